@@ -1,0 +1,25 @@
+/* A bump allocator: many small objects that live and die together, freed in one call. */
+#ifndef ASH_ARENA_H
+#define ASH_ARENA_H
+
+#include "base.h"
+
+typedef struct ash_arena_block ash_arena_block;
+
+typedef struct ash_arena {
+    const ash_allocator *allocator;
+    ash_arena_block *blocks; /* newest first */
+    size_t used, room;       /* bytes used and usable in the newest block */
+} ash_arena;
+
+void ash_arena_init(ash_arena *arena, const ash_allocator *allocator);
+/* `count` elements of `size` bytes, zeroed, aligned to 16; NULL when there is no memory. 0 bytes give a valid pointer. */
+void *ash_arena_alloc(ash_arena *arena, size_t count, size_t size);
+/* A terminated copy of `len` bytes; NULL when there is no memory. */
+char *ash_arena_strndup(ash_arena *arena, const char *text, size_t len);
+char *ash_arena_strdup(ash_arena *arena, const char *text);
+/* A copy of `count * size` bytes; NULL when there is no memory. */
+void *ash_arena_copy(ash_arena *arena, const void *data, size_t count, size_t size);
+void ash_arena_free(ash_arena *arena);
+
+#endif

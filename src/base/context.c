@@ -1,0 +1,115 @@
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base.h"
+
+struct slot {
+    void *object;
+    void (*destroy)(void *object);
+};
+
+struct ash_context {
+    ash_allocator allocator;
+    pthread_mutex_t lock; /* guards the slots; recursive, since creating one object may need another */
+    struct slot slots[ASH_SLOT_COUNT];
+    ash_slot order[ASH_SLOT_COUNT]; /* slots in order of creation */
+    unsigned created;               /* entries of `order` */
+    unsigned threads;
+    char *cache_dir;
+    size_t cache_dir_size; /* bytes, with the terminator */
+    void (*log)(void *user, ash_log_level level, const char *message);
+    void *log_user;
+};
+
+static unsigned core_count(void) {
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n > 0 ? (unsigned)n : 1;
+}
+
+ash_status ash_context_create(const ash_context_options *options, ash_context **out, ash_diag *diag) {
+    static const ash_context_options defaults;
+    ASH_FAIL_IF(!out, diag, ASH_ERROR_INVALID_ARGUMENT, "the place for the context is NULL");
+    *out = NULL;
+    if (!options) options = &defaults;
+    ASH_FAIL_IF(!options->allocator.alloc != !options->allocator.free, diag, ASH_ERROR_INVALID_ARGUMENT,
+                "allocator hooks come as a pair: one of alloc and free is NULL");
+    ASH_FAIL_IF(options->threads > 1024, diag, ASH_ERROR_OUT_OF_RANGE, "%u threads asked for, at most 1024",
+                options->threads);
+    const ash_allocator *a = options->allocator.alloc ? &options->allocator : &ash_allocator__libc;
+    ash_context *context = ash_mem_calloc(a, 1, sizeof *context);
+    if (!context) return ASH_NO_MEMORY(diag);
+    context->allocator = *a;
+    context->threads = options->threads ? options->threads : core_count();
+    context->log = options->log;
+    context->log_user = options->log_user;
+    if (options->cache_dir) {
+        context->cache_dir_size = strlen(options->cache_dir) + 1;
+        context->cache_dir = ash_mem_alloc(a, context->cache_dir_size, 1);
+        if (!context->cache_dir) {
+            ash_mem_free(a, context, 1, sizeof *context);
+            return ASH_NO_MEMORY(diag);
+        }
+        memcpy(context->cache_dir, options->cache_dir, context->cache_dir_size);
+    }
+    pthread_mutexattr_t attr;
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&context->lock, &attr);
+    pthread_mutexattr_destroy(&attr);
+    *out = context;
+    return ASH_OK;
+}
+
+void ash_context_destroy(ash_context *context) {
+    if (!context) return;
+    while (context->created) {
+        struct slot *slot = &context->slots[context->order[--context->created]];
+        slot->destroy(slot->object);
+    }
+    pthread_mutex_destroy(&context->lock);
+    ash_allocator a = context->allocator;
+    ash_mem_free(&a, context->cache_dir, context->cache_dir_size, 1);
+    ash_mem_free(&a, context, 1, sizeof *context);
+}
+
+unsigned ash_context_threads(const ash_context *context) {
+    return context->threads;
+}
+
+ash_status ash_context__slot(ash_context *context, ash_slot id,
+                             ash_status (*create)(ash_context *context, void **out, ash_diag *diag),
+                             void (*destroy)(void *object), void **out, ash_diag *diag) {
+    struct slot *slot = &context->slots[id];
+    ash_status status = ASH_OK;
+    pthread_mutex_lock(&context->lock);
+    if (!slot->object) {
+        void *object = NULL;
+        status = create(context, &object, diag);
+        if (status == ASH_OK) {
+            *slot = (struct slot){object, destroy};
+            context->order[context->created++] = id;
+        }
+    }
+    *out = slot->object;
+    pthread_mutex_unlock(&context->lock);
+    return status;
+}
+
+const ash_allocator *ash_context__allocator(const ash_context *context) {
+    return &context->allocator;
+}
+
+const char *ash_context__cache_dir(const ash_context *context) {
+    return context->cache_dir;
+}
+
+void ash_context__log(const ash_context *context, ash_log_level level, const char *fmt, ...) {
+    if (!context->log) return;
+    char message[512];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(message, sizeof message, fmt, args);
+    va_end(args);
+    context->log(context->log_user, level, message);
+}
