@@ -343,6 +343,15 @@ bool ash_ix_depends(const ash_ixs *ixs, ash_ix ix, ash_sym sym) {
     return false;
 }
 
+bool ash_ix_is_linear(const ash_ixs *ixs, ash_ix ix, ash_sym sym) {
+    const ash_sum *sum = &ixs->sums.at[ix];
+    for (uint32_t i = 0; i < sum->n; i++) {
+        uint32_t atom = ixs->terms.at[sum->first + i].atom;
+        if (ixs->atoms.at[atom].kind != ASH_ATOM_SYM && atom_depends(ixs, atom, sym)) return false;
+    }
+    return true;
+}
+
 /* Whether the dividend x of an atom is sym + (a multiple of lanes), so that no vector crosses a multiple of `by`. */
 static bool block_aligned(const ash_ixs *ixs, const ash_atom *atom, ash_sym sym, unsigned lanes) {
     if (atom->by < 0 || atom->by % lanes) return false;

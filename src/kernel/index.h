@@ -69,6 +69,8 @@ ash_ix ash_ix_mod(ash_ixs *ixs, ash_ix a, ash_dim d);
 bool ash_ix_is_const(const ash_ixs *ixs, ash_ix ix, int64_t *value);
 /* Whether the symbol occurs anywhere in the expression. */
 bool ash_ix_depends(const ash_ixs *ixs, ash_ix ix, ash_sym sym);
+/* Whether the symbol occurs in no quotient or remainder. */
+bool ash_ix_is_linear(const ash_ixs *ixs, ash_ix ix, ash_sym sym);
 /* For a vector of `lanes` values of `sym` that starts at a multiple of `lanes` (`aligned`) or anywhere: true and the
  * constant distance between neighbouring lanes, or false when there is none. */
 bool ash_ix_lane_stride(const ash_ixs *ixs, ash_ix ix, ash_sym sym, unsigned lanes, bool aligned, int64_t *stride);
