@@ -25,9 +25,7 @@ static void fill_zero(const ash_wide *t) {
     memset(t->f, 0, (size_t)t->count * sizeof *t->f); /* 0.0 and 0 are both zero bytes */
 }
 
-/* --- matmul
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- matmul ------------------------------------------------------------------------------------------ */
 
 /* One row of the result, out[n], from a row a[k] and the blocks b[ceil(n / block), k, block]. */
 static void matmul_row(const ash_wide *a, int64_t a_at, const ash_wide *b, int64_t b_at, int64_t k,
@@ -56,9 +54,7 @@ void ash_eval__matmul(const ash_eval *e) {
             matmul_row(a, i * k, b, batch * b_size, k, block, y, i * n, n);
 }
 
-/* --- conv
- * ----------------------------------------------------------------------------------------------------------------
- */
+/* --- conv -------------------------------------------------------------------------------------------- */
 
 void ash_eval__box_window(ash_eval_box *box, unsigned dim, int64_t ins, int64_t outs, int64_t stride,
                           int64_t shift) {

@@ -167,15 +167,13 @@ void ash_eval__select(const ash_eval *e) {
     for (int64_t i = 0; i < e->outs[0].count; i++) y[i] = cond->i[i] ? yes[i] : no[i];
 }
 
-/* --- cast
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- cast -------------------------------------------------------------------------------------------- */
 
 /* Towards zero, saturating, NaN is 0. The highest i64 rounds up to 2^63 as a double, so reaching it
  * saturates. */
 static int64_t float_to_int(ash_dtype to, double x) {
+    if (to == ASH_BOOL) return x != 0; /* true for NaN */
     if (isnan(x)) return 0;
-    if (to == ASH_BOOL) return x != 0;
     if (x <= (double)ash_wide__lowest(to)) return ash_wide__lowest(to);
     if (to == ASH_U64) return x >= 0x1p64 ? ash_wide__highest(to) : (int64_t)(uint64_t)x;
     return x >= (double)ash_wide__highest(to) ? ash_wide__highest(to) : (int64_t)x;

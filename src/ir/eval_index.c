@@ -15,9 +15,7 @@ static int64_t clamped(int64_t index, int64_t len) {
     return index < 0 ? 0 : ASH_MIN(index, len - 1);
 }
 
-/* --- gathers
- * --------------------------------------------------------------------------------------------------------
- */
+/* --- gathers ----------------------------------------------------------------------------------------- */
 
 static void gather(const ash_eval *e, const ash_wide *x, const ash_wide *indices, const ash_wide *y) {
     ash_eval_axis a = ash_eval__axis(x, ash_node_int(e->node, ASH_ATTR_AXIS));
@@ -106,9 +104,7 @@ void ash_eval__gather(const ash_eval *e) {
     }
 }
 
-/* --- scatters
- * -------------------------------------------------------------------------------------------------------
- */
+/* --- scatters ---------------------------------------------------------------------------------------- */
 
 static void update(ash_scatter how, const ash_wide *y, int64_t to, const ash_wide *updates, int64_t from) {
     if (ash_dtype_is_float(y->dtype))

@@ -49,9 +49,7 @@ ash_eval_axis ash_eval__axis(const ash_wide *t, int64_t axis) {
     return a;
 }
 
-/* --- movement
- * --------------------------------------------------------------------------------------------------------
- */
+/* --- movement ---------------------------------------------------------------------------------------- */
 
 static void copy_box(const ash_wide *to, const ash_wide *from, ash_eval_box *box) {
     ash_cell *dst = ash_wide__cells(to);

@@ -81,9 +81,7 @@ void ash_eval__reduce(const ash_eval *e) {
     combine_box(how, y, x, &box);
 }
 
-/* --- pools
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- pools ------------------------------------------------------------------------------------------- */
 
 /* The windows' elements at kernel position `at`, one entry per windowed axis. */
 static ash_eval_box pool_box(const ash_eval *e, const int64_t *at) {
