@@ -241,7 +241,8 @@ def binary(g):
         n = arr(dtype, [0, 1, bits - 1, bits, bits + 1, hi])
         shifts = {"shl": lambda v, c, w=bits: v << c if c < w else 0, "shr": lambda v, c, w=bits: v >> c if c < w else 0}
         binary_cases(g, dtype, shifts, arr(dtype, [hi - 2] * len(n)), n)
-    binary_cases(g, "bool", {op: INT_BINARY[op] for op in ("and", "or", "xor")} | COMPARE, *pairs("bool", [0, 1]))
+    ops = {op: INT_BINARY[op] for op in ("and", "or", "xor")} | {"eq": COMPARE["eq"]}
+    binary_cases(g, "bool", ops, *pairs("bool", [0, 1]))
 
 
 def select(g):
@@ -632,8 +633,6 @@ def gathers(g):
     extremes = arr("i64", [2**63 - 1, -(2**63), -4, -3, 3])
     g.case("gather extremes", "gather", {"axis": 0}, [("u8", arr("u8", [7, 8, 9])), ("i64", extremes)],
            [("u8", [9, 7, 7, 7, 9])])
-    g.case("gather nothing", "gather", {"axis": 0}, [("f32", whole("f32", 0, 2)), ("i64", arr("i64", [0, 1]))],
-           [("f32", np.zeros((2, 2)))])
     for shape, ind, axis in (((3, 4), (3, 4), 0), ((3, 4), (2, 3), 1), ((3, 4), (5, 2), 0), ((2, 3, 4), (2, 3, 6), 2),
                              ((4,), (0,), 0)):
         x, at = whole("f64", *shape), index("i64", -shape[axis] - 1, shape[axis] + 1, *ind)
@@ -643,7 +642,7 @@ def gathers(g):
         g.case(f"gather_elements {shape} {ind} {axis}", "gather_elements", {"axis": axis}, [("f64", x), ("i64", at)],
                [("f64", y)])
     for shape, ind, batch in (((3, 4), (5, 2), 0), ((3, 4), (2, 1), 0), ((2, 3, 4), (2, 3, 1), 1), ((2, 3, 4), (2, 2), 1),
-                              ((2, 3, 4), (2, 3, 2, 1), 2), ((3,), (2, 0), 0), ((3, 4), (0, 2), 0)):
+                              ((2, 3, 4), (2, 3, 2, 1), 2), ((3, 4), (0, 2), 0)):
         x, at = whole("i16", *shape), index("i32", -3, 4, *ind)
         lead = ind[:-1]
         y = np.empty(lead + shape[batch + ind[-1]:], dtype=object)
@@ -661,7 +660,7 @@ def combine(mode, dtype):
 
 def scatters(g):
     for dtype, mode in itertools.product(("f32", "bf16", "i8", "u64", "i64", "bool"), SCATTERS):
-        if dtype == "bool" and mode in ("add", "mul"):
+        if dtype == "bool" and mode != "set":
             continue
         f = combine(mode, dtype)
         for shape, ind, axis in (((3, 4), (3, 4), 0), ((3, 4), (2, 6), 1), ((5,), (0,), 0)):
@@ -674,7 +673,7 @@ def scatters(g):
                 y[to] = f(y[to], updates[p])
             g.case(f"scatter_elements {dtype} {mode} {shape} {ind}", "scatter_elements",
                    {"axis": axis, "mode": SCATTERS[mode]}, [(dtype, x), ("i64", at), (dtype, updates)], [(dtype, y)])
-        for shape, ind in (((3, 4), (7, 2)), ((3, 4), (2, 3, 1)), ((4,), (2, 0)), ((3, 2), (0, 1))):
+        for shape, ind in (((3, 4), (7, 2)), ((3, 4), (2, 3, 1)), ((3, 2), (0, 1))):
             x, at, updates = whole(dtype, *shape), index("i32", -5, 6, *ind), whole(dtype, *ind[:-1], *shape[ind[-1]:])
             y = x.copy()
             for p in np.ndindex(*ind[:-1]):
