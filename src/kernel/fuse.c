@@ -317,6 +317,25 @@ static void mark_from_reduction(const ash_graph *graph, bool *from) {
     }
 }
 
+/* Lists the nodes of each group. */
+static bool list_members(ash_fusion *fusion) {
+    size_t groups = fusion->groups.len, total = 0;
+    uint32_t *next = ash_mem_alloc(fusion->allocator, groups, sizeof *next);
+    fusion->members = ash_mem_alloc(fusion->allocator, fusion->n_nodes, sizeof *fusion->members);
+    if (next && fusion->members) {
+        for (size_t g = 0; g < groups; g++) {
+            fusion->groups.at[g].nodes = fusion->members + total;
+            next[g] = (uint32_t)total;
+            total += fusion->groups.at[g].n_nodes;
+        }
+        for (size_t n = 0; n < fusion->n_nodes; n++)
+            if (fusion->group_of[n] != ASH_NO_GROUP) fusion->members[next[fusion->group_of[n]]++] = (uint32_t)n;
+    }
+    bool ok = next && fusion->members;
+    ash_mem_free(fusion->allocator, next, groups, sizeof *next);
+    return ok;
+}
+
 ash_status ash_fusion_build(const ash_graph *graph, const bool *stored, bool fuse, ash_fusion *out, ash_diag *diag) {
     const ash_allocator *a = graph->allocator;
     size_t nodes = graph->nodes.len, values = graph->values.len;
@@ -340,6 +359,7 @@ ash_status ash_fusion_build(const ash_graph *graph, const bool *stored, bool fus
             goto done;
         }
     }
+    if (!list_members(out)) status = ASH_NO_MEMORY(diag);
 done:
     ash_mem_free(a, f.from_reduction, values, sizeof *f.from_reduction);
     ash_mem_free(a, f.requests, values, sizeof *f.requests);
@@ -350,6 +370,7 @@ void ash_fusion_free(ash_fusion *fusion) {
     ash_mem_free(fusion->allocator, fusion->group_of, fusion->n_nodes, sizeof *fusion->group_of);
     ash_mem_free(fusion->allocator, fusion->labels, fusion->n_nodes, sizeof *fusion->labels);
     ash_mem_free(fusion->allocator, fusion->constant, fusion->n_values, sizeof *fusion->constant);
+    ash_mem_free(fusion->allocator, fusion->members, fusion->n_nodes, sizeof *fusion->members);
     ash_vec_free(fusion->allocator, &fusion->groups);
     *fusion = (ash_fusion){.allocator = fusion->allocator};
 }
