@@ -4,8 +4,9 @@
  *   | object file, `size` bytes     | trailer: magic, key, size, checksum (40 bytes)  |
  *   +-------------------------------+------------------------------------------------+
  *
- * The object comes first, so that objdump and the like can look at a file as it is. Files are written under another name
- * and then renamed, which is atomic; what is read is believed when trailer and checksum agree. */
+ * The object comes first, so that objdump and the like can look at a file as it is. Files are written under
+ * another name and then renamed, which is atomic; what is read is believed when trailer and checksum agree.
+ */
 #include "cache.h"
 
 #include <errno.h>
@@ -68,7 +69,8 @@ static bool write_all(int fd, const char *from, size_t size) {
 
 static bool load_file(const ash_allocator *a, int fd, ash_key key, void **data, size_t *size) {
     struct stat info;
-    if (fstat(fd, &info) || info.st_size <= (off_t)sizeof(struct trailer) || info.st_size > LARGEST) return false;
+    if (fstat(fd, &info) || info.st_size <= (off_t)sizeof(struct trailer) || info.st_size > LARGEST)
+        return false;
     size_t bytes = (size_t)info.st_size - sizeof(struct trailer);
     char *object = ash_mem_alloc(a, bytes, 1);
     struct trailer found, want;
@@ -116,7 +118,8 @@ void ash_cache__store(const ash_allocator *a, const char *dir, ash_key key, cons
     ash_text path, draft;
     char suffix[64];
     struct trailer trailer = trailer_for(key, data, size);
-    snprintf(suffix, sizeof suffix, ".%ld.%" PRIxPTR, (long)getpid(), (uintptr_t)&path); /* of this thread alone */
+    snprintf(suffix, sizeof suffix, ".%ld.%" PRIxPTR, (long)getpid(),
+             (uintptr_t)&path); /* of this thread alone */
     ash_text_init(&path, a);
     ash_text_init(&draft, a);
     if (path_of(&path, dir, key, "") && path_of(&draft, dir, key, suffix)) {
@@ -125,7 +128,8 @@ void ash_cache__store(const ash_allocator *a, const char *dir, ash_key key, cons
             make_directory(a, dir);
             fd = open(draft.at, flags, 0666);
         }
-        bool written = fd >= 0 && write_all(fd, data, size) && write_all(fd, (char *)&trailer, sizeof trailer);
+        bool written =
+            fd >= 0 && write_all(fd, data, size) && write_all(fd, (char *)&trailer, sizeof trailer);
         if (fd >= 0 && close(fd)) written = false;
         if (fd >= 0 && (!written || rename(draft.at, path.at))) unlink(draft.at);
     }

@@ -1,9 +1,10 @@
 /* The compiler: a table of the kernels in memory, and the way new ones get into it.
  *
- * A kernel is known by a 128-bit hash of all that its code depends on. An entry of the table is either ready or being
- * made by one thread; whoever else needs it waits. A call first makes all that it has claimed itself and only then waits
- * for others, so calls never wait for each other in a circle. Kernels of one call are made on several threads, started
- * for the purpose: compiling is rare and takes milliseconds to seconds. */
+ * A kernel is known by a 128-bit hash of all that its code depends on. An entry of the table is either
+ * ready or being made by one thread; whoever else needs it waits. A call first makes all that it has
+ * claimed itself and only then waits for others, so calls never wait for each other in a circle. Kernels of
+ * one call are made on several threads, started for the purpose: compiling is rare and takes milliseconds
+ * to seconds. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -22,8 +23,8 @@
 
 enum {
     BUCKETS = 512,
-    SYMBOL = ASH_KEY_TEXT + 4,  /* "ash_" and the key */
-    STACK = 16 << 20            /* bytes for a compiling thread: LLVM recurses */
+    SYMBOL = ASH_KEY_TEXT + 4, /* "ash_" and the key */
+    STACK = 16 << 20           /* bytes for a compiling thread: LLVM recurses */
 };
 
 enum state { MAKING, READY, FAILED };
@@ -31,7 +32,7 @@ enum state { MAKING, READY, FAILED };
 typedef struct entry {
     struct entry *next; /* in its bucket */
     ash_key key;
-    size_t refs;        /* held by ash_code objects and calls; guarded by the compiler's lock, as is `state` */
+    size_t refs; /* held by ash_code objects and calls; guarded by the compiler's lock, as is `state` */
     enum state state;
     ash_linked linked;
 } entry;
@@ -53,7 +54,8 @@ struct ash_code {
     entry *entries[]; /* one per nest; the same one several times when nests are equal */
 };
 
-/* --- the compiler's life ---------------------------------------------------------------------------------------------------- */
+/* --- the compiler's life
+ * ---------------------------------------------------------------------------------------------------- */
 
 static void destroy(void *object) {
     ash_compiler *c = object;
@@ -99,7 +101,9 @@ ash_status ash_compiler__set_target(ash_compiler *compiler, const ash_target *ta
     return ASH_OK;
 }
 
-/* --- keys ------------------------------------------------------------------------------------------------------------------- */
+/* --- keys
+ * -------------------------------------------------------------------------------------------------------------------
+ */
 
 static void hash_text(XXH3_state_t *hash, const char *text) {
     XXH3_128bits_update(hash, text, strlen(text) + 1);
@@ -110,7 +114,8 @@ static ash_key key_of(const ash_target *target, const ash_nest *nest) {
     XXH3_state_t hash;
     unsigned llvm[3];
     LLVMGetVersion(&llvm[0], &llvm[1], &llvm[2]);
-    uint64_t facts[] = {target->vector_bytes, target->fma, nest->code.len, nest->buffers.len, nest->shuffles.len};
+    uint64_t facts[] = {target->vector_bytes, target->fma, nest->code.len, nest->buffers.len,
+                        nest->shuffles.len};
     XXH3_128bits_reset(&hash);
     hash_text(&hash, ASH_CODE_VERSION);
     XXH3_128bits_update(&hash, llvm, sizeof llvm);
@@ -129,7 +134,8 @@ static ash_key key_of(const ash_target *target, const ash_nest *nest) {
     return (ash_key){digest.high64, digest.low64};
 }
 
-/* --- the table: the lock is held --------------------------------------------------------------------------------------------- */
+/* --- the table: the lock is held
+ * --------------------------------------------------------------------------------------------- */
 
 static entry **bucket_of(ash_compiler *c, ash_key key) {
     return &c->buckets[key.low % BUCKETS];
@@ -154,7 +160,8 @@ static void unlist(ash_compiler *c, entry *e) {
     if (*at) *at = e->next;
 }
 
-/* Gives one reference back. The last one unloads under the lock, before anyone can make the same symbol again. */
+/* Gives one reference back. The last one unloads under the lock, before anyone can make the same symbol
+ * again. */
 static void drop(ash_compiler *c, entry *e) {
     if (--e->refs) return;
     ash_linker__unload(c->linker, &e->linked);
@@ -162,7 +169,9 @@ static void drop(ash_compiler *c, entry *e) {
     ash_mem_free(c->allocator, e, 1, sizeof *e);
 }
 
-/* --- making kernels ----------------------------------------------------------------------------------------------------------- */
+/* --- making kernels
+ * -----------------------------------------------------------------------------------------------------------
+ */
 
 struct task {
     entry *entry;
@@ -281,10 +290,13 @@ static void run(struct batch *batch) {
     while (n) pthread_join(helpers[--n], NULL);
 }
 
-/* --- a call --------------------------------------------------------------------------------------------------------------------- */
+/* --- a call
+ * ---------------------------------------------------------------------------------------------------------------------
+ */
 
 /* Finds or claims the entry of each nest that has none yet; claimed ones become tasks. */
-static ash_status look_up(struct batch *batch, const ash_nest *const *nests, const ash_key *keys, ash_code *code) {
+static ash_status look_up(struct batch *batch, const ash_nest *const *nests, const ash_key *keys,
+                          ash_code *code) {
     ash_compiler *c = batch->compiler;
     ash_status status = ASH_OK;
     pthread_mutex_lock(&c->lock);
@@ -306,7 +318,8 @@ static ash_status look_up(struct batch *batch, const ash_nest *const *nests, con
     return status;
 }
 
-/* Waits for entries that other calls make. Those whose makers failed are given back: false when there are any. */
+/* Waits for entries that other calls make. Those whose makers failed are given back: false when there are
+ * any. */
 static bool settle(ash_compiler *c, ash_code *code) {
     bool all = true;
     pthread_mutex_lock(&c->lock);
@@ -322,12 +335,14 @@ static bool settle(ash_compiler *c, ash_code *code) {
     return all;
 }
 
-static ash_status make_all(struct batch *batch, const ash_nest *const *nests, const ash_key *keys, ash_code *code) {
+static ash_status make_all(struct batch *batch, const ash_nest *const *nests, const ash_key *keys,
+                           ash_code *code) {
     for (;;) {
         batch->tasks.len = 0;
         atomic_store(&batch->next, 0);
         ash_status status = look_up(batch, nests, keys, code);
-        if (status != ASH_OK) atomic_store(&batch->stop, true); /* what was claimed must still be published */
+        if (status != ASH_OK)
+            atomic_store(&batch->stop, true); /* what was claimed must still be published */
         run(batch);
         if (status != ASH_OK) return status;
         if (batch->status != ASH_OK) return batch->status;
@@ -360,16 +375,17 @@ static ash_status allocate(ash_compiler *c, size_t count, ash_code **code, ash_k
     return ASH_NO_MEMORY(diag);
 }
 
-ash_status ash_code__compile(ash_compiler *compiler, const ash_nest *const *nests, size_t count, ash_kernel_fn *fns,
-                             ash_code **out, bool (*cancelled)(void *user), void *user, ash_code_stats *stats,
-                             ash_diag *diag) {
+ash_status ash_code__compile(ash_compiler *compiler, const ash_nest *const *nests, size_t count,
+                             ash_kernel_fn *fns, ash_code **out, bool (*cancelled)(void *user), void *user,
+                             ash_code_stats *stats, ash_diag *diag) {
     const ash_allocator *a = compiler->allocator;
     uint64_t start = now();
     ash_code *code = NULL;
     ash_key *keys = NULL;
     for (size_t i = 0; i < count; i++) ASH_TRY(ash_nest_verify(nests[i], diag));
     ASH_TRY(allocate(compiler, count, &code, &keys, diag));
-    struct batch batch = {.compiler = compiler, .cancelled = cancelled, .user = user, .caller = pthread_self()};
+    struct batch batch = {
+        .compiler = compiler, .cancelled = cancelled, .user = user, .caller = pthread_self()};
     pthread_mutex_init(&batch.lock, NULL);
     pthread_mutex_lock(&compiler->lock);
     batch.target = compiler->target;

@@ -1,14 +1,15 @@
 /* From a nest to an LLVM function: the walk over its instructions, structure, and leaves.
  *
- * Loops are emitted rotated (guard, body, test at the bottom) and already unrolled: the emitter lays the body out as
- * often as LOOP.unroll says, each copy with its own constant distance to the loop variable, and finishes with a loop or
- * copies for the rest. So LLVM's unroller and its scalar evolution need not run, which is most of what they would cost.
- * Cells are allocas, which sroa turns into registers. */
+ * Loops are emitted rotated (guard, body, test at the bottom) and already unrolled: the emitter lays the
+ * body out as often as LOOP.unroll says, each copy with its own constant distance to the loop variable, and
+ * finishes with a loop or copies for the rest. So LLVM's unroller and its scalar evolution need not run,
+ * which is most of what they would cost. Cells are allocas, which sroa turns into registers. */
 #include "emit.h"
 
 #include <stdio.h>
 
-/* --- types and constants ------------------------------------------------------------------------------------------------- */
+/* --- types and constants
+ * ------------------------------------------------------------------------------------------------- */
 
 static LLVMTypeRef element_type(LLVMContextRef ctx, ash_dtype dtype) {
     if (dtype == ASH_F32) return LLVMFloatTypeInContext(ctx);
@@ -44,7 +45,8 @@ static LLVMValueRef const_splat(LLVMTypeRef type, LLVMValueRef scalar) {
     LLVMValueRef items[AT_ONCE];
     unsigned lanes = LLVMGetVectorSize(type);
     if (lanes > AT_ONCE) { /* rare: through a shuffle, which folds to a constant */
-        for (unsigned i = 0; i < AT_ONCE; i++) items[i] = LLVMConstNull(LLVMInt32TypeInContext(LLVMGetTypeContext(type)));
+        for (unsigned i = 0; i < AT_ONCE; i++)
+            items[i] = LLVMConstNull(LLVMInt32TypeInContext(LLVMGetTypeContext(type)));
         LLVMValueRef one = LLVMConstVector(&scalar, 1);
         LLVMValueRef zeros = LLVMConstNull(LLVMVectorType(LLVMTypeOf(items[0]), lanes));
         LLVMBuilderRef b = LLVMCreateBuilderInContext(LLVMGetTypeContext(type));
@@ -69,8 +71,10 @@ LLVMValueRef ash_emit__splat(ash_emit *e, LLVMValueRef scalar, unsigned lanes) {
     LLVMTypeRef type = LLVMVectorType(LLVMTypeOf(scalar), lanes);
     if (LLVMIsConstant(scalar)) return const_splat(type, scalar);
     LLVMTypeRef i32 = LLVMInt32TypeInContext(e->ctx);
-    LLVMValueRef one = LLVMBuildInsertElement(e->b, LLVMGetPoison(type), scalar, LLVMConstInt(i32, 0, false), "");
-    return LLVMBuildShuffleVector(e->b, one, LLVMGetPoison(type), LLVMConstNull(LLVMVectorType(i32, lanes)), "");
+    LLVMValueRef one =
+        LLVMBuildInsertElement(e->b, LLVMGetPoison(type), scalar, LLVMConstInt(i32, 0, false), "");
+    return LLVMBuildShuffleVector(e->b, one, LLVMGetPoison(type), LLVMConstNull(LLVMVectorType(i32, lanes)),
+                                  "");
 }
 
 LLVMValueRef ash_emit__intrinsic(ash_emit *e, const char *name, LLVMTypeRef *types, unsigned n_types,
@@ -90,7 +94,8 @@ LLVMValueRef ash_emit__binary(ash_emit *e, const char *name, LLVMValueRef a, LLV
     return ash_emit__intrinsic(e, name, &type, 1, (LLVMValueRef[]){a, b}, 2);
 }
 
-/* --- before the walk ----------------------------------------------------------------------------------------------------- */
+/* --- before the walk
+ * ----------------------------------------------------------------------------------------------------- */
 
 /* True for results that depend on their operands alone, wherever they stand. */
 static bool is_pure(const ash_inst *inst) {
@@ -111,7 +116,8 @@ static bool is_leaf(const ash_inst *inst) {
     return inst->op <= ASH_NEST_FLOAT || inst->op == ASH_NEST_LANES;
 }
 
-/* Finds the end of each block, and how many loops each value varies in. `open` has room for every instruction. */
+/* Finds the end of each block, and how many loops each value varies in. `open` has room for every
+ * instruction. */
 static void survey(ash_emit *e, ash_ref *open) {
     const ash_nest *n = e->nest;
     uint32_t depth = 0, loops = 0;
@@ -123,7 +129,8 @@ static void survey(ash_emit *e, ash_ref *open) {
             loops -= ash_nest_at(n, opener)->op == ASH_NEST_LOOP;
         }
         loops += inst->op == ASH_NEST_LOOP;
-        if (inst->op == ASH_NEST_LOOP || inst->op == ASH_NEST_IF || inst->op == ASH_NEST_ELSE) open[depth++] = i;
+        if (inst->op == ASH_NEST_LOOP || inst->op == ASH_NEST_IF || inst->op == ASH_NEST_ELSE)
+            open[depth++] = i;
         e->depth[i] = is_leaf(inst) ? 0 : loops;
         if (!is_pure(inst)) continue;
         const ash_ref refs[] = {inst->a, inst->b, inst->c};
@@ -133,7 +140,9 @@ static void survey(ash_emit *e, ash_ref *open) {
     }
 }
 
-/* --- structure ----------------------------------------------------------------------------------------------------------- */
+/* --- structure
+ * -----------------------------------------------------------------------------------------------------------
+ */
 
 static void emit_range(ash_emit *e, ash_ref from, ash_ref to);
 
@@ -151,7 +160,8 @@ static bool index_value(LLVMValueRef v, int64_t *out) {
     return true;
 }
 
-/* `copies` bodies in a row; the loop variable of the first is base + offset (base may be NULL: a number). */
+/* `copies` bodies in a row; the loop variable of the first is base + offset (base may be NULL: a number).
+ */
 static void emit_bodies(ash_emit *e, ash_ref loop, LLVMValueRef base, int64_t offset, uint64_t copies) {
     int64_t step = ash_nest_at(e->nest, loop)->i;
     for (uint64_t k = 0; k < copies; k++, offset += step) {
@@ -165,10 +175,10 @@ static void emit_bodies(ash_emit *e, ash_ref loop, LLVMValueRef base, int64_t of
     }
 }
 
-/* A loop whose body is `copies` bodies: runs while the variable is below `limit`, from `from`, which is known to be
- * below it when `guarded` is false. Returns the variable's value behind the loop. */
-static LLVMValueRef emit_rotated(ash_emit *e, ash_ref loop, LLVMValueRef from, LLVMValueRef limit, uint64_t copies,
-                                 bool guarded) {
+/* A loop whose body is `copies` bodies: runs while the variable is below `limit`, from `from`, which is
+ * known to be below it when `guarded` is false. Returns the variable's value behind the loop. */
+static LLVMValueRef emit_rotated(ash_emit *e, ash_ref loop, LLVMValueRef from, LLVMValueRef limit,
+                                 uint64_t copies, bool guarded) {
     LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx);
     LLVMBasicBlockRef before = LLVMGetInsertBlock(e->b), body = new_block(e), after = new_block(e);
     if (guarded)
@@ -225,7 +235,8 @@ static ash_ref emit_if(ash_emit *e, ash_ref ref) {
     bool has_else = ash_nest_at(e->nest, middle)->op == ASH_NEST_ELSE;
     if (has_else) end = e->close[middle];
     LLVMBasicBlockRef then = new_block(e), otherwise = has_else ? new_block(e) : NULL, after = new_block(e);
-    LLVMBuildCondBr(e->b, ash_emit__value(e, ash_nest_at(e->nest, ref)->a), then, has_else ? otherwise : after);
+    LLVMBuildCondBr(e->b, ash_emit__value(e, ash_nest_at(e->nest, ref)->a), then,
+                    has_else ? otherwise : after);
     LLVMPositionBuilderAtEnd(e->b, then);
     emit_range(e, ref + 1, middle);
     LLVMBuildBr(e->b, after);
@@ -240,14 +251,17 @@ static ash_ref emit_if(ash_emit *e, ash_ref ref) {
     return end;
 }
 
-/* --- values -------------------------------------------------------------------------------------------------------------- */
+/* --- values
+ * --------------------------------------------------------------------------------------------------------------
+ */
 
 static LLVMValueRef emit_var(ash_emit *e, int64_t index) {
     LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx);
     LLVMValueRef at = const_index(e, index);
     LLVMValueRef ptr = LLVMBuildGEP2(e->at_entry, i64, LLVMGetParam(e->fn, 1), &at, 1, "");
     LLVMValueRef value = LLVMBuildLoad2(e->at_entry, i64, ptr, "");
-    LLVMSetMetadata(value, e->kind_invariant, LLVMMetadataAsValue(e->ctx, LLVMMDNodeInContext2(e->ctx, NULL, 0)));
+    LLVMSetMetadata(value, e->kind_invariant,
+                    LLVMMetadataAsValue(e->ctx, LLVMMDNodeInContext2(e->ctx, NULL, 0)));
     return value;
 }
 
@@ -272,7 +286,8 @@ static LLVMValueRef emit_shuffle(ash_emit *e, const ash_inst *inst) {
     }
     LLVMValueRef mask = LLVMGetPoison(LLVMVectorType(i32, inst->lanes));
     for (unsigned i = 0; i < inst->lanes; i++)
-        mask = LLVMBuildInsertElement(e->b, mask, LLVMConstInt(i32, (uint64_t)pick[i], false), const_index(e, i), "");
+        mask = LLVMBuildInsertElement(e->b, mask, LLVMConstInt(i32, (uint64_t)pick[i], false),
+                                      const_index(e, i), "");
     LLVMValueRef out = LLVMBuildShuffleVector(e->b, a, b ? b : LLVMGetPoison(type), mask, "");
     return inst->lanes == 1 ? LLVMBuildExtractElement(e->b, out, const_index(e, 0), "") : out;
 }
@@ -311,7 +326,8 @@ static LLVMValueRef emit_value(ash_emit *e, ash_ref ref) {
     case ASH_NEST_END_ARG: return LLVMGetParam(e->fn, 3);
     case ASH_NEST_WORKER: return LLVMGetParam(e->fn, 4);
     case ASH_NEST_VAR: return emit_var(e, inst->i);
-    case ASH_NEST_INT: return LLVMConstInt(element_type(e->ctx, (ash_dtype)inst->dtype), (uint64_t)inst->i, true);
+    case ASH_NEST_INT:
+        return LLVMConstInt(element_type(e->ctx, (ash_dtype)inst->dtype), (uint64_t)inst->i, true);
     case ASH_NEST_FLOAT: return emit_float(e, (ash_dtype)inst->dtype, inst->f);
     case ASH_NEST_SPLAT: return ash_emit__splat(e, ash_emit__value(e, inst->a), inst->lanes);
     case ASH_NEST_LANES: return emit_lanes(e, inst->lanes);
@@ -327,8 +343,8 @@ static LLVMValueRef emit_value(ash_emit *e, ash_ref ref) {
     case ASH_NEST_IDIV:
     case ASH_NEST_IMOD: return emit_divide(e, inst);
     case ASH_NEST_FMA:
-        return ash_emit__fma(e, (ash_dtype)inst->dtype, ash_emit__value(e, inst->a), ash_emit__value(e, inst->b),
-                             ash_emit__value(e, inst->c));
+        return ash_emit__fma(e, (ash_dtype)inst->dtype, ash_emit__value(e, inst->a),
+                             ash_emit__value(e, inst->b), ash_emit__value(e, inst->c));
     case ASH_NEST_HREDUCE:
         return ash_emit__hreduce(e, (ash_op)inst->i, (ash_dtype)inst->dtype, ash_emit__value(e, inst->a));
     default: return NULL;
@@ -344,7 +360,9 @@ static void emit_range(ash_emit *e, ash_ref from, ash_ref to) {
             ref = e->close[ref];
             break;
         case ASH_NEST_IF: ref = emit_if(e, ref); break;
-        case ASH_NEST_SET: LLVMBuildStore(e->b, ash_emit__value(e, inst->b), ash_emit__value(e, inst->a)); break;
+        case ASH_NEST_SET:
+            LLVMBuildStore(e->b, ash_emit__value(e, inst->b), ash_emit__value(e, inst->a));
+            break;
         case ASH_NEST_LOAD:
         case ASH_NEST_STORE:
         case ASH_NEST_GATHER:
@@ -355,7 +373,9 @@ static void emit_range(ash_emit *e, ash_ref from, ash_ref to) {
     }
 }
 
-/* --- the function -------------------------------------------------------------------------------------------------------- */
+/* --- the function
+ * --------------------------------------------------------------------------------------------------------
+ */
 
 static void add_attribute(ash_emit *e, LLVMAttributeIndex at, const char *name, uint64_t value) {
     unsigned kind = LLVMGetEnumAttributeKindForName(name, strlen(name));
@@ -363,17 +383,18 @@ static void add_attribute(ash_emit *e, LLVMAttributeIndex at, const char *name, 
 }
 
 static void add_text_attribute(ash_emit *e, const char *name, const char *value) {
-    LLVMAddAttributeAtIndex(e->fn, LLVMAttributeFunctionIndex,
-                            LLVMCreateStringAttribute(e->ctx, name, (unsigned)strlen(name), value,
-                                                      (unsigned)strlen(value)));
+    LLVMAddAttributeAtIndex(
+        e->fn, LLVMAttributeFunctionIndex,
+        LLVMCreateStringAttribute(e->ctx, name, (unsigned)strlen(name), value, (unsigned)strlen(value)));
 }
 
 /* The function with the contract of ash_kernel_fn. */
 static void declare(ash_emit *e, const char *symbol) {
     LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx), ptr = LLVMPointerTypeInContext(e->ctx, 0);
     LLVMTypeRef params[] = {ptr, ptr, i64, i64, i64};
-    e->fn = LLVMAddFunction(e->module, symbol,
-                            LLVMFunctionType(LLVMVoidTypeInContext(e->ctx), params, ASH_COUNT(params), false));
+    e->fn =
+        LLVMAddFunction(e->module, symbol,
+                        LLVMFunctionType(LLVMVoidTypeInContext(e->ctx), params, ASH_COUNT(params), false));
     add_attribute(e, LLVMAttributeFunctionIndex, "nounwind", 0);
     for (unsigned i = 1; i <= 2; i++) {
         add_attribute(e, i, "noalias", 0);
@@ -400,8 +421,8 @@ static void emit_function(ash_emit *e, const char *symbol) {
     LLVMBuildBr(e->at_entry, body);
 }
 
-ash_status ash_emit__nest(const ash_target *target, const ash_nest *nest, const char *symbol, LLVMModuleRef module,
-                          ash_diag *diag) {
+ash_status ash_emit__nest(const ash_target *target, const ash_nest *nest, const char *symbol,
+                          LLVMModuleRef module, ash_diag *diag) {
     const ash_allocator *a = nest->allocator;
     size_t n = nest->code.len, buffers = nest->buffers.len;
     ash_emit e = {.nest = nest, .target = target, .has = ash_features__of(target), .module = module};

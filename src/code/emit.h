@@ -1,4 +1,5 @@
-/* The emitter's inside: one nest becomes one LLVM function, each instruction a few of LLVM's, through its builder.
+/* The emitter's inside: one nest becomes one LLVM function, each instruction a few of LLVM's, through its
+ * builder.
  *
  *   emit.c          function, walk over the instructions, loops and their unrolling, cells
  *   emit_memory.c   addresses, loads, stores, what is known about overlap and alignment
@@ -6,8 +7,9 @@
  *   emit_convert.c  CAST; f16 and bf16
  *   emit_math*.c    exp, log, sin, ...: polynomials
  *
- * Values in registers: f32, f64 and integers as they are, bool as i1, f16 and bf16 as their 16 bits (arithmetic on them
- * widens to f32 and rounds back). In memory bool is a byte. One lane is a scalar, more are a vector. */
+ * Values in registers: f32, f64 and integers as they are, bool as i1, f16 and bf16 as their 16 bits
+ * (arithmetic on them widens to f32 and rounds back). In memory bool is a byte. One lane is a scalar, more
+ * are a vector. */
 #ifndef ASH_EMIT_H
 #define ASH_EMIT_H
 
@@ -19,9 +21,9 @@
 /* Instructions that the emitter itself chooses by; all others are LLVM's choice. */
 typedef struct ash_features {
     bool x86;
-    bool round;   /* rounding to integral values is one instruction: SSE4.1, or not x86 */
-    bool f16;     /* f16 <-> f32 conversion instructions */
-    bool scalef;  /* AVX-512: x * 2^n with every corner case */
+    bool round;  /* rounding to integral values is one instruction: SSE4.1, or not x86 */
+    bool f16;    /* f16 <-> f32 conversion instructions */
+    bool scalef; /* AVX-512: x * 2^n with every corner case */
 } ash_features;
 
 ash_features ash_features__of(const ash_target *target);
@@ -29,7 +31,8 @@ ash_features ash_features__of(const ash_target *target);
 /* What an emitted instruction's result is at the moment. */
 typedef struct ash_slot_value {
     LLVMValueRef value; /* or a cell's alloca */
-    LLVMValueRef base;  /* LOOP: the variable of the emitted loop, NULL when it is a number; value = base + offset */
+    LLVMValueRef
+        base; /* LOOP: the variable of the emitted loop, NULL when it is a number; value = base + offset */
     int64_t offset;
 } ash_slot_value;
 
@@ -53,11 +56,13 @@ typedef struct ash_emit {
     unsigned kind_scope, kind_noalias, kind_invariant;
 } ash_emit;
 
-/* Emits `nest` as the function `symbol` into an empty module whose data layout is set. The nest must verify. */
-ash_status ash_emit__nest(const ash_target *target, const ash_nest *nest, const char *symbol, LLVMModuleRef module,
-                          ash_diag *diag);
+/* Emits `nest` as the function `symbol` into an empty module whose data layout is set. The nest must
+ * verify. */
+ash_status ash_emit__nest(const ash_target *target, const ash_nest *nest, const char *symbol,
+                          LLVMModuleRef module, ash_diag *diag);
 
-/* --- types and constants ------------------------------------------------------------------------------------------------- */
+/* --- types and constants
+ * ------------------------------------------------------------------------------------------------- */
 
 LLVMTypeRef ash_emit__type(ash_emit *e, ash_dtype dtype, unsigned lanes);
 LLVMTypeRef ash_emit__vector(LLVMTypeRef element, unsigned lanes); /* the element itself for 1 lane */
@@ -77,13 +82,15 @@ LLVMValueRef ash_emit__intrinsic(ash_emit *e, const char *name, LLVMTypeRef *typ
 LLVMValueRef ash_emit__unary(ash_emit *e, const char *name, LLVMValueRef a);
 LLVMValueRef ash_emit__binary(ash_emit *e, const char *name, LLVMValueRef a, LLVMValueRef b);
 
-/* --- concepts -------------------------------------------------------------------------------------------------------------- */
+/* --- concepts
+ * --------------------------------------------------------------------------------------------------------------
+ */
 
 static inline LLVMValueRef ash_emit__value(const ash_emit *e, ash_ref ref) {
     return e->slots[ref].value;
 }
 
-void ash_emit__memory_begin(ash_emit *e); /* scopes of the buffer groups */
+void ash_emit__memory_begin(ash_emit *e);        /* scopes of the buffer groups */
 void ash_emit__memory(ash_emit *e, ash_ref ref); /* LOAD, STORE, GATHER, SCATTER, PREFETCH */
 
 LLVMValueRef ash_emit__compute(ash_emit *e, ash_op op, ash_dtype dtype, LLVMValueRef a, LLVMValueRef b);

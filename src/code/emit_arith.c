@@ -1,7 +1,9 @@
 /* Elementwise operators on floating point, and the way to those on other types. */
 #include "emit.h"
 
-/* --- min and max --------------------------------------------------------------------------------------------------------- */
+/* --- min and max
+ * ---------------------------------------------------------------------------------------------------------
+ */
 
 /* True when every lane is a constant and none is a NaN. */
 static bool known_number(LLVMValueRef v) {
@@ -17,9 +19,9 @@ static bool known_number(LLVMValueRef v) {
     return true;
 }
 
-/* A NaN in either operand is the result. The unordered comparison with the select is x86's min and max with exchanged
- * operands: one instruction, which gives its first operand back when that is a NaN. The second needs a look of its own
- * unless it is a constant. */
+/* A NaN in either operand is the result. The unordered comparison with the select is x86's min and max with
+ * exchanged operands: one instruction, which gives its first operand back when that is a NaN. The second
+ * needs a look of its own unless it is a constant. */
 static LLVMValueRef min_max(ash_emit *e, bool max, LLVMValueRef a, LLVMValueRef b) {
     if (known_number(a)) {
         LLVMValueRef swap = a;
@@ -31,15 +33,16 @@ static LLVMValueRef min_max(ash_emit *e, bool max, LLVMValueRef a, LLVMValueRef 
     return LLVMBuildSelect(e->b, LLVMBuildFCmp(e->b, LLVMRealUNO, b, b, ""), b, out, "");
 }
 
-/* --- floating point ------------------------------------------------------------------------------------------------------ */
+/* --- floating point
+ * ------------------------------------------------------------------------------------------------------ */
 
 static LLVMValueRef sign(ash_emit *e, LLVMValueRef a) {
     LLVMTypeRef type = LLVMTypeOf(a);
     LLVMValueRef zero = LLVMConstNull(type);
     LLVMValueRef below = LLVMBuildSelect(e->b, LLVMBuildFCmp(e->b, LLVMRealOLT, a, zero, ""),
                                          ash_emit__const_float(type, -1), a, "");
-    return LLVMBuildSelect(e->b, LLVMBuildFCmp(e->b, LLVMRealOGT, a, zero, ""), ash_emit__const_float(type, 1), below,
-                           "");
+    return LLVMBuildSelect(e->b, LLVMBuildFCmp(e->b, LLVMRealOGT, a, zero, ""),
+                           ash_emit__const_float(type, 1), below, "");
 }
 
 static LLVMValueRef remainder_of(ash_emit *e, ash_dtype dtype, LLVMValueRef a, LLVMValueRef b) {
@@ -82,8 +85,8 @@ static LLVMValueRef floating(ash_emit *e, ash_op op, ash_dtype dtype, LLVMValueR
     }
 }
 
-/* f16 and bf16: in f32, rounded once at the end. For + - * / and the root this is the correctly rounded result, because
- * f32 has more than twice their bits. */
+/* f16 and bf16: in f32, rounded once at the end. For + - * / and the root this is the correctly rounded
+ * result, because f32 has more than twice their bits. */
 static LLVMValueRef half(ash_emit *e, ash_op op, ash_dtype dtype, LLVMValueRef a, LLVMValueRef b) {
     LLVMTypeRef type = LLVMTypeOf(a);
     if (op == ASH_OP_NEG) return LLVMBuildXor(e->b, a, ash_emit__const_int(type, 0x8000), "");
@@ -116,7 +119,8 @@ static LLVMValueRef part(ash_emit *e, LLVMValueRef v, unsigned from, unsigned co
     if (count == 1) return LLVMBuildExtractElement(e->b, v, LLVMConstInt(i32, from, false), "");
     LLVMValueRef mask = LLVMGetPoison(LLVMVectorType(i32, count));
     for (unsigned i = 0; i < count; i++)
-        mask = LLVMBuildInsertElement(e->b, mask, LLVMConstInt(i32, from + i, false), LLVMConstInt(i32, i, false), "");
+        mask = LLVMBuildInsertElement(e->b, mask, LLVMConstInt(i32, from + i, false),
+                                      LLVMConstInt(i32, i, false), "");
     return LLVMBuildShuffleVector(e->b, v, LLVMGetPoison(LLVMTypeOf(v)), mask, "");
 }
 

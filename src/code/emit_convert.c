@@ -1,5 +1,6 @@
-/* CAST between all dtypes. f16 and bf16 are 16-bit patterns: everything goes through f32, with one rounding to nearest,
- * ties to even, by instructions where the target has them and by integer arithmetic where not, with equal results. */
+/* CAST between all dtypes. f16 and bf16 are 16-bit patterns: everything goes through f32, with one rounding
+ * to nearest, ties to even, by instructions where the target has them and by integer arithmetic where not,
+ * with equal results. */
 #include "emit.h"
 
 static LLVMValueRef number(LLVMValueRef like, int64_t value) {
@@ -14,15 +15,17 @@ static LLVMValueRef bits_of(ash_emit *e, LLVMValueRef v, ash_dtype as) {
     return LLVMBuildBitCast(e->b, v, type_like(e, v, as), "");
 }
 
-/* --- bf16 ----------------------------------------------------------------------------------------------------------------- */
+/* --- bf16
+ * -----------------------------------------------------------------------------------------------------------------
+ */
 
 static LLVMValueRef bf16_to_f32(ash_emit *e, LLVMValueRef a) {
     LLVMValueRef wide = LLVMBuildZExt(e->b, a, type_like(e, a, ASH_U32), "");
     return bits_of(e, LLVMBuildShl(e->b, wide, number(wide, 16), ""), ASH_F32);
 }
 
-/* Adding just under half of the last kept bit, and that bit, rounds to even. A NaN keeps its upper bits and becomes
- * quiet. The processor's own instruction is not used: it flushes subnormal numbers. */
+/* Adding just under half of the last kept bit, and that bit, rounds to even. A NaN keeps its upper bits and
+ * becomes quiet. The processor's own instruction is not used: it flushes subnormal numbers. */
 static LLVMValueRef f32_to_bf16(ash_emit *e, LLVMValueRef a) {
     LLVMValueRef u = bits_of(e, a, ASH_U32);
     LLVMValueRef top = LLVMBuildLShr(e->b, u, number(u, 16), "");
@@ -30,13 +33,17 @@ static LLVMValueRef f32_to_bf16(ash_emit *e, LLVMValueRef a) {
     LLVMValueRef up = LLVMBuildAdd(e->b, u, LLVMBuildAdd(e->b, odd, number(u, 0x7fff), ""), "");
     LLVMValueRef rounded = LLVMBuildLShr(e->b, up, number(u, 16), "");
     LLVMValueRef quiet = LLVMBuildOr(e->b, top, number(u, 0x40), "");
-    LLVMValueRef out = LLVMBuildSelect(e->b, LLVMBuildFCmp(e->b, LLVMRealUNO, a, a, ""), quiet, rounded, "");
+    LLVMValueRef out =
+        LLVMBuildSelect(e->b, LLVMBuildFCmp(e->b, LLVMRealUNO, a, a, ""), quiet, rounded, "");
     return LLVMBuildTrunc(e->b, out, type_like(e, a, ASH_U16), "");
 }
 
-/* --- f16 ------------------------------------------------------------------------------------------------------------------ */
+/* --- f16
+ * ------------------------------------------------------------------------------------------------------------------
+ */
 
-/* Exponent and mantissa moved to f32's place, the bias corrected; subnormal numbers by a subtraction that normalises. */
+/* Exponent and mantissa moved to f32's place, the bias corrected; subnormal numbers by a subtraction that
+ * normalises. */
 static LLVMValueRef f16_to_f32_bits(ash_emit *e, LLVMValueRef a) {
     LLVMValueRef h = LLVMBuildZExt(e->b, a, type_like(e, a, ASH_U32), "");
     LLVMValueRef body = LLVMBuildShl(e->b, LLVMBuildAnd(e->b, h, number(h, 0x7fff), ""), number(h, 13), "");
@@ -56,8 +63,8 @@ static LLVMValueRef f16_to_f32_bits(ash_emit *e, LLVMValueRef a) {
     return bits_of(e, LLVMBuildOr(e->b, LLVMBuildOr(e->b, out, quiet, ""), sign, ""), ASH_F32);
 }
 
-/* Three ranges: what becomes infinite or NaN; what becomes subnormal, where adding 0.5 makes the processor round at the
- * right bit; and all else, rounded as in f32_to_bf16. */
+/* Three ranges: what becomes infinite or NaN; what becomes subnormal, where adding 0.5 makes the processor
+ * round at the right bit; and all else, rounded as in f32_to_bf16. */
 static LLVMValueRef f32_to_f16_bits(ash_emit *e, LLVMValueRef a) {
     LLVMValueRef bits = bits_of(e, a, ASH_U32);
     LLVMValueRef sign = LLVMBuildAnd(e->b, bits, number(bits, INT64_C(0x80000000)), "");
@@ -68,7 +75,8 @@ static LLVMValueRef f32_to_f16_bits(ash_emit *e, LLVMValueRef a) {
     LLVMValueRef odd = LLVMBuildAnd(e->b, LLVMBuildLShr(e->b, u, number(u, 13), ""), number(u, 1), "");
     LLVMValueRef up = LLVMBuildAdd(e->b, u, number(u, (int64_t)((15 - 127) * (1 << 23)) + 0xfff), "");
     LLVMValueRef normal = LLVMBuildLShr(e->b, LLVMBuildAdd(e->b, up, odd, ""), number(u, 13), "");
-    LLVMValueRef payload = LLVMBuildAnd(e->b, LLVMBuildLShr(e->b, u, number(u, 13), ""), number(u, 0x3ff), "");
+    LLVMValueRef payload =
+        LLVMBuildAnd(e->b, LLVMBuildLShr(e->b, u, number(u, 13), ""), number(u, 0x3ff), "");
     LLVMValueRef nan = LLVMBuildOr(e->b, payload, number(u, 0x7e00), "");
     LLVMValueRef is_nan = LLVMBuildICmp(e->b, LLVMIntUGT, u, number(u, 0x7f800000), "");
     LLVMValueRef large = LLVMBuildSelect(e->b, is_nan, nan, number(u, 0x7c00), "");
@@ -92,10 +100,11 @@ static LLVMValueRef f32_to_f16(ash_emit *e, LLVMValueRef a) {
     return bits_of(e, h, ASH_U16);
 }
 
-/* --- two steps, one rounding ---------------------------------------------------------------------------------------------- */
+/* --- two steps, one rounding
+ * ---------------------------------------------------------------------------------------------- */
 
-/* f64 to f32 rounded to odd: what is not exact gets a last bit of 1, so that a second rounding to fewer bits sees on which
- * side of a tie it was. */
+/* f64 to f32 rounded to odd: what is not exact gets a last bit of 1, so that a second rounding to fewer
+ * bits sees on which side of a tie it was. */
 static LLVMValueRef f64_to_f32_odd(ash_emit *e, LLVMValueRef a) {
     LLVMValueRef near = LLVMBuildFPTrunc(e->b, a, type_like(e, a, ASH_F32), "");
     LLVMValueRef back = LLVMBuildFPExt(e->b, near, LLVMTypeOf(a), "");
@@ -103,7 +112,8 @@ static LLVMValueRef f64_to_f32_odd(ash_emit *e, LLVMValueRef a) {
     LLVMValueRef past = LLVMBuildFCmp(e->b, LLVMRealOGT, ash_emit__unary(e, "llvm.fabs", back),
                                       ash_emit__unary(e, "llvm.fabs", a), "");
     LLVMValueRef exact = LLVMBuildFCmp(e->b, LLVMRealUEQ, back, a, "");
-    LLVMValueRef even = LLVMBuildICmp(e->b, LLVMIntEQ, LLVMBuildAnd(e->b, u, number(u, 1), ""), number(u, 0), "");
+    LLVMValueRef even =
+        LLVMBuildICmp(e->b, LLVMIntEQ, LLVMBuildAnd(e->b, u, number(u, 1), ""), number(u, 0), "");
     LLVMValueRef step = LLVMBuildSelect(e->b, past, number(u, -1), number(u, 1), "");
     LLVMValueRef moves = LLVMBuildAnd(e->b, even, LLVMBuildNot(e->b, exact, ""), "");
     step = LLVMBuildSelect(e->b, moves, step, number(u, 0), "");
@@ -118,7 +128,8 @@ static LLVMValueRef narrow(ash_emit *e, ash_dtype to, LLVMValueRef a) {
     return to == ASH_BF16 ? f32_to_bf16(e, a) : f32_to_f16(e, a);
 }
 
-/* --- the table of casts --------------------------------------------------------------------------------------------------- */
+/* --- the table of casts
+ * --------------------------------------------------------------------------------------------------- */
 
 static LLVMValueRef integer_to_float(ash_emit *e, ash_dtype from, ash_dtype to, LLVMValueRef a) {
     LLVMTypeRef type = type_like(e, a, to);

@@ -13,15 +13,18 @@ static LLVMValueRef pick(ash_emit *e, LLVMValueRef condition, LLVMValueRef a, LL
     return LLVMBuildSelect(e->b, condition, a, b, "");
 }
 
-/* --- division ------------------------------------------------------------------------------------------------------------ */
+/* --- division
+ * ------------------------------------------------------------------------------------------------------------
+ */
 
-/* Vectors of up to 32 bits divide in floating point, whose quotient of two integers, truncated, is exact as long as the
- * format has more bits than the dividend: the quotient is at least 1 / divisor away from the next integer. Processors
- * have no integer division of vectors. */
+/* Vectors of up to 32 bits divide in floating point, whose quotient of two integers, truncated, is exact as
+ * long as the format has more bits than the dividend: the quotient is at least 1 / divisor away from the
+ * next integer. Processors have no integer division of vectors. */
 static LLVMValueRef float_quotient(ash_emit *e, ash_dtype dtype, LLVMValueRef a, LLVMValueRef b) {
     bool narrow = ash_dtype_size(dtype) < 4, has_sign = is_signed(dtype);
     LLVMTypeRef type = LLVMTypeOf(a);
-    LLVMTypeRef wide = ash_emit__like(a, narrow ? LLVMFloatTypeInContext(e->ctx) : LLVMDoubleTypeInContext(e->ctx));
+    LLVMTypeRef wide =
+        ash_emit__like(a, narrow ? LLVMFloatTypeInContext(e->ctx) : LLVMDoubleTypeInContext(e->ctx));
     LLVMValueRef x = has_sign ? LLVMBuildSIToFP(e->b, a, wide, "") : LLVMBuildUIToFP(e->b, a, wide, "");
     LLVMValueRef y = has_sign ? LLVMBuildSIToFP(e->b, b, wide, "") : LLVMBuildUIToFP(e->b, b, wide, "");
     LLVMValueRef q = LLVMBuildFDiv(e->b, x, y, "");
@@ -62,7 +65,9 @@ static LLVMValueRef modulo(ash_emit *e, ash_dtype dtype, LLVMValueRef a, LLVMVal
     return pick(e, wrong, LLVMBuildAdd(e->b, r, b, ""), r);
 }
 
-/* --- power --------------------------------------------------------------------------------------------------------------- */
+/* --- power
+ * ---------------------------------------------------------------------------------------------------------------
+ */
 
 /* True when any lane of a vector of bits is set. */
 static LLVMValueRef any(ash_emit *e, LLVMValueRef v) {
@@ -93,8 +98,8 @@ static LLVMValueRef unsigned_power(ash_emit *e, LLVMValueRef a, LLVMValueRef n) 
     return next;
 }
 
-/* A negative exponent is 1 / a^n towards 0: 1 and -1 stay what they are to the n-th, all others give 0. The parity of
- * -n is that of n, so the squaring may take n as unsigned. */
+/* A negative exponent is 1 / a^n towards 0: 1 and -1 stay what they are to the n-th, all others give 0. The
+ * parity of -n is that of n, so the squaring may take n as unsigned. */
 static LLVMValueRef power(ash_emit *e, ash_dtype dtype, LLVMValueRef a, LLVMValueRef n) {
     LLVMTypeRef type = LLVMTypeOf(a);
     if (!is_signed(dtype)) return unsigned_power(e, a, n);
@@ -105,14 +110,17 @@ static LLVMValueRef power(ash_emit *e, ash_dtype dtype, LLVMValueRef a, LLVMValu
     return pick(e, gone, LLVMConstNull(type), unsigned_power(e, a, exponent));
 }
 
-/* --- the rest ------------------------------------------------------------------------------------------------------------ */
+/* --- the rest
+ * ------------------------------------------------------------------------------------------------------------
+ */
 
 static LLVMValueRef shift(ash_emit *e, ash_op op, LLVMValueRef a, LLVMValueRef n) {
     LLVMTypeRef type = LLVMTypeOf(a);
     unsigned width = LLVMGetIntTypeWidth(ash_emit__element(type));
     LLVMValueRef in_range = compare(e, LLVMIntULT, n, width);
     LLVMValueRef count = pick(e, in_range, n, LLVMConstNull(type));
-    LLVMValueRef out = op == ASH_OP_SHL ? LLVMBuildShl(e->b, a, count, "") : LLVMBuildLShr(e->b, a, count, "");
+    LLVMValueRef out =
+        op == ASH_OP_SHL ? LLVMBuildShl(e->b, a, count, "") : LLVMBuildLShr(e->b, a, count, "");
     return pick(e, in_range, out, LLVMConstNull(type));
 }
 

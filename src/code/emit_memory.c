@@ -1,12 +1,13 @@
 /* Addresses, loads and stores.
  *
- * An index is taken apart into a constant plus multiples of values (loop variables, arguments, loaded numbers). The
- * address is then built from the outside in: what is invariant in most loops first, the constant last. LLVM hoists the
- * outer parts out of the inner loops and puts the constant into the instruction, so that the many accesses of an
- * unrolled tile share one address register.
+ * An index is taken apart into a constant plus multiples of values (loop variables, arguments, loaded
+ * numbers). The address is then built from the outside in: what is invariant in most loops first, the
+ * constant last. LLVM hoists the outer parts out of the inner loops and puts the constant into the
+ * instruction, so that the many accesses of an unrolled tile share one address register.
  *
- * Overlap: each group of buffers is an alias scope; an access belongs to its own and to none of the others. What lies in
- * a group that nothing is written to does not change while the kernel runs, and its loads say so. */
+ * Overlap: each group of buffers is an alias scope; an access belongs to its own and to none of the others.
+ * What lies in a group that nothing is written to does not change while the kernel runs, and its loads say
+ * so. */
 #include "emit.h"
 
 enum {
@@ -16,9 +17,9 @@ enum {
 
 struct term {
     LLVMValueRef value;
-    uint32_t depth;  /* loops that it varies in */
+    uint32_t depth; /* loops that it varies in */
     int64_t coef;
-    unsigned shift;  /* the value is a multiple of 2^shift */
+    unsigned shift; /* the value is a multiple of 2^shift */
 };
 
 struct form {
@@ -28,7 +29,8 @@ struct form {
     bool overflow; /* too much to take apart, or a coefficient past 64 bits */
 };
 
-/* --- taking an index apart ------------------------------------------------------------------------------------------------ */
+/* --- taking an index apart
+ * ------------------------------------------------------------------------------------------------ */
 
 static unsigned twos(int64_t value) {
     return value ? (unsigned)__builtin_ctzll((uint64_t)value) : 63;
@@ -101,7 +103,9 @@ static void take_apart(const ash_emit *e, struct form *f, ash_ref ref, int64_t c
         return;
     }
     if (inst->op == ASH_NEST_COMPUTE && inst->i == ASH_OP_MUL) {
-        ash_ref other = as_number(e, inst->b, &number) ? inst->a : as_number(e, inst->a, &number) ? inst->b : ref;
+        ash_ref other = as_number(e, inst->b, &number)   ? inst->a
+                        : as_number(e, inst->a, &number) ? inst->b
+                                                         : ref;
         if (other != ref && ash_mul_i64(number, coef, &product)) {
             take_apart(e, f, other, product);
             return;
@@ -110,7 +114,9 @@ static void take_apart(const ash_emit *e, struct form *f, ash_ref ref, int64_t c
     add_term(f, ash_emit__value(e, ref), e->depth[ref], coef, multiple_of(e, ref, 8));
 }
 
-/* --- addresses ------------------------------------------------------------------------------------------------------------ */
+/* --- addresses
+ * ------------------------------------------------------------------------------------------------------------
+ */
 
 static LLVMTypeRef memory_element(ash_emit *e, ash_dtype dtype) {
     return dtype == ASH_BOOL ? LLVMInt8TypeInContext(e->ctx) : ash_emit__type(e, dtype, 1);
@@ -122,7 +128,8 @@ static LLVMValueRef base_of(ash_emit *e, uint16_t buf) {
     LLVMValueRef at = LLVMConstInt(i64, buf, false);
     LLVMValueRef slot = LLVMBuildGEP2(e->at_entry, ptr, LLVMGetParam(e->fn, 0), &at, 1, "");
     LLVMValueRef base = LLVMBuildLoad2(e->at_entry, ptr, slot, "");
-    LLVMSetMetadata(base, e->kind_invariant, LLVMMetadataAsValue(e->ctx, LLVMMDNodeInContext2(e->ctx, NULL, 0)));
+    LLVMSetMetadata(base, e->kind_invariant,
+                    LLVMMetadataAsValue(e->ctx, LLVMMDNodeInContext2(e->ctx, NULL, 0)));
     return e->bases[buf] = base;
 }
 
@@ -171,7 +178,8 @@ static LLVMValueRef address(ash_emit *e, const ash_inst *inst, uint64_t *multipl
     return ptr;
 }
 
-/* --- what is known about overlap ------------------------------------------------------------------------------------------- */
+/* --- what is known about overlap
+ * ------------------------------------------------------------------------------------------- */
 
 enum {
     GROUPS = 64 /* written groups that are told apart; kernels with more say nothing about overlap */
@@ -219,10 +227,12 @@ static void describe(ash_emit *e, LLVMValueRef access, uint16_t buf, bool load) 
     LLVMSetMetadata(access, e->kind_scope, LLVMMetadataAsValue(e->ctx, e->scope[buf]));
     LLVMSetMetadata(access, e->kind_noalias, LLVMMetadataAsValue(e->ctx, e->others[buf]));
     if (load && e->constant[buf])
-        LLVMSetMetadata(access, e->kind_invariant, LLVMMetadataAsValue(e->ctx, LLVMMDNodeInContext2(e->ctx, NULL, 0)));
+        LLVMSetMetadata(access, e->kind_invariant,
+                        LLVMMetadataAsValue(e->ctx, LLVMMDNodeInContext2(e->ctx, NULL, 0)));
 }
 
-/* --- registers and memory --------------------------------------------------------------------------------------------------- */
+/* --- registers and memory
+ * --------------------------------------------------------------------------------------------------- */
 
 static LLVMValueRef to_register(ash_emit *e, ash_dtype dtype, LLVMValueRef v) {
     if (dtype != ASH_BOOL) return v;
@@ -230,7 +240,8 @@ static LLVMValueRef to_register(ash_emit *e, ash_dtype dtype, LLVMValueRef v) {
 }
 
 static LLVMValueRef to_memory(ash_emit *e, ash_dtype dtype, LLVMValueRef v) {
-    return dtype == ASH_BOOL ? LLVMBuildZExt(e->b, v, ash_emit__like(v, LLVMInt8TypeInContext(e->ctx)), "") : v;
+    return dtype == ASH_BOOL ? LLVMBuildZExt(e->b, v, ash_emit__like(v, LLVMInt8TypeInContext(e->ctx)), "")
+                             : v;
 }
 
 /* A scalar as a vector of one lane: the form in which the masked intrinsics take it. */
@@ -276,7 +287,8 @@ static LLVMValueRef load(ash_emit *e, const ash_inst *inst, ash_dtype dtype) {
         describe(e, v, inst->buf, true);
         return v;
     }
-    LLVMValueRef args[] = {ptr, align_argument(e, align), mask_of(e, inst, inst->lanes), LLVMConstNull(vector)};
+    LLVMValueRef args[] = {ptr, align_argument(e, align), mask_of(e, inst, inst->lanes),
+                           LLVMConstNull(vector)};
     v = masked_access(e, "llvm.masked.load", vector, LLVMTypeOf(ptr), args);
     describe(e, v, inst->buf, true);
     return as_scalar(e, v);
@@ -303,9 +315,10 @@ static unsigned element_align(const ash_emit *e, const ash_inst *inst, ash_dtype
 
 static LLVMValueRef gather(ash_emit *e, const ash_inst *inst, ash_dtype dtype) {
     LLVMTypeRef element = memory_element(e, dtype), vector = LLVMVectorType(element, inst->lanes);
-    LLVMValueRef ptrs = offset_by(e, element, base_of(e, inst->buf), as_vector(e, ash_emit__value(e, inst->a)));
-    LLVMValueRef args[] = {ptrs, align_argument(e, element_align(e, inst, dtype)), mask_of(e, inst, inst->lanes),
-                           LLVMConstNull(vector)};
+    LLVMValueRef ptrs =
+        offset_by(e, element, base_of(e, inst->buf), as_vector(e, ash_emit__value(e, inst->a)));
+    LLVMValueRef args[] = {ptrs, align_argument(e, element_align(e, inst, dtype)),
+                           mask_of(e, inst, inst->lanes), LLVMConstNull(vector)};
     LLVMValueRef v = masked_access(e, "llvm.masked.gather", vector, LLVMTypeOf(ptrs), args);
     describe(e, v, inst->buf, true);
     return as_scalar(e, v);
@@ -313,11 +326,13 @@ static LLVMValueRef gather(ash_emit *e, const ash_inst *inst, ash_dtype dtype) {
 
 static void scatter(ash_emit *e, const ash_inst *inst, ash_dtype dtype, LLVMValueRef v) {
     LLVMTypeRef element = memory_element(e, dtype);
-    LLVMValueRef ptrs = offset_by(e, element, base_of(e, inst->buf), as_vector(e, ash_emit__value(e, inst->a)));
+    LLVMValueRef ptrs =
+        offset_by(e, element, base_of(e, inst->buf), as_vector(e, ash_emit__value(e, inst->a)));
     v = as_vector(e, v);
     LLVMValueRef args[] = {v, ptrs, align_argument(e, element_align(e, inst, dtype)),
                            mask_of(e, inst, ash_emit__lanes(v))};
-    describe(e, masked_access(e, "llvm.masked.scatter", LLVMTypeOf(v), LLVMTypeOf(ptrs), args), inst->buf, false);
+    describe(e, masked_access(e, "llvm.masked.scatter", LLVMTypeOf(v), LLVMTypeOf(ptrs), args), inst->buf,
+             false);
 }
 
 static void prefetch(ash_emit *e, const ash_inst *inst) {

@@ -1,8 +1,8 @@
-/* One LLJIT for a compiler, one resource tracker for each kernel, so that each can be given back alone. An LLJIT of its
- * own per kernel would cost about a hundred times the time and memory of a tracker.
+/* One LLJIT for a compiler, one resource tracker for each kernel, so that each can be given back alone. An
+ * LLJIT of its own per kernel would cost about a hundred times the time and memory of a tracker.
  *
- * Kernels refer to nothing outside but the C library's functions in the list below, by name: object files stay valid in
- * other processes. */
+ * Kernels refer to nothing outside but the C library's functions in the list below, by name: object files
+ * stay valid in other processes. */
 #include "link.h"
 
 #include <llvm-c/Core.h>
@@ -16,17 +16,33 @@ struct ash_linker {
     LLVMOrcJITDylibRef library;
 };
 
-#define UNARY(f)  {#f, (void (*)(void))(double (*)(double))f}
-#define BINARY(f) {#f, (void (*)(void))(double (*)(double, double))f}
+#define UNARY(f)                                                                                           \
+    { #f, (void (*)(void))(double (*)(double))f }
+#define BINARY(f)                                                                                          \
+    { #f, (void (*)(void))(double (*)(double, double))f }
 
 /* What generated code may call. The memory functions are LLVM's own choice for large moves. */
 static const struct import {
     const char *name;
     void (*fn)(void);
 } imports[] = {
-    UNARY(exp),   UNARY(log),   UNARY(sin),   UNARY(cos),   UNARY(tan),  UNARY(asin),
-    UNARY(acos),  UNARY(atan),  UNARY(sinh),  UNARY(cosh),  UNARY(tanh), UNARY(asinh),
-    UNARY(acosh), UNARY(atanh), UNARY(erf),   BINARY(pow),  BINARY(fmod),
+    UNARY(exp),
+    UNARY(log),
+    UNARY(sin),
+    UNARY(cos),
+    UNARY(tan),
+    UNARY(asin),
+    UNARY(acos),
+    UNARY(atan),
+    UNARY(sinh),
+    UNARY(cosh),
+    UNARY(tanh),
+    UNARY(asinh),
+    UNARY(acosh),
+    UNARY(atanh),
+    UNARY(erf),
+    BINARY(pow),
+    BINARY(fmod),
     {"fmodf", (void (*)(void))fmodf},
     {"memcpy", (void (*)(void))memcpy},
     {"memmove", (void (*)(void))memmove},
@@ -60,7 +76,8 @@ static ash_status define_imports(ash_linker *linker, ash_diag *diag) {
     return check(error, "the C library's functions for kernels", diag);
 }
 
-ash_status ash_linker__create(const ash_allocator *a, const ash_target *target, ash_linker **out, ash_diag *diag) {
+ash_status ash_linker__create(const ash_allocator *a, const ash_target *target, ash_linker **out,
+                              ash_diag *diag) {
     ash_llvm_machine machine = {0};
     ash_linker *linker = ash_mem_calloc(a, 1, sizeof *linker);
     if (!linker) return ASH_NO_MEMORY(diag);
@@ -90,14 +107,15 @@ void ash_linker__destroy(ash_linker *linker) {
     ash_mem_free(linker->allocator, linker, 1, sizeof *linker);
 }
 
-ash_status ash_linker__load(ash_linker *linker, const void *object, size_t size, const char *symbol, ash_linked *out,
-                            ash_diag *diag) {
+ash_status ash_linker__load(ash_linker *linker, const void *object, size_t size, const char *symbol,
+                            ash_linked *out, ash_diag *diag) {
     LLVMMemoryBufferRef buffer = LLVMCreateMemoryBufferWithMemoryRangeCopy(object, size, symbol);
     *out = (ash_linked){LLVMOrcJITDylibCreateResourceTracker(linker->library), NULL};
     LLVMErrorRef error = LLVMOrcLLJITAddObjectFileWithRT(linker->jit, out->tracker, buffer);
     ash_status status = check(error, "loading a kernel", diag);
     LLVMOrcExecutorAddress address = 0;
-    if (status == ASH_OK) status = check(LLVMOrcLLJITLookup(linker->jit, &address, symbol), "linking a kernel", diag);
+    if (status == ASH_OK)
+        status = check(LLVMOrcLLJITLookup(linker->jit, &address, symbol), "linking a kernel", diag);
     if (status != ASH_OK) {
         ash_linker__unload(linker, out);
         return status;

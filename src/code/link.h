@@ -15,12 +15,14 @@ typedef struct ash_linked {
     ash_kernel_fn fn;
 } ash_linked;
 
-ash_status ash_linker__create(const ash_allocator *a, const ash_target *target, ash_linker **out, ash_diag *diag);
+ash_status ash_linker__create(const ash_allocator *a, const ash_target *target, ash_linker **out,
+                              ash_diag *diag);
 void ash_linker__destroy(ash_linker *linker); /* NULL is allowed */
 
-/* Loads an object file that defines `symbol`; the bytes are copied. No two loaded files may define the same symbol. */
-ash_status ash_linker__load(ash_linker *linker, const void *object, size_t size, const char *symbol, ash_linked *out,
-                            ash_diag *diag);
+/* Loads an object file that defines `symbol`; the bytes are copied. No two loaded files may define the same
+ * symbol. */
+ash_status ash_linker__load(ash_linker *linker, const void *object, size_t size, const char *symbol,
+                            ash_linked *out, ash_diag *diag);
 /* Gives the executable memory back. Not loaded is allowed. */
 void ash_linker__unload(ash_linker *linker, ash_linked *linked);
 

@@ -1,14 +1,15 @@
 /* The pass pipeline, and keeping LLVM's failures values.
  *
- * The nest is the schedule already: loops are rotated and unrolled, vectors are vectors. What is left for LLVM's middle
- * end is to turn cells into registers (sroa), to find equal addresses and values (early-cse) and to move what is
- * invariant out of loops (licm). Vectorisers, unrollers, inliners and instcombine are not run: they would cost most of
- * the compile time and could only disturb the schedule.
+ * The nest is the schedule already: loops are rotated and unrolled, vectors are vectors. What is left for
+ * LLVM's middle end is to turn cells into registers (sroa), to find equal addresses and values (early-cse)
+ * and to move what is invariant out of loops (licm). Vectorisers, unrollers, inliners and instcombine are
+ * not run: they would cost most of the compile time and could only disturb the schedule.
  *
- * LLVM reports errors in three ways. A diagnostic with severity "error" goes to the context's handler, and without one
- * ends the process: ours records it. Functions with an error result are checked. And report_fatal_error calls a handler
- * that must not return: ours jumps back to ash_llvm__compile, which drops the context as it is (its memory is lost; the
- * state is not known to be sound). The last needs memory of the process: the handler, and one pointer per thread. */
+ * LLVM reports errors in three ways. A diagnostic with severity "error" goes to the context's handler, and
+ * without one ends the process: ours records it. Functions with an error result are checked. And
+ * report_fatal_error calls a handler that must not return: ours jumps back to ash_llvm__compile, which
+ * drops the context as it is (its memory is lost; the state is not known to be sound). The last needs
+ * memory of the process: the handler, and one pointer per thread. */
 #include "llvm.h"
 
 #include <pthread.h>
@@ -24,7 +25,9 @@
 
 static const char passes[] = "function(sroa,early-cse,loop-mssa(licm),early-cse<memssa>)";
 
-/* --- the process ---------------------------------------------------------------------------------------------------------- */
+/* --- the process
+ * ----------------------------------------------------------------------------------------------------------
+ */
 
 struct rescue {
     jmp_buf back;
@@ -42,26 +45,30 @@ static void on_fatal_error(const char *reason) {
 static bool initialised;
 
 static void init_once(void) {
-    initialised = !LLVMInitializeNativeTarget() && !LLVMInitializeNativeAsmPrinter() && !LLVMInitializeNativeAsmParser();
+    initialised = !LLVMInitializeNativeTarget() && !LLVMInitializeNativeAsmPrinter() &&
+                  !LLVMInitializeNativeAsmParser();
     LLVMInstallFatalErrorHandler(on_fatal_error);
 }
 
 ash_status ash_llvm__init(ash_diag *diag) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, init_once);
-    ASH_FAIL_IF(!initialised, diag, ASH_ERROR_UNSUPPORTED, "this LLVM has no code generator for this machine");
+    ASH_FAIL_IF(!initialised, diag, ASH_ERROR_UNSUPPORTED,
+                "this LLVM has no code generator for this machine");
     return ASH_OK;
 }
 
-/* --- machines ------------------------------------------------------------------------------------------------------------- */
+/* --- machines
+ * -------------------------------------------------------------------------------------------------------------
+ */
 
 ash_status ash_llvm__machine_create(const ash_target *target, ash_llvm_machine *out, ash_diag *diag) {
     LLVMTargetRef backend;
     char *message = NULL;
     ASH_TRY(ash_llvm__init(diag));
     if (LLVMGetTargetFromTriple(target->triple, &backend, &message)) {
-        ash_status status = ash_fail(diag, ASH_ERROR_UNSUPPORTED, "no code generator for %s: %s", target->triple,
-                                     message ? message : "");
+        ash_status status = ash_fail(diag, ASH_ERROR_UNSUPPORTED, "no code generator for %s: %s",
+                                     target->triple, message ? message : "");
         LLVMDisposeMessage(message);
         return status;
     }
@@ -77,7 +84,9 @@ void ash_llvm__machine_destroy(ash_llvm_machine *machine) {
     machine->machine = NULL;
 }
 
-/* --- one nest ------------------------------------------------------------------------------------------------------------- */
+/* --- one nest
+ * -------------------------------------------------------------------------------------------------------------
+ */
 
 struct job {
     const ash_llvm_machine *machine;
@@ -130,8 +139,10 @@ static ash_status write_out(const struct job *job, LLVMModuleRef module, LLVMMem
         return ASH_OK;
     }
     LLVMCodeGenFileType type = job->form == ASH_LLVM_OBJECT ? LLVMObjectFile : LLVMAssemblyFile;
-    if (!LLVMTargetMachineEmitToMemoryBuffer(job->machine->machine, module, type, &text, out)) return ASH_OK;
-    ash_status status = ash_fail(job->diag, ASH_ERROR_INTERNAL, "LLVM's code generator: %s", text ? text : "");
+    if (!LLVMTargetMachineEmitToMemoryBuffer(job->machine->machine, module, type, &text, out))
+        return ASH_OK;
+    ash_status status =
+        ash_fail(job->diag, ASH_ERROR_INTERNAL, "LLVM's code generator: %s", text ? text : "");
     LLVMDisposeMessage(text);
     return status;
 }
@@ -172,7 +183,9 @@ ash_status ash_llvm__compile(const ash_llvm_machine *machine, const ash_nest *ne
     return status;
 }
 
-/* --- text ----------------------------------------------------------------------------------------------------------------- */
+/* --- text
+ * -----------------------------------------------------------------------------------------------------------------
+ */
 
 static ash_status as_text(const ash_target *target, const ash_nest *nest, ash_llvm_form form, ash_text *out,
                           ash_diag *diag) {
@@ -194,6 +207,7 @@ ash_status ash_code__ir(const ash_target *target, const ash_nest *nest, ash_text
     return as_text(target, nest, ASH_LLVM_IR, out, diag);
 }
 
-ash_status ash_code__assembly(const ash_target *target, const ash_nest *nest, ash_text *out, ash_diag *diag) {
+ash_status ash_code__assembly(const ash_target *target, const ash_nest *nest, ash_text *out,
+                              ash_diag *diag) {
     return as_text(target, nest, ASH_LLVM_ASSEMBLY, out, diag);
 }

@@ -6,7 +6,8 @@
 
 #include "code.h"
 
-/* Registers the host's code generator and installs the handler for fatal errors; once per process, from any thread. */
+/* Registers the host's code generator and installs the handler for fatal errors; once per process, from any
+ * thread. */
 ash_status ash_llvm__init(ash_diag *diag);
 
 /* True when this machine can run what is compiled for the target, else ASH_ERROR_UNSUPPORTED. */

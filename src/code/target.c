@@ -25,7 +25,8 @@ static const struct level {
 static bool has_feature(const char *features, const char *name, size_t len) {
     for (const char *at = features; at && *at; at = strchr(at, ',')) {
         at += *at == ',';
-        if (at[0] == '+' && strncmp(at + 1, name, len) == 0 && (at[1 + len] == ',' || at[1 + len] == 0)) return true;
+        if (at[0] == '+' && strncmp(at + 1, name, len) == 0 && (at[1 + len] == ',' || at[1 + len] == 0))
+            return true;
     }
     return false;
 }
@@ -52,7 +53,8 @@ static int64_t cache_bytes(int name, int64_t otherwise) {
 /* Sizes and abilities that follow from triple and features. */
 static void fill(ash_target *t) {
     bool x86 = strncmp(t->triple, "x86_64", 6) == 0;
-    bool avx512 = x86 && has(t, "avx512f") && has(t, "avx512bw") && has(t, "avx512dq") && has(t, "avx512vl");
+    bool avx512 =
+        x86 && has(t, "avx512f") && has(t, "avx512bw") && has(t, "avx512dq") && has(t, "avx512vl");
     bool avx2 = x86 && has(t, "avx2");
     t->vector_bytes = avx512 ? 64 : avx2 ? 32 : 16;
     t->vector_registers = avx512 || !x86 ? 32 : 16;
@@ -93,7 +95,8 @@ ash_status ash_target__named(const char *name, ash_target *out, ash_diag *diag) 
     for (size_t i = 0; i < ASH_COUNT(levels); i++)
         if (strcmp(name, levels[i].name) == 0) level = &levels[i];
     ASH_FAIL_IF(!level, diag, ASH_ERROR_NOT_FOUND, "no target is called \"%s\"", name);
-    if (strncmp(out->triple, "x86_64", 6) != 0) snprintf(out->triple, sizeof out->triple, "x86_64-pc-linux-gnu");
+    if (strncmp(out->triple, "x86_64", 6) != 0)
+        snprintf(out->triple, sizeof out->triple, "x86_64-pc-linux-gnu");
     snprintf(out->cpu, sizeof out->cpu, "%s", level->name);
     out->features[0] = 0;
     for (size_t i = 0, len = 0; i < ASH_COUNT(level->features) && level->features[i]; i++)
@@ -111,8 +114,8 @@ ash_status ash_target__check_runs(const ash_target *target, ash_diag *diag) {
                 "this machine is %s and cannot run code for %s", machine.triple, target->triple);
     for (const char *at = target->features; *at;) {
         size_t len = strcspn(at, ",");
-        ASH_FAIL_IF(at[0] == '+' && !has_feature(machine.features, at + 1, len - 1), diag, ASH_ERROR_UNSUPPORTED,
-                    "this machine lacks %.*s", (int)len - 1, at + 1);
+        ASH_FAIL_IF(at[0] == '+' && !has_feature(machine.features, at + 1, len - 1), diag,
+                    ASH_ERROR_UNSUPPORTED, "this machine lacks %.*s", (int)len - 1, at + 1);
         at += len + (at[len] == ',');
     }
     return ASH_OK;

@@ -1,21 +1,23 @@
 /* Building nests. Every function appends at the end, so that scopes are what is open at that moment.
  *
- * Two economies are made on the way, both cheap and local: index arithmetic and masks on constants are folded, and a
- * value that was computed a few instructions before, and is still in scope, is found again instead of made twice. Code
- * generation would do the same later; doing it here keeps nests small, readable and equal when they mean the same. */
+ * Two economies are made on the way, both cheap and local: index arithmetic and masks on constants are
+ * folded, and a value that was computed a few instructions before, and is still in scope, is found again
+ * instead of made twice. Code generation would do the same later; doing it here keeps nests small, readable
+ * and equal when they mean the same. */
 #include "nest.h"
 
 #include "base/text.h"
 #include "ir/ir.h"
 
-_Static_assert(sizeof(ash_inst) == 32, "instructions are compared and hashed as bytes: they have no padding");
+_Static_assert(sizeof(ash_inst) == 32,
+               "instructions are compared and hashed as bytes: they have no padding");
 
 enum {
     WINDOW = 64 /* instructions that are looked back at for an equal one */
 };
 
-const ash_inst ash_nest__lost = {.op = ASH_NEST_INT, .lanes = 1, .dtype = ASH_I64, .a = ASH_NO_REF,
-                                 .b = ASH_NO_REF,    .c = ASH_NO_REF};
+const ash_inst ash_nest__lost = {
+    .op = ASH_NEST_INT, .lanes = 1, .dtype = ASH_I64, .a = ASH_NO_REF, .b = ASH_NO_REF, .c = ASH_NO_REF};
 
 void ash_nest_init(ash_nest *nest, const ash_allocator *allocator) {
     *nest = (ash_nest){.allocator = allocator};
@@ -48,7 +50,8 @@ ash_ref ash_nest_add(ash_nest *nest, ash_inst inst) {
     return (ash_ref)(nest->code.len - 1);
 }
 
-/* --- values that are computed once ------------------------------------------------------------------------------ */
+/* --- values that are computed once
+ * ------------------------------------------------------------------------------ */
 
 /* The same pure instruction among the last ones that are in scope here, or ASH_NO_REF. */
 static ash_ref find(const ash_nest *n, const ash_inst *inst) {
@@ -74,7 +77,8 @@ static ash_ref pure(ash_nest *n, ash_inst inst) {
 }
 
 static ash_inst make(ash_nest_op op, ash_dtype dtype, unsigned lanes, ash_ref a, ash_ref b, ash_ref c) {
-    return (ash_inst){.op = (uint16_t)op, .lanes = (uint16_t)lanes, .dtype = (uint16_t)dtype, .a = a, .b = b, .c = c};
+    return (ash_inst){
+        .op = (uint16_t)op, .lanes = (uint16_t)lanes, .dtype = (uint16_t)dtype, .a = a, .b = b, .c = c};
 }
 
 static ash_inst leaf(ash_nest_op op, ash_dtype dtype, unsigned lanes, int64_t i) {
@@ -83,7 +87,9 @@ static ash_inst leaf(ash_nest_op op, ash_dtype dtype, unsigned lanes, int64_t i)
     return inst;
 }
 
-/* --- values ------------------------------------------------------------------------------------------------------- */
+/* --- values
+ * -------------------------------------------------------------------------------------------------------
+ */
 
 ash_ref ash_nest_arg(ash_nest *n, ash_nest_op which) {
     return pure(n, leaf(which, ASH_I64, 1, 0));
@@ -109,7 +115,8 @@ ash_ref ash_nest_var(ash_nest *n, uint32_t index) {
 
 ash_ref ash_nest_splat(ash_nest *n, ash_ref scalar, unsigned lanes) {
     if (lanes == 1) return scalar;
-    return pure(n, make(ASH_NEST_SPLAT, ash_nest_at(n, scalar)->dtype, lanes, scalar, ASH_NO_REF, ASH_NO_REF));
+    return pure(n,
+                make(ASH_NEST_SPLAT, ash_nest_at(n, scalar)->dtype, lanes, scalar, ASH_NO_REF, ASH_NO_REF));
 }
 
 ash_ref ash_nest_lanes(ash_nest *n, unsigned lanes) {
@@ -137,7 +144,8 @@ ash_ref ash_nest_shuffle(ash_nest *n, ash_ref a, ash_ref b, unsigned lanes, cons
     return ash_nest_add(n, inst);
 }
 
-/* --- structure, cells --------------------------------------------------------------------------------------------- */
+/* --- structure, cells
+ * --------------------------------------------------------------------------------------------- */
 
 ash_ref ash_nest_loop(ash_nest *n, ash_ref from, ash_ref to, int64_t step, unsigned unroll) {
     ash_inst inst = make(ASH_NEST_LOOP, ASH_I64, 1, from, to, ASH_NO_REF);
@@ -172,7 +180,9 @@ void ash_nest_set(ash_nest *n, ash_ref cell, ash_ref value) {
     ash_nest_add(n, make(ASH_NEST_SET, ash_nest_at(n, cell)->dtype, 0, cell, value, ASH_NO_REF));
 }
 
-/* --- folding --------------------------------------------------------------------------------------------------------- */
+/* --- folding
+ * ---------------------------------------------------------------------------------------------------------
+ */
 
 /* The value of an integer constant of that dtype, also when it is repeated over lanes. */
 static bool constant(const ash_nest *n, ash_ref ref, ash_dtype dtype, int64_t *value) {
@@ -209,15 +219,18 @@ static bool fold_compare(ash_op op, int64_t x, int64_t y, int64_t *out) {
     }
 }
 
-/* `a op y` on i64 with a known right side: the operand itself, a constant, or a shorter chain; else ASH_NO_REF. */
+/* `a op y` on i64 with a known right side: the operand itself, a constant, or a shorter chain; else
+ * ASH_NO_REF. */
 static ash_ref simplify_index(ash_nest *n, ash_op op, ash_ref a, int64_t y) {
     if (y == 0 && (op == ASH_OP_ADD || op == ASH_OP_SUB)) return a;
     if (y == 1 && op == ASH_OP_MUL) return a;
     if (y == 0 && op == ASH_OP_MUL) return constant_like(n, a, ASH_I64, 0);
     const ash_inst *in = ash_nest_at(n, a);
     int64_t x, sum;
-    if (op == ASH_OP_SUB && y != INT64_MIN) return ash_nest_binary(n, ASH_OP_ADD, a, constant_like(n, a, ASH_I64, -y));
-    if (in->op != ASH_NEST_COMPUTE || in->i != op || (op != ASH_OP_ADD && op != ASH_OP_MUL)) return ASH_NO_REF;
+    if (op == ASH_OP_SUB && y != INT64_MIN)
+        return ash_nest_binary(n, ASH_OP_ADD, a, constant_like(n, a, ASH_I64, -y));
+    if (in->op != ASH_NEST_COMPUTE || in->i != op || (op != ASH_OP_ADD && op != ASH_OP_MUL))
+        return ASH_NO_REF;
     if (!constant(n, in->b, ASH_I64, &x) || !fold_index(op, x, y, &sum)) return ASH_NO_REF;
     return ash_nest_binary(n, op, in->a, constant_like(n, a, ASH_I64, sum));
 }
@@ -243,7 +256,9 @@ static ash_ref fold_bool(ash_nest *n, ash_op op, ash_ref a, ash_ref b) {
     return ASH_NO_REF;
 }
 
-/* --- arithmetic -------------------------------------------------------------------------------------------------------- */
+/* --- arithmetic
+ * --------------------------------------------------------------------------------------------------------
+ */
 
 static ash_ref compute(ash_nest *n, ash_op op, ash_dtype dtype, ash_ref a, ash_ref b, ash_ref c) {
     ash_inst inst = make(ASH_NEST_COMPUTE, dtype, ash_nest_at(n, a)->lanes, a, b, c);
@@ -310,7 +325,9 @@ ash_ref ash_nest_hreduce(ash_nest *n, ash_op op, ash_ref vector) {
     return pure(n, inst);
 }
 
-/* --- memory ------------------------------------------------------------------------------------------------------------ */
+/* --- memory
+ * ------------------------------------------------------------------------------------------------------------
+ */
 
 static ash_dtype buffer_dtype(const ash_nest *n, uint16_t buf) {
     return buf < n->buffers.len ? n->buffers.at[buf].dtype : ASH_F32;

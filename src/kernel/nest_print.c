@@ -11,15 +11,15 @@
 #include "nest.h"
 
 static const char *const names[ASH_NEST_OP_COUNT] = {
-    [ASH_NEST_BEGIN_ARG] = "begin", [ASH_NEST_END_ARG] = "end",     [ASH_NEST_WORKER] = "worker",
-    [ASH_NEST_VAR] = "var",         [ASH_NEST_INT] = "int",         [ASH_NEST_FLOAT] = "float",
-    [ASH_NEST_SPLAT] = "splat",     [ASH_NEST_LANES] = "lanes",     [ASH_NEST_EXTRACT] = "extract",
-    [ASH_NEST_SHUFFLE] = "shuffle", [ASH_NEST_LOOP] = "for",        [ASH_NEST_IF] = "if",
-    [ASH_NEST_ELSE] = "else",       [ASH_NEST_END] = "}",           [ASH_NEST_CELL] = "cell",
-    [ASH_NEST_GET] = "get",         [ASH_NEST_SET] = "set",         [ASH_NEST_LOAD] = "load",
-    [ASH_NEST_STORE] = "store",     [ASH_NEST_GATHER] = "gather",   [ASH_NEST_SCATTER] = "scatter",
+    [ASH_NEST_BEGIN_ARG] = "begin",   [ASH_NEST_END_ARG] = "end",     [ASH_NEST_WORKER] = "worker",
+    [ASH_NEST_VAR] = "var",           [ASH_NEST_INT] = "int",         [ASH_NEST_FLOAT] = "float",
+    [ASH_NEST_SPLAT] = "splat",       [ASH_NEST_LANES] = "lanes",     [ASH_NEST_EXTRACT] = "extract",
+    [ASH_NEST_SHUFFLE] = "shuffle",   [ASH_NEST_LOOP] = "for",        [ASH_NEST_IF] = "if",
+    [ASH_NEST_ELSE] = "else",         [ASH_NEST_END] = "}",           [ASH_NEST_CELL] = "cell",
+    [ASH_NEST_GET] = "get",           [ASH_NEST_SET] = "set",         [ASH_NEST_LOAD] = "load",
+    [ASH_NEST_STORE] = "store",       [ASH_NEST_GATHER] = "gather",   [ASH_NEST_SCATTER] = "scatter",
     [ASH_NEST_PREFETCH] = "prefetch", [ASH_NEST_COMPUTE] = "compute", [ASH_NEST_IDIV] = "idiv",
-    [ASH_NEST_IMOD] = "imod",       [ASH_NEST_FMA] = "fma",         [ASH_NEST_HREDUCE] = "hreduce",
+    [ASH_NEST_IMOD] = "imod",         [ASH_NEST_FMA] = "fma",         [ASH_NEST_HREDUCE] = "hreduce",
 };
 
 static void operand(const ash_nest *n, ash_ref ref, ash_text *out) {
@@ -27,7 +27,8 @@ static void operand(const ash_nest *n, ash_ref ref, ash_text *out) {
     if (ref >= n->code.len)
         ash_text_add(out, "?");
     else if (v->op == ASH_NEST_INT)
-        ash_text_add(out, v->dtype == ASH_I64 ? "%" PRId64 : "%" PRId64 ":%s", v->i, ash_dtype_name(v->dtype));
+        ash_text_add(out, v->dtype == ASH_I64 ? "%" PRId64 : "%" PRId64 ":%s", v->i,
+                     ash_dtype_name(v->dtype));
     else if (v->op == ASH_NEST_FLOAT)
         ash_text_add(out, "%.17g:%s", v->f, ash_dtype_name(v->dtype));
     else
@@ -116,8 +117,8 @@ static void effect(const ash_nest *n, ash_ref ref, ash_text *out) {
 void ash_nest_print(const ash_nest *n, ash_text *out) {
     for (size_t i = 0; i < n->buffers.len; i++) {
         const ash_nest_buffer *b = &n->buffers.at[i];
-        ash_text_add(out, "buffer b%zu: %s align %u group %u%s\n", i, ash_dtype_name(b->dtype), b->align, b->group,
-                     b->written ? " written" : "");
+        ash_text_add(out, "buffer b%zu: %s align %u group %u%s\n", i, ash_dtype_name(b->dtype), b->align,
+                     b->group, b->written ? " written" : "");
     }
     int depth = 0;
     for (ash_ref ref = 0; ref < n->code.len; ref++) {
@@ -127,8 +128,8 @@ void ash_nest_print(const ash_nest *n, ash_text *out) {
         if ((inst->op == ASH_NEST_END || inst->op == ASH_NEST_ELSE) && depth) depth--;
         ash_text_add(out, "%*s", 2 * depth, "");
         if (inst->lanes && !opens && inst->op < ASH_NEST_OP_COUNT) {
-            ash_text_add(out, inst->lanes == 1 ? "%%%u: %s = " : "%%%u: %sx%u = ", ref, ash_dtype_name(inst->dtype),
-                         inst->lanes);
+            ash_text_add(out, inst->lanes == 1 ? "%%%u: %s = " : "%%%u: %sx%u = ", ref,
+                         ash_dtype_name(inst->dtype), inst->lanes);
             value(n, inst, out);
         } else {
             effect(n, ref, out);

@@ -1,11 +1,9 @@
-/* Checks a nest from its instructions alone: blocks are closed, operands are earlier results that are in scope and of
- * the right type, immediates are in range. What passes can be given to code generation. */
+/* Checks a nest from its instructions alone: blocks are closed, operands are earlier results that are in
+ * scope and of the right type, immediates are in range. What passes can be given to code generation. */
 #include "ir/ir.h"
 #include "nest.h"
 
-enum {
-    LANES_MAX = 1024
-};
+enum { LANES_MAX = 1024 };
 
 struct block {
     uint32_t id;
@@ -16,15 +14,15 @@ struct block {
 struct check {
     const ash_nest *nest;
     ash_diag *diag;
-    uint32_t *home;    /* per instruction: the block that its result belongs to */
-    bool *open;        /* per block */
+    uint32_t *home; /* per instruction: the block that its result belongs to */
+    bool *open;     /* per block */
     struct block *stack;
     uint32_t depth, blocks;
 };
 
-#define REQUIRE(c, ref, cond, ...)                                                                                 \
-    do {                                                                                                           \
-        if (!(cond)) return defect((c), (ref), __VA_ARGS__);                                                       \
+#define REQUIRE(c, ref, cond, ...)                                                                         \
+    do {                                                                                                   \
+        if (!(cond)) return defect((c), (ref), __VA_ARGS__);                                               \
     } while (0)
 
 static ash_status defect(struct check *c, ash_ref ref, const char *what) {
@@ -44,7 +42,8 @@ static ash_status use(struct check *c, ash_ref ref, ash_ref operand) {
 }
 
 /* The same, with the type that it must have. */
-static ash_status use_typed(struct check *c, ash_ref ref, ash_ref operand, ash_dtype dtype, unsigned lanes) {
+static ash_status use_typed(struct check *c, ash_ref ref, ash_ref operand, ash_dtype dtype,
+                            unsigned lanes) {
     ASH_TRY(use(c, ref, operand));
     const ash_inst *v = at(c, operand);
     REQUIRE(c, ref, v->op != ASH_NEST_CELL, "a cell is used as a value");
@@ -65,7 +64,9 @@ static ash_status result(struct check *c, ash_ref ref, ash_dtype dtype, unsigned
     return ASH_OK;
 }
 
-/* --- blocks ------------------------------------------------------------------------------------------------------------ */
+/* --- blocks
+ * ------------------------------------------------------------------------------------------------------------
+ */
 
 static void enter(struct check *c, ash_ref opener, bool in_else) {
     c->stack[c->depth++] = (struct block){c->blocks, opener, in_else};
@@ -105,7 +106,9 @@ static ash_status structure(struct check *c, ash_ref ref) {
     }
 }
 
-/* --- memory -------------------------------------------------------------------------------------------------------------- */
+/* --- memory
+ * --------------------------------------------------------------------------------------------------------------
+ */
 
 static ash_status memory(struct check *c, ash_ref ref) {
     const ash_inst *inst = at(c, ref);
@@ -129,7 +132,9 @@ static ash_status memory(struct check *c, ash_ref ref) {
     return use_typed(c, ref, inst->a, ASH_I64, indexed ? lanes : 1);
 }
 
-/* --- arithmetic ---------------------------------------------------------------------------------------------------------- */
+/* --- arithmetic
+ * ----------------------------------------------------------------------------------------------------------
+ */
 
 static bool op_takes(ash_op op, ash_dtype dtype) {
     ash_kind kind = ash_dtype_kind(dtype);
@@ -151,7 +156,8 @@ static bool op_takes(ash_op op, ash_dtype dtype) {
     case ASH_OP_SHL:
     case ASH_OP_SHR: return kind == ASH_KIND_UNSIGNED;
     default:
-        return ash_op_infos[op].class == ASH_CLASS_UNARY ? kind == ASH_KIND_FLOAT : ash_op_is_elementwise(op);
+        return ash_op_infos[op].class == ASH_CLASS_UNARY ? kind == ASH_KIND_FLOAT
+                                                         : ash_op_is_elementwise(op);
     }
 }
 
@@ -186,7 +192,9 @@ static ash_status reduce(struct check *c, ash_ref ref) {
     case ASH_OP_MIN:
     case ASH_OP_MAX:
     case ASH_OP_AND:
-    case ASH_OP_OR: REQUIRE(c, ref, op_takes((ash_op)inst->i, inst->dtype), "not defined for this dtype"); break;
+    case ASH_OP_OR:
+        REQUIRE(c, ref, op_takes((ash_op)inst->i, inst->dtype), "not defined for this dtype");
+        break;
     default: return defect(c, ref, "not an operator that reduces");
     }
     return ASH_OK;
@@ -201,7 +209,8 @@ static ash_status shuffle(struct check *c, ash_ref ref) {
         ASH_TRY(use_typed(c, ref, inst->b, inst->dtype, lanes));
         total += lanes;
     }
-    REQUIRE(c, ref, inst->i >= 0 && (uint64_t)inst->i + inst->lanes <= c->nest->shuffles.len, "picks out of range");
+    REQUIRE(c, ref, inst->i >= 0 && (uint64_t)inst->i + inst->lanes <= c->nest->shuffles.len,
+            "picks out of range");
     for (unsigned i = 0; i < inst->lanes; i++) {
         int32_t pick = c->nest->shuffles.at[inst->i + i];
         REQUIRE(c, ref, pick >= 0 && (unsigned)pick < total, "a pick outside the operands");
@@ -217,7 +226,8 @@ static ash_status integer(struct check *c, ash_ref ref) {
         return ASH_OK;
     }
     REQUIRE(c, ref, !ash_dtype_is_float(inst->dtype), "an integer constant of a floating point dtype");
-    REQUIRE(c, ref, inst->dtype != ASH_BOOL || (inst->i & ~INT64_C(1)) == 0, "a bool that is neither 0 nor 1");
+    REQUIRE(c, ref, inst->dtype != ASH_BOOL || (inst->i & ~INT64_C(1)) == 0,
+            "a bool that is neither 0 nor 1");
     return ASH_OK;
 }
 
@@ -238,7 +248,8 @@ static ash_status instruction(struct check *c, ash_ref ref) {
     case ASH_NEST_SPLAT: return use_typed(c, ref, inst->a, inst->dtype, 1);
     case ASH_NEST_EXTRACT:
         ASH_TRY(use(c, ref, inst->a));
-        REQUIRE(c, ref, inst->i >= 0 && inst->i < at(c, inst->a)->lanes && inst->lanes == 1, "no such lane");
+        REQUIRE(c, ref, inst->i >= 0 && inst->i < at(c, inst->a)->lanes && inst->lanes == 1,
+                "no such lane");
         return use_typed(c, ref, inst->a, inst->dtype, at(c, inst->a)->lanes);
     case ASH_NEST_SHUFFLE: return shuffle(c, ref);
     case ASH_NEST_LOOP:
@@ -283,7 +294,9 @@ static ash_status value_has_lanes(struct check *c, ash_ref ref) {
     case ASH_NEST_SET:
     case ASH_NEST_STORE:
     case ASH_NEST_SCATTER:
-    case ASH_NEST_PREFETCH: REQUIRE(c, ref, inst->lanes == 0, "an instruction without result has lanes"); break;
+    case ASH_NEST_PREFETCH:
+        REQUIRE(c, ref, inst->lanes == 0, "an instruction without result has lanes");
+        break;
     default: REQUIRE(c, ref, inst->lanes > 0, "a result without lanes");
     }
     return ASH_OK;
@@ -292,8 +305,9 @@ static ash_status value_has_lanes(struct check *c, ash_ref ref) {
 static ash_status walk(struct check *c) {
     const ash_nest *n = c->nest;
     for (size_t i = 0; i < n->buffers.len; i++)
-        ASH_FAIL_IF(n->buffers.at[i].dtype >= ASH_DTYPE_COUNT || !ash_is_pow2(n->buffers.at[i].align), c->diag,
-                    ASH_ERROR_INTERNAL, "loop nest, buffer %zu: unknown dtype, or alignment not a power of two", i);
+        ASH_FAIL_IF(n->buffers.at[i].dtype >= ASH_DTYPE_COUNT || !ash_is_pow2(n->buffers.at[i].align),
+                    c->diag, ASH_ERROR_INTERNAL,
+                    "loop nest, buffer %zu: unknown dtype, or alignment not a power of two", i);
     enter(c, ASH_NO_REF, false);
     for (ash_ref ref = 0; ref < n->code.len; ref++) {
         ASH_TRY(instruction(c, ref));
