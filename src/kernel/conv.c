@@ -167,6 +167,12 @@ static bool position_stride(const conv *c, const ash_tile_operand *x, int64_t *s
     return ash_ix_lane_stride(&c->k->ixs, x->linear, c->position[c->space - 1], 2, false, stride);
 }
 
+/* Whether the lanes of a vector lie side by side. */
+static bool neighbours(const conv *c, const ash_tile_operand *x) {
+    int64_t stride;
+    return ash_ix_lane_stride(&c->k->ixs, x->linear, c->lane, (unsigned)c->lanes, true, &stride) && stride == 1;
+}
+
 /* --- tiles ------------------------------------------------------------------------------------------------------------------------ */
 
 /* Which positions of a tile read inside the input, per window column. */
@@ -343,6 +349,7 @@ bool ash_lower__conv(ash_kern *k, ash_dim *chunks) {
     if (!read_node(&c)) return false;
     make_symbols(&c);
     if (!input_at(&c, 0, &x) || !weight_at(&c, 0, &w) || !position_stride(&c, &x, &stride)) return false;
+    if (!neighbours(&c, &w) || (c.depthwise && !neighbours(&c, &x))) return false;
     const ash_type *y = ash_graph__type(k->graph, c.node->out);
     int64_t blocks = c.depthwise ? c.groups / c.lanes : ash_ceil_div(c.o_group, c.lanes);
     ash_tile_shape shape = ash_tile_choose(k->low->target, ASH_MAX(c.width, 1), c.depthwise ? 1 : blocks, inner_steps(&c));

@@ -33,7 +33,7 @@ static ash_status new_buffer(ash_lowering *low, ash_value value, ash_buffer_kind
                                    .value = value,
                                    .origin = info->origin,
                                    .name = name,
-                                   .blob = ash_blob_retain(info->blob),
+                                   .blob = info->blob ? ash_blob_retain(info->blob) : NULL,
                                    .root = ASH_NO_BUFFER},
                       &place->buffer);
 }
