@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 
+extern "C" {
 #include <cmocka.h>
+}
 
 #include "ashlar/builder.h"
 
