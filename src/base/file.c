@@ -16,8 +16,7 @@ static ash_status fail_errno(ash_diag *diag, int error, const char *what, const 
     return ash_fail(diag, code, "cannot %s '%s': %s", what, path, strerror(error));
 }
 
-/* --- mapping
- * ------------------------------------------------------------------------------------------------------ */
+/* --- mapping -------------------------------------------------------------------------------------- */
 
 /* Opens a regular file; O_NONBLOCK, because opening a pipe would wait for its writer. */
 static ash_status open_regular(const char *path, int *fd, size_t *size, ash_diag *diag) {
@@ -84,9 +83,7 @@ ash_status ash_file_check(const ash_file *file, ash_diag *diag) {
     return ASH_OK;
 }
 
-/* --- writing
- * --------------------------------------------------------------------------------------------------------
- */
+/* --- writing -------------------------------------------------------------------------------------- */
 
 ash_status ash_sink_open(const ash_allocator *a, const char *path, ash_sink *sink, ash_diag *diag) {
     static const char suffix[] = ".part";

@@ -36,8 +36,7 @@ ash_status ash_onnx__blob_at(const ash_allocator *a, ash_file *file, const void 
     return status;
 }
 
-/* --- external data
- * ------------------------------------------------------------------------------------------------- */
+/* --- external data -------------------------------------------------------------------------------- */
 
 /* A relative path that stays in the model's folder: no root, no empty, "." or ".." component, no zero byte.
  */
@@ -93,8 +92,7 @@ static ash_status external_span(ash_onnx_source *source, const ash_onnx_tensor *
     return ASH_OK;
 }
 
-/* --- typed fields
- * ----------------------------------------------------------------------------------------------------- */
+/* --- typed fields --------------------------------------------------------------------------------- */
 
 typedef struct typed_field {
     uint32_t number; /* of TensorProto */
@@ -181,9 +179,7 @@ static ash_status typed_data(ash_onnx_source *source, const ash_onnx_tensor *ten
     return status;
 }
 
-/* --- all kinds
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- all kinds ------------------------------------------------------------------------------------ */
 
 /* Type of the tensor, and its size in elements; dims whose product overflows are refused. */
 static ash_status tensor_type(const ash_onnx_tensor *tensor, ash_type *type, int64_t *count) {

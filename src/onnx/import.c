@@ -26,9 +26,7 @@ enum {
     GRAPH_SPARSE = 15
 };
 
-/* --- nodes
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- nodes ---------------------------------------------------------------------------------------- */
 
 /* The version that the model imports of a domain; 0: it does not. */
 static int64_t opset_of(const ash_onnx_model *model, ash_span domain) {
@@ -139,8 +137,7 @@ static ash_status each(ash_import *im, ash_wire graph, uint32_t number,
     }
 }
 
-/* --- initializers and inputs
- * -------------------------------------------------------------------------------------------- */
+/* --- initializers and inputs ---------------------------------------------------------------------- */
 
 static void declare_initializer(ash_import *im, ash_wire message, size_t position) {
     (void)position;
@@ -229,9 +226,7 @@ static void declare_input(ash_import *im, ash_wire message, size_t position) {
     if (!ash_import__ok(im)) ash_diag__add_node(&im->diag, name, "graph input", info.offset);
 }
 
-/* --- outputs
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* --- outputs -------------------------------------------------------------------------------------- */
 
 static void add_output(ash_import *im, ash_wire message, size_t position) {
     (void)position;
@@ -250,8 +245,7 @@ static void add_output(ash_import *im, ash_wire message, size_t position) {
     if (!ash_import__ok(im)) ash_diag__add_node(&im->diag, name, "graph output", info.offset);
 }
 
-/* --- bodies of control operators
- * --------------------------------------------------------------------------------------- */
+/* --- bodies of control operators ------------------------------------------------------------------ */
 
 static ash_status body_inputs(ash_import *im, ash_wire graph, const size_t *ins, size_t n_ins) {
     for (size_t k = 0;;) {
@@ -323,9 +317,7 @@ ash_status ash_import__body(ash_import *im, ash_wire graph, const size_t *ins, s
     return im->status;
 }
 
-/* --- the model
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* --- the model ------------------------------------------------------------------------------------ */
 
 static ash_status check_model(ash_import *im) {
     const ash_onnx_model *model = &im->model;

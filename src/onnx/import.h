@@ -83,8 +83,7 @@ static inline bool ash_import__ok(const ash_import *im) {
     return im->status == ASH_OK;
 }
 
-/* --- operands and results
- * ------------------------------------------------------------------------------------------- */
+/* --- operands and results ------------------------------------------------------------------------- */
 
 /* True when operand k is given. */
 bool ash_import__has(const ash_import *im, size_t k);
@@ -111,8 +110,7 @@ void ash_import__out(ash_import *im, size_t k, ash_value value);
 void ash_import__out_list(ash_import *im, size_t k, const ash_type *type, const ash_import_int *list);
 bool ash_import__wants(const ash_import *im, size_t k);
 
-/* --- attributes: a wrong type is a failure, an absent one gives the default
- * ----------------------------------------- */
+/* --- attributes: a wrong type is a failure, an absent one gives the default ----------------------- */
 
 const ash_onnx_attr *ash_import__attr(ash_import *im, const char *name,
                                       ash_onnx_attr_type type); /* NULL: absent */
@@ -130,8 +128,7 @@ bool ash_import__ints_of(ash_import *im, const char *attr, size_t k, int64_t fro
 /* An axis in [-rank, rank), made non-negative; else a failure and 0. */
 unsigned ash_import__axis(ash_import *im, int64_t axis, unsigned rank);
 
-/* --- values by index
- * ---------------------------------------------------------------------------------------------------- */
+/* --- values by index ------------------------------------------------------------------------------ */
 
 /* The index of a name that is visible at the node, or SIZE_MAX. */
 size_t ash_import__find_name(const ash_import *im, ash_span name);
@@ -140,15 +137,13 @@ void ash_import__declare(ash_import *im, ash_span name, const ash_import_value *
 /* The graph's value for entry `index`: reads the initializer, or makes a tensor of the list. */
 ash_value ash_import__materialize(ash_import *im, size_t index);
 
-/* --- elements known at import: fold.c
- * ------------------------------------------------------------------------------------ */
+/* --- elements known at import: fold.c ------------------------------------------------------------- */
 
 /* The constant with the elements of a value that is computed from constants alone, or ASH_NO_VALUE.
  * Evaluates at most a fixed number of elements. */
 ash_value ash_import__fold(ash_import *im, ash_value value);
 
-/* --- tracked lists: track.c
- * ----------------------------------------------------------------------------------------------- */
+/* --- tracked lists: track.c ----------------------------------------------------------------------- */
 
 /* Computes the node on lists, when its operator and operands allow it: binds its result and returns true.
  */

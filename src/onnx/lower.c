@@ -21,9 +21,8 @@ ash_value ash_lower__unary(ash_import *im, ash_op op, ash_value x) {
 }
 
 bool ash_lower__broadcast_shape(ash_import *im, const ash_type *a, const ash_type *b, ash_type *out) {
-    out->dtype = a->dtype;
-    out->rank = ASH_MAX(a->rank, b->rank);
-    for (unsigned i = 0; i < out->rank; i++) {
+    ash_type shape = {.dtype = a->dtype, .rank = ASH_MAX(a->rank, b->rank)};
+    for (unsigned i = 0; i < shape.rank; i++) {
         ash_dim x = i < a->rank ? a->dims[a->rank - 1 - i] : 1;
         ash_dim y = i < b->rank ? b->dims[b->rank - 1 - i] : 1;
         if (x != y && x != 1 && y != 1) {
@@ -31,8 +30,9 @@ bool ash_lower__broadcast_shape(ash_import *im, const ash_type *a, const ash_typ
                              i);
             return false;
         }
-        out->dims[out->rank - 1 - i] = x == 1 ? y : x;
+        shape.dims[shape.rank - 1 - i] = x == 1 ? y : x;
     }
+    *out = shape;
     return true;
 }
 
@@ -83,9 +83,7 @@ ash_value ash_lower__not_less(ash_import *im, ash_value a, ash_value b) {
     return ash_lower__binary(im, ASH_OP_LE, b, a);
 }
 
-/* --- constants
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- constants ------------------------------------------------------------------------------------ */
 
 double ash_lower__float_at(const ash_blob *blob, ash_dtype dtype, size_t i) {
     double f = 0;

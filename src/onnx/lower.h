@@ -19,8 +19,7 @@ ash_value ash_lower__cast(ash_import *im, ash_value x, ash_dtype dtype);
 /* Numpy's shape of two broadcast shapes; false and a failure when they do not fit. */
 bool ash_lower__broadcast_shape(ash_import *im, const ash_type *a, const ash_type *b, ash_type *out);
 
-/* --- constants
- * ------------------------------------------------------------------------------------------------------ */
+/* --- constants ------------------------------------------------------------------------------------ */
 
 ash_value ash_lower__scalar(ash_import *im, ash_dtype dtype, double number);
 ash_value ash_lower__filled(ash_import *im, ash_dtype dtype, double number, const ash_dim *dims,
@@ -39,9 +38,7 @@ double ash_lower__highest(ash_dtype dtype); /* infinity, or the largest integer 
 double ash_lower__float_at(const ash_blob *blob, ash_dtype dtype, size_t i);
 int64_t ash_lower__int_at(const ash_blob *blob, ash_dtype dtype, size_t i);
 
-/* --- movement
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- movement ------------------------------------------------------------------------------------- */
 
 ash_value ash_lower__reshape(ash_import *im, ash_value x, const ash_dim *dims, unsigned rank);
 ash_value ash_lower__transpose(ash_import *im, ash_value x, const int64_t *perm);
@@ -68,8 +65,7 @@ ash_value ash_lower__flatten(ash_import *im, ash_value x, unsigned axis);
 /* The product of dims [from, to). */
 ash_dim ash_lower__product(ash_import *im, const ash_type *type, unsigned from, unsigned to);
 
-/* --- reductions, products, access
- * --------------------------------------------------------------------------------------- */
+/* --- reductions, products, access ----------------------------------------------------------------- */
 
 /* Over the axes in the bit mask; `keep`: reduced dims stay as 1. */
 ash_value ash_lower__reduce(ash_import *im, ash_op op, ash_value x, uint32_t axes, bool keep);

@@ -134,9 +134,7 @@ ash_value ash_lower__flatten(ash_import *im, ash_value x, unsigned axis) {
     return ash_lower__reshape(im, x, dims, 2);
 }
 
-/* --- reductions
- * -------------------------------------------------------------------------------------------------------
- */
+/* --- reductions ----------------------------------------------------------------------------------- */
 
 ash_value ash_lower__reduce(ash_import *im, ash_op op, ash_value x, uint32_t axes, bool keep) {
     if (is_none(x) || axes == 0) return x;
@@ -164,9 +162,7 @@ ash_value ash_lower__mean(ash_import *im, ash_value x, uint32_t axes, bool keep)
     return ash_lower__binary(im, ASH_OP_DIV, sum, n);
 }
 
-/* --- products
- * -----------------------------------------------------------------------------------------------------------
- */
+/* --- products ------------------------------------------------------------------------------------- */
 
 /* [batch..., m, k] with the batch dims of `batch` in front. */
 static ash_value with_batch(ash_import *im, ash_value x, const ash_type *batch) {

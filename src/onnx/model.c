@@ -29,8 +29,7 @@ const char *ash_onnx__dtype_name(int64_t onnx) {
     return onnx >= 0 && (uint64_t)onnx < ASH_COUNT(dtypes) ? dtypes[onnx].name : "?";
 }
 
-/* --- TensorProto
- * ------------------------------------------------------------------------------------------------------ */
+/* --- TensorProto ---------------------------------------------------------------------------------- */
 
 /* A decimal number of an external_data entry: digits alone, no sign. */
 static ash_status decimal(const ash_wire *wire, const ash_field *field, ash_span text, int64_t *out) {
@@ -109,8 +108,7 @@ ash_status ash_onnx__tensor_read(ash_wire message, ash_onnx_tensor *out) {
     }
 }
 
-/* --- AttributeProto
- * --------------------------------------------------------------------------------------------------- */
+/* --- AttributeProto ------------------------------------------------------------------------------- */
 
 /* Elements of repeated number fields with this number, in a message. */
 static ash_status count_packed(ash_wire message, uint32_t number, ash_wire_type type, size_t *count) {
@@ -232,9 +230,7 @@ static ash_status read_attr(ash_wire message, ash_arena *arena, ash_onnx_attr *o
     return read_attr_list(start, arena, out);
 }
 
-/* --- NodeProto
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- NodeProto ------------------------------------------------------------------------------------ */
 
 static ash_status read_attrs(ash_wire message, ash_arena *arena, ash_onnx_node *out) {
     ash_onnx_attr *attrs = ash_arena_alloc(arena, out->n_attrs, sizeof *attrs);
@@ -274,9 +270,7 @@ ash_status ash_onnx__node_read(ash_wire message, ash_arena *arena, ash_onnx_node
     return read_attrs(start, arena, out);
 }
 
-/* --- ValueInfoProto
- * -------------------------------------------------------------------------------------------------------
- */
+/* --- ValueInfoProto ------------------------------------------------------------------------------- */
 
 /* TensorShapeProto.Dimension: dim_value = 1, dim_param = 2. */
 static ash_status read_dim(ash_wire message, int64_t *value, ash_span *param) {
@@ -352,9 +346,7 @@ ash_status ash_onnx__info_read(ash_wire message, ash_onnx_info *out) {
     }
 }
 
-/* --- ModelProto
- * -----------------------------------------------------------------------------------------------------------
- */
+/* --- ModelProto ----------------------------------------------------------------------------------- */
 
 /* OperatorSetIdProto: domain = 1, version = 2. */
 static ash_status read_opset(ash_wire message, ash_onnx_opset *out) {

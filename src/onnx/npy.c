@@ -28,8 +28,7 @@ bool ash_npy__is(const ash_file *file) {
     return file->size >= sizeof magic && memcmp(file->data, magic, sizeof magic) == 0;
 }
 
-/* --- the header: a dict literal
- * --------------------------------------------------------------------------------------- */
+/* --- the header: a dict literal ------------------------------------------------------------------- */
 
 typedef struct header {
     const uint8_t *base, *at, *end;
@@ -137,9 +136,7 @@ static ash_status parse(header *h) {
     return h->has_descr && h->has_order && h->has_shape ? ASH_OK : malformed(h, "a missing key");
 }
 
-/* --- elements
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- elements ------------------------------------------------------------------------------------- */
 
 /* Copies in row-major order and in this machine's byte order. */
 static void convert(const header *h, const uint8_t *from, uint8_t *to, int64_t count) {

@@ -2,8 +2,7 @@
 #include "lower.h"
 #include "ops.h"
 
-/* --- attributes of windows
- * ------------------------------------------------------------------------------------------- */
+/* --- attributes of windows ------------------------------------------------------------------------ */
 
 static bool window_list(ash_import *im, const char *name, unsigned n, int64_t absent, int64_t *out) {
     const int64_t *list;
@@ -75,9 +74,7 @@ void ash_onnx__window_auto_pad(ash_import *im, const ash_type *type, ash_onnx_wi
     }
 }
 
-/* --- Conv
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* --- Conv ----------------------------------------------------------------------------------------- */
 
 ash_value ash_onnx__conv(ash_import *im, ash_value x, ash_value w, const ash_onnx_window *window,
                          int64_t groups) {
@@ -137,9 +134,7 @@ void ash_onnx__op_conv(ash_import *im) {
     ash_import__out(im, 0, add_bias(im, y, 2, window.n));
 }
 
-/* --- ConvTranspose
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- ConvTranspose -------------------------------------------------------------------------------- */
 
 /* [c, m/groups, k...] to the weight of the equivalent convolution: [m, c/groups, k...] with each kernel
  * reversed. */
@@ -161,7 +156,7 @@ static ash_value transposed_weight(ash_import *im, ash_value w, int64_t groups) 
 
 /* What ConvTranspose cuts off at each end of the full result: pads, or what output_shape and auto_pad ask
  * for. */
-static void transposed_pads(ash_import *im, const ash_type *x, ash_onnx_window *w, const int64_t *extra) {
+static void transposed_pads(ash_import *im, const ash_type *x, ash_onnx_window *w, int64_t *extra) {
     const int64_t *shape;
     size_t n = 0;
     bool has = ash_import__attr_ints(im, "output_shape", &shape, &n), same = w->same_upper || w->same_lower;
@@ -179,7 +174,8 @@ static void transposed_pads(ash_import *im, const ash_type *x, ash_onnx_window *
             return;
         }
         int64_t want = has ? shape[n - w->n + i] : dim * w->strides[i];
-        int64_t total = ASH_MAX(w->strides[i] * (dim - 1) + extra[i] + span - want, 0);
+        int64_t total = w->strides[i] * (dim - 1) + extra[i] + span - want;
+        if (total < 0) extra[i] -= total, total = 0;
         w->before[i] = w->same_upper ? total / 2 : total - total / 2;
         if (has && !same) w->before[i] = total / 2;
         w->after[i] = total - w->before[i];

@@ -4,8 +4,7 @@
 #include "lower.h"
 #include "ops.h"
 
-/* --- broadcasting
- * ----------------------------------------------------------------------------------------------------- */
+/* --- broadcasting --------------------------------------------------------------------------------- */
 
 /* Before opset 7 the second operand was broadcast on request, its first dim at `axis` of the first
  * operand's; after it, numpy's rules hold (docs/Broadcasting.md). */
@@ -26,8 +25,7 @@ static void two_operands(ash_import *im, ash_value *a, ash_value *b) {
     if (im->opset < 7) *b = old_broadcast(im, *a, *b);
 }
 
-/* --- one core operator each
- * --------------------------------------------------------------------------------------------- */
+/* --- one core operator each ----------------------------------------------------------------------- */
 
 void ash_onnx__op_unary(ash_import *im) {
     ash_import__out(im, 0, ash_lower__unary(im, (ash_op)im->row->arg, ash_import__in(im, 0)));
@@ -125,9 +123,7 @@ void ash_onnx__op_dropout(ash_import *im) {
             im, 1, ash_lower__filled(im, im->opset >= 10 ? ASH_BOOL : type.dtype, 1, type.dims, type.rank));
 }
 
-/* --- activations
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- activations ---------------------------------------------------------------------------------- */
 
 static ash_value relu(ash_import *im, ash_value x) {
     return ash_lower__with(im, ASH_OP_MAX, x, 0);

@@ -28,9 +28,7 @@ void ash_onnx__op_gemm(ash_import *im) {
     ash_import__out(im, 0, y);
 }
 
-/* --- Einsum
- * -------------------------------------------------------------------------------------------------------------
- */
+/* --- Einsum --------------------------------------------------------------------------------------- */
 
 enum { LABELS = 52 + ASH_MAX_RANK }; /* letters, and the dims that an ellipsis stands for */
 

@@ -14,9 +14,7 @@ static ash_value deviation(ash_import *im, ash_value variance, double epsilon) {
     return ash_lower__unary(im, ASH_OP_SQRT, ash_lower__with(im, ASH_OP_ADD, variance, epsilon));
 }
 
-/* --- batches
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- batches -------------------------------------------------------------------------------------- */
 
 /* x * (scale / deviation) + (bias - mean * scale / deviation): per channel, so that with constant
  * statistics the whole is one multiplication and one addition. */
@@ -88,8 +86,7 @@ void ash_onnx__op_lrn(ash_import *im) {
                     ash_lower__binary(im, ASH_OP_DIV, x, ash_lower__with(im, ASH_OP_POW, sum, beta)));
 }
 
-/* --- within one instance, layer or group
- * ------------------------------------------------------------------------------- */
+/* --- within one instance, layer or group ---------------------------------------------------------- */
 
 void ash_onnx__op_instance_norm(ash_import *im) {
     ash_value x = ash_import__in(im, 0), centred, mean, variance;

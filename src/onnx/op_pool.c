@@ -42,8 +42,7 @@ static bool pool_window(ash_import *im, const ash_type *type, ash_onnx_window *w
     return ash_import__ok(im);
 }
 
-/* --- average and power
- * ----------------------------------------------------------------------------------------------- */
+/* --- average and power ---------------------------------------------------------------------------- */
 
 static int64_t taps_of(const ash_onnx_window *w) {
     int64_t taps = 1;
@@ -94,9 +93,7 @@ void ash_onnx__op_lp_pool(ash_import *im) {
     ash_import__out(im, 0, ash_lower__with(im, ASH_OP_POW, pool(im, ASH_OP_POOL_SUM, x, &w, extra), 1 / p));
 }
 
-/* --- global
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- global --------------------------------------------------------------------------------------- */
 
 static uint32_t spatial_axes(ash_import *im, unsigned rank) {
     if (rank < 2) ash_import__fail(im, ASH_ERROR_SHAPE, "an operand of rank %u", rank);
@@ -123,9 +120,7 @@ void ash_onnx__op_global_lp_pool(ash_import *im) {
     ash_import__out(im, 0, ash_lower__with(im, ASH_OP_POW, x, 1 / p));
 }
 
-/* --- maximum
- * -----------------------------------------------------------------------------------------------------------
- */
+/* --- maximum -------------------------------------------------------------------------------------- */
 
 /* For element `tap` of window `window` (both row-major over the spatial dims): whether it lies inside the
  * operand, and its row-major and column-major position there. */

@@ -73,9 +73,7 @@ void ash_onnx__op_arg_extreme(ash_import *im) {
     ash_import__out(im, 0, out);
 }
 
-/* --- softmax
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- softmax -------------------------------------------------------------------------------------- */
 
 ash_value ash_onnx__softmax(ash_import *im, ash_value x, uint32_t axes, bool logarithm) {
     ash_value most = ash_lower__reduce(im, ASH_OP_REDUCE_MAX, x, axes, true);

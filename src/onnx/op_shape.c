@@ -2,8 +2,7 @@
 #include "lower.h"
 #include "ops.h"
 
-/* --- shapes as data
- * ----------------------------------------------------------------------------------------------------- */
+/* --- shapes as data ------------------------------------------------------------------------------- */
 
 static ash_import_int from_dim(ash_dim dim) {
     return (ash_import_int){dim, !ash_dim_is_const(dim)};
@@ -51,9 +50,7 @@ static bool dims_of(ash_import *im, size_t k, ash_dim *dims, unsigned *rank) {
     return true;
 }
 
-/* --- reshaping
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- reshaping ------------------------------------------------------------------------------------ */
 
 /* The dim that is missing from `dims` (all but `hole`) for as many elements as `type` has. Equal dims
  * cancel first: so expressions stay simple, and the division of what is left is exact. */
@@ -173,9 +170,7 @@ void ash_onnx__op_unsqueeze(ash_import *im) {
     if (ash_import__ok(im)) ash_import__out(im, 0, ash_lower__reshape(im, x, dims, rank));
 }
 
-/* --- moving
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* --- moving --------------------------------------------------------------------------------------- */
 
 void ash_onnx__op_transpose(ash_import *im) {
     ash_value x = ash_import__in(im, 0);
@@ -307,9 +302,7 @@ void ash_onnx__op_space_to_depth(ash_import *im) {
     ash_import__out(im, 0, ash_lower__reshape(im, ash_lower__transpose(im, x, perm), out, 4));
 }
 
-/* --- making
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* --- making --------------------------------------------------------------------------------------- */
 
 void ash_onnx__op_constant(ash_import *im) {
     ash_type type = {0};

@@ -2,9 +2,7 @@
 #include "lower.h"
 #include "ops.h"
 
-/* --- Slice
- * --------------------------------------------------------------------------------------------------------------
- */
+/* --- Slice ---------------------------------------------------------------------------------------- */
 
 /* A bound of a slice with a positive step, counted from the end when negative, clamped to [0, dim]. */
 static ash_dim clamp_bound(ash_import *im, ash_import_int bound, ash_dim dim) {
@@ -96,9 +94,7 @@ void ash_onnx__op_slice(ash_import *im) {
     if (ash_import__ok(im)) ash_import__out(im, 0, ash_lower__slice(im, x, start, step, type.dims));
 }
 
-/* --- Pad
- * ------------------------------------------------------------------------------------------------------------------
- */
+/* --- Pad ------------------------------------------------------------------------------------------ */
 
 /* Index of the source element for element i of a padded dim of `dim` elements. */
 static int64_t pad_source(int64_t i, int64_t dim, char mode) {

@@ -15,9 +15,7 @@ ash_value ash_import__fail(ash_import *im, ash_status code, const char *fmt, ...
     return ASH_NO_VALUE;
 }
 
-/* --- names
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- names ---------------------------------------------------------------------------------------- */
 
 size_t ash_import__find_name(const ash_import *im, ash_span name) {
     uint64_t index;
@@ -37,9 +35,7 @@ void ash_import__declare(ash_import *im, ash_span name, const ash_import_value *
     }
 }
 
-/* --- values
- * -------------------------------------------------------------------------------------------------------------
- */
+/* --- values --------------------------------------------------------------------------------------- */
 
 /* A tensor of the graph from an initializer. */
 static void read_initializer(ash_import *im, ash_import_value *entry) {
@@ -92,9 +88,7 @@ ash_value ash_import__materialize(ash_import *im, size_t index) {
     return entry->value;
 }
 
-/* --- operands
- * -------------------------------------------------------------------------------------------------------------
- */
+/* --- operands ------------------------------------------------------------------------------------- */
 
 bool ash_import__has(const ash_import *im, size_t k) {
     return k < im->node->n_ins && im->node->ins[k].len > 0;
@@ -132,8 +126,7 @@ ash_type ash_import__type(const ash_import *im, ash_value value) {
     return type ? *type : (ash_type){.dtype = ASH_F32};
 }
 
-/* --- elements of operands
- * ---------------------------------------------------------------------------------------------- */
+/* --- elements of operands ------------------------------------------------------------------------- */
 
 /* The constant with operand k's elements, at most `limit` of them; NULL when they are not known. */
 static const ash_blob *known(ash_import *im, size_t k, int64_t limit, size_t *count) {
@@ -220,9 +213,7 @@ bool ash_import__floats(ash_import *im, size_t k, const double **list, size_t *c
     return ash_import__try_floats(im, k, list, count) || not_known(im, k);
 }
 
-/* --- results
- * ----------------------------------------------------------------------------------------------------------------
- */
+/* --- results -------------------------------------------------------------------------------------- */
 
 bool ash_import__wants(const ash_import *im, size_t k) {
     return k < im->node->n_outs && im->node->outs[k].len > 0;
@@ -246,9 +237,7 @@ void ash_import__out_list(ash_import *im, size_t k, const ash_type *type, const 
     ash_import__declare(im, im->node->outs[k], &entry);
 }
 
-/* --- attributes
- * --------------------------------------------------------------------------------------------------------------
- */
+/* --- attributes ----------------------------------------------------------------------------------- */
 
 const ash_onnx_attr *ash_import__attr(ash_import *im, const char *name, ash_onnx_attr_type type) {
     for (size_t i = 0; i < im->node->n_attrs; i++) {

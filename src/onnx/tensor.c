@@ -77,9 +77,7 @@ size_t ash_tensor_size(const ash_tensor *tensor) {
     return tensor->blob->size;
 }
 
-/* --- files
- * -------------------------------------------------------------------------------------------------------------
- */
+/* --- files ---------------------------------------------------------------------------------------- */
 
 /* The folder of external data: the path up to its last slash. */
 static ash_status read_proto(const ash_allocator *a, const char *path, ash_file *file, ash_tensor **out,

@@ -27,9 +27,7 @@ static ash_import_int from_dim(ash_dim dim) {
     return (ash_import_int){dim, !ash_dim_is_const(dim)};
 }
 
-/* --- arithmetic
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- arithmetic ----------------------------------------------------------------------------------- */
 
 static bool numbers(ash_op op, int64_t a, int64_t b, int64_t *out) {
     switch (op) {
@@ -102,9 +100,7 @@ static bool combine(ash_import *im, ash_op op, ash_import_int a, ash_import_int 
     return dims(im, op, a, b, out);
 }
 
-/* --- elementwise
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- elementwise ---------------------------------------------------------------------------------- */
 
 /* Index in an operand of element i of the broadcast result. */
 static size_t source(const ash_type *out, const ash_type *in, size_t i) {
@@ -204,9 +200,7 @@ static bool track_not(ash_import *im) {
     return list != NULL;
 }
 
-/* --- movement
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* --- movement ------------------------------------------------------------------------------------- */
 
 /* Identity, Squeeze, Unsqueeze, Flatten, Reshape of a list: the elements stay in order, and only ranks 0
  * and 1 occur in shape computations; the others are lowered. */
@@ -322,8 +316,7 @@ static bool track_reduce_prod(ash_import *im) {
     return true;
 }
 
-/* --- the operators that are followed
- * ---------------------------------------------------------------------------------------- */
+/* --- the operators that are followed -------------------------------------------------------------- */
 
 static const struct {
     const char *name;

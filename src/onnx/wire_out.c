@@ -60,9 +60,7 @@ void ash_wire_out__message(ash_wire_out *out, uint32_t field,
     body(out, data);
 }
 
-/* --- TensorProto
- * --------------------------------------------------------------------------------------------------------
- */
+/* --- TensorProto ---------------------------------------------------------------------------------- */
 
 typedef struct entry {
     const char *key, *value;

@@ -1,7 +1,7 @@
 /* Runs ONNX backend tests: folders with a model.onnx and test_data_set_*, each with input_*.pb and
  * output_*.pb.
  *
- *     conformance [-v] [-e EXECUTOR] [-m SUBSTRING] FOLDER...
+ *     conformance [-v] [-e EXECUTOR] [-m SUBSTRING] [-n TOLERANCE] FOLDER...
  *
  * Each FOLDER is such a test, or holds tests at any depth. A model is imported and run; every result is
  * compared in dtype, shape and value (rtol 1e-3, atol 1e-7 for floating point numbers, as ONNX's own runner
@@ -31,6 +31,7 @@ typedef struct reason {
 
 static struct {
     bool verbose;
+    double norm; /* largest relative error in the 2-norm; 0: each element is compared */
     const char *match;
     const executor *executor;
     int passed, failed, skipped, bound;
@@ -68,9 +69,7 @@ static ash_status read_tensors(ash_context *context, const char *folder, const c
     return ASH_OK;
 }
 
-/* --- comparison
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- comparison ----------------------------------------------------------------------------------- */
 
 static bool close_enough(double have, double want) {
     if (isnan(want) || isnan(have)) return isnan(want) && isnan(have);
@@ -85,6 +84,30 @@ static bool load(ash_context *context, const ash_tensor *tensor, ash_wide *out) 
         ASH_OK)
         return false;
     ash_wide_load(out, ash_tensor_data(tensor));
+    return true;
+}
+
+static bool same_floats(const ash_wide *have, const ash_wide *want, char *why, size_t size) {
+    double error = 0, norm = 0;
+    for (int64_t i = 0; i < have->count; i++) {
+        error += (have->f[i] - want->f[i]) * (have->f[i] - want->f[i]);
+        norm += want->f[i] * want->f[i];
+        if (state.norm > 0 || close_enough(have->f[i], want->f[i])) continue;
+        snprintf(why, size, "element %lld is %.9g instead of %.9g", (long long)i, have->f[i], want->f[i]);
+        return false;
+    }
+    if (state.norm == 0 || sqrt(error) <= state.norm * sqrt(norm)) return true;
+    snprintf(why, size, "a relative error of %.3g in the 2-norm", sqrt(error / norm));
+    return false;
+}
+
+static bool same_ints(const ash_wide *have, const ash_wide *want, char *why, size_t size) {
+    for (int64_t i = 0; i < have->count; i++) {
+        if (have->i[i] == want->i[i]) continue;
+        snprintf(why, size, "element %lld is %lld instead of %lld", (long long)i, (long long)have->i[i],
+                 (long long)want->i[i]);
+        return false;
+    }
     return true;
 }
 
@@ -108,23 +131,14 @@ static bool same(ash_context *context, const ash_tensor *have, const ash_tensor 
     ash_wide a, b;
     if (!load(context, have, &a) || !load(context, want, &b))
         return snprintf(why, size, "out of memory"), false;
-    bool is_float = ash_dtype_is_float(h->dtype), good = true;
-    int64_t i = 0;
-    for (; i < a.count && good; i++) good = is_float ? close_enough(a.f[i], b.f[i]) : a.i[i] == b.i[i];
-    if (!good && is_float)
-        snprintf(why, size, "element %lld is %.9g instead of %.9g", (long long)i - 1, a.f[i - 1],
-                 b.f[i - 1]);
-    if (!good && !is_float)
-        snprintf(why, size, "element %lld is %lld instead of %lld", (long long)i - 1, (long long)a.i[i - 1],
-                 (long long)b.i[i - 1]);
+    bool good =
+        ash_dtype_is_float(h->dtype) ? same_floats(&a, &b, why, size) : same_ints(&a, &b, why, size);
     ash_wide_free(ash_context__allocator(context), &a);
     ash_wide_free(ash_context__allocator(context), &b);
     return good;
 }
 
-/* --- one test
- * -----------------------------------------------------------------------------------------------------------
- */
+/* --- one test ------------------------------------------------------------------------------------- */
 
 /* Which inputs step `step` of the binding binds: none; short integer lists; all short lists; all but the
  * first; all. */
@@ -138,6 +152,20 @@ static bool binds(int step, const ash_tensor *tensor, size_t position) {
     case 3: return position > 0;
     default: return true;
     }
+}
+
+/* The files have bf16 data as u16. Replaces such a tensor by one of the wanted dtype with the same bits. */
+static void as_bf16(ash_context *context, ash_tensor **tensor, ash_dtype want) {
+    ash_type type = *ash_tensor_type(*tensor);
+    ash_tensor *fresh;
+    ash_diag diag;
+    if (want != ASH_BF16 || type.dtype != ASH_U16) return;
+    type.dtype = ASH_BF16;
+    if (ash_tensor_create(context, ash_tensor_name(*tensor), &type, ash_tensor_data(*tensor),
+                          ash_tensor_size(*tensor), &fresh, &diag) != ASH_OK)
+        return;
+    ash_tensor_destroy(*tensor);
+    *tensor = fresh;
 }
 
 /* Imports with as few inputs bound as it takes. */
@@ -160,10 +188,10 @@ static ash_status import(ash_context *context, const char *path, const tensors *
 }
 
 /* The tensor for a graph input: by name, or, where the files have no names, by position. */
-static const ash_tensor *find(const tensors *inputs, const char *name, size_t position) {
+static ash_tensor **find(tensors *inputs, const char *name, size_t position) {
     for (size_t i = 0; i < inputs->n; i++)
-        if (strcmp(ash_tensor_name(inputs->at[i]), name) == 0) return inputs->at[i];
-    return position < inputs->n ? inputs->at[position] : NULL;
+        if (strcmp(ash_tensor_name(inputs->at[i]), name) == 0) return &inputs->at[i];
+    return position < inputs->n ? &inputs->at[position] : NULL;
 }
 
 static ash_status run_set(ash_context *context, const char *path, const tensors *inputs,
@@ -177,9 +205,14 @@ static ash_status run_set(ash_context *context, const char *path, const tensors 
     size_t n_ins = ash_graph_input_count(graph), n_outs = ash_graph_output_count(graph);
     for (size_t i = 0; i < n_ins && i < MAX_TENSORS; i++) {
         const char *name;
-        ash_graph_input_at(graph, i, &name);
-        ins[i] = find(inputs, name, i);
-        if (!ins[i]) snprintf(why, size, "no data for input '%s'", name);
+        ash_value value = ash_graph_input_at(graph, i, &name);
+        ash_tensor **tensor = find(inputs, name, i);
+        if (!tensor) {
+            snprintf(why, size, "no data for input '%s'", name);
+            break;
+        }
+        as_bf16(context, tensor, ash_graph_type(graph, value)->dtype);
+        ins[i] = *tensor;
     }
     status = ash_graph_verify(graph, diag);
     if (status == ASH_OK && !why[0]) status = state.executor->run(context, graph, ins, have.at, diag);
@@ -188,6 +221,7 @@ static ash_status run_set(ash_context *context, const char *path, const tensors 
         if (n_outs < want->n) snprintf(why, size, "%zu results instead of %zu", n_outs, want->n);
         for (size_t i = 0; i < want->n && !why[0]; i++) {
             char detail[512];
+            as_bf16(context, &want->at[i], ash_tensor_type(have.at[i])->dtype);
             if (!same(context, have.at[i], want->at[i], detail, sizeof detail))
                 snprintf(why, size, "result %zu: %s", i, detail);
         }
@@ -255,9 +289,7 @@ static void run_test(const char *folder) {
     ash_context_destroy(context);
 }
 
-/* --- folders
- * --------------------------------------------------------------------------------------------------------------
- */
+/* --- folders -------------------------------------------------------------------------------------- */
 
 static int visible(const struct dirent *entry) {
     return entry->d_name[0] != '.';
@@ -292,6 +324,8 @@ int main(int argc, char **argv) {
             state.verbose = true;
         } else if (strcmp(argv[i], "-m") == 0 && i + 1 < argc) {
             state.match = argv[++i];
+        } else if (strcmp(argv[i], "-n") == 0 && i + 1 < argc) {
+            state.norm = atof(argv[++i]);
         } else if (strcmp(argv[i], "-e") == 0 && i + 1 < argc) {
             state.executor = NULL;
             for (size_t k = 0; k < sizeof executors / sizeof *executors; k++)
@@ -304,7 +338,9 @@ int main(int argc, char **argv) {
         }
     }
     if (!folders)
-        return fprintf(stderr, "usage: conformance [-v] [-e EXECUTOR] [-m SUBSTRING] FOLDER...\n"), 2;
+        return fprintf(stderr,
+                       "usage: conformance [-v] [-e EXECUTOR] [-m SUBSTRING] [-n TOLERANCE] FOLDER...\n"),
+               2;
     qsort(state.reasons, (size_t)state.n_reasons, sizeof *state.reasons, by_count);
     if (state.n_reasons) printf("unsupported, by reason:\n");
     for (i = 0; i < state.n_reasons; i++)
