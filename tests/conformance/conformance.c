@@ -194,8 +194,8 @@ static ash_tensor **find(tensors *inputs, const char *name, size_t position) {
     return position < inputs->n ? &inputs->at[position] : NULL;
 }
 
-static ash_status run_set(ash_context *context, const char *path, const tensors *inputs,
-                          const tensors *want, int *step, char *why, size_t size, ash_diag *diag) {
+static ash_status run_set(ash_context *context, const char *path, tensors *inputs, tensors *want, int *step,
+                          char *why, size_t size, ash_diag *diag) {
     ash_graph *graph = NULL;
     const ash_tensor *ins[MAX_TENSORS];
     tensors have = {.n = 0};
