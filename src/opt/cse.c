@@ -1,12 +1,14 @@
-/* cse: nodes with the same operator, operands and attributes become one, and so do equal small constants. The operands of
- * commutative operators count as a set: a + b and b + a round alike.
+/* cse: nodes with the same operator, operands and attributes become one, and so do equal small constants.
+ * The operands of commutative operators count as a set: a + b and b + a round alike.
  *
- * Value numbering by hash: one walk in topological order sees operands that are numbered already, so equal expressions of
- * any depth meet. The table maps the hash to one value; a collision of 64 bits between different nodes costs a missed
- * merge, never a wrong one, because candidates are compared in full. */
+ * Value numbering by hash: one walk in topological order sees operands that are numbered already, so equal
+ * expressions of any depth meet. The table maps the hash to one value; a collision of 64 bits between
+ * different nodes costs a missed merge, never a wrong one, because candidates are compared in full. */
 #include "rewrite.h"
 
-enum { SMALL_BYTES = 4096 }; /* constants up to this size are compared by content, larger ones by their blob */
+enum {
+    SMALL_BYTES = 4096
+}; /* constants up to this size are compared by content, larger ones by their blob */
 
 static bool is_commutative(ash_op op) {
     switch (op) {
@@ -58,7 +60,8 @@ static bool same_node(const ash_node *a, const ash_node *b) {
 
 static uint64_t hash_constant(const ash_value_info *info) {
     const ash_type *type = &info->type;
-    uint64_t h = ash_hash(type->dims, type->rank * sizeof *type->dims, (uint64_t)type->dtype + ASH_OP_COUNT);
+    uint64_t h =
+        ash_hash(type->dims, type->rank * sizeof *type->dims, (uint64_t)type->dtype + ASH_OP_COUNT);
     if (info->blob->size <= SMALL_BYTES) return ash_hash(info->blob->data, info->blob->size, h);
     return ash_hash(&info->blob->data, sizeof info->blob->data, h);
 }
@@ -70,7 +73,8 @@ static bool same_constant(const ash_value_info *a, const ash_value_info *b) {
 }
 
 /* The value of `to` that is in the table for this hash, or the candidate itself when there is none. */
-static ash_status number(ash_map *table, uint64_t hash, ash_value candidate, ash_value *out, ash_diag *diag) {
+static ash_status number(ash_map *table, uint64_t hash, ash_value candidate, ash_value *out,
+                         ash_diag *diag) {
     uint64_t found;
     *out = candidate;
     if (ash_map_get(table, hash, &found))

@@ -1,8 +1,8 @@
-/* dce: nodes whose results reach neither an output nor a kept value go, and so do constants that nobody reads. Inputs and
- * parameters stay, used or not: they are the boundary that the caller binds by name.
+/* dce: nodes whose results reach neither an output nor a kept value go, and so do constants that nobody
+ * reads. Inputs and parameters stay, used or not: they are the boundary that the caller binds by name.
  *
- * Every rebuilding leaves out what is dead in the graph that it reads; this pass does nothing else, and stands where
- * another has left dead nodes behind. */
+ * Every rebuilding leaves out what is dead in the graph that it reads; this pass does nothing else, and
+ * stands where another has left dead nodes behind. */
 #include "rewrite.h"
 
 ash_status ash_opt__dce(const ash_opt *opt, const ash_graph *from, ash_graph **out, ash_diag *diag) {

@@ -1,22 +1,25 @@
-/* fold: nodes whose operands are constants are evaluated now, by the reference evaluator, with every result rounded to its
- * dtype: bit for bit what the graph says. And constants that hold one number many times become a broadcast of it, the form
- * in which rules and code generation see a number rather than an array.
+/* fold: nodes whose operands are constants are evaluated now, by the reference evaluator, with every result
+ * rounded to its dtype: bit for bit what the graph says. And constants that hold one number many times
+ * become a broadcast of it, the form in which rules and code generation see a number rather than an array.
  *
- * Only small work is done here. Larger constant subgraphs stay in the graph: they run once, in the prologue of the plan,
- * as compiled kernels. Parameters are not constants: they may be rebound. A broadcast or an iota stays a node, because an
- * array of repeated numbers is worth less than the knowledge that it is one; it is evaluated when its reader is. */
+ * Only small work is done here. Larger constant subgraphs stay in the graph: they run once, in the prologue
+ * of the plan, as compiled kernels. Parameters are not constants: they may be rebound. A broadcast or an
+ * iota stays a node, because an array of repeated numbers is worth less than the knowledge that it is one;
+ * it is evaluated when its reader is. */
 #include "rewrite.h"
 
 enum {
-    MAX_ELEMENTS = 65536,    /* operands and results of one node together */
-    MAX_PRODUCTS = 1 << 20,  /* multiplications of one contraction */
-    MAX_DEPTH = 4,           /* broadcasts of broadcasts that are looked through */
-    GROWTH_ELEMENTS = 1024,  /* a result with more elements than its operands store is kept as a node past this */
+    MAX_ELEMENTS = 65536,   /* operands and results of one node together */
+    MAX_PRODUCTS = 1 << 20, /* multiplications of one contraction */
+    MAX_DEPTH = 4,          /* broadcasts of broadcasts that are looked through */
+    GROWTH_ELEMENTS =
+        1024, /* a result with more elements than its operands store is kept as a node past this */
 };
 
-/* A constant of `to`, or a broadcast or iota that is one once it is evaluated. Takes its elements from *budget, and adds
- * those that are stored somewhere to *stored. */
-static bool is_known(const ash_rewrite *rw, ash_value value, unsigned depth, int64_t *budget, int64_t *stored) {
+/* A constant of `to`, or a broadcast or iota that is one once it is evaluated. Takes its elements from
+ * *budget, and adds those that are stored somewhere to *stored. */
+static bool is_known(const ash_rewrite *rw, ash_value value, unsigned depth, int64_t *budget,
+                     int64_t *stored) {
     const ash_value_info *info = ash_graph__value(rw->to, value);
     int64_t count;
     if (!ash_type_static_count(&info->type, &count) || count > *budget) return false;
@@ -56,7 +59,8 @@ static bool is_foldable(ash_rewrite *rw, const ash_node *node) {
     }
     for (size_t k = 0; k < ash_op_infos[node->op].outs; k++) {
         int64_t count;
-        if (!ash_type_static_count(ash_graph__type(rw->from, node->out + (ash_value)k), &count)) return false;
+        if (!ash_type_static_count(ash_graph__type(rw->from, node->out + (ash_value)k), &count))
+            return false;
         if (count > budget || count > ASH_MAX(stored, GROWTH_ELEMENTS)) return false;
         budget -= count;
         largest = ASH_MAX(largest, count);
@@ -81,7 +85,7 @@ static ash_status load(const ash_rewrite *rw, ash_value value, ash_wide *out) {
     ash_wide in = {0};
     ash_status status = node->n_ins ? load(rw, node->ins[0], &in) : ASH_OK;
     if (status == ASH_OK) {
-        status = ash_eval_node(rw->to, node, &in, out, ASH_EVAL_DTYPE, rw->diag);
+        status = ash_eval_node(rw->to, node, NULL, &in, out, ASH_EVAL_DTYPE, rw->diag);
         if (node->n_ins) ash_wide_free(a, &in);
     }
     if (status != ASH_OK) ash_wide_free(a, out);
@@ -123,10 +127,11 @@ static ash_status evaluate(ash_rewrite *rw, const ash_node *node) {
     ash_status status = ASH_OK;
     ash_wide *ins = ash_mem_calloc(a, node->n_ins, sizeof *ins);
     if (!ins) return ASH_NO_MEMORY(rw->diag);
-    for (; ready < node->n_ins; ready++) ASH_TRY_DONE(load(rw, ash_rewrite__get(rw, node->ins[ready]), &ins[ready]));
+    for (; ready < node->n_ins; ready++)
+        ASH_TRY_DONE(load(rw, ash_rewrite__get(rw, node->ins[ready]), &ins[ready]));
     for (size_t k = 0; k < n_outs; k++)
         ASH_TRY_DONE(alloc_like(rw, ash_graph__type(rw->from, node->out + (ash_value)k), &outs[k]));
-    ASH_TRY_DONE(ash_eval_node(rw->from, node, ins, outs, ASH_EVAL_DTYPE, rw->diag));
+    ASH_TRY_DONE(ash_eval_node(rw->from, node, NULL, ins, outs, ASH_EVAL_DTYPE, rw->diag));
     for (size_t k = 0; k < n_outs; k++) ASH_TRY_DONE(store(rw, node->out + (ash_value)k, &outs[k]));
 done:
     for (size_t k = 0; k < ready; k++) ash_wide_free(a, &ins[k]);
@@ -136,7 +141,8 @@ done:
     return status;
 }
 
-/* Constants of one number. Reading stops at the first element that differs, so mapped weights stay untouched. */
+/* Constants of one number. Reading stops at the first element that differs, so mapped weights stay
+ * untouched. */
 static void spot_uniform(ash_rewrite *rw) {
     const ash_graph *from = rw->from;
     for (ash_value v = 0; v < from->values.len && ash_rewrite__ok(rw); v++) {

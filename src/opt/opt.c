@@ -1,13 +1,15 @@
 /* The pipeline: one table, top to bottom.
  *
- * fold comes before simplify, so that rules see the constants; cse before it, so that "the same operand twice" is the same
- * value. affine wants constants in the form that simplify leaves (one broadcast of a small value), and layout comes after
- * everything that speaks of channels as dim 1. What layout inserts is then cleaned up by the same passes. */
+ * fold comes before simplify, so that rules see the constants; cse before it, so that "the same operand
+ * twice" is the same value. affine wants constants in the form that simplify leaves (one broadcast of a
+ * small value), and layout comes after everything that speaks of channels as dim 1. What layout inserts is
+ * then cleaned up by the same passes. */
 #include "rewrite.h"
 
 enum {
     PLAIN = 1,     /* no operator is in a blocked form */
-    CANONICAL = 2, /* simplify has run: constants to the right, one broadcast for a splat, chains of movement composed */
+    CANONICAL = 2, /* simplify has run: constants to the right, one broadcast for a splat, chains of
+                      movement composed */
 };
 
 typedef struct row {
@@ -43,7 +45,8 @@ static ash_status check_options(const ash_graph *graph, const ash_opt_options *o
     for (size_t i = 0; i < options->n_off; i++) {
         size_t r = 0;
         while (r < ASH_COUNT(pipeline) && strcmp(pipeline[r].name, options->off[i])) r++;
-        ASH_FAIL_IF(r == ASH_COUNT(pipeline), diag, ASH_ERROR_NOT_FOUND, "there is no pass '%s'", options->off[i]);
+        ASH_FAIL_IF(r == ASH_COUNT(pipeline), diag, ASH_ERROR_NOT_FOUND, "there is no pass '%s'",
+                    options->off[i]);
     }
     for (size_t i = 0; i < options->n_keep; i++)
         ASH_FAIL_IF(options->keep[i] >= graph->values.len, diag, ASH_ERROR_NOT_FOUND,
@@ -72,9 +75,10 @@ static unsigned properties_of(const ash_graph *graph) {
     return PLAIN;
 }
 
-/* Runs the rows that are on. A row whose requirements do not hold is left out: affine without simplify would find nothing
- * that it knows, and layout does not block twice. */
-static ash_status run_rows(const ash_opt *opt, const ash_opt_options *options, ash_graph **out, ash_diag *diag) {
+/* Runs the rows that are on. A row whose requirements do not hold is left out: affine without simplify
+ * would find nothing that it knows, and layout does not block twice. */
+static ash_status run_rows(const ash_opt *opt, const ash_opt_options *options, ash_graph **out,
+                           ash_diag *diag) {
     unsigned properties = properties_of(opt->source);
     ash_graph *graph = NULL;
     for (size_t r = 0; r < ASH_COUNT(pipeline); r++) {
@@ -97,8 +101,8 @@ static ash_status run_rows(const ash_opt *opt, const ash_opt_options *options, a
     return ASH_OK;
 }
 
-ash_status ash_opt__run(const ash_graph *graph, const ash_target *target, const ash_opt_options *options, ash_graph **out,
-                        ash_diag *diag) {
+ash_status ash_opt__run(const ash_graph *graph, const ash_target *target, const ash_opt_options *options,
+                        ash_graph **out, ash_diag *diag) {
     static const ash_opt_options defaults;
     if (!options) options = &defaults;
     ASH_TRY(ash_graph_status(graph, diag));

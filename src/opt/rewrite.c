@@ -87,7 +87,8 @@ ash_value ash_rewrite__get(ash_rewrite *rw, ash_value value) {
         if (rw->from->values.at[value].kind == ASH_VALUE_CONSTANT)
             copy_leaf(rw, value);
         else
-            ash_graph__fail(rw->to, ASH_ERROR_INTERNAL, "value %u is used before it is rebuilt", (unsigned)value);
+            ash_graph__fail(rw->to, ASH_ERROR_INTERNAL, "value %u is used before it is rebuilt",
+                            (unsigned)value);
     }
     return rw->map[value];
 }
@@ -131,19 +132,26 @@ void ash_rewrite__copy(ash_rewrite *rw, const ash_node *node) {
     for (size_t k = 0; k < ASH_MAX_OUTS; k++) outs[k] = ASH_NO_VALUE;
     rw->emit(rw, &copy, outs);
     if (!ash_rewrite__ok(rw)) return;
-    for (size_t k = 0; k < ash_op_infos[node->op].outs; k++) ash_rewrite__bind(rw, node->out + (ash_value)k, outs[k]);
+    for (size_t k = 0; k < ash_op_infos[node->op].outs; k++)
+        ash_rewrite__bind(rw, node->out + (ash_value)k, outs[k]);
 }
 
-/* --- building ------------------------------------------------------------------------------------------------------------ */
+/* --- building
+ * ------------------------------------------------------------------------------------------------------------
+ */
 
-ash_value ash_rewrite__node(ash_rewrite *rw, ash_op op, const ash_value *ins, size_t n_ins, const ash_attr *attrs,
-                            size_t n_attrs) {
+ash_value ash_rewrite__node(ash_rewrite *rw, ash_op op, const ash_value *ins, size_t n_ins,
+                            const ash_attr *attrs, size_t n_attrs) {
     ash_value outs[ASH_MAX_OUTS] = {ASH_NO_VALUE, ASH_NO_VALUE};
     for (size_t k = 0; k < n_ins; k++)
         if (ins[k] == ASH_NO_VALUE) return ASH_NO_VALUE;
     if (!ash_rewrite__ok(rw)) return ASH_NO_VALUE;
-    ash_node node = {
-        .op = op, .n_ins = (uint16_t)n_ins, .n_attrs = (uint16_t)n_attrs, .out = ASH_NO_VALUE, .ins = ins, .attrs = attrs};
+    ash_node node = {.op = op,
+                     .n_ins = (uint16_t)n_ins,
+                     .n_attrs = (uint16_t)n_attrs,
+                     .out = ASH_NO_VALUE,
+                     .ins = ins,
+                     .attrs = attrs};
     rw->emit(rw, &node, outs);
     return ash_rewrite__ok(rw) ? outs[0] : ASH_NO_VALUE;
 }
@@ -196,7 +204,9 @@ ash_value ash_rewrite__fill(ash_rewrite *rw, const ash_type *type, double number
     return type->rank ? ash_rewrite__broadcast(rw, x, type->rank, type->dims) : x;
 }
 
-/* --- reading ------------------------------------------------------------------------------------------------------------- */
+/* --- reading
+ * -------------------------------------------------------------------------------------------------------------
+ */
 
 bool ash_rewrite__def(const ash_rewrite *rw, ash_value value, ash_op op, ash_node *node) {
     const ash_value_info *info = ash_graph__value(rw->to, value);

@@ -1,7 +1,8 @@
 /* Rebuilding: the one mechanism by which a pass reads a graph and builds another.
  *
- * A pass walks the live nodes of `from` in order and gives each value an image in `to`: a copy of its node over the images
- * of the operands, or whatever computes the same. Every step is constant time but for the operands, so passes are linear.
+ * A pass walks the live nodes of `from` in order and gives each value an image in `to`: a copy of its node
+ * over the images of the operands, or whatever computes the same. Every step is constant time but for the
+ * operands, so passes are linear.
  *
  *     ash_rewrite rw;
  *     ASH_TRY(ash_rewrite__begin(&rw, opt, from, diag));
@@ -9,8 +10,9 @@
  *         if (ash_rewrite__is_live(&rw, &from->nodes.at[i])) ash_rewrite__copy(&rw, &from->nodes.at[i]);
  *     return ash_rewrite__end(&rw, out);
  *
- * Failures are the sticky error of `to`: building functions return ASH_NO_VALUE and accept it, and the end reports. A
- * pointer into the values or nodes of `to` is good until the next node is added; lists of operands and attributes stay. */
+ * Failures are the sticky error of `to`: building functions return ASH_NO_VALUE and accept it, and the end
+ * reports. A pointer into the values or nodes of `to` is good until the next node is added; lists of
+ * operands and attributes stay. */
 #ifndef ASH_OPT_REWRITE_H
 #define ASH_OPT_REWRITE_H
 
@@ -32,10 +34,11 @@ struct ash_rewrite {
     const ash_opt *opt;
     const ash_graph *from;
     ash_graph *to;
-    ash_value *map;  /* per value of `from`: its image, or ASH_NO_VALUE while it has none */
-    uint32_t *uses;  /* per value of `from`: operands of live nodes, outputs and kept values that it is */
+    ash_value *map;    /* per value of `from`: its image, or ASH_NO_VALUE while it has none */
+    uint32_t *uses;    /* per value of `from`: operands of live nodes, outputs and kept values that it is */
     ash_arena scratch; /* long lists of operands */
-    /* Adds a node (op, ins and attrs of `node`, over values of `to`) or something equal; `outs` receives its results. */
+    /* Adds a node (op, ins and attrs of `node`, over values of `to`) or something equal; `outs` receives
+     * its results. */
     void (*emit)(ash_rewrite *rw, const ash_node *node, ash_value *outs);
     ash_diag *diag;
 };
@@ -58,18 +61,19 @@ bool ash_rewrite__is_live(const ash_rewrite *rw, const ash_node *node);
 ash_value ash_rewrite__origin(const ash_rewrite *rw, ash_value value);
 /* The image of `value`; constants are copied when they are first asked for. */
 ash_value ash_rewrite__get(ash_rewrite *rw, ash_value value);
-/* Makes `image` the image of `value` and hands on its origin. When two kept values have become one, a copy of it (a
- * reshape to its own dims) becomes the image of the second, so that both are still found. */
+/* Makes `image` the image of `value` and hands on its origin. When two kept values have become one, a copy
+ * of it (a reshape to its own dims) becomes the image of the second, so that both are still found. */
 void ash_rewrite__bind(ash_rewrite *rw, ash_value value, ash_value image);
 /* Emits the node over the images of its operands, and binds its results. */
 void ash_rewrite__copy(ash_rewrite *rw, const ash_node *node);
 /* Names what is added from now on like this node of `from`. */
 void ash_rewrite__name(ash_rewrite *rw, const ash_node *node);
 
-/* --- building in `to`: all go through rw->emit ------------------------------------------------------------------------ */
+/* --- building in `to`: all go through rw->emit
+ * ------------------------------------------------------------------------ */
 
-ash_value ash_rewrite__node(ash_rewrite *rw, ash_op op, const ash_value *ins, size_t n_ins, const ash_attr *attrs,
-                            size_t n_attrs);
+ash_value ash_rewrite__node(ash_rewrite *rw, ash_op op, const ash_value *ins, size_t n_ins,
+                            const ash_attr *attrs, size_t n_attrs);
 ash_value ash_rewrite__unary(ash_rewrite *rw, ash_op op, ash_value x);
 ash_value ash_rewrite__binary(ash_rewrite *rw, ash_op op, ash_value a, ash_value b);
 ash_value ash_rewrite__reshape(ash_rewrite *rw, ash_value x, unsigned rank, const ash_dim *dims);
@@ -78,7 +82,8 @@ ash_value ash_rewrite__broadcast(ash_rewrite *rw, ash_value x, unsigned rank, co
 /* Zeros after the elements of one dim. */
 ash_value ash_rewrite__pad_zero(ash_rewrite *rw, ash_value x, unsigned axis, int64_t after);
 
-/* --- reading `to` ------------------------------------------------------------------------------------------------------ */
+/* --- reading `to`
+ * ------------------------------------------------------------------------------------------------------ */
 
 /* A copy of the type of a value of `to`. */
 static inline ash_type ash_rewrite__type(const ash_rewrite *rw, ash_value value) {
@@ -96,10 +101,11 @@ typedef struct ash_scalar {
     };
 } ash_scalar;
 
-/* True when every element of `value` is the same constant, known from the graph: a constant of one element, or a
- * broadcast of one. */
+/* True when every element of `value` is the same constant, known from the graph: a constant of one element,
+ * or a broadcast of one. */
 bool ash_rewrite__splat(const ash_rewrite *rw, ash_value value, ash_scalar *out);
-/* A constant of that type, all of whose elements are `scalar` converted to its dtype: a broadcast unless it is a scalar. */
+/* A constant of that type, all of whose elements are `scalar` converted to its dtype: a broadcast unless it
+ * is a scalar. */
 ash_value ash_rewrite__fill(ash_rewrite *rw, const ash_type *type, double number);
 
 static inline bool ash_type_same_dims(const ash_type *a, const ash_type *b) {

@@ -1,13 +1,14 @@
-/* simplify: the graph is built anew, and every node on its way in meets the rules for its operator until none applies. One
- * walk is enough: operands are simplified before the nodes that use them, and a rule's own nodes meet the rules too.
+/* simplify: the graph is built anew, and every node on its way in meets the rules for its operator until
+ * none applies. One walk is enough: operands are simplified before the nodes that use them, and a rule's
+ * own nodes meet the rules too.
  *
- * Known limit: rules look from a node to its operands, not to its uses. What depends on being the only use of something is
- * a pass of its own (affine). */
+ * Known limit: rules look from a node to its operands, not to its uses. What depends on being the only use
+ * of something is a pass of its own (affine). */
 #include "simplify.h"
 
 static const ash_rules *const themes[] = {
-    &ash_rules_arith, &ash_rules_logic, &ash_rules_power, &ash_rules_spread, &ash_rules_view, &ash_rules_cut,
-    &ash_rules_reduce,
+    &ash_rules_arith, &ash_rules_logic, &ash_rules_power,  &ash_rules_spread,
+    &ash_rules_view,  &ash_rules_cut,   &ash_rules_reduce,
 };
 
 static bool applies(const ash_rule *rule, ash_op op) {
@@ -35,7 +36,8 @@ ash_status ash_opt__simplify(const ash_opt *opt, const ash_graph *from, ash_grap
     return ash_rewrite__end(&rw, out);
 }
 
-/* --- what rules ask ------------------------------------------------------------------------------------------------------ */
+/* --- what rules ask
+ * ------------------------------------------------------------------------------------------------------ */
 
 bool ash_rule__is_number(const ash_rewrite *rw, ash_value value, double number) {
     ash_scalar s;

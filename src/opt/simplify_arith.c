@@ -1,5 +1,5 @@
-/* Arithmetic: numbers that do nothing and signs that cancel. The measure: nodes, then negations, then constants that stand
- * on the left of a commutative operator. */
+/* Arithmetic: numbers that do nothing and signs that cancel. The measure: nodes, then negations, then
+ * constants that stand on the left of a commutative operator. */
 #include "simplify.h"
 
 #define A(node) ((node)->ins[0])
@@ -30,7 +30,8 @@ static bool is_never_minus_zero(const ash_rewrite *rw, ash_value value) {
            (ash_rule__is_nonneg(rw, sum.ins[0]) || ash_rule__is_nonneg(rw, sum.ins[1]));
 }
 
-/* x + 0 -> x for integers; x + -0 -> x for all floats; x + +0 -> x only where x is never -0, since -0 + +0 is +0. */
+/* x + 0 -> x for integers; x + -0 -> x for all floats; x + +0 -> x only where x is never -0, since -0 + +0
+ * is +0. */
 static ash_value add_zero(ash_rewrite *rw, const ash_node *n) {
     if (!is_float(rw, A(n))) return ash_rule__is_number(rw, B(n), 0) ? A(n) : ASH_NO_VALUE;
     if (ash_rule__is_number(rw, B(n), -0.0)) return A(n);

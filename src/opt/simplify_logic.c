@@ -72,7 +72,9 @@ static ash_value select_not(ash_rewrite *rw, const ash_node *n) {
 
 /* A cast to the dtype that the value has. */
 static ash_value cast_same(ash_rewrite *rw, const ash_node *n) {
-    return ash_graph__type(rw->to, A(n))->dtype == (ash_dtype)ash_node_int(n, ASH_ATTR_DTYPE) ? A(n) : ASH_NO_VALUE;
+    return ash_graph__type(rw->to, A(n))->dtype == (ash_dtype)ash_node_int(n, ASH_ATTR_DTYPE)
+               ? A(n)
+               : ASH_NO_VALUE;
 }
 
 /* Bits of a float's mantissa, the hidden one included, or of an integer's magnitude. */
@@ -98,7 +100,8 @@ static bool holds(ash_dtype wide, ash_dtype narrow) {
     return precision(wide) >= precision(narrow);
 }
 
-/* cast(cast(x, wide), t) -> cast(x, t) when nothing is lost on the way: then both casts see the same number. */
+/* cast(cast(x, wide), t) -> cast(x, t) when nothing is lost on the way: then both casts see the same
+ * number. */
 static ash_value cast_cast(ash_rewrite *rw, const ash_node *n) {
     ash_node inner;
     if (!ash_rewrite__def(rw, A(n), ASH_OP_CAST, &inner)) return ASH_NO_VALUE;

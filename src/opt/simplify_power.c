@@ -19,19 +19,21 @@ static ash_value pow_1(ash_rewrite *rw, const ash_node *n) {
 
 /* pow(x, 2) -> x * x, which is the correctly rounded square, infinities and zeros alike. */
 static ash_value pow_2(ash_rewrite *rw, const ash_node *n) {
-    return has_exponent(rw, n, 2) ? ash_rewrite__binary(rw, ASH_OP_MUL, n->ins[0], n->ins[0]) : ASH_NO_VALUE;
+    return has_exponent(rw, n, 2) ? ash_rewrite__binary(rw, ASH_OP_MUL, n->ins[0], n->ins[0])
+                                  : ASH_NO_VALUE;
 }
 
-/* pow(x, 3) -> (x * x) * x. Not exact: two roundings instead of one, within 2 ulp of the cube, the bound that pow itself
- * has. Where x * x overflows the cube does too; where x * x is subnormal the cube is 0 or next to it. Integers wrap
- * alike. Worth it because GELU cubes every activation of a transformer. */
+/* pow(x, 3) -> (x * x) * x. Not exact: two roundings instead of one, within 2 ulp of the cube, the bound
+ * that pow itself has. Where x * x overflows the cube does too; where x * x is subnormal the cube is 0 or
+ * next to it. Integers wrap alike. Worth it because GELU cubes every activation of a transformer. */
 static ash_value pow_3(ash_rewrite *rw, const ash_node *n) {
     if (!has_exponent(rw, n, 3)) return ASH_NO_VALUE;
     ash_value square = ash_rewrite__binary(rw, ASH_OP_MUL, n->ins[0], n->ins[0]);
     return ash_rewrite__binary(rw, ASH_OP_MUL, square, n->ins[0]);
 }
 
-/* pow(x, 0.5) -> sqrt(x) only where x is never negative nor -0: pow(-inf, 0.5) is +inf and pow(-0, 0.5) is +0. */
+/* pow(x, 0.5) -> sqrt(x) only where x is never negative nor -0: pow(-inf, 0.5) is +inf and pow(-0, 0.5) is
+ * +0. */
 static ash_value pow_half(ash_rewrite *rw, const ash_node *n) {
     if (!has_exponent(rw, n, 0.5) || !ash_rule__is_nonneg(rw, n->ins[0])) return ASH_NO_VALUE;
     return ash_rewrite__unary(rw, ASH_OP_SQRT, n->ins[0]);

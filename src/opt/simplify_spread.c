@@ -1,5 +1,5 @@
-/* Broadcasts sink towards the results: what is computed on fewer elements first, and repeated after, is cheaper. The
- * measure: elements computed, then nodes. */
+/* Broadcasts sink towards the results: what is computed on fewer elements first, and repeated after, is
+ * cheaper. The measure: elements computed, then nodes. */
 #include "simplify.h"
 
 /* A broadcast to the dims that the value has. */
@@ -27,11 +27,13 @@ static bool is_suffix(const ash_type *short_type, const ash_type *long_type) {
     return !memcmp(long_type->dims + lead, short_type->dims, short_type->rank * sizeof *short_type->dims);
 }
 
-/* broadcast(reshape(x)) -> broadcast(x) when the reshape only adds dims of 1 in front, as the broadcast does itself. */
+/* broadcast(reshape(x)) -> broadcast(x) when the reshape only adds dims of 1 in front, as the broadcast
+ * does itself. */
 static ash_value broadcast_of_reshape(ash_rewrite *rw, const ash_node *n) {
     ash_node inner;
     if (!ash_rewrite__def(rw, n->ins[0], ASH_OP_RESHAPE, &inner)) return ASH_NO_VALUE;
-    if (!is_suffix(ash_graph__type(rw->to, inner.ins[0]), ash_graph__type(rw->to, n->ins[0]))) return ASH_NO_VALUE;
+    if (!is_suffix(ash_graph__type(rw->to, inner.ins[0]), ash_graph__type(rw->to, n->ins[0])))
+        return ASH_NO_VALUE;
     return ash_rewrite__node(rw, ASH_OP_BROADCAST, inner.ins, 1, n->attrs, n->n_attrs);
 }
 
@@ -53,8 +55,8 @@ static void join_dims(ash_type *join, const ash_type *type) {
         if (type->dims[d] != 1) join->dims[join->rank - type->rank + d] = type->dims[d];
 }
 
-/* op(broadcast(a), broadcast(b)) -> broadcast(op(a', b')), with a and b broadcast to what they need among themselves alone.
- * Only when that is less than the result: a dim that is 1 there, or is not there. */
+/* op(broadcast(a), broadcast(b)) -> broadcast(op(a', b')), with a and b broadcast to what they need among
+ * themselves alone. Only when that is less than the result: a dim that is 1 there, or is not there. */
 static ash_value sink(ash_rewrite *rw, const ash_node *n) {
     ash_value from[3], ins[3];
     ash_type join = {0};
@@ -67,7 +69,8 @@ static ash_value sink(ash_rewrite *rw, const ash_node *n) {
     }
     ash_type full = ash_rewrite__type(rw, n->ins[0]);
     if (ash_type_same_dims(&join, &full)) return ASH_NO_VALUE;
-    for (size_t k = 0; k < n->n_ins; k++) ins[k] = ash_rewrite__broadcast(rw, from[k], join.rank, join.dims);
+    for (size_t k = 0; k < n->n_ins; k++)
+        ins[k] = ash_rewrite__broadcast(rw, from[k], join.rank, join.dims);
     ash_value small = ash_rewrite__node(rw, n->op, ins, n->n_ins, n->attrs, n->n_attrs);
     return ash_rewrite__broadcast(rw, small, full.rank, full.dims);
 }
@@ -92,7 +95,8 @@ static ash_value reshape_of_repeated(ash_rewrite *rw, const ash_node *n) {
 static ash_value transpose_of_broadcast(ash_rewrite *rw, const ash_node *n) {
     ash_node inner;
     if (!ash_rewrite__def(rw, n->ins[0], ASH_OP_BROADCAST, &inner)) return ASH_NO_VALUE;
-    ash_type full = ash_rewrite__type(rw, n->ins[0]), source = ash_rewrite__type(rw, inner.ins[0]), aligned = full;
+    ash_type full = ash_rewrite__type(rw, n->ins[0]), source = ash_rewrite__type(rw, inner.ins[0]),
+             aligned = full;
     const int64_t *perm = ash_node_list(n, ASH_ATTR_PERM);
     ash_dim dims[ASH_MAX_RANK];
     for (unsigned d = 0; d < full.rank; d++) {

@@ -1,19 +1,20 @@
 /* Reshapes and transposes: a chain of them is brought to the fewest.
  *
- * Every chain of reshapes and transposes is a permutation of factors of the dims. The chain is walked from its source on, with a
- * list of factors: a transpose moves them, a reshape regroups them, splitting a factor where a new dim ends inside it.
- * Factors of 1 say nothing and are dropped; factors that are neighbours in source and result are one. What is left reads
+ * Every chain of reshapes and transposes is a permutation of factors of the dims. The chain is walked from
+ * its source on, with a list of factors: a transpose moves them, a reshape regroups them, splitting a
+ * factor where a new dim ends inside it. Factors of 1 say nothing and are dropped; factors that are
+ * neighbours in source and result are one. What is left reads
  *
  *     source -reshape-> factors -transpose-> factors in their new order -reshape-> result
  *
  * with at most one transpose, and none when the order did not change.
  *
- *     [n, 4, h, w, 16] -transpose-> [n, 4, 16, h, w] -reshape-> [n, 64, h, w] -reshape, transpose-> [n, 4, h, w, 16]
- *     is the factors n 4 h w 16 in their old order: nothing at all
+ *     [n, 4, h, w, 16] -transpose-> [n, 4, 16, h, w] -reshape-> [n, 64, h, w] -reshape, transpose-> [n, 4,
+ * h, w, 16] is the factors n 4 h w 16 in their old order: nothing at all
  *
- * It replaces the chain when it has fewer transposes, or as many and fewer reshapes: that is the measure, and so the rules
- * end. Known limits: a reshape that cuts dims where no common factor is (4x6 as 6x4), or whose dims are expressions that do
- * not divide, is left alone. */
+ * It replaces the chain when it has fewer transposes, or as many and fewer reshapes: that is the measure,
+ * and so the rules end. Known limits: a reshape that cuts dims where no common factor is (4x6 as 6x4), or
+ * whose dims are expressions that do not divide, is left alone. */
 #include "simplify.h"
 
 enum {
@@ -74,8 +75,9 @@ static void permute(view *v, const int64_t *perm) {
     v->group[v->rank] = v->len;
 }
 
-/* Cuts factors so that `left`, the rest of a dim, begins with the whole of *f, the rest of a factor; the part that belongs to
- * the dim is appended, and both rests are made smaller (1: used up). `room` is the distance to the next place. */
+/* Cuts factors so that `left`, the rest of a dim, begins with the whole of *f, the rest of a factor; the
+ * part that belongs to the dim is appended, and both rests are made smaller (1: used up). `room` is the
+ * distance to the next place. */
 static bool take(view *v, factor *f, ash_dim *left, int64_t *room) {
     ash_dim q;
     if (quotient(v->dims, *left, f->size, &q)) {
@@ -123,7 +125,8 @@ static bool regroup(view *v, const ash_dim *dims, unsigned rank) {
     return rest.size == 1 && next == old.len;
 }
 
-/* Neighbours in the result that are neighbours in the source become one factor, of the first one's place. */
+/* Neighbours in the result that are neighbours in the source become one factor, of the first one's place.
+ */
 static bool merge(view *v) {
     view old = *v;
     v->len = 0;
@@ -132,7 +135,8 @@ static bool merge(view *v) {
         if (f > 0 && old.at[f - 1].place < old.at[f].place) {
             follows = true;
             for (unsigned o = 0; o < old.len; o++)
-                follows = follows && !(old.at[o].place > old.at[f - 1].place && old.at[o].place < old.at[f].place);
+                follows = follows &&
+                          !(old.at[o].place > old.at[f - 1].place && old.at[o].place < old.at[f].place);
         }
         if (!follows) {
             append(v, old.at[f].size, old.at[f].place);
@@ -211,14 +215,12 @@ static ash_value compose(ash_rewrite *rw, const ash_node *n) {
     view v;
     plan p = {.moves = false};
     find_chain(rw, n, &c);
+    if (c.transposes == 0) return ASH_NO_VALUE;
     p.source = ash_rewrite__type(rw, c.source);
     result_dims(rw, n, &p.result);
     if (!start(&v, rw->to->dims, &p.source) || !walk_chain(&c, &v) || !merge(&v)) return ASH_NO_VALUE;
     make_plan(&v, &p);
-    if (!p.moves) {
-        if (c.transposes == 0 && c.len == 1 && !ash_type_same_dims(&p.source, &p.result)) return ASH_NO_VALUE;
-        return ash_rewrite__reshape(rw, c.source, p.result.rank, p.result.dims);
-    }
+    if (!p.moves) return ash_rewrite__reshape(rw, c.source, p.result.rank, p.result.dims);
     unsigned reshapes =
         !ash_type_same_dims(&p.source, &p.factors) + (unsigned)!ash_type_same_dims(&p.moved, &p.result);
     if (c.transposes == 1 && reshapes >= c.len - c.transposes) return ASH_NO_VALUE;
@@ -256,7 +258,8 @@ static ash_value transpose_twice(ash_rewrite *rw, const ash_node *n) {
     int64_t perm[ASH_MAX_RANK];
     if (!ash_rewrite__def(rw, n->ins[0], ASH_OP_TRANSPOSE, &inner)) return ASH_NO_VALUE;
     const ash_attr *outer = ash_node_attr(n, ASH_ATTR_PERM);
-    for (unsigned d = 0; d < outer->count; d++) perm[d] = ash_node_list(&inner, ASH_ATTR_PERM)[outer->list[d]];
+    for (unsigned d = 0; d < outer->count; d++)
+        perm[d] = ash_node_list(&inner, ASH_ATTR_PERM)[outer->list[d]];
     return ash_rewrite__transpose(rw, inner.ins[0], outer->count, perm);
 }
 
