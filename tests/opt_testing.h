@@ -1,5 +1,5 @@
-/* What the tests of the optimiser share: a graph under test, one or several passes over it, and the comparison of what
- * both graphs compute. */
+/* What the tests of the optimiser share: a graph under test, one or several passes over it, and the
+ * comparison of what both graphs compute. */
 #ifndef ASH_TESTS_OPT_TESTING_H
 #define ASH_TESTS_OPT_TESTING_H
 
@@ -12,8 +12,8 @@
 typedef struct fixture {
     test_memory memory;
     ash_context *context;
-    ash_graph *g;    /* the caller's graph */
-    ash_graph *out;  /* the optimised one */
+    ash_graph *g;   /* the caller's graph */
+    ash_graph *out; /* the optimised one */
     uint64_t random;
 } fixture;
 
@@ -47,7 +47,9 @@ static inline void restart(fixture *f) {
     assert_ok(ash_graph_create(f->context, "test", &f->g, &diag));
 }
 
-/* --- data -------------------------------------------------------------------------------------------------------- */
+/* --- data
+ * --------------------------------------------------------------------------------------------------------
+ */
 
 static inline uint64_t draw(uint64_t *state) { /* splitmix64 */
     uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
@@ -67,9 +69,13 @@ static inline ash_type type_of(ash_dtype dtype, unsigned rank, const ash_dim *di
     if (rank) memcpy(type.dims, dims, rank * sizeof *dims);
     return type;
 }
-#define RANK_OF(...) (sizeof((ash_dim[]){__VA_ARGS__}) / sizeof(ash_dim))
+#define RANK_OF(...)     (sizeof((ash_dim[]){__VA_ARGS__}) / sizeof(ash_dim))
 #define TYPE(dtype, ...) type_of(dtype, RANK_OF(__VA_ARGS__), (ash_dim[]){__VA_ARGS__})
-#define INPUT(f, name, dtype, ...) ash_graph_input((f)->g, name, &TYPE(dtype, __VA_ARGS__))
+
+static inline ash_value input(fixture *f, const char *name, ash_type type) {
+    return ash_graph_input(f->g, name, &type);
+}
+#define INPUT(f, name, dtype, ...) input(f, name, TYPE(dtype, __VA_ARGS__))
 
 /* A constant (or a parameter, if named) of random numbers in [-1, 1), or [-4, 4] for integers. */
 static inline ash_value random_leaf(fixture *f, const char *name, ash_type type) {
@@ -95,7 +101,8 @@ static inline ash_value random_leaf(fixture *f, const char *name, ash_type type)
 #define CONSTANT(f, dtype, ...)        random_leaf(f, NULL, TYPE(dtype, __VA_ARGS__))
 #define PARAMETER(f, name, dtype, ...) random_leaf(f, name, TYPE(dtype, __VA_ARGS__))
 
-/* --- running passes ---------------------------------------------------------------------------------------------- */
+/* --- running passes
+ * ---------------------------------------------------------------------------------------------- */
 
 /* A machine whose vectors hold so many f32. */
 static inline ash_target target_of(unsigned lanes) {
@@ -103,8 +110,8 @@ static inline ash_target target_of(unsigned lanes) {
 }
 
 /* Runs the passes named in `passes` ("fold cse"), or all for NULL. */
-static inline ash_status optimise(fixture *f, const char *passes, const ash_target *target, ash_opt_options options,
-                                  ash_diag *diag) {
+static inline ash_status optimise(fixture *f, const char *passes, const ash_target *target,
+                                  ash_opt_options options, ash_diag *diag) {
     const char *off[32];
     size_t n = 0;
     const char *name;
@@ -117,17 +124,18 @@ static inline ash_status optimise(fixture *f, const char *passes, const ash_targ
     return ash_opt__run(f->g, target, &options, &f->out, diag);
 }
 
-/* --- comparing ----------------------------------------------------------------------------------------------------- */
+/* --- comparing
+ * ----------------------------------------------------------------------------------------------------- */
 
 typedef struct results {
     size_t n;
     ash_wide at[16];
 } results;
 
-/* Evaluates a graph with inputs that depend on their position and the seed alone. With `specials`, zeros of both signs,
- * infinities and NaN are among them. */
-static inline results evaluate(const ash_graph *g, ash_eval_precision precision, uint64_t seed, bool specials,
-                               const int64_t *vars) {
+/* Evaluates a graph with inputs that depend on their position and the seed alone. With `specials`, zeros of
+ * both signs, infinities and NaN are among them. */
+static inline results evaluate(const ash_graph *g, ash_eval_precision precision, uint64_t seed,
+                               bool specials, const int64_t *vars) {
     static const double special[] = {0.0, -0.0, INFINITY, -INFINITY, NAN, 1, -1, 2};
     ash_diag diag;
     results r = {.n = g->outputs.len};
@@ -161,14 +169,16 @@ static inline void free_results(const ash_graph *g, results *r) {
 /* Equal to `tolerance` relative to the largest element; with 0, bit for bit but for the bits of a NaN. */
 static inline bool close_enough(const ash_wide *a, const ash_wide *b, double tolerance) {
     double largest = 0;
-    if (a->dtype != b->dtype || a->rank != b->rank || memcmp(a->dims, b->dims, a->rank * sizeof *a->dims)) return false;
+    if (a->dtype != b->dtype || a->rank != b->rank || memcmp(a->dims, b->dims, a->rank * sizeof *a->dims))
+        return false;
     if (!ash_dtype_is_float(a->dtype)) return !memcmp(a->i, b->i, (size_t)a->count * sizeof *a->i);
     for (int64_t i = 0; i < a->count; i++)
         if (isfinite(a->f[i])) largest = fmax(largest, fabs(a->f[i]));
     for (int64_t i = 0; i < a->count; i++) {
         double x = a->f[i], y = b->f[i];
         if (isnan(x) && isnan(y)) continue;
-        if (tolerance == 0 ? memcmp(&x, &y, sizeof x) != 0 : !(x == y || fabs(x - y) <= tolerance * largest)) {
+        if (tolerance == 0 ? memcmp(&x, &y, sizeof x) != 0
+                           : !(x == y || fabs(x - y) <= tolerance * largest)) {
             print_message("element %lld: %.17g and %.17g\n", (long long)i, x, y);
             return false;
         }
@@ -177,20 +187,22 @@ static inline bool close_enough(const ash_wide *a, const ash_wide *b, double tol
 }
 
 /* Boundary and results of two graphs agree. */
-static inline void expect_same(const ash_graph *a, const ash_graph *b, ash_eval_precision precision, bool specials,
-                               double tolerance, const int64_t *vars) {
+static inline void expect_same(const ash_graph *a, const ash_graph *b, ash_eval_precision precision,
+                               bool specials, double tolerance, const int64_t *vars) {
     assert_int_equal(a->inputs.len, b->inputs.len);
     assert_int_equal(a->outputs.len, b->outputs.len);
     for (size_t i = 0; i < a->inputs.len; i++) {
         assert_string_equal(a->values.at[a->inputs.at[i]].name, b->values.at[b->inputs.at[i]].name);
-        assert_true(ash_type_equal(ash_graph__type(a, a->inputs.at[i]), ash_graph__type(b, b->inputs.at[i])));
+        assert_true(
+            ash_type_equal(ash_graph__type(a, a->inputs.at[i]), ash_graph__type(b, b->inputs.at[i])));
     }
     for (size_t i = 0; i < a->outputs.len; i++) {
         assert_string_equal(a->outputs.at[i].name, b->outputs.at[i].name);
-        assert_true(
-            ash_type_equal(ash_graph__type(a, a->outputs.at[i].value), ash_graph__type(b, b->outputs.at[i].value)));
+        assert_true(ash_type_equal(ash_graph__type(a, a->outputs.at[i].value),
+                                   ash_graph__type(b, b->outputs.at[i].value)));
     }
-    results of_a = evaluate(a, precision, 7, specials, vars), of_b = evaluate(b, precision, 7, specials, vars);
+    results of_a = evaluate(a, precision, 7, specials, vars),
+            of_b = evaluate(b, precision, 7, specials, vars);
     for (size_t i = 0; i < of_a.n; i++)
         if (!close_enough(&of_a.at[i], &of_b.at[i], tolerance)) fail_msg("output %zu differs", i);
     free_results(a, &of_a);

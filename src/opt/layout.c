@@ -33,7 +33,8 @@ static int64_t choose(const ash_layout *l, const ash_node *node) {
     return plain_only && !blocked_only ? 0 : block;
 }
 
-/* The node over blocked operands (the first `n_data` of them), with other attributes where `attrs` is not NULL. */
+/* The node over blocked operands (the first `n_data` of them), with other attributes where `attrs` is not
+ * NULL. */
 static ash_value add_blocked(ash_layout *l, const ash_node *node, int64_t block, size_t n_data,
                              const ash_attr *attrs) {
     ash_rewrite *rw = &l->rw;
@@ -43,12 +44,14 @@ static ash_value add_blocked(ash_layout *l, const ash_node *node, int64_t block,
         return ASH_NO_VALUE;
     }
     for (size_t k = 0; k < node->n_ins; k++)
-        ins[k] = k < n_data ? ash_layout__blocked(l, node->ins[k], block) : ash_layout__plain(l, node->ins[k]);
+        ins[k] =
+            k < n_data ? ash_layout__blocked(l, node->ins[k], block) : ash_layout__plain(l, node->ins[k]);
     ash_rewrite__name(rw, node);
     return ash_rewrite__node(rw, node->op, ins, node->n_ins, attrs ? attrs : node->attrs, node->n_attrs);
 }
 
-static void copy_blocked(ash_layout *l, const ash_node *node, int64_t block, size_t n_data, const ash_attr *attrs) {
+static void copy_blocked(ash_layout *l, const ash_node *node, int64_t block, size_t n_data,
+                         const ash_attr *attrs) {
     ash_value y = add_blocked(l, node, block, n_data, attrs);
     ash_layout__set_blocked(l, node->out, block, y);
 }
