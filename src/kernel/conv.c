@@ -341,7 +341,7 @@ static int64_t inner_steps(const conv *c) {
     return steps;
 }
 
-bool ash_lower__conv(ash_kern *k, ash_dim *chunks) {
+bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks) {
     conv c = {.k = k, .node = &k->graph->nodes.at[k->group->anchor]};
     ash_nest *n = &k->nest;
     ash_tile_operand x, w;

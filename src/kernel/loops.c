@@ -659,7 +659,7 @@ static void add_anchor_axes(loops *l) {
     for (unsigned s = 0; s < spatial; s++) add_reduced_axis(l, w->dims[first + s]);
 }
 
-ash_status ash_lower__loops(ash_kern *k, ash_dim *chunks) {
+ash_status ash_kern_lower_loops(ash_kern *k, ash_dim *chunks) {
     const ash_group *g = k->group;
     ash_value root = k->graph->nodes.at[g->root].out;
     loops l = {.k = k, .value = root, .target = root, .n_root_axes = g->n_root_axes, .n_axes = g->n_axes,
@@ -672,7 +672,7 @@ ash_status ash_lower__loops(ash_kern *k, ash_dim *chunks) {
     return finish(&l, chunks);
 }
 
-ash_status ash_lower__part(ash_kern *k, const ash_node *concat, unsigned part, ash_dim *chunks) {
+ash_status ash_kern_lower_part(ash_kern *k, const ash_node *concat, unsigned part, ash_dim *chunks) {
     const ash_type *type = ash_graph__type(k->graph, concat->ins[part]);
     loops l = {.k = k, .value = concat->ins[part], .target = concat->out, .n_root_axes = type->rank,
                .n_axes = type->rank, .shift_axis = (unsigned)ash_node_int(concat, ASH_ATTR_AXIS)};

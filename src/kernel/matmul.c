@@ -249,7 +249,7 @@ static ash_dim emit_inner(product *p, int64_t row_stride, int64_t column_stride)
     return ash_kern_product(k, batches(p), parts);
 }
 
-bool ash_lower__matmul(ash_kern *k, ash_dim *chunks) {
+bool ash_kern_lower_matmul(ash_kern *k, ash_dim *chunks) {
     const ash_node *node = &k->graph->nodes.at[k->group->anchor];
     const ash_type *out = ash_graph__type(k->graph, node->out), *a = ash_graph__type(k->graph, node->ins[0]);
     product p = {.k = k, .node = node, .rank = out->rank, .m = out->dims[out->rank - 2], .n = out->dims[out->rank - 1],

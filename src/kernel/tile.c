@@ -127,11 +127,11 @@ int64_t ash_kern_max(const ash_kern *k, ash_dim dim) {
     return max;
 }
 
-ash_status ash_lower__tile(ash_kern *k, ash_dim *chunks, bool *done) {
+ash_status ash_kern_lower_tile(ash_kern *k, ash_dim *chunks, bool *done) {
     const ash_node *anchor = &k->graph->nodes.at[k->group->anchor];
     *done = false;
     if (ash_graph__type(k->graph, anchor->out)->dtype != ASH_F32) return ASH_OK;
-    *done = ash_op_infos[anchor->op].class == ASH_CLASS_MATMUL ? ash_lower__matmul(k, chunks) : ash_lower__conv(k, chunks);
+    *done = ash_op_infos[anchor->op].class == ASH_CLASS_MATMUL ? ash_kern_lower_matmul(k, chunks) : ash_kern_lower_conv(k, chunks);
     if (k->failed || k->ixs.failed) return ASH_NO_MEMORY(k->low->diag);
     return ash_nest_status(&k->nest, k->low->diag);
 }
