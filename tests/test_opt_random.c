@@ -198,6 +198,27 @@ static ash_value random_gather(generator *r) {
     return ash_gather(r->g, x, index, pick(r, rank));
 }
 
+/* A scale or a shift per channel. */
+static ash_value affine_step(generator *r, ash_value x, unsigned axis) {
+    ash_type small = type_at(r, x);
+    for (unsigned d = 0; d < small.rank; d++)
+        if (d != axis || pick(r, 4) == 0) small.dims[d] = 1;
+    ash_value c = random_leaf(r->f, NULL, small);
+    switch (pick(r, 5)) {
+    case 0: return ash_sub(r->g, c, x);
+    case 1: return ash_sub(r->g, x, c);
+    case 2: return ash_div(r->g, x, ash_add(r->g, ash_abs(r->g, c), ash_scalar(r->g, ASH_F32, 1)));
+    case 3: return ash_mul(r->g, c, x);
+    default: return ash_add(r->g, x, c);
+    }
+}
+
+/* None to four of them. */
+static ash_value affine_steps(generator *r, ash_value x, unsigned axis) {
+    for (unsigned n = pick(r, 5); n > 0; n--) x = affine_step(r, x, axis);
+    return x;
+}
+
 static ash_value random_product(generator *r) {
     ash_value x = any_float(r);
     ash_type type = type_at(r, x), w;
@@ -205,7 +226,8 @@ static ash_value random_product(generator *r) {
     w = pick(r, 2) ? type : type_of(ASH_F32, 2, (ash_dim[]){0, 0});
     w.dims[w.rank - 2] = type.dims[type.rank - 1];
     w.dims[w.rank - 1] = 1 + pick(r, 9);
-    return ash_matmul(r->g, x, random_leaf(r->f, NULL, w));
+    x = ash_matmul(r->g, x, random_leaf(r->f, NULL, w));
+    return affine_steps(r, x, type_at(r, x).rank - 1);
 }
 
 /* A tensor with 4 dims, from any. */
@@ -224,7 +246,7 @@ static ash_value random_conv(generator *r) {
     ash_window w = {0, 1 + pick(r, 2), 1 + pick(r, 2), 1, 2}, windows[] = {w, w};
     ash_value weights =
         random_leaf(r->f, NULL, type_of(ASH_F32, 4, (ash_dim[]){o, c / groups, 1, 1 + pick(r, 2)}));
-    return ash_conv(r->g, x, weights, windows, 2, groups);
+    return affine_steps(r, ash_conv(r->g, x, weights, windows, 2, groups), 1);
 }
 
 static ash_value random_pool(generator *r) {
@@ -233,23 +255,31 @@ static ash_value random_pool(generator *r) {
     return ash_pool(r->g, pick(r, 2) ? ASH_OP_POOL_MAX : ASH_OP_POOL_SUM, x, (int64_t[]){2, 3}, windows, 2);
 }
 
-/* A scale and a shift, mostly of channels. */
-static ash_value random_affine(generator *r) {
+/* A node that is there, again, with its operands the other way round where there are two. */
+static ash_value random_again(generator *r) {
+    if (!r->g->nodes.len) return any(r);
+    ash_node node = r->g->nodes.at[pick(r, (unsigned)r->g->nodes.len)];
+    ash_value ins[2] = {node.n_ins > 1 ? node.ins[1] : 0, node.n_ins ? node.ins[0] : 0};
+    bool swaps = ash_op_infos[node.op].class == ASH_CLASS_BINARY && pick(r, 2);
+    ash_value v = ash_build(r->g, node.op, swaps ? ins : node.ins, node.n_ins, node.attrs, node.n_attrs);
+    return type_at(r, v).dtype == ASH_F32 ? v : any(r);
+}
+
+/* A part of a value along one axis; of a concat, if there is one. */
+static ash_value random_cut(generator *r) {
     ash_value x = any_float(r);
-    ash_type type = type_at(r, x), small = type;
-    for (unsigned d = 0; d < small.rank; d++)
-        if (d != (type.rank == 4 ? 1 : type.rank - 1)) small.dims[d] = 1;
-    ash_value c = random_leaf(r->f, NULL, small);
-    switch (pick(r, 4)) {
-    case 0: return ash_sub(r->g, c, x);
-    case 1: return ash_add(r->g, x, c);
-    case 2: return ash_div(r->g, x, ash_add(r->g, ash_abs(r->g, c), ash_scalar(r->g, ASH_F32, 1)));
-    default: return ash_mul(r->g, x, c);
+    for (unsigned i = 0; i < POOL; i++) {
+        const ash_value_info *info = ash_graph__value(r->g, r->pool[i]);
+        if (info->kind == ASH_VALUE_NODE && r->g->nodes.at[info->node].op == ASH_OP_CONCAT) x = r->pool[i];
     }
+    ash_type type = type_at(r, x);
+    if (!type.rank) return x;
+    unsigned axis = pick(r, type.rank), n = (unsigned)type.dims[axis], start = pick(r, n);
+    return ash_slice_axis(r->g, x, axis, start, 1 + pick(r, n - start));
 }
 
 static ash_value random_node(generator *r) {
-    switch (pick(r, r->exact ? 12 : 18)) {
+    switch (pick(r, r->exact ? 15 : 17)) {
     case 0: return random_unary(r);
     case 1:
     case 2: return random_binary(r);
@@ -263,9 +293,10 @@ static ash_value random_node(generator *r) {
     case 10: return random_gather(r);
     case 11: return r->exact ? random_choice(r) : random_product(r);
     case 12:
-    case 13: return random_conv(r);
-    case 14: return random_pool(r);
-    default: return random_affine(r);
+    case 13: return r->exact ? random_cut(r) : random_conv(r);
+    case 14: return r->exact ? random_again(r) : random_pool(r);
+    case 15: return random_again(r);
+    default: return random_cut(r);
     }
 }
 
