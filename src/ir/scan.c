@@ -68,13 +68,16 @@ bool ash_scan__word(ash_scan *s, const char **word, size_t *len) {
 }
 
 ash_status ash_scan__integer(ash_scan *s, int64_t *out) {
+    size_t start = (ash_scan__peek(s), s->pos);
     bool negative = ash_scan__accept(s, "-");
     if (!is_digit(ash_scan__peek(s))) return ash_scan__fail(s, "expected a number");
     int64_t value = 0;
     for (; s->pos < s->len && is_digit(s->text[s->pos]); s->pos++) {
         int digit = s->text[s->pos] - '0';
-        if (!ash_mul_i64(value, 10, &value) || !ash_add_i64(value, negative ? -digit : digit, &value))
-            return ash_scan__fail(s, "a number exceeds 64 bits");
+        if (ash_mul_i64(value, 10, &value) && ash_add_i64(value, negative ? -digit : digit, &value))
+            continue;
+        s->pos = start;
+        return ash_scan__fail(s, "a number exceeds 64 bits");
     }
     *out = value;
     return ASH_OK;

@@ -149,11 +149,13 @@ static ash_status read_element(parser *p, ash_dtype dtype, void *at) {
     if (ash_dtype_is_float(dtype))
         return ash_scan__fail(&p->scan, "%s data is written as hex", ash_dtype_name(dtype));
     int64_t n, max;
+    size_t start = (ash_scan__peek(&p->scan), p->scan.pos);
     ASH_TRY(ash_scan__integer(&p->scan, &n));
     bool is_signed = ash_dtype_kind(dtype) == ASH_KIND_SIGNED;
     max = dtype == ASH_BOOL ? 1 : size == 8 ? INT64_MAX : (INT64_C(1) << (8 * size - is_signed)) - 1;
     if (n > max || n < (is_signed ? -max - 1 : 0))
-        return ash_scan__fail(&p->scan, "%lld does not fit %s", (long long)n, ash_dtype_name(dtype));
+        return ash_fail_at(p->scan.diag, ASH_ERROR_FORMAT, start, "%lld does not fit %s", (long long)n,
+                           ash_dtype_name(dtype));
     memcpy(at, &n, size);
     return ASH_OK;
 }
