@@ -22,6 +22,7 @@
 typedef struct ash_opt {
     const ash_graph *source;  /* the caller's graph: values of it are their own origin */
     const ash_target *target; /* NULL: none */
+    bool exact;               /* leave out what may round differently */
     bool *kept;               /* per value of `source`: it must survive */
 } ash_opt;
 

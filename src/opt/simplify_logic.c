@@ -111,18 +111,12 @@ static ash_value cast_cast(ash_rewrite *rw, const ash_node *n) {
 }
 
 static const ash_rule rules[] = {
-    {ASH_OP_NOT, "logic.not_not", not_not},
-    {ASH_OP_AND, "logic.bits_self", bits_self},
-    {ASH_OP_OR, "logic.bits_self", bits_self},
-    {ASH_OP_AND, "logic.and_constant", and_constant},
-    {ASH_OP_OR, "logic.or_constant", or_constant},
-    {ASH_OP_XOR, "logic.xor_constant", xor_constant},
-    {ASH_OP_SHL, "logic.shift_zero", shift_zero},
-    {ASH_OP_SHR, "logic.shift_zero", shift_zero},
-    {ASH_OP_SELECT, "logic.select_known", select_known},
-    {ASH_OP_SELECT, "logic.select_not", select_not},
-    {ASH_OP_CAST, "logic.cast_same", cast_same},
-    {ASH_OP_CAST, "logic.cast_cast", cast_cast},
+    ASH_RULE(NOT, logic, not_not),         ASH_RULE(AND, logic, bits_self),
+    ASH_RULE(OR, logic, bits_self),        ASH_RULE(AND, logic, and_constant),
+    ASH_RULE(OR, logic, or_constant),      ASH_RULE(XOR, logic, xor_constant),
+    ASH_RULE(SHL, logic, shift_zero),      ASH_RULE(SHR, logic, shift_zero),
+    ASH_RULE(SELECT, logic, select_known), ASH_RULE(SELECT, logic, select_not),
+    ASH_RULE(CAST, logic, cast_same),      ASH_RULE(CAST, logic, cast_cast),
 };
 
 const ash_rules ash_rules_logic = {rules, ASH_COUNT(rules)};
