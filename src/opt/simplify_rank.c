@@ -60,9 +60,10 @@ static bool match(ash_dims *dims, const ash_type *few, const ash_type *many, gro
     return f == few->rank && m == many->rank;
 }
 
-/* Spells a type that can be broadcast to g->many so that it can be broadcast to g->few. */
+/* Spells a type that can be broadcast to g->many so that it can be broadcast to g->few; without dims of 1
+ * in front. */
 static bool respell(const groups *g, const ash_type *type, ash_type *out) {
-    unsigned lead = g->many.rank - type->rank;
+    unsigned lead = g->many.rank - type->rank, ones = 0;
     *out = (ash_type){.dtype = type->dtype, .rank = g->few.rank};
     for (unsigned d = 0; d < g->few.rank; d++) out->dims[d] = 1;
     for (unsigned i = 0; i < g->len; i++) {
@@ -76,6 +77,9 @@ static bool respell(const groups *g, const ash_type *type, ash_type *out) {
         if (!all && !none) return false;
         for (unsigned d = at->few_from; all && d < at->few_to; d++) out->dims[d] = g->few.dims[d];
     }
+    ones = skip_ones(out, 0);
+    out->rank -= ones;
+    memmove(out->dims, out->dims + ones, out->rank * sizeof *out->dims);
     return true;
 }
 
