@@ -363,10 +363,40 @@ static void all_passes_keep_the_numbers(void **state) {
     run_seeds(*state, false, 400, 50);
 }
 
+/* Fails the n-th allocation and all after it, for growing n, until the run succeeds. */
+static void failed_allocations_leave_nothing(void **state) {
+    fixture *f = *state;
+    for (uint64_t seed = 0; seed < 12; seed++) {
+        ash_diag diag;
+        restart(f);
+        f->random = seed;
+        generator r = {.f = f, .g = f->g, .random = seed * 104729 + 1};
+        generate(&r, 40);
+        ash_target target = target_of(4);
+        assert_ok(optimise(f, NULL, &target, (ash_opt_options){0},
+                           &diag)); /* dims that rules make are there now */
+        ash_graph_destroy(f->out);
+        f->out = NULL;
+        long long before = f->memory.live;
+        ash_status status = ASH_ERROR_OUT_OF_MEMORY;
+        for (long n = 1; status != ASH_OK; n += 1 + n / 16) {
+            f->memory.count = 0;
+            f->memory.fail_at = n;
+            status = ash_opt__run(f->g, &target, NULL, &f->out, &diag);
+            f->memory.fail_at = 0;
+            if (status == ASH_OK) break;
+            assert_int_equal(status, ASH_ERROR_OUT_OF_MEMORY);
+            assert_null(f->out);
+            assert_int_equal(f->memory.live, before);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(exact_passes_keep_every_bit, setup, teardown),
         cmocka_unit_test_setup_teardown(all_passes_keep_the_numbers, setup, teardown),
+        cmocka_unit_test_setup_teardown(failed_allocations_leave_nothing, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -96,17 +96,20 @@ static bool holds(ash_dtype wide, ash_dtype narrow) {
     if (w == ASH_KIND_BOOL) return false;
     if (k == ASH_KIND_FLOAT) return w == ASH_KIND_FLOAT && ash_dtype_size(wide) > ash_dtype_size(narrow);
     if (k == ASH_KIND_SIGNED && w == ASH_KIND_UNSIGNED) return false;
-    if (w == ASH_KIND_FLOAT && wide == ASH_F16 && precision(narrow) >= 16) return false;
     return precision(wide) >= precision(narrow);
 }
 
 /* cast(cast(x, wide), t) -> cast(x, t) when nothing is lost on the way: then both casts see the same
- * number. */
+ * number. An integer that becomes a float must fit t too: from a float it would saturate, from an integer
+ * it wraps. */
 static ash_value cast_cast(ash_rewrite *rw, const ash_node *n) {
     ash_node inner;
     if (!ash_rewrite__def(rw, A(n), ASH_OP_CAST, &inner)) return ASH_NO_VALUE;
-    if (!holds((ash_dtype)ash_node_int(&inner, ASH_ATTR_DTYPE), ash_graph__type(rw->to, A(&inner))->dtype))
-        return ASH_NO_VALUE;
+    ash_dtype narrow = ash_graph__type(rw->to, A(&inner))->dtype;
+    ash_dtype wide = (ash_dtype)ash_node_int(&inner, ASH_ATTR_DTYPE);
+    ash_dtype to = (ash_dtype)ash_node_int(n, ASH_ATTR_DTYPE);
+    bool whole = ash_dtype_is_float(wide) && !ash_dtype_is_float(narrow) && !ash_dtype_is_float(to);
+    if (!holds(wide, narrow) || (whole && to != ASH_BOOL && !holds(to, narrow))) return ASH_NO_VALUE;
     return ash_rewrite__node(rw, ASH_OP_CAST, inner.ins, 1, n->attrs, n->n_attrs);
 }
 
