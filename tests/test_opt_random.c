@@ -370,7 +370,7 @@ static void a_second_run_changes_nothing(void **state) {
     fixture *f = *state;
     for (uint64_t seed = 0; seed < 300; seed++) {
         ash_diag diag;
-        ash_opt_options options = {ASH_OPT_EXACT};
+        ash_opt_options options = {.level = ASH_OPT_EXACT};
         ash_graph *again;
         restart(f);
         f->random = seed;
