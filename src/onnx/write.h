@@ -42,7 +42,7 @@ void ash_writer__node(ash_writer *w, const char *op, const char *const *ins, siz
 const char *ash_writer__op(ash_writer *w, const char *name, const char *op, const char *const *ins,
                            size_t n_ins, const ash_writer_attr *attrs, size_t n_attrs);
 const char *ash_writer__temporary(ash_writer *w);
-/* An initializer; the data must live until the walk ends. */
+/* An initializer; the data are written at once. */
 const char *ash_writer__constant(ash_writer *w, const char *name, const ash_type *type, const void *data,
                                  size_t size);
 /* A list of numbers as an i64 tensor; a list of dims, which the file computes from its inputs where they
