@@ -49,6 +49,14 @@ const char *ash_writer__temporary(ash_writer *w) {
     return unique(w, "t", w->temporaries++);
 }
 
+/* Whether a node reads the value or an output is it: other constants are left out. */
+static void mark_used(ash_writer *w) {
+    const ash_graph *g = w->graph;
+    for (size_t i = 0; i < g->nodes.len; i++)
+        for (size_t k = 0; k < g->nodes.at[i].n_ins; k++) w->used[g->nodes.at[i].ins[k]] = true;
+    for (size_t i = 0; i < g->outputs.len; i++) w->used[g->outputs.at[i].value] = true;
+}
+
 /* A node's value that is an output is called as the first such output; inputs and parameters keep their
  * names. */
 static void name_values(ash_writer *w) {
@@ -321,6 +329,7 @@ static uint64_t measure(ash_writer *w) {
 
 static ash_status write_model(ash_writer *w, ash_sink *sink, ash_sink *external) {
     name_values(w);
+    mark_used(w);
     uint64_t size = measure(w);
     ASH_TRY(w->status);
     w->out = (ash_wire_out){sink, 0};
@@ -364,8 +373,9 @@ ash_status ash_onnx_write(const ash_graph *graph, const char *path, const ash_on
     }
     ash_arena_init(&w.names, w.allocator);
     w.values = ash_mem_calloc(w.allocator, graph->values.len, sizeof *w.values);
-    if (!w.values) return ASH_NO_MEMORY(diag);
-    ash_status status = ash_sink_open(w.allocator, path, &sink, w.diag);
+    w.used = ash_mem_calloc(w.allocator, graph->values.len, sizeof *w.used);
+    ash_status status =
+        w.values && w.used ? ash_sink_open(w.allocator, path, &sink, w.diag) : ASH_NO_MEMORY(diag);
     if (status == ASH_OK && w.external_name) {
         status = open_external(w.allocator, path, w.external_name, &external, w.diag);
         if (status != ASH_OK) ash_sink_close(&sink, false, NULL);
@@ -380,6 +390,7 @@ ash_status ash_onnx_write(const ash_graph *graph, const char *path, const ash_on
         if (status == ASH_OK) status = closed;
     }
     ash_mem_free(w.allocator, w.values, graph->values.len, sizeof *w.values);
+    ash_mem_free(w.allocator, w.used, graph->values.len, sizeof *w.used);
     ash_arena_free(&w.names);
     return status;
 }

@@ -16,6 +16,7 @@ typedef struct ash_writer {
     size_t external_min;       /* bytes */
     ash_arena names;           /* of the present walk */
     const char **values;       /* name of each value */
+    bool *used;                /* whether anything reads it */
     size_t temporaries, nodes; /* so far in the present walk */
     const char *node_name;     /* of the core node that is being written */
     ash_status status;
