@@ -82,12 +82,14 @@ void ash_dims_release(ash_dims *dims);
 
 size_t ash_dims_var_count(const ash_dims *dims);
 const ash_var *ash_dims_var(const ash_dims *dims, size_t index); /* borrowed until the next variable is added */
-/* The dim that stands for a variable; the name is copied. */
+/* The dim that stands for a variable; the name is copied. A name that is there gives its dim when the bounds agree. */
 ash_status ash_dims_add_var(ash_dims *dims, const char *name, int64_t min, int64_t max, ash_dim *out, ash_diag *diag);
 
 typedef enum ash_dim_op { ASH_DIM_ADD, ASH_DIM_SUB, ASH_DIM_MUL, ASH_DIM_DIV, ASH_DIM_MIN, ASH_DIM_MAX } ash_dim_op;
 
-/* The canonical form of `a op b`. Plain numbers take a fast path and never touch the pool. */
+/* The canonical form of `a op b`. Plain numbers take a fast path and never touch the pool, unless their difference is
+ * negative. Differences may be negative here, even as numbers (such a dim is not ash_dim_is_const): it is types and
+ * attributes that refuse a dim whose lower bound is. A divisor must be at least 1 for all values of the variables. */
 ash_status ash_dims_combine(ash_dims *dims, ash_dim_op op, ash_dim a, ash_dim b, ash_dim *out, ash_diag *diag);
 /* The value of a dim when variable i has the value vars[i]. */
 int64_t ash_dims_eval(const ash_dims *dims, ash_dim dim, const int64_t *vars);
@@ -177,6 +179,7 @@ struct ash_graph {
     ASH_VEC(ash_output) outputs;
     ash_strmap names;        /* inputs and parameters, to values */
     ash_strmap output_names; /* to positions */
+    bool derived;            /* made by a pass: origins are the pass's to set, else each value is its own origin */
     ash_status status;       /* the sticky error */
     ash_diag diag;
 };
@@ -249,9 +252,10 @@ void ash_wide_free(const ash_allocator *a, ash_wide *t);
 void ash_wide_load(ash_wide *t, const void *data);
 void ash_wide_store(const ash_wide *t, void *data);
 
-/* Evaluates one node: `outs` are allocated by the caller with the node's output types for the given variables. */
-ash_status ash_eval_node(const ash_graph *graph, const ash_node *node, const ash_wide *ins, ash_wide *outs,
-                         ash_eval_precision precision, ash_diag *diag);
+/* Evaluates one node: `outs` are allocated by the caller with the node's output types for the given variables. `vars`
+ * may be NULL when the node's attributes hold no expressions. */
+ash_status ash_eval_node(const ash_graph *graph, const ash_node *node, const int64_t *vars, const ash_wide *ins,
+                         ash_wide *outs, ash_eval_precision precision, ash_diag *diag);
 
 /* Evaluates a graph, naively and right. `inputs` are in the graph's input order, `vars` holds a value per variable of
  * the graph's dims; `outputs` (as many as the graph has) are allocated here, freed by the caller. Intermediate results
