@@ -82,12 +82,14 @@ void ash_dims_release(ash_dims *dims);
 
 size_t ash_dims_var_count(const ash_dims *dims);
 const ash_var *ash_dims_var(const ash_dims *dims, size_t index); /* borrowed until the next variable is added */
-/* The dim that stands for a variable; the name is copied. */
+/* The dim that stands for a variable; the name is copied. A name that is there gives its dim when the bounds agree. */
 ash_status ash_dims_add_var(ash_dims *dims, const char *name, int64_t min, int64_t max, ash_dim *out, ash_diag *diag);
 
 typedef enum ash_dim_op { ASH_DIM_ADD, ASH_DIM_SUB, ASH_DIM_MUL, ASH_DIM_DIV, ASH_DIM_MIN, ASH_DIM_MAX } ash_dim_op;
 
-/* The canonical form of `a op b`. Plain numbers take a fast path and never touch the pool. */
+/* The canonical form of `a op b`. Plain numbers take a fast path and never touch the pool, unless their difference is
+ * negative. Differences may be negative here, even as numbers (such a dim is not ash_dim_is_const): it is types and
+ * attributes that refuse a dim whose lower bound is. A divisor must be at least 1 for all values of the variables. */
 ash_status ash_dims_combine(ash_dims *dims, ash_dim_op op, ash_dim a, ash_dim b, ash_dim *out, ash_diag *diag);
 /* The value of a dim when variable i has the value vars[i]. */
 int64_t ash_dims_eval(const ash_dims *dims, ash_dim dim, const int64_t *vars);
@@ -177,6 +179,7 @@ struct ash_graph {
     ASH_VEC(ash_output) outputs;
     ash_strmap names;        /* inputs and parameters, to values */
     ash_strmap output_names; /* to positions */
+    bool derived;            /* made by a pass: origins are the pass's to set, else each value is its own origin */
     ash_status status;       /* the sticky error */
     ash_diag diag;
 };

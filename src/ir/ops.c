@@ -4,7 +4,7 @@
 #define A(KEY) (UINT64_C(1) << ASH_ATTR_##KEY)
 
 const ash_op_info ash_op_infos[ASH_OP_COUNT] = {
-#define OP(ID, text, CLASS, imin, imax, n_outs, keys) {text, ASH_CLASS_##CLASS, imin, imax, n_outs, keys},
+#define OP(ID, text, CLASS, imin, imax, n_outs, keys) {#text, ASH_CLASS_##CLASS, imin, imax, n_outs, keys},
 #include "ashlar/ops.def"
 #undef OP
 };
