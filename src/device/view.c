@@ -147,7 +147,7 @@ static ash_status view_address(const ash_view *view, bool write, char **out, ash
 
 ash_status ash_view_data(const ash_view *view, const void **out, ash_diag *diag) {
     ASH_FAIL_IF(!out, diag, ASH_ERROR_INVALID_ARGUMENT, "the place for the address is NULL");
-    char *data;
+    char *data = NULL;
     ASH_TRY(view_address(view, false, &data, diag));
     *out = data;
     return ASH_OK;
@@ -155,7 +155,7 @@ ash_status ash_view_data(const ash_view *view, const void **out, ash_diag *diag)
 
 ash_status ash_view_data_mut(ash_view *view, void **out, ash_diag *diag) {
     ASH_FAIL_IF(!out, diag, ASH_ERROR_INVALID_ARGUMENT, "the place for the address is NULL");
-    char *data;
+    char *data = NULL;
     ASH_TRY(view_address(view, true, &data, diag));
     *out = data;
     return ASH_OK;
