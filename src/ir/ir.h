@@ -252,9 +252,10 @@ void ash_wide_free(const ash_allocator *a, ash_wide *t);
 void ash_wide_load(ash_wide *t, const void *data);
 void ash_wide_store(const ash_wide *t, void *data);
 
-/* Evaluates one node: `outs` are allocated by the caller with the node's output types for the given variables. */
-ash_status ash_eval_node(const ash_graph *graph, const ash_node *node, const ash_wide *ins, ash_wide *outs,
-                         ash_eval_precision precision, ash_diag *diag);
+/* Evaluates one node: `outs` are allocated by the caller with the node's output types for the given variables. `vars`
+ * may be NULL when the node's attributes hold no expressions. */
+ash_status ash_eval_node(const ash_graph *graph, const ash_node *node, const int64_t *vars, const ash_wide *ins,
+                         ash_wide *outs, ash_eval_precision precision, ash_diag *diag);
 
 /* Evaluates a graph, naively and right. `inputs` are in the graph's input order, `vars` holds a value per variable of
  * the graph's dims; `outputs` (as many as the graph has) are allocated here, freed by the caller. Intermediate results
