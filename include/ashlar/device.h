@@ -26,8 +26,7 @@ typedef struct ash_view ash_view;
  * asked for. */
 enum { ASH_STORAGE_ALIGN = 64 };
 
-/* --- devices
- * ----------------------------------------------------------------------------------------------------- */
+/* --- devices ---------------------------------------------------------------------------------- */
 
 typedef struct ash_device_info {
     const char *name;    /* "CPU", "DISK:weights.bin"; borrowed from the device */
@@ -46,8 +45,7 @@ ASH_API ash_status ash_device_open(ash_context *context, const char *name, ash_d
 ASH_API void ash_device_close(ash_device *device);
 ASH_API ash_device_info ash_device_describe(const ash_device *device);
 
-/* --- storage
- * ------------------------------------------------------------------------------------------------------ */
+/* --- storage ---------------------------------------------------------------------------------- */
 
 /* A storage of `size` bytes at a multiple of `align` (a power of two; 0: ASH_STORAGE_ALIGN). Nothing is
  * allocated yet. On a file it is the first `size` bytes, and a file that is shorter is

@@ -19,7 +19,7 @@
 
 #include "device.h"
 #include "graph.h"
-#include "memory.h"
+#include "memory_schedule.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -27,8 +27,7 @@ extern "C" {
 
 typedef struct ash_plan ash_plan;
 
-/* --- preparing
- * ----------------------------------------------------------------------------------------------------- */
+/* --- preparing -------------------------------------------------------------------------------- */
 
 typedef struct ash_plan_options {
     ash_memory_options memory; /* planner mode and strategy, and what else the planner takes; `capacity` is
@@ -49,9 +48,7 @@ ASH_API ash_status ash_plan_prepare(ash_context *context, const ash_graph *graph
                                     const ash_plan_options *options, ash_plan **out, ash_diag *diag);
 ASH_API void ash_plan_destroy(ash_plan *plan); /* NULL is allowed; not while another thread uses it */
 
-/* --- arena
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- arena ------------------------------------------------------------------------------------ */
 
 /* What one block must have to hold all arenas of the plan: bytes, and alignment of its address. */
 ASH_API uint64_t ash_plan_arena_size(const ash_plan *plan);
@@ -66,8 +63,7 @@ ASH_API ash_status ash_plan_release_intermediates(ash_plan *plan, uint64_t *rele
  * again. */
 ASH_API ash_status ash_plan_release_all(ash_plan *plan, uint64_t *released, ash_diag *diag);
 
-/* --- inputs and parameters
- * ------------------------------------------------------------------------------------------ */
+/* --- inputs and parameters -------------------------------------------------------------------- */
 
 ASH_API size_t ash_plan_input_count(const ash_plan *plan);
 /* NULL past the end. */
@@ -96,8 +92,7 @@ ASH_API const char *ash_plan_parameter_name(const ash_plan *plan, size_t index);
 ASH_API ash_status ash_plan_set_parameter(ash_plan *plan, const char *name, const void *data, uint64_t size,
                                           ash_diag *diag);
 
-/* --- executing
- * ------------------------------------------------------------------------------------------------------ */
+/* --- executing -------------------------------------------------------------------------------- */
 
 typedef struct ash_plan_var {
     const char *name;
@@ -136,9 +131,7 @@ ASH_API ash_status ash_plan_execute_profiled(ash_plan *plan, ash_profile *profil
 ASH_API ash_status ash_plan_execute_vars_profiled(ash_plan *plan, const ash_var_binding *vars, size_t count,
                                                   ash_profile *profile, size_t room, ash_diag *diag);
 
-/* --- results
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- results ---------------------------------------------------------------------------------- */
 
 ASH_API size_t ash_plan_output_count(const ash_plan *plan);
 ASH_API const char *ash_plan_output_name(const ash_plan *plan, size_t position); /* NULL past the end */
@@ -152,9 +145,7 @@ ASH_API ash_status ash_plan_outputs(ash_plan *plan, const ash_view **out, size_t
 ASH_API ash_status ash_plan_output_index(const ash_plan *plan, size_t position, uint32_t *out,
                                          ash_diag *diag);
 
-/* --- buffers
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- buffers ---------------------------------------------------------------------------------- */
 
 typedef enum ash_role {
     ASH_ROLE_INPUT,
@@ -194,8 +185,7 @@ ASH_API ash_status ash_plan_buffer(ash_plan *plan, ash_value value, const ash_vi
 ASH_API ash_status ash_plan_buffer_view(ash_plan *plan, uint32_t index, const ash_view **out,
                                         ash_diag *diag);
 
-/* --- inspecting
- * ------------------------------------------------------------------------------------------------------ */
+/* --- inspecting ------------------------------------------------------------------------------- */
 
 typedef enum ash_prepared_kind {
     ASH_PREPARED_KERNEL,
@@ -249,7 +239,9 @@ typedef struct ash_plan_report {
     int64_t prepare_ns, lower_ns, compile_ns, memory_ns, prologue_ns;
     /* the arenas: bytes, lower bound, bytes without sharing, certificate */
     ash_memory_summary memory;
+    /* what the checkers inspected: lifetimes against offsets, and every access to every byte in order */
     ash_memory_check_report check;
+    ash_memory_replay_report replay;
 } ash_plan_report;
 
 ASH_API ash_plan_report ash_plan_describe(const ash_plan *plan);

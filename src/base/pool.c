@@ -89,8 +89,7 @@ static unsigned processors(void) {
     return n > 0 ? (unsigned)n : 1;
 }
 
-/* --- taking chunks
- * --------------------------------------------------------------------------------------------- */
+/* --- taking chunks ---------------------------------------------------------------------------- */
 
 static bool has_work(ash_pool *pool, unsigned index) {
     uint64_t work = atomic_load(&pool->work);
@@ -132,8 +131,7 @@ static bool help(ash_pool *pool, unsigned index) {
     return true;
 }
 
-/* --- workers
- * --------------------------------------------------------------------------------------------------- */
+/* --- workers ---------------------------------------------------------------------------------- */
 
 static bool spin_for_work(ash_pool *pool, unsigned index) {
     if (pool->spin_ns == 0) return has_work(pool, index);
@@ -180,8 +178,7 @@ static void wake_workers(ash_pool *pool, unsigned limit) {
     }
 }
 
-/* --- the caller
- * ------------------------------------------------------------------------------------------------- */
+/* --- the caller ------------------------------------------------------------------------------- */
 
 static void wait_for_end(ash_pool *pool, uint32_t units) {
     int64_t end = 0;

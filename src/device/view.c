@@ -124,8 +124,7 @@ void ash_view__protect(ash_view *view) {
     view->writable = false;
 }
 
-/* --- the bytes
- * --------------------------------------------------------------------------------------------------- */
+/* --- the bytes -------------------------------------------------------------------------------- */
 
 static ash_status view_block(const ash_view *view, bool write, ash_block **out, ash_diag *diag) {
     ASH_FAIL_IF(!view, diag, ASH_ERROR_INVALID_ARGUMENT, "the view is NULL");

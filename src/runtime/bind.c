@@ -17,8 +17,7 @@ void ash_plan__present_type(const ash_plan *plan, uint32_t buffer, ash_type *typ
         type->dims[i] = ash_dims_eval(dims, type->dims[i], plan->vars);
 }
 
-/* --- arenas
- * ----------------------------------------------------------------------------------------------------- */
+/* --- arenas ----------------------------------------------------------------------------------- */
 
 uint64_t ash_plan_arena_size(const ash_plan *plan) {
     return plan->block_size;
@@ -96,8 +95,7 @@ ash_status ash_plan_bind_arena(ash_plan *plan, void *memory, uint64_t size, ash_
     return status;
 }
 
-/* --- releasing
- * ----------------------------------------------------------------------------------------------------- */
+/* --- releasing -------------------------------------------------------------------------------- */
 
 static void forget_inputs(ash_plan *plan) {
     for (size_t i = 0; i < plan->n_inputs; i++)
@@ -177,9 +175,7 @@ ash_status ash_plan_release_all(ash_plan *plan, uint64_t *released, ash_diag *di
     return ASH_OK;
 }
 
-/* --- inputs
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- inputs ----------------------------------------------------------------------------------- */
 
 size_t ash_plan_input_count(const ash_plan *plan) {
     return plan->n_inputs;
@@ -322,8 +318,7 @@ ash_status ash_plan__check_inputs(const ash_plan *plan, ash_diag *diag) {
     return ASH_OK;
 }
 
-/* --- parameters
- * ------------------------------------------------------------------------------------------------------ */
+/* --- parameters ------------------------------------------------------------------------------- */
 
 static bool is_parameter(const ash_plan *plan, uint32_t b) {
     const ash_buffer *buffer = &plan->program->buffers.at[b];

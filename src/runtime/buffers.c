@@ -24,8 +24,7 @@ static ash_role role_of(ash_buffer_kind kind) {
     return ASH_ROLE_COUNT;
 }
 
-/* --- views
- * ---------------------------------------------------------------------------------------------------- */
+/* --- views ------------------------------------------------------------------------------------ */
 
 uint64_t ash_plan__saved_offset(const ash_plan *plan, size_t output) {
     const ash_program *p = plan->program;
@@ -135,8 +134,7 @@ done:
     return status;
 }
 
-/* --- outputs
- * --------------------------------------------------------------------------------------------------- */
+/* --- outputs ---------------------------------------------------------------------------------- */
 
 size_t ash_plan_output_count(const ash_plan *plan) {
     return plan->program->outputs.len;
@@ -188,8 +186,7 @@ ash_status ash_plan_output_index(const ash_plan *plan, size_t position, uint32_t
     return ASH_OK;
 }
 
-/* --- buffers
- * ---------------------------------------------------------------------------------------------------- */
+/* --- buffers ---------------------------------------------------------------------------------- */
 
 uint32_t ash_plan_buffer_count(const ash_plan *plan) {
     return plan->n_buffers;
@@ -241,8 +238,7 @@ ash_status ash_plan_buffer_index(const ash_plan *plan, ash_value value, uint32_t
         value);
 }
 
-/* --- whether bytes are still what they were
- * ----------------------------------------------------------------------- */
+/* --- whether bytes are still what they were --------------------------------------------------- */
 
 static uint32_t declared_root(const ash_plan *plan, uint32_t buffer) {
     const ash_buffer *b = &plan->program->buffers.at[buffer];

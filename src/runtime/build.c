@@ -48,8 +48,7 @@ void ash_plan__refresh_steps(ash_plan *plan) {
     }
 }
 
-/* --- checks of the program
- * ---------------------------------------------------------------------------------------- */
+/* --- checks of the program -------------------------------------------------------------------- */
 
 static ash_status check_step(const ash_program *p, size_t index, ash_diag *diag) {
     const ash_step *step = &p->steps.at[index];
@@ -123,9 +122,7 @@ static ash_status check_program(const ash_program *p, ash_diag *diag) {
     return ASH_OK;
 }
 
-/* --- tables
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- tables ----------------------------------------------------------------------------------- */
 
 static uint32_t table_buffer(const ash_step *step, uint32_t i) {
     return step->kind == ASH_STEP_COPY ? step->accesses[i].buffer : step->buffers[i];
@@ -198,9 +195,7 @@ static ash_status make_tables(ash_plan *plan, ash_diag *diag) {
     return made ? ASH_OK : ASH_NO_MEMORY(diag);
 }
 
-/* --- arenas
- * -----------------------------------------------------------------------------------------------------------
- */
+/* --- arenas ----------------------------------------------------------------------------------- */
 
 static ash_status make_arenas(ash_plan *plan, ash_diag *diag) {
     const ash_memory_arena *arenas = ash_memory_plan_arenas(plan->layout.main, &plan->n_arenas);
@@ -246,14 +241,15 @@ static ash_status make_state(ash_plan *plan, ash_diag *diag) {
     plan->n_vars = ash_dims_var_count(p->dims);
     plan->n_inputs = p->inputs.len;
     plan->vars = ash_mem_calloc(a, plan->n_vars, sizeof *plan->vars);
+    plan->old_vars = ash_mem_calloc(a, plan->n_vars, sizeof *plan->old_vars);
     plan->base = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->base);
     plan->blobs = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->blobs);
     plan->own = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->own);
     plan->views = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->views);
     plan->inputs = ash_mem_calloc(a, plan->n_inputs, sizeof *plan->inputs);
     plan->fns = ash_mem_calloc(a, p->nests.len, sizeof *plan->fns);
-    if (!plan->vars || !plan->base || !plan->blobs || !plan->own || !plan->views || !plan->inputs ||
-        !plan->fns)
+    if (!plan->vars || !plan->old_vars || !plan->base || !plan->blobs || !plan->own || !plan->views ||
+        !plan->inputs || !plan->fns)
         return ASH_NO_MEMORY(diag);
     for (size_t i = 0; i < plan->n_vars; i++) plan->vars[i] = ash_dims_var(p->dims, i)->max;
     for (size_t i = 0; i < plan->n_inputs; i++) plan->inputs[i].set = ASH_INPUT_UNSET;
@@ -268,9 +264,7 @@ static void point_at_blobs(ash_plan *plan) {
             ash_plan__set_base(plan, b, (void *)plan->program->buffers.at[b].blob->data);
 }
 
-/* --- life
- * ----------------------------------------------------------------------------------------------------------------
- */
+/* --- life ------------------------------------------------------------------------------------- */
 
 ash_status ash_plan__build(ash_context *context, ash_program *program, const ash_kernel_source *kernels,
                            const ash_plan_options *options, ash_plan **out, ash_diag *diag) {
@@ -331,6 +325,7 @@ void ash_plan_destroy(ash_plan *plan) {
     ash_mem_free(a, plan->arenas, plan->n_arenas, sizeof *plan->arenas);
     ash_mem_free(a, plan->inputs, plan->n_inputs, sizeof *plan->inputs);
     ash_mem_free(a, plan->vars, plan->n_vars, sizeof *plan->vars);
+    ash_mem_free(a, plan->old_vars, plan->n_vars, sizeof *plan->old_vars);
     ash_mem_free(a, plan->base, plan->n_buffers, sizeof *plan->base);
     ash_mem_free(a, plan->fns, plan->program->nests.len, sizeof *plan->fns);
     ash_mem_free(a, plan->steps, plan->n_steps, sizeof *plan->steps);

@@ -32,9 +32,7 @@ static void run_all(const ash_plan *plan) {
         run_step(plan, step);
 }
 
-/* --- poison
- * --------------------------------------------------------------------------------------------------------
- */
+/* --- poison ----------------------------------------------------------------------------------- */
 
 enum { POISON = 0xff }; /* a NaN in every floating point type */
 
@@ -69,9 +67,7 @@ static void run_watched(const ash_plan *plan, ash_profile *profile) {
     }
 }
 
-/* --- variables
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- variables -------------------------------------------------------------------------------- */
 
 static ash_status find_var(const ash_plan *plan, const ash_var_binding *binding, size_t *out,
                            ash_diag *diag) {
@@ -128,9 +124,7 @@ ash_status ash_plan_set_vars(ash_plan *plan, const ash_var_binding *vars, size_t
     return status;
 }
 
-/* --- executing
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- executing -------------------------------------------------------------------------------- */
 
 /* What can fail comes first; then the bytes are written, and nothing can fail. */
 static ash_status execute(ash_plan *plan, ash_profile *profile, ash_diag *diag) {
@@ -153,8 +147,17 @@ static ash_status execute_all(ash_plan *plan, const ash_var_binding *vars, size_
                               ash_profile *profile, ash_diag *diag) {
     ASH_FAIL_IF(!plan, diag, ASH_ERROR_INVALID_ARGUMENT, "the plan is NULL");
     pthread_mutex_lock(&plan->lock);
+    size_t bytes = plan->n_vars * sizeof *plan->vars;
+    if (count) memcpy(plan->old_vars, plan->vars, bytes);
     ash_status status = count ? bind_vars(plan, vars, count, diag) : ASH_OK;
-    if (status == ASH_OK) status = execute(plan, profile, diag);
+    if (status == ASH_OK) {
+        status = execute(plan, profile, diag);
+        if (status != ASH_OK && count && memcmp(plan->old_vars, plan->vars, bytes) != 0) {
+            memcpy(plan->vars, plan->old_vars, bytes);
+            ash_plan__refresh_steps(plan);
+            ash_plan__refresh_views(plan);
+        }
+    }
     pthread_mutex_unlock(&plan->lock);
     return status;
 }

@@ -7,7 +7,7 @@
 
 #include "ashlar/device.h"
 
-enum { LANE_MAIN = 0, LANE_WEIGHTS = 0, LANE_STAGING = 1 };
+enum { LANE_MAIN = 0, LANE_WEIGHTS = LANE_MAIN, LANE_STAGING = 1 };
 
 /* First and last step that touches a buffer or what lies in it; first > last: none does. */
 struct span {
@@ -65,8 +65,7 @@ static void find_pinned(struct work *w, const ash_value *keep, size_t keep_count
     }
 }
 
-/* --- in place
- * ---------------------------------------------------------------------------------------------------- */
+/* --- in place --------------------------------------------------------------------------------- */
 
 static uint32_t find(const struct work *w, uint32_t buffer) {
     while (w->layout->places[buffer].root != buffer) buffer = w->layout->places[buffer].root;
@@ -135,21 +134,17 @@ static void flatten_roots(struct work *w) {
     for (uint32_t b = 0; b < w->program->buffers.len; b++) w->layout->places[b].root = find(w, b);
 }
 
-/* --- homes
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- homes ------------------------------------------------------------------------------------ */
 
-/* The bytes that a buffer's place must have, and where they must start. Sizes are whole multiples of the
- * alignment. */
+/* The bytes that a buffer's place must have, and what their address must be a multiple of. */
 static ash_status extent(const struct work *w, uint32_t buffer, uint64_t *size, uint64_t *align,
                          ash_diag *diag) {
     const ash_buffer *b = &w->program->buffers.at[buffer];
     *align = ASH_MAX(b->align, (uint32_t)ASH_STORAGE_ALIGN);
-    uint64_t bytes = (uint64_t)b->bytes;
-    bool fits = b->kind != ASH_BUFFER_SCRATCH || ash_mul_u64(bytes, w->threads, &bytes);
-    ASH_FAIL_IF(!fits || bytes > UINT64_MAX - *align, diag, ASH_ERROR_OUT_OF_RANGE,
-                "buffer %u takes more than 64 bits of bytes", buffer);
-    *size = ash_align_up(bytes, *align);
+    *size = (uint64_t)b->bytes;
+    bool fits = b->kind != ASH_BUFFER_SCRATCH || ash_mul_u64(*size, w->threads, size);
+    ASH_FAIL_IF(!fits, diag, ASH_ERROR_OUT_OF_RANGE, "scratch buffer %u takes more than 64 bits of bytes",
+                buffer);
     return ASH_OK;
 }
 
@@ -173,138 +168,218 @@ static ash_home home_of_root(const struct work *w, uint32_t b) {
     }
 }
 
-/* --- planning
- * --------------------------------------------------------------------------------------------------------
- */
+/* --- planning --------------------------------------------------------------------------------- */
 
-/* One planner problem: those roots whose home is one of two. */
+/* One planner problem: what lies in the arenas of the executions, or of the prologue; and the steps that
+ * touch it. */
 struct problem {
+    struct work *work;
     ash_memory_buffer *buffers;
-    uint32_t *of; /* program buffer of each */
-    uint32_t count;
+    uint32_t *of;    /* program buffer of each */
+    uint32_t *index; /* per program buffer: its number here, or ASH_MEMORY_NONE */
+    ash_memory_access *accesses;
+    uint32_t count, n_accesses;
+    size_t first, last; /* steps of the program */
 };
 
-static ash_memory_kind memory_kind(const struct work *w, uint32_t b) {
-    if (w->program->buffers.at[b].kind == ASH_BUFFER_INPUT) return ASH_MEMORY_INPUT;
-    return w->pinned[b] ? ASH_MEMORY_OUTPUT : ASH_MEMORY_INTERMEDIATE;
+static bool is_early_home(ash_home home) {
+    return home == ASH_HOME_WEIGHTS || home == ASH_HOME_STAGING;
 }
 
-static ash_status add_main(struct work *w, struct problem *problem, uint32_t b, ash_diag *diag) {
-    const ash_buffer *buffer = &w->program->buffers.at[b];
+/* Half steps during which a root of the executions is live. */
+static void main_life(struct work *w, uint32_t b) {
     ash_place *place = &w->layout->places[b];
-    uint64_t size, align;
-    ASH_TRY(extent(w, b, &size, &align, diag));
-    int64_t end = 2 * w->steps + 2;
-    bool input = buffer->kind == ASH_BUFFER_INPUT;
+    bool input = w->program->buffers.at[b].kind == ASH_BUFFER_INPUT;
     place->begin = input || w->main[b].first > w->main[b].last ? 0 : 2 * w->main[b].first;
-    place->end = input || w->pinned[b] ? end : 2 * w->main[b].last + 2;
-    place->bytes = size;
-    ash_memory_buffer m = ash_memory_buffer_init(size, align, place->begin, place->end);
-    m.kind = memory_kind(w, b);
-    m.lane = LANE_MAIN;
-    m.key = buffer->type.dtype;
+    place->end = input || w->pinned[b] ? 2 * w->steps + 2 : 2 * w->main[b].last + 2;
+}
+
+/* And of the prologue: a constant that is copied is there before the first step. */
+static void early_life(struct work *w, uint32_t b) {
+    ash_place *place = &w->layout->places[b];
+    bool weight = place->home == ASH_HOME_WEIGHTS, copied = w->program->buffers.at[b].blob != NULL;
+    place->begin = weight || copied ? 0 : 2 * w->early[b].first;
+    place->end = weight ? 2 * w->prologue + 2 : 2 * w->early[b].last + 2;
+}
+
+static ash_memory_kind memory_kind(const struct work *w, uint32_t root) {
+    const ash_buffer *buffer = &w->program->buffers.at[root];
+    ash_home home = w->layout->places[root].home;
+    if (is_early_home(home)) {
+        if (buffer->blob) return ASH_MEMORY_CONSTANT;
+        return home == ASH_HOME_WEIGHTS ? ASH_MEMORY_OUTPUT : ASH_MEMORY_INTERMEDIATE;
+    }
+    if (buffer->kind == ASH_BUFFER_INPUT) return ASH_MEMORY_INPUT;
+    return w->pinned[root] ? ASH_MEMORY_OUTPUT : ASH_MEMORY_INTERMEDIATE;
+}
+
+/* Adds a root, or a buffer that lies in one that was added before. */
+static ash_status add_buffer(struct problem *problem, uint32_t b, ash_diag *diag) {
+    struct work *w = problem->work;
+    const ash_buffer *buffer = &w->program->buffers.at[b];
+    ash_place *place = &w->layout->places[b], *root = &w->layout->places[place->root];
+    uint64_t size = 0, align = 1;
+    ASH_TRY(extent(w, b, &size, &align, diag));
+    ash_memory_buffer m = ash_memory_buffer_init(size, align, root->begin, root->end);
+    m.kind = memory_kind(w, place->root);
+    m.lane = root->home == ASH_HOME_STAGING ? LANE_STAGING : LANE_MAIN;
+    m.key = w->program->buffers.at[place->root].type.dtype;
     m.output_ancestor = true; /* dead code is gone by now */
     m.name = buffer->name;
+    if (place->root == b) {
+        place->bytes = size;
+    } else {
+        m.root = problem->index[place->root];
+        m.root_offset = buffer->root == ASH_NO_BUFFER ? 0 : (uint64_t)buffer->offset;
+        m.align = 1;
+    }
+    problem->index[b] = problem->count;
     problem->of[problem->count] = b;
     problem->buffers[problem->count++] = m;
     return ASH_OK;
 }
 
-static ash_status add_early(struct work *w, struct problem *problem, uint32_t b, ash_diag *diag) {
-    ash_place *place = &w->layout->places[b];
-    uint64_t size, align;
-    ASH_TRY(extent(w, b, &size, &align, diag));
-    int64_t end = 2 * w->prologue + 2;
-    bool weight = place->home == ASH_HOME_WEIGHTS;
-    bool copied = w->program->buffers.at[b].blob != NULL; /* before the first step */
-    place->begin = weight || copied ? 0 : 2 * w->early[b].first;
-    place->end = weight ? end : 2 * w->early[b].last + 2;
-    place->bytes = size;
-    ash_memory_buffer m = ash_memory_buffer_init(size, align, place->begin, place->end);
-    m.kind = weight ? ASH_MEMORY_PARAMETER : ASH_MEMORY_INTERMEDIATE;
-    m.lane = weight ? LANE_WEIGHTS : LANE_STAGING;
-    problem->of[problem->count] = b;
-    problem->buffers[problem->count++] = m;
+/* Roots first, then what lies in them. */
+static ash_status add_buffers(struct problem *problem, bool early, ash_diag *diag) {
+    struct work *w = problem->work;
+    for (int members = 0; members < 2; members++)
+        for (uint32_t b = 0; b < w->program->buffers.len; b++) {
+            const ash_place *place = &w->layout->places[b];
+            ash_home home = w->layout->places[place->root].home;
+            if ((place->root != b) != (members != 0)) continue;
+            if (early ? !is_early_home(home) : home != ASH_HOME_MAIN) continue;
+            ASH_TRY(add_buffer(problem, b, diag));
+        }
     return ASH_OK;
 }
 
-static ash_status solve(struct work *w, ash_context *context, const struct problem *problem,
-                        const ash_memory_options *options, ash_memory_plan **plan, ash_diag *diag) {
+static void add_accesses(struct problem *problem) {
+    const ash_program *p = problem->work->program;
+    for (size_t s = problem->first; s < problem->last; s++)
+        for (uint32_t i = 0; i < p->steps.at[s].n_accesses; i++) {
+            const ash_access *access = &p->steps.at[s].accesses[i];
+            uint32_t index = problem->index[access->buffer];
+            if (index == ASH_MEMORY_NONE) continue;
+            ash_memory_access m = {.op = (uint32_t)(s - problem->first), .buffer = index};
+            m.kind = access->write ? ASH_MEMORY_WRITE : ASH_MEMORY_READ;
+            m.offset = (uint64_t)access->begin;
+            m.size = (uint64_t)(access->end - access->begin);
+            if (p->buffers.at[access->buffer].kind == ASH_BUFFER_SCRATCH) {
+                m.kind = ASH_MEMORY_SCRATCH;
+                m.offset = 0;
+                m.size = ASH_MEMORY_WHOLE;
+            }
+            problem->accesses[problem->n_accesses++] = m;
+        }
+}
+
+static size_t access_count(const struct problem *problem) {
+    size_t count = 0;
+    for (size_t s = problem->first; s < problem->last; s++)
+        count += problem->work->program->steps.at[s].n_accesses;
+    return count;
+}
+
+/* Both proofs: of the lifetimes, and of the bytes that the steps will touch in their order. */
+static ash_status check(struct problem *problem, ash_context *context, const ash_memory_problem *mp,
+                        const ash_memory_plan *plan, ash_diag *diag) {
+    uint32_t arenas;
+    const ash_memory_place *places = ash_memory_plan_places(plan, NULL);
+    const ash_memory_arena *arena = ash_memory_plan_arenas(plan, &arenas);
+    ash_layout *layout = problem->work->layout;
+    ASH_TRY(ash_memory_check(context, mp, places, arena, arenas, &layout->check, diag));
+    ash_memory_schedule schedule = {.op_count = (uint32_t)(problem->last - problem->first),
+                                    .accesses = problem->accesses,
+                                    .access_count = problem->n_accesses};
+    return ash_memory_schedule_check(context, &schedule, problem->buffers, problem->count, places, arenas,
+                                     &layout->replay, diag);
+}
+
+static ash_status solve(struct problem *problem, ash_context *context, const ash_memory_options *options,
+                        ash_memory_plan **plan, ash_diag *diag) {
+    const struct work *w = problem->work;
     ash_memory_problem mp = {.buffers = problem->buffers, .buffer_count = problem->count};
     ASH_TRY(ash_memory_plan_create(context, &mp, options, plan, diag));
-    uint32_t arenas;
+    ASH_TRY(check(problem, context, &mp, *plan, diag));
     const ash_memory_place *places = ash_memory_plan_places(*plan, NULL);
-    const ash_memory_arena *arena = ash_memory_plan_arenas(*plan, &arenas);
-    ASH_TRY(ash_memory_check(context, &mp, places, arena, arenas, &w->layout->check, diag));
     for (uint32_t i = 0; i < problem->count; i++) {
         ash_place *place = &w->layout->places[problem->of[i]];
-        if (places[i].arena == ASH_MEMORY_NONE) {
-            place->home = ASH_HOME_CALLER;
-            continue;
-        }
+        place->home = w->layout->places[place->root].home;
         place->arena = places[i].arena;
         place->offset = places[i].offset;
+        if (places[i].arena != ASH_MEMORY_NONE) continue;
+        place->home = ASH_HOME_CALLER;
+        place->offset = problem->buffers[i].root_offset;
     }
     return ASH_OK;
 }
 
-static ash_status solve_early(struct work *w, ash_context *context, const struct problem *problem,
-                              ash_diag *diag) {
-    ash_memory_options options = ash_memory_options_inference();
-    options.strategy = ASH_MEMORY_BEST_FIT;
-    ASH_TRY(solve(w, context, problem, &options, &w->layout->prologue, diag));
+static ash_status plan_section(struct work *w, ash_context *context, bool early,
+                               const ash_memory_options *options, ash_memory_plan **plan, ash_diag *diag) {
+    const ash_allocator *a = w->allocator;
+    size_t n = w->program->buffers.len;
+    struct problem problem = {.work = w,
+                              .first = early ? 0 : w->program->prologue,
+                              .last = early ? w->program->prologue : w->program->steps.len};
+    size_t accesses = access_count(&problem);
+    problem.buffers = ash_mem_alloc(a, n, sizeof *problem.buffers);
+    problem.of = ash_mem_alloc(a, n, sizeof *problem.of);
+    problem.index = ash_mem_alloc(a, n, sizeof *problem.index);
+    problem.accesses = ash_mem_alloc(a, accesses, sizeof *problem.accesses);
+    ash_status status = ASH_OK;
+    if (!problem.buffers || !problem.of || !problem.index || !problem.accesses) {
+        status = ASH_NO_MEMORY(diag);
+        goto done;
+    }
+    if (n) memset(problem.index, 0xff, n * sizeof *problem.index); /* ASH_MEMORY_NONE */
+    ASH_TRY_DONE(add_buffers(&problem, early, diag));
+    add_accesses(&problem);
+    status = solve(&problem, context, options, plan, diag);
+done:
+    ash_mem_free(a, problem.buffers, n, sizeof *problem.buffers);
+    ash_mem_free(a, problem.of, n, sizeof *problem.of);
+    ash_mem_free(a, problem.index, n, sizeof *problem.index);
+    ash_mem_free(a, problem.accesses, accesses, sizeof *problem.accesses);
+    return status;
+}
+
+/* Weights and staging have one arena each. */
+static void note_early_arenas(ash_layout *layout) {
     uint32_t count;
-    const ash_memory_arena *arenas = ash_memory_plan_arenas(w->layout->prologue, &count);
+    const ash_memory_arena *arenas = ash_memory_plan_arenas(layout->prologue, &count);
     for (uint32_t i = 0; i < count; i++) {
         bool weights = arenas[i].lane == LANE_WEIGHTS;
-        *(weights ? &w->layout->weights_size : &w->layout->staging_size) = arenas[i].size;
-        *(weights ? &w->layout->weights_align : &w->layout->staging_align) = arenas[i].align;
+        *(weights ? &layout->weights_size : &layout->staging_size) = arenas[i].size;
+        *(weights ? &layout->weights_align : &layout->staging_align) = arenas[i].align;
     }
-    return ASH_OK;
 }
 
-/* Views and in-place results: where their root is. */
-static void place_members(struct work *w) {
+/* Views of constants lie where these are. */
+static void place_in_blobs(struct work *w) {
     for (uint32_t b = 0; b < w->program->buffers.len; b++) {
         ash_place *place = &w->layout->places[b];
-        if (place->root == b) continue;
-        const ash_place *root = &w->layout->places[place->root];
-        place->home = root->home;
-        place->arena = root->arena;
-        place->offset = root->offset + (uint64_t)w->program->buffers.at[b].offset;
+        if (place->root == b || w->layout->places[place->root].home != ASH_HOME_BLOB) continue;
+        place->home = ASH_HOME_BLOB;
+        place->offset = (uint64_t)w->program->buffers.at[b].offset;
     }
 }
 
 static ash_status plan_all(struct work *w, ash_context *context, const ash_memory_options *options,
                            ash_diag *diag) {
-    size_t n = w->program->buffers.len;
-    struct problem main = {0}, early = {0};
-    ash_status status = ASH_OK;
-    main.buffers = ash_mem_calloc(w->allocator, n, sizeof *main.buffers);
-    main.of = ash_mem_calloc(w->allocator, n, sizeof *main.of);
-    early.buffers = ash_mem_calloc(w->allocator, n, sizeof *early.buffers);
-    early.of = ash_mem_calloc(w->allocator, n, sizeof *early.of);
-    if (!main.buffers || !main.of || !early.buffers || !early.of) {
-        status = ASH_NO_MEMORY(diag);
-        goto done;
-    }
-    for (uint32_t b = 0; b < n; b++) {
+    for (uint32_t b = 0; b < w->program->buffers.len; b++) {
         ash_place *place = &w->layout->places[b];
         if (place->root != b) continue;
         place->home = home_of_root(w, b);
-        if (place->home == ASH_HOME_MAIN) ASH_TRY_DONE(add_main(w, &main, b, diag));
-        if (place->home == ASH_HOME_WEIGHTS || place->home == ASH_HOME_STAGING)
-            ASH_TRY_DONE(add_early(w, &early, b, diag));
+        if (place->home == ASH_HOME_MAIN) main_life(w, b);
+        if (is_early_home(place->home)) early_life(w, b);
     }
-    ASH_TRY_DONE(solve_early(w, context, &early, diag));
-    ASH_TRY_DONE(solve(w, context, &main, options, &w->layout->main, diag));
-    place_members(w);
-done:
-    ash_mem_free(w->allocator, main.buffers, n, sizeof *main.buffers);
-    ash_mem_free(w->allocator, main.of, n, sizeof *main.of);
-    ash_mem_free(w->allocator, early.buffers, n, sizeof *early.buffers);
-    ash_mem_free(w->allocator, early.of, n, sizeof *early.of);
-    return status;
+    ash_memory_options early = ash_memory_options_inference();
+    early.strategy = ASH_MEMORY_BEST_FIT;
+    ASH_TRY(plan_section(w, context, true, &early, &w->layout->prologue, diag));
+    note_early_arenas(w->layout);
+    ASH_TRY(plan_section(w, context, false, options, &w->layout->main, diag));
+    place_in_blobs(w);
+    return ASH_OK;
 }
 
 ash_status ash_layout__create(ash_context *context, const ash_program *program,

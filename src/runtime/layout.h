@@ -3,7 +3,7 @@
 #ifndef ASH_LAYOUT_H
 #define ASH_LAYOUT_H
 
-#include "ashlar/memory.h"
+#include "ashlar/memory_schedule.h"
 #include "kernel/program.h"
 
 typedef enum ash_home {
@@ -24,16 +24,17 @@ typedef struct ash_place {
     uint32_t arena; /* index among the main arenas, for MAIN */
     uint64_t offset;    /* bytes from the start of the arena, or of the root's bytes for BLOB and CALLER */
     int64_t begin, end; /* of a root in MAIN or STAGING: half steps of main steps, or of prologue steps */
-    uint64_t bytes;     /* of a root: what its place has, rounded up to its alignment */
+    uint64_t bytes;     /* of a root: what its place has */
 } ash_place;
 
 typedef struct ash_layout {
     const ash_allocator *allocator;
     ash_place *places; /* per buffer of the program */
     size_t count;
-    ash_memory_plan *main;                                             /* arenas of the executions */
-    ash_memory_plan *prologue;                                         /* weights and staging */
-    ash_memory_check_report check;                                     /* of `main` */
+    ash_memory_plan *main;           /* arenas of the executions */
+    ash_memory_plan *prologue;       /* weights and staging */
+    ash_memory_check_report check;   /* of the executions: lifetimes and offsets */
+    ash_memory_replay_report replay; /* of the executions: every access to every byte, in order */
     uint64_t weights_size, weights_align, staging_size, staging_align; /* bytes */
     uint64_t inplace; /* bytes of results that took over those of an operand */
 } ash_layout;

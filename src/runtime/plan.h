@@ -85,8 +85,8 @@ struct ash_plan {
     uint64_t block_size, block_align; /* bytes of all arenas in one block */
 
     /* what changes */
-    int64_t *vars; /* present values */
-    char **base;   /* per root buffer: its first byte, or NULL while there is none */
+    int64_t *vars, *old_vars; /* present values; those before a call that may fail */
+    char **base;              /* per root buffer: its first byte, or NULL while there is none */
     ash_plan_arena *arenas;
     bool arenas_ready;    /* allocated, and the bases point into them */
     void *block;          /* arena of the caller's, or NULL */
@@ -104,7 +104,7 @@ struct ash_plan {
 
 int64_t ash_plan__now(void); /* nanoseconds, monotonic */
 
-/* --- build.c */
+/* --- build.c ---------------------------------------------------------------------------------- */
 
 /* Builds a plan around a program, which it takes over, also when it fails. Nothing runs yet but the checks.
  */
@@ -117,7 +117,7 @@ bool ash_plan__is_parallel(const ash_plan *plan, const ash_step *step);
 /* "conv+add+relu" or what describes the step, never NULL. */
 const char *ash_plan__step_name(const ash_step *step);
 
-/* --- bind.c; under the lock */
+/* --- bind.c; under the lock ------------------------------------------------------------------- */
 
 /* Gives a root another base, and writes the table entries that depend on it. */
 void ash_plan__set_base(ash_plan *plan, uint32_t root, void *base);
@@ -130,12 +130,12 @@ ash_status ash_plan__unbind_input(ash_plan *plan, size_t position, ash_diag *dia
 /* Every input is given in its present shape. */
 ash_status ash_plan__check_inputs(const ash_plan *plan, ash_diag *diag);
 
-/* --- prologue.c; under the lock */
+/* --- prologue.c; under the lock --------------------------------------------------------------- */
 
 /* Runs the prologue if its results are not there, or not of the present parameters. */
 ash_status ash_plan__need_weights(ash_plan *plan, ash_diag *diag);
 
-/* --- buffers.c; under the lock */
+/* --- buffers.c; under the lock ---------------------------------------------------------------- */
 
 /* Points every view that was handed out at where its bytes are now, with its present type. */
 void ash_plan__refresh_views(ash_plan *plan);

@@ -65,6 +65,7 @@ ash_plan_report ash_plan_describe(const ash_plan *plan) {
     report.inplace = plan->layout.inplace;
     report.memory = ash_memory_plan_summary(plan->layout.main);
     report.check = plan->layout.check;
+    report.replay = plan->layout.replay;
     return report;
 }
 
