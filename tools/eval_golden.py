@@ -326,6 +326,24 @@ def movement(g):
     g.case("iota empty", "iota", {"dtype": "i64", "dims": [2, 0], "axis": 1}, [], [("i64", np.zeros((2, 0)))])
 
 
+def extremes(g):
+    """Strides, steps and interior padding that nothing is reached by, so that their size must not matter."""
+    huge = 2**63 - 1
+    x = whole("i32", 3, 1, 2)
+    g.case("slice huge steps", "slice", {"starts": [2, 0, 1], "steps": [huge, -huge, 1 - huge], "dims": [1, 1, 1]},
+           [("i32", x)], [("i32", x[2:, :, 1:])])
+    x = whole("f32", 1, 2, 1)
+    g.case("pad huge interior", "pad", {"before": [0, 0, 1], "after": [0, 0, 0], "interior": [huge, 0, huge]},
+           [("f32", x), ("f32", arr("f32", 9, ()))], [("f32", np.pad(x, ((0, 0), (0, 0), (1, 0)), constant_values=9))])
+    x, w = whole("f32", 1, 2, 4, 4), whole("f32", 1, 2, 2, 2)
+    y = conv(x, w, 1, [4, 4], [1, 1], [1, 0], [0, 0])
+    window = {"strides": [huge, huge], "dilations": [1, 1], "before": [1, 0], "after": [0, 0]}
+    g.case("conv huge strides", "conv", window | {"groups": 1, "o": 0, "x_block": 0, "y_block": 0, "w_block": 0},
+           [("f32", x), ("f32", w)], [("f32", y[:, :, :1, :1])])
+    g.case("pool huge strides", "pool_sum", window | {"axes": [2, 3], "kernel": [2, 2]}, [("f32", x)],
+           [("f32", conv(x, np.ones((2, 1, 2, 2), dtype=object), 2, [4, 4], [1, 1], [1, 0], [0, 0])[:, :, :1, :1])])
+
+
 def pads(g):
     for shape, before, after, interior in (((), [], [], []), ((3,), [2], [1], [0]), ((3,), [0], [1], [2]),
                                            ((0,), [2], [1], [3]), ((2, 3), [1, 0], [0, 2], [0, 1]),
@@ -725,7 +743,7 @@ def main():
     folder = Path(__file__).resolve().parent.parent / "tests" / "data"
     g = Golden(folder)
     for name, parts in {"elementwise": (unary, binary, select, cast), "movement": (movement,),
-                        "reduce": (reductions, pools, scans, orders), "contract": (products, convolutions),
+                        "reduce": (reductions, pools, scans, orders), "contract": (products, convolutions, extremes),
                         "index": (gathers, scatters)}.items():
         for part in parts:
             part(g)

@@ -250,14 +250,18 @@ static bool combine_numbers(ash_dim_op op, ash_dim a, ash_dim b, ash_dim *out) {
 #define TOO_LARGE(diag)                                                                                    \
     ash_fail((diag), ASH_ERROR_OUT_OF_RANGE, "a dim expression exceeds 64 bits, or is too large")
 
-/* Moves the part of p that d > 0 divides exactly, a polynomial q, out of p: p = q * d + the new p. */
+/* Moves multiples of d > 0, a polynomial q, out of p: p = q * d + the new p. A negative coefficient that is
+ * not a multiple stays, since splitting it would widen the bounds. */
 static bool split_multiples(const ash_dims *dims, ash_poly *p, int64_t d, ash_poly *q) {
     ash_poly rest = {.n = 0};
     q->n = 0;
     for (uint32_t i = 0; i < p->n; i++) {
         ash_poly one = {.n = 1, .at = {p->at[i]}};
-        int64_t whole =
-            p->at[i].n ? (p->at[i].coef % d ? 0 : p->at[i].coef / d) : floor_div(p->at[i].coef, d);
+        int64_t coef = p->at[i].coef, whole;
+        if (!p->at[i].n)
+            whole = floor_div(coef, d);
+        else
+            whole = coef > 0 || coef % d == 0 ? coef / d : 0;
         one.at[0].coef = whole;
         if (whole && !ash_poly__add(dims, q, &one, 1)) return false;
         one.at[0].coef = p->at[i].coef - whole * d;

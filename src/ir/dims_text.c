@@ -8,7 +8,7 @@
  *
  * A polynomial is printed in its canonical order and read without interning the steps, so that what was
  * printed is read back as the same dim. */
-#include "dims_poly.h"
+#include "inside.h"
 #include "scan.h"
 
 static const char *const functions[] = {
@@ -17,7 +17,7 @@ static const char *const functions[] = {
 /* --- printing
  * ------------------------------------------------------------------------------------------------------ */
 
-static void print_name(const char *name, ash_text *out) {
+void ash_dims__print_name(const char *name, ash_text *out) {
     bool function = false;
     for (ash_dim_op op = ASH_DIM_DIV; op <= ASH_DIM_MAX; op++)
         function = function || !strcmp(name, functions[op]);
@@ -29,7 +29,7 @@ static void print_name(const char *name, ash_text *out) {
 
 static void print_atom(const ash_dims *dims, const ash_dim_atom *atom, ash_text *out) {
     if (atom->is_var) {
-        print_name(dims->vars.at[atom->var].name, out);
+        ash_dims__print_name(dims->vars.at[atom->var].name, out);
         return;
     }
     ash_text_add(out, "%s(", functions[atom->op]);

@@ -94,8 +94,7 @@ ash_eval_axis ash_eval__axis(const ash_wide *t, int64_t axis);
 
 /* Cuts one dim of a box down to the windows that find an element of the operand at `shift` = kernel index *
  * dilation - padding: those out of `outs` with 0 <= out * stride + shift < `ins`. The dim's steps must be
- * those of the plain tensors; the source's is multiplied by the stride, and both offsets move to the first
- * window. */
+ * those of the plain tensors; the source's becomes that of a window, and both offsets move to the first. */
 void ash_eval__box_window(ash_eval_box *box, unsigned dim, int64_t ins, int64_t outs, int64_t stride,
                           int64_t shift);
 

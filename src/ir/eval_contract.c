@@ -58,12 +58,13 @@ void ash_eval__matmul(const ash_eval *e) {
 
 void ash_eval__box_window(ash_eval_box *box, unsigned dim, int64_t ins, int64_t outs, int64_t stride,
                           int64_t shift) {
-    int64_t first = shift < 0 ? ash_ceil_div(-shift, stride) : 0;
+    int64_t first = shift < 0 ? (-shift - 1) / stride + 1 : 0;
     int64_t end = shift < ins ? ASH_MIN((ins - 1 - shift) / stride + 1, outs) : 0;
     box->dims[dim] = end - first; /* negative or 0: none */
+    if (box->dims[dim] <= 0) return;
     box->dst += first * box->dst_steps[dim];
     box->src += (first * stride + shift) * box->src_steps[dim];
-    box->src_steps[dim] *= stride;
+    if (box->dims[dim] > 1) box->src_steps[dim] *= stride; /* of one window, the stride can be anything */
 }
 
 /* A convolution's sizes. Blocks are 1 where a layout has none. */

@@ -115,7 +115,7 @@ static ash_status slice(const ash_eval *e, const ash_wide *x, const ash_wide *y)
         int64_t start = ash_eval__dim(e, starts[d]);
         ASH_TRY(check_slice(e, d, start, by[d], y->dims[d], x->dims[d]));
         box.src += start * box.src_steps[d];
-        box.src_steps[d] *= by[d];
+        if (y->dims[d] > 1) box.src_steps[d] *= by[d]; /* of one element, the step can be anything */
     }
     copy_box(y, x, &box);
     return ASH_OK;
@@ -130,7 +130,7 @@ static void pad(const ash_eval *e, const ash_wide *x, const ash_wide *value, con
     ash_eval__steps(y->rank, y->dims, box.dst_steps);
     for (unsigned d = 0; d < y->rank; d++) {
         box.dst += ash_eval__dim(e, before[d]) * box.dst_steps[d];
-        box.dst_steps[d] *= interior[d] + 1;
+        if (x->dims[d] > 1) box.dst_steps[d] *= interior[d] + 1; /* of one element, it can be anything */
     }
     copy_box(y, x, &box);
 }

@@ -125,15 +125,20 @@ static ash_status check_bools(const ash_blob *blob, ash_diag *diag) {
     return ASH_OK;
 }
 
-/* Takes the reference to `blob` on success alone. */
-static ash_status add_blob(ash_graph *graph, const char *name, const ash_type *type, ash_blob *blob,
-                           ash_value *out, ash_diag *diag) {
+ash_status ash_graph__check_data(const ash_graph *graph, const ash_type *type, const ash_blob *blob,
+                                 ash_diag *diag) {
     int64_t bytes;
     ASH_TRY(constant_size(graph, type, &bytes, diag));
     ASH_FAIL_IF(blob->size != (uint64_t)bytes, diag, ASH_ERROR_INVALID_ARGUMENT,
                 "%zu bytes of data for %lld", blob->size, (long long)bytes);
     ASH_FAIL_IF(bytes && !blob->data, diag, ASH_ERROR_INVALID_ARGUMENT, "the data of a constant is NULL");
-    if (type->dtype == ASH_BOOL) ASH_TRY(check_bools(blob, diag));
+    return type->dtype == ASH_BOOL ? check_bools(blob, diag) : ASH_OK;
+}
+
+/* Takes the reference to `blob` on success alone. */
+static ash_status add_blob(ash_graph *graph, const char *name, const ash_type *type, ash_blob *blob,
+                           ash_value *out, ash_diag *diag) {
+    ASH_TRY(ash_graph__check_data(graph, type, blob, diag));
     if (name) ASH_TRY(check_name(graph, name, diag));
     ash_value_info info = {.type = *type,
                            .kind = name ? ASH_VALUE_PARAMETER : ASH_VALUE_CONSTANT,

@@ -28,9 +28,8 @@ static ash_status sort_attrs(const ash_attr *attrs, size_t n, ash_attr *sorted, 
 
 enum { FEW = 8 }; /* operands whose types fit the stack */
 
-/* Infers the types of the outputs from the operands' values. */
-static ash_status infer(ash_graph *graph, ash_op op, const ash_value *ins, size_t n_ins,
-                        const ash_attr *attrs, size_t n_attrs, ash_type *outs, ash_diag *diag) {
+ash_status ash_graph__infer(const ash_graph *graph, ash_op op, const ash_value *ins, size_t n_ins,
+                            const ash_attr *attrs, size_t n_attrs, ash_type *outs, ash_diag *diag) {
     ash_type few[FEW], *types = few;
     ash_status status = ASH_OK;
     if (n_ins > FEW && !(types = ash_mem_alloc(graph->allocator, n_ins, sizeof *types)))
@@ -93,13 +92,13 @@ static ash_status append(ash_graph *graph, ash_op op, const ash_value *ins, size
 static ash_status add(ash_graph *graph, ash_op op, const ash_value *ins, size_t n_ins,
                       const ash_attr *attrs, size_t n_attrs, ash_value *outs, ash_diag *diag) {
     ash_attr sorted[ASH_ATTR_COUNT];
-    ash_type types[2];
+    ash_type types[ASH_OP_OUTS];
     ASH_FAIL_IF((n_ins && !ins) || (n_attrs && !attrs), diag, ASH_ERROR_INVALID_ARGUMENT,
                 "the operands or attributes are NULL");
     ASH_FAIL_IF(n_ins >= ASH_MANY, diag, ASH_ERROR_INVALID_ARGUMENT, "%zu operands, at most %d", n_ins,
                 ASH_MANY - 1);
     ASH_TRY(sort_attrs(attrs, n_attrs, sorted, diag));
-    ASH_TRY(infer(graph, op, ins, n_ins, sorted, n_attrs, types, diag));
+    ASH_TRY(ash_graph__infer(graph, op, ins, n_ins, sorted, n_attrs, types, diag));
     return append(graph, op, ins, n_ins, sorted, n_attrs, types, outs, diag);
 }
 

@@ -11,13 +11,13 @@ static bool is_word_start(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
 
-static bool is_word(char c) {
+bool ash_scan__is_word_byte(char c) {
     return is_word_start(c) || is_digit(c) || c == '.';
 }
 
 bool ash_text__is_word(const char *name) {
     if (!is_word_start(*name)) return false;
-    while (is_word(*name)) name++;
+    while (ash_scan__is_word_byte(*name)) name++;
     return *name == 0;
 }
 
@@ -47,7 +47,9 @@ bool ash_scan__accept(ash_scan *s, const char *token) {
     size_t len = strlen(token);
     ash_scan__peek(s);
     if (s->len - s->pos < len || memcmp(s->text + s->pos, token, len) != 0) return false;
-    if (is_word(token[len - 1]) && s->pos + len < s->len && is_word(s->text[s->pos + len])) return false;
+    if (ash_scan__is_word_byte(token[len - 1]) && s->pos + len < s->len &&
+        ash_scan__is_word_byte(s->text[s->pos + len]))
+        return false;
     s->pos += len;
     return true;
 }
@@ -59,20 +61,23 @@ ash_status ash_scan__expect(ash_scan *s, const char *token) {
 bool ash_scan__word(ash_scan *s, const char **word, size_t *len) {
     if (!is_word_start(ash_scan__peek(s))) return false;
     size_t start = s->pos;
-    while (s->pos < s->len && is_word(s->text[s->pos])) s->pos++;
+    while (s->pos < s->len && ash_scan__is_word_byte(s->text[s->pos])) s->pos++;
     *word = s->text + start;
     *len = s->pos - start;
     return true;
 }
 
 ash_status ash_scan__integer(ash_scan *s, int64_t *out) {
+    size_t start = (ash_scan__peek(s), s->pos);
     bool negative = ash_scan__accept(s, "-");
     if (!is_digit(ash_scan__peek(s))) return ash_scan__fail(s, "expected a number");
     int64_t value = 0;
     for (; s->pos < s->len && is_digit(s->text[s->pos]); s->pos++) {
         int digit = s->text[s->pos] - '0';
-        if (!ash_mul_i64(value, 10, &value) || !ash_add_i64(value, negative ? -digit : digit, &value))
-            return ash_scan__fail(s, "a number exceeds 64 bits");
+        if (ash_mul_i64(value, 10, &value) && ash_add_i64(value, negative ? -digit : digit, &value))
+            continue;
+        s->pos = start;
+        return ash_scan__fail(s, "a number exceeds 64 bits");
     }
     *out = value;
     return ASH_OK;

@@ -26,7 +26,15 @@ ash_status ash_scan__quoted(ash_scan *s, ash_text *out);
 /* A malformed text, at the present position. */
 ash_status ash_scan__fail(ash_scan *s, const char *fmt, ...) ASH_PRINTF(2, 3);
 
+/* Reads a number in decimal or with an exponent, or "inf", rounded once to f32 or f64; finite unless it
+ * says inf. */
+ash_status ash_scan__float(ash_scan *s, bool single, double *out);
+
+/* Letters, digits, "_" and ".". */
+bool ash_scan__is_word_byte(char c);
 /* Whether a name may stand without quotes. */
 bool ash_text__is_word(const char *name);
+/* The shortest text that ash_scan__float reads back as the same bits; `value` is no NaN. */
+void ash_text__add_float(ash_text *text, double value, bool single);
 
 #endif

@@ -64,9 +64,8 @@ static ash_ref eval_iota(ash_kern *k, const ash_node *node, const ash_ix *idx) {
     return ash_nest_cast(&k->nest, ash_kern_dtype(ash_graph__type(k->graph, node->out)->dtype), ref);
 }
 
-static ash_ref eval_virtual(ash_kern *k, const ash_node *node, const ash_ix *idx) {
-    ash_ix to[ASH_MAX_RANK] = {0};
-    if (node->op == ASH_OP_IOTA) return eval_iota(k, node, idx);
+/* The operand's index behind a virtual node other than iota. */
+static void index_virtual(ash_kern *k, const ash_node *node, const ash_ix *idx, ash_ix *to) {
     const ash_type *in = ash_graph__type(k->graph, node->ins[0]), *out = ash_graph__type(k->graph, node->out);
     switch (node->op) {
     case ASH_OP_BROADCAST: index_broadcast(k, in, out, idx, to); break;
@@ -83,13 +82,41 @@ static ash_ref eval_virtual(ash_kern *k, const ash_node *node, const ash_ix *idx
         break;
     }
     }
+}
+
+static ash_ref eval_virtual(ash_kern *k, const ash_node *node, const ash_ix *idx) {
+    ash_ix to[ASH_MAX_RANK] = {0};
+    if (node->op == ASH_OP_IOTA) return eval_iota(k, node, idx);
+    index_virtual(k, node, idx, to);
     return ash_kern_eval(k, node->ins[0], to);
+}
+
+/* Whether a value has to be read from its buffer here: it is a leaf, or the root of another group. */
+static bool is_stored(const ash_kern *k, ash_value value) {
+    const ash_value_info *info = ash_graph__value(k->graph, value);
+    if (info->kind != ASH_VALUE_NODE) return true;
+    uint32_t group = k->low->fusion.group_of[info->node];
+    return group != ASH_NO_GROUP && group != k->group_id;
+}
+
+bool ash_kern_address(ash_kern *k, ash_value value, const ash_ix *idx, ash_value *stored, ash_ix *linear) {
+    ash_ix at[ASH_MAX_RANK], to[ASH_MAX_RANK] = {0};
+    memcpy(at, idx, ash_graph__type(k->graph, value)->rank * sizeof *at);
+    while (!is_stored(k, value)) {
+        const ash_node *node = &k->graph->nodes.at[ash_graph__value(k->graph, value)->node];
+        if (!ash_op_is_virtual(node->op) || node->op == ASH_OP_IOTA) return false;
+        index_virtual(k, node, at, to);
+        memcpy(at, to, sizeof at);
+        value = node->ins[0];
+    }
+    *stored = value;
+    *linear = ash_kern_linear(k, value, at);
+    return !k->ixs.failed;
 }
 
 /* --- padding: an element of the operand, or the padding value ------------------------------------------------------------- */
 
-/* The condition 0 <= at < limit as a scalar or vector of bool, or ASH_NO_REF when it always holds. */
-static ash_ref in_bounds(ash_kern *k, ash_ix at, ash_dim limit) {
+ash_ref ash_kern_in_bounds(ash_kern *k, ash_ix at, ash_dim limit) {
     ash_nest *n = &k->nest;
     const ash_sum *sum = &k->ixs.sums.at[at];
     int64_t limit_min, limit_max;
@@ -105,7 +132,7 @@ static ash_ref in_bounds(ash_kern *k, ash_ix at, ash_dim limit) {
     return ok;
 }
 
-static void narrow(ash_kern *k, ash_ref condition) {
+void ash_kern_narrow(ash_kern *k, ash_ref condition) {
     ash_nest *n = &k->nest;
     if (condition == ASH_NO_REF || n->failed) return;
     ash_ref *slot = ash_nest_at(n, condition)->lanes > 1 ? &k->mask : &k->guard;
@@ -129,7 +156,7 @@ static ash_ref eval_pad(ash_kern *k, const ash_node *node, const ash_ix *idx) {
         if (interior[d] &&
             ash_dims_combine(k->ixs.dims, ASH_DIM_MUL, limit, interior[d] + 1, &limit, NULL) != ASH_OK)
             k->failed = true;
-        ash_ref ok = in_bounds(k, at, limit);
+        ash_ref ok = ash_kern_in_bounds(k, at, limit);
         if (interior[d]) {
             ash_ix rest = ash_ix_mod(&k->ixs, at, interior[d] + 1);
             ash_ref r = ash_kern_is_vector(k, rest) ? ash_kern_vector_index(k, rest) : ash_kern_index(k, rest);
@@ -137,7 +164,7 @@ static ash_ref eval_pad(ash_kern *k, const ash_node *node, const ash_ix *idx) {
             ok = ok == ASH_NO_REF ? on : ash_kern_binary(k, ASH_OP_AND, ok, on);
         }
         if (ok == ASH_NO_REF) continue;
-        narrow(k, ok);
+        ash_kern_narrow(k, ok);
         hit = hit == ASH_NO_REF ? ok : ash_kern_binary(k, ASH_OP_AND, hit, ok);
     }
     int64_t count;
@@ -234,13 +261,11 @@ ash_ref ash_kern_eval(ash_kern *k, ash_value value, const ash_ix *idx) {
     for (size_t i = 0; i < k->known.len; i++)
         if (k->known.at[i].value == value) return k->known.at[i].ref;
     const ash_value_info *info = ash_graph__value(k->graph, value);
-    uint32_t group = info->kind == ASH_VALUE_NODE ? k->low->fusion.group_of[info->node] : ASH_NO_GROUP;
-    bool stored = info->kind != ASH_VALUE_NODE || (group != ASH_NO_GROUP && group != k->group_id);
     unsigned rank = info->type.rank;
     uint64_t hash = memo_hash(k, value, rank, idx);
     ash_ref ref;
     if (recall(k, hash, value, rank, idx, &ref)) return ref;
-    if (stored) {
+    if (is_stored(k, value)) {
         ref = ash_kern_load(k, value, idx);
     } else {
         const ash_node *node = &k->graph->nodes.at[info->node];

@@ -42,6 +42,7 @@ typedef struct ash_group {
     ash_group_kind kind;
     uint32_t root;   /* node whose outputs are stored */
     uint32_t anchor; /* the pooling, product or convolution, or ASH_NO_NODE */
+    const uint32_t *nodes; /* ascending */
     uint32_t n_nodes;
     bool constant;   /* depends on constants and parameters alone: runs in the prologue */
     unsigned n_axes, n_root_axes;
@@ -57,6 +58,7 @@ typedef struct ash_fusion {
     uint32_t *group_of;        /* per node; ASH_NO_GROUP for virtual nodes that nobody stores */
     int8_t (*labels)[ASH_MAX_RANK]; /* per node in a group: axis along each dim of its (first) output */
     bool *constant;            /* per value */
+    uint32_t *members;         /* what the groups' lists of nodes point into */
     size_t n_nodes, n_values;
 } ash_fusion;
 

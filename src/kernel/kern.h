@@ -110,12 +110,20 @@ void ash_kern_collect(ash_kern *k, ash_ix ix);
 void ash_kern_know(ash_kern *k, ash_value value, ash_ref ref);
 /* Address of an element in its buffer. */
 ash_ix ash_kern_linear(ash_kern *k, ash_value value, const ash_ix *idx);
+/* The stored value behind a chain of movement, and the address of the element in its buffer; false when the value is
+ * computed on the way. */
+bool ash_kern_address(ash_kern *k, ash_value value, const ash_ix *idx, ash_value *stored, ash_ix *linear);
 /* The nest's number for a program buffer. */
 uint16_t ash_kern_buffer(ash_kern *k, uint32_t buffer, ash_dtype dtype, bool write);
 /* Records that the bytes of a stored value are touched. */
 void ash_kern_access(ash_kern *k, ash_value value, bool write);
 /* A scratch buffer of `count` elements a worker; *base is the first element of the calling worker's part. */
 uint16_t ash_kern_scratch(ash_kern *k, ash_dtype dtype, int64_t count, ash_ref *base);
+
+/* The condition 0 <= at < limit as a scalar or vector of bool, or ASH_NO_REF when it always holds. */
+ash_ref ash_kern_in_bounds(ash_kern *k, ash_ix at, ash_dim limit);
+/* Loads from now on count only where the condition holds: it goes into the mask or the guard. */
+void ash_kern_narrow(ash_kern *k, ash_ref condition);
 
 /* One binary operator on operands of any lanes: a scalar one is repeated. */
 ash_ref ash_kern_binary(ash_kern *k, ash_op op, ash_ref a, ash_ref b);
@@ -130,10 +138,12 @@ unsigned ash_kern_lanes(const ash_kern *k);
 /* --- groups ------------------------------------------------------------------------------------------------------------ */
 
 /* Each writes the nest of one group and the number of its chunks. */
-ash_status ash_lower__loops(ash_kern *k, ash_dim *chunks);  /* map, rows, pool, and products without a tile form */
-ash_status ash_lower__tile(ash_kern *k, ash_dim *chunks, bool *done); /* *done: false when there is no tile form */
-ash_status ash_lower__other(ash_kern *k, ash_dim *chunks);
+ash_status ash_kern_lower_loops(ash_kern *k, ash_dim *chunks);  /* map, rows, pool, and products without a tile form */
+ash_status ash_kern_lower_tile(ash_kern *k, ash_dim *chunks, bool *done); /* *done: false when there is no tile form */
+bool ash_kern_lower_matmul(ash_kern *k, ash_dim *chunks);
+bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks);
+ash_status ash_kern_lower_other(ash_kern *k, ash_dim *chunks);
 /* Writes operand `part` of a concatenation to its place. */
-ash_status ash_lower__part(ash_kern *k, const ash_node *concat, unsigned part, ash_dim *chunks);
+ash_status ash_kern_lower_part(ash_kern *k, const ash_node *concat, unsigned part, ash_dim *chunks);
 
 #endif

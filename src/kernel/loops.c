@@ -7,12 +7,9 @@
  *
  * Axes are merged while every address stays linear in the merged axis: contiguous data ends up as one long loop,
  * whatever its shape. The vector axis is the one along which most addresses are neighbours. */
-#include "kern.h"
+#include "tile.h"
 
-enum {
-    CHUNK_WORK = 1 << 16, /* element operations that a chunk should have, about 20 microseconds */
-    ACCUMULATORS = 4      /* partial results of a reduction along the vector axis, for latency */
-};
+enum { CHUNK_WORK = 1 << 16 }; /* element operations that a chunk should have: some 20 microseconds */
 
 typedef struct axis {
     ash_sym sym;
@@ -35,6 +32,7 @@ typedef struct loops {
     axis outer[ASH_MAX_AXES], inner[ASH_MAX_AXES]; /* merged: not reduced; reduced */
     unsigned n_outer, n_inner;
     bool vector_inner; /* the vector axis is the last inner one; else the last outer one */
+    uint32_t bounded;  /* bit per inner axis: a window whose loop runs only over positions inside the input */
     unsigned lanes;    /* of a full vector */
 } loops;
 
@@ -50,15 +48,15 @@ static void reduction_index(const loops *l, const ash_node *node, ash_ix *idx) {
     const ash_type *in = ash_graph__type(k->graph, node->ins[0]);
     const int8_t *labels = k->low->fusion.labels[node - k->graph->nodes.at];
     const ash_attr *axes = ash_node_attr(node, ASH_ATTR_AXES);
-    unsigned o = 0, axis = 0;
+    unsigned o = 0, next = 0;
     uint32_t a = 0;
     for (unsigned d = 0; d < in->rank; d++) {
         idx[d] = 0;
         if (a < axes->count && axes->list[a] == d) {
             a++;
             if (in->dims[d] == 1) continue;
-            while (!(l->reduced >> axis & 1)) axis++;
-            idx[d] = l->index[axis++];
+            while (!(l->reduced >> next & 1)) next++;
+            idx[d] = l->index[next++];
         } else {
             int8_t label = labels[o++];
             if (label != ASH_LABEL_NONE) idx[d] = l->index[label];
@@ -134,9 +132,9 @@ static ash_ref pool_element(loops *l, ash_op combine) {
     for (uint32_t a = 0; a < axes->count; a++) {
         int64_t d = axes->list[a];
         idx[d] = window(k, idx[d], l->index[l->n_root_axes + a], strides[a], dilations[a], before[a]);
-        hit = require(k, idx[d], in->dims[d], hit);
+        if (!(l->bounded >> a & 1)) hit = require(k, idx[d], in->dims[d], hit);
     }
-    ash_ref value = ash_kern_load_any(k, node->ins[0], idx);
+    ash_ref value = ash_kern_eval(k, node->ins[0], idx);
     leave(k, c);
     return k->collecting ? 0 : or_neutral(k, hit, value, combine);
 }
@@ -158,8 +156,8 @@ static void matmul_factors(loops *l, ash_ref *a, ash_ref *b) {
     } else {
         ib[rank - 2] = step;
     }
-    *a = ash_kern_load_any(k, node->ins[0], ia);
-    *b = ash_kern_load_any(k, node->ins[1], ib);
+    *a = ash_kern_eval(k, node->ins[0], ia);
+    *b = ash_kern_eval(k, node->ins[1], ib);
 }
 
 /* The factors of one term of a convolution, in every form of ops.def. Axes past the root's: input channel in its group,
@@ -188,7 +186,7 @@ static void conv_factors(loops *l, ash_ref *x, ash_ref *w, ash_ref *hit) {
     if (xb) ix[2 + spatial] = ash_ix_mod(ixs, channel, xb);
     for (unsigned s = 0; s < spatial; s++) {
         ix[2 + s] = window(k, out[2 + s], step[s], strides->list[s], dilations[s], before[s]);
-        *hit = require(k, ix[2 + s], tx->dims[2 + s], *hit);
+        if (!(l->bounded >> (1 + s) & 1)) *hit = require(k, ix[2 + s], tx->dims[2 + s], *hit);
     }
     if (!wb) {
         iw[0] = o;
@@ -208,8 +206,8 @@ static void conv_factors(loops *l, ash_ref *x, ash_ref *w, ash_ref *hit) {
         iw[3 + spatial] = ash_ix_mod(ixs, in_group, ib);
         iw[4 + spatial] = ash_ix_mod(ixs, og, wb);
     }
-    *x = ash_kern_load_any(k, node->ins[0], ix);
-    *w = ash_kern_load_any(k, node->ins[1], iw);
+    *x = ash_kern_eval(k, node->ins[0], ix);
+    *w = ash_kern_eval(k, node->ins[1], iw);
 }
 
 /* The accumulator after one more element of a reduction. */
@@ -256,12 +254,6 @@ static ash_op combine_of(const ash_node *node, ash_dtype dtype) {
 
 /* --- axes ------------------------------------------------------------------------------------------------------------------ */
 
-static ash_dim product(ash_kern *k, ash_dim a, ash_dim b) {
-    ash_dim out = 1;
-    if (ash_dims_combine(k->ixs.dims, ASH_DIM_MUL, a, b, &out, NULL) != ASH_OK) k->failed = true;
-    return out;
-}
-
 /* Merges axes into runs: bit i of `joined` says that axis i continues the run of the axis before it that is of its kind
  * (reduced or not). Makes the symbols and expresses each axis in them. */
 static void make_axes(loops *l, uint32_t joined) {
@@ -276,7 +268,7 @@ static void make_axes(loops *l, uint32_t joined) {
         for (unsigned first = 0, last; first < count; first = last + 1) {
             ash_dim extent = l->extents[members[first]];
             for (last = first; last + 1 < count && (joined >> members[last + 1] & 1); last++)
-                extent = product(k, extent, l->extents[members[last + 1]]);
+                extent = ash_kern_product(k, extent, l->extents[members[last + 1]]);
             ash_sym sym = ash_kern_sym(k, extent);
             list[(*n)++] = (axis){sym, extent};
             ash_ix rest = ash_ix_sym(&k->ixs, sym);
@@ -304,9 +296,9 @@ static void collect(loops *l) {
         accumulate(l, l->anchor, ASH_OP_ADD, 0);
         ash_kern_know(k, l->anchor->out, 0);
     }
-    for (size_t n = 0; l->reduced && !l->anchor && n <= k->group->root; n++) {
-        const ash_node *node = &k->graph->nodes.at[n];
-        if (k->low->fusion.group_of[n] != k->group_id || ash_op_infos[node->op].class != ASH_CLASS_REDUCE) continue;
+    for (uint32_t i = 0; l->reduced && !l->anchor && i < k->group->n_nodes; i++) {
+        const ash_node *node = &k->graph->nodes.at[k->group->nodes[i]];
+        if (ash_op_infos[node->op].class != ASH_CLASS_REDUCE) continue;
         accumulate(l, node, ASH_OP_ADD, 0);
         ash_kern_know(k, node->out, 0);
     }
@@ -367,7 +359,6 @@ static void choose_axes(loops *l) {
     dry_run(l, &dry, &trial, joined);
     int best = -1001;
     bool inner = false;
-    unsigned pick = 0;
     for (unsigned kind = 0; kind < 2; kind++) {
         unsigned n = kind ? trial.n_inner : trial.n_outer;
         const axis *list = kind ? trial.inner : trial.outer;
@@ -375,9 +366,8 @@ static void choose_axes(loops *l) {
         if (kind && l->anchor && ash_op_infos[l->anchor->op].class != ASH_CLASS_MATMUL) continue;
         if (!n) continue;
         int points = score(&dry, list[n - 1].sym, list[n - 1].extent);
-        if (points > best) best = points, inner = kind, pick = n - 1;
+        if (points > best) best = points, inner = kind;
     }
-    (void)pick;
     ash_kern_free(&dry);
     make_axes(l, joined);
     l->vector_inner = inner;
@@ -438,20 +428,44 @@ static void vector_loop(loops *l, const axis *a, ash_ref from, ash_ref to, bool 
 typedef struct reduction {
     const ash_node *node;
     ash_op combine;
-    ash_ref cells[ACCUMULATORS]; /* vectors, or scalars when the loop is scalar; the last is scalar for single elements */
-    ash_ref scalar;
+    ash_ref cell;   /* of whole vectors, or of scalars where the loop is scalar */
+    ash_ref scalar; /* of single elements at the end of a vector loop along a reduced axis */
 } reduction;
 
 static void reduce_once(loops *l, void *arg) {
     reduction *r = arg;
     ash_kern *k = l->k;
     bool vector = k->lanes > 1 || !l->vector_inner;
-    ash_ref cell = vector ? r->cells[0] : r->scalar;
+    ash_ref cell = vector ? r->cell : r->scalar;
     ash_nest_set(&k->nest, cell, accumulate(l, r->node, r->combine, ash_nest_get(&k->nest, cell)));
 }
 
-/* The bounds of a window that lie inside the input, for an axis that is not the vector axis: they replace the test of
- * each element. */
+/* For a window whose position does not depend on the lane: the steps that lie inside the input, so that elements need no
+ * test. Steps s with 0 <= at + s * dilation < size, where `at` is the window's start. */
+static void window_bounds(loops *l, unsigned inner, ash_ref *from, ash_ref *to) {
+    ash_kern *k = l->k;
+    ash_nest *n = &k->nest;
+    if (!l->anchor || ash_op_infos[l->anchor->op].class == ASH_CLASS_MATMUL) return;
+    bool conv = ash_op_infos[l->anchor->op].class == ASH_CLASS_CONV;
+    if (conv && inner == 0) return;
+    unsigned w = inner - conv;
+    unsigned d = conv ? 2 + w : (unsigned)ash_node_list(l->anchor, ASH_ATTR_AXES)[w];
+    int64_t stride = ash_node_list(l->anchor, ASH_ATTR_STRIDES)[w];
+    int64_t dilation = ash_node_list(l->anchor, ASH_ATTR_DILATIONS)[w];
+    ash_dim before = ash_node_list(l->anchor, ASH_ATTR_BEFORE)[w];
+    ash_ix out[ASH_MAX_RANK];
+    anchor_index(l, out);
+    if (k->vsym != ASH_NO_SYM && ash_ix_depends(&k->ixs, out[d], k->vsym)) return;
+    ash_ix start = ash_ix_sub(&k->ixs, ash_ix_scale(&k->ixs, out[d], stride), ash_ix_dim(&k->ixs, before));
+    ash_ref at = ash_kern_index(k, start), zero = ash_nest_index(n, 0), round = ash_nest_index(n, dilation - 1);
+    ash_ref size = ash_kern_dim(k, ash_graph__type(k->graph, l->anchor->ins[0])->dims[d]), by = ash_nest_index(n, dilation);
+    ash_ref low = ash_nest_binary(n, ASH_OP_MAX, ash_nest_binary(n, ASH_OP_SUB, zero, at), zero);
+    ash_ref high = ash_nest_binary(n, ASH_OP_MAX, ash_nest_binary(n, ASH_OP_SUB, size, at), zero);
+    *from = ash_nest_idiv(n, ash_nest_binary(n, ASH_OP_ADD, low, round), by);
+    *to = ash_nest_binary(n, ASH_OP_MIN, *to, ash_nest_idiv(n, ash_nest_binary(n, ASH_OP_ADD, high, round), by));
+    l->bounded |= 1u << inner;
+}
+
 static void inner_loops(loops *l, unsigned depth, reduction *r) {
     ash_kern *k = l->k;
     ash_nest *n = &k->nest;
@@ -469,6 +483,8 @@ static void inner_loops(loops *l, unsigned depth, reduction *r) {
         return;
     }
     size_t mark = ash_kern_mark(k);
+    l->bounded &= ~(1u << depth);
+    window_bounds(l, depth, &from, &to);
     ash_kern_loop(k, a->sym, from, to, 1, 1);
     inner_loops(l, depth + 1, r);
     ash_nest_end(n);
@@ -484,11 +500,11 @@ static void reduce(loops *l, const ash_node *node) {
     ash_ref neutral = ash_kern_neutral(k, r.combine, dtype);
     unsigned lanes = l->vector_inner ? l->lanes : k->lanes;
     ash_ref outer_mask = k->mask;
-    r.cells[0] = ash_nest_cell(n, lanes > 1 ? ash_nest_splat(n, neutral, lanes) : neutral);
+    r.cell = ash_nest_cell(n, lanes > 1 ? ash_nest_splat(n, neutral, lanes) : neutral);
     if (l->vector_inner) r.scalar = ash_nest_cell(n, neutral);
     inner_loops(l, 0, &r);
     k->mask = outer_mask;
-    ash_ref result = ash_nest_get(n, r.cells[0]);
+    ash_ref result = ash_nest_get(n, r.cell);
     if (l->vector_inner) {
         if (lanes > 1) result = ash_nest_hreduce(n, r.combine, result);
         result = ash_nest_binary(n, r.combine, result, ash_nest_get(n, r.scalar));
@@ -542,10 +558,10 @@ static void row(loops *l, void *arg) {
     if (l->anchor) {
         reduce(l, l->anchor);
     } else if (l->reduced) {
-        for (size_t n = 0; n <= k->group->root; n++)
-            if (k->low->fusion.group_of[n] == k->group_id &&
-                ash_op_infos[k->graph->nodes.at[n].op].class == ASH_CLASS_REDUCE)
-                reduce(l, &k->graph->nodes.at[n]);
+        for (uint32_t i = 0; i < k->group->n_nodes; i++) {
+            const ash_node *node = &k->graph->nodes.at[k->group->nodes[i]];
+            if (ash_op_infos[node->op].class == ASH_CLASS_REDUCE) reduce(l, node);
+        }
     }
     if (!l->anchor && root_is_full(l))
         store_loops(l, 0);
@@ -555,12 +571,6 @@ static void row(loops *l, void *arg) {
 }
 
 /* --- chunks -------------------------------------------------------------------------------------------------------------------- */
-
-static int64_t max_of(const ash_kern *k, ash_dim dim) {
-    int64_t min, max;
-    ash_dims_bounds(k->ixs.dims, dim, &min, &max);
-    return max;
-}
 
 /* Sets the outer symbols from the number of a row. */
 static void decode_row(loops *l, unsigned n, ash_ref number) {
@@ -572,14 +582,6 @@ static void decode_row(loops *l, unsigned n, ash_ref number) {
     }
 }
 
-static ash_dim ceil_div(ash_kern *k, ash_dim a, int64_t b) {
-    ash_dim sum = 0, out = 1;
-    if (ash_dims_combine(k->ixs.dims, ASH_DIM_ADD, a, b - 1, &sum, NULL) != ASH_OK ||
-        ash_dims_combine(k->ixs.dims, ASH_DIM_DIV, sum, b, &out, NULL) != ASH_OK)
-        k->failed = true;
-    return out;
-}
-
 /* The chunk loop: rows, or parts of rows. */
 static ash_dim emit(loops *l) {
     ash_kern *k = l->k;
@@ -588,19 +590,15 @@ static ash_dim emit(loops *l) {
     const axis *v = NULL;
     if (!l->vector_inner && n_rows) v = &l->outer[--n_rows];
     ash_dim rows = 1;
-    for (unsigned i = 0; i < n_rows; i++) rows = product(k, rows, l->outer[i].extent);
+    for (unsigned i = 0; i < n_rows; i++) rows = ash_kern_product(k, rows, l->outer[i].extent);
     int64_t work = ASH_MAX(k->group->n_nodes, 1);
     for (unsigned i = 0; i < l->n_inner; i++)
-        if (!ash_mul_i64(work, ASH_MAX(max_of(k, l->inner[i].extent), 1), &work)) work = INT64_MAX / 2;
-    int64_t row_length = v ? ASH_MAX(max_of(k, v->extent), 1) : 1, per = ASH_MAX(CHUNK_WORK / work, 1);
-    ash_ref none = ASH_NO_REF;
-    ash_inst arg = {.op = ASH_NEST_BEGIN_ARG, .lanes = 1, .dtype = ASH_I64, .a = none, .b = none, .c = none};
-    ash_ref first = ash_nest_add(n, arg);
-    arg.op = ASH_NEST_END_ARG;
-    ash_ref end = ash_nest_add(n, arg);
+        if (!ash_mul_i64(work, ASH_MAX(ash_kern_max(k, l->inner[i].extent), 1), &work)) work = INT64_MAX / 2;
+    int64_t row_length = v ? ASH_MAX(ash_kern_max(k, v->extent), 1) : 1, per = ASH_MAX(CHUNK_WORK / work, 1);
+    ash_ref first = ash_kern_argument(k, ASH_NEST_BEGIN_ARG), end = ash_kern_argument(k, ASH_NEST_END_ARG);
     if (v && row_length > per && row_length > 4 * l->lanes) { /* parts of rows */
         int64_t part = (int64_t)ash_align_up((uint64_t)ASH_MAX(per, 4 * l->lanes), l->lanes);
-        ash_dim parts = ceil_div(k, v->extent, part);
+        ash_dim parts = ash_kern_ceil_div(k, v->extent, part);
         ash_ref chunk = ash_nest_loop(n, first, end, 1, 1), count = ash_kern_dim(k, parts);
         decode_row(l, n_rows, ash_nest_idiv(n, chunk, count));
         ash_ref from = ash_nest_binary(n, ASH_OP_MUL, ash_nest_imod(n, chunk, count), ash_nest_index(n, part));
@@ -608,7 +606,7 @@ static ash_dim emit(loops *l) {
                                      ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_index(n, part)));
         vector_loop(l, v, from, to, ash_dim_is_const(v->extent) && v->extent % l->lanes == 0, row, NULL);
         ash_nest_end(n);
-        return product(k, rows, parts);
+        return ash_kern_product(k, rows, parts);
     }
     int64_t rows_per = ASH_MAX(per / row_length, 1);
     ash_ref size = ash_nest_index(n, rows_per), chunk = ash_nest_loop(n, first, end, 1, 1);
@@ -622,7 +620,7 @@ static ash_dim emit(loops *l) {
         row(l, NULL);
     ash_nest_end(n);
     ash_nest_end(n);
-    return ceil_div(k, rows, rows_per);
+    return ash_kern_ceil_div(k, rows, rows_per);
 }
 
 static ash_status finish(loops *l, ash_dim *chunks) {
@@ -661,7 +659,7 @@ static void add_anchor_axes(loops *l) {
     for (unsigned s = 0; s < spatial; s++) add_reduced_axis(l, w->dims[first + s]);
 }
 
-ash_status ash_lower__loops(ash_kern *k, ash_dim *chunks) {
+ash_status ash_kern_lower_loops(ash_kern *k, ash_dim *chunks) {
     const ash_group *g = k->group;
     ash_value root = k->graph->nodes.at[g->root].out;
     loops l = {.k = k, .value = root, .target = root, .n_root_axes = g->n_root_axes, .n_axes = g->n_axes,
@@ -674,7 +672,7 @@ ash_status ash_lower__loops(ash_kern *k, ash_dim *chunks) {
     return finish(&l, chunks);
 }
 
-ash_status ash_lower__part(ash_kern *k, const ash_node *concat, unsigned part, ash_dim *chunks) {
+ash_status ash_kern_lower_part(ash_kern *k, const ash_node *concat, unsigned part, ash_dim *chunks) {
     const ash_type *type = ash_graph__type(k->graph, concat->ins[part]);
     loops l = {.k = k, .value = concat->ins[part], .target = concat->out, .n_root_axes = type->rank,
                .n_axes = type->rank, .shift_axis = (unsigned)ash_node_int(concat, ASH_ATTR_AXIS)};

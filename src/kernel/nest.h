@@ -62,7 +62,8 @@ typedef enum ash_nest_op {
     ASH_NEST_IMOD,      /* a % b for i64, a >= 0, b > 0 */
     ASH_NEST_FMA,       /* a * b + c; one rounding where the target has the instruction */
     ASH_NEST_HREDUCE,   /* all lanes of a into a scalar, by the core operator i: ADD, MUL, MIN, MAX, AND, OR; pairwise,
-                           halves first, so that the order is fixed */
+                           halves first, so that the order is fixed: lane j with lane j + ceil(n/2), the middle lane of
+                           an odd number waits for the next round */
     ASH_NEST_OP_COUNT
 } ash_nest_op;
 
@@ -109,6 +110,7 @@ void ash_nest_print(const ash_nest *nest, struct ash_text *out);
 uint16_t ash_nest_buffer_add(ash_nest *nest, ash_nest_buffer buffer);
 ash_ref ash_nest_add(ash_nest *nest, ash_inst inst);
 
+ash_ref ash_nest_arg(ash_nest *n, ash_nest_op which); /* BEGIN_ARG, END_ARG or WORKER */
 ash_ref ash_nest_int(ash_nest *n, ash_dtype dtype, int64_t value);
 ash_ref ash_nest_index(ash_nest *n, int64_t value); /* an i64 */
 ash_ref ash_nest_float(ash_nest *n, ash_dtype dtype, double value);
@@ -131,6 +133,7 @@ ash_ref ash_nest_load(ash_nest *n, uint16_t buf, ash_ref index, unsigned lanes, 
 void ash_nest_store(ash_nest *n, uint16_t buf, ash_ref index, ash_ref value, ash_ref mask);
 ash_ref ash_nest_gather(ash_nest *n, uint16_t buf, ash_ref indices, ash_ref mask);
 void ash_nest_scatter(ash_nest *n, uint16_t buf, ash_ref indices, ash_ref value, ash_ref mask);
+void ash_nest_prefetch(ash_nest *n, uint16_t buf, ash_ref index, bool for_writing);
 
 /* Elementwise core operators; the result has the operands' lanes, and the dtype that the operator gives. Index
  * arithmetic on constants is folded. */
@@ -143,8 +146,11 @@ ash_ref ash_nest_imod(ash_nest *n, ash_ref a, ash_ref b);
 ash_ref ash_nest_fma(ash_nest *n, ash_ref a, ash_ref b, ash_ref c);
 ash_ref ash_nest_hreduce(ash_nest *n, ash_op op, ash_ref vector);
 
+/* What builders see in place of an instruction that was lost to a failed allocation: an i64 scalar. */
+extern const ash_inst ash_nest__lost;
+
 static inline const ash_inst *ash_nest_at(const ash_nest *n, ash_ref ref) {
-    return &n->code.at[ref];
+    return ref < n->code.len ? &n->code.at[ref] : &ash_nest__lost;
 }
 
 #endif
