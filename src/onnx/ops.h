@@ -19,6 +19,8 @@ typedef enum ash_onnx_reduction {
     ONNX_REDUCE_LOG_SUM_EXP
 } ash_onnx_reduction;
 
+enum { ONNX_UPSAMPLE = 1 }; /* Resize's older name */
+
 #define ROW(name, first, last, fn, arg) ash_import_fn ash_onnx__op_##fn;
 #include "operators.def"
 #undef ROW
