@@ -33,6 +33,7 @@ typedef struct ash_plan_options {
     ash_memory_options memory; /* planner mode and strategy, and what else the planner takes; `capacity` is
                                   the most that the arena may take */
     unsigned threads; /* threads of one execution, the caller's included; 0: as many as the context has */
+    bool optimize;    /* false: the graph is taken as it is, but for what no output needs */
     bool fuse;        /* false: one kernel per node */
     bool poison; /* debugging: dead bytes are filled with NaN patterns between operations, so that a value
                     that is read after its death shows */
@@ -40,7 +41,7 @@ typedef struct ash_plan_options {
     size_t keep_count;
 } ash_plan_options;
 
-/* Fusion, no poison, all threads, ash_memory_options_inference. */
+/* Optimised and fused, no poison, all threads, ash_memory_options_inference. */
 ASH_API ash_plan_options ash_plan_options_default(void);
 
 /* Prepares a graph; `options` may be NULL for the defaults. The caller destroys *out. */

@@ -11,7 +11,7 @@ int64_t ash_plan__now(void) {
 }
 
 ash_plan_options ash_plan_options_default(void) {
-    return (ash_plan_options){.memory = ash_memory_options_inference(), .fuse = true};
+    return (ash_plan_options){.memory = ash_memory_options_inference(), .optimize = true, .fuse = true};
 }
 
 const char *ash_plan__step_name(const ash_step *step) {
