@@ -352,7 +352,8 @@ bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks) {
     if (!neighbours(&c, &w) || (c.depthwise && !neighbours(&c, &x))) return false;
     const ash_type *y = ash_graph__type(k->graph, c.node->out);
     int64_t blocks = c.depthwise ? c.groups / c.lanes : ash_ceil_div(c.o_group, c.lanes);
-    ash_tile_shape shape = ash_tile_choose(k->low->target, ASH_MAX(c.width, 1), c.depthwise ? 1 : blocks, inner_steps(&c));
+    ash_tile_shape shape = ash_tile_choose(k->low->target, ASH_MAX(c.width, 1), c.depthwise ? 1 : blocks, inner_steps(&c),
+                                           ASH_TILE_MAX);
     int64_t strips = ash_ceil_div(blocks, shape.vectors);
     ash_dim lines = 1;
     for (unsigned s = 0; s + 1 < c.space; s++) lines = ash_kern_product(k, lines, c.out[s]);

@@ -216,7 +216,7 @@ static bool new_group(fuser *f, uint32_t n) {
     memset(r->labels, ASH_LABEL_NONE, sizeof r->labels);
     for (unsigned d = 0; d < out->rank; d++) {
         g.extents[d] = out->dims[d];
-        r->labels[d] = (int8_t)d;
+        if (out->dims[d] != 1) r->labels[d] = (int8_t)d; /* dims of 1 have no label, however they are reached */
     }
     r->group = (uint32_t)f->fusion->groups.len;
     r->repeated = false;

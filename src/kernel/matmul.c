@@ -142,7 +142,9 @@ static ash_dim emit_columns(product *p, int64_t row_stride) {
     ash_kern *k = p->k;
     ash_nest *n = &k->nest;
     int64_t m = ash_kern_max(k, p->m), inner = ash_kern_max(k, p->inner), blocks = ash_ceil_div(p->n, p->lanes);
-    ash_tile_shape shape = ash_tile_choose(k->low->target, ASH_MAX(m, 1), ASH_MAX(blocks, 1), inner);
+    /* Rows a multiple of 4 KiB apart share the few lines of one cache set: no more rows than leave room for the rest. */
+    unsigned most_rows = row_stride * (int64_t)sizeof(float) % 4096 ? ASH_TILE_MAX : 8;
+    ash_tile_shape shape = ash_tile_choose(k->low->target, ASH_MAX(m, 1), ASH_MAX(blocks, 1), inner, most_rows);
     int64_t strips = ash_ceil_div(blocks, shape.vectors), strip_flops = 2 * shape.vectors * p->lanes * ASH_MAX(inner, 1);
     int64_t block_rows = ASH_MAX(CHUNK_FLOPS / strip_flops, 1);
     block_rows = ash_ceil_div(ASH_MIN(block_rows, ASH_MAX(m, 1)), shape.rows) * shape.rows;

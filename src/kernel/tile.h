@@ -18,8 +18,10 @@ typedef struct ash_tile_shape {
     unsigned rows, vectors;
 } ash_tile_shape;
 
-/* The cheapest shape for `rows` rows in runs that a tile cannot cross, `blocks` vectors and `steps` inner steps. */
-ash_tile_shape ash_tile_choose(const ash_target *target, int64_t rows, int64_t blocks, int64_t steps);
+/* The cheapest shape for `rows` rows in runs that a tile cannot cross, `blocks` vectors and `steps` inner steps; of at
+ * most `most_rows` rows. */
+ash_tile_shape ash_tile_choose(const ash_target *target, int64_t rows, int64_t blocks, int64_t steps,
+                               unsigned most_rows);
 
 typedef struct ash_tile {
     ash_kern *k;

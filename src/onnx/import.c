@@ -11,7 +11,8 @@
 enum {
     NEWEST_OPSET = 23,
     OLDEST_IR_WITH_OPSETS = 3,
-    MAX_NESTING = 8, /* graphs inside graphs */
+    MAX_NESTING = 8,       /* graphs inside graphs */
+    MAX_LOWERED = 1 << 20, /* nodes, those of unrolled bodies counted each time */
     DEFAULT_VAR_MIN = 1,
     DEFAULT_VAR_MAX = 4096
 };
@@ -59,6 +60,8 @@ static void lower_node(ash_import *im) {
         ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
                          known ? "this version of the operator is not supported"
                                : "the operator is not supported");
+    else if (im->lowered++ == MAX_LOWERED)
+        ash_import__fail(im, ASH_ERROR_BUDGET, "the model unrolls to more than %d nodes", MAX_LOWERED);
     else if (ash_import__ok(im) && !ash_import__track(im))
         im->row->lower(im);
 }

@@ -52,6 +52,7 @@ typedef struct ash_import {
     ash_arena *scratch;        /* lives as long as that node */
     int64_t opset;             /* version that the model imports of the node's domain */
     unsigned nesting;          /* graphs around the node */
+    size_t lowered;            /* nodes so far, those of repeated bodies each time */
     ash_map folded;            /* graph value -> constant with its elements, made by fold.c */
     ash_status status;         /* the sticky failure */
     ash_diag diag;
@@ -70,6 +71,8 @@ struct ash_import_row {
 /* Operators and who lowers them (table.c). NULL when there is none; *known tells whether another opset has
  * it. */
 const ash_import_row *ash_import__find(ash_span domain, ash_span op, int64_t opset, bool *known);
+/* Whether every section of the table is sorted, as ash_import__find needs it: for a test. */
+bool ash_import__table_is_sorted(void);
 
 /* The body of a control operator: declares its initializers, binds its inputs to `ins` (indices of
  * im->values), lowers its nodes, and gives the values of its outputs. Works in a scope of its own below the

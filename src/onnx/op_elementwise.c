@@ -125,19 +125,16 @@ void ash_onnx__op_dropout(ash_import *im) {
 
 /* --- activations ---------------------------------------------------------------------------------- */
 
-static ash_value relu(ash_import *im, ash_value x) {
-    return ash_lower__with(im, ASH_OP_MAX, x, 0);
-}
-
 /* x where it is positive, else alpha * (exp(x) - 1); the exponent never overflows. */
-static ash_value elu(ash_import *im, ash_value x, double alpha) {
+ash_value ash_onnx__elu(ash_import *im, ash_value x, double alpha) {
     ash_value below = ash_lower__unary(im, ASH_OP_EXP, ash_lower__with(im, ASH_OP_MIN, x, 0));
     below = ash_lower__with(im, ASH_OP_SUB, below, 1);
-    return ash_lower__binary(im, ASH_OP_ADD, relu(im, x), ash_lower__with(im, ASH_OP_MUL, below, alpha));
+    return ash_lower__binary(im, ASH_OP_ADD, ash_lower__relu(im, x),
+                             ash_lower__with(im, ASH_OP_MUL, below, alpha));
 }
 
 void ash_onnx__op_relu(ash_import *im) {
-    ash_import__out(im, 0, relu(im, ash_import__in(im, 0)));
+    ash_import__out(im, 0, ash_lower__relu(im, ash_import__in(im, 0)));
 }
 
 ash_value ash_onnx__leaky_relu(ash_import *im, ash_value x, double alpha) {
@@ -169,7 +166,8 @@ void ash_onnx__op_thresholded_relu(ash_import *im) {
 }
 
 void ash_onnx__op_elu(ash_import *im) {
-    ash_import__out(im, 0, elu(im, ash_import__in(im, 0), ash_import__attr_float(im, "alpha", 1)));
+    ash_import__out(im, 0,
+                    ash_onnx__elu(im, ash_import__in(im, 0), ash_import__attr_float(im, "alpha", 1)));
 }
 
 /* max(0, x) + min(0, alpha * (exp(x / alpha) - 1)) */
@@ -179,7 +177,7 @@ void ash_onnx__op_celu(ash_import *im) {
     ash_value below = ash_lower__unary(im, ASH_OP_EXP, ash_lower__with(im, ASH_OP_DIV, x, alpha));
     below = ash_lower__with(im, ASH_OP_MUL, ash_lower__with(im, ASH_OP_SUB, below, 1), alpha);
     below = ash_lower__with(im, ASH_OP_MIN, below, 0);
-    ash_import__out(im, 0, ash_lower__binary(im, ASH_OP_ADD, relu(im, x), below));
+    ash_import__out(im, 0, ash_lower__binary(im, ASH_OP_ADD, ash_lower__relu(im, x), below));
 }
 
 void ash_onnx__op_selu(ash_import *im) {
@@ -187,7 +185,8 @@ void ash_onnx__op_selu(ash_import *im) {
         ash_import__attr_float(im, "alpha", im->opset < 6 ? 1.6732 : (double)1.67326319217681884765625f);
     double gamma =
         ash_import__attr_float(im, "gamma", im->opset < 6 ? 1.0507 : (double)1.05070102214813232421875f);
-    ash_import__out(im, 0, ash_lower__with(im, ASH_OP_MUL, elu(im, ash_import__in(im, 0), alpha), gamma));
+    ash_import__out(
+        im, 0, ash_lower__with(im, ASH_OP_MUL, ash_onnx__elu(im, ash_import__in(im, 0), alpha), gamma));
 }
 
 ash_value ash_onnx__hard_sigmoid(ash_import *im, ash_value x, double alpha, double beta) {
@@ -211,7 +210,8 @@ void ash_onnx__op_hard_swish(ash_import *im) {
 ash_value ash_onnx__softplus(ash_import *im, ash_value x) {
     ash_value tail = ash_lower__unary(im, ASH_OP_NEG, ash_lower__unary(im, ASH_OP_ABS, x));
     tail = ash_lower__with(im, ASH_OP_ADD, ash_lower__unary(im, ASH_OP_EXP, tail), 1);
-    return ash_lower__binary(im, ASH_OP_ADD, relu(im, x), ash_lower__unary(im, ASH_OP_LOG, tail));
+    return ash_lower__binary(im, ASH_OP_ADD, ash_lower__relu(im, x),
+                             ash_lower__unary(im, ASH_OP_LOG, tail));
 }
 
 ash_value ash_onnx__softsign(ash_import *im, ash_value x) {

@@ -247,3 +247,38 @@ void ash_onnx__op_einsum(ash_import *im) {
     if (ash_import__ok(im)) x = sum_unused(im, &e, &out, x, &terms[0]);
     if (ash_import__ok(im)) ash_import__out(im, 0, arrange(im, x, &terms[0], &out));
 }
+
+/* --- Det ------------------------------------------------------------------------------------------ */
+
+enum { MAX_DET = 4 };
+
+/* Expansion by the first remaining row; `columns` has the columns that are left. */
+static ash_value minor_of(ash_import *im, ash_value x, unsigned rank, int64_t row, const int64_t *columns,
+                          int64_t n) {
+    ash_value sum = ASH_NO_VALUE;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t rest[MAX_DET];
+        ash_value term = ash_lower__at(im, ash_lower__at(im, x, rank - 1, columns[i]), rank - 2, row);
+        for (int64_t j = 0, k = 0; j < n; j++)
+            if (j != i) rest[k++] = columns[j];
+        if (n > 1)
+            term = ash_lower__binary(im, ASH_OP_MUL, term, minor_of(im, x, rank, row + 1, rest, n - 1));
+        sum = i == 0 ? term : ash_lower__binary(im, i % 2 ? ASH_OP_SUB : ASH_OP_ADD, sum, term);
+    }
+    return sum;
+}
+
+/* Written out for matrices up to 4 x 4. */
+void ash_onnx__op_det(ash_import *im) {
+    static const int64_t columns[MAX_DET] = {0, 1, 2, 3};
+    ash_value x = ash_import__in(im, 0);
+    ash_type type = ash_import__type(im, x);
+    int64_t n = type.rank >= 2 ? type.dims[type.rank - 1] : 0;
+    if (type.rank < 2 || n <= 0 || n > MAX_DET || type.dims[type.rank - 2] != n) {
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
+                         "the determinant of matrices that are not square, or above %d x %d", MAX_DET,
+                         MAX_DET);
+        return;
+    }
+    ash_import__out(im, 0, minor_of(im, x, type.rank, 0, columns, n));
+}

@@ -25,11 +25,12 @@ size_t ash_import__find_name(const ash_import *im, ash_span name) {
 }
 
 void ash_import__declare(ash_import *im, ash_span name, const ash_import_value *value) {
+    const ash_import_value copy = *value; /* it may lie in the array that grows */
     uint64_t index;
     if (!ash_import__ok(im)) return;
     if (ash_strmap_get(&im->scope->names, (const char *)name.at, name.len, &index)) {
         ash_import__fail(im, ASH_ERROR_FORMAT, "the name '%.*s' is defined twice", ASH_SPAN_ARG(name));
-    } else if (!ash_vec_push(im->allocator, &im->values, *value) ||
+    } else if (!ash_vec_push(im->allocator, &im->values, copy) ||
                !ash_strmap_put(&im->scope->names, (const char *)name.at, name.len, im->values.len - 1)) {
         im->status = ASH_NO_MEMORY(&im->diag);
     }

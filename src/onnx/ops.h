@@ -19,6 +19,10 @@ typedef enum ash_onnx_reduction {
     ONNX_REDUCE_LOG_SUM_EXP
 } ash_onnx_reduction;
 
+typedef enum ash_onnx_recurrent { ONNX_RNN, ONNX_GRU, ONNX_LSTM } ash_onnx_recurrent;
+
+typedef enum ash_onnx_window_kind { ONNX_HANN, ONNX_HAMMING, ONNX_BLACKMAN } ash_onnx_window_kind;
+
 enum { ONNX_UPSAMPLE = 1 }; /* Resize's older name */
 
 #define ROW(name, first, last, fn, arg) ash_import_fn ash_onnx__op_##fn;
@@ -27,6 +31,7 @@ enum { ONNX_UPSAMPLE = 1 }; /* Resize's older name */
 
 /* Activations, also of the recurrent operators. */
 ash_value ash_onnx__leaky_relu(ash_import *im, ash_value x, double alpha);
+ash_value ash_onnx__elu(ash_import *im, ash_value x, double alpha);
 ash_value ash_onnx__hard_sigmoid(ash_import *im, ash_value x, double alpha, double beta);
 ash_value ash_onnx__softplus(ash_import *im, ash_value x);
 ash_value ash_onnx__softsign(ash_import *im, ash_value x);

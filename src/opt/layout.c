@@ -202,10 +202,8 @@ static void finish(ash_layout *l) {
     ash_rewrite *rw = &l->rw;
     for (size_t i = 0; i < rw->from->outputs.len && ash_rewrite__ok(rw); i++)
         ash_layout__plain(l, rw->from->outputs.at[i].value);
-    for (ash_value v = 0; v < rw->from->values.len && ash_rewrite__ok(rw); v++) {
-        ash_value origin = ash_rewrite__origin(rw, v);
-        if (origin != ASH_NO_VALUE && rw->opt->kept[origin]) ash_layout__plain(l, v);
-    }
+    for (ash_value v = 0; v < rw->from->values.len && ash_rewrite__ok(rw); v++)
+        if (ash_rewrite__is_kept(rw, v)) ash_layout__plain(l, v);
 }
 
 ash_status ash_opt__layout(const ash_opt *opt, const ash_graph *from, ash_graph **out, ash_diag *diag) {

@@ -3,7 +3,7 @@
  * runs once, in the prologue. */
 #include "layout.h"
 
-enum { MIN_ROWS = 6 }; /* of a matrix product: with fewer, packing costs more than it saves */
+enum { MIN_ROWS = 6 }; /* of a matrix product: with fewer, packing at every execution costs more than it saves */
 
 /* --- convolutions
  * --------------------------------------------------------------------------------------------------------
@@ -116,6 +116,19 @@ void ash_layout__conv(ash_layout *l, const ash_node *node) {
 /* --- matrix products
  * ----------------------------------------------------------------------------------------------------- */
 
+/* Whether a second operand [k, n] is known at prepare and lies in rows. Packed, the columns of a vector are read as one
+ * stream; with the columns in memory (a transposed weight) the kernel reads along k, and gains nothing from packing. */
+static bool rows_are_constant(const ash_graph *graph, ash_value b) {
+    for (unsigned depth = 0; depth < 16; depth++) {
+        const ash_value_info *info = ash_graph__value(graph, b);
+        if (info->kind != ASH_VALUE_NODE) return info->kind != ASH_VALUE_INPUT;
+        const ash_node *node = &graph->nodes.at[info->node];
+        if (node->op != ASH_OP_RESHAPE && !(ash_op_is_elementwise(node->op) && node->n_ins == 1)) return false;
+        b = node->ins[0];
+    }
+    return false;
+}
+
 /* True when the second operand is worth packing: enough rows read it, and its columns are a number. Columns
  * that are an expression would be padded by an amount that no bound can show to be positive. */
 static bool wants_packed(const ash_layout *l, const ash_node *node) {
@@ -126,7 +139,7 @@ static bool wants_packed(const ash_layout *l, const ash_node *node) {
         return false;
     if (!ash_dim_is_const(b->dims[b->rank - 1]) || b->dims[b->rank - 1] == 0) return false;
     ash_dims_bounds(l->rw.to->dims, a->dims[a->rank - 2], &min, &rows);
-    return rows >= MIN_ROWS;
+    return rows >= MIN_ROWS || rows_are_constant(l->rw.from, node->ins[1]);
 }
 
 /* [batch..., k, n], n padded to whole blocks -> [batch..., k, n/B, B] -> [batch..., n/B, k, B] */

@@ -16,14 +16,16 @@ ash_value ash_rewrite__origin(const ash_rewrite *rw, ash_value value) {
     return rw->from == rw->opt->source ? value : rw->from->values.at[value].origin;
 }
 
+bool ash_rewrite__is_kept(const ash_rewrite *rw, ash_value value) {
+    ash_value origin = ash_rewrite__origin(rw, value);
+    return origin != ASH_NO_VALUE && rw->opt->kept[origin];
+}
+
 /* Uses come after definitions, so one walk backwards sees every use of a value before its node. */
 static void count_uses(ash_rewrite *rw) {
     const ash_graph *from = rw->from;
     for (size_t i = 0; i < from->outputs.len; i++) rw->uses[from->outputs.at[i].value]++;
-    for (ash_value v = 0; v < from->values.len; v++) {
-        ash_value origin = ash_rewrite__origin(rw, v);
-        if (origin != ASH_NO_VALUE && rw->opt->kept[origin]) rw->uses[v]++;
-    }
+    for (ash_value v = 0; v < from->values.len; v++) rw->uses[v] += ash_rewrite__is_kept(rw, v);
     for (size_t i = from->nodes.len; i-- > 0;) {
         const ash_node *node = &from->nodes.at[i];
         if (!ash_rewrite__is_live(rw, node)) continue;
@@ -69,6 +71,8 @@ ash_status ash_rewrite__end(ash_rewrite *rw, ash_graph **out) {
         ash_value image = ash_rewrite__get(rw, output->value);
         if (image != ASH_NO_VALUE) ash_graph_output(rw->to, output->name, image);
     }
+    for (ash_value v = 0; v < rw->from->values.len; v++) /* a kept constant that nobody reads */
+        if (ash_rewrite__is_kept(rw, v)) ash_rewrite__get(rw, v);
     ash_status status = ash_graph_status(rw->to, rw->diag);
     if (status != ASH_OK) return ash_rewrite__abandon(rw, status);
     *out = rw->to;
@@ -103,7 +107,8 @@ void ash_rewrite__bind(ash_rewrite *rw, ash_value value, ash_value image) {
         if (taken && kept && rw->opt->kept[present]) {
             ash_type type = ash_rewrite__type(rw, image);
             ash_attr dims = ASH_ATTR_LIST(DIMS, type.dims, type.rank);
-            if (ash_graph_add(rw->to, ASH_OP_RESHAPE, &image, 1, &dims, 1, &image) != ASH_OK) return;
+            ash_value one = image;
+            if (ash_graph_add(rw->to, ASH_OP_RESHAPE, &one, 1, &dims, 1, &image) != ASH_OK) return;
             taken = false;
         }
         if (!taken || kept) rw->to->values.at[image].origin = origin;
@@ -215,7 +220,7 @@ bool ash_rewrite__def(const ash_rewrite *rw, ash_value value, ash_op op, ash_nod
     return true;
 }
 
-bool ash_rewrite__splat(const ash_rewrite *rw, ash_value value, ash_scalar *out) {
+bool ash_rewrite__splat(const ash_rewrite *rw, ash_value value, ash_number *out) {
     ash_node node;
     if (ash_rewrite__def(rw, value, ASH_OP_BROADCAST, &node)) value = node.ins[0];
     const ash_value_info *info = ash_graph__value(rw->to, value);

@@ -59,6 +59,8 @@ static inline bool ash_rewrite__ok(const ash_rewrite *rw) {
 bool ash_rewrite__is_live(const ash_rewrite *rw, const ash_node *node);
 /* The id that `value` of `from` has in the caller's graph, or ASH_NO_VALUE. */
 ash_value ash_rewrite__origin(const ash_rewrite *rw, ash_value value);
+/* True when `value` of `from` is one that the caller keeps. */
+bool ash_rewrite__is_kept(const ash_rewrite *rw, ash_value value);
 /* The image of `value`; constants are copied when they are first asked for. */
 ash_value ash_rewrite__get(ash_rewrite *rw, ash_value value);
 /* Makes `image` the image of `value` and hands on its origin. When two kept values have become one, a copy
@@ -93,17 +95,17 @@ static inline ash_type ash_rewrite__type(const ash_rewrite *rw, ash_value value)
 bool ash_rewrite__def(const ash_rewrite *rw, ash_value value, ash_op op, ash_node *node);
 
 /* One element; its dtype decides which field counts. Integers as ash_wide has them. */
-typedef struct ash_scalar {
+typedef struct ash_number {
     ash_dtype dtype;
     union {
         double f;
         int64_t i;
     };
-} ash_scalar;
+} ash_number;
 
 /* True when every element of `value` is the same constant, known from the graph: a constant of one element,
  * or a broadcast of one. */
-bool ash_rewrite__splat(const ash_rewrite *rw, ash_value value, ash_scalar *out);
+bool ash_rewrite__splat(const ash_rewrite *rw, ash_value value, ash_number *out);
 /* A constant of that type, all of whose elements are `scalar` converted to its dtype: a broadcast unless it
  * is a scalar. */
 ash_value ash_rewrite__fill(ash_rewrite *rw, const ash_type *type, double number);

@@ -40,7 +40,7 @@ ash_status ash_opt__simplify(const ash_opt *opt, const ash_graph *from, ash_grap
  * ------------------------------------------------------------------------------------------------------ */
 
 bool ash_rule__is_number(const ash_rewrite *rw, ash_value value, double number) {
-    ash_scalar s;
+    ash_number s;
     if (!ash_rewrite__splat(rw, value, &s)) return false;
     if (ash_dtype_is_float(s.dtype)) return !memcmp(&s.f, &number, sizeof number);
     return number == (double)(int64_t)number && s.i == (int64_t)number;
@@ -58,7 +58,7 @@ ash_value ash_rule__scalar(ash_rewrite *rw, ash_value value) {
 
 static bool is_nonneg(const ash_rewrite *rw, ash_value value, unsigned depth) {
     const ash_value_info *info = ash_graph__value(rw->to, value);
-    ash_scalar s;
+    ash_number s;
     if (!ash_dtype_is_float(info->type.dtype)) return ash_dtype_kind(info->type.dtype) != ASH_KIND_SIGNED;
     if (ash_rewrite__splat(rw, value, &s)) return !__builtin_signbit(s.f);
     if (info->kind != ASH_VALUE_NODE || depth == 0) return false;

@@ -97,7 +97,7 @@ static bool is_power_of_two(double f, int *exponent) {
 
 /* x / 2^k -> x * 2^-k: both round the same real number. Only where 2^-k is a normal number of the dtype. */
 static ash_value div_power_of_two(ash_rewrite *rw, const ash_node *n) {
-    ash_scalar s;
+    ash_number s;
     int exponent;
     if (!ash_rewrite__splat(rw, B(n), &s) || !ash_dtype_is_float(s.dtype)) return ASH_NO_VALUE;
     if (!is_power_of_two(s.f, &exponent)) return ASH_NO_VALUE;

@@ -6,7 +6,7 @@
 
 /* All bits set: true, or -1 for integers of the width at hand. */
 static bool is_ones(const ash_rewrite *rw, ash_value value) {
-    ash_scalar s;
+    ash_number s;
     if (!ash_rewrite__splat(rw, value, &s)) return false;
     switch (ash_dtype_kind(s.dtype)) {
     case ASH_KIND_BOOL: return s.i == 1;
@@ -57,7 +57,7 @@ static ash_value shift_zero(ash_rewrite *rw, const ash_node *n) {
 
 /* A condition that is known, or that chooses between two equals. */
 static ash_value select_known(ash_rewrite *rw, const ash_node *n) {
-    ash_scalar condition;
+    ash_number condition;
     if (n->ins[1] == n->ins[2]) return n->ins[1];
     if (!ash_rewrite__splat(rw, A(n), &condition)) return ASH_NO_VALUE;
     return condition.i ? n->ins[1] : n->ins[2];

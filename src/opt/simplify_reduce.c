@@ -6,7 +6,8 @@
  * ---------------------------------------------------------------------------------------------------------
  */
 
-/* A reduction over nothing. */
+/* A reduction over nothing. Sums here and below: of a single -0, which may come out as -0 or, where summing
+ * starts from 0, as +0; no more than that. */
 static ash_value reduce_nothing(ash_rewrite *rw, const ash_node *n) {
     (void)rw;
     return ash_node_attr(n, ASH_ATTR_AXES)->count == 0 ? n->ins[0] : ASH_NO_VALUE;
@@ -177,7 +178,7 @@ static ash_value pool_of_pad(ash_rewrite *rw, const ash_node *n) {
 
 /* gather(x, one known index) -> slice, reshape. */
 static ash_value gather_known(ash_rewrite *rw, const ash_node *n) {
-    ash_scalar index;
+    ash_number index;
     ash_type x = ash_rewrite__type(rw, n->ins[0]), indices = ash_rewrite__type(rw, n->ins[1]), type = x;
     unsigned axis = (unsigned)ash_node_int(n, ASH_ATTR_AXIS);
     int64_t starts[ASH_MAX_RANK] = {0}, steps[ASH_MAX_RANK];

@@ -133,7 +133,7 @@ static ash_value slice_of_broadcast(ash_rewrite *rw, const ash_node *n) {
 
 /* Both are constants with the same bits: -0 is not 0 here. */
 static bool same_splat(const ash_rewrite *rw, ash_value a, ash_value b) {
-    ash_scalar of_a, of_b;
+    ash_number of_a, of_b;
     if (!ash_rewrite__splat(rw, a, &of_a) || !ash_rewrite__splat(rw, b, &of_b)) return false;
     return of_a.dtype == of_b.dtype && of_a.i == of_b.i;
 }
