@@ -173,7 +173,7 @@ typedef struct shape {
 /* A convolution in blocked form, packed by movement as the layout pass does. */
 static void blocked_conv(const shape *s, int64_t xb, int64_t yb) {
     ash_graph *g = new_graph();
-    int64_t wb = yb ? yb : 16, og = s->o / s->groups, cg = s->c / s->groups, blocks = (og + wb - 1) / wb;
+    int64_t og = s->o / s->groups, cg = s->c / s->groups, wb = 16, blocks = (og + wb - 1) / wb;
     ash_value x = INPUT(g, "x", s->n, s->c, s->size, s->size), w = INPUT(g, "w", s->o, cg, s->kernel, s->kernel);
     if (xb)
         x = ash_transpose(g, ash_reshape(g, x, (int64_t[]){s->n, s->c / xb, xb, s->size, s->size}, 5),
@@ -215,6 +215,8 @@ static void test_blocked_conv(void **state) {
     blocked_conv(&(shape){1, 3, 20, 21, 3, 1, 1, 1, 1}, 0, 0);
     blocked_conv(&(shape){1, 32, 24, 10, 1, 1, 0, 1, 1}, 16, 8);
     blocked_conv(&(shape){1, 24, 32, 10, 3, 1, 1, 1, 1}, 8, 16);
+    blocked_conv(&(shape){1, 32, 48, 9, 3, 1, 1, 1, 2}, 16, 8); /* 24 a group: a vector and a half */
+    blocked_conv(&(shape){1, 16, 20, 9, 1, 1, 0, 1, 1}, 16, 4);
 }
 
 static void test_pool(void **state) {

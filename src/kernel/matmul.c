@@ -81,8 +81,8 @@ static void decode_batch(product *p, ash_ref number) {
 static void emit_tile(product *p, unsigned rows, unsigned vectors, ash_ref row0, ash_ref block0, int64_t row_stride) {
     ash_kern *k = p->k;
     ash_nest *n = &k->nest;
-    ash_tile t = {.k = k, .anchor = p->node, .rows = rows, .vectors = vectors, .lanes = p->lanes, .block = p->block,
-                  .lane = p->lane, .block0 = block0, .columns = p->n};
+    ash_tile t = {.k = k, .anchor = p->node, .rows = rows, .vectors = vectors, .lanes = p->lanes,
+                  .store_lanes = p->lanes, .block = p->block, .lane = p->lane, .first = block0, .columns = p->n};
     ash_tile_set_root(&t, p->out);
     ash_tile_open(&t);
     size_t mark = ash_kern_mark(k);

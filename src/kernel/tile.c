@@ -61,30 +61,51 @@ void ash_tile_add(ash_tile *t, unsigned p, const ash_ref *b, ash_ref a) {
     }
 }
 
-void ash_tile_store(ash_tile *t, ash_sym row, ash_ref row0) {
+/* The part of an accumulator from lane `from` on, `count` lanes. */
+static ash_ref lanes_of(ash_nest *n, ash_ref vector, unsigned from, unsigned count, unsigned lanes) {
+    int32_t pick[64];
+    if (count == lanes) return vector;
+    for (unsigned i = 0; i < count; i++) pick[i] = (int32_t)(from + i);
+    return ash_nest_shuffle(n, vector, ASH_NO_REF, count, pick);
+}
+
+/* Evaluates and stores the root for one run of neighbouring lanes. */
+static void store_run(ash_tile *t, ash_ref block, ash_ref value) {
     ash_kern *k = t->k;
     ash_nest *n = &k->nest;
     ash_value root = k->graph->nodes.at[k->group->root].out;
+    size_t mark = ash_kern_mark(k), known = k->known.len;
+    ash_kern_set_sym(k, t->block, block);
+    if (t->columns % t->lanes) {
+        ash_ref first = ash_nest_binary(n, ASH_OP_MUL, block, ash_nest_index(n, t->store_lanes));
+        ash_ref left = ash_nest_binary(n, ASH_OP_SUB, ash_nest_index(n, t->columns), first);
+        k->mask = ash_nest_binary(n, ASH_OP_LT, ash_nest_lanes(n, k->lanes), ash_nest_splat(n, left, k->lanes));
+    }
+    ash_kern_know(k, t->anchor->out, value);
+    ash_kern_store(k, root, t->root, ash_kern_eval(k, root, t->root));
+    k->known.len = known;
+    k->mask = ASH_NO_REF;
+    ash_kern_forget(k, mark);
+}
+
+void ash_tile_store(ash_tile *t, ash_sym row, ash_ref row0) {
+    ash_kern *k = t->k;
+    ash_nest *n = &k->nest;
+    unsigned runs = t->lanes / t->store_lanes;
     k->vsym = t->lane;
-    k->lanes = t->lanes;
+    k->lanes = t->store_lanes;
     k->aligned = true;
     ash_kern_set_sym(k, t->lane, ash_nest_index(n, 0));
     for (unsigned p = 0; p < t->rows; p++) {
         ash_kern_set_sym(k, row, ash_nest_binary(n, ASH_OP_ADD, row0, ash_nest_index(n, p)));
         for (unsigned v = 0; v < t->vectors; v++) {
-            size_t mark = ash_kern_mark(k), known = k->known.len;
-            ash_ref block = ash_nest_binary(n, ASH_OP_ADD, t->block0, ash_nest_index(n, v));
-            ash_kern_set_sym(k, t->block, block);
-            if (t->columns % t->lanes) {
-                ash_ref first = ash_nest_binary(n, ASH_OP_MUL, block, ash_nest_index(n, t->lanes));
-                ash_ref left = ash_nest_binary(n, ASH_OP_SUB, ash_nest_index(n, t->columns), first);
-                k->mask = ash_nest_binary(n, ASH_OP_LT, ash_nest_lanes(n, t->lanes), ash_nest_splat(n, left, t->lanes));
+            ash_ref vector = ash_nest_get(n, t->cells[p * t->vectors + v]);
+            ash_ref number = ash_nest_binary(n, ASH_OP_ADD, t->first, ash_nest_index(n, v));
+            for (unsigned r = 0; r < runs; r++) {
+                ash_ref block = ash_nest_binary(n, ASH_OP_MUL, number, ash_nest_index(n, runs));
+                store_run(t, ash_nest_binary(n, ASH_OP_ADD, block, ash_nest_index(n, r)),
+                          lanes_of(n, vector, r * t->store_lanes, t->store_lanes, t->lanes));
             }
-            ash_kern_know(k, t->anchor->out, ash_nest_get(n, t->cells[p * t->vectors + v]));
-            ash_kern_store(k, root, t->root, ash_kern_eval(k, root, t->root));
-            k->known.len = known;
-            k->mask = ASH_NO_REF;
-            ash_kern_forget(k, mark);
         }
     }
     k->vsym = ASH_NO_SYM;

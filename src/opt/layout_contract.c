@@ -40,7 +40,8 @@ static void choose_blocks(const ash_layout *l, ash_value x, conv *v) {
     }
     v->x_block = operand_block(l, x, v->c / v->groups);
     v->y_block = ash_layout__block(l, v->o / v->groups);
-    v->w_block = v->y_block ? v->y_block : l->lanes;
+    /* narrow blocks of the result take whole vectors of weights all the same: a vector is stored in parts */
+    v->w_block = v->y_block && v->o / v->groups < l->lanes ? v->y_block : l->lanes;
 }
 
 /* [o, 1, k...] -> [o/B, B, k...] -> [o/B, k..., B] */
