@@ -167,8 +167,6 @@ static ash_ref eval_pad(ash_kern *k, const ash_node *node, const ash_ix *idx) {
         ash_kern_narrow(k, ok);
         hit = hit == ASH_NO_REF ? ok : ash_kern_binary(k, ASH_OP_AND, hit, ok);
     }
-    int64_t count;
-    if (ash_type_static_count(in, &count) && count == 0) return fill;
     uint32_t outer_context = k->context;
     size_t mark = ash_kern_mark(k);
     if (hit != ASH_NO_REF) k->context = (uint32_t)k->nest.code.len; /* a number of its own */
@@ -185,12 +183,16 @@ static ash_ref eval_pad(ash_kern *k, const ash_node *node, const ash_ix *idx) {
 
 /* --- indexed access ------------------------------------------------------------------------------------------------------------ */
 
-/* An index that was read from memory, as an expression: negative ones count from the end, the rest is clamped. */
-static ash_ix loaded_index(ash_kern *k, ash_ref raw, ash_dim size) {
+/* Element `at` of a tensor of indices as an expression: negative ones count from the end, the rest is clamped. */
+static ash_ix loaded_index(ash_kern *k, ash_value indices, const ash_ix *at, ash_dim size) {
     ash_nest *n = &k->nest;
     int64_t min, max;
+    uint64_t syms = 0;
+    ash_ref raw = ash_kern_eval(k, indices, at);
+    if (k->ixs.failed) return 0;
+    for (unsigned d = 0; d < ash_graph__type(k->graph, indices)->rank; d++) syms |= ash_ix_syms(&k->ixs, at[d]);
     ash_dims_bounds(k->ixs.dims, size, &min, &max);
-    if (k->collecting) return ash_ix_loaded(&k->ixs, 0, max - 1);
+    if (k->collecting) return ash_ix_loaded(&k->ixs, (ash_ref)k->ixs.atoms.len, max - 1, syms); /* like no other */
     if (n->failed) return 0;
     ash_ref i = ash_nest_at(n, raw)->dtype == ASH_I64 ? raw : ash_nest_cast(n, ASH_I64, raw);
     ash_ref limit = ash_kern_dim(k, size), zero = ash_nest_index(n, 0);
@@ -199,7 +201,7 @@ static ash_ix loaded_index(ash_kern *k, ash_ref raw, ash_dim size) {
     ash_ref wrapped = ash_nest_select(n, ash_nest_binary(n, ASH_OP_LT, i, zero), ash_nest_binary(n, ASH_OP_ADD, i, limit), i);
     wrapped = ash_kern_binary(k, ASH_OP_MAX, wrapped, zero);
     wrapped = ash_kern_binary(k, ASH_OP_MIN, wrapped, last);
-    return ash_ix_loaded(&k->ixs, wrapped, max - 1);
+    return ash_ix_loaded(&k->ixs, wrapped, max - 1, syms);
 }
 
 static ash_ref eval_gather(ash_kern *k, const ash_node *node, const ash_ix *idx) {
@@ -212,7 +214,7 @@ static ash_ref eval_gather(ash_kern *k, const ash_node *node, const ash_ix *idx)
         for (unsigned d = 0; d < batch; d++) to[d] = idx[d];
         for (unsigned d = 0; d < (unsigned)depth; d++) {
             at[outer] = ash_ix_const(&k->ixs, d);
-            to[batch + d] = loaded_index(k, ash_kern_eval(k, node->ins[1], at), x->dims[batch + d]);
+            to[batch + d] = loaded_index(k, node->ins[1], at, x->dims[batch + d]);
         }
         for (unsigned d = batch + (unsigned)depth; d < x->rank; d++) to[d] = idx[outer + d - batch - (unsigned)depth];
         return ash_kern_eval(k, node->ins[0], to);
@@ -220,13 +222,27 @@ static ash_ref eval_gather(ash_kern *k, const ash_node *node, const ash_ix *idx)
     unsigned axis = (unsigned)ash_node_int(node, ASH_ATTR_AXIS);
     if (node->op == ASH_OP_GATHER_ELEMENTS) {
         for (unsigned d = 0; d < x->rank; d++) to[d] = idx[d];
-        to[axis] = loaded_index(k, ash_kern_eval(k, node->ins[1], idx), x->dims[axis]);
+        to[axis] = loaded_index(k, node->ins[1], idx, x->dims[axis]);
         return ash_kern_eval(k, node->ins[0], to);
     }
     for (unsigned d = 0; d < indices->rank; d++) at[d] = idx[axis + d];
     for (unsigned d = 0; d < axis; d++) to[d] = idx[d];
     for (unsigned d = axis + 1; d < x->rank; d++) to[d] = idx[d + indices->rank - 1];
-    to[axis] = loaded_index(k, ash_kern_eval(k, node->ins[1], at), x->dims[axis]);
+    to[axis] = loaded_index(k, node->ins[1], at, x->dims[axis]);
+    return ash_kern_eval(k, node->ins[0], to);
+}
+
+/* --- a reduction over dims of 1 alone ---------------------------------------------------------------------------------------- */
+
+static ash_ref eval_dropped_dims(ash_kern *k, const ash_node *node, const ash_ix *idx) {
+    const ash_type *in = ash_graph__type(k->graph, node->ins[0]);
+    const ash_attr *axes = ash_node_attr(node, ASH_ATTR_AXES);
+    ash_ix to[ASH_MAX_RANK];
+    for (unsigned d = 0, a = 0; d < in->rank; d++) {
+        bool dropped = a < axes->count && axes->list[a] == d;
+        to[d] = dropped ? ash_ix_const(&k->ixs, 0) : idx[d - a];
+        a += dropped;
+    }
     return ash_kern_eval(k, node->ins[0], to);
 }
 
@@ -275,6 +291,8 @@ ash_ref ash_kern_eval(ash_kern *k, ash_value value, const ash_ix *idx) {
             ref = eval_pad(k, node, idx);
         else if (ash_op_infos[node->op].class == ASH_CLASS_GATHER)
             ref = eval_gather(k, node, idx);
+        else if (ash_op_infos[node->op].class == ASH_CLASS_REDUCE)
+            ref = eval_dropped_dims(k, node, idx);
         else
             ref = eval_elementwise(k, node, idx);
     }

@@ -36,6 +36,10 @@ typedef struct loops {
     unsigned lanes;    /* of a full vector */
 } loops;
 
+static bool is_reduction(const ash_kern *k, const ash_node *node) {
+    return ash_op_infos[node->op].class == ASH_CLASS_REDUCE && !ash_node_reduces_nothing(k->graph, node);
+}
+
 /* --- operands of reductions ------------------------------------------------------------------------------------------- */
 
 static void root_index(const loops *l, ash_ix *idx) {
@@ -298,7 +302,7 @@ static void collect(loops *l) {
     }
     for (uint32_t i = 0; l->reduced && !l->anchor && i < k->group->n_nodes; i++) {
         const ash_node *node = &k->graph->nodes.at[k->group->nodes[i]];
-        if (ash_op_infos[node->op].class != ASH_CLASS_REDUCE) continue;
+        if (!is_reduction(k, node)) continue;
         accumulate(l, node, ASH_OP_ADD, 0);
         ash_kern_know(k, node->out, 0);
     }
@@ -581,7 +585,7 @@ static void row(loops *l, void *arg) {
     } else if (l->reduced) {
         for (uint32_t i = 0; i < k->group->n_nodes; i++) {
             const ash_node *node = &k->graph->nodes.at[k->group->nodes[i]];
-            if (ash_op_infos[node->op].class == ASH_CLASS_REDUCE) reduce(l, node);
+            if (is_reduction(k, node)) reduce(l, node);
         }
     }
     if (!l->anchor && root_is_full(l))

@@ -179,7 +179,7 @@ static ash_ix target_index(ash_kern *k, ash_ref raw, ash_dim size, ash_ref *insi
     i = ash_nest_select(n, ash_nest_binary(n, ASH_OP_LT, i, zero), ash_nest_binary(n, ASH_OP_ADD, i, limit), i);
     ash_ref ok = ash_nest_binary(n, ASH_OP_AND, ash_nest_binary(n, ASH_OP_LE, zero, i), ash_nest_binary(n, ASH_OP_LT, i, limit));
     *inside = *inside == ASH_NO_REF ? ok : ash_nest_binary(n, ASH_OP_AND, *inside, ok);
-    return ash_ix_loaded(&k->ixs, i, INT64_MAX);
+    return ash_ix_loaded(&k->ixs, i, INT64_MAX, 0); /* every loop here is scalar */
 }
 
 static ash_dim lower_scatter(ash_kern *k) {
