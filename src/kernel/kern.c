@@ -51,6 +51,19 @@ void ash_kern_forget(ash_kern *k, size_t mark) {
     k->memo.len = mark;
 }
 
+ash_kern_scope ash_kern_enter(ash_kern *k) {
+    ash_kern_scope scope = {k->mask, k->guard, k->context, ash_kern_mark(k)};
+    k->context = (uint32_t)k->nest.code.len + 1; /* like no other: something is emitted before the next */
+    return scope;
+}
+
+void ash_kern_leave(ash_kern *k, ash_kern_scope scope) {
+    ash_kern_forget(k, scope.mark);
+    k->mask = scope.mask;
+    k->guard = scope.guard;
+    k->context = scope.number;
+}
+
 void ash_kern_know(ash_kern *k, ash_value value, ash_ref ref) {
     for (size_t i = 0; i < k->known.len; i++) {
         if (k->known.at[i].value == value) {

@@ -125,6 +125,17 @@ ash_ref ash_kern_in_bounds(ash_kern *k, ash_ix at, ash_dim limit);
 /* Loads from now on count only where the condition holds: it goes into the mask or the guard. */
 void ash_kern_narrow(ash_kern *k, ash_ref condition);
 
+/* Around an operand that is evaluated under conditions of its own: what is remembered inside is not mixed up with what is
+ * remembered outside, and mask and guard come back in the end. */
+typedef struct ash_kern_scope {
+    ash_ref mask, guard;
+    uint32_t number;
+    size_t mark;
+} ash_kern_scope;
+
+ash_kern_scope ash_kern_enter(ash_kern *k);
+void ash_kern_leave(ash_kern *k, ash_kern_scope scope);
+
 /* One binary operator on operands of any lanes: a scalar one is repeated. */
 ash_ref ash_kern_binary(ash_kern *k, ash_op op, ash_ref a, ash_ref b);
 /* The neutral element of a reduction's operator in the dtype that it accumulates in. */
