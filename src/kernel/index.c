@@ -19,6 +19,10 @@ void ash_ixs_free(ash_ixs *ixs) {
     ash_map_free(&ixs->atom_ids);
 }
 
+static void too_large(ash_ixs *ixs) {
+    ixs->failed = ixs->too_large = true;
+}
+
 /* --- interning -------------------------------------------------------------------------------------------------- */
 
 static uint32_t intern_atom(ash_ixs *ixs, ash_atom atom) {
@@ -96,25 +100,29 @@ typedef struct building {
 
 static ash_dim combine(ash_ixs *ixs, ash_dim_op op, ash_dim a, ash_dim b) {
     ash_dim out = 1;
-    if (ash_dims_combine(ixs->dims, op, a, b, &out, NULL) != ASH_OK) ixs->failed = true;
+    ash_status status = ash_dims_combine(ixs->dims, op, a, b, &out, NULL);
+    if (status == ASH_ERROR_OUT_OF_MEMORY)
+        ixs->failed = true;
+    else if (status != ASH_OK)
+        too_large(ixs);
     return out;
 }
 
 static void put(building *b, int64_t c, ash_dim d, uint32_t atom) {
     if (d >= 0) { /* a number: part of the coefficient */
-        if (!ash_mul_i64(c, d, &c)) b->ixs->failed = true;
+        if (!ash_mul_i64(c, d, &c)) too_large(b->ixs);
         d = 1;
     }
     if (c == 0) return;
     for (size_t i = 0; i < b->n; i++) {
         ash_term *t = &b->terms[i];
         if (t->atom != atom || t->d != d) continue;
-        if (!ash_add_i64(t->c, c, &t->c)) b->ixs->failed = true;
+        if (!ash_add_i64(t->c, c, &t->c)) too_large(b->ixs);
         if (t->c == 0) *t = b->terms[--b->n];
         return;
     }
     if (b->n == MAX_TERMS)
-        b->ixs->failed = true;
+        too_large(b->ixs);
     else
         b->terms[b->n++] = (ash_term){c, d, atom};
 }
@@ -125,7 +133,7 @@ static void put_scaled(building *b, ash_ix ix, int64_t c, ash_dim d) {
     ash_sum sum = ixs->sums.at[ix];
     for (uint32_t i = 0; i < sum.n && !ixs->failed; i++) {
         ash_term t = ixs->terms.at[sum.first + i];
-        if (!ash_mul_i64(t.c, c, &t.c)) ixs->failed = true;
+        if (!ash_mul_i64(t.c, c, &t.c)) too_large(ixs);
         put(b, t.c, combine(ixs, ASH_DIM_MUL, t.d, d), t.atom);
     }
 }
@@ -249,6 +257,13 @@ static bool divides(ash_ixs *ixs, int64_t c, ash_dim d, ash_dim by, int64_t *qc,
         return false;
     }
     if (d >= 0) return false;
+    if (d == by) { /* also where it can be 0: then there is nothing to address */
+        *qd = 1;
+        return true;
+    }
+    int64_t min, max;
+    ash_dims_bounds(ixs->dims, by, &min, &max);
+    if (min < 1) return false;
     ash_dim q = combine(ixs, ASH_DIM_DIV, d, by);
     if (ixs->failed || combine(ixs, ASH_DIM_MUL, q, by) != d) return false;
     *qd = q;

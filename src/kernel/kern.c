@@ -28,6 +28,13 @@ void ash_kern_free(ash_kern *k) {
     ash_map_free(&k->memo_ids);
 }
 
+ash_status ash_kern_status(const ash_kern *k) {
+    ash_diag *diag = k->low->diag;
+    ASH_FAIL_IF(k->too_large || k->ixs.too_large, diag, ASH_ERROR_OUT_OF_RANGE,
+                "the addresses or the number of pieces of work of this kernel exceed what 64 bits hold");
+    return k->failed || k->ixs.failed ? ASH_NO_MEMORY(diag) : ash_nest_status(&k->nest, diag);
+}
+
 ash_sym ash_kern_sym(ash_kern *k, ash_dim extent) {
     if (!ash_vec_push(k->low->allocator, &k->sym_refs, ASH_NO_REF)) k->failed = true;
     return ash_ix_new_sym(&k->ixs, extent);

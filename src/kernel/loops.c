@@ -633,8 +633,7 @@ static ash_status finish(loops *l, ash_dim *chunks) {
     ash_kern *k = l->k;
     choose_axes(l);
     *chunks = emit(l);
-    ash_diag *diag = k->low->diag;
-    return k->failed || k->ixs.failed ? ASH_NO_MEMORY(diag) : ash_nest_status(&k->nest, diag);
+    return ash_kern_status(k);
 }
 
 static void add_reduced_axis(loops *l, ash_dim extent) {
@@ -686,7 +685,7 @@ ash_status ash_kern_lower_part(ash_kern *k, const ash_node *concat, unsigned par
         if (ash_dims_combine(k->ixs.dims, ASH_DIM_ADD, l.shift,
                              ash_graph__type(k->graph, concat->ins[i])->dims[l.shift_axis], &l.shift,
                              k->low->diag) != ASH_OK)
-            return ASH_ERROR_OUT_OF_MEMORY;
+            return ASH_ERROR_OUT_OF_RANGE;
     memcpy(l.extents, type->dims, sizeof type->dims);
     return finish(&l, chunks);
 }

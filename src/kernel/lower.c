@@ -285,6 +285,12 @@ static ash_status add_step(ash_kern *k, ash_dim chunks, bool whole_group) {
 
 /* --- groups ------------------------------------------------------------------------------------------------------------------- */
 
+/* A result without elements needs no kernel. */
+static bool is_empty(const ash_lowering *low, ash_value value) {
+    int64_t count;
+    return ash_type_static_count(ash_graph__type(low->graph, value), &count) && count == 0;
+}
+
 static ash_status lower_kernel(ash_lowering *low, uint32_t id) {
     ash_kern k;
     ash_dim chunks = 0;
@@ -311,7 +317,7 @@ static ash_status lower_concat(ash_lowering *low, uint32_t id) {
     ash_status status = ASH_OK;
     for (unsigned i = 0; i < concat->n_ins && status == ASH_OK; i++) {
         const ash_place *part = &low->places[concat->ins[i]];
-        bool there = part->buffer == whole->buffer && !part->contiguous && part->offset == offset;
+        bool there = is_empty(low, concat->ins[i]) || (part->buffer == whole->buffer && !part->contiguous && part->offset == offset);
         if (!there) {
             ash_kern k;
             ash_dim chunks = 0;
@@ -332,6 +338,7 @@ static ash_status lower_groups(ash_lowering *low, bool constant) {
         const ash_node *root = &low->graph->nodes.at[g->root];
         ash_value seen = viewed(low, g);
         if (g->constant != constant || (seen != ASH_NO_VALUE && low->places[seen].contiguous)) continue;
+        if (is_empty(low, root->out)) continue;
         ash_status status =
             g->kind == ASH_GROUP_CONCAT ? lower_concat(low, (uint32_t)i) : lower_kernel(low, (uint32_t)i);
         if (status != ASH_OK) {
