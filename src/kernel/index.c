@@ -285,7 +285,9 @@ static bool below(const ash_ixs *ixs, ash_ix ix, ash_dim by) {
            (atom->kind == ASH_ATOM_MOD && atom->by == by);
 }
 
-/* Splits a into by * quotient + rest, moving all multiples of `by` into the quotient. */
+/* Splits a into by * quotient + rest with a rest from 0, moving all multiples of `by` into the quotient. A rest that can be
+ * negative is lifted by a multiple of `by`, so that what is divided at run time never is; by a divisor that is no number
+ * that cannot be done, and everything stays in the rest. */
 static ash_ix split(ash_ixs *ixs, ash_ix a, ash_dim by, ash_ix *rest) {
     building q = {.ixs = ixs}, r = {.ixs = ixs};
     ash_sum sum = ixs->sums.at[a];
@@ -299,6 +301,20 @@ static ash_ix split(ash_ixs *ixs, ash_ix a, ash_dim by, ash_ix *rest) {
             put(&r, t.c, t.d, t.atom);
     }
     *rest = finish(&r);
+    int64_t min = ixs->sums.at[*rest].min;
+    if (ixs->failed || min >= 0) return finish(&q);
+    if (by < 0 || min < -INT64_MAX / 2) {
+        *rest = a;
+        return ash_ix_const(ixs, 0);
+    }
+    int64_t lift = ash_ceil_div(-min, by), lifted;
+    if (!ash_mul_i64(lift, by, &lifted)) {
+        too_large(ixs);
+        return 0;
+    }
+    put(&r, lifted, 1, ONE);
+    *rest = finish(&r);
+    put(&q, -lift, 1, ONE);
     return finish(&q);
 }
 

@@ -329,8 +329,7 @@ ash_ref ash_kern_load(ash_kern *k, ash_value value, const ash_ix *idx) {
         return 0;
     }
     if (immediate(k, value, &ref)) return ref;
-    int64_t count;
-    if (ash_type_static_count(type, &count) && count == 0) /* read under a guard that never holds: there is no byte */
+    if (ash_type_max_count(k->ixs.dims, type) == 0) /* read under a guard that never holds: there is no byte */
         return ash_kern_neutral(k, ASH_OP_ADD, ash_kern_dtype(type->dtype));
     ash_ix linear = ash_kern_linear(k, value, idx);
     uint16_t buf = ash_kern_buffer(k, k->low->places[value].buffer, type->dtype, false);

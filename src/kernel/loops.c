@@ -209,10 +209,14 @@ static ash_ref accumulate(loops *l, const ash_node *node, ash_op combine, ash_re
             conv_factors(l, &a, &b, &hit);
         ash_kern_leave(k, c);
         if (k->collecting || k->failed || k->nest.failed || k->ixs.failed) return acc;
-        a = or_neutral(k, hit, a, ASH_OP_ADD);
         if (ash_nest_at(&k->nest, acc)->lanes > 1) a = ash_kern_splat(k, a), b = ash_kern_splat(k, b);
-        if (ash_dtype_is_float((ash_dtype)ash_nest_at(&k->nest, a)->dtype)) return ash_nest_fma(&k->nest, a, b, acc);
-        return ash_nest_binary(&k->nest, ASH_OP_ADD, acc, ash_nest_binary(&k->nest, ASH_OP_MUL, a, b));
+        bool is_float = ash_dtype_is_float((ash_dtype)ash_nest_at(&k->nest, a)->dtype);
+        ash_ref sum = is_float ? ash_nest_fma(&k->nest, a, b, acc)
+                               : ash_nest_binary(&k->nest, ASH_OP_ADD, acc, ash_nest_binary(&k->nest, ASH_OP_MUL, a, b));
+        if (hit == ASH_NO_REF || k->nest.failed) return sum;
+        /* padding adds nothing, whatever the weight is: 0 times infinity is no number */
+        if (ash_nest_at(&k->nest, sum)->lanes > 1) hit = ash_kern_splat(k, hit);
+        return ash_nest_select(&k->nest, hit, sum, acc);
     }
     if (info.class == ASH_CLASS_POOL) {
         a = pool_element(l, combine);

@@ -287,8 +287,7 @@ static ash_status add_step(ash_kern *k, ash_dim chunks, bool whole_group) {
 
 /* A result without elements needs no kernel. */
 static bool is_empty(const ash_lowering *low, ash_value value) {
-    int64_t count;
-    return ash_type_static_count(ash_graph__type(low->graph, value), &count) && count == 0;
+    return ash_type_max_count(low->program->dims, ash_graph__type(low->graph, value)) == 0;
 }
 
 static ash_status lower_kernel(ash_lowering *low, uint32_t id) {
