@@ -13,7 +13,7 @@ static ash_value no_axis(ash_import *im, ash_value x, unsigned axis) {
 }
 
 static bool same_dims(const ash_type *type, const ash_dim *dims, unsigned rank) {
-    return type->rank == rank && memcmp(type->dims, dims, rank * sizeof *dims) == 0;
+    return type->rank == rank && (rank == 0 || memcmp(type->dims, dims, rank * sizeof *dims) == 0);
 }
 
 ash_value ash_lower__reshape(ash_import *im, ash_value x, const ash_dim *dims, unsigned rank) {
