@@ -1,0 +1,201 @@
+/* The reference evaluator: one node, and whole graphs.
+ *
+ * It is the oracle that compiled plans are compared with, and it folds constants: naive, and right by
+ * reading. It keeps every tensor in 64-bit elements, so it needs up to eight times a plan's memory;
+ * constants are widened at their first use, and everything is freed after its last. Nodes that no output
+ * needs are not evaluated. */
+#include "eval.h"
+
+int64_t ash_eval__dim(const ash_eval *e, ash_dim dim) {
+    return ash_dim_is_const(dim) ? dim : ash_dims_eval(e->graph->dims, dim, e->vars);
+}
+
+static ash_status evaluate(const ash_eval *e) {
+    switch (ash_op_infos[e->node->op].class) {
+    case ASH_CLASS_UNARY: ash_eval__unary(e); break;
+    case ASH_CLASS_BINARY: ash_eval__binary(e); break;
+    case ASH_CLASS_COMPARE: ash_eval__compare(e); break;
+    case ASH_CLASS_SELECT: ash_eval__select(e); break;
+    case ASH_CLASS_CAST: ash_eval__cast(e); break;
+    case ASH_CLASS_MOVE: return ash_eval__move(e);
+    case ASH_CLASS_REDUCE: ash_eval__reduce(e); break;
+    case ASH_CLASS_ARGREDUCE: ash_eval__argreduce(e); break;
+    case ASH_CLASS_MATMUL: ash_eval__matmul(e); break;
+    case ASH_CLASS_CONV: ash_eval__conv(e); break;
+    case ASH_CLASS_POOL: ash_eval__pool(e); break;
+    case ASH_CLASS_GATHER: ash_eval__gather(e); break;
+    case ASH_CLASS_SCATTER: ash_eval__scatter(e); break;
+    case ASH_CLASS_SCAN: ash_eval__scan(e); break;
+    case ASH_CLASS_TOPK: return ash_eval__topk(e);
+    }
+    return ASH_OK;
+}
+
+ash_status ash_eval_node(const ash_graph *graph, const ash_node *node, const int64_t *vars,
+                         const ash_wide *ins, ash_wide *outs, ash_eval_precision precision,
+                         ash_diag *diag) {
+    ash_eval e = {graph, node, vars, ins, outs, precision, diag};
+    ash_status status = evaluate(&e);
+    if (status != ASH_OK) {
+        ash_diag__add_node(diag, node->name, ash_op_name(node->op), ASH_NO_OFFSET);
+        return status;
+    }
+    for (unsigned i = 0; i < ash_op_infos[node->op].outs; i++)
+        if (precision == ASH_EVAL_DTYPE || !ash_dtype_is_float(outs[i].dtype)) ash_wide__round(&outs[i]);
+    return ASH_OK;
+}
+
+/* --- graphs ------------------------------------------------------------------------------------------ */
+
+#define NEVER UINT32_MAX
+
+typedef struct run {
+    const ash_graph *graph;
+    const int64_t *vars;
+    ash_eval_precision precision;
+    ash_diag *diag;
+    ash_wide *values;   /* per value; memory that is not ours for an input */
+    uint32_t *last_use; /* per value: the last node that reads it, the node count for an output, NEVER for
+                           no use */
+    ash_wide *ins;      /* operands of the present node */
+} run;
+
+static uint32_t node_count(const run *r) {
+    return (uint32_t)r->graph->nodes.len;
+}
+
+/* Goes back from the outputs: a node is needed when one of its results is. */
+static void find_last_uses(run *r) {
+    const ash_graph *g = r->graph;
+    for (size_t v = 0; v < g->values.len; v++) r->last_use[v] = NEVER;
+    for (size_t o = 0; o < g->outputs.len; o++) r->last_use[g->outputs.at[o].value] = node_count(r);
+    for (uint32_t n = node_count(r); n-- > 0;) {
+        const ash_node *node = &g->nodes.at[n];
+        bool needed = false;
+        for (unsigned i = 0; i < ash_op_infos[node->op].outs; i++)
+            needed |= r->last_use[node->out + i] != NEVER;
+        for (unsigned i = 0; needed && i < node->n_ins; i++)
+            if (r->last_use[node->ins[i]] == NEVER) r->last_use[node->ins[i]] = n;
+    }
+}
+
+static void free_value(run *r, ash_value value) {
+    if (ash_graph__value(r->graph, value)->kind != ASH_VALUE_INPUT)
+        ash_wide_free(r->graph->allocator, &r->values[value]);
+}
+
+static ash_status alloc_value(run *r, ash_value value) {
+    const ash_type *type = ash_graph__type(r->graph, value);
+    int64_t dims[ASH_MAX_RANK];
+    for (unsigned d = 0; d < type->rank; d++)
+        dims[d] = ash_dim_is_const(type->dims[d]) ? type->dims[d]
+                                                  : ash_dims_eval(r->graph->dims, type->dims[d], r->vars);
+    return ash_wide_alloc(r->graph->allocator, type->dtype, type->rank, dims, &r->values[value], r->diag);
+}
+
+/* Makes sure that a value can be read: constants and parameters are widened at their first use. */
+static ash_status need_value(run *r, ash_value value) {
+    const ash_value_info *info = ash_graph__value(r->graph, value);
+    if (r->values[value].f || !info->blob) return ASH_OK;
+    ASH_TRY(alloc_value(r, value));
+    ash_wide_load(&r->values[value], info->blob->data);
+    return ASH_OK;
+}
+
+static ash_status run_node(run *r, uint32_t n) {
+    const ash_node *node = &r->graph->nodes.at[n];
+    unsigned n_outs = ash_op_infos[node->op].outs;
+    for (unsigned i = 0; i < node->n_ins; i++) {
+        ASH_TRY(need_value(r, node->ins[i]));
+        r->ins[i] = r->values[node->ins[i]];
+    }
+    for (unsigned i = 0; i < n_outs; i++) ASH_TRY(alloc_value(r, node->out + i));
+    ASH_TRY(ash_eval_node(r->graph, node, r->vars, r->ins, &r->values[node->out], r->precision, r->diag));
+    for (unsigned i = 0; i < node->n_ins; i++)
+        if (r->last_use[node->ins[i]] == n) free_value(r, node->ins[i]);
+    for (unsigned i = 0; i < n_outs; i++)
+        if (r->last_use[node->out + i] == NEVER) free_value(r, node->out + i);
+    return ASH_OK;
+}
+
+static bool is_needed(const run *r, uint32_t n) {
+    const ash_node *node = &r->graph->nodes.at[n];
+    for (unsigned i = 0; i < ash_op_infos[node->op].outs; i++)
+        if (r->last_use[node->out + i] != NEVER) return true;
+    return false;
+}
+
+static ash_status check_vars(const run *r) {
+    for (size_t i = 0; i < ash_dims_var_count(r->graph->dims); i++) {
+        const ash_var *var = ash_dims_var(r->graph->dims, i);
+        ASH_FAIL_IF(r->vars[i] < var->min || r->vars[i] > var->max, r->diag, ASH_ERROR_OUT_OF_RANGE,
+                    "variable %s is %lld, outside [%lld, %lld]", var->name, (long long)r->vars[i],
+                    (long long)var->min, (long long)var->max);
+    }
+    return ASH_OK;
+}
+
+static ash_status take_inputs(run *r, const ash_wide *inputs) {
+    for (size_t i = 0; i < r->graph->inputs.len; i++) {
+        const ash_value_info *info = ash_graph__value(r->graph, r->graph->inputs.at[i]);
+        ASH_FAIL_IF(inputs[i].dtype != info->type.dtype, r->diag, ASH_ERROR_TYPE, "input %s is %s, not %s",
+                    info->name, ash_dtype_name(inputs[i].dtype), ash_dtype_name(info->type.dtype));
+        ASH_FAIL_IF(inputs[i].rank != info->type.rank, r->diag, ASH_ERROR_SHAPE,
+                    "input %s has rank %u, not %u", info->name, inputs[i].rank, info->type.rank);
+        for (unsigned d = 0; d < info->type.rank; d++) {
+            ash_dim dim = info->type.dims[d];
+            int64_t want = ash_dim_is_const(dim) ? dim : ash_dims_eval(r->graph->dims, dim, r->vars);
+            ASH_FAIL_IF(inputs[i].dims[d] != want, r->diag, ASH_ERROR_SHAPE,
+                        "dim %u of input %s is %lld, not %lld", d, info->name, (long long)inputs[i].dims[d],
+                        (long long)want);
+        }
+        r->values[r->graph->inputs.at[i]] = inputs[i];
+    }
+    return ASH_OK;
+}
+
+/* The outputs are copies: one value may be several of them, or an input. On failure none is left. */
+static ash_status copy_outputs(run *r, ash_wide *outputs) {
+    const ash_graph *g = r->graph;
+    ash_status status = ASH_OK;
+    size_t made = 0;
+    for (; made < g->outputs.len && status == ASH_OK; made++) {
+        ash_value value = g->outputs.at[made].value;
+        status = need_value(r, value);
+        const ash_wide *from = &r->values[value];
+        if (status == ASH_OK)
+            status =
+                ash_wide_alloc(g->allocator, from->dtype, from->rank, from->dims, &outputs[made], r->diag);
+        if (status == ASH_OK) memcpy(outputs[made].f, from->f, (size_t)from->count * sizeof *from->f);
+    }
+    for (size_t o = 0; status != ASH_OK && o < made; o++) ash_wide_free(g->allocator, &outputs[o]);
+    return status;
+}
+
+static ash_status run_graph(run *r, const ash_wide *inputs, ash_wide *outputs) {
+    ASH_TRY(check_vars(r));
+    ASH_TRY(take_inputs(r, inputs));
+    find_last_uses(r);
+    for (uint32_t n = 0; n < node_count(r); n++)
+        if (is_needed(r, n)) ASH_TRY(run_node(r, n));
+    return copy_outputs(r, outputs);
+}
+
+ash_status ash_eval_graph(const ash_graph *graph, const ash_wide *inputs, const int64_t *vars,
+                          ash_eval_precision precision, ash_wide *outputs, ash_diag *diag) {
+    const ash_allocator *a = graph->allocator;
+    size_t n_values = graph->values.len, n_ins = 0;
+    for (size_t n = 0; n < graph->nodes.len; n++) n_ins = ASH_MAX(n_ins, graph->nodes.at[n].n_ins);
+    for (size_t o = 0; o < graph->outputs.len; o++) outputs[o] = (ash_wide){0};
+    run r = {.graph = graph, .vars = vars, .precision = precision, .diag = diag};
+    r.values = ash_mem_calloc(a, n_values, sizeof *r.values);
+    r.last_use = ash_mem_alloc(a, n_values, sizeof *r.last_use);
+    r.ins = ash_mem_alloc(a, n_ins, sizeof *r.ins);
+    ash_status status =
+        r.values && r.last_use && r.ins ? run_graph(&r, inputs, outputs) : ASH_NO_MEMORY(diag);
+    for (ash_value v = 0; r.values && v < n_values; v++) free_value(&r, v);
+    ash_mem_free(a, r.values, n_values, sizeof *r.values);
+    ash_mem_free(a, r.last_use, n_values, sizeof *r.last_use);
+    ash_mem_free(a, r.ins, n_ins, sizeof *r.ins);
+    return status;
+}

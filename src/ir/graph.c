@@ -1,0 +1,187 @@
+/* Graphs: life, variables and dims, the sticky error, reading. */
+#include "inside.h"
+
+#include <stdio.h>
+
+/* --- life
+ * --------------------------------------------------------------------------------------------------------
+ */
+
+/* Takes over the reference to `dims`, also on failure. */
+static ash_status create(ash_context *context, ash_dims *dims, const char *name, bool derived,
+                         ash_graph **out, ash_diag *diag) {
+    const ash_allocator *a = ash_context__allocator(context);
+    ash_graph *graph = ash_mem_calloc(a, 1, sizeof *graph);
+    if (!graph) {
+        ash_dims_release(dims);
+        return ASH_NO_MEMORY(diag);
+    }
+    graph->context = context;
+    graph->allocator = a;
+    graph->dims = dims;
+    graph->derived = derived;
+    ash_arena_init(&graph->arena, a);
+    ash_strmap_init(&graph->names, a);
+    ash_strmap_init(&graph->output_names, a);
+    ash_diag_clear(&graph->diag);
+    graph->name = ash_arena_strdup(&graph->arena, name);
+    if (!graph->name) {
+        ash_graph_destroy(graph);
+        return ASH_NO_MEMORY(diag);
+    }
+    *out = graph;
+    return ASH_OK;
+}
+
+ash_status ash_graph_create(ash_context *context, const char *name, ash_graph **out, ash_diag *diag) {
+    ASH_FAIL_IF(!out, diag, ASH_ERROR_INVALID_ARGUMENT, "the place for the graph is NULL");
+    *out = NULL;
+    ASH_FAIL_IF(!context, diag, ASH_ERROR_INVALID_ARGUMENT, "the context is NULL");
+    ash_dims *dims;
+    ASH_TRY(ash_dims_create(ash_context__allocator(context), &dims, diag));
+    return create(context, dims, name ? name : "", false, out, diag);
+}
+
+ash_status ash_graph__derive(const ash_graph *from, ash_graph **out, ash_diag *diag) {
+    *out = NULL;
+    return create(from->context, ash_dims_retain(from->dims), from->name, true, out, diag);
+}
+
+void ash_graph_destroy(ash_graph *graph) {
+    if (!graph) return;
+    const ash_allocator *a = graph->allocator;
+    for (size_t i = 0; i < graph->values.len; i++) ash_blob_release(graph->values.at[i].blob);
+    ash_vec_free(a, &graph->values);
+    ash_vec_free(a, &graph->nodes);
+    ash_vec_free(a, &graph->inputs);
+    ash_vec_free(a, &graph->outputs);
+    ash_strmap_free(&graph->names);
+    ash_strmap_free(&graph->output_names);
+    ash_dims_release(graph->dims);
+    ash_arena_free(&graph->arena);
+    ash_mem_free(a, graph, 1, sizeof *graph);
+}
+
+/* --- the sticky error
+ * -------------------------------------------------------------------------------------------------- */
+
+ash_status ash_graph_status(const ash_graph *graph, ash_diag *diag) {
+    if (diag) *diag = graph->diag;
+    return graph->status;
+}
+
+ash_status ash_graph__stick(ash_graph *graph, const ash_diag *diag) {
+    if (graph->status == ASH_OK) {
+        graph->status = diag->code;
+        graph->diag = *diag;
+    }
+    return diag->code;
+}
+
+ash_status ash_graph__fail(ash_graph *graph, ash_status code, const char *fmt, ...) {
+    ash_diag diag;
+    ash_diag_clear(&diag);
+    diag.code = code;
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(diag.message, sizeof diag.message, fmt, args);
+    va_end(args);
+    return ash_graph__stick(graph, &diag);
+}
+
+/* --- variables and dims
+ * ---------------------------------------------------------------------------------------------------- */
+
+ash_dim ash_graph_var(ash_graph *graph, const char *name, int64_t min, int64_t max) {
+    ash_diag diag;
+    ash_dim dim;
+    if (ash_dims_add_var(graph->dims, name, min, max, &dim, &diag) == ASH_OK) return dim;
+    ash_diag__add_node(&diag, name, NULL, ASH_NO_OFFSET);
+    ash_graph__stick(graph, &diag);
+    return 0;
+}
+
+static ash_dim combine(ash_graph *graph, ash_dim_op op, ash_dim a, ash_dim b) {
+    ash_diag diag;
+    ash_dim dim;
+    if (ash_dims_combine(graph->dims, op, a, b, &dim, &diag) == ASH_OK) return dim;
+    ash_graph__stick(graph, &diag);
+    return 0;
+}
+
+ash_dim ash_graph_dim_add(ash_graph *graph, ash_dim a, ash_dim b) {
+    return combine(graph, ASH_DIM_ADD, a, b);
+}
+
+ash_dim ash_graph_dim_sub(ash_graph *graph, ash_dim a, ash_dim b) {
+    ash_dim dim = combine(graph, ASH_DIM_SUB, a, b);
+    int64_t min, max;
+    ash_dims_bounds(graph->dims, dim, &min, &max);
+    if (min >= 0) return dim;
+    ash_graph__fail(graph, ASH_ERROR_OUT_OF_RANGE, "the difference of two dims can be %lld",
+                    (long long)min);
+    return 0;
+}
+
+ash_dim ash_graph_dim_mul(ash_graph *graph, ash_dim a, ash_dim b) {
+    return combine(graph, ASH_DIM_MUL, a, b);
+}
+
+ash_dim ash_graph_dim_div(ash_graph *graph, ash_dim a, ash_dim b) {
+    return combine(graph, ASH_DIM_DIV, a, b);
+}
+
+ash_dim ash_graph_dim_min(ash_graph *graph, ash_dim a, ash_dim b) {
+    return combine(graph, ASH_DIM_MIN, a, b);
+}
+
+ash_dim ash_graph_dim_max(ash_graph *graph, ash_dim a, ash_dim b) {
+    return combine(graph, ASH_DIM_MAX, a, b);
+}
+
+/* --- reading
+ * ------------------------------------------------------------------------------------------------------------------
+ */
+
+const char *ash_graph_name(const ash_graph *graph) {
+    return graph->name;
+}
+
+size_t ash_graph_node_count(const ash_graph *graph) {
+    return graph->nodes.len;
+}
+
+size_t ash_graph_value_count(const ash_graph *graph) {
+    return graph->values.len;
+}
+
+size_t ash_graph_input_count(const ash_graph *graph) {
+    return graph->inputs.len;
+}
+
+size_t ash_graph_output_count(const ash_graph *graph) {
+    return graph->outputs.len;
+}
+
+ash_value ash_graph_input_at(const ash_graph *graph, size_t position, const char **name) {
+    bool there = position < graph->inputs.len;
+    ash_value value = there ? graph->inputs.at[position] : ASH_NO_VALUE;
+    if (name) *name = there ? graph->values.at[value].name : NULL;
+    return value;
+}
+
+ash_value ash_graph_output_at(const ash_graph *graph, size_t position, const char **name) {
+    bool there = position < graph->outputs.len;
+    if (name) *name = there ? graph->outputs.at[position].name : NULL;
+    return there ? graph->outputs.at[position].value : ASH_NO_VALUE;
+}
+
+const ash_type *ash_graph_type(const ash_graph *graph, ash_value value) {
+    return value < graph->values.len ? &graph->values.at[value].type : NULL;
+}
+
+const ash_attr *ash_node_attr(const ash_node *node, ash_attr_key key) {
+    for (uint16_t i = 0; i < node->n_attrs; i++)
+        if (node->attrs[i].key == key) return &node->attrs[i];
+    return NULL;
+}

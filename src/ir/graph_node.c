@@ -1,0 +1,117 @@
+/* Appending nodes. */
+#include "inside.h"
+
+void ash_graph_name_next(ash_graph *graph, const char *name) {
+    if (!name) {
+        graph->next_name = NULL;
+        return;
+    }
+    if (graph->next_name && !strcmp(graph->next_name, name)) return;
+    const char *copy = ash_arena_strdup(&graph->arena, name);
+    if (copy)
+        graph->next_name = copy;
+    else
+        ash_graph__fail(graph, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+}
+
+/* Copies the attributes in ascending order of keys; room for ASH_ATTR_COUNT. */
+static ash_status sort_attrs(const ash_attr *attrs, size_t n, ash_attr *sorted, ash_diag *diag) {
+    ASH_FAIL_IF(n > ASH_ATTR_COUNT, diag, ASH_ERROR_INVALID_ARGUMENT, "%zu attributes, more than there are",
+                n);
+    for (size_t i = 0; i < n; i++) {
+        size_t at = i;
+        for (; at && sorted[at - 1].key > attrs[i].key; at--) sorted[at] = sorted[at - 1];
+        sorted[at] = attrs[i];
+    }
+    return ASH_OK;
+}
+
+enum { FEW = 8 }; /* operands whose types fit the stack */
+
+ash_status ash_graph__infer(const ash_graph *graph, ash_op op, const ash_value *ins, size_t n_ins,
+                            const ash_attr *attrs, size_t n_attrs, ash_type *outs, ash_diag *diag) {
+    ash_type few[FEW], *types = few;
+    ash_status status = ASH_OK;
+    if (n_ins > FEW && !(types = ash_mem_alloc(graph->allocator, n_ins, sizeof *types)))
+        return ASH_NO_MEMORY(diag);
+    for (size_t i = 0; i < n_ins; i++) {
+        ASH_FAIL_IF_DONE(ins[i] >= graph->values.len, diag, ASH_ERROR_INVALID_ARGUMENT,
+                         "operand %zu is no value of the graph", i);
+        types[i] = graph->values.at[ins[i]].type;
+    }
+    status = ash_infer(graph->dims, op, types, n_ins, attrs, n_attrs, outs, diag);
+done:
+    if (types != few) ash_mem_free(graph->allocator, types, n_ins, sizeof *types);
+    return status;
+}
+
+/* Copies an attribute; the fields that do not count for its key are cleared, and a list is never NULL. */
+static bool keep_attr(ash_graph *graph, const ash_attr *attr, ash_attr *kept) {
+    ash_attr_type type = ash_attr_infos[attr->key].type;
+    *kept = (ash_attr){.key = attr->key};
+    if (type != ASH_ATTR_TYPE_INTS && type != ASH_ATTR_TYPE_DIMS) {
+        kept->i = attr->i;
+        return true;
+    }
+    kept->count = attr->count;
+    kept->list = ash_arena_copy(&graph->arena, attr->list, attr->count, sizeof *attr->list);
+    return kept->list != NULL;
+}
+
+/* Everything that can fail comes before the first change that counts; what the arena holds by then is never
+ * seen. */
+static ash_status append(ash_graph *graph, ash_op op, const ash_value *ins, size_t n_ins,
+                         const ash_attr *attrs, size_t n_attrs, const ash_type *types, ash_value *outs,
+                         ash_diag *diag) {
+    size_t n_outs = ash_op_infos[op].outs;
+    ASH_FAIL_IF(graph->values.len + n_outs > ASH_NO_VALUE, diag, ASH_ERROR_OUT_OF_RANGE,
+                "a graph has at most 2^32 - 1 values");
+    ash_value *kept_ins = ash_arena_copy(&graph->arena, ins, n_ins, sizeof *ins);
+    ash_attr *kept_attrs = ash_arena_copy(&graph->arena, attrs, n_attrs, sizeof *attrs);
+    if (!kept_ins || !kept_attrs) return ASH_NO_MEMORY(diag);
+    for (size_t i = 0; i < n_attrs; i++)
+        if (!keep_attr(graph, &attrs[i], &kept_attrs[i])) return ASH_NO_MEMORY(diag);
+    if (!ash_vec_reserve(graph->allocator, &graph->values, n_outs) ||
+        !ash_vec_reserve(graph->allocator, &graph->nodes, 1))
+        return ASH_NO_MEMORY(diag);
+    ash_value first = (ash_value)graph->values.len;
+    for (size_t i = 0; i < n_outs; i++) {
+        outs[i] = first + (ash_value)i;
+        graph->values.at[graph->values.len++] = (ash_value_info){
+            .type = types[i],
+            .kind = ASH_VALUE_NODE,
+            .node = (uint32_t)graph->nodes.len,
+            .origin = graph->derived ? ASH_NO_VALUE : outs[i],
+        };
+    }
+    graph->nodes.at[graph->nodes.len++] =
+        (ash_node){op, (uint16_t)n_ins, (uint16_t)n_attrs, first, kept_ins, kept_attrs, graph->next_name};
+    return ASH_OK;
+}
+
+static ash_status add(ash_graph *graph, ash_op op, const ash_value *ins, size_t n_ins,
+                      const ash_attr *attrs, size_t n_attrs, ash_value *outs, ash_diag *diag) {
+    ash_attr sorted[ASH_ATTR_COUNT];
+    ash_type types[ASH_OP_OUTS];
+    ASH_FAIL_IF((n_ins && !ins) || (n_attrs && !attrs), diag, ASH_ERROR_INVALID_ARGUMENT,
+                "the operands or attributes are NULL");
+    ASH_FAIL_IF(n_ins >= ASH_MANY, diag, ASH_ERROR_INVALID_ARGUMENT, "%zu operands, at most %d", n_ins,
+                ASH_MANY - 1);
+    ASH_TRY(sort_attrs(attrs, n_attrs, sorted, diag));
+    ASH_TRY(ash_graph__infer(graph, op, ins, n_ins, sorted, n_attrs, types, diag));
+    return append(graph, op, ins, n_ins, sorted, n_attrs, types, outs, diag);
+}
+
+ash_status ash_graph_add(ash_graph *graph, ash_op op, const ash_value *ins, size_t n_ins,
+                         const ash_attr *attrs, size_t n_attrs, ash_value *outs) {
+    ash_diag diag;
+    if ((unsigned)op >= ASH_OP_COUNT)
+        return ash_graph__fail(graph, ASH_ERROR_INVALID_ARGUMENT, "no operator has the number %d", (int)op);
+    for (size_t i = 0; i < ash_op_infos[op].outs; i++) outs[i] = ASH_NO_VALUE;
+    for (size_t i = 0; ins && graph->status != ASH_OK && i < n_ins; i++)
+        if (ins[i] == ASH_NO_VALUE) return graph->status;
+    ash_status status = add(graph, op, ins, n_ins, attrs, n_attrs, outs, &diag);
+    if (status == ASH_OK) return ASH_OK;
+    ash_diag__add_node(&diag, graph->next_name, ash_op_name(op), ASH_NO_OFFSET);
+    return ash_graph__stick(graph, &diag);
+}

@@ -1,0 +1,200 @@
+/* Shape inference of contractions and windows: matrix products, convolutions, pooling. */
+#include "infer.h"
+
+/* --- windows
+ * -------------------------------------------------------------------------------------------------------
+ */
+
+/* One spatial dim of a convolution or a pool. */
+typedef struct window {
+    int64_t kernel, stride, dilation; /* elements, each at least 1 */
+    ash_dim before, after;            /* padding in elements */
+} window;
+
+/* The number of windows along a dim of size `in`: those that fit, none when the padded operand is smaller.
+ */
+static ash_status count_windows(const ash_inference *c, unsigned axis, ash_dim in, const window *w,
+                                ash_dim *out) {
+    int64_t span, min, max;
+    ash_dim padded;
+    ASH_INFER_FAIL_IF(!ash_mul_i64(w->kernel - 1, w->dilation, &span) || !ash_add_i64(span, 1, &span), c,
+                      ASH_ERROR_OUT_OF_RANGE, "a window of more than 2^63 elements along dim %u", axis);
+    ASH_TRY(ash_infer__dim(c, ASH_DIM_ADD, in, w->before, &padded));
+    ASH_TRY(ash_infer__dim(c, ASH_DIM_ADD, padded, w->after, &padded));
+    ash_dims_bounds(c->dims, padded, &min, &max);
+    ASH_INFER_FAIL_IF(max < span, c, ASH_ERROR_SHAPE,
+                      "a window of %lld elements exceeds the padded operand along dim %u", (long long)span,
+                      axis);
+    ASH_TRY(ash_infer__dim(c, ASH_DIM_SUB, padded, span, out));
+    ASH_TRY(ash_infer__dim(c, ASH_DIM_DIV, *out, w->stride, out));
+    ASH_TRY(ash_infer__dim(c, ASH_DIM_ADD, *out, 1, out));
+    return ash_infer__dim(c, ASH_DIM_MAX, *out, 0, out);
+}
+
+/* The attributes that convolutions and pools have in common, `count` spatial dims. */
+typedef struct spatial {
+    const int64_t *strides, *dilations, *before, *after;
+} spatial;
+
+static ash_status read_spatial(const ash_inference *c, size_t count, spatial *s) {
+    ASH_TRY(ash_infer__list(c, ASH_ATTR_STRIDES, count, 1, &s->strides));
+    ASH_TRY(ash_infer__list(c, ASH_ATTR_DILATIONS, count, 1, &s->dilations));
+    ASH_TRY(ash_infer__list(c, ASH_ATTR_BEFORE, count, 0, &s->before));
+    return ash_infer__list(c, ASH_ATTR_AFTER, count, 0, &s->after);
+}
+
+ash_status ash_infer__pool(const ash_inference *c) {
+    uint32_t set;
+    const ash_attr *axes = ash_infer__attr(c, ASH_ATTR_AXES);
+    const int64_t *kernel;
+    spatial s;
+    ASH_TRY(ash_infer__kind(c, 0, ASH_KINDS_NUMBER, "a number"));
+    ASH_TRY(ash_infer__axes(c, &set));
+    ASH_TRY(ash_infer__list(c, ASH_ATTR_KERNEL, axes->count, 1, &kernel));
+    ASH_TRY(read_spatial(c, axes->count, &s));
+    c->outs[0] = c->ins[0];
+    for (uint32_t i = 0; i < axes->count; i++) {
+        unsigned axis = (unsigned)axes->list[i];
+        window w = {kernel[i], s.strides[i], s.dilations[i], s.before[i], s.after[i]};
+        ASH_TRY(count_windows(c, axis, c->ins[0].dims[axis], &w, &c->outs[0].dims[axis]));
+    }
+    return ASH_OK;
+}
+
+/* --- matrix products
+ * ------------------------------------------------------------------------------------------------- */
+
+ash_status ash_infer__matmul(const ash_inference *c) {
+    const ash_type *a = &c->ins[0], *b = &c->ins[1];
+    int64_t block = ash_infer__attr(c, ASH_ATTR_B_BLOCK)->i;
+    ash_dim n = ash_infer__attr(c, ASH_ATTR_N)->i;
+    ASH_TRY(ash_infer__kind(c, 0, ASH_KINDS_NUMBER, "a number"));
+    ASH_TRY(ash_infer__same_dtype(c, 0, 1));
+    ASH_INFER_FAIL_IF(block < 0, c, ASH_ERROR_INVALID_ARGUMENT, "b_block is %lld", (long long)block);
+    ASH_INFER_FAIL_IF(!block && n, c, ASH_ERROR_INVALID_ARGUMENT,
+                      "n belongs to a blocked operand 1, b_block is 0");
+    ASH_INFER_FAIL_IF(a->rank < 2 || b->rank != a->rank + (block ? 1 : 0), c, ASH_ERROR_SHAPE,
+                      "no matrices of equal batch rank%s", block ? " with operand 1 blocked" : "");
+    unsigned batch = a->rank - 2;
+    for (unsigned i = 0; i < batch; i++)
+        ASH_INFER_FAIL_IF(a->dims[i] != b->dims[i], c, ASH_ERROR_SHAPE, "batch dim %u differs", i);
+    ASH_INFER_FAIL_IF(a->dims[batch + 1] != b->dims[block ? batch + 1 : batch], c, ASH_ERROR_SHAPE,
+                      "inner dims differ");
+    if (block) {
+        ash_dim blocks;
+        ASH_TRY(ash_infer__dim(c, ASH_DIM_ADD, n, block - 1, &blocks));
+        ASH_TRY(ash_infer__dim(c, ASH_DIM_DIV, blocks, block, &blocks));
+        ASH_INFER_FAIL_IF(b->dims[batch] != blocks || b->dims[batch + 2] != block, c, ASH_ERROR_SHAPE,
+                          "operand 1 is not n columns in blocks of %lld", (long long)block);
+    }
+    c->outs[0] = *a;
+    c->outs[0].dims[batch + 1] = block ? n : b->dims[batch + 1];
+    return ASH_OK;
+}
+
+/* --- convolutions
+ * ---------------------------------------------------------------------------------------------------- */
+
+typedef struct conv {
+    int64_t groups, x_block, y_block, w_block, o;
+    unsigned spatial;      /* spatial dims */
+    ash_dim channels;      /* of the operand */
+    ash_dim filters;       /* channels of the result */
+    const ash_dim *kernel; /* the spatial dims of the weights */
+} conv;
+
+static ash_status read_conv(const ash_inference *c, conv *v) {
+    const ash_type *x = &c->ins[0];
+    v->groups = ash_infer__attr(c, ASH_ATTR_GROUPS)->i;
+    v->x_block = ash_infer__attr(c, ASH_ATTR_X_BLOCK)->i;
+    v->y_block = ash_infer__attr(c, ASH_ATTR_Y_BLOCK)->i;
+    v->w_block = ash_infer__attr(c, ASH_ATTR_W_BLOCK)->i;
+    v->o = ash_infer__attr(c, ASH_ATTR_O)->i;
+    ASH_INFER_FAIL_IF(v->groups < 1, c, ASH_ERROR_INVALID_ARGUMENT, "%lld groups", (long long)v->groups);
+    ASH_INFER_FAIL_IF(v->x_block < 0 || v->y_block < 0 || v->w_block < 0, c, ASH_ERROR_INVALID_ARGUMENT,
+                      "a block is negative");
+    ASH_INFER_FAIL_IF(v->w_block ? v->o < 1 : v->o != 0, c, ASH_ERROR_INVALID_ARGUMENT,
+                      "o is %lld, and w_block is %lld", (long long)v->o, (long long)v->w_block);
+    unsigned fixed = v->x_block ? 3 : 2;
+    ASH_INFER_FAIL_IF(x->rank <= fixed, c, ASH_ERROR_SHAPE, "operand 0 has no spatial dim");
+    v->spatial = x->rank - fixed;
+    v->channels = x->dims[1];
+    if (v->x_block) {
+        ASH_INFER_FAIL_IF(x->dims[x->rank - 1] != v->x_block, c, ASH_ERROR_SHAPE,
+                          "operand 0 is not in channel blocks of %lld", (long long)v->x_block);
+        ASH_TRY(ash_infer__dim(c, ASH_DIM_MUL, v->channels, v->x_block, &v->channels));
+    }
+    return ASH_OK;
+}
+
+static ash_status fail_weights(const ash_inference *c, const char *layout) {
+    return ash_infer__fail(c, ASH_ERROR_SHAPE, "the weights are not %s", layout);
+}
+
+/* w is [o, c/groups, kernel...]. */
+static ash_status plain_weights(const ash_inference *c, conv *v) {
+    const ash_type *w = &c->ins[1];
+    ash_dim channels, filters;
+    if (w->rank != v->spatial + 2) return fail_weights(c, "[o, c/groups, kernel...]");
+    ASH_TRY(ash_infer__dim(c, ASH_DIM_MUL, w->dims[1], v->groups, &channels));
+    ASH_INFER_FAIL_IF(channels != v->channels, c, ASH_ERROR_SHAPE,
+                      "the weights' channels times %lld groups are not the operand's channels",
+                      (long long)v->groups);
+    v->filters = w->dims[0];
+    ASH_TRY(ash_infer__dim(c, ASH_DIM_DIV, v->filters, v->groups, &filters));
+    ASH_TRY(ash_infer__dim(c, ASH_DIM_MUL, filters, v->groups, &filters));
+    ASH_INFER_FAIL_IF(filters != v->filters, c, ASH_ERROR_SHAPE,
+                      "%lld groups do not divide the weights' filters", (long long)v->groups);
+    v->kernel = w->dims + 2;
+    return ASH_OK;
+}
+
+/* w is [groups, ceil((o/groups)/B), (c/groups)/I, kernel..., I, B], or, depthwise, [o/B, kernel..., B]. */
+static ash_status blocked_weights(const ash_inference *c, conv *v) {
+    const ash_type *w = &c->ins[1];
+    int64_t block = v->w_block, inner = v->x_block ? v->x_block : 1;
+    ASH_INFER_FAIL_IF(v->channels < 0 || v->channels % v->groups || v->o % v->groups, c, ASH_ERROR_SHAPE,
+                      "%lld groups do not divide the channels or the %lld filters", (long long)v->groups,
+                      (long long)v->o);
+    int64_t channels = v->channels / v->groups, filters = v->o / v->groups;
+    v->filters = v->o;
+    if (channels == 1 && filters == 1) {
+        bool fits = w->rank == v->spatial + 2 && v->o % block == 0 && w->dims[0] == v->o / block &&
+                    w->dims[w->rank - 1] == block;
+        v->kernel = w->dims + 1;
+        return fits ? ASH_OK : fail_weights(c, "[o/B, kernel..., B]");
+    }
+    bool fits = w->rank == v->spatial + 5 && w->dims[0] == v->groups &&
+                w->dims[1] == (filters - 1) / block + 1 && channels % inner == 0 &&
+                w->dims[2] == channels / inner && w->dims[w->rank - 2] == inner &&
+                w->dims[w->rank - 1] == block;
+    v->kernel = w->dims + 3;
+    return fits ? ASH_OK : fail_weights(c, "[groups, ceil((o/groups)/B), (c/groups)/I, kernel..., I, B]");
+}
+
+ash_status ash_infer__conv(const ash_inference *c) {
+    const ash_type *x = &c->ins[0];
+    conv v;
+    spatial s;
+    ASH_TRY(ash_infer__kind(c, 0, ASH_KINDS_NUMBER, "a number"));
+    ASH_TRY(ash_infer__same_dtype(c, 0, 1));
+    ASH_TRY(read_conv(c, &v));
+    ASH_TRY(v.w_block ? blocked_weights(c, &v) : plain_weights(c, &v));
+    ASH_TRY(read_spatial(c, v.spatial, &s));
+    ash_type *out = &c->outs[0];
+    *out = (ash_type){.dtype = x->dtype, .rank = v.spatial + 2, .dims = {x->dims[0], v.filters}};
+    for (unsigned i = 0; i < v.spatial; i++) {
+        ASH_INFER_FAIL_IF(v.kernel[i] < 1, c, ASH_ERROR_SHAPE,
+                          "the kernel's dims must be numbers of at least 1");
+        window w = {v.kernel[i], s.strides[i], s.dilations[i], s.before[i], s.after[i]};
+        ASH_TRY(count_windows(c, 2 + i, x->dims[2 + i], &w, &out->dims[2 + i]));
+    }
+    if (!v.y_block) return ASH_OK;
+    ASH_INFER_FAIL_IF(v.filters < 0 || v.filters % v.y_block, c, ASH_ERROR_SHAPE,
+                      "blocks of %lld do not divide the filters", (long long)v.y_block);
+    ASH_INFER_FAIL_IF(out->rank == ASH_MAX_RANK, c, ASH_ERROR_SHAPE, "the result's rank exceeds %d",
+                      ASH_MAX_RANK);
+    out->dims[1] = v.filters / v.y_block;
+    out->dims[out->rank++] = v.y_block;
+    return ASH_OK;
+}

@@ -1,0 +1,31 @@
+/* What the files graph*.c, infer*.c, verify.c and text*.c share. */
+#ifndef ASH_IR_INSIDE_H
+#define ASH_IR_INSIDE_H
+
+#include "base/text.h"
+#include "dims_poly.h"
+
+/* Keeps a diagnostic as the graph's sticky error, unless there is one; returns its code. */
+ash_status ash_graph__stick(ash_graph *graph, const ash_diag *diag);
+
+/* Checks that a dtype and dims make a type: every dim known and never negative, and the dims' maxima, zeros
+ * left out, multiply to bytes that fit 64 bits. */
+ash_status ash_type__check(const ash_dims *dims, const ash_type *type, ash_diag *diag);
+/* Appends the name of a variable, in quotes where it needs them. */
+void ash_dims__print_name(const char *name, ash_text *out);
+/* Appends "f32[batch, 3]". */
+void ash_type__print(const ash_dims *dims, const ash_type *type, ash_text *out);
+/* Appends "[batch, 3]". */
+void ash_dims__print_list(const ash_dims *dims, const ash_dim *list, size_t n, ash_text *out);
+
+enum { ASH_OP_OUTS = 2 }; /* the most outputs that an operator has */
+
+/* Infers the types of a node's outputs from its operands' values. */
+ash_status ash_graph__infer(const ash_graph *graph, ash_op op, const ash_value *ins, size_t n_ins,
+                            const ash_attr *attrs, size_t n_attrs, ash_type *outs, ash_diag *diag);
+/* Checks what a constant or parameter needs of its data: a static type, the exact size, bools of 0 and 1.
+ */
+ash_status ash_graph__check_data(const ash_graph *graph, const ash_type *type, const ash_blob *blob,
+                                 ash_diag *diag);
+
+#endif

@@ -1,0 +1,119 @@
+/* The verifier: derives everything in a graph again from its nodes. */
+#include "inside.h"
+
+typedef struct verifier {
+    const ash_graph *graph;
+    ash_strmap names;
+    size_t next_node, next_input; /* the first not met yet, in order of values */
+    ash_diag *diag;
+} verifier;
+
+#define DEFECT_IF(cond, v, ...) ASH_FAIL_IF(cond, (v)->diag, ASH_ERROR_INTERNAL, __VA_ARGS__)
+
+/* What a lower layer refuses is a defect here; running out of memory is not. */
+static ash_status defect(ash_status status, ash_diag *diag) {
+    if (status == ASH_OK || status == ASH_ERROR_OUT_OF_MEMORY) return status;
+    if (diag) diag->code = ASH_ERROR_INTERNAL;
+    return ASH_ERROR_INTERNAL;
+}
+
+static ash_status check_name(verifier *v, const ash_strmap *index, const char *name, uint64_t expected) {
+    uint64_t found;
+    size_t len = strlen(name);
+    DEFECT_IF(!len, v, "an empty name");
+    DEFECT_IF(ash_strmap_get(&v->names, name, len, &found), v, "the name %s is there twice", name);
+    DEFECT_IF(!ash_strmap_get(index, name, len, &found) || found != expected, v,
+              "the index has lost the name %s", name);
+    return ash_strmap_put(&v->names, name, len, expected) ? ASH_OK : ASH_NO_MEMORY(v->diag);
+}
+
+static ash_status check_leaf(verifier *v, ash_value value) {
+    const ash_graph *graph = v->graph;
+    const ash_value_info *info = &graph->values.at[value];
+    bool named = info->kind != ASH_VALUE_CONSTANT, data = info->kind != ASH_VALUE_INPUT;
+    DEFECT_IF(named != (info->name != NULL), v, "value %u: a constant has no name, other leaves have",
+              value);
+    DEFECT_IF(data != (info->blob != NULL), v, "value %u: an input has no data, other leaves have", value);
+    ASH_TRY(defect(ash_type__check(graph->dims, &info->type, v->diag), v->diag));
+    if (data) ASH_TRY(defect(ash_graph__check_data(graph, &info->type, info->blob, v->diag), v->diag));
+    if (named) ASH_TRY(check_name(v, &graph->names, info->name, value));
+    if (info->kind == ASH_VALUE_INPUT) {
+        bool listed = v->next_input < graph->inputs.len && graph->inputs.at[v->next_input] == value;
+        DEFECT_IF(!listed, v, "value %u is not the input at position %zu", value, v->next_input);
+        v->next_input++;
+    }
+    return ASH_OK;
+}
+
+/* The node whose first output is `value`; its values must follow one another. */
+static ash_status check_node(verifier *v, ash_value value, size_t *outs) {
+    const ash_graph *graph = v->graph;
+    DEFECT_IF(v->next_node == graph->nodes.len, v, "value %u has no node", value);
+    const ash_node *node = &graph->nodes.at[v->next_node];
+    ash_type types[ASH_OP_OUTS];
+    DEFECT_IF((unsigned)node->op >= ASH_OP_COUNT, v, "no operator has the number %d", (int)node->op);
+    DEFECT_IF(node->out != value, v, "the first output is value %u, not %u", node->out, value);
+    *outs = ash_op_infos[node->op].outs;
+    DEFECT_IF(*outs > graph->values.len - value, v, "outputs are missing");
+    for (uint16_t i = 0; i < node->n_ins; i++)
+        DEFECT_IF(node->ins[i] >= value, v, "operand %u is value %u, which does not come before", i,
+                  node->ins[i]);
+    ash_status status = ash_graph__infer(graph, node->op, node->ins, node->n_ins, node->attrs,
+                                         node->n_attrs, types, v->diag);
+    ASH_TRY(defect(status, v->diag));
+    for (size_t i = 0; i < *outs; i++) {
+        const ash_value_info *info = &graph->values.at[value + i];
+        DEFECT_IF(info->kind != ASH_VALUE_NODE || info->node != v->next_node, v,
+                  "output %zu is not the node's", i);
+        DEFECT_IF(info->name || info->blob, v, "output %zu has a name or data", i);
+        DEFECT_IF(!ash_type_equal(&info->type, &types[i]), v,
+                  "output %zu is not of the type that is inferred", i);
+    }
+    v->next_node++;
+    return ASH_OK;
+}
+
+static ash_status check_values(verifier *v) {
+    const ash_graph *graph = v->graph;
+    for (size_t value = 0; value < graph->values.len;) {
+        size_t outs = 1, node = v->next_node;
+        bool leaf = graph->values.at[value].kind != ASH_VALUE_NODE;
+        ash_status status = leaf ? check_leaf(v, (ash_value)value) : check_node(v, (ash_value)value, &outs);
+        if (status != ASH_OK && leaf)
+            ash_diag__add_node(v->diag, graph->values.at[value].name, NULL, ASH_NO_OFFSET);
+        else if (status != ASH_OK && node < graph->nodes.len)
+            ash_diag__add_node(v->diag, graph->nodes.at[node].name, ash_op_name(graph->nodes.at[node].op),
+                               ASH_NO_OFFSET);
+        if (status != ASH_OK) return status;
+        value += outs;
+    }
+    DEFECT_IF(v->next_node != graph->nodes.len, v, "%zu nodes have no value",
+              graph->nodes.len - v->next_node);
+    DEFECT_IF(v->next_input != graph->inputs.len, v, "%zu inputs are no values",
+              graph->inputs.len - v->next_input);
+    DEFECT_IF(v->names.len != graph->names.len, v, "the index has names of no value");
+    return ASH_OK;
+}
+
+static ash_status check_outputs(verifier *v) {
+    const ash_graph *graph = v->graph;
+    for (size_t i = 0; i < graph->outputs.len; i++) {
+        const ash_output *output = &graph->outputs.at[i];
+        DEFECT_IF(output->value >= graph->values.len, v, "output %s is no value of the graph",
+                  output->name);
+        ASH_TRY(check_name(v, &graph->output_names, output->name, i));
+    }
+    DEFECT_IF(v->names.len != graph->output_names.len, v, "the index has names of no output");
+    return ASH_OK;
+}
+
+ash_status ash_graph_verify(const ash_graph *graph, ash_diag *diag) {
+    if (graph->status != ASH_OK) return ash_graph_status(graph, diag);
+    verifier v = {.graph = graph, .diag = diag};
+    ash_strmap_init(&v.names, graph->allocator);
+    ash_status status = check_values(&v);
+    ash_strmap_free(&v.names);
+    if (status == ASH_OK) status = check_outputs(&v);
+    ash_strmap_free(&v.names);
+    return status;
+}

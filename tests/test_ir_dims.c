@@ -1,0 +1,364 @@
+/* Dim expressions: canonical form, simplification, bounds, text. */
+#include "ir_fixture.h"
+
+#include "base/text.h"
+
+enum { VARS = 3, NODES = 9, SAMPLES = 24 };
+
+typedef struct pool {
+    ash_dims *dims;
+    ash_dim var[VARS];
+    int64_t min[VARS], max[VARS];
+} pool;
+
+static const char *const var_names[VARS] = {"a", "b", "odd name\"\\\n"};
+
+static pool make_pool(int64_t max) {
+    ash_diag diag;
+    pool p = {.min = {0, 1, 2}, .max = {max, max, max}};
+    assert_ok(ash_dims_create(&ash_allocator__libc, &p.dims, &diag));
+    for (int i = 0; i < VARS; i++)
+        assert_ok(ash_dims_add_var(p.dims, var_names[i], p.min[i], p.max[i], &p.var[i], &diag));
+    return p;
+}
+
+/* A random expression: node i combines two earlier ones; the first are the variables and small numbers. */
+typedef struct tree {
+    struct {
+        ash_dim_op op;
+        int a, b; /* earlier nodes, or leaves when negative: -1 - variable, or -10 - number */
+    } node[NODES];
+    int n;
+} tree;
+
+static int random_leaf(uint64_t *seed) {
+    uint64_t r = next_random(seed);
+    return r % 3 ? -1 - (int)(r / 3 % VARS) : -10 - (int)(r / 3 % 7);
+}
+
+static tree random_tree(uint64_t *seed, int ops) {
+    tree t = {.n = 1 + (int)(next_random(seed) % NODES)};
+    for (int i = 0; i < t.n; i++) {
+        t.node[i].op = (ash_dim_op)(next_random(seed) % (unsigned)ops);
+        t.node[i].a =
+            i && next_random(seed) % 4 ? (int)(next_random(seed) % (unsigned)i) : random_leaf(seed);
+        t.node[i].b =
+            i && next_random(seed) % 3 == 0 ? (int)(next_random(seed) % (unsigned)i) : random_leaf(seed);
+    }
+    return t;
+}
+
+static ash_dim leaf_dim(const pool *p, const ash_dim *done, int i) {
+    return i >= 0 ? done[i] : i > -10 ? p->var[-1 - i] : -10 - i;
+}
+
+static ash_status build(const pool *p, const tree *t, ash_dim *out) {
+    ash_dim done[NODES];
+    for (int i = 0; i < t->n; i++) {
+        ash_diag diag;
+        ash_status status = ash_dims_combine(p->dims, t->node[i].op, leaf_dim(p, done, t->node[i].a),
+                                             leaf_dim(p, done, t->node[i].b), &done[i], &diag);
+        if (status != ASH_OK) {
+            assert_int_equal(status, ASH_ERROR_OUT_OF_RANGE);
+            return status;
+        }
+    }
+    *out = done[t->n - 1];
+    return ASH_OK;
+}
+
+static int64_t leaf_value(const int64_t *vars, const int64_t *done, int i) {
+    return i >= 0 ? done[i] : i > -10 ? vars[-1 - i] : -10 - i;
+}
+
+static int64_t evaluate(const tree *t, const int64_t *vars) {
+    int64_t done[NODES];
+    for (int i = 0; i < t->n; i++) {
+        int64_t a = leaf_value(vars, done, t->node[i].a), b = leaf_value(vars, done, t->node[i].b);
+        switch (t->node[i].op) {
+        case ASH_DIM_ADD: done[i] = (int64_t)((uint64_t)a + (uint64_t)b); break;
+        case ASH_DIM_SUB: done[i] = (int64_t)((uint64_t)a - (uint64_t)b); break;
+        case ASH_DIM_MUL: done[i] = (int64_t)((uint64_t)a * (uint64_t)b); break;
+        case ASH_DIM_DIV: done[i] = a / b - (a % b < 0); break;
+        case ASH_DIM_MIN: done[i] = ASH_MIN(a, b); break;
+        case ASH_DIM_MAX: done[i] = ASH_MAX(a, b); break;
+        }
+    }
+    return done[t->n - 1];
+}
+
+static void sample(const pool *p, uint64_t *seed, int64_t *vars) {
+    for (int i = 0; i < VARS; i++)
+        vars[i] = p->min[i] + (int64_t)(next_random(seed) % (uint64_t)(p->max[i] - p->min[i] + 1));
+}
+
+static void evaluation_agrees(void **state) {
+    (void)state;
+    uint64_t seed = 1;
+    long built = 0;
+    for (int round = 0; round < 200; round++) {
+        pool p = make_pool(round % 2 ? 12 : 1000);
+        for (int i = 0; i < 100; i++) {
+            tree t = random_tree(&seed, 6);
+            ash_dim dim;
+            if (build(&p, &t, &dim) != ASH_OK) continue;
+            built++;
+            int64_t min, max, vars[VARS];
+            ash_dims_bounds(p.dims, dim, &min, &max);
+            for (int k = 0; k < SAMPLES; k++) {
+                sample(&p, &seed, vars);
+                int64_t value = evaluate(&t, vars);
+                assert_int_equal(ash_dims_eval(p.dims, dim, vars), value);
+                assert_true(min <= value && value <= max);
+            }
+        }
+        ash_dims_release(p.dims);
+    }
+    assert_true(built > 10000);
+}
+
+static void polynomials_are_equal_exactly_when_their_dims_are(void **state) {
+    (void)state;
+    uint64_t seed = 2;
+    long equal = 0, same_text = 0;
+    for (int round = 0; round < 40; round++) {
+        enum { TREES = 80 };
+        pool p = make_pool(1000);
+        tree trees[TREES];
+        ash_dim dims[TREES];
+        int n = 0;
+        while (n < TREES) {
+            trees[n] = random_tree(&seed, 3);
+            if (trees[n].n <= 5 && build(&p, &trees[n], &dims[n]) == ASH_OK) n++;
+        }
+        int64_t vars[SAMPLES][VARS];
+        for (int k = 0; k < SAMPLES; k++) sample(&p, &seed, vars[k]);
+        for (int i = 0; i < n; i++) {
+            for (int j = 0; j < i; j++) {
+                bool same = true;
+                for (int k = 0; k < SAMPLES; k++)
+                    same = same && evaluate(&trees[i], vars[k]) == evaluate(&trees[j], vars[k]);
+                assert_int_equal(same, dims[i] == dims[j]);
+                equal += same;
+                same_text += same && memcmp(&trees[i], &trees[j], sizeof trees[i]) != 0;
+            }
+        }
+        ash_dims_release(p.dims);
+    }
+    assert_true(equal > 1000 && same_text > 100);
+}
+
+static ash_dim parse_all(ash_dims *dims, const char *text) {
+    ash_diag diag;
+    ash_dim dim = 0;
+    size_t pos = 0;
+    assert_ok(ash_dims_parse(dims, text, strlen(text), &pos, &dim, &diag));
+    assert_int_equal(pos, strlen(text));
+    return dim;
+}
+
+static void text_comes_back(void **state) {
+    (void)state;
+    uint64_t seed = 3;
+    for (int round = 0; round < 100; round++) {
+        pool p = make_pool(50), q = make_pool(50);
+        for (int i = 0; i < 60; i++) {
+            tree t = random_tree(&seed, 6);
+            ash_dim dim;
+            if (build(&p, &t, &dim) != ASH_OK) continue;
+            ash_text text, again;
+            ash_text_init(&text, &ash_allocator__libc);
+            ash_text_init(&again, &ash_allocator__libc);
+            ash_dims_print(p.dims, dim, &text);
+            assert_int_equal(parse_all(p.dims, text.at), dim);
+            ash_dims_print(q.dims, parse_all(q.dims, text.at), &again);
+            assert_string_equal(again.at, text.at);
+            ash_text_free(&text);
+            ash_text_free(&again);
+        }
+        ash_dims_release(p.dims);
+        ash_dims_release(q.dims);
+    }
+}
+
+/* What an expression is simplified to, as texts; variables: a from 0, b from 1, n from 8, to 1000. */
+static const char *const simplifications[][2] = {
+    {"(a + b - a)", "b"},
+    {"((a + 1)*(a - 1))", "(a*a - 1)"},
+    {"(3 - 5)", "(-2)"},
+    {"div((6*a), 3)", "(2*a)"},
+    {"div((6*a + 5), 3)", "(2*a + 1)"},
+    {"div((6*a + 4), 4)", "(a + div(a, 2) + 1)"},
+    {"div((a*b), b)", "a"},
+    {"div((a*a*b*4), (2*a*b))", NULL}, /* the divisor can be 0 */
+    {"div((b*b*n*4), (2*b*n))", "(2*b)"},
+    {"div((768*b*n + 768*b), (12*n + 12))", "(64*b)"},
+    {"div((b*n - b), (n - 1))", "b"},
+    {"div(div(a, 2), 3)", "div(a, 6)"},
+    {"div((div((a + 1), 2) + 1), 2)", "div((a + 3), 4)"},
+    {"div(7, 2)", "3"},
+    {"div(b, 0)", NULL},
+    {"min(a, a)", "a"},
+    {"min(b, (b + 1))", "b"},
+    {"max((n - 3), 0)", "(n - 3)"},
+    {"max((a - 3), 0)", "max(0, (a - 3))"},
+    {"max((n - min(n, 10)), 0)", "(n - min(10, n))"},
+    {"min((n - div(n, 2)), n)", "(n - div(n, 2))"},
+    {"max((n + 1 - 2*div((n + 1), 2)), 0)", "(n - 2*div((n + 1), 2) + 1)"},
+    {"min(max(a, b), a)", "a"},
+    {"max(2000, n)", "2000"},
+    {"(a*a*a*a*a*a*a)", NULL}, /* 1000^7 exceeds 64 bits */
+    {"(9223372036854775807 + b)", NULL},
+    {"(0 - 9223372036854775807 - 1 - b)", NULL},
+};
+
+static void simplifies(void **state) {
+    (void)state;
+    ash_diag diag;
+    ash_dims *dims;
+    ash_dim var;
+    assert_ok(ash_dims_create(&ash_allocator__libc, &dims, &diag));
+    assert_ok(ash_dims_add_var(dims, "a", 0, 1000, &var, &diag));
+    assert_ok(ash_dims_add_var(dims, "b", 1, 1000, &var, &diag));
+    assert_ok(ash_dims_add_var(dims, "n", 8, 1000, &var, &diag));
+    for (size_t i = 0; i < ASH_COUNT(simplifications); i++) {
+        const char *in = simplifications[i][0], *expected = simplifications[i][1];
+        if (!expected) {
+            size_t pos = 0;
+            ash_status status = ash_dims_parse(dims, in, strlen(in), &pos, &var, &diag);
+            assert_true(status == ASH_ERROR_OUT_OF_RANGE || status == ASH_ERROR_FORMAT);
+            assert_int_not_equal(diag.file_offset, ASH_NO_OFFSET);
+            continue;
+        }
+        ash_text text;
+        ash_text_init(&text, &ash_allocator__libc);
+        ash_dims_print(dims, parse_all(dims, in), &text);
+        assert_string_equal(text.at, expected);
+        ash_text_free(&text);
+    }
+    ash_dims_release(dims);
+}
+
+static void numbers_never_touch_the_pool(void **state) {
+    (void)state;
+    ash_diag diag;
+    test_memory memory = {0};
+    ash_allocator a = test_memory_allocator(&memory);
+    ash_dims *dims;
+    ash_dim out;
+    assert_ok(ash_dims_create(&a, &dims, &diag));
+    long count = memory.count;
+    static const struct {
+        ash_dim_op op;
+        ash_dim a, b, result;
+    } cases[] = {{ASH_DIM_ADD, 2, 3, 5}, {ASH_DIM_SUB, 3, 3, 0}, {ASH_DIM_MUL, 4, 5, 20},
+                 {ASH_DIM_DIV, 9, 2, 4}, {ASH_DIM_MIN, 9, 2, 2}, {ASH_DIM_MAX, 9, 2, 9}};
+    for (size_t i = 0; i < ASH_COUNT(cases); i++) {
+        assert_ok(ash_dims_combine(dims, cases[i].op, cases[i].a, cases[i].b, &out, &diag));
+        assert_int_equal(out, cases[i].result);
+    }
+    assert_int_equal(memory.count, count);
+    assert_status(ash_dims_combine(dims, ASH_DIM_ADD, INT64_MAX, 1, &out, &diag), ASH_ERROR_OUT_OF_RANGE);
+    assert_status(ash_dims_combine(dims, ASH_DIM_MUL, INT64_MAX, 2, &out, &diag), ASH_ERROR_OUT_OF_RANGE);
+    assert_status(ash_dims_combine(dims, ASH_DIM_DIV, 1, 0, &out, &diag), ASH_ERROR_OUT_OF_RANGE);
+    assert_status(ash_dims_combine(dims, ASH_DIM_ADD, 1, -7, &out, &diag), ASH_ERROR_INVALID_ARGUMENT);
+    ash_dims_release(dims);
+    assert_int_equal(memory.live, 0);
+}
+
+static void variables_keep_their_bounds(void **state) {
+    (void)state;
+    ash_diag diag;
+    pool p = make_pool(10);
+    ash_dim again;
+    assert_ok(ash_dims_add_var(p.dims, "a", 0, 10, &again, &diag));
+    assert_int_equal(again, p.var[0]);
+    assert_status(ash_dims_add_var(p.dims, "a", 1, 10, &again, &diag), ASH_ERROR_INVALID_ARGUMENT);
+    assert_status(ash_dims_add_var(p.dims, "c", 5, 4, &again, &diag), ASH_ERROR_INVALID_ARGUMENT);
+    assert_status(ash_dims_add_var(p.dims, "c", -1, 4, &again, &diag), ASH_ERROR_INVALID_ARGUMENT);
+    assert_status(ash_dims_add_var(p.dims, "", 0, 4, &again, &diag), ASH_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(ash_dims_var_count(p.dims), VARS);
+    ash_dims_release(p.dims);
+}
+
+/* The terms, evaluated as a code generator would. */
+static int64_t evaluate_terms(const pool *p, ash_dim dim, const int64_t *vars) {
+    int64_t sum = 0;
+    for (size_t t = 0; t < ash_dims_term_count(p->dims, dim); t++) {
+        size_t atoms;
+        int64_t product = ash_dims_term(p->dims, dim, t, &atoms);
+        for (size_t i = 0; i < atoms; i++) {
+            ash_dim_atom atom = ash_dims_atom(p->dims, dim, t, i);
+            if (atom.is_var) {
+                product *= vars[atom.var];
+                continue;
+            }
+            int64_t a = evaluate_terms(p, atom.a, vars), b = evaluate_terms(p, atom.b, vars);
+            product *= atom.op == ASH_DIM_DIV   ? a / b - (a % b < 0)
+                       : atom.op == ASH_DIM_MIN ? ASH_MIN(a, b)
+                                                : ASH_MAX(a, b);
+        }
+        sum += product;
+    }
+    return sum;
+}
+
+static void terms_spell_the_expression_out(void **state) {
+    (void)state;
+    uint64_t seed = 4;
+    pool p = make_pool(9);
+    for (int i = 0; i < 2000; i++) {
+        tree t = random_tree(&seed, 6);
+        ash_dim dim;
+        int64_t vars[VARS];
+        if (build(&p, &t, &dim) != ASH_OK) continue;
+        sample(&p, &seed, vars);
+        assert_int_equal(evaluate_terms(&p, dim, vars), evaluate(&t, vars));
+    }
+    ash_dims_release(p.dims);
+}
+
+static void hostile_texts_are_refused(void **state) {
+    (void)state;
+    ash_diag diag;
+    pool p = make_pool(1000);
+    static const char *const texts[] = {
+        "",        "(",        ")",    "a b", "(a",  "(a +",    "div(a)",
+        "div(a,)", "min(a, b", "q",    "\"",  "\"a", "\"\\q\"", "99999999999999999999",
+        "-1",      "(a**b)",   "(*a)", "()"};
+    for (size_t i = 0; i < ASH_COUNT(texts); i++) {
+        ash_dim dim;
+        size_t pos = 0;
+        ash_status status = ash_dims_parse(p.dims, texts[i], strlen(texts[i]), &pos, &dim, &diag);
+        if (status == ASH_OK) { /* what follows a dim is not its matter */
+            assert_true(pos < strlen(texts[i]));
+            continue;
+        }
+        assert_int_equal(status, ASH_ERROR_FORMAT);
+        assert_true(diag.file_offset <= strlen(texts[i]));
+    }
+    enum { DEEP = 100000 };
+    char *deep = malloc(DEEP);
+    memset(deep, '(', DEEP);
+    ash_dim dim;
+    size_t pos = 0;
+    assert_status(ash_dims_parse(p.dims, deep, DEEP, &pos, &dim, &diag), ASH_ERROR_FORMAT);
+    for (size_t i = 0; i + 4 <= DEEP; i += 4) memcpy(deep + i, "min(", 4);
+    assert_status(ash_dims_parse(p.dims, deep, DEEP, &pos, &dim, &diag), ASH_ERROR_FORMAT);
+    free(deep);
+    ash_dims_release(p.dims);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(evaluation_agrees),
+        cmocka_unit_test(polynomials_are_equal_exactly_when_their_dims_are),
+        cmocka_unit_test(text_comes_back),
+        cmocka_unit_test(simplifies),
+        cmocka_unit_test(numbers_never_touch_the_pool),
+        cmocka_unit_test(variables_keep_their_bounds),
+        cmocka_unit_test(terms_spell_the_expression_out),
+        cmocka_unit_test(hostile_texts_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
