@@ -6,8 +6,7 @@
 
 #include "ashlar/memory.h"
 #include "ashlar/memory_report.h"
-
-int cmd_pack(int argc, char **argv);
+#include "cli.h"
 
 static const char usage[] =
     "usage: ashlar pack PROBLEM.csv [options]\n"
@@ -50,7 +49,7 @@ static bool parse_strategy(const char *text, ash_memory_strategy *out) {
     return false;
 }
 
-/* 0, or the exit status after a message. */
+/* 0, -1 after help, or the exit status after a message. */
 static int parse(int argc, char **argv, arguments *a) {
     a->format = ASH_MEMORY_SOLUTION;
     a->options = ash_memory_options_inference();
@@ -59,7 +58,10 @@ static int parse(int argc, char **argv, arguments *a) {
         const char *arg = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
         bool ok = true, takes = true;
         uint64_t number = 0;
-        if (!strcmp(arg, "--verify")) {
+        if (!strcmp(arg, "--help") || !strcmp(arg, "-h")) {
+            fputs(usage, stdout);
+            return -1;
+        } else if (!strcmp(arg, "--verify")) {
             a->verify = true;
             takes = false;
         } else if (!strcmp(arg, "--quiet")) {
@@ -68,7 +70,7 @@ static int parse(int argc, char **argv, arguments *a) {
         } else if (arg[0] != '-' || !arg[1]) {
             if (a->problem) {
                 fprintf(stderr, "ashlar pack: one problem at a time: %s and %s\n", a->problem, arg);
-                return 2;
+                return EXIT_USAGE;
             }
             a->problem = arg;
             takes = false;
@@ -88,18 +90,18 @@ static int parse(int argc, char **argv, arguments *a) {
             a->options.time_limit_ns = number * 1000000;
         } else {
             fprintf(stderr, "ashlar pack: unknown option %s\n%s", arg, usage);
-            return 2;
+            return EXIT_USAGE;
         }
         if (takes && (!value || !ok)) {
             fprintf(stderr, "ashlar pack: %s: %s\n", arg,
                     value ? "a value that it does not take" : "a value is missing");
-            return 2;
+            return EXIT_USAGE;
         }
         i += takes;
     }
     if (a->problem) return 0;
     fputs(usage, stderr);
-    return 2;
+    return EXIT_USAGE;
 }
 
 /* The whole file, or NULL after a message. */
@@ -207,7 +209,7 @@ static int pack(ash_context *context, const arguments *a, const ash_memory_csv *
 int cmd_pack(int argc, char **argv) {
     arguments a = {0};
     int result = parse(argc, argv, &a);
-    if (result) return result;
+    if (result) return result < 0 ? EXIT_GOOD : result;
     size_t size;
     char *text = read_file(a.problem, &size);
     if (!text) return 1;
