@@ -54,8 +54,7 @@ struct ash_code {
     entry *entries[]; /* one per nest; the same one several times when nests are equal */
 };
 
-/* --- the compiler's life
- * ---------------------------------------------------------------------------------------------------- */
+/* --- the compiler's life ----------------------------------------------------------------------------- */
 
 static void destroy(void *object) {
     ash_compiler *c = object;
@@ -101,9 +100,7 @@ ash_status ash_compiler__set_target(ash_compiler *compiler, const ash_target *ta
     return ASH_OK;
 }
 
-/* --- keys
- * -------------------------------------------------------------------------------------------------------------------
- */
+/* --- keys -------------------------------------------------------------------------------------------- */
 
 static void hash_text(XXH3_state_t *hash, const char *text) {
     XXH3_128bits_update(hash, text, strlen(text) + 1);
@@ -134,8 +131,7 @@ static ash_key key_of(const ash_target *target, const ash_nest *nest) {
     return (ash_key){digest.high64, digest.low64};
 }
 
-/* --- the table: the lock is held
- * --------------------------------------------------------------------------------------------- */
+/* --- the table: the lock is held --------------------------------------------------------------------- */
 
 static entry **bucket_of(ash_compiler *c, ash_key key) {
     return &c->buckets[key.low % BUCKETS];
@@ -169,9 +165,7 @@ static void drop(ash_compiler *c, entry *e) {
     ash_mem_free(c->allocator, e, 1, sizeof *e);
 }
 
-/* --- making kernels
- * -----------------------------------------------------------------------------------------------------------
- */
+/* --- making kernels ---------------------------------------------------------------------------------- */
 
 struct task {
     entry *entry;
@@ -290,9 +284,7 @@ static void run(struct batch *batch) {
     while (n) pthread_join(helpers[--n], NULL);
 }
 
-/* --- a call
- * ---------------------------------------------------------------------------------------------------------------------
- */
+/* --- a call ------------------------------------------------------------------------------------------ */
 
 /* Finds or claims the entry of each nest that has none yet; claimed ones become tasks. */
 static ash_status look_up(struct batch *batch, const ash_nest *const *nests, const ash_key *keys,

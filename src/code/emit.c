@@ -8,8 +8,7 @@
 
 #include <stdio.h>
 
-/* --- types and constants
- * ------------------------------------------------------------------------------------------------- */
+/* --- types and constants ----------------------------------------------------------------------------- */
 
 static LLVMTypeRef element_type(LLVMContextRef ctx, ash_dtype dtype) {
     if (dtype == ASH_F32) return LLVMFloatTypeInContext(ctx);
@@ -94,8 +93,7 @@ LLVMValueRef ash_emit__binary(ash_emit *e, const char *name, LLVMValueRef a, LLV
     return ash_emit__intrinsic(e, name, &type, 1, (LLVMValueRef[]){a, b}, 2);
 }
 
-/* --- before the walk
- * ----------------------------------------------------------------------------------------------------- */
+/* --- before the walk --------------------------------------------------------------------------------- */
 
 /* True for results that depend on their operands alone, wherever they stand. */
 static bool is_pure(const ash_inst *inst) {
@@ -140,9 +138,7 @@ static void survey(ash_emit *e, ash_ref *open) {
     }
 }
 
-/* --- structure
- * -----------------------------------------------------------------------------------------------------------
- */
+/* --- structure --------------------------------------------------------------------------------------- */
 
 static void emit_range(ash_emit *e, ash_ref from, ash_ref to);
 
@@ -251,9 +247,7 @@ static ash_ref emit_if(ash_emit *e, ash_ref ref) {
     return end;
 }
 
-/* --- values
- * --------------------------------------------------------------------------------------------------------------
- */
+/* --- values ------------------------------------------------------------------------------------------ */
 
 static LLVMValueRef emit_var(ash_emit *e, int64_t index) {
     LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx);
@@ -373,9 +367,7 @@ static void emit_range(ash_emit *e, ash_ref from, ash_ref to) {
     }
 }
 
-/* --- the function
- * --------------------------------------------------------------------------------------------------------
- */
+/* --- the function ------------------------------------------------------------------------------------ */
 
 static void add_attribute(ash_emit *e, LLVMAttributeIndex at, const char *name, uint64_t value) {
     unsigned kind = LLVMGetEnumAttributeKindForName(name, strlen(name));

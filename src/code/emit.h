@@ -61,8 +61,7 @@ typedef struct ash_emit {
 ash_status ash_emit__nest(const ash_target *target, const ash_nest *nest, const char *symbol,
                           LLVMModuleRef module, ash_diag *diag);
 
-/* --- types and constants
- * ------------------------------------------------------------------------------------------------- */
+/* --- types and constants ----------------------------------------------------------------------------- */
 
 LLVMTypeRef ash_emit__type(ash_emit *e, ash_dtype dtype, unsigned lanes);
 LLVMTypeRef ash_emit__vector(LLVMTypeRef element, unsigned lanes); /* the element itself for 1 lane */
@@ -82,9 +81,7 @@ LLVMValueRef ash_emit__intrinsic(ash_emit *e, const char *name, LLVMTypeRef *typ
 LLVMValueRef ash_emit__unary(ash_emit *e, const char *name, LLVMValueRef a);
 LLVMValueRef ash_emit__binary(ash_emit *e, const char *name, LLVMValueRef a, LLVMValueRef b);
 
-/* --- concepts
- * --------------------------------------------------------------------------------------------------------------
- */
+/* --- concepts ---------------------------------------------------------------------------------------- */
 
 static inline LLVMValueRef ash_emit__value(const ash_emit *e, ash_ref ref) {
     return e->slots[ref].value;

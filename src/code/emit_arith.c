@@ -1,9 +1,7 @@
 /* Elementwise operators on floating point, and the way to those on other types. */
 #include "emit.h"
 
-/* --- min and max
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- min and max ------------------------------------------------------------------------------------- */
 
 /* True when every lane is a constant and none is a NaN. */
 static bool known_number(LLVMValueRef v) {
@@ -33,8 +31,7 @@ static LLVMValueRef min_max(ash_emit *e, bool max, LLVMValueRef a, LLVMValueRef 
     return LLVMBuildSelect(e->b, LLVMBuildFCmp(e->b, LLVMRealUNO, b, b, ""), b, out, "");
 }
 
-/* --- floating point
- * ------------------------------------------------------------------------------------------------------ */
+/* --- floating point ---------------------------------------------------------------------------------- */
 
 static LLVMValueRef sign(ash_emit *e, LLVMValueRef a) {
     LLVMTypeRef type = LLVMTypeOf(a);

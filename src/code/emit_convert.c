@@ -15,9 +15,7 @@ static LLVMValueRef bits_of(ash_emit *e, LLVMValueRef v, ash_dtype as) {
     return LLVMBuildBitCast(e->b, v, type_like(e, v, as), "");
 }
 
-/* --- bf16
- * -----------------------------------------------------------------------------------------------------------------
- */
+/* --- bf16 -------------------------------------------------------------------------------------------- */
 
 static LLVMValueRef bf16_to_f32(ash_emit *e, LLVMValueRef a) {
     LLVMValueRef wide = LLVMBuildZExt(e->b, a, type_like(e, a, ASH_U32), "");
@@ -38,9 +36,7 @@ static LLVMValueRef f32_to_bf16(ash_emit *e, LLVMValueRef a) {
     return LLVMBuildTrunc(e->b, out, type_like(e, a, ASH_U16), "");
 }
 
-/* --- f16
- * ------------------------------------------------------------------------------------------------------------------
- */
+/* --- f16 --------------------------------------------------------------------------------------------- */
 
 /* Exponent and mantissa moved to f32's place, the bias corrected; subnormal numbers by a subtraction that
  * normalises. */
@@ -100,8 +96,7 @@ static LLVMValueRef f32_to_f16(ash_emit *e, LLVMValueRef a) {
     return bits_of(e, h, ASH_U16);
 }
 
-/* --- two steps, one rounding
- * ---------------------------------------------------------------------------------------------- */
+/* --- two steps, one rounding ------------------------------------------------------------------------- */
 
 /* f64 to f32 rounded to odd: what is not exact gets a last bit of 1, so that a second rounding to fewer
  * bits sees on which side of a tie it was. */
@@ -128,8 +123,7 @@ static LLVMValueRef narrow(ash_emit *e, ash_dtype to, LLVMValueRef a) {
     return to == ASH_BF16 ? f32_to_bf16(e, a) : f32_to_f16(e, a);
 }
 
-/* --- the table of casts
- * --------------------------------------------------------------------------------------------------- */
+/* --- the table of casts ------------------------------------------------------------------------------ */
 
 static LLVMValueRef integer_to_float(ash_emit *e, ash_dtype from, ash_dtype to, LLVMValueRef a) {
     LLVMTypeRef type = type_like(e, a, to);

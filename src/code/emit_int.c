@@ -13,9 +13,7 @@ static LLVMValueRef pick(ash_emit *e, LLVMValueRef condition, LLVMValueRef a, LL
     return LLVMBuildSelect(e->b, condition, a, b, "");
 }
 
-/* --- division
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- division ---------------------------------------------------------------------------------------- */
 
 /* Vectors of up to 32 bits divide in floating point, whose quotient of two integers, truncated, is exact as
  * long as the format has more bits than the dividend: the quotient is at least 1 / divisor away from the
@@ -65,9 +63,7 @@ static LLVMValueRef modulo(ash_emit *e, ash_dtype dtype, LLVMValueRef a, LLVMVal
     return pick(e, wrong, LLVMBuildAdd(e->b, r, b, ""), r);
 }
 
-/* --- power
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* --- power ------------------------------------------------------------------------------------------- */
 
 /* True when any lane of a vector of bits is set. */
 static LLVMValueRef any(ash_emit *e, LLVMValueRef v) {
@@ -110,9 +106,7 @@ static LLVMValueRef power(ash_emit *e, ash_dtype dtype, LLVMValueRef a, LLVMValu
     return pick(e, gone, LLVMConstNull(type), unsigned_power(e, a, exponent));
 }
 
-/* --- the rest
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- the rest ---------------------------------------------------------------------------------------- */
 
 static LLVMValueRef shift(ash_emit *e, ash_op op, LLVMValueRef a, LLVMValueRef n) {
     LLVMTypeRef type = LLVMTypeOf(a);

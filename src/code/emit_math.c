@@ -1,5 +1,5 @@
-/* Functions of floating point numbers. */
-#include "emit.h"
+/* Functions of floating point numbers: rounding, and which formula computes what. */
+#include "emit_ops.h"
 
 LLVMValueRef ash_emit__libm(ash_emit *e, const char *symbol, LLVMValueRef a, LLVMValueRef b) {
     LLVMTypeRef element = ash_emit__element(LLVMTypeOf(a)), params[] = {element, element};
@@ -27,8 +27,7 @@ LLVMValueRef ash_emit__libm(ash_emit *e, const char *symbol, LLVMValueRef a, LLV
     return out;
 }
 
-/* --- rounding to integral values
- * ------------------------------------------------------------------------------------------ */
+/* --- rounding to integral values --------------------------------------------------------------------- */
 
 /* Halves to even without an instruction for it: adding and taking away 2^23 (2^52 in f64) leaves no bits
  * behind the point. Larger numbers are integral already, NaNs stay, and so does the sign of a zero. */
@@ -67,25 +66,35 @@ LLVMValueRef ash_emit__round(ash_emit *e, ash_op op, LLVMValueRef a) {
     return ash_emit__binary(e, "llvm.copysign", down, a);
 }
 
-/* --- the C library's functions
- * -------------------------------------------------------------------------------------------- */
+/* --- which formula ----------------------------------------------------------------------------------- */
+
+/* The C library's functions of f64: correct to about one unit in the last place, one lane at a time. */
+static LLVMValueRef library(ash_emit *e, ash_op op, LLVMValueRef a, LLVMValueRef b) {
+    static const char *const names[ASH_OP_COUNT] = {
+        [ASH_OP_SIN] = "sin",     [ASH_OP_COS] = "cos",     [ASH_OP_TAN] = "tan",
+        [ASH_OP_ASIN] = "asin",   [ASH_OP_ACOS] = "acos",   [ASH_OP_ATAN] = "atan",
+        [ASH_OP_SINH] = "sinh",   [ASH_OP_COSH] = "cosh",   [ASH_OP_TANH] = "tanh",
+        [ASH_OP_ASINH] = "asinh", [ASH_OP_ACOSH] = "acosh", [ASH_OP_ATANH] = "atanh",
+        [ASH_OP_ERF] = "erf",     [ASH_OP_POW] = "pow",
+    };
+    return ash_emit__libm(e, names[op], a, b);
+}
 
 LLVMValueRef ash_emit__math(ash_emit *e, ash_op op, ash_dtype dtype, LLVMValueRef a, LLVMValueRef b) {
-    static const char *const names[ASH_OP_COUNT][2] = {
-        [ASH_OP_EXP] = {"expf", "exp"},       [ASH_OP_LOG] = {"logf", "log"},
-        [ASH_OP_SIN] = {"sinf", "sin"},       [ASH_OP_COS] = {"cosf", "cos"},
-        [ASH_OP_TAN] = {"tanf", "tan"},       [ASH_OP_ASIN] = {"asinf", "asin"},
-        [ASH_OP_ACOS] = {"acosf", "acos"},    [ASH_OP_ATAN] = {"atanf", "atan"},
-        [ASH_OP_SINH] = {"sinhf", "sinh"},    [ASH_OP_COSH] = {"coshf", "cosh"},
-        [ASH_OP_TANH] = {"tanhf", "tanh"},    [ASH_OP_ASINH] = {"asinhf", "asinh"},
-        [ASH_OP_ACOSH] = {"acoshf", "acosh"}, [ASH_OP_ATANH] = {"atanhf", "atanh"},
-        [ASH_OP_ERF] = {"erff", "erf"},       [ASH_OP_POW] = {"powf", "pow"},
-    };
-    LLVMTypeRef type = LLVMTypeOf(a);
-    if (op == ASH_OP_SIGMOID) {
-        LLVMValueRef one = ash_emit__const_float(type, 1);
-        LLVMValueRef t = ash_emit__math(e, ASH_OP_EXP, dtype, LLVMBuildFNeg(e->b, a, ""), NULL);
-        return LLVMBuildFDiv(e->b, one, LLVMBuildFAdd(e->b, t, one, ""), "");
+    if (dtype == ASH_F64 && op != ASH_OP_EXP && op != ASH_OP_LOG && op != ASH_OP_SIGMOID)
+        return library(e, op, a, b);
+    switch (op) {
+    case ASH_OP_EXP:
+    case ASH_OP_LOG:
+    case ASH_OP_TANH:
+    case ASH_OP_SIGMOID:
+    case ASH_OP_ERF: return ash_emit__exponential(e, op, a);
+    case ASH_OP_SINH:
+    case ASH_OP_COSH:
+    case ASH_OP_ASINH:
+    case ASH_OP_ACOSH:
+    case ASH_OP_ATANH: return ash_emit__hyperbolic(e, op, a);
+    case ASH_OP_POW: return ash_emit__pow_f32(e, a, b);
+    default: return ash_emit__trigonometric(e, op, a);
     }
-    return ash_emit__libm(e, names[op][dtype == ASH_F64], a, b);
 }

@@ -29,8 +29,7 @@ struct form {
     bool overflow; /* too much to take apart, or a coefficient past 64 bits */
 };
 
-/* --- taking an index apart
- * ------------------------------------------------------------------------------------------------ */
+/* --- taking an index apart --------------------------------------------------------------------------- */
 
 static unsigned twos(int64_t value) {
     return value ? (unsigned)__builtin_ctzll((uint64_t)value) : 63;
@@ -114,9 +113,7 @@ static void take_apart(const ash_emit *e, struct form *f, ash_ref ref, int64_t c
     add_term(f, ash_emit__value(e, ref), e->depth[ref], coef, multiple_of(e, ref, 8));
 }
 
-/* --- addresses
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- addresses --------------------------------------------------------------------------------------- */
 
 static LLVMTypeRef memory_element(ash_emit *e, ash_dtype dtype) {
     return dtype == ASH_BOOL ? LLVMInt8TypeInContext(e->ctx) : ash_emit__type(e, dtype, 1);
@@ -178,8 +175,7 @@ static LLVMValueRef address(ash_emit *e, const ash_inst *inst, uint64_t *multipl
     return ptr;
 }
 
-/* --- what is known about overlap
- * ------------------------------------------------------------------------------------------- */
+/* --- what is known about overlap --------------------------------------------------------------------- */
 
 enum {
     GROUPS = 64 /* written groups that are told apart; kernels with more say nothing about overlap */
@@ -231,8 +227,7 @@ static void describe(ash_emit *e, LLVMValueRef access, uint16_t buf, bool load) 
                         LLVMMetadataAsValue(e->ctx, LLVMMDNodeInContext2(e->ctx, NULL, 0)));
 }
 
-/* --- registers and memory
- * --------------------------------------------------------------------------------------------------- */
+/* --- registers and memory ---------------------------------------------------------------------------- */
 
 static LLVMValueRef to_register(ash_emit *e, ash_dtype dtype, LLVMValueRef v) {
     if (dtype != ASH_BOOL) return v;

@@ -25,9 +25,7 @@
 
 static const char passes[] = "function(sroa,early-cse,loop-mssa(licm),early-cse<memssa>)";
 
-/* --- the process
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- the process ------------------------------------------------------------------------------------- */
 
 struct rescue {
     jmp_buf back;
@@ -58,9 +56,7 @@ ash_status ash_llvm__init(ash_diag *diag) {
     return ASH_OK;
 }
 
-/* --- machines
- * -------------------------------------------------------------------------------------------------------------
- */
+/* --- machines ---------------------------------------------------------------------------------------- */
 
 ash_status ash_llvm__machine_create(const ash_target *target, ash_llvm_machine *out, ash_diag *diag) {
     LLVMTargetRef backend;
@@ -84,9 +80,7 @@ void ash_llvm__machine_destroy(ash_llvm_machine *machine) {
     machine->machine = NULL;
 }
 
-/* --- one nest
- * -------------------------------------------------------------------------------------------------------------
- */
+/* --- one nest ---------------------------------------------------------------------------------------- */
 
 struct job {
     const ash_llvm_machine *machine;
@@ -183,9 +177,7 @@ ash_status ash_llvm__compile(const ash_llvm_machine *machine, const ash_nest *ne
     return status;
 }
 
-/* --- text
- * -----------------------------------------------------------------------------------------------------------------
- */
+/* --- text -------------------------------------------------------------------------------------------- */
 
 static ash_status as_text(const ash_target *target, const ash_nest *nest, ash_llvm_form form, ash_text *out,
                           ash_diag *diag) {

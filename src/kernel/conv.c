@@ -21,7 +21,7 @@ typedef struct conv {
     ash_kern *k;
     const ash_node *node;
     unsigned space;            /* spatial dims, after merging */
-    int64_t x_block, y_block, lanes;
+    int64_t x_block, y_block, lanes, store_lanes;
     int64_t groups, c_group, o_group; /* channels of input and output in one group */
     bool depthwise, merged;    /* merged: all spatial dims as one */
     ash_dim in[MAX_SPACE], out[MAX_SPACE];
@@ -29,7 +29,8 @@ typedef struct conv {
     ash_dim before[MAX_SPACE];
     int64_t width, in_width, pad; /* last spatial dim: output, input, padding before it */
     /* symbols */
-    ash_sym batch, group, block, lane, position[MAX_SPACE];  /* of the result */
+    ash_sym batch, group, block, lane, position[MAX_SPACE];  /* of the result; lane < store_lanes */
+    ash_sym vector, vector_lane;                             /* of the weights */
     ash_sym channel_block, channel, step[MAX_SPACE];         /* of the sum; channel counts inside a block */
     ash_ix anchor[ASH_MAX_RANK];                             /* index of the result */
 } conv;
@@ -53,9 +54,10 @@ static bool read_node(conv *c) {
     c->x_block = ash_node_int(node, ASH_ATTR_X_BLOCK);
     c->y_block = ash_node_int(node, ASH_ATTR_Y_BLOCK);
     c->groups = ash_node_int(node, ASH_ATTR_GROUPS);
-    if (!w_block || c->space == 0 || (c->y_block && c->y_block != w_block)) return false;
+    if (!w_block || c->space == 0 || (c->y_block && w_block % c->y_block)) return false;
     if (w_block > (int64_t)ash_target_lanes(k->low->target, sizeof(float))) return false;
     c->lanes = w_block;
+    c->store_lanes = c->y_block ? c->y_block : w_block;
     c->c_group = x->dims[1] * (c->x_block ? c->x_block : 1) / c->groups;
     c->o_group = total / c->groups;
     c->depthwise = c->c_group == 1 && c->o_group == 1;
@@ -94,15 +96,17 @@ static void make_symbols(conv *c) {
     int64_t blocks = c->depthwise ? c->groups / c->lanes : ash_ceil_div(c->o_group, c->lanes);
     c->batch = ash_kern_sym(k, y->dims[0]);
     c->group = ash_kern_sym(k, c->depthwise ? 1 : c->groups);
-    c->block = ash_kern_sym(k, blocks);
-    c->lane = ash_kern_sym(k, c->lanes);
+    c->block = ash_kern_sym(k, blocks * c->lanes / c->store_lanes);
+    c->lane = ash_kern_sym(k, c->store_lanes);
+    c->vector = ash_kern_sym(k, blocks);
+    c->vector_lane = ash_kern_sym(k, c->lanes);
     for (unsigned s = 0; s < c->space; s++) {
         c->position[s] = ash_kern_sym(k, s == last ? c->width : c->out[s]);
         c->step[s] = ash_kern_sym(k, c->window[s]);
     }
     c->channel_block = ash_kern_sym(k, c->x_block ? c->c_group / c->x_block : c->c_group);
     c->channel = ash_kern_sym(k, c->x_block ? c->x_block : 1);
-    ash_ix o = ash_ix_add(ixs, ash_ix_scale(ixs, ash_ix_sym(ixs, c->block), c->lanes), ash_ix_sym(ixs, c->lane));
+    ash_ix o = ash_ix_add(ixs, ash_ix_scale(ixs, ash_ix_sym(ixs, c->block), c->store_lanes), ash_ix_sym(ixs, c->lane));
     o = ash_ix_add(ixs, o, ash_ix_scale(ixs, ash_ix_sym(ixs, c->group), c->o_group));
     c->anchor[0] = ash_ix_sym(ixs, c->batch);
     c->anchor[1] = c->y_block ? ash_ix_div(ixs, o, c->y_block) : o;
@@ -125,11 +129,11 @@ static bool input_at(conv *c, int64_t column, ash_tile_operand *out) {
     ash_kern *k = c->k;
     ash_ixs *ixs = &k->ixs;
     ash_ix idx[ASH_MAX_RANK];
-    ash_ix group = ash_ix_sym(ixs, c->group), block = ash_ix_sym(ixs, c->depthwise ? c->block : c->channel_block);
+    ash_ix group = ash_ix_sym(ixs, c->group), block = ash_ix_sym(ixs, c->depthwise ? c->vector : c->channel_block);
     idx[0] = ash_ix_sym(ixs, c->batch);
     int64_t blocks = c->x_block ? c->c_group / c->x_block : c->c_group;
     idx[1] = c->depthwise ? block : ash_ix_add(ixs, ash_ix_scale(ixs, group, blocks), block);
-    if (c->x_block) idx[2 + c->space] = ash_ix_sym(ixs, c->depthwise ? c->lane : c->channel);
+    if (c->x_block) idx[2 + c->space] = ash_ix_sym(ixs, c->depthwise ? c->vector_lane : c->channel);
     for (unsigned s = 0; s < c->space; s++) {
         if (c->merged) {
             idx[2 + s] = c->anchor[2 + s];
@@ -149,22 +153,28 @@ static bool weight_at(conv *c, int64_t column, ash_tile_operand *out) {
     ash_ix idx[ASH_MAX_RANK];
     unsigned d = 0;
     if (c->depthwise) {
-        idx[d++] = ash_ix_sym(ixs, c->block);
+        idx[d++] = ash_ix_sym(ixs, c->vector);
     } else {
         idx[d++] = ash_ix_sym(ixs, c->group);
-        idx[d++] = ash_ix_sym(ixs, c->block);
+        idx[d++] = ash_ix_sym(ixs, c->vector);
         idx[d++] = ash_ix_sym(ixs, c->channel_block);
     }
     for (unsigned s = 0; s < c->space; s++)
         idx[d++] = s + 1 == c->space ? ash_ix_const(ixs, column) : ash_ix_sym(ixs, c->step[s]);
     if (!c->depthwise) idx[d++] = ash_ix_sym(ixs, c->channel);
-    idx[d] = ash_ix_sym(ixs, c->lane);
+    idx[d] = ash_ix_sym(ixs, c->vector_lane);
     return ash_tile_operand_at(k, c->node->ins[1], idx, out);
 }
 
 /* Distance in memory between the inputs of neighbouring positions. */
 static bool position_stride(const conv *c, const ash_tile_operand *x, int64_t *stride) {
     return ash_ix_lane_stride(&c->k->ixs, x->linear, c->position[c->space - 1], 2, false, stride);
+}
+
+/* Whether the lanes of a vector lie side by side. */
+static bool neighbours(const conv *c, const ash_tile_operand *x) {
+    int64_t stride;
+    return ash_ix_lane_stride(&c->k->ixs, x->linear, c->vector_lane, (unsigned)c->lanes, true, &stride) && stride == 1;
 }
 
 /* --- tiles ------------------------------------------------------------------------------------------------------------------------ */
@@ -211,10 +221,10 @@ static void emit_column(conv *c, ash_tile *t, const pattern *p, int64_t column) 
         ash_kern_set_sym(k, c->channel, ash_nest_index(n, 0));
     ash_ref b[8], at = ash_kern_index(k, x.linear);
     for (unsigned v = 0; v < t->vectors; v++) {
-        ash_kern_set_sym(k, c->block, ash_nest_binary(n, ASH_OP_ADD, t->block0, ash_nest_index(n, v)));
+        ash_kern_set_sym(k, c->vector, ash_nest_binary(n, ASH_OP_ADD, t->first, ash_nest_index(n, v)));
         b[v] = ash_nest_load(n, w.buf, ash_kern_index(k, w.linear), t->lanes, ASH_NO_REF);
     }
-    ash_kern_set_sym(k, c->block, t->block0);
+    ash_kern_set_sym(k, c->vector, t->first);
     for (int r = p->from[column]; r < p->to[column]; r++) {
         ash_ref index = ash_nest_binary(n, ASH_OP_ADD, at, ash_nest_index(n, r * stride));
         ash_ref a = ash_nest_load(n, x.buf, index, c->depthwise ? t->lanes : 1, ASH_NO_REF);
@@ -246,19 +256,19 @@ static unsigned open_window(conv *c) {
 }
 
 /* One tile: all input channels, the whole window, then the results. */
-static void emit_tile(conv *c, const pattern *p, unsigned vectors, ash_ref first, ash_ref block0) {
+static void emit_tile(conv *c, const pattern *p, unsigned vectors, ash_ref first, ash_ref first_vector) {
     ash_kern *k = c->k;
     ash_nest *n = &k->nest;
     ash_sym position = c->position[c->space - 1];
     ash_tile t = {.k = k, .anchor = c->node, .rows = p->rows, .vectors = vectors, .lanes = (unsigned)c->lanes,
-                  .block = c->block, .lane = c->lane, .block0 = block0,
+                  .store_lanes = (unsigned)c->store_lanes, .block = c->block, .lane = c->lane, .first = first_vector,
                   .columns = c->depthwise ? 0 : c->o_group};
     ash_tile_set_root(&t, c->anchor);
     ash_tile_open(&t);
     size_t mark = ash_kern_mark(k);
     ash_kern_set_sym(k, position, first);
-    ash_kern_set_sym(k, c->lane, ash_nest_index(n, 0));
-    ash_kern_set_sym(k, c->block, block0);
+    ash_kern_set_sym(k, c->vector_lane, ash_nest_index(n, 0));
+    ash_kern_set_sym(k, c->vector, first_vector);
     if (!c->depthwise)
         ash_kern_loop(k, c->channel_block, ash_nest_index(n, 0),
                       ash_nest_index(n, c->x_block ? c->c_group / c->x_block : c->c_group), 1, 1);
@@ -270,7 +280,7 @@ static void emit_tile(conv *c, const pattern *p, unsigned vectors, ash_ref first
 }
 
 /* All tiles along the last dim: runs of tiles with one pattern become one loop. */
-static void emit_line(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref block0) {
+static void emit_line(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref first_vector) {
     ash_nest *n = &c->k->nest;
     for (int64_t first = 0; first < c->width;) {
         pattern p = pattern_of(c, first, (unsigned)ASH_MIN((int64_t)shape.rows, c->width - first));
@@ -281,10 +291,10 @@ static void emit_line(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref b
             next += p.rows;
         }
         if (next - first > p.rows) {
-            emit_tile(c, &p, vectors, ash_nest_loop(n, ash_nest_index(n, first), ash_nest_index(n, next), p.rows, 1), block0);
+            emit_tile(c, &p, vectors, ash_nest_loop(n, ash_nest_index(n, first), ash_nest_index(n, next), p.rows, 1), first_vector);
             ash_nest_end(n);
         } else {
-            emit_tile(c, &p, vectors, ash_nest_index(n, first), block0);
+            emit_tile(c, &p, vectors, ash_nest_index(n, first), first_vector);
         }
         first = next;
     }
@@ -293,28 +303,28 @@ static void emit_line(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref b
 /* --- chunks ------------------------------------------------------------------------------------------------------------------------ */
 
 /* Tiles of a merged convolution do not know where their line ends: the line is cut into parts, each a chunk. */
-static void emit_part(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref block0, ash_ref from, ash_ref to) {
+static void emit_part(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref first_vector, ash_ref from, ash_ref to) {
     ash_nest *n = &c->k->nest;
     unsigned rest = (unsigned)(c->width % shape.rows);
     ash_ref rows = ash_nest_index(n, shape.rows), size = ash_nest_binary(n, ASH_OP_SUB, to, from);
     ash_ref whole = ash_nest_binary(n, ASH_OP_MUL, ash_nest_idiv(n, size, rows), rows);
     ash_ref middle = ash_nest_binary(n, ASH_OP_ADD, from, whole);
     pattern p = pattern_of(c, 0, shape.rows);
-    emit_tile(c, &p, vectors, ash_nest_loop(n, from, middle, shape.rows, 1), block0);
+    emit_tile(c, &p, vectors, ash_nest_loop(n, from, middle, shape.rows, 1), first_vector);
     ash_nest_end(n);
     if (!rest) return;
     p = pattern_of(c, 0, rest);
     ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, middle, to));
-    emit_tile(c, &p, vectors, middle, block0);
+    emit_tile(c, &p, vectors, middle, first_vector);
     ash_nest_end(n);
 }
 
 /* Lines [from, to) of positions, or for a merged convolution positions [from, to). */
-static void emit_lines(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref block0, ash_ref from, ash_ref to) {
+static void emit_lines(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref first_vector, ash_ref from, ash_ref to) {
     ash_kern *k = c->k;
     ash_nest *n = &k->nest;
     if (c->merged) {
-        emit_part(c, shape, vectors, block0, from, to);
+        emit_part(c, shape, vectors, first_vector, from, to);
         return;
     }
     size_t mark = ash_kern_mark(k);
@@ -324,7 +334,7 @@ static void emit_lines(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref 
         ash_kern_set_sym(k, c->position[s], s ? ash_nest_imod(n, line, extent) : line);
         if (s) line = ash_nest_idiv(n, line, extent);
     }
-    emit_line(c, shape, vectors, block0);
+    emit_line(c, shape, vectors, first_vector);
     ash_nest_end(n);
     ash_kern_forget(k, mark);
 }
@@ -335,7 +345,7 @@ static int64_t inner_steps(const conv *c) {
     return steps;
 }
 
-bool ash_lower__conv(ash_kern *k, ash_dim *chunks) {
+bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks) {
     conv c = {.k = k, .node = &k->graph->nodes.at[k->group->anchor]};
     ash_nest *n = &k->nest;
     ash_tile_operand x, w;
@@ -343,9 +353,11 @@ bool ash_lower__conv(ash_kern *k, ash_dim *chunks) {
     if (!read_node(&c)) return false;
     make_symbols(&c);
     if (!input_at(&c, 0, &x) || !weight_at(&c, 0, &w) || !position_stride(&c, &x, &stride)) return false;
+    if (!neighbours(&c, &w) || (c.depthwise && !neighbours(&c, &x))) return false;
     const ash_type *y = ash_graph__type(k->graph, c.node->out);
     int64_t blocks = c.depthwise ? c.groups / c.lanes : ash_ceil_div(c.o_group, c.lanes);
-    ash_tile_shape shape = ash_tile_choose(k->low->target, ASH_MAX(c.width, 1), c.depthwise ? 1 : blocks, inner_steps(&c));
+    ash_tile_shape shape = ash_tile_choose(k->low->target, ASH_MAX(c.width, 1), c.depthwise ? 1 : blocks, inner_steps(&c),
+                                           ASH_TILE_MAX);
     int64_t strips = ash_ceil_div(blocks, shape.vectors);
     ash_dim lines = 1;
     for (unsigned s = 0; s + 1 < c.space; s++) lines = ash_kern_product(k, lines, c.out[s]);
@@ -365,16 +377,16 @@ bool ash_lower__conv(ash_kern *k, ash_dim *chunks) {
     ash_ref from = ash_nest_binary(n, ASH_OP_MUL, part, ash_nest_index(n, per));
     ash_ref to = ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_index(n, per)),
                                  ash_kern_dim(k, lines));
-    ash_ref block0 = ash_nest_binary(n, ASH_OP_MUL, strip, ash_nest_index(n, shape.vectors));
+    ash_ref first_vector = ash_nest_binary(n, ASH_OP_MUL, strip, ash_nest_index(n, shape.vectors));
     unsigned last = (unsigned)(blocks % shape.vectors);
     if (last) {
         ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, strip, ash_nest_index(n, strips - 1)));
-        emit_lines(&c, shape, shape.vectors, block0, from, to);
+        emit_lines(&c, shape, shape.vectors, first_vector, from, to);
         ash_nest_else(n);
-        emit_lines(&c, shape, last, block0, from, to);
+        emit_lines(&c, shape, last, first_vector, from, to);
         ash_nest_end(n);
     } else {
-        emit_lines(&c, shape, shape.vectors, block0, from, to);
+        emit_lines(&c, shape, shape.vectors, first_vector, from, to);
     }
     ash_nest_end(n);
     ash_dim total = ash_kern_product(k, ash_kern_product(k, parts, strips), c.depthwise ? 1 : c.groups);

@@ -22,6 +22,7 @@ typedef struct fuser {
     /* Per value: computed element by element from a reduction's result. Such a value is taken into a group that repeats it
      * along some axes before the reduction itself is seen: most often that one follows, and makes the group rows. */
     bool *from_reduction;
+    bool *packed; /* per value: must lie in memory in its own order, also when it is the result of movement */
     bool fuse;
 } fuser;
 
@@ -215,7 +216,7 @@ static bool new_group(fuser *f, uint32_t n) {
     memset(r->labels, ASH_LABEL_NONE, sizeof r->labels);
     for (unsigned d = 0; d < out->rank; d++) {
         g.extents[d] = out->dims[d];
-        r->labels[d] = (int8_t)d;
+        if (out->dims[d] != 1) r->labels[d] = (int8_t)d; /* dims of 1 have no label, however they are reached */
     }
     r->group = (uint32_t)f->fusion->groups.len;
     r->repeated = false;
@@ -248,6 +249,9 @@ static void place(fuser *f, uint32_t n, uint32_t group) {
     default: break;
     }
     for (unsigned i = 0; i < node->n_ins; i++) ask_stored(f, node->ins[i]);
+    if (node->op == ASH_OP_MATMUL && ash_node_int(node, ASH_ATTR_B_BLOCK)) f->packed[node->ins[1]] = true;
+    if (node->op == ASH_OP_CONV && ash_node_int(node, ASH_ATTR_W_BLOCK)) f->packed[node->ins[1]] = true;
+    if (node->op == ASH_OP_CONV && ash_node_int(node, ASH_ATTR_X_BLOCK)) f->packed[node->ins[0]] = true;
 }
 
 /* The same for a reduction, whose operand has labels of its own. Fails when the group's axes do not fit. */
@@ -269,7 +273,7 @@ static bool place_reduction(fuser *f, uint32_t n, uint32_t group) {
 
 static ash_status visit(fuser *f, uint32_t n, const bool *stored, ash_diag *diag) {
     const ash_node *node = &f->graph->nodes.at[n];
-    bool must_store = false;
+    bool must_store = f->packed[node->out];
     for (unsigned i = 0; i < ash_op_infos[node->op].outs; i++) must_store |= stored[node->out + i];
     request *r = &f->requests[node->out];
     bool reduces = ash_op_infos[node->op].class == ASH_CLASS_REDUCE;
@@ -343,9 +347,13 @@ ash_status ash_fusion_build(const ash_graph *graph, const bool *stored, bool fus
     out->group_of = ash_mem_alloc(a, nodes, sizeof *out->group_of);
     out->labels = ash_mem_calloc(a, nodes, sizeof *out->labels);
     out->constant = ash_mem_calloc(a, values, sizeof *out->constant);
-    fuser f = {graph, out, ash_mem_calloc(a, values, sizeof(request)), ash_mem_calloc(a, values, sizeof(bool)), fuse};
+    fuser f = {.graph = graph, .fusion = out, .fuse = fuse};
+    f.requests = ash_mem_calloc(a, values, sizeof *f.requests);
+    f.from_reduction = ash_mem_calloc(a, values, sizeof *f.from_reduction);
+    f.packed = ash_mem_calloc(a, values, sizeof *f.packed);
     ash_status status = ASH_OK;
-    if (!out->group_of || !out->labels || !out->constant || !f.requests || !f.from_reduction) {
+    if (!out->group_of || !out->labels || !out->constant || !f.requests || !f.from_reduction ||
+        !f.packed) {
         status = ASH_NO_MEMORY(diag);
         goto done;
     }
@@ -361,6 +369,7 @@ ash_status ash_fusion_build(const ash_graph *graph, const bool *stored, bool fus
     }
     if (!list_members(out)) status = ASH_NO_MEMORY(diag);
 done:
+    ash_mem_free(a, f.packed, values, sizeof *f.packed);
     ash_mem_free(a, f.from_reduction, values, sizeof *f.from_reduction);
     ash_mem_free(a, f.requests, values, sizeof *f.requests);
     return status;

@@ -361,3 +361,15 @@ ash_ref ash_kern_neutral(ash_kern *k, ash_op combine, ash_dtype dtype) {
     default: return is_float ? ash_nest_float(n, dtype, 0) : ash_nest_int(n, dtype, 0);
     }
 }
+
+unsigned ash_kern_lanes(const ash_kern *k) {
+    size_t widest = 1;
+    for (uint32_t i = 0; i < k->group->n_nodes; i++) {
+        const ash_node *node = &k->graph->nodes.at[k->group->nodes[i]];
+        bool indexed = ash_op_infos[node->op].class == ASH_CLASS_GATHER; /* its second operand holds indices */
+        widest = ASH_MAX(widest, ash_dtype_size(ash_kern_dtype(ash_graph__type(k->graph, node->out)->dtype)));
+        for (unsigned j = 0; j < (indexed ? 1u : node->n_ins); j++)
+            widest = ASH_MAX(widest, ash_dtype_size(ash_kern_dtype(ash_graph__type(k->graph, node->ins[j])->dtype)));
+    }
+    return ASH_MIN(ash_target_lanes(k->low->target, widest), 32u);
+}

@@ -138,12 +138,12 @@ unsigned ash_kern_lanes(const ash_kern *k);
 /* --- groups ------------------------------------------------------------------------------------------------------------ */
 
 /* Each writes the nest of one group and the number of its chunks. */
-ash_status ash_lower__loops(ash_kern *k, ash_dim *chunks);  /* map, rows, pool, and products without a tile form */
-ash_status ash_lower__tile(ash_kern *k, ash_dim *chunks, bool *done); /* *done: false when there is no tile form */
-bool ash_lower__matmul(ash_kern *k, ash_dim *chunks);
-bool ash_lower__conv(ash_kern *k, ash_dim *chunks);
-ash_status ash_lower__other(ash_kern *k, ash_dim *chunks);
+ash_status ash_kern_lower_loops(ash_kern *k, ash_dim *chunks);  /* map, rows, pool, and products without a tile form */
+ash_status ash_kern_lower_tile(ash_kern *k, ash_dim *chunks, bool *done); /* *done: false when there is no tile form */
+bool ash_kern_lower_matmul(ash_kern *k, ash_dim *chunks);
+bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks);
+ash_status ash_kern_lower_other(ash_kern *k, ash_dim *chunks);
 /* Writes operand `part` of a concatenation to its place. */
-ash_status ash_lower__part(ash_kern *k, const ash_node *concat, unsigned part, ash_dim *chunks);
+ash_status ash_kern_lower_part(ash_kern *k, const ash_node *concat, unsigned part, ash_dim *chunks);
 
 #endif

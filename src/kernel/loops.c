@@ -345,6 +345,23 @@ static int score(const ash_kern *dry, ash_sym sym, ash_dim extent) {
     return points;
 }
 
+/* Several registers to a vector, where the axis is long enough and every address stays as simple: independent chains of
+ * instructions that hide each other's latency, and several partial results for a reduction. */
+static unsigned widen(const ash_kern *dry, const axis *a, unsigned lanes) {
+    int64_t narrow, wide;
+    for (unsigned factor = 4; factor > 1; factor /= 2) {
+        unsigned trial = factor * lanes;
+        bool fits = ash_dim_is_const(a->extent) && a->extent >= 2 * trial && (a->extent % trial == 0 || a->extent >= 16 * trial);
+        for (size_t i = 0; i < dry->leaves.len && fits; i++) {
+            bool before = ash_ix_lane_stride(&dry->ixs, dry->leaves.at[i], a->sym, lanes, true, &narrow);
+            bool after = ash_ix_lane_stride(&dry->ixs, dry->leaves.at[i], a->sym, trial, true, &wide);
+            fits = before && after && narrow == wide && (narrow == 0 || narrow == 1);
+        }
+        if (fits) return trial;
+    }
+    return lanes;
+}
+
 static void choose_axes(loops *l) {
     uint32_t joined = 0;
     int last[2] = {-1, -1};
@@ -368,10 +385,14 @@ static void choose_axes(loops *l) {
         int points = score(&dry, list[n - 1].sym, list[n - 1].extent);
         if (points > best) best = points, inner = kind;
     }
+    l->vector_inner = inner;
+    l->lanes = 1;
+    if (best > -1000) {
+        const axis *a = inner ? &trial.inner[trial.n_inner - 1] : &trial.outer[trial.n_outer - 1];
+        l->lanes = widen(&dry, a, ash_kern_lanes(l->k));
+    }
     ash_kern_free(&dry);
     make_axes(l, joined);
-    l->vector_inner = inner;
-    l->lanes = best > -1000 ? ash_kern_lanes(l->k) : 1;
 }
 
 /* --- loops ------------------------------------------------------------------------------------------------------------------ */
@@ -659,7 +680,7 @@ static void add_anchor_axes(loops *l) {
     for (unsigned s = 0; s < spatial; s++) add_reduced_axis(l, w->dims[first + s]);
 }
 
-ash_status ash_lower__loops(ash_kern *k, ash_dim *chunks) {
+ash_status ash_kern_lower_loops(ash_kern *k, ash_dim *chunks) {
     const ash_group *g = k->group;
     ash_value root = k->graph->nodes.at[g->root].out;
     loops l = {.k = k, .value = root, .target = root, .n_root_axes = g->n_root_axes, .n_axes = g->n_axes,
@@ -672,7 +693,7 @@ ash_status ash_lower__loops(ash_kern *k, ash_dim *chunks) {
     return finish(&l, chunks);
 }
 
-ash_status ash_lower__part(ash_kern *k, const ash_node *concat, unsigned part, ash_dim *chunks) {
+ash_status ash_kern_lower_part(ash_kern *k, const ash_node *concat, unsigned part, ash_dim *chunks) {
     const ash_type *type = ash_graph__type(k->graph, concat->ins[part]);
     loops l = {.k = k, .value = concat->ins[part], .target = concat->out, .n_root_axes = type->rank,
                .n_axes = type->rank, .shift_axis = (unsigned)ash_node_int(concat, ASH_ATTR_AXIS)};

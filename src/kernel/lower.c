@@ -33,7 +33,7 @@ static ash_status new_buffer(ash_lowering *low, ash_value value, ash_buffer_kind
                                    .value = value,
                                    .origin = info->origin,
                                    .name = name,
-                                   .blob = ash_blob_retain(info->blob),
+                                   .blob = info->blob ? ash_blob_retain(info->blob) : NULL,
                                    .root = ASH_NO_BUFFER},
                       &place->buffer);
 }
@@ -292,10 +292,10 @@ static ash_status lower_kernel(ash_lowering *low, uint32_t id) {
     ash_kern_init(&k, low, id);
     ash_status status = ASH_OK;
     if (k.group->kind == ASH_GROUP_OTHER)
-        status = ash_lower__other(&k, &chunks);
+        status = ash_kern_lower_other(&k, &chunks);
     else if (k.group->kind == ASH_GROUP_TILE)
-        status = ash_lower__tile(&k, &chunks, &tiled);
-    if (status == ASH_OK && !tiled && k.group->kind != ASH_GROUP_OTHER) status = ash_lower__loops(&k, &chunks);
+        status = ash_kern_lower_tile(&k, &chunks, &tiled);
+    if (status == ASH_OK && !tiled && k.group->kind != ASH_GROUP_OTHER) status = ash_kern_lower_loops(&k, &chunks);
     if (status == ASH_OK) status = add_step(&k, chunks, true);
     ash_kern_free(&k);
     return status;
@@ -316,7 +316,7 @@ static ash_status lower_concat(ash_lowering *low, uint32_t id) {
             ash_kern k;
             ash_dim chunks = 0;
             ash_kern_init(&k, low, id);
-            status = ash_lower__part(&k, concat, i, &chunks);
+            status = ash_kern_lower_part(&k, concat, i, &chunks);
             if (status == ASH_OK) status = add_step(&k, chunks, false);
             ash_kern_free(&k);
         }

@@ -81,8 +81,8 @@ static void decode_batch(product *p, ash_ref number) {
 static void emit_tile(product *p, unsigned rows, unsigned vectors, ash_ref row0, ash_ref block0, int64_t row_stride) {
     ash_kern *k = p->k;
     ash_nest *n = &k->nest;
-    ash_tile t = {.k = k, .anchor = p->node, .rows = rows, .vectors = vectors, .lanes = p->lanes, .block = p->block,
-                  .lane = p->lane, .block0 = block0, .columns = p->n};
+    ash_tile t = {.k = k, .anchor = p->node, .rows = rows, .vectors = vectors, .lanes = p->lanes,
+                  .store_lanes = p->lanes, .block = p->block, .lane = p->lane, .first = block0, .columns = p->n};
     ash_tile_set_root(&t, p->out);
     ash_tile_open(&t);
     size_t mark = ash_kern_mark(k);
@@ -142,7 +142,9 @@ static ash_dim emit_columns(product *p, int64_t row_stride) {
     ash_kern *k = p->k;
     ash_nest *n = &k->nest;
     int64_t m = ash_kern_max(k, p->m), inner = ash_kern_max(k, p->inner), blocks = ash_ceil_div(p->n, p->lanes);
-    ash_tile_shape shape = ash_tile_choose(k->low->target, ASH_MAX(m, 1), ASH_MAX(blocks, 1), inner);
+    /* Rows a multiple of 4 KiB apart share the few lines of one cache set: no more rows than leave room for the rest. */
+    unsigned most_rows = row_stride * (int64_t)sizeof(float) % 4096 ? ASH_TILE_MAX : 8;
+    ash_tile_shape shape = ash_tile_choose(k->low->target, ASH_MAX(m, 1), ASH_MAX(blocks, 1), inner, most_rows);
     int64_t strips = ash_ceil_div(blocks, shape.vectors), strip_flops = 2 * shape.vectors * p->lanes * ASH_MAX(inner, 1);
     int64_t block_rows = ASH_MAX(CHUNK_FLOPS / strip_flops, 1);
     block_rows = ash_ceil_div(ASH_MIN(block_rows, ASH_MAX(m, 1)), shape.rows) * shape.rows;
@@ -249,7 +251,7 @@ static ash_dim emit_inner(product *p, int64_t row_stride, int64_t column_stride)
     return ash_kern_product(k, batches(p), parts);
 }
 
-bool ash_lower__matmul(ash_kern *k, ash_dim *chunks) {
+bool ash_kern_lower_matmul(ash_kern *k, ash_dim *chunks) {
     const ash_node *node = &k->graph->nodes.at[k->group->anchor];
     const ash_type *out = ash_graph__type(k->graph, node->out), *a = ash_graph__type(k->graph, node->ins[0]);
     product p = {.k = k, .node = node, .rank = out->rank, .m = out->dims[out->rank - 2], .n = out->dims[out->rank - 1],

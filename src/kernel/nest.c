@@ -50,8 +50,7 @@ ash_ref ash_nest_add(ash_nest *nest, ash_inst inst) {
     return (ash_ref)(nest->code.len - 1);
 }
 
-/* --- values that are computed once
- * ------------------------------------------------------------------------------ */
+/* --- values that are computed once ------------------------------------------------------------------- */
 
 /* The same pure instruction among the last ones that are in scope here, or ASH_NO_REF. */
 static ash_ref find(const ash_nest *n, const ash_inst *inst) {
@@ -87,9 +86,7 @@ static ash_inst leaf(ash_nest_op op, ash_dtype dtype, unsigned lanes, int64_t i)
     return inst;
 }
 
-/* --- values
- * -------------------------------------------------------------------------------------------------------
- */
+/* --- values ------------------------------------------------------------------------------------------ */
 
 ash_ref ash_nest_arg(ash_nest *n, ash_nest_op which) {
     return pure(n, leaf(which, ASH_I64, 1, 0));
@@ -144,8 +141,7 @@ ash_ref ash_nest_shuffle(ash_nest *n, ash_ref a, ash_ref b, unsigned lanes, cons
     return ash_nest_add(n, inst);
 }
 
-/* --- structure, cells
- * --------------------------------------------------------------------------------------------- */
+/* --- structure, cells -------------------------------------------------------------------------------- */
 
 ash_ref ash_nest_loop(ash_nest *n, ash_ref from, ash_ref to, int64_t step, unsigned unroll) {
     ash_inst inst = make(ASH_NEST_LOOP, ASH_I64, 1, from, to, ASH_NO_REF);
@@ -180,9 +176,7 @@ void ash_nest_set(ash_nest *n, ash_ref cell, ash_ref value) {
     ash_nest_add(n, make(ASH_NEST_SET, ash_nest_at(n, cell)->dtype, 0, cell, value, ASH_NO_REF));
 }
 
-/* --- folding
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- folding ----------------------------------------------------------------------------------------- */
 
 /* The value of an integer constant of that dtype, also when it is repeated over lanes. */
 static bool constant(const ash_nest *n, ash_ref ref, ash_dtype dtype, int64_t *value) {
@@ -256,9 +250,7 @@ static ash_ref fold_bool(ash_nest *n, ash_op op, ash_ref a, ash_ref b) {
     return ASH_NO_REF;
 }
 
-/* --- arithmetic
- * --------------------------------------------------------------------------------------------------------
- */
+/* --- arithmetic -------------------------------------------------------------------------------------- */
 
 static ash_ref compute(ash_nest *n, ash_op op, ash_dtype dtype, ash_ref a, ash_ref b, ash_ref c) {
     ash_inst inst = make(ASH_NEST_COMPUTE, dtype, ash_nest_at(n, a)->lanes, a, b, c);
@@ -325,9 +317,7 @@ ash_ref ash_nest_hreduce(ash_nest *n, ash_op op, ash_ref vector) {
     return pure(n, inst);
 }
 
-/* --- memory
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- memory ------------------------------------------------------------------------------------------ */
 
 static ash_dtype buffer_dtype(const ash_nest *n, uint16_t buf) {
     return buf < n->buffers.len ? n->buffers.at[buf].dtype : ASH_F32;

@@ -105,7 +105,7 @@ ash_status ash_nest_verify(const ash_nest *nest, ash_diag *diag);
 /* Readable text: nested loops, one instruction a line. */
 void ash_nest_print(const ash_nest *nest, struct ash_text *out);
 
-/* --- building: each appends and returns the result ------------------------------------------------------------------ */
+/* --- building: each appends and returns the result --------------------------------------------------- */
 
 uint16_t ash_nest_buffer_add(ash_nest *nest, ash_nest_buffer buffer);
 ash_ref ash_nest_add(ash_nest *nest, ash_inst inst);

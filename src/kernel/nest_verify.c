@@ -64,9 +64,7 @@ static ash_status result(struct check *c, ash_ref ref, ash_dtype dtype, unsigned
     return ASH_OK;
 }
 
-/* --- blocks
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- blocks ------------------------------------------------------------------------------------------ */
 
 static void enter(struct check *c, ash_ref opener, bool in_else) {
     c->stack[c->depth++] = (struct block){c->blocks, opener, in_else};
@@ -106,9 +104,7 @@ static ash_status structure(struct check *c, ash_ref ref) {
     }
 }
 
-/* --- memory
- * --------------------------------------------------------------------------------------------------------------
- */
+/* --- memory ------------------------------------------------------------------------------------------ */
 
 static ash_status memory(struct check *c, ash_ref ref) {
     const ash_inst *inst = at(c, ref);
@@ -132,9 +128,7 @@ static ash_status memory(struct check *c, ash_ref ref) {
     return use_typed(c, ref, inst->a, ASH_I64, indexed ? lanes : 1);
 }
 
-/* --- arithmetic
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- arithmetic -------------------------------------------------------------------------------------- */
 
 static bool op_takes(ash_op op, ash_dtype dtype) {
     ash_kind kind = ash_dtype_kind(dtype);

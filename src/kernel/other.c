@@ -221,7 +221,7 @@ static ash_dim lower_scatter(ash_kern *k) {
     return 1;
 }
 
-ash_status ash_lower__other(ash_kern *k, ash_dim *chunks) {
+ash_status ash_kern_lower_other(ash_kern *k, ash_dim *chunks) {
     ash_diag *diag = k->low->diag;
     switch (ash_op_infos[k->graph->nodes.at[k->group->root].op].class) {
     case ASH_CLASS_ARGREDUCE: *chunks = lower_argreduce(k); break;

@@ -5,19 +5,19 @@
 /* Cycles of one inner step: two multiply-adds and two loads each cycle, and four cycles until a sum can be used again. */
 static double step_cycles(unsigned rows, unsigned vectors) {
     double fma = rows * vectors / 2.0, load = (rows + vectors) / 2.0, latency = 4;
-    return ASH_MAX(ASH_MAX(fma, load), latency);
+    return ASH_MAX(ASH_MAX(fma, load), latency) + 0.05 * rows + 0.1 * vectors; /* loads are hidden, not free */
 }
 
 static double tile_cycles(unsigned rows, unsigned vectors, double steps) {
     return step_cycles(rows, vectors) * steps + 12 + 1.5 * rows * vectors; /* beginning, and storing the results */
 }
 
-ash_tile_shape ash_tile_choose(const ash_target *target, int64_t rows, int64_t blocks, int64_t steps) {
+ash_tile_shape ash_tile_choose(const ash_target *target, int64_t rows, int64_t blocks, int64_t steps, unsigned most_rows) {
     unsigned registers = target->vector_registers;
     ash_tile_shape best = {1, 1};
     double least = 1e300;
     for (unsigned v = 1; v <= 8 && v <= blocks; v++) {
-        for (unsigned r = 1; r <= ASH_TILE_MAX && r <= rows; r++) {
+        for (unsigned r = 1; r <= ASH_MIN((unsigned)ASH_TILE_MAX, most_rows) && r <= rows; r++) {
             if (r * v + v + 1 > registers || r * v > ASH_TILE_MAX) break;
             double cost = 0;
             int64_t full_rows = rows / r, full_blocks = blocks / v;
@@ -61,30 +61,51 @@ void ash_tile_add(ash_tile *t, unsigned p, const ash_ref *b, ash_ref a) {
     }
 }
 
-void ash_tile_store(ash_tile *t, ash_sym row, ash_ref row0) {
+/* The part of an accumulator from lane `from` on, `count` lanes. */
+static ash_ref lanes_of(ash_nest *n, ash_ref vector, unsigned from, unsigned count, unsigned lanes) {
+    int32_t pick[64];
+    if (count == lanes) return vector;
+    for (unsigned i = 0; i < count; i++) pick[i] = (int32_t)(from + i);
+    return ash_nest_shuffle(n, vector, ASH_NO_REF, count, pick);
+}
+
+/* Evaluates and stores the root for one run of neighbouring lanes. */
+static void store_run(ash_tile *t, ash_ref block, ash_ref value) {
     ash_kern *k = t->k;
     ash_nest *n = &k->nest;
     ash_value root = k->graph->nodes.at[k->group->root].out;
+    size_t mark = ash_kern_mark(k), known = k->known.len;
+    ash_kern_set_sym(k, t->block, block);
+    if (t->columns % t->lanes) {
+        ash_ref first = ash_nest_binary(n, ASH_OP_MUL, block, ash_nest_index(n, t->store_lanes));
+        ash_ref left = ash_nest_binary(n, ASH_OP_SUB, ash_nest_index(n, t->columns), first);
+        k->mask = ash_nest_binary(n, ASH_OP_LT, ash_nest_lanes(n, k->lanes), ash_nest_splat(n, left, k->lanes));
+    }
+    ash_kern_know(k, t->anchor->out, value);
+    ash_kern_store(k, root, t->root, ash_kern_eval(k, root, t->root));
+    k->known.len = known;
+    k->mask = ASH_NO_REF;
+    ash_kern_forget(k, mark);
+}
+
+void ash_tile_store(ash_tile *t, ash_sym row, ash_ref row0) {
+    ash_kern *k = t->k;
+    ash_nest *n = &k->nest;
+    unsigned runs = t->lanes / t->store_lanes;
     k->vsym = t->lane;
-    k->lanes = t->lanes;
+    k->lanes = t->store_lanes;
     k->aligned = true;
     ash_kern_set_sym(k, t->lane, ash_nest_index(n, 0));
     for (unsigned p = 0; p < t->rows; p++) {
         ash_kern_set_sym(k, row, ash_nest_binary(n, ASH_OP_ADD, row0, ash_nest_index(n, p)));
         for (unsigned v = 0; v < t->vectors; v++) {
-            size_t mark = ash_kern_mark(k), known = k->known.len;
-            ash_ref block = ash_nest_binary(n, ASH_OP_ADD, t->block0, ash_nest_index(n, v));
-            ash_kern_set_sym(k, t->block, block);
-            if (t->columns % t->lanes) {
-                ash_ref first = ash_nest_binary(n, ASH_OP_MUL, block, ash_nest_index(n, t->lanes));
-                ash_ref left = ash_nest_binary(n, ASH_OP_SUB, ash_nest_index(n, t->columns), first);
-                k->mask = ash_nest_binary(n, ASH_OP_LT, ash_nest_lanes(n, t->lanes), ash_nest_splat(n, left, t->lanes));
+            ash_ref vector = ash_nest_get(n, t->cells[p * t->vectors + v]);
+            ash_ref number = ash_nest_binary(n, ASH_OP_ADD, t->first, ash_nest_index(n, v));
+            for (unsigned r = 0; r < runs; r++) {
+                ash_ref block = ash_nest_binary(n, ASH_OP_MUL, number, ash_nest_index(n, runs));
+                store_run(t, ash_nest_binary(n, ASH_OP_ADD, block, ash_nest_index(n, r)),
+                          lanes_of(n, vector, r * t->store_lanes, t->store_lanes, t->lanes));
             }
-            ash_kern_know(k, t->anchor->out, ash_nest_get(n, t->cells[p * t->vectors + v]));
-            ash_kern_store(k, root, t->root, ash_kern_eval(k, root, t->root));
-            k->known.len = known;
-            k->mask = ASH_NO_REF;
-            ash_kern_forget(k, mark);
         }
     }
     k->vsym = ASH_NO_SYM;
@@ -127,11 +148,11 @@ int64_t ash_kern_max(const ash_kern *k, ash_dim dim) {
     return max;
 }
 
-ash_status ash_lower__tile(ash_kern *k, ash_dim *chunks, bool *done) {
+ash_status ash_kern_lower_tile(ash_kern *k, ash_dim *chunks, bool *done) {
     const ash_node *anchor = &k->graph->nodes.at[k->group->anchor];
     *done = false;
     if (ash_graph__type(k->graph, anchor->out)->dtype != ASH_F32) return ASH_OK;
-    *done = ash_op_infos[anchor->op].class == ASH_CLASS_MATMUL ? ash_lower__matmul(k, chunks) : ash_lower__conv(k, chunks);
+    *done = ash_op_infos[anchor->op].class == ASH_CLASS_MATMUL ? ash_kern_lower_matmul(k, chunks) : ash_kern_lower_conv(k, chunks);
     if (k->failed || k->ixs.failed) return ASH_NO_MEMORY(k->low->diag);
     return ash_nest_status(&k->nest, k->low->diag);
 }

@@ -18,16 +18,19 @@ typedef struct ash_tile_shape {
     unsigned rows, vectors;
 } ash_tile_shape;
 
-/* The cheapest shape for `rows` rows in runs that a tile cannot cross, `blocks` vectors and `steps` inner steps. */
-ash_tile_shape ash_tile_choose(const ash_target *target, int64_t rows, int64_t blocks, int64_t steps);
+/* The cheapest shape for `rows` rows in runs that a tile cannot cross, `blocks` vectors and `steps` inner steps; of at
+ * most `most_rows` rows. */
+ash_tile_shape ash_tile_choose(const ash_target *target, int64_t rows, int64_t blocks, int64_t steps,
+                               unsigned most_rows);
 
 typedef struct ash_tile {
     ash_kern *k;
     const ash_node *anchor;
     unsigned rows, vectors, lanes;
+    unsigned store_lanes;        /* lanes that lie side by side in the result: a divisor of `lanes` */
     ash_ref cells[ASH_TILE_MAX]; /* acc[p][v] at p * vectors + v */
-    ash_sym block, lane;         /* output channel or column: block * lanes + lane */
-    ash_ref block0;              /* block of vector 0 */
+    ash_sym block, lane;         /* output channel or column: block * store_lanes + lane */
+    ash_ref first;               /* number of vector 0 */
     ash_ix root[ASH_MAX_AXES];   /* index of the group's root, in the tile's symbols */
     int64_t columns;             /* in all; a vector that reaches past them is masked. 0: all vectors are whole */
 } ash_tile;

@@ -1,0 +1,40 @@
+/* Tensors outside of graphs: what a program reads from a file, hands to an import or a plan, and writes
+ * back. A tensor never changes once it is made, and may be read from several threads. */
+#ifndef ASHLAR_TENSOR_H
+#define ASHLAR_TENSOR_H
+
+#include "graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ash_tensor ash_tensor;
+
+/* A tensor with a copy of `data`: row-major elements of `type`, whose dims are numbers; `size` is in bytes
+ * and must be exact. `name` is copied and may be NULL. The caller destroys *out. */
+ASH_API ash_status ash_tensor_create(ash_context *context, const char *name, const ash_type *type,
+                                     const void *data, size_t size, ash_tensor **out, ash_diag *diag);
+
+/* Reads a file: NumPy's .npy (format 1 to 3, either byte order, C or Fortran order), or a serialised ONNX
+ * TensorProto
+ * (.pb); the content decides. The elements stay in the mapped file where their alignment allows it. The
+ * caller destroys *out. */
+ASH_API ash_status ash_tensor_read(ash_context *context, const char *path, ash_tensor **out,
+                                   ash_diag *diag);
+
+/* Writes a file, .npy or .pb by the ending of `path`. NumPy has no bf16: such a tensor needs .pb. */
+ASH_API ash_status ash_tensor_write(const ash_tensor *tensor, const char *path, ash_diag *diag);
+
+ASH_API void ash_tensor_destroy(ash_tensor *tensor); /* NULL is allowed */
+
+/* All borrowed from the tensor. */
+ASH_API const char *ash_tensor_name(const ash_tensor *tensor); /* "" when it has none */
+ASH_API const ash_type *ash_tensor_type(const ash_tensor *tensor);
+ASH_API const void *ash_tensor_data(const ash_tensor *tensor); /* aligned for its elements */
+ASH_API size_t ash_tensor_size(const ash_tensor *tensor);      /* bytes */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

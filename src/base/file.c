@@ -1,0 +1,161 @@
+#include "file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { SINK_BUFFER = 1 << 16 };
+
+static ash_status fail_errno(ash_diag *diag, int error, const char *what, const char *path) {
+    ash_status code = error == ENOENT || error == ENOTDIR ? ASH_ERROR_NOT_FOUND
+                      : error == ENOMEM                   ? ASH_ERROR_OUT_OF_MEMORY
+                                                          : ASH_ERROR_IO;
+    return ash_fail(diag, code, "cannot %s '%s': %s", what, path, strerror(error));
+}
+
+/* --- mapping -------------------------------------------------------------------------------------- */
+
+/* Opens a regular file; O_NONBLOCK, because opening a pipe would wait for its writer. */
+static ash_status open_regular(const char *path, int *fd, size_t *size, ash_diag *diag) {
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (*fd < 0) return fail_errno(diag, errno, "open", path);
+    struct stat info;
+    ash_status status = ASH_OK;
+    if (fstat(*fd, &info) != 0)
+        status = fail_errno(diag, errno, "examine", path);
+    else if (!S_ISREG(info.st_mode))
+        status = ash_fail(diag, ASH_ERROR_IO, "'%s' is not a regular file", path);
+    else if ((uint64_t)info.st_size > SIZE_MAX / 2)
+        status = ash_fail(diag, ASH_ERROR_IO, "'%s' is larger than the address space", path);
+    if (status != ASH_OK)
+        close(*fd);
+    else
+        *size = (size_t)info.st_size;
+    return status;
+}
+
+ash_status ash_file_map(const ash_allocator *a, const char *path, ash_file **out, ash_diag *diag) {
+    *out = NULL;
+    int fd;
+    size_t size = 0;
+    ASH_TRY(open_regular(path, &fd, &size, diag));
+    void *data = (void *)"";
+    if (size) {
+        data = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (data == MAP_FAILED) {
+            ash_status status = fail_errno(diag, errno, "map", path);
+            close(fd);
+            return status;
+        }
+    }
+    ash_file *file = ash_mem_alloc(a, 1, sizeof *file);
+    if (!file) {
+        if (size) munmap(data, size);
+        close(fd);
+        return ASH_NO_MEMORY(diag);
+    }
+    *file = (ash_file){a, data, size, fd, 1};
+    *out = file;
+    return ASH_OK;
+}
+
+ash_file *ash_file_retain(ash_file *file) {
+    __atomic_add_fetch(&file->refs, 1, __ATOMIC_RELAXED);
+    return file;
+}
+
+void ash_file_release(ash_file *file) {
+    if (!file || __atomic_sub_fetch(&file->refs, 1, __ATOMIC_ACQ_REL)) return;
+    if (file->size) munmap((void *)file->data, file->size);
+    close(file->fd);
+    ash_mem_free(file->allocator, file, 1, sizeof *file);
+}
+
+ash_status ash_file_check(const ash_file *file, ash_diag *diag) {
+    struct stat info;
+    ASH_FAIL_IF(fstat(file->fd, &info) != 0, diag, ASH_ERROR_IO, "cannot examine a mapped file: %s",
+                strerror(errno));
+    ASH_FAIL_IF((uint64_t)info.st_size < file->size, diag, ASH_ERROR_IO,
+                "a mapped file shrank from %zu to %lld bytes", file->size, (long long)info.st_size);
+    return ASH_OK;
+}
+
+/* --- writing -------------------------------------------------------------------------------------- */
+
+ash_status ash_sink_open(const ash_allocator *a, const char *path, ash_sink *sink, ash_diag *diag) {
+    static const char suffix[] = ".part";
+    size_t len = strlen(path);
+    *sink = (ash_sink){.allocator = a, .path_size = len + 1, .fd = -1};
+    sink->path = ash_mem_alloc(a, len + 1, 1);
+    sink->part = ash_mem_alloc(a, len + sizeof suffix, 1);
+    sink->buffer = ash_mem_alloc(a, SINK_BUFFER, 1);
+    ash_status status = ASH_OK;
+    if (!sink->path || !sink->part || !sink->buffer) {
+        status = ASH_NO_MEMORY(diag);
+    } else {
+        memcpy(sink->path, path, len + 1);
+        memcpy(sink->part, path, len);
+        memcpy(sink->part + len, suffix, sizeof suffix);
+        sink->fd = open(sink->part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+        if (sink->fd < 0) status = fail_errno(diag, errno, "create", sink->part);
+    }
+    if (status == ASH_OK) return ASH_OK;
+    ash_mem_free(a, sink->buffer, SINK_BUFFER, 1);
+    ash_mem_free(a, sink->part, len + sizeof suffix, 1);
+    ash_mem_free(a, sink->path, len + 1, 1);
+    return status;
+}
+
+static void sink_put(ash_sink *sink, const uint8_t *data, size_t size) {
+    while (size && !sink->error) {
+        ssize_t n = write(sink->fd, data, size);
+        if (n < 0) {
+            if (errno != EINTR) sink->error = errno;
+            continue;
+        }
+        data += n;
+        size -= (size_t)n;
+    }
+}
+
+static void sink_flush(ash_sink *sink) {
+    sink_put(sink, sink->buffer, sink->used);
+    sink->used = 0;
+}
+
+void ash_sink_write(ash_sink *sink, const void *data, size_t size) {
+    sink->position += size;
+    if (size > SINK_BUFFER - sink->used) sink_flush(sink);
+    if (size > SINK_BUFFER) {
+        sink_put(sink, data, size);
+    } else if (size) {
+        memcpy(sink->buffer + sink->used, data, size);
+        sink->used += size;
+    }
+}
+
+void ash_sink_fill(ash_sink *sink, uint8_t byte, size_t count) {
+    uint8_t block[256];
+    memset(block, byte, sizeof block);
+    for (size_t n; count; count -= n) {
+        n = ASH_MIN(count, sizeof block);
+        ash_sink_write(sink, block, n);
+    }
+}
+
+ash_status ash_sink_close(ash_sink *sink, bool keep, ash_diag *diag) {
+    if (keep) sink_flush(sink);
+    if (close(sink->fd) != 0 && !sink->error) sink->error = errno;
+    if (keep && !sink->error && rename(sink->part, sink->path) != 0) sink->error = errno;
+    ash_status status = ASH_OK;
+    if (keep && sink->error) status = fail_errno(diag, sink->error, "write", sink->path);
+    if (!keep || sink->error) unlink(sink->part);
+    ash_mem_free(sink->allocator, sink->buffer, SINK_BUFFER, 1);
+    ash_mem_free(sink->allocator, sink->part, sink->path_size + 5, 1);
+    ash_mem_free(sink->allocator, sink->path, sink->path_size, 1);
+    *sink = (ash_sink){.fd = -1};
+    return status;
+}

@@ -1,0 +1,45 @@
+/* Files: read-only mappings that outlive the function that made them, and buffered writing. */
+#ifndef ASH_FILE_H
+#define ASH_FILE_H
+
+#include "base.h"
+
+/* A whole regular file, mapped read-only; reference counted, thread safe. The mapping is of the file as it
+ * was opened: a file that is replaced by renaming does not change it. One that is cut short under the
+ * mapping would end the process at the next access (the kernel's SIGBUS), so who is about to read much of
+ * it calls ash_file_check first. */
+typedef struct ash_file {
+    const ash_allocator *allocator;
+    const uint8_t *data; /* `size` bytes, page aligned; a valid pointer also when the file is empty */
+    size_t size;         /* bytes when the file was mapped */
+    int fd;              /* kept open for ash_file_check */
+    long refs;
+} ash_file;
+
+ash_status ash_file_map(const ash_allocator *a, const char *path, ash_file **out, ash_diag *diag);
+ash_file *ash_file_retain(ash_file *file);
+void ash_file_release(ash_file *file); /* NULL is allowed */
+/* ASH_ERROR_IO when the file has become shorter than the mapping. */
+ash_status ash_file_check(const ash_file *file, ash_diag *diag);
+
+/* A file that is being written. It grows under a name of its own beside `path` and takes that path when it
+ * is closed without a failure, so a reader never meets half a file. Failures are sticky: writers check
+ * once, at the end. */
+typedef struct ash_sink {
+    const ash_allocator *allocator;
+    char *path, *part; /* the final and the temporary name */
+    size_t path_size;  /* bytes of `path` with its terminator */
+    uint8_t *buffer;
+    size_t used;       /* bytes in the buffer */
+    uint64_t position; /* bytes written so far, buffered ones included */
+    int fd, error;     /* the first errno, or 0 */
+} ash_sink;
+
+ash_status ash_sink_open(const ash_allocator *a, const char *path, ash_sink *sink, ash_diag *diag);
+void ash_sink_write(ash_sink *sink, const void *data, size_t size);
+void ash_sink_fill(ash_sink *sink, uint8_t byte, size_t count);
+/* Ends the file: keeps it when nothing failed and `keep` is true, else removes it. Call exactly once after
+ * a successful open. */
+ash_status ash_sink_close(ash_sink *sink, bool keep, ash_diag *diag);
+
+#endif

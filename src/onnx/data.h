@@ -1,0 +1,40 @@
+/* The elements of ONNX tensors, as blobs. */
+#ifndef ASH_ONNX_DATA_H
+#define ASH_ONNX_DATA_H
+
+#include "base/file.h"
+#include "ir/ir.h"
+#include "model.h"
+
+/* Tensors up to this size are copied when they do not lie on a multiple of their element size; larger ones
+ * stay in the mapped file. So the data of a blob that is `mapped` need not be aligned at all: kernels load
+ * it with alignment 1, which costs nothing on the machines that we generate code for. */
+enum { ASH_ONNX_COPY_BYTES = 64 << 10 };
+
+typedef struct ash_onnx_external {
+    ash_span location;
+    ash_file *file;
+} ash_onnx_external;
+
+/* Where the bytes of a model come from. */
+typedef struct ash_onnx_source {
+    const ash_allocator *allocator;
+    ash_file *file; /* the mapping that holds the messages; NULL: memory of the caller, from which data are
+                       copied */
+    const char *folder; /* of external data, with its final slash, or ""; NULL: external data are refused */
+    size_t copy_bytes;  /* misaligned tensors up to this size are copied */
+    ASH_VEC(ash_onnx_external) externals; /* each file is mapped once */
+} ash_onnx_source;
+
+void ash_onnx__source_free(ash_onnx_source *source);
+
+/* Type and data of a tensor; the caller releases *blob. */
+ash_status ash_onnx__tensor_data(ash_onnx_source *source, const ash_onnx_tensor *tensor, ash_type *type,
+                                 ash_blob **blob);
+
+/* A blob of `size` bytes at `data` inside a mapping: of the mapping, or a copy when it is misaligned for
+ * `align` and at most `copy_bytes` long. `file` NULL: always a copy. */
+ash_status ash_onnx__blob_at(const ash_allocator *a, ash_file *file, const void *data, size_t size,
+                             size_t align, size_t copy_bytes, ash_blob **out, ash_diag *diag);
+
+#endif

@@ -1,0 +1,155 @@
+/* Import of a model: the state, and what the functions that lower one operator each may use.
+ *
+ * A lowering function sees one node (im->node). It takes its operands with ash_import__in, appends core
+ * nodes to im->graph, and hands each result to ash_import__out. Failures are sticky, in `im` and in the
+ * graph: a function may go on with ASH_NO_VALUE in its hands, and the driver adds node, operator and offset
+ * to the diagnostic when it returns.
+ *
+ * Small integer tensors are tracked as lists of numbers and dim expressions (track.c), so that shape
+ * computations of the model become attributes of core operators. Such a value becomes a tensor of the graph
+ * only when one is asked for. */
+#ifndef ASH_IMPORT_H
+#define ASH_IMPORT_H
+
+#include "ashlar/onnx.h"
+#include "data.h"
+
+/* An element of a tracked list: a number, or, when `dim`, the expression `v` (an ash_dim, negative). */
+typedef struct ash_import_int {
+    int64_t v;
+    bool dim;
+} ash_import_int;
+
+enum { ASH_IMPORT_LIST = 1024 }; /* longest list that is tracked, elements */
+
+typedef struct ash_import_value {
+    ash_type type;                 /* known unless the value is a tensor that has not been read yet */
+    ash_value value;               /* ASH_NO_VALUE: not in the graph yet */
+    const ash_onnx_tensor *tensor; /* the initializer that it comes from, or NULL */
+    const ash_import_int *list;    /* its elements, or NULL when they are not tracked */
+    size_t count;                  /* of the list */
+} ash_import_value;
+
+/* Names visible at a node: those of its own graph, then of the graphs around it. */
+typedef struct ash_import_scope {
+    struct ash_import_scope *parent;
+    ash_strmap names; /* to indices of ash_import.values */
+} ash_import_scope;
+
+typedef struct ash_import_row ash_import_row;
+
+typedef struct ash_import {
+    const ash_allocator *allocator;
+    ash_graph *graph;
+    const ash_onnx_options *options;
+    ash_onnx_source source;
+    ash_onnx_model model;
+    ash_arena arena; /* lives as long as the import */
+    ASH_VEC(ash_import_value) values;
+    ash_import_scope *scope;
+    const ash_onnx_node *node; /* being lowered */
+    const ash_import_row *row; /* of its operator */
+    ash_arena *scratch;        /* lives as long as that node */
+    int64_t opset;             /* version that the model imports of the node's domain */
+    unsigned nesting;          /* graphs around the node */
+    size_t lowered;            /* nodes so far, those of repeated bodies each time */
+    ash_map folded;            /* graph value -> constant with its elements, made by fold.c */
+    ash_status status;         /* the sticky failure */
+    ash_diag diag;
+} ash_import;
+
+typedef void ash_import_fn(ash_import *im);
+
+/* One row of operators.def. */
+struct ash_import_row {
+    const char *name;
+    int64_t first, last; /* operator sets, inclusive */
+    ash_import_fn *lower;
+    int arg; /* what tells the operators of one function apart: a core operator or a mode */
+};
+
+/* Operators and who lowers them (table.c). NULL when there is none; *known tells whether another opset has
+ * it. */
+const ash_import_row *ash_import__find(ash_span domain, ash_span op, int64_t opset, bool *known);
+/* Whether every section of the table is sorted, as ash_import__find needs it: for a test. */
+bool ash_import__table_is_sorted(void);
+
+/* The body of a control operator: declares its initializers, binds its inputs to `ins` (indices of
+ * im->values), lowers its nodes, and gives the values of its outputs. Works in a scope of its own below the
+ * present one. */
+ash_status ash_import__body(ash_import *im, ash_wire graph, const size_t *ins, size_t n_ins, size_t *outs,
+                            size_t n_outs);
+
+/* Records a failure; the first one stays. Returns ASH_NO_VALUE, so that a lowering can return it. */
+ash_value ash_import__fail(ash_import *im, ash_status code, const char *fmt, ...) ASH_PRINTF(3, 4);
+static inline bool ash_import__ok(const ash_import *im) {
+    return im->status == ASH_OK;
+}
+
+/* --- operands and results ------------------------------------------------------------------------- */
+
+/* True when operand k is given. */
+bool ash_import__has(const ash_import *im, size_t k);
+/* Operand k in the graph. Missing: a failure. */
+ash_value ash_import__in(ash_import *im, size_t k);
+/* Its type, also when it is only a list so far. Missing: a failure and a scalar. */
+ash_type ash_import__in_type(ash_import *im, size_t k);
+/* The type of a value of the graph; that of ASH_NO_VALUE is an f32 scalar. */
+ash_type ash_import__type(const ash_import *im, ash_value value);
+
+/* Elements of operand k: numbers or dims; numbers alone; floating point numbers. False and a failure that
+ * names the operand when they cannot be known at import. Borrowed from the node's scratch arena. */
+bool ash_import__list(ash_import *im, size_t k, const ash_import_int **list, size_t *count);
+bool ash_import__ints(ash_import *im, size_t k, const int64_t **list, size_t *count);
+bool ash_import__floats(ash_import *im, size_t k, const double **list, size_t *count);
+/* The same without a failure. */
+bool ash_import__try_list(ash_import *im, size_t k, const ash_import_int **list, size_t *count);
+bool ash_import__try_ints(ash_import *im, size_t k, const int64_t **list, size_t *count);
+bool ash_import__try_floats(ash_import *im, size_t k, const double **list, size_t *count);
+
+/* Binds result k, if the node wants it. */
+void ash_import__out(ash_import *im, size_t k, ash_value value);
+/* The same with a tracked list; `list` is copied. */
+void ash_import__out_list(ash_import *im, size_t k, const ash_type *type, const ash_import_int *list);
+bool ash_import__wants(const ash_import *im, size_t k);
+
+/* --- attributes: a wrong type is a failure, an absent one gives the default ----------------------- */
+
+const ash_onnx_attr *ash_import__attr(ash_import *im, const char *name,
+                                      ash_onnx_attr_type type); /* NULL: absent */
+int64_t ash_import__attr_int(ash_import *im, const char *name, int64_t absent);
+double ash_import__attr_float(ash_import *im, const char *name, double absent);
+bool ash_import__attr_ints(ash_import *im, const char *name, const int64_t **list, size_t *count);
+bool ash_import__attr_is(ash_import *im, const char *name, const char *text, const char *absent);
+bool ash_import__attr_tensor(ash_import *im, const char *name, ash_type *type, ash_value *value);
+
+/* A list of axes or the like: operand k where `from` opset on it is an operand, else the attribute. False:
+ * absent. */
+bool ash_import__ints_of(ash_import *im, const char *attr, size_t k, int64_t from, const int64_t **list,
+                         size_t *count);
+
+/* An axis in [-rank, rank), made non-negative; else a failure and 0. */
+unsigned ash_import__axis(ash_import *im, int64_t axis, unsigned rank);
+
+/* --- values by index ------------------------------------------------------------------------------ */
+
+/* The index of a name that is visible at the node, or SIZE_MAX. */
+size_t ash_import__find_name(const ash_import *im, ash_span name);
+/* Makes a value of the graph known under a name; a name that its graph has already is a failure. */
+void ash_import__declare(ash_import *im, ash_span name, const ash_import_value *value);
+/* The graph's value for entry `index`: reads the initializer, or makes a tensor of the list. */
+ash_value ash_import__materialize(ash_import *im, size_t index);
+
+/* --- elements known at import: fold.c ------------------------------------------------------------- */
+
+/* The constant with the elements of a value that is computed from constants alone, or ASH_NO_VALUE.
+ * Evaluates at most a fixed number of elements. */
+ash_value ash_import__fold(ash_import *im, ash_value value);
+
+/* --- tracked lists: track.c ----------------------------------------------------------------------- */
+
+/* Computes the node on lists, when its operator and operands allow it: binds its result and returns true.
+ */
+bool ash_import__track(ash_import *im);
+
+#endif

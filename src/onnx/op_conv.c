@@ -1,0 +1,220 @@
+/* Convolutions: window attributes, Conv, ConvTranspose. */
+#include "lower.h"
+#include "ops.h"
+
+/* --- attributes of windows ------------------------------------------------------------------------ */
+
+static bool window_list(ash_import *im, const char *name, unsigned n, int64_t absent, int64_t *out) {
+    const int64_t *list;
+    size_t count;
+    for (unsigned i = 0; i < n; i++) out[i] = absent;
+    if (!ash_import__attr_ints(im, name, &list, &count)) return false;
+    if (count != n)
+        ash_import__fail(im, ASH_ERROR_SHAPE, "'%s' has %zu entries for %u spatial dims", name, count, n);
+    for (unsigned i = 0; i < n && count == n; i++) {
+        out[i] = list[i];
+        if (list[i] <= 0 || list[i] > INT32_MAX)
+            ash_import__fail(im, ASH_ERROR_SHAPE, "'%s' has the entry %lld", name, (long long)list[i]);
+    }
+    return true;
+}
+
+static void window_pads(ash_import *im, ash_onnx_window *w) {
+    const int64_t *pads;
+    size_t count;
+    if (!ash_import__attr_ints(im, "pads", &pads, &count)) return;
+    if (count != 2 * w->n) {
+        ash_import__fail(im, ASH_ERROR_SHAPE, "'pads' has %zu entries for %u spatial dims", count, w->n);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (pads[i] < 0 || pads[i] > INT32_MAX)
+            ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a padding of %lld elements", (long long)pads[i]);
+        *(i < w->n ? &w->before[i] : &w->after[i - w->n]) = pads[i];
+    }
+}
+
+bool ash_onnx__window(ash_import *im, unsigned rank, const int64_t *kernel, ash_onnx_window *out) {
+    *out = (ash_onnx_window){0};
+    if (rank < 3) {
+        ash_import__fail(im, ASH_ERROR_SHAPE, "an operand of rank %u, without spatial dims", rank);
+        return false;
+    }
+    out->n = rank - 2;
+    bool has = window_list(im, "kernel_shape", out->n, 1, out->kernel);
+    if (!has && !kernel) ash_import__fail(im, ASH_ERROR_FORMAT, "'kernel_shape' is missing");
+    for (unsigned i = 0; i < out->n && kernel; i++) {
+        if (has && out->kernel[i] != kernel[i])
+            ash_import__fail(im, ASH_ERROR_SHAPE, "'kernel_shape' differs from the weight's dim %u", i + 2);
+        out->kernel[i] = kernel[i];
+    }
+    window_list(im, "strides", out->n, 1, out->strides);
+    window_list(im, "dilations", out->n, 1, out->dilations);
+    out->same_upper = ash_import__attr_is(im, "auto_pad", "SAME_UPPER", "NOTSET");
+    out->same_lower = ash_import__attr_is(im, "auto_pad", "SAME_LOWER", "NOTSET");
+    out->valid = ash_import__attr_is(im, "auto_pad", "VALID", "NOTSET");
+    if (!out->same_upper && !out->same_lower && !out->valid) window_pads(im, out);
+    return ash_import__ok(im);
+}
+
+/* As many results as ceil(dim / stride): the padding that this needs, the odd element at the end (upper) or
+ * the start. */
+void ash_onnx__window_auto_pad(ash_import *im, const ash_type *type, ash_onnx_window *w) {
+    if (!w->same_upper && !w->same_lower) return;
+    for (unsigned i = 0; i < w->n; i++) {
+        ash_dim dim = type->dims[i + 2];
+        int64_t span = (w->kernel[i] - 1) * w->dilations[i] + 1, total = span - 1;
+        if (ash_dim_is_const(dim))
+            total = ASH_MAX((ash_ceil_div(dim, w->strides[i]) - 1) * w->strides[i] + span - dim, 0);
+        else if (w->strides[i] != 1)
+            ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
+                             "auto_pad with a stride over a dim that is not a number");
+        w->before[i] = w->same_upper ? total / 2 : total - total / 2;
+        w->after[i] = total - w->before[i];
+    }
+}
+
+/* --- Conv ----------------------------------------------------------------------------------------- */
+
+ash_value ash_onnx__conv(ash_import *im, ash_value x, ash_value w, const ash_onnx_window *window,
+                         int64_t groups) {
+    unsigned n = window->n;
+    const ash_value ins[] = {x, w};
+    const ash_attr attrs[] = {
+        ASH_ATTR_LIST(STRIDES, window->strides, n),
+        ASH_ATTR_LIST(DILATIONS, window->dilations, n),
+        ASH_ATTR_LIST(BEFORE, window->before, n),
+        ASH_ATTR_LIST(AFTER, window->after, n),
+        ASH_ATTR_I(GROUPS, groups),
+        ASH_ATTR_I(X_BLOCK, 0),
+        ASH_ATTR_I(Y_BLOCK, 0),
+        ASH_ATTR_I(W_BLOCK, 0),
+        ASH_ATTR_I(O, 0),
+    };
+    return ash_lower__node(im, ASH_OP_CONV, ins, 2, attrs, ASH_COUNT(attrs));
+}
+
+/* Spatial dims of a weight, which must be numbers. */
+static bool weight_kernel(ash_import *im, const ash_type *w, unsigned rank, int64_t *kernel) {
+    if (w->rank != rank) {
+        ash_import__fail(im, ASH_ERROR_SHAPE, "a weight of rank %u for an operand of rank %u", w->rank,
+                         rank);
+        return false;
+    }
+    for (unsigned i = 2; i < rank; i++) {
+        kernel[i - 2] = w->dims[i];
+        if (w->dims[i] <= 0 || w->dims[i] > INT32_MAX) {
+            ash_import__fail(im, ASH_ERROR_SHAPE, "a kernel of %lld elements", (long long)w->dims[i]);
+            return false;
+        }
+    }
+    return true;
+}
+
+static ash_value add_bias(ash_import *im, ash_value y, size_t k, unsigned spatial) {
+    if (!ash_import__has(im, k)) return y;
+    return ash_lower__binary(im, ASH_OP_ADD, y, ash_lower__channels(im, ash_import__in(im, k), spatial));
+}
+
+/* Attributes and padding for operand 0 and the weight at operand k. */
+bool ash_onnx__conv_window(ash_import *im, const ash_type *x, const ash_type *w, ash_onnx_window *window) {
+    int64_t kernel[ASH_MAX_RANK];
+    if (!weight_kernel(im, w, x->rank, kernel) || !ash_onnx__window(im, x->rank, kernel, window))
+        return false;
+    ash_onnx__window_auto_pad(im, x, window);
+    return ash_import__ok(im);
+}
+
+void ash_onnx__op_conv(ash_import *im) {
+    ash_value x = ash_import__in(im, 0), w = ash_import__in(im, 1);
+    ash_type type = ash_import__type(im, x), weight = ash_import__type(im, w);
+    ash_onnx_window window;
+    if (!ash_onnx__conv_window(im, &type, &weight, &window)) return;
+    ash_value y = ash_onnx__conv(im, x, w, &window, ash_import__attr_int(im, "group", 1));
+    ash_import__out(im, 0, add_bias(im, y, 2, window.n));
+}
+
+/* --- ConvTranspose -------------------------------------------------------------------------------- */
+
+/* [c, m/groups, k...] to the weight of the equivalent convolution: [m, c/groups, k...] with each kernel
+ * reversed. */
+static ash_value transposed_weight(ash_import *im, ash_value w, int64_t groups) {
+    ash_type t = ash_import__type(im, w);
+    ash_dim split[ASH_MAX_RANK + 1], merged[ASH_MAX_RANK];
+    if (groups <= 0 || !ash_dim_is_const(t.dims[0]) || t.dims[0] % groups || t.rank == ASH_MAX_RANK)
+        return ash_import__fail(im, ASH_ERROR_SHAPE, "%lld groups for %lld channels", (long long)groups,
+                                (long long)t.dims[0]);
+    split[0] = groups, split[1] = t.dims[0] / groups;
+    memcpy(&split[2], &t.dims[1], (t.rank - 1) * sizeof *split);
+    w = ash_lower__swap(im, ash_lower__reshape(im, w, split, t.rank + 1), 1, 2);
+    memcpy(merged, t.dims, sizeof merged);
+    merged[0] = ash_graph_dim_mul(im->graph, groups, t.dims[1]), merged[1] = t.dims[0] / groups;
+    w = ash_lower__reshape(im, w, merged, t.rank);
+    for (unsigned i = 2; i < t.rank; i++) w = ash_lower__reverse(im, w, i);
+    return w;
+}
+
+/* What ConvTranspose cuts off at each end of the full result: pads, or what output_shape and auto_pad ask
+ * for. */
+static void transposed_pads(ash_import *im, const ash_type *x, ash_onnx_window *w, int64_t *extra) {
+    const int64_t *shape;
+    size_t n = 0;
+    bool has = ash_import__attr_ints(im, "output_shape", &shape, &n), same = w->same_upper || w->same_lower;
+    if (!has && !same) return;
+    if (has && n < w->n) {
+        ash_import__fail(im, ASH_ERROR_SHAPE, "'output_shape' has %zu entries", n);
+        return;
+    }
+    for (unsigned i = 0; i < w->n; i++) {
+        ash_dim dim = x->dims[i + 2];
+        int64_t span = (w->kernel[i] - 1) * w->dilations[i] + 1;
+        if (!ash_dim_is_const(dim) || dim > INT32_MAX) {
+            ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
+                             "output_shape or auto_pad over a dim that is not a number");
+            return;
+        }
+        int64_t want = has ? shape[n - w->n + i] : dim * w->strides[i];
+        int64_t total = w->strides[i] * (dim - 1) + extra[i] + span - want;
+        if (total < 0) extra[i] -= total, total = 0;
+        w->before[i] = w->same_upper ? total / 2 : total - total / 2;
+        if (has && !same) w->before[i] = total / 2;
+        w->after[i] = total - w->before[i];
+    }
+}
+
+/* The gradient of a convolution: a convolution with stride 1 over the operand with stride - 1 zeros between
+ * its elements and span - 1 around it, from which the pads are cut. */
+void ash_onnx__op_conv_transpose(ash_import *im) {
+    ash_value x = ash_import__in(im, 0), w = ash_import__in(im, 1);
+    ash_type type = ash_import__type(im, x), weight = ash_import__type(im, w);
+    int64_t kernel[ASH_MAX_RANK], extra[ASH_MAX_RANK] = {0}, interior[ASH_MAX_RANK] = {0};
+    int64_t groups = ash_import__attr_int(im, "group", 1);
+    static const ash_dim none[ASH_MAX_RANK];
+    const int64_t *list;
+    size_t n;
+    ash_onnx_window window;
+    if (!weight_kernel(im, &weight, type.rank, kernel) || !ash_onnx__window(im, type.rank, kernel, &window))
+        return;
+    if (ash_import__attr_ints(im, "output_padding", &list, &n))
+        for (unsigned i = 0; i < window.n && i < n; i++) extra[i] = ASH_MIN(ASH_MAX(list[i], 0), INT32_MAX);
+    transposed_pads(im, &type, &window, extra);
+    ash_dim cut_low[ASH_MAX_RANK] = {0}, cut_high[ASH_MAX_RANK] = {0};
+    int64_t steps[ASH_MAX_RANK];
+    for (unsigned i = 0; i < window.n; i++) {
+        int64_t around = (window.kernel[i] - 1) * window.dilations[i];
+        int64_t low = around - window.before[i], high = around - window.after[i] + extra[i];
+        interior[i + 2] = window.strides[i] - 1;
+        window.strides[i] = 1;
+        window.before[i] = ASH_MAX(low, 0), window.after[i] = ASH_MAX(high, 0);
+        cut_low[i + 2] = ASH_MAX(-low, 0), cut_high[i + 2] = ASH_MAX(-high, 0);
+    }
+    x = ash_lower__pad(im, x, 0, none, none, interior);
+    ash_value y = ash_onnx__conv(im, x, transposed_weight(im, w, groups), &window, groups);
+    ash_type full = ash_import__type(im, y);
+    for (unsigned i = 0; i < full.rank; i++) {
+        steps[i] = 1;
+        full.dims[i] = ash_graph_dim_sub(im->graph, full.dims[i], cut_low[i] + cut_high[i]);
+    }
+    y = ash_lower__slice(im, y, cut_low, steps, full.dims);
+    ash_import__out(im, 0, add_bias(im, y, 2, window.n));
+}

@@ -1,0 +1,300 @@
+/* Elementwise operators. */
+#include <math.h>
+
+#include "lower.h"
+#include "ops.h"
+
+/* --- broadcasting --------------------------------------------------------------------------------- */
+
+/* Before opset 7 the second operand was broadcast on request, its first dim at `axis` of the first
+ * operand's; after it, numpy's rules hold (docs/Broadcasting.md). */
+static ash_value old_broadcast(ash_import *im, ash_value a, ash_value b) {
+    ash_type x = ash_import__type(im, a), y = ash_import__type(im, b);
+    int64_t axis = ash_import__attr_int(im, "axis", (int64_t)x.rank - y.rank);
+    if (!ash_import__attr_int(im, "broadcast", 0)) return b;
+    if (axis < 0) axis += x.rank;
+    if (axis < 0 || axis + y.rank > x.rank)
+        return ash_import__fail(im, ASH_ERROR_SHAPE, "broadcast at axis %lld", (long long)axis);
+    for (unsigned rank = y.rank; rank + axis < x.rank; rank++) y.dims[rank] = 1;
+    return ash_lower__reshape(im, b, y.dims, x.rank - (unsigned)axis);
+}
+
+static void two_operands(ash_import *im, ash_value *a, ash_value *b) {
+    *a = ash_import__in(im, 0);
+    *b = ash_import__in(im, 1);
+    if (im->opset < 7) *b = old_broadcast(im, *a, *b);
+}
+
+/* --- one core operator each ----------------------------------------------------------------------- */
+
+void ash_onnx__op_unary(ash_import *im) {
+    ash_import__out(im, 0, ash_lower__unary(im, (ash_op)im->row->arg, ash_import__in(im, 0)));
+}
+
+void ash_onnx__op_binary(ash_import *im) {
+    ash_value a, b;
+    two_operands(im, &a, &b);
+    ash_import__out(im, 0, ash_lower__binary(im, (ash_op)im->row->arg, a, b));
+}
+
+/* Greater and GreaterOrEqual are the core's comparisons with the operands exchanged. */
+void ash_onnx__op_greater(ash_import *im) {
+    ash_value a, b;
+    two_operands(im, &a, &b);
+    ash_import__out(im, 0, ash_lower__binary(im, (ash_op)im->row->arg, b, a));
+}
+
+void ash_onnx__op_variadic(ash_import *im) {
+    ash_value out = ash_import__in(im, 0);
+    for (size_t k = 1; k < im->node->n_ins; k++)
+        out = ash_lower__binary(im, (ash_op)im->row->arg, out, ash_import__in(im, k));
+    ash_import__out(im, 0, out);
+}
+
+void ash_onnx__op_mean(ash_import *im) {
+    ash_value sum = ash_import__in(im, 0);
+    for (size_t k = 1; k < im->node->n_ins; k++)
+        sum = ash_lower__binary(im, ASH_OP_ADD, sum, ash_import__in(im, k));
+    ash_import__out(im, 0, ash_lower__with(im, ASH_OP_DIV, sum, (double)im->node->n_ins));
+}
+
+void ash_onnx__op_mod(ash_import *im) {
+    ash_op op = ash_import__attr_int(im, "fmod", 0) ? ASH_OP_REM : ASH_OP_MOD;
+    ash_import__out(im, 0, ash_lower__binary(im, op, ash_import__in(im, 0), ash_import__in(im, 1)));
+}
+
+void ash_onnx__op_bit_shift(ash_import *im) {
+    ash_op op = ash_import__attr_is(im, "direction", "LEFT", "") ? ASH_OP_SHL : ASH_OP_SHR;
+    ash_import__out(im, 0, ash_lower__binary(im, op, ash_import__in(im, 0), ash_import__in(im, 1)));
+}
+
+/* Base and exponent may differ in dtype; the result has the base's. A floating point exponent of an integer
+ * base is computed in floating point, so that 2^0.5 is not 2^0. */
+void ash_onnx__op_pow(ash_import *im) {
+    ash_value a, b;
+    two_operands(im, &a, &b);
+    ash_dtype base = ash_import__type(im, a).dtype, exponent = ash_import__type(im, b).dtype;
+    ash_dtype common = ash_dtype_is_float(base) || !ash_dtype_is_float(exponent) ? base : exponent;
+    a = ash_lower__cast(im, a, common);
+    b = ash_lower__cast(im, b, common);
+    ash_import__out(im, 0, ash_lower__cast(im, ash_lower__binary(im, ASH_OP_POW, a, b), base));
+}
+
+void ash_onnx__op_where(ash_import *im) {
+    ash_value c = ash_import__in(im, 0), yes = ash_import__in(im, 1), no = ash_import__in(im, 2);
+    ash_import__out(im, 0, ash_lower__select(im, c, yes, no));
+}
+
+void ash_onnx__op_cast(ash_import *im) {
+    ash_dtype to = ASH_F32;
+    int64_t want = ash_import__attr_int(im, "to", ONNX_UNDEFINED);
+    if (!ash_onnx__dtype(want, &to))
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a cast to %s (%lld)", ash_onnx__dtype_name(want),
+                         (long long)want);
+    ash_import__out(im, 0, ash_lower__cast(im, ash_import__in(im, 0), to));
+}
+
+void ash_onnx__op_cast_like(ash_import *im) {
+    ash_dtype to = ash_import__in_type(im, 1).dtype;
+    ash_import__out(im, 0, ash_lower__cast(im, ash_import__in(im, 0), to));
+}
+
+void ash_onnx__op_identity(ash_import *im) {
+    ash_import__out(im, 0, ash_import__in(im, 0));
+}
+
+/* Inference: the data pass, and the mask is all true. Training with a ratio above 0 draws random numbers.
+ */
+void ash_onnx__op_dropout(ash_import *im) {
+    ash_value x = ash_import__in(im, 0);
+    ash_type type = ash_import__type(im, x);
+    const ash_import_int *training;
+    const double *ratio;
+    size_t n, n_ratio;
+    if (im->opset >= 12 && ash_import__has(im, 2)) {
+        if (!ash_import__list(im, 2, &training, &n)) return;
+        bool zero = ash_import__try_floats(im, 1, &ratio, &n_ratio) && n_ratio == 1 && ratio[0] == 0;
+        if (n == 1 && training[0].v && !zero)
+            ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "dropout in training mode draws random numbers");
+    }
+    ash_import__out(im, 0, x);
+    if (ash_import__wants(im, 1))
+        ash_import__out(
+            im, 1, ash_lower__filled(im, im->opset >= 10 ? ASH_BOOL : type.dtype, 1, type.dims, type.rank));
+}
+
+/* --- activations ---------------------------------------------------------------------------------- */
+
+/* x where it is positive, else alpha * (exp(x) - 1); the exponent never overflows. */
+ash_value ash_onnx__elu(ash_import *im, ash_value x, double alpha) {
+    ash_value below = ash_lower__unary(im, ASH_OP_EXP, ash_lower__with(im, ASH_OP_MIN, x, 0));
+    below = ash_lower__with(im, ASH_OP_SUB, below, 1);
+    return ash_lower__binary(im, ASH_OP_ADD, ash_lower__relu(im, x),
+                             ash_lower__with(im, ASH_OP_MUL, below, alpha));
+}
+
+void ash_onnx__op_relu(ash_import *im) {
+    ash_import__out(im, 0, ash_lower__relu(im, ash_import__in(im, 0)));
+}
+
+ash_value ash_onnx__leaky_relu(ash_import *im, ash_value x, double alpha) {
+    ash_value negative =
+        ash_lower__binary(im, ASH_OP_LT, x, ash_lower__scalar(im, ash_import__type(im, x).dtype, 0));
+    return ash_lower__select(im, negative, ash_lower__with(im, ASH_OP_MUL, x, alpha), x);
+}
+
+void ash_onnx__op_leaky_relu(ash_import *im) {
+    double alpha = ash_import__attr_float(im, "alpha", (double)0.01f);
+    ash_import__out(im, 0, ash_onnx__leaky_relu(im, ash_import__in(im, 0), alpha));
+}
+
+void ash_onnx__op_prelu(ash_import *im) {
+    ash_value x = ash_import__in(im, 0), slope = ash_import__in(im, 1);
+    ash_type type = ash_import__type(im, x), slopes = ash_import__type(im, slope);
+    if (im->opset < 7 && slopes.rank == 1 && slopes.dims[0] != 1 && type.rank > 2)
+        slope = ash_lower__channels(im, slope, type.rank - 2);
+    ash_value negative = ash_lower__binary(im, ASH_OP_LT, x, ash_lower__scalar(im, type.dtype, 0));
+    ash_import__out(im, 0, ash_lower__select(im, negative, ash_lower__binary(im, ASH_OP_MUL, x, slope), x));
+}
+
+void ash_onnx__op_thresholded_relu(ash_import *im) {
+    ash_value x = ash_import__in(im, 0);
+    ash_value alpha =
+        ash_lower__scalar(im, ash_import__type(im, x).dtype, ash_import__attr_float(im, "alpha", 1));
+    ash_value zero = ash_lower__scalar(im, ash_import__type(im, x).dtype, 0);
+    ash_import__out(im, 0, ash_lower__select(im, ash_lower__binary(im, ASH_OP_LT, alpha, x), x, zero));
+}
+
+void ash_onnx__op_elu(ash_import *im) {
+    ash_import__out(im, 0,
+                    ash_onnx__elu(im, ash_import__in(im, 0), ash_import__attr_float(im, "alpha", 1)));
+}
+
+/* max(0, x) + min(0, alpha * (exp(x / alpha) - 1)) */
+void ash_onnx__op_celu(ash_import *im) {
+    double alpha = ash_import__attr_float(im, "alpha", 1);
+    ash_value x = ash_import__in(im, 0);
+    ash_value below = ash_lower__unary(im, ASH_OP_EXP, ash_lower__with(im, ASH_OP_DIV, x, alpha));
+    below = ash_lower__with(im, ASH_OP_MUL, ash_lower__with(im, ASH_OP_SUB, below, 1), alpha);
+    below = ash_lower__with(im, ASH_OP_MIN, below, 0);
+    ash_import__out(im, 0, ash_lower__binary(im, ASH_OP_ADD, ash_lower__relu(im, x), below));
+}
+
+void ash_onnx__op_selu(ash_import *im) {
+    double alpha =
+        ash_import__attr_float(im, "alpha", im->opset < 6 ? 1.6732 : (double)1.67326319217681884765625f);
+    double gamma =
+        ash_import__attr_float(im, "gamma", im->opset < 6 ? 1.0507 : (double)1.05070102214813232421875f);
+    ash_import__out(
+        im, 0, ash_lower__with(im, ASH_OP_MUL, ash_onnx__elu(im, ash_import__in(im, 0), alpha), gamma));
+}
+
+ash_value ash_onnx__hard_sigmoid(ash_import *im, ash_value x, double alpha, double beta) {
+    x = ash_lower__with(im, ASH_OP_ADD, ash_lower__with(im, ASH_OP_MUL, x, alpha), beta);
+    return ash_lower__clamp(im, x, 0, 1);
+}
+
+void ash_onnx__op_hard_sigmoid(ash_import *im) {
+    double alpha = ash_import__attr_float(im, "alpha", (double)0.2f),
+           beta = ash_import__attr_float(im, "beta", 0.5);
+    ash_import__out(im, 0, ash_onnx__hard_sigmoid(im, ash_import__in(im, 0), alpha, beta));
+}
+
+void ash_onnx__op_hard_swish(ash_import *im) {
+    ash_value x = ash_import__in(im, 0);
+    ash_import__out(im, 0,
+                    ash_lower__binary(im, ASH_OP_MUL, x, ash_onnx__hard_sigmoid(im, x, 1.0 / 6, 0.5)));
+}
+
+/* log(1 + exp(x)) as max(x, 0) + log(1 + exp(-|x|)), which never overflows. */
+ash_value ash_onnx__softplus(ash_import *im, ash_value x) {
+    ash_value tail = ash_lower__unary(im, ASH_OP_NEG, ash_lower__unary(im, ASH_OP_ABS, x));
+    tail = ash_lower__with(im, ASH_OP_ADD, ash_lower__unary(im, ASH_OP_EXP, tail), 1);
+    return ash_lower__binary(im, ASH_OP_ADD, ash_lower__relu(im, x),
+                             ash_lower__unary(im, ASH_OP_LOG, tail));
+}
+
+ash_value ash_onnx__softsign(ash_import *im, ash_value x) {
+    ash_value down = ash_lower__with(im, ASH_OP_ADD, ash_lower__unary(im, ASH_OP_ABS, x), 1);
+    return ash_lower__binary(im, ASH_OP_DIV, x, down);
+}
+
+void ash_onnx__op_softplus(ash_import *im) {
+    ash_import__out(im, 0, ash_onnx__softplus(im, ash_import__in(im, 0)));
+}
+
+void ash_onnx__op_softsign(ash_import *im) {
+    ash_import__out(im, 0, ash_onnx__softsign(im, ash_import__in(im, 0)));
+}
+
+void ash_onnx__op_mish(ash_import *im) {
+    ash_value x = ash_import__in(im, 0);
+    ash_import__out(
+        im, 0,
+        ash_lower__binary(im, ASH_OP_MUL, x, ash_lower__unary(im, ASH_OP_TANH, ash_onnx__softplus(im, x))));
+}
+
+/* x/2 * (1 + erf(x / sqrt 2)), or with tanh(sqrt(2 / pi) * (x + 0.044715 x^3)) in place of erf. */
+void ash_onnx__op_gelu(ash_import *im) {
+    ash_value x = ash_import__in(im, 0), inner;
+    if (ash_import__attr_is(im, "approximate", "tanh", "none")) {
+        ash_value cube = ash_lower__binary(im, ASH_OP_MUL, x, ash_lower__binary(im, ASH_OP_MUL, x, x));
+        inner = ash_lower__binary(im, ASH_OP_ADD, x, ash_lower__with(im, ASH_OP_MUL, cube, 0.044715));
+        inner = ash_lower__unary(im, ASH_OP_TANH, ash_lower__with(im, ASH_OP_MUL, inner, sqrt(2 / M_PI)));
+    } else {
+        inner = ash_lower__unary(im, ASH_OP_ERF, ash_lower__with(im, ASH_OP_MUL, x, M_SQRT1_2));
+    }
+    ash_value half = ash_lower__with(im, ASH_OP_MUL, x, 0.5);
+    ash_import__out(im, 0,
+                    ash_lower__binary(im, ASH_OP_MUL, half, ash_lower__with(im, ASH_OP_ADD, inner, 1)));
+}
+
+/* x moved towards 0 by `bias`, and 0 within lambd of it. */
+void ash_onnx__op_shrink(ash_import *im) {
+    ash_value x = ash_import__in(im, 0);
+    ash_dtype dtype = ash_import__type(im, x).dtype;
+    double lambd = ash_import__attr_float(im, "lambd", 0.5), bias = ash_import__attr_float(im, "bias", 0);
+    ash_value low = ash_lower__binary(im, ASH_OP_LT, x, ash_lower__scalar(im, dtype, -lambd));
+    ash_value high = ash_lower__binary(im, ASH_OP_LT, ash_lower__scalar(im, dtype, lambd), x);
+    ash_value up = ash_lower__with(im, ASH_OP_ADD, x, bias),
+              down = ash_lower__with(im, ASH_OP_SUB, x, bias);
+    ash_value inner = ash_lower__select(im, high, down, ash_lower__scalar(im, dtype, 0));
+    ash_import__out(im, 0, ash_lower__select(im, low, up, inner));
+}
+
+/* Bounds are attributes before opset 11, optional operands since. */
+void ash_onnx__op_clip(ash_import *im) {
+    ash_value x = ash_import__in(im, 0);
+    ash_dtype dtype = ash_import__type(im, x).dtype;
+    static const char *const names[] = {"min", "max"};
+    static const ash_op ops[] = {ASH_OP_MAX, ASH_OP_MIN};
+    for (size_t k = 0; k < 2; k++) {
+        ash_value bound = ASH_NO_VALUE;
+        const ash_onnx_attr *attr = im->opset < 11 ? ash_import__attr(im, names[k], ONNX_ATTR_FLOAT) : NULL;
+        if (attr)
+            bound = ash_lower__scalar(im, dtype, (double)attr->f);
+        else if (im->opset >= 11 && ash_import__has(im, k + 1))
+            bound = ash_import__in(im, k + 1);
+        if (bound != ASH_NO_VALUE) x = ash_lower__binary(im, ops[k], x, bound);
+    }
+    ash_import__out(im, 0, x);
+}
+
+void ash_onnx__op_reciprocal(ash_import *im) {
+    ash_import__out(im, 0, ash_lower__from(im, ASH_OP_DIV, 1, ash_import__in(im, 0)));
+}
+
+void ash_onnx__op_is_nan(ash_import *im) {
+    ash_value x = ash_import__in(im, 0);
+    ash_import__out(im, 0, ash_lower__unary(im, ASH_OP_NOT, ash_lower__binary(im, ASH_OP_EQ, x, x)));
+}
+
+void ash_onnx__op_is_inf(ash_import *im) {
+    ash_value x = ash_import__in(im, 0);
+    ash_type type = ash_import__type(im, x);
+    ash_value out = ash_lower__filled(im, ASH_BOOL, 0, type.dims, type.rank);
+    if (ash_import__attr_int(im, "detect_positive", 1)) out = ash_lower__with(im, ASH_OP_EQ, x, INFINITY);
+    if (ash_import__attr_int(im, "detect_negative", 1))
+        out = ash_lower__binary(im, ASH_OP_OR, out, ash_lower__with(im, ASH_OP_EQ, x, -INFINITY));
+    ash_import__out(im, 0, out);
+}

@@ -1,0 +1,135 @@
+/* Indexed access, order, and scans. */
+#include "lower.h"
+#include "ops.h"
+
+void ash_onnx__op_gather(ash_import *im) {
+    ash_value x = ash_import__in(im, 0), indices = ash_import__in(im, 1);
+    unsigned axis = ash_import__axis(im, ash_import__attr_int(im, "axis", 0), ash_import__type(im, x).rank);
+    ash_import__out(im, 0, ash_lower__gather(im, x, indices, axis));
+}
+
+void ash_onnx__op_gather_elements(ash_import *im) {
+    const ash_value ins[] = {ash_import__in(im, 0), ash_import__in(im, 1)};
+    unsigned axis =
+        ash_import__axis(im, ash_import__attr_int(im, "axis", 0), ash_import__type(im, ins[0]).rank);
+    const ash_attr attrs[] = {ASH_ATTR_I(AXIS, axis)};
+    ash_import__out(im, 0, ash_lower__node(im, ASH_OP_GATHER_ELEMENTS, ins, 2, attrs, 1));
+}
+
+void ash_onnx__op_gather_nd(ash_import *im) {
+    const ash_value ins[] = {ash_import__in(im, 0), ash_import__in(im, 1)};
+    const ash_attr attrs[] = {ASH_ATTR_I(BATCH, ash_import__attr_int(im, "batch_dims", 0))};
+    ash_import__out(im, 0, ash_lower__node(im, ASH_OP_GATHER_ND, ins, 2, attrs, 1));
+}
+
+static ash_scatter scatter_mode(ash_import *im) {
+    static const struct {
+        const char *name;
+        ash_scatter mode;
+    } modes[] = {{"none", ASH_SCATTER_SET},
+                 {"add", ASH_SCATTER_ADD},
+                 {"mul", ASH_SCATTER_MUL},
+                 {"min", ASH_SCATTER_MIN},
+                 {"max", ASH_SCATTER_MAX}};
+    for (size_t i = 0; i < ASH_COUNT(modes); i++)
+        if (ash_import__attr_is(im, "reduction", modes[i].name, "none")) return modes[i].mode;
+    ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "an unknown reduction");
+    return ASH_SCATTER_SET;
+}
+
+void ash_onnx__op_scatter_elements(ash_import *im) {
+    const ash_value ins[] = {ash_import__in(im, 0), ash_import__in(im, 1), ash_import__in(im, 2)};
+    unsigned axis =
+        ash_import__axis(im, ash_import__attr_int(im, "axis", 0), ash_import__type(im, ins[0]).rank);
+    const ash_attr attrs[] = {ASH_ATTR_I(AXIS, axis), ASH_ATTR_I(MODE, scatter_mode(im))};
+    ash_import__out(im, 0, ash_lower__node(im, ASH_OP_SCATTER_ELEMENTS, ins, 3, attrs, 2));
+}
+
+void ash_onnx__op_scatter_nd(ash_import *im) {
+    const ash_value ins[] = {ash_import__in(im, 0), ash_import__in(im, 1), ash_import__in(im, 2)};
+    const ash_attr attrs[] = {ASH_ATTR_I(MODE, scatter_mode(im))};
+    ash_import__out(im, 0, ash_lower__node(im, ASH_OP_SCATTER_ND, ins, 3, attrs, 1));
+}
+
+/* on where the index along a new axis equals the operand's (counted from the end when negative), else off;
+ * an index outside gives a row of off. */
+void ash_onnx__op_one_hot(ash_import *im) {
+    ash_value indices = ash_lower__cast(im, ash_import__in(im, 0), ASH_I64), values = ash_import__in(im, 2);
+    ash_type type = ash_import__type(im, indices);
+    const ash_import_int *list;
+    const double *numbers;
+    size_t n;
+    ash_dim depth;
+    if (ash_import__try_list(im, 1, &list, &n) && n == 1)
+        depth = list[0].v;
+    else if (ash_import__floats(im, 1, &numbers, &n) && n == 1 && numbers[0] >= 0 && numbers[0] < 0x1p31)
+        depth = (ash_dim)numbers[0];
+    else
+        return;
+    unsigned axis = ash_import__axis(im, ash_import__attr_int(im, "axis", -1), type.rank + 1);
+    if (!ash_import__ok(im) || type.rank == ASH_MAX_RANK) return;
+    ash_value zero = ash_lower__scalar(im, ASH_I64, 0);
+    ash_value wrapped = ash_lower__binary(im, ASH_OP_ADD, indices, ash_lower__dim(im, depth));
+    indices = ash_lower__select(im, ash_lower__binary(im, ASH_OP_LT, indices, zero), wrapped, indices);
+    indices = ash_lower__insert_axis(im, indices, axis);
+    type = ash_import__type(im, indices);
+    type.dims[axis] = depth;
+    ash_value hit =
+        ash_lower__binary(im, ASH_OP_EQ, ash_lower__iota(im, ASH_I64, type.dims, type.rank, axis), indices);
+    ash_value off = ash_lower__at(im, values, 0, 0), on = ash_lower__at(im, values, 0, 1);
+    ash_import__out(im, 0, ash_lower__select(im, hit, on, off));
+}
+
+void ash_onnx__op_cumsum(ash_import *im) {
+    ash_value x = ash_import__in(im, 0);
+    const int64_t *axis;
+    size_t n;
+    if (!ash_import__ints(im, 1, &axis, &n) || n != 1) return;
+    const ash_attr attrs[] = {ASH_ATTR_I(AXIS, ash_import__axis(im, axis[0], ash_import__type(im, x).rank)),
+                              ASH_ATTR_I(EXCLUSIVE, ash_import__attr_int(im, "exclusive", 0) != 0),
+                              ASH_ATTR_I(REVERSE, ash_import__attr_int(im, "reverse", 0) != 0)};
+    ash_import__out(im, 0, ash_lower__node(im, ASH_OP_CUMSUM, &x, 1, attrs, 3));
+}
+
+/* k is an attribute before opset 10. */
+void ash_onnx__op_topk(ash_import *im) {
+    ash_value x = ash_import__in(im, 0), outs[2] = {ASH_NO_VALUE, ASH_NO_VALUE};
+    ash_dim k = ash_import__attr_int(im, "k", 0);
+    const ash_import_int *list;
+    size_t n;
+    if (im->opset >= 10) {
+        if (!ash_import__list(im, 1, &list, &n) || n != 1) return;
+        k = list[0].v;
+    }
+    const ash_attr attrs[] = {ASH_ATTR_I(AXIS, ash_import__axis(im, ash_import__attr_int(im, "axis", -1),
+                                                                ash_import__type(im, x).rank)),
+                              ASH_ATTR_I(K, k),
+                              ASH_ATTR_I(LARGEST, ash_import__attr_int(im, "largest", 1) != 0)};
+    if (!ash_import__ok(im)) return;
+    im->status = ash_graph_add(im->graph, ASH_OP_TOPK, &x, 1, attrs, 3, outs);
+    if (im->status != ASH_OK) {
+        ash_graph_status(im->graph, &im->diag);
+        return;
+    }
+    ash_import__out(im, 0, outs[0]);
+    ash_import__out(im, 1, outs[1]);
+}
+
+/* The first lens[b] steps of each batch entry reversed, the rest kept: a gather along time by lens - 1 - t
+ * or t. */
+void ash_onnx__op_reverse_sequence(ash_import *im) {
+    ash_value x = ash_import__in(im, 0), lens = ash_lower__cast(im, ash_import__in(im, 1), ASH_I64);
+    ash_type type = ash_import__type(im, x);
+    unsigned batch = ash_import__axis(im, ash_import__attr_int(im, "batch_axis", 1), type.rank);
+    unsigned time = ash_import__axis(im, ash_import__attr_int(im, "time_axis", 0), type.rank);
+    if (!ash_import__ok(im)) return;
+    ash_dim dims[ASH_MAX_RANK];
+    for (unsigned i = 0; i < type.rank; i++) dims[i] = i == batch ? type.dims[i] : 1;
+    ash_value t = ash_lower__iota(im, ASH_I64, type.dims, type.rank, time);
+    lens = ash_lower__reshape(im, lens, dims, type.rank);
+    ash_value back = ash_lower__binary(im, ASH_OP_SUB, ash_lower__with(im, ASH_OP_SUB, lens, 1), t);
+    ash_value indices = ash_lower__select(im, ash_lower__binary(im, ASH_OP_LT, t, lens), back, t);
+    const ash_value ins[] = {x, indices};
+    const ash_attr attrs[] = {ASH_ATTR_I(AXIS, time)};
+    ash_import__out(im, 0, ash_lower__node(im, ASH_OP_GATHER_ELEMENTS, ins, 2, attrs, 1));
+}

@@ -1,0 +1,199 @@
+/* Normalisations. */
+#include "lower.h"
+#include "ops.h"
+
+/* The mean over the axes and the mean square of what is left when it is subtracted. */
+static void moments(ash_import *im, ash_value x, uint32_t axes, ash_value *centred, ash_value *mean,
+                    ash_value *variance) {
+    *mean = ash_lower__mean(im, x, axes, true);
+    *centred = ash_lower__binary(im, ASH_OP_SUB, x, *mean);
+    *variance = ash_lower__mean(im, ash_lower__binary(im, ASH_OP_MUL, *centred, *centred), axes, true);
+}
+
+static ash_value deviation(ash_import *im, ash_value variance, double epsilon) {
+    return ash_lower__unary(im, ASH_OP_SQRT, ash_lower__with(im, ASH_OP_ADD, variance, epsilon));
+}
+
+/* --- batches -------------------------------------------------------------------------------------- */
+
+/* x * (scale / deviation) + (bias - mean * scale / deviation): per channel, so that with constant
+ * statistics the whole is one multiplication and one addition. */
+static ash_value batch_norm(ash_import *im, ash_value x, ash_value mean, ash_value variance,
+                            double epsilon) {
+    ash_type type = ash_import__type(im, x);
+    ash_value factor =
+        ash_lower__binary(im, ASH_OP_DIV, ash_import__in(im, 1), deviation(im, variance, epsilon));
+    ash_value shift = ash_lower__binary(im, ASH_OP_SUB, ash_import__in(im, 2),
+                                        ash_lower__binary(im, ASH_OP_MUL, mean, factor));
+    factor = ash_lower__cast(im, ash_lower__channels(im, factor, type.rank - 2), type.dtype);
+    shift = ash_lower__cast(im, ash_lower__channels(im, shift, type.rank - 2), type.dtype);
+    return ash_lower__binary(im, ASH_OP_ADD, ash_lower__binary(im, ASH_OP_MUL, x, factor), shift);
+}
+
+/* running * momentum + present * (1 - momentum) */
+static ash_value running(ash_import *im, ash_value old, ash_value present, double momentum) {
+    return ash_lower__binary(im, ASH_OP_ADD, ash_lower__with(im, ASH_OP_MUL, old, momentum),
+                             ash_lower__with(im, ASH_OP_MUL, present, 1 - momentum));
+}
+
+void ash_onnx__op_batch_norm(ash_import *im) {
+    ash_value x = ash_import__in(im, 0), mean = ash_import__in(im, 3), variance = ash_import__in(im, 4);
+    unsigned rank = ash_import__type(im, x).rank;
+    double epsilon = ash_import__attr_float(im, "epsilon", (double)1e-5f);
+    double momentum = ash_import__attr_float(im, "momentum", (double)0.9f);
+    if (rank < 2) {
+        ash_import__fail(im, ASH_ERROR_SHAPE, "an operand of rank %u", rank);
+        return;
+    }
+    if (im->opset < 9 && !ash_import__attr_int(im, "spatial", 1)) {
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "statistics per activation (spatial = 0)");
+        return;
+    }
+    if (!ash_import__attr_int(im, "training_mode", 0)) {
+        ash_import__out(im, 0, batch_norm(im, x, mean, variance, epsilon));
+        return;
+    }
+    ash_value centred, now, spread;
+    ash_dim channels = ash_import__type(im, x).dims[1];
+    moments(im, x, ((1u << rank) - 1) & ~2u, &centred, &now, &spread);
+    now = ash_lower__reshape(im, now, &channels, 1);
+    spread = ash_lower__reshape(im, spread, &channels, 1);
+    ash_import__out(im, 0, batch_norm(im, x, now, spread, epsilon));
+    ash_import__out(im, 1, running(im, mean, now, momentum));
+    ash_import__out(im, 2, running(im, variance, spread, momentum));
+}
+
+/* x / (bias + alpha / size * sum of squares over `size` neighbouring channels) ^ beta */
+void ash_onnx__op_lrn(ash_import *im) {
+    ash_value x = ash_import__in(im, 0);
+    int64_t size = ash_import__attr_int(im, "size", 0);
+    double alpha = ash_import__attr_float(im, "alpha", (double)1e-4f),
+           beta = ash_import__attr_float(im, "beta", 0.75);
+    double bias = ash_import__attr_float(im, "bias", 1);
+    if (size <= 0 || size > INT32_MAX || ash_import__type(im, x).rank < 2) {
+        ash_import__fail(im, ASH_ERROR_SHAPE, "a size of %lld", (long long)size);
+        return;
+    }
+    static const int64_t axis = 1, one = 1;
+    const ash_dim before = (size - 1) / 2, after = size - 1 - before;
+    const ash_attr attrs[] = {ASH_ATTR_LIST(AXES, &axis, 1),     ASH_ATTR_LIST(KERNEL, &size, 1),
+                              ASH_ATTR_LIST(STRIDES, &one, 1),   ASH_ATTR_LIST(DILATIONS, &one, 1),
+                              ASH_ATTR_LIST(BEFORE, &before, 1), ASH_ATTR_LIST(AFTER, &after, 1)};
+    ash_value square = ash_lower__binary(im, ASH_OP_MUL, x, x);
+    ash_value sum = ash_lower__node(im, ASH_OP_POOL_SUM, &square, 1, attrs, ASH_COUNT(attrs));
+    sum = ash_lower__with(im, ASH_OP_ADD, ash_lower__with(im, ASH_OP_MUL, sum, alpha / (double)size), bias);
+    ash_import__out(im, 0,
+                    ash_lower__binary(im, ASH_OP_DIV, x, ash_lower__with(im, ASH_OP_POW, sum, beta)));
+}
+
+/* --- within one instance, layer or group ---------------------------------------------------------- */
+
+void ash_onnx__op_instance_norm(ash_import *im) {
+    ash_value x = ash_import__in(im, 0), centred, mean, variance;
+    unsigned rank = ash_import__type(im, x).rank;
+    if (rank < 3) {
+        ash_import__fail(im, ASH_ERROR_SHAPE, "an operand of rank %u", rank);
+        return;
+    }
+    moments(im, x, ((1u << rank) - 1) & ~3u, &centred, &mean, &variance);
+    ash_value y =
+        ash_lower__binary(im, ASH_OP_DIV, centred,
+                          deviation(im, variance, ash_import__attr_float(im, "epsilon", (double)1e-5f)));
+    y = ash_lower__binary(im, ASH_OP_MUL, y, ash_lower__channels(im, ash_import__in(im, 1), rank - 2));
+    ash_import__out(
+        im, 0,
+        ash_lower__binary(im, ASH_OP_ADD, y, ash_lower__channels(im, ash_import__in(im, 2), rank - 2)));
+}
+
+/* Statistics over the axes from `axis` on, in the dtype that stash_type names (f32). */
+void ash_onnx__op_layer_norm(ash_import *im) {
+    ash_value x = ash_import__in(im, 0), centred, mean, variance;
+    ash_type type = ash_import__type(im, x);
+    unsigned axis = ash_import__axis(im, ash_import__attr_int(im, "axis", -1), type.rank);
+    ash_dtype stash = ASH_F32;
+    if (!ash_onnx__dtype(ash_import__attr_int(im, "stash_type", ONNX_FLOAT), &stash))
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "this stash_type");
+    if (type.dtype == ASH_F64) stash = ASH_F64;
+    uint32_t axes = ((1u << type.rank) - 1) & ~((1u << axis) - 1);
+    moments(im, ash_lower__cast(im, x, stash), axes, &centred, &mean, &variance);
+    ash_value down = deviation(im, variance, ash_import__attr_float(im, "epsilon", (double)1e-5f));
+    ash_value y = ash_lower__cast(im, ash_lower__binary(im, ASH_OP_DIV, centred, down), type.dtype);
+    y = ash_lower__binary(im, ASH_OP_MUL, y, ash_import__in(im, 1));
+    if (ash_import__has(im, 2)) y = ash_lower__binary(im, ASH_OP_ADD, y, ash_import__in(im, 2));
+    ash_import__out(im, 0, y);
+    ash_import__out(im, 1, mean);
+    if (ash_import__wants(im, 2)) ash_import__out(im, 2, ash_lower__from(im, ASH_OP_DIV, 1, down));
+}
+
+void ash_onnx__op_rms_norm(ash_import *im) {
+    ash_value x = ash_import__in(im, 0);
+    ash_type type = ash_import__type(im, x);
+    unsigned axis = ash_import__axis(im, ash_import__attr_int(im, "axis", -1), type.rank);
+    ash_dtype stash = type.dtype == ASH_F64 ? ASH_F64 : ASH_F32;
+    ash_value wide = ash_lower__cast(im, x, stash);
+    ash_value square = ash_lower__mean(im, ash_lower__binary(im, ASH_OP_MUL, wide, wide),
+                                       ((1u << type.rank) - 1) & ~((1u << axis) - 1), true);
+    wide = ash_lower__binary(im, ASH_OP_DIV, wide,
+                             deviation(im, square, ash_import__attr_float(im, "epsilon", (double)1e-5f)));
+    wide = ash_lower__cast(im, wide, type.dtype);
+    ash_import__out(im, 0, ash_lower__binary(im, ASH_OP_MUL, wide, ash_import__in(im, 1)));
+}
+
+/* Channels in groups: [n, g, c/g, space...] normalised over all but the first two. Scale and bias are per
+ * group before opset 21, per channel since. */
+void ash_onnx__op_group_norm(ash_import *im) {
+    ash_value x = ash_import__in(im, 0), centred, mean, variance;
+    ash_type type = ash_import__type(im, x), split = type;
+    int64_t groups = ash_import__attr_int(im, "num_groups", 0);
+    if (type.rank < 3 || type.rank == ASH_MAX_RANK || groups <= 0 || !ash_dim_is_const(type.dims[1]) ||
+        type.dims[1] % groups) {
+        ash_import__fail(im, ASH_ERROR_SHAPE, "%lld groups of a tensor of rank %u", (long long)groups,
+                         type.rank);
+        return;
+    }
+    split.rank++;
+    split.dims[1] = groups;
+    split.dims[2] = type.dims[1] / groups;
+    memcpy(&split.dims[3], &type.dims[2], (type.rank - 2) * sizeof *split.dims);
+    moments(im, ash_lower__reshape(im, x, split.dims, split.rank), ((1u << split.rank) - 1) & ~3u, &centred,
+            &mean, &variance);
+    ash_value y =
+        ash_lower__binary(im, ASH_OP_DIV, centred,
+                          deviation(im, variance, ash_import__attr_float(im, "epsilon", (double)1e-5f)));
+    bool per_channel = im->opset >= 21;
+    if (per_channel) y = ash_lower__reshape(im, y, type.dims, type.rank);
+    unsigned spatial = per_channel ? type.rank - 2 : type.rank - 1;
+    y = ash_lower__binary(im, ASH_OP_MUL, y, ash_lower__channels(im, ash_import__in(im, 1), spatial));
+    y = ash_lower__binary(im, ASH_OP_ADD, y, ash_lower__channels(im, ash_import__in(im, 2), spatial));
+    ash_import__out(im, 0, ash_lower__reshape(im, y, type.dims, type.rank));
+}
+
+/* Mean and variance over the axes ([0, 2, 3] by default); 1e-9 is added to the deviation, as the operator's
+ * function body in the specification does. */
+void ash_onnx__op_mean_variance_norm(ash_import *im) {
+    ash_value x = ash_import__in(im, 0), centred, mean, variance;
+    unsigned rank = ash_import__type(im, x).rank;
+    static const int64_t usual[] = {0, 2, 3};
+    const int64_t *axes;
+    size_t n;
+    uint32_t mask = 0;
+    if (!ash_import__attr_ints(im, "axes", &axes, &n)) axes = usual, n = 3;
+    for (size_t i = 0; i < n; i++) mask |= 1u << ash_import__axis(im, axes[i], rank);
+    moments(im, x, mask, &centred, &mean, &variance);
+    ash_value down = ash_lower__with(im, ASH_OP_ADD, ash_lower__unary(im, ASH_OP_SQRT, variance), 1e-9);
+    ash_import__out(im, 0, ash_lower__binary(im, ASH_OP_DIV, centred, down));
+}
+
+/* x over its 1-norm or 2-norm along the axis; where the norm is 0, 0. */
+void ash_onnx__op_lp_norm(ash_import *im) {
+    ash_value x = ash_import__in(im, 0);
+    ash_type type = ash_import__type(im, x);
+    unsigned axis = ash_import__axis(im, ash_import__attr_int(im, "axis", -1), type.rank);
+    bool first = ash_import__attr_int(im, "p", 2) == 1;
+    ash_value parts = first ? ash_lower__unary(im, ASH_OP_ABS, x) : ash_lower__binary(im, ASH_OP_MUL, x, x);
+    ash_value norm = ash_lower__reduce(im, ASH_OP_REDUCE_SUM, parts, 1u << axis, true);
+    if (!first) norm = ash_lower__unary(im, ASH_OP_SQRT, norm);
+    ash_value zero = ash_lower__scalar(im, type.dtype, 0),
+              none = ash_lower__binary(im, ASH_OP_EQ, norm, zero);
+    ash_import__out(im, 0, ash_lower__select(im, none, zero, ash_lower__binary(im, ASH_OP_DIV, x, norm)));
+}

@@ -1,0 +1,232 @@
+/* Pooling. */
+#include "lower.h"
+#include "ops.h"
+
+/* ceil_mode: a last window that begins inside the operand or its leading padding may hang over the end.
+ * `extra` receives by how much, in elements. */
+static void hang_over(ash_import *im, const ash_type *type, const ash_onnx_window *w, int64_t *extra) {
+    for (unsigned i = 0; i < w->n; i++) {
+        ash_dim dim = type->dims[i + 2];
+        extra[i] = 0;
+        if (!ash_import__attr_int(im, "ceil_mode", 0) || w->strides[i] == 1) continue;
+        if (!ash_dim_is_const(dim)) {
+            ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "ceil_mode over a dim that is not a number");
+            return;
+        }
+        int64_t span = (w->kernel[i] - 1) * w->dilations[i] + 1,
+                room = dim + w->before[i] + w->after[i] - span;
+        if (room < 0) continue;
+        int64_t last = ash_ceil_div(room, w->strides[i]) * w->strides[i];
+        if (last >= dim + w->before[i]) last -= w->strides[i];
+        extra[i] = ASH_MAX(last - room, 0);
+    }
+}
+
+static ash_value pool(ash_import *im, ash_op op, ash_value x, const ash_onnx_window *w,
+                      const int64_t *extra) {
+    int64_t axes[ASH_MAX_RANK];
+    ash_dim after[ASH_MAX_RANK];
+    for (unsigned i = 0; i < w->n; i++) axes[i] = i + 2, after[i] = w->after[i] + extra[i];
+    const ash_attr attrs[] = {
+        ASH_ATTR_LIST(AXES, axes, w->n),          ASH_ATTR_LIST(KERNEL, w->kernel, w->n),
+        ASH_ATTR_LIST(STRIDES, w->strides, w->n), ASH_ATTR_LIST(DILATIONS, w->dilations, w->n),
+        ASH_ATTR_LIST(BEFORE, w->before, w->n),   ASH_ATTR_LIST(AFTER, after, w->n),
+    };
+    return ash_lower__node(im, op, &x, 1, attrs, ASH_COUNT(attrs));
+}
+
+static bool pool_window(ash_import *im, const ash_type *type, ash_onnx_window *w, int64_t *extra) {
+    if (!ash_onnx__window(im, type->rank, NULL, w)) return false;
+    ash_onnx__window_auto_pad(im, type, w);
+    hang_over(im, type, w, extra);
+    return ash_import__ok(im);
+}
+
+/* --- average and power ---------------------------------------------------------------------------- */
+
+static int64_t taps_of(const ash_onnx_window *w) {
+    int64_t taps = 1;
+    for (unsigned i = 0; i < w->n; i++)
+        if (!ash_mul_i64(taps, w->kernel[i], &taps)) return INT64_MAX;
+    return taps;
+}
+
+/* How many elements each window averages over: those inside the operand, and, with count_include_pad,
+ * inside its padding; never what hangs over. Only called when that differs between windows. */
+static ash_value window_counts(ash_import *im, const ash_type *type, const ash_onnx_window *w,
+                               const int64_t *extra, bool with_pads) {
+    ash_type ones = *type;
+    ash_dim low[ASH_MAX_RANK] = {0}, high[ASH_MAX_RANK] = {0};
+    ones.dims[0] = ones.dims[1] = 1;
+    ash_value x = ash_lower__filled(im, type->dtype, 1, ones.dims, ones.rank);
+    ash_onnx_window bare = *w;
+    for (unsigned i = 0; i < w->n && with_pads; i++) {
+        low[i + 2] = w->before[i], high[i + 2] = w->after[i];
+        bare.before[i] = bare.after[i] = 0;
+    }
+    return pool(im, ASH_OP_POOL_SUM, ash_lower__pad(im, x, 1, low, high, NULL), &bare, extra);
+}
+
+void ash_onnx__op_average_pool(ash_import *im) {
+    ash_value x = ash_import__in(im, 0);
+    ash_type type = ash_import__type(im, x);
+    ash_onnx_window w;
+    int64_t extra[ASH_MAX_RANK];
+    if (!pool_window(im, &type, &w, extra)) return;
+    bool with_pads = ash_import__attr_int(im, "count_include_pad", 0) != 0, varies = false;
+    for (unsigned i = 0; i < w.n; i++) varies |= extra[i] || (!with_pads && (w.before[i] || w.after[i]));
+    ash_value sum = pool(im, ASH_OP_POOL_SUM, x, &w, extra);
+    ash_value count = varies ? window_counts(im, &type, &w, extra, with_pads)
+                             : ash_lower__scalar(im, type.dtype, (double)taps_of(&w));
+    ash_import__out(im, 0, ash_lower__binary(im, ASH_OP_DIV, sum, count));
+}
+
+/* The p-norm of the elements of each window. */
+void ash_onnx__op_lp_pool(ash_import *im) {
+    ash_value x = ash_import__in(im, 0);
+    ash_type type = ash_import__type(im, x);
+    double p = (double)ash_import__attr_int(im, "p", 2);
+    ash_onnx_window w;
+    int64_t extra[ASH_MAX_RANK];
+    if (!pool_window(im, &type, &w, extra)) return;
+    x = ash_lower__with(im, ASH_OP_POW, ash_lower__unary(im, ASH_OP_ABS, x), p);
+    ash_import__out(im, 0, ash_lower__with(im, ASH_OP_POW, pool(im, ASH_OP_POOL_SUM, x, &w, extra), 1 / p));
+}
+
+/* --- global --------------------------------------------------------------------------------------- */
+
+static uint32_t spatial_axes(ash_import *im, unsigned rank) {
+    if (rank < 2) ash_import__fail(im, ASH_ERROR_SHAPE, "an operand of rank %u", rank);
+    return ((1u << rank) - 1) & ~3u;
+}
+
+void ash_onnx__op_global_average_pool(ash_import *im) {
+    ash_value x = ash_import__in(im, 0);
+    ash_import__out(im, 0, ash_lower__mean(im, x, spatial_axes(im, ash_import__type(im, x).rank), true));
+}
+
+void ash_onnx__op_global_max_pool(ash_import *im) {
+    ash_value x = ash_import__in(im, 0);
+    uint32_t axes = spatial_axes(im, ash_import__type(im, x).rank);
+    ash_import__out(im, 0, ash_lower__reduce(im, ASH_OP_REDUCE_MAX, x, axes, true));
+}
+
+void ash_onnx__op_global_lp_pool(ash_import *im) {
+    ash_value x = ash_import__in(im, 0);
+    uint32_t axes = spatial_axes(im, ash_import__type(im, x).rank);
+    double p = (double)ash_import__attr_int(im, "p", 2);
+    x = ash_lower__with(im, ASH_OP_POW, ash_lower__unary(im, ASH_OP_ABS, x), p);
+    x = ash_lower__reduce(im, ASH_OP_REDUCE_SUM, x, axes, true);
+    ash_import__out(im, 0, ash_lower__with(im, ASH_OP_POW, x, 1 / p));
+}
+
+/* --- maximum -------------------------------------------------------------------------------------- */
+
+/* For element `tap` of window `window` (both row-major over the spatial dims): whether it lies inside the
+ * operand, and its row-major and column-major position there. */
+static bool tap_position(const ash_type *type, const ash_type *out, const ash_onnx_window *w,
+                         int64_t window, int64_t tap, int64_t *row_major, int64_t *column_major) {
+    int64_t at[ASH_MAX_RANK], step = 1;
+    bool inside = true;
+    for (unsigned i = w->n; i-- > 0;) {
+        ash_dim dim = type->dims[i + 2], outs = out->dims[i + 2];
+        at[i] = window % outs * w->strides[i] - w->before[i] + tap % w->kernel[i] * w->dilations[i];
+        inside &= at[i] >= 0 && at[i] < dim;
+        window /= outs, tap /= w->kernel[i];
+    }
+    *row_major = *column_major = 0;
+    for (unsigned i = 0; i < w->n; i++) {
+        *row_major = *row_major * type->dims[i + 2] + at[i];
+        *column_major += at[i] * step;
+        step *= type->dims[i + 2];
+    }
+    return inside;
+}
+
+/* Indices of the maxima, in the whole operand: the elements of each window side by side (gathered by
+ * constant positions; the padding as the lowest number), the first largest of them, and its position from a
+ * table. */
+static ash_value max_indices(ash_import *im, ash_value x, ash_value y, const ash_onnx_window *w) {
+    ash_type type = ash_import__type(im, x), out = ash_import__type(im, y);
+    int64_t windows = 1, taps = taps_of(w), volume, channels, count;
+    bool columns = ash_import__attr_int(im, "storage_order", 0) != 0;
+    ash_type counted = type;
+    if (!ash_type_static_count(&counted, &volume) || !ash_type_static_count(&out, &count) || count == 0 ||
+        !ash_mul_i64(count, taps, &count) || count > 1 << 22)
+        return ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
+                                "indices over dims that are empty, huge or not numbers");
+    channels = type.dims[0] * type.dims[1];
+    for (unsigned i = 0; i < w->n; i++) windows *= out.dims[i + 2];
+    volume /= channels;
+    int64_t *source = ash_arena_alloc(im->scratch, (size_t)(windows * taps), sizeof *source);
+    int64_t *report = ash_arena_alloc(im->scratch, (size_t)(windows * taps), sizeof *report);
+    if (!source || !report) return ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+    for (int64_t e = 0; e < windows * taps; e++) {
+        int64_t row, column;
+        bool inside = tap_position(&type, &out, w, e / taps, e % taps, &row, &column);
+        source[e] = inside ? row : volume;
+        report[e] = columns ? column : row;
+    }
+    const ash_dim flat[] = {channels, volume}, low[] = {0, 0}, high[] = {0, 1},
+                  side[] = {channels, windows, taps};
+    x = ash_lower__pad(im, ash_lower__reshape(im, x, flat, 2), ash_lower__lowest(type.dtype), low, high,
+                       NULL);
+    x = ash_lower__gather(im, x, ash_lower__int_list(im, source, (size_t)(windows * taps)), 1);
+    x = ash_lower__reshape(im, x, side, 3);
+    const ash_attr attrs[] = {ASH_ATTR_I(AXIS, 2), ASH_ATTR_I(LAST, 0)};
+    ash_value best = ash_lower__node(im, ASH_OP_ARGMAX, &x, 1, attrs, 2);
+    ash_value base = ash_lower__iota(im, ASH_I64, side, 2, 1);
+    best = ash_lower__binary(im, ASH_OP_ADD, best, ash_lower__with(im, ASH_OP_MUL, base, (double)taps));
+    best = ash_lower__gather(im, ash_lower__int_list(im, report, (size_t)(windows * taps)), best, 0);
+    ash_value plane =
+        ash_lower__with(im, ASH_OP_MUL, ash_lower__iota(im, ASH_I64, side, 2, 0), (double)volume);
+    return ash_lower__reshape(im, ash_lower__binary(im, ASH_OP_ADD, best, plane), out.dims, out.rank);
+}
+
+void ash_onnx__op_max_pool(ash_import *im) {
+    ash_value x = ash_import__in(im, 0);
+    ash_type type = ash_import__type(im, x);
+    ash_onnx_window w;
+    int64_t extra[ASH_MAX_RANK];
+    if (!pool_window(im, &type, &w, extra)) return;
+    ash_value y = pool(im, ASH_OP_POOL_MAX, x, &w, extra);
+    ash_import__out(im, 0, y);
+    if (ash_import__wants(im, 1)) ash_import__out(im, 1, max_indices(im, x, y, &w));
+}
+
+/* Puts each element at its index of a tensor of zeros. */
+void ash_onnx__op_max_unpool(ash_import *im) {
+    ash_value x = ash_import__in(im, 0), indices = ash_import__in(im, 1);
+    ash_type type = ash_import__type(im, x), out = type;
+    ash_onnx_window w;
+    const int64_t *shape;
+    size_t n;
+    if (!ash_onnx__window(im, type.rank, NULL, &w)) return;
+    for (unsigned i = 0; i < w.n; i++) {
+        ash_dim full =
+            ash_graph_dim_mul(im->graph, ash_graph_dim_sub(im->graph, type.dims[i + 2], 1), w.strides[i]);
+        full = ash_graph_dim_add(im->graph, full, w.kernel[i]);
+        out.dims[i + 2] = ash_graph_dim_sub(im->graph, full, w.before[i] + w.after[i]);
+    }
+    if (ash_import__has(im, 2)) {
+        /* The indices count within the default shape; a larger one is filled up with zeros at its ends. */
+        if (!ash_import__ints(im, 2, &shape, &n) || n != type.rank) return;
+    } else {
+        shape = NULL;
+    }
+    ash_dim whole = ash_lower__product(im, &out, 0, out.rank),
+            count = ash_lower__product(im, &type, 0, type.rank);
+    const ash_value ins[] = {ash_lower__filled(im, type.dtype, 0, &whole, 1),
+                             ash_lower__reshape(im, indices, &count, 1),
+                             ash_lower__reshape(im, x, &count, 1)};
+    const ash_attr attrs[] = {ASH_ATTR_I(AXIS, 0), ASH_ATTR_I(MODE, ASH_SCATTER_SET)};
+    ash_value y = ash_lower__node(im, ASH_OP_SCATTER_ELEMENTS, ins, 3, attrs, 2);
+    y = ash_lower__reshape(im, y, out.dims, out.rank);
+    if (shape) {
+        ash_dim low[ASH_MAX_RANK] = {0}, high[ASH_MAX_RANK] = {0};
+        for (unsigned i = 0; i < out.rank; i++)
+            high[i] = ash_graph_dim_sub(im->graph, shape[i], out.dims[i]);
+        y = ash_lower__pad(im, y, 0, low, high, NULL);
+    }
+    ash_import__out(im, 0, y);
+}

@@ -1,0 +1,147 @@
+/* Quantised operators. Integer sums are exact; scales are applied in f32. */
+#include "lower.h"
+#include "ops.h"
+
+enum { QUANT_AXIS = 1 };
+
+/* A scale or zero point: a scalar, or one number per element of `axis` of a tensor of this rank. */
+static ash_value along_axis(ash_import *im, ash_value v, unsigned axis, unsigned rank) {
+    ash_type type = ash_import__type(im, v);
+    ash_dim dims[ASH_MAX_RANK];
+    if (type.rank == 0 || (type.rank == 1 && type.dims[0] == 1)) return ash_lower__reshape(im, v, NULL, 0);
+    if (type.rank != 1)
+        return ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a scale or zero point of rank %u", type.rank);
+    for (unsigned i = 0; i < rank; i++) dims[i] = i == axis ? type.dims[0] : 1;
+    return ash_lower__reshape(im, v, dims, rank);
+}
+
+/* The axis of per-axis scales; it need not exist when they are scalars. */
+static unsigned quant_axis(ash_import *im, unsigned rank, ash_value scale) {
+    if (ash_import__type(im, scale).rank == 0 || ash_import__type(im, scale).dims[0] == 1) return 0;
+    return ash_import__axis(im, ash_import__attr_int(im, "axis", QUANT_AXIS), rank);
+}
+
+/* round(x / scale) + zero point, saturated: the core's cast saturates. */
+static ash_value quantize(ash_import *im, ash_value x, ash_value scale, ash_value zero, ash_dtype to) {
+    ash_dtype dtype = ash_import__type(im, scale).dtype;
+    x = ash_lower__binary(im, ASH_OP_DIV, ash_lower__cast(im, x, dtype), scale);
+    x = ash_lower__unary(im, ASH_OP_ROUND, x);
+    if (zero != ASH_NO_VALUE) x = ash_lower__binary(im, ASH_OP_ADD, x, ash_lower__cast(im, zero, dtype));
+    return ash_lower__cast(im, x, to);
+}
+
+void ash_onnx__op_quantize(ash_import *im) {
+    ash_value x = ash_import__in(im, 0), scale = ash_import__in(im, 1), zero = ASH_NO_VALUE;
+    unsigned rank = ash_import__type(im, x).rank, axis = quant_axis(im, rank, scale);
+    ash_dtype to = ASH_U8;
+    int64_t wanted = ash_import__attr_int(im, "output_dtype", ONNX_UNDEFINED);
+    if (ash_import__attr_int(im, "block_size", 0))
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "blocked quantization");
+    if (ash_import__has(im, 2))
+        to = ash_import__in_type(im, 2).dtype;
+    else if (wanted != ONNX_UNDEFINED && !ash_onnx__dtype(wanted, &to))
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a result of type %s", ash_onnx__dtype_name(wanted));
+    if (ash_dtype_is_float(to))
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a result that is not an integer");
+    scale = along_axis(im, scale, axis, rank);
+    if (ash_import__has(im, 2)) zero = along_axis(im, ash_import__in(im, 2), axis, rank);
+    ash_import__out(im, 0, quantize(im, x, scale, zero, to));
+}
+
+/* x - zero point, in i32; `zero` may be missing. */
+static ash_value centred(ash_import *im, size_t k, size_t k_zero, unsigned axis) {
+    ash_value x = ash_lower__cast(im, ash_import__in(im, k), ASH_I32);
+    if (!ash_import__has(im, k_zero)) return x;
+    ash_value zero = ash_lower__cast(im, ash_import__in(im, k_zero), ASH_I32);
+    unsigned rank = ash_import__type(im, x).rank;
+    if (ash_import__type(im, zero).rank <= 1) zero = along_axis(im, zero, axis, rank);
+    return ash_lower__binary(im, ASH_OP_SUB, x, zero);
+}
+
+void ash_onnx__op_dequantize(ash_import *im) {
+    ash_value scale = ash_import__in(im, 1);
+    ash_type type = ash_import__in_type(im, 0);
+    unsigned axis = quant_axis(im, type.rank, scale);
+    ash_dtype dtype = ash_import__type(im, scale).dtype;
+    if (ash_import__attr_int(im, "block_size", 0))
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "blocked quantization");
+    ash_value x = ash_lower__cast(im, centred(im, 0, 2, axis), dtype);
+    ash_import__out(im, 0, ash_lower__binary(im, ASH_OP_MUL, x, along_axis(im, scale, axis, type.rank)));
+}
+
+/* Scale and zero point of u8 that cover the operand's range, 0 included. */
+void ash_onnx__op_dynamic_quantize(ash_import *im) {
+    ash_value x = ash_import__in(im, 0);
+    uint32_t all = (1u << ash_import__type(im, x).rank) - 1;
+    ash_value low =
+        ash_lower__with(im, ASH_OP_MIN, ash_lower__reduce(im, ASH_OP_REDUCE_MIN, x, all, false), 0);
+    ash_value high =
+        ash_lower__with(im, ASH_OP_MAX, ash_lower__reduce(im, ASH_OP_REDUCE_MAX, x, all, false), 0);
+    ash_value scale = ash_lower__with(im, ASH_OP_DIV, ash_lower__binary(im, ASH_OP_SUB, high, low), 255);
+    ash_value zero = ash_lower__unary(im, ASH_OP_NEG, ash_lower__binary(im, ASH_OP_DIV, low, scale));
+    zero =
+        ash_lower__cast(im, ash_lower__unary(im, ASH_OP_ROUND, ash_lower__clamp(im, zero, 0, 255)), ASH_U8);
+    ash_import__out(im, 0, quantize(im, x, scale, zero, ASH_U8));
+    ash_import__out(im, 1, scale);
+    ash_import__out(im, 2, zero);
+}
+
+/* --- products ------------------------------------------------------------------------------------- */
+
+/* Zero points of a matrix product: of rows of the first operand, of columns of the second. */
+static ash_value matrix(ash_import *im, size_t k, size_t k_zero, bool first) {
+    unsigned rank = ash_import__in_type(im, k).rank;
+    if (rank < 2) return ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "an operand of rank %u", rank);
+    return centred(im, k, k_zero, first ? rank - 2 : rank - 1);
+}
+
+void ash_onnx__op_matmul_integer(ash_import *im) {
+    ash_value a = matrix(im, 0, 2, true), b = matrix(im, 1, 3, false);
+    ash_import__out(im, 0, ash_lower__matmul(im, a, b));
+}
+
+static ash_value integer_conv(ash_import *im, size_t k_x, size_t k_x_zero, size_t k_w, size_t k_w_zero) {
+    ash_type type = ash_import__in_type(im, k_x), weight = ash_import__in_type(im, k_w);
+    ash_onnx_window window;
+    if (!ash_onnx__conv_window(im, &type, &weight, &window)) return ASH_NO_VALUE;
+    ash_value x = centred(im, k_x, k_x_zero, 1), w = centred(im, k_w, k_w_zero, 0);
+    return ash_onnx__conv(im, x, w, &window, ash_import__attr_int(im, "group", 1));
+}
+
+void ash_onnx__op_conv_integer(ash_import *im) {
+    ash_import__out(im, 0, integer_conv(im, 0, 2, 1, 3));
+}
+
+/* sum * (a_scale * b_scale / y_scale), rounded, plus the zero point, saturated. Scales that are not scalars
+ * belong to `axis` of the result. */
+static ash_value requantize(ash_import *im, ash_value sum, size_t k_a, size_t k_b, size_t k_y,
+                            unsigned axis) {
+    unsigned rank = ash_import__type(im, sum).rank;
+    ash_value scale = ash_lower__binary(im, ASH_OP_MUL, along_axis(im, ash_import__in(im, k_a), axis, rank),
+                                        along_axis(im, ash_import__in(im, k_b), axis, rank));
+    scale = ash_lower__binary(im, ASH_OP_DIV, scale, along_axis(im, ash_import__in(im, k_y), axis, rank));
+    ash_dtype dtype = ash_import__type(im, scale).dtype;
+    ash_value zero = along_axis(im, ash_import__in(im, k_y + 1), axis, rank);
+    ash_dtype to = ash_import__type(im, zero).dtype;
+    ash_value y = ash_lower__binary(im, ASH_OP_MUL, ash_lower__cast(im, sum, dtype), scale);
+    y = ash_lower__unary(im, ASH_OP_ROUND, y);
+    return ash_lower__cast(im, ash_lower__binary(im, ASH_OP_ADD, y, ash_lower__cast(im, zero, dtype)), to);
+}
+
+/* Operands: x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias (i32). */
+void ash_onnx__op_qlinear_conv(ash_import *im) {
+    ash_value sum = integer_conv(im, 0, 2, 3, 5);
+    unsigned rank = ash_import__type(im, sum).rank;
+    if (sum == ASH_NO_VALUE) return;
+    if (ash_import__has(im, 8))
+        sum = ash_lower__binary(im, ASH_OP_ADD, sum,
+                                ash_lower__channels(im, ash_import__in(im, 8), rank - 2));
+    ash_import__out(im, 0, requantize(im, sum, 1, 4, 6, 1));
+}
+
+/* Operands: a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero. */
+void ash_onnx__op_qlinear_matmul(ash_import *im) {
+    ash_value sum = ash_lower__matmul(im, matrix(im, 0, 2, true), matrix(im, 3, 5, false));
+    unsigned rank = ash_import__type(im, sum).rank;
+    ash_import__out(im, 0, requantize(im, sum, 1, 4, 6, rank ? rank - 1 : 0));
+}

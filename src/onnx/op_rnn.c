@@ -1,0 +1,342 @@
+/* RNN, GRU and LSTM, unrolled in time: the core has no loops. The products with the input are one large
+ * product for all steps; a step is then a product with the state, and elementwise operators. */
+#include <math.h>
+
+#include "lower.h"
+#include "ops.h"
+
+enum { MAX_STEPS = 1024, MAX_GATES = 4, MAX_FUNCTIONS = 3 };
+
+typedef enum activation {
+    RELU,
+    TANH,
+    SIGMOID,
+    AFFINE,
+    LEAKY_RELU,
+    THRESHOLDED_RELU,
+    SCALED_TANH,
+    HARD_SIGMOID,
+    ELU,
+    SOFTSIGN,
+    SOFTPLUS
+} activation;
+
+static const struct {
+    const char *name;
+    bool has_alpha, has_beta;
+    double alpha, beta; /* defaults */
+} activations[] = {
+    [RELU] = {"relu", false, false, 0, 0},
+    [TANH] = {"tanh", false, false, 0, 0},
+    [SIGMOID] = {"sigmoid", false, false, 0, 0},
+    [AFFINE] = {"affine", true, true, 1, 0},
+    [LEAKY_RELU] = {"leakyrelu", true, false, 0.01, 0},
+    [THRESHOLDED_RELU] = {"thresholdedrelu", true, false, 1, 0},
+    [SCALED_TANH] = {"scaledtanh", true, true, 1, 1},
+    [HARD_SIGMOID] = {"hardsigmoid", true, true, 0.2, 0.5},
+    [ELU] = {"elu", true, false, 1, 0},
+    [SOFTSIGN] = {"softsign", false, false, 0, 0},
+    [SOFTPLUS] = {"softplus", false, false, 0, 0},
+};
+
+typedef struct function {
+    activation kind;
+    double alpha, beta;
+} function;
+
+typedef struct rnn {
+    ash_import *im;
+    ash_onnx_recurrent kind;
+    unsigned gates, functions; /* per direction */
+    int64_t hidden, steps;
+    ash_dim batch;
+    ash_dtype dtype;
+    double clip; /* 0: none */
+    bool input_forget, linear_before_reset;
+    function f[2][MAX_FUNCTIONS];
+    ash_value lens; /* [batch, 1], i64, or ASH_NO_VALUE when all sequences are full */
+} rnn;
+
+/* One direction's operands and state. */
+typedef struct cell {
+    ash_value input;                   /* [steps, batch, gates * hidden]: x * w' + w_bias */
+    ash_value recurrent[MAX_GATES];    /* per gate: [hidden, hidden] */
+    ash_value bias[MAX_GATES];         /* per gate: [hidden], of the recurrence; or ASH_NO_VALUE */
+    ash_value peephole[MAX_FUNCTIONS]; /* [hidden] each, or ASH_NO_VALUE */
+    ash_value h, c;                    /* [batch, hidden] */
+} cell;
+
+/* --- activations ---------------------------------------------------------------------------------- */
+
+static bool same_name(ash_span name, const char *lower) {
+    if (name.len != strlen(lower)) return false;
+    for (size_t i = 0; i < name.len; i++)
+        if ((name.at[i] | 32) != (uint8_t)lower[i]) return false;
+    return true;
+}
+
+/* Names, alphas and betas; the two lists have entries only for the functions that take them. */
+static bool read_functions(rnn *r, unsigned directions, const activation *usual) {
+    ash_import *im = r->im;
+    const ash_onnx_attr *names = ash_import__attr(im, "activations", ONNX_ATTR_STRINGS);
+    const ash_onnx_attr *alphas = ash_import__attr(im, "activation_alpha", ONNX_ATTR_FLOATS);
+    const ash_onnx_attr *betas = ash_import__attr(im, "activation_beta", ONNX_ATTR_FLOATS);
+    size_t at_alpha = 0, at_beta = 0;
+    if (names && names->n != directions * r->functions) {
+        ash_import__fail(im, ASH_ERROR_SHAPE, "%zu activations for %u directions", names->n, directions);
+        return false;
+    }
+    for (unsigned d = 0; d < directions; d++) {
+        for (unsigned k = 0; k < r->functions; k++) {
+            size_t kind = usual[k];
+            if (names)
+                for (kind = 0; kind < ASH_COUNT(activations); kind++)
+                    if (same_name(names->strings[d * r->functions + k], activations[kind].name)) break;
+            if (kind == ASH_COUNT(activations)) {
+                ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "an unknown activation");
+                return false;
+            }
+            function f = {(activation)kind, activations[kind].alpha, activations[kind].beta};
+            if (activations[kind].has_alpha && alphas && at_alpha < alphas->n)
+                f.alpha = (double)alphas->floats[at_alpha++];
+            if (activations[kind].has_beta && betas && at_beta < betas->n)
+                f.beta = (double)betas->floats[at_beta++];
+            r->f[d][k] = f;
+        }
+    }
+    return true;
+}
+
+static ash_value apply(const rnn *r, function f, ash_value x) {
+    ash_import *im = r->im;
+    ash_value zero;
+    if (r->clip > 0) x = ash_lower__clamp(im, x, -r->clip, r->clip);
+    switch (f.kind) {
+    case RELU: return ash_lower__relu(im, x);
+    case TANH: return ash_lower__unary(im, ASH_OP_TANH, x);
+    case SIGMOID: return ash_lower__unary(im, ASH_OP_SIGMOID, x);
+    case AFFINE:
+        return ash_lower__with(im, ASH_OP_ADD, ash_lower__with(im, ASH_OP_MUL, x, f.alpha), f.beta);
+    case LEAKY_RELU: return ash_onnx__leaky_relu(im, x, f.alpha);
+    case THRESHOLDED_RELU:
+        zero = ash_lower__scalar(im, r->dtype, 0);
+        return ash_lower__select(im, ash_lower__from(im, ASH_OP_LT, f.alpha, x), x, zero);
+    case SCALED_TANH:
+        x = ash_lower__unary(im, ASH_OP_TANH, ash_lower__with(im, ASH_OP_MUL, x, f.beta));
+        return ash_lower__with(im, ASH_OP_MUL, x, f.alpha);
+    case HARD_SIGMOID: return ash_onnx__hard_sigmoid(im, x, f.alpha, f.beta);
+    case ELU: return ash_onnx__elu(im, x, f.alpha);
+    case SOFTSIGN: return ash_onnx__softsign(im, x);
+    case SOFTPLUS: return ash_onnx__softplus(im, x);
+    }
+    return x;
+}
+
+/* --- one step ------------------------------------------------------------------------------------- */
+
+static ash_value add(const rnn *r, ash_value a, ash_value b) {
+    return b == ASH_NO_VALUE ? a : ash_lower__binary(r->im, ASH_OP_ADD, a, b);
+}
+
+static ash_value mul(const rnn *r, ash_value a, ash_value b) {
+    return ash_lower__binary(r->im, ASH_OP_MUL, a, b);
+}
+
+/* h * recurrent' + bias of one gate. */
+static ash_value recur(const rnn *r, const cell *c, unsigned gate, ash_value h) {
+    return add(r, ash_lower__matmul(r->im, h, c->recurrent[gate]), c->bias[gate]);
+}
+
+/* Adds peephole * state, where there is one. */
+static ash_value peep(const rnn *r, const cell *c, unsigned k, ash_value gate, ash_value state) {
+    return c->peephole[k] == ASH_NO_VALUE ? gate : add(r, gate, mul(r, state, c->peephole[k]));
+}
+
+/* Gates in the order i, o, f, c; peepholes in the order i, o, f. */
+static void lstm_step(const rnn *r, const function *f, cell *c, const ash_value *x) {
+    ash_value in = apply(r, f[0], peep(r, c, 0, add(r, x[0], recur(r, c, 0, c->h)), c->c)), forget;
+    if (r->input_forget)
+        forget = ash_lower__from(r->im, ASH_OP_SUB, 1, in);
+    else
+        forget = apply(r, f[0], peep(r, c, 2, add(r, x[2], recur(r, c, 2, c->h)), c->c));
+    ash_value fresh = apply(r, f[1], add(r, x[3], recur(r, c, 3, c->h)));
+    ash_value state = add(r, mul(r, forget, c->c), mul(r, in, fresh));
+    ash_value out = apply(r, f[0], peep(r, c, 1, add(r, x[1], recur(r, c, 1, c->h)), state));
+    const function bare = f[2];
+    rnn unclipped = *r;
+    unclipped.clip = 0;
+    c->c = state;
+    c->h = mul(r, out, apply(&unclipped, bare, state));
+}
+
+/* Gates in the order z, r, h. */
+static void gru_step(const rnn *r, const function *f, cell *c, const ash_value *x) {
+    ash_value update = apply(r, f[0], add(r, x[0], recur(r, c, 0, c->h)));
+    ash_value reset = apply(r, f[0], add(r, x[1], recur(r, c, 1, c->h)));
+    ash_value hidden =
+        r->linear_before_reset ? mul(r, reset, recur(r, c, 2, c->h)) : recur(r, c, 2, mul(r, reset, c->h));
+    hidden = apply(r, f[1], add(r, x[2], hidden));
+    ash_value keep = mul(r, update, c->h);
+    c->h = add(r, mul(r, ash_lower__from(r->im, ASH_OP_SUB, 1, update), hidden), keep);
+}
+
+static void step(const rnn *r, const function *f, cell *c, int64_t t) {
+    ash_import *im = r->im;
+    ash_value now = ash_lower__at(im, c->input, 0, t), x[MAX_GATES];
+    for (unsigned g = 0; g < r->gates; g++)
+        x[g] = ash_lower__slice_axis(im, now, 1, g * r->hidden, r->hidden);
+    switch (r->kind) {
+    case ONNX_RNN: c->h = apply(r, f[0], add(r, x[0], recur(r, c, 0, c->h))); break;
+    case ONNX_GRU: gru_step(r, f, c, x); break;
+    case ONNX_LSTM: lstm_step(r, f, c, x); break;
+    }
+}
+
+/* --- one direction -------------------------------------------------------------------------------- */
+
+/* Entry `d` of operand k along its first axis, rows [from, from + count) of it, transposed when it is a
+ * matrix. */
+static ash_value part(const rnn *r, size_t k, unsigned d, int64_t from, int64_t count) {
+    ash_import *im = r->im;
+    ash_value x = ash_lower__slice_axis(im, ash_lower__at(im, ash_import__in(im, k), 0, d), 0, from, count);
+    return ash_import__type(im, x).rank == 2 ? ash_lower__swap(im, x, 0, 1) : x;
+}
+
+static ash_value initial(const rnn *r, size_t k, unsigned d, unsigned axis) {
+    const ash_dim dims[] = {r->batch, r->hidden};
+    if (ash_import__has(r->im, k)) return ash_lower__at(r->im, ash_import__in(r->im, k), axis, d);
+    return ash_lower__filled(r->im, r->dtype, 0, dims, 2);
+}
+
+static void open_cell(const rnn *r, unsigned d, ash_value x, bool batch_first, cell *c) {
+    ash_import *im = r->im;
+    int64_t rows = r->gates * r->hidden;
+    c->input = ash_lower__matmul(im, x, part(r, 1, d, 0, rows));
+    if (ash_import__has(im, 3)) c->input = add(r, c->input, part(r, 3, d, 0, rows));
+    for (unsigned g = 0; g < r->gates; g++) {
+        c->recurrent[g] = part(r, 2, d, g * r->hidden, r->hidden);
+        c->bias[g] = ash_import__has(im, 3) ? part(r, 3, d, rows + g * r->hidden, r->hidden) : ASH_NO_VALUE;
+    }
+    for (unsigned p = 0; p < MAX_FUNCTIONS; p++)
+        c->peephole[p] = r->kind == ONNX_LSTM && ash_import__has(im, 7)
+                             ? part(r, 7, d, p * r->hidden, r->hidden)
+                             : ASH_NO_VALUE;
+    c->h = initial(r, 5, d, batch_first ? 1 : 0);
+    c->c = r->kind == ONNX_LSTM ? initial(r, 6, d, batch_first ? 1 : 0) : ASH_NO_VALUE;
+}
+
+/* Runs over all steps, backwards if `reverse`; ys[t] is the state after step t. Past the end of a sequence
+ * the state stays and the result is 0: so a reversed one begins at its own last element. */
+static void run(const rnn *r, const function *f, cell *c, bool reverse, ash_value *ys) {
+    ash_import *im = r->im;
+    ash_value zero = ash_lower__scalar(im, r->dtype, 0);
+    for (int64_t i = 0; i < r->steps && ash_import__ok(im); i++) {
+        int64_t t = reverse ? r->steps - 1 - i : i;
+        ash_value h = c->h, state = c->c;
+        step(r, f, c, t);
+        ys[t] = c->h;
+        if (r->lens == ASH_NO_VALUE) continue;
+        ash_value alive = ash_lower__from(im, ASH_OP_LT, (double)t, r->lens);
+        ys[t] = ash_lower__select(im, alive, c->h, zero);
+        c->h = ash_lower__select(im, alive, c->h, h);
+        if (r->kind == ONNX_LSTM) c->c = ash_lower__select(im, alive, c->c, state);
+    }
+}
+
+/* --- the operator --------------------------------------------------------------------------------- */
+
+static bool read_shape(rnn *r, bool batch_first, unsigned *directions, bool *first_reversed) {
+    ash_import *im = r->im;
+    ash_type x = ash_import__in_type(im, 0), w = ash_import__in_type(im, 1),
+             rec = ash_import__in_type(im, 2);
+    bool forward = ash_import__attr_is(im, "direction", "forward", "forward");
+    *first_reversed = ash_import__attr_is(im, "direction", "reverse", "forward");
+    *directions = forward || *first_reversed ? 1 : 2;
+    r->dtype = x.dtype;
+    if (x.rank != 3 || w.rank != 3 || rec.rank != 3 || !ash_dim_is_const(rec.dims[2]) ||
+        w.dims[0] != *directions) {
+        ash_import__fail(im, ASH_ERROR_SHAPE, "operands that do not fit each other");
+        return false;
+    }
+    r->hidden = ash_import__attr_int(im, "hidden_size", rec.dims[2]);
+    r->steps = x.dims[batch_first ? 1 : 0];
+    r->batch = x.dims[batch_first ? 0 : 1];
+    if (r->hidden != rec.dims[2] || r->hidden <= 0)
+        ash_import__fail(im, ASH_ERROR_SHAPE, "hidden_size differs from the recurrent weight");
+    else if (!ash_dim_is_const(r->steps) || r->steps > MAX_STEPS)
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a sequence whose length is not a number, or above %d",
+                         MAX_STEPS);
+    return ash_import__ok(im);
+}
+
+/* Sequence lengths as a column; none when all of them are known to be the whole sequence. */
+static ash_value read_lens(const rnn *r) {
+    ash_import *im = r->im;
+    const ash_dim column[] = {r->batch, 1};
+    const int64_t *lens;
+    size_t n;
+    if (!ash_import__has(im, 4)) return ASH_NO_VALUE;
+    if (ash_import__try_ints(im, 4, &lens, &n)) {
+        size_t full = 0;
+        while (full < n && lens[full] == r->steps) full++;
+        if (full == n) return ASH_NO_VALUE;
+    }
+    return ash_lower__reshape(im, ash_lower__cast(im, ash_import__in(im, 4), ASH_I64), column, 2);
+}
+
+/* States of all directions as [directions, batch, hidden], or batch first. */
+static void out_states(const rnn *r, size_t k, const ash_value *states, unsigned directions,
+                       bool batch_first) {
+    ash_value parts[2];
+    for (unsigned d = 0; d < directions; d++)
+        parts[d] = ash_lower__insert_axis(r->im, states[d], batch_first ? 1 : 0);
+    ash_import__out(r->im, k, ash_lower__concat(r->im, parts, directions, batch_first ? 1 : 0));
+}
+
+/* [steps, directions, batch, hidden], or [batch, steps, directions, hidden]. */
+static void out_sequence(const rnn *r, ash_value *const *ys, unsigned directions, bool batch_first) {
+    ash_import *im = r->im;
+    ash_value parts[2], all;
+    static const int64_t perm[] = {2, 0, 1, 3};
+    for (unsigned d = 0; d < directions; d++) {
+        for (int64_t t = 0; t < r->steps; t++) ys[d][t] = ash_lower__insert_axis(im, ys[d][t], 0);
+        parts[d] = ash_lower__insert_axis(im, ash_lower__concat(im, ys[d], (size_t)r->steps, 0), 1);
+    }
+    all = ash_lower__concat(im, parts, directions, 1);
+    ash_import__out(im, 0, batch_first ? ash_lower__transpose(im, all, perm) : all);
+}
+
+void ash_onnx__op_recurrent(ash_import *im) {
+    static const activation usual[][MAX_FUNCTIONS] = {
+        [ONNX_RNN] = {TANH}, [ONNX_GRU] = {SIGMOID, TANH}, [ONNX_LSTM] = {SIGMOID, TANH, TANH}};
+    static const unsigned gates[] = {[ONNX_RNN] = 1, [ONNX_GRU] = 3, [ONNX_LSTM] = 4};
+    rnn r = {.im = im, .kind = (ash_onnx_recurrent)im->row->arg};
+    bool batch_first = ash_import__attr_int(im, "layout", 0) != 0, reversed;
+    unsigned directions;
+    r.gates = gates[r.kind];
+    r.functions = r.kind + 1;
+    r.clip = ash_import__attr_float(im, "clip", 0);
+    r.input_forget = ash_import__attr_int(im, "input_forget", 0) != 0;
+    r.linear_before_reset = ash_import__attr_int(im, "linear_before_reset", 0) != 0;
+    if (!read_shape(&r, batch_first, &directions, &reversed) ||
+        !read_functions(&r, directions, usual[r.kind]))
+        return;
+    r.lens = read_lens(&r);
+    ash_value x = ash_import__in(im, 0), *ys[2] = {NULL, NULL}, h[2], c[2];
+    if (batch_first) x = ash_lower__swap(im, x, 0, 1);
+    for (unsigned d = 0; d < directions; d++) {
+        cell one;
+        ys[d] = ash_arena_alloc(im->scratch, (size_t)r.steps + 1, sizeof **ys);
+        if (!ys[d]) {
+            ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+            return;
+        }
+        open_cell(&r, d, x, batch_first, &one);
+        run(&r, r.f[d], &one, reversed || d == 1, ys[d]);
+        h[d] = one.h, c[d] = one.c;
+    }
+    if (!ash_import__ok(im)) return;
+    if (ash_import__wants(im, 0) && r.steps > 0) out_sequence(&r, ys, directions, batch_first);
+    out_states(&r, 1, h, directions, batch_first);
+    if (r.kind == ONNX_LSTM) out_states(&r, 2, c, directions, batch_first);
+}

@@ -1,0 +1,239 @@
+/* Sampling of images at computed positions: GridSample and RoiAlign. */
+#include "lower.h"
+#include "ops.h"
+
+/* An image [n, c, h, w] flattened to [n, c, h * w], and the positions at which it is read, [n, points]
+ * each. */
+typedef struct sampler {
+    ash_import *im;
+    ash_value flat;
+    ash_dtype dtype;
+    ash_dim n, c, h, w, points;
+    char padding; /* 'z'eros, 'b'order, 'r'eflection */
+    bool align_corners;
+} sampler;
+
+static ash_value bin(const sampler *s, ash_op op, ash_value a, ash_value b) {
+    return ash_lower__binary(s->im, op, a, b);
+}
+
+static ash_value with(const sampler *s, ash_op op, ash_value x, double number) {
+    return ash_lower__with(s->im, op, x, number);
+}
+
+static ash_value extent(const sampler *s, ash_dim dim) {
+    return ash_lower__cast(s->im, ash_lower__dim(s->im, dim), s->dtype);
+}
+
+/* Mirrors positions at the ends of [low, high] until they lie inside. */
+static ash_value reflect(const sampler *s, ash_value x, double low, ash_value high) {
+    ash_import *im = s->im;
+    ash_value range = with(s, ASH_OP_SUB, high, low);
+    ash_value away = ash_lower__unary(im, ASH_OP_ABS, with(s, ASH_OP_SUB, x, low));
+    ash_value turns = ash_lower__unary(im, ASH_OP_FLOOR, bin(s, ASH_OP_DIV, away, range));
+    ash_value rest = bin(s, ASH_OP_SUB, away, bin(s, ASH_OP_MUL, turns, range));
+    ash_value odd = with(s, ASH_OP_EQ, with(s, ASH_OP_REM, turns, 2), 1);
+    ash_value back = bin(s, ASH_OP_SUB, range, rest);
+    return with(s, ASH_OP_ADD, ash_lower__select(im, odd, back, rest), low);
+}
+
+/* The image at whole positions (as floating point numbers), [n, c, points]; what lies outside follows the
+ * padding. */
+static ash_value pixel(const sampler *s, ash_value y, ash_value x) {
+    ash_import *im = s->im;
+    ash_value h = with(s, ASH_OP_SUB, extent(s, s->h), 1), w = with(s, ASH_OP_SUB, extent(s, s->w), 1);
+    ash_value zero = ash_lower__scalar(im, s->dtype, 0), inside = ASH_NO_VALUE;
+    if (s->padding == 'r') {
+        double low = s->align_corners ? 0 : -0.5;
+        y = reflect(s, y, low, with(s, ASH_OP_SUB, h, low));
+        x = reflect(s, x, low, with(s, ASH_OP_SUB, w, low));
+        y = ash_lower__unary(im, ASH_OP_ROUND, y), x = ash_lower__unary(im, ASH_OP_ROUND, x);
+    } else if (s->padding == 'z') {
+        ash_value vertical = bin(s, ASH_OP_AND, bin(s, ASH_OP_LE, zero, y), bin(s, ASH_OP_LE, y, h));
+        ash_value horizontal = bin(s, ASH_OP_AND, bin(s, ASH_OP_LE, zero, x), bin(s, ASH_OP_LE, x, w));
+        inside = bin(s, ASH_OP_AND, vertical, horizontal);
+    }
+    y = bin(s, ASH_OP_MIN, with(s, ASH_OP_MAX, y, 0), h);
+    x = bin(s, ASH_OP_MIN, with(s, ASH_OP_MAX, x, 0), w);
+    ash_value row = ash_lower__cast(im, y, ASH_I64), column = ash_lower__cast(im, x, ASH_I64);
+    ash_value at = bin(s, ASH_OP_ADD, bin(s, ASH_OP_MUL, row, ash_lower__dim(im, s->w)), column);
+    const ash_dim one[] = {s->n, 1, s->points}, all[] = {s->n, s->c, s->points};
+    at = ash_lower__broadcast(im, ash_lower__reshape(im, at, one, 3), all, 3);
+    const ash_value ins[] = {s->flat, at};
+    const ash_attr attrs[] = {ASH_ATTR_I(AXIS, 2)};
+    ash_value value = ash_lower__node(im, ASH_OP_GATHER_ELEMENTS, ins, 2, attrs, 1);
+    if (inside == ASH_NO_VALUE) return value;
+    return ash_lower__select(im, ash_lower__reshape(im, inside, one, 3), value, zero);
+}
+
+/* A weight per point, against [n, c, points]. */
+static ash_value weigh(const sampler *s, ash_value value, ash_value weight) {
+    const ash_dim one[] = {s->n, 1, s->points};
+    return bin(s, ASH_OP_MUL, value, ash_lower__reshape(s->im, weight, one, 3));
+}
+
+/* Keys' cubic with a = -0.75 at distances 1 + t, t, 1 - t, 2 - t. */
+static void cubic(const sampler *s, ash_value t, ash_value *out) {
+    const double a = -0.75;
+    for (int k = 0; k < 4; k++) {
+        ash_value d = k < 2 ? with(s, ASH_OP_ADD, t, 1 - k) : ash_lower__from(s->im, ASH_OP_SUB, k - 1, t),
+                  p;
+        if (k == 1 || k == 2) {
+            p = with(s, ASH_OP_SUB, with(s, ASH_OP_MUL, d, a + 2), a + 3);
+            p = with(s, ASH_OP_ADD, bin(s, ASH_OP_MUL, bin(s, ASH_OP_MUL, p, d), d), 1);
+        } else {
+            p = with(s, ASH_OP_ADD, bin(s, ASH_OP_MUL, with(s, ASH_OP_SUB, d, 5), d), 8);
+            p = with(s, ASH_OP_MUL, with(s, ASH_OP_SUB, bin(s, ASH_OP_MUL, p, d), 4), a);
+        }
+        out[k] = p;
+    }
+}
+
+/* Weighted sum of the taps around each position: 2 x 2 (linear) or 4 x 4 (cubic). */
+static ash_value interpolate(const sampler *s, ash_value y, ash_value x, int taps) {
+    ash_import *im = s->im;
+    ash_value y0 = ash_lower__unary(im, ASH_OP_FLOOR, y), x0 = ash_lower__unary(im, ASH_OP_FLOOR, x);
+    ash_value ty = bin(s, ASH_OP_SUB, y, y0), tx = bin(s, ASH_OP_SUB, x, x0), wy[4], wx[4],
+              sum = ASH_NO_VALUE;
+    if (taps == 4) {
+        cubic(s, ty, wy), cubic(s, tx, wx);
+    } else {
+        wy[0] = ash_lower__from(im, ASH_OP_SUB, 1, ty), wy[1] = ty;
+        wx[0] = ash_lower__from(im, ASH_OP_SUB, 1, tx), wx[1] = tx;
+    }
+    for (int i = 0; i < taps; i++) {
+        for (int j = 0; j < taps; j++) {
+            ash_value value = pixel(s, with(s, ASH_OP_ADD, y0, i - taps / 2 + 1),
+                                    with(s, ASH_OP_ADD, x0, j - taps / 2 + 1));
+            value = weigh(s, value, bin(s, ASH_OP_MUL, wy[i], wx[j]));
+            sum = sum == ASH_NO_VALUE ? value : bin(s, ASH_OP_ADD, sum, value);
+        }
+    }
+    return sum;
+}
+
+/* Position in the image of a coordinate in [-1, 1]. */
+static ash_value denormalise(const sampler *s, ash_value x, ash_dim dim) {
+    ash_value size = extent(s, dim);
+    x = with(s, ASH_OP_ADD, x, 1);
+    if (s->align_corners)
+        return with(s, ASH_OP_MUL, bin(s, ASH_OP_MUL, x, with(s, ASH_OP_SUB, size, 1)), 0.5);
+    return with(s, ASH_OP_MUL, with(s, ASH_OP_SUB, bin(s, ASH_OP_MUL, x, size), 1), 0.5);
+}
+
+/* Positions are moved inside before a linear or cubic neighbourhood is taken, as PyTorch and the
+ * specification's implementation do for linear; the taps of a cubic one are moved one by one. */
+static ash_value move_inside(const sampler *s, ash_value x, ash_dim dim) {
+    ash_value last = with(s, ASH_OP_SUB, extent(s, dim), 1);
+    double low = s->align_corners ? 0 : -0.5;
+    if (s->padding == 'z') return x;
+    if (s->padding == 'r') x = reflect(s, x, low, with(s, ASH_OP_SUB, last, low));
+    return bin(s, ASH_OP_MIN, with(s, ASH_OP_MAX, x, 0), last);
+}
+
+void ash_onnx__op_grid_sample(ash_import *im) {
+    ash_value x = ash_import__in(im, 0), grid = ash_import__in(im, 1);
+    ash_type type = ash_import__type(im, x), points = ash_import__type(im, grid);
+    if (type.rank != 4 || points.rank != 4 || points.dims[3] != 2) {
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "images of rank %u", type.rank);
+        return;
+    }
+    sampler s = {.im = im,
+                 .dtype = type.dtype,
+                 .n = type.dims[0],
+                 .c = type.dims[1],
+                 .h = type.dims[2],
+                 .w = type.dims[3]};
+    s.align_corners = ash_import__attr_int(im, "align_corners", 0) != 0;
+    s.padding = ash_import__attr_is(im, "padding_mode", "border", "zeros")       ? 'b'
+                : ash_import__attr_is(im, "padding_mode", "reflection", "zeros") ? 'r'
+                                                                                 : 'z';
+    bool nearest = ash_import__attr_is(im, "mode", "nearest", "bilinear");
+    bool is_cubic =
+        ash_import__attr_is(im, "mode", "bicubic", "") || ash_import__attr_is(im, "mode", "cubic", "");
+    s.points = ash_lower__product(im, &points, 1, 3);
+    const ash_dim flat[] = {s.n, s.c, ash_lower__product(im, &type, 2, 4)}, list[] = {s.n, s.points, 2};
+    s.flat = ash_lower__reshape(im, x, flat, 3);
+    grid = ash_lower__cast(im, ash_lower__reshape(im, grid, list, 3), s.dtype);
+    ash_value px = denormalise(&s, ash_lower__at(im, grid, 2, 0), s.w);
+    ash_value py = denormalise(&s, ash_lower__at(im, grid, 2, 1), s.h), out;
+    if (!is_cubic) px = move_inside(&s, px, s.w), py = move_inside(&s, py, s.h);
+    if (nearest)
+        out = pixel(&s, ash_lower__unary(im, ASH_OP_ROUND, py), ash_lower__unary(im, ASH_OP_ROUND, px));
+    else
+        out = interpolate(&s, py, px, is_cubic ? 4 : 2);
+    const ash_dim dims[] = {s.n, s.c, points.dims[1], points.dims[2]};
+    ash_import__out(im, 0, ash_lower__reshape(im, out, dims, 4));
+}
+
+/* --- RoiAlign ------------------------------------------------------------------------------------- */
+
+/* Sample positions along one axis: start + (bin + (i + 0.5) / ratio) * size, [regions, bins * ratio]. */
+static ash_value roi_positions(const sampler *s, ash_value start, ash_value end, int64_t bins,
+                               int64_t ratio, bool half) {
+    ash_import *im = s->im;
+    ash_value size = bin(s, ASH_OP_SUB, end, start);
+    if (!half) size = with(s, ASH_OP_MAX, size, 1);
+    size = with(s, ASH_OP_DIV, size, (double)bins);
+    const ash_dim count = bins * ratio;
+    ash_value i = with(s, ASH_OP_DIV, with(s, ASH_OP_ADD, ash_lower__iota(im, s->dtype, &count, 1, 0), 0.5),
+                       (double)ratio);
+    size = ash_lower__insert_axis(im, size, 1);
+    return bin(s, ASH_OP_ADD, ash_lower__insert_axis(im, start, 1), bin(s, ASH_OP_MUL, size, i));
+}
+
+/* A position more than one element outside counts nothing; others are moved inside. */
+static ash_value roi_clamp(const sampler *s, ash_value x, ash_dim dim, ash_value *alive) {
+    ash_value size = extent(s, dim);
+    ash_value good =
+        bin(s, ASH_OP_AND, ash_lower__from(s->im, ASH_OP_LE, -1, x), bin(s, ASH_OP_LE, x, size));
+    *alive = *alive == ASH_NO_VALUE ? good : bin(s, ASH_OP_AND, *alive, good);
+    return bin(s, ASH_OP_MIN, with(s, ASH_OP_MAX, x, 0), with(s, ASH_OP_SUB, size, 1));
+}
+
+void ash_onnx__op_roi_align(ash_import *im) {
+    ash_value x = ash_import__in(im, 0), rois = ash_import__in(im, 1), batch = ash_import__in(im, 2),
+              alive = ASH_NO_VALUE;
+    ash_type type = ash_import__type(im, x), regions = ash_import__type(im, rois);
+    int64_t rows = ash_import__attr_int(im, "output_height", 1),
+            columns = ash_import__attr_int(im, "output_width", 1);
+    int64_t ratio = ash_import__attr_int(im, "sampling_ratio", 0);
+    bool max = ash_import__attr_is(im, "mode", "max", "avg");
+    bool half = ash_import__attr_is(im, "coordinate_transformation_mode", "half_pixel",
+                                    im->opset < 16 ? "output_half_pixel" : "half_pixel");
+    if (type.rank != 4 || regions.rank != 2 || ratio <= 0 || ratio > 64 || rows <= 0 || columns <= 0 ||
+        rows > INT32_MAX / 64 || columns > INT32_MAX / 64) {
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
+                         "a sampling_ratio of %lld (0: as many samples as the data say)", (long long)ratio);
+        return;
+    }
+    sampler s = {.im = im,
+                 .dtype = type.dtype,
+                 .n = regions.dims[0],
+                 .c = type.dims[1],
+                 .h = type.dims[2],
+                 .w = type.dims[3],
+                 .padding = 'b',
+                 .points = rows * ratio * columns * ratio};
+    const ash_dim flat[] = {s.n, s.c, ash_lower__product(im, &type, 2, 4)};
+    s.flat = ash_lower__reshape(im, ash_lower__gather(im, x, batch, 0), flat, 3);
+    rois = with(&s, ASH_OP_MUL, rois, ash_import__attr_float(im, "spatial_scale", 1));
+    if (half) rois = with(&s, ASH_OP_SUB, rois, 0.5);
+    ash_value px = roi_positions(&s, ash_lower__at(im, rois, 1, 0), ash_lower__at(im, rois, 1, 2), columns,
+                                 ratio, half);
+    ash_value py =
+        roi_positions(&s, ash_lower__at(im, rois, 1, 1), ash_lower__at(im, rois, 1, 3), rows, ratio, half);
+    const ash_dim grid[] = {s.n, rows * ratio, columns * ratio}, list[] = {s.n, s.points};
+    py = ash_lower__broadcast(im, ash_lower__insert_axis(im, py, 2), grid, 3);
+    px = ash_lower__broadcast(im, ash_lower__insert_axis(im, px, 1), grid, 3);
+    py = roi_clamp(&s, ash_lower__reshape(im, py, list, 2), s.h, &alive);
+    px = roi_clamp(&s, ash_lower__reshape(im, px, list, 2), s.w, &alive);
+    if (max) {
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "mode 'max'");
+        return;
+    }
+    ash_value out = weigh(&s, interpolate(&s, py, px, 2), ash_lower__cast(im, alive, s.dtype));
+    const ash_dim split[] = {s.n, s.c, rows, ratio, columns, ratio};
+    out = ash_lower__reshape(im, out, split, 6);
+    ash_import__out(im, 0, ash_lower__mean(im, out, 1u << 3 | 1u << 5, false));
+}

@@ -1,0 +1,398 @@
+/* Operators that rename, repeat or rearrange whole dims. */
+#include "lower.h"
+#include "ops.h"
+
+/* --- shapes as data ------------------------------------------------------------------------------- */
+
+static ash_import_int from_dim(ash_dim dim) {
+    return (ash_import_int){dim, !ash_dim_is_const(dim)};
+}
+
+void ash_onnx__op_shape(ash_import *im) {
+    ash_type type = ash_import__in_type(im, 0), out = {.dtype = ASH_I64, .rank = 1};
+    int64_t rank = type.rank, start = ash_import__attr_int(im, "start", 0),
+            end = ash_import__attr_int(im, "end", rank);
+    if (start < 0) start += rank;
+    if (end < 0) end += rank;
+    start = ASH_MIN(ASH_MAX(start, 0), rank);
+    end = ASH_MAX(ASH_MIN(end, rank), start);
+    ash_import_int list[ASH_MAX_RANK];
+    for (int64_t i = start; i < end; i++) list[i - start] = from_dim(type.dims[i]);
+    out.dims[0] = end - start;
+    ash_import__out_list(im, 0, &out, list);
+}
+
+void ash_onnx__op_size(ash_import *im) {
+    ash_type type = ash_import__in_type(im, 0);
+    const ash_type out = {.dtype = ASH_I64};
+    ash_import_int size = from_dim(ash_lower__product(im, &type, 0, type.rank));
+    ash_import__out_list(im, 0, &out, &size);
+}
+
+/* The dims that operand k lists. */
+static bool dims_of(ash_import *im, size_t k, ash_dim *dims, unsigned *rank) {
+    const ash_import_int *list;
+    size_t n;
+    if (!ash_import__list(im, k, &list, &n)) return false;
+    if (n > ASH_MAX_RANK) {
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a shape of %zu dims; the limit is %d", n,
+                         ASH_MAX_RANK);
+        return false;
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (!list[i].dim && list[i].v < 0) {
+            ash_import__fail(im, ASH_ERROR_SHAPE, "a shape with the dim %lld", (long long)list[i].v);
+            return false;
+        }
+        dims[i] = list[i].v;
+    }
+    *rank = (unsigned)n;
+    return true;
+}
+
+/* --- reshaping ------------------------------------------------------------------------------------ */
+
+/* The dim that is missing from `dims` (all but `hole`) for as many elements as `type` has. Equal dims
+ * cancel first: so expressions stay simple, and the division of what is left is exact. */
+static ash_dim fill_hole(ash_import *im, const ash_type *type, const ash_dim *dims, unsigned rank,
+                         unsigned hole) {
+    bool used[ASH_MAX_RANK] = {0};
+    ash_dim above = 1, below = 1;
+    for (unsigned i = 0; i < rank; i++) {
+        unsigned j = 0;
+        if (i == hole) continue;
+        while (j < type->rank && (used[j] || type->dims[j] != dims[i])) j++;
+        if (j < type->rank)
+            used[j] = true;
+        else
+            below = ash_graph_dim_mul(im->graph, below, dims[i]);
+    }
+    for (unsigned j = 0; j < type->rank; j++)
+        if (!used[j]) above = ash_graph_dim_mul(im->graph, above, type->dims[j]);
+    if (below == 0)
+        return above == 0 ? 0 : ash_import__fail(im, ASH_ERROR_SHAPE, "a reshape to no elements"), 0;
+    if (ash_dim_is_const(above) && ash_dim_is_const(below) && above % below)
+        return ash_import__fail(im, ASH_ERROR_SHAPE, "%lld elements do not divide by %lld",
+                                (long long)above, (long long)below),
+               0;
+    return below == 1 ? above : ash_graph_dim_div(im->graph, above, below);
+}
+
+/* The target is an attribute before opset 5: 0 keeps the operand's dim (unless allowzero), -1 is what
+ * remains. */
+void ash_onnx__op_reshape(ash_import *im) {
+    ash_value x = ash_import__in(im, 0);
+    ash_type type = ash_import__type(im, x);
+    const ash_import_int *list = NULL;
+    const int64_t *attr = NULL;
+    size_t n;
+    if (im->opset < 5 ? !ash_import__attr_ints(im, "shape", &attr, &n)
+                      : !ash_import__list(im, 1, &list, &n)) {
+        ash_import__fail(im, ASH_ERROR_FORMAT, "the shape is missing");
+        return;
+    }
+    bool zero = ash_import__attr_int(im, "allowzero", 0) != 0;
+    unsigned hole = ASH_MAX_RANK;
+    ash_dim dims[ASH_MAX_RANK];
+    for (size_t i = 0; i < n && ash_import__ok(im); i++) {
+        ash_import_int e = list ? list[i] : (ash_import_int){attr[i], false};
+        if (i >= ASH_MAX_RANK)
+            ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a shape of %zu dims; the limit is %d", n,
+                             ASH_MAX_RANK);
+        else if (!e.dim && e.v == 0 && !zero && i >= type.rank)
+            ash_import__fail(im, ASH_ERROR_SHAPE, "dim %zu is 0, but the operand has rank %u", i,
+                             type.rank);
+        else if (!e.dim && (e.v < -1 || (e.v == -1 && hole != ASH_MAX_RANK)))
+            ash_import__fail(im, ASH_ERROR_SHAPE, "a shape with the dim %lld", (long long)e.v);
+        else if (!e.dim && e.v == -1)
+            hole = (unsigned)i, dims[i] = 0;
+        else
+            dims[i] = !e.dim && e.v == 0 && !zero ? type.dims[i] : e.v;
+    }
+    if (!ash_import__ok(im)) return;
+    if (hole < ASH_MAX_RANK) dims[hole] = fill_hole(im, &type, dims, (unsigned)n, hole);
+    ash_import__out(im, 0, ash_lower__reshape(im, x, dims, (unsigned)n));
+}
+
+void ash_onnx__op_flatten(ash_import *im) {
+    ash_value x = ash_import__in(im, 0);
+    unsigned rank = ash_import__type(im, x).rank;
+    int64_t axis = ash_import__attr_int(im, "axis", 1);
+    unsigned at = axis == (int64_t)rank ? rank : ash_import__axis(im, axis, rank);
+    ash_import__out(im, 0, ash_lower__flatten(im, x, at));
+}
+
+/* The axes as a bit mask over `rank` dims; false: none are given. */
+static bool axes_mask(ash_import *im, unsigned rank, uint32_t *mask) {
+    const int64_t *axes;
+    size_t n;
+    *mask = 0;
+    if (!ash_import__ints_of(im, "axes", 1, 13, &axes, &n)) return false;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bit = 1u << ash_import__axis(im, axes[i], rank);
+        if (*mask & bit)
+            ash_import__fail(im, ASH_ERROR_SHAPE, "axis %lld is given twice", (long long)axes[i]);
+        *mask |= bit;
+    }
+    return true;
+}
+
+void ash_onnx__op_squeeze(ash_import *im) {
+    ash_value x = ash_import__in(im, 0);
+    ash_type type = ash_import__type(im, x), out = type;
+    uint32_t mask;
+    bool given = axes_mask(im, type.rank, &mask);
+    out.rank = 0;
+    for (unsigned i = 0; i < type.rank; i++) {
+        bool drop = given ? mask >> i & 1 : type.dims[i] == 1;
+        if (drop && type.dims[i] != 1)
+            ash_import__fail(im, ASH_ERROR_SHAPE, "dim %u, which is to go, is not 1", i);
+        if (!drop) out.dims[out.rank++] = type.dims[i];
+    }
+    ash_import__out(im, 0, ash_lower__reshape(im, x, out.dims, out.rank));
+}
+
+void ash_onnx__op_unsqueeze(ash_import *im) {
+    ash_value x = ash_import__in(im, 0);
+    ash_type type = ash_import__type(im, x);
+    const int64_t *axes;
+    size_t n;
+    uint32_t mask;
+    if (!ash_import__ints_of(im, "axes", 1, 13, &axes, &n) || n + type.rank > ASH_MAX_RANK) {
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "no axes, or more than %d dims", ASH_MAX_RANK);
+        return;
+    }
+    unsigned rank = type.rank + (unsigned)n, from = 0;
+    axes_mask(im, rank, &mask);
+    ash_dim dims[ASH_MAX_RANK];
+    for (unsigned i = 0; i < rank && ash_import__ok(im); i++)
+        dims[i] = mask >> i & 1 ? 1 : type.dims[from++];
+    if (ash_import__ok(im)) ash_import__out(im, 0, ash_lower__reshape(im, x, dims, rank));
+}
+
+/* --- moving --------------------------------------------------------------------------------------- */
+
+void ash_onnx__op_transpose(ash_import *im) {
+    ash_value x = ash_import__in(im, 0);
+    unsigned rank = ash_import__type(im, x).rank;
+    int64_t perm[ASH_MAX_RANK];
+    const int64_t *given;
+    size_t n;
+    bool has = ash_import__attr_ints(im, "perm", &given, &n);
+    if (has && n != rank)
+        ash_import__fail(im, ASH_ERROR_SHAPE, "a permutation of %zu dims for a tensor of rank %u", n, rank);
+    for (unsigned i = 0; i < rank && ash_import__ok(im); i++) perm[i] = has ? given[i] : rank - 1 - i;
+    if (ash_import__ok(im)) ash_import__out(im, 0, ash_lower__transpose(im, x, perm));
+}
+
+void ash_onnx__op_expand(ash_import *im) {
+    ash_value x = ash_import__in(im, 0);
+    ash_type type = ash_import__type(im, x), want = {0}, out;
+    if (!dims_of(im, 1, want.dims, &want.rank) || !ash_lower__broadcast_shape(im, &type, &want, &out))
+        return;
+    ash_import__out(im, 0, ash_lower__broadcast(im, x, out.dims, out.rank));
+}
+
+/* Tile repeats the whole tensor: a new dim before each repeated one, broadcast, and merged with it. */
+void ash_onnx__op_tile(ash_import *im) {
+    ash_value x = ash_import__in(im, 0);
+    ash_type type = ash_import__type(im, x);
+    ash_dim repeats[ASH_MAX_RANK];
+    unsigned n;
+    if (!dims_of(im, 1, repeats, &n)) return;
+    if (n != type.rank) {
+        ash_import__fail(im, ASH_ERROR_SHAPE, "%u repeats for a tensor of rank %u", n, type.rank);
+        return;
+    }
+    for (unsigned i = 0; i < n; i++) {
+        if (repeats[i] == 1) continue;
+        ash_type merged = ash_import__type(im, x), wide;
+        x = ash_lower__insert_axis(im, x, i);
+        wide = ash_import__type(im, x);
+        wide.dims[i] = repeats[i];
+        merged.dims[i] = ash_graph_dim_mul(im->graph, merged.dims[i], repeats[i]);
+        x = ash_lower__broadcast(im, x, wide.dims, wide.rank);
+        x = ash_lower__reshape(im, x, merged.dims, merged.rank);
+    }
+    ash_import__out(im, 0, x);
+}
+
+void ash_onnx__op_concat(ash_import *im) {
+    size_t n = im->node->n_ins;
+    ash_value *parts = ash_arena_alloc(im->scratch, n, sizeof *parts);
+    if (!parts) {
+        ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+        return;
+    }
+    for (size_t k = 0; k < n; k++) parts[k] = ash_import__in(im, k);
+    unsigned rank = ash_import__in_type(im, 0).rank;
+    unsigned axis = ash_import__axis(im, ash_import__attr_int(im, "axis", 1), rank);
+    if (n) ash_import__out(im, 0, ash_lower__concat(im, parts, n, axis));
+}
+
+/* Sizes: an attribute before opset 13, an operand since; else equal parts, the last smaller (num_outputs,
+ * opset 18). */
+void ash_onnx__op_split(ash_import *im) {
+    ash_value x = ash_import__in(im, 0);
+    ash_type type = ash_import__type(im, x);
+    unsigned axis = ash_import__axis(im, ash_import__attr_int(im, "axis", 0), type.rank);
+    const int64_t *attr = NULL;
+    const ash_import_int *list = NULL;
+    size_t n = im->node->n_outs, given = n;
+    bool has = im->opset < 13 ? ash_import__attr_ints(im, "split", &attr, &given)
+                              : ash_import__has(im, 1) && ash_import__list(im, 1, &list, &given);
+    if (!ash_import__ok(im)) return;
+    if (given != n && has) {
+        ash_import__fail(im, ASH_ERROR_SHAPE, "%zu sizes for %zu results", given, n);
+        return;
+    }
+    if (!has && !ash_dim_is_const(type.dims[axis])) {
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "equal parts of a dim that is not a number");
+        return;
+    }
+    ash_dim start = 0, rest = type.dims[axis],
+            part = has ? 0 : ash_ceil_div(rest, (int64_t)ASH_MAX(n, (size_t)1));
+    for (size_t k = 0; k < n && ash_import__ok(im); k++) {
+        ash_dim size = !has ? ASH_MIN(part, rest) : list ? list[k].v : attr[k];
+        if (has && !(list && list[k].dim) && size < 0) {
+            ash_import__fail(im, ASH_ERROR_SHAPE, "a part of %lld elements", (long long)size);
+            return;
+        }
+        ash_import__out(im, k, ash_lower__slice_axis(im, x, axis, start, size));
+        start = ash_graph_dim_add(im->graph, start, size);
+        if (!has) rest -= size;
+    }
+}
+
+/* [n, c, h, w] with blocks of pixels moved into channels, and back. */
+static bool block_shape(ash_import *im, ash_type *type, int64_t *block) {
+    *type = ash_import__in_type(im, 0);
+    *block = ash_import__attr_int(im, "blocksize", 0);
+    if (type->rank == 4 && *block > 0 && *block <= INT32_MAX) return true;
+    ash_import__fail(im, ASH_ERROR_SHAPE, "a block size of %lld on a tensor of rank %u", (long long)*block,
+                     type->rank);
+    return false;
+}
+
+void ash_onnx__op_depth_to_space(ash_import *im) {
+    static const int64_t dcr[] = {0, 3, 4, 1, 5, 2}, crd[] = {0, 1, 4, 2, 5, 3};
+    ash_type t;
+    int64_t b;
+    if (!block_shape(im, &t, &b)) return;
+    bool is_crd = ash_import__attr_is(im, "mode", "CRD", "DCR");
+    ash_dim c = ash_graph_dim_div(im->graph, t.dims[1], b * b);
+    const ash_dim split_dcr[] = {t.dims[0], b, b, c, t.dims[2], t.dims[3]};
+    const ash_dim split_crd[] = {t.dims[0], c, b, b, t.dims[2], t.dims[3]};
+    const ash_dim out[] = {t.dims[0], c, ash_graph_dim_mul(im->graph, t.dims[2], b),
+                           ash_graph_dim_mul(im->graph, t.dims[3], b)};
+    ash_value x = ash_lower__reshape(im, ash_import__in(im, 0), is_crd ? split_crd : split_dcr, 6);
+    x = ash_lower__transpose(im, x, is_crd ? crd : dcr);
+    ash_import__out(im, 0, ash_lower__reshape(im, x, out, 4));
+}
+
+void ash_onnx__op_space_to_depth(ash_import *im) {
+    static const int64_t perm[] = {0, 3, 5, 1, 2, 4};
+    ash_type t;
+    int64_t b;
+    if (!block_shape(im, &t, &b)) return;
+    ash_dim h = ash_graph_dim_div(im->graph, t.dims[2], b), w = ash_graph_dim_div(im->graph, t.dims[3], b);
+    const ash_dim split[] = {t.dims[0], t.dims[1], h, b, w, b};
+    const ash_dim out[] = {t.dims[0], ash_graph_dim_mul(im->graph, t.dims[1], b * b), h, w};
+    ash_value x = ash_lower__reshape(im, ash_import__in(im, 0), split, 6);
+    ash_import__out(im, 0, ash_lower__reshape(im, ash_lower__transpose(im, x, perm), out, 4));
+}
+
+/* --- making --------------------------------------------------------------------------------------- */
+
+void ash_onnx__op_constant(ash_import *im) {
+    ash_type type = {0};
+    ash_value value = ASH_NO_VALUE;
+    const ash_onnx_attr *attr;
+    if (ash_import__attr_tensor(im, "value", &type, &value)) {
+    } else if ((attr = ash_import__attr(im, "value_float", ONNX_ATTR_FLOAT))) {
+        value = ash_lower__scalar(im, ASH_F32, (double)attr->f);
+    } else if ((attr = ash_import__attr(im, "value_int", ONNX_ATTR_INT))) {
+        type.dtype = ASH_I64;
+        value = ash_lower__ints(im, &type, &attr->i);
+    } else if ((attr = ash_import__attr(im, "value_ints", ONNX_ATTR_INTS))) {
+        value = ash_lower__int_list(im, attr->ints, attr->n);
+    } else if ((attr = ash_import__attr(im, "value_floats", ONNX_ATTR_FLOATS))) {
+        const ash_type list = {.dtype = ASH_F32, .rank = 1, .dims = {(ash_dim)attr->n}};
+        value = ash_graph_constant(im->graph, &list, attr->floats, attr->n * sizeof(float), ASH_DATA_COPY);
+    } else {
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
+                         "a constant that is neither numbers nor a dense tensor");
+    }
+    ash_import__out(im, 0, value);
+}
+
+void ash_onnx__op_constant_of_shape(ash_import *im) {
+    ash_type type = {0}, out = {0};
+    ash_value value = ASH_NO_VALUE;
+    if (!dims_of(im, 0, out.dims, &out.rank)) return;
+    if (!ash_import__attr_tensor(im, "value", &type, &value)) value = ash_lower__scalar(im, ASH_F32, 0);
+    value = ash_lower__reshape(im, value, NULL, 0);
+    ash_import__out(im, 0, ash_lower__broadcast(im, value, out.dims, out.rank));
+}
+
+/* max(ceil((limit - start) / delta), 0) elements, start + i * delta. */
+void ash_onnx__op_range(ash_import *im) {
+    ash_dtype dtype = ash_import__in_type(im, 0).dtype;
+    const double *v[3] = {0};
+    size_t n;
+    for (size_t k = 0; k < 3; k++)
+        if (!ash_import__floats(im, k, &v[k], &n) || n != 1) {
+            ash_import__fail(im, ASH_ERROR_SHAPE, "an operand that is not a scalar");
+            return;
+        }
+    double steps = (v[1][0] - v[0][0]) / v[2][0];
+    if (!(steps < 0x1p31)) {
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
+                         "a range without an end, or of more than 2^31 elements");
+        return;
+    }
+    ash_dim count = steps > 0 ? (ash_dim)steps + ((double)(ash_dim)steps < steps) : 0;
+    ash_value i = ash_lower__iota(im, dtype, &count, 1, 0);
+    ash_value scaled = ash_lower__binary(im, ASH_OP_MUL, i, ash_lower__scalar(im, dtype, v[2][0]));
+    ash_import__out(im, 0,
+                    ash_lower__binary(im, ASH_OP_ADD, scaled, ash_lower__scalar(im, dtype, v[0][0])));
+}
+
+void ash_onnx__op_eye_like(ash_import *im) {
+    ash_type type = ash_import__in_type(im, 0);
+    int64_t want = ash_import__attr_int(im, "dtype", ash_onnx__dtype_of(type.dtype));
+    ash_dtype dtype = ASH_F32;
+    if (type.rank != 2 || !ash_onnx__dtype(want, &dtype)) {
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a result of rank %u and type %s", type.rank,
+                         ash_onnx__dtype_name(want));
+        return;
+    }
+    ash_value row = ash_lower__iota(im, ASH_I64, type.dims, 2, 0),
+              column = ash_lower__iota(im, ASH_I64, type.dims, 2, 1);
+    row = ash_lower__with(im, ASH_OP_ADD, row, (double)ash_import__attr_int(im, "k", 0));
+    ash_import__out(im, 0, ash_lower__cast(im, ash_lower__binary(im, ASH_OP_EQ, row, column), dtype));
+}
+
+/* Keeps column - row <= k (lower) or >= k (upper). */
+void ash_onnx__op_trilu(ash_import *im) {
+    ash_value x = ash_import__in(im, 0);
+    ash_type type = ash_import__type(im, x);
+    const int64_t *k;
+    size_t n;
+    int64_t shift = 0;
+    if (ash_import__has(im, 1)) {
+        if (!ash_import__ints(im, 1, &k, &n) || n != 1) return;
+        shift = k[0];
+    }
+    if (type.rank < 2) {
+        ash_import__fail(im, ASH_ERROR_SHAPE, "a tensor of rank %u", type.rank);
+        return;
+    }
+    const ash_dim *dims = &type.dims[type.rank - 2];
+    ash_value row = ash_lower__iota(im, ASH_I64, dims, 2, 0),
+              column = ash_lower__iota(im, ASH_I64, dims, 2, 1);
+    row = ash_lower__with(im, ASH_OP_ADD, row, (double)shift);
+    bool upper = ash_import__attr_int(im, "upper", 1) != 0;
+    ash_value keep = ash_lower__binary(im, ASH_OP_LE, upper ? row : column, upper ? column : row);
+    ash_import__out(im, 0, ash_lower__select(im, keep, x, ash_lower__scalar(im, type.dtype, 0)));
+}

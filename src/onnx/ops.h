@@ -1,0 +1,60 @@
+/* Lowerings that several operators share. The functions of the table itself, ash_onnx__op_<name>, are
+ * declared from operators.def. */
+#ifndef ASH_ONNX_OPS_H
+#define ASH_ONNX_OPS_H
+
+#include "import.h"
+
+/* The last column of operators.def, where it is not a core operator. */
+typedef enum ash_onnx_reduction {
+    ONNX_REDUCE_SUM,
+    ONNX_REDUCE_PROD,
+    ONNX_REDUCE_MAX,
+    ONNX_REDUCE_MIN,
+    ONNX_REDUCE_MEAN,
+    ONNX_REDUCE_L1,
+    ONNX_REDUCE_L2,
+    ONNX_REDUCE_SQUARES,
+    ONNX_REDUCE_LOG_SUM,
+    ONNX_REDUCE_LOG_SUM_EXP
+} ash_onnx_reduction;
+
+typedef enum ash_onnx_recurrent { ONNX_RNN, ONNX_GRU, ONNX_LSTM } ash_onnx_recurrent;
+
+typedef enum ash_onnx_window_kind { ONNX_HANN, ONNX_HAMMING, ONNX_BLACKMAN } ash_onnx_window_kind;
+
+enum { ONNX_UPSAMPLE = 1 }; /* Resize's older name */
+
+#define ROW(name, first, last, fn, arg) ash_import_fn ash_onnx__op_##fn;
+#include "operators.def"
+#undef ROW
+
+/* Activations, also of the recurrent operators. */
+ash_value ash_onnx__leaky_relu(ash_import *im, ash_value x, double alpha);
+ash_value ash_onnx__elu(ash_import *im, ash_value x, double alpha);
+ash_value ash_onnx__hard_sigmoid(ash_import *im, ash_value x, double alpha, double beta);
+ash_value ash_onnx__softplus(ash_import *im, ash_value x);
+ash_value ash_onnx__softsign(ash_import *im, ash_value x);
+
+/* Softmax, or its logarithm, over the axes in the bit mask. */
+ash_value ash_onnx__softmax(ash_import *im, ash_value x, uint32_t axes, bool logarithm);
+
+/* Attributes of Conv and the pooling operators, per spatial dim. */
+typedef struct ash_onnx_window {
+    unsigned n;                                                                   /* spatial dims */
+    int64_t kernel[ASH_MAX_RANK], strides[ASH_MAX_RANK], dilations[ASH_MAX_RANK]; /* elements */
+    ash_dim before[ASH_MAX_RANK], after[ASH_MAX_RANK];                            /* padding, elements */
+    bool same_upper, same_lower, valid;                                           /* auto_pad */
+} ash_onnx_window;
+
+/* Reads the attributes; `kernel` is the operand's kernel when the attribute may be missing (Conv), else
+ * NULL. */
+bool ash_onnx__window(ash_import *im, unsigned rank, const int64_t *kernel, ash_onnx_window *out);
+/* Replaces auto_pad by numbers for an operand of this type. */
+void ash_onnx__window_auto_pad(ash_import *im, const ash_type *type, ash_onnx_window *w);
+/* The same for a convolution of x with the weight w, padding included. */
+bool ash_onnx__conv_window(ash_import *im, const ash_type *x, const ash_type *w, ash_onnx_window *window);
+ash_value ash_onnx__conv(ash_import *im, ash_value x, ash_value w, const ash_onnx_window *window,
+                         int64_t groups);
+
+#endif

@@ -1,0 +1,143 @@
+/* Tensors as objects, and the choice between the two file formats. */
+#include "tensor.h"
+
+#include "wire_out.h"
+
+ash_status ash_tensor__bytes(const ash_type *type, size_t *bytes, ash_diag *diag) {
+    int64_t count = 1, size = (int64_t)ash_dtype_size(type->dtype);
+    ASH_FAIL_IF(size == 0 || type->rank > ASH_MAX_RANK, diag, ASH_ERROR_INVALID_ARGUMENT,
+                "a type that cannot be");
+    bool empty = false;
+    for (unsigned i = 0; i < type->rank; i++) {
+        ASH_FAIL_IF(!ash_dim_is_const(type->dims[i]), diag, ASH_ERROR_SHAPE, "dim %u is not a number", i);
+        empty |= type->dims[i] == 0;
+        ASH_FAIL_IF(type->dims[i] && !ash_mul_i64(count, type->dims[i], &count), diag,
+                    ASH_ERROR_OUT_OF_RANGE, "dims whose product overflows");
+    }
+    ASH_FAIL_IF(!ash_mul_i64(count, size, &count), diag, ASH_ERROR_OUT_OF_RANGE,
+                "dims whose product overflows");
+    *bytes = empty ? 0 : (size_t)count;
+    return ASH_OK;
+}
+
+ash_status ash_tensor__make(const ash_allocator *a, const char *name, size_t name_len, const ash_type *type,
+                            ash_blob *blob, ash_tensor **out, ash_diag *diag) {
+    ash_tensor *tensor = ash_mem_calloc(a, 1, sizeof *tensor);
+    char *copy = ash_mem_alloc(a, name_len + 1, 1);
+    if (!tensor || !copy) {
+        ash_mem_free(a, tensor, 1, sizeof *tensor);
+        ash_mem_free(a, copy, name_len + 1, 1);
+        ash_blob_release(blob);
+        return ASH_NO_MEMORY(diag);
+    }
+    if (name_len) memcpy(copy, name, name_len);
+    copy[name_len] = 0;
+    *tensor = (ash_tensor){a, copy, name_len + 1, *type, blob};
+    *out = tensor;
+    return ASH_OK;
+}
+
+ash_status ash_tensor_create(ash_context *context, const char *name, const ash_type *type, const void *data,
+                             size_t size, ash_tensor **out, ash_diag *diag) {
+    ASH_FAIL_IF(!context || !type || !out || (!data && size), diag, ASH_ERROR_INVALID_ARGUMENT,
+                "a null argument");
+    *out = NULL;
+    const ash_allocator *a = ash_context__allocator(context);
+    size_t want;
+    ash_blob *blob;
+    ASH_TRY(ash_tensor__bytes(type, &want, diag));
+    ASH_FAIL_IF(want != size, diag, ASH_ERROR_INVALID_ARGUMENT, "%zu bytes of data for a tensor of %zu",
+                size, want);
+    ASH_TRY(ash_blob_create_owned(a, size, &blob, diag));
+    if (size) memcpy((void *)blob->data, data, size);
+    return ash_tensor__make(a, name, name ? strlen(name) : 0, type, blob, out, diag);
+}
+
+void ash_tensor_destroy(ash_tensor *tensor) {
+    if (!tensor) return;
+    const ash_allocator *a = tensor->allocator;
+    ash_blob_release(tensor->blob);
+    ash_mem_free(a, tensor->name, tensor->name_size, 1);
+    ash_mem_free(a, tensor, 1, sizeof *tensor);
+}
+
+const char *ash_tensor_name(const ash_tensor *tensor) {
+    return tensor->name;
+}
+
+const ash_type *ash_tensor_type(const ash_tensor *tensor) {
+    return &tensor->type;
+}
+
+const void *ash_tensor_data(const ash_tensor *tensor) {
+    return tensor->blob->data;
+}
+
+size_t ash_tensor_size(const ash_tensor *tensor) {
+    return tensor->blob->size;
+}
+
+/* --- files ---------------------------------------------------------------------------------------- */
+
+/* The folder of external data: the path up to its last slash. */
+static ash_status read_proto(const ash_allocator *a, const char *path, ash_file *file, ash_tensor **out,
+                             ash_diag *diag) {
+    const char *slash = strrchr(path, '/');
+    size_t len = slash ? (size_t)(slash - path) + 1 : 0;
+    ash_onnx_tensor tensor;
+    ash_type type;
+    ash_blob *blob;
+    char *folder = ash_mem_alloc(a, len + 1, 1);
+    if (!folder) return ASH_NO_MEMORY(diag);
+    memcpy(folder, path, len);
+    folder[len] = 0;
+    ash_onnx_source source = {.allocator = a, .file = file, .folder = folder, .copy_bytes = SIZE_MAX};
+    ash_status status = ash_onnx__tensor_read(ash_wire__open(file->data, file->size, diag), &tensor);
+    if (status == ASH_OK) status = ash_onnx__tensor_data(&source, &tensor, &type, &blob);
+    if (status == ASH_OK)
+        status = ash_tensor__make(a, (const char *)tensor.name.at, tensor.name.len, &type, blob, out, diag);
+    ash_onnx__source_free(&source);
+    ash_mem_free(a, folder, len + 1, 1);
+    return status;
+}
+
+ash_status ash_tensor_read(ash_context *context, const char *path, ash_tensor **out, ash_diag *diag) {
+    ASH_FAIL_IF(!context || !path || !out, diag, ASH_ERROR_INVALID_ARGUMENT, "a null argument");
+    *out = NULL;
+    const ash_allocator *a = ash_context__allocator(context);
+    ash_file *file;
+    ASH_TRY(ash_file_map(a, path, &file, diag));
+    ash_status status =
+        ash_npy__is(file) ? ash_npy__read(a, file, out, diag) : read_proto(a, path, file, out, diag);
+    ash_file_release(file);
+    return status;
+}
+
+static bool ends_with(const char *text, const char *end) {
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+ash_status ash_tensor_write(const ash_tensor *tensor, const char *path, ash_diag *diag) {
+    ASH_FAIL_IF(!tensor || !path, diag, ASH_ERROR_INVALID_ARGUMENT, "a null argument");
+    bool npy = ends_with(path, ".npy");
+    const char *descr = ash_npy__descr(tensor->type.dtype);
+    ash_sink sink;
+    ASH_FAIL_IF(!npy && !ends_with(path, ".pb"), diag, ASH_ERROR_INVALID_ARGUMENT,
+                "'%s' ends neither in .npy nor in .pb", path);
+    ASH_FAIL_IF(npy && !descr, diag, ASH_ERROR_UNSUPPORTED,
+                ".npy files have no type for %s; write a .pb file", ash_dtype_name(tensor->type.dtype));
+    ASH_TRY(ash_sink_open(tensor->allocator, path, &sink, diag));
+    if (npy) {
+        ash_npy__write(&sink, descr, tensor);
+    } else {
+        ash_wire_out out = {&sink, 0};
+        ash_wire_out__tensor(&out, 0,
+                             &(ash_onnx_tensor_out){.name = tensor->name,
+                                                    .type = &tensor->type,
+                                                    .data = tensor->blob->data,
+                                                    .size = tensor->blob->size,
+                                                    .align = 64});
+    }
+    return ash_sink_close(&sink, true, diag);
+}

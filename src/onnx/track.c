@@ -1,0 +1,360 @@
+/* Shape computations on lists of numbers and dim expressions.
+ *
+ * A model computes shapes with tensors: Shape, Gather, Mul, Concat, Reshape. Here such nodes are computed
+ * at import, when all their operands are small integer tensors whose elements are known as numbers or dims.
+ * The result is a list again; it becomes a tensor of the graph only when a node that is not followed here
+ * asks for one. Where a step cannot be expressed (a negative multiple of a variable, a comparison that
+ * depends on one), the node is lowered like any other. */
+#include "lower.h"
+
+typedef struct tracked {
+    ash_type type; /* dims are numbers */
+    const ash_import_int *list;
+    size_t count;
+} tracked;
+
+static bool operand(ash_import *im, size_t k, tracked *out) {
+    if (!ash_import__try_list(im, k, &out->list, &out->count)) return false;
+    out->type = ash_import__in_type(im, k);
+    return true;
+}
+
+static bool is_number(ash_import_int e) {
+    return !e.dim;
+}
+
+static ash_import_int from_dim(ash_dim dim) {
+    return (ash_import_int){dim, !ash_dim_is_const(dim)};
+}
+
+/* --- arithmetic ----------------------------------------------------------------------------------- */
+
+static bool numbers(ash_op op, int64_t a, int64_t b, int64_t *out) {
+    switch (op) {
+    case ASH_OP_ADD: return ash_add_i64(a, b, out);
+    case ASH_OP_SUB: return !__builtin_sub_overflow(a, b, out);
+    case ASH_OP_MUL: return ash_mul_i64(a, b, out);
+    case ASH_OP_DIV:
+        if (b == 0 || (a == INT64_MIN && b == -1)) return false;
+        *out = a / b;
+        return true;
+    case ASH_OP_MOD:
+        if (b == 0 || b == -1) return false;
+        *out = a % b;
+        if (*out && (*out < 0) != (b < 0)) *out += b;
+        return true;
+    case ASH_OP_MIN: *out = ASH_MIN(a, b); return true;
+    case ASH_OP_MAX: *out = ASH_MAX(a, b); return true;
+    case ASH_OP_EQ: *out = a == b; return true;
+    case ASH_OP_LT: *out = a < b; return true;
+    case ASH_OP_LE: *out = a <= b; return true;
+    case ASH_OP_AND: *out = a & b; return true;
+    case ASH_OP_OR: *out = a | b; return true;
+    default: return false;
+    }
+}
+
+/* Two elements of which one at least is a dim. Dims are not negative, and neither are their expressions:
+ * what would be is refused. */
+static bool dims(ash_import *im, ash_op op, ash_import_int a, ash_import_int b, ash_import_int *out) {
+    ash_dims *pool = im->graph->dims;
+    int64_t low[2], high[2];
+    ash_dim result;
+    static const struct {
+        ash_op op;
+        ash_dim_op dim;
+    } map[] = {{ASH_OP_ADD, ASH_DIM_ADD}, {ASH_OP_SUB, ASH_DIM_SUB}, {ASH_OP_MUL, ASH_DIM_MUL},
+               {ASH_OP_DIV, ASH_DIM_DIV}, {ASH_OP_MIN, ASH_DIM_MIN}, {ASH_OP_MAX, ASH_DIM_MAX}};
+    bool negative_b = is_number(b) && b.v < 0 && b.v > INT64_MIN;
+    if (negative_b && (op == ASH_OP_ADD || op == ASH_OP_SUB)) {
+        op = op == ASH_OP_ADD ? ASH_OP_SUB : ASH_OP_ADD;
+        b.v = -b.v;
+    } else if (is_number(a) && a.v < 0 && op == ASH_OP_ADD) {
+        return dims(im, op, b, a, out);
+    }
+    if ((is_number(a) && a.v < 0) || (is_number(b) && b.v < 0)) {
+        if (op != ASH_OP_EQ) return false;
+        *out = (ash_import_int){0, false};
+        return true;
+    }
+    ash_dims_bounds(pool, a.v, &low[0], &high[0]);
+    ash_dims_bounds(pool, b.v, &low[1], &high[1]);
+    if (op == ASH_OP_EQ || op == ASH_OP_LT || op == ASH_OP_LE) {
+        bool equal = a.v == b.v, apart = high[0] < low[1] || high[1] < low[0];
+        if (!equal && !apart) return false;
+        *out = (ash_import_int){equal ? op != ASH_OP_LT : op != ASH_OP_EQ && high[0] < low[1], false};
+        return true;
+    }
+    for (size_t i = 0; i < ASH_COUNT(map); i++) {
+        if (map[i].op != op) continue;
+        if (ash_dims_combine(pool, map[i].dim, a.v, b.v, &result, NULL) != ASH_OK) return false;
+        *out = from_dim(result);
+        return true;
+    }
+    return false;
+}
+
+static bool combine(ash_import *im, ash_op op, ash_import_int a, ash_import_int b, ash_import_int *out) {
+    *out = (ash_import_int){0, false};
+    if (is_number(a) && is_number(b)) return numbers(op, a.v, b.v, &out->v);
+    return dims(im, op, a, b, out);
+}
+
+/* --- elementwise ---------------------------------------------------------------------------------- */
+
+/* Index in an operand of element i of the broadcast result. */
+static size_t source(const ash_type *out, const ash_type *in, size_t i) {
+    size_t index = 0, step = 1;
+    for (unsigned d = 0; d < out->rank; d++) {
+        size_t dim = (size_t)out->dims[out->rank - 1 - d], at = dim ? i % dim : 0;
+        i = dim ? i / dim : 0;
+        if (d >= in->rank) continue;
+        size_t have = (size_t)in->dims[in->rank - 1 - d];
+        if (have != 1) index += at * step;
+        step *= have;
+    }
+    return index;
+}
+
+static bool broadcast(const tracked *a, const tracked *b, ash_type *out) {
+    out->rank = ASH_MAX(a->type.rank, b->type.rank);
+    for (unsigned i = 0; i < out->rank; i++) {
+        ash_dim x = i < a->type.rank ? a->type.dims[a->type.rank - 1 - i] : 1;
+        ash_dim y = i < b->type.rank ? b->type.dims[b->type.rank - 1 - i] : 1;
+        if (x != y && x != 1 && y != 1) return false;
+        out->dims[out->rank - 1 - i] = x == 1 ? y : x;
+    }
+    return true;
+}
+
+static ash_import_int *room(ash_import *im, const ash_type *type, size_t *count) {
+    int64_t n = 1;
+    for (unsigned i = 0; i < type->rank; i++)
+        if (!ash_mul_i64(n, type->dims[i], &n) || n > ASH_IMPORT_LIST) return NULL;
+    *count = (size_t)n;
+    return ash_arena_alloc(im->scratch, (size_t)n, sizeof(ash_import_int));
+}
+
+static bool track_binary(ash_import *im, ash_op op) {
+    tracked a, b;
+    ash_type out = {0};
+    size_t count;
+    bool compares = op == ASH_OP_EQ || op == ASH_OP_LT || op == ASH_OP_LE;
+    if (im->node->n_ins != 2 || im->opset < 7 || !operand(im, 0, &a) || !operand(im, 1, &b)) return false;
+    if (a.type.dtype != b.type.dtype || !broadcast(&a, &b, &out)) return false;
+    bool swapped = ash_span_is(im->node->op, "Greater") || ash_span_is(im->node->op, "GreaterOrEqual");
+    out.dtype = compares ? ASH_BOOL : a.type.dtype;
+    ash_import_int *list = room(im, &out, &count);
+    for (size_t i = 0; list && i < count; i++) {
+        ash_import_int x = a.list[source(&out, &a.type, i)], y = b.list[source(&out, &b.type, i)];
+        if (!combine(im, op, swapped ? y : x, swapped ? x : y, &list[i])) return false;
+        if (out.dtype == ASH_I32 && is_number(list[i]) && list[i].v != (int32_t)list[i].v) return false;
+    }
+    if (list) ash_import__out_list(im, 0, &out, list);
+    return list != NULL;
+}
+
+static bool track_where(ash_import *im) {
+    tracked c, a, b;
+    ash_type both = {0}, out = {0};
+    size_t count;
+    if (!operand(im, 0, &c) || !operand(im, 1, &a) || !operand(im, 2, &b) || a.type.dtype != b.type.dtype)
+        return false;
+    if (!broadcast(&a, &b, &both)) return false;
+    tracked joined = {.type = both};
+    if (!broadcast(&joined, &c, &out)) return false;
+    out.dtype = a.type.dtype;
+    ash_import_int *list = room(im, &out, &count);
+    for (size_t i = 0; list && i < count; i++)
+        list[i] = c.list[source(&out, &c.type, i)].v ? a.list[source(&out, &a.type, i)]
+                                                     : b.list[source(&out, &b.type, i)];
+    if (list) ash_import__out_list(im, 0, &out, list);
+    return list != NULL;
+}
+
+static bool track_cast(ash_import *im) {
+    tracked x;
+    ash_dtype to;
+    size_t count;
+    if (!operand(im, 0, &x) || !ash_onnx__dtype(ash_import__attr_int(im, "to", 0), &to)) return false;
+    if (to != ASH_I64 && to != ASH_I32 && to != ASH_BOOL) return false;
+    ash_import_int *list = room(im, &x.type, &count);
+    for (size_t i = 0; list && i < count; i++) {
+        list[i] = x.list[i];
+        if (to == ASH_BOOL && !is_number(list[i])) return false;
+        if (to == ASH_BOOL) list[i].v = list[i].v != 0;
+        if (to == ASH_I32 && is_number(list[i]) && list[i].v != (int32_t)list[i].v) return false;
+    }
+    x.type.dtype = to;
+    if (list) ash_import__out_list(im, 0, &x.type, list);
+    return list != NULL;
+}
+
+static bool track_not(ash_import *im) {
+    tracked x;
+    size_t count;
+    if (!operand(im, 0, &x) || x.type.dtype != ASH_BOOL) return false;
+    ash_import_int *list = room(im, &x.type, &count);
+    for (size_t i = 0; list && i < count; i++) list[i] = (ash_import_int){!x.list[i].v, false};
+    if (list) ash_import__out_list(im, 0, &x.type, list);
+    return list != NULL;
+}
+
+/* --- movement ------------------------------------------------------------------------------------- */
+
+/* Identity, Squeeze, Unsqueeze, Flatten, Reshape of a list: the elements stay in order, and only ranks 0
+ * and 1 occur in shape computations; the others are lowered. */
+static bool track_rank(ash_import *im) {
+    tracked x;
+    const int64_t *list = NULL;
+    size_t n = 0;
+    if (!operand(im, 0, &x)) return false;
+    if (ash_span_is(im->node->op, "Identity")) {
+        ash_import__out_list(im, 0, &x.type, x.list);
+        return true;
+    }
+    ash_type out = {.dtype = x.type.dtype, .rank = 1, .dims = {(ash_dim)x.count}};
+    if (ash_span_is(im->node->op, "Reshape")) {
+        if (im->opset < 5 || !ash_import__try_ints(im, 1, &list, &n) || n > 1) return false;
+        if (n == 1 && list[0] != -1 && list[0] != (int64_t)x.count) return false;
+        out.rank = (unsigned)n;
+    } else if (ash_span_is(im->node->op, "Squeeze")) {
+        if (x.type.rank != 1 || x.count != 1) return false;
+        out.rank = 0;
+    } else {
+        bool given = im->opset < 13 ? ash_import__attr_ints(im, "axes", &list, &n)
+                                    : ash_import__try_ints(im, 1, &list, &n);
+        if (x.type.rank != 0 || !given || n != 1 || (list[0] != 0 && list[0] != -1)) return false;
+    }
+    if (out.rank == 0 && x.count != 1) return false;
+    ash_import__out_list(im, 0, &out, x.list);
+    return true;
+}
+
+static bool track_concat(ash_import *im) {
+    ash_type out = {.rank = 1};
+    size_t n = im->node->n_ins, total = 0, count;
+    tracked *parts = ash_arena_alloc(im->scratch, n, sizeof *parts);
+    if (!parts || n == 0) return false;
+    for (size_t k = 0; k < n; k++) {
+        if (!operand(im, k, &parts[k]) || parts[k].type.rank != 1 ||
+            parts[k].type.dtype != parts[0].type.dtype)
+            return false;
+        total += parts[k].count;
+    }
+    out.dtype = parts[0].type.dtype;
+    out.dims[0] = (ash_dim)total;
+    ash_import_int *list = room(im, &out, &count);
+    if (!list) return false;
+    for (size_t k = 0, at = 0; k < n; at += parts[k++].count)
+        for (size_t i = 0; i < parts[k].count; i++) list[at + i] = parts[k].list[i];
+    ash_import__out_list(im, 0, &out, list);
+    return true;
+}
+
+static bool track_gather(ash_import *im) {
+    tracked x, indices;
+    size_t count;
+    if (!operand(im, 0, &x) || !operand(im, 1, &indices) || x.type.rank != 1) return false;
+    ash_import_int *list = room(im, &indices.type, &count);
+    for (size_t i = 0; list && i < count; i++) {
+        int64_t at = indices.list[i].v;
+        if (!is_number(indices.list[i])) return false;
+        if (at < 0) at += (int64_t)x.count;
+        if (at < 0 || at >= (int64_t)x.count) return false;
+        list[i] = x.list[at];
+    }
+    indices.type.dtype = x.type.dtype;
+    if (list) ash_import__out_list(im, 0, &indices.type, list);
+    return list != NULL;
+}
+
+/* One of the lists starts, ends, steps of a slice of one dim; `absent` where it is not given. */
+static bool slice_number(ash_import *im, const char *attr, size_t k, int64_t absent, int64_t *out) {
+    const int64_t *list;
+    size_t n;
+    *out = absent;
+    if (im->opset < 10 ? !ash_import__attr_ints(im, attr, &list, &n) : !ash_import__has(im, k)) return true;
+    if (im->opset >= 10 && !ash_import__try_ints(im, k, &list, &n)) return false;
+    if (n == 1) *out = list[0];
+    return n == 1;
+}
+
+static bool track_slice(ash_import *im) {
+    tracked x;
+    int64_t from, to, step;
+    if (!operand(im, 0, &x) || x.type.rank != 1) return false;
+    int64_t dim = (int64_t)x.count, n = 0;
+    if (!slice_number(im, "starts", 1, 0, &from) || !slice_number(im, "ends", 2, dim, &to) ||
+        !slice_number(im, "", 4, 1, &step) || step == 0 || step == INT64_MIN)
+        return false;
+    if (from < 0) from = ASH_MAX(from, -dim) + dim;
+    if (to < 0) to = to < -dim ? -1 : to + dim;
+    from = ASH_MIN(from, step < 0 ? dim - 1 : dim);
+    to = ASH_MIN(to, dim);
+    if (step > 0) to = ASH_MAX(to, 0);
+    ash_import_int *list = ash_arena_alloc(im->scratch, x.count, sizeof *list);
+    if (!list) return false;
+    for (int64_t i = from; step > 0 ? i < to : i > to && i >= 0; i += step) {
+        list[n++] = x.list[i];
+        if (step > dim || step < -dim) break;
+    }
+    x.type.dims[0] = n;
+    ash_import__out_list(im, 0, &x.type, list);
+    return true;
+}
+
+static bool track_reduce_prod(ash_import *im) {
+    tracked x;
+    ash_import_int product = {1, false};
+    if (!operand(im, 0, &x) || x.type.rank != 1) return false;
+    for (size_t i = 0; i < x.count; i++)
+        if (!combine(im, ASH_OP_MUL, product, x.list[i], &product)) return false;
+    const ash_type out = {
+        .dtype = x.type.dtype, .rank = ash_import__attr_int(im, "keepdims", 1) ? 1 : 0, .dims = {1}};
+    ash_import__out_list(im, 0, &out, &product);
+    return true;
+}
+
+/* --- the operators that are followed -------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    bool (*track)(ash_import *im);
+    ash_op op; /* for track_binary, where `track` is NULL */
+} steps[] = {
+    {"Add", NULL, ASH_OP_ADD},
+    {"And", NULL, ASH_OP_AND},
+    {"Cast", track_cast, 0},
+    {"Concat", track_concat, 0},
+    {"Div", NULL, ASH_OP_DIV},
+    {"Equal", NULL, ASH_OP_EQ},
+    {"Gather", track_gather, 0},
+    {"Greater", NULL, ASH_OP_LT},
+    {"GreaterOrEqual", NULL, ASH_OP_LE},
+    {"Identity", track_rank, 0},
+    {"Less", NULL, ASH_OP_LT},
+    {"LessOrEqual", NULL, ASH_OP_LE},
+    {"Max", NULL, ASH_OP_MAX},
+    {"Min", NULL, ASH_OP_MIN},
+    {"Mod", NULL, ASH_OP_MOD},
+    {"Mul", NULL, ASH_OP_MUL},
+    {"Not", track_not, 0},
+    {"Or", NULL, ASH_OP_OR},
+    {"ReduceProd", track_reduce_prod, 0},
+    {"Reshape", track_rank, 0},
+    {"Slice", track_slice, 0},
+    {"Squeeze", track_rank, 0},
+    {"Sub", NULL, ASH_OP_SUB},
+    {"Unsqueeze", track_rank, 0},
+    {"Where", track_where, 0},
+};
+
+bool ash_import__track(ash_import *im) {
+    for (size_t i = 0; i < ASH_COUNT(steps); i++) {
+        if (!ash_span_is(im->node->op, steps[i].name)) continue;
+        if (ash_span_is(im->node->op, "Mod") && ash_import__attr_int(im, "fmod", 0)) return false;
+        return steps[i].track ? steps[i].track(im) : track_binary(im, steps[i].op);
+    }
+    return false;
+}

@@ -1,0 +1,352 @@
+/* Runs ONNX backend tests: folders with a model.onnx and test_data_set_*, each with input_*.pb and
+ * output_*.pb.
+ *
+ *     conformance [-v] [-e EXECUTOR] [-m SUBSTRING] [-n TOLERANCE] FOLDER...
+ *
+ * Each FOLDER is such a test, or holds tests at any depth. A model is imported and run; every result is
+ * compared in dtype, shape and value (rtol 1e-3, atol 1e-7 for floating point numbers, as ONNX's own runner
+ * does; all others must be equal). Where a shape or the like comes from a graph input, the import needs
+ * that input as a constant: then it is repeated with more and more inputs bound to the test's data. Each
+ * test is counted once: passed, failed, or skipped as unsupported, with the reason. The exit status is 1
+ * when one failed. */
+#include <dirent.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "ashlar/onnx.h"
+#include "executor.h"
+#include "ir/ir.h"
+
+enum { MAX_TENSORS = 64, MAX_REASONS = 512, BIND_STEPS = 5 };
+
+typedef struct reason {
+    char text[160];
+    int count;
+} reason;
+
+static struct {
+    bool verbose;
+    double norm; /* largest relative error in the 2-norm; 0: each element is compared */
+    const char *match;
+    const executor *executor;
+    int passed, failed, skipped, bound;
+    reason reasons[MAX_REASONS];
+    int n_reasons;
+} state = {.executor = &executor_reference};
+
+static const executor *const executors[] = {&executor_reference, &executor_double};
+
+typedef struct tensors {
+    ash_tensor *at[MAX_TENSORS];
+    size_t n;
+} tensors;
+
+static void free_tensors(tensors *t) {
+    for (size_t i = 0; i < t->n; i++) ash_tensor_destroy(t->at[i]);
+    t->n = 0;
+}
+
+static bool exists(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0;
+}
+
+/* folder/prefix_0.pb, folder/prefix_1.pb, ... */
+static ash_status read_tensors(ash_context *context, const char *folder, const char *prefix, tensors *out,
+                               ash_diag *diag) {
+    char path[4096];
+    for (out->n = 0; out->n < MAX_TENSORS; out->n++) {
+        snprintf(path, sizeof path, "%s/%s_%zu.pb", folder, prefix, out->n);
+        if (!exists(path)) break;
+        ash_status status = ash_tensor_read(context, path, &out->at[out->n], diag);
+        if (status != ASH_OK) return status;
+    }
+    return ASH_OK;
+}
+
+/* --- comparison ----------------------------------------------------------------------------------- */
+
+/* bf16: within one unit in the last place, because the files' data were rounded towards zero. */
+static bool close_enough(ash_dtype dtype, double have, double want) {
+    if (isnan(want) || isnan(have)) return isnan(want) && isnan(have);
+    if (isinf(want) || isinf(have)) return want == have;
+    return fabs(have - want) <= 1e-7 + (dtype == ASH_BF16 ? 0x1p-7 : 1e-3) * fabs(want);
+}
+
+static bool load(ash_context *context, const ash_tensor *tensor, ash_wide *out) {
+    const ash_type *type = ash_tensor_type(tensor);
+    ash_diag diag;
+    if (ash_wide_alloc(ash_context__allocator(context), type->dtype, type->rank, type->dims, out, &diag) !=
+        ASH_OK)
+        return false;
+    ash_wide_load(out, ash_tensor_data(tensor));
+    return true;
+}
+
+static bool same_floats(const ash_wide *have, const ash_wide *want, char *why, size_t size) {
+    double error = 0, norm = 0;
+    for (int64_t i = 0; i < have->count; i++) {
+        error += (have->f[i] - want->f[i]) * (have->f[i] - want->f[i]);
+        norm += want->f[i] * want->f[i];
+        if (state.norm > 0 || close_enough(have->dtype, have->f[i], want->f[i])) continue;
+        snprintf(why, size, "element %lld is %.9g instead of %.9g", (long long)i, have->f[i], want->f[i]);
+        return false;
+    }
+    if (state.norm == 0 || sqrt(error) <= state.norm * sqrt(norm)) return true;
+    snprintf(why, size, "a relative error of %.3g in the 2-norm", sqrt(error / norm));
+    return false;
+}
+
+static bool same_ints(const ash_wide *have, const ash_wide *want, char *why, size_t size) {
+    for (int64_t i = 0; i < have->count; i++) {
+        if (have->i[i] == want->i[i]) continue;
+        snprintf(why, size, "element %lld is %lld instead of %lld", (long long)i, (long long)have->i[i],
+                 (long long)want->i[i]);
+        return false;
+    }
+    return true;
+}
+
+/* Writes the first difference to `why`. */
+static bool same(ash_context *context, const ash_tensor *have, const ash_tensor *want, char *why,
+                 size_t size) {
+    const ash_type *h = ash_tensor_type(have), *w = ash_tensor_type(want);
+    if (h->dtype != w->dtype) {
+        snprintf(why, size, "dtype %s instead of %s", ash_dtype_name(h->dtype), ash_dtype_name(w->dtype));
+        return false;
+    }
+    if (h->rank != w->rank || memcmp(h->dims, w->dims, h->rank * sizeof *h->dims)) {
+        int n = snprintf(why, size, "shape");
+        for (unsigned i = 0; i < h->rank; i++)
+            n += snprintf(why + n, size - (size_t)n, " %lld", (long long)h->dims[i]);
+        n += snprintf(why + n, size - (size_t)n, " instead of");
+        for (unsigned i = 0; i < w->rank; i++)
+            n += snprintf(why + n, size - (size_t)n, " %lld", (long long)w->dims[i]);
+        return false;
+    }
+    ash_wide a, b;
+    if (!load(context, have, &a) || !load(context, want, &b))
+        return snprintf(why, size, "out of memory"), false;
+    bool good =
+        ash_dtype_is_float(h->dtype) ? same_floats(&a, &b, why, size) : same_ints(&a, &b, why, size);
+    ash_wide_free(ash_context__allocator(context), &a);
+    ash_wide_free(ash_context__allocator(context), &b);
+    return good;
+}
+
+/* --- one test ------------------------------------------------------------------------------------- */
+
+/* Which inputs step `step` of the binding binds: none; short integer lists; all short lists; all but the
+ * first; all. */
+static bool binds(int step, const ash_tensor *tensor, size_t position) {
+    const ash_type *type = ash_tensor_type(tensor);
+    bool integer = type->dtype == ASH_I64 || type->dtype == ASH_I32 || type->dtype == ASH_BOOL;
+    switch (step) {
+    case 0: return false;
+    case 1: return position > 0 && integer && type->rank <= 1;
+    case 2: return position > 0 && type->rank <= 1;
+    case 3: return position > 0;
+    default: return true;
+    }
+}
+
+/* The files have bf16 data as u16. Replaces such a tensor by one of the wanted dtype with the same bits. */
+static void as_bf16(ash_context *context, ash_tensor **tensor, ash_dtype want) {
+    ash_type type = *ash_tensor_type(*tensor);
+    ash_tensor *fresh;
+    ash_diag diag;
+    if (want != ASH_BF16 || type.dtype != ASH_U16) return;
+    type.dtype = ASH_BF16;
+    if (ash_tensor_create(context, ash_tensor_name(*tensor), &type, ash_tensor_data(*tensor),
+                          ash_tensor_size(*tensor), &fresh, &diag) != ASH_OK)
+        return;
+    ash_tensor_destroy(*tensor);
+    *tensor = fresh;
+}
+
+/* Imports with as few inputs bound as it takes. */
+static ash_status import(ash_context *context, const char *path, const tensors *inputs, ash_graph **graph,
+                         int *step, ash_diag *diag) {
+    ash_status status = ASH_OK;
+    size_t last = SIZE_MAX;
+    for (*step = 0; *step < BIND_STEPS; ++*step) {
+        ash_onnx_bind list[MAX_TENSORS];
+        ash_onnx_options options = {.binds = list};
+        for (size_t i = 0; i < inputs->n; i++)
+            if (binds(*step, inputs->at[i], i) && ash_tensor_name(inputs->at[i])[0])
+                list[options.n_binds++] = (ash_onnx_bind){ash_tensor_name(inputs->at[i]), inputs->at[i]};
+        if (options.n_binds == last) continue;
+        last = options.n_binds;
+        status = ash_onnx_read(context, path, &options, graph, diag);
+        if (status == ASH_OK || !strstr(diag->message, "must be known at import")) break;
+    }
+    return status;
+}
+
+/* The tensor for a graph input: by name, or, where the files have no names, by position. */
+static ash_tensor **find(tensors *inputs, const char *name, size_t position) {
+    for (size_t i = 0; i < inputs->n; i++)
+        if (strcmp(ash_tensor_name(inputs->at[i]), name) == 0) return &inputs->at[i];
+    return position < inputs->n ? &inputs->at[position] : NULL;
+}
+
+static ash_status run_set(ash_context *context, const char *path, tensors *inputs, tensors *want, int *step,
+                          char *why, size_t size, ash_diag *diag) {
+    ash_graph *graph = NULL;
+    const ash_tensor *ins[MAX_TENSORS];
+    tensors have = {.n = 0};
+    why[0] = 0;
+    ash_status status = import(context, path, inputs, &graph, step, diag);
+    if (status != ASH_OK) return status;
+    size_t n_ins = ash_graph_input_count(graph), n_outs = ash_graph_output_count(graph);
+    for (size_t i = 0; i < n_ins && i < MAX_TENSORS; i++) {
+        const char *name;
+        ash_value value = ash_graph_input_at(graph, i, &name);
+        ash_tensor **tensor = find(inputs, name, i);
+        if (!tensor) {
+            snprintf(why, size, "no data for input '%s'", name);
+            break;
+        }
+        as_bf16(context, tensor, ash_graph_type(graph, value)->dtype);
+        ins[i] = *tensor;
+    }
+    status = ash_graph_verify(graph, diag);
+    if (status == ASH_OK && !why[0]) status = state.executor->run(context, graph, ins, have.at, diag);
+    if (status == ASH_OK && !why[0]) {
+        have.n = n_outs;
+        if (n_outs < want->n) snprintf(why, size, "%zu results instead of %zu", n_outs, want->n);
+        for (size_t i = 0; i < want->n && !why[0]; i++) {
+            char detail[512];
+            as_bf16(context, &want->at[i], ash_tensor_type(have.at[i])->dtype);
+            if (!same(context, have.at[i], want->at[i], detail, sizeof detail))
+                snprintf(why, size, "result %zu: %s", i, detail);
+        }
+    }
+    free_tensors(&have);
+    ash_graph_destroy(graph);
+    return status;
+}
+
+static void count_reason(const ash_diag *diag) {
+    char text[160];
+    snprintf(text, sizeof text, "%.*s: %.100s", (int)strcspn(diag->op, ","), diag->op, diag->message);
+    for (int i = 0; i < state.n_reasons; i++) {
+        if (strcmp(state.reasons[i].text, text) != 0) continue;
+        state.reasons[i].count++;
+        return;
+    }
+    if (state.n_reasons == MAX_REASONS) return;
+    strcpy(state.reasons[state.n_reasons].text, text);
+    state.reasons[state.n_reasons++].count = 1;
+}
+
+static void run_test(const char *folder) {
+    char model[4096], set[4096], why[1024] = "", line[1024] = "";
+    ash_context *context = NULL;
+    ash_diag diag;
+    tensors inputs, want;
+    ash_status status = ash_context_create(NULL, &context, &diag);
+    int step = 0, sets = 0;
+    snprintf(model, sizeof model, "%s/model.onnx", folder);
+    for (; status == ASH_OK && !why[0]; sets++) {
+        snprintf(set, sizeof set, "%s/test_data_set_%d", folder, sets);
+        if (!exists(set)) break;
+        ash_diag unread;
+        /* Inputs that are no tensors (sequences, strings) cannot be read; then the import names the reason.
+         */
+        if (read_tensors(context, set, "input", &inputs, &unread) != ASH_OK) {
+            ash_graph *graph = NULL;
+            status = ash_onnx_read(context, model, NULL, &graph, &diag);
+            ash_graph_destroy(graph);
+            if (status == ASH_OK) status = unread.code, diag = unread;
+            free_tensors(&inputs);
+            break;
+        }
+        ash_status outputs = read_tensors(context, set, "output", &want, &unread);
+        status = run_set(context, model, &inputs, &want, &step, why, sizeof why, &diag);
+        if (status == ASH_OK && outputs != ASH_OK) status = outputs, diag = unread;
+        free_tensors(&inputs);
+        free_tensors(&want);
+    }
+    if (sets == 0 && status == ASH_OK && !why[0]) snprintf(why, sizeof why, "no test data");
+    if (status != ASH_OK) ash_diag_format(&diag, line, sizeof line);
+    if (status == ASH_ERROR_UNSUPPORTED) {
+        state.skipped++;
+        count_reason(&diag);
+        printf("SKIP %s: %s\n", folder, line);
+    } else if (status != ASH_OK || why[0]) {
+        state.failed++;
+        printf("FAIL %s: %s\n", folder, status != ASH_OK ? line : why);
+    } else {
+        state.passed++;
+        state.bound += step > 0;
+        if (state.verbose) printf("ok   %s%s\n", folder, step ? " (inputs bound)" : "");
+    }
+    ash_context_destroy(context);
+}
+
+/* --- folders -------------------------------------------------------------------------------------- */
+
+static int visible(const struct dirent *entry) {
+    return entry->d_name[0] != '.';
+}
+
+static void walk(const char *folder) {
+    char path[4096];
+    struct stat info;
+    struct dirent **entries;
+    snprintf(path, sizeof path, "%s/model.onnx", folder);
+    if (exists(path)) {
+        if (!state.match || strstr(folder, state.match)) run_test(folder);
+        return;
+    }
+    int n = scandir(folder, &entries, visible, alphasort);
+    for (int i = 0; i < n; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, entries[i]->d_name);
+        if (stat(path, &info) == 0 && S_ISDIR(info.st_mode)) walk(path);
+        free(entries[i]);
+    }
+    if (n >= 0) free(entries);
+}
+
+static int by_count(const void *a, const void *b) {
+    return ((const reason *)b)->count - ((const reason *)a)->count;
+}
+
+int main(int argc, char **argv) {
+    int i = 1, folders = 0;
+    for (; i < argc; i++) {
+        if (strcmp(argv[i], "-v") == 0) {
+            state.verbose = true;
+        } else if (strcmp(argv[i], "-m") == 0 && i + 1 < argc) {
+            state.match = argv[++i];
+        } else if (strcmp(argv[i], "-n") == 0 && i + 1 < argc) {
+            state.norm = atof(argv[++i]);
+        } else if (strcmp(argv[i], "-e") == 0 && i + 1 < argc) {
+            state.executor = NULL;
+            for (size_t k = 0; k < sizeof executors / sizeof *executors; k++)
+                if (strcmp(executors[k]->name, argv[i + 1]) == 0) state.executor = executors[k];
+            if (!state.executor) return fprintf(stderr, "conformance: no executor '%s'\n", argv[i + 1]), 2;
+            i++;
+        } else {
+            walk(argv[i]);
+            folders++;
+        }
+    }
+    if (!folders)
+        return fprintf(stderr,
+                       "usage: conformance [-v] [-e EXECUTOR] [-m SUBSTRING] [-n TOLERANCE] FOLDER...\n"),
+               2;
+    qsort(state.reasons, (size_t)state.n_reasons, sizeof *state.reasons, by_count);
+    if (state.n_reasons) printf("unsupported, by reason:\n");
+    for (i = 0; i < state.n_reasons; i++)
+        printf("%6d  %s\n", state.reasons[i].count, state.reasons[i].text);
+    printf("%d passed, %d failed, %d skipped (%d of the passed with inputs bound at import)\n",
+           state.passed, state.failed, state.skipped, state.bound);
+    return state.failed || !state.passed;
+}
