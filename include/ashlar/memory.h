@@ -165,7 +165,9 @@ typedef struct ash_memory_arena {
     uint64_t size;        /* bytes to allocate: `used`, rounded up to the least alignment of its tenants */
     uint64_t used;        /* bytes up to the end of the highest tenant */
     uint64_t align;       /* bytes: alignment that its base must have, at least 1 */
-    uint64_t lower_bound; /* bytes: no plan of these lifetimes has a smaller `size` */
+    uint64_t load;        /* bytes: the peak of live bytes, with sizes rounded up to that least alignment */
+    uint64_t lower_bound; /* bytes: no plan of these lifetimes has a smaller `size`; the load, or what the
+                             search proved */
     uint64_t unshared;    /* bytes that its tenants would take one after the other */
     int64_t moment;   /* half step at which the bound is reached; with clocks, the buffer at whose birth */
     uint32_t buffers; /* alias classes in it */

@@ -2,6 +2,7 @@
  * checks. */
 #include "instance.h"
 #include "remap.h"
+#include "search.h"
 
 struct ash_memory_plan {
     ash_allocator allocator;
@@ -50,18 +51,35 @@ static ash_status attempt(const ash_allocator *a, const ash_memory__pack *pack, 
     return status;
 }
 
+enum { NODES_SEARCH = 400000, NODES_AUTO = 50000 }; /* about a second, and a tenth of one */
+
+/* The strategies, cheapest first, until one reaches the goal. The arena's load becomes its proven bound. */
 static ash_status plan_lane(const ash_allocator *a, const ash_memory__pack *pack,
-                            const ash_memory_options *options, uint64_t *offsets, ash_memory_arena *arena,
-                            ash_diag *diag) {
-    uint64_t peak = UINT64_MAX;
-    if (options->strategy != ASH_MEMORY_TLSF)
-        ASH_TRY(attempt(a, pack, ash_memory__best_fit, ASH_MEMORY_BEST_FIT, offsets, &peak,
-                        &arena->found_by, diag));
-    bool tlsf = options->strategy == ASH_MEMORY_TLSF ||
-                (options->strategy != ASH_MEMORY_BEST_FIT && peak > pack->load);
-    if (tlsf)
+                            const ash_memory_options *options, ash_memory__budget *budget,
+                            uint64_t *offsets, ash_memory_arena *arena, ash_diag *diag) {
+    uint64_t peak = UINT64_MAX, proven = pack->load, before = budget->spent;
+    uint64_t goal = ASH_MAX(pack->load, options->capacity / pack->unit);
+    ash_memory_strategy strategy = options->strategy;
+    bool any = strategy == ASH_MEMORY_AUTO || strategy == ASH_MEMORY_SEARCH;
+    if (any || strategy == ASH_MEMORY_TLSF)
         ASH_TRY(
             attempt(a, pack, ash_memory__tlsf, ASH_MEMORY_TLSF, offsets, &peak, &arena->found_by, diag));
+    if (any && peak > goal && !options->arena_no_reuse) {
+        uint64_t found = peak;
+        ASH_TRY(ash_memory__search(a, pack, goal, budget, offsets, &found, &proven, diag));
+        if (found < peak) arena->found_by = ASH_MEMORY_SEARCH;
+        peak = found;
+    }
+    /* The search has decreasing size among its orders, unless there are too many items for orders. */
+    if (strategy == ASH_MEMORY_BEST_FIT || (any && peak > goal))
+        ASH_TRY(attempt(a, pack, ash_memory__best_fit, ASH_MEMORY_BEST_FIT, offsets, &peak,
+                        &arena->found_by, diag));
+    arena->nodes = budget->spent - before;
+    uint64_t bound = ASH_MAX(arena->lower_bound, ash_align_up(proven * pack->unit, pack->granule));
+    if (bound > arena->lower_bound) {
+        arena->lower_bound = bound;
+        if (peak == proven) arena->certificate = ASH_MEMORY_OPTIMAL_BY_SEARCH;
+    }
     return ASH_OK;
 }
 
@@ -87,19 +105,24 @@ static uint64_t lane_bound(const ash_memory__pack *pack) {
 
 static ash_status plan_arenas(ash_memory__instance *in, const ash_memory_options *options,
                               ash_memory_plan *plan, ash_diag *diag) {
+    ash_memory__budget budget;
+    uint64_t nodes = options->strategy == ASH_MEMORY_SEARCH ? NODES_SEARCH : NODES_AUTO;
+    ash_memory__budget_init(&budget, options->node_budget ? options->node_budget : nodes,
+                            options->time_limit_ns);
     for (uint32_t lane = 0; lane < in->lane_count; lane++) {
         ash_memory__pack *pack = &in->packs[lane];
         ash_memory_arena *arena = &plan->arenas[lane];
         *arena = (ash_memory_arena){.lane = in->lanes[lane],
                                     .align = 1,
                                     .used = pack->least,
+                                    .load = lane_bound(pack),
                                     .lower_bound = lane_bound(pack),
                                     .moment = pack->moment,
                                     .found_by = options->strategy};
         if (options->arena_no_reuse) forget_time(in->allocator, pack);
         uint64_t *offsets = ash_mem_alloc(in->allocator, pack->count, sizeof *offsets);
         if (!offsets) return ASH_NO_MEMORY(diag);
-        ash_status status = plan_lane(in->allocator, pack, options, offsets, arena, diag);
+        ash_status status = plan_lane(in->allocator, pack, options, &budget, offsets, arena, diag);
         if (status == ASH_OK) place_items(in, pack, lane, offsets, plan);
         ash_mem_free(in->allocator, offsets, pack->count, sizeof *offsets);
         ASH_TRY(status);
@@ -143,7 +166,7 @@ static ash_status plan_allocations(const ash_memory__instance *in, const uint32_
         arena->key = round ? in->problem->buffers[class->root].key : 0;
         arena->align = ASH_MAX(ASH_MAX(arena->align, class->align), 1);
         if (class->size > arena->used || !arena->buffers) {
-            arena->used = arena->lower_bound = class->size;
+            arena->used = arena->load = arena->lower_bound = class->size;
             arena->size = round ? ash_memory__remap_size(class->size) : class->size;
             arena->moment = class->begin;
             plan->moments[slot_of[c]] = class->root;
@@ -228,10 +251,11 @@ static void place_members(const ash_memory__instance *in, ash_memory_plan *plan)
     }
 }
 
-static void sum_up(const ash_memory__instance *in, ash_memory_plan *plan) {
+static void sum_up(const ash_memory__instance *in, bool arena_mode, ash_memory_plan *plan) {
     ash_memory_summary *s = &plan->summary;
     s->arenas = plan->arena_count;
-    for (uint32_t lane = 0; lane < in->lane_count; lane++) s->lower_bound += lane_bound(&in->packs[lane]);
+    for (uint32_t lane = 0; lane < in->lane_count; lane++)
+        s->lower_bound += arena_mode ? plan->arenas[lane].lower_bound : lane_bound(&in->packs[lane]);
     bool searched = false;
     for (uint32_t i = 0; i < plan->arena_count; i++) {
         s->size += plan->arenas[i].size;
@@ -240,10 +264,10 @@ static void sum_up(const ash_memory__instance *in, ash_memory_plan *plan) {
     }
     bool gap = false;
     for (uint32_t i = 0; i < plan->arena_count; i++) gap |= plan->arenas[i].certificate == ASH_MEMORY_GAP;
-    if (s->size == s->lower_bound)
-        s->certificate = ASH_MEMORY_OPTIMAL_BY_LOAD;
+    if (s->size != s->lower_bound || (arena_mode && gap))
+        s->certificate = ASH_MEMORY_GAP;
     else
-        s->certificate = searched && !gap ? ASH_MEMORY_OPTIMAL_BY_SEARCH : ASH_MEMORY_GAP;
+        s->certificate = searched ? ASH_MEMORY_OPTIMAL_BY_SEARCH : ASH_MEMORY_OPTIMAL_BY_LOAD;
 }
 
 static ash_status check_options(const ash_memory_options *options, ash_diag *diag) {
@@ -301,7 +325,7 @@ ash_status ash_memory_plan_create(ash_context *context, const ash_memory_problem
     ASH_FAIL_IF_DONE(!plan->places, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
     ASH_TRY_DONE(run_mode(&instance, options, plan, diag));
     place_members(&instance, plan);
-    sum_up(&instance, plan);
+    sum_up(&instance, options->mode == ASH_MEMORY_ARENA, plan);
 done:
     ash_memory__instance_free(&instance);
     if (status == ASH_OK) status = check_plan(context, problem, plan, diag);
