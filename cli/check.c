@@ -78,6 +78,14 @@ static bool read_numbered(struct session *s, const char *folder, const char *kin
     return true;
 }
 
+/* An input that `--bind` has made a constant. */
+static bool is_bound(const struct session *s, const char *name) {
+    size_t len = strlen(name);
+    for (size_t i = 0; len && i < s->binds.count; i++)
+        if (!strncmp(s->binds.at[i], name, len) && s->binds.at[i][len] == '=') return true;
+    return false;
+}
+
 static bool set_inputs(struct session *s, const char *folder) {
     size_t count = ash_plan_input_count(s->plan), given = 0;
     for (size_t i = 0;; i++) {
@@ -86,6 +94,10 @@ static bool set_inputs(struct session *s, const char *folder) {
         if (!tensor) break;
         size_t position = i;
         ash_plan_input_position(s->plan, ash_tensor_name(tensor), &position, NULL);
+        if (is_bound(s, ash_tensor_name(tensor))) {
+            ash_tensor_destroy(tensor);
+            continue;
+        }
         bool good = position < count;
         if (!good) fprintf(stderr, "ashlar: %s has more inputs than the model\n", folder);
         if (good) good = session_set_input(s, position, tensor);

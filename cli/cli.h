@@ -60,7 +60,7 @@ struct session {
     const char *cache;
     bool no_cache, verbose;
     unsigned threads, seed;
-    struct list vars, inputs;
+    struct list vars, inputs, binds;
     ash_plan_options plan_options;
     /* what is made of them */
     const char *path;
@@ -72,7 +72,7 @@ struct session {
 
 struct session session_defaults(void);
 /* Rows for the options above; they point into `session`. Of COUNT SESSION_OPTIONS, and an end. */
-enum { SESSION_OPTIONS = 13 };
+enum { SESSION_OPTIONS = 14 };
 void session_options(struct session *session, struct option rows[SESSION_OPTIONS + 1]);
 bool session_open(struct session *session, const char *path); /* context and graph; prints why not */
 bool session_prepare(struct session *session);                /* and the plan */

@@ -64,13 +64,49 @@ static bool measure(struct session *s, unsigned repeat, struct row *rows, size_t
     return good;
 }
 
-static int profile_model(struct session *s, unsigned repeat, unsigned limit, bool in_order) {
+static void put_quoted(FILE *f, const char *text) {
+    fputc('"', f);
+    for (; *text; text++) {
+        if (*text == '"' || *text == '\\') fputc('\\', f);
+        if ((unsigned char)*text >= 0x20) fputc(*text, f);
+    }
+    fputc('"', f);
+}
+
+/* One execution in the Chrome trace format, which Perfetto opens: complete events, in microseconds. */
+static bool write_trace(struct session *s, const char *path, size_t count) {
+    ash_profile *profile = calloc(count + 1, sizeof *profile);
+    FILE *f = profile ? fopen(path, "w") : NULL;
+    bool good = f && ash_plan_execute_profiled(s->plan, profile, count, &s->diag) == ASH_OK;
+    if (good) fprintf(f, "{\"displayTimeUnit\": \"ns\", \"traceEvents\": [\n");
+    for (size_t i = 0; good && i < count; i++) {
+        ash_prepared_op op;
+        if (ash_plan_op_at(s->plan, profile[i].op, &op, NULL) != ASH_OK) continue;
+        fprintf(f, "{\"ph\": \"X\", \"pid\": 1, \"tid\": 1, \"ts\": %.3f, \"dur\": %.3f, \"name\": ",
+                (double)profile[i].start / 1e3, (double)profile[i].duration / 1e3);
+        put_quoted(f, op.name);
+        fprintf(f,
+                ", \"cat\": \"%s\", \"args\": {\"operation\": %u, \"chunks\": %lld, \"threads\": %u, "
+                "\"flop\": %.0f}}%s\n",
+                ash_prepared_kind_text(op.kind), profile[i].op, (long long)op.chunks, profile[i].threads,
+                op.flops, i + 1 < count ? "," : "");
+    }
+    if (good) fprintf(f, "]}\n");
+    if (f && fclose(f) != 0) good = false;
+    if (!good) fprintf(stderr, "ashlar: cannot write the trace %s\n", path);
+    free(profile);
+    return good;
+}
+
+static int profile_model(struct session *s, unsigned repeat, unsigned limit, bool in_order,
+                         const char *trace) {
     size_t count = ash_plan_op_count(s->plan);
     struct row *rows = calloc(count + 1, sizeof *rows);
     bool good = rows && session_fill_inputs(s) && measure(s, repeat, rows, count);
     if (good) {
         if (!in_order) qsort(rows, count, sizeof *rows, by_time);
         show_rows(s->plan, rows, count, limit ? limit : count);
+        if (trace) good = write_trace(s, trace, count);
     }
     free(rows);
     return good ? EXIT_GOOD : EXIT_BAD;
@@ -80,11 +116,13 @@ int cmd_profile(int argc, char **argv) {
     struct session s = session_defaults();
     unsigned repeat = 10, limit = 25;
     bool in_order = false;
+    const char *trace = NULL;
     struct option common[SESSION_OPTIONS + 1];
     const struct option own[] = {
         {"--repeat", "N", "executions, of which the median counts (default 10)", OPTION_UINT, &repeat},
         {"--top", "N", "operations to show (default 25; 0: all)", OPTION_UINT, &limit},
         {"--in-order", NULL, "in schedule order instead of slowest first", OPTION_FLAG, &in_order},
+        {"--trace", "FILE", "write one execution as a trace that Perfetto opens", OPTION_TEXT, &trace},
         {0},
     };
     const struct option *const tables[] = {own, common, NULL};
@@ -99,7 +137,7 @@ int cmd_profile(int argc, char **argv) {
     }
     status = EXIT_BAD;
     if (session_open(&s, words.at[0]) && session_prepare(&s))
-        status = profile_model(&s, repeat, limit, in_order);
+        status = profile_model(&s, repeat, limit, in_order, trace);
     session_close(&s);
     return status;
 }

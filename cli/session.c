@@ -26,6 +26,8 @@ void session_options(struct session *s, struct option rows[SESSION_OPTIONS + 1])
          OPTION_LIST, &s->vars},
         {"--input", "NAME=FILE", "an input from a .npy or .pb file; others are random", OPTION_LIST,
          &s->inputs},
+        {"--bind", "NAME=FILE", "an input that is a constant for this import, as the target of a Reshape",
+         OPTION_LIST, &s->binds},
         {"--seed", "N", "of the random inputs", OPTION_UINT, &s->seed},
         {"--cache", "DIR", "kernel cache (default: ~/.cache/ashlar)", OPTION_TEXT, &s->cache},
         {"--no-cache", NULL, "no kernel cache on disk", OPTION_FLAG, &s->no_cache},
@@ -66,7 +68,7 @@ static const char *cache_dir(const struct session *s, char *room, size_t size) {
 }
 
 /* "batch=4" and "batch=1..8"; the name ends at the equals sign. */
-static bool read_var(struct session *s, const char *text, ash_onnx_var *out, char *name, size_t size) {
+static bool read_var(const char *text, ash_onnx_var *out, char *name, size_t size) {
     const char *equals = strrchr(text, '=');
     long long min = 0, max = 0;
     int used = 0;
@@ -79,21 +81,52 @@ static bool read_var(struct session *s, const char *text, ash_onnx_var *out, cha
         }
         max = min;
     }
-    (void)s;
     snprintf(name, size, "%.*s", (int)(equals - text), text);
     *out = (ash_onnx_var){name, min, max};
     return true;
 }
 
-static bool load_graph(struct session *s) {
-    static char names[LIST_ROOM][256];
-    ash_onnx_var vars[LIST_ROOM];
-    for (size_t i = 0; i < s->vars.count; i++)
-        if (!read_var(s, s->vars.at[i], &vars[i], names[i], sizeof names[i])) return false;
-    ash_onnx_options options = {.vars = vars, .n_vars = s->vars.count, .var_min = 1, .var_max = 1};
-    if (ash_onnx_read(s->context, s->path, &options, &s->graph, &s->diag) != ASH_OK)
+/* "name=file": the name goes to `name`; the file's place in the text, or NULL. */
+static const char *split(const char *option, const char *text, char *name, size_t size) {
+    const char *equals = strrchr(text, '=');
+    if (!equals || (size_t)(equals - text) >= size) {
+        fprintf(stderr, "ashlar: %s %s: NAME=FILE is expected\n", option, text);
+        return NULL;
+    }
+    snprintf(name, size, "%.*s", (int)(equals - text), text);
+    return equals + 1;
+}
+
+static bool read_graph(struct session *s, const ash_onnx_options *options) {
+    if (ash_onnx_read(s->context, s->path, options, &s->graph, &s->diag) != ASH_OK)
         return session_failed(s, s->path);
     return true;
+}
+
+static bool load_graph(struct session *s) {
+    static char names[LIST_ROOM][256], inputs[LIST_ROOM][256];
+    ash_onnx_var vars[LIST_ROOM];
+    ash_onnx_bind binds[LIST_ROOM];
+    ash_tensor *tensors[LIST_ROOM] = {NULL};
+    for (size_t i = 0; i < s->vars.count; i++)
+        if (!read_var(s->vars.at[i], &vars[i], names[i], sizeof names[i])) return false;
+    bool good = true;
+    for (size_t i = 0; good && i < s->binds.count; i++) {
+        const char *file = split("--bind", s->binds.at[i], inputs[i], sizeof inputs[i]);
+        good = file != NULL;
+        if (good && ash_tensor_read(s->context, file, &tensors[i], &s->diag) != ASH_OK)
+            good = session_failed(s, file);
+        binds[i] = (ash_onnx_bind){inputs[i], tensors[i]};
+    }
+    ash_onnx_options options = {.vars = vars,
+                                .n_vars = s->vars.count,
+                                .var_min = 1,
+                                .var_max = 1,
+                                .binds = binds,
+                                .n_binds = s->binds.count};
+    good = good && read_graph(s, &options);
+    for (size_t i = 0; i < s->binds.count; i++) ash_tensor_destroy(tensors[i]);
+    return good;
 }
 
 bool session_open(struct session *s, const char *path) {
@@ -140,19 +173,14 @@ bool session_set_input(struct session *s, size_t position, const ash_tensor *ten
 }
 
 static bool set_from_file(struct session *s, const char *text, bool *set) {
-    const char *equals = strrchr(text, '=');
     char name[512];
     size_t position = 0;
-    if (!equals || (size_t)(equals - text) >= sizeof name) {
-        fprintf(stderr, "ashlar: --input %s: NAME=FILE is expected\n", text);
-        return false;
-    }
-    snprintf(name, sizeof name, "%.*s", (int)(equals - text), text);
+    const char *file = split("--input", text, name, sizeof name);
+    if (!file) return false;
     if (ash_plan_input_position(s->plan, name, &position, &s->diag) != ASH_OK)
         return session_failed(s, text);
     ash_tensor *tensor;
-    if (ash_tensor_read(s->context, equals + 1, &tensor, &s->diag) != ASH_OK)
-        return session_failed(s, equals + 1);
+    if (ash_tensor_read(s->context, file, &tensor, &s->diag) != ASH_OK) return session_failed(s, file);
     set[position] = session_set_input(s, position, tensor);
     ash_tensor_destroy(tensor);
     return set[position];

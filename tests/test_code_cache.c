@@ -1,5 +1,5 @@
-/* The compiler's table and its cache on disk: kernels that are shared, files that are found, damaged or cannot be
- * written, calls from many threads, failures in between. */
+/* The compiler's table and its cache on disk: kernels that are shared, files that are found, damaged or
+ * cannot be written, calls from many threads, failures in between. */
 #include <dirent.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -9,14 +9,19 @@
 #include "test_code_nest.h"
 
 /* y[0] = x[0] * factor + repeats more additions: as many different kernels as there are factors. */
-static ash_nest small(int factor, int repeats) {
-    ash_nest n = test_nest();
+static ash_nest small_in(const ash_allocator *a, int factor, int repeats) {
+    ash_nest n;
+    ash_nest_init(&n, a);
     uint16_t x = test_buffer(&n, ASH_I32, false), y = test_buffer(&n, ASH_I32, true);
     ash_ref zero = ash_nest_index(&n, 0), v = ash_nest_load(&n, x, zero, 1, ASH_NO_REF);
     v = ash_nest_binary(&n, ASH_OP_MUL, v, ash_nest_int(&n, ASH_I32, factor));
     for (int k = 0; k < repeats; k++) v = test_add(&n, v, ash_nest_int(&n, ASH_I32, 1));
     ash_nest_store(&n, y, zero, v, ASH_NO_REF);
     return n;
+}
+
+static ash_nest small(int factor, int repeats) {
+    return small_in(&ash_allocator__libc, factor, repeats);
 }
 
 static void expect(ash_kernel_fn fn, int factor, int repeats) {
@@ -46,7 +51,7 @@ static ash_code *compile_all(ash_compiler *compiler, ash_code_stats *stats) {
     return code;
 }
 
-/* --- a directory of our own ------------------------------------------------------------------------- */
+/* --- a directory of our own -------------------------------------------------------------------------- */
 
 static char root[64], dir[96];
 
@@ -101,7 +106,8 @@ static ash_code_stats life(void) {
     return stats;
 }
 
-/* --- tests --------------------------------------------------------------------------------------------- */
+/* --- tests ---------------------------------------------------------------------------------------------
+ */
 
 static void test_shared(void **state) {
     (void)state;
@@ -136,7 +142,8 @@ static void test_same_call(void **state) {
     ash_nest a = small(3, 1), b = small(3, 1);
     ash_kernel_fn fns[2];
     test_code_open(&t, NULL);
-    assert_ok(ash_code__compile(t.compiler, (const ash_nest *[]){&a, &b}, 2, fns, &code, NULL, NULL, &stats, &diag));
+    assert_ok(ash_code__compile(t.compiler, (const ash_nest *[]){&a, &b}, 2, fns, &code, NULL, NULL, &stats,
+                                &diag));
     assert_ptr_equal(fns[0], fns[1]);
     assert_int_equal(stats.compiled, 1);
     ash_code__release(code);
@@ -172,7 +179,7 @@ static void cut(const char *path, void *user) {
 
 static void flip(const char *path, void *user) {
     FILE *f = fopen(path, "r+b");
-    size_t at = file_size(path) * (size_t)*(int *)user / 8;
+    size_t at = file_size(path) * (size_t) * (int *)user / 8;
     assert_non_null(f);
     fseek(f, (long)at, SEEK_SET);
     int byte = fgetc(f);
@@ -244,8 +251,9 @@ static void test_cancelled(void **state) {
         nests[k] = small(k + 1, k);
         pointers[k] = &nests[k];
     }
-    assert_status(ash_code__compile(t.compiler, pointers, KERNELS, fns, &code, after_two, &asked, &stats, &diag),
-                  ASH_ERROR_CANCELLED);
+    assert_status(
+        ash_code__compile(t.compiler, pointers, KERNELS, fns, &code, after_two, &asked, &stats, &diag),
+        ASH_ERROR_CANCELLED);
     assert_null(code);
     assert_int_equal(stats.compiled, 2);
     for (int k = 0; k < KERNELS; k++) ash_nest_free(&nests[k]);
@@ -264,8 +272,9 @@ static void test_refused(void **state) {
     ash_nest n = small(2, 0);
     n.code.at[n.code.len - 1].buf = 9;
     test_code_open(&t, NULL);
-    assert_status(ash_code__compile(t.compiler, (const ash_nest *[]){&n}, 1, &fn, &code, NULL, NULL, NULL, &diag),
-                  ASH_ERROR_INTERNAL);
+    assert_status(
+        ash_code__compile(t.compiler, (const ash_nest *[]){&n}, 1, &fn, &code, NULL, NULL, NULL, &diag),
+        ASH_ERROR_INTERNAL);
     ash_nest_free(&n);
     assert_status(ash_target__named("pentium", &target, &diag), ASH_ERROR_NOT_FOUND);
     target = *ash_compiler__target(t.compiler);
@@ -276,7 +285,8 @@ static void test_refused(void **state) {
     test_code_close(&t);
 }
 
-/* Many threads want overlapping sets at once, and give them back: each kernel is right, none is made twice at a time. */
+/* Many threads want overlapping sets at once, and give them back: each kernel is right, none is made twice
+ * at a time. */
 static void *want_some(void *user) {
     ash_compiler *compiler = user;
     static atomic_int turns;
@@ -290,7 +300,8 @@ static void *want_some(void *user) {
             nests[k] = small(from + k, 3);
             pointers[k] = &nests[k];
         }
-        if (ash_code__compile(compiler, pointers, 8, fns, &code, NULL, NULL, NULL, NULL) != ASH_OK) return user;
+        if (ash_code__compile(compiler, pointers, 8, fns, &code, NULL, NULL, NULL, NULL) != ASH_OK)
+            return user;
         for (int k = 0; k < 8; k++) {
             int32_t x = 5, y = 0;
             fns[k]((void *[]){&x, &y}, NULL, 0, 1, 0);
@@ -309,7 +320,8 @@ static void test_threads(void **state) {
     pthread_t threads[THREADS];
     test_code t;
     test_code_open(&t, &options);
-    for (int k = 0; k < THREADS; k++) assert_int_equal(pthread_create(&threads[k], NULL, want_some, t.compiler), 0);
+    for (int k = 0; k < THREADS; k++)
+        assert_int_equal(pthread_create(&threads[k], NULL, want_some, t.compiler), 0);
     for (int k = 0; k < THREADS; k++) {
         void *failed;
         pthread_join(threads[k], &failed);
@@ -322,17 +334,19 @@ static void test_failed_allocations(void **state) {
     (void)state;
     for (long fail_at = 1;; fail_at++) {
         test_memory memory = {.fail_at = fail_at};
-        ash_context_options options = {.allocator = test_memory_allocator(&memory), .threads = 2, .cache_dir = dir};
+        ash_context_options options = {
+            .allocator = test_memory_allocator(&memory), .threads = 2, .cache_dir = dir};
         ash_context *context = NULL;
         ash_compiler *compiler;
         ash_code *code = NULL;
         ash_kernel_fn fns[2];
         ash_diag diag;
-        ash_nest a = small(2, 1), b = small(7, 2);
+        ash_nest a = small_in(&options.allocator, 2, 1), b = small_in(&options.allocator, 7, 2);
         const ash_nest *both[] = {&a, &b};
         ash_status status = ash_context_create(&options, &context, &diag);
         if (status == ASH_OK) status = ash_compiler__get(context, &compiler, &diag);
-        if (status == ASH_OK) status = ash_code__compile(compiler, both, 2, fns, &code, NULL, NULL, NULL, &diag);
+        if (status == ASH_OK)
+            status = ash_code__compile(compiler, both, 2, fns, &code, NULL, NULL, NULL, &diag);
         if (status == ASH_OK) expect(fns[1], 7, 2);
         bool reached = memory.count >= fail_at;
         ash_code__release(code);

@@ -1,5 +1,6 @@
-/* Accuracy of the functions of f32, at every level: a sample of all 2^32 arguments against the C library in double, at
- * most 2 units in the last place, signs and special values right, and scalars equal to vectors bit for bit. */
+/* Accuracy of the functions of f32, at every level: a sample of all 2^32 arguments against the C library in
+ * double, at most 2 units in the last place, signs and special values right, and scalars equal to vectors
+ * bit for bit. */
 #include <math.h>
 
 #include "test_code_nest.h"
@@ -12,24 +13,26 @@ static const struct function {
     ash_op op;
     double (*exact)(double);
 } functions[] = {
-    {ASH_OP_EXP, exp},     {ASH_OP_LOG, log},     {ASH_OP_TANH, tanh},   {ASH_OP_SIGMOID, sigmoid},
-    {ASH_OP_ERF, erf},     {ASH_OP_SIN, sin},     {ASH_OP_COS, cos},     {ASH_OP_TAN, tan},
-    {ASH_OP_ASIN, asin},   {ASH_OP_ACOS, acos},   {ASH_OP_ATAN, atan},   {ASH_OP_SINH, sinh},
-    {ASH_OP_COSH, cosh},   {ASH_OP_ASINH, asinh}, {ASH_OP_ACOSH, acosh}, {ASH_OP_ATANH, atanh},
-    {ASH_OP_SQRT, sqrt},   {ASH_OP_FLOOR, floor}, {ASH_OP_CEIL, ceil},   {ASH_OP_TRUNC, trunc},
+    {ASH_OP_EXP, exp},         {ASH_OP_LOG, log},     {ASH_OP_TANH, tanh},   {ASH_OP_SIGMOID, sigmoid},
+    {ASH_OP_ERF, erf},         {ASH_OP_SIN, sin},     {ASH_OP_COS, cos},     {ASH_OP_TAN, tan},
+    {ASH_OP_ASIN, asin},       {ASH_OP_ACOS, acos},   {ASH_OP_ATAN, atan},   {ASH_OP_SINH, sinh},
+    {ASH_OP_COSH, cosh},       {ASH_OP_ASINH, asinh}, {ASH_OP_ACOSH, acosh}, {ASH_OP_ATANH, atanh},
+    {ASH_OP_SQRT, sqrt},       {ASH_OP_FLOOR, floor}, {ASH_OP_CEIL, ceil},   {ASH_OP_TRUNC, trunc},
     {ASH_OP_ROUND, nearbyint},
 };
 
 enum { BLOCK = 4096 };
 
-/* Units in the last place of f32 between a result and the exact value; infinity when the kind of number is wrong. */
+/* Units in the last place of f32 between a result and the exact value; infinity when the kind of number is
+ * wrong. */
 static double distance(float got, double exact) {
     float want = (float)exact;
     int exponent;
     if (isnan(got) || isnan(want)) return isnan(got) && isnan(want) ? 0 : INFINITY;
     if (exact != 0 && !signbit(got) != !signbit(exact)) return INFINITY;
     if (exact == 0) return got == 0 && !signbit(got) == !signbit(exact) ? 0 : INFINITY;
-    double reach = fmin(fabs((double)got), 0x1p128), wanted = fmin(fabs(exact), 0x1p128); /* infinity is the next one */
+    double reach = fmin(fabs((double)got), 0x1p128),
+           wanted = fmin(fabs(exact), 0x1p128); /* infinity is the next one */
     frexp(wanted, &exponent);
     return fabs(reach - wanted) / ldexp(1, exponent - 24 < -149 ? -149 : exponent - 24);
 }
@@ -61,8 +64,10 @@ static float from_bits(uint32_t bits) {
 static void check_function(test_code *t, const struct function *f, uint32_t stride) {
     static float x[BLOCK], vector[BLOCK], scalar[BLOCK];
     ash_code *wide, *narrow;
-    ash_kernel_fn in_vectors = compile(t, f->op, vector_lanes(t), &wide), one = compile(t, f->op, 1, &narrow);
-    static const float specials[] = {0.0f, -0.0f, 1, -1, INFINITY, -INFINITY, NAN, 0x1p-149f, -0x1p-149f, 0x1p-126f};
+    ash_kernel_fn in_vectors = compile(t, f->op, vector_lanes(t), &wide),
+                  one = compile(t, f->op, 1, &narrow);
+    static const float specials[] = {0.0f,      -0.0f, 1,         -1,         INFINITY,
+                                     -INFINITY, NAN,   0x1p-149f, -0x1p-149f, 0x1p-126f};
     uint64_t bits = 0;
     for (bool first = true; bits <= UINT32_MAX; first = false) {
         for (int k = 0; k < BLOCK; k++, bits += stride) x[k] = from_bits((uint32_t)bits);
@@ -72,10 +77,11 @@ static void check_function(test_code *t, const struct function *f, uint32_t stri
         for (int k = 0; k < BLOCK; k++) {
             double d = distance(vector[k], f->exact(x[k]));
             if (!(d <= 2))
-                fail_msg("%s: %s(%a) is %a, not %a: %g units off", t->level, ash_op_name(f->op), x[k], vector[k],
-                         f->exact(x[k]), d);
+                fail_msg("%s: %s(%a) is %a, not %a: %g units off", t->level, ash_op_name(f->op), x[k],
+                         vector[k], f->exact(x[k]), d);
             if (memcmp(&vector[k], &scalar[k], sizeof(float)) && !(isnan(vector[k]) && isnan(scalar[k])))
-                fail_msg("%s: %s(%a): scalar %a, vector %a", t->level, ash_op_name(f->op), x[k], scalar[k], vector[k]);
+                fail_msg("%s: %s(%a): scalar %a, vector %a", t->level, ash_op_name(f->op), x[k], scalar[k],
+                         vector[k]);
         }
     }
     ash_code__release(wide);
@@ -94,8 +100,9 @@ static void test_functions(void **state) {
 
 static void check_pow(test_code *t) {
     static float x[BLOCK], y[BLOCK], out[BLOCK], scalar[BLOCK];
-    static const float specials[] = {0.0f, -0.0f, 1,    -1,    2,     -2,    3,         -3,        0.5f,     -0.5f, 0.25f,
-                                     1.5f, -1.5f, 1e30, -1e30, 1e-30, 0x1p24f, INFINITY, -INFINITY, NAN, 0x1.fffffep23f};
+    static const float specials[] = {0.0f,  -0.0f, 1,       -1,       2,         -2,    3,
+                                     -3,    0.5f,  -0.5f,   0.25f,    1.5f,      -1.5f, 1e30,
+                                     -1e30, 1e-30, 0x1p24f, INFINITY, -INFINITY, NAN,   0x1.fffffep23f};
     uint64_t seed = 1, many = ASH_COUNT(specials);
     ash_code *wide, *narrow;
     ash_kernel_fn in_vectors = compile(t, ASH_OP_POW, vector_lanes(t), &wide);
@@ -104,8 +111,11 @@ static void check_pow(test_code *t) {
         for (uint64_t k = 0; k < BLOCK; k++) {
             uint64_t r = test_random(&seed);
             bool crossed = round == 0 && k < many * many;
-            x[k] = crossed ? specials[k % many] : round % 2 ? from_bits((uint32_t)r) : (float)(r % 100000) / 1000;
-            y[k] = crossed ? specials[k / many] : (float)((int64_t)(r >> 20) % 4000) / (round % 3 ? 64.0f : 1.0f) - 20;
+            x[k] = crossed     ? specials[k % many]
+                   : round % 2 ? from_bits((uint32_t)r)
+                               : (float)(r % 100000) / 1000;
+            y[k] = crossed ? specials[k / many]
+                           : (float)((int64_t)(r >> 20) % 4000) / (round % 3 ? 64.0f : 1.0f) - 20;
         }
         in_vectors((void *[]){x, y, out}, NULL, 0, 1, 0);
         one((void *[]){x, y, scalar}, NULL, 0, 1, 0);

@@ -1,12 +1,16 @@
-/* Every elementwise operator on every dtype and number of lanes, at every level, against plain C. The reference
- * computes in double (or 64-bit integers) and rounds once, by arithmetic of its own. */
+/* Every elementwise operator on every dtype and number of lanes, at every level, against plain C. The
+ * reference computes in double (or 64-bit integers) and rounds once, by arithmetic of its own. */
 #include <math.h>
 
 #include "test_code_nest.h"
 
-enum { SPECIALS = 40, RANDOM = 184, COUNT = 1824 /* a multiple of all lanes: specials crossed, then random pairs */ };
+enum {
+    SPECIALS = 40,
+    RANDOM = 184,
+    COUNT = 1824 /* a multiple of all lanes: specials crossed, then random pairs */
+};
 
-/* --- numbers ---------------------------------------------------------------------------------------- */
+/* --- numbers ----------------------------------------------------------------------------------------- */
 
 /* A number of any dtype: `f` for floating point, `i` for integers (u64: its bits) and bool. */
 typedef struct num {
@@ -32,7 +36,8 @@ static double round_float(ash_dtype dtype, double x) {
 }
 
 static double decode_half(ash_dtype dtype, uint16_t bits) {
-    int mantissa = dtype == ASH_F16 ? 10 : 7, bias = dtype == ASH_F16 ? 15 : 127, top = dtype == ASH_F16 ? 31 : 255;
+    int mantissa = dtype == ASH_F16 ? 10 : 7, bias = dtype == ASH_F16 ? 15 : 127,
+        top = dtype == ASH_F16 ? 31 : 255;
     int exponent = (bits & 0x7fff) >> mantissa, low = bits & ((1 << mantissa) - 1);
     double size = exponent == top ? (low ? NAN : INFINITY)
                   : exponent      ? ldexp(low + (1 << mantissa), exponent - bias - mantissa)
@@ -70,19 +75,20 @@ static num get(ash_dtype dtype, const unsigned char *data, size_t at) {
     return n;
 }
 
-/* --- inputs ----------------------------------------------------------------------------------------- */
+/* --- inputs ------------------------------------------------------------------------------------------ */
 
 static uint64_t special_bits(ash_dtype dtype, size_t k) {
     static const double floats[SPECIALS] = {
-        0,    -0.0,  1,    -1,      2,       -2,     3,         -3,       0.5,     -0.5,
-        1.5,  -1.5,  2.5,  -2.5,    3.5,     0.1,    -0.1,      7.75,     -7.75,   100,
-        -100, 1e4,   -1e4, 65504,   -65520,  1e9,    -1e9,      4e9,      1e19,    -1e19,
-        1e30, 2e-40, 5e-8, -1.2e-7, 0x1p-14, 127.5,  0x1p23 + 1, INFINITY, -INFINITY, NAN};
+        0,    -0.0,  1,    -1,      2,       -2,    3,          -3,       0.5,       -0.5,
+        1.5,  -1.5,  2.5,  -2.5,    3.5,     0.1,   -0.1,       7.75,     -7.75,     100,
+        -100, 1e4,   -1e4, 65504,   -65520,  1e9,   -1e9,       4e9,      1e19,      -1e19,
+        1e30, 2e-40, 5e-8, -1.2e-7, 0x1p-14, 127.5, 0x1p23 + 1, INFINITY, -INFINITY, NAN};
     static const int64_t ints[SPECIALS] = {
-        0,         1,          -1,          2,         -2,        3,          -3,         4,         5,      7,
-        8,         -8,         10,          -10,       15,        16,         17,         31,        32,     33,
-        63,        64,         65,          100,       -100,      127,        -128,       255,       256,    -129,
-        INT16_MAX, INT16_MIN,  UINT16_MAX,  INT32_MAX, INT32_MIN, UINT32_MAX, INT64_MAX,  INT64_MIN, -12345, 98765};
+        0,          1,         -1,        2,          -2,        3,         -3,        4,
+        5,          7,         8,         -8,         10,        -10,       15,        16,
+        17,         31,        32,        33,         63,        64,        65,        100,
+        -100,       127,       -128,      255,        256,       -129,      INT16_MAX, INT16_MIN,
+        UINT16_MAX, INT32_MAX, INT32_MIN, UINT32_MAX, INT64_MAX, INT64_MIN, -12345,    98765};
     uint64_t bits = 0;
     float single = (float)floats[k];
     uint32_t word;
@@ -115,7 +121,7 @@ static void fill(ash_dtype dtype, unsigned char *a, unsigned char *b) {
     }
 }
 
-/* --- the reference ------------------------------------------------------------------------------------ */
+/* --- the reference ----------------------------------------------------------------------------------- */
 
 static double sigmoid(double x) {
     return x < 0 ? exp(x) / (1 + exp(x)) : 1 / (1 + exp(-x));
@@ -196,7 +202,9 @@ static int64_t reference_int(ash_op op, ash_dtype dtype, int64_t a, int64_t b) {
     case ASH_OP_MUL: return (int64_t)(x * y);
     case ASH_OP_DIV: return divide(dtype, a, b);
     case ASH_OP_REM: return wrap(dtype, (uint64_t)r);
-    case ASH_OP_MOD: r = wrap(dtype, (uint64_t)r); return is_signed(dtype) && r && (r < 0) != (b < 0) ? r + b : r;
+    case ASH_OP_MOD:
+        r = wrap(dtype, (uint64_t)r);
+        return is_signed(dtype) && r && (r < 0) != (b < 0) ? r + b : r;
     case ASH_OP_POW: return power(dtype, a, b);
     case ASH_OP_MIN: return below(dtype, a, b) ? a : b;
     case ASH_OP_MAX: return below(dtype, a, b) ? b : a;
@@ -210,7 +218,8 @@ static int64_t reference_int(ash_op op, ash_dtype dtype, int64_t a, int64_t b) {
 }
 
 static bool reference_compare(ash_op op, ash_dtype dtype, num a, num b) {
-    if (ash_dtype_is_float(dtype)) return op == ASH_OP_EQ ? a.f == b.f : op == ASH_OP_LT ? a.f < b.f : a.f <= b.f;
+    if (ash_dtype_is_float(dtype))
+        return op == ASH_OP_EQ ? a.f == b.f : op == ASH_OP_LT ? a.f < b.f : a.f <= b.f;
     if (op == ASH_OP_EQ) return a.i == b.i;
     return op == ASH_OP_LT ? below(dtype, a.i, b.i) : !below(dtype, b.i, a.i);
 }
@@ -242,7 +251,8 @@ static num reference_cast(ash_dtype from, ash_dtype to, num a) {
     return r;
 }
 
-/* --- comparing ------------------------------------------------------------------------------------------ */
+/* --- comparing ------------------------------------------------------------------------------------------
+ */
 
 static bool is_math(ash_op op) {
     return (ash_op_infos[op].class == ASH_CLASS_UNARY && op >= ASH_OP_EXP) || op == ASH_OP_POW;
@@ -258,11 +268,12 @@ static bool same_float(ash_dtype dtype, bool loose, double got, double exact) {
     int low = dtype == ASH_F64 ? -1074 : dtype == ASH_F32 ? -149 : dtype == ASH_F16 ? -24 : -133;
     frexp(exact, &exponent);
     double unit = ldexp(1, exponent - bits < low ? low : exponent - bits);
-    if (isinf(got) || isinf(want)) return fabs(isinf(got) ? want : got) >= round_float(dtype, 0x1.fffp1023) - 3 * unit;
+    if (isinf(got) || isinf(want))
+        return fabs(isinf(got) ? want : got) >= round_float(dtype, 0x1.fffp1023) - 3 * unit;
     return fabs(got - exact) <= 2 * unit;
 }
 
-/* --- one nest for all operators of a dtype ---------------------------------------------------------------- */
+/* --- one nest for all operators of a dtype ----------------------------------------------------------- */
 
 enum { OUTPUTS = 64 };
 
@@ -270,8 +281,8 @@ struct plan {
     ash_dtype dtype;
     unsigned lanes;
     size_t count;
-    ash_op ops[OUTPUTS];    /* the operator of each output */
-    ash_dtype to[OUTPUTS];  /* its dtype */
+    ash_op ops[OUTPUTS];   /* the operator of each output */
+    ash_dtype to[OUTPUTS]; /* its dtype */
 };
 
 static bool applies(ash_op op, ash_dtype dtype) {
@@ -307,7 +318,8 @@ static bool applies(ash_op op, ash_dtype dtype) {
 static ash_ref apply(ash_nest *n, ash_op op, ash_dtype to, ash_ref a, ash_ref b) {
     if (op == ASH_OP_CAST) return ash_nest_cast(n, to, a);
     if (op == ASH_OP_SELECT) return ash_nest_select(n, ash_nest_binary(n, ASH_OP_LT, a, b), b, a);
-    return ash_op_infos[op].class == ASH_CLASS_UNARY ? ash_nest_unary(n, op, a) : ash_nest_binary(n, op, a, b);
+    return ash_op_infos[op].class == ASH_CLASS_UNARY ? ash_nest_unary(n, op, a)
+                                                     : ash_nest_binary(n, op, a, b);
 }
 
 static void build(struct plan *p, ash_nest *n) {
@@ -327,7 +339,8 @@ static void build(struct plan *p, ash_nest *n) {
     uint16_t a = test_buffer(n, p->dtype, false), b = test_buffer(n, p->dtype, false);
     for (size_t k = 0; k < p->count; k++) test_buffer(n, p->to[k], true);
     ash_ref i = ash_nest_loop(n, ash_nest_index(n, 0), ash_nest_index(n, COUNT), p->lanes, 0);
-    ash_ref x = ash_nest_load(n, a, i, p->lanes, ASH_NO_REF), y = ash_nest_load(n, b, i, p->lanes, ASH_NO_REF);
+    ash_ref x = ash_nest_load(n, a, i, p->lanes, ASH_NO_REF),
+            y = ash_nest_load(n, b, i, p->lanes, ASH_NO_REF);
     for (size_t k = 0; k < p->count; k++)
         ash_nest_store(n, (uint16_t)(2 + k), i, apply(n, p->ops[k], p->to[k], x, y), ASH_NO_REF);
     ash_nest_end(n);
@@ -356,12 +369,14 @@ static void check(const char *level, const struct plan *p, ash_kernel_fn fn) {
         for (size_t i = 0; i < COUNT; i++) {
             num x = get(p->dtype, a, i), y = get(p->dtype, b, i), got = get(p->to[k], out[k], i);
             num want = expected(p->ops[k], p->dtype, p->to[k], x, y);
-            bool same = ash_dtype_is_float(p->to[k]) ? same_float(p->to[k], is_math(p->ops[k]), got.f, want.f)
-                                                     : got.i == want.i;
+            bool same = ash_dtype_is_float(p->to[k])
+                            ? same_float(p->to[k], is_math(p->ops[k]), got.f, want.f)
+                            : got.i == want.i;
             if (!same)
                 fail_msg("%s: %s %s of %a/%lld and %a/%lld to %s in %u lanes: %a/%lld, not %a/%lld", level,
-                         ash_op_name(p->ops[k]), ash_dtype_name(p->dtype), x.f, (long long)x.i, y.f, (long long)y.i,
-                         ash_dtype_name(p->to[k]), p->lanes, got.f, (long long)got.i, want.f, (long long)want.i);
+                         ash_op_name(p->ops[k]), ash_dtype_name(p->dtype), x.f, (long long)x.i, y.f,
+                         (long long)y.i, ash_dtype_name(p->to[k]), p->lanes, got.f, (long long)got.i,
+                         want.f, (long long)want.i);
         }
 }
 
@@ -399,7 +414,7 @@ static void test_elementwise(void **state) {
     test_code_close(&t);
 }
 
-/* --- what is not elementwise ------------------------------------------------------------------------------- */
+/* --- what is not elementwise ------------------------------------------------------------------------- */
 
 /* Horizontal reductions, in the order that nest.h fixes: a float sum shows it. */
 static void check_reduce(test_code *t, unsigned lanes) {
@@ -430,7 +445,8 @@ static void check_index_division(test_code *t, unsigned lanes) {
     uint16_t x = test_buffer(&n, ASH_I64, false), q = test_buffer(&n, ASH_I64, true);
     uint16_t r = test_buffer(&n, ASH_I64, true);
     ash_ref zero = ash_nest_index(&n, 0), v = ash_nest_load(&n, x, zero, lanes, ASH_NO_REF);
-    ash_ref by = ash_nest_splat(&n, ash_nest_var(&n, 0), lanes), seven = ash_nest_splat(&n, ash_nest_index(&n, 7), lanes);
+    ash_ref by = ash_nest_splat(&n, ash_nest_var(&n, 0), lanes),
+            seven = ash_nest_splat(&n, ash_nest_index(&n, 7), lanes);
     ash_nest_store(&n, q, zero, ash_nest_idiv(&n, v, by), ASH_NO_REF);
     ash_nest_store(&n, r, zero, ash_nest_imod(&n, v, seven), ASH_NO_REF);
     ash_code *code;
@@ -451,7 +467,8 @@ static void check_fma(test_code *t, ash_dtype dtype, unsigned lanes) {
     uint16_t x = test_buffer(&n, ASH_F32, false), y = test_buffer(&n, ASH_F32, true);
     ash_ref v = ash_nest_cast(&n, dtype, ash_nest_load(&n, x, ash_nest_index(&n, 0), lanes, ASH_NO_REF));
     ash_ref c = ash_nest_splat(&n, ash_nest_float(&n, dtype, -1.5), lanes);
-    ash_nest_store(&n, y, ash_nest_index(&n, 0), ash_nest_cast(&n, ASH_F32, ash_nest_fma(&n, v, v, c)), ASH_NO_REF);
+    ash_nest_store(&n, y, ash_nest_index(&n, 0), ash_nest_cast(&n, ASH_F32, ash_nest_fma(&n, v, v, c)),
+                   ASH_NO_REF);
     ash_code *code;
     ash_kernel_fn fn = test_code_compile(t, &n, &code);
     float in[16], out[16];

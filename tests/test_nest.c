@@ -1,4 +1,5 @@
-/* Loop nests: what the builder folds and finds again, what the verifier refuses, the text form, failed allocations. */
+/* Loop nests: what the builder folds and finds again, what the verifier refuses, the text form, failed
+ * allocations. */
 #include "base/text.h"
 #include "ir/ir.h"
 #include "kernel/nest.h"
@@ -39,9 +40,11 @@ static void test_folding(void **state) {
     assert_int_equal(ash_nest_binary(&n, ASH_OP_MIN, x, x), x);
     /* chains of constants become one, in whatever form they were written */
     ash_ref nine = index_op(&n, ASH_OP_ADD, x, 9);
-    assert_int_equal(index_op(&n, ASH_OP_SUB, index_op(&n, ASH_OP_ADD, index_op(&n, ASH_OP_ADD, x, 4), 6), 1), nine);
+    assert_int_equal(
+        index_op(&n, ASH_OP_SUB, index_op(&n, ASH_OP_ADD, index_op(&n, ASH_OP_ADD, x, 4), 6), 1), nine);
     assert_int_equal(ash_nest_binary(&n, ASH_OP_ADD, ash_nest_index(&n, 9), x), nine);
-    assert_int_equal(index_op(&n, ASH_OP_MUL, index_op(&n, ASH_OP_MUL, x, 4), 2), index_op(&n, ASH_OP_MUL, x, 8));
+    assert_int_equal(index_op(&n, ASH_OP_MUL, index_op(&n, ASH_OP_MUL, x, 4), 2),
+                     index_op(&n, ASH_OP_MUL, x, 8));
     /* what overflows is left alone */
     ash_ref most = ash_nest_index(&n, INT64_MAX);
     assert_int_equal(ash_nest_at(&n, index_op(&n, ASH_OP_ADD, most, 1))->op, ASH_NEST_COMPUTE);
@@ -171,7 +174,7 @@ static void test_text(void **state) {
     ash_nest_free(&n);
 }
 
-/* --- defects: each takes the sample and breaks it --------------------------------------------------- */
+/* --- defects: each takes the sample and breaks it ---------------------------------------------------- */
 
 static void drop_end(ash_nest *n) {
     n->code.len--;
@@ -244,11 +247,15 @@ static void bool_of_two(ash_nest *n) {
 
 static void test_defects(void **state) {
     (void)state;
-    static void (*const breaks[])(ash_nest *n) = {
-        drop_end,        extra_end,       two_elses,           later_operand, no_operand,      out_of_scope,
-        wrong_lanes,     wrong_dtype,     cell_as_value,       value_as_cell, read_only_store, no_such_buffer,
-        odd_alignment,   step_of_zero,    mask_of_other_lanes, pick_outside,  float_shift,     not_elementwise,
-        not_a_reduction, bool_of_two,     loop_variable_outside, unknown_operation,
+    static void (*const breaks[])(ash_nest * n) = {
+        drop_end,          extra_end,       two_elses,
+        later_operand,     no_operand,      out_of_scope,
+        wrong_lanes,       wrong_dtype,     cell_as_value,
+        value_as_cell,     read_only_store, no_such_buffer,
+        odd_alignment,     step_of_zero,    mask_of_other_lanes,
+        pick_outside,      float_shift,     not_elementwise,
+        not_a_reduction,   bool_of_two,     loop_variable_outside,
+        unknown_operation,
     };
     for (size_t k = 0; k < ASH_COUNT(breaks); k++) {
         ash_nest n = sample(&ash_allocator__libc);
@@ -278,8 +285,9 @@ static void test_failed_allocations(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_folding), cmocka_unit_test(test_folding_masks), cmocka_unit_test(test_found_again),
-        cmocka_unit_test(test_text),    cmocka_unit_test(test_defects),       cmocka_unit_test(test_failed_allocations),
+        cmocka_unit_test(test_folding),     cmocka_unit_test(test_folding_masks),
+        cmocka_unit_test(test_found_again), cmocka_unit_test(test_text),
+        cmocka_unit_test(test_defects),     cmocka_unit_test(test_failed_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

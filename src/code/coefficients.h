@@ -6,25 +6,15 @@
 
 /* e^r = 1 + r + r^2 P(r), |r| <= ln(2)/2: relative error 2^-28.0 */
 static const double exp_f32[] = {
-    0x1.fffffc0000000p-2,
-    0x1.5554920000000p-3,
-    0x1.5558f20000000p-5,
-    0x1.1239e20000000p-7,
-    0x1.6a243a0000000p-10,
+    0x1.fffffc0000000p-2, 0x1.5554920000000p-3,  0x1.5558f20000000p-5,
+    0x1.1239e20000000p-7, 0x1.6a243a0000000p-10,
 };
 
 /* log(1 + f) = f + f^2 P(f), |f| <= 1/3: relative error 2^-27.1 */
 static const double log_f32[] = {
-    -0x1.0000000000000p-1,
-    0x1.5555580000000p-2,
-    -0x1.fffe280000000p-3,
-    0x1.99968c0000000p-3,
-    -0x1.55b1ec0000000p-3,
-    0x1.250bce0000000p-3,
-    -0x1.f16ee80000000p-4,
-    0x1.b6ae200000000p-4,
-    -0x1.0afc320000000p-3,
-    0x1.f22b880000000p-4,
+    -0x1.0000000000000p-1, 0x1.5555580000000p-2, -0x1.fffe280000000p-3, 0x1.99968c0000000p-3,
+    -0x1.55b1ec0000000p-3, 0x1.250bce0000000p-3, -0x1.f16ee80000000p-4, 0x1.b6ae200000000p-4,
+    -0x1.0afc320000000p-3, 0x1.f22b880000000p-4,
 };
 
 /* sin r = r + r^3 P(r^2), |r| <= pi/4: relative error 2^-26.9 */
@@ -43,111 +33,65 @@ static const double cos_f32[] = {
 
 /* tanh x = x + x^3 P(x^2), x^2 <= 0.37: relative error 2^-27.2 */
 static const double tanh_f32[] = {
-    -0x1.55553a0000000p-2,
-    0x1.1108ea0000000p-3,
-    -0x1.b87bee0000000p-5,
-    0x1.53e4d80000000p-6,
-    -0x1.7e38780000000p-8,
+    -0x1.55553a0000000p-2, 0x1.1108ea0000000p-3,  -0x1.b87bee0000000p-5,
+    0x1.53e4d80000000p-6,  -0x1.7e38780000000p-8,
 };
 
 /* erf x = x + x P(x^2), |x| <= 0.921875: relative error 2^-26.5 */
 static const double erf_f32[] = {
-    0x1.06eba80000000p-3,
-    -0x1.8127440000000p-2,
-    0x1.ce2e200000000p-4,
-    -0x1.b8107c0000000p-6,
-    0x1.54dad80000000p-8,
-    -0x1.aae9900000000p-11,
-    0x1.5f116c0000000p-14,
+    0x1.06eba80000000p-3, -0x1.8127440000000p-2,  0x1.ce2e200000000p-4,  -0x1.b8107c0000000p-6,
+    0x1.54dad80000000p-8, -0x1.aae9900000000p-11, 0x1.5f116c0000000p-14,
 };
 
 /* erf t = 1 - exp(-P(t)), 0.921875 <= t <= 3.95: relative error 2^-26.6 */
 static const double erfc_f32[] = {
-    0x1.a0802a0000000p-13,
-    0x1.20ae8e0000000p+0,
-    0x1.463f6c0000000p-1,
-    0x1.a9a16a0000000p-4,
-    -0x1.6c06420000000p-6,
-    0x1.8e98bc0000000p-9,
-    -0x1.9a72560000000p-13,
+    0x1.a0802a0000000p-13, 0x1.20ae8e0000000p+0, 0x1.463f6c0000000p-1,   0x1.a9a16a0000000p-4,
+    -0x1.6c06420000000p-6, 0x1.8e98bc0000000p-9, -0x1.9a72560000000p-13,
 };
 
 /* e^r = 1 + r + r^2 P(r), |r| <= ln(2)/2: relative error 2^-60.3 */
 static const double exp_f64[] = {
-    0x1.0000000000000p-1,
-    0x1.555555555555bp-3,
-    0x1.5555555555503p-5,
-    0x1.111111110ec5fp-7,
-    0x1.6c16c16c30427p-10,
-    0x1.a01a01b37d880p-13,
-    0x1.a01a0136ac79ap-16,
-    0x1.71ddf02290586p-19,
-    0x1.27e5b40c8b99dp-22,
-    0x1.af6be4cd426e0p-26,
-    0x1.1e3d80707e3e3p-29,
+    0x1.0000000000000p-1,  0x1.555555555555bp-3,  0x1.5555555555503p-5,  0x1.111111110ec5fp-7,
+    0x1.6c16c16c30427p-10, 0x1.a01a01b37d880p-13, 0x1.a01a0136ac79ap-16, 0x1.71ddf02290586p-19,
+    0x1.27e5b40c8b99dp-22, 0x1.af6be4cd426e0p-26, 0x1.1e3d80707e3e3p-29,
 };
 
 /* log(1 + f) = 2s + s z P(z), s = f / (2 + f), z = s^2, |f| <= sqrt(2) - 1: relative error 2^-59.2 */
 static const double log_f64[] = {
-    0x1.5555555555592p-1,
-    0x1.999999997fe76p-2,
-    0x1.24924941e7cbfp-2,
-    0x1.c71c521014a5fp-3,
-    0x1.74663db27b0e6p-3,
-    0x1.39a1d5ed4b879p-3,
-    0x1.2f047764f12dap-3,
+    0x1.5555555555592p-1, 0x1.999999997fe76p-2, 0x1.24924941e7cbfp-2, 0x1.c71c521014a5fp-3,
+    0x1.74663db27b0e6p-3, 0x1.39a1d5ed4b879p-3, 0x1.2f047764f12dap-3,
 };
 
 /* sin r = r + r^3 P(r^2), |r| <= pi/4: relative error 2^-47.5 */
 static const double sin_f64[] = {
-    -0x1.5555555552230p-3,
-    0x1.1111110c867fcp-7,
-    -0x1.a019f938612cep-13,
-    0x1.71d76c81ec9f0p-19,
-    -0x1.a961690d929cdp-26,
+    -0x1.5555555552230p-3, 0x1.1111110c867fcp-7,   -0x1.a019f938612cep-13,
+    0x1.71d76c81ec9f0p-19, -0x1.a961690d929cdp-26,
 };
 
 /* cos r = 1 - r^2/2 + r^4 P(r^2), |r| <= pi/4: relative error 2^-53.2 */
 static const double cos_f64[] = {
-    0x1.5555555552dd0p-5,
-    -0x1.6c16c1671ffdcp-10,
-    0x1.a019fa5ed33c7p-16,
-    -0x1.27e00b0ba9418p-22,
-    0x1.1bbe637699139p-29,
+    0x1.5555555552dd0p-5,   -0x1.6c16c1671ffdcp-10, 0x1.a019fa5ed33c7p-16,
+    -0x1.27e00b0ba9418p-22, 0x1.1bbe637699139p-29,
 };
 
 /* atan x = x + x^3 P(x^2), |x| <= tan(pi/8): relative error 2^-49.9 */
 static const double atan_f64[] = {
-    -0x1.55555555521b3p-2,
-    0x1.99999993a41b2p-3,
-    -0x1.2492473e800f7p-3,
-    0x1.c71bd9679abeep-4,
-    -0x1.744f8291eecb2p-4,
-    0x1.3a56ef5d9b299p-4,
-    -0x1.0aa819f7e0f18p-4,
-    0x1.9ca5183860968p-5,
-    -0x1.a150532209cd6p-6,
+    -0x1.55555555521b3p-2, 0x1.99999993a41b2p-3,  -0x1.2492473e800f7p-3,
+    0x1.c71bd9679abeep-4,  -0x1.744f8291eecb2p-4, 0x1.3a56ef5d9b299p-4,
+    -0x1.0aa819f7e0f18p-4, 0x1.9ca5183860968p-5,  -0x1.a150532209cd6p-6,
 };
 
 /* asin x = x + x^3 P(x^2), |x| <= 1/2: relative error 2^-47.9 */
 static const double asin_f64[] = {
-    0x1.55555555419ffp-3,
-    0x1.3333335095427p-4,
-    0x1.6db6cc4a9cbfbp-5,
-    0x1.f1caf5a678f95p-6,
-    0x1.6e4409508207bp-6,
-    0x1.1f805e14dbe00p-6,
-    0x1.9b8b96c7e87a2p-7,
-    0x1.255adeb0e517cp-6,
-    -0x1.ddba822509bd6p-8,
-    0x1.02047ea52cbdcp-5,
+    0x1.55555555419ffp-3,  0x1.3333335095427p-4, 0x1.6db6cc4a9cbfbp-5, 0x1.f1caf5a678f95p-6,
+    0x1.6e4409508207bp-6,  0x1.1f805e14dbe00p-6, 0x1.9b8b96c7e87a2p-7, 0x1.255adeb0e517cp-6,
+    -0x1.ddba822509bd6p-8, 0x1.02047ea52cbdcp-5,
 };
 
 /* 2/pi * 2^200, rounded down: bytes, lowest first, then 8 of zeros */
 static const uint8_t two_over_pi[] = {
-    0xfe, 0x41, 0x90, 0x43, 0x3c, 0x99, 0x95, 0x62, 0xdb, 0xc0, 0xdd,
-    0x34, 0xf5, 0xd1, 0x57, 0x27, 0xfc, 0x29, 0x15, 0x44, 0x4e, 0x6e,
-    0x83, 0xf9, 0xa2, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+    0xfe, 0x41, 0x90, 0x43, 0x3c, 0x99, 0x95, 0x62, 0xdb, 0xc0, 0xdd, 0x34, 0xf5, 0xd1, 0x57, 0x27, 0xfc,
+    0x29, 0x15, 0x44, 0x4e, 0x6e, 0x83, 0xf9, 0xa2, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
 };
 
 #endif

@@ -7,8 +7,8 @@ LLVMValueRef ash_emit__libm(ash_emit *e, const char *symbol, LLVMValueRef a, LLV
     LLVMTypeRef type = LLVMFunctionType(element, params, n, false);
     LLVMValueRef fn = LLVMGetNamedFunction(e->module, symbol);
     if (!fn) {
-        static const char *const facts[] = {"nounwind", "willreturn",
-                                            "memory"}; /* memory(none) is the value 0 */
+        /* memory(none) is the value 0; nobuiltin, or LLVM would make a sincos of two calls */
+        static const char *const facts[] = {"nounwind", "willreturn", "nobuiltin", "memory"};
         fn = LLVMAddFunction(e->module, symbol, type);
         for (size_t i = 0; i < ASH_COUNT(facts); i++) {
             unsigned kind = LLVMGetEnumAttributeKindForName(facts[i], strlen(facts[i]));

@@ -23,16 +23,14 @@ static bool count_pairs(const ash_allocator *a, const ash_memory__pack *pack, ui
     return true;
 }
 
-static ash_status online(const ash_allocator *a, const ash_memory__pack *pack, ash_memory__key *keys,
-                         ash_memory__key *room, uint64_t *offsets, ash_diag *diag) {
+/* The items in order of birth, those of one column in the order of `keys`. */
+static uint32_t *order_births(const ash_allocator *a, const ash_memory__pack *pack, ash_memory__key *keys,
+                              ash_memory__key *room) {
     for (uint32_t k = 0; k < pack->count; k++) keys[k].key = pack->items[keys[k].value].begin;
     ash_memory__sort(keys, room, pack->count);
     uint32_t *order = ash_mem_alloc(a, pack->count, sizeof *order);
-    if (!order) return ASH_NO_MEMORY(diag);
-    for (uint32_t k = 0; k < pack->count; k++) order[k] = keys[k].value;
-    ash_status status = ash_memory__online(a, pack, order, offsets, diag);
-    ash_mem_free(a, order, pack->count, sizeof *order);
-    return status;
+    for (uint32_t k = 0; k < pack->count && order; k++) order[k] = keys[k].value;
+    return order;
 }
 
 ash_status ash_memory__best_fit(const ash_allocator *a, const ash_memory__pack *pack, uint64_t *offsets,
@@ -41,6 +39,7 @@ ash_status ash_memory__best_fit(const ash_allocator *a, const ash_memory__pack *
     ash_memory__shelf shelf;
     bool ready = false;
     uint64_t pairs = 0;
+    uint32_t *order = NULL;
     ash_memory__key *keys = ash_mem_alloc(a, n, sizeof *keys), *room = ash_mem_alloc(a, n, sizeof *room);
     ash_status status = ASH_OK;
     ASH_FAIL_IF_DONE(!keys || !room || !count_pairs(a, pack, &pairs), diag, ASH_ERROR_OUT_OF_MEMORY,
@@ -48,11 +47,17 @@ ash_status ash_memory__best_fit(const ash_allocator *a, const ash_memory__pack *
     for (uint32_t i = 0; i < n; i++) keys[i] = (ash_memory__key){~pack->items[i].size, i};
     ash_memory__sort(keys, room, n);
     if (!pack->conflicts && pairs > PAIRS_ALWAYS + PAIRS_PER_ITEM * n) {
-        status = online(a, pack, keys, room, offsets, diag);
-        goto done;
+        order = order_births(a, pack, keys, room);
+        ASH_FAIL_IF_DONE(!order, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
     }
     ash_mem_free(a, room, n, sizeof *room);
     room = NULL;
+    if (order) {
+        ash_mem_free(a, keys, n, sizeof *keys);
+        keys = NULL;
+        status = ash_memory__online(a, pack, order, offsets, diag);
+        goto done;
+    }
     ready = ash_memory__shelf_init(&shelf, a, pack, offsets);
     ASH_FAIL_IF_DONE(!ready, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
     for (uint32_t k = 0; k < n; k++) {
@@ -62,6 +67,7 @@ ash_status ash_memory__best_fit(const ash_allocator *a, const ash_memory__pack *
     }
 done:
     if (ready) ash_memory__shelf_free(&shelf);
+    ash_mem_free(a, order, n, sizeof *order);
     ash_mem_free(a, room, n, sizeof *room);
     ash_mem_free(a, keys, n, sizeof *keys);
     return status;

@@ -256,10 +256,17 @@ static ash_status make_packs(ash_memory__instance *in, ash_diag *diag) {
     in->packs = ash_mem_calloc(a, lanes, sizeof *in->packs);
     in->lane_count = lanes;
     ASH_FAIL_IF_DONE(!in->lanes || !in->packs, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
-    for (uint32_t i = 0, lane = 0; i < placed; lane++) {
-        uint32_t first = i;
-        in->lanes[lane] = (uint32_t)keys[first].key;
-        for (; i < placed && keys[i].key == keys[first].key; i++) in->classes[keys[i].value].lane = lane;
+    for (uint32_t i = 0, lane = 0; i < placed; i++) {
+        lane += i && keys[i].key != keys[i - 1].key;
+        in->lanes[lane] = (uint32_t)keys[i].key;
+        in->classes[keys[i].value].lane = lane;
+    }
+    ash_mem_free(a, room, n, sizeof *room);
+    ash_mem_free(a, keys, n, sizeof *keys);
+    room = keys = NULL;
+    for (uint32_t i = 0, first = 0; i < placed; first = i) {
+        uint32_t lane = in->classes[order[first]].lane;
+        while (i < placed && in->classes[order[i]].lane == lane) i++;
         ASH_TRY_DONE(ash_memory__pack_init(in, lane, order + first, i - first, &in->packs[lane], diag));
     }
 done:

@@ -38,7 +38,7 @@ bool ash_memory__region_init(region *r, const ash_allocator *a, uint32_t count) 
     if (!r->blocks) return false;
     memset(r->heads, 0xff, sizeof r->heads);
     for (size_t i = 1; i < r->records; i++) r->blocks[i].next = (uint32_t)(i + 1);
-    r->blocks[0] = (block){.size = UINT64_C(1) << 63, .lower = NIL, .upper = NIL};
+    r->blocks[0] = (block){.size = (UINT64_C(1) << 63) - 1, .lower = NIL, .upper = NIL};
     link_free(r, 0);
     return true;
 }

@@ -13,10 +13,11 @@
 enum { ASH_MEMORY__SECOND = 6, ASH_MEMORY__LEVELS = 64 };
 
 typedef struct ash_memory__block {
-    uint64_t offset, size;   /* units */
+    uint64_t offset;         /* units */
+    uint64_t size : 63;      /* units */
+    bool free : 1;           /* in a list */
     uint32_t lower, upper;   /* neighbours in the region */
     uint32_t previous, next; /* in the free list; `next` links unused records as well */
-    bool free;
 } ash_memory__block;
 
 typedef struct ash_memory__region {

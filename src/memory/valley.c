@@ -20,7 +20,10 @@
  * capacities below 2^31 units. */
 #include "search.h"
 
-enum { STEP = 500 };            /* nodes of the shortest dive */
+enum {
+    STEP = 1000,
+    STEP_FRESH = 1500
+}; /* nodes of the shortest dives: those that keep the blame, and those that do not */
 enum { SLOTS_PER_NODE = 8192 }; /* items over columns that a node of the budget pays for */
 
 typedef struct change {
@@ -39,10 +42,12 @@ typedef struct valley {
     uint32_t capacity;
     uint32_t *floor, *rest; /* per column */
     uint32_t *across;       /* per column: unplaced items that live in it and in the next */
-    uint64_t *blame;        /* per column: refutations charged to it, the recent ones counting more */
+    uint64_t *blame;        /* per column: refutations charged to it */
+    uint64_t *blames[2];    /* kept from dive to dive, the recent ones counting more; of this dive alone */
     uint64_t all_blame;
     uint32_t *low;     /* per item: lowest offset */
     uint64_t *weight;  /* per item: greater goes first */
+    uint64_t snug;     /* what a side that fits adds to it */
     uint64_t *offsets; /* per item, the caller's: ASH_MEMORY__FREE while unplaced */
     int32_t
         *lows; /* per column its items' lowest offsets, LAID for those that are; rows are padded to fours */
@@ -50,6 +55,9 @@ typedef struct valley {
     uint32_t *slots;    /* per item and column of its life: where its lowest offset is in `lows` */
     uint32_t *slots_at; /* per item */
     size_t lows_count, slots_count;
+    uint32_t *on_floor; /* per column: items that can lie on its floor */
+    int32_t *next;      /* per column: the lowest offset among the others, or LAID */
+    bool *stale;        /* per column: these two are to be counted again */
     ASH_VEC(change) trail;
     ASH_VEC(uint32_t) queue;
     ASH_VEC(uint64_t) rank; /* of the candidates in the queue */
@@ -89,6 +97,7 @@ static uint64_t base_weight(const ash_memory__field *f, uint32_t i, uint32_t rul
 
 static void set_weights(valley *v, uint32_t turn) {
     enum { RULES = 8 };
+    v->snug = (turn + turn / RULES) % 2 ? ONE / 5 : 0;
     for (uint32_t i = 0; i < v->field->count; i++) {
         uint64_t weight = base_weight(v->field, i, turn % RULES);
         v->weight[i] =
@@ -110,7 +119,9 @@ static void set_low(valley *v, uint32_t i, uint32_t low) {
     const ash_memory__item *item = &v->field->items[i];
     const uint32_t *slot = v->slots + v->slots_at[i];
     v->low[i] = low;
-    for (uint32_t k = 0, span = item->end - item->begin; k < span; k++) v->lows[slot[k]] = (int32_t)low;
+    uint32_t span = item->end - item->begin;
+    for (uint32_t k = 0; k < span; k++) v->lows[slot[k]] = (int32_t)low;
+    memset(v->stale + item->begin, 1, span);
 }
 
 static bool note(valley *v, uint32_t at, uint32_t old) {
@@ -163,6 +174,7 @@ static void take_back(valley *v, size_t trail) {
         change back = v->trail.at[--v->trail.len];
         if (back.at < f->columns) {
             v->floor[back.at] = back.old;
+            v->stale[back.at] = true;
             continue;
         }
         bool laid = back.at >= f->columns + f->count;
@@ -180,8 +192,8 @@ static void take_back(valley *v, size_t trail) {
 /* --- where to branch
  * ---------------------------------------------------------------------------------------------- */
 
-/* Of a column's items: how many can lie on its floor, and the lowest offset among the others. */
-static uint32_t count_on_floor(const valley *v, uint32_t column, int32_t *next) {
+/* Counts the items of a column that can lie on its floor, and finds the lowest offset among the others. */
+static void count_column(valley *v, uint32_t column) {
     int32_t floor = (int32_t)v->floor[column];
     lane4 count = {0}, floors = {floor, floor, floor, floor}, least = {LAID, LAID, LAID, LAID};
     for (uint32_t k = v->lows_at[column]; k < v->lows_at[column + 1]; k += 4) {
@@ -192,8 +204,9 @@ static uint32_t count_on_floor(const valley *v, uint32_t column, int32_t *next) 
         least = (low & less) | (least & ~less);
     }
     int32_t a = ASH_MIN(least[0], least[1]), b = ASH_MIN(least[2], least[3]);
-    *next = ASH_MIN(a, b);
-    return (uint32_t)(count[0] + count[1] + count[2] + count[3]);
+    v->next[column] = ASH_MIN(a, b);
+    v->on_floor[column] = (uint32_t)(count[0] + count[1] + count[2] + count[3]);
+    v->stale[column] = false;
 }
 
 typedef struct branch {
@@ -233,7 +246,9 @@ static bool choose(valley *v, uint32_t begin, uint32_t end, branch *best) {
                            (to == end || !v->rest[to] || v->floor[to] > floor);
         for (uint32_t c = from; c < to; c++) {
             branch b = {.column = c, .floor = floor, .slack = v->capacity - v->rest[c] - floor};
-            uint32_t on_floor = count_on_floor(v, c, &b.next);
+            if (v->stale[c]) count_column(v, c);
+            uint32_t on_floor = v->on_floor[c];
+            b.next = v->next[c];
             bool may_rise = (uint32_t)b.next <= floor + b.slack;
             if (!on_floor && !may_rise) {
                 charge(v, c);
@@ -269,7 +284,7 @@ static uint64_t rank_of(const valley *v, uint32_t i, uint32_t floor) {
     const ash_memory__item *item = &v->field->items[i];
     uint64_t blame = 0;
     for (uint32_t c = item->begin; c < item->end; c++) blame += v->blame[c];
-    return v->weight[i] + snugness(v, item, floor) * (ONE / 5) +
+    return v->weight[i] + snugness(v, item, floor) * v->snug +
            (v->all_blame ? blame * ONE / v->all_blame : 0);
 }
 
@@ -340,6 +355,7 @@ static outcome raise_floor(valley *v, const branch *b, uint32_t begin, uint32_t 
     if (!take_node(v)) return SPENT;
     if (!note(v, b->column, b->floor)) return NO_MEMORY;
     v->floor[b->column] = (uint32_t)level;
+    v->stale[b->column] = true;
     for (uint32_t k = f->column_at[b->column]; k < f->column_at[b->column + 1]; k++) {
         uint32_t x = f->column_items[k];
         if (v->low[x] >= level) continue;
@@ -383,14 +399,16 @@ static uint64_t luby(uint64_t i) {
     }
 }
 
-static void restart(valley *v, uint32_t turn) {
+static void restart(valley *v, uint32_t turn, bool fresh) {
     const ash_memory__field *f = v->field;
+    v->blame = v->blames[fresh];
     v->trail.len = v->queue.len = v->rank.len = 0;
     v->all_blame = 0;
     for (uint32_t c = 0; c < f->columns; c++) {
         v->floor[c] = v->across[c] = 0;
         v->rest[c] = (uint32_t)f->load[c];
-        v->blame[c] -= v->blame[c] / 8;
+        v->stale[c] = true;
+        v->blame[c] = fresh ? 0 : v->blame[c] - v->blame[c] / 8;
         v->all_blame += v->blame[c];
     }
     for (uint32_t i = 0; i < f->count; i++) {
@@ -411,13 +429,16 @@ static bool make_tables(valley *v) {
     v->floor = ash_mem_alloc(a, f->columns, sizeof *v->floor);
     v->rest = ash_mem_alloc(a, f->columns, sizeof *v->rest);
     v->across = ash_mem_alloc(a, f->columns, sizeof *v->across);
-    v->blame = ash_mem_calloc(a, f->columns, sizeof *v->blame);
+    for (int k = 0; k < 2; k++) v->blames[k] = ash_mem_calloc(a, f->columns, sizeof *v->blame);
+    v->on_floor = ash_mem_alloc(a, f->columns, sizeof *v->on_floor);
+    v->next = ash_mem_alloc(a, f->columns, sizeof *v->next);
+    v->stale = ash_mem_alloc(a, f->columns, sizeof *v->stale);
     v->low = ash_mem_alloc(a, f->count, sizeof *v->low);
     v->weight = ash_mem_alloc(a, f->count, sizeof *v->weight);
     v->slots_at = ash_mem_alloc(a, f->count, sizeof *v->slots_at);
     v->lows_at = ash_mem_alloc(a, (size_t)f->columns + 1, sizeof *v->lows_at);
-    if (!v->floor || !v->rest || !v->across || !v->blame || !v->low || !v->weight || !v->slots_at ||
-        !v->lows_at)
+    if (!v->floor || !v->rest || !v->across || !v->blames[0] || !v->blames[1] || !v->on_floor || !v->next ||
+        !v->stale || !v->low || !v->weight || !v->slots_at || !v->lows_at)
         return false;
     v->lows_at[0] = 0;
     for (uint32_t c = 0; c < f->columns; c++) {
@@ -451,7 +472,10 @@ static void free_tables(valley *v) {
     ash_mem_free(a, v->slots_at, f->count, sizeof *v->slots_at);
     ash_mem_free(a, v->weight, f->count, sizeof *v->weight);
     ash_mem_free(a, v->low, f->count, sizeof *v->low);
-    ash_mem_free(a, v->blame, f->columns, sizeof *v->blame);
+    ash_mem_free(a, v->stale, f->columns, sizeof *v->stale);
+    ash_mem_free(a, v->next, f->columns, sizeof *v->next);
+    ash_mem_free(a, v->on_floor, f->columns, sizeof *v->on_floor);
+    for (int k = 0; k < 2; k++) ash_mem_free(a, v->blames[k], f->columns, sizeof *v->blame);
     ash_mem_free(a, v->across, f->columns, sizeof *v->across);
     ash_mem_free(a, v->rest, f->columns, sizeof *v->rest);
     ash_mem_free(a, v->floor, f->columns, sizeof *v->floor);
@@ -466,11 +490,14 @@ ash_status ash_memory__valley(const ash_allocator *a, const ash_memory__field *f
     *verdict = ASH_MEMORY__UNKNOWN;
     ASH_FAIL_IF_DONE(!make_tables(&v), diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
     uint64_t cost = 1 + v.slots_count / SLOTS_PER_NODE;
-    for (uint32_t turn = 0; nodes && *verdict == ASH_MEMORY__UNKNOWN && !ash_memory__spent(budget);
-         turn++) {
-        uint64_t share = ASH_MIN(ASH_MIN(nodes, budget->nodes / cost + 1), STEP * luby(turn / 4 + 1));
+    for (uint32_t dive = 0; nodes && *verdict == ASH_MEMORY__UNKNOWN && !ash_memory__spent(budget);
+         dive++) {
+        bool fresh = dive % 2;
+        uint32_t turn = dive / 2;
+        uint64_t step = (fresh ? STEP_FRESH : STEP) * luby(turn / 4 + 1);
+        uint64_t share = ASH_MIN(ASH_MIN(nodes, budget->nodes / cost + 1), step);
         v.nodes = share;
-        restart(&v, turn);
+        restart(&v, turn, fresh);
         outcome o = solve_parts(&v, 0, f->columns);
         ASH_FAIL_IF_DONE(o == NO_MEMORY, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
         if (o != SPENT) *verdict = o == FOUND ? ASH_MEMORY__FOUND : ASH_MEMORY__REFUTED;

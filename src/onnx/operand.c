@@ -38,19 +38,21 @@ void ash_import__declare(ash_import *im, ash_span name, const ash_import_value *
 
 /* --- values --------------------------------------------------------------------------------------- */
 
-/* A tensor of the graph from an initializer. */
+/* A tensor of the graph from an initializer. Integers stay constants also when parameters are asked for:
+ * they are shapes and indices, on which attributes depend. */
 static void read_initializer(ash_import *im, ash_import_value *entry) {
     const ash_onnx_tensor *tensor = entry->tensor;
     ash_blob *blob;
+    char *name = NULL;
     im->status = ash_onnx__tensor_data(&im->source, tensor, &entry->type, &blob);
     if (im->status != ASH_OK) return;
-    char *name = im->options->parameters
-                     ? ash_arena_strndup(&im->arena, (const char *)tensor->name.at, tensor->name.len)
-                     : NULL;
-    if (im->options->parameters && !name) {
-        ash_blob_release(blob);
-        im->status = ASH_NO_MEMORY(&im->diag);
-        return;
+    if (im->options->parameters && ash_dtype_is_float(entry->type.dtype)) {
+        name = ash_arena_strndup(&im->arena, (const char *)tensor->name.at, tensor->name.len);
+        if (!name) {
+            ash_blob_release(blob);
+            im->status = ASH_NO_MEMORY(&im->diag);
+            return;
+        }
     }
     entry->value = name ? ash_graph__leaf_blob(im->graph, name, &entry->type, blob)
                         : ash_graph__constant_blob(im->graph, &entry->type, blob);

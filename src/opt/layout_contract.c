@@ -130,30 +130,43 @@ static bool rows_are_constant(const ash_graph *graph, ash_value b) {
     return false;
 }
 
-/* True when the second operand is worth packing: enough rows read it, and its columns are a number. Columns
- * that are an expression would be padded by an amount that no bound can show to be positive. */
-static bool wants_packed(const ash_layout *l, const ash_node *node) {
+/* How n columns lie in blocks. */
+typedef struct columns {
+    ash_dim n, blocks, missing; /* `missing` columns of zeros fill the last block */
+} columns;
+
+/* True when the second operand is worth packing: enough rows read it, or it is packed once for all. With columns that are an expression,
+ * what is missing is one too, and must be known never to be negative. */
+static bool read_columns(const ash_layout *l, const ash_node *node, columns *c) {
     const ash_type *a = ash_graph__type(l->rw.from, node->ins[0]),
                    *b = ash_graph__type(l->rw.from, node->ins[1]);
+    ash_dims *dims = l->rw.to->dims;
     int64_t min, rows;
     if (a->dtype != ASH_F32 || b->rank >= ASH_MAX_RANK || ash_node_int(node, ASH_ATTR_B_BLOCK))
         return false;
-    if (!ash_dim_is_const(b->dims[b->rank - 1]) || b->dims[b->rank - 1] == 0) return false;
-    ash_dims_bounds(l->rw.to->dims, a->dims[a->rank - 2], &min, &rows);
-    return rows >= MIN_ROWS || rows_are_constant(l->rw.from, node->ins[1]);
+    ash_dims_bounds(dims, a->dims[a->rank - 2], &min, &rows);
+    c->n = b->dims[b->rank - 1];
+    if (c->n == 0 || (rows < MIN_ROWS && !rows_are_constant(l->rw.from, node->ins[1]))) return false;
+    if (ash_dims_combine(dims, ASH_DIM_ADD, c->n, l->lanes - 1, &c->blocks, NULL) != ASH_OK ||
+        ash_dims_combine(dims, ASH_DIM_DIV, c->blocks, l->lanes, &c->blocks, NULL) != ASH_OK ||
+        ash_dims_combine(dims, ASH_DIM_MUL, c->blocks, l->lanes, &c->missing, NULL) != ASH_OK ||
+        ash_dims_combine(dims, ASH_DIM_SUB, c->missing, c->n, &c->missing, NULL) != ASH_OK)
+        return false;
+    ash_dims_bounds(dims, c->missing, &min, &rows);
+    return min >= 0;
 }
 
 /* [batch..., k, n], n padded to whole blocks -> [batch..., k, n/B, B] -> [batch..., n/B, k, B] */
-static ash_value pack_columns(ash_rewrite *rw, ash_value b, int64_t block) {
+static ash_value pack_columns(ash_rewrite *rw, ash_value b, const columns *c, int64_t block) {
     if (b == ASH_NO_VALUE) return ASH_NO_VALUE;
     ash_type type = ash_rewrite__type(rw, b);
     unsigned last = type.rank - 1;
-    int64_t n = type.dims[last], blocks = ash_ceil_div(n, block), perm[ASH_MAX_RANK];
+    int64_t perm[ASH_MAX_RANK];
     for (unsigned d = 0; d <= type.rank; d++) perm[d] = d;
     perm[last - 1] = last;
     perm[last] = last - 1;
-    if (blocks * block != n) b = ash_rewrite__pad_zero(rw, b, last, blocks * block - n);
-    type.dims[last] = blocks;
+    if (c->missing) b = ash_rewrite__pad_zero(rw, b, last, c->missing);
+    type.dims[last] = c->blocks;
     type.dims[type.rank++] = block;
     return ash_rewrite__transpose(rw, ash_rewrite__reshape(rw, b, type.rank, type.dims), type.rank, perm);
 }
@@ -161,13 +174,13 @@ static ash_value pack_columns(ash_rewrite *rw, ash_value b, int64_t block) {
 void ash_layout__matmul(ash_layout *l, const ash_node *node) {
     ash_rewrite *rw = &l->rw;
     ash_value a = ash_layout__plain(l, node->ins[0]), b = ash_layout__plain(l, node->ins[1]);
-    if (!wants_packed(l, node)) {
+    columns c;
+    if (!read_columns(l, node, &c)) {
         ash_rewrite__copy(rw, node);
         return;
     }
-    const ash_type *type = ash_graph__type(rw->from, node->ins[1]);
     ash_rewrite__name(rw, node);
-    ash_attr attrs[] = {ASH_ATTR_I(N, type->dims[type->rank - 1]), ASH_ATTR_I(B_BLOCK, l->lanes)};
-    ash_value ins[] = {a, pack_columns(rw, b, l->lanes)};
+    ash_attr attrs[] = {ASH_ATTR_I(N, c.n), ASH_ATTR_I(B_BLOCK, l->lanes)};
+    ash_value ins[] = {a, pack_columns(rw, b, &c, l->lanes)};
     ash_rewrite__bind(rw, node->out, ash_rewrite__node(rw, ASH_OP_MATMUL, ins, 2, attrs, 2));
 }

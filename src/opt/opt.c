@@ -107,7 +107,7 @@ ash_status ash_opt__run(const ash_graph *graph, const ash_target *target, const 
     if (!options) options = &defaults;
     ASH_TRY(ash_graph_status(graph, diag));
     ASH_TRY(check_options(graph, options, diag));
-    ash_opt opt = {.source = graph, .target = target};
+    ash_opt opt = {.source = graph, .target = target, .exact = options->level >= ASH_OPT_EXACT};
     opt.kept = ash_mem_calloc(graph->allocator, graph->values.len, sizeof *opt.kept);
     if (!opt.kept) return ASH_NO_MEMORY(diag);
     for (size_t i = 0; i < options->n_keep; i++) opt.kept[options->keep[i]] = true;

@@ -11,7 +11,7 @@
 
 typedef enum ash_opt_level {
     ASH_OPT_FULL,  /* every pass */
-    ASH_OPT_EXACT, /* only passes that round nothing differently, but for the rules that say so (pow.3) */
+    ASH_OPT_EXACT, /* only what rounds nothing differently */
     ASH_OPT_NONE   /* dead nodes go, nothing else */
 } ash_opt_level;
 

@@ -184,7 +184,7 @@ ash_value ash_rewrite__broadcast(ash_rewrite *rw, ash_value x, unsigned rank, co
     return ash_rewrite__node(rw, ASH_OP_BROADCAST, &x, 1, &attr, 1);
 }
 
-ash_value ash_rewrite__pad_zero(ash_rewrite *rw, ash_value x, unsigned axis, int64_t after) {
+ash_value ash_rewrite__pad_zero(ash_rewrite *rw, ash_value x, unsigned axis, ash_dim after) {
     if (x == ASH_NO_VALUE) return ASH_NO_VALUE;
     ash_type type = ash_rewrite__type(rw, x), scalar = {.dtype = type.dtype};
     int64_t none[ASH_MAX_RANK] = {0}, more[ASH_MAX_RANK] = {0};

@@ -22,6 +22,7 @@
 typedef struct ash_opt {
     const ash_graph *source;  /* the caller's graph: values of it are their own origin */
     const ash_target *target; /* NULL: none */
+    bool exact;               /* leave out what may round differently */
     bool *kept;               /* per value of `source`: it must survive */
 } ash_opt;
 
@@ -82,7 +83,7 @@ ash_value ash_rewrite__reshape(ash_rewrite *rw, ash_value x, unsigned rank, cons
 ash_value ash_rewrite__transpose(ash_rewrite *rw, ash_value x, unsigned rank, const int64_t *perm);
 ash_value ash_rewrite__broadcast(ash_rewrite *rw, ash_value x, unsigned rank, const ash_dim *dims);
 /* Zeros after the elements of one dim. */
-ash_value ash_rewrite__pad_zero(ash_rewrite *rw, ash_value x, unsigned axis, int64_t after);
+ash_value ash_rewrite__pad_zero(ash_rewrite *rw, ash_value x, unsigned axis, ash_dim after);
 
 /* --- reading `to`
  * ------------------------------------------------------------------------------------------------------ */

@@ -6,20 +6,22 @@
  * of something is a pass of its own (affine). */
 #include "simplify.h"
 
-static const ash_rules *const themes[] = {
-    &ash_rules_arith, &ash_rules_logic, &ash_rules_power,  &ash_rules_spread,
-    &ash_rules_view,  &ash_rules_cut,   &ash_rules_reduce,
+const ash_rules *const ash_rules_themes[] = {
+    &ash_rules_arith,  &ash_rules_logic,  &ash_rules_power,
+    &ash_rules_spread, &ash_rules_view,   &ash_rules_cut,
+    &ash_rules_rank,   &ash_rules_reduce, NULL,
 };
 
-static bool applies(const ash_rule *rule, ash_op op) {
-    return rule->op == (int)op || (rule->op == ASH_RULE_ELEMENTWISE && ash_op_is_elementwise(op));
+static bool applies(const ash_rewrite *rw, const ash_rule *rule, ash_op op) {
+    if (rule->loose && rw->opt->exact) return false;
+    return rule->op == (int)op || (rule->op == ASH_EVERY_ELEMENTWISE && ash_op_is_elementwise(op));
 }
 
 static void emit(ash_rewrite *rw, const ash_node *node, ash_value *outs) {
-    for (size_t t = 0; t < ASH_COUNT(themes); t++) {
-        for (size_t r = 0; r < themes[t]->len; r++) {
-            const ash_rule *rule = &themes[t]->at[r];
-            if (!applies(rule, node->op)) continue;
+    for (const ash_rules *const *theme = ash_rules_themes; *theme; theme++) {
+        for (size_t r = 0; r < (*theme)->len; r++) {
+            const ash_rule *rule = &(*theme)->at[r];
+            if (!applies(rw, rule, node->op)) continue;
             outs[0] = rule->apply(rw, node);
             if (outs[0] != ASH_NO_VALUE || !ash_rewrite__ok(rw)) return;
         }

@@ -20,12 +20,21 @@
 typedef ash_value ash_rule_fn(ash_rewrite *rw, const ash_node *node);
 
 typedef struct ash_rule {
-    int op;           /* the operator it applies to, or ASH_RULE_ELEMENTWISE */
+    int op;           /* the operator it applies to, or ASH_EVERY_ELEMENTWISE */
     const char *name; /* "theme.rule" */
     ash_rule_fn *apply;
+    bool loose; /* may round differently: left out at ASH_OPT_EXACT */
 } ash_rule;
 
-enum { ASH_RULE_ELEMENTWISE = -1 };
+enum { ASH_EVERY_ELEMENTWISE = -1 };
+
+/* Rows: the operator, the theme, the function, which names the rule. */
+#define ASH_RULE(OP, theme, apply)                                                                         \
+    { ASH_OP_##OP, #theme "." #apply, apply, false }
+#define ASH_RULE_LOOSE(OP, theme, apply)                                                                   \
+    { ASH_OP_##OP, #theme "." #apply, apply, true }
+#define ASH_RULE_ELEMENTWISE(theme, apply)                                                                 \
+    { ASH_EVERY_ELEMENTWISE, #theme "." #apply, apply, false }
 
 typedef struct ash_rules {
     const ash_rule *at;
@@ -39,7 +48,11 @@ extern const ash_rules ash_rules_power;  /* pow and sqrt */
 extern const ash_rules ash_rules_spread; /* broadcast and splats */
 extern const ash_rules ash_rules_view;   /* reshape and transpose */
 extern const ash_rules ash_rules_cut;    /* slice, pad, concat */
+extern const ash_rules ash_rules_rank;   /* reshapes that sink below what computes */
 extern const ash_rules ash_rules_reduce; /* reductions, windows, contractions, gathers */
+
+/* All of them, in the order in which they are tried; ends with NULL. */
+extern const ash_rules *const ash_rules_themes[];
 
 /* True when `value` is a splat of exactly that number (a zero with that sign). */
 bool ash_rule__is_number(const ash_rewrite *rw, ash_value value, double number);

@@ -244,16 +244,11 @@ static ash_value concat_of_splats(ash_rewrite *rw, const ash_node *n) {
 }
 
 static const ash_rule rules[] = {
-    {ASH_OP_SLICE, "cut.slice_all", slice_all},
-    {ASH_OP_SLICE, "cut.slice_twice", slice_twice},
-    {ASH_OP_SLICE, "cut.slice_of_concat", slice_of_concat},
-    {ASH_OP_PAD, "cut.pad_nothing", pad_nothing},
-    {ASH_OP_PAD, "cut.pad_twice", pad_twice},
-    {ASH_OP_CONCAT, "cut.concat_one", concat_one},
-    {ASH_OP_CONCAT, "cut.concat_empty", concat_empty},
-    {ASH_OP_CONCAT, "cut.concat_nested", concat_nested},
-    {ASH_OP_CONCAT, "cut.concat_of_slices", concat_of_slices},
-    {ASH_OP_CONCAT, "cut.concat_of_splats", concat_of_splats},
+    ASH_RULE(SLICE, cut, slice_all),         ASH_RULE(SLICE, cut, slice_twice),
+    ASH_RULE(SLICE, cut, slice_of_concat),   ASH_RULE(PAD, cut, pad_nothing),
+    ASH_RULE(PAD, cut, pad_twice),           ASH_RULE(CONCAT, cut, concat_one),
+    ASH_RULE(CONCAT, cut, concat_empty),     ASH_RULE(CONCAT, cut, concat_nested),
+    ASH_RULE(CONCAT, cut, concat_of_slices), ASH_RULE(CONCAT, cut, concat_of_splats),
 };
 
 const ash_rules ash_rules_cut = {rules, ASH_COUNT(rules)};

@@ -96,33 +96,30 @@ static bool holds(ash_dtype wide, ash_dtype narrow) {
     if (w == ASH_KIND_BOOL) return false;
     if (k == ASH_KIND_FLOAT) return w == ASH_KIND_FLOAT && ash_dtype_size(wide) > ash_dtype_size(narrow);
     if (k == ASH_KIND_SIGNED && w == ASH_KIND_UNSIGNED) return false;
-    if (w == ASH_KIND_FLOAT && wide == ASH_F16 && precision(narrow) >= 16) return false;
     return precision(wide) >= precision(narrow);
 }
 
 /* cast(cast(x, wide), t) -> cast(x, t) when nothing is lost on the way: then both casts see the same
- * number. */
+ * number. An integer that becomes a float must fit t too: from a float it would saturate, from an integer
+ * it wraps. */
 static ash_value cast_cast(ash_rewrite *rw, const ash_node *n) {
     ash_node inner;
     if (!ash_rewrite__def(rw, A(n), ASH_OP_CAST, &inner)) return ASH_NO_VALUE;
-    if (!holds((ash_dtype)ash_node_int(&inner, ASH_ATTR_DTYPE), ash_graph__type(rw->to, A(&inner))->dtype))
-        return ASH_NO_VALUE;
+    ash_dtype narrow = ash_graph__type(rw->to, A(&inner))->dtype;
+    ash_dtype wide = (ash_dtype)ash_node_int(&inner, ASH_ATTR_DTYPE);
+    ash_dtype to = (ash_dtype)ash_node_int(n, ASH_ATTR_DTYPE);
+    bool whole = ash_dtype_is_float(wide) && !ash_dtype_is_float(narrow) && !ash_dtype_is_float(to);
+    if (!holds(wide, narrow) || (whole && to != ASH_BOOL && !holds(to, narrow))) return ASH_NO_VALUE;
     return ash_rewrite__node(rw, ASH_OP_CAST, inner.ins, 1, n->attrs, n->n_attrs);
 }
 
 static const ash_rule rules[] = {
-    {ASH_OP_NOT, "logic.not_not", not_not},
-    {ASH_OP_AND, "logic.bits_self", bits_self},
-    {ASH_OP_OR, "logic.bits_self", bits_self},
-    {ASH_OP_AND, "logic.and_constant", and_constant},
-    {ASH_OP_OR, "logic.or_constant", or_constant},
-    {ASH_OP_XOR, "logic.xor_constant", xor_constant},
-    {ASH_OP_SHL, "logic.shift_zero", shift_zero},
-    {ASH_OP_SHR, "logic.shift_zero", shift_zero},
-    {ASH_OP_SELECT, "logic.select_known", select_known},
-    {ASH_OP_SELECT, "logic.select_not", select_not},
-    {ASH_OP_CAST, "logic.cast_same", cast_same},
-    {ASH_OP_CAST, "logic.cast_cast", cast_cast},
+    ASH_RULE(NOT, logic, not_not),         ASH_RULE(AND, logic, bits_self),
+    ASH_RULE(OR, logic, bits_self),        ASH_RULE(AND, logic, and_constant),
+    ASH_RULE(OR, logic, or_constant),      ASH_RULE(XOR, logic, xor_constant),
+    ASH_RULE(SHL, logic, shift_zero),      ASH_RULE(SHR, logic, shift_zero),
+    ASH_RULE(SELECT, logic, select_known), ASH_RULE(SELECT, logic, select_not),
+    ASH_RULE(CAST, logic, cast_same),      ASH_RULE(CAST, logic, cast_cast),
 };
 
 const ash_rules ash_rules_logic = {rules, ASH_COUNT(rules)};

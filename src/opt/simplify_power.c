@@ -47,9 +47,8 @@ static ash_value pow_minus_1(ash_rewrite *rw, const ash_node *n) {
 }
 
 static const ash_rule rules[] = {
-    {ASH_OP_POW, "power.pow_0", pow_0},       {ASH_OP_POW, "power.pow_1", pow_1},
-    {ASH_OP_POW, "power.pow_2", pow_2},       {ASH_OP_POW, "power.pow_3", pow_3},
-    {ASH_OP_POW, "power.pow_half", pow_half}, {ASH_OP_POW, "power.pow_minus_1", pow_minus_1},
+    ASH_RULE(POW, power, pow_0),       ASH_RULE(POW, power, pow_1),    ASH_RULE(POW, power, pow_2),
+    ASH_RULE_LOOSE(POW, power, pow_3), ASH_RULE(POW, power, pow_half), ASH_RULE(POW, power, pow_minus_1),
 };
 
 const ash_rules ash_rules_power = {rules, ASH_COUNT(rules)};

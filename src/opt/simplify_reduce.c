@@ -198,23 +198,15 @@ static ash_value gather_known(ash_rewrite *rw, const ash_node *n) {
 }
 
 static const ash_rule rules[] = {
-    {ASH_OP_REDUCE_SUM, "reduce.reduce_nothing", reduce_nothing},
-    {ASH_OP_REDUCE_PROD, "reduce.reduce_nothing", reduce_nothing},
-    {ASH_OP_REDUCE_MAX, "reduce.reduce_nothing", reduce_nothing},
-    {ASH_OP_REDUCE_MIN, "reduce.reduce_nothing", reduce_nothing},
-    {ASH_OP_REDUCE_SUM, "reduce.reduce_ones", reduce_ones},
-    {ASH_OP_REDUCE_PROD, "reduce.reduce_ones", reduce_ones},
-    {ASH_OP_REDUCE_MAX, "reduce.reduce_ones", reduce_ones},
-    {ASH_OP_REDUCE_MIN, "reduce.reduce_ones", reduce_ones},
-    {ASH_OP_REDUCE_MAX, "reduce.extreme_twice", extreme_twice},
-    {ASH_OP_REDUCE_MIN, "reduce.extreme_twice", extreme_twice},
-    {ASH_OP_ARGMAX, "reduce.argmax_one", argmax_one},
-    {ASH_OP_ARGMIN, "reduce.argmax_one", argmax_one},
-    {ASH_OP_MATMUL, "reduce.matmul_shared", matmul_shared},
-    {ASH_OP_CONV, "reduce.conv_of_pad", conv_of_pad},
-    {ASH_OP_POOL_MAX, "reduce.pool_of_pad", pool_of_pad},
-    {ASH_OP_POOL_SUM, "reduce.pool_of_pad", pool_of_pad},
-    {ASH_OP_GATHER, "reduce.gather_known", gather_known},
+    ASH_RULE(REDUCE_SUM, reduce, reduce_nothing), ASH_RULE(REDUCE_PROD, reduce, reduce_nothing),
+    ASH_RULE(REDUCE_MAX, reduce, reduce_nothing), ASH_RULE(REDUCE_MIN, reduce, reduce_nothing),
+    ASH_RULE(REDUCE_SUM, reduce, reduce_ones),    ASH_RULE(REDUCE_PROD, reduce, reduce_ones),
+    ASH_RULE(REDUCE_MAX, reduce, reduce_ones),    ASH_RULE(REDUCE_MIN, reduce, reduce_ones),
+    ASH_RULE(REDUCE_MAX, reduce, extreme_twice),  ASH_RULE(REDUCE_MIN, reduce, extreme_twice),
+    ASH_RULE(ARGMAX, reduce, argmax_one),         ASH_RULE(ARGMIN, reduce, argmax_one),
+    ASH_RULE(MATMUL, reduce, matmul_shared),      ASH_RULE_LOOSE(CONV, reduce, conv_of_pad),
+    ASH_RULE(POOL_MAX, reduce, pool_of_pad),      ASH_RULE(POOL_SUM, reduce, pool_of_pad),
+    ASH_RULE(GATHER, reduce, gather_known),
 };
 
 const ash_rules ash_rules_reduce = {rules, ASH_COUNT(rules)};

@@ -167,17 +167,17 @@ static ash_value extreme_of_splat(ash_rewrite *rw, const ash_node *n) {
 }
 
 static const ash_rule rules[] = {
-    {ASH_OP_BROADCAST, "spread.broadcast_same", broadcast_same},
-    {ASH_OP_BROADCAST, "spread.broadcast_twice", broadcast_twice},
-    {ASH_OP_BROADCAST, "spread.broadcast_of_reshape", broadcast_of_reshape},
-    {ASH_OP_BROADCAST, "spread.broadcast_of_one", broadcast_of_one},
-    {ASH_RULE_ELEMENTWISE, "spread.sink", sink},
-    {ASH_OP_RESHAPE, "spread.reshape_of_repeated", reshape_of_repeated},
-    {ASH_OP_TRANSPOSE, "spread.transpose_of_broadcast", transpose_of_broadcast},
-    {ASH_OP_SLICE, "spread.slice_of_broadcast", slice_of_broadcast},
-    {ASH_OP_PAD, "spread.pad_of_splat", pad_of_splat},
-    {ASH_OP_REDUCE_MAX, "spread.extreme_of_splat", extreme_of_splat},
-    {ASH_OP_REDUCE_MIN, "spread.extreme_of_splat", extreme_of_splat},
+    ASH_RULE(BROADCAST, spread, broadcast_same),
+    ASH_RULE(BROADCAST, spread, broadcast_twice),
+    ASH_RULE(BROADCAST, spread, broadcast_of_reshape),
+    ASH_RULE(BROADCAST, spread, broadcast_of_one),
+    ASH_RULE_ELEMENTWISE(spread, sink),
+    ASH_RULE(RESHAPE, spread, reshape_of_repeated),
+    ASH_RULE(TRANSPOSE, spread, transpose_of_broadcast),
+    ASH_RULE(SLICE, spread, slice_of_broadcast),
+    ASH_RULE(PAD, spread, pad_of_splat),
+    ASH_RULE(REDUCE_MAX, spread, extreme_of_splat),
+    ASH_RULE(REDUCE_MIN, spread, extreme_of_splat),
 };
 
 const ash_rules ash_rules_spread = {rules, ASH_COUNT(rules)};

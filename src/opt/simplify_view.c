@@ -264,12 +264,9 @@ static ash_value transpose_twice(ash_rewrite *rw, const ash_node *n) {
 }
 
 static const ash_rule rules[] = {
-    {ASH_OP_RESHAPE, "view.reshape_same", reshape_same},
-    {ASH_OP_RESHAPE, "view.reshape_twice", reshape_twice},
-    {ASH_OP_RESHAPE, "view.reshape_constant", reshape_constant},
-    {ASH_OP_TRANSPOSE, "view.transpose_twice", transpose_twice},
-    {ASH_OP_TRANSPOSE, "view.compose", compose},
-    {ASH_OP_RESHAPE, "view.compose", compose},
+    ASH_RULE(RESHAPE, view, reshape_same),     ASH_RULE(RESHAPE, view, reshape_twice),
+    ASH_RULE(RESHAPE, view, reshape_constant), ASH_RULE(TRANSPOSE, view, transpose_twice),
+    ASH_RULE(TRANSPOSE, view, compose),        ASH_RULE(RESHAPE, view, compose),
 };
 
 const ash_rules ash_rules_view = {rules, ASH_COUNT(rules)};

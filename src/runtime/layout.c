@@ -253,13 +253,26 @@ static ash_status add_buffers(struct problem *problem, bool early, ash_diag *dia
     return ASH_OK;
 }
 
+/* An operation that is the first to touch a buffer, and writes it, reads there what it wrote itself: a
+ * scatter that starts from a copy and adds to it. */
+static bool reads_its_own(const struct problem *problem, size_t s, const ash_access *access) {
+    const struct work *w = problem->work;
+    const ash_step *step = &w->program->steps.at[s];
+    bool early = s < w->program->prologue;
+    const struct span *span = &(early ? w->early : w->main)[declared_root(w->program, access->buffer)];
+    if (access->write || span->first != (int64_t)(s - problem->first)) return false;
+    for (uint32_t i = 0; i < step->n_accesses; i++)
+        if (step->accesses[i].write && step->accesses[i].buffer == access->buffer) return true;
+    return false;
+}
+
 static void add_accesses(struct problem *problem) {
     const ash_program *p = problem->work->program;
     for (size_t s = problem->first; s < problem->last; s++)
         for (uint32_t i = 0; i < p->steps.at[s].n_accesses; i++) {
             const ash_access *access = &p->steps.at[s].accesses[i];
             uint32_t index = problem->index[access->buffer];
-            if (index == ASH_MEMORY_NONE) continue;
+            if (index == ASH_MEMORY_NONE || reads_its_own(problem, s, access)) continue;
             ash_memory_access m = {.op = (uint32_t)(s - problem->first), .buffer = index};
             m.kind = access->write ? ASH_MEMORY_WRITE : ASH_MEMORY_READ;
             m.offset = (uint64_t)access->begin;

@@ -1,7 +1,7 @@
 /* Runs ONNX backend tests: folders with a model.onnx and test_data_set_*, each with input_*.pb and
  * output_*.pb.
  *
- *     conformance [-v] [-e EXECUTOR] [-m SUBSTRING] [-n TOLERANCE] FOLDER...
+ *     conformance [-v] [-e EXECUTOR] [-m SUBSTRING] [-n TOLERANCE] [-w DIRECTORY] FOLDER...
  *
  * Each FOLDER is such a test, or holds tests at any depth. A model is imported and run; every result is
  * compared in dtype, shape and value (rtol 1e-3, atol 1e-7 for floating point numbers, as ONNX's own runner
@@ -33,6 +33,7 @@ static struct {
     bool verbose;
     double norm; /* largest relative error in the 2-norm; 0: each element is compared */
     const char *match;
+    const char *rewrite; /* directory for models written and read again, or NULL */
     const executor *executor;
     int passed, failed, skipped, bound;
     reason reasons[MAX_REASONS];
@@ -195,6 +196,19 @@ static ash_tensor **find(tensors *inputs, const char *name, size_t position) {
     return position < inputs->n ? &inputs->at[position] : NULL;
 }
 
+/* Replaces the graph by what comes back when it is written and read. */
+static ash_status rewrite(ash_context *context, const char *model, ash_graph **graph, ash_diag *diag) {
+    char path[4096], name[256];
+    const char *end = strrchr(model, '/'), *start = end;
+    while (start > model && start[-1] != '/') start--;
+    snprintf(name, sizeof name, "%.*s", (int)(end - start), start);
+    snprintf(path, sizeof path, "%s/%s.onnx", state.rewrite, name);
+    ash_status status = ash_onnx_write(*graph, path, NULL, diag);
+    ash_graph_destroy(*graph);
+    *graph = NULL;
+    return status == ASH_OK ? ash_onnx_read(context, path, NULL, graph, diag) : status;
+}
+
 static ash_status run_set(ash_context *context, const char *path, tensors *inputs, tensors *want, int *step,
                           char *why, size_t size, ash_diag *diag) {
     ash_graph *graph = NULL;
@@ -202,6 +216,8 @@ static ash_status run_set(ash_context *context, const char *path, tensors *input
     tensors have = {.n = 0};
     why[0] = 0;
     ash_status status = import(context, path, inputs, &graph, step, diag);
+    if (status != ASH_OK) return status;
+    if (state.rewrite) status = rewrite(context, path, &graph, diag);
     if (status != ASH_OK) return status;
     size_t n_ins = ash_graph_input_count(graph), n_outs = ash_graph_output_count(graph);
     for (size_t i = 0; i < n_ins && i < MAX_TENSORS; i++) {
@@ -325,6 +341,8 @@ int main(int argc, char **argv) {
             state.verbose = true;
         } else if (strcmp(argv[i], "-m") == 0 && i + 1 < argc) {
             state.match = argv[++i];
+        } else if (strcmp(argv[i], "-w") == 0 && i + 1 < argc) {
+            state.rewrite = argv[++i];
         } else if (strcmp(argv[i], "-n") == 0 && i + 1 < argc) {
             state.norm = atof(argv[++i]);
         } else if (strcmp(argv[i], "-e") == 0 && i + 1 < argc) {
@@ -339,8 +357,8 @@ int main(int argc, char **argv) {
         }
     }
     if (!folders)
-        return fprintf(stderr,
-                       "usage: conformance [-v] [-e EXECUTOR] [-m SUBSTRING] [-n TOLERANCE] FOLDER...\n"),
+        return fprintf(stderr, "usage: conformance [-v] [-e EXECUTOR] [-m SUBSTRING] [-n TOLERANCE] [-w "
+                               "DIRECTORY] FOLDER...\n"),
                2;
     qsort(state.reasons, (size_t)state.n_reasons, sizeof *state.reasons, by_count);
     if (state.n_reasons) printf("unsupported, by reason:\n");

@@ -1,0 +1,278 @@
+#!/usr/bin/env python3
+"""Writes the small ONNX models that the tests import: tests/data/onnx/NAME/model.onnx with test_data_set_*.
+
+usage: onnx_fixtures.py OUTDIR        (the results are committed; onnx, numpy and onnxruntime are needed only here)
+
+Inputs are seeded; expected outputs come from onnxruntime. The folder layout is that of the ONNX backend tests, so the
+program `conformance` runs them. Models are small cousins of real architectures, of several operator sets, and a few with
+what the backend tests lack: variable dims, computed shapes, external data, typed data fields.
+"""
+import os
+import sys
+import zlib
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+F32, I64 = TensorProto.FLOAT, TensorProto.INT64
+
+
+class Net:
+    """Adds nodes and seeded weights, and returns value names."""
+
+    def __init__(self, name, opset):
+        self.name, self.opset = name, opset
+        self.nodes, self.inits, self.inputs, self.outputs = [], [], [], []
+        self.rng = np.random.default_rng(zlib.crc32(name.encode()))
+        self.count = 0
+
+    def op(self, kind, *ins, outs=1, **attrs):
+        self.count += 1
+        names = [f"{kind.lower()}_{self.count}" + (f"_{i}" if outs > 1 else "") for i in range(outs)]
+        self.nodes.append(helper.make_node(kind, list(ins), names, name=f"n{self.count}_{kind}", **attrs))
+        return names[0] if outs == 1 else names
+
+    def const(self, array):
+        self.count += 1
+        name = f"c_{self.count}"
+        self.inits.append(numpy_helper.from_array(np.asarray(array, order="C"), name))
+        return name
+
+    def ints(self, *values):
+        return self.const(np.array(values, np.int64))
+
+    def weight(self, *shape, scale=1.0, base=0.0):
+        fan = int(np.prod(shape[1:])) or 1
+        return self.const((base + self.rng.standard_normal(shape) * scale / np.sqrt(fan)).astype(np.float32))
+
+    def input(self, name, shape, dtype=F32):
+        self.inputs.append(helper.make_tensor_value_info(name, dtype, shape))
+        return name
+
+    def output(self, name, shape=None, dtype=F32):
+        self.outputs.append(helper.make_tensor_value_info(name, dtype, shape))
+
+    def model(self):
+        graph = helper.make_graph(self.nodes, self.name, self.inputs, self.outputs, self.inits)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], producer_name="fixtures")
+        model.ir_version = 8
+        return model
+
+    def conv(self, x, cin, cout, k, **attrs):
+        groups = attrs.get("group", 1)
+        return self.op("Conv", x, self.weight(cout, cin // groups, k, k), self.weight(cout, scale=0.1),
+                       kernel_shape=[k, k], **attrs)
+
+
+def resnet_like():
+    """Opset 9: batch normalisation, Sum, pooling, Reshape with a constant, Gemm, the older Softmax."""
+    n = Net("resnet_like", 9)
+
+    def bn(x, c):
+        var = n.const((0.5 + n.rng.random(c)).astype(np.float32))
+        return n.op("BatchNormalization", x, n.weight(c, base=1.0, scale=0.2), n.weight(c, scale=0.1), n.weight(c, scale=0.1),
+                    var, epsilon=1e-5)
+
+    x = n.input("x", [1, 3, 17, 17])
+    x = n.op("Relu", bn(n.conv(x, 3, 8, 3, pads=[1, 1, 1, 1], strides=[2, 2]), 8))
+    x = n.op("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[0, 0, 1, 1])
+    y = n.op("Relu", bn(n.conv(x, 8, 8, 3, pads=[1, 1, 1, 1]), 8))
+    x = n.op("Sum", x, bn(n.conv(y, 8, 8, 1), 8))
+    x = n.op("AveragePool", x, kernel_shape=[2, 2], strides=[2, 2])
+    x = n.op("Reshape", x, n.ints(1, -1))
+    x = n.op("Gemm", x, n.weight(10, 32), n.weight(10), transB=1)
+    n.output(x), n.output(n.op("Softmax", x))
+    return n.model(), [{"x": (1, 3, 17, 17)}]
+
+
+def inception_like():
+    """Opset 9: LRN, Concat of branches, grouped convolution, auto_pad, Dropout."""
+    n = Net("inception_like", 9)
+    x = n.input("x", [2, 4, 9, 9])
+    x = n.op("LRN", x, size=3, alpha=1e-2, beta=0.75, bias=1.5)
+    a = n.conv(x, 4, 6, 1)
+    b = n.conv(x, 4, 4, 3, auto_pad="SAME_UPPER", group=2)
+    c = n.op("MaxPool", x, kernel_shape=[3, 3], strides=[1, 1], pads=[1, 1, 1, 1])
+    x = n.op("Concat", a, b, c, axis=1)
+    x = n.op("AveragePool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+    x = n.op("Dropout", x, ratio=0.4)
+    n.output(n.op("GlobalAveragePool", x))
+    return n.model(), [{"x": (2, 4, 9, 9)}]
+
+
+def mobilenet_like():
+    """Opset 17: depthwise convolutions and Clip, with a variable batch."""
+    n = Net("mobilenet_like", 17)
+    low, high = n.const(np.float32(0)), n.const(np.float32(6))
+    x = n.input("image", ["batch", 3, 12, 12])
+    x = n.op("Clip", n.conv(x, 3, 8, 3, pads=[1, 1, 1, 1], strides=[2, 2]), low, high)
+    y = n.op("Clip", n.conv(x, 8, 8, 3, pads=[1, 1, 1, 1], group=8), low, high)
+    x = n.op("Add", x, n.conv(y, 8, 8, 1))
+    x = n.op("Flatten", n.op("GlobalAveragePool", x))
+    n.output(n.op("Gemm", x, n.weight(5, 8), n.weight(5), transB=1))
+    return n.model(), [{"image": (1, 3, 12, 12)}, {"image": (3, 3, 12, 12)}]
+
+
+def bert_like():
+    """Opset 13: attention with variable batch and length, whose reshapes are computed from Shape."""
+    n = Net("bert_like", 13)
+    d, heads = 16, 4
+    ids = n.input("ids", ["batch", "seq"], I64)
+    x = n.op("Gather", n.weight(32, d), ids)
+    batch = n.op("Gather", n.op("Shape", x), n.const(np.int64(0)), axis=0)
+    seq = n.op("Gather", n.op("Shape", x), n.const(np.int64(1)), axis=0)
+    axis = n.ints(0)
+
+    def vector(v):
+        return n.op("Unsqueeze", v, axis)
+
+    split = n.op("Concat", vector(batch), vector(seq), n.ints(heads), n.ints(d // heads), axis=0)
+    merged = n.op("Concat", vector(batch), vector(seq), n.ints(-1), axis=0)
+
+    def linear(v, rows, columns):
+        return n.op("Add", n.op("MatMul", v, n.weight(rows, columns, scale=2)), n.weight(columns, scale=0.1))
+
+    def norm(v):
+        mean = n.op("ReduceMean", v, axes=[-1], keepdims=1)
+        diff = n.op("Sub", v, mean)
+        var = n.op("ReduceMean", n.op("Pow", diff, n.const(np.float32(2))), axes=[-1], keepdims=1)
+        return n.op("Div", diff, n.op("Sqrt", n.op("Add", var, n.const(np.float32(1e-5)))))
+
+    q, k, v = (n.op("Transpose", n.op("Reshape", linear(x, d, d), split), perm=p)
+               for p in ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3]))
+    score = n.op("Softmax", n.op("Div", n.op("MatMul", q, k), n.const(np.float32(2))), axis=-1)
+    y = n.op("Reshape", n.op("Transpose", n.op("MatMul", score, v), perm=[0, 2, 1, 3]), merged)
+    x = norm(n.op("Add", x, linear(y, d, d)))
+    h = linear(x, d, 2 * d)
+    h = n.op("Mul", h, n.op("Add", n.op("Erf", n.op("Div", h, n.const(np.float32(np.sqrt(2))))), n.const(np.float32(1))))
+    n.output(norm(n.op("Add", x, linear(h, 2 * d, d))))
+    return n.model(), [{"ids": (1, 5)}, {"ids": (3, 8)}]
+
+
+def shapes():
+    """Opset 13: slices, padding, expansion and ranges by dims that are not numbers."""
+    n = Net("shapes", 13)
+    x = n.input("x", ["n", 6])
+    shape = n.op("Shape", x)
+    rows = n.op("Slice", shape, n.ints(0), n.ints(1))
+    last = n.op("Slice", x, n.ints(-1), n.ints(2 ** 62), n.ints(0))
+    n.output(last)
+    n.output(n.op("Slice", x, n.ints(1, 1), n.ints(-1, 5), n.ints(0, 1), n.ints(1, 2)))
+    twice = n.op("Concat", n.op("Mul", rows, n.ints(2)), n.ints(3), axis=0)
+    n.output(n.op("Reshape", x, twice))
+    n.output(n.op("Expand", last, shape))
+    n.output(n.op("Reshape", n.op("Concat", x, x, axis=1), n.ints(-1, 3)))
+    n.output(n.op("Mul", x, n.op("Cast", n.op("Gather", shape, n.const(np.int64(0))), to=F32)))
+    n.output(n.op("Tile", x, n.ints(2, 3)))
+    n.output(n.op("Pad", x, n.ints(1, 0, 0, 2)))
+    return n.model(), [{"x": (2, 6)}, {"x": (5, 6)}]
+
+
+def mlp_external():
+    """Opset 17: weights in a file of their own."""
+    n = Net("mlp_external", 17)
+    x = n.input("x", [2, 32])
+    for _ in range(2):
+        x = n.op("Relu", n.op("Add", n.op("MatMul", x, n.weight(32, 32)), n.weight(32)))
+    n.output(x)
+    return n.model(), [{"x": (2, 32)}]
+
+
+def typed_data():
+    """Opset 13: initializers in float_data, int64_data, int32_data and double_data instead of raw_data."""
+    n = Net("typed_data", 13)
+    x = n.input("x", [2, 3])
+    make = helper.make_tensor
+    n.inits = [make("f", F32, [3], [0.5, -1.25, 3e-5]), make("i", I64, [2], [3, -2]),
+               make("h", TensorProto.FLOAT16, [1], [1.5]), make("d", TensorProto.DOUBLE, [1], [1e-3]),
+               make("b", TensorProto.BOOL, [3], [True, False, True]), make("s", TensorProto.INT8, [3], [-7, 0, 100])]
+    y = n.op("Add", x, "f")
+    y = n.op("Mul", y, n.op("Cast", "h", to=F32))
+    y = n.op("Add", y, n.op("Cast", "d", to=F32))
+    y = n.op("Where", "b", y, n.op("Cast", "s", to=F32))
+    n.output(n.op("Reshape", y, n.op("Abs", "i")))
+    return n.model(), [{"x": (2, 3)}]
+
+
+def recurrent():
+    """Opset 14: a bidirectional LSTM and a GRU."""
+    n = Net("recurrent", 14)
+    x = n.input("x", [5, 2, 3])
+    y, h, c = n.op("LSTM", x, n.weight(2, 16, 3), n.weight(2, 16, 4), n.weight(2, 32), outs=3, hidden_size=4,
+                   direction="bidirectional")
+    z, last = n.op("GRU", x, n.weight(1, 12, 3), n.weight(1, 12, 4), n.weight(1, 24), outs=2, hidden_size=4,
+                   direction="reverse", linear_before_reset=1)
+    for v in (y, h, c, z, last):
+        n.output(v)
+    return n.model(), [{"x": (5, 2, 3)}]
+
+
+def upsampler():
+    """Opset 13: transposed convolution, Resize with computed sizes, InstanceNormalization, PRelu."""
+    n = Net("upsampler", 13)
+    x = n.input("x", [1, 4, 5, 6])
+    y = n.op("ConvTranspose", x, n.weight(4, 3, 3, 3), n.weight(3), strides=[2, 2], pads=[1, 1, 1, 1], output_padding=[1, 1])
+    y = n.op("PRelu", n.op("InstanceNormalization", y, n.weight(3, base=1), n.weight(3)), n.weight(3, 1, 1))
+    half = n.op("Slice", n.op("Shape", y), n.ints(2), n.ints(4))
+    sizes = n.op("Concat", n.ints(1, 3), n.op("Add", half, n.ints(3)), axis=0)
+    n.output(n.op("Resize", y, "", "", sizes, mode="linear", coordinate_transformation_mode="half_pixel"))
+    n.output(n.op("Resize", y, "", n.const(np.array([1, 1, 2, 2], np.float32)), mode="nearest",
+                  coordinate_transformation_mode="asymmetric", nearest_mode="floor"))
+    return n.model(), [{"x": (1, 4, 5, 6)}]
+
+
+def einsum():
+    """Opset 12: contractions that the backend tests lack."""
+    n = Net("einsum", 12)
+    a, b, c = n.input("a", [2, 3, 4]), n.input("b", [4, 3, 5]), n.input("c", [5, 6])
+    n.output(n.op("Einsum", a, b, equation="bij,jik->bk"))
+    n.output(n.op("Einsum", a, b, c, equation="bij,jik,kl->bl"))
+    n.output(n.op("Einsum", a, a, equation="...ij,...kj->...ik"))
+    n.output(n.op("Einsum", a, b, equation="bij, jik -> ikbj"))
+    return n.model(), [{"a": (2, 3, 4), "b": (4, 3, 5), "c": (5, 6)}]
+
+
+FIXTURES = [resnet_like, inception_like, mobilenet_like, bert_like, shapes, mlp_external, typed_data, recurrent, upsampler,
+            einsum]
+
+
+def feed(net, info, shape, rng):
+    if info.type.tensor_type.elem_type == I64:
+        return rng.integers(0, 32, shape, dtype=np.int64)
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+def write(out, fixture):
+    model, sets = fixture()
+    name = fixture.__name__
+    folder = os.path.join(out, name)
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, "model.onnx")
+    if name.endswith("_external"):
+        onnx.save(model, path, save_as_external_data=True, location="weights.bin", size_threshold=256)
+    else:
+        onnx.save(model, path)
+    session = onnxruntime.InferenceSession(path)
+    rng = np.random.default_rng(zlib.crc32((name + "/feed").encode()))
+    for k, shapes_ in enumerate(sets):
+        data = os.path.join(folder, f"test_data_set_{k}")
+        os.makedirs(data, exist_ok=True)
+        feeds = {i.name: feed(name, i, shapes_[i.name], rng) for i in model.graph.input}
+        names = [o.name for o in model.graph.output]
+        for kind, items in (("input", feeds.items()), ("output", zip(names, session.run(names, feeds)))):
+            for i, (tensor, array) in enumerate(items):
+                with open(os.path.join(data, f"{kind}_{i}.pb"), "wb") as f:
+                    f.write(numpy_helper.from_array(array, tensor).SerializeToString())
+
+
+def main():
+    if len(sys.argv) != 2 or sys.argv[1] in ("-h", "--help"):
+        sys.exit(__doc__)
+    for fixture in FIXTURES:
+        write(sys.argv[1], fixture)
+
+
+if __name__ == "__main__":
+    main()
