@@ -344,8 +344,7 @@ static ash_status find_segments(orderer *o, segment *segments, uint32_t *count, 
             any = true;
             next[before] = ASH_MIN(next[before], op);
         }
-        last[op] =
-            any ? ASH_MIN(last[op + 1], greatest) : 0; /* a later source: nothing before it is a cut */
+        last[op] = any ? ASH_MIN(last[op + 1], greatest + 1) : 0; /* before a source nothing is a cut */
     }
     uint32_t first = 0, reach = 0;
     *count = 0;
