@@ -3,7 +3,8 @@
  *   prepare.c   graph → program → kernels → plan          layout.h    where buffers lie
  *   build.c     program + kernels → plan                  bind.c      memory, addresses, inputs, parameters
  *   prologue.c  packed weights                            execute.c   the loop, variables, profile, poison
- *   buffers.c   outputs and intermediate results          report.c    operations, kernels, numbers
+ *   buffers.c   outputs and intermediate results          report.c    operations, numbers
+ *   source.c    text of the kernels
  *
  * Every buffer's address is base[its root] + offset. Steps have tables of addresses, made ahead; when a
  * base changes, the entries that depend on it are written anew, so that executing looks nothing up. */
