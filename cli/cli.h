@@ -70,8 +70,11 @@ struct session {
     ash_graph *graph;
     ash_plan *plan;
     ash_diag diag;
+    ash_status status; /* of reading the environment; told when the session is opened */
 };
 
+/* The planner's options come from the environment (ASHLAR_ARENA_NO_REUSE=1 and the like) where it has any.
+ */
 struct session session_defaults(void);
 /* Rows for the options above; they point into `session`. Of COUNT SESSION_OPTIONS, and an end. */
 enum { SESSION_OPTIONS = 14 };
