@@ -20,6 +20,7 @@ int cmd_plan(int argc, char **argv);
 int cmd_profile(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
+int cmd_pack(int argc, char **argv);
 
 /* --- options: options.c ----------------------------------------------------------------------- */
 
