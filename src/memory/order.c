@@ -363,7 +363,7 @@ static ash_status search_all(orderer *o, uint32_t *order, ash_diag *diag) {
     uint64_t *given = ash_arena_alloc(&o->arena, o->ops, sizeof *given),
              *live = ash_arena_alloc(&o->arena, o->ops, 8);
     NEED(segments && given && live);
-    uint32_t count;
+    uint32_t count = 0;
     ASH_TRY(find_segments(o, segments, &count, diag));
     uint64_t now = 0, least = 0;
     for (uint32_t c = 0; c < o->classes; c++)
