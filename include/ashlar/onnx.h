@@ -30,8 +30,7 @@ typedef struct ash_onnx_options {
     int64_t var_min, var_max; /* bounds of the dims that `vars` does not name; both 0: [1, 4096] */
     const ash_onnx_bind *binds;
     size_t n_binds;
-    bool parameters; /* make the initializers parameters, which plans may rebind by name, instead of
-                        constants */
+    bool parameters; /* make the floating point initializers parameters, which plans may rebind by name */
 } ash_onnx_options;
 
 /* Reads a model file: default-domain operator sets 1 to 23. Weights are used where they lie, in the mapped

@@ -9,7 +9,7 @@
  * whatever its shape. The vector axis is the one along which most addresses are neighbours. */
 #include "tile.h"
 
-enum { CHUNK_WORK = 1 << 16 }; /* element operations that a chunk should have: some 20 microseconds */
+enum { CHUNK_WORK = 1 << 15 }; /* element operations that a chunk should have: some 10 microseconds */
 
 typedef struct axis {
     ash_sym sym;

@@ -226,7 +226,8 @@ static ash_ref simplify_index(ash_nest *n, ash_op op, ash_ref a, int64_t y) {
     if (in->op != ASH_NEST_COMPUTE || in->i != op || (op != ASH_OP_ADD && op != ASH_OP_MUL))
         return ASH_NO_REF;
     if (!constant(n, in->b, ASH_I64, &x) || !fold_index(op, x, y, &sum)) return ASH_NO_REF;
-    return ash_nest_binary(n, op, in->a, constant_like(n, a, ASH_I64, sum));
+    ash_ref rest = in->a; /* `in` is gone when the list grows */
+    return ash_nest_binary(n, op, rest, constant_like(n, a, ASH_I64, sum));
 }
 
 static ash_ref fold_i64(ash_nest *n, ash_op op, ash_ref a, ash_ref b) {

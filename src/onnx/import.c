@@ -174,7 +174,8 @@ static ash_dim input_dim(ash_import *im, const ash_onnx_info *info, unsigned axi
         ash_text_add(&text, "%.*s.%u", ASH_SPAN_ARG(info->name), axis);
     char *name = text.failed ? NULL : ash_arena_strndup(&im->arena, text.at, text.len);
     ash_text_free(&text);
-    if (!name) return ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory"), 0;
+    if (!name || !ash_strmap_put(&im->dims, name, strlen(name), 0))
+        return ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory"), 0;
     int64_t min = o->var_min, max = o->var_max;
     if (min == 0 && max == 0) min = DEFAULT_VAR_MIN, max = DEFAULT_VAR_MAX;
     for (size_t i = 0; i < o->n_vars; i++)
@@ -351,10 +352,16 @@ static ash_status graph_name(ash_import *im, char **name) {
 
 /* Every name of the options must be one of the model's. */
 static ash_status check_options(ash_import *im) {
-    for (size_t i = 0; i < im->options->n_binds; i++) {
-        const char *name = im->options->binds[i].input;
+    const ash_onnx_options *o = im->options;
+    for (size_t i = 0; i < o->n_binds; i++) {
+        const char *name = o->binds[i].input;
         ASH_FAIL_IF(ash_import__find_name(im, (ash_span){(const uint8_t *)name, strlen(name)}) == SIZE_MAX,
                     &im->diag, ASH_ERROR_NOT_FOUND, "the model has no input '%s' to bind", name);
+    }
+    for (size_t i = 0; i < o->n_vars; i++) {
+        uint64_t found;
+        ASH_FAIL_IF(!ash_strmap_get(&im->dims, o->vars[i].name, strlen(o->vars[i].name), &found), &im->diag,
+                    ASH_ERROR_NOT_FOUND, "no input of the model has a dim '%s'", o->vars[i].name);
     }
     return ASH_OK;
 }
@@ -394,6 +401,7 @@ static ash_status import_bytes(ash_context *context, const void *data, size_t si
     im.source = source;
     ash_arena_init(&im.arena, im.allocator);
     ash_map_init(&im.folded, im.allocator);
+    ash_strmap_init(&im.dims, im.allocator);
     ash_diag_clear(&im.diag);
     ash_status status = import_graph(&im, context, ash_wire__open(data, size, &im.diag));
     if (status == ASH_OK) {
@@ -405,6 +413,7 @@ static ash_status import_bytes(ash_context *context, const void *data, size_t si
     }
     ash_vec_free(im.allocator, &im.values);
     ash_map_free(&im.folded);
+    ash_strmap_free(&im.dims);
     ash_onnx__source_free(&im.source);
     ash_arena_free(&im.arena);
     return status;

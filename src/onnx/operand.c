@@ -19,6 +19,7 @@ ash_value ash_import__fail(ash_import *im, ash_status code, const char *fmt, ...
 
 size_t ash_import__find_name(const ash_import *im, ash_span name) {
     uint64_t index;
+    if (name.len == 0) return SIZE_MAX;
     for (const ash_import_scope *scope = im->scope; scope; scope = scope->parent)
         if (ash_strmap_get(&scope->names, (const char *)name.at, name.len, &index)) return (size_t)index;
     return SIZE_MAX;
@@ -28,6 +29,10 @@ void ash_import__declare(ash_import *im, ash_span name, const ash_import_value *
     const ash_import_value copy = *value; /* it may lie in the array that grows */
     uint64_t index;
     if (!ash_import__ok(im)) return;
+    if (name.len == 0) {
+        ash_import__fail(im, ASH_ERROR_FORMAT, "a value without a name");
+        return;
+    }
     if (ash_strmap_get(&im->scope->names, (const char *)name.at, name.len, &index)) {
         ash_import__fail(im, ASH_ERROR_FORMAT, "the name '%.*s' is defined twice", ASH_SPAN_ARG(name));
     } else if (!ash_vec_push(im->allocator, &im->values, copy) ||
@@ -38,19 +43,21 @@ void ash_import__declare(ash_import *im, ash_span name, const ash_import_value *
 
 /* --- values --------------------------------------------------------------------------------------- */
 
-/* A tensor of the graph from an initializer. */
+/* A tensor of the graph from an initializer. Integers stay constants also when parameters are asked for:
+ * they are shapes and indices, on which attributes depend. */
 static void read_initializer(ash_import *im, ash_import_value *entry) {
     const ash_onnx_tensor *tensor = entry->tensor;
     ash_blob *blob;
+    char *name = NULL;
     im->status = ash_onnx__tensor_data(&im->source, tensor, &entry->type, &blob);
     if (im->status != ASH_OK) return;
-    char *name = im->options->parameters
-                     ? ash_arena_strndup(&im->arena, (const char *)tensor->name.at, tensor->name.len)
-                     : NULL;
-    if (im->options->parameters && !name) {
-        ash_blob_release(blob);
-        im->status = ASH_NO_MEMORY(&im->diag);
-        return;
+    if (im->options->parameters && ash_dtype_is_float(entry->type.dtype)) {
+        name = ash_arena_strndup(&im->arena, (const char *)tensor->name.at, tensor->name.len);
+        if (!name) {
+            ash_blob_release(blob);
+            im->status = ASH_NO_MEMORY(&im->diag);
+            return;
+        }
     }
     entry->value = name ? ash_graph__leaf_blob(im->graph, name, &entry->type, blob)
                         : ash_graph__constant_blob(im->graph, &entry->type, blob);

@@ -70,7 +70,7 @@ static inline uint64_t ash_wire__offset(const ash_wire *wire) {
     return (uint64_t)(wire->at - wire->base);
 }
 static inline bool ash_span_is(ash_span span, const char *text) {
-    return span.len == strlen(text) && memcmp(span.at, text, span.len) == 0;
+    return span.len == strlen(text) && (span.len == 0 || memcmp(span.at, text, span.len) == 0);
 }
 static inline bool ash_span_equal(ash_span a, ash_span b) {
     return a.len == b.len && (a.len == 0 || memcmp(a.at, b.at, a.len) == 0);
