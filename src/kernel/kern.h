@@ -158,7 +158,7 @@ ash_status ash_kern_lower_tile(ash_kern *k, ash_dim *chunks, bool *done); /* *do
 bool ash_kern_lower_matmul(ash_kern *k, ash_dim *chunks);
 bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks);
 ash_status ash_kern_lower_other(ash_kern *k, ash_dim *chunks);
-/* Writes operand `part` of a concatenation to its place. */
-ash_status ash_kern_lower_part(ash_kern *k, const ash_node *concat, unsigned part, ash_dim *chunks);
+/* Writes operand `part` of a concatenation to its place, `shift` elements along the axis. */
+ash_status ash_kern_lower_part(ash_kern *k, const ash_node *concat, unsigned part, ash_dim shift, ash_dim *chunks);
 
 #endif

@@ -681,15 +681,10 @@ ash_status ash_kern_lower_loops(ash_kern *k, ash_dim *chunks) {
     return finish(&l, chunks);
 }
 
-ash_status ash_kern_lower_part(ash_kern *k, const ash_node *concat, unsigned part, ash_dim *chunks) {
+ash_status ash_kern_lower_part(ash_kern *k, const ash_node *concat, unsigned part, ash_dim shift, ash_dim *chunks) {
     const ash_type *type = ash_graph__type(k->graph, concat->ins[part]);
     loops l = {.k = k, .value = concat->ins[part], .target = concat->out, .n_root_axes = type->rank,
-               .n_axes = type->rank, .shift_axis = (unsigned)ash_node_int(concat, ASH_ATTR_AXIS)};
-    for (unsigned i = 0; i < part; i++)
-        if (ash_dims_combine(k->ixs.dims, ASH_DIM_ADD, l.shift,
-                             ash_graph__type(k->graph, concat->ins[i])->dims[l.shift_axis], &l.shift,
-                             k->low->diag) != ASH_OK)
-            return ASH_ERROR_OUT_OF_RANGE;
+               .n_axes = type->rank, .shift_axis = (unsigned)ash_node_int(concat, ASH_ATTR_AXIS), .shift = shift};
     memcpy(l.extents, type->dims, sizeof type->dims);
     return finish(&l, chunks);
 }

@@ -310,7 +310,7 @@ static ash_status lower_kernel(ash_lowering *low, uint32_t id) {
 static ash_status lower_concat(ash_lowering *low, uint32_t id) {
     const ash_node *concat = &low->graph->nodes.at[low->fusion.groups.at[id].root];
     const ash_place *whole = &low->places[concat->out];
-    ash_dim strides[ASH_MAX_RANK], offset = whole->contiguous ? 0 : whole->offset;
+    ash_dim strides[ASH_MAX_RANK], offset = whole->contiguous ? 0 : whole->offset, shift = 0;
     ASH_TRY(strides_of(low, concat->out, strides));
     int64_t axis = ash_node_int(concat, ASH_ATTR_AXIS);
     ash_status status = ASH_OK;
@@ -321,12 +321,13 @@ static ash_status lower_concat(ash_lowering *low, uint32_t id) {
             ash_kern k;
             ash_dim chunks = 0;
             ash_kern_init(&k, low, id);
-            status = ash_kern_lower_part(&k, concat, i, &chunks);
+            status = ash_kern_lower_part(&k, concat, i, shift, &chunks);
             if (status == ASH_OK) status = add_step(&k, chunks, false);
             ash_kern_free(&k);
         }
         ash_dim size = ash_graph__type(low->graph, concat->ins[i])->dims[axis];
         offset = combine(low, ASH_DIM_ADD, offset, combine(low, ASH_DIM_MUL, size, strides[axis], &status), &status);
+        shift = combine(low, ASH_DIM_ADD, shift, size, &status);
     }
     return status;
 }
