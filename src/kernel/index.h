@@ -69,6 +69,11 @@ ash_ix ash_ix_mul(ash_ixs *ixs, ash_ix a, ash_dim d);
 ash_ix ash_ix_div(ash_ixs *ixs, ash_ix a, ash_dim d); /* rounded down, for values from 0 */
 ash_ix ash_ix_mod(ash_ixs *ixs, ash_ix a, ash_dim d);
 
+/* The terms and bounds of an expression; 0 when it was lost to a failure. */
+static inline ash_sum ash_ix_sum(const ash_ixs *ixs, ash_ix ix) {
+    return ix < ixs->sums.len ? ixs->sums.at[ix] : (ash_sum){0};
+}
+
 bool ash_ix_is_const(const ash_ixs *ixs, ash_ix ix, int64_t *value);
 /* The symbols that the expression depends on, also by way of what it loads: bit number % 64. */
 uint64_t ash_ix_syms(const ash_ixs *ixs, ash_ix ix);
