@@ -273,9 +273,10 @@ static bool divides(ash_ixs *ixs, int64_t c, ash_dim d, ash_dim by, int64_t *qc,
     return true;
 }
 
-/* Whether 0 <= ix < by for certain. */
+/* Whether 0 <= ix < by for certain, where `by` is not 0. */
 static bool below(const ash_ixs *ixs, ash_ix ix, ash_dim by) {
     ash_sum sum = ash_ix_sum(ixs, ix);
+    if (sum.n == 0) return true;
     if (sum.min < 0) return false;
     int64_t min, max;
     ash_dims_bounds(ixs->dims, by, &min, &max);
@@ -368,14 +369,6 @@ ash_ix ash_ix_mod(ash_ixs *ixs, ash_ix a, ash_dim d) {
 
 /* --- questions --------------------------------------------------------------------------------------------------------- */
 
-bool ash_ix_is_const(const ash_ixs *ixs, ash_ix ix, int64_t *value) {
-    ash_sum sum = ash_ix_sum(ixs, ix);
-    if (sum.n > 1) return false;
-    if (sum.n == 1 && (ixs->terms.at[sum.first].atom != ONE || ixs->terms.at[sum.first].d != 1)) return false;
-    *value = sum.n ? ixs->terms.at[sum.first].c : 0;
-    return true;
-}
-
 static bool atom_depends(const ash_ixs *ixs, uint32_t id, ash_sym sym) {
     const ash_atom *atom = &ixs->atoms.at[id];
     if (!(atom->syms & sym_bit(sym))) return false;
@@ -428,26 +421,4 @@ bool ash_ix_lane_stride(const ash_ixs *ixs, ash_ix ix, ash_sym sym, unsigned lan
         *stride += t->c;
     }
     return true;
-}
-
-static ash_ix substitute_atom(ash_ixs *ixs, uint32_t id, ash_sym sym, ash_ix value) {
-    ash_atom atom = ixs->atoms.at[id];
-    switch (atom.kind) {
-    case ASH_ATOM_SYM: return atom.ref == sym ? value : single(ixs, 1, 1, id);
-    case ASH_ATOM_DIV: return ash_ix_div(ixs, ash_ix_substitute(ixs, atom.ref, sym, value), atom.by);
-    case ASH_ATOM_MOD: return ash_ix_mod(ixs, ash_ix_substitute(ixs, atom.ref, sym, value), atom.by);
-    case ASH_ATOM_ONE:
-    case ASH_ATOM_LOADED: break;
-    }
-    return single(ixs, 1, 1, id);
-}
-
-ash_ix ash_ix_substitute(ash_ixs *ixs, ash_ix ix, ash_sym sym, ash_ix value) {
-    building b = {.ixs = ixs};
-    ash_sum sum = ash_ix_sum(ixs, ix);
-    for (uint32_t i = 0; i < sum.n && !ixs->failed; i++) {
-        ash_term t = ixs->terms.at[sum.first + i];
-        put_scaled(&b, substitute_atom(ixs, t.atom, sym, value), t.c, t.d);
-    }
-    return finish(&b);
 }
