@@ -33,8 +33,8 @@ typedef struct ash_onnx_options {
     bool parameters; /* make the floating point initializers parameters, which plans may rebind by name */
 } ash_onnx_options;
 
-/* Reads a model file: default-domain operator sets 1 to 23. Weights are used where they lie, in the mapped
- * file or in files of external data beside it, as long as the graph or a plan made from it exists.
+/* Reads a model file: operator sets 1 to 28 of the default domain. Weights are used where they lie, in the
+ * mapped file or in files of external data beside it, as long as the graph or a plan made from it exists.
  * `options` may be NULL, and is not used after the call.
  *
  * A broken file is ASH_ERROR_FORMAT; what cannot be expressed (an unknown operator, strings, sequences,

@@ -227,6 +227,15 @@ void ash_onnx__op_softsign(ash_import *im) {
     ash_import__out(im, 0, ash_onnx__softsign(im, ash_import__in(im, 0)));
 }
 
+/* x * sigmoid(alpha x) */
+void ash_onnx__op_swish(ash_import *im) {
+    ash_value x = ash_import__in(im, 0), inner = x;
+    double alpha = ash_import__attr_float(im, "alpha", 1);
+    if (alpha != 1) inner = ash_lower__with(im, ASH_OP_MUL, x, alpha);
+    ash_import__out(im, 0,
+                    ash_lower__binary(im, ASH_OP_MUL, x, ash_lower__unary(im, ASH_OP_SIGMOID, inner)));
+}
+
 void ash_onnx__op_mish(ash_import *im) {
     ash_value x = ash_import__in(im, 0);
     ash_import__out(
