@@ -1,6 +1,7 @@
 /* Building graphs: the builder's functions, sticky errors, failure without change. */
 #include "ir_fixture.h"
 
+#include <math.h>
 #include <time.h>
 
 static void expect(const ash_graph *g, ash_value value, ash_dtype dtype, unsigned rank,
@@ -40,6 +41,106 @@ static void builds_a_network(void **state) {
            ash_graph_dim_min(g, 8, batch), 10);
     EXPECT(g, ash_reduce_mean(g, h, (int64_t[]){0}, 1, true), ASH_F32, 1, 10);
     ash_graph_output(g, "y", h);
+}
+
+static void builder_functions_give_their_types(void **state) {
+    ash_graph *g = ((fixture *)*state)->g;
+    ash_dim n = ash_graph_var(g, "n", 2, 9);
+    ash_value x = INPUT(g, "x", F32, n, 4, 6), i = INPUT(g, "i", I64, 5),
+              grid = INPUT(g, "grid", I32, n, 4, 6);
+    ash_value flags = INPUT(g, "flags", BOOL, 4, 1), zero = ash_scalar_like(g, x, 0), indices;
+    EXPECT(g, ash_transpose(g, x, (int64_t[]){2, 0, 1}), ASH_F32, 6, n, 4);
+    EXPECT(g, ash_slice(g, x, (ash_dim[]){0, 1, 5}, (int64_t[]){1, 2, -1}, (ash_dim[]){2, 2, 6}), ASH_F32,
+           2, 2, 6);
+    EXPECT(g, ash_pad(g, x, zero, (ash_dim[]){0, 1, 2}, (ash_dim[]){n, 0, 0}), ASH_F32,
+           ash_graph_dim_mul(g, n, 2), 5, 8);
+    EXPECT(g, ash_concat(g, (ash_value[]){x, x, x}, 3, -1), ASH_F32, n, 4, 18);
+    EXPECT(g, ash_iota(g, ASH_I32, (ash_dim[]){n, 3}, 2, 1), ASH_I32, n, 3);
+    EXPECT(g, ash_cast(g, x, ASH_I8), ASH_I8, n, 4, 6);
+    assert_int_equal(ash_cast(g, x, ASH_F32), x);
+    EXPECT(g, ash_select(g, flags, x, zero), ASH_F32, n, 4, 6);
+    EXPECT(g, ash_reduce_max(g, x, (int64_t[]){-1, 0}, 2, true), ASH_F32, 1, 4, 1);
+    EXPECT(g, ash_reduce_max(g, x, (int64_t[]){-1, 0}, 2, false), ASH_F32, 4);
+    EXPECT(g, ash_argmin(g, x, -2, true), ASH_I64, n, 6);
+    EXPECT(g, ash_cumsum(g, x, -1, false, true), ASH_F32, n, 4, 6);
+    EXPECT(g, ash_topk(g, x, -1, 2, true, &indices), ASH_F32, n, 4, 2);
+    EXPECT(g, indices, ASH_I64, n, 4, 2);
+    EXPECT(g, ash_gather(g, x, i, -2), ASH_F32, n, 5, 6);
+    EXPECT(g, ash_gather_elements(g, x, grid, 1), ASH_F32, n, 4, 6);
+    EXPECT(g, ash_gather_nd(g, x, INPUT(g, "at", I64, n, 2), 1), ASH_F32, n);
+    EXPECT(g, ash_scatter_elements(g, x, grid, x, -1, ASH_SCATTER_ADD), ASH_F32, n, 4, 6);
+    EXPECT(g, ash_scatter_nd(g, x, INPUT(g, "to", I64, 3, 2), INPUT(g, "with", F32, 3, 6), ASH_SCATTER_SET),
+           ASH_F32, n, 4, 6);
+    EXPECT(g, ash_matmul(g, x, INPUT(g, "m", F32, 6, 3)), ASH_F32, n, 4, 3);
+    EXPECT(g, ash_matmul(g, INPUT(g, "l", F32, 7, 1, 2, 4), x), ASH_F32, 7, n, 2, 6);
+    ash_window window = {3, 2, 2, 1, 2};
+    EXPECT(g, ash_pool_sum(g, x, (int64_t[]){2}, &window, 1), ASH_F32, n, 4, 3);
+    EXPECT(g, ash_conv(g, x, INPUT(g, "w", F32, 8, 2, 3), &window, 1, 2), ASH_F32, n, 8, 3);
+    EXPECT(g, ash_clip(g, ash_relu(g, grid), 1, 5), ASH_I32, n, 4, 6);
+    EXPECT(g, ash_lt(g, x, zero), ASH_BOOL, n, 4, 6);
+    EXPECT(g, ash_scalar(g, ASH_BF16, 1), ASH_BF16);
+}
+
+static void scalars_have_their_bits(void **state) {
+    ash_graph *g = ((fixture *)*state)->g;
+    const struct {
+        ash_dtype dtype;
+        double value;
+        uint64_t bits;
+    } cases[] = {{ASH_F32, 0.5, 0x3f000000},
+                 {ASH_F64, -2, 0xc000000000000000},
+                 {ASH_I8, -1, 0xff},
+                 {ASH_U16, 65535, 0xffff},
+                 {ASH_I32, -2, 0xfffffffe},
+                 {ASH_I64, -3, (uint64_t)-3},
+                 {ASH_U64, 9223372036854775808.0, UINT64_C(1) << 63},
+                 {ASH_BOOL, 7, 1},
+                 {ASH_U8, 200, 200}};
+    for (size_t i = 0; i < ASH_COUNT(cases); i++) {
+        const ash_blob *blob = ash_graph__value(g, ash_scalar(g, cases[i].dtype, cases[i].value))->blob;
+        assert_int_equal(blob->size, ash_dtype_size(cases[i].dtype));
+        assert_memory_equal(blob->data, &cases[i].bits, blob->size);
+    }
+}
+
+/* The compositions, evaluated: each row of softmax sums to 1, a normalised row has mean 0 and variance 1, a
+ * mean over a variable number of rows divides by it. */
+#define assert_near(a, b) assert_true(fabs((a) - (b)) < 1e-12)
+
+static void compositions_compute(void **state) {
+    enum { ROWS = 3, COLUMNS = 4 };
+    fixture *f = *state;
+    ash_graph *g = f->g;
+    ash_diag diag;
+    ash_dim n = ash_graph_var(g, "n", 1, 9);
+    ash_value x = INPUT(g, "x", F64, n, COLUMNS);
+    ash_graph_output(g, "softmax", ash_softmax(g, x, -1));
+    ash_graph_output(g, "norm", ash_layer_norm(g, x, ASH_NO_VALUE, ASH_NO_VALUE, -1, 0));
+    ash_graph_output(g, "mean", ash_reduce_mean(g, x, (int64_t[]){0}, 1, false));
+    ash_graph_output(g, "gelu", ash_gelu(g, x));
+    assert_ok(ash_graph_status(g, &diag));
+    const ash_allocator *a = ash_context__allocator(f->context);
+    ash_wide in, out[4];
+    assert_ok(ash_wide_alloc(a, ASH_F64, 2, (int64_t[]){ROWS, COLUMNS}, &in, &diag));
+    for (int i = 0; i < ROWS * COLUMNS; i++) in.f[i] = i * i % 7 - 2;
+    assert_ok(ash_eval_graph(g, &in, (int64_t[]){ROWS}, ASH_EVAL_DTYPE, out, &diag));
+    for (int r = 0; r < ROWS; r++) {
+        double sum = 0, mean = 0, square = 0;
+        for (int c = 0; c < COLUMNS; c++) {
+            sum += out[0].f[r * COLUMNS + c];
+            mean += out[1].f[r * COLUMNS + c] / COLUMNS;
+            square += out[1].f[r * COLUMNS + c] * out[1].f[r * COLUMNS + c] / COLUMNS;
+        }
+        assert_near(sum, 1);
+        assert_near(mean, 0);
+        assert_near(square, 1);
+    }
+    for (int c = 0; c < COLUMNS; c++)
+        assert_near(out[2].f[c], (in.f[c] + in.f[c + COLUMNS] + in.f[c + 2 * COLUMNS]) / ROWS);
+    for (int i = 0; i < ROWS * COLUMNS; i++)
+        assert_near(out[3].f[i], in.f[i] * 0.5 * (1 + erf(in.f[i] / sqrt(2))));
+    for (int i = 0; i < 4; i++) ash_wide_free(a, &out[i]);
+    ash_wide_free(a, &in);
 }
 
 static void keeps_the_first_error(void **state) {
@@ -305,6 +406,9 @@ static void large_graphs_take_linear_time(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         IR_TEST(builds_a_network),
+        IR_TEST(builder_functions_give_their_types),
+        IR_TEST(scalars_have_their_bits),
+        IR_TEST(compositions_compute),
         IR_TEST(keeps_the_first_error),
         IR_TEST(refuses_bad_leaves),
         IR_TEST(derived_graphs_share_dims_and_data),

@@ -1,0 +1,53 @@
+# ashlar's front door: CMake behind the usual words. `make help` lists them.
+BUILD  ?= build
+PREFIX ?= /usr/local
+SETUP  ?= tools/setup.sh
+MODEL  ?= $(BUILD)/resnet50.onnx
+
+.PHONY: build run test test-release test-address test-thread install clean format lint help
+
+# CMake configures again by itself when it must; only the first time is ours.
+build:
+	@$(SETUP) build
+	@test -f $(BUILD)/build.ninja || cmake -S . -B $(BUILD) -G Ninja -DASHLAR_TESTS=OFF
+	@cmake --build $(BUILD)
+
+$(BUILD)/resnet50.onnx: build
+	@$(BUILD)/example_resnet50 $@
+
+run: build $(MODEL)
+	@$(BUILD)/ashlar run $(MODEL)
+
+test:
+	@$(SETUP) test lint
+	@tools/test.sh release address thread lint
+
+test-release test-address test-thread: test-%:
+	@$(SETUP) test
+	@tools/test.sh $*
+
+install: build
+	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+lint:
+	@$(SETUP) lint
+	@tools/test.sh lint
+
+format:
+	@$(SETUP) lint
+	@tools/lint.sh format
+
+clean:
+	rm -rf $(BUILD) build-release build-address build-thread
+
+help:
+	@echo 'make            builds the library, the program and the examples into $(BUILD)/'
+	@echo 'make run        the same, then ResNet-50: written as ONNX, prepared, executed, measured'
+	@echo '                (MODEL=model.onnx: another model)'
+	@echo 'make test       all tests: as shipped, under the sanitizers, and lint'
+	@echo 'make test-release, test-address, test-thread, lint: one part of that'
+	@echo 'make format     formats the sources'
+	@echo 'make install    PREFIX=$(PREFIX); DESTDIR is respected'
+	@echo 'make clean      removes what was built'
+	@echo
+	@echo 'What is missing is installed by tools/setup.sh; SETUP=: goes on without looking.'

@@ -1,0 +1,128 @@
+/* What the commands share. The command line sees the public headers alone. */
+#ifndef ASHLAR_CLI_H
+#define ASHLAR_CLI_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "ashlar/onnx.h"
+#include "ashlar/plan.h"
+#include "ashlar/reference.h"
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+/* Exit statuses: a wrong result and a failed call are 1, a wrong command line is 2. */
+enum { EXIT_GOOD = 0, EXIT_BAD = 1, EXIT_USAGE = 2 };
+
+/* --- commands: one file each ------------------------------------------------------------------ */
+
+int cmd_run(int argc, char **argv);
+int cmd_plan(int argc, char **argv);
+int cmd_profile(int argc, char **argv);
+int cmd_bench(int argc, char **argv);
+int cmd_inspect(int argc, char **argv);
+int cmd_pack(int argc, char **argv);
+
+/* --- options: options.c ----------------------------------------------------------------------- */
+
+typedef enum option_kind {
+    OPTION_FLAG,    /* bool: true when given */
+    OPTION_UNSET,   /* bool: false when given */
+    OPTION_UINT,    /* unsigned */
+    OPTION_BYTES,   /* uint64_t: "512", "64k", "1.5G" */
+    OPTION_TEXT,    /* const char * */
+    OPTION_LIST,    /* struct list: may be given again */
+    OPTION_MODE,    /* ash_memory_mode */
+    OPTION_STRATEGY /* ash_memory_strategy */
+} option_kind;
+
+enum { LIST_ROOM = 64 };
+
+struct list {
+    const char *at[LIST_ROOM];
+    size_t count;
+};
+
+/* One row of a command's options: parsed and shown in its help. */
+struct option {
+    const char *name, *value, *help; /* "--threads", "N" or NULL, a sentence */
+    option_kind kind;
+    void *target;
+};
+
+/* Reads options into their targets; other words go to `words`. Prints what is wrong, or the help when it is
+ * asked for. True: go on; false: leave with *exit_status. */
+bool options_read(int argc, char **argv, const char *usage, const struct option *const *tables,
+                  struct list *words, int *exit_status);
+
+/* --- sessions: session.c: a model, loaded and prepared ---------------------------------------- */
+
+struct session {
+    /* options */
+    const char *cache;
+    bool no_cache, verbose;
+    unsigned threads, seed;
+    struct list vars, inputs, binds;
+    ash_plan_options plan_options;
+    /* what is made of them */
+    const char *path;
+    ash_context *context;
+    ash_graph *graph;
+    ash_plan *plan;
+    ash_diag diag;
+    ash_status status; /* of reading the environment; told when the session is opened */
+};
+
+/* The planner's options come from the environment (ASHLAR_ARENA_NO_REUSE=1 and the like) where it has any.
+ */
+struct session session_defaults(void);
+/* Rows for the options above; they point into `session`. Of COUNT SESSION_OPTIONS, and an end. */
+enum { SESSION_OPTIONS = 14 };
+void session_options(struct session *session, struct option rows[SESSION_OPTIONS + 1]);
+bool session_open(struct session *session, const char *path); /* context and graph; prints why not */
+bool session_prepare(struct session *session);                /* and the plan */
+void session_close(struct session *session);
+/* Sets every input: from `--input` files, the rest with seeded random numbers. */
+bool session_fill_inputs(struct session *session);
+/* Sets one input from a tensor whose dtype and shape must fit. */
+bool session_set_input(struct session *session, size_t position, const ash_tensor *tensor);
+/* Prints the session's diagnostic after what could not be done, and returns false. */
+bool session_failed(const struct session *session, const char *what);
+
+/* --- showing: show.c -------------------------------------------------------------------------- */
+
+struct line {
+    char text[128];
+};
+
+struct line show_bytes(uint64_t bytes);    /* "1.5 GB": decimal units */
+struct line show_time(double nanoseconds); /* "12.3 ms" */
+struct line show_count(double count);      /* "3.2 G" */
+struct line show_type(const ash_type *type);
+void show_output(ash_plan *plan, size_t position);
+void show_prepare(const struct session *session);
+void show_memory(const ash_plan *plan);
+uint64_t peak_resident(void); /* bytes */
+int64_t now_ns(void);
+
+/* An element of a row-major array as a number. */
+double element(ash_dtype dtype, const void *data, uint64_t index);
+
+/* --- checking: check.c ------------------------------------------------------------------------ */
+
+/* Runs each test_data_set_* of a folder and compares; the number of outputs that differ, or -1. */
+int check_folder(struct session *session, const char *folder);
+/* Compares the results of the last execution with the reference evaluator's; the number of outputs that differ, or -1. */
+int check_reference(struct session *session);
+
+/* --- timing: timing.c ------------------------------------------------------------------------- */
+
+struct timing {
+    double median, least, most, p90; /* nanoseconds */
+    unsigned runs;
+};
+
+/* Executes `runs` times after one that is not counted; false when an execution fails. */
+bool time_runs(struct session *session, unsigned runs, struct timing *out);
+
+#endif

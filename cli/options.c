@@ -1,0 +1,134 @@
+/* Options from tables: the same rows are parsed and shown in the help. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+static void help(const char *usage, const struct option *const *tables) {
+    printf("usage: ashlar %s\n\noptions:\n", usage);
+    for (; *tables; tables++)
+        for (const struct option *row = *tables; row->name; row++) {
+            char left[64];
+            snprintf(left, sizeof left, "%s%s%s", row->name, row->value ? " " : "",
+                     row->value ? row->value : "");
+            printf("  %-26s%s\n", left, row->help);
+        }
+    printf("  %-26s%s\n", "--help", "this text");
+}
+
+static const struct option *find(const struct option *const *tables, const char *name, size_t len) {
+    for (; *tables; tables++)
+        for (const struct option *row = *tables; row->name; row++)
+            if (strlen(row->name) == len && !memcmp(row->name, name, len)) return row;
+    return NULL;
+}
+
+static bool read_uint(const char *text, unsigned *out) {
+    char *end;
+    errno = 0;
+    unsigned long value = strtoul(text, &end, 10);
+    if (errno || end == text || *end || *text == '-' || value > 1000000000) return false;
+    *out = (unsigned)value;
+    return true;
+}
+
+static bool read_bytes(const char *text, uint64_t *out) {
+    static const char units[] = "kMGT";
+    char *end;
+    double value = strtod(text, &end);
+    if (end == text || !(value >= 0)) return false;
+    const char *unit = *end ? strchr(units, *end == 'K' ? 'k' : *end) : NULL;
+    if (unit) {
+        for (const char *u = units; u <= unit; u++) value *= 1000;
+        end++;
+    }
+    if (*end == 'B') end++;
+    if (*end || value > 1e18) return false;
+    *out = (uint64_t)value;
+    return true;
+}
+
+static bool read_named(const char *text, int count, const char *(*name)(int), int *out) {
+    for (int i = 0; i < count; i++)
+        if (!strcmp(text, name(i))) {
+            *out = i;
+            return true;
+        }
+    return false;
+}
+
+static const char *mode_name(int i) {
+    return ash_memory_mode_text((ash_memory_mode)i);
+}
+
+static const char *strategy_name(int i) {
+    return ash_memory_strategy_text((ash_memory_strategy)i);
+}
+
+static bool read_value(const struct option *row, const char *text) {
+    int number;
+    switch (row->kind) {
+    case OPTION_UINT: return read_uint(text, row->target);
+    case OPTION_BYTES: return read_bytes(text, row->target);
+    case OPTION_TEXT: *(const char **)row->target = text; return true;
+    case OPTION_LIST: {
+        struct list *list = row->target;
+        if (list->count == LIST_ROOM) return false;
+        list->at[list->count++] = text;
+        return true;
+    }
+    case OPTION_MODE:
+        if (!read_named(text, ASH_MEMORY_MODE_COUNT, mode_name, &number)) return false;
+        *(ash_memory_mode *)row->target = (ash_memory_mode)number;
+        return true;
+    case OPTION_STRATEGY:
+        if (!read_named(text, ASH_MEMORY_STRATEGY_COUNT, strategy_name, &number)) return false;
+        *(ash_memory_strategy *)row->target = (ash_memory_strategy)number;
+        return true;
+    default: return false;
+    }
+}
+
+static bool wrong(const char *command, const char *what, const char *text) {
+    fprintf(stderr, "ashlar %s: %s \"%s\"; `ashlar %s --help` lists the options\n", command, what, text,
+            command);
+    return false;
+}
+
+/* One word, and the next where it is the option's value. */
+static bool read_word(int argc, char **argv, int *i, const struct option *const *tables,
+                      struct list *words) {
+    const char *word = argv[*i];
+    if (word[0] != '-' || !word[1]) {
+        if (words->count == LIST_ROOM) return wrong(argv[0], "one word too many:", word);
+        words->at[words->count++] = word;
+        return true;
+    }
+    const char *equals = strchr(word, '=');
+    const struct option *row = find(tables, word, equals ? (size_t)(equals - word) : strlen(word));
+    if (!row) return wrong(argv[0], "unknown option", word);
+    if (row->kind == OPTION_FLAG || row->kind == OPTION_UNSET) {
+        if (equals) return wrong(argv[0], "no value is expected:", word);
+        *(bool *)row->target = row->kind == OPTION_FLAG;
+        return true;
+    }
+    const char *value = equals ? equals + 1 : *i + 1 < argc ? argv[++*i] : NULL;
+    if (!value) return wrong(argv[0], "a value is missing after", word);
+    return read_value(row, value) || wrong(argv[0], "not understood:", value);
+}
+
+bool options_read(int argc, char **argv, const char *usage, const struct option *const *tables,
+                  struct list *words, int *exit_status) {
+    *words = (struct list){0};
+    for (int i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
+            help(usage, tables);
+            *exit_status = EXIT_GOOD;
+            return false;
+        }
+        *exit_status = EXIT_USAGE;
+        if (!read_word(argc, argv, &i, tables, words)) return false;
+    }
+    return true;
+}

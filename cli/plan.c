@@ -1,0 +1,63 @@
+/* ashlar plan: what a model becomes. */
+#include "cli.h"
+
+static void show_ops(ash_plan *plan) {
+    printf("\noperations\n%6s  %-8s%-44s%8s%10s%12s\n", "", "kind", "name", "chunks", "flop", "bytes");
+    for (size_t i = 0; i < ash_plan_op_count(plan); i++) {
+        ash_prepared_op op;
+        if (ash_plan_op_at(plan, i, &op, NULL) != ASH_OK) continue;
+        printf("%6zu  %-8s%-44.43s%8lld%10s%12s\n", i, ash_prepared_kind_text(op.kind), op.name,
+               (long long)op.chunks, show_count(op.flops).text, show_bytes((uint64_t)op.bytes).text);
+    }
+}
+
+static void show_buffers(ash_plan *plan) {
+    printf("\nbuffers\n%6s  %-10s%-28s%12s  %s\n", "", "role", "type", "bytes", "place");
+    for (uint32_t i = 0; i < ash_plan_buffer_count(plan); i++) {
+        ash_buffer_info b;
+        if (ash_plan_buffer_at(plan, i, &b, NULL) != ASH_OK) continue;
+        printf("%6u  %-10s%-28.27s%12s", i, ash_role_text(b.role), show_type(&b.type).text,
+               show_bytes(b.bytes).text);
+        if (b.arena != UINT32_MAX) printf("  arena %u at %llu", b.arena, (unsigned long long)b.offset);
+        if (b.root != i) printf("  in buffer %u", b.root);
+        printf("%s%s\n", b.name ? "  " : "", b.name ? b.name : "");
+    }
+}
+
+static void show_arenas(ash_plan *plan) {
+    uint32_t count;
+    const ash_memory_arena *arenas = ash_memory_plan_arenas(ash_plan_memory(plan), &count);
+    printf("\narenas\n%6s%12s%14s%12s%10s  %s\n", "", "bytes", "lower bound", "unshared", "tenants",
+           "found by");
+    for (uint32_t i = 0; i < count; i++)
+        printf("%6u%12s%14s%12s%10u  %s\n", i, show_bytes(arenas[i].size).text,
+               show_bytes(arenas[i].lower_bound).text, show_bytes(arenas[i].unshared).text,
+               arenas[i].buffers, ash_memory_strategy_text(arenas[i].found_by));
+}
+
+int cmd_plan(int argc, char **argv) {
+    struct session s = session_defaults();
+    bool buffers = false;
+    struct option common[SESSION_OPTIONS + 1];
+    const struct option own[] = {{"--buffers", NULL, "list the buffers as well", OPTION_FLAG, &buffers},
+                                 {0}};
+    const struct option *const tables[] = {own, common, NULL};
+    struct list words;
+    int status;
+    session_options(&s, common);
+    if (!options_read(argc, argv, "plan MODEL.onnx [options]", tables, &words, &status)) return status;
+    if (words.count != 1) {
+        fprintf(stderr, "ashlar plan: one model is expected\n");
+        return EXIT_USAGE;
+    }
+    bool good = session_open(&s, words.at[0]) && session_prepare(&s);
+    if (good) {
+        show_prepare(&s);
+        show_memory(s.plan);
+        show_ops(s.plan);
+        if (buffers) show_buffers(s.plan);
+        show_arenas(s.plan);
+    }
+    session_close(&s);
+    return good ? EXIT_GOOD : EXIT_BAD;
+}

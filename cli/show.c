@@ -1,0 +1,181 @@
+/* What a person reads: units, tensors, the summary of a plan. */
+#include <math.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include "cli.h"
+
+int64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+uint64_t peak_resident(void) {
+    struct rusage usage;
+    return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss * 1024 : 0;
+}
+
+/* Three digits and a unit. */
+static struct line scaled(double value, double base, const char *const *units, size_t count) {
+    struct line out;
+    size_t unit = 0;
+    while (unit + 1 < count && value >= base) value /= base, unit++;
+    int digits = value >= 100 || value == floor(value) ? 0 : value >= 10 ? 1 : 2;
+    snprintf(out.text, sizeof out.text, "%.*f %s", digits, value, units[unit]);
+    return out;
+}
+
+struct line show_bytes(uint64_t bytes) {
+    static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
+    return scaled((double)bytes, 1000, units, COUNT(units));
+}
+
+struct line show_time(double nanoseconds) {
+    static const char *const units[] = {"ns", "µs", "ms", "s"};
+    return scaled(nanoseconds, 1000, units, COUNT(units));
+}
+
+struct line show_count(double count) {
+    static const char *const units[] = {"", "k", "M", "G", "T"};
+    return scaled(count, 1000, units, COUNT(units));
+}
+
+struct line show_type(const ash_type *type) {
+    struct line out;
+    int at = snprintf(out.text, sizeof out.text, "%s[", ash_dtype_name(type->dtype));
+    for (unsigned i = 0; i < type->rank && at < (int)sizeof out.text - 24; i++) {
+        const char *comma = i ? ", " : "";
+        if (type->dims[i] >= 0)
+            at += snprintf(out.text + at, sizeof out.text - (size_t)at, "%s%lld", comma,
+                           (long long)type->dims[i]);
+        else
+            at += snprintf(out.text + at, sizeof out.text - (size_t)at, "%s?", comma);
+    }
+    snprintf(out.text + at, sizeof out.text - (size_t)at, "]");
+    return out;
+}
+
+static double half_value(uint16_t bits) {
+    int exponent = bits >> 10 & 0x1f;
+    double fraction = bits & 0x3ff, sign = bits >> 15 ? -1 : 1;
+    if (exponent == 0x1f) return fraction != 0 ? (double)NAN : sign * (double)INFINITY;
+    return sign * (exponent ? ldexp(1024 + fraction, exponent - 25) : ldexp(fraction, -24));
+}
+
+double element(ash_dtype dtype, const void *data, uint64_t i) {
+    uint32_t raw;
+    float single;
+    switch (dtype) {
+    case ASH_F64: return ((const double *)data)[i];
+    case ASH_F32: return (double)((const float *)data)[i];
+    case ASH_F16: return half_value(((const uint16_t *)data)[i]);
+    case ASH_BF16:
+        raw = (uint32_t)((const uint16_t *)data)[i] << 16;
+        memcpy(&single, &raw, sizeof single);
+        return (double)single;
+    case ASH_I64: return (double)((const int64_t *)data)[i];
+    case ASH_U64: return (double)((const uint64_t *)data)[i];
+    case ASH_I32: return (double)((const int32_t *)data)[i];
+    case ASH_U32: return (double)((const uint32_t *)data)[i];
+    case ASH_I16: return (double)((const int16_t *)data)[i];
+    case ASH_U16: return (double)((const uint16_t *)data)[i];
+    case ASH_I8: return (double)((const int8_t *)data)[i];
+    case ASH_U8:
+    case ASH_BOOL: return (double)((const uint8_t *)data)[i];
+    default: return (double)NAN;
+    }
+}
+
+/* --- outputs ---------------------------------------------------------------------------------- */
+
+static void show_first(ash_dtype dtype, const void *data, uint64_t count) {
+    printf("    ");
+    for (uint64_t i = 0; i < count && i < 8; i++) printf("%s%.6g", i ? "  " : "", element(dtype, data, i));
+    printf("%s\n", count > 8 ? "  ..." : "");
+}
+
+/* The five largest, as a classifier's answer is read. */
+static void show_top(ash_dtype dtype, const void *data, uint64_t count) {
+    uint64_t taken[5];
+    printf("    top 5: ");
+    for (int n = 0; n < 5; n++) {
+        uint64_t best = count;
+        for (uint64_t i = 0; i < count; i++) {
+            bool again = false;
+            for (int k = 0; k < n; k++) again |= taken[k] == i;
+            if (!again && (best == count || element(dtype, data, i) > element(dtype, data, best))) best = i;
+        }
+        taken[n] = best;
+        printf("%s#%llu %.4g", n ? ", " : "", (unsigned long long)best, element(dtype, data, best));
+    }
+    printf("\n");
+}
+
+void show_output(ash_plan *plan, size_t position) {
+    const ash_view *view;
+    const void *data;
+    ash_diag diag;
+    if (ash_plan_output(plan, position, &view, &diag) != ASH_OK ||
+        ash_view_data(view, &data, &diag) != ASH_OK) {
+        printf("  %s: %s\n", ash_plan_output_name(plan, position), diag.message);
+        return;
+    }
+    const ash_type *type = ash_view_type(view);
+    uint64_t count = ash_view_bytes(view) / ash_dtype_size(type->dtype);
+    printf("  %s: %s\n", ash_plan_output_name(plan, position), show_type(type).text);
+    int64_t last = type->rank ? type->dims[type->rank - 1] : 1;
+    if (count >= 10 && count <= 100000 && (uint64_t)last == count)
+        show_top(type->dtype, data, count);
+    else
+        show_first(type->dtype, data, count);
+}
+
+/* --- plans ------------------------------------------------------------------------------------ */
+
+static const char *certificate(ash_memory_certificate c) {
+    switch (c) {
+    case ASH_MEMORY_OPTIMAL_BY_LOAD: return "the least possible";
+    case ASH_MEMORY_OPTIMAL_BY_SEARCH: return "the least possible, by search";
+    default: return "not proven to be the least";
+    }
+}
+
+void show_memory(const ash_plan *plan) {
+    ash_plan_report r = ash_plan_describe(plan);
+    printf("weights        %s packed, %s read in place (%s in mapped files)\n", show_bytes(r.weights).text,
+           show_bytes(r.constants).text, show_bytes(r.mapped).text);
+    printf("arena          %s: %s\n", show_bytes(r.memory.size).text, certificate(r.memory.certificate));
+    double least = r.memory.lower_bound ? (double)r.memory.size / (double)r.memory.lower_bound : 1;
+    printf("  lower bound  %s (%.3f times)\n", show_bytes(r.memory.lower_bound).text, least);
+    double most = r.memory.size ? (double)r.memory.unshared / (double)r.memory.size : 1;
+    printf("  no reuse     %s (%.1f times as much)\n", show_bytes(r.memory.unshared).text, most);
+    printf("  checked      %llu buffers, %llu accesses to %llu pieces of memory\n",
+           (unsigned long long)r.check.buffers, (unsigned long long)r.replay.accesses,
+           (unsigned long long)r.replay.pieces);
+}
+
+static const char *planner(const struct session *s, char *room, size_t size) {
+    const ash_memory_options *o = &s->plan_options.memory;
+    if (o->mode != ASH_MEMORY_ARENA) return ash_memory_mode_text(o->mode);
+    snprintf(room, size, "%s, %s%s", ash_memory_mode_text(o->mode), ash_memory_strategy_text(o->strategy),
+             o->arena_no_reuse ? ", no reuse" : "");
+    return room;
+}
+
+void show_prepare(const struct session *s) {
+    char room[64];
+    ash_plan_report r = ash_plan_describe(s->plan);
+    printf("model          %s\n", s->path);
+    printf("plan           %u operations, %u kernels, %u prologue operations, %u thread%s, planner %s\n",
+           r.ops, r.kernels, r.prologue_ops, r.threads, r.threads == 1 ? "" : "s",
+           planner(s, room, sizeof room));
+    printf("prepare        %s: lowering %s, compiling %s, memory %s, weights %s\n",
+           show_time((double)r.prepare_ns).text, show_time((double)r.lower_ns).text,
+           show_time((double)r.compile_ns).text, show_time((double)r.memory_ns).text,
+           show_time((double)r.prologue_ns).text);
+    printf("  kernels      %llu compiled, %llu from the cache on disk, %llu shared\n",
+           (unsigned long long)r.kernels_compiled, (unsigned long long)r.kernels_from_disk,
+           (unsigned long long)r.kernels_shared);
+}

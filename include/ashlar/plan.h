@@ -1,0 +1,255 @@
+/* Execution plans: prepare a graph once, execute it many times.
+ *
+ * A plan owns its kernels, its weights and its buffers. Its memory is laid out before anything is
+ * allocated; the arena appears at the first use, or is handed in by the caller. Executing allocates nothing
+ * from the heap.
+ *
+ *   ash_plan_prepare          compile, lay out, pack the weights
+ *   ash_plan_set_input ...    give the inputs
+ *   ash_plan_execute          as often as one likes
+ *   ash_plan_output ...       read the results
+ *
+ * A plan may be used from several threads: calls that change or run it wait for one another. Results lie in
+ * the plan's buffers until the next execution, so who reads them must not let another thread execute
+ * meanwhile. The graph may be destroyed after ash_plan_prepare; the plan must be destroyed before the
+ * context. Strings and views are borrowed from the plan; a view of a plan's buffer follows it wherever its
+ * bytes go. */
+#ifndef ASHLAR_PLAN_H
+#define ASHLAR_PLAN_H
+
+#include "device.h"
+#include "graph.h"
+#include "memory_schedule.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ash_plan ash_plan;
+
+/* --- preparing -------------------------------------------------------------------------------- */
+
+typedef struct ash_plan_options {
+    ash_memory_options memory; /* planner mode and strategy, and what else the planner takes; `capacity` is
+                                  the most that the arena may take */
+    unsigned threads; /* threads of one execution, the caller's included; 0: as many as the context has */
+    bool optimize;    /* false: the graph is taken as it is, but for what no output needs */
+    bool fuse;        /* false: one kernel per node */
+    bool poison; /* debugging: dead bytes are filled with NaN patterns between operations, so that a value
+                    that is read after its death shows */
+    const ash_value *keep; /* values of the graph whose results can be read after every execution */
+    size_t keep_count;
+} ash_plan_options;
+
+/* Optimised and fused, no poison, all threads, ash_memory_options_inference. */
+ASH_API ash_plan_options ash_plan_options_default(void);
+
+/* Prepares a graph; `options` may be NULL for the defaults. The caller destroys *out. */
+ASH_API ash_status ash_plan_prepare(ash_context *context, const ash_graph *graph,
+                                    const ash_plan_options *options, ash_plan **out, ash_diag *diag);
+ASH_API void ash_plan_destroy(ash_plan *plan); /* NULL is allowed; not while another thread uses it */
+
+/* --- arena ------------------------------------------------------------------------------------ */
+
+/* What one block must have to hold all arenas of the plan: bytes, and alignment of its address. */
+ASH_API uint64_t ash_plan_arena_size(const ash_plan *plan);
+ASH_API uint64_t ash_plan_arena_align(const ash_plan *plan);
+/* Makes the plan use `memory`, which must stay until the plan is destroyed or bound elsewhere; NULL: the
+ * plan's own again. ASH_ERROR_STATE once the arena is in use; after ash_plan_release_all it is not. */
+ASH_API ash_status ash_plan_bind_arena(ash_plan *plan, void *memory, uint64_t size, ash_diag *diag);
+/* Gives back the arenas, and keeps the outputs' bytes in a block of their own until the next execution.
+ * Inputs that were copied in are lost. Returns the bytes that were given back. */
+ASH_API ash_status ash_plan_release_intermediates(ash_plan *plan, uint64_t *released, ash_diag *diag);
+/* Gives back everything but the kernels: arenas, outputs, packed weights. The next execution makes them
+ * again. */
+ASH_API ash_status ash_plan_release_all(ash_plan *plan, uint64_t *released, ash_diag *diag);
+
+/* --- inputs and parameters -------------------------------------------------------------------- */
+
+ASH_API size_t ash_plan_input_count(const ash_plan *plan);
+/* NULL past the end. */
+ASH_API const char *ash_plan_input_name(const ash_plan *plan, size_t position);
+ASH_API ash_status ash_plan_input_position(const ash_plan *plan, const char *name, size_t *out,
+                                           ash_diag *diag);
+/* The type with the present values of the variables. */
+ASH_API ash_status ash_plan_input_type(ash_plan *plan, size_t position, ash_type *out, ash_diag *diag);
+
+/* Copies an input in: row-major elements, exactly as many bytes as its present type has. It stays until it
+ * is set again. */
+ASH_API ash_status ash_plan_set_input(ash_plan *plan, size_t position, const void *data, uint64_t size,
+                                      ash_diag *diag);
+/* Uses the caller's bytes where they are, until the input is set or bound again; they may change between
+ * executions. The address must be a multiple of ash_plan_input_align. */
+ASH_API ash_status ash_plan_bind_input(ash_plan *plan, size_t position, const void *data, uint64_t size,
+                                       ash_diag *diag);
+ASH_API uint64_t ash_plan_input_align(const ash_plan *plan, size_t position);
+/* The input's own buffer, writable: for callers that produce it in place. Counts as setting it. */
+ASH_API ash_status ash_plan_input(ash_plan *plan, size_t position, ash_view **out, ash_diag *diag);
+
+ASH_API size_t ash_plan_parameter_count(const ash_plan *plan);
+ASH_API const char *ash_plan_parameter_name(const ash_plan *plan, size_t index); /* NULL past the end */
+/* Copies a parameter in. What was computed from it at prepare is computed again before the next execution.
+ */
+ASH_API ash_status ash_plan_set_parameter(ash_plan *plan, const char *name, const void *data, uint64_t size,
+                                          ash_diag *diag);
+
+/* --- executing -------------------------------------------------------------------------------- */
+
+typedef struct ash_plan_var {
+    const char *name;
+    int64_t min, max, value; /* inclusive bounds, present value; at first the maximum */
+} ash_plan_var;
+
+typedef struct ash_var_binding {
+    const char *name;
+    int64_t value;
+} ash_var_binding;
+
+ASH_API size_t ash_plan_var_count(const ash_plan *plan);
+ASH_API ash_status ash_plan_var_at(ash_plan *plan, size_t index, ash_plan_var *out, ash_diag *diag);
+/* Gives variables new values; the others keep theirs. An unknown name or a value out of bounds is an error,
+ * and nothing has changed. Inputs whose shape depends on them must then be set again. */
+ASH_API ash_status ash_plan_set_vars(ash_plan *plan, const ash_var_binding *vars, size_t count,
+                                     ash_diag *diag);
+
+/* Runs the plan. ASH_ERROR_STATE names an input that is not set, or was set in another shape. A failed
+ * execution leaves the plan usable. */
+ASH_API ash_status ash_plan_execute(ash_plan *plan, ash_diag *diag);
+/* Both in one step. */
+ASH_API ash_status ash_plan_execute_vars(ash_plan *plan, const ash_var_binding *vars, size_t count,
+                                         ash_diag *diag);
+
+typedef struct ash_profile {
+    uint32_t op;      /* index of the prepared operation */
+    uint32_t threads; /* that ran a part of it */
+    int64_t start;    /* nanoseconds since the execution began */
+    int64_t duration; /* nanoseconds */
+} ash_profile;
+
+/* The same with the time of each operation; `profile` has room for ash_plan_op_count entries. */
+ASH_API ash_status ash_plan_execute_profiled(ash_plan *plan, ash_profile *profile, size_t room,
+                                             ash_diag *diag);
+ASH_API ash_status ash_plan_execute_vars_profiled(ash_plan *plan, const ash_var_binding *vars, size_t count,
+                                                  ash_profile *profile, size_t room, ash_diag *diag);
+
+/* --- results ---------------------------------------------------------------------------------- */
+
+ASH_API size_t ash_plan_output_count(const ash_plan *plan);
+ASH_API const char *ash_plan_output_name(const ash_plan *plan, size_t position); /* NULL past the end */
+ASH_API ash_status ash_plan_output_position(const ash_plan *plan, const char *name, size_t *out,
+                                            ash_diag *diag);
+/* An output's view. Its bytes are there after the first execution. A plan without outputs says so. */
+ASH_API ash_status ash_plan_output(ash_plan *plan, size_t position, const ash_view **out, ash_diag *diag);
+/* All of them: `out` has room for `room` views, at least ash_plan_output_count. */
+ASH_API ash_status ash_plan_outputs(ash_plan *plan, const ash_view **out, size_t room, ash_diag *diag);
+/* The buffer of an output. */
+ASH_API ash_status ash_plan_output_index(const ash_plan *plan, size_t position, uint32_t *out,
+                                         ash_diag *diag);
+
+/* --- buffers ---------------------------------------------------------------------------------- */
+
+typedef enum ash_role {
+    ASH_ROLE_INPUT,
+    ASH_ROLE_CONSTANT,
+    ASH_ROLE_PARAMETER,
+    ASH_ROLE_WEIGHT,  /* computed from constants and parameters at prepare */
+    ASH_ROLE_STAGING, /* used at prepare alone */
+    ASH_ROLE_LOCAL,
+    ASH_ROLE_OUTPUT,
+    ASH_ROLE_SCRATCH, /* of one operation */
+    ASH_ROLE_COUNT
+} ash_role;
+
+ASH_API const char *ash_role_text(ash_role role); /* "weight"; "?" outside the enumeration */
+
+typedef struct ash_buffer_info {
+    ash_role role;
+    ash_type type;    /* at the variables' maxima */
+    uint64_t bytes;   /* at the variables' maxima */
+    ash_value value;  /* of the graph that was prepared, or ASH_NO_VALUE */
+    const char *name; /* of an input, parameter or output, or NULL */
+    uint32_t root;    /* the buffer in whose bytes it lies (a view, an operation in place), or itself */
+    uint32_t arena;   /* of the plan's arenas, or UINT32_MAX when it lies elsewhere */
+    uint64_t offset;  /* bytes into the arena, where there is one */
+} ash_buffer_info;
+
+ASH_API uint32_t ash_plan_buffer_count(const ash_plan *plan);
+ASH_API ash_status ash_plan_buffer_at(const ash_plan *plan, uint32_t index, ash_buffer_info *out,
+                                      ash_diag *diag);
+/* The buffer that holds a value of the graph. ASH_ERROR_NOT_FOUND when none does: it was fused or
+ * simplified away. */
+ASH_API ash_status ash_plan_buffer_index(const ash_plan *plan, ash_value value, uint32_t *out,
+                                         ash_diag *diag);
+/* The bytes of a buffer after an execution, by value and by index. ASH_ERROR_STATE when they are another's
+ * by then: the error says whose. Values given as `keep` always have theirs. */
+ASH_API ash_status ash_plan_buffer(ash_plan *plan, ash_value value, const ash_view **out, ash_diag *diag);
+ASH_API ash_status ash_plan_buffer_view(ash_plan *plan, uint32_t index, const ash_view **out,
+                                        ash_diag *diag);
+
+/* --- inspecting ------------------------------------------------------------------------------- */
+
+typedef enum ash_prepared_kind {
+    ASH_PREPARED_KERNEL,
+    ASH_PREPARED_COPY,
+    ASH_PREPARED_COUNT
+} ash_prepared_kind;
+
+ASH_API const char *
+ash_prepared_kind_text(ash_prepared_kind kind); /* "kernel"; "?" outside the enumeration */
+
+/* An operation of the schedule. */
+typedef struct ash_prepared_op {
+    ash_prepared_kind kind;
+    const char *name;         /* of what it computes: "conv+add+relu" */
+    uint32_t kernel;          /* index, for kernels */
+    int64_t chunks;           /* independent pieces, with the present variables */
+    bool parallel;            /* whether it is worth more than one thread */
+    double flops, bytes;      /* work and least traffic at the variables' maxima */
+    const char *const *nodes; /* names of the graph's nodes in it, some of them NULL */
+    uint32_t node_count;
+} ash_prepared_op;
+
+/* The operations of an execution, in schedule order, and those of the prologue, which run at prepare. */
+ASH_API size_t ash_plan_op_count(const ash_plan *plan);
+ASH_API ash_status ash_plan_op_at(ash_plan *plan, size_t index, ash_prepared_op *out, ash_diag *diag);
+ASH_API size_t ash_plan_prologue_count(const ash_plan *plan);
+ASH_API ash_status ash_plan_prologue_at(ash_plan *plan, size_t index, ash_prepared_op *out, ash_diag *diag);
+
+typedef enum ash_source { ASH_SOURCE_NEST, ASH_SOURCE_IR, ASH_SOURCE_ASSEMBLY } ash_source;
+
+/* Distinct kernels, and their text: loop nest, LLVM IR, assembly. *out is freed with ash_plan_text_free. */
+ASH_API size_t ash_plan_kernel_count(const ash_plan *plan);
+ASH_API ash_status ash_plan_kernel_source(const ash_plan *plan, uint32_t kernel, ash_source source,
+                                          char **out, size_t *len, ash_diag *diag);
+ASH_API void ash_plan_text_free(const ash_plan *plan, char *text, size_t len);
+
+typedef struct ash_plan_report {
+    /* bytes */
+    uint64_t weights;   /* packed at prepare and kept */
+    uint64_t constants; /* of the graph's constants and parameters that executions read where they lie */
+    uint64_t mapped;    /* of these, in mapped files */
+    uint64_t
+        released; /* of mapped constants that were only needed at prepare: their pages were given back */
+    uint64_t staging; /* most that the prologue needed beyond the weights */
+    uint64_t inplace; /* of results that took over the bytes of an operand */
+    /* counts */
+    uint32_t ops, prologue_ops, kernels;
+    uint64_t kernels_compiled, kernels_from_disk, kernels_shared;
+    unsigned threads;
+    /* nanoseconds */
+    int64_t prepare_ns, lower_ns, compile_ns, memory_ns, prologue_ns;
+    /* the arenas: bytes, lower bound, bytes without sharing, certificate */
+    ash_memory_summary memory;
+    /* what the checkers inspected: lifetimes against offsets, and every access to every byte in order */
+    ash_memory_check_report check;
+    ash_memory_replay_report replay;
+} ash_plan_report;
+
+ASH_API ash_plan_report ash_plan_describe(const ash_plan *plan);
+/* The memory plan of the arenas, for ashlar/memory.h's reports; borrowed. */
+ASH_API const ash_memory_plan *ash_plan_memory(const ash_plan *plan);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,309 @@
+/* The whole of a run's progress is one 64-bit word, `work`: the number of the run (high half) and the
+ * chunks, in units of `grain`, that nobody has taken yet (low half). A worker reads the word, reads the
+ * run's description, and takes chunks by exchanging the word. The exchange succeeds only if the same run
+ * still has chunks to take, and while it has, the caller is waiting and the description stands: a worker
+ * that wakes late finds either 0 units or another number, and can neither take part in a run that is over
+ * nor mistake one for another.
+ *
+ * The caller waits for the units to be done, not for the workers: `done` counts units, and only who has
+ * taken some adds to it. So a pool with more threads than free cores is about as fast as one with as many
+ * threads as cores.
+ *
+ * Waking: a worker announces that it goes to sleep and then looks at `work` again; the caller publishes
+ * `work` and then looks at the announcements. Both orders are sequentially consistent, so one of the two
+ * sees the other. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* sched_getaffinity */
+#endif
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "pool.h"
+
+enum {
+    LINE = 64,          /* bytes that two threads should not write both */
+    SPIN_NS = 100000,   /* an idle worker sleeps after so long */
+    FINISH_NS = 200000, /* and the caller, waiting for others to finish */
+    MOST_UNITS = 1 << 30
+};
+
+struct worker {
+    _Alignas(LINE) pthread_t thread;
+    ash_pool *pool;
+    unsigned index;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    atomic_bool asleep; /* announced under the lock */
+};
+
+struct ash_pool {
+    _Alignas(LINE) _Atomic uint64_t work; /* run << 32 | units that are not taken */
+    /* The run's description, written before `work` and constant until all units are done. */
+    _Atomic(ash_pool_fn) fn;
+    _Atomic(void *) arg;
+    _Atomic int64_t chunks; /* all of them */
+    _Atomic int64_t grain;  /* chunks per unit; the last unit may be smaller */
+    _Atomic uint32_t units; /* all of them */
+    _Atomic uint32_t limit; /* workers with a lower index take part */
+
+    _Alignas(LINE) _Atomic uint32_t done; /* units that have run */
+    _Atomic uint32_t helpers;             /* workers that ran some of them */
+    _Alignas(LINE) atomic_bool busy;      /* a run is under way */
+    _Atomic uint32_t asleep;              /* workers that have announced sleep */
+    atomic_bool stop;
+    atomic_bool caller_asleep;
+    pthread_mutex_t finish_lock;
+    pthread_cond_t finished;
+
+    ash_allocator allocator;
+    unsigned threads, started; /* with the caller; workers with a thread */
+    int64_t spin_ns;           /* 0 when there are more threads than processors to run on */
+    struct worker *workers;    /* threads - 1; index i is workers[i - 1] */
+};
+
+static inline void relax(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory");
+#endif
+}
+
+static int64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Processors that this process may run on. */
+static unsigned processors(void) {
+#ifdef __linux__
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) return (unsigned)ASH_MAX(CPU_COUNT(&set), 1);
+#endif
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n > 0 ? (unsigned)n : 1;
+}
+
+/* --- taking chunks ---------------------------------------------------------------------------- */
+
+static bool has_work(ash_pool *pool, unsigned index) {
+    uint64_t work = atomic_load(&pool->work);
+    return (uint32_t)work != 0 && index < atomic_load_explicit(&pool->limit, memory_order_relaxed);
+}
+
+/* Runs units of the present run until none is left to take, then reports them all: until it has, the caller
+ * waits, and no other run can begin. A taker claims half of an even share of what is left: large pieces
+ * first, single units last, so that all end at about the same time. */
+static bool help(ash_pool *pool, unsigned index) {
+    uint32_t ran = 0;
+    uint64_t work = atomic_load_explicit(&pool->work, memory_order_acquire);
+    while ((uint32_t)work != 0) {
+        uint32_t left = (uint32_t)work, limit = atomic_load_explicit(&pool->limit, memory_order_relaxed);
+        if (index >= limit) break;
+        ash_pool_fn fn = atomic_load_explicit(&pool->fn, memory_order_relaxed);
+        void *arg = atomic_load_explicit(&pool->arg, memory_order_relaxed);
+        int64_t chunks = atomic_load_explicit(&pool->chunks, memory_order_relaxed);
+        int64_t grain = atomic_load_explicit(&pool->grain, memory_order_relaxed);
+        uint32_t units = atomic_load_explicit(&pool->units, memory_order_relaxed);
+        uint32_t take = ASH_MAX(left / (2 * limit), 1u);
+        if (!atomic_compare_exchange_weak_explicit(&pool->work, &work, work - take, memory_order_acq_rel,
+                                                   memory_order_acquire))
+            continue;
+        ran += take;
+        int64_t begin = (int64_t)(units - left) * grain;
+        fn(arg, begin, ASH_MIN(begin + (int64_t)take * grain, chunks), index);
+        work = atomic_load_explicit(&pool->work, memory_order_acquire);
+    }
+    if (ran == 0) return false;
+    if (index != 0) atomic_fetch_add_explicit(&pool->helpers, 1, memory_order_relaxed);
+    uint32_t units = atomic_load_explicit(&pool->units, memory_order_relaxed);
+    bool last = atomic_fetch_add(&pool->done, ran) + ran == units;
+    if (last && index != 0 && atomic_load(&pool->caller_asleep)) {
+        pthread_mutex_lock(&pool->finish_lock);
+        pthread_cond_signal(&pool->finished);
+        pthread_mutex_unlock(&pool->finish_lock);
+    }
+    return true;
+}
+
+/* --- workers ---------------------------------------------------------------------------------- */
+
+static bool spin_for_work(ash_pool *pool, unsigned index) {
+    if (pool->spin_ns == 0) return has_work(pool, index);
+    int64_t end = now_ns() + pool->spin_ns;
+    do {
+        for (int i = 0; i < 32; i++) {
+            if (has_work(pool, index) || atomic_load_explicit(&pool->stop, memory_order_relaxed))
+                return true;
+            relax();
+        }
+    } while (now_ns() < end);
+    return false;
+}
+
+static void sleep_for_work(ash_pool *pool, struct worker *worker) {
+    pthread_mutex_lock(&worker->lock);
+    atomic_store(&worker->asleep, true);
+    atomic_fetch_add(&pool->asleep, 1);
+    while (!has_work(pool, worker->index) && !atomic_load(&pool->stop))
+        pthread_cond_wait(&worker->wake, &worker->lock);
+    atomic_fetch_sub(&pool->asleep, 1);
+    atomic_store(&worker->asleep, false);
+    pthread_mutex_unlock(&worker->lock);
+}
+
+static void *worker_main(void *arg) {
+    struct worker *worker = arg;
+    ash_pool *pool = worker->pool;
+    while (!atomic_load_explicit(&pool->stop, memory_order_acquire)) {
+        if (help(pool, worker->index)) continue;
+        if (!spin_for_work(pool, worker->index)) sleep_for_work(pool, worker);
+    }
+    return NULL;
+}
+
+static void wake_workers(ash_pool *pool, unsigned limit) {
+    if (atomic_load(&pool->asleep) == 0) return;
+    for (unsigned i = 1; i < limit; i++) {
+        struct worker *worker = &pool->workers[i - 1];
+        if (!atomic_load(&worker->asleep)) continue;
+        pthread_mutex_lock(&worker->lock);
+        pthread_cond_signal(&worker->wake);
+        pthread_mutex_unlock(&worker->lock);
+    }
+}
+
+/* --- the caller ------------------------------------------------------------------------------- */
+
+static void wait_for_end(ash_pool *pool, uint32_t units) {
+    int64_t end = 0;
+    for (;;) {
+        for (int i = 0; i < 64; i++) {
+            if (atomic_load_explicit(&pool->done, memory_order_acquire) == units) return;
+            relax();
+        }
+        if (pool->spin_ns == 0) break;
+        int64_t now = now_ns();
+        if (end == 0) end = now + FINISH_NS;
+        if (now >= end) break;
+    }
+    pthread_mutex_lock(&pool->finish_lock);
+    atomic_store(&pool->caller_asleep, true);
+    while (atomic_load(&pool->done) != units) pthread_cond_wait(&pool->finished, &pool->finish_lock);
+    atomic_store(&pool->caller_asleep, false);
+    pthread_mutex_unlock(&pool->finish_lock);
+}
+
+unsigned ash_pool__run(ash_pool *pool, unsigned threads, int64_t chunks, ash_pool_fn fn, void *arg) {
+    if (chunks <= 0) return 0;
+    threads = ASH_MIN(threads, pool->threads);
+    if (chunks == 1 || threads <= 1 || atomic_exchange_explicit(&pool->busy, true, memory_order_acquire)) {
+        fn(arg, 0, chunks, 0);
+        return 1;
+    }
+    int64_t grain = ash_ceil_div(chunks, MOST_UNITS);
+    uint32_t units = (uint32_t)ash_ceil_div(chunks, grain);
+    atomic_store_explicit(&pool->fn, fn, memory_order_relaxed);
+    atomic_store_explicit(&pool->arg, arg, memory_order_relaxed);
+    atomic_store_explicit(&pool->chunks, chunks, memory_order_relaxed);
+    atomic_store_explicit(&pool->grain, grain, memory_order_relaxed);
+    atomic_store_explicit(&pool->units, units, memory_order_relaxed);
+    atomic_store_explicit(&pool->limit, threads, memory_order_relaxed);
+    atomic_store_explicit(&pool->done, 0, memory_order_relaxed);
+    atomic_store_explicit(&pool->helpers, 0, memory_order_relaxed);
+    uint64_t run = (atomic_load_explicit(&pool->work, memory_order_relaxed) >> 32) + 1;
+    atomic_store(&pool->work, run << 32 | units);
+    wake_workers(pool, (unsigned)ASH_MIN((uint32_t)threads, units));
+    unsigned ran = help(pool, 0);
+    wait_for_end(pool, units);
+    ran += atomic_load_explicit(&pool->helpers, memory_order_relaxed);
+    atomic_store_explicit(&pool->busy, false, memory_order_release);
+    return ran;
+}
+
+/* --- life
+ * --------------------------------------------------------------------------------------------------------
+ */
+
+void ash_pool__destroy(ash_pool *pool) {
+    if (!pool) return;
+    atomic_store(&pool->stop, true);
+    for (unsigned i = 0; i < pool->started; i++) {
+        struct worker *worker = &pool->workers[i];
+        pthread_mutex_lock(&worker->lock);
+        pthread_cond_signal(&worker->wake);
+        pthread_mutex_unlock(&worker->lock);
+        pthread_join(worker->thread, NULL);
+        pthread_cond_destroy(&worker->wake);
+        pthread_mutex_destroy(&worker->lock);
+    }
+    pthread_cond_destroy(&pool->finished);
+    pthread_mutex_destroy(&pool->finish_lock);
+    ash_allocator a = pool->allocator;
+    a.free(a.user, pool, sizeof *pool + (pool->threads - 1) * sizeof *pool->workers);
+}
+
+static ash_status start_worker(ash_pool *pool, unsigned index, ash_diag *diag) {
+    struct worker *worker = &pool->workers[index - 1];
+    worker->pool = pool;
+    worker->index = index;
+    pthread_mutex_init(&worker->lock, NULL);
+    pthread_cond_init(&worker->wake, NULL);
+    int failed = pthread_create(&worker->thread, NULL, worker_main, worker);
+    if (failed) {
+        pthread_cond_destroy(&worker->wake);
+        pthread_mutex_destroy(&worker->lock);
+        return ash_fail(diag, failed == EAGAIN ? ASH_ERROR_OUT_OF_MEMORY : ASH_ERROR_STATE,
+                        "the system refused thread %u of %u: %s", index + 1, pool->threads,
+                        strerror(failed));
+    }
+    pool->started++;
+    return ASH_OK;
+}
+
+ash_status ash_pool__create(const ash_allocator *allocator, unsigned threads, ash_pool **out,
+                            ash_diag *diag) {
+    *out = NULL;
+    ASH_FAIL_IF(threads == 0, diag, ASH_ERROR_INVALID_ARGUMENT, "a pool has at least 1 thread");
+    size_t bytes = sizeof(ash_pool) + (threads - 1) * sizeof(struct worker);
+    ash_pool *pool = allocator->alloc(allocator->user, bytes, LINE);
+    if (!pool) return ASH_NO_MEMORY(diag);
+    memset(pool, 0, bytes);
+    pool->allocator = *allocator;
+    pool->threads = threads;
+    pool->spin_ns = threads <= processors() ? SPIN_NS : 0;
+    pool->workers = (struct worker *)(pool + 1);
+    pthread_mutex_init(&pool->finish_lock, NULL);
+    pthread_cond_init(&pool->finished, NULL);
+    for (unsigned i = 1; i < threads; i++) {
+        ash_status status = start_worker(pool, i, diag);
+        if (status != ASH_OK) {
+            ash_pool__destroy(pool);
+            return status;
+        }
+    }
+    *out = pool;
+    return ASH_OK;
+}
+
+unsigned ash_pool__threads(const ash_pool *pool) {
+    return pool->threads;
+}
+
+static ash_status create_slot(ash_context *context, void **out, ash_diag *diag) {
+    return ash_pool__create(ash_context__allocator(context), ash_context_threads(context), (ash_pool **)out,
+                            diag);
+}
+
+static void destroy_slot(void *pool) {
+    ash_pool__destroy(pool);
+}
+
+ash_status ash_pool__get(ash_context *context, ash_pool **out, ash_diag *diag) {
+    return ash_context__slot(context, ASH_SLOT_POOL, create_slot, destroy_slot, (void **)out, diag);
+}

@@ -1,0 +1,48 @@
+/* From loop nests to machine code. LLVM's headers are seen behind this one alone.
+ *
+ * The compiler hangs on the context. It compiles each distinct nest once: by hash it finds code that is
+ * already in memory, or an object file in the context's cache directory; only then it asks LLVM, on the
+ * context's threads. */
+#ifndef ASH_CODE_H
+#define ASH_CODE_H
+
+#include "base/target.h"
+#include "kernel/nest.h"
+
+typedef struct ash_compiler ash_compiler;
+typedef struct ash_code ash_code; /* executable memory of some kernels; reference counted */
+
+/* The context's compiler, made at first use for the machine it runs on. */
+ash_status ash_compiler__get(ash_context *context, ash_compiler **out, ash_diag *diag);
+const ash_target *ash_compiler__target(const ash_compiler *compiler);
+/* Fills a target for this machine, or for a level by name: "host", "x86-64", "x86-64-v3" (AVX2),
+ * "x86-64-v4" (AVX-512). A level that this machine cannot run still compiles to text. */
+ash_status ash_target__named(const char *name, ash_target *out, ash_diag *diag);
+/* Makes the compiler generate for another target from now on: ASH_ERROR_UNSUPPORTED when this machine
+ * cannot run it. */
+ash_status ash_compiler__set_target(ash_compiler *compiler, const ash_target *target, ash_diag *diag);
+
+typedef struct ash_code_stats {
+    uint64_t compiled;   /* kernels that LLVM compiled */
+    uint64_t from_disk;  /* kernels found in the cache directory */
+    uint64_t shared;     /* kernels that were in memory already */
+    uint64_t code_bytes; /* bytes of the object files, of compiled and from_disk */
+    uint64_t nanoseconds;
+} ash_code_stats;
+
+/* Makes `count` nests executable: fns[i] is the entry of nests[i], valid while *out is held. A cancelled
+ * compilation
+ * (`cancelled` may be NULL; asked between kernels) is ASH_ERROR_CANCELLED. `stats` may be NULL. */
+ash_status ash_code__compile(ash_compiler *compiler, const ash_nest *const *nests, size_t count,
+                             ash_kernel_fn *fns, ash_code **out, bool (*cancelled)(void *user), void *user,
+                             ash_code_stats *stats, ash_diag *diag);
+ash_code *ash_code__retain(ash_code *code);
+void ash_code__release(ash_code *code); /* NULL is allowed */
+
+/* LLVM IR after optimisation, and assembly, of one nest as text. */
+ash_status ash_code__ir(const ash_target *target, const ash_nest *nest, struct ash_text *out,
+                        ash_diag *diag);
+ash_status ash_code__assembly(const ash_target *target, const ash_nest *nest, struct ash_text *out,
+                              ash_diag *diag);
+
+#endif

@@ -1,0 +1,417 @@
+/* The compiler: a table of the kernels in memory, and the way new ones get into it.
+ *
+ * A kernel is known by a 128-bit hash of all that its code depends on. An entry of the table is either
+ * ready or being made by one thread; whoever else needs it waits. A call first makes all that it has
+ * claimed itself and only then waits for others, so calls never wait for each other in a circle. Kernels of
+ * one call are made on several threads, started for the purpose: compiling is rare and takes milliseconds
+ * to seconds. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <llvm-c/Core.h>
+#include <xxhash.h>
+
+#include "base/text.h"
+#include "cache.h"
+#include "code_version.h"
+#include "link.h"
+#include "llvm.h"
+
+enum {
+    BUCKETS = 512,
+    SYMBOL = ASH_KEY_TEXT + 4, /* "ash_" and the key */
+    STACK = 16 << 20           /* bytes for a compiling thread: LLVM recurses */
+};
+
+enum state { MAKING, READY, FAILED };
+
+typedef struct entry {
+    struct entry *next; /* in its bucket */
+    ash_key key;
+    size_t refs; /* held by ash_code objects and calls; guarded by the compiler's lock, as is `state` */
+    enum state state;
+    ash_linked linked;
+} entry;
+
+struct ash_compiler {
+    ash_context *context;
+    const ash_allocator *allocator;
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* an entry's state */
+    ash_target target;
+    ash_linker *linker;
+    entry *buckets[BUCKETS];
+};
+
+struct ash_code {
+    ash_compiler *compiler;
+    atomic_size_t refs;
+    size_t count;
+    entry *entries[]; /* one per nest; the same one several times when nests are equal */
+};
+
+/* --- the compiler's life ----------------------------------------------------------------------------- */
+
+static void destroy(void *object) {
+    ash_compiler *c = object;
+    ash_linker__destroy(c->linker);
+    pthread_mutex_destroy(&c->lock);
+    pthread_cond_destroy(&c->changed);
+    ash_mem_free(c->allocator, c, 1, sizeof *c);
+}
+
+static ash_status create(ash_context *context, void **out, ash_diag *diag) {
+    const ash_allocator *a = ash_context__allocator(context);
+    ash_compiler *c = ash_mem_calloc(a, 1, sizeof *c);
+    if (!c) return ASH_NO_MEMORY(diag);
+    c->context = context;
+    c->allocator = a;
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->changed, NULL);
+    ash_status status = ash_target__named("host", &c->target, diag);
+    if (status == ASH_OK) status = ash_linker__create(a, &c->target, &c->linker, diag);
+    if (status == ASH_OK)
+        *out = c;
+    else
+        destroy(c);
+    return status;
+}
+
+ash_status ash_compiler__get(ash_context *context, ash_compiler **out, ash_diag *diag) {
+    void *object;
+    ASH_TRY(ash_context__slot(context, ASH_SLOT_COMPILER, create, destroy, &object, diag));
+    *out = object;
+    return ASH_OK;
+}
+
+const ash_target *ash_compiler__target(const ash_compiler *compiler) {
+    return &compiler->target;
+}
+
+ash_status ash_compiler__set_target(ash_compiler *compiler, const ash_target *target, ash_diag *diag) {
+    ASH_TRY(ash_target__check_runs(target, diag));
+    pthread_mutex_lock(&compiler->lock);
+    compiler->target = *target;
+    pthread_mutex_unlock(&compiler->lock);
+    return ASH_OK;
+}
+
+/* --- keys -------------------------------------------------------------------------------------------- */
+
+static void hash_text(XXH3_state_t *hash, const char *text) {
+    XXH3_128bits_update(hash, text, strlen(text) + 1);
+}
+
+/* Everything that the code depends on: version of the emitter and of LLVM, target, nest. */
+static ash_key key_of(const ash_target *target, const ash_nest *nest) {
+    XXH3_state_t hash;
+    unsigned llvm[3];
+    LLVMGetVersion(&llvm[0], &llvm[1], &llvm[2]);
+    uint64_t facts[] = {target->vector_bytes, target->fma, nest->code.len, nest->buffers.len,
+                        nest->shuffles.len};
+    XXH3_128bits_reset(&hash);
+    hash_text(&hash, ASH_CODE_VERSION);
+    XXH3_128bits_update(&hash, llvm, sizeof llvm);
+    hash_text(&hash, target->triple);
+    hash_text(&hash, target->cpu);
+    hash_text(&hash, target->features);
+    XXH3_128bits_update(&hash, facts, sizeof facts);
+    XXH3_128bits_update(&hash, nest->code.at, nest->code.len * sizeof *nest->code.at);
+    for (size_t i = 0; i < nest->buffers.len; i++) {
+        const ash_nest_buffer *b = &nest->buffers.at[i];
+        uint32_t packed[] = {(uint32_t)b->dtype, b->align, b->group, b->written};
+        XXH3_128bits_update(&hash, packed, sizeof packed);
+    }
+    XXH3_128bits_update(&hash, nest->shuffles.at, nest->shuffles.len * sizeof *nest->shuffles.at);
+    XXH128_hash_t digest = XXH3_128bits_digest(&hash);
+    return (ash_key){digest.high64, digest.low64};
+}
+
+/* --- the table: the lock is held --------------------------------------------------------------------- */
+
+static entry **bucket_of(ash_compiler *c, ash_key key) {
+    return &c->buckets[key.low % BUCKETS];
+}
+
+static entry *find(ash_compiler *c, ash_key key) {
+    entry *e = *bucket_of(c, key);
+    while (e && !ash_key_equal(e->key, key)) e = e->next;
+    return e;
+}
+
+static entry *claim(ash_compiler *c, ash_key key) {
+    entry *e = ash_mem_calloc(c->allocator, 1, sizeof *e);
+    if (!e) return NULL;
+    *e = (entry){.next = *bucket_of(c, key), .key = key, .state = MAKING};
+    return *bucket_of(c, key) = e;
+}
+
+static void unlist(ash_compiler *c, entry *e) {
+    entry **at = bucket_of(c, e->key);
+    while (*at && *at != e) at = &(*at)->next;
+    if (*at) *at = e->next;
+}
+
+/* Gives one reference back. The last one unloads under the lock, before anyone can make the same symbol
+ * again. */
+static void drop(ash_compiler *c, entry *e) {
+    if (--e->refs) return;
+    ash_linker__unload(c->linker, &e->linked);
+    unlist(c, e);
+    ash_mem_free(c->allocator, e, 1, sizeof *e);
+}
+
+/* --- making kernels ---------------------------------------------------------------------------------- */
+
+struct task {
+    entry *entry;
+    const ash_nest *nest;
+};
+
+/* One call of ash_code__compile, shared by its threads. */
+struct batch {
+    ash_compiler *compiler;
+    ash_target target; /* as it was when the call began */
+    ASH_VEC(struct task) tasks;
+    atomic_size_t next;
+    atomic_bool stop;
+    bool (*cancelled)(void *user); /* asked on the calling thread alone */
+    void *user;
+    pthread_t caller;
+    pthread_mutex_t lock; /* guards the rest */
+    ash_status status;
+    ash_diag diag;
+    ash_code_stats stats;
+};
+
+static void symbol_of(ash_key key, char symbol[SYMBOL]) {
+    memcpy(symbol, "ash_", 4);
+    ash_key__format(key, symbol + 4);
+}
+
+static void fail_batch(struct batch *batch, ash_status status, const ash_diag *diag) {
+    pthread_mutex_lock(&batch->lock);
+    if (batch->status == ASH_OK) {
+        batch->status = status;
+        batch->diag = *diag;
+    }
+    pthread_mutex_unlock(&batch->lock);
+    atomic_store(&batch->stop, true);
+}
+
+static void count(struct batch *batch, size_t bytes, bool from_disk) {
+    pthread_mutex_lock(&batch->lock);
+    batch->stats.code_bytes += bytes;
+    *(from_disk ? &batch->stats.from_disk : &batch->stats.compiled) += 1;
+    pthread_mutex_unlock(&batch->lock);
+}
+
+/* True when the cache had a file that loads. */
+static bool make_from_disk(struct batch *batch, const char *dir, entry *e, const char *symbol) {
+    ash_compiler *c = batch->compiler;
+    void *object;
+    size_t size;
+    if (!ash_cache__load(c->allocator, dir, e->key, &object, &size)) return false;
+    bool loaded = ash_linker__load(c->linker, object, size, symbol, &e->linked, NULL) == ASH_OK;
+    ash_mem_free(c->allocator, object, size, 1);
+    if (loaded) count(batch, size, true);
+    return loaded;
+}
+
+static ash_status make(struct batch *batch, ash_llvm_machine *machine, struct task *task, ash_diag *diag) {
+    ash_compiler *c = batch->compiler;
+    const char *dir = ash_context__cache_dir(c->context);
+    char symbol[SYMBOL];
+    LLVMMemoryBufferRef object;
+    symbol_of(task->entry->key, symbol);
+    if (dir && make_from_disk(batch, dir, task->entry, symbol)) return ASH_OK;
+    if (!machine->machine) ASH_TRY(ash_llvm__machine_create(&batch->target, machine, diag));
+    ASH_TRY(ash_llvm__compile(machine, task->nest, symbol, ASH_LLVM_OBJECT, &object, diag));
+    const char *bytes = LLVMGetBufferStart(object);
+    size_t size = LLVMGetBufferSize(object);
+    ash_status status = ash_linker__load(c->linker, bytes, size, symbol, &task->entry->linked, diag);
+    if (status == ASH_OK) {
+        count(batch, size, false);
+        if (dir) ash_cache__store(c->allocator, dir, task->entry->key, bytes, size);
+    }
+    LLVMDisposeMemoryBuffer(object);
+    return status;
+}
+
+static void publish(ash_compiler *c, entry *e, enum state state) {
+    pthread_mutex_lock(&c->lock);
+    e->state = state;
+    if (state == FAILED) unlist(c, e); /* the next one who needs it tries again */
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+}
+
+static void *work(void *argument) {
+    struct batch *batch = argument;
+    ash_llvm_machine machine = {0};
+    bool asks = batch->cancelled && pthread_equal(pthread_self(), batch->caller);
+    for (size_t i; (i = atomic_fetch_add(&batch->next, 1)) < batch->tasks.len;) {
+        struct task *task = &batch->tasks.at[i];
+        ash_diag diag = {0};
+        ash_status status = ASH_ERROR_CANCELLED;
+        if (asks && !atomic_load(&batch->stop) && batch->cancelled(batch->user))
+            fail_batch(batch, ash_fail(&diag, ASH_ERROR_CANCELLED, "compiling was cancelled"), &diag);
+        if (!atomic_load(&batch->stop)) {
+            status = make(batch, &machine, task, &diag);
+            if (status != ASH_OK) fail_batch(batch, status, &diag);
+        }
+        publish(batch->compiler, task->entry, status == ASH_OK ? READY : FAILED);
+    }
+    ash_llvm__machine_destroy(&machine);
+    return NULL;
+}
+
+/* Runs all tasks on this thread and up to as many others as the context allows. */
+static void run(struct batch *batch) {
+    enum { MOST = 64 };
+    pthread_t helpers[MOST];
+    size_t want = ASH_MIN((size_t)ash_context_threads(batch->compiler->context), batch->tasks.len), n = 0;
+    pthread_attr_t attr;
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, STACK);
+    while (n + 1 < want && n < MOST && pthread_create(&helpers[n], &attr, work, batch) == 0) n++;
+    pthread_attr_destroy(&attr);
+    work(batch);
+    while (n) pthread_join(helpers[--n], NULL);
+}
+
+/* --- a call ------------------------------------------------------------------------------------------ */
+
+/* Finds or claims the entry of each nest that has none yet; claimed ones become tasks. */
+static ash_status look_up(struct batch *batch, const ash_nest *const *nests, const ash_key *keys,
+                          ash_code *code) {
+    ash_compiler *c = batch->compiler;
+    ash_status status = ASH_OK;
+    pthread_mutex_lock(&c->lock);
+    for (size_t i = 0; i < code->count && status == ASH_OK; i++) {
+        if (code->entries[i]) continue;
+        entry *e = find(c, keys[i]);
+        if (e) {
+            batch->stats.shared++;
+        } else if (!ash_vec_reserve(c->allocator, &batch->tasks, 1) || !(e = claim(c, keys[i]))) {
+            status = ASH_NO_MEMORY(&batch->diag);
+            break;
+        } else {
+            batch->tasks.at[batch->tasks.len++] = (struct task){e, nests[i]};
+        }
+        e->refs++;
+        code->entries[i] = e;
+    }
+    pthread_mutex_unlock(&c->lock);
+    return status;
+}
+
+/* Waits for entries that other calls make. Those whose makers failed are given back: false when there are
+ * any. */
+static bool settle(ash_compiler *c, ash_code *code) {
+    bool all = true;
+    pthread_mutex_lock(&c->lock);
+    for (size_t i = 0; i < code->count; i++) {
+        entry *e = code->entries[i];
+        while (e->state == MAKING) pthread_cond_wait(&c->changed, &c->lock);
+        if (e->state == READY) continue;
+        drop(c, e);
+        code->entries[i] = NULL;
+        all = false;
+    }
+    pthread_mutex_unlock(&c->lock);
+    return all;
+}
+
+static ash_status make_all(struct batch *batch, const ash_nest *const *nests, const ash_key *keys,
+                           ash_code *code) {
+    for (;;) {
+        batch->tasks.len = 0;
+        atomic_store(&batch->next, 0);
+        ash_status status = look_up(batch, nests, keys, code);
+        if (status != ASH_OK)
+            atomic_store(&batch->stop, true); /* what was claimed must still be published */
+        run(batch);
+        if (status != ASH_OK) return status;
+        if (batch->status != ASH_OK) return batch->status;
+        if (settle(batch->compiler, code)) return ASH_OK;
+    }
+}
+
+static uint64_t now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static ash_status allocate(ash_compiler *c, size_t count, ash_code **code, ash_key **keys, ash_diag *diag) {
+    const ash_allocator *a = c->allocator;
+    size_t bytes;
+    ASH_FAIL_IF(__builtin_mul_overflow(count, sizeof(entry *), &bytes) ||
+                    __builtin_add_overflow(bytes, sizeof **code, &bytes),
+                diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+    *code = ash_mem_calloc(a, bytes, 1);
+    *keys = ash_mem_alloc(a, count, sizeof **keys);
+    if (*code && *keys) {
+        (*code)->compiler = c;
+        atomic_init(&(*code)->refs, 1);
+        (*code)->count = count;
+        return ASH_OK;
+    }
+    ash_mem_free(a, *code, bytes, 1);
+    ash_mem_free(a, *keys, count, sizeof **keys);
+    return ASH_NO_MEMORY(diag);
+}
+
+ash_status ash_code__compile(ash_compiler *compiler, const ash_nest *const *nests, size_t count,
+                             ash_kernel_fn *fns, ash_code **out, bool (*cancelled)(void *user), void *user,
+                             ash_code_stats *stats, ash_diag *diag) {
+    const ash_allocator *a = compiler->allocator;
+    uint64_t start = now();
+    ash_code *code = NULL;
+    ash_key *keys = NULL;
+    for (size_t i = 0; i < count; i++) ASH_TRY(ash_nest_verify(nests[i], diag));
+    ASH_TRY(allocate(compiler, count, &code, &keys, diag));
+    struct batch batch = {
+        .compiler = compiler, .cancelled = cancelled, .user = user, .caller = pthread_self()};
+    pthread_mutex_init(&batch.lock, NULL);
+    pthread_mutex_lock(&compiler->lock);
+    batch.target = compiler->target;
+    pthread_mutex_unlock(&compiler->lock);
+    for (size_t i = 0; i < count; i++) keys[i] = key_of(&batch.target, nests[i]);
+    ash_status status = make_all(&batch, nests, keys, code);
+    if (status == ASH_OK) {
+        for (size_t i = 0; i < count; i++) fns[i] = code->entries[i]->linked.fn;
+        *out = code;
+    } else {
+        if (diag) *diag = batch.diag;
+        ash_code__release(code);
+    }
+    if (stats) {
+        *stats = batch.stats;
+        stats->nanoseconds = now() - start;
+    }
+    ash_vec_free(a, &batch.tasks);
+    ash_mem_free(a, keys, count, sizeof *keys);
+    pthread_mutex_destroy(&batch.lock);
+    return status;
+}
+
+ash_code *ash_code__retain(ash_code *code) {
+    atomic_fetch_add(&code->refs, 1);
+    return code;
+}
+
+void ash_code__release(ash_code *code) {
+    if (!code || atomic_fetch_sub(&code->refs, 1) != 1) return;
+    ash_compiler *c = code->compiler;
+    pthread_mutex_lock(&c->lock);
+    for (size_t i = 0; i < code->count; i++)
+        if (code->entries[i]) drop(c, code->entries[i]);
+    pthread_mutex_unlock(&c->lock);
+    ash_mem_free(c->allocator, code, sizeof *code + code->count * sizeof(entry *), 1);
+}

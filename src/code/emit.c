@@ -1,0 +1,450 @@
+/* From a nest to an LLVM function: the walk over its instructions, structure, and leaves.
+ *
+ * Loops are emitted rotated (guard, body, test at the bottom) and already unrolled: the emitter lays the
+ * body out as often as LOOP.unroll says, each copy with its own constant distance to the loop variable, and
+ * finishes with a loop or copies for the rest. So LLVM's unroller and its scalar evolution need not run,
+ * which is most of what they would cost. Cells are allocas, which sroa turns into registers. */
+#include "emit.h"
+
+#include <stdio.h>
+
+/* --- types and constants ----------------------------------------------------------------------------- */
+
+static LLVMTypeRef element_type(LLVMContextRef ctx, ash_dtype dtype) {
+    if (dtype == ASH_F32) return LLVMFloatTypeInContext(ctx);
+    if (dtype == ASH_F64) return LLVMDoubleTypeInContext(ctx);
+    if (dtype == ASH_BOOL) return LLVMInt1TypeInContext(ctx);
+    return LLVMIntTypeInContext(ctx, (unsigned)ash_dtype_size(dtype) * 8);
+}
+
+LLVMTypeRef ash_emit__vector(LLVMTypeRef element, unsigned lanes) {
+    return lanes == 1 ? element : LLVMVectorType(element, lanes);
+}
+
+LLVMTypeRef ash_emit__type(ash_emit *e, ash_dtype dtype, unsigned lanes) {
+    return ash_emit__vector(element_type(e->ctx, dtype), lanes);
+}
+
+unsigned ash_emit__lanes(LLVMValueRef value) {
+    LLVMTypeRef type = LLVMTypeOf(value);
+    return LLVMGetTypeKind(type) == LLVMVectorTypeKind ? LLVMGetVectorSize(type) : 1;
+}
+
+LLVMTypeRef ash_emit__element(LLVMTypeRef type) {
+    return LLVMGetTypeKind(type) == LLVMVectorTypeKind ? LLVMGetElementType(type) : type;
+}
+
+LLVMTypeRef ash_emit__like(LLVMValueRef like, LLVMTypeRef element) {
+    return ash_emit__vector(element, ash_emit__lanes(like));
+}
+
+static LLVMValueRef const_splat(LLVMTypeRef type, LLVMValueRef scalar) {
+    if (LLVMGetTypeKind(type) != LLVMVectorTypeKind) return scalar;
+    enum { AT_ONCE = 64 };
+    LLVMValueRef items[AT_ONCE];
+    unsigned lanes = LLVMGetVectorSize(type);
+    if (lanes > AT_ONCE) { /* rare: through a shuffle, which folds to a constant */
+        for (unsigned i = 0; i < AT_ONCE; i++)
+            items[i] = LLVMConstNull(LLVMInt32TypeInContext(LLVMGetTypeContext(type)));
+        LLVMValueRef one = LLVMConstVector(&scalar, 1);
+        LLVMValueRef zeros = LLVMConstNull(LLVMVectorType(LLVMTypeOf(items[0]), lanes));
+        LLVMBuilderRef b = LLVMCreateBuilderInContext(LLVMGetTypeContext(type));
+        LLVMValueRef wide = LLVMBuildShuffleVector(b, one, one, zeros, "");
+        LLVMDisposeBuilder(b);
+        return wide;
+    }
+    for (unsigned i = 0; i < lanes; i++) items[i] = scalar;
+    return LLVMConstVector(items, lanes);
+}
+
+LLVMValueRef ash_emit__const_int(LLVMTypeRef type, int64_t value) {
+    return const_splat(type, LLVMConstInt(ash_emit__element(type), (uint64_t)value, true));
+}
+
+LLVMValueRef ash_emit__const_float(LLVMTypeRef type, double value) {
+    return const_splat(type, LLVMConstReal(ash_emit__element(type), value));
+}
+
+LLVMValueRef ash_emit__splat(ash_emit *e, LLVMValueRef scalar, unsigned lanes) {
+    if (lanes == 1) return scalar;
+    LLVMTypeRef type = LLVMVectorType(LLVMTypeOf(scalar), lanes);
+    if (LLVMIsConstant(scalar)) return const_splat(type, scalar);
+    LLVMTypeRef i32 = LLVMInt32TypeInContext(e->ctx);
+    LLVMValueRef one =
+        LLVMBuildInsertElement(e->b, LLVMGetPoison(type), scalar, LLVMConstInt(i32, 0, false), "");
+    return LLVMBuildShuffleVector(e->b, one, LLVMGetPoison(type), LLVMConstNull(LLVMVectorType(i32, lanes)),
+                                  "");
+}
+
+LLVMValueRef ash_emit__intrinsic(ash_emit *e, const char *name, LLVMTypeRef *types, unsigned n_types,
+                                 LLVMValueRef *args, unsigned n_args) {
+    unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
+    LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->module, id, types, n_types);
+    return LLVMBuildCall2(e->b, LLVMIntrinsicGetType(e->ctx, id, types, n_types), fn, args, n_args, "");
+}
+
+LLVMValueRef ash_emit__unary(ash_emit *e, const char *name, LLVMValueRef a) {
+    LLVMTypeRef type = LLVMTypeOf(a);
+    return ash_emit__intrinsic(e, name, &type, 1, &a, 1);
+}
+
+LLVMValueRef ash_emit__binary(ash_emit *e, const char *name, LLVMValueRef a, LLVMValueRef b) {
+    LLVMTypeRef type = LLVMTypeOf(a);
+    return ash_emit__intrinsic(e, name, &type, 1, (LLVMValueRef[]){a, b}, 2);
+}
+
+/* --- before the walk --------------------------------------------------------------------------------- */
+
+/* True for results that depend on their operands alone, wherever they stand. */
+static bool is_pure(const ash_inst *inst) {
+    switch (inst->op) {
+    case ASH_NEST_SPLAT:
+    case ASH_NEST_EXTRACT:
+    case ASH_NEST_SHUFFLE:
+    case ASH_NEST_COMPUTE:
+    case ASH_NEST_IDIV:
+    case ASH_NEST_IMOD:
+    case ASH_NEST_FMA:
+    case ASH_NEST_HREDUCE: return true;
+    default: return false;
+    }
+}
+
+static bool is_leaf(const ash_inst *inst) {
+    return inst->op <= ASH_NEST_FLOAT || inst->op == ASH_NEST_LANES;
+}
+
+/* Finds the end of each block, and how many loops each value varies in. `open` has room for every
+ * instruction. */
+static void survey(ash_emit *e, ash_ref *open) {
+    const ash_nest *n = e->nest;
+    uint32_t depth = 0, loops = 0;
+    for (ash_ref i = 0; i < n->code.len; i++) {
+        const ash_inst *inst = ash_nest_at(n, i);
+        if (inst->op == ASH_NEST_ELSE || inst->op == ASH_NEST_END) {
+            ash_ref opener = open[--depth];
+            e->close[opener] = i;
+            loops -= ash_nest_at(n, opener)->op == ASH_NEST_LOOP;
+        }
+        loops += inst->op == ASH_NEST_LOOP;
+        if (inst->op == ASH_NEST_LOOP || inst->op == ASH_NEST_IF || inst->op == ASH_NEST_ELSE)
+            open[depth++] = i;
+        e->depth[i] = is_leaf(inst) ? 0 : loops;
+        if (!is_pure(inst)) continue;
+        const ash_ref refs[] = {inst->a, inst->b, inst->c};
+        e->depth[i] = 0;
+        for (size_t k = 0; k < ASH_COUNT(refs); k++)
+            if (refs[k] != ASH_NO_REF) e->depth[i] = ASH_MAX(e->depth[i], e->depth[refs[k]]);
+    }
+}
+
+/* --- structure --------------------------------------------------------------------------------------- */
+
+static void emit_range(ash_emit *e, ash_ref from, ash_ref to);
+
+static LLVMBasicBlockRef new_block(ash_emit *e) {
+    return LLVMAppendBasicBlockInContext(e->ctx, e->fn, "");
+}
+
+static LLVMValueRef const_index(ash_emit *e, int64_t value) {
+    return LLVMConstInt(LLVMInt64TypeInContext(e->ctx), (uint64_t)value, true);
+}
+
+static bool index_value(LLVMValueRef v, int64_t *out) {
+    if (!LLVMIsAConstantInt(v)) return false;
+    *out = LLVMConstIntGetSExtValue(v);
+    return true;
+}
+
+/* `copies` bodies in a row; the loop variable of the first is base + offset (base may be NULL: a number).
+ */
+static void emit_bodies(ash_emit *e, ash_ref loop, LLVMValueRef base, int64_t offset, uint64_t copies) {
+    int64_t step = ash_nest_at(e->nest, loop)->i;
+    for (uint64_t k = 0; k < copies; k++, offset += step) {
+        LLVMValueRef value = base ? base : const_index(e, offset);
+        if (base && offset) {
+            value = LLVMBuildAdd(e->b, base, const_index(e, offset), "");
+            if (LLVMIsAInstruction(value)) LLVMSetNSW(value, true);
+        }
+        e->slots[loop] = (ash_slot_value){value, base, offset};
+        emit_range(e, loop + 1, e->close[loop]);
+    }
+}
+
+/* A loop whose body is `copies` bodies: runs while the variable is below `limit`, from `from`, which is
+ * known to be below it when `guarded` is false. Returns the variable's value behind the loop. */
+static LLVMValueRef emit_rotated(ash_emit *e, ash_ref loop, LLVMValueRef from, LLVMValueRef limit,
+                                 uint64_t copies, bool guarded) {
+    LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx);
+    LLVMBasicBlockRef before = LLVMGetInsertBlock(e->b), body = new_block(e), after = new_block(e);
+    if (guarded)
+        LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, from, limit, ""), body, after);
+    else
+        LLVMBuildBr(e->b, body);
+    LLVMPositionBuilderAtEnd(e->b, body);
+    LLVMValueRef var = LLVMBuildPhi(e->b, i64, "");
+    emit_bodies(e, loop, var, 0, copies);
+    LLVMValueRef next =
+        LLVMBuildNSWAdd(e->b, var, const_index(e, ash_nest_at(e->nest, loop)->i * (int64_t)copies), "");
+    LLVMBasicBlockRef latch = LLVMGetInsertBlock(e->b);
+    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, next, limit, ""), body, after);
+    LLVMAddIncoming(var, (LLVMValueRef[]){from, next}, (LLVMBasicBlockRef[]){before, latch}, 2);
+    LLVMMoveBasicBlockAfter(after, latch);
+    LLVMPositionBuilderAtEnd(e->b, after);
+    if (!guarded) return next;
+    LLVMValueRef end = LLVMBuildPhi(e->b, i64, "");
+    LLVMAddIncoming(end, (LLVMValueRef[]){from, next}, (LLVMBasicBlockRef[]){before, latch}, 2);
+    return end;
+}
+
+static void emit_counted_loop(ash_emit *e, ash_ref loop, int64_t from, int64_t to) {
+    const ash_inst *inst = ash_nest_at(e->nest, loop);
+    uint64_t step = (uint64_t)inst->i, copies = ASH_MAX(inst->unroll, 1u);
+    uint64_t trips = to > from ? ((uint64_t)to - (uint64_t)from - 1) / step + 1 : 0;
+    uint64_t rest = trips % copies;
+    if (trips <= copies) {
+        emit_bodies(e, loop, NULL, from, trips);
+        return;
+    }
+    int64_t limit = from + (int64_t)((trips - rest) * step);
+    emit_rotated(e, loop, const_index(e, from), const_index(e, limit), copies, false);
+    emit_bodies(e, loop, NULL, limit, rest);
+}
+
+static void emit_loop(ash_emit *e, ash_ref loop) {
+    const ash_inst *inst = ash_nest_at(e->nest, loop);
+    LLVMValueRef from = ash_emit__value(e, inst->a), to = ash_emit__value(e, inst->b);
+    int64_t first, end;
+    if (index_value(from, &first) && index_value(to, &end)) {
+        emit_counted_loop(e, loop, first, end);
+        return;
+    }
+    if (inst->unroll > 1) {
+        LLVMValueRef ahead = const_index(e, inst->i * ((int64_t)inst->unroll - 1));
+        from = emit_rotated(e, loop, from, LLVMBuildNSWSub(e->b, to, ahead, ""), inst->unroll, true);
+    }
+    emit_rotated(e, loop, from, to, 1, true);
+}
+
+static ash_ref emit_if(ash_emit *e, ash_ref ref) {
+    ash_ref middle = e->close[ref], end = middle;
+    bool has_else = ash_nest_at(e->nest, middle)->op == ASH_NEST_ELSE;
+    if (has_else) end = e->close[middle];
+    LLVMBasicBlockRef then = new_block(e), otherwise = has_else ? new_block(e) : NULL, after = new_block(e);
+    LLVMBuildCondBr(e->b, ash_emit__value(e, ash_nest_at(e->nest, ref)->a), then,
+                    has_else ? otherwise : after);
+    LLVMPositionBuilderAtEnd(e->b, then);
+    emit_range(e, ref + 1, middle);
+    LLVMBuildBr(e->b, after);
+    if (has_else) {
+        LLVMMoveBasicBlockAfter(otherwise, LLVMGetInsertBlock(e->b));
+        LLVMPositionBuilderAtEnd(e->b, otherwise);
+        emit_range(e, middle + 1, end);
+        LLVMBuildBr(e->b, after);
+    }
+    LLVMMoveBasicBlockAfter(after, LLVMGetInsertBlock(e->b));
+    LLVMPositionBuilderAtEnd(e->b, after);
+    return end;
+}
+
+/* --- values ------------------------------------------------------------------------------------------ */
+
+static LLVMValueRef emit_var(ash_emit *e, int64_t index) {
+    LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx);
+    LLVMValueRef at = const_index(e, index);
+    LLVMValueRef ptr = LLVMBuildGEP2(e->at_entry, i64, LLVMGetParam(e->fn, 1), &at, 1, "");
+    LLVMValueRef value = LLVMBuildLoad2(e->at_entry, i64, ptr, "");
+    LLVMSetMetadata(value, e->kind_invariant,
+                    LLVMMetadataAsValue(e->ctx, LLVMMDNodeInContext2(e->ctx, NULL, 0)));
+    return value;
+}
+
+static LLVMValueRef emit_lanes(ash_emit *e, unsigned lanes) {
+    LLVMTypeRef type = LLVMVectorType(LLVMInt64TypeInContext(e->ctx), lanes);
+    LLVMValueRef value = LLVMGetPoison(type);
+    for (unsigned i = 0; i < lanes; i++) /* folds to a constant */
+        value = LLVMBuildInsertElement(e->b, value, const_index(e, i), const_index(e, i), "");
+    return lanes == 1 ? const_index(e, 0) : value;
+}
+
+static LLVMValueRef emit_shuffle(ash_emit *e, const ash_inst *inst) {
+    LLVMTypeRef i32 = LLVMInt32TypeInContext(e->ctx);
+    LLVMValueRef a = ash_emit__value(e, inst->a);
+    LLVMValueRef b = inst->b == ASH_NO_REF ? NULL : ash_emit__value(e, inst->b);
+    unsigned lanes = ash_emit__lanes(a);
+    const int32_t *pick = e->nest->shuffles.at + inst->i;
+    LLVMTypeRef type = LLVMVectorType(ash_emit__element(LLVMTypeOf(a)), lanes);
+    if (lanes == 1) { /* scalars take part as vectors of one */
+        a = LLVMBuildInsertElement(e->b, LLVMGetPoison(type), a, const_index(e, 0), "");
+        if (b) b = LLVMBuildInsertElement(e->b, LLVMGetPoison(type), b, const_index(e, 0), "");
+    }
+    LLVMValueRef mask = LLVMGetPoison(LLVMVectorType(i32, inst->lanes));
+    for (unsigned i = 0; i < inst->lanes; i++)
+        mask = LLVMBuildInsertElement(e->b, mask, LLVMConstInt(i32, (uint64_t)pick[i], false),
+                                      const_index(e, i), "");
+    LLVMValueRef out = LLVMBuildShuffleVector(e->b, a, b ? b : LLVMGetPoison(type), mask, "");
+    return inst->lanes == 1 ? LLVMBuildExtractElement(e->b, out, const_index(e, 0), "") : out;
+}
+
+static LLVMValueRef emit_compute(ash_emit *e, const ash_inst *inst) {
+    LLVMValueRef a = ash_emit__value(e, inst->a);
+    LLVMValueRef b = inst->b == ASH_NO_REF ? NULL : ash_emit__value(e, inst->b);
+    ash_dtype from = (ash_dtype)ash_nest_at(e->nest, inst->a)->dtype;
+    if (inst->i == ASH_OP_SELECT) return LLVMBuildSelect(e->b, a, b, ash_emit__value(e, inst->c), "");
+    if (inst->i == ASH_OP_CAST) return ash_emit__cast(e, from, (ash_dtype)inst->dtype, a);
+    return ash_emit__compute(e, (ash_op)inst->i, from, a, b);
+}
+
+static LLVMValueRef emit_float(ash_emit *e, ash_dtype dtype, double value) {
+    LLVMValueRef wide = LLVMConstReal(LLVMDoubleTypeInContext(e->ctx), value);
+    return dtype == ASH_F64 ? wide : ash_emit__cast(e, ASH_F64, dtype, wide); /* folds to a constant */
+}
+
+/* Division of numbers that are not negative: unsigned, which is cheaper. */
+static LLVMValueRef emit_divide(ash_emit *e, const ash_inst *inst) {
+    LLVMValueRef a = ash_emit__value(e, inst->a), b = ash_emit__value(e, inst->b);
+    return inst->op == ASH_NEST_IDIV ? LLVMBuildUDiv(e->b, a, b, "") : LLVMBuildURem(e->b, a, b, "");
+}
+
+static LLVMValueRef emit_cell(ash_emit *e, const ash_inst *inst) {
+    LLVMValueRef init = ash_emit__value(e, inst->a);
+    LLVMValueRef cell = LLVMBuildAlloca(e->at_entry, LLVMTypeOf(init), "");
+    LLVMBuildStore(e->b, init, cell);
+    return cell;
+}
+
+static LLVMValueRef emit_value(ash_emit *e, ash_ref ref) {
+    const ash_inst *inst = ash_nest_at(e->nest, ref);
+    switch ((ash_nest_op)inst->op) {
+    case ASH_NEST_BEGIN_ARG: return LLVMGetParam(e->fn, 2);
+    case ASH_NEST_END_ARG: return LLVMGetParam(e->fn, 3);
+    case ASH_NEST_WORKER: return LLVMGetParam(e->fn, 4);
+    case ASH_NEST_VAR: return emit_var(e, inst->i);
+    case ASH_NEST_INT:
+        return LLVMConstInt(element_type(e->ctx, (ash_dtype)inst->dtype), (uint64_t)inst->i, true);
+    case ASH_NEST_FLOAT: return emit_float(e, (ash_dtype)inst->dtype, inst->f);
+    case ASH_NEST_SPLAT: return ash_emit__splat(e, ash_emit__value(e, inst->a), inst->lanes);
+    case ASH_NEST_LANES: return emit_lanes(e, inst->lanes);
+    case ASH_NEST_EXTRACT:
+        if (ash_nest_at(e->nest, inst->a)->lanes == 1) return ash_emit__value(e, inst->a);
+        return LLVMBuildExtractElement(e->b, ash_emit__value(e, inst->a), const_index(e, inst->i), "");
+    case ASH_NEST_SHUFFLE: return emit_shuffle(e, inst);
+    case ASH_NEST_CELL: return emit_cell(e, inst);
+    case ASH_NEST_GET:
+        return LLVMBuildLoad2(e->b, ash_emit__type(e, (ash_dtype)inst->dtype, inst->lanes),
+                              ash_emit__value(e, inst->a), "");
+    case ASH_NEST_COMPUTE: return emit_compute(e, inst);
+    case ASH_NEST_IDIV:
+    case ASH_NEST_IMOD: return emit_divide(e, inst);
+    case ASH_NEST_FMA:
+        return ash_emit__fma(e, (ash_dtype)inst->dtype, ash_emit__value(e, inst->a),
+                             ash_emit__value(e, inst->b), ash_emit__value(e, inst->c));
+    case ASH_NEST_HREDUCE:
+        return ash_emit__hreduce(e, (ash_op)inst->i, (ash_dtype)inst->dtype, ash_emit__value(e, inst->a));
+    default: return NULL;
+    }
+}
+
+static void emit_range(ash_emit *e, ash_ref from, ash_ref to) {
+    for (ash_ref ref = from; ref < to; ref++) {
+        const ash_inst *inst = ash_nest_at(e->nest, ref);
+        switch ((ash_nest_op)inst->op) {
+        case ASH_NEST_LOOP:
+            emit_loop(e, ref);
+            ref = e->close[ref];
+            break;
+        case ASH_NEST_IF: ref = emit_if(e, ref); break;
+        case ASH_NEST_SET:
+            LLVMBuildStore(e->b, ash_emit__value(e, inst->b), ash_emit__value(e, inst->a));
+            break;
+        case ASH_NEST_LOAD:
+        case ASH_NEST_STORE:
+        case ASH_NEST_GATHER:
+        case ASH_NEST_SCATTER:
+        case ASH_NEST_PREFETCH: ash_emit__memory(e, ref); break;
+        default: e->slots[ref] = (ash_slot_value){emit_value(e, ref), NULL, 0};
+        }
+    }
+}
+
+/* --- the function ------------------------------------------------------------------------------------ */
+
+static void add_attribute(ash_emit *e, LLVMAttributeIndex at, const char *name, uint64_t value) {
+    unsigned kind = LLVMGetEnumAttributeKindForName(name, strlen(name));
+    LLVMAddAttributeAtIndex(e->fn, at, LLVMCreateEnumAttribute(e->ctx, kind, value));
+}
+
+static void add_text_attribute(ash_emit *e, const char *name, const char *value) {
+    LLVMAddAttributeAtIndex(
+        e->fn, LLVMAttributeFunctionIndex,
+        LLVMCreateStringAttribute(e->ctx, name, (unsigned)strlen(name), value, (unsigned)strlen(value)));
+}
+
+/* The function with the contract of ash_kernel_fn. */
+static void declare(ash_emit *e, const char *symbol) {
+    LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx), ptr = LLVMPointerTypeInContext(e->ctx, 0);
+    LLVMTypeRef params[] = {ptr, ptr, i64, i64, i64};
+    e->fn =
+        LLVMAddFunction(e->module, symbol,
+                        LLVMFunctionType(LLVMVoidTypeInContext(e->ctx), params, ASH_COUNT(params), false));
+    add_attribute(e, LLVMAttributeFunctionIndex, "nounwind", 0);
+    for (unsigned i = 1; i <= 2; i++) {
+        add_attribute(e, i, "noalias", 0);
+        add_attribute(e, i, "nocapture", 0);
+        add_attribute(e, i, "readonly", 0);
+    }
+    char bits[16];
+    snprintf(bits, sizeof bits, "%u", e->target->vector_bytes * 8);
+    add_text_attribute(e, "prefer-vector-width", bits);
+    add_text_attribute(e, "min-legal-vector-width", bits);
+    add_text_attribute(e, "no-trapping-math", "true");
+}
+
+static void emit_function(ash_emit *e, const char *symbol) {
+    LLVMBasicBlockRef body;
+    e->kind_invariant = LLVMGetMDKindIDInContext(e->ctx, "invariant.load", 14);
+    declare(e, symbol);
+    e->entry = new_block(e);
+    body = new_block(e);
+    LLVMPositionBuilderAtEnd(e->at_entry, e->entry);
+    LLVMPositionBuilderAtEnd(e->b, body);
+    emit_range(e, 0, (ash_ref)e->nest->code.len);
+    LLVMBuildRetVoid(e->b);
+    LLVMBuildBr(e->at_entry, body);
+}
+
+ash_status ash_emit__nest(const ash_target *target, const ash_nest *nest, const char *symbol,
+                          LLVMModuleRef module, ash_diag *diag) {
+    const ash_allocator *a = nest->allocator;
+    size_t n = nest->code.len, buffers = nest->buffers.len;
+    ash_emit e = {.nest = nest, .target = target, .has = ash_features__of(target), .module = module};
+    ash_ref *open = ash_mem_alloc(a, n, sizeof *open);
+    e.slots = ash_mem_calloc(a, n, sizeof *e.slots);
+    e.close = ash_mem_alloc(a, n, sizeof *e.close);
+    e.depth = ash_mem_alloc(a, n, sizeof *e.depth);
+    e.bases = ash_mem_calloc(a, buffers, sizeof *e.bases);
+    e.scope = ash_mem_calloc(a, buffers, sizeof *e.scope);
+    e.others = ash_mem_calloc(a, buffers, sizeof *e.others);
+    e.constant = ash_mem_calloc(a, buffers, sizeof *e.constant);
+    bool room = open && e.slots && e.close && e.depth && e.bases && e.scope && e.others && e.constant;
+    ash_status status = room ? ASH_OK : ASH_NO_MEMORY(diag);
+    if (status == ASH_OK) {
+        e.ctx = LLVMGetModuleContext(module);
+        survey(&e, open);
+        ash_emit__memory_begin(&e);
+        e.b = LLVMCreateBuilderInContext(e.ctx);
+        e.at_entry = LLVMCreateBuilderInContext(e.ctx);
+        emit_function(&e, symbol);
+        LLVMDisposeBuilder(e.b);
+        LLVMDisposeBuilder(e.at_entry);
+    }
+    ash_mem_free(a, open, n, sizeof *open);
+    ash_mem_free(a, e.slots, n, sizeof *e.slots);
+    ash_mem_free(a, e.close, n, sizeof *e.close);
+    ash_mem_free(a, e.depth, n, sizeof *e.depth);
+    ash_mem_free(a, e.bases, buffers, sizeof *e.bases);
+    ash_mem_free(a, e.scope, buffers, sizeof *e.scope);
+    ash_mem_free(a, e.others, buffers, sizeof *e.others);
+    ash_mem_free(a, e.constant, buffers, sizeof *e.constant);
+    return status;
+}

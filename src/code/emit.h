@@ -1,0 +1,109 @@
+/* The emitter's inside: one nest becomes one LLVM function, each instruction a few of LLVM's, through its
+ * builder.
+ *
+ *   emit.c          function, walk over the instructions, loops and their unrolling, cells
+ *   emit_memory.c   addresses, loads, stores, what is known about overlap and alignment
+ *   emit_arith.c    COMPUTE, FMA, HREDUCE on floating point and integers
+ *   emit_convert.c  CAST; f16 and bf16
+ *   emit_math*.c    exp, log, sin, ...: polynomials
+ *
+ * Values in registers: f32, f64 and integers as they are, bool as i1, f16 and bf16 as their 16 bits
+ * (arithmetic on them widens to f32 and rounds back). In memory bool is a byte. One lane is a scalar, more
+ * are a vector. */
+#ifndef ASH_EMIT_H
+#define ASH_EMIT_H
+
+#include <llvm-c/Core.h>
+
+#include "code.h"
+#include "ir/ir.h"
+
+/* Instructions that the emitter itself chooses by; all others are LLVM's choice. */
+typedef struct ash_features {
+    bool x86;
+    bool round;  /* rounding to integral values is one instruction: SSE4.1, or not x86 */
+    bool f16;    /* f16 <-> f32 conversion instructions */
+    bool scalef; /* AVX-512: x * 2^n with every corner case */
+} ash_features;
+
+ash_features ash_features__of(const ash_target *target);
+
+/* What an emitted instruction's result is at the moment. */
+typedef struct ash_slot_value {
+    LLVMValueRef value; /* or a cell's alloca */
+    LLVMValueRef
+        base; /* LOOP: the variable of the emitted loop, NULL when it is a number; value = base + offset */
+    int64_t offset;
+} ash_slot_value;
+
+typedef struct ash_emit {
+    const ash_nest *nest;
+    const ash_target *target;
+    ash_features has;
+    LLVMContextRef ctx;
+    LLVMModuleRef module;
+    LLVMBuilderRef b;
+    LLVMValueRef fn;
+    LLVMBasicBlockRef entry; /* allocas and buffer addresses; ends in a branch that is added last */
+    LLVMBuilderRef at_entry;
+    ash_slot_value *slots;   /* per instruction */
+    ash_ref *close;          /* per instruction: LOOP, IF, ELSE: the ELSE or END that closes it */
+    uint32_t *depth;         /* per instruction: loops that its value varies in, 0 for none */
+    LLVMValueRef *bases;     /* per buffer: its address, NULL until used */
+    LLVMMetadataRef *scope;  /* per buffer: alias scope list of its group */
+    LLVMMetadataRef *others; /* per buffer: scopes of all other groups */
+    bool *constant;          /* per buffer: nothing of its group is written */
+    unsigned kind_scope, kind_noalias, kind_invariant;
+} ash_emit;
+
+/* Emits `nest` as the function `symbol` into an empty module whose data layout is set. The nest must
+ * verify. */
+ash_status ash_emit__nest(const ash_target *target, const ash_nest *nest, const char *symbol,
+                          LLVMModuleRef module, ash_diag *diag);
+
+/* --- types and constants ----------------------------------------------------------------------------- */
+
+LLVMTypeRef ash_emit__type(ash_emit *e, ash_dtype dtype, unsigned lanes);
+LLVMTypeRef ash_emit__vector(LLVMTypeRef element, unsigned lanes); /* the element itself for 1 lane */
+unsigned ash_emit__lanes(LLVMValueRef value);
+LLVMTypeRef ash_emit__element(LLVMTypeRef type);
+/* The type with the lanes of `like` and another element. */
+LLVMTypeRef ash_emit__like(LLVMValueRef like, LLVMTypeRef element);
+LLVMValueRef ash_emit__splat(ash_emit *e, LLVMValueRef scalar, unsigned lanes);
+/* A constant in every lane of a type. */
+LLVMValueRef ash_emit__const_int(LLVMTypeRef type, int64_t value);
+LLVMValueRef ash_emit__const_float(LLVMTypeRef type, double value);
+
+/* A call of an intrinsic that is overloaded on `types`. */
+LLVMValueRef ash_emit__intrinsic(ash_emit *e, const char *name, LLVMTypeRef *types, unsigned n_types,
+                                 LLVMValueRef *args, unsigned n_args);
+/* The same for intrinsics that are overloaded on the type of their operands alone. */
+LLVMValueRef ash_emit__unary(ash_emit *e, const char *name, LLVMValueRef a);
+LLVMValueRef ash_emit__binary(ash_emit *e, const char *name, LLVMValueRef a, LLVMValueRef b);
+
+/* --- concepts ---------------------------------------------------------------------------------------- */
+
+static inline LLVMValueRef ash_emit__value(const ash_emit *e, ash_ref ref) {
+    return e->slots[ref].value;
+}
+
+void ash_emit__memory_begin(ash_emit *e);        /* scopes of the buffer groups */
+void ash_emit__memory(ash_emit *e, ash_ref ref); /* LOAD, STORE, GATHER, SCATTER, PREFETCH */
+
+LLVMValueRef ash_emit__compute(ash_emit *e, ash_op op, ash_dtype dtype, LLVMValueRef a, LLVMValueRef b);
+LLVMValueRef ash_emit__integer(ash_emit *e, ash_op op, ash_dtype dtype, LLVMValueRef a, LLVMValueRef b);
+LLVMValueRef ash_emit__fma(ash_emit *e, ash_dtype dtype, LLVMValueRef a, LLVMValueRef b, LLVMValueRef c);
+LLVMValueRef ash_emit__hreduce(ash_emit *e, ash_op op, ash_dtype dtype, LLVMValueRef a);
+
+LLVMValueRef ash_emit__cast(ash_emit *e, ash_dtype from, ash_dtype to, LLVMValueRef a);
+static inline bool ash_emit__is_half(ash_dtype dtype) {
+    return dtype == ASH_F16 || dtype == ASH_BF16;
+}
+
+/* Floating point functions of f32 and f64. */
+LLVMValueRef ash_emit__math(ash_emit *e, ash_op op, ash_dtype dtype, LLVMValueRef a, LLVMValueRef b);
+LLVMValueRef ash_emit__round(ash_emit *e, ash_op op, LLVMValueRef a); /* FLOOR, CEIL, TRUNC, ROUND */
+/* Calls a function of the C library on each lane. The symbol is one of ash_link__symbols. */
+LLVMValueRef ash_emit__libm(ash_emit *e, const char *symbol, LLVMValueRef a, LLVMValueRef b);
+
+#endif

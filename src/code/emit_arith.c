@@ -1,0 +1,143 @@
+/* Elementwise operators on floating point, and the way to those on other types. */
+#include "emit.h"
+
+/* --- min and max ------------------------------------------------------------------------------------- */
+
+/* True when every lane is a constant and none is a NaN. */
+static bool known_number(LLVMValueRef v) {
+    if (!LLVMIsConstant(v)) return false;
+    unsigned lanes = ash_emit__lanes(v);
+    for (unsigned i = 0; i < lanes; i++) {
+        LLVMValueRef lane = lanes == 1 ? v : LLVMGetAggregateElement(v, i);
+        LLVMBool inexact;
+        if (!lane || !LLVMIsAConstantFP(lane)) return false;
+        double x = LLVMConstRealGetDouble(lane, &inexact);
+        if (x != x) return false;
+    }
+    return true;
+}
+
+/* A NaN in either operand is the result. The unordered comparison with the select is x86's min and max with
+ * exchanged operands: one instruction, which gives its first operand back when that is a NaN. The second
+ * needs a look of its own unless it is a constant. */
+static LLVMValueRef min_max(ash_emit *e, bool max, LLVMValueRef a, LLVMValueRef b) {
+    if (known_number(a)) {
+        LLVMValueRef swap = a;
+        a = b, b = swap;
+    }
+    LLVMValueRef first = LLVMBuildFCmp(e->b, max ? LLVMRealUGE : LLVMRealULE, a, b, "");
+    LLVMValueRef out = LLVMBuildSelect(e->b, first, a, b, "");
+    if (known_number(b)) return out;
+    return LLVMBuildSelect(e->b, LLVMBuildFCmp(e->b, LLVMRealUNO, b, b, ""), b, out, "");
+}
+
+/* --- floating point ---------------------------------------------------------------------------------- */
+
+static LLVMValueRef sign(ash_emit *e, LLVMValueRef a) {
+    LLVMTypeRef type = LLVMTypeOf(a);
+    LLVMValueRef zero = LLVMConstNull(type);
+    LLVMValueRef below = LLVMBuildSelect(e->b, LLVMBuildFCmp(e->b, LLVMRealOLT, a, zero, ""),
+                                         ash_emit__const_float(type, -1), a, "");
+    return LLVMBuildSelect(e->b, LLVMBuildFCmp(e->b, LLVMRealOGT, a, zero, ""),
+                           ash_emit__const_float(type, 1), below, "");
+}
+
+static LLVMValueRef remainder_of(ash_emit *e, ash_dtype dtype, LLVMValueRef a, LLVMValueRef b) {
+    return ash_emit__libm(e, dtype == ASH_F32 ? "fmodf" : "fmod", a, b);
+}
+
+/* The remainder moved to the side of the divisor; a zero takes the divisor's sign. */
+static LLVMValueRef modulo(ash_emit *e, ash_dtype dtype, LLVMValueRef a, LLVMValueRef b) {
+    LLVMValueRef r = remainder_of(e, dtype, a, b), zero = LLVMConstNull(LLVMTypeOf(a));
+    LLVMValueRef r_below = LLVMBuildFCmp(e->b, LLVMRealOLT, r, zero, "");
+    LLVMValueRef b_below = LLVMBuildFCmp(e->b, LLVMRealOLT, b, zero, "");
+    LLVMValueRef moved = LLVMBuildSelect(e->b, LLVMBuildXor(e->b, r_below, b_below, ""),
+                                         LLVMBuildFAdd(e->b, r, b, ""), r, "");
+    LLVMValueRef is_zero = LLVMBuildFCmp(e->b, LLVMRealOEQ, r, zero, "");
+    return LLVMBuildSelect(e->b, is_zero, ash_emit__binary(e, "llvm.copysign", zero, b), moved, "");
+}
+
+static LLVMValueRef floating(ash_emit *e, ash_op op, ash_dtype dtype, LLVMValueRef a, LLVMValueRef b) {
+    switch (op) {
+    case ASH_OP_NEG: return LLVMBuildFNeg(e->b, a, "");
+    case ASH_OP_ABS: return ash_emit__unary(e, "llvm.fabs", a);
+    case ASH_OP_SIGN: return sign(e, a);
+    case ASH_OP_FLOOR:
+    case ASH_OP_CEIL:
+    case ASH_OP_TRUNC:
+    case ASH_OP_ROUND: return ash_emit__round(e, op, a);
+    case ASH_OP_SQRT: return ash_emit__unary(e, "llvm.sqrt", a);
+    case ASH_OP_ADD: return LLVMBuildFAdd(e->b, a, b, "");
+    case ASH_OP_SUB: return LLVMBuildFSub(e->b, a, b, "");
+    case ASH_OP_MUL: return LLVMBuildFMul(e->b, a, b, "");
+    case ASH_OP_DIV: return LLVMBuildFDiv(e->b, a, b, "");
+    case ASH_OP_MOD: return modulo(e, dtype, a, b);
+    case ASH_OP_REM: return remainder_of(e, dtype, a, b);
+    case ASH_OP_MIN: return min_max(e, false, a, b);
+    case ASH_OP_MAX: return min_max(e, true, a, b);
+    case ASH_OP_EQ: return LLVMBuildFCmp(e->b, LLVMRealOEQ, a, b, "");
+    case ASH_OP_LT: return LLVMBuildFCmp(e->b, LLVMRealOLT, a, b, "");
+    case ASH_OP_LE: return LLVMBuildFCmp(e->b, LLVMRealOLE, a, b, "");
+    default: return ash_emit__math(e, op, dtype, a, b);
+    }
+}
+
+/* f16 and bf16: in f32, rounded once at the end. For + - * / and the root this is the correctly rounded
+ * result, because f32 has more than twice their bits. */
+static LLVMValueRef half(ash_emit *e, ash_op op, ash_dtype dtype, LLVMValueRef a, LLVMValueRef b) {
+    LLVMTypeRef type = LLVMTypeOf(a);
+    if (op == ASH_OP_NEG) return LLVMBuildXor(e->b, a, ash_emit__const_int(type, 0x8000), "");
+    if (op == ASH_OP_ABS) return LLVMBuildAnd(e->b, a, ash_emit__const_int(type, 0x7fff), "");
+    LLVMValueRef x = ash_emit__cast(e, dtype, ASH_F32, a);
+    LLVMValueRef y = b ? ash_emit__cast(e, dtype, ASH_F32, b) : NULL;
+    LLVMValueRef out = floating(e, op, ASH_F32, x, y);
+    return ash_op_infos[op].class == ASH_CLASS_COMPARE ? out : ash_emit__cast(e, ASH_F32, dtype, out);
+}
+
+LLVMValueRef ash_emit__compute(ash_emit *e, ash_op op, ash_dtype dtype, LLVMValueRef a, LLVMValueRef b) {
+    if (ash_emit__is_half(dtype)) return half(e, op, dtype, a, b);
+    return ash_dtype_is_float(dtype) ? floating(e, op, dtype, a, b) : ash_emit__integer(e, op, dtype, a, b);
+}
+
+LLVMValueRef ash_emit__fma(ash_emit *e, ash_dtype dtype, LLVMValueRef a, LLVMValueRef b, LLVMValueRef c) {
+    if (ash_emit__is_half(dtype)) {
+        LLVMValueRef x = ash_emit__cast(e, dtype, ASH_F32, a), y = ash_emit__cast(e, dtype, ASH_F32, b);
+        LLVMValueRef sum = ash_emit__fma(e, ASH_F32, x, y, ash_emit__cast(e, dtype, ASH_F32, c));
+        return ash_emit__cast(e, ASH_F32, dtype, sum);
+    }
+    if (!e->target->fma) return LLVMBuildFAdd(e->b, LLVMBuildFMul(e->b, a, b, ""), c, "");
+    LLVMTypeRef type = LLVMTypeOf(a);
+    return ash_emit__intrinsic(e, "llvm.fma", &type, 1, (LLVMValueRef[]){a, b, c}, 3);
+}
+
+/* Lanes [from, from + count) of a vector. */
+static LLVMValueRef part(ash_emit *e, LLVMValueRef v, unsigned from, unsigned count) {
+    LLVMTypeRef i32 = LLVMInt32TypeInContext(e->ctx);
+    if (count == 1) return LLVMBuildExtractElement(e->b, v, LLVMConstInt(i32, from, false), "");
+    LLVMValueRef mask = LLVMGetPoison(LLVMVectorType(i32, count));
+    for (unsigned i = 0; i < count; i++)
+        mask = LLVMBuildInsertElement(e->b, mask, LLVMConstInt(i32, from + i, false),
+                                      LLVMConstInt(i32, i, false), "");
+    return LLVMBuildShuffleVector(e->b, v, LLVMGetPoison(LLVMTypeOf(v)), mask, "");
+}
+
+LLVMValueRef ash_emit__hreduce(ash_emit *e, ash_op op, ash_dtype dtype, LLVMValueRef v) {
+    for (unsigned lanes = ash_emit__lanes(v); lanes > 1; lanes = (lanes + 1) / 2) {
+        unsigned low = (lanes + 1) / 2, high = lanes / 2;
+        LLVMValueRef sum = ash_emit__compute(e, op, dtype, part(e, v, 0, high), part(e, v, low, high));
+        if (low == high) {
+            v = sum;
+            continue;
+        }
+        /* the lane in the middle stays as it is */
+        LLVMTypeRef i32 = LLVMInt32TypeInContext(e->ctx);
+        LLVMValueRef wide = part(e, v, 0, low);
+        for (unsigned i = 0; i < high; i++) {
+            LLVMValueRef at = LLVMConstInt(i32, i, false);
+            LLVMValueRef lane = high == 1 ? sum : LLVMBuildExtractElement(e->b, sum, at, "");
+            wide = LLVMBuildInsertElement(e->b, wide, lane, at, "");
+        }
+        v = wide;
+    }
+    return v;
+}

@@ -1,0 +1,175 @@
+/* CAST between all dtypes. f16 and bf16 are 16-bit patterns: everything goes through f32, with one rounding
+ * to nearest, ties to even, by instructions where the target has them and by integer arithmetic where not,
+ * with equal results. */
+#include "emit.h"
+
+static LLVMValueRef number(LLVMValueRef like, int64_t value) {
+    return ash_emit__const_int(LLVMTypeOf(like), value);
+}
+
+static LLVMTypeRef type_like(ash_emit *e, LLVMValueRef like, ash_dtype dtype) {
+    return ash_emit__like(like, ash_emit__type(e, dtype, 1));
+}
+
+static LLVMValueRef bits_of(ash_emit *e, LLVMValueRef v, ash_dtype as) {
+    return LLVMBuildBitCast(e->b, v, type_like(e, v, as), "");
+}
+
+/* --- bf16 -------------------------------------------------------------------------------------------- */
+
+static LLVMValueRef bf16_to_f32(ash_emit *e, LLVMValueRef a) {
+    LLVMValueRef wide = LLVMBuildZExt(e->b, a, type_like(e, a, ASH_U32), "");
+    return bits_of(e, LLVMBuildShl(e->b, wide, number(wide, 16), ""), ASH_F32);
+}
+
+/* Adding just under half of the last kept bit, and that bit, rounds to even. A NaN keeps its upper bits and
+ * becomes quiet. The processor's own instruction is not used: it flushes subnormal numbers. */
+static LLVMValueRef f32_to_bf16(ash_emit *e, LLVMValueRef a) {
+    LLVMValueRef u = bits_of(e, a, ASH_U32);
+    LLVMValueRef top = LLVMBuildLShr(e->b, u, number(u, 16), "");
+    LLVMValueRef odd = LLVMBuildAnd(e->b, top, number(u, 1), "");
+    LLVMValueRef up = LLVMBuildAdd(e->b, u, LLVMBuildAdd(e->b, odd, number(u, 0x7fff), ""), "");
+    LLVMValueRef rounded = LLVMBuildLShr(e->b, up, number(u, 16), "");
+    LLVMValueRef quiet = LLVMBuildOr(e->b, top, number(u, 0x40), "");
+    LLVMValueRef out =
+        LLVMBuildSelect(e->b, LLVMBuildFCmp(e->b, LLVMRealUNO, a, a, ""), quiet, rounded, "");
+    return LLVMBuildTrunc(e->b, out, type_like(e, a, ASH_U16), "");
+}
+
+/* --- f16 --------------------------------------------------------------------------------------------- */
+
+/* Exponent and mantissa moved to f32's place, the bias corrected; subnormal numbers by a subtraction that
+ * normalises. */
+static LLVMValueRef f16_to_f32_bits(ash_emit *e, LLVMValueRef a) {
+    LLVMValueRef h = LLVMBuildZExt(e->b, a, type_like(e, a, ASH_U32), "");
+    LLVMValueRef body = LLVMBuildShl(e->b, LLVMBuildAnd(e->b, h, number(h, 0x7fff), ""), number(h, 13), "");
+    LLVMValueRef exponent = LLVMBuildAnd(e->b, body, number(h, 0x7c00 << 13), "");
+    LLVMValueRef normal = LLVMBuildAdd(e->b, body, number(h, (127 - 15) << 23), "");
+    LLVMValueRef special = LLVMBuildAdd(e->b, normal, number(h, (128 - 16) << 23), "");
+    LLVMValueRef small = bits_of(e, LLVMBuildAdd(e->b, normal, number(h, 1 << 23), ""), ASH_F32);
+    small = LLVMBuildFSub(e->b, small, ash_emit__const_float(LLVMTypeOf(small), 0x1p-14), "");
+    LLVMValueRef is_special = LLVMBuildICmp(e->b, LLVMIntEQ, exponent, number(h, 0x7c00 << 13), "");
+    LLVMValueRef is_small = LLVMBuildICmp(e->b, LLVMIntEQ, exponent, number(h, 0), "");
+    LLVMValueRef out = LLVMBuildSelect(e->b, is_special, special, normal, "");
+    out = LLVMBuildSelect(e->b, is_small, bits_of(e, small, ASH_U32), out, "");
+    LLVMValueRef sign = LLVMBuildShl(e->b, LLVMBuildAnd(e->b, h, number(h, 0x8000), ""), number(h, 16), "");
+    /* the conversion instruction makes a signalling NaN quiet, and so must this */
+    LLVMValueRef payload = LLVMBuildICmp(e->b, LLVMIntUGT, body, number(h, 0x7c00 << 13), "");
+    LLVMValueRef quiet = LLVMBuildSelect(e->b, payload, number(h, 1 << 22), number(h, 0), "");
+    return bits_of(e, LLVMBuildOr(e->b, LLVMBuildOr(e->b, out, quiet, ""), sign, ""), ASH_F32);
+}
+
+/* Three ranges: what becomes infinite or NaN; what becomes subnormal, where adding 0.5 makes the processor
+ * round at the right bit; and all else, rounded as in f32_to_bf16. */
+static LLVMValueRef f32_to_f16_bits(ash_emit *e, LLVMValueRef a) {
+    LLVMValueRef bits = bits_of(e, a, ASH_U32);
+    LLVMValueRef sign = LLVMBuildAnd(e->b, bits, number(bits, INT64_C(0x80000000)), "");
+    LLVMValueRef u = LLVMBuildXor(e->b, bits, sign, "");
+    LLVMValueRef magic = ash_emit__const_float(type_like(e, a, ASH_F32), 0.5);
+    LLVMValueRef small = LLVMBuildFAdd(e->b, bits_of(e, u, ASH_F32), magic, "");
+    small = LLVMBuildSub(e->b, bits_of(e, small, ASH_U32), bits_of(e, magic, ASH_U32), "");
+    LLVMValueRef odd = LLVMBuildAnd(e->b, LLVMBuildLShr(e->b, u, number(u, 13), ""), number(u, 1), "");
+    LLVMValueRef up = LLVMBuildAdd(e->b, u, number(u, (int64_t)((15 - 127) * (1 << 23)) + 0xfff), "");
+    LLVMValueRef normal = LLVMBuildLShr(e->b, LLVMBuildAdd(e->b, up, odd, ""), number(u, 13), "");
+    LLVMValueRef payload =
+        LLVMBuildAnd(e->b, LLVMBuildLShr(e->b, u, number(u, 13), ""), number(u, 0x3ff), "");
+    LLVMValueRef nan = LLVMBuildOr(e->b, payload, number(u, 0x7e00), "");
+    LLVMValueRef is_nan = LLVMBuildICmp(e->b, LLVMIntUGT, u, number(u, 0x7f800000), "");
+    LLVMValueRef large = LLVMBuildSelect(e->b, is_nan, nan, number(u, 0x7c00), "");
+    LLVMValueRef is_large = LLVMBuildICmp(e->b, LLVMIntUGE, u, number(u, (127 + 16) << 23), "");
+    LLVMValueRef is_small = LLVMBuildICmp(e->b, LLVMIntULT, u, number(u, 113 << 23), "");
+    LLVMValueRef out = LLVMBuildSelect(e->b, is_small, small, normal, "");
+    out = LLVMBuildSelect(e->b, is_large, large, out, "");
+    out = LLVMBuildOr(e->b, out, LLVMBuildLShr(e->b, sign, number(u, 16), ""), "");
+    return LLVMBuildTrunc(e->b, out, type_like(e, a, ASH_U16), "");
+}
+
+static LLVMValueRef f16_to_f32(ash_emit *e, LLVMValueRef a) {
+    if (!e->has.f16) return f16_to_f32_bits(e, a);
+    LLVMValueRef h = LLVMBuildBitCast(e->b, a, ash_emit__like(a, LLVMHalfTypeInContext(e->ctx)), "");
+    return LLVMBuildFPExt(e->b, h, type_like(e, a, ASH_F32), "");
+}
+
+static LLVMValueRef f32_to_f16(ash_emit *e, LLVMValueRef a) {
+    if (!e->has.f16) return f32_to_f16_bits(e, a);
+    LLVMValueRef h = LLVMBuildFPTrunc(e->b, a, ash_emit__like(a, LLVMHalfTypeInContext(e->ctx)), "");
+    return bits_of(e, h, ASH_U16);
+}
+
+/* --- two steps, one rounding ------------------------------------------------------------------------- */
+
+/* f64 to f32 rounded to odd: what is not exact gets a last bit of 1, so that a second rounding to fewer
+ * bits sees on which side of a tie it was. */
+static LLVMValueRef f64_to_f32_odd(ash_emit *e, LLVMValueRef a) {
+    LLVMValueRef near = LLVMBuildFPTrunc(e->b, a, type_like(e, a, ASH_F32), "");
+    LLVMValueRef back = LLVMBuildFPExt(e->b, near, LLVMTypeOf(a), "");
+    LLVMValueRef u = bits_of(e, near, ASH_U32);
+    LLVMValueRef past = LLVMBuildFCmp(e->b, LLVMRealOGT, ash_emit__unary(e, "llvm.fabs", back),
+                                      ash_emit__unary(e, "llvm.fabs", a), "");
+    LLVMValueRef exact = LLVMBuildFCmp(e->b, LLVMRealUEQ, back, a, "");
+    LLVMValueRef even =
+        LLVMBuildICmp(e->b, LLVMIntEQ, LLVMBuildAnd(e->b, u, number(u, 1), ""), number(u, 0), "");
+    LLVMValueRef step = LLVMBuildSelect(e->b, past, number(u, -1), number(u, 1), "");
+    LLVMValueRef moves = LLVMBuildAnd(e->b, even, LLVMBuildNot(e->b, exact, ""), "");
+    step = LLVMBuildSelect(e->b, moves, step, number(u, 0), "");
+    return bits_of(e, LLVMBuildAdd(e->b, u, step, ""), ASH_F32);
+}
+
+static LLVMValueRef widen(ash_emit *e, ash_dtype from, LLVMValueRef a) {
+    return from == ASH_BF16 ? bf16_to_f32(e, a) : f16_to_f32(e, a);
+}
+
+static LLVMValueRef narrow(ash_emit *e, ash_dtype to, LLVMValueRef a) {
+    return to == ASH_BF16 ? f32_to_bf16(e, a) : f32_to_f16(e, a);
+}
+
+/* --- the table of casts ------------------------------------------------------------------------------ */
+
+static LLVMValueRef integer_to_float(ash_emit *e, ash_dtype from, ash_dtype to, LLVMValueRef a) {
+    LLVMTypeRef type = type_like(e, a, to);
+    return ash_dtype_kind(from) == ASH_KIND_SIGNED ? LLVMBuildSIToFP(e->b, a, type, "")
+                                                   : LLVMBuildUIToFP(e->b, a, type, "");
+}
+
+static LLVMValueRef float_to_integer(ash_emit *e, ash_dtype to, LLVMValueRef a) {
+    LLVMTypeRef types[] = {type_like(e, a, to), LLVMTypeOf(a)};
+    const char *name = ash_dtype_kind(to) == ASH_KIND_SIGNED ? "llvm.fptosi.sat" : "llvm.fptoui.sat";
+    return ash_emit__intrinsic(e, name, types, 2, &a, 1);
+}
+
+static LLVMValueRef integer_to_integer(ash_emit *e, ash_dtype from, ash_dtype to, LLVMValueRef a) {
+    LLVMTypeRef type = type_like(e, a, to);
+    size_t have = from == ASH_BOOL ? 0 : ash_dtype_size(from), want = ash_dtype_size(to);
+    if (have == want) return a;
+    if (have > want) return LLVMBuildTrunc(e->b, a, type, "");
+    return ash_dtype_kind(from) == ASH_KIND_SIGNED ? LLVMBuildSExt(e->b, a, type, "")
+                                                   : LLVMBuildZExt(e->b, a, type, "");
+}
+
+static LLVMValueRef to_bool(ash_emit *e, ash_dtype from, LLVMValueRef a) {
+    LLVMValueRef zero = LLVMConstNull(LLVMTypeOf(a));
+    if (from == ASH_F32 || from == ASH_F64) return LLVMBuildFCmp(e->b, LLVMRealUNE, a, zero, "");
+    if (ash_emit__is_half(from)) a = LLVMBuildAnd(e->b, a, number(a, 0x7fff), "");
+    return LLVMBuildICmp(e->b, LLVMIntNE, a, zero, "");
+}
+
+/* Integers of more than 16 bits go through f64, where those of 64 bits lose what is past its 53. */
+static LLVMValueRef to_half(ash_emit *e, ash_dtype from, ash_dtype to, LLVMValueRef a) {
+    if (from == ASH_F32) return narrow(e, to, a);
+    if (from == ASH_F64) return narrow(e, to, f64_to_f32_odd(e, a));
+    if (ash_dtype_size(from) <= 2) return narrow(e, to, integer_to_float(e, from, ASH_F32, a));
+    return narrow(e, to, f64_to_f32_odd(e, integer_to_float(e, from, ASH_F64, a)));
+}
+
+LLVMValueRef ash_emit__cast(ash_emit *e, ash_dtype from, ash_dtype to, LLVMValueRef a) {
+    if (from == to) return a;
+    if (to == ASH_BOOL) return to_bool(e, from, a);
+    if (ash_emit__is_half(from)) return ash_emit__cast(e, ASH_F32, to, widen(e, from, a));
+    if (ash_emit__is_half(to)) return to_half(e, from, to, a);
+    bool from_float = ash_dtype_is_float(from), to_float = ash_dtype_is_float(to);
+    if (!from_float && !to_float) return integer_to_integer(e, from, to, a);
+    if (!from_float) return integer_to_float(e, from, to, a);
+    if (!to_float) return float_to_integer(e, to, a);
+    LLVMTypeRef type = type_like(e, a, to);
+    return to == ASH_F64 ? LLVMBuildFPExt(e->b, a, type, "") : LLVMBuildFPTrunc(e->b, a, type, "");
+}

@@ -1,0 +1,355 @@
+/* Addresses, loads and stores.
+ *
+ * An index is taken apart into a constant plus multiples of values (loop variables, arguments, loaded
+ * numbers). The address is then built from the outside in: what is invariant in most loops first, the
+ * constant last. LLVM hoists the outer parts out of the inner loops and puts the constant into the
+ * instruction, so that the many accesses of an unrolled tile share one address register.
+ *
+ * Overlap: each group of buffers is an alias scope; an access belongs to its own and to none of the others.
+ * What lies in a group that nothing is written to does not change while the kernel runs, and its loads say
+ * so. */
+#include "emit.h"
+
+enum {
+    TERMS = 12, /* products of an index that are kept apart; more are left as one value */
+    NODES = 48, /* instructions that are looked at for one index */
+};
+
+struct term {
+    LLVMValueRef value;
+    uint32_t depth; /* loops that it varies in */
+    int64_t coef;
+    unsigned shift; /* the value is a multiple of 2^shift */
+};
+
+struct form {
+    struct term terms[TERMS];
+    unsigned count, nodes;
+    int64_t constant;
+    bool overflow; /* too much to take apart, or a coefficient past 64 bits */
+};
+
+/* --- taking an index apart --------------------------------------------------------------------------- */
+
+static unsigned twos(int64_t value) {
+    return value ? (unsigned)__builtin_ctzll((uint64_t)value) : 63;
+}
+
+/* A number s such that the value is a multiple of 2^s, as far as a short look tells. */
+static unsigned multiple_of(const ash_emit *e, ash_ref ref, unsigned fuel) {
+    const ash_inst *inst = ash_nest_at(e->nest, ref);
+    if (!fuel) return 0;
+    switch (inst->op) {
+    case ASH_NEST_INT: return twos(inst->i);
+    case ASH_NEST_LOOP: {
+        unsigned from = multiple_of(e, inst->a, fuel - 1), step = twos(inst->i);
+        return ASH_MIN(from, step);
+    }
+    case ASH_NEST_COMPUTE:
+        if (inst->i == ASH_OP_ADD || inst->i == ASH_OP_SUB || inst->i == ASH_OP_MUL) {
+            unsigned a = multiple_of(e, inst->a, fuel - 1), b = multiple_of(e, inst->b, fuel - 1);
+            return inst->i == ASH_OP_MUL ? ASH_MIN(a + b, 63) : ASH_MIN(a, b);
+        }
+        return 0;
+    default: return 0;
+    }
+}
+
+static void add_constant(struct form *f, int64_t value, int64_t coef) {
+    int64_t product;
+    f->overflow |= !ash_mul_i64(value, coef, &product) || !ash_add_i64(f->constant, product, &f->constant);
+}
+
+static void add_term(struct form *f, LLVMValueRef value, uint32_t depth, int64_t coef, unsigned shift) {
+    for (unsigned i = 0; i < f->count; i++)
+        if (f->terms[i].value == value) {
+            f->overflow |= !ash_add_i64(f->terms[i].coef, coef, &f->terms[i].coef);
+            return;
+        }
+    if (f->count == TERMS) {
+        f->overflow = true;
+        return;
+    }
+    f->terms[f->count++] = (struct term){value, depth, coef, shift};
+}
+
+static bool as_number(const ash_emit *e, ash_ref ref, int64_t *value) {
+    LLVMValueRef v = ash_emit__value(e, ref);
+    if (!LLVMIsAConstantInt(v)) return false;
+    *value = LLVMConstIntGetSExtValue(v);
+    return true;
+}
+
+/* Adds coef * ref. */
+static void take_apart(const ash_emit *e, struct form *f, ash_ref ref, int64_t coef) {
+    const ash_inst *inst = ash_nest_at(e->nest, ref);
+    int64_t number, product;
+    if (++f->nodes > NODES) f->overflow = true;
+    if (f->overflow) return;
+    if (as_number(e, ref, &number)) {
+        add_constant(f, number, coef);
+        return;
+    }
+    if (inst->op == ASH_NEST_LOOP) {
+        add_constant(f, e->slots[ref].offset, coef);
+        add_term(f, e->slots[ref].base, e->depth[ref], coef, multiple_of(e, ref, 8));
+        return;
+    }
+    if (inst->op == ASH_NEST_COMPUTE && (inst->i == ASH_OP_ADD || inst->i == ASH_OP_SUB)) {
+        take_apart(e, f, inst->a, coef);
+        f->overflow |= coef == INT64_MIN;
+        if (!f->overflow) take_apart(e, f, inst->b, inst->i == ASH_OP_ADD ? coef : -coef);
+        return;
+    }
+    if (inst->op == ASH_NEST_COMPUTE && inst->i == ASH_OP_MUL) {
+        ash_ref other = as_number(e, inst->b, &number)   ? inst->a
+                        : as_number(e, inst->a, &number) ? inst->b
+                                                         : ref;
+        if (other != ref && ash_mul_i64(number, coef, &product)) {
+            take_apart(e, f, other, product);
+            return;
+        }
+    }
+    add_term(f, ash_emit__value(e, ref), e->depth[ref], coef, multiple_of(e, ref, 8));
+}
+
+/* --- addresses --------------------------------------------------------------------------------------- */
+
+static LLVMTypeRef memory_element(ash_emit *e, ash_dtype dtype) {
+    return dtype == ASH_BOOL ? LLVMInt8TypeInContext(e->ctx) : ash_emit__type(e, dtype, 1);
+}
+
+static LLVMValueRef base_of(ash_emit *e, uint16_t buf) {
+    if (e->bases[buf]) return e->bases[buf];
+    LLVMTypeRef ptr = LLVMPointerTypeInContext(e->ctx, 0), i64 = LLVMInt64TypeInContext(e->ctx);
+    LLVMValueRef at = LLVMConstInt(i64, buf, false);
+    LLVMValueRef slot = LLVMBuildGEP2(e->at_entry, ptr, LLVMGetParam(e->fn, 0), &at, 1, "");
+    LLVMValueRef base = LLVMBuildLoad2(e->at_entry, ptr, slot, "");
+    LLVMSetMetadata(base, e->kind_invariant,
+                    LLVMMetadataAsValue(e->ctx, LLVMMDNodeInContext2(e->ctx, NULL, 0)));
+    return e->bases[buf] = base;
+}
+
+static LLVMValueRef offset_by(ash_emit *e, LLVMTypeRef element, LLVMValueRef ptr, LLVMValueRef index) {
+    return LLVMBuildGEP2(e->b, element, ptr, &index, 1, "");
+}
+
+/* The sum of the terms that vary in exactly `depth` loops, or NULL. */
+static LLVMValueRef sum_at(ash_emit *e, const struct form *f, uint32_t depth) {
+    LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx);
+    LLVMValueRef sum = NULL;
+    for (unsigned i = 0; i < f->count; i++) {
+        const struct term *t = &f->terms[i];
+        if (t->depth != depth || !t->coef) continue;
+        LLVMValueRef v = t->value;
+        if (t->coef != 1) v = LLVMBuildMul(e->b, v, LLVMConstInt(i64, (uint64_t)t->coef, true), "");
+        sum = sum ? LLVMBuildAdd(e->b, sum, v, "") : v;
+    }
+    return sum;
+}
+
+/* The address of an element, and what its distance in bytes from the base is known to be a multiple of. */
+static LLVMValueRef address(ash_emit *e, const ash_inst *inst, uint64_t *multiple) {
+    ash_dtype dtype = e->nest->buffers.at[inst->buf].dtype;
+    LLVMTypeRef element = memory_element(e, dtype), i64 = LLVMInt64TypeInContext(e->ctx);
+    LLVMValueRef ptr = base_of(e, inst->buf);
+    struct form f = {0};
+    take_apart(e, &f, inst->a, 1);
+    if (f.overflow) {
+        f = (struct form){0};
+        add_term(&f, ash_emit__value(e, inst->a), e->depth[inst->a], 1, multiple_of(e, inst->a, 8));
+    }
+    uint32_t deepest = 0;
+    unsigned shift = twos(f.constant);
+    for (unsigned i = 0; i < f.count; i++) {
+        unsigned own = f.terms[i].shift + twos(f.terms[i].coef);
+        deepest = ASH_MAX(deepest, f.terms[i].depth);
+        shift = ASH_MIN(shift, own);
+    }
+    for (uint32_t depth = 0; depth <= deepest; depth++) {
+        LLVMValueRef sum = sum_at(e, &f, depth);
+        if (sum) ptr = offset_by(e, element, ptr, sum);
+    }
+    if (f.constant) ptr = offset_by(e, element, ptr, LLVMConstInt(i64, (uint64_t)f.constant, true));
+    *multiple = (uint64_t)ash_dtype_size(dtype) << ASH_MIN(shift, 12);
+    return ptr;
+}
+
+/* --- what is known about overlap --------------------------------------------------------------------- */
+
+enum {
+    GROUPS = 64 /* written groups that are told apart; kernels with more say nothing about overlap */
+};
+
+static LLVMMetadataRef text_node(LLVMContextRef ctx, const char *text) {
+    return LLVMMDStringInContext2(ctx, text, strlen(text));
+}
+
+/* Scopes: one for everything that is only read, one for each group with a written buffer. */
+void ash_emit__memory_begin(ash_emit *e) {
+    const ash_nest *n = e->nest;
+    uint16_t written[GROUPS];
+    unsigned count = 0;
+    e->kind_scope = LLVMGetMDKindIDInContext(e->ctx, "alias.scope", 11);
+    e->kind_noalias = LLVMGetMDKindIDInContext(e->ctx, "noalias", 7);
+    for (size_t i = 0; i < n->buffers.len; i++) {
+        unsigned k = 0;
+        if (!n->buffers.at[i].written) continue;
+        while (k < count && written[k] != n->buffers.at[i].group) k++;
+        if (k < count) continue;
+        if (count == GROUPS) return;
+        written[count++] = n->buffers.at[i].group;
+    }
+    LLVMMetadataRef domain = text_node(e->ctx, "buffers"), scopes[GROUPS + 1];
+    domain = LLVMMDNodeInContext2(e->ctx, &domain, 1);
+    for (unsigned k = 0; k <= count; k++) {
+        char name[] = {'g', (char)('0' + k), 0};
+        scopes[k] = LLVMMDNodeInContext2(e->ctx, (LLVMMetadataRef[]){text_node(e->ctx, name), domain}, 2);
+    }
+    for (size_t i = 0; i < n->buffers.len; i++) {
+        LLVMMetadataRef others[GROUPS];
+        unsigned own = 0, k = 0;
+        while (own < count && written[own] != n->buffers.at[i].group) own++;
+        for (unsigned s = 0; s <= count; s++)
+            if (s != own) others[k++] = scopes[s];
+        e->constant[i] = own == count;
+        e->scope[i] = LLVMMDNodeInContext2(e->ctx, &scopes[own], 1);
+        e->others[i] = LLVMMDNodeInContext2(e->ctx, others, k);
+    }
+}
+
+static void describe(ash_emit *e, LLVMValueRef access, uint16_t buf, bool load) {
+    if (!e->scope[buf]) return;
+    LLVMSetMetadata(access, e->kind_scope, LLVMMetadataAsValue(e->ctx, e->scope[buf]));
+    LLVMSetMetadata(access, e->kind_noalias, LLVMMetadataAsValue(e->ctx, e->others[buf]));
+    if (load && e->constant[buf])
+        LLVMSetMetadata(access, e->kind_invariant,
+                        LLVMMetadataAsValue(e->ctx, LLVMMDNodeInContext2(e->ctx, NULL, 0)));
+}
+
+/* --- registers and memory ---------------------------------------------------------------------------- */
+
+static LLVMValueRef to_register(ash_emit *e, ash_dtype dtype, LLVMValueRef v) {
+    if (dtype != ASH_BOOL) return v;
+    return LLVMBuildICmp(e->b, LLVMIntNE, v, LLVMConstNull(LLVMTypeOf(v)), "");
+}
+
+static LLVMValueRef to_memory(ash_emit *e, ash_dtype dtype, LLVMValueRef v) {
+    return dtype == ASH_BOOL ? LLVMBuildZExt(e->b, v, ash_emit__like(v, LLVMInt8TypeInContext(e->ctx)), "")
+                             : v;
+}
+
+/* A scalar as a vector of one lane: the form in which the masked intrinsics take it. */
+static LLVMValueRef as_vector(ash_emit *e, LLVMValueRef v) {
+    LLVMTypeRef type = LLVMTypeOf(v);
+    if (LLVMGetTypeKind(type) == LLVMVectorTypeKind) return v;
+    return LLVMBuildInsertElement(e->b, LLVMGetPoison(LLVMVectorType(type, 1)), v,
+                                  LLVMConstNull(LLVMInt64TypeInContext(e->ctx)), "");
+}
+
+static LLVMValueRef as_scalar(ash_emit *e, LLVMValueRef v) {
+    if (LLVMGetVectorSize(LLVMTypeOf(v)) != 1) return v;
+    return LLVMBuildExtractElement(e->b, v, LLVMConstNull(LLVMInt64TypeInContext(e->ctx)), "");
+}
+
+static LLVMValueRef mask_of(ash_emit *e, const ash_inst *inst, unsigned lanes) {
+    LLVMTypeRef type = LLVMVectorType(LLVMInt1TypeInContext(e->ctx), lanes);
+    return inst->b == ASH_NO_REF ? LLVMConstAllOnes(type) : as_vector(e, ash_emit__value(e, inst->b));
+}
+
+static LLVMValueRef masked_access(ash_emit *e, const char *name, LLVMTypeRef vector, LLVMTypeRef pointer,
+                                  LLVMValueRef *args) {
+    LLVMTypeRef types[] = {vector, pointer};
+    return ash_emit__intrinsic(e, name, types, 2, args, 4);
+}
+
+static unsigned alignment(const ash_emit *e, const ash_inst *inst, uint64_t multiple) {
+    return (unsigned)ASH_MIN((uint64_t)e->nest->buffers.at[inst->buf].align, multiple);
+}
+
+static LLVMValueRef align_argument(ash_emit *e, unsigned align) {
+    return LLVMConstInt(LLVMInt32TypeInContext(e->ctx), align, false);
+}
+
+static LLVMValueRef load(ash_emit *e, const ash_inst *inst, ash_dtype dtype) {
+    uint64_t multiple;
+    LLVMValueRef ptr = address(e, inst, &multiple), v;
+    LLVMTypeRef element = memory_element(e, dtype), vector = LLVMVectorType(element, inst->lanes);
+    unsigned align = alignment(e, inst, multiple);
+    if (inst->b == ASH_NO_REF) {
+        v = LLVMBuildLoad2(e->b, ash_emit__vector(element, inst->lanes), ptr, "");
+        LLVMSetAlignment(v, align);
+        describe(e, v, inst->buf, true);
+        return v;
+    }
+    LLVMValueRef args[] = {ptr, align_argument(e, align), mask_of(e, inst, inst->lanes),
+                           LLVMConstNull(vector)};
+    v = masked_access(e, "llvm.masked.load", vector, LLVMTypeOf(ptr), args);
+    describe(e, v, inst->buf, true);
+    return as_scalar(e, v);
+}
+
+static void store(ash_emit *e, const ash_inst *inst, LLVMValueRef v) {
+    uint64_t multiple;
+    LLVMValueRef ptr = address(e, inst, &multiple), access;
+    unsigned align = alignment(e, inst, multiple);
+    if (inst->b == ASH_NO_REF) {
+        access = LLVMBuildStore(e->b, v, ptr);
+        LLVMSetAlignment(access, align);
+    } else {
+        v = as_vector(e, v);
+        LLVMValueRef args[] = {v, ptr, align_argument(e, align), mask_of(e, inst, ash_emit__lanes(v))};
+        access = masked_access(e, "llvm.masked.store", LLVMTypeOf(v), LLVMTypeOf(ptr), args);
+    }
+    describe(e, access, inst->buf, false);
+}
+
+static unsigned element_align(const ash_emit *e, const ash_inst *inst, ash_dtype dtype) {
+    return alignment(e, inst, ash_dtype_size(dtype));
+}
+
+static LLVMValueRef gather(ash_emit *e, const ash_inst *inst, ash_dtype dtype) {
+    LLVMTypeRef element = memory_element(e, dtype), vector = LLVMVectorType(element, inst->lanes);
+    LLVMValueRef ptrs =
+        offset_by(e, element, base_of(e, inst->buf), as_vector(e, ash_emit__value(e, inst->a)));
+    LLVMValueRef args[] = {ptrs, align_argument(e, element_align(e, inst, dtype)),
+                           mask_of(e, inst, inst->lanes), LLVMConstNull(vector)};
+    LLVMValueRef v = masked_access(e, "llvm.masked.gather", vector, LLVMTypeOf(ptrs), args);
+    describe(e, v, inst->buf, true);
+    return as_scalar(e, v);
+}
+
+static void scatter(ash_emit *e, const ash_inst *inst, ash_dtype dtype, LLVMValueRef v) {
+    LLVMTypeRef element = memory_element(e, dtype);
+    LLVMValueRef ptrs =
+        offset_by(e, element, base_of(e, inst->buf), as_vector(e, ash_emit__value(e, inst->a)));
+    v = as_vector(e, v);
+    LLVMValueRef args[] = {v, ptrs, align_argument(e, element_align(e, inst, dtype)),
+                           mask_of(e, inst, ash_emit__lanes(v))};
+    describe(e, masked_access(e, "llvm.masked.scatter", LLVMTypeOf(v), LLVMTypeOf(ptrs), args), inst->buf,
+             false);
+}
+
+static void prefetch(ash_emit *e, const ash_inst *inst) {
+    enum { KEEP = 3, DATA = 1 }; /* locality, kind of cache: as llvm.prefetch numbers them */
+    uint64_t multiple;
+    LLVMValueRef ptr = address(e, inst, &multiple);
+    LLVMTypeRef i32 = LLVMInt32TypeInContext(e->ctx), type = LLVMTypeOf(ptr);
+    LLVMValueRef args[] = {ptr, LLVMConstInt(i32, inst->i != 0, false), LLVMConstInt(i32, KEEP, false),
+                           LLVMConstInt(i32, DATA, false)};
+    ash_emit__intrinsic(e, "llvm.prefetch", &type, 1, args, ASH_COUNT(args));
+}
+
+void ash_emit__memory(ash_emit *e, ash_ref ref) {
+    const ash_inst *inst = ash_nest_at(e->nest, ref);
+    ash_dtype dtype = e->nest->buffers.at[inst->buf].dtype;
+    LLVMValueRef v = NULL;
+    switch (inst->op) {
+    case ASH_NEST_LOAD: v = to_register(e, dtype, load(e, inst, dtype)); break;
+    case ASH_NEST_GATHER: v = to_register(e, dtype, gather(e, inst, dtype)); break;
+    case ASH_NEST_STORE: store(e, inst, to_memory(e, dtype, ash_emit__value(e, inst->c))); break;
+    case ASH_NEST_SCATTER: scatter(e, inst, dtype, to_memory(e, dtype, ash_emit__value(e, inst->c))); break;
+    default: prefetch(e, inst);
+    }
+    e->slots[ref] = (ash_slot_value){v, NULL, 0};
+}

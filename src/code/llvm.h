@@ -1,0 +1,31 @@
+/* LLVM's process-wide state, and one nest's way through it: module, passes, object file or text. */
+#ifndef ASH_LLVM_H
+#define ASH_LLVM_H
+
+#include <llvm-c/TargetMachine.h>
+
+#include "code.h"
+
+/* Registers the host's code generator and installs the handler for fatal errors; once per process, from any
+ * thread. */
+ash_status ash_llvm__init(ash_diag *diag);
+
+/* True when this machine can run what is compiled for the target, else ASH_ERROR_UNSUPPORTED. */
+ash_status ash_target__check_runs(const ash_target *target, ash_diag *diag);
+
+/* What one thread compiles with. */
+typedef struct ash_llvm_machine {
+    const ash_target *target;
+    LLVMTargetMachineRef machine;
+} ash_llvm_machine;
+
+ash_status ash_llvm__machine_create(const ash_target *target, ash_llvm_machine *out, ash_diag *diag);
+void ash_llvm__machine_destroy(ash_llvm_machine *machine);
+
+typedef enum ash_llvm_form { ASH_LLVM_OBJECT, ASH_LLVM_ASSEMBLY, ASH_LLVM_IR } ash_llvm_form;
+
+/* Compiles a nest to a function called `symbol`. *out is given back with LLVMDisposeMemoryBuffer. */
+ash_status ash_llvm__compile(const ash_llvm_machine *machine, const ash_nest *nest, const char *symbol,
+                             ash_llvm_form form, LLVMMemoryBufferRef *out, ash_diag *diag);
+
+#endif

@@ -1,0 +1,126 @@
+/* The device registry of a context: names to open devices. */
+#include "device.h"
+
+struct ash_devices {
+    ash_allocator allocator;
+    pthread_mutex_t lock; /* guards the list and the counts */
+    ash_device *first;
+    _Atomic uint64_t next_id;
+};
+
+static const ash_device_class *const classes[] = {&ash_device__cpu, &ash_device__disk, &ash_device__cuda};
+
+static ash_status create_slot(ash_context *context, void **out, ash_diag *diag) {
+    const ash_allocator *a = ash_context__allocator(context);
+    ash_devices *registry = ash_mem_calloc(a, 1, sizeof *registry);
+    if (!registry) return ASH_NO_MEMORY(diag);
+    registry->allocator = *a;
+    pthread_mutex_init(&registry->lock, NULL);
+    atomic_init(&registry->next_id, 1);
+    *out = registry;
+    return ASH_OK;
+}
+
+static void destroy_slot(void *object) {
+    ash_devices *registry = object;
+    ash_allocator a = registry->allocator;
+    pthread_mutex_destroy(&registry->lock);
+    ash_mem_free(&a, registry, 1, sizeof *registry);
+}
+
+/* The class that a name speaks of, and what follows its colon (NULL without one). */
+static const ash_device_class *find_class(const char *name, const char **rest) {
+    const char *colon = strchr(name, ':');
+    size_t len = colon ? (size_t)(colon - name) : strlen(name);
+    *rest = colon ? colon + 1 : NULL;
+    for (size_t i = 0; i < ASH_COUNT(classes); i++)
+        if (strlen(classes[i]->kind) == len && memcmp(classes[i]->kind, name, len) == 0) return classes[i];
+    return NULL;
+}
+
+static void free_device(ash_devices *registry, ash_device *device) {
+    ash_mem_free(&registry->allocator, device->name, device->name_size, 1);
+    ash_mem_free(&registry->allocator, device, 1, sizeof *device);
+}
+
+/* Under the lock. */
+static ash_status open_new(ash_devices *registry, const ash_device_class *class, const char *name,
+                           const char *rest, ash_device **out, ash_diag *diag) {
+    ash_device *device = ash_mem_calloc(&registry->allocator, 1, sizeof *device);
+    if (!device) return ASH_NO_MEMORY(diag);
+    *device =
+        (ash_device){class, registry, .name_size = strlen(name) + 1, .refs = 1, .capacity = UINT64_MAX};
+    device->name = ash_mem_alloc(&registry->allocator, device->name_size, 1);
+    ash_status status = ASH_OK;
+    if (!device->name)
+        status = ASH_NO_MEMORY(diag);
+    else {
+        memcpy(device->name, name, device->name_size);
+        status = class->open(device, rest, diag);
+    }
+    if (status != ASH_OK) {
+        free_device(registry, device);
+        return status;
+    }
+    device->next = registry->first;
+    registry->first = *out = device;
+    return ASH_OK;
+}
+
+ash_status ash_device_open(ash_context *context, const char *name, ash_device **out, ash_diag *diag) {
+    ASH_FAIL_IF(!out, diag, ASH_ERROR_INVALID_ARGUMENT, "the place for the device is NULL");
+    *out = NULL;
+    ASH_FAIL_IF(!context || !name, diag, ASH_ERROR_INVALID_ARGUMENT, "%s is NULL",
+                context ? "the device's name" : "the context");
+    const char *rest;
+    const ash_device_class *class = find_class(name, &rest);
+    ASH_FAIL_IF(!class, diag, ASH_ERROR_DEVICE,
+                "there is no kind of device called \"%.100s\": known are CPU, "
+                "DISK:path and CUDA:n",
+                name);
+    ash_devices *registry;
+    ASH_TRY(
+        ash_context__slot(context, ASH_SLOT_DEVICES, create_slot, destroy_slot, (void **)&registry, diag));
+    pthread_mutex_lock(&registry->lock);
+    for (ash_device *device = registry->first; device && !*out; device = device->next)
+        if (strcmp(device->name, name) == 0 && class->current(device)) device->refs++, *out = device;
+    ash_status status = *out ? ASH_OK : open_new(registry, class, name, rest, out, diag);
+    pthread_mutex_unlock(&registry->lock);
+    return status;
+}
+
+ash_device *ash_device__retain(ash_device *device) {
+    pthread_mutex_lock(&device->registry->lock);
+    device->refs++;
+    pthread_mutex_unlock(&device->registry->lock);
+    return device;
+}
+
+void ash_device_close(ash_device *device) {
+    if (!device) return;
+    ash_devices *registry = device->registry;
+    pthread_mutex_lock(&registry->lock);
+    bool last = --device->refs == 0;
+    if (last) {
+        ash_device **link = &registry->first;
+        while (*link != device) link = &(*link)->next;
+        *link = device->next;
+    }
+    pthread_mutex_unlock(&registry->lock);
+    if (!last) return;
+    device->class->close(device);
+    free_device(registry, device);
+}
+
+ash_device_info ash_device_describe(const ash_device *device) {
+    return (ash_device_info){device->name, device->class->cpu_accessible, device->class->writable,
+                             device->capacity};
+}
+
+const ash_allocator *ash_device__allocator(const ash_device *device) {
+    return &device->registry->allocator;
+}
+
+uint64_t ash_device__new_id(ash_device *device) {
+    return atomic_fetch_add_explicit(&device->registry->next_id, 1, memory_order_relaxed);
+}

@@ -1,0 +1,157 @@
+/* Storage: bytes on a device that appear at first use, exactly once. */
+#include "device.h"
+
+struct ash_storage {
+    ash_device *device; /* held */
+    uint64_t id;
+    atomic_long refs;
+    bool writable;
+    pthread_mutex_t lock; /* guards the first allocation */
+    _Atomic(void *) data; /* NULL until there is memory */
+    ash_block block;      /* valid when data is there, and constant from then on; size and align always */
+    bool foreign;         /* the bytes are not the device's */
+    void (*release)(void *owner);
+    void *owner;
+};
+
+static ash_status make(ash_device *device, uint64_t size, uint64_t align, ash_storage **out,
+                       ash_diag *diag) {
+    const ash_allocator *a = ash_device__allocator(device);
+    ash_storage *storage = ash_mem_calloc(a, 1, sizeof *storage);
+    if (!storage) return ASH_NO_MEMORY(diag);
+    storage->device = ash_device__retain(device);
+    storage->id = ash_device__new_id(device);
+    storage->writable = device->class->writable;
+    storage->block = (ash_block){.size = size, .align = align};
+    atomic_init(&storage->refs, 1);
+    atomic_init(&storage->data, NULL);
+    pthread_mutex_init(&storage->lock, NULL);
+    *out = storage;
+    return ASH_OK;
+}
+
+ash_status ash_storage_create(ash_device *device, uint64_t size, uint64_t align, ash_storage **out,
+                              ash_diag *diag) {
+    ASH_FAIL_IF(!out, diag, ASH_ERROR_INVALID_ARGUMENT, "the place for the storage is NULL");
+    *out = NULL;
+    ASH_FAIL_IF(!device, diag, ASH_ERROR_INVALID_ARGUMENT, "the device is NULL");
+    ASH_FAIL_IF(align != 0 && !ash_is_pow2(align), diag, ASH_ERROR_INVALID_ARGUMENT,
+                "an alignment of %llu bytes is no power of two", (unsigned long long)align);
+    ASH_FAIL_IF(align > (uint64_t)1 << 30, diag, ASH_ERROR_OUT_OF_RANGE,
+                "an alignment of %llu bytes is too large", (unsigned long long)align);
+    ASH_FAIL_IF(size > device->capacity, diag, ASH_ERROR_OUT_OF_RANGE,
+                "%llu bytes asked of %.100s, which has %llu", (unsigned long long)size, device->name,
+                (unsigned long long)device->capacity);
+    ASH_FAIL_IF(!device->class->writable && align > 4096, diag, ASH_ERROR_UNSUPPORTED,
+                "%.100s cannot be aligned to %llu bytes, at most 4096", device->name,
+                (unsigned long long)align);
+    return make(device, size, ASH_MAX(align, (uint64_t)ASH_STORAGE_ALIGN), out, diag);
+}
+
+ash_status ash_storage__wrap(ash_context *context, void *data, uint64_t size, bool writable,
+                             void (*release)(void *owner), void *owner, ash_storage **out, ash_diag *diag) {
+    static char nothing[ASH_STORAGE_ALIGN] __attribute__((aligned(ASH_STORAGE_ALIGN)));
+    ash_device *cpu;
+    *out = NULL;
+    ASH_TRY(ash_device_open(context, "CPU", &cpu, diag));
+    ash_status status = make(cpu, size, 1, out, diag);
+    ash_device_close(cpu);
+    if (status != ASH_OK) return status;
+    if (!data) data = nothing; /* of 0 bytes */
+    ash_storage *storage = *out;
+    storage->writable = writable;
+    storage->foreign = true;
+    storage->release = release;
+    storage->owner = owner;
+    storage->block.data = data;
+    storage->block.align = (uint64_t)1 << __builtin_ctzll((uintptr_t)data);
+    atomic_store_explicit(&storage->data, data, memory_order_release);
+    return ASH_OK;
+}
+
+ash_status ash_storage_wrap(ash_context *context, void *data, uint64_t size, bool writable,
+                            ash_storage **out, ash_diag *diag) {
+    ASH_FAIL_IF(!out, diag, ASH_ERROR_INVALID_ARGUMENT, "the place for the storage is NULL");
+    *out = NULL;
+    ASH_FAIL_IF(!context, diag, ASH_ERROR_INVALID_ARGUMENT, "the context is NULL");
+    ASH_FAIL_IF(!data && size, diag, ASH_ERROR_INVALID_ARGUMENT, "%llu bytes at the address NULL",
+                (unsigned long long)size);
+    return ash_storage__wrap(context, data, size, writable, NULL, NULL, out, diag);
+}
+
+ash_storage *ash_storage_retain(ash_storage *storage) {
+    atomic_fetch_add_explicit(&storage->refs, 1, memory_order_relaxed);
+    return storage;
+}
+
+void ash_storage_release(ash_storage *storage) {
+    if (!storage || atomic_fetch_sub_explicit(&storage->refs, 1, memory_order_acq_rel) != 1) return;
+    ash_device *device = storage->device;
+    if (storage->foreign) {
+        if (storage->release) storage->release(storage->owner);
+    } else if (atomic_load_explicit(&storage->data, memory_order_relaxed)) {
+        device->class->free(device, &storage->block);
+    }
+    pthread_mutex_destroy(&storage->lock);
+    ash_mem_free(ash_device__allocator(device), storage, 1, sizeof *storage);
+    ash_device_close(device);
+}
+
+uint64_t ash_storage_id(const ash_storage *storage) {
+    return storage->id;
+}
+
+uint64_t ash_storage_size(const ash_storage *storage) {
+    return storage->block.size;
+}
+
+uint64_t ash_storage_align(const ash_storage *storage) {
+    return storage->block.align;
+}
+
+ash_device *ash_storage_device(const ash_storage *storage) {
+    return storage->device;
+}
+
+bool ash_storage_writable(const ash_storage *storage) {
+    return storage->writable;
+}
+
+bool ash_storage_allocated(const ash_storage *storage) {
+    return atomic_load_explicit(&((ash_storage *)storage)->data, memory_order_acquire) != NULL;
+}
+
+ash_status ash_storage_allocate(ash_storage *storage, ash_diag *diag) {
+    ASH_FAIL_IF(!storage, diag, ASH_ERROR_INVALID_ARGUMENT, "the storage is NULL");
+    if (ash_storage_allocated(storage)) return ASH_OK;
+    ash_status status = ASH_OK;
+    pthread_mutex_lock(&storage->lock);
+    if (!ash_storage_allocated(storage)) {
+        ash_block block = storage->block;
+        status = storage->device->class->allocate(storage->device, &block, diag);
+        if (status == ASH_OK) {
+            storage->block = block;
+            atomic_store_explicit(&storage->data, block.data, memory_order_release);
+        }
+    }
+    pthread_mutex_unlock(&storage->lock);
+    return status;
+}
+
+ash_status ash_storage__block(ash_storage *storage, ash_block **out, ash_diag *diag) {
+    ASH_TRY(ash_storage_allocate(storage, diag));
+    const ash_device_class *class = storage->device->class;
+    if (class->check && !storage->foreign) ASH_TRY(class->check(storage->device, &storage->block, diag));
+    *out = &storage->block;
+    return ASH_OK;
+}
+
+ash_status ash_storage__data(ash_storage *storage, void **out, ash_diag *diag) {
+    ASH_FAIL_IF(!storage->device->class->cpu_accessible, diag, ASH_ERROR_DEVICE,
+                "storage %llu on %.100s has no address in this process", (unsigned long long)storage->id,
+                storage->device->name);
+    ash_block *block;
+    ASH_TRY(ash_storage__block(storage, &block, diag));
+    *out = block->data;
+    return ASH_OK;
+}

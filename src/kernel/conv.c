@@ -1,0 +1,395 @@
+/* Convolutions as register tiles, on blocked channels.
+ *
+ * A tile is a run of neighbouring output positions along the last spatial dim, times some vectors of output channels. Its
+ * inner steps are the input channels and the window. Along the last dim the window is laid out in full: for each window
+ * column it is known which positions of the tile read inside the input, so that padding costs neither a test nor a
+ * multiplication. Tiles with the same pattern share code; there are few patterns: left edge, middle, right edge. Along the
+ * other spatial dims the loop over the window is cut to what lies inside.
+ *
+ * A convolution with a window of 1, stride 1 and no padding has no edges: its spatial dims count as one long one.
+ *
+ * Depthwise convolutions take vectors of channels from both operands and sum over the window alone. */
+#include "tile.h"
+
+enum {
+    CHUNK_FLOPS = 1 << 20, /* at least so many to a chunk, some 6 microseconds, where there are that many */
+    MAX_WINDOW = 16,       /* window columns that are laid out in full */
+    MAX_SPACE = ASH_MAX_RANK - 2
+};
+
+typedef struct conv {
+    ash_kern *k;
+    const ash_node *node;
+    unsigned space;            /* spatial dims, after merging */
+    int64_t x_block, y_block, lanes, store_lanes;
+    int64_t groups, c_group, o_group; /* channels of input and output in one group */
+    bool depthwise, merged;    /* merged: all spatial dims as one */
+    ash_dim in[MAX_SPACE], out[MAX_SPACE];
+    int64_t window[MAX_SPACE], stride[MAX_SPACE], dilation[MAX_SPACE];
+    ash_dim before[MAX_SPACE];
+    int64_t width, in_width, pad; /* last spatial dim: output, input, padding before it */
+    /* symbols */
+    ash_sym batch, group, block, lane, position[MAX_SPACE];  /* of the result; lane < store_lanes */
+    ash_sym vector, vector_lane;                             /* of the weights */
+    ash_sym channel_block, channel, step[MAX_SPACE];         /* of the sum; channel counts inside a block */
+    ash_ix anchor[ASH_MAX_RANK];                             /* index of the result */
+} conv;
+
+/* --- reading the node -------------------------------------------------------------------------------------------------------- */
+
+static bool is_pointwise(const conv *c) {
+    for (unsigned s = 0; s < c->space; s++)
+        if (c->window[s] != 1 || c->stride[s] != 1 || c->before[s] != 0 || c->in[s] != c->out[s]) return false;
+    return true;
+}
+
+static bool read_node(conv *c) {
+    ash_kern *k = c->k;
+    const ash_node *node = c->node;
+    const ash_type *x = ash_graph__type(k->graph, node->ins[0]), *w = ash_graph__type(k->graph, node->ins[1]);
+    const ash_type *y = ash_graph__type(k->graph, node->out);
+    const ash_attr *strides = ash_node_attr(node, ASH_ATTR_STRIDES);
+    int64_t w_block = ash_node_int(node, ASH_ATTR_W_BLOCK), total = ash_node_int(node, ASH_ATTR_O);
+    c->space = strides->count;
+    c->x_block = ash_node_int(node, ASH_ATTR_X_BLOCK);
+    c->y_block = ash_node_int(node, ASH_ATTR_Y_BLOCK);
+    c->groups = ash_node_int(node, ASH_ATTR_GROUPS);
+    if (!w_block || c->space == 0 || (c->y_block && w_block % c->y_block)) return false;
+    if (w_block > (int64_t)ash_target_lanes(k->low->target, sizeof(float))) return false;
+    c->lanes = w_block;
+    c->store_lanes = c->y_block ? c->y_block : w_block;
+    c->c_group = x->dims[1] * (c->x_block ? c->x_block : 1) / c->groups;
+    c->o_group = total / c->groups;
+    c->depthwise = c->c_group == 1 && c->o_group == 1;
+    if (c->depthwise && (c->x_block != w_block || c->y_block != w_block)) return false;
+    if (!c->depthwise && c->x_block && c->c_group % c->x_block) return false;
+    if (!c->depthwise && c->groups > 1 && c->y_block && c->o_group % c->y_block) return false;
+    unsigned first = c->depthwise ? 1 : 3;
+    for (unsigned s = 0; s < c->space; s++) {
+        c->in[s] = x->dims[2 + s];
+        c->out[s] = y->dims[2 + s];
+        c->window[s] = w->dims[first + s];
+        c->stride[s] = strides->list[s];
+        c->dilation[s] = ash_node_list(node, ASH_ATTR_DILATIONS)[s];
+        c->before[s] = ash_node_list(node, ASH_ATTR_BEFORE)[s];
+    }
+    unsigned last = c->space - 1;
+    int64_t count = 1;
+    c->merged = c->space > 1 && is_pointwise(c);
+    for (unsigned s = 0; s < c->space; s++) {
+        if (!ash_dim_is_const(c->out[s]) && (c->merged || s == last)) return false;
+        count *= c->merged ? c->out[s] : 1;
+    }
+    if (!ash_dim_is_const(c->in[last]) || !ash_dim_is_const(c->before[last])) return false;
+    c->width = c->merged ? count : c->out[last];
+    c->in_width = c->merged ? count : c->in[last];
+    c->pad = c->before[last];
+    return c->window[last] <= MAX_WINDOW;
+}
+
+/* The last position symbol runs along the tile. When the dims are merged it counts all positions. */
+static void make_symbols(conv *c) {
+    ash_kern *k = c->k;
+    ash_ixs *ixs = &k->ixs;
+    const ash_type *y = ash_graph__type(k->graph, c->node->out);
+    unsigned last = c->space - 1;
+    int64_t blocks = c->depthwise ? c->groups / c->lanes : ash_ceil_div(c->o_group, c->lanes);
+    c->batch = ash_kern_sym(k, y->dims[0]);
+    c->group = ash_kern_sym(k, c->depthwise ? 1 : c->groups);
+    c->block = ash_kern_sym(k, blocks * c->lanes / c->store_lanes);
+    c->lane = ash_kern_sym(k, c->store_lanes);
+    c->vector = ash_kern_sym(k, blocks);
+    c->vector_lane = ash_kern_sym(k, c->lanes);
+    for (unsigned s = 0; s < c->space; s++) {
+        c->position[s] = ash_kern_sym(k, s == last ? c->width : c->out[s]);
+        c->step[s] = ash_kern_sym(k, c->window[s]);
+    }
+    c->channel_block = ash_kern_sym(k, c->x_block ? c->c_group / c->x_block : c->c_group);
+    c->channel = ash_kern_sym(k, c->x_block ? c->x_block : 1);
+    ash_ix o = ash_ix_add(ixs, ash_ix_scale(ixs, ash_ix_sym(ixs, c->block), c->store_lanes), ash_ix_sym(ixs, c->lane));
+    o = ash_ix_add(ixs, o, ash_ix_scale(ixs, ash_ix_sym(ixs, c->group), c->o_group));
+    c->anchor[0] = ash_ix_sym(ixs, c->batch);
+    c->anchor[1] = c->y_block ? ash_ix_div(ixs, o, c->y_block) : o;
+    if (c->y_block) c->anchor[2 + c->space] = ash_ix_mod(ixs, o, c->y_block);
+    ash_ix rest = ash_ix_sym(ixs, c->position[last]);
+    for (unsigned s = c->space; s-- > 0;) {
+        if (!c->merged) {
+            c->anchor[2 + s] = ash_ix_sym(ixs, c->position[s]);
+            continue;
+        }
+        c->anchor[2 + s] = s ? ash_ix_mod(ixs, rest, c->out[s]) : rest;
+        rest = ash_ix_div(ixs, rest, c->out[s]);
+    }
+}
+
+/* --- operands ------------------------------------------------------------------------------------------------------------------- */
+
+/* The input at window column `column` for the tile's position symbol. */
+static bool input_at(conv *c, int64_t column, ash_tile_operand *out) {
+    ash_kern *k = c->k;
+    ash_ixs *ixs = &k->ixs;
+    ash_ix idx[ASH_MAX_RANK];
+    ash_ix group = ash_ix_sym(ixs, c->group), block = ash_ix_sym(ixs, c->depthwise ? c->vector : c->channel_block);
+    idx[0] = ash_ix_sym(ixs, c->batch);
+    int64_t blocks = c->x_block ? c->c_group / c->x_block : c->c_group;
+    idx[1] = c->depthwise ? block : ash_ix_add(ixs, ash_ix_scale(ixs, group, blocks), block);
+    if (c->x_block) idx[2 + c->space] = ash_ix_sym(ixs, c->depthwise ? c->vector_lane : c->channel);
+    for (unsigned s = 0; s < c->space; s++) {
+        if (c->merged) {
+            idx[2 + s] = c->anchor[2 + s];
+            continue;
+        }
+        ash_ix step = s + 1 == c->space ? ash_ix_const(ixs, column) : ash_ix_sym(ixs, c->step[s]);
+        ash_ix at = ash_ix_add(ixs, ash_ix_scale(ixs, c->anchor[2 + s], c->stride[s]),
+                               ash_ix_scale(ixs, step, c->dilation[s]));
+        idx[2 + s] = ash_ix_sub(ixs, at, ash_ix_dim(ixs, c->before[s]));
+    }
+    return ash_tile_operand_at(k, c->node->ins[0], idx, out);
+}
+
+static bool weight_at(conv *c, int64_t column, ash_tile_operand *out) {
+    ash_kern *k = c->k;
+    ash_ixs *ixs = &k->ixs;
+    ash_ix idx[ASH_MAX_RANK];
+    unsigned d = 0;
+    if (c->depthwise) {
+        idx[d++] = ash_ix_sym(ixs, c->vector);
+    } else {
+        idx[d++] = ash_ix_sym(ixs, c->group);
+        idx[d++] = ash_ix_sym(ixs, c->vector);
+        idx[d++] = ash_ix_sym(ixs, c->channel_block);
+    }
+    for (unsigned s = 0; s < c->space; s++)
+        idx[d++] = s + 1 == c->space ? ash_ix_const(ixs, column) : ash_ix_sym(ixs, c->step[s]);
+    if (!c->depthwise) idx[d++] = ash_ix_sym(ixs, c->channel);
+    idx[d] = ash_ix_sym(ixs, c->vector_lane);
+    return ash_tile_operand_at(k, c->node->ins[1], idx, out);
+}
+
+/* Distance in memory between the inputs of neighbouring positions. */
+static bool position_stride(const conv *c, const ash_tile_operand *x, int64_t *stride) {
+    return ash_ix_lane_stride(&c->k->ixs, x->linear, c->position[c->space - 1], 2, false, stride);
+}
+
+/* Whether the lanes of a vector lie side by side. */
+static bool neighbours(const conv *c, const ash_tile_operand *x) {
+    int64_t stride;
+    return ash_ix_lane_stride(&c->k->ixs, x->linear, c->vector_lane, (unsigned)c->lanes, true, &stride) && stride == 1;
+}
+
+/* --- tiles ------------------------------------------------------------------------------------------------------------------------ */
+
+/* Which positions of a tile read inside the input, per window column. */
+typedef struct pattern {
+    unsigned rows;
+    int8_t from[MAX_WINDOW], to[MAX_WINDOW];
+} pattern;
+
+static pattern pattern_of(const conv *c, int64_t first, unsigned rows) {
+    pattern p = {.rows = rows};
+    unsigned last = c->space - 1;
+    for (int64_t column = 0; column < c->window[last]; column++) {
+        int64_t from = rows, to = 0;
+        for (unsigned r = 0; r < rows; r++) {
+            int64_t at = (first + r) * c->stride[last] + column * c->dilation[last] - c->pad;
+            if (at < 0 || at >= c->in_width) continue;
+            from = ASH_MIN(from, (int64_t)r);
+            to = r + 1;
+        }
+        p.from[column] = (int8_t)ASH_MIN(from, to);
+        p.to[column] = (int8_t)to;
+    }
+    return p;
+}
+
+/* The multiply-adds of one window column, for all channels of a block. */
+static void emit_column(conv *c, ash_tile *t, const pattern *p, int64_t column) {
+    ash_kern *k = c->k;
+    ash_nest *n = &k->nest;
+    ash_tile_operand x, w;
+    int64_t stride;
+    if (p->from[column] >= p->to[column]) return;
+    if (!input_at(c, column, &x) || !weight_at(c, column, &w) || !position_stride(c, &x, &stride)) {
+        k->failed = true; /* checked before: out of memory */
+        return;
+    }
+    size_t mark = ash_kern_mark(k);
+    bool loop = !c->depthwise && c->x_block > 1;
+    if (loop)
+        ash_kern_loop(k, c->channel, ash_nest_index(n, 0), ash_nest_index(n, c->x_block), 1, 4);
+    else
+        ash_kern_set_sym(k, c->channel, ash_nest_index(n, 0));
+    ash_ref b[8], at = ash_kern_index(k, x.linear);
+    for (unsigned v = 0; v < t->vectors; v++) {
+        ash_kern_set_sym(k, c->vector, ash_nest_binary(n, ASH_OP_ADD, t->first, ash_nest_index(n, v)));
+        b[v] = ash_nest_load(n, w.buf, ash_kern_index(k, w.linear), t->lanes, ASH_NO_REF);
+    }
+    ash_kern_set_sym(k, c->vector, t->first);
+    for (int r = p->from[column]; r < p->to[column]; r++) {
+        ash_ref index = ash_nest_binary(n, ASH_OP_ADD, at, ash_nest_index(n, r * stride));
+        ash_ref a = ash_nest_load(n, x.buf, index, c->depthwise ? t->lanes : 1, ASH_NO_REF);
+        ash_tile_add(t, (unsigned)r, b, c->depthwise ? a : ash_nest_splat(n, a, t->lanes));
+    }
+    if (loop) ash_nest_end(n);
+    ash_kern_forget(k, mark);
+}
+
+/* Loops over the window but for its last dim, each cut to what lies inside the input. Returns how many were opened. */
+static unsigned open_window(conv *c) {
+    ash_kern *k = c->k;
+    ash_nest *n = &k->nest;
+    unsigned opened = 0;
+    for (unsigned s = 0; s + 1 < c->space && !c->merged; s++, opened++) {
+        ash_ref zero = ash_nest_index(n, 0), by = ash_nest_index(n, c->dilation[s]), up = ash_nest_index(n, c->dilation[s] - 1);
+        ash_ix start = ash_ix_sub(&k->ixs, ash_ix_scale(&k->ixs, c->anchor[2 + s], c->stride[s]),
+                                  ash_ix_dim(&k->ixs, c->before[s]));
+        ash_ref at = ash_kern_index(k, start);
+        ash_ref low = ash_nest_binary(n, ASH_OP_MAX, ash_nest_binary(n, ASH_OP_SUB, zero, at), zero);
+        ash_ref high = ash_nest_binary(n, ASH_OP_SUB, ash_kern_dim(k, c->in[s]), at);
+        high = ash_nest_binary(n, ASH_OP_MAX, high, zero);
+        ash_ref from = ash_nest_idiv(n, ash_nest_binary(n, ASH_OP_ADD, low, up), by);
+        ash_ref to = ash_nest_idiv(n, ash_nest_binary(n, ASH_OP_ADD, high, up), by);
+        to = ash_nest_binary(n, ASH_OP_MIN, to, ash_nest_index(n, c->window[s]));
+        ash_kern_loop(k, c->step[s], from, to, 1, 1);
+    }
+    return opened;
+}
+
+/* One tile: all input channels, the whole window, then the results. */
+static void emit_tile(conv *c, const pattern *p, unsigned vectors, ash_ref first, ash_ref first_vector) {
+    ash_kern *k = c->k;
+    ash_nest *n = &k->nest;
+    ash_sym position = c->position[c->space - 1];
+    ash_tile t = {.k = k, .anchor = c->node, .rows = p->rows, .vectors = vectors, .lanes = (unsigned)c->lanes,
+                  .store_lanes = (unsigned)c->store_lanes, .block = c->block, .lane = c->lane, .first = first_vector,
+                  .columns = c->depthwise ? 0 : c->o_group};
+    ash_tile_set_root(&t, c->anchor);
+    ash_tile_open(&t);
+    size_t mark = ash_kern_mark(k);
+    ash_kern_set_sym(k, position, first);
+    ash_kern_set_sym(k, c->vector_lane, ash_nest_index(n, 0));
+    ash_kern_set_sym(k, c->vector, first_vector);
+    if (!c->depthwise)
+        ash_kern_loop(k, c->channel_block, ash_nest_index(n, 0),
+                      ash_nest_index(n, c->x_block ? c->c_group / c->x_block : c->c_group), 1, 1);
+    unsigned opened = open_window(c);
+    for (int64_t column = 0; column < c->window[c->space - 1]; column++) emit_column(c, &t, p, column);
+    for (unsigned i = 0; i < opened + !c->depthwise; i++) ash_nest_end(n);
+    ash_kern_forget(k, mark);
+    ash_tile_store(&t, position, first);
+}
+
+/* All tiles along the last dim: runs of tiles with one pattern become one loop. */
+static void emit_line(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref first_vector) {
+    ash_nest *n = &c->k->nest;
+    for (int64_t first = 0; first < c->width;) {
+        pattern p = pattern_of(c, first, (unsigned)ASH_MIN((int64_t)shape.rows, c->width - first));
+        int64_t next = first + p.rows;
+        while (next + p.rows <= c->width) {
+            pattern q = pattern_of(c, next, p.rows);
+            if (memcmp(&p, &q, sizeof p)) break;
+            next += p.rows;
+        }
+        if (next - first > p.rows) {
+            emit_tile(c, &p, vectors, ash_nest_loop(n, ash_nest_index(n, first), ash_nest_index(n, next), p.rows, 1), first_vector);
+            ash_nest_end(n);
+        } else {
+            emit_tile(c, &p, vectors, ash_nest_index(n, first), first_vector);
+        }
+        first = next;
+    }
+}
+
+/* --- chunks ------------------------------------------------------------------------------------------------------------------------ */
+
+/* Tiles of a merged convolution do not know where their line ends: the line is cut into parts, each a chunk. */
+static void emit_part(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref first_vector, ash_ref from, ash_ref to) {
+    ash_nest *n = &c->k->nest;
+    unsigned rest = (unsigned)(c->width % shape.rows);
+    ash_ref rows = ash_nest_index(n, shape.rows), size = ash_nest_binary(n, ASH_OP_SUB, to, from);
+    ash_ref whole = ash_nest_binary(n, ASH_OP_MUL, ash_nest_idiv(n, size, rows), rows);
+    ash_ref middle = ash_nest_binary(n, ASH_OP_ADD, from, whole);
+    pattern p = pattern_of(c, 0, shape.rows);
+    emit_tile(c, &p, vectors, ash_nest_loop(n, from, middle, shape.rows, 1), first_vector);
+    ash_nest_end(n);
+    if (!rest) return;
+    p = pattern_of(c, 0, rest);
+    ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, middle, to));
+    emit_tile(c, &p, vectors, middle, first_vector);
+    ash_nest_end(n);
+}
+
+/* Lines [from, to) of positions, or for a merged convolution positions [from, to). */
+static void emit_lines(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref first_vector, ash_ref from, ash_ref to) {
+    ash_kern *k = c->k;
+    ash_nest *n = &k->nest;
+    if (c->merged) {
+        emit_part(c, shape, vectors, first_vector, from, to);
+        return;
+    }
+    size_t mark = ash_kern_mark(k);
+    ash_ref line = ash_nest_loop(n, from, to, 1, 1);
+    for (unsigned s = c->space - 1; s-- > 0;) {
+        ash_ref extent = ash_kern_dim(k, c->out[s]);
+        ash_kern_set_sym(k, c->position[s], s ? ash_nest_imod(n, line, extent) : line);
+        if (s) line = ash_nest_idiv(n, line, extent);
+    }
+    emit_line(c, shape, vectors, first_vector);
+    ash_nest_end(n);
+    ash_kern_forget(k, mark);
+}
+
+static int64_t inner_steps(const conv *c) {
+    int64_t steps = c->depthwise ? 1 : c->c_group;
+    for (unsigned s = 0; s < c->space; s++) steps *= c->window[s];
+    return steps;
+}
+
+bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks) {
+    conv c = {.k = k, .node = &k->graph->nodes.at[k->group->anchor]};
+    ash_nest *n = &k->nest;
+    ash_tile_operand x, w;
+    int64_t stride;
+    if (!read_node(&c)) return false;
+    make_symbols(&c);
+    if (!input_at(&c, 0, &x) || !weight_at(&c, 0, &w) || !position_stride(&c, &x, &stride)) return false;
+    if (!neighbours(&c, &w) || (c.depthwise && !neighbours(&c, &x))) return false;
+    const ash_type *y = ash_graph__type(k->graph, c.node->out);
+    int64_t blocks = c.depthwise ? c.groups / c.lanes : ash_ceil_div(c.o_group, c.lanes);
+    ash_tile_shape shape = ash_tile_choose(k->low->target, ASH_MAX(c.width, 1), c.depthwise ? 1 : blocks, inner_steps(&c),
+                                           ASH_TILE_MAX);
+    int64_t strips = ash_ceil_div(blocks, shape.vectors);
+    ash_dim lines = 1;
+    for (unsigned s = 0; s + 1 < c.space; s++) lines = ash_kern_product(k, lines, c.out[s]);
+    if (c.merged) lines = c.width;
+    int64_t line_flops = 2 * inner_steps(&c) * shape.vectors * c.lanes * (c.merged ? 1 : ASH_MAX(c.width, 1));
+    int64_t per = ASH_MIN(ASH_MAX(CHUNK_FLOPS / line_flops, 1), ASH_MAX(ash_kern_max(k, lines), 1));
+    if (c.merged) per = ash_ceil_div(per, shape.rows) * shape.rows;
+    ash_dim parts = ash_kern_ceil_div(k, lines, per);
+    ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG), ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
+    ash_ref n_parts = ash_kern_dim(k, parts), n_strips = ash_nest_index(n, strips);
+    ash_ref part = ash_nest_imod(n, chunk, n_parts), rest = ash_nest_idiv(n, chunk, n_parts);
+    ash_ref strip = ash_nest_imod(n, rest, n_strips);
+    rest = ash_nest_idiv(n, rest, n_strips);
+    ash_ref groups = ash_nest_index(n, c.depthwise ? 1 : c.groups);
+    ash_kern_set_sym(k, c.group, ash_nest_imod(n, rest, groups));
+    ash_kern_set_sym(k, c.batch, ash_nest_idiv(n, rest, groups));
+    ash_ref from = ash_nest_binary(n, ASH_OP_MUL, part, ash_nest_index(n, per));
+    ash_ref to = ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_index(n, per)),
+                                 ash_kern_dim(k, lines));
+    ash_ref first_vector = ash_nest_binary(n, ASH_OP_MUL, strip, ash_nest_index(n, shape.vectors));
+    unsigned last = (unsigned)(blocks % shape.vectors);
+    if (last) {
+        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, strip, ash_nest_index(n, strips - 1)));
+        emit_lines(&c, shape, shape.vectors, first_vector, from, to);
+        ash_nest_else(n);
+        emit_lines(&c, shape, last, first_vector, from, to);
+        ash_nest_end(n);
+    } else {
+        emit_lines(&c, shape, shape.vectors, first_vector, from, to);
+    }
+    ash_nest_end(n);
+    ash_dim total = ash_kern_product(k, ash_kern_product(k, parts, strips), c.depthwise ? 1 : c.groups);
+    *chunks = ash_kern_product(k, total, y->dims[0]);
+    return true;
+}

@@ -1,0 +1,318 @@
+/* Evaluation by demand: the element of a value at an index, as instructions. */
+#include "kern.h"
+
+/* --- remembering -------------------------------------------------------------------------------------------------------- */
+
+static uint64_t memo_hash(const ash_kern *k, ash_value value, unsigned rank, const ash_ix *idx) {
+    uint32_t key[2 + ASH_MAX_RANK] = {value, k->context};
+    for (unsigned d = 0; d < rank; d++) key[2 + d] = idx[d];
+    return ash_hash(key, (2 + rank) * sizeof *key, 0);
+}
+
+static bool recall(const ash_kern *k, uint64_t hash, ash_value value, unsigned rank, const ash_ix *idx, ash_ref *ref) {
+    uint64_t at;
+    if (!ash_map_get(&k->memo_ids, hash, &at) || at >= k->memo.len) return false;
+    const ash_kern_memo *m = &k->memo.at[at];
+    if (m->hash != hash || m->value != value || m->context != k->context) return false;
+    for (unsigned d = 0; d < rank; d++)
+        if (m->idx[d] != idx[d]) return false;
+    *ref = m->ref;
+    return true;
+}
+
+static void remember(ash_kern *k, uint64_t hash, ash_value value, unsigned rank, const ash_ix *idx, ash_ref ref) {
+    ash_kern_memo m = {.hash = hash, .value = value, .context = k->context, .ref = ref};
+    for (unsigned d = 0; d < rank; d++) m.idx[d] = idx[d];
+    if (!ash_map_put(&k->memo_ids, hash, k->memo.len) || !ash_vec_push(k->low->allocator, &k->memo, m)) k->failed = true;
+}
+
+/* --- movement ------------------------------------------------------------------------------------------------------------- */
+
+static void index_broadcast(ash_kern *k, const ash_type *in, const ash_type *out, const ash_ix *idx, ash_ix *to) {
+    unsigned skip = out->rank - in->rank;
+    for (unsigned d = 0; d < in->rank; d++)
+        to[d] = in->dims[d] == out->dims[d + skip] ? idx[d + skip] : ash_ix_const(&k->ixs, 0);
+}
+
+/* Dims that correspond one to one, but for dims of 1, keep their index; the rest goes through the element's number. */
+static void index_reshape(ash_kern *k, const ash_type *in, const ash_type *out, const ash_ix *idx, ash_ix *to) {
+    ash_ixs *ixs = &k->ixs;
+    ash_ix linear = ash_ix_const(ixs, 0);
+    unsigned o = 0, i = 0;
+    for (; i < in->rank; i++) {
+        to[i] = ash_ix_const(ixs, 0);
+        if (in->dims[i] == 1) continue;
+        while (o < out->rank && out->dims[o] == 1) o++;
+        if (o == out->rank || out->dims[o] != in->dims[i]) break;
+        to[i] = idx[o++];
+    }
+    if (i == in->rank) return;
+    for (; o < out->rank; o++) linear = ash_ix_add(ixs, ash_ix_mul(ixs, linear, out->dims[o]), idx[o]);
+    for (unsigned d = in->rank; d-- > i;) {
+        to[d] = d == i ? linear : ash_ix_mod(ixs, linear, in->dims[d]);
+        linear = ash_ix_div(ixs, linear, in->dims[d]);
+    }
+}
+
+static ash_ref eval_iota(ash_kern *k, const ash_node *node, const ash_ix *idx) {
+    ash_ix at = idx[ash_node_int(node, ASH_ATTR_AXIS)];
+    if (k->collecting) {
+        ash_kern_collect(k, at);
+        return 0;
+    }
+    ash_ref ref = ash_kern_is_vector(k, at) ? ash_kern_vector_index(k, at) : ash_kern_index(k, at);
+    return ash_nest_cast(&k->nest, ash_kern_dtype(ash_graph__type(k->graph, node->out)->dtype), ref);
+}
+
+/* The operand's index behind a virtual node other than iota. */
+static void index_virtual(ash_kern *k, const ash_node *node, const ash_ix *idx, ash_ix *to) {
+    const ash_type *in = ash_graph__type(k->graph, node->ins[0]), *out = ash_graph__type(k->graph, node->out);
+    switch (node->op) {
+    case ASH_OP_BROADCAST: index_broadcast(k, in, out, idx, to); break;
+    case ASH_OP_RESHAPE: index_reshape(k, in, out, idx, to); break;
+    case ASH_OP_TRANSPOSE: {
+        const int64_t *perm = ash_node_list(node, ASH_ATTR_PERM);
+        for (unsigned d = 0; d < out->rank; d++) to[perm[d]] = idx[d];
+        break;
+    }
+    default: { /* slice */
+        const int64_t *starts = ash_node_list(node, ASH_ATTR_STARTS), *steps = ash_node_list(node, ASH_ATTR_STEPS);
+        for (unsigned d = 0; d < out->rank; d++)
+            to[d] = ash_ix_add(&k->ixs, ash_ix_dim(&k->ixs, starts[d]), ash_ix_scale(&k->ixs, idx[d], steps[d]));
+        break;
+    }
+    }
+}
+
+static ash_ref eval_virtual(ash_kern *k, const ash_node *node, const ash_ix *idx) {
+    ash_ix to[ASH_MAX_RANK] = {0};
+    if (node->op == ASH_OP_IOTA) return eval_iota(k, node, idx);
+    index_virtual(k, node, idx, to);
+    return ash_kern_eval(k, node->ins[0], to);
+}
+
+/* Whether a value has to be read from its buffer here: it is a leaf, or the root of another group. */
+static bool is_stored(const ash_kern *k, ash_value value) {
+    const ash_value_info *info = ash_graph__value(k->graph, value);
+    if (info->kind != ASH_VALUE_NODE) return true;
+    uint32_t group = k->low->fusion.group_of[info->node];
+    return group != ASH_NO_GROUP && group != k->group_id;
+}
+
+bool ash_kern_address(ash_kern *k, ash_value value, const ash_ix *idx, ash_value *stored, ash_ix *linear) {
+    ash_ix at[ASH_MAX_RANK], to[ASH_MAX_RANK] = {0};
+    memcpy(at, idx, ash_graph__type(k->graph, value)->rank * sizeof *at);
+    while (!is_stored(k, value)) {
+        const ash_node *node = &k->graph->nodes.at[ash_graph__value(k->graph, value)->node];
+        if (!ash_op_is_virtual(node->op) || node->op == ASH_OP_IOTA) return false;
+        index_virtual(k, node, at, to);
+        memcpy(at, to, sizeof at);
+        value = node->ins[0];
+    }
+    *stored = value;
+    *linear = ash_kern_linear(k, value, at);
+    return !k->ixs.failed;
+}
+
+/* --- padding: an element of the operand, or the padding value ------------------------------------------------------------- */
+
+ash_ref ash_kern_in_bounds(ash_kern *k, ash_ix at, ash_dim limit) {
+    ash_nest *n = &k->nest;
+    const ash_sum *sum = &k->ixs.sums.at[at];
+    int64_t limit_min, limit_max;
+    ash_dims_bounds(k->ixs.dims, limit, &limit_min, &limit_max);
+    bool low = sum->min < 0, high = sum->max >= limit_min;
+    if (!low && !high) return ASH_NO_REF;
+    ash_ref ref = ash_kern_is_vector(k, at) ? ash_kern_vector_index(k, at) : ash_kern_index(k, at), ok = ASH_NO_REF;
+    if (low) ok = ash_kern_binary(k, ASH_OP_LE, ash_nest_index(n, 0), ref);
+    if (high) {
+        ash_ref below = ash_kern_binary(k, ASH_OP_LT, ref, ash_kern_dim(k, limit));
+        ok = ok == ASH_NO_REF ? below : ash_kern_binary(k, ASH_OP_AND, ok, below);
+    }
+    return ok;
+}
+
+void ash_kern_narrow(ash_kern *k, ash_ref condition) {
+    ash_nest *n = &k->nest;
+    if (condition == ASH_NO_REF || n->failed) return;
+    ash_ref *slot = ash_nest_at(n, condition)->lanes > 1 ? &k->mask : &k->guard;
+    *slot = *slot == ASH_NO_REF ? condition : ash_nest_binary(n, ASH_OP_AND, *slot, condition);
+}
+
+static ash_ref eval_pad(ash_kern *k, const ash_node *node, const ash_ix *idx) {
+    const ash_type *in = ash_graph__type(k->graph, node->ins[0]);
+    const int64_t *before = ash_node_list(node, ASH_ATTR_BEFORE), *interior = ash_node_list(node, ASH_ATTR_INTERIOR);
+    ash_nest *n = &k->nest;
+    ash_ix to[ASH_MAX_RANK];
+    ash_ref hit = ASH_NO_REF;
+    static const ash_ix scalar[1];
+    ash_ref fill = ash_kern_eval(k, node->ins[1], scalar);
+    ash_kern_scope scope = ash_kern_enter(k);
+    for (unsigned d = 0; d < in->rank; d++) {
+        ash_ix at = ash_ix_sub(&k->ixs, idx[d], ash_ix_dim(&k->ixs, before[d]));
+        to[d] = ash_ix_div(&k->ixs, at, interior[d] + 1);
+        if (k->collecting && (to[d] != idx[d])) ash_kern_collect(k, at);
+        if (k->collecting || k->ixs.failed) continue;
+        ash_dim limit = in->dims[d];
+        if (interior[d] &&
+            ash_dims_combine(k->ixs.dims, ASH_DIM_MUL, limit, interior[d] + 1, &limit, NULL) != ASH_OK)
+            k->failed = true;
+        ash_ref ok = ash_kern_in_bounds(k, at, limit);
+        if (interior[d]) {
+            ash_ix rest = ash_ix_mod(&k->ixs, at, interior[d] + 1);
+            ash_ref r = ash_kern_is_vector(k, rest) ? ash_kern_vector_index(k, rest) : ash_kern_index(k, rest);
+            ash_ref on = ash_kern_binary(k, ASH_OP_EQ, r, ash_nest_index(n, 0));
+            ok = ok == ASH_NO_REF ? on : ash_kern_binary(k, ASH_OP_AND, ok, on);
+        }
+        if (ok == ASH_NO_REF) continue;
+        ash_kern_narrow(k, ok);
+        hit = hit == ASH_NO_REF ? ok : ash_kern_binary(k, ASH_OP_AND, hit, ok);
+    }
+    ash_ref value = ash_kern_eval(k, node->ins[0], to);
+    ash_kern_leave(k, scope);
+    if (k->collecting || hit == ASH_NO_REF || n->failed) return value;
+    unsigned lanes = ASH_MAX(ASH_MAX(ash_nest_at(n, hit)->lanes, ash_nest_at(n, value)->lanes), ash_nest_at(n, fill)->lanes);
+    if (lanes > 1) hit = ash_kern_splat(k, hit), value = ash_kern_splat(k, value), fill = ash_kern_splat(k, fill);
+    return ash_nest_select(n, hit, value, fill);
+}
+
+/* --- indexed access ------------------------------------------------------------------------------------------------------------ */
+
+/* Element `at` of a tensor of indices as an expression: negative ones count from the end, the rest is clamped. An axis that
+ * may have no elements adds its condition to *some. */
+static ash_ix loaded_index(ash_kern *k, ash_value indices, const ash_ix *at, ash_dim size, ash_ref *some) {
+    ash_nest *n = &k->nest;
+    int64_t min, max;
+    uint64_t syms = 0;
+    ash_ref raw = ash_kern_eval(k, indices, at);
+    if (k->ixs.failed) return 0;
+    for (unsigned d = 0; d < ash_graph__type(k->graph, indices)->rank; d++) syms |= ash_ix_syms(&k->ixs, at[d]);
+    ash_dims_bounds(k->ixs.dims, size, &min, &max);
+    if (k->collecting) return ash_ix_loaded(&k->ixs, (ash_ref)k->ixs.atoms.len, max - 1, syms); /* like no other */
+    if (n->failed) return 0;
+    ash_ref i = ash_nest_at(n, raw)->dtype == ASH_I64 ? raw : ash_nest_cast(n, ASH_I64, raw);
+    ash_ref limit = ash_kern_dim(k, size), zero = ash_nest_index(n, 0);
+    ash_ref last = ash_nest_binary(n, ASH_OP_SUB, limit, ash_nest_index(n, 1));
+    if (min == 0) {
+        ash_ref ok = ash_nest_binary(n, ASH_OP_LT, zero, limit);
+        *some = *some == ASH_NO_REF ? ok : ash_nest_binary(n, ASH_OP_AND, *some, ok);
+    }
+    if (ash_nest_at(n, i)->lanes > 1) zero = ash_kern_splat(k, zero), limit = ash_kern_splat(k, limit);
+    ash_ref wrapped = ash_nest_select(n, ash_nest_binary(n, ASH_OP_LT, i, zero), ash_nest_binary(n, ASH_OP_ADD, i, limit), i);
+    wrapped = ash_kern_binary(k, ASH_OP_MAX, wrapped, zero);
+    wrapped = ash_kern_binary(k, ASH_OP_MIN, wrapped, last);
+    return ash_ix_loaded(&k->ixs, wrapped, max - 1, syms);
+}
+
+/* The operand's index; *some: whether there is anything to read, or ASH_NO_REF where there always is. */
+static void index_gather(ash_kern *k, const ash_node *node, const ash_ix *idx, ash_ix *to, ash_ref *some) {
+    const ash_type *x = ash_graph__type(k->graph, node->ins[0]), *indices = ash_graph__type(k->graph, node->ins[1]);
+    ash_value from = node->ins[1];
+    ash_ix at[ASH_MAX_RANK];
+    if (node->op == ASH_OP_GATHER_ND) {
+        unsigned outer = indices->rank - 1, batch = (unsigned)ash_node_int(node, ASH_ATTR_BATCH);
+        unsigned depth = (unsigned)indices->dims[outer];
+        for (unsigned d = 0; d < outer; d++) at[d] = idx[d];
+        for (unsigned d = 0; d < batch; d++) to[d] = idx[d];
+        for (unsigned d = 0; d < depth; d++) {
+            at[outer] = ash_ix_const(&k->ixs, d);
+            to[batch + d] = loaded_index(k, from, at, x->dims[batch + d], some);
+        }
+        for (unsigned d = batch + depth; d < x->rank; d++) to[d] = idx[outer + d - batch - depth];
+        return;
+    }
+    unsigned axis = (unsigned)ash_node_int(node, ASH_ATTR_AXIS);
+    if (node->op == ASH_OP_GATHER_ELEMENTS) {
+        for (unsigned d = 0; d < x->rank; d++) to[d] = idx[d];
+        to[axis] = loaded_index(k, from, idx, x->dims[axis], some);
+        return;
+    }
+    for (unsigned d = 0; d < indices->rank; d++) at[d] = idx[axis + d];
+    for (unsigned d = 0; d < axis; d++) to[d] = idx[d];
+    for (unsigned d = axis + 1; d < x->rank; d++) to[d] = idx[d + indices->rank - 1];
+    to[axis] = loaded_index(k, from, at, x->dims[axis], some);
+}
+
+static ash_ref eval_gather(ash_kern *k, const ash_node *node, const ash_ix *idx) {
+    ash_ix to[ASH_MAX_RANK] = {0};
+    ash_ref some = ASH_NO_REF;
+    index_gather(k, node, idx, to, &some);
+    if (some == ASH_NO_REF) return ash_kern_eval(k, node->ins[0], to);
+    /* zero where an axis is empty */
+    ash_kern_scope scope = ash_kern_enter(k);
+    ash_kern_narrow(k, some);
+    ash_ref value = ash_kern_eval(k, node->ins[0], to);
+    ash_kern_leave(k, scope);
+    if (k->nest.failed) return 0;
+    ash_ref zero = ash_kern_neutral(k, ASH_OP_ADD, (ash_dtype)ash_nest_at(&k->nest, value)->dtype);
+    if (ash_nest_at(&k->nest, value)->lanes > 1) some = ash_kern_splat(k, some), zero = ash_kern_splat(k, zero);
+    return ash_nest_select(&k->nest, some, value, zero);
+}
+
+/* --- a reduction over dims of 1 alone ---------------------------------------------------------------------------------------- */
+
+static ash_ref eval_dropped_dims(ash_kern *k, const ash_node *node, const ash_ix *idx) {
+    const ash_type *in = ash_graph__type(k->graph, node->ins[0]);
+    const ash_attr *axes = ash_node_attr(node, ASH_ATTR_AXES);
+    ash_ix to[ASH_MAX_RANK];
+    for (unsigned d = 0, a = 0; d < in->rank; d++) {
+        bool dropped = a < axes->count && axes->list[a] == d;
+        to[d] = dropped ? ash_ix_const(&k->ixs, 0) : idx[d - a];
+        a += dropped;
+    }
+    return ash_kern_eval(k, node->ins[0], to);
+}
+
+/* --- elementwise ---------------------------------------------------------------------------------------------------------------- */
+
+static ash_ref eval_elementwise(ash_kern *k, const ash_node *node, const ash_ix *idx) {
+    ash_nest *n = &k->nest;
+    ash_ref in[3] = {ASH_NO_REF, ASH_NO_REF, ASH_NO_REF};
+    unsigned lanes = 1;
+    for (unsigned i = 0; i < node->n_ins; i++) {
+        in[i] = ash_kern_eval(k, node->ins[i], idx);
+        if (k->failed || n->failed || k->ixs.failed) return 0;
+        if (!k->collecting) lanes = ASH_MAX(lanes, ash_nest_at(n, in[i])->lanes);
+    }
+    if (k->collecting) return 0;
+    if (lanes > 1)
+        for (unsigned i = 0; i < node->n_ins; i++) in[i] = ash_kern_splat(k, in[i]);
+    switch (ash_op_infos[node->op].class) {
+    case ASH_CLASS_UNARY: return ash_nest_unary(n, node->op, in[0]);
+    case ASH_CLASS_SELECT: return ash_nest_select(n, in[0], in[1], in[2]);
+    case ASH_CLASS_CAST: {
+        ash_dtype to = ash_graph__type(k->graph, node->out)->dtype, wide = ash_kern_dtype(to);
+        if (ash_nest_at(n, in[0])->dtype != to) in[0] = ash_nest_cast(n, to, in[0]);
+        return to == wide ? in[0] : ash_nest_cast(n, wide, in[0]); /* the rounding stays */
+    }
+    default: return ash_nest_binary(n, node->op, in[0], in[1]);
+    }
+}
+
+ash_ref ash_kern_eval(ash_kern *k, ash_value value, const ash_ix *idx) {
+    if (k->failed || k->ixs.failed || k->nest.failed) return 0;
+    for (size_t i = 0; i < k->known.len; i++)
+        if (k->known.at[i].value == value) return k->known.at[i].ref;
+    const ash_value_info *info = ash_graph__value(k->graph, value);
+    unsigned rank = info->type.rank;
+    uint64_t hash = memo_hash(k, value, rank, idx);
+    ash_ref ref;
+    if (recall(k, hash, value, rank, idx, &ref)) return ref;
+    if (is_stored(k, value)) {
+        ref = ash_kern_load(k, value, idx);
+    } else {
+        const ash_node *node = &k->graph->nodes.at[info->node];
+        if (ash_op_is_virtual(node->op))
+            ref = eval_virtual(k, node, idx);
+        else if (node->op == ASH_OP_PAD)
+            ref = eval_pad(k, node, idx);
+        else if (ash_op_infos[node->op].class == ASH_CLASS_GATHER)
+            ref = eval_gather(k, node, idx);
+        else if (ash_op_infos[node->op].class == ASH_CLASS_REDUCE)
+            ref = eval_dropped_dims(k, node, idx);
+        else
+            ref = eval_elementwise(k, node, idx);
+    }
+    remember(k, hash, value, rank, idx, ref);
+    return ref;
+}

@@ -1,0 +1,404 @@
+#include "fuse.h"
+
+/* What the users of a value ask of it, as far as they have been visited. */
+typedef enum request_state {
+    UNUSED,
+    LABELLED,    /* read by one group, always at `labels` */
+    REARRANGED,  /* read by one group, each element at most once, at some other index */
+    STORED       /* must be in a buffer: several groups, several indices, or a reader that needs one */
+} request_state;
+
+typedef struct request {
+    request_state state;
+    uint32_t group;
+    bool repeated; /* LABELLED: the group reads an element more than once, along axes without a label */
+    int8_t labels[ASH_MAX_RANK];
+} request;
+
+typedef struct fuser {
+    const ash_graph *graph;
+    ash_fusion *fusion;
+    request *requests; /* per value */
+    /* Per value: computed element by element from a reduction's result. Such a value is taken into a group that repeats it
+     * along some axes before the reduction itself is seen: most often that one follows, and makes the group rows. */
+    bool *from_reduction;
+    bool *packed; /* per value: must lie in memory in its own order, also when it is the result of movement */
+    bool fuse;
+} fuser;
+
+bool ash_op_is_virtual(ash_op op) {
+    return op == ASH_OP_RESHAPE || op == ASH_OP_TRANSPOSE || op == ASH_OP_BROADCAST || op == ASH_OP_SLICE ||
+           op == ASH_OP_IOTA;
+}
+
+static bool is_reduced_dim(const ash_node *node, unsigned dim) {
+    const ash_attr *axes = ash_node_attr(node, ASH_ATTR_AXES);
+    for (uint32_t i = 0; i < axes->count; i++)
+        if (axes->list[i] == dim) return true;
+    return false;
+}
+
+bool ash_node_reduces_nothing(const ash_graph *graph, const ash_node *node) {
+    if (ash_op_infos[node->op].class != ASH_CLASS_REDUCE) return false;
+    const ash_type *in = ash_graph__type(graph, node->ins[0]);
+    for (unsigned d = 0; d < in->rank; d++)
+        if (in->dims[d] != 1 && is_reduced_dim(node, d)) return false;
+    return true;
+}
+
+static bool is_pointwise(const fuser *f, const ash_node *node) {
+    return ash_op_is_elementwise(node->op) || node->op == ASH_OP_PAD ||
+           ash_op_infos[node->op].class == ASH_CLASS_GATHER || ash_node_reduces_nothing(f->graph, node);
+}
+
+/* --- requests ------------------------------------------------------------------------------------------------------ */
+
+static void ask(fuser *f, ash_value value, const request *wanted) {
+    request *r = &f->requests[value];
+    if (r->state == UNUSED) {
+        *r = *wanted;
+        return;
+    }
+    bool same = r->state == LABELLED && wanted->state == LABELLED && r->group == wanted->group &&
+                !memcmp(r->labels, wanted->labels, sizeof r->labels);
+    if (!same)
+        r->state = STORED;
+    else
+        r->repeated |= wanted->repeated;
+}
+
+static void ask_stored(fuser *f, ash_value value) {
+    f->requests[value].state = STORED;
+}
+
+/* The operand's labels behind a broadcast: a dim that is repeated has none. */
+static void through_broadcast(const ash_type *in, const ash_type *out, request *r) {
+    request from = *r;
+    unsigned skip = out->rank - in->rank;
+    for (unsigned d = 0; d < out->rank; d++) {
+        bool kept = d >= skip && in->dims[d - skip] == out->dims[d];
+        if (!kept && out->dims[d] != 1) r->repeated = true;
+        if (d >= skip) r->labels[d - skip] = kept ? from.labels[d] : ASH_LABEL_NONE;
+    }
+}
+
+/* The operand's labels behind a reshape that only adds or drops dims of 1; otherwise the elements are rearranged. */
+static void through_reshape(const ash_type *in, const ash_type *out, request *r) {
+    request from = *r;
+    unsigned o = 0;
+    for (unsigned i = 0; i < in->rank; i++) {
+        r->labels[i] = ASH_LABEL_NONE;
+        if (in->dims[i] == 1) continue;
+        while (o < out->rank && out->dims[o] == 1) o++;
+        if (o == out->rank || out->dims[o] != in->dims[i]) {
+            r->state = r->repeated ? STORED : REARRANGED;
+            return;
+        }
+        r->labels[i] = from.labels[o++];
+    }
+}
+
+/* Hands the request for a virtual node's result on to its operand. */
+static void pass_on(fuser *f, const ash_node *node) {
+    request r = f->requests[node->out];
+    if (node->n_ins == 0 || r.state == UNUSED) return;
+    const ash_type *in = ash_graph__type(f->graph, node->ins[0]), *out = ash_graph__type(f->graph, node->out);
+    if (r.state == LABELLED) {
+        request from = r;
+        memset(r.labels, ASH_LABEL_NONE, sizeof r.labels);
+        memcpy(r.labels, from.labels, sizeof r.labels);
+        if (node->op == ASH_OP_BROADCAST) {
+            through_broadcast(in, out, &r);
+            for (unsigned d = in->rank; d < ASH_MAX_RANK; d++) r.labels[d] = ASH_LABEL_NONE;
+        } else if (node->op == ASH_OP_RESHAPE) {
+            through_reshape(in, out, &r);
+            for (unsigned d = in->rank; d < ASH_MAX_RANK; d++) r.labels[d] = ASH_LABEL_NONE;
+        } else if (node->op == ASH_OP_TRANSPOSE) {
+            const int64_t *perm = ash_node_list(node, ASH_ATTR_PERM);
+            for (unsigned d = 0; d < out->rank; d++) r.labels[perm[d]] = from.labels[d];
+        } else {
+            r.state = r.repeated ? STORED : REARRANGED;
+        }
+    } else if (r.state == REARRANGED && node->op == ASH_OP_BROADCAST && !ash_type_equal(in, out)) {
+        r.state = STORED;
+    }
+    ask(f, node->ins[0], &r);
+}
+
+/* --- joining ---------------------------------------------------------------------------------------------------------- */
+
+static uint32_t label_mask(const int8_t *labels, unsigned rank) {
+    uint32_t mask = 0;
+    for (unsigned d = 0; d < rank; d++)
+        if (labels[d] >= 0) mask |= 1u << labels[d];
+    return mask;
+}
+
+/* The axes of a group that have more than one step. */
+static uint32_t long_axes(const ash_group *g) {
+    uint32_t mask = 0;
+    for (unsigned i = 0; i < g->n_axes; i++)
+        if (g->extents[i] != 1) mask |= 1u << i;
+    return mask;
+}
+
+/* The labels of a reduction's operand in a group, given those of its result: the reduced dims run along the group's axes
+ * that the result lacks, in order. A group whose axes the result has all gets new axes. False when they do not fit; the
+ * group is changed only on success. */
+static bool label_reduction(const fuser *f, const ash_node *node, ash_group *g, const int8_t *out_labels,
+                            int8_t *in_labels) {
+    const ash_type *in = ash_graph__type(f->graph, node->ins[0]), *out = ash_graph__type(f->graph, node->out);
+    uint32_t missing = long_axes(g) & ~label_mask(out_labels, out->rank);
+    if (g->reduced && missing != g->reduced) return false;
+    ash_group grown = *g;
+    unsigned o = 0, axis = 0;
+    memset(in_labels, ASH_LABEL_NONE, ASH_MAX_RANK);
+    for (unsigned d = 0; d < in->rank; d++) {
+        if (!is_reduced_dim(node, d)) {
+            in_labels[d] = out_labels[o++];
+            continue;
+        }
+        if (in->dims[d] == 1) continue;
+        if (!missing) {
+            if (grown.n_axes == ASH_MAX_AXES) return false;
+            grown.extents[grown.n_axes] = in->dims[d];
+            grown.reduced |= 1u << grown.n_axes;
+            in_labels[d] = (int8_t)grown.n_axes++;
+            continue;
+        }
+        while (axis < g->n_axes && !(missing >> axis & 1)) axis++;
+        if (axis == g->n_axes || g->extents[axis] != in->dims[d]) return false;
+        in_labels[d] = (int8_t)axis++;
+    }
+    while (missing && axis < g->n_axes)
+        if (missing >> axis++ & 1) return false;
+    if (missing) grown.reduced = missing;
+    *g = grown;
+    return true;
+}
+
+/* Whether a node whose result the group reads as `r` says may be computed inside it. */
+static bool may_join(const fuser *f, const ash_node *node, const request *r) {
+    if (!f->fuse || (r->state != LABELLED && r->state != REARRANGED)) return false;
+    const ash_group *g = &f->fusion->groups.at[r->group];
+    const ash_type *out = ash_graph__type(f->graph, node->out);
+    if (g->n_nodes == ASH_MAX_GROUP || g->constant != f->fusion->constant[node->out]) return false;
+    if (g->kind == ASH_GROUP_CONCAT || g->kind == ASH_GROUP_OTHER) return false;
+    uint32_t mask = label_mask(r->labels, out->rank), missing = long_axes(g) & ~mask;
+    if (is_pointwise(f, node)) {
+        if (r->state == REARRANGED) return g->kind == ASH_GROUP_MAP;
+        if (!r->repeated || (missing & ~g->reduced) == 0) return true;
+        return !g->reduced && g->anchor == ASH_NO_NODE && f->from_reduction[node->out];
+    }
+    if (r->state != LABELLED) return false;
+    switch (ash_op_infos[node->op].class) {
+    case ASH_CLASS_REDUCE: return g->kind == ASH_GROUP_MAP || g->kind == ASH_GROUP_ROWS;
+    case ASH_CLASS_MATMUL:
+    case ASH_CLASS_CONV:
+    case ASH_CLASS_POOL: return g->kind == ASH_GROUP_MAP && g->anchor == ASH_NO_NODE && !missing && !r->repeated;
+    default: return false;
+    }
+}
+
+static ash_group_kind kind_of(const fuser *f, const ash_node *node) {
+    if (node->op == ASH_OP_CONCAT) return ASH_GROUP_CONCAT;
+    if (is_pointwise(f, node)) return ASH_GROUP_MAP;
+    switch (ash_op_infos[node->op].class) {
+    case ASH_CLASS_REDUCE: return ASH_GROUP_ROWS;
+    case ASH_CLASS_POOL: return ASH_GROUP_POOL;
+    case ASH_CLASS_MATMUL:
+    case ASH_CLASS_CONV: return ASH_GROUP_TILE;
+    case ASH_CLASS_ARGREDUCE:
+    case ASH_CLASS_SCAN:
+    case ASH_CLASS_TOPK:
+    case ASH_CLASS_SCATTER: return ASH_GROUP_OTHER;
+    default: return ASH_GROUP_MAP;
+    }
+}
+
+/* A group of its own for node `n`, with the dims of its first output as axes. */
+static bool new_group(fuser *f, uint32_t n) {
+    const ash_node *node = &f->graph->nodes.at[n];
+    const ash_type *out = ash_graph__type(f->graph, node->out);
+    ash_group g = {.kind = kind_of(f, node), .root = n, .anchor = ASH_NO_NODE, .n_axes = out->rank,
+                   .n_root_axes = out->rank, .constant = f->fusion->constant[node->out]};
+    request *r = &f->requests[node->out];
+    memset(r->labels, ASH_LABEL_NONE, sizeof r->labels);
+    for (unsigned d = 0; d < out->rank; d++) {
+        g.extents[d] = out->dims[d];
+        if (out->dims[d] != 1) r->labels[d] = (int8_t)d; /* dims of 1 have no label, however they are reached */
+    }
+    r->group = (uint32_t)f->fusion->groups.len;
+    r->repeated = false;
+    return ash_vec_push(f->fusion->allocator, &f->fusion->groups, g);
+}
+
+/* Places node `n` in group `group` and hands the request for its result on to its operands. */
+static void place(fuser *f, uint32_t n, uint32_t group) {
+    const ash_node *node = &f->graph->nodes.at[n];
+    ash_group *g = &f->fusion->groups.at[group];
+    request r = f->requests[node->out];
+    if (r.state != REARRANGED) r.state = LABELLED;
+    r.group = group;
+    f->fusion->group_of[n] = group;
+    memcpy(f->fusion->labels[n], r.labels, sizeof r.labels);
+    g->n_nodes++;
+    if (ash_op_is_elementwise(node->op)) {
+        for (unsigned i = 0; i < node->n_ins; i++) ask(f, node->ins[i], &r);
+        return;
+    }
+    if (ash_op_is_virtual(node->op)) {
+        f->requests[node->out] = r;
+        pass_on(f, node);
+        return;
+    }
+    if (ash_node_reduces_nothing(f->graph, node)) {
+        request in = r;
+        const ash_type *type = ash_graph__type(f->graph, node->ins[0]);
+        memset(in.labels, ASH_LABEL_NONE, sizeof in.labels);
+        for (unsigned d = 0, o = 0; d < type->rank; d++)
+            if (!is_reduced_dim(node, d)) in.labels[d] = r.labels[o++];
+        ask(f, node->ins[0], &in);
+        return;
+    }
+    switch (ash_op_infos[node->op].class) {
+    case ASH_CLASS_MATMUL:
+    case ASH_CLASS_CONV: g->kind = ASH_GROUP_TILE, g->anchor = n; break;
+    case ASH_CLASS_POOL: g->kind = ASH_GROUP_POOL, g->anchor = n; break;
+    default: break;
+    }
+    for (unsigned i = 0; i < node->n_ins; i++) ask_stored(f, node->ins[i]);
+    if (node->op == ASH_OP_MATMUL && ash_node_int(node, ASH_ATTR_B_BLOCK)) f->packed[node->ins[1]] = true;
+    if (node->op == ASH_OP_CONV && ash_node_int(node, ASH_ATTR_W_BLOCK)) f->packed[node->ins[1]] = true;
+    if (node->op == ASH_OP_CONV && ash_node_int(node, ASH_ATTR_X_BLOCK)) f->packed[node->ins[0]] = true;
+}
+
+/* The same for a reduction, whose operand has labels of its own. Fails when the group's axes do not fit. */
+static bool place_reduction(fuser *f, uint32_t n, uint32_t group) {
+    const ash_node *node = &f->graph->nodes.at[n];
+    ash_group *g = &f->fusion->groups.at[group];
+    request *r = &f->requests[node->out];
+    int8_t in_labels[ASH_MAX_RANK];
+    if (!label_reduction(f, node, g, r->labels, in_labels)) return false;
+    g->kind = ASH_GROUP_ROWS;
+    g->n_nodes++;
+    f->fusion->group_of[n] = group;
+    memcpy(f->fusion->labels[n], r->labels, sizeof r->labels);
+    request in = {.state = LABELLED, .group = group};
+    memcpy(in.labels, in_labels, sizeof in.labels);
+    ask(f, node->ins[0], &in);
+    return true;
+}
+
+static ash_status visit(fuser *f, uint32_t n, const bool *stored, ash_diag *diag) {
+    const ash_node *node = &f->graph->nodes.at[n];
+    bool must_store = f->packed[node->out];
+    for (unsigned i = 0; i < ash_op_infos[node->op].outs; i++) must_store |= stored[node->out + i];
+    request *r = &f->requests[node->out];
+    bool reduces = ash_op_infos[node->op].class == ASH_CLASS_REDUCE && !ash_node_reduces_nothing(f->graph, node);
+    if (ash_op_is_virtual(node->op) && !must_store) {
+        pass_on(f, node);
+        return ASH_OK;
+    }
+    if (!must_store && may_join(f, node, r)) {
+        uint32_t group = r->group;
+        if (!reduces) {
+            place(f, n, group);
+            return ASH_OK;
+        }
+        if (place_reduction(f, n, group)) return ASH_OK;
+    }
+    if (!new_group(f, n)) return ASH_NO_MEMORY(diag);
+    if (!reduces)
+        place(f, n, r->group);
+    else if (!place_reduction(f, n, r->group))
+        return ash_fail(diag, ASH_ERROR_UNSUPPORTED, "a reduction over more than %d axes in all", ASH_MAX_AXES);
+    return ASH_OK;
+}
+
+static void mark_constants(const ash_graph *graph, bool *constant) {
+    for (size_t v = 0; v < graph->values.len; v++) {
+        ash_value_kind kind = graph->values.at[v].kind;
+        constant[v] = kind == ASH_VALUE_CONSTANT || kind == ASH_VALUE_PARAMETER;
+    }
+    for (size_t n = 0; n < graph->nodes.len; n++) {
+        const ash_node *node = &graph->nodes.at[n];
+        int64_t count;
+        bool all = ash_type_static_count(ash_graph__type(graph, node->out), &count);
+        for (unsigned i = 0; i < node->n_ins; i++) all &= constant[node->ins[i]];
+        for (unsigned i = 0; i < ash_op_infos[node->op].outs; i++) constant[node->out + i] = all;
+    }
+}
+
+static void mark_from_reduction(const ash_graph *graph, bool *from) {
+    for (size_t n = 0; n < graph->nodes.len; n++) {
+        const ash_node *node = &graph->nodes.at[n];
+        bool any = ash_op_infos[node->op].class == ASH_CLASS_REDUCE;
+        if (ash_op_is_elementwise(node->op) || ash_op_is_virtual(node->op))
+            for (unsigned i = 0; i < node->n_ins; i++) any |= from[node->ins[i]];
+        from[node->out] = any;
+    }
+}
+
+/* Lists the nodes of each group. */
+static bool list_members(ash_fusion *fusion) {
+    size_t groups = fusion->groups.len, total = 0;
+    uint32_t *next = ash_mem_alloc(fusion->allocator, groups, sizeof *next);
+    fusion->members = ash_mem_alloc(fusion->allocator, fusion->n_nodes, sizeof *fusion->members);
+    if (next && fusion->members) {
+        for (size_t g = 0; g < groups; g++) {
+            fusion->groups.at[g].nodes = fusion->members + total;
+            next[g] = (uint32_t)total;
+            total += fusion->groups.at[g].n_nodes;
+        }
+        for (size_t n = 0; n < fusion->n_nodes; n++)
+            if (fusion->group_of[n] != ASH_NO_GROUP) fusion->members[next[fusion->group_of[n]]++] = (uint32_t)n;
+    }
+    bool ok = next && fusion->members;
+    ash_mem_free(fusion->allocator, next, groups, sizeof *next);
+    return ok;
+}
+
+ash_status ash_fusion_build(const ash_graph *graph, const bool *stored, bool fuse, ash_fusion *out, ash_diag *diag) {
+    const ash_allocator *a = graph->allocator;
+    size_t nodes = graph->nodes.len, values = graph->values.len;
+    *out = (ash_fusion){.allocator = a, .n_nodes = nodes, .n_values = values};
+    out->group_of = ash_mem_alloc(a, nodes, sizeof *out->group_of);
+    out->labels = ash_mem_calloc(a, nodes, sizeof *out->labels);
+    out->constant = ash_mem_calloc(a, values, sizeof *out->constant);
+    fuser f = {.graph = graph, .fusion = out, .fuse = fuse};
+    f.requests = ash_mem_calloc(a, values, sizeof *f.requests);
+    f.from_reduction = ash_mem_calloc(a, values, sizeof *f.from_reduction);
+    f.packed = ash_mem_calloc(a, values, sizeof *f.packed);
+    ash_status status = ASH_OK;
+    if (!out->group_of || !out->labels || !out->constant || !f.requests || !f.from_reduction ||
+        !f.packed) {
+        status = ASH_NO_MEMORY(diag);
+        goto done;
+    }
+    mark_constants(graph, out->constant);
+    mark_from_reduction(graph, f.from_reduction);
+    for (size_t n = 0; n < nodes; n++) out->group_of[n] = ASH_NO_GROUP;
+    for (size_t n = nodes; n-- > 0;) {
+        status = visit(&f, (uint32_t)n, stored, diag);
+        if (status != ASH_OK) {
+            ash_diag__add_node(diag, graph->nodes.at[n].name, ash_op_name(graph->nodes.at[n].op), ASH_NO_OFFSET);
+            goto done;
+        }
+    }
+    if (!list_members(out)) status = ASH_NO_MEMORY(diag);
+done:
+    ash_mem_free(a, f.packed, values, sizeof *f.packed);
+    ash_mem_free(a, f.from_reduction, values, sizeof *f.from_reduction);
+    ash_mem_free(a, f.requests, values, sizeof *f.requests);
+    return status;
+}
+
+void ash_fusion_free(ash_fusion *fusion) {
+    ash_mem_free(fusion->allocator, fusion->group_of, fusion->n_nodes, sizeof *fusion->group_of);
+    ash_mem_free(fusion->allocator, fusion->labels, fusion->n_nodes, sizeof *fusion->labels);
+    ash_mem_free(fusion->allocator, fusion->constant, fusion->n_values, sizeof *fusion->constant);
+    ash_mem_free(fusion->allocator, fusion->members, fusion->n_nodes, sizeof *fusion->members);
+    ash_vec_free(fusion->allocator, &fusion->groups);
+    *fusion = (ash_fusion){.allocator = fusion->allocator};
+}

@@ -1,0 +1,419 @@
+#include "index.h"
+
+enum { ONE = 0, MAX_TERMS = 64 };
+
+void ash_ixs_init(ash_ixs *ixs, const ash_allocator *allocator, ash_dims *dims) {
+    *ixs = (ash_ixs){.allocator = allocator, .dims = dims};
+    ash_map_init(&ixs->sum_ids, allocator);
+    ash_map_init(&ixs->atom_ids, allocator);
+    if (!ash_vec_push(allocator, &ixs->atoms, (ash_atom){.kind = ASH_ATOM_ONE, .max = 1})) ixs->failed = true;
+    ash_ix_const(ixs, 0); /* expression 0: what failing calls return */
+}
+
+void ash_ixs_free(ash_ixs *ixs) {
+    ash_vec_free(ixs->allocator, &ixs->terms);
+    ash_vec_free(ixs->allocator, &ixs->sums);
+    ash_vec_free(ixs->allocator, &ixs->atoms);
+    ash_vec_free(ixs->allocator, &ixs->extents);
+    ash_map_free(&ixs->sum_ids);
+    ash_map_free(&ixs->atom_ids);
+}
+
+/* --- interning -------------------------------------------------------------------------------------------------- */
+
+static uint32_t intern_atom(ash_ixs *ixs, ash_atom atom) {
+    struct {
+        uint64_t kind, ref;
+        int64_t by;
+    } key = {atom.kind, atom.ref, atom.by};
+    for (uint64_t seed = 0; !ixs->failed; seed++) {
+        uint64_t hash = ash_hash(&key, sizeof key, seed), id;
+        if (!ash_map_get(&ixs->atom_ids, hash, &id)) {
+            id = ixs->atoms.len;
+            if (!ash_map_put(&ixs->atom_ids, hash, id) || !ash_vec_push(ixs->allocator, &ixs->atoms, atom)) break;
+            return (uint32_t)id;
+        }
+        const ash_atom *found = &ixs->atoms.at[id];
+        if (found->kind == atom.kind && found->ref == atom.ref && found->by == atom.by) return (uint32_t)id;
+    }
+    ixs->failed = true;
+    return ONE;
+}
+
+/* Bounds of c * d * atom; saturates. */
+static void term_bounds(const ash_ixs *ixs, const ash_term *t, int64_t *min, int64_t *max) {
+    int64_t d_min, d_max, a_max = ixs->atoms.at[t->atom].max, a_min = t->atom == ONE ? 1 : 0, lo, hi;
+    ash_dims_bounds(ixs->dims, t->d, &d_min, &d_max);
+    bool fits = a_max != INT64_MAX && ash_mul_i64(d_max, a_max, &hi) && ash_mul_i64(hi, t->c, &hi) &&
+                ash_mul_i64(d_min * a_min, t->c, &lo);
+    *min = fits ? ASH_MIN(lo, hi) : t->c < 0 ? INT64_MIN : 0;
+    *max = fits ? ASH_MAX(lo, hi) : t->c < 0 ? 0 : INT64_MAX;
+}
+
+static int64_t saturating_add(int64_t a, int64_t b) {
+    int64_t sum;
+    return ash_add_i64(a, b, &sum) ? sum : a < 0 ? INT64_MIN : INT64_MAX;
+}
+
+static ash_ix intern(ash_ixs *ixs, const ash_term *terms, size_t n) {
+    ash_term packed[MAX_TERMS];
+    memset(packed, 0, n * sizeof *packed); /* padding takes part in the hash */
+    for (size_t i = 0; i < n; i++) packed[i].c = terms[i].c, packed[i].d = terms[i].d, packed[i].atom = terms[i].atom;
+    for (uint64_t seed = 0; !ixs->failed; seed++) {
+        uint64_t hash = ash_hash(packed, n * sizeof *packed, seed + n), id;
+        if (!ash_map_get(&ixs->sum_ids, hash, &id)) {
+            ash_sum sum = {.first = (uint32_t)ixs->terms.len, .n = (uint32_t)n};
+            for (size_t i = 0; i < n; i++) {
+                int64_t lo, hi;
+                term_bounds(ixs, &packed[i], &lo, &hi);
+                sum.min = sum.min == INT64_MIN || lo == INT64_MIN ? INT64_MIN : saturating_add(sum.min, lo);
+                sum.max = sum.max == INT64_MAX || hi == INT64_MAX ? INT64_MAX : saturating_add(sum.max, hi);
+            }
+            id = ixs->sums.len;
+            if (!ash_vec_reserve(ixs->allocator, &ixs->terms, n) || !ash_map_put(&ixs->sum_ids, hash, id) ||
+                !ash_vec_push(ixs->allocator, &ixs->sums, sum))
+                break;
+            if (n) memcpy(ixs->terms.at + ixs->terms.len, packed, n * sizeof *packed);
+            ixs->terms.len += n;
+            return (ash_ix)id;
+        }
+        const ash_sum *found = &ixs->sums.at[id];
+        if (found->n == n && (n == 0 || !memcmp(ixs->terms.at + found->first, packed, n * sizeof *packed)))
+            return (ash_ix)id;
+    }
+    ixs->failed = true;
+    return 0;
+}
+
+/* --- sums --------------------------------------------------------------------------------------------------------- */
+
+/* A sum under construction; terms are merged as they come and sorted at the end. */
+typedef struct building {
+    ash_ixs *ixs;
+    size_t n;
+    ash_term terms[MAX_TERMS];
+} building;
+
+static ash_dim combine(ash_ixs *ixs, ash_dim_op op, ash_dim a, ash_dim b) {
+    ash_dim out = 1;
+    if (ash_dims_combine(ixs->dims, op, a, b, &out, NULL) != ASH_OK) ixs->failed = true;
+    return out;
+}
+
+static void put(building *b, int64_t c, ash_dim d, uint32_t atom) {
+    if (d >= 0) { /* a number: part of the coefficient */
+        if (!ash_mul_i64(c, d, &c)) b->ixs->failed = true;
+        d = 1;
+    }
+    if (c == 0) return;
+    for (size_t i = 0; i < b->n; i++) {
+        ash_term *t = &b->terms[i];
+        if (t->atom != atom || t->d != d) continue;
+        if (!ash_add_i64(t->c, c, &t->c)) b->ixs->failed = true;
+        if (t->c == 0) *t = b->terms[--b->n];
+        return;
+    }
+    if (b->n == MAX_TERMS)
+        b->ixs->failed = true;
+    else
+        b->terms[b->n++] = (ash_term){c, d, atom};
+}
+
+/* Adds c * d * ix. */
+static void put_scaled(building *b, ash_ix ix, int64_t c, ash_dim d) {
+    ash_ixs *ixs = b->ixs;
+    ash_sum sum = ixs->sums.at[ix];
+    for (uint32_t i = 0; i < sum.n && !ixs->failed; i++) {
+        ash_term t = ixs->terms.at[sum.first + i];
+        if (!ash_mul_i64(t.c, c, &t.c)) ixs->failed = true;
+        put(b, t.c, combine(ixs, ASH_DIM_MUL, t.d, d), t.atom);
+    }
+}
+
+/* c (x % m) + c m (x / m) is c x. Returns whether a pair was found and replaced. */
+static bool rejoin(building *b) {
+    ash_ixs *ixs = b->ixs;
+    for (size_t i = 0; i < b->n; i++) {
+        ash_term mod = b->terms[i];
+        ash_atom atom = ixs->atoms.at[mod.atom];
+        if (atom.kind != ASH_ATOM_MOD) continue;
+        building whole = {.ixs = ixs};
+        put(&whole, mod.c, combine(ixs, ASH_DIM_MUL, mod.d, atom.by), ONE);
+        for (size_t j = 0; j < b->n && whole.n == 1; j++) {
+            ash_term div = b->terms[j];
+            const ash_atom *other = &ixs->atoms.at[div.atom];
+            if (other->kind != ASH_ATOM_DIV || other->ref != atom.ref || other->by != atom.by) continue;
+            if (div.c != whole.terms[0].c || div.d != whole.terms[0].d) continue;
+            b->terms[ASH_MAX(i, j)] = b->terms[--b->n];
+            b->terms[ASH_MIN(i, j)] = b->terms[--b->n];
+            put_scaled(b, atom.ref, mod.c, mod.d);
+            return true;
+        }
+    }
+    return false;
+}
+
+static ash_ix finish(building *b) {
+    if (b->ixs->failed) return 0;
+    while (!b->ixs->failed && rejoin(b)) {}
+    for (size_t i = 1; i < b->n; i++) { /* insertion sort: a handful of terms */
+        ash_term t = b->terms[i];
+        size_t j = i;
+        for (; j > 0 && (b->terms[j - 1].atom > t.atom || (b->terms[j - 1].atom == t.atom && b->terms[j - 1].d > t.d));
+             j--)
+            b->terms[j] = b->terms[j - 1];
+        b->terms[j] = t;
+    }
+    return intern(b->ixs, b->terms, b->n);
+}
+
+ash_sym ash_ix_new_sym(ash_ixs *ixs, ash_dim extent) {
+    if (!ash_vec_push(ixs->allocator, &ixs->extents, extent)) ixs->failed = true;
+    return (ash_sym)(ixs->extents.len - 1);
+}
+
+uint64_t ash_ix_syms(const ash_ixs *ixs, ash_ix ix) {
+    const ash_sum *sum = &ixs->sums.at[ix];
+    uint64_t syms = 0;
+    for (uint32_t i = 0; i < sum->n; i++) syms |= ixs->atoms.at[ixs->terms.at[sum->first + i].atom].syms;
+    return syms;
+}
+
+static uint64_t sym_bit(ash_sym sym) {
+    return UINT64_C(1) << (sym % 64);
+}
+
+static ash_ix single(ash_ixs *ixs, int64_t c, ash_dim d, uint32_t atom) {
+    building b = {.ixs = ixs};
+    put(&b, c, d, atom);
+    return finish(&b);
+}
+
+ash_ix ash_ix_const(ash_ixs *ixs, int64_t value) {
+    return single(ixs, value, 1, ONE);
+}
+
+ash_ix ash_ix_dim(ash_ixs *ixs, ash_dim dim) {
+    return single(ixs, 1, dim, ONE);
+}
+
+ash_ix ash_ix_sym(ash_ixs *ixs, ash_sym sym) {
+    int64_t min, max;
+    if (ixs->failed) return 0;
+    ash_dims_bounds(ixs->dims, ixs->extents.at[sym], &min, &max);
+    if (max <= 1) return ash_ix_const(ixs, 0);
+    return single(ixs, 1, 1, intern_atom(ixs, (ash_atom){ASH_ATOM_SYM, sym, 0, max - 1, sym_bit(sym)}));
+}
+
+ash_ix ash_ix_loaded(ash_ixs *ixs, ash_ref ref, int64_t max, uint64_t syms) {
+    return single(ixs, 1, 1, intern_atom(ixs, (ash_atom){ASH_ATOM_LOADED, ref, 0, max, syms}));
+}
+
+ash_ix ash_ix_add(ash_ixs *ixs, ash_ix a, ash_ix b) {
+    building sum = {.ixs = ixs};
+    put_scaled(&sum, a, 1, 1);
+    put_scaled(&sum, b, 1, 1);
+    return finish(&sum);
+}
+
+ash_ix ash_ix_sub(ash_ixs *ixs, ash_ix a, ash_ix b) {
+    building sum = {.ixs = ixs};
+    put_scaled(&sum, a, 1, 1);
+    put_scaled(&sum, b, -1, 1);
+    return finish(&sum);
+}
+
+ash_ix ash_ix_scale(ash_ixs *ixs, ash_ix a, int64_t c) {
+    building sum = {.ixs = ixs};
+    put_scaled(&sum, a, c, 1);
+    return finish(&sum);
+}
+
+ash_ix ash_ix_mul(ash_ixs *ixs, ash_ix a, ash_dim d) {
+    building sum = {.ixs = ixs};
+    put_scaled(&sum, a, 1, d);
+    return finish(&sum);
+}
+
+/* --- quotients and remainders ---------------------------------------------------------------------------------------- */
+
+/* True and c' d' when c * d is a multiple of `by`. */
+static bool divides(ash_ixs *ixs, int64_t c, ash_dim d, ash_dim by, int64_t *qc, ash_dim *qd) {
+    *qc = c;
+    *qd = d;
+    if (by >= 0) {
+        if (c % by == 0) {
+            *qc = c / by;
+            return true;
+        }
+        return false;
+    }
+    if (d >= 0) return false;
+    ash_dim q = combine(ixs, ASH_DIM_DIV, d, by);
+    if (ixs->failed || combine(ixs, ASH_DIM_MUL, q, by) != d) return false;
+    *qd = q;
+    return true;
+}
+
+/* Whether 0 <= ix < by for certain. */
+static bool below(const ash_ixs *ixs, ash_ix ix, ash_dim by) {
+    const ash_sum *sum = &ixs->sums.at[ix];
+    if (sum->min < 0) return false;
+    int64_t min, max;
+    ash_dims_bounds(ixs->dims, by, &min, &max);
+    if (sum->max < min) return true;
+    if (sum->n != 1) return false;
+    const ash_term *t = &ixs->terms.at[sum->first];
+    const ash_atom *atom = &ixs->atoms.at[t->atom];
+    if (t->c != 1 || t->d != 1) return false;
+    return (atom->kind == ASH_ATOM_SYM && ixs->extents.at[atom->ref] == by) ||
+           (atom->kind == ASH_ATOM_MOD && atom->by == by);
+}
+
+/* Splits a into by * quotient + rest, moving all multiples of `by` into the quotient. */
+static ash_ix split(ash_ixs *ixs, ash_ix a, ash_dim by, ash_ix *rest) {
+    building q = {.ixs = ixs}, r = {.ixs = ixs};
+    ash_sum sum = ixs->sums.at[a];
+    for (uint32_t i = 0; i < sum.n && !ixs->failed; i++) {
+        ash_term t = ixs->terms.at[sum.first + i];
+        int64_t c;
+        ash_dim d;
+        if (divides(ixs, t.c, t.d, by, &c, &d))
+            put(&q, c, d, t.atom);
+        else
+            put(&r, t.c, t.d, t.atom);
+    }
+    *rest = finish(&r);
+    return finish(&q);
+}
+
+/* The one atom that the expression consists of, or NULL. */
+static const ash_atom *sole_atom(const ash_ixs *ixs, ash_ix ix) {
+    const ash_sum *sum = &ixs->sums.at[ix];
+    if (sum->n != 1) return NULL;
+    const ash_term *t = &ixs->terms.at[sum->first];
+    return t->c == 1 && t->d == 1 ? &ixs->atoms.at[t->atom] : NULL;
+}
+
+ash_ix ash_ix_div(ash_ixs *ixs, ash_ix a, ash_dim d) {
+    if (d == 1 || ixs->failed) return a;
+    if (d == 0) return ash_ix_const(ixs, 0); /* of a tensor without elements: never computed */
+    ash_ix rest, quotient = split(ixs, a, d, &rest);
+    if (ixs->failed || below(ixs, rest, d)) return quotient;
+    const ash_atom *sole = sole_atom(ixs, rest);
+    if (sole && sole->kind == ASH_ATOM_DIV) { /* (x / e) / d is x / (e d) */
+        ash_ix inner = sole->ref;
+        ash_dim by = combine(ixs, ASH_DIM_MUL, sole->by, d);
+        return ash_ix_add(ixs, quotient, ash_ix_div(ixs, inner, by));
+    }
+    if (sole && sole->kind == ASH_ATOM_MOD && d > 0 && sole->by > 0 && sole->by % d == 0) {
+        ash_ix inner = sole->ref; /* (x % (e d)) / d is (x / d) % e */
+        ash_dim by = sole->by / d;
+        return ash_ix_add(ixs, quotient, ash_ix_mod(ixs, ash_ix_div(ixs, inner, d), by));
+    }
+    int64_t d_min, d_max, max = ixs->sums.at[rest].max;
+    ash_dims_bounds(ixs->dims, d, &d_min, &d_max);
+    if (max != INT64_MAX && d_min > 0) max /= d_min;
+    uint32_t atom = intern_atom(ixs, (ash_atom){ASH_ATOM_DIV, rest, d, max, ash_ix_syms(ixs, rest)});
+    return ash_ix_add(ixs, quotient, single(ixs, 1, 1, atom));
+}
+
+ash_ix ash_ix_mod(ash_ixs *ixs, ash_ix a, ash_dim d) {
+    if (ixs->failed) return a;
+    if (d <= 1 && d >= 0) return ash_ix_const(ixs, 0);
+    ash_ix rest;
+    split(ixs, a, d, &rest);
+    if (ixs->failed || below(ixs, rest, d)) return rest;
+    const ash_atom *sole = sole_atom(ixs, rest);
+    if (sole && sole->kind == ASH_ATOM_MOD && d > 0 && sole->by > 0 && sole->by % d == 0)
+        return ash_ix_mod(ixs, sole->ref, d);
+    int64_t d_min, d_max;
+    ash_dims_bounds(ixs->dims, d, &d_min, &d_max);
+    return single(ixs, 1, 1, intern_atom(ixs, (ash_atom){ASH_ATOM_MOD, rest, d, d_max - 1, ash_ix_syms(ixs, rest)}));
+}
+
+/* --- questions --------------------------------------------------------------------------------------------------------- */
+
+bool ash_ix_is_const(const ash_ixs *ixs, ash_ix ix, int64_t *value) {
+    const ash_sum *sum = &ixs->sums.at[ix];
+    if (sum->n > 1) return false;
+    if (sum->n == 1 && (ixs->terms.at[sum->first].atom != ONE || ixs->terms.at[sum->first].d != 1)) return false;
+    *value = sum->n ? ixs->terms.at[sum->first].c : 0;
+    return true;
+}
+
+static bool atom_depends(const ash_ixs *ixs, uint32_t id, ash_sym sym) {
+    const ash_atom *atom = &ixs->atoms.at[id];
+    if (!(atom->syms & sym_bit(sym))) return false;
+    if (atom->kind == ASH_ATOM_SYM) return atom->ref == sym;
+    return atom->kind == ASH_ATOM_LOADED || ash_ix_depends(ixs, atom->ref, sym);
+}
+
+bool ash_ix_depends(const ash_ixs *ixs, ash_ix ix, ash_sym sym) {
+    const ash_sum *sum = &ixs->sums.at[ix];
+    for (uint32_t i = 0; i < sum->n; i++)
+        if (atom_depends(ixs, ixs->terms.at[sum->first + i].atom, sym)) return true;
+    return false;
+}
+
+bool ash_ix_is_linear(const ash_ixs *ixs, ash_ix ix, ash_sym sym) {
+    const ash_sum *sum = &ixs->sums.at[ix];
+    for (uint32_t i = 0; i < sum->n; i++) {
+        uint32_t atom = ixs->terms.at[sum->first + i].atom;
+        ash_atom_kind kind = ixs->atoms.at[atom].kind;
+        if ((kind == ASH_ATOM_DIV || kind == ASH_ATOM_MOD) && atom_depends(ixs, atom, sym)) return false;
+    }
+    return true;
+}
+
+/* Whether the dividend x of an atom is sym + (a multiple of lanes), so that no vector crosses a multiple of `by`. */
+static bool block_aligned(const ash_ixs *ixs, const ash_atom *atom, ash_sym sym, unsigned lanes) {
+    if (atom->by < 0 || atom->by % lanes) return false;
+    const ash_sum *sum = &ixs->sums.at[atom->ref];
+    for (uint32_t i = 0; i < sum->n; i++) {
+        const ash_term *t = &ixs->terms.at[sum->first + i];
+        const ash_atom *inner = &ixs->atoms.at[t->atom];
+        bool is_sym = inner->kind == ASH_ATOM_SYM && inner->ref == sym && t->c == 1 && t->d == 1;
+        if (!is_sym && (t->c % lanes || atom_depends(ixs, t->atom, sym))) return false;
+    }
+    return true;
+}
+
+bool ash_ix_lane_stride(const ash_ixs *ixs, ash_ix ix, ash_sym sym, unsigned lanes, bool aligned, int64_t *stride) {
+    const ash_sum *sum = &ixs->sums.at[ix];
+    *stride = 0;
+    for (uint32_t i = 0; i < sum->n; i++) {
+        const ash_term *t = &ixs->terms.at[sum->first + i];
+        const ash_atom *atom = &ixs->atoms.at[t->atom];
+        if (!atom_depends(ixs, t->atom, sym)) continue;
+        if (t->d != 1) return false;
+        if (atom->kind != ASH_ATOM_SYM) {
+            if (!aligned || atom->kind == ASH_ATOM_LOADED || !block_aligned(ixs, atom, sym, lanes)) return false;
+            if (atom->kind == ASH_ATOM_DIV) continue;
+        }
+        *stride += t->c;
+    }
+    return true;
+}
+
+static ash_ix substitute_atom(ash_ixs *ixs, uint32_t id, ash_sym sym, ash_ix value) {
+    ash_atom atom = ixs->atoms.at[id];
+    switch (atom.kind) {
+    case ASH_ATOM_SYM: return atom.ref == sym ? value : single(ixs, 1, 1, id);
+    case ASH_ATOM_DIV: return ash_ix_div(ixs, ash_ix_substitute(ixs, atom.ref, sym, value), atom.by);
+    case ASH_ATOM_MOD: return ash_ix_mod(ixs, ash_ix_substitute(ixs, atom.ref, sym, value), atom.by);
+    case ASH_ATOM_ONE:
+    case ASH_ATOM_LOADED: break;
+    }
+    return single(ixs, 1, 1, id);
+}
+
+ash_ix ash_ix_substitute(ash_ixs *ixs, ash_ix ix, ash_sym sym, ash_ix value) {
+    building b = {.ixs = ixs};
+    ash_sum sum = ixs->sums.at[ix];
+    for (uint32_t i = 0; i < sum.n && !ixs->failed; i++) {
+        ash_term t = ixs->terms.at[sum.first + i];
+        put_scaled(&b, substitute_atom(ixs, t.atom, sym, value), t.c, t.d);
+    }
+    return finish(&b);
+}

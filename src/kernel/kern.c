@@ -1,0 +1,392 @@
+/* Kernels under construction: symbols, buffers, addresses, loads and stores. */
+#include "kern.h"
+
+void ash_kern_init(ash_kern *k, ash_lowering *low, uint32_t group_id) {
+    *k = (ash_kern){.low = low,
+                    .graph = low->graph,
+                    .group = &low->fusion.groups.at[group_id],
+                    .group_id = group_id,
+                    .vsym = ASH_NO_SYM,
+                    .lanes = 1,
+                    .mask = ASH_NO_REF,
+                    .guard = ASH_NO_REF};
+    ash_nest_init(&k->nest, low->allocator);
+    ash_ixs_init(&k->ixs, low->allocator, low->program->dims);
+    ash_map_init(&k->memo_ids, low->allocator);
+}
+
+void ash_kern_free(ash_kern *k) {
+    const ash_allocator *a = k->low->allocator;
+    ash_nest_free(&k->nest);
+    ash_ixs_free(&k->ixs);
+    ash_vec_free(a, &k->uses);
+    ash_vec_free(a, &k->accesses);
+    ash_vec_free(a, &k->sym_refs);
+    ash_vec_free(a, &k->known);
+    ash_vec_free(a, &k->memo);
+    ash_vec_free(a, &k->leaves);
+    ash_map_free(&k->memo_ids);
+}
+
+ash_sym ash_kern_sym(ash_kern *k, ash_dim extent) {
+    if (!ash_vec_push(k->low->allocator, &k->sym_refs, ASH_NO_REF)) k->failed = true;
+    return ash_ix_new_sym(&k->ixs, extent);
+}
+
+void ash_kern_set_sym(ash_kern *k, ash_sym sym, ash_ref ref) {
+    if (!k->failed) k->sym_refs.at[sym] = ref;
+}
+
+ash_ref ash_kern_loop(ash_kern *k, ash_sym sym, ash_ref from, ash_ref to, int64_t step, unsigned unroll) {
+    ash_ref v = ash_nest_loop(&k->nest, from, to, step, unroll);
+    ash_kern_set_sym(k, sym, v);
+    return v;
+}
+
+size_t ash_kern_mark(const ash_kern *k) {
+    return k->memo.len;
+}
+
+void ash_kern_forget(ash_kern *k, size_t mark) {
+    k->memo.len = mark;
+}
+
+ash_kern_scope ash_kern_enter(ash_kern *k) {
+    ash_kern_scope scope = {k->mask, k->guard, k->context, ash_kern_mark(k)};
+    k->context = (uint32_t)k->nest.code.len + 1; /* like no other: something is emitted before the next */
+    return scope;
+}
+
+void ash_kern_leave(ash_kern *k, ash_kern_scope scope) {
+    ash_kern_forget(k, scope.mark);
+    k->mask = scope.mask;
+    k->guard = scope.guard;
+    k->context = scope.number;
+}
+
+void ash_kern_know(ash_kern *k, ash_value value, ash_ref ref) {
+    for (size_t i = 0; i < k->known.len; i++) {
+        if (k->known.at[i].value == value) {
+            k->known.at[i].ref = ref;
+            return;
+        }
+    }
+    if (!ash_vec_push(k->low->allocator, &k->known, (ash_kern_known){value, ref})) k->failed = true;
+}
+
+/* --- numbers and indices ---------------------------------------------------------------------------------------------- */
+
+ash_ref ash_kern_dim(ash_kern *k, ash_dim dim) {
+    const ash_dims *dims = k->ixs.dims;
+    ash_nest *n = &k->nest;
+    if (ash_dim_is_const(dim)) return ash_nest_index(n, dim);
+    ash_ref sum = ash_nest_index(n, 0);
+    for (size_t t = 0; t < ash_dims_term_count(dims, dim); t++) {
+        size_t atoms;
+        ash_ref product = ash_nest_index(n, ash_dims_term(dims, dim, t, &atoms));
+        for (size_t i = 0; i < atoms; i++) {
+            ash_dim_atom atom = ash_dims_atom(dims, dim, t, i);
+            ash_ref value;
+            if (atom.is_var) {
+                value = ash_nest_var(n, atom.var);
+            } else {
+                ash_ref a = ash_kern_dim(k, atom.a), b = ash_kern_dim(k, atom.b);
+                value = atom.op == ASH_DIM_DIV ? ash_nest_idiv(n, a, b)
+                                               : ash_nest_binary(n, atom.op == ASH_DIM_MIN ? ASH_OP_MIN : ASH_OP_MAX, a, b);
+            }
+            product = ash_nest_binary(n, ASH_OP_MUL, product, value);
+        }
+        sum = ash_nest_binary(n, ASH_OP_ADD, sum, product);
+    }
+    return sum;
+}
+
+ash_ref ash_kern_splat(ash_kern *k, ash_ref ref) {
+    if (k->lanes == 1 || k->nest.failed || ash_nest_at(&k->nest, ref)->lanes > 1) return ref;
+    return ash_nest_splat(&k->nest, ref, k->lanes);
+}
+
+ash_ref ash_kern_binary(ash_kern *k, ash_op op, ash_ref a, ash_ref b) {
+    if (k->nest.failed) return ASH_NO_REF;
+    if (ash_nest_at(&k->nest, a)->lanes != ash_nest_at(&k->nest, b)->lanes)
+        a = ash_kern_splat(k, a), b = ash_kern_splat(k, b);
+    return ash_nest_binary(&k->nest, op, a, b);
+}
+
+static bool atom_is_vector(const ash_kern *k, uint32_t id) {
+    const ash_atom *atom = &k->ixs.atoms.at[id];
+    switch (atom->kind) {
+    case ASH_ATOM_ONE: return false;
+    case ASH_ATOM_SYM: return atom->ref == k->vsym;
+    case ASH_ATOM_LOADED: return !k->collecting && ash_nest_at(&k->nest, atom->ref)->lanes > 1;
+    case ASH_ATOM_DIV:
+    case ASH_ATOM_MOD: return ash_kern_is_vector(k, atom->ref);
+    }
+    return false;
+}
+
+bool ash_kern_is_vector(const ash_kern *k, ash_ix ix) {
+    if (k->lanes == 1 || k->ixs.failed || k->nest.failed) return false;
+    const ash_sum *sum = &k->ixs.sums.at[ix];
+    for (uint32_t i = 0; i < sum->n; i++)
+        if (atom_is_vector(k, k->ixs.terms.at[sum->first + i].atom)) return true;
+    return false;
+}
+
+/* An index as instructions. With `every_lane` the result is a vector wherever it depends on the lane. */
+static ash_ref emit_index(ash_kern *k, ash_ix ix, bool every_lane) {
+    ash_nest *n = &k->nest;
+    if (k->ixs.failed || n->failed) return ASH_NO_REF;
+    ash_sum terms = k->ixs.sums.at[ix];
+    ash_ref sum = ash_nest_index(n, 0);
+    for (uint32_t i = 0; i < terms.n; i++) {
+        ash_term t = k->ixs.terms.at[terms.first + i];
+        ash_atom atom = k->ixs.atoms.at[t.atom];
+        ash_ref value = ASH_NO_REF;
+        switch (atom.kind) {
+        case ASH_ATOM_ONE: value = ash_nest_index(n, 1); break;
+        case ASH_ATOM_SYM:
+            value = k->sym_refs.at[atom.ref];
+            if (every_lane && atom.ref == k->vsym)
+                value = ash_kern_binary(k, ASH_OP_ADD, ash_kern_splat(k, value), ash_nest_lanes(n, k->lanes));
+            break;
+        case ASH_ATOM_LOADED: value = atom.ref; break;
+        case ASH_ATOM_DIV:
+        case ASH_ATOM_MOD: {
+            ash_ref by = ash_kern_dim(k, atom.by);
+            value = emit_index(k, atom.ref, every_lane);
+            if (!n->failed && ash_nest_at(n, value)->lanes > 1) by = ash_kern_splat(k, by);
+            value = atom.kind == ASH_ATOM_DIV ? ash_nest_idiv(n, value, by) : ash_nest_imod(n, value, by);
+        }
+        }
+        if (t.c != 1) value = ash_kern_binary(k, ASH_OP_MUL, value, ash_nest_index(n, t.c));
+        if (t.d != 1) value = ash_kern_binary(k, ASH_OP_MUL, value, ash_kern_dim(k, t.d));
+        sum = i ? ash_kern_binary(k, ASH_OP_ADD, sum, value) : value;
+    }
+    return sum;
+}
+
+ash_ref ash_kern_index(ash_kern *k, ash_ix ix) {
+    return emit_index(k, ix, false);
+}
+
+ash_ref ash_kern_vector_index(ash_kern *k, ash_ix ix) {
+    return ash_kern_splat(k, emit_index(k, ix, true));
+}
+
+/* --- buffers -------------------------------------------------------------------------------------------------------------- */
+
+uint16_t ash_kern_buffer(ash_kern *k, uint32_t buffer, ash_dtype dtype, bool write) {
+    for (size_t i = 0; i < k->uses.len; i++) {
+        if (k->uses.at[i].buffer == buffer && k->nest.buffers.at[i].dtype == dtype) {
+            k->nest.buffers.at[i].written |= write;
+            k->uses.at[i].written |= write;
+            return (uint16_t)i;
+        }
+    }
+    const ash_buffer *b = &k->low->program->buffers.at[buffer];
+    uint32_t root = b->root == ASH_NO_BUFFER ? buffer : b->root;
+    uint16_t group = (uint16_t)k->uses.len;
+    for (size_t i = 0; i < k->uses.len; i++) {
+        const ash_buffer *other = &k->low->program->buffers.at[k->uses.at[i].buffer];
+        if ((other->root == ASH_NO_BUFFER ? k->uses.at[i].buffer : other->root) == root)
+            group = k->nest.buffers.at[i].group;
+    }
+    if (!ash_vec_push(k->low->allocator, &k->uses, (ash_kern_use){.buffer = buffer, .written = write})) {
+        k->failed = true;
+        return 0;
+    }
+    return ash_nest_buffer_add(&k->nest, (ash_nest_buffer){dtype, b->align, group, write});
+}
+
+void ash_kern_access(ash_kern *k, ash_value value, bool write) {
+    const ash_place *p = &k->low->places[value];
+    const ash_buffer *b = &k->low->program->buffers.at[p->buffer];
+    const ash_type *type = ash_graph__type(k->graph, value);
+    ash_access access = {p->buffer, write, 0, b->bytes};
+    int64_t count;
+    if (!p->contiguous && ash_dim_is_const(p->offset) && ash_type_static_count(type, &count) && count > 0) {
+        int64_t size = (int64_t)ash_dtype_size(type->dtype), last = p->offset;
+        bool known = true;
+        for (unsigned d = 0; d < type->rank; d++) {
+            known &= ash_dim_is_const(p->strides[d]);
+            last += (type->dims[d] - 1) * p->strides[d];
+        }
+        if (known) access.begin = p->offset * size, access.end = (last + 1) * size;
+    }
+    for (size_t i = 0; i < k->accesses.len; i++) {
+        const ash_access *a = &k->accesses.at[i];
+        if (a->buffer == access.buffer && a->write == write && a->begin == access.begin && a->end == access.end) return;
+    }
+    if (!ash_vec_push(k->low->allocator, &k->accesses, access)) k->failed = true;
+}
+
+uint16_t ash_kern_scratch(ash_kern *k, ash_dtype dtype, int64_t count, ash_ref *base) {
+    ash_program *program = k->low->program;
+    int64_t line = 64 / (int64_t)ash_dtype_size(dtype);
+    count = ash_ceil_div(count, line) * line;
+    ash_buffer buffer = {.kind = ASH_BUFFER_SCRATCH,
+                         .type = {.dtype = dtype, .rank = 1, .dims = {count}},
+                         .bytes = count * (int64_t)ash_dtype_size(dtype),
+                         .align = 64,
+                         .value = ASH_NO_VALUE,
+                         .origin = ASH_NO_VALUE,
+                         .root = ASH_NO_BUFFER};
+    uint32_t id = (uint32_t)program->buffers.len;
+    if (!ash_vec_push(program->allocator, &program->buffers, buffer) ||
+        !ash_vec_push(k->low->allocator, &k->accesses, (ash_access){id, true, 0, buffer.bytes}) ||
+        !ash_vec_push(k->low->allocator, &k->accesses, (ash_access){id, false, 0, buffer.bytes}))
+        k->failed = true;
+    ash_ref worker = ash_nest_add(&k->nest, (ash_inst){.op = ASH_NEST_WORKER, .lanes = 1, .dtype = ASH_I64,
+                                                       .a = ASH_NO_REF, .b = ASH_NO_REF, .c = ASH_NO_REF});
+    *base = ash_nest_binary(&k->nest, ASH_OP_MUL, worker, ash_nest_index(&k->nest, count));
+    return k->failed ? 0 : ash_kern_buffer(k, id, dtype, true);
+}
+
+ash_ix ash_kern_linear(ash_kern *k, ash_value value, const ash_ix *idx) {
+    const ash_place *p = &k->low->places[value];
+    const ash_type *type = ash_graph__type(k->graph, value);
+    ash_ixs *ixs = &k->ixs;
+    if (!p->contiguous) {
+        ash_ix sum = ash_ix_dim(ixs, p->offset);
+        for (unsigned d = 0; d < type->rank; d++) sum = ash_ix_add(ixs, sum, ash_ix_mul(ixs, idx[d], p->strides[d]));
+        return sum;
+    }
+    ash_ix sum = ash_ix_const(ixs, 0);
+    for (unsigned d = 0; d < type->rank; d++) sum = ash_ix_add(ixs, ash_ix_mul(ixs, sum, type->dims[d]), idx[d]);
+    return sum;
+}
+
+ash_dtype ash_kern_dtype(ash_dtype dtype) {
+    return dtype == ASH_F16 || dtype == ASH_BF16 ? ASH_F32 : dtype;
+}
+
+/* --- loads and stores -------------------------------------------------------------------------------------------------------- */
+
+void ash_kern_collect(ash_kern *k, ash_ix ix) {
+    if (!ash_vec_push(k->low->allocator, &k->leaves, ix)) k->failed = true;
+}
+
+static void note_read(ash_kern *k, uint16_t buf, ash_ix linear) {
+    ash_kern_use *use = &k->uses.at[buf];
+    use->single = use->read ? use->single && use->linear == linear : true;
+    use->linear = linear;
+    use->read = true;
+}
+
+/* A constant of one element becomes a number in the code. */
+static bool immediate(ash_kern *k, ash_value value, ash_ref *out) {
+    const ash_value_info *info = ash_graph__value(k->graph, value);
+    int64_t count;
+    if (info->kind != ASH_VALUE_CONSTANT || !ash_type_static_count(&info->type, &count) || count != 1) return false;
+    ash_dtype dtype = info->type.dtype;
+    ash_wide wide = {.dtype = dtype, .count = 1};
+    double f;
+    int64_t i;
+    if (ash_dtype_is_float(dtype)) {
+        wide.f = &f;
+        ash_wide_load(&wide, info->blob->data);
+        *out = ash_nest_float(&k->nest, ash_kern_dtype(dtype), f);
+    } else {
+        wide.i = &i;
+        ash_wide_load(&wide, info->blob->data);
+        *out = ash_nest_int(&k->nest, dtype, i);
+    }
+    return true;
+}
+
+/* `first` is an index that may be read where the guard says that `linear` may not. */
+static ash_ref load_at(ash_kern *k, uint16_t buf, ash_ix linear, ash_dim first) {
+    ash_nest *n = &k->nest;
+    if (!ash_kern_is_vector(k, linear)) {
+        ash_ref at = ash_kern_index(k, linear);
+        if (k->guard != ASH_NO_REF) at = ash_nest_select(n, k->guard, at, ash_kern_dim(k, first));
+        return ash_nest_load(n, buf, at, 1, ASH_NO_REF);
+    }
+    ash_ref mask = k->mask;
+    if (k->guard != ASH_NO_REF) {
+        ash_ref guard = ash_kern_splat(k, k->guard);
+        mask = mask == ASH_NO_REF ? guard : ash_nest_binary(n, ASH_OP_AND, mask, guard);
+    }
+    int64_t stride;
+    if (ash_ix_lane_stride(&k->ixs, linear, k->vsym, k->lanes, k->aligned, &stride) && stride == 1)
+        return ash_nest_load(n, buf, ash_kern_index(k, linear), k->lanes, mask);
+    return ash_nest_gather(n, buf, ash_kern_vector_index(k, linear), mask);
+}
+
+ash_ref ash_kern_load(ash_kern *k, ash_value value, const ash_ix *idx) {
+    const ash_type *type = ash_graph__type(k->graph, value);
+    ash_ref ref;
+    if (k->collecting) {
+        ash_kern_collect(k, ash_kern_linear(k, value, idx));
+        return 0;
+    }
+    if (immediate(k, value, &ref)) return ref;
+    int64_t count;
+    if (ash_type_static_count(type, &count) && count == 0) /* read under a guard that never holds: there is no byte */
+        return ash_kern_neutral(k, ASH_OP_ADD, ash_kern_dtype(type->dtype));
+    ash_ix linear = ash_kern_linear(k, value, idx);
+    uint16_t buf = ash_kern_buffer(k, k->low->places[value].buffer, type->dtype, false);
+    ash_kern_access(k, value, false);
+    if (k->failed || k->ixs.failed) return 0;
+    note_read(k, buf, linear);
+    ref = load_at(k, buf, linear, k->low->places[value].contiguous ? 0 : k->low->places[value].offset);
+    return ash_kern_dtype(type->dtype) == type->dtype ? ref : ash_nest_cast(&k->nest, ASH_F32, ref);
+}
+
+void ash_kern_store(ash_kern *k, ash_value value, const ash_ix *idx, ash_ref ref) {
+    const ash_type *type = ash_graph__type(k->graph, value);
+    ash_nest *n = &k->nest;
+    ash_ix linear = ash_kern_linear(k, value, idx);
+    if (k->collecting) {
+        ash_kern_collect(k, linear);
+        return;
+    }
+    uint16_t buf = ash_kern_buffer(k, k->low->places[value].buffer, type->dtype, true);
+    ash_kern_access(k, value, true);
+    if (k->failed || k->ixs.failed || n->failed) return;
+    k->stored_once = !k->has_stored || (k->stored_once && k->stored == linear);
+    k->stored = linear;
+    k->has_stored = true;
+    if (ash_nest_at(n, ref)->dtype != type->dtype) ref = ash_nest_cast(n, type->dtype, ref);
+    if (!ash_kern_is_vector(k, linear)) {
+        ash_nest_store(n, buf, ash_kern_index(k, linear), ash_nest_extract(n, ref, 0), ASH_NO_REF);
+        return;
+    }
+    int64_t stride;
+    ref = ash_kern_splat(k, ref);
+    if (ash_ix_lane_stride(&k->ixs, linear, k->vsym, k->lanes, k->aligned, &stride) && stride == 1)
+        ash_nest_store(n, buf, ash_kern_index(k, linear), ref, k->mask);
+    else
+        ash_nest_scatter(n, buf, ash_kern_vector_index(k, linear), ref, k->mask);
+}
+
+ash_ref ash_kern_neutral(ash_kern *k, ash_op combine, ash_dtype dtype) {
+    ash_nest *n = &k->nest;
+    bool is_float = ash_dtype_is_float(dtype);
+    int bits = (int)ash_dtype_size(dtype) * 8;
+    bool is_signed = ash_dtype_kind(dtype) == ASH_KIND_SIGNED, is_bool = dtype == ASH_BOOL;
+    switch (combine) {
+    case ASH_OP_MUL: return is_float ? ash_nest_float(n, dtype, 1) : ash_nest_int(n, dtype, 1);
+    case ASH_OP_AND: return ash_nest_int(n, dtype, is_bool ? 1 : -1);
+    case ASH_OP_MAX:
+        if (is_float) return ash_nest_float(n, dtype, -__builtin_inf());
+        return ash_nest_int(n, dtype, is_signed ? (int64_t)(UINT64_MAX << (bits - 1)) : 0);
+    case ASH_OP_MIN:
+        if (is_float) return ash_nest_float(n, dtype, __builtin_inf());
+        return ash_nest_int(n, dtype, is_signed ? (int64_t)((UINT64_C(1) << (bits - 1)) - 1) : is_bool ? 1 : -1);
+    default: return is_float ? ash_nest_float(n, dtype, 0) : ash_nest_int(n, dtype, 0);
+    }
+}
+
+unsigned ash_kern_lanes(const ash_kern *k) {
+    size_t widest = 1;
+    for (uint32_t i = 0; i < k->group->n_nodes; i++) {
+        const ash_node *node = &k->graph->nodes.at[k->group->nodes[i]];
+        bool indexed = ash_op_infos[node->op].class == ASH_CLASS_GATHER; /* its second operand holds indices */
+        widest = ASH_MAX(widest, ash_dtype_size(ash_kern_dtype(ash_graph__type(k->graph, node->out)->dtype)));
+        for (unsigned j = 0; j < (indexed ? 1u : node->n_ins); j++)
+            widest = ASH_MAX(widest, ash_dtype_size(ash_kern_dtype(ash_graph__type(k->graph, node->ins[j])->dtype)));
+    }
+    return ASH_MIN(ash_target_lanes(k->low->target, widest), 32u);
+}

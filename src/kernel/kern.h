@@ -1,0 +1,160 @@
+/* One kernel under construction, shared by the files that lower groups.
+ *
+ * Evaluation is by demand: to have the element of a value at an index, evaluate its producer's operands at the indices
+ * that the operator says, down to buffers, which are loaded. Along one symbol (the vector symbol) a whole vector of
+ * elements is evaluated at once: what does not depend on it stays scalar, what has neighbouring addresses becomes a
+ * vector load, the rest a gather. */
+#ifndef ASH_KERN_H
+#define ASH_KERN_H
+
+#include "fuse.h"
+#include "index.h"
+#include "program.h"
+
+#define ASH_NO_SYM UINT32_MAX
+
+/* Where a stored value lies: element (i0, i1, ...) at offset + sum of i * stride, in elements of its dtype. */
+typedef struct ash_place {
+    uint32_t buffer; /* of the program, or ASH_NO_BUFFER */
+    bool contiguous; /* row-major from the buffer's start; the fields below do not count */
+    ash_dim offset, strides[ASH_MAX_RANK];
+} ash_place;
+
+typedef struct ash_lowering {
+    const ash_graph *graph;
+    const ash_target *target;
+    const ash_allocator *allocator;
+    ash_fusion fusion;
+    ash_program *program;
+    ash_place *places; /* per value */
+    ash_map nest_ids;  /* hash of a nest's content to its index in the program */
+    ash_diag *diag;
+} ash_lowering;
+
+typedef struct ash_kern_memo {
+    uint64_t hash;
+    ash_value value;
+    uint32_t context;
+    ash_ix idx[ASH_MAX_RANK];
+    ash_ref ref;
+} ash_kern_memo;
+
+typedef struct ash_kern_known {
+    ash_value value;
+    ash_ref ref;
+} ash_kern_known;
+
+/* What is known of all reads of one buffer, for in-place. */
+typedef struct ash_kern_use {
+    uint32_t buffer; /* of the program */
+    ash_ix linear;   /* the index of all reads, when `single` */
+    bool read, written, single;
+} ash_kern_use;
+
+typedef struct ash_kern {
+    ash_lowering *low;
+    const ash_graph *graph;
+    const ash_group *group;
+    uint32_t group_id;
+    ash_nest nest;
+    ash_ixs ixs;
+    ASH_VEC(ash_kern_use) uses; /* per buffer of the nest */
+    ASH_VEC(ash_access) accesses;
+    ASH_VEC(ash_ref) sym_refs;  /* per symbol: its present value */
+    ash_sym vsym;    /* the vector symbol, or ASH_NO_SYM */
+    unsigned lanes;  /* of vectors along it; 1: everything is scalar */
+    bool aligned;    /* vectors along it start at multiples of `lanes` */
+    ash_ref mask;    /* lanes that count (vector of bool), or ASH_NO_REF: all */
+    ash_ref guard;   /* scalar: loads may touch memory only if it is true; or ASH_NO_REF */
+    uint32_t context; /* number of the present mask and guard, so that remembered values are not mixed up */
+    ASH_VEC(ash_kern_known) known;
+    ASH_VEC(ash_kern_memo) memo;
+    ash_map memo_ids;
+    bool collecting; /* nothing is emitted: the addresses that would be are put on `leaves` */
+    ASH_VEC(ash_ix) leaves;
+    ash_ix stored;   /* the index that the root was stored at; valid when has_stored */
+    bool has_stored, stored_once;
+    bool failed;     /* out of memory */
+} ash_kern;
+
+void ash_kern_init(ash_kern *k, ash_lowering *low, uint32_t group_id);
+void ash_kern_free(ash_kern *k);
+
+/* --- loops --------------------------------------------------------------------------------------------------------- */
+
+ash_sym ash_kern_sym(ash_kern *k, ash_dim extent); /* a new symbol without a value */
+/* Opens a loop whose variable becomes the symbol's value. */
+ash_ref ash_kern_loop(ash_kern *k, ash_sym sym, ash_ref from, ash_ref to, int64_t step, unsigned unroll);
+void ash_kern_set_sym(ash_kern *k, ash_sym sym, ash_ref ref);
+/* A mark of what is remembered now, and forgetting all that came after it: around each block. */
+size_t ash_kern_mark(const ash_kern *k);
+void ash_kern_forget(ash_kern *k, size_t mark);
+
+/* --- values ---------------------------------------------------------------------------------------------------------- */
+
+ash_ref ash_kern_dim(ash_kern *k, ash_dim dim);       /* a dim's present value, i64 */
+ash_ref ash_kern_index(ash_kern *k, ash_ix ix);       /* scalar: for lane 0 */
+ash_ref ash_kern_vector_index(ash_kern *k, ash_ix ix); /* every lane */
+bool ash_kern_is_vector(const ash_kern *k, ash_ix ix);
+ash_ref ash_kern_splat(ash_kern *k, ash_ref ref);     /* to the kernel's lanes, if it is a scalar */
+
+/* The element (or vector of elements) of a value. f16 and bf16 come as f32. */
+ash_ref ash_kern_eval(ash_kern *k, ash_value value, const ash_ix *idx);
+/* Loads from a stored value, never computing it. */
+ash_ref ash_kern_load(ash_kern *k, ash_value value, const ash_ix *idx);
+/* Stores a result of the group's root, converted to its dtype; of a vector whose lanes have one address, lane 0. */
+void ash_kern_store(ash_kern *k, ash_value value, const ash_ix *idx, ash_ref ref);
+/* While collecting: notes an index that the kernel would compute. */
+void ash_kern_collect(ash_kern *k, ash_ix ix);
+/* Makes evaluation return `ref` for a value at whatever index, until forgotten. */
+void ash_kern_know(ash_kern *k, ash_value value, ash_ref ref);
+/* Address of an element in its buffer. */
+ash_ix ash_kern_linear(ash_kern *k, ash_value value, const ash_ix *idx);
+/* The stored value behind a chain of movement, and the address of the element in its buffer; false when the value is
+ * computed on the way. */
+bool ash_kern_address(ash_kern *k, ash_value value, const ash_ix *idx, ash_value *stored, ash_ix *linear);
+/* The nest's number for a program buffer. */
+uint16_t ash_kern_buffer(ash_kern *k, uint32_t buffer, ash_dtype dtype, bool write);
+/* Records that the bytes of a stored value are touched. */
+void ash_kern_access(ash_kern *k, ash_value value, bool write);
+/* A scratch buffer of `count` elements a worker; *base is the first element of the calling worker's part. */
+uint16_t ash_kern_scratch(ash_kern *k, ash_dtype dtype, int64_t count, ash_ref *base);
+
+/* The condition 0 <= at < limit as a scalar or vector of bool, or ASH_NO_REF when it always holds. */
+ash_ref ash_kern_in_bounds(ash_kern *k, ash_ix at, ash_dim limit);
+/* Loads from now on count only where the condition holds: it goes into the mask or the guard. */
+void ash_kern_narrow(ash_kern *k, ash_ref condition);
+
+/* Around an operand that is evaluated under conditions of its own: what is remembered inside is not mixed up with what is
+ * remembered outside, and mask and guard come back in the end. */
+typedef struct ash_kern_scope {
+    ash_ref mask, guard;
+    uint32_t number;
+    size_t mark;
+} ash_kern_scope;
+
+ash_kern_scope ash_kern_enter(ash_kern *k);
+void ash_kern_leave(ash_kern *k, ash_kern_scope scope);
+
+/* One binary operator on operands of any lanes: a scalar one is repeated. */
+ash_ref ash_kern_binary(ash_kern *k, ash_op op, ash_ref a, ash_ref b);
+/* The neutral element of a reduction's operator in the dtype that it accumulates in. */
+ash_ref ash_kern_neutral(ash_kern *k, ash_op combine, ash_dtype dtype);
+/* The dtype that values of a dtype are computed in: f32 for f16 and bf16. */
+ash_dtype ash_kern_dtype(ash_dtype dtype);
+
+/* Lanes that suit the group: those of the widest element type it computes with; 1 where vectors do not pay. */
+unsigned ash_kern_lanes(const ash_kern *k);
+
+/* --- groups ------------------------------------------------------------------------------------------------------------ */
+
+/* Each writes the nest of one group and the number of its chunks. */
+ash_status ash_kern_lower_loops(ash_kern *k, ash_dim *chunks);  /* map, rows, pool, and products without a tile form */
+ash_status ash_kern_lower_tile(ash_kern *k, ash_dim *chunks, bool *done); /* *done: false when there is no tile form */
+bool ash_kern_lower_matmul(ash_kern *k, ash_dim *chunks);
+bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks);
+ash_status ash_kern_lower_other(ash_kern *k, ash_dim *chunks);
+/* Writes operand `part` of a concatenation to its place. */
+ash_status ash_kern_lower_part(ash_kern *k, const ash_node *concat, unsigned part, ash_dim *chunks);
+
+#endif

@@ -1,0 +1,452 @@
+/* From a graph to a program: fusion, buffers, one kernel (or more) per group, steps in schedule order.
+ *
+ * Values of a concatenation that their own kernels compute are written straight into it: their place is a part of the
+ * concatenation's buffer, with its strides. A stored reshape of a stored value is a view. */
+#include "kern.h"
+
+#include "base/text.h"
+
+/* --- buffers ------------------------------------------------------------------------------------------------------------ */
+
+static ash_status add_buffer(ash_lowering *low, ash_buffer buffer, uint32_t *out) {
+    *out = (uint32_t)low->program->buffers.len;
+    return ash_vec_push(low->program->allocator, &low->program->buffers, buffer) ? ASH_OK : ASH_NO_MEMORY(low->diag);
+}
+
+/* A buffer for one value, row-major. */
+static ash_status new_buffer(ash_lowering *low, ash_value value, ash_buffer_kind kind) {
+    const ash_value_info *info = ash_graph__value(low->graph, value);
+    uint32_t align = 64;
+    if (info->blob) { /* data lies where it lies */
+        uintptr_t address = (uintptr_t)info->blob->data;
+        align = address ? (uint32_t)ASH_MIN(address & -address, (uintptr_t)64) : 64;
+    }
+    ash_place *place = &low->places[value];
+    const char *name = info->name ? ash_arena_strdup(&low->program->arena, info->name) : NULL;
+    if (info->name && !name) return ASH_NO_MEMORY(low->diag);
+    place->contiguous = true;
+    return add_buffer(low,
+                      (ash_buffer){.kind = kind,
+                                   .type = info->type,
+                                   .bytes = ash_type_max_bytes(low->program->dims, &info->type),
+                                   .align = align,
+                                   .value = value,
+                                   .origin = info->origin,
+                                   .name = name,
+                                   .blob = info->blob ? ash_blob_retain(info->blob) : NULL,
+                                   .root = ASH_NO_BUFFER},
+                      &place->buffer);
+}
+
+static ash_status leaf_buffers(ash_lowering *low) {
+    const ash_graph *g = low->graph;
+    for (ash_value v = 0; v < g->values.len; v++) {
+        ash_value_kind kind = g->values.at[v].kind;
+        low->places[v].buffer = ASH_NO_BUFFER;
+        if (kind == ASH_VALUE_NODE) continue;
+        ash_buffer_kind as = kind == ASH_VALUE_INPUT      ? ASH_BUFFER_INPUT
+                             : kind == ASH_VALUE_CONSTANT ? ASH_BUFFER_CONSTANT
+                                                          : ASH_BUFFER_PARAMETER;
+        ASH_TRY(new_buffer(low, v, as));
+    }
+    for (size_t i = 0; i < g->inputs.len; i++)
+        if (!ash_vec_push(low->program->allocator, &low->program->inputs, low->places[g->inputs.at[i]].buffer))
+            return ASH_NO_MEMORY(low->diag);
+    return ASH_OK;
+}
+
+static ash_dim combine(ash_lowering *low, ash_dim_op op, ash_dim a, ash_dim b, ash_status *status) {
+    ash_dim out = 0;
+    ash_status s = ash_dims_combine(low->program->dims, op, a, b, &out, low->diag);
+    if (s != ASH_OK) *status = s;
+    return out;
+}
+
+static ash_status strides_of(ash_lowering *low, ash_value value, ash_dim *strides) {
+    const ash_place *p = &low->places[value];
+    const ash_type *type = ash_graph__type(low->graph, value);
+    ash_status status = ASH_OK;
+    ash_dim stride = 1;
+    for (unsigned d = type->rank; d-- > 0;) {
+        strides[d] = p->contiguous ? stride : p->strides[d];
+        stride = combine(low, ASH_DIM_MUL, stride, type->dims[d], &status);
+    }
+    return status;
+}
+
+/* The node that computes a value, if that value is stored by a kernel that can write anywhere, else NULL. */
+static const ash_node *placeable(const ash_lowering *low, ash_value value, const bool *stored, bool constant) {
+    const ash_value_info *info = ash_graph__value(low->graph, value);
+    if (info->kind != ASH_VALUE_NODE || stored[value] || low->places[value].buffer != ASH_NO_BUFFER) return NULL;
+    const ash_node *node = &low->graph->nodes.at[info->node];
+    uint32_t group = low->fusion.group_of[info->node];
+    if (group == ASH_NO_GROUP || low->fusion.groups.at[group].root != info->node) return NULL;
+    return ash_op_infos[node->op].outs == 1 && low->fusion.constant[value] == constant ? node : NULL;
+}
+
+/* Gives the parts of a concatenation their places in it. */
+static ash_status place_parts(ash_lowering *low, const ash_node *concat, const bool *stored) {
+    ash_dim strides[ASH_MAX_RANK], offset = low->places[concat->out].contiguous ? 0 : low->places[concat->out].offset;
+    ASH_TRY(strides_of(low, concat->out, strides));
+    int64_t axis = ash_node_int(concat, ASH_ATTR_AXIS);
+    ash_status status = ASH_OK;
+    for (unsigned i = 0; i < concat->n_ins; i++) {
+        ash_place *place = &low->places[concat->ins[i]];
+        if (placeable(low, concat->ins[i], stored, low->fusion.constant[concat->out])) {
+            *place = (ash_place){.buffer = low->places[concat->out].buffer, .offset = offset};
+            memcpy(place->strides, strides, sizeof strides);
+        }
+        ash_dim size = ash_graph__type(low->graph, concat->ins[i])->dims[axis];
+        offset = combine(low, ASH_DIM_ADD, offset, combine(low, ASH_DIM_MUL, size, strides[axis], &status), &status);
+    }
+    return status;
+}
+
+/* The stored, row-major value that a chain of stored reshapes shows again, or ASH_NO_VALUE. */
+static ash_value viewed(const ash_lowering *low, const ash_group *g) {
+    const ash_node *node = &low->graph->nodes.at[g->root];
+    if (node->op != ASH_OP_RESHAPE || g->n_nodes != 1) return ASH_NO_VALUE;
+    for (;;) {
+        ash_value in = node->ins[0];
+        const ash_value_info *info = ash_graph__value(low->graph, in);
+        if (info->kind != ASH_VALUE_NODE) return in;
+        node = &low->graph->nodes.at[info->node];
+        uint32_t group = low->fusion.group_of[info->node];
+        if (group != ASH_NO_GROUP) return in;
+        if (node->op != ASH_OP_RESHAPE) return ASH_NO_VALUE;
+    }
+}
+
+/* Buffers for all roots, users before producers, so that a concatenation has its place before its parts need theirs. */
+static ash_status root_buffers(ash_lowering *low, const bool *stored) {
+    for (size_t i = 0; i < low->fusion.groups.len; i++) {
+        const ash_group *g = &low->fusion.groups.at[i];
+        const ash_node *node = &low->graph->nodes.at[g->root];
+        if (viewed(low, g) != ASH_NO_VALUE) continue;
+        for (unsigned o = 0; o < ash_op_infos[node->op].outs; o++)
+            if (low->places[node->out + o].buffer == ASH_NO_BUFFER)
+                ASH_TRY(new_buffer(low, node->out + o, g->constant ? ASH_BUFFER_STAGING : ASH_BUFFER_LOCAL));
+        if (node->op == ASH_OP_CONCAT) ASH_TRY(place_parts(low, node, stored));
+    }
+    return ASH_OK;
+}
+
+/* Places for stored reshapes, once what they show has one. */
+static ash_status view_buffers(ash_lowering *low) {
+    for (size_t i = low->fusion.groups.len; i-- > 0;) {
+        const ash_group *g = &low->fusion.groups.at[i];
+        ash_value out = low->graph->nodes.at[g->root].out, in = viewed(low, g);
+        if (in == ASH_NO_VALUE) continue;
+        const ash_place *place = &low->places[in];
+        ASH_TRY(new_buffer(low, out, g->constant ? ASH_BUFFER_STAGING : ASH_BUFFER_LOCAL));
+        if (!place->contiguous) continue; /* a copy after all */
+        ash_buffer *view = &low->program->buffers.at[low->places[out].buffer];
+        const ash_buffer *base = &low->program->buffers.at[place->buffer];
+        view->kind = base->kind;
+        view->align = base->align;
+        view->root = base->root == ASH_NO_BUFFER ? place->buffer : base->root;
+        view->offset = base->offset;
+    }
+    return ASH_OK;
+}
+
+/* --- steps ------------------------------------------------------------------------------------------------------------------ */
+
+static bool same_nest(const ash_nest *a, const ash_nest *b) {
+    return a->code.len == b->code.len && a->buffers.len == b->buffers.len && a->shuffles.len == b->shuffles.len &&
+           !memcmp(a->code.at, b->code.at, a->code.len * sizeof *a->code.at) &&
+           (!a->buffers.len || !memcmp(a->buffers.at, b->buffers.at, a->buffers.len * sizeof *a->buffers.at)) &&
+           (!a->shuffles.len || !memcmp(a->shuffles.at, b->shuffles.at, a->shuffles.len * sizeof *a->shuffles.at));
+}
+
+/* Adds the nest to the program, which takes it over, or finds the same one there. */
+static ash_status add_nest(ash_lowering *low, ash_nest *nest, uint32_t *out) {
+    ash_program *p = low->program;
+    for (uint64_t seed = 0;; seed++) {
+        uint64_t hash = ash_hash(nest->code.at, nest->code.len * sizeof *nest->code.at, seed), id;
+        if (nest->buffers.len) hash = ash_hash(nest->buffers.at, nest->buffers.len * sizeof *nest->buffers.at, hash);
+        if (!ash_map_get(&low->nest_ids, hash, &id)) {
+            *out = (uint32_t)p->nests.len;
+            if (!ash_vec_reserve(p->allocator, &p->nests, 1) || !ash_map_put(&low->nest_ids, hash, p->nests.len))
+                return ASH_NO_MEMORY(low->diag);
+            p->nests.at[p->nests.len++] = *nest;
+            ash_nest_init(nest, low->allocator);
+            return ASH_OK;
+        }
+        *out = (uint32_t)id;
+        if (same_nest(&p->nests.at[id], nest)) return ASH_OK;
+    }
+}
+
+/* A local buffer that the kernel reads at exactly the index where it writes its result, and nowhere else. */
+static uint32_t inplace_candidate(ash_kern *k) {
+    const ash_program *p = k->low->program;
+    if (!k->has_stored || !k->stored_once) return ASH_NO_BUFFER;
+    uint32_t out = ASH_NO_BUFFER;
+    for (size_t i = 0; i < k->uses.len; i++)
+        if (k->uses.at[i].written && p->buffers.at[k->uses.at[i].buffer].kind != ASH_BUFFER_SCRATCH) {
+            if (out != ASH_NO_BUFFER || k->uses.at[i].read) return ASH_NO_BUFFER;
+            out = (uint32_t)i;
+        }
+    if (out == ASH_NO_BUFFER) return ASH_NO_BUFFER;
+    const ash_buffer *to = &p->buffers.at[k->uses.at[out].buffer];
+    for (size_t i = 0; i < k->uses.len; i++) {
+        const ash_kern_use *use = &k->uses.at[i];
+        const ash_buffer *from = &p->buffers.at[use->buffer];
+        if (use->written || !use->single || use->linear != k->stored || from->kind != ASH_BUFFER_LOCAL ||
+            from->bytes != to->bytes || from->root != ASH_NO_BUFFER ||
+            ash_dtype_size(k->nest.buffers.at[i].dtype) != ash_dtype_size(k->nest.buffers.at[out].dtype))
+            continue;
+        k->nest.buffers.at[i].group = k->nest.buffers.at[out].group;
+        return use->buffer;
+    }
+    return ASH_NO_BUFFER;
+}
+
+/* Multiply-adds count as two. */
+static double node_flops(const ash_lowering *low, const ash_node *node) {
+    const ash_graph *g = low->graph;
+    double out = (double)ash_type_max_count(low->program->dims, ash_graph__type(g, node->out));
+    if (node->n_ins == 0) return 0;
+    const ash_type *in = ash_graph__type(g, node->ins[0]);
+    double count = (double)ash_type_max_count(low->program->dims, in);
+    switch (ash_op_infos[node->op].class) {
+    case ASH_CLASS_MATMUL: {
+        int64_t min, max;
+        ash_dims_bounds(low->program->dims, in->dims[in->rank - 1], &min, &max);
+        return 2 * out * (double)max;
+    }
+    case ASH_CLASS_CONV: {
+        double w = (double)ash_type_max_count(low->program->dims, ash_graph__type(g, node->ins[1]));
+        double o = (double)ash_node_int(node, ASH_ATTR_O);
+        if (o == 0) o = (double)ash_graph__type(g, node->ins[1])->dims[0];
+        return 2 * out * w / o;
+    }
+    case ASH_CLASS_POOL: {
+        const ash_attr *kernel = ash_node_attr(node, ASH_ATTR_KERNEL);
+        for (uint32_t i = 0; i < kernel->count; i++) out *= (double)kernel->list[i];
+        return out;
+    }
+    case ASH_CLASS_REDUCE:
+    case ASH_CLASS_ARGREDUCE: return count;
+    case ASH_CLASS_MOVE:
+    case ASH_CLASS_GATHER: return 0;
+    default: return out;
+    }
+}
+
+/* Names of a group's operators, "conv+add+max", the first few of them. */
+static const char *step_name(ash_lowering *low, const ash_group *g) {
+    ash_text text;
+    ash_text_init(&text, low->allocator);
+    for (uint32_t i = 0; i < g->n_nodes; i++) {
+        if (i == 5 && g->n_nodes > 6) {
+            ash_text_add(&text, "+%u more", g->n_nodes - i);
+            break;
+        }
+        ash_text_add(&text, "%s%s", i ? "+" : "", ash_op_name(low->graph->nodes.at[g->nodes[i]].op));
+    }
+    char *name = text.failed ? NULL : ash_arena_strndup(&low->program->arena, text.at ? text.at : "", text.len);
+    ash_text_free(&text);
+    return name;
+}
+
+static ash_status add_step(ash_kern *k, ash_dim chunks, bool whole_group) {
+    ash_lowering *low = k->low;
+    ash_program *p = low->program;
+    const ash_group *g = k->group;
+    ash_step step = {.kind = ASH_STEP_KERNEL, .chunks = chunks, .inplace = inplace_candidate(k)};
+    uint32_t *buffers = ash_arena_alloc(&p->arena, k->uses.len, sizeof *buffers);
+    ash_access *accesses = ash_arena_copy(&p->arena, k->accesses.at, k->accesses.len, sizeof *accesses);
+    const char **nodes = ash_arena_alloc(&p->arena, g->n_nodes, sizeof *nodes);
+    step.name = step_name(low, g);
+    if (!buffers || !accesses || !nodes || !step.name) return ASH_NO_MEMORY(low->diag);
+    for (size_t i = 0; i < k->uses.len; i++) buffers[i] = k->uses.at[i].buffer;
+    for (uint32_t i = 0; i < g->n_nodes; i++) {
+        const ash_node *node = &low->graph->nodes.at[g->nodes[i]];
+        if (whole_group) step.flops += node_flops(low, node);
+        if (!node->name) continue;
+        nodes[step.n_nodes] = ash_arena_strdup(&p->arena, node->name);
+        if (!nodes[step.n_nodes++]) return ASH_NO_MEMORY(low->diag);
+    }
+    for (size_t i = 0; i < k->accesses.len; i++)
+        if (p->buffers.at[k->accesses.at[i].buffer].kind != ASH_BUFFER_SCRATCH)
+            step.bytes += (double)(k->accesses.at[i].end - k->accesses.at[i].begin);
+    step.buffers = buffers;
+    step.n_buffers = (uint32_t)k->uses.len;
+    step.accesses = accesses;
+    step.n_accesses = (uint32_t)k->accesses.len;
+    step.nodes = nodes;
+    ASH_TRY(ash_nest_status(&k->nest, low->diag));
+    ASH_TRY(ash_nest_verify(&k->nest, low->diag));
+    ASH_TRY(add_nest(low, &k->nest, &step.nest));
+    return ash_vec_push(p->allocator, &p->steps, step) ? ASH_OK : ASH_NO_MEMORY(low->diag);
+}
+
+/* --- groups ------------------------------------------------------------------------------------------------------------------- */
+
+static ash_status lower_kernel(ash_lowering *low, uint32_t id) {
+    ash_kern k;
+    ash_dim chunks = 0;
+    bool tiled = false;
+    ash_kern_init(&k, low, id);
+    ash_status status = ASH_OK;
+    if (k.group->kind == ASH_GROUP_OTHER)
+        status = ash_kern_lower_other(&k, &chunks);
+    else if (k.group->kind == ASH_GROUP_TILE)
+        status = ash_kern_lower_tile(&k, &chunks, &tiled);
+    if (status == ASH_OK && !tiled && k.group->kind != ASH_GROUP_OTHER) status = ash_kern_lower_loops(&k, &chunks);
+    if (status == ASH_OK) status = add_step(&k, chunks, true);
+    ash_kern_free(&k);
+    return status;
+}
+
+/* Kernels for the parts that nobody has written in place. */
+static ash_status lower_concat(ash_lowering *low, uint32_t id) {
+    const ash_node *concat = &low->graph->nodes.at[low->fusion.groups.at[id].root];
+    const ash_place *whole = &low->places[concat->out];
+    ash_dim strides[ASH_MAX_RANK], offset = whole->contiguous ? 0 : whole->offset;
+    ASH_TRY(strides_of(low, concat->out, strides));
+    int64_t axis = ash_node_int(concat, ASH_ATTR_AXIS);
+    ash_status status = ASH_OK;
+    for (unsigned i = 0; i < concat->n_ins && status == ASH_OK; i++) {
+        const ash_place *part = &low->places[concat->ins[i]];
+        bool there = part->buffer == whole->buffer && !part->contiguous && part->offset == offset;
+        if (!there) {
+            ash_kern k;
+            ash_dim chunks = 0;
+            ash_kern_init(&k, low, id);
+            status = ash_kern_lower_part(&k, concat, i, &chunks);
+            if (status == ASH_OK) status = add_step(&k, chunks, false);
+            ash_kern_free(&k);
+        }
+        ash_dim size = ash_graph__type(low->graph, concat->ins[i])->dims[axis];
+        offset = combine(low, ASH_DIM_ADD, offset, combine(low, ASH_DIM_MUL, size, strides[axis], &status), &status);
+    }
+    return status;
+}
+
+static ash_status lower_groups(ash_lowering *low, bool constant) {
+    for (size_t i = low->fusion.groups.len; i-- > 0;) {
+        const ash_group *g = &low->fusion.groups.at[i];
+        const ash_node *root = &low->graph->nodes.at[g->root];
+        ash_value seen = viewed(low, g);
+        if (g->constant != constant || (seen != ASH_NO_VALUE && low->places[seen].contiguous)) continue;
+        ash_status status =
+            g->kind == ASH_GROUP_CONCAT ? lower_concat(low, (uint32_t)i) : lower_kernel(low, (uint32_t)i);
+        if (status != ASH_OK) {
+            ash_diag__add_node(low->diag, root->name, ash_op_name(root->op), ASH_NO_OFFSET);
+            return status;
+        }
+    }
+    return ASH_OK;
+}
+
+/* --- outputs and kinds --------------------------------------------------------------------------------------------------------- */
+
+static uint32_t root_of(const ash_program *p, uint32_t buffer) {
+    uint32_t root = p->buffers.at[buffer].root;
+    return root == ASH_NO_BUFFER ? buffer : root;
+}
+
+/* What the prologue leaves for the main steps is a weight; what the caller reads is an output. */
+static ash_status settle_kinds(ash_lowering *low) {
+    ash_program *p = low->program;
+    const ash_graph *g = low->graph;
+    for (size_t s = p->prologue; s < p->steps.len; s++)
+        for (uint32_t i = 0; i < p->steps.at[s].n_accesses; i++) {
+            ash_buffer *b = &p->buffers.at[root_of(p, p->steps.at[s].accesses[i].buffer)];
+            if (b->kind == ASH_BUFFER_STAGING) b->kind = ASH_BUFFER_WEIGHT;
+        }
+    for (size_t i = 0; i < g->outputs.len; i++) {
+        uint32_t id = low->places[g->outputs.at[i].value].buffer;
+        ash_buffer *b = &p->buffers.at[id], *root = &p->buffers.at[root_of(p, id)];
+        if (root->kind == ASH_BUFFER_STAGING) root->kind = ASH_BUFFER_WEIGHT;
+        if (root->kind == ASH_BUFFER_LOCAL) root->kind = ASH_BUFFER_OUTPUT;
+        char *name = ash_arena_strdup(&p->arena, g->outputs.at[i].name);
+        if (!name || !ash_vec_push(p->allocator, &p->outputs, id) ||
+            !ash_vec_push(p->allocator, &p->output_names, name))
+            return ASH_NO_MEMORY(low->diag);
+        if (!b->name) b->name = name;
+    }
+    for (size_t i = 0; i < p->buffers.len; i++) {
+        ash_buffer *b = &p->buffers.at[i];
+        if (b->root != ASH_NO_BUFFER) b->kind = p->buffers.at[b->root].kind;
+    }
+    return ASH_OK;
+}
+
+static bool *stored_values(const ash_graph *graph, const ash_lower_options *options) {
+    bool *stored = ash_mem_calloc(graph->allocator, graph->values.len, sizeof *stored);
+    if (!stored) return NULL;
+    for (size_t i = 0; i < graph->outputs.len; i++) stored[graph->outputs.at[i].value] = true;
+    if (!options->n_keep) return stored;
+    ash_map keep;
+    ash_map_init(&keep, graph->allocator);
+    bool ok = true;
+    for (size_t i = 0; i < options->n_keep; i++) ok &= ash_map_put(&keep, options->keep[i], 1);
+    for (size_t v = 0; v < graph->values.len; v++) {
+        uint64_t found;
+        stored[v] |= ash_map_get(&keep, graph->values.at[v].origin, &found);
+    }
+    ash_map_free(&keep);
+    if (ok) return stored;
+    ash_mem_free(graph->allocator, stored, graph->values.len, sizeof *stored);
+    return NULL;
+}
+
+ash_status ash_program__lower(const ash_graph *graph, const ash_target *target, const ash_lower_options *options,
+                              ash_program **out, ash_diag *diag) {
+    const ash_allocator *a = graph->allocator;
+    static const ash_lower_options defaults = {.fuse = true};
+    if (!options) options = &defaults;
+    *out = NULL;
+    ash_program *p = ash_mem_calloc(a, 1, sizeof *p);
+    if (!p) return ASH_NO_MEMORY(diag);
+    p->allocator = a;
+    p->dims = ash_dims_retain(graph->dims);
+    ash_arena_init(&p->arena, a);
+    ash_lowering low = {.graph = graph, .target = target, .allocator = a, .program = p, .diag = diag};
+    low.fusion.allocator = a;
+    ash_map_init(&low.nest_ids, a);
+    low.places = ash_mem_calloc(a, graph->values.len, sizeof *low.places);
+    bool *stored = stored_values(graph, options);
+    ash_status status = ASH_OK;
+    if (!low.places || !stored) {
+        status = ASH_NO_MEMORY(diag);
+        goto done;
+    }
+    ASH_TRY_DONE(ash_fusion_build(graph, stored, options->fuse, &low.fusion, diag));
+    ASH_TRY_DONE(leaf_buffers(&low));
+    ASH_TRY_DONE(root_buffers(&low, stored));
+    ASH_TRY_DONE(view_buffers(&low));
+    ASH_TRY_DONE(lower_groups(&low, true));
+    p->prologue = p->steps.len;
+    ASH_TRY_DONE(lower_groups(&low, false));
+    ASH_TRY_DONE(settle_kinds(&low));
+done:
+    ash_mem_free(a, stored, graph->values.len, sizeof *stored);
+    ash_mem_free(a, low.places, graph->values.len, sizeof *low.places);
+    ash_map_free(&low.nest_ids);
+    ash_fusion_free(&low.fusion);
+    if (status != ASH_OK)
+        ash_program__free(p);
+    else
+        *out = p;
+    return status;
+}
+
+void ash_program__free(ash_program *p) {
+    if (!p) return;
+    for (size_t i = 0; i < p->buffers.len; i++) ash_blob_release(p->buffers.at[i].blob);
+    for (size_t i = 0; i < p->nests.len; i++) ash_nest_free(&p->nests.at[i]);
+    ash_vec_free(p->allocator, &p->buffers);
+    ash_vec_free(p->allocator, &p->steps);
+    ash_vec_free(p->allocator, &p->nests);
+    ash_vec_free(p->allocator, &p->inputs);
+    ash_vec_free(p->allocator, &p->outputs);
+    ash_vec_free(p->allocator, &p->output_names);
+    ash_arena_free(&p->arena);
+    ash_dims_release(p->dims);
+    ash_mem_free(p->allocator, p, 1, sizeof *p);
+}

@@ -1,0 +1,279 @@
+/* Matrix products as register tiles.
+ *
+ *   columns   the vectors run along n: the second operand is packed (b_block), or its rows lie in memory as they are
+ *   inner     the vectors run along k, for few rows and a second operand whose columns lie in memory: y = W x with W as
+ *             it is stored. Bound by memory, so that packing could only add traffic.
+ *
+ * Chunks are (batch, strip of n, block of m). A strip of the second operand stays in the second-level cache while all rows
+ * of the block pass it. */
+#include "tile.h"
+
+enum {
+    CHUNK_FLOPS = 1 << 20, /* at least so many to a chunk, some 6 microseconds, where there are that many */
+    INNER_ROWS = 6,        /* fewer rows than this go along k where that fits */
+    INNER_COLUMNS = 4      /* columns that one pass over k serves */
+};
+
+typedef struct product {
+    ash_kern *k;
+    const ash_node *node;
+    unsigned rank;             /* of both operands and the result */
+    ash_dim m, n, inner;
+    ash_sym row, block, lane, step;
+    unsigned lanes;
+    ash_ix out[ASH_MAX_RANK];  /* index of the result */
+    ash_tile_operand a, b;
+    ash_sym batch[ASH_MAX_RANK];
+} product;
+
+/* Symbols and the index of the result: batch..., row, block * lanes + lane. */
+static void make_symbols(product *p, unsigned lanes) {
+    ash_kern *k = p->k;
+    const ash_type *out = ash_graph__type(k->graph, p->node->out);
+    p->lanes = lanes;
+    for (unsigned d = 0; d + 2 < p->rank; d++) {
+        p->batch[d] = ash_kern_sym(k, out->dims[d]);
+        p->out[d] = ash_ix_sym(&k->ixs, p->batch[d]);
+    }
+    p->row = ash_kern_sym(k, p->m);
+    p->block = ash_kern_sym(k, ash_kern_ceil_div(k, p->n, lanes));
+    p->lane = ash_kern_sym(k, lanes);
+    p->step = ash_kern_sym(k, p->inner);
+    p->out[p->rank - 2] = ash_ix_sym(&k->ixs, p->row);
+    p->out[p->rank - 1] = ash_ix_add(&k->ixs, ash_ix_scale(&k->ixs, ash_ix_sym(&k->ixs, p->block), lanes),
+                                     ash_ix_sym(&k->ixs, p->lane));
+}
+
+static bool find_operands(product *p) {
+    ash_kern *k = p->k;
+    int64_t block = ash_node_int(p->node, ASH_ATTR_B_BLOCK);
+    ash_ix a[ASH_MAX_RANK], b[ASH_MAX_RANK], step = ash_ix_sym(&k->ixs, p->step);
+    memcpy(a, p->out, sizeof a);
+    memcpy(b, p->out, sizeof b);
+    a[p->rank - 1] = step;
+    if (block) {
+        b[p->rank - 2] = ash_ix_div(&k->ixs, p->out[p->rank - 1], block);
+        b[p->rank - 1] = step;
+        b[p->rank] = ash_ix_mod(&k->ixs, p->out[p->rank - 1], block);
+    } else {
+        b[p->rank - 2] = step;
+    }
+    return ash_tile_operand_at(k, p->node->ins[0], a, &p->a) && ash_tile_operand_at(k, p->node->ins[1], b, &p->b);
+}
+
+/* The constant distance in memory between neighbours along a symbol. */
+static bool stride_along(const product *p, ash_ix linear, ash_sym sym, int64_t *stride) {
+    return ash_ix_lane_stride(&p->k->ixs, linear, sym, 2, false, stride);
+}
+
+/* Sets the batch symbols from a number. */
+static void decode_batch(product *p, ash_ref number) {
+    ash_kern *k = p->k;
+    const ash_type *out = ash_graph__type(k->graph, p->node->out);
+    for (unsigned d = p->rank - 2; d-- > 0;) {
+        ash_ref extent = ash_kern_dim(k, out->dims[d]);
+        ash_kern_set_sym(k, p->batch[d], d ? ash_nest_imod(&k->nest, number, extent) : number);
+        if (d) number = ash_nest_idiv(&k->nest, number, extent);
+    }
+}
+
+/* One tile: all steps, then the results. `row0` is its first row. */
+static void emit_tile(product *p, unsigned rows, unsigned vectors, ash_ref row0, ash_ref block0, int64_t row_stride) {
+    ash_kern *k = p->k;
+    ash_nest *n = &k->nest;
+    ash_tile t = {.k = k, .anchor = p->node, .rows = rows, .vectors = vectors, .lanes = p->lanes,
+                  .store_lanes = p->lanes, .block = p->block, .lane = p->lane, .first = block0, .columns = p->n};
+    ash_tile_set_root(&t, p->out);
+    ash_tile_open(&t);
+    size_t mark = ash_kern_mark(k);
+    ash_kern_set_sym(k, p->row, row0);
+    ash_kern_set_sym(k, p->lane, ash_nest_index(n, 0));
+    ash_kern_loop(k, p->step, ash_nest_index(n, 0), ash_kern_dim(k, p->inner), 1, 4);
+    ash_ref b[8], at = ash_kern_index(k, p->a.linear), mask = ASH_NO_REF;
+    for (unsigned v = 0; v < vectors; v++) {
+        ash_ref block = ash_nest_binary(n, ASH_OP_ADD, block0, ash_nest_index(n, v));
+        ash_kern_set_sym(k, p->block, block);
+        if (!ash_node_int(p->node, ASH_ATTR_B_BLOCK) && p->n % p->lanes) {
+            ash_ref first = ash_nest_binary(n, ASH_OP_MUL, block, ash_nest_index(n, p->lanes));
+            ash_ref left = ash_nest_binary(n, ASH_OP_SUB, ash_nest_index(n, p->n), first);
+            mask = ash_nest_binary(n, ASH_OP_LT, ash_nest_lanes(n, p->lanes), ash_nest_splat(n, left, p->lanes));
+        }
+        b[v] = ash_nest_load(n, p->b.buf, ash_kern_index(k, p->b.linear), p->lanes, mask);
+    }
+    for (unsigned r = 0; r < rows; r++) {
+        ash_ref a = ash_nest_load(n, p->a.buf, ash_nest_binary(n, ASH_OP_ADD, at, ash_nest_index(n, r * row_stride)), 1,
+                                  ASH_NO_REF);
+        ash_tile_add(&t, r, b, ash_nest_splat(n, a, p->lanes));
+    }
+    ash_nest_end(n);
+    ash_kern_forget(k, mark);
+    ash_tile_store(&t, p->row, row0);
+}
+
+/* Rows [from, to) of a strip of `vectors` vectors. */
+static void emit_rows(product *p, ash_tile_shape shape, unsigned vectors, ash_ref from, ash_ref to, ash_ref block0,
+                      int64_t row_stride) {
+    ash_nest *n = &p->k->nest;
+    ash_ref size = ash_nest_binary(n, ASH_OP_SUB, to, from), rows = ash_nest_index(n, shape.rows);
+    ash_ref whole = ash_nest_binary(n, ASH_OP_MUL, ash_nest_idiv(n, size, rows), rows);
+    ash_ref middle = ash_nest_binary(n, ASH_OP_ADD, from, whole);
+    emit_tile(p, shape.rows, vectors, ash_nest_loop(n, from, middle, shape.rows, 1), block0, row_stride);
+    ash_nest_end(n);
+    if (ash_dim_is_const(p->m)) { /* blocks of rows are whole tiles: only the last has a rest, always the same */
+        unsigned rest = (unsigned)(p->m % shape.rows);
+        if (!rest) return;
+        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, middle, to));
+        emit_tile(p, rest, vectors, middle, block0, row_stride);
+        ash_nest_end(n);
+    } else if (shape.rows > 1) {
+        emit_tile(p, 1, vectors, ash_nest_loop(n, middle, to, 1, 1), block0, row_stride);
+        ash_nest_end(n);
+    }
+}
+
+static ash_dim batches(product *p) {
+    ash_dim count = 1;
+    for (unsigned d = 0; d + 2 < p->rank; d++)
+        count = ash_kern_product(p->k, count, ash_graph__type(p->k->graph, p->node->out)->dims[d]);
+    return count;
+}
+
+static ash_dim emit_columns(product *p, int64_t row_stride) {
+    ash_kern *k = p->k;
+    ash_nest *n = &k->nest;
+    int64_t m = ash_kern_max(k, p->m), inner = ash_kern_max(k, p->inner), blocks = ash_ceil_div(p->n, p->lanes);
+    /* Rows a multiple of 4 KiB apart share the few lines of one cache set: no more rows than leave room for the rest. */
+    unsigned most_rows = row_stride * (int64_t)sizeof(float) % 4096 ? ASH_TILE_MAX : 8;
+    ash_tile_shape shape = ash_tile_choose(k->low->target, ASH_MAX(m, 1), ASH_MAX(blocks, 1), inner, most_rows);
+    int64_t strips = ash_ceil_div(blocks, shape.vectors), strip_flops = 2 * shape.vectors * p->lanes * ASH_MAX(inner, 1);
+    int64_t block_rows = ASH_MAX(CHUNK_FLOPS / strip_flops, 1);
+    block_rows = ash_ceil_div(ASH_MIN(block_rows, ASH_MAX(m, 1)), shape.rows) * shape.rows;
+    ash_dim row_blocks = ash_kern_ceil_div(k, p->m, block_rows);
+    ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG), ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
+    ash_ref per_strip = ash_kern_dim(k, row_blocks), n_strips = ash_nest_index(n, strips);
+    ash_ref row_block = ash_nest_imod(n, chunk, per_strip), rest = ash_nest_idiv(n, chunk, per_strip);
+    ash_ref strip = ash_nest_imod(n, rest, n_strips);
+    decode_batch(p, ash_nest_idiv(n, rest, n_strips));
+    ash_ref from = ash_nest_binary(n, ASH_OP_MUL, row_block, ash_nest_index(n, block_rows));
+    ash_ref to = ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_index(n, block_rows)),
+                                 ash_kern_dim(k, p->m));
+    ash_ref block0 = ash_nest_binary(n, ASH_OP_MUL, strip, ash_nest_index(n, shape.vectors));
+    unsigned last = (unsigned)(blocks % shape.vectors);
+    if (last) {
+        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, strip, ash_nest_index(n, strips - 1)));
+        emit_rows(p, shape, shape.vectors, from, to, block0, row_stride);
+        ash_nest_else(n);
+        emit_rows(p, shape, last, from, to, block0, row_stride);
+        ash_nest_end(n);
+    } else {
+        emit_rows(p, shape, shape.vectors, from, to, block0, row_stride);
+    }
+    ash_nest_end(n);
+    return ash_kern_product(k, ash_kern_product(k, batches(p), strips), row_blocks);
+}
+
+/* --- vectors along k --------------------------------------------------------------------------------------------------------- */
+
+/* `rows` x `columns` dot products; the epilogue works on single elements. */
+static void emit_dots(product *p, unsigned rows, unsigned columns, ash_ref column0, int64_t row_stride, int64_t column_stride) {
+    ash_kern *k = p->k;
+    ash_nest *n = &k->nest;
+    unsigned lanes = ash_target_lanes(k->low->target, sizeof(float));
+    ash_tile t = {.k = k, .anchor = p->node, .rows = rows, .vectors = columns, .lanes = lanes};
+    ash_ref tails[ASH_TILE_MAX], zero = ash_nest_float(n, ASH_F32, 0);
+    ash_tile_set_root(&t, p->out);
+    ash_tile_open(&t);
+    int64_t whole = p->inner / lanes * lanes;
+    ash_kern_set_sym(k, p->row, ash_nest_index(n, 0));
+    ash_kern_set_sym(k, p->lane, ash_nest_index(n, 0));
+    ash_kern_set_sym(k, p->block, column0);
+    size_t mark = ash_kern_mark(k);
+    for (unsigned i = 0; i < rows * columns; i++) tails[i] = ash_nest_cell(n, zero);
+    for (unsigned pass = 0; pass < 2; pass++) { /* whole vectors, then single elements */
+        unsigned width = pass ? 1 : lanes;
+        if (pass && whole == p->inner) break;
+        ash_kern_loop(k, p->step, ash_nest_index(n, pass ? whole : 0), ash_nest_index(n, pass ? p->inner : whole), width,
+                      pass ? 1 : 4);
+        ash_ref a = ash_kern_index(k, p->a.linear), b = ash_kern_index(k, p->b.linear), columns_of_b[8];
+        for (unsigned c = 0; c < columns; c++)
+            columns_of_b[c] = ash_nest_load(
+                n, p->b.buf, ash_nest_binary(n, ASH_OP_ADD, b, ash_nest_index(n, c * column_stride)), width, ASH_NO_REF);
+        for (unsigned r = 0; r < rows; r++) {
+            ash_ref x = ash_nest_load(n, p->a.buf, ash_nest_binary(n, ASH_OP_ADD, a, ash_nest_index(n, r * row_stride)), width,
+                                      ASH_NO_REF);
+            for (unsigned c = 0; c < columns; c++) {
+                ash_ref cell = pass ? tails[r * columns + c] : t.cells[r * columns + c];
+                ash_nest_set(n, cell, ash_nest_fma(n, x, columns_of_b[c], ash_nest_get(n, cell)));
+            }
+        }
+        ash_nest_end(n);
+        ash_kern_forget(k, mark);
+    }
+    ash_value root = k->graph->nodes.at[k->group->root].out;
+    for (unsigned i = 0; i < rows * columns; i++) {
+        ash_ref sum = ash_nest_hreduce(n, ASH_OP_ADD, ash_nest_get(n, t.cells[i]));
+        if (whole != p->inner) sum = ash_nest_binary(n, ASH_OP_ADD, sum, ash_nest_get(n, tails[i]));
+        ash_kern_set_sym(k, p->row, ash_nest_index(n, i / columns));
+        ash_kern_set_sym(k, p->block, ash_nest_binary(n, ASH_OP_ADD, column0, ash_nest_index(n, i % columns)));
+        size_t known = k->known.len;
+        ash_kern_know(k, p->node->out, sum);
+        ash_kern_store(k, root, t.root, ash_kern_eval(k, root, t.root));
+        k->known.len = known;
+        ash_kern_forget(k, mark);
+    }
+}
+
+static ash_dim emit_inner(product *p, int64_t row_stride, int64_t column_stride) {
+    ash_kern *k = p->k;
+    ash_nest *n = &k->nest;
+    unsigned rows = (unsigned)p->m, columns = (unsigned)ASH_MIN((int64_t)INNER_COLUMNS, p->n);
+    if (rows * columns > k->low->target->vector_registers - 6) columns = 2;
+    int64_t flops = 2 * p->m * ASH_MAX(p->inner, 1);
+    int64_t per = ASH_MAX(CHUNK_FLOPS / 4 / flops, 1);
+    per = ash_ceil_div(ASH_MIN(per, p->n), columns) * columns;
+    int64_t parts = ash_ceil_div(p->n, per);
+    ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG), ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
+    ash_ref n_parts = ash_nest_index(n, parts), part = ash_nest_imod(n, chunk, n_parts);
+    decode_batch(p, ash_nest_idiv(n, chunk, n_parts));
+    ash_ref from = ash_nest_binary(n, ASH_OP_MUL, part, ash_nest_index(n, per));
+    ash_ref to = ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_index(n, per)),
+                                 ash_nest_index(n, p->n));
+    ash_ref width = ash_nest_index(n, columns);
+    ash_ref whole = ash_nest_binary(n, ASH_OP_MUL, ash_nest_idiv(n, ash_nest_binary(n, ASH_OP_SUB, to, from), width), width);
+    ash_ref middle = ash_nest_binary(n, ASH_OP_ADD, from, whole);
+    emit_dots(p, rows, columns, ash_nest_loop(n, from, middle, columns, 1), row_stride, column_stride);
+    ash_nest_end(n);
+    if (p->n % columns) {
+        emit_dots(p, rows, 1, ash_nest_loop(n, middle, to, 1, 1), row_stride, column_stride);
+        ash_nest_end(n);
+    }
+    ash_nest_end(n);
+    return ash_kern_product(k, batches(p), parts);
+}
+
+bool ash_kern_lower_matmul(ash_kern *k, ash_dim *chunks) {
+    const ash_node *node = &k->graph->nodes.at[k->group->anchor];
+    const ash_type *out = ash_graph__type(k->graph, node->out), *a = ash_graph__type(k->graph, node->ins[0]);
+    product p = {.k = k, .node = node, .rank = out->rank, .m = out->dims[out->rank - 2], .n = out->dims[out->rank - 1],
+                 .inner = a->dims[a->rank - 1]};
+    int64_t row_stride, a_step, b_step, column_stride;
+    if (!ash_dim_is_const(p.n)) return false;
+    unsigned lanes = ash_target_lanes(k->low->target, sizeof(float));
+    if (!ash_node_int(node, ASH_ATTR_B_BLOCK) && ash_dim_is_const(p.m) && p.m < INNER_ROWS && ash_dim_is_const(p.inner)) {
+        product q = p;
+        make_symbols(&q, 1);
+        if (find_operands(&q) && stride_along(&q, q.a.linear, q.row, &row_stride) &&
+            stride_along(&q, q.a.linear, q.step, &a_step) && stride_along(&q, q.b.linear, q.step, &b_step) &&
+            stride_along(&q, q.b.linear, q.block, &column_stride) && a_step == 1 && b_step == 1) {
+            *chunks = emit_inner(&q, row_stride, column_stride);
+            return true;
+        }
+    }
+    make_symbols(&p, lanes);
+    if (!find_operands(&p) || !stride_along(&p, p.a.linear, p.row, &row_stride) ||
+        !ash_ix_lane_stride(&k->ixs, p.b.linear, p.lane, lanes, true, &b_step) || b_step != 1)
+        return false;
+    if (ash_node_int(node, ASH_ATTR_B_BLOCK) % lanes) return false;
+    *chunks = emit_columns(&p, row_stride);
+    return true;
+}

@@ -1,0 +1,158 @@
+#include "tile.h"
+
+/* --- choosing a shape ----------------------------------------------------------------------------------------------------- */
+
+/* Cycles of one inner step: two multiply-adds and two loads each cycle, and four cycles until a sum can be used again. */
+static double step_cycles(unsigned rows, unsigned vectors) {
+    double fma = rows * vectors / 2.0, load = (rows + vectors) / 2.0, latency = 4;
+    return ASH_MAX(ASH_MAX(fma, load), latency) + 0.05 * rows + 0.1 * vectors; /* loads are hidden, not free */
+}
+
+static double tile_cycles(unsigned rows, unsigned vectors, double steps) {
+    return step_cycles(rows, vectors) * steps + 12 + 1.5 * rows * vectors; /* beginning, and storing the results */
+}
+
+ash_tile_shape ash_tile_choose(const ash_target *target, int64_t rows, int64_t blocks, int64_t steps, unsigned most_rows) {
+    unsigned registers = target->vector_registers;
+    ash_tile_shape best = {1, 1};
+    double least = 1e300;
+    for (unsigned v = 1; v <= 8 && v <= blocks; v++) {
+        for (unsigned r = 1; r <= ASH_MIN((unsigned)ASH_TILE_MAX, most_rows) && r <= rows; r++) {
+            if (r * v + v + 1 > registers || r * v > ASH_TILE_MAX) break;
+            double cost = 0;
+            int64_t full_rows = rows / r, full_blocks = blocks / v;
+            unsigned rest_rows = (unsigned)(rows % r), rest_blocks = (unsigned)(blocks % v);
+            double s = (double)steps;
+            cost += (double)full_rows * (double)full_blocks * tile_cycles(r, v, s);
+            if (rest_rows) cost += (double)full_blocks * tile_cycles(rest_rows, v, s);
+            if (rest_blocks) cost += (double)full_rows * tile_cycles(r, rest_blocks, s);
+            if (rest_rows && rest_blocks) cost += tile_cycles(rest_rows, rest_blocks, s);
+            if (rest_blocks) cost *= 1.05; /* code of its own */
+            if (cost < least) {
+                least = cost;
+                best = (ash_tile_shape){r, v};
+            }
+        }
+    }
+    return best;
+}
+
+/* --- accumulators ----------------------------------------------------------------------------------------------------------- */
+
+void ash_tile_set_root(ash_tile *t, const ash_ix *anchor_index) {
+    const ash_kern *k = t->k;
+    const int8_t *labels = k->low->fusion.labels[t->anchor - k->graph->nodes.at];
+    for (unsigned a = 0; a < k->group->n_root_axes; a++) t->root[a] = 0; /* expression 0 is the number 0 */
+    for (unsigned d = 0; d < ash_graph__type(k->graph, t->anchor->out)->rank; d++)
+        if (labels[d] != ASH_LABEL_NONE) t->root[labels[d]] = anchor_index[d];
+}
+
+void ash_tile_open(ash_tile *t) {
+    ash_nest *n = &t->k->nest;
+    ash_ref zero = ash_nest_splat(n, ash_nest_float(n, ASH_F32, 0), t->lanes);
+    for (unsigned i = 0; i < t->rows * t->vectors; i++) t->cells[i] = ash_nest_cell(n, zero);
+}
+
+void ash_tile_add(ash_tile *t, unsigned p, const ash_ref *b, ash_ref a) {
+    ash_nest *n = &t->k->nest;
+    for (unsigned v = 0; v < t->vectors; v++) {
+        ash_ref cell = t->cells[p * t->vectors + v];
+        ash_nest_set(n, cell, ash_nest_fma(n, a, b[v], ash_nest_get(n, cell)));
+    }
+}
+
+/* The part of an accumulator from lane `from` on, `count` lanes. */
+static ash_ref lanes_of(ash_nest *n, ash_ref vector, unsigned from, unsigned count, unsigned lanes) {
+    int32_t pick[64];
+    if (count == lanes) return vector;
+    for (unsigned i = 0; i < count; i++) pick[i] = (int32_t)(from + i);
+    return ash_nest_shuffle(n, vector, ASH_NO_REF, count, pick);
+}
+
+/* Evaluates and stores the root for one run of neighbouring lanes. */
+static void store_run(ash_tile *t, ash_ref block, ash_ref value) {
+    ash_kern *k = t->k;
+    ash_nest *n = &k->nest;
+    ash_value root = k->graph->nodes.at[k->group->root].out;
+    size_t mark = ash_kern_mark(k), known = k->known.len;
+    ash_kern_set_sym(k, t->block, block);
+    if (t->columns % t->lanes) {
+        ash_ref first = ash_nest_binary(n, ASH_OP_MUL, block, ash_nest_index(n, t->store_lanes));
+        ash_ref left = ash_nest_binary(n, ASH_OP_SUB, ash_nest_index(n, t->columns), first);
+        k->mask = ash_nest_binary(n, ASH_OP_LT, ash_nest_lanes(n, k->lanes), ash_nest_splat(n, left, k->lanes));
+    }
+    ash_kern_know(k, t->anchor->out, value);
+    ash_kern_store(k, root, t->root, ash_kern_eval(k, root, t->root));
+    k->known.len = known;
+    k->mask = ASH_NO_REF;
+    ash_kern_forget(k, mark);
+}
+
+void ash_tile_store(ash_tile *t, ash_sym row, ash_ref row0) {
+    ash_kern *k = t->k;
+    ash_nest *n = &k->nest;
+    unsigned runs = t->lanes / t->store_lanes;
+    k->vsym = t->lane;
+    k->lanes = t->store_lanes;
+    k->aligned = true;
+    ash_kern_set_sym(k, t->lane, ash_nest_index(n, 0));
+    for (unsigned p = 0; p < t->rows; p++) {
+        ash_kern_set_sym(k, row, ash_nest_binary(n, ASH_OP_ADD, row0, ash_nest_index(n, p)));
+        for (unsigned v = 0; v < t->vectors; v++) {
+            ash_ref vector = ash_nest_get(n, t->cells[p * t->vectors + v]);
+            ash_ref number = ash_nest_binary(n, ASH_OP_ADD, t->first, ash_nest_index(n, v));
+            for (unsigned r = 0; r < runs; r++) {
+                ash_ref block = ash_nest_binary(n, ASH_OP_MUL, number, ash_nest_index(n, runs));
+                store_run(t, ash_nest_binary(n, ASH_OP_ADD, block, ash_nest_index(n, r)),
+                          lanes_of(n, vector, r * t->store_lanes, t->store_lanes, t->lanes));
+            }
+        }
+    }
+    k->vsym = ASH_NO_SYM;
+    k->lanes = 1;
+}
+
+bool ash_tile_operand_at(ash_kern *k, ash_value value, const ash_ix *idx, ash_tile_operand *out) {
+    if (!ash_kern_address(k, value, idx, &out->stored, &out->linear)) return false;
+    const ash_type *type = ash_graph__type(k->graph, out->stored);
+    out->buf = ash_kern_buffer(k, k->low->places[out->stored].buffer, type->dtype, false);
+    ash_kern_access(k, out->stored, false);
+    if (!k->failed) k->uses.at[out->buf].single = false, k->uses.at[out->buf].read = true;
+    return true;
+}
+
+/* --- small helpers --------------------------------------------------------------------------------------------------------- */
+
+ash_ref ash_kern_argument(ash_kern *k, ash_nest_op op) {
+    return ash_nest_add(&k->nest, (ash_inst){.op = (uint16_t)op, .lanes = 1, .dtype = ASH_I64, .a = ASH_NO_REF,
+                                             .b = ASH_NO_REF, .c = ASH_NO_REF});
+}
+
+ash_dim ash_kern_product(ash_kern *k, ash_dim a, ash_dim b) {
+    ash_dim out = 1;
+    if (ash_dims_combine(k->ixs.dims, ASH_DIM_MUL, a, b, &out, NULL) != ASH_OK) k->failed = true;
+    return out;
+}
+
+ash_dim ash_kern_ceil_div(ash_kern *k, ash_dim a, int64_t b) {
+    ash_dim sum = 0, out = 1;
+    if (ash_dims_combine(k->ixs.dims, ASH_DIM_ADD, a, b - 1, &sum, NULL) != ASH_OK ||
+        ash_dims_combine(k->ixs.dims, ASH_DIM_DIV, sum, b, &out, NULL) != ASH_OK)
+        k->failed = true;
+    return out;
+}
+
+int64_t ash_kern_max(const ash_kern *k, ash_dim dim) {
+    int64_t min, max;
+    ash_dims_bounds(k->ixs.dims, dim, &min, &max);
+    return max;
+}
+
+ash_status ash_kern_lower_tile(ash_kern *k, ash_dim *chunks, bool *done) {
+    const ash_node *anchor = &k->graph->nodes.at[k->group->anchor];
+    *done = false;
+    if (ash_graph__type(k->graph, anchor->out)->dtype != ASH_F32) return ASH_OK;
+    *done = ash_op_infos[anchor->op].class == ASH_CLASS_MATMUL ? ash_kern_lower_matmul(k, chunks) : ash_kern_lower_conv(k, chunks);
+    if (k->failed || k->ixs.failed) return ASH_NO_MEMORY(k->low->diag);
+    return ash_nest_status(&k->nest, k->low->diag);
+}

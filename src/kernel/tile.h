@@ -1,0 +1,63 @@
+/* Register tiles: what matrix products and convolutions share.
+ *
+ * A tile holds rows x vectors accumulators in registers. One step of the inner dimension loads `vectors` vectors of the
+ * second operand, and per row one element of the first, repeated over the lanes:
+ *
+ *     acc[p][v] += a[p] * b[v]        p < rows, v < vectors
+ *
+ * Per step that is rows * vectors multiply-adds and rows + vectors loads; two of each fit a cycle, so a tile that fills
+ * the register file runs at the peak of the arithmetic. */
+#ifndef ASH_TILE_H
+#define ASH_TILE_H
+
+#include "kern.h"
+
+enum { ASH_TILE_MAX = 31 };
+
+typedef struct ash_tile_shape {
+    unsigned rows, vectors;
+} ash_tile_shape;
+
+/* The cheapest shape for `rows` rows in runs that a tile cannot cross, `blocks` vectors and `steps` inner steps; of at
+ * most `most_rows` rows. */
+ash_tile_shape ash_tile_choose(const ash_target *target, int64_t rows, int64_t blocks, int64_t steps,
+                               unsigned most_rows);
+
+typedef struct ash_tile {
+    ash_kern *k;
+    const ash_node *anchor;
+    unsigned rows, vectors, lanes;
+    unsigned store_lanes;        /* lanes that lie side by side in the result: a divisor of `lanes` */
+    ash_ref cells[ASH_TILE_MAX]; /* acc[p][v] at p * vectors + v */
+    ash_sym block, lane;         /* output channel or column: block * store_lanes + lane */
+    ash_ref first;               /* number of vector 0 */
+    ash_ix root[ASH_MAX_AXES];   /* index of the group's root, in the tile's symbols */
+    int64_t columns;             /* in all; a vector that reaches past them is masked. 0: all vectors are whole */
+} ash_tile;
+
+/* Sets the root's index from that of the anchor's result. */
+void ash_tile_set_root(ash_tile *t, const ash_ix *anchor_index);
+void ash_tile_open(ash_tile *t);                           /* makes the accumulators, zero */
+/* One multiply-add per accumulator of rows [from, to): a[p] scalar or vector refs, b[v] vector refs. */
+void ash_tile_add(ash_tile *t, unsigned p, const ash_ref *b, ash_ref a);
+/* Evaluates and stores the root for every accumulator; the row symbol takes row0 + p. */
+void ash_tile_store(ash_tile *t, ash_sym row, ash_ref row0);
+
+/* Loads for tiles: the address of an operand. */
+typedef struct ash_tile_operand {
+    ash_value stored;
+    ash_ix linear;
+    uint16_t buf;
+} ash_tile_operand;
+
+/* Resolves an operand to its buffer; false when it is computed on the way. */
+bool ash_tile_operand_at(ash_kern *k, ash_value value, const ash_ix *idx, ash_tile_operand *out);
+
+/* Kernel arguments. */
+ash_ref ash_kern_argument(ash_kern *k, ash_nest_op op);
+/* Product of dims; quotient rounded up. Failures are noted in the kernel. */
+ash_dim ash_kern_product(ash_kern *k, ash_dim a, ash_dim b);
+ash_dim ash_kern_ceil_div(ash_kern *k, ash_dim a, int64_t b);
+int64_t ash_kern_max(const ash_kern *k, ash_dim dim); /* the largest value of a dim */
+
+#endif

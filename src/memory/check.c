@@ -1,0 +1,414 @@
+/* The checker: derives everything again from the problem and judges places, whoever made them. It shares no
+ * code with the planners, their sorting included, and decides by another method: where they pack
+ * rectangles, it replays time.
+ *
+ * Events are the births of roots (and of holes) in an order that the lifetimes allow. The bytes of an
+ * arena, cut at every border of a tenant, carry the clock at which their latest tenant ends. A birth asks
+ * for the largest such clock over its bytes, which must not exceed its own beginning, and then leaves its
+ * end there. Since each tenant came after the last, the last stands for all before it; one comparison per
+ * stream settles a birth against the whole history of its bytes. A tree over the cut bytes does both in log
+ * n. */
+#include "ashlar/memory.h"
+#include "base/base.h"
+
+typedef struct event {
+    uint64_t order;  /* position in time */
+    uint32_t buffer; /* root, or number of the hole */
+    bool hole;
+} event;
+
+/* A tree over the pieces of an arena: per node the largest clock in it, and the largest put on all of it at
+ * once. */
+typedef struct history {
+    int64_t *most, *whole; /* 2 * pieces each */
+} history;
+
+typedef struct checker {
+    const ash_allocator *allocator;
+    const ash_memory_problem *problem;
+    const ash_memory_place *places;
+    const ash_memory_arena *arenas;
+    uint32_t arena_count, clock; /* clock: numbers in a lifetime's end, 1 for intervals */
+    int64_t *from, *to;          /* lifetimes of roots: buffer_count clocks each */
+    int64_t first, last;         /* the whole program's */
+    event *events, *event_room;  /* of one arena after the other */
+    size_t *event_at;            /* arena_count + 1 starts */
+    size_t event_count;
+    uint64_t *borders; /* of one arena, increasing: 2 per event */
+    size_t border_count;
+    history *tenants; /* per stream */
+    history *holes;
+    int64_t *trees;
+    ash_memory_check_report *report;
+} checker;
+
+#define FOUND(diag, ...) return ash_fail((diag), ASH_ERROR_INTERNAL, __VA_ARGS__)
+
+/* --- places, one by one
+ * ------------------------------------------------------------------------------------------- */
+
+static ash_status check_place(const checker *c, uint32_t i, ash_diag *diag) {
+    const ash_memory_buffer *b = &c->problem->buffers[i];
+    const ash_memory_place *p = &c->places[i];
+    bool member = b->root != ASH_MEMORY_NONE;
+    if (member &&
+        (b->root >= c->problem->buffer_count || c->problem->buffers[b->root].root != ASH_MEMORY_NONE))
+        FOUND(diag, "buffer %u lies in %u, which is no root", i, b->root);
+    if (member && c->places[b->root].arena != p->arena)
+        FOUND(diag, "buffer %u and its root %u are in different arenas", i, b->root);
+    if (p->arena == ASH_MEMORY_NONE) {
+        ash_memory_kind kind = c->problem->buffers[member ? b->root : i].kind;
+        if (kind != ASH_MEMORY_PARAMETER && kind != ASH_MEMORY_INPUT && kind != ASH_MEMORY_CONSTANT)
+            FOUND(diag, "buffer %u has no place, and no one else can give it one", i);
+        return ASH_OK;
+    }
+    if (p->arena >= c->arena_count)
+        FOUND(diag, "buffer %u is in arena %u of %u", i, p->arena, c->arena_count);
+    const ash_memory_arena *arena = &c->arenas[p->arena];
+    uint64_t align = b->align ? b->align : 1;
+    if (arena->lane != b->lane)
+        FOUND(diag, "buffer %u of lane %u is in an arena of lane %u", i, b->lane, arena->lane);
+    if (p->offset > arena->size || b->size > arena->size - p->offset)
+        FOUND(diag, "buffer %u, %llu bytes at %llu, leaves its arena of %llu", i,
+              (unsigned long long)b->size, (unsigned long long)p->offset, (unsigned long long)arena->size);
+    if (p->offset % align || arena->align % align)
+        FOUND(diag, "buffer %u at %llu misses its alignment %llu (the arena has %llu)", i,
+              (unsigned long long)p->offset, (unsigned long long)align, (unsigned long long)arena->align);
+    if (b->pinned != ASH_MEMORY_UNPINNED && b->pinned != p->offset)
+        FOUND(diag, "buffer %u is at %llu, but pinned at %llu", i, (unsigned long long)p->offset,
+              (unsigned long long)b->pinned);
+    if (!member) return ASH_OK;
+    const ash_memory_buffer *root = &c->problem->buffers[b->root];
+    if (p->offset < c->places[b->root].offset || p->offset - c->places[b->root].offset != b->root_offset)
+        FOUND(diag, "buffer %u is at %llu, its root %u at %llu: not %llu apart", i,
+              (unsigned long long)p->offset, b->root, (unsigned long long)c->places[b->root].offset,
+              (unsigned long long)b->root_offset);
+    if (b->root_offset > root->size || b->size > root->size - b->root_offset)
+        FOUND(diag, "buffer %u leaves its root %u of %llu bytes", i, b->root,
+              (unsigned long long)root->size);
+    return ASH_OK;
+}
+
+/* --- lifetimes
+ * ---------------------------------------------------------------------------------------------------- */
+
+static bool lives(const int64_t *from, const int64_t *to, uint32_t clock) {
+    for (uint32_t s = 0; s < clock; s++)
+        if (to[s] > from[s]) return true;
+    return false;
+}
+
+static void find_program(checker *c) {
+    const ash_memory_problem *problem = c->problem;
+    bool any = false;
+    if (problem->streams) {
+        c->first = 0;
+        for (size_t i = 0; i < (size_t)problem->buffer_count * problem->streams; i++)
+            c->last = ASH_MAX(c->last, ASH_MAX(problem->acquire[i], problem->release[i]) + 1);
+    } else {
+        for (uint32_t i = 0; i < problem->buffer_count; i++) {
+            const ash_memory_buffer *b = &problem->buffers[i];
+            if (b->begin >= b->end) continue;
+            c->first = any && c->first < b->begin ? c->first : b->begin;
+            c->last = any && c->last > b->end ? c->last : b->end;
+            any = true;
+        }
+    }
+    if (c->first == c->last) c->last++;
+}
+
+/* A root is live from the first to the last moment of anything in it; a kind at the boundary for longer. */
+static void find_lifetimes(checker *c) {
+    const ash_memory_problem *problem = c->problem;
+    uint32_t clock = c->clock;
+    for (uint32_t i = 0; i < problem->buffer_count; i++)
+        for (uint32_t s = 0; s < clock; s++) {
+            c->from[(size_t)i * clock + s] = INT64_MAX;
+            c->to[(size_t)i * clock + s] = INT64_MIN;
+        }
+    for (uint32_t i = 0; i < problem->buffer_count; i++) {
+        const ash_memory_buffer *b = &problem->buffers[i];
+        const int64_t *from = problem->streams ? problem->acquire + (size_t)i * clock : &b->begin;
+        const int64_t *to = problem->streams ? problem->release + (size_t)i * clock : &b->end;
+        size_t root = (size_t)(b->root == ASH_MEMORY_NONE ? i : b->root) * clock;
+        if (!lives(from, to, clock)) continue;
+        for (uint32_t s = 0; s < clock; s++) {
+            c->from[root + s] = ASH_MIN(c->from[root + s], from[s]);
+            c->to[root + s] = ASH_MAX(c->to[root + s], to[s]);
+        }
+    }
+    for (uint32_t i = 0; i < problem->buffer_count; i++) {
+        const ash_memory_buffer *b = &problem->buffers[i];
+        ash_memory_kind kind = b->root == ASH_MEMORY_NONE ? b->kind : problem->buffers[b->root].kind;
+        bool forever = kind == ASH_MEMORY_PARAMETER || kind == ASH_MEMORY_CONSTANT;
+        bool kept = b->kind == ASH_MEMORY_OUTPUT; /* and with it the bytes of its root */
+        size_t at = (size_t)(b->root == ASH_MEMORY_NONE ? i : b->root) * clock;
+        for (uint32_t s = 0; s < clock; s++) {
+            if (forever || kind == ASH_MEMORY_INPUT) c->from[at + s] = c->first;
+            if (forever || kept) c->to[at + s] = c->last;
+        }
+    }
+}
+
+/* --- events
+ * -------------------------------------------------------------------------------------------------------
+ */
+
+static void sort_events(event *events, event *room, size_t count) {
+    if (count < 2) return;
+    for (size_t width = 1; width < count; width *= 2) {
+        for (size_t at = 0; at < count; at += 2 * width) {
+            size_t a = at, middle = ASH_MIN(at + width, count), b = middle,
+                   end = ASH_MIN(at + 2 * width, count);
+            for (size_t k = at; k < end; k++)
+                room[k] = a < middle && (b == end || events[a].order <= events[b].order) ? events[a++]
+                                                                                         : events[b++];
+        }
+        memcpy(events, room, count * sizeof *events);
+    }
+}
+
+static bool has_event(const checker *c, uint32_t i) {
+    const ash_memory_buffer *b = &c->problem->buffers[i];
+    size_t at = (size_t)i * c->clock;
+    return b->root == ASH_MEMORY_NONE && b->size && c->places[i].arena != ASH_MEMORY_NONE &&
+           lives(c->from + at, c->to + at, c->clock);
+}
+
+static bool hole_in(const checker *c, const ash_memory_hole *h, uint32_t arena) {
+    return h->size && c->arenas[arena].lane == h->lane && (c->problem->streams || h->begin < h->end);
+}
+
+static ash_status make_events(checker *c, ash_diag *diag) {
+    const ash_memory_problem *problem = c->problem;
+    for (uint32_t i = 0; i < problem->buffer_count; i++)
+        if (has_event(c, i)) c->event_at[c->places[i].arena + 1]++;
+    for (uint32_t a = 0; a < c->arena_count; a++) {
+        for (uint32_t h = 0; h < problem->hole_count; h++)
+            c->event_at[a + 1] += hole_in(c, &problem->holes[h], a);
+        c->event_at[a + 1] += c->event_at[a];
+    }
+    c->event_count = c->event_at[c->arena_count];
+    c->events = ash_mem_alloc(c->allocator, c->event_count, sizeof *c->events);
+    c->event_room = ash_mem_alloc(c->allocator, c->event_count, sizeof *c->event_room);
+    if (!c->events || !c->event_room) return ASH_NO_MEMORY(diag);
+    size_t *next = ash_mem_alloc(c->allocator, c->arena_count, sizeof *next);
+    if (!next) return ASH_NO_MEMORY(diag);
+    memcpy(next, c->event_at, c->arena_count * sizeof *next);
+    for (uint32_t a = 0; a < c->arena_count; a++)
+        for (uint32_t h = 0; h < problem->hole_count; h++)
+            if (hole_in(c, &problem->holes[h], a))
+                c->events[next[a]++] = (event){
+                    problem->streams ? 0 : (uint64_t)problem->holes[h].begin ^ UINT64_C(1) << 63, h, true};
+    for (uint32_t i = 0; i < problem->buffer_count; i++) {
+        if (!has_event(c, i)) continue;
+        uint64_t order = 0;
+        for (uint32_t s = 0; s < problem->streams; s++)
+            order += (uint64_t)c->from[(size_t)i * c->clock + s];
+        if (!problem->streams) order = (uint64_t)c->from[i] ^ UINT64_C(1) << 63;
+        c->events[next[c->places[i].arena]++] = (event){order, i, false};
+    }
+    ash_mem_free(c->allocator, next, c->arena_count, sizeof *next);
+    return ASH_OK;
+}
+
+/* --- bytes
+ * --------------------------------------------------------------------------------------------------------
+ */
+
+static void event_bytes(const checker *c, const event *e, uint64_t *low, uint64_t *high) {
+    *low = e->hole ? c->problem->holes[e->buffer].offset : c->places[e->buffer].offset;
+    *high = *low + (e->hole ? c->problem->holes[e->buffer].size : c->problem->buffers[e->buffer].size);
+}
+
+/* Merges from the bottom up; `room` is as large as `at`. */
+static void sort_bytes(uint64_t *at, uint64_t *room, size_t count) {
+    uint64_t *from = at, *to = room;
+    for (size_t width = 1; width < count; width *= 2) {
+        for (size_t start = 0; start < count; start += 2 * width) {
+            size_t a = start, middle = ASH_MIN(start + width, count), b = middle,
+                   end = ASH_MIN(start + 2 * width, count);
+            for (size_t k = start; k < end; k++)
+                to[k] = a < middle && (b == end || from[a] <= from[b]) ? from[a++] : from[b++];
+        }
+        uint64_t *swap = from;
+        from = to;
+        to = swap;
+    }
+    if (from != at) memcpy(at, from, count * sizeof *at);
+}
+
+static void find_borders(checker *c, const event *events, size_t count) {
+    uint64_t *at = c->borders;
+    for (size_t i = 0; i < count; i++) event_bytes(c, &events[i], &at[2 * i], &at[2 * i + 1]);
+    size_t n = 2 * count;
+    sort_bytes(at, (uint64_t *)c->trees, n); /* the trees are larger, and not yet in use */
+    c->border_count = 0;
+    for (size_t i = 0; i < n; i++)
+        if (!i || at[i] != at[i - 1]) at[c->border_count++] = at[i];
+}
+
+static size_t border(const checker *c, uint64_t byte) {
+    size_t low = 0, high = c->border_count;
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        if (c->borders[mid] < byte)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+static int64_t history_most(const history *h, size_t pieces, size_t low, size_t high) {
+    int64_t most = INT64_MIN;
+    size_t first = low + pieces, last = high - 1 + pieces;
+    for (size_t l = first, r = last + 1; l < r; l /= 2, r /= 2) {
+        if (l & 1) most = ASH_MAX(most, h->most[l]), l++;
+        if (r & 1) --r, most = ASH_MAX(most, h->most[r]);
+    }
+    for (size_t node = first / 2; node; node /= 2) most = ASH_MAX(most, h->whole[node]);
+    for (size_t node = last / 2; node; node /= 2) most = ASH_MAX(most, h->whole[node]);
+    return most;
+}
+
+static void history_put(history *h, size_t pieces, size_t low, size_t high, int64_t end) {
+    size_t first = low + pieces, last = high - 1 + pieces;
+    for (size_t l = first, r = last + 1; l < r; l /= 2, r /= 2) {
+        if (l & 1) h->most[l] = ASH_MAX(h->most[l], end), h->whole[l] = ASH_MAX(h->whole[l], end), l++;
+        if (r & 1) --r, h->most[r] = ASH_MAX(h->most[r], end), h->whole[r] = ASH_MAX(h->whole[r], end);
+    }
+    for (size_t node = first / 2; node; node /= 2) h->most[node] = ASH_MAX(h->most[node], end);
+    for (size_t node = last / 2; node; node /= 2) h->most[node] = ASH_MAX(h->most[node], end);
+}
+
+/* --- the replay
+ * --------------------------------------------------------------------------------------------------- */
+
+/* Some event before `at` holds bytes of it for too long: names it. */
+static ash_status name_clash(const checker *c, const event *events, size_t at, ash_diag *diag) {
+    uint64_t low, high, other_low, other_high;
+    event_bytes(c, &events[at], &low, &high);
+    for (size_t i = at; i--;) {
+        const event *e = &events[i];
+        event_bytes(c, e, &other_low, &other_high);
+        if (other_low >= high || low >= other_high || (e->hole && events[at].hole)) continue;
+        bool clash = e->hole || events[at].hole;
+        if (!c->problem->streams && e->hole)
+            clash = c->problem->holes[e->buffer].end > c->from[events[at].buffer];
+        if (!c->problem->streams && events[at].hole)
+            clash = c->to[e->buffer] > c->problem->holes[events[at].buffer].begin;
+        for (uint32_t s = 0; s < c->clock && !e->hole && !events[at].hole; s++)
+            clash |=
+                c->to[(size_t)e->buffer * c->clock + s] > c->from[(size_t)events[at].buffer * c->clock + s];
+        if (!clash) continue;
+        c->report->clash[0] = e->hole ? ASH_MEMORY_NONE : e->buffer;
+        c->report->clash[1] = events[at].hole ? ASH_MEMORY_NONE : events[at].buffer;
+        FOUND(diag, "%s %u and %s %u are live together and share bytes [%llu, %llu)",
+              e->hole ? "hole" : "buffer", e->buffer, events[at].hole ? "hole" : "buffer",
+              events[at].buffer, (unsigned long long)ASH_MAX(low, other_low),
+              (unsigned long long)ASH_MIN(high, other_high));
+    }
+    FOUND(diag, "buffer %u is live together with another in the same bytes", events[at].buffer);
+}
+
+static ash_status replay_arena(checker *c, event *events, size_t count, ash_diag *diag) {
+    sort_events(events, c->event_room, count);
+    find_borders(c, events, count);
+    size_t pieces = c->border_count;
+    bool holes = c->problem->hole_count > 0;
+    size_t width = holes ? 8 : 4; /* trees per stream, in pieces: without holes theirs are not there */
+    for (uint32_t s = 0; s < c->clock; s++) {
+        int64_t *at = c->trees + width * s * pieces;
+        c->tenants[s] = (history){at, at + 2 * pieces};
+        c->holes[s] = holes ? (history){at + 4 * pieces, at + 6 * pieces} : (history){NULL, NULL};
+    }
+    for (size_t i = 0; i < width * c->clock * pieces; i++) c->trees[i] = INT64_MIN;
+    for (size_t i = 0; i < count; i++) {
+        const event *e = &events[i];
+        uint64_t low_byte, high_byte;
+        event_bytes(c, e, &low_byte, &high_byte);
+        size_t low = border(c, low_byte), high = border(c, high_byte);
+        const ash_memory_hole *hole = e->hole ? &c->problem->holes[e->buffer] : NULL;
+        c->report->events++;
+        for (uint32_t s = 0; s < c->clock; s++) {
+            int64_t from = e->hole ? c->problem->streams ? INT64_MIN : hole->begin
+                                   : c->from[(size_t)e->buffer * c->clock + s];
+            int64_t to = e->hole ? c->problem->streams ? INT64_MAX : hole->end
+                                 : c->to[(size_t)e->buffer * c->clock + s];
+            c->report->comparisons++;
+            if (history_most(&c->tenants[s], pieces, low, high) > from ||
+                (holes && !e->hole && history_most(&c->holes[s], pieces, low, high) > from))
+                return name_clash(c, events, i, diag);
+            history_put(e->hole ? &c->holes[s] : &c->tenants[s], pieces, low, high, to);
+        }
+    }
+    return ASH_OK;
+}
+
+static ash_status replay(checker *c, ash_diag *diag) {
+    size_t largest = 0;
+    for (uint32_t a = 0; a < c->arena_count; a++)
+        largest = ASH_MAX(largest, c->event_at[a + 1] - c->event_at[a]);
+    size_t trees = (c->problem->hole_count ? 16 : 8) * largest * c->clock;
+    ash_status status = ASH_OK;
+    c->borders = ash_mem_alloc(c->allocator, 2 * largest, sizeof *c->borders);
+    c->tenants = ash_mem_alloc(c->allocator, c->clock, sizeof *c->tenants);
+    c->holes = ash_mem_alloc(c->allocator, c->clock, sizeof *c->holes);
+    c->trees = ash_mem_alloc(c->allocator, trees, sizeof *c->trees);
+    ASH_FAIL_IF_DONE(!c->borders || !c->tenants || !c->holes || !c->trees, diag, ASH_ERROR_OUT_OF_MEMORY,
+                     "out of memory");
+    for (uint32_t a = 0; a < c->arena_count; a++)
+        if (c->event_at[a + 1] > c->event_at[a])
+            ASH_TRY_DONE(
+                replay_arena(c, c->events + c->event_at[a], c->event_at[a + 1] - c->event_at[a], diag));
+done:
+    ash_mem_free(c->allocator, c->trees, trees, sizeof *c->trees);
+    ash_mem_free(c->allocator, c->holes, c->clock, sizeof *c->holes);
+    ash_mem_free(c->allocator, c->tenants, c->clock, sizeof *c->tenants);
+    ash_mem_free(c->allocator, c->borders, 2 * largest, sizeof *c->borders);
+    return status;
+}
+
+ash_status ash_memory_check(ash_context *context, const ash_memory_problem *problem,
+                            const ash_memory_place *places, const ash_memory_arena *arenas,
+                            uint32_t arena_count, ash_memory_check_report *report, ash_diag *diag) {
+    ash_memory_check_report ignored;
+    if (!report) report = &ignored;
+    *report = (ash_memory_check_report){.clash = {ASH_MEMORY_NONE, ASH_MEMORY_NONE}};
+    ASH_FAIL_IF(!context || !problem || (problem->buffer_count && !places) || (arena_count && !arenas),
+                diag, ASH_ERROR_INVALID_ARGUMENT,
+                "the context, the problem, the places or the arenas are NULL");
+    const ash_allocator *a = ash_context__allocator(context);
+    checker c = {.allocator = a,
+                 .problem = problem,
+                 .places = places,
+                 .arenas = arenas,
+                 .arena_count = arena_count,
+                 .clock = problem->streams ? problem->streams : 1,
+                 .report = report};
+    for (uint32_t i = 0; i < problem->buffer_count; i++) {
+        ASH_TRY(check_place(&c, i, diag));
+        bool placed = places[i].arena != ASH_MEMORY_NONE;
+        report->buffers += placed;
+        report->left_out += !placed;
+        report->aliases += placed && problem->buffers[i].root != ASH_MEMORY_NONE;
+    }
+    size_t clocks = (size_t)problem->buffer_count * c.clock;
+    ash_status status = ASH_OK;
+    c.from = ash_mem_alloc(a, clocks, sizeof *c.from);
+    c.to = ash_mem_alloc(a, clocks, sizeof *c.to);
+    c.event_at = ash_mem_calloc(a, (size_t)arena_count + 1, sizeof *c.event_at);
+    ASH_FAIL_IF_DONE(!c.from || !c.to || !c.event_at, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+    find_program(&c);
+    find_lifetimes(&c);
+    ASH_TRY_DONE(make_events(&c, diag));
+    ASH_TRY_DONE(replay(&c, diag));
+done:
+    ash_mem_free(a, c.event_room, c.event_count, sizeof *c.event_room);
+    ash_mem_free(a, c.events, c.event_count, sizeof *c.events);
+    ash_mem_free(a, c.event_at, (size_t)arena_count + 1, sizeof *c.event_at);
+    ash_mem_free(a, c.to, clocks, sizeof *c.to);
+    ash_mem_free(a, c.from, clocks, sizeof *c.from);
+    return status;
+}

@@ -1,0 +1,54 @@
+/* What the searches share: a component of a pack, laid out for fast access, and the budget. */
+#ifndef ASH_MEMORY_SEARCH_H
+#define ASH_MEMORY_SEARCH_H
+
+#include "pack.h"
+
+/* Items that no empty border of time separates, with the tables that the searches walk. Offsets in units.
+ */
+typedef struct ash_memory__field {
+    const ash_memory__item *items;
+    uint32_t count, columns;
+    uint64_t largest;       /* units: the largest size */
+    uint64_t bound;         /* units: the largest load */
+    uint64_t *load;         /* per column */
+    uint32_t *column_at;    /* columns + 1 starts in column_items */
+    uint32_t *column_items; /* the items of each column */
+    size_t *row;            /* count + 1 starts in conflicts */
+    uint32_t *conflicts;    /* the items that live with each */
+} ash_memory__field;
+
+typedef struct ash_memory__budget {
+    uint64_t nodes;    /* left */
+    uint64_t spent;    /* steps so far */
+    uint64_t deadline; /* nanoseconds of the monotonic clock, or 0 */
+    bool late;         /* the deadline has passed */
+} ash_memory__budget;
+
+void ash_memory__budget_init(ash_memory__budget *budget, uint64_t nodes, uint64_t time_limit_ns);
+/* Takes steps off the budget. */
+void ash_memory__spend(ash_memory__budget *budget, uint64_t nodes);
+/* Whether nothing is left; looks at the clock only when there is a deadline. */
+bool ash_memory__spent(ash_memory__budget *budget);
+
+typedef enum ash_memory__verdict {
+    ASH_MEMORY__UNKNOWN,
+    ASH_MEMORY__FOUND,
+    ASH_MEMORY__REFUTED
+} ash_memory__verdict;
+
+enum { ASH_MEMORY__VALLEY_ITEMS = 4096 }; /* the most items that the valley search takes */
+
+/* Looks for a packing under `capacity` (below 2^31 units, at least the field's bound) for at most `nodes`
+ * steps: found, with `offsets`; refuted, when there is none; or unknown. */
+ash_status ash_memory__valley(const ash_allocator *allocator, const ash_memory__field *field,
+                              uint64_t capacity, ash_memory__budget *budget, uint64_t nodes,
+                              uint64_t *offsets, ash_memory__verdict *verdict, ash_diag *diag);
+
+/* Lowers the packing in `best`, whose peak is *peak, until that is at most `goal` (which is at least the
+ * load) or the budget is spent. *proven: no packing is lower. */
+ash_status ash_memory__search(const ash_allocator *allocator, const ash_memory__pack *pack, uint64_t goal,
+                              ash_memory__budget *budget, uint64_t *best, uint64_t *peak, uint64_t *proven,
+                              ash_diag *diag);
+
+#endif

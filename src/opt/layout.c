@@ -1,0 +1,231 @@
+/* layout: convolutions compute in blocked channels, and the values around them stay blocked as long as that
+ * costs nothing; weights and the second operands of matrix products are packed. Forms are described in
+ * layout.h and ops.def.
+ *
+ * One walk in order. A convolution takes and gives blocked values. Elementwise nodes, spatial pools,
+ * slices, pads and reductions, and concats go blocked when an operand exists in blocked form only (or in
+ * both forms, and no other operand in plain form only). Everything else asks for the plain form, and so do
+ * outputs and kept values: conversions appear where a blocked value meets a plain one, once per value and
+ * form.
+ *
+ * Greedy on purpose: which form a value should have is a cut problem, but in real networks convolutions
+ * feed on each other through nodes that take either form, and the greedy answer has the least conversions.
+ * Known limit: a lone convolution between plain neighbours pays for two conversions. */
+#include "layout.h"
+
+/* True when a value takes any form at no cost at run time: constants, and broadcasts. */
+static bool is_neutral(const ash_layout *l, ash_value value) {
+    return l->deferred[value] || l->constant[value];
+}
+
+/* The form in which a node is computed when either will do: the block, or 0 for plain. */
+static int64_t choose(const ash_layout *l, const ash_node *node) {
+    int64_t block = 0;
+    bool plain_only = false, blocked_only = false;
+    for (size_t k = 0; k < node->n_ins; k++) {
+        ash_value in = node->ins[k];
+        int64_t has = ash_layout__has_blocked(l, in);
+        bool plain = ash_layout__has_plain(l, in);
+        block = ASH_MAX(block, has);
+        blocked_only = blocked_only || (has && !plain);
+        plain_only = plain_only || (!has && plain && !is_neutral(l, in));
+    }
+    return plain_only && !blocked_only ? 0 : block;
+}
+
+/* The node over blocked operands (the first `n_data` of them), with other attributes where `attrs` is not
+ * NULL. */
+static ash_value add_blocked(ash_layout *l, const ash_node *node, int64_t block, size_t n_data,
+                             const ash_attr *attrs) {
+    ash_rewrite *rw = &l->rw;
+    ash_value *ins = ash_arena_alloc(&rw->scratch, node->n_ins, sizeof *ins);
+    if (!ins) {
+        ash_graph__fail(rw->to, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+        return ASH_NO_VALUE;
+    }
+    for (size_t k = 0; k < node->n_ins; k++)
+        ins[k] =
+            k < n_data ? ash_layout__blocked(l, node->ins[k], block) : ash_layout__plain(l, node->ins[k]);
+    ash_rewrite__name(rw, node);
+    return ash_rewrite__node(rw, node->op, ins, node->n_ins, attrs ? attrs : node->attrs, node->n_attrs);
+}
+
+static void copy_blocked(ash_layout *l, const ash_node *node, int64_t block, size_t n_data,
+                         const ash_attr *attrs) {
+    ash_value y = add_blocked(l, node, block, n_data, attrs);
+    ash_layout__set_blocked(l, node->out, block, y);
+}
+
+static bool layout_elementwise(ash_layout *l, const ash_node *node) {
+    int64_t block = choose(l, node);
+    if (!block) return false;
+    copy_blocked(l, node, block, node->n_ins, NULL);
+    return true;
+}
+
+/* Windows over spatial axes: the same axes in both forms. */
+static bool layout_pool(ash_layout *l, const ash_node *node) {
+    int64_t block = choose(l, node);
+    const ash_attr *axes = ash_node_attr(node, ASH_ATTR_AXES);
+    if (!block || (axes->count && axes->list[0] < 2)) return false;
+    copy_blocked(l, node, block, 1, NULL);
+    return true;
+}
+
+/* Reductions over spatial axes. When none of those is left, [n, c/B, B] is [n, c] already. */
+static bool layout_reduce(ash_layout *l, const ash_node *node) {
+    int64_t block = choose(l, node);
+    const ash_attr *axes = ash_node_attr(node, ASH_ATTR_AXES);
+    ash_type type = *ash_graph__type(l->rw.from, node->out);
+    if (!block || (axes->count && axes->list[0] < 2)) return false;
+    ash_value y = add_blocked(l, node, block, 1, NULL);
+    if (type.rank == 2)
+        ash_rewrite__bind(&l->rw, node->out, ash_rewrite__reshape(&l->rw, y, type.rank, type.dims));
+    else
+        ash_layout__set_blocked(l, node->out, block, y);
+    return true;
+}
+
+/* The widest block, no wider than `block`, in which all operands of a concat along channels can be joined.
+ */
+static int64_t common_block(const ash_layout *l, const ash_node *node, int64_t block) {
+    for (; block >= ASH_MIN_BLOCK; block /= 2) {
+        size_t k = 0;
+        while (k < node->n_ins && ash_layout__can_block(l, node->ins[k], block)) k++;
+        if (k == node->n_ins) return block;
+    }
+    return 0;
+}
+
+static bool layout_concat(ash_layout *l, const ash_node *node) {
+    int64_t block = choose(l, node);
+    if (block) block = common_block(l, node, block);
+    if (!block) return false;
+    copy_blocked(l, node, block, node->n_ins, NULL);
+    return true;
+}
+
+/* A list with one entry per plain dim as one per blocked dim: `channels` for dim 1, and `inside` for the
+ * last. */
+static ash_attr blocked_list(ash_rewrite *rw, const ash_attr *attr, int64_t channels, int64_t inside) {
+    ash_attr blocked = *attr;
+    int64_t *list = ash_arena_alloc(&rw->scratch, attr->count + 1u, sizeof *list);
+    if (!list) {
+        ash_graph__fail(rw->to, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+        return blocked;
+    }
+    memcpy(list, attr->list, attr->count * sizeof *list);
+    list[1] = channels;
+    list[attr->count] = inside;
+    blocked.list = list;
+    blocked.count++;
+    return blocked;
+}
+
+/* Slices that take whole blocks of channels. */
+static bool layout_slice(ash_layout *l, const ash_node *node) {
+    int64_t block = choose(l, node);
+    const ash_attr *dims = ash_node_attr(node, ASH_ATTR_DIMS),
+                   *starts = ash_node_attr(node, ASH_ATTR_STARTS);
+    const ash_attr *steps = ash_node_attr(node, ASH_ATTR_STEPS);
+    if (!block || steps->list[1] != 1 || !ash_dim_is_const(starts->list[1]) ||
+        !ash_dim_is_const(dims->list[1]))
+        return false;
+    if (starts->list[1] % block || dims->list[1] % block || dims->list[1] == 0) return false;
+    ash_attr attrs[] = {blocked_list(&l->rw, dims, dims->list[1] / block, block),
+                        blocked_list(&l->rw, starts, starts->list[1] / block, 0),
+                        blocked_list(&l->rw, steps, 1, 1)};
+    copy_blocked(l, node, block, 1, attrs);
+    return true;
+}
+
+/* Pads of spatial dims. */
+static bool layout_pad(ash_layout *l, const ash_node *node) {
+    ash_value x = node->ins[0];
+    int64_t block = ash_layout__has_blocked(l, x);
+    const ash_attr *before = ash_node_attr(node, ASH_ATTR_BEFORE),
+                   *after = ash_node_attr(node, ASH_ATTR_AFTER);
+    const ash_attr *interior = ash_node_attr(node, ASH_ATTR_INTERIOR);
+    if (!block || before->list[1] || after->list[1] || interior->list[1]) return false;
+    ash_attr attrs[] = {blocked_list(&l->rw, before, 0, 0), blocked_list(&l->rw, after, 0, 0),
+                        blocked_list(&l->rw, interior, 0, 0)};
+    copy_blocked(l, node, block, 1, attrs);
+    return true;
+}
+
+/* A broadcast waits for the form that is asked for, unless its operand waits too: then this one is made
+ * now, so that no long chain is ever waiting. */
+static bool layout_broadcast(ash_layout *l, const ash_node *node) {
+    bool waits = !l->deferred[node->ins[0]] || ash_layout__has_plain(l, node->ins[0]);
+    l->deferred[node->out] = waits;
+    return waits;
+}
+
+/* True when the node was built in blocked form, or waits. */
+static bool layout_node(ash_layout *l, const ash_node *node) {
+    if (ash_op_is_elementwise(node->op)) return layout_elementwise(l, node);
+    switch (ash_op_infos[node->op].class) {
+    case ASH_CLASS_POOL: return layout_pool(l, node);
+    case ASH_CLASS_REDUCE: return layout_reduce(l, node);
+    default: break;
+    }
+    switch (node->op) {
+    case ASH_OP_CONCAT: return layout_concat(l, node);
+    case ASH_OP_SLICE: return layout_slice(l, node);
+    case ASH_OP_PAD: return layout_pad(l, node);
+    case ASH_OP_BROADCAST: return layout_broadcast(l, node);
+    default: return false;
+    }
+}
+
+static void copy_plain(ash_layout *l, const ash_node *node) {
+    for (size_t k = 0; k < node->n_ins; k++) ash_layout__plain(l, node->ins[k]);
+    if (ash_rewrite__ok(&l->rw)) ash_rewrite__copy(&l->rw, node);
+}
+
+static void rebuild(ash_layout *l) {
+    ash_rewrite *rw = &l->rw;
+    for (size_t i = 0; i < rw->from->nodes.len && ash_rewrite__ok(rw); i++) {
+        const ash_node *node = &rw->from->nodes.at[i];
+        if (!ash_rewrite__is_live(rw, node)) continue;
+        if (node->op == ASH_OP_CONV)
+            ash_layout__conv(l, node);
+        else if (node->op == ASH_OP_MATMUL)
+            ash_layout__matmul(l, node);
+        else if (!layout_node(l, node))
+            copy_plain(l, node);
+    }
+}
+
+/* Outputs and kept values are plain: what the caller sees has the dims that it gave. */
+static void finish(ash_layout *l) {
+    ash_rewrite *rw = &l->rw;
+    for (size_t i = 0; i < rw->from->outputs.len && ash_rewrite__ok(rw); i++)
+        ash_layout__plain(l, rw->from->outputs.at[i].value);
+    for (ash_value v = 0; v < rw->from->values.len && ash_rewrite__ok(rw); v++)
+        if (ash_rewrite__is_kept(rw, v)) ash_layout__plain(l, v);
+}
+
+ash_status ash_opt__layout(const ash_opt *opt, const ash_graph *from, ash_graph **out, ash_diag *diag) {
+    ash_layout l = {.lanes = ASH_MIN_BLOCK};
+    ash_arena arena;
+    if (!opt->target || ash_target_lanes(opt->target, 4) < ASH_MIN_BLOCK)
+        return ash_opt__dce(opt, from, out, diag);
+    while (2 * l.lanes <= ASH_MIN((int64_t)ash_target_lanes(opt->target, 4), ASH_MAX_BLOCK)) l.lanes *= 2;
+    ASH_TRY(ash_rewrite__begin(&l.rw, opt, from, diag));
+    ash_arena_init(&arena, from->allocator);
+    l.forms = ash_arena_alloc(&arena, from->values.len, sizeof *l.forms);
+    l.deferred = ash_arena_alloc(&arena, from->values.len, sizeof *l.deferred);
+    l.constant = ash_arena_alloc(&arena, from->values.len, sizeof *l.constant);
+    if (!l.forms || !l.deferred || !l.constant) {
+        ash_arena_free(&arena);
+        return ash_rewrite__abandon(&l.rw, ASH_NO_MEMORY(diag));
+    }
+    for (size_t v = 0; v < from->values.len; v++)
+        for (unsigned s = 0; s < ASH_BLOCKS; s++) l.forms[v].blocked[s] = ASH_NO_VALUE;
+    ash_rewrite__find_constants(&l.rw, l.constant);
+    rebuild(&l);
+    if (ash_rewrite__ok(&l.rw)) finish(&l);
+    ash_arena_free(&arena);
+    return ash_rewrite__end(&l.rw, out);
+}

@@ -1,0 +1,51 @@
+/* What the files of the layout pass share: the forms of a value.
+ *
+ *     plain        [n, c, space...]           as the graph says
+ *     blocked, B   [n, c/B, space..., B]      B neighbouring channels lie side by side: one vector
+ *
+ * Each value of the old graph has the forms that were asked for; a missing one is made from one that is
+ * there, once. A broadcast is deferred: it has no form until somebody asks, because it can be made in any
+ * form at no cost. */
+#ifndef ASH_OPT_LAYOUT_H
+#define ASH_OPT_LAYOUT_H
+
+#include "rewrite.h"
+
+enum {
+    ASH_MIN_BLOCK = 4,
+    ASH_MAX_BLOCK = 64,
+    ASH_BLOCKS = 5, /* 4, 8, 16, 32, 64 */
+};
+
+typedef struct ash_forms {
+    ash_value blocked[ASH_BLOCKS]; /* values of `to`, ASH_NO_VALUE: not made; the plain form is rw.map */
+} ash_forms;
+
+typedef struct ash_layout {
+    ash_rewrite rw;
+    int64_t lanes;    /* of one vector of f32, at most ASH_MAX_BLOCK */
+    ash_forms *forms; /* per value of `from` */
+    bool *constant;   /* per value of `from`: it does not depend on inputs */
+    bool *deferred;   /* per value of `from`: a broadcast that waits for the form that is asked for */
+} ash_layout;
+
+/* The widest block, from the lanes of a vector down, that divides a number of channels; 0 when none does.
+ */
+int64_t ash_layout__block(const ash_layout *l, ash_dim channels);
+/* True when a value of `from` can have a blocked form. */
+bool ash_layout__can_block(const ash_layout *l, ash_value value, int64_t block);
+/* The widest blocked form that a value has; 0 when it has none. */
+int64_t ash_layout__has_blocked(const ash_layout *l, ash_value value);
+bool ash_layout__has_plain(const ash_layout *l, ash_value value);
+
+/* The value of `to` with that form, made when it is not there. */
+ash_value ash_layout__plain(ash_layout *l, ash_value value);
+ash_value ash_layout__blocked(ash_layout *l, ash_value value, int64_t block);
+/* Records a form that the pass has built. */
+void ash_layout__set_blocked(ash_layout *l, ash_value value, int64_t block, ash_value image);
+
+/* Convolutions and matrix products, with their weights packed. */
+void ash_layout__conv(ash_layout *l, const ash_node *node);
+void ash_layout__matmul(ash_layout *l, const ash_node *node);
+
+#endif

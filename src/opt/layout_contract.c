@@ -1,0 +1,193 @@
+/* Convolutions in blocked channels, and their weights and those of matrix products in the order in which
+ * the kernels read them: the forms that ops.def states. Packing is ordinary movement: over constants it
+ * runs once, in the prologue. */
+#include "layout.h"
+
+enum {
+    MIN_ROWS = 6
+}; /* of a matrix product: with fewer, packing at every execution costs more than it saves */
+
+/* --- convolutions
+ * --------------------------------------------------------------------------------------------------------
+ */
+
+typedef struct conv {
+    int64_t groups, c, o;              /* channels of operand and result */
+    int64_t x_block, y_block, w_block; /* 0: plain */
+    bool depthwise;                    /* one input and one output channel a group */
+} conv;
+
+/* True for the convolutions that this pass blocks. */
+static bool read_conv(const ash_layout *l, const ash_node *node, conv *v) {
+    const ash_type *x = ash_graph__type(l->rw.from, node->ins[0]),
+                   *w = ash_graph__type(l->rw.from, node->ins[1]);
+    if (x->dtype != ASH_F32 || !ash_dim_is_const(x->dims[1]) || !ash_dim_is_const(w->dims[0])) return false;
+    if (x->rank >= ASH_MAX_RANK || w->rank + 3 > ASH_MAX_RANK) return false;
+    *v = (conv){.groups = ash_node_int(node, ASH_ATTR_GROUPS), .c = x->dims[1], .o = w->dims[0]};
+    v->depthwise = v->c == v->groups && v->o == v->groups;
+    return v->c > 0 && v->o > 0;
+}
+
+/* A narrower form that the operand has already will do: its block says how channels are loaded, not how
+ * many results are computed at once. */
+static int64_t operand_block(const ash_layout *l, ash_value x, ash_dim channels) {
+    int64_t block = ash_layout__has_blocked(l, x);
+    return block && channels % block == 0 ? block : ash_layout__block(l, channels);
+}
+
+static void choose_blocks(const ash_layout *l, ash_value x, conv *v) {
+    if (v->depthwise) {
+        v->x_block = v->y_block = v->w_block = operand_block(l, x, v->c);
+        return;
+    }
+    v->x_block = operand_block(l, x, v->c / v->groups);
+    v->y_block = ash_layout__block(l, v->o / v->groups);
+    /* narrow blocks of the result take whole vectors of weights all the same: a vector is stored in parts
+     */
+    v->w_block = v->y_block && v->o / v->groups < l->lanes ? v->y_block : l->lanes;
+}
+
+/* [o, 1, k...] -> [o/B, B, k...] -> [o/B, k..., B] */
+static ash_value pack_depthwise(ash_rewrite *rw, ash_value w, const conv *v) {
+    ash_type type = ash_rewrite__type(rw, w);
+    ash_dim dims[ASH_MAX_RANK] = {v->o / v->w_block, v->w_block};
+    int64_t perm[ASH_MAX_RANK] = {0};
+    for (unsigned d = 2; d < type.rank; d++) {
+        dims[d] = type.dims[d];
+        perm[d - 1] = d;
+    }
+    perm[type.rank - 1] = 1;
+    return ash_rewrite__transpose(rw, ash_rewrite__reshape(rw, w, type.rank, dims), type.rank, perm);
+}
+
+/* [o, c/g, k...] -> [g, o/g, c/g, k...], o/g padded to whole blocks
+ *               -> [g, blocks, B, c/g/I, I, k...] -> [g, blocks, c/g/I, k..., I, B] */
+static ash_value pack_weights(ash_rewrite *rw, ash_value w, const conv *v) {
+    ash_type type = ash_rewrite__type(rw, w);
+    unsigned spatial = type.rank - 2, rank = 5 + spatial;
+    int64_t inner = v->x_block ? v->x_block : 1, filters = v->o / v->groups;
+    int64_t blocks = ash_ceil_div(filters, v->w_block);
+    ash_dim grouped[ASH_MAX_RANK] = {v->groups, filters, type.dims[1]};
+    ash_dim dims[ASH_MAX_RANK] = {v->groups, blocks, v->w_block, type.dims[1] / inner, inner};
+    int64_t perm[ASH_MAX_RANK] = {0, 1, 3};
+    for (unsigned d = 0; d < spatial; d++) {
+        grouped[3 + d] = dims[5 + d] = type.dims[2 + d];
+        perm[3 + d] = 5 + d;
+    }
+    perm[3 + spatial] = 4;
+    perm[4 + spatial] = 2;
+    if (blocks * v->w_block != filters) {
+        w = ash_rewrite__reshape(rw, w, 3 + spatial, grouped);
+        w = ash_rewrite__pad_zero(rw, w, 1, blocks * v->w_block - filters);
+    }
+    return ash_rewrite__transpose(rw, ash_rewrite__reshape(rw, w, rank, dims), rank, perm);
+}
+
+void ash_layout__conv(ash_layout *l, const ash_node *node) {
+    ash_rewrite *rw = &l->rw;
+    ash_attr attrs[ASH_ATTR_COUNT];
+    conv v;
+    ash_value w = ash_layout__plain(l, node->ins[1]);
+    if (w == ASH_NO_VALUE) return;
+    bool blocks = read_conv(l, node, &v);
+    if (blocks) choose_blocks(l, node->ins[0], &v);
+    if (!blocks || v.w_block == 0) {
+        ash_layout__plain(l, node->ins[0]);
+        ash_rewrite__copy(rw, node);
+        return;
+    }
+    ash_value x =
+        v.x_block ? ash_layout__blocked(l, node->ins[0], v.x_block) : ash_layout__plain(l, node->ins[0]);
+    ash_rewrite__name(rw, node);
+    ash_value ins[] = {x, v.depthwise ? pack_depthwise(rw, w, &v) : pack_weights(rw, w, &v)};
+    for (size_t i = 0; i < node->n_attrs; i++) {
+        attrs[i] = node->attrs[i];
+        switch (attrs[i].key) {
+        case ASH_ATTR_X_BLOCK: attrs[i].i = v.x_block; break;
+        case ASH_ATTR_Y_BLOCK: attrs[i].i = v.y_block; break;
+        case ASH_ATTR_W_BLOCK: attrs[i].i = v.w_block; break;
+        case ASH_ATTR_O: attrs[i].i = v.o; break;
+        default: break;
+        }
+    }
+    ash_value y = ash_rewrite__node(rw, ASH_OP_CONV, ins, 2, attrs, node->n_attrs);
+    if (v.y_block)
+        ash_layout__set_blocked(l, node->out, v.y_block, y);
+    else
+        ash_rewrite__bind(rw, node->out, y);
+}
+
+/* --- matrix products
+ * ----------------------------------------------------------------------------------------------------- */
+
+/* How n columns lie in blocks. */
+typedef struct columns {
+    ash_dim n, blocks, missing; /* `missing` columns of zeros fill the last block */
+} columns;
+
+/* True when a constant lies in memory with its columns in rows: a transposed weight. The kernel then reads
+ * along k, and gains nothing from packing. What has been computed with (a scaled weight) is written anew,
+ * in rows. */
+static bool lies_in_columns(const ash_graph *graph, ash_value b) {
+    for (unsigned depth = 0; depth < 16; depth++) {
+        const ash_value_info *info = ash_graph__value(graph, b);
+        if (info->kind != ASH_VALUE_NODE) return false;
+        const ash_node *node = &graph->nodes.at[info->node];
+        if (node->op == ASH_OP_TRANSPOSE) return true;
+        if (node->op != ASH_OP_RESHAPE) return false;
+        b = node->ins[0];
+    }
+    return false;
+}
+
+/* True when the second operand is worth packing: it is a constant, so that packing costs nothing at
+ * execution, or enough rows read it. With columns that are an expression, what is missing is one too, and
+ * must be known never to be negative. */
+static bool read_columns(const ash_layout *l, const ash_node *node, columns *c) {
+    const ash_type *a = ash_graph__type(l->rw.from, node->ins[0]),
+                   *b = ash_graph__type(l->rw.from, node->ins[1]);
+    ash_dims *dims = l->rw.to->dims;
+    int64_t min, max;
+    if (a->dtype != ASH_F32 || b->rank >= ASH_MAX_RANK || ash_node_int(node, ASH_ATTR_B_BLOCK))
+        return false;
+    ash_dims_bounds(dims, a->dims[a->rank - 2], &min, &max);
+    bool free = l->constant[node->ins[1]] && !lies_in_columns(l->rw.from, node->ins[1]);
+    c->n = b->dims[b->rank - 1];
+    if ((max < MIN_ROWS && !free) || c->n == 0) return false;
+    if (ash_dims_combine(dims, ASH_DIM_ADD, c->n, l->lanes - 1, &c->blocks, NULL) != ASH_OK ||
+        ash_dims_combine(dims, ASH_DIM_DIV, c->blocks, l->lanes, &c->blocks, NULL) != ASH_OK ||
+        ash_dims_combine(dims, ASH_DIM_MUL, c->blocks, l->lanes, &c->missing, NULL) != ASH_OK ||
+        ash_dims_combine(dims, ASH_DIM_SUB, c->missing, c->n, &c->missing, NULL) != ASH_OK)
+        return false;
+    ash_dims_bounds(dims, c->missing, &min, &max);
+    return min >= 0;
+}
+
+/* [batch..., k, n], n padded to whole blocks -> [batch..., k, n/B, B] -> [batch..., n/B, k, B] */
+static ash_value pack_columns(ash_rewrite *rw, ash_value b, const columns *c, int64_t block) {
+    if (b == ASH_NO_VALUE) return ASH_NO_VALUE;
+    ash_type type = ash_rewrite__type(rw, b);
+    unsigned last = type.rank - 1;
+    int64_t perm[ASH_MAX_RANK];
+    for (unsigned d = 0; d <= type.rank; d++) perm[d] = d;
+    perm[last - 1] = last;
+    perm[last] = last - 1;
+    if (c->missing) b = ash_rewrite__pad_zero(rw, b, last, c->missing);
+    type.dims[last] = c->blocks;
+    type.dims[type.rank++] = block;
+    return ash_rewrite__transpose(rw, ash_rewrite__reshape(rw, b, type.rank, type.dims), type.rank, perm);
+}
+
+void ash_layout__matmul(ash_layout *l, const ash_node *node) {
+    ash_rewrite *rw = &l->rw;
+    ash_value a = ash_layout__plain(l, node->ins[0]), b = ash_layout__plain(l, node->ins[1]);
+    columns c;
+    if (!read_columns(l, node, &c)) {
+        ash_rewrite__copy(rw, node);
+        return;
+    }
+    ash_rewrite__name(rw, node);
+    ash_attr attrs[] = {ASH_ATTR_I(N, c.n), ASH_ATTR_I(B_BLOCK, l->lanes)};
+    ash_value ins[] = {a, pack_columns(rw, b, &c, l->lanes)};
+    ash_rewrite__bind(rw, node->out, ash_rewrite__node(rw, ASH_OP_MATMUL, ins, 2, attrs, 2));
+}

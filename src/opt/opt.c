@@ -1,0 +1,117 @@
+/* The pipeline: one table, top to bottom.
+ *
+ * fold comes before simplify, so that rules see the constants; cse before it, so that "the same operand
+ * twice" is the same value. affine wants constants in the form that simplify leaves (one broadcast of a
+ * small value), and layout comes after everything that speaks of channels as dim 1. What layout inserts is
+ * then cleaned up by the same passes. */
+#include "rewrite.h"
+
+enum {
+    PLAIN = 1,     /* no operator is in a blocked form */
+    CANONICAL = 2, /* simplify has run: constants to the right, one broadcast for a splat, chains of
+                      movement composed */
+};
+
+typedef struct row {
+    const char *name;
+    ash_pass *run;
+    ash_opt_level level;       /* the strictest level that still has it */
+    unsigned requires, breaks; /* sets of the properties above */
+    unsigned provides;
+} row;
+
+static const row pipeline[] = {
+    /* name, function, level, requires, breaks, provides */
+    {"dce", ash_opt__dce, ASH_OPT_NONE, 0, 0, 0},
+    {"fold", ash_opt__fold, ASH_OPT_EXACT, PLAIN, 0, 0},
+    {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0},
+    {"simplify", ash_opt__simplify, ASH_OPT_EXACT, 0, 0, CANONICAL},
+    {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0},
+    {"affine", ash_opt__affine, ASH_OPT_FULL, PLAIN | CANONICAL, CANONICAL, 0},
+    {"fold", ash_opt__fold, ASH_OPT_EXACT, PLAIN, 0, 0},
+    {"simplify", ash_opt__simplify, ASH_OPT_EXACT, 0, 0, CANONICAL},
+    {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0},
+    {"layout", ash_opt__layout, ASH_OPT_FULL, PLAIN, PLAIN | CANONICAL, 0},
+    {"simplify", ash_opt__simplify, ASH_OPT_EXACT, 0, 0, CANONICAL},
+    {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0},
+    {"dce", ash_opt__dce, ASH_OPT_NONE, 0, 0, 0},
+};
+
+const char *ash_opt__pass_at(size_t position) {
+    return position < ASH_COUNT(pipeline) ? pipeline[position].name : NULL;
+}
+
+static ash_status check_options(const ash_graph *graph, const ash_opt_options *options, ash_diag *diag) {
+    for (size_t i = 0; i < options->n_off; i++) {
+        size_t r = 0;
+        while (r < ASH_COUNT(pipeline) && strcmp(pipeline[r].name, options->off[i])) r++;
+        ASH_FAIL_IF(r == ASH_COUNT(pipeline), diag, ASH_ERROR_NOT_FOUND, "there is no pass '%s'",
+                    options->off[i]);
+    }
+    for (size_t i = 0; i < options->n_keep; i++)
+        ASH_FAIL_IF(options->keep[i] >= graph->values.len, diag, ASH_ERROR_NOT_FOUND,
+                    "there is no value %u to keep in the graph '%s'", (unsigned)options->keep[i],
+                    graph->name ? graph->name : "");
+    return ASH_OK;
+}
+
+static bool is_on(const row *pass, const ash_opt_options *options) {
+    if (pass->level < options->level) return false;
+    for (size_t i = 0; i < options->n_off; i++)
+        if (!strcmp(pass->name, options->off[i])) return false;
+    return true;
+}
+
+/* The properties that the caller's graph has. */
+static unsigned properties_of(const ash_graph *graph) {
+    for (size_t i = 0; i < graph->nodes.len; i++) {
+        const ash_node *node = &graph->nodes.at[i];
+        if (node->op == ASH_OP_MATMUL && ash_node_int(node, ASH_ATTR_B_BLOCK)) return 0;
+        if (node->op == ASH_OP_CONV &&
+            (ash_node_int(node, ASH_ATTR_X_BLOCK) || ash_node_int(node, ASH_ATTR_Y_BLOCK) ||
+             ash_node_int(node, ASH_ATTR_W_BLOCK)))
+            return 0;
+    }
+    return PLAIN;
+}
+
+/* Runs the rows that are on. A row whose requirements do not hold is left out: affine without simplify
+ * would find nothing that it knows, and layout does not block twice. */
+static ash_status run_rows(const ash_opt *opt, const ash_opt_options *options, ash_graph **out,
+                           ash_diag *diag) {
+    unsigned properties = properties_of(opt->source);
+    ash_graph *graph = NULL;
+    for (size_t r = 0; r < ASH_COUNT(pipeline); r++) {
+        const row *pass = &pipeline[r];
+        if (!is_on(pass, options) || (properties & pass->requires) != pass->requires) continue;
+        ash_graph *next = NULL;
+        ash_status status = pass->run(opt, graph ? graph : opt->source, &next, diag);
+        ash_graph_destroy(graph);
+        graph = next;
+        if (status == ASH_OK) status = ash_graph_verify(graph, diag);
+        if (status != ASH_OK) {
+            if (status == ASH_ERROR_INTERNAL) ash_diag__add_node(diag, NULL, pass->name, ASH_NO_OFFSET);
+            ash_graph_destroy(graph);
+            return status;
+        }
+        properties = (properties & ~pass->breaks) | pass->provides;
+        if (options->dump) options->dump(options->dump_user, pass->name, graph);
+    }
+    *out = graph;
+    return ASH_OK;
+}
+
+ash_status ash_opt__run(const ash_graph *graph, const ash_target *target, const ash_opt_options *options,
+                        ash_graph **out, ash_diag *diag) {
+    static const ash_opt_options defaults;
+    if (!options) options = &defaults;
+    ASH_TRY(ash_graph_status(graph, diag));
+    ASH_TRY(check_options(graph, options, diag));
+    ash_opt opt = {.source = graph, .target = target, .exact = options->level >= ASH_OPT_EXACT};
+    opt.kept = ash_mem_calloc(graph->allocator, graph->values.len, sizeof *opt.kept);
+    if (!opt.kept) return ASH_NO_MEMORY(diag);
+    for (size_t i = 0; i < options->n_keep; i++) opt.kept[options->keep[i]] = true;
+    ash_status status = run_rows(&opt, options, out, diag);
+    ash_mem_free(graph->allocator, opt.kept, graph->values.len, sizeof *opt.kept);
+    return status;
+}

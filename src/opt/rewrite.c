@@ -1,0 +1,256 @@
+/* Rebuilding a graph: see rewrite.h. */
+#include "rewrite.h"
+
+static void emit_plain(ash_rewrite *rw, const ash_node *node, ash_value *outs) {
+    ash_graph_add(rw->to, node->op, node->ins, node->n_ins, node->attrs, node->n_attrs, outs);
+}
+
+static void free_parts(ash_rewrite *rw) {
+    const ash_allocator *a = rw->from->allocator;
+    ash_arena_free(&rw->scratch);
+    ash_mem_free(a, rw->map, rw->from->values.len, sizeof *rw->map);
+    ash_mem_free(a, rw->uses, rw->from->values.len, sizeof *rw->uses);
+}
+
+ash_value ash_rewrite__origin(const ash_rewrite *rw, ash_value value) {
+    return rw->from == rw->opt->source ? value : rw->from->values.at[value].origin;
+}
+
+bool ash_rewrite__is_kept(const ash_rewrite *rw, ash_value value) {
+    ash_value origin = ash_rewrite__origin(rw, value);
+    return origin != ASH_NO_VALUE && rw->opt->kept[origin];
+}
+
+/* Uses come after definitions, so one walk backwards sees every use of a value before its node. */
+static void count_uses(ash_rewrite *rw) {
+    const ash_graph *from = rw->from;
+    for (size_t i = 0; i < from->outputs.len; i++) rw->uses[from->outputs.at[i].value]++;
+    for (ash_value v = 0; v < from->values.len; v++) rw->uses[v] += ash_rewrite__is_kept(rw, v);
+    for (size_t i = from->nodes.len; i-- > 0;) {
+        const ash_node *node = &from->nodes.at[i];
+        if (!ash_rewrite__is_live(rw, node)) continue;
+        for (size_t k = 0; k < node->n_ins; k++) rw->uses[node->ins[k]]++;
+    }
+}
+
+void ash_rewrite__find_constants(const ash_rewrite *rw, bool *constant) {
+    const ash_graph *from = rw->from;
+    for (size_t v = 0; v < from->values.len; v++) {
+        ash_value_kind kind = from->values.at[v].kind;
+        constant[v] = kind == ASH_VALUE_CONSTANT || kind == ASH_VALUE_PARAMETER;
+    }
+    for (size_t i = 0; i < from->nodes.len; i++) {
+        const ash_node *node = &from->nodes.at[i];
+        bool all = true;
+        for (size_t k = 0; k < node->n_ins; k++) all = all && constant[node->ins[k]];
+        for (size_t k = 0; k < ash_op_infos[node->op].outs; k++) constant[node->out + k] = all;
+    }
+}
+
+static void copy_leaf(ash_rewrite *rw, ash_value value) {
+    ash_value image = ASH_NO_VALUE;
+    if (ash_graph__copy_leaf(rw->to, rw->from, value, &image) != ASH_OK) return;
+    rw->to->values.at[image].origin = ASH_NO_VALUE;
+    ash_rewrite__bind(rw, value, image);
+}
+
+ash_status ash_rewrite__begin(ash_rewrite *rw, const ash_opt *opt, const ash_graph *from, ash_diag *diag) {
+    const ash_allocator *a = from->allocator;
+    size_t n = from->values.len;
+    *rw = (ash_rewrite){.opt = opt, .from = from, .emit = emit_plain, .diag = diag};
+    ash_arena_init(&rw->scratch, a);
+    ASH_TRY(ash_graph__derive(from, &rw->to, diag));
+    rw->map = ash_mem_alloc(a, n, sizeof *rw->map);
+    rw->uses = ash_mem_calloc(a, n, sizeof *rw->uses);
+    if (!rw->map || !rw->uses) return ash_rewrite__abandon(rw, ASH_NO_MEMORY(diag));
+    for (size_t i = 0; i < n; i++) rw->map[i] = ASH_NO_VALUE;
+    count_uses(rw);
+    for (ash_value v = 0; v < n; v++) {
+        ash_value_kind kind = from->values.at[v].kind;
+        if (kind == ASH_VALUE_INPUT || kind == ASH_VALUE_PARAMETER) copy_leaf(rw, v);
+    }
+    return ASH_OK;
+}
+
+ash_status ash_rewrite__abandon(ash_rewrite *rw, ash_status status) {
+    ash_graph_destroy(rw->to);
+    free_parts(rw);
+    return status;
+}
+
+ash_status ash_rewrite__end(ash_rewrite *rw, ash_graph **out) {
+    ash_graph_name_next(rw->to, NULL);
+    for (size_t i = 0; i < rw->from->outputs.len; i++) {
+        const ash_output *output = &rw->from->outputs.at[i];
+        ash_value image = ash_rewrite__get(rw, output->value);
+        if (image != ASH_NO_VALUE) ash_graph_output(rw->to, output->name, image);
+    }
+    for (ash_value v = 0; v < rw->from->values.len; v++) /* a kept constant that nobody reads */
+        if (ash_rewrite__is_kept(rw, v)) ash_rewrite__get(rw, v);
+    ash_status status = ash_graph_status(rw->to, rw->diag);
+    if (status != ASH_OK) return ash_rewrite__abandon(rw, status);
+    *out = rw->to;
+    free_parts(rw);
+    return ASH_OK;
+}
+
+bool ash_rewrite__is_live(const ash_rewrite *rw, const ash_node *node) {
+    for (size_t k = 0; k < ash_op_infos[node->op].outs; k++)
+        if (rw->uses[node->out + k]) return true;
+    return false;
+}
+
+ash_value ash_rewrite__get(ash_rewrite *rw, ash_value value) {
+    if (rw->map[value] == ASH_NO_VALUE && ash_rewrite__ok(rw)) {
+        if (rw->from->values.at[value].kind == ASH_VALUE_CONSTANT)
+            copy_leaf(rw, value);
+        else
+            ash_graph__fail(rw->to, ASH_ERROR_INTERNAL, "value %u is used before it is rebuilt",
+                            (unsigned)value);
+    }
+    return rw->map[value];
+}
+
+void ash_rewrite__bind(ash_rewrite *rw, ash_value value, ash_value image) {
+    if (image == ASH_NO_VALUE) return;
+    ash_value origin = ash_rewrite__origin(rw, value);
+    if (origin != ASH_NO_VALUE) {
+        ash_value present = rw->to->values.at[image].origin;
+        bool kept = rw->opt->kept[origin];
+        bool taken = present != ASH_NO_VALUE && present != origin;
+        if (taken && kept && rw->opt->kept[present]) {
+            ash_type type = ash_rewrite__type(rw, image);
+            ash_attr dims = ASH_ATTR_LIST(DIMS, type.dims, type.rank);
+            ash_value one = image;
+            if (ash_graph_add(rw->to, ASH_OP_RESHAPE, &one, 1, &dims, 1, &image) != ASH_OK) return;
+            taken = false;
+        }
+        if (!taken || kept) rw->to->values.at[image].origin = origin;
+    }
+    rw->map[value] = image;
+}
+
+void ash_rewrite__name(ash_rewrite *rw, const ash_node *node) {
+    ash_graph_name_next(rw->to, node->name);
+}
+
+void ash_rewrite__copy(ash_rewrite *rw, const ash_node *node) {
+    ash_value few[8], outs[ASH_MAX_OUTS], *ins = few;
+    if (node->n_ins > ASH_COUNT(few)) ins = ash_arena_alloc(&rw->scratch, node->n_ins, sizeof *ins);
+    if (!ins) {
+        ash_graph__fail(rw->to, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+        return;
+    }
+    for (size_t k = 0; k < node->n_ins; k++) {
+        ins[k] = ash_rewrite__get(rw, node->ins[k]);
+        if (ins[k] == ASH_NO_VALUE) return;
+    }
+    ash_node copy = *node;
+    copy.ins = ins;
+    ash_rewrite__name(rw, node);
+    for (size_t k = 0; k < ASH_MAX_OUTS; k++) outs[k] = ASH_NO_VALUE;
+    rw->emit(rw, &copy, outs);
+    if (!ash_rewrite__ok(rw)) return;
+    for (size_t k = 0; k < ash_op_infos[node->op].outs; k++)
+        ash_rewrite__bind(rw, node->out + (ash_value)k, outs[k]);
+}
+
+/* --- building
+ * ------------------------------------------------------------------------------------------------------------
+ */
+
+ash_value ash_rewrite__node(ash_rewrite *rw, ash_op op, const ash_value *ins, size_t n_ins,
+                            const ash_attr *attrs, size_t n_attrs) {
+    ash_value outs[ASH_MAX_OUTS] = {ASH_NO_VALUE, ASH_NO_VALUE};
+    for (size_t k = 0; k < n_ins; k++)
+        if (ins[k] == ASH_NO_VALUE) return ASH_NO_VALUE;
+    if (!ash_rewrite__ok(rw)) return ASH_NO_VALUE;
+    ash_node node = {.op = op,
+                     .n_ins = (uint16_t)n_ins,
+                     .n_attrs = (uint16_t)n_attrs,
+                     .out = ASH_NO_VALUE,
+                     .ins = ins,
+                     .attrs = attrs};
+    rw->emit(rw, &node, outs);
+    return ash_rewrite__ok(rw) ? outs[0] : ASH_NO_VALUE;
+}
+
+ash_value ash_rewrite__unary(ash_rewrite *rw, ash_op op, ash_value x) {
+    return ash_rewrite__node(rw, op, &x, 1, NULL, 0);
+}
+
+ash_value ash_rewrite__binary(ash_rewrite *rw, ash_op op, ash_value a, ash_value b) {
+    return ash_rewrite__node(rw, op, (ash_value[]){a, b}, 2, NULL, 0);
+}
+
+ash_value ash_rewrite__reshape(ash_rewrite *rw, ash_value x, unsigned rank, const ash_dim *dims) {
+    ash_attr attr = ASH_ATTR_LIST(DIMS, dims, rank);
+    return ash_rewrite__node(rw, ASH_OP_RESHAPE, &x, 1, &attr, 1);
+}
+
+ash_value ash_rewrite__transpose(ash_rewrite *rw, ash_value x, unsigned rank, const int64_t *perm) {
+    ash_attr attr = ASH_ATTR_LIST(PERM, perm, rank);
+    return ash_rewrite__node(rw, ASH_OP_TRANSPOSE, &x, 1, &attr, 1);
+}
+
+ash_value ash_rewrite__broadcast(ash_rewrite *rw, ash_value x, unsigned rank, const ash_dim *dims) {
+    ash_attr attr = ASH_ATTR_LIST(DIMS, dims, rank);
+    return ash_rewrite__node(rw, ASH_OP_BROADCAST, &x, 1, &attr, 1);
+}
+
+ash_value ash_rewrite__pad_zero(ash_rewrite *rw, ash_value x, unsigned axis, ash_dim after) {
+    if (x == ASH_NO_VALUE) return ASH_NO_VALUE;
+    ash_type type = ash_rewrite__type(rw, x), scalar = {.dtype = type.dtype};
+    int64_t none[ASH_MAX_RANK] = {0}, more[ASH_MAX_RANK] = {0};
+    more[axis] = after;
+    ash_attr attrs[] = {ASH_ATTR_LIST(BEFORE, none, type.rank), ASH_ATTR_LIST(AFTER, more, type.rank),
+                        ASH_ATTR_LIST(INTERIOR, none, type.rank)};
+    ash_value ins[] = {x, ash_rewrite__fill(rw, &scalar, 0)};
+    return ash_rewrite__node(rw, ASH_OP_PAD, ins, 2, attrs, 3);
+}
+
+ash_value ash_rewrite__fill(ash_rewrite *rw, const ash_type *type, double number) {
+    ash_type scalar = {.dtype = type->dtype};
+    double f = number;
+    int64_t i = (int64_t)number, bytes = 0;
+    ash_wide wide = {.dtype = type->dtype, .count = 1};
+    if (ash_dtype_is_float(type->dtype))
+        wide.f = &f;
+    else
+        wide.i = &i;
+    ash_wide_store(&wide, &bytes);
+    ash_value x = ash_graph_constant(rw->to, &scalar, &bytes, ash_dtype_size(type->dtype), ASH_DATA_COPY);
+    return type->rank ? ash_rewrite__broadcast(rw, x, type->rank, type->dims) : x;
+}
+
+/* --- reading
+ * -------------------------------------------------------------------------------------------------------------
+ */
+
+bool ash_rewrite__def(const ash_rewrite *rw, ash_value value, ash_op op, ash_node *node) {
+    const ash_value_info *info = ash_graph__value(rw->to, value);
+    if (info->kind != ASH_VALUE_NODE || rw->to->nodes.at[info->node].op != op) return false;
+    *node = rw->to->nodes.at[info->node];
+    return true;
+}
+
+bool ash_rewrite__splat(const ash_rewrite *rw, ash_value value, ash_number *out) {
+    ash_node node;
+    if (ash_rewrite__def(rw, value, ASH_OP_BROADCAST, &node)) value = node.ins[0];
+    const ash_value_info *info = ash_graph__value(rw->to, value);
+    if (info->kind != ASH_VALUE_CONSTANT || !ash_type_is_one(&info->type)) return false;
+    ash_wide wide = {.dtype = info->type.dtype, .count = 1};
+    out->dtype = info->type.dtype;
+    if (ash_dtype_is_float(out->dtype))
+        wide.f = &out->f;
+    else
+        wide.i = &out->i;
+    ash_wide_load(&wide, info->blob->data);
+    return true;
+}
+
+bool ash_type_is_one(const ash_type *type) {
+    for (unsigned d = 0; d < type->rank; d++)
+        if (type->dims[d] != 1) return false;
+    return true;
+}

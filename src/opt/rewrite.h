@@ -1,0 +1,123 @@
+/* Rebuilding: the one mechanism by which a pass reads a graph and builds another.
+ *
+ * A pass walks the live nodes of `from` in order and gives each value an image in `to`: a copy of its node
+ * over the images of the operands, or whatever computes the same. Every step is constant time but for the
+ * operands, so passes are linear.
+ *
+ *     ash_rewrite rw;
+ *     ASH_TRY(ash_rewrite__begin(&rw, opt, from, diag));
+ *     for (size_t i = 0; i < from->nodes.len && ash_rewrite__ok(&rw); i++)
+ *         if (ash_rewrite__is_live(&rw, &from->nodes.at[i])) ash_rewrite__copy(&rw, &from->nodes.at[i]);
+ *     return ash_rewrite__end(&rw, out);
+ *
+ * Failures are the sticky error of `to`: building functions return ASH_NO_VALUE and accept it, and the end
+ * reports. A pointer into the values or nodes of `to` is good until the next node is added; lists of
+ * operands and attributes stay. */
+#ifndef ASH_OPT_REWRITE_H
+#define ASH_OPT_REWRITE_H
+
+#include "opt.h"
+
+/* What all passes of one run share. */
+typedef struct ash_opt {
+    const ash_graph *source;  /* the caller's graph: values of it are their own origin */
+    const ash_target *target; /* NULL: none */
+    bool exact;               /* leave out what may round differently */
+    bool *kept;               /* per value of `source`: it must survive */
+} ash_opt;
+
+typedef ash_status ash_pass(const ash_opt *opt, const ash_graph *from, ash_graph **out, ash_diag *diag);
+
+ash_pass ash_opt__dce, ash_opt__cse, ash_opt__fold, ash_opt__simplify, ash_opt__affine, ash_opt__layout;
+
+typedef struct ash_rewrite ash_rewrite;
+struct ash_rewrite {
+    const ash_opt *opt;
+    const ash_graph *from;
+    ash_graph *to;
+    ash_value *map;    /* per value of `from`: its image, or ASH_NO_VALUE while it has none */
+    uint32_t *uses;    /* per value of `from`: operands of live nodes, outputs and kept values that it is */
+    ash_arena scratch; /* long lists of operands */
+    /* Adds a node (op, ins and attrs of `node`, over values of `to`) or something equal; `outs` receives
+     * its results. */
+    void (*emit)(ash_rewrite *rw, const ash_node *node, ash_value *outs);
+    ash_diag *diag;
+};
+
+enum { ASH_MAX_OUTS = 2 }; /* of any operator */
+
+/* Starts `to`, with the images of all inputs and parameters. On failure there is nothing to end. */
+ash_status ash_rewrite__begin(ash_rewrite *rw, const ash_opt *opt, const ash_graph *from, ash_diag *diag);
+/* Makes the outputs and hands out `to`, or the sticky error. */
+ash_status ash_rewrite__end(ash_rewrite *rw, ash_graph **out);
+/* Ends a pass that fails for a reason that is not the sticky error; returns `status`. */
+ash_status ash_rewrite__abandon(ash_rewrite *rw, ash_status status);
+
+static inline bool ash_rewrite__ok(const ash_rewrite *rw) {
+    return rw->to->status == ASH_OK;
+}
+/* True when a result of the node reaches an output or a kept value. */
+bool ash_rewrite__is_live(const ash_rewrite *rw, const ash_node *node);
+/* The id that `value` of `from` has in the caller's graph, or ASH_NO_VALUE. */
+ash_value ash_rewrite__origin(const ash_rewrite *rw, ash_value value);
+/* True when `value` of `from` is one that the caller keeps. */
+bool ash_rewrite__is_kept(const ash_rewrite *rw, ash_value value);
+/* Fills constant[v], for each value of `from`: it depends on constants and parameters alone, and so is
+ * computed once, in the prologue of a plan. */
+void ash_rewrite__find_constants(const ash_rewrite *rw, bool *constant);
+/* The image of `value`; constants are copied when they are first asked for. */
+ash_value ash_rewrite__get(ash_rewrite *rw, ash_value value);
+/* Makes `image` the image of `value` and hands on its origin. When two kept values have become one, a copy
+ * of it (a reshape to its own dims) becomes the image of the second, so that both are still found. */
+void ash_rewrite__bind(ash_rewrite *rw, ash_value value, ash_value image);
+/* Emits the node over the images of its operands, and binds its results. */
+void ash_rewrite__copy(ash_rewrite *rw, const ash_node *node);
+/* Names what is added from now on like this node of `from`. */
+void ash_rewrite__name(ash_rewrite *rw, const ash_node *node);
+
+/* --- building in `to`: all go through rw->emit
+ * ------------------------------------------------------------------------ */
+
+ash_value ash_rewrite__node(ash_rewrite *rw, ash_op op, const ash_value *ins, size_t n_ins,
+                            const ash_attr *attrs, size_t n_attrs);
+ash_value ash_rewrite__unary(ash_rewrite *rw, ash_op op, ash_value x);
+ash_value ash_rewrite__binary(ash_rewrite *rw, ash_op op, ash_value a, ash_value b);
+ash_value ash_rewrite__reshape(ash_rewrite *rw, ash_value x, unsigned rank, const ash_dim *dims);
+ash_value ash_rewrite__transpose(ash_rewrite *rw, ash_value x, unsigned rank, const int64_t *perm);
+ash_value ash_rewrite__broadcast(ash_rewrite *rw, ash_value x, unsigned rank, const ash_dim *dims);
+/* Zeros after the elements of one dim. */
+ash_value ash_rewrite__pad_zero(ash_rewrite *rw, ash_value x, unsigned axis, ash_dim after);
+
+/* --- reading `to`
+ * ------------------------------------------------------------------------------------------------------ */
+
+/* A copy of the type of a value of `to`. */
+static inline ash_type ash_rewrite__type(const ash_rewrite *rw, ash_value value) {
+    return *ash_graph__type(rw->to, value);
+}
+/* True when `value` comes from a node of that operator, which is copied to *node. */
+bool ash_rewrite__def(const ash_rewrite *rw, ash_value value, ash_op op, ash_node *node);
+
+/* One element; its dtype decides which field counts. Integers as ash_wide has them. */
+typedef struct ash_number {
+    ash_dtype dtype;
+    union {
+        double f;
+        int64_t i;
+    };
+} ash_number;
+
+/* True when every element of `value` is the same constant, known from the graph: a constant of one element,
+ * or a broadcast of one. */
+bool ash_rewrite__splat(const ash_rewrite *rw, ash_value value, ash_number *out);
+/* A constant of that type, all of whose elements are `scalar` converted to its dtype: a broadcast unless it
+ * is a scalar. */
+ash_value ash_rewrite__fill(ash_rewrite *rw, const ash_type *type, double number);
+
+static inline bool ash_type_same_dims(const ash_type *a, const ash_type *b) {
+    return a->rank == b->rank && !memcmp(a->dims, b->dims, a->rank * sizeof a->dims[0]);
+}
+/* True when every dim is 1. */
+bool ash_type_is_one(const ash_type *type);
+
+#endif

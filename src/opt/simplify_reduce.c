@@ -1,0 +1,212 @@
+/* Reductions, windows, contractions and gathers. The measure: axes, then the rank of contractions, then
+ * nodes. */
+#include "simplify.h"
+
+/* --- reductions
+ * ---------------------------------------------------------------------------------------------------------
+ */
+
+/* A reduction over nothing. Sums here and below: of a single -0, which may come out as -0 or, where summing
+ * starts from 0, as +0; no more than that. */
+static ash_value reduce_nothing(ash_rewrite *rw, const ash_node *n) {
+    (void)rw;
+    return ash_node_attr(n, ASH_ATTR_AXES)->count == 0 ? n->ins[0] : ASH_NO_VALUE;
+}
+
+/* A reduction over dims of 1 is a reshape: the sum of one element is that element. */
+static ash_value reduce_ones(ash_rewrite *rw, const ash_node *n) {
+    ash_type type = ash_rewrite__type(rw, n->ins[0]);
+    const ash_attr *attr = ash_node_attr(n, ASH_ATTR_AXES);
+    ash_dim dims[ASH_MAX_RANK];
+    int64_t axes[ASH_MAX_RANK];
+    unsigned rank = 0, count = 0, next = 0;
+    for (unsigned d = 0; d < type.rank; d++) {
+        bool reduced = next < attr->count && attr->list[next] == (int64_t)d;
+        next += reduced;
+        if (reduced && type.dims[d] == 1) continue;
+        if (reduced) axes[count++] = rank;
+        dims[rank++] = type.dims[d];
+    }
+    if (rank == type.rank) return ASH_NO_VALUE;
+    ash_value x = ash_rewrite__reshape(rw, n->ins[0], rank, dims);
+    ash_attr left = ASH_ATTR_LIST(AXES, axes, count);
+    return ash_rewrite__node(rw, n->op, &x, 1, &left, 1);
+}
+
+/* reduce_max(reduce_max(x)) -> reduce_max(x), and reduce_min: the order of comparisons does not show. */
+static ash_value extreme_twice(ash_rewrite *rw, const ash_node *n) {
+    ash_node inner;
+    if (!ash_rewrite__def(rw, n->ins[0], n->op, &inner)) return ASH_NO_VALUE;
+    const ash_attr *in = ash_node_attr(&inner, ASH_ATTR_AXES), *out = ash_node_attr(n, ASH_ATTR_AXES);
+    unsigned rank = ash_graph__type(rw->to, inner.ins[0])->rank, i = 0, o = 0, left = 0, count = 0;
+    int64_t axes[ASH_MAX_RANK];
+    for (unsigned d = 0; d < rank; d++) {
+        if (i < in->count && in->list[i] == (int64_t)d) {
+            axes[count++] = d;
+            i++;
+        } else if (o < out->count && out->list[o] == (int64_t)left++) {
+            axes[count++] = d;
+            o++;
+        }
+    }
+    ash_attr both = ASH_ATTR_LIST(AXES, axes, count);
+    return ash_rewrite__node(rw, n->op, inner.ins, 1, &both, 1);
+}
+
+/* argmax and argmin along a dim of 1 are 0. */
+static ash_value argmax_one(ash_rewrite *rw, const ash_node *n) {
+    ash_type type = ash_rewrite__type(rw, n->ins[0]);
+    unsigned axis = (unsigned)ash_node_int(n, ASH_ATTR_AXIS);
+    if (type.dims[axis] != 1) return ASH_NO_VALUE;
+    type.rank--;
+    memmove(type.dims + axis, type.dims + axis + 1, (type.rank - axis) * sizeof *type.dims);
+    type.dtype = ASH_I64;
+    return ash_rewrite__fill(rw, &type, 0);
+}
+
+/* --- contractions
+ * -------------------------------------------------------------------------------------------------------
+ */
+
+/* True when `value` is the same [k, n] for every element of the batch; *matrix is that, with all batch dims
+ * dropped or 1. */
+static bool is_shared_matrix(const ash_rewrite *rw, ash_value value, ash_value *matrix) {
+    ash_node inner;
+    *matrix = value;
+    if (ash_rewrite__def(rw, value, ASH_OP_BROADCAST, &inner)) {
+        const ash_type *of = ash_graph__type(rw->to, inner.ins[0]), *to = ash_graph__type(rw->to, value);
+        if (of->rank >= 2 &&
+            !memcmp(of->dims + of->rank - 2, to->dims + to->rank - 2, 2 * sizeof *of->dims))
+            *matrix = inner.ins[0];
+    }
+    const ash_type *type = ash_graph__type(rw->to, *matrix);
+    for (unsigned d = 0; d + 2 < type->rank; d++)
+        if (type->dims[d] != 1) return false;
+    return true;
+}
+
+/* a[batch..., m, k] x the same b[k, n] for all of the batch -> one product of [batch * m, k] x [k, n]. The
+ * sums are the same, and the second operand is read once. */
+static ash_value matmul_shared(ash_rewrite *rw, const ash_node *n) {
+    ash_value matrix;
+    ash_type a = ash_rewrite__type(rw, n->ins[0]);
+    if (a.rank <= 2 || ash_node_int(n, ASH_ATTR_B_BLOCK) || !is_shared_matrix(rw, n->ins[1], &matrix))
+        return ASH_NO_VALUE;
+    ash_type b = ash_rewrite__type(rw, matrix);
+    ash_dim rows = 1, flat[2];
+    for (unsigned d = 0; d + 1 < a.rank; d++) rows = ash_graph_dim_mul(rw->to, rows, a.dims[d]);
+    flat[0] = rows;
+    flat[1] = a.dims[a.rank - 1];
+    ash_value ins[] = {ash_rewrite__reshape(rw, n->ins[0], 2, flat),
+                       ash_rewrite__reshape(rw, matrix, 2, b.dims + b.rank - 2)};
+    ash_value y = ash_rewrite__node(rw, ASH_OP_MATMUL, ins, 2, n->attrs, n->n_attrs);
+    a.dims[a.rank - 1] = b.dims[b.rank - 1];
+    return ash_rewrite__reshape(rw, y, a.rank, a.dims);
+}
+
+/* --- windows
+ * -------------------------------------------------------------------------------------------------------------
+ */
+
+/* The padding of a window operator, with one entry per windowed axis, after a pad of its operand has been
+ * added to it. */
+typedef struct padding {
+    ash_dim before[ASH_MAX_RANK], after[ASH_MAX_RANK];
+    unsigned count;
+} padding;
+
+/* Adds what the pad does to the windowed axes; false when it does anything else. `axes` NULL: from dim 2
+ * on. */
+static bool absorb(ash_rewrite *rw, const ash_node *window, const ash_node *pad, const int64_t *axes,
+                   padding *p) {
+    const ash_attr *before = ash_node_attr(window, ASH_ATTR_BEFORE);
+    const int64_t *after = ash_node_list(window, ASH_ATTR_AFTER);
+    const ash_attr *more = ash_node_attr(pad, ASH_ATTR_BEFORE);
+    *p = (padding){.count = before->count};
+    unsigned next = 0;
+    for (unsigned d = 0; d < more->count; d++) {
+        ash_dim front = more->list[d], back = ash_node_list(pad, ASH_ATTR_AFTER)[d];
+        bool windowed = next < p->count && (axes ? axes[next] : (int64_t)next + 2) == (int64_t)d;
+        if (ash_node_list(pad, ASH_ATTR_INTERIOR)[d] || (!windowed && (front || back))) return false;
+        if (!windowed) continue;
+        p->before[next] = ash_graph_dim_add(rw->to, before->list[next], front);
+        p->after[next] = ash_graph_dim_add(rw->to, after[next], back);
+        next++;
+    }
+    return true;
+}
+
+/* The window operator over the pad's operand, with other padding. */
+static ash_value with_padding(ash_rewrite *rw, const ash_node *n, ash_value x, const padding *p) {
+    ash_attr attrs[ASH_ATTR_COUNT];
+    ash_value ins[2] = {x, n->n_ins > 1 ? n->ins[1] : ASH_NO_VALUE};
+    for (size_t i = 0; i < n->n_attrs; i++) {
+        attrs[i] = n->attrs[i];
+        if (attrs[i].key == ASH_ATTR_BEFORE) attrs[i].list = p->before;
+        if (attrs[i].key == ASH_ATTR_AFTER) attrs[i].list = p->after;
+    }
+    return ash_rewrite__node(rw, n->op, ins, n->n_ins, attrs, n->n_attrs);
+}
+
+/* conv(pad(x, 0)) -> conv(x) with padding. Not exact in one case: an infinite or NaN weight times an
+ * explicit 0 is NaN, while padding is left out of the sum. A model with such weights has no results worth
+ * keeping. */
+static ash_value conv_of_pad(ash_rewrite *rw, const ash_node *n) {
+    ash_node pad;
+    padding p;
+    if (ash_node_int(n, ASH_ATTR_X_BLOCK) || !ash_rewrite__def(rw, n->ins[0], ASH_OP_PAD, &pad))
+        return ASH_NO_VALUE;
+    if (!ash_rule__is_number(rw, pad.ins[1], 0) || !absorb(rw, n, &pad, NULL, &p)) return ASH_NO_VALUE;
+    return with_padding(rw, n, pad.ins[0], &p);
+}
+
+/* pool_max(pad(x, -inf)) -> pool_max(x) with padding, pool_sum(pad(x, 0)) likewise. */
+static ash_value pool_of_pad(ash_rewrite *rw, const ash_node *n) {
+    ash_node pad;
+    padding p;
+    double neutral = n->op == ASH_OP_POOL_MAX ? -__builtin_inf() : 0;
+    if (!ash_rewrite__def(rw, n->ins[0], ASH_OP_PAD, &pad)) return ASH_NO_VALUE;
+    if (!ash_dtype_is_float(ash_graph__type(rw->to, n->ins[0])->dtype)) return ASH_NO_VALUE;
+    if (!ash_rule__is_number(rw, pad.ins[1], neutral)) return ASH_NO_VALUE;
+    if (!absorb(rw, n, &pad, ash_node_list(n, ASH_ATTR_AXES), &p)) return ASH_NO_VALUE;
+    return with_padding(rw, n, pad.ins[0], &p);
+}
+
+/* --- gathers
+ * -------------------------------------------------------------------------------------------------------------
+ */
+
+/* gather(x, one known index) -> slice, reshape. */
+static ash_value gather_known(ash_rewrite *rw, const ash_node *n) {
+    ash_number index;
+    ash_type x = ash_rewrite__type(rw, n->ins[0]), indices = ash_rewrite__type(rw, n->ins[1]), type = x;
+    unsigned axis = (unsigned)ash_node_int(n, ASH_ATTR_AXIS);
+    int64_t starts[ASH_MAX_RANK] = {0}, steps[ASH_MAX_RANK];
+    if (!ash_type_is_one(&indices) || !ash_rewrite__splat(rw, n->ins[1], &index)) return ASH_NO_VALUE;
+    if (!ash_dim_is_const(x.dims[axis]) || x.dims[axis] == 0) return ASH_NO_VALUE;
+    int64_t i = index.i < 0 ? index.i + x.dims[axis] : index.i;
+    starts[axis] = ASH_MIN(ASH_MAX(i, 0), x.dims[axis] - 1);
+    x.dims[axis] = 1;
+    for (unsigned d = 0; d < x.rank; d++) steps[d] = 1;
+    ash_attr attrs[] = {ASH_ATTR_LIST(DIMS, x.dims, x.rank), ASH_ATTR_LIST(STARTS, starts, x.rank),
+                        ASH_ATTR_LIST(STEPS, steps, x.rank)};
+    ash_value y = ash_rewrite__node(rw, ASH_OP_SLICE, n->ins, 1, attrs, 3);
+    type.rank = x.rank - 1 + indices.rank;
+    for (unsigned d = 0; d < indices.rank; d++) type.dims[axis + d] = 1;
+    for (unsigned d = axis + 1; d < x.rank; d++) type.dims[d - 1 + indices.rank] = x.dims[d];
+    return ash_rewrite__reshape(rw, y, type.rank, type.dims);
+}
+
+static const ash_rule rules[] = {
+    ASH_RULE(REDUCE_SUM, reduce, reduce_nothing), ASH_RULE(REDUCE_PROD, reduce, reduce_nothing),
+    ASH_RULE(REDUCE_MAX, reduce, reduce_nothing), ASH_RULE(REDUCE_MIN, reduce, reduce_nothing),
+    ASH_RULE(REDUCE_SUM, reduce, reduce_ones),    ASH_RULE(REDUCE_PROD, reduce, reduce_ones),
+    ASH_RULE(REDUCE_MAX, reduce, reduce_ones),    ASH_RULE(REDUCE_MIN, reduce, reduce_ones),
+    ASH_RULE(REDUCE_MAX, reduce, extreme_twice),  ASH_RULE(REDUCE_MIN, reduce, extreme_twice),
+    ASH_RULE(ARGMAX, reduce, argmax_one),         ASH_RULE(ARGMIN, reduce, argmax_one),
+    ASH_RULE(MATMUL, reduce, matmul_shared),      ASH_RULE_LOOSE(CONV, reduce, conv_of_pad),
+    ASH_RULE(POOL_MAX, reduce, pool_of_pad),      ASH_RULE(POOL_SUM, reduce, pool_of_pad),
+    ASH_RULE(GATHER, reduce, gather_known),
+};
+
+const ash_rules ash_rules_reduce = {rules, ASH_COUNT(rules)};

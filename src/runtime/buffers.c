@@ -1,0 +1,339 @@
+/* What a caller sees of a plan's buffers: outputs, inputs in place, intermediate results. */
+#include "plan.h"
+
+const char *ash_role_text(ash_role role) {
+    static const char *const names[ASH_ROLE_COUNT] = {
+        [ASH_ROLE_INPUT] = "input",   [ASH_ROLE_CONSTANT] = "constant", [ASH_ROLE_PARAMETER] = "parameter",
+        [ASH_ROLE_WEIGHT] = "weight", [ASH_ROLE_STAGING] = "staging",   [ASH_ROLE_LOCAL] = "local",
+        [ASH_ROLE_OUTPUT] = "output", [ASH_ROLE_SCRATCH] = "scratch",
+    };
+    return (unsigned)role < ASH_ROLE_COUNT ? names[role] : "?";
+}
+
+static ash_role role_of(ash_buffer_kind kind) {
+    switch (kind) {
+    case ASH_BUFFER_INPUT: return ASH_ROLE_INPUT;
+    case ASH_BUFFER_CONSTANT: return ASH_ROLE_CONSTANT;
+    case ASH_BUFFER_PARAMETER: return ASH_ROLE_PARAMETER;
+    case ASH_BUFFER_WEIGHT: return ASH_ROLE_WEIGHT;
+    case ASH_BUFFER_STAGING: return ASH_ROLE_STAGING;
+    case ASH_BUFFER_LOCAL: return ASH_ROLE_LOCAL;
+    case ASH_BUFFER_OUTPUT: return ASH_ROLE_OUTPUT;
+    case ASH_BUFFER_SCRATCH: return ASH_ROLE_SCRATCH;
+    }
+    return ASH_ROLE_COUNT;
+}
+
+/* --- views ------------------------------------------------------------------------------------ */
+
+uint64_t ash_plan__saved_offset(const ash_plan *plan, size_t output) {
+    const ash_program *p = plan->program;
+    uint64_t offset = 0;
+    for (size_t i = 0; i < output; i++)
+        if (plan->layout.places[p->outputs.at[i]].home == ASH_HOME_MAIN)
+            offset += ash_align_up((uint64_t)p->buffers.at[p->outputs.at[i]].bytes, ASH_STORAGE_ALIGN);
+    return offset;
+}
+
+static bool find_saved(const ash_plan *plan, uint32_t buffer, uint64_t *offset) {
+    for (size_t i = 0; plan->saved && i < plan->program->outputs.len; i++)
+        if (plan->program->outputs.at[i] == buffer) {
+            *offset = ash_plan__saved_offset(plan, i);
+            return true;
+        }
+    return false;
+}
+
+/* The storage that has a buffer's bytes now, or NULL when none has. */
+static ash_storage *locate(const ash_plan *plan, uint32_t buffer, uint64_t *offset) {
+    const ash_place *place = &plan->layout.places[buffer];
+    const ash_place *root = &plan->layout.places[place->root];
+    bool input = plan->program->buffers.at[place->root].kind == ASH_BUFFER_INPUT;
+    *offset = place->offset;
+    switch (place->home) {
+    case ASH_HOME_MAIN:
+        if (find_saved(plan, buffer, offset)) return plan->saved;
+        if (input && plan->own[place->root]) {
+            *offset = place->offset - root->offset;
+            return plan->own[place->root];
+        }
+        return plan->executed || input ? plan->arenas[place->arena].storage : NULL;
+    case ASH_HOME_WEIGHTS: return plan->weights;
+    case ASH_HOME_BLOB: return plan->own[place->root] ? plan->own[place->root] : plan->blobs[place->root];
+    case ASH_HOME_CALLER: return plan->own[place->root];
+    default: return NULL;
+    }
+}
+
+void ash_plan__refresh_views(ash_plan *plan) {
+    for (uint32_t i = 0; i < plan->n_viewed; i++) {
+        uint32_t b = plan->viewed[i];
+        ash_type type;
+        uint64_t bytes, offset;
+        ash_plan__present_type(plan, b, &type, &bytes);
+        ash_storage *storage = locate(plan, b, &offset);
+        ash_view__retype(plan->views[b], &type, bytes);
+        ash_view__retarget(plan->views[b], storage, offset);
+    }
+}
+
+static void release_blob(void *blob) {
+    ash_blob_release(blob);
+}
+
+/* A storage around a constant's bytes, so that views can hold on to them. */
+static ash_status wrap_blob(ash_plan *plan, uint32_t root, ash_diag *diag) {
+    if (plan->layout.places[root].home != ASH_HOME_BLOB || plan->blobs[root]) return ASH_OK;
+    ash_blob *blob = ash_blob_retain(plan->program->buffers.at[root].blob);
+    ash_status status = ash_storage__wrap(plan->context, (void *)blob->data, blob->size, false,
+                                          release_blob, blob, &plan->blobs[root], diag);
+    if (status != ASH_OK) ash_blob_release(blob);
+    return status;
+}
+
+/* The input that has a buffer, or NULL. */
+static const ash_plan_input_state *input_of(const ash_plan *plan, uint32_t buffer) {
+    for (size_t i = 0; i < plan->n_inputs; i++)
+        if (plan->program->inputs.at[i] == buffer) return &plan->inputs[i];
+    return NULL;
+}
+
+static ash_status wrap_input(ash_plan *plan, uint32_t root, ash_diag *diag) {
+    const ash_plan_input_state *input = input_of(plan, root);
+    if (!input || !input->bound || plan->own[root]) return ASH_OK;
+    return ash_storage_wrap(plan->context, (void *)input->bound, input->set, false, &plan->own[root], diag);
+}
+
+ash_status ash_plan__wrap_bound(ash_plan *plan, uint32_t root, ash_diag *diag) {
+    for (uint32_t i = 0; i < plan->n_viewed; i++)
+        if (plan->layout.places[plan->viewed[i]].root == root) return wrap_input(plan, root, diag);
+    return ASH_OK;
+}
+
+/* The view of a buffer, made at the first call. It stays the same as long as the plan. */
+static ash_status view_of(ash_plan *plan, uint32_t buffer, ash_view **out, ash_diag *diag) {
+    if (!plan->views[buffer]) {
+        ash_storage *nowhere;
+        ASH_TRY(wrap_blob(plan, plan->layout.places[buffer].root, diag));
+        ASH_TRY(wrap_input(plan, plan->layout.places[buffer].root, diag));
+        ASH_TRY(ash_storage_create(plan->cpu, 0, 0, &nowhere, diag));
+        ash_type none = {.dtype = plan->program->buffers.at[buffer].type.dtype, .rank = 1};
+        ash_status status = ash_view_create(nowhere, 0, 0, &none, &plan->views[buffer], diag);
+        ash_storage_release(nowhere);
+        ASH_TRY(status);
+        if (plan->program->buffers.at[buffer].kind != ASH_BUFFER_INPUT)
+            ash_view__protect(plan->views[buffer]);
+        plan->viewed[plan->n_viewed++] = buffer;
+        ash_plan__refresh_views(plan);
+    }
+    *out = plan->views[buffer];
+    return ASH_OK;
+}
+
+static ash_status locked_view(ash_plan *plan, uint32_t buffer, const ash_view **out, ash_diag *diag) {
+    ash_view *view;
+    pthread_mutex_lock(&plan->lock);
+    ash_status status = view_of(plan, buffer, &view, diag);
+    pthread_mutex_unlock(&plan->lock);
+    if (status == ASH_OK) *out = view;
+    return status;
+}
+
+ash_status ash_plan_input(ash_plan *plan, size_t position, ash_view **out, ash_diag *diag) {
+    ASH_FAIL_IF(!plan || !out, diag, ASH_ERROR_INVALID_ARGUMENT, "an argument is NULL");
+    ASH_FAIL_IF(position >= plan->n_inputs, diag, ASH_ERROR_NOT_FOUND,
+                "there is no input %zu: the plan has %zu", position, plan->n_inputs);
+    uint32_t buffer = plan->program->inputs.at[position];
+    ash_status status;
+    pthread_mutex_lock(&plan->lock);
+    ASH_TRY_DONE(ash_plan__unbind_input(plan, position, diag));
+    ASH_TRY_DONE(view_of(plan, buffer, out, diag));
+    ash_plan__refresh_views(plan);
+    plan->inputs[position].set = ash_view_bytes(*out);
+done:
+    pthread_mutex_unlock(&plan->lock);
+    return status;
+}
+
+/* --- outputs ---------------------------------------------------------------------------------- */
+
+size_t ash_plan_output_count(const ash_plan *plan) {
+    return plan->program->outputs.len;
+}
+
+const char *ash_plan_output_name(const ash_plan *plan, size_t position) {
+    return position < plan->program->output_names.len ? plan->program->output_names.at[position] : NULL;
+}
+
+ash_status ash_plan_output_position(const ash_plan *plan, const char *name, size_t *out, ash_diag *diag) {
+    ASH_FAIL_IF(!plan || !name || !out, diag, ASH_ERROR_INVALID_ARGUMENT, "an argument is NULL");
+    for (size_t i = 0; i < plan->program->output_names.len; i++) {
+        if (strcmp(plan->program->output_names.at[i], name) != 0) continue;
+        *out = i;
+        return ASH_OK;
+    }
+    return ash_fail(diag, ASH_ERROR_NOT_FOUND, "the plan has no output \"%.100s\"", name);
+}
+
+static ash_status check_output(const ash_plan *plan, size_t position, ash_diag *diag) {
+    ASH_FAIL_IF(!plan, diag, ASH_ERROR_INVALID_ARGUMENT, "the plan is NULL");
+    size_t count = plan->program->outputs.len;
+    ASH_FAIL_IF(count == 0, diag, ASH_ERROR_NOT_FOUND, "the plan has no outputs");
+    ASH_FAIL_IF(position >= count, diag, ASH_ERROR_NOT_FOUND, "there is no output %zu: the plan has %zu",
+                position, count);
+    return ASH_OK;
+}
+
+ash_status ash_plan_output(ash_plan *plan, size_t position, const ash_view **out, ash_diag *diag) {
+    ASH_TRY(check_output(plan, position, diag));
+    ASH_FAIL_IF(!out, diag, ASH_ERROR_INVALID_ARGUMENT, "the place for the view is NULL");
+    return locked_view(plan, plan->program->outputs.at[position], out, diag);
+}
+
+ash_status ash_plan_outputs(ash_plan *plan, const ash_view **out, size_t room, ash_diag *diag) {
+    ASH_FAIL_IF(!plan || !out, diag, ASH_ERROR_INVALID_ARGUMENT, "an argument is NULL");
+    size_t count = plan->program->outputs.len;
+    ASH_FAIL_IF(room < count, diag, ASH_ERROR_OUT_OF_RANGE, "room for %zu outputs, the plan has %zu", room,
+                count);
+    for (size_t i = 0; i < count; i++)
+        ASH_TRY(locked_view(plan, plan->program->outputs.at[i], &out[i], diag));
+    return ASH_OK;
+}
+
+ash_status ash_plan_output_index(const ash_plan *plan, size_t position, uint32_t *out, ash_diag *diag) {
+    ASH_TRY(check_output(plan, position, diag));
+    ASH_FAIL_IF(!out, diag, ASH_ERROR_INVALID_ARGUMENT, "the place for the index is NULL");
+    *out = plan->program->outputs.at[position];
+    return ASH_OK;
+}
+
+/* --- buffers ---------------------------------------------------------------------------------- */
+
+uint32_t ash_plan_buffer_count(const ash_plan *plan) {
+    return plan->n_buffers;
+}
+
+static ash_status check_buffer(const ash_plan *plan, uint32_t index, ash_diag *diag) {
+    ASH_FAIL_IF(!plan, diag, ASH_ERROR_INVALID_ARGUMENT, "the plan is NULL");
+    ASH_FAIL_IF(index >= plan->n_buffers, diag, ASH_ERROR_NOT_FOUND,
+                "there is no buffer %u: the plan has %u", index, plan->n_buffers);
+    return ASH_OK;
+}
+
+ash_status ash_plan_buffer_at(const ash_plan *plan, uint32_t index, ash_buffer_info *out, ash_diag *diag) {
+    ASH_TRY(check_buffer(plan, index, diag));
+    ASH_FAIL_IF(!out, diag, ASH_ERROR_INVALID_ARGUMENT, "the place for the description is NULL");
+    const ash_buffer *b = &plan->program->buffers.at[index];
+    const ash_place *place = &plan->layout.places[index];
+    *out = (ash_buffer_info){.role = role_of(b->kind),
+                             .type = b->type,
+                             .bytes = (uint64_t)b->bytes,
+                             .value = b->origin,
+                             .name = b->name,
+                             .root = place->root,
+                             .arena = UINT32_MAX};
+    for (unsigned i = 0; i < b->type.rank; i++) {
+        int64_t least;
+        ash_dims_bounds(plan->program->dims, b->type.dims[i], &least, &out->type.dims[i]);
+    }
+    if (b->kind == ASH_BUFFER_SCRATCH) out->bytes *= plan->threads;
+    if (place->home == ASH_HOME_MAIN) {
+        out->arena = place->arena;
+        out->offset = place->offset;
+    }
+    return ASH_OK;
+}
+
+ash_status ash_plan_buffer_index(const ash_plan *plan, ash_value value, uint32_t *out, ash_diag *diag) {
+    ASH_FAIL_IF(!plan || !out, diag, ASH_ERROR_INVALID_ARGUMENT, "an argument is NULL");
+    for (uint32_t b = 0; value != ASH_NO_VALUE && b < plan->n_buffers; b++) {
+        if (plan->program->buffers.at[b].origin != value || plan->layout.places[b].home == ASH_HOME_NONE)
+            continue;
+        *out = b;
+        return ASH_OK;
+    }
+    return ash_fail(
+        diag, ASH_ERROR_NOT_FOUND,
+        "no buffer holds value %u: it does not exist, or was fused or simplified away; ask for it with "
+        "`keep` when preparing",
+        value);
+}
+
+/* --- whether bytes are still what they were --------------------------------------------------- */
+
+static uint32_t declared_root(const ash_plan *plan, uint32_t buffer) {
+    const ash_buffer *b = &plan->program->buffers.at[buffer];
+    return b->root == ASH_NO_BUFFER ? buffer : b->root;
+}
+
+static bool overlap(const ash_plan *plan, uint32_t a, uint32_t b) {
+    const ash_place *x = &plan->layout.places[a], *y = &plan->layout.places[b];
+    if (x->home != ASH_HOME_MAIN || y->home != ASH_HOME_MAIN || x->arena != y->arena) return false;
+    const ash_buffer *p = &plan->program->buffers.at[a], *q = &plan->program->buffers.at[b];
+    uint64_t p_bytes = (uint64_t)p->bytes, q_bytes = (uint64_t)q->bytes;
+    if (q->kind == ASH_BUFFER_SCRATCH) q_bytes *= plan->threads;
+    return x->offset < y->offset + q_bytes && y->offset < x->offset + p_bytes;
+}
+
+/* The first main step that writes into a buffer's bytes after the buffer has its final contents; `by` is
+ * what it writes. SIZE_MAX when there is none. Its views write on its behalf. */
+static size_t first_overwrite(const ash_plan *plan, uint32_t buffer, uint32_t *by) {
+    const ash_program *p = plan->program;
+    uint32_t own = declared_root(plan, buffer);
+    size_t found = SIZE_MAX;
+    for (size_t s = p->steps.len; s > p->prologue; s--) {
+        const ash_step *step = &p->steps.at[s - 1];
+        for (uint32_t i = 0; i < step->n_accesses; i++) {
+            const ash_access *access = &step->accesses[i];
+            if (!access->write) continue;
+            if (declared_root(plan, access->buffer) == own) return found;
+            if (!overlap(plan, buffer, access->buffer)) continue;
+            found = s - 1;
+            *by = access->buffer;
+        }
+    }
+    return found;
+}
+
+static ash_status check_intact(const ash_plan *plan, uint32_t buffer, ash_diag *diag) {
+    const ash_buffer *b = &plan->program->buffers.at[buffer];
+    const ash_place *place = &plan->layout.places[buffer];
+    ASH_FAIL_IF(b->kind == ASH_BUFFER_SCRATCH, diag, ASH_ERROR_STATE,
+                "buffer %u is scratch: it holds no result", buffer);
+    ASH_FAIL_IF(place->home == ASH_HOME_STAGING || place->home == ASH_HOME_NONE, diag, ASH_ERROR_STATE,
+                "buffer %u is needed at prepare alone: its bytes are gone", buffer);
+    if (place->home != ASH_HOME_MAIN || plan->program->buffers.at[place->root].kind == ASH_BUFFER_INPUT)
+        return ASH_OK;
+    uint32_t by = 0;
+    size_t step = first_overwrite(plan, buffer, &by);
+    if (step != SIZE_MAX) {
+        const char *name = plan->program->buffers.at[by].name;
+        return ash_fail(diag, ASH_ERROR_STATE,
+                        "the bytes of buffer %u are taken over by buffer %u%s%.60s%s, which operation %zu "
+                        "(%.80s) writes; "
+                        "ask for the value with `keep` when preparing",
+                        buffer, by, name ? " (" : "", name ? name : "", name ? ")" : "",
+                        step - plan->program->prologue,
+                        ash_plan__step_name(&plan->program->steps.at[step]));
+    }
+    bool dead = plan->layout.places[place->root].end <= 2 * (int64_t)plan->n_steps;
+    ASH_FAIL_IF(
+        plan->poison && dead, diag, ASH_ERROR_STATE,
+        "buffer %u is dead at the end, and the plan poisons dead bytes; ask for the value with `keep` when "
+        "preparing",
+        buffer);
+    return ASH_OK;
+}
+
+ash_status ash_plan_buffer_view(ash_plan *plan, uint32_t index, const ash_view **out, ash_diag *diag) {
+    ASH_TRY(check_buffer(plan, index, diag));
+    ASH_FAIL_IF(!out, diag, ASH_ERROR_INVALID_ARGUMENT, "the place for the view is NULL");
+    ASH_TRY(check_intact(plan, index, diag));
+    return locked_view(plan, index, out, diag);
+}
+
+ash_status ash_plan_buffer(ash_plan *plan, ash_value value, const ash_view **out, ash_diag *diag) {
+    uint32_t index;
+    ASH_TRY(ash_plan_buffer_index(plan, value, &index, diag));
+    return ash_plan_buffer_view(plan, index, out, diag);
+}

@@ -1,0 +1,345 @@
+/* From a program and its kernels to a plan: layout, address tables, steps. */
+#include <stdlib.h>
+#include <time.h>
+
+#include "plan.h"
+
+int64_t ash_plan__now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+ash_plan_options ash_plan_options_default(void) {
+    return (ash_plan_options){.memory = ash_memory_options_inference(), .optimize = true, .fuse = true};
+}
+
+const char *ash_plan__step_name(const ash_step *step) {
+    return step->name ? step->name : step->kind == ASH_STEP_COPY ? "copy" : "kernel";
+}
+
+/* Starting and ending a parallel run costs up to a microsecond; a step that takes less than two on one
+ * core, at rates that a core reaches in cache, stays on the calling thread. */
+bool ash_plan__is_parallel(const ash_plan *plan, const ash_step *step) {
+    if (!plan->pool || step->kind != ASH_STEP_KERNEL) return false;
+    int64_t least, most;
+    ash_dims_bounds(plan->program->dims, step->chunks, &least, &most);
+    if (most <= 1) return false;
+    if (step->flops == 0 && step->bytes == 0) return true;
+    return ASH_MAX(step->flops / 64, step->bytes / 32) > 2000; /* nanoseconds */
+}
+
+/* Bytes that a copy moves: what its access says, but no more than the source has with the present
+ * variables. */
+static int64_t copy_bytes(const ash_plan *plan, const ash_step *step) {
+    ash_type type;
+    uint64_t present;
+    ash_plan__present_type(plan, step->accesses[0].buffer, &type, &present);
+    int64_t end = ASH_MIN(step->accesses[0].end, (int64_t)present);
+    return ASH_MAX(end - step->accesses[0].begin, 0);
+}
+
+void ash_plan__refresh_steps(ash_plan *plan) {
+    for (size_t i = 0; i < plan->n_steps; i++) {
+        ash_plan_step *s = &plan->steps[i];
+        const ash_step *step = &plan->program->steps.at[s->index];
+        s->chunks = ASH_MAX(ash_dims_eval(plan->program->dims, step->chunks, plan->vars), 0);
+        if (step->kind == ASH_STEP_COPY) s->bytes = copy_bytes(plan, step);
+    }
+}
+
+/* --- checks of the program -------------------------------------------------------------------- */
+
+static ash_status check_step(const ash_program *p, size_t index, ash_diag *diag) {
+    const ash_step *step = &p->steps.at[index];
+    const char *name = ash_plan__step_name(step);
+    for (uint32_t i = 0; i < step->n_accesses; i++) {
+        const ash_access *access = &step->accesses[i];
+        ASH_FAIL_IF(access->buffer >= p->buffers.len, diag, ASH_ERROR_INTERNAL,
+                    "step %zu (%s) has no buffer %u", index, name, access->buffer);
+        ASH_FAIL_IF(access->begin < 0 || access->end < access->begin ||
+                        access->end > p->buffers.at[access->buffer].bytes,
+                    diag, ASH_ERROR_INTERNAL, "step %zu (%s) leaves buffer %u: bytes %lld to %lld of %lld",
+                    index, name, access->buffer, (long long)access->begin, (long long)access->end,
+                    (long long)p->buffers.at[access->buffer].bytes);
+        ash_buffer_kind kind = p->buffers.at[access->buffer].kind;
+        bool fixed =
+            kind == ASH_BUFFER_INPUT || kind == ASH_BUFFER_CONSTANT || kind == ASH_BUFFER_PARAMETER;
+        ASH_FAIL_IF(access->write && fixed, diag, ASH_ERROR_INTERNAL,
+                    "step %zu (%s) writes buffer %u, which is fixed", index, name, access->buffer);
+    }
+    if (step->kind == ASH_STEP_COPY) {
+        bool well = step->n_accesses == 2 && !step->accesses[0].write && step->accesses[1].write &&
+                    step->accesses[0].end - step->accesses[0].begin ==
+                        step->accesses[1].end - step->accesses[1].begin;
+        ASH_FAIL_IF(!well, diag, ASH_ERROR_INTERNAL, "step %zu (%s) is no copy of equal bytes", index,
+                    name);
+        return ASH_OK;
+    }
+    ASH_FAIL_IF(step->nest >= p->nests.len, diag, ASH_ERROR_INTERNAL, "step %zu (%s) has no nest", index,
+                name);
+    for (uint32_t i = 0; i < step->n_buffers; i++) {
+        bool declared = false;
+        for (uint32_t k = 0; k < step->n_accesses; k++)
+            declared |= step->accesses[k].buffer == step->buffers[i];
+        ASH_FAIL_IF(!declared, diag, ASH_ERROR_INTERNAL, "step %zu (%s) has no access record for buffer %u",
+                    index, name, step->buffers[i]);
+    }
+    return ASH_OK;
+}
+
+static ash_status check_program(const ash_program *p, ash_diag *diag) {
+    ASH_FAIL_IF(p->prologue > p->steps.len, diag, ASH_ERROR_INTERNAL, "a prologue of %zu steps among %zu",
+                p->prologue, p->steps.len);
+    for (uint32_t b = 0; b < p->buffers.len; b++) {
+        const ash_buffer *buffer = &p->buffers.at[b];
+        ASH_FAIL_IF(buffer->bytes < 0 || (buffer->align && !ash_is_pow2(buffer->align)), diag,
+                    ASH_ERROR_INTERNAL, "buffer %u has %lld bytes at a multiple of %u", b,
+                    (long long)buffer->bytes, buffer->align);
+        bool constant = buffer->kind == ASH_BUFFER_CONSTANT || buffer->kind == ASH_BUFFER_PARAMETER;
+        ASH_FAIL_IF(constant && buffer->root == ASH_NO_BUFFER &&
+                        (!buffer->blob || buffer->blob->size != (size_t)buffer->bytes),
+                    diag, ASH_ERROR_INTERNAL, "constant buffer %u of %lld bytes has other data", b,
+                    (long long)buffer->bytes);
+        if (buffer->root == ASH_NO_BUFFER) continue;
+        ASH_FAIL_IF(buffer->root >= p->buffers.len || p->buffers.at[buffer->root].root != ASH_NO_BUFFER,
+                    diag, ASH_ERROR_INTERNAL, "buffer %u lies in buffer %u, which is no root", b,
+                    buffer->root);
+        int64_t room = p->buffers.at[buffer->root].bytes;
+        ASH_FAIL_IF(buffer->offset < 0 || buffer->offset > room || buffer->bytes > room - buffer->offset,
+                    diag, ASH_ERROR_INTERNAL, "buffer %u leaves its root: %lld bytes at %lld of %lld", b,
+                    (long long)buffer->bytes, (long long)buffer->offset, (long long)room);
+    }
+    for (size_t s = 0; s < p->steps.len; s++) ASH_TRY(check_step(p, s, diag));
+    for (size_t i = 0; i < p->inputs.len; i++)
+        ASH_FAIL_IF(p->inputs.at[i] >= p->buffers.len ||
+                        p->buffers.at[p->inputs.at[i]].kind != ASH_BUFFER_INPUT ||
+                        p->buffers.at[p->inputs.at[i]].root != ASH_NO_BUFFER,
+                    diag, ASH_ERROR_INTERNAL, "input %zu has no buffer of its own", i);
+    for (size_t i = 0; i < p->outputs.len; i++)
+        ASH_FAIL_IF(p->outputs.at[i] >= p->buffers.len, diag, ASH_ERROR_INTERNAL,
+                    "output %zu has no buffer", i);
+    return ASH_OK;
+}
+
+/* --- tables ----------------------------------------------------------------------------------- */
+
+static uint32_t table_buffer(const ash_step *step, uint32_t i) {
+    return step->kind == ASH_STEP_COPY ? step->accesses[i].buffer : step->buffers[i];
+}
+
+static uint32_t table_count(const ash_step *step) {
+    return step->kind == ASH_STEP_COPY ? 2 : step->n_buffers;
+}
+
+static uint64_t offset_in_root(const ash_plan *plan, uint32_t buffer) {
+    const ash_buffer *b = &plan->program->buffers.at[buffer];
+    return b->root == ASH_NO_BUFFER ? 0 : (uint64_t)b->offset;
+}
+
+static void fill_steps(ash_plan *plan) {
+    const ash_program *p = plan->program;
+    size_t slot = 0;
+    for (size_t i = 0; i < plan->n_steps; i++) {
+        const ash_step *step = &p->steps.at[p->prologue + i];
+        ash_plan_step *s = &plan->steps[i];
+        *s = (ash_plan_step){
+            .buffers = plan->table + slot, .vars = plan->vars, .index = (uint32_t)(p->prologue + i)};
+        s->fn = step->kind == ASH_STEP_KERNEL ? plan->fns[step->nest] : NULL;
+        s->parallel = ash_plan__is_parallel(plan, step);
+        if (step->kind == ASH_STEP_COPY) {
+            s->from = step->accesses[0].begin;
+            s->to = step->accesses[1].begin;
+        }
+        for (uint32_t k = 0; k < table_count(step); k++, slot++) {
+            uint32_t buffer = table_buffer(step, k);
+            plan->first_entry[plan->layout.places[buffer].root + 1]++;
+        }
+    }
+}
+
+/* Counting sort of the table's slots by root. */
+static void fill_entries(ash_plan *plan, uint32_t *next) {
+    const ash_program *p = plan->program;
+    for (uint32_t b = 0; b < plan->n_buffers; b++) plan->first_entry[b + 1] += plan->first_entry[b];
+    memcpy(next, plan->first_entry, plan->n_buffers * sizeof *next);
+    uint32_t slot = 0;
+    for (size_t i = 0; i < plan->n_steps; i++) {
+        const ash_step *step = &p->steps.at[p->prologue + i];
+        for (uint32_t k = 0; k < table_count(step); k++, slot++) {
+            uint32_t buffer = table_buffer(step, k), root = plan->layout.places[buffer].root;
+            plan->entries[next[root]++] = (ash_plan_entry){root, slot, offset_in_root(plan, buffer)};
+        }
+    }
+}
+
+static ash_status make_tables(ash_plan *plan, ash_diag *diag) {
+    const ash_allocator *a = plan->allocator;
+    const ash_program *p = plan->program;
+    plan->n_steps = p->steps.len - p->prologue;
+    for (size_t s = p->prologue; s < p->steps.len; s++) plan->n_table += table_count(&p->steps.at[s]);
+    plan->n_entries = plan->n_table;
+    ASH_FAIL_IF(plan->n_table > UINT32_MAX, diag, ASH_ERROR_OUT_OF_RANGE,
+                "the program has too many operands");
+    plan->steps = ash_mem_calloc(a, plan->n_steps, sizeof *plan->steps);
+    plan->table = ash_mem_calloc(a, plan->n_table, sizeof *plan->table);
+    plan->entries = ash_mem_calloc(a, plan->n_entries, sizeof *plan->entries);
+    plan->first_entry = ash_mem_calloc(a, plan->n_buffers + 1, sizeof *plan->first_entry);
+    uint32_t *next = ash_mem_alloc(a, plan->n_buffers, sizeof *next);
+    bool made = plan->steps && plan->table && plan->entries && plan->first_entry && next;
+    if (made) {
+        fill_steps(plan);
+        fill_entries(plan, next);
+    }
+    ash_mem_free(a, next, plan->n_buffers, sizeof *next);
+    return made ? ASH_OK : ASH_NO_MEMORY(diag);
+}
+
+/* --- arenas ----------------------------------------------------------------------------------- */
+
+static ash_status make_arenas(ash_plan *plan, ash_diag *diag) {
+    const ash_memory_arena *arenas = ash_memory_plan_arenas(plan->layout.main, &plan->n_arenas);
+    plan->arenas = ash_mem_calloc(plan->allocator, plan->n_arenas, sizeof *plan->arenas);
+    if (!plan->arenas) return ASH_NO_MEMORY(diag);
+    plan->block_align = ASH_STORAGE_ALIGN;
+    for (uint32_t i = 0; i < plan->n_arenas; i++) {
+        uint64_t align = ASH_MAX(arenas[i].align, (uint64_t)ASH_STORAGE_ALIGN);
+        plan->arenas[i] = (ash_plan_arena){.size = arenas[i].size, .align = align};
+        plan->block_align = ASH_MAX(plan->block_align, align);
+        uint64_t start = ash_align_up(plan->block_size, align);
+        ASH_FAIL_IF(start < plan->block_size || !ash_add_u64(start, arenas[i].size, &plan->block_size),
+                    diag, ASH_ERROR_OUT_OF_RANGE, "the arenas take more than 64 bits of bytes");
+    }
+    return ASH_OK;
+}
+
+static int by_step(const void *a, const void *b) {
+    const ash_plan_poison *x = a, *y = b;
+    return x->step != y->step      ? (x->step < y->step ? -1 : 1)
+           : x->offset < y->offset ? -1
+                                   : x->offset > y->offset;
+}
+
+static ash_status make_poison(ash_plan *plan, ash_diag *diag) {
+    if (!plan->poison) return ASH_OK;
+    plan->poisons = ash_mem_calloc(plan->allocator, plan->n_buffers, sizeof *plan->poisons);
+    if (!plan->poisons) return ASH_NO_MEMORY(diag);
+    int64_t last = 2 * (int64_t)plan->n_steps;
+    for (uint32_t b = 0; b < plan->n_buffers; b++) {
+        const ash_place *place = &plan->layout.places[b];
+        if (place->home == ASH_HOME_MAIN && place->root == b && place->end <= last)
+            plan->poisons[plan->n_poison++] = (ash_plan_poison){(uint32_t)(place->end / 2 - 1),
+                                                                place->arena, place->offset, place->bytes};
+    }
+    if (plan->n_poison) qsort(plan->poisons, plan->n_poison, sizeof *plan->poisons, by_step);
+    return ASH_OK;
+}
+
+static ash_status make_state(ash_plan *plan, ash_diag *diag) {
+    const ash_allocator *a = plan->allocator;
+    const ash_program *p = plan->program;
+    plan->n_vars = ash_dims_var_count(p->dims);
+    plan->n_inputs = p->inputs.len;
+    plan->vars = ash_mem_calloc(a, plan->n_vars, sizeof *plan->vars);
+    plan->old_vars = ash_mem_calloc(a, plan->n_vars, sizeof *plan->old_vars);
+    plan->base = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->base);
+    plan->blobs = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->blobs);
+    plan->own = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->own);
+    plan->views = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->views);
+    plan->viewed = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->viewed);
+    plan->inputs = ash_mem_calloc(a, plan->n_inputs, sizeof *plan->inputs);
+    plan->fns = ash_mem_calloc(a, p->nests.len, sizeof *plan->fns);
+    if (!plan->vars || !plan->old_vars || !plan->base || !plan->blobs || !plan->own || !plan->views ||
+        !plan->inputs || !plan->fns)
+        return ASH_NO_MEMORY(diag);
+    for (size_t i = 0; i < plan->n_vars; i++) plan->vars[i] = ash_dims_var(p->dims, i)->max;
+    for (size_t i = 0; i < plan->n_inputs; i++) plan->inputs[i].set = ASH_INPUT_UNSET;
+    if (p->nests.len) memcpy(plan->fns, plan->kernels.fns, p->nests.len * sizeof *plan->fns);
+    plan->kernels.fns = NULL;
+    return ASH_OK;
+}
+
+static void point_at_blobs(ash_plan *plan) {
+    for (uint32_t b = 0; b < plan->n_buffers; b++)
+        if (plan->layout.places[b].home == ASH_HOME_BLOB && plan->layout.places[b].root == b)
+            ash_plan__set_base(plan, b, (void *)plan->program->buffers.at[b].blob->data);
+}
+
+/* --- life ------------------------------------------------------------------------------------- */
+
+ash_status ash_plan__build(ash_context *context, ash_program *program, const ash_kernel_source *kernels,
+                           const ash_plan_options *options, ash_plan **out, ash_diag *diag) {
+    const ash_allocator *a = ash_context__allocator(context);
+    *out = NULL;
+    ash_plan *plan = ash_mem_calloc(a, 1, sizeof *plan);
+    if (!plan) {
+        if (kernels->release) kernels->release(kernels->owner);
+        ash_program__free(program);
+        return ASH_NO_MEMORY(diag);
+    }
+    *plan = (ash_plan){.context = context, .allocator = a, .program = program, .kernels = *kernels};
+    plan->n_buffers = (uint32_t)program->buffers.len;
+    plan->poison = options->poison;
+    unsigned most = ash_context_threads(context);
+    plan->threads = options->threads ? ASH_MIN(options->threads, most) : most;
+    pthread_mutex_init(&plan->lock, NULL);
+    ash_status status;
+    ASH_TRY_DONE(check_program(program, diag));
+    if (plan->threads > 1) ASH_TRY_DONE(ash_pool__get(context, &plan->pool, diag));
+    ASH_TRY_DONE(ash_device_open(context, "CPU", &plan->cpu, diag));
+    int64_t start = ash_plan__now();
+    ASH_TRY_DONE(ash_layout__create(context, program, &options->memory, plan->threads, options->keep,
+                                    options->keep_count, &plan->layout, diag));
+    plan->report.memory_ns = ash_plan__now() - start;
+    ASH_TRY_DONE(make_state(plan, diag));
+    ASH_TRY_DONE(make_tables(plan, diag));
+    ASH_TRY_DONE(make_arenas(plan, diag));
+    ASH_TRY_DONE(make_poison(plan, diag));
+    ash_plan__refresh_steps(plan);
+    point_at_blobs(plan);
+    *out = plan;
+    return ASH_OK;
+done:
+    ash_plan_destroy(plan);
+    return status;
+}
+
+static void release_storages(ash_plan *plan, ash_storage **list) {
+    for (uint32_t b = 0; list && b < plan->n_buffers; b++) ash_storage_release(list[b]);
+    ash_mem_free(plan->allocator, list, plan->n_buffers, sizeof(ash_storage *));
+}
+
+void ash_plan_destroy(ash_plan *plan) {
+    if (!plan) return;
+    const ash_allocator *a = plan->allocator;
+    for (uint32_t i = 0; i < plan->n_viewed; i++) {
+        ash_view *view = plan->views[plan->viewed[i]];
+        ash_view__retarget(view, NULL, 0);
+        ash_view_release(view);
+    }
+    for (uint32_t i = 0; plan->arenas && i < plan->n_arenas; i++)
+        ash_storage_release(plan->arenas[i].storage);
+    ash_storage_release(plan->weights);
+    ash_storage_release(plan->saved);
+    release_storages(plan, plan->blobs);
+    release_storages(plan, plan->own);
+    ash_mem_free(a, plan->views, plan->n_buffers, sizeof *plan->views);
+    ash_mem_free(a, plan->viewed, plan->n_buffers, sizeof *plan->viewed);
+    ash_mem_free(a, plan->arenas, plan->n_arenas, sizeof *plan->arenas);
+    ash_mem_free(a, plan->inputs, plan->n_inputs, sizeof *plan->inputs);
+    ash_mem_free(a, plan->vars, plan->n_vars, sizeof *plan->vars);
+    ash_mem_free(a, plan->old_vars, plan->n_vars, sizeof *plan->old_vars);
+    ash_mem_free(a, plan->base, plan->n_buffers, sizeof *plan->base);
+    ash_mem_free(a, plan->fns, plan->program->nests.len, sizeof *plan->fns);
+    ash_mem_free(a, plan->steps, plan->n_steps, sizeof *plan->steps);
+    ash_mem_free(a, plan->table, plan->n_table, sizeof *plan->table);
+    ash_mem_free(a, plan->entries, plan->n_entries, sizeof *plan->entries);
+    ash_mem_free(a, plan->first_entry, plan->n_buffers + 1, sizeof *plan->first_entry);
+    ash_mem_free(a, plan->poisons, plan->n_buffers, sizeof *plan->poisons);
+    ash_layout__free(&plan->layout);
+    ash_device_close(plan->cpu);
+    if (plan->kernels.release) plan->kernels.release(plan->kernels.owner);
+    ash_program__free(plan->program);
+    pthread_mutex_destroy(&plan->lock);
+    ash_mem_free(a, plan, 1, sizeof *plan);
+}

@@ -1,0 +1,436 @@
+/* program ─accesses→ lifetimes ─in-place→ classes ─planner→ places
+ *
+ * Classes are buffers that lie in the same bytes: a root, its views, and results that take over a dying
+ * operand of the same size. Inputs keep their bytes between executions, so they are live throughout;
+ * outputs and kept values live until the end, one step past the last, where the caller reads them. */
+#include "layout.h"
+
+#include "ashlar/device.h"
+
+enum { LANE_MAIN = 0, LANE_WEIGHTS = LANE_MAIN, LANE_STAGING = 1 };
+
+/* First and last step that touches a buffer or what lies in it; first > last: none does. */
+struct span {
+    int64_t first, last;
+};
+
+struct work {
+    const ash_program *program;
+    const ash_allocator *allocator;
+    ash_layout *layout;
+    unsigned threads;
+    int64_t prologue, steps; /* prologue steps, main steps */
+    struct span *main;       /* per buffer, of its root; in main steps */
+    struct span *early;      /* the same in prologue steps */
+    bool *pinned;            /* per root: read after the last step */
+};
+
+static uint32_t declared_root(const ash_program *program, uint32_t buffer) {
+    const ash_buffer *b = &program->buffers.at[buffer];
+    return b->root == ASH_NO_BUFFER ? buffer : b->root;
+}
+
+static void touch(struct span *span, int64_t step) {
+    if (span->first > span->last) *span = (struct span){step, step};
+    span->first = ASH_MIN(span->first, step);
+    span->last = ASH_MAX(span->last, step);
+}
+
+static void find_spans(struct work *w) {
+    const ash_program *p = w->program;
+    for (size_t b = 0; b < p->buffers.len; b++) w->main[b] = w->early[b] = (struct span){0, -1};
+    for (int64_t s = 0; s < w->prologue + w->steps; s++) {
+        const ash_step *step = &p->steps.at[s];
+        bool early = s < w->prologue;
+        for (uint32_t i = 0; i < step->n_accesses; i++)
+            touch(&(early ? w->early : w->main)[declared_root(p, step->accesses[i].buffer)],
+                  early ? s : s - w->prologue);
+    }
+}
+
+static bool is_kept(const ash_value *keep, size_t count, ash_value value) {
+    for (size_t i = 0; i < count; i++)
+        if (keep[i] == value) return true;
+    return false;
+}
+
+static void find_pinned(struct work *w, const ash_value *keep, size_t keep_count) {
+    const ash_program *p = w->program;
+    for (size_t i = 0; i < p->outputs.len; i++) w->pinned[declared_root(p, p->outputs.at[i])] = true;
+    for (uint32_t b = 0; b < p->buffers.len; b++) {
+        const ash_buffer *buffer = &p->buffers.at[b];
+        if (buffer->kind == ASH_BUFFER_OUTPUT ||
+            (buffer->origin != ASH_NO_VALUE && is_kept(keep, keep_count, buffer->origin)))
+            w->pinned[declared_root(p, b)] = true;
+    }
+}
+
+/* --- in place --------------------------------------------------------------------------------- */
+
+static uint32_t find(const struct work *w, uint32_t buffer) {
+    while (w->layout->places[buffer].root != buffer) buffer = w->layout->places[buffer].root;
+    return buffer;
+}
+
+static bool is_local(const ash_buffer *b) {
+    return b->kind == ASH_BUFFER_LOCAL || b->kind == ASH_BUFFER_OUTPUT;
+}
+
+/* The result of a step that could lie in `bytes` bytes at the place of an operand: a buffer with a life of
+ * its own that begins here. */
+static uint32_t fresh_result(const struct work *w, const ash_step *step, int64_t at, int64_t bytes) {
+    for (uint32_t i = 0; i < step->n_accesses; i++) {
+        uint32_t b = step->accesses[i].buffer;
+        const ash_buffer *buffer = &w->program->buffers.at[b];
+        if (step->accesses[i].write && buffer->root == ASH_NO_BUFFER && is_local(buffer) &&
+            buffer->bytes == bytes && w->layout->places[b].root == b && w->main[b].first == at)
+            return b;
+    }
+    return ASH_NO_BUFFER;
+}
+
+/* A step may put its result in the place of an operand only if that dies here, and no other operand lies
+ * there. */
+static bool operand_dies(const struct work *w, const ash_step *step, int64_t at, uint32_t operand) {
+    const ash_buffer *buffer = &w->program->buffers.at[operand];
+    uint32_t class = find(w, operand);
+    const ash_buffer *root = &w->program->buffers.at[class];
+    if (!is_local(root) || !is_local(buffer) || buffer->offset != 0 || buffer->bytes != root->bytes)
+        return false;
+    if (w->pinned[class] || w->main[class].last != at || w->main[class].first >= at) return false;
+    for (uint32_t i = 0; i < step->n_accesses; i++) {
+        uint32_t other = step->accesses[i].buffer;
+        if (other != operand && find(w, other) == class) return false;
+        if (other == operand && step->accesses[i].write) return false;
+    }
+    return true;
+}
+
+static void place_in_place(struct work *w) {
+    const ash_program *p = w->program;
+    for (int64_t at = 0; at < w->steps; at++) {
+        const ash_step *step = &p->steps.at[w->prologue + at];
+        if (step->inplace == ASH_NO_BUFFER || !operand_dies(w, step, at, step->inplace)) continue;
+        int64_t bytes = p->buffers.at[step->inplace].bytes;
+        uint32_t result = fresh_result(w, step, at, bytes);
+        if (result == ASH_NO_BUFFER) continue;
+        uint32_t class = find(w, step->inplace);
+        if (p->buffers.at[result].align > ASH_MAX(p->buffers.at[class].align, (uint32_t)ASH_STORAGE_ALIGN))
+            continue;
+        w->layout->places[result].root = class;
+        w->main[class].last = w->main[result].last;
+        w->pinned[class] = w->pinned[result];
+        w->layout->inplace += (uint64_t)bytes;
+    }
+}
+
+static void start_roots(struct work *w) {
+    for (uint32_t b = 0; b < w->program->buffers.len; b++)
+        w->layout->places[b].root = declared_root(w->program, b);
+}
+
+/* Every place points at its root itself. */
+static void flatten_roots(struct work *w) {
+    for (uint32_t b = 0; b < w->program->buffers.len; b++) w->layout->places[b].root = find(w, b);
+}
+
+/* --- homes ------------------------------------------------------------------------------------ */
+
+/* The bytes that a buffer's place must have, and what their address must be a multiple of. */
+static ash_status extent(const struct work *w, uint32_t buffer, uint64_t *size, uint64_t *align,
+                         ash_diag *diag) {
+    const ash_buffer *b = &w->program->buffers.at[buffer];
+    *align = ASH_MAX(b->align, (uint32_t)ASH_STORAGE_ALIGN);
+    *size = (uint64_t)b->bytes;
+    bool fits = b->kind != ASH_BUFFER_SCRATCH || ash_mul_u64(*size, w->threads, size);
+    ASH_FAIL_IF(!fits, diag, ASH_ERROR_OUT_OF_RANGE, "scratch buffer %u takes more than 64 bits of bytes",
+                buffer);
+    return ASH_OK;
+}
+
+static bool in_main(const struct work *w, uint32_t b) {
+    return w->main[b].first <= w->main[b].last || w->pinned[b];
+}
+
+static ash_home home_of_root(const struct work *w, uint32_t b) {
+    const ash_buffer *buffer = &w->program->buffers.at[b];
+    bool early = w->early[b].first <= w->early[b].last, main = in_main(w, b);
+    switch (buffer->kind) {
+    case ASH_BUFFER_CONSTANT:
+    case ASH_BUFFER_PARAMETER:
+        if (!early && !main) return ASH_HOME_NONE;
+        if ((uintptr_t)buffer->blob->data % ASH_MAX(buffer->align, 1u) == 0) return ASH_HOME_BLOB;
+        return main ? ASH_HOME_WEIGHTS : ASH_HOME_STAGING;
+    case ASH_BUFFER_WEIGHT: return ASH_HOME_WEIGHTS;
+    case ASH_BUFFER_STAGING: return early ? ASH_HOME_STAGING : ASH_HOME_NONE;
+    case ASH_BUFFER_INPUT: return ASH_HOME_MAIN;
+    default: return main ? ASH_HOME_MAIN : early ? ASH_HOME_STAGING : ASH_HOME_NONE;
+    }
+}
+
+/* --- planning --------------------------------------------------------------------------------- */
+
+/* One planner problem: what lies in the arenas of the executions, or of the prologue; and the steps that
+ * touch it. */
+struct problem {
+    struct work *work;
+    ash_memory_buffer *buffers;
+    uint32_t *of;    /* program buffer of each */
+    uint32_t *index; /* per program buffer: its number here, or ASH_MEMORY_NONE */
+    ash_memory_access *accesses;
+    uint32_t count, n_accesses;
+    size_t first, last; /* steps of the program */
+};
+
+static bool is_early_home(ash_home home) {
+    return home == ASH_HOME_WEIGHTS || home == ASH_HOME_STAGING;
+}
+
+/* Half steps during which a root of the executions is live. */
+static void main_life(struct work *w, uint32_t b) {
+    ash_place *place = &w->layout->places[b];
+    bool input = w->program->buffers.at[b].kind == ASH_BUFFER_INPUT;
+    place->begin = input || w->main[b].first > w->main[b].last ? 0 : 2 * w->main[b].first;
+    place->end = input || w->pinned[b] ? 2 * w->steps + 2 : 2 * w->main[b].last + 2;
+}
+
+/* And of the prologue: a constant that is copied is there before the first step. */
+static void early_life(struct work *w, uint32_t b) {
+    ash_place *place = &w->layout->places[b];
+    bool weight = place->home == ASH_HOME_WEIGHTS, copied = w->program->buffers.at[b].blob != NULL;
+    place->begin = weight || copied ? 0 : 2 * w->early[b].first;
+    place->end = weight ? 2 * w->prologue + 2 : 2 * w->early[b].last + 2;
+}
+
+static ash_memory_kind memory_kind(const struct work *w, uint32_t root) {
+    const ash_buffer *buffer = &w->program->buffers.at[root];
+    ash_home home = w->layout->places[root].home;
+    if (is_early_home(home)) {
+        if (buffer->blob) return ASH_MEMORY_CONSTANT;
+        return home == ASH_HOME_WEIGHTS ? ASH_MEMORY_OUTPUT : ASH_MEMORY_INTERMEDIATE;
+    }
+    if (buffer->kind == ASH_BUFFER_INPUT) return ASH_MEMORY_INPUT;
+    return w->pinned[root] ? ASH_MEMORY_OUTPUT : ASH_MEMORY_INTERMEDIATE;
+}
+
+/* Adds a root, or a buffer that lies in one that was added before. */
+static ash_status add_buffer(struct problem *problem, uint32_t b, ash_diag *diag) {
+    struct work *w = problem->work;
+    const ash_buffer *buffer = &w->program->buffers.at[b];
+    ash_place *place = &w->layout->places[b], *root = &w->layout->places[place->root];
+    uint64_t size = 0, align = 1;
+    ASH_TRY(extent(w, b, &size, &align, diag));
+    ash_memory_buffer m = ash_memory_buffer_init(size, align, root->begin, root->end);
+    m.kind = memory_kind(w, place->root);
+    m.lane = root->home == ASH_HOME_STAGING ? LANE_STAGING : LANE_MAIN;
+    m.key = w->program->buffers.at[place->root].type.dtype;
+    m.output_ancestor = true; /* dead code is gone by now */
+    m.name = buffer->name;
+    if (place->root == b) {
+        place->bytes = size;
+    } else {
+        m.root = problem->index[place->root];
+        m.root_offset = buffer->root == ASH_NO_BUFFER ? 0 : (uint64_t)buffer->offset;
+        m.align = 1;
+    }
+    problem->index[b] = problem->count;
+    problem->of[problem->count] = b;
+    problem->buffers[problem->count++] = m;
+    return ASH_OK;
+}
+
+/* Roots first, then what lies in them. */
+static ash_status add_buffers(struct problem *problem, bool early, ash_diag *diag) {
+    struct work *w = problem->work;
+    for (int members = 0; members < 2; members++)
+        for (uint32_t b = 0; b < w->program->buffers.len; b++) {
+            const ash_place *place = &w->layout->places[b];
+            ash_home home = w->layout->places[place->root].home;
+            if ((place->root != b) != (members != 0)) continue;
+            if (early ? !is_early_home(home) : home != ASH_HOME_MAIN) continue;
+            ASH_TRY(add_buffer(problem, b, diag));
+        }
+    return ASH_OK;
+}
+
+/* An operation that is the first to touch a buffer, and writes it, reads there what it wrote itself: a
+ * scatter that starts from a copy and adds to it. */
+static bool reads_its_own(const struct problem *problem, size_t s, const ash_access *access) {
+    const struct work *w = problem->work;
+    const ash_step *step = &w->program->steps.at[s];
+    bool early = s < w->program->prologue;
+    const struct span *span = &(early ? w->early : w->main)[declared_root(w->program, access->buffer)];
+    if (access->write || span->first != (int64_t)(s - problem->first)) return false;
+    for (uint32_t i = 0; i < step->n_accesses; i++)
+        if (step->accesses[i].write && step->accesses[i].buffer == access->buffer) return true;
+    return false;
+}
+
+static void add_accesses(struct problem *problem) {
+    const ash_program *p = problem->work->program;
+    for (size_t s = problem->first; s < problem->last; s++)
+        for (uint32_t i = 0; i < p->steps.at[s].n_accesses; i++) {
+            const ash_access *access = &p->steps.at[s].accesses[i];
+            uint32_t index = problem->index[access->buffer];
+            if (index == ASH_MEMORY_NONE || reads_its_own(problem, s, access)) continue;
+            ash_memory_access m = {.op = (uint32_t)(s - problem->first), .buffer = index};
+            m.kind = access->write ? ASH_MEMORY_WRITE : ASH_MEMORY_READ;
+            m.offset = (uint64_t)access->begin;
+            m.size = (uint64_t)(access->end - access->begin);
+            if (p->buffers.at[access->buffer].kind == ASH_BUFFER_SCRATCH) {
+                m.kind = ASH_MEMORY_SCRATCH;
+                m.offset = 0;
+                m.size = ASH_MEMORY_WHOLE;
+            }
+            problem->accesses[problem->n_accesses++] = m;
+        }
+}
+
+static size_t access_count(const struct problem *problem) {
+    size_t count = 0;
+    for (size_t s = problem->first; s < problem->last; s++)
+        count += problem->work->program->steps.at[s].n_accesses;
+    return count;
+}
+
+/* Both proofs: of the lifetimes, and of the bytes that the steps will touch in their order. */
+static ash_status check(struct problem *problem, ash_context *context, const ash_memory_problem *mp,
+                        const ash_memory_plan *plan, ash_diag *diag) {
+    uint32_t arenas;
+    const ash_memory_place *places = ash_memory_plan_places(plan, NULL);
+    const ash_memory_arena *arena = ash_memory_plan_arenas(plan, &arenas);
+    ash_layout *layout = problem->work->layout;
+    ASH_TRY(ash_memory_check(context, mp, places, arena, arenas, &layout->check, diag));
+    ash_memory_schedule schedule = {.op_count = (uint32_t)(problem->last - problem->first),
+                                    .accesses = problem->accesses,
+                                    .access_count = problem->n_accesses};
+    return ash_memory_schedule_check(context, &schedule, problem->buffers, problem->count, places, arenas,
+                                     &layout->replay, diag);
+}
+
+static ash_status solve(struct problem *problem, ash_context *context, const ash_memory_options *options,
+                        ash_memory_plan **plan, ash_diag *diag) {
+    const struct work *w = problem->work;
+    ash_memory_problem mp = {.buffers = problem->buffers, .buffer_count = problem->count};
+    ASH_TRY(ash_memory_plan_create(context, &mp, options, plan, diag));
+    ASH_TRY(check(problem, context, &mp, *plan, diag));
+    const ash_memory_place *places = ash_memory_plan_places(*plan, NULL);
+    for (uint32_t i = 0; i < problem->count; i++) {
+        ash_place *place = &w->layout->places[problem->of[i]];
+        place->home = w->layout->places[place->root].home;
+        place->arena = places[i].arena;
+        place->offset = places[i].offset;
+        if (places[i].arena != ASH_MEMORY_NONE) continue;
+        place->home = ASH_HOME_CALLER;
+        place->offset = problem->buffers[i].root_offset;
+    }
+    return ASH_OK;
+}
+
+static ash_status plan_section(struct work *w, ash_context *context, bool early,
+                               const ash_memory_options *options, ash_memory_plan **plan, ash_diag *diag) {
+    const ash_allocator *a = w->allocator;
+    size_t n = w->program->buffers.len;
+    struct problem problem = {.work = w,
+                              .first = early ? 0 : w->program->prologue,
+                              .last = early ? w->program->prologue : w->program->steps.len};
+    size_t accesses = access_count(&problem);
+    problem.buffers = ash_mem_alloc(a, n, sizeof *problem.buffers);
+    problem.of = ash_mem_alloc(a, n, sizeof *problem.of);
+    problem.index = ash_mem_alloc(a, n, sizeof *problem.index);
+    problem.accesses = ash_mem_alloc(a, accesses, sizeof *problem.accesses);
+    ash_status status = ASH_OK;
+    if (!problem.buffers || !problem.of || !problem.index || !problem.accesses) {
+        status = ASH_NO_MEMORY(diag);
+        goto done;
+    }
+    if (n) memset(problem.index, 0xff, n * sizeof *problem.index); /* ASH_MEMORY_NONE */
+    ASH_TRY_DONE(add_buffers(&problem, early, diag));
+    add_accesses(&problem);
+    status = solve(&problem, context, options, plan, diag);
+done:
+    ash_mem_free(a, problem.buffers, n, sizeof *problem.buffers);
+    ash_mem_free(a, problem.of, n, sizeof *problem.of);
+    ash_mem_free(a, problem.index, n, sizeof *problem.index);
+    ash_mem_free(a, problem.accesses, accesses, sizeof *problem.accesses);
+    return status;
+}
+
+/* Weights and staging have one arena each. */
+static void note_early_arenas(ash_layout *layout) {
+    uint32_t count;
+    const ash_memory_arena *arenas = ash_memory_plan_arenas(layout->prologue, &count);
+    for (uint32_t i = 0; i < count; i++) {
+        bool weights = arenas[i].lane == LANE_WEIGHTS;
+        *(weights ? &layout->weights_size : &layout->staging_size) = arenas[i].size;
+        *(weights ? &layout->weights_align : &layout->staging_align) = arenas[i].align;
+    }
+}
+
+/* Views of constants lie where these are. */
+static void place_in_blobs(struct work *w) {
+    for (uint32_t b = 0; b < w->program->buffers.len; b++) {
+        ash_place *place = &w->layout->places[b];
+        if (place->root == b || w->layout->places[place->root].home != ASH_HOME_BLOB) continue;
+        place->home = ASH_HOME_BLOB;
+        place->offset = (uint64_t)w->program->buffers.at[b].offset;
+    }
+}
+
+static ash_status plan_all(struct work *w, ash_context *context, const ash_memory_options *options,
+                           ash_diag *diag) {
+    for (uint32_t b = 0; b < w->program->buffers.len; b++) {
+        ash_place *place = &w->layout->places[b];
+        if (place->root != b) continue;
+        place->home = home_of_root(w, b);
+        if (place->home == ASH_HOME_MAIN) main_life(w, b);
+        if (is_early_home(place->home)) early_life(w, b);
+    }
+    ash_memory_options early = ash_memory_options_inference();
+    early.strategy = ASH_MEMORY_BEST_FIT;
+    ASH_TRY(plan_section(w, context, true, &early, &w->layout->prologue, diag));
+    note_early_arenas(w->layout);
+    ASH_TRY(plan_section(w, context, false, options, &w->layout->main, diag));
+    place_in_blobs(w);
+    return ASH_OK;
+}
+
+ash_status ash_layout__create(ash_context *context, const ash_program *program,
+                              const ash_memory_options *options, unsigned threads, const ash_value *keep,
+                              size_t keep_count, ash_layout *out, ash_diag *diag) {
+    const ash_allocator *a = ash_context__allocator(context);
+    size_t n = program->buffers.len;
+    *out = (ash_layout){.allocator = a, .count = n, .weights_align = 64, .staging_align = 64};
+    struct work w = {.program = program, .allocator = a, .layout = out, .threads = threads};
+    w.prologue = (int64_t)program->prologue;
+    w.steps = (int64_t)program->steps.len - w.prologue;
+    w.main = ash_mem_alloc(a, n, sizeof *w.main);
+    w.early = ash_mem_alloc(a, n, sizeof *w.early);
+    w.pinned = ash_mem_calloc(a, n, sizeof *w.pinned);
+    out->places = ash_mem_calloc(a, n, sizeof *out->places);
+    ash_status status = ASH_OK;
+    if (!w.main || !w.early || !w.pinned || !out->places) {
+        status = ASH_NO_MEMORY(diag);
+        goto done;
+    }
+    find_spans(&w);
+    find_pinned(&w, keep, keep_count);
+    start_roots(&w);
+    place_in_place(&w);
+    flatten_roots(&w);
+    ASH_TRY_DONE(plan_all(&w, context, options, diag));
+done:
+    ash_mem_free(a, w.main, n, sizeof *w.main);
+    ash_mem_free(a, w.early, n, sizeof *w.early);
+    ash_mem_free(a, w.pinned, n, sizeof *w.pinned);
+    if (status != ASH_OK) ash_layout__free(out);
+    return status;
+}
+
+void ash_layout__free(ash_layout *layout) {
+    if (!layout->allocator) return;
+    ash_memory_plan_destroy(layout->main);
+    ash_memory_plan_destroy(layout->prologue);
+    ash_mem_free(layout->allocator, layout->places, layout->count, sizeof *layout->places);
+    *layout = (ash_layout){0};
+}

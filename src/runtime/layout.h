@@ -1,0 +1,49 @@
+/* Where every buffer of a program lies: from the steps' access records to lifetimes, from these through the
+ * memory planner to an arena and an offset for each buffer. Pure: nothing is allocated but the answer. */
+#ifndef ASH_LAYOUT_H
+#define ASH_LAYOUT_H
+
+#include "ashlar/memory_schedule.h"
+#include "kernel/program.h"
+
+typedef enum ash_home {
+    ASH_HOME_NONE,    /* no step touches it */
+    ASH_HOME_MAIN,    /* an arena of the executions */
+    ASH_HOME_WEIGHTS, /* the arena that lives as long as the plan */
+    ASH_HOME_STAGING, /* the prologue's arena */
+    ASH_HOME_BLOB,    /* where the constant's bytes are */
+    ASH_HOME_CALLER   /* where the caller binds it */
+} ash_home;
+
+/* Lifetimes are half-open intervals of half steps: step i has 2i and 2i + 1. A kernel reads and writes in
+ * any order, so an access at step i takes both. */
+typedef struct ash_place {
+    ash_home home;
+    uint32_t root;  /* the buffer whose bytes these are: itself, the root of a view, or the first of a chain
+                       of  in-place operations */
+    uint32_t arena; /* index among the main arenas, for MAIN */
+    uint64_t offset;    /* bytes from the start of the arena, or of the root's bytes for BLOB and CALLER */
+    int64_t begin, end; /* of a root in MAIN or STAGING: half steps of main steps, or of prologue steps */
+    uint64_t bytes;     /* of a root: what its place has */
+} ash_place;
+
+typedef struct ash_layout {
+    const ash_allocator *allocator;
+    ash_place *places; /* per buffer of the program */
+    size_t count;
+    ash_memory_plan *main;           /* arenas of the executions */
+    ash_memory_plan *prologue;       /* weights and staging */
+    ash_memory_check_report check;   /* of the executions: lifetimes and offsets */
+    ash_memory_replay_report replay; /* of the executions: every access to every byte, in order */
+    uint64_t weights_size, weights_align, staging_size, staging_align; /* bytes */
+    uint64_t inplace; /* bytes of results that took over those of an operand */
+} ash_layout;
+
+/* `keep`: values of the caller's graph that stay readable until the next execution. `threads`: workers that
+ * scratch is for. */
+ash_status ash_layout__create(ash_context *context, const ash_program *program,
+                              const ash_memory_options *options, unsigned threads, const ash_value *keep,
+                              size_t keep_count, ash_layout *out, ash_diag *diag);
+void ash_layout__free(ash_layout *layout); /* a zeroed one is allowed */
+
+#endif

@@ -1,0 +1,115 @@
+/* From a graph to a plan: optimise, lower, compile, lay out, run the prologue. */
+#include "code/code.h"
+#include "opt/opt.h"
+#include "plan.h"
+
+static void release_code(void *owner) {
+    ash_code__release(owner);
+}
+
+/* Everything on the way, so that one label cleans up. */
+struct making {
+    ash_context *context;
+    const ash_plan_options *options;
+    ash_compiler *compiler;
+    ash_graph *graph;     /* optimised */
+    ash_program *program; /* until the plan owns it */
+    ash_code_stats stats;
+    int64_t lower_ns, compile_ns;
+};
+
+static ash_status lower(struct making *m, const ash_graph *graph, ash_diag *diag) {
+    int64_t start = ash_plan__now();
+    const ash_target *target = ash_compiler__target(m->compiler);
+    ash_opt_options opt = {.level = m->options->optimize ? ASH_OPT_FULL : ASH_OPT_NONE,
+                           .keep = m->options->keep,
+                           .n_keep = m->options->keep_count};
+    ASH_TRY(ash_opt__run(graph, target, &opt, &m->graph, diag));
+    ash_lower_options low = {
+        .fuse = m->options->fuse, .keep = m->options->keep, .n_keep = m->options->keep_count};
+    ASH_TRY(ash_program__lower(m->graph, target, &low, &m->program, diag));
+    m->lower_ns = ash_plan__now() - start;
+    return ASH_OK;
+}
+
+static ash_status compile(struct making *m, ash_kernel_source *out, ash_diag *diag) {
+    const ash_allocator *a = ash_context__allocator(m->context);
+    int64_t start = ash_plan__now();
+    size_t n = m->program->nests.len;
+    const ash_nest **nests = ash_mem_alloc(a, n, sizeof *nests);
+    ash_code *code = NULL;
+    out->fns = ash_mem_calloc(a, n, sizeof *out->fns);
+    ash_status status = ASH_OK;
+    if (!nests || !out->fns) {
+        status = ASH_NO_MEMORY(diag);
+    } else {
+        for (size_t i = 0; i < n; i++) nests[i] = &m->program->nests.at[i];
+        status = ash_code__compile(m->compiler, nests, n, out->fns, &code, NULL, NULL, &m->stats, diag);
+    }
+    ash_mem_free(a, nests, n, sizeof *nests);
+    if (status != ASH_OK) {
+        ash_mem_free(a, out->fns, n, sizeof *out->fns);
+        return status;
+    }
+    out->owner = code;
+    out->release = release_code;
+    m->compile_ns = ash_plan__now() - start;
+    return ASH_OK;
+}
+
+static ash_status build(struct making *m, ash_plan **out, ash_diag *diag) {
+    const ash_allocator *a = ash_context__allocator(m->context);
+    ash_kernel_source source = {0};
+    ASH_TRY(compile(m, &source, diag));
+    size_t n = m->program->nests.len;
+    ash_program *program = m->program;
+    m->program = NULL;
+    ash_status status = ash_plan__build(m->context, program, &source, m->options, out, diag);
+    ash_mem_free(a, source.fns, n, sizeof *source.fns);
+    ASH_TRY(status);
+    pthread_mutex_lock(&(*out)->lock);
+    status = ash_plan__need_weights(*out, diag);
+    pthread_mutex_unlock(&(*out)->lock);
+    return status;
+}
+
+static void note(const struct making *m, ash_plan *plan, int64_t start) {
+    ash_plan_report *report = &plan->report;
+    report->lower_ns = m->lower_ns;
+    report->compile_ns = m->compile_ns;
+    report->kernels_compiled = m->stats.compiled;
+    report->kernels_from_disk = m->stats.from_disk;
+    report->kernels_shared = m->stats.shared;
+    report->prepare_ns = ash_plan__now() - start;
+}
+
+ash_status ash_plan_prepare(ash_context *context, const ash_graph *graph, const ash_plan_options *options,
+                            ash_plan **out, ash_diag *diag) {
+    ASH_FAIL_IF(!out, diag, ASH_ERROR_INVALID_ARGUMENT, "the place for the plan is NULL");
+    *out = NULL;
+    ASH_FAIL_IF(!context || !graph, diag, ASH_ERROR_INVALID_ARGUMENT, "%s is NULL",
+                context ? "the graph" : "the context");
+    ash_plan_options defaults = ash_plan_options_default();
+    if (!options) options = &defaults;
+    ASH_FAIL_IF(options->keep_count && !options->keep, diag, ASH_ERROR_INVALID_ARGUMENT,
+                "the list of values to keep is NULL");
+    for (size_t i = 0; i < options->keep_count; i++)
+        ASH_FAIL_IF(options->keep[i] >= ash_graph_value_count(graph), diag, ASH_ERROR_NOT_FOUND,
+                    "the graph has no value %u to keep", options->keep[i]);
+    ASH_TRY(ash_graph_status(graph, diag));
+    int64_t start = ash_plan__now();
+    struct making m = {.context = context, .options = options};
+    ash_plan *plan = NULL;
+    ash_status status;
+    ASH_TRY_DONE(ash_compiler__get(context, &m.compiler, diag));
+    ASH_TRY_DONE(lower(&m, graph, diag));
+    ASH_TRY_DONE(build(&m, &plan, diag));
+    note(&m, plan, start);
+    *out = plan;
+    plan = NULL;
+done:
+    ash_plan_destroy(plan);
+    ash_program__free(m.program);
+    ash_graph_destroy(m.graph);
+    return status;
+}

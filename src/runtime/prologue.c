@@ -1,0 +1,235 @@
+/* The prologue: what is computed once from constants and parameters.
+ *
+ * Its results lie in the weights, which live as long as the plan; what it needs beyond them lies in an
+ * arena that is gone when it is over. Packed weights replace the originals instead of joining them:
+ * constants in a mapped file that no execution reads have their pages given back as soon as they were read,
+ * and large steps run in pieces so that at most WINDOW bytes of them are resident. Should they be needed
+ * again, the system reads them from the file. */
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "plan.h"
+
+#define WINDOW ((int64_t)32 << 20) /* bytes */
+
+struct prologue {
+    ash_plan *plan;
+    ash_storage *weights, *staging;
+    char *weights_base, *staging_base;
+    void **table;     /* of one step */
+    bool *early;      /* per buffer with a blob: no execution reads it */
+    bool *read;       /* per buffer with a blob: read since the last time that pages were given back */
+    int64_t resident; /* bytes of mapped constants read since then, at most */
+};
+
+struct piece {
+    ash_kernel_fn fn;
+    void *const *buffers;
+    const int64_t *vars;
+    int64_t first; /* chunk */
+};
+
+static void run_piece(void *arg, int64_t begin, int64_t end, unsigned worker) {
+    const struct piece *piece = arg;
+    piece->fn(piece->buffers, piece->vars, piece->first + begin, piece->first + end, worker);
+}
+
+static bool is_dropped(const struct prologue *run, uint32_t root) {
+    const ash_blob *blob = run->plan->program->buffers.at[root].blob;
+    return blob && blob->mapped && run->early[root] && !run->plan->own[root];
+}
+
+/* Gives back the pages of what was read. Pages that other data shares come back by themselves when they are
+ * touched. */
+static void drop_pages(struct prologue *run) {
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    for (uint32_t b = 0; b < run->plan->n_buffers; b++) {
+        if (!run->read[b]) continue;
+        run->read[b] = false;
+        const ash_blob *blob = run->plan->program->buffers.at[b].blob;
+        uintptr_t start = (uintptr_t)blob->data & ~(page - 1);
+        uintptr_t end = ((uintptr_t)blob->data + blob->size + page - 1) & ~(page - 1);
+        if (blob->size) madvise((void *)start, end - start, MADV_DONTNEED);
+    }
+    run->resident = 0;
+}
+
+/* Notes that the step reads mapped constants; their bytes. */
+static int64_t note_reads(struct prologue *run, const ash_step *step) {
+    int64_t bytes = 0;
+    for (uint32_t i = 0; i < step->n_accesses; i++) {
+        uint32_t root = run->plan->layout.places[step->accesses[i].buffer].root;
+        if (step->accesses[i].write || !is_dropped(run, root)) continue;
+        run->read[root] = true;
+        bytes += step->accesses[i].end - step->accesses[i].begin;
+    }
+    return bytes;
+}
+
+static char *address(const struct prologue *run, uint32_t buffer) {
+    const ash_plan *plan = run->plan;
+    const ash_place *place = &plan->layout.places[buffer];
+    switch (place->home) {
+    case ASH_HOME_WEIGHTS: return run->weights_base + place->offset;
+    case ASH_HOME_STAGING: return run->staging_base + place->offset;
+    case ASH_HOME_BLOB: return plan->base[place->root] + place->offset;
+    default: return NULL;
+    }
+}
+
+static void run_kernel(struct prologue *run, const ash_step *step) {
+    ash_plan *plan = run->plan;
+    for (uint32_t i = 0; i < step->n_buffers; i++) run->table[i] = address(run, step->buffers[i]);
+    int64_t chunks = ash_dims_eval(plan->program->dims, step->chunks, plan->vars);
+    int64_t bytes = note_reads(run, step);
+    int64_t pieces = ASH_MAX(ASH_MIN(ash_ceil_div(bytes, WINDOW), chunks), 1), done = 0;
+    bool parallel = ash_plan__is_parallel(plan, step);
+    for (int64_t k = 1; k <= pieces; k++) {
+        int64_t end = chunks / pieces * k + ASH_MIN(chunks % pieces, k);
+        struct piece piece = {plan->fns[step->nest], run->table, plan->vars, done};
+        if (parallel)
+            ash_pool__run(plan->pool, plan->threads, end - done, run_piece, &piece);
+        else if (end > done)
+            run_piece(&piece, 0, end - done, 0);
+        done = end;
+        run->resident += bytes / pieces;
+        if (run->resident >= WINDOW) {
+            drop_pages(run);
+            note_reads(run, step);
+        }
+    }
+}
+
+static void run_step(struct prologue *run, const ash_step *step) {
+    if (step->kind == ASH_STEP_KERNEL) {
+        run_kernel(run, step);
+        return;
+    }
+    run->resident += note_reads(run, step);
+    const ash_access *from = &step->accesses[0], *to = &step->accesses[1];
+    if (from->end > from->begin)
+        memmove(address(run, to->buffer) + to->begin, address(run, from->buffer) + from->begin,
+                (size_t)(from->end - from->begin));
+    if (run->resident >= WINDOW) drop_pages(run);
+}
+
+/* What no step has written reads as NaN. */
+static void poison(struct prologue *run) {
+    if (!run->plan->poison) return;
+    memset(run->weights_base, 0xff, run->plan->layout.weights_size);
+    if (run->staging) memset(run->staging_base, 0xff, run->plan->layout.staging_size);
+}
+
+/* Constants whose bytes do not lie as kernels need them are copied before the first step. */
+static void copy_constants(struct prologue *run) {
+    const ash_plan *plan = run->plan;
+    for (uint32_t b = 0; b < plan->n_buffers; b++) {
+        const ash_buffer *buffer = &plan->program->buffers.at[b];
+        const ash_place *place = &plan->layout.places[b];
+        if (!buffer->blob || place->root != b) continue;
+        if (place->home != ASH_HOME_WEIGHTS && place->home != ASH_HOME_STAGING) continue;
+        const char *from = buffer->blob->data;
+        void *own = NULL;
+        if (plan->own[b] && ash_storage__data(plan->own[b], &own, NULL) == ASH_OK) from = own;
+        for (int64_t at = 0, piece; at < buffer->bytes; at += piece) {
+            piece = ASH_MIN(buffer->bytes - at, WINDOW);
+            memcpy(address(run, b) + at, from + at, (size_t)piece);
+            if (!buffer->blob->mapped || own) continue;
+            run->read[b] = true;
+            run->resident += piece;
+            if (run->resident >= WINDOW) drop_pages(run);
+        }
+    }
+}
+
+static void find_early(struct prologue *run) {
+    const ash_plan *plan = run->plan;
+    const ash_program *p = plan->program;
+    for (uint32_t b = 0; b < plan->n_buffers; b++)
+        run->early[b] = plan->layout.places[b].home == ASH_HOME_BLOB;
+    for (size_t s = p->prologue; s < p->steps.len; s++)
+        for (uint32_t i = 0; i < p->steps.at[s].n_accesses; i++)
+            run->early[plan->layout.places[p->steps.at[s].accesses[i].buffer].root] = false;
+    for (size_t i = 0; i < p->outputs.len; i++)
+        run->early[plan->layout.places[p->outputs.at[i]].root] = false;
+}
+
+static ash_status make_room(struct prologue *run, ash_diag *diag) {
+    ash_plan *plan = run->plan;
+    const ash_layout *layout = &plan->layout;
+    run->weights = plan->weights;
+    if (!run->weights)
+        ASH_TRY(ash_storage_create(plan->cpu, layout->weights_size, layout->weights_align, &run->weights,
+                                   diag));
+    void *data;
+    ASH_TRY(ash_storage__data(run->weights, &data, diag));
+    run->weights_base = data;
+    if (layout->staging_size == 0) return ASH_OK;
+    ASH_TRY(
+        ash_storage_create(plan->cpu, layout->staging_size, layout->staging_align, &run->staging, diag));
+    ASH_TRY(ash_storage__data(run->staging, &data, diag));
+    run->staging_base = data;
+    return ASH_OK;
+}
+
+static void point_at_weights(struct prologue *run) {
+    ash_plan *plan = run->plan;
+    for (uint32_t b = 0; b < plan->n_buffers; b++) {
+        const ash_place *place = &plan->layout.places[b];
+        if (place->home == ASH_HOME_WEIGHTS && place->root == b)
+            ash_plan__set_base(plan, b, address(run, b));
+    }
+}
+
+static void count_bytes(struct prologue *run) {
+    ash_plan *plan = run->plan;
+    ash_plan_report *report = &plan->report;
+    report->weights = plan->layout.weights_size;
+    report->staging = plan->layout.staging_size;
+    report->constants = report->mapped = report->released = 0;
+    for (uint32_t b = 0; b < plan->n_buffers; b++) {
+        const ash_buffer *buffer = &plan->program->buffers.at[b];
+        if (!buffer->blob || plan->layout.places[b].root != b) continue;
+        bool in_place = plan->layout.places[b].home == ASH_HOME_BLOB && !run->early[b];
+        if (buffer->blob->mapped && !in_place) report->released += (uint64_t)buffer->bytes;
+        if (!in_place) continue;
+        report->constants += (uint64_t)buffer->bytes;
+        if (buffer->blob->mapped) report->mapped += (uint64_t)buffer->bytes;
+    }
+}
+
+ash_status ash_plan__need_weights(ash_plan *plan, ash_diag *diag) {
+    if (plan->weights_ready) return ASH_OK;
+    const ash_allocator *a = plan->allocator;
+    const ash_program *p = plan->program;
+    struct prologue run = {.plan = plan};
+    size_t widest = 0;
+    for (size_t s = 0; s < p->prologue; s++) widest = ASH_MAX(widest, (size_t)p->steps.at[s].n_buffers);
+    int64_t start = ash_plan__now();
+    ash_status status = ASH_OK;
+    run.table = ash_mem_calloc(a, widest, sizeof *run.table);
+    run.early = ash_mem_calloc(a, plan->n_buffers, sizeof *run.early);
+    run.read = ash_mem_calloc(a, plan->n_buffers, sizeof *run.read);
+    if (!run.table || !run.early || !run.read) {
+        status = ASH_NO_MEMORY(diag);
+        goto done;
+    }
+    ASH_TRY_DONE(make_room(&run, diag));
+    find_early(&run);
+    poison(&run);
+    copy_constants(&run);
+    for (size_t s = 0; s < p->prologue; s++) run_step(&run, &p->steps.at[s]);
+    drop_pages(&run);
+    point_at_weights(&run);
+    count_bytes(&run);
+    plan->weights = run.weights;
+    plan->weights_ready = true;
+    plan->report.prologue_ns = ash_plan__now() - start;
+done:
+    if (!plan->weights_ready && run.weights != plan->weights) ash_storage_release(run.weights);
+    ash_storage_release(run.staging);
+    ash_mem_free(a, run.table, widest, sizeof *run.table);
+    ash_mem_free(a, run.early, plan->n_buffers, sizeof *run.early);
+    ash_mem_free(a, run.read, plan->n_buffers, sizeof *run.read);
+    return status;
+}

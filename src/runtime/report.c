@@ -1,0 +1,74 @@
+/* What a plan says about itself: operations, kernels, numbers. */
+#include "base/text.h"
+#include "plan.h"
+
+const char *ash_prepared_kind_text(ash_prepared_kind kind) {
+    static const char *const names[ASH_PREPARED_COUNT] = {
+        [ASH_PREPARED_KERNEL] = "kernel", [ASH_PREPARED_COPY] = "copy"};
+    return (unsigned)kind < ASH_PREPARED_COUNT ? names[kind] : "?";
+}
+
+static ash_status describe(ash_plan *plan, size_t first, size_t count, size_t index, ash_prepared_op *out,
+                           ash_diag *diag) {
+    ASH_FAIL_IF(!out, diag, ASH_ERROR_INVALID_ARGUMENT, "the place for the operation is NULL");
+    ASH_FAIL_IF(index >= count, diag, ASH_ERROR_NOT_FOUND, "there is no operation %zu: there are %zu",
+                index, count);
+    const ash_step *step = &plan->program->steps.at[first + index];
+    *out = (ash_prepared_op){
+        .kind = step->kind == ASH_STEP_KERNEL ? ASH_PREPARED_KERNEL : ASH_PREPARED_COPY,
+        .name = ash_plan__step_name(step),
+        .kernel = step->kind == ASH_STEP_KERNEL ? step->nest : UINT32_MAX,
+        .parallel = ash_plan__is_parallel(plan, step),
+        .flops = step->flops,
+        .bytes = step->bytes,
+        .nodes = step->nodes,
+        .node_count = step->n_nodes,
+    };
+    pthread_mutex_lock(&plan->lock);
+    out->chunks = ash_dims_eval(plan->program->dims, step->chunks, plan->vars);
+    pthread_mutex_unlock(&plan->lock);
+    return ASH_OK;
+}
+
+size_t ash_plan_op_count(const ash_plan *plan) {
+    return plan->n_steps;
+}
+
+ash_status ash_plan_op_at(ash_plan *plan, size_t index, ash_prepared_op *out, ash_diag *diag) {
+    ASH_FAIL_IF(!plan, diag, ASH_ERROR_INVALID_ARGUMENT, "the plan is NULL");
+    return describe(plan, plan->program->prologue, plan->n_steps, index, out, diag);
+}
+
+size_t ash_plan_prologue_count(const ash_plan *plan) {
+    return plan->program->prologue;
+}
+
+ash_status ash_plan_prologue_at(ash_plan *plan, size_t index, ash_prepared_op *out, ash_diag *diag) {
+    ASH_FAIL_IF(!plan, diag, ASH_ERROR_INVALID_ARGUMENT, "the plan is NULL");
+    return describe(plan, 0, plan->program->prologue, index, out, diag);
+}
+
+size_t ash_plan_kernel_count(const ash_plan *plan) {
+    return plan->program->nests.len;
+}
+
+void ash_plan_text_free(const ash_plan *plan, char *text, size_t len) {
+    if (plan) ash_mem_free(plan->allocator, text, len + 1, 1);
+}
+
+ash_plan_report ash_plan_describe(const ash_plan *plan) {
+    ash_plan_report report = plan->report;
+    report.ops = (uint32_t)plan->n_steps;
+    report.prologue_ops = (uint32_t)plan->program->prologue;
+    report.kernels = (uint32_t)plan->program->nests.len;
+    report.threads = plan->threads;
+    report.inplace = plan->layout.inplace;
+    report.memory = ash_memory_plan_summary(plan->layout.main);
+    report.check = plan->layout.check;
+    report.replay = plan->layout.replay;
+    return report;
+}
+
+const ash_memory_plan *ash_plan_memory(const ash_plan *plan) {
+    return plan->layout.main;
+}

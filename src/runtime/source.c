@@ -1,0 +1,40 @@
+/* The text of a plan's kernels: loop nest, LLVM IR, assembly. */
+#include "base/text.h"
+#include "code/code.h"
+#include "plan.h"
+
+static ash_status print(const ash_plan *plan, const ash_nest *nest, ash_source source, ash_text *text,
+                        ash_diag *diag) {
+    ash_compiler *compiler;
+    switch (source) {
+    case ASH_SOURCE_NEST: ash_nest_print(nest, text); return ash_text_status(text, diag);
+    case ASH_SOURCE_IR:
+        ASH_TRY(ash_compiler__get(plan->context, &compiler, diag));
+        return ash_code__ir(ash_compiler__target(compiler), nest, text, diag);
+    case ASH_SOURCE_ASSEMBLY:
+        ASH_TRY(ash_compiler__get(plan->context, &compiler, diag));
+        return ash_code__assembly(ash_compiler__target(compiler), nest, text, diag);
+    }
+    return ash_fail(diag, ASH_ERROR_INVALID_ARGUMENT, "no such kind of source");
+}
+
+ash_status ash_plan_kernel_source(const ash_plan *plan, uint32_t kernel, ash_source source, char **out,
+                                  size_t *len, ash_diag *diag) {
+    ASH_FAIL_IF(!plan || !out || !len, diag, ASH_ERROR_INVALID_ARGUMENT, "an argument is NULL");
+    *out = NULL;
+    ASH_FAIL_IF(kernel >= plan->program->nests.len, diag, ASH_ERROR_NOT_FOUND,
+                "there is no kernel %u: the plan has %zu", kernel, plan->program->nests.len);
+    ash_text text;
+    ash_text_init(&text, plan->allocator);
+    ash_status status = print(plan, &plan->program->nests.at[kernel], source, &text, diag);
+    if (status == ASH_OK) {
+        *len = text.len;
+        *out = ash_mem_alloc(plan->allocator, text.len + 1, 1);
+        if (!*out)
+            status = ASH_NO_MEMORY(diag);
+        else
+            memcpy(*out, text.at ? text.at : "", text.len + 1);
+    }
+    ash_text_free(&text);
+    return status;
+}

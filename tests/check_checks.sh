@@ -1,0 +1,54 @@
+#!/bin/bash
+# The checks of the sources, checked: each offence that tools/floors.sh and tools/sources.sh are there for is put into a
+# tree of its own, and must be found.
+set -u
+tools=$(realpath "$(dirname "$0")/../tools")
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+passed=0 failed=0
+
+# TOOL, the offence's text in its report ("" for none), FILE, its text
+try() {
+    local tool=$1 want=$2 file=$3 root=$folder/tree report
+    rm -rf "$root"
+    mkdir -p "$root/src/base" "$root/$(dirname "$file")"
+    printf '#include "base.h"\n' >"$root/src/base/good.c"
+    printf '%b' "$4" >"$root/$file"
+    report=$("$tools/$tool" "$root")
+    local status=$?
+    if { [ -z "$want" ] && [ $status -eq 0 ]; } || { [ -n "$want" ] && [ $status -ne 0 ] && [[ $report == "$file:"*"$want"* ]]; }; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        printf 'FAIL %s on %s, status %d:\n%s\n' "$tool" "$file" $status "$report"
+    fi
+}
+
+try floors.sh "" src/kernel/a.c '#include "ir/ir.h"\n#include "base/base.h"\n#include "kern.h"\n#include "ashlar/graph.h"\n#include <math.h>\n'
+try floors.sh "own floor or above" src/ir/a.c '#include "kernel/nest.h"\n'
+try floors.sh "own floor or above" src/kernel/a.c '#  include "memory/plan.h"\n'
+try floors.sh "own floor or above" src/base/a.h '#include "ir/ir.h"\n'
+try floors.sh "no such floor" src/code/a.c '#include "junk/a.h"\n'
+try floors.sh "without a floor" src/junk/a.c '#include <math.h>\n'
+try floors.sh "knows nothing of graphs" src/memory/a.c '#include "ir/ir.h"\n'
+try floors.sh "knows nothing of graphs" src/memory/a.c '#include "ashlar/graph.h"\n'
+try floors.sh "belongs to src/code" src/runtime/a.c '#include <llvm-c/Core.h>\n'
+try floors.sh "" src/code/a.c '#include <llvm-c/Core.h>\n#include "kernel/nest.h"\n'
+try floors.sh "only the public headers" cli/a.c '#include "base/base.h"\n'
+try floors.sh "climbs" src/kernel/a.c '#include "../ir/ir.h"\n'
+try floors.sh "" cli/a.c '#include "cli.h"\n#include "ashlar/plan.h"\n'
+try floors.sh "by name alone" include/ashlar/a.h '#include "ashlar/graph.h"\n'
+
+try sources.sh "" src/ir/a.c 'int a;\n'
+try sources.sh "unfinished" src/ir/a.c 'int a; /* TO''DO: more */\n'
+try sources.sh "unfinished" src/ir/a.c '/* FIX''ME */\n'
+try sources.sh "" src/ir/a.c 'char path[] = "XXXX''XX";\n'
+try sources.sh "more than 900" src/ir/a.c "$(seq -s '\n' 901)\n"
+try sources.sh "end of the line" src/ir/a.c 'int a; \n'
+try sources.sh "a tab" src/ir/a.c '\tint a;\n'
+try sources.sh "without a comment" include/ashlar/a.h 'ASH_API int a(void);\n'
+try sources.sh "without a comment" include/ashlar/a.h '/* One. */\n\nASH_API int a(void);\n\nint b;\n'
+try sources.sh "" include/ashlar/a.h '/* One. */\nASH_API int a(void);\nASH_API int b(void);\n'
+
+echo "$passed passed, $failed failed, 0 skipped"
+[ "$failed" -eq 0 ]

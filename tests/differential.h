@@ -1,0 +1,140 @@
+/* Runs a graph twice, compiled and by the reference evaluator, and compares. Between steps nothing but what a step wrote
+ * is defined: buffers start as NaN patterns, and each has guard bytes behind it. */
+#ifndef ASH_DIFFERENTIAL_H
+#define ASH_DIFFERENTIAL_H
+
+#include <math.h>
+
+#include "code/code.h"
+#include "ir/ir.h"
+#include "kernel/program.h"
+#include "testing.h"
+
+enum { GUARD = 256 };
+
+static inline uint64_t test_random(uint64_t *state) {
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return *state >> 33;
+}
+
+static inline void test_fill(ash_wide *t, uint64_t *state) {
+    for (int64_t i = 0; i < t->count; i++) {
+        double u = (double)test_random(state) / (double)(1u << 31);
+        if (ash_dtype_is_float(t->dtype))
+            t->f[i] = u * 2 - 1;
+        else
+            t->i[i] = t->dtype == ASH_BOOL ? u < 0.5 : (int64_t)(u * 10);
+    }
+}
+
+/* Runs a program's steps one after the other. memory[i] receives each buffer's bytes. */
+static inline void test_run_program(ash_context *context, const ash_program *p, const ash_wide *inputs,
+                                    const int64_t *vars, void **memory) {
+    ash_diag diag;
+    ash_compiler *compiler;
+    assert_ok(ash_compiler__get(context, &compiler, &diag));
+    const ash_nest **nests = calloc(p->nests.len + 1, sizeof *nests);
+    ash_kernel_fn *fns = calloc(p->nests.len + 1, sizeof *fns);
+    ash_code *code;
+    for (size_t i = 0; i < p->nests.len; i++) nests[i] = &p->nests.at[i];
+    assert_ok(ash_code__compile(compiler, nests, p->nests.len, fns, &code, NULL, NULL, NULL, &diag));
+    for (size_t i = 0; i < p->buffers.len; i++) {
+        const ash_buffer *b = &p->buffers.at[i];
+        if (b->root != ASH_NO_BUFFER) continue;
+        assert_int_equal(posix_memalign(&memory[i], 64, (size_t)b->bytes + GUARD), 0);
+        memset(memory[i], 0xff, (size_t)b->bytes + GUARD);
+        if (b->blob) memcpy(memory[i], b->blob->data, (size_t)b->bytes);
+    }
+    for (size_t i = 0; i < p->inputs.len; i++) ash_wide_store(&inputs[i], memory[p->inputs.at[i]]);
+    for (size_t s = 0; s < p->steps.len; s++) {
+        const ash_step *step = &p->steps.at[s];
+        void *table[64];
+        assert_true(step->n_buffers <= 64);
+        for (uint32_t i = 0; i < step->n_buffers; i++) {
+            const ash_buffer *b = &p->buffers.at[step->buffers[i]];
+            table[i] = b->root == ASH_NO_BUFFER ? memory[step->buffers[i]] : (char *)memory[b->root] + b->offset;
+        }
+        int64_t chunks = ash_dims_eval(p->dims, step->chunks, vars);
+        for (int64_t c = chunks; c-- > 0;) fns[step->nest](table, vars, c, c + 1, 0); /* chunks in any order */
+    }
+    for (size_t i = 0; i < p->buffers.len; i++) {
+        const ash_buffer *b = &p->buffers.at[i];
+        if (b->root != ASH_NO_BUFFER) continue;
+        for (int g = 0; g < GUARD; g++)
+            if (((unsigned char *)memory[i])[b->bytes + g] != 0xff) fail_msg("buffer %zu overrun by byte %d", i, g);
+    }
+    ash_code__release(code);
+    free(nests);
+    free(fns);
+}
+
+/* Compares the compiled graph with the evaluator on random inputs. `tolerance` is relative, in the 2-norm. */
+static inline void test_differential_inputs(ash_context *context, const ash_graph *g, const ash_lower_options *options,
+                                            const int64_t *vars, const ash_wide *inputs, double tolerance) {
+    ash_diag diag;
+    ash_compiler *compiler;
+    ash_program *p;
+    const ash_allocator *a = &ash_allocator__libc;
+    assert_ok(ash_graph_status(g, &diag));
+    assert_ok(ash_compiler__get(context, &compiler, &diag));
+    assert_ok(ash_program__lower(g, ash_compiler__target(compiler), options, &p, &diag));
+    void **memory = calloc(p->buffers.len, sizeof *memory);
+    test_run_program(context, p, inputs, vars, memory);
+    ash_wide *expected = calloc(g->outputs.len, sizeof *expected);
+    assert_ok(ash_eval_graph(g, inputs, vars, ASH_EVAL_DOUBLE, expected, &diag));
+    for (size_t o = 0; o < g->outputs.len; o++) {
+        const ash_buffer *b = &p->buffers.at[p->outputs.at[o]];
+        uint32_t root = b->root == ASH_NO_BUFFER ? p->outputs.at[o] : b->root;
+        ash_wide got, *want = &expected[o];
+        assert_int_equal(b->type.dtype, want->dtype);
+        assert_ok(ash_wide_alloc(a, want->dtype, want->rank, want->dims, &got, &diag));
+        ash_wide_load(&got, (char *)memory[root] + b->offset);
+        double error = 0, norm = 0;
+        for (int64_t i = 0; i < want->count; i++) {
+            if (!ash_dtype_is_float(want->dtype)) {
+                if (got.i[i] != want->i[i])
+                    fail_msg("output %zu element %lld: %lld, not %lld", o, (long long)i, (long long)got.i[i],
+                             (long long)want->i[i]);
+                continue;
+            }
+            if ((isnan(want->f[i]) && isnan(got.f[i])) || want->f[i] == got.f[i]) continue;
+            double d = got.f[i] - want->f[i];
+            if (!isfinite(d)) fail_msg("output %zu element %lld: %g, not %g", o, (long long)i, got.f[i], want->f[i]);
+            error += d * d;
+        }
+        for (int64_t i = 0; i < want->count && ash_dtype_is_float(want->dtype); i++)
+            if (isfinite(want->f[i])) norm += want->f[i] * want->f[i];
+        if (sqrt(error) > tolerance * (sqrt(norm) + 1e-30))
+            fail_msg("output %zu: relative error %g", o, sqrt(error) / sqrt(norm));
+        ash_wide_free(a, &got);
+        ash_wide_free(a, want);
+    }
+    for (size_t i = 0; i < p->buffers.len; i++) free(memory[i]);
+    free(memory);
+    free(expected);
+    ash_program__free(p);
+}
+
+static inline void test_differential(ash_context *context, const ash_graph *g, const int64_t *vars, double tolerance) {
+    ash_diag diag;
+    const ash_allocator *a = &ash_allocator__libc;
+    uint64_t state = 42;
+    ash_wide *inputs = calloc(g->inputs.len + 1, sizeof *inputs);
+    assert_ok(ash_graph_status(g, &diag));
+    for (size_t i = 0; i < g->inputs.len; i++) {
+        const ash_type *t = ash_graph__type(g, g->inputs.at[i]);
+        int64_t dims[ASH_MAX_RANK];
+        for (unsigned d = 0; d < t->rank; d++) dims[d] = ash_dims_eval(g->dims, t->dims[d], vars);
+        assert_ok(ash_wide_alloc(a, t->dtype, t->rank, dims, &inputs[i], &diag));
+        test_fill(&inputs[i], &state);
+        if (t->dtype == ASH_F32) /* what the kernels will see */
+            for (int64_t e = 0; e < inputs[i].count; e++) inputs[i].f[e] = (float)inputs[i].f[e];
+    }
+    ash_lower_options fused = {.fuse = true}, single = {.fuse = false};
+    test_differential_inputs(context, g, &fused, vars, inputs, tolerance);
+    test_differential_inputs(context, g, &single, vars, inputs, tolerance);
+    for (size_t i = 0; i < g->inputs.len; i++) ash_wide_free(a, &inputs[i]);
+    free(inputs);
+}
+
+#endif

@@ -1,0 +1,403 @@
+/* The compiler's table and its cache on disk: kernels that are shared, files that are found, damaged or
+ * cannot be written, calls from many threads, failures in between. */
+#include <dirent.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "test_code_nest.h"
+
+/* y[0] = x[0] * factor + repeats more additions: as many different kernels as there are factors. */
+static ash_nest small_in(const ash_allocator *a, int factor, int repeats) {
+    ash_nest n;
+    ash_nest_init(&n, a);
+    uint16_t x = test_buffer(&n, ASH_I32, false), y = test_buffer(&n, ASH_I32, true);
+    ash_ref zero = ash_nest_index(&n, 0), v = ash_nest_load(&n, x, zero, 1, ASH_NO_REF);
+    v = ash_nest_binary(&n, ASH_OP_MUL, v, ash_nest_int(&n, ASH_I32, factor));
+    for (int k = 0; k < repeats; k++) v = test_add(&n, v, ash_nest_int(&n, ASH_I32, 1));
+    ash_nest_store(&n, y, zero, v, ASH_NO_REF);
+    return n;
+}
+
+static ash_nest small(int factor, int repeats) {
+    return small_in(&ash_allocator__libc, factor, repeats);
+}
+
+static void expect(ash_kernel_fn fn, int factor, int repeats) {
+    int32_t x = 5, y = 0;
+    fn((void *[]){&x, &y}, NULL, 0, 1, 0);
+    assert_int_equal(y, 5 * factor + repeats);
+}
+
+enum { KERNELS = 6 };
+
+/* Compiles kernels 1 .. KERNELS and runs them. */
+static ash_code *compile_all(ash_compiler *compiler, ash_code_stats *stats) {
+    ash_nest nests[KERNELS];
+    const ash_nest *pointers[KERNELS];
+    ash_kernel_fn fns[KERNELS];
+    ash_code *code;
+    ash_diag diag;
+    for (int k = 0; k < KERNELS; k++) {
+        nests[k] = small(k + 1, k);
+        pointers[k] = &nests[k];
+    }
+    assert_ok(ash_code__compile(compiler, pointers, KERNELS, fns, &code, NULL, NULL, stats, &diag));
+    for (int k = 0; k < KERNELS; k++) {
+        expect(fns[k], k + 1, k);
+        ash_nest_free(&nests[k]);
+    }
+    return code;
+}
+
+/* --- a directory of our own -------------------------------------------------------------------------- */
+
+static char root[64], dir[96];
+
+static int make_root(void **state) {
+    (void)state;
+    snprintf(root, sizeof root, "/tmp/ashlar-test-XXXXXX");
+    if (!mkdtemp(root)) return -1;
+    snprintf(dir, sizeof dir, "%s/a/b", root);
+    return 0;
+}
+
+static void each_file(void (*visit)(const char *path, void *user), void *user) {
+    DIR *d = opendir(dir);
+    if (!d) return;
+    for (struct dirent *entry; (entry = readdir(d));) {
+        char path[400];
+        snprintf(path, sizeof path, "%s/%s", dir, entry->d_name);
+        if (entry->d_name[0] != '.') visit(path, user);
+    }
+    closedir(d);
+}
+
+static void remove_file(const char *path, void *user) {
+    (void)user;
+    unlink(path);
+}
+
+static int remove_root(void **state) {
+    (void)state;
+    chmod(dir, 0700);
+    each_file(remove_file, NULL);
+    rmdir(dir);
+    char middle[96];
+    snprintf(middle, sizeof middle, "%s/a", root);
+    rmdir(middle);
+    return rmdir(root);
+}
+
+static void count_file(const char *path, void *user) {
+    assert_non_null(strstr(path, ".o"));
+    ++*(int *)user;
+}
+
+/* One context's life: compiles everything, reports the statistics. */
+static ash_code_stats life(void) {
+    ash_context_options options = {.threads = 2, .cache_dir = dir};
+    test_code t;
+    ash_code_stats stats;
+    test_code_open(&t, &options);
+    ash_code__release(compile_all(t.compiler, &stats));
+    test_code_close(&t);
+    return stats;
+}
+
+/* --- tests ---------------------------------------------------------------------------------------------
+ */
+
+static void test_shared(void **state) {
+    (void)state;
+    test_code t;
+    ash_code_stats stats;
+    test_code_open(&t, NULL);
+    ash_code *first = compile_all(t.compiler, &stats);
+    assert_int_equal(stats.compiled, KERNELS);
+    assert_true(stats.code_bytes > 0 && stats.nanoseconds > 0);
+    ash_code *second = compile_all(t.compiler, &stats);
+    assert_int_equal(stats.shared, KERNELS);
+    assert_int_equal(stats.compiled + stats.from_disk + stats.code_bytes, 0);
+    ash_code__release(first);
+    ash_code *third = compile_all(t.compiler, &stats); /* the second still holds them */
+    assert_int_equal(stats.shared, KERNELS);
+    ash_code__release(ash_code__retain(third));
+    ash_code__release(second);
+    ash_code__release(third);
+    ash_code__release(compile_all(t.compiler, &stats)); /* all were given back */
+    assert_int_equal(stats.compiled, KERNELS);
+    ash_code__release(NULL);
+    test_code_close(&t);
+}
+
+/* Anonymous mappings of this process that can be executed. */
+static int executable_mappings(void) {
+    int found = 0;
+    char line[400];
+    FILE *maps = fopen("/proc/self/maps", "r");
+    assert_non_null(maps);
+    while (fgets(line, sizeof line, maps))
+        found += strstr(line, "r-xp 00000000 00:00 0") && !strchr(line, '[');
+    fclose(maps);
+    return found;
+}
+
+static void test_memory_given_back(void **state) {
+    (void)state;
+    test_code t;
+    test_code_open(&t, NULL);
+    int before = executable_mappings();
+    for (int round = 0; round < 3; round++) {
+        ash_code *code = compile_all(t.compiler, NULL);
+        assert_true(executable_mappings() > before);
+        ash_code__release(code);
+        assert_int_equal(executable_mappings(), before);
+    }
+    test_code_close(&t);
+}
+
+/* Equal nests in one call are one kernel; none at all is fine. */
+static void test_same_call(void **state) {
+    (void)state;
+    test_code t;
+    ash_code_stats stats;
+    ash_code *code;
+    ash_diag diag;
+    ash_nest a = small(3, 1), b = small(3, 1);
+    ash_kernel_fn fns[2];
+    test_code_open(&t, NULL);
+    assert_ok(ash_code__compile(t.compiler, (const ash_nest *[]){&a, &b}, 2, fns, &code, NULL, NULL, &stats,
+                                &diag));
+    assert_ptr_equal(fns[0], fns[1]);
+    assert_int_equal(stats.compiled, 1);
+    ash_code__release(code);
+    assert_ok(ash_code__compile(t.compiler, NULL, 0, NULL, &code, NULL, NULL, NULL, &diag));
+    ash_code__release(code);
+    ash_nest_free(&a);
+    ash_nest_free(&b);
+    test_code_close(&t);
+}
+
+static void test_cold_and_warm(void **state) {
+    (void)state;
+    ash_code_stats stats = life();
+    assert_int_equal(stats.compiled, KERNELS);
+    int files = 0;
+    each_file(count_file, &files);
+    assert_int_equal(files, KERNELS);
+    stats = life();
+    assert_int_equal(stats.compiled, 0);
+    assert_int_equal(stats.from_disk, KERNELS);
+}
+
+static size_t file_size(const char *path) {
+    struct stat info;
+    assert_int_equal(stat(path, &info), 0);
+    return (size_t)info.st_size;
+}
+
+static void cut(const char *path, void *user) {
+    size_t keep = *(int *)user == 0 ? 0 : *(int *)user == 1 ? 20 : file_size(path) - 1;
+    assert_int_equal(truncate(path, (off_t)keep), 0);
+}
+
+static void flip(const char *path, void *user) {
+    FILE *f = fopen(path, "r+b");
+    size_t at = file_size(path) * (size_t) * (int *)user / 8;
+    assert_non_null(f);
+    fseek(f, (long)at, SEEK_SET);
+    int byte = fgetc(f);
+    fseek(f, (long)at, SEEK_SET);
+    fputc(byte ^ 0x10, f);
+    fclose(f);
+}
+
+static void swap_in(const char *path, void *user) {
+    char *last = user; /* every file gets the content of another one's name */
+    if (last[0]) assert_int_equal(rename(last, path), 0);
+    snprintf(last, 400, "%s", path);
+}
+
+static void expect_repaired(void) {
+    ash_code_stats stats = life();
+    assert_true(stats.compiled > 0);
+    assert_int_equal(stats.compiled + stats.from_disk, KERNELS);
+    stats = life();
+    assert_int_equal(stats.from_disk, KERNELS);
+}
+
+static void test_damaged(void **state) {
+    (void)state;
+    life();
+    for (int how = 0; how < 3; how++) {
+        each_file(cut, &how);
+        expect_repaired();
+    }
+    for (int eighth = 0; eighth < 8; eighth++) {
+        each_file(flip, &eighth);
+        expect_repaired();
+    }
+    char last[400] = "";
+    each_file(swap_in, last);
+    expect_repaired();
+}
+
+static void test_not_writable(void **state) {
+    (void)state;
+    life();
+    each_file(remove_file, NULL);
+    rmdir(dir);
+    FILE *f = fopen(dir, "w"); /* a file where the directory should be: refused for root as well */
+    assert_non_null(f);
+    fclose(f);
+    ash_code_stats stats = life();
+    assert_int_equal(stats.compiled, KERNELS);
+    unlink(dir);
+}
+
+static bool after_two(void *user) {
+    return ++*(int *)user > 2;
+}
+
+static void test_cancelled(void **state) {
+    (void)state;
+    ash_context_options options = {.threads = 1};
+    test_code t;
+    ash_nest nests[KERNELS];
+    const ash_nest *pointers[KERNELS];
+    ash_kernel_fn fns[KERNELS];
+    ash_code *code = NULL;
+    ash_code_stats stats;
+    ash_diag diag;
+    int asked = 0;
+    test_code_open(&t, &options);
+    for (int k = 0; k < KERNELS; k++) {
+        nests[k] = small(k + 1, k);
+        pointers[k] = &nests[k];
+    }
+    assert_status(
+        ash_code__compile(t.compiler, pointers, KERNELS, fns, &code, after_two, &asked, &stats, &diag),
+        ASH_ERROR_CANCELLED);
+    assert_null(code);
+    assert_int_equal(stats.compiled, 2);
+    for (int k = 0; k < KERNELS; k++) ash_nest_free(&nests[k]);
+    ash_code__release(compile_all(t.compiler, &stats)); /* nothing is left half made */
+    assert_int_equal(stats.compiled, KERNELS);
+    test_code_close(&t);
+}
+
+static void test_refused(void **state) {
+    (void)state;
+    test_code t;
+    ash_code *code = NULL;
+    ash_kernel_fn fn;
+    ash_diag diag;
+    ash_target target;
+    ash_nest n = small(2, 0);
+    n.code.at[n.code.len - 1].buf = 9;
+    test_code_open(&t, NULL);
+    assert_status(
+        ash_code__compile(t.compiler, (const ash_nest *[]){&n}, 1, &fn, &code, NULL, NULL, NULL, &diag),
+        ASH_ERROR_INTERNAL);
+    ash_nest_free(&n);
+    assert_status(ash_target__named("pentium", &target, &diag), ASH_ERROR_NOT_FOUND);
+    target = *ash_compiler__target(t.compiler);
+    snprintf(target.features, sizeof target.features, "+no-such-thing");
+    assert_status(ash_compiler__set_target(t.compiler, &target, &diag), ASH_ERROR_UNSUPPORTED);
+    snprintf(target.triple, sizeof target.triple, "sparc-sun-solaris");
+    assert_status(ash_compiler__set_target(t.compiler, &target, &diag), ASH_ERROR_UNSUPPORTED);
+    test_code_close(&t);
+}
+
+/* Many threads want overlapping sets at once, and give them back: each kernel is right, none is made twice
+ * at a time. */
+static void *want_some(void *user) {
+    ash_compiler *compiler = user;
+    static atomic_int turns;
+    for (int round = 0; round < 6; round++) {
+        int from = atomic_fetch_add(&turns, 1) % 5;
+        ash_nest nests[8];
+        const ash_nest *pointers[8];
+        ash_kernel_fn fns[8];
+        ash_code *code;
+        for (int k = 0; k < 8; k++) {
+            nests[k] = small(from + k, 3);
+            pointers[k] = &nests[k];
+        }
+        if (ash_code__compile(compiler, pointers, 8, fns, &code, NULL, NULL, NULL, NULL) != ASH_OK)
+            return user;
+        for (int k = 0; k < 8; k++) {
+            int32_t x = 5, y = 0;
+            fns[k]((void *[]){&x, &y}, NULL, 0, 1, 0);
+            if (y != 5 * (from + k) + 3) return user;
+            ash_nest_free(&nests[k]);
+        }
+        ash_code__release(code);
+    }
+    return NULL;
+}
+
+static void test_threads(void **state) {
+    (void)state;
+    enum { THREADS = 6 };
+    ash_context_options options = {.threads = 3, .cache_dir = dir};
+    pthread_t threads[THREADS];
+    test_code t;
+    test_code_open(&t, &options);
+    for (int k = 0; k < THREADS; k++)
+        assert_int_equal(pthread_create(&threads[k], NULL, want_some, t.compiler), 0);
+    for (int k = 0; k < THREADS; k++) {
+        void *failed;
+        pthread_join(threads[k], &failed);
+        assert_null(failed);
+    }
+    test_code_close(&t);
+}
+
+static void test_failed_allocations(void **state) {
+    (void)state;
+    for (long fail_at = 1;; fail_at++) {
+        test_memory memory = {.fail_at = fail_at};
+        ash_context_options options = {
+            .allocator = test_memory_allocator(&memory), .threads = 2, .cache_dir = dir};
+        ash_context *context = NULL;
+        ash_compiler *compiler;
+        ash_code *code = NULL;
+        ash_kernel_fn fns[2];
+        ash_diag diag;
+        ash_nest a = small_in(&options.allocator, 2, 1), b = small_in(&options.allocator, 7, 2);
+        const ash_nest *both[] = {&a, &b};
+        ash_status status = ash_context_create(&options, &context, &diag);
+        if (status == ASH_OK) status = ash_compiler__get(context, &compiler, &diag);
+        if (status == ASH_OK)
+            status = ash_code__compile(compiler, both, 2, fns, &code, NULL, NULL, NULL, &diag);
+        if (status == ASH_OK) expect(fns[1], 7, 2);
+        bool reached = memory.count >= fail_at;
+        ash_code__release(code);
+        ash_context_destroy(context);
+        ash_nest_free(&a);
+        ash_nest_free(&b);
+        assert_int_equal(memory.live, 0);
+        if (!reached) break;
+        each_file(remove_file, NULL);
+        assert_true(status == ASH_OK || status == ASH_ERROR_OUT_OF_MEMORY); /* the cache may do without */
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_shared),
+        cmocka_unit_test(test_memory_given_back),
+        cmocka_unit_test(test_same_call),
+        cmocka_unit_test_setup_teardown(test_cold_and_warm, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(test_damaged, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(test_not_writable, make_root, remove_root),
+        cmocka_unit_test(test_cancelled),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test_setup_teardown(test_threads, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(test_failed_allocations, make_root, remove_root),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

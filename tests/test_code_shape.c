@@ -1,0 +1,223 @@
+/* The code itself: what the emitter's forms must become in assembly. Levels are compiled to text, so all
+ * but the measurement runs on every x86-64 machine. */
+#include <math.h>
+#include <time.h>
+
+#include "test_code_nest.h"
+
+static ash_target target_of(const char *level) {
+    ash_target target;
+    ash_diag diag;
+    assert_ok(ash_target__named(level, &target, &diag));
+    return target;
+}
+
+static char *assembly(const char *level, ash_nest *n) {
+    ash_target target = target_of(level);
+    ash_text text;
+    ash_diag diag;
+    ash_text_init(&text, &ash_allocator__libc);
+    assert_ok(ash_code__assembly(&target, n, &text, &diag));
+    ash_nest_free(n);
+    char *copy = strdup(text.at);
+    ash_text_free(&text);
+    return copy;
+}
+
+static size_t count(const char *text, const char *word) {
+    size_t n = 0;
+    for (const char *at = text; (at = strstr(at, word)); at += strlen(word)) n++;
+    return n;
+}
+
+/* y[i] = op(x[i]) in a loop over vectors. */
+static ash_nest unary(ash_op op, ash_dtype from, ash_dtype to, unsigned lanes) {
+    ash_nest n = test_nest();
+    uint16_t x = test_buffer(&n, from, false), y = test_buffer(&n, to, true);
+    ash_ref i = ash_nest_loop(&n, ash_nest_arg(&n, ASH_NEST_BEGIN_ARG), ash_nest_arg(&n, ASH_NEST_END_ARG),
+                              lanes, 0);
+    ash_ref v = ash_nest_load(&n, x, i, lanes, ASH_NO_REF);
+    ash_ref zero = ash_nest_splat(&n, ash_nest_float(&n, from, 0), lanes);
+    v = op == ASH_OP_CAST  ? ash_nest_cast(&n, to, v)
+        : op == ASH_OP_MAX ? ash_nest_binary(&n, op, v, zero)
+                           : ash_nest_unary(&n, op, v);
+    ash_nest_store(&n, y, i, v, ASH_NO_REF);
+    ash_nest_end(&n);
+    return n;
+}
+
+/* A tile of C = A B: `rows` times two vectors of accumulators in cells, A repeated from memory, k unrolled
+ * by 4. */
+static ash_nest tile(int rows, int depth) {
+    enum { LANES = 16, COLS = 2 * LANES, MOST = 64 };
+    ash_nest n = test_nest();
+    uint16_t a = ash_nest_buffer_add(&n, (ash_nest_buffer){ASH_F32, 64, 0, false});
+    uint16_t b = ash_nest_buffer_add(&n, (ash_nest_buffer){ASH_F32, 64, 1, false});
+    uint16_t c = ash_nest_buffer_add(&n, (ash_nest_buffer){ASH_F32, 64, 2, true});
+    ash_ref cells[MOST], columns[2];
+    ash_ref t = test_chunks(&n);
+    ash_ref zero = ash_nest_splat(&n, ash_nest_float(&n, ASH_F32, 0), LANES);
+    for (int k = 0; k < 2 * rows; k++) cells[k] = ash_nest_cell(&n, zero);
+    ash_ref k = ash_nest_loop(&n, ash_nest_index(&n, 0), ash_nest_index(&n, depth), 1, 4);
+    for (int v = 0; v < 2; v++) {
+        ash_ref at = test_add(&n, test_mul(&n, k, COLS), ash_nest_index(&n, v * LANES));
+        columns[v] = ash_nest_load(&n, b, at, LANES, ASH_NO_REF);
+    }
+    for (int r = 0; r < rows; r++) {
+        ash_ref at = test_add(&n, test_mul(&n, k, rows), ash_nest_index(&n, r));
+        ash_ref one = ash_nest_splat(&n, ash_nest_load(&n, a, at, 1, ASH_NO_REF), LANES);
+        for (int v = 0; v < 2; v++) {
+            ash_ref sum = ash_nest_get(&n, cells[2 * r + v]);
+            ash_nest_set(&n, cells[2 * r + v], ash_nest_fma(&n, one, columns[v], sum));
+        }
+    }
+    ash_nest_end(&n);
+    for (int r = 0; r < 2 * rows; r++) {
+        ash_ref at = test_add(&n, test_mul(&n, t, rows * COLS), ash_nest_index(&n, r * LANES));
+        ash_nest_store(&n, c, at, ash_nest_get(&n, cells[r]), ASH_NO_REF);
+    }
+    ash_nest_end(&n);
+    return n;
+}
+
+/* Accumulators stay in registers: the loop has its multiply-adds, and nothing on the stack. */
+static void test_tile_code(void **state) {
+    (void)state;
+    static const int rows[] = {12, 14};
+    for (size_t k = 0; k < ASH_COUNT(rows); k++) {
+        ash_nest n = tile(rows[k], 256);
+        char *text = assembly("x86-64-v4", &n);
+        assert_int_equal(count(text, "vfmadd231ps"), (size_t)rows[k] * 2 * 4);
+        assert_int_equal(count(text, "(%rsp)"), 0);
+        assert_int_equal(count(text, "vbroadcastss") + count(text, "{1to16}"), (size_t)rows[k] * 4);
+        assert_int_equal(count(text, "vmovaps\t%zmm"), (size_t)rows[k] * 2); /* the stores, no copies */
+        free(text);
+    }
+}
+
+static double seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Right results, and the speed as a message: it depends on the machine. */
+static void test_tile_speed(void **state) {
+    (void)state;
+    enum { ROWS = 14, COLS = 32, DEPTH = 256, TIMES = 2000 };
+    static _Alignas(64) float a[ROWS * DEPTH], b[COLS * DEPTH], c[ROWS * COLS * TIMES];
+    test_code t;
+    test_code_open(&t, NULL);
+    if (ash_compiler__target(t.compiler)->vector_bytes < 64) {
+        print_message("skipped: this machine has no vectors of 64 bytes\n");
+        test_code_close(&t);
+        return;
+    }
+    ash_nest n = tile(ROWS, DEPTH);
+    ash_code *code;
+    ash_kernel_fn fn = test_code_compile(&t, &n, &code);
+    for (int i = 0; i < ROWS * DEPTH; i++) a[i] = (float)(i % 7 - 3);
+    for (int i = 0; i < COLS * DEPTH; i++) b[i] = (float)(i % 5 - 2);
+    double best = 1e9;
+    for (int r = 0; r < 5; r++) {
+        double start = seconds();
+        fn((void *[]){a, b, c}, NULL, 0, TIMES, 0);
+        best = fmin(best, seconds() - start);
+    }
+    for (int r = 0; r < ROWS; r++)
+        for (int s = 0; s < COLS; s++) {
+            float sum = 0;
+            for (int k = 0; k < DEPTH; k++) sum += a[k * ROWS + r] * b[k * COLS + s];
+            assert_true(c[(TIMES - 1) * ROWS * COLS + r * COLS + s] == sum);
+        }
+    print_message("a tile of 14 x 32: %.0f GFLOP/s\n", 2e-9 * ROWS * COLS * DEPTH * TIMES / best);
+    ash_code__release(code);
+    test_code_close(&t);
+}
+
+static void test_max_is_one_instruction(void **state) {
+    (void)state;
+    ash_nest n = unary(ASH_OP_MAX, ASH_F32, ASH_F32, 16);
+    char *text = assembly("x86-64-v4", &n);
+    assert_int_equal(count(text, "vmaxps"), 1);
+    assert_int_equal(count(text, "vcmp"), 0);
+    free(text);
+}
+
+static void test_exp_is_short(void **state) {
+    (void)state;
+    ash_nest n = unary(ASH_OP_EXP, ASH_F32, ASH_F32, 16);
+    char *text = assembly("x86-64-v4", &n);
+    char *first = strstr(text, "vmaxps"), *last = strstr(text, "vscalefps");
+    assert_non_null(first);
+    assert_non_null(last);
+    *last = 0;
+    assert_true(count(first, "\n") <= 15); /* 13 and copies of two constants */
+    assert_int_equal(count(text, "(%rsp)"), 0);
+    free(text);
+}
+
+/* Nothing of this may become a call of a library function. */
+static void test_no_calls(void **state) {
+    (void)state;
+    static const char *const levels[] = {"x86-64", "x86-64-v3", "x86-64-v4"};
+    static const unsigned lanes[] = {1, 3, 4, 16};
+    for (size_t l = 0; l < ASH_COUNT(levels); l++)
+        for (size_t k = 0; k < ASH_COUNT(lanes); k++) {
+            for (int op = 0; op < ASH_OP_COUNT; op++) {
+                if (ash_op_infos[op].class != ASH_CLASS_UNARY || op == ASH_OP_NOT) continue;
+                ash_nest n = unary((ash_op)op, ASH_F32, ASH_F32, lanes[k]);
+                char *text = assembly(levels[l], &n);
+                if (count(text, "call"))
+                    fail_msg("%s: %s of %u lanes calls", levels[l], ash_op_name((ash_op)op), lanes[k]);
+                free(text);
+            }
+            for (int to = 0; to < ASH_DTYPE_COUNT; to++)
+                for (int from = 0; from < 4; from++) {
+                    ash_nest n = unary(ASH_OP_CAST, (ash_dtype)from, (ash_dtype)to, lanes[k]);
+                    char *text = assembly(levels[l], &n);
+                    if (count(text, "call")) fail_msg("%s: cast of %u lanes calls", levels[l], lanes[k]);
+                    free(text);
+                }
+        }
+}
+
+static void test_masks_are_registers(void **state) {
+    (void)state;
+    ash_nest n = test_nest();
+    uint16_t x = test_buffer(&n, ASH_F32, false), y = test_buffer(&n, ASH_F32, true);
+    ash_ref zero = ash_nest_index(&n, 0), all = ash_nest_splat(&n, ash_nest_var(&n, 0), 16);
+    ash_ref mask = ash_nest_binary(&n, ASH_OP_LT, ash_nest_lanes(&n, 16), all);
+    ash_nest_store(&n, y, zero, ash_nest_load(&n, x, zero, 16, mask), mask);
+    char *text = assembly("x86-64-v4", &n);
+    assert_int_equal(count(text, "{%k"), 2);
+    free(text);
+}
+
+static void test_ir_text(void **state) {
+    (void)state;
+    ash_target target = target_of("host");
+    ash_nest n = unary(ASH_OP_SQRT, ASH_F32, ASH_F32, 4);
+    ash_text text;
+    ash_diag diag;
+    ash_text_init(&text, &ash_allocator__libc);
+    assert_ok(ash_code__ir(&target, &n, &text, &diag));
+    assert_non_null(strstr(text.at, "define void @kernel"));
+    assert_non_null(strstr(text.at, "call <4 x float> @llvm.sqrt.v4f32"));
+    assert_non_null(strstr(text.at, "!alias.scope"));
+    ash_text_free(&text);
+    ash_nest_free(&n);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tile_code),
+        cmocka_unit_test(test_tile_speed),
+        cmocka_unit_test(test_max_is_one_instruction),
+        cmocka_unit_test(test_exp_is_short),
+        cmocka_unit_test(test_no_calls),
+        cmocka_unit_test(test_masks_are_registers),
+        cmocka_unit_test(test_ir_text),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

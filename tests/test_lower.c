@@ -1,0 +1,301 @@
+/* Fusion and lowering: compiled graphs against the reference evaluator, fused and not. */
+#include "ashlar/builder.h"
+#include "differential.h"
+
+static ash_context *context;
+
+static int setup(void **state) {
+    (void)state;
+    return ash_context_create(&(ash_context_options){.threads = 1}, &context, NULL);
+}
+
+static int teardown(void **state) {
+    (void)state;
+    ash_context_destroy(context);
+    return 0;
+}
+
+static ash_graph *new_graph(void) {
+    ash_graph *g;
+    ash_diag diag;
+    assert_ok(ash_graph_create(context, "test", &g, &diag));
+    return g;
+}
+
+static ash_value pad_all(ash_graph *g, ash_value x, double fill, const int64_t *before, const int64_t *after,
+                         const int64_t *interior) {
+    unsigned rank = ash_graph_type(g, x)->rank;
+    ash_attr attrs[] = {ASH_ATTR_LIST(BEFORE, before, rank), ASH_ATTR_LIST(AFTER, after, rank),
+                        ASH_ATTR_LIST(INTERIOR, interior, rank)};
+    ash_value ins[] = {x, ash_scalar(g, ASH_F32, fill)}, out;
+    ash_graph_add(g, ASH_OP_PAD, ins, 2, attrs, 3, &out);
+    return out;
+}
+
+static ash_value input(ash_graph *g, const char *name, unsigned rank, const int64_t *dims) {
+    ash_type type = {.dtype = ASH_F32, .rank = rank};
+    for (unsigned d = 0; d < rank; d++) type.dims[d] = dims[d];
+    return ash_graph_input(g, name, &type);
+}
+#define INPUT(g, name, ...)                                                                                        \
+    input(g, name, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (int64_t[]){__VA_ARGS__})
+
+static void finish(ash_graph *g, ash_value out, double tolerance) {
+    static const int64_t vars[8];
+    ash_graph_output(g, "y", out);
+    test_differential(context, g, vars, tolerance);
+    ash_graph_destroy(g);
+}
+
+static void test_elementwise(void **state) {
+    (void)state;
+    static const int64_t sizes[] = {1, 15, 16, 17, 100, 4096, 70000};
+    for (size_t i = 0; i < ASH_COUNT(sizes); i++) {
+        ash_graph *g = new_graph();
+        ash_value x = INPUT(g, "x", sizes[i]), y = INPUT(g, "y", sizes[i]);
+        finish(g, ash_relu(g, ash_mul(g, ash_add(g, x, y), ash_sub(g, x, y))), 1e-6);
+    }
+}
+
+static void test_broadcast(void **state) {
+    (void)state;
+    ash_graph *g = new_graph();
+    ash_value x = INPUT(g, "x", 2, 5, 7, 9), b = INPUT(g, "b", 5, 1, 1), c = INPUT(g, "c", 9), d = INPUT(g, "d", 1);
+    finish(g, ash_add(g, ash_mul(g, ash_add(g, x, b), c), d), 1e-6);
+}
+
+static void test_movement(void **state) {
+    (void)state;
+    ash_graph *g = new_graph();
+    ash_value x = INPUT(g, "x", 4, 6, 10);
+    ash_value t = ash_transpose(g, x, (int64_t[]){2, 0, 1});
+    ash_value r = ash_reshape(g, t, (int64_t[]){20, 12}, 2);
+    ash_value s = ash_slice(g, r, (int64_t[]){19, 1}, (int64_t[]){-2, 3}, (int64_t[]){10, 4});
+    ash_value p = pad_all(g, s, 0.5, (int64_t[]){1, 2}, (int64_t[]){3, 0}, (int64_t[]){0, 2});
+    finish(g, ash_neg(g, p), 1e-6);
+}
+
+static void test_pack(void **state) {
+    (void)state;
+    ash_graph *g = new_graph();
+    ash_value x = INPUT(g, "x", 2, 64, 5, 5);
+    ash_value r = ash_reshape(g, x, (int64_t[]){2, 4, 16, 5, 5}, 5);
+    ash_value packed = ash_transpose(g, r, (int64_t[]){0, 1, 3, 4, 2});
+    ash_value y = ash_relu(g, packed);
+    ash_value back = ash_reshape(g, ash_transpose(g, y, (int64_t[]){0, 1, 4, 2, 3}), (int64_t[]){2, 64, 5, 5}, 4);
+    ash_graph_output(g, "packed", y);
+    finish(g, back, 1e-6);
+}
+
+static void test_concat(void **state) {
+    (void)state;
+    for (int64_t axis = 0; axis < 3; axis++) {
+        ash_graph *g = new_graph();
+        int64_t dims[] = {3, 4, 5}, wide[] = {3, 4, 5};
+        wide[axis] = 7;
+        ash_value x = input(g, "x", 3, dims), y = input(g, "y", 3, wide);
+        ash_value a = ash_relu(g, x), b = ash_exp(g, y), parts[] = {a, b, x};
+        ash_value inner = ash_concat(g, parts, 3, axis), outer[] = {inner, ash_neg(g, a)};
+        finish(g, ash_mul(g, ash_concat(g, outer, 2, axis), ash_scalar(g, ASH_F32, 2)), 1e-6);
+    }
+}
+
+static void test_reduce(void **state) {
+    (void)state;
+    static const int64_t axes[][2] = {{0, 0}, {1, 1}, {2, 2}, {0, 1}, {1, 2}, {0, 2}};
+    for (size_t i = 0; i < ASH_COUNT(axes); i++)
+        for (int op = 0; op < 3; op++) {
+            ash_graph *g = new_graph();
+            ash_value x = INPUT(g, "x", 7, 33, 20);
+            unsigned n = axes[i][0] == axes[i][1] ? 1 : 2;
+            ash_op ops[] = {ASH_OP_REDUCE_SUM, ASH_OP_REDUCE_MAX, ASH_OP_REDUCE_MIN};
+            finish(g, ash_neg(g, ash_reduce(g, ops[op], ash_mul(g, x, x), axes[i], n, false)), 1e-6);
+        }
+}
+
+static void test_softmax(void **state) {
+    (void)state;
+    for (int64_t axis = 0; axis < 3; axis++) {
+        ash_graph *g = new_graph();
+        finish(g, ash_softmax(g, INPUT(g, "x", 5, 18, 37), axis), 1e-6);
+    }
+}
+
+static void test_layer_norm(void **state) {
+    (void)state;
+    ash_graph *g = new_graph();
+    ash_value x = INPUT(g, "x", 6, 48), s = INPUT(g, "s", 48), b = INPUT(g, "b", 48);
+    finish(g, ash_layer_norm(g, x, s, b, 1, 1e-5), 1e-5);
+}
+
+static void test_matmul(void **state) {
+    (void)state;
+    static const int64_t shapes[][3] = {{1, 5, 7}, {3, 64, 64}, {17, 33, 40}, {64, 100, 96}, {128, 64, 16}};
+    for (size_t i = 0; i < ASH_COUNT(shapes); i++) {
+        ash_graph *g = new_graph();
+        ash_value a = INPUT(g, "a", shapes[i][0], shapes[i][1]), b = INPUT(g, "b", shapes[i][1], shapes[i][2]);
+        finish(g, ash_relu(g, ash_add(g, ash_matmul(g, a, b), INPUT(g, "c", shapes[i][2]))), 1e-6);
+        g = new_graph();
+        a = INPUT(g, "a", 2, shapes[i][0], shapes[i][1]), b = INPUT(g, "b", 2, shapes[i][2], shapes[i][1]);
+        finish(g, ash_matmul(g, a, ash_transpose(g, b, (int64_t[]){0, 2, 1})), 1e-6);
+    }
+}
+
+static void test_packed_matmul(void **state) {
+    (void)state;
+    static const int64_t ns[] = {16, 40, 96, 100};
+    for (size_t i = 0; i < ASH_COUNT(ns); i++) {
+        ash_graph *g = new_graph();
+        int64_t n = ns[i], blocks = (n + 15) / 16;
+        ash_value a = INPUT(g, "a", 3, 30, 20), b = INPUT(g, "b", 3, 20, n);
+        ash_value p = pad_all(g, b, 0, (int64_t[]){0, 0, 0}, (int64_t[]){0, 0, blocks * 16 - n},
+                              (int64_t[]){0, 0, 0});
+        p = ash_transpose(g, ash_reshape(g, p, (int64_t[]){3, 20, blocks, 16}, 4), (int64_t[]){0, 2, 1, 3});
+        ash_value ins[] = {a, p}, y;
+        ash_attr attrs[] = {ASH_ATTR_I(N, n), ASH_ATTR_I(B_BLOCK, 16)};
+        ash_graph_add(g, ASH_OP_MATMUL, ins, 2, attrs, 2, &y);
+        ash_value moved = ash_transpose(g, ash_sigmoid(g, y), (int64_t[]){1, 0, 2});
+        finish(g, ash_reshape(g, moved, (int64_t[]){30, 3 * n}, 2), 1e-6);
+    }
+}
+
+static void test_plain_conv(void **state) {
+    (void)state;
+    ash_graph *g = new_graph();
+    ash_value x = INPUT(g, "x", 2, 6, 9, 11), w = INPUT(g, "w", 8, 3, 3, 3);
+    finish(g, ash_relu(g, ash_conv2d(g, x, w, 2, 1, 2)), 1e-6);
+}
+
+typedef struct shape {
+    int64_t n, c, o, size, kernel, stride, pad, dilation, groups;
+} shape;
+
+/* A convolution in blocked form, packed by movement as the layout pass does. */
+static void blocked_conv(const shape *s, int64_t xb, int64_t yb) {
+    ash_graph *g = new_graph();
+    int64_t og = s->o / s->groups, cg = s->c / s->groups, wb = 16, blocks = (og + wb - 1) / wb;
+    ash_value x = INPUT(g, "x", s->n, s->c, s->size, s->size), w = INPUT(g, "w", s->o, cg, s->kernel, s->kernel);
+    if (xb)
+        x = ash_transpose(g, ash_reshape(g, x, (int64_t[]){s->n, s->c / xb, xb, s->size, s->size}, 5),
+                          (int64_t[]){0, 1, 3, 4, 2});
+    if (cg == 1 && og == 1) {
+        w = ash_transpose(g, ash_reshape(g, w, (int64_t[]){s->o / wb, wb, s->kernel, s->kernel}, 4), (int64_t[]){0, 2, 3, 1});
+    } else {
+        int64_t ib = xb ? xb : 1, zero[5] = {0};
+        w = ash_reshape(g, w, (int64_t[]){s->groups, og, cg, s->kernel, s->kernel}, 5);
+        w = pad_all(g, w, 0, zero, (int64_t[]){0, blocks * wb - og, 0, 0, 0}, zero);
+        w = ash_reshape(g, w, (int64_t[]){s->groups, blocks, wb, cg / ib, ib, s->kernel, s->kernel}, 7);
+        w = ash_transpose(g, w, (int64_t[]){0, 1, 3, 5, 6, 4, 2});
+    }
+    int64_t strides[] = {s->stride, s->stride}, dilations[] = {s->dilation, s->dilation}, pads[] = {s->pad, s->pad};
+    ash_attr attrs[] = {ASH_ATTR_LIST(STRIDES, strides, 2), ASH_ATTR_LIST(DILATIONS, dilations, 2),
+                        ASH_ATTR_LIST(BEFORE, pads, 2),     ASH_ATTR_LIST(AFTER, pads, 2),
+                        ASH_ATTR_I(GROUPS, s->groups),      ASH_ATTR_I(X_BLOCK, xb),
+                        ASH_ATTR_I(Y_BLOCK, yb),            ASH_ATTR_I(W_BLOCK, wb),
+                        ASH_ATTR_I(O, s->o)};
+    ash_value ins[] = {x, w}, y;
+    ash_graph_add(g, ASH_OP_CONV, ins, 2, attrs, 9, &y);
+    const ash_type *t = ash_graph_type(g, y);
+    if (t) {
+        ash_value other = input(g, "r", t->rank, t->dims);
+        y = ash_relu(g, ash_add(g, y, other));
+    }
+    finish(g, y, 1e-6);
+}
+
+static void test_blocked_conv(void **state) {
+    (void)state;
+    static const shape shapes[] = {
+        {1, 32, 64, 14, 1, 1, 0, 1, 1}, {1, 32, 32, 14, 3, 1, 1, 1, 1}, {2, 16, 48, 15, 3, 2, 1, 1, 1},
+        {1, 16, 16, 7, 1, 2, 0, 1, 1},  {1, 64, 64, 9, 5, 1, 2, 1, 2},  {1, 32, 208, 7, 3, 1, 2, 2, 1},
+        {1, 48, 48, 12, 3, 1, 1, 1, 48}, {2, 32, 32, 11, 5, 2, 2, 1, 32}, {1, 16, 32, 3, 7, 1, 3, 1, 1},
+    };
+    for (size_t i = 0; i < ASH_COUNT(shapes); i++) blocked_conv(&shapes[i], 16, 16);
+    blocked_conv(&(shape){1, 3, 64, 30, 7, 2, 3, 1, 1}, 0, 16);
+    blocked_conv(&(shape){1, 3, 20, 21, 3, 1, 1, 1, 1}, 0, 0);
+    blocked_conv(&(shape){1, 32, 24, 10, 1, 1, 0, 1, 1}, 16, 8);
+    blocked_conv(&(shape){1, 24, 32, 10, 3, 1, 1, 1, 1}, 8, 16);
+    blocked_conv(&(shape){1, 32, 48, 9, 3, 1, 1, 1, 2}, 16, 8); /* 24 a group: a vector and a half */
+    blocked_conv(&(shape){1, 16, 20, 9, 1, 1, 0, 1, 1}, 16, 4);
+}
+
+static void test_pool(void **state) {
+    (void)state;
+    ash_window w = {3, 2, 1, 1, 1}, windows[] = {w, w};
+    for (int blocked = 0; blocked < 2; blocked++) {
+        for (int op = 0; op < 2; op++) {
+            ash_graph *g = new_graph();
+            ash_value x = blocked ? INPUT(g, "x", 1, 2, 13, 14, 16) : INPUT(g, "x", 2, 5, 13, 14);
+            ash_value y = ash_pool(g, op ? ASH_OP_POOL_SUM : ASH_OP_POOL_MAX, x, (int64_t[]){2, 3}, windows, 2);
+            finish(g, ash_mul(g, y, ash_scalar(g, ASH_F32, 3)), 1e-6);
+        }
+    }
+    ash_graph *g = new_graph();
+    ash_window across = {5, 1, 1, 2, 2};
+    ash_value x = INPUT(g, "x", 1, 20, 6, 6);
+    finish(g, ash_pool(g, ASH_OP_POOL_SUM, ash_mul(g, x, x), (int64_t[]){1}, &across, 1), 1e-6);
+}
+
+static void test_indexed(void **state) {
+    (void)state;
+    ash_graph *g = new_graph();
+    ash_type it = {ASH_I64, 2, {3, 5}};
+    ash_value x = INPUT(g, "x", 10, 24), i = ash_graph_input(g, "i", &it);
+    ash_graph_output(g, "a", ash_relu(g, ash_gather(g, x, i, 0)));
+    ash_graph_output(g, "b", ash_gather(g, x, i, 1));
+    ash_value updates = INPUT(g, "u", 3, 5);
+    ash_graph_output(g, "c", ash_scatter_elements(g, x, i, updates, 0, ASH_SCATTER_ADD));
+    finish(g, ash_gather_elements(g, x, i, 1), 1e-6);
+}
+
+static void test_rows(void **state) {
+    (void)state;
+    ash_graph *g = new_graph();
+    ash_value x = INPUT(g, "x", 4, 9, 6), at;
+    ash_graph_output(g, "v", ash_topk(g, x, 1, 4, true, &at));
+    ash_graph_output(g, "i", at);
+    ash_graph_output(g, "m", ash_argmax(g, x, 1, false));
+    ash_graph_output(g, "n", ash_argmin(g, x, 2, true));
+    finish(g, ash_cumsum(g, x, 1, true, true), 1e-6);
+}
+
+static void test_variables(void **state) {
+    (void)state;
+    for (int64_t batch = 1; batch <= 20; batch += 19) {
+        ash_graph *g = new_graph();
+        ash_dim b = ash_graph_var(g, "batch", 1, 32);
+        ash_type type = {ASH_F32, 3, {b, 6, 40}};
+        ash_value x = ash_graph_input(g, "x", &type), w = INPUT(g, "w", 40, 40);
+        ash_dim rows = ash_graph_dim_mul(g, b, 6);
+        ash_value y = ash_matmul(g, ash_reshape(g, x, (ash_dim[]){rows, 40}, 2), w);
+        y = ash_softmax(g, ash_reshape(g, y, (ash_dim[]){b, 6, 40}, 3), -1);
+        ash_graph_output(g, "y", ash_add(g, y, x));
+        test_differential(context, g, &batch, 1e-6);
+        ash_graph_destroy(g);
+    }
+}
+
+static void test_constants(void **state) {
+    (void)state;
+    ash_graph *g = new_graph();
+    float data[32 * 32];
+    for (int i = 0; i < 32 * 32; i++) data[i] = (float)(i % 17) / 17;
+    ash_type type = {ASH_F32, 2, {32, 32}};
+    ash_value w = ash_graph_constant(g, &type, data, sizeof data, ASH_DATA_COPY);
+    ash_value packed = ash_mul(g, ash_transpose(g, w, (int64_t[]){1, 0}), ash_scalar(g, ASH_F32, 2));
+    ash_value y = ash_matmul(g, INPUT(g, "x", 8, 32), packed);
+    ash_graph_output(g, "w", packed);
+    finish(g, y, 1e-6);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_elementwise), cmocka_unit_test(test_broadcast),  cmocka_unit_test(test_movement),
+        cmocka_unit_test(test_pack),        cmocka_unit_test(test_concat),     cmocka_unit_test(test_reduce),
+        cmocka_unit_test(test_softmax),     cmocka_unit_test(test_layer_norm), cmocka_unit_test(test_matmul),
+        cmocka_unit_test(test_packed_matmul), cmocka_unit_test(test_plain_conv), cmocka_unit_test(test_blocked_conv),
+        cmocka_unit_test(test_pool),        cmocka_unit_test(test_indexed),    cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_variables),   cmocka_unit_test(test_constants),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

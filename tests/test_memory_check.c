@@ -1,0 +1,319 @@
+/* The checker against a plain one that compares all pairs, and against planted defects. */
+#include "ashlar/memory.h"
+#include "testing.h"
+
+static ash_diag diag;
+static ash_context *context;
+static uint64_t seed = 1;
+
+static uint64_t random_below(uint64_t n) {
+    seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
+    return n ? (seed >> 11) % n : 0;
+}
+
+enum { MOST = 24, MOST_STREAMS = 3, OPS = 30 };
+
+typedef struct problem {
+    ash_memory_buffer buffers[MOST];
+    ash_memory_hole holes[2];
+    int64_t acquire[MOST * MOST_STREAMS], release[MOST * MOST_STREAMS];
+    ash_memory_problem form;
+} problem;
+
+/* Random operations on streams with random events; each buffer is touched by a few of them. */
+static void random_clocks(problem *p, uint32_t streams, uint32_t count) {
+    int64_t clocks[OPS][MOST_STREAMS] = {{0}};
+    uint32_t stream[OPS], last[MOST_STREAMS] = {0};
+    int64_t position[OPS], done[MOST_STREAMS] = {0};
+    bool any[MOST_STREAMS] = {false};
+    for (uint32_t o = 0; o < OPS; o++) {
+        stream[o] = (uint32_t)random_below(streams);
+        uint32_t s = stream[o];
+        if (any[s]) memcpy(clocks[o], clocks[last[s]], sizeof clocks[o]);
+        for (uint32_t waits = (uint32_t)random_below(3); o && waits; waits--) {
+            uint32_t w = (uint32_t)random_below(o);
+            for (uint32_t t = 0; t < streams; t++)
+                if (clocks[w][t] > clocks[o][t]) clocks[o][t] = clocks[w][t];
+            if (position[w] + 2 > clocks[o][stream[w]]) clocks[o][stream[w]] = position[w] + 2;
+        }
+        position[o] = done[s];
+        clocks[o][s] = done[s];
+        done[s] += 2;
+        last[s] = o, any[s] = true;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        int64_t *acquire = p->acquire + i * streams, *release = p->release + i * streams;
+        memset(release, 0, streams * sizeof *release);
+        uint32_t o = (uint32_t)random_below(OPS);
+        memcpy(acquire, clocks[o], streams * sizeof *acquire);
+        for (uint32_t n = (uint32_t)random_below(4) + 1; n; n--) {
+            for (uint32_t t = 0; t < streams; t++)
+                if (clocks[o][t] < acquire[t]) acquire[t] = clocks[o][t];
+            if (position[o] + 2 > release[stream[o]]) release[stream[o]] = position[o] + 2;
+            o = (uint32_t)random_below(OPS);
+        }
+    }
+}
+
+static void random_problem(problem *p) {
+    memset(p, 0, sizeof *p);
+    uint32_t n = (uint32_t)random_below(MOST) + 1, streams = (uint32_t)random_below(MOST_STREAMS + 1);
+    bool aligned = random_below(3) == 0;
+    for (uint32_t i = 0; i < n; i++) {
+        int64_t begin = (int64_t)random_below(20) - 4;
+        p->buffers[i] = ash_memory_buffer_init(random_below(5) ? random_below(40) : 0,
+                                               aligned ? 1u << random_below(4) : 0, begin,
+                                               begin + (int64_t)random_below(8));
+        p->buffers[i].kind = random_below(3) ? ASH_MEMORY_INTERMEDIATE
+                                             : (ash_memory_kind)random_below(ASH_MEMORY_KIND_COUNT);
+        p->buffers[i].lane = (uint32_t)random_below(2) * 5;
+        p->buffers[i].key = random_below(2);
+        p->buffers[i].output_ancestor = random_below(2);
+        if (i && random_below(4) == 0) {
+            uint32_t root = (uint32_t)random_below(i);
+            if (p->buffers[root].root != ASH_MEMORY_NONE) root = p->buffers[root].root;
+            p->buffers[i].root = root;
+            p->buffers[i].lane = p->buffers[root].lane;
+            uint64_t align = p->buffers[i].align ? p->buffers[i].align : 1;
+            p->buffers[i].root_offset = random_below(p->buffers[root].size + 1) / align * align;
+            p->buffers[i].size = random_below(p->buffers[root].size - p->buffers[i].root_offset + 1);
+        }
+    }
+    if (streams) random_clocks(p, streams, n);
+    for (uint32_t h = 0; h < 2; h++)
+        p->holes[h] =
+            (ash_memory_hole){(uint32_t)random_below(2) * 5, random_below(50), random_below(20), 0, 9};
+    p->form = (ash_memory_problem){.buffers = p->buffers,
+                                   .buffer_count = n,
+                                   .holes = p->holes,
+                                   .hole_count = (uint32_t)random_below(3),
+                                   .streams = streams,
+                                   .acquire = p->acquire,
+                                   .release = p->release};
+}
+
+/* --- the plain checker
+ * ------------------------------------------------------------------------------------------- */
+
+typedef struct life {
+    int64_t from[MOST_STREAMS], to[MOST_STREAMS];
+    bool any;
+} life;
+
+static bool alive(const int64_t *from, const int64_t *to, uint32_t clock) {
+    for (uint32_t s = 0; s < clock; s++)
+        if (from[s] < to[s]) return true;
+    return false;
+}
+
+static life life_of(const ash_memory_problem *p, uint32_t root) {
+    uint32_t clock = p->streams ? p->streams : 1;
+    int64_t first = INT64_MAX, last = INT64_MIN;
+    life l = {.any = false};
+    for (uint32_t i = 0; i < p->buffer_count; i++) {
+        const ash_memory_buffer *b = &p->buffers[i];
+        if (!p->streams && b->begin < b->end) {
+            if (b->begin < first) first = b->begin;
+            if (b->end > last) last = b->end;
+        }
+    }
+    if (first == INT64_MAX) first = 0, last = 1;
+    if (p->streams) first = 0, last = 1000;
+    for (uint32_t s = 0; s < clock; s++) l.from[s] = INT64_MAX, l.to[s] = INT64_MIN;
+    for (uint32_t i = 0; i < p->buffer_count; i++) {
+        const ash_memory_buffer *b = &p->buffers[i];
+        if (i != root && b->root != root) continue;
+        const int64_t *from = p->streams ? p->acquire + i * clock : &b->begin;
+        const int64_t *to = p->streams ? p->release + i * clock : &b->end;
+        if (!alive(from, to, clock)) continue;
+        for (uint32_t s = 0; s < clock; s++) {
+            if (from[s] < l.from[s]) l.from[s] = from[s];
+            if (to[s] > l.to[s]) l.to[s] = to[s];
+        }
+    }
+    bool output = false;
+    for (uint32_t i = 0; i < p->buffer_count; i++)
+        output |= (i == root || p->buffers[i].root == root) && p->buffers[i].kind == ASH_MEMORY_OUTPUT;
+    ash_memory_kind kind = p->buffers[root].kind;
+    for (uint32_t s = 0; s < clock; s++) {
+        if (kind == ASH_MEMORY_PARAMETER || kind == ASH_MEMORY_CONSTANT || kind == ASH_MEMORY_INPUT)
+            l.from[s] = first;
+        if (kind == ASH_MEMORY_PARAMETER || kind == ASH_MEMORY_CONSTANT || output) l.to[s] = last;
+    }
+    l.any = alive(l.from, l.to, clock);
+    return l;
+}
+
+static bool after(const life *a, const life *b, uint32_t clock) {
+    for (uint32_t s = 0; s < clock; s++)
+        if (a->to[s] > b->from[s]) return false;
+    return true;
+}
+
+static bool plain_check(const ash_memory_problem *p, const ash_memory_place *places,
+                        const ash_memory_arena *arenas) {
+    uint32_t clock = p->streams ? p->streams : 1;
+    for (uint32_t i = 0; i < p->buffer_count; i++) {
+        const ash_memory_buffer *b = &p->buffers[i];
+        if (places[i].arena == ASH_MEMORY_NONE) continue;
+        if (places[i].offset + b->size > arenas[places[i].arena].size) return false;
+        if (b->align && places[i].offset % b->align) return false;
+        if (b->root != ASH_MEMORY_NONE) {
+            if (places[i].offset != places[b->root].offset + b->root_offset) return false;
+            continue;
+        }
+        life a = life_of(p, i);
+        if (!a.any || !b->size) continue;
+        for (uint32_t h = 0; h < p->hole_count; h++) {
+            const ash_memory_hole *hole = &p->holes[h];
+            bool meet = p->streams || (hole->begin < a.to[0] && a.from[0] < hole->end);
+            if (hole->lane == b->lane && hole->size && meet &&
+                places[i].offset < hole->offset + hole->size && hole->offset < places[i].offset + b->size)
+                return false;
+        }
+        for (uint32_t j = 0; j < i; j++) {
+            const ash_memory_buffer *o = &p->buffers[j];
+            if (o->root != ASH_MEMORY_NONE || places[j].arena != places[i].arena || !o->size) continue;
+            if (places[j].offset >= places[i].offset + b->size ||
+                places[i].offset >= places[j].offset + o->size)
+                continue;
+            life c = life_of(p, j);
+            if (c.any && !after(&a, &c, clock) && !after(&c, &a, clock)) return false;
+        }
+    }
+    return true;
+}
+
+/* --- tests
+ * -------------------------------------------------------------------------------------------------------
+ */
+
+/* Every plan of every mode and option is sound in both checkers' eyes; moved places are judged alike by
+ * both. */
+static void agrees_with_the_plain_checker(void **state) {
+    (void)state;
+    long sound = 0, broken = 0, rounds = 20000;
+    for (long round = 0; round < rounds; round++) {
+        static problem p;
+        random_problem(&p);
+        ash_memory_options o = ash_memory_options_inference();
+        o.mode =
+            p.form.hole_count ? ASH_MEMORY_ARENA : (ash_memory_mode)random_below(ASH_MEMORY_MODE_COUNT);
+        o.strategy = (ash_memory_strategy)random_below(ASH_MEMORY_STRATEGY_COUNT);
+        o.node_budget = 200;
+        o.allocate_params = random_below(4);
+        o.allocate_inputs = random_below(4);
+        o.allocate_constants = random_below(4);
+        o.arena_no_reuse = random_below(6) == 0;
+        o.pin_output_ancestors = random_below(4) == 0;
+        ash_memory_plan *plan;
+        assert_ok(ash_memory_plan_create(context, &p.form, &o, &plan, &diag));
+        uint32_t arena_count;
+        const ash_memory_arena *arenas = ash_memory_plan_arenas(plan, &arena_count);
+        ash_memory_place places[MOST];
+        memcpy(places, ash_memory_plan_places(plan, NULL), p.form.buffer_count * sizeof *places);
+        assert_true(plain_check(&p.form, places, arenas));
+        for (uint32_t a = 0; a < arena_count; a++) {
+            if (o.mode == ASH_MEMORY_ARENA) assert_true(arenas[a].lower_bound <= arenas[a].size);
+            assert_true(arenas[a].used <= arenas[a].size);
+        }
+        for (int moves = 0; moves < 3; moves++) {
+            uint32_t i = (uint32_t)random_below(p.form.buffer_count);
+            uint32_t root = p.form.buffers[i].root == ASH_MEMORY_NONE ? i : p.form.buffers[i].root;
+            if (places[root].arena == ASH_MEMORY_NONE) continue;
+            uint64_t room = arenas[places[root].arena].size - p.form.buffers[root].size;
+            uint64_t to = random_below(room + 1) / 8 * 8;
+            for (uint32_t j = 0; j < p.form.buffer_count; j++)
+                if (j == root || p.form.buffers[j].root == root)
+                    places[j].offset = to + p.form.buffers[j].root_offset;
+            bool expected = plain_check(&p.form, places, arenas);
+            ash_status status =
+                ash_memory_check(context, &p.form, places, arenas, arena_count, NULL, &diag);
+            if (expected != (status == ASH_OK))
+                fail_msg("round %ld: the plain checker says %d, the other %s", round, expected,
+                         diag.message);
+            sound += expected, broken += !expected;
+        }
+        ash_memory_plan_destroy(plan);
+    }
+    assert_true(sound > rounds / 4 && broken > rounds / 4);
+}
+
+static void finds(const ash_memory_problem *p, const ash_memory_place *places,
+                  const ash_memory_arena *arena, const char *words) {
+    assert_status(ash_memory_check(context, p, places, arena, 1, NULL, &diag), ASH_ERROR_INTERNAL);
+    if (!strstr(diag.message, words)) fail_msg("\"%s\" lacks \"%s\"", diag.message, words);
+}
+
+static void planted_defects(void **state) {
+    (void)state;
+    ash_memory_buffer b[] = {ash_memory_buffer_init(64, 64, 0, 4), ash_memory_buffer_init(100, 4, 2, 6),
+                             ash_memory_buffer_init(40, 4, 3, 5), ash_memory_buffer_init(64, 64, 4, 9)};
+    b[2].root = 1, b[2].root_offset = 60;
+    b[0].kind = ASH_MEMORY_INTERMEDIATE;
+    ash_memory_hole hole = {0, 300, 10, 0, 9};
+    ash_memory_problem p = {.buffers = b, .buffer_count = 4, .holes = &hole, .hole_count = 1};
+    const ash_memory_place sound[] = {{0, 0, 0}, {64, 0, 0}, {124, 0, 0}, {0, 0, 0}};
+    ash_memory_arena arena = {.size = 400, .align = 64};
+    ash_memory_check_report report;
+    assert_ok(ash_memory_check(context, &p, sound, &arena, 1, &report, &diag));
+    assert_int_equal(report.buffers, 4);
+    assert_int_equal(report.aliases, 1);
+    assert_int_equal(report.events, 4);
+    assert_true(report.comparisons >= 4);
+    ash_memory_place q[4];
+#define PLANT(change, words) (memcpy(q, sound, sizeof q), change, finds(&p, q, &arena, words))
+    PLANT((q[1].offset = 60, q[2].offset = 120), "share bytes [60, 64)");
+    PLANT(q[3].offset = 32, "alignment");
+    PLANT(q[3].offset = 384, "leaves its arena");
+    PLANT(q[3].offset = UINT64_MAX - 63, "leaves its arena");
+    PLANT(q[2].offset = 128, "apart");
+    PLANT((q[1].offset = 204, q[2].offset = 264), "hole");
+    PLANT(q[3].arena = 1, "arena 1 of 1");
+    PLANT(q[3].arena = ASH_MEMORY_NONE, "no place");
+    PLANT(q[2].arena = ASH_MEMORY_NONE, "different arenas");
+    arena.align = 32;
+    PLANT(q[0].offset = 0, "alignment");
+    arena.align = 64;
+    arena.lane = 3;
+    PLANT(q[0].offset = 0, "lane");
+    arena.lane = 0;
+    /* A clobbered output: it lives on after its last use. */
+    b[0].kind = ASH_MEMORY_OUTPUT;
+    PLANT(q[0].offset = 0, "buffer 0 and buffer 3");
+    b[0].kind = ASH_MEMORY_INTERMEDIATE;
+    /* A view past its root. */
+    b[2].root_offset = 64;
+    PLANT(q[2].offset = 128, "leaves its root");
+    b[2].root_offset = 60;
+    b[3].pinned = 128;
+    PLANT(q[3].offset = 0, "pinned");
+    b[3].pinned = ASH_MEMORY_UNPINNED;
+    /* A missing edge: buffer 3 belongs to a second stream that no longer waits for the readers of buffer 0.
+     */
+    int64_t acquire[] = {0, 0, 2, 0, 4, 0, 4, 0}, release[] = {4, 0, 6, 0, 5, 0, 0, 2};
+    p = (ash_memory_problem){
+        .buffers = b, .buffer_count = 4, .streams = 2, .acquire = acquire, .release = release};
+    assert_ok(ash_memory_check(context, &p, sound, &arena, 1, NULL, &diag));
+    acquire[6] = 3;
+    PLANT(q[0].offset = 0, "buffer 0 and buffer 3");
+}
+
+static int create_context(void **state) {
+    (void)state;
+    return ash_context_create(NULL, &context, &diag) != ASH_OK;
+}
+
+static int destroy_context(void **state) {
+    (void)state;
+    ash_context_destroy(context);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(agrees_with_the_plain_checker),
+        cmocka_unit_test(planted_defects),
+    };
+    return cmocka_run_group_tests(tests, create_context, destroy_context);
+}

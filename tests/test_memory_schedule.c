@@ -1,0 +1,211 @@
+/* From schedules to lifetimes and clocks, and the replay that judges a plan by its bytes. */
+#include "ashlar/memory_schedule.h"
+#include "testing.h"
+
+static ash_diag diag;
+static ash_context *context;
+static uint64_t seed = 7;
+
+static uint64_t random_below(uint64_t n) {
+    seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
+    return n ? (seed >> 11) % n : 0;
+}
+
+static ash_memory_access touch(uint32_t op, uint32_t buffer, ash_memory_access_kind kind) {
+    return (ash_memory_access){.op = op, .buffer = buffer, .kind = kind, .size = ASH_MEMORY_WHOLE};
+}
+
+static void lifetimes(void **state) {
+    (void)state;
+    ash_memory_buffer b[4];
+    for (int i = 0; i < 4; i++) b[i] = ash_memory_buffer_init(8, 1, 9, 9);
+    ash_memory_access a[] = {touch(0, 0, ASH_MEMORY_WRITE), touch(1, 0, ASH_MEMORY_READ),
+                             touch(1, 1, ASH_MEMORY_WRITE), touch(2, 1, ASH_MEMORY_READ_EARLY),
+                             touch(2, 2, ASH_MEMORY_WRITE)};
+    ash_memory_schedule s = {.op_count = 3, .accesses = a, .access_count = 5};
+    assert_ok(ash_memory_schedule_lifetimes(&s, b, 4, &diag));
+    const int64_t expected[4][2] = {{1, 4}, {3, 5}, {5, 6}, {0, 0}};
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(b[i].begin, expected[i][0]);
+        assert_int_equal(b[i].end, expected[i][1]);
+    }
+    int64_t acquire[4], release[4];
+    assert_ok(ash_memory_schedule_clocks(context, &s, 4, acquire, release, &diag));
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(acquire[i], expected[i][0]);
+        assert_int_equal(release[i], expected[i][1]);
+    }
+    b[2].kind = ASH_MEMORY_OUTPUT;
+    assert_ok(ash_memory_schedule_ancestors(context, &s, b, 4, &diag));
+    assert_true(b[0].output_ancestor && b[1].output_ancestor && b[2].output_ancestor &&
+                !b[3].output_ancestor);
+    a[4].op = 3;
+    assert_status(ash_memory_schedule_lifetimes(&s, b, 4, &diag), ASH_ERROR_INVALID_ARGUMENT);
+}
+
+static void events_order_streams(void **state) {
+    (void)state;
+    /* Stream 0: op 0 writes b0, op 1 reads it. Stream 1: op 2 writes b1; it waits for op 1, or does not. */
+    uint32_t streams[] = {0, 0, 1};
+    ash_memory_wait wait = {2, 1};
+    ash_memory_access a[] = {touch(0, 0, ASH_MEMORY_WRITE), touch(1, 0, ASH_MEMORY_READ),
+                             touch(2, 1, ASH_MEMORY_WRITE)};
+    ash_memory_schedule s = {.op_count = 3,
+                             .streams = 2,
+                             .op_streams = streams,
+                             .waits = &wait,
+                             .wait_count = 1,
+                             .accesses = a,
+                             .access_count = 3};
+    ash_memory_buffer b[2] = {ash_memory_buffer_init(100, 1, 0, 0), ash_memory_buffer_init(80, 1, 0, 0)};
+    ash_memory_place both_at_0[2] = {{0}, {0}};
+    for (int waits = 1; waits >= 0; waits--) {
+        s.wait_count = (uint32_t)waits;
+        int64_t acquire[4], release[4];
+        assert_ok(ash_memory_schedule_clocks(context, &s, 2, acquire, release, &diag));
+        ash_memory_problem problem = {
+            .buffers = b, .buffer_count = 2, .streams = 2, .acquire = acquire, .release = release};
+        ash_memory_plan *plan;
+        assert_ok(ash_memory_plan_create(context, &problem, NULL, &plan, &diag));
+        assert_int_equal(ash_memory_plan_summary(plan).size, waits ? 100 : 180);
+        ash_memory_plan_destroy(plan);
+        ash_memory_replay_report report;
+        ash_status status = ash_memory_schedule_check(context, &s, b, 2, both_at_0, 1, &report, &diag);
+        assert_int_equal(status, waits ? ASH_OK : ASH_ERROR_INTERNAL);
+        assert_true(report.comparisons > 0);
+        if (!waits) assert_non_null(strstr(diag.message, "touch the same bytes"));
+    }
+}
+
+static void replay_finds(const ash_memory_schedule *s, const ash_memory_buffer *b,
+                         const ash_memory_place *p, const char *words) {
+    assert_status(ash_memory_schedule_check(context, s, b, 3, p, 1, NULL, &diag), ASH_ERROR_INTERNAL);
+    if (!strstr(diag.message, words)) fail_msg("\"%s\" lacks \"%s\"", diag.message, words);
+}
+
+static void replay_finds_planted_defects(void **state) {
+    (void)state;
+    ash_memory_buffer b[3];
+    for (int i = 0; i < 3; i++) b[i] = ash_memory_buffer_init(64, 1, 0, 0);
+    ash_memory_access a[] = {touch(0, 0, ASH_MEMORY_WRITE), touch(1, 1, ASH_MEMORY_WRITE),
+                             touch(2, 0, ASH_MEMORY_READ), touch(2, 1, ASH_MEMORY_READ),
+                             touch(2, 2, ASH_MEMORY_WRITE)};
+    ash_memory_schedule s = {.op_count = 3, .accesses = a, .access_count = 5};
+    ash_memory_place p[3] = {{.offset = 0}, {.offset = 64}, {.offset = 128}};
+    assert_ok(ash_memory_schedule_check(context, &s, b, 3, p, 1, NULL, &diag));
+    p[1].offset = 63;
+    replay_finds(&s, b, p, "operation 2 reads buffer 0, but buffer 1");
+    p[1].offset = 64, p[2].offset = 127;
+    replay_finds(&s, b, p, "touch the same bytes");
+    p[2].offset = 128, b[0].kind = ASH_MEMORY_OUTPUT, s.op_count = 4;
+    ash_memory_access more[6];
+    memcpy(more, a, sizeof a);
+    more[5] = touch(3, 2, ASH_MEMORY_WRITE);
+    s.accesses = more, s.access_count = 6;
+    assert_ok(ash_memory_schedule_check(context, &s, b, 3, p, 1, NULL, &diag));
+    p[2].offset = 40;
+    more[4] = touch(3, 2, ASH_MEMORY_SCRATCH);
+    p[1].offset = 200;
+    replay_finds(&s, b, p, "not whole at the end");
+    p[1].offset = 64, p[2].offset = 128, b[0].kind = ASH_MEMORY_INTERMEDIATE;
+    more[0].size = 63;
+    replay_finds(&s, b, p, "nothing has written");
+    more[0].size = 65;
+    replay_finds(&s, b, p, "leaves buffer 0");
+    /* In place: fine for an alias class, not for strangers. */
+    more[0].size = 64;
+    more[4] = touch(2, 2, ASH_MEMORY_WRITE);
+    b[2].root = 1;
+    p[2].offset = 64;
+    assert_ok(ash_memory_schedule_check(context, &s, b, 3, p, 1, NULL, &diag));
+    b[2].root = ASH_MEMORY_NONE;
+    replay_finds(&s, b, p, "touch the same bytes");
+}
+
+/* Random programs on random streams with random events: a plan from the clocks survives the replay, and a
+ * plan from clocks that promise more than the events give does not always. */
+static void random_programs(void **state) {
+    (void)state;
+    enum { OPS = 40, BUFFERS = 30 };
+    long shared = 0, races = 0;
+    for (int round = 0; round < 3000; round++) {
+        uint32_t streams = (uint32_t)random_below(4) + 1, count = 0, waits = 0;
+        uint32_t op_streams[OPS], writer[BUFFERS];
+        ash_memory_wait wait[2 * OPS * 3];
+        ash_memory_access a[OPS * 4];
+        ash_memory_buffer b[BUFFERS];
+        uint32_t accesses = 0;
+        for (uint32_t o = 0; o < OPS; o++) {
+            op_streams[o] = (uint32_t)random_below(streams);
+            for (uint64_t reads = count ? random_below(3) : 0; reads; reads--) {
+                uint32_t x = count - 1 - (uint32_t)random_below(count < 6 ? count : 6);
+                wait[waits++] = (ash_memory_wait){o, writer[x]}; /* also where the stream says so already */
+                a[accesses++] = touch(o, x, random_below(2) ? ASH_MEMORY_READ : ASH_MEMORY_READ_EARLY);
+            }
+            if (random_below(4) == 0 && o) wait[waits++] = (ash_memory_wait){o, (uint32_t)random_below(o)};
+            if (count == BUFFERS) continue;
+            b[count] = ash_memory_buffer_init(random_below(50) + 1, 1, 0, 0);
+            if (random_below(12) == 0) b[count].kind = ASH_MEMORY_OUTPUT;
+            writer[count] = o;
+            a[accesses++] = touch(o, count++, ASH_MEMORY_WRITE);
+        }
+        ash_memory_schedule s = {.op_count = OPS,
+                                 .streams = streams,
+                                 .op_streams = op_streams,
+                                 .waits = wait,
+                                 .wait_count = waits,
+                                 .accesses = a,
+                                 .access_count = accesses};
+        int64_t acquire[BUFFERS * 4], release[BUFFERS * 4];
+        assert_ok(ash_memory_schedule_clocks(context, &s, count, acquire, release, &diag));
+        ash_memory_problem problem = {.buffers = b,
+                                      .buffer_count = count,
+                                      .streams = streams,
+                                      .acquire = acquire,
+                                      .release = release};
+        ash_memory_options o = ash_memory_options_inference();
+        o.mode = random_below(4) ? ASH_MEMORY_ARENA : ASH_MEMORY_REMAP;
+        o.strategy = (ash_memory_strategy)random_below(ASH_MEMORY_STRATEGY_COUNT);
+        o.node_budget = 200;
+        ash_memory_plan *plan;
+        assert_ok(ash_memory_plan_create(context, &problem, &o, &plan, &diag));
+        ash_memory_summary summary = ash_memory_plan_summary(plan);
+        shared += summary.size < summary.unshared;
+        assert_ok(ash_memory_schedule_check(context, &s, b, count, ash_memory_plan_places(plan, NULL),
+                                            summary.arenas, NULL, &diag));
+        ash_memory_plan_destroy(plan);
+        if (streams == 1) continue;
+        /* As if everything ran on one stream in order of issue. */
+        s.streams = 1, s.op_streams = NULL, s.wait_count = 0;
+        assert_ok(ash_memory_schedule_lifetimes(&s, b, count, &diag));
+        problem.streams = 0;
+        assert_ok(ash_memory_plan_create(context, &problem, NULL, &plan, &diag));
+        s.streams = streams, s.op_streams = op_streams, s.wait_count = waits;
+        races += ash_memory_schedule_check(context, &s, b, count, ash_memory_plan_places(plan, NULL), 1,
+                                           NULL, &diag) != ASH_OK;
+        ash_memory_plan_destroy(plan);
+    }
+    assert_true(shared > 2000);
+    assert_true(races > 500);
+}
+
+static int create_context(void **state) {
+    (void)state;
+    return ash_context_create(NULL, &context, &diag) != ASH_OK;
+}
+
+static int destroy_context(void **state) {
+    (void)state;
+    ash_context_destroy(context);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lifetimes),
+        cmocka_unit_test(events_order_streams),
+        cmocka_unit_test(replay_finds_planted_defects),
+        cmocka_unit_test(random_programs),
+    };
+    return cmocka_run_group_tests(tests, create_context, destroy_context);
+}

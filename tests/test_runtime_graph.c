@@ -1,0 +1,286 @@
+/* Plans from graphs, through the public interface: results against the reference evaluator in double
+ * precision, in every planner mode, with poison, with variables; intermediate results, parameters, kernel
+ * sources. */
+#include "testing.h"
+
+#include <math.h>
+
+#include "ashlar/builder.h"
+#include "ashlar/plan.h"
+#include "ir/ir.h"
+
+static ash_diag diag;
+
+enum { BATCH = 6, IN = 20, HIDDEN = 33, OUT = 5 };
+
+struct room {
+    test_memory memory;
+    ash_context *context;
+    ash_graph *graph;
+    ash_plan *plan;
+    ash_value x, w1, h, scaled, y;
+    float w1_data[IN * HIDDEN], w2_data[HIDDEN * OUT];
+};
+
+static int setup(void **state) {
+    struct room *r = calloc(1, sizeof *r);
+    ash_context_options options = {.allocator = test_memory_allocator(&r->memory), .threads = 2};
+    assert_ok(ash_context_create(&options, &r->context, &diag));
+    *state = r;
+    return 0;
+}
+
+static int teardown(void **state) {
+    struct room *r = *state;
+    ash_plan_destroy(r->plan);
+    ash_graph_destroy(r->graph);
+    ash_context_destroy(r->context);
+    assert_int_equal(r->memory.live, 0);
+    free(r);
+    return 0;
+}
+
+static float wave(int i) {
+    return sinf((float)i * 0.7f) * 0.5f;
+}
+
+/* softmax(relu(x w1 + b) w2 * 0.5), with a batch that varies; w1 is a parameter. */
+static void make_graph(struct room *r, bool batch_varies) {
+    ash_graph *g;
+    assert_ok(ash_graph_create(r->context, "net", &g, &diag));
+    r->graph = g;
+    ash_dim batch = batch_varies ? ash_graph_var(g, "batch", 1, BATCH) : BATCH;
+    ash_type tx = {.dtype = ASH_F32, .rank = 2, .dims = {batch, IN}};
+    ash_type t1 = {.dtype = ASH_F32, .rank = 2, .dims = {IN, HIDDEN}};
+    ash_type t2 = {.dtype = ASH_F32, .rank = 2, .dims = {HIDDEN, OUT}};
+    ash_type tb = {.dtype = ASH_F32, .rank = 1, .dims = {HIDDEN}};
+    float bias[HIDDEN];
+    for (int i = 0; i < IN * HIDDEN; i++) r->w1_data[i] = wave(i);
+    for (int i = 0; i < HIDDEN * OUT; i++) r->w2_data[i] = wave(i + 1000);
+    for (int i = 0; i < HIDDEN; i++) bias[i] = wave(i + 5000);
+    r->x = ash_graph_input(g, "x", &tx);
+    r->w1 = ash_graph_parameter(g, "w1", &t1, r->w1_data, sizeof r->w1_data, ASH_DATA_COPY);
+    ash_value b = ash_graph_constant(g, &tb, bias, sizeof bias, ASH_DATA_COPY);
+    ash_value w2 = ash_graph_constant(g, &t2, r->w2_data, sizeof r->w2_data, ASH_DATA_BORROW);
+    r->h = ash_relu(g, ash_add(g, ash_matmul(g, r->x, r->w1), b));
+    r->scaled = ash_mul(g, ash_matmul(g, r->h, w2), ash_scalar(g, ASH_F32, 0.5));
+    r->y = ash_softmax(g, r->scaled, -1);
+    ash_graph_output(g, "y", r->y);
+    assert_ok(ash_graph_status(g, &diag));
+}
+
+static void input_values(float *x, int count, int seed) {
+    for (int i = 0; i < count; i++) x[i] = wave(i * 3 + seed);
+}
+
+/* The evaluator's outputs for x, in double precision. */
+static void reference(struct room *r, const float *x, int64_t batch, double *y) {
+    const ash_allocator *a = &ash_allocator__libc;
+    int64_t dims[2] = {batch, IN};
+    ash_wide in, out;
+    assert_ok(ash_wide_alloc(a, ASH_F32, 2, dims, &in, &diag));
+    ash_wide_load(&in, x);
+    assert_ok(ash_eval_graph(r->graph, &in, &batch, ASH_EVAL_DOUBLE, &out, &diag));
+    assert_int_equal(out.count, batch * OUT);
+    memcpy(y, out.f, (size_t)out.count * sizeof *y);
+    ash_wide_free(a, &in);
+    ash_wide_free(ash_context__allocator(r->context), &out);
+}
+
+static void run_and_compare(struct room *r, int64_t batch, int seed) {
+    float x[BATCH * IN], y[BATCH * OUT];
+    double want[BATCH * OUT], apart = 0, size = 0;
+    const ash_view *view;
+    input_values(x, BATCH * IN, seed);
+    assert_ok(ash_plan_set_input(r->plan, 0, x, (uint64_t)batch * IN * 4, &diag));
+    assert_ok(ash_plan_execute(r->plan, &diag));
+    assert_ok(ash_plan_output(r->plan, 0, &view, &diag));
+    assert_int_equal(ash_view_type(view)->dims[0], batch);
+    assert_int_equal(ash_view_type(view)->dims[1], OUT);
+    assert_ok(ash_view_copy_out(view, y, (uint64_t)batch * OUT * 4, &diag));
+    reference(r, x, batch, want);
+    for (int64_t i = 0; i < batch * OUT; i++) {
+        apart += ((double)y[i] - want[i]) * ((double)y[i] - want[i]);
+        size += want[i] * want[i];
+    }
+    assert_true(sqrt(apart / size) < 1e-5);
+}
+
+static void every_way_to_prepare(void **state) {
+    struct room *r = *state;
+    make_graph(r, false);
+    for (int way = 0; way < 24; way++) {
+        ash_plan_options options = ash_plan_options_default();
+        options.memory.mode = (ash_memory_mode)(way % 3);
+        options.fuse = way / 3 % 2;
+        options.optimize = way / 6 % 2;
+        options.threads = 1 + (unsigned)way / 12;
+        options.poison = way % 2;
+        assert_ok(ash_plan_prepare(r->context, r->graph, &options, &r->plan, &diag));
+        run_and_compare(r, BATCH, 0);
+        run_and_compare(r, BATCH, 77);
+        ash_plan_destroy(r->plan);
+        r->plan = NULL;
+    }
+}
+
+static void variables(void **state) {
+    struct room *r = *state;
+    make_graph(r, true);
+    ash_plan_options options = ash_plan_options_default();
+    options.poison = true;
+    assert_ok(ash_plan_prepare(r->context, r->graph, &options, &r->plan, &diag));
+    ash_plan_report before = ash_plan_describe(r->plan);
+    run_and_compare(r, BATCH, 1);
+    for (int64_t batch = 1; batch <= BATCH; batch++) {
+        assert_ok(ash_plan_set_vars(r->plan, &(ash_var_binding){"batch", batch}, 1, &diag));
+        run_and_compare(r, batch, (int)batch);
+    }
+    ash_plan_report after = ash_plan_describe(r->plan);
+    assert_int_equal(before.kernels_compiled, after.kernels_compiled);
+    assert_status(ash_plan_execute_vars(r->plan, &(ash_var_binding){"batch", BATCH + 1}, 1, &diag),
+                  ASH_ERROR_OUT_OF_RANGE);
+}
+
+static void the_graph_may_go(void **state) {
+    struct room *r = *state;
+    make_graph(r, false);
+    assert_ok(ash_plan_prepare(r->context, r->graph, NULL, &r->plan, &diag));
+    run_and_compare(r, BATCH, 3);
+    float x[BATCH * IN] __attribute__((aligned(64))), first[BATCH * OUT], again[BATCH * OUT];
+    const ash_view *view;
+    assert_ok(ash_plan_output(r->plan, 0, &view, &diag));
+    assert_ok(ash_view_copy_out(view, first, sizeof first, &diag));
+    ash_graph_destroy(r->graph);
+    r->graph = NULL;
+    input_values(x, BATCH * IN, 3);
+    assert_ok(ash_plan_bind_input(r->plan, 0, x, sizeof x, &diag));
+    assert_ok(ash_plan_execute(r->plan, &diag));
+    assert_ok(ash_view_copy_out(view, again, sizeof again, &diag));
+    assert_memory_equal(first, again, sizeof first);
+}
+
+static void parameters(void **state) {
+    struct room *r = *state;
+    make_graph(r, false);
+    assert_ok(ash_plan_prepare(r->context, r->graph, NULL, &r->plan, &diag));
+    run_and_compare(r, BATCH, 3);
+    ash_graph_destroy(r->graph);
+    float fresh[IN * HIDDEN];
+    make_graph(r, false);
+    for (int i = 0; i < IN * HIDDEN; i++) fresh[i] = -r->w1_data[i] * 2;
+    /* The same network with the new weights from the start is the reference. */
+    ash_graph_destroy(r->graph);
+    ash_graph *g;
+    assert_ok(ash_graph_create(r->context, "net", &g, &diag));
+    r->graph = g;
+    ash_type tx = {.dtype = ASH_F32, .rank = 2, .dims = {BATCH, IN}};
+    ash_type t1 = {.dtype = ASH_F32, .rank = 2, .dims = {IN, HIDDEN}};
+    ash_type t2 = {.dtype = ASH_F32, .rank = 2, .dims = {HIDDEN, OUT}};
+    ash_type tb = {.dtype = ASH_F32, .rank = 1, .dims = {HIDDEN}};
+    float bias[HIDDEN];
+    for (int i = 0; i < HIDDEN; i++) bias[i] = wave(i + 5000);
+    ash_value x = ash_graph_input(g, "x", &tx);
+    ash_value w1 = ash_graph_constant(g, &t1, fresh, sizeof fresh, ASH_DATA_COPY);
+    ash_value b = ash_graph_constant(g, &tb, bias, sizeof bias, ASH_DATA_COPY);
+    ash_value w2 = ash_graph_constant(g, &t2, r->w2_data, sizeof r->w2_data, ASH_DATA_COPY);
+    ash_value h = ash_relu(g, ash_add(g, ash_matmul(g, x, w1), b));
+    ash_graph_output(g, "y",
+                     ash_softmax(g, ash_mul(g, ash_matmul(g, h, w2), ash_scalar(g, ASH_F32, 0.5)), -1));
+    assert_ok(ash_graph_status(g, &diag));
+    assert_ok(ash_plan_set_parameter(r->plan, "w1", fresh, sizeof fresh, &diag));
+    run_and_compare(r, BATCH, 3);
+}
+
+static void intermediate_results(void **state) {
+    struct room *r = *state;
+    make_graph(r, false);
+    ash_plan_options options = ash_plan_options_default();
+    options.keep = &r->h;
+    options.keep_count = 1;
+    options.poison = true;
+    assert_ok(ash_plan_prepare(r->context, r->graph, &options, &r->plan, &diag));
+    run_and_compare(r, BATCH, 3);
+    const ash_view *view;
+    float h[BATCH * HIDDEN], x[BATCH * IN];
+    assert_ok(ash_plan_buffer(r->plan, r->h, &view, &diag));
+    assert_ok(ash_view_copy_out(view, h, sizeof h, &diag));
+    input_values(x, BATCH * IN, 3);
+    for (int i = 0; i < BATCH; i++)
+        for (int k = 0; k < HIDDEN; k++) {
+            double sum = (double)wave(k + 5000);
+            for (int c = 0; c < IN; c++) sum += (double)x[i * IN + c] * (double)r->w1_data[c * HIDDEN + k];
+            assert_true(fabs((double)h[i * HIDDEN + k] - fmax(sum, 0)) < 1e-5);
+        }
+    uint32_t index;
+    assert_ok(ash_plan_buffer_index(r->plan, r->y, &index, &diag));
+    assert_ok(ash_plan_buffer_index(r->plan, r->x, &index, &diag));
+    options.keep = &(ash_value){9999};
+    ash_plan *none;
+    assert_status(ash_plan_prepare(r->context, r->graph, &options, &none, &diag), ASH_ERROR_NOT_FOUND);
+    assert_null(none);
+}
+
+static void fused_values_have_no_buffer(void **state) {
+    struct room *r = *state;
+    make_graph(r, false);
+    assert_ok(ash_plan_prepare(r->context, r->graph, NULL, &r->plan, &diag));
+    run_and_compare(r, BATCH, 3);
+    size_t missing = 0;
+    for (ash_value v = 0; v < ash_graph_value_count(r->graph); v++) {
+        const ash_view *view;
+        ash_status status = ash_plan_buffer(r->plan, v, &view, &diag);
+        if (status == ASH_ERROR_NOT_FOUND) missing++;
+        assert_true(status == ASH_OK || status == ASH_ERROR_NOT_FOUND || status == ASH_ERROR_STATE);
+    }
+    assert_true(missing > 0);
+}
+
+static void sources(void **state) {
+    struct room *r = *state;
+    make_graph(r, false);
+    assert_ok(ash_plan_prepare(r->context, r->graph, NULL, &r->plan, &diag));
+    assert_true(ash_plan_kernel_count(r->plan) >= 1);
+    static const ash_source kinds[] = {ASH_SOURCE_NEST, ASH_SOURCE_IR, ASH_SOURCE_ASSEMBLY};
+    static const char *const marks[] = {"buffer b0", "define", "ret"};
+    char *text;
+    size_t len;
+    for (size_t i = 0; i < 3; i++) {
+        assert_ok(ash_plan_kernel_source(r->plan, 0, kinds[i], &text, &len, &diag));
+        assert_true(len > 20 && strlen(text) == len && strstr(text, marks[i]));
+        ash_plan_text_free(r->plan, text, len);
+    }
+    assert_status(ash_plan_kernel_source(r->plan, 999, ASH_SOURCE_IR, &text, &len, &diag),
+                  ASH_ERROR_NOT_FOUND);
+    assert_status(ash_plan_kernel_source(r->plan, 0, (ash_source)7, &text, &len, &diag),
+                  ASH_ERROR_INVALID_ARGUMENT);
+}
+
+static void budgets_and_refusals(void **state) {
+    struct room *r = *state;
+    make_graph(r, false);
+    ash_plan_options options = ash_plan_options_default();
+    options.memory.capacity = 64;
+    assert_status(ash_plan_prepare(r->context, r->graph, &options, &r->plan, &diag), ASH_ERROR_BUDGET);
+    assert_status(ash_plan_prepare(r->context, NULL, NULL, &r->plan, &diag), ASH_ERROR_INVALID_ARGUMENT);
+    assert_status(ash_plan_prepare(NULL, r->graph, NULL, &r->plan, &diag), ASH_ERROR_INVALID_ARGUMENT);
+    assert_status(ash_plan_prepare(r->context, r->graph, NULL, NULL, &diag), ASH_ERROR_INVALID_ARGUMENT);
+    ash_type wrong = {.dtype = ASH_F32, .rank = 2, .dims = {7, 7}};
+    ash_matmul(r->graph, r->x, ash_graph_input(r->graph, "q", &wrong));
+    assert_status(ash_plan_prepare(r->context, r->graph, NULL, &r->plan, &diag), ASH_ERROR_SHAPE);
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(every_way_to_prepare),
+        TEST(variables),
+        TEST(the_graph_may_go),
+        TEST(parameters),
+        TEST(intermediate_results),
+        TEST(fused_values_have_no_buffer),
+        TEST(sources),
+        TEST(budgets_and_refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
