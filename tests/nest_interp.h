@@ -268,7 +268,7 @@ static inline void interp_value(interp *in, ash_ref ref, const ash_inst *inst) {
         default: interp_fail(in, ref, "operation %u is unknown", inst->op); return;
         }
     }
-    if (inst->op == ASH_NEST_FMA || inst->op == ASH_NEST_FLOAT) {
+    if (inst->op == ASH_NEST_FMA || inst->op == ASH_NEST_FLOAT || inst->op == ASH_NEST_INT) {
         ash_wide out = interp_wide(in, ref, inst->lanes);
         ash_wide__round(&out);
     }

@@ -5,6 +5,7 @@
  *   ASHLAR_FUZZ_COUNT=n      so many seeds
  *   ASHLAR_FUZZ_FIRST=n      from that seed on
  *   ASHLAR_FUZZ_GO_ON=1      prints what fails and goes on */
+#include "base/text.h"
 #include "code/code.h"
 #include "fuzz_ops.h"
 #include "nest_interp.h"
@@ -99,6 +100,14 @@ static void take_place(trial *t, size_t s) {
     t->memory[out] = t->memory[step->inplace];
 }
 
+static void print_nest(const ash_nest *nest) {
+    ash_text text;
+    ash_text_init(&text, &ash_allocator__libc);
+    ash_nest_print(nest, &text);
+    fprintf(stderr, "%.*s\n", (int)text.len, text.at ? text.at : "");
+    ash_text_free(&text);
+}
+
 static void run_step(trial *t, size_t s) {
     const ash_program *p = t->program;
     const ash_step *step = &p->steps.at[s];
@@ -126,7 +135,9 @@ static void run_step(trial *t, size_t s) {
             t->fns[step->nest](table, t->vars, starts[at], starts[at + 1], 0);
         else
             interp_run(&p->nests.at[step->nest], buffers, t->vars, starts[at], starts[at + 1], 0, error);
-        if (error[0]) snprintf(t->error, sizeof t->error, "step %zu, %s: %s", s, step->name, error);
+        if (!error[0]) continue;
+        snprintf(t->error, sizeof t->error, "step %zu, %s: %s", s, step->name, error);
+        if (!getenv("ASHLAR_FUZZ_QUIET")) print_nest(&p->nests.at[step->nest]);
     }
     for (uint32_t i = 0; i < step->n_buffers && !t->error[0]; i++) {
         const interp_memory *m = buffers[i].memory;

@@ -156,7 +156,7 @@ static ash_ref eval_pad(ash_kern *k, const ash_node *node, const ash_ix *idx) {
         ash_dim limit = in->dims[d];
         if (interior[d] &&
             ash_dims_combine(k->ixs.dims, ASH_DIM_MUL, limit, interior[d] + 1, &limit, NULL) != ASH_OK)
-            k->failed = true;
+            k->failed = k->too_large = true;
         ash_ref ok = ash_kern_in_bounds(k, at, limit);
         if (interior[d]) {
             ash_ix rest = ash_ix_mod(&k->ixs, at, interior[d] + 1);

@@ -1,5 +1,13 @@
 #include "fuse.h"
 
+/* A value is computed by going back through the nodes that are evaluated by demand, one call deeper for each, and its index
+ * is rewritten by each of them. Both are bounded, so that lowering needs little stack and time that grows with the nodes:
+ * past these numbers a value is stored. */
+enum {
+    MAX_DEPTH = 96, /* nodes one behind the other */
+    MAX_TURNS = 3   /* among them reshapes that regroup dims: each multiplies the terms of an address by the rank */
+};
+
 /* What the users of a value ask of it, as far as they have been visited. */
 typedef enum request_state {
     UNUSED,
@@ -22,6 +30,7 @@ typedef struct fuser {
     /* Per value: computed element by element from a reduction's result. Such a value is taken into a group that repeats it
      * along some axes before the reduction itself is seen: most often that one follows, and makes the group rows. */
     bool *from_reduction;
+    bool *deep;   /* per value: stored, since too many nodes would be gone through to compute it */
     bool *packed; /* per value: must lie in memory in its own order, also when it is the result of movement */
     bool fuse;
 } fuser;
@@ -292,7 +301,7 @@ static bool place_reduction(fuser *f, uint32_t n, uint32_t group) {
 
 static ash_status visit(fuser *f, uint32_t n, const bool *stored, ash_diag *diag) {
     const ash_node *node = &f->graph->nodes.at[n];
-    bool must_store = f->packed[node->out];
+    bool must_store = f->packed[node->out] || f->deep[node->out];
     for (unsigned i = 0; i < ash_op_infos[node->op].outs; i++) must_store |= stored[node->out + i];
     request *r = &f->requests[node->out];
     bool reduces = ash_op_infos[node->op].class == ASH_CLASS_REDUCE && !ash_node_reduces_nothing(f->graph, node);
@@ -340,6 +349,38 @@ static void mark_from_reduction(const ash_graph *graph, bool *from) {
     }
 }
 
+/* Whether a reshape does more than add and drop dims of 1. */
+static bool regroups(const ash_graph *graph, const ash_node *node) {
+    if (node->op != ASH_OP_RESHAPE) return false;
+    request r = {.state = LABELLED};
+    through_reshape(ash_graph__type(graph, node->ins[0]), ash_graph__type(graph, node->out), &r);
+    return r.state != LABELLED;
+}
+
+/* Marks values that the chain of nodes behind them makes too deep. False when there is no memory. */
+static bool mark_deep(fuser *f) {
+    typedef struct chain {
+        uint8_t depth, turns;
+    } chain;
+    const ash_graph *graph = f->graph;
+    chain *chains = ash_mem_calloc(graph->allocator, graph->values.len, sizeof *chains);
+    for (size_t n = 0; chains && n < graph->nodes.len; n++) {
+        const ash_node *node = &graph->nodes.at[n];
+        if (!ash_op_is_virtual(node->op) && !is_pointwise(f, node)) continue;
+        chain c = {0};
+        for (unsigned i = 0; i < node->n_ins; i++) {
+            c.depth = ASH_MAX(c.depth, chains[node->ins[i]].depth);
+            c.turns = ASH_MAX(c.turns, chains[node->ins[i]].turns);
+        }
+        c.depth++;
+        c.turns += regroups(graph, node);
+        f->deep[node->out] = c.depth > MAX_DEPTH || c.turns > MAX_TURNS;
+        if (!f->deep[node->out]) chains[node->out] = c;
+    }
+    ash_mem_free(graph->allocator, chains, graph->values.len, sizeof *chains);
+    return chains;
+}
+
 /* Lists the nodes of each group. */
 static bool list_members(ash_fusion *fusion) {
     size_t groups = fusion->groups.len, total = 0;
@@ -370,9 +411,10 @@ ash_status ash_fusion_build(const ash_graph *graph, const bool *stored, bool fus
     f.requests = ash_mem_calloc(a, values, sizeof *f.requests);
     f.from_reduction = ash_mem_calloc(a, values, sizeof *f.from_reduction);
     f.packed = ash_mem_calloc(a, values, sizeof *f.packed);
+    f.deep = ash_mem_calloc(a, values, sizeof *f.deep);
     ash_status status = ASH_OK;
     if (!out->group_of || !out->labels || !out->constant || !f.requests || !f.from_reduction ||
-        !f.packed) {
+        !f.packed || !f.deep || !mark_deep(&f)) {
         status = ASH_NO_MEMORY(diag);
         goto done;
     }
@@ -388,6 +430,7 @@ ash_status ash_fusion_build(const ash_graph *graph, const bool *stored, bool fus
     }
     if (!list_members(out)) status = ASH_NO_MEMORY(diag);
 done:
+    ash_mem_free(a, f.deep, values, sizeof *f.deep);
     ash_mem_free(a, f.packed, values, sizeof *f.packed);
     ash_mem_free(a, f.from_reduction, values, sizeof *f.from_reduction);
     ash_mem_free(a, f.requests, values, sizeof *f.requests);

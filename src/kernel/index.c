@@ -19,6 +19,10 @@ void ash_ixs_free(ash_ixs *ixs) {
     ash_map_free(&ixs->atom_ids);
 }
 
+static void too_large(ash_ixs *ixs) {
+    ixs->failed = ixs->too_large = true;
+}
+
 /* --- interning -------------------------------------------------------------------------------------------------- */
 
 static uint32_t intern_atom(ash_ixs *ixs, ash_atom atom) {
@@ -96,25 +100,29 @@ typedef struct building {
 
 static ash_dim combine(ash_ixs *ixs, ash_dim_op op, ash_dim a, ash_dim b) {
     ash_dim out = 1;
-    if (ash_dims_combine(ixs->dims, op, a, b, &out, NULL) != ASH_OK) ixs->failed = true;
+    ash_status status = ash_dims_combine(ixs->dims, op, a, b, &out, NULL);
+    if (status == ASH_ERROR_OUT_OF_MEMORY)
+        ixs->failed = true;
+    else if (status != ASH_OK)
+        too_large(ixs);
     return out;
 }
 
 static void put(building *b, int64_t c, ash_dim d, uint32_t atom) {
     if (d >= 0) { /* a number: part of the coefficient */
-        if (!ash_mul_i64(c, d, &c)) b->ixs->failed = true;
+        if (!ash_mul_i64(c, d, &c)) too_large(b->ixs);
         d = 1;
     }
     if (c == 0) return;
     for (size_t i = 0; i < b->n; i++) {
         ash_term *t = &b->terms[i];
         if (t->atom != atom || t->d != d) continue;
-        if (!ash_add_i64(t->c, c, &t->c)) b->ixs->failed = true;
+        if (!ash_add_i64(t->c, c, &t->c)) too_large(b->ixs);
         if (t->c == 0) *t = b->terms[--b->n];
         return;
     }
     if (b->n == MAX_TERMS)
-        b->ixs->failed = true;
+        too_large(b->ixs);
     else
         b->terms[b->n++] = (ash_term){c, d, atom};
 }
@@ -125,7 +133,7 @@ static void put_scaled(building *b, ash_ix ix, int64_t c, ash_dim d) {
     ash_sum sum = ixs->sums.at[ix];
     for (uint32_t i = 0; i < sum.n && !ixs->failed; i++) {
         ash_term t = ixs->terms.at[sum.first + i];
-        if (!ash_mul_i64(t.c, c, &t.c)) ixs->failed = true;
+        if (!ash_mul_i64(t.c, c, &t.c)) too_large(ixs);
         put(b, t.c, combine(ixs, ASH_DIM_MUL, t.d, d), t.atom);
     }
 }
@@ -249,6 +257,13 @@ static bool divides(ash_ixs *ixs, int64_t c, ash_dim d, ash_dim by, int64_t *qc,
         return false;
     }
     if (d >= 0) return false;
+    if (d == by) { /* also where it can be 0: then there is nothing to address */
+        *qd = 1;
+        return true;
+    }
+    int64_t min, max;
+    ash_dims_bounds(ixs->dims, by, &min, &max);
+    if (min < 1) return false;
     ash_dim q = combine(ixs, ASH_DIM_DIV, d, by);
     if (ixs->failed || combine(ixs, ASH_DIM_MUL, q, by) != d) return false;
     *qd = q;
@@ -270,7 +285,9 @@ static bool below(const ash_ixs *ixs, ash_ix ix, ash_dim by) {
            (atom->kind == ASH_ATOM_MOD && atom->by == by);
 }
 
-/* Splits a into by * quotient + rest, moving all multiples of `by` into the quotient. */
+/* Splits a into by * quotient + rest with a rest from 0, moving all multiples of `by` into the quotient. A rest that can be
+ * negative is lifted by a multiple of `by`, so that what is divided at run time never is; by a divisor that is no number
+ * that cannot be done, and everything stays in the rest. */
 static ash_ix split(ash_ixs *ixs, ash_ix a, ash_dim by, ash_ix *rest) {
     building q = {.ixs = ixs}, r = {.ixs = ixs};
     ash_sum sum = ixs->sums.at[a];
@@ -284,6 +301,20 @@ static ash_ix split(ash_ixs *ixs, ash_ix a, ash_dim by, ash_ix *rest) {
             put(&r, t.c, t.d, t.atom);
     }
     *rest = finish(&r);
+    int64_t min = ixs->sums.at[*rest].min;
+    if (ixs->failed || min >= 0) return finish(&q);
+    if (by < 0 || min < -INT64_MAX / 2) {
+        *rest = a;
+        return ash_ix_const(ixs, 0);
+    }
+    int64_t lift = ash_ceil_div(-min, by), lifted;
+    if (!ash_mul_i64(lift, by, &lifted)) {
+        too_large(ixs);
+        return 0;
+    }
+    put(&r, lifted, 1, ONE);
+    *rest = finish(&r);
+    put(&q, -lift, 1, ONE);
     return finish(&q);
 }
 

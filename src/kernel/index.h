@@ -49,7 +49,8 @@ typedef struct ash_ixs {
     ASH_VEC(ash_atom) atoms;
     ASH_VEC(ash_dim) extents; /* per symbol */
     ash_map sum_ids, atom_ids; /* hash to the newest with that hash; probed by rehashing */
-    bool failed;               /* out of memory, or arithmetic past 64 bits */
+    bool failed;               /* out of memory, or too large */
+    bool too_large;            /* arithmetic past 64 bits, or more terms than an expression may have */
 } ash_ixs;
 
 void ash_ixs_init(ash_ixs *ixs, const ash_allocator *allocator, ash_dims *dims);

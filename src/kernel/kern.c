@@ -28,6 +28,13 @@ void ash_kern_free(ash_kern *k) {
     ash_map_free(&k->memo_ids);
 }
 
+ash_status ash_kern_status(const ash_kern *k) {
+    ash_diag *diag = k->low->diag;
+    ASH_FAIL_IF(k->too_large || k->ixs.too_large, diag, ASH_ERROR_OUT_OF_RANGE,
+                "the addresses or the number of pieces of work of this kernel exceed what 64 bits hold");
+    return k->failed || k->ixs.failed ? ASH_NO_MEMORY(diag) : ash_nest_status(&k->nest, diag);
+}
+
 ash_sym ash_kern_sym(ash_kern *k, ash_dim extent) {
     if (!ash_vec_push(k->low->allocator, &k->sym_refs, ASH_NO_REF)) k->failed = true;
     return ash_ix_new_sym(&k->ixs, extent);
@@ -322,8 +329,7 @@ ash_ref ash_kern_load(ash_kern *k, ash_value value, const ash_ix *idx) {
         return 0;
     }
     if (immediate(k, value, &ref)) return ref;
-    int64_t count;
-    if (ash_type_static_count(type, &count) && count == 0) /* read under a guard that never holds: there is no byte */
+    if (ash_type_max_count(k->ixs.dims, type) == 0) /* read under a guard that never holds: there is no byte */
         return ash_kern_neutral(k, ASH_OP_ADD, ash_kern_dtype(type->dtype));
     ash_ix linear = ash_kern_linear(k, value, idx);
     uint16_t buf = ash_kern_buffer(k, k->low->places[value].buffer, type->dtype, false);

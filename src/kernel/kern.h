@@ -74,8 +74,12 @@ typedef struct ash_kern {
     ASH_VEC(ash_ix) leaves;
     ash_ix stored;   /* the index that the root was stored at; valid when has_stored */
     bool has_stored, stored_once;
-    bool failed;     /* out of memory */
+    bool failed;     /* out of memory, or too large */
+    bool too_large;  /* a number of rows, chunks or bytes past 64 bits */
 } ash_kern;
+
+/* ASH_OK, or why the kernel could not be built. */
+ash_status ash_kern_status(const ash_kern *k);
 
 void ash_kern_init(ash_kern *k, ash_lowering *low, uint32_t group_id);
 void ash_kern_free(ash_kern *k);
@@ -154,7 +158,7 @@ ash_status ash_kern_lower_tile(ash_kern *k, ash_dim *chunks, bool *done); /* *do
 bool ash_kern_lower_matmul(ash_kern *k, ash_dim *chunks);
 bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks);
 ash_status ash_kern_lower_other(ash_kern *k, ash_dim *chunks);
-/* Writes operand `part` of a concatenation to its place. */
-ash_status ash_kern_lower_part(ash_kern *k, const ash_node *concat, unsigned part, ash_dim *chunks);
+/* Writes operand `part` of a concatenation to its place, `shift` elements along the axis. */
+ash_status ash_kern_lower_part(ash_kern *k, const ash_node *concat, unsigned part, ash_dim shift, ash_dim *chunks);
 
 #endif

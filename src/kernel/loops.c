@@ -209,10 +209,14 @@ static ash_ref accumulate(loops *l, const ash_node *node, ash_op combine, ash_re
             conv_factors(l, &a, &b, &hit);
         ash_kern_leave(k, c);
         if (k->collecting || k->failed || k->nest.failed || k->ixs.failed) return acc;
-        a = or_neutral(k, hit, a, ASH_OP_ADD);
         if (ash_nest_at(&k->nest, acc)->lanes > 1) a = ash_kern_splat(k, a), b = ash_kern_splat(k, b);
-        if (ash_dtype_is_float((ash_dtype)ash_nest_at(&k->nest, a)->dtype)) return ash_nest_fma(&k->nest, a, b, acc);
-        return ash_nest_binary(&k->nest, ASH_OP_ADD, acc, ash_nest_binary(&k->nest, ASH_OP_MUL, a, b));
+        bool is_float = ash_dtype_is_float((ash_dtype)ash_nest_at(&k->nest, a)->dtype);
+        ash_ref sum = is_float ? ash_nest_fma(&k->nest, a, b, acc)
+                               : ash_nest_binary(&k->nest, ASH_OP_ADD, acc, ash_nest_binary(&k->nest, ASH_OP_MUL, a, b));
+        if (hit == ASH_NO_REF || k->nest.failed) return sum;
+        /* padding adds nothing, whatever the weight is: 0 times infinity is no number */
+        if (ash_nest_at(&k->nest, sum)->lanes > 1) hit = ash_kern_splat(k, hit);
+        return ash_nest_select(&k->nest, hit, sum, acc);
     }
     if (info.class == ASH_CLASS_POOL) {
         a = pool_element(l, combine);
@@ -633,8 +637,7 @@ static ash_status finish(loops *l, ash_dim *chunks) {
     ash_kern *k = l->k;
     choose_axes(l);
     *chunks = emit(l);
-    ash_diag *diag = k->low->diag;
-    return k->failed || k->ixs.failed ? ASH_NO_MEMORY(diag) : ash_nest_status(&k->nest, diag);
+    return ash_kern_status(k);
 }
 
 static void add_reduced_axis(loops *l, ash_dim extent) {
@@ -678,15 +681,10 @@ ash_status ash_kern_lower_loops(ash_kern *k, ash_dim *chunks) {
     return finish(&l, chunks);
 }
 
-ash_status ash_kern_lower_part(ash_kern *k, const ash_node *concat, unsigned part, ash_dim *chunks) {
+ash_status ash_kern_lower_part(ash_kern *k, const ash_node *concat, unsigned part, ash_dim shift, ash_dim *chunks) {
     const ash_type *type = ash_graph__type(k->graph, concat->ins[part]);
     loops l = {.k = k, .value = concat->ins[part], .target = concat->out, .n_root_axes = type->rank,
-               .n_axes = type->rank, .shift_axis = (unsigned)ash_node_int(concat, ASH_ATTR_AXIS)};
-    for (unsigned i = 0; i < part; i++)
-        if (ash_dims_combine(k->ixs.dims, ASH_DIM_ADD, l.shift,
-                             ash_graph__type(k->graph, concat->ins[i])->dims[l.shift_axis], &l.shift,
-                             k->low->diag) != ASH_OK)
-            return ASH_ERROR_OUT_OF_MEMORY;
+               .n_axes = type->rank, .shift_axis = (unsigned)ash_node_int(concat, ASH_ATTR_AXIS), .shift = shift};
     memcpy(l.extents, type->dims, sizeof type->dims);
     return finish(&l, chunks);
 }

@@ -239,5 +239,5 @@ ash_status ash_kern_lower_other(ash_kern *k, ash_dim *chunks) {
     case ASH_CLASS_SCATTER: *chunks = lower_scatter(k); break;
     default: return ash_fail(diag, ASH_ERROR_UNSUPPORTED, "no lowering for this operator");
     }
-    return k->failed || k->ixs.failed ? ASH_NO_MEMORY(diag) : ash_nest_status(&k->nest, diag);
+    return ash_kern_status(k);
 }
