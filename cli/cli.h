@@ -7,6 +7,7 @@
 
 #include "ashlar/onnx.h"
 #include "ashlar/plan.h"
+#include "ashlar/reference.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -20,6 +21,7 @@ int cmd_plan(int argc, char **argv);
 int cmd_profile(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
+int cmd_pack(int argc, char **argv);
 
 /* --- options: options.c ----------------------------------------------------------------------- */
 
@@ -110,6 +112,8 @@ double element(ash_dtype dtype, const void *data, uint64_t index);
 
 /* Runs each test_data_set_* of a folder and compares; the number of outputs that differ, or -1. */
 int check_folder(struct session *session, const char *folder);
+/* Compares the results of the last execution with the reference evaluator's; the number of outputs that differ, or -1. */
+int check_reference(struct session *session);
 
 /* --- timing: timing.c ------------------------------------------------------------------------- */
 

@@ -132,6 +132,32 @@ static void test_shared(void **state) {
     test_code_close(&t);
 }
 
+/* Anonymous mappings of this process that can be executed. */
+static int executable_mappings(void) {
+    int found = 0;
+    char line[400];
+    FILE *maps = fopen("/proc/self/maps", "r");
+    assert_non_null(maps);
+    while (fgets(line, sizeof line, maps))
+        found += strstr(line, "r-xp 00000000 00:00 0") && !strchr(line, '[');
+    fclose(maps);
+    return found;
+}
+
+static void test_memory_given_back(void **state) {
+    (void)state;
+    test_code t;
+    test_code_open(&t, NULL);
+    int before = executable_mappings();
+    for (int round = 0; round < 3; round++) {
+        ash_code *code = compile_all(t.compiler, NULL);
+        assert_true(executable_mappings() > before);
+        ash_code__release(code);
+        assert_int_equal(executable_mappings(), before);
+    }
+    test_code_close(&t);
+}
+
 /* Equal nests in one call are one kernel; none at all is fine. */
 static void test_same_call(void **state) {
     (void)state;
@@ -363,6 +389,7 @@ static void test_failed_allocations(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shared),
+        cmocka_unit_test(test_memory_given_back),
         cmocka_unit_test(test_same_call),
         cmocka_unit_test_setup_teardown(test_cold_and_warm, make_root, remove_root),
         cmocka_unit_test_setup_teardown(test_damaged, make_root, remove_root),

@@ -3,6 +3,7 @@
  * long. The sanitized build runs this too. */
 #include "testing.h"
 
+#include <dirent.h>
 #include <unistd.h>
 
 #include "ashlar/onnx.h"
@@ -120,6 +121,51 @@ static void test_flipped_bytes(void **state) {
     assert_true(w.largest <= LARGEST);
 }
 
+/* Flips in the models of the ONNX backend tests: every operator that there is. */
+static void flip_below(ash_context *context, const char *folder, uint64_t *seed, size_t flips,
+                       size_t *models) {
+    char path[4096];
+    DIR *dir = opendir(folder);
+    if (!dir) return;
+    for (struct dirent *entry; (entry = readdir(dir));) {
+        if (entry->d_name[0] == '.') continue;
+        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        if (strcmp(entry->d_name, "model.onnx") != 0) {
+            flip_below(context, path, seed, flips, models);
+            continue;
+        }
+        static uint8_t data[1 << 20];
+        FILE *f = fopen(path, "rb");
+        size_t size = f ? fread(data, 1, sizeof data, f) : 0;
+        if (f) fclose(f);
+        for (size_t i = 0; i < flips && size; i++) {
+            size_t at = next_random(seed) % size;
+            uint8_t old = data[at];
+            data[at] = i & 1 ? (uint8_t)next_random(seed) : (uint8_t)(old ^ (1u << (i / 2 % 8)));
+            try_import(context, data, i % 10 == 9 ? at : size);
+            data[at] = old;
+        }
+        ++*models;
+    }
+    closedir(dir);
+}
+
+static void test_flipped_backend_tests(void **state) {
+    (void)state;
+    watcher w = {0};
+    ash_context *context = watched(&w);
+    uint64_t seed = 123456789;
+    size_t models = 0;
+    const char *more = getenv("ASHLAR_TEST_FLIPS"); /* flips per model, for longer runs */
+    flip_below(context, ASHLAR_ONNX_TESTDATA, &seed, more ? strtoul(more, NULL, 10) : 20, &models);
+    ash_context_destroy(context);
+    assert_int_equal(w.memory.live, 0);
+    if (!models) {
+        print_message("skipped: no ONNX backend tests in " ASHLAR_ONNX_TESTDATA "\n");
+        skip();
+    }
+}
+
 static void test_flipped_tensor_files(void **state) {
     (void)state;
     watcher w = {0};
@@ -188,9 +234,8 @@ static void test_refused_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_truncated_models),
-        cmocka_unit_test(test_flipped_bytes),
-        cmocka_unit_test(test_flipped_tensor_files),
+        cmocka_unit_test(test_truncated_models),      cmocka_unit_test(test_flipped_bytes),
+        cmocka_unit_test(test_flipped_backend_tests), cmocka_unit_test(test_flipped_tensor_files),
         cmocka_unit_test(test_refused_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -56,7 +56,7 @@ run() {
 }
 
 set -o pipefail
-export UBSAN_OPTIONS=print_stacktrace=1
+export UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=suppressions=$PWD/tools/thread.supp
 for name in "${@:-release}"; do
     case $name in
     release) run release "" ;;

@@ -12,7 +12,7 @@
 #include "tile.h"
 
 enum {
-    CHUNK_FLOPS = 4 << 20, /* at least so many to a chunk, where there are that many */
+    CHUNK_FLOPS = 1 << 20, /* at least so many to a chunk, some 6 microseconds, where there are that many */
     MAX_WINDOW = 16,       /* window columns that are laid out in full */
     MAX_SPACE = ASH_MAX_RANK - 2
 };

@@ -31,8 +31,24 @@ bool ash_op_is_virtual(ash_op op) {
            op == ASH_OP_IOTA;
 }
 
-static bool is_pointwise(ash_op op) {
-    return ash_op_is_elementwise(op) || op == ASH_OP_PAD || ash_op_infos[op].class == ASH_CLASS_GATHER;
+static bool is_reduced_dim(const ash_node *node, unsigned dim) {
+    const ash_attr *axes = ash_node_attr(node, ASH_ATTR_AXES);
+    for (uint32_t i = 0; i < axes->count; i++)
+        if (axes->list[i] == dim) return true;
+    return false;
+}
+
+bool ash_node_reduces_nothing(const ash_graph *graph, const ash_node *node) {
+    if (ash_op_infos[node->op].class != ASH_CLASS_REDUCE) return false;
+    const ash_type *in = ash_graph__type(graph, node->ins[0]);
+    for (unsigned d = 0; d < in->rank; d++)
+        if (in->dims[d] != 1 && is_reduced_dim(node, d)) return false;
+    return true;
+}
+
+static bool is_pointwise(const fuser *f, const ash_node *node) {
+    return ash_op_is_elementwise(node->op) || node->op == ASH_OP_PAD ||
+           ash_op_infos[node->op].class == ASH_CLASS_GATHER || ash_node_reduces_nothing(f->graph, node);
 }
 
 /* --- requests ------------------------------------------------------------------------------------------------------ */
@@ -126,13 +142,6 @@ static uint32_t long_axes(const ash_group *g) {
     return mask;
 }
 
-static bool is_reduced_dim(const ash_node *node, unsigned dim) {
-    const ash_attr *axes = ash_node_attr(node, ASH_ATTR_AXES);
-    for (uint32_t i = 0; i < axes->count; i++)
-        if (axes->list[i] == dim) return true;
-    return false;
-}
-
 /* The labels of a reduction's operand in a group, given those of its result: the reduced dims run along the group's axes
  * that the result lacks, in order. A group whose axes the result has all gets new axes. False when they do not fit; the
  * group is changed only on success. */
@@ -176,7 +185,7 @@ static bool may_join(const fuser *f, const ash_node *node, const request *r) {
     if (g->n_nodes == ASH_MAX_GROUP || g->constant != f->fusion->constant[node->out]) return false;
     if (g->kind == ASH_GROUP_CONCAT || g->kind == ASH_GROUP_OTHER) return false;
     uint32_t mask = label_mask(r->labels, out->rank), missing = long_axes(g) & ~mask;
-    if (is_pointwise(node->op)) {
+    if (is_pointwise(f, node)) {
         if (r->state == REARRANGED) return g->kind == ASH_GROUP_MAP;
         if (!r->repeated || (missing & ~g->reduced) == 0) return true;
         return !g->reduced && g->anchor == ASH_NO_NODE && f->from_reduction[node->out];
@@ -191,9 +200,10 @@ static bool may_join(const fuser *f, const ash_node *node, const request *r) {
     }
 }
 
-static ash_group_kind kind_of(ash_op op) {
-    if (op == ASH_OP_CONCAT) return ASH_GROUP_CONCAT;
-    switch (ash_op_infos[op].class) {
+static ash_group_kind kind_of(const fuser *f, const ash_node *node) {
+    if (node->op == ASH_OP_CONCAT) return ASH_GROUP_CONCAT;
+    if (is_pointwise(f, node)) return ASH_GROUP_MAP;
+    switch (ash_op_infos[node->op].class) {
     case ASH_CLASS_REDUCE: return ASH_GROUP_ROWS;
     case ASH_CLASS_POOL: return ASH_GROUP_POOL;
     case ASH_CLASS_MATMUL:
@@ -210,7 +220,7 @@ static ash_group_kind kind_of(ash_op op) {
 static bool new_group(fuser *f, uint32_t n) {
     const ash_node *node = &f->graph->nodes.at[n];
     const ash_type *out = ash_graph__type(f->graph, node->out);
-    ash_group g = {.kind = kind_of(node->op), .root = n, .anchor = ASH_NO_NODE, .n_axes = out->rank,
+    ash_group g = {.kind = kind_of(f, node), .root = n, .anchor = ASH_NO_NODE, .n_axes = out->rank,
                    .n_root_axes = out->rank, .constant = f->fusion->constant[node->out]};
     request *r = &f->requests[node->out];
     memset(r->labels, ASH_LABEL_NONE, sizeof r->labels);
@@ -240,6 +250,15 @@ static void place(fuser *f, uint32_t n, uint32_t group) {
     if (ash_op_is_virtual(node->op)) {
         f->requests[node->out] = r;
         pass_on(f, node);
+        return;
+    }
+    if (ash_node_reduces_nothing(f->graph, node)) {
+        request in = r;
+        const ash_type *type = ash_graph__type(f->graph, node->ins[0]);
+        memset(in.labels, ASH_LABEL_NONE, sizeof in.labels);
+        for (unsigned d = 0, o = 0; d < type->rank; d++)
+            if (!is_reduced_dim(node, d)) in.labels[d] = r.labels[o++];
+        ask(f, node->ins[0], &in);
         return;
     }
     switch (ash_op_infos[node->op].class) {
@@ -276,7 +295,7 @@ static ash_status visit(fuser *f, uint32_t n, const bool *stored, ash_diag *diag
     bool must_store = f->packed[node->out];
     for (unsigned i = 0; i < ash_op_infos[node->op].outs; i++) must_store |= stored[node->out + i];
     request *r = &f->requests[node->out];
-    bool reduces = ash_op_infos[node->op].class == ASH_CLASS_REDUCE;
+    bool reduces = ash_op_infos[node->op].class == ASH_CLASS_REDUCE && !ash_node_reduces_nothing(f->graph, node);
     if (ash_op_is_virtual(node->op) && !must_store) {
         pass_on(f, node);
         return ASH_OK;

@@ -172,6 +172,17 @@ ash_sym ash_ix_new_sym(ash_ixs *ixs, ash_dim extent) {
     return (ash_sym)(ixs->extents.len - 1);
 }
 
+uint64_t ash_ix_syms(const ash_ixs *ixs, ash_ix ix) {
+    const ash_sum *sum = &ixs->sums.at[ix];
+    uint64_t syms = 0;
+    for (uint32_t i = 0; i < sum->n; i++) syms |= ixs->atoms.at[ixs->terms.at[sum->first + i].atom].syms;
+    return syms;
+}
+
+static uint64_t sym_bit(ash_sym sym) {
+    return UINT64_C(1) << (sym % 64);
+}
+
 static ash_ix single(ash_ixs *ixs, int64_t c, ash_dim d, uint32_t atom) {
     building b = {.ixs = ixs};
     put(&b, c, d, atom);
@@ -191,11 +202,11 @@ ash_ix ash_ix_sym(ash_ixs *ixs, ash_sym sym) {
     if (ixs->failed) return 0;
     ash_dims_bounds(ixs->dims, ixs->extents.at[sym], &min, &max);
     if (max <= 1) return ash_ix_const(ixs, 0);
-    return single(ixs, 1, 1, intern_atom(ixs, (ash_atom){ASH_ATOM_SYM, sym, 0, max - 1}));
+    return single(ixs, 1, 1, intern_atom(ixs, (ash_atom){ASH_ATOM_SYM, sym, 0, max - 1, sym_bit(sym)}));
 }
 
-ash_ix ash_ix_loaded(ash_ixs *ixs, ash_ref ref, int64_t max) {
-    return single(ixs, 1, 1, intern_atom(ixs, (ash_atom){ASH_ATOM_LOADED, ref, 0, max}));
+ash_ix ash_ix_loaded(ash_ixs *ixs, ash_ref ref, int64_t max, uint64_t syms) {
+    return single(ixs, 1, 1, intern_atom(ixs, (ash_atom){ASH_ATOM_LOADED, ref, 0, max, syms}));
 }
 
 ash_ix ash_ix_add(ash_ixs *ixs, ash_ix a, ash_ix b) {
@@ -286,6 +297,7 @@ static const ash_atom *sole_atom(const ash_ixs *ixs, ash_ix ix) {
 
 ash_ix ash_ix_div(ash_ixs *ixs, ash_ix a, ash_dim d) {
     if (d == 1 || ixs->failed) return a;
+    if (d == 0) return ash_ix_const(ixs, 0); /* of a tensor without elements: never computed */
     ash_ix rest, quotient = split(ixs, a, d, &rest);
     if (ixs->failed || below(ixs, rest, d)) return quotient;
     const ash_atom *sole = sole_atom(ixs, rest);
@@ -302,13 +314,13 @@ ash_ix ash_ix_div(ash_ixs *ixs, ash_ix a, ash_dim d) {
     int64_t d_min, d_max, max = ixs->sums.at[rest].max;
     ash_dims_bounds(ixs->dims, d, &d_min, &d_max);
     if (max != INT64_MAX && d_min > 0) max /= d_min;
-    uint32_t atom = intern_atom(ixs, (ash_atom){ASH_ATOM_DIV, rest, d, max});
+    uint32_t atom = intern_atom(ixs, (ash_atom){ASH_ATOM_DIV, rest, d, max, ash_ix_syms(ixs, rest)});
     return ash_ix_add(ixs, quotient, single(ixs, 1, 1, atom));
 }
 
 ash_ix ash_ix_mod(ash_ixs *ixs, ash_ix a, ash_dim d) {
     if (ixs->failed) return a;
-    if (d == 1) return ash_ix_const(ixs, 0);
+    if (d <= 1 && d >= 0) return ash_ix_const(ixs, 0);
     ash_ix rest;
     split(ixs, a, d, &rest);
     if (ixs->failed || below(ixs, rest, d)) return rest;
@@ -317,7 +329,7 @@ ash_ix ash_ix_mod(ash_ixs *ixs, ash_ix a, ash_dim d) {
         return ash_ix_mod(ixs, sole->ref, d);
     int64_t d_min, d_max;
     ash_dims_bounds(ixs->dims, d, &d_min, &d_max);
-    return single(ixs, 1, 1, intern_atom(ixs, (ash_atom){ASH_ATOM_MOD, rest, d, d_max - 1}));
+    return single(ixs, 1, 1, intern_atom(ixs, (ash_atom){ASH_ATOM_MOD, rest, d, d_max - 1, ash_ix_syms(ixs, rest)}));
 }
 
 /* --- questions --------------------------------------------------------------------------------------------------------- */
@@ -332,8 +344,9 @@ bool ash_ix_is_const(const ash_ixs *ixs, ash_ix ix, int64_t *value) {
 
 static bool atom_depends(const ash_ixs *ixs, uint32_t id, ash_sym sym) {
     const ash_atom *atom = &ixs->atoms.at[id];
+    if (!(atom->syms & sym_bit(sym))) return false;
     if (atom->kind == ASH_ATOM_SYM) return atom->ref == sym;
-    return (atom->kind == ASH_ATOM_DIV || atom->kind == ASH_ATOM_MOD) && ash_ix_depends(ixs, atom->ref, sym);
+    return atom->kind == ASH_ATOM_LOADED || ash_ix_depends(ixs, atom->ref, sym);
 }
 
 bool ash_ix_depends(const ash_ixs *ixs, ash_ix ix, ash_sym sym) {
@@ -347,7 +360,8 @@ bool ash_ix_is_linear(const ash_ixs *ixs, ash_ix ix, ash_sym sym) {
     const ash_sum *sum = &ixs->sums.at[ix];
     for (uint32_t i = 0; i < sum->n; i++) {
         uint32_t atom = ixs->terms.at[sum->first + i].atom;
-        if (ixs->atoms.at[atom].kind != ASH_ATOM_SYM && atom_depends(ixs, atom, sym)) return false;
+        ash_atom_kind kind = ixs->atoms.at[atom].kind;
+        if ((kind == ASH_ATOM_DIV || kind == ASH_ATOM_MOD) && atom_depends(ixs, atom, sym)) return false;
     }
     return true;
 }
@@ -374,7 +388,7 @@ bool ash_ix_lane_stride(const ash_ixs *ixs, ash_ix ix, ash_sym sym, unsigned lan
         if (!atom_depends(ixs, t->atom, sym)) continue;
         if (t->d != 1) return false;
         if (atom->kind != ASH_ATOM_SYM) {
-            if (!aligned || !block_aligned(ixs, atom, sym, lanes)) return false;
+            if (!aligned || atom->kind == ASH_ATOM_LOADED || !block_aligned(ixs, atom, sym, lanes)) return false;
             if (atom->kind == ASH_ATOM_DIV) continue;
         }
         *stride += t->c;

@@ -27,6 +27,7 @@ typedef struct ash_atom {
     uint32_t ref; /* SYM: the symbol; DIV, MOD: the dividend, an ash_ix; LOADED: an ash_ref of the nest */
     ash_dim by;   /* DIV, MOD: the divisor */
     int64_t max;  /* largest value, or INT64_MAX when unknown; the smallest is 0 */
+    uint64_t syms; /* symbols that the value depends on: bit number % 64 */
 } ash_atom;
 
 typedef struct ash_term {
@@ -58,7 +59,8 @@ ash_sym ash_ix_new_sym(ash_ixs *ixs, ash_dim extent); /* takes the values 0 <= s
 ash_ix ash_ix_const(ash_ixs *ixs, int64_t value);
 ash_ix ash_ix_dim(ash_ixs *ixs, ash_dim dim);
 ash_ix ash_ix_sym(ash_ixs *ixs, ash_sym sym);
-ash_ix ash_ix_loaded(ash_ixs *ixs, ash_ref ref, int64_t max);
+/* A number that was loaded from an address that depends on the symbols `syms` (as ash_ix_syms gives them). */
+ash_ix ash_ix_loaded(ash_ixs *ixs, ash_ref ref, int64_t max, uint64_t syms);
 ash_ix ash_ix_add(ash_ixs *ixs, ash_ix a, ash_ix b);
 ash_ix ash_ix_sub(ash_ixs *ixs, ash_ix a, ash_ix b);
 ash_ix ash_ix_scale(ash_ixs *ixs, ash_ix a, int64_t c);
@@ -67,7 +69,9 @@ ash_ix ash_ix_div(ash_ixs *ixs, ash_ix a, ash_dim d); /* rounded down, for value
 ash_ix ash_ix_mod(ash_ixs *ixs, ash_ix a, ash_dim d);
 
 bool ash_ix_is_const(const ash_ixs *ixs, ash_ix ix, int64_t *value);
-/* Whether the symbol occurs anywhere in the expression. */
+/* The symbols that the expression depends on, also by way of what it loads: bit number % 64. */
+uint64_t ash_ix_syms(const ash_ixs *ixs, ash_ix ix);
+/* Whether the expression depends on the symbol, also by way of what it loads. */
 bool ash_ix_depends(const ash_ixs *ixs, ash_ix ix, ash_sym sym);
 /* Whether the symbol occurs in no quotient or remainder. */
 bool ash_ix_is_linear(const ash_ixs *ixs, ash_ix ix, ash_sym sym);

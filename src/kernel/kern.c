@@ -51,6 +51,19 @@ void ash_kern_forget(ash_kern *k, size_t mark) {
     k->memo.len = mark;
 }
 
+ash_kern_scope ash_kern_enter(ash_kern *k) {
+    ash_kern_scope scope = {k->mask, k->guard, k->context, ash_kern_mark(k)};
+    k->context = (uint32_t)k->nest.code.len + 1; /* like no other: something is emitted before the next */
+    return scope;
+}
+
+void ash_kern_leave(ash_kern *k, ash_kern_scope scope) {
+    ash_kern_forget(k, scope.mark);
+    k->mask = scope.mask;
+    k->guard = scope.guard;
+    k->context = scope.number;
+}
+
 void ash_kern_know(ash_kern *k, ash_value value, ash_ref ref) {
     for (size_t i = 0; i < k->known.len; i++) {
         if (k->known.at[i].value == value) {
@@ -282,11 +295,12 @@ static bool immediate(ash_kern *k, ash_value value, ash_ref *out) {
     return true;
 }
 
-static ash_ref load_at(ash_kern *k, uint16_t buf, ash_ix linear) {
+/* `first` is an index that may be read where the guard says that `linear` may not. */
+static ash_ref load_at(ash_kern *k, uint16_t buf, ash_ix linear, ash_dim first) {
     ash_nest *n = &k->nest;
     if (!ash_kern_is_vector(k, linear)) {
         ash_ref at = ash_kern_index(k, linear);
-        if (k->guard != ASH_NO_REF) at = ash_nest_select(n, k->guard, at, ash_nest_index(n, 0));
+        if (k->guard != ASH_NO_REF) at = ash_nest_select(n, k->guard, at, ash_kern_dim(k, first));
         return ash_nest_load(n, buf, at, 1, ASH_NO_REF);
     }
     ash_ref mask = k->mask;
@@ -308,12 +322,15 @@ ash_ref ash_kern_load(ash_kern *k, ash_value value, const ash_ix *idx) {
         return 0;
     }
     if (immediate(k, value, &ref)) return ref;
+    int64_t count;
+    if (ash_type_static_count(type, &count) && count == 0) /* read under a guard that never holds: there is no byte */
+        return ash_kern_neutral(k, ASH_OP_ADD, ash_kern_dtype(type->dtype));
     ash_ix linear = ash_kern_linear(k, value, idx);
     uint16_t buf = ash_kern_buffer(k, k->low->places[value].buffer, type->dtype, false);
     ash_kern_access(k, value, false);
     if (k->failed || k->ixs.failed) return 0;
     note_read(k, buf, linear);
-    ref = load_at(k, buf, linear);
+    ref = load_at(k, buf, linear, k->low->places[value].contiguous ? 0 : k->low->places[value].offset);
     return ash_kern_dtype(type->dtype) == type->dtype ? ref : ash_nest_cast(&k->nest, ASH_F32, ref);
 }
 
@@ -333,7 +350,7 @@ void ash_kern_store(ash_kern *k, ash_value value, const ash_ix *idx, ash_ref ref
     k->has_stored = true;
     if (ash_nest_at(n, ref)->dtype != type->dtype) ref = ash_nest_cast(n, type->dtype, ref);
     if (!ash_kern_is_vector(k, linear)) {
-        ash_nest_store(n, buf, ash_kern_index(k, linear), ref, ASH_NO_REF);
+        ash_nest_store(n, buf, ash_kern_index(k, linear), ash_nest_extract(n, ref, 0), ASH_NO_REF);
         return;
     }
     int64_t stride;

@@ -102,7 +102,7 @@ ash_ref ash_kern_splat(ash_kern *k, ash_ref ref);     /* to the kernel's lanes, 
 ash_ref ash_kern_eval(ash_kern *k, ash_value value, const ash_ix *idx);
 /* Loads from a stored value, never computing it. */
 ash_ref ash_kern_load(ash_kern *k, ash_value value, const ash_ix *idx);
-/* Stores a result of the group's root, converted to its dtype. */
+/* Stores a result of the group's root, converted to its dtype; of a vector whose lanes have one address, lane 0. */
 void ash_kern_store(ash_kern *k, ash_value value, const ash_ix *idx, ash_ref ref);
 /* While collecting: notes an index that the kernel would compute. */
 void ash_kern_collect(ash_kern *k, ash_ix ix);
@@ -124,6 +124,17 @@ uint16_t ash_kern_scratch(ash_kern *k, ash_dtype dtype, int64_t count, ash_ref *
 ash_ref ash_kern_in_bounds(ash_kern *k, ash_ix at, ash_dim limit);
 /* Loads from now on count only where the condition holds: it goes into the mask or the guard. */
 void ash_kern_narrow(ash_kern *k, ash_ref condition);
+
+/* Around an operand that is evaluated under conditions of its own: what is remembered inside is not mixed up with what is
+ * remembered outside, and mask and guard come back in the end. */
+typedef struct ash_kern_scope {
+    ash_ref mask, guard;
+    uint32_t number;
+    size_t mark;
+} ash_kern_scope;
+
+ash_kern_scope ash_kern_enter(ash_kern *k);
+void ash_kern_leave(ash_kern *k, ash_kern_scope scope);
 
 /* One binary operator on operands of any lanes: a scalar one is repeated. */
 ash_ref ash_kern_binary(ash_kern *k, ash_op op, ash_ref a, ash_ref b);

@@ -9,7 +9,7 @@
  * whatever its shape. The vector axis is the one along which most addresses are neighbours. */
 #include "tile.h"
 
-enum { CHUNK_WORK = 1 << 16 }; /* element operations that a chunk should have: some 20 microseconds */
+enum { CHUNK_WORK = 1 << 15 }; /* element operations that a chunk should have: some 10 microseconds */
 
 typedef struct axis {
     ash_sym sym;
@@ -35,6 +35,10 @@ typedef struct loops {
     uint32_t bounded;  /* bit per inner axis: a window whose loop runs only over positions inside the input */
     unsigned lanes;    /* of a full vector */
 } loops;
+
+static bool is_reduction(const ash_kern *k, const ash_node *node) {
+    return ash_op_infos[node->op].class == ASH_CLASS_REDUCE && !ash_node_reduces_nothing(k->graph, node);
+}
 
 /* --- operands of reductions ------------------------------------------------------------------------------------------- */
 
@@ -90,25 +94,6 @@ static ash_ref require(ash_kern *k, ash_ix at, ash_dim limit, ash_ref so_far) {
     return so_far == ASH_NO_REF ? ok : ash_kern_binary(k, ASH_OP_AND, so_far, ok);
 }
 
-typedef struct context {
-    ash_ref mask, guard;
-    uint32_t number;
-    size_t mark;
-} context;
-
-static context enter(ash_kern *k) {
-    context c = {k->mask, k->guard, k->context, ash_kern_mark(k)};
-    k->context = (uint32_t)k->nest.code.len + 1;
-    return c;
-}
-
-static void leave(ash_kern *k, context c) {
-    ash_kern_forget(k, c.mark);
-    k->mask = c.mask;
-    k->guard = c.guard;
-    k->context = c.number;
-}
-
 /* `value` where `hit`, else the neutral element. */
 static ash_ref or_neutral(ash_kern *k, ash_ref hit, ash_ref value, ash_op combine) {
     if (hit == ASH_NO_REF || k->nest.failed) return value;
@@ -127,7 +112,7 @@ static ash_ref pool_element(loops *l, ash_op combine) {
     const int64_t *before = ash_node_list(node, ASH_ATTR_BEFORE);
     ash_ix idx[ASH_MAX_RANK];
     anchor_index(l, idx);
-    context c = enter(k);
+    ash_kern_scope c = ash_kern_enter(k);
     ash_ref hit = ASH_NO_REF;
     for (uint32_t a = 0; a < axes->count; a++) {
         int64_t d = axes->list[a];
@@ -135,7 +120,7 @@ static ash_ref pool_element(loops *l, ash_op combine) {
         if (!(l->bounded >> a & 1)) hit = require(k, idx[d], in->dims[d], hit);
     }
     ash_ref value = ash_kern_eval(k, node->ins[0], idx);
-    leave(k, c);
+    ash_kern_leave(k, c);
     return k->collecting ? 0 : or_neutral(k, hit, value, combine);
 }
 
@@ -216,13 +201,13 @@ static ash_ref accumulate(loops *l, const ash_node *node, ash_op combine, ash_re
     ash_op_info info = ash_op_infos[node->op];
     ash_ref a = 0, b = 0;
     if (info.class == ASH_CLASS_MATMUL || info.class == ASH_CLASS_CONV) {
-        context c = enter(k);
+        ash_kern_scope c = ash_kern_enter(k);
         ash_ref hit = ASH_NO_REF;
         if (info.class == ASH_CLASS_MATMUL)
             matmul_factors(l, &a, &b);
         else
             conv_factors(l, &a, &b, &hit);
-        leave(k, c);
+        ash_kern_leave(k, c);
         if (k->collecting || k->failed || k->nest.failed || k->ixs.failed) return acc;
         a = or_neutral(k, hit, a, ASH_OP_ADD);
         if (ash_nest_at(&k->nest, acc)->lanes > 1) a = ash_kern_splat(k, a), b = ash_kern_splat(k, b);
@@ -298,7 +283,7 @@ static void collect(loops *l) {
     }
     for (uint32_t i = 0; l->reduced && !l->anchor && i < k->group->n_nodes; i++) {
         const ash_node *node = &k->graph->nodes.at[k->group->nodes[i]];
-        if (ash_op_infos[node->op].class != ASH_CLASS_REDUCE) continue;
+        if (!is_reduction(k, node)) continue;
         accumulate(l, node, ASH_OP_ADD, 0);
         ash_kern_know(k, node->out, 0);
     }
@@ -581,7 +566,7 @@ static void row(loops *l, void *arg) {
     } else if (l->reduced) {
         for (uint32_t i = 0; i < k->group->n_nodes; i++) {
             const ash_node *node = &k->graph->nodes.at[k->group->nodes[i]];
-            if (ash_op_infos[node->op].class == ASH_CLASS_REDUCE) reduce(l, node);
+            if (is_reduction(k, node)) reduce(l, node);
         }
     }
     if (!l->anchor && root_is_full(l))

@@ -5,8 +5,15 @@ static bool is_none(ash_value x) {
     return x == ASH_NO_VALUE;
 }
 
+/* An axis that a value does not have: a failure, unless the value itself is missing. */
+static ash_value no_axis(ash_import *im, ash_value x, unsigned axis) {
+    if (is_none(x)) return x;
+    return ash_import__fail(im, ASH_ERROR_SHAPE, "an operand of rank %u has no axis %u",
+                            ash_import__type(im, x).rank, axis);
+}
+
 static bool same_dims(const ash_type *type, const ash_dim *dims, unsigned rank) {
-    return type->rank == rank && memcmp(type->dims, dims, rank * sizeof *dims) == 0;
+    return type->rank == rank && (rank == 0 || memcmp(type->dims, dims, rank * sizeof *dims) == 0);
 }
 
 ash_value ash_lower__reshape(ash_import *im, ash_value x, const ash_dim *dims, unsigned rank) {
@@ -53,6 +60,7 @@ ash_value ash_lower__slice_axis(ash_import *im, ash_value x, unsigned axis, ash_
     ash_type type = ash_import__type(im, x);
     ash_dim starts[ASH_MAX_RANK] = {0};
     int64_t steps[ASH_MAX_RANK];
+    if (axis >= type.rank) return no_axis(im, x, axis);
     for (unsigned i = 0; i < ASH_MAX_RANK; i++) steps[i] = 1;
     starts[axis] = start;
     type.dims[axis] = count;
@@ -67,6 +75,7 @@ ash_value ash_lower__reverse(ash_import *im, ash_value x, unsigned axis) {
     ash_type type = ash_import__type(im, x);
     ash_dim starts[ASH_MAX_RANK] = {0};
     int64_t steps[ASH_MAX_RANK];
+    if (axis >= type.rank) return no_axis(im, x, axis);
     for (unsigned i = 0; i < ASH_MAX_RANK; i++) steps[i] = 1;
     if (type.dims[axis] == 0) return x;
     starts[axis] = ash_graph_dim_sub(im->graph, type.dims[axis], 1);
@@ -97,6 +106,7 @@ ash_value ash_lower__concat(ash_import *im, const ash_value *parts, size_t n, un
 
 ash_value ash_lower__insert_axis(ash_import *im, ash_value x, unsigned axis) {
     ash_type type = ash_import__type(im, x);
+    if (is_none(x) || axis > type.rank) return no_axis(im, x, axis);
     if (type.rank == ASH_MAX_RANK)
         return ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a tensor of more than %d dims", ASH_MAX_RANK);
     memmove(&type.dims[axis + 1], &type.dims[axis], (type.rank - axis) * sizeof *type.dims);
@@ -106,7 +116,7 @@ ash_value ash_lower__insert_axis(ash_import *im, ash_value x, unsigned axis) {
 
 ash_value ash_lower__drop_axis(ash_import *im, ash_value x, unsigned axis) {
     ash_type type = ash_import__type(im, x);
-    if (axis >= type.rank) return ASH_NO_VALUE;
+    if (axis >= type.rank) return no_axis(im, x, axis);
     memmove(&type.dims[axis], &type.dims[axis + 1], (type.rank - axis - 1) * sizeof *type.dims);
     return ash_lower__reshape(im, x, type.dims, type.rank - 1);
 }
@@ -114,8 +124,9 @@ ash_value ash_lower__drop_axis(ash_import *im, ash_value x, unsigned axis) {
 ash_value ash_lower__channels(ash_import *im, ash_value x, unsigned trailing) {
     ash_type type = ash_import__type(im, x);
     ash_dim dims[ASH_MAX_RANK];
+    if (is_none(x) || trailing >= ASH_MAX_RANK) return no_axis(im, x, trailing);
     for (unsigned i = 0; i < ASH_MAX_RANK; i++) dims[i] = 1;
-    dims[0] = type.rank == 1 ? type.dims[0] : 0;
+    dims[0] = type.dims[0];
     if (type.rank != 1)
         return ash_import__fail(im, ASH_ERROR_SHAPE, "a parameter per channel must have rank 1");
     return ash_lower__reshape(im, x, dims, trailing + 1);
@@ -129,6 +140,7 @@ ash_dim ash_lower__product(ash_import *im, const ash_type *type, unsigned from, 
 
 ash_value ash_lower__flatten(ash_import *im, ash_value x, unsigned axis) {
     ash_type type = ash_import__type(im, x);
+    if (is_none(x) || axis > type.rank) return no_axis(im, x, axis);
     const ash_dim dims[] = {ash_lower__product(im, &type, 0, axis),
                             ash_lower__product(im, &type, axis, type.rank)};
     return ash_lower__reshape(im, x, dims, 2);
@@ -191,6 +203,7 @@ ash_value ash_lower__matmul(ash_import *im, ash_value a, ash_value b) {
     bool row = x.rank == 1, column = y.rank == 1;
     if (row) a = ash_lower__insert_axis(im, a, 0);
     if (column) b = ash_lower__insert_axis(im, b, 1);
+    if (is_none(a) || is_none(b)) return ASH_NO_VALUE;
     x = ash_import__type(im, a), y = ash_import__type(im, b);
     ash_value out;
     if (y.rank == 2) {

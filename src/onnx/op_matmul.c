@@ -54,7 +54,7 @@ static int peek(einsum *e) {
 /* Reads one term; `rank` is that of the operand, or -1 for the result. */
 static bool read_term(ash_import *im, einsum *e, int rank, einsum_term *term) {
     unsigned letters = 0;
-    bool dots = false;
+    bool dots = false, dots_read = false;
     term->rank = 0;
     for (size_t i = e->at; i < e->equation.len && e->equation.at[i] != ',' && e->equation.at[i] != '-';
          i++) {
@@ -80,11 +80,12 @@ static bool read_term(ash_import *im, einsum *e, int rank, einsum_term *term) {
             term->label[term->rank++] = c - 'a';
         } else if (c >= 'A' && c <= 'Z') {
             term->label[term->rank++] = 26 + c - 'A';
-        } else if (c == '.' && e->at + 2 < e->equation.len &&
+        } else if (c == '.' && !dots_read && e->at + 2 < e->equation.len &&
                    memcmp(e->equation.at + e->at, "...", 3) == 0) {
             for (unsigned i = 0; i < dots_here; i++)
                 term->label[term->rank++] = 52 + (int)(ASH_MAX_RANK - dots_here + i);
             e->at += 2;
+            dots_read = true;
         } else {
             ash_import__fail(im, ASH_ERROR_FORMAT, "the equation has the character 0x%02x", (unsigned)c);
             return false;
@@ -204,8 +205,15 @@ static ash_value contract(ash_import *im, einsum *e, const einsum_term *out, ash
  * order. */
 static bool result_term(ash_import *im, einsum *e, einsum_term *out) {
     if (peek(e) == '-') {
-        e->at += 2;
-        return read_term(im, e, -1, out);
+        e->at = ASH_MIN(e->at + 2, e->equation.len);
+        if (!read_term(im, e, -1, out)) return false;
+        for (unsigned i = 0; i < out->rank; i++) {
+            if (e->uses[out->label[i]] && find_label(out, out->label[i]) == i) continue;
+            ash_import__fail(im, ASH_ERROR_FORMAT,
+                             "the result has a label twice, or one that no operand has");
+            return false;
+        }
+        return true;
     }
     out->rank = 0;
     for (unsigned i = 0; i < e->ellipsis; i++)

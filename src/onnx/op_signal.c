@@ -73,6 +73,7 @@ static bool fourier(ash_import *im, ash_dtype dtype, int64_t n, int64_t bins, bo
 
 /* x [..., n, 1 or 2], real or complex, transformed along its second to last axis: [..., bins, 2]. */
 static ash_value transform(ash_import *im, ash_value x, int64_t bins, bool inverse) {
+    if (x == ASH_NO_VALUE) return x;
     ash_type type = ash_import__type(im, x);
     unsigned last = type.rank - 1;
     ash_value re, turn, parts[2];

@@ -19,6 +19,7 @@ ash_value ash_import__fail(ash_import *im, ash_status code, const char *fmt, ...
 
 size_t ash_import__find_name(const ash_import *im, ash_span name) {
     uint64_t index;
+    if (name.len == 0) return SIZE_MAX;
     for (const ash_import_scope *scope = im->scope; scope; scope = scope->parent)
         if (ash_strmap_get(&scope->names, (const char *)name.at, name.len, &index)) return (size_t)index;
     return SIZE_MAX;
@@ -28,6 +29,10 @@ void ash_import__declare(ash_import *im, ash_span name, const ash_import_value *
     const ash_import_value copy = *value; /* it may lie in the array that grows */
     uint64_t index;
     if (!ash_import__ok(im)) return;
+    if (name.len == 0) {
+        ash_import__fail(im, ASH_ERROR_FORMAT, "a value without a name");
+        return;
+    }
     if (ash_strmap_get(&im->scope->names, (const char *)name.at, name.len, &index)) {
         ash_import__fail(im, ASH_ERROR_FORMAT, "the name '%.*s' is defined twice", ASH_SPAN_ARG(name));
     } else if (!ash_vec_push(im->allocator, &im->values, copy) ||

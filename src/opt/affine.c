@@ -32,22 +32,13 @@ typedef struct affine {
 
 static void find_facts(affine *a) {
     const ash_graph *from = a->rw.from;
-    for (size_t v = 0; v < from->values.len; v++) {
-        ash_value_kind kind = from->values.at[v].kind;
-        a->user[v] = NO_NODE;
-        a->constant[v] = kind == ASH_VALUE_CONSTANT || kind == ASH_VALUE_PARAMETER;
-    }
+    ash_rewrite__find_constants(&a->rw, a->constant);
+    for (size_t v = 0; v < from->values.len; v++) a->user[v] = NO_NODE;
     for (uint32_t i = 0; i < from->nodes.len; i++) {
         const ash_node *node = &from->nodes.at[i];
-        bool constant = true;
         a->starts[i] = NO_NODE;
-        a->inside[i] = false;
         if (!ash_rewrite__is_live(&a->rw, node)) continue;
-        for (size_t k = 0; k < node->n_ins; k++) {
-            a->user[node->ins[k]] = i;
-            constant = constant && a->constant[node->ins[k]];
-        }
-        for (size_t k = 0; k < ash_op_infos[node->op].outs; k++) a->constant[node->out + k] = constant;
+        for (size_t k = 0; k < node->n_ins; k++) a->user[node->ins[k]] = i;
     }
 }
 

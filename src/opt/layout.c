@@ -15,7 +15,7 @@
 
 /* True when a value takes any form at no cost at run time: constants, and broadcasts. */
 static bool is_neutral(const ash_layout *l, ash_value value) {
-    return l->deferred[value] || ash_graph__value(l->rw.from, value)->kind == ASH_VALUE_CONSTANT;
+    return l->deferred[value] || l->constant[value];
 }
 
 /* The form in which a node is computed when either will do: the block, or 0 for plain. */
@@ -216,12 +216,14 @@ ash_status ash_opt__layout(const ash_opt *opt, const ash_graph *from, ash_graph 
     ash_arena_init(&arena, from->allocator);
     l.forms = ash_arena_alloc(&arena, from->values.len, sizeof *l.forms);
     l.deferred = ash_arena_alloc(&arena, from->values.len, sizeof *l.deferred);
-    if (!l.forms || !l.deferred) {
+    l.constant = ash_arena_alloc(&arena, from->values.len, sizeof *l.constant);
+    if (!l.forms || !l.deferred || !l.constant) {
         ash_arena_free(&arena);
         return ash_rewrite__abandon(&l.rw, ASH_NO_MEMORY(diag));
     }
     for (size_t v = 0; v < from->values.len; v++)
         for (unsigned s = 0; s < ASH_BLOCKS; s++) l.forms[v].blocked[s] = ASH_NO_VALUE;
+    ash_rewrite__find_constants(&l.rw, l.constant);
     rebuild(&l);
     if (ash_rewrite__ok(&l.rw)) finish(&l);
     ash_arena_free(&arena);

@@ -25,6 +25,7 @@ typedef struct ash_layout {
     ash_rewrite rw;
     int64_t lanes;    /* of one vector of f32, at most ASH_MAX_BLOCK */
     ash_forms *forms; /* per value of `from` */
+    bool *constant;   /* per value of `from`: it does not depend on inputs */
     bool *deferred;   /* per value of `from`: a broadcast that waits for the form that is asked for */
 } ash_layout;
 

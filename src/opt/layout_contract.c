@@ -3,7 +3,9 @@
  * runs once, in the prologue. */
 #include "layout.h"
 
-enum { MIN_ROWS = 6 }; /* of a matrix product: with fewer, packing at every execution costs more than it saves */
+enum {
+    MIN_ROWS = 6
+}; /* of a matrix product: with fewer, packing at every execution costs more than it saves */
 
 /* --- convolutions
  * --------------------------------------------------------------------------------------------------------
@@ -40,7 +42,8 @@ static void choose_blocks(const ash_layout *l, ash_value x, conv *v) {
     }
     v->x_block = operand_block(l, x, v->c / v->groups);
     v->y_block = ash_layout__block(l, v->o / v->groups);
-    /* narrow blocks of the result take whole vectors of weights all the same: a vector is stored in parts */
+    /* narrow blocks of the result take whole vectors of weights all the same: a vector is stored in parts
+     */
     v->w_block = v->y_block && v->o / v->groups < l->lanes ? v->y_block : l->lanes;
 }
 
@@ -117,42 +120,46 @@ void ash_layout__conv(ash_layout *l, const ash_node *node) {
 /* --- matrix products
  * ----------------------------------------------------------------------------------------------------- */
 
-/* Whether a second operand [k, n] is known at prepare and lies in rows. Packed, the columns of a vector are read as one
- * stream; with the columns in memory (a transposed weight) the kernel reads along k, and gains nothing from packing. */
-static bool rows_are_constant(const ash_graph *graph, ash_value b) {
-    for (unsigned depth = 0; depth < 16; depth++) {
-        const ash_value_info *info = ash_graph__value(graph, b);
-        if (info->kind != ASH_VALUE_NODE) return info->kind != ASH_VALUE_INPUT;
-        const ash_node *node = &graph->nodes.at[info->node];
-        if (node->op != ASH_OP_RESHAPE && !(ash_op_is_elementwise(node->op) && node->n_ins == 1)) return false;
-        b = node->ins[0];
-    }
-    return false;
-}
-
 /* How n columns lie in blocks. */
 typedef struct columns {
     ash_dim n, blocks, missing; /* `missing` columns of zeros fill the last block */
 } columns;
 
-/* True when the second operand is worth packing: enough rows read it, or it is packed once for all. With columns that are an expression,
- * what is missing is one too, and must be known never to be negative. */
+/* True when a constant lies in memory with its columns in rows: a transposed weight. The kernel then reads
+ * along k, and gains nothing from packing. What has been computed with (a scaled weight) is written anew,
+ * in rows. */
+static bool lies_in_columns(const ash_graph *graph, ash_value b) {
+    for (unsigned depth = 0; depth < 16; depth++) {
+        const ash_value_info *info = ash_graph__value(graph, b);
+        if (info->kind != ASH_VALUE_NODE) return false;
+        const ash_node *node = &graph->nodes.at[info->node];
+        if (node->op == ASH_OP_TRANSPOSE) return true;
+        if (node->op != ASH_OP_RESHAPE) return false;
+        b = node->ins[0];
+    }
+    return false;
+}
+
+/* True when the second operand is worth packing: it is a constant, so that packing costs nothing at
+ * execution, or enough rows read it. With columns that are an expression, what is missing is one too, and
+ * must be known never to be negative. */
 static bool read_columns(const ash_layout *l, const ash_node *node, columns *c) {
     const ash_type *a = ash_graph__type(l->rw.from, node->ins[0]),
                    *b = ash_graph__type(l->rw.from, node->ins[1]);
     ash_dims *dims = l->rw.to->dims;
-    int64_t min, rows;
+    int64_t min, max;
     if (a->dtype != ASH_F32 || b->rank >= ASH_MAX_RANK || ash_node_int(node, ASH_ATTR_B_BLOCK))
         return false;
-    ash_dims_bounds(dims, a->dims[a->rank - 2], &min, &rows);
+    ash_dims_bounds(dims, a->dims[a->rank - 2], &min, &max);
+    bool free = l->constant[node->ins[1]] && !lies_in_columns(l->rw.from, node->ins[1]);
     c->n = b->dims[b->rank - 1];
-    if (c->n == 0 || (rows < MIN_ROWS && !rows_are_constant(l->rw.from, node->ins[1]))) return false;
+    if ((max < MIN_ROWS && !free) || c->n == 0) return false;
     if (ash_dims_combine(dims, ASH_DIM_ADD, c->n, l->lanes - 1, &c->blocks, NULL) != ASH_OK ||
         ash_dims_combine(dims, ASH_DIM_DIV, c->blocks, l->lanes, &c->blocks, NULL) != ASH_OK ||
         ash_dims_combine(dims, ASH_DIM_MUL, c->blocks, l->lanes, &c->missing, NULL) != ASH_OK ||
         ash_dims_combine(dims, ASH_DIM_SUB, c->missing, c->n, &c->missing, NULL) != ASH_OK)
         return false;
-    ash_dims_bounds(dims, c->missing, &min, &rows);
+    ash_dims_bounds(dims, c->missing, &min, &max);
     return min >= 0;
 }
 

@@ -33,6 +33,20 @@ static void count_uses(ash_rewrite *rw) {
     }
 }
 
+void ash_rewrite__find_constants(const ash_rewrite *rw, bool *constant) {
+    const ash_graph *from = rw->from;
+    for (size_t v = 0; v < from->values.len; v++) {
+        ash_value_kind kind = from->values.at[v].kind;
+        constant[v] = kind == ASH_VALUE_CONSTANT || kind == ASH_VALUE_PARAMETER;
+    }
+    for (size_t i = 0; i < from->nodes.len; i++) {
+        const ash_node *node = &from->nodes.at[i];
+        bool all = true;
+        for (size_t k = 0; k < node->n_ins; k++) all = all && constant[node->ins[k]];
+        for (size_t k = 0; k < ash_op_infos[node->op].outs; k++) constant[node->out + k] = all;
+    }
+}
+
 static void copy_leaf(ash_rewrite *rw, ash_value value) {
     ash_value image = ASH_NO_VALUE;
     if (ash_graph__copy_leaf(rw->to, rw->from, value, &image) != ASH_OK) return;

@@ -62,6 +62,9 @@ bool ash_rewrite__is_live(const ash_rewrite *rw, const ash_node *node);
 ash_value ash_rewrite__origin(const ash_rewrite *rw, ash_value value);
 /* True when `value` of `from` is one that the caller keeps. */
 bool ash_rewrite__is_kept(const ash_rewrite *rw, ash_value value);
+/* Fills constant[v], for each value of `from`: it depends on constants and parameters alone, and so is
+ * computed once, in the prologue of a plan. */
+void ash_rewrite__find_constants(const ash_rewrite *rw, bool *constant);
 /* The image of `value`; constants are copied when they are first asked for. */
 ash_value ash_rewrite__get(ash_rewrite *rw, ash_value value);
 /* Makes `image` the image of `value` and hands on its origin. When two kept values have become one, a copy

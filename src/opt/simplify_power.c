@@ -39,6 +39,24 @@ static ash_value pow_half(ash_rewrite *rw, const ash_node *n) {
     return ash_rewrite__unary(rw, ASH_OP_SQRT, n->ins[0]);
 }
 
+/* pow(x, q) for quarters q by square roots, where x is never negative nor -0. Not exact: each root and
+ * product rounds once, within 2 ulp in all; 0, inf and NaN come out as pow has them. A pow takes several
+ * times as long, and local response normalisation has one per element. */
+static ash_value pow_quarters(ash_rewrite *rw, const ash_node *n) {
+    ash_number s;
+    if (!ash_rewrite__splat(rw, n->ins[1], &s) || !ash_dtype_is_float(s.dtype)) return ASH_NO_VALUE;
+    double q = __builtin_fabs(s.f);
+    if ((q != 0.25 && q != 0.75 && q != 1.5 && s.f != -0.5) || !ash_rule__is_nonneg(rw, n->ins[0]))
+        return ASH_NO_VALUE;
+    ash_type type = ash_rewrite__type(rw, n->ins[0]);
+    ash_value root = ash_rewrite__unary(rw, ASH_OP_SQRT, n->ins[0]), y = root;
+    if (q < 0.5) y = ash_rewrite__unary(rw, ASH_OP_SQRT, root);
+    if (q == 0.75) y = ash_rewrite__binary(rw, ASH_OP_MUL, root, ash_rewrite__unary(rw, ASH_OP_SQRT, root));
+    if (q == 1.5) y = ash_rewrite__binary(rw, ASH_OP_MUL, n->ins[0], root);
+    if (s.f > 0) return y;
+    return ash_rewrite__binary(rw, ASH_OP_DIV, ash_rewrite__fill(rw, &type, 1), y);
+}
+
 /* pow(x, -1) -> 1 / x for floats: correctly rounded, and the poles have the same signs. */
 static ash_value pow_minus_1(ash_rewrite *rw, const ash_node *n) {
     ash_type type = ash_rewrite__type(rw, n->ins[0]);
@@ -47,8 +65,10 @@ static ash_value pow_minus_1(ash_rewrite *rw, const ash_node *n) {
 }
 
 static const ash_rule rules[] = {
-    ASH_RULE(POW, power, pow_0),       ASH_RULE(POW, power, pow_1),    ASH_RULE(POW, power, pow_2),
-    ASH_RULE_LOOSE(POW, power, pow_3), ASH_RULE(POW, power, pow_half), ASH_RULE(POW, power, pow_minus_1),
+    ASH_RULE(POW, power, pow_0),       ASH_RULE(POW, power, pow_1),
+    ASH_RULE(POW, power, pow_2),       ASH_RULE_LOOSE(POW, power, pow_3),
+    ASH_RULE(POW, power, pow_half),    ASH_RULE_LOOSE(POW, power, pow_quarters),
+    ASH_RULE(POW, power, pow_minus_1),
 };
 
 const ash_rules ash_rules_power = {rules, ASH_COUNT(rules)};
