@@ -78,6 +78,10 @@ typedef struct ash_kern {
     bool too_large;  /* a number of rows, chunks or bytes past 64 bits */
 } ash_kern;
 
+/* Whether building has failed: then refs, symbols and buffers may not exist, and nothing more is looked up. */
+static inline bool ash_kern_lost(const ash_kern *k) {
+    return k->failed || k->ixs.failed || k->nest.failed;
+}
 /* ASH_OK, or why the kernel could not be built. */
 ash_status ash_kern_status(const ash_kern *k);
 
