@@ -24,7 +24,7 @@ clang-format-19 --dry-run -Werror "${sources[@]}" 2>&1 | grep -E 'error:|warning
 tree=build-address
 [ -f $tree/compile_commands.json ] || cmake -S . -B $tree -G Ninja --log-level=WARNING -DCMAKE_C_COMPILER=clang-19 \
     -DCMAKE_CXX_COMPILER=clang++-19 -DASHLAR_LLVM=shared -DASHLAR_SANITIZE=address,undefined >/dev/null || exit 1
-cmake --build $tree --target code_version >/dev/null || exit 1
+cmake --build $tree --target ashlar_generated >/dev/null || exit 1
 echo "clang-tidy: ${#units[@]} files"
 printf '%s\0' "${units[@]}" | xargs -0 -P "$jobs" -n 4 clang-tidy-19 -p $tree --quiet 2>&1 |
     grep -vE '^[0-9]+ warnings? (generated|treated)|^Suppressed|^Use -header-filter' || true

@@ -47,6 +47,9 @@
 
 /* Writes code and message into `diag` (NULL is allowed), clears its other fields, and returns `code`. */
 ash_status ash_fail(ash_diag *diag, ash_status code, const char *fmt, ...) ASH_PRINTF(3, 4);
+#ifdef __clang_analyzer__ /* which cannot see that a failure is never ASH_OK, and would follow roads that do not exist */
+#define ash_fail(diag, code, ...) (ash_fail((diag), (code), __VA_ARGS__), (code))
+#endif
 /* The same with the byte offset in the file. */
 ash_status ash_fail_at(ash_diag *diag, ash_status code, uint64_t offset, const char *fmt, ...) ASH_PRINTF(4, 5);
 /* Adds the node, the operator or the offset to a diagnostic that a lower layer wrote, where it has none yet. NULL or

@@ -290,16 +290,18 @@ void ash_onnx__op_depth_to_space(ash_import *im) {
     ash_import__out(im, 0, ash_lower__reshape(im, x, out, 4));
 }
 
+/* Opset 28 adds the order of DepthToSpace's CRD mode. */
 void ash_onnx__op_space_to_depth(ash_import *im) {
-    static const int64_t perm[] = {0, 3, 5, 1, 2, 4};
+    static const int64_t dcr[] = {0, 3, 5, 1, 2, 4}, crd[] = {0, 1, 3, 5, 2, 4};
     ash_type t;
     int64_t b;
     if (!block_shape(im, &t, &b)) return;
+    bool is_crd = ash_import__attr_is(im, "mode", "CRD", "DCR");
     ash_dim h = ash_graph_dim_div(im->graph, t.dims[2], b), w = ash_graph_dim_div(im->graph, t.dims[3], b);
     const ash_dim split[] = {t.dims[0], t.dims[1], h, b, w, b};
     const ash_dim out[] = {t.dims[0], ash_graph_dim_mul(im->graph, t.dims[1], b * b), h, w};
     ash_value x = ash_lower__reshape(im, ash_import__in(im, 0), split, 6);
-    ash_import__out(im, 0, ash_lower__reshape(im, ash_lower__transpose(im, x, perm), out, 4));
+    ash_import__out(im, 0, ash_lower__reshape(im, ash_lower__transpose(im, x, is_crd ? crd : dcr), out, 4));
 }
 
 /* --- making --------------------------------------------------------------------------------------- */
