@@ -128,6 +128,9 @@ static inline ash_dim random_dim(fuzz *f) {
     if (f->n_vars && chance(f, 25)) {
         ash_dim var = f->vars[pick(f, f->n_vars)];
         if (chance(f, 60)) return var;
+        if (chance(f, 15)) return ash_graph_dim_div(f->g, var, 2 + pick(f, 3));
+        if (chance(f, 15)) return ash_graph_dim_min(f->g, var, 1 + pick(f, 6));
+        if (chance(f, 15)) return ash_graph_dim_max(f->g, var, 1 + pick(f, 6));
         return chance(f, 50) ? ash_graph_dim_add(f->g, var, 1 + pick(f, 3)) : ash_graph_dim_mul(f->g, var, 2 + pick(f, 2));
     }
     if (chance(f, 2)) return 0;

@@ -228,6 +228,7 @@ static inline void fuzz_pad(fuzz *f) {
         before[d] = chance(f, 40) ? pick(f, 5) : 0;
         after[d] = chance(f, 40) ? pick(f, 5) : 0;
         interior[d] = chance(f, 20) ? 1 + pick(f, 3) : 0;
+        if (f->n_vars && chance(f, 10)) *(chance(f, 50) ? &before[d] : &after[d]) = f->vars[pick(f, f->n_vars)];
     }
     uint32_t fill = new_leaf(f, &scalar, 0);
     if (fill == FUZZ_NONE) return;
@@ -474,6 +475,7 @@ static inline void random_windows(fuzz *f, unsigned n, fuzz_windows *w) {
         w->dilations[i] = chance(f, 70) ? 1 : 1 + pick(f, 3);
         w->before[i] = chance(f, 50) ? 0 : pick(f, 4);
         w->after[i] = chance(f, 50) ? w->before[i] : pick(f, 4);
+        if (f->n_vars && chance(f, 8)) w->before[i] = f->vars[pick(f, f->n_vars)];
     }
 }
 

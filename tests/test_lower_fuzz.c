@@ -16,7 +16,7 @@ enum { DEFAULT_COUNT = 2500, COMPILE_EVERY = 25, GUARD_BYTES = 64 };
 
 static ash_context *context;
 static ash_target targets[5];
-static unsigned n_targets, n_named, n_runs, n_compiled; /* the targets by name come first: those can be compiled for */
+static unsigned n_targets, n_named, n_runs, n_compiled, n_in_place; /* the targets by name come first: those can be compiled for */
 
 static int setup(void **state) {
     (void)state;
@@ -108,6 +108,7 @@ static void take_place(trial *t, size_t s) {
             out = root_of(p, step->accesses[i].buffer);
     if (out == ASH_NO_BUFFER || touched(p, 0, s, out) || touched(p, s + 1, p->steps.len, step->inplace)) return;
     t->memory[out] = t->memory[step->inplace];
+    n_in_place++;
 }
 
 static void print_nest(const ash_nest *nest) {
@@ -184,6 +185,22 @@ static void compare(trial *t, size_t o, const ash_wide *want, const fuzz_value *
     ash_wide_free(&ash_allocator__libc, &got);
 }
 
+/* The same graph gives the same program. */
+static void check_repeats(trial *t, const ash_target *target, const ash_lower_options *options, const ash_program *p) {
+    ash_program *q;
+    ash_diag diag;
+    assert_ok(ash_program__lower(t->f->g, target, options, &q, &diag));
+    bool same = p->steps.len == q->steps.len && p->nests.len == q->nests.len && p->buffers.len == q->buffers.len;
+    for (size_t i = 0; same && i < p->nests.len; i++) {
+        const ash_nest *a = &p->nests.at[i], *b = &q->nests.at[i];
+        same = a->code.len == b->code.len && !memcmp(a->code.at, b->code.at, a->code.len * sizeof *a->code.at);
+    }
+    for (size_t i = 0; same && i < p->steps.len; i++)
+        same = p->steps.at[i].nest == q->steps.at[i].nest && p->steps.at[i].inplace == q->steps.at[i].inplace;
+    if (!same) snprintf(t->error, sizeof t->error, "lowered again, it is another program");
+    ash_program__free(q);
+}
+
 /* Lowers, runs and compares; t->error says what went wrong. */
 static void try_program(trial *t, const ash_target *target, bool fuse, bool compiled, const ash_wide *expected,
                         const fuzz_value *const *bounds) {
@@ -214,7 +231,7 @@ static void try_program(trial *t, const ash_target *target, bool fuse, bool comp
         }
         n_compiled++;
     }
-    n_runs++;
+    if (n_runs++ % 8 == 0) check_repeats(t, target, &options, p);
     t->program = p;
     t->fns = fns;
     t->own = calloc(p->buffers.len + 1, sizeof *t->own);
@@ -328,7 +345,8 @@ static void test_random_graphs(void **state) {
         failed += !run_seed(seed, getenv("ASHLAR_FUZZ_ALL") != NULL);
         if (failed && !getenv("ASHLAR_FUZZ_GO_ON")) break;
     }
-    print_message("%u programs run, %u of them compiled, %u seeds failed\n", n_runs, n_compiled, failed);
+    print_message("%u programs run, %u of them compiled, %u steps in place, %u seeds failed\n", n_runs, n_compiled, n_in_place,
+                  failed);
     assert_int_equal(failed, 0);
 }
 
