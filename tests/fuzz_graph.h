@@ -13,7 +13,7 @@
 #include "ir/eval.h"
 #include "testing.h"
 
-enum { FUZZ_VALUES = 160, FUZZ_COUNT = 6000 /* elements of a value, about */ };
+enum { FUZZ_VALUES = 160 };
 
 typedef struct fuzz_value {
     ash_value id;
@@ -29,6 +29,7 @@ typedef struct fuzz {
     ash_graph *g;
     fuzz_value values[FUZZ_VALUES];
     unsigned n_values, n_inputs;
+    int64_t room; /* elements of a value, about */
     ash_dim vars[2];
     unsigned n_vars;
     uint64_t fill[FUZZ_VALUES]; /* per input of the graph: how to make its elements */
@@ -108,7 +109,7 @@ static inline ash_value try_add(fuzz *f, ash_op op, const ash_value *ins, size_t
         types[i] = *type_of(f, ins[i]);
     }
     if (ash_infer(f->g->dims, op, types, n, sorted, n_attrs, outs, &diag) != ASH_OK) return ASH_NO_VALUE;
-    if (ash_type_max_count(f->g->dims, &outs[0]) > 8 * FUZZ_COUNT) return ASH_NO_VALUE;
+    if (ash_type_max_count(f->g->dims, &outs[0]) > 8 * f->room) return ASH_NO_VALUE;
     ash_graph_add(f->g, op, ins, n, sorted, n_attrs, made);
     if (second) *second = made[1];
     return made[0];
@@ -130,6 +131,7 @@ static inline ash_dim random_dim(fuzz *f) {
         return chance(f, 50) ? ash_graph_dim_add(f->g, var, 1 + pick(f, 3)) : ash_graph_dim_mul(f->g, var, 2 + pick(f, 2));
     }
     if (chance(f, 2)) return 0;
+    if (f->room > 6000 && chance(f, 40)) return 100 + pick(f, 400);
     return sizes[pick(f, chance(f, 50) ? 12 : (int64_t)ASH_COUNT(sizes))];
 }
 
@@ -139,7 +141,7 @@ static inline ash_type random_type(fuzz *f, ash_dtype dtype) {
     int64_t count = 1;
     for (unsigned d = 0; d < t.rank; d++) {
         t.dims[d] = random_dim(f);
-        if (count * max_dim(f, t.dims[d]) > FUZZ_COUNT) t.dims[d] = 1 + pick(f, 2);
+        if (count * max_dim(f, t.dims[d]) > f->room) t.dims[d] = 1 + pick(f, 2);
         count *= ASH_MAX(max_dim(f, t.dims[d]), 1);
     }
     return t;
@@ -175,7 +177,7 @@ static inline void fuzz_fill(ash_wide *t, uint64_t seed, int64_t limit, bool spe
 static inline uint32_t new_leaf(fuzz *f, const ash_type *type, int64_t limit) {
     char name[16];
     unsigned n = f->n_inputs;
-    if (n == FUZZ_VALUES || ash_type_max_count(f->g->dims, type) > 8 * FUZZ_COUNT) return FUZZ_NONE;
+    if (n == FUZZ_VALUES || ash_type_max_count(f->g->dims, type) > 8 * f->room) return FUZZ_NONE;
     bool special = ash_dtype_is_float(type->dtype) && chance(f, 8);
     uint64_t seed = fuzz_random(&f->state);
     int64_t count, kind = pick(f, 10);

@@ -577,7 +577,7 @@ static inline void fuzz_conv(fuzz *f) {
     static const int64_t blocks[] = {4, 8, 16, 16};
     int64_t form = pick(f, 4), wb = form ? blocks[pick(f, 4)] : 0, xb = form >= 2 ? (chance(f, 70) ? wb : blocks[pick(f, 4)]) : 0;
     int64_t yb = form ? (chance(f, 70) ? wb : chance(f, 50) ? 0 : blocks[pick(f, 4)]) : 0;
-    int64_t groups = chance(f, 75) ? 1 : 1 + pick(f, 3), cg = ASH_MAX(xb, 1) * (1 + pick(f, 2)), og = ASH_MAX(yb, 1) * (1 + pick(f, 2));
+    int64_t groups = chance(f, 75) ? 1 : 1 + pick(f, 3), cg = ASH_MAX(xb, 1) * (1 + pick(f, 2)), og = ASH_MAX(yb, 1) * (1 + pick(f, chance(f, 20) ? 12 : 2));
     bool depthwise = form && chance(f, 20);
     if (depthwise) xb = yb = wb, groups = wb * (1 + pick(f, 2)), cg = og = 1;
     else if (!yb) og += pick(f, 20);
@@ -648,7 +648,9 @@ static inline void fuzz_build(fuzz *f, ash_graph *g, uint64_t seed) {
                  {fuzz_transpose, 8}, {fuzz_broadcast, 5},  {fuzz_slice, 7},   {fuzz_pad, 5},    {fuzz_concat, 6},
                  {fuzz_iota, 2},      {fuzz_reduce, 9},     {fuzz_normalise, 7}, {fuzz_rows, 4}, {fuzz_gather, 6},
                  {fuzz_scatter, 4},   {fuzz_pool, 5},       {fuzz_matmul, 5},  {fuzz_conv, 4}};
-    *f = (fuzz){.state = seed, .g = g};
+    *f = (fuzz){.state = seed, .g = g, .room = 6000};
+    bool large = chance(f, 1); /* several chunks to a kernel */
+    if (large) f->room = 150000;
     for (unsigned i = 0, n = (unsigned)pick(f, 10); i < (n < 6 ? 0 : n < 8 ? 1u : 2u); i++) {
         char name[8];
         snprintf(name, sizeof name, "v%u", i);
@@ -660,7 +662,7 @@ static inline void fuzz_build(fuzz *f, ash_graph *g, uint64_t seed) {
         type = random_type(f, random_dtype(f));
         new_leaf(f, &type, 0);
     }
-    unsigned total = 0, n = 1 + (unsigned)pick(f, chance(f, 15) ? 40 : 12);
+    unsigned total = 0, n = 1 + (unsigned)pick(f, large ? 4 : chance(f, 15) ? 40 : 12);
     for (size_t k = 0; k < ASH_COUNT(kinds); k++) total += kinds[k].weight;
     for (unsigned i = 0; i < n && f->n_values + 12 < FUZZ_VALUES; i++) {
         unsigned at = (unsigned)pick(f, total);

@@ -4,7 +4,9 @@
  *   ASHLAR_FUZZ_SEED=n       that seed alone, compiled for every target as well
  *   ASHLAR_FUZZ_COUNT=n      so many seeds
  *   ASHLAR_FUZZ_FIRST=n      from that seed on
- *   ASHLAR_FUZZ_GO_ON=1      prints what fails and goes on */
+ *   ASHLAR_FUZZ_ALL=1        every seed is compiled, for every target
+ *   ASHLAR_FUZZ_GO_ON=1      goes on after a failure
+ *   ASHLAR_FUZZ_QUIET=1      prints neither graphs nor nests */
 #include "base/text.h"
 #include "code/code.h"
 #include "fuzz_ops.h"
@@ -13,14 +15,22 @@
 enum { DEFAULT_COUNT = 2500, COMPILE_EVERY = 25, GUARD_BYTES = 64 };
 
 static ash_context *context;
-static ash_target targets[3];
-static unsigned n_targets, n_runs, n_compiled;
+static ash_target targets[5];
+static unsigned n_targets, n_named, n_runs, n_compiled; /* the targets by name come first: those can be compiled for */
 
 static int setup(void **state) {
     (void)state;
     static const char *const names[] = {"x86-64", "x86-64-v3", "x86-64-v4"};
     for (size_t i = 0; i < ASH_COUNT(names); i++)
         if (ash_target__named(names[i], &targets[n_targets], NULL) == ASH_OK) n_targets++;
+    n_named = n_targets;
+    if (n_named < ASH_COUNT(names)) return 1;
+    targets[n_targets] = targets[0]; /* short vectors, many registers */
+    targets[n_targets].vector_registers = 32;
+    snprintf(targets[n_targets++].cpu, sizeof targets->cpu, "neon");
+    targets[n_targets] = targets[0]; /* short vectors with masks */
+    targets[n_targets].masks = true;
+    snprintf(targets[n_targets++].cpu, sizeof targets->cpu, "sve");
     return ash_context_create(&(ash_context_options){.threads = 1}, &context, NULL);
 }
 
@@ -178,7 +188,8 @@ static void compare(trial *t, size_t o, const ash_wide *want, const fuzz_value *
 static void try_program(trial *t, const ash_target *target, bool fuse, bool compiled, const ash_wide *expected,
                         const fuzz_value *const *bounds) {
     const ash_graph *g = t->f->g;
-    ash_lower_options options = {.fuse = fuse};
+    ash_value kept[2] = {(ash_value)(fuzz_random(&t->state) % g->values.len), (ash_value)(fuzz_random(&t->state) % g->values.len)};
+    ash_lower_options options = {.fuse = fuse, .keep = kept, .n_keep = fuzz_random(&t->state) % 8 ? 0 : 2};
     ash_program *p;
     ash_diag diag;
     ash_code *code = NULL;
@@ -251,7 +262,8 @@ static bool run_vars(const fuzz *f, uint64_t seed, const int64_t *vars, const fu
     for (unsigned way = 0; way < 4 * n_targets && ok; way++) {
         unsigned target = way / 4;
         bool fuse = way & 1, compiled = way & 2;
-        if (!all && target != chosen) continue;
+        if (!all && target != (compiled ? chosen % n_named : chosen)) continue;
+        if (compiled && target >= n_named) continue;
         if (!all && compiled && (!compile || fuse != compile_fused)) continue;
         trial t = {.f = f, .inputs = inputs, .vars = vars, .state = state};
         try_program(&t, &targets[target], fuse, compiled, expected, bounds);
@@ -313,7 +325,7 @@ static void test_random_graphs(void **state) {
     }
     uint64_t first = setting("ASHLAR_FUZZ_FIRST", 0), count = setting("ASHLAR_FUZZ_COUNT", DEFAULT_COUNT);
     for (uint64_t seed = first; seed < first + count; seed++) {
-        failed += !run_seed(seed, false);
+        failed += !run_seed(seed, getenv("ASHLAR_FUZZ_ALL") != NULL);
         if (failed && !getenv("ASHLAR_FUZZ_GO_ON")) break;
     }
     print_message("%u programs run, %u of them compiled, %u seeds failed\n", n_runs, n_compiled, failed);
