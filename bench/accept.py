@@ -3,7 +3,8 @@
 
 usage: accept.py [--ashlar PROGRAM] FOLDER [NAME ...]
 
-FOLDER/NAME/model.onnx with test_data_set_0/{input,output}_*.pb. For each model: `ashlar run --check`; then the outputs in
+FOLDER/NAME/model.onnx with test_data_set_0/{input,output}_*.pb. For each model: `ashlar run --check`, for small ones
+against the reference evaluator too; then the outputs in
 the planner modes disabled, remap and arena (tlsf, best_fit, search), with 1 and 2 threads, compared byte for byte;
 preparation from an empty kernel cache and again; peak resident memory against weights and arena. Exits 1 when anything
 fails. Needs no Python packages.
@@ -108,7 +109,8 @@ def main():
         with tempfile.TemporaryDirectory() as cache:
             cold = bench(args.ashlar, folder, cache, 2)
             warm = bench(args.ashlar, folder, cache, 2)
-            checked = run([args.ashlar, "run", "--check", folder, "--cache", cache])
+            small = os.path.getsize(os.path.join(folder, "model.onnx")) < 16e6
+            checked = run([args.ashlar, "run", "--check", folder, "--cache", cache] + ["--reference"] * small)
             wrong = bits(args.ashlar, folder, cache)
         ok = checked.returncode == 0
         failures += (not ok) + bool(wrong) + (cold is None)

@@ -110,6 +110,71 @@ static bool set_inputs(struct session *s, const char *folder) {
     return false;
 }
 
+/* --- the reference evaluator ------------------------------------------------------------------ */
+
+/* Single precision, and a bit for each level of a deep network. */
+static const double REFERENCE_TOLERANCE = 1e-5;
+
+static bool compare_reference(struct session *s, size_t position, const ash_reference *reference) {
+    const ash_view *view;
+    const void *data;
+    size_t count;
+    const char *name = ash_plan_output_name(s->plan, position);
+    const double *want = ash_reference_output(reference, position, NULL, &count);
+    if (ash_plan_output(s->plan, position, &view, &s->diag) != ASH_OK ||
+        ash_view_data(view, &data, &s->diag) != ASH_OK)
+        return session_failed(s, name);
+    const ash_type *type = ash_view_type(view);
+    double apart = 0, size = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        double x = element(type->dtype, data, i), y = want[i];
+        if (x == y || (isnan(x) && isnan(y))) {
+            if (isfinite(y)) size += y * y;
+            continue;
+        }
+        apart += (x - y) * (x - y);
+        size += y * y;
+    }
+    double error = apart == 0 ? 0 : sqrt(apart / size);
+    bool good = error <= (is_float(type->dtype) ? fmax(REFERENCE_TOLERANCE, tolerance(type->dtype) / 10) : 0);
+    printf("  output %s %s the reference evaluator, relative error %.2e\n", name, good ? "agrees with" : "DIFFERS from",
+           error);
+    return good;
+}
+
+int check_reference(struct session *s) {
+    const void *inputs[256];
+    const char *names[256];
+    int64_t values[256];
+    size_t count = ash_plan_input_count(s->plan), vars = ash_plan_var_count(s->plan);
+    ash_reference *reference;
+    int differ = 0;
+    if (count > COUNT(inputs) || vars > COUNT(names)) {
+        fprintf(stderr, "ashlar: too many inputs or variables for --reference\n");
+        return -1;
+    }
+    for (size_t i = 0; i < count; i++) {
+        ash_view *view;
+        if (ash_plan_input(s->plan, i, &view, &s->diag) != ASH_OK || ash_view_data(view, &inputs[i], &s->diag) != ASH_OK) {
+            session_failed(s, "an input");
+            return -1;
+        }
+    }
+    for (size_t i = 0; i < vars; i++) {
+        ash_plan_var var;
+        if (ash_plan_var_at(s->plan, i, &var, &s->diag) != ASH_OK) return -1;
+        names[i] = var.name;
+        values[i] = var.value;
+    }
+    if (ash_reference_run(s->graph, inputs, count, names, values, vars, &reference, &s->diag) != ASH_OK) {
+        session_failed(s, "the reference evaluator");
+        return -1;
+    }
+    for (size_t i = 0; i < ash_plan_output_count(s->plan); i++) differ += !compare_reference(s, i, reference);
+    ash_reference_destroy(reference);
+    return differ;
+}
+
 static int check_set(struct session *s, const char *folder) {
     int differ = 0;
     size_t compared = 0;

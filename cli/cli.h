@@ -7,6 +7,7 @@
 
 #include "ashlar/onnx.h"
 #include "ashlar/plan.h"
+#include "ashlar/reference.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -69,8 +70,11 @@ struct session {
     ash_graph *graph;
     ash_plan *plan;
     ash_diag diag;
+    ash_status status; /* of reading the environment; told when the session is opened */
 };
 
+/* The planner's options come from the environment (ASHLAR_ARENA_NO_REUSE=1 and the like) where it has any.
+ */
 struct session session_defaults(void);
 /* Rows for the options above; they point into `session`. Of COUNT SESSION_OPTIONS, and an end. */
 enum { SESSION_OPTIONS = 14 };
@@ -108,6 +112,8 @@ double element(ash_dtype dtype, const void *data, uint64_t index);
 
 /* Runs each test_data_set_* of a folder and compares; the number of outputs that differ, or -1. */
 int check_folder(struct session *session, const char *folder);
+/* Compares the results of the last execution with the reference evaluator's; the number of outputs that differ, or -1. */
+int check_reference(struct session *session);
 
 /* --- timing: timing.c ------------------------------------------------------------------------- */
 

@@ -36,7 +36,7 @@ static bool write_outputs(struct session *s, const char *folder) {
     return true;
 }
 
-static int run_model(struct session *s, unsigned repeat, const char *output_dir) {
+static int run_model(struct session *s, unsigned repeat, const char *output_dir, bool reference) {
     struct timing t;
     if (!session_fill_inputs(s) || !time_runs(s, repeat, &t)) return EXIT_BAD;
     show_prepare(s);
@@ -48,12 +48,14 @@ static int run_model(struct session *s, unsigned repeat, const char *output_dir)
     printf("outputs\n");
     for (size_t i = 0; i < outputs; i++) show_output(s->plan, i);
     if (output_dir && !write_outputs(s, output_dir)) return EXIT_BAD;
-    return EXIT_GOOD;
+    return !reference || check_reference(s) == 0 ? EXIT_GOOD : EXIT_BAD;
 }
 
-static int run_check(struct session *s, unsigned repeat, const char *folder) {
-    int differ = check_folder(s, folder);
-    if (differ < 0) return EXIT_BAD;
+static int run_check(struct session *s, unsigned repeat, const char *folder, bool reference) {
+    int differ = check_folder(s, folder), more = 0;
+    if (differ >= 0 && reference) more = check_reference(s); /* on the last test set's inputs */
+    if (differ < 0 || more < 0) return EXIT_BAD;
+    differ += more;
     struct timing t;
     if (!time_runs(s, repeat, &t)) return EXIT_BAD;
     show_prepare(s);
@@ -66,10 +68,13 @@ static int run_check(struct session *s, unsigned repeat, const char *folder) {
 int cmd_run(int argc, char **argv) {
     struct session s = session_defaults();
     const char *output_dir = NULL, *check = NULL;
+    bool reference = false;
     unsigned repeat = 10;
     struct option common[SESSION_OPTIONS + 1];
     const struct option own[] = {
         {"--check", "DIR", "run DIR/model.onnx on DIR/test_data_set_*, and compare", OPTION_TEXT, &check},
+        {"--reference", NULL, "compare with the reference evaluator too (double precision; slow)", OPTION_FLAG,
+         &reference},
         {"--output-dir", "DIR", "write the outputs as .npy files", OPTION_TEXT, &output_dir},
         {"--repeat", "N", "executions that are timed (default 10)", OPTION_UINT, &repeat},
         {0},
@@ -89,7 +94,7 @@ int cmd_run(int argc, char **argv) {
     }
     status = EXIT_BAD;
     if (session_open(&s, check ? path : words.at[0]) && session_prepare(&s))
-        status = check ? run_check(&s, repeat, check) : run_model(&s, repeat, output_dir);
+        status = check ? run_check(&s, repeat, check, reference) : run_model(&s, repeat, output_dir, reference);
     session_close(&s);
     return status;
 }

@@ -7,6 +7,7 @@
 
 struct session session_defaults(void) {
     struct session s = {.plan_options = ash_plan_options_default(), .seed = 1};
+    s.status = ash_memory_options_from_environment(&s.plan_options.memory, &s.diag);
     return s;
 }
 
@@ -132,6 +133,7 @@ static bool load_graph(struct session *s) {
 bool session_open(struct session *s, const char *path) {
     char room[1024];
     s->path = path;
+    if (s->status != ASH_OK) return session_failed(s, "environment");
     ash_context_options options = {.threads = s->threads,
                                    .cache_dir = cache_dir(s, room, sizeof room),
                                    .log = s->verbose ? log_all : log_line};

@@ -156,11 +156,21 @@ void show_memory(const ash_plan *plan) {
            (unsigned long long)r.replay.pieces);
 }
 
+static const char *planner(const struct session *s, char *room, size_t size) {
+    const ash_memory_options *o = &s->plan_options.memory;
+    if (o->mode != ASH_MEMORY_ARENA) return ash_memory_mode_text(o->mode);
+    snprintf(room, size, "%s, %s%s", ash_memory_mode_text(o->mode), ash_memory_strategy_text(o->strategy),
+             o->arena_no_reuse ? ", no reuse" : "");
+    return room;
+}
+
 void show_prepare(const struct session *s) {
+    char room[64];
     ash_plan_report r = ash_plan_describe(s->plan);
     printf("model          %s\n", s->path);
-    printf("plan           %u operations, %u kernels, %u prologue operations, %u thread%s\n", r.ops,
-           r.kernels, r.prologue_ops, r.threads, r.threads == 1 ? "" : "s");
+    printf("plan           %u operations, %u kernels, %u prologue operations, %u thread%s, planner %s\n",
+           r.ops, r.kernels, r.prologue_ops, r.threads, r.threads == 1 ? "" : "s",
+           planner(s, room, sizeof room));
     printf("prepare        %s: lowering %s, compiling %s, memory %s, weights %s\n",
            show_time((double)r.prepare_ns).text, show_time((double)r.lower_ns).text,
            show_time((double)r.compile_ns).text, show_time((double)r.memory_ns).text,

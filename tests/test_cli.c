@@ -186,6 +186,19 @@ static void files_in_and_out(void **state) {
     assert_int_equal(ashlar("run %s/model.onnx --no-cache --input x=%s/none.npy"), 1);
 }
 
+static void environment(void **state) {
+    (void)state;
+    assert_int_equal(setenv("ASHLAR_MEMORY_MODE", "disabled", 1), 0);
+    assert_int_equal(ashlar("plan %s/model.onnx --no-cache"), 0);
+    says("disabled");
+    assert_int_equal(ashlar("plan %s/model.onnx --no-cache --planner arena"), 0);
+    says("arena, auto");
+    assert_int_equal(setenv("ASHLAR_MEMORY_MODE", "perhaps", 1), 0);
+    assert_int_equal(ashlar("plan %s/model.onnx --no-cache"), 1);
+    says("ASHLAR_MEMORY_MODE");
+    assert_int_equal(unsetenv("ASHLAR_MEMORY_MODE"), 0);
+}
+
 static void errors(void **state) {
     (void)state;
     assert_int_equal(ashlar("run %s/none.onnx"), 1);
@@ -229,7 +242,8 @@ static void other_commands(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(help),   TEST(wrong_command_lines), TEST(run), TEST(check), TEST(files_in_and_out),
+        TEST(help),   TEST(wrong_command_lines), TEST(run),
+        TEST(check),  TEST(files_in_and_out),    TEST(environment),
         TEST(errors), TEST(other_commands),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -269,6 +269,59 @@ static void outputs_of_every_kind(void **state) {
     }
 }
 
+/* A plan that has no bytes for its inputs takes the caller's, and nothing else. */
+static void inputs_left_to_the_caller(void **state) {
+    struct room *r = *state;
+    ash_plan_options options = ash_plan_options_default();
+    options.memory.allocate_inputs = false;
+    make_weights(r, &options);
+    assert_int_equal(ash_plan_arena_size(r->plan), 2 * 256);
+    float x[N];
+    ash_view *view;
+    for (int i = 0; i < N; i++) x[i] = 1;
+    assert_status(ash_plan_set_input(r->plan, 0, x, sizeof x, &diag), ASH_ERROR_STATE);
+    assert_status(ash_plan_input(r->plan, 0, &view, &diag), ASH_ERROR_STATE);
+    assert_status(ash_plan_execute(r->plan, &diag), ASH_ERROR_STATE);
+    assert_ok(ash_plan_bind_input(r->plan, 0, x, sizeof x, &diag));
+    assert_ok(ash_plan_execute(r->plan, &diag));
+    assert_true(read_y(r) == 15);
+    assert_ok(ash_plan_release_intermediates(r->plan, NULL, &diag)); /* what is bound stays bound */
+    assert_ok(ash_plan_execute(r->plan, &diag));
+    assert_true(read_y(r) == 15);
+}
+
+/* Binding another address costs no allocation, and views that were handed out follow. */
+static void rebinding(void **state) {
+    struct room *r = *state;
+    make_weights(r, NULL);
+    float x[3][N];
+    for (int k = 0; k < 3; k++)
+        for (int i = 0; i < N; i++) x[k][i] = (float)k;
+    set_x(r, 9);
+    assert_ok(ash_plan_execute(r->plan, &diag));
+    assert_true(read_y(r) == 23);
+    long before = r->memory.count;
+    for (int k = 0; k < 6; k++) {
+        assert_ok(ash_plan_bind_input(r->plan, 0, x[k % 3], sizeof x[0], &diag));
+        assert_ok(ash_plan_execute(r->plan, &diag));
+        assert_true(read_y(r) == 14 + (float)(k % 3));
+    }
+    assert_int_equal(r->memory.count, before);
+    const ash_view *view;
+    const void *data;
+    assert_ok(ash_plan_buffer(r->plan, 104, &view, &diag));
+    for (int k = 0; k < 3; k++) {
+        assert_ok(ash_plan_bind_input(r->plan, 0, x[k], sizeof x[0], &diag));
+        assert_ok(ash_view_data(view, &data, &diag));
+        assert_ptr_equal(data, x[k]);
+    }
+    set_x(r, 9);
+    assert_ok(ash_view_data(view, &data, &diag));
+    assert_true(*(const float *)data == 9);
+    assert_ok(ash_plan_execute(r->plan, &diag));
+    assert_true(read_y(r) == 23);
+}
+
 /* --- mapped constants ------------------------------------------------------------------------- */
 
 static size_t resident(const void *data, size_t size) {
@@ -420,11 +473,18 @@ static void allocation_failures(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(the_prologue_runs_once), TEST(parameters_are_rebound),
-        TEST(arenas_of_the_caller),   TEST(intermediates_are_released),
-        TEST(everything_is_released), TEST(views_outlive_their_plan),
-        TEST(outputs_of_every_kind),  TEST(mapped_constants_are_given_back),
-        TEST(unaligned_constants),    TEST(allocation_failures),
+        TEST(the_prologue_runs_once),
+        TEST(parameters_are_rebound),
+        TEST(arenas_of_the_caller),
+        TEST(intermediates_are_released),
+        TEST(everything_is_released),
+        TEST(views_outlive_their_plan),
+        TEST(outputs_of_every_kind),
+        TEST(inputs_left_to_the_caller),
+        TEST(rebinding),
+        TEST(mapped_constants_are_given_back),
+        TEST(unaligned_constants),
+        TEST(allocation_failures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

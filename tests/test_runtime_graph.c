@@ -236,6 +236,67 @@ static void fused_values_have_no_buffer(void **state) {
     assert_true(missing > 0);
 }
 
+/* Outputs that are inputs, constants, parameters, or one value twice; scalars; dims of 0 elements. */
+static void odd_graphs(void **state) {
+    struct room *r = *state;
+    ash_graph *g;
+    assert_ok(ash_graph_create(r->context, "odd", &g, &diag));
+    r->graph = g;
+    ash_dim n = ash_graph_var(g, "n", 0, 4);
+    ash_type scalar = {.dtype = ASH_F32}, some = {.dtype = ASH_F32, .rank = 1, .dims = {n}};
+    ash_type none = {.dtype = ASH_F32, .rank = 2, .dims = {3, 0}},
+             three = {.dtype = ASH_I64, .rank = 1, .dims = {3}};
+    const int64_t numbers[3] = {7, 8, 9};
+    ash_value a = ash_graph_input(g, "a", &scalar), x = ash_graph_input(g, "x", &some);
+    ash_value e = ash_graph_input(g, "e", &none);
+    ash_value c = ash_graph_constant(g, &three, numbers, sizeof numbers, ASH_DATA_COPY);
+    ash_value p = ash_graph_parameter(g, "p", &three, numbers, sizeof numbers, ASH_DATA_COPY);
+    ash_value twice = ash_add(g, x, x);
+    ash_graph_output(g, "a", a);
+    ash_graph_output(g, "c", c);
+    ash_graph_output(g, "p", p);
+    ash_graph_output(g, "twice", twice);
+    ash_graph_output(g, "again", twice);
+    ash_graph_output(g, "scaled", ash_mul(g, x, a));
+    ash_graph_output(g, "none", ash_neg(g, e));
+    ash_graph_output(g, "sum", ash_reduce(g, ASH_OP_REDUCE_SUM, x, &(int64_t){0}, 1, false));
+    assert_ok(ash_graph_status(g, &diag));
+    for (int way = 0; way < 4; way++) {
+        ash_plan_options options = ash_plan_options_default();
+        options.fuse = way % 2;
+        options.poison = way / 2;
+        assert_ok(ash_plan_prepare(r->context, g, &options, &r->plan, &diag));
+        for (int64_t size = 4; size >= 0; size--) {
+            float in[4] = {1, 2, 3, 4}, ten = 10, sum = 0, out[4] = {0};
+            assert_ok(ash_plan_set_vars(r->plan, &(ash_var_binding){"n", size}, 1, &diag));
+            assert_ok(ash_plan_set_input(r->plan, 0, &ten, 4, &diag));
+            assert_ok(ash_plan_set_input(r->plan, 1, in, (uint64_t)size * 4, &diag));
+            assert_ok(ash_plan_set_input(r->plan, 2, NULL, 0, &diag));
+            assert_ok(ash_plan_execute(r->plan, &diag));
+            const ash_view *views[8];
+            int64_t seen[3];
+            assert_ok(ash_plan_outputs(r->plan, views, 8, &diag));
+            assert_ok(ash_view_copy_out(views[0], out, 4, &diag));
+            assert_true(out[0] == 10);
+            for (int i = 1; i < 3; i++) {
+                assert_ok(ash_view_copy_out(views[i], seen, sizeof seen, &diag));
+                assert_memory_equal(seen, numbers, sizeof numbers);
+            }
+            for (int i = 3; i < 6; i++) {
+                assert_int_equal(ash_view_bytes(views[i]), size * 4);
+                assert_ok(ash_view_copy_out(views[i], out, (uint64_t)size * 4, &diag));
+                for (int k = 0; k < size; k++) assert_true(out[k] == in[k] * (i == 5 ? 10 : 2));
+            }
+            assert_int_equal(ash_view_bytes(views[6]), 0);
+            for (int k = 0; k < size; k++) sum += in[k];
+            assert_ok(ash_view_copy_out(views[7], out, 4, &diag));
+            assert_true(out[0] == sum);
+        }
+        ash_plan_destroy(r->plan);
+        r->plan = NULL;
+    }
+}
+
 static void sources(void **state) {
     struct room *r = *state;
     make_graph(r, false);
@@ -280,6 +341,7 @@ int main(void) {
         TEST(intermediate_results),
         TEST(fused_values_have_no_buffer),
         TEST(sources),
+        TEST(odd_graphs),
         TEST(budgets_and_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

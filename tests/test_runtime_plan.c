@@ -471,6 +471,30 @@ static void threads_are_serialised(void **state) {
     check_output(r, 0, 3, 2, 2);
 }
 
+/* Plans of one context share its threads: who finds them busy runs on its own, with the same results. */
+static void plans_run_side_by_side(void **state) {
+    struct room *r = *state;
+    struct thread threads[3];
+    float x[N];
+    for (int i = 0; i < 3; i++) {
+        if (i) maker_init(&r->m, r->context);
+        make_small(r, NULL);
+        numbers(x, (float)i);
+        assert_ok(ash_plan_set_input(r->plan, 0, x, sizeof x, &diag));
+        threads[i] = (struct thread){.plan = r->plan};
+    }
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(pthread_create(&threads[i].id, NULL, execute_often, &threads[i]), 0);
+    for (int i = 0; i < 3; i++) pthread_join(threads[i].id, NULL);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(threads[i].failures, 0);
+        r->plan = threads[i].plan;
+        check_output(r, 0, 3, 2, (float)i);
+        ash_plan_destroy(r->plan);
+    }
+    r->plan = NULL;
+}
+
 static void broken_programs_are_refused(void **state) {
     struct room *r = *state;
     for (int defect = 0; defect < 7; defect++) {
@@ -511,6 +535,7 @@ int main(void) {
         TEST(profile),
         TEST(operations),
         TEST(threads_are_serialised),
+        TEST(plans_run_side_by_side),
         TEST(broken_programs_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

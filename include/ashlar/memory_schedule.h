@@ -83,6 +83,35 @@ ASH_API ash_status ash_memory_schedule_check(ash_context *context, const ash_mem
                                              const ash_memory_place *places, uint32_t arena_count,
                                              ash_memory_replay_report *report, ash_diag *diag);
 
+/* How an order search went. Peaks count the bytes of roots, with parameters and constants, that are live at
+ * once. */
+typedef struct ash_memory_order_report {
+    uint64_t given_peak, peak; /* bytes: of the order of issue, and of the one found */
+    uint64_t states;           /* sets of operations done that were looked at */
+    uint32_t segments;         /* parts between operations that everything passes through */
+    uint32_t moved;            /* operations that are not where they were */
+    bool exact;                /* no order of these dependences has a lower peak */
+} ash_memory_order_report;
+
+/* Looks for an order of the operations (of one stream) with a lower peak of live bytes that keeps every
+ * dependence between accesses to overlapping bytes of an alias class. order[i] is the operation to run as
+ * number i. Never worse than the order of issue, and that order wherever it does not stand at the peak.
+ * `width` is the number of sets kept per step, 0: 256; a part in which more never come up is solved
+ * exactly. */
+ASH_API ash_status ash_memory_order_search(ash_context *context, const ash_memory_schedule *schedule,
+                                           const ash_memory_buffer *buffers, uint32_t buffer_count,
+                                           uint32_t width, uint32_t *order, ash_memory_order_report *report,
+                                           ash_diag *diag);
+
+/* Training pairs: gives the parameters of a second problem the places that the first plan gave them.
+ * pairs[i] is the buffer of the first problem whose bytes buffer i of the second shares, or
+ * ASH_MEMORY_NONE. Buffers in one lane are pinned there; with them pinned, and allocate_params on, the
+ * second plan lays its activations around the weights in the first plan's arena, and the two share one
+ * allocation of the larger size. */
+ASH_API ash_status ash_memory_share_parameters(const ash_memory_plan *first, const uint32_t *pairs,
+                                               ash_memory_buffer *buffers, uint32_t buffer_count,
+                                               ash_diag *diag);
+
 #ifdef __cplusplus
 }
 #endif

@@ -26,8 +26,10 @@
 
 enum {
     LINE = 64,          /* bytes that two threads should not write both */
-    SPIN_NS = 100000,   /* an idle worker sleeps after so long */
-    FINISH_NS = 200000, /* and the caller, waiting for others to finish */
+    SPIN_NS = 50000,    /* an idle worker sleeps after so long */
+    STOLEN_NS = 100000, /* two looks at the clock further apart than this: the processor was taken away */
+    CONTENDED_NS = 20000000, /* for so long after that, nobody spins for long */
+    BRIEF_NS = 2000,         /* but for so long */
     MOST_UNITS = 1 << 30
 };
 
@@ -54,6 +56,8 @@ struct ash_pool {
     _Atomic uint32_t helpers;             /* workers that ran some of them */
     _Alignas(LINE) atomic_bool busy;      /* a run is under way */
     _Atomic uint32_t asleep;              /* workers that have announced sleep */
+    _Atomic int64_t
+        contended; /* until when the processors are taken to be shared, on the monotonic clock */
     atomic_bool stop;
     atomic_bool caller_asleep;
     pthread_mutex_t finish_lock;
@@ -61,7 +65,7 @@ struct ash_pool {
 
     ash_allocator allocator;
     unsigned threads, started; /* with the caller; workers with a thread */
-    int64_t spin_ns;           /* 0 when there are more threads than processors to run on */
+    bool spins;                /* false when there are more threads than processors to run on */
     struct worker *workers;    /* threads - 1; index i is workers[i - 1] */
 };
 
@@ -99,7 +103,7 @@ static bool has_work(ash_pool *pool, unsigned index) {
 /* Runs units of the present run until none is left to take, then reports them all: until it has, the caller
  * waits, and no other run can begin. A taker claims half of an even share of what is left: large pieces
  * first, single units last, so that all end at about the same time. */
-static bool help(ash_pool *pool, unsigned index) {
+static uint32_t help(ash_pool *pool, unsigned index) {
     uint32_t ran = 0;
     uint64_t work = atomic_load_explicit(&pool->work, memory_order_acquire);
     while ((uint32_t)work != 0) {
@@ -119,7 +123,7 @@ static bool help(ash_pool *pool, unsigned index) {
         fn(arg, begin, ASH_MIN(begin + (int64_t)take * grain, chunks), index);
         work = atomic_load_explicit(&pool->work, memory_order_acquire);
     }
-    if (ran == 0) return false;
+    if (ran == 0) return 0;
     if (index != 0) atomic_fetch_add_explicit(&pool->helpers, 1, memory_order_relaxed);
     uint32_t units = atomic_load_explicit(&pool->units, memory_order_relaxed);
     bool last = atomic_fetch_add(&pool->done, ran) + ran == units;
@@ -128,21 +132,36 @@ static bool help(ash_pool *pool, unsigned index) {
         pthread_cond_signal(&pool->finished);
         pthread_mutex_unlock(&pool->finish_lock);
     }
-    return true;
+    return ran;
 }
 
 /* --- workers ---------------------------------------------------------------------------------- */
 
+/* Who spins beside others that want to compute uses up the time that the system would give to its work, and
+ * is put aside in the middle of it. A spinner whose clock jumps has met that: for a while all sleep early,
+ * and are woken instead. */
+static bool is_contended(ash_pool *pool, int64_t now) {
+    return now < atomic_load_explicit(&pool->contended, memory_order_relaxed);
+}
+
+static void note_contention(ash_pool *pool, int64_t now) {
+    atomic_store_explicit(&pool->contended, now + CONTENDED_NS, memory_order_relaxed);
+}
+
 static bool spin_for_work(ash_pool *pool, unsigned index) {
-    if (pool->spin_ns == 0) return has_work(pool, index);
-    int64_t end = now_ns() + pool->spin_ns;
+    if (!pool->spins) return has_work(pool, index);
+    int64_t start = now_ns(), before = start, now = start;
+    int64_t end = start + (is_contended(pool, start) ? BRIEF_NS : SPIN_NS);
     do {
         for (int i = 0; i < 32; i++) {
             if (has_work(pool, index) || atomic_load_explicit(&pool->stop, memory_order_relaxed))
                 return true;
             relax();
         }
-    } while (now_ns() < end);
+        now = now_ns();
+        if (now - before > STOLEN_NS) note_contention(pool, now);
+        before = now;
+    } while (now < end);
     return false;
 }
 
@@ -180,18 +199,21 @@ static void wake_workers(ash_pool *pool, unsigned limit) {
 
 /* --- the caller ------------------------------------------------------------------------------- */
 
-static void wait_for_end(ash_pool *pool, uint32_t units) {
-    int64_t end = 0;
-    for (;;) {
+/* Waits for what others have taken. They should be done about when the caller is: it took `own` units since
+ * `start`, and by that measure spins for a few units' time. Who takes longer has been put aside; then the
+ * caller sleeps, and leaves its processor to whoever can use it. */
+static void wait_for_end(ash_pool *pool, uint32_t units, int64_t start, uint32_t own) {
+    int64_t now = 0, end = 0;
+    do {
         for (int i = 0; i < 64; i++) {
             if (atomic_load_explicit(&pool->done, memory_order_acquire) == units) return;
             relax();
         }
-        if (pool->spin_ns == 0) break;
-        int64_t now = now_ns();
-        if (end == 0) end = now + FINISH_NS;
-        if (now >= end) break;
-    }
+        if (!pool->spins) break;
+        now = now_ns();
+        if (end == 0) end = now + 2 * BRIEF_NS + 4 * ((now - start) / ASH_MAX(own, 1u));
+    } while (now < end);
+    if (pool->spins) note_contention(pool, now);
     pthread_mutex_lock(&pool->finish_lock);
     atomic_store(&pool->caller_asleep, true);
     while (atomic_load(&pool->done) != units) pthread_cond_wait(&pool->finished, &pool->finish_lock);
@@ -219,16 +241,15 @@ unsigned ash_pool__run(ash_pool *pool, unsigned threads, int64_t chunks, ash_poo
     uint64_t run = (atomic_load_explicit(&pool->work, memory_order_relaxed) >> 32) + 1;
     atomic_store(&pool->work, run << 32 | units);
     wake_workers(pool, (unsigned)ASH_MIN((uint32_t)threads, units));
-    unsigned ran = help(pool, 0);
-    wait_for_end(pool, units);
-    ran += atomic_load_explicit(&pool->helpers, memory_order_relaxed);
+    int64_t start = pool->spins ? now_ns() : 0;
+    uint32_t own = help(pool, 0);
+    wait_for_end(pool, units, start, own);
+    unsigned ran = (own != 0) + atomic_load_explicit(&pool->helpers, memory_order_relaxed);
     atomic_store_explicit(&pool->busy, false, memory_order_release);
     return ran;
 }
 
-/* --- life
- * --------------------------------------------------------------------------------------------------------
- */
+/* --- life ------------------------------------------------------------------------------------- */
 
 void ash_pool__destroy(ash_pool *pool) {
     if (!pool) return;
@@ -276,7 +297,7 @@ ash_status ash_pool__create(const ash_allocator *allocator, unsigned threads, as
     memset(pool, 0, bytes);
     pool->allocator = *allocator;
     pool->threads = threads;
-    pool->spin_ns = threads <= processors() ? SPIN_NS : 0;
+    pool->spins = threads <= processors();
     pool->workers = (struct worker *)(pool + 1);
     pthread_mutex_init(&pool->finish_lock, NULL);
     pthread_cond_init(&pool->finished, NULL);

@@ -12,7 +12,7 @@
 #include "tile.h"
 
 enum {
-    CHUNK_FLOPS = 4 << 20, /* at least so many to a chunk, where there are that many */
+    CHUNK_FLOPS = 1 << 20, /* at least so many to a chunk, some 6 microseconds, where there are that many */
     MAX_WINDOW = 16,       /* window columns that are laid out in full */
     MAX_SPACE = ASH_MAX_RANK - 2
 };
@@ -362,7 +362,7 @@ bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks) {
     ash_dim lines = 1;
     for (unsigned s = 0; s + 1 < c.space; s++) lines = ash_kern_product(k, lines, c.out[s]);
     if (c.merged) lines = c.width;
-    int64_t line_flops = 2 * inner_steps(&c) * shape.vectors * c.lanes * (c.merged ? 1 : ASH_MAX(c.width, 1));
+    int64_t line_flops = 2 * ASH_MAX(inner_steps(&c), 1) * shape.vectors * c.lanes * (c.merged ? 1 : ASH_MAX(c.width, 1));
     int64_t per = ASH_MIN(ASH_MAX(CHUNK_FLOPS / line_flops, 1), ASH_MAX(ash_kern_max(k, lines), 1));
     if (c.merged) per = ash_ceil_div(per, shape.rows) * shape.rows;
     ash_dim parts = ash_kern_ceil_div(k, lines, per);

@@ -118,10 +118,10 @@ bool ash_kern_address(ash_kern *k, ash_value value, const ash_ix *idx, ash_value
 
 ash_ref ash_kern_in_bounds(ash_kern *k, ash_ix at, ash_dim limit) {
     ash_nest *n = &k->nest;
-    const ash_sum *sum = &k->ixs.sums.at[at];
+    ash_sum sum = ash_ix_sum(&k->ixs, at);
     int64_t limit_min, limit_max;
     ash_dims_bounds(k->ixs.dims, limit, &limit_min, &limit_max);
-    bool low = sum->min < 0, high = sum->max >= limit_min;
+    bool low = sum.min < 0, high = sum.max >= limit_min;
     if (!low && !high) return ASH_NO_REF;
     ash_ref ref = ash_kern_is_vector(k, at) ? ash_kern_vector_index(k, at) : ash_kern_index(k, at), ok = ASH_NO_REF;
     if (low) ok = ash_kern_binary(k, ASH_OP_LE, ash_nest_index(n, 0), ref);
@@ -144,9 +144,10 @@ static ash_ref eval_pad(ash_kern *k, const ash_node *node, const ash_ix *idx) {
     const int64_t *before = ash_node_list(node, ASH_ATTR_BEFORE), *interior = ash_node_list(node, ASH_ATTR_INTERIOR);
     ash_nest *n = &k->nest;
     ash_ix to[ASH_MAX_RANK];
-    ash_ref outer_mask = k->mask, outer_guard = k->guard, hit = ASH_NO_REF;
+    ash_ref hit = ASH_NO_REF;
     static const ash_ix scalar[1];
     ash_ref fill = ash_kern_eval(k, node->ins[1], scalar);
+    ash_kern_scope scope = ash_kern_enter(k);
     for (unsigned d = 0; d < in->rank; d++) {
         ash_ix at = ash_ix_sub(&k->ixs, idx[d], ash_ix_dim(&k->ixs, before[d]));
         to[d] = ash_ix_div(&k->ixs, at, interior[d] + 1);
@@ -155,7 +156,7 @@ static ash_ref eval_pad(ash_kern *k, const ash_node *node, const ash_ix *idx) {
         ash_dim limit = in->dims[d];
         if (interior[d] &&
             ash_dims_combine(k->ixs.dims, ASH_DIM_MUL, limit, interior[d] + 1, &limit, NULL) != ASH_OK)
-            k->failed = true;
+            k->failed = k->too_large = true;
         ash_ref ok = ash_kern_in_bounds(k, at, limit);
         if (interior[d]) {
             ash_ix rest = ash_ix_mod(&k->ixs, at, interior[d] + 1);
@@ -167,16 +168,8 @@ static ash_ref eval_pad(ash_kern *k, const ash_node *node, const ash_ix *idx) {
         ash_kern_narrow(k, ok);
         hit = hit == ASH_NO_REF ? ok : ash_kern_binary(k, ASH_OP_AND, hit, ok);
     }
-    int64_t count;
-    if (ash_type_static_count(in, &count) && count == 0) return fill;
-    uint32_t outer_context = k->context;
-    size_t mark = ash_kern_mark(k);
-    if (hit != ASH_NO_REF) k->context = (uint32_t)k->nest.code.len; /* a number of its own */
     ash_ref value = ash_kern_eval(k, node->ins[0], to);
-    ash_kern_forget(k, mark);
-    k->context = outer_context;
-    k->mask = outer_mask;
-    k->guard = outer_guard;
+    ash_kern_leave(k, scope);
     if (k->collecting || hit == ASH_NO_REF || n->failed) return value;
     unsigned lanes = ASH_MAX(ASH_MAX(ash_nest_at(n, hit)->lanes, ash_nest_at(n, value)->lanes), ash_nest_at(n, fill)->lanes);
     if (lanes > 1) hit = ash_kern_splat(k, hit), value = ash_kern_splat(k, value), fill = ash_kern_splat(k, fill);
@@ -185,48 +178,88 @@ static ash_ref eval_pad(ash_kern *k, const ash_node *node, const ash_ix *idx) {
 
 /* --- indexed access ------------------------------------------------------------------------------------------------------------ */
 
-/* An index that was read from memory, as an expression: negative ones count from the end, the rest is clamped. */
-static ash_ix loaded_index(ash_kern *k, ash_ref raw, ash_dim size) {
+/* Element `at` of a tensor of indices as an expression: negative ones count from the end, the rest is clamped. An axis that
+ * may have no elements adds its condition to *some. */
+static ash_ix loaded_index(ash_kern *k, ash_value indices, const ash_ix *at, ash_dim size, ash_ref *some) {
     ash_nest *n = &k->nest;
     int64_t min, max;
+    uint64_t syms = 0;
+    ash_ref raw = ash_kern_eval(k, indices, at);
+    if (k->ixs.failed) return 0;
+    for (unsigned d = 0; d < ash_graph__type(k->graph, indices)->rank; d++) syms |= ash_ix_syms(&k->ixs, at[d]);
     ash_dims_bounds(k->ixs.dims, size, &min, &max);
-    if (k->collecting) return ash_ix_loaded(&k->ixs, 0, max - 1);
+    if (k->collecting) return ash_ix_loaded(&k->ixs, (ash_ref)k->ixs.atoms.len, max - 1, syms); /* like no other */
     if (n->failed) return 0;
     ash_ref i = ash_nest_at(n, raw)->dtype == ASH_I64 ? raw : ash_nest_cast(n, ASH_I64, raw);
     ash_ref limit = ash_kern_dim(k, size), zero = ash_nest_index(n, 0);
     ash_ref last = ash_nest_binary(n, ASH_OP_SUB, limit, ash_nest_index(n, 1));
+    if (min == 0) {
+        ash_ref ok = ash_nest_binary(n, ASH_OP_LT, zero, limit);
+        *some = *some == ASH_NO_REF ? ok : ash_nest_binary(n, ASH_OP_AND, *some, ok);
+    }
     if (ash_nest_at(n, i)->lanes > 1) zero = ash_kern_splat(k, zero), limit = ash_kern_splat(k, limit);
     ash_ref wrapped = ash_nest_select(n, ash_nest_binary(n, ASH_OP_LT, i, zero), ash_nest_binary(n, ASH_OP_ADD, i, limit), i);
     wrapped = ash_kern_binary(k, ASH_OP_MAX, wrapped, zero);
     wrapped = ash_kern_binary(k, ASH_OP_MIN, wrapped, last);
-    return ash_ix_loaded(&k->ixs, wrapped, max - 1);
+    return ash_ix_loaded(&k->ixs, wrapped, max - 1, syms);
 }
 
-static ash_ref eval_gather(ash_kern *k, const ash_node *node, const ash_ix *idx) {
+/* The operand's index; *some: whether there is anything to read, or ASH_NO_REF where there always is. */
+static void index_gather(ash_kern *k, const ash_node *node, const ash_ix *idx, ash_ix *to, ash_ref *some) {
     const ash_type *x = ash_graph__type(k->graph, node->ins[0]), *indices = ash_graph__type(k->graph, node->ins[1]);
-    ash_ix to[ASH_MAX_RANK], at[ASH_MAX_RANK];
+    ash_value from = node->ins[1];
+    ash_ix at[ASH_MAX_RANK];
     if (node->op == ASH_OP_GATHER_ND) {
         unsigned outer = indices->rank - 1, batch = (unsigned)ash_node_int(node, ASH_ATTR_BATCH);
-        int64_t depth = indices->dims[outer];
+        unsigned depth = (unsigned)indices->dims[outer];
         for (unsigned d = 0; d < outer; d++) at[d] = idx[d];
         for (unsigned d = 0; d < batch; d++) to[d] = idx[d];
-        for (unsigned d = 0; d < (unsigned)depth; d++) {
+        for (unsigned d = 0; d < depth; d++) {
             at[outer] = ash_ix_const(&k->ixs, d);
-            to[batch + d] = loaded_index(k, ash_kern_eval(k, node->ins[1], at), x->dims[batch + d]);
+            to[batch + d] = loaded_index(k, from, at, x->dims[batch + d], some);
         }
-        for (unsigned d = batch + (unsigned)depth; d < x->rank; d++) to[d] = idx[outer + d - batch - (unsigned)depth];
-        return ash_kern_eval(k, node->ins[0], to);
+        for (unsigned d = batch + depth; d < x->rank; d++) to[d] = idx[outer + d - batch - depth];
+        return;
     }
     unsigned axis = (unsigned)ash_node_int(node, ASH_ATTR_AXIS);
     if (node->op == ASH_OP_GATHER_ELEMENTS) {
         for (unsigned d = 0; d < x->rank; d++) to[d] = idx[d];
-        to[axis] = loaded_index(k, ash_kern_eval(k, node->ins[1], idx), x->dims[axis]);
-        return ash_kern_eval(k, node->ins[0], to);
+        to[axis] = loaded_index(k, from, idx, x->dims[axis], some);
+        return;
     }
     for (unsigned d = 0; d < indices->rank; d++) at[d] = idx[axis + d];
     for (unsigned d = 0; d < axis; d++) to[d] = idx[d];
     for (unsigned d = axis + 1; d < x->rank; d++) to[d] = idx[d + indices->rank - 1];
-    to[axis] = loaded_index(k, ash_kern_eval(k, node->ins[1], at), x->dims[axis]);
+    to[axis] = loaded_index(k, from, at, x->dims[axis], some);
+}
+
+static ash_ref eval_gather(ash_kern *k, const ash_node *node, const ash_ix *idx) {
+    ash_ix to[ASH_MAX_RANK] = {0};
+    ash_ref some = ASH_NO_REF;
+    index_gather(k, node, idx, to, &some);
+    if (some == ASH_NO_REF) return ash_kern_eval(k, node->ins[0], to);
+    /* zero where an axis is empty */
+    ash_kern_scope scope = ash_kern_enter(k);
+    ash_kern_narrow(k, some);
+    ash_ref value = ash_kern_eval(k, node->ins[0], to);
+    ash_kern_leave(k, scope);
+    if (k->nest.failed) return 0;
+    ash_ref zero = ash_kern_neutral(k, ASH_OP_ADD, (ash_dtype)ash_nest_at(&k->nest, value)->dtype);
+    if (ash_nest_at(&k->nest, value)->lanes > 1) some = ash_kern_splat(k, some), zero = ash_kern_splat(k, zero);
+    return ash_nest_select(&k->nest, some, value, zero);
+}
+
+/* --- a reduction over dims of 1 alone ---------------------------------------------------------------------------------------- */
+
+static ash_ref eval_dropped_dims(ash_kern *k, const ash_node *node, const ash_ix *idx) {
+    const ash_type *in = ash_graph__type(k->graph, node->ins[0]);
+    const ash_attr *axes = ash_node_attr(node, ASH_ATTR_AXES);
+    ash_ix to[ASH_MAX_RANK];
+    for (unsigned d = 0, a = 0; d < in->rank; d++) {
+        bool dropped = a < axes->count && axes->list[a] == d;
+        to[d] = dropped ? ash_ix_const(&k->ixs, 0) : idx[d - a];
+        a += dropped;
+    }
     return ash_kern_eval(k, node->ins[0], to);
 }
 
@@ -238,7 +271,7 @@ static ash_ref eval_elementwise(ash_kern *k, const ash_node *node, const ash_ix 
     unsigned lanes = 1;
     for (unsigned i = 0; i < node->n_ins; i++) {
         in[i] = ash_kern_eval(k, node->ins[i], idx);
-        if (k->failed || n->failed || k->ixs.failed) return 0;
+        if (ash_kern_lost(k)) return 0;
         if (!k->collecting) lanes = ASH_MAX(lanes, ash_nest_at(n, in[i])->lanes);
     }
     if (k->collecting) return 0;
@@ -257,7 +290,7 @@ static ash_ref eval_elementwise(ash_kern *k, const ash_node *node, const ash_ix 
 }
 
 ash_ref ash_kern_eval(ash_kern *k, ash_value value, const ash_ix *idx) {
-    if (k->failed || k->ixs.failed || k->nest.failed) return 0;
+    if (ash_kern_lost(k)) return 0;
     for (size_t i = 0; i < k->known.len; i++)
         if (k->known.at[i].value == value) return k->known.at[i].ref;
     const ash_value_info *info = ash_graph__value(k->graph, value);
@@ -275,6 +308,8 @@ ash_ref ash_kern_eval(ash_kern *k, ash_value value, const ash_ix *idx) {
             ref = eval_pad(k, node, idx);
         else if (ash_op_infos[node->op].class == ASH_CLASS_GATHER)
             ref = eval_gather(k, node, idx);
+        else if (ash_op_infos[node->op].class == ASH_CLASS_REDUCE)
+            ref = eval_dropped_dims(k, node, idx);
         else
             ref = eval_elementwise(k, node, idx);
     }

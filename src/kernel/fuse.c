@@ -1,5 +1,13 @@
 #include "fuse.h"
 
+/* A value is computed by going back through the nodes that are evaluated by demand, one call deeper for each, and its index
+ * is rewritten by each of them. Both are bounded, so that lowering needs little stack and time that grows with the nodes:
+ * past these numbers a value is stored. */
+enum {
+    MAX_DEPTH = 96, /* nodes one behind the other */
+    MAX_TURNS = 3   /* among them reshapes that regroup dims: each multiplies the terms of an address by the rank */
+};
+
 /* What the users of a value ask of it, as far as they have been visited. */
 typedef enum request_state {
     UNUSED,
@@ -22,6 +30,7 @@ typedef struct fuser {
     /* Per value: computed element by element from a reduction's result. Such a value is taken into a group that repeats it
      * along some axes before the reduction itself is seen: most often that one follows, and makes the group rows. */
     bool *from_reduction;
+    bool *deep;   /* per value: stored, since too many nodes would be gone through to compute it */
     bool *packed; /* per value: must lie in memory in its own order, also when it is the result of movement */
     bool fuse;
 } fuser;
@@ -31,8 +40,24 @@ bool ash_op_is_virtual(ash_op op) {
            op == ASH_OP_IOTA;
 }
 
-static bool is_pointwise(ash_op op) {
-    return ash_op_is_elementwise(op) || op == ASH_OP_PAD || ash_op_infos[op].class == ASH_CLASS_GATHER;
+static bool is_reduced_dim(const ash_node *node, unsigned dim) {
+    const ash_attr *axes = ash_node_attr(node, ASH_ATTR_AXES);
+    for (uint32_t i = 0; i < axes->count; i++)
+        if (axes->list[i] == dim) return true;
+    return false;
+}
+
+bool ash_node_reduces_nothing(const ash_graph *graph, const ash_node *node) {
+    if (ash_op_infos[node->op].class != ASH_CLASS_REDUCE) return false;
+    const ash_type *in = ash_graph__type(graph, node->ins[0]);
+    for (unsigned d = 0; d < in->rank; d++)
+        if (in->dims[d] != 1 && is_reduced_dim(node, d)) return false;
+    return true;
+}
+
+static bool is_pointwise(const fuser *f, const ash_node *node) {
+    return ash_op_is_elementwise(node->op) || node->op == ASH_OP_PAD ||
+           ash_op_infos[node->op].class == ASH_CLASS_GATHER || ash_node_reduces_nothing(f->graph, node);
 }
 
 /* --- requests ------------------------------------------------------------------------------------------------------ */
@@ -126,13 +151,6 @@ static uint32_t long_axes(const ash_group *g) {
     return mask;
 }
 
-static bool is_reduced_dim(const ash_node *node, unsigned dim) {
-    const ash_attr *axes = ash_node_attr(node, ASH_ATTR_AXES);
-    for (uint32_t i = 0; i < axes->count; i++)
-        if (axes->list[i] == dim) return true;
-    return false;
-}
-
 /* The labels of a reduction's operand in a group, given those of its result: the reduced dims run along the group's axes
  * that the result lacks, in order. A group whose axes the result has all gets new axes. False when they do not fit; the
  * group is changed only on success. */
@@ -176,7 +194,7 @@ static bool may_join(const fuser *f, const ash_node *node, const request *r) {
     if (g->n_nodes == ASH_MAX_GROUP || g->constant != f->fusion->constant[node->out]) return false;
     if (g->kind == ASH_GROUP_CONCAT || g->kind == ASH_GROUP_OTHER) return false;
     uint32_t mask = label_mask(r->labels, out->rank), missing = long_axes(g) & ~mask;
-    if (is_pointwise(node->op)) {
+    if (is_pointwise(f, node)) {
         if (r->state == REARRANGED) return g->kind == ASH_GROUP_MAP;
         if (!r->repeated || (missing & ~g->reduced) == 0) return true;
         return !g->reduced && g->anchor == ASH_NO_NODE && f->from_reduction[node->out];
@@ -191,9 +209,10 @@ static bool may_join(const fuser *f, const ash_node *node, const request *r) {
     }
 }
 
-static ash_group_kind kind_of(ash_op op) {
-    if (op == ASH_OP_CONCAT) return ASH_GROUP_CONCAT;
-    switch (ash_op_infos[op].class) {
+static ash_group_kind kind_of(const fuser *f, const ash_node *node) {
+    if (node->op == ASH_OP_CONCAT) return ASH_GROUP_CONCAT;
+    if (is_pointwise(f, node)) return ASH_GROUP_MAP;
+    switch (ash_op_infos[node->op].class) {
     case ASH_CLASS_REDUCE: return ASH_GROUP_ROWS;
     case ASH_CLASS_POOL: return ASH_GROUP_POOL;
     case ASH_CLASS_MATMUL:
@@ -210,7 +229,7 @@ static ash_group_kind kind_of(ash_op op) {
 static bool new_group(fuser *f, uint32_t n) {
     const ash_node *node = &f->graph->nodes.at[n];
     const ash_type *out = ash_graph__type(f->graph, node->out);
-    ash_group g = {.kind = kind_of(node->op), .root = n, .anchor = ASH_NO_NODE, .n_axes = out->rank,
+    ash_group g = {.kind = kind_of(f, node), .root = n, .anchor = ASH_NO_NODE, .n_axes = out->rank,
                    .n_root_axes = out->rank, .constant = f->fusion->constant[node->out]};
     request *r = &f->requests[node->out];
     memset(r->labels, ASH_LABEL_NONE, sizeof r->labels);
@@ -240,6 +259,15 @@ static void place(fuser *f, uint32_t n, uint32_t group) {
     if (ash_op_is_virtual(node->op)) {
         f->requests[node->out] = r;
         pass_on(f, node);
+        return;
+    }
+    if (ash_node_reduces_nothing(f->graph, node)) {
+        request in = r;
+        const ash_type *type = ash_graph__type(f->graph, node->ins[0]);
+        memset(in.labels, ASH_LABEL_NONE, sizeof in.labels);
+        for (unsigned d = 0, o = 0; d < type->rank; d++)
+            if (!is_reduced_dim(node, d)) in.labels[d] = r.labels[o++];
+        ask(f, node->ins[0], &in);
         return;
     }
     switch (ash_op_infos[node->op].class) {
@@ -273,10 +301,10 @@ static bool place_reduction(fuser *f, uint32_t n, uint32_t group) {
 
 static ash_status visit(fuser *f, uint32_t n, const bool *stored, ash_diag *diag) {
     const ash_node *node = &f->graph->nodes.at[n];
-    bool must_store = f->packed[node->out];
+    bool must_store = f->packed[node->out] || f->deep[node->out];
     for (unsigned i = 0; i < ash_op_infos[node->op].outs; i++) must_store |= stored[node->out + i];
     request *r = &f->requests[node->out];
-    bool reduces = ash_op_infos[node->op].class == ASH_CLASS_REDUCE;
+    bool reduces = ash_op_infos[node->op].class == ASH_CLASS_REDUCE && !ash_node_reduces_nothing(f->graph, node);
     if (ash_op_is_virtual(node->op) && !must_store) {
         pass_on(f, node);
         return ASH_OK;
@@ -321,6 +349,38 @@ static void mark_from_reduction(const ash_graph *graph, bool *from) {
     }
 }
 
+/* Whether a reshape does more than add and drop dims of 1. */
+static bool regroups(const ash_graph *graph, const ash_node *node) {
+    if (node->op != ASH_OP_RESHAPE) return false;
+    request r = {.state = LABELLED};
+    through_reshape(ash_graph__type(graph, node->ins[0]), ash_graph__type(graph, node->out), &r);
+    return r.state != LABELLED;
+}
+
+/* Marks values that the chain of nodes behind them makes too deep. False when there is no memory. */
+static bool mark_deep(fuser *f) {
+    typedef struct chain {
+        uint8_t depth, turns;
+    } chain;
+    const ash_graph *graph = f->graph;
+    chain *chains = ash_mem_calloc(graph->allocator, graph->values.len, sizeof *chains);
+    for (size_t n = 0; chains && n < graph->nodes.len; n++) {
+        const ash_node *node = &graph->nodes.at[n];
+        if (!ash_op_is_virtual(node->op) && !is_pointwise(f, node)) continue;
+        chain c = {0};
+        for (unsigned i = 0; i < node->n_ins; i++) {
+            c.depth = ASH_MAX(c.depth, chains[node->ins[i]].depth);
+            c.turns = ASH_MAX(c.turns, chains[node->ins[i]].turns);
+        }
+        c.depth++;
+        c.turns += regroups(graph, node);
+        f->deep[node->out] = c.depth > MAX_DEPTH || c.turns > MAX_TURNS;
+        if (!f->deep[node->out]) chains[node->out] = c;
+    }
+    ash_mem_free(graph->allocator, chains, graph->values.len, sizeof *chains);
+    return chains;
+}
+
 /* Lists the nodes of each group. */
 static bool list_members(ash_fusion *fusion) {
     size_t groups = fusion->groups.len, total = 0;
@@ -351,9 +411,10 @@ ash_status ash_fusion_build(const ash_graph *graph, const bool *stored, bool fus
     f.requests = ash_mem_calloc(a, values, sizeof *f.requests);
     f.from_reduction = ash_mem_calloc(a, values, sizeof *f.from_reduction);
     f.packed = ash_mem_calloc(a, values, sizeof *f.packed);
+    f.deep = ash_mem_calloc(a, values, sizeof *f.deep);
     ash_status status = ASH_OK;
     if (!out->group_of || !out->labels || !out->constant || !f.requests || !f.from_reduction ||
-        !f.packed) {
+        !f.packed || !f.deep || !mark_deep(&f)) {
         status = ASH_NO_MEMORY(diag);
         goto done;
     }
@@ -369,6 +430,7 @@ ash_status ash_fusion_build(const ash_graph *graph, const bool *stored, bool fus
     }
     if (!list_members(out)) status = ASH_NO_MEMORY(diag);
 done:
+    ash_mem_free(a, f.deep, values, sizeof *f.deep);
     ash_mem_free(a, f.packed, values, sizeof *f.packed);
     ash_mem_free(a, f.from_reduction, values, sizeof *f.from_reduction);
     ash_mem_free(a, f.requests, values, sizeof *f.requests);

@@ -65,6 +65,10 @@ typedef struct ash_fusion {
 /* Movement that exists only in indices. */
 bool ash_op_is_virtual(ash_op op);
 
+/* Whether a node is a reduction over nothing but dims of 1 (or over no axis): it only drops dims, and is computed like an
+ * elementwise operator. */
+bool ash_node_reduces_nothing(const ash_graph *graph, const ash_node *node);
+
 /* Groups the nodes of a graph. `stored[value]` marks values that must be in a buffer (outputs, kept values). With `fuse`
  * false each node that is not virtual is a group. Freed with ash_fusion_free, also after a failure. */
 ash_status ash_fusion_build(const ash_graph *graph, const bool *stored, bool fuse, ash_fusion *out, ash_diag *diag);

@@ -19,6 +19,10 @@ void ash_ixs_free(ash_ixs *ixs) {
     ash_map_free(&ixs->atom_ids);
 }
 
+static void too_large(ash_ixs *ixs) {
+    ixs->failed = ixs->too_large = true;
+}
+
 /* --- interning -------------------------------------------------------------------------------------------------- */
 
 static uint32_t intern_atom(ash_ixs *ixs, ash_atom atom) {
@@ -77,8 +81,8 @@ static ash_ix intern(ash_ixs *ixs, const ash_term *terms, size_t n) {
             ixs->terms.len += n;
             return (ash_ix)id;
         }
-        const ash_sum *found = &ixs->sums.at[id];
-        if (found->n == n && (n == 0 || !memcmp(ixs->terms.at + found->first, packed, n * sizeof *packed)))
+        ash_sum found = ixs->sums.at[id];
+        if (found.n == n && (n == 0 || !memcmp(ixs->terms.at + found.first, packed, n * sizeof *packed)))
             return (ash_ix)id;
     }
     ixs->failed = true;
@@ -96,25 +100,29 @@ typedef struct building {
 
 static ash_dim combine(ash_ixs *ixs, ash_dim_op op, ash_dim a, ash_dim b) {
     ash_dim out = 1;
-    if (ash_dims_combine(ixs->dims, op, a, b, &out, NULL) != ASH_OK) ixs->failed = true;
+    ash_status status = ash_dims_combine(ixs->dims, op, a, b, &out, NULL);
+    if (status == ASH_ERROR_OUT_OF_MEMORY)
+        ixs->failed = true;
+    else if (status != ASH_OK)
+        too_large(ixs);
     return out;
 }
 
 static void put(building *b, int64_t c, ash_dim d, uint32_t atom) {
     if (d >= 0) { /* a number: part of the coefficient */
-        if (!ash_mul_i64(c, d, &c)) b->ixs->failed = true;
+        if (!ash_mul_i64(c, d, &c)) too_large(b->ixs);
         d = 1;
     }
     if (c == 0) return;
     for (size_t i = 0; i < b->n; i++) {
         ash_term *t = &b->terms[i];
         if (t->atom != atom || t->d != d) continue;
-        if (!ash_add_i64(t->c, c, &t->c)) b->ixs->failed = true;
+        if (!ash_add_i64(t->c, c, &t->c)) too_large(b->ixs);
         if (t->c == 0) *t = b->terms[--b->n];
         return;
     }
     if (b->n == MAX_TERMS)
-        b->ixs->failed = true;
+        too_large(b->ixs);
     else
         b->terms[b->n++] = (ash_term){c, d, atom};
 }
@@ -122,10 +130,10 @@ static void put(building *b, int64_t c, ash_dim d, uint32_t atom) {
 /* Adds c * d * ix. */
 static void put_scaled(building *b, ash_ix ix, int64_t c, ash_dim d) {
     ash_ixs *ixs = b->ixs;
-    ash_sum sum = ixs->sums.at[ix];
+    ash_sum sum = ash_ix_sum(ixs, ix);
     for (uint32_t i = 0; i < sum.n && !ixs->failed; i++) {
         ash_term t = ixs->terms.at[sum.first + i];
-        if (!ash_mul_i64(t.c, c, &t.c)) ixs->failed = true;
+        if (!ash_mul_i64(t.c, c, &t.c)) too_large(ixs);
         put(b, t.c, combine(ixs, ASH_DIM_MUL, t.d, d), t.atom);
     }
 }
@@ -168,8 +176,22 @@ static ash_ix finish(building *b) {
 }
 
 ash_sym ash_ix_new_sym(ash_ixs *ixs, ash_dim extent) {
-    if (!ash_vec_push(ixs->allocator, &ixs->extents, extent)) ixs->failed = true;
+    if (!ash_vec_push(ixs->allocator, &ixs->extents, extent)) {
+        ixs->failed = true;
+        return 0;
+    }
     return (ash_sym)(ixs->extents.len - 1);
+}
+
+uint64_t ash_ix_syms(const ash_ixs *ixs, ash_ix ix) {
+    ash_sum sum = ash_ix_sum(ixs, ix);
+    uint64_t syms = 0;
+    for (uint32_t i = 0; i < sum.n; i++) syms |= ixs->atoms.at[ixs->terms.at[sum.first + i].atom].syms;
+    return syms;
+}
+
+static uint64_t sym_bit(ash_sym sym) {
+    return UINT64_C(1) << (sym % 64);
 }
 
 static ash_ix single(ash_ixs *ixs, int64_t c, ash_dim d, uint32_t atom) {
@@ -191,11 +213,11 @@ ash_ix ash_ix_sym(ash_ixs *ixs, ash_sym sym) {
     if (ixs->failed) return 0;
     ash_dims_bounds(ixs->dims, ixs->extents.at[sym], &min, &max);
     if (max <= 1) return ash_ix_const(ixs, 0);
-    return single(ixs, 1, 1, intern_atom(ixs, (ash_atom){ASH_ATOM_SYM, sym, 0, max - 1}));
+    return single(ixs, 1, 1, intern_atom(ixs, (ash_atom){ASH_ATOM_SYM, sym, 0, max - 1, sym_bit(sym)}));
 }
 
-ash_ix ash_ix_loaded(ash_ixs *ixs, ash_ref ref, int64_t max) {
-    return single(ixs, 1, 1, intern_atom(ixs, (ash_atom){ASH_ATOM_LOADED, ref, 0, max}));
+ash_ix ash_ix_loaded(ash_ixs *ixs, ash_ref ref, int64_t max, uint64_t syms) {
+    return single(ixs, 1, 1, intern_atom(ixs, (ash_atom){ASH_ATOM_LOADED, ref, 0, max, syms}));
 }
 
 ash_ix ash_ix_add(ash_ixs *ixs, ash_ix a, ash_ix b) {
@@ -238,31 +260,41 @@ static bool divides(ash_ixs *ixs, int64_t c, ash_dim d, ash_dim by, int64_t *qc,
         return false;
     }
     if (d >= 0) return false;
+    if (d == by) { /* also where it can be 0: then there is nothing to address */
+        *qd = 1;
+        return true;
+    }
+    int64_t min, max;
+    ash_dims_bounds(ixs->dims, by, &min, &max);
+    if (min < 1) return false;
     ash_dim q = combine(ixs, ASH_DIM_DIV, d, by);
     if (ixs->failed || combine(ixs, ASH_DIM_MUL, q, by) != d) return false;
     *qd = q;
     return true;
 }
 
-/* Whether 0 <= ix < by for certain. */
+/* Whether 0 <= ix < by for certain, where `by` is not 0. */
 static bool below(const ash_ixs *ixs, ash_ix ix, ash_dim by) {
-    const ash_sum *sum = &ixs->sums.at[ix];
-    if (sum->min < 0) return false;
+    ash_sum sum = ash_ix_sum(ixs, ix);
+    if (sum.n == 0) return true;
+    if (sum.min < 0) return false;
     int64_t min, max;
     ash_dims_bounds(ixs->dims, by, &min, &max);
-    if (sum->max < min) return true;
-    if (sum->n != 1) return false;
-    const ash_term *t = &ixs->terms.at[sum->first];
+    if (sum.max < min) return true;
+    if (sum.n != 1) return false;
+    const ash_term *t = &ixs->terms.at[sum.first];
     const ash_atom *atom = &ixs->atoms.at[t->atom];
     if (t->c != 1 || t->d != 1) return false;
     return (atom->kind == ASH_ATOM_SYM && ixs->extents.at[atom->ref] == by) ||
            (atom->kind == ASH_ATOM_MOD && atom->by == by);
 }
 
-/* Splits a into by * quotient + rest, moving all multiples of `by` into the quotient. */
+/* Splits a into by * quotient + rest with a rest from 0, moving all multiples of `by` into the quotient. A rest that can be
+ * negative is lifted by a multiple of `by`, so that what is divided at run time never is; by a divisor that is no number
+ * that cannot be done, and everything stays in the rest. */
 static ash_ix split(ash_ixs *ixs, ash_ix a, ash_dim by, ash_ix *rest) {
     building q = {.ixs = ixs}, r = {.ixs = ixs};
-    ash_sum sum = ixs->sums.at[a];
+    ash_sum sum = ash_ix_sum(ixs, a);
     for (uint32_t i = 0; i < sum.n && !ixs->failed; i++) {
         ash_term t = ixs->terms.at[sum.first + i];
         int64_t c;
@@ -273,19 +305,34 @@ static ash_ix split(ash_ixs *ixs, ash_ix a, ash_dim by, ash_ix *rest) {
             put(&r, t.c, t.d, t.atom);
     }
     *rest = finish(&r);
+    int64_t min = ash_ix_sum(ixs, *rest).min;
+    if (ixs->failed || min >= 0) return finish(&q);
+    if (by < 0 || min < -INT64_MAX / 2) {
+        *rest = a;
+        return ash_ix_const(ixs, 0);
+    }
+    int64_t lift = ash_ceil_div(-min, by), lifted;
+    if (!ash_mul_i64(lift, by, &lifted)) {
+        too_large(ixs);
+        return 0;
+    }
+    put(&r, lifted, 1, ONE);
+    *rest = finish(&r);
+    put(&q, -lift, 1, ONE);
     return finish(&q);
 }
 
 /* The one atom that the expression consists of, or NULL. */
 static const ash_atom *sole_atom(const ash_ixs *ixs, ash_ix ix) {
-    const ash_sum *sum = &ixs->sums.at[ix];
-    if (sum->n != 1) return NULL;
-    const ash_term *t = &ixs->terms.at[sum->first];
+    ash_sum sum = ash_ix_sum(ixs, ix);
+    if (sum.n != 1) return NULL;
+    const ash_term *t = &ixs->terms.at[sum.first];
     return t->c == 1 && t->d == 1 ? &ixs->atoms.at[t->atom] : NULL;
 }
 
 ash_ix ash_ix_div(ash_ixs *ixs, ash_ix a, ash_dim d) {
     if (d == 1 || ixs->failed) return a;
+    if (d == 0) return ash_ix_const(ixs, 0); /* of a tensor without elements: never computed */
     ash_ix rest, quotient = split(ixs, a, d, &rest);
     if (ixs->failed || below(ixs, rest, d)) return quotient;
     const ash_atom *sole = sole_atom(ixs, rest);
@@ -299,16 +346,16 @@ ash_ix ash_ix_div(ash_ixs *ixs, ash_ix a, ash_dim d) {
         ash_dim by = sole->by / d;
         return ash_ix_add(ixs, quotient, ash_ix_mod(ixs, ash_ix_div(ixs, inner, d), by));
     }
-    int64_t d_min, d_max, max = ixs->sums.at[rest].max;
+    int64_t d_min, d_max, max = ash_ix_sum(ixs, rest).max;
     ash_dims_bounds(ixs->dims, d, &d_min, &d_max);
     if (max != INT64_MAX && d_min > 0) max /= d_min;
-    uint32_t atom = intern_atom(ixs, (ash_atom){ASH_ATOM_DIV, rest, d, max});
+    uint32_t atom = intern_atom(ixs, (ash_atom){ASH_ATOM_DIV, rest, d, max, ash_ix_syms(ixs, rest)});
     return ash_ix_add(ixs, quotient, single(ixs, 1, 1, atom));
 }
 
 ash_ix ash_ix_mod(ash_ixs *ixs, ash_ix a, ash_dim d) {
     if (ixs->failed) return a;
-    if (d == 1) return ash_ix_const(ixs, 0);
+    if (d <= 1 && d >= 0) return ash_ix_const(ixs, 0);
     ash_ix rest;
     split(ixs, a, d, &rest);
     if (ixs->failed || below(ixs, rest, d)) return rest;
@@ -317,37 +364,31 @@ ash_ix ash_ix_mod(ash_ixs *ixs, ash_ix a, ash_dim d) {
         return ash_ix_mod(ixs, sole->ref, d);
     int64_t d_min, d_max;
     ash_dims_bounds(ixs->dims, d, &d_min, &d_max);
-    return single(ixs, 1, 1, intern_atom(ixs, (ash_atom){ASH_ATOM_MOD, rest, d, d_max - 1}));
+    return single(ixs, 1, 1, intern_atom(ixs, (ash_atom){ASH_ATOM_MOD, rest, d, d_max - 1, ash_ix_syms(ixs, rest)}));
 }
 
 /* --- questions --------------------------------------------------------------------------------------------------------- */
 
-bool ash_ix_is_const(const ash_ixs *ixs, ash_ix ix, int64_t *value) {
-    const ash_sum *sum = &ixs->sums.at[ix];
-    if (sum->n > 1) return false;
-    if (sum->n == 1 && (ixs->terms.at[sum->first].atom != ONE || ixs->terms.at[sum->first].d != 1)) return false;
-    *value = sum->n ? ixs->terms.at[sum->first].c : 0;
-    return true;
-}
-
 static bool atom_depends(const ash_ixs *ixs, uint32_t id, ash_sym sym) {
     const ash_atom *atom = &ixs->atoms.at[id];
+    if (!(atom->syms & sym_bit(sym))) return false;
     if (atom->kind == ASH_ATOM_SYM) return atom->ref == sym;
-    return (atom->kind == ASH_ATOM_DIV || atom->kind == ASH_ATOM_MOD) && ash_ix_depends(ixs, atom->ref, sym);
+    return atom->kind == ASH_ATOM_LOADED || ash_ix_depends(ixs, atom->ref, sym);
 }
 
 bool ash_ix_depends(const ash_ixs *ixs, ash_ix ix, ash_sym sym) {
-    const ash_sum *sum = &ixs->sums.at[ix];
-    for (uint32_t i = 0; i < sum->n; i++)
-        if (atom_depends(ixs, ixs->terms.at[sum->first + i].atom, sym)) return true;
+    ash_sum sum = ash_ix_sum(ixs, ix);
+    for (uint32_t i = 0; i < sum.n; i++)
+        if (atom_depends(ixs, ixs->terms.at[sum.first + i].atom, sym)) return true;
     return false;
 }
 
 bool ash_ix_is_linear(const ash_ixs *ixs, ash_ix ix, ash_sym sym) {
-    const ash_sum *sum = &ixs->sums.at[ix];
-    for (uint32_t i = 0; i < sum->n; i++) {
-        uint32_t atom = ixs->terms.at[sum->first + i].atom;
-        if (ixs->atoms.at[atom].kind != ASH_ATOM_SYM && atom_depends(ixs, atom, sym)) return false;
+    ash_sum sum = ash_ix_sum(ixs, ix);
+    for (uint32_t i = 0; i < sum.n; i++) {
+        uint32_t atom = ixs->terms.at[sum.first + i].atom;
+        ash_atom_kind kind = ixs->atoms.at[atom].kind;
+        if ((kind == ASH_ATOM_DIV || kind == ASH_ATOM_MOD) && atom_depends(ixs, atom, sym)) return false;
     }
     return true;
 }
@@ -355,9 +396,9 @@ bool ash_ix_is_linear(const ash_ixs *ixs, ash_ix ix, ash_sym sym) {
 /* Whether the dividend x of an atom is sym + (a multiple of lanes), so that no vector crosses a multiple of `by`. */
 static bool block_aligned(const ash_ixs *ixs, const ash_atom *atom, ash_sym sym, unsigned lanes) {
     if (atom->by < 0 || atom->by % lanes) return false;
-    const ash_sum *sum = &ixs->sums.at[atom->ref];
-    for (uint32_t i = 0; i < sum->n; i++) {
-        const ash_term *t = &ixs->terms.at[sum->first + i];
+    ash_sum sum = ash_ix_sum(ixs, atom->ref);
+    for (uint32_t i = 0; i < sum.n; i++) {
+        const ash_term *t = &ixs->terms.at[sum.first + i];
         const ash_atom *inner = &ixs->atoms.at[t->atom];
         bool is_sym = inner->kind == ASH_ATOM_SYM && inner->ref == sym && t->c == 1 && t->d == 1;
         if (!is_sym && (t->c % lanes || atom_depends(ixs, t->atom, sym))) return false;
@@ -366,40 +407,18 @@ static bool block_aligned(const ash_ixs *ixs, const ash_atom *atom, ash_sym sym,
 }
 
 bool ash_ix_lane_stride(const ash_ixs *ixs, ash_ix ix, ash_sym sym, unsigned lanes, bool aligned, int64_t *stride) {
-    const ash_sum *sum = &ixs->sums.at[ix];
+    ash_sum sum = ash_ix_sum(ixs, ix);
     *stride = 0;
-    for (uint32_t i = 0; i < sum->n; i++) {
-        const ash_term *t = &ixs->terms.at[sum->first + i];
+    for (uint32_t i = 0; i < sum.n; i++) {
+        const ash_term *t = &ixs->terms.at[sum.first + i];
         const ash_atom *atom = &ixs->atoms.at[t->atom];
         if (!atom_depends(ixs, t->atom, sym)) continue;
         if (t->d != 1) return false;
         if (atom->kind != ASH_ATOM_SYM) {
-            if (!aligned || !block_aligned(ixs, atom, sym, lanes)) return false;
+            if (!aligned || atom->kind == ASH_ATOM_LOADED || !block_aligned(ixs, atom, sym, lanes)) return false;
             if (atom->kind == ASH_ATOM_DIV) continue;
         }
         *stride += t->c;
     }
     return true;
-}
-
-static ash_ix substitute_atom(ash_ixs *ixs, uint32_t id, ash_sym sym, ash_ix value) {
-    ash_atom atom = ixs->atoms.at[id];
-    switch (atom.kind) {
-    case ASH_ATOM_SYM: return atom.ref == sym ? value : single(ixs, 1, 1, id);
-    case ASH_ATOM_DIV: return ash_ix_div(ixs, ash_ix_substitute(ixs, atom.ref, sym, value), atom.by);
-    case ASH_ATOM_MOD: return ash_ix_mod(ixs, ash_ix_substitute(ixs, atom.ref, sym, value), atom.by);
-    case ASH_ATOM_ONE:
-    case ASH_ATOM_LOADED: break;
-    }
-    return single(ixs, 1, 1, id);
-}
-
-ash_ix ash_ix_substitute(ash_ixs *ixs, ash_ix ix, ash_sym sym, ash_ix value) {
-    building b = {.ixs = ixs};
-    ash_sum sum = ixs->sums.at[ix];
-    for (uint32_t i = 0; i < sum.n && !ixs->failed; i++) {
-        ash_term t = ixs->terms.at[sum.first + i];
-        put_scaled(&b, substitute_atom(ixs, t.atom, sym, value), t.c, t.d);
-    }
-    return finish(&b);
 }

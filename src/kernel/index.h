@@ -27,6 +27,7 @@ typedef struct ash_atom {
     uint32_t ref; /* SYM: the symbol; DIV, MOD: the dividend, an ash_ix; LOADED: an ash_ref of the nest */
     ash_dim by;   /* DIV, MOD: the divisor */
     int64_t max;  /* largest value, or INT64_MAX when unknown; the smallest is 0 */
+    uint64_t syms; /* symbols that the value depends on: bit number % 64 */
 } ash_atom;
 
 typedef struct ash_term {
@@ -48,7 +49,8 @@ typedef struct ash_ixs {
     ASH_VEC(ash_atom) atoms;
     ASH_VEC(ash_dim) extents; /* per symbol */
     ash_map sum_ids, atom_ids; /* hash to the newest with that hash; probed by rehashing */
-    bool failed;               /* out of memory, or arithmetic past 64 bits */
+    bool failed;               /* out of memory, or too large */
+    bool too_large;            /* arithmetic past 64 bits, or more terms than an expression may have */
 } ash_ixs;
 
 void ash_ixs_init(ash_ixs *ixs, const ash_allocator *allocator, ash_dims *dims);
@@ -58,23 +60,29 @@ ash_sym ash_ix_new_sym(ash_ixs *ixs, ash_dim extent); /* takes the values 0 <= s
 ash_ix ash_ix_const(ash_ixs *ixs, int64_t value);
 ash_ix ash_ix_dim(ash_ixs *ixs, ash_dim dim);
 ash_ix ash_ix_sym(ash_ixs *ixs, ash_sym sym);
-ash_ix ash_ix_loaded(ash_ixs *ixs, ash_ref ref, int64_t max);
+/* A number that was loaded from an address that depends on the symbols `syms` (as ash_ix_syms gives them). */
+ash_ix ash_ix_loaded(ash_ixs *ixs, ash_ref ref, int64_t max, uint64_t syms);
 ash_ix ash_ix_add(ash_ixs *ixs, ash_ix a, ash_ix b);
 ash_ix ash_ix_sub(ash_ixs *ixs, ash_ix a, ash_ix b);
 ash_ix ash_ix_scale(ash_ixs *ixs, ash_ix a, int64_t c);
 ash_ix ash_ix_mul(ash_ixs *ixs, ash_ix a, ash_dim d);
-ash_ix ash_ix_div(ash_ixs *ixs, ash_ix a, ash_dim d); /* rounded down, for values from 0 */
+/* Rounded down. By an expression of variables: for values from 0, and where the divisor is not 0; so is the remainder. */
+ash_ix ash_ix_div(ash_ixs *ixs, ash_ix a, ash_dim d);
 ash_ix ash_ix_mod(ash_ixs *ixs, ash_ix a, ash_dim d);
 
-bool ash_ix_is_const(const ash_ixs *ixs, ash_ix ix, int64_t *value);
-/* Whether the symbol occurs anywhere in the expression. */
+/* The terms and bounds of an expression; 0 when it was lost to a failure. */
+static inline ash_sum ash_ix_sum(const ash_ixs *ixs, ash_ix ix) {
+    return ix < ixs->sums.len ? ixs->sums.at[ix] : (ash_sum){0};
+}
+
+/* The symbols that the expression depends on, also by way of what it loads: bit number % 64. */
+uint64_t ash_ix_syms(const ash_ixs *ixs, ash_ix ix);
+/* Whether the expression depends on the symbol, also by way of what it loads. */
 bool ash_ix_depends(const ash_ixs *ixs, ash_ix ix, ash_sym sym);
 /* Whether the symbol occurs in no quotient or remainder. */
 bool ash_ix_is_linear(const ash_ixs *ixs, ash_ix ix, ash_sym sym);
 /* For a vector of `lanes` values of `sym` that starts at a multiple of `lanes` (`aligned`) or anywhere: true and the
  * constant distance between neighbouring lanes, or false when there is none. */
 bool ash_ix_lane_stride(const ash_ixs *ixs, ash_ix ix, ash_sym sym, unsigned lanes, bool aligned, int64_t *stride);
-/* The expression with `sym` replaced by `value`, whose extent may differ. */
-ash_ix ash_ix_substitute(ash_ixs *ixs, ash_ix ix, ash_sym sym, ash_ix value);
 
 #endif

@@ -28,13 +28,20 @@ void ash_kern_free(ash_kern *k) {
     ash_map_free(&k->memo_ids);
 }
 
+ash_status ash_kern_status(const ash_kern *k) {
+    ash_diag *diag = k->low->diag;
+    ASH_FAIL_IF(k->too_large || k->ixs.too_large, diag, ASH_ERROR_OUT_OF_RANGE,
+                "the addresses or the number of pieces of work of this kernel exceed what 64 bits hold");
+    return k->failed || k->ixs.failed ? ASH_NO_MEMORY(diag) : ash_nest_status(&k->nest, diag);
+}
+
 ash_sym ash_kern_sym(ash_kern *k, ash_dim extent) {
     if (!ash_vec_push(k->low->allocator, &k->sym_refs, ASH_NO_REF)) k->failed = true;
     return ash_ix_new_sym(&k->ixs, extent);
 }
 
 void ash_kern_set_sym(ash_kern *k, ash_sym sym, ash_ref ref) {
-    if (!k->failed) k->sym_refs.at[sym] = ref;
+    if (!ash_kern_lost(k)) k->sym_refs.at[sym] = ref;
 }
 
 ash_ref ash_kern_loop(ash_kern *k, ash_sym sym, ash_ref from, ash_ref to, int64_t step, unsigned unroll) {
@@ -49,6 +56,19 @@ size_t ash_kern_mark(const ash_kern *k) {
 
 void ash_kern_forget(ash_kern *k, size_t mark) {
     k->memo.len = mark;
+}
+
+ash_kern_scope ash_kern_enter(ash_kern *k) {
+    ash_kern_scope scope = {k->mask, k->guard, k->context, ash_kern_mark(k)};
+    k->context = (uint32_t)k->nest.code.len + 1; /* like no other: something is emitted before the next */
+    return scope;
+}
+
+void ash_kern_leave(ash_kern *k, ash_kern_scope scope) {
+    ash_kern_forget(k, scope.mark);
+    k->mask = scope.mask;
+    k->guard = scope.guard;
+    k->context = scope.number;
 }
 
 void ash_kern_know(ash_kern *k, ash_value value, ash_ref ref) {
@@ -114,17 +134,17 @@ static bool atom_is_vector(const ash_kern *k, uint32_t id) {
 
 bool ash_kern_is_vector(const ash_kern *k, ash_ix ix) {
     if (k->lanes == 1 || k->ixs.failed || k->nest.failed) return false;
-    const ash_sum *sum = &k->ixs.sums.at[ix];
-    for (uint32_t i = 0; i < sum->n; i++)
-        if (atom_is_vector(k, k->ixs.terms.at[sum->first + i].atom)) return true;
+    ash_sum sum = ash_ix_sum(&k->ixs, ix);
+    for (uint32_t i = 0; i < sum.n; i++)
+        if (atom_is_vector(k, k->ixs.terms.at[sum.first + i].atom)) return true;
     return false;
 }
 
 /* An index as instructions. With `every_lane` the result is a vector wherever it depends on the lane. */
 static ash_ref emit_index(ash_kern *k, ash_ix ix, bool every_lane) {
     ash_nest *n = &k->nest;
-    if (k->ixs.failed || n->failed) return ASH_NO_REF;
-    ash_sum terms = k->ixs.sums.at[ix];
+    if (ash_kern_lost(k)) return ASH_NO_REF;
+    ash_sum terms = ash_ix_sum(&k->ixs, ix);
     ash_ref sum = ash_nest_index(n, 0);
     for (uint32_t i = 0; i < terms.n; i++) {
         ash_term t = k->ixs.terms.at[terms.first + i];
@@ -164,6 +184,7 @@ ash_ref ash_kern_vector_index(ash_kern *k, ash_ix ix) {
 /* --- buffers -------------------------------------------------------------------------------------------------------------- */
 
 uint16_t ash_kern_buffer(ash_kern *k, uint32_t buffer, ash_dtype dtype, bool write) {
+    if (ash_kern_lost(k)) return 0;
     for (size_t i = 0; i < k->uses.len; i++) {
         if (k->uses.at[i].buffer == buffer && k->nest.buffers.at[i].dtype == dtype) {
             k->nest.buffers.at[i].written |= write;
@@ -227,7 +248,7 @@ uint16_t ash_kern_scratch(ash_kern *k, ash_dtype dtype, int64_t count, ash_ref *
     ash_ref worker = ash_nest_add(&k->nest, (ash_inst){.op = ASH_NEST_WORKER, .lanes = 1, .dtype = ASH_I64,
                                                        .a = ASH_NO_REF, .b = ASH_NO_REF, .c = ASH_NO_REF});
     *base = ash_nest_binary(&k->nest, ASH_OP_MUL, worker, ash_nest_index(&k->nest, count));
-    return k->failed ? 0 : ash_kern_buffer(k, id, dtype, true);
+    return ash_kern_buffer(k, id, dtype, true);
 }
 
 ash_ix ash_kern_linear(ash_kern *k, ash_value value, const ash_ix *idx) {
@@ -282,11 +303,12 @@ static bool immediate(ash_kern *k, ash_value value, ash_ref *out) {
     return true;
 }
 
-static ash_ref load_at(ash_kern *k, uint16_t buf, ash_ix linear) {
+/* `first` is an index that may be read where the guard says that `linear` may not. */
+static ash_ref load_at(ash_kern *k, uint16_t buf, ash_ix linear, ash_dim first) {
     ash_nest *n = &k->nest;
     if (!ash_kern_is_vector(k, linear)) {
         ash_ref at = ash_kern_index(k, linear);
-        if (k->guard != ASH_NO_REF) at = ash_nest_select(n, k->guard, at, ash_nest_index(n, 0));
+        if (k->guard != ASH_NO_REF) at = ash_nest_select(n, k->guard, at, ash_kern_dim(k, first));
         return ash_nest_load(n, buf, at, 1, ASH_NO_REF);
     }
     ash_ref mask = k->mask;
@@ -308,12 +330,14 @@ ash_ref ash_kern_load(ash_kern *k, ash_value value, const ash_ix *idx) {
         return 0;
     }
     if (immediate(k, value, &ref)) return ref;
+    if (ash_type_max_count(k->ixs.dims, type) == 0) /* read under a guard that never holds: there is no byte */
+        return ash_kern_neutral(k, ASH_OP_ADD, ash_kern_dtype(type->dtype));
     ash_ix linear = ash_kern_linear(k, value, idx);
     uint16_t buf = ash_kern_buffer(k, k->low->places[value].buffer, type->dtype, false);
     ash_kern_access(k, value, false);
-    if (k->failed || k->ixs.failed) return 0;
+    if (ash_kern_lost(k)) return 0;
     note_read(k, buf, linear);
-    ref = load_at(k, buf, linear);
+    ref = load_at(k, buf, linear, k->low->places[value].contiguous ? 0 : k->low->places[value].offset);
     return ash_kern_dtype(type->dtype) == type->dtype ? ref : ash_nest_cast(&k->nest, ASH_F32, ref);
 }
 
@@ -327,13 +351,13 @@ void ash_kern_store(ash_kern *k, ash_value value, const ash_ix *idx, ash_ref ref
     }
     uint16_t buf = ash_kern_buffer(k, k->low->places[value].buffer, type->dtype, true);
     ash_kern_access(k, value, true);
-    if (k->failed || k->ixs.failed || n->failed) return;
+    if (ash_kern_lost(k)) return;
     k->stored_once = !k->has_stored || (k->stored_once && k->stored == linear);
     k->stored = linear;
     k->has_stored = true;
     if (ash_nest_at(n, ref)->dtype != type->dtype) ref = ash_nest_cast(n, type->dtype, ref);
     if (!ash_kern_is_vector(k, linear)) {
-        ash_nest_store(n, buf, ash_kern_index(k, linear), ref, ASH_NO_REF);
+        ash_nest_store(n, buf, ash_kern_index(k, linear), ash_nest_extract(n, ref, 0), ASH_NO_REF);
         return;
     }
     int64_t stride;
@@ -366,9 +390,10 @@ unsigned ash_kern_lanes(const ash_kern *k) {
     size_t widest = 1;
     for (uint32_t i = 0; i < k->group->n_nodes; i++) {
         const ash_node *node = &k->graph->nodes.at[k->group->nodes[i]];
-        bool indexed = ash_op_infos[node->op].class == ASH_CLASS_GATHER; /* its second operand holds indices */
+        /* the second operand of a gather holds indices, those of a concatenation are all alike */
+        bool first = ash_op_infos[node->op].class == ASH_CLASS_GATHER || node->op == ASH_OP_CONCAT;
         widest = ASH_MAX(widest, ash_dtype_size(ash_kern_dtype(ash_graph__type(k->graph, node->out)->dtype)));
-        for (unsigned j = 0; j < (indexed ? 1u : node->n_ins); j++)
+        for (unsigned j = 0; j < (first ? 1u : node->n_ins); j++)
             widest = ASH_MAX(widest, ash_dtype_size(ash_kern_dtype(ash_graph__type(k->graph, node->ins[j])->dtype)));
     }
     return ASH_MIN(ash_target_lanes(k->low->target, widest), 32u);

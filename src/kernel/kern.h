@@ -74,8 +74,16 @@ typedef struct ash_kern {
     ASH_VEC(ash_ix) leaves;
     ash_ix stored;   /* the index that the root was stored at; valid when has_stored */
     bool has_stored, stored_once;
-    bool failed;     /* out of memory */
+    bool failed;     /* out of memory, or too large */
+    bool too_large;  /* a number of rows, chunks or bytes past 64 bits */
 } ash_kern;
+
+/* Whether building has failed: then refs, symbols and buffers may not exist, and nothing more is looked up. */
+static inline bool ash_kern_lost(const ash_kern *k) {
+    return k->failed || k->ixs.failed || k->nest.failed;
+}
+/* ASH_OK, or why the kernel could not be built. */
+ash_status ash_kern_status(const ash_kern *k);
 
 void ash_kern_init(ash_kern *k, ash_lowering *low, uint32_t group_id);
 void ash_kern_free(ash_kern *k);
@@ -102,7 +110,7 @@ ash_ref ash_kern_splat(ash_kern *k, ash_ref ref);     /* to the kernel's lanes, 
 ash_ref ash_kern_eval(ash_kern *k, ash_value value, const ash_ix *idx);
 /* Loads from a stored value, never computing it. */
 ash_ref ash_kern_load(ash_kern *k, ash_value value, const ash_ix *idx);
-/* Stores a result of the group's root, converted to its dtype. */
+/* Stores a result of the group's root, converted to its dtype; of a vector whose lanes have one address, lane 0. */
 void ash_kern_store(ash_kern *k, ash_value value, const ash_ix *idx, ash_ref ref);
 /* While collecting: notes an index that the kernel would compute. */
 void ash_kern_collect(ash_kern *k, ash_ix ix);
@@ -125,6 +133,17 @@ ash_ref ash_kern_in_bounds(ash_kern *k, ash_ix at, ash_dim limit);
 /* Loads from now on count only where the condition holds: it goes into the mask or the guard. */
 void ash_kern_narrow(ash_kern *k, ash_ref condition);
 
+/* Around an operand that is evaluated under conditions of its own: what is remembered inside is not mixed up with what is
+ * remembered outside, and mask and guard come back in the end. */
+typedef struct ash_kern_scope {
+    ash_ref mask, guard;
+    uint32_t number;
+    size_t mark;
+} ash_kern_scope;
+
+ash_kern_scope ash_kern_enter(ash_kern *k);
+void ash_kern_leave(ash_kern *k, ash_kern_scope scope);
+
 /* One binary operator on operands of any lanes: a scalar one is repeated. */
 ash_ref ash_kern_binary(ash_kern *k, ash_op op, ash_ref a, ash_ref b);
 /* The neutral element of a reduction's operator in the dtype that it accumulates in. */
@@ -143,7 +162,7 @@ ash_status ash_kern_lower_tile(ash_kern *k, ash_dim *chunks, bool *done); /* *do
 bool ash_kern_lower_matmul(ash_kern *k, ash_dim *chunks);
 bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks);
 ash_status ash_kern_lower_other(ash_kern *k, ash_dim *chunks);
-/* Writes operand `part` of a concatenation to its place. */
-ash_status ash_kern_lower_part(ash_kern *k, const ash_node *concat, unsigned part, ash_dim *chunks);
+/* Writes operand `part` of a concatenation to its place, `shift` elements along the axis. */
+ash_status ash_kern_lower_part(ash_kern *k, const ash_node *concat, unsigned part, ash_dim shift, ash_dim *chunks);
 
 #endif

@@ -9,7 +9,7 @@
  * whatever its shape. The vector axis is the one along which most addresses are neighbours. */
 #include "tile.h"
 
-enum { CHUNK_WORK = 1 << 16 }; /* element operations that a chunk should have: some 20 microseconds */
+enum { CHUNK_WORK = 1 << 15 }; /* element operations that a chunk should have: some 10 microseconds */
 
 typedef struct axis {
     ash_sym sym;
@@ -35,6 +35,10 @@ typedef struct loops {
     uint32_t bounded;  /* bit per inner axis: a window whose loop runs only over positions inside the input */
     unsigned lanes;    /* of a full vector */
 } loops;
+
+static bool is_reduction(const ash_kern *k, const ash_node *node) {
+    return ash_op_infos[node->op].class == ASH_CLASS_REDUCE && !ash_node_reduces_nothing(k->graph, node);
+}
 
 /* --- operands of reductions ------------------------------------------------------------------------------------------- */
 
@@ -90,25 +94,6 @@ static ash_ref require(ash_kern *k, ash_ix at, ash_dim limit, ash_ref so_far) {
     return so_far == ASH_NO_REF ? ok : ash_kern_binary(k, ASH_OP_AND, so_far, ok);
 }
 
-typedef struct context {
-    ash_ref mask, guard;
-    uint32_t number;
-    size_t mark;
-} context;
-
-static context enter(ash_kern *k) {
-    context c = {k->mask, k->guard, k->context, ash_kern_mark(k)};
-    k->context = (uint32_t)k->nest.code.len + 1;
-    return c;
-}
-
-static void leave(ash_kern *k, context c) {
-    ash_kern_forget(k, c.mark);
-    k->mask = c.mask;
-    k->guard = c.guard;
-    k->context = c.number;
-}
-
 /* `value` where `hit`, else the neutral element. */
 static ash_ref or_neutral(ash_kern *k, ash_ref hit, ash_ref value, ash_op combine) {
     if (hit == ASH_NO_REF || k->nest.failed) return value;
@@ -127,7 +112,7 @@ static ash_ref pool_element(loops *l, ash_op combine) {
     const int64_t *before = ash_node_list(node, ASH_ATTR_BEFORE);
     ash_ix idx[ASH_MAX_RANK];
     anchor_index(l, idx);
-    context c = enter(k);
+    ash_kern_scope c = ash_kern_enter(k);
     ash_ref hit = ASH_NO_REF;
     for (uint32_t a = 0; a < axes->count; a++) {
         int64_t d = axes->list[a];
@@ -135,7 +120,7 @@ static ash_ref pool_element(loops *l, ash_op combine) {
         if (!(l->bounded >> a & 1)) hit = require(k, idx[d], in->dims[d], hit);
     }
     ash_ref value = ash_kern_eval(k, node->ins[0], idx);
-    leave(k, c);
+    ash_kern_leave(k, c);
     return k->collecting ? 0 : or_neutral(k, hit, value, combine);
 }
 
@@ -216,18 +201,22 @@ static ash_ref accumulate(loops *l, const ash_node *node, ash_op combine, ash_re
     ash_op_info info = ash_op_infos[node->op];
     ash_ref a = 0, b = 0;
     if (info.class == ASH_CLASS_MATMUL || info.class == ASH_CLASS_CONV) {
-        context c = enter(k);
+        ash_kern_scope c = ash_kern_enter(k);
         ash_ref hit = ASH_NO_REF;
         if (info.class == ASH_CLASS_MATMUL)
             matmul_factors(l, &a, &b);
         else
             conv_factors(l, &a, &b, &hit);
-        leave(k, c);
-        if (k->collecting || k->failed || k->nest.failed || k->ixs.failed) return acc;
-        a = or_neutral(k, hit, a, ASH_OP_ADD);
+        ash_kern_leave(k, c);
+        if (k->collecting || ash_kern_lost(k)) return acc;
         if (ash_nest_at(&k->nest, acc)->lanes > 1) a = ash_kern_splat(k, a), b = ash_kern_splat(k, b);
-        if (ash_dtype_is_float((ash_dtype)ash_nest_at(&k->nest, a)->dtype)) return ash_nest_fma(&k->nest, a, b, acc);
-        return ash_nest_binary(&k->nest, ASH_OP_ADD, acc, ash_nest_binary(&k->nest, ASH_OP_MUL, a, b));
+        bool is_float = ash_dtype_is_float((ash_dtype)ash_nest_at(&k->nest, a)->dtype);
+        ash_ref sum = is_float ? ash_nest_fma(&k->nest, a, b, acc)
+                               : ash_nest_binary(&k->nest, ASH_OP_ADD, acc, ash_nest_binary(&k->nest, ASH_OP_MUL, a, b));
+        if (hit == ASH_NO_REF || k->nest.failed) return sum;
+        /* padding adds nothing, whatever the weight is: 0 times infinity is no number */
+        if (ash_nest_at(&k->nest, sum)->lanes > 1) hit = ash_kern_splat(k, hit);
+        return ash_nest_select(&k->nest, hit, sum, acc);
     }
     if (info.class == ASH_CLASS_POOL) {
         a = pool_element(l, combine);
@@ -237,7 +226,7 @@ static ash_ref accumulate(loops *l, const ash_node *node, ash_op combine, ash_re
         a = ash_kern_eval(k, node->ins[0], idx);
         if (!k->collecting && k->mask != ASH_NO_REF && l->vector_inner) a = or_neutral(k, k->mask, a, combine);
     }
-    if (k->collecting || k->failed || k->nest.failed || k->ixs.failed) return acc;
+    if (k->collecting || ash_kern_lost(k)) return acc;
     if (ash_nest_at(&k->nest, acc)->lanes > 1) a = ash_kern_splat(k, a);
     return ash_nest_binary(&k->nest, combine, acc, a);
 }
@@ -298,7 +287,7 @@ static void collect(loops *l) {
     }
     for (uint32_t i = 0; l->reduced && !l->anchor && i < k->group->n_nodes; i++) {
         const ash_node *node = &k->graph->nodes.at[k->group->nodes[i]];
-        if (ash_op_infos[node->op].class != ASH_CLASS_REDUCE) continue;
+        if (!is_reduction(k, node)) continue;
         accumulate(l, node, ASH_OP_ADD, 0);
         ash_kern_know(k, node->out, 0);
     }
@@ -581,7 +570,7 @@ static void row(loops *l, void *arg) {
     } else if (l->reduced) {
         for (uint32_t i = 0; i < k->group->n_nodes; i++) {
             const ash_node *node = &k->graph->nodes.at[k->group->nodes[i]];
-            if (ash_op_infos[node->op].class == ASH_CLASS_REDUCE) reduce(l, node);
+            if (is_reduction(k, node)) reduce(l, node);
         }
     }
     if (!l->anchor && root_is_full(l))
@@ -648,8 +637,7 @@ static ash_status finish(loops *l, ash_dim *chunks) {
     ash_kern *k = l->k;
     choose_axes(l);
     *chunks = emit(l);
-    ash_diag *diag = k->low->diag;
-    return k->failed || k->ixs.failed ? ASH_NO_MEMORY(diag) : ash_nest_status(&k->nest, diag);
+    return ash_kern_status(k);
 }
 
 static void add_reduced_axis(loops *l, ash_dim extent) {
@@ -693,15 +681,10 @@ ash_status ash_kern_lower_loops(ash_kern *k, ash_dim *chunks) {
     return finish(&l, chunks);
 }
 
-ash_status ash_kern_lower_part(ash_kern *k, const ash_node *concat, unsigned part, ash_dim *chunks) {
+ash_status ash_kern_lower_part(ash_kern *k, const ash_node *concat, unsigned part, ash_dim shift, ash_dim *chunks) {
     const ash_type *type = ash_graph__type(k->graph, concat->ins[part]);
     loops l = {.k = k, .value = concat->ins[part], .target = concat->out, .n_root_axes = type->rank,
-               .n_axes = type->rank, .shift_axis = (unsigned)ash_node_int(concat, ASH_ATTR_AXIS)};
-    for (unsigned i = 0; i < part; i++)
-        if (ash_dims_combine(k->ixs.dims, ASH_DIM_ADD, l.shift,
-                             ash_graph__type(k->graph, concat->ins[i])->dims[l.shift_axis], &l.shift,
-                             k->low->diag) != ASH_OK)
-            return ASH_ERROR_OUT_OF_MEMORY;
+               .n_axes = type->rank, .shift_axis = (unsigned)ash_node_int(concat, ASH_ATTR_AXIS), .shift = shift};
     memcpy(l.extents, type->dims, sizeof type->dims);
     return finish(&l, chunks);
 }

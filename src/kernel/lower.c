@@ -285,6 +285,11 @@ static ash_status add_step(ash_kern *k, ash_dim chunks, bool whole_group) {
 
 /* --- groups ------------------------------------------------------------------------------------------------------------------- */
 
+/* A result without elements needs no kernel. */
+static bool is_empty(const ash_lowering *low, ash_value value) {
+    return ash_type_max_count(low->program->dims, ash_graph__type(low->graph, value)) == 0;
+}
+
 static ash_status lower_kernel(ash_lowering *low, uint32_t id) {
     ash_kern k;
     ash_dim chunks = 0;
@@ -305,23 +310,24 @@ static ash_status lower_kernel(ash_lowering *low, uint32_t id) {
 static ash_status lower_concat(ash_lowering *low, uint32_t id) {
     const ash_node *concat = &low->graph->nodes.at[low->fusion.groups.at[id].root];
     const ash_place *whole = &low->places[concat->out];
-    ash_dim strides[ASH_MAX_RANK], offset = whole->contiguous ? 0 : whole->offset;
+    ash_dim strides[ASH_MAX_RANK], offset = whole->contiguous ? 0 : whole->offset, shift = 0;
     ASH_TRY(strides_of(low, concat->out, strides));
     int64_t axis = ash_node_int(concat, ASH_ATTR_AXIS);
     ash_status status = ASH_OK;
     for (unsigned i = 0; i < concat->n_ins && status == ASH_OK; i++) {
         const ash_place *part = &low->places[concat->ins[i]];
-        bool there = part->buffer == whole->buffer && !part->contiguous && part->offset == offset;
+        bool there = is_empty(low, concat->ins[i]) || (part->buffer == whole->buffer && !part->contiguous && part->offset == offset);
         if (!there) {
             ash_kern k;
             ash_dim chunks = 0;
             ash_kern_init(&k, low, id);
-            status = ash_kern_lower_part(&k, concat, i, &chunks);
+            status = ash_kern_lower_part(&k, concat, i, shift, &chunks);
             if (status == ASH_OK) status = add_step(&k, chunks, false);
             ash_kern_free(&k);
         }
         ash_dim size = ash_graph__type(low->graph, concat->ins[i])->dims[axis];
         offset = combine(low, ASH_DIM_ADD, offset, combine(low, ASH_DIM_MUL, size, strides[axis], &status), &status);
+        shift = combine(low, ASH_DIM_ADD, shift, size, &status);
     }
     return status;
 }
@@ -332,6 +338,7 @@ static ash_status lower_groups(ash_lowering *low, bool constant) {
         const ash_node *root = &low->graph->nodes.at[g->root];
         ash_value seen = viewed(low, g);
         if (g->constant != constant || (seen != ASH_NO_VALUE && low->places[seen].contiguous)) continue;
+        if (is_empty(low, root->out)) continue;
         ash_status status =
             g->kind == ASH_GROUP_CONCAT ? lower_concat(low, (uint32_t)i) : lower_kernel(low, (uint32_t)i);
         if (status != ASH_OK) {

@@ -9,7 +9,7 @@
 #include "tile.h"
 
 enum {
-    CHUNK_FLOPS = 4 << 20, /* at least so many to a chunk, where there are that many */
+    CHUNK_FLOPS = 1 << 20, /* at least so many to a chunk, some 6 microseconds, where there are that many */
     INNER_ROWS = 6,        /* fewer rows than this go along k where that fits */
     INNER_COLUMNS = 4      /* columns that one pass over k serves */
 };
@@ -229,7 +229,7 @@ static ash_dim emit_inner(product *p, int64_t row_stride, int64_t column_stride)
     unsigned rows = (unsigned)p->m, columns = (unsigned)ASH_MIN((int64_t)INNER_COLUMNS, p->n);
     if (rows * columns > k->low->target->vector_registers - 6) columns = 2;
     int64_t flops = 2 * p->m * ASH_MAX(p->inner, 1);
-    int64_t per = ASH_MAX(CHUNK_FLOPS / 16 / flops, 1);
+    int64_t per = ASH_MAX(CHUNK_FLOPS / 4 / flops, 1);
     per = ash_ceil_div(ASH_MIN(per, p->n), columns) * columns;
     int64_t parts = ash_ceil_div(p->n, per);
     ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG), ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);

@@ -170,16 +170,25 @@ static void close_loops(ash_kern *k, unsigned count, size_t mark) {
     ash_kern_forget(k, mark);
 }
 
-/* An index as an expression, and whether it is inside: negative ones count from the end. */
-static ash_ix target_index(ash_kern *k, ash_ref raw, ash_dim size, ash_ref *inside) {
+/* An index as an expression, counted from the end where it is negative. What is still outside is clamped, or with `skip`
+ * makes *inside false; an axis that may have no elements does so too. */
+static ash_ix target_index(ash_kern *k, ash_ref raw, ash_dim size, bool skip, ash_ref *inside) {
     ash_nest *n = &k->nest;
+    int64_t min, max;
     if (n->failed) return 0;
+    ash_dims_bounds(k->ixs.dims, size, &min, &max);
     ash_ref i = ash_nest_at(n, raw)->dtype == ASH_I64 ? raw : ash_nest_cast(n, ASH_I64, raw);
-    ash_ref limit = ash_kern_dim(k, size), zero = ash_nest_index(n, 0);
+    ash_ref limit = ash_kern_dim(k, size), zero = ash_nest_index(n, 0), ok = ASH_NO_REF;
     i = ash_nest_select(n, ash_nest_binary(n, ASH_OP_LT, i, zero), ash_nest_binary(n, ASH_OP_ADD, i, limit), i);
-    ash_ref ok = ash_nest_binary(n, ASH_OP_AND, ash_nest_binary(n, ASH_OP_LE, zero, i), ash_nest_binary(n, ASH_OP_LT, i, limit));
-    *inside = *inside == ASH_NO_REF ? ok : ash_nest_binary(n, ASH_OP_AND, *inside, ok);
-    return ash_ix_loaded(&k->ixs, i, INT64_MAX);
+    if (skip) {
+        ok = ash_nest_binary(n, ASH_OP_AND, ash_nest_binary(n, ASH_OP_LE, zero, i), ash_nest_binary(n, ASH_OP_LT, i, limit));
+    } else {
+        ash_ref last = ash_nest_binary(n, ASH_OP_SUB, limit, ash_nest_index(n, 1));
+        i = ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_MAX, i, zero), last);
+        if (min == 0) ok = ash_nest_binary(n, ASH_OP_LT, zero, limit);
+    }
+    if (ok != ASH_NO_REF) *inside = *inside == ASH_NO_REF ? ok : ash_nest_binary(n, ASH_OP_AND, *inside, ok);
+    return ash_ix_loaded(&k->ixs, i, INT64_MAX, 0); /* every loop here is scalar */
 }
 
 static ash_dim lower_scatter(ash_kern *k) {
@@ -201,14 +210,14 @@ static ash_dim lower_scatter(ash_kern *k) {
     if (node->op == ASH_OP_SCATTER_ELEMENTS) {
         unsigned axis = (unsigned)ash_node_int(node, ASH_ATTR_AXIS);
         memcpy(to, idx, sizeof to);
-        to[axis] = target_index(k, ash_kern_eval(k, node->ins[1], idx), x->dims[axis], &inside);
+        to[axis] = target_index(k, ash_kern_eval(k, node->ins[1], idx), x->dims[axis], false, &inside);
     } else {
         unsigned outer = indices->rank - 1, depth = (unsigned)indices->dims[outer];
         ash_ix at[ASH_MAX_RANK];
         memcpy(at, idx, sizeof at);
         for (unsigned d = 0; d < depth; d++) {
             at[outer] = ash_ix_const(&k->ixs, d);
-            to[d] = target_index(k, ash_kern_eval(k, node->ins[1], at), x->dims[d], &inside);
+            to[d] = target_index(k, ash_kern_eval(k, node->ins[1], at), x->dims[d], true, &inside);
         }
         for (unsigned d = depth; d < x->rank; d++) to[d] = idx[outer + d - depth];
     }
@@ -230,5 +239,5 @@ ash_status ash_kern_lower_other(ash_kern *k, ash_dim *chunks) {
     case ASH_CLASS_SCATTER: *chunks = lower_scatter(k); break;
     default: return ash_fail(diag, ASH_ERROR_UNSUPPORTED, "no lowering for this operator");
     }
-    return k->failed || k->ixs.failed ? ASH_NO_MEMORY(diag) : ash_nest_status(&k->nest, diag);
+    return ash_kern_status(k);
 }

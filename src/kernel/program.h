@@ -21,7 +21,7 @@ typedef enum ash_buffer_kind {
     ASH_BUFFER_WEIGHT,    /* written by the prologue, read by main steps: lives as long as the plan */
     ASH_BUFFER_STAGING,   /* written and read by the prologue alone */
     ASH_BUFFER_LOCAL,     /* written and read by main steps */
-    ASH_BUFFER_OUTPUT,    /* written by main steps, read by the caller */
+    ASH_BUFFER_OUTPUT,    /* written by main steps (unless it has no bytes), read by the caller */
     ASH_BUFFER_SCRATCH    /* of one step: `bytes` for each worker, contents undefined before and after */
 } ash_buffer_kind;
 

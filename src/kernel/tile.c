@@ -117,7 +117,7 @@ bool ash_tile_operand_at(ash_kern *k, ash_value value, const ash_ix *idx, ash_ti
     const ash_type *type = ash_graph__type(k->graph, out->stored);
     out->buf = ash_kern_buffer(k, k->low->places[out->stored].buffer, type->dtype, false);
     ash_kern_access(k, out->stored, false);
-    if (!k->failed) k->uses.at[out->buf].single = false, k->uses.at[out->buf].read = true;
+    if (!ash_kern_lost(k)) k->uses.at[out->buf].single = false, k->uses.at[out->buf].read = true;
     return true;
 }
 
@@ -128,17 +128,21 @@ ash_ref ash_kern_argument(ash_kern *k, ash_nest_op op) {
                                              .b = ASH_NO_REF, .c = ASH_NO_REF});
 }
 
+static void note(ash_kern *k, ash_status status) {
+    k->failed |= status != ASH_OK;
+    k->too_large |= status != ASH_OK && status != ASH_ERROR_OUT_OF_MEMORY;
+}
+
 ash_dim ash_kern_product(ash_kern *k, ash_dim a, ash_dim b) {
     ash_dim out = 1;
-    if (ash_dims_combine(k->ixs.dims, ASH_DIM_MUL, a, b, &out, NULL) != ASH_OK) k->failed = true;
+    note(k, ash_dims_combine(k->ixs.dims, ASH_DIM_MUL, a, b, &out, NULL));
     return out;
 }
 
 ash_dim ash_kern_ceil_div(ash_kern *k, ash_dim a, int64_t b) {
     ash_dim sum = 0, out = 1;
-    if (ash_dims_combine(k->ixs.dims, ASH_DIM_ADD, a, b - 1, &sum, NULL) != ASH_OK ||
-        ash_dims_combine(k->ixs.dims, ASH_DIM_DIV, sum, b, &out, NULL) != ASH_OK)
-        k->failed = true;
+    note(k, ash_dims_combine(k->ixs.dims, ASH_DIM_ADD, a, b - 1, &sum, NULL));
+    note(k, ash_dims_combine(k->ixs.dims, ASH_DIM_DIV, sum, b, &out, NULL));
     return out;
 }
 
@@ -153,6 +157,5 @@ ash_status ash_kern_lower_tile(ash_kern *k, ash_dim *chunks, bool *done) {
     *done = false;
     if (ash_graph__type(k->graph, anchor->out)->dtype != ASH_F32) return ASH_OK;
     *done = ash_op_infos[anchor->op].class == ASH_CLASS_MATMUL ? ash_kern_lower_matmul(k, chunks) : ash_kern_lower_conv(k, chunks);
-    if (k->failed || k->ixs.failed) return ASH_NO_MEMORY(k->low->diag);
-    return ash_nest_status(&k->nest, k->low->diag);
+    return ash_kern_status(k);
 }

@@ -221,27 +221,28 @@ static void event_bytes(const checker *c, const event *e, uint64_t *low, uint64_
     *high = *low + (e->hole ? c->problem->holes[e->buffer].size : c->problem->buffers[e->buffer].size);
 }
 
-static void sift(uint64_t *heap, size_t at, size_t count) {
-    uint64_t moved = heap[at];
-    for (size_t child; (child = 2 * at + 1) < count; at = child) {
-        child += child + 1 < count && heap[child + 1] > heap[child];
-        if (moved >= heap[child]) break;
-        heap[at] = heap[child];
+/* Merges from the bottom up; `room` is as large as `at`. */
+static void sort_bytes(uint64_t *at, uint64_t *room, size_t count) {
+    uint64_t *from = at, *to = room;
+    for (size_t width = 1; width < count; width *= 2) {
+        for (size_t start = 0; start < count; start += 2 * width) {
+            size_t a = start, middle = ASH_MIN(start + width, count), b = middle,
+                   end = ASH_MIN(start + 2 * width, count);
+            for (size_t k = start; k < end; k++)
+                to[k] = a < middle && (b == end || from[a] <= from[b]) ? from[a++] : from[b++];
+        }
+        uint64_t *swap = from;
+        from = to;
+        to = swap;
     }
-    heap[at] = moved;
+    if (from != at) memcpy(at, from, count * sizeof *at);
 }
 
 static void find_borders(checker *c, const event *events, size_t count) {
     uint64_t *at = c->borders;
     for (size_t i = 0; i < count; i++) event_bytes(c, &events[i], &at[2 * i], &at[2 * i + 1]);
     size_t n = 2 * count;
-    for (size_t i = n / 2; i--;) sift(at, i, n);
-    for (size_t end = n; end > 1;) {
-        uint64_t largest = at[0];
-        at[0] = at[--end];
-        at[end] = largest;
-        sift(at, 0, end);
-    }
+    sort_bytes(at, (uint64_t *)c->trees, n); /* the trees are larger, and not yet in use */
     c->border_count = 0;
     for (size_t i = 0; i < n; i++)
         if (!i || at[i] != at[i - 1]) at[c->border_count++] = at[i];

@@ -273,14 +273,6 @@ void ash_memory__pack_free(const ash_allocator *a, ash_memory__pack *pack) {
     *pack = (ash_memory__pack){0};
 }
 
-bool ash_memory__conflict(const ash_memory__pack *pack, uint32_t a, uint32_t b) {
-    if (!pack->conflicts)
-        return pack->items[a].begin < pack->items[b].end && pack->items[b].begin < pack->items[a].end;
-    for (size_t i = pack->row[a]; i < pack->row[a + 1]; i++)
-        if (pack->conflicts[i] == b) return true;
-    return false;
-}
-
 uint64_t ash_memory__peak(const ash_memory__pack *pack, const uint64_t *offsets) {
     uint64_t peak = 0;
     for (uint32_t i = 0; i < pack->count; i++)

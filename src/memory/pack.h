@@ -28,7 +28,4 @@ bool ash_memory__live_at(const ash_memory__instance *instance, uint32_t class, c
 ash_status ash_memory__online(const ash_allocator *allocator, const ash_memory__pack *pack,
                               const uint32_t *order, uint64_t *offsets, ash_diag *diag);
 
-/* Whether two items may not share bytes. Linear in the conflicts of `a` when the pack has conflict rows. */
-bool ash_memory__conflict(const ash_memory__pack *pack, uint32_t a, uint32_t b);
-
 #endif

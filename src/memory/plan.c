@@ -51,7 +51,7 @@ static ash_status attempt(const ash_allocator *a, const ash_memory__pack *pack, 
     return status;
 }
 
-enum { NODES_SEARCH = 400000, NODES_AUTO = 50000 }; /* about a second, and a tenth of one */
+enum { NODES_SEARCH = 400000, NODES_AUTO = 100000 }; /* about a second, and a quarter of one */
 
 /* The strategies, cheapest first, until one reaches the goal. The arena's load becomes its proven bound. */
 static ash_status plan_lane(const ash_allocator *a, const ash_memory__pack *pack,

@@ -260,7 +260,7 @@ static uint64_t component_peak(const search *s, const component *c) {
 static ash_status descend(search *s, component *c, uint64_t *peak, uint64_t *proven, ash_diag *diag) {
     uint64_t from = *proven;
     bool first = true, moved = true;
-    while (*proven<*peak && * peak> s->goal && !ash_memory__spent(s->budget)) {
+    while (*proven < *peak && s->goal < *peak && !ash_memory__spent(s->budget)) {
         if (from >= *peak) {
             if (!moved) break;
             from = *proven;

@@ -20,10 +20,7 @@
  * capacities below 2^31 units. */
 #include "search.h"
 
-enum {
-    STEP = 1000,
-    STEP_FRESH = 1500
-}; /* nodes of the shortest dives: those that keep the blame, and those that do not */
+enum { STEP = 2000 };           /* nodes of the shortest dive */
 enum { SLOTS_PER_NODE = 8192 }; /* items over columns that a node of the budget pays for */
 
 typedef struct change {
@@ -97,7 +94,7 @@ static uint64_t base_weight(const ash_memory__field *f, uint32_t i, uint32_t rul
 
 static void set_weights(valley *v, uint32_t turn) {
     enum { RULES = 8 };
-    v->snug = (turn + turn / RULES) % 2 ? ONE / 5 : 0;
+    v->snug = turn / RULES % 2 ? ONE / 5 : 0;
     for (uint32_t i = 0; i < v->field->count; i++) {
         uint64_t weight = base_weight(v->field, i, turn % RULES);
         v->weight[i] =
@@ -494,7 +491,7 @@ ash_status ash_memory__valley(const ash_allocator *a, const ash_memory__field *f
          dive++) {
         bool fresh = dive % 2;
         uint32_t turn = dive / 2;
-        uint64_t step = (fresh ? STEP_FRESH : STEP) * luby(turn / 4 + 1);
+        uint64_t step = STEP * luby(turn / 4 + 1);
         uint64_t share = ASH_MIN(ASH_MIN(nodes, budget->nodes / cost + 1), step);
         v.nodes = share;
         restart(&v, turn, fresh);

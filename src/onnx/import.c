@@ -9,7 +9,7 @@
 #include "lower.h"
 
 enum {
-    NEWEST_OPSET = 23,
+    NEWEST_OPSET = 28,
     OLDEST_IR_WITH_OPSETS = 3,
     MAX_NESTING = 8,       /* graphs inside graphs */
     MAX_LOWERED = 1 << 20, /* nodes, those of unrolled bodies counted each time */

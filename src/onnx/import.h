@@ -27,7 +27,9 @@ typedef struct ash_import_value {
     ash_value value;               /* ASH_NO_VALUE: not in the graph yet */
     const ash_onnx_tensor *tensor; /* the initializer that it comes from, or NULL */
     const ash_import_int *list;    /* its elements, or NULL when they are not tracked */
-    size_t count;                  /* of the list */
+    size_t count;                  /* elements of the list, or of the sequence */
+    bool sequence;                 /* a sequence of tensors: then only `items` and `count` matter */
+    const size_t *items;           /* indices of ash_import.values */
 } ash_import_value;
 
 /* Names visible at a node: those of its own graph, then of the graphs around it. */

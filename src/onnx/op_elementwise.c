@@ -63,9 +63,30 @@ void ash_onnx__op_mod(ash_import *im) {
     ash_import__out(im, 0, ash_lower__binary(im, op, ash_import__in(im, 0), ash_import__in(im, 1)));
 }
 
+/* The core shifts unsigned integers. Signed ones (opset 28) are shifted as their bits; to the right, a
+ * negative number is the complement of its complement's shift, which keeps the sign. */
 void ash_onnx__op_bit_shift(ash_import *im) {
-    ash_op op = ash_import__attr_is(im, "direction", "LEFT", "") ? ASH_OP_SHL : ASH_OP_SHR;
-    ash_import__out(im, 0, ash_lower__binary(im, op, ash_import__in(im, 0), ash_import__in(im, 1)));
+    bool left = ash_import__attr_is(im, "direction", "LEFT", "");
+    ash_value x = ash_import__in(im, 0), count = ash_import__in(im, 1);
+    ash_op op = left ? ASH_OP_SHL : ASH_OP_SHR;
+    ash_dtype dtype = ash_import__type(im, x).dtype, bits = dtype;
+    switch (dtype) {
+    case ASH_I8: bits = ASH_U8; break;
+    case ASH_I16: bits = ASH_U16; break;
+    case ASH_I32: bits = ASH_U32; break;
+    case ASH_I64: bits = ASH_U64; break;
+    default: ash_import__out(im, 0, ash_lower__binary(im, op, x, count)); return;
+    }
+    count = ash_lower__cast(im, count, bits);
+    ash_value y =
+        ash_lower__cast(im, ash_lower__binary(im, op, ash_lower__cast(im, x, bits), count), dtype);
+    if (!left) {
+        ash_value flipped = ash_lower__cast(im, ash_lower__unary(im, ASH_OP_NOT, x), bits);
+        flipped = ash_lower__cast(im, ash_lower__binary(im, op, flipped, count), dtype);
+        ash_value negative = ash_lower__with(im, ASH_OP_LT, x, 0);
+        y = ash_lower__select(im, negative, ash_lower__unary(im, ASH_OP_NOT, flipped), y);
+    }
+    ash_import__out(im, 0, y);
 }
 
 /* Base and exponent may differ in dtype; the result has the base's. A floating point exponent of an integer
@@ -99,8 +120,13 @@ void ash_onnx__op_cast_like(ash_import *im) {
     ash_import__out(im, 0, ash_lower__cast(im, ash_import__in(im, 0), to));
 }
 
+/* Also of a sequence. */
 void ash_onnx__op_identity(ash_import *im) {
-    ash_import__out(im, 0, ash_import__in(im, 0));
+    size_t index = ash_import__has(im, 0) ? ash_import__find_name(im, im->node->ins[0]) : SIZE_MAX;
+    if (index != SIZE_MAX && im->values.at[index].sequence && ash_import__wants(im, 0))
+        ash_import__declare(im, im->node->outs[0], &im->values.at[index]);
+    else
+        ash_import__out(im, 0, ash_import__in(im, 0));
 }
 
 /* Inference: the data pass, and the mask is all true. Training with a ratio above 0 draws random numbers.
@@ -225,6 +251,15 @@ void ash_onnx__op_softplus(ash_import *im) {
 
 void ash_onnx__op_softsign(ash_import *im) {
     ash_import__out(im, 0, ash_onnx__softsign(im, ash_import__in(im, 0)));
+}
+
+/* x * sigmoid(alpha x) */
+void ash_onnx__op_swish(ash_import *im) {
+    ash_value x = ash_import__in(im, 0), inner = x;
+    double alpha = ash_import__attr_float(im, "alpha", 1);
+    if (alpha != 1) inner = ash_lower__with(im, ASH_OP_MUL, x, alpha);
+    ash_import__out(im, 0,
+                    ash_lower__binary(im, ASH_OP_MUL, x, ash_lower__unary(im, ASH_OP_SIGMOID, inner)));
 }
 
 void ash_onnx__op_mish(ash_import *im) {

@@ -99,7 +99,7 @@ static void fill_taps(const resize *r, axis_plan *p, int64_t i) {
     for (int64_t t = 0; t < p->taps; t++) {
         double at = first + (double)t, weight = kernel(r, (at - x) * squeeze) * squeeze;
         bool outside = at < 0 || at > (double)p->in - 1;
-        if (outside && (r->exclude_outside || r->antialias)) weight = 0;
+        if (outside && r->exclude_outside) weight = 0;
         p->index[t * p->out + i] = (int64_t)fmin(fmax(at, 0), (double)p->in - 1);
         p->weight[t * p->out + i] = weight;
         sum += weight;

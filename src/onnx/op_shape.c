@@ -290,16 +290,18 @@ void ash_onnx__op_depth_to_space(ash_import *im) {
     ash_import__out(im, 0, ash_lower__reshape(im, x, out, 4));
 }
 
+/* Opset 28 adds the order of DepthToSpace's CRD mode. */
 void ash_onnx__op_space_to_depth(ash_import *im) {
-    static const int64_t perm[] = {0, 3, 5, 1, 2, 4};
+    static const int64_t dcr[] = {0, 3, 5, 1, 2, 4}, crd[] = {0, 1, 3, 5, 2, 4};
     ash_type t;
     int64_t b;
     if (!block_shape(im, &t, &b)) return;
+    bool is_crd = ash_import__attr_is(im, "mode", "CRD", "DCR");
     ash_dim h = ash_graph_dim_div(im->graph, t.dims[2], b), w = ash_graph_dim_div(im->graph, t.dims[3], b);
     const ash_dim split[] = {t.dims[0], t.dims[1], h, b, w, b};
     const ash_dim out[] = {t.dims[0], ash_graph_dim_mul(im->graph, t.dims[1], b * b), h, w};
     ash_value x = ash_lower__reshape(im, ash_import__in(im, 0), split, 6);
-    ash_import__out(im, 0, ash_lower__reshape(im, ash_lower__transpose(im, x, perm), out, 4));
+    ash_import__out(im, 0, ash_lower__reshape(im, ash_lower__transpose(im, x, is_crd ? crd : dcr), out, 4));
 }
 
 /* --- making --------------------------------------------------------------------------------------- */
@@ -335,11 +337,32 @@ void ash_onnx__op_constant_of_shape(ash_import *im) {
     ash_import__out(im, 0, ash_lower__broadcast(im, value, out.dims, out.rank));
 }
 
+/* A range whose end, at least, is a dim, counted upwards from a number. */
+static bool range_of_dims(ash_import *im, ash_dtype dtype) {
+    const ash_import_int *start, *limit, *delta;
+    size_t n[3];
+    ash_graph *g = im->graph;
+    if (!ash_import__try_list(im, 0, &start, &n[0]) || !ash_import__try_list(im, 1, &limit, &n[1]) ||
+        !ash_import__try_list(im, 2, &delta, &n[2]))
+        return false;
+    if (n[0] != 1 || n[1] != 1 || n[2] != 1 || !limit[0].dim || start[0].dim || start[0].v < 0 ||
+        delta[0].dim || delta[0].v <= 0)
+        return false;
+    ash_dim count = ash_graph_dim_sub(g, ash_graph_dim_max(g, limit[0].v, start[0].v), start[0].v);
+    if (delta[0].v > 1)
+        count = ash_graph_dim_div(g, ash_graph_dim_add(g, count, delta[0].v - 1), delta[0].v);
+    ash_value i =
+        ash_lower__with(im, ASH_OP_MUL, ash_lower__iota(im, dtype, &count, 1, 0), (double)delta[0].v);
+    ash_import__out(im, 0, ash_lower__with(im, ASH_OP_ADD, i, (double)start[0].v));
+    return true;
+}
+
 /* max(ceil((limit - start) / delta), 0) elements, start + i * delta. */
 void ash_onnx__op_range(ash_import *im) {
     ash_dtype dtype = ash_import__in_type(im, 0).dtype;
     const double *v[3] = {0};
     size_t n;
+    if (range_of_dims(im, dtype)) return;
     for (size_t k = 0; k < 3; k++)
         if (!ash_import__floats(im, k, &v[k], &n) || n != 1) {
             ash_import__fail(im, ASH_ERROR_SHAPE, "an operand that is not a scalar");

@@ -191,3 +191,35 @@ void ash_onnx__op_pad(ash_import *im) {
     }
     ash_import__out(im, 0, x);
 }
+
+/* --- CenterCropPad -------------------------------------------------------------------------------- */
+
+/* Each axis cut or filled with zeros around its middle to the size that operand 1 lists. */
+void ash_onnx__op_center_crop_pad(ash_import *im) {
+    ash_value x = ash_import__in(im, 0);
+    ash_type type = ash_import__type(im, x);
+    const int64_t *sizes, *axes = NULL;
+    size_t n, n_axes = type.rank;
+    if (!ash_import__ints(im, 1, &sizes, &n)) return;
+    if (!ash_import__attr_ints(im, "axes", &axes, &n_axes)) n_axes = type.rank;
+    if (n != n_axes || n > type.rank) {
+        ash_import__fail(im, ASH_ERROR_SHAPE, "%zu sizes for %zu axes", n, n_axes);
+        return;
+    }
+    for (size_t i = 0; i < n && ash_import__ok(im); i++) {
+        unsigned axis = ash_import__axis(im, axes ? axes[i] : (int64_t)i, type.rank);
+        ash_dim low[ASH_MAX_RANK] = {0}, high[ASH_MAX_RANK] = {0}, dim = type.dims[axis];
+        if (!ash_dim_is_const(dim) || sizes[i] < 0) {
+            ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "an axis whose size is not a number");
+            return;
+        }
+        if (sizes[i] <= dim) {
+            x = ash_lower__slice_axis(im, x, axis, (dim - sizes[i]) / 2, sizes[i]);
+            continue;
+        }
+        low[axis] = (sizes[i] - dim) / 2;
+        high[axis] = sizes[i] - dim - low[axis];
+        x = ash_lower__pad(im, x, 0, low, high, NULL);
+    }
+    ash_import__out(im, 0, x);
+}

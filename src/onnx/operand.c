@@ -89,6 +89,8 @@ static ash_value tensor_of_list(ash_import *im, const ash_import_value *entry) {
 ash_value ash_import__materialize(ash_import *im, size_t index) {
     if (!ash_import__ok(im)) return ASH_NO_VALUE;
     ash_import_value *entry = &im->values.at[index];
+    if (entry->sequence)
+        return ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a sequence where a tensor belongs");
     if (entry->value == ASH_NO_VALUE && entry->list)
         entry->value = tensor_of_list(im, entry);
     else if (entry->value == ASH_NO_VALUE && entry->tensor)
@@ -155,6 +157,7 @@ bool ash_import__try_list(ash_import *im, size_t k, const ash_import_int **list,
     *list = NULL, *count = 0;
     ash_import_value *entry = ash_import__has(im, k) ? operand(im, k) : NULL;
     if (!entry) return false;
+    if (entry->sequence) return false;
     if (!entry->list && is_tracked(entry->type.dtype)) {
         size_t index = (size_t)(entry - im->values.at), n;
         const ash_blob *blob = known(im, k, ASH_IMPORT_LIST, &n);

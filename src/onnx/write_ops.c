@@ -148,42 +148,71 @@ static bool write_elementwise(ash_writer *w, const ash_node *node) {
 
 /* --- movement ------------------------------------------------------------------------------------- */
 
-/* Bounds past which every slice is clamped. */
+/* Bounds that are numbers: a negative step may end before the first element, which must not be read as
+ * counted from the end of the dim; there the bound is the lowest number. */
+static void slice_numbers(ash_writer *w, const ash_node *node, unsigned rank, name *first, name *last) {
+    const int64_t *starts = ash_node_list(node, ASH_ATTR_STARTS),
+                  *steps = ash_node_list(node, ASH_ATTR_STEPS);
+    const ash_dim *dims = ash_node_list(node, ASH_ATTR_DIMS);
+    int64_t ends[ASH_MAX_RANK];
+    for (unsigned i = 0; i < rank; i++) {
+        ends[i] = dims[i] ? starts[i] + dims[i] * steps[i] : starts[i];
+        if (steps[i] < 0 && ends[i] < 0) ends[i] = INT64_MIN + 1;
+    }
+    *first = ash_writer__ints(w, starts, rank), *last = ash_writer__ints(w, ends, rank);
+}
+
+/* Bounds that the file computes. Axes with a negative step are sliced forwards, from start - (dims - 1) *
+ * |step| to start, and reversed afterwards, so that no bound is ever negative. */
+static name slice_variables(ash_writer *w, const ash_node *node, unsigned rank) {
+    const int64_t *steps = ash_node_list(node, ASH_ATTR_STEPS);
+    int64_t axes[ASH_MAX_RANK], sizes[ASH_MAX_RANK], up[ASH_MAX_RANK] = {0}, down[ASH_MAX_RANK] = {0};
+    int64_t is_down[ASH_MAX_RANK] = {0}, reversed[ASH_MAX_RANK], ends[ASH_MAX_RANK], ones[ASH_MAX_RANK];
+    size_t n = 0;
+    for (unsigned i = 0; i < rank; i++) {
+        axes[i] = i;
+        sizes[i] = steps[i] < 0 ? -steps[i] : steps[i];
+        is_down[i] = steps[i] < 0;
+        *(is_down[i] ? &down[i] : &up[i]) = sizes[i];
+        if (is_down[i]) reversed[n] = i, ends[n] = INT64_MIN + 1, ones[n++] = -1;
+    }
+    name start = ash_writer__dims(w, ash_node_list(node, ASH_ATTR_STARTS), rank);
+    name dims = ash_writer__dims(w, ash_node_list(node, ASH_ATTR_DIMS), rank),
+         back = ash_writer__ints(w, down, rank);
+    name first = op2(w, NULL, "Sub", op2(w, NULL, "Add", start, back), op2(w, NULL, "Mul", dims, back));
+    name last = op2(w, NULL, "Add", start, ash_writer__ints(w, is_down, rank));
+    last = op2(w, NULL, "Add", last, op2(w, NULL, "Mul", dims, ash_writer__ints(w, up, rank)));
+    const name ins[] = {value(w, node->ins[0]), first, last, ash_writer__ints(w, axes, rank),
+                        ash_writer__ints(w, sizes, rank)};
+    name x = ash_writer__op(w, n ? NULL : value(w, node->out), "Slice", ins, 5, NULL, 0);
+    if (n == 0) return x;
+    const name turn[] = {x, ash_writer__ints(w, ones, n), ash_writer__ints(w, ends, n),
+                         ash_writer__ints(w, reversed, n), ash_writer__ints(w, ones, n)};
+    return ash_writer__op(w, value(w, node->out), "Slice", turn, 5, NULL, 0);
+}
+
 static void write_slice(ash_writer *w, const ash_node *node) {
     unsigned rank = in_type(w, node, 0)->rank;
     const int64_t *starts = ash_node_list(node, ASH_ATTR_STARTS),
                   *steps = ash_node_list(node, ASH_ATTR_STEPS);
     const ash_dim *dims = ash_node_list(node, ASH_ATTR_DIMS);
-    int64_t ends[ASH_MAX_RANK], axes[ASH_MAX_RANK];
+    int64_t axes[ASH_MAX_RANK];
     bool numbers = true;
     for (unsigned i = 0; i < rank; i++) {
         axes[i] = i;
         numbers &= ash_dim_is_const(starts[i]) && ash_dim_is_const(dims[i]);
     }
-    name first, last;
-    if (numbers) {
-        for (unsigned i = 0; i < rank; i++) {
-            ends[i] = dims[i] ? starts[i] + dims[i] * steps[i] : starts[i];
-            if (steps[i] < 0 && ends[i] < 0) ends[i] = INT64_MIN + 1;
-        }
-        first = ash_writer__ints(w, starts, rank), last = ash_writer__ints(w, ends, rank);
+    if (!numbers) {
+        slice_variables(w, node, rank);
+    } else if (rank == 0) {
+        op1(w, value(w, node->out), "Identity", value(w, node->ins[0]));
     } else {
-        /* With a negative step the end may lie before the start of the dim, which must not be read as
-         * counted from its end: where it can, the bound is the lowest number. */
-        first = ash_writer__dims(w, starts, rank);
-        name span = op2(w, NULL, "Mul", ash_writer__dims(w, dims, rank), ash_writer__ints(w, steps, rank));
-        last = op2(w, NULL, "Add", first, span);
-        for (unsigned i = 0; i < rank; i++) ends[i] = INT64_MIN + 1;
-        name low = ash_writer__ints(w, ends, rank),
-             zero = ash_writer__ints(w, (const int64_t[ASH_MAX_RANK]){0}, rank);
-        last = op3(w, NULL, "Where", op2(w, NULL, "Less", last, zero), low, last);
-    }
-    const name ins[] = {value(w, node->ins[0]), first, last, ash_writer__ints(w, axes, rank),
-                        ash_writer__ints(w, steps, rank)};
-    if (rank)
+        name first, last;
+        slice_numbers(w, node, rank, &first, &last);
+        const name ins[] = {value(w, node->ins[0]), first, last, ash_writer__ints(w, axes, rank),
+                            ash_writer__ints(w, steps, rank)};
         ash_writer__op(w, value(w, node->out), "Slice", ins, 5, NULL, 0);
-    else
-        op1(w, value(w, node->out), "Identity", ins[0]);
+    }
 }
 
 /* ONNX has no padding between elements: a new dim behind the axis is padded and merged with it, and the

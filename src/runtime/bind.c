@@ -281,20 +281,25 @@ ash_status ash_plan_bind_input(ash_plan *plan, size_t position, const void *data
     uint64_t align = ash_plan_input_align(plan, position);
     pthread_mutex_lock(&plan->lock);
     ash_status status;
-    ash_storage *storage = NULL;
     ASH_TRY_DONE(check_size(plan, position, data, size, diag));
     if (size == 0) data = nothing;
     ASH_FAIL_IF_DONE((uintptr_t)data % align != 0, diag, ASH_ERROR_INVALID_ARGUMENT,
                      "the address of input \"%.60s\" is no multiple of %llu bytes",
                      ash_plan_input_name(plan, position), (unsigned long long)align);
     if (plan->inputs[position].bound != data || plan->inputs[position].set != size) {
-        ASH_TRY_DONE(ash_storage_wrap(plan->context, (void *)data, size, false, &storage, diag));
-        ash_storage_release(plan->own[b]);
-        plan->own[b] = storage;
+        ash_plan_input_state before = plan->inputs[position];
+        ash_storage *own = plan->own[b];
         plan->inputs[position] = (ash_plan_input_state){size, data};
+        plan->own[b] = NULL;
+        status = ash_plan__wrap_bound(plan, b, diag);
+        if (status != ASH_OK) {
+            plan->inputs[position] = before;
+            plan->own[b] = own;
+            goto done;
+        }
+        ash_storage_release(own);
         ash_plan__set_base(plan, b, (void *)data);
         ash_plan__refresh_views(plan);
-        status = ASH_OK;
     }
 done:
     pthread_mutex_unlock(&plan->lock);

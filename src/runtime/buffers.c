@@ -66,8 +66,8 @@ static ash_storage *locate(const ash_plan *plan, uint32_t buffer, uint64_t *offs
 }
 
 void ash_plan__refresh_views(ash_plan *plan) {
-    for (uint32_t b = 0; b < plan->n_buffers; b++) {
-        if (!plan->views[b]) continue;
+    for (uint32_t i = 0; i < plan->n_viewed; i++) {
+        uint32_t b = plan->viewed[i];
         ash_type type;
         uint64_t bytes, offset;
         ash_plan__present_type(plan, b, &type, &bytes);
@@ -91,18 +91,39 @@ static ash_status wrap_blob(ash_plan *plan, uint32_t root, ash_diag *diag) {
     return status;
 }
 
+/* The input that has a buffer, or NULL. */
+static const ash_plan_input_state *input_of(const ash_plan *plan, uint32_t buffer) {
+    for (size_t i = 0; i < plan->n_inputs; i++)
+        if (plan->program->inputs.at[i] == buffer) return &plan->inputs[i];
+    return NULL;
+}
+
+static ash_status wrap_input(ash_plan *plan, uint32_t root, ash_diag *diag) {
+    const ash_plan_input_state *input = input_of(plan, root);
+    if (!input || !input->bound || plan->own[root]) return ASH_OK;
+    return ash_storage_wrap(plan->context, (void *)input->bound, input->set, false, &plan->own[root], diag);
+}
+
+ash_status ash_plan__wrap_bound(ash_plan *plan, uint32_t root, ash_diag *diag) {
+    for (uint32_t i = 0; i < plan->n_viewed; i++)
+        if (plan->layout.places[plan->viewed[i]].root == root) return wrap_input(plan, root, diag);
+    return ASH_OK;
+}
+
 /* The view of a buffer, made at the first call. It stays the same as long as the plan. */
 static ash_status view_of(ash_plan *plan, uint32_t buffer, ash_view **out, ash_diag *diag) {
     if (!plan->views[buffer]) {
         ash_storage *nowhere;
         ASH_TRY(wrap_blob(plan, plan->layout.places[buffer].root, diag));
+        ASH_TRY(wrap_input(plan, plan->layout.places[buffer].root, diag));
         ASH_TRY(ash_storage_create(plan->cpu, 0, 0, &nowhere, diag));
         ash_type none = {.dtype = plan->program->buffers.at[buffer].type.dtype, .rank = 1};
         ash_status status = ash_view_create(nowhere, 0, 0, &none, &plan->views[buffer], diag);
         ash_storage_release(nowhere);
         ASH_TRY(status);
-        ash_buffer_kind kind = plan->program->buffers.at[buffer].kind;
-        if (kind != ASH_BUFFER_INPUT) ash_view__protect(plan->views[buffer]);
+        if (plan->program->buffers.at[buffer].kind != ASH_BUFFER_INPUT)
+            ash_view__protect(plan->views[buffer]);
+        plan->viewed[plan->n_viewed++] = buffer;
         ash_plan__refresh_views(plan);
     }
     *out = plan->views[buffer];

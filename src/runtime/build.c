@@ -246,6 +246,7 @@ static ash_status make_state(ash_plan *plan, ash_diag *diag) {
     plan->blobs = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->blobs);
     plan->own = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->own);
     plan->views = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->views);
+    plan->viewed = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->viewed);
     plan->inputs = ash_mem_calloc(a, plan->n_inputs, sizeof *plan->inputs);
     plan->fns = ash_mem_calloc(a, p->nests.len, sizeof *plan->fns);
     if (!plan->vars || !plan->old_vars || !plan->base || !plan->blobs || !plan->own || !plan->views ||
@@ -311,9 +312,10 @@ static void release_storages(ash_plan *plan, ash_storage **list) {
 void ash_plan_destroy(ash_plan *plan) {
     if (!plan) return;
     const ash_allocator *a = plan->allocator;
-    for (uint32_t b = 0; plan->views && b < plan->n_buffers; b++) {
-        if (plan->views[b]) ash_view__retarget(plan->views[b], NULL, 0);
-        ash_view_release(plan->views[b]);
+    for (uint32_t i = 0; i < plan->n_viewed; i++) {
+        ash_view *view = plan->views[plan->viewed[i]];
+        ash_view__retarget(view, NULL, 0);
+        ash_view_release(view);
     }
     for (uint32_t i = 0; plan->arenas && i < plan->n_arenas; i++)
         ash_storage_release(plan->arenas[i].storage);
@@ -322,6 +324,7 @@ void ash_plan_destroy(ash_plan *plan) {
     release_storages(plan, plan->blobs);
     release_storages(plan, plan->own);
     ash_mem_free(a, plan->views, plan->n_buffers, sizeof *plan->views);
+    ash_mem_free(a, plan->viewed, plan->n_buffers, sizeof *plan->viewed);
     ash_mem_free(a, plan->arenas, plan->n_arenas, sizeof *plan->arenas);
     ash_mem_free(a, plan->inputs, plan->n_inputs, sizeof *plan->inputs);
     ash_mem_free(a, plan->vars, plan->n_vars, sizeof *plan->vars);

@@ -3,7 +3,8 @@
  *   prepare.c   graph → program → kernels → plan          layout.h    where buffers lie
  *   build.c     program + kernels → plan                  bind.c      memory, addresses, inputs, parameters
  *   prologue.c  packed weights                            execute.c   the loop, variables, profile, poison
- *   buffers.c   outputs and intermediate results          report.c    operations, kernels, numbers
+ *   buffers.c   outputs and intermediate results          report.c    operations, numbers
+ *   source.c    text of the kernels
  *
  * Every buffer's address is base[its root] + offset. Steps have tables of addresses, made ahead; when a
  * base changes, the entries that depend on it are written anew, so that executing looks nothing up. */
@@ -98,7 +99,9 @@ struct ash_plan {
         *own; /* per buffer: bytes of a parameter that was set, storage around an input that was bound */
     ash_plan_input_state *inputs;
     ash_view **views; /* per buffer, made when asked for */
-    bool executed;    /* the buffers hold results */
+    uint32_t *viewed; /* the buffers that have one */
+    uint32_t n_viewed;
+    bool executed; /* the buffers hold results */
     ash_plan_report report;
 };
 
@@ -137,6 +140,8 @@ ash_status ash_plan__need_weights(ash_plan *plan, ash_diag *diag);
 
 /* --- buffers.c; under the lock ---------------------------------------------------------------- */
 
+/* A storage around what an input was bound to, if a view of it has been handed out. */
+ash_status ash_plan__wrap_bound(ash_plan *plan, uint32_t root, ash_diag *diag);
 /* Points every view that was handed out at where its bytes are now, with its present type. */
 void ash_plan__refresh_views(ash_plan *plan);
 /* Where an output's bytes are within `saved`; with the number of outputs, the bytes of all. */

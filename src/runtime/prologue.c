@@ -113,6 +113,13 @@ static void run_step(struct prologue *run, const ash_step *step) {
     if (run->resident >= WINDOW) drop_pages(run);
 }
 
+/* What no step has written reads as NaN. */
+static void poison(struct prologue *run) {
+    if (!run->plan->poison) return;
+    memset(run->weights_base, 0xff, run->plan->layout.weights_size);
+    if (run->staging) memset(run->staging_base, 0xff, run->plan->layout.staging_size);
+}
+
 /* Constants whose bytes do not lie as kernels need them are copied before the first step. */
 static void copy_constants(struct prologue *run) {
     const ash_plan *plan = run->plan;
@@ -209,6 +216,7 @@ ash_status ash_plan__need_weights(ash_plan *plan, ash_diag *diag) {
     }
     ASH_TRY_DONE(make_room(&run, diag));
     find_early(&run);
+    poison(&run);
     copy_constants(&run);
     for (size_t s = 0; s < p->prologue; s++) run_step(&run, &p->steps.at[s]);
     drop_pages(&run);

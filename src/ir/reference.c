@@ -1,0 +1,97 @@
+#include "ashlar/reference.h"
+
+#include "ir.h"
+
+struct ash_reference {
+    const ash_allocator *allocator;
+    size_t count;
+    ash_wide *outputs; /* as the evaluator gave them; those that are not floating point have been made so */
+    ash_type *types;
+};
+
+void ash_reference_destroy(ash_reference *r) {
+    if (!r) return;
+    for (size_t i = 0; r->outputs && i < r->count; i++) ash_wide_free(r->allocator, &r->outputs[i]);
+    ash_mem_free(r->allocator, r->outputs, r->count, sizeof *r->outputs);
+    ash_mem_free(r->allocator, r->types, r->count, sizeof *r->types);
+    ash_mem_free(r->allocator, r, 1, sizeof *r);
+}
+
+static ash_status read_vars(const ash_graph *graph, const char *const *names, const int64_t *values, size_t count,
+                            int64_t *vars, ash_diag *diag) {
+    size_t all = ash_dims_var_count(graph->dims);
+    for (size_t v = 0; v < all; v++) vars[v] = ash_dims_var(graph->dims, v)->max;
+    for (size_t i = 0; i < count; i++) {
+        size_t v = 0;
+        while (v < all && strcmp(ash_dims_var(graph->dims, v)->name, names[i]) != 0) v++;
+        ASH_FAIL_IF(v == all, diag, ASH_ERROR_NOT_FOUND, "the graph has no variable \"%.100s\"", names[i]);
+        vars[v] = values[i];
+    }
+    return ASH_OK;
+}
+
+static ash_status load_inputs(const ash_graph *graph, const void *const *data, const int64_t *vars, ash_wide *inputs,
+                              ash_diag *diag) {
+    for (size_t i = 0; i < graph->inputs.len; i++) {
+        const ash_type *type = ash_graph__type(graph, graph->inputs.at[i]);
+        int64_t dims[ASH_MAX_RANK];
+        for (unsigned d = 0; d < type->rank; d++) dims[d] = ash_dims_eval(graph->dims, type->dims[d], vars);
+        ASH_TRY(ash_wide_alloc(graph->allocator, type->dtype, type->rank, dims, &inputs[i], diag));
+        ash_wide_load(&inputs[i], data[i]);
+    }
+    return ASH_OK;
+}
+
+static void make_double(ash_wide *t) {
+    if (ash_dtype_is_float(t->dtype)) return;
+    for (int64_t e = 0; e < t->count; e++) t->f[e] = t->dtype == ASH_U64 ? (double)(uint64_t)t->i[e] : (double)t->i[e];
+}
+
+ash_status ash_reference_run(const ash_graph *graph, const void *const *inputs, size_t input_count,
+                             const char *const *var_names, const int64_t *var_values, size_t var_count,
+                             ash_reference **out, ash_diag *diag) {
+    ASH_FAIL_IF(!graph || !out || (input_count && !inputs) || (var_count && (!var_names || !var_values)), diag,
+                ASH_ERROR_INVALID_ARGUMENT, "an argument is NULL");
+    *out = NULL;
+    ASH_TRY(ash_graph_status(graph, diag));
+    ASH_FAIL_IF(input_count != graph->inputs.len, diag, ASH_ERROR_INVALID_ARGUMENT, "%zu inputs given, the graph has %zu",
+                input_count, graph->inputs.len);
+    const ash_allocator *a = graph->allocator;
+    size_t n_vars = ash_dims_var_count(graph->dims), n_outputs = graph->outputs.len;
+    ash_reference *r = ash_mem_calloc(a, 1, sizeof *r);
+    int64_t *vars = ash_mem_calloc(a, n_vars, sizeof *vars);
+    ash_wide *wide = ash_mem_calloc(a, input_count, sizeof *wide);
+    ash_status status = ASH_OK;
+    if (r) {
+        *r = (ash_reference){.allocator = a, .count = n_outputs};
+        r->outputs = ash_mem_calloc(a, n_outputs, sizeof *r->outputs);
+        r->types = ash_mem_calloc(a, n_outputs, sizeof *r->types);
+    }
+    if (!r || !r->outputs || !r->types || !vars || !wide) {
+        status = ASH_NO_MEMORY(diag);
+        goto done;
+    }
+    ASH_TRY_DONE(read_vars(graph, var_names, var_values, var_count, vars, diag));
+    ASH_TRY_DONE(load_inputs(graph, inputs, vars, wide, diag));
+    ASH_TRY_DONE(ash_eval_graph(graph, wide, vars, ASH_EVAL_DOUBLE, r->outputs, diag));
+    for (size_t i = 0; i < n_outputs; i++) {
+        r->types[i] = (ash_type){.dtype = r->outputs[i].dtype, .rank = r->outputs[i].rank};
+        memcpy(r->types[i].dims, r->outputs[i].dims, sizeof r->outputs[i].dims);
+        make_double(&r->outputs[i]);
+    }
+    *out = r;
+    r = NULL;
+done:
+    for (size_t i = 0; wide && i < input_count; i++) ash_wide_free(a, &wide[i]);
+    ash_mem_free(a, wide, input_count, sizeof *wide);
+    ash_mem_free(a, vars, n_vars, sizeof *vars);
+    ash_reference_destroy(r);
+    return status;
+}
+
+const double *ash_reference_output(const ash_reference *r, size_t position, ash_type *type, size_t *count) {
+    if (position >= r->count) return NULL;
+    if (type) *type = r->types[position];
+    *count = (size_t)r->outputs[position].count;
+    return r->outputs[position].f;
+}

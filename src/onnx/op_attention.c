@@ -1,0 +1,211 @@
+/* Attention and rotary position embeddings. */
+#include <math.h>
+
+#include "lower.h"
+#include "ops.h"
+
+/* --- Attention ------------------------------------------------------------------------------------ */
+
+enum { Q, K, V, MASK, PAST_KEY, PAST_VALUE, LENGTHS };            /* operands */
+enum { AFTER_PRODUCT, AFTER_SOFTCAP, AFTER_MASK, AFTER_SOFTMAX }; /* qk_matmul_output_mode */
+
+/* [batch, heads, length, size] of operand k: [batch, length, heads * size] is split. */
+static ash_value split_heads(ash_import *im, size_t k, int64_t heads) {
+    ash_value x = ash_import__in(im, k);
+    ash_type t = ash_import__type(im, x);
+    if (t.rank == 4) return x;
+    if (t.rank != 3 || heads <= 0 || !ash_dim_is_const(t.dims[2]) || t.dims[2] % heads)
+        return ash_import__fail(im, ASH_ERROR_SHAPE, "operand %zu does not split into %lld heads", k,
+                                (long long)heads);
+    const ash_dim dims[] = {t.dims[0], t.dims[1], heads, t.dims[2] / heads};
+    return ash_lower__swap(im, ash_lower__reshape(im, x, dims, 4), 1, 2);
+}
+
+/* Each key or value head serves as many query heads as it takes. */
+static ash_value repeat_heads(ash_import *im, ash_value x, ash_dim heads) {
+    ash_type t = ash_import__type(im, x);
+    if (t.rank != 4 || t.dims[1] == heads) return x;
+    if (!ash_dim_is_const(heads) || !ash_dim_is_const(t.dims[1]) || t.dims[1] == 0 || heads % t.dims[1])
+        return ash_import__fail(im, ASH_ERROR_SHAPE, "heads of keys do not divide those of queries");
+    const ash_dim wide[] = {t.dims[0], t.dims[1], heads / t.dims[1], t.dims[2], t.dims[3]};
+    const ash_dim out[] = {t.dims[0], heads, t.dims[2], t.dims[3]};
+    x = ash_lower__broadcast(im, ash_lower__insert_axis(im, x, 2), wide, 5);
+    return ash_lower__reshape(im, x, out, 4);
+}
+
+/* The cache before the new keys or values, which is also a result. */
+static ash_value with_past(ash_import *im, ash_value x, size_t k_past, size_t k_present) {
+    if (ash_import__has(im, k_past)) {
+        const ash_value parts[] = {ash_import__in(im, k_past), x};
+        x = ash_lower__concat(im, parts, 2, 2);
+    }
+    ash_import__out(im, k_present, x);
+    return x;
+}
+
+/* Which keys a query may see beside the mask, as bool that broadcasts to [batch, heads, queries, keys]: the
+ * causal order, a window around the query, and the keys that are no padding. ASH_NO_VALUE: all. */
+static ash_value visible(ash_import *im, const ash_type *scores) {
+    const ash_dim *dims = &scores->dims[2], column[] = {scores->dims[0], 1, 1, 1};
+    bool causal = ash_import__attr_int(im, "is_causal", 0) != 0, padded = ash_import__has(im, LENGTHS);
+    int64_t left = ash_import__attr_int(im, "left_window_size", -1),
+            right = ash_import__attr_int(im, "right_window_size", -1);
+    ash_value key = ash_lower__iota(im, ASH_I64, dims, 2, 1),
+              query = ash_lower__iota(im, ASH_I64, dims, 2, 0);
+    ash_value seen = ASH_NO_VALUE, lengths = ASH_NO_VALUE, parts[4];
+    size_t n = 0;
+    if (padded) {
+        lengths =
+            ash_lower__reshape(im, ash_lower__cast(im, ash_import__in(im, LENGTHS), ASH_I64), column, 4);
+        parts[n++] = ash_lower__binary(im, ASH_OP_LT, key, lengths);
+    }
+    if (ash_import__has(im, PAST_KEY)) {
+        ash_dim past = ash_import__in_type(im, PAST_KEY).dims[2];
+        query = ash_lower__binary(im, ASH_OP_ADD, query, ash_lower__dim(im, past));
+    } else if (padded) {
+        ash_value before = ash_lower__binary(im, ASH_OP_SUB, lengths, ash_lower__dim(im, dims[0]));
+        query = ash_lower__binary(im, ASH_OP_ADD, query, before);
+    }
+    if (causal) parts[n++] = ash_lower__binary(im, ASH_OP_LE, key, query);
+    if (left >= 0)
+        parts[n++] =
+            ash_lower__binary(im, ASH_OP_LE, query, ash_lower__with(im, ASH_OP_ADD, key, (double)left));
+    if (right >= 0)
+        parts[n++] =
+            ash_lower__binary(im, ASH_OP_LE, key, ash_lower__with(im, ASH_OP_ADD, query, (double)right));
+    for (size_t i = 0; i < n; i++)
+        seen = i == 0 ? parts[0] : ash_lower__binary(im, ASH_OP_AND, seen, parts[i]);
+    return seen;
+}
+
+/* Adds the mask, or hides what a bool mask and the order of positions forbid. A mask that is shorter than
+ * the keys hides the rest. */
+static ash_value mask_scores(ash_import *im, ash_value scores) {
+    ash_type t = ash_import__type(im, scores);
+    ash_value hidden = ash_lower__scalar(im, t.dtype, -INFINITY), seen = visible(im, &t);
+    if (ash_import__has(im, MASK)) {
+        ash_value mask = ash_import__in(im, MASK);
+        ash_type m = ash_import__type(im, mask);
+        if (m.rank && m.dims[m.rank - 1] != t.dims[3] && m.dims[m.rank - 1] != 1) {
+            ash_dim low[ASH_MAX_RANK] = {0}, high[ASH_MAX_RANK] = {0};
+            high[m.rank - 1] = ash_graph_dim_sub(im->graph, t.dims[3], m.dims[m.rank - 1]);
+            mask = ash_lower__pad(im, mask, m.dtype == ASH_BOOL ? 0 : -INFINITY, low, high, NULL);
+        }
+        if (m.dtype == ASH_BOOL)
+            scores = ash_lower__select(im, mask, scores, hidden);
+        else
+            scores = ash_lower__binary(im, ASH_OP_ADD, scores, ash_lower__cast(im, mask, t.dtype));
+    }
+    return seen == ASH_NO_VALUE ? scores : ash_lower__select(im, seen, scores, hidden);
+}
+
+/* Softmax over the keys; a query that sees none gets zeros. */
+static ash_value weights(ash_import *im, ash_value scores) {
+    ash_dtype dtype = ash_import__type(im, scores).dtype;
+    ash_value zero = ash_lower__scalar(im, dtype, 0);
+    ash_value most = ash_lower__reduce(im, ASH_OP_REDUCE_MAX, scores, 1u << 3, true);
+    ash_value none = ash_lower__with(im, ASH_OP_EQ, most, -INFINITY);
+    ash_value e = ash_lower__binary(im, ASH_OP_SUB, scores, ash_lower__select(im, none, zero, most));
+    e = ash_lower__unary(im, ASH_OP_EXP, e);
+    ash_value sum = ash_lower__reduce(im, ASH_OP_REDUCE_SUM, e, 1u << 3, true);
+    sum = ash_lower__select(im, none, ash_lower__scalar(im, dtype, 1), sum);
+    return ash_lower__binary(im, ASH_OP_DIV, e, sum);
+}
+
+void ash_onnx__op_attention(ash_import *im) {
+    ash_value q = split_heads(im, Q, ash_import__attr_int(im, "q_num_heads", 0));
+    ash_value k = split_heads(im, K, ash_import__attr_int(im, "kv_num_heads", 0));
+    ash_value v = split_heads(im, V, ash_import__attr_int(im, "kv_num_heads", 0));
+    int64_t mode = ash_import__attr_int(im, "qk_matmul_output_mode", AFTER_PRODUCT);
+    int64_t precision = ash_import__attr_int(im, "softmax_precision", ONNX_UNDEFINED);
+    double softcap = ash_import__attr_float(im, "softcap", 0);
+    if (!ash_import__ok(im)) return;
+    ash_type t = ash_import__type(im, q);
+    if (!ash_dim_is_const(t.dims[3])) {
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "heads whose size is not a number");
+        return;
+    }
+    ash_dtype wide = t.dtype;
+    if (precision != ONNX_UNDEFINED && !ash_onnx__dtype(precision, &wide))
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "softmax_precision %s",
+                         ash_onnx__dtype_name(precision));
+    double scale = ash_import__attr_float(im, "scale", 1 / sqrt((double)t.dims[3]));
+    k = repeat_heads(im, with_past(im, k, PAST_KEY, 1), t.dims[1]);
+    v = repeat_heads(im, with_past(im, v, PAST_VALUE, 2), t.dims[1]);
+    q = ash_lower__with(im, ASH_OP_MUL, q, sqrt(scale));
+    k = ash_lower__with(im, ASH_OP_MUL, k, sqrt(scale));
+    ash_value steps[4];
+    steps[AFTER_PRODUCT] = ash_lower__matmul(im, q, ash_lower__swap(im, k, 2, 3));
+    steps[AFTER_SOFTCAP] = steps[AFTER_PRODUCT];
+    if (softcap > 0) {
+        ash_value x = ash_lower__unary(im, ASH_OP_TANH,
+                                       ash_lower__with(im, ASH_OP_DIV, steps[AFTER_PRODUCT], softcap));
+        steps[AFTER_SOFTCAP] = ash_lower__with(im, ASH_OP_MUL, x, softcap);
+    }
+    if (!ash_import__ok(im)) return;
+    steps[AFTER_MASK] = mask_scores(im, steps[AFTER_SOFTCAP]);
+    steps[AFTER_SOFTMAX] =
+        ash_lower__cast(im, weights(im, ash_lower__cast(im, steps[AFTER_MASK], wide)), t.dtype);
+    ash_value y = ash_lower__matmul(im, steps[AFTER_SOFTMAX], v);
+    if (ash_import__in_type(im, Q).rank == 3) {
+        ash_type out = ash_import__type(im, y);
+        const ash_dim dims[] = {
+            out.dims[0], out.dims[2],
+            ash_lower__product(im, &(ash_type){.dims = {out.dims[1], out.dims[3]}}, 0, 2)};
+        y = ash_lower__reshape(im, ash_lower__swap(im, y, 1, 2), dims, 3);
+    }
+    ash_import__out(im, 0, y);
+    if (mode >= AFTER_PRODUCT && mode <= AFTER_SOFTMAX) ash_import__out(im, 3, steps[mode]);
+}
+
+/* --- RotaryEmbedding ------------------------------------------------------------------------------ */
+
+/* A cache of cosines or sines as [batch or 1, length, 1, half]: by position, or given for each position
+ * already. */
+static ash_value rotary_cache(ash_import *im, size_t k) {
+    ash_value cache = ash_import__in(im, k);
+    if (ash_import__has(im, 3)) cache = ash_lower__gather(im, cache, ash_import__in(im, 3), 0);
+    return ash_lower__insert_axis(im, cache, 2);
+}
+
+/* The pairs (a, b) of the first `rotary_embedding_dim` elements of each head become (a cos - b sin, a sin +
+ * b cos); pairs are neighbours when interleaved, else the two halves. */
+void ash_onnx__op_rotary_embedding(ash_import *im) {
+    ash_value x = ash_import__in(im, 0);
+    ash_type type = ash_import__type(im, x);
+    bool interleaved = ash_import__attr_int(im, "interleaved", 0) != 0;
+    int64_t heads = ash_import__attr_int(im, "num_heads", 0);
+    if (type.rank == 4) x = ash_lower__swap(im, x, 1, 2);
+    if (type.rank == 3 && heads > 0 && ash_dim_is_const(type.dims[2]) && type.dims[2] % heads == 0) {
+        const ash_dim dims[] = {type.dims[0], type.dims[1], heads, type.dims[2] / heads};
+        x = ash_lower__reshape(im, x, dims, 4);
+    }
+    ash_type t = ash_import__type(im, x);
+    int64_t size = t.rank == 4 ? t.dims[3] : -1,
+            rotated = ash_import__attr_int(im, "rotary_embedding_dim", 0);
+    if (rotated == 0) rotated = size;
+    if (size <= 0 || rotated <= 0 || rotated > size || rotated % 2) {
+        ash_import__fail(im, ASH_ERROR_SHAPE, "%lld rotated elements of heads of %lld", (long long)rotated,
+                         (long long)size);
+        return;
+    }
+    ash_value rest = ash_lower__slice_axis(im, x, 3, rotated, size - rotated), a, b, parts[2];
+    ash_value turned = ash_lower__slice_axis(im, x, 3, 0, rotated);
+    const ash_dim pairs[] = {t.dims[0], t.dims[1], t.dims[2], rotated / 2, 2};
+    const ash_dim halves[] = {t.dims[0], t.dims[1], t.dims[2], 2, rotated / 2},
+                  flat[] = {t.dims[0], t.dims[1], t.dims[2], rotated};
+    unsigned axis = interleaved ? 4 : 3;
+    turned = ash_lower__reshape(im, turned, interleaved ? pairs : halves, 5);
+    a = ash_lower__at(im, turned, axis, 0), b = ash_lower__at(im, turned, axis, 1);
+    ash_value c = rotary_cache(im, 1), s = rotary_cache(im, 2);
+    parts[0] = ash_lower__binary(im, ASH_OP_SUB, ash_lower__binary(im, ASH_OP_MUL, c, a),
+                                 ash_lower__binary(im, ASH_OP_MUL, s, b));
+    parts[1] = ash_lower__binary(im, ASH_OP_ADD, ash_lower__binary(im, ASH_OP_MUL, s, a),
+                                 ash_lower__binary(im, ASH_OP_MUL, c, b));
+    for (int i = 0; i < 2; i++) parts[i] = ash_lower__insert_axis(im, parts[i], axis);
+    parts[0] = ash_lower__reshape(im, ash_lower__concat(im, parts, 2, axis), flat, 4);
+    parts[1] = rest;
+    x = rotated == size ? parts[0] : ash_lower__concat(im, parts, 2, 3);
+    x = type.rank == 4 ? ash_lower__swap(im, x, 1, 2) : ash_lower__reshape(im, x, type.dims, type.rank);
+    ash_import__out(im, 0, x);
+}
