@@ -49,9 +49,9 @@ static bool copy_file(const char *from, const char *to, uint64_t *size) {
     return good;
 }
 
-/* Offsets of bytes outside long runs of weights: those in 4 KiB blocks that hold printable text, as names are. */
+/* Offsets of bytes outside long runs of weights: those in blocks of 256 bytes that are letters to two fifths, as names are. */
 static size_t find_structure(FILE *file, uint64_t size, uint64_t *blocks, size_t room) {
-    static unsigned char block[4096];
+    static unsigned char block[256];
     size_t count = 0;
     for (uint64_t at = 0; at < size && count < room; at += sizeof block) {
         fseek(file, (long)at, SEEK_SET);
@@ -75,7 +75,7 @@ static void flip(ash_context *context, const char *path, unsigned long flips, ui
     size_t found = file && blocks ? find_structure(file, size, blocks, ROOM) : 0;
     for (unsigned long i = 0; file && i < flips; i++) {
         uint64_t at = random_number(seed) % size;
-        if (i % 2 && found) at = blocks[random_number(seed) % found] + random_number(seed) % 4096;
+        if (i % 2 && found) at = blocks[random_number(seed) % found] + random_number(seed) % 256;
         if (at >= size) at = size - 1;
         fseek(file, (long)at, SEEK_SET);
         int before = fgetc(file);
