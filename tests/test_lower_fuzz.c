@@ -12,7 +12,7 @@
 #include "fuzz_ops.h"
 #include "nest_interp.h"
 
-enum { DEFAULT_COUNT = 2500, COMPILE_EVERY = 25, GUARD_BYTES = 64 };
+enum { DEFAULT_COUNT = 2000, COMPILE_EVERY = 25, GUARD_BYTES = 64 };
 
 static ash_context *context;
 static ash_target targets[5];
