@@ -238,28 +238,6 @@ void ash_kern_access(ash_kern *k, ash_value value, bool write) {
     if (!ash_vec_push(k->low->allocator, &k->accesses, access)) k->failed = true;
 }
 
-uint16_t ash_kern_scratch(ash_kern *k, ash_dtype dtype, int64_t count, ash_ref *base) {
-    ash_program *program = k->low->program;
-    int64_t line = 64 / (int64_t)ash_dtype_size(dtype);
-    count = ash_ceil_div(count, line) * line;
-    ash_buffer buffer = {.kind = ASH_BUFFER_SCRATCH,
-                         .type = {.dtype = dtype, .rank = 1, .dims = {count}},
-                         .bytes = count * (int64_t)ash_dtype_size(dtype),
-                         .align = 64,
-                         .value = ASH_NO_VALUE,
-                         .origin = ASH_NO_VALUE,
-                         .root = ASH_NO_BUFFER};
-    uint32_t id = (uint32_t)program->buffers.len;
-    if (!ash_vec_push(program->allocator, &program->buffers, buffer) ||
-        !ash_vec_push(k->low->allocator, &k->accesses, (ash_access){id, true, 0, buffer.bytes}) ||
-        !ash_vec_push(k->low->allocator, &k->accesses, (ash_access){id, false, 0, buffer.bytes}))
-        k->failed = true;
-    ash_ref worker = ash_nest_add(&k->nest, (ash_inst){.op = ASH_NEST_WORKER, .lanes = 1, .dtype = ASH_I64,
-                                                       .a = ASH_NO_REF, .b = ASH_NO_REF, .c = ASH_NO_REF});
-    *base = ash_nest_binary(&k->nest, ASH_OP_MUL, worker, ash_nest_index(&k->nest, count));
-    return ash_kern_buffer(k, id, dtype, true);
-}
-
 ash_ix ash_kern_linear(ash_kern *k, ash_value value, const ash_ix *idx) {
     const ash_place *p = &k->low->places[value];
     const ash_type *type = ash_graph__type(k->graph, value);
