@@ -1,5 +1,5 @@
-/* Index expressions against plain arithmetic: random expressions are built twice, as ash_ix and as a tree that is computed
- * naively for all values of the symbols; what is claimed of them is checked by trying. */
+/* Index expressions against plain arithmetic: random expressions are built twice, as ash_ix and as a tree
+ * that is computed naively for all values of the symbols; what is claimed of them is checked by trying. */
 #include "kernel/index.h"
 #include "testing.h"
 
@@ -80,7 +80,9 @@ static void grow(fixture *f) {
     switch (t->op) {
     case CONST: t->ix = ash_ix_const(ixs, t->value = pick(f, 20) - 4); break;
     case DIM: t->ix = ash_ix_dim(ixs, t->dim = random_dim(f)); break;
-    case SYM: t->sym = (ash_sym)(f->n < SYMS ? f->n : pick(f, SYMS)), t->ix = ash_ix_sym(ixs, f->syms[t->sym]); break;
+    case SYM:
+        t->sym = (ash_sym)(f->n < SYMS ? f->n : pick(f, SYMS)), t->ix = ash_ix_sym(ixs, f->syms[t->sym]);
+        break;
     case ADD: t->ix = ash_ix_add(ixs, a, b); break;
     case SUB: t->ix = ash_ix_sub(ixs, a, b); break;
     case SCALE: t->ix = ash_ix_scale(ixs, a, t->value = pick(f, 18) - 1); break;
@@ -91,7 +93,8 @@ static void grow(fixture *f) {
     f->n++;
 }
 
-/* --- two ways to compute ---------------------------------------------------------------------------------------------------- */
+/* --- two ways to compute
+ * ---------------------------------------------------------------------------------------------------- */
 
 static int64_t floor_div(int64_t a, int64_t b) {
     return a / b - (a % b != 0 && (a < 0) != (b < 0));
@@ -140,7 +143,9 @@ static int64_t computed(const fixture *f, ash_ix ix, const point *p) {
     return total;
 }
 
-/* --- all values --------------------------------------------------------------------------------------------------------------- */
+/* --- all values
+ * ---------------------------------------------------------------------------------------------------------------
+ */
 
 static bool next_point(const fixture *f, point *p) {
     for (int s = 0; s < SYMS; s++) {
@@ -225,7 +230,8 @@ static void test_random_expressions(void **state) {
     print_message("%llu values, %llu claims\n", (unsigned long long)checked, (unsigned long long)strides);
 }
 
-/* --- forms that lowering relies on ------------------------------------------------------------------------------------------------ */
+/* --- forms that lowering relies on
+ * ------------------------------------------------------------------------------------------------ */
 
 static void test_rejoin(void **state) {
     (void)state;
@@ -236,10 +242,13 @@ static void test_rejoin(void **state) {
     const ash_dim divisors[] = {2, 7, 16, f.vars[0]};
     for (size_t e = 0; e < ASH_COUNT(extents); e++)
         for (size_t d = 0; d < ASH_COUNT(divisors); d++) {
-            ash_ix x = ash_ix_add(ixs, ash_ix_scale(ixs, ash_ix_sym(ixs, ash_ix_new_sym(ixs, extents[e])), 3), ash_ix_const(ixs, 5));
+            ash_ix x =
+                ash_ix_add(ixs, ash_ix_scale(ixs, ash_ix_sym(ixs, ash_ix_new_sym(ixs, extents[e])), 3),
+                           ash_ix_const(ixs, 5));
             ash_ix div = ash_ix_div(ixs, x, divisors[d]), mod = ash_ix_mod(ixs, x, divisors[d]);
             assert_int_equal(ash_ix_add(ixs, ash_ix_mul(ixs, div, divisors[d]), mod), x);
-            ash_ix scaled = ash_ix_add(ixs, ash_ix_scale(ixs, ash_ix_mul(ixs, div, divisors[d]), 6), ash_ix_scale(ixs, mod, 6));
+            ash_ix scaled = ash_ix_add(ixs, ash_ix_scale(ixs, ash_ix_mul(ixs, div, divisors[d]), 6),
+                                       ash_ix_scale(ixs, mod, 6));
             assert_int_equal(scaled, ash_ix_scale(ixs, x, 6));
         }
     close_fixture(&f);
@@ -250,7 +259,8 @@ static void test_packing_vanishes(void **state) {
     fixture f;
     open_fixture(&f, 5);
     ash_ixs *ixs = &f.ixs;
-    ash_ix i = ash_ix_sym(ixs, ash_ix_new_sym(ixs, f.vars[0])), j = ash_ix_sym(ixs, ash_ix_new_sym(ixs, 16));
+    ash_ix i = ash_ix_sym(ixs, ash_ix_new_sym(ixs, f.vars[0])),
+           j = ash_ix_sym(ixs, ash_ix_new_sym(ixs, 16));
     ash_ix x = ash_ix_add(ixs, ash_ix_scale(ixs, i, 16), j);
     assert_int_equal(ash_ix_div(ixs, x, 16), i);
     assert_int_equal(ash_ix_mod(ixs, x, 16), j);
@@ -283,15 +293,17 @@ static void test_loaded(void **state) {
     ash_ix at = ash_ix_sym(ixs, s), loaded = ash_ix_loaded(ixs, 7, 63, ash_ix_syms(ixs, at));
     ash_ix x = ash_ix_add(ixs, ash_ix_scale(ixs, loaded, 16), at);
     assert_false(ash_ix_lane_stride(ixs, x, s, 8, true, &stride));
-    assert_true(ash_ix_lane_stride(ixs, ash_ix_add(ixs, x, ash_ix_sym(ixs, other)), other, 8, true, &stride));
+    assert_true(
+        ash_ix_lane_stride(ixs, ash_ix_add(ixs, x, ash_ix_sym(ixs, other)), other, 8, true, &stride));
     assert_int_equal(stride, 1);
     assert_true(ash_ix_depends(ixs, loaded, s));
     close_fixture(&f);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_expressions), cmocka_unit_test(test_rejoin),
-                                       cmocka_unit_test(test_packing_vanishes), cmocka_unit_test(test_too_large),
-                                       cmocka_unit_test(test_loaded)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_expressions),
+                                       cmocka_unit_test(test_rejoin),
+                                       cmocka_unit_test(test_packing_vanishes),
+                                       cmocka_unit_test(test_too_large), cmocka_unit_test(test_loaded)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -329,6 +329,8 @@ static void test_variable_may_be_zero(void **state) {
         ash_graph_output(g, "gather", ash_neg(g, ash_gather(g, x, i, 2)));
         ash_window w = {3, 1, 1, 1, 1};
         ash_graph_output(g, "pool", ash_pool(g, ASH_OP_POOL_SUM, ash_neg(g, x), (int64_t[]){2}, &w, 1));
+        ash_value rows = ash_reshape(g, ash_abs(g, x), (ash_dim[]){64, ash_graph_dim_mul(g, n, 3)}, 2);
+        ash_graph_output(g, "rows", ash_gather(g, ash_transpose(g, rows, (int64_t[]){1, 0}), i, 0));
         ash_value updates = typed(g, "updates", ASH_F32, 4, (ash_dim[]){1, 1, 7, 1});
         ash_value at = ash_reshape(g, i, (ash_dim[]){1, 1, 7, 1}, 4);
         ash_graph_output(g, "scatter", ash_scatter_elements(g, x, at, updates, 2, ASH_SCATTER_MAX));

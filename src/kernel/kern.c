@@ -140,6 +140,15 @@ bool ash_kern_is_vector(const ash_kern *k, ash_ix ix) {
     return false;
 }
 
+/* The value of a divisor. One that can be 0 belongs to a tensor that can be empty, whose index may be computed all the same
+ * under a guard that does not hold: it must not trap. */
+static ash_ref divisor(ash_kern *k, ash_dim dim) {
+    int64_t min, max;
+    ash_dims_bounds(k->ixs.dims, dim, &min, &max);
+    ash_ref by = ash_kern_dim(k, dim);
+    return min > 0 ? by : ash_nest_binary(&k->nest, ASH_OP_MAX, by, ash_nest_index(&k->nest, 1));
+}
+
 /* An index as instructions. With `every_lane` the result is a vector wherever it depends on the lane. */
 static ash_ref emit_index(ash_kern *k, ash_ix ix, bool every_lane) {
     ash_nest *n = &k->nest;
@@ -160,7 +169,7 @@ static ash_ref emit_index(ash_kern *k, ash_ix ix, bool every_lane) {
         case ASH_ATOM_LOADED: value = atom.ref; break;
         case ASH_ATOM_DIV:
         case ASH_ATOM_MOD: {
-            ash_ref by = ash_kern_dim(k, atom.by);
+            ash_ref by = divisor(k, atom.by);
             value = emit_index(k, atom.ref, every_lane);
             if (!n->failed && ash_nest_at(n, value)->lanes > 1) by = ash_kern_splat(k, by);
             value = atom.kind == ASH_ATOM_DIV ? ash_nest_idiv(n, value, by) : ash_nest_imod(n, value, by);
