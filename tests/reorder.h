@@ -181,6 +181,10 @@ static inline ash_streams_counts reorder_counts(const ash_streams *streams) {
     return (ash_streams_counts){0};
 }
 
+static inline ash_status reorder_capture(ash_streams *streams, ash_diag *diag) {
+    return ash_fail(diag, ASH_ERROR_UNSUPPORTED, "%s cannot capture", streams->class->kind);
+}
+
 static inline void reorder_destroy(ash_streams *streams) {
     struct reorder_device *d = reorder_of(streams);
     for (uint32_t i = 0; i < d->options.streams; i++)
@@ -207,7 +211,8 @@ static inline ash_status reorder_create(ash_context *context, const ash_streams_
                                           .record = reorder_record,
                                           .wait = reorder_wait,
                                           .finish = reorder_finish,
-                                          .counts = reorder_counts},
+                                          .counts = reorder_counts,
+                                          .capture_begin = reorder_capture},
                                  .allocator = a,
                                  .options = *options};
     d->events = ash_mem_calloc(a, options->events, sizeof *d->events);

@@ -195,7 +195,7 @@ static void independent_work_overlaps(void **state) {
     assert_ok(ash_plan_set_input(r->plan, 0, y, sizeof y, &diag));
     if (sysconf(_SC_NPROCESSORS_ONLN) < 2) skip(); /* nothing can overlap on one processor */
     uint64_t overlapped = 0;
-    for (int i = 0; i < 50 && overlapped == 0; i++) {
+    for (int i = 0; i < 2000 && overlapped == 0; i++) {
         execute(r, y);
         overlapped = ash_plan_describe(r->plan).overlapped;
     }
@@ -342,6 +342,57 @@ static void the_same_plan_every_time(void **state) {
     ash_plan_destroy(first);
 }
 
+static ash_plan_options graph(unsigned threads) {
+    ash_plan_options options = ash_plan_options_default();
+    options.mode = ASH_MODE_GRAPH;
+    options.threads = threads;
+    return options;
+}
+
+static void captures_do_the_same(void **state) {
+    struct room *r = *state;
+    for (uint64_t seed = 300; seed < 306; seed++)
+        for (unsigned threads = 1; threads <= 3; threads++) {
+            float want[N], have[N];
+            ash_plan_options options = graph(threads);
+            expect(r, seed, 24, want);
+            make_program(r, seed, 24);
+            build(r, &options, NULL);
+            set_inputs(r);
+            for (int i = 0; i < 3; i++) {
+                execute(r, have);
+                assert_memory_equal(have, want, sizeof want);
+            }
+            ash_plan_report report = ash_plan_describe(r->plan);
+            assert_int_equal(report.mode, ASH_MODE_GRAPH);
+            assert_int_equal(report.captured, ash_plan_op_count(r->plan));
+            long before = r->memory.count;
+            execute(r, have);
+            assert_int_equal(r->memory.count, before);
+        }
+}
+
+static void what_cannot_be_captured(void **state) {
+    struct room *r = *state;
+    ash_plan_options options = graph(2);
+    options.poison = true;
+    make_program(r, 3, 8);
+    assert_status(maker_build(&r->m, &options, &r->plan, &diag), ASH_ERROR_UNSUPPORTED);
+    assert_non_null(strstr(diag.message, "poison"));
+    options.poison = false;
+    make_program(r, 3, 8);
+    r->m.streams = &reorder_class;
+    assert_status(maker_build(&r->m, &options, &r->plan, &diag), ASH_ERROR_UNSUPPORTED);
+    assert_string_equal(diag.message, "reorder cannot capture");
+    make_program(r, 3, 8);
+    build(r, &options, NULL);
+    set_inputs(r);
+    ash_profile profile[64];
+    assert_status(ash_plan_execute_profiled(r->plan, profile, 64, &diag), ASH_ERROR_UNSUPPORTED);
+    assert_ok(ash_plan_execute(r->plan, &diag));
+    assert_int_equal(ash_plan_describe(r->plan).captured, ash_plan_op_count(r->plan));
+}
+
 static void options_are_checked(void **state) {
     struct room *r = *state;
     ash_plan_options options = many(0, 1);
@@ -390,6 +441,8 @@ int main(void) {
         TEST(nothing_is_allocated),
         TEST(profiles_name_the_stream),
         TEST(the_same_plan_every_time),
+        TEST(captures_do_the_same),
+        TEST(what_cannot_be_captured),
         TEST(options_are_checked),
         TEST(failing_allocations),
     };

@@ -32,6 +32,9 @@ typedef struct ash_plan ash_plan;
 /* How a plan executes. The results are the same bits in all. */
 typedef enum ash_mode {
     ASH_MODE_STREAM,       /* operations in schedule order, on one stream */
+    ASH_MODE_GRAPH,        /* the whole schedule captured at prepare, and replayed without a dispatch per
+                              operation. What cannot be captured is ASH_ERROR_UNSUPPORTED with the reason:
+                              poison. It cannot be profiled by operation */
     ASH_MODE_MULTI_STREAM, /* on several streams: independent operations overlap; they share the plan's
                               threads */
     ASH_MODE_COUNT
@@ -252,6 +255,7 @@ typedef struct ash_plan_report {
     uint64_t kernels_compiled, kernels_from_disk, kernels_shared;
     ash_mode mode;
     unsigned threads, streams; /* streams: those with an operation */
+    uint32_t captured;         /* operations in the capture of mode graph */
     uint32_t events, waits; /* placed where an operation needs one of another stream; operations that wait
                                for one, and how often */
     uint64_t overlapped; /* operations of the last execution that began while one of another stream ran */

@@ -5,6 +5,8 @@
  *   call      a function on the host
  *   record    an event happens when everything before it on its stream is over
  *   wait      what follows on this stream begins when an event has happened
+ *   capture   what is issued is kept instead of run, and made into one thing
+ *   replay    runs it
  *
  * Commands of one stream run one after the other; those of two streams in any order, at the same time or
  * interleaved, as far as events allow. They may begin as soon as they are issued, and begin at the latest
@@ -12,7 +14,7 @@
  * round of commands begins, and every wait comes after its record in the order of issue.
  *
  * Everything that is issued is borrowed until `finish`; what is captured, until the capture is freed. A
- * launch is read when it runs, so that a replay sees the addresses, variables and chunk counts of its time.
+ * launch is read when it runs: the entries of its tables, and its last chunk, may be others at each replay.
  *
  * One thread at a time issues. A device implements the class; the runtime knows nothing else of it. */
 #ifndef ASH_STREAM_H
@@ -65,16 +67,31 @@ typedef struct ash_command {
     ash_timing *timing; /* of launches and copies; NULL: nobody asks */
 } ash_command;
 
+/* What a capture becomes on the CPU: one function that does all of it. Code is made by a higher floor,
+ * which hands this in. */
+typedef struct ash_entry {
+    void (*run)(void *streams);
+    void *owner; /* keeps the function alive */
+    void (*release)(void *owner);
+} ash_entry;
+
+/* `parallel` is what the entry calls, with its own argument, for launches worth several threads. */
+typedef ash_status (*ash_entry_maker)(ash_context *context, const ash_command *commands, size_t count,
+                                      void (*parallel)(void *streams, const ash_launch *launch),
+                                      ash_entry *out, ash_diag *diag);
+
 typedef struct ash_streams_options {
     uint32_t streams, events; /* counts; at least one stream */
     uint32_t commands;        /* most of them between two calls of `finish`, over all streams */
     unsigned threads;         /* that may run at once, the caller's included; 0 is 1 */
+    ash_entry_maker maker;    /* for captures, on devices that run the host's code */
 } ash_streams_options;
 
 typedef struct ash_streams_counts {
     uint64_t overlapped; /* launches and copies that began while one of another stream was running */
 } ash_streams_counts;
 
+typedef struct ash_capture ash_capture;
 typedef struct ash_streams ash_streams; /* some streams of one device, and their events */
 
 typedef struct ash_stream_class {
@@ -96,6 +113,15 @@ struct ash_streams {
     ash_status (*finish)(ash_streams *streams, ash_diag *diag);
     /* Of the round that `finish` ended last. */
     ash_streams_counts (*counts)(const ash_streams *streams);
+    /* From here on commands are kept. ASH_ERROR_UNSUPPORTED says why these streams cannot. */
+    ash_status (*capture_begin)(ash_streams *streams, ash_diag *diag);
+    /* Ends the capture, also when it fails: ASH_ERROR_UNSUPPORTED names the command that cannot be part of
+     * one. The capture must be freed before the streams. */
+    ash_status (*capture_end)(ash_streams *streams, ash_capture **out, ash_diag *diag);
+    /* Returns when all of it is over. */
+    ash_status (*replay)(ash_streams *streams, const ash_capture *capture, ash_diag *diag);
+    void (*capture_free)(ash_streams *streams, ash_capture *capture); /* NULL is allowed */
+    uint32_t (*captured)(const ash_capture *capture);                 /* launches and copies in it */
 };
 
 /* Streams of this process's processors. With one stream, commands run on the calling thread as they are

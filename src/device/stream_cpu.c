@@ -1,6 +1,7 @@
 /* Streams of the CPU.
  *
- * One stream is the calling thread itself: a command runs when it is issued.
+ * One stream is the calling thread itself: a command runs when it is issued. A capture of it is a function
+ * of machine code that does what the commands say, one after the other.
  *
  * Several are queues, and threads are not bound to them: whoever has nothing to do takes a stream that
  * nobody runs, and runs its commands until it ends or meets an event that has not happened. So the calling
@@ -44,7 +45,9 @@ struct stream {
 
 struct cpu {
     ash_streams base;
+    ash_context *context;
     const ash_allocator *allocator;
+    ash_entry_maker maker;
     ash_pool *pool; /* NULL: one thread */
     unsigned threads;
     uint32_t n_streams, n_events, room; /* room: commands of each stream */
@@ -125,6 +128,32 @@ static ash_status finish_here(ash_streams *streams, ash_diag *diag) {
 
 static ash_streams_counts get_counts(const ash_streams *streams) {
     return ((const struct cpu *)streams)->counts;
+}
+
+/* --- queues ------------------------------------------------------------------------------------- */
+
+static void free_queues(struct cpu *cpu) {
+    const ash_allocator *a = cpu->allocator;
+    for (uint32_t i = 0; cpu->streams && i < cpu->n_streams; i++)
+        ash_mem_free(a, cpu->streams[i].commands, cpu->room, sizeof(ash_command));
+    if (cpu->streams) a->free(a->user, cpu->streams, cpu->n_streams * sizeof *cpu->streams);
+    ash_mem_free(a, (void *)cpu->events, cpu->n_events, sizeof *cpu->events);
+    cpu->streams = NULL;
+    cpu->events = NULL;
+}
+
+static ash_status make_queues(struct cpu *cpu, ash_diag *diag) {
+    const ash_allocator *a = cpu->allocator;
+    size_t bytes = cpu->n_streams * sizeof *cpu->streams;
+    cpu->streams = a->alloc(a->user, bytes, LINE);
+    bool made = cpu->streams != NULL;
+    if (made) memset(cpu->streams, 0, bytes);
+    for (uint32_t i = 0; made && i < cpu->n_streams; i++)
+        made = (cpu->streams[i].commands = ash_mem_calloc(a, cpu->room, sizeof(ash_command))) != NULL;
+    if (made) made = (cpu->events = ash_mem_calloc(a, cpu->n_events, sizeof *cpu->events)) != NULL;
+    if (made) return ASH_OK;
+    free_queues(cpu);
+    return ASH_NO_MEMORY(diag);
 }
 
 /* --- several streams: issuing ------------------------------------------------------------------- */
@@ -365,35 +394,92 @@ static ash_status finish_later(ash_streams *streams, ash_diag *diag) {
                 : ASH_OK;
 }
 
+/* What one stream does. */
+static void set_here(struct cpu *cpu);
+
+/* --- capturing ---------------------------------------------------------------------------------- */
+
+struct ash_capture {
+    ash_entry entry;
+    uint32_t count; /* launches and copies */
+};
+
+static ash_status capture_none(ash_streams *streams, ash_diag *diag) {
+    return ash_fail(diag, ASH_ERROR_UNSUPPORTED,
+                    of(streams)->maker ? "the CPU captures one stream, and these are %u"
+                                       : "these streams were made without a code generator (of %u)",
+                    of(streams)->n_streams);
+}
+
+static ash_status capture_begin(ash_streams *streams, ash_diag *diag) {
+    struct cpu *cpu = of(streams);
+    if (!cpu->maker) return capture_none(streams, diag);
+    cpu->n_streams = 1;
+    ASH_TRY(make_queues(cpu, diag));
+    cpu->base.launch = launch_later;
+    cpu->base.copy = copy_later;
+    cpu->base.call = call_later;
+    cpu->base.record = record_later;
+    cpu->base.wait = wait_later;
+    return ASH_OK;
+}
+
+static void run_parallel(void *streams, const ash_launch *launch) {
+    run_here(streams, launch);
+}
+
+static ash_status make_capture(struct cpu *cpu, ash_capture **out, ash_diag *diag) {
+    const struct stream *kept = &cpu->streams[0];
+    ASH_FAIL_IF(cpu->full, diag, ASH_ERROR_INTERNAL, "more than %u commands in a capture", cpu->room);
+    ash_capture *capture = ash_mem_calloc(cpu->allocator, 1, sizeof *capture);
+    if (!capture) return ASH_NO_MEMORY(diag);
+    for (uint32_t i = 0; i < kept->count; i++)
+        capture->count +=
+            kept->commands[i].kind == ASH_COMMAND_LAUNCH || kept->commands[i].kind == ASH_COMMAND_COPY;
+    ash_status status =
+        cpu->maker(cpu->context, kept->commands, kept->count, run_parallel, &capture->entry, diag);
+    if (status == ASH_OK)
+        *out = capture;
+    else
+        ash_mem_free(cpu->allocator, capture, 1, sizeof *capture);
+    return status;
+}
+
+static ash_status capture_end(ash_streams *streams, ash_capture **out, ash_diag *diag) {
+    struct cpu *cpu = of(streams);
+    ash_status status = make_capture(cpu, out, diag);
+    set_here(cpu);
+    cpu->full = false;
+    free_queues(cpu);
+    return status;
+}
+
+static ash_status replay(ash_streams *streams, const ash_capture *capture, ash_diag *diag) {
+    (void)diag;
+    capture->entry.run(streams);
+    return ASH_OK;
+}
+
+static void capture_free(ash_streams *streams, ash_capture *capture) {
+    if (!capture) return;
+    capture->entry.release(capture->entry.owner);
+    ash_mem_free(of(streams)->allocator, capture, 1, sizeof *capture);
+}
+
+static uint32_t captured(const ash_capture *capture) {
+    return capture->count;
+}
+
 /* --- life --------------------------------------------------------------------------------------- */
 
 static void destroy(ash_streams *streams) {
     struct cpu *cpu = of(streams);
     const ash_allocator *a = cpu->allocator;
-    for (uint32_t i = 0; cpu->streams && i < cpu->n_streams; i++)
-        ash_mem_free(a, cpu->streams[i].commands, cpu->room, sizeof(ash_command));
-    if (cpu->streams) a->free(a->user, cpu->streams, cpu->n_streams * sizeof *cpu->streams);
-    ash_mem_free(a, (void *)cpu->events, cpu->n_events, sizeof *cpu->events);
+    free_queues(cpu);
     pthread_mutex_destroy(&cpu->lock);
     pthread_cond_destroy(&cpu->wake);
     a->free(a->user, cpu, sizeof *cpu);
 }
-
-static ash_status make_queues(struct cpu *cpu, ash_diag *diag) {
-    const ash_allocator *a = cpu->allocator;
-    size_t bytes = cpu->n_streams * sizeof *cpu->streams;
-    cpu->streams = a->alloc(a->user, bytes, LINE);
-    if (!cpu->streams) return ASH_NO_MEMORY(diag);
-    memset(cpu->streams, 0, bytes);
-    for (uint32_t i = 0; i < cpu->n_streams; i++) {
-        cpu->streams[i].commands = ash_mem_calloc(a, cpu->room, sizeof(ash_command));
-        if (!cpu->streams[i].commands) return ASH_NO_MEMORY(diag);
-    }
-    cpu->events = ash_mem_calloc(a, cpu->n_events, sizeof *cpu->events);
-    return cpu->events ? ASH_OK : ASH_NO_MEMORY(diag);
-}
-
-extern const ash_stream_class ash_stream__cpu;
 
 static const ash_streams here = {.class = &ash_stream__cpu,
                                  .launch = launch_here,
@@ -402,7 +488,12 @@ static const ash_streams here = {.class = &ash_stream__cpu,
                                  .record = pass,
                                  .wait = pass,
                                  .finish = finish_here,
-                                 .counts = get_counts};
+                                 .counts = get_counts,
+                                 .capture_begin = capture_begin,
+                                 .capture_end = capture_end,
+                                 .replay = replay,
+                                 .capture_free = capture_free,
+                                 .captured = captured};
 static const ash_streams later = {.class = &ash_stream__cpu,
                                   .launch = launch_later,
                                   .copy = copy_later,
@@ -410,7 +501,12 @@ static const ash_streams later = {.class = &ash_stream__cpu,
                                   .record = record_later,
                                   .wait = wait_later,
                                   .finish = finish_later,
-                                  .counts = get_counts};
+                                  .counts = get_counts,
+                                  .capture_begin = capture_none};
+
+static void set_here(struct cpu *cpu) {
+    cpu->base = here;
+}
 
 static ash_status create(ash_context *context, const ash_streams_options *options, ash_streams **out,
                          ash_diag *diag) {
@@ -420,8 +516,13 @@ static ash_status create(ash_context *context, const ash_streams_options *option
     struct cpu *cpu = a->alloc(a->user, sizeof *cpu, LINE);
     if (!cpu) return ASH_NO_MEMORY(diag);
     memset(cpu, 0, sizeof *cpu);
-    cpu->base = options->streams == 1 ? here : later;
+    if (options->streams == 1)
+        set_here(cpu);
+    else
+        cpu->base = later;
+    cpu->context = context;
     cpu->allocator = a;
+    cpu->maker = options->maker;
     cpu->threads = ASH_MAX(options->threads, 1u);
     cpu->n_streams = options->streams;
     cpu->n_events = options->events;

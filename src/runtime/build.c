@@ -1,4 +1,5 @@
 /* From a program and its kernels to a plan: layout, address tables, steps. */
+#include "code/code.h"
 #include "plan.h"
 
 ash_plan_options ash_plan_options_default(void) {
@@ -252,7 +253,8 @@ static ash_status make_streams(ash_plan *plan, ash_diag *diag) {
     ash_streams_options options = {.streams = s->streams,
                                    .events = s->n_events,
                                    .commands = (uint32_t)commands,
-                                   .threads = plan->threads};
+                                   .threads = plan->threads,
+                                   .maker = ash_code__entry};
     ASH_TRY(class->create(plan->context, &options, &plan->streams, diag));
     plan->early = plan->streams;
     if (s->streams == 1) return ASH_OK;
@@ -309,6 +311,7 @@ ash_status ash_plan__build(ash_context *context, ash_program *program, const ash
     ASH_TRY_DONE(make_streams(plan, diag));
     ash_plan__refresh_steps(plan);
     point_at_blobs(plan);
+    ASH_TRY_DONE(ash_plan__capture(plan, diag));
     *out = plan;
     return ASH_OK;
 done:
@@ -350,6 +353,7 @@ void ash_plan_destroy(ash_plan *plan) {
     ash_mem_free(a, plan->timings, plan->program->steps.len - plan->program->prologue,
                  sizeof *plan->timings);
     ash_plan__free_poison(plan);
+    if (plan->capture) plan->streams->capture_free(plan->streams, plan->capture);
     if (plan->early != plan->streams) ash_streams__destroy(plan->early);
     ash_streams__destroy(plan->streams);
     ash_layout__free(&plan->layout);

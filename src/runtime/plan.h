@@ -69,6 +69,7 @@ struct ash_plan {
     ash_schedule schedule;
     ash_layout layout;
     ash_streams *streams; /* that the main steps run on */
+    ash_capture *capture; /* of all main steps, in mode graph */
     ash_streams *early;   /* one stream, for the prologue; the same where the main steps have one */
     ash_mode mode;
     unsigned threads;
@@ -125,6 +126,11 @@ void ash_plan__refresh_steps(ash_plan *plan);
 bool ash_plan__is_parallel(const ash_plan *plan, const ash_step *step);
 /* "conv+add+relu" or what describes the step, never NULL. */
 const char *ash_plan__step_name(const ash_step *step);
+
+/* --- execute.c -------------------------------------------------------------------------------- */
+
+/* Captures the main steps, in mode graph. */
+ash_status ash_plan__capture(ash_plan *plan, ash_diag *diag);
 
 /* --- bind.c; under the lock ------------------------------------------------------------------- */
 

@@ -58,7 +58,7 @@ void ash_plan_text_free(const ash_plan *plan, char *text, size_t len) {
 
 const char *ash_mode_text(ash_mode mode) {
     static const char *const names[ASH_MODE_COUNT] = {
-        [ASH_MODE_STREAM] = "stream", [ASH_MODE_MULTI_STREAM] = "multi_stream"};
+        [ASH_MODE_STREAM] = "stream", [ASH_MODE_GRAPH] = "graph", [ASH_MODE_MULTI_STREAM] = "multi_stream"};
     return (unsigned)mode < ASH_MODE_COUNT ? names[mode] : "?";
 }
 
@@ -74,6 +74,7 @@ ash_plan_report ash_plan_describe(const ash_plan *plan) {
     report.overlapped = plan->streams->counts(plan->streams).overlapped;
     pthread_mutex_unlock((pthread_mutex_t *)&plan->lock);
     report.mode = plan->mode;
+    if (plan->capture) report.captured = plan->streams->captured(plan->capture);
     report.streams = streams_used(&plan->schedule);
     report.events = plan->schedule.n_events;
     report.waits = plan->schedule.n_waits;
