@@ -66,6 +66,23 @@ static const char *strategy_name(int i) {
     return ash_memory_strategy_text((ash_memory_strategy)i);
 }
 
+/* "stream", "multi_stream=2" */
+static bool read_execution(const char *text, ash_plan_options *out) {
+    const char *equals = strchr(text, '=');
+    size_t len = equals ? (size_t)(equals - text) : strlen(text);
+    unsigned streams = 1;
+    if (equals && !read_uint(equals + 1, &streams)) return false;
+    for (int i = 0; i < ASH_MODE_COUNT; i++) {
+        const char *name = ash_mode_text((ash_mode)i);
+        if (strlen(name) != len || memcmp(text, name, len) != 0) continue;
+        if ((i == ASH_MODE_MULTI_STREAM) != (equals != NULL)) return false;
+        out->mode = (ash_mode)i;
+        out->streams = streams;
+        return true;
+    }
+    return false;
+}
+
 static bool read_value(const struct option *row, const char *text) {
     int number;
     switch (row->kind) {
@@ -86,6 +103,7 @@ static bool read_value(const struct option *row, const char *text) {
         if (!read_named(text, ASH_MEMORY_STRATEGY_COUNT, strategy_name, &number)) return false;
         *(ash_memory_strategy *)row->target = (ash_memory_strategy)number;
         return true;
+    case OPTION_EXECUTION: return read_execution(text, row->target);
     default: return false;
     }
 }

@@ -16,6 +16,7 @@ void session_options(struct session *s, struct option rows[SESSION_OPTIONS + 1])
     ash_plan_options *o = &s->plan_options;
     const struct option all[SESSION_OPTIONS + 1] = {
         {"--threads", "N", "threads of one execution (default: all cores)", OPTION_UINT, &s->threads},
+        {"--mode", "MODE", "execution: stream (default), graph, multi_stream=N", OPTION_EXECUTION, o},
         {"--planner", "MODE", "memory: disabled, remap or arena (default)", OPTION_MODE, &o->memory.mode},
         {"--strategy", "NAME", "arena packing: auto (default), tlsf, best_fit, search", OPTION_STRATEGY,
          &o->memory.strategy},

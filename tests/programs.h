@@ -14,6 +14,7 @@ typedef struct maker {
     const ash_allocator *a;
     ash_program *p;
     ash_kernel_fn fns[128];
+    const ash_stream_class *streams; /* NULL: the CPU's */
 } maker;
 
 static inline void maker_init(maker *m, ash_context *context) {
@@ -109,7 +110,7 @@ static inline ash_step *maker_copy(maker *m, uint32_t from, uint32_t to) {
 static inline ash_status maker_build(maker *m, const ash_plan_options *options, ash_plan **out,
                                      ash_diag *diag) {
     ash_plan_options defaults = ash_plan_options_default();
-    ash_kernel_source source = {.fns = m->fns};
+    ash_kernel_source source = {.fns = m->fns, .streams = m->streams};
     return ash_plan__build(m->context, m->p, &source, options ? options : &defaults, out, diag);
 }
 

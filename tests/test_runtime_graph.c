@@ -106,16 +106,24 @@ static void run_and_compare(struct room *r, int64_t batch, int seed) {
     assert_true(sqrt(apart / size) < 1e-5);
 }
 
+/* Stream, graph, three streams. */
+static void set_mode(ash_plan_options *options, int mode) {
+    options->mode = (ash_mode)mode;
+    options->streams = mode == ASH_MODE_MULTI_STREAM ? 3 : 1;
+    if (mode == ASH_MODE_GRAPH) options->poison = false;
+}
+
 static void every_way_to_prepare(void **state) {
     struct room *r = *state;
     make_graph(r, false);
-    for (int way = 0; way < 24; way++) {
+    for (int way = 0; way < 72; way++) {
         ash_plan_options options = ash_plan_options_default();
         options.memory.mode = (ash_memory_mode)(way % 3);
         options.fuse = way / 3 % 2;
         options.optimize = way / 6 % 2;
-        options.threads = 1 + (unsigned)way / 12;
+        options.threads = 1 + (unsigned)way / 12 % 2;
         options.poison = way % 2;
+        set_mode(&options, way / 24);
         assert_ok(ash_plan_prepare(r->context, r->graph, &options, &r->plan, &diag));
         run_and_compare(r, BATCH, 0);
         run_and_compare(r, BATCH, 77);
@@ -127,19 +135,24 @@ static void every_way_to_prepare(void **state) {
 static void variables(void **state) {
     struct room *r = *state;
     make_graph(r, true);
-    ash_plan_options options = ash_plan_options_default();
-    options.poison = true;
-    assert_ok(ash_plan_prepare(r->context, r->graph, &options, &r->plan, &diag));
-    ash_plan_report before = ash_plan_describe(r->plan);
-    run_and_compare(r, BATCH, 1);
-    for (int64_t batch = 1; batch <= BATCH; batch++) {
-        assert_ok(ash_plan_set_vars(r->plan, &(ash_var_binding){"batch", batch}, 1, &diag));
-        run_and_compare(r, batch, (int)batch);
+    for (int mode = 0; mode < ASH_MODE_COUNT; mode++) {
+        ash_plan_options options = ash_plan_options_default();
+        options.poison = true;
+        set_mode(&options, mode);
+        assert_ok(ash_plan_prepare(r->context, r->graph, &options, &r->plan, &diag));
+        ash_plan_report before = ash_plan_describe(r->plan);
+        run_and_compare(r, BATCH, 1);
+        for (int64_t batch = 1; batch <= BATCH; batch++) {
+            assert_ok(ash_plan_set_vars(r->plan, &(ash_var_binding){"batch", batch}, 1, &diag));
+            run_and_compare(r, batch, (int)batch);
+        }
+        ash_plan_report after = ash_plan_describe(r->plan);
+        assert_int_equal(before.kernels_compiled, after.kernels_compiled);
+        assert_status(ash_plan_execute_vars(r->plan, &(ash_var_binding){"batch", BATCH + 1}, 1, &diag),
+                      ASH_ERROR_OUT_OF_RANGE);
+        ash_plan_destroy(r->plan);
+        r->plan = NULL;
     }
-    ash_plan_report after = ash_plan_describe(r->plan);
-    assert_int_equal(before.kernels_compiled, after.kernels_compiled);
-    assert_status(ash_plan_execute_vars(r->plan, &(ash_var_binding){"batch", BATCH + 1}, 1, &diag),
-                  ASH_ERROR_OUT_OF_RANGE);
 }
 
 static void the_graph_may_go(void **state) {
@@ -160,10 +173,11 @@ static void the_graph_may_go(void **state) {
     assert_memory_equal(first, again, sizeof first);
 }
 
-static void parameters(void **state) {
-    struct room *r = *state;
+static void new_parameters(struct room *r, int mode) {
+    ash_plan_options options = ash_plan_options_default();
+    set_mode(&options, mode);
     make_graph(r, false);
-    assert_ok(ash_plan_prepare(r->context, r->graph, NULL, &r->plan, &diag));
+    assert_ok(ash_plan_prepare(r->context, r->graph, &options, &r->plan, &diag));
     run_and_compare(r, BATCH, 3);
     ash_graph_destroy(r->graph);
     float fresh[IN * HIDDEN];
@@ -190,6 +204,14 @@ static void parameters(void **state) {
     assert_ok(ash_graph_status(g, &diag));
     assert_ok(ash_plan_set_parameter(r->plan, "w1", fresh, sizeof fresh, &diag));
     run_and_compare(r, BATCH, 3);
+    ash_plan_destroy(r->plan);
+    ash_graph_destroy(r->graph);
+    r->plan = NULL;
+    r->graph = NULL;
+}
+
+static void parameters(void **state) {
+    for (int mode = 0; mode < ASH_MODE_COUNT; mode++) new_parameters(*state, mode);
 }
 
 static void intermediate_results(void **state) {

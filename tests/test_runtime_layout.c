@@ -7,6 +7,7 @@ struct room {
     test_memory memory;
     ash_context *context;
     maker m;
+    ash_schedule schedule;
     ash_layout layout;
 };
 
@@ -22,6 +23,7 @@ static int setup(void **state) {
 static int teardown(void **state) {
     struct room *r = *state;
     ash_layout__free(&r->layout);
+    ash_schedule__free(&r->schedule);
     ash_program__free(r->m.p);
     ash_context_destroy(r->context);
     assert_int_equal(r->memory.live, 0);
@@ -29,10 +31,18 @@ static int teardown(void **state) {
     return 0;
 }
 
+static ash_status create(struct room *r, const ash_memory_options *options, unsigned threads,
+                         const ash_value *keep, size_t keeps) {
+    ash_schedule__free(&r->schedule);
+    assert_ok(ash_schedule__create(r->m.a, r->m.p, 1, &r->schedule, &diag));
+    return ash_layout__create(r->context, r->m.p, &r->schedule, options, threads, keep, keeps, &r->layout,
+                              &diag);
+}
+
 static void lay_out(struct room *r, ash_memory_mode mode, const ash_value *keep, size_t keeps) {
     ash_memory_options options = ash_memory_options_inference();
     options.mode = mode;
-    assert_ok(ash_layout__create(r->context, r->m.p, &options, 3, keep, keeps, &r->layout, &diag));
+    assert_ok(create(r, &options, 3, keep, keeps));
 }
 
 #define PLACE(b)  r->layout.places[b]
@@ -84,6 +94,7 @@ static void modes(void **state) {
     ash_memory_plan_arenas(r->layout.main, &arenas);
     assert_int_equal(arenas, 4);
     ash_layout__free(&r->layout);
+    ash_schedule__free(&r->schedule);
     lay_out(r, ASH_MEMORY_REMAP, NULL, 0);
     ash_memory_plan_arenas(r->layout.main, &arenas);
     assert_int_equal(arenas, 3);
@@ -231,7 +242,7 @@ static void inputs_may_be_left_to_the_caller(void **state) {
     maker_output(&r->m, y, "y");
     ash_memory_options options = ash_memory_options_inference();
     options.allocate_inputs = false;
-    assert_ok(ash_layout__create(r->context, r->m.p, &options, 1, NULL, 0, &r->layout, &diag));
+    assert_ok(create(r, &options, 1, NULL, 0));
     assert_int_equal(PLACE(x).home, ASH_HOME_CALLER);
     assert_int_equal(PLACE(v).home, ASH_HOME_CALLER);
     assert_int_equal(PLACE(v).offset, 32);
@@ -249,8 +260,7 @@ static void reads_without_a_writer_are_found(void **state) {
     STEP(2, LIST(y, a));                         /* and all of it is read */
     maker_output(&r->m, y, "y");
     ash_memory_options options = ash_memory_options_inference();
-    assert_status(ash_layout__create(r->context, r->m.p, &options, 1, NULL, 0, &r->layout, &diag),
-                  ASH_ERROR_INTERNAL);
+    assert_status(create(r, &options, 1, NULL, 0), ASH_ERROR_INTERNAL);
 }
 
 static void a_budget_is_met_or_refused(void **state) {
@@ -261,10 +271,9 @@ static void a_budget_is_met_or_refused(void **state) {
     maker_output(&r->m, y, "y");
     ash_memory_options options = ash_memory_options_inference();
     options.capacity = 511;
-    assert_status(ash_layout__create(r->context, r->m.p, &options, 1, NULL, 0, &r->layout, &diag),
-                  ASH_ERROR_BUDGET);
+    assert_status(create(r, &options, 1, NULL, 0), ASH_ERROR_BUDGET);
     options.capacity = 512;
-    assert_ok(ash_layout__create(r->context, r->m.p, &options, 1, NULL, 0, &r->layout, &diag));
+    assert_ok(create(r, &options, 1, NULL, 0));
 }
 
 static void an_empty_program(void **state) {

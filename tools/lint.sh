@@ -6,7 +6,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 jobs=${JOBS:-$(nproc)}
-mapfile -t sources < <(find src cli examples include tests -name '*.[ch]' -o -name '*.cc' | sort)
+mapfile -t sources < <(find src cli examples include tests bench -name '*.[ch]' -o -name '*.cc' | sort)
 mapfile -t units < <(find src cli examples -name '*.c' | sort)
 
 case ${1:-check} in

@@ -29,6 +29,21 @@ typedef struct ash_plan ash_plan;
 
 /* --- preparing -------------------------------------------------------------------------------- */
 
+/* How a plan executes. The results are the same bits in all. */
+typedef enum ash_mode {
+    ASH_MODE_STREAM,       /* operations in schedule order, on one stream */
+    ASH_MODE_GRAPH,        /* the whole schedule captured at prepare, and replayed without a dispatch per
+                              operation. What cannot be captured is ASH_ERROR_UNSUPPORTED with the reason:
+                              poison. It cannot be profiled by operation */
+    ASH_MODE_MULTI_STREAM, /* on several streams: independent operations overlap; they share the plan's
+                              threads */
+    ASH_MODE_COUNT
+} ash_mode;
+
+ASH_API const char *ash_mode_text(ash_mode mode); /* "multi_stream"; "?" outside the enumeration */
+
+enum { ASH_PLAN_MOST_STREAMS = 64 };
+
 typedef struct ash_plan_options {
     ash_memory_options memory; /* planner mode and strategy, and what else the planner takes; `capacity` is
                                   the most that the arena may take */
@@ -39,9 +54,11 @@ typedef struct ash_plan_options {
                     that is read after its death shows */
     const ash_value *keep; /* values of the graph whose results can be read after every execution */
     size_t keep_count;
+    ash_mode mode;
+    unsigned streams; /* of mode multi_stream: 1 to ASH_PLAN_MOST_STREAMS; 0 or 1 in other modes */
 } ash_plan_options;
 
-/* Optimised and fused, no poison, all threads, ash_memory_options_inference. */
+/* Mode stream, optimised and fused, no poison, all threads, ash_memory_options_inference. */
 ASH_API ash_plan_options ash_plan_options_default(void);
 
 /* Prepares a graph; `options` may be NULL for the defaults. The caller destroys *out. */
@@ -122,6 +139,7 @@ ASH_API ash_status ash_plan_execute_vars(ash_plan *plan, const ash_var_binding *
 typedef struct ash_profile {
     uint32_t op;      /* index of the prepared operation */
     uint32_t threads; /* that ran a part of it */
+    uint32_t stream;  /* that it ran on */
     int64_t start;    /* nanoseconds since the execution began */
     int64_t duration; /* nanoseconds */
 } ash_profile;
@@ -235,7 +253,12 @@ typedef struct ash_plan_report {
     /* counts */
     uint32_t ops, prologue_ops, kernels;
     uint64_t kernels_compiled, kernels_from_disk, kernels_shared;
-    unsigned threads;
+    ash_mode mode;
+    unsigned threads, streams; /* streams: those with an operation */
+    uint32_t captured;         /* operations in the capture of mode graph */
+    uint32_t events, waits; /* placed where an operation needs one of another stream; operations that wait
+                               for one, and how often */
+    uint64_t overlapped; /* operations of the last execution that began while one of another stream ran */
     /* nanoseconds */
     int64_t prepare_ns, lower_ns, compile_ns, memory_ns, prologue_ns;
     /* the arenas: bytes, lower bound, bytes without sharing, certificate */

@@ -7,6 +7,7 @@
 #define ASH_CODE_H
 
 #include "base/target.h"
+#include "device/stream.h"
 #include "kernel/nest.h"
 
 typedef struct ash_compiler ash_compiler;
@@ -44,5 +45,11 @@ ash_status ash_code__ir(const ash_target *target, const ash_nest *nest, struct a
                         ash_diag *diag);
 ash_status ash_code__assembly(const ash_target *target, const ash_nest *nest, struct ash_text *out,
                               ash_diag *diag);
+
+/* An ash_entry_maker: one function that does what captured commands of one stream say, in their order, with
+ * the kernels called directly. ASH_ERROR_UNSUPPORTED for a call of the host. */
+ash_status ash_code__entry(ash_context *context, const ash_command *commands, size_t count,
+                           void (*parallel)(void *streams, const ash_launch *launch), ash_entry *out,
+                           ash_diag *diag);
 
 #endif

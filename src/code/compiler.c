@@ -92,6 +92,10 @@ const ash_target *ash_compiler__target(const ash_compiler *compiler) {
     return &compiler->target;
 }
 
+ash_linker *ash_compiler__linker(ash_compiler *compiler) {
+    return compiler->linker;
+}
+
 ash_status ash_compiler__set_target(ash_compiler *compiler, const ash_target *target, ash_diag *diag) {
     ASH_TRY(ash_target__check_runs(target, diag));
     pthread_mutex_lock(&compiler->lock);

@@ -26,4 +26,7 @@ ash_status ash_linker__load(ash_linker *linker, const void *object, size_t size,
 /* Gives the executable memory back. Not loaded is allowed. */
 void ash_linker__unload(ash_linker *linker, ash_linked *linked);
 
+/* The one that a compiler loads its kernels with. */
+ash_linker *ash_compiler__linker(ash_compiler *compiler);
+
 #endif

@@ -7,7 +7,7 @@
  *
  * LLVM reports errors in three ways. A diagnostic with severity "error" goes to the context's handler, and
  * without one ends the process: ours records it. Functions with an error result are checked. And
- * report_fatal_error calls a handler that must not return: ours jumps back to ash_llvm__compile, which
+ * report_fatal_error calls a handler that must not return: ours jumps back to ash_llvm__build, which
  * drops the context as it is (its memory is lost; the state is not known to be sound). The last needs
  * memory of the process: the handler, and one pointer per thread. */
 #include "llvm.h"
@@ -23,7 +23,7 @@
 #include "base/text.h"
 #include "emit.h"
 
-static const char passes[] = "function(sroa,early-cse,loop-mssa(licm),early-cse<memssa>)";
+static const char nest_passes[] = "function(sroa,early-cse,loop-mssa(licm),early-cse<memssa>)";
 
 /* --- the process ------------------------------------------------------------------------------------- */
 
@@ -80,12 +80,13 @@ void ash_llvm__machine_destroy(ash_llvm_machine *machine) {
     machine->machine = NULL;
 }
 
-/* --- one nest ---------------------------------------------------------------------------------------- */
+/* --- one module -------------------------------------------------------------------------------------- */
 
 struct job {
     const ash_llvm_machine *machine;
-    const ash_nest *nest;
-    const char *symbol;
+    ash_llvm_fill fill;
+    const void *what;
+    const char *symbol, *passes;
     ash_llvm_form form;
     ash_diag *diag;
     bool failed; /* LLVM reported an error, which is in `diag` */
@@ -114,8 +115,9 @@ static ash_status verify_module(LLVMModuleRef module, ash_diag *diag) {
 }
 
 static ash_status optimise(const struct job *job, LLVMModuleRef module) {
+    if (!job->passes) return ASH_OK;
     LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
-    LLVMErrorRef error = LLVMRunPasses(module, passes, job->machine->machine, options);
+    LLVMErrorRef error = LLVMRunPasses(module, job->passes, job->machine->machine, options);
     LLVMDisposePassBuilderOptions(options);
     if (!error) return ASH_OK;
     char *text = LLVMGetErrorMessage(error);
@@ -148,7 +150,7 @@ static ash_status run(struct job *job, LLVMContextRef ctx, LLVMMemoryBufferRef *
     LLVMSetModuleDataLayout(module, layout);
     LLVMDisposeTargetData(layout);
     LLVMSetTarget(module, target->triple);
-    ash_status status = ash_emit__nest(target, job->nest, job->symbol, module, job->diag);
+    ash_status status = job->fill(target, job->what, job->symbol, module, job->diag);
     if (status == ASH_OK) status = verify_module(module, job->diag);
     if (status == ASH_OK) status = optimise(job, module);
     if (status == ASH_OK) status = write_out(job, module, out);
@@ -160,9 +162,10 @@ static ash_status run(struct job *job, LLVMContextRef ctx, LLVMMemoryBufferRef *
     return status;
 }
 
-ash_status ash_llvm__compile(const ash_llvm_machine *machine, const ash_nest *nest, const char *symbol,
-                             ash_llvm_form form, LLVMMemoryBufferRef *out, ash_diag *diag) {
-    struct job job = {machine, nest, symbol, form, diag, false};
+ash_status ash_llvm__build(const ash_llvm_machine *machine, ash_llvm_fill fill, const void *what,
+                           const char *symbol, const char *passes, ash_llvm_form form,
+                           LLVMMemoryBufferRef *out, ash_diag *diag) {
+    struct job job = {machine, fill, what, symbol, passes, form, diag, false};
     struct rescue here, *outer = rescue;
     LLVMContextRef ctx = LLVMContextCreate();
     LLVMContextSetDiagnosticHandler(ctx, on_diagnostic, &job);
@@ -175,6 +178,16 @@ ash_status ash_llvm__compile(const ash_llvm_machine *machine, const ash_nest *ne
     rescue = outer;
     LLVMContextDispose(ctx);
     return status;
+}
+
+static ash_status fill_nest(const ash_target *target, const void *nest, const char *symbol,
+                            LLVMModuleRef module, ash_diag *diag) {
+    return ash_emit__nest(target, nest, symbol, module, diag);
+}
+
+ash_status ash_llvm__compile(const ash_llvm_machine *machine, const ash_nest *nest, const char *symbol,
+                             ash_llvm_form form, LLVMMemoryBufferRef *out, ash_diag *diag) {
+    return ash_llvm__build(machine, fill_nest, nest, symbol, nest_passes, form, out, diag);
 }
 
 /* --- text -------------------------------------------------------------------------------------------- */

@@ -1,14 +1,6 @@
 /* From a program and its kernels to a plan: layout, address tables, steps. */
-#include <stdlib.h>
-#include <time.h>
-
+#include "code/code.h"
 #include "plan.h"
-
-int64_t ash_plan__now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 ash_plan_options ash_plan_options_default(void) {
     return (ash_plan_options){.memory = ash_memory_options_inference(), .optimize = true, .fuse = true};
@@ -21,7 +13,7 @@ const char *ash_plan__step_name(const ash_step *step) {
 /* Starting and ending a parallel run costs up to a microsecond; a step that takes less than two on one
  * core, at rates that a core reaches in cache, stays on the calling thread. */
 bool ash_plan__is_parallel(const ash_plan *plan, const ash_step *step) {
-    if (!plan->pool || step->kind != ASH_STEP_KERNEL) return false;
+    if (plan->threads <= 1 || step->kind != ASH_STEP_KERNEL) return false;
     int64_t least, most;
     ash_dims_bounds(plan->program->dims, step->chunks, &least, &most);
     if (most <= 1) return false;
@@ -43,8 +35,8 @@ void ash_plan__refresh_steps(ash_plan *plan) {
     for (size_t i = 0; i < plan->n_steps; i++) {
         ash_plan_step *s = &plan->steps[i];
         const ash_step *step = &plan->program->steps.at[s->index];
-        s->chunks = ASH_MAX(ash_dims_eval(plan->program->dims, step->chunks, plan->vars), 0);
-        if (step->kind == ASH_STEP_COPY) s->bytes = copy_bytes(plan, step);
+        s->launch.end = ASH_MAX(ash_dims_eval(plan->program->dims, step->chunks, plan->vars), 0);
+        if (step->kind == ASH_STEP_COPY) s->copy.bytes = copy_bytes(plan, step);
     }
 }
 
@@ -143,14 +135,16 @@ static void fill_steps(ash_plan *plan) {
     for (size_t i = 0; i < plan->n_steps; i++) {
         const ash_step *step = &p->steps.at[p->prologue + i];
         ash_plan_step *s = &plan->steps[i];
-        *s = (ash_plan_step){
-            .buffers = plan->table + slot, .vars = plan->vars, .index = (uint32_t)(p->prologue + i)};
-        s->fn = step->kind == ASH_STEP_KERNEL ? plan->fns[step->nest] : NULL;
-        s->parallel = ash_plan__is_parallel(plan, step);
-        if (step->kind == ASH_STEP_COPY) {
-            s->from = step->accesses[0].begin;
-            s->to = step->accesses[1].begin;
-        }
+        *s = (ash_plan_step){.index = (uint32_t)(p->prologue + i)};
+        if (step->kind == ASH_STEP_COPY)
+            s->copy = (ash_transfer){.buffers = plan->table + slot,
+                                     .from = step->accesses[0].begin,
+                                     .to = step->accesses[1].begin};
+        else
+            s->launch = (ash_launch){.fn = plan->fns[step->nest],
+                                     .buffers = plan->table + slot,
+                                     .vars = plan->vars,
+                                     .parallel = ash_plan__is_parallel(plan, step)};
         for (uint32_t k = 0; k < table_count(step); k++, slot++) {
             uint32_t buffer = table_buffer(step, k);
             plan->first_entry[plan->layout.places[buffer].root + 1]++;
@@ -213,28 +207,6 @@ static ash_status make_arenas(ash_plan *plan, ash_diag *diag) {
     return ASH_OK;
 }
 
-static int by_step(const void *a, const void *b) {
-    const ash_plan_poison *x = a, *y = b;
-    return x->step != y->step      ? (x->step < y->step ? -1 : 1)
-           : x->offset < y->offset ? -1
-                                   : x->offset > y->offset;
-}
-
-static ash_status make_poison(ash_plan *plan, ash_diag *diag) {
-    if (!plan->poison) return ASH_OK;
-    plan->poisons = ash_mem_calloc(plan->allocator, plan->n_buffers, sizeof *plan->poisons);
-    if (!plan->poisons) return ASH_NO_MEMORY(diag);
-    int64_t last = 2 * (int64_t)plan->n_steps;
-    for (uint32_t b = 0; b < plan->n_buffers; b++) {
-        const ash_place *place = &plan->layout.places[b];
-        if (place->home == ASH_HOME_MAIN && place->root == b && place->end <= last)
-            plan->poisons[plan->n_poison++] = (ash_plan_poison){(uint32_t)(place->end / 2 - 1),
-                                                                place->arena, place->offset, place->bytes};
-    }
-    if (plan->n_poison) qsort(plan->poisons, plan->n_poison, sizeof *plan->poisons, by_step);
-    return ASH_OK;
-}
-
 static ash_status make_state(ash_plan *plan, ash_diag *diag) {
     const ash_allocator *a = plan->allocator;
     const ash_program *p = plan->program;
@@ -248,9 +220,10 @@ static ash_status make_state(ash_plan *plan, ash_diag *diag) {
     plan->views = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->views);
     plan->viewed = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->viewed);
     plan->inputs = ash_mem_calloc(a, plan->n_inputs, sizeof *plan->inputs);
+    plan->timings = ash_mem_calloc(a, p->steps.len - p->prologue, sizeof *plan->timings);
     plan->fns = ash_mem_calloc(a, p->nests.len, sizeof *plan->fns);
     if (!plan->vars || !plan->old_vars || !plan->base || !plan->blobs || !plan->own || !plan->views ||
-        !plan->inputs || !plan->fns)
+        !plan->viewed || !plan->inputs || !plan->timings || !plan->fns)
         return ASH_NO_MEMORY(diag);
     for (size_t i = 0; i < plan->n_vars; i++) plan->vars[i] = ash_dims_var(p->dims, i)->max;
     for (size_t i = 0; i < plan->n_inputs; i++) plan->inputs[i].set = ASH_INPUT_UNSET;
@@ -263,6 +236,44 @@ static void point_at_blobs(ash_plan *plan) {
     for (uint32_t b = 0; b < plan->n_buffers; b++)
         if (plan->layout.places[b].home == ASH_HOME_BLOB && plan->layout.places[b].root == b)
             ash_plan__set_base(plan, b, (void *)plan->program->buffers.at[b].blob->data);
+}
+
+/* --- streams ---------------------------------------------------------------------------------- */
+
+static uint32_t stream_count(const ash_plan_options *options) {
+    return options->mode == ASH_MODE_MULTI_STREAM ? options->streams : 1;
+}
+
+static ash_status make_streams(ash_plan *plan, ash_diag *diag) {
+    const ash_stream_class *class = plan->kernels.streams ? plan->kernels.streams : &ash_stream__cpu;
+    const ash_schedule *s = &plan->schedule;
+    /* per step its launch, its record and what follows it for the poison; and the waits */
+    uint64_t commands = 3 * (uint64_t)s->n_steps + s->n_waits;
+    ASH_FAIL_IF(commands > UINT32_MAX, diag, ASH_ERROR_OUT_OF_RANGE, "the program has too many steps");
+    ash_streams_options options = {.streams = s->streams,
+                                   .events = s->n_events,
+                                   .commands = (uint32_t)commands,
+                                   .threads = plan->threads,
+                                   .maker = ash_code__entry};
+    ASH_TRY(class->create(plan->context, &options, &plan->streams, diag));
+    plan->early = plan->streams;
+    if (s->streams == 1) return ASH_OK;
+    plan->early = NULL;
+    options = (ash_streams_options){.streams = 1, .commands = 1, .threads = plan->threads};
+    return class->create(plan->context, &options, &plan->early, diag);
+}
+
+ash_status ash_plan__check_options(const ash_plan_options *options, ash_diag *diag) {
+    ASH_FAIL_IF((unsigned)options->mode >= ASH_MODE_COUNT, diag, ASH_ERROR_INVALID_ARGUMENT,
+                "there is no execution mode %d", (int)options->mode);
+    bool many = options->mode == ASH_MODE_MULTI_STREAM;
+    ASH_FAIL_IF(many && (options->streams < 1 || options->streams > ASH_PLAN_MOST_STREAMS), diag,
+                ASH_ERROR_INVALID_ARGUMENT, "%u streams are asked for, 1 to %d are possible",
+                options->streams, ASH_PLAN_MOST_STREAMS);
+    ASH_FAIL_IF(!many && options->streams > 1, diag, ASH_ERROR_INVALID_ARGUMENT,
+                "%u streams are asked for, mode %s has one", options->streams,
+                ash_mode_text(options->mode));
+    return ASH_OK;
 }
 
 /* --- life ------------------------------------------------------------------------------------- */
@@ -280,23 +291,27 @@ ash_status ash_plan__build(ash_context *context, ash_program *program, const ash
     *plan = (ash_plan){.context = context, .allocator = a, .program = program, .kernels = *kernels};
     plan->n_buffers = (uint32_t)program->buffers.len;
     plan->poison = options->poison;
+    plan->mode = options->mode;
     unsigned most = ash_context_threads(context);
     plan->threads = options->threads ? ASH_MIN(options->threads, most) : most;
     pthread_mutex_init(&plan->lock, NULL);
     ash_status status;
+    ASH_TRY_DONE(ash_plan__check_options(options, diag));
     ASH_TRY_DONE(check_program(program, diag));
-    if (plan->threads > 1) ASH_TRY_DONE(ash_pool__get(context, &plan->pool, diag));
     ASH_TRY_DONE(ash_device_open(context, "CPU", &plan->cpu, diag));
-    int64_t start = ash_plan__now();
-    ASH_TRY_DONE(ash_layout__create(context, program, &options->memory, plan->threads, options->keep,
-                                    options->keep_count, &plan->layout, diag));
-    plan->report.memory_ns = ash_plan__now() - start;
+    int64_t start = ash_clock__now();
+    ASH_TRY_DONE(ash_schedule__create(a, program, stream_count(options), &plan->schedule, diag));
+    ASH_TRY_DONE(ash_layout__create(context, program, &plan->schedule, &options->memory, plan->threads,
+                                    options->keep, options->keep_count, &plan->layout, diag));
+    plan->report.memory_ns = ash_clock__now() - start;
     ASH_TRY_DONE(make_state(plan, diag));
     ASH_TRY_DONE(make_tables(plan, diag));
     ASH_TRY_DONE(make_arenas(plan, diag));
-    ASH_TRY_DONE(make_poison(plan, diag));
+    ASH_TRY_DONE(ash_plan__make_poison(plan, diag));
+    ASH_TRY_DONE(make_streams(plan, diag));
     ash_plan__refresh_steps(plan);
     point_at_blobs(plan);
+    ASH_TRY_DONE(ash_plan__capture(plan, diag));
     *out = plan;
     return ASH_OK;
 done:
@@ -335,8 +350,14 @@ void ash_plan_destroy(ash_plan *plan) {
     ash_mem_free(a, plan->table, plan->n_table, sizeof *plan->table);
     ash_mem_free(a, plan->entries, plan->n_entries, sizeof *plan->entries);
     ash_mem_free(a, plan->first_entry, plan->n_buffers + 1, sizeof *plan->first_entry);
-    ash_mem_free(a, plan->poisons, plan->n_buffers, sizeof *plan->poisons);
+    ash_mem_free(a, plan->timings, plan->program->steps.len - plan->program->prologue,
+                 sizeof *plan->timings);
+    ash_plan__free_poison(plan);
+    if (plan->capture) plan->streams->capture_free(plan->streams, plan->capture);
+    if (plan->early != plan->streams) ash_streams__destroy(plan->early);
+    ash_streams__destroy(plan->streams);
     ash_layout__free(&plan->layout);
+    ash_schedule__free(&plan->schedule);
     ash_device_close(plan->cpu);
     if (plan->kernels.release) plan->kernels.release(plan->kernels.owner);
     ash_program__free(plan->program);

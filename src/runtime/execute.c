@@ -1,71 +1,62 @@
-/* Running a plan: the steps in order, on one stream.
+/* Running a plan: the steps are issued to their streams.
  *
- * What can be known ahead is: addresses in tables, chunk counts, whether a step is worth a second thread.
- * What is left per step is a call. Profiling and poisoning have a loop of their own, so that the plain one
- * has neither. */
+ * What can be known ahead is: addresses in tables, chunk counts, streams and waits. What is left per step
+ * is a call or two. Profiling, poisoning and several streams have a loop of their own, so that the plain
+ * one has none of these. */
 #include "plan.h"
 
-static void run_chunks(void *arg, int64_t begin, int64_t end, unsigned worker) {
-    const ash_plan_step *step = arg;
-    step->fn(step->buffers, step->vars, begin, end, worker);
+static void issue_work(const ash_plan *plan, uint32_t stream, const ash_plan_step *step,
+                       ash_timing *timing) {
+    ash_streams *streams = plan->streams;
+    if (step->launch.fn)
+        streams->launch(streams, stream, &step->launch, timing);
+    else
+        streams->copy(streams, stream, &step->copy, timing);
 }
 
-static void run_copy(const ash_plan_step *step) {
-    if (step->bytes)
-        memmove((char *)step->buffers[1] + step->to, (char *)step->buffers[0] + step->from,
-                (size_t)step->bytes);
-}
-
-static inline unsigned run_step(const ash_plan *plan, const ash_plan_step *step) {
-    if (step->fn && !step->parallel) {
-        if (step->chunks) step->fn(step->buffers, step->vars, 0, step->chunks, 0);
-    } else if (step->fn) {
-        return ash_pool__run(plan->pool, plan->threads, step->chunks, run_chunks, (void *)step);
-    } else {
-        run_copy(step);
-    }
-    return 1;
-}
-
-static void run_all(const ash_plan *plan) {
+static void issue_plain(const ash_plan *plan) {
     for (const ash_plan_step *step = plan->steps, *end = step + plan->n_steps; step < end; step++)
-        run_step(plan, step);
+        issue_work(plan, 0, step, NULL);
 }
 
-/* --- poison ----------------------------------------------------------------------------------- */
-
-enum { POISON = 0xff }; /* a NaN in every floating point type */
-
-static void fill(const ash_plan *plan, const ash_plan_poison *dead) {
-    void *start;
-    if (dead->bytes && ash_storage__data(plan->arenas[dead->arena].storage, &start, NULL) == ASH_OK)
-        memset((char *)start + dead->offset, POISON, dead->bytes);
-}
-
-/* Before the first step everything is dead but the inputs. */
-static void poison_start(const ash_plan *plan) {
-    for (uint32_t b = 0; b < plan->n_buffers; b++) {
-        const ash_place *place = &plan->layout.places[b];
-        if (place->home != ASH_HOME_MAIN || place->root != b) continue;
-        if (plan->program->buffers.at[b].kind == ASH_BUFFER_INPUT) continue;
-        fill(plan, &(ash_plan_poison){0, place->arena, place->offset, place->bytes});
+static void issue_all(ash_plan *plan, bool timed) {
+    const ash_schedule *s = &plan->schedule;
+    ash_streams *streams = plan->streams;
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        uint32_t stream = s->stream[i];
+        for (uint32_t w = s->first_wait[i]; w < s->first_wait[i + 1]; w++)
+            streams->wait(streams, stream, s->event[s->waits[w].after]);
+        issue_work(plan, stream, &plan->steps[i], timed ? &plan->timings[i] : NULL);
+        if (plan->poison) streams->call(streams, stream, ash_plan__poison_step, &plan->leaving[i]);
+        if (s->event[i] != ASH_NO_EVENT) streams->record(streams, stream, s->event[i]);
     }
 }
 
-static void run_watched(const ash_plan *plan, ash_profile *profile) {
-    const ash_plan_poison *dead = plan->poisons;
-    size_t left = plan->n_poison;
-    if (plan->poison) poison_start(plan);
-    int64_t start = ash_plan__now(), before = start;
-    for (size_t i = 0; i < plan->n_steps; i++) {
-        unsigned threads = run_step(plan, &plan->steps[i]);
-        int64_t after = profile ? ash_plan__now() : 0;
-        if (profile) profile[i] = (ash_profile){(uint32_t)i, threads, before - start, after - before};
-        before = after;
-        if (!left || dead->step != i) continue;
-        for (; left && dead->step == i; dead++, left--) fill(plan, dead);
-        if (profile) before = ash_plan__now();
+ash_status ash_plan__capture(ash_plan *plan, ash_diag *diag) {
+    if (plan->mode != ASH_MODE_GRAPH) return ASH_OK;
+    ASH_FAIL_IF(plan->poison, diag, ASH_ERROR_UNSUPPORTED,
+                "mode graph cannot poison dead bytes: that happens between operations, on the host");
+    ash_streams *streams = plan->streams;
+    ASH_TRY(streams->capture_begin(streams, diag));
+    issue_all(plan, false);
+    return streams->capture_end(streams, &plan->capture, diag);
+}
+
+static ash_status run(ash_plan *plan, ash_profile *profile, ash_diag *diag) {
+    if (plan->capture) return plan->streams->replay(plan->streams, plan->capture, diag);
+    if (plan->poison) ash_plan__poison_start(plan);
+    int64_t start = profile ? ash_clock__now() : 0;
+    if (profile || plan->poison || plan->schedule.streams > 1)
+        issue_all(plan, profile != NULL);
+    else
+        issue_plain(plan);
+    ASH_TRY(plan->streams->finish(plan->streams, diag));
+    for (uint32_t i = 0; profile && i < plan->n_steps; i++) {
+        const ash_timing *t = &plan->timings[i];
+        profile[i] =
+            (ash_profile){i, t->threads, plan->schedule.stream[i], t->start - start, t->end - t->start};
     }
+    return ASH_OK;
 }
 
 /* --- variables -------------------------------------------------------------------------------- */
@@ -127,15 +118,12 @@ ash_status ash_plan_set_vars(ash_plan *plan, const ash_var_binding *vars, size_t
 
 /* --- executing -------------------------------------------------------------------------------- */
 
-/* What can fail comes first; then the bytes are written, and nothing can fail. */
+/* What the caller can get wrong comes first; then the bytes are written. */
 static ash_status execute(ash_plan *plan, ash_profile *profile, ash_diag *diag) {
     ASH_TRY(ash_plan__check_inputs(plan, diag));
     ASH_TRY(ash_plan__need_arenas(plan, diag));
     ASH_TRY(ash_plan__need_weights(plan, diag));
-    if (profile || plan->poison)
-        run_watched(plan, profile);
-    else
-        run_all(plan);
+    ASH_TRY(run(plan, profile, diag));
     if (plan->executed && !plan->saved) return ASH_OK;
     plan->executed = true;
     ash_storage_release(plan->saved);
@@ -177,6 +165,10 @@ ash_status ash_plan_execute_vars_profiled(ash_plan *plan, const ash_var_binding 
     ASH_FAIL_IF(!plan || !profile, diag, ASH_ERROR_INVALID_ARGUMENT, "an argument is NULL");
     ASH_FAIL_IF(room < plan->n_steps, diag, ASH_ERROR_OUT_OF_RANGE,
                 "room for %zu entries, the plan has %zu operations", room, plan->n_steps);
+    ASH_FAIL_IF(
+        plan->capture, diag, ASH_ERROR_UNSUPPORTED,
+        "mode graph replays all operations as one, which have no times of their own: profile in mode "
+        "stream");
     return execute_all(plan, vars, count, profile, diag);
 }
 

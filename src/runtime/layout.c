@@ -2,7 +2,12 @@
  *
  * Classes are buffers that lie in the same bytes: a root, its views, and results that take over a dying
  * operand of the same size. Inputs keep their bytes between executions, so they are live throughout;
- * outputs and kept values live until the end, one step past the last, where the caller reads them. */
+ * outputs and kept values live until the end, one step past the last, where the caller reads them.
+ *
+ * With one stream, lifetimes are intervals of the steps. With several, they are clocks: what is over, for
+ * certain, before the first access, and what must be over after the last; a result takes over an operand's
+ * bytes only if the schedule, as it is, has all other steps that touch the operand over before, and all
+ * that touch the result after. */
 #include "layout.h"
 
 #include "ashlar/device.h"
@@ -22,7 +27,11 @@ struct work {
     int64_t prologue, steps; /* prologue steps, main steps */
     struct span *main;       /* per buffer, of its root; in main steps */
     struct span *early;      /* the same in prologue steps */
-    bool *pinned;            /* per root: read after the last step */
+    const ash_schedule *schedule;
+    uint32_t *reach; /* with several streams, per root and stream: steps of the stream up to the last that
+                        touches it */
+    uint32_t *meet;  /* and: how many are over before any but the first step that touches it */
+    bool *pinned;    /* per root: read after the last step */
 };
 
 static uint32_t declared_root(const ash_program *program, uint32_t buffer) {
@@ -45,6 +54,45 @@ static void find_spans(struct work *w) {
         for (uint32_t i = 0; i < step->n_accesses; i++)
             touch(&(early ? w->early : w->main)[declared_root(p, step->accesses[i].buffer)],
                   early ? s : s - w->prologue);
+    }
+}
+
+static void find_reach(struct work *w) {
+    const ash_program *p = w->program;
+    const ash_schedule *schedule = w->schedule;
+    size_t streams = schedule->streams;
+    if (streams == 1) return;
+    memset(w->meet, 0xff, p->buffers.len * streams * sizeof *w->meet);
+    for (uint32_t s = 0; s < (uint32_t)w->steps; s++) {
+        const ash_step *step = &p->steps.at[w->prologue + s];
+        for (uint32_t i = 0; i < step->n_accesses; i++) {
+            uint32_t root = declared_root(p, step->accesses[i].buffer);
+            uint32_t *reach = w->reach + root * streams, *meet = w->meet + root * streams;
+            reach[schedule->stream[s]] = schedule->position[s] + 1;
+            for (size_t t = 0; t < streams && w->main[root].first != s; t++)
+                meet[t] = ASH_MIN(meet[t], schedule->clocks[s * streams + t]);
+        }
+    }
+}
+
+/* Every other step that touches `operand`'s bytes is over before the step begins, and every other that
+ * touches `result`'s begins when it is over. */
+static bool in_order(const struct work *w, uint32_t step, uint32_t operand, uint32_t result) {
+    const ash_schedule *s = w->schedule;
+    size_t streams = s->streams;
+    for (size_t t = 0; t < streams && streams > 1; t++) {
+        uint32_t own = t == s->stream[step];
+        if (w->reach[operand * streams + t] > s->clocks[step * streams + t] + own) return false;
+        if (own && w->meet[result * streams + t] <= s->position[step]) return false;
+    }
+    return true;
+}
+
+static void join_reach(struct work *w, uint32_t class, uint32_t result) {
+    size_t streams = w->schedule->streams;
+    for (size_t t = 0; t < streams && streams > 1; t++) {
+        uint32_t *reach = &w->reach[class * streams + t];
+        *reach = ASH_MAX(*reach, w->reach[result * streams + t]);
     }
 }
 
@@ -117,6 +165,8 @@ static void place_in_place(struct work *w) {
         uint32_t class = find(w, step->inplace);
         if (p->buffers.at[result].align > ASH_MAX(p->buffers.at[class].align, (uint32_t)ASH_STORAGE_ALIGN))
             continue;
+        if (!in_order(w, (uint32_t)at, class, result)) continue;
+        join_reach(w, class, result);
         w->layout->places[result].root = class;
         w->main[class].last = w->main[result].last;
         w->pinned[class] = w->pinned[result];
@@ -179,7 +229,9 @@ struct problem {
     uint32_t *index; /* per program buffer: its number here, or ASH_MEMORY_NONE */
     ash_memory_access *accesses;
     uint32_t count, n_accesses;
-    size_t first, last; /* steps of the program */
+    size_t first, last;           /* steps of the program */
+    const ash_schedule *schedule; /* of these, or NULL: one after the other */
+    int64_t *acquire, *release;   /* with several streams: a clock per buffer each */
 };
 
 static bool is_early_home(ash_home home) {
@@ -293,6 +345,43 @@ static size_t access_count(const struct problem *problem) {
     return count;
 }
 
+/* The very streams and waits that the executions will have. */
+static ash_memory_schedule memory_schedule(const struct problem *problem) {
+    ash_memory_schedule schedule = {.op_count = (uint32_t)(problem->last - problem->first),
+                                    .accesses = problem->accesses,
+                                    .access_count = problem->n_accesses};
+    if (!problem->schedule) return schedule;
+    schedule.streams = problem->schedule->streams;
+    schedule.op_streams = problem->schedule->stream;
+    schedule.waits = problem->schedule->waits;
+    schedule.wait_count = problem->schedule->n_waits;
+    return schedule;
+}
+
+/* Clocks, where there are several streams. Inputs keep their bytes between executions; what no step touches
+ * but the caller reads is live throughout. */
+static ash_status find_clocks(struct problem *problem, ash_context *context, ash_memory_problem *mp,
+                              ash_diag *diag) {
+    const struct work *w = problem->work;
+    ash_memory_schedule schedule = memory_schedule(problem);
+    if (!problem->acquire) return ASH_OK;
+    ASH_TRY(ash_memory_schedule_clocks(context, &schedule, problem->count, problem->acquire,
+                                       problem->release, diag));
+    for (uint32_t i = 0; i < problem->count; i++) {
+        uint32_t root = w->layout->places[problem->of[i]].root;
+        bool input = w->program->buffers.at[root].kind == ASH_BUFFER_INPUT;
+        bool untouched = w->main[root].first > w->main[root].last;
+        for (size_t t = (size_t)i * schedule.streams; t < (size_t)(i + 1) * schedule.streams; t++) {
+            if (input || untouched) problem->acquire[t] = 0;
+            if (input || untouched) problem->release[t] = 2 * (int64_t)schedule.op_count + 2;
+        }
+    }
+    mp->streams = schedule.streams;
+    mp->acquire = problem->acquire;
+    mp->release = problem->release;
+    return ASH_OK;
+}
+
 /* Both proofs: of the lifetimes, and of the bytes that the steps will touch in their order. */
 static ash_status check(struct problem *problem, ash_context *context, const ash_memory_problem *mp,
                         const ash_memory_plan *plan, ash_diag *diag) {
@@ -301,9 +390,7 @@ static ash_status check(struct problem *problem, ash_context *context, const ash
     const ash_memory_arena *arena = ash_memory_plan_arenas(plan, &arenas);
     ash_layout *layout = problem->work->layout;
     ASH_TRY(ash_memory_check(context, mp, places, arena, arenas, &layout->check, diag));
-    ash_memory_schedule schedule = {.op_count = (uint32_t)(problem->last - problem->first),
-                                    .accesses = problem->accesses,
-                                    .access_count = problem->n_accesses};
+    ash_memory_schedule schedule = memory_schedule(problem);
     return ash_memory_schedule_check(context, &schedule, problem->buffers, problem->count, places, arenas,
                                      &layout->replay, diag);
 }
@@ -312,6 +399,7 @@ static ash_status solve(struct problem *problem, ash_context *context, const ash
                         ash_memory_plan **plan, ash_diag *diag) {
     const struct work *w = problem->work;
     ash_memory_problem mp = {.buffers = problem->buffers, .buffer_count = problem->count};
+    ASH_TRY(find_clocks(problem, context, &mp, diag));
     ASH_TRY(ash_memory_plan_create(context, &mp, options, plan, diag));
     ASH_TRY(check(problem, context, &mp, *plan, diag));
     const ash_memory_place *places = ash_memory_plan_places(*plan, NULL);
@@ -334,13 +422,19 @@ static ash_status plan_section(struct work *w, ash_context *context, bool early,
     struct problem problem = {.work = w,
                               .first = early ? 0 : w->program->prologue,
                               .last = early ? w->program->prologue : w->program->steps.len};
-    size_t accesses = access_count(&problem);
+    size_t accesses = access_count(&problem), streams = early ? 1 : w->schedule->streams;
     problem.buffers = ash_mem_alloc(a, n, sizeof *problem.buffers);
     problem.of = ash_mem_alloc(a, n, sizeof *problem.of);
     problem.index = ash_mem_alloc(a, n, sizeof *problem.index);
     problem.accesses = ash_mem_alloc(a, accesses, sizeof *problem.accesses);
+    if (streams > 1) {
+        problem.schedule = w->schedule;
+        problem.acquire = ash_mem_alloc(a, n, streams * sizeof *problem.acquire);
+        problem.release = ash_mem_alloc(a, n, streams * sizeof *problem.release);
+    }
     ash_status status = ASH_OK;
-    if (!problem.buffers || !problem.of || !problem.index || !problem.accesses) {
+    if (!problem.buffers || !problem.of || !problem.index || !problem.accesses ||
+        (streams > 1 && (!problem.acquire || !problem.release))) {
         status = ASH_NO_MEMORY(diag);
         goto done;
     }
@@ -353,6 +447,8 @@ done:
     ash_mem_free(a, problem.of, n, sizeof *problem.of);
     ash_mem_free(a, problem.index, n, sizeof *problem.index);
     ash_mem_free(a, problem.accesses, accesses, sizeof *problem.accesses);
+    ash_mem_free(a, problem.acquire, n, streams * sizeof *problem.acquire);
+    ash_mem_free(a, problem.release, n, streams * sizeof *problem.release);
     return status;
 }
 
@@ -396,24 +492,29 @@ static ash_status plan_all(struct work *w, ash_context *context, const ash_memor
 }
 
 ash_status ash_layout__create(ash_context *context, const ash_program *program,
-                              const ash_memory_options *options, unsigned threads, const ash_value *keep,
-                              size_t keep_count, ash_layout *out, ash_diag *diag) {
+                              const ash_schedule *schedule, const ash_memory_options *options,
+                              unsigned threads, const ash_value *keep, size_t keep_count, ash_layout *out,
+                              ash_diag *diag) {
     const ash_allocator *a = ash_context__allocator(context);
-    size_t n = program->buffers.len;
+    size_t n = program->buffers.len, clocks = schedule->streams > 1 ? n * schedule->streams : 0;
     *out = (ash_layout){.allocator = a, .count = n, .weights_align = 64, .staging_align = 64};
-    struct work w = {.program = program, .allocator = a, .layout = out, .threads = threads};
+    struct work w = {
+        .program = program, .allocator = a, .layout = out, .threads = threads, .schedule = schedule};
     w.prologue = (int64_t)program->prologue;
     w.steps = (int64_t)program->steps.len - w.prologue;
     w.main = ash_mem_alloc(a, n, sizeof *w.main);
     w.early = ash_mem_alloc(a, n, sizeof *w.early);
     w.pinned = ash_mem_calloc(a, n, sizeof *w.pinned);
+    w.reach = ash_mem_calloc(a, clocks, sizeof *w.reach);
+    w.meet = ash_mem_calloc(a, clocks, sizeof *w.meet);
     out->places = ash_mem_calloc(a, n, sizeof *out->places);
     ash_status status = ASH_OK;
-    if (!w.main || !w.early || !w.pinned || !out->places) {
+    if (!w.main || !w.early || !w.pinned || !w.reach || !w.meet || !out->places) {
         status = ASH_NO_MEMORY(diag);
         goto done;
     }
     find_spans(&w);
+    find_reach(&w);
     find_pinned(&w, keep, keep_count);
     start_roots(&w);
     place_in_place(&w);
@@ -423,6 +524,8 @@ done:
     ash_mem_free(a, w.main, n, sizeof *w.main);
     ash_mem_free(a, w.early, n, sizeof *w.early);
     ash_mem_free(a, w.pinned, n, sizeof *w.pinned);
+    ash_mem_free(a, w.reach, clocks, sizeof *w.reach);
+    ash_mem_free(a, w.meet, clocks, sizeof *w.meet);
     if (status != ASH_OK) ash_layout__free(out);
     return status;
 }

@@ -4,6 +4,7 @@
 #define ASH_LAYOUT_H
 
 #include "ashlar/memory_schedule.h"
+#include "assign.h"
 #include "kernel/program.h"
 
 typedef enum ash_home {
@@ -23,7 +24,8 @@ typedef struct ash_place {
                        of  in-place operations */
     uint32_t arena; /* index among the main arenas, for MAIN */
     uint64_t offset;    /* bytes from the start of the arena, or of the root's bytes for BLOB and CALLER */
-    int64_t begin, end; /* of a root in MAIN or STAGING: half steps of main steps, or of prologue steps */
+    int64_t begin, end; /* of a root in MAIN or STAGING: half steps of main steps, in the order of issue, or
+                           of prologue steps */
     uint64_t bytes;     /* of a root: what its place has */
 } ash_place;
 
@@ -39,11 +41,12 @@ typedef struct ash_layout {
     uint64_t inplace; /* bytes of results that took over those of an operand */
 } ash_layout;
 
-/* `keep`: values of the caller's graph that stay readable until the next execution. `threads`: workers that
- * scratch is for. */
+/* Lifetimes follow the schedule's streams and waits. `keep`: values of the caller's graph that stay
+ * readable until the next execution. `threads`: workers that scratch is for. */
 ash_status ash_layout__create(ash_context *context, const ash_program *program,
-                              const ash_memory_options *options, unsigned threads, const ash_value *keep,
-                              size_t keep_count, ash_layout *out, ash_diag *diag);
+                              const ash_schedule *schedule, const ash_memory_options *options,
+                              unsigned threads, const ash_value *keep, size_t keep_count, ash_layout *out,
+                              ash_diag *diag);
 void ash_layout__free(ash_layout *layout); /* a zeroed one is allowed */
 
 #endif

@@ -2,7 +2,8 @@
  *
  *   prepare.c   graph → program → kernels → plan          layout.h    where buffers lie
  *   build.c     program + kernels → plan                  bind.c      memory, addresses, inputs, parameters
- *   prologue.c  packed weights                            execute.c   the loop, variables, profile, poison
+ *   assign.c    steps to streams                          execute.c   issuing, variables, profile
+ *   prologue.c  packed weights                            poison.c    dead bytes
  *   buffers.c   outputs and intermediate results          report.c    operations, numbers
  *   source.c    text of the kernels
  *
@@ -14,21 +15,18 @@
 #include <pthread.h>
 
 #include "ashlar/plan.h"
-#include "base/pool.h"
+#include "assign.h"
+#include "base/clock.h"
 #include "device/device.h"
+#include "device/stream.h"
 #include "kernel/program.h"
 #include "layout.h"
 
-/* A main step, ready to run: 64 bytes that the loop reads in order. */
+/* A main step, ready to be issued. Chunk counts and bytes are those of the present variables. */
 typedef struct ash_plan_step {
-    ash_kernel_fn fn;     /* NULL: a copy */
-    void *const *buffers; /* per buffer of the nest; of a copy, source and target */
-    const int64_t *vars;
-    int64_t chunks;   /* with the present variables */
-    bool parallel;    /* worth more than the calling thread */
-    uint32_t index;   /* in the program */
-    int64_t bytes;    /* of a copy, with the present variables */
-    int64_t from, to; /* of a copy: first byte in source and target */
+    ash_launch launch; /* fn NULL: a copy */
+    ash_transfer copy;
+    uint32_t index; /* in the program */
 } ash_plan_step;
 
 /* A table entry that depends on the base of a root. */
@@ -42,11 +40,11 @@ typedef struct ash_plan_arena {
     uint64_t size, align; /* bytes */
 } ash_plan_arena;
 
-/* Dead bytes, filled when the step is over. */
-typedef struct ash_plan_poison {
-    uint32_t step, arena;
-    uint64_t offset, bytes;
-} ash_plan_poison;
+/* What a step leaves behind, for the poison: the roots that it touches. */
+typedef struct ash_plan_leaving {
+    struct ash_plan *plan;
+    uint32_t first, count; /* in the plan's list */
+} ash_plan_leaving;
 
 typedef struct ash_plan_input_state {
     uint64_t set; /* bytes that were given, or ASH_INPUT_UNSET */
@@ -55,10 +53,11 @@ typedef struct ash_plan_input_state {
 
 #define ASH_INPUT_UNSET UINT64_MAX
 
-/* Where kernels come from: code.h in earnest, C functions in tests. Texts may be NULL. */
+/* Where kernels come from: code.h in earnest, C functions in tests. */
 typedef struct ash_kernel_source {
-    ash_kernel_fn *fns; /* per nest of the program; copied */
-    void *owner;        /* keeps the functions alive; released by the plan, also when building it fails */
+    const ash_stream_class *streams; /* what runs them; NULL: the CPU */
+    ash_kernel_fn *fns;              /* per nest of the program; copied */
+    void *owner; /* keeps the functions alive; released by the plan, also when building it fails */
     void (*release)(void *owner);
 } ash_kernel_source;
 
@@ -67,20 +66,28 @@ struct ash_plan {
     const ash_allocator *allocator;
     ash_program *program; /* owned */
     ash_kernel_source kernels;
+    ash_schedule schedule;
     ash_layout layout;
-    ash_pool *pool; /* NULL for one thread */
+    ash_streams *streams; /* that the main steps run on */
+    ash_capture *capture; /* of all main steps, in mode graph */
+    ash_streams *early;   /* one stream, for the prologue; the same where the main steps have one */
+    ash_mode mode;
     unsigned threads;
     bool poison;
     pthread_mutex_t lock; /* held by every call that changes or runs the plan */
 
     /* fixed after building */
     uint32_t n_buffers, n_arenas;
-    size_t n_steps, n_entries, n_table, n_vars, n_inputs, n_poison;
+    size_t n_steps, n_entries, n_table, n_vars, n_inputs, n_left;
     ash_plan_step *steps;
-    void **table;             /* all steps' addresses, one after the other */
-    ash_plan_entry *entries;  /* sorted by root */
-    uint32_t *first_entry;    /* per buffer and one more: the first entry of that root */
-    ash_plan_poison *poisons; /* by step */
+    void **table;              /* all steps' addresses, one after the other */
+    ash_plan_entry *entries;   /* sorted by root */
+    uint32_t *first_entry;     /* per buffer and one more: the first entry of that root */
+    ash_timing *timings;       /* per step: of the last profiled execution */
+    ash_plan_leaving *leaving; /* per step, when dead bytes are poisoned */
+    uint32_t *left;            /* roots that the steps touch, step by step */
+    uint32_t *touches;         /* per root: steps that touch it */
+    _Atomic uint32_t *alive;   /* per root: of these, steps that are not over */
     ash_device *cpu;
     ash_kernel_fn *fns;               /* per nest */
     uint64_t block_size, block_align; /* bytes of all arenas in one block */
@@ -105,20 +112,25 @@ struct ash_plan {
     ash_plan_report report;
 };
 
-int64_t ash_plan__now(void); /* nanoseconds, monotonic */
-
 /* --- build.c ---------------------------------------------------------------------------------- */
 
 /* Builds a plan around a program, which it takes over, also when it fails. Nothing runs yet but the checks.
  */
 ash_status ash_plan__build(ash_context *context, ash_program *program, const ash_kernel_source *kernels,
                            const ash_plan_options *options, ash_plan **out, ash_diag *diag);
+/* ASH_ERROR_INVALID_ARGUMENT for a mode that is none, or its number of streams. */
+ash_status ash_plan__check_options(const ash_plan_options *options, ash_diag *diag);
 /* Chunk counts and copy sizes for the present variables. */
 void ash_plan__refresh_steps(ash_plan *plan);
 /* Whether a step is worth more than one thread. */
 bool ash_plan__is_parallel(const ash_plan *plan, const ash_step *step);
 /* "conv+add+relu" or what describes the step, never NULL. */
 const char *ash_plan__step_name(const ash_step *step);
+
+/* --- execute.c -------------------------------------------------------------------------------- */
+
+/* Captures the main steps, in mode graph. */
+ash_status ash_plan__capture(ash_plan *plan, ash_diag *diag);
 
 /* --- bind.c; under the lock ------------------------------------------------------------------- */
 
@@ -137,6 +149,15 @@ ash_status ash_plan__check_inputs(const ash_plan *plan, ash_diag *diag);
 
 /* Runs the prologue if its results are not there, or not of the present parameters. */
 ash_status ash_plan__need_weights(ash_plan *plan, ash_diag *diag);
+
+/* --- poison.c: dead bytes are filled, in every mode --------------------------------------------- */
+
+ash_status ash_plan__make_poison(ash_plan *plan, ash_diag *diag);
+void ash_plan__free_poison(ash_plan *plan);
+/* Before the first step: everything is dead but the inputs. */
+void ash_plan__poison_start(ash_plan *plan);
+/* To be called on a step's stream when the step is over; `leaving` is an ash_plan_leaving. */
+void ash_plan__poison_step(void *leaving);
 
 /* --- buffers.c; under the lock ---------------------------------------------------------------- */
 

@@ -19,7 +19,7 @@ struct making {
 };
 
 static ash_status lower(struct making *m, const ash_graph *graph, ash_diag *diag) {
-    int64_t start = ash_plan__now();
+    int64_t start = ash_clock__now();
     const ash_target *target = ash_compiler__target(m->compiler);
     ash_opt_options opt = {.level = m->options->optimize ? ASH_OPT_FULL : ASH_OPT_NONE,
                            .keep = m->options->keep,
@@ -28,13 +28,13 @@ static ash_status lower(struct making *m, const ash_graph *graph, ash_diag *diag
     ash_lower_options low = {
         .fuse = m->options->fuse, .keep = m->options->keep, .n_keep = m->options->keep_count};
     ASH_TRY(ash_program__lower(m->graph, target, &low, &m->program, diag));
-    m->lower_ns = ash_plan__now() - start;
+    m->lower_ns = ash_clock__now() - start;
     return ASH_OK;
 }
 
 static ash_status compile(struct making *m, ash_kernel_source *out, ash_diag *diag) {
     const ash_allocator *a = ash_context__allocator(m->context);
-    int64_t start = ash_plan__now();
+    int64_t start = ash_clock__now();
     size_t n = m->program->nests.len;
     const ash_nest **nests = ash_mem_alloc(a, n, sizeof *nests);
     ash_code *code = NULL;
@@ -53,7 +53,7 @@ static ash_status compile(struct making *m, ash_kernel_source *out, ash_diag *di
     }
     out->owner = code;
     out->release = release_code;
-    m->compile_ns = ash_plan__now() - start;
+    m->compile_ns = ash_clock__now() - start;
     return ASH_OK;
 }
 
@@ -80,7 +80,7 @@ static void note(const struct making *m, ash_plan *plan, int64_t start) {
     report->kernels_compiled = m->stats.compiled;
     report->kernels_from_disk = m->stats.from_disk;
     report->kernels_shared = m->stats.shared;
-    report->prepare_ns = ash_plan__now() - start;
+    report->prepare_ns = ash_clock__now() - start;
 }
 
 ash_status ash_plan_prepare(ash_context *context, const ash_graph *graph, const ash_plan_options *options,
@@ -93,11 +93,12 @@ ash_status ash_plan_prepare(ash_context *context, const ash_graph *graph, const 
     if (!options) options = &defaults;
     ASH_FAIL_IF(options->keep_count && !options->keep, diag, ASH_ERROR_INVALID_ARGUMENT,
                 "the list of values to keep is NULL");
+    ASH_TRY(ash_plan__check_options(options, diag));
     for (size_t i = 0; i < options->keep_count; i++)
         ASH_FAIL_IF(options->keep[i] >= ash_graph_value_count(graph), diag, ASH_ERROR_NOT_FOUND,
                     "the graph has no value %u to keep", options->keep[i]);
     ASH_TRY(ash_graph_status(graph, diag));
-    int64_t start = ash_plan__now();
+    int64_t start = ash_clock__now();
     struct making m = {.context = context, .options = options};
     ash_plan *plan = NULL;
     ash_status status;

@@ -22,18 +22,6 @@ struct prologue {
     int64_t resident; /* bytes of mapped constants read since then, at most */
 };
 
-struct piece {
-    ash_kernel_fn fn;
-    void *const *buffers;
-    const int64_t *vars;
-    int64_t first; /* chunk */
-};
-
-static void run_piece(void *arg, int64_t begin, int64_t end, unsigned worker) {
-    const struct piece *piece = arg;
-    piece->fn(piece->buffers, piece->vars, piece->first + begin, piece->first + end, worker);
-}
-
 static bool is_dropped(const struct prologue *run, uint32_t root) {
     const ash_blob *blob = run->plan->program->buffers.at[root].blob;
     return blob && blob->mapped && run->early[root] && !run->plan->own[root];
@@ -77,8 +65,9 @@ static char *address(const struct prologue *run, uint32_t buffer) {
     }
 }
 
-static void run_kernel(struct prologue *run, const ash_step *step) {
+static ash_status run_kernel(struct prologue *run, const ash_step *step, ash_diag *diag) {
     ash_plan *plan = run->plan;
+    ash_streams *stream = plan->early;
     for (uint32_t i = 0; i < step->n_buffers; i++) run->table[i] = address(run, step->buffers[i]);
     int64_t chunks = ash_dims_eval(plan->program->dims, step->chunks, plan->vars);
     int64_t bytes = note_reads(run, step);
@@ -86,11 +75,9 @@ static void run_kernel(struct prologue *run, const ash_step *step) {
     bool parallel = ash_plan__is_parallel(plan, step);
     for (int64_t k = 1; k <= pieces; k++) {
         int64_t end = chunks / pieces * k + ASH_MIN(chunks % pieces, k);
-        struct piece piece = {plan->fns[step->nest], run->table, plan->vars, done};
-        if (parallel)
-            ash_pool__run(plan->pool, plan->threads, end - done, run_piece, &piece);
-        else if (end > done)
-            run_piece(&piece, 0, end - done, 0);
+        ash_launch piece = {plan->fns[step->nest], run->table, plan->vars, done, end, parallel};
+        stream->launch(stream, 0, &piece, NULL);
+        ASH_TRY(stream->finish(stream, diag));
         done = end;
         run->resident += bytes / pieces;
         if (run->resident >= WINDOW) {
@@ -98,19 +85,20 @@ static void run_kernel(struct prologue *run, const ash_step *step) {
             note_reads(run, step);
         }
     }
+    return ASH_OK;
 }
 
-static void run_step(struct prologue *run, const ash_step *step) {
-    if (step->kind == ASH_STEP_KERNEL) {
-        run_kernel(run, step);
-        return;
-    }
+static ash_status run_step(struct prologue *run, const ash_step *step, ash_diag *diag) {
+    if (step->kind == ASH_STEP_KERNEL) return run_kernel(run, step, diag);
+    ash_streams *stream = run->plan->early;
     run->resident += note_reads(run, step);
     const ash_access *from = &step->accesses[0], *to = &step->accesses[1];
-    if (from->end > from->begin)
-        memmove(address(run, to->buffer) + to->begin, address(run, from->buffer) + from->begin,
-                (size_t)(from->end - from->begin));
+    void *buffers[] = {address(run, from->buffer), address(run, to->buffer)};
+    ash_transfer copy = {buffers, from->begin, to->begin, from->end - from->begin};
+    stream->copy(stream, 0, &copy, NULL);
+    ASH_TRY(stream->finish(stream, diag));
     if (run->resident >= WINDOW) drop_pages(run);
+    return ASH_OK;
 }
 
 /* What no step has written reads as NaN. */
@@ -205,7 +193,7 @@ ash_status ash_plan__need_weights(ash_plan *plan, ash_diag *diag) {
     struct prologue run = {.plan = plan};
     size_t widest = 0;
     for (size_t s = 0; s < p->prologue; s++) widest = ASH_MAX(widest, (size_t)p->steps.at[s].n_buffers);
-    int64_t start = ash_plan__now();
+    int64_t start = ash_clock__now();
     ash_status status = ASH_OK;
     run.table = ash_mem_calloc(a, widest, sizeof *run.table);
     run.early = ash_mem_calloc(a, plan->n_buffers, sizeof *run.early);
@@ -218,13 +206,13 @@ ash_status ash_plan__need_weights(ash_plan *plan, ash_diag *diag) {
     find_early(&run);
     poison(&run);
     copy_constants(&run);
-    for (size_t s = 0; s < p->prologue; s++) run_step(&run, &p->steps.at[s]);
+    for (size_t s = 0; s < p->prologue; s++) ASH_TRY_DONE(run_step(&run, &p->steps.at[s], diag));
     drop_pages(&run);
     point_at_weights(&run);
     count_bytes(&run);
     plan->weights = run.weights;
     plan->weights_ready = true;
-    plan->report.prologue_ns = ash_plan__now() - start;
+    plan->report.prologue_ns = ash_clock__now() - start;
 done:
     if (!plan->weights_ready && run.weights != plan->weights) ash_storage_release(run.weights);
     ash_storage_release(run.staging);

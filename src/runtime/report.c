@@ -56,8 +56,28 @@ void ash_plan_text_free(const ash_plan *plan, char *text, size_t len) {
     if (plan) ash_mem_free(plan->allocator, text, len + 1, 1);
 }
 
+const char *ash_mode_text(ash_mode mode) {
+    static const char *const names[ASH_MODE_COUNT] = {
+        [ASH_MODE_STREAM] = "stream", [ASH_MODE_GRAPH] = "graph", [ASH_MODE_MULTI_STREAM] = "multi_stream"};
+    return (unsigned)mode < ASH_MODE_COUNT ? names[mode] : "?";
+}
+
+static unsigned streams_used(const ash_schedule *s) {
+    uint64_t used = 0;
+    for (uint32_t i = 0; i < s->n_steps; i++) used |= (uint64_t)1 << s->stream[i];
+    return (unsigned)__builtin_popcountll(used);
+}
+
 ash_plan_report ash_plan_describe(const ash_plan *plan) {
+    pthread_mutex_lock((pthread_mutex_t *)&plan->lock);
     ash_plan_report report = plan->report;
+    report.overlapped = plan->streams->counts(plan->streams).overlapped;
+    pthread_mutex_unlock((pthread_mutex_t *)&plan->lock);
+    report.mode = plan->mode;
+    if (plan->capture) report.captured = plan->streams->captured(plan->capture);
+    report.streams = streams_used(&plan->schedule);
+    report.events = plan->schedule.n_events;
+    report.waits = plan->schedule.n_waits;
     report.ops = (uint32_t)plan->n_steps;
     report.prologue_ops = (uint32_t)plan->program->prologue;
     report.kernels = (uint32_t)plan->program->nests.len;

@@ -1,0 +1,226 @@
+/* accesses → dependences → streams → waits → events
+ *
+ * Two steps depend on each other when they touch a common byte of one root and one of them writes it. The
+ * order of the program is the order of issue. Each step in turn goes to the stream where it can begin
+ * first, by estimated times, where meeting another stream costs SYNC: list scheduling with the program's
+ * order as the list. That order keeps lifetimes short, which a list by critical path would not; chains stay
+ * on one stream, since going elsewhere costs and gains nothing.
+ *
+ * A step waits for a step of another stream only if nothing that it already waits for, itself or through
+ * its stream, comes after that step. Clocks decide this, latest candidates first: who is issued later can
+ * cover who was issued earlier, never the other way round, so no wait is left that another one implies. */
+#include "assign.h"
+
+enum {
+    SYNC = 1000, /* nanoseconds that an event costs when two streams meet */
+    FIXED = 100, /* nanoseconds that any step takes */
+    NOTHING = UINT32_MAX
+};
+
+/* One access of an earlier step to a root, in a list of the root's. */
+struct touch {
+    uint32_t step, next;
+    int64_t begin, end; /* bytes of the root */
+};
+
+struct assigning {
+    const ash_program *program;
+    const ash_allocator *allocator;
+    ash_schedule *schedule;
+    ASH_VEC(struct touch) touches;
+    ASH_VEC(ash_memory_wait) waits;
+    uint32_t *writes, *reads; /* per buffer: the first touch of its list */
+    /* per stream */
+    uint32_t *latest; /* the last step that the present one depends on */
+    uint32_t *last;   /* the last step that was issued to it */
+    double *finish;   /* when that is over */
+    double *end;      /* per step: when it is over */
+};
+
+double ash_schedule__cost(const ash_step *step) {
+    double flops = step->flops / 64, bytes = step->bytes / 32;
+    return FIXED + (flops > bytes ? flops : bytes);
+}
+
+/* --- dependences -------------------------------------------------------------------------------- */
+
+static const ash_step *step_at(const struct assigning *w, uint32_t step) {
+    return &w->program->steps.at[w->program->prologue + step];
+}
+
+static uint32_t root_of(const ash_program *p, uint32_t buffer, int64_t *offset) {
+    const ash_buffer *b = &p->buffers.at[buffer];
+    *offset = b->root == ASH_NO_BUFFER ? 0 : b->offset;
+    return b->root == ASH_NO_BUFFER ? buffer : b->root;
+}
+
+static void depend(struct assigning *w, uint32_t on) {
+    uint32_t *latest = &w->latest[w->schedule->stream[on]];
+    if (*latest == NOTHING || *latest < on) *latest = on;
+}
+
+/* Depends on everything in the list that meets the bytes; with `forget`, what lies inside of them leaves
+ * it: who meets that later also meets the writer that made it forgotten. */
+static void meet(struct assigning *w, uint32_t *list, int64_t begin, int64_t end, bool forget) {
+    for (uint32_t *at = list; *at != NOTHING;) {
+        struct touch *touch = &w->touches.at[*at];
+        if (touch->begin < end && begin < touch->end) depend(w, touch->step);
+        if (forget && begin <= touch->begin && touch->end <= end)
+            *at = touch->next;
+        else
+            at = &touch->next;
+    }
+}
+
+static bool remember(struct assigning *w, uint32_t *list, uint32_t step, int64_t begin, int64_t end) {
+    if (!ash_vec_push(w->allocator, &w->touches, (struct touch){step, *list, begin, end})) return false;
+    *list = (uint32_t)w->touches.len - 1;
+    return true;
+}
+
+static void find_dependences(struct assigning *w, uint32_t step) {
+    const ash_step *s = step_at(w, step);
+    for (uint32_t i = 0; i < s->n_accesses; i++) {
+        const ash_access *access = &s->accesses[i];
+        int64_t offset;
+        uint32_t root = root_of(w->program, access->buffer, &offset);
+        meet(w, &w->writes[root], offset + access->begin, offset + access->end, access->write);
+        if (access->write) meet(w, &w->reads[root], offset + access->begin, offset + access->end, true);
+    }
+}
+
+/* Scratch is of one step alone. */
+static bool note_accesses(struct assigning *w, uint32_t step) {
+    const ash_step *s = step_at(w, step);
+    for (uint32_t i = 0; i < s->n_accesses; i++) {
+        const ash_access *access = &s->accesses[i];
+        int64_t offset;
+        uint32_t root = root_of(w->program, access->buffer, &offset);
+        if (w->program->buffers.at[root].kind == ASH_BUFFER_SCRATCH) continue;
+        uint32_t *list = access->write ? &w->writes[root] : &w->reads[root];
+        if (!remember(w, list, step, offset + access->begin, offset + access->end)) return false;
+    }
+    return true;
+}
+
+/* --- streams ------------------------------------------------------------------------------------ */
+
+/* When a step could begin on a stream. */
+static double start_on(const struct assigning *w, uint32_t stream) {
+    double start = w->finish[stream];
+    for (uint32_t t = 0; t < w->schedule->streams; t++) {
+        if (w->latest[t] == NOTHING) continue;
+        double ready = w->end[w->latest[t]] + (t == stream ? 0 : SYNC);
+        start = ASH_MAX(start, ready);
+    }
+    return start;
+}
+
+static void choose_stream(struct assigning *w, uint32_t step) {
+    ash_schedule *s = w->schedule;
+    uint32_t best = 0;
+    for (uint32_t t = 1; t < s->streams; t++)
+        if (start_on(w, t) < start_on(w, best)) best = t;
+    double end = start_on(w, best) + ash_schedule__cost(step_at(w, step));
+    s->stream[step] = best;
+    s->position[step] = w->last[best] == NOTHING ? 0 : s->position[w->last[best]] + 1;
+    w->finish[best] = w->end[step] = end;
+}
+
+/* --- waits -------------------------------------------------------------------------------------- */
+
+static uint32_t *clock_of(const ash_schedule *s, uint32_t step) {
+    return s->clocks + (size_t)step * s->streams;
+}
+
+static void join(const ash_schedule *s, uint32_t *clock, uint32_t over) {
+    const uint32_t *other = clock_of(s, over);
+    for (uint32_t t = 0; t < s->streams; t++) clock[t] = ASH_MAX(clock[t], other[t]);
+    clock[s->stream[over]] = ASH_MAX(clock[s->stream[over]], s->position[over] + 1);
+}
+
+static bool find_waits(struct assigning *w, uint32_t step) {
+    ash_schedule *s = w->schedule;
+    uint32_t *clock = clock_of(s, step), own = s->stream[step];
+    if (w->last[own] != NOTHING) join(s, clock, w->last[own]);
+    for (;;) {
+        uint32_t next = NOTHING;
+        for (uint32_t t = 0; t < s->streams; t++)
+            if (w->latest[t] != NOTHING && (next == NOTHING || w->latest[t] > next)) next = w->latest[t];
+        if (next == NOTHING) break;
+        w->latest[s->stream[next]] = NOTHING;
+        if (clock[s->stream[next]] > s->position[next]) continue;
+        if (!ash_vec_push(w->allocator, &w->waits, (ash_memory_wait){step, next})) return false;
+        if (s->event[next] == ASH_NO_EVENT) s->event[next] = s->n_events++;
+        join(s, clock, next);
+    }
+    w->last[own] = step;
+    return true;
+}
+
+/* --- all ---------------------------------------------------------------------------------------- */
+
+static bool assign(struct assigning *w) {
+    ash_schedule *s = w->schedule;
+    for (uint32_t step = 0; step < s->n_steps; step++) {
+        for (uint32_t t = 0; t < s->streams; t++) w->latest[t] = NOTHING;
+        s->first_wait[step] = (uint32_t)w->waits.len;
+        if (s->streams > 1) find_dependences(w, step);
+        choose_stream(w, step);
+        if (!find_waits(w, step)) return false;
+        if (s->streams > 1 && !note_accesses(w, step)) return false;
+    }
+    s->n_waits = s->first_wait[s->n_steps] = (uint32_t)w->waits.len;
+    s->waits = ash_mem_alloc(w->allocator, s->n_waits, sizeof *s->waits);
+    if (s->waits && s->n_waits) memcpy(s->waits, w->waits.at, s->n_waits * sizeof *s->waits);
+    return s->waits != NULL;
+}
+
+static uint32_t *new_list(const ash_allocator *a, size_t count) {
+    uint32_t *list = ash_mem_alloc(a, count, sizeof *list);
+    if (list && count) memset(list, 0xff, count * sizeof *list); /* NOTHING, ASH_NO_EVENT */
+    return list;
+}
+
+ash_status ash_schedule__create(const ash_allocator *a, const ash_program *program, uint32_t streams,
+                                ash_schedule *out, ash_diag *diag) {
+    size_t n = program->steps.len - program->prologue, buffers = program->buffers.len;
+    *out = (ash_schedule){.allocator = a, .streams = streams, .n_steps = (uint32_t)n};
+    struct assigning w = {.program = program, .allocator = a, .schedule = out};
+    out->stream = ash_mem_calloc(a, n, sizeof *out->stream);
+    out->event = new_list(a, n);
+    out->first_wait = ash_mem_calloc(a, n + 1, sizeof *out->first_wait);
+    out->position = ash_mem_calloc(a, n, sizeof *out->position);
+    out->clocks = ash_mem_calloc(a, n, streams * sizeof *out->clocks);
+    w.writes = new_list(a, buffers);
+    w.reads = new_list(a, buffers);
+    w.latest = new_list(a, streams);
+    w.last = new_list(a, streams);
+    w.finish = ash_mem_calloc(a, streams, sizeof *w.finish);
+    w.end = ash_mem_calloc(a, n, sizeof *w.end);
+    bool made = out->stream && out->event && out->first_wait && out->position && out->clocks && w.writes &&
+                w.reads && w.latest && w.last && w.finish && w.end && assign(&w);
+    ash_mem_free(a, w.writes, buffers, sizeof *w.writes);
+    ash_mem_free(a, w.reads, buffers, sizeof *w.reads);
+    ash_mem_free(a, w.latest, streams, sizeof *w.latest);
+    ash_mem_free(a, w.last, streams, sizeof *w.last);
+    ash_mem_free(a, w.finish, streams, sizeof *w.finish);
+    ash_mem_free(a, w.end, n, sizeof *w.end);
+    ash_vec_free(a, &w.touches);
+    ash_vec_free(a, &w.waits);
+    if (made) return ASH_OK;
+    ash_schedule__free(out);
+    return ASH_NO_MEMORY(diag);
+}
+
+void ash_schedule__free(ash_schedule *s) {
+    if (!s->allocator) return;
+    const ash_allocator *a = s->allocator;
+    ash_mem_free(a, s->stream, s->n_steps, sizeof *s->stream);
+    ash_mem_free(a, s->event, s->n_steps, sizeof *s->event);
+    ash_mem_free(a, s->first_wait, (size_t)s->n_steps + 1, sizeof *s->first_wait);
+    ash_mem_free(a, s->waits, s->n_waits, sizeof *s->waits);
+    ash_mem_free(a, s->position, s->n_steps, sizeof *s->position);
+    ash_mem_free(a, s->clocks, s->n_steps, s->streams * sizeof *s->clocks);
+    *s = (ash_schedule){0};
+}
