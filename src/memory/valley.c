@@ -9,12 +9,12 @@
  * packing. (Laying items over columns that are not the lowest around closes the holes below them: such a
  * search finds, but cannot refute.)
  *
- * A branch is refuted when a column cannot hold its rest, or when none of its items is low enough to carry
- * it. Each refutation is charged to its column, and the next column to branch on is the one with the fewest
- * choices for its charge (dom/wdeg; Boussemart et al., 2004), which finds the columns that make the problem
- * hard. Choices that fill a valley to its walls and those over charged columns come first, then a weight
- * that changes with each restart. Restarts follow Luby's sequence. Runs of columns that no unplaced item
- * joins are solved one by one, so that a failure in one does not search the others again.
+ * A branch is refuted when a column cannot hold its rest, each item no lower than it may lie. Each
+ * refutation is charged to its column, and the next column to branch on is the one with the fewest choices
+ * for its charge (dom/wdeg; Boussemart et al., 2004), which finds the columns that make the problem hard.
+ * Choices that fill a valley to its walls and those over charged columns come first, then a weight that
+ * changes with each restart. Restarts follow Luby's sequence. Runs of columns that no unplaced item joins
+ * are solved one by one, so that a failure in one does not search the others again.
  *
  * Limits: no pinned items, no conflict rows, at most VALLEY_ITEMS items (it recurses once per item) and
  * capacities below 2^31 units. */
@@ -48,6 +48,7 @@ typedef struct valley {
     uint64_t *offsets; /* per item, the caller's: ASH_MEMORY__FREE while unplaced */
     int32_t
         *lows; /* per column its items' lowest offsets, LAID for those that are; rows are padded to fours */
+    int32_t *sizes;     /* the same rows: the items' sizes, 0 in the padding */
     uint32_t *lows_at;  /* columns + 1 starts of rows */
     uint32_t *slots;    /* per item and column of its life: where its lowest offset is in `lows` */
     uint32_t *slots_at; /* per item */
@@ -206,6 +207,34 @@ static void count_column(valley *v, uint32_t column) {
     v->stale[column] = false;
 }
 
+/* Release dates: whether the column holds its rest when each item lies no lower than it may. From level to
+ * level, what may lie there is piled up; where nothing may, the column wastes up to the next. */
+static bool column_fits(const valley *v, uint32_t column) {
+    uint32_t floor = v->floor[column], rest = v->rest[column], sum = 0, waste = 0;
+    uint32_t slack = v->capacity - rest - floor;
+    for (;;) {
+        int32_t level = (int32_t)(floor + waste + sum);
+        lane4 levels = {level, level, level, level}, sums = {0}, least = {LAID, LAID, LAID, LAID};
+        for (uint32_t k = v->lows_at[column]; k < v->lows_at[column + 1]; k += 4) {
+            lane4 low, size;
+            memcpy(&low, v->lows + k, sizeof low);
+            memcpy(&size, v->sizes + k, sizeof size);
+            lane4 may = low <= levels, less = (low < least) & ~may;
+            sums += size & may;
+            least = (low & less) | (least & ~less);
+        }
+        uint32_t piled = (uint32_t)(sums[0] + sums[1] + sums[2] + sums[3]);
+        if (piled == rest) return true;
+        if (piled > sum) {
+            sum = piled;
+            continue;
+        }
+        int32_t a = ASH_MIN(least[0], least[1]), b = ASH_MIN(least[2], least[3]);
+        waste += (uint32_t)(ASH_MIN(a, b) - level);
+        if (waste > slack) return false;
+    }
+}
+
 typedef struct branch {
     uint32_t column; /* NONE: nothing is left to place */
     uint32_t choices;
@@ -243,14 +272,17 @@ static bool choose(valley *v, uint32_t begin, uint32_t end, branch *best) {
                            (to == end || !v->rest[to] || v->floor[to] > floor);
         for (uint32_t c = from; c < to; c++) {
             branch b = {.column = c, .floor = floor, .slack = v->capacity - v->rest[c] - floor};
-            if (v->stale[c]) count_column(v, c);
+            if (v->stale[c]) {
+                count_column(v, c);
+                if (v->next[c] != LAID && !column_fits(v, c)) {
+                    v->stale[c] = true;
+                    charge(v, c);
+                    return false;
+                }
+            }
             uint32_t on_floor = v->on_floor[c];
             b.next = v->next[c];
             bool may_rise = (uint32_t)b.next <= floor + b.slack;
-            if (!on_floor && !may_rise) {
-                charge(v, c);
-                return false;
-            }
             if (!valley_here) continue;
             b.choices = on_floor + (b.slack && (on_floor || may_rise));
             if (better(v, &b, best)) *best = b;
@@ -447,12 +479,16 @@ static bool make_tables(valley *v) {
     v->slots_count = f->column_at[f->columns];
     v->lows = ash_mem_alloc(a, v->lows_count, sizeof *v->lows);
     v->slots = ash_mem_alloc(a, v->slots_count, sizeof *v->slots);
-    if (!v->lows || !v->slots) return false;
+    v->sizes = ash_mem_calloc(a, v->lows_count, sizeof *v->sizes);
+    if (!v->lows || !v->slots || !v->sizes) return false;
     for (size_t k = 0; k < v->lows_count; k++) v->lows[k] = LAID;
     uint32_t at = 0;
     for (uint32_t i = 0; i < f->count; i++) {
         v->slots_at[i] = at;
-        for (uint32_t c = f->items[i].begin; c < f->items[i].end; c++) v->slots[at++] = v->floor[c]++;
+        for (uint32_t c = f->items[i].begin; c < f->items[i].end; c++) {
+            v->sizes[v->floor[c]] = (int32_t)f->items[i].size;
+            v->slots[at++] = v->floor[c]++;
+        }
     }
     return true;
 }
@@ -464,6 +500,7 @@ static void free_tables(valley *v) {
     ash_vec_free(a, &v->queue);
     ash_vec_free(a, &v->trail);
     ash_mem_free(a, v->slots, v->slots_count, sizeof *v->slots);
+    ash_mem_free(a, v->sizes, v->lows_count, sizeof *v->sizes);
     ash_mem_free(a, v->lows, v->lows_count, sizeof *v->lows);
     ash_mem_free(a, v->lows_at, (size_t)f->columns + 1, sizeof *v->lows_at);
     ash_mem_free(a, v->slots_at, f->count, sizeof *v->slots_at);
