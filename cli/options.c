@@ -66,6 +66,10 @@ static const char *strategy_name(int i) {
     return ash_memory_strategy_text((ash_memory_strategy)i);
 }
 
+static const char *order_name(int i) {
+    return ash_plan_order_text((ash_plan_order)i);
+}
+
 static bool read_value(const struct option *row, const char *text) {
     int number;
     switch (row->kind) {
@@ -85,6 +89,10 @@ static bool read_value(const struct option *row, const char *text) {
     case OPTION_STRATEGY:
         if (!read_named(text, ASH_MEMORY_STRATEGY_COUNT, strategy_name, &number)) return false;
         *(ash_memory_strategy *)row->target = (ash_memory_strategy)number;
+        return true;
+    case OPTION_ORDER:
+        if (!read_named(text, ASH_PLAN_ORDER_COUNT, order_name, &number)) return false;
+        *(ash_plan_order *)row->target = (ash_plan_order)number;
         return true;
     default: return false;
     }

@@ -20,7 +20,7 @@
  * capacities below 2^31 units. */
 #include "search.h"
 
-enum { STEP = 2000 };           /* nodes of the shortest dive */
+enum { STEP = 3500 };           /* nodes of the shortest dive */
 enum { SLOTS_PER_NODE = 8192 }; /* items over columns that a node of the budget pays for */
 
 typedef struct change {
@@ -39,8 +39,7 @@ typedef struct valley {
     uint32_t capacity;
     uint32_t *floor, *rest; /* per column */
     uint32_t *across;       /* per column: unplaced items that live in it and in the next */
-    uint64_t *blame;        /* per column: refutations charged to it */
-    uint64_t *blames[2];    /* kept from dive to dive, the recent ones counting more; of this dive alone */
+    uint64_t *blame;        /* per column: refutations charged to it; those of earlier dives count less */
     uint64_t all_blame;
     uint32_t *low;     /* per item: lowest offset */
     uint64_t *weight;  /* per item: greater goes first */
@@ -95,7 +94,7 @@ static uint64_t base_weight(const ash_memory__field *f, uint32_t i, uint32_t rul
 
 static void set_weights(valley *v, uint32_t turn) {
     enum { RULES = 8 };
-    v->snug = turn / RULES % 2 ? ONE / 5 : 0;
+    v->snug = turn / RULES % 2 ? 0 : ONE / 5;
     for (uint32_t i = 0; i < v->field->count; i++) {
         uint64_t weight = base_weight(v->field, i, turn % RULES);
         v->weight[i] =
@@ -428,16 +427,15 @@ static uint64_t luby(uint64_t i) {
     }
 }
 
-static void restart(valley *v, uint32_t turn, bool fresh) {
+static void restart(valley *v, uint32_t turn) {
     const ash_memory__field *f = v->field;
-    v->blame = v->blames[fresh];
     v->trail.len = v->queue.len = v->rank.len = 0;
     v->all_blame = 0;
     for (uint32_t c = 0; c < f->columns; c++) {
         v->floor[c] = v->across[c] = 0;
         v->rest[c] = (uint32_t)f->load[c];
         v->stale[c] = true;
-        v->blame[c] = fresh ? 0 : v->blame[c] - v->blame[c] / 8;
+        v->blame[c] -= v->blame[c] / 8;
         v->all_blame += v->blame[c];
     }
     for (uint32_t i = 0; i < f->count; i++) {
@@ -458,7 +456,7 @@ static bool make_tables(valley *v) {
     v->floor = ash_mem_alloc(a, f->columns, sizeof *v->floor);
     v->rest = ash_mem_alloc(a, f->columns, sizeof *v->rest);
     v->across = ash_mem_alloc(a, f->columns, sizeof *v->across);
-    for (int k = 0; k < 2; k++) v->blames[k] = ash_mem_calloc(a, f->columns, sizeof *v->blame);
+    v->blame = ash_mem_calloc(a, f->columns, sizeof *v->blame);
     v->on_floor = ash_mem_alloc(a, f->columns, sizeof *v->on_floor);
     v->next = ash_mem_alloc(a, f->columns, sizeof *v->next);
     v->stale = ash_mem_alloc(a, f->columns, sizeof *v->stale);
@@ -466,8 +464,8 @@ static bool make_tables(valley *v) {
     v->weight = ash_mem_alloc(a, f->count, sizeof *v->weight);
     v->slots_at = ash_mem_alloc(a, f->count, sizeof *v->slots_at);
     v->lows_at = ash_mem_alloc(a, (size_t)f->columns + 1, sizeof *v->lows_at);
-    if (!v->floor || !v->rest || !v->across || !v->blames[0] || !v->blames[1] || !v->on_floor || !v->next ||
-        !v->stale || !v->low || !v->weight || !v->slots_at || !v->lows_at)
+    if (!v->floor || !v->rest || !v->across || !v->blame || !v->on_floor || !v->next || !v->stale ||
+        !v->low || !v->weight || !v->slots_at || !v->lows_at)
         return false;
     v->lows_at[0] = 0;
     for (uint32_t c = 0; c < f->columns; c++) {
@@ -509,7 +507,7 @@ static void free_tables(valley *v) {
     ash_mem_free(a, v->stale, f->columns, sizeof *v->stale);
     ash_mem_free(a, v->next, f->columns, sizeof *v->next);
     ash_mem_free(a, v->on_floor, f->columns, sizeof *v->on_floor);
-    for (int k = 0; k < 2; k++) ash_mem_free(a, v->blames[k], f->columns, sizeof *v->blame);
+    ash_mem_free(a, v->blame, f->columns, sizeof *v->blame);
     ash_mem_free(a, v->across, f->columns, sizeof *v->across);
     ash_mem_free(a, v->rest, f->columns, sizeof *v->rest);
     ash_mem_free(a, v->floor, f->columns, sizeof *v->floor);
@@ -526,12 +524,10 @@ ash_status ash_memory__valley(const ash_allocator *a, const ash_memory__field *f
     uint64_t cost = 1 + v.slots_count / SLOTS_PER_NODE;
     for (uint32_t dive = 0; nodes && *verdict == ASH_MEMORY__UNKNOWN && !ash_memory__spent(budget);
          dive++) {
-        bool fresh = dive % 2;
-        uint32_t turn = dive / 2;
-        uint64_t step = STEP * luby(turn / 4 + 1);
+        uint64_t step = STEP * luby(dive / 4 + 1);
         uint64_t share = ASH_MIN(ASH_MIN(nodes, budget->nodes / cost + 1), step);
         v.nodes = share;
-        restart(&v, turn, fresh);
+        restart(&v, dive);
         outcome o = solve_parts(&v, 0, f->columns);
         ASH_FAIL_IF_DONE(o == NO_MEMORY, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
         if (o != SPENT) *verdict = o == FOUND ? ASH_MEMORY__FOUND : ASH_MEMORY__REFUTED;

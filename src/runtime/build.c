@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "plan.h"
+#include "order.h"
 
 int64_t ash_plan__now(void) {
     struct timespec t;
@@ -278,7 +278,6 @@ ash_status ash_plan__build(ash_context *context, ash_program *program, const ash
         return ASH_NO_MEMORY(diag);
     }
     *plan = (ash_plan){.context = context, .allocator = a, .program = program, .kernels = *kernels};
-    plan->n_buffers = (uint32_t)program->buffers.len;
     plan->poison = options->poison;
     unsigned most = ash_context_threads(context);
     plan->threads = options->threads ? ASH_MIN(options->threads, most) : most;
@@ -288,6 +287,8 @@ ash_status ash_plan__build(ash_context *context, ash_program *program, const ash
     if (plan->threads > 1) ASH_TRY_DONE(ash_pool__get(context, &plan->pool, diag));
     ASH_TRY_DONE(ash_device_open(context, "CPU", &plan->cpu, diag));
     int64_t start = ash_plan__now();
+    ASH_TRY_DONE(ash_order__improve(context, program, options, plan->threads, &plan->report.order, diag));
+    plan->n_buffers = (uint32_t)program->buffers.len;
     ASH_TRY_DONE(ash_layout__create(context, program, &options->memory, plan->threads, options->keep,
                                     options->keep_count, &plan->layout, diag));
     plan->report.memory_ns = ash_plan__now() - start;
