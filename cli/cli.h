@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "ashlar/memory_report.h"
 #include "ashlar/onnx.h"
 #include "ashlar/plan.h"
 #include "ashlar/reference.h"
@@ -34,7 +35,8 @@ typedef enum option_kind {
     OPTION_LIST,     /* struct list: may be given again */
     OPTION_MODE,     /* ash_memory_mode */
     OPTION_STRATEGY, /* ash_memory_strategy */
-    OPTION_EXECUTION /* ash_plan_options: mode and streams */
+    OPTION_EXECUTION, /* ash_plan_options: mode and streams */
+    OPTION_ORDER     /* ash_plan_order */
 } option_kind;
 
 enum { LIST_ROOM = 64 };
@@ -78,7 +80,7 @@ struct session {
  */
 struct session session_defaults(void);
 /* Rows for the options above; they point into `session`. Of COUNT SESSION_OPTIONS, and an end. */
-enum { SESSION_OPTIONS = 15 };
+enum { SESSION_OPTIONS = 16 };
 void session_options(struct session *session, struct option rows[SESSION_OPTIONS + 1]);
 bool session_open(struct session *session, const char *path); /* context and graph; prints why not */
 bool session_prepare(struct session *session);                /* and the plan */
@@ -108,6 +110,14 @@ int64_t now_ns(void);
 
 /* An element of a row-major array as a number. */
 double element(ash_dtype dtype, const void *data, uint64_t index);
+
+/* --- memory: memory.c ------------------------------------------------------------------------- */
+
+/* Writes a report of the plan's memory to a file; false after a message. */
+bool write_memory(struct session *session, ash_memory_format format, const char *path);
+/* Plans the model's memory by every strategy, and once more in the order that takes least; prints one row
+ * per model. */
+bool compare_memory(struct session *session);
 
 /* --- checking: check.c ------------------------------------------------------------------------ */
 

@@ -83,6 +83,10 @@ static bool read_execution(const char *text, ash_plan_options *out) {
     return false;
 }
 
+static const char *order_name(int i) {
+    return ash_plan_order_text((ash_plan_order)i);
+}
+
 static bool read_value(const struct option *row, const char *text) {
     int number;
     switch (row->kind) {
@@ -104,6 +108,10 @@ static bool read_value(const struct option *row, const char *text) {
         *(ash_memory_strategy *)row->target = (ash_memory_strategy)number;
         return true;
     case OPTION_EXECUTION: return read_execution(text, row->target);
+    case OPTION_ORDER:
+        if (!read_named(text, ASH_PLAN_ORDER_COUNT, order_name, &number)) return false;
+        *(ash_plan_order *)row->target = (ash_plan_order)number;
+        return true;
     default: return false;
     }
 }

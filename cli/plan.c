@@ -37,10 +37,19 @@ static void show_arenas(ash_plan *plan) {
 
 int cmd_plan(int argc, char **argv) {
     struct session s = session_defaults();
-    bool buffers = false;
+    bool buffers = false, compare = false;
+    const char *files[ASH_MEMORY_FORMAT_COUNT] = {NULL};
     struct option common[SESSION_OPTIONS + 1];
-    const struct option own[] = {{"--buffers", NULL, "list the buffers as well", OPTION_FLAG, &buffers},
-                                 {0}};
+    const struct option own[] = {
+        {"--buffers", NULL, "list the buffers as well", OPTION_FLAG, &buffers},
+        {"--html", "FILE", "write a picture of the arena with names and zoom", OPTION_TEXT,
+         &files[ASH_MEMORY_HTML]},
+        {"--svg", "FILE", "write a picture of the arena", OPTION_TEXT, &files[ASH_MEMORY_SVG]},
+        {"--csv", "FILE", "write the buffers with lifetimes and offsets", OPTION_TEXT,
+         &files[ASH_MEMORY_SOLUTION]},
+        {"--text", "FILE", "write a table of the arenas", OPTION_TEXT, &files[ASH_MEMORY_TEXT]},
+        {"--compare", NULL, "plan the memory by every strategy, and print one row", OPTION_FLAG, &compare},
+        {0}};
     const struct option *const tables[] = {own, common, NULL};
     struct list words;
     int status;
@@ -51,7 +60,11 @@ int cmd_plan(int argc, char **argv) {
         return EXIT_USAGE;
     }
     bool good = session_open(&s, words.at[0]) && session_prepare(&s);
-    if (good) {
+    for (int f = 0; good && f < ASH_MEMORY_FORMAT_COUNT; f++)
+        good = !files[f] || write_memory(&s, (ash_memory_format)f, files[f]);
+    if (good && compare) {
+        good = compare_memory(&s);
+    } else if (good) {
         show_prepare(&s);
         show_memory(s.plan);
         show_ops(s.plan);

@@ -151,6 +151,9 @@ void show_memory(const ash_plan *plan) {
     printf("  lower bound  %s (%.3f times)\n", show_bytes(r.memory.lower_bound).text, least);
     double most = r.memory.size ? (double)r.memory.unshared / (double)r.memory.size : 1;
     printf("  no reuse     %s (%.1f times as much)\n", show_bytes(r.memory.unshared).text, most);
+    if (r.order.searched)
+        printf("  reordered    from %s: %u operations moved, %u computed again\n",
+               show_bytes(r.order.given_size).text, r.order.moved, r.order.recomputed);
     printf("  checked      %llu buffers, %llu accesses to %llu pieces of memory\n",
            (unsigned long long)r.check.buffers, (unsigned long long)r.replay.accesses,
            (unsigned long long)r.replay.pieces);

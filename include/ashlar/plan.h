@@ -44,9 +44,23 @@ ASH_API const char *ash_mode_text(ash_mode mode); /* "multi_stream"; "?" outside
 
 enum { ASH_PLAN_MOST_STREAMS = 64 };
 
+/* Whether the operations of an execution may run in another order than that of the graph, to take less
+ * memory. Results are the same, bit for bit, and the arena is never larger. */
+typedef enum ash_plan_order {
+    ASH_PLAN_ORDER_AUTO, /* only where memory.capacity is given and the graph's order exceeds it; if another
+                            order does too, cheap results are computed again instead of being kept */
+    ASH_PLAN_ORDER_OFF,  /* the graph's order */
+    ASH_PLAN_ORDER_ON,   /* always look for a smaller arena */
+    ASH_PLAN_ORDER_COUNT
+} ash_plan_order;
+
+ASH_API const char *ash_plan_order_text(ash_plan_order order); /* "auto"; "?" outside the enumeration */
+
 typedef struct ash_plan_options {
     ash_memory_options memory; /* planner mode and strategy, and what else the planner takes; `capacity` is
-                                  the most that the arena may take */
+                                  the most that the arena may take: prepare meets it, or fails with BUDGET
+                                  and names the smallest size found and what lies there at the peak */
+    ash_plan_order order;
     unsigned threads; /* threads of one execution, the caller's included; 0: as many as the context has */
     bool optimize;    /* false: the graph is taken as it is, but for what no output needs */
     bool fuse;        /* false: one kernel per node */
@@ -241,6 +255,14 @@ ASH_API ash_status ash_plan_kernel_source(const ash_plan *plan, uint32_t kernel,
                                           char **out, size_t *len, ash_diag *diag);
 ASH_API void ash_plan_text_free(const ash_plan *plan, char *text, size_t len);
 
+/* What the order search did. */
+typedef struct ash_plan_order_report {
+    uint64_t given_size; /* bytes of the arenas in the graph's order */
+    uint32_t moved;      /* operations that are not where they were */
+    uint32_t recomputed; /* operations that run a second time */
+    bool searched;       /* otherwise all of this is 0, or there was no need */
+} ash_plan_order_report;
+
 typedef struct ash_plan_report {
     /* bytes */
     uint64_t weights;   /* packed at prepare and kept */
@@ -266,11 +288,14 @@ typedef struct ash_plan_report {
     /* what the checkers inspected: lifetimes against offsets, and every access to every byte in order */
     ash_memory_check_report check;
     ash_memory_replay_report replay;
+    ash_plan_order_report order;
 } ash_plan_report;
 
 ASH_API ash_plan_report ash_plan_describe(const ash_plan *plan);
 /* The memory plan of the arenas, for ashlar/memory.h's reports; borrowed. */
 ASH_API const ash_memory_plan *ash_plan_memory(const ash_plan *plan);
+/* The problem that it solves: buffers, named by what makes them, with lifetimes in half steps; borrowed. */
+ASH_API const ash_memory_problem *ash_plan_memory_problem(const ash_plan *plan);
 
 #ifdef __cplusplus
 }

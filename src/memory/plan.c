@@ -51,7 +51,8 @@ static ash_status attempt(const ash_allocator *a, const ash_memory__pack *pack, 
     return status;
 }
 
-enum { NODES_SEARCH = 400000, NODES_AUTO = 100000 }; /* about a second, and a quarter of one */
+/* About a second, a quarter of one, and what is left of either where the gap is below a thousandth. */
+enum { NODES_SEARCH = 400000, NODES_AUTO = 100000, NODES_NEAR = 10000 };
 
 /* The strategies, cheapest first, until one reaches the goal. The arena's load becomes its proven bound. */
 static ash_status plan_lane(const ash_allocator *a, const ash_memory__pack *pack,
@@ -109,6 +110,7 @@ static ash_status plan_arenas(ash_memory__instance *in, const ash_memory_options
     uint64_t nodes = options->strategy == ASH_MEMORY_SEARCH ? NODES_SEARCH : NODES_AUTO;
     ash_memory__budget_init(&budget, options->node_budget ? options->node_budget : nodes,
                             options->time_limit_ns);
+    if (!options->node_budget && !options->capacity) budget.near_nodes = NODES_NEAR;
     for (uint32_t lane = 0; lane < in->lane_count; lane++) {
         ash_memory__pack *pack = &in->packs[lane];
         ash_memory_arena *arena = &plan->arenas[lane];

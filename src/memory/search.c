@@ -15,15 +15,16 @@
  * and the best packing so far? Found, the best moves down; refuted, the bound moves up; when they meet, the
  * packing is proven optimal.
  *
- * The budget is counted in nodes of about two microseconds; shelves and wide nodes are charged by their
- * work. */
+ * The budget is counted in nodes of about two microseconds. A default budget shrinks once the gap is below
+ * a thousandth. Shelves and wide nodes are charged by their work.
+ */
 #include "search.h"
 
 #include <time.h>
 
 #include "shelf.h"
 
-enum { STEPS_PER_NODE = 100, SQUEAKS = 400 };
+enum { STEPS_PER_NODE = 100, SQUEAKS = 400, NEAR = 1000 };
 static const uint64_t MOST_PAIRS = UINT64_C(1) << 25; /* of a component that the valley search takes */
 static const uint64_t MOST_STEPS = UINT64_C(1)
                                    << 28; /* pairs of items up to which orders are tried at all */
@@ -67,6 +68,7 @@ typedef struct search {
     ash_memory__fit best_rule;
     ash_memory__key *keys, *room;
     ash_memory__shelf shelf;
+    uint64_t withheld; /* nodes that the budget gets back in the end */
     bool has_shelf;
     bool ordered; /* best_order is that of `best` */
 } search;
@@ -93,6 +95,16 @@ static uint64_t key_of(const search *s, uint32_t i, sort_key key) {
     }
 }
 
+/* Near the goal the budget shrinks: what is left to gain is less than what alignment wastes. */
+static void ease(search *s) {
+    uint64_t gap = s->peak - s->goal;
+    if (s->peak <= s->goal || gap > s->goal / NEAR || !s->budget->near_nodes) return;
+    uint64_t taken = s->budget->nodes - ASH_MIN(s->budget->nodes, s->budget->near_nodes);
+    s->budget->nodes -= taken;
+    s->budget->near_nodes = 0;
+    s->withheld += taken;
+}
+
 /* Places the items in the order of `keys` and keeps the packing if it is the lowest. */
 static void pack_in_order(search *s, ash_memory__fit fit) {
     uint32_t n = s->pack->count;
@@ -111,6 +123,7 @@ static void pack_in_order(search *s, ash_memory__fit fit) {
     for (uint32_t k = 0; k < n; k++) s->best_order[k] = s->keys[k].value;
     s->best_rule = fit;
     s->ordered = true;
+    ease(s);
 }
 
 static void try_orders(search *s) {
@@ -141,7 +154,8 @@ static void try_orders(search *s) {
 static void squeak(search *s) {
     enum { PATIENCE = 40 };
     uint32_t n = s->pack->count, stale = 0;
-    uint64_t random = 1, stop = s->budget->nodes - s->budget->nodes / 4, peak = s->peak;
+    uint64_t random = 1, peak = s->peak;
+    uint64_t stop = s->budget->nodes - s->budget->nodes / 4, withheld = s->withheld;
     for (uint32_t k = 0; k < n; k++) s->keys[k].value = s->best_order[k];
     for (int turn = 0; turn < SQUEAKS && s->peak > s->goal && s->budget->nodes > stop; turn++) {
         if (ash_memory__spent(s->budget)) return;
@@ -155,6 +169,7 @@ static void squeak(search *s) {
         }
         ash_memory__sort(s->keys, s->room, n);
         pack_in_order(s, s->best_rule);
+        if (s->withheld != withheld) stop = 0;
         stale = s->peak < peak ? 0 : stale + 1;
         peak = s->peak;
         if (stale <= PATIENCE) continue;
@@ -268,7 +283,7 @@ static ash_status descend(search *s, component *c, uint64_t *peak, uint64_t *pro
         }
         uint64_t capacity =
             first ? ASH_MAX(*proven, ASH_MIN(s->goal, *peak - 1)) : from + (*peak - from) / 2;
-        uint64_t nodes = ASH_MAX(s->budget->nodes / (first ? 2 : 6), 1000);
+        uint64_t nodes = ASH_MAX(first ? s->budget->nodes / 4 * 3 : s->budget->nodes / 4, 1000);
         ash_memory__verdict verdict;
         if (capacity > INT32_MAX - 1) break;
         ASH_TRY(ash_memory__valley(s->allocator, &c->field, capacity, s->budget, nodes, s->offsets,
@@ -330,6 +345,7 @@ ash_status ash_memory__search(const ash_allocator *a, const ash_memory__pack *pa
                               ash_memory__budget *budget, uint64_t *best, uint64_t *peak, uint64_t *proven,
                               ash_diag *diag) {
     uint32_t n = pack->count;
+    uint64_t near_nodes = budget->near_nodes;
     search s = {.allocator = a, .pack = pack, .budget = budget, .best = best, .peak = *peak, .goal = goal};
     ash_status status = ASH_OK;
     *proven = pack->load;
@@ -349,6 +365,8 @@ ash_status ash_memory__search(const ash_allocator *a, const ash_memory__pack *pa
         ASH_TRY_DONE(search_components(&s, proven, diag));
     *peak = ash_memory__peak(pack, best);
 done:
+    budget->nodes += s.withheld;
+    if (s.withheld) budget->near_nodes = near_nodes;
     if (s.has_shelf) ash_memory__shelf_free(&s.shelf);
     ash_mem_free(a, s.room, n, sizeof *s.room);
     ash_mem_free(a, s.keys, n, sizeof *s.keys);

@@ -19,10 +19,11 @@ typedef struct ash_memory__field {
 } ash_memory__field;
 
 typedef struct ash_memory__budget {
-    uint64_t nodes;    /* left */
-    uint64_t spent;    /* steps so far */
-    uint64_t deadline; /* nanoseconds of the monotonic clock, or 0 */
-    bool late;         /* the deadline has passed */
+    uint64_t nodes;      /* left */
+    uint64_t near_nodes; /* left for a lane from when the gap is below a thousandth; 0: as many */
+    uint64_t spent;      /* steps so far */
+    uint64_t deadline;   /* nanoseconds of the monotonic clock, or 0 */
+    bool late;           /* the deadline has passed */
 } ash_memory__budget;
 
 void ash_memory__budget_init(ash_memory__budget *budget, uint64_t nodes, uint64_t time_limit_ns);

@@ -9,18 +9,18 @@
  * packing. (Laying items over columns that are not the lowest around closes the holes below them: such a
  * search finds, but cannot refute.)
  *
- * A branch is refuted when a column cannot hold its rest, or when none of its items is low enough to carry
- * it. Each refutation is charged to its column, and the next column to branch on is the one with the fewest
- * choices for its charge (dom/wdeg; Boussemart et al., 2004), which finds the columns that make the problem
- * hard. Choices that fill a valley to its walls and those over charged columns come first, then a weight
- * that changes with each restart. Restarts follow Luby's sequence. Runs of columns that no unplaced item
- * joins are solved one by one, so that a failure in one does not search the others again.
+ * A branch is refuted when a column cannot hold its rest, each item no lower than it may lie. Each
+ * refutation is charged to its column, and the next column to branch on is the one with the fewest choices
+ * for its charge (dom/wdeg; Boussemart et al., 2004), which finds the columns that make the problem hard.
+ * Choices that fill a valley to its walls and those over charged columns come first, then a weight that
+ * changes with each restart. Restarts follow Luby's sequence. Runs of columns that no unplaced item joins
+ * are solved one by one, so that a failure in one does not search the others again.
  *
  * Limits: no pinned items, no conflict rows, at most VALLEY_ITEMS items (it recurses once per item) and
  * capacities below 2^31 units. */
 #include "search.h"
 
-enum { STEP = 2000 };           /* nodes of the shortest dive */
+enum { STEP = 3500 };           /* nodes of the shortest dive */
 enum { SLOTS_PER_NODE = 8192 }; /* items over columns that a node of the budget pays for */
 
 typedef struct change {
@@ -39,8 +39,7 @@ typedef struct valley {
     uint32_t capacity;
     uint32_t *floor, *rest; /* per column */
     uint32_t *across;       /* per column: unplaced items that live in it and in the next */
-    uint64_t *blame;        /* per column: refutations charged to it */
-    uint64_t *blames[2];    /* kept from dive to dive, the recent ones counting more; of this dive alone */
+    uint64_t *blame;        /* per column: refutations charged to it; those of earlier dives count less */
     uint64_t all_blame;
     uint32_t *low;     /* per item: lowest offset */
     uint64_t *weight;  /* per item: greater goes first */
@@ -48,6 +47,7 @@ typedef struct valley {
     uint64_t *offsets; /* per item, the caller's: ASH_MEMORY__FREE while unplaced */
     int32_t
         *lows; /* per column its items' lowest offsets, LAID for those that are; rows are padded to fours */
+    int32_t *sizes;     /* the same rows: the items' sizes, 0 in the padding */
     uint32_t *lows_at;  /* columns + 1 starts of rows */
     uint32_t *slots;    /* per item and column of its life: where its lowest offset is in `lows` */
     uint32_t *slots_at; /* per item */
@@ -94,7 +94,7 @@ static uint64_t base_weight(const ash_memory__field *f, uint32_t i, uint32_t rul
 
 static void set_weights(valley *v, uint32_t turn) {
     enum { RULES = 8 };
-    v->snug = turn / RULES % 2 ? ONE / 5 : 0;
+    v->snug = turn / RULES % 2 ? 0 : ONE / 5;
     for (uint32_t i = 0; i < v->field->count; i++) {
         uint64_t weight = base_weight(v->field, i, turn % RULES);
         v->weight[i] =
@@ -206,6 +206,34 @@ static void count_column(valley *v, uint32_t column) {
     v->stale[column] = false;
 }
 
+/* Release dates: whether the column holds its rest when each item lies no lower than it may. From level to
+ * level, what may lie there is piled up; where nothing may, the column wastes up to the next. */
+static bool column_fits(const valley *v, uint32_t column) {
+    uint32_t floor = v->floor[column], rest = v->rest[column], sum = 0, waste = 0;
+    uint32_t slack = v->capacity - rest - floor;
+    for (;;) {
+        int32_t level = (int32_t)(floor + waste + sum);
+        lane4 levels = {level, level, level, level}, sums = {0}, least = {LAID, LAID, LAID, LAID};
+        for (uint32_t k = v->lows_at[column]; k < v->lows_at[column + 1]; k += 4) {
+            lane4 low, size;
+            memcpy(&low, v->lows + k, sizeof low);
+            memcpy(&size, v->sizes + k, sizeof size);
+            lane4 may = low <= levels, less = (low < least) & ~may;
+            sums += size & may;
+            least = (low & less) | (least & ~less);
+        }
+        uint32_t piled = (uint32_t)(sums[0] + sums[1] + sums[2] + sums[3]);
+        if (piled == rest) return true;
+        if (piled > sum) {
+            sum = piled;
+            continue;
+        }
+        int32_t a = ASH_MIN(least[0], least[1]), b = ASH_MIN(least[2], least[3]);
+        waste += (uint32_t)(ASH_MIN(a, b) - level);
+        if (waste > slack) return false;
+    }
+}
+
 typedef struct branch {
     uint32_t column; /* NONE: nothing is left to place */
     uint32_t choices;
@@ -243,14 +271,17 @@ static bool choose(valley *v, uint32_t begin, uint32_t end, branch *best) {
                            (to == end || !v->rest[to] || v->floor[to] > floor);
         for (uint32_t c = from; c < to; c++) {
             branch b = {.column = c, .floor = floor, .slack = v->capacity - v->rest[c] - floor};
-            if (v->stale[c]) count_column(v, c);
+            if (v->stale[c]) {
+                count_column(v, c);
+                if (v->next[c] != LAID && !column_fits(v, c)) {
+                    v->stale[c] = true;
+                    charge(v, c);
+                    return false;
+                }
+            }
             uint32_t on_floor = v->on_floor[c];
             b.next = v->next[c];
             bool may_rise = (uint32_t)b.next <= floor + b.slack;
-            if (!on_floor && !may_rise) {
-                charge(v, c);
-                return false;
-            }
             if (!valley_here) continue;
             b.choices = on_floor + (b.slack && (on_floor || may_rise));
             if (better(v, &b, best)) *best = b;
@@ -396,16 +427,15 @@ static uint64_t luby(uint64_t i) {
     }
 }
 
-static void restart(valley *v, uint32_t turn, bool fresh) {
+static void restart(valley *v, uint32_t turn) {
     const ash_memory__field *f = v->field;
-    v->blame = v->blames[fresh];
     v->trail.len = v->queue.len = v->rank.len = 0;
     v->all_blame = 0;
     for (uint32_t c = 0; c < f->columns; c++) {
         v->floor[c] = v->across[c] = 0;
         v->rest[c] = (uint32_t)f->load[c];
         v->stale[c] = true;
-        v->blame[c] = fresh ? 0 : v->blame[c] - v->blame[c] / 8;
+        v->blame[c] -= v->blame[c] / 8;
         v->all_blame += v->blame[c];
     }
     for (uint32_t i = 0; i < f->count; i++) {
@@ -426,7 +456,7 @@ static bool make_tables(valley *v) {
     v->floor = ash_mem_alloc(a, f->columns, sizeof *v->floor);
     v->rest = ash_mem_alloc(a, f->columns, sizeof *v->rest);
     v->across = ash_mem_alloc(a, f->columns, sizeof *v->across);
-    for (int k = 0; k < 2; k++) v->blames[k] = ash_mem_calloc(a, f->columns, sizeof *v->blame);
+    v->blame = ash_mem_calloc(a, f->columns, sizeof *v->blame);
     v->on_floor = ash_mem_alloc(a, f->columns, sizeof *v->on_floor);
     v->next = ash_mem_alloc(a, f->columns, sizeof *v->next);
     v->stale = ash_mem_alloc(a, f->columns, sizeof *v->stale);
@@ -434,8 +464,8 @@ static bool make_tables(valley *v) {
     v->weight = ash_mem_alloc(a, f->count, sizeof *v->weight);
     v->slots_at = ash_mem_alloc(a, f->count, sizeof *v->slots_at);
     v->lows_at = ash_mem_alloc(a, (size_t)f->columns + 1, sizeof *v->lows_at);
-    if (!v->floor || !v->rest || !v->across || !v->blames[0] || !v->blames[1] || !v->on_floor || !v->next ||
-        !v->stale || !v->low || !v->weight || !v->slots_at || !v->lows_at)
+    if (!v->floor || !v->rest || !v->across || !v->blame || !v->on_floor || !v->next || !v->stale ||
+        !v->low || !v->weight || !v->slots_at || !v->lows_at)
         return false;
     v->lows_at[0] = 0;
     for (uint32_t c = 0; c < f->columns; c++) {
@@ -447,12 +477,16 @@ static bool make_tables(valley *v) {
     v->slots_count = f->column_at[f->columns];
     v->lows = ash_mem_alloc(a, v->lows_count, sizeof *v->lows);
     v->slots = ash_mem_alloc(a, v->slots_count, sizeof *v->slots);
-    if (!v->lows || !v->slots) return false;
+    v->sizes = ash_mem_calloc(a, v->lows_count, sizeof *v->sizes);
+    if (!v->lows || !v->slots || !v->sizes) return false;
     for (size_t k = 0; k < v->lows_count; k++) v->lows[k] = LAID;
     uint32_t at = 0;
     for (uint32_t i = 0; i < f->count; i++) {
         v->slots_at[i] = at;
-        for (uint32_t c = f->items[i].begin; c < f->items[i].end; c++) v->slots[at++] = v->floor[c]++;
+        for (uint32_t c = f->items[i].begin; c < f->items[i].end; c++) {
+            v->sizes[v->floor[c]] = (int32_t)f->items[i].size;
+            v->slots[at++] = v->floor[c]++;
+        }
     }
     return true;
 }
@@ -464,6 +498,7 @@ static void free_tables(valley *v) {
     ash_vec_free(a, &v->queue);
     ash_vec_free(a, &v->trail);
     ash_mem_free(a, v->slots, v->slots_count, sizeof *v->slots);
+    ash_mem_free(a, v->sizes, v->lows_count, sizeof *v->sizes);
     ash_mem_free(a, v->lows, v->lows_count, sizeof *v->lows);
     ash_mem_free(a, v->lows_at, (size_t)f->columns + 1, sizeof *v->lows_at);
     ash_mem_free(a, v->slots_at, f->count, sizeof *v->slots_at);
@@ -472,7 +507,7 @@ static void free_tables(valley *v) {
     ash_mem_free(a, v->stale, f->columns, sizeof *v->stale);
     ash_mem_free(a, v->next, f->columns, sizeof *v->next);
     ash_mem_free(a, v->on_floor, f->columns, sizeof *v->on_floor);
-    for (int k = 0; k < 2; k++) ash_mem_free(a, v->blames[k], f->columns, sizeof *v->blame);
+    ash_mem_free(a, v->blame, f->columns, sizeof *v->blame);
     ash_mem_free(a, v->across, f->columns, sizeof *v->across);
     ash_mem_free(a, v->rest, f->columns, sizeof *v->rest);
     ash_mem_free(a, v->floor, f->columns, sizeof *v->floor);
@@ -489,12 +524,10 @@ ash_status ash_memory__valley(const ash_allocator *a, const ash_memory__field *f
     uint64_t cost = 1 + v.slots_count / SLOTS_PER_NODE;
     for (uint32_t dive = 0; nodes && *verdict == ASH_MEMORY__UNKNOWN && !ash_memory__spent(budget);
          dive++) {
-        bool fresh = dive % 2;
-        uint32_t turn = dive / 2;
-        uint64_t step = STEP * luby(turn / 4 + 1);
+        uint64_t step = STEP * luby(dive / 4 + 1);
         uint64_t share = ASH_MIN(ASH_MIN(nodes, budget->nodes / cost + 1), step);
         v.nodes = share;
-        restart(&v, turn, fresh);
+        restart(&v, dive);
         outcome o = solve_parts(&v, 0, f->columns);
         ASH_FAIL_IF_DONE(o == NO_MEMORY, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
         if (o != SPENT) *verdict = o == FOUND ? ASH_MEMORY__FOUND : ASH_MEMORY__REFUTED;

@@ -1,5 +1,6 @@
 /* From a program and its kernels to a plan: layout, address tables, steps. */
 #include "code/code.h"
+#include "order.h"
 #include "plan.h"
 
 ash_plan_options ash_plan_options_default(void) {
@@ -240,7 +241,7 @@ static void point_at_blobs(ash_plan *plan) {
 
 /* --- streams ---------------------------------------------------------------------------------- */
 
-static uint32_t stream_count(const ash_plan_options *options) {
+uint32_t ash_plan__stream_count(const ash_plan_options *options) {
     return options->mode == ASH_MODE_MULTI_STREAM ? options->streams : 1;
 }
 
@@ -289,7 +290,6 @@ ash_status ash_plan__build(ash_context *context, ash_program *program, const ash
         return ASH_NO_MEMORY(diag);
     }
     *plan = (ash_plan){.context = context, .allocator = a, .program = program, .kernels = *kernels};
-    plan->n_buffers = (uint32_t)program->buffers.len;
     plan->poison = options->poison;
     plan->mode = options->mode;
     unsigned most = ash_context_threads(context);
@@ -300,7 +300,9 @@ ash_status ash_plan__build(ash_context *context, ash_program *program, const ash
     ASH_TRY_DONE(check_program(program, diag));
     ASH_TRY_DONE(ash_device_open(context, "CPU", &plan->cpu, diag));
     int64_t start = ash_clock__now();
-    ASH_TRY_DONE(ash_schedule__create(a, program, stream_count(options), &plan->schedule, diag));
+    ASH_TRY_DONE(ash_order__improve(context, program, options, plan->threads, &plan->report.order, diag));
+    plan->n_buffers = (uint32_t)program->buffers.len;
+    ASH_TRY_DONE(ash_schedule__create(a, program, ash_plan__stream_count(options), &plan->schedule, diag));
     ASH_TRY_DONE(ash_layout__create(context, program, &plan->schedule, &options->memory, plan->threads,
                                     options->keep, options->keep_count, &plan->layout, diag));
     plan->report.memory_ns = ash_clock__now() - start;

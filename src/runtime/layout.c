@@ -32,6 +32,7 @@ struct work {
                         touches it */
     uint32_t *meet;  /* and: how many are over before any but the first step that touches it */
     bool *pinned;    /* per root: read after the last step */
+    const char **maker;      /* per buffer: name of the first main step that writes it, or NULL */
 };
 
 static uint32_t declared_root(const ash_program *program, uint32_t buffer) {
@@ -102,14 +103,13 @@ static bool is_kept(const ash_value *keep, size_t count, ash_value value) {
     return false;
 }
 
-static void find_pinned(struct work *w, const ash_value *keep, size_t keep_count) {
-    const ash_program *p = w->program;
-    for (size_t i = 0; i < p->outputs.len; i++) w->pinned[declared_root(p, p->outputs.at[i])] = true;
+void ash_layout__find_pinned(const ash_program *p, const ash_value *keep, size_t keep_count, bool *pinned) {
+    for (size_t i = 0; i < p->outputs.len; i++) pinned[declared_root(p, p->outputs.at[i])] = true;
     for (uint32_t b = 0; b < p->buffers.len; b++) {
         const ash_buffer *buffer = &p->buffers.at[b];
         if (buffer->kind == ASH_BUFFER_OUTPUT ||
             (buffer->origin != ASH_NO_VALUE && is_kept(keep, keep_count, buffer->origin)))
-            w->pinned[declared_root(p, b)] = true;
+            pinned[declared_root(p, b)] = true;
     }
 }
 
@@ -171,6 +171,14 @@ static void place_in_place(struct work *w) {
         w->main[class].last = w->main[result].last;
         w->pinned[class] = w->pinned[result];
         w->layout->inplace += (uint64_t)bytes;
+    }
+}
+
+static void find_makers(struct work *w) {
+    for (int64_t s = w->steps; s--;) {
+        const ash_step *step = &w->program->steps.at[w->prologue + s];
+        for (uint32_t i = 0; i < step->n_accesses; i++)
+            if (step->accesses[i].write && step->name) w->maker[step->accesses[i].buffer] = step->name;
     }
 }
 
@@ -277,7 +285,7 @@ static ash_status add_buffer(struct problem *problem, uint32_t b, ash_diag *diag
     m.lane = root->home == ASH_HOME_STAGING ? LANE_STAGING : LANE_MAIN;
     m.key = w->program->buffers.at[place->root].type.dtype;
     m.output_ancestor = true; /* dead code is gone by now */
-    m.name = buffer->name;
+    m.name = buffer->name ? buffer->name : w->maker[b];
     if (place->root == b) {
         place->bytes = size;
     } else {
@@ -442,6 +450,11 @@ static ash_status plan_section(struct work *w, ash_context *context, bool early,
     ASH_TRY_DONE(add_buffers(&problem, early, diag));
     add_accesses(&problem);
     status = solve(&problem, context, options, plan, diag);
+    if (status == ASH_OK && !early) {
+        w->layout->problem =
+            (ash_memory_problem){.buffers = problem.buffers, .buffer_count = problem.count};
+        problem.buffers = NULL;
+    }
 done:
     ash_mem_free(a, problem.buffers, n, sizeof *problem.buffers);
     ash_mem_free(a, problem.of, n, sizeof *problem.of);
@@ -507,15 +520,17 @@ ash_status ash_layout__create(ash_context *context, const ash_program *program,
     w.pinned = ash_mem_calloc(a, n, sizeof *w.pinned);
     w.reach = ash_mem_calloc(a, clocks, sizeof *w.reach);
     w.meet = ash_mem_calloc(a, clocks, sizeof *w.meet);
+    w.maker = ash_mem_calloc(a, n, sizeof *w.maker);
     out->places = ash_mem_calloc(a, n, sizeof *out->places);
     ash_status status = ASH_OK;
-    if (!w.main || !w.early || !w.pinned || !w.reach || !w.meet || !out->places) {
+    if (!w.main || !w.early || !w.pinned || !w.reach || !w.meet || !w.maker || !out->places) {
         status = ASH_NO_MEMORY(diag);
         goto done;
     }
     find_spans(&w);
     find_reach(&w);
-    find_pinned(&w, keep, keep_count);
+    find_makers(&w);
+    ash_layout__find_pinned(program, keep, keep_count, w.pinned);
     start_roots(&w);
     place_in_place(&w);
     flatten_roots(&w);
@@ -526,6 +541,7 @@ done:
     ash_mem_free(a, w.pinned, n, sizeof *w.pinned);
     ash_mem_free(a, w.reach, clocks, sizeof *w.reach);
     ash_mem_free(a, w.meet, clocks, sizeof *w.meet);
+    ash_mem_free(a, w.maker, n, sizeof *w.maker);
     if (status != ASH_OK) ash_layout__free(out);
     return status;
 }
@@ -534,6 +550,8 @@ void ash_layout__free(ash_layout *layout) {
     if (!layout->allocator) return;
     ash_memory_plan_destroy(layout->main);
     ash_memory_plan_destroy(layout->prologue);
+    ash_mem_free(layout->allocator, (void *)layout->problem.buffers, layout->count,
+                 sizeof *layout->problem.buffers);
     ash_mem_free(layout->allocator, layout->places, layout->count, sizeof *layout->places);
     *layout = (ash_layout){0};
 }

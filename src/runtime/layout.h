@@ -33,9 +33,10 @@ typedef struct ash_layout {
     const ash_allocator *allocator;
     ash_place *places; /* per buffer of the program */
     size_t count;
-    ash_memory_plan *main;           /* arenas of the executions */
-    ash_memory_plan *prologue;       /* weights and staging */
-    ash_memory_check_report check;   /* of the executions: lifetimes and offsets */
+    ash_memory_plan *main;         /* arenas of the executions */
+    ash_memory_problem problem;    /* that it solves; its buffers are the layout's, with room for `count` */
+    ash_memory_plan *prologue;     /* weights and staging */
+    ash_memory_check_report check; /* of the executions: lifetimes and offsets */
     ash_memory_replay_report replay; /* of the executions: every access to every byte, in order */
     uint64_t weights_size, weights_align, staging_size, staging_align; /* bytes */
     uint64_t inplace; /* bytes of results that took over those of an operand */
@@ -47,6 +48,10 @@ ash_status ash_layout__create(ash_context *context, const ash_program *program,
                               const ash_schedule *schedule, const ash_memory_options *options,
                               unsigned threads, const ash_value *keep, size_t keep_count, ash_layout *out,
                               ash_diag *diag);
+/* Marks the roots that are read after the last step: outputs and kept values. `pinned` has an entry per
+ * buffer and is false before. */
+void ash_layout__find_pinned(const ash_program *program, const ash_value *keep, size_t keep_count,
+                             bool *pinned);
 void ash_layout__free(ash_layout *layout); /* a zeroed one is allowed */
 
 #endif

@@ -120,6 +120,8 @@ ash_status ash_plan__build(ash_context *context, ash_program *program, const ash
                            const ash_plan_options *options, ash_plan **out, ash_diag *diag);
 /* ASH_ERROR_INVALID_ARGUMENT for a mode that is none, or its number of streams. */
 ash_status ash_plan__check_options(const ash_plan_options *options, ash_diag *diag);
+/* Streams that the options ask for. */
+uint32_t ash_plan__stream_count(const ash_plan_options *options);
 /* Chunk counts and copy sizes for the present variables. */
 void ash_plan__refresh_steps(ash_plan *plan);
 /* Whether a step is worth more than one thread. */

@@ -8,6 +8,12 @@ const char *ash_prepared_kind_text(ash_prepared_kind kind) {
     return (unsigned)kind < ASH_PREPARED_COUNT ? names[kind] : "?";
 }
 
+const char *ash_plan_order_text(ash_plan_order order) {
+    static const char *const names[ASH_PLAN_ORDER_COUNT] = {
+        [ASH_PLAN_ORDER_AUTO] = "auto", [ASH_PLAN_ORDER_OFF] = "off", [ASH_PLAN_ORDER_ON] = "on"};
+    return (unsigned)order < ASH_PLAN_ORDER_COUNT ? names[order] : "?";
+}
+
 static ash_status describe(ash_plan *plan, size_t first, size_t count, size_t index, ash_prepared_op *out,
                            ash_diag *diag) {
     ASH_FAIL_IF(!out, diag, ASH_ERROR_INVALID_ARGUMENT, "the place for the operation is NULL");
@@ -91,4 +97,8 @@ ash_plan_report ash_plan_describe(const ash_plan *plan) {
 
 const ash_memory_plan *ash_plan_memory(const ash_plan *plan) {
     return plan->layout.main;
+}
+
+const ash_memory_problem *ash_plan_memory_problem(const ash_plan *plan) {
+    return &plan->layout.problem;
 }

@@ -1,0 +1,447 @@
+/* A program that needs less memory: its main steps in another order, and cheap results computed again.
+ *
+ * Order. The memory planner's order search reorders the steps under the dependences of their access
+ * records. Every candidate is laid out in earnest, and the smallest wins, so the outcome is never larger
+ * than the given order's.
+ *
+ * Recomputation, only when a capacity is still exceeded: of the results that are live at the peak but not
+ * touched there, one is taken whose step is cheap; the step is copied to just before the result's next use,
+ * with a buffer of its own, and everything from there on reads that one. Candidates are tried by decreasing
+ * size; one is kept when the arena shrinks. The copies together may add a quarter of the program's work.
+ *
+ * Results do not change by a bit: the same kernels compute on the same operands. */
+#include "order.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { MOST_SETS = 1 << 16, WIDTH = 256, LEAST_WIDTH = 8 }; /* states per layer x operations */
+enum { MOST_TRIES = 128 };                                  /* layouts made for recomputation */
+
+typedef struct orderer {
+    ash_context *context;
+    const ash_allocator *allocator;
+    ash_program *program;
+    const ash_plan_options *options;
+    unsigned threads;
+    bool *pinned;       /* per buffer: read after the last step */
+    uint64_t size;      /* bytes of the arenas with the present steps */
+    double work, spent; /* of the program as given; of the copies made */
+    uint32_t tries;
+} orderer;
+
+static uint32_t root_of(const ash_program *p, uint32_t b) {
+    return p->buffers.at[b].root == ASH_NO_BUFFER ? b : p->buffers.at[b].root;
+}
+
+/* --- what an order takes ---------------------------------------------------------------------- */
+
+static ash_status lay_out(const orderer *o, uint64_t capacity, ash_layout *layout, ash_diag *diag) {
+    ash_memory_options options = o->options->memory;
+    options.capacity = capacity;
+    ash_schedule schedule = {0};
+    ash_status status = ash_schedule__create(o->program->allocator, o->program,
+                                             ash_plan__stream_count(o->options), &schedule, diag);
+    if (status == ASH_OK)
+        status = ash_layout__create(o->context, o->program, &schedule, &options, o->threads, o->options->keep,
+                                    o->options->keep_count, layout, diag);
+    ash_schedule__free(&schedule);
+    return status;
+}
+
+/* The size of the arenas: the smallest that is found, or one within the capacity. */
+static ash_status measure(const orderer *o, uint64_t *size, ash_diag *diag) {
+    ash_layout layout = {0};
+    ash_status status = lay_out(o, o->options->memory.capacity, &layout, diag);
+    if (status == ASH_ERROR_BUDGET) status = lay_out(o, 0, &layout, diag);
+    if (status == ASH_OK) *size = ash_memory_plan_summary(layout.main).size;
+    ash_layout__free(&layout);
+    return status;
+}
+
+static bool is_met(const orderer *o) {
+    return o->options->memory.capacity && o->size <= o->options->memory.capacity;
+}
+
+/* --- the order -------------------------------------------------------------------------------- */
+
+/* Program buffers as the planner sees them, number for number. Inputs keep their bytes between executions,
+ * and what lies outside the arenas is the same at every peak. */
+static ash_status make_buffers(const orderer *o, ash_memory_buffer *buffers, ash_diag *diag) {
+    const ash_program *p = o->program;
+    for (uint32_t b = 0; b < p->buffers.len; b++) {
+        const ash_buffer *buffer = &p->buffers.at[b];
+        uint64_t size = (uint64_t)buffer->bytes;
+        bool fits = buffer->kind != ASH_BUFFER_SCRATCH || ash_mul_u64(size, o->threads, &size);
+        ASH_FAIL_IF(!fits, diag, ASH_ERROR_OUT_OF_RANGE,
+                    "scratch buffer %u takes more than 64 bits of bytes", b);
+        buffers[b] = ash_memory_buffer_init(size, 1, 0, 0);
+        if (buffer->root != ASH_NO_BUFFER) {
+            buffers[b].root = buffer->root;
+            buffers[b].root_offset = (uint64_t)buffer->offset;
+        }
+        switch (p->buffers.at[root_of(p, b)].kind) {
+        case ASH_BUFFER_INPUT:
+        case ASH_BUFFER_CONSTANT:
+        case ASH_BUFFER_PARAMETER:
+        case ASH_BUFFER_WEIGHT: buffers[b].kind = ASH_MEMORY_CONSTANT; break;
+        default:
+            if (o->pinned[root_of(p, b)]) buffers[b].kind = ASH_MEMORY_OUTPUT;
+        }
+    }
+    return ASH_OK;
+}
+
+/* An operand that the step may work on in place is read early: if it dies there, the result takes its
+ * bytes. */
+static void make_accesses(const orderer *o, ash_memory_access *accesses) {
+    const ash_program *p = o->program;
+    for (size_t s = p->prologue; s < p->steps.len; s++) {
+        const ash_step *step = &p->steps.at[s];
+        for (uint32_t i = 0; i < step->n_accesses; i++) {
+            const ash_access *a = &step->accesses[i];
+            ash_memory_access *m = accesses++;
+            *m = (ash_memory_access){.op = (uint32_t)(s - p->prologue), .buffer = a->buffer};
+            m->kind = a->write ? ASH_MEMORY_WRITE : ASH_MEMORY_READ;
+            if (!a->write && a->buffer == step->inplace) m->kind = ASH_MEMORY_READ_EARLY;
+            m->offset = (uint64_t)a->begin;
+            m->size = (uint64_t)(a->end - a->begin);
+            if (p->buffers.at[a->buffer].kind != ASH_BUFFER_SCRATCH) continue;
+            m->kind = ASH_MEMORY_SCRATCH;
+            m->offset = 0;
+            m->size = ASH_MEMORY_WHOLE;
+        }
+    }
+}
+
+static ash_status find_order(orderer *o, uint32_t *order, ash_diag *diag) {
+    const ash_program *p = o->program;
+    const ash_allocator *a = o->allocator;
+    size_t count = 0, n = p->buffers.len, steps = p->steps.len - p->prologue;
+    for (size_t s = p->prologue; s < p->steps.len; s++) count += p->steps.at[s].n_accesses;
+    ash_memory_buffer *buffers = ash_mem_alloc(a, n, sizeof *buffers);
+    ash_memory_access *accesses = ash_mem_alloc(a, count, sizeof *accesses);
+    ash_status status = ASH_OK;
+    ASH_FAIL_IF_DONE(!buffers || !accesses, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+    ASH_TRY_DONE(make_buffers(o, buffers, diag));
+    make_accesses(o, accesses);
+    ash_memory_schedule schedule = {
+        .op_count = (uint32_t)steps, .accesses = accesses, .access_count = (uint32_t)count};
+    uint32_t width =
+        (uint32_t)ASH_MAX((size_t)LEAST_WIDTH, ASH_MIN((size_t)WIDTH, MOST_SETS / (steps + 1)));
+    status = ash_memory_order_search(o->context, &schedule, buffers, (uint32_t)n, width, order, NULL, diag);
+done:
+    ash_mem_free(a, accesses, count, sizeof *accesses);
+    ash_mem_free(a, buffers, n, sizeof *buffers);
+    return status;
+}
+
+static ash_status reorder(orderer *o, ash_plan_order_report *report, ash_diag *diag) {
+    ash_program *p = o->program;
+    const ash_allocator *a = o->allocator;
+    size_t steps = p->steps.len - p->prologue;
+    uint32_t *order = ash_mem_alloc(a, steps, sizeof *order), moved = 0;
+    ash_step *given = ash_mem_alloc(a, steps, sizeof *given), *main = p->steps.at + p->prologue;
+    ash_status status = ASH_OK;
+    uint64_t size = 0;
+    ASH_FAIL_IF_DONE(!order || !given, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+    ASH_TRY_DONE(find_order(o, order, diag));
+    for (size_t i = 0; i < steps; i++) moved += order[i] != i;
+    if (!moved) goto done;
+    memcpy(given, main, steps * sizeof *given);
+    for (size_t i = 0; i < steps; i++) main[i] = given[order[i]];
+    status = measure(o, &size, diag);
+    if (status == ASH_OK && size < o->size) {
+        o->size = size;
+        report->moved = moved;
+    } else {
+        memcpy(main, given, steps * sizeof *given);
+    }
+done:
+    ash_mem_free(a, given, steps, sizeof *given);
+    ash_mem_free(a, order, steps, sizeof *order);
+    return status;
+}
+
+/* --- recomputation ---------------------------------------------------------------------------- */
+
+typedef struct choice {
+    uint32_t root;       /* buffer to compute again */
+    uint32_t from, next; /* program's steps: that computes it, that uses it next */
+    uint64_t bytes;
+} choice;
+
+static bool touches(const ash_program *p, const ash_step *step, uint32_t root) {
+    for (uint32_t i = 0; i < step->n_accesses; i++)
+        if (root_of(p, step->accesses[i].buffer) == root) return true;
+    return false;
+}
+
+static bool writes(const ash_program *p, const ash_step *step, uint32_t root) {
+    for (uint32_t i = 0; i < step->n_accesses; i++)
+        if (step->accesses[i].write && root_of(p, step->accesses[i].buffer) == root) return true;
+    return false;
+}
+
+static double work_of(const ash_step *step) {
+    return step->flops + step->bytes;
+}
+
+/* Whether a step can run again as number `at`: it computes one whole local result and nothing else, of
+ * operands that nobody writes in between. */
+static bool repeats(const orderer *o, uint32_t from, uint32_t at, uint32_t root) {
+    const ash_program *p = o->program;
+    const ash_step *step = &p->steps.at[from];
+    if (o->spent + work_of(step) > o->work / 4) return false;
+    for (uint32_t i = 0; i < step->n_accesses; i++) {
+        const ash_access *a = &step->accesses[i];
+        const ash_buffer *buffer = &p->buffers.at[a->buffer];
+        if (buffer->kind == ASH_BUFFER_SCRATCH) continue;
+        if (a->write) {
+            if (a->buffer != root || a->begin != 0 || a->end != buffer->bytes) return false;
+            continue;
+        }
+        if (root_of(p, a->buffer) == root) return false;
+        for (uint32_t s = from + 1; s < at; s++)
+            if (writes(p, &p->steps.at[s], root_of(p, a->buffer))) return false;
+    }
+    return true;
+}
+
+/* What could be computed again so that `root` is not live at step `peak`. */
+static bool find_choice(const orderer *o, uint32_t root, uint32_t peak, choice *out) {
+    const ash_program *p = o->program;
+    if (p->buffers.at[root].kind != ASH_BUFFER_LOCAL || o->pinned[root]) return false;
+    *out = (choice){root, ASH_NO_BUFFER, ASH_NO_BUFFER, (uint64_t)p->buffers.at[root].bytes};
+    for (uint32_t s = (uint32_t)p->prologue; s < p->steps.len; s++) {
+        const ash_step *step = &p->steps.at[s];
+        if (!touches(p, step, root)) continue;
+        if (s == peak) return false;
+        if (writes(p, step, root)) {
+            if (out->from != ASH_NO_BUFFER || s > peak) return false;
+            out->from = s;
+        }
+        if (s > peak && out->next == ASH_NO_BUFFER) out->next = s;
+    }
+    return out->from != ASH_NO_BUFFER && out->next != ASH_NO_BUFFER &&
+           repeats(o, out->from, out->next, root);
+}
+
+/* A copy of a buffer under another root, or ASH_NO_BUFFER when there is no memory. */
+static uint32_t copy_buffer(orderer *o, uint32_t b, uint32_t root) {
+    ash_program *p = o->program;
+    ash_buffer copy = p->buffers.at[b];
+    copy.origin = copy.value = ASH_NO_VALUE;
+    copy.root = root;
+    return ash_vec_push(o->allocator, &p->buffers, copy) ? (uint32_t)p->buffers.len - 1 : ASH_NO_BUFFER;
+}
+
+/* Makes a step work on other buffers: buffer b is now as[b]. */
+static bool redirect(orderer *o, ash_step *step, const uint32_t *as) {
+    ash_program *p = o->program;
+    uint32_t *buffers = ash_arena_alloc(&p->arena, step->n_buffers, sizeof *buffers);
+    ash_access *accesses = ash_arena_alloc(&p->arena, step->n_accesses, sizeof *accesses);
+    if (!buffers || !accesses) return false;
+    for (uint32_t i = 0; i < step->n_buffers; i++) buffers[i] = as[step->buffers[i]];
+    for (uint32_t i = 0; i < step->n_accesses; i++) {
+        accesses[i] = step->accesses[i];
+        accesses[i].buffer = as[accesses[i].buffer];
+    }
+    if (step->inplace != ASH_NO_BUFFER) step->inplace = as[step->inplace];
+    step->buffers = buffers;
+    step->accesses = accesses;
+    return true;
+}
+
+/* Carries a choice out. On failure the program is to be restored. */
+static bool recompute(orderer *o, const choice *c) {
+    ash_program *p = o->program;
+    uint32_t n = (uint32_t)p->buffers.len;
+    uint32_t *as = ash_mem_alloc(o->allocator, n, sizeof *as);
+    if (!as) return false;
+    for (uint32_t b = 0; b < n; b++) as[b] = b;
+    ash_step again = p->steps.at[c->from];
+    bool good = (as[c->root] = copy_buffer(o, c->root, ASH_NO_BUFFER)) != ASH_NO_BUFFER;
+    for (uint32_t b = 0; b < n && good; b++)
+        if (p->buffers.at[b].root == c->root)
+            good = (as[b] = copy_buffer(o, b, as[c->root])) != ASH_NO_BUFFER;
+    for (uint32_t s = c->next; s < p->steps.len && good; s++)
+        if (touches(p, &p->steps.at[s], c->root)) good = redirect(o, &p->steps.at[s], as);
+    for (uint32_t i = 0; i < again.n_accesses && good; i++) {
+        uint32_t b = again.accesses[i].buffer;
+        if (p->buffers.at[b].kind == ASH_BUFFER_SCRATCH && as[b] == b)
+            good = (as[b] = copy_buffer(o, b, ASH_NO_BUFFER)) != ASH_NO_BUFFER;
+    }
+    good = good && redirect(o, &again, as) && ash_vec_push(o->allocator, &p->steps, again);
+    ash_mem_free(o->allocator, as, n, sizeof *as);
+    if (!good) return false;
+    memmove(p->steps.at + c->next + 1, p->steps.at + c->next,
+            (p->steps.len - 1 - c->next) * sizeof *p->steps.at);
+    p->steps.at[c->next] = again;
+    return true;
+}
+
+/* Tries a choice, and takes it back unless the arenas shrink. */
+static ash_status try_choice(orderer *o, const choice *c, bool *kept, ash_diag *diag) {
+    ash_program *p = o->program;
+    size_t steps = p->steps.len, buffers = p->buffers.len;
+    ash_step *given = ash_mem_alloc(o->allocator, steps, sizeof *given);
+    uint64_t size = UINT64_MAX;
+    bool *pinned = NULL;
+    if (!given) return ASH_NO_MEMORY(diag);
+    memcpy(given, p->steps.at, steps * sizeof *given);
+    ash_status status = recompute(o, c) ? ASH_OK : ASH_NO_MEMORY(diag);
+    if (status == ASH_OK) {
+        pinned = ash_mem_calloc(o->allocator, p->buffers.len, sizeof *pinned);
+        status = pinned ? measure(o, &size, diag) : ASH_NO_MEMORY(diag);
+    }
+    *kept = status == ASH_OK && size < o->size;
+    if (*kept) {
+        memcpy(pinned, o->pinned, buffers * sizeof *pinned);
+        ash_mem_free(o->allocator, o->pinned, buffers, sizeof *pinned);
+        o->pinned = pinned;
+        o->size = size;
+        o->spent += work_of(&given[c->from]);
+    } else {
+        if (pinned) ash_mem_free(o->allocator, pinned, p->buffers.len, sizeof *pinned);
+        memcpy(p->steps.at, given, steps * sizeof *given);
+        p->steps.len = steps;
+        p->buffers.len = buffers;
+    }
+    ash_mem_free(o->allocator, given, steps, sizeof *given);
+    return status;
+}
+
+static int by_size(const void *a, const void *b) {
+    const choice *x = a, *y = b;
+    return x->bytes != y->bytes ? (x->bytes < y->bytes ? 1 : -1)
+           : x->root < y->root  ? -1
+                                : x->root > y->root;
+}
+
+/* The step at which the largest arena's bound is reached, and the roots that are live there. */
+static uint32_t find_peak(const orderer *o, const ash_layout *layout, uint32_t *roots, uint32_t *count) {
+    uint32_t arenas, worst = 0;
+    const ash_memory_arena *arena = ash_memory_plan_arenas(layout->main, &arenas);
+    *count = 0;
+    if (!arenas) return 0;
+    for (uint32_t i = 1; i < arenas; i++)
+        if (arena[i].load > arena[worst].load) worst = i;
+    int64_t moment = arena[worst].moment, last = (int64_t)(o->program->steps.len - o->program->prologue);
+    for (uint32_t b = 0; b < layout->count; b++) {
+        const ash_place *place = &layout->places[b];
+        if (place->home == ASH_HOME_MAIN && place->root == b && place->begin <= moment &&
+            moment < place->end)
+            roots[(*count)++] = b;
+    }
+    return (uint32_t)(o->program->prologue + (size_t)ASH_MAX(ASH_MIN(moment / 2, last - 1), 0));
+}
+
+/* One round: keeps the first choice at the present peak that helps. */
+static ash_status lower_peak(orderer *o, bool *lower, ash_diag *diag) {
+    size_t n = o->program->buffers.len;
+    ash_layout layout = {0};
+    uint32_t *roots = ash_mem_alloc(o->allocator, n, sizeof *roots), count = 0, live = 0;
+    choice *choices = ash_mem_alloc(o->allocator, n, sizeof *choices);
+    ash_status status = ASH_OK;
+    *lower = false;
+    ASH_FAIL_IF_DONE(!roots || !choices, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+    ASH_TRY_DONE(lay_out(o, 0, &layout, diag));
+    uint32_t peak = find_peak(o, &layout, roots, &live);
+    for (uint32_t b = 0; b < n; b++) {
+        bool there = false; /* of an in-place chain every member may be what can be computed again */
+        for (uint32_t i = 0; i < live && !there; i++) there = layout.places[b].root == roots[i];
+        if (there && o->program->buffers.at[b].root == ASH_NO_BUFFER)
+            count += find_choice(o, b, peak, &choices[count]);
+    }
+    if (count) qsort(choices, count, sizeof *choices, by_size);
+    for (uint32_t i = 0; i < count && !*lower && o->tries < MOST_TRIES; i++, o->tries++)
+        ASH_TRY_DONE(try_choice(o, &choices[i], lower, diag));
+done:
+    ash_layout__free(&layout);
+    ash_mem_free(o->allocator, choices, n, sizeof *choices);
+    ash_mem_free(o->allocator, roots, n, sizeof *roots);
+    return status;
+}
+
+/* --- refusal ---------------------------------------------------------------------------------- */
+
+/* Names the smallest size found, the operation at the peak, and those whose results lie there. */
+static ash_status refuse(const orderer *o, ash_diag *diag) {
+    enum { NAMED = 4, ROOM = 200 };
+    const ash_program *p = o->program;
+    ash_layout layout = {0};
+    uint32_t *roots = ash_mem_alloc(o->allocator, p->buffers.len, sizeof *roots), live = 0, named = 0;
+    char list[ROOM] = "";
+    size_t used = 0;
+    ash_status status = ASH_OK;
+    ASH_FAIL_IF_DONE(!roots, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+    ASH_TRY_DONE(lay_out(o, 0, &layout, diag));
+    uint32_t peak = find_peak(o, &layout, roots, &live);
+    bool *taken = ash_mem_calloc(o->allocator, p->buffers.len, sizeof *taken);
+    ASH_FAIL_IF_DONE(!taken, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+    for (; named < live && named < NAMED; named++) {
+        uint32_t most = ASH_NO_BUFFER;
+        for (uint32_t i = 0; i < live; i++)
+            if (!taken[roots[i]] &&
+                (most == ASH_NO_BUFFER || layout.places[roots[i]].bytes > layout.places[most].bytes))
+                most = roots[i];
+        taken[most] = true;
+        const char *maker = p->buffers.at[most].kind == ASH_BUFFER_INPUT ? "an input" : "a result";
+        for (size_t s = p->prologue; s < p->steps.len; s++)
+            if (writes(p, &p->steps.at[s], most)) {
+                maker = ash_plan__step_name(&p->steps.at[s]);
+                break;
+            }
+        int wrote = snprintf(list + used, ROOM - used, "%s%.30s %llu", named ? ", " : "", maker,
+                             (unsigned long long)layout.places[most].bytes);
+        used = ASH_MIN(used + (size_t)ASH_MAX(wrote, 0), (size_t)ROOM - 1);
+    }
+    ash_mem_free(o->allocator, taken, p->buffers.len, sizeof *taken);
+    status = ash_fail(
+        diag, ASH_ERROR_BUDGET,
+        "the arena needs %llu bytes, the limit is %llu; the peak is at operation %zu (%.40s), "
+        "of %u buffers there the largest are %s",
+        (unsigned long long)o->size, (unsigned long long)o->options->memory.capacity, peak - p->prologue,
+        peak < p->steps.len ? ash_plan__step_name(&p->steps.at[peak]) : "none", live, list);
+done:
+    ash_layout__free(&layout);
+    ash_mem_free(o->allocator, roots, p->buffers.len, sizeof *roots);
+    return status;
+}
+
+/* --- all -------------------------------------------------------------------------------------- */
+
+ash_status ash_order__improve(ash_context *context, ash_program *program, const ash_plan_options *options,
+                              unsigned threads, ash_plan_order_report *report, ash_diag *diag) {
+    uint64_t capacity = options->memory.capacity;
+    *report = (ash_plan_order_report){0};
+    ASH_FAIL_IF((unsigned)options->order >= ASH_PLAN_ORDER_COUNT, diag, ASH_ERROR_INVALID_ARGUMENT,
+                "unknown order option %d", (int)options->order);
+    if (options->order == ASH_PLAN_ORDER_OFF || (options->order == ASH_PLAN_ORDER_AUTO && !capacity))
+        return ASH_OK;
+    orderer o = {.context = context,
+                 .allocator = ash_context__allocator(context),
+                 .program = program,
+                 .options = options,
+                 .threads = threads};
+    o.pinned = ash_mem_calloc(o.allocator, program->buffers.len, sizeof *o.pinned);
+    ash_status status = ASH_OK;
+    ASH_FAIL_IF_DONE(!o.pinned, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+    ash_layout__find_pinned(program, options->keep, options->keep_count, o.pinned);
+    for (size_t s = program->prologue; s < program->steps.len; s++)
+        o.work += work_of(&program->steps.at[s]);
+    ASH_TRY_DONE(measure(&o, &o.size, diag));
+    report->given_size = o.size;
+    if (options->order == ASH_PLAN_ORDER_AUTO && is_met(&o)) goto done;
+    report->searched = true;
+    ASH_TRY_DONE(reorder(&o, report, diag));
+    for (bool lower = true; lower && capacity && !is_met(&o);) {
+        ASH_TRY_DONE(lower_peak(&o, &lower, diag));
+        report->recomputed += lower;
+    }
+    if (capacity && !is_met(&o)) status = refuse(&o, diag);
+done:
+    ash_mem_free(o.allocator, o.pinned, program->buffers.len, sizeof *o.pinned);
+    return status;
+}

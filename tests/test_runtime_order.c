@@ -1,0 +1,203 @@
+/* Order and recomputation: less memory, the same bits; budgets are met or refused with what was found. */
+#include "programs.h"
+
+static ash_diag diag;
+
+struct room {
+    test_memory memory;
+    ash_context *context;
+};
+
+static int setup(void **state) {
+    struct room *r = calloc(1, sizeof *r);
+    ash_context_options options = {.allocator = test_memory_allocator(&r->memory), .threads = 1};
+    assert_ok(ash_context_create(&options, &r->context, &diag));
+    *state = r;
+    return 0;
+}
+
+static int teardown(void **state) {
+    struct room *r = *state;
+    ash_context_destroy(r->context);
+    assert_int_equal(r->memory.live, 0);
+    free(r);
+    return 0;
+}
+
+static ash_plan_options options_for(ash_plan_order order, uint64_t capacity) {
+    ash_plan_options options = ash_plan_options_default();
+    options.order = order;
+    options.memory.capacity = capacity;
+    return options;
+}
+
+/* Runs a plan with one input of `n` elements 0, 1, 2, … and copies its output out. */
+static void run(ash_plan *plan, int64_t n, float *out, size_t outs) {
+    float in[64];
+    const ash_view *view;
+    const void *data;
+    for (int64_t i = 0; i < n; i++) in[i] = (float)i / 3;
+    assert_ok(ash_plan_set_input(plan, 0, in, (uint64_t)n * 4, &diag));
+    for (int twice = 0; twice < 2; twice++) assert_ok(ash_plan_execute(plan, &diag));
+    for (size_t o = 0; o < outs; o++) {
+        assert_ok(ash_plan_output(plan, o, &view, &diag));
+        assert_ok(ash_view_data(view, &data, &diag));
+        memcpy(out + o * (size_t)n, data, (size_t)n * 4);
+    }
+}
+
+static void compute_sum(void *const *b, const int64_t *vars, int64_t begin, int64_t end, int64_t worker) {
+    (void)vars, (void)worker;
+    for (int64_t i = begin; i < end; i++)
+        ((float *)b[0])[i] = ((const float *)b[1])[i] + ((const float *)b[2])[i];
+}
+
+static void widen(void *const *b, const int64_t *vars, int64_t begin, int64_t end, int64_t worker) {
+    (void)vars, (void)worker;
+    for (int64_t i = begin; i < end; i++)
+        for (int k = 0; k < 4; k++) ((float *)b[0])[4 * i + k] = ((const float *)b[1])[i] * (float)(k + 1);
+}
+
+static void narrow(void *const *b, const int64_t *vars, int64_t begin, int64_t end, int64_t worker) {
+    (void)vars, (void)worker;
+    for (int64_t i = begin; i < end; i++)
+        ((float *)b[0])[i] = ((const float *)b[1])[4 * i] - ((const float *)b[1])[4 * i + 3];
+}
+
+/* Four branches that widen and narrow again, all widened first in the given order. */
+static void make_branches(maker *m) {
+    enum { N = 16, BRANCHES = 4 };
+    uint32_t x = maker_buffer(m, ASH_BUFFER_INPUT, N, "x"), wide[BRANCHES], thin[BRANCHES];
+    for (int k = 0; k < BRANCHES; k++) {
+        wide[k] = maker_buffer(m, ASH_BUFFER_LOCAL, 4 * N, NULL);
+        maker_step(m, "widen", widen, N, 1, 2, (const uint32_t[]){wide[k], x});
+    }
+    for (int k = 0; k < BRANCHES; k++) {
+        thin[k] = maker_buffer(m, ASH_BUFFER_LOCAL, N, NULL);
+        maker_step(m, "narrow", narrow, N, 1, 2, (const uint32_t[]){thin[k], wide[k]});
+    }
+    uint32_t sum = thin[0];
+    for (int k = 1; k < BRANCHES; k++) {
+        uint32_t next = maker_buffer(m, k + 1 < BRANCHES ? ASH_BUFFER_LOCAL : ASH_BUFFER_OUTPUT, N, NULL);
+        maker_step(m, "sum", compute_sum, N, 1, 3, (const uint32_t[]){next, sum, thin[k]});
+        sum = next;
+    }
+    maker_output(m, sum, "y");
+}
+
+static ash_plan *build(struct room *r, void (*make)(maker *m), const ash_plan_options *options) {
+    maker m;
+    ash_plan *plan = NULL;
+    maker_init(&m, r->context);
+    make(&m);
+    assert_ok(maker_build(&m, options, &plan, &diag));
+    return plan;
+}
+
+static void another_order_takes_less(void **state) {
+    struct room *r = *state;
+    float want[16], got[16];
+    ash_plan_options off = options_for(ASH_PLAN_ORDER_OFF, 0), on = options_for(ASH_PLAN_ORDER_ON, 0);
+    ash_plan *given = build(r, make_branches, &off), *better = build(r, make_branches, &on);
+    ash_plan_report a = ash_plan_describe(given), b = ash_plan_describe(better);
+    assert_false(a.order.searched);
+    assert_true(b.order.searched && b.order.moved > 0 && b.order.recomputed == 0);
+    assert_int_equal(b.order.given_size, a.memory.size);
+    assert_int_equal(a.memory.size, 64 + 4 * 256 + 64);
+    assert_int_equal(b.memory.size, 64 + 256 + 3 * 64 - 64);
+    run(given, 16, want, 1);
+    run(better, 16, got, 1);
+    assert_memory_equal(want, got, sizeof want);
+    ash_plan_destroy(given);
+    /* The limit alone brings the order about, but only where it is needed. */
+    ash_plan_options limited = options_for(ASH_PLAN_ORDER_AUTO, b.memory.size);
+    ash_plan_options loose = options_for(ASH_PLAN_ORDER_AUTO, a.memory.size);
+    ash_plan_destroy(better);
+    better = build(r, make_branches, &limited);
+    assert_true(ash_plan_describe(better).order.moved > 0);
+    run(better, 16, got, 1);
+    assert_memory_equal(want, got, sizeof want);
+    ash_plan_destroy(better);
+    better = build(r, make_branches, &loose);
+    assert_false(ash_plan_describe(better).order.searched);
+    ash_plan_destroy(better);
+}
+
+/* A cheap wide value that is used at the beginning and again at the end, across a wide chain. */
+static void make_long_life(maker *m) {
+    enum { N = 16 };
+    uint32_t x = maker_buffer(m, ASH_BUFFER_INPUT, N, "x"),
+             early = maker_buffer(m, ASH_BUFFER_LOCAL, 4 * N, NULL),
+             a = maker_buffer(m, ASH_BUFFER_LOCAL, N, NULL),
+             b = maker_buffer(m, ASH_BUFFER_LOCAL, 4 * N, NULL),
+             c = maker_buffer(m, ASH_BUFFER_LOCAL, N, NULL),
+             again = maker_buffer(m, ASH_BUFFER_LOCAL, N, NULL), part = maker_view(m, early, 0, 4 * N),
+             y = maker_buffer(m, ASH_BUFFER_OUTPUT, N, "y");
+    maker_step(m, "early", widen, N, 1, 2, (const uint32_t[]){early, x})->flops = 64;
+    maker_step(m, "a", narrow, N, 1, 2, (const uint32_t[]){a, early})->flops = 1000;
+    maker_step(m, "b", widen, N, 1, 2, (const uint32_t[]){b, a})->flops = 1000;
+    maker_step(m, "c", narrow, N, 1, 2, (const uint32_t[]){c, b})->flops = 1000;
+    maker_step(m, "again", narrow, N, 1, 2, (const uint32_t[]){again, part})->flops = 1000;
+    maker_step(m, "y", compute_sum, N, 1, 3, (const uint32_t[]){y, c, again});
+    maker_output(m, y, "y");
+    maker_output(m, a, "a");
+}
+
+static void cheap_values_are_computed_again(void **state) {
+    struct room *r = *state;
+    float want[32], got[32];
+    ash_plan_options off = options_for(ASH_PLAN_ORDER_OFF, 0);
+    ash_plan *given = build(r, make_long_life, &off);
+    uint64_t size = ash_plan_describe(given).memory.size;
+    run(given, 16, want, 2);
+    ash_plan_options limited = options_for(ASH_PLAN_ORDER_AUTO, size - 128);
+    ash_plan *plan = build(r, make_long_life, &limited);
+    ash_plan_report report = ash_plan_describe(plan);
+    assert_true(report.memory.size <= size - 128);
+    assert_true(report.order.recomputed + report.order.moved > 0);
+    run(plan, 16, got, 2);
+    assert_memory_equal(want, got, sizeof want);
+    ash_plan_destroy(plan);
+    ash_plan_destroy(given);
+}
+
+static void what_does_not_fit_is_refused(void **state) {
+    struct room *r = *state;
+    maker m;
+    ash_plan *plan = NULL;
+    ash_plan_options options = options_for(ASH_PLAN_ORDER_AUTO, 300);
+    maker_init(&m, r->context);
+    make_branches(&m);
+    assert_int_equal(maker_build(&m, &options, &plan, &diag), ASH_ERROR_BUDGET);
+    assert_null(plan);
+    assert_non_null(strstr(diag.message, "needs 448 bytes"));
+    assert_non_null(strstr(diag.message, "widen"));
+}
+
+static void every_failing_allocation(void **state) {
+    struct room *r = *state;
+    ash_plan_options options = options_for(ASH_PLAN_ORDER_AUTO, 448);
+    ash_status status = ASH_ERROR_OUT_OF_MEMORY;
+    for (long fail = 1; status != ASH_OK; fail++) {
+        maker m;
+        ash_plan *plan = NULL;
+        maker_init(&m, r->context);
+        make_branches(&m);
+        r->memory.count = 0;
+        r->memory.fail_at = fail;
+        status = maker_build(&m, &options, &plan, &diag);
+        r->memory.fail_at = 0;
+        if (status != ASH_OK) assert_int_equal(status, ASH_ERROR_OUT_OF_MEMORY);
+        ash_plan_destroy(plan);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(another_order_takes_less, setup, teardown),
+        cmocka_unit_test_setup_teardown(cheap_values_are_computed_again, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_does_not_fit_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(every_failing_allocation, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
