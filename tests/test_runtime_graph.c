@@ -155,6 +155,35 @@ static void variables(void **state) {
     }
 }
 
+static void eager(void **state) {
+    struct room *r = *state;
+    make_graph(r, true);
+    float x[BATCH * IN];
+    double want[BATCH * OUT];
+    ash_tensor *in, *out;
+    for (int64_t batch = 1; batch <= BATCH; batch += 2) {
+        ash_type type = {.dtype = ASH_F32, .rank = 2, .dims = {batch, IN}};
+        input_values(x, BATCH * IN, 5);
+        assert_ok(ash_tensor_create(r->context, "x", &type, x, (size_t)batch * IN * sizeof *x, &in, &diag));
+        const ash_tensor *inputs[] = {in};
+        ash_var_binding var = {"batch", batch};
+        ash_eager_call call = {&var, 1, inputs, 1, &out, 1};
+        assert_ok(ash_eager(r->context, r->graph, NULL, &call, &diag));
+        assert_string_equal(ash_tensor_name(out), "y");
+        assert_int_equal(ash_tensor_type(out)->dims[0], batch);
+        reference(r, x, batch, want);
+        for (int64_t i = 0; i < batch * OUT; i++)
+            assert_true(fabs(((const float *)ash_tensor_data(out))[i] - want[i]) < 1e-5);
+        ash_tensor_destroy(out);
+        var.value = batch == BATCH ? 1 : batch + 1;
+        assert_status(ash_eager(r->context, r->graph, NULL, &call, &diag), ASH_ERROR_SHAPE);
+        assert_null(out);
+        call.output_count = 0;
+        assert_status(ash_eager(r->context, r->graph, NULL, &call, &diag), ASH_ERROR_INVALID_ARGUMENT);
+        ash_tensor_destroy(in);
+    }
+}
+
 static void the_graph_may_go(void **state) {
     struct room *r = *state;
     make_graph(r, false);
@@ -358,6 +387,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(every_way_to_prepare),
         TEST(variables),
+        TEST(eager),
         TEST(the_graph_may_go),
         TEST(parameters),
         TEST(intermediate_results),

@@ -20,6 +20,7 @@
 #include "device.h"
 #include "graph.h"
 #include "memory_schedule.h"
+#include "tensor.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -149,6 +150,20 @@ ASH_API ash_status ash_plan_execute_profiled(ash_plan *plan, ash_profile *profil
                                              ash_diag *diag);
 ASH_API ash_status ash_plan_execute_vars_profiled(ash_plan *plan, const ash_var_binding *vars, size_t count,
                                                   ash_profile *profile, size_t room, ash_diag *diag);
+
+/* Mode eager: prepares a graph, runs it once and drops the plan, in one call. */
+typedef struct ash_eager_call {
+    const ash_var_binding *vars; /* of variables; others have their maxima */
+    size_t var_count;
+    const ash_tensor *const *inputs; /* in the graph's order */
+    size_t input_count;
+    ash_tensor **outputs; /* room for all of the graph's; the caller destroys each. NULL after a failure */
+    size_t output_count;
+} ash_eager_call;
+
+/* `options` may be NULL; kernels that are in the context's cache or in use are not compiled again. */
+ASH_API ash_status ash_eager(ash_context *context, const ash_graph *graph, const ash_plan_options *options,
+                             const ash_eager_call *call, ash_diag *diag);
 
 /* --- results ---------------------------------------------------------------------------------- */
 

@@ -5,7 +5,7 @@
  *   assign.c    steps to streams                          execute.c   issuing, variables, profile
  *   prologue.c  packed weights                            poison.c    dead bytes
  *   buffers.c   outputs and intermediate results          report.c    operations, numbers
- *   source.c    text of the kernels
+ *   source.c    text of the kernels                       eager.c     all of it in one call
  *
  * Every buffer's address is base[its root] + offset. Steps have tables of addresses, made ahead; when a
  * base changes, the entries that depend on it are written anew, so that executing looks nothing up. */
