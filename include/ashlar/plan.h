@@ -65,6 +65,11 @@ ASH_API ash_plan_options ash_plan_options_default(void);
 /* Prepares a graph; `options` may be NULL for the defaults. The caller destroys *out. */
 ASH_API ash_status ash_plan_prepare(ash_context *context, const ash_graph *graph,
                                     const ash_plan_options *options, ash_plan **out, ash_diag *diag);
+/* A second plan of the same graph, in no more than an arena of its own: kernels and layout are shared, and
+ * so are the weights until one of the two is given a parameter. It has the variables and parameters that
+ * `plan` has now, and no inputs. Plans and replicas may run at the same time and be destroyed in any order.
+ * The caller destroys *out. */
+ASH_API ash_status ash_plan_replicate(ash_plan *plan, ash_plan **out, ash_diag *diag);
 ASH_API void ash_plan_destroy(ash_plan *plan); /* NULL is allowed; not while another thread uses it */
 
 /* --- arena ------------------------------------------------------------------------------------ */
