@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""What every model must pass: right results, the same bits in every planner mode, memory and preparation within bounds.
+"""What every model must pass: right results, the same bits in every planner and execution mode, memory and preparation within bounds.
 
 usage: accept.py [--ashlar PROGRAM] FOLDER [NAME ...]
 
 FOLDER/NAME/model.onnx with test_data_set_0/{input,output}_*.pb. For each model: `ashlar run --check`, for small ones
 against the reference evaluator too; then the outputs in
-the planner modes disabled, remap and arena (tlsf, best_fit, search), with 1 and 2 threads, compared byte for byte;
+the planner modes disabled, remap and arena (tlsf, best_fit, search) and the execution modes graph and multi_stream,
+with 1 and 2 threads, compared byte for byte;
 preparation from an empty kernel cache and again; peak resident memory against weights and arena. Exits 1 when anything
 fails. Needs no Python packages.
 """
@@ -18,7 +19,8 @@ import sys
 import tempfile
 
 MODES = [["--planner", "disabled"], ["--planner", "remap"], ["--planner", "arena", "--strategy", "tlsf"],
-         ["--planner", "arena", "--strategy", "best_fit"], ["--planner", "arena", "--strategy", "search"]]
+         ["--planner", "arena", "--strategy", "best_fit"], ["--planner", "arena", "--strategy", "search"],
+         ["--mode", "graph"], ["--mode", "multi_stream=2"], ["--mode", "multi_stream=4", "--poison"]]
 
 
 def run(command):

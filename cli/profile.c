@@ -73,17 +73,30 @@ static void put_quoted(FILE *f, const char *text) {
     fputc('"', f);
 }
 
+/* A track per stream, by name. */
+static void put_tracks(FILE *f, const ash_profile *profile, size_t count) {
+    uint32_t most = 0;
+    for (size_t i = 0; i < count; i++)
+        if (profile[i].stream > most) most = profile[i].stream;
+    for (uint32_t s = 0; s <= most; s++)
+        fprintf(f,
+                "{\"ph\": \"M\", \"pid\": 1, \"tid\": %u, \"name\": \"thread_name\", "
+                "\"args\": {\"name\": \"stream %u\"}}%s\n",
+                s + 1, s, s < most || count ? "," : "");
+}
+
 /* One execution in the Chrome trace format, which Perfetto opens: complete events, in microseconds. */
 static bool write_trace(struct session *s, const char *path, size_t count) {
     ash_profile *profile = calloc(count + 1, sizeof *profile);
     FILE *f = profile ? fopen(path, "w") : NULL;
     bool good = f && ash_plan_execute_profiled(s->plan, profile, count, &s->diag) == ASH_OK;
     if (good) fprintf(f, "{\"displayTimeUnit\": \"ns\", \"traceEvents\": [\n");
+    if (good) put_tracks(f, profile, count);
     for (size_t i = 0; good && i < count; i++) {
         ash_prepared_op op;
         if (ash_plan_op_at(s->plan, profile[i].op, &op, NULL) != ASH_OK) continue;
-        fprintf(f, "{\"ph\": \"X\", \"pid\": 1, \"tid\": 1, \"ts\": %.3f, \"dur\": %.3f, \"name\": ",
-                (double)profile[i].start / 1e3, (double)profile[i].duration / 1e3);
+        fprintf(f, "{\"ph\": \"X\", \"pid\": 1, \"tid\": %u, \"ts\": %.3f, \"dur\": %.3f, \"name\": ",
+                profile[i].stream + 1, (double)profile[i].start / 1e3, (double)profile[i].duration / 1e3);
         put_quoted(f, op.name);
         fprintf(f,
                 ", \"cat\": \"%s\", \"args\": {\"operation\": %u, \"chunks\": %lld, \"threads\": %u, "

@@ -14,10 +14,11 @@ enum { REORDER_STREAMS = 8, REORDER_CHUNKS = 256 };
 /* Set by the test before each execution. */
 typedef struct reorder_plan {
     uint64_t seed;
+    bool fail;     /* every round fails, after it has run */
     uint32_t drop; /* the wait with this number, in the order of issue, is left out; UINT32_MAX: none */
 } reorder_plan;
 
-static reorder_plan reorder = {1, UINT32_MAX};
+static reorder_plan reorder = {1, false, UINT32_MAX};
 
 struct reorder_stream {
     ash_command *commands;
@@ -159,7 +160,6 @@ static inline struct reorder_stream *reorder_choose(struct reorder_device *d, ui
 
 static inline ash_status reorder_finish(ash_streams *streams, ash_diag *diag) {
     struct reorder_device *d = reorder_of(streams);
-    (void)diag;
     d->random = (reorder.seed + 1) * 0x9e3779b97f4a7c15ULL;
     for (int i = 0; i < 4; i++) reorder_pick(d, 2);
     uint32_t policy = (uint32_t)(reorder.seed % 3), favourite = reorder_pick(d, d->options.streams);
@@ -173,7 +173,7 @@ static inline ash_status reorder_finish(ash_streams *streams, ash_diag *diag) {
         d->streams[i].next = d->streams[i].count = 0;
     }
     d->waits = 0;
-    return ASH_OK;
+    return reorder.fail ? ash_fail(diag, ASH_ERROR_DEVICE, "the device was asked to fail") : ASH_OK;
 }
 
 static inline ash_streams_counts reorder_counts(const ash_streams *streams) {

@@ -1,5 +1,6 @@
 /* The command line, as a user meets it: exit statuses, what is printed, files in and out. */
 #include "testing.h"
+#include "trace_format.h"
 
 #include <math.h>
 #include <sys/stat.h>
@@ -122,6 +123,9 @@ static void wrong_command_lines(void **state) {
     assert_int_equal(ashlar("run %s/model.onnx --threads"), 2);
     assert_int_equal(ashlar("run %s/model.onnx --threads many"), 2);
     assert_int_equal(ashlar("run %s/model.onnx --planner hope"), 2);
+    assert_int_equal(ashlar("run %s/model.onnx --mode sideways"), 2);
+    assert_int_equal(ashlar("run %s/model.onnx --mode multi_stream"), 2);
+    assert_int_equal(ashlar("run %s/model.onnx --mode stream=2"), 2);
     assert_int_equal(ashlar("run %s/model.onnx --max-memory lots"), 2);
     assert_int_equal(ashlar("inspect graph"), 2);
     assert_int_equal(ashlar("bench"), 2);
@@ -212,6 +216,16 @@ static void errors(void **state) {
     says("broken.onnx");
 }
 
+static trace_seen read_trace(void) {
+    FILE *f = fopen(path_of("trace.json"), "r");
+    assert_non_null(f);
+    size_t len = fread(room.out, 1, sizeof room.out - 1, f);
+    assert_true(feof(f));
+    fclose(f);
+    room.out[len] = 0;
+    return trace_read(room.out);
+}
+
 static void other_commands(void **state) {
     (void)state;
     assert_int_equal(ashlar("plan %s/model.onnx --no-cache --buffers"), 0);
@@ -219,11 +233,21 @@ static void other_commands(void **state) {
     says("arena 0 at");
     assert_int_equal(ashlar("profile %s/model.onnx --no-cache --repeat 3 --trace %s/trace.json"), 0);
     says("share");
-    FILE *f = fopen(path_of("trace.json"), "r");
-    assert_non_null(f);
-    assert_true(fread(room.out, 1, 1000, f) > 50);
-    fclose(f);
-    says("traceEvents");
+    trace_seen one = read_trace();
+    assert_true(one.complete > 0 && one.names == 1);
+    assert_int_equal(
+        ashlar("profile %s/model.onnx --no-cache --no-fuse --mode multi_stream=2 --trace %s/trace.json"),
+        0);
+    trace_seen two = read_trace();
+    assert_true(two.complete >= one.complete && two.names >= 1);
+    assert_int_equal(ashlar("profile %s/model.onnx --no-cache --mode graph"), 1);
+    says("mode graph");
+    static const char *const modes[] = {"stream", "graph", "multi_stream=3"};
+    for (int i = 0; i < 3; i++) {
+        char words[64];
+        snprintf(words, sizeof words, "run %%s/model.onnx --no-cache --repeat 1 --mode %s", modes[i]);
+        assert_int_equal(ashlar(words), 0);
+    }
     assert_int_equal(ashlar("bench %s/model.onnx --no-cache --repeat 3 --csv"), 0);
     int commas = 0;
     for (const char *c = room.out; *c; c++) commas += *c == ',';

@@ -6,8 +6,8 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "ashlar/device.h"
 #include "base/base.h"
+#include "device/device.h"
 
 static ash_diag diag;
 
@@ -428,6 +428,48 @@ static void allocation_failures(void **state) {
     }
 }
 
+/* Freed blocks are kept up to the cap, come back cleared, and are given up when memory runs out. */
+static void freed_blocks_are_kept(void **state) {
+    (void)state;
+    test_memory memory = {0};
+    ash_context *context;
+    ash_context_options options = {.allocator = test_memory_allocator(&memory), .keep_bytes = 10000};
+    assert_ok(ash_context_create(&options, &context, &diag));
+    ash_device *cpu;
+    ash_storage *storage;
+    void *first, *again;
+    assert_ok(ash_device_open(context, "CPU", &cpu, &diag));
+    assert_ok(ash_storage_create(cpu, 6000, 0, &storage, &diag));
+    assert_ok(ash_storage__data(storage, &first, &diag));
+    memset(first, 7, 6000);
+    ash_storage_release(storage);
+    assert_true(memory.live >= 6000);
+    assert_ok(ash_storage_create(cpu, 6000, 0, &storage, &diag));
+    assert_ok(ash_storage__data(storage, &again, &diag));
+    assert_ptr_equal(first, again);
+    for (int i = 0; i < 6000; i++) assert_int_equal(((char *)again)[i], 0);
+    ash_storage_release(storage);
+    /* A second block would exceed the cap: the first goes. One that is larger than the cap is not kept. */
+    long long before = memory.live;
+    for (uint64_t size = 5000; size <= 20000; size += 15000) {
+        assert_ok(ash_storage_create(cpu, size, 0, &storage, &diag));
+        assert_ok(ash_storage_allocate(storage, &diag));
+        ash_storage_release(storage);
+        assert_int_equal(memory.live, before - 1000);
+    }
+    /* Failure: what is kept goes back, and the attempt is made again. */
+    assert_ok(ash_storage_create(cpu, 300, 0, &storage, &diag));
+    memory.fail_at = memory.count + 1;
+    assert_status(ash_storage_allocate(storage, &diag), ASH_ERROR_OUT_OF_MEMORY);
+    memory.fail_at = 0;
+    assert_true(memory.live <= before - 6000 + 400);
+    assert_ok(ash_storage_allocate(storage, &diag));
+    ash_storage_release(storage);
+    ash_device_close(cpu);
+    ash_context_destroy(context);
+    assert_int_equal(memory.live, 0);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
@@ -437,6 +479,7 @@ int main(void) {
         TEST(large_blocks),
         TEST(racing_threads_allocate_once),
         TEST(failed_allocation_can_be_tried_again),
+        TEST(freed_blocks_are_kept),
         TEST(views_are_bounded),
         TEST(copies_are_exact),
         TEST(ids_are_unique),

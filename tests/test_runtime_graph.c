@@ -155,6 +155,35 @@ static void variables(void **state) {
     }
 }
 
+static void eager(void **state) {
+    struct room *r = *state;
+    make_graph(r, true);
+    float x[BATCH * IN];
+    double want[BATCH * OUT];
+    ash_tensor *in, *out;
+    for (int64_t batch = 1; batch <= BATCH; batch += 2) {
+        ash_type type = {.dtype = ASH_F32, .rank = 2, .dims = {batch, IN}};
+        input_values(x, BATCH * IN, 5);
+        assert_ok(ash_tensor_create(r->context, "x", &type, x, (size_t)batch * IN * sizeof *x, &in, &diag));
+        const ash_tensor *inputs[] = {in};
+        ash_var_binding var = {"batch", batch};
+        ash_eager_call call = {&var, 1, inputs, 1, &out, 1};
+        assert_ok(ash_eager(r->context, r->graph, NULL, &call, &diag));
+        assert_string_equal(ash_tensor_name(out), "y");
+        assert_int_equal(ash_tensor_type(out)->dims[0], batch);
+        reference(r, x, batch, want);
+        for (int64_t i = 0; i < batch * OUT; i++)
+            assert_true(fabs(((const float *)ash_tensor_data(out))[i] - want[i]) < 1e-5);
+        ash_tensor_destroy(out);
+        var.value = batch == BATCH ? 1 : batch + 1;
+        assert_status(ash_eager(r->context, r->graph, NULL, &call, &diag), ASH_ERROR_SHAPE);
+        assert_null(out);
+        call.output_count = 0;
+        assert_status(ash_eager(r->context, r->graph, NULL, &call, &diag), ASH_ERROR_INVALID_ARGUMENT);
+        ash_tensor_destroy(in);
+    }
+}
+
 static void the_graph_may_go(void **state) {
     struct room *r = *state;
     make_graph(r, false);
@@ -212,6 +241,63 @@ static void new_parameters(struct room *r, int mode) {
 
 static void parameters(void **state) {
     for (int mode = 0; mode < ASH_MODE_COUNT; mode++) new_parameters(*state, mode);
+}
+
+static void read_output(ash_plan *plan, float y[BATCH * OUT]) {
+    const ash_view *view;
+    assert_ok(ash_plan_output(plan, 0, &view, &diag));
+    assert_ok(ash_view_copy_out(view, y, ash_view_bytes(view), &diag));
+}
+
+/* A replica computes the same beside the first plan, outlives it, and keeps its parameters to itself. */
+static void replicate_in(struct room *r, int mode) {
+    float x[BATCH * IN], fresh[IN * HIDDEN], first[BATCH * OUT], other[BATCH * OUT], y[BATCH * OUT];
+    ash_plan_options options = ash_plan_options_default();
+    set_mode(&options, mode);
+    make_graph(r, true);
+    assert_ok(ash_plan_prepare(r->context, r->graph, &options, &r->plan, &diag));
+    run_and_compare(r, BATCH, 3);
+    read_output(r->plan, first);
+    ash_plan *one = r->plan, *two;
+    uint64_t compiled = ash_plan_describe(one).kernels_compiled;
+    long long before = r->memory.live;
+    assert_ok(ash_plan_replicate(one, &two, &diag));
+    assert_true(r->memory.live - before < 64 << 10);              /* no arena yet, and no weights */
+    assert_status(ash_plan_execute(two, &diag), ASH_ERROR_STATE); /* inputs are its own */
+    input_values(x, BATCH * IN, 3);
+    assert_ok(ash_plan_set_input(two, 0, x, sizeof x, &diag));
+    assert_ok(ash_plan_execute(two, &diag));
+    read_output(two, y);
+    assert_memory_equal(y, first, sizeof y);
+    assert_int_equal(ash_plan_describe(two).kernels_compiled, compiled);
+    for (int i = 0; i < IN * HIDDEN; i++) fresh[i] = -r->w1_data[i] * 2;
+    assert_ok(ash_plan_set_parameter(two, "w1", fresh, sizeof fresh, &diag));
+    assert_ok(ash_plan_execute(two, &diag));
+    read_output(two, other);
+    assert_memory_not_equal(other, first, sizeof other);
+    assert_ok(ash_plan_execute(one, &diag)); /* which has its weights as they were */
+    read_output(one, y);
+    assert_memory_equal(y, first, sizeof y);
+    ash_plan *three; /* with the parameter that was set */
+    assert_ok(ash_plan_replicate(two, &three, &diag));
+    ash_plan_destroy(one);
+    ash_plan_destroy(two);
+    assert_ok(ash_plan_set_input(three, 0, x, sizeof x, &diag));
+    assert_ok(ash_plan_execute(three, &diag));
+    read_output(three, y);
+    assert_memory_equal(y, other, sizeof y);
+    assert_ok(ash_plan_set_parameter(three, "w1", r->w1_data, sizeof r->w1_data, &diag));
+    assert_ok(ash_plan_execute(three, &diag));
+    read_output(three, y);
+    assert_memory_equal(y, first, sizeof y);
+    ash_plan_destroy(three);
+    ash_graph_destroy(r->graph);
+    r->plan = NULL;
+    r->graph = NULL;
+}
+
+static void replicate(void **state) {
+    for (int mode = 0; mode < ASH_MODE_COUNT; mode++) replicate_in(*state, mode);
 }
 
 static void intermediate_results(void **state) {
@@ -358,6 +444,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(every_way_to_prepare),
         TEST(variables),
+        TEST(eager),
+        TEST(replicate),
         TEST(the_graph_may_go),
         TEST(parameters),
         TEST(intermediate_results),

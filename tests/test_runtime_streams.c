@@ -393,6 +393,24 @@ static void what_cannot_be_captured(void **state) {
     assert_int_equal(ash_plan_describe(r->plan).captured, ash_plan_op_count(r->plan));
 }
 
+static void the_device_fails(void **state) {
+    struct room *r = *state;
+    float want[N], have[N];
+    const ash_view *view;
+    ash_plan_options options = many(2, 1);
+    make_program(r, 9, 8);
+    build(r, &options, &reorder_class);
+    set_inputs(r);
+    execute(r, want);
+    reorder.fail = true;
+    assert_status(ash_plan_execute(r->plan, &diag), ASH_ERROR_DEVICE);
+    reorder.fail = false;
+    assert_ok(ash_plan_output(r->plan, 0, &view, &diag));
+    assert_status(ash_view_copy_out(view, have, sizeof have, &diag), ASH_ERROR_STATE);
+    execute(r, have);
+    assert_memory_equal(have, want, sizeof want);
+}
+
 static void options_are_checked(void **state) {
     struct room *r = *state;
     ash_plan_options options = many(0, 1);
@@ -443,6 +461,7 @@ int main(void) {
         TEST(the_same_plan_every_time),
         TEST(captures_do_the_same),
         TEST(what_cannot_be_captured),
+        TEST(the_device_fails),
         TEST(options_are_checked),
         TEST(failing_allocations),
     };

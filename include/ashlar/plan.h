@@ -20,6 +20,7 @@
 #include "device.h"
 #include "graph.h"
 #include "memory_schedule.h"
+#include "tensor.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -78,6 +79,11 @@ ASH_API ash_plan_options ash_plan_options_default(void);
 /* Prepares a graph; `options` may be NULL for the defaults. The caller destroys *out. */
 ASH_API ash_status ash_plan_prepare(ash_context *context, const ash_graph *graph,
                                     const ash_plan_options *options, ash_plan **out, ash_diag *diag);
+/* A second plan of the same graph, in no more than an arena of its own: kernels and layout are shared, and
+ * so are the weights until one of the two is given a parameter. It has the variables and parameters that
+ * `plan` has now, and no inputs. Plans and replicas may run at the same time and be destroyed in any order.
+ * The caller destroys *out. */
+ASH_API ash_status ash_plan_replicate(ash_plan *plan, ash_plan **out, ash_diag *diag);
 ASH_API void ash_plan_destroy(ash_plan *plan); /* NULL is allowed; not while another thread uses it */
 
 /* --- arena ------------------------------------------------------------------------------------ */
@@ -144,7 +150,8 @@ ASH_API ash_status ash_plan_set_vars(ash_plan *plan, const ash_var_binding *vars
                                      ash_diag *diag);
 
 /* Runs the plan. ASH_ERROR_STATE names an input that is not set, or was set in another shape. A failed
- * execution leaves the plan usable. */
+ * execution leaves the plan usable: a refused one with the results of the last, one that the device failed
+ * without results. */
 ASH_API ash_status ash_plan_execute(ash_plan *plan, ash_diag *diag);
 /* Both in one step. */
 ASH_API ash_status ash_plan_execute_vars(ash_plan *plan, const ash_var_binding *vars, size_t count,
@@ -163,6 +170,20 @@ ASH_API ash_status ash_plan_execute_profiled(ash_plan *plan, ash_profile *profil
                                              ash_diag *diag);
 ASH_API ash_status ash_plan_execute_vars_profiled(ash_plan *plan, const ash_var_binding *vars, size_t count,
                                                   ash_profile *profile, size_t room, ash_diag *diag);
+
+/* Mode eager: prepares a graph, runs it once and drops the plan, in one call. */
+typedef struct ash_eager_call {
+    const ash_var_binding *vars; /* of variables; others have their maxima */
+    size_t var_count;
+    const ash_tensor *const *inputs; /* in the graph's order */
+    size_t input_count;
+    ash_tensor **outputs; /* room for all of the graph's; the caller destroys each. NULL after a failure */
+    size_t output_count;
+} ash_eager_call;
+
+/* `options` may be NULL; kernels that are in the context's cache or in use are not compiled again. */
+ASH_API ash_status ash_eager(ash_context *context, const ash_graph *graph, const ash_plan_options *options,
+                             const ash_eager_call *call, ash_diag *diag);
 
 /* --- results ---------------------------------------------------------------------------------- */
 

@@ -16,6 +16,7 @@ struct ash_context {
     ash_slot order[ASH_SLOT_COUNT]; /* slots in order of creation */
     unsigned created;               /* entries of `order` */
     unsigned threads;
+    uint64_t keep_bytes;
     char *cache_dir;
     size_t cache_dir_size; /* bytes, with the terminator */
     void (*log)(void *user, ash_log_level level, const char *message);
@@ -41,6 +42,7 @@ ash_status ash_context_create(const ash_context_options *options, ash_context **
     if (!context) return ASH_NO_MEMORY(diag);
     context->allocator = *a;
     context->threads = options->threads ? options->threads : core_count();
+    context->keep_bytes = options->keep_bytes;
     context->log = options->log;
     context->log_user = options->log_user;
     if (options->cache_dir) {
@@ -98,6 +100,10 @@ ash_status ash_context__slot(ash_context *context, ash_slot id,
 
 const ash_allocator *ash_context__allocator(const ash_context *context) {
     return &context->allocator;
+}
+
+uint64_t ash_context__keep_bytes(const ash_context *context) {
+    return context->keep_bytes;
 }
 
 const char *ash_context__cache_dir(const ash_context *context) {

@@ -72,6 +72,8 @@ void ash_view__retype(ash_view *view, const ash_type *type, uint64_t bytes);
 /* Forbids writing through this view. */
 void ash_view__protect(ash_view *view);
 
+/* Whether others hold the storage, too. */
+bool ash_storage__is_shared(const ash_storage *storage);
 /* The storage's block, allocated now if need be and known to be usable. */
 ash_status ash_storage__block(ash_storage *storage, ash_block **out, ash_diag *diag);
 /* The address of a storage whose device is CPU-accessible, allocated now if need be. */

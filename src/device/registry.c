@@ -1,4 +1,5 @@
 /* The device registry of a context: names to open devices. */
+#include "blocks.h"
 #include "device.h"
 
 struct ash_devices {
@@ -6,6 +7,7 @@ struct ash_devices {
     pthread_mutex_t lock; /* guards the list and the counts */
     ash_device *first;
     _Atomic uint64_t next_id;
+    ash_blocks blocks; /* of the CPU */
 };
 
 static const ash_device_class *const classes[] = {&ash_device__cpu, &ash_device__disk, &ash_device__cuda};
@@ -15,6 +17,7 @@ static ash_status create_slot(ash_context *context, void **out, ash_diag *diag) 
     ash_devices *registry = ash_mem_calloc(a, 1, sizeof *registry);
     if (!registry) return ASH_NO_MEMORY(diag);
     registry->allocator = *a;
+    ash_blocks__init(&registry->blocks, ash_context__keep_bytes(context));
     pthread_mutex_init(&registry->lock, NULL);
     atomic_init(&registry->next_id, 1);
     *out = registry;
@@ -24,6 +27,7 @@ static ash_status create_slot(ash_context *context, void **out, ash_diag *diag) 
 static void destroy_slot(void *object) {
     ash_devices *registry = object;
     ash_allocator a = registry->allocator;
+    ash_blocks__drop(&registry->blocks, &a);
     pthread_mutex_destroy(&registry->lock);
     ash_mem_free(&a, registry, 1, sizeof *registry);
 }
@@ -123,4 +127,8 @@ const ash_allocator *ash_device__allocator(const ash_device *device) {
 
 uint64_t ash_device__new_id(ash_device *device) {
     return atomic_fetch_add_explicit(&device->registry->next_id, 1, memory_order_relaxed);
+}
+
+ash_blocks *ash_device__blocks(ash_device *device) {
+    return &device->registry->blocks;
 }

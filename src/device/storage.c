@@ -97,6 +97,10 @@ void ash_storage_release(ash_storage *storage) {
     ash_device_close(device);
 }
 
+bool ash_storage__is_shared(const ash_storage *storage) {
+    return atomic_load_explicit(&((ash_storage *)storage)->refs, memory_order_acquire) > 1;
+}
+
 uint64_t ash_storage_id(const ash_storage *storage) {
     return storage->id;
 }

@@ -342,17 +342,23 @@ const char *ash_plan_parameter_name(const ash_plan *plan, size_t index) {
     return NULL;
 }
 
-/* Bytes of the parameter's own, instead of the graph's. */
+/* Bytes of the parameter's own, instead of the graph's or of those that replicas share. */
 static ash_status own_bytes(ash_plan *plan, uint32_t b, void **out, ash_diag *diag) {
     ash_storage *storage = plan->own[b];
     const ash_buffer *buffer = &plan->program->buffers.at[b];
+    if (storage && ash_storage__is_shared(storage)) storage = NULL;
     if (!storage)
         ASH_TRY(ash_storage_create(plan->cpu, (uint64_t)buffer->bytes,
                                    ASH_MAX(buffer->align, (uint32_t)ASH_STORAGE_ALIGN), &storage, diag));
     ash_status status = ash_storage__data(storage, out, diag);
-    if (status != ASH_OK && !plan->own[b]) ash_storage_release(storage);
-    if (status == ASH_OK) plan->own[b] = storage;
-    return status;
+    if (storage == plan->own[b]) return status;
+    if (status != ASH_OK) {
+        ash_storage_release(storage);
+        return status;
+    }
+    ash_storage_release(plan->own[b]);
+    plan->own[b] = storage;
+    return ASH_OK;
 }
 
 static ash_status set_parameter(ash_plan *plan, uint32_t b, const void *data, uint64_t size,

@@ -1,4 +1,6 @@
 /* From a program and its kernels to a plan: layout, address tables, steps. */
+#include <stdatomic.h>
+
 #include "code/code.h"
 #include "order.h"
 #include "plan.h"
@@ -222,14 +224,11 @@ static ash_status make_state(ash_plan *plan, ash_diag *diag) {
     plan->viewed = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->viewed);
     plan->inputs = ash_mem_calloc(a, plan->n_inputs, sizeof *plan->inputs);
     plan->timings = ash_mem_calloc(a, p->steps.len - p->prologue, sizeof *plan->timings);
-    plan->fns = ash_mem_calloc(a, p->nests.len, sizeof *plan->fns);
     if (!plan->vars || !plan->old_vars || !plan->base || !plan->blobs || !plan->own || !plan->views ||
-        !plan->viewed || !plan->inputs || !plan->timings || !plan->fns)
+        !plan->viewed || !plan->inputs || !plan->timings)
         return ASH_NO_MEMORY(diag);
     for (size_t i = 0; i < plan->n_vars; i++) plan->vars[i] = ash_dims_var(p->dims, i)->max;
     for (size_t i = 0; i < plan->n_inputs; i++) plan->inputs[i].set = ASH_INPUT_UNSET;
-    if (p->nests.len) memcpy(plan->fns, plan->kernels.fns, p->nests.len * sizeof *plan->fns);
-    plan->kernels.fns = NULL;
     return ASH_OK;
 }
 
@@ -246,7 +245,7 @@ uint32_t ash_plan__stream_count(const ash_plan_options *options) {
 }
 
 static ash_status make_streams(ash_plan *plan, ash_diag *diag) {
-    const ash_stream_class *class = plan->kernels.streams ? plan->kernels.streams : &ash_stream__cpu;
+    const ash_stream_class *class = plan->stream_class;
     const ash_schedule *s = &plan->schedule;
     /* per step its launch, its record and what follows it for the poison; and the waits */
     uint64_t commands = 3 * (uint64_t)s->n_steps + s->n_waits;
@@ -279,46 +278,138 @@ ash_status ash_plan__check_options(const ash_plan_options *options, ash_diag *di
 
 /* --- life ------------------------------------------------------------------------------------- */
 
-ash_status ash_plan__build(ash_context *context, ash_program *program, const ash_kernel_source *kernels,
-                           const ash_plan_options *options, ash_plan **out, ash_diag *diag) {
-    const ash_allocator *a = ash_context__allocator(context);
-    *out = NULL;
-    ash_plan *plan = ash_mem_calloc(a, 1, sizeof *plan);
-    if (!plan) {
+static void release_core(const ash_allocator *a, ash_plan_core *core) {
+    if (!core || atomic_fetch_sub(&core->refs, 1) != 1) return;
+    ash_layout__free(&core->layout);
+    ash_schedule__free(&core->schedule);
+    if (core->kernels.release) core->kernels.release(core->kernels.owner);
+    ash_mem_free(a, core->fns, core->program->nests.len, sizeof *core->fns);
+    ash_program__free(core->program);
+    ash_mem_free(a, core, 1, sizeof *core);
+}
+
+/* Takes the program and the kernels over, also when it fails. */
+static ash_status make_core(const ash_allocator *a, ash_program *program, const ash_kernel_source *kernels,
+                            ash_plan_core **out, ash_diag *diag) {
+    size_t n = program->nests.len;
+    ash_plan_core *core = ash_mem_calloc(a, 1, sizeof *core);
+    ash_kernel_fn *fns = ash_mem_calloc(a, n, sizeof *fns);
+    if (!core || !fns) {
+        ash_mem_free(a, core, 1, sizeof *core);
+        ash_mem_free(a, fns, n, sizeof *fns);
         if (kernels->release) kernels->release(kernels->owner);
         ash_program__free(program);
         return ASH_NO_MEMORY(diag);
     }
-    *plan = (ash_plan){.context = context, .allocator = a, .program = program, .kernels = *kernels};
+    if (n) memcpy(fns, kernels->fns, n * sizeof *fns);
+    *core = (ash_plan_core){.program = program, .kernels = *kernels, .fns = fns};
+    core->kernels.fns = NULL;
+    atomic_init(&core->refs, 1);
+    *out = core;
+    return ASH_OK;
+}
+
+/* Everything of a plan but its core, with the core's schedule and layout. */
+static ash_status make_rest(ash_plan *plan, ash_diag *diag) {
+    plan->schedule = plan->core->schedule;
+    plan->layout = plan->core->layout;
+    ASH_TRY(ash_device_open(plan->context, "CPU", &plan->cpu, diag));
+    ASH_TRY(make_state(plan, diag));
+    ASH_TRY(make_tables(plan, diag));
+    ASH_TRY(make_arenas(plan, diag));
+    ASH_TRY(ash_plan__make_poison(plan, diag));
+    ASH_TRY(make_streams(plan, diag));
+    ash_plan__refresh_steps(plan);
+    point_at_blobs(plan);
+    return ash_plan__capture(plan, diag);
+}
+
+/* A plan around a core, which it holds, with nothing made yet; NULL when there is no memory. */
+static ash_plan *new_plan(ash_context *context, ash_plan_core *core) {
+    const ash_allocator *a = ash_context__allocator(context);
+    const ash_stream_class *class = core->kernels.streams;
+    ash_plan *plan = ash_mem_calloc(a, 1, sizeof *plan);
+    if (!plan) {
+        release_core(a, core);
+        return NULL;
+    }
+    *plan = (ash_plan){.context = context,
+                       .allocator = a,
+                       .core = core,
+                       .program = core->program,
+                       .stream_class = class ? class : &ash_stream__cpu,
+                       .fns = core->fns,
+                       .n_buffers = (uint32_t)core->program->buffers.len};
+    pthread_mutex_init(&plan->lock, NULL);
+    return plan;
+}
+
+ash_status ash_plan__build(ash_context *context, ash_program *program, const ash_kernel_source *kernels,
+                           const ash_plan_options *options, ash_plan **out, ash_diag *diag) {
+    const ash_allocator *a = ash_context__allocator(context);
+    ash_plan_core *core = NULL;
+    *out = NULL;
+    ASH_TRY(make_core(a, program, kernels, &core, diag));
+    ash_plan *plan = new_plan(context, core);
+    if (!plan) return ASH_NO_MEMORY(diag);
     plan->poison = options->poison;
     plan->mode = options->mode;
     unsigned most = ash_context_threads(context);
     plan->threads = options->threads ? ASH_MIN(options->threads, most) : most;
-    pthread_mutex_init(&plan->lock, NULL);
     ash_status status;
     ASH_TRY_DONE(ash_plan__check_options(options, diag));
     ASH_TRY_DONE(check_program(program, diag));
-    ASH_TRY_DONE(ash_device_open(context, "CPU", &plan->cpu, diag));
     int64_t start = ash_clock__now();
     ASH_TRY_DONE(ash_order__improve(context, program, options, plan->threads, &plan->report.order, diag));
     plan->n_buffers = (uint32_t)program->buffers.len;
-    ASH_TRY_DONE(ash_schedule__create(a, program, ash_plan__stream_count(options), &plan->schedule, diag));
-    ASH_TRY_DONE(ash_layout__create(context, program, &plan->schedule, &options->memory, plan->threads,
-                                    options->keep, options->keep_count, &plan->layout, diag));
+    ASH_TRY_DONE(ash_schedule__create(a, program, ash_plan__stream_count(options), &core->schedule, diag));
+    ASH_TRY_DONE(ash_layout__create(context, program, &core->schedule, &options->memory, plan->threads,
+                                    options->keep, options->keep_count, &core->layout, diag));
     plan->report.memory_ns = ash_clock__now() - start;
-    ASH_TRY_DONE(make_state(plan, diag));
-    ASH_TRY_DONE(make_tables(plan, diag));
-    ASH_TRY_DONE(make_arenas(plan, diag));
-    ASH_TRY_DONE(ash_plan__make_poison(plan, diag));
-    ASH_TRY_DONE(make_streams(plan, diag));
-    ash_plan__refresh_steps(plan);
-    point_at_blobs(plan);
-    ASH_TRY_DONE(ash_plan__capture(plan, diag));
+    ASH_TRY_DONE(make_rest(plan, diag));
     *out = plan;
     return ASH_OK;
 done:
     ash_plan_destroy(plan);
     return status;
+}
+
+/* Shares the weights, and the bytes of parameters that were set. */
+static void share_weights(const ash_plan *from, ash_plan *to) {
+    if (from->weights) to->weights = ash_storage_retain(from->weights);
+    to->weights_ready = from->weights_ready;
+    for (uint32_t b = 0; b < to->n_buffers; b++) {
+        ash_home home = to->layout.places[b].home;
+        bool parameter = to->program->buffers.at[b].kind == ASH_BUFFER_PARAMETER;
+        if (parameter && from->own[b]) to->own[b] = ash_storage_retain(from->own[b]);
+        if (to->layout.places[b].root == b && (home == ASH_HOME_WEIGHTS || home == ASH_HOME_BLOB))
+            ash_plan__set_base(to, b, from->base[b]);
+    }
+}
+
+ash_status ash_plan_replicate(ash_plan *plan, ash_plan **out, ash_diag *diag) {
+    ASH_FAIL_IF(!out, diag, ASH_ERROR_INVALID_ARGUMENT, "the place for the plan is NULL");
+    *out = NULL;
+    ASH_FAIL_IF(!plan, diag, ASH_ERROR_INVALID_ARGUMENT, "the plan is NULL");
+    atomic_fetch_add(&plan->core->refs, 1);
+    ash_plan *twin = new_plan(plan->context, plan->core);
+    if (!twin) return ASH_NO_MEMORY(diag);
+    twin->poison = plan->poison;
+    twin->mode = plan->mode;
+    twin->threads = plan->threads;
+    ash_status status = make_rest(twin, diag);
+    if (status != ASH_OK) {
+        ash_plan_destroy(twin);
+        return status;
+    }
+    pthread_mutex_lock(&plan->lock);
+    twin->report = plan->report;
+    if (plan->n_vars) memcpy(twin->vars, plan->vars, plan->n_vars * sizeof *plan->vars);
+    share_weights(plan, twin);
+    pthread_mutex_unlock(&plan->lock);
+    ash_plan__refresh_steps(twin);
+    *out = twin;
+    return ASH_OK;
 }
 
 static void release_storages(ash_plan *plan, ash_storage **list) {
@@ -347,7 +438,6 @@ void ash_plan_destroy(ash_plan *plan) {
     ash_mem_free(a, plan->vars, plan->n_vars, sizeof *plan->vars);
     ash_mem_free(a, plan->old_vars, plan->n_vars, sizeof *plan->old_vars);
     ash_mem_free(a, plan->base, plan->n_buffers, sizeof *plan->base);
-    ash_mem_free(a, plan->fns, plan->program->nests.len, sizeof *plan->fns);
     ash_mem_free(a, plan->steps, plan->n_steps, sizeof *plan->steps);
     ash_mem_free(a, plan->table, plan->n_table, sizeof *plan->table);
     ash_mem_free(a, plan->entries, plan->n_entries, sizeof *plan->entries);
@@ -358,11 +448,8 @@ void ash_plan_destroy(ash_plan *plan) {
     if (plan->capture) plan->streams->capture_free(plan->streams, plan->capture);
     if (plan->early != plan->streams) ash_streams__destroy(plan->early);
     ash_streams__destroy(plan->streams);
-    ash_layout__free(&plan->layout);
-    ash_schedule__free(&plan->schedule);
     ash_device_close(plan->cpu);
-    if (plan->kernels.release) plan->kernels.release(plan->kernels.owner);
-    ash_program__free(plan->program);
+    release_core(a, plan->core);
     pthread_mutex_destroy(&plan->lock);
     ash_mem_free(a, plan, 1, sizeof *plan);
 }

@@ -123,7 +123,12 @@ static ash_status execute(ash_plan *plan, ash_profile *profile, ash_diag *diag) 
     ASH_TRY(ash_plan__check_inputs(plan, diag));
     ASH_TRY(ash_plan__need_arenas(plan, diag));
     ASH_TRY(ash_plan__need_weights(plan, diag));
-    ASH_TRY(run(plan, profile, diag));
+    ash_status status = run(plan, profile, diag);
+    if (status != ASH_OK) { /* of the device: what was computed is not known */
+        plan->executed = false;
+        ash_plan__refresh_views(plan);
+        return status;
+    }
     if (plan->executed && !plan->saved) return ASH_OK;
     plan->executed = true;
     ash_storage_release(plan->saved);

@@ -5,7 +5,7 @@
  *   assign.c    steps to streams                          execute.c   issuing, variables, profile
  *   prologue.c  packed weights                            poison.c    dead bytes
  *   buffers.c   outputs and intermediate results          report.c    operations, numbers
- *   source.c    text of the kernels
+ *   source.c    text of the kernels                       eager.c     all of it in one call
  *
  * Every buffer's address is base[its root] + offset. Steps have tables of addresses, made ahead; when a
  * base changes, the entries that depend on it are written anew, so that executing looks nothing up. */
@@ -61,11 +61,23 @@ typedef struct ash_kernel_source {
     void (*release)(void *owner);
 } ash_kernel_source;
 
+/* What replicas share. Constant once it is built. */
+typedef struct ash_plan_core {
+    _Atomic long refs; /* plans */
+    ash_program *program;
+    ash_kernel_source kernels;
+    ash_kernel_fn *fns; /* per nest */
+    ash_schedule schedule;
+    ash_layout layout;
+} ash_plan_core;
+
 struct ash_plan {
     ash_context *context;
     const ash_allocator *allocator;
-    ash_program *program; /* owned */
-    ash_kernel_source kernels;
+    ash_plan_core *core; /* the next five are its own */
+    ash_program *program;
+    const ash_stream_class *stream_class;
+    const ash_kernel_fn *fns;
     ash_schedule schedule;
     ash_layout layout;
     ash_streams *streams; /* that the main steps run on */
@@ -89,7 +101,6 @@ struct ash_plan {
     uint32_t *touches;         /* per root: steps that touch it */
     _Atomic uint32_t *alive;   /* per root: of these, steps that are not over */
     ash_device *cpu;
-    ash_kernel_fn *fns;               /* per nest */
     uint64_t block_size, block_align; /* bytes of all arenas in one block */
 
     /* what changes */

@@ -146,6 +146,7 @@ static ash_status make_room(struct prologue *run, ash_diag *diag) {
     ash_plan *plan = run->plan;
     const ash_layout *layout = &plan->layout;
     run->weights = plan->weights;
+    if (run->weights && ash_storage__is_shared(run->weights)) run->weights = NULL; /* with a replica */
     if (!run->weights)
         ASH_TRY(ash_storage_create(plan->cpu, layout->weights_size, layout->weights_align, &run->weights,
                                    diag));
@@ -210,8 +211,10 @@ ash_status ash_plan__need_weights(ash_plan *plan, ash_diag *diag) {
     drop_pages(&run);
     point_at_weights(&run);
     count_bytes(&run);
+    if (plan->weights != run.weights) ash_storage_release(plan->weights);
     plan->weights = run.weights;
     plan->weights_ready = true;
+    ash_plan__refresh_views(plan);
     plan->report.prologue_ns = ash_clock__now() - start;
 done:
     if (!plan->weights_ready && run.weights != plan->weights) ash_storage_release(run.weights);
