@@ -1,4 +1,5 @@
 /* A model from its file to a plan with inputs. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -71,19 +72,29 @@ static const char *cache_dir(const struct session *s, char *room, size_t size) {
     return room;
 }
 
+/* The number at *at, which is moved past it. */
+static bool read_number(const char **at, int64_t *out) {
+    char *end;
+    errno = 0;
+    *out = strtoll(*at, &end, 10);
+    bool good = end != *at && errno == 0;
+    *at = end;
+    return good;
+}
+
 /* "batch=4" and "batch=1..8"; the name ends at the equals sign. */
 static bool read_var(const char *text, ash_onnx_var *out, char *name, size_t size) {
-    const char *equals = strrchr(text, '=');
-    long long min = 0, max = 0;
-    int used = 0;
-    bool range = equals && sscanf(equals + 1, "%lld..%lld%n", &min, &max, &used) == 2 && !equals[1 + used];
-    if (!range) {
-        used = 0;
-        if (!equals || sscanf(equals + 1, "%lld%n", &min, &used) != 1 || equals[1 + used]) {
-            fprintf(stderr, "ashlar: --var %s: NAME=N or NAME=MIN..MAX is expected\n", text);
-            return false;
-        }
-        max = min;
+    const char *equals = strrchr(text, '='), *at = equals ? equals + 1 : text;
+    int64_t min = 0, max = 0;
+    bool good = equals && read_number(&at, &min);
+    max = min;
+    if (good && !strncmp(at, "..", 2)) {
+        at += 2;
+        good = read_number(&at, &max);
+    }
+    if (!good || *at) {
+        fprintf(stderr, "ashlar: --var %s: NAME=N or NAME=MIN..MAX is expected\n", text);
+        return false;
     }
     snprintf(name, size, "%.*s", (int)(equals - text), text);
     *out = (ash_onnx_var){name, min, max};

@@ -2,13 +2,13 @@
  *
  *     resnet50 OUT.onnx
  *
- * The network of "Deep Residual Learning for Image Recognition" (He et al., 2015) as it is used today, with the stride
- * on the 3 x 3 convolutions: 53 convolutions, each with a batch normalisation, 16 residual blocks, 25.6 million weights.
- * The weights are random but always the same, and scaled so that activations neither vanish nor explode; what the
- * network says about an image means nothing, what it costs is real.
+ * The network of "Deep Residual Learning for Image Recognition" (He et al., 2015) as it is used today, with
+ * the stride on the 3 x 3 convolutions: 53 convolutions, each with a batch normalisation, 16 residual
+ * blocks, 25.6 million weights. The weights are random but always the same, and scaled so that activations
+ * neither vanish nor explode; what the network says about an image means nothing, what it costs is real.
  *
- * Read it from the bottom: main, then resnet50, then the layers. Errors are sticky: the functions that build a graph may
- * be nested as if nothing ever failed, and main asks once. */
+ * Read it from the bottom: main, then resnet50, then the layers. Errors are sticky: the functions that
+ * build a graph may be nested as if nothing ever failed, and main asks once. */
 #include <ashlar/builder.h>
 #include <ashlar/onnx.h>
 #include <math.h>
@@ -17,8 +17,8 @@
 
 typedef struct net {
     ash_graph *graph;
-    uint64_t random;  /* state of the generator */
-    float *scratch;   /* room for the largest weight, 3 x 3 from 512 to 512 channels */
+    uint64_t random; /* state of the generator */
+    float *scratch;  /* room for the largest weight, 3 x 3 from 512 to 512 channels */
 } net;
 
 enum { LARGEST_WEIGHT = 512 * 512 * 3 * 3 };
@@ -33,8 +33,9 @@ static double uniform(net *n) {
     return (double)((z ^ z >> 31) >> 11) * 0x1p-53;
 }
 
-/* A constant with numbers from [low, high). The graph copies the data, so that the scratch is free for the next. A
- * program with weights of its own would hand them in here, or read a whole model with ash_onnx_read. */
+/* A constant with numbers from [low, high). The graph copies the data, so that the scratch is free for the
+ * next. A program with weights of its own would hand them in here, or read a whole model with
+ * ash_onnx_read. */
 static ash_value weight(net *n, ash_type type, double low, double high) {
     size_t count = 1;
     for (unsigned i = 0; i < type.rank; i++) count *= (size_t)type.dims[i];
@@ -55,8 +56,8 @@ static int64_t channels_of(net *n, ash_value x) {
 
 /* --- layers ----------------------------------------------------------------------------------------- */
 
-/* A square convolution that keeps the image's size but for the stride. Uniform numbers in [-a, a) have a standard
- * deviation of a / sqrt(3); He's rule wants sqrt(2 / fan in). */
+/* A square convolution that keeps the image's size but for the stride. Uniform numbers in [-a, a) have a
+ * standard deviation of a / sqrt(3); He's rule wants sqrt(2 / fan in). */
 static ash_value convolution(net *n, ash_value x, int64_t channels, int64_t kernel, int64_t stride) {
     int64_t inputs = channels_of(n, x);
     double a = sqrt(3.0) * sqrt(2.0 / (double)(inputs * kernel * kernel));
@@ -68,8 +69,8 @@ static ash_value convolution(net *n, ash_value x, int64_t channels, int64_t kern
  *
  *     (x - mean) / sqrt(variance + epsilon) * scale + bias
  *
- * There is no operator for it, and none is needed: it is arithmetic on constants and one activation. The optimiser
- * moves all of it into the weights of the convolution before, and a bias. */
+ * There is no operator for it, and none is needed: it is arithmetic on constants and one activation. The
+ * optimiser moves all of it into the weights of the convolution before, and a bias. */
 static ash_value normalised(net *n, ash_value x, double scale) {
     ash_graph *g = n->graph;
     int64_t channels = channels_of(n, x);
@@ -81,14 +82,15 @@ static ash_value normalised(net *n, ash_value x, double scale) {
     return ash_add(g, ash_mul(g, ash_div(g, ash_sub(g, x, mean), deviation), gain), bias);
 }
 
-/* A bottleneck: 1 x 1 to `width` channels, 3 x 3, 1 x 1 to four times as many, added to what came in. Where the shape
- * changes, what came in goes through a 1 x 1 convolution of its own. */
+/* A bottleneck: 1 x 1 to `width` channels, 3 x 3, 1 x 1 to four times as many, added to what came in. Where
+ * the shape changes, what came in goes through a 1 x 1 convolution of its own. */
 static ash_value bottleneck(net *n, ash_value x, int64_t width, int64_t stride) {
     ash_graph *g = n->graph;
     ash_value shortcut = x;
     ash_value y = ash_relu(g, normalised(n, convolution(n, x, width, 1, 1), 1));
     y = ash_relu(g, normalised(n, convolution(n, y, width, 3, stride), 1));
-    y = normalised(n, convolution(n, y, 4 * width, 1, 1), 0.3); /* 16 of these are summed: each adds a little */
+    y = normalised(n, convolution(n, y, 4 * width, 1, 1),
+                   0.3); /* 16 of these are summed: each adds a little */
     if (stride != 1 || channels_of(n, x) != 4 * width)
         shortcut = normalised(n, convolution(n, x, 4 * width, 1, stride), 1);
     return ash_relu(g, ash_add(g, y, shortcut));

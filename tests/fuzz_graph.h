@@ -1,9 +1,9 @@
 /* Random graphs, the same for the same seed, with what the right answer may look like.
  *
- * Each value carries a bound on its magnitude and on the error that rounding may have left in it, so that results are
- * compared element by element against a bound that follows from the graph. Floating point values that are small
- * multiples of a power of two are exact: their sums and products round nowhere, and comparisons, roundings and indices
- * are made from such values alone. */
+ * Each value carries a bound on its magnitude and on the error that rounding may have left in it, so that
+ * results are compared element by element against a bound that follows from the graph. Floating point
+ * values that are small multiples of a power of two are exact: their sums and products round nowhere, and
+ * comparisons, roundings and indices are made from such values alone. */
 #ifndef ASH_FUZZ_GRAPH_H
 #define ASH_FUZZ_GRAPH_H
 
@@ -13,7 +13,7 @@
 #include "ir/eval.h"
 #include "testing.h"
 
-enum { FUZZ_VALUES = 160, FUZZ_COUNT = 6000 /* elements of a value, about */ };
+enum { FUZZ_VALUES = 160 };
 
 typedef struct fuzz_value {
     ash_value id;
@@ -29,6 +29,7 @@ typedef struct fuzz {
     ash_graph *g;
     fuzz_value values[FUZZ_VALUES];
     unsigned n_values, n_inputs;
+    int64_t room; /* elements of a value, about */
     ash_dim vars[2];
     unsigned n_vars;
     uint64_t fill[FUZZ_VALUES]; /* per input of the graph: how to make its elements */
@@ -57,10 +58,15 @@ static inline const ash_type *type_of(const fuzz *f, ash_value v) {
     return ash_graph__type(f->g, v);
 }
 
-/* --- what a value may be -------------------------------------------------------------------------------------------------- */
+/* --- what a value may be
+ * -------------------------------------------------------------------------------------------------- */
 
 static inline int digits_of(ash_dtype dtype) {
-    return dtype == ASH_F64 ? 50 : dtype == ASH_F32 ? 24 : dtype == ASH_F16 ? 11 : dtype == ASH_BF16 ? 8 : 64;
+    return dtype == ASH_F64    ? 50
+           : dtype == ASH_F32  ? 24
+           : dtype == ASH_F16  ? 11
+           : dtype == ASH_BF16 ? 8
+                               : 64;
 }
 
 /* Room for a few units in the last place of each operator. */
@@ -91,8 +97,8 @@ static inline bool is_exact(const fuzz *f, uint32_t i) {
 }
 
 /* The node, if shape inference allows it and no result is too large. */
-static inline ash_value try_add(fuzz *f, ash_op op, const ash_value *ins, size_t n, const ash_attr *attrs, size_t n_attrs,
-                                ash_value *second) {
+static inline ash_value try_add(fuzz *f, ash_op op, const ash_value *ins, size_t n, const ash_attr *attrs,
+                                size_t n_attrs, ash_value *second) {
     ash_type types[16], outs[2];
     ash_value made[2] = {ASH_NO_VALUE, ASH_NO_VALUE};
     ash_attr sorted[ASH_ATTR_COUNT];
@@ -108,7 +114,7 @@ static inline ash_value try_add(fuzz *f, ash_op op, const ash_value *ins, size_t
         types[i] = *type_of(f, ins[i]);
     }
     if (ash_infer(f->g->dims, op, types, n, sorted, n_attrs, outs, &diag) != ASH_OK) return ASH_NO_VALUE;
-    if (ash_type_max_count(f->g->dims, &outs[0]) > 8 * FUZZ_COUNT) return ASH_NO_VALUE;
+    if (ash_type_max_count(f->g->dims, &outs[0]) > 8 * f->room) return ASH_NO_VALUE;
     ash_graph_add(f->g, op, ins, n, sorted, n_attrs, made);
     if (second) *second = made[1];
     return made[0];
@@ -120,16 +126,24 @@ static inline int64_t max_dim(const fuzz *f, ash_dim dim) {
     return max;
 }
 
-/* --- leaves ------------------------------------------------------------------------------------------------------------------ */
+/* --- leaves
+ * ------------------------------------------------------------------------------------------------------------------
+ */
 
 static inline ash_dim random_dim(fuzz *f) {
-    static const int64_t sizes[] = {1, 1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 48, 64, 65, 100};
+    static const int64_t sizes[] = {1,  1,  2,  2,  3,  3,  4,  5,  6,  7,  8,  9,
+                                    12, 15, 16, 17, 24, 31, 32, 33, 48, 64, 65, 100};
     if (f->n_vars && chance(f, 25)) {
         ash_dim var = f->vars[pick(f, f->n_vars)];
         if (chance(f, 60)) return var;
-        return chance(f, 50) ? ash_graph_dim_add(f->g, var, 1 + pick(f, 3)) : ash_graph_dim_mul(f->g, var, 2 + pick(f, 2));
+        if (chance(f, 15)) return ash_graph_dim_div(f->g, var, 2 + pick(f, 3));
+        if (chance(f, 15)) return ash_graph_dim_min(f->g, var, 1 + pick(f, 6));
+        if (chance(f, 15)) return ash_graph_dim_max(f->g, var, 1 + pick(f, 6));
+        return chance(f, 50) ? ash_graph_dim_add(f->g, var, 1 + pick(f, 3))
+                             : ash_graph_dim_mul(f->g, var, 2 + pick(f, 2));
     }
     if (chance(f, 2)) return 0;
+    if (f->room > 6000 && chance(f, 40)) return 100 + pick(f, 400);
     return sizes[pick(f, chance(f, 50) ? 12 : (int64_t)ASH_COUNT(sizes))];
 }
 
@@ -139,7 +153,7 @@ static inline ash_type random_type(fuzz *f, ash_dtype dtype) {
     int64_t count = 1;
     for (unsigned d = 0; d < t.rank; d++) {
         t.dims[d] = random_dim(f);
-        if (count * max_dim(f, t.dims[d]) > FUZZ_COUNT) t.dims[d] = 1 + pick(f, 2);
+        if (count * max_dim(f, t.dims[d]) > f->room) t.dims[d] = 1 + pick(f, 2);
         count *= ASH_MAX(max_dim(f, t.dims[d]), 1);
     }
     return t;
@@ -158,7 +172,8 @@ static inline void fuzz_fill(ash_wide *t, uint64_t seed, int64_t limit, bool spe
     for (int64_t i = 0; i < t->count; i++) {
         uint64_t r = fuzz_random(&state);
         if (ash_dtype_is_float(t->dtype))
-            t->f[i] = special && r % 4 == 0 ? odd[r / 4 % ASH_COUNT(odd)] : (double)((int64_t)(r >> 8) % 32) / 4;
+            t->f[i] =
+                special && r % 4 == 0 ? odd[r / 4 % ASH_COUNT(odd)] : (double)((int64_t)(r >> 8) % 32) / 4;
         else if (limit && t->dtype == ASH_I64 && r % 50 == 0)
             t->i[i] = r % 100 ? INT64_MAX : INT64_MIN;
         else if (limit)
@@ -166,7 +181,8 @@ static inline void fuzz_fill(ash_wide *t, uint64_t seed, int64_t limit, bool spe
         else
             t->i[i] = wild ? (int64_t)r : (int64_t)(r >> 8) % 20;
         if (ash_dtype_is_float(t->dtype) && r >> 63 && !isnan(t->f[i])) t->f[i] = -t->f[i];
-        if (!ash_dtype_is_float(t->dtype) && limit && r >> 62 == 1 && t->i[i] > INT64_MIN) t->i[i] = -t->i[i];
+        if (!ash_dtype_is_float(t->dtype) && limit && r >> 62 == 1 && t->i[i] > INT64_MIN)
+            t->i[i] = -t->i[i];
     }
     ash_wide__round(t);
 }
@@ -175,7 +191,7 @@ static inline void fuzz_fill(ash_wide *t, uint64_t seed, int64_t limit, bool spe
 static inline uint32_t new_leaf(fuzz *f, const ash_type *type, int64_t limit) {
     char name[16];
     unsigned n = f->n_inputs;
-    if (n == FUZZ_VALUES || ash_type_max_count(f->g->dims, type) > 8 * FUZZ_COUNT) return FUZZ_NONE;
+    if (n == FUZZ_VALUES || ash_type_max_count(f->g->dims, type) > 8 * f->room) return FUZZ_NONE;
     bool special = ash_dtype_is_float(type->dtype) && chance(f, 8);
     uint64_t seed = fuzz_random(&f->state);
     int64_t count, kind = pick(f, 10);
@@ -204,7 +220,9 @@ static inline uint32_t new_leaf(fuzz *f, const ash_type *type, int64_t limit) {
     return keep(f, id, 8, 0, 2, special);
 }
 
-/* --- choosing operands ----------------------------------------------------------------------------------------------------------- */
+/* --- choosing operands
+ * -----------------------------------------------------------------------------------------------------------
+ */
 
 typedef bool (*fuzz_accept)(const fuzz *f, uint32_t i);
 
@@ -234,7 +252,8 @@ static inline uint32_t like(fuzz *f, uint32_t i) {
     f->values[leaf].used = true;
     ash_attr attr = ASH_ATTR_LIST(DIMS, type.dims, type.rank);
     fuzz_value *v = &f->values[leaf];
-    return keep(f, try_add(f, ASH_OP_BROADCAST, &v->id, 1, &attr, 1, NULL), v->most, v->error, v->fraction, v->special);
+    return keep(f, try_add(f, ASH_OP_BROADCAST, &v->id, 1, &attr, 1, NULL), v->most, v->error, v->fraction,
+                v->special);
 }
 
 /* A value that moves the elements of another one. */

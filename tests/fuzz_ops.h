@@ -1,12 +1,12 @@
-/* One function per kind of operator: each adds a node (or a well-known composition) on operands of its choice, with the
- * bounds of the result. A choice that does not fit adds nothing. */
+/* One function per kind of operator: each adds a node (or a well-known composition) on operands of its
+ * choice, with the bounds of the result. A choice that does not fit adds nothing. */
 #ifndef ASH_FUZZ_OPS_H
 #define ASH_FUZZ_OPS_H
 
 #include "fuzz_graph.h"
 
-static inline uint32_t keep_node(fuzz *f, ash_op op, const ash_value *ins, size_t n, const ash_attr *attrs, size_t n_attrs,
-                                 double most, double error, int fraction, bool special) {
+static inline uint32_t keep_node(fuzz *f, ash_op op, const ash_value *ins, size_t n, const ash_attr *attrs,
+                                 size_t n_attrs, double most, double error, int fraction, bool special) {
     return keep(f, try_add(f, op, ins, n, attrs, n_attrs, NULL), most, error, fraction, special);
 }
 
@@ -14,12 +14,16 @@ static inline void mark_used(fuzz *f, uint32_t i) {
     f->values[i].used = true;
 }
 
-/* --- elementwise ------------------------------------------------------------------------------------------------------------ */
+/* --- elementwise
+ * ------------------------------------------------------------------------------------------------------------
+ */
 
 static inline void fuzz_unary(fuzz *f) {
     static const ash_op ints[] = {ASH_OP_NEG, ASH_OP_ABS, ASH_OP_SIGN, ASH_OP_NOT};
-    static const ash_op steps[] = {ASH_OP_NEG, ASH_OP_ABS, ASH_OP_SIGN, ASH_OP_FLOOR, ASH_OP_CEIL, ASH_OP_TRUNC, ASH_OP_ROUND};
-    static const ash_op smooth[] = {ASH_OP_SIN, ASH_OP_COS, ASH_OP_TANH, ASH_OP_ATAN, ASH_OP_SIGMOID, ASH_OP_ERF, ASH_OP_ASINH};
+    static const ash_op steps[] = {ASH_OP_NEG,  ASH_OP_ABS,   ASH_OP_SIGN, ASH_OP_FLOOR,
+                                   ASH_OP_CEIL, ASH_OP_TRUNC, ASH_OP_ROUND};
+    static const ash_op smooth[] = {ASH_OP_SIN,     ASH_OP_COS, ASH_OP_TANH, ASH_OP_ATAN,
+                                    ASH_OP_SIGMOID, ASH_OP_ERF, ASH_OP_ASINH};
     uint32_t i = some(f, NULL);
     fuzz_value v = f->values[i];
     ash_dtype dtype = type_of(f, v.id)->dtype;
@@ -31,15 +35,18 @@ static inline void fuzz_unary(fuzz *f) {
     } else if (is_exact(f, i) && chance(f, 50)) {
         keep_node(f, steps[pick(f, 7)], &v.id, 1, NULL, 0, v.most + 1, 0, v.fraction, v.special);
     } else if (chance(f, 30) || v.most > 100) {
-        keep_node(f, chance(f, 50) ? ASH_OP_NEG : ASH_OP_ABS, &v.id, 1, NULL, 0, v.most, v.error, v.fraction, v.special);
+        keep_node(f, chance(f, 50) ? ASH_OP_NEG : ASH_OP_ABS, &v.id, 1, NULL, 0, v.most, v.error,
+                  v.fraction, v.special);
     } else {
-        keep_node(f, smooth[pick(f, 7)], &v.id, 1, NULL, 0, ASH_MAX(ASH_MIN(v.most, 7), 2), 1.2 * v.error, -1, v.special);
+        keep_node(f, smooth[pick(f, 7)], &v.id, 1, NULL, 0, ASH_MAX(ASH_MIN(v.most, 7), 2), 1.2 * v.error,
+                  -1, v.special);
     }
 }
 
 static inline void fuzz_binary(fuzz *f) {
-    static const ash_op ints[] = {ASH_OP_ADD, ASH_OP_SUB, ASH_OP_MUL, ASH_OP_DIV, ASH_OP_MOD, ASH_OP_REM, ASH_OP_POW,
-                                  ASH_OP_MIN, ASH_OP_MAX, ASH_OP_AND, ASH_OP_OR,  ASH_OP_XOR, ASH_OP_SHL, ASH_OP_SHR};
+    static const ash_op ints[] = {ASH_OP_ADD, ASH_OP_SUB, ASH_OP_MUL, ASH_OP_DIV, ASH_OP_MOD,
+                                  ASH_OP_REM, ASH_OP_POW, ASH_OP_MIN, ASH_OP_MAX, ASH_OP_AND,
+                                  ASH_OP_OR,  ASH_OP_XOR, ASH_OP_SHL, ASH_OP_SHR};
     uint32_t i = some(f, NULL), k = like(f, i);
     if (k == FUZZ_NONE) return;
     fuzz_value a = f->values[i], b = f->values[k];
@@ -53,14 +60,22 @@ static inline void fuzz_binary(fuzz *f) {
         return;
     }
     if (!ash_dtype_is_float(dtype)) {
-        keep_node(f, ints[pick(f, ash_dtype_kind(dtype) == ASH_KIND_UNSIGNED ? 14 : 12)], ins, 2, NULL, 0, 0, 0, 0, false);
+        keep_node(f, ints[pick(f, ash_dtype_kind(dtype) == ASH_KIND_UNSIGNED ? 14 : 12)], ins, 2, NULL, 0,
+                  0, 0, 0, false);
         return;
     }
     switch (pick(f, 7)) {
-    case 0: keep_node(f, ASH_OP_ADD, ins, 2, NULL, 0, a.most + b.most, a.error + b.error, exact ? fraction : -1, special); break;
-    case 1: keep_node(f, ASH_OP_SUB, ins, 2, NULL, 0, a.most + b.most, a.error + b.error, exact ? fraction : -1, special); break;
+    case 0:
+        keep_node(f, ASH_OP_ADD, ins, 2, NULL, 0, a.most + b.most, a.error + b.error, exact ? fraction : -1,
+                  special);
+        break;
+    case 1:
+        keep_node(f, ASH_OP_SUB, ins, 2, NULL, 0, a.most + b.most, a.error + b.error, exact ? fraction : -1,
+                  special);
+        break;
     case 2:
-        keep_node(f, ASH_OP_MUL, ins, 2, NULL, 0, a.most * b.most, a.most * b.error + b.most * a.error + a.error * b.error,
+        keep_node(f, ASH_OP_MUL, ins, 2, NULL, 0, a.most * b.most,
+                  a.most * b.error + b.most * a.error + a.error * b.error,
                   exact ? a.fraction + b.fraction : -1, special);
         break;
     case 3:
@@ -69,7 +84,9 @@ static inline void fuzz_binary(fuzz *f) {
                   ASH_MAX(a.error, b.error), exact ? fraction : -1, special);
         break;
     case 5:
-        if (exact) keep_node(f, chance(f, 50) ? ASH_OP_MOD : ASH_OP_REM, ins, 2, NULL, 0, ASH_MAX(a.most, b.most), 0, fraction, true);
+        if (exact)
+            keep_node(f, chance(f, 50) ? ASH_OP_MOD : ASH_OP_REM, ins, 2, NULL, 0, ASH_MAX(a.most, b.most),
+                      0, fraction, true);
         break;
     default:
         if (exact) keep_node(f, ASH_OP_DIV, ins, 2, NULL, 0, a.most * ldexp(1, b.fraction), 0, -1, true);
@@ -103,7 +120,8 @@ static inline void fuzz_select(fuzz *f) {
     ash_value ins[] = {f->values[c].id, a.id, b.id};
     mark_used(f, i), mark_used(f, k), mark_used(f, c);
     keep_node(f, ASH_OP_SELECT, ins, 3, NULL, 0, ASH_MAX(a.most, b.most), ASH_MAX(a.error, b.error),
-              is_exact(f, i) && is_exact(f, k) ? ASH_MAX(a.fraction, b.fraction) : -1, a.special || b.special);
+              is_exact(f, i) && is_exact(f, k) ? ASH_MAX(a.fraction, b.fraction) : -1,
+              a.special || b.special);
 }
 
 /* Integers become floating point where every value of theirs is one. */
@@ -123,7 +141,9 @@ static inline void fuzz_cast(fuzz *f) {
         keep_node(f, ASH_OP_CAST, &v.id, 1, &attr, 1, ldexp(1, bits), 0, 0, false);
 }
 
-/* --- movement ------------------------------------------------------------------------------------------------------------------ */
+/* --- movement
+ * ------------------------------------------------------------------------------------------------------------------
+ */
 
 /* Splits a number into a few factors; returns how many. */
 static inline unsigned factors(fuzz *f, int64_t n, unsigned most, ash_dim *out) {
@@ -156,7 +176,9 @@ static inline void fuzz_reshape(fuzz *f) {
     }
     for (unsigned p = 0; p < n; p++) {
         if (rank && (rank == 7 || chance(f, 30))) {
-            if (ash_dims_combine(f->g->dims, ASH_DIM_MUL, dims[rank - 1], parts[p], &dims[rank - 1], NULL) != ASH_OK) return;
+            if (ash_dims_combine(f->g->dims, ASH_DIM_MUL, dims[rank - 1], parts[p], &dims[rank - 1],
+                                 NULL) != ASH_OK)
+                return;
         } else {
             dims[rank++] = parts[p];
         }
@@ -202,7 +224,8 @@ static inline uint32_t slice_of(fuzz *f, uint32_t i, int only) {
         if ((only >= 0 && only != (int)d) || chance(f, 30)) continue;
         int64_t step = choices[pick(f, ASH_COUNT(choices))], size = dims[d];
         if (!ash_dim_is_const(size)) {
-            if (step < 0 && ash_dims_combine(f->g->dims, ASH_DIM_SUB, size, 1, &starts[d], NULL) == ASH_OK) steps[d] = -1;
+            if (step < 0 && ash_dims_combine(f->g->dims, ASH_DIM_SUB, size, 1, &starts[d], NULL) == ASH_OK)
+                steps[d] = -1;
             continue;
         }
         if (size == 0) continue;
@@ -228,6 +251,8 @@ static inline void fuzz_pad(fuzz *f) {
         before[d] = chance(f, 40) ? pick(f, 5) : 0;
         after[d] = chance(f, 40) ? pick(f, 5) : 0;
         interior[d] = chance(f, 20) ? 1 + pick(f, 3) : 0;
+        if (f->n_vars && chance(f, 10))
+            *(chance(f, 50) ? &before[d] : &after[d]) = f->vars[pick(f, f->n_vars)];
     }
     uint32_t fill = new_leaf(f, &scalar, 0);
     if (fill == FUZZ_NONE) return;
@@ -251,8 +276,10 @@ static inline void fuzz_concat(fuzz *f) {
     bool exact = true;
     for (unsigned p = 0; p < n; p++) {
         uint32_t k = i;
-        if (chance(f, 40)) k = slice_of(f, i, axis);
-        else if (chance(f, 40)) k = like(f, i);
+        if (chance(f, 40))
+            k = slice_of(f, i, axis);
+        else if (chance(f, 40))
+            k = like(f, i);
         if (k == FUZZ_NONE) k = i;
         if (chance(f, 30)) {
             fuzz_value v = f->values[k];
@@ -268,7 +295,8 @@ static inline void fuzz_concat(fuzz *f) {
         mark_used(f, k);
     }
     ash_attr attr = ASH_ATTR_I(AXIS, axis);
-    keep_node(f, ASH_OP_CONCAT, ins, n, &attr, 1, all.most, all.error, exact ? all.fraction : -1, all.special);
+    keep_node(f, ASH_OP_CONCAT, ins, n, &attr, 1, all.most, all.error, exact ? all.fraction : -1,
+              all.special);
 }
 
 static inline void fuzz_iota(fuzz *f) {
@@ -279,11 +307,14 @@ static inline void fuzz_iota(fuzz *f) {
     ash_dtype dtype = chance(f, 60) ? type.dtype : random_dtype(f);
     double most = (double)max_dim(f, type.dims[axis]);
     if (dtype == ASH_BOOL || (ash_dtype_is_float(dtype) && most > ldexp(1, digits_of(dtype)))) return;
-    ash_attr attrs[] = {ASH_ATTR_LIST(DIMS, type.dims, type.rank), ASH_ATTR_I(DTYPE, dtype), ASH_ATTR_I(AXIS, axis)};
+    ash_attr attrs[] = {ASH_ATTR_LIST(DIMS, type.dims, type.rank), ASH_ATTR_I(DTYPE, dtype),
+                        ASH_ATTR_I(AXIS, axis)};
     keep_node(f, ASH_OP_IOTA, NULL, 0, attrs, 3, most, 0, 0, false);
 }
 
-/* --- reductions ------------------------------------------------------------------------------------------------------------------- */
+/* --- reductions
+ * -------------------------------------------------------------------------------------------------------------------
+ */
 
 static inline void fuzz_reduce(fuzz *f) {
     uint32_t i = some(f, NULL);
@@ -304,7 +335,8 @@ static inline void fuzz_reduce(fuzz *f) {
         keep_node(f, op, &v.id, 1, &attr, 1, most, error, v.fraction, v.special);
     } else if (is_float && op == ASH_OP_REDUCE_PROD) {
         if (count > 4 || v.most > 16) return;
-        keep_node(f, op, &v.id, 1, &attr, 1, pow(ASH_MAX(v.most, 1), count), count * pow(ASH_MAX(v.most, 1), count) * v.error,
+        keep_node(f, op, &v.id, 1, &attr, 1, pow(ASH_MAX(v.most, 1), count),
+                  count * pow(ASH_MAX(v.most, 1), count) * v.error,
                   v.fraction < 0 ? -1 : v.fraction * (int)count, v.special);
     } else {
         keep_node(f, op, &v.id, 1, &attr, 1, ASH_MAX(v.most, 1), v.error, v.fraction, is_float);
@@ -360,17 +392,21 @@ static inline void fuzz_rows(fuzz *f) {
         ash_attr attrs[] = {ASH_ATTR_I(AXIS, axis), ASH_ATTR_I(LAST, pick(f, 2))};
         keep_node(f, chance(f, 50) ? ASH_OP_ARGMAX : ASH_OP_ARGMIN, &v.id, 1, attrs, 2, 0, 0, 0, false);
     } else if (what == 1) {
-        ash_attr attrs[] = {ASH_ATTR_I(AXIS, axis), ASH_ATTR_I(EXCLUSIVE, pick(f, 2)), ASH_ATTR_I(REVERSE, pick(f, 2))};
+        ash_attr attrs[] = {ASH_ATTR_I(AXIS, axis), ASH_ATTR_I(EXCLUSIVE, pick(f, 2)),
+                            ASH_ATTR_I(REVERSE, pick(f, 2))};
         keep_node(f, ASH_OP_CUMSUM, &v.id, 1, attrs, 3, v.most * (double)max, 0, v.fraction, v.special);
     } else {
         ash_value at = ASH_NO_VALUE;
-        ash_attr attrs[] = {ASH_ATTR_I(AXIS, axis), ASH_ATTR_I(K, pick(f, ASH_MIN(min, 9) + 1)), ASH_ATTR_I(LARGEST, pick(f, 2))};
+        ash_attr attrs[] = {ASH_ATTR_I(AXIS, axis), ASH_ATTR_I(K, pick(f, ASH_MIN(min, 9) + 1)),
+                            ASH_ATTR_I(LARGEST, pick(f, 2))};
         keep(f, try_add(f, ASH_OP_TOPK, &v.id, 1, attrs, 3, &at), v.most, 0, v.fraction, v.special);
         keep(f, at, 0, 0, 0, false);
     }
 }
 
-/* --- indexed access ------------------------------------------------------------------------------------------------------------------ */
+/* --- indexed access
+ * ------------------------------------------------------------------------------------------------------------------
+ */
 
 static inline bool is_index(const fuzz *f, uint32_t i) {
     ash_dtype dtype = type_of(f, f->values[i].id)->dtype;
@@ -408,9 +444,12 @@ static inline void fuzz_gather(fuzz *f) {
     } else if (what == 1) {
         rank = type.rank;
         for (unsigned d = 0; d < rank; d++)
-            dims[d] = d == (unsigned)axis ? random_dim(f) : !ash_dim_is_const(type.dims[d]) || chance(f, 50) ? type.dims[d] : pick(f, type.dims[d] + 1);
+            dims[d] = d == (unsigned)axis                                ? random_dim(f)
+                      : !ash_dim_is_const(type.dims[d]) || chance(f, 50) ? type.dims[d]
+                                                                         : pick(f, type.dims[d] + 1);
     } else {
-        unsigned batch = (unsigned)pick(f, ASH_MIN(type.rank, 2u)), depth = 1 + (unsigned)pick(f, type.rank - batch);
+        unsigned batch = (unsigned)pick(f, ASH_MIN(type.rank, 2u)),
+                 depth = 1 + (unsigned)pick(f, type.rank - batch);
         memcpy(dims, type.dims, sizeof dims);
         for (rank = batch; rank < batch + 1 + (unsigned)pick(f, 2); rank++) dims[rank] = random_dim(f);
         dims[rank++] = depth;
@@ -444,7 +483,9 @@ static inline void fuzz_scatter(fuzz *f) {
     } else {
         rank = type.rank;
         for (unsigned d = 0; d < rank; d++)
-            dims[d] = d == (unsigned)axis ? random_dim(f) : !ash_dim_is_const(type.dims[d]) || chance(f, 50) ? type.dims[d] : pick(f, type.dims[d] + 1);
+            dims[d] = d == (unsigned)axis                                ? random_dim(f)
+                      : !ash_dim_is_const(type.dims[d]) || chance(f, 50) ? type.dims[d]
+                                                                         : pick(f, type.dims[d] + 1);
         memcpy(updates.dims, dims, sizeof dims);
         updates.rank = rank;
     }
@@ -455,13 +496,17 @@ static inline void fuzz_scatter(fuzz *f) {
     ash_value ins[] = {v.id, indices_of(f, rank, dims, max_dim(f, type.dims[axis])), f->values[u].id};
     ash_attr elements[] = {ASH_ATTR_I(AXIS, axis), ASH_ATTR_I(MODE, mode)};
     double most = mode == ASH_SCATTER_ADD ? v.most + 8 * count : ASH_MAX(v.most, 8);
-    double error = mode == ASH_SCATTER_ADD && !is_exact(f, i) ? v.error + most * count * step_of(type.dtype) : v.error;
+    double error =
+        mode == ASH_SCATTER_ADD && !is_exact(f, i) ? v.error + most * count * step_of(type.dtype) : v.error;
     mark_used(f, i), mark_used(f, u);
-    keep_node(f, nd ? ASH_OP_SCATTER_ND : ASH_OP_SCATTER_ELEMENTS, ins, 3, nd ? elements + 1 : elements, nd ? 1 : 2, most, error,
-              is_exact(f, i) ? ASH_MAX(v.fraction, 2) : -1, v.special || f->values[u].special);
+    keep_node(f, nd ? ASH_OP_SCATTER_ND : ASH_OP_SCATTER_ELEMENTS, ins, 3, nd ? elements + 1 : elements,
+              nd ? 1 : 2, most, error, is_exact(f, i) ? ASH_MAX(v.fraction, 2) : -1,
+              v.special || f->values[u].special);
 }
 
-/* --- windows and products --------------------------------------------------------------------------------------------------------------- */
+/* --- windows and products
+ * ---------------------------------------------------------------------------------------------------------------
+ */
 
 typedef struct fuzz_windows {
     int64_t kernel[4], strides[4], dilations[4], before[4], after[4];
@@ -474,6 +519,7 @@ static inline void random_windows(fuzz *f, unsigned n, fuzz_windows *w) {
         w->dilations[i] = chance(f, 70) ? 1 : 1 + pick(f, 3);
         w->before[i] = chance(f, 50) ? 0 : pick(f, 4);
         w->after[i] = chance(f, 50) ? w->before[i] : pick(f, 4);
+        if (f->n_vars && chance(f, 8)) w->before[i] = f->vars[pick(f, f->n_vars)];
     }
 }
 
@@ -488,14 +534,16 @@ static inline void fuzz_pool(fuzz *f) {
     random_windows(f, 3, &w);
     for (unsigned d = 0; d < type->rank && n < 3; d++)
         if (chance(f, 50)) count *= (double)w.kernel[n], axes[n++] = d;
-    ash_attr attrs[] = {ASH_ATTR_LIST(AXES, axes, n),           ASH_ATTR_LIST(BEFORE, w.before, n),
-                        ASH_ATTR_LIST(AFTER, w.after, n),       ASH_ATTR_LIST(KERNEL, w.kernel, n),
-                        ASH_ATTR_LIST(STRIDES, w.strides, n),   ASH_ATTR_LIST(DILATIONS, w.dilations, n)};
+    ash_attr attrs[] = {ASH_ATTR_LIST(AXES, axes, n),         ASH_ATTR_LIST(BEFORE, w.before, n),
+                        ASH_ATTR_LIST(AFTER, w.after, n),     ASH_ATTR_LIST(KERNEL, w.kernel, n),
+                        ASH_ATTR_LIST(STRIDES, w.strides, n), ASH_ATTR_LIST(DILATIONS, w.dilations, n)};
     mark_used(f, i);
     if (chance(f, 50)) {
         keep_node(f, ASH_OP_POOL_MAX, &v.id, 1, attrs, 6, v.most, v.error, v.fraction, true);
     } else {
-        double error = v.error * count + (is_exact(f, i) ? 0 : v.most * count * count * step_of(ASH_MIN(type->dtype, ASH_F64)));
+        double error =
+            v.error * count +
+            (is_exact(f, i) ? 0 : v.most * count * count * step_of(ASH_MIN(type->dtype, ASH_F64)));
         keep_node(f, ASH_OP_POOL_SUM, &v.id, 1, attrs, 6, v.most * count, error, v.fraction, v.special);
     }
 }
@@ -531,8 +579,10 @@ static inline bool may_multiply(const fuzz *f, uint32_t i) {
 static inline void fuzz_matmul(fuzz *f) {
     uint32_t i = chance(f, 70) ? some(f, may_multiply) : FUZZ_NONE;
     if (i == FUZZ_NONE) {
-        ash_type type = {.dtype = chance(f, 80) ? ASH_F32 : random_dtype(f), .rank = 2 + (unsigned)pick(f, 3)};
-        for (unsigned d = 0; d < type.rank; d++) type.dims[d] = d + 2 < type.rank ? 1 + pick(f, 3) : random_dim(f);
+        ash_type type = {.dtype = chance(f, 80) ? ASH_F32 : random_dtype(f),
+                         .rank = 2 + (unsigned)pick(f, 3)};
+        for (unsigned d = 0; d < type.rank; d++)
+            type.dims[d] = d + 2 < type.rank ? 1 + pick(f, 3) : random_dim(f);
         if (type.dtype == ASH_BOOL || (i = new_leaf(f, &type, 0)) == FUZZ_NONE) return;
     }
     fuzz_value a = f->values[i];
@@ -570,17 +620,22 @@ static inline void fuzz_matmul(fuzz *f) {
     keep_products(f, try_add(f, ASH_OP_MATMUL, ins, 2, attrs, 2, NULL), a, b, (double)max_dim(f, inner));
 }
 
-/* A convolution in any form of ops.def; operands in blocks are packed by movement, as the layout pass does. */
+/* A convolution in any form of ops.def; operands in blocks are packed by movement, as the layout pass does.
+ */
 static inline void fuzz_conv(fuzz *f) {
     unsigned space = chance(f, 70) ? 2 : 1 + (unsigned)pick(f, 3);
     ash_type x = {.dtype = chance(f, 85) ? ASH_F32 : random_dtype(f), .rank = 2 + space}, w = x;
     static const int64_t blocks[] = {4, 8, 16, 16};
-    int64_t form = pick(f, 4), wb = form ? blocks[pick(f, 4)] : 0, xb = form >= 2 ? (chance(f, 70) ? wb : blocks[pick(f, 4)]) : 0;
+    int64_t form = pick(f, 4), wb = form ? blocks[pick(f, 4)] : 0,
+            xb = form >= 2 ? (chance(f, 70) ? wb : blocks[pick(f, 4)]) : 0;
     int64_t yb = form ? (chance(f, 70) ? wb : chance(f, 50) ? 0 : blocks[pick(f, 4)]) : 0;
-    int64_t groups = chance(f, 75) ? 1 : 1 + pick(f, 3), cg = ASH_MAX(xb, 1) * (1 + pick(f, 2)), og = ASH_MAX(yb, 1) * (1 + pick(f, 2));
+    int64_t groups = chance(f, 75) ? 1 : 1 + pick(f, 3), cg = ASH_MAX(xb, 1) * (1 + pick(f, 2)),
+            og = ASH_MAX(yb, 1) * (1 + pick(f, chance(f, 20) ? 12 : 2));
     bool depthwise = form && chance(f, 20);
-    if (depthwise) xb = yb = wb, groups = wb * (1 + pick(f, 2)), cg = og = 1;
-    else if (!yb) og += pick(f, 20);
+    if (depthwise)
+        xb = yb = wb, groups = wb * (1 + pick(f, 2)), cg = og = 1;
+    else if (!yb)
+        og += pick(f, 20);
     int64_t c = cg * groups, o = og * groups;
     fuzz_windows v;
     if (x.dtype == ASH_BOOL || (form && (x.dtype == ASH_F16 || x.dtype == ASH_BF16))) return;
@@ -594,7 +649,8 @@ static inline void fuzz_conv(fuzz *f) {
         w.dims[2 + s] = v.kernel[s];
         count *= (double)v.kernel[s];
     }
-    if (chance(f, 30)) for (unsigned s = 0; s < space; s++) w.dims[2 + s] = v.strides[s] = 1, v.before[s] = v.after[s] = 0;
+    if (chance(f, 30))
+        for (unsigned s = 0; s < space; s++) w.dims[2 + s] = v.strides[s] = 1, v.before[s] = v.after[s] = 0;
     uint32_t i = new_leaf(f, &x, 0), k = i == FUZZ_NONE ? i : new_leaf(f, &w, 0);
     if (k == FUZZ_NONE) return;
     mark_used(f, i), mark_used(f, k);
@@ -630,25 +686,35 @@ static inline void fuzz_conv(fuzz *f) {
         perm[r++] = 4, perm[r] = 2;
         b = ash_transpose(f->g, ash_reshape(f->g, b, dims, 5 + space), perm);
     }
-    ash_attr attrs[] = {ASH_ATTR_LIST(BEFORE, v.before, space),       ASH_ATTR_LIST(AFTER, v.after, space),
-                        ASH_ATTR_LIST(STRIDES, v.strides, space),     ASH_ATTR_LIST(DILATIONS, v.dilations, space),
-                        ASH_ATTR_I(GROUPS, groups), ASH_ATTR_I(O, wb ? o : 0), ASH_ATTR_I(X_BLOCK, xb),
-                        ASH_ATTR_I(Y_BLOCK, yb), ASH_ATTR_I(W_BLOCK, wb)};
+    ash_attr attrs[] = {ASH_ATTR_LIST(BEFORE, v.before, space),
+                        ASH_ATTR_LIST(AFTER, v.after, space),
+                        ASH_ATTR_LIST(STRIDES, v.strides, space),
+                        ASH_ATTR_LIST(DILATIONS, v.dilations, space),
+                        ASH_ATTR_I(GROUPS, groups),
+                        ASH_ATTR_I(O, wb ? o : 0),
+                        ASH_ATTR_I(X_BLOCK, xb),
+                        ASH_ATTR_I(Y_BLOCK, yb),
+                        ASH_ATTR_I(W_BLOCK, wb)};
     ash_value ins[] = {a, b};
     keep_products(f, try_add(f, ASH_OP_CONV, ins, 2, attrs, 9, NULL), f->values[i], f->values[k], count);
 }
 
-/* --- the graph ---------------------------------------------------------------------------------------------------------------------------- */
+/* --- the graph
+ * ----------------------------------------------------------------------------------------------------------------------------
+ */
 
 static inline void fuzz_build(fuzz *f, ash_graph *g, uint64_t seed) {
     static const struct {
         void (*add)(fuzz *f);
         unsigned weight;
-    } kinds[] = {{fuzz_unary, 14},    {fuzz_binary, 22},    {fuzz_select, 4},  {fuzz_cast, 5},   {fuzz_reshape, 9},
-                 {fuzz_transpose, 8}, {fuzz_broadcast, 5},  {fuzz_slice, 7},   {fuzz_pad, 5},    {fuzz_concat, 6},
-                 {fuzz_iota, 2},      {fuzz_reduce, 9},     {fuzz_normalise, 7}, {fuzz_rows, 4}, {fuzz_gather, 6},
-                 {fuzz_scatter, 4},   {fuzz_pool, 5},       {fuzz_matmul, 5},  {fuzz_conv, 4}};
-    *f = (fuzz){.state = seed, .g = g};
+    } kinds[] = {{fuzz_unary, 14},    {fuzz_binary, 22},   {fuzz_select, 4},    {fuzz_cast, 5},
+                 {fuzz_reshape, 9},   {fuzz_transpose, 8}, {fuzz_broadcast, 5}, {fuzz_slice, 7},
+                 {fuzz_pad, 5},       {fuzz_concat, 6},    {fuzz_iota, 2},      {fuzz_reduce, 9},
+                 {fuzz_normalise, 7}, {fuzz_rows, 4},      {fuzz_gather, 6},    {fuzz_scatter, 4},
+                 {fuzz_pool, 5},      {fuzz_matmul, 5},    {fuzz_conv, 4}};
+    *f = (fuzz){.state = seed, .g = g, .room = 6000};
+    bool large = chance(f, 1); /* several chunks to a kernel */
+    if (large) f->room = 150000;
     for (unsigned i = 0, n = (unsigned)pick(f, 10); i < (n < 6 ? 0 : n < 8 ? 1u : 2u); i++) {
         char name[8];
         snprintf(name, sizeof name, "v%u", i);
@@ -660,7 +726,7 @@ static inline void fuzz_build(fuzz *f, ash_graph *g, uint64_t seed) {
         type = random_type(f, random_dtype(f));
         new_leaf(f, &type, 0);
     }
-    unsigned total = 0, n = 1 + (unsigned)pick(f, chance(f, 15) ? 40 : 12);
+    unsigned total = 0, n = 1 + (unsigned)pick(f, large ? 4 : chance(f, 15) ? 40 : 12);
     for (size_t k = 0; k < ASH_COUNT(kinds); k++) total += kinds[k].weight;
     for (unsigned i = 0; i < n && f->n_values + 12 < FUZZ_VALUES; i++) {
         unsigned at = (unsigned)pick(f, total);

@@ -1,9 +1,10 @@
-/* Runs loop nests by reading them: slow, and strict about everything that a nest must not do. It knows no machine, so a
- * few thousand kernels run in the time that compiling some dozens takes, for any target.
+/* Runs loop nests by reading them: slow, and strict about everything that a nest must not do. It knows no
+ * machine, so a few thousand kernels run in the time that compiling some dozens takes, for any target.
  *
- * Checked on the way: every access lies in its buffer and in an interval that the step declares; no chunk reads or
- * writes a byte that another chunk of the step writes; what has no value (bytes that nobody wrote, lanes that are off in
- * a quotient of a negative number) never decides, never is an address, and never is in a result. */
+ * Checked on the way: every access lies in its buffer and in an interval that the step declares; no chunk
+ * reads or writes a byte that another chunk of the step writes; what has no value (bytes that nobody wrote,
+ * lanes that are off in a quotient of a negative number) never decides, never is an address, and never is
+ * in a result. */
 #ifndef ASH_NEST_INTERP_H
 #define ASH_NEST_INTERP_H
 
@@ -16,8 +17,9 @@
 /* One storage: bytes, and for each byte what is known of it. */
 typedef struct interp_memory {
     unsigned char *data;
-    bool *undefined;            /* nobody wrote it, or what was written has no value */
-    int32_t *writer, *reader;   /* chunk of the present step that wrote or read it, plus 1; 0: none; -1: several read it */
+    bool *undefined; /* nobody wrote it, or what was written has no value */
+    int32_t *writer,
+        *reader; /* chunk of the present step that wrote or read it, plus 1; 0: none; -1: several read it */
     int64_t bytes;
 } interp_memory;
 
@@ -40,12 +42,12 @@ typedef struct interp {
     const interp_buffer *buffers;
     const int64_t *vars;
     int64_t begin, end, worker;
-    int32_t chunk;        /* number of the present chunk, plus 1 */
-    interp_lane *lanes;   /* of all results */
-    bool *poison;         /* per lane: it has no value */
-    size_t *first;        /* per instruction: its first lane */
-    uint32_t *match;      /* LOOP, IF, ELSE: what closes them */
-    char *error;          /* 256 bytes; empty: none */
+    int32_t chunk;      /* number of the present chunk, plus 1 */
+    interp_lane *lanes; /* of all results */
+    bool *poison;       /* per lane: it has no value */
+    size_t *first;      /* per instruction: its first lane */
+    uint32_t *match;    /* LOOP, IF, ELSE: what closes them */
+    char *error;        /* 256 bytes; empty: none */
 } interp;
 
 static inline void interp_fail(interp *in, ash_ref ref, const char *fmt, ...) ASH_PRINTF(3, 4);
@@ -67,15 +69,20 @@ static inline bool *interp_poison(const interp *in, ash_ref ref) {
 }
 
 static inline ash_wide interp_wide(const interp *in, ash_ref ref, int64_t count) {
-    return (ash_wide){.dtype = (ash_dtype)in->nest->code.at[ref].dtype, .rank = 1, .dims = {count}, .count = count,
+    return (ash_wide){.dtype = (ash_dtype)in->nest->code.at[ref].dtype,
+                      .rank = 1,
+                      .dims = {count},
+                      .count = count,
                       .i = &interp_at(in, ref)->i};
 }
 
-/* --- memory ---------------------------------------------------------------------------------------------------------- */
+/* --- memory
+ * ----------------------------------------------------------------------------------------------------------
+ */
 
 /* The bytes of one element, once it is sure that they may be touched; NULL otherwise. */
-static inline unsigned char *interp_touch(interp *in, ash_ref ref, const ash_inst *inst, int64_t index, bool write,
-                                          int64_t *at) {
+static inline unsigned char *interp_touch(interp *in, ash_ref ref, const ash_inst *inst, int64_t index,
+                                          bool write, int64_t *at) {
     const interp_buffer *b = &in->buffers[inst->buf];
     interp_memory *m = b->memory;
     int64_t size = (int64_t)ash_dtype_size(in->nest->buffers.at[inst->buf].dtype);
@@ -109,7 +116,8 @@ static inline unsigned char *interp_touch(interp *in, ash_ref ref, const ash_ins
     return m->data + *at;
 }
 
-static inline void interp_load(interp *in, ash_ref ref, const ash_inst *inst, int64_t index, unsigned lane) {
+static inline void interp_load(interp *in, ash_ref ref, const ash_inst *inst, int64_t index,
+                               unsigned lane) {
     int64_t at, size = (int64_t)ash_dtype_size(in->nest->buffers.at[inst->buf].dtype);
     unsigned char *bytes = interp_touch(in, ref, inst, index, false, &at);
     if (!bytes) return;
@@ -120,11 +128,13 @@ static inline void interp_load(interp *in, ash_ref ref, const ash_inst *inst, in
     interp_poison(in, ref)[lane] = undefined;
 }
 
-static inline void interp_store(interp *in, ash_ref ref, const ash_inst *inst, int64_t index, unsigned lane) {
+static inline void interp_store(interp *in, ash_ref ref, const ash_inst *inst, int64_t index,
+                                unsigned lane) {
     int64_t at, size = (int64_t)ash_dtype_size(in->nest->buffers.at[inst->buf].dtype);
     unsigned char *bytes = interp_touch(in, ref, inst, index, true, &at);
     if (!bytes) return;
-    ash_wide one = {.dtype = (ash_dtype)in->nest->code.at[inst->c].dtype, .count = 1,
+    ash_wide one = {.dtype = (ash_dtype)in->nest->code.at[inst->c].dtype,
+                    .count = 1,
                     .i = &interp_at(in, inst->c)[lane].i};
     ash_wide_store(&one, bytes);
     for (int64_t k = at; k < at + size; k++)
@@ -157,7 +167,8 @@ static inline void interp_access(interp *in, ash_ref ref, const ash_inst *inst) 
     }
 }
 
-/* --- arithmetic ------------------------------------------------------------------------------------------------------ */
+/* --- arithmetic
+ * ------------------------------------------------------------------------------------------------------ */
 
 static inline void interp_compute(interp *in, ash_ref ref, const ash_inst *inst) {
     ash_op op = (ash_op)inst->i;
@@ -236,7 +247,8 @@ static inline void interp_value(interp *in, ash_ref ref, const ash_inst *inst) {
             break;
         }
         case ASH_NEST_SHUFFLE: {
-            unsigned pick = (unsigned)in->nest->shuffles.at[inst->i + lane], n = in->nest->code.at[inst->a].lanes;
+            unsigned pick = (unsigned)in->nest->shuffles.at[inst->i + lane],
+                     n = in->nest->code.at[inst->a].lanes;
             ash_ref from = pick < n ? inst->a : inst->b;
             to[lane] = interp_at(in, from)[pick % n];
             bad[lane] = interp_poison(in, from)[pick % n];
@@ -274,7 +286,9 @@ static inline void interp_value(interp *in, ash_ref ref, const ash_inst *inst) {
     }
 }
 
-/* --- structure ------------------------------------------------------------------------------------------------------- */
+/* --- structure
+ * -------------------------------------------------------------------------------------------------------
+ */
 
 static inline void interp_block(interp *in, ash_ref from, ash_ref to);
 
@@ -331,9 +345,14 @@ static inline void interp_block(interp *in, ash_ref from, ash_ref to) {
 }
 
 /* Runs the chunks [begin, end). `error` (256 bytes) receives what went wrong, or "". */
-static inline void interp_run(const ash_nest *nest, const interp_buffer *buffers, const int64_t *vars, int64_t begin,
-                              int64_t end, int64_t worker, char *error) {
-    interp in = {.nest = nest, .buffers = buffers, .vars = vars, .begin = begin, .end = end, .worker = worker,
+static inline void interp_run(const ash_nest *nest, const interp_buffer *buffers, const int64_t *vars,
+                              int64_t begin, int64_t end, int64_t worker, char *error) {
+    interp in = {.nest = nest,
+                 .buffers = buffers,
+                 .vars = vars,
+                 .begin = begin,
+                 .end = end,
+                 .worker = worker,
                  .error = error};
     size_t n = nest->code.len, total = 0;
     in.first = calloc(n + 1, sizeof *in.first);

@@ -288,6 +288,113 @@ static void test_constants(void **state) {
     finish(g, y, 1e-6);
 }
 
+/* --- what random graphs found ------------------------------------------------------------------------------------------ */
+
+static ash_value typed(ash_graph *g, const char *name, ash_dtype dtype, unsigned rank, const ash_dim *dims) {
+    ash_type type = {.dtype = dtype, .rank = rank};
+    memcpy(type.dims, dims, rank * sizeof *dims);
+    return ash_graph_input(g, name, &type);
+}
+
+/* A reduction over no axis, or over dims of 1, is no loop; it may lie in a group that has one. */
+static void test_reduces_nothing(void **state) {
+    (void)state;
+    ash_graph *g = new_graph();
+    ash_value x = INPUT(g, "x", 6, 1, 20);
+    ash_value sum = ash_reduce_sum(g, ash_softmax(g, ash_reduce_max(g, x, (int64_t[]){1}, 1, false), 1), NULL, 0, false);
+    ash_graph_output(g, "sum", ash_neg(g, sum));
+    finish(g, ash_reduce_sum(g, x, (int64_t[]){1}, 1, true), 1e-6);
+}
+
+static void test_no_elements(void **state) {
+    (void)state;
+    ash_graph *g = new_graph();
+    ash_value none = INPUT(g, "none", 0, 5), x = INPUT(g, "x", 3, 5), parts[] = {ash_neg(g, none), ash_neg(g, x), none};
+    ash_graph_output(g, "pad", pad_all(g, none, 2, (int64_t[]){1, 0}, (int64_t[]){2, 1}, (int64_t[]){0, 0}));
+    ash_graph_output(g, "sum", ash_reduce_sum(g, ash_transpose(g, none, (int64_t[]){1, 0}), (int64_t[]){1}, 1, false));
+    ash_graph_output(g, "product", ash_matmul(g, ash_reshape(g, none, (int64_t[]){5, 0}, 2), none));
+    ash_graph_output(g, "none", ash_softmax(g, ash_reshape(g, none, (int64_t[]){5, 0, 3}, 3), 0));
+    finish(g, ash_concat(g, parts, 3, 0), 1e-6);
+}
+
+/* A dim that is 0 for some values of its variable, also as a divisor and as an axis that is indexed. */
+static void test_variable_may_be_zero(void **state) {
+    (void)state;
+    for (int64_t v = 0; v < 5; v += 4) {
+        ash_graph *g = new_graph();
+        ash_dim n = ash_graph_var(g, "n", 0, 4);
+        ash_value x = typed(g, "x", ASH_F32, 4, (ash_dim[]){2, 32, n, 3}), i = typed(g, "i", ASH_I64, 1, (ash_dim[]){7});
+        ash_value blocks = ash_transpose(g, ash_reshape(g, x, (ash_dim[]){2, 2, 16, n, 3}, 5), (int64_t[]){0, 1, 3, 4, 2});
+        ash_graph_output(g, "blocks", ash_exp(g, blocks));
+        ash_graph_output(g, "gather", ash_neg(g, ash_gather(g, x, i, 2)));
+        ash_window w = {3, 1, 1, 1, 1};
+        ash_graph_output(g, "pool", ash_pool(g, ASH_OP_POOL_SUM, ash_neg(g, x), (int64_t[]){2}, &w, 1));
+        ash_value rows = ash_reshape(g, ash_abs(g, x), (ash_dim[]){64, ash_graph_dim_mul(g, n, 3)}, 2);
+        ash_graph_output(g, "rows", ash_gather(g, ash_transpose(g, rows, (int64_t[]){1, 0}), i, 0));
+        ash_value updates = typed(g, "updates", ASH_F32, 4, (ash_dim[]){1, 1, 7, 1});
+        ash_value at = ash_reshape(g, i, (ash_dim[]){1, 1, 7, 1}, 4);
+        ash_graph_output(g, "scatter", ash_scatter_elements(g, x, at, updates, 2, ASH_SCATTER_MAX));
+        test_differential(context, g, &v, 1e-6);
+        ash_graph_destroy(g);
+    }
+}
+
+/* The loaded index differs from lane to lane while the rest of the address counts up. */
+static void test_gather_rows(void **state) {
+    (void)state;
+    for (int64_t axis = 0; axis < 2; axis++) {
+        ash_graph *g = new_graph();
+        ash_value x = INPUT(g, "x", 7, 40), i = typed(g, "i", ASH_I32, 2, (ash_dim[]){7, 40});
+        finish(g, ash_relu(g, ash_gather_elements(g, x, i, axis)), 1e-6);
+    }
+}
+
+/* Indices past the end: a gather and scatter_elements clamp them, scatter_nd skips the update. */
+static void test_indices_outside(void **state) {
+    (void)state;
+    ash_graph *g = new_graph();
+    ash_value x = INPUT(g, "x", 4, 3), i = typed(g, "i", ASH_I64, 2, (ash_dim[]){9, 3}), u = INPUT(g, "u", 9, 3);
+    i = ash_sub(g, i, ash_scalar(g, ASH_I64, 5)); /* -5 ... 4 */
+    ash_graph_output(g, "set", ash_scatter_elements(g, x, i, u, 0, ASH_SCATTER_SET));
+    ash_graph_output(g, "add", ash_scatter_elements(g, x, i, u, 0, ASH_SCATTER_ADD));
+    ash_value rows = ash_slice(g, i, (int64_t[]){0, 0}, NULL, (int64_t[]){9, 1});
+    ash_graph_output(g, "nd", ash_scatter_nd(g, x, rows, u, ASH_SCATTER_ADD));
+    finish(g, ash_gather_nd(g, x, rows, 0), 1e-6);
+}
+
+/* The dim of the result that vectors run along is 1. */
+static void test_one_column(void **state) {
+    (void)state;
+    for (int64_t m = 1; m < 40; m += 19) {
+        ash_graph *g = new_graph();
+        finish(g, ash_relu(g, ash_matmul(g, INPUT(g, "a", 2, m, 24), INPUT(g, "b", 2, 24, 1))), 1e-6);
+    }
+    blocked_conv(&(shape){1, 16, 1, 9, 3, 1, 1, 1, 1}, 16, 0);
+    blocked_conv(&(shape){1, 3, 1, 9, 1, 1, 0, 1, 1}, 0, 0);
+}
+
+/* Padding adds nothing to a convolution, even where the weight is no finite number. */
+static void test_odd_weights(void **state) {
+    (void)state;
+    ash_graph *g = new_graph();
+    float data[2 * 2 * 3 * 3];
+    for (int i = 0; i < 36; i++) data[i] = i == 0 ? INFINITY : i == 35 ? NAN : (float)i;
+    ash_type type = {ASH_F32, 4, {2, 2, 3, 3}};
+    ash_value w = ash_graph_constant(g, &type, data, sizeof data, ASH_DATA_COPY);
+    finish(g, ash_conv2d(g, INPUT(g, "x", 1, 2, 8, 19), w, 1, 1, 1), 1e-6);
+}
+
+/* A window that begins before the input, whose index is taken apart by a reshape: quotients of negative numbers. */
+static void test_window_over_reshape(void **state) {
+    (void)state;
+    ash_graph *g = new_graph();
+    ash_window w = {2, 1, 2, 1, 1};
+    ash_value x = ash_transpose(g, INPUT(g, "x", 6, 3, 4), (int64_t[]){1, 0, 2});
+    ash_graph_output(g, "sum", ash_pool(g, ASH_OP_POOL_SUM, ash_reshape(g, x, (int64_t[]){72}, 1), (int64_t[]){0}, &w, 1));
+    ash_value spread = pad_all(g, INPUT(g, "y", 10), 3, (int64_t[]){3}, (int64_t[]){1}, (int64_t[]){3});
+    finish(g, ash_neg(g, ash_slice(g, spread, (int64_t[]){0}, (int64_t[]){4}, (int64_t[]){10})), 1e-6);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_elementwise), cmocka_unit_test(test_broadcast),  cmocka_unit_test(test_movement),
@@ -296,6 +403,10 @@ int main(void) {
         cmocka_unit_test(test_packed_matmul), cmocka_unit_test(test_plain_conv), cmocka_unit_test(test_blocked_conv),
         cmocka_unit_test(test_pool),        cmocka_unit_test(test_indexed),    cmocka_unit_test(test_rows),
         cmocka_unit_test(test_variables),   cmocka_unit_test(test_constants),
+        cmocka_unit_test(test_reduces_nothing), cmocka_unit_test(test_no_elements),
+        cmocka_unit_test(test_variable_may_be_zero), cmocka_unit_test(test_gather_rows),
+        cmocka_unit_test(test_indices_outside), cmocka_unit_test(test_one_column),
+        cmocka_unit_test(test_odd_weights),  cmocka_unit_test(test_window_over_reshape),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,26 +1,37 @@
-/* Lowering of random graphs against the reference evaluator: the nests are interpreted (strictly, for several targets,
- * fused and not), and some of them compiled and run.
+/* Lowering of random graphs against the reference evaluator: the nests are interpreted (strictly, for
+ * several targets, fused and not), and some of them compiled and run.
  *
  *   ASHLAR_FUZZ_SEED=n       that seed alone, compiled for every target as well
  *   ASHLAR_FUZZ_COUNT=n      so many seeds
  *   ASHLAR_FUZZ_FIRST=n      from that seed on
- *   ASHLAR_FUZZ_GO_ON=1      prints what fails and goes on */
+ *   ASHLAR_FUZZ_ALL=1        every seed is compiled, for every target
+ *   ASHLAR_FUZZ_GO_ON=1      goes on after a failure
+ *   ASHLAR_FUZZ_QUIET=1      prints neither graphs nor nests */
 #include "base/text.h"
 #include "code/code.h"
 #include "fuzz_ops.h"
 #include "nest_interp.h"
 
-enum { DEFAULT_COUNT = 2500, COMPILE_EVERY = 25, GUARD_BYTES = 64 };
+enum { DEFAULT_COUNT = 2000, COMPILE_EVERY = 25, GUARD_BYTES = 64 };
 
 static ash_context *context;
-static ash_target targets[3];
-static unsigned n_targets, n_runs, n_compiled;
+static ash_target targets[5];
+static unsigned n_targets, n_named, n_runs, n_compiled,
+    n_in_place; /* the targets by name come first: those can be compiled for */
 
 static int setup(void **state) {
     (void)state;
     static const char *const names[] = {"x86-64", "x86-64-v3", "x86-64-v4"};
     for (size_t i = 0; i < ASH_COUNT(names); i++)
         if (ash_target__named(names[i], &targets[n_targets], NULL) == ASH_OK) n_targets++;
+    n_named = n_targets;
+    if (n_named < ASH_COUNT(names)) return 1;
+    targets[n_targets] = targets[0]; /* short vectors, many registers */
+    targets[n_targets].vector_registers = 32;
+    snprintf(targets[n_targets++].cpu, sizeof targets->cpu, "neon");
+    targets[n_targets] = targets[0]; /* short vectors with masks */
+    targets[n_targets].masks = true;
+    snprintf(targets[n_targets++].cpu, sizeof targets->cpu, "sve");
     return ash_context_create(&(ash_context_options){.threads = 1}, &context, NULL);
 }
 
@@ -36,9 +47,9 @@ typedef struct trial {
     const ash_program *program;
     const ash_wide *inputs;
     const int64_t *vars;
-    const ash_kernel_fn *fns;   /* per nest, or NULL: interpreted */
-    interp_memory *own;         /* per buffer that is no view */
-    interp_memory **memory;     /* the same, or that of the buffer whose place it takes */
+    const ash_kernel_fn *fns; /* per nest, or NULL: interpreted */
+    interp_memory *own;       /* per buffer that is no view */
+    interp_memory **memory;   /* the same, or that of the buffer whose place it takes */
     uint64_t state;
     char error[512];
 } trial;
@@ -96,8 +107,10 @@ static void take_place(trial *t, size_t s) {
     for (uint32_t i = 0; i < step->n_accesses; i++)
         if (step->accesses[i].write && p->buffers.at[step->accesses[i].buffer].kind != ASH_BUFFER_SCRATCH)
             out = root_of(p, step->accesses[i].buffer);
-    if (out == ASH_NO_BUFFER || touched(p, 0, s, out) || touched(p, s + 1, p->steps.len, step->inplace)) return;
+    if (out == ASH_NO_BUFFER || touched(p, 0, s, out) || touched(p, s + 1, p->steps.len, step->inplace))
+        return;
     t->memory[out] = t->memory[step->inplace];
+    n_in_place++;
 }
 
 static void print_nest(const ash_nest *nest) {
@@ -117,7 +130,11 @@ static void run_step(trial *t, size_t s) {
     for (uint32_t i = 0; i < step->n_buffers; i++) {
         const ash_buffer *b = &p->buffers.at[step->buffers[i]];
         interp_memory *m = t->memory[root_of(p, step->buffers[i])];
-        buffers[i] = (interp_buffer){m, b->offset, b->kind == ASH_BUFFER_SCRATCH, step->accesses, step->n_accesses,
+        buffers[i] = (interp_buffer){m,
+                                     b->offset,
+                                     b->kind == ASH_BUFFER_SCRATCH,
+                                     step->accesses,
+                                     step->n_accesses,
                                      step->buffers[i]};
         table[i] = m->data + b->offset;
         memset(m->writer, 0, (size_t)m->bytes * sizeof *m->writer);
@@ -143,7 +160,8 @@ static void run_step(trial *t, size_t s) {
         const interp_memory *m = buffers[i].memory;
         for (int g = 0; g < GUARD_BYTES; g++)
             if (m->data[m->bytes + g] != 0xa5)
-                snprintf(t->error, sizeof t->error, "step %zu, %s: writes past buffer %u", s, step->name, step->buffers[i]);
+                snprintf(t->error, sizeof t->error, "step %zu, %s: writes past buffer %u", s, step->name,
+                         step->buffers[i]);
     }
     free(buffers);
     free(table);
@@ -164,21 +182,44 @@ static void compare(trial *t, size_t o, const ash_wide *want, const fuzz_value *
         if (!t->fns && m->undefined[(size_t)b->offset + (size_t)i * size])
             snprintf(t->error, sizeof t->error, "output %zu, element %lld has no value", o, (long long)i);
         else if (!is_float && got.i[i] != want->i[i])
-            snprintf(t->error, sizeof t->error, "output %zu, element %lld is %lld, not %lld", o, (long long)i,
-                     (long long)got.i[i], (long long)want->i[i]);
+            snprintf(t->error, sizeof t->error, "output %zu, element %lld is %lld, not %lld", o,
+                     (long long)i, (long long)got.i[i], (long long)want->i[i]);
         else if (is_float && !(isnan(got.f[i]) && isnan(want->f[i])) && got.f[i] != want->f[i] &&
                  !(fabs(got.f[i] - want->f[i]) <= slack))
-            snprintf(t->error, sizeof t->error, "output %zu, element %lld is %.9g, not %.9g (may be off by %g)", o,
-                     (long long)i, got.f[i], want->f[i], slack);
+            snprintf(t->error, sizeof t->error,
+                     "output %zu, element %lld is %.9g, not %.9g (may be off by %g)", o, (long long)i,
+                     got.f[i], want->f[i], slack);
     }
     ash_wide_free(&ash_allocator__libc, &got);
 }
 
+/* The same graph gives the same program. */
+static void check_repeats(trial *t, const ash_target *target, const ash_lower_options *options,
+                          const ash_program *p) {
+    ash_program *q;
+    ash_diag diag;
+    assert_ok(ash_program__lower(t->f->g, target, options, &q, &diag));
+    bool same =
+        p->steps.len == q->steps.len && p->nests.len == q->nests.len && p->buffers.len == q->buffers.len;
+    for (size_t i = 0; same && i < p->nests.len; i++) {
+        const ash_nest *a = &p->nests.at[i], *b = &q->nests.at[i];
+        same =
+            a->code.len == b->code.len && !memcmp(a->code.at, b->code.at, a->code.len * sizeof *a->code.at);
+    }
+    for (size_t i = 0; same && i < p->steps.len; i++)
+        same =
+            p->steps.at[i].nest == q->steps.at[i].nest && p->steps.at[i].inplace == q->steps.at[i].inplace;
+    if (!same) snprintf(t->error, sizeof t->error, "lowered again, it is another program");
+    ash_program__free(q);
+}
+
 /* Lowers, runs and compares; t->error says what went wrong. */
-static void try_program(trial *t, const ash_target *target, bool fuse, bool compiled, const ash_wide *expected,
-                        const fuzz_value *const *bounds) {
+static void try_program(trial *t, const ash_target *target, bool fuse, bool compiled,
+                        const ash_wide *expected, const fuzz_value *const *bounds) {
     const ash_graph *g = t->f->g;
-    ash_lower_options options = {.fuse = fuse};
+    ash_value kept[2] = {(ash_value)(fuzz_random(&t->state) % g->values.len),
+                         (ash_value)(fuzz_random(&t->state) % g->values.len)};
+    ash_lower_options options = {.fuse = fuse, .keep = kept, .n_keep = fuzz_random(&t->state) % 8 ? 0 : 2};
     ash_program *p;
     ash_diag diag;
     ash_code *code = NULL;
@@ -195,7 +236,8 @@ static void try_program(trial *t, const ash_target *target, bool fuse, bool comp
         const ash_nest **nests = calloc(p->nests.len + 1, sizeof *nests);
         fns = calloc(p->nests.len + 1, sizeof *fns);
         for (size_t i = 0; i < p->nests.len; i++) nests[i] = &p->nests.at[i];
-        ash_status status = ash_code__compile(compiler, nests, p->nests.len, fns, &code, NULL, NULL, NULL, &diag);
+        ash_status status =
+            ash_code__compile(compiler, nests, p->nests.len, fns, &code, NULL, NULL, NULL, &diag);
         free(nests);
         if (status != ASH_OK) {
             ash_diag_format(&diag, t->error, sizeof t->error);
@@ -203,7 +245,7 @@ static void try_program(trial *t, const ash_target *target, bool fuse, bool comp
         }
         n_compiled++;
     }
-    n_runs++;
+    if (n_runs++ % 8 == 0) check_repeats(t, target, &options, p);
     t->program = p;
     t->fns = fns;
     t->own = calloc(p->buffers.len + 1, sizeof *t->own);
@@ -231,13 +273,15 @@ static void report(const fuzz *f, uint64_t seed, const char *how, const char *er
 }
 
 /* All ways of running the graph with one set of variables. */
-static bool run_vars(const fuzz *f, uint64_t seed, const int64_t *vars, const fuzz_value *const *bounds, bool all) {
+static bool run_vars(const fuzz *f, uint64_t seed, const int64_t *vars, const fuzz_value *const *bounds,
+                     bool all) {
     const ash_graph *g = f->g;
     const ash_allocator *a = &ash_allocator__libc;
     ash_diag diag;
     bool ok = true;
     uint64_t state = seed ^ 77;
-    ash_wide *inputs = calloc(g->inputs.len + 1, sizeof *inputs), *expected = calloc(g->outputs.len + 1, sizeof *expected);
+    ash_wide *inputs = calloc(g->inputs.len + 1, sizeof *inputs),
+             *expected = calloc(g->outputs.len + 1, sizeof *expected);
     for (size_t i = 0; i < g->inputs.len; i++) {
         const ash_type *type = ash_graph__type(g, g->inputs.at[i]);
         int64_t dims[ASH_MAX_RANK];
@@ -251,14 +295,16 @@ static bool run_vars(const fuzz *f, uint64_t seed, const int64_t *vars, const fu
     for (unsigned way = 0; way < 4 * n_targets && ok; way++) {
         unsigned target = way / 4;
         bool fuse = way & 1, compiled = way & 2;
-        if (!all && target != chosen) continue;
+        if (!all && target != (compiled ? chosen % n_named : chosen)) continue;
+        if (compiled && target >= n_named) continue;
         if (!all && compiled && (!compile || fuse != compile_fused)) continue;
         trial t = {.f = f, .inputs = inputs, .vars = vars, .state = state};
         try_program(&t, &targets[target], fuse, compiled, expected, bounds);
         if (!t.error[0]) continue;
         char how[160];
-        snprintf(how, sizeof how, "%s, %s, %s, variables %lld %lld", targets[target].cpu, fuse ? "fused" : "not fused",
-                 compiled ? "compiled" : "interpreted", (long long)vars[0], (long long)vars[1]);
+        snprintf(how, sizeof how, "%s, %s, %s, variables %lld %lld", targets[target].cpu,
+                 fuse ? "fused" : "not fused", compiled ? "compiled" : "interpreted", (long long)vars[0],
+                 (long long)vars[1]);
         report(f, seed, how, t.error);
         ok = false;
     }
@@ -313,10 +359,11 @@ static void test_random_graphs(void **state) {
     }
     uint64_t first = setting("ASHLAR_FUZZ_FIRST", 0), count = setting("ASHLAR_FUZZ_COUNT", DEFAULT_COUNT);
     for (uint64_t seed = first; seed < first + count; seed++) {
-        failed += !run_seed(seed, false);
+        failed += !run_seed(seed, getenv("ASHLAR_FUZZ_ALL") != NULL);
         if (failed && !getenv("ASHLAR_FUZZ_GO_ON")) break;
     }
-    print_message("%u programs run, %u of them compiled, %u seeds failed\n", n_runs, n_compiled, failed);
+    print_message("%u programs run, %u of them compiled, %u steps in place, %u seeds failed\n", n_runs,
+                  n_compiled, n_in_place, failed);
     assert_int_equal(failed, 0);
 }
 

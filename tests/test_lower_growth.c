@@ -36,7 +36,8 @@ static ash_value input(ash_graph *g, const char *name, unsigned rank, const ash_
     return ash_graph_input(g, name, &type);
 }
 
-/* --- shapes of graphs: each of about n nodes ------------------------------------------------------------------------------ */
+/* --- shapes of graphs: each of about n nodes
+ * ------------------------------------------------------------------------------ */
 
 static ash_value chain(ash_graph *g, int n) {
     ash_value x = input(g, "x", 2, (ash_dim[]){8, 33});
@@ -80,6 +81,18 @@ static ash_value reshapes(ash_graph *g, int n) {
     return ash_neg(g, x);
 }
 
+/* The same with as many dims as there can be. */
+static ash_value ranks(ash_graph *g, int n) {
+    static const ash_dim shapes[][10] = {
+        {2, 3, 2, 3, 2, 3, 2, 3, 2, 2}, {3, 2, 2, 3, 2, 2, 3, 2, 3, 2}, {4, 3, 3, 2, 1, 6, 1, 3, 4, 1}};
+    static const int64_t perms[][10] = {
+        {9, 1, 7, 3, 5, 0, 2, 4, 6, 8}, {1, 0, 3, 2, 5, 4, 7, 6, 9, 8}, {4, 9, 0, 5, 1, 6, 2, 7, 3, 8}};
+    ash_value x = input(g, "x", 10, shapes[0]);
+    for (int i = 1; i < n / 8; i++)
+        x = ash_reshape(g, ash_transpose(g, x, perms[i % 3]), shapes[i % 3], 10);
+    return ash_neg(g, x);
+}
+
 /* Each step of a long chain of movement is read by somebody. */
 static ash_value comb(ash_graph *g, int n) {
     ash_value x = input(g, "x", 2, (ash_dim[]){6, 10}), sum = x;
@@ -95,10 +108,12 @@ typedef struct shape {
     ash_value (*build)(ash_graph *g, int n);
 } shape;
 
-static const shape shapes[] = {{"chain", chain}, {"braid", braid}, {"fan", fan}, {"skips", skips}, {"reshapes", reshapes},
-                               {"comb", comb}};
+static const shape shapes[] = {{"chain", chain},       {"braid", braid}, {"fan", fan},  {"skips", skips},
+                               {"reshapes", reshapes}, {"ranks", ranks}, {"comb", comb}};
 
-/* --- time and stack -------------------------------------------------------------------------------------------------------- */
+/* --- time and stack
+ * --------------------------------------------------------------------------------------------------------
+ */
 
 typedef struct task {
     const ash_graph *g;
@@ -160,22 +175,28 @@ static void test_growth(void **state) {
                 lower_small(&t);
                 if (t.status != ASH_OK) fail_msg("%s of %d: %s", shapes[i].name, sizes[s], t.diag.message);
                 seconds[s] = t.seconds;
-                print_message("%s, %d nodes, %s: %.3f s, %zu steps, %zu instructions\n", shapes[i].name, sizes[s],
-                              fuse ? "fused" : "not fused", t.seconds, t.steps, t.instructions);
+                print_message("%s, %d nodes, %s: %.3f s, %zu steps, %zu instructions\n", shapes[i].name,
+                              sizes[s], fuse ? "fused" : "not fused", t.seconds, t.steps, t.instructions);
                 ash_graph_destroy(g);
             }
             if (seconds[2] > 40 * seconds[1] + 0.05)
-                fail_msg("%s: %.3f s for %d nodes, %.3f s for %d", shapes[i].name, seconds[1], sizes[1], seconds[2], sizes[2]);
+                fail_msg("%s: %.3f s for %d nodes, %.3f s for %d", shapes[i].name, seconds[1], sizes[1],
+                         seconds[2], sizes[2]);
         }
 }
 
-/* --- hostile sizes ------------------------------------------------------------------------------------------------------------ */
+/* --- hostile sizes
+ * ------------------------------------------------------------------------------------------------------------
+ */
 
 /* Lowers to a program, or is refused with a reason that is not a lack of memory. */
 static void check_large(ash_graph *g, ash_value y) {
     ash_diag diag;
     ash_graph_output(g, "y", y);
-    if (ash_graph_status(g, &diag) == ASH_OK) {
+    ash_status built = ash_graph_status(g, &diag);
+    if (built != ASH_OK && built != ASH_ERROR_OUT_OF_RANGE)
+        fail_msg("status %d: %s", (int)built, diag.message);
+    if (built == ASH_OK) {
         for (int fuse = 0; fuse < 2; fuse++) {
             task t = {.g = g, .fuse = fuse};
             lower(&t);
@@ -188,10 +209,11 @@ static void check_large(ash_graph *g, ash_value y) {
 
 static void test_large(void **state) {
     (void)state;
-    const ash_dim big = INT64_C(1) << 30, huge = INT64_C(1) << 60;
-    for (int i = 0; i < 13; i++) {
+    const ash_dim big = INT64_C(1) << 30, huge = INT64_C(9) << 57; /* bytes: 9 << 59 */
+    for (int i = 0; i < 18; i++) {
         ash_graph *g = new_graph(context);
-        ash_value x = input(g, "x", 2, (ash_dim[]){big, big}), line = input(g, "line", 1, (ash_dim[]){huge});
+        ash_value x = input(g, "x", 2, (ash_dim[]){big, big}),
+                  line = input(g, "line", 1, (ash_dim[]){huge});
         ash_value none = input(g, "none", 3, (ash_dim[]){0, huge, huge}), y = ASH_NO_VALUE;
         ash_dim var = ash_graph_var(g, "v", 0, big);
         ash_type type = {ASH_F32, 2, {var, var}};
@@ -201,16 +223,56 @@ static void test_large(void **state) {
         case 1: y = ash_reduce_sum(g, x, (int64_t[]){0, 1}, 2, false); break;
         case 2: y = ash_softmax(g, x, 0); break;
         case 3: y = ash_matmul(g, x, x); break;
-        case 4: y = ash_add(g, ash_slice(g, line, (ash_dim[]){huge - 1}, (int64_t[]){-3}, (ash_dim[]){huge / 4}), ash_scalar(g, ASH_F32, 1)); break;
-        case 5: y = ash_neg(g, ash_reshape(g, line, (ash_dim[]){INT64_C(1) << 20, INT64_C(1) << 20, INT64_C(1) << 20}, 3)); break;
+        case 4:
+            y = ash_add(g,
+                        ash_slice(g, line, (ash_dim[]){huge - 1}, (int64_t[]){-3}, (ash_dim[]){huge / 4}),
+                        ash_scalar(g, ASH_F32, 1));
+            break;
+        case 5:
+            y = ash_neg(
+                g,
+                ash_reshape(g, line, (ash_dim[]){INT64_C(9) << 17, INT64_C(1) << 20, INT64_C(1) << 20}, 3));
+            break;
         case 6: y = ash_neg(g, none); break;
         case 7: y = ash_reduce_sum(g, none, (int64_t[]){0}, 1, false); break;
         case 8: y = ash_cumsum(g, x, 0, false, true); break;
         case 9: y = ash_matmul(g, open, open); break;
-        case 10: y = ash_softmax(g, ash_reshape(g, open, (ash_dim[]){ash_graph_dim_mul(g, var, var)}, 1), 0); break;
+        case 10:
+            y = ash_softmax(g, ash_reshape(g, open, (ash_dim[]){ash_graph_dim_mul(g, var, var)}, 1), 0);
+            break;
         case 11: {
             ash_window w = {1, 1, 1, huge / 2, huge / 2};
             y = ash_pool(g, ASH_OP_POOL_MAX, ash_neg(g, line), (int64_t[]){0}, &w, 1);
+            break;
+        }
+        case 12:
+            y = ash_matmul(g, ash_reshape(g, line, (ash_dim[]){4, huge / 4}, 2),
+                           ash_reshape(g, line, (ash_dim[]){huge / 4, 4}, 2));
+            break;
+        case 13: {
+            ash_value rows = ash_reshape(g, line, (ash_dim[]){4, huge / 4}, 2);
+            y = ash_matmul(g, rows, ash_transpose(g, rows, (int64_t[]){1, 0}));
+            break;
+        }
+        case 14:
+            y = ash_matmul(g, ash_reshape(g, line, (ash_dim[]){huge / 16, 16}, 2),
+                           input(g, "b", 2, (ash_dim[]){16, 4}));
+            break;
+        case 15:
+            y = ash_conv2d(g, ash_reshape(g, line, (ash_dim[]){1, huge / 9, 3, 3}, 4),
+                           input(g, "w", 4, (ash_dim[]){1, huge / 9, 3, 3}), 1, 1, 1);
+            break;
+        case 16: {
+            static const int64_t one[] = {1, 1};
+            ash_attr attrs[] = {ASH_ATTR_LIST(BEFORE, one, 2),  ASH_ATTR_LIST(AFTER, one, 2),
+                                ASH_ATTR_LIST(STRIDES, one, 2), ASH_ATTR_LIST(DILATIONS, one, 2),
+                                ASH_ATTR_I(GROUPS, 1),          ASH_ATTR_I(O, 16),
+                                ASH_ATTR_I(X_BLOCK, 16),        ASH_ATTR_I(Y_BLOCK, 16),
+                                ASH_ATTR_I(W_BLOCK, 16)};
+            ash_dim blocks = huge >> 12;
+            ash_value ins[] = {input(g, "blocks", 5, (ash_dim[]){1, blocks, 9, 9, 16}),
+                               input(g, "w", 7, (ash_dim[]){1, 1, blocks, 3, 3, 16, 16})};
+            ash_graph_add(g, ASH_OP_CONV, ins, 2, attrs, 9, &y);
             break;
         }
         default: {
@@ -222,7 +284,9 @@ static void test_large(void **state) {
     }
 }
 
-/* --- failing allocations ---------------------------------------------------------------------------------------------------------- */
+/* --- failing allocations
+ * ----------------------------------------------------------------------------------------------------------
+ */
 
 /* A bit of everything. */
 static void build_mixed(ash_graph *g) {
@@ -231,7 +295,9 @@ static void build_mixed(ash_graph *g) {
     float data[20 * 24] = {0};
     ash_type wt = {ASH_F32, 2, {20, 24}}, it = {ASH_I64, 1, {3}};
     ash_value w = ash_graph_parameter(g, "w", &wt, data, sizeof data, ASH_DATA_COPY);
-    ash_value y = ash_relu(g, ash_matmul(g, ash_reshape(g, x, (ash_dim[]){ash_graph_dim_mul(g, batch, 6), 20}, 2), ash_neg(g, w)));
+    ash_value y =
+        ash_relu(g, ash_matmul(g, ash_reshape(g, x, (ash_dim[]){ash_graph_dim_mul(g, batch, 6), 20}, 2),
+                               ash_neg(g, w)));
     y = ash_reshape(g, y, (ash_dim[]){batch, 6, 24}, 3);
     ash_graph_output(g, "softmax", ash_softmax(g, y, 1));
     ash_value i = ash_graph_input(g, "i", &it), at;
@@ -239,11 +305,30 @@ static void build_mixed(ash_graph *g) {
     ash_graph_output(g, "at", at);
     ash_graph_output(g, "gather", ash_gather(g, y, i, 0));
     ash_value parts[] = {ash_neg(g, y), y, ash_exp(g, y)};
-    ash_graph_output(g, "concat", ash_reshape(g, ash_concat(g, parts, 3, 1), (ash_dim[]){batch, 36, 12}, 3));
+    ash_graph_output(g, "concat",
+                     ash_reshape(g, ash_concat(g, parts, 3, 1), (ash_dim[]){batch, 36, 12}, 3));
     ash_window window = {2, 2, 1, 1, 0};
     ash_graph_output(g, "pool", ash_pool(g, ASH_OP_POOL_MAX, y, (int64_t[]){1}, &window, 1));
-    ash_value image = input(g, "image", 4, (ash_dim[]){1, 4, 9, 9}), filter = input(g, "filter", 4, (ash_dim[]){6, 4, 3, 3});
+    ash_value image = input(g, "image", 4, (ash_dim[]){1, 4, 9, 9}),
+              filter = input(g, "filter", 4, (ash_dim[]){6, 4, 3, 3});
     ash_graph_output(g, "conv", ash_relu(g, ash_conv2d(g, image, filter, 1, 1, 1)));
+    static const int64_t one[] = {1, 1};
+    ash_attr attrs[] = {
+        ASH_ATTR_LIST(BEFORE, one, 2),    ASH_ATTR_LIST(AFTER, one, 2), ASH_ATTR_LIST(STRIDES, one, 2),
+        ASH_ATTR_LIST(DILATIONS, one, 2), ASH_ATTR_I(GROUPS, 1),        ASH_ATTR_I(O, 16),
+        ASH_ATTR_I(X_BLOCK, 16),          ASH_ATTR_I(Y_BLOCK, 16),      ASH_ATTR_I(W_BLOCK, 16)};
+    ash_value ins[] = {input(g, "blocks", 5, (ash_dim[]){1, 1, 9, 9, 16}),
+                       input(g, "packed", 7, (ash_dim[]){1, 1, 1, 3, 3, 16, 16})};
+    ash_value blocked;
+    ash_graph_add(g, ASH_OP_CONV, ins, 2, attrs, 9, &blocked);
+    ash_graph_output(g, "blocked", ash_tanh(g, blocked));
+    ash_graph_output(g, "sum", ash_cumsum(g, y, 1, false, false));
+    ash_graph_output(g, "argmax", ash_argmax(g, y, 1, false));
+    ash_value updates = input(g, "updates", 3, (ash_dim[]){3, 6, 24}),
+              rows = ash_reshape(g, i, (ash_dim[]){3, 1}, 2);
+    ash_graph_output(g, "scatter", ash_scatter_nd(g, y, rows, updates, ASH_SCATTER_ADD));
+    ash_graph_output(g, "pad",
+                     ash_pad(g, y, ash_scalar(g, ASH_F32, 1), (ash_dim[]){0, 1, 2}, (ash_dim[]){1, 0, 3}));
 }
 
 static void test_no_memory(void **state) {
@@ -251,32 +336,26 @@ static void test_no_memory(void **state) {
     test_memory memory = {0};
     ash_context *limited;
     ash_diag diag;
-    assert_ok(ash_context_create(&(ash_context_options){.threads = 1, .allocator = test_memory_allocator(&memory)}, &limited,
-                                 &diag));
+    assert_ok(ash_context_create(
+        &(ash_context_options){.threads = 1, .allocator = test_memory_allocator(&memory)}, &limited,
+        &diag));
     ash_graph *g = new_graph(limited);
     build_mixed(g);
     assert_ok(ash_graph_status(g, &diag));
-    long long before = memory.live;
     for (int fuse = 0; fuse < 2; fuse++) {
-        long needed = 0;
         for (long at = 1;; at++) {
             ash_program *p = NULL;
             memory.count = 0;
             memory.fail_at = at;
-            ash_status status = ash_program__lower(g, &target, &(ash_lower_options){.fuse = fuse}, &p, &diag);
+            ash_status status =
+                ash_program__lower(g, &target, &(ash_lower_options){.fuse = fuse}, &p, &diag);
             memory.fail_at = 0;
             ash_program__free(p);
-            /* the pool of dims keeps what it has learnt */
-            if (status == ASH_OK) {
-                needed = at;
-                break;
-            }
+            if (status == ASH_OK) break;
             assert_status(status, ASH_ERROR_OUT_OF_MEMORY);
             assert_null(p);
         }
-        print_message("%ld allocations\n", needed - 1);
     }
-    (void)before;
     ash_graph_destroy(g);
     ash_context_destroy(limited);
     assert_int_equal(memory.live, 0);

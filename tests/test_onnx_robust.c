@@ -232,11 +232,48 @@ static void test_refused_memory(void **state) {
     }
 }
 
+/* The same for writing a model, with variable dims, and for reading tensors. */
+static void test_refused_memory_of_files(void **state) {
+    (void)state;
+    char model[256], tensor[256], path[] = "/tmp/ashlar_robust_XXXXXX";
+    snprintf(model, sizeof model, "%s/tests/data/onnx/bert_like/model.onnx", ASH_SOURCE_DIR);
+    snprintf(tensor, sizeof tensor, "%s/tests/data/onnx/bert_like/test_data_set_1/output_0.pb",
+             ASH_SOURCE_DIR);
+    close(mkstemp(path));
+    for (int kind = 0; kind < 3; kind++) {
+        for (long n = 1;; n++) {
+            test_memory memory = {0};
+            ash_allocator allocator = test_memory_allocator(&memory);
+            ash_context *context;
+            ash_graph *graph = NULL;
+            ash_tensor *read = NULL;
+            ash_diag diag;
+            assert_int_equal(
+                ash_context_create(&(ash_context_options){.allocator = allocator}, &context, &diag),
+                ASH_OK);
+            if (kind == 0) assert_ok(ash_onnx_read(context, model, NULL, &graph, &diag));
+            memory.fail_at = memory.count + n;
+            ash_status status = kind == 0   ? ash_onnx_write(graph, path, NULL, &diag)
+                                : kind == 1 ? ash_onnx_read(context, model, NULL, &graph, &diag)
+                                            : ash_tensor_read(context, tensor, &read, &diag);
+            bool failed = memory.count >= memory.fail_at;
+            memory.fail_at = 0;
+            ash_tensor_destroy(read);
+            ash_graph_destroy(graph);
+            ash_context_destroy(context);
+            assert_int_equal(memory.live, 0);
+            assert_int_equal(status, failed ? ASH_ERROR_OUT_OF_MEMORY : ASH_OK);
+            if (!failed) break;
+        }
+    }
+    unlink(path);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_truncated_models),      cmocka_unit_test(test_flipped_bytes),
         cmocka_unit_test(test_flipped_backend_tests), cmocka_unit_test(test_flipped_tensor_files),
-        cmocka_unit_test(test_refused_memory),
+        cmocka_unit_test(test_refused_memory),        cmocka_unit_test(test_refused_memory_of_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

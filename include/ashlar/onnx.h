@@ -53,9 +53,10 @@ typedef struct ash_onnx_write_options {
     size_t external_min;  /* bytes from which a tensor is large; 0: 1024 */
 } ash_onnx_write_options;
 
-/* Writes a graph as an ONNX model of operator set 17. Data are streamed, and aligned to 64 bytes where they
- * are large. A file of external data has its own final name from the start; the model appears when it is
- * complete. `options` may be NULL. */
+/* Writes a graph as an ONNX model of operator set 18. Data are streamed, and aligned to 64 bytes where they
+ * are large. The files appear under their names when they are complete, that of external data first. What
+ * only compiled graphs have (blocked layouts), and what ONNX cannot say (convolutions and windowed sums of
+ * integers), is ASH_ERROR_UNSUPPORTED. `options` may be NULL. */
 ASH_API ash_status ash_onnx_write(const ash_graph *graph, const char *path,
                                   const ash_onnx_write_options *options, ash_diag *diag);
 

@@ -46,7 +46,8 @@ static ash_status fail(ash_diag *diag, ash_status code, uint64_t offset, const c
     return code;
 }
 
-ash_status ash_fail(ash_diag *diag, ash_status code, const char *fmt, ...) {
+/* In parentheses, for the analyser's macro of this name. */
+ash_status (ash_fail)(ash_diag *diag, ash_status code, const char *fmt, ...) {
     va_list args;
     va_start(args, fmt);
     fail(diag, code, ASH_NO_OFFSET, fmt, args);

@@ -118,10 +118,10 @@ bool ash_kern_address(ash_kern *k, ash_value value, const ash_ix *idx, ash_value
 
 ash_ref ash_kern_in_bounds(ash_kern *k, ash_ix at, ash_dim limit) {
     ash_nest *n = &k->nest;
-    const ash_sum *sum = &k->ixs.sums.at[at];
+    ash_sum sum = ash_ix_sum(&k->ixs, at);
     int64_t limit_min, limit_max;
     ash_dims_bounds(k->ixs.dims, limit, &limit_min, &limit_max);
-    bool low = sum->min < 0, high = sum->max >= limit_min;
+    bool low = sum.min < 0, high = sum.max >= limit_min;
     if (!low && !high) return ASH_NO_REF;
     ash_ref ref = ash_kern_is_vector(k, at) ? ash_kern_vector_index(k, at) : ash_kern_index(k, at), ok = ASH_NO_REF;
     if (low) ok = ash_kern_binary(k, ASH_OP_LE, ash_nest_index(n, 0), ref);
@@ -271,7 +271,7 @@ static ash_ref eval_elementwise(ash_kern *k, const ash_node *node, const ash_ix 
     unsigned lanes = 1;
     for (unsigned i = 0; i < node->n_ins; i++) {
         in[i] = ash_kern_eval(k, node->ins[i], idx);
-        if (k->failed || n->failed || k->ixs.failed) return 0;
+        if (ash_kern_lost(k)) return 0;
         if (!k->collecting) lanes = ASH_MAX(lanes, ash_nest_at(n, in[i])->lanes);
     }
     if (k->collecting) return 0;
@@ -290,7 +290,7 @@ static ash_ref eval_elementwise(ash_kern *k, const ash_node *node, const ash_ix 
 }
 
 ash_ref ash_kern_eval(ash_kern *k, ash_value value, const ash_ix *idx) {
-    if (k->failed || k->ixs.failed || k->nest.failed) return 0;
+    if (ash_kern_lost(k)) return 0;
     for (size_t i = 0; i < k->known.len; i++)
         if (k->known.at[i].value == value) return k->known.at[i].ref;
     const ash_value_info *info = ash_graph__value(k->graph, value);

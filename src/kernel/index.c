@@ -81,8 +81,8 @@ static ash_ix intern(ash_ixs *ixs, const ash_term *terms, size_t n) {
             ixs->terms.len += n;
             return (ash_ix)id;
         }
-        const ash_sum *found = &ixs->sums.at[id];
-        if (found->n == n && (n == 0 || !memcmp(ixs->terms.at + found->first, packed, n * sizeof *packed)))
+        ash_sum found = ixs->sums.at[id];
+        if (found.n == n && (n == 0 || !memcmp(ixs->terms.at + found.first, packed, n * sizeof *packed)))
             return (ash_ix)id;
     }
     ixs->failed = true;
@@ -130,7 +130,7 @@ static void put(building *b, int64_t c, ash_dim d, uint32_t atom) {
 /* Adds c * d * ix. */
 static void put_scaled(building *b, ash_ix ix, int64_t c, ash_dim d) {
     ash_ixs *ixs = b->ixs;
-    ash_sum sum = ixs->sums.at[ix];
+    ash_sum sum = ash_ix_sum(ixs, ix);
     for (uint32_t i = 0; i < sum.n && !ixs->failed; i++) {
         ash_term t = ixs->terms.at[sum.first + i];
         if (!ash_mul_i64(t.c, c, &t.c)) too_large(ixs);
@@ -176,14 +176,17 @@ static ash_ix finish(building *b) {
 }
 
 ash_sym ash_ix_new_sym(ash_ixs *ixs, ash_dim extent) {
-    if (!ash_vec_push(ixs->allocator, &ixs->extents, extent)) ixs->failed = true;
+    if (!ash_vec_push(ixs->allocator, &ixs->extents, extent)) {
+        ixs->failed = true;
+        return 0;
+    }
     return (ash_sym)(ixs->extents.len - 1);
 }
 
 uint64_t ash_ix_syms(const ash_ixs *ixs, ash_ix ix) {
-    const ash_sum *sum = &ixs->sums.at[ix];
+    ash_sum sum = ash_ix_sum(ixs, ix);
     uint64_t syms = 0;
-    for (uint32_t i = 0; i < sum->n; i++) syms |= ixs->atoms.at[ixs->terms.at[sum->first + i].atom].syms;
+    for (uint32_t i = 0; i < sum.n; i++) syms |= ixs->atoms.at[ixs->terms.at[sum.first + i].atom].syms;
     return syms;
 }
 
@@ -270,15 +273,16 @@ static bool divides(ash_ixs *ixs, int64_t c, ash_dim d, ash_dim by, int64_t *qc,
     return true;
 }
 
-/* Whether 0 <= ix < by for certain. */
+/* Whether 0 <= ix < by for certain, where `by` is not 0. */
 static bool below(const ash_ixs *ixs, ash_ix ix, ash_dim by) {
-    const ash_sum *sum = &ixs->sums.at[ix];
-    if (sum->min < 0) return false;
+    ash_sum sum = ash_ix_sum(ixs, ix);
+    if (sum.n == 0) return true;
+    if (sum.min < 0) return false;
     int64_t min, max;
     ash_dims_bounds(ixs->dims, by, &min, &max);
-    if (sum->max < min) return true;
-    if (sum->n != 1) return false;
-    const ash_term *t = &ixs->terms.at[sum->first];
+    if (sum.max < min) return true;
+    if (sum.n != 1) return false;
+    const ash_term *t = &ixs->terms.at[sum.first];
     const ash_atom *atom = &ixs->atoms.at[t->atom];
     if (t->c != 1 || t->d != 1) return false;
     return (atom->kind == ASH_ATOM_SYM && ixs->extents.at[atom->ref] == by) ||
@@ -290,7 +294,7 @@ static bool below(const ash_ixs *ixs, ash_ix ix, ash_dim by) {
  * that cannot be done, and everything stays in the rest. */
 static ash_ix split(ash_ixs *ixs, ash_ix a, ash_dim by, ash_ix *rest) {
     building q = {.ixs = ixs}, r = {.ixs = ixs};
-    ash_sum sum = ixs->sums.at[a];
+    ash_sum sum = ash_ix_sum(ixs, a);
     for (uint32_t i = 0; i < sum.n && !ixs->failed; i++) {
         ash_term t = ixs->terms.at[sum.first + i];
         int64_t c;
@@ -301,7 +305,7 @@ static ash_ix split(ash_ixs *ixs, ash_ix a, ash_dim by, ash_ix *rest) {
             put(&r, t.c, t.d, t.atom);
     }
     *rest = finish(&r);
-    int64_t min = ixs->sums.at[*rest].min;
+    int64_t min = ash_ix_sum(ixs, *rest).min;
     if (ixs->failed || min >= 0) return finish(&q);
     if (by < 0 || min < -INT64_MAX / 2) {
         *rest = a;
@@ -320,9 +324,9 @@ static ash_ix split(ash_ixs *ixs, ash_ix a, ash_dim by, ash_ix *rest) {
 
 /* The one atom that the expression consists of, or NULL. */
 static const ash_atom *sole_atom(const ash_ixs *ixs, ash_ix ix) {
-    const ash_sum *sum = &ixs->sums.at[ix];
-    if (sum->n != 1) return NULL;
-    const ash_term *t = &ixs->terms.at[sum->first];
+    ash_sum sum = ash_ix_sum(ixs, ix);
+    if (sum.n != 1) return NULL;
+    const ash_term *t = &ixs->terms.at[sum.first];
     return t->c == 1 && t->d == 1 ? &ixs->atoms.at[t->atom] : NULL;
 }
 
@@ -342,7 +346,7 @@ ash_ix ash_ix_div(ash_ixs *ixs, ash_ix a, ash_dim d) {
         ash_dim by = sole->by / d;
         return ash_ix_add(ixs, quotient, ash_ix_mod(ixs, ash_ix_div(ixs, inner, d), by));
     }
-    int64_t d_min, d_max, max = ixs->sums.at[rest].max;
+    int64_t d_min, d_max, max = ash_ix_sum(ixs, rest).max;
     ash_dims_bounds(ixs->dims, d, &d_min, &d_max);
     if (max != INT64_MAX && d_min > 0) max /= d_min;
     uint32_t atom = intern_atom(ixs, (ash_atom){ASH_ATOM_DIV, rest, d, max, ash_ix_syms(ixs, rest)});
@@ -365,14 +369,6 @@ ash_ix ash_ix_mod(ash_ixs *ixs, ash_ix a, ash_dim d) {
 
 /* --- questions --------------------------------------------------------------------------------------------------------- */
 
-bool ash_ix_is_const(const ash_ixs *ixs, ash_ix ix, int64_t *value) {
-    const ash_sum *sum = &ixs->sums.at[ix];
-    if (sum->n > 1) return false;
-    if (sum->n == 1 && (ixs->terms.at[sum->first].atom != ONE || ixs->terms.at[sum->first].d != 1)) return false;
-    *value = sum->n ? ixs->terms.at[sum->first].c : 0;
-    return true;
-}
-
 static bool atom_depends(const ash_ixs *ixs, uint32_t id, ash_sym sym) {
     const ash_atom *atom = &ixs->atoms.at[id];
     if (!(atom->syms & sym_bit(sym))) return false;
@@ -381,16 +377,16 @@ static bool atom_depends(const ash_ixs *ixs, uint32_t id, ash_sym sym) {
 }
 
 bool ash_ix_depends(const ash_ixs *ixs, ash_ix ix, ash_sym sym) {
-    const ash_sum *sum = &ixs->sums.at[ix];
-    for (uint32_t i = 0; i < sum->n; i++)
-        if (atom_depends(ixs, ixs->terms.at[sum->first + i].atom, sym)) return true;
+    ash_sum sum = ash_ix_sum(ixs, ix);
+    for (uint32_t i = 0; i < sum.n; i++)
+        if (atom_depends(ixs, ixs->terms.at[sum.first + i].atom, sym)) return true;
     return false;
 }
 
 bool ash_ix_is_linear(const ash_ixs *ixs, ash_ix ix, ash_sym sym) {
-    const ash_sum *sum = &ixs->sums.at[ix];
-    for (uint32_t i = 0; i < sum->n; i++) {
-        uint32_t atom = ixs->terms.at[sum->first + i].atom;
+    ash_sum sum = ash_ix_sum(ixs, ix);
+    for (uint32_t i = 0; i < sum.n; i++) {
+        uint32_t atom = ixs->terms.at[sum.first + i].atom;
         ash_atom_kind kind = ixs->atoms.at[atom].kind;
         if ((kind == ASH_ATOM_DIV || kind == ASH_ATOM_MOD) && atom_depends(ixs, atom, sym)) return false;
     }
@@ -400,9 +396,9 @@ bool ash_ix_is_linear(const ash_ixs *ixs, ash_ix ix, ash_sym sym) {
 /* Whether the dividend x of an atom is sym + (a multiple of lanes), so that no vector crosses a multiple of `by`. */
 static bool block_aligned(const ash_ixs *ixs, const ash_atom *atom, ash_sym sym, unsigned lanes) {
     if (atom->by < 0 || atom->by % lanes) return false;
-    const ash_sum *sum = &ixs->sums.at[atom->ref];
-    for (uint32_t i = 0; i < sum->n; i++) {
-        const ash_term *t = &ixs->terms.at[sum->first + i];
+    ash_sum sum = ash_ix_sum(ixs, atom->ref);
+    for (uint32_t i = 0; i < sum.n; i++) {
+        const ash_term *t = &ixs->terms.at[sum.first + i];
         const ash_atom *inner = &ixs->atoms.at[t->atom];
         bool is_sym = inner->kind == ASH_ATOM_SYM && inner->ref == sym && t->c == 1 && t->d == 1;
         if (!is_sym && (t->c % lanes || atom_depends(ixs, t->atom, sym))) return false;
@@ -411,10 +407,10 @@ static bool block_aligned(const ash_ixs *ixs, const ash_atom *atom, ash_sym sym,
 }
 
 bool ash_ix_lane_stride(const ash_ixs *ixs, ash_ix ix, ash_sym sym, unsigned lanes, bool aligned, int64_t *stride) {
-    const ash_sum *sum = &ixs->sums.at[ix];
+    ash_sum sum = ash_ix_sum(ixs, ix);
     *stride = 0;
-    for (uint32_t i = 0; i < sum->n; i++) {
-        const ash_term *t = &ixs->terms.at[sum->first + i];
+    for (uint32_t i = 0; i < sum.n; i++) {
+        const ash_term *t = &ixs->terms.at[sum.first + i];
         const ash_atom *atom = &ixs->atoms.at[t->atom];
         if (!atom_depends(ixs, t->atom, sym)) continue;
         if (t->d != 1) return false;
@@ -425,26 +421,4 @@ bool ash_ix_lane_stride(const ash_ixs *ixs, ash_ix ix, ash_sym sym, unsigned lan
         *stride += t->c;
     }
     return true;
-}
-
-static ash_ix substitute_atom(ash_ixs *ixs, uint32_t id, ash_sym sym, ash_ix value) {
-    ash_atom atom = ixs->atoms.at[id];
-    switch (atom.kind) {
-    case ASH_ATOM_SYM: return atom.ref == sym ? value : single(ixs, 1, 1, id);
-    case ASH_ATOM_DIV: return ash_ix_div(ixs, ash_ix_substitute(ixs, atom.ref, sym, value), atom.by);
-    case ASH_ATOM_MOD: return ash_ix_mod(ixs, ash_ix_substitute(ixs, atom.ref, sym, value), atom.by);
-    case ASH_ATOM_ONE:
-    case ASH_ATOM_LOADED: break;
-    }
-    return single(ixs, 1, 1, id);
-}
-
-ash_ix ash_ix_substitute(ash_ixs *ixs, ash_ix ix, ash_sym sym, ash_ix value) {
-    building b = {.ixs = ixs};
-    ash_sum sum = ixs->sums.at[ix];
-    for (uint32_t i = 0; i < sum.n && !ixs->failed; i++) {
-        ash_term t = ixs->terms.at[sum.first + i];
-        put_scaled(&b, substitute_atom(ixs, t.atom, sym, value), t.c, t.d);
-    }
-    return finish(&b);
 }

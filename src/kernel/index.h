@@ -66,10 +66,15 @@ ash_ix ash_ix_add(ash_ixs *ixs, ash_ix a, ash_ix b);
 ash_ix ash_ix_sub(ash_ixs *ixs, ash_ix a, ash_ix b);
 ash_ix ash_ix_scale(ash_ixs *ixs, ash_ix a, int64_t c);
 ash_ix ash_ix_mul(ash_ixs *ixs, ash_ix a, ash_dim d);
-ash_ix ash_ix_div(ash_ixs *ixs, ash_ix a, ash_dim d); /* rounded down, for values from 0 */
+/* Rounded down. By an expression of variables: for values from 0, and where the divisor is not 0; so is the remainder. */
+ash_ix ash_ix_div(ash_ixs *ixs, ash_ix a, ash_dim d);
 ash_ix ash_ix_mod(ash_ixs *ixs, ash_ix a, ash_dim d);
 
-bool ash_ix_is_const(const ash_ixs *ixs, ash_ix ix, int64_t *value);
+/* The terms and bounds of an expression; 0 when it was lost to a failure. */
+static inline ash_sum ash_ix_sum(const ash_ixs *ixs, ash_ix ix) {
+    return ix < ixs->sums.len ? ixs->sums.at[ix] : (ash_sum){0};
+}
+
 /* The symbols that the expression depends on, also by way of what it loads: bit number % 64. */
 uint64_t ash_ix_syms(const ash_ixs *ixs, ash_ix ix);
 /* Whether the expression depends on the symbol, also by way of what it loads. */
@@ -79,7 +84,5 @@ bool ash_ix_is_linear(const ash_ixs *ixs, ash_ix ix, ash_sym sym);
 /* For a vector of `lanes` values of `sym` that starts at a multiple of `lanes` (`aligned`) or anywhere: true and the
  * constant distance between neighbouring lanes, or false when there is none. */
 bool ash_ix_lane_stride(const ash_ixs *ixs, ash_ix ix, ash_sym sym, unsigned lanes, bool aligned, int64_t *stride);
-/* The expression with `sym` replaced by `value`, whose extent may differ. */
-ash_ix ash_ix_substitute(ash_ixs *ixs, ash_ix ix, ash_sym sym, ash_ix value);
 
 #endif

@@ -41,7 +41,7 @@ ash_sym ash_kern_sym(ash_kern *k, ash_dim extent) {
 }
 
 void ash_kern_set_sym(ash_kern *k, ash_sym sym, ash_ref ref) {
-    if (!k->failed) k->sym_refs.at[sym] = ref;
+    if (!ash_kern_lost(k)) k->sym_refs.at[sym] = ref;
 }
 
 ash_ref ash_kern_loop(ash_kern *k, ash_sym sym, ash_ref from, ash_ref to, int64_t step, unsigned unroll) {
@@ -134,17 +134,26 @@ static bool atom_is_vector(const ash_kern *k, uint32_t id) {
 
 bool ash_kern_is_vector(const ash_kern *k, ash_ix ix) {
     if (k->lanes == 1 || k->ixs.failed || k->nest.failed) return false;
-    const ash_sum *sum = &k->ixs.sums.at[ix];
-    for (uint32_t i = 0; i < sum->n; i++)
-        if (atom_is_vector(k, k->ixs.terms.at[sum->first + i].atom)) return true;
+    ash_sum sum = ash_ix_sum(&k->ixs, ix);
+    for (uint32_t i = 0; i < sum.n; i++)
+        if (atom_is_vector(k, k->ixs.terms.at[sum.first + i].atom)) return true;
     return false;
+}
+
+/* The value of a divisor. One that can be 0 belongs to a tensor that can be empty, whose index may be computed all the same
+ * under a guard that does not hold: it must not trap. */
+static ash_ref divisor(ash_kern *k, ash_dim dim) {
+    int64_t min, max;
+    ash_dims_bounds(k->ixs.dims, dim, &min, &max);
+    ash_ref by = ash_kern_dim(k, dim);
+    return min > 0 ? by : ash_nest_binary(&k->nest, ASH_OP_MAX, by, ash_nest_index(&k->nest, 1));
 }
 
 /* An index as instructions. With `every_lane` the result is a vector wherever it depends on the lane. */
 static ash_ref emit_index(ash_kern *k, ash_ix ix, bool every_lane) {
     ash_nest *n = &k->nest;
-    if (k->ixs.failed || n->failed) return ASH_NO_REF;
-    ash_sum terms = k->ixs.sums.at[ix];
+    if (ash_kern_lost(k)) return ASH_NO_REF;
+    ash_sum terms = ash_ix_sum(&k->ixs, ix);
     ash_ref sum = ash_nest_index(n, 0);
     for (uint32_t i = 0; i < terms.n; i++) {
         ash_term t = k->ixs.terms.at[terms.first + i];
@@ -160,7 +169,7 @@ static ash_ref emit_index(ash_kern *k, ash_ix ix, bool every_lane) {
         case ASH_ATOM_LOADED: value = atom.ref; break;
         case ASH_ATOM_DIV:
         case ASH_ATOM_MOD: {
-            ash_ref by = ash_kern_dim(k, atom.by);
+            ash_ref by = divisor(k, atom.by);
             value = emit_index(k, atom.ref, every_lane);
             if (!n->failed && ash_nest_at(n, value)->lanes > 1) by = ash_kern_splat(k, by);
             value = atom.kind == ASH_ATOM_DIV ? ash_nest_idiv(n, value, by) : ash_nest_imod(n, value, by);
@@ -184,6 +193,7 @@ ash_ref ash_kern_vector_index(ash_kern *k, ash_ix ix) {
 /* --- buffers -------------------------------------------------------------------------------------------------------------- */
 
 uint16_t ash_kern_buffer(ash_kern *k, uint32_t buffer, ash_dtype dtype, bool write) {
+    if (ash_kern_lost(k)) return 0;
     for (size_t i = 0; i < k->uses.len; i++) {
         if (k->uses.at[i].buffer == buffer && k->nest.buffers.at[i].dtype == dtype) {
             k->nest.buffers.at[i].written |= write;
@@ -226,28 +236,6 @@ void ash_kern_access(ash_kern *k, ash_value value, bool write) {
         if (a->buffer == access.buffer && a->write == write && a->begin == access.begin && a->end == access.end) return;
     }
     if (!ash_vec_push(k->low->allocator, &k->accesses, access)) k->failed = true;
-}
-
-uint16_t ash_kern_scratch(ash_kern *k, ash_dtype dtype, int64_t count, ash_ref *base) {
-    ash_program *program = k->low->program;
-    int64_t line = 64 / (int64_t)ash_dtype_size(dtype);
-    count = ash_ceil_div(count, line) * line;
-    ash_buffer buffer = {.kind = ASH_BUFFER_SCRATCH,
-                         .type = {.dtype = dtype, .rank = 1, .dims = {count}},
-                         .bytes = count * (int64_t)ash_dtype_size(dtype),
-                         .align = 64,
-                         .value = ASH_NO_VALUE,
-                         .origin = ASH_NO_VALUE,
-                         .root = ASH_NO_BUFFER};
-    uint32_t id = (uint32_t)program->buffers.len;
-    if (!ash_vec_push(program->allocator, &program->buffers, buffer) ||
-        !ash_vec_push(k->low->allocator, &k->accesses, (ash_access){id, true, 0, buffer.bytes}) ||
-        !ash_vec_push(k->low->allocator, &k->accesses, (ash_access){id, false, 0, buffer.bytes}))
-        k->failed = true;
-    ash_ref worker = ash_nest_add(&k->nest, (ash_inst){.op = ASH_NEST_WORKER, .lanes = 1, .dtype = ASH_I64,
-                                                       .a = ASH_NO_REF, .b = ASH_NO_REF, .c = ASH_NO_REF});
-    *base = ash_nest_binary(&k->nest, ASH_OP_MUL, worker, ash_nest_index(&k->nest, count));
-    return k->failed ? 0 : ash_kern_buffer(k, id, dtype, true);
 }
 
 ash_ix ash_kern_linear(ash_kern *k, ash_value value, const ash_ix *idx) {
@@ -334,7 +322,7 @@ ash_ref ash_kern_load(ash_kern *k, ash_value value, const ash_ix *idx) {
     ash_ix linear = ash_kern_linear(k, value, idx);
     uint16_t buf = ash_kern_buffer(k, k->low->places[value].buffer, type->dtype, false);
     ash_kern_access(k, value, false);
-    if (k->failed || k->ixs.failed) return 0;
+    if (ash_kern_lost(k)) return 0;
     note_read(k, buf, linear);
     ref = load_at(k, buf, linear, k->low->places[value].contiguous ? 0 : k->low->places[value].offset);
     return ash_kern_dtype(type->dtype) == type->dtype ? ref : ash_nest_cast(&k->nest, ASH_F32, ref);
@@ -350,7 +338,7 @@ void ash_kern_store(ash_kern *k, ash_value value, const ash_ix *idx, ash_ref ref
     }
     uint16_t buf = ash_kern_buffer(k, k->low->places[value].buffer, type->dtype, true);
     ash_kern_access(k, value, true);
-    if (k->failed || k->ixs.failed || n->failed) return;
+    if (ash_kern_lost(k)) return;
     k->stored_once = !k->has_stored || (k->stored_once && k->stored == linear);
     k->stored = linear;
     k->has_stored = true;
@@ -389,9 +377,10 @@ unsigned ash_kern_lanes(const ash_kern *k) {
     size_t widest = 1;
     for (uint32_t i = 0; i < k->group->n_nodes; i++) {
         const ash_node *node = &k->graph->nodes.at[k->group->nodes[i]];
-        bool indexed = ash_op_infos[node->op].class == ASH_CLASS_GATHER; /* its second operand holds indices */
+        /* the second operand of a gather holds indices, those of a concatenation are all alike */
+        bool first = ash_op_infos[node->op].class == ASH_CLASS_GATHER || node->op == ASH_OP_CONCAT;
         widest = ASH_MAX(widest, ash_dtype_size(ash_kern_dtype(ash_graph__type(k->graph, node->out)->dtype)));
-        for (unsigned j = 0; j < (indexed ? 1u : node->n_ins); j++)
+        for (unsigned j = 0; j < (first ? 1u : node->n_ins); j++)
             widest = ASH_MAX(widest, ash_dtype_size(ash_kern_dtype(ash_graph__type(k->graph, node->ins[j])->dtype)));
     }
     return ASH_MIN(ash_target_lanes(k->low->target, widest), 32u);

@@ -78,6 +78,10 @@ typedef struct ash_kern {
     bool too_large;  /* a number of rows, chunks or bytes past 64 bits */
 } ash_kern;
 
+/* Whether building has failed: then refs, symbols and buffers may not exist, and nothing more is looked up. */
+static inline bool ash_kern_lost(const ash_kern *k) {
+    return k->failed || k->ixs.failed || k->nest.failed;
+}
 /* ASH_OK, or why the kernel could not be built. */
 ash_status ash_kern_status(const ash_kern *k);
 
@@ -121,8 +125,6 @@ bool ash_kern_address(ash_kern *k, ash_value value, const ash_ix *idx, ash_value
 uint16_t ash_kern_buffer(ash_kern *k, uint32_t buffer, ash_dtype dtype, bool write);
 /* Records that the bytes of a stored value are touched. */
 void ash_kern_access(ash_kern *k, ash_value value, bool write);
-/* A scratch buffer of `count` elements a worker; *base is the first element of the calling worker's part. */
-uint16_t ash_kern_scratch(ash_kern *k, ash_dtype dtype, int64_t count, ash_ref *base);
 
 /* The condition 0 <= at < limit as a scalar or vector of bool, or ASH_NO_REF when it always holds. */
 ash_ref ash_kern_in_bounds(ash_kern *k, ash_ix at, ash_dim limit);

@@ -208,7 +208,7 @@ static ash_ref accumulate(loops *l, const ash_node *node, ash_op combine, ash_re
         else
             conv_factors(l, &a, &b, &hit);
         ash_kern_leave(k, c);
-        if (k->collecting || k->failed || k->nest.failed || k->ixs.failed) return acc;
+        if (k->collecting || ash_kern_lost(k)) return acc;
         if (ash_nest_at(&k->nest, acc)->lanes > 1) a = ash_kern_splat(k, a), b = ash_kern_splat(k, b);
         bool is_float = ash_dtype_is_float((ash_dtype)ash_nest_at(&k->nest, a)->dtype);
         ash_ref sum = is_float ? ash_nest_fma(&k->nest, a, b, acc)
@@ -226,7 +226,7 @@ static ash_ref accumulate(loops *l, const ash_node *node, ash_op combine, ash_re
         a = ash_kern_eval(k, node->ins[0], idx);
         if (!k->collecting && k->mask != ASH_NO_REF && l->vector_inner) a = or_neutral(k, k->mask, a, combine);
     }
-    if (k->collecting || k->failed || k->nest.failed || k->ixs.failed) return acc;
+    if (k->collecting || ash_kern_lost(k)) return acc;
     if (ash_nest_at(&k->nest, acc)->lanes > 1) a = ash_kern_splat(k, a);
     return ash_nest_binary(&k->nest, combine, acc, a);
 }

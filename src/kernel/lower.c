@@ -152,19 +152,33 @@ static ash_status view_buffers(ash_lowering *low) {
 
 /* --- steps ------------------------------------------------------------------------------------------------------------------ */
 
+static bool same_buffer(const ash_nest_buffer *a, const ash_nest_buffer *b) {
+    return a->dtype == b->dtype && a->align == b->align && a->group == b->group && a->written == b->written;
+}
+
 static bool same_nest(const ash_nest *a, const ash_nest *b) {
-    return a->code.len == b->code.len && a->buffers.len == b->buffers.len && a->shuffles.len == b->shuffles.len &&
-           !memcmp(a->code.at, b->code.at, a->code.len * sizeof *a->code.at) &&
-           (!a->buffers.len || !memcmp(a->buffers.at, b->buffers.at, a->buffers.len * sizeof *a->buffers.at)) &&
-           (!a->shuffles.len || !memcmp(a->shuffles.at, b->shuffles.at, a->shuffles.len * sizeof *a->shuffles.at));
+    bool same = a->code.len == b->code.len && a->buffers.len == b->buffers.len && a->shuffles.len == b->shuffles.len &&
+                !memcmp(a->code.at, b->code.at, a->code.len * sizeof *a->code.at) &&
+                (!a->shuffles.len || !memcmp(a->shuffles.at, b->shuffles.at, a->shuffles.len * sizeof *a->shuffles.at));
+    for (size_t i = 0; i < a->buffers.len && same; i++) same = same_buffer(&a->buffers.at[i], &b->buffers.at[i]);
+    return same;
+}
+
+static uint64_t hash_nest(const ash_nest *nest, uint64_t seed) {
+    uint64_t hash = ash_hash(nest->code.at, nest->code.len * sizeof *nest->code.at, seed);
+    for (size_t i = 0; i < nest->buffers.len; i++) {
+        const ash_nest_buffer *b = &nest->buffers.at[i];
+        uint32_t key[] = {b->dtype, b->align, b->group, b->written};
+        hash = ash_hash(key, sizeof key, hash);
+    }
+    return hash;
 }
 
 /* Adds the nest to the program, which takes it over, or finds the same one there. */
 static ash_status add_nest(ash_lowering *low, ash_nest *nest, uint32_t *out) {
     ash_program *p = low->program;
     for (uint64_t seed = 0;; seed++) {
-        uint64_t hash = ash_hash(nest->code.at, nest->code.len * sizeof *nest->code.at, seed), id;
-        if (nest->buffers.len) hash = ash_hash(nest->buffers.at, nest->buffers.len * sizeof *nest->buffers.at, hash);
+        uint64_t hash = hash_nest(nest, seed), id;
         if (!ash_map_get(&low->nest_ids, hash, &id)) {
             *out = (uint32_t)p->nests.len;
             if (!ash_vec_reserve(p->allocator, &p->nests, 1) || !ash_map_put(&low->nest_ids, hash, p->nests.len))

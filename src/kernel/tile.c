@@ -117,7 +117,7 @@ bool ash_tile_operand_at(ash_kern *k, ash_value value, const ash_ix *idx, ash_ti
     const ash_type *type = ash_graph__type(k->graph, out->stored);
     out->buf = ash_kern_buffer(k, k->low->places[out->stored].buffer, type->dtype, false);
     ash_kern_access(k, out->stored, false);
-    if (!k->failed) k->uses.at[out->buf].single = false, k->uses.at[out->buf].read = true;
+    if (!ash_kern_lost(k)) k->uses.at[out->buf].single = false, k->uses.at[out->buf].read = true;
     return true;
 }
 

@@ -66,7 +66,7 @@ static ash_status text(header *h, ash_span *out) {
 }
 
 static ash_status descr(header *h) {
-    ash_span s;
+    ash_span s = {0};
     ASH_TRY(text(h, &s));
     unsigned size = 0;
     for (size_t i = 2; i < s.len && i < 5; i++) size = size * 10 + (unsigned)(s.at[i] - '0');
@@ -120,7 +120,7 @@ static ash_status shape(header *h) {
 static ash_status parse(header *h) {
     if (!take(h, '{')) return malformed(h, "no dict");
     while (!take(h, '}')) {
-        ash_span key;
+        ash_span key = {0};
         ASH_TRY(text(h, &key));
         if (!take(h, ':')) return malformed(h, "no colon");
         if (ash_span_is(key, "descr") && !h->has_descr)

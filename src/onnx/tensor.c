@@ -43,7 +43,7 @@ ash_status ash_tensor_create(ash_context *context, const char *name, const ash_t
                 "a null argument");
     *out = NULL;
     const ash_allocator *a = ash_context__allocator(context);
-    size_t want;
+    size_t want = 0;
     ash_blob *blob;
     ASH_TRY(ash_tensor__bytes(type, &want, diag));
     ASH_FAIL_IF(want != size, diag, ASH_ERROR_INVALID_ARGUMENT, "%zu bytes of data for a tensor of %zu",

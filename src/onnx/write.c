@@ -223,7 +223,7 @@ const char *ash_writer__dims(ash_writer *w, const ash_dim *list, size_t n) {
 typedef struct info_data {
     const char *name;
     const ash_type *type;
-    const ash_graph *graph;
+    ash_writer *writer;
 } info_data;
 
 /* TensorShapeProto.Dimension: dim_value = 1, dim_param = 2. */
@@ -235,8 +235,9 @@ static void dim_body(ash_wire_out *out, const void *data) {
         return;
     }
     ash_text text;
-    ash_text_init(&text, info->graph->allocator);
-    ash_dims_print(info->graph->dims, dim, &text);
+    ash_text_init(&text, info->writer->allocator);
+    ash_dims_print(info->writer->graph->dims, dim, &text);
+    if (text.failed) ash_writer__fail(info->writer, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
     ash_wire_out__bytes(out, 2, text.len ? text.at : "?", text.len ? text.len : 1);
     ash_text_free(&text);
 }
@@ -245,7 +246,7 @@ static void shape_body(ash_wire_out *out, const void *data) {
     const info_data *info = data;
     for (unsigned i = 0; i < info->type->rank; i++) {
         ash_type one = {.rank = 1, .dims = {info->type->dims[i]}};
-        ash_wire_out__message(out, 1, dim_body, &(info_data){NULL, &one, info->graph});
+        ash_wire_out__message(out, 1, dim_body, &(info_data){NULL, &one, info->writer});
     }
 }
 
@@ -267,7 +268,7 @@ static void info_body(ash_wire_out *out, const void *data) {
 
 static void write_info(ash_writer *w, uint32_t field, const char *name, ash_value value) {
     ash_wire_out__message(&w->out, field, info_body,
-                          &(info_data){name, ash_graph__type(w->graph, value), w->graph});
+                          &(info_data){name, ash_graph__type(w->graph, value), w});
 }
 
 /* --- the graph and the model ---------------------------------------------------------------------- */

@@ -53,7 +53,8 @@ static void poison_start(const ash_plan *plan) {
 }
 
 static void run_watched(const ash_plan *plan, ash_profile *profile) {
-    const ash_plan_poison *dead = plan->poisons, *last = dead + plan->n_poison;
+    const ash_plan_poison *dead = plan->poisons;
+    size_t left = plan->n_poison;
     if (plan->poison) poison_start(plan);
     int64_t start = ash_plan__now(), before = start;
     for (size_t i = 0; i < plan->n_steps; i++) {
@@ -61,8 +62,8 @@ static void run_watched(const ash_plan *plan, ash_profile *profile) {
         int64_t after = profile ? ash_plan__now() : 0;
         if (profile) profile[i] = (ash_profile){(uint32_t)i, threads, before - start, after - before};
         before = after;
-        if (dead == last || dead->step != i) continue;
-        for (; dead != last && dead->step == i; dead++) fill(plan, dead);
+        if (!left || dead->step != i) continue;
+        for (; left && dead->step == i; dead++, left--) fill(plan, dead);
         if (profile) before = ash_plan__now();
     }
 }

@@ -40,7 +40,7 @@ static struct {
     int n_reasons;
 } state = {.executor = &executor_reference};
 
-static const executor *const executors[] = {&executor_reference, &executor_double};
+static const executor *const executors[] = {&executor_reference, &executor_double, &executor_plan};
 
 typedef struct tensors {
     ash_tensor *at[MAX_TENSORS];

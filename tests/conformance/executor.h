@@ -2,6 +2,8 @@
 #ifndef ASH_CONFORMANCE_EXECUTOR_H
 #define ASH_CONFORMANCE_EXECUTOR_H
 
+#include "ir/ir.h"
+
 #include "ashlar/tensor.h"
 
 typedef struct executor {
@@ -13,5 +15,15 @@ typedef struct executor {
 
 extern const executor executor_reference; /* the reference evaluator, every result rounded to its dtype */
 extern const executor executor_double;    /* the reference evaluator in double precision */
+
+extern const executor executor_plan; /* prepared and compiled: the execution plan */
+
+/* Whether a node or an output reads an input. Some tests have data of another shape for one that only lends
+ * its dtype (CastLike). */
+bool executor_is_read(const ash_graph *graph, ash_value value);
+/* Checks the inputs' types, and gives the values of the variables: from dims that are a variable and
+ * nothing else. `vars` has an entry per variable of the graph's dims, with a default. */
+ash_status executor_bind_vars(const ash_graph *graph, const ash_tensor *const *inputs, int64_t *vars,
+                              ash_diag *diag);
 
 #endif

@@ -4,9 +4,7 @@
 #include "executor.h"
 #include "ir/ir.h"
 
-/* Some tests have data of another shape for an input that only lends its dtype (CastLike): nobody reads it.
- */
-static bool is_read(const ash_graph *graph, ash_value value) {
+bool executor_is_read(const ash_graph *graph, ash_value value) {
     for (size_t i = 0; i < graph->nodes.len; i++)
         for (size_t k = 0; k < graph->nodes.at[i].n_ins; k++)
             if (graph->nodes.at[i].ins[k] == value) return true;
@@ -15,13 +13,12 @@ static bool is_read(const ash_graph *graph, ash_value value) {
     return false;
 }
 
-/* The values of the variables, from the dims of the inputs that are a variable and nothing else. */
-static ash_status bind_vars(const ash_graph *graph, const ash_tensor *const *inputs, int64_t *vars,
-                            ash_diag *diag) {
+ash_status executor_bind_vars(const ash_graph *graph, const ash_tensor *const *inputs, int64_t *vars,
+                              ash_diag *diag) {
     for (size_t i = 0; i < graph->inputs.len; i++) {
         const ash_type *want = ash_graph__type(graph, graph->inputs.at[i]),
                        *have = ash_tensor_type(inputs[i]);
-        if (!is_read(graph, graph->inputs.at[i])) continue;
+        if (!executor_is_read(graph, graph->inputs.at[i])) continue;
         ASH_FAIL_IF(want->rank != have->rank || want->dtype != have->dtype, diag,
                     ASH_ERROR_INVALID_ARGUMENT, "input %zu has another type", i);
         for (unsigned d = 0; d < want->rank; d++) {
@@ -32,7 +29,7 @@ static ash_status bind_vars(const ash_graph *graph, const ash_tensor *const *inp
     for (size_t i = 0; i < graph->inputs.len; i++) {
         const ash_type *want = ash_graph__type(graph, graph->inputs.at[i]),
                        *have = ash_tensor_type(inputs[i]);
-        for (unsigned d = 0; d < want->rank && is_read(graph, graph->inputs.at[i]); d++)
+        for (unsigned d = 0; d < want->rank && executor_is_read(graph, graph->inputs.at[i]); d++)
             ASH_FAIL_IF(ash_dims_eval(graph->dims, want->dims[d], vars) != have->dims[d], diag,
                         ASH_ERROR_INVALID_ARGUMENT, "input %zu has %lld elements along dim %u", i,
                         (long long)have->dims[d], d);
@@ -61,13 +58,14 @@ static ash_status run(ash_context *context, const ash_graph *graph, const ash_te
     int64_t *vars = calloc(n_vars + 1, sizeof *vars);
     ash_status status = ASH_OK;
     for (size_t i = 0; i < n_vars; i++) vars[i] = ash_dims_var(graph->dims, i)->min;
-    ASH_TRY_DONE(bind_vars(graph, inputs, vars, diag));
+    ASH_TRY_DONE(executor_bind_vars(graph, inputs, vars, diag));
     for (size_t i = 0; i < n_ins; i++) {
         const ash_type *type = ash_graph__type(graph, graph->inputs.at[i]);
         int64_t dims[ASH_MAX_RANK];
         for (unsigned d = 0; d < type->rank; d++) dims[d] = ash_dims_eval(graph->dims, type->dims[d], vars);
         ASH_TRY_DONE(ash_wide_alloc(a, type->dtype, type->rank, dims, &ins[i], diag));
-        if (is_read(graph, graph->inputs.at[i])) ash_wide_load(&ins[i], ash_tensor_data(inputs[i]));
+        if (executor_is_read(graph, graph->inputs.at[i]))
+            ash_wide_load(&ins[i], ash_tensor_data(inputs[i]));
     }
     ASH_TRY_DONE(ash_eval_graph(graph, ins, vars, precision, outs, diag));
     for (size_t i = 0; i < n_outs; i++)

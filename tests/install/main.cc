@@ -1,5 +1,5 @@
-// A C++ program outside the tree: every public header, and the public road from a graph's text to results. Statuses are
-// checked, and turned into the exit status.
+// A C++ program outside the tree: every public header, and the public road from a graph's text to results.
+// Statuses are checked, and turned into the exit status.
 #include <ashlar/builder.h>
 #include <ashlar/context.h>
 #include <ashlar/device.h>
@@ -18,9 +18,15 @@
 namespace {
 
 struct Destroy {
-    void operator()(ash_context *p) const { ash_context_destroy(p); }
-    void operator()(ash_graph *p) const { ash_graph_destroy(p); }
-    void operator()(ash_plan *p) const { ash_plan_destroy(p); }
+    void operator()(ash_context *p) const {
+        ash_context_destroy(p);
+    }
+    void operator()(ash_graph *p) const {
+        ash_graph_destroy(p);
+    }
+    void operator()(ash_plan *p) const {
+        ash_plan_destroy(p);
+    }
 };
 
 int fail(const ash_diag &diag) {
@@ -59,7 +65,8 @@ int main() {
     if (ash_plan_output(plan, 0, &view, &diag) || ash_view_data(view, &data, &diag)) return fail(diag);
     for (int i = 0; i < 1000; i++) {
         float want = std::tanh(input[i] * input[i]), have = static_cast<const float *>(data)[i];
-        if (std::fabs(have - want) > 1e-6f) return std::fprintf(stderr, "%d: %g, not %g\n", i, have, want), 1;
+        if (std::fabs(have - want) > 1e-6f)
+            return std::fprintf(stderr, "%d: %g, not %g\n", i, have, want), 1;
     }
 
     // Failures are values here, too.
