@@ -5,7 +5,11 @@
 #include "ashlar/memory.h"
 #include "testing.h"
 
+#ifdef __SANITIZE_ADDRESS__
+enum { LARGEST = 100000 };
+#else
 enum { LARGEST = 1000000 };
+#endif
 
 static ash_diag diag;
 static size_t live, most;
