@@ -121,6 +121,11 @@ static void on_chip_pools(void **state) {
 /* --- against an exhaustive oracle
  * ---------------------------------------------------------------------------------- */
 
+#ifdef __SANITIZE_ADDRESS__
+enum { ROUNDS = 10000 };
+#else
+enum { ROUNDS = 100000 };
+#endif
 enum { MOST = 7 };
 
 typedef struct oracle {
@@ -160,7 +165,7 @@ static void try_all(oracle *o, uint32_t depth, uint64_t peak) {
 static void agrees_with_exhaustive_search(void **state) {
     (void)state;
     long proven = 0, above_load = 0;
-    for (int round = 0; round < 20000; round++) {
+    for (int round = 0; round < ROUNDS; round++) {
         ash_memory_buffer b[MOST];
         uint32_t count = (uint32_t)random_below(MOST) + 1;
         uint64_t span = random_below(8) + 2, sizes = random_below(9) + 1;

@@ -20,12 +20,12 @@ typedef struct ash_memory__class {
     uint64_t pinned; /* bytes, or ASH_MEMORY_UNPINNED */
     int64_t begin,
         end; /* half steps; with clocks, rank of birth and rank at which all that follows comes after it */
-    uint32_t root;            /* buffer */
-    uint32_t lane;            /* index into the instance's lanes; 0 while left out */
-    ash_memory_kind kind;     /* of the root */
-    bool output;              /* some member is an output */
-    bool ancestor;            /* some member has output_ancestor */
-    ash_memory_reason reason; /* placed, or why not */
+    uint32_t root;                /* buffer */
+    uint32_t lane;                /* index into the instance's lanes; 0 while left out */
+    ash_memory_kind kind : 8;     /* of the root */
+    bool output;                  /* some member is an output */
+    bool ancestor;                /* some member has output_ancestor */
+    ash_memory_reason reason : 8; /* placed, or why not */
 } ash_memory__class;
 
 /* A rectangle to place: `size` units over the columns [begin, end). */
