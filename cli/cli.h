@@ -112,7 +112,8 @@ double element(ash_dtype dtype, const void *data, uint64_t index);
 
 /* Runs each test_data_set_* of a folder and compares; the number of outputs that differ, or -1. */
 int check_folder(struct session *session, const char *folder);
-/* Compares the results of the last execution with the reference evaluator's; the number of outputs that differ, or -1. */
+/* Compares the results of the last execution with the reference evaluator's; the number of outputs that
+ * differ, or -1. */
 int check_reference(struct session *session);
 
 /* --- timing: timing.c ------------------------------------------------------------------------- */
