@@ -32,7 +32,8 @@ int cmd_bench(int argc, char **argv) {
             ash_plan_report r = ash_plan_describe(s.plan);
             if (csv)
                 printf("%s,%u,%.0f,%.0f,%.0f,%lld,%llu,%llu,%llu\n", s.path, r.threads, t.median, t.least,
-                       t.p90, (long long)r.prepare_ns, (unsigned long long)r.weights + (unsigned long long)r.constants,
+                       t.p90, (long long)r.prepare_ns,
+                       (unsigned long long)r.weights + (unsigned long long)r.constants,
                        (unsigned long long)r.memory.size, (unsigned long long)peak_resident());
             else
                 printf("%12s  least %10s  p90 %10s  prepare %10s  arena %10s  %s\n",

@@ -136,9 +136,10 @@ static bool compare_reference(struct session *s, size_t position, const ash_refe
         size += y * y;
     }
     double error = apart == 0 ? 0 : sqrt(apart / size);
-    bool good = error <= (is_float(type->dtype) ? fmax(REFERENCE_TOLERANCE, tolerance(type->dtype) / 10) : 0);
-    printf("  output %s %s the reference evaluator, relative error %.2e\n", name, good ? "agrees with" : "DIFFERS from",
-           error);
+    bool good =
+        error <= (is_float(type->dtype) ? fmax(REFERENCE_TOLERANCE, tolerance(type->dtype) / 10) : 0);
+    printf("  output %s %s the reference evaluator, relative error %.2e\n", name,
+           good ? "agrees with" : "DIFFERS from", error);
     return good;
 }
 
@@ -155,7 +156,8 @@ int check_reference(struct session *s) {
     }
     for (size_t i = 0; i < count; i++) {
         ash_view *view;
-        if (ash_plan_input(s->plan, i, &view, &s->diag) != ASH_OK || ash_view_data(view, &inputs[i], &s->diag) != ASH_OK) {
+        if (ash_plan_input(s->plan, i, &view, &s->diag) != ASH_OK ||
+            ash_view_data(view, &inputs[i], &s->diag) != ASH_OK) {
             session_failed(s, "an input");
             return -1;
         }
@@ -170,7 +172,8 @@ int check_reference(struct session *s) {
         session_failed(s, "the reference evaluator");
         return -1;
     }
-    for (size_t i = 0; i < ash_plan_output_count(s->plan); i++) differ += !compare_reference(s, i, reference);
+    for (size_t i = 0; i < ash_plan_output_count(s->plan); i++)
+        differ += !compare_reference(s, i, reference);
     ash_reference_destroy(reference);
     return differ;
 }

@@ -73,8 +73,8 @@ int cmd_run(int argc, char **argv) {
     struct option common[SESSION_OPTIONS + 1];
     const struct option own[] = {
         {"--check", "DIR", "run DIR/model.onnx on DIR/test_data_set_*, and compare", OPTION_TEXT, &check},
-        {"--reference", NULL, "compare with the reference evaluator too (double precision; slow)", OPTION_FLAG,
-         &reference},
+        {"--reference", NULL, "compare with the reference evaluator too (double precision; slow)",
+         OPTION_FLAG, &reference},
         {"--output-dir", "DIR", "write the outputs as .npy files", OPTION_TEXT, &output_dir},
         {"--repeat", "N", "executions that are timed (default 10)", OPTION_UINT, &repeat},
         {0},
@@ -94,7 +94,8 @@ int cmd_run(int argc, char **argv) {
     }
     status = EXIT_BAD;
     if (session_open(&s, check ? path : words.at[0]) && session_prepare(&s))
-        status = check ? run_check(&s, repeat, check, reference) : run_model(&s, repeat, output_dir, reference);
+        status =
+            check ? run_check(&s, repeat, check, reference) : run_model(&s, repeat, output_dir, reference);
     session_close(&s);
     return status;
 }

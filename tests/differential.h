@@ -1,5 +1,5 @@
-/* Runs a graph twice, compiled and by the reference evaluator, and compares. Between steps nothing but what a step wrote
- * is defined: buffers start as NaN patterns, and each has guard bytes behind it. */
+/* Runs a graph twice, compiled and by the reference evaluator, and compares. Between steps nothing but what
+ * a step wrote is defined: buffers start as NaN patterns, and each has guard bytes behind it. */
 #ifndef ASH_DIFFERENTIAL_H
 #define ASH_DIFFERENTIAL_H
 
@@ -52,25 +52,30 @@ static inline void test_run_program(ash_context *context, const ash_program *p, 
         assert_true(step->n_buffers <= 64);
         for (uint32_t i = 0; i < step->n_buffers; i++) {
             const ash_buffer *b = &p->buffers.at[step->buffers[i]];
-            table[i] = b->root == ASH_NO_BUFFER ? memory[step->buffers[i]] : (char *)memory[b->root] + b->offset;
+            table[i] =
+                b->root == ASH_NO_BUFFER ? memory[step->buffers[i]] : (char *)memory[b->root] + b->offset;
         }
         int64_t chunks = ash_dims_eval(p->dims, step->chunks, vars);
-        for (int64_t c = chunks; c-- > 0;) fns[step->nest](table, vars, c, c + 1, 0); /* chunks in any order */
+        for (int64_t c = chunks; c-- > 0;)
+            fns[step->nest](table, vars, c, c + 1, 0); /* chunks in any order */
     }
     for (size_t i = 0; i < p->buffers.len; i++) {
         const ash_buffer *b = &p->buffers.at[i];
         if (b->root != ASH_NO_BUFFER) continue;
         for (int g = 0; g < GUARD; g++)
-            if (((unsigned char *)memory[i])[b->bytes + g] != 0xff) fail_msg("buffer %zu overrun by byte %d", i, g);
+            if (((unsigned char *)memory[i])[b->bytes + g] != 0xff)
+                fail_msg("buffer %zu overrun by byte %d", i, g);
     }
     ash_code__release(code);
     free(nests);
     free(fns);
 }
 
-/* Compares the compiled graph with the evaluator on random inputs. `tolerance` is relative, in the 2-norm. */
-static inline void test_differential_inputs(ash_context *context, const ash_graph *g, const ash_lower_options *options,
-                                            const int64_t *vars, const ash_wide *inputs, double tolerance) {
+/* Compares the compiled graph with the evaluator on random inputs. `tolerance` is relative, in the 2-norm.
+ */
+static inline void test_differential_inputs(ash_context *context, const ash_graph *g,
+                                            const ash_lower_options *options, const int64_t *vars,
+                                            const ash_wide *inputs, double tolerance) {
     ash_diag diag;
     ash_compiler *compiler;
     ash_program *p;
@@ -93,13 +98,14 @@ static inline void test_differential_inputs(ash_context *context, const ash_grap
         for (int64_t i = 0; i < want->count; i++) {
             if (!ash_dtype_is_float(want->dtype)) {
                 if (got.i[i] != want->i[i])
-                    fail_msg("output %zu element %lld: %lld, not %lld", o, (long long)i, (long long)got.i[i],
-                             (long long)want->i[i]);
+                    fail_msg("output %zu element %lld: %lld, not %lld", o, (long long)i,
+                             (long long)got.i[i], (long long)want->i[i]);
                 continue;
             }
             if ((isnan(want->f[i]) && isnan(got.f[i])) || want->f[i] == got.f[i]) continue;
             double d = got.f[i] - want->f[i];
-            if (!isfinite(d)) fail_msg("output %zu element %lld: %g, not %g", o, (long long)i, got.f[i], want->f[i]);
+            if (!isfinite(d))
+                fail_msg("output %zu element %lld: %g, not %g", o, (long long)i, got.f[i], want->f[i]);
             error += d * d;
         }
         for (int64_t i = 0; i < want->count && ash_dtype_is_float(want->dtype); i++)
@@ -115,7 +121,8 @@ static inline void test_differential_inputs(ash_context *context, const ash_grap
     ash_program__free(p);
 }
 
-static inline void test_differential(ash_context *context, const ash_graph *g, const int64_t *vars, double tolerance) {
+static inline void test_differential(ash_context *context, const ash_graph *g, const int64_t *vars,
+                                     double tolerance) {
     ash_diag diag;
     const ash_allocator *a = &ash_allocator__libc;
     uint64_t state = 42;

@@ -205,7 +205,7 @@ static void cut(const char *path, void *user) {
 
 static void flip(const char *path, void *user) {
     FILE *f = fopen(path, "r+b");
-    size_t at = file_size(path) * (size_t) * (int *)user / 8;
+    size_t at = file_size(path) * (size_t)*(int *)user / 8;
     assert_non_null(f);
     fseek(f, (long)at, SEEK_SET);
     int byte = fgetc(f);

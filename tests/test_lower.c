@@ -22,8 +22,8 @@ static ash_graph *new_graph(void) {
     return g;
 }
 
-static ash_value pad_all(ash_graph *g, ash_value x, double fill, const int64_t *before, const int64_t *after,
-                         const int64_t *interior) {
+static ash_value pad_all(ash_graph *g, ash_value x, double fill, const int64_t *before,
+                         const int64_t *after, const int64_t *interior) {
     unsigned rank = ash_graph_type(g, x)->rank;
     ash_attr attrs[] = {ASH_ATTR_LIST(BEFORE, before, rank), ASH_ATTR_LIST(AFTER, after, rank),
                         ASH_ATTR_LIST(INTERIOR, interior, rank)};
@@ -37,7 +37,7 @@ static ash_value input(ash_graph *g, const char *name, unsigned rank, const int6
     for (unsigned d = 0; d < rank; d++) type.dims[d] = dims[d];
     return ash_graph_input(g, name, &type);
 }
-#define INPUT(g, name, ...)                                                                                        \
+#define INPUT(g, name, ...)                                                                                \
     input(g, name, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (int64_t[]){__VA_ARGS__})
 
 static void finish(ash_graph *g, ash_value out, double tolerance) {
@@ -60,7 +60,8 @@ static void test_elementwise(void **state) {
 static void test_broadcast(void **state) {
     (void)state;
     ash_graph *g = new_graph();
-    ash_value x = INPUT(g, "x", 2, 5, 7, 9), b = INPUT(g, "b", 5, 1, 1), c = INPUT(g, "c", 9), d = INPUT(g, "d", 1);
+    ash_value x = INPUT(g, "x", 2, 5, 7, 9), b = INPUT(g, "b", 5, 1, 1), c = INPUT(g, "c", 9),
+              d = INPUT(g, "d", 1);
     finish(g, ash_add(g, ash_mul(g, ash_add(g, x, b), c), d), 1e-6);
 }
 
@@ -82,7 +83,8 @@ static void test_pack(void **state) {
     ash_value r = ash_reshape(g, x, (int64_t[]){2, 4, 16, 5, 5}, 5);
     ash_value packed = ash_transpose(g, r, (int64_t[]){0, 1, 3, 4, 2});
     ash_value y = ash_relu(g, packed);
-    ash_value back = ash_reshape(g, ash_transpose(g, y, (int64_t[]){0, 1, 4, 2, 3}), (int64_t[]){2, 64, 5, 5}, 4);
+    ash_value back =
+        ash_reshape(g, ash_transpose(g, y, (int64_t[]){0, 1, 4, 2, 3}), (int64_t[]){2, 64, 5, 5}, 4);
     ash_graph_output(g, "packed", y);
     finish(g, back, 1e-6);
 }
@@ -133,7 +135,8 @@ static void test_matmul(void **state) {
     static const int64_t shapes[][3] = {{1, 5, 7}, {3, 64, 64}, {17, 33, 40}, {64, 100, 96}, {128, 64, 16}};
     for (size_t i = 0; i < ASH_COUNT(shapes); i++) {
         ash_graph *g = new_graph();
-        ash_value a = INPUT(g, "a", shapes[i][0], shapes[i][1]), b = INPUT(g, "b", shapes[i][1], shapes[i][2]);
+        ash_value a = INPUT(g, "a", shapes[i][0], shapes[i][1]),
+                  b = INPUT(g, "b", shapes[i][1], shapes[i][2]);
         finish(g, ash_relu(g, ash_add(g, ash_matmul(g, a, b), INPUT(g, "c", shapes[i][2]))), 1e-6);
         g = new_graph();
         a = INPUT(g, "a", 2, shapes[i][0], shapes[i][1]), b = INPUT(g, "b", 2, shapes[i][2], shapes[i][1]);
@@ -174,12 +177,14 @@ typedef struct shape {
 static void blocked_conv(const shape *s, int64_t xb, int64_t yb) {
     ash_graph *g = new_graph();
     int64_t og = s->o / s->groups, cg = s->c / s->groups, wb = 16, blocks = (og + wb - 1) / wb;
-    ash_value x = INPUT(g, "x", s->n, s->c, s->size, s->size), w = INPUT(g, "w", s->o, cg, s->kernel, s->kernel);
+    ash_value x = INPUT(g, "x", s->n, s->c, s->size, s->size),
+              w = INPUT(g, "w", s->o, cg, s->kernel, s->kernel);
     if (xb)
         x = ash_transpose(g, ash_reshape(g, x, (int64_t[]){s->n, s->c / xb, xb, s->size, s->size}, 5),
                           (int64_t[]){0, 1, 3, 4, 2});
     if (cg == 1 && og == 1) {
-        w = ash_transpose(g, ash_reshape(g, w, (int64_t[]){s->o / wb, wb, s->kernel, s->kernel}, 4), (int64_t[]){0, 2, 3, 1});
+        w = ash_transpose(g, ash_reshape(g, w, (int64_t[]){s->o / wb, wb, s->kernel, s->kernel}, 4),
+                          (int64_t[]){0, 2, 3, 1});
     } else {
         int64_t ib = xb ? xb : 1, zero[5] = {0};
         w = ash_reshape(g, w, (int64_t[]){s->groups, og, cg, s->kernel, s->kernel}, 5);
@@ -187,11 +192,16 @@ static void blocked_conv(const shape *s, int64_t xb, int64_t yb) {
         w = ash_reshape(g, w, (int64_t[]){s->groups, blocks, wb, cg / ib, ib, s->kernel, s->kernel}, 7);
         w = ash_transpose(g, w, (int64_t[]){0, 1, 3, 5, 6, 4, 2});
     }
-    int64_t strides[] = {s->stride, s->stride}, dilations[] = {s->dilation, s->dilation}, pads[] = {s->pad, s->pad};
-    ash_attr attrs[] = {ASH_ATTR_LIST(STRIDES, strides, 2), ASH_ATTR_LIST(DILATIONS, dilations, 2),
-                        ASH_ATTR_LIST(BEFORE, pads, 2),     ASH_ATTR_LIST(AFTER, pads, 2),
-                        ASH_ATTR_I(GROUPS, s->groups),      ASH_ATTR_I(X_BLOCK, xb),
-                        ASH_ATTR_I(Y_BLOCK, yb),            ASH_ATTR_I(W_BLOCK, wb),
+    int64_t strides[] = {s->stride, s->stride}, dilations[] = {s->dilation, s->dilation},
+            pads[] = {s->pad, s->pad};
+    ash_attr attrs[] = {ASH_ATTR_LIST(STRIDES, strides, 2),
+                        ASH_ATTR_LIST(DILATIONS, dilations, 2),
+                        ASH_ATTR_LIST(BEFORE, pads, 2),
+                        ASH_ATTR_LIST(AFTER, pads, 2),
+                        ASH_ATTR_I(GROUPS, s->groups),
+                        ASH_ATTR_I(X_BLOCK, xb),
+                        ASH_ATTR_I(Y_BLOCK, yb),
+                        ASH_ATTR_I(W_BLOCK, wb),
                         ASH_ATTR_I(O, s->o)};
     ash_value ins[] = {x, w}, y;
     ash_graph_add(g, ASH_OP_CONV, ins, 2, attrs, 9, &y);
@@ -206,8 +216,8 @@ static void blocked_conv(const shape *s, int64_t xb, int64_t yb) {
 static void test_blocked_conv(void **state) {
     (void)state;
     static const shape shapes[] = {
-        {1, 32, 64, 14, 1, 1, 0, 1, 1}, {1, 32, 32, 14, 3, 1, 1, 1, 1}, {2, 16, 48, 15, 3, 2, 1, 1, 1},
-        {1, 16, 16, 7, 1, 2, 0, 1, 1},  {1, 64, 64, 9, 5, 1, 2, 1, 2},  {1, 32, 208, 7, 3, 1, 2, 2, 1},
+        {1, 32, 64, 14, 1, 1, 0, 1, 1},  {1, 32, 32, 14, 3, 1, 1, 1, 1},  {2, 16, 48, 15, 3, 2, 1, 1, 1},
+        {1, 16, 16, 7, 1, 2, 0, 1, 1},   {1, 64, 64, 9, 5, 1, 2, 1, 2},   {1, 32, 208, 7, 3, 1, 2, 2, 1},
         {1, 48, 48, 12, 3, 1, 1, 1, 48}, {2, 32, 32, 11, 5, 2, 2, 1, 32}, {1, 16, 32, 3, 7, 1, 3, 1, 1},
     };
     for (size_t i = 0; i < ASH_COUNT(shapes); i++) blocked_conv(&shapes[i], 16, 16);
@@ -226,7 +236,8 @@ static void test_pool(void **state) {
         for (int op = 0; op < 2; op++) {
             ash_graph *g = new_graph();
             ash_value x = blocked ? INPUT(g, "x", 1, 2, 13, 14, 16) : INPUT(g, "x", 2, 5, 13, 14);
-            ash_value y = ash_pool(g, op ? ASH_OP_POOL_SUM : ASH_OP_POOL_MAX, x, (int64_t[]){2, 3}, windows, 2);
+            ash_value y =
+                ash_pool(g, op ? ASH_OP_POOL_SUM : ASH_OP_POOL_MAX, x, (int64_t[]){2, 3}, windows, 2);
             finish(g, ash_mul(g, y, ash_scalar(g, ASH_F32, 3)), 1e-6);
         }
     }
@@ -288,9 +299,11 @@ static void test_constants(void **state) {
     finish(g, y, 1e-6);
 }
 
-/* --- what random graphs found ------------------------------------------------------------------------------------------ */
+/* --- what random graphs found
+ * ------------------------------------------------------------------------------------------ */
 
-static ash_value typed(ash_graph *g, const char *name, ash_dtype dtype, unsigned rank, const ash_dim *dims) {
+static ash_value typed(ash_graph *g, const char *name, ash_dtype dtype, unsigned rank,
+                       const ash_dim *dims) {
     ash_type type = {.dtype = dtype, .rank = rank};
     memcpy(type.dims, dims, rank * sizeof *dims);
     return ash_graph_input(g, name, &type);
@@ -301,7 +314,8 @@ static void test_reduces_nothing(void **state) {
     (void)state;
     ash_graph *g = new_graph();
     ash_value x = INPUT(g, "x", 6, 1, 20);
-    ash_value sum = ash_reduce_sum(g, ash_softmax(g, ash_reduce_max(g, x, (int64_t[]){1}, 1, false), 1), NULL, 0, false);
+    ash_value sum = ash_reduce_sum(g, ash_softmax(g, ash_reduce_max(g, x, (int64_t[]){1}, 1, false), 1),
+                                   NULL, 0, false);
     ash_graph_output(g, "sum", ash_neg(g, sum));
     finish(g, ash_reduce_sum(g, x, (int64_t[]){1}, 1, true), 1e-6);
 }
@@ -309,9 +323,12 @@ static void test_reduces_nothing(void **state) {
 static void test_no_elements(void **state) {
     (void)state;
     ash_graph *g = new_graph();
-    ash_value none = INPUT(g, "none", 0, 5), x = INPUT(g, "x", 3, 5), parts[] = {ash_neg(g, none), ash_neg(g, x), none};
-    ash_graph_output(g, "pad", pad_all(g, none, 2, (int64_t[]){1, 0}, (int64_t[]){2, 1}, (int64_t[]){0, 0}));
-    ash_graph_output(g, "sum", ash_reduce_sum(g, ash_transpose(g, none, (int64_t[]){1, 0}), (int64_t[]){1}, 1, false));
+    ash_value none = INPUT(g, "none", 0, 5), x = INPUT(g, "x", 3, 5),
+              parts[] = {ash_neg(g, none), ash_neg(g, x), none};
+    ash_graph_output(g, "pad",
+                     pad_all(g, none, 2, (int64_t[]){1, 0}, (int64_t[]){2, 1}, (int64_t[]){0, 0}));
+    ash_graph_output(
+        g, "sum", ash_reduce_sum(g, ash_transpose(g, none, (int64_t[]){1, 0}), (int64_t[]){1}, 1, false));
     ash_graph_output(g, "product", ash_matmul(g, ash_reshape(g, none, (int64_t[]){5, 0}, 2), none));
     ash_graph_output(g, "none", ash_softmax(g, ash_reshape(g, none, (int64_t[]){5, 0, 3}, 3), 0));
     finish(g, ash_concat(g, parts, 3, 0), 1e-6);
@@ -323,8 +340,10 @@ static void test_variable_may_be_zero(void **state) {
     for (int64_t v = 0; v < 5; v += 4) {
         ash_graph *g = new_graph();
         ash_dim n = ash_graph_var(g, "n", 0, 4);
-        ash_value x = typed(g, "x", ASH_F32, 4, (ash_dim[]){2, 32, n, 3}), i = typed(g, "i", ASH_I64, 1, (ash_dim[]){7});
-        ash_value blocks = ash_transpose(g, ash_reshape(g, x, (ash_dim[]){2, 2, 16, n, 3}, 5), (int64_t[]){0, 1, 3, 4, 2});
+        ash_value x = typed(g, "x", ASH_F32, 4, (ash_dim[]){2, 32, n, 3}),
+                  i = typed(g, "i", ASH_I64, 1, (ash_dim[]){7});
+        ash_value blocks =
+            ash_transpose(g, ash_reshape(g, x, (ash_dim[]){2, 2, 16, n, 3}, 5), (int64_t[]){0, 1, 3, 4, 2});
         ash_graph_output(g, "blocks", ash_exp(g, blocks));
         ash_graph_output(g, "gather", ash_neg(g, ash_gather(g, x, i, 2)));
         ash_window w = {3, 1, 1, 1, 1};
@@ -353,7 +372,8 @@ static void test_gather_rows(void **state) {
 static void test_indices_outside(void **state) {
     (void)state;
     ash_graph *g = new_graph();
-    ash_value x = INPUT(g, "x", 4, 3), i = typed(g, "i", ASH_I64, 2, (ash_dim[]){9, 3}), u = INPUT(g, "u", 9, 3);
+    ash_value x = INPUT(g, "x", 4, 3), i = typed(g, "i", ASH_I64, 2, (ash_dim[]){9, 3}),
+              u = INPUT(g, "u", 9, 3);
     i = ash_sub(g, i, ash_scalar(g, ASH_I64, 5)); /* -5 ... 4 */
     ash_graph_output(g, "set", ash_scatter_elements(g, x, i, u, 0, ASH_SCATTER_SET));
     ash_graph_output(g, "add", ash_scatter_elements(g, x, i, u, 0, ASH_SCATTER_ADD));
@@ -384,29 +404,47 @@ static void test_odd_weights(void **state) {
     finish(g, ash_conv2d(g, INPUT(g, "x", 1, 2, 8, 19), w, 1, 1, 1), 1e-6);
 }
 
-/* A window that begins before the input, whose index is taken apart by a reshape: quotients of negative numbers. */
+/* A window that begins before the input, whose index is taken apart by a reshape: quotients of negative
+ * numbers. */
 static void test_window_over_reshape(void **state) {
     (void)state;
     ash_graph *g = new_graph();
     ash_window w = {2, 1, 2, 1, 1};
     ash_value x = ash_transpose(g, INPUT(g, "x", 6, 3, 4), (int64_t[]){1, 0, 2});
-    ash_graph_output(g, "sum", ash_pool(g, ASH_OP_POOL_SUM, ash_reshape(g, x, (int64_t[]){72}, 1), (int64_t[]){0}, &w, 1));
+    ash_graph_output(
+        g, "sum",
+        ash_pool(g, ASH_OP_POOL_SUM, ash_reshape(g, x, (int64_t[]){72}, 1), (int64_t[]){0}, &w, 1));
     ash_value spread = pad_all(g, INPUT(g, "y", 10), 3, (int64_t[]){3}, (int64_t[]){1}, (int64_t[]){3});
     finish(g, ash_neg(g, ash_slice(g, spread, (int64_t[]){0}, (int64_t[]){4}, (int64_t[]){10})), 1e-6);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_elementwise), cmocka_unit_test(test_broadcast),  cmocka_unit_test(test_movement),
-        cmocka_unit_test(test_pack),        cmocka_unit_test(test_concat),     cmocka_unit_test(test_reduce),
-        cmocka_unit_test(test_softmax),     cmocka_unit_test(test_layer_norm), cmocka_unit_test(test_matmul),
-        cmocka_unit_test(test_packed_matmul), cmocka_unit_test(test_plain_conv), cmocka_unit_test(test_blocked_conv),
-        cmocka_unit_test(test_pool),        cmocka_unit_test(test_indexed),    cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_variables),   cmocka_unit_test(test_constants),
-        cmocka_unit_test(test_reduces_nothing), cmocka_unit_test(test_no_elements),
-        cmocka_unit_test(test_variable_may_be_zero), cmocka_unit_test(test_gather_rows),
-        cmocka_unit_test(test_indices_outside), cmocka_unit_test(test_one_column),
-        cmocka_unit_test(test_odd_weights),  cmocka_unit_test(test_window_over_reshape),
+        cmocka_unit_test(test_elementwise),
+        cmocka_unit_test(test_broadcast),
+        cmocka_unit_test(test_movement),
+        cmocka_unit_test(test_pack),
+        cmocka_unit_test(test_concat),
+        cmocka_unit_test(test_reduce),
+        cmocka_unit_test(test_softmax),
+        cmocka_unit_test(test_layer_norm),
+        cmocka_unit_test(test_matmul),
+        cmocka_unit_test(test_packed_matmul),
+        cmocka_unit_test(test_plain_conv),
+        cmocka_unit_test(test_blocked_conv),
+        cmocka_unit_test(test_pool),
+        cmocka_unit_test(test_indexed),
+        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_variables),
+        cmocka_unit_test(test_constants),
+        cmocka_unit_test(test_reduces_nothing),
+        cmocka_unit_test(test_no_elements),
+        cmocka_unit_test(test_variable_may_be_zero),
+        cmocka_unit_test(test_gather_rows),
+        cmocka_unit_test(test_indices_outside),
+        cmocka_unit_test(test_one_column),
+        cmocka_unit_test(test_odd_weights),
+        cmocka_unit_test(test_window_over_reshape),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

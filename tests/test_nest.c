@@ -247,7 +247,7 @@ static void bool_of_two(ash_nest *n) {
 
 static void test_defects(void **state) {
     (void)state;
-    static void (*const breaks[])(ash_nest * n) = {
+    static void (*const breaks[])(ash_nest *n) = {
         drop_end,          extra_end,       two_elses,
         later_operand,     no_operand,      out_of_scope,
         wrong_lanes,       wrong_dtype,     cell_as_value,

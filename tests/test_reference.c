@@ -61,7 +61,8 @@ static void test_failing_memory(void **state) {
     ash_diag diag;
     test_memory memory = {0};
     ash_context *context;
-    assert_ok(ash_context_create(&(ash_context_options){.allocator = test_memory_allocator(&memory)}, &context, &diag));
+    assert_ok(ash_context_create(&(ash_context_options){.allocator = test_memory_allocator(&memory)},
+                                 &context, &diag));
     ash_graph *g = squares(context, false);
     long long live = memory.live;
     for (long at = 1;; at++) {
@@ -86,6 +87,7 @@ static void test_failing_memory(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_values), cmocka_unit_test(test_failing_memory)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_values),
+                                       cmocka_unit_test(test_failing_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

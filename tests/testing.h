@@ -15,20 +15,20 @@
 #include "ashlar/context.h"
 
 /* Fails the test with the diagnostic's text unless the call succeeds. `diag` must be in scope. */
-#define assert_ok(call)                                                                                            \
-    do {                                                                                                           \
-        ash_diag_clear(&diag);                                                                                     \
-        if ((call) != ASH_OK) {                                                                                    \
-            char line_[768];                                                                                       \
-            ash_diag_format(&diag, line_, sizeof line_);                                                           \
-            fail_msg("%s: %s", #call, line_);                                                                      \
-        }                                                                                                          \
+#define assert_ok(call)                                                                                    \
+    do {                                                                                                   \
+        ash_diag_clear(&diag);                                                                             \
+        if ((call) != ASH_OK) {                                                                            \
+            char line_[768];                                                                               \
+            ash_diag_format(&diag, line_, sizeof line_);                                                   \
+            fail_msg("%s: %s", #call, line_);                                                              \
+        }                                                                                                  \
     } while (0)
 
 #define assert_status(call, expected) assert_int_equal((call), (expected))
 
-/* Counts allocations; the one numbered `fail_at` (from 1) and all after it fail, 0 never. `live` is what has not been
- * given back, in bytes: 0 at the end of a test that leaks nothing. */
+/* Counts allocations; the one numbered `fail_at` (from 1) and all after it fail, 0 never. `live` is what
+ * has not been given back, in bytes: 0 at the end of a test that leaks nothing. */
 typedef struct test_memory {
     long count, fail_at;
     long long live;

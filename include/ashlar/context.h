@@ -1,6 +1,6 @@
-/* The context: what would otherwise be global. Allocator hooks, the thread pool, the kernel cache, the device registry
- * and the log callback belong to one; every other object is created from one and must be destroyed before it.
- * A context may be used from several threads. */
+/* The context: what would otherwise be global. Allocator hooks, the thread pool, the kernel cache, the
+ * device registry and the log callback belong to one; every other object is created from one and must be
+ * destroyed before it. A context may be used from several threads. */
 #ifndef ASHLAR_CONTEXT_H
 #define ASHLAR_CONTEXT_H
 
@@ -14,7 +14,8 @@ extern "C" {
 
 typedef struct ash_context ash_context;
 
-/* Memory hooks, used for every byte that the library takes from the heap. Must be callable from any thread. */
+/* Memory hooks, used for every byte that the library takes from the heap. Must be callable from any thread.
+ */
 typedef struct ash_allocator {
     /* Returns `size` bytes (more than 0) aligned to `align` (a power of two), or NULL. */
     void *(*alloc)(void *user, size_t size, size_t align);
@@ -27,8 +28,9 @@ typedef enum ash_log_level { ASH_LOG_ERROR, ASH_LOG_WARNING, ASH_LOG_INFO, ASH_L
 
 typedef struct ash_context_options {
     ash_allocator allocator; /* all zero: the C library's */
-    unsigned threads;        /* threads that one execution may use, the caller's included; 0: as many as there are cores */
-    const char *cache_dir;   /* directory of the kernel cache, created when missing; NULL: no cache on disk */
+    unsigned threads; /* threads that one execution may use, the caller's included; 0: as many as there are
+                         cores */
+    const char *cache_dir; /* directory of the kernel cache, created when missing; NULL: no cache on disk */
     void (*log)(void *user, ash_log_level level, const char *message); /* NULL: silent */
     void *log_user;
     uint64_t keep_bytes; /* most bytes of freed arenas and weights that the CPU device keeps to use again; 0: none.
@@ -36,7 +38,8 @@ typedef struct ash_context_options {
 } ash_context_options;
 
 /* Creates a context; `options` may be NULL. The strings in it are copied. The caller destroys *out. */
-ASH_API ash_status ash_context_create(const ash_context_options *options, ash_context **out, ash_diag *diag);
+ASH_API ash_status ash_context_create(const ash_context_options *options, ash_context **out,
+                                      ash_diag *diag);
 
 /* NULL is allowed. Every object made from the context must be gone. */
 ASH_API void ash_context_destroy(ash_context *context);

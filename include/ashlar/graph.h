@@ -1,12 +1,13 @@
 /* Graphs: values that are produced by inputs, parameters, constants and operator nodes.
  *
- * A graph is built by appending: a node's operands exist before it, so node order is a topological order and a graph has
- * no cycles. Shapes and dtypes are inferred, and checked, when a node is added. Every value has an id that stays valid
- * as long as the graph, and through compilation: plans speak of values by these ids.
+ * A graph is built by appending: a node's operands exist before it, so node order is a topological order
+ * and a graph has no cycles. Shapes and dtypes are inferred, and checked, when a node is added. Every value
+ * has an id that stays valid as long as the graph, and through compilation: plans speak of values by these
+ * ids.
  *
- * The building functions return a value id. Errors are sticky: the first failure is kept in the graph, the failing call
- * and all later ones that take its result return ASH_NO_VALUE, and ash_graph_status tells what went wrong. So a network
- * is written as plain nested calls, and checked once.
+ * The building functions return a value id. Errors are sticky: the first failure is kept in the graph, the
+ * failing call and all later ones that take its result return ASH_NO_VALUE, and ash_graph_status tells what
+ * went wrong. So a network is written as plain nested calls, and checked once.
  *
  * A graph is used from one thread at a time. */
 #ifndef ASHLAR_GRAPH_H
@@ -21,7 +22,8 @@
 extern "C" {
 #endif
 
-/* --- element types and shapes ---------------------------------------------------------------------------------- */
+/* --- element types and shapes
+ * ---------------------------------------------------------------------------------- */
 
 typedef enum ash_dtype {
 #define DTYPE(ID, name, KIND, bytes) ASH_##ID,
@@ -35,8 +37,9 @@ ASH_API size_t ash_dtype_size(ash_dtype dtype);      /* bytes of one element; 0 
 
 enum { ASH_MAX_RANK = 10 };
 
-/* Elements along one dim: a number from 0, or, when negative, an expression of the graph's variables. Two dims are equal
- * exactly when the numbers are: expressions have one canonical form in a graph and in everything derived from it. */
+/* Elements along one dim: a number from 0, or, when negative, an expression of the graph's variables. Two
+ * dims are equal exactly when the numbers are: expressions have one canonical form in a graph and in
+ * everything derived from it. */
 typedef int64_t ash_dim;
 
 typedef struct ash_type {
@@ -49,7 +52,8 @@ typedef struct ash_graph ash_graph;
 typedef uint32_t ash_value;
 #define ASH_NO_VALUE UINT32_MAX
 
-/* --- operators and attributes ------------------------------------------------------------------------------------ */
+/* --- operators and attributes
+ * ------------------------------------------------------------------------------------ */
 
 typedef enum ash_op {
 #define OP(ID, name, CLASS, imin, imax, outs, attrs) ASH_OP_##ID,
@@ -75,7 +79,8 @@ typedef enum ash_scatter {
     ASH_SCATTER_MAX
 } ash_scatter;
 
-/* One attribute. The key decides which field counts: `i` for INT, DIM and DTYPE, `list` and `count` for INTS and DIMS. */
+/* One attribute. The key decides which field counts: `i` for INT, DIM and DTYPE, `list` and `count` for
+ * INTS and DIMS. */
 typedef struct ash_attr {
     ash_attr_key key;
     uint32_t count;
@@ -83,77 +88,95 @@ typedef struct ash_attr {
     const int64_t *list;
 } ash_attr;
 
-#define ASH_ATTR_I(KEY, value)          ((ash_attr){.key = ASH_ATTR_##KEY, .i = (value)})
-#define ASH_ATTR_LIST(KEY, items, n)    ((ash_attr){.key = ASH_ATTR_##KEY, .count = (uint32_t)(n), .list = (items)})
+#define ASH_ATTR_I(KEY, value) ((ash_attr){.key = ASH_ATTR_##KEY, .i = (value)})
+#define ASH_ATTR_LIST(KEY, items, n)                                                                       \
+    ((ash_attr){.key = ASH_ATTR_##KEY, .count = (uint32_t)(n), .list = (items)})
 
-/* --- life, variables, boundary ------------------------------------------------------------------------------------ */
+/* --- life, variables, boundary
+ * ------------------------------------------------------------------------------------ */
 
 /* Creates an empty graph; the name is copied. The caller destroys *out. */
-ASH_API ash_status ash_graph_create(ash_context *context, const char *name, ash_graph **out, ash_diag *diag);
+ASH_API ash_status ash_graph_create(ash_context *context, const char *name, ash_graph **out,
+                                    ash_diag *diag);
 ASH_API void ash_graph_destroy(ash_graph *graph); /* NULL is allowed */
 
 /* ASH_OK, or the first failure of a building call, with its diagnostic in `diag`. */
 ASH_API ash_status ash_graph_status(const ash_graph *graph, ash_diag *diag);
 
-/* A named variable with min <= value <= max (elements, min at least 0), usable as a dim. Declaring a name again gives the
- * same variable when the bounds agree, and an error when they do not. The sticky error's result is the dim 0. */
+/* A named variable with min <= value <= max (elements, min at least 0), usable as a dim. Declaring a name
+ * again gives the same variable when the bounds agree, and an error when they do not. The sticky error's
+ * result is the dim 0. */
 ASH_API ash_dim ash_graph_var(ash_graph *graph, const char *name, int64_t min, int64_t max);
-/* Arithmetic on dims; expressions are kept in canonical form. Overflow and division by zero are sticky errors. */
+/* Arithmetic on dims; expressions are kept in canonical form. Overflow and division by zero are sticky
+ * errors. */
 ASH_API ash_dim ash_graph_dim_add(ash_graph *graph, ash_dim a, ash_dim b);
-ASH_API ash_dim ash_graph_dim_sub(ash_graph *graph, ash_dim a, ash_dim b); /* an error when it can be negative */
+ASH_API ash_dim ash_graph_dim_sub(ash_graph *graph, ash_dim a,
+                                  ash_dim b); /* an error when it can be negative */
 ASH_API ash_dim ash_graph_dim_mul(ash_graph *graph, ash_dim a, ash_dim b);
 ASH_API ash_dim ash_graph_dim_div(ash_graph *graph, ash_dim a, ash_dim b); /* rounded down */
 ASH_API ash_dim ash_graph_dim_min(ash_graph *graph, ash_dim a, ash_dim b);
 ASH_API ash_dim ash_graph_dim_max(ash_graph *graph, ash_dim a, ash_dim b);
 
-/* A value that the caller gives at each execution. Names are unique among inputs and parameters, and copied. */
+/* A value that the caller gives at each execution. Names are unique among inputs and parameters, and
+ * copied. */
 ASH_API ash_value ash_graph_input(ash_graph *graph, const char *name, const ash_type *type);
 
 typedef enum ash_data_mode {
     ASH_DATA_COPY,  /* the graph copies the bytes */
-    ASH_DATA_BORROW /* the caller keeps them alive and unchanged as long as the graph and every plan made from it */
+    ASH_DATA_BORROW /* the caller keeps them alive and unchanged as long as the graph and every plan made
+                       from it */
 } ash_data_mode;
 
-/* A value known now: row-major elements of `type`, whose dims are numbers. `size` is in bytes and must be exact. */
+/* A value known now: row-major elements of `type`, whose dims are numbers. `size` is in bytes and must be
+ * exact. */
 ASH_API ash_value ash_graph_constant(ash_graph *graph, const ash_type *type, const void *data, size_t size,
                                      ash_data_mode mode);
-/* A constant that a plan may rebind by its name: a weight that training or a caller changes between executions. */
-ASH_API ash_value ash_graph_parameter(ash_graph *graph, const char *name, const ash_type *type, const void *data,
-                                      size_t size, ash_data_mode mode);
-/* Makes `value` an output called `name` (copied; unique among outputs). One value may be several outputs. */
+/* A constant that a plan may rebind by its name: a weight that training or a caller changes between
+ * executions. */
+ASH_API ash_value ash_graph_parameter(ash_graph *graph, const char *name, const ash_type *type,
+                                      const void *data, size_t size, ash_data_mode mode);
+/* Makes `value` an output called `name` (copied; unique among outputs). One value may be several outputs.
+ */
 ASH_API void ash_graph_output(ash_graph *graph, const char *name, ash_value value);
 
-/* --- nodes ---------------------------------------------------------------------------------------------------------- */
+/* --- nodes
+ * ----------------------------------------------------------------------------------------------------------
+ */
 
-/* Appends a node. `ins` and `attrs` are copied; `outs` receives as many ids as the operator has outputs. On failure the
- * graph is unchanged but for its sticky error, and `outs` is filled with ASH_NO_VALUE. */
-ASH_API ash_status ash_graph_add(ash_graph *graph, ash_op op, const ash_value *ins, size_t n_ins, const ash_attr *attrs,
-                                 size_t n_attrs, ash_value *outs);
+/* Appends a node. `ins` and `attrs` are copied; `outs` receives as many ids as the operator has outputs. On
+ * failure the graph is unchanged but for its sticky error, and `outs` is filled with ASH_NO_VALUE. */
+ASH_API ash_status ash_graph_add(ash_graph *graph, ash_op op, const ash_value *ins, size_t n_ins,
+                                 const ash_attr *attrs, size_t n_attrs, ash_value *outs);
 /* Names the nodes that are added from now on, for diagnostics and reports; copied; NULL: no name. */
 ASH_API void ash_graph_name_next(ash_graph *graph, const char *name);
 
-/* --- reading a graph ------------------------------------------------------------------------------------------------- */
+/* --- reading a graph
+ * ------------------------------------------------------------------------------------------------- */
 
 ASH_API const char *ash_graph_name(const ash_graph *graph);
 ASH_API size_t ash_graph_node_count(const ash_graph *graph);
 ASH_API size_t ash_graph_value_count(const ash_graph *graph); /* ids are below this */
 ASH_API size_t ash_graph_input_count(const ash_graph *graph);
 ASH_API size_t ash_graph_output_count(const ash_graph *graph);
-/* Ids and names of inputs and outputs by position; ASH_NO_VALUE and NULL past the end. Borrowed from the graph. */
+/* Ids and names of inputs and outputs by position; ASH_NO_VALUE and NULL past the end. Borrowed from the
+ * graph. */
 ASH_API ash_value ash_graph_input_at(const ash_graph *graph, size_t position, const char **name);
 ASH_API ash_value ash_graph_output_at(const ash_graph *graph, size_t position, const char **name);
-/* The type of a value, borrowed from the graph until the next node is added; NULL when there is no such id. */
+/* The type of a value, borrowed from the graph until the next node is added; NULL when there is no such id.
+ */
 ASH_API const ash_type *ash_graph_type(const ash_graph *graph, ash_value value);
 
-/* The text form: prints the whole graph, constants with their data when `with_data`, else as "..." (such a text cannot
- * be parsed back). *out is freed with ash_graph_text_free. */
-ASH_API ash_status ash_graph_print(const ash_graph *graph, bool with_data, char **out, size_t *len, ash_diag *diag);
+/* The text form: prints the whole graph, constants with their data when `with_data`, else as "..." (such a
+ * text cannot be parsed back). *out is freed with ash_graph_text_free. */
+ASH_API ash_status ash_graph_print(const ash_graph *graph, bool with_data, char **out, size_t *len,
+                                   ash_diag *diag);
 ASH_API void ash_graph_text_free(const ash_graph *graph, char *text, size_t len);
 /* Parses a text form into a new graph; the diagnostic has the byte offset of the first error. */
-ASH_API ash_status ash_graph_parse(ash_context *context, const char *text, size_t len, ash_graph **out, ash_diag *diag);
+ASH_API ash_status ash_graph_parse(ash_context *context, const char *text, size_t len, ash_graph **out,
+                                   ash_diag *diag);
 
-/* Checks every invariant of a graph again, from nothing but its nodes: operands before uses, types as inferred, attributes
- * complete, names unique. A defect is ASH_ERROR_INTERNAL and names the node. */
+/* Checks every invariant of a graph again, from nothing but its nodes: operands before uses, types as
+ * inferred, attributes complete, names unique. A defect is ASH_ERROR_INTERNAL and names the node. */
 ASH_API ash_status ash_graph_verify(const ash_graph *graph, ash_diag *diag);
 
 #ifdef __cplusplus

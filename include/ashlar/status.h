@@ -1,8 +1,9 @@
 /* Statuses and diagnostics: every failure of the library is a value.
  *
- * A function that can fail returns an ash_status. Those that take an ash_diag also say, when they fail, where and
- * why: the node, the operator, the byte offset in the file, and a sentence. The diagnostic belongs to the caller,
- * holds no pointers, and may be NULL. The library keeps no last error, prints nothing, and never ends the process. */
+ * A function that can fail returns an ash_status. Those that take an ash_diag also say, when they fail,
+ * where and why: the node, the operator, the byte offset in the file, and a sentence. The diagnostic
+ * belongs to the caller, holds no pointers, and may be NULL. The library keeps no last error, prints
+ * nothing, and never ends the process. */
 #ifndef ASHLAR_STATUS_H
 #define ASHLAR_STATUS_H
 
@@ -13,7 +14,7 @@ extern "C" {
 #endif
 
 #if defined(__GNUC__)
-#define ASH_API __attribute__((visibility("default")))
+#define ASH_API                __attribute__((visibility("default")))
 #define ASH_PRINTF(fmt, first) __attribute__((format(printf, fmt, first)))
 #else
 #define ASH_API
@@ -25,17 +26,18 @@ typedef enum ash_status {
     ASH_ERROR_OUT_OF_MEMORY,    /* an allocation failed */
     ASH_ERROR_INVALID_ARGUMENT, /* the call itself is wrong: null, unknown enumerator, wrong length */
     ASH_ERROR_NOT_FOUND,        /* no such name, index, file or device */
-    ASH_ERROR_OUT_OF_RANGE,     /* a variable outside [min, max], a view outside its storage, arithmetic past 64 bits */
-    ASH_ERROR_SHAPE,            /* operands whose shapes do not fit the operator */
-    ASH_ERROR_TYPE,             /* operands whose dtypes do not fit the operator */
-    ASH_ERROR_FORMAT,           /* a file or text that is malformed */
-    ASH_ERROR_IO,               /* the operating system refused a file operation */
-    ASH_ERROR_UNSUPPORTED,      /* well-formed, but not implemented; the diagnostic names it */
-    ASH_ERROR_DEVICE,           /* a device is missing or failed */
-    ASH_ERROR_STATE,            /* the object is not in a state that allows the call */
-    ASH_ERROR_BUDGET,           /* a memory, time or node budget cannot be met */
-    ASH_ERROR_CANCELLED,        /* the caller asked to stop */
-    ASH_ERROR_INTERNAL,         /* a self-check failed: a defect of the library */
+    ASH_ERROR_OUT_OF_RANGE, /* a variable outside [min, max], a view outside its storage, arithmetic past 64
+                               bits */
+    ASH_ERROR_SHAPE,        /* operands whose shapes do not fit the operator */
+    ASH_ERROR_TYPE,         /* operands whose dtypes do not fit the operator */
+    ASH_ERROR_FORMAT,       /* a file or text that is malformed */
+    ASH_ERROR_IO,           /* the operating system refused a file operation */
+    ASH_ERROR_UNSUPPORTED,  /* well-formed, but not implemented; the diagnostic names it */
+    ASH_ERROR_DEVICE,       /* a device is missing or failed */
+    ASH_ERROR_STATE,        /* the object is not in a state that allows the call */
+    ASH_ERROR_BUDGET,       /* a memory, time or node budget cannot be met */
+    ASH_ERROR_CANCELLED,    /* the caller asked to stop */
+    ASH_ERROR_INTERNAL,     /* a self-check failed: a defect of the library */
     ASH_STATUS_COUNT
 } ash_status;
 
@@ -56,8 +58,8 @@ ASH_API const char *ash_status_text(ash_status status);
 /* Sets `diag` to "no error". NULL is allowed. */
 ASH_API void ash_diag_clear(ash_diag *diag);
 
-/* Writes the whole diagnostic as one line into `out` (at most `size` bytes with the terminator) and returns the length
- * that the whole line has, as snprintf does. */
+/* Writes the whole diagnostic as one line into `out` (at most `size` bytes with the terminator) and returns
+ * the length that the whole line has, as snprintf does. */
 ASH_API int ash_diag_format(const ash_diag *diag, char *out, uint64_t size);
 
 #ifdef __cplusplus

@@ -13,7 +13,8 @@ typedef struct ash_arena {
 } ash_arena;
 
 void ash_arena_init(ash_arena *arena, const ash_allocator *allocator);
-/* `count` elements of `size` bytes, zeroed, aligned to 16; NULL when there is no memory. 0 bytes give a valid pointer. */
+/* `count` elements of `size` bytes, zeroed, aligned to 16; NULL when there is no memory. 0 bytes give a
+ * valid pointer. */
 void *ash_arena_alloc(ash_arena *arena, size_t count, size_t size);
 /* A terminated copy of `len` bytes; NULL when there is no memory. */
 char *ash_arena_strndup(ash_arena *arena, const char *text, size_t len);

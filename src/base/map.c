@@ -75,10 +75,11 @@ void ash_strmap_free(ash_strmap *map) {
     ash_strmap_init(map, map->allocator);
 }
 
-static struct ash_strmap_entry *strmap_slot(struct ash_strmap_entry *entries, size_t cap, const char *key, size_t len,
-                                            uint64_t hash) {
+static struct ash_strmap_entry *strmap_slot(struct ash_strmap_entry *entries, size_t cap, const char *key,
+                                            size_t len, uint64_t hash) {
     size_t i = hash & (cap - 1);
-    while (entries[i].key && (entries[i].hash != hash || entries[i].len != len || memcmp(entries[i].key, key, len)))
+    while (entries[i].key &&
+           (entries[i].hash != hash || entries[i].len != len || memcmp(entries[i].key, key, len)))
         i = (i + 1) & (cap - 1);
     return &entries[i];
 }
@@ -105,7 +106,8 @@ bool ash_strmap_put(ash_strmap *map, const char *key, size_t len, uint64_t value
 
 bool ash_strmap_get(const ash_strmap *map, const char *key, size_t len, uint64_t *value) {
     if (!map->cap) return false;
-    const struct ash_strmap_entry *slot = strmap_slot(map->entries, map->cap, key, len, ash_hash(key, len, 0));
+    const struct ash_strmap_entry *slot =
+        strmap_slot(map->entries, map->cap, key, len, ash_hash(key, len, 0));
     if (slot->key) *value = slot->value;
     return slot->key != NULL;
 }

@@ -51,14 +51,19 @@ bool ash_vec__grow(const ash_allocator *a, void **at, size_t *cap, size_t len, s
     return true;
 }
 
-/* --- arena ------------------------------------------------------------------------------------------------------ */
+/* --- arena
+ * ------------------------------------------------------------------------------------------------------ */
 
 struct ash_arena_block {
     ash_arena_block *next;
     size_t bytes; /* of the whole block, this header included */
 };
 
-enum { HEADER = (sizeof(ash_arena_block) + ALIGN - 1) / ALIGN * ALIGN, FIRST_BLOCK = 4096, LARGEST_BLOCK = 1 << 20 };
+enum {
+    HEADER = (sizeof(ash_arena_block) + ALIGN - 1) / ALIGN * ALIGN,
+    FIRST_BLOCK = 4096,
+    LARGEST_BLOCK = 1 << 20
+};
 
 void ash_arena_init(ash_arena *arena, const ash_allocator *allocator) {
     *arena = (ash_arena){.allocator = allocator};
@@ -69,7 +74,8 @@ void *ash_arena_alloc(ash_arena *arena, size_t count, size_t size) {
     if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX / 2) return NULL;
     bytes = ash_align_up(bytes, ALIGN);
     if (!arena->blocks || bytes > arena->room - arena->used) {
-        size_t block = arena->blocks ? ASH_MIN(arena->blocks->bytes * 2, (size_t)LARGEST_BLOCK) : FIRST_BLOCK;
+        size_t block =
+            arena->blocks ? ASH_MIN(arena->blocks->bytes * 2, (size_t)LARGEST_BLOCK) : FIRST_BLOCK;
         block = ASH_MAX(block, bytes + HEADER);
         ash_arena_block *fresh = ash_mem_alloc(arena->allocator, block, 1);
         if (!fresh) return NULL;

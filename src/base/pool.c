@@ -150,7 +150,7 @@ static void note_contention(ash_pool *pool, int64_t now) {
 
 static bool spin_for_work(ash_pool *pool, unsigned index) {
     if (!pool->spins) return has_work(pool, index);
-    int64_t start = now_ns(), before = start, now = start;
+    int64_t start = now_ns(), before = start, now;
     int64_t end = start + (is_contended(pool, start) ? BRIEF_NS : SPIN_NS);
     do {
         for (int i = 0; i < 32; i++) {

@@ -32,8 +32,9 @@ int ash_diag_format(const ash_diag *diag, char *out, uint64_t size) {
     char where[64] = "";
     if (diag->file_offset != ASH_NO_OFFSET)
         snprintf(where, sizeof where, " at byte %llu", (unsigned long long)diag->file_offset);
-    return snprintf(out, size, "%s%s%s%s%s%s%s: %s", ash_status_text(diag->code), diag->node[0] ? ", node " : "",
-                    diag->node, diag->op[0] ? " (" : "", diag->op, diag->op[0] ? ")" : "", where, diag->message);
+    return snprintf(out, size, "%s%s%s%s%s%s%s: %s", ash_status_text(diag->code),
+                    diag->node[0] ? ", node " : "", diag->node, diag->op[0] ? " (" : "", diag->op,
+                    diag->op[0] ? ")" : "", where, diag->message);
 }
 
 static ash_status fail(ash_diag *diag, ash_status code, uint64_t offset, const char *fmt, va_list args) {
@@ -47,7 +48,7 @@ static ash_status fail(ash_diag *diag, ash_status code, uint64_t offset, const c
 }
 
 /* In parentheses, for the analyser's macro of this name. */
-ash_status (ash_fail)(ash_diag *diag, ash_status code, const char *fmt, ...) {
+ash_status(ash_fail)(ash_diag *diag, ash_status code, const char *fmt, ...) {
     va_list args;
     va_start(args, fmt);
     fail(diag, code, ASH_NO_OFFSET, fmt, args);

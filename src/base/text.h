@@ -1,5 +1,5 @@
-/* A growing string. The first failed allocation makes it `failed`, after which appending does nothing: writers check
- * once, at the end. */
+/* A growing string. The first failed allocation makes it `failed`, after which appending does nothing:
+ * writers check once, at the end. */
 #ifndef ASH_TEXT_H
 #define ASH_TEXT_H
 

@@ -23,10 +23,8 @@ struct ash_linker {
     LLVMOrcJITDylibRef library;
 };
 
-#define UNARY(f)                                                                                           \
-    { #f, (void (*)(void))(double (*)(double))f }
-#define BINARY(f)                                                                                          \
-    { #f, (void (*)(void))(double (*)(double, double))f }
+#define UNARY(f)  {#f, (void (*)(void))(double (*)(double))f}
+#define BINARY(f) {#f, (void (*)(void))(double (*)(double, double))f}
 
 /* What generated code may call. The memory functions are LLVM's own choice for large moves. */
 static const struct import {

@@ -220,7 +220,7 @@ ash_status ash_dims_add_var(ash_dims *dims, const char *name, int64_t min, int64
     ASH_TRY(ash_dims__intern(dims, &p, out, diag));
     dims->exprs.at[-*out - 1].min = min;
     dims->exprs.at[-*out - 1].max = max;
-    if (!ash_strmap_put(&dims->var_names, var.name, len, (uint64_t) - *out)) return ASH_NO_MEMORY(diag);
+    if (!ash_strmap_put(&dims->var_names, var.name, len, (uint64_t)-*out)) return ASH_NO_MEMORY(diag);
     dims->vars.at[dims->vars.len++] = var;
     return ASH_OK;
 }

@@ -37,8 +37,8 @@ static double unary_float(ash_op op, double x) {
 static int64_t unary_int(ash_op op, ash_dtype dtype, int64_t x) {
     bool negative = ash_eval__less_int(dtype, x, 0);
     switch (op) {
-    case ASH_OP_NEG: return (int64_t) - (uint64_t)x;
-    case ASH_OP_ABS: return negative ? (int64_t) - (uint64_t)x : x;
+    case ASH_OP_NEG: return (int64_t)-(uint64_t)x;
+    case ASH_OP_ABS: return negative ? (int64_t)-(uint64_t)x : x;
     case ASH_OP_SIGN: return negative ? -1 : x != 0;
     default: return dtype == ASH_BOOL ? !x : ~x; /* NOT */
     }
@@ -80,7 +80,7 @@ static double binary_float(ash_op op, double a, double b) {
 static int64_t div_int(ash_dtype dtype, int64_t a, int64_t b) {
     if (b == 0) return 0;
     if (dtype == ASH_U64) return (int64_t)((uint64_t)a / (uint64_t)b);
-    return b == -1 ? (int64_t) - (uint64_t)a : a / b;
+    return b == -1 ? (int64_t)-(uint64_t)a : a / b;
 }
 
 static int64_t rem_int(ash_dtype dtype, int64_t a, int64_t b) {

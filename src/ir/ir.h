@@ -1,8 +1,8 @@
 /* The inside of a graph, for the floors above: values, nodes, constants, dims.
  *
- * Passes never change a graph: they read one and build another (ash_graph__derive), so that every stage is a plain value
- * that can be printed, verified and evaluated. The dim expressions and the variables are shared by all graphs derived
- * from one another, and so an ash_dim means the same in all of them. */
+ * Passes never change a graph: they read one and build another (ash_graph__derive), so that every stage is
+ * a plain value that can be printed, verified and evaluated. The dim expressions and the variables are
+ * shared by all graphs derived from one another, and so an ash_dim means the same in all of them. */
 #ifndef ASH_IR_H
 #define ASH_IR_H
 
@@ -10,7 +10,9 @@
 #include "base/arena.h"
 #include "base/map.h"
 
-/* --- tables ------------------------------------------------------------------------------------------------------- */
+/* --- tables
+ * -------------------------------------------------------------------------------------------------------
+ */
 
 typedef enum ash_kind { ASH_KIND_FLOAT, ASH_KIND_SIGNED, ASH_KIND_UNSIGNED, ASH_KIND_BOOL } ash_kind;
 
@@ -67,7 +69,8 @@ static inline bool ash_op_is_elementwise(ash_op op) {
     return ash_op_infos[op].class <= ASH_CLASS_CAST;
 }
 
-/* --- dims: dims.c --------------------------------------------------------------------------------------------------- */
+/* --- dims: dims.c
+ * --------------------------------------------------------------------------------------------------- */
 
 typedef struct ash_dims ash_dims; /* the pool of variables and expressions; reference counted */
 
@@ -81,16 +84,28 @@ ash_dims *ash_dims_retain(ash_dims *dims);
 void ash_dims_release(ash_dims *dims);
 
 size_t ash_dims_var_count(const ash_dims *dims);
-const ash_var *ash_dims_var(const ash_dims *dims, size_t index); /* borrowed until the next variable is added */
-/* The dim that stands for a variable; the name is copied. A name that is there gives its dim when the bounds agree. */
-ash_status ash_dims_add_var(ash_dims *dims, const char *name, int64_t min, int64_t max, ash_dim *out, ash_diag *diag);
+const ash_var *ash_dims_var(const ash_dims *dims,
+                            size_t index); /* borrowed until the next variable is added */
+/* The dim that stands for a variable; the name is copied. A name that is there gives its dim when the
+ * bounds agree. */
+ash_status ash_dims_add_var(ash_dims *dims, const char *name, int64_t min, int64_t max, ash_dim *out,
+                            ash_diag *diag);
 
-typedef enum ash_dim_op { ASH_DIM_ADD, ASH_DIM_SUB, ASH_DIM_MUL, ASH_DIM_DIV, ASH_DIM_MIN, ASH_DIM_MAX } ash_dim_op;
+typedef enum ash_dim_op {
+    ASH_DIM_ADD,
+    ASH_DIM_SUB,
+    ASH_DIM_MUL,
+    ASH_DIM_DIV,
+    ASH_DIM_MIN,
+    ASH_DIM_MAX
+} ash_dim_op;
 
-/* The canonical form of `a op b`. Plain numbers take a fast path and never touch the pool, unless their difference is
- * negative. Differences may be negative here, even as numbers (such a dim is not ash_dim_is_const): it is types and
- * attributes that refuse a dim whose lower bound is. A divisor must be at least 1 for all values of the variables. */
-ash_status ash_dims_combine(ash_dims *dims, ash_dim_op op, ash_dim a, ash_dim b, ash_dim *out, ash_diag *diag);
+/* The canonical form of `a op b`. Plain numbers take a fast path and never touch the pool, unless their
+ * difference is negative. Differences may be negative here, even as numbers (such a dim is not
+ * ash_dim_is_const): it is types and attributes that refuse a dim whose lower bound is. A divisor must be
+ * at least 1 for all values of the variables. */
+ash_status ash_dims_combine(ash_dims *dims, ash_dim_op op, ash_dim a, ash_dim b, ash_dim *out,
+                            ash_diag *diag);
 /* The value of a dim when variable i has the value vars[i]. */
 int64_t ash_dims_eval(const ash_dims *dims, ash_dim dim, const int64_t *vars);
 /* Bounds over all values of the variables (interval arithmetic: possibly wider than what is reached). */
@@ -98,11 +113,12 @@ void ash_dims_bounds(const ash_dims *dims, ash_dim dim, int64_t *min, int64_t *m
 /* Appends "128", "batch", "(2*batch + 1)" to a text; parse reads the same syntax at *pos. */
 struct ash_text;
 void ash_dims_print(const ash_dims *dims, ash_dim dim, struct ash_text *out);
-ash_status ash_dims_parse(ash_dims *dims, const char *text, size_t len, size_t *pos, ash_dim *out, ash_diag *diag);
+ash_status ash_dims_parse(ash_dims *dims, const char *text, size_t len, size_t *pos, ash_dim *out,
+                          ash_diag *diag);
 
-/* One step of an expression as instructions, for code generators: terms in canonical order. The expression is
- * sum over t < term_count of coef[t] * product of atoms; an atom is a variable, or a division, minimum or maximum of
- * two dims. */
+/* One step of an expression as instructions, for code generators: terms in canonical order. The expression
+ * is sum over t < term_count of coef[t] * product of atoms; an atom is a variable, or a division, minimum
+ * or maximum of two dims. */
 typedef struct ash_dim_atom {
     bool is_var;
     uint32_t var;  /* index of the variable, if is_var */
@@ -111,46 +127,56 @@ typedef struct ash_dim_atom {
 } ash_dim_atom;
 
 size_t ash_dims_term_count(const ash_dims *dims, ash_dim dim);
-int64_t ash_dims_term(const ash_dims *dims, ash_dim dim, size_t term, size_t *atom_count); /* the coefficient */
+int64_t ash_dims_term(const ash_dims *dims, ash_dim dim, size_t term,
+                      size_t *atom_count); /* the coefficient */
 ash_dim_atom ash_dims_atom(const ash_dims *dims, ash_dim dim, size_t term, size_t atom);
 
 static inline bool ash_dim_is_const(ash_dim dim) {
     return dim >= 0;
 }
 
-/* --- constants ------------------------------------------------------------------------------------------------------- */
+/* --- constants
+ * -------------------------------------------------------------------------------------------------------
+ */
 
 /* Bytes that several graphs and plans share; reference counted, thread safe. */
 typedef struct ash_blob {
     const ash_allocator *allocator;
     const void *data;
-    size_t size;   /* bytes */
+    size_t size; /* bytes */
     long refs;
-    bool mapped;   /* lies in a mapped file: pages can be dropped and come back by themselves */
-    void (*release)(void *owner, const void *data, size_t size); /* called when the last reference goes; NULL: nothing */
+    bool mapped; /* lies in a mapped file: pages can be dropped and come back by themselves */
+    void (*release)(void *owner, const void *data,
+                    size_t size); /* called when the last reference goes; NULL: nothing */
     void *owner;
 } ash_blob;
 
 /* A blob around `data`; on failure nothing is released. */
 ash_status ash_blob_create(const ash_allocator *a, const void *data, size_t size, bool mapped,
-                           void (*release)(void *owner, const void *data, size_t size), void *owner, ash_blob **out,
-                           ash_diag *diag);
+                           void (*release)(void *owner, const void *data, size_t size), void *owner,
+                           ash_blob **out, ash_diag *diag);
 /* A blob with memory of its own, 64-byte aligned and zeroed; fill it through (void *)blob->data. */
 ash_status ash_blob_create_owned(const ash_allocator *a, size_t size, ash_blob **out, ash_diag *diag);
 ash_blob *ash_blob_retain(ash_blob *blob);
 void ash_blob_release(ash_blob *blob); /* NULL is allowed */
 
-/* --- values, nodes, graphs ----------------------------------------------------------------------------------------- */
+/* --- values, nodes, graphs
+ * ----------------------------------------------------------------------------------------- */
 
-typedef enum ash_value_kind { ASH_VALUE_INPUT, ASH_VALUE_CONSTANT, ASH_VALUE_PARAMETER, ASH_VALUE_NODE } ash_value_kind;
+typedef enum ash_value_kind {
+    ASH_VALUE_INPUT,
+    ASH_VALUE_CONSTANT,
+    ASH_VALUE_PARAMETER,
+    ASH_VALUE_NODE
+} ash_value_kind;
 
 typedef struct ash_value_info {
     ash_type type;
     ash_value_kind kind;
-    uint32_t node;     /* producing node, for ASH_VALUE_NODE */
-    ash_value origin;  /* the same value in the graph that the caller built, or ASH_NO_VALUE */
-    const char *name;  /* of an input or parameter, else NULL */
-    ash_blob *blob;    /* data of a constant or parameter, else NULL */
+    uint32_t node;    /* producing node, for ASH_VALUE_NODE */
+    ash_value origin; /* the same value in the graph that the caller built, or ASH_NO_VALUE */
+    const char *name; /* of an input or parameter, else NULL */
+    ash_blob *blob;   /* data of a constant or parameter, else NULL */
 } ash_value_info;
 
 typedef struct ash_node {
@@ -179,14 +205,15 @@ struct ash_graph {
     ASH_VEC(ash_output) outputs;
     ash_strmap names;        /* inputs and parameters, to values */
     ash_strmap output_names; /* to positions */
-    bool derived;            /* made by a pass: origins are the pass's to set, else each value is its own origin */
-    ash_status status;       /* the sticky error */
+    bool derived; /* made by a pass: origins are the pass's to set, else each value is its own origin */
+    ash_status status; /* the sticky error */
     ash_diag diag;
 };
 
 /* An empty graph with the same context, name, dims; the start of every pass. */
 ash_status ash_graph__derive(const ash_graph *from, ash_graph **out, ash_diag *diag);
-/* Appends a copy of an input, constant or parameter of another graph that shares the dims (and the blob). */
+/* Appends a copy of an input, constant or parameter of another graph that shares the dims (and the blob).
+ */
 ash_status ash_graph__copy_leaf(ash_graph *to, const ash_graph *from, ash_value value, ash_value *out);
 /* Appends a constant that takes over the caller's reference to `blob`, also on failure. */
 ash_value ash_graph__constant_blob(ash_graph *graph, const ash_type *type, ash_blob *blob);
@@ -211,7 +238,9 @@ static inline const int64_t *ash_node_list(const ash_node *node, ash_attr_key ke
     return ash_node_attr(node, key)->list;
 }
 
-/* --- types ------------------------------------------------------------------------------------------------------------ */
+/* --- types
+ * ------------------------------------------------------------------------------------------------------------
+ */
 
 bool ash_type_equal(const ash_type *a, const ash_type *b);
 /* True and *count when all dims are numbers; the product is known not to overflow for types in a graph. */
@@ -222,11 +251,13 @@ int64_t ash_type_max_bytes(const ash_dims *dims, const ash_type *type);
 /* Elements for the given values of the variables. */
 int64_t ash_type_count(const ash_dims *dims, const ash_type *type, const int64_t *vars);
 
-/* Shape inference (infer.c): checks operands and attributes of one node and writes the types of its outputs. */
+/* Shape inference (infer.c): checks operands and attributes of one node and writes the types of its
+ * outputs. */
 ash_status ash_infer(ash_dims *dims, ash_op op, const ash_type *ins, size_t n_ins, const ash_attr *attrs,
                      size_t n_attrs, ash_type *outs, ash_diag *diag);
 
-/* --- reference evaluator: eval*.c --------------------------------------------------------------------------------------- */
+/* --- reference evaluator: eval*.c
+ * --------------------------------------------------------------------------------------- */
 
 /* How far an intermediate result is rounded. */
 typedef enum ash_eval_precision {
@@ -234,7 +265,8 @@ typedef enum ash_eval_precision {
     ASH_EVAL_DOUBLE /* floating point stays in double precision throughout: the oracle for accuracy */
 } ash_eval_precision;
 
-/* A tensor of the evaluator: `f` holds floating point elements, `i` all others (bool as 0 or 1, u64 as its bits). */
+/* A tensor of the evaluator: `f` holds floating point elements, `i` all others (bool as 0 or 1, u64 as its
+ * bits). */
 typedef struct ash_wide {
     ash_dtype dtype;
     unsigned rank;
@@ -245,21 +277,21 @@ typedef struct ash_wide {
     };
 } ash_wide;
 
-ash_status ash_wide_alloc(const ash_allocator *a, ash_dtype dtype, unsigned rank, const int64_t *dims, ash_wide *out,
-                          ash_diag *diag);
+ash_status ash_wide_alloc(const ash_allocator *a, ash_dtype dtype, unsigned rank, const int64_t *dims,
+                          ash_wide *out, ash_diag *diag);
 void ash_wide_free(const ash_allocator *a, ash_wide *t);
 /* From and to row-major elements of t->dtype (t->count of them). */
 void ash_wide_load(ash_wide *t, const void *data);
 void ash_wide_store(const ash_wide *t, void *data);
 
-/* Evaluates one node: `outs` are allocated by the caller with the node's output types for the given variables. `vars`
- * may be NULL when the node's attributes hold no expressions. */
-ash_status ash_eval_node(const ash_graph *graph, const ash_node *node, const int64_t *vars, const ash_wide *ins,
-                         ash_wide *outs, ash_eval_precision precision, ash_diag *diag);
+/* Evaluates one node: `outs` are allocated by the caller with the node's output types for the given
+ * variables. `vars` may be NULL when the node's attributes hold no expressions. */
+ash_status ash_eval_node(const ash_graph *graph, const ash_node *node, const int64_t *vars,
+                         const ash_wide *ins, ash_wide *outs, ash_eval_precision precision, ash_diag *diag);
 
-/* Evaluates a graph, naively and right. `inputs` are in the graph's input order, `vars` holds a value per variable of
- * the graph's dims; `outputs` (as many as the graph has) are allocated here, freed by the caller. Intermediate results
- * are freed after their last use. */
+/* Evaluates a graph, naively and right. `inputs` are in the graph's input order, `vars` holds a value per
+ * variable of the graph's dims; `outputs` (as many as the graph has) are allocated here, freed by the
+ * caller. Intermediate results are freed after their last use. */
 ash_status ash_eval_graph(const ash_graph *graph, const ash_wide *inputs, const int64_t *vars,
                           ash_eval_precision precision, ash_wide *outputs, ash_diag *diag);
 

@@ -17,8 +17,8 @@ void ash_reference_destroy(ash_reference *r) {
     ash_mem_free(r->allocator, r, 1, sizeof *r);
 }
 
-static ash_status read_vars(const ash_graph *graph, const char *const *names, const int64_t *values, size_t count,
-                            int64_t *vars, ash_diag *diag) {
+static ash_status read_vars(const ash_graph *graph, const char *const *names, const int64_t *values,
+                            size_t count, int64_t *vars, ash_diag *diag) {
     size_t all = ash_dims_var_count(graph->dims);
     for (size_t v = 0; v < all; v++) vars[v] = ash_dims_var(graph->dims, v)->max;
     for (size_t i = 0; i < count; i++) {
@@ -34,8 +34,8 @@ static ash_status read_vars(const ash_graph *graph, const char *const *names, co
     return ASH_OK;
 }
 
-static ash_status load_inputs(const ash_graph *graph, const void *const *data, const int64_t *vars, ash_wide *inputs,
-                              ash_diag *diag) {
+static ash_status load_inputs(const ash_graph *graph, const void *const *data, const int64_t *vars,
+                              ash_wide *inputs, ash_diag *diag) {
     for (size_t i = 0; i < graph->inputs.len; i++) {
         const ash_type *type = ash_graph__type(graph, graph->inputs.at[i]);
         int64_t dims[ASH_MAX_RANK];
@@ -48,18 +48,19 @@ static ash_status load_inputs(const ash_graph *graph, const void *const *data, c
 
 static void make_double(ash_wide *t) {
     if (ash_dtype_is_float(t->dtype)) return;
-    for (int64_t e = 0; e < t->count; e++) t->f[e] = t->dtype == ASH_U64 ? (double)(uint64_t)t->i[e] : (double)t->i[e];
+    for (int64_t e = 0; e < t->count; e++)
+        t->f[e] = t->dtype == ASH_U64 ? (double)(uint64_t)t->i[e] : (double)t->i[e];
 }
 
 ash_status ash_reference_run(const ash_graph *graph, const void *const *inputs, size_t input_count,
                              const char *const *var_names, const int64_t *var_values, size_t var_count,
                              ash_reference **out, ash_diag *diag) {
-    ASH_FAIL_IF(!graph || !out || (input_count && !inputs) || (var_count && (!var_names || !var_values)), diag,
-                ASH_ERROR_INVALID_ARGUMENT, "an argument is NULL");
+    ASH_FAIL_IF(!graph || !out || (input_count && !inputs) || (var_count && (!var_names || !var_values)),
+                diag, ASH_ERROR_INVALID_ARGUMENT, "an argument is NULL");
     *out = NULL;
     ASH_TRY(ash_graph_status(graph, diag));
-    ASH_FAIL_IF(input_count != graph->inputs.len, diag, ASH_ERROR_INVALID_ARGUMENT, "%zu inputs given, the graph has %zu",
-                input_count, graph->inputs.len);
+    ASH_FAIL_IF(input_count != graph->inputs.len, diag, ASH_ERROR_INVALID_ARGUMENT,
+                "%zu inputs given, the graph has %zu", input_count, graph->inputs.len);
     const ash_allocator *a = graph->allocator;
     size_t n_vars = ash_dims_var_count(graph->dims), n_outputs = graph->outputs.len;
     ash_reference *r = ash_mem_calloc(a, 1, sizeof *r);

@@ -1,12 +1,14 @@
 /* Convolutions as register tiles, on blocked channels.
  *
- * A tile is a run of neighbouring output positions along the last spatial dim, times some vectors of output channels. Its
- * inner steps are the input channels and the window. Along the last dim the window is laid out in full: for each window
- * column it is known which positions of the tile read inside the input, so that padding costs neither a test nor a
- * multiplication. Tiles with the same pattern share code; there are few patterns: left edge, middle, right edge. Along the
- * other spatial dims the loop over the window is cut to what lies inside.
+ * A tile is a run of neighbouring output positions along the last spatial dim, times some vectors of output
+ * channels. Its inner steps are the input channels and the window. Along the last dim the window is laid
+ * out in full: for each window column it is known which positions of the tile read inside the input, so
+ * that padding costs neither a test nor a multiplication. Tiles with the same pattern share code; there are
+ * few patterns: left edge, middle, right edge. Along the other spatial dims the loop over the window is cut
+ * to what lies inside.
  *
- * A convolution with a window of 1, stride 1 and no padding has no edges: its spatial dims count as one long one.
+ * A convolution with a window of 1, stride 1 and no padding has no edges: its spatial dims count as one
+ * long one.
  *
  * Depthwise convolutions take vectors of channels from both operands and sum over the window alone. */
 #include "tile.h"
@@ -20,33 +22,37 @@ enum {
 typedef struct conv {
     ash_kern *k;
     const ash_node *node;
-    unsigned space;            /* spatial dims, after merging */
+    unsigned space; /* spatial dims, after merging */
     int64_t x_block, y_block, lanes, store_lanes;
     int64_t groups, c_group, o_group; /* channels of input and output in one group */
-    bool depthwise, merged;    /* merged: all spatial dims as one */
+    bool depthwise, merged;           /* merged: all spatial dims as one */
     ash_dim in[MAX_SPACE], out[MAX_SPACE];
     int64_t window[MAX_SPACE], stride[MAX_SPACE], dilation[MAX_SPACE];
     ash_dim before[MAX_SPACE];
     int64_t width, in_width, pad; /* last spatial dim: output, input, padding before it */
     /* symbols */
-    ash_sym batch, group, block, lane, position[MAX_SPACE];  /* of the result; lane < store_lanes */
-    ash_sym vector, vector_lane;                             /* of the weights */
-    ash_sym channel_block, channel, step[MAX_SPACE];         /* of the sum; channel counts inside a block */
-    ash_ix anchor[ASH_MAX_RANK];                             /* index of the result */
+    ash_sym batch, group, block, lane, position[MAX_SPACE]; /* of the result; lane < store_lanes */
+    ash_sym vector, vector_lane;                            /* of the weights */
+    ash_sym channel_block, channel, step[MAX_SPACE];        /* of the sum; channel counts inside a block */
+    ash_ix anchor[ASH_MAX_RANK];                            /* index of the result */
 } conv;
 
-/* --- reading the node -------------------------------------------------------------------------------------------------------- */
+/* --- reading the node
+ * --------------------------------------------------------------------------------------------------------
+ */
 
 static bool is_pointwise(const conv *c) {
     for (unsigned s = 0; s < c->space; s++)
-        if (c->window[s] != 1 || c->stride[s] != 1 || c->before[s] != 0 || c->in[s] != c->out[s]) return false;
+        if (c->window[s] != 1 || c->stride[s] != 1 || c->before[s] != 0 || c->in[s] != c->out[s])
+            return false;
     return true;
 }
 
 static bool read_node(conv *c) {
     ash_kern *k = c->k;
     const ash_node *node = c->node;
-    const ash_type *x = ash_graph__type(k->graph, node->ins[0]), *w = ash_graph__type(k->graph, node->ins[1]);
+    const ash_type *x = ash_graph__type(k->graph, node->ins[0]),
+                   *w = ash_graph__type(k->graph, node->ins[1]);
     const ash_type *y = ash_graph__type(k->graph, node->out);
     const ash_attr *strides = ash_node_attr(node, ASH_ATTR_STRIDES);
     int64_t w_block = ash_node_int(node, ASH_ATTR_W_BLOCK), total = ash_node_int(node, ASH_ATTR_O);
@@ -106,7 +112,8 @@ static void make_symbols(conv *c) {
     }
     c->channel_block = ash_kern_sym(k, c->x_block ? c->c_group / c->x_block : c->c_group);
     c->channel = ash_kern_sym(k, c->x_block ? c->x_block : 1);
-    ash_ix o = ash_ix_add(ixs, ash_ix_scale(ixs, ash_ix_sym(ixs, c->block), c->store_lanes), ash_ix_sym(ixs, c->lane));
+    ash_ix o = ash_ix_add(ixs, ash_ix_scale(ixs, ash_ix_sym(ixs, c->block), c->store_lanes),
+                          ash_ix_sym(ixs, c->lane));
     o = ash_ix_add(ixs, o, ash_ix_scale(ixs, ash_ix_sym(ixs, c->group), c->o_group));
     c->anchor[0] = ash_ix_sym(ixs, c->batch);
     c->anchor[1] = c->y_block ? ash_ix_div(ixs, o, c->y_block) : o;
@@ -122,14 +129,17 @@ static void make_symbols(conv *c) {
     }
 }
 
-/* --- operands ------------------------------------------------------------------------------------------------------------------- */
+/* --- operands
+ * -------------------------------------------------------------------------------------------------------------------
+ */
 
 /* The input at window column `column` for the tile's position symbol. */
 static bool input_at(conv *c, int64_t column, ash_tile_operand *out) {
     ash_kern *k = c->k;
     ash_ixs *ixs = &k->ixs;
     ash_ix idx[ASH_MAX_RANK];
-    ash_ix group = ash_ix_sym(ixs, c->group), block = ash_ix_sym(ixs, c->depthwise ? c->vector : c->channel_block);
+    ash_ix group = ash_ix_sym(ixs, c->group),
+           block = ash_ix_sym(ixs, c->depthwise ? c->vector : c->channel_block);
     idx[0] = ash_ix_sym(ixs, c->batch);
     int64_t blocks = c->x_block ? c->c_group / c->x_block : c->c_group;
     idx[1] = c->depthwise ? block : ash_ix_add(ixs, ash_ix_scale(ixs, group, blocks), block);
@@ -174,10 +184,13 @@ static bool position_stride(const conv *c, const ash_tile_operand *x, int64_t *s
 /* Whether the lanes of a vector lie side by side. */
 static bool neighbours(const conv *c, const ash_tile_operand *x) {
     int64_t stride;
-    return ash_ix_lane_stride(&c->k->ixs, x->linear, c->vector_lane, (unsigned)c->lanes, true, &stride) && stride == 1;
+    return ash_ix_lane_stride(&c->k->ixs, x->linear, c->vector_lane, (unsigned)c->lanes, true, &stride) &&
+           stride == 1;
 }
 
-/* --- tiles ------------------------------------------------------------------------------------------------------------------------ */
+/* --- tiles
+ * ------------------------------------------------------------------------------------------------------------------------
+ */
 
 /* Which positions of a tile read inside the input, per window column. */
 typedef struct pattern {
@@ -234,13 +247,15 @@ static void emit_column(conv *c, ash_tile *t, const pattern *p, int64_t column) 
     ash_kern_forget(k, mark);
 }
 
-/* Loops over the window but for its last dim, each cut to what lies inside the input. Returns how many were opened. */
+/* Loops over the window but for its last dim, each cut to what lies inside the input. Returns how many were
+ * opened. */
 static unsigned open_window(conv *c) {
     ash_kern *k = c->k;
     ash_nest *n = &k->nest;
     unsigned opened = 0;
     for (unsigned s = 0; s + 1 < c->space && !c->merged; s++, opened++) {
-        ash_ref zero = ash_nest_index(n, 0), by = ash_nest_index(n, c->dilation[s]), up = ash_nest_index(n, c->dilation[s] - 1);
+        ash_ref zero = ash_nest_index(n, 0), by = ash_nest_index(n, c->dilation[s]),
+                up = ash_nest_index(n, c->dilation[s] - 1);
         ash_ix start = ash_ix_sub(&k->ixs, ash_ix_scale(&k->ixs, c->anchor[2 + s], c->stride[s]),
                                   ash_ix_dim(&k->ixs, c->before[s]));
         ash_ref at = ash_kern_index(k, start);
@@ -260,8 +275,15 @@ static void emit_tile(conv *c, const pattern *p, unsigned vectors, ash_ref first
     ash_kern *k = c->k;
     ash_nest *n = &k->nest;
     ash_sym position = c->position[c->space - 1];
-    ash_tile t = {.k = k, .anchor = c->node, .rows = p->rows, .vectors = vectors, .lanes = (unsigned)c->lanes,
-                  .store_lanes = (unsigned)c->store_lanes, .block = c->block, .lane = c->lane, .first = first_vector,
+    ash_tile t = {.k = k,
+                  .anchor = c->node,
+                  .rows = p->rows,
+                  .vectors = vectors,
+                  .lanes = (unsigned)c->lanes,
+                  .store_lanes = (unsigned)c->store_lanes,
+                  .block = c->block,
+                  .lane = c->lane,
+                  .first = first_vector,
                   .columns = c->depthwise ? 0 : c->o_group};
     ash_tile_set_root(&t, c->anchor);
     ash_tile_open(&t);
@@ -291,7 +313,9 @@ static void emit_line(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref f
             next += p.rows;
         }
         if (next - first > p.rows) {
-            emit_tile(c, &p, vectors, ash_nest_loop(n, ash_nest_index(n, first), ash_nest_index(n, next), p.rows, 1), first_vector);
+            emit_tile(c, &p, vectors,
+                      ash_nest_loop(n, ash_nest_index(n, first), ash_nest_index(n, next), p.rows, 1),
+                      first_vector);
             ash_nest_end(n);
         } else {
             emit_tile(c, &p, vectors, ash_nest_index(n, first), first_vector);
@@ -300,10 +324,14 @@ static void emit_line(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref f
     }
 }
 
-/* --- chunks ------------------------------------------------------------------------------------------------------------------------ */
+/* --- chunks
+ * ------------------------------------------------------------------------------------------------------------------------
+ */
 
-/* Tiles of a merged convolution do not know where their line ends: the line is cut into parts, each a chunk. */
-static void emit_part(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref first_vector, ash_ref from, ash_ref to) {
+/* Tiles of a merged convolution do not know where their line ends: the line is cut into parts, each a
+ * chunk. */
+static void emit_part(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref first_vector, ash_ref from,
+                      ash_ref to) {
     ash_nest *n = &c->k->nest;
     unsigned rest = (unsigned)(c->width % shape.rows);
     ash_ref rows = ash_nest_index(n, shape.rows), size = ash_nest_binary(n, ASH_OP_SUB, to, from);
@@ -320,7 +348,8 @@ static void emit_part(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref f
 }
 
 /* Lines [from, to) of positions, or for a merged convolution positions [from, to). */
-static void emit_lines(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref first_vector, ash_ref from, ash_ref to) {
+static void emit_lines(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref first_vector, ash_ref from,
+                       ash_ref to) {
     ash_kern *k = c->k;
     ash_nest *n = &k->nest;
     if (c->merged) {
@@ -356,17 +385,19 @@ bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks) {
     if (!neighbours(&c, &w) || (c.depthwise && !neighbours(&c, &x))) return false;
     const ash_type *y = ash_graph__type(k->graph, c.node->out);
     int64_t blocks = c.depthwise ? c.groups / c.lanes : ash_ceil_div(c.o_group, c.lanes);
-    ash_tile_shape shape = ash_tile_choose(k->low->target, ASH_MAX(c.width, 1), c.depthwise ? 1 : blocks, inner_steps(&c),
-                                           ASH_TILE_MAX);
+    ash_tile_shape shape = ash_tile_choose(k->low->target, ASH_MAX(c.width, 1), c.depthwise ? 1 : blocks,
+                                           inner_steps(&c), ASH_TILE_MAX);
     int64_t strips = ash_ceil_div(blocks, shape.vectors);
     ash_dim lines = 1;
     for (unsigned s = 0; s + 1 < c.space; s++) lines = ash_kern_product(k, lines, c.out[s]);
     if (c.merged) lines = c.width;
-    int64_t line_flops = 2 * ASH_MAX(inner_steps(&c), 1) * shape.vectors * c.lanes * (c.merged ? 1 : ASH_MAX(c.width, 1));
+    int64_t line_flops =
+        2 * ASH_MAX(inner_steps(&c), 1) * shape.vectors * c.lanes * (c.merged ? 1 : ASH_MAX(c.width, 1));
     int64_t per = ASH_MIN(ASH_MAX(CHUNK_FLOPS / line_flops, 1), ASH_MAX(ash_kern_max(k, lines), 1));
     if (c.merged) per = ash_ceil_div(per, shape.rows) * shape.rows;
     ash_dim parts = ash_kern_ceil_div(k, lines, per);
-    ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG), ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
+    ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
+                                  ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
     ash_ref n_parts = ash_kern_dim(k, parts), n_strips = ash_nest_index(n, strips);
     ash_ref part = ash_nest_imod(n, chunk, n_parts), rest = ash_nest_idiv(n, chunk, n_parts);
     ash_ref strip = ash_nest_imod(n, rest, n_strips);
@@ -375,8 +406,9 @@ bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks) {
     ash_kern_set_sym(k, c.group, ash_nest_imod(n, rest, groups));
     ash_kern_set_sym(k, c.batch, ash_nest_idiv(n, rest, groups));
     ash_ref from = ash_nest_binary(n, ASH_OP_MUL, part, ash_nest_index(n, per));
-    ash_ref to = ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_index(n, per)),
-                                 ash_kern_dim(k, lines));
+    ash_ref to =
+        ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_index(n, per)),
+                        ash_kern_dim(k, lines));
     ash_ref first_vector = ash_nest_binary(n, ASH_OP_MUL, strip, ash_nest_index(n, shape.vectors));
     unsigned last = (unsigned)(blocks % shape.vectors);
     if (last) {

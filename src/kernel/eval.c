@@ -1,7 +1,9 @@
 /* Evaluation by demand: the element of a value at an index, as instructions. */
 #include "kern.h"
 
-/* --- remembering -------------------------------------------------------------------------------------------------------- */
+/* --- remembering
+ * --------------------------------------------------------------------------------------------------------
+ */
 
 static uint64_t memo_hash(const ash_kern *k, ash_value value, unsigned rank, const ash_ix *idx) {
     uint32_t key[2 + ASH_MAX_RANK] = {value, k->context};
@@ -9,7 +11,8 @@ static uint64_t memo_hash(const ash_kern *k, ash_value value, unsigned rank, con
     return ash_hash(key, (2 + rank) * sizeof *key, 0);
 }
 
-static bool recall(const ash_kern *k, uint64_t hash, ash_value value, unsigned rank, const ash_ix *idx, ash_ref *ref) {
+static bool recall(const ash_kern *k, uint64_t hash, ash_value value, unsigned rank, const ash_ix *idx,
+                   ash_ref *ref) {
     uint64_t at;
     if (!ash_map_get(&k->memo_ids, hash, &at) || at >= k->memo.len) return false;
     const ash_kern_memo *m = &k->memo.at[at];
@@ -20,22 +23,29 @@ static bool recall(const ash_kern *k, uint64_t hash, ash_value value, unsigned r
     return true;
 }
 
-static void remember(ash_kern *k, uint64_t hash, ash_value value, unsigned rank, const ash_ix *idx, ash_ref ref) {
+static void remember(ash_kern *k, uint64_t hash, ash_value value, unsigned rank, const ash_ix *idx,
+                     ash_ref ref) {
     ash_kern_memo m = {.hash = hash, .value = value, .context = k->context, .ref = ref};
     for (unsigned d = 0; d < rank; d++) m.idx[d] = idx[d];
-    if (!ash_map_put(&k->memo_ids, hash, k->memo.len) || !ash_vec_push(k->low->allocator, &k->memo, m)) k->failed = true;
+    if (!ash_map_put(&k->memo_ids, hash, k->memo.len) || !ash_vec_push(k->low->allocator, &k->memo, m))
+        k->failed = true;
 }
 
-/* --- movement ------------------------------------------------------------------------------------------------------------- */
+/* --- movement
+ * -------------------------------------------------------------------------------------------------------------
+ */
 
-static void index_broadcast(ash_kern *k, const ash_type *in, const ash_type *out, const ash_ix *idx, ash_ix *to) {
+static void index_broadcast(ash_kern *k, const ash_type *in, const ash_type *out, const ash_ix *idx,
+                            ash_ix *to) {
     unsigned skip = out->rank - in->rank;
     for (unsigned d = 0; d < in->rank; d++)
         to[d] = in->dims[d] == out->dims[d + skip] ? idx[d + skip] : ash_ix_const(&k->ixs, 0);
 }
 
-/* Dims that correspond one to one, but for dims of 1, keep their index; the rest goes through the element's number. */
-static void index_reshape(ash_kern *k, const ash_type *in, const ash_type *out, const ash_ix *idx, ash_ix *to) {
+/* Dims that correspond one to one, but for dims of 1, keep their index; the rest goes through the element's
+ * number. */
+static void index_reshape(ash_kern *k, const ash_type *in, const ash_type *out, const ash_ix *idx,
+                          ash_ix *to) {
     ash_ixs *ixs = &k->ixs;
     ash_ix linear = ash_ix_const(ixs, 0);
     unsigned o = 0, i = 0;
@@ -66,7 +76,8 @@ static ash_ref eval_iota(ash_kern *k, const ash_node *node, const ash_ix *idx) {
 
 /* The operand's index behind a virtual node other than iota. */
 static void index_virtual(ash_kern *k, const ash_node *node, const ash_ix *idx, ash_ix *to) {
-    const ash_type *in = ash_graph__type(k->graph, node->ins[0]), *out = ash_graph__type(k->graph, node->out);
+    const ash_type *in = ash_graph__type(k->graph, node->ins[0]),
+                   *out = ash_graph__type(k->graph, node->out);
     switch (node->op) {
     case ASH_OP_BROADCAST: index_broadcast(k, in, out, idx, to); break;
     case ASH_OP_RESHAPE: index_reshape(k, in, out, idx, to); break;
@@ -76,9 +87,11 @@ static void index_virtual(ash_kern *k, const ash_node *node, const ash_ix *idx, 
         break;
     }
     default: { /* slice */
-        const int64_t *starts = ash_node_list(node, ASH_ATTR_STARTS), *steps = ash_node_list(node, ASH_ATTR_STEPS);
+        const int64_t *starts = ash_node_list(node, ASH_ATTR_STARTS),
+                      *steps = ash_node_list(node, ASH_ATTR_STEPS);
         for (unsigned d = 0; d < out->rank; d++)
-            to[d] = ash_ix_add(&k->ixs, ash_ix_dim(&k->ixs, starts[d]), ash_ix_scale(&k->ixs, idx[d], steps[d]));
+            to[d] = ash_ix_add(&k->ixs, ash_ix_dim(&k->ixs, starts[d]),
+                               ash_ix_scale(&k->ixs, idx[d], steps[d]));
         break;
     }
     }
@@ -114,7 +127,8 @@ bool ash_kern_address(ash_kern *k, ash_value value, const ash_ix *idx, ash_value
     return !k->ixs.failed;
 }
 
-/* --- padding: an element of the operand, or the padding value ------------------------------------------------------------- */
+/* --- padding: an element of the operand, or the padding value
+ * ------------------------------------------------------------- */
 
 ash_ref ash_kern_in_bounds(ash_kern *k, ash_ix at, ash_dim limit) {
     ash_nest *n = &k->nest;
@@ -123,7 +137,8 @@ ash_ref ash_kern_in_bounds(ash_kern *k, ash_ix at, ash_dim limit) {
     ash_dims_bounds(k->ixs.dims, limit, &limit_min, &limit_max);
     bool low = sum.min < 0, high = sum.max >= limit_min;
     if (!low && !high) return ASH_NO_REF;
-    ash_ref ref = ash_kern_is_vector(k, at) ? ash_kern_vector_index(k, at) : ash_kern_index(k, at), ok = ASH_NO_REF;
+    ash_ref ref = ash_kern_is_vector(k, at) ? ash_kern_vector_index(k, at) : ash_kern_index(k, at),
+            ok = ASH_NO_REF;
     if (low) ok = ash_kern_binary(k, ASH_OP_LE, ash_nest_index(n, 0), ref);
     if (high) {
         ash_ref below = ash_kern_binary(k, ASH_OP_LT, ref, ash_kern_dim(k, limit));
@@ -141,7 +156,8 @@ void ash_kern_narrow(ash_kern *k, ash_ref condition) {
 
 static ash_ref eval_pad(ash_kern *k, const ash_node *node, const ash_ix *idx) {
     const ash_type *in = ash_graph__type(k->graph, node->ins[0]);
-    const int64_t *before = ash_node_list(node, ASH_ATTR_BEFORE), *interior = ash_node_list(node, ASH_ATTR_INTERIOR);
+    const int64_t *before = ash_node_list(node, ASH_ATTR_BEFORE),
+                  *interior = ash_node_list(node, ASH_ATTR_INTERIOR);
     ash_nest *n = &k->nest;
     ash_ix to[ASH_MAX_RANK];
     ash_ref hit = ASH_NO_REF;
@@ -160,7 +176,8 @@ static ash_ref eval_pad(ash_kern *k, const ash_node *node, const ash_ix *idx) {
         ash_ref ok = ash_kern_in_bounds(k, at, limit);
         if (interior[d]) {
             ash_ix rest = ash_ix_mod(&k->ixs, at, interior[d] + 1);
-            ash_ref r = ash_kern_is_vector(k, rest) ? ash_kern_vector_index(k, rest) : ash_kern_index(k, rest);
+            ash_ref r =
+                ash_kern_is_vector(k, rest) ? ash_kern_vector_index(k, rest) : ash_kern_index(k, rest);
             ash_ref on = ash_kern_binary(k, ASH_OP_EQ, r, ash_nest_index(n, 0));
             ok = ok == ASH_NO_REF ? on : ash_kern_binary(k, ASH_OP_AND, ok, on);
         }
@@ -171,24 +188,30 @@ static ash_ref eval_pad(ash_kern *k, const ash_node *node, const ash_ix *idx) {
     ash_ref value = ash_kern_eval(k, node->ins[0], to);
     ash_kern_leave(k, scope);
     if (k->collecting || hit == ASH_NO_REF || n->failed) return value;
-    unsigned lanes = ASH_MAX(ASH_MAX(ash_nest_at(n, hit)->lanes, ash_nest_at(n, value)->lanes), ash_nest_at(n, fill)->lanes);
-    if (lanes > 1) hit = ash_kern_splat(k, hit), value = ash_kern_splat(k, value), fill = ash_kern_splat(k, fill);
+    unsigned lanes = ASH_MAX(ASH_MAX(ash_nest_at(n, hit)->lanes, ash_nest_at(n, value)->lanes),
+                             ash_nest_at(n, fill)->lanes);
+    if (lanes > 1)
+        hit = ash_kern_splat(k, hit), value = ash_kern_splat(k, value), fill = ash_kern_splat(k, fill);
     return ash_nest_select(n, hit, value, fill);
 }
 
-/* --- indexed access ------------------------------------------------------------------------------------------------------------ */
+/* --- indexed access
+ * ------------------------------------------------------------------------------------------------------------
+ */
 
-/* Element `at` of a tensor of indices as an expression: negative ones count from the end, the rest is clamped. An axis that
- * may have no elements adds its condition to *some. */
+/* Element `at` of a tensor of indices as an expression: negative ones count from the end, the rest is
+ * clamped. An axis that may have no elements adds its condition to *some. */
 static ash_ix loaded_index(ash_kern *k, ash_value indices, const ash_ix *at, ash_dim size, ash_ref *some) {
     ash_nest *n = &k->nest;
     int64_t min, max;
     uint64_t syms = 0;
     ash_ref raw = ash_kern_eval(k, indices, at);
     if (k->ixs.failed) return 0;
-    for (unsigned d = 0; d < ash_graph__type(k->graph, indices)->rank; d++) syms |= ash_ix_syms(&k->ixs, at[d]);
+    for (unsigned d = 0; d < ash_graph__type(k->graph, indices)->rank; d++)
+        syms |= ash_ix_syms(&k->ixs, at[d]);
     ash_dims_bounds(k->ixs.dims, size, &min, &max);
-    if (k->collecting) return ash_ix_loaded(&k->ixs, (ash_ref)k->ixs.atoms.len, max - 1, syms); /* like no other */
+    if (k->collecting)
+        return ash_ix_loaded(&k->ixs, (ash_ref)k->ixs.atoms.len, max - 1, syms); /* like no other */
     if (n->failed) return 0;
     ash_ref i = ash_nest_at(n, raw)->dtype == ASH_I64 ? raw : ash_nest_cast(n, ASH_I64, raw);
     ash_ref limit = ash_kern_dim(k, size), zero = ash_nest_index(n, 0);
@@ -198,7 +221,8 @@ static ash_ix loaded_index(ash_kern *k, ash_value indices, const ash_ix *at, ash
         *some = *some == ASH_NO_REF ? ok : ash_nest_binary(n, ASH_OP_AND, *some, ok);
     }
     if (ash_nest_at(n, i)->lanes > 1) zero = ash_kern_splat(k, zero), limit = ash_kern_splat(k, limit);
-    ash_ref wrapped = ash_nest_select(n, ash_nest_binary(n, ASH_OP_LT, i, zero), ash_nest_binary(n, ASH_OP_ADD, i, limit), i);
+    ash_ref wrapped = ash_nest_select(n, ash_nest_binary(n, ASH_OP_LT, i, zero),
+                                      ash_nest_binary(n, ASH_OP_ADD, i, limit), i);
     wrapped = ash_kern_binary(k, ASH_OP_MAX, wrapped, zero);
     wrapped = ash_kern_binary(k, ASH_OP_MIN, wrapped, last);
     return ash_ix_loaded(&k->ixs, wrapped, max - 1, syms);
@@ -206,7 +230,8 @@ static ash_ix loaded_index(ash_kern *k, ash_value indices, const ash_ix *at, ash
 
 /* The operand's index; *some: whether there is anything to read, or ASH_NO_REF where there always is. */
 static void index_gather(ash_kern *k, const ash_node *node, const ash_ix *idx, ash_ix *to, ash_ref *some) {
-    const ash_type *x = ash_graph__type(k->graph, node->ins[0]), *indices = ash_graph__type(k->graph, node->ins[1]);
+    const ash_type *x = ash_graph__type(k->graph, node->ins[0]),
+                   *indices = ash_graph__type(k->graph, node->ins[1]);
     ash_value from = node->ins[1];
     ash_ix at[ASH_MAX_RANK];
     if (node->op == ASH_OP_GATHER_ND) {
@@ -245,11 +270,13 @@ static ash_ref eval_gather(ash_kern *k, const ash_node *node, const ash_ix *idx)
     ash_kern_leave(k, scope);
     if (k->nest.failed) return 0;
     ash_ref zero = ash_kern_neutral(k, ASH_OP_ADD, (ash_dtype)ash_nest_at(&k->nest, value)->dtype);
-    if (ash_nest_at(&k->nest, value)->lanes > 1) some = ash_kern_splat(k, some), zero = ash_kern_splat(k, zero);
+    if (ash_nest_at(&k->nest, value)->lanes > 1)
+        some = ash_kern_splat(k, some), zero = ash_kern_splat(k, zero);
     return ash_nest_select(&k->nest, some, value, zero);
 }
 
-/* --- a reduction over dims of 1 alone ---------------------------------------------------------------------------------------- */
+/* --- a reduction over dims of 1 alone
+ * ---------------------------------------------------------------------------------------- */
 
 static ash_ref eval_dropped_dims(ash_kern *k, const ash_node *node, const ash_ix *idx) {
     const ash_type *in = ash_graph__type(k->graph, node->ins[0]);
@@ -263,7 +290,9 @@ static ash_ref eval_dropped_dims(ash_kern *k, const ash_node *node, const ash_ix
     return ash_kern_eval(k, node->ins[0], to);
 }
 
-/* --- elementwise ---------------------------------------------------------------------------------------------------------------- */
+/* --- elementwise
+ * ----------------------------------------------------------------------------------------------------------------
+ */
 
 static ash_ref eval_elementwise(ash_kern *k, const ash_node *node, const ash_ix *idx) {
     ash_nest *n = &k->nest;

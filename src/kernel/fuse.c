@@ -1,19 +1,20 @@
 #include "fuse.h"
 
-/* A value is computed by going back through the nodes that are evaluated by demand, one call deeper for each, and its index
- * is rewritten by each of them. Both are bounded, so that lowering needs little stack and time that grows with the nodes:
- * past these numbers a value is stored. */
+/* A value is computed by going back through the nodes that are evaluated by demand, one call deeper for
+ * each, and its index is rewritten by each of them. Both are bounded, so that lowering needs little stack
+ * and time that grows with the nodes: past these numbers a value is stored. */
 enum {
     MAX_DEPTH = 96, /* nodes one behind the other */
-    MAX_TURNS = 3   /* among them reshapes that regroup dims: each multiplies the terms of an address by the rank */
+    MAX_TURNS =
+        3 /* among them reshapes that regroup dims: each multiplies the terms of an address by the rank */
 };
 
 /* What the users of a value ask of it, as far as they have been visited. */
 typedef enum request_state {
     UNUSED,
-    LABELLED,    /* read by one group, always at `labels` */
-    REARRANGED,  /* read by one group, each element at most once, at some other index */
-    STORED       /* must be in a buffer: several groups, several indices, or a reader that needs one */
+    LABELLED,   /* read by one group, always at `labels` */
+    REARRANGED, /* read by one group, each element at most once, at some other index */
+    STORED      /* must be in a buffer: several groups, several indices, or a reader that needs one */
 } request_state;
 
 typedef struct request {
@@ -27,11 +28,13 @@ typedef struct fuser {
     const ash_graph *graph;
     ash_fusion *fusion;
     request *requests; /* per value */
-    /* Per value: computed element by element from a reduction's result. Such a value is taken into a group that repeats it
-     * along some axes before the reduction itself is seen: most often that one follows, and makes the group rows. */
+    /* Per value: computed element by element from a reduction's result. Such a value is taken into a group
+     * that repeats it along some axes before the reduction itself is seen: most often that one follows, and
+     * makes the group rows. */
     bool *from_reduction;
-    bool *deep;   /* per value: stored, since too many nodes would be gone through to compute it */
-    bool *packed; /* per value: must lie in memory in its own order, also when it is the result of movement */
+    bool *deep; /* per value: stored, since too many nodes would be gone through to compute it */
+    bool *
+        packed; /* per value: must lie in memory in its own order, also when it is the result of movement */
     bool fuse;
 } fuser;
 
@@ -60,7 +63,8 @@ static bool is_pointwise(const fuser *f, const ash_node *node) {
            ash_op_infos[node->op].class == ASH_CLASS_GATHER || ash_node_reduces_nothing(f->graph, node);
 }
 
-/* --- requests ------------------------------------------------------------------------------------------------------ */
+/* --- requests
+ * ------------------------------------------------------------------------------------------------------ */
 
 static void ask(fuser *f, ash_value value, const request *wanted) {
     request *r = &f->requests[value];
@@ -91,7 +95,8 @@ static void through_broadcast(const ash_type *in, const ash_type *out, request *
     }
 }
 
-/* The operand's labels behind a reshape that only adds or drops dims of 1; otherwise the elements are rearranged. */
+/* The operand's labels behind a reshape that only adds or drops dims of 1; otherwise the elements are
+ * rearranged. */
 static void through_reshape(const ash_type *in, const ash_type *out, request *r) {
     request from = *r;
     unsigned o = 0;
@@ -111,7 +116,8 @@ static void through_reshape(const ash_type *in, const ash_type *out, request *r)
 static void pass_on(fuser *f, const ash_node *node) {
     request r = f->requests[node->out];
     if (node->n_ins == 0 || r.state == UNUSED) return;
-    const ash_type *in = ash_graph__type(f->graph, node->ins[0]), *out = ash_graph__type(f->graph, node->out);
+    const ash_type *in = ash_graph__type(f->graph, node->ins[0]),
+                   *out = ash_graph__type(f->graph, node->out);
     if (r.state == LABELLED) {
         request from = r;
         memset(r.labels, ASH_LABEL_NONE, sizeof r.labels);
@@ -134,7 +140,9 @@ static void pass_on(fuser *f, const ash_node *node) {
     ask(f, node->ins[0], &r);
 }
 
-/* --- joining ---------------------------------------------------------------------------------------------------------- */
+/* --- joining
+ * ----------------------------------------------------------------------------------------------------------
+ */
 
 static uint32_t label_mask(const int8_t *labels, unsigned rank) {
     uint32_t mask = 0;
@@ -151,12 +159,13 @@ static uint32_t long_axes(const ash_group *g) {
     return mask;
 }
 
-/* The labels of a reduction's operand in a group, given those of its result: the reduced dims run along the group's axes
- * that the result lacks, in order. A group whose axes the result has all gets new axes. False when they do not fit; the
- * group is changed only on success. */
+/* The labels of a reduction's operand in a group, given those of its result: the reduced dims run along the
+ * group's axes that the result lacks, in order. A group whose axes the result has all gets new axes. False
+ * when they do not fit; the group is changed only on success. */
 static bool label_reduction(const fuser *f, const ash_node *node, ash_group *g, const int8_t *out_labels,
                             int8_t *in_labels) {
-    const ash_type *in = ash_graph__type(f->graph, node->ins[0]), *out = ash_graph__type(f->graph, node->out);
+    const ash_type *in = ash_graph__type(f->graph, node->ins[0]),
+                   *out = ash_graph__type(f->graph, node->out);
     uint32_t missing = long_axes(g) & ~label_mask(out_labels, out->rank);
     if (g->reduced && missing != g->reduced) return false;
     ash_group grown = *g;
@@ -204,7 +213,8 @@ static bool may_join(const fuser *f, const ash_node *node, const request *r) {
     case ASH_CLASS_REDUCE: return g->kind == ASH_GROUP_MAP || g->kind == ASH_GROUP_ROWS;
     case ASH_CLASS_MATMUL:
     case ASH_CLASS_CONV:
-    case ASH_CLASS_POOL: return g->kind == ASH_GROUP_MAP && g->anchor == ASH_NO_NODE && !missing && !r->repeated;
+    case ASH_CLASS_POOL:
+        return g->kind == ASH_GROUP_MAP && g->anchor == ASH_NO_NODE && !missing && !r->repeated;
     default: return false;
     }
 }
@@ -229,13 +239,18 @@ static ash_group_kind kind_of(const fuser *f, const ash_node *node) {
 static bool new_group(fuser *f, uint32_t n) {
     const ash_node *node = &f->graph->nodes.at[n];
     const ash_type *out = ash_graph__type(f->graph, node->out);
-    ash_group g = {.kind = kind_of(f, node), .root = n, .anchor = ASH_NO_NODE, .n_axes = out->rank,
-                   .n_root_axes = out->rank, .constant = f->fusion->constant[node->out]};
+    ash_group g = {.kind = kind_of(f, node),
+                   .root = n,
+                   .anchor = ASH_NO_NODE,
+                   .n_axes = out->rank,
+                   .n_root_axes = out->rank,
+                   .constant = f->fusion->constant[node->out]};
     request *r = &f->requests[node->out];
     memset(r->labels, ASH_LABEL_NONE, sizeof r->labels);
     for (unsigned d = 0; d < out->rank; d++) {
         g.extents[d] = out->dims[d];
-        if (out->dims[d] != 1) r->labels[d] = (int8_t)d; /* dims of 1 have no label, however they are reached */
+        if (out->dims[d] != 1)
+            r->labels[d] = (int8_t)d; /* dims of 1 have no label, however they are reached */
     }
     r->group = (uint32_t)f->fusion->groups.len;
     r->repeated = false;
@@ -304,7 +319,8 @@ static ash_status visit(fuser *f, uint32_t n, const bool *stored, ash_diag *diag
     bool must_store = f->packed[node->out] || f->deep[node->out];
     for (unsigned i = 0; i < ash_op_infos[node->op].outs; i++) must_store |= stored[node->out + i];
     request *r = &f->requests[node->out];
-    bool reduces = ash_op_infos[node->op].class == ASH_CLASS_REDUCE && !ash_node_reduces_nothing(f->graph, node);
+    bool reduces =
+        ash_op_infos[node->op].class == ASH_CLASS_REDUCE && !ash_node_reduces_nothing(f->graph, node);
     if (ash_op_is_virtual(node->op) && !must_store) {
         pass_on(f, node);
         return ASH_OK;
@@ -321,7 +337,8 @@ static ash_status visit(fuser *f, uint32_t n, const bool *stored, ash_diag *diag
     if (!reduces)
         place(f, n, r->group);
     else if (!place_reduction(f, n, r->group))
-        return ash_fail(diag, ASH_ERROR_UNSUPPORTED, "a reduction over more than %d axes in all", ASH_MAX_AXES);
+        return ash_fail(diag, ASH_ERROR_UNSUPPORTED, "a reduction over more than %d axes in all",
+                        ASH_MAX_AXES);
     return ASH_OK;
 }
 
@@ -393,14 +410,16 @@ static bool list_members(ash_fusion *fusion) {
             total += fusion->groups.at[g].n_nodes;
         }
         for (size_t n = 0; n < fusion->n_nodes; n++)
-            if (fusion->group_of[n] != ASH_NO_GROUP) fusion->members[next[fusion->group_of[n]]++] = (uint32_t)n;
+            if (fusion->group_of[n] != ASH_NO_GROUP)
+                fusion->members[next[fusion->group_of[n]]++] = (uint32_t)n;
     }
     bool ok = next && fusion->members;
     ash_mem_free(fusion->allocator, next, groups, sizeof *next);
     return ok;
 }
 
-ash_status ash_fusion_build(const ash_graph *graph, const bool *stored, bool fuse, ash_fusion *out, ash_diag *diag) {
+ash_status ash_fusion_build(const ash_graph *graph, const bool *stored, bool fuse, ash_fusion *out,
+                            ash_diag *diag) {
     const ash_allocator *a = graph->allocator;
     size_t nodes = graph->nodes.len, values = graph->values.len;
     *out = (ash_fusion){.allocator = a, .n_nodes = nodes, .n_values = values};
@@ -413,8 +432,8 @@ ash_status ash_fusion_build(const ash_graph *graph, const bool *stored, bool fus
     f.packed = ash_mem_calloc(a, values, sizeof *f.packed);
     f.deep = ash_mem_calloc(a, values, sizeof *f.deep);
     ash_status status = ASH_OK;
-    if (!out->group_of || !out->labels || !out->constant || !f.requests || !f.from_reduction ||
-        !f.packed || !f.deep || !mark_deep(&f)) {
+    if (!out->group_of || !out->labels || !out->constant || !f.requests || !f.from_reduction || !f.packed ||
+        !f.deep || !mark_deep(&f)) {
         status = ASH_NO_MEMORY(diag);
         goto done;
     }
@@ -424,7 +443,8 @@ ash_status ash_fusion_build(const ash_graph *graph, const bool *stored, bool fus
     for (size_t n = nodes; n-- > 0;) {
         status = visit(&f, (uint32_t)n, stored, diag);
         if (status != ASH_OK) {
-            ash_diag__add_node(diag, graph->nodes.at[n].name, ash_op_name(graph->nodes.at[n].op), ASH_NO_OFFSET);
+            ash_diag__add_node(diag, graph->nodes.at[n].name, ash_op_name(graph->nodes.at[n].op),
+                               ASH_NO_OFFSET);
             goto done;
         }
     }

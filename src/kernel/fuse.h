@@ -1,14 +1,15 @@
 /* Fusion: which nodes become one kernel.
  *
- * Nodes are visited last to first, so that all users of a value are placed before its producer. A producer joins its
- * users' group when they are all in one group, reach the value at the same index, and the group's shape of loop allows
- * it; else it becomes the root of a group of its own, and its result is stored. Since a group takes a node only when it
- * holds all of the node's users, groups never depend on each other in a circle, and their roots in node order are a
- * valid schedule.
+ * Nodes are visited last to first, so that all users of a value are placed before its producer. A producer
+ * joins its users' group when they are all in one group, reach the value at the same index, and the group's
+ * shape of loop allows it; else it becomes the root of a group of its own, and its result is stored. Since
+ * a group takes a node only when it holds all of the node's users, groups never depend on each other in a
+ * circle, and their roots in node order are a valid schedule.
  *
- * A group has iteration axes: the dims of its root, then, when the root is smaller than what is reduced, the reduced
- * axes. Each value in the group is labelled with the axis that runs along each of its dims. Movement (reshape, transpose,
- * broadcast, slice, iota) is virtual: it belongs to no group, and is resolved in the index wherever it is read.
+ * A group has iteration axes: the dims of its root, then, when the root is smaller than what is reduced,
+ * the reduced axes. Each value in the group is labelled with the axis that runs along each of its dims.
+ * Movement (reshape, transpose, broadcast, slice, iota) is virtual: it belongs to no group, and is resolved
+ * in the index wherever it is read.
  *
  *   map      every element of the root from the same elements of the operands
  *   rows     reductions over one common set of axes, and what is computed from them: softmax, normalisation
@@ -17,8 +18,8 @@
  *   concat   parts that lie side by side; the parts' own kernels write them there where that is possible
  *   other    argreduce, cumsum, topk, scatter: a kernel of its own each
  *
- * The road not taken: merging groups pairwise until nothing improves finds more (several outputs, horizontal fusion) but
- * needs a cost model to be stable, and a cycle check for each step. */
+ * The road not taken: merging groups pairwise until nothing improves finds more (several outputs,
+ * horizontal fusion) but needs a cost model to be stable, and a cycle check for each step. */
 #ifndef ASH_FUSE_H
 #define ASH_FUSE_H
 
@@ -40,11 +41,11 @@ typedef enum ash_group_kind {
 
 typedef struct ash_group {
     ash_group_kind kind;
-    uint32_t root;   /* node whose outputs are stored */
-    uint32_t anchor; /* the pooling, product or convolution, or ASH_NO_NODE */
+    uint32_t root;         /* node whose outputs are stored */
+    uint32_t anchor;       /* the pooling, product or convolution, or ASH_NO_NODE */
     const uint32_t *nodes; /* ascending */
     uint32_t n_nodes;
-    bool constant;   /* depends on constants and parameters alone: runs in the prologue */
+    bool constant; /* depends on constants and parameters alone: runs in the prologue */
     unsigned n_axes, n_root_axes;
     ash_dim extents[ASH_MAX_AXES];
     uint32_t reduced; /* rows: bit per axis that is reduced; 0 while there is none */
@@ -54,24 +55,26 @@ enum { ASH_LABEL_NONE = -1 }; /* a dim of 1, or one that no axis runs along */
 
 typedef struct ash_fusion {
     const ash_allocator *allocator;
-    ASH_VEC(ash_group) groups; /* in descending order of their roots */
-    uint32_t *group_of;        /* per node; ASH_NO_GROUP for virtual nodes that nobody stores */
+    ASH_VEC(ash_group) groups;      /* in descending order of their roots */
+    uint32_t *group_of;             /* per node; ASH_NO_GROUP for virtual nodes that nobody stores */
     int8_t (*labels)[ASH_MAX_RANK]; /* per node in a group: axis along each dim of its (first) output */
-    bool *constant;            /* per value */
-    uint32_t *members;         /* what the groups' lists of nodes point into */
+    bool *constant;                 /* per value */
+    uint32_t *members;              /* what the groups' lists of nodes point into */
     size_t n_nodes, n_values;
 } ash_fusion;
 
 /* Movement that exists only in indices. */
 bool ash_op_is_virtual(ash_op op);
 
-/* Whether a node is a reduction over nothing but dims of 1 (or over no axis): it only drops dims, and is computed like an
- * elementwise operator. */
+/* Whether a node is a reduction over nothing but dims of 1 (or over no axis): it only drops dims, and is
+ * computed like an elementwise operator. */
 bool ash_node_reduces_nothing(const ash_graph *graph, const ash_node *node);
 
-/* Groups the nodes of a graph. `stored[value]` marks values that must be in a buffer (outputs, kept values). With `fuse`
- * false each node that is not virtual is a group. Freed with ash_fusion_free, also after a failure. */
-ash_status ash_fusion_build(const ash_graph *graph, const bool *stored, bool fuse, ash_fusion *out, ash_diag *diag);
+/* Groups the nodes of a graph. `stored[value]` marks values that must be in a buffer (outputs, kept
+ * values). With `fuse` false each node that is not virtual is a group. Freed with ash_fusion_free, also
+ * after a failure. */
+ash_status ash_fusion_build(const ash_graph *graph, const bool *stored, bool fuse, ash_fusion *out,
+                            ash_diag *diag);
 void ash_fusion_free(ash_fusion *fusion);
 
 #endif

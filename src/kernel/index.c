@@ -6,7 +6,8 @@ void ash_ixs_init(ash_ixs *ixs, const ash_allocator *allocator, ash_dims *dims) 
     *ixs = (ash_ixs){.allocator = allocator, .dims = dims};
     ash_map_init(&ixs->sum_ids, allocator);
     ash_map_init(&ixs->atom_ids, allocator);
-    if (!ash_vec_push(allocator, &ixs->atoms, (ash_atom){.kind = ASH_ATOM_ONE, .max = 1})) ixs->failed = true;
+    if (!ash_vec_push(allocator, &ixs->atoms, (ash_atom){.kind = ASH_ATOM_ONE, .max = 1}))
+        ixs->failed = true;
     ash_ix_const(ixs, 0); /* expression 0: what failing calls return */
 }
 
@@ -23,7 +24,8 @@ static void too_large(ash_ixs *ixs) {
     ixs->failed = ixs->too_large = true;
 }
 
-/* --- interning -------------------------------------------------------------------------------------------------- */
+/* --- interning
+ * -------------------------------------------------------------------------------------------------- */
 
 static uint32_t intern_atom(ash_ixs *ixs, ash_atom atom) {
     struct {
@@ -34,7 +36,8 @@ static uint32_t intern_atom(ash_ixs *ixs, ash_atom atom) {
         uint64_t hash = ash_hash(&key, sizeof key, seed), id;
         if (!ash_map_get(&ixs->atom_ids, hash, &id)) {
             id = ixs->atoms.len;
-            if (!ash_map_put(&ixs->atom_ids, hash, id) || !ash_vec_push(ixs->allocator, &ixs->atoms, atom)) break;
+            if (!ash_map_put(&ixs->atom_ids, hash, id) || !ash_vec_push(ixs->allocator, &ixs->atoms, atom))
+                break;
             return (uint32_t)id;
         }
         const ash_atom *found = &ixs->atoms.at[id];
@@ -62,7 +65,8 @@ static int64_t saturating_add(int64_t a, int64_t b) {
 static ash_ix intern(ash_ixs *ixs, const ash_term *terms, size_t n) {
     ash_term packed[MAX_TERMS];
     memset(packed, 0, n * sizeof *packed); /* padding takes part in the hash */
-    for (size_t i = 0; i < n; i++) packed[i].c = terms[i].c, packed[i].d = terms[i].d, packed[i].atom = terms[i].atom;
+    for (size_t i = 0; i < n; i++)
+        packed[i].c = terms[i].c, packed[i].d = terms[i].d, packed[i].atom = terms[i].atom;
     for (uint64_t seed = 0; !ixs->failed; seed++) {
         uint64_t hash = ash_hash(packed, n * sizeof *packed, seed + n), id;
         if (!ash_map_get(&ixs->sum_ids, hash, &id)) {
@@ -89,7 +93,9 @@ static ash_ix intern(ash_ixs *ixs, const ash_term *terms, size_t n) {
     return 0;
 }
 
-/* --- sums --------------------------------------------------------------------------------------------------------- */
+/* --- sums
+ * ---------------------------------------------------------------------------------------------------------
+ */
 
 /* A sum under construction; terms are merged as they come and sorted at the end. */
 typedef struct building {
@@ -163,11 +169,13 @@ static bool rejoin(building *b) {
 
 static ash_ix finish(building *b) {
     if (b->ixs->failed) return 0;
-    while (!b->ixs->failed && rejoin(b)) {}
+    while (!b->ixs->failed && rejoin(b)) {
+    }
     for (size_t i = 1; i < b->n; i++) { /* insertion sort: a handful of terms */
         ash_term t = b->terms[i];
         size_t j = i;
-        for (; j > 0 && (b->terms[j - 1].atom > t.atom || (b->terms[j - 1].atom == t.atom && b->terms[j - 1].d > t.d));
+        for (; j > 0 && (b->terms[j - 1].atom > t.atom ||
+                         (b->terms[j - 1].atom == t.atom && b->terms[j - 1].d > t.d));
              j--)
             b->terms[j] = b->terms[j - 1];
         b->terms[j] = t;
@@ -246,7 +254,8 @@ ash_ix ash_ix_mul(ash_ixs *ixs, ash_ix a, ash_dim d) {
     return finish(&sum);
 }
 
-/* --- quotients and remainders ---------------------------------------------------------------------------------------- */
+/* --- quotients and remainders
+ * ---------------------------------------------------------------------------------------- */
 
 /* True and c' d' when c * d is a multiple of `by`. */
 static bool divides(ash_ixs *ixs, int64_t c, ash_dim d, ash_dim by, int64_t *qc, ash_dim *qd) {
@@ -289,9 +298,9 @@ static bool below(const ash_ixs *ixs, ash_ix ix, ash_dim by) {
            (atom->kind == ASH_ATOM_MOD && atom->by == by);
 }
 
-/* Splits a into by * quotient + rest with a rest from 0, moving all multiples of `by` into the quotient. A rest that can be
- * negative is lifted by a multiple of `by`, so that what is divided at run time never is; by a divisor that is no number
- * that cannot be done, and everything stays in the rest. */
+/* Splits a into by * quotient + rest with a rest from 0, moving all multiples of `by` into the quotient. A
+ * rest that can be negative is lifted by a multiple of `by`, so that what is divided at run time never is;
+ * by a divisor that is no number that cannot be done, and everything stays in the rest. */
 static ash_ix split(ash_ixs *ixs, ash_ix a, ash_dim by, ash_ix *rest) {
     building q = {.ixs = ixs}, r = {.ixs = ixs};
     ash_sum sum = ash_ix_sum(ixs, a);
@@ -364,10 +373,13 @@ ash_ix ash_ix_mod(ash_ixs *ixs, ash_ix a, ash_dim d) {
         return ash_ix_mod(ixs, sole->ref, d);
     int64_t d_min, d_max;
     ash_dims_bounds(ixs->dims, d, &d_min, &d_max);
-    return single(ixs, 1, 1, intern_atom(ixs, (ash_atom){ASH_ATOM_MOD, rest, d, d_max - 1, ash_ix_syms(ixs, rest)}));
+    return single(ixs, 1, 1,
+                  intern_atom(ixs, (ash_atom){ASH_ATOM_MOD, rest, d, d_max - 1, ash_ix_syms(ixs, rest)}));
 }
 
-/* --- questions --------------------------------------------------------------------------------------------------------- */
+/* --- questions
+ * ---------------------------------------------------------------------------------------------------------
+ */
 
 static bool atom_depends(const ash_ixs *ixs, uint32_t id, ash_sym sym) {
     const ash_atom *atom = &ixs->atoms.at[id];
@@ -393,7 +405,8 @@ bool ash_ix_is_linear(const ash_ixs *ixs, ash_ix ix, ash_sym sym) {
     return true;
 }
 
-/* Whether the dividend x of an atom is sym + (a multiple of lanes), so that no vector crosses a multiple of `by`. */
+/* Whether the dividend x of an atom is sym + (a multiple of lanes), so that no vector crosses a multiple of
+ * `by`. */
 static bool block_aligned(const ash_ixs *ixs, const ash_atom *atom, ash_sym sym, unsigned lanes) {
     if (atom->by < 0 || atom->by % lanes) return false;
     ash_sum sum = ash_ix_sum(ixs, atom->ref);
@@ -406,7 +419,8 @@ static bool block_aligned(const ash_ixs *ixs, const ash_atom *atom, ash_sym sym,
     return true;
 }
 
-bool ash_ix_lane_stride(const ash_ixs *ixs, ash_ix ix, ash_sym sym, unsigned lanes, bool aligned, int64_t *stride) {
+bool ash_ix_lane_stride(const ash_ixs *ixs, ash_ix ix, ash_sym sym, unsigned lanes, bool aligned,
+                        int64_t *stride) {
     ash_sum sum = ash_ix_sum(ixs, ix);
     *stride = 0;
     for (uint32_t i = 0; i < sum.n; i++) {
@@ -415,7 +429,8 @@ bool ash_ix_lane_stride(const ash_ixs *ixs, ash_ix ix, ash_sym sym, unsigned lan
         if (!atom_depends(ixs, t->atom, sym)) continue;
         if (t->d != 1) return false;
         if (atom->kind != ASH_ATOM_SYM) {
-            if (!aligned || atom->kind == ASH_ATOM_LOADED || !block_aligned(ixs, atom, sym, lanes)) return false;
+            if (!aligned || atom->kind == ASH_ATOM_LOADED || !block_aligned(ixs, atom, sym, lanes))
+                return false;
             if (atom->kind == ASH_ATOM_DIV) continue;
         }
         *stride += t->c;

@@ -1,15 +1,15 @@
 /* Index expressions: where an element lies, as a function of loop variables.
  *
- * Lowering follows an element back through reshapes, transposes and slices. Each of them rewrites the index; what is left
- * in the end is the address in some buffer. Expressions are kept as sums
+ * Lowering follows an element back through reshapes, transposes and slices. Each of them rewrites the
+ * index; what is left in the end is the address in some buffer. Expressions are kept as sums
  *
  *     sum of  c * d * atom      c a number, d a dim (1, or an expression of the graph's variables)
  *
- * where an atom is 1, a symbol (a loop variable with its extent), a quotient or remainder of another expression by a
- * dim, or a number that the kernel loads at run time. Sums are ordered and hash-consed: equal expressions have equal ids.
- * Quotients and remainders are resolved where the extents allow it ((16 i + j) / 16 is i for j < 16), and put together
- * again where both halves meet (16 (x / 16) + x % 16 is x), which is what makes a pack, an unpack or a reshape inside a
- * kernel cost nothing. */
+ * where an atom is 1, a symbol (a loop variable with its extent), a quotient or remainder of another
+ * expression by a dim, or a number that the kernel loads at run time. Sums are ordered and hash-consed:
+ * equal expressions have equal ids. Quotients and remainders are resolved where the extents allow it ((16 i
+ * + j) / 16 is i for j < 16), and put together again where both halves meet (16 (x / 16) + x % 16 is x),
+ * which is what makes a pack, an unpack or a reshape inside a kernel cost nothing. */
 #ifndef ASH_INDEX_H
 #define ASH_INDEX_H
 
@@ -20,13 +20,19 @@
 typedef uint32_t ash_ix;  /* an expression */
 typedef uint32_t ash_sym; /* a symbol */
 
-typedef enum ash_atom_kind { ASH_ATOM_ONE, ASH_ATOM_SYM, ASH_ATOM_DIV, ASH_ATOM_MOD, ASH_ATOM_LOADED } ash_atom_kind;
+typedef enum ash_atom_kind {
+    ASH_ATOM_ONE,
+    ASH_ATOM_SYM,
+    ASH_ATOM_DIV,
+    ASH_ATOM_MOD,
+    ASH_ATOM_LOADED
+} ash_atom_kind;
 
 typedef struct ash_atom {
     ash_atom_kind kind;
-    uint32_t ref; /* SYM: the symbol; DIV, MOD: the dividend, an ash_ix; LOADED: an ash_ref of the nest */
-    ash_dim by;   /* DIV, MOD: the divisor */
-    int64_t max;  /* largest value, or INT64_MAX when unknown; the smallest is 0 */
+    uint32_t ref;  /* SYM: the symbol; DIV, MOD: the dividend, an ash_ix; LOADED: an ash_ref of the nest */
+    ash_dim by;    /* DIV, MOD: the divisor */
+    int64_t max;   /* largest value, or INT64_MAX when unknown; the smallest is 0 */
     uint64_t syms; /* symbols that the value depends on: bit number % 64 */
 } ash_atom;
 
@@ -37,8 +43,8 @@ typedef struct ash_term {
 } ash_term;
 
 typedef struct ash_sum {
-    uint32_t first, n;  /* terms */
-    int64_t min, max;   /* bounds over all symbols and variables; INT64_MIN, INT64_MAX when unknown */
+    uint32_t first, n; /* terms */
+    int64_t min, max;  /* bounds over all symbols and variables; INT64_MIN, INT64_MAX when unknown */
 } ash_sum;
 
 typedef struct ash_ixs {
@@ -47,7 +53,7 @@ typedef struct ash_ixs {
     ASH_VEC(ash_term) terms;
     ASH_VEC(ash_sum) sums;
     ASH_VEC(ash_atom) atoms;
-    ASH_VEC(ash_dim) extents; /* per symbol */
+    ASH_VEC(ash_dim) extents;  /* per symbol */
     ash_map sum_ids, atom_ids; /* hash to the newest with that hash; probed by rehashing */
     bool failed;               /* out of memory, or too large */
     bool too_large;            /* arithmetic past 64 bits, or more terms than an expression may have */
@@ -60,13 +66,15 @@ ash_sym ash_ix_new_sym(ash_ixs *ixs, ash_dim extent); /* takes the values 0 <= s
 ash_ix ash_ix_const(ash_ixs *ixs, int64_t value);
 ash_ix ash_ix_dim(ash_ixs *ixs, ash_dim dim);
 ash_ix ash_ix_sym(ash_ixs *ixs, ash_sym sym);
-/* A number that was loaded from an address that depends on the symbols `syms` (as ash_ix_syms gives them). */
+/* A number that was loaded from an address that depends on the symbols `syms` (as ash_ix_syms gives them).
+ */
 ash_ix ash_ix_loaded(ash_ixs *ixs, ash_ref ref, int64_t max, uint64_t syms);
 ash_ix ash_ix_add(ash_ixs *ixs, ash_ix a, ash_ix b);
 ash_ix ash_ix_sub(ash_ixs *ixs, ash_ix a, ash_ix b);
 ash_ix ash_ix_scale(ash_ixs *ixs, ash_ix a, int64_t c);
 ash_ix ash_ix_mul(ash_ixs *ixs, ash_ix a, ash_dim d);
-/* Rounded down. By an expression of variables: for values from 0, and where the divisor is not 0; so is the remainder. */
+/* Rounded down. By an expression of variables: for values from 0, and where the divisor is not 0; so is the
+ * remainder. */
 ash_ix ash_ix_div(ash_ixs *ixs, ash_ix a, ash_dim d);
 ash_ix ash_ix_mod(ash_ixs *ixs, ash_ix a, ash_dim d);
 
@@ -81,8 +89,9 @@ uint64_t ash_ix_syms(const ash_ixs *ixs, ash_ix ix);
 bool ash_ix_depends(const ash_ixs *ixs, ash_ix ix, ash_sym sym);
 /* Whether the symbol occurs in no quotient or remainder. */
 bool ash_ix_is_linear(const ash_ixs *ixs, ash_ix ix, ash_sym sym);
-/* For a vector of `lanes` values of `sym` that starts at a multiple of `lanes` (`aligned`) or anywhere: true and the
- * constant distance between neighbouring lanes, or false when there is none. */
-bool ash_ix_lane_stride(const ash_ixs *ixs, ash_ix ix, ash_sym sym, unsigned lanes, bool aligned, int64_t *stride);
+/* For a vector of `lanes` values of `sym` that starts at a multiple of `lanes` (`aligned`) or anywhere:
+ * true and the constant distance between neighbouring lanes, or false when there is none. */
+bool ash_ix_lane_stride(const ash_ixs *ixs, ash_ix ix, ash_sym sym, unsigned lanes, bool aligned,
+                        int64_t *stride);
 
 #endif

@@ -81,7 +81,8 @@ void ash_kern_know(ash_kern *k, ash_value value, ash_ref ref) {
     if (!ash_vec_push(k->low->allocator, &k->known, (ash_kern_known){value, ref})) k->failed = true;
 }
 
-/* --- numbers and indices ---------------------------------------------------------------------------------------------- */
+/* --- numbers and indices
+ * ---------------------------------------------------------------------------------------------- */
 
 ash_ref ash_kern_dim(ash_kern *k, ash_dim dim) {
     const ash_dims *dims = k->ixs.dims;
@@ -98,8 +99,9 @@ ash_ref ash_kern_dim(ash_kern *k, ash_dim dim) {
                 value = ash_nest_var(n, atom.var);
             } else {
                 ash_ref a = ash_kern_dim(k, atom.a), b = ash_kern_dim(k, atom.b);
-                value = atom.op == ASH_DIM_DIV ? ash_nest_idiv(n, a, b)
-                                               : ash_nest_binary(n, atom.op == ASH_DIM_MIN ? ASH_OP_MIN : ASH_OP_MAX, a, b);
+                value = atom.op == ASH_DIM_DIV
+                            ? ash_nest_idiv(n, a, b)
+                            : ash_nest_binary(n, atom.op == ASH_DIM_MIN ? ASH_OP_MIN : ASH_OP_MAX, a, b);
             }
             product = ash_nest_binary(n, ASH_OP_MUL, product, value);
         }
@@ -140,8 +142,8 @@ bool ash_kern_is_vector(const ash_kern *k, ash_ix ix) {
     return false;
 }
 
-/* The value of a divisor. One that can be 0 belongs to a tensor that can be empty, whose index may be computed all the same
- * under a guard that does not hold: it must not trap. */
+/* The value of a divisor. One that can be 0 belongs to a tensor that can be empty, whose index may be
+ * computed all the same under a guard that does not hold: it must not trap. */
 static ash_ref divisor(ash_kern *k, ash_dim dim) {
     int64_t min, max;
     ash_dims_bounds(k->ixs.dims, dim, &min, &max);
@@ -164,7 +166,8 @@ static ash_ref emit_index(ash_kern *k, ash_ix ix, bool every_lane) {
         case ASH_ATOM_SYM:
             value = k->sym_refs.at[atom.ref];
             if (every_lane && atom.ref == k->vsym)
-                value = ash_kern_binary(k, ASH_OP_ADD, ash_kern_splat(k, value), ash_nest_lanes(n, k->lanes));
+                value =
+                    ash_kern_binary(k, ASH_OP_ADD, ash_kern_splat(k, value), ash_nest_lanes(n, k->lanes));
             break;
         case ASH_ATOM_LOADED: value = atom.ref; break;
         case ASH_ATOM_DIV:
@@ -190,7 +193,9 @@ ash_ref ash_kern_vector_index(ash_kern *k, ash_ix ix) {
     return ash_kern_splat(k, emit_index(k, ix, true));
 }
 
-/* --- buffers -------------------------------------------------------------------------------------------------------------- */
+/* --- buffers
+ * --------------------------------------------------------------------------------------------------------------
+ */
 
 uint16_t ash_kern_buffer(ash_kern *k, uint32_t buffer, ash_dtype dtype, bool write) {
     if (ash_kern_lost(k)) return 0;
@@ -233,7 +238,9 @@ void ash_kern_access(ash_kern *k, ash_value value, bool write) {
     }
     for (size_t i = 0; i < k->accesses.len; i++) {
         const ash_access *a = &k->accesses.at[i];
-        if (a->buffer == access.buffer && a->write == write && a->begin == access.begin && a->end == access.end) return;
+        if (a->buffer == access.buffer && a->write == write && a->begin == access.begin &&
+            a->end == access.end)
+            return;
     }
     if (!ash_vec_push(k->low->allocator, &k->accesses, access)) k->failed = true;
 }
@@ -244,11 +251,13 @@ ash_ix ash_kern_linear(ash_kern *k, ash_value value, const ash_ix *idx) {
     ash_ixs *ixs = &k->ixs;
     if (!p->contiguous) {
         ash_ix sum = ash_ix_dim(ixs, p->offset);
-        for (unsigned d = 0; d < type->rank; d++) sum = ash_ix_add(ixs, sum, ash_ix_mul(ixs, idx[d], p->strides[d]));
+        for (unsigned d = 0; d < type->rank; d++)
+            sum = ash_ix_add(ixs, sum, ash_ix_mul(ixs, idx[d], p->strides[d]));
         return sum;
     }
     ash_ix sum = ash_ix_const(ixs, 0);
-    for (unsigned d = 0; d < type->rank; d++) sum = ash_ix_add(ixs, ash_ix_mul(ixs, sum, type->dims[d]), idx[d]);
+    for (unsigned d = 0; d < type->rank; d++)
+        sum = ash_ix_add(ixs, ash_ix_mul(ixs, sum, type->dims[d]), idx[d]);
     return sum;
 }
 
@@ -256,7 +265,9 @@ ash_dtype ash_kern_dtype(ash_dtype dtype) {
     return dtype == ASH_F16 || dtype == ASH_BF16 ? ASH_F32 : dtype;
 }
 
-/* --- loads and stores -------------------------------------------------------------------------------------------------------- */
+/* --- loads and stores
+ * --------------------------------------------------------------------------------------------------------
+ */
 
 void ash_kern_collect(ash_kern *k, ash_ix ix) {
     if (!ash_vec_push(k->low->allocator, &k->leaves, ix)) k->failed = true;
@@ -273,7 +284,8 @@ static void note_read(ash_kern *k, uint16_t buf, ash_ix linear) {
 static bool immediate(ash_kern *k, ash_value value, ash_ref *out) {
     const ash_value_info *info = ash_graph__value(k->graph, value);
     int64_t count;
-    if (info->kind != ASH_VALUE_CONSTANT || !ash_type_static_count(&info->type, &count) || count != 1) return false;
+    if (info->kind != ASH_VALUE_CONSTANT || !ash_type_static_count(&info->type, &count) || count != 1)
+        return false;
     ash_dtype dtype = info->type.dtype;
     ash_wide wide = {.dtype = dtype, .count = 1};
     double f;
@@ -317,7 +329,8 @@ ash_ref ash_kern_load(ash_kern *k, ash_value value, const ash_ix *idx) {
         return 0;
     }
     if (immediate(k, value, &ref)) return ref;
-    if (ash_type_max_count(k->ixs.dims, type) == 0) /* read under a guard that never holds: there is no byte */
+    if (ash_type_max_count(k->ixs.dims, type) ==
+        0) /* read under a guard that never holds: there is no byte */
         return ash_kern_neutral(k, ASH_OP_ADD, ash_kern_dtype(type->dtype));
     ash_ix linear = ash_kern_linear(k, value, idx);
     uint16_t buf = ash_kern_buffer(k, k->low->places[value].buffer, type->dtype, false);
@@ -368,7 +381,10 @@ ash_ref ash_kern_neutral(ash_kern *k, ash_op combine, ash_dtype dtype) {
         return ash_nest_int(n, dtype, is_signed ? (int64_t)(UINT64_MAX << (bits - 1)) : 0);
     case ASH_OP_MIN:
         if (is_float) return ash_nest_float(n, dtype, __builtin_inf());
-        return ash_nest_int(n, dtype, is_signed ? (int64_t)((UINT64_C(1) << (bits - 1)) - 1) : is_bool ? 1 : -1);
+        return ash_nest_int(n, dtype,
+                            is_signed ? (int64_t)((UINT64_C(1) << (bits - 1)) - 1)
+                            : is_bool ? 1
+                                      : -1);
     default: return is_float ? ash_nest_float(n, dtype, 0) : ash_nest_int(n, dtype, 0);
     }
 }
@@ -379,9 +395,11 @@ unsigned ash_kern_lanes(const ash_kern *k) {
         const ash_node *node = &k->graph->nodes.at[k->group->nodes[i]];
         /* the second operand of a gather holds indices, those of a concatenation are all alike */
         bool first = ash_op_infos[node->op].class == ASH_CLASS_GATHER || node->op == ASH_OP_CONCAT;
-        widest = ASH_MAX(widest, ash_dtype_size(ash_kern_dtype(ash_graph__type(k->graph, node->out)->dtype)));
+        widest =
+            ASH_MAX(widest, ash_dtype_size(ash_kern_dtype(ash_graph__type(k->graph, node->out)->dtype)));
         for (unsigned j = 0; j < (first ? 1u : node->n_ins); j++)
-            widest = ASH_MAX(widest, ash_dtype_size(ash_kern_dtype(ash_graph__type(k->graph, node->ins[j])->dtype)));
+            widest = ASH_MAX(
+                widest, ash_dtype_size(ash_kern_dtype(ash_graph__type(k->graph, node->ins[j])->dtype)));
     }
     return ASH_MIN(ash_target_lanes(k->low->target, widest), 32u);
 }

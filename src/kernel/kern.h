@@ -1,9 +1,9 @@
 /* One kernel under construction, shared by the files that lower groups.
  *
- * Evaluation is by demand: to have the element of a value at an index, evaluate its producer's operands at the indices
- * that the operator says, down to buffers, which are loaded. Along one symbol (the vector symbol) a whole vector of
- * elements is evaluated at once: what does not depend on it stays scalar, what has neighbouring addresses becomes a
- * vector load, the rest a gather. */
+ * Evaluation is by demand: to have the element of a value at an index, evaluate its producer's operands at
+ * the indices that the operator says, down to buffers, which are loaded. Along one symbol (the vector
+ * symbol) a whole vector of elements is evaluated at once: what does not depend on it stays scalar, what
+ * has neighbouring addresses becomes a vector load, the rest a gather. */
 #ifndef ASH_KERN_H
 #define ASH_KERN_H
 
@@ -13,7 +13,8 @@
 
 #define ASH_NO_SYM UINT32_MAX
 
-/* Where a stored value lies: element (i0, i1, ...) at offset + sum of i * stride, in elements of its dtype. */
+/* Where a stored value lies: element (i0, i1, ...) at offset + sum of i * stride, in elements of its dtype.
+ */
 typedef struct ash_place {
     uint32_t buffer; /* of the program, or ASH_NO_BUFFER */
     bool contiguous; /* row-major from the buffer's start; the fields below do not count */
@@ -60,25 +61,26 @@ typedef struct ash_kern {
     ash_ixs ixs;
     ASH_VEC(ash_kern_use) uses; /* per buffer of the nest */
     ASH_VEC(ash_access) accesses;
-    ASH_VEC(ash_ref) sym_refs;  /* per symbol: its present value */
-    ash_sym vsym;    /* the vector symbol, or ASH_NO_SYM */
-    unsigned lanes;  /* of vectors along it; 1: everything is scalar */
-    bool aligned;    /* vectors along it start at multiples of `lanes` */
-    ash_ref mask;    /* lanes that count (vector of bool), or ASH_NO_REF: all */
-    ash_ref guard;   /* scalar: loads may touch memory only if it is true; or ASH_NO_REF */
+    ASH_VEC(ash_ref) sym_refs; /* per symbol: its present value */
+    ash_sym vsym;              /* the vector symbol, or ASH_NO_SYM */
+    unsigned lanes;            /* of vectors along it; 1: everything is scalar */
+    bool aligned;              /* vectors along it start at multiples of `lanes` */
+    ash_ref mask;              /* lanes that count (vector of bool), or ASH_NO_REF: all */
+    ash_ref guard;             /* scalar: loads may touch memory only if it is true; or ASH_NO_REF */
     uint32_t context; /* number of the present mask and guard, so that remembered values are not mixed up */
     ASH_VEC(ash_kern_known) known;
     ASH_VEC(ash_kern_memo) memo;
     ash_map memo_ids;
     bool collecting; /* nothing is emitted: the addresses that would be are put on `leaves` */
     ASH_VEC(ash_ix) leaves;
-    ash_ix stored;   /* the index that the root was stored at; valid when has_stored */
+    ash_ix stored; /* the index that the root was stored at; valid when has_stored */
     bool has_stored, stored_once;
-    bool failed;     /* out of memory, or too large */
-    bool too_large;  /* a number of rows, chunks or bytes past 64 bits */
+    bool failed;    /* out of memory, or too large */
+    bool too_large; /* a number of rows, chunks or bytes past 64 bits */
 } ash_kern;
 
-/* Whether building has failed: then refs, symbols and buffers may not exist, and nothing more is looked up. */
+/* Whether building has failed: then refs, symbols and buffers may not exist, and nothing more is looked up.
+ */
 static inline bool ash_kern_lost(const ash_kern *k) {
     return k->failed || k->ixs.failed || k->nest.failed;
 }
@@ -88,7 +90,9 @@ ash_status ash_kern_status(const ash_kern *k);
 void ash_kern_init(ash_kern *k, ash_lowering *low, uint32_t group_id);
 void ash_kern_free(ash_kern *k);
 
-/* --- loops --------------------------------------------------------------------------------------------------------- */
+/* --- loops
+ * ---------------------------------------------------------------------------------------------------------
+ */
 
 ash_sym ash_kern_sym(ash_kern *k, ash_dim extent); /* a new symbol without a value */
 /* Opens a loop whose variable becomes the symbol's value. */
@@ -98,19 +102,22 @@ void ash_kern_set_sym(ash_kern *k, ash_sym sym, ash_ref ref);
 size_t ash_kern_mark(const ash_kern *k);
 void ash_kern_forget(ash_kern *k, size_t mark);
 
-/* --- values ---------------------------------------------------------------------------------------------------------- */
+/* --- values
+ * ----------------------------------------------------------------------------------------------------------
+ */
 
-ash_ref ash_kern_dim(ash_kern *k, ash_dim dim);       /* a dim's present value, i64 */
-ash_ref ash_kern_index(ash_kern *k, ash_ix ix);       /* scalar: for lane 0 */
+ash_ref ash_kern_dim(ash_kern *k, ash_dim dim);        /* a dim's present value, i64 */
+ash_ref ash_kern_index(ash_kern *k, ash_ix ix);        /* scalar: for lane 0 */
 ash_ref ash_kern_vector_index(ash_kern *k, ash_ix ix); /* every lane */
 bool ash_kern_is_vector(const ash_kern *k, ash_ix ix);
-ash_ref ash_kern_splat(ash_kern *k, ash_ref ref);     /* to the kernel's lanes, if it is a scalar */
+ash_ref ash_kern_splat(ash_kern *k, ash_ref ref); /* to the kernel's lanes, if it is a scalar */
 
 /* The element (or vector of elements) of a value. f16 and bf16 come as f32. */
 ash_ref ash_kern_eval(ash_kern *k, ash_value value, const ash_ix *idx);
 /* Loads from a stored value, never computing it. */
 ash_ref ash_kern_load(ash_kern *k, ash_value value, const ash_ix *idx);
-/* Stores a result of the group's root, converted to its dtype; of a vector whose lanes have one address, lane 0. */
+/* Stores a result of the group's root, converted to its dtype; of a vector whose lanes have one address,
+ * lane 0. */
 void ash_kern_store(ash_kern *k, ash_value value, const ash_ix *idx, ash_ref ref);
 /* While collecting: notes an index that the kernel would compute. */
 void ash_kern_collect(ash_kern *k, ash_ix ix);
@@ -118,8 +125,8 @@ void ash_kern_collect(ash_kern *k, ash_ix ix);
 void ash_kern_know(ash_kern *k, ash_value value, ash_ref ref);
 /* Address of an element in its buffer. */
 ash_ix ash_kern_linear(ash_kern *k, ash_value value, const ash_ix *idx);
-/* The stored value behind a chain of movement, and the address of the element in its buffer; false when the value is
- * computed on the way. */
+/* The stored value behind a chain of movement, and the address of the element in its buffer; false when the
+ * value is computed on the way. */
 bool ash_kern_address(ash_kern *k, ash_value value, const ash_ix *idx, ash_value *stored, ash_ix *linear);
 /* The nest's number for a program buffer. */
 uint16_t ash_kern_buffer(ash_kern *k, uint32_t buffer, ash_dtype dtype, bool write);
@@ -131,8 +138,8 @@ ash_ref ash_kern_in_bounds(ash_kern *k, ash_ix at, ash_dim limit);
 /* Loads from now on count only where the condition holds: it goes into the mask or the guard. */
 void ash_kern_narrow(ash_kern *k, ash_ref condition);
 
-/* Around an operand that is evaluated under conditions of its own: what is remembered inside is not mixed up with what is
- * remembered outside, and mask and guard come back in the end. */
+/* Around an operand that is evaluated under conditions of its own: what is remembered inside is not mixed
+ * up with what is remembered outside, and mask and guard come back in the end. */
 typedef struct ash_kern_scope {
     ash_ref mask, guard;
     uint32_t number;
@@ -149,18 +156,24 @@ ash_ref ash_kern_neutral(ash_kern *k, ash_op combine, ash_dtype dtype);
 /* The dtype that values of a dtype are computed in: f32 for f16 and bf16. */
 ash_dtype ash_kern_dtype(ash_dtype dtype);
 
-/* Lanes that suit the group: those of the widest element type it computes with; 1 where vectors do not pay. */
+/* Lanes that suit the group: those of the widest element type it computes with; 1 where vectors do not pay.
+ */
 unsigned ash_kern_lanes(const ash_kern *k);
 
-/* --- groups ------------------------------------------------------------------------------------------------------------ */
+/* --- groups
+ * ------------------------------------------------------------------------------------------------------------
+ */
 
 /* Each writes the nest of one group and the number of its chunks. */
-ash_status ash_kern_lower_loops(ash_kern *k, ash_dim *chunks);  /* map, rows, pool, and products without a tile form */
-ash_status ash_kern_lower_tile(ash_kern *k, ash_dim *chunks, bool *done); /* *done: false when there is no tile form */
+ash_status ash_kern_lower_loops(ash_kern *k,
+                                ash_dim *chunks); /* map, rows, pool, and products without a tile form */
+ash_status ash_kern_lower_tile(ash_kern *k, ash_dim *chunks,
+                               bool *done); /* *done: false when there is no tile form */
 bool ash_kern_lower_matmul(ash_kern *k, ash_dim *chunks);
 bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks);
 ash_status ash_kern_lower_other(ash_kern *k, ash_dim *chunks);
 /* Writes operand `part` of a concatenation to its place, `shift` elements along the axis. */
-ash_status ash_kern_lower_part(ash_kern *k, const ash_node *concat, unsigned part, ash_dim shift, ash_dim *chunks);
+ash_status ash_kern_lower_part(ash_kern *k, const ash_node *concat, unsigned part, ash_dim shift,
+                               ash_dim *chunks);
 
 #endif

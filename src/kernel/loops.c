@@ -5,8 +5,8 @@
  *         for each reduction: loop over the reduced axes, keep the result
  *         evaluate and store the root; in a loop over the reduced axes where the root has them
  *
- * Axes are merged while every address stays linear in the merged axis: contiguous data ends up as one long loop,
- * whatever its shape. The vector axis is the one along which most addresses are neighbours. */
+ * Axes are merged while every address stays linear in the merged axis: contiguous data ends up as one long
+ * loop, whatever its shape. The vector axis is the one along which most addresses are neighbours. */
 #include "tile.h"
 
 enum { CHUNK_WORK = 1 << 15 }; /* element operations that a chunk should have: some 10 microseconds */
@@ -18,7 +18,8 @@ typedef struct axis {
 
 typedef struct loops {
     ash_kern *k;
-    /* What is computed: the group's root, or for a part of a concatenation its operand, stored `shift` further on. */
+    /* What is computed: the group's root, or for a part of a concatenation its operand, stored `shift`
+     * further on. */
     ash_value value, target;
     unsigned shift_axis;
     ash_dim shift;
@@ -32,21 +33,24 @@ typedef struct loops {
     axis outer[ASH_MAX_AXES], inner[ASH_MAX_AXES]; /* merged: not reduced; reduced */
     unsigned n_outer, n_inner;
     bool vector_inner; /* the vector axis is the last inner one; else the last outer one */
-    uint32_t bounded;  /* bit per inner axis: a window whose loop runs only over positions inside the input */
-    unsigned lanes;    /* of a full vector */
+    uint32_t
+        bounded;    /* bit per inner axis: a window whose loop runs only over positions inside the input */
+    unsigned lanes; /* of a full vector */
 } loops;
 
 static bool is_reduction(const ash_kern *k, const ash_node *node) {
     return ash_op_infos[node->op].class == ASH_CLASS_REDUCE && !ash_node_reduces_nothing(k->graph, node);
 }
 
-/* --- operands of reductions ------------------------------------------------------------------------------------------- */
+/* --- operands of reductions
+ * ------------------------------------------------------------------------------------------- */
 
 static void root_index(const loops *l, ash_ix *idx) {
     for (unsigned d = 0; d < l->n_root_axes; d++) idx[d] = l->index[d];
 }
 
-/* The index of a reduction's operand: kept dims as labelled, reduced dims along the reduced axes in order. */
+/* The index of a reduction's operand: kept dims as labelled, reduced dims along the reduced axes in order.
+ */
 static void reduction_index(const loops *l, const ash_node *node, ash_ix *idx) {
     const ash_kern *k = l->k;
     const ash_type *in = ash_graph__type(k->graph, node->ins[0]);
@@ -77,12 +81,15 @@ static void anchor_index(const loops *l, ash_ix *idx) {
 }
 
 /* Input position along a window: output * stride + step * dilation - before. */
-static ash_ix window(ash_kern *k, ash_ix out, ash_ix step, int64_t stride, int64_t dilation, ash_dim before) {
-    ash_ix at = ash_ix_add(&k->ixs, ash_ix_scale(&k->ixs, out, stride), ash_ix_scale(&k->ixs, step, dilation));
+static ash_ix window(ash_kern *k, ash_ix out, ash_ix step, int64_t stride, int64_t dilation,
+                     ash_dim before) {
+    ash_ix at =
+        ash_ix_add(&k->ixs, ash_ix_scale(&k->ixs, out, stride), ash_ix_scale(&k->ixs, step, dilation));
     return ash_ix_sub(&k->ixs, at, ash_ix_dim(&k->ixs, before));
 }
 
-/* A condition that index `at` lies in [0, limit), added to the mask or guard; ASH_NO_REF when it always does. */
+/* A condition that index `at` lies in [0, limit), added to the mask or guard; ASH_NO_REF when it always
+ * does. */
 static ash_ref require(ash_kern *k, ash_ix at, ash_dim limit, ash_ref so_far) {
     if (k->collecting) {
         ash_kern_collect(k, at);
@@ -99,7 +106,8 @@ static ash_ref or_neutral(ash_kern *k, ash_ref hit, ash_ref value, ash_op combin
     if (hit == ASH_NO_REF || k->nest.failed) return value;
     ash_ref neutral = ash_kern_neutral(k, combine, (ash_dtype)ash_nest_at(&k->nest, value)->dtype);
     if (ash_nest_at(&k->nest, hit)->lanes > 1 || ash_nest_at(&k->nest, value)->lanes > 1)
-        hit = ash_kern_splat(k, hit), value = ash_kern_splat(k, value), neutral = ash_kern_splat(k, neutral);
+        hit = ash_kern_splat(k, hit), value = ash_kern_splat(k, value),
+        neutral = ash_kern_splat(k, neutral);
     return ash_nest_select(&k->nest, hit, value, neutral);
 }
 
@@ -108,7 +116,8 @@ static ash_ref pool_element(loops *l, ash_op combine) {
     const ash_node *node = l->anchor;
     const ash_type *in = ash_graph__type(k->graph, node->ins[0]);
     const ash_attr *axes = ash_node_attr(node, ASH_ATTR_AXES);
-    const int64_t *strides = ash_node_list(node, ASH_ATTR_STRIDES), *dilations = ash_node_list(node, ASH_ATTR_DILATIONS);
+    const int64_t *strides = ash_node_list(node, ASH_ATTR_STRIDES),
+                  *dilations = ash_node_list(node, ASH_ATTR_DILATIONS);
     const int64_t *before = ash_node_list(node, ASH_ATTR_BEFORE);
     ash_ix idx[ASH_MAX_RANK];
     anchor_index(l, idx);
@@ -145,17 +154,19 @@ static void matmul_factors(loops *l, ash_ref *a, ash_ref *b) {
     *b = ash_kern_eval(k, node->ins[1], ib);
 }
 
-/* The factors of one term of a convolution, in every form of ops.def. Axes past the root's: input channel in its group,
- * then the window. */
+/* The factors of one term of a convolution, in every form of ops.def. Axes past the root's: input channel
+ * in its group, then the window. */
 static void conv_factors(loops *l, ash_ref *x, ash_ref *w, ash_ref *hit) {
     ash_kern *k = l->k;
     const ash_node *node = l->anchor;
     ash_ixs *ixs = &k->ixs;
-    const ash_type *tx = ash_graph__type(k->graph, node->ins[0]), *tw = ash_graph__type(k->graph, node->ins[1]);
+    const ash_type *tx = ash_graph__type(k->graph, node->ins[0]),
+                   *tw = ash_graph__type(k->graph, node->ins[1]);
     int64_t xb = ash_node_int(node, ASH_ATTR_X_BLOCK), yb = ash_node_int(node, ASH_ATTR_Y_BLOCK);
     int64_t wb = ash_node_int(node, ASH_ATTR_W_BLOCK), groups = ash_node_int(node, ASH_ATTR_GROUPS);
     const ash_attr *strides = ash_node_attr(node, ASH_ATTR_STRIDES);
-    const int64_t *dilations = ash_node_list(node, ASH_ATTR_DILATIONS), *before = ash_node_list(node, ASH_ATTR_BEFORE);
+    const int64_t *dilations = ash_node_list(node, ASH_ATTR_DILATIONS),
+                  *before = ash_node_list(node, ASH_ATTR_BEFORE);
     unsigned spatial = strides->count;
     ash_ix out[ASH_MAX_RANK], ix[ASH_MAX_RANK], iw[ASH_MAX_RANK];
     anchor_index(l, out);
@@ -212,7 +223,8 @@ static ash_ref accumulate(loops *l, const ash_node *node, ash_op combine, ash_re
         if (ash_nest_at(&k->nest, acc)->lanes > 1) a = ash_kern_splat(k, a), b = ash_kern_splat(k, b);
         bool is_float = ash_dtype_is_float((ash_dtype)ash_nest_at(&k->nest, a)->dtype);
         ash_ref sum = is_float ? ash_nest_fma(&k->nest, a, b, acc)
-                               : ash_nest_binary(&k->nest, ASH_OP_ADD, acc, ash_nest_binary(&k->nest, ASH_OP_MUL, a, b));
+                               : ash_nest_binary(&k->nest, ASH_OP_ADD, acc,
+                                                 ash_nest_binary(&k->nest, ASH_OP_MUL, a, b));
         if (hit == ASH_NO_REF || k->nest.failed) return sum;
         /* padding adds nothing, whatever the weight is: 0 times infinity is no number */
         if (ash_nest_at(&k->nest, sum)->lanes > 1) hit = ash_kern_splat(k, hit);
@@ -224,7 +236,8 @@ static ash_ref accumulate(loops *l, const ash_node *node, ash_op combine, ash_re
         ash_ix idx[ASH_MAX_RANK];
         reduction_index(l, node, idx);
         a = ash_kern_eval(k, node->ins[0], idx);
-        if (!k->collecting && k->mask != ASH_NO_REF && l->vector_inner) a = or_neutral(k, k->mask, a, combine);
+        if (!k->collecting && k->mask != ASH_NO_REF && l->vector_inner)
+            a = or_neutral(k, k->mask, a, combine);
     }
     if (k->collecting || ash_kern_lost(k)) return acc;
     if (ash_nest_at(&k->nest, acc)->lanes > 1) a = ash_kern_splat(k, a);
@@ -241,10 +254,12 @@ static ash_op combine_of(const ash_node *node, ash_dtype dtype) {
     }
 }
 
-/* --- axes ------------------------------------------------------------------------------------------------------------------ */
+/* --- axes
+ * ------------------------------------------------------------------------------------------------------------------
+ */
 
-/* Merges axes into runs: bit i of `joined` says that axis i continues the run of the axis before it that is of its kind
- * (reduced or not). Makes the symbols and expresses each axis in them. */
+/* Merges axes into runs: bit i of `joined` says that axis i continues the run of the axis before it that is
+ * of its kind (reduced or not). Makes the symbols and expresses each axis in them. */
 static void make_axes(loops *l, uint32_t joined) {
     ash_kern *k = l->k;
     l->n_outer = l->n_inner = 0;
@@ -315,7 +330,8 @@ static bool merge_works(const loops *l, uint32_t joined) {
     for (size_t i = 0; i < dry.leaves.len && linear; i++)
         for (unsigned a = 0; a < trial.n_outer + trial.n_inner && linear; a++)
             linear = ash_ix_is_linear(&dry.ixs, dry.leaves.at[i],
-                                      a < trial.n_outer ? trial.outer[a].sym : trial.inner[a - trial.n_outer].sym);
+                                      a < trial.n_outer ? trial.outer[a].sym
+                                                        : trial.inner[a - trial.n_outer].sym);
     ash_kern_free(&dry);
     return linear;
 }
@@ -334,13 +350,15 @@ static int score(const ash_kern *dry, ash_sym sym, ash_dim extent) {
     return points;
 }
 
-/* Several registers to a vector, where the axis is long enough and every address stays as simple: independent chains of
- * instructions that hide each other's latency, and several partial results for a reduction. */
+/* Several registers to a vector, where the axis is long enough and every address stays as simple:
+ * independent chains of instructions that hide each other's latency, and several partial results for a
+ * reduction. */
 static unsigned widen(const ash_kern *dry, const axis *a, unsigned lanes) {
     int64_t narrow, wide;
     for (unsigned factor = 4; factor > 1; factor /= 2) {
         unsigned trial = factor * lanes;
-        bool fits = ash_dim_is_const(a->extent) && a->extent >= 2 * trial && (a->extent % trial == 0 || a->extent >= 16 * trial);
+        bool fits = ash_dim_is_const(a->extent) && a->extent >= 2 * trial &&
+                    (a->extent % trial == 0 || a->extent >= 16 * trial);
         for (size_t i = 0; i < dry->leaves.len && fits; i++) {
             bool before = ash_ix_lane_stride(&dry->ixs, dry->leaves.at[i], a->sym, lanes, true, &narrow);
             bool after = ash_ix_lane_stride(&dry->ixs, dry->leaves.at[i], a->sym, trial, true, &wide);
@@ -384,13 +402,16 @@ static void choose_axes(loops *l) {
     make_axes(l, joined);
 }
 
-/* --- loops ------------------------------------------------------------------------------------------------------------------ */
+/* --- loops
+ * ------------------------------------------------------------------------------------------------------------------
+ */
 
 typedef void (*body_fn)(loops *l, void *arg);
 
-/* Runs `body` for every vector of [from, to) along `a`, then for what is left: once under a mask, or one by one. `unroll`
- * bodies a trip where `body` has no state of its own. */
-static void vector_loop(loops *l, const axis *a, ash_ref from, ash_ref to, bool whole, body_fn body, void *arg) {
+/* Runs `body` for every vector of [from, to) along `a`, then for what is left: once under a mask, or one by
+ * one. `unroll` bodies a trip where `body` has no state of its own. */
+static void vector_loop(loops *l, const axis *a, ash_ref from, ash_ref to, bool whole, body_fn body,
+                        void *arg) {
     ash_kern *k = l->k;
     ash_nest *n = &k->nest;
     unsigned lanes = l->lanes;
@@ -450,8 +471,8 @@ static void reduce_once(loops *l, void *arg) {
     ash_nest_set(&k->nest, cell, accumulate(l, r->node, r->combine, ash_nest_get(&k->nest, cell)));
 }
 
-/* For a window whose position does not depend on the lane: the steps that lie inside the input, so that elements need no
- * test. Steps s with 0 <= at + s * dilation < size, where `at` is the window's start. */
+/* For a window whose position does not depend on the lane: the steps that lie inside the input, so that
+ * elements need no test. Steps s with 0 <= at + s * dilation < size, where `at` is the window's start. */
 static void window_bounds(loops *l, unsigned inner, ash_ref *from, ash_ref *to) {
     ash_kern *k = l->k;
     ash_nest *n = &k->nest;
@@ -467,12 +488,15 @@ static void window_bounds(loops *l, unsigned inner, ash_ref *from, ash_ref *to) 
     anchor_index(l, out);
     if (k->vsym != ASH_NO_SYM && ash_ix_depends(&k->ixs, out[d], k->vsym)) return;
     ash_ix start = ash_ix_sub(&k->ixs, ash_ix_scale(&k->ixs, out[d], stride), ash_ix_dim(&k->ixs, before));
-    ash_ref at = ash_kern_index(k, start), zero = ash_nest_index(n, 0), round = ash_nest_index(n, dilation - 1);
-    ash_ref size = ash_kern_dim(k, ash_graph__type(k->graph, l->anchor->ins[0])->dims[d]), by = ash_nest_index(n, dilation);
+    ash_ref at = ash_kern_index(k, start), zero = ash_nest_index(n, 0),
+            round = ash_nest_index(n, dilation - 1);
+    ash_ref size = ash_kern_dim(k, ash_graph__type(k->graph, l->anchor->ins[0])->dims[d]),
+            by = ash_nest_index(n, dilation);
     ash_ref low = ash_nest_binary(n, ASH_OP_MAX, ash_nest_binary(n, ASH_OP_SUB, zero, at), zero);
     ash_ref high = ash_nest_binary(n, ASH_OP_MAX, ash_nest_binary(n, ASH_OP_SUB, size, at), zero);
     *from = ash_nest_idiv(n, ash_nest_binary(n, ASH_OP_ADD, low, round), by);
-    *to = ash_nest_binary(n, ASH_OP_MIN, *to, ash_nest_idiv(n, ash_nest_binary(n, ASH_OP_ADD, high, round), by));
+    *to = ash_nest_binary(n, ASH_OP_MIN, *to,
+                          ash_nest_idiv(n, ash_nest_binary(n, ASH_OP_ADD, high, round), by));
     l->bounded |= 1u << inner;
 }
 
@@ -580,7 +604,9 @@ static void row(loops *l, void *arg) {
     k->known.len = known;
 }
 
-/* --- chunks -------------------------------------------------------------------------------------------------------------------- */
+/* --- chunks
+ * --------------------------------------------------------------------------------------------------------------------
+ */
 
 /* Sets the outer symbols from the number of a row. */
 static void decode_row(loops *l, unsigned n, ash_ref number) {
@@ -603,15 +629,18 @@ static ash_dim emit(loops *l) {
     for (unsigned i = 0; i < n_rows; i++) rows = ash_kern_product(k, rows, l->outer[i].extent);
     int64_t work = ASH_MAX(k->group->n_nodes, 1);
     for (unsigned i = 0; i < l->n_inner; i++)
-        if (!ash_mul_i64(work, ASH_MAX(ash_kern_max(k, l->inner[i].extent), 1), &work)) work = INT64_MAX / 2;
-    int64_t row_length = v ? ASH_MAX(ash_kern_max(k, v->extent), 1) : 1, per = ASH_MAX(CHUNK_WORK / work, 1);
+        if (!ash_mul_i64(work, ASH_MAX(ash_kern_max(k, l->inner[i].extent), 1), &work))
+            work = INT64_MAX / 2;
+    int64_t row_length = v ? ASH_MAX(ash_kern_max(k, v->extent), 1) : 1,
+            per = ASH_MAX(CHUNK_WORK / work, 1);
     ash_ref first = ash_kern_argument(k, ASH_NEST_BEGIN_ARG), end = ash_kern_argument(k, ASH_NEST_END_ARG);
     if (v && row_length > per && row_length > 4 * l->lanes) { /* parts of rows */
         int64_t part = (int64_t)ash_align_up((uint64_t)ASH_MAX(per, 4 * l->lanes), l->lanes);
         ash_dim parts = ash_kern_ceil_div(k, v->extent, part);
         ash_ref chunk = ash_nest_loop(n, first, end, 1, 1), count = ash_kern_dim(k, parts);
         decode_row(l, n_rows, ash_nest_idiv(n, chunk, count));
-        ash_ref from = ash_nest_binary(n, ASH_OP_MUL, ash_nest_imod(n, chunk, count), ash_nest_index(n, part));
+        ash_ref from =
+            ash_nest_binary(n, ASH_OP_MUL, ash_nest_imod(n, chunk, count), ash_nest_index(n, part));
         ash_ref to = ash_nest_binary(n, ASH_OP_MIN, ash_kern_dim(k, v->extent),
                                      ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_index(n, part)));
         vector_loop(l, v, from, to, ash_dim_is_const(v->extent) && v->extent % l->lanes == 0, row, NULL);
@@ -621,7 +650,8 @@ static ash_dim emit(loops *l) {
     int64_t rows_per = ASH_MAX(per / row_length, 1);
     ash_ref size = ash_nest_index(n, rows_per), chunk = ash_nest_loop(n, first, end, 1, 1);
     ash_ref from = ash_nest_binary(n, ASH_OP_MUL, chunk, size);
-    ash_ref to = ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, from, size), ash_kern_dim(k, rows));
+    ash_ref to =
+        ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, from, size), ash_kern_dim(k, rows));
     decode_row(l, n_rows, ash_nest_loop(n, from, to, 1, 1));
     if (v)
         vector_loop(l, v, ash_nest_index(n, 0), ash_kern_dim(k, v->extent),
@@ -645,7 +675,8 @@ static void add_reduced_axis(loops *l, ash_dim extent) {
     l->extents[l->n_axes++] = extent;
 }
 
-/* The axes that an anchor sums over: channels and window of a convolution, window of a pooling, inner dim of a product. */
+/* The axes that an anchor sums over: channels and window of a convolution, window of a pooling, inner dim
+ * of a product. */
 static void add_anchor_axes(loops *l) {
     const ash_kern *k = l->k;
     const ash_node *node = l->anchor;
@@ -671,7 +702,11 @@ static void add_anchor_axes(loops *l) {
 ash_status ash_kern_lower_loops(ash_kern *k, ash_dim *chunks) {
     const ash_group *g = k->group;
     ash_value root = k->graph->nodes.at[g->root].out;
-    loops l = {.k = k, .value = root, .target = root, .n_root_axes = g->n_root_axes, .n_axes = g->n_axes,
+    loops l = {.k = k,
+               .value = root,
+               .target = root,
+               .n_root_axes = g->n_root_axes,
+               .n_axes = g->n_axes,
                .reduced = g->reduced};
     memcpy(l.extents, g->extents, sizeof l.extents);
     if (g->anchor != ASH_NO_NODE) {
@@ -681,10 +716,16 @@ ash_status ash_kern_lower_loops(ash_kern *k, ash_dim *chunks) {
     return finish(&l, chunks);
 }
 
-ash_status ash_kern_lower_part(ash_kern *k, const ash_node *concat, unsigned part, ash_dim shift, ash_dim *chunks) {
+ash_status ash_kern_lower_part(ash_kern *k, const ash_node *concat, unsigned part, ash_dim shift,
+                               ash_dim *chunks) {
     const ash_type *type = ash_graph__type(k->graph, concat->ins[part]);
-    loops l = {.k = k, .value = concat->ins[part], .target = concat->out, .n_root_axes = type->rank,
-               .n_axes = type->rank, .shift_axis = (unsigned)ash_node_int(concat, ASH_ATTR_AXIS), .shift = shift};
+    loops l = {.k = k,
+               .value = concat->ins[part],
+               .target = concat->out,
+               .n_root_axes = type->rank,
+               .n_axes = type->rank,
+               .shift_axis = (unsigned)ash_node_int(concat, ASH_ATTR_AXIS),
+               .shift = shift};
     memcpy(l.extents, type->dims, sizeof type->dims);
     return finish(&l, chunks);
 }

@@ -1,16 +1,19 @@
 /* From a graph to a program: fusion, buffers, one kernel (or more) per group, steps in schedule order.
  *
- * Values of a concatenation that their own kernels compute are written straight into it: their place is a part of the
- * concatenation's buffer, with its strides. A stored reshape of a stored value is a view. */
+ * Values of a concatenation that their own kernels compute are written straight into it: their place is a
+ * part of the concatenation's buffer, with its strides. A stored reshape of a stored value is a view. */
 #include "kern.h"
 
 #include "base/text.h"
 
-/* --- buffers ------------------------------------------------------------------------------------------------------------ */
+/* --- buffers
+ * ------------------------------------------------------------------------------------------------------------
+ */
 
 static ash_status add_buffer(ash_lowering *low, ash_buffer buffer, uint32_t *out) {
     *out = (uint32_t)low->program->buffers.len;
-    return ash_vec_push(low->program->allocator, &low->program->buffers, buffer) ? ASH_OK : ASH_NO_MEMORY(low->diag);
+    return ash_vec_push(low->program->allocator, &low->program->buffers, buffer) ? ASH_OK
+                                                                                 : ASH_NO_MEMORY(low->diag);
 }
 
 /* A buffer for one value, row-major. */
@@ -50,7 +53,8 @@ static ash_status leaf_buffers(ash_lowering *low) {
         ASH_TRY(new_buffer(low, v, as));
     }
     for (size_t i = 0; i < g->inputs.len; i++)
-        if (!ash_vec_push(low->program->allocator, &low->program->inputs, low->places[g->inputs.at[i]].buffer))
+        if (!ash_vec_push(low->program->allocator, &low->program->inputs,
+                          low->places[g->inputs.at[i]].buffer))
             return ASH_NO_MEMORY(low->diag);
     return ASH_OK;
 }
@@ -74,10 +78,13 @@ static ash_status strides_of(ash_lowering *low, ash_value value, ash_dim *stride
     return status;
 }
 
-/* The node that computes a value, if that value is stored by a kernel that can write anywhere, else NULL. */
-static const ash_node *placeable(const ash_lowering *low, ash_value value, const bool *stored, bool constant) {
+/* The node that computes a value, if that value is stored by a kernel that can write anywhere, else NULL.
+ */
+static const ash_node *placeable(const ash_lowering *low, ash_value value, const bool *stored,
+                                 bool constant) {
     const ash_value_info *info = ash_graph__value(low->graph, value);
-    if (info->kind != ASH_VALUE_NODE || stored[value] || low->places[value].buffer != ASH_NO_BUFFER) return NULL;
+    if (info->kind != ASH_VALUE_NODE || stored[value] || low->places[value].buffer != ASH_NO_BUFFER)
+        return NULL;
     const ash_node *node = &low->graph->nodes.at[info->node];
     uint32_t group = low->fusion.group_of[info->node];
     if (group == ASH_NO_GROUP || low->fusion.groups.at[group].root != info->node) return NULL;
@@ -86,7 +93,8 @@ static const ash_node *placeable(const ash_lowering *low, ash_value value, const
 
 /* Gives the parts of a concatenation their places in it. */
 static ash_status place_parts(ash_lowering *low, const ash_node *concat, const bool *stored) {
-    ash_dim strides[ASH_MAX_RANK], offset = low->places[concat->out].contiguous ? 0 : low->places[concat->out].offset;
+    ash_dim strides[ASH_MAX_RANK],
+        offset = low->places[concat->out].contiguous ? 0 : low->places[concat->out].offset;
     ASH_TRY(strides_of(low, concat->out, strides));
     int64_t axis = ash_node_int(concat, ASH_ATTR_AXIS);
     ash_status status = ASH_OK;
@@ -97,7 +105,8 @@ static ash_status place_parts(ash_lowering *low, const ash_node *concat, const b
             memcpy(place->strides, strides, sizeof strides);
         }
         ash_dim size = ash_graph__type(low->graph, concat->ins[i])->dims[axis];
-        offset = combine(low, ASH_DIM_ADD, offset, combine(low, ASH_DIM_MUL, size, strides[axis], &status), &status);
+        offset = combine(low, ASH_DIM_ADD, offset, combine(low, ASH_DIM_MUL, size, strides[axis], &status),
+                         &status);
     }
     return status;
 }
@@ -117,7 +126,8 @@ static ash_value viewed(const ash_lowering *low, const ash_group *g) {
     }
 }
 
-/* Buffers for all roots, users before producers, so that a concatenation has its place before its parts need theirs. */
+/* Buffers for all roots, users before producers, so that a concatenation has its place before its parts
+ * need theirs. */
 static ash_status root_buffers(ash_lowering *low, const bool *stored) {
     for (size_t i = 0; i < low->fusion.groups.len; i++) {
         const ash_group *g = &low->fusion.groups.at[i];
@@ -125,7 +135,8 @@ static ash_status root_buffers(ash_lowering *low, const bool *stored) {
         if (viewed(low, g) != ASH_NO_VALUE) continue;
         for (unsigned o = 0; o < ash_op_infos[node->op].outs; o++)
             if (low->places[node->out + o].buffer == ASH_NO_BUFFER)
-                ASH_TRY(new_buffer(low, node->out + o, g->constant ? ASH_BUFFER_STAGING : ASH_BUFFER_LOCAL));
+                ASH_TRY(
+                    new_buffer(low, node->out + o, g->constant ? ASH_BUFFER_STAGING : ASH_BUFFER_LOCAL));
         if (node->op == ASH_OP_CONCAT) ASH_TRY(place_parts(low, node, stored));
     }
     return ASH_OK;
@@ -150,17 +161,22 @@ static ash_status view_buffers(ash_lowering *low) {
     return ASH_OK;
 }
 
-/* --- steps ------------------------------------------------------------------------------------------------------------------ */
+/* --- steps
+ * ------------------------------------------------------------------------------------------------------------------
+ */
 
 static bool same_buffer(const ash_nest_buffer *a, const ash_nest_buffer *b) {
     return a->dtype == b->dtype && a->align == b->align && a->group == b->group && a->written == b->written;
 }
 
 static bool same_nest(const ash_nest *a, const ash_nest *b) {
-    bool same = a->code.len == b->code.len && a->buffers.len == b->buffers.len && a->shuffles.len == b->shuffles.len &&
+    bool same = a->code.len == b->code.len && a->buffers.len == b->buffers.len &&
+                a->shuffles.len == b->shuffles.len &&
                 !memcmp(a->code.at, b->code.at, a->code.len * sizeof *a->code.at) &&
-                (!a->shuffles.len || !memcmp(a->shuffles.at, b->shuffles.at, a->shuffles.len * sizeof *a->shuffles.at));
-    for (size_t i = 0; i < a->buffers.len && same; i++) same = same_buffer(&a->buffers.at[i], &b->buffers.at[i]);
+                (!a->shuffles.len ||
+                 !memcmp(a->shuffles.at, b->shuffles.at, a->shuffles.len * sizeof *a->shuffles.at));
+    for (size_t i = 0; i < a->buffers.len && same; i++)
+        same = same_buffer(&a->buffers.at[i], &b->buffers.at[i]);
     return same;
 }
 
@@ -181,7 +197,8 @@ static ash_status add_nest(ash_lowering *low, ash_nest *nest, uint32_t *out) {
         uint64_t hash = hash_nest(nest, seed), id;
         if (!ash_map_get(&low->nest_ids, hash, &id)) {
             *out = (uint32_t)p->nests.len;
-            if (!ash_vec_reserve(p->allocator, &p->nests, 1) || !ash_map_put(&low->nest_ids, hash, p->nests.len))
+            if (!ash_vec_reserve(p->allocator, &p->nests, 1) ||
+                !ash_map_put(&low->nest_ids, hash, p->nests.len))
                 return ASH_NO_MEMORY(low->diag);
             p->nests.at[p->nests.len++] = *nest;
             ash_nest_init(nest, low->allocator);
@@ -192,7 +209,8 @@ static ash_status add_nest(ash_lowering *low, ash_nest *nest, uint32_t *out) {
     }
 }
 
-/* A local buffer that the kernel reads at exactly the index where it writes its result, and nowhere else. */
+/* A local buffer that the kernel reads at exactly the index where it writes its result, and nowhere else.
+ */
 static uint32_t inplace_candidate(ash_kern *k) {
     const ash_program *p = k->low->program;
     if (!k->has_stored || !k->stored_once) return ASH_NO_BUFFER;
@@ -260,7 +278,8 @@ static const char *step_name(ash_lowering *low, const ash_group *g) {
         }
         ash_text_add(&text, "%s%s", i ? "+" : "", ash_op_name(low->graph->nodes.at[g->nodes[i]].op));
     }
-    char *name = text.failed ? NULL : ash_arena_strndup(&low->program->arena, text.at ? text.at : "", text.len);
+    char *name =
+        text.failed ? NULL : ash_arena_strndup(&low->program->arena, text.at ? text.at : "", text.len);
     ash_text_free(&text);
     return name;
 }
@@ -297,7 +316,9 @@ static ash_status add_step(ash_kern *k, ash_dim chunks, bool whole_group) {
     return ash_vec_push(p->allocator, &p->steps, step) ? ASH_OK : ASH_NO_MEMORY(low->diag);
 }
 
-/* --- groups ------------------------------------------------------------------------------------------------------------------- */
+/* --- groups
+ * -------------------------------------------------------------------------------------------------------------------
+ */
 
 /* A result without elements needs no kernel. */
 static bool is_empty(const ash_lowering *low, ash_value value) {
@@ -314,7 +335,8 @@ static ash_status lower_kernel(ash_lowering *low, uint32_t id) {
         status = ash_kern_lower_other(&k, &chunks);
     else if (k.group->kind == ASH_GROUP_TILE)
         status = ash_kern_lower_tile(&k, &chunks, &tiled);
-    if (status == ASH_OK && !tiled && k.group->kind != ASH_GROUP_OTHER) status = ash_kern_lower_loops(&k, &chunks);
+    if (status == ASH_OK && !tiled && k.group->kind != ASH_GROUP_OTHER)
+        status = ash_kern_lower_loops(&k, &chunks);
     if (status == ASH_OK) status = add_step(&k, chunks, true);
     ash_kern_free(&k);
     return status;
@@ -330,7 +352,8 @@ static ash_status lower_concat(ash_lowering *low, uint32_t id) {
     ash_status status = ASH_OK;
     for (unsigned i = 0; i < concat->n_ins && status == ASH_OK; i++) {
         const ash_place *part = &low->places[concat->ins[i]];
-        bool there = is_empty(low, concat->ins[i]) || (part->buffer == whole->buffer && !part->contiguous && part->offset == offset);
+        bool there = is_empty(low, concat->ins[i]) ||
+                     (part->buffer == whole->buffer && !part->contiguous && part->offset == offset);
         if (!there) {
             ash_kern k;
             ash_dim chunks = 0;
@@ -340,7 +363,8 @@ static ash_status lower_concat(ash_lowering *low, uint32_t id) {
             ash_kern_free(&k);
         }
         ash_dim size = ash_graph__type(low->graph, concat->ins[i])->dims[axis];
-        offset = combine(low, ASH_DIM_ADD, offset, combine(low, ASH_DIM_MUL, size, strides[axis], &status), &status);
+        offset = combine(low, ASH_DIM_ADD, offset, combine(low, ASH_DIM_MUL, size, strides[axis], &status),
+                         &status);
         shift = combine(low, ASH_DIM_ADD, shift, size, &status);
     }
     return status;
@@ -363,7 +387,9 @@ static ash_status lower_groups(ash_lowering *low, bool constant) {
     return ASH_OK;
 }
 
-/* --- outputs and kinds --------------------------------------------------------------------------------------------------------- */
+/* --- outputs and kinds
+ * ---------------------------------------------------------------------------------------------------------
+ */
 
 static uint32_t root_of(const ash_program *p, uint32_t buffer) {
     uint32_t root = p->buffers.at[buffer].root;
@@ -416,8 +442,8 @@ static bool *stored_values(const ash_graph *graph, const ash_lower_options *opti
     return NULL;
 }
 
-ash_status ash_program__lower(const ash_graph *graph, const ash_target *target, const ash_lower_options *options,
-                              ash_program **out, ash_diag *diag) {
+ash_status ash_program__lower(const ash_graph *graph, const ash_target *target,
+                              const ash_lower_options *options, ash_program **out, ash_diag *diag) {
     const ash_allocator *a = graph->allocator;
     static const ash_lower_options defaults = {.fuse = true};
     if (!options) options = &defaults;

@@ -1,11 +1,11 @@
 /* Matrix products as register tiles.
  *
- *   columns   the vectors run along n: the second operand is packed (b_block), or its rows lie in memory as they are
- *   inner     the vectors run along k, for few rows and a second operand whose columns lie in memory: y = W x with W as
- *             it is stored. Bound by memory, so that packing could only add traffic.
+ *   columns   the vectors run along n: the second operand is packed (b_block), or its rows lie in memory as
+ * they are inner     the vectors run along k, for few rows and a second operand whose columns lie in
+ * memory: y = W x with W as it is stored. Bound by memory, so that packing could only add traffic.
  *
- * Chunks are (batch, strip of n, block of m). A strip of the second operand stays in the second-level cache while all rows
- * of the block pass it. */
+ * Chunks are (batch, strip of n, block of m). A strip of the second operand stays in the second-level cache
+ * while all rows of the block pass it. */
 #include "tile.h"
 
 enum {
@@ -17,11 +17,11 @@ enum {
 typedef struct product {
     ash_kern *k;
     const ash_node *node;
-    unsigned rank;             /* of both operands and the result */
+    unsigned rank; /* of both operands and the result */
     ash_dim m, n, inner;
     ash_sym row, block, lane, step;
     unsigned lanes;
-    ash_ix out[ASH_MAX_RANK];  /* index of the result */
+    ash_ix out[ASH_MAX_RANK]; /* index of the result */
     ash_tile_operand a, b;
     ash_sym batch[ASH_MAX_RANK];
 } product;
@@ -58,7 +58,8 @@ static bool find_operands(product *p) {
     } else {
         b[p->rank - 2] = step;
     }
-    return ash_tile_operand_at(k, p->node->ins[0], a, &p->a) && ash_tile_operand_at(k, p->node->ins[1], b, &p->b);
+    return ash_tile_operand_at(k, p->node->ins[0], a, &p->a) &&
+           ash_tile_operand_at(k, p->node->ins[1], b, &p->b);
 }
 
 /* The constant distance in memory between neighbours along a symbol. */
@@ -78,11 +79,20 @@ static void decode_batch(product *p, ash_ref number) {
 }
 
 /* One tile: all steps, then the results. `row0` is its first row. */
-static void emit_tile(product *p, unsigned rows, unsigned vectors, ash_ref row0, ash_ref block0, int64_t row_stride) {
+static void emit_tile(product *p, unsigned rows, unsigned vectors, ash_ref row0, ash_ref block0,
+                      int64_t row_stride) {
     ash_kern *k = p->k;
     ash_nest *n = &k->nest;
-    ash_tile t = {.k = k, .anchor = p->node, .rows = rows, .vectors = vectors, .lanes = p->lanes,
-                  .store_lanes = p->lanes, .block = p->block, .lane = p->lane, .first = block0, .columns = p->n};
+    ash_tile t = {.k = k,
+                  .anchor = p->node,
+                  .rows = rows,
+                  .vectors = vectors,
+                  .lanes = p->lanes,
+                  .store_lanes = p->lanes,
+                  .block = p->block,
+                  .lane = p->lane,
+                  .first = block0,
+                  .columns = p->n};
     ash_tile_set_root(&t, p->out);
     ash_tile_open(&t);
     size_t mark = ash_kern_mark(k);
@@ -96,12 +106,14 @@ static void emit_tile(product *p, unsigned rows, unsigned vectors, ash_ref row0,
         if (!ash_node_int(p->node, ASH_ATTR_B_BLOCK) && p->n % p->lanes) {
             ash_ref first = ash_nest_binary(n, ASH_OP_MUL, block, ash_nest_index(n, p->lanes));
             ash_ref left = ash_nest_binary(n, ASH_OP_SUB, ash_nest_index(n, p->n), first);
-            mask = ash_nest_binary(n, ASH_OP_LT, ash_nest_lanes(n, p->lanes), ash_nest_splat(n, left, p->lanes));
+            mask = ash_nest_binary(n, ASH_OP_LT, ash_nest_lanes(n, p->lanes),
+                                   ash_nest_splat(n, left, p->lanes));
         }
         b[v] = ash_nest_load(n, p->b.buf, ash_kern_index(k, p->b.linear), p->lanes, mask);
     }
     for (unsigned r = 0; r < rows; r++) {
-        ash_ref a = ash_nest_load(n, p->a.buf, ash_nest_binary(n, ASH_OP_ADD, at, ash_nest_index(n, r * row_stride)), 1,
+        ash_ref a = ash_nest_load(n, p->a.buf,
+                                  ash_nest_binary(n, ASH_OP_ADD, at, ash_nest_index(n, r * row_stride)), 1,
                                   ASH_NO_REF);
         ash_tile_add(&t, r, b, ash_nest_splat(n, a, p->lanes));
     }
@@ -111,15 +123,16 @@ static void emit_tile(product *p, unsigned rows, unsigned vectors, ash_ref row0,
 }
 
 /* Rows [from, to) of a strip of `vectors` vectors. */
-static void emit_rows(product *p, ash_tile_shape shape, unsigned vectors, ash_ref from, ash_ref to, ash_ref block0,
-                      int64_t row_stride) {
+static void emit_rows(product *p, ash_tile_shape shape, unsigned vectors, ash_ref from, ash_ref to,
+                      ash_ref block0, int64_t row_stride) {
     ash_nest *n = &p->k->nest;
     ash_ref size = ash_nest_binary(n, ASH_OP_SUB, to, from), rows = ash_nest_index(n, shape.rows);
     ash_ref whole = ash_nest_binary(n, ASH_OP_MUL, ash_nest_idiv(n, size, rows), rows);
     ash_ref middle = ash_nest_binary(n, ASH_OP_ADD, from, whole);
     emit_tile(p, shape.rows, vectors, ash_nest_loop(n, from, middle, shape.rows, 1), block0, row_stride);
     ash_nest_end(n);
-    if (ash_dim_is_const(p->m)) { /* blocks of rows are whole tiles: only the last has a rest, always the same */
+    if (ash_dim_is_const(
+            p->m)) { /* blocks of rows are whole tiles: only the last has a rest, always the same */
         unsigned rest = (unsigned)(p->m % shape.rows);
         if (!rest) return;
         ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, middle, to));
@@ -141,22 +154,28 @@ static ash_dim batches(product *p) {
 static ash_dim emit_columns(product *p, int64_t row_stride) {
     ash_kern *k = p->k;
     ash_nest *n = &k->nest;
-    int64_t m = ash_kern_max(k, p->m), inner = ash_kern_max(k, p->inner), blocks = ash_ceil_div(p->n, p->lanes);
-    /* Rows a multiple of 4 KiB apart share the few lines of one cache set: no more rows than leave room for the rest. */
+    int64_t m = ash_kern_max(k, p->m), inner = ash_kern_max(k, p->inner),
+            blocks = ash_ceil_div(p->n, p->lanes);
+    /* Rows a multiple of 4 KiB apart share the few lines of one cache set: no more rows than leave room for
+     * the rest. */
     unsigned most_rows = row_stride * (int64_t)sizeof(float) % 4096 ? ASH_TILE_MAX : 8;
-    ash_tile_shape shape = ash_tile_choose(k->low->target, ASH_MAX(m, 1), ASH_MAX(blocks, 1), inner, most_rows);
-    int64_t strips = ash_ceil_div(blocks, shape.vectors), strip_flops = 2 * shape.vectors * p->lanes * ASH_MAX(inner, 1);
+    ash_tile_shape shape =
+        ash_tile_choose(k->low->target, ASH_MAX(m, 1), ASH_MAX(blocks, 1), inner, most_rows);
+    int64_t strips = ash_ceil_div(blocks, shape.vectors),
+            strip_flops = 2 * shape.vectors * p->lanes * ASH_MAX(inner, 1);
     int64_t block_rows = ASH_MAX(CHUNK_FLOPS / strip_flops, 1);
     block_rows = ash_ceil_div(ASH_MIN(block_rows, ASH_MAX(m, 1)), shape.rows) * shape.rows;
     ash_dim row_blocks = ash_kern_ceil_div(k, p->m, block_rows);
-    ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG), ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
+    ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
+                                  ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
     ash_ref per_strip = ash_kern_dim(k, row_blocks), n_strips = ash_nest_index(n, strips);
     ash_ref row_block = ash_nest_imod(n, chunk, per_strip), rest = ash_nest_idiv(n, chunk, per_strip);
     ash_ref strip = ash_nest_imod(n, rest, n_strips);
     decode_batch(p, ash_nest_idiv(n, rest, n_strips));
     ash_ref from = ash_nest_binary(n, ASH_OP_MUL, row_block, ash_nest_index(n, block_rows));
-    ash_ref to = ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_index(n, block_rows)),
-                                 ash_kern_dim(k, p->m));
+    ash_ref to =
+        ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_index(n, block_rows)),
+                        ash_kern_dim(k, p->m));
     ash_ref block0 = ash_nest_binary(n, ASH_OP_MUL, strip, ash_nest_index(n, shape.vectors));
     unsigned last = (unsigned)(blocks % shape.vectors);
     if (last) {
@@ -172,10 +191,13 @@ static ash_dim emit_columns(product *p, int64_t row_stride) {
     return ash_kern_product(k, ash_kern_product(k, batches(p), strips), row_blocks);
 }
 
-/* --- vectors along k --------------------------------------------------------------------------------------------------------- */
+/* --- vectors along k
+ * ---------------------------------------------------------------------------------------------------------
+ */
 
 /* `rows` x `columns` dot products; the epilogue works on single elements. */
-static void emit_dots(product *p, unsigned rows, unsigned columns, ash_ref column0, int64_t row_stride, int64_t column_stride) {
+static void emit_dots(product *p, unsigned rows, unsigned columns, ash_ref column0, int64_t row_stride,
+                      int64_t column_stride) {
     ash_kern *k = p->k;
     ash_nest *n = &k->nest;
     unsigned lanes = ash_target_lanes(k->low->target, sizeof(float));
@@ -192,15 +214,17 @@ static void emit_dots(product *p, unsigned rows, unsigned columns, ash_ref colum
     for (unsigned pass = 0; pass < 2; pass++) { /* whole vectors, then single elements */
         unsigned width = pass ? 1 : lanes;
         if (pass && whole == p->inner) break;
-        ash_kern_loop(k, p->step, ash_nest_index(n, pass ? whole : 0), ash_nest_index(n, pass ? p->inner : whole), width,
-                      pass ? 1 : 4);
+        ash_kern_loop(k, p->step, ash_nest_index(n, pass ? whole : 0),
+                      ash_nest_index(n, pass ? p->inner : whole), width, pass ? 1 : 4);
         ash_ref a = ash_kern_index(k, p->a.linear), b = ash_kern_index(k, p->b.linear), columns_of_b[8];
         for (unsigned c = 0; c < columns; c++)
             columns_of_b[c] = ash_nest_load(
-                n, p->b.buf, ash_nest_binary(n, ASH_OP_ADD, b, ash_nest_index(n, c * column_stride)), width, ASH_NO_REF);
+                n, p->b.buf, ash_nest_binary(n, ASH_OP_ADD, b, ash_nest_index(n, c * column_stride)), width,
+                ASH_NO_REF);
         for (unsigned r = 0; r < rows; r++) {
-            ash_ref x = ash_nest_load(n, p->a.buf, ash_nest_binary(n, ASH_OP_ADD, a, ash_nest_index(n, r * row_stride)), width,
-                                      ASH_NO_REF);
+            ash_ref x = ash_nest_load(n, p->a.buf,
+                                      ash_nest_binary(n, ASH_OP_ADD, a, ash_nest_index(n, r * row_stride)),
+                                      width, ASH_NO_REF);
             for (unsigned c = 0; c < columns; c++) {
                 ash_ref cell = pass ? tails[r * columns + c] : t.cells[r * columns + c];
                 ash_nest_set(n, cell, ash_nest_fma(n, x, columns_of_b[c], ash_nest_get(n, cell)));
@@ -214,7 +238,8 @@ static void emit_dots(product *p, unsigned rows, unsigned columns, ash_ref colum
         ash_ref sum = ash_nest_hreduce(n, ASH_OP_ADD, ash_nest_get(n, t.cells[i]));
         if (whole != p->inner) sum = ash_nest_binary(n, ASH_OP_ADD, sum, ash_nest_get(n, tails[i]));
         ash_kern_set_sym(k, p->row, ash_nest_index(n, i / columns));
-        ash_kern_set_sym(k, p->block, ash_nest_binary(n, ASH_OP_ADD, column0, ash_nest_index(n, i % columns)));
+        ash_kern_set_sym(k, p->block,
+                         ash_nest_binary(n, ASH_OP_ADD, column0, ash_nest_index(n, i % columns)));
         size_t known = k->known.len;
         ash_kern_know(k, p->node->out, sum);
         ash_kern_store(k, root, t.root, ash_kern_eval(k, root, t.root));
@@ -232,14 +257,17 @@ static ash_dim emit_inner(product *p, int64_t row_stride, int64_t column_stride)
     int64_t per = ASH_MAX(CHUNK_FLOPS / 4 / flops, 1);
     per = ash_ceil_div(ASH_MIN(per, p->n), columns) * columns;
     int64_t parts = ash_ceil_div(p->n, per);
-    ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG), ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
+    ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
+                                  ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
     ash_ref n_parts = ash_nest_index(n, parts), part = ash_nest_imod(n, chunk, n_parts);
     decode_batch(p, ash_nest_idiv(n, chunk, n_parts));
     ash_ref from = ash_nest_binary(n, ASH_OP_MUL, part, ash_nest_index(n, per));
-    ash_ref to = ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_index(n, per)),
-                                 ash_nest_index(n, p->n));
+    ash_ref to =
+        ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_index(n, per)),
+                        ash_nest_index(n, p->n));
     ash_ref width = ash_nest_index(n, columns);
-    ash_ref whole = ash_nest_binary(n, ASH_OP_MUL, ash_nest_idiv(n, ash_nest_binary(n, ASH_OP_SUB, to, from), width), width);
+    ash_ref whole = ash_nest_binary(
+        n, ASH_OP_MUL, ash_nest_idiv(n, ash_nest_binary(n, ASH_OP_SUB, to, from), width), width);
     ash_ref middle = ash_nest_binary(n, ASH_OP_ADD, from, whole);
     emit_dots(p, rows, columns, ash_nest_loop(n, from, middle, columns, 1), row_stride, column_stride);
     ash_nest_end(n);
@@ -253,17 +281,24 @@ static ash_dim emit_inner(product *p, int64_t row_stride, int64_t column_stride)
 
 bool ash_kern_lower_matmul(ash_kern *k, ash_dim *chunks) {
     const ash_node *node = &k->graph->nodes.at[k->group->anchor];
-    const ash_type *out = ash_graph__type(k->graph, node->out), *a = ash_graph__type(k->graph, node->ins[0]);
-    product p = {.k = k, .node = node, .rank = out->rank, .m = out->dims[out->rank - 2], .n = out->dims[out->rank - 1],
+    const ash_type *out = ash_graph__type(k->graph, node->out),
+                   *a = ash_graph__type(k->graph, node->ins[0]);
+    product p = {.k = k,
+                 .node = node,
+                 .rank = out->rank,
+                 .m = out->dims[out->rank - 2],
+                 .n = out->dims[out->rank - 1],
                  .inner = a->dims[a->rank - 1]};
     int64_t row_stride, a_step, b_step, column_stride;
     if (!ash_dim_is_const(p.n)) return false;
     unsigned lanes = ash_target_lanes(k->low->target, sizeof(float));
-    if (!ash_node_int(node, ASH_ATTR_B_BLOCK) && ash_dim_is_const(p.m) && p.m < INNER_ROWS && ash_dim_is_const(p.inner)) {
+    if (!ash_node_int(node, ASH_ATTR_B_BLOCK) && ash_dim_is_const(p.m) && p.m < INNER_ROWS &&
+        ash_dim_is_const(p.inner)) {
         product q = p;
         make_symbols(&q, 1);
         if (find_operands(&q) && stride_along(&q, q.a.linear, q.row, &row_stride) &&
-            stride_along(&q, q.a.linear, q.step, &a_step) && stride_along(&q, q.b.linear, q.step, &b_step) &&
+            stride_along(&q, q.a.linear, q.step, &a_step) &&
+            stride_along(&q, q.b.linear, q.step, &b_step) &&
             stride_along(&q, q.b.linear, q.block, &column_stride) && a_step == 1 && b_step == 1) {
             *chunks = emit_inner(&q, row_stride, column_stride);
             return true;

@@ -1,16 +1,17 @@
 /* Loop nests: the form between fused operators and machine code.
  *
- * A nest is a list of instructions. Each has at most three operands, which are results of earlier instructions, and at
- * most one result: a scalar or a vector of lanes. Structure is spelled out by LOOP ... END and IF ... ELSE ... END; a
- * result may be used inside the block that defines it and the blocks in that one. State that survives an iteration lives
- * in cells (CELL, GET, SET), which code generation turns into registers. Vectors, tiles and unrolling are already in the
- * nest: it is the target's schedule, made by lowering, and code generation maps it one to one.
+ * A nest is a list of instructions. Each has at most three operands, which are results of earlier
+ * instructions, and at most one result: a scalar or a vector of lanes. Structure is spelled out by LOOP ...
+ * END and IF ... ELSE ... END; a result may be used inside the block that defines it and the blocks in that
+ * one. State that survives an iteration lives in cells (CELL, GET, SET), which code generation turns into
+ * registers. Vectors, tiles and unrolling are already in the nest: it is the target's schedule, made by
+ * lowering, and code generation maps it one to one.
  *
- * Memory is a table of buffers, addressed by element index. Loads and stores of several lanes touch neighbours. Elements
- * of bool are bytes in memory and single bits in registers.
+ * Memory is a table of buffers, addressed by element index. Loads and stores of several lanes touch
+ * neighbours. Elements of bool are bytes in memory and single bits in registers.
  *
- * The kernel made from a nest has one contract on every device (ash_kernel_fn): it runs the chunks [begin, end), in any
- * split over any number of workers, with the same results. */
+ * The kernel made from a nest has one contract on every device (ash_kernel_fn): it runs the chunks [begin,
+ * end), in any split over any number of workers, with the same results. */
 #ifndef ASH_NEST_H
 #define ASH_NEST_H
 
@@ -19,9 +20,10 @@
 
 struct ash_text;
 
-/* buffers: base address of each buffer of the nest; vars: present values of the graph's variables; worker: index of the
- * calling thread among those that execute the plan, for scratch buffers. */
-typedef void (*ash_kernel_fn)(void *const *buffers, const int64_t *vars, int64_t begin, int64_t end, int64_t worker);
+/* buffers: base address of each buffer of the nest; vars: present values of the graph's variables; worker:
+ * index of the calling thread among those that execute the plan, for scratch buffers. */
+typedef void (*ash_kernel_fn)(void *const *buffers, const int64_t *vars, int64_t begin, int64_t end,
+                              int64_t worker);
 
 typedef uint32_t ash_ref; /* an instruction, and its result */
 #define ASH_NO_REF UINT32_MAX
@@ -32,38 +34,40 @@ typedef enum ash_nest_op {
     ASH_NEST_BEGIN_ARG, /* first chunk */
     ASH_NEST_END_ARG,   /* one past the last chunk */
     ASH_NEST_WORKER,
-    ASH_NEST_VAR,       /* i: index of the variable */
+    ASH_NEST_VAR, /* i: index of the variable */
     /* values */
-    ASH_NEST_INT,       /* i, of an integer type or bool; lanes 1 */
-    ASH_NEST_FLOAT,     /* f, of a floating point type; lanes 1 */
-    ASH_NEST_SPLAT,     /* a scalar, in every lane */
-    ASH_NEST_LANES,     /* 0, 1, 2, ... of type i64 */
-    ASH_NEST_EXTRACT,   /* lane i of a */
-    ASH_NEST_SHUFFLE,   /* lanes of a, then of b, picked by `lanes` numbers that start at nest->shuffles[i]; b may be none */
+    ASH_NEST_INT,     /* i, of an integer type or bool; lanes 1 */
+    ASH_NEST_FLOAT,   /* f, of a floating point type; lanes 1 */
+    ASH_NEST_SPLAT,   /* a scalar, in every lane */
+    ASH_NEST_LANES,   /* 0, 1, 2, ... of type i64 */
+    ASH_NEST_EXTRACT, /* lane i of a */
+    ASH_NEST_SHUFFLE, /* lanes of a, then of b, picked by `lanes` numbers that start at nest->shuffles[i]; b
+                         may be none */
     /* structure */
-    ASH_NEST_LOOP,      /* for (v = a; v < b; v += i), i > 0; result v, i64 */
-    ASH_NEST_IF,        /* a: scalar bool */
+    ASH_NEST_LOOP, /* for (v = a; v < b; v += i), i > 0; result v, i64 */
+    ASH_NEST_IF,   /* a: scalar bool */
     ASH_NEST_ELSE,
     ASH_NEST_END,
     /* cells */
-    ASH_NEST_CELL,      /* a new cell with the value a; its type is a's */
-    ASH_NEST_GET,       /* the value in cell a */
-    ASH_NEST_SET,       /* cell a takes the value b */
-    /* memory: element index a; b a mask (bool, same lanes) or none: lanes that are off are not touched and load 0 */
-    ASH_NEST_LOAD,      /* neighbours from index a (scalar i64) */
-    ASH_NEST_STORE,     /* c to neighbours from index a */
-    ASH_NEST_GATHER,    /* a: vector of i64 indices */
-    ASH_NEST_SCATTER,   /* c to the elements a; of equal indices the last lane wins */
-    ASH_NEST_PREFETCH,  /* the line at index a; i: 0 for reading, 1 for writing; never faults */
+    ASH_NEST_CELL, /* a new cell with the value a; its type is a's */
+    ASH_NEST_GET,  /* the value in cell a */
+    ASH_NEST_SET,  /* cell a takes the value b */
+    /* memory: element index a; b a mask (bool, same lanes) or none: lanes that are off are not touched and
+       load 0 */
+    ASH_NEST_LOAD,     /* neighbours from index a (scalar i64) */
+    ASH_NEST_STORE,    /* c to neighbours from index a */
+    ASH_NEST_GATHER,   /* a: vector of i64 indices */
+    ASH_NEST_SCATTER,  /* c to the elements a; of equal indices the last lane wins */
+    ASH_NEST_PREFETCH, /* the line at index a; i: 0 for reading, 1 for writing; never faults */
     /* arithmetic */
-    ASH_NEST_COMPUTE,   /* the elementwise core operator i (an ash_op) of a, b, c; CAST: to the result's type. i64 index
-                           arithmetic uses ADD, SUB, MUL, MIN, MAX here and does not overflow */
-    ASH_NEST_IDIV,      /* a / b for i64, a >= 0, b > 0 */
-    ASH_NEST_IMOD,      /* a % b for i64, a >= 0, b > 0 */
-    ASH_NEST_FMA,       /* a * b + c; one rounding where the target has the instruction */
-    ASH_NEST_HREDUCE,   /* all lanes of a into a scalar, by the core operator i: ADD, MUL, MIN, MAX, AND, OR; pairwise,
-                           halves first, so that the order is fixed: lane j with lane j + ceil(n/2), the middle lane of
-                           an odd number waits for the next round */
+    ASH_NEST_COMPUTE, /* the elementwise core operator i (an ash_op) of a, b, c; CAST: to the result's type.
+                         i64 index arithmetic uses ADD, SUB, MUL, MIN, MAX here and does not overflow */
+    ASH_NEST_IDIV,    /* a / b for i64, a >= 0, b > 0 */
+    ASH_NEST_IMOD,    /* a % b for i64, a >= 0, b > 0 */
+    ASH_NEST_FMA,     /* a * b + c; one rounding where the target has the instruction */
+    ASH_NEST_HREDUCE, /* all lanes of a into a scalar, by the core operator i: ADD, MUL, MIN, MAX, AND, OR;
+                         pairwise, halves first, so that the order is fixed: lane j with lane j + ceil(n/2),
+                         the middle lane of an odd number waits for the next round */
     ASH_NEST_OP_COUNT
 } ash_nest_op;
 
@@ -73,7 +77,8 @@ typedef struct ash_inst {
     uint16_t dtype; /* ash_dtype of the result */
     uint16_t buf;
     ash_ref a, b, c;
-    uint32_t unroll; /* LOOP: iterations per trip that code generation should lay out in a row; 0 or 1: none */
+    uint32_t
+        unroll; /* LOOP: iterations per trip that code generation should lay out in a row; 0 or 1: none */
     union {
         int64_t i;
         double f;
@@ -83,8 +88,8 @@ typedef struct ash_inst {
 typedef struct ash_nest_buffer {
     ash_dtype dtype;
     uint32_t align; /* bytes that the base address is known to be a multiple of, at least 1 */
-    uint16_t group; /* buffers of different groups never overlap; a written buffer overlaps others of its group only
-                       element on element, as in-place operations do */
+    uint16_t group; /* buffers of different groups never overlap; a written buffer overlaps others of its
+                       group only element on element, as in-place operations do */
     bool written;
 } ash_nest_buffer;
 
@@ -135,8 +140,8 @@ ash_ref ash_nest_gather(ash_nest *n, uint16_t buf, ash_ref indices, ash_ref mask
 void ash_nest_scatter(ash_nest *n, uint16_t buf, ash_ref indices, ash_ref value, ash_ref mask);
 void ash_nest_prefetch(ash_nest *n, uint16_t buf, ash_ref index, bool for_writing);
 
-/* Elementwise core operators; the result has the operands' lanes, and the dtype that the operator gives. Index
- * arithmetic on constants is folded. */
+/* Elementwise core operators; the result has the operands' lanes, and the dtype that the operator gives.
+ * Index arithmetic on constants is folded. */
 ash_ref ash_nest_unary(ash_nest *n, ash_op op, ash_ref a);
 ash_ref ash_nest_binary(ash_nest *n, ash_op op, ash_ref a, ash_ref b);
 ash_ref ash_nest_select(ash_nest *n, ash_ref condition, ash_ref a, ash_ref b);

@@ -1,23 +1,24 @@
 /* Kernels of their own: argument of an extremum, cumulative sum, top k, scatter.
  *
- * The first three work on rows: the elements along one axis, for each position of the others; chunks are rows. Scatter is
- * one chunk: updates of one element have an order. */
+ * The first three work on rows: the elements along one axis, for each position of the others; chunks are
+ * rows. Scatter is one chunk: updates of one element have an order. */
 #include "tile.h"
 
 typedef struct rows {
     ash_kern *k;
     const ash_node *node;
-    unsigned rank, axis;   /* of the operand */
+    unsigned rank, axis;      /* of the operand */
     ash_ix idx[ASH_MAX_RANK]; /* position in the operand; along the axis the symbol `step` */
     ash_sym step;
-    ash_dim count;         /* elements along the axis */
+    ash_dim count; /* elements along the axis */
 } rows;
 
 /* Opens the loop over rows of the first operand; the caller closes it with one `end`. */
 static ash_dim begin_rows(rows *r, ash_kern *k) {
     const ash_node *node = &k->graph->nodes.at[k->group->root];
     const ash_type *in = ash_graph__type(k->graph, node->ins[0]);
-    *r = (rows){.k = k, .node = node, .rank = in->rank, .axis = (unsigned)ash_node_int(node, ASH_ATTR_AXIS)};
+    *r =
+        (rows){.k = k, .node = node, .rank = in->rank, .axis = (unsigned)ash_node_int(node, ASH_ATTR_AXIS)};
     r->count = in->dims[r->axis];
     ash_dim total = 1;
     for (unsigned d = 0; d < in->rank; d++) {
@@ -62,7 +63,8 @@ static ash_dim lower_argreduce(ash_kern *k) {
     ash_ref better = ash_nest_binary(n, order, max ? held : x, max ? x : held);
     if (is_float(n, x)) {
         ash_ref x_nan = not_number(n, x), held_nan = not_number(n, held);
-        ash_ref wins = last ? x_nan : ash_nest_binary(n, ASH_OP_AND, x_nan, ash_nest_unary(n, ASH_OP_NOT, held_nan));
+        ash_ref wins =
+            last ? x_nan : ash_nest_binary(n, ASH_OP_AND, x_nan, ash_nest_unary(n, ASH_OP_NOT, held_nan));
         better = ash_nest_binary(n, ASH_OP_OR, wins, better);
     }
     ash_nest_set(n, best, ash_nest_select(n, better, x, held));
@@ -85,7 +87,8 @@ static ash_dim lower_cumsum(ash_kern *k) {
     ash_ref sum = ash_nest_cell(n, ash_kern_neutral(k, ASH_OP_ADD, dtype));
     ash_sym counter = ash_kern_sym(k, r.count);
     size_t mark = ash_kern_mark(k);
-    ash_ref limit = ash_kern_dim(k, r.count), i = ash_kern_loop(k, counter, ash_nest_index(n, 0), limit, 1, 1);
+    ash_ref limit = ash_kern_dim(k, r.count),
+            i = ash_kern_loop(k, counter, ash_nest_index(n, 0), limit, 1, 1);
     if (ash_node_int(r.node, ASH_ATTR_REVERSE))
         i = ash_nest_binary(n, ASH_OP_SUB, ash_nest_binary(n, ASH_OP_SUB, limit, ash_nest_index(n, 1)), i);
     ash_kern_set_sym(k, r.step, i);
@@ -99,7 +102,8 @@ static ash_dim lower_cumsum(ash_kern *k) {
     return total;
 }
 
-/* Whether a comes before b in the order of top k, by value alone. A NaN counts as larger than every number. */
+/* Whether a comes before b in the order of top k, by value alone. A NaN counts as larger than every number.
+ */
 static ash_ref precedes(ash_kern *k, bool largest, ash_ref a, ash_ref b) {
     ash_nest *n = &k->nest;
     ash_ref less = largest ? ash_nest_binary(n, ASH_OP_LT, b, a) : ash_nest_binary(n, ASH_OP_LT, a, b);
@@ -110,7 +114,8 @@ static ash_ref precedes(ash_kern *k, bool largest, ash_ref a, ash_ref b) {
     return ash_nest_binary(n, ASH_OP_OR, less, by_nan);
 }
 
-/* k times the first element after the one found before, in the order (value, index): no memory, k passes. */
+/* k times the first element after the one found before, in the order (value, index): no memory, k passes.
+ */
 static ash_dim lower_topk(ash_kern *k) {
     rows r;
     ash_nest *n = &k->nest;
@@ -132,10 +137,12 @@ static ash_dim lower_topk(ash_kern *k) {
             b_at = ash_nest_get(n, best_at);
     ash_ref after_value = precedes(k, largest, l, x), before_value = precedes(k, largest, x, l);
     ash_ref tie = ash_nest_unary(n, ASH_OP_NOT, ash_nest_binary(n, ASH_OP_OR, after_value, before_value));
-    ash_ref open = ash_nest_binary(n, ASH_OP_OR, after_value,
-                                   ash_nest_binary(n, ASH_OP_AND, tie, ash_nest_binary(n, ASH_OP_LT, l_at, i)));
+    ash_ref open =
+        ash_nest_binary(n, ASH_OP_OR, after_value,
+                        ash_nest_binary(n, ASH_OP_AND, tie, ash_nest_binary(n, ASH_OP_LT, l_at, i)));
     open = ash_nest_binary(n, ASH_OP_OR, open, ash_nest_binary(n, ASH_OP_EQ, l_at, none));
-    ash_ref better = ash_nest_binary(n, ASH_OP_OR, precedes(k, largest, x, b), ash_nest_binary(n, ASH_OP_EQ, b_at, none));
+    ash_ref better = ash_nest_binary(n, ASH_OP_OR, precedes(k, largest, x, b),
+                                     ash_nest_binary(n, ASH_OP_EQ, b_at, none));
     ash_ref take = ash_nest_binary(n, ASH_OP_AND, open, better);
     ash_nest_set(n, best, ash_nest_select(n, take, x, b));
     ash_nest_set(n, best_at, ash_nest_select(n, take, i, b_at));
@@ -154,7 +161,9 @@ static ash_dim lower_topk(ash_kern *k) {
     return total;
 }
 
-/* --- scatter ------------------------------------------------------------------------------------------------------------- */
+/* --- scatter
+ * -------------------------------------------------------------------------------------------------------------
+ */
 
 /* Opens a loop per dim of a type; the caller closes them. */
 static void open_loops(ash_kern *k, const ash_type *type, ash_ix *idx) {
@@ -170,8 +179,8 @@ static void close_loops(ash_kern *k, unsigned count, size_t mark) {
     ash_kern_forget(k, mark);
 }
 
-/* An index as an expression, counted from the end where it is negative. What is still outside is clamped, or with `skip`
- * makes *inside false; an axis that may have no elements does so too. */
+/* An index as an expression, counted from the end where it is negative. What is still outside is clamped,
+ * or with `skip` makes *inside false; an axis that may have no elements does so too. */
 static ash_ix target_index(ash_kern *k, ash_ref raw, ash_dim size, bool skip, ash_ref *inside) {
     ash_nest *n = &k->nest;
     int64_t min, max;
@@ -179,29 +188,36 @@ static ash_ix target_index(ash_kern *k, ash_ref raw, ash_dim size, bool skip, as
     ash_dims_bounds(k->ixs.dims, size, &min, &max);
     ash_ref i = ash_nest_at(n, raw)->dtype == ASH_I64 ? raw : ash_nest_cast(n, ASH_I64, raw);
     ash_ref limit = ash_kern_dim(k, size), zero = ash_nest_index(n, 0), ok = ASH_NO_REF;
-    i = ash_nest_select(n, ash_nest_binary(n, ASH_OP_LT, i, zero), ash_nest_binary(n, ASH_OP_ADD, i, limit), i);
+    i = ash_nest_select(n, ash_nest_binary(n, ASH_OP_LT, i, zero), ash_nest_binary(n, ASH_OP_ADD, i, limit),
+                        i);
     if (skip) {
-        ok = ash_nest_binary(n, ASH_OP_AND, ash_nest_binary(n, ASH_OP_LE, zero, i), ash_nest_binary(n, ASH_OP_LT, i, limit));
+        ok = ash_nest_binary(n, ASH_OP_AND, ash_nest_binary(n, ASH_OP_LE, zero, i),
+                             ash_nest_binary(n, ASH_OP_LT, i, limit));
     } else {
         ash_ref last = ash_nest_binary(n, ASH_OP_SUB, limit, ash_nest_index(n, 1));
         i = ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_MAX, i, zero), last);
         if (min == 0) ok = ash_nest_binary(n, ASH_OP_LT, zero, limit);
     }
-    if (ok != ASH_NO_REF) *inside = *inside == ASH_NO_REF ? ok : ash_nest_binary(n, ASH_OP_AND, *inside, ok);
+    if (ok != ASH_NO_REF)
+        *inside = *inside == ASH_NO_REF ? ok : ash_nest_binary(n, ASH_OP_AND, *inside, ok);
     return ash_ix_loaded(&k->ixs, i, INT64_MAX, 0); /* every loop here is scalar */
 }
 
 static ash_dim lower_scatter(ash_kern *k) {
     ash_nest *n = &k->nest;
     const ash_node *node = &k->graph->nodes.at[k->group->root];
-    const ash_type *x = ash_graph__type(k->graph, node->ins[0]), *indices = ash_graph__type(k->graph, node->ins[1]);
+    const ash_type *x = ash_graph__type(k->graph, node->ins[0]),
+                   *indices = ash_graph__type(k->graph, node->ins[1]);
     const ash_type *updates = ash_graph__type(k->graph, node->ins[2]);
-    static const ash_op combine[] = {[ASH_SCATTER_ADD] = ASH_OP_ADD, [ASH_SCATTER_MUL] = ASH_OP_MUL,
-                                     [ASH_SCATTER_MIN] = ASH_OP_MIN, [ASH_SCATTER_MAX] = ASH_OP_MAX};
+    static const ash_op combine[] = {[ASH_SCATTER_ADD] = ASH_OP_ADD,
+                                     [ASH_SCATTER_MUL] = ASH_OP_MUL,
+                                     [ASH_SCATTER_MIN] = ASH_OP_MIN,
+                                     [ASH_SCATTER_MAX] = ASH_OP_MAX};
     ash_scatter mode = (ash_scatter)ash_node_int(node, ASH_ATTR_MODE);
     ash_ix idx[ASH_MAX_RANK], to[ASH_MAX_RANK];
     size_t mark = ash_kern_mark(k);
-    ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG), ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
+    ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG), ash_kern_argument(k, ASH_NEST_END_ARG), 1,
+                  1);
     open_loops(k, x, idx);
     ash_kern_store(k, node->out, idx, ash_kern_eval(k, node->ins[0], idx));
     close_loops(k, x->rank, mark);
@@ -223,7 +239,8 @@ static ash_dim lower_scatter(ash_kern *k) {
     }
     if (inside != ASH_NO_REF) ash_nest_if(n, inside);
     ash_ref value = ash_kern_eval(k, node->ins[2], idx);
-    if (mode != ASH_SCATTER_SET) value = ash_nest_binary(n, combine[mode], ash_kern_load(k, node->out, to), value);
+    if (mode != ASH_SCATTER_SET)
+        value = ash_nest_binary(n, combine[mode], ash_kern_load(k, node->out, to), value);
     ash_kern_store(k, node->out, to, value);
     close_loops(k, updates->rank + (inside != ASH_NO_REF), mark);
     ash_nest_end(n);

@@ -1,12 +1,12 @@
-/* Programs: what a graph becomes when it is fused and lowered. Buffers, and the steps that read and write them, in an
- * order that respects every dependence. This is all that the memory planner's accesses, code generation and the runtime
- * see of a model; nothing in it depends on threads, streams or addresses.
+/* Programs: what a graph becomes when it is fused and lowered. Buffers, and the steps that read and write
+ * them, in an order that respects every dependence. This is all that the memory planner's accesses, code
+ * generation and the runtime see of a model; nothing in it depends on threads, streams or addresses.
  *
  *   prologue steps   run once at prepare (and again when a parameter is rebound): folded and packed weights
  *   main steps       run at every execution
  *
- * The access record (buffer, byte interval, read or write) of a step is the one source of dependencies, lifetimes,
- * stream edges and the checker's proof. */
+ * The access record (buffer, byte interval, read or write) of a step is the one source of dependencies,
+ * lifetimes, stream edges and the checker's proof. */
 #ifndef ASH_PROGRAM_H
 #define ASH_PROGRAM_H
 
@@ -36,8 +36,8 @@ typedef struct ash_buffer {
     ash_value origin; /* in the caller's graph, or ASH_NO_VALUE */
     const char *name; /* of an input, parameter or output; else NULL */
     ash_blob *blob;   /* constants and parameters */
-    uint32_t root;    /* a view: the buffer whose bytes it lies in (never itself a view), or ASH_NO_BUFFER */
-    int64_t offset;   /* of a view: bytes into the root */
+    uint32_t root;  /* a view: the buffer whose bytes it lies in (never itself a view), or ASH_NO_BUFFER */
+    int64_t offset; /* of a view: bytes into the root */
 } ash_buffer;
 
 typedef struct ash_access {
@@ -53,14 +53,14 @@ typedef enum ash_step_kind {
 
 typedef struct ash_step {
     ash_step_kind kind;
-    const char *name;    /* of what it computes: "conv+add+relu" */
-    uint32_t nest;       /* index of its nest, for kernels */
-    ash_dim chunks;      /* independent pieces of work */
+    const char *name;        /* of what it computes: "conv+add+relu" */
+    uint32_t nest;           /* index of its nest, for kernels */
+    ash_dim chunks;          /* independent pieces of work */
     const uint32_t *buffers; /* per buffer of the nest */
     uint32_t n_buffers, n_accesses;
     const ash_access *accesses; /* one or more per buffer; scratch included */
-    uint32_t inplace;    /* a buffer that this step reads and its output may take the place of, element on element, or
-                            ASH_NO_BUFFER */
+    uint32_t inplace; /* a buffer that this step reads and its output may take the place of, element on
+                         element, or ASH_NO_BUFFER */
     const char *const *nodes; /* names of the graph nodes it holds, for diagnostics */
     uint32_t n_nodes;
     double flops, bytes; /* work and least traffic at the variables' maxima */
@@ -72,22 +72,23 @@ typedef struct ash_program {
     ash_dims *dims;
     ASH_VEC(ash_buffer) buffers;
     ASH_VEC(ash_step) steps;
-    size_t prologue; /* the first so many steps run at prepare */
+    size_t prologue;         /* the first so many steps run at prepare */
     ASH_VEC(ash_nest) nests; /* distinct */
-    ASH_VEC(uint32_t) inputs, outputs; /* buffers, in the graph's order; an output may be any kind of buffer */
+    ASH_VEC(uint32_t)
+    inputs, outputs; /* buffers, in the graph's order; an output may be any kind of buffer */
     ASH_VEC(const char *) output_names;
 } ash_program;
 
 typedef struct ash_lower_options {
-    bool fuse;               /* false: one kernel per node */
-    const ash_value *keep;   /* values (of the caller's graph) that must exist in a buffer of their own */
+    bool fuse;             /* false: one kernel per node */
+    const ash_value *keep; /* values (of the caller's graph) that must exist in a buffer of their own */
     size_t n_keep;
 } ash_lower_options;
 
-/* Fuses and lowers a graph for a target. The program shares the graph's dims and blobs and is otherwise independent of
- * it. ASH_ERROR_UNSUPPORTED names a node that has no lowering. The caller frees *out. */
-ash_status ash_program__lower(const ash_graph *graph, const ash_target *target, const ash_lower_options *options,
-                              ash_program **out, ash_diag *diag);
+/* Fuses and lowers a graph for a target. The program shares the graph's dims and blobs and is otherwise
+ * independent of it. ASH_ERROR_UNSUPPORTED names a node that has no lowering. The caller frees *out. */
+ash_status ash_program__lower(const ash_graph *graph, const ash_target *target,
+                              const ash_lower_options *options, ash_program **out, ash_diag *diag);
 void ash_program__free(ash_program *program); /* NULL is allowed */
 
 #endif

@@ -1,18 +1,23 @@
 #include "tile.h"
 
-/* --- choosing a shape ----------------------------------------------------------------------------------------------------- */
+/* --- choosing a shape
+ * ----------------------------------------------------------------------------------------------------- */
 
-/* Cycles of one inner step: two multiply-adds and two loads each cycle, and four cycles until a sum can be used again. */
+/* Cycles of one inner step: two multiply-adds and two loads each cycle, and four cycles until a sum can be
+ * used again. */
 static double step_cycles(unsigned rows, unsigned vectors) {
     double fma = rows * vectors / 2.0, load = (rows + vectors) / 2.0, latency = 4;
-    return ASH_MAX(ASH_MAX(fma, load), latency) + 0.05 * rows + 0.1 * vectors; /* loads are hidden, not free */
+    return ASH_MAX(ASH_MAX(fma, load), latency) + 0.05 * rows +
+           0.1 * vectors; /* loads are hidden, not free */
 }
 
 static double tile_cycles(unsigned rows, unsigned vectors, double steps) {
-    return step_cycles(rows, vectors) * steps + 12 + 1.5 * rows * vectors; /* beginning, and storing the results */
+    return step_cycles(rows, vectors) * steps + 12 +
+           1.5 * rows * vectors; /* beginning, and storing the results */
 }
 
-ash_tile_shape ash_tile_choose(const ash_target *target, int64_t rows, int64_t blocks, int64_t steps, unsigned most_rows) {
+ash_tile_shape ash_tile_choose(const ash_target *target, int64_t rows, int64_t blocks, int64_t steps,
+                               unsigned most_rows) {
     unsigned registers = target->vector_registers;
     ash_tile_shape best = {1, 1};
     double least = 1e300;
@@ -37,7 +42,9 @@ ash_tile_shape ash_tile_choose(const ash_target *target, int64_t rows, int64_t b
     return best;
 }
 
-/* --- accumulators ----------------------------------------------------------------------------------------------------------- */
+/* --- accumulators
+ * -----------------------------------------------------------------------------------------------------------
+ */
 
 void ash_tile_set_root(ash_tile *t, const ash_ix *anchor_index) {
     const ash_kern *k = t->k;
@@ -79,7 +86,8 @@ static void store_run(ash_tile *t, ash_ref block, ash_ref value) {
     if (t->columns % t->lanes) {
         ash_ref first = ash_nest_binary(n, ASH_OP_MUL, block, ash_nest_index(n, t->store_lanes));
         ash_ref left = ash_nest_binary(n, ASH_OP_SUB, ash_nest_index(n, t->columns), first);
-        k->mask = ash_nest_binary(n, ASH_OP_LT, ash_nest_lanes(n, k->lanes), ash_nest_splat(n, left, k->lanes));
+        k->mask =
+            ash_nest_binary(n, ASH_OP_LT, ash_nest_lanes(n, k->lanes), ash_nest_splat(n, left, k->lanes));
     }
     ash_kern_know(k, t->anchor->out, value);
     ash_kern_store(k, root, t->root, ash_kern_eval(k, root, t->root));
@@ -121,11 +129,17 @@ bool ash_tile_operand_at(ash_kern *k, ash_value value, const ash_ix *idx, ash_ti
     return true;
 }
 
-/* --- small helpers --------------------------------------------------------------------------------------------------------- */
+/* --- small helpers
+ * ---------------------------------------------------------------------------------------------------------
+ */
 
 ash_ref ash_kern_argument(ash_kern *k, ash_nest_op op) {
-    return ash_nest_add(&k->nest, (ash_inst){.op = (uint16_t)op, .lanes = 1, .dtype = ASH_I64, .a = ASH_NO_REF,
-                                             .b = ASH_NO_REF, .c = ASH_NO_REF});
+    return ash_nest_add(&k->nest, (ash_inst){.op = (uint16_t)op,
+                                             .lanes = 1,
+                                             .dtype = ASH_I64,
+                                             .a = ASH_NO_REF,
+                                             .b = ASH_NO_REF,
+                                             .c = ASH_NO_REF});
 }
 
 static void note(ash_kern *k, ash_status status) {
@@ -156,6 +170,7 @@ ash_status ash_kern_lower_tile(ash_kern *k, ash_dim *chunks, bool *done) {
     const ash_node *anchor = &k->graph->nodes.at[k->group->anchor];
     *done = false;
     if (ash_graph__type(k->graph, anchor->out)->dtype != ASH_F32) return ASH_OK;
-    *done = ash_op_infos[anchor->op].class == ASH_CLASS_MATMUL ? ash_kern_lower_matmul(k, chunks) : ash_kern_lower_conv(k, chunks);
+    *done = ash_op_infos[anchor->op].class == ASH_CLASS_MATMUL ? ash_kern_lower_matmul(k, chunks)
+                                                               : ash_kern_lower_conv(k, chunks);
     return ash_kern_status(k);
 }

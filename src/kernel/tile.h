@@ -1,12 +1,12 @@
 /* Register tiles: what matrix products and convolutions share.
  *
- * A tile holds rows x vectors accumulators in registers. One step of the inner dimension loads `vectors` vectors of the
- * second operand, and per row one element of the first, repeated over the lanes:
+ * A tile holds rows x vectors accumulators in registers. One step of the inner dimension loads `vectors`
+ * vectors of the second operand, and per row one element of the first, repeated over the lanes:
  *
  *     acc[p][v] += a[p] * b[v]        p < rows, v < vectors
  *
- * Per step that is rows * vectors multiply-adds and rows + vectors loads; two of each fit a cycle, so a tile that fills
- * the register file runs at the peak of the arithmetic. */
+ * Per step that is rows * vectors multiply-adds and rows + vectors loads; two of each fit a cycle, so a
+ * tile that fills the register file runs at the peak of the arithmetic. */
 #ifndef ASH_TILE_H
 #define ASH_TILE_H
 
@@ -18,8 +18,8 @@ typedef struct ash_tile_shape {
     unsigned rows, vectors;
 } ash_tile_shape;
 
-/* The cheapest shape for `rows` rows in runs that a tile cannot cross, `blocks` vectors and `steps` inner steps; of at
- * most `most_rows` rows. */
+/* The cheapest shape for `rows` rows in runs that a tile cannot cross, `blocks` vectors and `steps` inner
+ * steps; of at most `most_rows` rows. */
 ash_tile_shape ash_tile_choose(const ash_target *target, int64_t rows, int64_t blocks, int64_t steps,
                                unsigned most_rows);
 
@@ -32,12 +32,12 @@ typedef struct ash_tile {
     ash_sym block, lane;         /* output channel or column: block * store_lanes + lane */
     ash_ref first;               /* number of vector 0 */
     ash_ix root[ASH_MAX_AXES];   /* index of the group's root, in the tile's symbols */
-    int64_t columns;             /* in all; a vector that reaches past them is masked. 0: all vectors are whole */
+    int64_t columns; /* in all; a vector that reaches past them is masked. 0: all vectors are whole */
 } ash_tile;
 
 /* Sets the root's index from that of the anchor's result. */
 void ash_tile_set_root(ash_tile *t, const ash_ix *anchor_index);
-void ash_tile_open(ash_tile *t);                           /* makes the accumulators, zero */
+void ash_tile_open(ash_tile *t); /* makes the accumulators, zero */
 /* One multiply-add per accumulator of rows [from, to): a[p] scalar or vector refs, b[v] vector refs. */
 void ash_tile_add(ash_tile *t, unsigned p, const ash_ref *b, ash_ref a);
 /* Evaluates and stores the root for every accumulator; the row symbol takes row0 + p. */

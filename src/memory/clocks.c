@@ -24,11 +24,11 @@ static bool clock_le(const int64_t *a, const int64_t *b, uint32_t streams) {
 }
 
 static const int64_t *acquire_of(const ash_memory__instance *in, uint32_t class) {
-    return in->acquire + (size_t) class * in->streams;
+    return in->acquire + (size_t)class * in->streams;
 }
 
 static const int64_t *release_of(const ash_memory__instance *in, uint32_t class) {
-    return in->release + (size_t) class * in->streams;
+    return in->release + (size_t)class * in->streams;
 }
 
 bool ash_memory__before(const ash_memory__instance *in, uint32_t a, uint32_t b) {

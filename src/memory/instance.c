@@ -125,7 +125,7 @@ static bool join_lifetime(ash_memory__instance *in, uint32_t class, uint32_t buf
         c->end = fresh ? b->end : ASH_MAX(c->end, b->end);
         return false;
     }
-    size_t n = in->streams, from = (size_t)buffer * n, to = (size_t) class * n;
+    size_t n = in->streams, from = (size_t)buffer * n, to = (size_t)class * n;
     if (!live_clock(problem->acquire + from, problem->release + from, in->streams)) return fresh;
     for (size_t s = 0; s < n; s++) {
         int64_t acquire = problem->acquire[from + s], release = problem->release[from + s];
@@ -176,7 +176,7 @@ static void widen(ash_memory__instance *in, uint32_t class, const ash_memory_opt
         if (to_end) in->classes[class].end = in->horizon_end;
         return;
     }
-    for (size_t s = (size_t) class * in->streams, end = s + in->streams; s < end; s++) {
+    for (size_t s = (size_t)class * in->streams, end = s + in->streams; s < end; s++) {
         if (from_start) in->acquire[s] = 0;
         if (to_end) in->release[s] = in->horizon_end;
     }

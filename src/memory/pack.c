@@ -203,7 +203,7 @@ done:
 static bool live(const ash_memory__instance *in, uint32_t class) {
     const ash_memory__class *c = &in->classes[class];
     if (in->streams < 2) return c->begin < c->end;
-    for (size_t s = (size_t) class * in->streams, end = s + in->streams; s < end; s++)
+    for (size_t s = (size_t)class * in->streams, end = s + in->streams; s < end; s++)
         if (in->release[s] > in->acquire[s]) return true;
     return false;
 }

@@ -69,7 +69,7 @@ void ash_onnx__op_bit_shift(ash_import *im) {
     bool left = ash_import__attr_is(im, "direction", "LEFT", "");
     ash_value x = ash_import__in(im, 0), count = ash_import__in(im, 1);
     ash_op op = left ? ASH_OP_SHL : ASH_OP_SHR;
-    ash_dtype dtype = ash_import__type(im, x).dtype, bits = dtype;
+    ash_dtype dtype = ash_import__type(im, x).dtype, bits;
     switch (dtype) {
     case ASH_I8: bits = ASH_U8; break;
     case ASH_I16: bits = ASH_U16; break;

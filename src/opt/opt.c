@@ -15,8 +15,10 @@ enum {
 typedef struct row {
     const char *name;
     ash_pass *run;
-    ash_opt_level level;       /* the strictest level that still has it */
-    unsigned requires, breaks; /* sets of the properties above */
+    ash_opt_level level; /* the strictest level that still has it */
+    unsigned
+        requires,
+    breaks; /* sets of the properties above */
     unsigned provides;
 } row;
 

@@ -29,12 +29,9 @@ typedef struct ash_rule {
 enum { ASH_EVERY_ELEMENTWISE = -1 };
 
 /* Rows: the operator, the theme, the function, which names the rule. */
-#define ASH_RULE(OP, theme, apply)                                                                         \
-    { ASH_OP_##OP, #theme "." #apply, apply, false }
-#define ASH_RULE_LOOSE(OP, theme, apply)                                                                   \
-    { ASH_OP_##OP, #theme "." #apply, apply, true }
-#define ASH_RULE_ELEMENTWISE(theme, apply)                                                                 \
-    { ASH_EVERY_ELEMENTWISE, #theme "." #apply, apply, false }
+#define ASH_RULE(OP, theme, apply)         {ASH_OP_##OP, #theme "." #apply, apply, false}
+#define ASH_RULE_LOOSE(OP, theme, apply)   {ASH_OP_##OP, #theme "." #apply, apply, true}
+#define ASH_RULE_ELEMENTWISE(theme, apply) {ASH_EVERY_ELEMENTWISE, #theme "." #apply, apply, false}
 
 typedef struct ash_rules {
     const ash_rule *at;

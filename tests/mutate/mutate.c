@@ -1,10 +1,11 @@
-/* Breaks a model file on purpose: cuts it off and flips bytes, and reads every version. Each must give an error that says
- * something, or a graph. Half of the flips hit anywhere, half the parts that are not weights.
+/* Breaks a model file on purpose: cuts it off and flips bytes, and reads every version. Each must give an
+ * error that says something, or a graph. Half of the flips hit anywhere, half the parts that are not
+ * weights.
  *
  *     mutate MODEL.onnx [CUTS [FLIPS [SEED]]]          200 cuts, 2000 flips, seed 1
  *
- * It works on a copy beside the model, MODEL.onnx.mutated, so that files of external data are found. Meant to run with
- * the sanitizers. Prints what came of it in one line; exits 1 when an error has no message. */
+ * It works on a copy beside the model, MODEL.onnx.mutated, so that files of external data are found. Meant
+ * to run with the sanitizers. Prints what came of it in one line; exits 1 when an error has no message. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +50,8 @@ static bool copy_file(const char *from, const char *to, uint64_t *size) {
     return good;
 }
 
-/* Offsets of bytes outside long runs of weights: those in blocks of 256 bytes that are letters to two fifths, as names are. */
+/* Offsets of bytes outside long runs of weights: those in blocks of 256 bytes that are letters to two
+ * fifths, as names are. */
 static size_t find_structure(FILE *file, uint64_t size, uint64_t *blocks, size_t room) {
     static unsigned char block[256];
     size_t count = 0;
@@ -110,10 +112,12 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: mutate MODEL.onnx [CUTS [FLIPS [SEED]]]\n");
         return 2;
     }
-    unsigned long cuts = argc > 2 ? strtoul(argv[2], NULL, 10) : 200, flips = argc > 3 ? strtoul(argv[3], NULL, 10) : 2000;
+    unsigned long cuts = argc > 2 ? strtoul(argv[2], NULL, 10) : 200,
+                  flips = argc > 3 ? strtoul(argv[3], NULL, 10) : 2000;
     uint64_t seed = argc > 4 ? strtoull(argv[4], NULL, 10) : 1;
     snprintf(path, sizeof path, "%s.mutated", argv[1]);
-    if (!copy_file(argv[1], path, &size) || size == 0 || ash_context_create(NULL, &context, NULL) != ASH_OK) {
+    if (!copy_file(argv[1], path, &size) || size == 0 ||
+        ash_context_create(NULL, &context, NULL) != ASH_OK) {
         fprintf(stderr, "mutate: cannot copy %s\n", argv[1]);
         return 1;
     }
@@ -123,7 +127,7 @@ int main(int argc, char **argv) {
     ash_context_destroy(context);
     unlink(path);
     unsigned long mute = flipped.mute + short_ones.mute;
-    printf("%s: flips: %lu refused, %lu read; cuts: %lu refused, %lu read; errors without a message: %lu\n", argv[1],
-           flipped.refused, flipped.read, short_ones.refused, short_ones.read, mute);
+    printf("%s: flips: %lu refused, %lu read; cuts: %lu refused, %lu read; errors without a message: %lu\n",
+           argv[1], flipped.refused, flipped.read, short_ones.refused, short_ones.read, mute);
     return mute || flipped.read + flipped.refused != flips || short_ones.read + short_ones.refused != cuts;
 }
