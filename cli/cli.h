@@ -27,16 +27,16 @@ int cmd_pack(int argc, char **argv);
 /* --- options: options.c ----------------------------------------------------------------------- */
 
 typedef enum option_kind {
-    OPTION_FLAG,     /* bool: true when given */
-    OPTION_UNSET,    /* bool: false when given */
-    OPTION_UINT,     /* unsigned */
-    OPTION_BYTES,    /* uint64_t: "512", "64k", "1.5G" */
-    OPTION_TEXT,     /* const char * */
-    OPTION_LIST,     /* struct list: may be given again */
-    OPTION_MODE,     /* ash_memory_mode */
-    OPTION_STRATEGY, /* ash_memory_strategy */
+    OPTION_FLAG,      /* bool: true when given */
+    OPTION_UNSET,     /* bool: false when given */
+    OPTION_UINT,      /* unsigned */
+    OPTION_BYTES,     /* uint64_t: "512", "64k", "1.5G" */
+    OPTION_TEXT,      /* const char * */
+    OPTION_LIST,      /* struct list: may be given again */
+    OPTION_MODE,      /* ash_memory_mode */
+    OPTION_STRATEGY,  /* ash_memory_strategy */
     OPTION_EXECUTION, /* ash_plan_options: mode and streams */
-    OPTION_ORDER     /* ash_plan_order */
+    OPTION_ORDER      /* ash_plan_order */
 } option_kind;
 
 enum { LIST_ROOM = 64 };

@@ -32,7 +32,7 @@ struct work {
                         touches it */
     uint32_t *meet;  /* and: how many are over before any but the first step that touches it */
     bool *pinned;    /* per root: read after the last step */
-    const char **maker;      /* per buffer: name of the first main step that writes it, or NULL */
+    const char **maker; /* per buffer: name of the first main step that writes it, or NULL */
 };
 
 static uint32_t declared_root(const ash_program *program, uint32_t buffer) {
