@@ -170,7 +170,7 @@ static void kernel_slow(void *const *b, const int64_t *vars, int64_t begin, int6
     int64_t until = ash_clock__now() + 200000;
     while (ash_clock__now() < until) {
     }
-    kernel_mix(b, vars, begin, end, worker);
+    kernel_mix(b, vars, begin * N, end * N, worker); /* a chunk is a whole buffer */
 }
 
 /* Two independent chains of operations that cannot be split run at the same time. */
