@@ -3,6 +3,7 @@
 #include "programs.h"
 #include "reorder.h"
 
+#include <math.h>
 #include <unistd.h>
 
 static ash_diag diag;
@@ -46,7 +47,7 @@ static void kernel_mix(void *const *b, const int64_t *vars, int64_t begin, int64
     (void)vars, (void)worker;
     for (int64_t i = begin; i < end; i++) {
         float mixed = ((const float *)b[1])[i] * 2 + ((const float *)b[2])[i] + 1;
-        ((float *)b[0])[i] = mixed - 1009.0f * (float)(int)(mixed / 1009.0f);
+        ((float *)b[0])[i] = fmodf(mixed, 1009.0f); /* a NaN, read on purpose, stays one */
     }
 }
 
