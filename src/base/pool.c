@@ -9,6 +9,9 @@
  * taken some adds to it. So a pool with more threads than free cores is about as fast as one with as many
  * threads as cores.
  *
+ * Place: the system may put a worker that it wakes on the caller's processor, where it can only be in the
+ * way, and leave it there for milliseconds while others idle. A worker that finds itself there moves.
+ *
  * Waking: a worker announces that it goes to sleep and then looks at `work` again; the caller publishes
  * `work` and then looks at the announcements. Both orders are sequentially consistent, so one of the two
  * sees the other. */
@@ -19,10 +22,11 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "pool.h"
+#include "relax.h"
 
 enum {
     LINE = 64,          /* bytes that two threads should not write both */
@@ -30,6 +34,7 @@ enum {
     STOLEN_NS = 100000, /* two looks at the clock further apart than this: the processor was taken away */
     CONTENDED_NS = 20000000, /* for so long after that, nobody spins for long */
     BRIEF_NS = 2000,         /* but for so long */
+    SETTLE_NS = 500000,      /* a worker that has moved stays for so long */
     MOST_UNITS = 1 << 30
 };
 
@@ -40,6 +45,8 @@ struct worker {
     pthread_mutex_t lock;
     pthread_cond_t wake;
     atomic_bool asleep; /* announced under the lock */
+    _Atomic int cpu;    /* processor that it ran on last, or -1 */
+    int64_t moved;      /* when it left its processor for another */
 };
 
 struct ash_pool {
@@ -51,6 +58,7 @@ struct ash_pool {
     _Atomic int64_t grain;  /* chunks per unit; the last unit may be smaller */
     _Atomic uint32_t units; /* all of them */
     _Atomic uint32_t limit; /* workers with a lower index take part */
+    _Atomic int cpu;        /* processor that the caller runs on, or -1 */
 
     _Alignas(LINE) _Atomic uint32_t done; /* units that have run */
     _Atomic uint32_t helpers;             /* workers that ran some of them */
@@ -68,20 +76,6 @@ struct ash_pool {
     bool spins;                /* false when there are more threads than processors to run on */
     struct worker *workers;    /* threads - 1; index i is workers[i - 1] */
 };
-
-static inline void relax(void) {
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("isb" ::: "memory");
-#endif
-}
-
-static int64_t now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 /* Processors that this process may run on. */
 static unsigned processors(void) {
@@ -148,17 +142,59 @@ static void note_contention(ash_pool *pool, int64_t now) {
     atomic_store_explicit(&pool->contended, now + CONTENDED_NS, memory_order_relaxed);
 }
 
-static bool spin_for_work(ash_pool *pool, unsigned index) {
+int64_t ash_pool__patience(ash_pool *pool, int64_t now) {
+    return !pool->spins || is_contended(pool, now) ? BRIEF_NS : SPIN_NS;
+}
+
+static int this_cpu(void) {
+#ifdef __linux__
+    return sched_getcpu();
+#else
+    return -1;
+#endif
+}
+
+/* Leaves a processor that the caller or a worker before this one is on: the system moves a thread at once
+ * when its processor is taken from its set, and the set is given back. */
+static void keep_apart(ash_pool *pool, struct worker *worker, int64_t now) {
+#ifdef __linux__
+    int cpu = this_cpu();
+    atomic_store_explicit(&worker->cpu, cpu, memory_order_relaxed);
+    bool shared = cpu >= 0 && cpu == atomic_load_explicit(&pool->cpu, memory_order_relaxed);
+    for (unsigned i = 1; i < worker->index && !shared; i++)
+        shared = cpu == atomic_load_explicit(&pool->workers[i - 1].cpu, memory_order_relaxed);
+    if (!shared || now - worker->moved < SETTLE_NS) return;
+    cpu_set_t all, others;
+    if (sched_getaffinity(0, sizeof all, &all) != 0) return;
+    others = all;
+    int caller = atomic_load_explicit(&pool->cpu, memory_order_relaxed);
+    if (caller >= 0) CPU_CLR(caller, &others);
+    for (unsigned i = 1; i < worker->index; i++) {
+        int other = atomic_load_explicit(&pool->workers[i - 1].cpu, memory_order_relaxed);
+        if (other >= 0) CPU_CLR(other, &others);
+    }
+    worker->moved = now;
+    if (CPU_COUNT(&others) == 0 || sched_setaffinity(0, sizeof others, &others) != 0) return;
+    sched_setaffinity(0, sizeof all, &all);
+    atomic_store_explicit(&worker->cpu, this_cpu(), memory_order_relaxed);
+#else
+    (void)pool, (void)worker, (void)now;
+#endif
+}
+
+static bool spin_for_work(ash_pool *pool, struct worker *worker) {
+    unsigned index = worker->index;
     if (!pool->spins) return has_work(pool, index);
-    int64_t start = now_ns(), before = start, now;
-    int64_t end = start + (is_contended(pool, start) ? BRIEF_NS : SPIN_NS);
+    int64_t start = ash_clock__now(), before = start, now = start;
+    int64_t end = start + ash_pool__patience(pool, start);
     do {
+        keep_apart(pool, worker, now);
         for (int i = 0; i < 32; i++) {
             if (has_work(pool, index) || atomic_load_explicit(&pool->stop, memory_order_relaxed))
                 return true;
-            relax();
+            ash_relax();
         }
-        now = now_ns();
+        now = ash_clock__now();
         if (now - before > STOLEN_NS) note_contention(pool, now);
         before = now;
     } while (now < end);
@@ -181,7 +217,9 @@ static void *worker_main(void *arg) {
     ash_pool *pool = worker->pool;
     while (!atomic_load_explicit(&pool->stop, memory_order_acquire)) {
         if (help(pool, worker->index)) continue;
-        if (!spin_for_work(pool, worker->index)) sleep_for_work(pool, worker);
+        if (spin_for_work(pool, worker)) continue;
+        sleep_for_work(pool, worker);
+        if (pool->spins) keep_apart(pool, worker, ash_clock__now());
     }
     return NULL;
 }
@@ -207,10 +245,10 @@ static void wait_for_end(ash_pool *pool, uint32_t units, int64_t start, uint32_t
     do {
         for (int i = 0; i < 64; i++) {
             if (atomic_load_explicit(&pool->done, memory_order_acquire) == units) return;
-            relax();
+            ash_relax();
         }
         if (!pool->spins) break;
-        now = now_ns();
+        now = ash_clock__now();
         if (end == 0) end = now + 2 * BRIEF_NS + 4 * ((now - start) / ASH_MAX(own, 1u));
     } while (now < end);
     if (pool->spins) note_contention(pool, now);
@@ -236,12 +274,13 @@ unsigned ash_pool__run(ash_pool *pool, unsigned threads, int64_t chunks, ash_poo
     atomic_store_explicit(&pool->grain, grain, memory_order_relaxed);
     atomic_store_explicit(&pool->units, units, memory_order_relaxed);
     atomic_store_explicit(&pool->limit, threads, memory_order_relaxed);
+    atomic_store_explicit(&pool->cpu, this_cpu(), memory_order_relaxed);
     atomic_store_explicit(&pool->done, 0, memory_order_relaxed);
     atomic_store_explicit(&pool->helpers, 0, memory_order_relaxed);
     uint64_t run = (atomic_load_explicit(&pool->work, memory_order_relaxed) >> 32) + 1;
     atomic_store(&pool->work, run << 32 | units);
     wake_workers(pool, (unsigned)ASH_MIN((uint32_t)threads, units));
-    int64_t start = pool->spins ? now_ns() : 0;
+    int64_t start = pool->spins ? ash_clock__now() : 0;
     uint32_t own = help(pool, 0);
     wait_for_end(pool, units, start, own);
     unsigned ran = (own != 0) + atomic_load_explicit(&pool->helpers, memory_order_relaxed);
@@ -273,6 +312,7 @@ static ash_status start_worker(ash_pool *pool, unsigned index, ash_diag *diag) {
     struct worker *worker = &pool->workers[index - 1];
     worker->pool = pool;
     worker->index = index;
+    atomic_init(&worker->cpu, -1);
     pthread_mutex_init(&worker->lock, NULL);
     pthread_cond_init(&worker->wake, NULL);
     int failed = pthread_create(&worker->thread, NULL, worker_main, worker);
@@ -298,6 +338,7 @@ ash_status ash_pool__create(const ash_allocator *allocator, unsigned threads, as
     pool->allocator = *allocator;
     pool->threads = threads;
     pool->spins = threads <= processors();
+    atomic_init(&pool->cpu, -1);
     pool->workers = (struct worker *)(pool + 1);
     pthread_mutex_init(&pool->finish_lock, NULL);
     pthread_cond_init(&pool->finished, NULL);

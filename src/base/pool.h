@@ -22,6 +22,9 @@ void ash_pool__destroy(ash_pool *pool); /* NULL is allowed; no run may be under 
 /* The context's pool, created at first use. */
 ash_status ash_pool__get(ash_context *context, ash_pool **out, ash_diag *diag);
 unsigned ash_pool__threads(const ash_pool *pool);
+/* How long, in nanoseconds, a thread without work should spin at `now` before it sleeps: less where others
+ * want the processors. */
+int64_t ash_pool__patience(ash_pool *pool, int64_t now);
 
 /* Calls `fn` until every chunk of [0, chunks) has run exactly once, on at most `threads` threads, and
  * returns when all are over; what they wrote is visible then. A run that starts while another is under way,

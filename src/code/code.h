@@ -49,7 +49,6 @@ ash_status ash_code__assembly(const ash_target *target, const ash_nest *nest, st
 /* An ash_entry_maker: one function that does what captured commands of one stream say, in their order, with
  * the kernels called directly. ASH_ERROR_UNSUPPORTED for a call of the host. */
 ash_status ash_code__entry(ash_context *context, const ash_command *commands, size_t count,
-                           void (*parallel)(void *streams, const ash_launch *launch), ash_entry *out,
-                           ash_diag *diag);
+                           const ash_entry_frame *frame, ash_entry *out, ash_diag *diag);
 
 #endif

@@ -233,7 +233,7 @@ static ash_status make(struct batch *batch, ash_llvm_machine *machine, struct ta
     LLVMMemoryBufferRef object;
     symbol_of(task->entry->key, symbol);
     if (dir && make_from_disk(batch, dir, task->entry, symbol)) return ASH_OK;
-    if (!machine->machine) ASH_TRY(ash_llvm__machine_create(&batch->target, machine, diag));
+    if (!machine->machine) ASH_TRY(ash_llvm__machine_create(&batch->target, LLVMCodeGenLevelDefault, machine, diag));
     ASH_TRY(ash_llvm__compile(machine, task->nest, symbol, ASH_LLVM_OBJECT, &object, diag));
     const char *bytes = LLVMGetBufferStart(object);
     size_t size = LLVMGetBufferSize(object);

@@ -88,7 +88,7 @@ ash_status ash_linker__create(const ash_allocator *a, const ash_target *target, 
     if (!linker) return ASH_NO_MEMORY(diag);
     linker->allocator = a;
     ash_status status;
-    ASH_TRY_DONE(ash_llvm__machine_create(target, &machine, diag));
+    ASH_TRY_DONE(ash_llvm__machine_create(target, LLVMCodeGenLevelDefault, &machine, diag));
     LLVMOrcLLJITBuilderRef builder = LLVMOrcCreateLLJITBuilder();
     /* takes the machine over */
     LLVMOrcLLJITBuilderSetJITTargetMachineBuilder(

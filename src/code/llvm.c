@@ -58,7 +58,8 @@ ash_status ash_llvm__init(ash_diag *diag) {
 
 /* --- machines ---------------------------------------------------------------------------------------- */
 
-ash_status ash_llvm__machine_create(const ash_target *target, ash_llvm_machine *out, ash_diag *diag) {
+ash_status ash_llvm__machine_create(const ash_target *target, LLVMCodeGenOptLevel level,
+                                    ash_llvm_machine *out, ash_diag *diag) {
     LLVMTargetRef backend;
     char *message = NULL;
     ASH_TRY(ash_llvm__init(diag));
@@ -70,7 +71,7 @@ ash_status ash_llvm__machine_create(const ash_target *target, ash_llvm_machine *
     }
     out->target = target;
     out->machine = LLVMCreateTargetMachine(backend, target->triple, target->cpu, target->features,
-                                           LLVMCodeGenLevelDefault, LLVMRelocPIC, LLVMCodeModelSmall);
+                                           level, LLVMRelocPIC, LLVMCodeModelSmall);
     ASH_FAIL_IF(!out->machine, diag, ASH_ERROR_UNSUPPORTED, "no machine for %s", target->triple);
     return ASH_OK;
 }
@@ -197,7 +198,7 @@ static ash_status as_text(const ash_target *target, const ash_nest *nest, ash_ll
     ash_llvm_machine machine = {0};
     LLVMMemoryBufferRef buffer;
     ASH_TRY(ash_nest_verify(nest, diag));
-    ASH_TRY(ash_llvm__machine_create(target, &machine, diag));
+    ASH_TRY(ash_llvm__machine_create(target, LLVMCodeGenLevelDefault, &machine, diag));
     ash_status status = ash_llvm__compile(&machine, nest, "kernel", form, &buffer, diag);
     if (status == ASH_OK) {
         ash_text_add_bytes(out, LLVMGetBufferStart(buffer), LLVMGetBufferSize(buffer));

@@ -19,7 +19,9 @@ typedef struct ash_llvm_machine {
     LLVMTargetMachineRef machine;
 } ash_llvm_machine;
 
-ash_status ash_llvm__machine_create(const ash_target *target, ash_llvm_machine *out, ash_diag *diag);
+/* `level`: how hard the code generator tries. */
+ash_status ash_llvm__machine_create(const ash_target *target, LLVMCodeGenOptLevel level,
+                                    ash_llvm_machine *out, ash_diag *diag);
 void ash_llvm__machine_destroy(ash_llvm_machine *machine);
 
 typedef enum ash_llvm_form { ASH_LLVM_OBJECT, ASH_LLVM_ASSEMBLY, ASH_LLVM_IR } ash_llvm_form;

@@ -16,11 +16,14 @@
  * Everything that is issued is borrowed until `finish`; what is captured, until the capture is freed. A
  * launch is read when it runs: the entries of its tables, and its last chunk, may be others at each replay.
  *
+ * Streams may have a switch (ashlar/progress.h). While it is on, commands that have not begun are left out,
+ * and of launches in pieces what is left of them; then `finish` and `replay` fail with ASH_ERROR_CANCELLED.
+ *
  * One thread at a time issues. A device implements the class; the runtime knows nothing else of it. */
 #ifndef ASH_STREAM_H
 #define ASH_STREAM_H
 
-#include "base/base.h"
+#include "base/progress.h"
 
 /* The contract of kernels: see ash_kernel_fn. */
 typedef void (*ash_launch_fn)(void *const *buffers, const int64_t *vars, int64_t begin, int64_t end,
@@ -32,6 +35,7 @@ typedef struct ash_launch {
     const int64_t *vars;
     int64_t begin, end; /* chunks */
     bool parallel;      /* worth more than one thread */
+    int64_t piece;      /* most chunks to run before the switch is looked at again; 0: all */
 } ash_launch;
 
 typedef struct ash_transfer {
@@ -70,25 +74,33 @@ typedef struct ash_command {
 /* What a capture becomes on the CPU: one function that does all of it. Code is made by a higher floor,
  * which hands this in. */
 typedef struct ash_entry {
-    void (*run)(void *streams);
-    void *owner; /* keeps the function alive */
+    bool (*run)(void *streams); /* false: the switch was on, and commands were left out */
+    void *owner;                /* keeps the function alive */
     void (*release)(void *owner);
 } ash_entry;
 
-/* `parallel` is what the entry calls, with its own argument, for launches worth several threads. */
+/* What an entry refers to. */
+typedef struct ash_entry_frame {
+    /* Called, with the entry's argument, for launches worth several threads or in pieces; false: a part was
+     * left out. */
+    bool (*launch)(void *streams, const ash_launch *launch);
+    const ash_cancel *cancel; /* looked at before each command */
+    _Atomic uint64_t *done;   /* counts launches and copies that are over */
+} ash_entry_frame;
+
 typedef ash_status (*ash_entry_maker)(ash_context *context, const ash_command *commands, size_t count,
-                                      void (*parallel)(void *streams, const ash_launch *launch),
-                                      ash_entry *out, ash_diag *diag);
+                                      const ash_entry_frame *frame, ash_entry *out, ash_diag *diag);
 
 typedef struct ash_streams_options {
     uint32_t streams, events; /* counts; at least one stream */
     uint32_t commands;        /* most of them between two calls of `finish`, over all streams */
     unsigned threads;         /* that may run at once, the caller's included; 0 is 1 */
     ash_entry_maker maker;    /* for captures, on devices that run the host's code */
+    const ash_cancel *cancel; /* the switch, or NULL */
 } ash_streams_options;
 
 typedef struct ash_streams_counts {
-    uint64_t overlapped; /* launches and copies that began while one of another stream was running */
+    uint64_t overlapped; /* launches and copies that began while another stream was running */
 } ash_streams_counts;
 
 typedef struct ash_capture ash_capture;
@@ -111,8 +123,10 @@ struct ash_streams {
     void (*wait)(ash_streams *streams, uint32_t stream, uint32_t event);
     /* A failure says why the commands since the last call did not all run. */
     ash_status (*finish)(ash_streams *streams, ash_diag *diag);
-    /* Of the round that `finish` ended last. */
+    /* Of the round that `finish` or `replay` ended last. */
     ash_streams_counts (*counts)(const ash_streams *streams);
+    /* Launches and copies that are over since the streams were made. Any thread may ask at any time. */
+    uint64_t (*done)(const ash_streams *streams);
     /* From here on commands are kept. ASH_ERROR_UNSUPPORTED says why these streams cannot. */
     ash_status (*capture_begin)(ash_streams *streams, ash_diag *diag);
     /* Ends the capture, also when it fails: ASH_ERROR_UNSUPPORTED names the command that cannot be part of
@@ -125,7 +139,8 @@ struct ash_streams {
 };
 
 /* Streams of this process's processors. With one stream, commands run on the calling thread as they are
- * issued; with several, on the calling thread and the context's pool, when `finish` is called. */
+ * issued; with several, on the calling thread and the context's pool, when `finish` is called. A capture of
+ * one stream is machine code, and one of several is their queues. */
 extern const ash_stream_class ash_stream__cpu;
 
 static inline void ash_streams__destroy(ash_streams *streams) {

@@ -24,6 +24,15 @@ bool ash_plan__is_parallel(const ash_plan *plan, const ash_step *step) {
     return ASH_MAX(step->flops / 64, step->bytes / 32) > 2000; /* nanoseconds */
 }
 
+int64_t ash_plan__piece(const ash_plan *plan, const ash_step *step) {
+    const double look = 500e3; /* nanoseconds at rates in cache; a few times as many in earnest */
+    double cost = ash_schedule__cost(step);
+    if (cost <= 2 * look) return 0;
+    int64_t least, most;
+    ash_dims_bounds(plan->program->dims, step->chunks, &least, &most);
+    return ASH_MAX((int64_t)((double)most * look / cost), 1);
+}
+
 /* Bytes that a copy moves: what its access says, but no more than the source has with the present
  * variables. */
 static int64_t copy_bytes(const ash_plan *plan, const ash_step *step) {
@@ -147,7 +156,8 @@ static void fill_steps(ash_plan *plan) {
             s->launch = (ash_launch){.fn = plan->fns[step->nest],
                                      .buffers = plan->table + slot,
                                      .vars = plan->vars,
-                                     .parallel = ash_plan__is_parallel(plan, step)};
+                                     .parallel = ash_plan__is_parallel(plan, step),
+                                     .piece = ash_plan__piece(plan, step)};
         for (uint32_t k = 0; k < table_count(step); k++, slot++) {
             uint32_t buffer = table_buffer(step, k);
             plan->first_entry[plan->layout.places[buffer].root + 1]++;

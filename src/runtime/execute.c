@@ -33,18 +33,21 @@ static void issue_all(ash_plan *plan, bool timed) {
 }
 
 ash_status ash_plan__capture(ash_plan *plan, ash_diag *diag) {
-    if (plan->mode != ASH_MODE_GRAPH) return ASH_OK;
-    ASH_FAIL_IF(plan->poison, diag, ASH_ERROR_UNSUPPORTED,
+    bool graph = plan->mode == ASH_MODE_GRAPH;
+    if (!graph && plan->schedule.streams == 1) return ASH_OK;
+    ASH_FAIL_IF(graph && plan->poison, diag, ASH_ERROR_UNSUPPORTED,
                 "mode graph cannot poison dead bytes: that happens between operations, on the host");
     ash_streams *streams = plan->streams;
-    ASH_TRY(streams->capture_begin(streams, diag));
+    ash_status status = streams->capture_begin(streams, graph ? diag : NULL);
+    if (status == ASH_ERROR_UNSUPPORTED && !graph) return ASH_OK; /* issued each time */
+    ASH_TRY(status);
     issue_all(plan, false);
     return streams->capture_end(streams, &plan->capture, diag);
 }
 
 static ash_status run(ash_plan *plan, ash_profile *profile, ash_diag *diag) {
-    if (plan->capture) return plan->streams->replay(plan->streams, plan->capture, diag);
     if (plan->poison) ash_plan__poison_start(plan);
+    if (plan->capture && !profile) return plan->streams->replay(plan->streams, plan->capture, diag);
     int64_t start = profile ? ash_clock__now() : 0;
     if (profile || plan->poison || plan->schedule.streams > 1)
         issue_all(plan, profile != NULL);
@@ -171,7 +174,7 @@ ash_status ash_plan_execute_vars_profiled(ash_plan *plan, const ash_var_binding 
     ASH_FAIL_IF(room < plan->n_steps, diag, ASH_ERROR_OUT_OF_RANGE,
                 "room for %zu entries, the plan has %zu operations", room, plan->n_steps);
     ASH_FAIL_IF(
-        plan->capture, diag, ASH_ERROR_UNSUPPORTED,
+        plan->mode == ASH_MODE_GRAPH, diag, ASH_ERROR_UNSUPPORTED,
         "mode graph replays all operations as one, which have no times of their own: profile in mode "
         "stream");
     return execute_all(plan, vars, count, profile, diag);

@@ -81,7 +81,7 @@ struct ash_plan {
     ash_schedule schedule;
     ash_layout layout;
     ash_streams *streams; /* that the main steps run on */
-    ash_capture *capture; /* of all main steps, in mode graph */
+    ash_capture *capture; /* of all main steps, or NULL: they are issued at each execution */
     ash_streams *early;   /* one stream, for the prologue; the same where the main steps have one */
     ash_mode mode;
     unsigned threads;
@@ -137,12 +137,14 @@ uint32_t ash_plan__stream_count(const ash_plan_options *options);
 void ash_plan__refresh_steps(ash_plan *plan);
 /* Whether a step is worth more than one thread. */
 bool ash_plan__is_parallel(const ash_plan *plan, const ash_step *step);
+/* Chunks of a step to run at once, so that a thread looks at the switch every few milliseconds; 0: all. */
+int64_t ash_plan__piece(const ash_plan *plan, const ash_step *step);
 /* "conv+add+relu" or what describes the step, never NULL. */
 const char *ash_plan__step_name(const ash_step *step);
 
 /* --- execute.c -------------------------------------------------------------------------------- */
 
-/* Captures the main steps, in mode graph. */
+/* Captures the main steps: in mode graph, and of several streams where these can. */
 ash_status ash_plan__capture(ash_plan *plan, ash_diag *diag);
 
 /* --- bind.c; under the lock ------------------------------------------------------------------- */

@@ -75,7 +75,13 @@ static ash_status run_kernel(struct prologue *run, const ash_step *step, ash_dia
     bool parallel = ash_plan__is_parallel(plan, step);
     for (int64_t k = 1; k <= pieces; k++) {
         int64_t end = chunks / pieces * k + ASH_MIN(chunks % pieces, k);
-        ash_launch piece = {plan->fns[step->nest], run->table, plan->vars, done, end, parallel};
+        ash_launch piece = {.fn = plan->fns[step->nest],
+                            .buffers = run->table,
+                            .vars = plan->vars,
+                            .begin = done,
+                            .end = end,
+                            .parallel = parallel,
+                            .piece = ash_plan__piece(plan, step)};
         stream->launch(stream, 0, &piece, NULL);
         ASH_TRY(stream->finish(stream, diag));
         done = end;

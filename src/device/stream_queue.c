@@ -1,0 +1,375 @@
+/* Several streams of the CPU.
+ *
+ * Streams are queues, and threads are not bound to them: whoever has nothing to do takes a stream that
+ * nobody runs, and runs its commands until it ends or meets an event that has not happened. So the calling
+ * thread never waits for a worker that the system has put aside, fewer threads than streams are no special
+ * case, and more streams than processors use no more of these. A launch that is worth several threads is
+ * shared: threads that find no stream to run take chunks of it, as in the pool (base/pool.c has the
+ * argument why a late one can do no harm).
+ *
+ * A stream publishes one number, how many records it has passed, and an event is a place among them: a wait
+ * is one load. Commands that no other stream waits for publish nothing, so that threads write no line that
+ * another one reads but at real edges.
+ *
+ * Who finds nothing to do looks again and again for a while, and then sleeps: it announces that, looks once
+ * more, and waits under the lock. Who changes something that may make a thread useful (a record passed, a
+ * launch to share, its last chunk, the end) looks at the announcements afterwards. All four are
+ * sequentially consistent, so that one of the two sees the other. */
+#include "base/relax.h"
+#include "stream_cpu.h"
+
+enum { NO_EVENT = UINT32_MAX, OVER = UINT32_MAX - 1 };
+
+/* A launch that several threads run, while its stream waits for it. */
+struct shared {
+    _Alignas(ASH_CPU_LINE) _Atomic uint64_t work; /* number of the launch << 32 | chunks not taken */
+    _Atomic(const ash_launch *) launch; /* the rest describes it: written before `work`, and constant until
+                                           all chunks are done */
+    _Atomic uint32_t units;
+    _Alignas(ASH_CPU_LINE) _Atomic uint32_t done; /* chunks that have run */
+    _Atomic uint32_t threads;                     /* that ran some */
+};
+
+struct ash_cpu_stream {
+    /* what threads without work look at */
+    _Alignas(ASH_CPU_LINE) atomic_bool held; /* a thread runs its commands */
+    _Atomic uint32_t waits;                  /* event that it waits for, NO_EVENT or OVER */
+    _Alignas(ASH_CPU_LINE) _Atomic uint32_t passed; /* records, in this round */
+    /* of the thread that holds it */
+    _Alignas(ASH_CPU_LINE) uint32_t next; /* command to run */
+    uint32_t overlapped;                  /* as in ash_streams_counts */
+    _Atomic uint64_t done;                /* launches and copies that are over, since it was made */
+    struct shared shared;
+};
+
+/* --- issuing ------------------------------------------------------------------------------------ */
+
+void ash_cpu__free_queues(ash_cpu *cpu, ash_cpu_queues *queues) {
+    const ash_allocator *a = cpu->allocator;
+    for (uint32_t i = 0; queues->lists && i < cpu->n_streams; i++)
+        ash_mem_free(a, queues->lists[i].commands, queues->lists[i].room, sizeof(ash_command));
+    ash_mem_free(a, queues->lists, cpu->n_streams, sizeof *queues->lists);
+    ash_mem_free(a, queues->marks, cpu->n_events, sizeof *queues->marks);
+    *queues = (ash_cpu_queues){0};
+}
+
+ash_status ash_cpu__make_queues(ash_cpu *cpu, ash_diag *diag) {
+    const ash_allocator *a = cpu->allocator;
+    ash_cpu_queues *q = &cpu->issued;
+    q->lists = ash_mem_calloc(a, cpu->n_streams, sizeof *q->lists);
+    q->marks = ash_mem_calloc(a, cpu->n_events, sizeof *q->marks);
+    bool made = q->lists && q->marks;
+    for (uint32_t i = 0; made && i < cpu->n_streams; i++) {
+        made = (q->lists[i].commands = ash_mem_calloc(a, cpu->room, sizeof(ash_command))) != NULL;
+        q->lists[i].room = cpu->room;
+    }
+    if (made) return ASH_OK;
+    ash_cpu__free_queues(cpu, q);
+    return ASH_NO_MEMORY(diag);
+}
+
+void ash_cpu__clear_queues(ash_cpu *cpu) {
+    for (uint32_t i = 0; i < cpu->n_streams; i++)
+        cpu->issued.lists[i].count = cpu->issued.lists[i].records = 0;
+    cpu->issued.full = false;
+}
+
+static ash_command *add(ash_streams *streams, uint32_t stream, ash_command_kind kind) {
+    static ash_command nowhere;
+    ash_cpu_queues *queues = &ash_cpu__of(streams)->issued;
+    ash_cpu_list *list = &queues->lists[stream];
+    if (list->count == list->room) {
+        queues->full = true;
+        return &nowhere;
+    }
+    ash_command *command = &list->commands[list->count++];
+    command->kind = kind;
+    command->timing = NULL;
+    return command;
+}
+
+static void launch(ash_streams *streams, uint32_t stream, const ash_launch *launch, ash_timing *timing) {
+    ash_command *command = add(streams, stream, ASH_COMMAND_LAUNCH);
+    command->launch = launch;
+    command->timing = timing;
+}
+
+static void copy(ash_streams *streams, uint32_t stream, const ash_transfer *copy, ash_timing *timing) {
+    ash_command *command = add(streams, stream, ASH_COMMAND_COPY);
+    command->copy = copy;
+    command->timing = timing;
+}
+
+static void call(ash_streams *streams, uint32_t stream, void (*fn)(void *arg), void *arg) {
+    ash_command *command = add(streams, stream, ASH_COMMAND_CALL);
+    command->call.fn = fn;
+    command->call.arg = arg;
+}
+
+static void record(ash_streams *streams, uint32_t stream, uint32_t event) {
+    ash_cpu_queues *queues = &ash_cpu__of(streams)->issued;
+    add(streams, stream, ASH_COMMAND_RECORD)->event = event;
+    queues->marks[event] = (ash_cpu_mark){stream, ++queues->lists[stream].records};
+}
+
+static void wait(ash_streams *streams, uint32_t stream, uint32_t event) {
+    add(streams, stream, ASH_COMMAND_WAIT)->event = event;
+}
+
+/* --- what can be done --------------------------------------------------------------------------- */
+
+static bool has_happened(ash_cpu *cpu, uint32_t event) {
+    const ash_cpu_mark *mark = &cpu->running->marks[event];
+    return atomic_load(&cpu->streams[mark->stream].passed) >= mark->count;
+}
+
+/* Whether a thread could run commands of the stream now. */
+static bool can_run(ash_cpu *cpu, struct ash_cpu_stream *stream) {
+    if (atomic_load_explicit(&stream->held, memory_order_relaxed)) return false;
+    uint32_t waits = atomic_load_explicit(&stream->waits, memory_order_relaxed);
+    return waits == NO_EVENT || (waits != OVER && has_happened(cpu, waits));
+}
+
+static bool can_help(struct ash_cpu_stream *stream) {
+    return (uint32_t)atomic_load(&stream->shared.work) != 0;
+}
+
+/* Whether a thread that waits for all chunks of its stream's launch (NULL: for the end) has something to do.
+ */
+static bool is_needed(ash_cpu *cpu, struct ash_cpu_stream *waiting) {
+    if (waiting) {
+        struct shared *shared = &waiting->shared;
+        return atomic_load(&shared->done) ==
+               atomic_load_explicit(&shared->units, memory_order_relaxed);
+    }
+    if (atomic_load(&cpu->left) == 0) return true;
+    for (uint32_t i = 0; i < cpu->n_streams; i++)
+        if (can_run(cpu, &cpu->streams[i]) || can_help(&cpu->streams[i])) return true;
+    return false;
+}
+
+/* --- waiting ------------------------------------------------------------------------------------ */
+
+/* To be called after what may make another thread useful. */
+static void tell(ash_cpu *cpu) {
+    if (atomic_load(&cpu->asleep) == 0) return;
+    pthread_mutex_lock(&cpu->lock);
+    pthread_cond_broadcast(&cpu->wake);
+    pthread_mutex_unlock(&cpu->lock);
+}
+
+static void wait_until_needed(ash_cpu *cpu, struct ash_cpu_stream *waiting) {
+    for (int i = 0; i < 64; i++) {
+        if (is_needed(cpu, waiting)) return;
+        ash_relax();
+    }
+    if (cpu->pool) {
+        int64_t now = ash_clock__now(), end = now + ash_pool__patience(cpu->pool, now);
+        do {
+            for (int i = 0; i < 64; i++) {
+                if (is_needed(cpu, waiting)) return;
+                ash_relax();
+            }
+        } while (ash_clock__now() < end);
+    }
+    pthread_mutex_lock(&cpu->lock);
+    atomic_fetch_add(&cpu->asleep, 1);
+    while (!is_needed(cpu, waiting)) pthread_cond_wait(&cpu->wake, &cpu->lock);
+    atomic_fetch_sub(&cpu->asleep, 1);
+    pthread_mutex_unlock(&cpu->lock);
+}
+
+/* --- shared launches ---------------------------------------------------------------------------- */
+
+/* Runs chunks of the stream's launch until none is left to take: large pieces first. */
+static bool help(ash_cpu *cpu, struct ash_cpu_stream *stream, unsigned worker) {
+    struct shared *shared = &stream->shared;
+    uint32_t ran = 0, units = 0;
+    uint64_t work = atomic_load_explicit(&shared->work, memory_order_acquire);
+    while ((uint32_t)work != 0) {
+        uint32_t left = (uint32_t)work, take = ASH_MAX(left / (2 * cpu->threads), 1u);
+        const ash_launch *launch = atomic_load_explicit(&shared->launch, memory_order_relaxed);
+        units = atomic_load_explicit(&shared->units, memory_order_relaxed);
+        if (!atomic_compare_exchange_weak_explicit(&shared->work, &work, work - take, memory_order_acq_rel,
+                                                   memory_order_acquire))
+            continue;
+        ran += take;
+        int64_t begin = launch->begin + (units - left);
+        ash_cpu__run_range(cpu, launch, begin, begin + take, worker);
+        work = atomic_load_explicit(&shared->work, memory_order_acquire);
+    }
+    if (ran == 0) return false;
+    atomic_fetch_add_explicit(&shared->threads, 1, memory_order_relaxed);
+    units = atomic_load_explicit(&shared->units, memory_order_relaxed);
+    if (atomic_fetch_add(&shared->done, ran) + ran == units) tell(cpu);
+    return true;
+}
+
+static unsigned run_shared(ash_cpu *cpu, struct ash_cpu_stream *stream, const ash_launch *launch,
+                           unsigned worker) {
+    struct shared *shared = &stream->shared;
+    uint32_t units = (uint32_t)(launch->end - launch->begin);
+    atomic_store_explicit(&shared->launch, launch, memory_order_relaxed);
+    atomic_store_explicit(&shared->units, units, memory_order_relaxed);
+    atomic_store_explicit(&shared->threads, 0, memory_order_relaxed);
+    atomic_store_explicit(&shared->done, 0, memory_order_relaxed);
+    uint64_t number = (atomic_load_explicit(&shared->work, memory_order_relaxed) >> 32) + 1;
+    atomic_store(&shared->work, number << 32 | units);
+    tell(cpu);
+    help(cpu, stream, worker);
+    while (atomic_load(&shared->done) != units) wait_until_needed(cpu, stream);
+    return atomic_load_explicit(&shared->threads, memory_order_relaxed);
+}
+
+/* --- running ------------------------------------------------------------------------------------ */
+
+static unsigned run_launch(ash_cpu *cpu, struct ash_cpu_stream *stream, const ash_launch *launch,
+                           unsigned worker) {
+    int64_t chunks = launch->end - launch->begin;
+    if (chunks <= 0) return 1;
+    if (launch->parallel && cpu->pool && chunks > 1 && chunks < UINT32_MAX)
+        return run_shared(cpu, stream, launch, worker);
+    ash_cpu__run_range(cpu, launch, launch->begin, launch->end, worker);
+    return 1;
+}
+
+/* A launch or a copy. */
+static void run_work(ash_cpu *cpu, struct ash_cpu_stream *stream, const ash_command *command,
+                     unsigned worker) {
+    ash_timing *timing = command->timing;
+    if (timing) timing->start = ash_clock__now();
+    if (atomic_load_explicit(&cpu->active, memory_order_relaxed) > 1) stream->overlapped++;
+    unsigned threads = 1;
+    if (command->kind == ASH_COMMAND_LAUNCH)
+        threads = run_launch(cpu, stream, command->launch, worker);
+    else
+        ash_cpu__move(command->copy);
+    atomic_store_explicit(&stream->done,
+                          atomic_load_explicit(&stream->done, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+    if (timing) *timing = (ash_timing){timing->start, ash_clock__now(), threads};
+}
+
+/* False: the stream waits. While the switch is on, only records and waits run, so that every stream ends.
+ */
+static bool run_command(ash_cpu *cpu, struct ash_cpu_stream *stream, const ash_command *command,
+                        unsigned worker) {
+    switch (command->kind) {
+    case ASH_COMMAND_LAUNCH:
+    case ASH_COMMAND_COPY:
+        if (!ash_cpu__stops(cpu)) run_work(cpu, stream, command, worker);
+        return true;
+    case ASH_COMMAND_CALL:
+        if (!ash_cpu__stops(cpu)) command->call.fn(command->call.arg);
+        return true;
+    case ASH_COMMAND_RECORD:
+        atomic_store(&stream->passed, cpu->running->marks[command->event].count);
+        tell(cpu);
+        return true;
+    case ASH_COMMAND_WAIT: return has_happened(cpu, command->event);
+    }
+    return true;
+}
+
+/* Runs a stream as far as it goes, unless another thread does. True when this one did. */
+static bool run_stream(ash_cpu *cpu, uint32_t index, unsigned worker) {
+    struct ash_cpu_stream *stream = &cpu->streams[index];
+    const ash_cpu_list *list = &cpu->running->lists[index];
+    if (!can_run(cpu, stream) || atomic_exchange_explicit(&stream->held, true, memory_order_acquire))
+        return false;
+    uint32_t waits = OVER, next = stream->next, before = next;
+    atomic_fetch_add_explicit(&cpu->active, 1, memory_order_relaxed);
+    for (; next < list->count; next++) {
+        if (run_command(cpu, stream, &list->commands[next], worker)) continue;
+        waits = list->commands[next].event;
+        break;
+    }
+    atomic_fetch_sub_explicit(&cpu->active, 1, memory_order_relaxed);
+    bool ended =
+        waits == OVER && atomic_load_explicit(&stream->waits, memory_order_relaxed) != OVER;
+    stream->next = next;
+    atomic_store_explicit(&stream->waits, waits, memory_order_relaxed);
+    atomic_store_explicit(&stream->held, false, memory_order_release);
+    if (ended && atomic_fetch_sub(&cpu->left, 1) == 1) tell(cpu);
+    return ended || next != before;
+}
+
+static void run_round(void *arg, int64_t begin, int64_t end, unsigned worker) {
+    ash_cpu *cpu = arg;
+    (void)begin, (void)end;
+    while (atomic_load(&cpu->left) != 0) {
+        bool ran = false;
+        for (uint32_t i = 0; i < cpu->n_streams; i++)
+            ran |= run_stream(cpu, (i + worker) % cpu->n_streams, worker);
+        for (uint32_t i = 0; i < cpu->n_streams && !ran; i++) ran = help(cpu, &cpu->streams[i], worker);
+        if (!ran) wait_until_needed(cpu, NULL);
+    }
+}
+
+static uint32_t begin_round(ash_cpu *cpu) {
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < cpu->n_streams; i++) {
+        struct ash_cpu_stream *s = &cpu->streams[i];
+        bool empty = cpu->running->lists[i].count == 0;
+        s->next = s->overlapped = 0;
+        atomic_store_explicit(&s->waits, empty ? OVER : NO_EVENT, memory_order_relaxed);
+        atomic_store_explicit(&s->passed, 0, memory_order_relaxed);
+        left += !empty;
+    }
+    atomic_store(&cpu->left, left);
+    return left;
+}
+
+void ash_cpu__run_queues(ash_cpu *cpu, const ash_cpu_queues *queues) {
+    cpu->running = queues;
+    if (begin_round(cpu) != 0) {
+        if (cpu->pool)
+            ash_pool__run(cpu->pool, cpu->threads, cpu->threads, run_round, cpu);
+        else
+            run_round(cpu, 0, 1, 0);
+    }
+    cpu->counts.overlapped = 0;
+    for (uint32_t i = 0; i < cpu->n_streams; i++) cpu->counts.overlapped += cpu->streams[i].overlapped;
+}
+
+static ash_status finish(ash_streams *streams, ash_diag *diag) {
+    ash_cpu *cpu = ash_cpu__of(streams);
+    bool full = cpu->issued.full;
+    if (!full) ash_cpu__run_queues(cpu, &cpu->issued);
+    ash_cpu__clear_queues(cpu);
+    ASH_FAIL_IF(full, diag, ASH_ERROR_INTERNAL, "more than %u commands on one stream", cpu->room);
+    return ash_cpu__end(cpu, diag);
+}
+
+static uint64_t done(const ash_streams *streams) {
+    const ash_cpu *cpu = (const ash_cpu *)streams;
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < cpu->n_streams; i++)
+        sum += atomic_load_explicit(&cpu->streams[i].done, memory_order_relaxed);
+    return sum;
+}
+
+/* --- life --------------------------------------------------------------------------------------- */
+
+void ash_cpu__free_streams(ash_cpu *cpu) {
+    const ash_allocator *a = cpu->allocator;
+    if (cpu->streams) a->free(a->user, cpu->streams, cpu->n_streams * sizeof *cpu->streams);
+    cpu->streams = NULL;
+}
+
+ash_status ash_cpu__make_streams(ash_cpu *cpu, ash_diag *diag) {
+    const ash_allocator *a = cpu->allocator;
+    size_t bytes = cpu->n_streams * sizeof *cpu->streams;
+    cpu->streams = a->alloc(a->user, bytes, ASH_CPU_LINE);
+    if (!cpu->streams) return ASH_NO_MEMORY(diag);
+    memset(cpu->streams, 0, bytes);
+    return ASH_OK;
+}
+
+const ash_streams ash_cpu__queued = {.launch = launch,
+                                     .copy = copy,
+                                     .call = call,
+                                     .record = record,
+                                     .wait = wait,
+                                     .finish = finish,
+                                     .done = done};
