@@ -3,18 +3,18 @@
  *     bench_dispatch [REPEAT]
  *
  * A chain of 1000 operations on 16 numbers, not fused, one thread: the time per operation in each mode,
- * against the same kernels called one after the other from a loop in C, their own cost. Launches worth two
- * threads, of an empty kernel with two chunks: the time of each. Branches of small operations that do not
- * depend on each other: one stream with two threads against two streams. Each number is the least of REPEAT
- * runs (default 300). Counts allocations while executing, and exits with 1 when there is one, or when a
- * mode is not what it says. */
+ * against the same kernels called one after the other from a loop in C, their own cost; and the time to
+ * prepare such chains. Launches worth two threads: of an empty kernel, and of one that takes two
+ * microseconds on one. Models with branches that do not depend on each other: one stream with two threads
+ * against two streams. Each number is the least of REPEAT runs (default 300) and of 20 ms at least. Counts
+ * allocations while executing, and exits with 1 when there is one, or when a mode is not what it says. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "ashlar/builder.h"
 #include "runtime/plan.h"
 
-enum { OPS = 1000, WIDTH = 16, LAUNCHES = 1000, BRANCHES = 4, DEPTH = 12 };
+enum { OPS = 1000, WIDTH = 16, LAUNCHES = 1000, BRANCHES = 4, DEPTH = 12, LEAST_NS = 20000000 };
 
 static ash_diag diag;
 static long allocations;
@@ -38,10 +38,9 @@ static void count_free(void *user, void *ptr, size_t size) {
     ash_allocator__libc.free(NULL, ptr, size);
 }
 
-static ash_plan *prepare(ash_context *context, const ash_graph *graph, ash_mode mode, unsigned threads) {
-    ash_plan_options options = ash_plan_options_default();
+static ash_plan *prepare_with(ash_context *context, const ash_graph *graph, ash_plan_options options,
+                              ash_mode mode, unsigned threads) {
     ash_plan *plan;
-    options.optimize = options.fuse = false;
     options.mode = mode;
     options.streams = mode == ASH_MODE_MULTI_STREAM ? 2 : 1;
     options.threads = threads;
@@ -54,18 +53,25 @@ static ash_plan *prepare(ash_context *context, const ash_graph *graph, ash_mode 
     return plan;
 }
 
+static ash_plan *prepare(ash_context *context, const ash_graph *graph, ash_mode mode, unsigned threads) {
+    ash_plan_options options = ash_plan_options_default();
+    options.optimize = options.fuse = false;
+    return prepare_with(context, graph, options, mode, threads);
+}
+
 /* Nanoseconds of one execution. */
 static int64_t least_run(ash_plan *plan, int repeat) {
     int64_t least = INT64_MAX;
     long before = __atomic_load_n(&allocations, __ATOMIC_RELAXED);
-    for (int i = 0; i < repeat; i++) {
+    int64_t begin = ash_clock__now();
+    for (int i = 0; i < repeat || ash_clock__now() - begin < LEAST_NS; i++) {
         int64_t start = ash_clock__now();
         must(ash_plan_execute(plan, &diag), "execute");
         least = ASH_MIN(least, ash_clock__now() - start);
     }
     long more = __atomic_load_n(&allocations, __ATOMIC_RELAXED) - before;
     if (more) {
-        fprintf(stderr, "bench_dispatch: %ld allocations in %d executions\n", more, repeat);
+        fprintf(stderr, "bench_dispatch: %ld allocations while executing\n", more);
         exit(1);
     }
     return least;
@@ -85,13 +91,42 @@ static int64_t least_calls(const ash_plan *plan, int repeat) {
     return least;
 }
 
-static void measure_chain(ash_context *context, int repeat) {
+static ash_graph *make_chain(ash_context *context, int ops) {
     ash_graph *g;
     must(ash_graph_create(context, "chain", &g, &diag), "graph");
     ash_type type = {.dtype = ASH_F32, .rank = 1, .dims = {WIDTH}};
     ash_value x = ash_graph_input(g, "x", &type), v = x;
-    for (int i = 0; i < OPS; i++) v = i % 2 ? ash_neg(g, v) : ash_add(g, v, x);
+    for (int i = 0; i < ops; i++) v = i % 2 ? ash_neg(g, v) : ash_add(g, v, x);
     ash_graph_output(g, "y", v);
+    return g;
+}
+
+/* Preparing a chain whose kernels are compiled already: the time of the schedule, the memory plan and, in
+ * mode graph, the entry. */
+static void measure_prepare(ash_context *context) {
+    static const int lengths[] = {100, 1000, 10000};
+    ash_graph *first = make_chain(context, 2);
+    ash_plan *held = prepare(context, first, ASH_MODE_STREAM, 1);
+    for (size_t i = 0; i < ASH_COUNT(lengths); i++) {
+        ash_graph *g = make_chain(context, lengths[i]);
+        double ms[2] = {1e9, 1e9};
+        for (int mode = 0; mode < 2; mode++)
+            for (int r = 0; r < 3; r++) {
+                ash_plan *plan = prepare(context, g, mode ? ASH_MODE_GRAPH : ASH_MODE_STREAM, 1);
+                ms[mode] = ASH_MIN(ms[mode], (double)ash_plan_describe(plan).prepare_ns / 1e6);
+                ash_plan_destroy(plan);
+            }
+        printf("prepare a chain of %d operations: stream %.2f ms, graph %.2f ms (%.1f us per operation "
+               "more)\n",
+               lengths[i], ms[0], ms[1], (ms[1] - ms[0]) * 1e3 / lengths[i]);
+        ash_graph_destroy(g);
+    }
+    ash_plan_destroy(held);
+    ash_graph_destroy(first);
+}
+
+static void measure_chain(ash_context *context, int repeat) {
+    ash_graph *g = make_chain(context, OPS);
     printf("chain of %d operations on %d numbers, one thread, ns per operation\n", OPS, WIDTH);
     for (int mode = 0; mode < ASH_MODE_COUNT; mode++) {
         if (mode == ASH_MODE_MULTI_STREAM) continue;
@@ -111,10 +146,18 @@ static void nothing(void *const *buffers, const int64_t *vars, int64_t begin, in
     (void)buffers, (void)vars, (void)begin, (void)end, (void)worker;
 }
 
-static void measure_launches(ash_context *context, int repeat) {
+static void work(void *const *buffers, const int64_t *vars, int64_t begin, int64_t end, int64_t worker) {
+    (void)buffers, (void)vars, (void)worker;
+    int64_t until = ash_clock__now() + 1000 * (end - begin);
+    while (ash_clock__now() < until) {
+    }
+}
+
+/* Nanoseconds of a launch of two chunks. */
+static double least_launch(ash_context *context, ash_launch_fn fn, int repeat) {
     ash_streams *streams;
     ash_streams_options options = {.streams = 1, .commands = 1, .threads = 2};
-    ash_launch launch = {.fn = nothing, .end = 2, .parallel = true};
+    ash_launch launch = {.fn = fn, .end = 2, .parallel = true};
     int64_t least = INT64_MAX;
     must(ash_stream__cpu.create(context, &options, &streams, &diag), "streams");
     for (int r = 0; r < repeat; r++) {
@@ -122,33 +165,127 @@ static void measure_launches(ash_context *context, int repeat) {
         for (int i = 0; i < LAUNCHES; i++) streams->launch(streams, 0, &launch, NULL);
         least = ASH_MIN(least, ash_clock__now() - start);
     }
-    printf("launch of an empty kernel worth two threads: %.0f ns\n", (double)least / LAUNCHES);
     ash_streams__destroy(streams);
+    return (double)least / LAUNCHES;
 }
 
-/* BRANCHES chains of DEPTH operations of some microseconds, that meet at the end. */
-static void measure_branches(ash_context *context, int repeat, int64_t rows, int64_t columns) {
-    ash_graph *g;
-    must(ash_graph_create(context, "branches", &g, &diag), "graph");
-    ash_type type = {.dtype = ASH_F32, .rank = 2, .dims = {rows, columns}};
-    ash_value x = ash_graph_input(g, "x", &type), sum = ASH_NO_VALUE;
+static void measure_launches(ash_context *context, int repeat) {
+    printf("launch worth two threads: empty kernel %.0f ns, two chunks of 1000 ns %.0f ns\n",
+           least_launch(context, nothing, repeat), least_launch(context, work, 20));
+}
+
+/* --- models with branches ----------------------------------------------------------------------- */
+
+static ash_value weight(ash_graph *g, unsigned rank, const int64_t *dims) {
+    static float data[1 << 18];
+    ash_type type = {.dtype = ASH_F32, .rank = rank};
+    size_t count = 1;
+    for (unsigned i = 0; i < rank; i++) count *= (size_t)(type.dims[i] = dims[i]);
+    for (size_t i = 0; i < count; i++) data[i] = (float)((i * 7919 + 13) % 199) / 1990 - 0.05f;
+    return ash_graph_constant(g, &type, data, count * sizeof *data, ASH_DATA_COPY);
+}
+
+static ash_value project(ash_graph *g, ash_value x, int64_t from, int64_t to) {
+    return ash_matmul(g, x, weight(g, 2, (int64_t[]){from, to}));
+}
+
+static ash_value input(ash_graph *g, unsigned rank, const int64_t *dims) {
+    ash_type type = {.dtype = ASH_F32, .rank = rank};
+    for (unsigned i = 0; i < rank; i++) type.dims[i] = dims[i];
+    return ash_graph_input(g, "x", &type);
+}
+
+/* BRANCHES chains of DEPTH operations that meet at the end. */
+static void build_chains(ash_graph *g, int64_t rows, int64_t columns) {
+    ash_value x = input(g, 2, (int64_t[]){rows, columns}), sum = ASH_NO_VALUE;
     for (int b = 0; b < BRANCHES; b++) {
         ash_value v = ash_mul(g, x, ash_scalar(g, ASH_F32, 1.0 + b));
         for (int i = 0; i < DEPTH; i++) v = i % 2 ? ash_tanh(g, v) : ash_add(g, v, x);
         sum = b ? ash_add(g, sum, v) : v;
     }
     ash_graph_output(g, "y", sum);
-    ash_plan *one = prepare(context, g, ASH_MODE_STREAM, 2);
-    ash_plan *two = prepare(context, g, ASH_MODE_MULTI_STREAM, 2);
-    double stream = (double)least_run(one, repeat), streams = (double)least_run(two, repeat);
+}
+
+/* Blocks of attention and gated feed-forward, with a product each for Q, K and V, gate and up. */
+static void build_attention(ash_graph *g, int64_t rows, int64_t hidden) {
+    ash_value x = input(g, 2, (int64_t[]){rows, hidden});
+    for (int block = 0; block < 4; block++) {
+        ash_value q = project(g, x, hidden, hidden), k = project(g, x, hidden, hidden),
+                  v = project(g, x, hidden, hidden);
+        ash_value scores = ash_matmul(g, q, ash_transpose(g, k, (int64_t[]){1, 0}));
+        scores = ash_softmax(g, ash_mul(g, scores, ash_scalar(g, ASH_F32, 0.1)), 1);
+        x = ash_add(g, x, project(g, ash_matmul(g, scores, v), hidden, hidden));
+        ash_value gate = project(g, x, hidden, 2 * hidden), up = project(g, x, hidden, 2 * hidden);
+        gate = ash_mul(g, gate, ash_sigmoid(g, gate));
+        x = ash_add(g, x, project(g, ash_mul(g, gate, up), 2 * hidden, hidden));
+    }
+    ash_graph_output(g, "y", x);
+}
+
+static ash_value convolve(ash_graph *g, ash_value x, int64_t from, int64_t to, int64_t window) {
+    ash_value w = weight(g, 4, (int64_t[]){to, from, window, window});
+    return ash_relu(g, ash_conv2d(g, x, w, 1, window / 2, 1));
+}
+
+/* Blocks of four branches: 1 x 1, 3 x 3, 5 x 5, and a pool, which are concatenated. */
+static void build_inception(ash_graph *g, int64_t image, int64_t channels) {
+    ash_value x = input(g, 4, (int64_t[]){1, channels, image, image});
+    int64_t c = channels / 4;
+    ash_window pool = {.kernel = 3, .stride = 1, .before = 1, .after = 1, .dilation = 1};
+    for (int block = 0; block < 3; block++) {
+        ash_value parts[] = {
+            convolve(g, x, channels, c, 1),
+            convolve(g, convolve(g, x, channels, c, 1), c, c, 3),
+            convolve(g, convolve(g, x, channels, c / 2, 1), c / 2, c, 5),
+            convolve(g,
+                     ash_pool(g, ASH_OP_POOL_MAX, x, (int64_t[]){2, 3},
+                              (ash_window[]){pool, pool}, 2),
+                     channels, c, 1),
+        };
+        x = ash_concat(g, parts, 4, 1);
+    }
+    ash_graph_output(g, "y", x);
+}
+
+static void measure_branches(ash_context *context, int repeat, const char *name,
+                             void (*build)(ash_graph *g, int64_t a, int64_t b), int64_t a, int64_t b,
+                             bool fuse) {
+    ash_graph *g;
+    must(ash_graph_create(context, name, &g, &diag), "graph");
+    build(g, a, b);
+    ash_plan_options options = ash_plan_options_default();
+    options.fuse = fuse;
+    ash_plan *single = prepare_with(context, g, options, ASH_MODE_STREAM, 1);
+    ash_plan *one = prepare_with(context, g, options, ASH_MODE_STREAM, 2);
+    ash_plan *two = prepare_with(context, g, options, ASH_MODE_MULTI_STREAM, 2);
+    double alone = (double)least_run(single, repeat), stream = (double)least_run(one, repeat),
+           streams = (double)least_run(two, repeat);
     ash_plan_report report = ash_plan_describe(two);
-    printf("%d branches of %d operations on %lld x %lld, two threads: one stream %.1f us, two streams %.1f "
-           "us (%.2f times as fast), %u operations, %u events, %llu overlapped\n",
-           BRANCHES, DEPTH, (long long)rows, (long long)columns, stream / 1e3, streams / 1e3,
-           stream / streams, report.ops, report.events, (unsigned long long)report.overlapped);
+    printf("%-10s %3lld x %-3lld %-7s %4u ops %3u events %4llu overlapped   %8.1f %8.1f %8.1f us  %5.2f\n",
+           name, (long long)a, (long long)b, fuse ? "fused" : "unfused", report.ops, report.events,
+           (unsigned long long)report.overlapped, alone / 1e3, stream / 1e3, streams / 1e3,
+           stream / streams);
+    ash_plan_destroy(single);
     ash_plan_destroy(one);
     ash_plan_destroy(two);
     ash_graph_destroy(g);
+}
+
+static void measure_models(ash_context *context, int repeat) {
+    static const int64_t chains[][2] = {{8, 64}, {32, 128}, {128, 256}};
+    static const int64_t attention[][2] = {{4, 64}, {4, 128}, {16, 128}, {8, 256}};
+    static const int64_t inception[][2] = {{7, 64}, {14, 64}, {14, 128}};
+    printf("branches: one stream with one thread and with two, two streams, one by two\n");
+    for (size_t i = 0; i < ASH_COUNT(chains); i++)
+        measure_branches(context, repeat, "chains", build_chains, chains[i][0], chains[i][1], false);
+    for (int fuse = 0; fuse < 2; fuse++) {
+        for (size_t i = 0; i < ASH_COUNT(attention); i++)
+            measure_branches(context, repeat, "attention", build_attention, attention[i][0],
+                             attention[i][1], fuse);
+        for (size_t i = 0; i < ASH_COUNT(inception); i++)
+            measure_branches(context, repeat, "inception", build_inception, inception[i][0],
+                             inception[i][1], fuse);
+    }
 }
 
 int main(int argc, char **argv) {
@@ -157,11 +294,10 @@ int main(int argc, char **argv) {
     ash_context *context;
     ash_context_options options = {.allocator = {count_alloc, count_free, NULL}, .threads = 2};
     must(ash_context_create(&options, &context, &diag), "context");
+    measure_prepare(context);
     measure_chain(context, repeat);
     measure_launches(context, repeat);
-    measure_branches(context, repeat, 8, 64);
-    measure_branches(context, repeat, 32, 128);
-    measure_branches(context, repeat, 128, 256);
+    measure_models(context, repeat);
     ash_context_destroy(context);
     return 0;
 }
