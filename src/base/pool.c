@@ -155,17 +155,17 @@ static int this_cpu(void) {
 }
 
 /* Leaves a processor that the caller or a worker before this one is on: the system moves a thread at once
- * when its processor is taken from its set, and the set is given back. */
-static void keep_apart(ash_pool *pool, struct worker *worker, int64_t now) {
+ * when its processor is taken from its set, and the set is given back. True when it has moved. */
+static bool keep_apart(ash_pool *pool, struct worker *worker, int64_t now) {
 #ifdef __linux__
     int cpu = this_cpu();
     atomic_store_explicit(&worker->cpu, cpu, memory_order_relaxed);
     bool shared = cpu >= 0 && cpu == atomic_load_explicit(&pool->cpu, memory_order_relaxed);
     for (unsigned i = 1; i < worker->index && !shared; i++)
         shared = cpu == atomic_load_explicit(&pool->workers[i - 1].cpu, memory_order_relaxed);
-    if (!shared || now - worker->moved < SETTLE_NS) return;
+    if (!shared || now - worker->moved < SETTLE_NS) return false;
     cpu_set_t all, others;
-    if (sched_getaffinity(0, sizeof all, &all) != 0) return;
+    if (sched_getaffinity(0, sizeof all, &all) != 0) return false;
     others = all;
     int caller = atomic_load_explicit(&pool->cpu, memory_order_relaxed);
     if (caller >= 0) CPU_CLR(caller, &others);
@@ -174,11 +174,13 @@ static void keep_apart(ash_pool *pool, struct worker *worker, int64_t now) {
         if (other >= 0) CPU_CLR(other, &others);
     }
     worker->moved = now;
-    if (CPU_COUNT(&others) == 0 || sched_setaffinity(0, sizeof others, &others) != 0) return;
+    if (CPU_COUNT(&others) == 0 || sched_setaffinity(0, sizeof others, &others) != 0) return false;
     sched_setaffinity(0, sizeof all, &all);
     atomic_store_explicit(&worker->cpu, this_cpu(), memory_order_relaxed);
+    return true;
 #else
     (void)pool, (void)worker, (void)now;
+    return false;
 #endif
 }
 
@@ -188,7 +190,7 @@ static bool spin_for_work(ash_pool *pool, struct worker *worker) {
     int64_t start = ash_clock__now(), before = start, now = start;
     int64_t end = start + ash_pool__patience(pool, start);
     do {
-        keep_apart(pool, worker, now);
+        if (keep_apart(pool, worker, now)) before = ash_clock__now();
         for (int i = 0; i < 32; i++) {
             if (has_work(pool, index) || atomic_load_explicit(&pool->stop, memory_order_relaxed))
                 return true;

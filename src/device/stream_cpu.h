@@ -48,7 +48,6 @@ typedef struct ash_cpu {
     /* several streams: the round that runs */
     const ash_cpu_queues *running;
     struct ash_cpu_stream *streams;
-    _Alignas(ASH_CPU_LINE) _Atomic uint32_t active; /* threads that run a stream's commands */
     _Alignas(ASH_CPU_LINE) _Atomic uint32_t left;   /* streams that are not over */
     _Atomic uint32_t asleep;                        /* threads that have announced sleep */
     pthread_mutex_t lock;                           /* for sleeping */

@@ -34,6 +34,7 @@ struct ash_cpu_stream {
     /* what threads without work look at */
     _Alignas(ASH_CPU_LINE) atomic_bool held; /* a thread runs its commands */
     _Atomic uint32_t waits;                  /* event that it waits for, NO_EVENT or OVER */
+    atomic_bool busy;                        /* held, and its thread does not wait for an event */
     _Alignas(ASH_CPU_LINE) _Atomic uint32_t passed; /* records, in this round */
     /* of the thread that holds it */
     _Alignas(ASH_CPU_LINE) uint32_t next; /* command to run */
@@ -233,12 +234,19 @@ static unsigned run_launch(ash_cpu *cpu, struct ash_cpu_stream *stream, const as
     return 1;
 }
 
+static bool is_another_busy(ash_cpu *cpu, const struct ash_cpu_stream *stream) {
+    for (uint32_t i = 0; i < cpu->n_streams; i++)
+        if (&cpu->streams[i] != stream && atomic_load_explicit(&cpu->streams[i].busy, memory_order_relaxed))
+            return true;
+    return false;
+}
+
 /* A launch or a copy. */
 static void run_work(ash_cpu *cpu, struct ash_cpu_stream *stream, const ash_command *command,
                      unsigned worker) {
     ash_timing *timing = command->timing;
     if (timing) timing->start = ash_clock__now();
-    if (atomic_load_explicit(&cpu->active, memory_order_relaxed) > 1) stream->overlapped++;
+    stream->overlapped += is_another_busy(cpu, stream);
     unsigned threads = 1;
     if (command->kind == ASH_COMMAND_LAUNCH)
         threads = run_launch(cpu, stream, command->launch, worker);
@@ -271,23 +279,46 @@ static bool run_command(ash_cpu *cpu, struct ash_cpu_stream *stream, const ash_c
     return true;
 }
 
+/* Waits for an event while the stream is held, as long as nothing else can be done; false: it has not
+ * happened. Taking a stream again costs two meetings of processors, an event one. */
+static bool wait_here(ash_cpu *cpu, const struct ash_cpu_stream *stream, uint32_t event) {
+    if (!cpu->pool) return false;
+    int64_t now = ash_clock__now(), end = now + ash_pool__patience(cpu->pool, now);
+    do {
+        for (int i = 0; i < 32; i++) {
+            if (has_happened(cpu, event)) return true;
+            ash_relax();
+        }
+        for (uint32_t i = 0; i < cpu->n_streams; i++) {
+            struct ash_cpu_stream *other = &cpu->streams[i];
+            if (other != stream && (can_help(other) || can_run(cpu, other))) return false;
+        }
+    } while (ash_clock__now() < end);
+    return false;
+}
+
 /* Runs a stream as far as it goes, unless another thread does. True when this one did. */
 static bool run_stream(ash_cpu *cpu, uint32_t index, unsigned worker) {
     struct ash_cpu_stream *stream = &cpu->streams[index];
     const ash_cpu_list *list = &cpu->running->lists[index];
     if (!can_run(cpu, stream) || atomic_exchange_explicit(&stream->held, true, memory_order_acquire))
         return false;
+    bool ended = atomic_load_explicit(&stream->waits, memory_order_relaxed) != OVER;
     uint32_t waits = OVER, next = stream->next, before = next;
-    atomic_fetch_add_explicit(&cpu->active, 1, memory_order_relaxed);
+    atomic_store_explicit(&stream->busy, true, memory_order_relaxed);
     for (; next < list->count; next++) {
-        if (run_command(cpu, stream, &list->commands[next], worker)) continue;
-        waits = list->commands[next].event;
-        break;
+        const ash_command *command = &list->commands[next];
+        if (run_command(cpu, stream, command, worker)) continue;
+        atomic_store_explicit(&stream->busy, false, memory_order_relaxed);
+        if (!wait_here(cpu, stream, command->event)) {
+            waits = command->event;
+            ended = false;
+            break;
+        }
+        atomic_store_explicit(&stream->busy, true, memory_order_relaxed);
     }
-    atomic_fetch_sub_explicit(&cpu->active, 1, memory_order_relaxed);
-    bool ended =
-        waits == OVER && atomic_load_explicit(&stream->waits, memory_order_relaxed) != OVER;
     stream->next = next;
+    atomic_store_explicit(&stream->busy, false, memory_order_relaxed);
     atomic_store_explicit(&stream->waits, waits, memory_order_relaxed);
     atomic_store_explicit(&stream->held, false, memory_order_release);
     if (ended && atomic_fetch_sub(&cpu->left, 1) == 1) tell(cpu);

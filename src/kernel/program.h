@@ -64,6 +64,7 @@ typedef struct ash_step {
     const char *const *nodes; /* names of the graph nodes it holds, for diagnostics */
     uint32_t n_nodes;
     double flops, bytes; /* work and least traffic at the variables' maxima */
+    double work; /* nanoseconds that the arithmetic is taken to need on one core; 0: not estimated */
 } ash_step;
 
 typedef struct ash_program {

@@ -4,7 +4,8 @@
  * order of the program is the order of issue. Each step in turn goes to the stream where it can begin
  * first, by estimated times, where meeting another stream costs SYNC: list scheduling with the program's
  * order as the list. That order keeps lifetimes short, which a list by critical path would not; chains stay
- * on one stream, since going elsewhere costs and gains nothing.
+ * on one stream, since going elsewhere costs and gains nothing. Where the outcome is not expected to be
+ * faster than one stream, it is one stream: small branches are not worth their edges.
  *
  * A step waits for a step of another stream only if nothing that it already waits for, itself or through
  * its stream, comes after that step. Clocks decide this, latest candidates first: who is issued later can
@@ -12,10 +13,14 @@
 #include "assign.h"
 
 enum {
-    SYNC = 1000, /* nanoseconds that an event costs when two streams meet */
-    FIXED = 100, /* nanoseconds that any step takes */
+    SYNC = 400,  /* nanoseconds from the end of a step to the begin of one on another stream */
+    FIXED = 20,  /* nanoseconds that any step takes */
+    START = 500, /* nanoseconds until another thread has joined an execution */
     NOTHING = UINT32_MAX
 };
+
+/* Several streams must be expected to take at most so much of the time of one. */
+static const double WORTH = 0.95;
 
 /* One access of an earlier step to a root, in a list of the root's. */
 struct touch {
@@ -38,8 +43,8 @@ struct assigning {
 };
 
 double ash_schedule__cost(const ash_step *step) {
-    double flops = step->flops / 64, bytes = step->bytes / 32;
-    return FIXED + (flops > bytes ? flops : bytes);
+    double work = step->work > 0 ? step->work : step->flops / 140, traffic = step->bytes / 96;
+    return FIXED + (work > traffic ? work : traffic);
 }
 
 /* --- dependences -------------------------------------------------------------------------------- */
@@ -162,6 +167,7 @@ static bool find_waits(struct assigning *w, uint32_t step) {
 
 static bool assign(struct assigning *w) {
     ash_schedule *s = w->schedule;
+    for (uint32_t t = 1; t < s->streams; t++) w->finish[t] = START;
     for (uint32_t step = 0; step < s->n_steps; step++) {
         for (uint32_t t = 0; t < s->streams; t++) w->latest[t] = NOTHING;
         s->first_wait[step] = (uint32_t)w->waits.len;
@@ -174,6 +180,16 @@ static bool assign(struct assigning *w) {
     s->waits = ash_mem_alloc(w->allocator, s->n_waits, sizeof *s->waits);
     if (s->waits && s->n_waits) memcpy(s->waits, w->waits.at, s->n_waits * sizeof *s->waits);
     return s->waits != NULL;
+}
+
+/* Whether several streams are expected to be faster than one. */
+static bool is_worth_it(const struct assigning *w) {
+    double all = 0, end = 0;
+    for (uint32_t i = 0; i < w->schedule->n_steps; i++) {
+        all += ash_schedule__cost(step_at(w, i));
+        end = ASH_MAX(end, w->end[i]);
+    }
+    return end < WORTH * all;
 }
 
 static uint32_t *new_list(const ash_allocator *a, size_t count) {
@@ -200,6 +216,7 @@ ash_status ash_schedule__create(const ash_allocator *a, const ash_program *progr
     w.end = ash_mem_calloc(a, n, sizeof *w.end);
     bool made = out->stream && out->event && out->first_wait && out->position && out->clocks && w.writes &&
                 w.reads && w.latest && w.last && w.finish && w.end && assign(&w);
+    bool single = made && streams > 1 && !is_worth_it(&w);
     ash_mem_free(a, w.writes, buffers, sizeof *w.writes);
     ash_mem_free(a, w.reads, buffers, sizeof *w.reads);
     ash_mem_free(a, w.latest, streams, sizeof *w.latest);
@@ -208,9 +225,9 @@ ash_status ash_schedule__create(const ash_allocator *a, const ash_program *progr
     ash_mem_free(a, w.end, n, sizeof *w.end);
     ash_vec_free(a, &w.touches);
     ash_vec_free(a, &w.waits);
-    if (made) return ASH_OK;
+    if (made && !single) return ASH_OK;
     ash_schedule__free(out);
-    return ASH_NO_MEMORY(diag);
+    return single ? ash_schedule__create(a, program, 1, out, diag) : ASH_NO_MEMORY(diag);
 }
 
 void ash_schedule__free(ash_schedule *s) {

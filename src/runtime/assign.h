@@ -23,7 +23,8 @@ typedef struct ash_schedule {
 } ash_schedule;
 
 /* Assigns the main steps of a program to `streams` streams (at least 1), so that independent work can
- * overlap; the same program gives the same schedule. */
+ * overlap; the same program gives the same schedule. It has one stream where more are expected to gain
+ * nothing. */
 ash_status ash_schedule__create(const ash_allocator *a, const ash_program *program, uint32_t streams,
                                 ash_schedule *out, ash_diag *diag);
 void ash_schedule__free(ash_schedule *schedule); /* a zeroed one is allowed */
@@ -33,8 +34,7 @@ static inline bool ash_schedule__before(const ash_schedule *s, uint32_t a, uint3
     return s->clocks[(size_t)b * s->streams + s->stream[a]] > s->position[a];
 }
 
-/* The time that a step is taken to need on one core, in nanoseconds: at rates that a core reaches in cache.
- */
+/* The time that a step is taken to need on one core, in nanoseconds, with its data in cache. */
 double ash_schedule__cost(const ash_step *step);
 
 #endif
