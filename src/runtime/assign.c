@@ -2,8 +2,8 @@
  *
  * Two steps depend on each other when they touch a common byte of one root and one of them writes it. The
  * order of the program is the order of issue. Each step in turn goes to the stream where it can begin
- * first, by estimated times, where meeting another stream costs SYNC: list scheduling with the program's
- * order as the list. That order keeps lifetimes short, which a list by critical path would not; chains stay
+ * end first, by estimated times, where meeting another stream costs SYNC, and PULL for each byte that comes
+ * from there: list scheduling with the program's order as the list. That order keeps lifetimes short, which a list by critical path would not; chains stay
  * on one stream, since going elsewhere costs and gains nothing. Where the outcome is not expected to be
  * faster than one stream, it is one stream: small branches are not worth their edges.
  *
@@ -19,6 +19,9 @@ enum {
     NOTHING = UINT32_MAX
 };
 
+/* Nanoseconds for a byte that another core has written last. */
+static const double PULL = 0.22;
+
 /* Several streams must be expected to take at most so much of the time of one. */
 static const double WORTH = 0.95;
 
@@ -26,6 +29,13 @@ static const double WORTH = 0.95;
 struct touch {
     uint32_t step, next;
     int64_t begin, end; /* bytes of the root */
+    uint64_t near;      /* bit per stream: it has written or read them */
+};
+
+/* What the present step reads of an earlier step's results. */
+struct pull {
+    uint32_t touch;
+    int64_t bytes;
 };
 
 struct assigning {
@@ -33,6 +43,7 @@ struct assigning {
     const ash_allocator *allocator;
     ash_schedule *schedule;
     ASH_VEC(struct touch) touches;
+    ASH_VEC(struct pull) pulls;
     ASH_VEC(ash_memory_wait) waits;
     uint32_t *writes, *reads; /* per buffer: the first touch of its list */
     /* per stream */
@@ -65,33 +76,41 @@ static void depend(struct assigning *w, uint32_t on) {
 }
 
 /* Depends on everything in the list that meets the bytes; with `forget`, what lies inside of them leaves
- * it: who meets that later also meets the writer that made it forgotten. */
-static void meet(struct assigning *w, uint32_t *list, int64_t begin, int64_t end, bool forget) {
+ * it: who meets that later also meets the writer that made it forgotten. With `pull`, they are read. */
+static bool meet(struct assigning *w, uint32_t *list, int64_t begin, int64_t end, bool forget, bool pull) {
     for (uint32_t *at = list; *at != NOTHING;) {
         struct touch *touch = &w->touches.at[*at];
-        if (touch->begin < end && begin < touch->end) depend(w, touch->step);
+        bool meets = touch->begin < end && begin < touch->end;
+        if (meets) depend(w, touch->step);
+        struct pull read = {*at, ASH_MIN(end, touch->end) - ASH_MAX(begin, touch->begin)};
+        if (meets && pull && !ash_vec_push(w->allocator, &w->pulls, read)) return false;
         if (forget && begin <= touch->begin && touch->end <= end)
             *at = touch->next;
         else
             at = &touch->next;
     }
+    return true;
 }
 
 static bool remember(struct assigning *w, uint32_t *list, uint32_t step, int64_t begin, int64_t end) {
-    if (!ash_vec_push(w->allocator, &w->touches, (struct touch){step, *list, begin, end})) return false;
+    if (!ash_vec_push(w->allocator, &w->touches, (struct touch){step, *list, begin, end, UINT64_C(1) << w->schedule->stream[step]})) return false;
     *list = (uint32_t)w->touches.len - 1;
     return true;
 }
 
-static void find_dependences(struct assigning *w, uint32_t step) {
+static bool find_dependences(struct assigning *w, uint32_t step) {
     const ash_step *s = step_at(w, step);
+    bool made = true;
+    w->pulls.len = 0;
     for (uint32_t i = 0; i < s->n_accesses; i++) {
         const ash_access *access = &s->accesses[i];
         int64_t offset;
         uint32_t root = root_of(w->program, access->buffer, &offset);
-        meet(w, &w->writes[root], offset + access->begin, offset + access->end, access->write);
-        if (access->write) meet(w, &w->reads[root], offset + access->begin, offset + access->end, true);
+        int64_t begin = offset + access->begin, end = offset + access->end;
+        made &= meet(w, &w->writes[root], begin, end, access->write, !access->write);
+        if (access->write) made &= meet(w, &w->reads[root], begin, end, true, false);
     }
+    return made;
 }
 
 /* Scratch is of one step alone. */
@@ -121,12 +140,27 @@ static double start_on(const struct assigning *w, uint32_t stream) {
     return start;
 }
 
+/* How long it would take there. */
+static double cost_on(const struct assigning *w, uint32_t step, uint32_t stream) {
+    double cost = ash_schedule__cost(step_at(w, step));
+    for (size_t i = 0; i < w->pulls.len; i++)
+        if (!(w->touches.at[w->pulls.at[i].touch].near >> stream & 1))
+            cost += PULL * (double)w->pulls.at[i].bytes;
+    return cost;
+}
+
 static void choose_stream(struct assigning *w, uint32_t step) {
     ash_schedule *s = w->schedule;
     uint32_t best = 0;
-    for (uint32_t t = 1; t < s->streams; t++)
-        if (start_on(w, t) < start_on(w, best)) best = t;
-    double end = start_on(w, best) + ash_schedule__cost(step_at(w, step));
+    double end = start_on(w, 0) + cost_on(w, step, 0);
+    for (uint32_t t = 1; t < s->streams; t++) {
+        double there = start_on(w, t) + cost_on(w, step, t);
+        if (there >= end) continue;
+        end = there;
+        best = t;
+    }
+    for (size_t i = 0; i < w->pulls.len; i++)
+        w->touches.at[w->pulls.at[i].touch].near |= UINT64_C(1) << best;
     s->stream[step] = best;
     s->position[step] = w->last[best] == NOTHING ? 0 : s->position[w->last[best]] + 1;
     w->finish[best] = w->end[step] = end;
@@ -171,7 +205,7 @@ static bool assign(struct assigning *w) {
     for (uint32_t step = 0; step < s->n_steps; step++) {
         for (uint32_t t = 0; t < s->streams; t++) w->latest[t] = NOTHING;
         s->first_wait[step] = (uint32_t)w->waits.len;
-        if (s->streams > 1) find_dependences(w, step);
+        if (s->streams > 1 && !find_dependences(w, step)) return false;
         choose_stream(w, step);
         if (!find_waits(w, step)) return false;
         if (s->streams > 1 && !note_accesses(w, step)) return false;
@@ -224,6 +258,7 @@ ash_status ash_schedule__create(const ash_allocator *a, const ash_program *progr
     ash_mem_free(a, w.finish, streams, sizeof *w.finish);
     ash_mem_free(a, w.end, n, sizeof *w.end);
     ash_vec_free(a, &w.touches);
+    ash_vec_free(a, &w.pulls);
     ash_vec_free(a, &w.waits);
     if (made && !single) return ASH_OK;
     ash_schedule__free(out);
