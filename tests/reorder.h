@@ -176,6 +176,11 @@ static inline ash_status reorder_finish(ash_streams *streams, ash_diag *diag) {
     return reorder.fail ? ash_fail(diag, ASH_ERROR_DEVICE, "the device was asked to fail") : ASH_OK;
 }
 
+static inline uint64_t reorder_done(const ash_streams *streams) {
+    (void)streams;
+    return 0;
+}
+
 static inline ash_streams_counts reorder_counts(const ash_streams *streams) {
     (void)streams;
     return (ash_streams_counts){0};
@@ -212,6 +217,7 @@ static inline ash_status reorder_create(ash_context *context, const ash_streams_
                                           .wait = reorder_wait,
                                           .finish = reorder_finish,
                                           .counts = reorder_counts,
+                                          .done = reorder_done,
                                           .capture_begin = reorder_capture},
                                  .allocator = a,
                                  .options = *options};

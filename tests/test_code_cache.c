@@ -43,7 +43,7 @@ static ash_code *compile_all(ash_compiler *compiler, ash_code_stats *stats) {
         nests[k] = small(k + 1, k);
         pointers[k] = &nests[k];
     }
-    assert_ok(ash_code__compile(compiler, pointers, KERNELS, fns, &code, NULL, NULL, stats, &diag));
+    assert_ok(ash_code__compile(compiler, pointers, KERNELS, fns, &code, NULL, stats, &diag));
     for (int k = 0; k < KERNELS; k++) {
         expect(fns[k], k + 1, k);
         ash_nest_free(&nests[k]);
@@ -168,12 +168,12 @@ static void test_same_call(void **state) {
     ash_nest a = small(3, 1), b = small(3, 1);
     ash_kernel_fn fns[2];
     test_code_open(&t, NULL);
-    assert_ok(ash_code__compile(t.compiler, (const ash_nest *[]){&a, &b}, 2, fns, &code, NULL, NULL, &stats,
+    assert_ok(ash_code__compile(t.compiler, (const ash_nest *[]){&a, &b}, 2, fns, &code, NULL, &stats,
                                 &diag));
     assert_ptr_equal(fns[0], fns[1]);
     assert_int_equal(stats.compiled, 1);
     ash_code__release(code);
-    assert_ok(ash_code__compile(t.compiler, NULL, 0, NULL, &code, NULL, NULL, NULL, &diag));
+    assert_ok(ash_code__compile(t.compiler, NULL, 0, NULL, &code, NULL, NULL, &diag));
     ash_code__release(code);
     ash_nest_free(&a);
     ash_nest_free(&b);
@@ -257,8 +257,13 @@ static void test_not_writable(void **state) {
     unlink(dir);
 }
 
-static bool after_two(void *user) {
-    return ++*(int *)user > 2;
+/* Stops at the third kernel. */
+static bool after_two(void *user, ash_stage stage, uint64_t done, uint64_t total) {
+    int *asked = user;
+    assert_int_equal(stage, ASH_STAGE_COMPILE);
+    assert_int_equal(done, *asked);
+    assert_int_equal(total, KERNELS);
+    return (*asked)++ < 2;
 }
 
 static void test_cancelled(void **state) {
@@ -272,13 +277,14 @@ static void test_cancelled(void **state) {
     ash_code_stats stats;
     ash_diag diag;
     int asked = 0;
+    ash_progress progress = {.report = after_two, .user = &asked};
     test_code_open(&t, &options);
     for (int k = 0; k < KERNELS; k++) {
         nests[k] = small(k + 1, k);
         pointers[k] = &nests[k];
     }
     assert_status(
-        ash_code__compile(t.compiler, pointers, KERNELS, fns, &code, after_two, &asked, &stats, &diag),
+        ash_code__compile(t.compiler, pointers, KERNELS, fns, &code, &progress, &stats, &diag),
         ASH_ERROR_CANCELLED);
     assert_null(code);
     assert_int_equal(stats.compiled, 2);
@@ -299,7 +305,7 @@ static void test_refused(void **state) {
     n.code.at[n.code.len - 1].buf = 9;
     test_code_open(&t, NULL);
     assert_status(
-        ash_code__compile(t.compiler, (const ash_nest *[]){&n}, 1, &fn, &code, NULL, NULL, NULL, &diag),
+        ash_code__compile(t.compiler, (const ash_nest *[]){&n}, 1, &fn, &code, NULL, NULL, &diag),
         ASH_ERROR_INTERNAL);
     ash_nest_free(&n);
     assert_status(ash_target__named("pentium", &target, &diag), ASH_ERROR_NOT_FOUND);
@@ -326,7 +332,7 @@ static void *want_some(void *user) {
             nests[k] = small(from + k, 3);
             pointers[k] = &nests[k];
         }
-        if (ash_code__compile(compiler, pointers, 8, fns, &code, NULL, NULL, NULL, NULL) != ASH_OK)
+        if (ash_code__compile(compiler, pointers, 8, fns, &code, NULL, NULL, NULL) != ASH_OK)
             return user;
         for (int k = 0; k < 8; k++) {
             int32_t x = 5, y = 0;
@@ -372,7 +378,7 @@ static void test_failed_allocations(void **state) {
         ash_status status = ash_context_create(&options, &context, &diag);
         if (status == ASH_OK) status = ash_compiler__get(context, &compiler, &diag);
         if (status == ASH_OK)
-            status = ash_code__compile(compiler, both, 2, fns, &code, NULL, NULL, NULL, &diag);
+            status = ash_code__compile(compiler, both, 2, fns, &code, NULL, NULL, &diag);
         if (status == ASH_OK) expect(fns[1], 7, 2);
         bool reached = memory.count >= fail_at;
         ash_code__release(code);

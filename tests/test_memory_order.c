@@ -85,7 +85,7 @@ static void finds_the_lowest_order(void **state) {
         uint64_t before = load_of(&p, given), best = try_orders(&p, given, 0);
         ash_memory_schedule s = {.op_count = p.ops, .accesses = p.a, .access_count = p.accesses};
         ash_memory_order_report report;
-        assert_ok(ash_memory_order_search(context, &s, p.b, p.ops, 0, order, &report, &diag));
+        assert_ok(ash_memory_order_search(context, &s, p.b, p.ops, 0, NULL, order, &report, &diag));
         assert_true(report.exact);
         if (report.given_peak != before || report.peak != best || load_of(&p, order) != best)
             fail_msg("round %d: given %llu (%llu), found %llu (%llu), best %llu", round,
@@ -95,7 +95,7 @@ static void finds_the_lowest_order(void **state) {
         better += best < before;
         if (best == before) assert_int_equal(report.moved, 0);
         /* A beam of one is never worse than the given order either. */
-        assert_ok(ash_memory_order_search(context, &s, p.b, p.ops, 1, order, &report, &diag));
+        assert_ok(ash_memory_order_search(context, &s, p.b, p.ops, 1, NULL, order, &report, &diag));
         assert_true(load_of(&p, order) <= before && load_of(&p, order) == report.peak);
     }
     assert_true(better > 50);
@@ -122,7 +122,7 @@ static void long_graphs_fall_into_segments(void **state) {
     }
     ash_memory_schedule s = {.op_count = OPS, .accesses = a, .access_count = n};
     ash_memory_order_report report;
-    assert_ok(ash_memory_order_search(context, &s, b, OPS, 0, order, &report, &diag));
+    assert_ok(ash_memory_order_search(context, &s, b, OPS, 0, NULL, order, &report, &diag));
     assert_true(report.segments >= 2 * DIAMONDS - 1);
     assert_true(report.exact);
     assert_int_equal(report.peak, 13);

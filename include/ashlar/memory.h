@@ -22,6 +22,7 @@
 #include <stdbool.h>
 
 #include "context.h"
+#include "progress.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -115,6 +116,7 @@ typedef struct ash_memory_options {
     uint64_t
         capacity; /* bytes that each arena may take, or 0: no limit. The search ends at the first packing
                      that fits; when none is found the call fails and names the smallest size found */
+    ash_progress progress; /* of the search: told about every millisecond */
 } ash_memory_options;
 
 /* Everything is allocated; mode arena, strategy auto; only outputs are pinned. */

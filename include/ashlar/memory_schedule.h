@@ -97,11 +97,11 @@ typedef struct ash_memory_order_report {
  * dependence between accesses to overlapping bytes of an alias class. order[i] is the operation to run as
  * number i. Never worse than the order of issue, and that order wherever it does not stand at the peak.
  * `width` is the number of sets kept per step, 0: 256; a part in which more never come up is solved
- * exactly. */
+ * exactly. `progress` may be NULL; it is told of operations, at stage "order". */
 ASH_API ash_status ash_memory_order_search(ash_context *context, const ash_memory_schedule *schedule,
                                            const ash_memory_buffer *buffers, uint32_t buffer_count,
-                                           uint32_t width, uint32_t *order, ash_memory_order_report *report,
-                                           ash_diag *diag);
+                                           uint32_t width, const ash_progress *progress, uint32_t *order,
+                                           ash_memory_order_report *report, ash_diag *diag);
 
 /* Training pairs: gives the parameters of a second problem the places that the first plan gave them.
  * pairs[i] is the buffer of the first problem whose bytes buffer i of the second shares, or

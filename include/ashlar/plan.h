@@ -71,6 +71,8 @@ typedef struct ash_plan_options {
     size_t keep_count;
     ash_mode mode;
     unsigned streams; /* of mode multi_stream: 1 to ASH_PLAN_MOST_STREAMS; 0 or 1 in other modes */
+    ash_progress progress; /* told while the plan is prepared. Its switch stops preparing and, later, the
+                              executions of the plan and its replicas, and must stay as long as they */
 } ash_plan_options;
 
 /* Mode stream, optimised and fused, no poison, all threads, ash_memory_options_inference. */
@@ -151,8 +153,15 @@ ASH_API ash_status ash_plan_set_vars(ash_plan *plan, const ash_var_binding *vars
 
 /* Runs the plan. ASH_ERROR_STATE names an input that is not set, or was set in another shape. A failed
  * execution leaves the plan usable: a refused one with the results of the last, one that the device failed
- * without results. */
+ * or that was cancelled on the way without results.
+ *
+ * It is cancelled by the switch in ash_plan_options.progress, and while that is on it is refused. In all
+ * modes the switch is looked at before each operation, and within long ones before pieces of some
+ * milliseconds; the piece that each thread is at is finished. */
 ASH_API ash_status ash_plan_execute(ash_plan *plan, ash_diag *diag);
+/* How many operations of the present execution are over, or of the last one, and of how many. From any
+ * thread, without waiting. */
+ASH_API void ash_plan_progress(const ash_plan *plan, uint64_t *done, uint64_t *total);
 /* Both in one step. */
 ASH_API ash_status ash_plan_execute_vars(ash_plan *plan, const ash_var_binding *vars, size_t count,
                                          ash_diag *diag);

@@ -6,6 +6,7 @@
 #ifndef ASH_CODE_H
 #define ASH_CODE_H
 
+#include "base/progress.h"
 #include "base/target.h"
 #include "device/stream.h"
 #include "kernel/nest.h"
@@ -32,10 +33,10 @@ typedef struct ash_code_stats {
 } ash_code_stats;
 
 /* Makes `count` nests executable: fns[i] is the entry of nests[i], valid while *out is held. A cancelled
- * compilation
- * (`cancelled` may be NULL; asked between kernels) is ASH_ERROR_CANCELLED. `stats` may be NULL. */
+ * compilation is ASH_ERROR_CANCELLED: `progress`, which may be NULL, is told on the calling thread, between
+ * kernels. `stats` may be NULL. */
 ash_status ash_code__compile(ash_compiler *compiler, const ash_nest *const *nests, size_t count,
-                             ash_kernel_fn *fns, ash_code **out, bool (*cancelled)(void *user), void *user,
+                             ash_kernel_fn *fns, ash_code **out, const ash_progress *progress,
                              ash_code_stats *stats, ash_diag *diag);
 ash_code *ash_code__retain(ash_code *code);
 void ash_code__release(ash_code *code); /* NULL is allowed */

@@ -181,10 +181,9 @@ struct batch {
     ash_compiler *compiler;
     ash_target target; /* as it was when the call began */
     ASH_VEC(struct task) tasks;
-    atomic_size_t next;
+    atomic_size_t next, over; /* tasks: to be taken, done */
     atomic_bool stop;
-    bool (*cancelled)(void *user); /* asked on the calling thread alone */
-    void *user;
+    const ash_progress *progress; /* told on the calling thread alone */
     pthread_t caller;
     pthread_mutex_t lock; /* guards the rest */
     ash_status status;
@@ -254,21 +253,27 @@ static void publish(ash_compiler *c, entry *e, enum state state) {
     pthread_mutex_unlock(&c->lock);
 }
 
+static ash_status report(struct batch *batch, ash_diag *diag) {
+    return ash_progress__report(batch->progress, ASH_STAGE_COMPILE, atomic_load(&batch->over),
+                                batch->tasks.len, diag);
+}
+
 static void *work(void *argument) {
     struct batch *batch = argument;
     ash_llvm_machine machine = {0};
-    bool asks = batch->cancelled && pthread_equal(pthread_self(), batch->caller);
+    bool reports = batch->progress && pthread_equal(pthread_self(), batch->caller);
     for (size_t i; (i = atomic_fetch_add(&batch->next, 1)) < batch->tasks.len;) {
         struct task *task = &batch->tasks.at[i];
         ash_diag diag = {0};
         ash_status status = ASH_ERROR_CANCELLED;
-        if (asks && !atomic_load(&batch->stop) && batch->cancelled(batch->user))
-            fail_batch(batch, ash_fail(&diag, ASH_ERROR_CANCELLED, "compiling was cancelled"), &diag);
+        if (reports && !atomic_load(&batch->stop) && report(batch, &diag) != ASH_OK)
+            fail_batch(batch, ASH_ERROR_CANCELLED, &diag);
         if (!atomic_load(&batch->stop)) {
             status = make(batch, &machine, task, &diag);
             if (status != ASH_OK) fail_batch(batch, status, &diag);
         }
         publish(batch->compiler, task->entry, status == ASH_OK ? READY : FAILED);
+        atomic_fetch_add(&batch->over, 1);
     }
     ash_llvm__machine_destroy(&machine);
     return NULL;
@@ -336,6 +341,7 @@ static ash_status make_all(struct batch *batch, const ash_nest *const *nests, co
     for (;;) {
         batch->tasks.len = 0;
         atomic_store(&batch->next, 0);
+        atomic_store(&batch->over, 0);
         ash_status status = look_up(batch, nests, keys, code);
         if (status != ASH_OK)
             atomic_store(&batch->stop, true); /* what was claimed must still be published */
@@ -372,7 +378,7 @@ static ash_status allocate(ash_compiler *c, size_t count, ash_code **code, ash_k
 }
 
 ash_status ash_code__compile(ash_compiler *compiler, const ash_nest *const *nests, size_t count,
-                             ash_kernel_fn *fns, ash_code **out, bool (*cancelled)(void *user), void *user,
+                             ash_kernel_fn *fns, ash_code **out, const ash_progress *progress,
                              ash_code_stats *stats, ash_diag *diag) {
     const ash_allocator *a = compiler->allocator;
     uint64_t start = now();
@@ -381,7 +387,7 @@ ash_status ash_code__compile(ash_compiler *compiler, const ash_nest *const *nest
     for (size_t i = 0; i < count; i++) ASH_TRY(ash_nest_verify(nests[i], diag));
     ASH_TRY(allocate(compiler, count, &code, &keys, diag));
     struct batch batch = {
-        .compiler = compiler, .cancelled = cancelled, .user = user, .caller = pthread_self()};
+        .compiler = compiler, .progress = progress, .caller = pthread_self()};
     pthread_mutex_init(&batch.lock, NULL);
     pthread_mutex_lock(&compiler->lock);
     batch.target = compiler->target;

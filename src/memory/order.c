@@ -11,6 +11,7 @@
  * recomputation. */
 #include "base/arena.h"
 #include "base/map.h"
+#include "base/progress.h"
 #include "schedule.h"
 #include "sort.h"
 
@@ -44,6 +45,9 @@ typedef struct orderer {
     uint32_t *preds, *pred_at;      /* numbers of edges, rows per operation */
     uint32_t width;                 /* 0: no limit */
     ash_memory_order_report *report;
+    const ash_progress *progress;
+    uint32_t placed; /* operations that layers were made for */
+    bool stopped;    /* by who follows the progress */
 } orderer;
 
 #define NEED(ptr)                                                                                          \
@@ -288,6 +292,8 @@ static bool search_segment(orderer *o, const segment *g, layers *l, uint64_t liv
         return false;
     memset(l->sets.at, 0, g->words * sizeof *l->sets.at);
     for (uint32_t step = 0; step < g->count; step++) {
+        o->stopped = !ash_progress__go(o->progress, ASH_STAGE_ORDER, o->placed++, o->ops);
+        if (o->stopped) return false;
         uint32_t count = (uint32_t)l->states.len - l->at.at[l->at.len - 1];
         ash_map_free(&l->seen);
         ash_map_init(&l->seen, a);
@@ -388,6 +394,8 @@ static ash_status search_all(orderer *o, uint32_t *order, ash_diag *diag) {
         uint64_t peak;
         uint32_t *part = order + g->first;
         bool ok = search_segment(o, g, &l, live[worst], part, &peak);
+        ASH_FAIL_IF_DONE(o->stopped, diag, ASH_ERROR_CANCELLED, "cancelled at stage %s",
+                         ash_stage_text(ASH_STAGE_ORDER));
         ASH_FAIL_IF_DONE(!ok, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
         if (peak >= given[worst])
             for (uint32_t k = 0; k < g->count; k++) part[k] = g->first + k;
@@ -402,7 +410,8 @@ done:
 
 ash_status ash_memory_order_search(ash_context *context, const ash_memory_schedule *schedule,
                                    const ash_memory_buffer *buffers, uint32_t buffer_count, uint32_t width,
-                                   uint32_t *order, ash_memory_order_report *report, ash_diag *diag) {
+                                   const ash_progress *progress, uint32_t *order,
+                                   ash_memory_order_report *report, ash_diag *diag) {
     enum { WIDTH = 256 };
     ash_memory_order_report ignored;
     if (!report) report = &ignored;
@@ -421,6 +430,7 @@ ash_status ash_memory_order_search(ash_context *context, const ash_memory_schedu
                  .buffers = buffers,
                  .ops = schedule->op_count,
                  .width = width ? width : WIDTH,
+                 .progress = progress,
                  .report = report};
     ash_arena_init(&o.arena, a);
     ash_status status = ASH_OK;

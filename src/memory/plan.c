@@ -111,6 +111,8 @@ static ash_status plan_arenas(ash_memory__instance *in, const ash_memory_options
     ash_memory__budget_init(&budget, options->node_budget ? options->node_budget : nodes,
                             options->time_limit_ns);
     if (!options->node_budget && !options->capacity) budget.near_nodes = NODES_NEAR;
+    budget.progress = &options->progress;
+    ASH_TRY(ash_progress__report(budget.progress, ASH_STAGE_MEMORY, 0, budget.nodes, diag));
     for (uint32_t lane = 0; lane < in->lane_count; lane++) {
         ash_memory__pack *pack = &in->packs[lane];
         ash_memory_arena *arena = &plan->arenas[lane];
@@ -128,6 +130,8 @@ static ash_status plan_arenas(ash_memory__instance *in, const ash_memory_options
         if (status == ASH_OK) place_items(in, pack, lane, offsets, plan);
         ash_mem_free(in->allocator, offsets, pack->count, sizeof *offsets);
         ASH_TRY(status);
+        ASH_FAIL_IF(budget.stopped, diag, ASH_ERROR_CANCELLED, "cancelled at stage %s",
+                    ash_stage_text(ASH_STAGE_MEMORY));
         arena->size = ash_align_up(arena->used, pack->granule);
         ASH_FAIL_IF(
             options->capacity && arena->used > options->capacity, diag, ASH_ERROR_BUDGET,

@@ -2,6 +2,7 @@
 #ifndef ASH_MEMORY_SEARCH_H
 #define ASH_MEMORY_SEARCH_H
 
+#include "base/progress.h"
 #include "pack.h"
 
 /* Items that no empty border of time separates, with the tables that the searches walk. Offsets in units.
@@ -23,13 +24,16 @@ typedef struct ash_memory__budget {
     uint64_t near_nodes; /* left for a lane from when the gap is below a thousandth; 0: as many */
     uint64_t spent;      /* steps so far */
     uint64_t deadline;   /* nanoseconds of the monotonic clock, or 0 */
-    bool late;           /* the deadline has passed */
+    bool late;           /* the deadline has passed, or the search was stopped */
+    bool stopped;        /* by who follows the progress */
+    const ash_progress *progress; /* or NULL */
 } ash_memory__budget;
 
 void ash_memory__budget_init(ash_memory__budget *budget, uint64_t nodes, uint64_t time_limit_ns);
 /* Takes steps off the budget. */
 void ash_memory__spend(ash_memory__budget *budget, uint64_t nodes);
-/* Whether nothing is left; looks at the clock only when there is a deadline. */
+/* Whether nothing is left; looks at the clock only when there is a deadline. To be asked about every
+ * millisecond: tells how far the search is. */
 bool ash_memory__spent(ash_memory__budget *budget);
 
 typedef enum ash_memory__verdict {

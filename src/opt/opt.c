@@ -87,7 +87,9 @@ static ash_status run_rows(const ash_opt *opt, const ash_opt_options *options, a
         const row *pass = &pipeline[r];
         if (!is_on(pass, options) || (properties & pass->requires) != pass->requires) continue;
         ash_graph *next = NULL;
-        ash_status status = pass->run(opt, graph ? graph : opt->source, &next, diag);
+        ash_status status =
+            ash_progress__report(options->progress, ASH_STAGE_OPTIMIZE, r, ASH_COUNT(pipeline), diag);
+        if (status == ASH_OK) status = pass->run(opt, graph ? graph : opt->source, &next, diag);
         ash_graph_destroy(graph);
         graph = next;
         if (status == ASH_OK) status = ash_graph_verify(graph, diag);

@@ -6,6 +6,7 @@
 #ifndef ASH_OPT_H
 #define ASH_OPT_H
 
+#include "base/progress.h"
 #include "base/target.h"
 #include "ir/ir.h"
 
@@ -26,6 +27,7 @@ typedef struct ash_opt_options {
     void (*dump)(void *user, const char *pass,
                  const ash_graph *graph); /* called after every pass; may be NULL */
     void *dump_user;
+    const ash_progress *progress; /* told before every pass; may be NULL */
 } ash_opt_options;
 
 /* Optimises `graph` for `target` (NULL: no layouts are chosen). Inputs, parameters and outputs keep their

@@ -264,12 +264,15 @@ static ash_status make_streams(ash_plan *plan, ash_diag *diag) {
                                    .events = s->n_events,
                                    .commands = (uint32_t)commands,
                                    .threads = plan->threads,
-                                   .maker = ash_code__entry};
+                                   .maker = ash_code__entry,
+                                   .cancel = plan->progress.cancel};
     ASH_TRY(class->create(plan->context, &options, &plan->streams, diag));
     plan->early = plan->streams;
     if (s->streams == 1) return ASH_OK;
     plan->early = NULL;
-    options = (ash_streams_options){.streams = 1, .commands = 1, .threads = plan->threads};
+    options.streams = options.commands = 1;
+    options.events = 0;
+    options.maker = NULL;
     return class->create(plan->context, &options, &plan->early, diag);
 }
 
@@ -364,12 +367,16 @@ ash_status ash_plan__build(ash_context *context, ash_program *program, const ash
     if (!plan) return ASH_NO_MEMORY(diag);
     plan->poison = options->poison;
     plan->mode = options->mode;
+    plan->progress = options->progress;
     unsigned most = ash_context_threads(context);
     plan->threads = options->threads ? ASH_MIN(options->threads, most) : most;
     ash_status status;
     ASH_TRY_DONE(ash_plan__check_options(options, diag));
     ASH_TRY_DONE(check_program(program, diag));
     int64_t start = ash_clock__now();
+    ash_plan_options own = *options;
+    if (!own.memory.progress.cancel && !own.memory.progress.report) own.memory.progress = own.progress;
+    options = &own;
     ASH_TRY_DONE(ash_order__improve(context, program, options, plan->threads, &plan->report.order, diag));
     plan->n_buffers = (uint32_t)program->buffers.len;
     ASH_TRY_DONE(ash_schedule__create(a, program, ash_plan__stream_count(options), &core->schedule, diag));
@@ -406,6 +413,7 @@ ash_status ash_plan_replicate(ash_plan *plan, ash_plan **out, ash_diag *diag) {
     if (!twin) return ASH_NO_MEMORY(diag);
     twin->poison = plan->poison;
     twin->mode = plan->mode;
+    twin->progress.cancel = plan->progress.cancel;
     twin->threads = plan->threads;
     ash_status status = make_rest(twin, diag);
     if (status != ASH_OK) {

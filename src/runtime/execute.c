@@ -3,6 +3,8 @@
  * What can be known ahead is: addresses in tables, chunk counts, streams and waits. What is left per step
  * is a call or two. Profiling, poisoning and several streams have a loop of their own, so that the plain
  * one has none of these. */
+#include <stdatomic.h>
+
 #include "plan.h"
 
 static void issue_work(const ash_plan *plan, uint32_t stream, const ash_plan_step *step,
@@ -37,6 +39,7 @@ ash_status ash_plan__capture(ash_plan *plan, ash_diag *diag) {
     if (!graph && plan->schedule.streams == 1) return ASH_OK;
     ASH_FAIL_IF(graph && plan->poison, diag, ASH_ERROR_UNSUPPORTED,
                 "mode graph cannot poison dead bytes: that happens between operations, on the host");
+    if (graph) ASH_TRY(ash_progress__report(&plan->progress, ASH_STAGE_CAPTURE, 0, 1, diag));
     ash_streams *streams = plan->streams;
     ash_status status = streams->capture_begin(streams, graph ? diag : NULL);
     if (status == ASH_ERROR_UNSUPPORTED && !graph) return ASH_OK; /* issued each time */
@@ -121,15 +124,28 @@ ash_status ash_plan_set_vars(ash_plan *plan, const ash_var_binding *vars, size_t
 
 /* --- executing -------------------------------------------------------------------------------- */
 
+void ash_plan__note_incomplete(ash_plan *plan) {
+    plan->executed = false;
+    ash_plan__refresh_views(plan);
+}
+
+void ash_plan_progress(const ash_plan *plan, uint64_t *done, uint64_t *total) {
+    *total = plan->n_steps;
+    uint64_t begun = atomic_load_explicit(&plan->begun, memory_order_relaxed);
+    *done = ASH_MIN(plan->streams->done(plan->streams) - begun, *total);
+}
+
 /* What the caller can get wrong comes first; then the bytes are written. */
 static ash_status execute(ash_plan *plan, ash_profile *profile, ash_diag *diag) {
+    ASH_FAIL_IF(ash_cancel_is_on(plan->progress.cancel), diag, ASH_ERROR_CANCELLED,
+                "cancelled before the execution began");
     ASH_TRY(ash_plan__check_inputs(plan, diag));
     ASH_TRY(ash_plan__need_arenas(plan, diag));
     ASH_TRY(ash_plan__need_weights(plan, diag));
+    atomic_store_explicit(&plan->begun, plan->streams->done(plan->streams), memory_order_relaxed);
     ash_status status = run(plan, profile, diag);
-    if (status != ASH_OK) { /* of the device: what was computed is not known */
-        plan->executed = false;
-        ash_plan__refresh_views(plan);
+    if (status != ASH_OK) {
+        ash_plan__note_incomplete(plan);
         return status;
     }
     if (plan->executed && !plan->saved) return ASH_OK;

@@ -39,6 +39,7 @@ static uint32_t root_of(const ash_program *p, uint32_t b) {
 static ash_status lay_out(const orderer *o, uint64_t capacity, ash_layout *layout, ash_diag *diag) {
     ash_memory_options options = o->options->memory;
     options.capacity = capacity;
+    ASH_TRY(ash_progress__report(&o->options->progress, ASH_STAGE_ORDER, o->tries, MOST_TRIES, diag));
     ash_schedule schedule = {0};
     ash_status status = ash_schedule__create(o->program->allocator, o->program,
                                              ash_plan__stream_count(o->options), &schedule, diag);
@@ -129,7 +130,8 @@ static ash_status find_order(orderer *o, uint32_t *order, ash_diag *diag) {
         .op_count = (uint32_t)steps, .accesses = accesses, .access_count = (uint32_t)count};
     uint32_t width =
         (uint32_t)ASH_MAX((size_t)LEAST_WIDTH, ASH_MIN((size_t)WIDTH, MOST_SETS / (steps + 1)));
-    status = ash_memory_order_search(o->context, &schedule, buffers, (uint32_t)n, width, order, NULL, diag);
+    status = ash_memory_order_search(o->context, &schedule, buffers, (uint32_t)n, width,
+                                     &o->options->progress, order, NULL, diag);
 done:
     ash_mem_free(a, accesses, count, sizeof *accesses);
     ash_mem_free(a, buffers, n, sizeof *buffers);

@@ -17,6 +17,7 @@
 #include "ashlar/plan.h"
 #include "assign.h"
 #include "base/clock.h"
+#include "base/progress.h"
 #include "device/device.h"
 #include "device/stream.h"
 #include "kernel/program.h"
@@ -86,6 +87,7 @@ struct ash_plan {
     ash_mode mode;
     unsigned threads;
     bool poison;
+    ash_progress progress; /* the function while the plan is prepared; the switch always */
     pthread_mutex_t lock; /* held by every call that changes or runs the plan */
 
     /* fixed after building */
@@ -120,6 +122,7 @@ struct ash_plan {
     uint32_t *viewed; /* the buffers that have one */
     uint32_t n_viewed;
     bool executed; /* the buffers hold results */
+    _Atomic uint64_t begun; /* what the streams had done when the last execution began */
     ash_plan_report report;
 };
 
@@ -143,6 +146,10 @@ int64_t ash_plan__piece(const ash_plan *plan, const ash_step *step);
 const char *ash_plan__step_name(const ash_step *step);
 
 /* --- execute.c -------------------------------------------------------------------------------- */
+
+/* An execution has ended on the way: what the buffers hold is not known. Everything that must learn of it
+ * is told here. */
+void ash_plan__note_incomplete(ash_plan *plan);
 
 /* Captures the main steps: in mode graph, and of several streams where these can. */
 ash_status ash_plan__capture(ash_plan *plan, ash_diag *diag);

@@ -23,8 +23,10 @@ static ash_status lower(struct making *m, const ash_graph *graph, ash_diag *diag
     const ash_target *target = ash_compiler__target(m->compiler);
     ash_opt_options opt = {.level = m->options->optimize ? ASH_OPT_FULL : ASH_OPT_NONE,
                            .keep = m->options->keep,
-                           .n_keep = m->options->keep_count};
+                           .n_keep = m->options->keep_count,
+                           .progress = &m->options->progress};
     ASH_TRY(ash_opt__run(graph, target, &opt, &m->graph, diag));
+    ASH_TRY(ash_progress__report(&m->options->progress, ASH_STAGE_LOWER, 0, 1, diag));
     ash_lower_options low = {
         .fuse = m->options->fuse, .keep = m->options->keep, .n_keep = m->options->keep_count};
     ASH_TRY(ash_program__lower(m->graph, target, &low, &m->program, diag));
@@ -44,7 +46,8 @@ static ash_status compile(struct making *m, ash_kernel_source *out, ash_diag *di
         status = ASH_NO_MEMORY(diag);
     } else {
         for (size_t i = 0; i < n; i++) nests[i] = &m->program->nests.at[i];
-        status = ash_code__compile(m->compiler, nests, n, out->fns, &code, NULL, NULL, &m->stats, diag);
+        status = ash_code__compile(m->compiler, nests, n, out->fns, &code, &m->options->progress,
+                                   &m->stats, diag);
     }
     ash_mem_free(a, nests, n, sizeof *nests);
     if (status != ASH_OK) {
@@ -69,6 +72,7 @@ static ash_status build(struct making *m, ash_plan **out, ash_diag *diag) {
     ASH_TRY(status);
     pthread_mutex_lock(&(*out)->lock);
     status = ash_plan__need_weights(*out, diag);
+    (*out)->progress.report = NULL; /* it was for preparing */
     pthread_mutex_unlock(&(*out)->lock);
     return status;
 }

@@ -115,7 +115,7 @@ static void poison(struct prologue *run) {
 }
 
 /* Constants whose bytes do not lie as kernels need them are copied before the first step. */
-static void copy_constants(struct prologue *run) {
+static ash_status copy_constants(struct prologue *run, ash_diag *diag) {
     const ash_plan *plan = run->plan;
     for (uint32_t b = 0; b < plan->n_buffers; b++) {
         const ash_buffer *buffer = &plan->program->buffers.at[b];
@@ -126,6 +126,8 @@ static void copy_constants(struct prologue *run) {
         void *own = NULL;
         if (plan->own[b] && ash_storage__data(plan->own[b], &own, NULL) == ASH_OK) from = own;
         for (int64_t at = 0, piece; at < buffer->bytes; at += piece) {
+            ASH_TRY(ash_progress__report(&plan->progress, ASH_STAGE_WEIGHTS, 0, plan->program->prologue,
+                                         diag));
             piece = ASH_MIN(buffer->bytes - at, WINDOW);
             memcpy(address(run, b) + at, from + at, (size_t)piece);
             if (!buffer->blob->mapped || own) continue;
@@ -134,6 +136,7 @@ static void copy_constants(struct prologue *run) {
             if (run->resident >= WINDOW) drop_pages(run);
         }
     }
+    return ASH_OK;
 }
 
 static void find_early(struct prologue *run) {
@@ -212,8 +215,11 @@ ash_status ash_plan__need_weights(ash_plan *plan, ash_diag *diag) {
     ASH_TRY_DONE(make_room(&run, diag));
     find_early(&run);
     poison(&run);
-    copy_constants(&run);
-    for (size_t s = 0; s < p->prologue; s++) ASH_TRY_DONE(run_step(&run, &p->steps.at[s], diag));
+    ASH_TRY_DONE(copy_constants(&run, diag));
+    for (size_t s = 0; s < p->prologue; s++) {
+        ASH_TRY_DONE(ash_progress__report(&plan->progress, ASH_STAGE_WEIGHTS, s, p->prologue, diag));
+        ASH_TRY_DONE(run_step(&run, &p->steps.at[s], diag));
+    }
     drop_pages(&run);
     point_at_weights(&run);
     count_bytes(&run);
