@@ -1,10 +1,29 @@
 /* A model from its file to a plan with inputs. */
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "cli.h"
+
+/* Ctrl-C stops long work in the library, which then fails as it would for any other reason; a second one
+ * ends the process. */
+static ash_cancel interrupted;
+
+static void on_interrupt(int signal_number) {
+    (void)signal_number;
+    ash_cancel_set(&interrupted, true);
+}
+
+static void catch_interrupts(struct session *s) {
+    struct sigaction before, action = {.sa_handler = on_interrupt,
+                                       .sa_flags = (int)SA_RESETHAND | SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    if (sigaction(SIGINT, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+        sigaction(SIGINT, &action, NULL);
+    s->plan_options.progress.cancel = &interrupted;
+}
 
 struct session session_defaults(void) {
     struct session s = {.plan_options = ash_plan_options_default(), .seed = 1};
@@ -148,6 +167,7 @@ static bool load_graph(struct session *s) {
 bool session_open(struct session *s, const char *path) {
     char room[1024];
     s->path = path;
+    catch_interrupts(s);
     if (s->status != ASH_OK) return session_failed(s, "environment");
     ash_context_options options = {.threads = s->threads,
                                    .cache_dir = cache_dir(s, room, sizeof room),
