@@ -237,9 +237,7 @@ static void build_inception(ash_graph *g, int64_t image, int64_t channels) {
             convolve(g, x, channels, c, 1),
             convolve(g, convolve(g, x, channels, c, 1), c, c, 3),
             convolve(g, convolve(g, x, channels, c / 2, 1), c / 2, c, 5),
-            convolve(g,
-                     ash_pool(g, ASH_OP_POOL_MAX, x, (int64_t[]){2, 3},
-                              (ash_window[]){pool, pool}, 2),
+            convolve(g, ash_pool(g, ASH_OP_POOL_MAX, x, (int64_t[]){2, 3}, (ash_window[]){pool, pool}, 2),
                      channels, c, 1),
         };
         x = ash_concat(g, parts, 4, 1);

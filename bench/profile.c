@@ -69,7 +69,8 @@ int main(int argc, char **argv) {
            "%.3f ms, %.3f ms (%+.2f %%)\n",
            ops, ash_context_threads(context), pairs, (double)plain[0] / 1e6, (double)timed[0] / 1e6,
            100.0 * (double)timed[0] / (double)plain[0] - 100, (double)plain[pairs / 2] / 1e6,
-           (double)timed[pairs / 2] / 1e6, 100.0 * (double)timed[pairs / 2] / (double)plain[pairs / 2] - 100);
+           (double)timed[pairs / 2] / 1e6,
+           100.0 * (double)timed[pairs / 2] / (double)plain[pairs / 2] - 100);
     free(profile);
     free(times);
     ash_plan_destroy(plan);

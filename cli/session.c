@@ -17,8 +17,8 @@ static void on_interrupt(int signal_number) {
 }
 
 static void catch_interrupts(struct session *s) {
-    struct sigaction before, action = {.sa_handler = on_interrupt,
-                                       .sa_flags = (int)SA_RESETHAND | SA_RESTART};
+    struct sigaction before,
+        action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
     sigemptyset(&action.sa_mask);
     if (sigaction(SIGINT, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
         sigaction(SIGINT, &action, NULL);

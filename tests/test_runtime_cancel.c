@@ -186,7 +186,8 @@ static struct {
     int hold_at;         /* chunks from this number on wait until the switch is on; 0: none do */
 } watch;
 
-static void kernel_watched(void *const *b, const int64_t *vars, int64_t begin, int64_t end, int64_t worker) {
+static void kernel_watched(void *const *b, const int64_t *vars, int64_t begin, int64_t end,
+                           int64_t worker) {
     (void)vars, (void)worker;
     for (int64_t i = begin; i < end; i++) {
         if (watch.turned) watch.late++;
@@ -451,10 +452,14 @@ static void searches_stop(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(preparing_stops_at_every_call), TEST(the_switch_refuses),
-        TEST(a_chain_stops_after_each_step), TEST(a_profile_stops),
-        TEST(another_thread_stops_it),       TEST(results_are_whole_or_none),
-        TEST(the_prologue_stops),            TEST(replicas_share_the_switch),
+        TEST(preparing_stops_at_every_call),
+        TEST(the_switch_refuses),
+        TEST(a_chain_stops_after_each_step),
+        TEST(a_profile_stops),
+        TEST(another_thread_stops_it),
+        TEST(results_are_whole_or_none),
+        TEST(the_prologue_stops),
+        TEST(replicas_share_the_switch),
         TEST(searches_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -139,8 +139,8 @@ static void chunks_run_once(void **state) {
                 memset(grids, 0, GRIDS * sizeof *grids);
                 for (uint32_t g = 0; g < GRIDS; g++) {
                     buffers[g][0] = &grids[g];
-                    launches[g] =
-                        (ash_launch){mark, buffers[g], NULL, 7, CHUNKS - 3 - round, g % 4 != 3, g == 4 ? 7 : 0};
+                    launches[g] = (ash_launch){mark,       buffers[g],    NULL, 7, CHUNKS - 3 - round,
+                                               g % 4 != 3, g == 4 ? 7 : 0};
                     s->launch(s, g % streams, &launches[g], &timing[g]);
                 }
                 assert_ok(s->finish(s, &diag));

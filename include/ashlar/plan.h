@@ -70,7 +70,7 @@ typedef struct ash_plan_options {
     const ash_value *keep; /* values of the graph whose results can be read after every execution */
     size_t keep_count;
     ash_mode mode;
-    unsigned streams; /* of mode multi_stream: 1 to ASH_PLAN_MOST_STREAMS; 0 or 1 in other modes */
+    unsigned streams;      /* of mode multi_stream: 1 to ASH_PLAN_MOST_STREAMS; 0 or 1 in other modes */
     ash_progress progress; /* told while the plan is prepared. Its switch stops preparing and, later, the
                               executions of the plan and its replicas, and must stay as long as they */
 } ash_plan_options;

@@ -12,7 +12,8 @@ static inline bool ash_cancel__is_on(const ash_cancel *cancel) {
     return __atomic_load_n(&cancel->on, __ATOMIC_RELAXED) != 0;
 }
 
-/* Whether to go on: the switch is off, and the function, which is called, agrees. `progress` may be NULL. */
+/* Whether to go on: the switch is off, and the function, which is called, agrees. `progress` may be NULL.
+ */
 bool ash_progress__go(const ash_progress *progress, ash_stage stage, uint64_t done, uint64_t total);
 /* The same as a status: ASH_ERROR_CANCELLED names the stage. */
 ash_status ash_progress__report(const ash_progress *progress, ash_stage stage, uint64_t done,

@@ -232,7 +232,8 @@ static ash_status make(struct batch *batch, ash_llvm_machine *machine, struct ta
     LLVMMemoryBufferRef object;
     symbol_of(task->entry->key, symbol);
     if (dir && make_from_disk(batch, dir, task->entry, symbol)) return ASH_OK;
-    if (!machine->machine) ASH_TRY(ash_llvm__machine_create(&batch->target, LLVMCodeGenLevelDefault, machine, diag));
+    if (!machine->machine)
+        ASH_TRY(ash_llvm__machine_create(&batch->target, LLVMCodeGenLevelDefault, machine, diag));
     ASH_TRY(ash_llvm__compile(machine, task->nest, symbol, ASH_LLVM_OBJECT, &object, diag));
     const char *bytes = LLVMGetBufferStart(object);
     size_t size = LLVMGetBufferSize(object);
@@ -386,8 +387,7 @@ ash_status ash_code__compile(ash_compiler *compiler, const ash_nest *const *nest
     ash_key *keys = NULL;
     for (size_t i = 0; i < count; i++) ASH_TRY(ash_nest_verify(nests[i], diag));
     ASH_TRY(allocate(compiler, count, &code, &keys, diag));
-    struct batch batch = {
-        .compiler = compiler, .progress = progress, .caller = pthread_self()};
+    struct batch batch = {.compiler = compiler, .progress = progress, .caller = pthread_self()};
     pthread_mutex_init(&batch.lock, NULL);
     pthread_mutex_lock(&compiler->lock);
     batch.target = compiler->target;

@@ -47,9 +47,9 @@ struct writer {
     LLVMContextRef context;
     LLVMBuilderRef builder;
     LLVMModuleRef module;
-    LLVMValueRef function;     /* the present part */
-    LLVMBasicBlockRef stopped; /* in it: returns false */
-    LLVMTypeRef truth, i32, i64, ptr; /* truth: C's bool as it is returned */
+    LLVMValueRef function;                  /* the present part */
+    LLVMBasicBlockRef stopped;              /* in it: returns false */
+    LLVMTypeRef truth, i32, i64, ptr;       /* truth: C's bool as it is returned */
     LLVMTypeRef part, kernel, launch, move; /* types of functions */
     LLVMValueRef memmove;
     const ash_entry_frame *frame;
@@ -185,8 +185,7 @@ static ash_status fill(const ash_target *target, const void *what, const char *s
                        ash_diag *diag) {
     (void)target;
     const struct entry_source *source = what;
-    struct writer w = {
-        .context = LLVMGetModuleContext(module), .module = module, .frame = source->frame};
+    struct writer w = {.context = LLVMGetModuleContext(module), .module = module, .frame = source->frame};
     w.builder = LLVMCreateBuilderInContext(w.context);
     w.truth = LLVMInt8TypeInContext(w.context);
     w.i32 = LLVMInt32TypeInContext(w.context);

@@ -70,8 +70,8 @@ ash_status ash_llvm__machine_create(const ash_target *target, LLVMCodeGenOptLeve
         return status;
     }
     out->target = target;
-    out->machine = LLVMCreateTargetMachine(backend, target->triple, target->cpu, target->features,
-                                           level, LLVMRelocPIC, LLVMCodeModelSmall);
+    out->machine = LLVMCreateTargetMachine(backend, target->triple, target->cpu, target->features, level,
+                                           LLVMRelocPIC, LLVMCodeModelSmall);
     ASH_FAIL_IF(!out->machine, diag, ASH_ERROR_UNSUPPORTED, "no machine for %s", target->triple);
     return ASH_OK;
 }

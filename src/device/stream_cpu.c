@@ -180,8 +180,8 @@ static ash_status make_capture(ash_cpu *cpu, ash_capture **out, ash_diag *diag) 
             ash_command_kind kind = cpu->issued.lists[s].commands[i].kind;
             capture->count += kind == ASH_COMMAND_LAUNCH || kind == ASH_COMMAND_COPY;
         }
-    ash_status status = cpu->n_streams > 1 ? keep_queues(cpu, &capture->queues, diag)
-                                           : make_entry(cpu, capture, diag);
+    ash_status status =
+        cpu->n_streams > 1 ? keep_queues(cpu, &capture->queues, diag) : make_entry(cpu, capture, diag);
     if (status == ASH_OK)
         *out = capture;
     else

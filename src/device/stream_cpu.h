@@ -1,5 +1,5 @@
-/* What the CPU's streams share: stream_cpu.c has one stream, captures and their life, stream_queue.c several
- * streams. */
+/* What the CPU's streams share: stream_cpu.c has one stream, captures and their life, stream_queue.c
+ * several streams. */
 #ifndef ASH_STREAM_CPU_H
 #define ASH_STREAM_CPU_H
 
@@ -42,15 +42,15 @@ typedef struct ash_cpu {
     uint32_t n_streams, n_events, room; /* room: commands of all streams */
     ash_cpu_queues issued;
     ash_streams_counts counts;
-    atomic_bool left_out; /* by the switch, in this round */
+    atomic_bool left_out;  /* by the switch, in this round */
     _Atomic uint64_t done; /* launches and copies that are over, of one stream */
 
     /* several streams: the round that runs */
     const ash_cpu_queues *running;
     struct ash_cpu_stream *streams;
-    _Alignas(ASH_CPU_LINE) _Atomic uint32_t left;   /* streams that are not over */
-    _Atomic uint32_t asleep;                        /* threads that have announced sleep */
-    pthread_mutex_t lock;                           /* for sleeping */
+    _Alignas(ASH_CPU_LINE) _Atomic uint32_t left; /* streams that are not over */
+    _Atomic uint32_t asleep;                      /* threads that have announced sleep */
+    pthread_mutex_t lock;                         /* for sleeping */
     pthread_cond_t wake;
 } ash_cpu;
 

@@ -32,9 +32,9 @@ struct shared {
 
 struct ash_cpu_stream {
     /* what threads without work look at */
-    _Alignas(ASH_CPU_LINE) atomic_bool held; /* a thread runs its commands */
-    _Atomic uint32_t waits;                  /* event that it waits for, NO_EVENT or OVER */
-    atomic_bool busy;                        /* held, and its thread does not wait for an event */
+    _Alignas(ASH_CPU_LINE) atomic_bool held;        /* a thread runs its commands */
+    _Atomic uint32_t waits;                         /* event that it waits for, NO_EVENT or OVER */
+    atomic_bool busy;                               /* held, and its thread does not wait for an event */
     _Alignas(ASH_CPU_LINE) _Atomic uint32_t passed; /* records, in this round */
     /* of the thread that holds it */
     _Alignas(ASH_CPU_LINE) uint32_t next; /* command to run */
@@ -135,13 +135,13 @@ static bool can_help(struct ash_cpu_stream *stream) {
     return (uint32_t)atomic_load(&stream->shared.work) != 0;
 }
 
-/* Whether a thread that waits for all chunks of its stream's launch (NULL: for the end) has something to do.
+/* Whether a thread that waits for all chunks of its stream's launch (NULL: for the end) has something to
+ * do.
  */
 static bool is_needed(ash_cpu *cpu, struct ash_cpu_stream *waiting) {
     if (waiting) {
         struct shared *shared = &waiting->shared;
-        return atomic_load(&shared->done) ==
-               atomic_load_explicit(&shared->units, memory_order_relaxed);
+        return atomic_load(&shared->done) == atomic_load_explicit(&shared->units, memory_order_relaxed);
     }
     if (atomic_load(&cpu->left) == 0) return true;
     for (uint32_t i = 0; i < cpu->n_streams; i++)
@@ -252,8 +252,7 @@ static void run_work(ash_cpu *cpu, struct ash_cpu_stream *stream, const ash_comm
         threads = run_launch(cpu, stream, command->launch, worker);
     else
         ash_cpu__move(command->copy);
-    atomic_store_explicit(&stream->done,
-                          atomic_load_explicit(&stream->done, memory_order_relaxed) + 1,
+    atomic_store_explicit(&stream->done, atomic_load_explicit(&stream->done, memory_order_relaxed) + 1,
                           memory_order_relaxed);
     if (timing) *timing = (ash_timing){timing->start, ash_clock__now(), threads};
 }

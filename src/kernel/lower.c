@@ -279,8 +279,7 @@ static double node_work(const ash_lowering *low, const ash_node *node) {
     case ASH_CLASS_ARGREDUCE: return flops / 16;
     case ASH_CLASS_MOVE:
     case ASH_CLASS_GATHER:
-        return (double)ash_type_max_count(low->program->dims,
-                                          ash_graph__type(low->graph, node->out)) / 8;
+        return (double)ash_type_max_count(low->program->dims, ash_graph__type(low->graph, node->out)) / 8;
     default: break;
     }
     switch (node->op) {

@@ -49,8 +49,8 @@ void ash_memory__spend(ash_memory__budget *budget, uint64_t nodes) {
 }
 
 bool ash_memory__spent(ash_memory__budget *budget) {
-    if (!budget->late && !ash_progress__go(budget->progress, ASH_STAGE_MEMORY, budget->spent,
-                                           budget->spent + budget->nodes))
+    if (!budget->late &&
+        !ash_progress__go(budget->progress, ASH_STAGE_MEMORY, budget->spent, budget->spent + budget->nodes))
         budget->late = budget->stopped = true;
     if (budget->deadline && !budget->late) budget->late = now_ns() >= budget->deadline;
     return !budget->nodes || budget->late;

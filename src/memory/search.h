@@ -20,12 +20,12 @@ typedef struct ash_memory__field {
 } ash_memory__field;
 
 typedef struct ash_memory__budget {
-    uint64_t nodes;      /* left */
-    uint64_t near_nodes; /* left for a lane from when the gap is below a thousandth; 0: as many */
-    uint64_t spent;      /* steps so far */
-    uint64_t deadline;   /* nanoseconds of the monotonic clock, or 0 */
-    bool late;           /* the deadline has passed, or the search was stopped */
-    bool stopped;        /* by who follows the progress */
+    uint64_t nodes;               /* left */
+    uint64_t near_nodes;          /* left for a lane from when the gap is below a thousandth; 0: as many */
+    uint64_t spent;               /* steps so far */
+    uint64_t deadline;            /* nanoseconds of the monotonic clock, or 0 */
+    bool late;                    /* the deadline has passed, or the search was stopped */
+    bool stopped;                 /* by who follows the progress */
     const ash_progress *progress; /* or NULL */
 } ash_memory__budget;
 

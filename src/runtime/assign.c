@@ -3,9 +3,10 @@
  * Two steps depend on each other when they touch a common byte of one root and one of them writes it. The
  * order of the program is the order of issue. Each step in turn goes to the stream where it can begin
  * end first, by estimated times, where meeting another stream costs SYNC, and PULL for each byte that comes
- * from there: list scheduling with the program's order as the list. That order keeps lifetimes short, which a list by critical path would not; chains stay
- * on one stream, since going elsewhere costs and gains nothing. Where the outcome is not expected to be
- * faster than one stream, it is one stream: small branches are not worth their edges.
+ * from there: list scheduling with the program's order as the list. That order keeps lifetimes short, which
+ * a list by critical path would not; chains stay on one stream, since going elsewhere costs and gains
+ * nothing. Where the outcome is not expected to be faster than one stream, it is one stream: small branches
+ * are not worth their edges.
  *
  * A step waits for a step of another stream only if nothing that it already waits for, itself or through
  * its stream, comes after that step. Clocks decide this, latest candidates first: who is issued later can
@@ -93,7 +94,9 @@ static bool meet(struct assigning *w, uint32_t *list, int64_t begin, int64_t end
 }
 
 static bool remember(struct assigning *w, uint32_t *list, uint32_t step, int64_t begin, int64_t end) {
-    if (!ash_vec_push(w->allocator, &w->touches, (struct touch){step, *list, begin, end, UINT64_C(1) << w->schedule->stream[step]})) return false;
+    if (!ash_vec_push(w->allocator, &w->touches,
+                      (struct touch){step, *list, begin, end, UINT64_C(1) << w->schedule->stream[step]}))
+        return false;
     *list = (uint32_t)w->touches.len - 1;
     return true;
 }

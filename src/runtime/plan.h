@@ -88,7 +88,7 @@ struct ash_plan {
     unsigned threads;
     bool poison;
     ash_progress progress; /* the function while the plan is prepared; the switch always */
-    pthread_mutex_t lock; /* held by every call that changes or runs the plan */
+    pthread_mutex_t lock;  /* held by every call that changes or runs the plan */
 
     /* fixed after building */
     uint32_t n_buffers, n_arenas;
@@ -121,7 +121,7 @@ struct ash_plan {
     ash_view **views; /* per buffer, made when asked for */
     uint32_t *viewed; /* the buffers that have one */
     uint32_t n_viewed;
-    bool executed; /* the buffers hold results */
+    bool executed;          /* the buffers hold results */
     _Atomic uint64_t begun; /* what the streams had done when the last execution began */
     ash_plan_report report;
 };

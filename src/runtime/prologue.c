@@ -126,8 +126,8 @@ static ash_status copy_constants(struct prologue *run, ash_diag *diag) {
         void *own = NULL;
         if (plan->own[b] && ash_storage__data(plan->own[b], &own, NULL) == ASH_OK) from = own;
         for (int64_t at = 0, piece; at < buffer->bytes; at += piece) {
-            ASH_TRY(ash_progress__report(&plan->progress, ASH_STAGE_WEIGHTS, 0, plan->program->prologue,
-                                         diag));
+            ASH_TRY(
+                ash_progress__report(&plan->progress, ASH_STAGE_WEIGHTS, 0, plan->program->prologue, diag));
             piece = ASH_MIN(buffer->bytes - at, WINDOW);
             memcpy(address(run, b) + at, from + at, (size_t)piece);
             if (!buffer->blob->mapped || own) continue;
