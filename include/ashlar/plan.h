@@ -37,7 +37,7 @@ typedef enum ash_mode {
                               operation. What cannot be captured is ASH_ERROR_UNSUPPORTED with the reason:
                               poison. It cannot be profiled by operation */
     ASH_MODE_MULTI_STREAM, /* on several streams: independent operations overlap; they share the plan's
-                              threads */
+                              threads. On one where more are not expected to be faster */
     ASH_MODE_COUNT
 } ash_mode;
 
