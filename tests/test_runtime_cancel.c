@@ -158,6 +158,12 @@ static void the_switch_refuses(void **state) {
     ash_cancel_set(&r->cancel, true);
     assert_true(ash_cancel_is_on(&r->cancel) && !ash_cancel_is_on(NULL));
     assert_status(ash_plan_prepare(r->context, g, &options, &r->plan, &diag), ASH_ERROR_CANCELLED);
+    ash_tensor *out;
+    ash_eager_call call = {.inputs = (const ash_tensor *const[]){NULL}, .input_count = 1};
+    call.outputs = &out;
+    call.output_count = 1;
+    assert_status(ash_eager(r->context, g, &options, &call, &diag), ASH_ERROR_CANCELLED);
+    assert_null(out);
     ash_cancel_set(&r->cancel, false);
     assert_ok(ash_plan_prepare(r->context, g, &options, &r->plan, &diag));
     run_net(r, want);

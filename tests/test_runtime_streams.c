@@ -287,6 +287,39 @@ static void a_chain_stays_on_one_stream(void **state) {
     assert_int_equal(report.events, 0);
 }
 
+/* Two chains that meet, by the time of a step and the bytes that go from one to the next. */
+static ash_plan_report two_chains(struct room *r, double ns, int64_t elements) {
+    uint32_t ends[2];
+    maker_init(&r->m, r->context);
+    uint32_t x = maker_buffer(&r->m, ASH_BUFFER_INPUT, elements, "x");
+    for (int chain = 0; chain < 2; chain++) {
+        ends[chain] = x;
+        for (int i = 0; i < 3; i++) {
+            uint32_t next = maker_buffer(&r->m, ASH_BUFFER_LOCAL, elements, NULL);
+            ash_step *step =
+                maker_step(&r->m, "mix", kernel_mix, elements, 1, 3, LIST(next, ends[chain], x));
+            step->work = ns;
+            ends[chain] = next;
+        }
+    }
+    uint32_t y = maker_buffer(&r->m, ASH_BUFFER_OUTPUT, elements, "y");
+    maker_step(&r->m, "mix", kernel_mix, elements, 1, 3, LIST(y, ends[0], ends[1]))->work = ns;
+    maker_output(&r->m, y, "y");
+    ash_plan_options options = many(2, 2);
+    build(r, &options, NULL);
+    return ash_plan_describe(r->plan);
+}
+
+/* Branches go to another stream when they are worth the edge, and the bytes that cross it. */
+static void small_branches_stay(void **state) {
+    struct room *r = *state;
+    assert_int_equal(two_chains(r, 60, 16).streams, 1);
+    assert_int_equal(two_chains(r, 60, 16).events, 0);
+    assert_int_equal(two_chains(r, 2000, 16).streams, 2);
+    assert_int_equal(two_chains(r, 2000, 1 << 15).streams, 1); /* 128 kB: 28 us */
+    assert_int_equal(two_chains(r, 50000, 1 << 15).streams, 2);
+}
+
 static void nothing_is_allocated(void **state) {
     struct room *r = *state;
     float y[N];
@@ -461,7 +494,7 @@ int main(void) {
         TEST(profiles_name_the_stream),
         TEST(the_same_plan_every_time),
         TEST(captures_do_the_same),
-        TEST(what_cannot_be_captured),
+        TEST(what_cannot_be_captured), TEST(small_branches_stay),
         TEST(the_device_fails),
         TEST(options_are_checked),
         TEST(failing_allocations),

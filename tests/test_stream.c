@@ -195,6 +195,101 @@ static void too_many_commands(void **state) {
     assert_int_equal(calls, 1);
 }
 
+/* What several streams keep is run as often as one likes, also between rounds that are issued. */
+static void captures_of_several(void **state) {
+    struct room *r = *state;
+    enum { TASKS = 90, STREAMS = 3 };
+    struct task *tasks = calloc(MOST, sizeof *tasks);
+    for (unsigned threads = 1; threads <= 4; threads++) {
+        ash_streams *s = make(r, STREAMS, TASKS, threads);
+        ash_capture *capture;
+        int calls = 0;
+        make_tasks(r, tasks);
+        assert_ok(s->capture_begin(s, &diag));
+        for (uint32_t i = 0; i < TASKS; i++) { /* each waits for the one before it, on another stream */
+            if (i) s->wait(s, i % STREAMS, i - 1);
+            s->launch(s, i % STREAMS, &tasks[i].launch, NULL);
+            s->record(s, i % STREAMS, i);
+        }
+        assert_ok(s->capture_end(s, &capture, &diag));
+        assert_int_equal(r->clock, 0); /* nothing has run */
+        assert_int_equal(s->captured(capture), TASKS);
+        for (uint32_t round = 1; round <= 20; round++) {
+            s->call(s, 1, add_one, &calls);
+            assert_ok(s->finish(s, &diag));
+            assert_ok(s->replay(s, capture, &diag));
+            assert_int_equal(calls, round);
+            assert_int_equal(r->clock, round * 2 * TASKS);
+            assert_int_equal(s->done(s), round * TASKS);
+            for (uint32_t i = 1; i < TASKS; i++) assert_true(r->begun[i] > r->ended[i - 1]);
+        }
+        s->capture_free(s, capture);
+    }
+    free(tasks);
+}
+
+static void failing_captures(void **state) {
+    struct room *r = *state;
+    int calls = 0;
+    ash_streams *s = make(r, 3, 4, 2);
+    ash_status status = ASH_ERROR_OUT_OF_MEMORY;
+    for (long n = 1; status != ASH_OK && n < 100; n++) {
+        ash_capture *capture = NULL;
+        assert_ok(s->capture_begin(s, &diag));
+        for (uint32_t i = 0; i < 3; i++) s->call(s, i, add_one, &calls);
+        r->memory.fail_at = r->memory.count + n;
+        status = s->capture_end(s, &capture, &diag);
+        r->memory.fail_at = 0;
+        assert_true(status == ASH_OK || (status == ASH_ERROR_OUT_OF_MEMORY && !capture));
+        assert_ok(s->finish(s, &diag)); /* nothing of it is left */
+        assert_int_equal(calls, 0);
+        s->capture_free(s, capture);
+    }
+    assert_ok(status);
+}
+
+static void turn_on(void *arg) {
+    ash_cancel_set(arg, true);
+}
+
+static void turn_off(void *arg) {
+    ash_cancel_set(arg, false);
+}
+
+/* After the switch has left something out, what follows is left out, too, on all streams that depend on it;
+ * the next round is whole. */
+static void the_switch_leaves_out(void **state) {
+    struct room *r = *state;
+    for (uint32_t streams = 1; streams <= 4; streams++)
+        for (unsigned threads = 1; threads <= 3; threads++) {
+            ash_cancel cancel = {0};
+            int before = 0, after = 0;
+            ash_streams_options options = {
+                .streams = streams, .events = 8, .commands = 40, .threads = threads, .cancel = &cancel};
+            ash_streams__destroy(r->streams);
+            assert_ok(ash_stream__cpu.create(r->context, &options, &r->streams, &diag));
+            ash_streams *s = r->streams;
+            s->call(s, 0, add_one, &before);
+            s->call(s, 0, turn_on, &cancel);
+            s->call(s, 0, turn_off, &cancel); /* is left out */
+            s->record(s, 0, 0);
+            for (uint32_t i = 0; i < streams; i++) {
+                s->wait(s, i, 0);
+                s->call(s, i, add_one, &after);
+                s->record(s, i, 1 + i);
+                s->wait(s, 0, 1 + i);
+            }
+            assert_status(s->finish(s, &diag), ASH_ERROR_CANCELLED);
+            assert_int_equal(before, 1);
+            assert_int_equal(after, 0);
+            assert_true(ash_cancel_is_on(&cancel));
+            ash_cancel_set(&cancel, false);
+            s->call(s, streams - 1, add_one, &after);
+            assert_ok(s->finish(s, &diag));
+            assert_int_equal(after, 1);
+        }
+}
+
 static void failing_allocations(void **state) {
     struct room *r = *state;
     make(r, 2, 2, 2); /* the pool is there from now on */
@@ -217,7 +312,8 @@ int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(order_is_kept),     TEST(chunks_run_once),     TEST(copies_and_calls),
-        TEST(too_many_commands), TEST(failing_allocations),
+        TEST(too_many_commands), TEST(failing_allocations), TEST(captures_of_several),
+        TEST(failing_captures), TEST(the_switch_leaves_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -183,7 +183,7 @@ struct batch {
     ASH_VEC(struct task) tasks;
     atomic_size_t next, over; /* tasks: to be taken, done */
     atomic_bool stop;
-    const ash_progress *progress; /* told on the calling thread alone */
+    const ash_progress *progress; /* or NULL; its function is called on the calling thread alone */
     pthread_t caller;
     pthread_mutex_t lock; /* guards the rest */
     ash_status status;
@@ -254,23 +254,25 @@ static void publish(ash_compiler *c, entry *e, enum state state) {
     pthread_mutex_unlock(&c->lock);
 }
 
+/* Whether to go on; every thread looks at the switch. */
 static ash_status report(struct batch *batch, ash_diag *diag) {
-    return ash_progress__report(batch->progress, ASH_STAGE_COMPILE, atomic_load(&batch->over),
-                                batch->tasks.len, diag);
+    if (!batch->progress) return ASH_OK;
+    ash_progress told = *batch->progress;
+    if (!pthread_equal(pthread_self(), batch->caller)) told.report = NULL;
+    return ash_progress__report(&told, ASH_STAGE_COMPILE, atomic_load(&batch->over), batch->tasks.len,
+                                diag);
 }
 
 static void *work(void *argument) {
     struct batch *batch = argument;
     ash_llvm_machine machine = {0};
-    bool reports = batch->progress && pthread_equal(pthread_self(), batch->caller);
     for (size_t i; (i = atomic_fetch_add(&batch->next, 1)) < batch->tasks.len;) {
         struct task *task = &batch->tasks.at[i];
         ash_diag diag = {0};
         ash_status status = ASH_ERROR_CANCELLED;
-        if (reports && !atomic_load(&batch->stop) && report(batch, &diag) != ASH_OK)
-            fail_batch(batch, ASH_ERROR_CANCELLED, &diag);
         if (!atomic_load(&batch->stop)) {
-            status = make(batch, &machine, task, &diag);
+            status = report(batch, &diag);
+            if (status == ASH_OK) status = make(batch, &machine, task, &diag);
             if (status != ASH_OK) fail_batch(batch, status, &diag);
         }
         publish(batch->compiler, task->entry, status == ASH_OK ? READY : FAILED);
