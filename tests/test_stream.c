@@ -311,9 +311,9 @@ static void failing_allocations(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(order_is_kept),     TEST(chunks_run_once),     TEST(copies_and_calls),
-        TEST(too_many_commands), TEST(failing_allocations), TEST(captures_of_several),
-        TEST(failing_captures), TEST(the_switch_leaves_out),
+        TEST(order_is_kept),     TEST(chunks_run_once),       TEST(copies_and_calls),
+        TEST(too_many_commands), TEST(failing_allocations),   TEST(captures_of_several),
+        TEST(failing_captures),  TEST(the_switch_leaves_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

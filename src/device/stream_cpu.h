@@ -48,6 +48,8 @@ typedef struct ash_cpu {
     /* several streams: the round that runs */
     const ash_cpu_queues *running;
     struct ash_cpu_stream *streams;
+    int64_t ended; /* the last round, on the monotonic clock */
+    int64_t work;  /* nanoseconds that it would have taken one thread, or about that */
     _Alignas(ASH_CPU_LINE) _Atomic uint32_t left; /* streams that are not over */
     _Atomic uint32_t asleep;                      /* threads that have announced sleep */
     pthread_mutex_t lock;                         /* for sleeping */

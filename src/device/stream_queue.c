@@ -18,7 +18,11 @@
 #include "base/relax.h"
 #include "stream_cpu.h"
 
-enum { NO_EVENT = UINT32_MAX, OVER = UINT32_MAX - 1 };
+enum {
+    NO_EVENT = UINT32_MAX,
+    OVER = UINT32_MAX - 1,
+    BRIEF_NS = 100000 /* waking a thread and bringing it the data costs more than a shorter round gains */
+};
 
 /* A launch that several threads run, while its stream waits for it. */
 struct shared {
@@ -284,13 +288,13 @@ static bool wait_here(ash_cpu *cpu, const struct ash_cpu_stream *stream, uint32_
     if (!cpu->pool) return false;
     int64_t now = ash_clock__now(), end = now + ash_pool__patience(cpu->pool, now);
     do {
-        for (int i = 0; i < 32; i++) {
-            if (has_happened(cpu, event)) return true;
-            ash_relax();
-        }
         for (uint32_t i = 0; i < cpu->n_streams; i++) {
             struct ash_cpu_stream *other = &cpu->streams[i];
             if (other != stream && (can_help(other) || can_run(cpu, other))) return false;
+        }
+        for (int i = 0; i < 32; i++) {
+            if (has_happened(cpu, event)) return true;
+            ash_relax();
         }
     } while (ash_clock__now() < end);
     return false;
@@ -350,13 +354,24 @@ static uint32_t begin_round(ash_cpu *cpu) {
     return left;
 }
 
+/* Whether to call for other threads: not for a brief round, unless the last one has only just ended, so
+ * that they are awake, or stay so once they have come. */
+static bool is_for_many(ash_cpu *cpu, int64_t now) {
+    if (!cpu->pool) return false;
+    return cpu->work > BRIEF_NS || now - cpu->ended < ash_pool__patience(cpu->pool, now);
+}
+
 void ash_cpu__run_queues(ash_cpu *cpu, const ash_cpu_queues *queues) {
     cpu->running = queues;
     if (begin_round(cpu) != 0) {
-        if (cpu->pool)
+        int64_t start = ash_clock__now();
+        bool many = is_for_many(cpu, start);
+        if (many)
             ash_pool__run(cpu->pool, cpu->threads, cpu->threads, run_round, cpu);
         else
             run_round(cpu, 0, 1, 0);
+        cpu->ended = ash_clock__now();
+        cpu->work = (cpu->ended - start) * (many ? 2 : 1);
     }
     cpu->counts.overlapped = 0;
     for (uint32_t i = 0; i < cpu->n_streams; i++) cpu->counts.overlapped += cpu->streams[i].overlapped;

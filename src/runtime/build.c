@@ -13,15 +13,16 @@ const char *ash_plan__step_name(const ash_step *step) {
     return step->name ? step->name : step->kind == ASH_STEP_COPY ? "copy" : "kernel";
 }
 
-/* Starting and ending a parallel run costs two thirds of a microsecond; a step that takes little more than
- * twice that on one core stays on the calling thread. */
+/* Starting and ending a parallel run costs up to a microsecond, and operands that one core has written must
+ * come to the other; a step that takes less than two on one core, at rates that are exceeded there by half,
+ * stays on the calling thread. */
 bool ash_plan__is_parallel(const ash_plan *plan, const ash_step *step) {
     if (plan->threads <= 1 || step->kind != ASH_STEP_KERNEL) return false;
     int64_t least, most;
     ash_dims_bounds(plan->program->dims, step->chunks, &least, &most);
     if (most <= 1) return false;
     if (step->flops == 0 && step->bytes == 0) return true;
-    return ash_schedule__cost(step) > 1500; /* nanoseconds */
+    return ASH_MAX(step->flops / 64, step->bytes / 32) > 2000; /* nanoseconds */
 }
 
 int64_t ash_plan__piece(const ash_plan *plan, const ash_step *step) {
