@@ -342,9 +342,11 @@ static ash_status search_window(const ash_allocator *a, outward *o, ash_memory__
     *count = part.count;
     if (!part.count) return ASH_OK;
     ash_memory__budget_init(&budget, ASH_MIN(o->budget->nodes, (uint64_t)WINDOW_NODES), 0);
+    budget.progress = o->budget->progress;
     *peak = UINT64_MAX;
     ASH_TRY(ash_memory__search(a, &part, part.load, &budget, placed, peak, &proven, diag));
     ash_memory__spend(o->budget, budget.spent);
+    if (budget.stopped) o->budget->late = o->budget->stopped = true;
     return ASH_OK;
 }
 
