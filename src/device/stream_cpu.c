@@ -59,7 +59,9 @@ static unsigned run_here(ash_cpu *cpu, const ash_launch *launch) {
     return 1;
 }
 
+/* A command is over, unless the switch has left a part of it out. */
 static void count_here(ash_cpu *cpu) {
+    if (atomic_load_explicit(&cpu->left_out, memory_order_relaxed)) return;
     uint64_t done = atomic_load_explicit(&cpu->done, memory_order_relaxed) + 1;
     atomic_store_explicit(&cpu->done, done, memory_order_relaxed);
 }

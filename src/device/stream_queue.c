@@ -139,9 +139,8 @@ static bool can_help(struct ash_cpu_stream *stream) {
     return (uint32_t)atomic_load(&stream->shared.work) != 0;
 }
 
-/* Whether a thread that waits for all chunks of its stream's launch (NULL: for the end) has something to
- * do.
- */
+/* Whether a thread has something to do that waits for all chunks of its stream's launch, or, with NULL, for
+ * the end. */
 static bool is_needed(ash_cpu *cpu, struct ash_cpu_stream *waiting) {
     if (waiting) {
         struct shared *shared = &waiting->shared;
@@ -256,12 +255,13 @@ static void run_work(ash_cpu *cpu, struct ash_cpu_stream *stream, const ash_comm
         threads = run_launch(cpu, stream, command->launch, worker);
     else
         ash_cpu__move(command->copy);
-    atomic_store_explicit(&stream->done, atomic_load_explicit(&stream->done, memory_order_relaxed) + 1,
-                          memory_order_relaxed);
+    if (!atomic_load_explicit(&cpu->left_out, memory_order_relaxed))
+        atomic_store_explicit(&stream->done, atomic_load_explicit(&stream->done, memory_order_relaxed) + 1,
+                              memory_order_relaxed);
     if (timing) *timing = (ash_timing){timing->start, ash_clock__now(), threads};
 }
 
-/* False: the stream waits. While the switch is on, only records and waits run, so that every stream ends.
+/* False: the stream waits. While the switch is on, records and waits alone run, so that every stream ends.
  */
 static bool run_command(ash_cpu *cpu, struct ash_cpu_stream *stream, const ash_command *command,
                         unsigned worker) {
