@@ -1,8 +1,12 @@
 /* The thread pool: every chunk exactly once, worker numbers, nesting, rivals, sleep and wake,
  * oversubscription. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* sched_getaffinity */
+#endif
 #include "testing.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <time.h>
 
@@ -51,6 +55,34 @@ static void check_once(ash_pool *pool, unsigned threads, int64_t chunks) {
     assert_true(ran <= threads && (ran > 0) == (chunks > 0));
     for (int64_t i = 0; i < chunks; i++) assert_int_equal(m.at[i], 1);
     free(m.at);
+}
+
+struct places {
+    cpu_set_t own; /* of the thread that made the pool */
+    atomic_int narrowed, by_workers;
+};
+
+static void look_at_places(void *arg, int64_t begin, int64_t end, unsigned worker) {
+    struct places *p = arg;
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) || !CPU_EQUAL(&set, &p->own)) p->narrowed++;
+    if (worker) p->by_workers++;
+    for (volatile int64_t i = 0; i < 2000 * (end - begin); i++) {
+    }
+}
+
+/* A worker that has moved away from the caller may run wherever it might before. */
+static void workers_keep_their_processors(void **state) {
+    (void)state;
+    struct places p = {.narrowed = 0};
+    assert_int_equal(sched_getaffinity(0, sizeof p.own, &p.own), 0);
+    if (CPU_COUNT(&p.own) < 2) skip();
+    ash_pool *pool = make(2);
+    for (int i = 0; i < 20000 && (i < 2000 || !p.by_workers); i++)
+        ash_pool__run(pool, 2, 16, look_at_places, &p);
+    assert_true(p.by_workers > 0);
+    assert_int_equal(p.narrowed, 0);
+    ash_pool__destroy(pool);
 }
 
 static void every_chunk_once(void **state) {
@@ -229,6 +261,7 @@ static void context_pool(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_chunk_once),
+        cmocka_unit_test(workers_keep_their_processors),
         cmocka_unit_test(huge_counts),
         cmocka_unit_test(nested_runs_are_inline),
         cmocka_unit_test(rivals_are_safe),
