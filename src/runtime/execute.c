@@ -121,11 +121,14 @@ ash_status ash_plan_set_vars(ash_plan *plan, const ash_var_binding *vars, size_t
 /* What the caller can get wrong comes first; then the bytes are written. */
 static ash_status execute(ash_plan *plan, ash_profile *profile, ash_diag *diag) {
     ASH_TRY(ash_plan__check_inputs(plan, diag));
+    ASH_TRY(ash_plan__check_states(plan, diag));
+    ASH_TRY(ash_plan__need_states(plan, diag));
     ASH_TRY(ash_plan__need_arenas(plan, diag));
     ASH_TRY(ash_plan__need_weights(plan, diag));
     ash_status status = run(plan, profile, diag);
     if (status != ASH_OK) { /* of the device: what was computed is not known */
         plan->executed = false;
+        ash_plan__lose_states(plan);
         ash_plan__refresh_views(plan);
         return status;
     }

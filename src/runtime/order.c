@@ -85,6 +85,7 @@ static ash_status make_buffers(const orderer *o, ash_memory_buffer *buffers, ash
         case ASH_BUFFER_CONSTANT:
         case ASH_BUFFER_PARAMETER:
         case ASH_BUFFER_WEIGHT: buffers[b].kind = ASH_MEMORY_CONSTANT; break;
+        case ASH_BUFFER_STATE: buffers[b].kind = ASH_MEMORY_STATE; break;
         default:
             if (o->pinned[root_of(p, b)]) buffers[b].kind = ASH_MEMORY_OUTPUT;
         }

@@ -1,0 +1,795 @@
+/* States of plans: what a graph keeps between executions, against the reference evaluator, in every mode;
+ * where a new value is computed in place and where it is copied; life, failures. */
+#include "reorder.h"
+#include "testing.h"
+
+#include "ashlar/builder.h"
+#include "ashlar/plan.h"
+#include "ashlar/reference.h"
+#include "code/code.h"
+#include "kernel/program.h"
+#include "opt/opt.h"
+#include "runtime/plan.h"
+
+static ash_diag diag;
+
+enum { N = 6, CELLS = N * N };
+
+struct room {
+    test_memory memory;
+    ash_context *context;
+    ash_graph *g;
+    ash_plan *plan;
+    uint64_t random;
+};
+
+static int setup(void **state) {
+    struct room *r = calloc(1, sizeof *r);
+    ash_context_options options = {.allocator = test_memory_allocator(&r->memory), .threads = 2};
+    assert_ok(ash_context_create(&options, &r->context, &diag));
+    *state = r;
+    return 0;
+}
+
+static int teardown(void **state) {
+    struct room *r = *state;
+    ash_plan_destroy(r->plan);
+    ash_graph_destroy(r->g);
+    ash_context_destroy(r->context);
+    assert_int_equal(r->memory.live, 0);
+    free(r);
+    return 0;
+}
+
+static void fresh_graph(struct room *r) {
+    ash_plan_destroy(r->plan);
+    ash_graph_destroy(r->g);
+    r->plan = NULL;
+    assert_ok(ash_graph_create(r->context, "state", &r->g, &diag));
+}
+
+static void prepare(struct room *r, const ash_plan_options *options) {
+    ash_plan_destroy(r->plan);
+    r->plan = NULL;
+    assert_ok(ash_graph_status(r->g, &diag));
+    assert_ok(ash_plan_prepare(r->context, r->g, options, &r->plan, &diag));
+}
+
+static ash_type square(void) {
+    return (ash_type){.dtype = ASH_I32, .rank = 2, .dims = {N, N}};
+}
+
+static ash_value zero_state(ash_graph *g, const char *name) {
+    ash_type type = square();
+    return ash_graph_state(g, name, &type, NULL, 0, ASH_DATA_COPY);
+}
+
+static ash_value square_input(ash_graph *g, const char *name) {
+    ash_type type = square();
+    return ash_graph_input(g, name, &type);
+}
+
+static void read_state(ash_plan *plan, size_t position, int32_t *cells) {
+    const ash_view *view;
+    assert_ok(ash_plan_state(plan, position, &view, &diag));
+    assert_ok(ash_view_copy_out(view, cells, CELLS * sizeof *cells, &diag));
+}
+
+static void read_output(ash_plan *plan, size_t position, int32_t *cells) {
+    const ash_view *view;
+    assert_ok(ash_plan_output(plan, position, &view, &diag));
+    assert_ok(ash_view_copy_out(view, cells, CELLS * sizeof *cells, &diag));
+}
+
+static void set_input(ash_plan *plan, size_t position, int seed) {
+    int32_t cells[CELLS];
+    for (int i = 0; i < CELLS; i++) cells[i] = (i * 7 + seed * 13) % 31 - 9;
+    assert_ok(ash_plan_set_input(plan, position, cells, sizeof cells, &diag));
+}
+
+static void assert_all(const int32_t *cells, int32_t value) {
+    for (int i = 0; i < CELLS; i++) assert_int_equal(cells[i], value);
+}
+
+/* --- where new values are computed -------------------------------------------------------------- */
+
+static void assert_places(struct room *r, unsigned in_place, unsigned copied) {
+    ash_plan_report report = ash_plan_describe(r->plan);
+    assert_int_equal(report.states_in_place, in_place);
+    assert_int_equal(report.states_copied, copied);
+}
+
+/* count += x; the old count is an output, and so is the new one. */
+static void make_counter(struct room *r) {
+    fresh_graph(r);
+    ash_value count = zero_state(r->g, "count"), next = ash_add(r->g, count, square_input(r->g, "x"));
+    ash_graph_update(r->g, count, next);
+    ash_graph_output(r->g, "old", count);
+    ash_graph_output(r->g, "new", next);
+}
+
+static void a_counter_counts_in_place(void **state) {
+    struct room *r = *state;
+    int32_t old[CELLS], new[CELLS], kept[CELLS], ones[CELLS];
+    for (int i = 0; i < CELLS; i++) ones[i] = 1;
+    make_counter(r);
+    for (int way = 0; way < 24; way++) {
+        ash_plan_options options = ash_plan_options_default();
+        options.fuse = way % 2;
+        options.optimize = way / 2 % 2;
+        options.mode = (ash_mode)(way / 4 % 3);
+        options.streams = options.mode == ASH_MODE_MULTI_STREAM ? 2 : 1;
+        options.poison = options.mode != ASH_MODE_GRAPH;
+        options.threads = 1 + (unsigned)way / 12;
+        prepare(r, &options);
+        assert_places(r, 1, 0);
+        assert_ok(ash_plan_set_input(r->plan, 0, ones, sizeof ones, &diag));
+        for (int i = 0; i < 4; i++) {
+            assert_ok(ash_plan_execute(r->plan, &diag));
+            read_output(r->plan, 0, old);
+            read_output(r->plan, 1, new);
+            read_state(r->plan, 0, kept);
+            assert_all(old, i);
+            assert_all(new, i + 1);
+            assert_all(kept, i + 1);
+        }
+        ash_buffer_info info;
+        uint32_t found = 0;
+        for (uint32_t b = 0; b < ash_plan_buffer_count(r->plan); b++) {
+            assert_ok(ash_plan_buffer_at(r->plan, b, &info, &diag));
+            if (info.role == ASH_ROLE_STATE && info.root == b)
+                assert_string_equal(info.name, "count"), found++;
+        }
+        assert_int_equal(found, 1);
+        assert_true(ash_plan_describe(r->plan).state >= sizeof ones);
+    }
+}
+
+/* The number of the position as a value: the last of 0, 1, ... pos. */
+static ash_value position_value(ash_graph *g, ash_dim pos) {
+    const ash_dim count = ash_graph_dim_add(g, pos, 1), one = 1;
+    return ash_slice(g, ash_iota(g, ASH_I64, &count, 1, 0), &pos, NULL, &one);
+}
+
+static ash_value first_row(ash_graph *g, ash_value x) {
+    return ash_slice_axis(g, x, 0, 0, 1);
+}
+
+typedef ash_value make_update(ash_graph *g, ash_value state, ash_value x, ash_dim pos);
+
+static ash_value by_write(ash_graph *g, ash_value s, ash_value x, ash_dim pos) {
+    return ash_write_axis(g, s, ash_neg(g, first_row(g, x)), 0, pos);
+}
+
+static ash_value by_column(ash_graph *g, ash_value s, ash_value x, ash_dim pos) {
+    return ash_write_axis(g, s, ash_slice_axis(g, x, 1, 0, 1), 1, pos);
+}
+
+static ash_value by_scatter(ash_graph *g, ash_value s, ash_value x, ash_dim pos) {
+    const ash_dim dims[2] = {1, 1};
+    ash_value at = ash_reshape(g, position_value(g, pos), dims, 2);
+    return ash_scatter_nd(g, s, at, first_row(g, x), ASH_SCATTER_SET);
+}
+
+static ash_value by_scatter_add(ash_graph *g, ash_value s, ash_value x, ash_dim pos) {
+    const ash_dim dims[2] = {1, 1}, wide[2] = {1, N};
+    ash_value at = ash_broadcast_to(g, ash_reshape(g, position_value(g, pos), dims, 2), wide, 2);
+    return ash_scatter_elements(g, s, at, first_row(g, x), 0, ASH_SCATTER_ADD);
+}
+
+static ash_value by_two_scatters(ash_graph *g, ash_value s, ash_value x, ash_dim pos) {
+    return by_scatter_add(g, by_scatter(g, s, x, pos), ash_add(g, x, x), 0);
+}
+
+static ash_value by_two_writes(ash_graph *g, ash_value s, ash_value x, ash_dim pos) {
+    return by_column(g, by_write(g, s, x, pos), ash_mul(g, x, x), 0);
+}
+
+static ash_value by_condition(ash_graph *g, ash_value s, ash_value x, ash_dim pos) {
+    (void)pos;
+    return ash_select(g, ash_lt(g, s, x), ash_sub(g, x, s), s);
+}
+
+static ash_value by_anything(ash_graph *g, ash_value s, ash_value x, ash_dim pos) {
+    (void)s, (void)pos;
+    return ash_matmul(g, x, x);
+}
+
+static ash_value shifted(ash_graph *g, ash_value s, ash_value x, ash_dim pos) {
+    (void)pos;
+    ash_value parts[2] = {ash_slice_axis(g, s, 0, 1, N - 1), first_row(g, x)};
+    return ash_concat(g, parts, 2, 0);
+}
+
+static ash_value turned(ash_graph *g, ash_value s, ash_value x, ash_dim pos) {
+    (void)pos;
+    return ash_add(g, ash_transpose(g, s, (const int64_t[]){1, 0}), x);
+}
+
+static ash_value from_itself(ash_graph *g, ash_value s, ash_value x, ash_dim pos) {
+    return by_scatter(
+        g, s, ash_add(g, x, ash_slice(g, s, (const ash_dim[]){0, 0}, NULL, (const ash_dim[]){N, N})), pos);
+}
+
+static ash_value own_row(ash_graph *g, ash_value s, ash_value x, ash_dim pos) {
+    (void)x;
+    return ash_write_axis(g, s, ash_slice_axis(g, s, 0, 2, 1), 0, pos);
+}
+
+static ash_value the_input(ash_graph *g, ash_value s, ash_value x, ash_dim pos) {
+    (void)g, (void)s, (void)pos;
+    return x;
+}
+
+static ash_value unchanged(ash_graph *g, ash_value s, ash_value x, ash_dim pos) {
+    (void)x, (void)pos;
+    const ash_dim flat = CELLS, back[2] = {N, N};
+    return ash_reshape(g, ash_reshape(g, s, &flat, 1), back, 2);
+}
+
+static ash_value constant(ash_graph *g, ash_value s, ash_value x, ash_dim pos) {
+    (void)s, (void)x, (void)pos;
+    const ash_dim dims[2] = {N, N};
+    return ash_broadcast_to(g, ash_scalar(g, ASH_I32, 5), dims, 2);
+}
+
+/* One execution of the reference: outputs and states as 32-bit integers. */
+static void reference_step(struct room *r, int32_t (*inputs)[CELLS], int32_t (*states)[CELLS], int64_t pos,
+                           int32_t (*outputs)[CELLS]) {
+    const void *in[8];
+    void *kept[8];
+    const char *name = "pos";
+    ash_reference *result;
+    size_t n_in = ash_graph_input_count(r->g), n_out = ash_graph_output_count(r->g);
+    for (size_t i = 0; i < n_in; i++) in[i] = inputs[i];
+    for (size_t i = 0; i < ash_graph_state_count(r->g); i++) kept[i] = states[i];
+    assert_ok(ash_reference_step(r->g, in, n_in, kept, &name, &pos, 1, &result, &diag));
+    for (size_t o = 0; o < n_out; o++) {
+        size_t count;
+        const double *y = ash_reference_output(result, o, NULL, &count);
+        assert_int_equal(count, CELLS);
+        for (size_t k = 0; k < count; k++) outputs[o][k] = (int32_t)y[k];
+    }
+    ash_reference_destroy(result);
+}
+
+enum { STEPS = 8 };
+
+/* Runs the plan beside the reference. */
+static void follow(struct room *r, ash_plan *plan) {
+    int32_t inputs[8][CELLS], states[8][CELLS] = {{0}}, want[8][CELLS], have[CELLS];
+    size_t n_in = ash_graph_input_count(r->g), n_out = ash_graph_output_count(r->g);
+    size_t n_states = ash_graph_state_count(r->g);
+    assert_ok(ash_plan_reset_states(plan, &diag));
+    for (int64_t step = 0; step < STEPS; step++) {
+        int64_t pos = step * 5 % N;
+        for (size_t i = 0; i < n_in; i++) {
+            for (int k = 0; k < CELLS; k++)
+                inputs[i][k] = (int32_t)((k * 7 + step * 13 + (int)i * 5) % 31 - 9);
+            assert_ok(ash_plan_set_input(plan, i, inputs[i], sizeof inputs[i], &diag));
+        }
+        reference_step(r, inputs, states, pos, want);
+        assert_ok(ash_plan_execute_vars(plan, &(ash_var_binding){"pos", pos}, 1, &diag));
+        for (size_t o = 0; o < n_out; o++) {
+            read_output(plan, o, have);
+            assert_memory_equal(have, want[o], sizeof have);
+        }
+        for (size_t i = 0; i < n_states; i++) {
+            read_state(plan, i, have);
+            assert_memory_equal(have, states[i], sizeof have);
+        }
+    }
+}
+
+/* What becomes of the state, read after its update: twice the new value. */
+static void make_with(struct room *r, make_update *update, bool read_new, bool read_old) {
+    fresh_graph(r);
+    ash_dim pos = ash_graph_var(r->g, "pos", 0, N - 1);
+    ash_value s = zero_state(r->g, "s"), x = square_input(r->g, "x"), y = update(r->g, s, x, pos);
+    ash_graph_update(r->g, s, y);
+    if (read_new) ash_graph_output(r->g, "new", ash_add(r->g, y, y));
+    if (read_old) ash_graph_output(r->g, "old", ash_add(r->g, s, x));
+}
+
+static const struct {
+    make_update *update;
+    unsigned in_place, copied; /* when only the new value is read */
+} updates[] = {
+    {by_write, 1, 0},        {by_column, 1, 0},     {by_scatter, 1, 0},   {by_scatter_add, 1, 0},
+    {by_two_scatters, 1, 0}, {by_two_writes, 1, 0}, {by_condition, 1, 0}, {by_anything, 1, 0},
+    {shifted, 0, 1},         {turned, 0, 1},        {from_itself, 1, 0},  {own_row, 0, 1},
+    {the_input, 0, 1},       {unchanged, 0, 0},     {constant, 0, 1},
+};
+
+static void each_kind_of_update(void **state) {
+    struct room *r = *state;
+    for (size_t u = 0; u < ASH_COUNT(updates); u++)
+        for (int way = 0; way < 24; way++) {
+            bool read_old = way % 4 == 3;
+            ash_plan_options options = ash_plan_options_default();
+            options.mode = (ash_mode)(way / 4 % 3);
+            options.streams = options.mode == ASH_MODE_MULTI_STREAM ? 3 : 1;
+            options.poison = options.mode != ASH_MODE_GRAPH;
+            options.threads = 1 + (unsigned)way % 2;
+            options.fuse = way / 12;
+            options.memory.mode = (ash_memory_mode)(way % 3);
+            make_with(r, updates[u].update, way % 4 > 0, read_old);
+            prepare(r, &options);
+            if (!read_old && options.fuse) assert_places(r, updates[u].in_place, updates[u].copied);
+            follow(r, r->plan);
+        }
+}
+
+static ash_role role_of(ash_plan *plan, uint32_t buffer) {
+    ash_buffer_info info;
+    assert_ok(ash_plan_buffer_at(plan, buffer, &info, &diag));
+    return info.role;
+}
+
+/* No step moves elements of the state. */
+static void a_row_costs_a_row(void **state) {
+    struct room *r = *state;
+    for (size_t u = 0; u < 6; u++) {
+        make_with(r, updates[u].update, false, false);
+        prepare(r, NULL);
+        for (size_t i = 0; i < ash_plan_op_count(r->plan); i++) {
+            ash_prepared_op op;
+            assert_ok(ash_plan_op_at(r->plan, i, &op, &diag));
+            assert_int_equal(op.kind, ASH_PREPARED_KERNEL);
+            const ash_step *step = &r->plan->program->steps.at[r->plan->program->prologue + i];
+            for (uint32_t k = 0; step->moves && k < step->n_accesses; k++)
+                assert_true(step->accesses[k].write ||
+                            role_of(r->plan, step->accesses[k].buffer) != ASH_ROLE_STATE);
+        }
+    }
+}
+
+/* --- several states ----------------------------------------------------------------------------- */
+
+static void states_change_places(void **state) {
+    struct room *r = *state;
+    for (int way = 0; way < 4; way++) {
+        fresh_graph(r);
+        ash_dim pos = ash_graph_var(r->g, "pos", 0, N - 1);
+        ash_value a = zero_state(r->g, "a"), b = zero_state(r->g, "b"), c = zero_state(r->g, "c");
+        ash_value x = square_input(r->g, "x"), sum = ash_add(r->g, a, x);
+        (void)pos;
+        ash_graph_update(r->g, a, way == 0 ? b : sum);
+        ash_graph_update(r->g, b, way < 3 ? a : sum);
+        if (way > 1) ash_graph_update(r->g, c, way == 2 ? b : sum);
+        ash_graph_output(r->g, "a", a);
+        ash_graph_output(r->g, "c", ash_add(r->g, c, b));
+        for (int mode = 0; mode < ASH_MODE_COUNT; mode++) {
+            ash_plan_options options = ash_plan_options_default();
+            options.mode = (ash_mode)mode;
+            options.streams = mode == ASH_MODE_MULTI_STREAM ? 3 : 1;
+            options.poison = mode != ASH_MODE_GRAPH;
+            prepare(r, &options);
+            follow(r, r->plan);
+        }
+    }
+}
+
+/* --- random graphs ------------------------------------------------------------------------------ */
+
+static uint32_t pick(struct room *r, uint32_t below) {
+    r->random ^= r->random >> 12, r->random ^= r->random << 25, r->random ^= r->random >> 27;
+    return (uint32_t)((r->random * 0x2545f4914f6cdd1dULL) >> 33) % below;
+}
+
+static ash_value random_node(struct room *r, ash_value a, ash_value b, ash_dim pos) {
+    static make_update *const makes[] = {by_write, by_column,    by_scatter, by_scatter_add,
+                                         shifted,  by_condition, turned,     by_anything};
+    ash_graph *g = r->g;
+    switch (pick(r, 12)) {
+    case 0: return ash_add(g, a, b);
+    case 1: return ash_mul(g, a, b);
+    case 2: return ash_max(g, a, b);
+    case 3: return ash_neg(g, a);
+    default: return makes[pick(r, ASH_COUNT(makes))](g, a, b, pos);
+    }
+}
+
+static void make_random(struct room *r, uint64_t seed) {
+    enum { MOST = 24 };
+    ash_value values[MOST], states[3];
+    unsigned count = 0, n_states;
+    fresh_graph(r);
+    r->random = seed * 0x9e3779b97f4a7c15ULL + 12345;
+    for (int i = 0; i < 4; i++) pick(r, 2);
+    ash_dim pos = ash_graph_var(r->g, "pos", 0, N - 1);
+    n_states = 1 + pick(r, 3);
+    values[count++] = square_input(r->g, "x");
+    for (unsigned i = 0; i < n_states; i++) {
+        char name[] = {'s', (char)('0' + i), 0};
+        values[count++] = states[i] = zero_state(r->g, name);
+    }
+    for (unsigned nodes = 2 + pick(r, 10); nodes; nodes--) {
+        ash_value a = values[pick(r, count)], b = values[pick(r, count)];
+        values[count++] = random_node(r, a, b, pos);
+    }
+    for (unsigned i = 0; i < n_states; i++)
+        if (pick(r, 6))
+            ash_graph_update(r->g, states[i], values[pick(r, 2) ? count - 1 - pick(r, 3) : pick(r, count)]);
+    ash_graph_output(r->g, "y", values[pick(r, count)]);
+    ash_graph_output(r->g, "z", values[count - 1]);
+}
+
+static void random_graphs(void **state) {
+    struct room *r = *state;
+    unsigned in_place = 0, copied = 0;
+    for (uint64_t seed = 0; seed < 60; seed++) {
+        make_random(r, seed);
+        for (int way = 0; way < 3; way++) {
+            ash_plan_options options = ash_plan_options_default();
+            options.mode = (ash_mode)way;
+            options.streams = way == ASH_MODE_MULTI_STREAM ? 1 + (unsigned)seed % 4 : 1;
+            options.poison = way != ASH_MODE_GRAPH;
+            options.fuse = seed % 3 != 0;
+            options.optimize = seed % 4 != 0;
+            options.order = seed % 5 ? ASH_PLAN_ORDER_OFF : ASH_PLAN_ORDER_ON;
+            options.memory.mode = (ash_memory_mode)((seed + (uint64_t)way) % 3);
+            options.threads = 1 + (unsigned)(seed / 2) % 2;
+            prepare(r, &options);
+            follow(r, r->plan);
+            in_place += ash_plan_describe(r->plan).states_in_place;
+            copied += ash_plan_describe(r->plan).states_copied;
+        }
+    }
+    assert_true(in_place > 60 && copied > 60);
+}
+
+static void release_code(void *owner) {
+    ash_code__release(owner);
+}
+
+/* A plan of the room's graph on the streams that reorder. */
+static void prepare_reordered(struct room *r, unsigned streams) {
+    const ash_allocator *a = ash_context__allocator(r->context);
+    ash_plan_options options = ash_plan_options_default();
+    ash_compiler *compiler;
+    ash_graph *made;
+    ash_program *program;
+    ash_code *code;
+    options.mode = ASH_MODE_MULTI_STREAM;
+    options.streams = streams;
+    options.poison = true;
+    assert_ok(ash_compiler__get(r->context, &compiler, &diag));
+    assert_ok(ash_opt__run(r->g, ash_compiler__target(compiler), NULL, &made, &diag));
+    assert_ok(ash_program__lower(made, ash_compiler__target(compiler), NULL, &program, &diag));
+    ash_graph_destroy(made);
+    size_t n = program->nests.len;
+    const ash_nest **nests = ash_mem_alloc(a, n, sizeof *nests);
+    ash_kernel_source source = {.streams = &reorder_class, .release = release_code};
+    source.fns = ash_mem_calloc(a, n, sizeof *source.fns);
+    for (size_t i = 0; i < n; i++) nests[i] = &program->nests.at[i];
+    assert_ok(ash_code__compile(compiler, nests, n, source.fns, &code, NULL, NULL, NULL, &diag));
+    source.owner = code;
+    ash_plan_destroy(r->plan);
+    r->plan = NULL;
+    assert_ok(ash_plan__build(r->context, program, &source, &options, &r->plan, &diag));
+    ash_mem_free(a, nests, n, sizeof *nests);
+    ash_mem_free(a, source.fns, n, sizeof *source.fns);
+}
+
+static void reordering_changes_nothing(void **state) {
+    struct room *r = *state;
+    for (uint64_t seed = 100; seed < 130; seed++) {
+        make_random(r, seed);
+        prepare_reordered(r, 2 + (unsigned)seed % 3);
+        for (reorder.seed = 0; reorder.seed < 5; reorder.seed++) follow(r, r->plan);
+    }
+}
+
+/* --- life --------------------------------------------------------------------------------------- */
+
+static void make_small(struct room *r) {
+    make_counter(r);
+    prepare(r, NULL);
+    int32_t ones[CELLS];
+    for (int i = 0; i < CELLS; i++) ones[i] = 1;
+    assert_ok(ash_plan_set_input(r->plan, 0, ones, sizeof ones, &diag));
+}
+
+static void assert_state(struct room *r, int32_t value) {
+    int32_t cells[CELLS];
+    read_state(r->plan, 0, cells);
+    assert_all(cells, value);
+}
+
+static void setting_and_resetting(void **state) {
+    struct room *r = *state;
+    int32_t cells[CELLS];
+    size_t position;
+    ash_type type;
+    const ash_view *view;
+    make_small(r);
+    assert_int_equal(ash_plan_state_count(r->plan), 1);
+    assert_string_equal(ash_plan_state_name(r->plan, 0), "count");
+    assert_null(ash_plan_state_name(r->plan, 1));
+    assert_ok(ash_plan_state_position(r->plan, "count", &position, &diag));
+    assert_int_equal(position, 0);
+    assert_status(ash_plan_state_position(r->plan, "x", &position, &diag), ASH_ERROR_NOT_FOUND);
+    assert_ok(ash_plan_state_type(r->plan, 0, &type, &diag));
+    assert_true(type.rank == 2 && type.dims[0] == N && type.dtype == ASH_I32);
+    assert_state(r, 0); /* before anything runs */
+    for (int i = 0; i < CELLS; i++) cells[i] = 40;
+    assert_ok(ash_plan_set_state(r->plan, 0, cells, sizeof cells, &diag));
+    assert_ok(ash_plan_execute(r->plan, &diag));
+    assert_state(r, 41);
+    assert_status(ash_plan_set_state(r->plan, 0, cells, sizeof cells - 1, &diag),
+                  ASH_ERROR_INVALID_ARGUMENT);
+    assert_string_equal(diag.node, "count");
+    assert_status(ash_plan_set_state(r->plan, 0, NULL, sizeof cells, &diag), ASH_ERROR_INVALID_ARGUMENT);
+    assert_status(ash_plan_set_state(r->plan, 1, cells, sizeof cells, &diag), ASH_ERROR_NOT_FOUND);
+    assert_status(ash_plan_state(r->plan, 1, &view, &diag), ASH_ERROR_NOT_FOUND);
+    assert_status(ash_plan_reset_state(r->plan, 1, &diag), ASH_ERROR_NOT_FOUND);
+    assert_status(ash_plan_state_type(r->plan, 1, &type, &diag), ASH_ERROR_NOT_FOUND);
+    assert_state(r, 41);
+    assert_ok(ash_plan_state(r->plan, 0, &view, &diag));
+    void *writable;
+    assert_status(ash_view_data_mut((ash_view *)view, &writable, &diag), ASH_ERROR_STATE);
+    assert_ok(ash_plan_reset_state(r->plan, 0, &diag));
+    assert_state(r, 0);
+    assert_ok(ash_plan_execute(r->plan, &diag));
+    assert_state(r, 1);
+}
+
+static void initial_contents(void **state) {
+    struct room *r = *state;
+    int32_t cells[CELLS];
+    ash_type type = square();
+    for (int i = 0; i < CELLS; i++) cells[i] = 100 - i;
+    fresh_graph(r);
+    ash_value s = ash_graph_state(r->g, "s", &type, cells, sizeof cells, ASH_DATA_COPY);
+    ash_value still = ash_graph_state(r->g, "still", &type, cells, sizeof cells, ASH_DATA_COPY);
+    ash_graph_update(r->g, s, ash_add(r->g, s, still));
+    prepare(r, NULL);
+    int32_t have[CELLS];
+    for (int round = 0; round < 2; round++) {
+        assert_ok(ash_plan_execute(r->plan, &diag));
+        assert_ok(ash_plan_execute(r->plan, &diag));
+        read_state(r->plan, 0, have);
+        for (int i = 0; i < CELLS; i++) assert_int_equal(have[i], 3 * cells[i]);
+        read_state(r->plan, 1, have);
+        assert_memory_equal(have, cells, sizeof cells);
+        assert_ok(ash_plan_reset_states(r->plan, &diag));
+    }
+}
+
+static void releasing(void **state) {
+    struct room *r = *state;
+    uint64_t released;
+    make_small(r);
+    int32_t ones[CELLS], cells[CELLS];
+    for (int i = 0; i < CELLS; i++) ones[i] = 1;
+    const ash_view *view;
+    for (int i = 0; i < 3; i++) assert_ok(ash_plan_execute(r->plan, &diag));
+    assert_ok(ash_plan_state(r->plan, 0, &view, &diag));
+    assert_ok(ash_plan_release_intermediates(r->plan, &released, &diag));
+    assert_state(r, 3);
+    read_output(r->plan, 0, cells);
+    assert_all(cells, 2);
+    assert_ok(ash_plan_set_input(r->plan, 0, ones, sizeof ones, &diag));
+    assert_ok(ash_plan_execute(r->plan, &diag));
+    assert_state(r, 4);
+    assert_ok(ash_plan_release_all(r->plan, &released, &diag));
+    assert_true(released >= sizeof cells);
+    assert_null(ash_view_storage(view));
+    assert_ok(ash_plan_set_input(r->plan, 0, ones, sizeof ones, &diag));
+    assert_ok(ash_plan_execute(r->plan, &diag));
+    assert_state(r, 1);
+    assert_ok(ash_view_copy_out(view, cells, sizeof cells, &diag)); /* the view follows */
+    assert_all(cells, 1);
+}
+
+static void the_arena_of_the_caller_has_no_states(void **state) {
+    struct room *r = *state;
+    make_small(r);
+    make_counter(r);
+    prepare(r, NULL);
+    uint64_t size = ash_plan_arena_size(r->plan);
+    ash_plan_report report = ash_plan_describe(r->plan);
+    assert_int_equal(report.memory.size, size + report.state);
+    int32_t ones[CELLS];
+    for (int i = 0; i < CELLS; i++) ones[i] = 1;
+    for (int round = 1; round < 4; round++) { /* another block each time: the state stays */
+        void *block = aligned_alloc(ash_plan_arena_align(r->plan), (size + 4095) / 4096 * 4096);
+        assert_ok(ash_plan_bind_arena(r->plan, block, size, &diag));
+        assert_ok(ash_plan_set_input(r->plan, 0, ones, sizeof ones, &diag));
+        assert_ok(ash_plan_execute(r->plan, &diag));
+        assert_state(r, round);
+        assert_ok(ash_plan_release_intermediates(r->plan, NULL, &diag));
+        free(block);
+    }
+}
+
+static void replicas(void **state) {
+    struct room *r = *state;
+    int32_t cells[CELLS];
+    const ash_view *view;
+    const void *data;
+    make_small(r);
+    for (int i = 0; i < 5; i++) assert_ok(ash_plan_execute(r->plan, &diag));
+    ash_plan *twin;
+    assert_ok(ash_plan_replicate(r->plan, &twin, &diag));
+    read_state(twin, 0, cells);
+    assert_all(cells, 0);
+    assert_ok(ash_plan_state(r->plan, 0, &view, &diag));
+    assert_ok(ash_view_data(view, &data, &diag));
+    assert_ok(ash_plan_set_state(twin, 0, data, ash_view_bytes(view), &diag));
+    for (int i = 0; i < CELLS; i++) cells[i] = 10;
+    assert_ok(ash_plan_set_input(twin, 0, cells, sizeof cells, &diag));
+    assert_ok(ash_plan_execute(twin, &diag));
+    read_state(twin, 0, cells);
+    assert_all(cells, 15);
+    assert_state(r, 5);
+    ash_plan_destroy(twin);
+    assert_ok(ash_plan_execute(r->plan, &diag));
+    assert_state(r, 6);
+}
+
+static void failed_executions(void **state) {
+    struct room *r = *state;
+    int32_t cells[CELLS] = {0};
+    fresh_graph(r);
+    ash_value s = zero_state(r->g, "s"), still = zero_state(r->g, "still"), x = square_input(r->g, "x");
+    ash_graph_update(r->g, s, ash_add(r->g, s, x));
+    ash_graph_output(r->g, "y", ash_add(r->g, still, x));
+    prepare_reordered(r, 2);
+    assert_status(ash_plan_execute(r->plan, &diag), ASH_ERROR_STATE); /* the input: nothing has run */
+    set_input(r->plan, 0, 1);
+    assert_ok(ash_plan_execute(r->plan, &diag));
+    for (int way = 0; way < 3; way++) {
+        reorder.fail = true;
+        assert_status(ash_plan_execute(r->plan, &diag), ASH_ERROR_DEVICE);
+        reorder.fail = false;
+        assert_status(ash_plan_execute(r->plan, &diag), ASH_ERROR_STATE);
+        assert_string_equal(diag.node, "s");
+        if (way == 0) assert_ok(ash_plan_set_state(r->plan, 0, cells, sizeof cells, &diag));
+        if (way == 1) assert_ok(ash_plan_reset_states(r->plan, &diag));
+        if (way == 2) assert_ok(ash_plan_release_all(r->plan, NULL, &diag));
+        if (way == 2) set_input(r->plan, 0, 1);
+        assert_ok(ash_plan_execute(r->plan, &diag));
+        int32_t have[CELLS];
+        read_state(r->plan, 0, have);
+        for (int i = 0; i < CELLS; i++) assert_int_equal(have[i], (i * 7 + 13) % 31 - 9);
+    }
+}
+
+static void executing_allocates_nothing(void **state) {
+    struct room *r = *state;
+    make_with(r, by_write, true, true);
+    prepare(r, NULL);
+    set_input(r->plan, 0, 1);
+    assert_ok(ash_plan_execute(r->plan, &diag));
+    long before = r->memory.count;
+    for (int64_t pos = 0; pos < N; pos++)
+        assert_ok(ash_plan_execute_vars(r->plan, &(ash_var_binding){"pos", pos}, 1, &diag));
+    assert_int_equal(r->memory.count, before);
+}
+
+static void eager_starts_anew(void **state) {
+    struct room *r = *state;
+    make_counter(r);
+    int32_t cells[CELLS];
+    ash_type type = square();
+    ash_tensor *x, *out[2];
+    for (int i = 0; i < CELLS; i++) cells[i] = 3;
+    assert_ok(ash_tensor_create(r->context, "x", &type, cells, sizeof cells, &x, &diag));
+    for (int i = 0; i < 2; i++) {
+        const ash_tensor *inputs[] = {x};
+        ash_eager_call call = {NULL, 0, inputs, 1, out, 2};
+        assert_ok(ash_eager(r->context, r->g, NULL, &call, &diag));
+        assert_all(ash_tensor_data(out[0]), 0);
+        assert_all(ash_tensor_data(out[1]), 3);
+        ash_tensor_destroy(out[0]);
+        ash_tensor_destroy(out[1]);
+    }
+    ash_tensor_destroy(x);
+}
+
+/* A state whose shape is that of a variable: what lies past the present shape stays. */
+static void shapes_that_vary(void **state) {
+    struct room *r = *state;
+    fresh_graph(r);
+    ash_dim n = ash_graph_var(r->g, "n", 0, 8);
+    ash_type type = {.dtype = ASH_I32, .rank = 1, .dims = {n}};
+    ash_value s = ash_graph_state(r->g, "s", &type, NULL, 0, ASH_DATA_COPY);
+    ash_graph_output(r->g, "y", ash_mul(r->g, s, s));
+    ash_graph_update(r->g, s,
+                     ash_add(r->g, s, ash_broadcast_to(r->g, ash_scalar(r->g, ASH_I32, 1), &n, 1)));
+    prepare(r, NULL);
+    assert_places(r, 1, 0);
+    for (int64_t i = 8; i >= 0; i--)
+        assert_ok(ash_plan_execute_vars(r->plan, &(ash_var_binding){"n", i}, 1, &diag));
+    const ash_view *view;
+    int32_t have[8];
+    assert_ok(ash_plan_state(r->plan, 0, &view, &diag));
+    assert_int_equal(ash_view_bytes(view), 0);
+    assert_ok(ash_plan_set_vars(r->plan, &(ash_var_binding){"n", 8}, 1, &diag));
+    assert_int_equal(ash_view_bytes(view), sizeof have);
+    assert_ok(ash_view_copy_out(view, have, sizeof have, &diag));
+    for (int i = 0; i < 8; i++) assert_int_equal(have[i], 8 - i);
+    assert_ok(ash_plan_set_vars(r->plan, &(ash_var_binding){"n", 3}, 1, &diag));
+    assert_ok(ash_plan_set_state(r->plan, 0, (int32_t[]){7, 7, 7}, 12, &diag));
+    assert_ok(ash_plan_set_vars(r->plan, &(ash_var_binding){"n", 8}, 1, &diag));
+    assert_ok(ash_view_copy_out(view, have, sizeof have, &diag));
+    for (int i = 0; i < 8; i++) assert_int_equal(have[i], i < 3 ? 7 : 0);
+}
+
+static void empty_and_unused_states(void **state) {
+    struct room *r = *state;
+    fresh_graph(r);
+    ash_type none = {.dtype = ASH_F32, .rank = 2, .dims = {0, 3}}, one = {.dtype = ASH_F32};
+    ash_value a = ash_graph_state(r->g, "a", &none, NULL, 0, ASH_DATA_COPY);
+    ash_graph_state(r->g, "b", &one, &(float){2}, 4, ASH_DATA_COPY);
+    ash_graph_update(r->g, a, ash_neg(r->g, a));
+    prepare(r, NULL);
+    assert_int_equal(ash_plan_state_count(r->plan), 2);
+    assert_ok(ash_plan_execute(r->plan, &diag));
+    assert_ok(ash_plan_set_state(r->plan, 0, NULL, 0, &diag));
+    assert_ok(ash_plan_set_state(r->plan, 1, &(float){3}, 4, &diag));
+    assert_ok(ash_plan_reset_states(r->plan, &diag));
+    const ash_view *view;
+    float f;
+    assert_ok(ash_plan_state(r->plan, 1, &view, &diag));
+    assert_ok(ash_view_copy_out(view, &f, sizeof f, &diag));
+    assert_true(f == 2);
+}
+
+/* Allocation 1, 2, 3, ... fails until all of it succeeds; a plan stays usable. */
+static void failing_allocations(void **state) {
+    struct room *r = *state;
+    make_with(r, shifted, true, true);
+    prepare(r, NULL);
+    int32_t cells[CELLS] = {0};
+    bool done = false;
+    for (long fail = 1; !done; fail++) {
+        ash_plan *twin = NULL;
+        r->memory.fail_at = r->memory.count + fail;
+        ash_status status = ash_plan_replicate(r->plan, &twin, &diag);
+        if (status == ASH_OK) status = ash_plan_set_state(twin, 0, cells, sizeof cells, &diag);
+        if (status == ASH_OK) status = ash_plan_set_input(twin, 0, cells, sizeof cells, &diag);
+        if (status == ASH_OK) status = ash_plan_execute(twin, &diag);
+        r->memory.fail_at = 0;
+        assert_true(status == ASH_OK || status == ASH_ERROR_OUT_OF_MEMORY);
+        done = status == ASH_OK;
+        if (twin && !done) follow(r, twin);
+        ash_plan_destroy(twin);
+    }
+    done = false;
+    for (long fail = 1; !done; fail++) {
+        ash_plan *plan = NULL;
+        r->memory.fail_at = r->memory.count + fail;
+        ash_status status = ash_plan_prepare(r->context, r->g, NULL, &plan, &diag);
+        r->memory.fail_at = 0;
+        assert_true(status == ASH_OK || status == ASH_ERROR_OUT_OF_MEMORY);
+        done = status == ASH_OK;
+        ash_plan_destroy(plan);
+    }
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(a_counter_counts_in_place),
+        TEST(each_kind_of_update),
+        TEST(a_row_costs_a_row),
+        TEST(states_change_places),
+        TEST(random_graphs),
+        TEST(reordering_changes_nothing),
+        TEST(setting_and_resetting),
+        TEST(initial_contents),
+        TEST(releasing),
+        TEST(the_arena_of_the_caller_has_no_states),
+        TEST(replicas),
+        TEST(failed_executions),
+        TEST(executing_allocates_nothing),
+        TEST(eager_starts_anew),
+        TEST(shapes_that_vary),
+        TEST(empty_and_unused_states),
+        TEST(failing_allocations),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
