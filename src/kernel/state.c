@@ -3,8 +3,8 @@
  * A state's new value is computed by steps like any other, into a buffer of its own. When all steps are
  * there, their access records say whether that buffer can lie in the state's bytes:
  *
- *   - a step that reads the state runs before the first that changes the new value, or reads the state at
- *     the elements that it writes, and only there (elementwise operators);
+ *   - a step that reads the state runs before the first that changes the new value, or can be put there, or
+ *     reads the state at the elements that it writes, and only there (elementwise operators);
  *   - a step that only moves elements of the state to where they are (the operand of a scatter, a part of a
  *     concatenation that stays in its place) is dropped, so that writing a row costs a row.
  *
@@ -20,7 +20,6 @@ typedef struct settling {
     ash_lowering *low;
     ash_program *program;
     ASH_VEC(ash_step) copies; /* to come before, and then after all main steps */
-    bool *dropped;            /* per step */
     uint32_t *from;           /* per buffer: see find_sources */
 } settling;
 
@@ -118,6 +117,20 @@ static int number_in(const ash_program *p, const chain *c, uint32_t buffer) {
     return -1;
 }
 
+static bool writes(const ash_program *p, const ash_step *step, uint32_t root) {
+    for (uint32_t i = 0; i < step->n_accesses; i++)
+        if (step->accesses[i].write && root_of(p, step->accesses[i].buffer) == root) return true;
+    return false;
+}
+
+/* Whether a step does nothing but move elements of a member of the chain to where they are in another. */
+static bool stays(const ash_program *p, const chain *c, const ash_step *step) {
+    if (!step->moves || step->inplace == ASH_NO_BUFFER || number_in(p, c, step->inplace) < 0) return false;
+    for (uint32_t k = 1; k < c->n; k++)
+        if (writes(p, step, c->root[k])) return true;
+    return false;
+}
+
 static uint32_t bits_above(int number) {
     return (uint32_t)(~UINT64_C(0) << (number + 1));
 }
@@ -128,7 +141,6 @@ static uint32_t bits_above(int number) {
  * elements. */
 static bool step_allows(const ash_program *p, const chain *c, const ash_step *step, uint32_t *changed) {
     int target = -1;
-    bool moves = step->moves;
     for (uint32_t i = 0; i < step->n_accesses; i++) {
         int number = step->accesses[i].write ? number_in(p, c, step->accesses[i].buffer) : -1;
         if (number < 0) continue;
@@ -147,23 +159,15 @@ static bool step_allows(const ash_program *p, const chain *c, const ash_step *st
         }
         if (later) return false;
     }
-    moves = moves && step->inplace != ASH_NO_BUFFER && number_in(p, c, step->inplace) >= 0;
-    if (target >= 0 && !moves) *changed |= UINT32_C(1) << target;
+    if (target >= 0 && !stays(p, c, step)) *changed |= UINT32_C(1) << target;
     return true;
 }
 
-static bool steps_allow(const settling *s, const chain *c) {
-    const ash_program *p = s->program;
+static bool steps_allow(const ash_program *p, const chain *c) {
     uint32_t changed = 0;
     for (size_t i = p->prologue; i < p->steps.len; i++)
-        if (!s->dropped[i] && !step_allows(p, c, &p->steps.at[i], &changed)) return false;
+        if (!step_allows(p, c, &p->steps.at[i], &changed)) return false;
     return true;
-}
-
-static bool writes(const ash_program *p, const ash_step *step, uint32_t root) {
-    for (uint32_t i = 0; i < step->n_accesses; i++)
-        if (step->accesses[i].write && root_of(p, step->accesses[i].buffer) == root) return true;
-    return false;
 }
 
 static bool fits(const ash_program *p, uint32_t buffer, uint32_t state) {
@@ -179,7 +183,7 @@ static void find_sources(const settling *s, uint32_t state) {
     memset(s->from, 0xff, p->buffers.len * sizeof *s->from); /* ASH_NO_BUFFER */
     for (size_t i = p->prologue; i < p->steps.len; i++) {
         const ash_step *step = &p->steps.at[i];
-        if (s->dropped[i] || !step->moves || step->inplace == ASH_NO_BUFFER) continue;
+        if (!step->moves || step->inplace == ASH_NO_BUFFER) continue;
         uint32_t source = root_of(p, step->inplace);
         if (source != state && s->from[source] == ASH_NO_BUFFER) continue;
         for (uint32_t k = 0; k < step->n_accesses; k++) {
@@ -203,20 +207,78 @@ static bool find_chain(const settling *s, uint32_t state, uint32_t fresh, chain 
     return true;
 }
 
-/* Makes the members of a chain, and what lies in them, views of its first; moves of elements to where they
- * are go. */
-static void lay(settling *s, const chain *c) {
-    ash_program *p = s->program;
-    for (size_t i = p->prologue; i < p->steps.len; i++) {
-        const ash_step *step = &p->steps.at[i];
-        if (!step->moves || step->inplace == ASH_NO_BUFFER || number_in(p, c, step->inplace) < 0) continue;
-        for (uint32_t k = 1; k < c->n; k++) s->dropped[i] |= writes(p, step, c->root[k]);
-    }
+/* Makes the members of a chain, and what lies in them, views of its first; moves within it go. */
+static void lay(ash_program *p, const chain *c) {
+    size_t kept = p->prologue;
+    for (size_t i = p->prologue; i < p->steps.len; i++)
+        if (!stays(p, c, &p->steps.at[i])) p->steps.at[kept++] = p->steps.at[i];
+    p->steps.len = kept;
     for (size_t b = 0; b < p->buffers.len; b++) {
         if (number_in(p, c, (uint32_t)b) <= 0) continue;
         p->buffers.at[b].kind = ASH_BUFFER_STATE;
         p->buffers.at[b].root = c->root[0];
     }
+}
+
+/* --- order -------------------------------------------------------------------------------------- */
+
+/* Whether a step changes what lies in the common bytes of the chain. */
+static bool changes(const ash_program *p, const chain *c, const ash_step *step) {
+    for (uint32_t k = 1; k < c->n; k++)
+        if (writes(p, step, c->root[k])) return !stays(p, c, step);
+    return false;
+}
+
+/* Marks the steps that change the common bytes, and all that must come after one of them: that touch bytes
+ * which such a step writes, or write bytes which it touches. `touched` and `written` are per buffer. */
+static void find_dependent(const ash_program *p, const chain *c, bool *dependent, bool *touched,
+                           bool *written) {
+    for (size_t i = p->prologue; i < p->steps.len; i++) {
+        const ash_step *step = &p->steps.at[i];
+        dependent[i] = changes(p, c, step);
+        for (uint32_t k = 0; k < step->n_accesses; k++) {
+            uint32_t root = root_of(p, step->accesses[k].buffer);
+            dependent[i] |= step->accesses[k].write ? touched[root] : written[root];
+        }
+        for (uint32_t k = 0; k < step->n_accesses && dependent[i]; k++) {
+            uint32_t root = root_of(p, step->accesses[k].buffer);
+            touched[root] = true;
+            written[root] |= step->accesses[k].write;
+        }
+    }
+}
+
+/* Puts the steps that are marked behind the others, both in the order that they have. */
+static void postpone(ash_program *p, const bool *marked, const ash_step *given) {
+    size_t at = p->prologue;
+    for (int late = 0; late < 2; late++)
+        for (size_t i = p->prologue; i < p->steps.len; i++)
+            if (marked[i] == (late != 0)) p->steps.at[at++] = given[i];
+}
+
+/* Looks for an order in which the chain can lie in the state's bytes: who reads the old value, and does not
+ * depend on the new one, goes first. *found: there is one, and the steps are in it; else they are as they
+ * were. */
+static ash_status reorder(settling *s, const chain *c, bool *found) {
+    ash_program *p = s->program;
+    const ash_allocator *a = p->allocator;
+    size_t n = p->steps.len, buffers = p->buffers.len;
+    bool *dependent = ash_mem_calloc(a, n, sizeof *dependent);
+    bool *marks = ash_mem_calloc(a, buffers, 2 * sizeof *marks);
+    ash_step *given = ash_mem_alloc(a, n, sizeof *given);
+    bool made = dependent && marks && given;
+    *found = false;
+    if (made && n) {
+        memcpy(given, p->steps.at, n * sizeof *given);
+        find_dependent(p, c, dependent, marks, marks + buffers);
+        postpone(p, dependent, given);
+        *found = steps_allow(p, c);
+        if (!*found) memcpy(p->steps.at, given, n * sizeof *given);
+    }
+    ash_mem_free(a, dependent, n, sizeof *dependent);
+    ash_mem_free(a, marks, buffers, 2 * sizeof *marks);
+    ash_mem_free(a, given, n, sizeof *given);
+    return made ? ASH_OK : ASH_NO_MEMORY(s->low->diag);
 }
 
 /* --- all ---------------------------------------------------------------------------------------- */
@@ -225,9 +287,14 @@ static ash_status settle(settling *s, size_t i) {
     ash_program *p = s->program;
     uint32_t state = p->states.at[i], fresh = new_value(s, i);
     chain c;
+    bool fits_in = false;
     if (fresh == state || p->buffers.at[state].bytes == 0) return ASH_OK;
-    if (find_chain(s, state, fresh, &c) && steps_allow(s, &c)) {
-        lay(s, &c);
+    if (find_chain(s, state, fresh, &c)) {
+        fits_in = steps_allow(p, &c);
+        if (!fits_in) ASH_TRY(reorder(s, &c, &fits_in));
+    }
+    if (fits_in) {
+        lay(p, &c);
         p->updated++;
         return ASH_OK;
     }
@@ -252,16 +319,11 @@ static ash_status insert_copies(settling *s, size_t at) {
 
 static ash_status settle_all(settling *s) {
     ash_program *p = s->program;
-    size_t n = p->steps.len, kept = p->prologue, buffers = p->buffers.len;
-    s->dropped = ash_mem_calloc(p->allocator, n, sizeof *s->dropped);
+    size_t buffers = p->buffers.len;
     s->from = ash_mem_alloc(p->allocator, buffers, sizeof *s->from);
-    ash_status status = s->dropped && s->from ? ASH_OK : ASH_NO_MEMORY(s->low->diag);
+    ash_status status = s->from ? ASH_OK : ASH_NO_MEMORY(s->low->diag);
     for (size_t i = 0; i < p->states.len && status == ASH_OK; i++) status = settle(s, i);
-    for (size_t i = p->prologue; i < n && status == ASH_OK; i++)
-        if (!s->dropped[i]) p->steps.at[kept++] = p->steps.at[i];
-    p->steps.len = status == ASH_OK ? kept : n;
     ash_mem_free(p->allocator, s->from, buffers, sizeof *s->from);
-    ash_mem_free(p->allocator, s->dropped, n, sizeof *s->dropped);
     return status;
 }
 
