@@ -306,12 +306,11 @@ static ash_status settle(settling *s, size_t i) {
 static ash_status insert_copies(settling *s, size_t at) {
     ash_program *p = s->program;
     size_t n = s->copies.len;
+    if (n == 0) return ASH_OK;
     if (!ash_vec_reserve(p->allocator, &p->steps, n)) return ASH_NO_MEMORY(s->low->diag);
     ash_step *steps = p->steps.at + at;
-    if (n) {
-        memmove(steps + n, steps, (p->steps.len - at) * sizeof *steps);
-        memcpy(steps, s->copies.at, n * sizeof *steps);
-    }
+    memmove(steps + n, steps, (p->steps.len - at) * sizeof *steps);
+    memcpy(steps, s->copies.at, n * sizeof *steps);
     p->steps.len += n;
     s->copies.len = 0;
     return ASH_OK;
