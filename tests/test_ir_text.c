@@ -63,6 +63,10 @@ static const char names_text[] =
     "%10: f32[batch, 2], %11: i64[batch, 2] = topk(%9) axis=1 k=2 largest=1\n"
     "%12: i64[(batch + 2*\"odd name\"), div(\"min\", 2)] = iota() axis=0 "
     "dims=[(batch + 2*\"odd name\"), div(\"min\", 2)] dtype=i64\n"
+    "%13: f32[2] = state \"s\" {1, 2}\n"
+    "%14: f64[batch] = state \"t\" zero\n"
+    "%15: f32[2] = neg(%13)\n"
+    "update %13 = %15\n"
     "output \"y\" = %10\n"
     "output \"same\" = %10\n"
     "output \"z\\xff\" = %0\n";

@@ -55,6 +55,14 @@ static void prepare(struct room *r, const ash_plan_options *options) {
     assert_ok(ash_plan_prepare(r->context, r->g, options, &r->plan, &diag));
 }
 
+static void fresh_plan(struct room *r, const ash_value *keep, size_t count) {
+    ash_plan_options options = ash_plan_options_default();
+    options.keep = keep;
+    options.keep_count = count;
+    options.poison = true;
+    prepare(r, &options);
+}
+
 static ash_type square(void) {
     return (ash_type){.dtype = ASH_I32, .rank = 2, .dims = {N, N}};
 }
@@ -342,6 +350,64 @@ static void a_row_costs_a_row(void **state) {
                             role_of(r->plan, step->accesses[k].buffer) != ASH_ROLE_STATE);
         }
     }
+}
+
+/* A convolution computes in blocked channels; a state is plain. */
+static void layouts_end_at_states(void **state) {
+    struct room *r = *state;
+    enum { C = 16, S = 5, ALL = C * S * S };
+    float weights[C * C * 9], kept[ALL], have[ALL];
+    fresh_graph(r);
+    ash_type type = {.dtype = ASH_F32, .rank = 4, .dims = {1, C, S, S}};
+    ash_type w = {.dtype = ASH_F32, .rank = 4, .dims = {C, C, 3, 3}};
+    for (int i = 0; i < C * C * 9; i++) weights[i] = (float)(i * 7 % 13 - 6) / 64;
+    for (int i = 0; i < ALL; i++) kept[i] = (float)(i % 17) / 8;
+    ash_value s = ash_graph_state(r->g, "s", &type, kept, sizeof kept, ASH_DATA_COPY);
+    ash_value y =
+        ash_conv2d(r->g, s, ash_graph_constant(r->g, &w, weights, sizeof weights, ASH_DATA_COPY), 1, 1, 1);
+    ash_graph_update(r->g, s, ash_add(r->g, ash_relu(r->g, y), s));
+    prepare(r, NULL);
+    void *states[] = {kept};
+    for (int step = 0; step < 3; step++) {
+        ash_reference *reference;
+        const ash_view *view;
+        assert_ok(ash_plan_execute(r->plan, &diag));
+        assert_ok(ash_plan_state(r->plan, 0, &view, &diag));
+        assert_ok(ash_view_copy_out(view, have, sizeof have, &diag));
+        assert_ok(ash_reference_step(r->g, NULL, 0, states, NULL, NULL, 0, &reference, &diag));
+        ash_reference_destroy(reference);
+        for (int i = 0; i < ALL; i++) assert_true(have[i] - kept[i] < 1e-3f && kept[i] - have[i] < 1e-3f);
+    }
+}
+
+/* What is kept of a state is what it was before the execution; what is not kept cannot be had. */
+static void kept_values_are_old_values(void **state) {
+    struct room *r = *state;
+    const ash_dim flat = CELLS;
+    int32_t ones[CELLS], cells[CELLS];
+    const ash_view *view;
+    for (int i = 0; i < CELLS; i++) ones[i] = 1;
+    make_counter(r);
+    ash_value s = ash_graph_state_at(r->g, 0, NULL, NULL);
+    ash_value shown = ash_reshape(r->g, s, &flat, 1);
+    ash_graph_output(r->g, "flat", ash_neg(r->g, shown));
+    fresh_plan(r, (const ash_value[]){shown, s}, 2);
+    assert_ok(ash_plan_set_input(r->plan, 0, ones, sizeof ones, &diag));
+    for (int i = 0; i < 3; i++) {
+        assert_ok(ash_plan_execute(r->plan, &diag));
+        assert_ok(ash_plan_buffer(r->plan, shown, &view, &diag));
+        assert_ok(ash_view_copy_out(view, cells, sizeof cells, &diag));
+        assert_all(cells, i);
+        assert_ok(ash_plan_buffer(r->plan, s, &view, &diag));
+        assert_ok(ash_view_copy_out(view, cells, sizeof cells, &diag));
+        assert_all(cells, i);
+        read_state(r->plan, 0, cells);
+        assert_all(cells, i + 1);
+    }
+    make_with(r, by_condition, false, false);
+    s = ash_graph_state_at(r->g, 0, NULL, NULL);
+    prepare(r, NULL);
+    assert_status(ash_plan_buffer(r->plan, s, &view, &diag), ASH_ERROR_NOT_FOUND);
 }
 
 /* --- several states ----------------------------------------------------------------------------- */
@@ -813,6 +879,8 @@ int main(void) {
         TEST(a_counter_counts_in_place),
         TEST(each_kind_of_update),
         TEST(a_row_costs_a_row),
+        TEST(layouts_end_at_states),
+        TEST(kept_values_are_old_values),
         TEST(states_change_places),
         TEST(random_graphs),
         TEST(reordering_changes_nothing),

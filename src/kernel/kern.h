@@ -177,6 +177,6 @@ ash_status ash_kern_lower_part(ash_kern *k, ash_value value, ash_value target, u
                                ash_dim shift, ash_dim *chunks);
 
 /* Decides where the new values of states lie, once all steps are there: state.c. */
-ash_status ash_lower__states(ash_lowering *low);
+ash_status ash_lower__states(ash_lowering *low, const ash_lower_options *options);
 
 #endif

@@ -505,7 +505,7 @@ ash_status ash_program__lower(const ash_graph *graph, const ash_target *target,
     ASH_TRY_DONE(lower_groups(&low, true));
     p->prologue = p->steps.len;
     ASH_TRY_DONE(lower_groups(&low, false));
-    ASH_TRY_DONE(ash_lower__states(&low));
+    ASH_TRY_DONE(ash_lower__states(&low, options));
     ASH_TRY_DONE(settle_kinds(&low));
 done:
     ash_mem_free(a, stored, graph->values.len, sizeof *stored);

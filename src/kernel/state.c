@@ -12,13 +12,14 @@
  * new value of a scatter whose operand is the result of a scatter, and so on, brings the whole chain along.
  * Otherwise the new value stays where it is, and is copied into the state by a last step.
  *
- * What a graph reads of a state after the execution, as an output or as another state's new value, is the
- * old value: it is copied out by a first step when the state changes. */
+ * What a graph reads of a state after the execution, as an output, as a kept value or as another state's
+ * new value, is the old value: it is copied out by a first step when the state changes. */
 #include "kern.h"
 
 typedef struct settling {
     ash_lowering *low;
     ash_program *program;
+    const ash_lower_options *options;
     ASH_VEC(ash_step) copies; /* to come before, and then after all main steps */
     uint32_t *from;           /* per buffer: see find_sources */
 } settling;
@@ -85,6 +86,14 @@ static ash_status preserve(settling *s, ash_value value) {
     return add_copy(s, old, fresh);
 }
 
+static bool is_kept(const settling *s, ash_value value) {
+    ash_value origin = ash_graph__value(s->low->graph, value)->origin;
+    for (size_t i = 0; origin != ASH_NO_VALUE && i < s->options->n_keep; i++)
+        if (s->options->keep[i] == origin) return true;
+    return false;
+}
+
+/* Then no buffer of a state that changes shows its old value: by the end it has another. */
 static ash_status preserve_old(settling *s) {
     const ash_graph *g = s->low->graph;
     for (size_t i = 0; i < g->outputs.len; i++) {
@@ -96,6 +105,12 @@ static ash_status preserve_old(settling *s) {
         if (from != s->program->states.at[i] && is_old(s, from))
             ASH_TRY(preserve(s, g->states.at[i].update));
     }
+    for (ash_value v = 0; v < g->values.len; v++) {
+        uint32_t buffer = s->low->places[v].buffer;
+        if (buffer != ASH_NO_BUFFER && is_old(s, buffer) && is_kept(s, v)) ASH_TRY(preserve(s, v));
+    }
+    for (uint32_t b = 0; b < s->program->buffers.len; b++)
+        if (is_old(s, b)) s->program->buffers.at[b].origin = ASH_NO_VALUE;
     return ASH_OK;
 }
 
@@ -326,9 +341,9 @@ static ash_status settle_all(settling *s) {
     return status;
 }
 
-ash_status ash_lower__states(ash_lowering *low) {
+ash_status ash_lower__states(ash_lowering *low, const ash_lower_options *options) {
     ash_program *p = low->program;
-    settling s = {.low = low, .program = p};
+    settling s = {.low = low, .program = p, .options = options};
     if (p->states.len == 0) return ASH_OK;
     ash_status status = preserve_old(&s);
     if (status == ASH_OK) status = insert_copies(&s, p->prologue);
