@@ -225,7 +225,18 @@ static bool is_read_in_place(const ash_kern *k, size_t read, size_t written) {
                ash_dtype_size(k->nest.buffers.at[written].dtype);
 }
 
-/* A state or local buffer in whose place the result could lie. */
+/* Whether a buffer is to become the new value of a state. */
+static bool is_updated_by(const ash_lowering *low, uint32_t state, uint32_t buffer) {
+    for (size_t i = 0; i < low->graph->states.len; i++) {
+        ash_value update = low->graph->states.at[i].update;
+        if (low->program->states.at[i] == state && update != ASH_NO_VALUE)
+            return low->places[update].buffer == buffer;
+    }
+    return false;
+}
+
+/* A buffer in whose place the result could lie: the state that it is the new value of, else a local one,
+ * else any state. */
 static uint32_t inplace_candidate(ash_kern *k) {
     const ash_program *p = k->low->program;
     if (!k->has_stored || !k->stored_once) return ASH_NO_BUFFER;
@@ -236,15 +247,21 @@ static uint32_t inplace_candidate(ash_kern *k) {
             out = (uint32_t)i;
         }
     if (out == ASH_NO_BUFFER) return ASH_NO_BUFFER;
-    static const ash_buffer_kind kinds[] = {ASH_BUFFER_STATE, ASH_BUFFER_LOCAL};
-    for (size_t t = 0; t < ASH_COUNT(kinds); t++)
-        for (size_t i = 0; i < k->uses.len; i++) {
-            uint32_t from = k->uses.at[i].buffer;
-            if (p->buffers.at[from].kind != kinds[t] || !is_read_in_place(k, i, out)) continue;
-            k->nest.buffers.at[i].group = k->nest.buffers.at[out].group;
-            return from;
-        }
-    return ASH_NO_BUFFER;
+    size_t best = SIZE_MAX;
+    for (size_t i = 0; i < k->uses.len; i++) {
+        uint32_t from = k->uses.at[i].buffer;
+        ash_buffer_kind kind = p->buffers.at[from].kind;
+        bool state = kind == ASH_BUFFER_STATE, better = best == SIZE_MAX;
+        if ((!state && kind != ASH_BUFFER_LOCAL) || !is_read_in_place(k, i, out)) continue;
+        if (!better && !state) better = p->buffers.at[k->uses.at[best].buffer].kind == ASH_BUFFER_STATE;
+        if (better) best = i;
+        if (!state || !is_updated_by(k->low, from, k->uses.at[out].buffer)) continue;
+        best = i;
+        break;
+    }
+    if (best == SIZE_MAX) return ASH_NO_BUFFER;
+    k->nest.buffers.at[best].group = k->nest.buffers.at[out].group;
+    return k->uses.at[best].buffer;
 }
 
 /* Multiply-adds count as two. */

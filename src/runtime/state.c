@@ -186,6 +186,8 @@ ash_status ash_plan_reset_state(ash_plan *plan, size_t position, ash_diag *diag)
 
 ash_status ash_plan_reset_states(ash_plan *plan, ash_diag *diag) {
     ASH_FAIL_IF(!plan, diag, ASH_ERROR_INVALID_ARGUMENT, "the plan is NULL");
-    for (size_t i = 0; i < plan->n_states; i++) ASH_TRY(ash_plan_reset_state(plan, i, diag));
+    pthread_mutex_lock(&plan->lock);
+    for (size_t i = 0; plan->states_ready && i < plan->n_states; i++) start_anew(plan, i);
+    pthread_mutex_unlock(&plan->lock);
     return ASH_OK;
 }
