@@ -42,6 +42,7 @@ static inline uint32_t maker_typed(maker *m, ash_buffer_kind kind, ash_dtype dty
     assert_true(ash_vec_push(m->a, &m->p->buffers, b));
     uint32_t index = (uint32_t)m->p->buffers.len - 1;
     if (kind == ASH_BUFFER_INPUT) assert_true(ash_vec_push(m->a, &m->p->inputs, index));
+    if (kind == ASH_BUFFER_STATE) assert_true(ash_vec_push(m->a, &m->p->states, index));
     return index;
 }
 
@@ -61,6 +62,7 @@ static inline uint32_t maker_view(maker *m, uint32_t root, int64_t first, ash_di
         m->p->buffers.at[root].kind == ASH_BUFFER_OUTPUT ? ASH_BUFFER_LOCAL : m->p->buffers.at[root].kind,
         n, NULL);
     if (m->p->buffers.at[root].kind == ASH_BUFFER_INPUT) m->p->inputs.len--;
+    if (m->p->buffers.at[root].kind == ASH_BUFFER_STATE) m->p->states.len--;
     m->p->buffers.at[v].root = root;
     m->p->buffers.at[v].offset = first * 4;
     return v;

@@ -63,6 +63,10 @@ static const char names_text[] =
     "%10: f32[batch, 2], %11: i64[batch, 2] = topk(%9) axis=1 k=2 largest=1\n"
     "%12: i64[(batch + 2*\"odd name\"), div(\"min\", 2)] = iota() axis=0 "
     "dims=[(batch + 2*\"odd name\"), div(\"min\", 2)] dtype=i64\n"
+    "%13: f32[2] = state \"s\" {1, 2}\n"
+    "%14: f64[batch] = state \"t\" zero\n"
+    "%15: f32[2] = neg(%13)\n"
+    "update %13 = %15\n"
     "output \"y\" = %10\n"
     "output \"same\" = %10\n"
     "output \"z\\xff\" = %0\n";
@@ -174,7 +178,7 @@ static const struct {
     {"^", ASH_ERROR_FORMAT, "expected graph"},
     {"graph ^x", ASH_ERROR_FORMAT, "expected a string in double quotes"},
     {"graph \"x^", ASH_ERROR_FORMAT, "the text ends within a string"},
-    {"graph \"\" ^hello", ASH_ERROR_FORMAT, "expected a value, var or output"},
+    {"graph \"\" ^hello", ASH_ERROR_FORMAT, "expected a value, var, update or output"},
     {"graph \"\" var a 1 ^99999999999999999999", ASH_ERROR_FORMAT, "a number exceeds 64 bits"},
     {"graph \"\" ^var a 3 2", ASH_ERROR_INVALID_ARGUMENT,
      "variable a: bounds 3 to 2 do not satisfy 0 <= min <= max"},
@@ -183,9 +187,9 @@ static const struct {
     {"graph \"\" %0: ^f99[1] = input \"x\"", ASH_ERROR_FORMAT, "expected a dtype"},
     {"graph \"\" %0 = input^ \"x\"", ASH_ERROR_FORMAT, "this is one value, and needs a type"},
     {"graph \"\" ^%0: f32[] = input \"\"", ASH_ERROR_INVALID_ARGUMENT,
-     "an input or parameter needs a name"},
+     "an input, parameter or state needs a name"},
     {"graph \"\" %0: f32[] = input \"x\" ^%1: f32[] = input \"x\"", ASH_ERROR_INVALID_ARGUMENT,
-     "there is an input or parameter of this name already"},
+     "there is an input, parameter or state of this name already"},
     {"graph \"\" %0: f32[] = input \"x\" ^%0: f32[] = input \"y\"", ASH_ERROR_FORMAT,
      "a value is called %0 already"},
     {"graph \"\" %0: f32[1] = constant hex \"^0000\"", ASH_ERROR_FORMAT,

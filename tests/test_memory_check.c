@@ -136,9 +136,10 @@ static life life_of(const ash_memory_problem *p, uint32_t root) {
         output |= (i == root || p->buffers[i].root == root) && p->buffers[i].kind == ASH_MEMORY_OUTPUT;
     ash_memory_kind kind = p->buffers[root].kind;
     for (uint32_t s = 0; s < clock; s++) {
-        if (kind == ASH_MEMORY_PARAMETER || kind == ASH_MEMORY_CONSTANT || kind == ASH_MEMORY_INPUT)
-            l.from[s] = first;
-        if (kind == ASH_MEMORY_PARAMETER || kind == ASH_MEMORY_CONSTANT || output) l.to[s] = last;
+        bool forever =
+            kind == ASH_MEMORY_PARAMETER || kind == ASH_MEMORY_CONSTANT || kind == ASH_MEMORY_STATE;
+        if (forever || kind == ASH_MEMORY_INPUT) l.from[s] = first;
+        if (forever || output) l.to[s] = last;
     }
     l.any = alive(l.from, l.to, clock);
     return l;

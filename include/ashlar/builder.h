@@ -119,6 +119,24 @@ static inline ash_value ash_concat(ash_graph *g, const ash_value *xs, size_t n, 
     return ash_build(g, ASH_OP_CONCAT, xs, n, &attr, 1);
 }
 
+/* x with the elements of y in the place of its own, from `start` on along one axis; in the other dims the
+ * two are equal. As the update of the state x this writes y and nothing else. */
+static inline ash_value ash_write_axis(ash_graph *g, ash_value x, ash_value y, int64_t axis,
+                                       ash_dim start) {
+    const ash_type *to = ash_graph_type(g, x), *from = ash_graph_type(g, y);
+    ash_value parts[3];
+    size_t n = 0;
+    axis = ash_build_axis(g, x, axis);
+    if (!to || !from || axis < 0 || axis >= (int64_t)to->rank || from->rank != to->rank)
+        return ash_concat(g, &y, 1, axis); /* which says what is wrong, if y does not */
+    ash_dim end = ash_graph_dim_add(g, start, from->dims[axis]), dim = to->dims[axis];
+    ash_dim rest = ash_graph_dim_sub(g, dim, end);
+    if (start != 0) parts[n++] = ash_slice_axis(g, x, axis, 0, start);
+    parts[n++] = y;
+    if (rest != 0) parts[n++] = ash_slice_axis(g, x, axis, end, rest);
+    return ash_concat(g, parts, n, axis);
+}
+
 /* The index along `axis`, which is not negative here. */
 static inline ash_value ash_iota(ash_graph *g, ash_dtype dtype, const ash_dim *dims, unsigned rank,
                                  int64_t axis) {

@@ -117,8 +117,8 @@ ASH_API ash_dim ash_graph_dim_div(ash_graph *graph, ash_dim a, ash_dim b); /* ro
 ASH_API ash_dim ash_graph_dim_min(ash_graph *graph, ash_dim a, ash_dim b);
 ASH_API ash_dim ash_graph_dim_max(ash_graph *graph, ash_dim a, ash_dim b);
 
-/* A value that the caller gives at each execution. Names are unique among inputs and parameters, and
- * copied. */
+/* A value that the caller gives at each execution. Names are unique among inputs, parameters and
+ * states, and copied. */
 ASH_API ash_value ash_graph_input(ash_graph *graph, const char *name, const ash_type *type);
 
 typedef enum ash_data_mode {
@@ -135,6 +135,18 @@ ASH_API ash_value ash_graph_constant(ash_graph *graph, const ash_type *type, con
  * executions. */
 ASH_API ash_value ash_graph_parameter(ash_graph *graph, const char *name, const ash_type *type,
                                       const void *data, size_t size, ash_data_mode mode);
+/* A value that a plan keeps from one execution to the next. It starts with `data`, row-major elements of a
+ * type whose dims are numbers, or with zeros when `data` is NULL and `size` is 0; then the type may hold
+ * variables. A state has as many bytes as its type at the variables' maxima; an execution sees the first of
+ * them as row-major elements of the present shape, and what lies past these stays as it is. The name is
+ * unique among inputs, parameters and states, and copied. */
+ASH_API ash_value ash_graph_state(ash_graph *graph, const char *name, const ash_type *type,
+                                  const void *data, size_t size, ash_data_mode mode);
+/* After an execution the state is `value`, of the same type. At most once per state; one without an update
+ * stays as it is. Within an execution the state itself is what it was before. Where nothing reads that any
+ * more, the new value is computed in the state's bytes: then a scatter, or a concatenation with parts of
+ * the state that stay where they are (ash_write_axis), touches only what changes. */
+ASH_API void ash_graph_update(ash_graph *graph, ash_value state, ash_value value);
 /* Makes `value` an output called `name` (copied; unique among outputs). One value may be several outputs.
  */
 ASH_API void ash_graph_output(ash_graph *graph, const char *name, ash_value value);
@@ -162,6 +174,11 @@ ASH_API size_t ash_graph_output_count(const ash_graph *graph);
  * graph. */
 ASH_API ash_value ash_graph_input_at(const ash_graph *graph, size_t position, const char **name);
 ASH_API ash_value ash_graph_output_at(const ash_graph *graph, size_t position, const char **name);
+ASH_API size_t ash_graph_state_count(const ash_graph *graph);
+/* A state by position, with its name and its update, ASH_NO_VALUE when it has none; each may be NULL.
+ * ASH_NO_VALUE past the end. */
+ASH_API ash_value ash_graph_state_at(const ash_graph *graph, size_t position, const char **name,
+                                     ash_value *update);
 /* The type of a value, borrowed from the graph until the next node is added; NULL when there is no such id.
  */
 ASH_API const ash_type *ash_graph_type(const ash_graph *graph, ash_value value);

@@ -31,14 +31,15 @@ extern "C" {
 #define ASH_MEMORY_NONE     UINT32_MAX /* no buffer, no arena */
 #define ASH_MEMORY_UNPINNED UINT64_MAX /* the planner chooses the offset */
 
-/* What a buffer is at the boundary of the program. The planner widens the lifetime accordingly: parameters
- * and constants are live for ever, inputs from the beginning, outputs until the end. */
+/* What a buffer is at the boundary of the program. The planner widens the lifetime accordingly: parameters,
+ * constants and state are live for ever, inputs from the beginning, outputs until the end. */
 typedef enum ash_memory_kind {
     ASH_MEMORY_INTERMEDIATE,
     ASH_MEMORY_PARAMETER,
     ASH_MEMORY_INPUT,
     ASH_MEMORY_CONSTANT,
     ASH_MEMORY_OUTPUT,
+    ASH_MEMORY_STATE, /* kept from one run to the next, and written by operations */
     ASH_MEMORY_KIND_COUNT
 } ash_memory_kind;
 

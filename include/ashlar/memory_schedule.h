@@ -75,9 +75,9 @@ typedef struct ash_memory_replay_report {
 
 /* Replays the schedule over the places and proves that of any two accesses to the same byte of which one
  * writes, one happens before the other; that every read sees what was written to its own alias class; and
- * that outputs, parameters and constants are whole at the end. Knows nothing of lifetimes: it judges the
- * bytes. Parameters, constants and inputs count as written before the start; buffers without a place are
- * passed over. Fails with INTERNAL and names the operations. */
+ * that outputs, parameters, constants and state are whole at the end. Knows nothing of lifetimes: it judges
+ * the bytes. Parameters, constants, inputs and state count as written before the start; buffers without a
+ * place are passed over. Fails with INTERNAL and names the operations. */
 ASH_API ash_status ash_memory_schedule_check(ash_context *context, const ash_memory_schedule *schedule,
                                              const ash_memory_buffer *buffers, uint32_t buffer_count,
                                              const ash_memory_place *places, uint32_t arena_count,

@@ -90,17 +90,18 @@ ASH_API void ash_plan_destroy(ash_plan *plan); /* NULL is allowed; not while ano
 
 /* --- arena ------------------------------------------------------------------------------------ */
 
-/* What one block must have to hold all arenas of the plan: bytes, and alignment of its address. */
+/* What one block must have to hold all arenas of the plan, states left out: bytes, and alignment of its
+ * address. */
 ASH_API uint64_t ash_plan_arena_size(const ash_plan *plan);
 ASH_API uint64_t ash_plan_arena_align(const ash_plan *plan);
 /* Makes the plan use `memory`, which must stay until the plan is destroyed or bound elsewhere; NULL: the
  * plan's own again. ASH_ERROR_STATE once the arena is in use; after ash_plan_release_all it is not. */
 ASH_API ash_status ash_plan_bind_arena(ash_plan *plan, void *memory, uint64_t size, ash_diag *diag);
 /* Gives back the arenas, and keeps the outputs' bytes in a block of their own until the next execution.
- * Inputs that were copied in are lost. Returns the bytes that were given back. */
+ * Inputs that were copied in are lost, states stay. Returns the bytes that were given back. */
 ASH_API ash_status ash_plan_release_intermediates(ash_plan *plan, uint64_t *released, ash_diag *diag);
-/* Gives back everything but the kernels: arenas, outputs, packed weights. The next execution makes them
- * again. */
+/* Gives back everything but the kernels: arenas, outputs, packed weights, states. The next execution makes
+ * them again, and finds the states reset to their initial contents. */
 ASH_API ash_status ash_plan_release_all(ash_plan *plan, uint64_t *released, ash_diag *diag);
 
 /* --- inputs and parameters -------------------------------------------------------------------- */
@@ -132,6 +133,28 @@ ASH_API const char *ash_plan_parameter_name(const ash_plan *plan, size_t index);
 ASH_API ash_status ash_plan_set_parameter(ash_plan *plan, const char *name, const void *data, uint64_t size,
                                           ash_diag *diag);
 
+/* --- state ------------------------------------------------------------------------------------ */
+
+/* What the graph keeps between executions (ash_graph_state), in the graph's order. It appears at the first
+ * use, in memory of its own that is no part of the arena, and has its initial contents then. A replica has
+ * states of its own, which begin anew; copy them with ash_plan_state and ash_plan_set_state. */
+ASH_API size_t ash_plan_state_count(const ash_plan *plan);
+ASH_API const char *ash_plan_state_name(const ash_plan *plan, size_t position); /* NULL past the end */
+ASH_API ash_status ash_plan_state_position(const ash_plan *plan, const char *name, size_t *out,
+                                           ash_diag *diag);
+/* The type with the present values of the variables. */
+ASH_API ash_status ash_plan_state_type(ash_plan *plan, size_t position, ash_type *out, ash_diag *diag);
+/* What the state is now, to be read: after an execution its new value. An output that is the new value of a
+ * state lies in the same bytes, so that setting or resetting the state changes it. */
+ASH_API ash_status ash_plan_state(ash_plan *plan, size_t position, const ash_view **out, ash_diag *diag);
+/* Copies a value in: row-major elements, exactly as many bytes as its present type has. Bytes that other
+ * values of the variables would give it become zeros. */
+ASH_API ash_status ash_plan_set_state(ash_plan *plan, size_t position, const void *data, uint64_t size,
+                                      ash_diag *diag);
+/* Back to the initial contents: one, or all. */
+ASH_API ash_status ash_plan_reset_state(ash_plan *plan, size_t position, ash_diag *diag);
+ASH_API ash_status ash_plan_reset_states(ash_plan *plan, ash_diag *diag);
+
 /* --- executing -------------------------------------------------------------------------------- */
 
 typedef struct ash_plan_var {
@@ -153,7 +176,8 @@ ASH_API ash_status ash_plan_set_vars(ash_plan *plan, const ash_var_binding *vars
 
 /* Runs the plan. ASH_ERROR_STATE names an input that is not set, or was set in another shape. A failed
  * execution leaves the plan usable: a refused one with the results of the last, one that the device failed
- * or that was cancelled on the way without results.
+ * or that was cancelled on the way without results. States that an execution changes are undefined then, and
+ * the next one is ASH_ERROR_STATE until they are set or reset.
  *
  * It is cancelled by the switch in ash_plan_options.progress, and while that is on it is refused. In all
  * modes the switch is looked at before each operation, and within long ones before pieces of some
@@ -180,7 +204,8 @@ ASH_API ash_status ash_plan_execute_profiled(ash_plan *plan, ash_profile *profil
 ASH_API ash_status ash_plan_execute_vars_profiled(ash_plan *plan, const ash_var_binding *vars, size_t count,
                                                   ash_profile *profile, size_t room, ash_diag *diag);
 
-/* Mode eager: prepares a graph, runs it once and drops the plan, in one call. */
+/* Mode eager: prepares a graph, runs it once and drops the plan, in one call. States have their initial
+ * contents, and what becomes of them is dropped with the plan. */
 typedef struct ash_eager_call {
     const ash_var_binding *vars; /* of variables; others have their maxima */
     size_t var_count;
@@ -219,6 +244,7 @@ typedef enum ash_role {
     ASH_ROLE_LOCAL,
     ASH_ROLE_OUTPUT,
     ASH_ROLE_SCRATCH, /* of one operation */
+    ASH_ROLE_STATE,   /* kept between executions */
     ASH_ROLE_COUNT
 } ash_role;
 
@@ -229,7 +255,7 @@ typedef struct ash_buffer_info {
     ash_type type;    /* at the variables' maxima */
     uint64_t bytes;   /* at the variables' maxima */
     ash_value value;  /* of the graph that was prepared, or ASH_NO_VALUE */
-    const char *name; /* of an input, parameter or output, or NULL */
+    const char *name; /* of an input, parameter, state or output, or NULL */
     uint32_t root;    /* the buffer in whose bytes it lies (a view, an operation in place), or itself */
     uint32_t arena;   /* of the plan's arenas, or UINT32_MAX when it lies elsewhere */
     uint64_t offset;  /* bytes into the arena, where there is one */
@@ -302,8 +328,11 @@ typedef struct ash_plan_report {
         released; /* of mapped constants that were only needed at prepare: their pages were given back */
     uint64_t staging; /* most that the prologue needed beyond the weights */
     uint64_t inplace; /* of results that took over the bytes of an operand */
+    uint64_t state;   /* kept between executions, beside the arena */
     /* counts */
     uint32_t ops, prologue_ops, kernels;
+    uint32_t states_in_place, states_copied; /* states whose new value is computed in their bytes; that are
+                                                written by a copy at the end */
     uint64_t kernels_compiled, kernels_from_disk, kernels_shared;
     ash_mode mode;
     unsigned threads, streams; /* streams: those with an operation */

@@ -2,8 +2,8 @@
  *
  * It is the oracle that compiled plans are compared with, and it folds constants: naive, and right by
  * reading. It keeps every tensor in 64-bit elements, so it needs up to eight times a plan's memory;
- * constants are widened at their first use, and everything is freed after its last. Nodes that no output
- * needs are not evaluated. */
+ * constants are widened at their first use, and everything is freed after its last. Nodes that neither an
+ * output nor the update of a state needs are not evaluated. */
 #include "eval.h"
 
 int64_t ash_eval__dim(const ash_eval *e, ash_dim dim) {
@@ -53,10 +53,11 @@ typedef struct run {
     const ash_graph *graph;
     const int64_t *vars;
     ash_eval_precision precision;
+    ash_wide *states; /* the caller's, or NULL: initial contents */
     ash_diag *diag;
-    ash_wide *values;   /* per value; memory that is not ours for an input */
-    uint32_t *last_use; /* per value: the last node that reads it, the node count for an output, NEVER for
-                           no use */
+    ash_wide *values;   /* per value; memory that is not ours for what the caller gives */
+    uint32_t *last_use; /* per value: the last node that reads it, the node count for an output or update,
+                           NEVER for no use */
     ash_wide *ins;      /* operands of the present node */
 } run;
 
@@ -64,11 +65,13 @@ static uint32_t node_count(const run *r) {
     return (uint32_t)r->graph->nodes.len;
 }
 
-/* Goes back from the outputs: a node is needed when one of its results is. */
+/* Goes back from the outputs and updates: a node is needed when one of its results is. */
 static void find_last_uses(run *r) {
     const ash_graph *g = r->graph;
     for (size_t v = 0; v < g->values.len; v++) r->last_use[v] = NEVER;
     for (size_t o = 0; o < g->outputs.len; o++) r->last_use[g->outputs.at[o].value] = node_count(r);
+    for (size_t s = 0; s < g->states.len; s++)
+        if (g->states.at[s].update != ASH_NO_VALUE) r->last_use[g->states.at[s].update] = node_count(r);
     for (uint32_t n = node_count(r); n-- > 0;) {
         const ash_node *node = &g->nodes.at[n];
         bool needed = false;
@@ -80,7 +83,8 @@ static void find_last_uses(run *r) {
 }
 
 static void free_value(run *r, ash_value value) {
-    if (ash_graph__value(r->graph, value)->kind != ASH_VALUE_INPUT)
+    ash_value_kind kind = ash_graph__value(r->graph, value)->kind;
+    if (kind != ASH_VALUE_INPUT && (kind != ASH_VALUE_STATE || !r->states))
         ash_wide_free(r->graph->allocator, &r->values[value]);
 }
 
@@ -93,11 +97,17 @@ static ash_status alloc_value(run *r, ash_value value) {
     return ash_wide_alloc(r->graph->allocator, type->dtype, type->rank, dims, &r->values[value], r->diag);
 }
 
-/* Makes sure that a value can be read: constants and parameters are widened at their first use. */
+/* Makes sure that a value can be read: what has data is widened at its first use, a state without begins as
+ * zeros. */
 static ash_status need_value(run *r, ash_value value) {
     const ash_value_info *info = ash_graph__value(r->graph, value);
-    if (r->values[value].f || !info->blob) return ASH_OK;
+    if (r->values[value].f || (!info->blob && info->kind != ASH_VALUE_STATE)) return ASH_OK;
     ASH_TRY(alloc_value(r, value));
+    if (!info->blob) {
+        ash_wide *wide = &r->values[value];
+        memset(wide->f, 0, (size_t)wide->count * sizeof *wide->f);
+        return ASH_OK;
+    }
     ash_wide_load(&r->values[value], info->blob->data);
     return ASH_OK;
 }
@@ -135,59 +145,95 @@ static ash_status check_vars(const run *r) {
     return ASH_OK;
 }
 
-static ash_status take_inputs(run *r, const ash_wide *inputs) {
-    for (size_t i = 0; i < r->graph->inputs.len; i++) {
-        const ash_value_info *info = ash_graph__value(r->graph, r->graph->inputs.at[i]);
-        ASH_FAIL_IF(inputs[i].dtype != info->type.dtype, r->diag, ASH_ERROR_TYPE, "input %s is %s, not %s",
-                    info->name, ash_dtype_name(inputs[i].dtype), ash_dtype_name(info->type.dtype));
-        ASH_FAIL_IF(inputs[i].rank != info->type.rank, r->diag, ASH_ERROR_SHAPE,
-                    "input %s has rank %u, not %u", info->name, inputs[i].rank, info->type.rank);
-        for (unsigned d = 0; d < info->type.rank; d++) {
-            ash_dim dim = info->type.dims[d];
-            int64_t want = ash_dim_is_const(dim) ? dim : ash_dims_eval(r->graph->dims, dim, r->vars);
-            ASH_FAIL_IF(inputs[i].dims[d] != want, r->diag, ASH_ERROR_SHAPE,
-                        "dim %u of input %s is %lld, not %lld", d, info->name, (long long)inputs[i].dims[d],
-                        (long long)want);
-        }
-        r->values[r->graph->inputs.at[i]] = inputs[i];
+/* A tensor that the caller gives for a leaf has the leaf's type. */
+static ash_status take(run *r, const char *what, ash_value leaf, const ash_wide *given) {
+    const ash_value_info *info = ash_graph__value(r->graph, leaf);
+    ASH_FAIL_IF(given->dtype != info->type.dtype, r->diag, ASH_ERROR_TYPE, "%s %s is %s, not %s", what,
+                info->name, ash_dtype_name(given->dtype), ash_dtype_name(info->type.dtype));
+    ASH_FAIL_IF(given->rank != info->type.rank, r->diag, ASH_ERROR_SHAPE, "%s %s has rank %u, not %u", what,
+                info->name, given->rank, info->type.rank);
+    for (unsigned d = 0; d < info->type.rank; d++) {
+        ash_dim dim = info->type.dims[d];
+        int64_t want = ash_dim_is_const(dim) ? dim : ash_dims_eval(r->graph->dims, dim, r->vars);
+        ASH_FAIL_IF(given->dims[d] != want, r->diag, ASH_ERROR_SHAPE, "dim %u of %s %s is %lld, not %lld",
+                    d, what, info->name, (long long)given->dims[d], (long long)want);
     }
+    r->values[leaf] = *given;
     return ASH_OK;
+}
+
+static ash_status take_leaves(run *r, const ash_wide *inputs) {
+    const ash_graph *g = r->graph;
+    for (size_t i = 0; i < g->inputs.len; i++) ASH_TRY(take(r, "input", g->inputs.at[i], &inputs[i]));
+    for (size_t i = 0; r->states && i < g->states.len; i++)
+        ASH_TRY(take(r, "state", g->states.at[i].value, &r->states[i]));
+    return ASH_OK;
+}
+
+static ash_status copy_value(run *r, ash_value value, ash_wide *out) {
+    ASH_TRY(need_value(r, value));
+    const ash_wide *from = &r->values[value];
+    ASH_TRY(ash_wide_alloc(r->graph->allocator, from->dtype, from->rank, from->dims, out, r->diag));
+    memcpy(out->f, from->f, (size_t)from->count * sizeof *from->f);
+    return ASH_OK;
+}
+
+static void free_all(const ash_graph *g, ash_wide *tensors, size_t count) {
+    for (size_t i = 0; i < count; i++) ash_wide_free(g->allocator, &tensors[i]);
 }
 
 /* The outputs are copies: one value may be several of them, or an input. On failure none is left. */
 static ash_status copy_outputs(run *r, ash_wide *outputs) {
     const ash_graph *g = r->graph;
-    ash_status status = ASH_OK;
-    size_t made = 0;
-    for (; made < g->outputs.len && status == ASH_OK; made++) {
-        ash_value value = g->outputs.at[made].value;
-        status = need_value(r, value);
-        const ash_wide *from = &r->values[value];
-        if (status == ASH_OK)
-            status =
-                ash_wide_alloc(g->allocator, from->dtype, from->rank, from->dims, &outputs[made], r->diag);
-        if (status == ASH_OK) memcpy(outputs[made].f, from->f, (size_t)from->count * sizeof *from->f);
+    for (size_t made = 0; made < g->outputs.len; made++) {
+        ash_status status = copy_value(r, g->outputs.at[made].value, &outputs[made]);
+        if (status == ASH_OK) continue;
+        free_all(g, outputs, made);
+        return status;
     }
-    for (size_t o = 0; status != ASH_OK && o < made; o++) ash_wide_free(g->allocator, &outputs[o]);
+    return ASH_OK;
+}
+
+/* All new values are copied before the first old one goes: one state may become another. */
+static ash_status update_states(run *r) {
+    const ash_graph *g = r->graph;
+    if (!r->states) return ASH_OK;
+    ash_wide *fresh = ash_mem_calloc(g->allocator, g->states.len, sizeof *fresh);
+    if (!fresh) return ASH_NO_MEMORY(r->diag);
+    ash_status status = ASH_OK;
+    for (size_t i = 0; i < g->states.len && status == ASH_OK; i++)
+        if (g->states.at[i].update != ASH_NO_VALUE)
+            status = copy_value(r, g->states.at[i].update, &fresh[i]);
+    if (status != ASH_OK) free_all(g, fresh, g->states.len);
+    for (size_t i = 0; i < g->states.len && status == ASH_OK; i++) {
+        if (g->states.at[i].update == ASH_NO_VALUE) continue;
+        ash_wide_free(g->allocator, &r->states[i]);
+        r->states[i] = fresh[i];
+    }
+    ash_mem_free(g->allocator, fresh, g->states.len, sizeof *fresh);
     return status;
 }
 
 static ash_status run_graph(run *r, const ash_wide *inputs, ash_wide *outputs) {
     ASH_TRY(check_vars(r));
-    ASH_TRY(take_inputs(r, inputs));
+    ASH_TRY(take_leaves(r, inputs));
     find_last_uses(r);
     for (uint32_t n = 0; n < node_count(r); n++)
         if (is_needed(r, n)) ASH_TRY(run_node(r, n));
-    return copy_outputs(r, outputs);
+    ASH_TRY(copy_outputs(r, outputs));
+    ash_status status = update_states(r);
+    if (status != ASH_OK) free_all(r->graph, outputs, r->graph->outputs.len);
+    return status;
 }
 
-ash_status ash_eval_graph(const ash_graph *graph, const ash_wide *inputs, const int64_t *vars,
-                          ash_eval_precision precision, ash_wide *outputs, ash_diag *diag) {
+ash_status ash_eval_step(const ash_graph *graph, const ash_wide *inputs, const int64_t *vars,
+                         ash_eval_precision precision, ash_wide *states, ash_wide *outputs,
+                         ash_diag *diag) {
     const ash_allocator *a = graph->allocator;
     size_t n_values = graph->values.len, n_ins = 0;
     for (size_t n = 0; n < graph->nodes.len; n++) n_ins = ASH_MAX(n_ins, graph->nodes.at[n].n_ins);
     for (size_t o = 0; o < graph->outputs.len; o++) outputs[o] = (ash_wide){0};
-    run r = {.graph = graph, .vars = vars, .precision = precision, .diag = diag};
+    run r = {.graph = graph, .vars = vars, .precision = precision, .states = states, .diag = diag};
     r.values = ash_mem_calloc(a, n_values, sizeof *r.values);
     r.last_use = ash_mem_alloc(a, n_values, sizeof *r.last_use);
     r.ins = ash_mem_alloc(a, n_ins, sizeof *r.ins);
@@ -198,4 +244,9 @@ ash_status ash_eval_graph(const ash_graph *graph, const ash_wide *inputs, const 
     ash_mem_free(a, r.last_use, n_values, sizeof *r.last_use);
     ash_mem_free(a, r.ins, n_ins, sizeof *r.ins);
     return status;
+}
+
+ash_status ash_eval_graph(const ash_graph *graph, const ash_wide *inputs, const int64_t *vars,
+                          ash_eval_precision precision, ash_wide *outputs, ash_diag *diag) {
+    return ash_eval_step(graph, inputs, vars, precision, NULL, outputs, diag);
 }

@@ -55,6 +55,7 @@ void ash_graph_destroy(ash_graph *graph) {
     ash_vec_free(a, &graph->nodes);
     ash_vec_free(a, &graph->inputs);
     ash_vec_free(a, &graph->outputs);
+    ash_vec_free(a, &graph->states);
     ash_strmap_free(&graph->names);
     ash_strmap_free(&graph->output_names);
     ash_dims_release(graph->dims);
@@ -174,6 +175,20 @@ ash_value ash_graph_output_at(const ash_graph *graph, size_t position, const cha
     bool there = position < graph->outputs.len;
     if (name) *name = there ? graph->outputs.at[position].name : NULL;
     return there ? graph->outputs.at[position].value : ASH_NO_VALUE;
+}
+
+size_t ash_graph_state_count(const ash_graph *graph) {
+    return graph->states.len;
+}
+
+ash_value ash_graph_state_at(const ash_graph *graph, size_t position, const char **name,
+                             ash_value *update) {
+    static const ash_state none = {ASH_NO_VALUE, ASH_NO_VALUE};
+    bool there = position < graph->states.len;
+    const ash_state *state = there ? &graph->states.at[position] : &none;
+    if (name) *name = there ? graph->values.at[state->value].name : NULL;
+    if (update) *update = state->update;
+    return state->value;
 }
 
 const ash_type *ash_graph_type(const ash_graph *graph, ash_value value) {

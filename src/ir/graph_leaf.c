@@ -54,9 +54,10 @@ static ash_type trimmed(const ash_type *type) {
 
 static ash_status check_name(const ash_graph *graph, const char *name, ash_diag *diag) {
     uint64_t found;
-    ASH_FAIL_IF(!name || !*name, diag, ASH_ERROR_INVALID_ARGUMENT, "an input or parameter needs a name");
+    ASH_FAIL_IF(!name || !*name, diag, ASH_ERROR_INVALID_ARGUMENT,
+                "an input, parameter or state needs a name");
     ASH_FAIL_IF(ash_strmap_get(&graph->names, name, strlen(name), &found), diag, ASH_ERROR_INVALID_ARGUMENT,
-                "there is an input or parameter of this name already");
+                "there is an input, parameter or state of this name already");
     return ASH_OK;
 }
 
@@ -70,7 +71,8 @@ static ash_status append(ash_graph *graph, const ash_value_info *info, ash_value
     ASH_FAIL_IF(graph->values.len >= ASH_NO_VALUE, diag, ASH_ERROR_OUT_OF_RANGE,
                 "a graph has at most 2^32 - 1 values");
     if (!ash_vec_reserve(graph->allocator, &graph->values, 1) ||
-        !ash_vec_reserve(graph->allocator, &graph->inputs, 1))
+        !ash_vec_reserve(graph->allocator, &graph->inputs, 1) ||
+        !ash_vec_reserve(graph->allocator, &graph->states, 1))
         return ASH_NO_MEMORY(diag);
     if (info->name) {
         leaf.name = ash_arena_strdup(&graph->arena, info->name);
@@ -79,6 +81,8 @@ static ash_status append(ash_graph *graph, const ash_value_info *info, ash_value
     }
     graph->values.at[graph->values.len++] = leaf;
     if (leaf.kind == ASH_VALUE_INPUT) graph->inputs.at[graph->inputs.len++] = value;
+    if (leaf.kind == ASH_VALUE_STATE)
+        graph->states.at[graph->states.len++] = (ash_state){value, ASH_NO_VALUE};
     *out = value;
     return ASH_OK;
 }
@@ -192,6 +196,65 @@ ash_value ash_graph_parameter(ash_graph *graph, const char *name, const ash_type
     ash_diag diag;
     if (check_name(graph, name, &diag) != ASH_OK) return stick(graph, &diag, name);
     return add_data(graph, name, type, data, size, mode);
+}
+
+/* --- states
+ * ------------------------------------------------------------------------------------------------------ */
+
+/* Takes the reference to `blob` on success alone. */
+static ash_status add_state(ash_graph *graph, const char *name, const ash_type *type, ash_blob *blob,
+                            ash_value *out, ash_diag *diag) {
+    ASH_FAIL_IF(!type, diag, ASH_ERROR_INVALID_ARGUMENT, "the type of a state is NULL");
+    ASH_TRY(check_name(graph, name, diag));
+    ASH_TRY(ash_type__check(graph->dims, type, diag));
+    if (blob) ASH_TRY(ash_graph__check_data(graph, type, blob, diag));
+    ash_value_info info = {
+        .type = *type, .kind = ASH_VALUE_STATE, .origin = ASH_NO_VALUE, .name = name, .blob = blob};
+    return append(graph, &info, out, diag);
+}
+
+ash_value ash_graph__state_blob(ash_graph *graph, const char *name, const ash_type *type, ash_blob *blob) {
+    ash_diag diag;
+    ash_value value;
+    if (add_state(graph, name, type, blob, &value, &diag) == ASH_OK) return value;
+    ash_blob_release(blob);
+    return stick(graph, &diag, name);
+}
+
+ash_value ash_graph_state(ash_graph *graph, const char *name, const ash_type *type, const void *data,
+                          size_t size, ash_data_mode mode) {
+    ash_diag diag;
+    ash_blob *blob = NULL;
+    if ((data || size) && make_blob(graph, type, data, size, mode, &blob, &diag) != ASH_OK)
+        return stick(graph, &diag, name);
+    return ash_graph__state_blob(graph, name, type, blob);
+}
+
+/* Few graphs have more than some dozens. */
+ash_state *ash_graph__find_state(const ash_graph *graph, ash_value value) {
+    for (size_t i = 0; i < graph->states.len; i++)
+        if (graph->states.at[i].value == value) return &graph->states.at[i];
+    return NULL;
+}
+
+static ash_status update(ash_graph *graph, ash_value state, ash_value value, ash_diag *diag) {
+    ash_state *found = ash_graph__find_state(graph, state);
+    ASH_FAIL_IF(!found, diag, ASH_ERROR_INVALID_ARGUMENT, "an update of a value that is no state");
+    ASH_FAIL_IF(found->update != ASH_NO_VALUE, diag, ASH_ERROR_INVALID_ARGUMENT,
+                "the state has an update already");
+    ASH_FAIL_IF(value >= graph->values.len, diag, ASH_ERROR_INVALID_ARGUMENT,
+                "an update that is no value of the graph");
+    ASH_FAIL_IF(!ash_type_equal(ash_graph__type(graph, state), ash_graph__type(graph, value)), diag,
+                ASH_ERROR_TYPE, "the update has another type than the state");
+    found->update = value;
+    return ASH_OK;
+}
+
+void ash_graph_update(ash_graph *graph, ash_value state, ash_value value) {
+    ash_diag diag;
+    if ((state == ASH_NO_VALUE || value == ASH_NO_VALUE) && graph->status != ASH_OK) return;
+    if (update(graph, state, value, &diag) != ASH_OK)
+        stick(graph, &diag, state < graph->values.len ? graph->values.at[state].name : NULL);
 }
 
 ash_status ash_graph__copy_leaf(ash_graph *to, const ash_graph *from, ash_value value, ash_value *out) {

@@ -167,6 +167,7 @@ typedef enum ash_value_kind {
     ASH_VALUE_INPUT,
     ASH_VALUE_CONSTANT,
     ASH_VALUE_PARAMETER,
+    ASH_VALUE_STATE,
     ASH_VALUE_NODE
 } ash_value_kind;
 
@@ -175,8 +176,8 @@ typedef struct ash_value_info {
     ash_value_kind kind;
     uint32_t node;    /* producing node, for ASH_VALUE_NODE */
     ash_value origin; /* the same value in the graph that the caller built, or ASH_NO_VALUE */
-    const char *name; /* of an input or parameter, else NULL */
-    ash_blob *blob;   /* data of a constant or parameter, else NULL */
+    const char *name; /* of an input, parameter or state, else NULL */
+    ash_blob *blob; /* data of a constant or parameter; what a state starts with, NULL: zeros; else NULL */
 } ash_value_info;
 
 typedef struct ash_node {
@@ -193,6 +194,11 @@ typedef struct ash_output {
     ash_value value;
 } ash_output;
 
+typedef struct ash_state {
+    ash_value value,
+        update; /* the leaf; what it is after an execution, or ASH_NO_VALUE: it stays as it is */
+} ash_state;
+
 struct ash_graph {
     ash_context *context;
     const ash_allocator *allocator;
@@ -203,7 +209,8 @@ struct ash_graph {
     ASH_VEC(ash_node) nodes; /* a topological order */
     ASH_VEC(ash_value) inputs;
     ASH_VEC(ash_output) outputs;
-    ash_strmap names;        /* inputs and parameters, to values */
+    ASH_VEC(ash_state) states;
+    ash_strmap names;        /* inputs, parameters and states, to values */
     ash_strmap output_names; /* to positions */
     bool derived; /* made by a pass: origins are the pass's to set, else each value is its own origin */
     ash_status status; /* the sticky error */
@@ -212,13 +219,17 @@ struct ash_graph {
 
 /* An empty graph with the same context, name, dims; the start of every pass. */
 ash_status ash_graph__derive(const ash_graph *from, ash_graph **out, ash_diag *diag);
-/* Appends a copy of an input, constant or parameter of another graph that shares the dims (and the blob).
- */
+/* Appends a copy of a leaf of another graph that shares the dims (and the blob). A state comes without its
+ * update. */
 ash_status ash_graph__copy_leaf(ash_graph *to, const ash_graph *from, ash_value value, ash_value *out);
 /* Appends a constant that takes over the caller's reference to `blob`, also on failure. */
 ash_value ash_graph__constant_blob(ash_graph *graph, const ash_type *type, ash_blob *blob);
 /* The same as a parameter, when `name` is not NULL. */
 ash_value ash_graph__leaf_blob(ash_graph *graph, const char *name, const ash_type *type, ash_blob *blob);
+/* A state that takes over the caller's reference to `blob` (NULL: zeros), also on failure. */
+ash_value ash_graph__state_blob(ash_graph *graph, const char *name, const ash_type *type, ash_blob *blob);
+/* The state that a value is, or NULL. */
+ash_state *ash_graph__find_state(const ash_graph *graph, ash_value value);
 /* Records a failure as the graph's sticky error and returns its status. */
 ash_status ash_graph__fail(ash_graph *graph, ash_status code, const char *fmt, ...) ASH_PRINTF(3, 4);
 
@@ -294,5 +305,11 @@ ash_status ash_eval_node(const ash_graph *graph, const ash_node *node, const int
  * caller. Intermediate results are freed after their last use. */
 ash_status ash_eval_graph(const ash_graph *graph, const ash_wide *inputs, const int64_t *vars,
                           ash_eval_precision precision, ash_wide *outputs, ash_diag *diag);
+/* The same as one execution of several: `states` holds the value of each state of the graph, in order, with
+ * the dims that the variables give it, and receives what it is afterwards; the caller frees both. On
+ * failure they are as they were. NULL: states have their initial contents, and what becomes of them is
+ * dropped, as ash_eval_graph does. */
+ash_status ash_eval_step(const ash_graph *graph, const ash_wide *inputs, const int64_t *vars,
+                         ash_eval_precision precision, ash_wide *states, ash_wide *outputs, ash_diag *diag);
 
 #endif

@@ -52,9 +52,34 @@ static void make_double(ash_wide *t) {
         t->f[e] = t->dtype == ASH_U64 ? (double)(uint64_t)t->i[e] : (double)t->i[e];
 }
 
+static ash_status load_states(const ash_graph *graph, void *const *data, const int64_t *vars,
+                              ash_wide *states, ash_diag *diag) {
+    for (size_t i = 0; i < graph->states.len; i++) {
+        const ash_type *type = ash_graph__type(graph, graph->states.at[i].value);
+        int64_t dims[ASH_MAX_RANK];
+        ASH_FAIL_IF(!data[i], diag, ASH_ERROR_INVALID_ARGUMENT, "the bytes of state %zu are NULL", i);
+        for (unsigned d = 0; d < type->rank; d++) dims[d] = ash_dims_eval(graph->dims, type->dims[d], vars);
+        ASH_TRY(ash_wide_alloc(graph->allocator, type->dtype, type->rank, dims, &states[i], diag));
+        ash_wide_load(&states[i], data[i]);
+    }
+    return ASH_OK;
+}
+
+static void store_states(const ash_graph *graph, const ash_wide *states, void *const *data) {
+    for (size_t i = 0; i < graph->states.len; i++)
+        if (graph->states.at[i].update != ASH_NO_VALUE) ash_wide_store(&states[i], data[i]);
+}
+
 ash_status ash_reference_run(const ash_graph *graph, const void *const *inputs, size_t input_count,
                              const char *const *var_names, const int64_t *var_values, size_t var_count,
                              ash_reference **out, ash_diag *diag) {
+    return ash_reference_step(graph, inputs, input_count, NULL, var_names, var_values, var_count, out,
+                              diag);
+}
+
+ash_status ash_reference_step(const ash_graph *graph, const void *const *inputs, size_t input_count,
+                              void *const *states, const char *const *var_names, const int64_t *var_values,
+                              size_t var_count, ash_reference **out, ash_diag *diag) {
     ASH_FAIL_IF(!graph || !out || (input_count && !inputs) || (var_count && (!var_names || !var_values)),
                 diag, ASH_ERROR_INVALID_ARGUMENT, "an argument is NULL");
     *out = NULL;
@@ -62,23 +87,27 @@ ash_status ash_reference_run(const ash_graph *graph, const void *const *inputs, 
     ASH_FAIL_IF(input_count != graph->inputs.len, diag, ASH_ERROR_INVALID_ARGUMENT,
                 "%zu inputs given, the graph has %zu", input_count, graph->inputs.len);
     const ash_allocator *a = graph->allocator;
-    size_t n_vars = ash_dims_var_count(graph->dims), n_outputs = graph->outputs.len;
+    size_t n_vars = ash_dims_var_count(graph->dims), n_outputs = graph->outputs.len,
+           n_states = graph->states.len;
     ash_reference *r = ash_mem_calloc(a, 1, sizeof *r);
     int64_t *vars = ash_mem_calloc(a, n_vars, sizeof *vars);
     ash_wide *wide = ash_mem_calloc(a, input_count, sizeof *wide);
+    ash_wide *kept = ash_mem_calloc(a, n_states, sizeof *kept);
     ash_status status = ASH_OK;
     if (r) {
         *r = (ash_reference){.allocator = a, .count = n_outputs};
         r->outputs = ash_mem_calloc(a, n_outputs, sizeof *r->outputs);
         r->types = ash_mem_calloc(a, n_outputs, sizeof *r->types);
     }
-    if (!r || !r->outputs || !r->types || !vars || !wide) {
+    if (!r || !r->outputs || !r->types || !vars || !wide || !kept) {
         status = ASH_NO_MEMORY(diag);
         goto done;
     }
     ASH_TRY_DONE(read_vars(graph, var_names, var_values, var_count, vars, diag));
     ASH_TRY_DONE(load_inputs(graph, inputs, vars, wide, diag));
-    ASH_TRY_DONE(ash_eval_graph(graph, wide, vars, ASH_EVAL_DOUBLE, r->outputs, diag));
+    if (states) ASH_TRY_DONE(load_states(graph, states, vars, kept, diag));
+    ASH_TRY_DONE(ash_eval_step(graph, wide, vars, ASH_EVAL_DOUBLE, states ? kept : NULL, r->outputs, diag));
+    if (states) store_states(graph, kept, states);
     for (size_t i = 0; i < n_outputs; i++) {
         r->types[i] = (ash_type){.dtype = r->outputs[i].dtype, .rank = r->outputs[i].rank};
         memcpy(r->types[i].dims, r->outputs[i].dims, sizeof r->outputs[i].dims);
@@ -88,6 +117,8 @@ ash_status ash_reference_run(const ash_graph *graph, const void *const *inputs, 
     r = NULL;
 done:
     for (size_t i = 0; wide && i < input_count; i++) ash_wide_free(a, &wide[i]);
+    for (size_t i = 0; kept && i < n_states; i++) ash_wide_free(a, &kept[i]);
+    ash_mem_free(a, kept, n_states, sizeof *kept);
     ash_mem_free(a, wide, input_count, sizeof *wide);
     ash_mem_free(a, vars, n_vars, sizeof *vars);
     ash_reference_destroy(r);

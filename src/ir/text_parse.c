@@ -232,6 +232,10 @@ static ash_status read_leaf(parser *p, const target *t, ash_value_kind kind) {
     }
     if (kind == ASH_VALUE_INPUT) {
         value = ash_graph_input(p->graph, name, &t->type[0]);
+    } else if (kind == ASH_VALUE_STATE) {
+        blob = NULL;
+        if (!ash_scan__accept(s, "zero")) ASH_TRY(read_data(p, &t->type[0], &blob));
+        value = ash_graph__state_blob(p->graph, name, &t->type[0], blob);
     } else {
         ASH_TRY(read_data(p, &t->type[0], &blob));
         value = ash_graph__leaf_blob(p->graph, name, &t->type[0], blob);
@@ -285,7 +289,8 @@ static ash_status read_attrs(parser *p, ash_attr *attrs, int64_t (*lists)[ASH_MA
         char c = ash_scan__peek(s);
         size_t before = s->pos;
         if (c == 0 || c == '%' || c == '@') return ASH_OK;
-        if (ash_scan__accept(s, "output") || ash_scan__accept(s, "var")) return s->pos = before, ASH_OK;
+        if (ash_scan__accept(s, "output") || ash_scan__accept(s, "update") || ash_scan__accept(s, "var"))
+            return s->pos = before, ASH_OK;
         if (*n == ASH_ATTR_COUNT) return ash_scan__fail(s, "more attributes than there are");
         ASH_TRY(read_attr(p, &attrs[*n], lists[*n]));
     }
@@ -335,6 +340,7 @@ static ash_status read_definition(parser *p) {
     if (ash_scan__accept(&p->scan, "input")) return read_leaf(p, &t, ASH_VALUE_INPUT);
     if (ash_scan__accept(&p->scan, "constant")) return read_leaf(p, &t, ASH_VALUE_CONSTANT);
     if (ash_scan__accept(&p->scan, "parameter")) return read_leaf(p, &t, ASH_VALUE_PARAMETER);
+    if (ash_scan__accept(&p->scan, "state")) return read_leaf(p, &t, ASH_VALUE_STATE);
     size_t start = (ash_scan__peek(&p->scan), p->scan.pos);
     if (!ash_scan__word(&p->scan, &word, &len)) return ash_scan__fail(&p->scan, "expected an operator");
     for (unsigned op = 0; op < ASH_OP_COUNT; op++)
@@ -375,6 +381,15 @@ static ash_status read_output(parser *p, size_t start) {
     return graph_status(p, start);
 }
 
+static ash_status read_update(parser *p, size_t start) {
+    ash_value state, value;
+    ASH_TRY(read_value(p, &state));
+    ASH_TRY(ash_scan__expect(&p->scan, "="));
+    ASH_TRY(read_value(p, &value));
+    ash_graph_update(p->graph, state, value);
+    return graph_status(p, start);
+}
+
 static ash_status read_statements(parser *p) {
     for (;;) {
         char c = ash_scan__peek(&p->scan);
@@ -386,8 +401,10 @@ static ash_status read_statements(parser *p) {
             ASH_TRY(read_variable(p, start));
         else if (ash_scan__accept(&p->scan, "output"))
             ASH_TRY(read_output(p, start));
+        else if (ash_scan__accept(&p->scan, "update"))
+            ASH_TRY(read_update(p, start));
         else
-            return ash_scan__fail(&p->scan, "expected a value, var or output");
+            return ash_scan__fail(&p->scan, "expected a value, var, update or output");
     }
 }
 

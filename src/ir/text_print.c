@@ -6,9 +6,13 @@
  *   %1: f32[3, 64] = parameter "w" hex "0000803f..."
  *   %2: f32[] = constant {0.5}
  *   %3: f32[batch, 64] = matmul(%0, %1) b_block=0 n=0 @"fc"
+ *   %4: f32[8, 64] = state "cache" zero
+ *   ...
+ *   update %4 = %9
  *   output "y" = %3
  *
- * A statement a line: all variables in order, then all values by id, then the outputs. Data is in memory
+ * A statement a line: all variables in order, then all values by id, then the updates of states, then the
+ * outputs. Data is in memory
  * order (little endian), two digits a byte; few elements are written as numbers where that gives the same
  * bits. What follows @ is the node's name. What is printed is parsed back as an equal graph: ids, names,
  * shapes and data. */
@@ -90,13 +94,17 @@ static void print_hex(printer *p, const ash_blob *blob) {
 static void print_leaf(printer *p, const ash_value_info *info) {
     static const char *const kinds[] = {[ASH_VALUE_INPUT] = "input",
                                         [ASH_VALUE_CONSTANT] = "constant",
-                                        [ASH_VALUE_PARAMETER] = "parameter"};
+                                        [ASH_VALUE_PARAMETER] = "parameter",
+                                        [ASH_VALUE_STATE] = "state"};
     ash_text_add(p->out, " = %s", kinds[info->kind]);
     if (info->name) {
         ash_text_add(p->out, " ");
         ash_text_add_quoted(p->out, info->name, strlen(info->name));
     }
-    if (!info->blob) return;
+    if (!info->blob) {
+        if (info->kind == ASH_VALUE_STATE) ash_text_add(p->out, " zero");
+        return;
+    }
     ash_text_add(p->out, " ");
     if (!p->with_data)
         ash_text_add(p->out, "...");
@@ -161,6 +169,10 @@ static void print_graph(printer *p) {
         ash_text_add(p->out, " %lld %lld\n", (long long)var->min, (long long)var->max);
     }
     print_values(p);
+    for (size_t i = 0; i < graph->states.len; i++)
+        if (graph->states.at[i].update != ASH_NO_VALUE)
+            ash_text_add(p->out, "update %%%u = %%%u\n", graph->states.at[i].value,
+                         graph->states.at[i].update);
     for (size_t i = 0; i < graph->outputs.len; i++) {
         ash_text_add(p->out, "output ");
         ash_text_add_quoted(p->out, graph->outputs.at[i].name, strlen(graph->outputs.at[i].name));

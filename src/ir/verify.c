@@ -4,7 +4,7 @@
 typedef struct verifier {
     const ash_graph *graph;
     ash_strmap names;
-    size_t next_node, next_input; /* the first not met yet, in order of values */
+    size_t next_node, next_input, next_state; /* the first not met yet, in order of values */
     ash_diag *diag;
 } verifier;
 
@@ -30,7 +30,8 @@ static ash_status check_name(verifier *v, const ash_strmap *index, const char *n
 static ash_status check_leaf(verifier *v, ash_value value) {
     const ash_graph *graph = v->graph;
     const ash_value_info *info = &graph->values.at[value];
-    bool named = info->kind != ASH_VALUE_CONSTANT, data = info->kind != ASH_VALUE_INPUT;
+    bool state = info->kind == ASH_VALUE_STATE, named = info->kind != ASH_VALUE_CONSTANT;
+    bool data = info->kind != ASH_VALUE_INPUT && (!state || info->blob);
     DEFECT_IF(named != (info->name != NULL), v, "value %u: a constant has no name, other leaves have",
               value);
     DEFECT_IF(data != (info->blob != NULL), v, "value %u: an input has no data, other leaves have", value);
@@ -41,6 +42,11 @@ static ash_status check_leaf(verifier *v, ash_value value) {
         bool listed = v->next_input < graph->inputs.len && graph->inputs.at[v->next_input] == value;
         DEFECT_IF(!listed, v, "value %u is not the input at position %zu", value, v->next_input);
         v->next_input++;
+    }
+    if (state) {
+        bool listed = v->next_state < graph->states.len && graph->states.at[v->next_state].value == value;
+        DEFECT_IF(!listed, v, "value %u is not the state at position %zu", value, v->next_state);
+        v->next_state++;
     }
     return ASH_OK;
 }
@@ -91,7 +97,25 @@ static ash_status check_values(verifier *v) {
               graph->nodes.len - v->next_node);
     DEFECT_IF(v->next_input != graph->inputs.len, v, "%zu inputs are no values",
               graph->inputs.len - v->next_input);
+    DEFECT_IF(v->next_state != graph->states.len, v, "%zu states are no values",
+              graph->states.len - v->next_state);
     DEFECT_IF(v->names.len != graph->names.len, v, "the index has names of no value");
+    return ASH_OK;
+}
+
+/* Each state is listed once, so it has one update at most. */
+static ash_status check_updates(verifier *v) {
+    const ash_graph *graph = v->graph;
+    for (size_t i = 0; i < graph->states.len; i++) {
+        const ash_state *state = &graph->states.at[i];
+        const char *name = graph->values.at[state->value].name;
+        if (state->update == ASH_NO_VALUE) continue;
+        DEFECT_IF(state->update >= graph->values.len, v, "the update of state %s is no value of the graph",
+                  name);
+        DEFECT_IF(
+            !ash_type_equal(ash_graph__type(graph, state->value), ash_graph__type(graph, state->update)), v,
+            "the update of state %s has another type", name);
+    }
     return ASH_OK;
 }
 
@@ -113,6 +137,7 @@ ash_status ash_graph_verify(const ash_graph *graph, ash_diag *diag) {
     ash_strmap_init(&v.names, graph->allocator);
     ash_status status = check_values(&v);
     ash_strmap_free(&v.names);
+    if (status == ASH_OK) status = check_updates(&v);
     if (status == ASH_OK) status = check_outputs(&v);
     ash_strmap_free(&v.names);
     return status;

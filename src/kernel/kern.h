@@ -172,8 +172,11 @@ ash_status ash_kern_lower_tile(ash_kern *k, ash_dim *chunks,
 bool ash_kern_lower_matmul(ash_kern *k, ash_dim *chunks);
 bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks);
 ash_status ash_kern_lower_other(ash_kern *k, ash_dim *chunks);
-/* Writes operand `part` of a concatenation to its place, `shift` elements along the axis. */
-ash_status ash_kern_lower_part(ash_kern *k, const ash_node *concat, unsigned part, ash_dim shift,
-                               ash_dim *chunks);
+/* Writes a value into `target`, which has a place, `shift` elements further along one axis. */
+ash_status ash_kern_lower_part(ash_kern *k, ash_value value, ash_value target, unsigned along,
+                               ash_dim shift, ash_dim *chunks);
+
+/* Decides where the new values of states lie, once all steps are there: state.c. */
+ash_status ash_lower__states(ash_lowering *low, const ash_lower_options *options);
 
 #endif

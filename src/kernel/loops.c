@@ -716,15 +716,15 @@ ash_status ash_kern_lower_loops(ash_kern *k, ash_dim *chunks) {
     return finish(&l, chunks);
 }
 
-ash_status ash_kern_lower_part(ash_kern *k, const ash_node *concat, unsigned part, ash_dim shift,
-                               ash_dim *chunks) {
-    const ash_type *type = ash_graph__type(k->graph, concat->ins[part]);
+ash_status ash_kern_lower_part(ash_kern *k, ash_value value, ash_value target, unsigned along,
+                               ash_dim shift, ash_dim *chunks) {
+    const ash_type *type = ash_graph__type(k->graph, value);
     loops l = {.k = k,
-               .value = concat->ins[part],
-               .target = concat->out,
+               .value = value,
+               .target = target,
                .n_root_axes = type->rank,
                .n_axes = type->rank,
-               .shift_axis = (unsigned)ash_node_int(concat, ASH_ATTR_AXIS),
+               .shift_axis = along,
                .shift = shift};
     memcpy(l.extents, type->dims, sizeof type->dims);
     return finish(&l, chunks);

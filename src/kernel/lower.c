@@ -20,7 +20,7 @@ static ash_status add_buffer(ash_lowering *low, ash_buffer buffer, uint32_t *out
 static ash_status new_buffer(ash_lowering *low, ash_value value, ash_buffer_kind kind) {
     const ash_value_info *info = ash_graph__value(low->graph, value);
     uint32_t align = 64;
-    if (info->blob) { /* data lies where it lies */
+    if (info->blob && kind != ASH_BUFFER_STATE) { /* data lies where it lies */
         uintptr_t address = (uintptr_t)info->blob->data;
         align = address ? (uint32_t)ASH_MIN(address & -address, (uintptr_t)64) : 64;
     }
@@ -47,14 +47,19 @@ static ash_status leaf_buffers(ash_lowering *low) {
         ash_value_kind kind = g->values.at[v].kind;
         low->places[v].buffer = ASH_NO_BUFFER;
         if (kind == ASH_VALUE_NODE) continue;
-        ash_buffer_kind as = kind == ASH_VALUE_INPUT      ? ASH_BUFFER_INPUT
-                             : kind == ASH_VALUE_CONSTANT ? ASH_BUFFER_CONSTANT
-                                                          : ASH_BUFFER_PARAMETER;
-        ASH_TRY(new_buffer(low, v, as));
+        static const ash_buffer_kind kinds[] = {[ASH_VALUE_INPUT] = ASH_BUFFER_INPUT,
+                                                [ASH_VALUE_CONSTANT] = ASH_BUFFER_CONSTANT,
+                                                [ASH_VALUE_PARAMETER] = ASH_BUFFER_PARAMETER,
+                                                [ASH_VALUE_STATE] = ASH_BUFFER_STATE};
+        ASH_TRY(new_buffer(low, v, kinds[kind]));
     }
     for (size_t i = 0; i < g->inputs.len; i++)
         if (!ash_vec_push(low->program->allocator, &low->program->inputs,
                           low->places[g->inputs.at[i]].buffer))
+            return ASH_NO_MEMORY(low->diag);
+    for (size_t i = 0; i < g->states.len; i++)
+        if (!ash_vec_push(low->program->allocator, &low->program->states,
+                          low->places[g->states.at[i].value].buffer))
             return ASH_NO_MEMORY(low->diag);
     return ASH_OK;
 }
@@ -209,8 +214,29 @@ static ash_status add_nest(ash_lowering *low, ash_nest *nest, uint32_t *out) {
     }
 }
 
-/* A local buffer that the kernel reads at exactly the index where it writes its result, and nowhere else.
- */
+/* Whether the kernel reads a buffer at exactly the index where it writes its result, and nowhere else. */
+static bool is_read_in_place(const ash_kern *k, size_t read, size_t written) {
+    const ash_program *p = k->low->program;
+    const ash_kern_use *use = &k->uses.at[read];
+    const ash_buffer *from = &p->buffers.at[use->buffer], *to = &p->buffers.at[k->uses.at[written].buffer];
+    return !use->written && use->single && use->linear == k->stored && from->bytes == to->bytes &&
+           from->root == ASH_NO_BUFFER &&
+           ash_dtype_size(k->nest.buffers.at[read].dtype) ==
+               ash_dtype_size(k->nest.buffers.at[written].dtype);
+}
+
+/* Whether a buffer is to become the new value of a state. */
+static bool is_updated_by(const ash_lowering *low, uint32_t state, uint32_t buffer) {
+    for (size_t i = 0; i < low->graph->states.len; i++) {
+        ash_value update = low->graph->states.at[i].update;
+        if (low->program->states.at[i] == state && update != ASH_NO_VALUE)
+            return low->places[update].buffer == buffer;
+    }
+    return false;
+}
+
+/* A buffer in whose place the result could lie: the state that it is the new value of, else a local one,
+ * else any state. */
 static uint32_t inplace_candidate(ash_kern *k) {
     const ash_program *p = k->low->program;
     if (!k->has_stored || !k->stored_once) return ASH_NO_BUFFER;
@@ -221,18 +247,21 @@ static uint32_t inplace_candidate(ash_kern *k) {
             out = (uint32_t)i;
         }
     if (out == ASH_NO_BUFFER) return ASH_NO_BUFFER;
-    const ash_buffer *to = &p->buffers.at[k->uses.at[out].buffer];
+    size_t best = SIZE_MAX;
     for (size_t i = 0; i < k->uses.len; i++) {
-        const ash_kern_use *use = &k->uses.at[i];
-        const ash_buffer *from = &p->buffers.at[use->buffer];
-        if (use->written || !use->single || use->linear != k->stored || from->kind != ASH_BUFFER_LOCAL ||
-            from->bytes != to->bytes || from->root != ASH_NO_BUFFER ||
-            ash_dtype_size(k->nest.buffers.at[i].dtype) != ash_dtype_size(k->nest.buffers.at[out].dtype))
-            continue;
-        k->nest.buffers.at[i].group = k->nest.buffers.at[out].group;
-        return use->buffer;
+        uint32_t from = k->uses.at[i].buffer;
+        ash_buffer_kind kind = p->buffers.at[from].kind;
+        bool state = kind == ASH_BUFFER_STATE, better = best == SIZE_MAX;
+        if ((!state && kind != ASH_BUFFER_LOCAL) || !is_read_in_place(k, i, out)) continue;
+        if (!better && !state) better = p->buffers.at[k->uses.at[best].buffer].kind == ASH_BUFFER_STATE;
+        if (better) best = i;
+        if (!state || !is_updated_by(k->low, from, k->uses.at[out].buffer)) continue;
+        best = i;
+        break;
     }
-    return ASH_NO_BUFFER;
+    if (best == SIZE_MAX) return ASH_NO_BUFFER;
+    k->nest.buffers.at[best].group = k->nest.buffers.at[out].group;
+    return k->uses.at[best].buffer;
 }
 
 /* Multiply-adds count as two. */
@@ -312,11 +341,13 @@ static const char *step_name(ash_lowering *low, const ash_group *g) {
     return name;
 }
 
+/* The step of a kernel that computes the whole group, or only moves a part of its result into place. */
 static ash_status add_step(ash_kern *k, ash_dim chunks, bool whole_group) {
     ash_lowering *low = k->low;
     ash_program *p = low->program;
     const ash_group *g = k->group;
-    ash_step step = {.kind = ASH_STEP_KERNEL, .chunks = chunks, .inplace = inplace_candidate(k)};
+    ash_step step = {
+        .kind = ASH_STEP_KERNEL, .chunks = chunks, .inplace = inplace_candidate(k), .moves = !whole_group};
     uint32_t *buffers = ash_arena_alloc(&p->arena, k->uses.len, sizeof *buffers);
     ash_access *accesses = ash_arena_copy(&p->arena, k->accesses.at, k->accesses.len, sizeof *accesses);
     const char **nodes = ash_arena_alloc(&p->arena, g->n_nodes, sizeof *nodes);
@@ -386,7 +417,7 @@ static ash_status lower_concat(ash_lowering *low, uint32_t id) {
             ash_kern k;
             ash_dim chunks = 0;
             ash_kern_init(&k, low, id);
-            status = ash_kern_lower_part(&k, concat, i, shift, &chunks);
+            status = ash_kern_lower_part(&k, concat->ins[i], concat->out, (unsigned)axis, shift, &chunks);
             if (status == ASH_OK) status = add_step(&k, chunks, false);
             ash_kern_free(&k);
         }
@@ -398,6 +429,26 @@ static ash_status lower_concat(ash_lowering *low, uint32_t id) {
     return status;
 }
 
+/* The operand is moved into its place, and then written over: a move is a kernel like others, with vectors
+ * and as many chunks as it likes, and falls away where the operand lies there already. */
+static ash_status lower_scatter(ash_lowering *low, uint32_t id) {
+    const ash_node *node = &low->graph->nodes.at[low->fusion.groups.at[id].root];
+    ash_kern k;
+    ash_dim chunks = 0;
+    ash_kern_init(&k, low, id);
+    ash_status status = ash_kern_lower_part(&k, node->ins[0], node->out, 0, 0, &chunks);
+    if (status == ASH_OK) status = add_step(&k, chunks, false);
+    ash_kern_free(&k);
+    return status == ASH_OK ? lower_kernel(low, id) : status;
+}
+
+static ash_status lower_group(ash_lowering *low, uint32_t id) {
+    const ash_group *g = &low->fusion.groups.at[id];
+    if (g->kind == ASH_GROUP_CONCAT) return lower_concat(low, id);
+    bool scatter = ash_op_infos[low->graph->nodes.at[g->root].op].class == ASH_CLASS_SCATTER;
+    return scatter ? lower_scatter(low, id) : lower_kernel(low, id);
+}
+
 static ash_status lower_groups(ash_lowering *low, bool constant) {
     for (size_t i = low->fusion.groups.len; i-- > 0;) {
         const ash_group *g = &low->fusion.groups.at[i];
@@ -405,8 +456,7 @@ static ash_status lower_groups(ash_lowering *low, bool constant) {
         ash_value seen = viewed(low, g);
         if (g->constant != constant || (seen != ASH_NO_VALUE && low->places[seen].contiguous)) continue;
         if (is_empty(low, root->out)) continue;
-        ash_status status =
-            g->kind == ASH_GROUP_CONCAT ? lower_concat(low, (uint32_t)i) : lower_kernel(low, (uint32_t)i);
+        ash_status status = lower_group(low, (uint32_t)i);
         if (status != ASH_OK) {
             ash_diag__add_node(low->diag, root->name, ash_op_name(root->op), ASH_NO_OFFSET);
             return status;
@@ -455,6 +505,8 @@ static bool *stored_values(const ash_graph *graph, const ash_lower_options *opti
     bool *stored = ash_mem_calloc(graph->allocator, graph->values.len, sizeof *stored);
     if (!stored) return NULL;
     for (size_t i = 0; i < graph->outputs.len; i++) stored[graph->outputs.at[i].value] = true;
+    for (size_t i = 0; i < graph->states.len; i++)
+        if (graph->states.at[i].update != ASH_NO_VALUE) stored[graph->states.at[i].update] = true;
     if (!options->n_keep) return stored;
     ash_map keep;
     ash_map_init(&keep, graph->allocator);
@@ -498,6 +550,7 @@ ash_status ash_program__lower(const ash_graph *graph, const ash_target *target,
     ASH_TRY_DONE(lower_groups(&low, true));
     p->prologue = p->steps.len;
     ASH_TRY_DONE(lower_groups(&low, false));
+    ASH_TRY_DONE(ash_lower__states(&low, options));
     ASH_TRY_DONE(settle_kinds(&low));
 done:
     ash_mem_free(a, stored, graph->values.len, sizeof *stored);
@@ -519,6 +572,7 @@ void ash_program__free(ash_program *p) {
     ash_vec_free(p->allocator, &p->steps);
     ash_vec_free(p->allocator, &p->nests);
     ash_vec_free(p->allocator, &p->inputs);
+    ash_vec_free(p->allocator, &p->states);
     ash_vec_free(p->allocator, &p->outputs);
     ash_vec_free(p->allocator, &p->output_names);
     ash_arena_free(&p->arena);

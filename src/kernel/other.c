@@ -1,7 +1,8 @@
 /* Kernels of their own: argument of an extremum, cumulative sum, top k, scatter.
  *
  * The first three work on rows: the elements along one axis, for each position of the others; chunks are
- * rows. Scatter is one chunk: updates of one element have an order. */
+ * rows. Scatter is one chunk, since updates of one element have an order; its operand is in its place
+ * already. */
 #include "tile.h"
 
 typedef struct rows {
@@ -218,9 +219,6 @@ static ash_dim lower_scatter(ash_kern *k) {
     size_t mark = ash_kern_mark(k);
     ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG), ash_kern_argument(k, ASH_NEST_END_ARG), 1,
                   1);
-    open_loops(k, x, idx);
-    ash_kern_store(k, node->out, idx, ash_kern_eval(k, node->ins[0], idx));
-    close_loops(k, x->rank, mark);
     open_loops(k, updates, idx);
     ash_ref inside = ASH_NO_REF;
     if (node->op == ASH_OP_SCATTER_ELEMENTS) {

@@ -21,8 +21,10 @@ typedef enum ash_buffer_kind {
     ASH_BUFFER_WEIGHT,    /* written by the prologue, read by main steps: lives as long as the plan */
     ASH_BUFFER_STAGING,   /* written and read by the prologue alone */
     ASH_BUFFER_LOCAL,     /* written and read by main steps */
-    ASH_BUFFER_OUTPUT,    /* written by main steps (unless it has no bytes), read by the caller */
-    ASH_BUFFER_SCRATCH    /* of one step: `bytes` for each worker, contents undefined before and after */
+    ASH_BUFFER_STATE,  /* kept between executions, read and written by main steps; begins as `blob`, or as
+                          zeros */
+    ASH_BUFFER_OUTPUT, /* written by main steps (unless it has no bytes), read by the caller */
+    ASH_BUFFER_SCRATCH /* of one step: `bytes` for each worker, contents undefined before and after */
 } ash_buffer_kind;
 
 #define ASH_NO_BUFFER UINT32_MAX
@@ -34,8 +36,8 @@ typedef struct ash_buffer {
     uint32_t align;   /* bytes that the base address must be a multiple of */
     ash_value value;  /* in the graph that was lowered, or ASH_NO_VALUE */
     ash_value origin; /* in the caller's graph, or ASH_NO_VALUE */
-    const char *name; /* of an input, parameter or output; else NULL */
-    ash_blob *blob;   /* constants and parameters */
+    const char *name; /* of an input, parameter, state or output; else NULL */
+    ash_blob *blob;   /* constants and parameters; states that do not begin as zeros */
     uint32_t root;  /* a view: the buffer whose bytes it lies in (never itself a view), or ASH_NO_BUFFER */
     int64_t offset; /* of a view: bytes into the root */
 } ash_buffer;
@@ -61,6 +63,7 @@ typedef struct ash_step {
     const ash_access *accesses; /* one or more per buffer; scratch included */
     uint32_t inplace; /* a buffer that this step reads and its output may take the place of, element on
                          element, or ASH_NO_BUFFER */
+    bool moves;       /* it only moves elements: in the place of `inplace` there is nothing to do */
     const char *const *nodes; /* names of the graph nodes it holds, for diagnostics */
     uint32_t n_nodes;
     double flops, bytes; /* work and least traffic at the variables' maxima */
@@ -76,7 +79,8 @@ typedef struct ash_program {
     size_t prologue;         /* the first so many steps run at prepare */
     ASH_VEC(ash_nest) nests; /* distinct */
     ASH_VEC(uint32_t)
-    inputs, outputs; /* buffers, in the graph's order; an output may be any kind of buffer */
+    inputs, states, outputs;  /* buffers, in the graph's order; an output may be any kind of buffer */
+    uint32_t updated, copied; /* states that are computed in their own bytes; that are copied there last */
     ASH_VEC(const char *) output_names;
 } ash_program;
 

@@ -140,7 +140,8 @@ static void find_lifetimes(checker *c) {
     for (uint32_t i = 0; i < problem->buffer_count; i++) {
         const ash_memory_buffer *b = &problem->buffers[i];
         ash_memory_kind kind = b->root == ASH_MEMORY_NONE ? b->kind : problem->buffers[b->root].kind;
-        bool forever = kind == ASH_MEMORY_PARAMETER || kind == ASH_MEMORY_CONSTANT;
+        bool forever =
+            kind == ASH_MEMORY_PARAMETER || kind == ASH_MEMORY_CONSTANT || kind == ASH_MEMORY_STATE;
         bool kept = b->kind == ASH_MEMORY_OUTPUT; /* and with it the bytes of its root */
         size_t at = (size_t)(b->root == ASH_MEMORY_NONE ? i : b->root) * clock;
         for (uint32_t s = 0; s < clock; s++) {

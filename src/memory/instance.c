@@ -167,10 +167,10 @@ static ash_memory_reason left_out(ash_memory_kind kind, const ash_memory_options
  * start, what the caller reads stays to the end. */
 static void widen(ash_memory__instance *in, uint32_t class, const ash_memory_options *options) {
     const ash_memory__class *c = &in->classes[class];
-    bool from_start =
-        c->kind == ASH_MEMORY_PARAMETER || c->kind == ASH_MEMORY_CONSTANT || c->kind == ASH_MEMORY_INPUT;
-    bool to_end = c->kind == ASH_MEMORY_PARAMETER || c->kind == ASH_MEMORY_CONSTANT || c->output ||
-                  (c->ancestor && options->pin_output_ancestors);
+    bool forever =
+        c->kind == ASH_MEMORY_PARAMETER || c->kind == ASH_MEMORY_CONSTANT || c->kind == ASH_MEMORY_STATE;
+    bool from_start = forever || c->kind == ASH_MEMORY_INPUT;
+    bool to_end = forever || c->output || (c->ancestor && options->pin_output_ancestors);
     if (!in->streams) {
         if (from_start) in->classes[class].begin = in->horizon_begin;
         if (to_end) in->classes[class].end = in->horizon_end;

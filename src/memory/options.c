@@ -15,7 +15,8 @@ static const char *const kind_names[ASH_MEMORY_KIND_COUNT] = {[ASH_MEMORY_INTERM
                                                               [ASH_MEMORY_PARAMETER] = "parameter",
                                                               [ASH_MEMORY_INPUT] = "input",
                                                               [ASH_MEMORY_CONSTANT] = "constant",
-                                                              [ASH_MEMORY_OUTPUT] = "output"};
+                                                              [ASH_MEMORY_OUTPUT] = "output",
+                                                              [ASH_MEMORY_STATE] = "state"};
 
 const char *ash_memory_mode_text(ash_memory_mode mode) {
     return (unsigned)mode < ASH_MEMORY_MODE_COUNT ? mode_names[mode] : "unknown";

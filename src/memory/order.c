@@ -110,7 +110,8 @@ static ash_status build(orderer *o, uint32_t buffer_count, ash_diag *diag) {
     for (uint32_t i = 0; i < buffer_count; i++) {
         const ash_memory_buffer *b = &o->buffers[i];
         uint32_t root = b->root == ASH_MEMORY_NONE ? i : b->root;
-        bool forever = b->kind == ASH_MEMORY_PARAMETER || b->kind == ASH_MEMORY_CONSTANT;
+        bool forever = b->kind == ASH_MEMORY_PARAMETER || b->kind == ASH_MEMORY_CONSTANT ||
+                       b->kind == ASH_MEMORY_STATE;
         if (root == i) o->size[i] = b->size;
         o->before[root] |= forever || b->kind == ASH_MEMORY_INPUT;
         o->after[root] |= forever || b->kind == ASH_MEMORY_OUTPUT;

@@ -40,7 +40,8 @@ static void find_spans(picture *p) {
                 s->end = fresh ? b->end : ASH_MAX(s->end, b->end);
             }
             if (!kinds) continue;
-            bool forever = b->kind == ASH_MEMORY_PARAMETER || b->kind == ASH_MEMORY_CONSTANT;
+            bool forever = b->kind == ASH_MEMORY_PARAMETER || b->kind == ASH_MEMORY_CONSTANT ||
+                           b->kind == ASH_MEMORY_STATE;
             if ((forever || b->kind == ASH_MEMORY_INPUT) && b->root == ASH_MEMORY_NONE) s->begin = p->first;
             if ((forever && b->root == ASH_MEMORY_NONE) || b->kind == ASH_MEMORY_OUTPUT) s->end = p->last;
         }
@@ -78,11 +79,10 @@ static void add_escaped(ash_text *text, const char *s) {
 }
 
 static const char *colour(ash_memory_kind kind) {
-    static const char *const colours[ASH_MEMORY_KIND_COUNT] = {[ASH_MEMORY_INTERMEDIATE] = "#6ea8d8",
-                                                               [ASH_MEMORY_PARAMETER] = "#b9a26a",
-                                                               [ASH_MEMORY_INPUT] = "#7dbb7d",
-                                                               [ASH_MEMORY_CONSTANT] = "#a9a9a9",
-                                                               [ASH_MEMORY_OUTPUT] = "#d98c6a"};
+    static const char *const colours[ASH_MEMORY_KIND_COUNT] = {
+        [ASH_MEMORY_INTERMEDIATE] = "#6ea8d8", [ASH_MEMORY_PARAMETER] = "#b9a26a",
+        [ASH_MEMORY_INPUT] = "#7dbb7d",        [ASH_MEMORY_CONSTANT] = "#a9a9a9",
+        [ASH_MEMORY_OUTPUT] = "#d98c6a",       [ASH_MEMORY_STATE] = "#9b7fc4"};
     return colours[kind];
 }
 

@@ -280,8 +280,7 @@ static void make_clocks(replayer *r, uint32_t *first, uint32_t *next, uint32_t *
 static ash_status fill_boundary(replayer *r, uint32_t buffer_count, ash_diag *diag) {
     for (uint32_t i = 0; i < buffer_count; i++) {
         ash_memory_kind kind = r->buffers[i].kind;
-        if (kind != ASH_MEMORY_PARAMETER && kind != ASH_MEMORY_CONSTANT && kind != ASH_MEMORY_INPUT)
-            continue;
+        if (kind == ASH_MEMORY_INTERMEDIATE || kind == ASH_MEMORY_OUTPUT) continue;
         ash_memory_access all = {.buffer = i, .kind = ASH_MEMORY_WRITE, .size = ASH_MEMORY_WHOLE};
         if (r->places[i].arena != ASH_MEMORY_NONE) ASH_TRY(touch(r, &all, BEFORE, diag));
     }
@@ -305,7 +304,7 @@ static ash_status check_end(replayer *r, uint32_t buffer_count, ash_diag *diag) 
         const ash_memory_buffer *b = &r->buffers[i];
         const ash_memory_place *place = &r->places[i];
         if ((b->kind != ASH_MEMORY_PARAMETER && b->kind != ASH_MEMORY_CONSTANT &&
-             b->kind != ASH_MEMORY_OUTPUT) ||
+             b->kind != ASH_MEMORY_OUTPUT && b->kind != ASH_MEMORY_STATE) ||
             place->arena == ASH_MEMORY_NONE || !b->size)
             continue;
         uint32_t *tree = &r->trees[place->arena], below, middle, above;

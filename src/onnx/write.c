@@ -367,6 +367,9 @@ ash_status ash_onnx_write(const ash_graph *graph, const char *path, const ash_on
     ash_sink sink, external;
     ASH_FAIL_IF(!graph || !path, diag, ASH_ERROR_INVALID_ARGUMENT, "a null argument");
     ASH_TRY(ash_graph_status(graph, diag));
+    ASH_FAIL_IF(graph->states.len, diag, ASH_ERROR_UNSUPPORTED,
+                "ONNX has no state that is kept between executions, and the graph has \"%.100s\"",
+                ash_graph__value(graph, graph->states.at[0].value)->name);
     ash_writer w = {.graph = graph, .allocator = graph->allocator, .diag = diag ? diag : &unused};
     if (options && options->external) {
         w.external_name = options->external;

@@ -1,5 +1,6 @@
-/* dce: nodes whose results reach neither an output nor a kept value go, and so do constants that nobody
- * reads. Inputs and parameters stay, used or not: they are the boundary that the caller binds by name.
+/* dce: nodes whose results reach neither an output, nor the update of a state, nor a kept value go, and so
+ * do constants that nobody reads. Inputs, parameters and states stay, used or not: they are the boundary
+ * that the caller binds by name.
  *
  * Every rebuilding leaves out what is dead in the graph that it reads; this pass does nothing else, and
  * stands where another has left dead nodes behind. */

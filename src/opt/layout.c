@@ -197,11 +197,14 @@ static void rebuild(ash_layout *l) {
     }
 }
 
-/* Outputs and kept values are plain: what the caller sees has the dims that it gave. */
+/* Outputs, updates and kept values are plain: what the caller sees has the dims that it gave. */
 static void finish(ash_layout *l) {
     ash_rewrite *rw = &l->rw;
     for (size_t i = 0; i < rw->from->outputs.len && ash_rewrite__ok(rw); i++)
         ash_layout__plain(l, rw->from->outputs.at[i].value);
+    for (size_t i = 0; i < rw->from->states.len && ash_rewrite__ok(rw); i++)
+        if (rw->from->states.at[i].update != ASH_NO_VALUE)
+            ash_layout__plain(l, rw->from->states.at[i].update);
     for (ash_value v = 0; v < rw->from->values.len && ash_rewrite__ok(rw); v++)
         if (ash_rewrite__is_kept(rw, v)) ash_layout__plain(l, v);
 }

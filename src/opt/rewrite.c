@@ -25,6 +25,8 @@ bool ash_rewrite__is_kept(const ash_rewrite *rw, ash_value value) {
 static void count_uses(ash_rewrite *rw) {
     const ash_graph *from = rw->from;
     for (size_t i = 0; i < from->outputs.len; i++) rw->uses[from->outputs.at[i].value]++;
+    for (size_t i = 0; i < from->states.len; i++)
+        if (from->states.at[i].update != ASH_NO_VALUE) rw->uses[from->states.at[i].update]++;
     for (ash_value v = 0; v < from->values.len; v++) rw->uses[v] += ash_rewrite__is_kept(rw, v);
     for (size_t i = from->nodes.len; i-- > 0;) {
         const ash_node *node = &from->nodes.at[i];
@@ -67,7 +69,7 @@ ash_status ash_rewrite__begin(ash_rewrite *rw, const ash_opt *opt, const ash_gra
     count_uses(rw);
     for (ash_value v = 0; v < n; v++) {
         ash_value_kind kind = from->values.at[v].kind;
-        if (kind == ASH_VALUE_INPUT || kind == ASH_VALUE_PARAMETER) copy_leaf(rw, v);
+        if (kind != ASH_VALUE_NODE && kind != ASH_VALUE_CONSTANT) copy_leaf(rw, v);
     }
     return ASH_OK;
 }
@@ -78,8 +80,18 @@ ash_status ash_rewrite__abandon(ash_rewrite *rw, ash_status status) {
     return status;
 }
 
+static void update_states(ash_rewrite *rw) {
+    for (size_t i = 0; i < rw->from->states.len; i++) {
+        const ash_state *state = &rw->from->states.at[i];
+        if (state->update == ASH_NO_VALUE) continue;
+        ash_value leaf = ash_rewrite__get(rw, state->value), image = ash_rewrite__get(rw, state->update);
+        if (leaf != ASH_NO_VALUE && image != ASH_NO_VALUE) ash_graph_update(rw->to, leaf, image);
+    }
+}
+
 ash_status ash_rewrite__end(ash_rewrite *rw, ash_graph **out) {
     ash_graph_name_next(rw->to, NULL);
+    update_states(rw);
     for (size_t i = 0; i < rw->from->outputs.len; i++) {
         const ash_output *output = &rw->from->outputs.at[i];
         ash_value image = ash_rewrite__get(rw, output->value);

@@ -35,8 +35,9 @@ struct ash_rewrite {
     const ash_opt *opt;
     const ash_graph *from;
     ash_graph *to;
-    ash_value *map;    /* per value of `from`: its image, or ASH_NO_VALUE while it has none */
-    uint32_t *uses;    /* per value of `from`: operands of live nodes, outputs and kept values that it is */
+    ash_value *map; /* per value of `from`: its image, or ASH_NO_VALUE while it has none */
+    uint32_t *
+        uses; /* per value of `from`: operands of live nodes, outputs, updates and kept values that it is */
     ash_arena scratch; /* long lists of operands */
     /* Adds a node (op, ins and attrs of `node`, over values of `to`) or something equal; `outs` receives
      * its results. */
@@ -46,9 +47,9 @@ struct ash_rewrite {
 
 enum { ASH_MAX_OUTS = 2 }; /* of any operator */
 
-/* Starts `to`, with the images of all inputs and parameters. On failure there is nothing to end. */
+/* Starts `to`, with the images of all inputs, parameters and states. On failure there is nothing to end. */
 ash_status ash_rewrite__begin(ash_rewrite *rw, const ash_opt *opt, const ash_graph *from, ash_diag *diag);
-/* Makes the outputs and hands out `to`, or the sticky error. */
+/* Makes the updates and outputs and hands out `to`, or the sticky error. */
 ash_status ash_rewrite__end(ash_rewrite *rw, ash_graph **out);
 /* Ends a pass that fails for a reason that is not the sticky error; returns `status`. */
 ash_status ash_rewrite__abandon(ash_rewrite *rw, ash_status status);
@@ -56,7 +57,7 @@ ash_status ash_rewrite__abandon(ash_rewrite *rw, ash_status status);
 static inline bool ash_rewrite__ok(const ash_rewrite *rw) {
     return rw->to->status == ASH_OK;
 }
-/* True when a result of the node reaches an output or a kept value. */
+/* True when a result of the node reaches an output, an update or a kept value. */
 bool ash_rewrite__is_live(const ash_rewrite *rw, const ash_node *node);
 /* The id that `value` of `from` has in the caller's graph, or ASH_NO_VALUE. */
 ash_value ash_rewrite__origin(const ash_rewrite *rw, ash_value value);

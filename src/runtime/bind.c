@@ -33,6 +33,7 @@ static void drop_arenas(ash_plan *plan) {
         if (place->home == ASH_HOME_MAIN && place->root == b) ash_plan__set_base(plan, b, NULL);
     }
     for (uint32_t i = 0; i < plan->n_arenas; i++) {
+        if (plan->arenas[i].state) continue;
         ash_storage_release(plan->arenas[i].storage);
         plan->arenas[i].storage = NULL;
     }
@@ -43,6 +44,7 @@ static ash_status make_storages(ash_plan *plan, ash_diag *diag) {
     uint64_t offset = 0;
     for (uint32_t i = 0; i < plan->n_arenas; i++) {
         ash_plan_arena *arena = &plan->arenas[i];
+        if (arena->state) continue;
         offset = ash_align_up(offset, arena->align);
         if (plan->block) {
             char *part = (char *)plan->block + offset;
@@ -104,7 +106,8 @@ static void forget_inputs(ash_plan *plan) {
 
 static uint64_t arena_bytes(const ash_plan *plan) {
     uint64_t bytes = 0;
-    for (uint32_t i = 0; i < plan->n_arenas; i++) bytes += plan->arenas[i].size;
+    for (uint32_t i = 0; i < plan->n_arenas; i++)
+        if (!plan->arenas[i].state) bytes += plan->arenas[i].size;
     return bytes;
 }
 
@@ -163,6 +166,7 @@ ash_status ash_plan_release_all(ash_plan *plan, uint64_t *released, ash_diag *di
     uint64_t bytes = plan->arenas_ready ? arena_bytes(plan) : 0;
     if (plan->saved) bytes += ash_storage_size(plan->saved);
     if (plan->weights) bytes += ash_storage_size(plan->weights);
+    bytes += ash_plan__drop_states(plan);
     drop_arenas(plan);
     forget_inputs(plan);
     ash_storage_release(plan->saved);

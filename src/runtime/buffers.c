@@ -5,7 +5,7 @@ const char *ash_role_text(ash_role role) {
     static const char *const names[ASH_ROLE_COUNT] = {
         [ASH_ROLE_INPUT] = "input",   [ASH_ROLE_CONSTANT] = "constant", [ASH_ROLE_PARAMETER] = "parameter",
         [ASH_ROLE_WEIGHT] = "weight", [ASH_ROLE_STAGING] = "staging",   [ASH_ROLE_LOCAL] = "local",
-        [ASH_ROLE_OUTPUT] = "output", [ASH_ROLE_SCRATCH] = "scratch",
+        [ASH_ROLE_OUTPUT] = "output", [ASH_ROLE_SCRATCH] = "scratch",   [ASH_ROLE_STATE] = "state",
     };
     return (unsigned)role < ASH_ROLE_COUNT ? names[role] : "?";
 }
@@ -20,6 +20,7 @@ static ash_role role_of(ash_buffer_kind kind) {
     case ASH_BUFFER_LOCAL: return ASH_ROLE_LOCAL;
     case ASH_BUFFER_OUTPUT: return ASH_ROLE_OUTPUT;
     case ASH_BUFFER_SCRATCH: return ASH_ROLE_SCRATCH;
+    case ASH_BUFFER_STATE: return ASH_ROLE_STATE;
     }
     return ASH_ROLE_COUNT;
 }
@@ -58,6 +59,8 @@ static ash_storage *locate(const ash_plan *plan, uint32_t buffer, uint64_t *offs
             return plan->own[place->root];
         }
         return plan->executed || input ? plan->arenas[place->arena].storage : NULL;
+    case ASH_HOME_STATE: /* a new value is there when it has been computed */
+        return plan->executed || place->root == buffer ? plan->arenas[place->arena].storage : NULL;
     case ASH_HOME_WEIGHTS: return plan->weights;
     case ASH_HOME_BLOB: return plan->own[place->root] ? plan->own[place->root] : plan->blobs[place->root];
     case ASH_HOME_CALLER: return plan->own[place->root];
@@ -110,8 +113,7 @@ ash_status ash_plan__wrap_bound(ash_plan *plan, uint32_t root, ash_diag *diag) {
     return ASH_OK;
 }
 
-/* The view of a buffer, made at the first call. It stays the same as long as the plan. */
-static ash_status view_of(ash_plan *plan, uint32_t buffer, ash_view **out, ash_diag *diag) {
+ash_status ash_plan__view(ash_plan *plan, uint32_t buffer, ash_view **out, ash_diag *diag) {
     if (!plan->views[buffer]) {
         ash_storage *nowhere;
         ASH_TRY(wrap_blob(plan, plan->layout.places[buffer].root, diag));
@@ -133,7 +135,7 @@ static ash_status view_of(ash_plan *plan, uint32_t buffer, ash_view **out, ash_d
 static ash_status locked_view(ash_plan *plan, uint32_t buffer, const ash_view **out, ash_diag *diag) {
     ash_view *view;
     pthread_mutex_lock(&plan->lock);
-    ash_status status = view_of(plan, buffer, &view, diag);
+    ash_status status = ash_plan__view(plan, buffer, &view, diag);
     pthread_mutex_unlock(&plan->lock);
     if (status == ASH_OK) *out = view;
     return status;
@@ -147,7 +149,7 @@ ash_status ash_plan_input(ash_plan *plan, size_t position, ash_view **out, ash_d
     ash_status status;
     pthread_mutex_lock(&plan->lock);
     ASH_TRY_DONE(ash_plan__unbind_input(plan, position, diag));
-    ASH_TRY_DONE(view_of(plan, buffer, out, diag));
+    ASH_TRY_DONE(ash_plan__view(plan, buffer, out, diag));
     ash_plan__refresh_views(plan);
     plan->inputs[position].set = ash_view_bytes(*out);
 done:
@@ -237,7 +239,7 @@ ash_status ash_plan_buffer_at(const ash_plan *plan, uint32_t index, ash_buffer_i
         ash_dims_bounds(plan->program->dims, b->type.dims[i], &least, &out->type.dims[i]);
     }
     if (b->kind == ASH_BUFFER_SCRATCH) out->bytes *= plan->threads;
-    if (place->home == ASH_HOME_MAIN) {
+    if (place->home == ASH_HOME_MAIN || place->home == ASH_HOME_STATE) {
         out->arena = place->arena;
         out->offset = place->offset;
     }

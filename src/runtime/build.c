@@ -101,6 +101,10 @@ static ash_status check_program(const ash_program *p, ash_diag *diag) {
         ASH_FAIL_IF(buffer->bytes < 0 || (buffer->align && !ash_is_pow2(buffer->align)), diag,
                     ASH_ERROR_INTERNAL, "buffer %u has %lld bytes at a multiple of %u", b,
                     (long long)buffer->bytes, buffer->align);
+        ASH_FAIL_IF(buffer->kind == ASH_BUFFER_STATE && buffer->root == ASH_NO_BUFFER && buffer->blob &&
+                        buffer->blob->size != (size_t)buffer->bytes,
+                    diag, ASH_ERROR_INTERNAL, "state buffer %u of %lld bytes begins with %zu", b,
+                    (long long)buffer->bytes, buffer->blob->size);
         bool constant = buffer->kind == ASH_BUFFER_CONSTANT || buffer->kind == ASH_BUFFER_PARAMETER;
         ASH_FAIL_IF(constant && buffer->root == ASH_NO_BUFFER &&
                         (!buffer->blob || buffer->blob->size != (size_t)buffer->bytes),
@@ -121,6 +125,11 @@ static ash_status check_program(const ash_program *p, ash_diag *diag) {
                         p->buffers.at[p->inputs.at[i]].kind != ASH_BUFFER_INPUT ||
                         p->buffers.at[p->inputs.at[i]].root != ASH_NO_BUFFER,
                     diag, ASH_ERROR_INTERNAL, "input %zu has no buffer of its own", i);
+    for (size_t i = 0; i < p->states.len; i++)
+        ASH_FAIL_IF(p->states.at[i] >= p->buffers.len ||
+                        p->buffers.at[p->states.at[i]].kind != ASH_BUFFER_STATE ||
+                        p->buffers.at[p->states.at[i]].root != ASH_NO_BUFFER,
+                    diag, ASH_ERROR_INTERNAL, "state %zu has no buffer of its own", i);
     for (size_t i = 0; i < p->outputs.len; i++)
         ASH_FAIL_IF(p->outputs.at[i] >= p->buffers.len, diag, ASH_ERROR_INTERNAL,
                     "output %zu has no buffer", i);
@@ -212,7 +221,9 @@ static ash_status make_arenas(ash_plan *plan, ash_diag *diag) {
     plan->block_align = ASH_STORAGE_ALIGN;
     for (uint32_t i = 0; i < plan->n_arenas; i++) {
         uint64_t align = ASH_MAX(arenas[i].align, (uint64_t)ASH_STORAGE_ALIGN);
-        plan->arenas[i] = (ash_plan_arena){.size = arenas[i].size, .align = align};
+        bool state = arenas[i].lane == ASH_LANE_STATE;
+        plan->arenas[i] = (ash_plan_arena){.size = arenas[i].size, .align = align, .state = state};
+        if (state) continue;
         plan->block_align = ASH_MAX(plan->block_align, align);
         uint64_t start = ash_align_up(plan->block_size, align);
         ASH_FAIL_IF(start < plan->block_size || !ash_add_u64(start, arenas[i].size, &plan->block_size),
@@ -240,7 +251,7 @@ static ash_status make_state(ash_plan *plan, ash_diag *diag) {
         return ASH_NO_MEMORY(diag);
     for (size_t i = 0; i < plan->n_vars; i++) plan->vars[i] = ash_dims_var(p->dims, i)->max;
     for (size_t i = 0; i < plan->n_inputs; i++) plan->inputs[i].set = ASH_INPUT_UNSET;
-    return ASH_OK;
+    return ash_plan__make_states(plan, diag);
 }
 
 static void point_at_blobs(ash_plan *plan) {
@@ -454,6 +465,7 @@ void ash_plan_destroy(ash_plan *plan) {
     ash_mem_free(a, plan->viewed, plan->n_buffers, sizeof *plan->viewed);
     ash_mem_free(a, plan->arenas, plan->n_arenas, sizeof *plan->arenas);
     ash_mem_free(a, plan->inputs, plan->n_inputs, sizeof *plan->inputs);
+    ash_mem_free(a, plan->states, plan->n_states, sizeof *plan->states);
     ash_mem_free(a, plan->vars, plan->n_vars, sizeof *plan->vars);
     ash_mem_free(a, plan->old_vars, plan->n_vars, sizeof *plan->old_vars);
     ash_mem_free(a, plan->base, plan->n_buffers, sizeof *plan->base);

@@ -126,6 +126,7 @@ ash_status ash_plan_set_vars(ash_plan *plan, const ash_var_binding *vars, size_t
 
 void ash_plan__note_incomplete(ash_plan *plan) {
     plan->executed = false;
+    ash_plan__lose_states(plan);
     ash_plan__refresh_views(plan);
 }
 
@@ -140,6 +141,8 @@ static ash_status execute(ash_plan *plan, ash_profile *profile, ash_diag *diag) 
     ASH_FAIL_IF(ash_cancel_is_on(plan->progress.cancel), diag, ASH_ERROR_CANCELLED,
                 "cancelled before the execution began");
     ASH_TRY(ash_plan__check_inputs(plan, diag));
+    ASH_TRY(ash_plan__check_states(plan, diag));
+    ASH_TRY(ash_plan__need_states(plan, diag));
     ASH_TRY(ash_plan__need_arenas(plan, diag));
     ASH_TRY(ash_plan__need_weights(plan, diag));
     atomic_store_explicit(&plan->begun, plan->streams->done(plan->streams), memory_order_relaxed);

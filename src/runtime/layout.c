@@ -1,8 +1,9 @@
 /* program ─accesses→ lifetimes ─in-place→ classes ─planner→ places
  *
  * Classes are buffers that lie in the same bytes: a root, its views, and results that take over a dying
- * operand of the same size. Inputs keep their bytes between executions, so they are live throughout;
- * outputs and kept values live until the end, one step past the last, where the caller reads them.
+ * operand of the same size. Inputs and states keep their bytes between executions, so they are live
+ * throughout; outputs and kept values live until the end, one step past the last, where the caller reads
+ * them.
  *
  * With one stream, lifetimes are intervals of the steps. With several, they are clocks: what is over, for
  * certain, before the first access, and what must be over after the last; a result takes over an operand's
@@ -222,6 +223,7 @@ static ash_home home_of_root(const struct work *w, uint32_t b) {
     case ASH_BUFFER_WEIGHT: return ASH_HOME_WEIGHTS;
     case ASH_BUFFER_STAGING: return early ? ASH_HOME_STAGING : ASH_HOME_NONE;
     case ASH_BUFFER_INPUT: return ASH_HOME_MAIN;
+    case ASH_BUFFER_STATE: return ASH_HOME_STATE;
     default: return main ? ASH_HOME_MAIN : early ? ASH_HOME_STAGING : ASH_HOME_NONE;
     }
 }
@@ -242,6 +244,10 @@ struct problem {
     int64_t *acquire, *release;   /* with several streams: a clock per buffer each */
 };
 
+static bool is_main_home(ash_home home) {
+    return home == ASH_HOME_MAIN || home == ASH_HOME_STATE;
+}
+
 static bool is_early_home(ash_home home) {
     return home == ASH_HOME_WEIGHTS || home == ASH_HOME_STAGING;
 }
@@ -249,9 +255,10 @@ static bool is_early_home(ash_home home) {
 /* Half steps during which a root of the executions is live. */
 static void main_life(struct work *w, uint32_t b) {
     ash_place *place = &w->layout->places[b];
-    bool input = w->program->buffers.at[b].kind == ASH_BUFFER_INPUT;
-    place->begin = input || w->main[b].first > w->main[b].last ? 0 : 2 * w->main[b].first;
-    place->end = input || w->pinned[b] ? 2 * w->steps + 2 : 2 * w->main[b].last + 2;
+    ash_buffer_kind kind = w->program->buffers.at[b].kind;
+    bool kept = kind == ASH_BUFFER_INPUT || kind == ASH_BUFFER_STATE;
+    place->begin = kept || w->main[b].first > w->main[b].last ? 0 : 2 * w->main[b].first;
+    place->end = kept || w->pinned[b] ? 2 * w->steps + 2 : 2 * w->main[b].last + 2;
 }
 
 /* And of the prologue: a constant that is copied is there before the first step. */
@@ -270,6 +277,7 @@ static ash_memory_kind memory_kind(const struct work *w, uint32_t root) {
         return home == ASH_HOME_WEIGHTS ? ASH_MEMORY_OUTPUT : ASH_MEMORY_INTERMEDIATE;
     }
     if (buffer->kind == ASH_BUFFER_INPUT) return ASH_MEMORY_INPUT;
+    if (buffer->kind == ASH_BUFFER_STATE) return ASH_MEMORY_STATE;
     return w->pinned[root] ? ASH_MEMORY_OUTPUT : ASH_MEMORY_INTERMEDIATE;
 }
 
@@ -282,7 +290,9 @@ static ash_status add_buffer(struct problem *problem, uint32_t b, ash_diag *diag
     ASH_TRY(extent(w, b, &size, &align, diag));
     ash_memory_buffer m = ash_memory_buffer_init(size, align, root->begin, root->end);
     m.kind = memory_kind(w, place->root);
-    m.lane = root->home == ASH_HOME_STAGING ? LANE_STAGING : LANE_MAIN;
+    m.lane = root->home == ASH_HOME_STAGING ? LANE_STAGING
+             : root->home == ASH_HOME_STATE ? ASH_LANE_STATE
+                                            : LANE_MAIN;
     m.key = w->program->buffers.at[place->root].type.dtype;
     m.output_ancestor = true; /* dead code is gone by now */
     m.name = buffer->name ? buffer->name : w->maker[b];
@@ -307,19 +317,20 @@ static ash_status add_buffers(struct problem *problem, bool early, ash_diag *dia
             const ash_place *place = &w->layout->places[b];
             ash_home home = w->layout->places[place->root].home;
             if ((place->root != b) != (members != 0)) continue;
-            if (early ? !is_early_home(home) : home != ASH_HOME_MAIN) continue;
+            if (early ? !is_early_home(home) : !is_main_home(home)) continue;
             ASH_TRY(add_buffer(problem, b, diag));
         }
     return ASH_OK;
 }
 
 /* An operation that is the first to touch a buffer, and writes it, reads there what it wrote itself: a
- * scatter that starts from a copy and adds to it. */
+ * scatter that starts from a copy and adds to it. A state was there before. */
 static bool reads_its_own(const struct problem *problem, size_t s, const ash_access *access) {
     const struct work *w = problem->work;
     const ash_step *step = &w->program->steps.at[s];
     bool early = s < w->program->prologue;
     const struct span *span = &(early ? w->early : w->main)[declared_root(w->program, access->buffer)];
+    if (w->program->buffers.at[access->buffer].kind == ASH_BUFFER_STATE) return false;
     if (access->write || span->first != (int64_t)(s - problem->first)) return false;
     for (uint32_t i = 0; i < step->n_accesses; i++)
         if (step->accesses[i].write && step->accesses[i].buffer == access->buffer) return true;
@@ -366,8 +377,8 @@ static ash_memory_schedule memory_schedule(const struct problem *problem) {
     return schedule;
 }
 
-/* Clocks, where there are several streams. Inputs keep their bytes between executions; what no step touches
- * but the caller reads is live throughout. */
+/* Clocks, where there are several streams. Inputs and states keep their bytes between executions; what no
+ * step touches but the caller reads is live throughout. */
 static ash_status find_clocks(struct problem *problem, ash_context *context, ash_memory_problem *mp,
                               ash_diag *diag) {
     const struct work *w = problem->work;
@@ -377,11 +388,12 @@ static ash_status find_clocks(struct problem *problem, ash_context *context, ash
                                        problem->release, diag));
     for (uint32_t i = 0; i < problem->count; i++) {
         uint32_t root = w->layout->places[problem->of[i]].root;
-        bool input = w->program->buffers.at[root].kind == ASH_BUFFER_INPUT;
+        ash_buffer_kind kind = w->program->buffers.at[root].kind;
+        bool kept = kind == ASH_BUFFER_INPUT || kind == ASH_BUFFER_STATE;
         bool untouched = w->main[root].first > w->main[root].last;
         for (size_t t = (size_t)i * schedule.streams; t < (size_t)(i + 1) * schedule.streams; t++) {
-            if (input || untouched) problem->acquire[t] = 0;
-            if (input || untouched) problem->release[t] = 2 * (int64_t)schedule.op_count + 2;
+            if (kept || untouched) problem->acquire[t] = 0;
+            if (kept || untouched) problem->release[t] = 2 * (int64_t)schedule.op_count + 2;
         }
     }
     mp->streams = schedule.streams;
@@ -476,6 +488,13 @@ static void note_early_arenas(ash_layout *layout) {
     }
 }
 
+static void note_state_arenas(ash_layout *layout) {
+    uint32_t count;
+    const ash_memory_arena *arenas = ash_memory_plan_arenas(layout->main, &count);
+    for (uint32_t i = 0; i < count; i++)
+        if (arenas[i].lane == ASH_LANE_STATE) layout->state += arenas[i].size;
+}
+
 /* Views of constants lie where these are. */
 static void place_in_blobs(struct work *w) {
     for (uint32_t b = 0; b < w->program->buffers.len; b++) {
@@ -492,7 +511,7 @@ static ash_status plan_all(struct work *w, ash_context *context, const ash_memor
         ash_place *place = &w->layout->places[b];
         if (place->root != b) continue;
         place->home = home_of_root(w, b);
-        if (place->home == ASH_HOME_MAIN) main_life(w, b);
+        if (is_main_home(place->home)) main_life(w, b);
         if (is_early_home(place->home)) early_life(w, b);
     }
     ash_memory_options early = ash_memory_options_inference();
@@ -500,6 +519,7 @@ static ash_status plan_all(struct work *w, ash_context *context, const ash_memor
     ASH_TRY(plan_section(w, context, true, &early, &w->layout->prologue, diag));
     note_early_arenas(w->layout);
     ASH_TRY(plan_section(w, context, false, options, &w->layout->main, diag));
+    note_state_arenas(w->layout);
     place_in_blobs(w);
     return ASH_OK;
 }

@@ -10,6 +10,7 @@
 typedef enum ash_home {
     ASH_HOME_NONE,    /* no step touches it */
     ASH_HOME_MAIN,    /* an arena of the executions */
+    ASH_HOME_STATE,   /* an arena of the executions that lives as long as the plan: states */
     ASH_HOME_WEIGHTS, /* the arena that lives as long as the plan */
     ASH_HOME_STAGING, /* the prologue's arena */
     ASH_HOME_BLOB,    /* where the constant's bytes are */
@@ -22,12 +23,15 @@ typedef struct ash_place {
     ash_home home;
     uint32_t root;  /* the buffer whose bytes these are: itself, the root of a view, or the first of a chain
                        of  in-place operations */
-    uint32_t arena; /* index among the main arenas, for MAIN */
+    uint32_t arena; /* index among the main arenas, for MAIN and STATE */
     uint64_t offset;    /* bytes from the start of the arena, or of the root's bytes for BLOB and CALLER */
-    int64_t begin, end; /* of a root in MAIN or STAGING: half steps of main steps, in the order of issue, or
-                           of prologue steps */
+    int64_t begin, end; /* of a root in MAIN, STATE or STAGING: half steps of main steps, in the order of
+                           issue, or of prologue steps */
     uint64_t bytes;     /* of a root: what its place has */
 } ash_place;
+
+/* Main arenas of this lane hold states, and nothing else. */
+enum { ASH_LANE_STATE = 2 };
 
 typedef struct ash_layout {
     const ash_allocator *allocator;
@@ -40,6 +44,7 @@ typedef struct ash_layout {
     ash_memory_replay_report replay; /* of the executions: every access to every byte, in order */
     uint64_t weights_size, weights_align, staging_size, staging_align; /* bytes */
     uint64_t inplace; /* bytes of results that took over those of an operand */
+    uint64_t state;   /* bytes of the arenas of states */
 } ash_layout;
 
 /* Lifetimes follow the schedule's streams and waits. `keep`: values of the caller's graph that stay

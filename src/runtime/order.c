@@ -86,6 +86,7 @@ static ash_status make_buffers(const orderer *o, ash_memory_buffer *buffers, ash
         case ASH_BUFFER_CONSTANT:
         case ASH_BUFFER_PARAMETER:
         case ASH_BUFFER_WEIGHT: buffers[b].kind = ASH_MEMORY_CONSTANT; break;
+        case ASH_BUFFER_STATE: buffers[b].kind = ASH_MEMORY_STATE; break;
         default:
             if (o->pinned[root_of(p, b)]) buffers[b].kind = ASH_MEMORY_OUTPUT;
         }
@@ -323,12 +324,13 @@ static int by_size(const void *a, const void *b) {
 
 /* The step at which the largest arena's bound is reached, and the roots that are live there. */
 static uint32_t find_peak(const orderer *o, const ash_layout *layout, uint32_t *roots, uint32_t *count) {
-    uint32_t arenas, worst = 0;
+    uint32_t arenas, worst = UINT32_MAX;
     const ash_memory_arena *arena = ash_memory_plan_arenas(layout->main, &arenas);
     *count = 0;
-    if (!arenas) return 0;
-    for (uint32_t i = 1; i < arenas; i++)
-        if (arena[i].load > arena[worst].load) worst = i;
+    for (uint32_t i = 0; i < arenas; i++) /* those of states are the same at any time */
+        if (arena[i].lane != ASH_LANE_STATE && (worst == UINT32_MAX || arena[i].load > arena[worst].load))
+            worst = i;
+    if (worst == UINT32_MAX) return (uint32_t)o->program->prologue;
     int64_t moment = arena[worst].moment, last = (int64_t)(o->program->steps.len - o->program->prologue);
     for (uint32_t b = 0; b < layout->count; b++) {
         const ash_place *place = &layout->places[b];

@@ -4,8 +4,9 @@
  *   build.c     program + kernels → plan                  bind.c      memory, addresses, inputs, parameters
  *   assign.c    steps to streams                          execute.c   issuing, variables, profile
  *   prologue.c  packed weights                            poison.c    dead bytes
- *   buffers.c   outputs and intermediate results          report.c    operations, numbers
- *   source.c    text of the kernels                       eager.c     all of it in one call
+ *   buffers.c   outputs and intermediate results          state.c     what is kept between executions
+ *   source.c    text of the kernels                       report.c    operations, numbers
+ *   eager.c     all of it in one call
  *
  * Every buffer's address is base[its root] + offset. Steps have tables of addresses, made ahead; when a
  * base changes, the entries that depend on it are written anew, so that executing looks nothing up. */
@@ -39,6 +40,7 @@ typedef struct ash_plan_entry {
 typedef struct ash_plan_arena {
     ash_storage *storage; /* of the plan, or around a part of the block that the caller handed in */
     uint64_t size, align; /* bytes */
+    bool state;           /* of states: not a part of the block */
 } ash_plan_arena;
 
 /* What a step leaves behind, for the poison: the roots that it touches. */
@@ -53,6 +55,12 @@ typedef struct ash_plan_input_state {
 } ash_plan_input_state;
 
 #define ASH_INPUT_UNSET UINT64_MAX
+
+typedef struct ash_plan_state_slot {
+    uint32_t buffer;
+    bool changes;   /* some step writes it */
+    bool undefined; /* an execution that changes it did not come to its end */
+} ash_plan_state_slot;
 
 /* Where kernels come from: code.h in earnest, C functions in tests. */
 typedef struct ash_kernel_source {
@@ -92,7 +100,7 @@ struct ash_plan {
 
     /* fixed after building */
     uint32_t n_buffers, n_arenas;
-    size_t n_steps, n_entries, n_table, n_vars, n_inputs, n_left;
+    size_t n_steps, n_entries, n_table, n_vars, n_inputs, n_states, n_left;
     ash_plan_step *steps;
     void **table;              /* all steps' addresses, one after the other */
     ash_plan_entry *entries;   /* sorted by root */
@@ -103,7 +111,7 @@ struct ash_plan {
     uint32_t *touches;         /* per root: steps that touch it */
     _Atomic uint32_t *alive;   /* per root: of these, steps that are not over */
     ash_device *cpu;
-    uint64_t block_size, block_align; /* bytes of all arenas in one block */
+    uint64_t block_size, block_align; /* bytes of all arenas but those of states, in one block */
 
     /* what changes */
     int64_t *vars, *old_vars; /* present values; those before a call that may fail */
@@ -118,8 +126,10 @@ struct ash_plan {
     ash_storage *
         *own; /* per buffer: bytes of a parameter that was set, storage around an input that was bound */
     ash_plan_input_state *inputs;
-    ash_view **views; /* per buffer, made when asked for */
-    uint32_t *viewed; /* the buffers that have one */
+    ash_plan_state_slot *states;
+    bool states_ready; /* allocated, with contents, and the bases point there */
+    ash_view **views;  /* per buffer, made when asked for */
+    uint32_t *viewed;  /* the buffers that have one */
     uint32_t n_viewed;
     bool executed;          /* the buffers hold results */
     _Atomic uint64_t begun; /* what the streams had done when the last execution began */
@@ -167,6 +177,20 @@ ash_status ash_plan__unbind_input(ash_plan *plan, size_t position, ash_diag *dia
 /* Every input is given in its present shape. */
 ash_status ash_plan__check_inputs(const ash_plan *plan, ash_diag *diag);
 
+/* --- state.c; under the lock ------------------------------------------------------------------- */
+
+/* Describes the states of the program, all of them with nothing allocated. */
+ash_status ash_plan__make_states(ash_plan *plan, ash_diag *diag);
+/* Memory for the states, with their initial contents, if there is none yet. */
+ash_status ash_plan__need_states(ash_plan *plan, ash_diag *diag);
+/* ASH_ERROR_STATE names one that is undefined. */
+ash_status ash_plan__check_states(const ash_plan *plan, ash_diag *diag);
+/* To be called when an execution has begun and did not come to its end: the states that it changes may be
+ * half old, half new, and are undefined until they are set or reset. */
+void ash_plan__lose_states(ash_plan *plan);
+/* Gives the memory of states back: they begin anew. Returns its bytes. */
+uint64_t ash_plan__drop_states(ash_plan *plan);
+
 /* --- prologue.c; under the lock --------------------------------------------------------------- */
 
 /* Runs the prologue if its results are not there, or not of the present parameters. */
@@ -183,6 +207,8 @@ void ash_plan__poison_step(void *leaving);
 
 /* --- buffers.c; under the lock ---------------------------------------------------------------- */
 
+/* The view of a buffer, made at the first call. It stays the same as long as the plan. */
+ash_status ash_plan__view(ash_plan *plan, uint32_t buffer, ash_view **out, ash_diag *diag);
 /* A storage around what an input was bound to, if a view of it has been handed out. */
 ash_status ash_plan__wrap_bound(ash_plan *plan, uint32_t root, ash_diag *diag);
 /* Points every view that was handed out at where its bytes are now, with its present type. */

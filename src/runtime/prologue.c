@@ -187,7 +187,7 @@ static void count_bytes(struct prologue *run) {
     report->constants = report->mapped = report->released = 0;
     for (uint32_t b = 0; b < plan->n_buffers; b++) {
         const ash_buffer *buffer = &plan->program->buffers.at[b];
-        if (!buffer->blob || plan->layout.places[b].root != b) continue;
+        if (!buffer->blob || buffer->kind == ASH_BUFFER_STATE || plan->layout.places[b].root != b) continue;
         bool in_place = plan->layout.places[b].home == ASH_HOME_BLOB && !run->early[b];
         if (buffer->blob->mapped && !in_place) report->released += (uint64_t)buffer->bytes;
         if (!in_place) continue;

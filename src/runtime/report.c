@@ -89,6 +89,9 @@ ash_plan_report ash_plan_describe(const ash_plan *plan) {
     report.kernels = (uint32_t)plan->program->nests.len;
     report.threads = plan->threads;
     report.inplace = plan->layout.inplace;
+    report.state = plan->layout.state;
+    report.states_in_place = plan->program->updated;
+    report.states_copied = plan->program->copied;
     report.memory = ash_memory_plan_summary(plan->layout.main);
     report.check = plan->layout.check;
     report.replay = plan->layout.replay;

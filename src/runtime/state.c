@@ -1,0 +1,193 @@
+/* States: what a plan keeps from one execution to the next.
+ *
+ * They lie in arenas of their own, which are no part of the block that a caller may hand in and stay when
+ * the others are given back. Main steps read and write them like any other buffer; who computes a new value
+ * in place and who copies it was decided when the graph was lowered (kernel/state.c). */
+#include "plan.h"
+
+static bool is_changed(const ash_program *p, uint32_t state) {
+    for (size_t s = p->prologue; s < p->steps.len; s++)
+        for (uint32_t i = 0; i < p->steps.at[s].n_accesses; i++) {
+            const ash_access *a = &p->steps.at[s].accesses[i];
+            if (a->write && (a->buffer == state || p->buffers.at[a->buffer].root == state)) return true;
+        }
+    return false;
+}
+
+ash_status ash_plan__make_states(ash_plan *plan, ash_diag *diag) {
+    const ash_program *p = plan->program;
+    plan->n_states = p->states.len;
+    plan->states = ash_mem_calloc(plan->allocator, plan->n_states, sizeof *plan->states);
+    if (!plan->states) return ASH_NO_MEMORY(diag);
+    for (size_t i = 0; i < plan->n_states; i++)
+        plan->states[i] =
+            (ash_plan_state_slot){.buffer = p->states.at[i], .changes = is_changed(p, p->states.at[i])};
+    return ASH_OK;
+}
+
+/* Zeros, or what the graph says, in all bytes that a state has. */
+static void start_anew(ash_plan *plan, size_t position) {
+    uint32_t b = plan->states[position].buffer;
+    const ash_buffer *buffer = &plan->program->buffers.at[b];
+    plan->states[position].undefined = false;
+    if (buffer->bytes == 0) return;
+    if (buffer->blob)
+        memcpy(plan->base[b], buffer->blob->data, (size_t)buffer->bytes);
+    else
+        memset(plan->base[b], 0, (size_t)buffer->bytes);
+}
+
+uint64_t ash_plan__drop_states(ash_plan *plan) {
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < plan->n_states; i++) {
+        ash_plan__set_base(plan, plan->states[i].buffer, NULL);
+        plan->states[i].undefined = false;
+    }
+    for (uint32_t i = 0; i < plan->n_arenas; i++) {
+        if (!plan->arenas[i].state) continue;
+        if (plan->states_ready) bytes += plan->arenas[i].size;
+        ash_storage_release(plan->arenas[i].storage);
+        plan->arenas[i].storage = NULL;
+    }
+    plan->states_ready = false;
+    return bytes;
+}
+
+static ash_status allocate(ash_plan *plan, ash_diag *diag) {
+    for (uint32_t i = 0; i < plan->n_arenas; i++) {
+        ash_plan_arena *arena = &plan->arenas[i];
+        if (!arena->state) continue;
+        ASH_TRY(ash_storage_create(plan->cpu, arena->size, arena->align, &arena->storage, diag));
+        ASH_TRY(ash_storage_allocate(arena->storage, diag));
+    }
+    for (size_t i = 0; i < plan->n_states; i++) {
+        uint32_t b = plan->states[i].buffer;
+        const ash_place *place = &plan->layout.places[b];
+        void *start;
+        ASH_TRY(ash_storage__data(plan->arenas[place->arena].storage, &start, diag));
+        ash_plan__set_base(plan, b, (char *)start + place->offset);
+    }
+    return ASH_OK;
+}
+
+ash_status ash_plan__need_states(ash_plan *plan, ash_diag *diag) {
+    if (plan->states_ready || plan->n_states == 0) return ASH_OK;
+    ash_status status = allocate(plan, diag);
+    if (status != ASH_OK) {
+        ash_plan__drop_states(plan);
+        return status;
+    }
+    for (size_t i = 0; i < plan->n_states; i++) start_anew(plan, i);
+    plan->states_ready = true;
+    ash_plan__refresh_views(plan);
+    return ASH_OK;
+}
+
+ash_status ash_plan__check_states(const ash_plan *plan, ash_diag *diag) {
+    for (size_t i = 0; i < plan->n_states; i++) {
+        if (!plan->states[i].undefined) continue;
+        ash_fail(diag, ASH_ERROR_STATE,
+                 "an execution that changes the state did not come to its end: set or reset it first");
+        ash_diag__add_node(diag, ash_plan_state_name(plan, i), "state", ASH_NO_OFFSET);
+        return ASH_ERROR_STATE;
+    }
+    return ASH_OK;
+}
+
+void ash_plan__lose_states(ash_plan *plan) {
+    for (size_t i = 0; i < plan->n_states; i++) plan->states[i].undefined |= plan->states[i].changes;
+}
+
+/* --- for callers ------------------------------------------------------------------------------ */
+
+size_t ash_plan_state_count(const ash_plan *plan) {
+    return plan->n_states;
+}
+
+const char *ash_plan_state_name(const ash_plan *plan, size_t position) {
+    return position < plan->n_states ? plan->program->buffers.at[plan->states[position].buffer].name : NULL;
+}
+
+ash_status ash_plan_state_position(const ash_plan *plan, const char *name, size_t *out, ash_diag *diag) {
+    ASH_FAIL_IF(!plan || !name || !out, diag, ASH_ERROR_INVALID_ARGUMENT, "an argument is NULL");
+    for (size_t i = 0; i < plan->n_states; i++) {
+        if (strcmp(ash_plan_state_name(plan, i), name) != 0) continue;
+        *out = i;
+        return ASH_OK;
+    }
+    return ash_fail(diag, ASH_ERROR_NOT_FOUND, "the plan has no state \"%.100s\"", name);
+}
+
+static ash_status check_position(const ash_plan *plan, size_t position, ash_diag *diag) {
+    ASH_FAIL_IF(!plan, diag, ASH_ERROR_INVALID_ARGUMENT, "the plan is NULL");
+    ASH_FAIL_IF(position >= plan->n_states, diag, ASH_ERROR_NOT_FOUND,
+                "there is no state %zu: the plan has %zu", position, plan->n_states);
+    return ASH_OK;
+}
+
+ash_status ash_plan_state_type(ash_plan *plan, size_t position, ash_type *out, ash_diag *diag) {
+    ASH_TRY(check_position(plan, position, diag));
+    ASH_FAIL_IF(!out, diag, ASH_ERROR_INVALID_ARGUMENT, "the place for the type is NULL");
+    uint64_t bytes;
+    pthread_mutex_lock(&plan->lock);
+    ash_plan__present_type(plan, plan->states[position].buffer, out, &bytes);
+    pthread_mutex_unlock(&plan->lock);
+    return ASH_OK;
+}
+
+ash_status ash_plan_state(ash_plan *plan, size_t position, const ash_view **out, ash_diag *diag) {
+    ASH_TRY(check_position(plan, position, diag));
+    ASH_FAIL_IF(!out, diag, ASH_ERROR_INVALID_ARGUMENT, "the place for the view is NULL");
+    ash_view *view;
+    pthread_mutex_lock(&plan->lock);
+    ash_status status = ash_plan__need_states(plan, diag);
+    if (status == ASH_OK) status = ash_plan__view(plan, plan->states[position].buffer, &view, diag);
+    pthread_mutex_unlock(&plan->lock);
+    if (status == ASH_OK) *out = view;
+    return status;
+}
+
+static ash_status set_state(ash_plan *plan, size_t position, const void *data, uint64_t size,
+                            ash_diag *diag) {
+    uint32_t b = plan->states[position].buffer;
+    const ash_buffer *buffer = &plan->program->buffers.at[b];
+    ash_type type;
+    uint64_t bytes;
+    ash_plan__present_type(plan, b, &type, &bytes);
+    ASH_FAIL_IF(size != bytes, diag, ASH_ERROR_INVALID_ARGUMENT, "%llu bytes given, the state has %llu",
+                (unsigned long long)size, (unsigned long long)bytes);
+    ASH_FAIL_IF(!data && size, diag, ASH_ERROR_INVALID_ARGUMENT, "%llu bytes at the address NULL",
+                (unsigned long long)size);
+    ASH_TRY(ash_plan__need_states(plan, diag));
+    if (size) memmove(plan->base[b], data, size); /* maybe the state's own view */
+    if ((uint64_t)buffer->bytes > size) memset(plan->base[b] + size, 0, (uint64_t)buffer->bytes - size);
+    plan->states[position].undefined = false;
+    return ASH_OK;
+}
+
+ash_status ash_plan_set_state(ash_plan *plan, size_t position, const void *data, uint64_t size,
+                              ash_diag *diag) {
+    ASH_TRY(check_position(plan, position, diag));
+    pthread_mutex_lock(&plan->lock);
+    ash_status status = set_state(plan, position, data, size, diag);
+    pthread_mutex_unlock(&plan->lock);
+    if (status != ASH_OK)
+        ash_diag__add_node(diag, ash_plan_state_name(plan, position), "state", ASH_NO_OFFSET);
+    return status;
+}
+
+ash_status ash_plan_reset_state(ash_plan *plan, size_t position, ash_diag *diag) {
+    ASH_TRY(check_position(plan, position, diag));
+    pthread_mutex_lock(&plan->lock);
+    if (plan->states_ready) start_anew(plan, position); /* else they begin anew when they are needed */
+    pthread_mutex_unlock(&plan->lock);
+    return ASH_OK;
+}
+
+ash_status ash_plan_reset_states(ash_plan *plan, ash_diag *diag) {
+    ASH_FAIL_IF(!plan, diag, ASH_ERROR_INVALID_ARGUMENT, "the plan is NULL");
+    pthread_mutex_lock(&plan->lock);
+    for (size_t i = 0; plan->states_ready && i < plan->n_states; i++) start_anew(plan, i);
+    pthread_mutex_unlock(&plan->lock);
+    return ASH_OK;
+}

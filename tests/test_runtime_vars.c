@@ -1,0 +1,151 @@
+/* Variables of an imported model: a plan is prepared once for the largest shapes, and follows whatever its
+ * variables say within them, without compiling, allocating or moving anything. */
+#include "testing.h"
+
+#include <math.h>
+
+#include "ashlar/onnx.h"
+#include "ashlar/plan.h"
+#include "ashlar/reference.h"
+
+static ash_diag diag;
+
+enum { BATCH = 3, SEQUENCE = 7 };
+
+struct room {
+    test_memory memory;
+    ash_context *context;
+    ash_graph *g;
+    ash_plan *plan;
+};
+
+static int setup(void **state) {
+    struct room *r = calloc(1, sizeof *r);
+    ash_context_options options = {.allocator = test_memory_allocator(&r->memory), .threads = 2};
+    assert_ok(ash_context_create(&options, &r->context, &diag));
+    *state = r;
+    return 0;
+}
+
+static int teardown(void **state) {
+    struct room *r = *state;
+    ash_plan_destroy(r->plan);
+    ash_graph_destroy(r->g);
+    ash_context_destroy(r->context);
+    assert_int_equal(r->memory.live, 0);
+    free(r);
+    return 0;
+}
+
+/* A small BERT whose batch and sequence the file leaves open; their bounds are given here. */
+static void read_model(struct room *r) {
+    const char *path = ASH_SOURCE_DIR "/tests/data/onnx/bert_like/model.onnx";
+    static const ash_onnx_var bounds[] = {{"batch", 1, BATCH}, {"seq", 1, SEQUENCE}};
+    assert_ok(
+        ash_onnx_read(r->context, path, &(ash_onnx_options){.vars = bounds, .n_vars = 2}, &r->g, &diag));
+}
+
+static void check_values(struct room *r, int64_t batch, int64_t sequence) {
+    int64_t ids[BATCH * SEQUENCE];
+    const int64_t values[2] = {batch, sequence};
+    const char *names[2] = {"batch", "seq"};
+    const void *inputs[] = {ids}, *data;
+    ash_var_binding vars[2] = {{names[0], batch}, {names[1], sequence}};
+    ash_reference *reference;
+    ash_type want;
+    const ash_view *view;
+    size_t count;
+    for (int i = 0; i < BATCH * SEQUENCE; i++) ids[i] = (i * 5 + batch) % 7;
+    assert_ok(ash_plan_set_vars(r->plan, vars, 2, &diag));
+    assert_ok(ash_plan_set_input(r->plan, 0, ids, (uint64_t)(batch * sequence) * sizeof *ids, &diag));
+    assert_ok(ash_plan_execute(r->plan, &diag));
+    assert_ok(ash_reference_run(r->g, inputs, 1, names, values, 2, &reference, &diag));
+    const double *y = ash_reference_output(reference, 0, &want, &count);
+    assert_ok(ash_plan_output(r->plan, 0, &view, &diag));
+    const ash_type *have = ash_view_type(view);
+    assert_int_equal(have->rank, want.rank);
+    for (unsigned d = 0; d < want.rank; d++) assert_int_equal(have->dims[d], want.dims[d]);
+    assert_int_equal(have->dims[0], batch);
+    assert_ok(ash_view_data(view, &data, &diag));
+    double apart = 0, size = 0;
+    for (size_t i = 0; i < count; i++) {
+        double off = (double)((const float *)data)[i] - y[i];
+        apart += off * off;
+        size += y[i] * y[i];
+    }
+    assert_true(sqrt(apart / size) < 1e-5);
+    ash_reference_destroy(reference);
+}
+
+static void an_imported_model_follows_its_variables(void **state) {
+    struct room *r = *state;
+    read_model(r);
+    for (int way = 0; way < 6; way++) {
+        ash_plan_options options = ash_plan_options_default();
+        options.mode = (ash_mode)(way % 3);
+        options.streams = options.mode == ASH_MODE_MULTI_STREAM ? 2 : 1;
+        options.poison = options.mode != ASH_MODE_GRAPH && way < 3;
+        options.threads = 1 + (unsigned)way / 3;
+        ash_plan_destroy(r->plan);
+        r->plan = NULL;
+        assert_ok(ash_plan_prepare(r->context, r->g, &options, &r->plan, &diag));
+        ash_plan_report before = ash_plan_describe(r->plan);
+        for (int64_t i = BATCH * SEQUENCE; i-- > 0;) check_values(r, 1 + i % BATCH, 1 + i % SEQUENCE);
+        check_values(r, BATCH, SEQUENCE);
+        ash_plan_report after = ash_plan_describe(r->plan);
+        assert_int_equal(before.kernels_compiled, after.kernels_compiled);
+        assert_int_equal(before.kernels, after.kernels);
+        assert_int_equal(before.memory.size, after.memory.size);
+    }
+}
+
+/* Every buffer has the bytes of the maxima, and stays where it is. */
+static void buffers_are_at_their_maximum(void **state) {
+    struct room *r = *state;
+    read_model(r);
+    assert_ok(ash_plan_prepare(r->context, r->g, NULL, &r->plan, &diag));
+    check_values(r, BATCH, SEQUENCE);
+    ash_buffer_info info, again;
+    const ash_view *view;
+    const void *at, *later;
+    uint64_t size = ash_plan_arena_size(r->plan);
+    assert_ok(ash_plan_output(r->plan, 0, &view, &diag));
+    assert_ok(ash_view_data(view, &at, &diag));
+    uint64_t bytes = ash_view_bytes(view);
+    uint32_t index;
+    assert_ok(ash_plan_output_index(r->plan, 0, &index, &diag));
+    assert_ok(ash_plan_buffer_at(r->plan, index, &info, &diag));
+    assert_int_equal(info.bytes, bytes);
+    int64_t ids[2] = {1, 2};
+    const ash_var_binding vars[2] = {{"batch", 1}, {"seq", 2}};
+    assert_ok(ash_plan_set_vars(r->plan, vars, 2, &diag));
+    assert_ok(ash_plan_set_input(r->plan, 0, ids, sizeof ids, &diag));
+    long before = r->memory.count;
+    assert_ok(ash_plan_execute(r->plan, &diag));
+    assert_ok(ash_plan_execute_vars(r->plan, vars, 2, &diag));
+    assert_int_equal(r->memory.count, before);
+    assert_ok(ash_view_data(view, &later, &diag));
+    assert_ptr_equal(later, at);
+    assert_true(ash_view_bytes(view) < bytes);
+    assert_int_equal(ash_plan_arena_size(r->plan), size);
+    assert_ok(ash_plan_buffer_at(r->plan, index, &again, &diag));
+    assert_int_equal(again.bytes, bytes);
+    /* another value asks for another input: refused as a whole, and everything is as it was */
+    assert_status(ash_plan_execute_vars(r->plan, &(ash_var_binding){"seq", SEQUENCE}, 1, &diag),
+                  ASH_ERROR_STATE);
+    assert_status(ash_plan_execute_vars(r->plan, &(ash_var_binding){"seq", SEQUENCE + 1}, 1, &diag),
+                  ASH_ERROR_OUT_OF_RANGE);
+    assert_status(ash_plan_execute_vars(r->plan, &(ash_var_binding){"length", 1}, 1, &diag),
+                  ASH_ERROR_NOT_FOUND);
+    assert_ok(ash_plan_execute(r->plan, &diag));
+    assert_int_equal(r->memory.count, before);
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(an_imported_model_follows_its_variables),
+        TEST(buffers_are_at_their_maximum),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
