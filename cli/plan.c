@@ -66,7 +66,7 @@ int cmd_plan(int argc, char **argv) {
         good = compare_memory(&s);
     } else if (good) {
         show_prepare(&s);
-        show_memory(s.plan);
+        show_memory(&s.report);
         show_ops(s.plan);
         if (buffers) show_buffers(s.plan);
         show_arenas(s.plan);

@@ -152,6 +152,16 @@ static void check(void **state) {
         assert_int_equal(ashlar(words), 0);
         says("agrees");
     }
+    static const char *const modes[] = {"stream", "graph", "eager", "multi_stream=2"};
+    for (int i = 0; i < 4; i++) {
+        char words[128];
+        snprintf(words, sizeof words, "run --check %%s --no-cache --repeat 1 --reference --mode %s",
+                 modes[i]);
+        assert_int_equal(ashlar(words), 0);
+        says("output y f32[3, 12]: agrees");
+        says("output y agrees with the reference");
+        says("lower bound");
+    }
     float wrong[ROWS * COLUMNS] = {0};
     write_tensor("y", "test_data_set_0/output_0.pb", ASH_F32, ROWS, wrong);
     assert_int_equal(ashlar("run --check %s --no-cache"), 1);
@@ -188,6 +198,41 @@ static void files_in_and_out(void **state) {
     assert_int_equal(ashlar("run %s/model.onnx --no-cache --input q=%s/x.npy"), 1);
     says("no input \"q\"");
     assert_int_equal(ashlar("run %s/model.onnx --no-cache --input x=%s/none.npy"), 1);
+}
+
+/* Mode eager has no plan that lasts: what runs a model runs, what looks at a plan says why not. */
+static void mode_eager(void **state) {
+    (void)state;
+    assert_int_equal(ashlar("run %s/model.onnx --mode eager --no-cache --repeat 2 --threads 1 --poison "
+                            "--input x=%s/x.npy --output-dir %s/eager"),
+                     0);
+    says("eager: prepared and dropped at every call");
+    says("1 thread,");
+    says("y: f32[3, 12]");
+    assert_int_equal(ashlar("run %s/model.onnx --no-cache --input x=%s/x.npy --output-dir %s/stream"), 0);
+    assert_int_equal(ashlar("run %s/model.onnx --mode eager --no-cache --seed 7 --output-dir %s/eager7"),
+                     0);
+    assert_int_equal(ashlar("run %s/model.onnx --no-cache --seed 7 --output-dir %s/stream7"), 0);
+    char command[512];
+    snprintf(command, sizeof command,
+             "cd %s && cmp eager/output_0.npy stream/output_0.npy && "
+             "cmp eager7/output_0.npy stream7/output_0.npy",
+             room.folder);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(ashlar("run %s/model.onnx --mode eager --no-cache --input x=%s/short.npy"), 1);
+    says("f32[2, 12]");
+    assert_int_equal(ashlar("run %s/model.onnx --mode eager --no-cache --max-memory 100"), 1);
+    says("budget");
+    assert_int_equal(ashlar("bench %s/model.onnx --mode eager --cache %s/cache --repeat 2 --csv"), 0);
+    static const char *const refused[] = {"profile", "plan", "inspect kernels"};
+    for (int i = 0; i < 3; i++) {
+        char words[128];
+        snprintf(words, sizeof words, "%s %%s/model.onnx --no-cache --mode eager", refused[i]);
+        assert_int_equal(ashlar(words), 1);
+        says("mode eager");
+        says("use mode stream");
+    }
+    assert_int_equal(ashlar("run %s/model.onnx --mode eager=2"), 2);
 }
 
 static void environment(void **state) {
@@ -268,7 +313,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(help),   TEST(wrong_command_lines), TEST(run),
         TEST(check),  TEST(files_in_and_out),    TEST(environment),
-        TEST(errors), TEST(other_commands),
+        TEST(errors), TEST(other_commands),      TEST(mode_eager),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -167,8 +167,10 @@ static void eager(void **state) {
         assert_ok(ash_tensor_create(r->context, "x", &type, x, (size_t)batch * IN * sizeof *x, &in, &diag));
         const ash_tensor *inputs[] = {in};
         ash_var_binding var = {"batch", batch};
-        ash_eager_call call = {&var, 1, inputs, 1, &out, 1};
+        ash_plan_report report = {0};
+        ash_eager_call call = {&var, 1, inputs, 1, &out, 1, &report};
         assert_ok(ash_eager(r->context, r->graph, NULL, &call, &diag));
+        assert_true(report.ops > 0 && report.memory.size > 0 && report.check.buffers > 0);
         assert_string_equal(ash_tensor_name(out), "y");
         assert_int_equal(ash_tensor_type(out)->dims[0], batch);
         reference(r, x, batch, want);

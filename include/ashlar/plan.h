@@ -179,6 +179,7 @@ typedef struct ash_eager_call {
     size_t input_count;
     ash_tensor **outputs; /* room for all of the graph's; the caller destroys each. NULL after a failure */
     size_t output_count;
+    struct ash_plan_report *report; /* receives what the plan said of itself; NULL: nobody asks */
 } ash_eager_call;
 
 /* `options` may be NULL; kernels that are in the context's cache or in use are not compiled again. */
