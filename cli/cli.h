@@ -138,6 +138,9 @@ struct line show_bytes(uint64_t bytes);    /* "1.5 GB": decimal units */
 struct line show_time(double nanoseconds); /* "12.3 ms" */
 struct line show_count(double count);      /* "3.2 G" */
 struct line show_type(const ash_type *type);
+/* A text in so many columns, cut where it is longer: on the right of them, or on the left where `width` is
+ * negative. At most 60 columns. */
+struct line show_padded(const char *text, int width);
 void show_output(const struct output *output);
 void show_prepare(const struct session *session);
 void show_memory(const ash_plan_report *report);
@@ -146,6 +149,24 @@ int64_t now_ns(void);
 
 /* An element of a row-major array as a number. */
 double element(ash_dtype dtype, const void *data, uint64_t index);
+
+/* --- buffers: buffers.c ------------------------------------------------------------------------- */
+
+/* A table of the buffers: role, type, bytes, place, life, who writes and who reads them. */
+bool show_buffers(struct session *session);
+
+/* Where a buffer's bytes come from: its own name, or what the first operation that writes it computes. */
+struct line buffer_maker(ash_plan *plan, uint32_t buffer);
+
+/* --- the memory timeline: timeline.c -------------------------------------------------------------- */
+
+/* The live bytes over the operations, and who stands at the peak. */
+bool show_timeline(struct session *session);
+
+/* --- traces: trace.c ------------------------------------------------------------------------------ */
+
+/* One execution in the Chrome trace format, which Perfetto opens; false after a message. */
+bool write_trace(struct session *session, const char *path);
 
 /* --- memory: memory.c ------------------------------------------------------------------------- */
 

@@ -17,6 +17,22 @@ uint64_t peak_resident(void) {
     return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss * 1024 : 0;
 }
 
+struct line show_padded(const char *text, int width) {
+    struct line out;
+    int seen = 0, most = width < 0 ? -width : width;
+    size_t bytes = 0;
+    while (text[bytes]) { /* characters are counted by their first bytes */
+        bool first = ((unsigned char)text[bytes] & 0xc0) != 0x80;
+        if (first && (seen == most || bytes + 4 + (size_t)most >= sizeof out.text)) break;
+        seen += first;
+        bytes++;
+    }
+    int blank = most - seen;
+    snprintf(out.text, sizeof out.text, "%*s%.*s%*s", width > 0 ? blank : 0, "", (int)bytes, text,
+             width < 0 ? blank : 0, "");
+    return out;
+}
+
 /* Three digits and a unit. */
 static struct line scaled(double value, double base, const char *const *units, size_t count) {
     struct line out;

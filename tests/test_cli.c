@@ -1,11 +1,8 @@
 /* The command line, as a user meets it: exit statuses, what is printed, files in and out. */
-#include "testing.h"
-#include "trace_format.h"
+#include "cli_fixture.h"
 
 #include <math.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "ashlar/builder.h"
 #include "ashlar/onnx.h"
@@ -13,21 +10,7 @@
 
 static ash_diag diag;
 
-static struct {
-    ash_context *context;
-    char folder[64];
-    char out[1 << 16]; /* of the last command, both streams */
-} room;
-
 enum { ROWS = 3, COLUMNS = 12 };
-
-static char *path_of(const char *name) {
-    static char path[4][256];
-    static int next;
-    char *p = path[next++ % 4];
-    snprintf(p, sizeof path[0], "%s/%s", room.folder, name);
-    return p;
-}
 
 static void write_tensor(const char *name, const char *file, ash_dtype dtype, int64_t rows,
                          const void *data) {
@@ -42,8 +25,7 @@ static void write_tensor(const char *name, const char *file, ash_dtype dtype, in
 /* y = softmax(x * 2), and data to check it with. */
 static int setup(void **state) {
     (void)state;
-    strcpy(room.folder, "/tmp/ashlar-cli-XXXXXX");
-    assert_non_null(mkdtemp(room.folder));
+    make_folder();
     assert_ok(ash_context_create(NULL, &room.context, &diag));
     ash_graph *g;
     assert_ok(ash_graph_create(room.context, "net", &g, &diag));
@@ -73,29 +55,9 @@ static int setup(void **state) {
 
 static int teardown(void **state) {
     (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -r %s", room.folder);
-    assert_int_equal(system(command), 0);
+    remove_folder();
     ash_context_destroy(room.context);
     return 0;
-}
-
-/* Runs "ashlar ARGUMENTS", where %s stands for the test's folder; the exit status. */
-static int ashlar(const char *arguments) {
-    char command[1024], words[800];
-    snprintf(words, sizeof words, arguments, room.folder, room.folder, room.folder);
-    snprintf(command, sizeof command, "%s %s 2>&1", ASH_CLI, words);
-    FILE *pipe = popen(command, "r");
-    assert_non_null(pipe);
-    size_t len = fread(room.out, 1, sizeof room.out - 1, pipe);
-    room.out[len] = 0;
-    int status = pclose(pipe);
-    assert_true(WIFEXITED(status));
-    return WEXITSTATUS(status);
-}
-
-static void says(const char *text) {
-    if (!strstr(room.out, text)) fail_msg("\"%s\" is missing in:\n%s", text, room.out);
 }
 
 static void help(void **state) {
@@ -261,32 +223,11 @@ static void errors(void **state) {
     says("broken.onnx");
 }
 
-static trace_seen read_trace(void) {
-    FILE *f = fopen(path_of("trace.json"), "r");
-    assert_non_null(f);
-    size_t len = fread(room.out, 1, sizeof room.out - 1, f);
-    assert_true(feof(f));
-    fclose(f);
-    room.out[len] = 0;
-    return trace_read(room.out);
-}
-
 static void other_commands(void **state) {
     (void)state;
-    assert_int_equal(ashlar("plan %s/model.onnx --no-cache --buffers"), 0);
+    assert_int_equal(ashlar("plan %s/model.onnx --no-cache"), 0);
     says("operations");
-    says("arena 0 at");
-    assert_int_equal(ashlar("profile %s/model.onnx --no-cache --repeat 3 --trace %s/trace.json"), 0);
-    says("share");
-    trace_seen one = read_trace();
-    assert_true(one.complete > 0 && one.names == 1);
-    assert_int_equal(
-        ashlar("profile %s/model.onnx --no-cache --no-fuse --mode multi_stream=2 --trace %s/trace.json"),
-        0);
-    trace_seen two = read_trace();
-    assert_true(two.complete >= one.complete && two.names >= 1);
-    assert_int_equal(ashlar("profile %s/model.onnx --no-cache --mode graph"), 1);
-    says("mode graph");
+    says("arenas");
     static const char *const modes[] = {"stream", "graph", "multi_stream=3"};
     for (int i = 0; i < 3; i++) {
         char words[64];

@@ -218,13 +218,15 @@ ASH_API const char *ash_role_text(ash_role role); /* "weight"; "?" outside the e
 
 typedef struct ash_buffer_info {
     ash_role role;
-    ash_type type;    /* at the variables' maxima */
-    uint64_t bytes;   /* at the variables' maxima */
-    ash_value value;  /* of the graph that was prepared, or ASH_NO_VALUE */
-    const char *name; /* of an input, parameter or output, or NULL */
-    uint32_t root;    /* the buffer in whose bytes it lies (a view, an operation in place), or itself */
-    uint32_t arena;   /* of the plan's arenas, or UINT32_MAX when it lies elsewhere */
-    uint64_t offset;  /* bytes into the arena, where there is one */
+    ash_type type;      /* at the variables' maxima */
+    uint64_t bytes;     /* at the variables' maxima */
+    ash_value value;    /* of the graph that was prepared, or ASH_NO_VALUE */
+    const char *name;   /* of an input, parameter or output, or NULL */
+    uint32_t root;      /* the buffer in whose bytes it lies (a view, an operation in place), or itself */
+    uint32_t arena;     /* of the plan's arenas, or UINT32_MAX when it lies elsewhere */
+    uint64_t offset;    /* bytes into the arena, where there is one */
+    int64_t begin, end; /* and there: half steps during which its place is taken, half-open, in the order of
+                           issue; operation i has 2i and 2i + 1 */
 } ash_buffer_info;
 
 ASH_API uint32_t ash_plan_buffer_count(const ash_plan *plan);
@@ -268,6 +270,22 @@ ASH_API size_t ash_plan_op_count(const ash_plan *plan);
 ASH_API ash_status ash_plan_op_at(ash_plan *plan, size_t index, ash_prepared_op *out, ash_diag *diag);
 ASH_API size_t ash_plan_prologue_count(const ash_plan *plan);
 ASH_API ash_status ash_plan_prologue_at(ash_plan *plan, size_t index, ash_prepared_op *out, ash_diag *diag);
+
+/* What an operation does with one buffer: the one record that dependences, lifetimes, waits and the
+ * checkers are made of. There are several for a buffer that is read and written, or touched in parts. */
+typedef struct ash_op_access {
+    uint32_t buffer;
+    bool write;          /* scratch counts as written */
+    uint64_t begin, end; /* bytes of the buffer, half-open, at the variables' maxima */
+} ash_op_access;
+
+/* The accesses of an operation, and of one of the prologue; an index past the end has none. */
+ASH_API size_t ash_plan_op_access_count(const ash_plan *plan, size_t index);
+ASH_API ash_status ash_plan_op_access(const ash_plan *plan, size_t index, size_t access, ash_op_access *out,
+                                      ash_diag *diag);
+ASH_API size_t ash_plan_prologue_access_count(const ash_plan *plan, size_t index);
+ASH_API ash_status ash_plan_prologue_access(const ash_plan *plan, size_t index, size_t access,
+                                            ash_op_access *out, ash_diag *diag);
 
 typedef enum ash_source { ASH_SOURCE_NEST, ASH_SOURCE_IR, ASH_SOURCE_ASSEMBLY } ash_source;
 

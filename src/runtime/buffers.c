@@ -240,6 +240,8 @@ ash_status ash_plan_buffer_at(const ash_plan *plan, uint32_t index, ash_buffer_i
     if (place->home == ASH_HOME_MAIN) {
         out->arena = place->arena;
         out->offset = place->offset;
+        out->begin = plan->layout.places[place->root].begin;
+        out->end = plan->layout.places[place->root].end;
     }
     return ASH_OK;
 }
