@@ -81,6 +81,11 @@ static void devices_that_are_not_there(void **state) {
     assert_status(ash_device_open(r->context, "CUDA:0", &d, &diag), ASH_ERROR_DEVICE);
     assert_non_null(strstr(diag.message, "no driver"));
     assert_null(d);
+    static const char *const none[] = {"CUDA", "CUDA:", "CUDA:x", "CUDA:1x", "CUDA:-1"};
+    for (size_t i = 0; i < ASH_COUNT(none); i++) {
+        assert_status(ash_device_open(r->context, none[i], &d, &diag), ASH_ERROR_DEVICE);
+        assert_non_null(strstr(diag.message, "write CUDA:n"));
+    }
     assert_status(ash_device_open(r->context, "TPU:3", &d, &diag), ASH_ERROR_DEVICE);
     assert_non_null(strstr(diag.message, "TPU:3"));
     assert_status(ash_device_open(r->context, "CPU:1", &d, &diag), ASH_ERROR_DEVICE);
@@ -273,11 +278,22 @@ static void copies_are_exact(void **state) {
 static void ids_are_unique(void **state) {
     struct room *r = *state;
     uint64_t last = 0;
+    ash_type type = type_of(ASH_U8, 8);
     for (int i = 0; i < 10; i++) {
         ash_storage *storage;
+        ash_view *view, *same;
         assert_ok(ash_storage_create(r->cpu, 8, 0, &storage, &diag));
         assert_true(ash_storage_id(storage) > last);
         last = ash_storage_id(storage);
+        for (int k = 0; k < 2; k++) { /* handles of one storage have ids of their own */
+            assert_ok(ash_view_create(storage, 0, 8, &type, &view, &diag));
+            assert_true(ash_view_id(view) > last);
+            last = ash_view_id(view);
+            same = ash_view_retain(view);
+            assert_int_equal(ash_view_id(same), last);
+            assert_int_equal(ash_storage_id(ash_view_storage(view)), ash_storage_id(storage));
+            ash_view_release(view), ash_view_release(same);
+        }
         ash_storage_release(storage);
     }
 }
@@ -321,6 +337,9 @@ static void files_are_mapped_read_only(void **state) {
     assert_ok(ash_view_create(storage, 4999, 500, &type, &view, &diag));
     uint8_t bytes[500];
     assert_ok(ash_view_copy_out(view, bytes, 500, &diag));
+    const void *address;
+    assert_ok(ash_view_data(view, &address, &diag));
+    assert_int_equal((uintptr_t)address % 4096, 4999 % 4096); /* where it lies in the file */
     for (int i = 0; i < 500; i++) assert_int_equal(bytes[i], (4999 + i) % 251);
     void *data;
     assert_status(ash_view_copy_in(view, bytes, 500, &diag), ASH_ERROR_STATE);

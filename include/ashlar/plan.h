@@ -151,7 +151,7 @@ ASH_API ash_status ash_plan_set_vars(ash_plan *plan, const ash_var_binding *vars
 
 /* Runs the plan. ASH_ERROR_STATE names an input that is not set, or was set in another shape. A failed
  * execution leaves the plan usable: a refused one with the results of the last, one that the device failed
- * without results. */
+ * without results. ASH_ERROR_IO names a file of weights that was cut short. */
 ASH_API ash_status ash_plan_execute(ash_plan *plan, ash_diag *diag);
 /* Both in one step. */
 ASH_API ash_status ash_plan_execute_vars(ash_plan *plan, const ash_var_binding *vars, size_t count,

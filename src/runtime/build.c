@@ -317,6 +317,7 @@ static ash_status make_rest(ash_plan *plan, ash_diag *diag) {
     ASH_TRY(make_state(plan, diag));
     ASH_TRY(make_tables(plan, diag));
     ASH_TRY(make_arenas(plan, diag));
+    ASH_TRY(ash_plan__find_files(plan, diag));
     ASH_TRY(ash_plan__make_poison(plan, diag));
     ASH_TRY(make_streams(plan, diag));
     ash_plan__refresh_steps(plan);
@@ -445,6 +446,7 @@ void ash_plan_destroy(ash_plan *plan) {
     ash_mem_free(a, plan->timings, plan->program->steps.len - plan->program->prologue,
                  sizeof *plan->timings);
     ash_plan__free_poison(plan);
+    ash_plan__free_files(plan);
     if (plan->capture) plan->streams->capture_free(plan->streams, plan->capture);
     if (plan->early != plan->streams) ash_streams__destroy(plan->early);
     ash_streams__destroy(plan->streams);

@@ -121,6 +121,7 @@ ash_status ash_plan_set_vars(ash_plan *plan, const ash_var_binding *vars, size_t
 /* What the caller can get wrong comes first; then the bytes are written. */
 static ash_status execute(ash_plan *plan, ash_profile *profile, ash_diag *diag) {
     ASH_TRY(ash_plan__check_inputs(plan, diag));
+    ASH_TRY(ash_plan__check_files(plan, diag));
     ASH_TRY(ash_plan__need_arenas(plan, diag));
     ASH_TRY(ash_plan__need_weights(plan, diag));
     ash_status status = run(plan, profile, diag);

@@ -6,6 +6,7 @@
  *   prologue.c  packed weights                            poison.c    dead bytes
  *   buffers.c   outputs and intermediate results          report.c    operations, numbers
  *   source.c    text of the kernels                       eager.c     all of it in one call
+ *   files.c     mapped files of constants
  *
  * Every buffer's address is base[its root] + offset. Steps have tables of addresses, made ahead; when a
  * base changes, the entries that depend on it are written anew, so that executing looks nothing up. */
@@ -52,6 +53,12 @@ typedef struct ash_plan_input_state {
 } ash_plan_input_state;
 
 #define ASH_INPUT_UNSET UINT64_MAX
+
+/* Distinct mapped files of the plan's constants, held by these: first those that executions read. */
+typedef struct ash_plan_files {
+    struct ash_file **at;
+    uint32_t count, in_place;
+} ash_plan_files;
 
 /* Where kernels come from: code.h in earnest, C functions in tests. */
 typedef struct ash_kernel_source {
@@ -102,6 +109,7 @@ struct ash_plan {
     _Atomic uint32_t *alive;   /* per root: of these, steps that are not over */
     ash_device *cpu;
     uint64_t block_size, block_align; /* bytes of all arenas in one block */
+    ash_plan_files files;
 
     /* what changes */
     int64_t *vars, *old_vars; /* present values; those before a call that may fail */
@@ -157,6 +165,14 @@ void ash_plan__present_type(const ash_plan *plan, uint32_t buffer, ash_type *typ
 ash_status ash_plan__unbind_input(ash_plan *plan, size_t position, ash_diag *diag);
 /* Every input is given in its present shape. */
 ash_status ash_plan__check_inputs(const ash_plan *plan, ash_diag *diag);
+
+/* --- files.c ---------------------------------------------------------------------------------- */
+
+ash_status ash_plan__find_files(ash_plan *plan, ash_diag *diag);
+void ash_plan__free_files(ash_plan *plan);
+/* ASH_ERROR_IO when a file that executions read in place, or any, has become too short. */
+ash_status ash_plan__check_files(const ash_plan *plan, ash_diag *diag);
+ash_status ash_plan__check_all_files(const ash_plan *plan, ash_diag *diag);
 
 /* --- prologue.c; under the lock --------------------------------------------------------------- */
 

@@ -189,6 +189,7 @@ static void count_bytes(struct prologue *run) {
 
 ash_status ash_plan__need_weights(ash_plan *plan, ash_diag *diag) {
     if (plan->weights_ready) return ASH_OK;
+    ASH_TRY(ash_plan__check_all_files(plan, diag));
     const ash_allocator *a = plan->allocator;
     const ash_program *p = plan->program;
     struct prologue run = {.plan = plan};
