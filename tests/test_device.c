@@ -195,6 +195,56 @@ static void racing_threads_allocate_once(void **state) {
     }
 }
 
+struct opener {
+    pthread_t thread;
+    pthread_barrier_t *start;
+    ash_context *context;
+    const char *disk;
+    int failures;
+};
+
+static void *open_and_close(void *arg) {
+    struct opener *o = arg;
+    pthread_barrier_wait(o->start);
+    for (int i = 0; i < 200; i++) {
+        const char *name = i % 3 == 0 ? "CPU" : o->disk;
+        ash_device *device = NULL;
+        ash_storage *storage = NULL;
+        ash_view *view = NULL;
+        uint8_t bytes[100] = {1};
+        ash_type type = type_of(ASH_U8, 100);
+        bool good = ash_device_open(o->context, name, &device, NULL) == ASH_OK &&
+                    strcmp(ash_device_describe(device).name, name) == 0 &&
+                    ash_storage_create(device, 100, 0, &storage, NULL) == ASH_OK &&
+                    ash_view_create(storage, 0, 100, &type, &view, NULL) == ASH_OK &&
+                    ash_view_copy_out(view, bytes, 100, NULL) == ASH_OK && bytes[0] == 0;
+        o->failures += !good;
+        ash_device_close(device);
+        ash_view_release(view);
+        ash_storage_release(storage);
+    }
+    return NULL;
+}
+
+/* The registry under threads that open, use and close the same devices. */
+static void racing_threads_open_devices(void **state) {
+    struct room *r = *state;
+    char disk[100];
+    snprintf(disk, sizeof disk, "DISK:%s", r->path);
+    pthread_barrier_t start;
+    pthread_barrier_init(&start, NULL, 4);
+    struct opener openers[4];
+    for (int i = 0; i < 4; i++) {
+        openers[i] = (struct opener){.start = &start, .context = r->context, .disk = disk};
+        pthread_create(&openers[i].thread, NULL, open_and_close, &openers[i]);
+    }
+    for (int i = 0; i < 4; i++) {
+        pthread_join(openers[i].thread, NULL);
+        assert_int_equal(openers[i].failures, 0);
+    }
+    pthread_barrier_destroy(&start);
+}
+
 static void failed_allocation_can_be_tried_again(void **state) {
     struct room *r = *state;
     ash_storage *storage;
@@ -497,6 +547,7 @@ int main(void) {
         TEST(memory_is_lazy_zeroed_aligned),
         TEST(large_blocks),
         TEST(racing_threads_allocate_once),
+        TEST(racing_threads_open_devices),
         TEST(failed_allocation_can_be_tried_again),
         TEST(freed_blocks_are_kept),
         TEST(views_are_bounded),

@@ -427,6 +427,35 @@ static void sources(void **state) {
                   ASH_ERROR_INVALID_ARGUMENT);
 }
 
+/* Compiled kernels, every mode, one thread and two: once everything is there, executing takes nothing from
+ * the heap, whatever the variables are and whoever profiles. */
+static void executing_allocates_nothing(void **state) {
+    struct room *r = *state;
+    float x[BATCH * IN];
+    ash_profile profile[32];
+    make_graph(r, true);
+    input_values(x, BATCH * IN, 3);
+    for (int way = 0; way < 2 * ASH_MODE_COUNT; way++) {
+        ash_plan_options options = ash_plan_options_default();
+        options.threads = 1 + (unsigned)way % 2;
+        set_mode(&options, way / 2);
+        assert_ok(ash_plan_prepare(r->context, r->graph, &options, &r->plan, &diag));
+        run_and_compare(r, BATCH, 3);
+        long before = r->memory.count;
+        for (int64_t batch = BATCH; batch > 0; batch--) {
+            assert_ok(ash_plan_set_vars(r->plan, &(ash_var_binding){"batch", batch}, 1, &diag));
+            assert_ok(ash_plan_set_input(r->plan, 0, x, (uint64_t)batch * IN * 4, &diag));
+            assert_ok(ash_plan_execute(r->plan, &diag));
+            assert_ok(ash_plan_execute_vars(r->plan, &(ash_var_binding){"batch", batch}, 1, &diag));
+            if (options.mode != ASH_MODE_GRAPH)
+                assert_ok(ash_plan_execute_profiled(r->plan, profile, ASH_COUNT(profile), &diag));
+        }
+        assert_int_equal(r->memory.count, before);
+        ash_plan_destroy(r->plan);
+        r->plan = NULL;
+    }
+}
+
 /* Who writes and reads what: enough to derive that every read has a writer before it, and that a place in
  * the arena is taken for as long as somebody touches it. */
 static void accesses(void **state) {
@@ -510,6 +539,7 @@ int main(void) {
         TEST(fused_values_have_no_buffer),
         TEST(sources),
         TEST(accesses),
+        TEST(executing_allocates_nothing),
         TEST(odd_graphs),
         TEST(budgets_and_refusals),
     };

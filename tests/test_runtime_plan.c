@@ -349,6 +349,10 @@ static void variables(void **state) {
     assert_ok(ash_plan_var_at(r->plan, 0, &var, &diag));
     assert_true(strcmp(var.name, "n") == 0 && var.min == 1 && var.max == N && var.value == N);
     assert_status(ash_plan_var_at(r->plan, 1, &var, &diag), ASH_ERROR_NOT_FOUND);
+    ash_prepared_op op;
+    assert_ok(ash_plan_op_at(r->plan, 3, &op, &diag));
+    assert_true(op.kind == ASH_PREPARED_COPY && op.kernel == UINT32_MAX && op.name != NULL);
+    assert_string_equal(ash_prepared_kind_text(op.kind), "copy");
 
     numbers(x, 1);
     assert_ok(ash_plan_set_input(r->plan, 0, x, sizeof x, &diag));

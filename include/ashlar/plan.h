@@ -94,6 +94,13 @@ ASH_API uint64_t ash_plan_arena_align(const ash_plan *plan);
 /* Makes the plan use `memory`, which must stay until the plan is destroyed or bound elsewhere; NULL: the
  * plan's own again. ASH_ERROR_STATE once the arena is in use; after ash_plan_release_all it is not. */
 ASH_API ash_status ash_plan_bind_arena(ash_plan *plan, void *memory, uint64_t size, ash_diag *diag);
+/* The same for the packed weights, which live as long as the plan: bytes and alignment of their block, and
+ * the caller's memory for it. Weights that are there move into it at once. The memory must stay until the
+ * plan, and replicas that share the weights, are destroyed or bound elsewhere; NULL: the plan's own again.
+ */
+ASH_API uint64_t ash_plan_weights_size(const ash_plan *plan);
+ASH_API uint64_t ash_plan_weights_align(const ash_plan *plan);
+ASH_API ash_status ash_plan_bind_weights(ash_plan *plan, void *memory, uint64_t size, ash_diag *diag);
 /* Gives back the arenas, and keeps the outputs' bytes in a block of their own until the next execution.
  * Inputs that were copied in are lost. Returns the bytes that were given back. */
 ASH_API ash_status ash_plan_release_intermediates(ash_plan *plan, uint64_t *released, ash_diag *diag);
@@ -125,8 +132,8 @@ ASH_API ash_status ash_plan_input(ash_plan *plan, size_t position, ash_view **ou
 
 ASH_API size_t ash_plan_parameter_count(const ash_plan *plan);
 ASH_API const char *ash_plan_parameter_name(const ash_plan *plan, size_t index); /* NULL past the end */
-/* Copies a parameter in. What was computed from it at prepare is computed again before the next execution.
- */
+/* Copies a parameter in. What was computed from it at prepare, and only that, is computed again before the
+ * next execution. */
 ASH_API ash_status ash_plan_set_parameter(ash_plan *plan, const char *name, const void *data, uint64_t size,
                                           ash_diag *diag);
 
@@ -314,6 +321,7 @@ typedef struct ash_plan_report {
     uint64_t inplace; /* of results that took over the bytes of an operand */
     /* counts */
     uint32_t ops, prologue_ops, kernels;
+    uint64_t prologue_runs; /* of operations of the prologue, so far */
     uint64_t kernels_compiled, kernels_from_disk, kernels_shared;
     ash_mode mode;
     unsigned threads, streams; /* streams: those with an operation */

@@ -220,12 +220,13 @@ static ash_status make_state(ash_plan *plan, ash_diag *diag) {
     plan->base = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->base);
     plan->blobs = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->blobs);
     plan->own = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->own);
+    plan->changed = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->changed);
     plan->views = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->views);
     plan->viewed = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->viewed);
     plan->inputs = ash_mem_calloc(a, plan->n_inputs, sizeof *plan->inputs);
     plan->timings = ash_mem_calloc(a, p->steps.len - p->prologue, sizeof *plan->timings);
     if (!plan->vars || !plan->old_vars || !plan->base || !plan->blobs || !plan->own || !plan->views ||
-        !plan->viewed || !plan->inputs || !plan->timings)
+        !plan->viewed || !plan->inputs || !plan->timings || !plan->changed)
         return ASH_NO_MEMORY(diag);
     for (size_t i = 0; i < plan->n_vars; i++) plan->vars[i] = ash_dims_var(p->dims, i)->max;
     for (size_t i = 0; i < plan->n_inputs; i++) plan->inputs[i].set = ASH_INPUT_UNSET;
@@ -432,6 +433,7 @@ void ash_plan_destroy(ash_plan *plan) {
     ash_storage_release(plan->saved);
     release_storages(plan, plan->blobs);
     release_storages(plan, plan->own);
+    ash_mem_free(a, plan->changed, plan->n_buffers, sizeof *plan->changed);
     ash_mem_free(a, plan->views, plan->n_buffers, sizeof *plan->views);
     ash_mem_free(a, plan->viewed, plan->n_buffers, sizeof *plan->viewed);
     ash_mem_free(a, plan->arenas, plan->n_arenas, sizeof *plan->arenas);

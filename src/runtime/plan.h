@@ -6,7 +6,7 @@
  *   prologue.c  packed weights                            poison.c    dead bytes
  *   buffers.c   outputs and intermediate results          report.c    operations, numbers
  *   source.c    text of the kernels                       eager.c     all of it in one call
- *   files.c     mapped files of constants
+ *   files.c     mapped files of constants                 weights.c   whose memory, what is stale
  *
  * Every buffer's address is base[its root] + offset. Steps have tables of addresses, made ahead; when a
  * base changes, the entries that depend on it are written anew, so that executing looks nothing up. */
@@ -119,6 +119,9 @@ struct ash_plan {
     void *block;          /* arena of the caller's, or NULL */
     ash_storage *weights; /* of the packed weights; NULL when released */
     bool weights_ready;   /* the prologue has run on the present parameters */
+    bool weights_whole;   /* but for what `changed` touches, the weights are those of its last round */
+    bool *changed;        /* per buffer: a parameter that was set since */
+    void *weights_block;  /* memory of the caller's for the weights, or NULL */
     ash_storage *saved;   /* the outputs' bytes while the arenas are released */
     ash_storage **blobs;  /* per buffer with a blob that was asked for: storage around its bytes */
     ash_storage *
@@ -173,6 +176,15 @@ void ash_plan__free_files(ash_plan *plan);
 /* ASH_ERROR_IO when a file that executions read in place, or any, has become too short. */
 ash_status ash_plan__check_files(const ash_plan *plan, ash_diag *diag);
 ash_status ash_plan__check_all_files(const ash_plan *plan, ash_diag *diag);
+
+/* --- weights.c; under the lock ---------------------------------------------------------------- */
+
+/* Marks the prologue steps that must run again because of `changed`; `steps` are false before. */
+ash_status ash_plan__find_stale(const ash_plan *plan, bool *steps, ash_diag *diag);
+/* A storage for the weights: of the plan, or around the caller's block. */
+ash_status ash_plan__make_weights(ash_plan *plan, void *block, ash_storage **out, ash_diag *diag);
+/* The weights lie at `base` from now on. */
+void ash_plan__point_at_weights(ash_plan *plan, char *base);
 
 /* --- prologue.c; under the lock --------------------------------------------------------------- */
 
