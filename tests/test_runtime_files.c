@@ -126,6 +126,14 @@ static void refused(struct room *r, ash_status status, const char *path) {
     assert_non_null(strstr(diag.message, "shrank"));
 }
 
+static uint32_t constant_in_place(const ash_plan *plan) {
+    ash_buffer_info info;
+    for (uint32_t b = 0;; b++) {
+        assert_ok(ash_plan_buffer_at(plan, b, &info, &diag));
+        if (info.role == ASH_ROLE_CONSTANT && info.bytes == WIDE * sizeof(float)) return b;
+    }
+}
+
 /* An error wherever the bytes are read next, instead of a signal; and as before when they are there again.
  */
 static void cut_short(void **state) {
@@ -137,10 +145,14 @@ static void cut_short(void **state) {
         size_t size;
         ash_plan *second;
         void *bytes = take(path, &size);
+        uint32_t w = constant_in_place(r->plan);
+        const ash_view *view;
+        assert_ok(ash_plan_buffer_view(r->plan, w, &view, &diag));
         for (int emptied = 0; emptied < 2; emptied++) {
             assert_int_equal(truncate(path, emptied ? 0 : 4096), 0);
             refused(r, ash_plan_execute(r->plan, &diag), path);
             check_result(r); /* of the last execution */
+            refused(r, ash_plan_buffer_view(r->plan, w, &view, &diag), path);
             refused(r, ash_plan_prepare(r->context, r->graph, NULL, &second, &diag), path);
             assert_null(second);
             put(path, bytes, size);
