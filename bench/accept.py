@@ -5,8 +5,8 @@ usage: accept.py [--ashlar PROGRAM] FOLDER [NAME ...]
 
 FOLDER/NAME/model.onnx with test_data_set_0/{input,output}_*.pb. For each model: `ashlar run --check`, for small ones
 against the reference evaluator too; then the outputs in
-the planner modes disabled, remap and arena (tlsf, best_fit, search) and the execution modes graph and multi_stream,
-with 1 and 2 threads, compared byte for byte;
+the planner modes disabled, remap and arena (tlsf, best_fit, search) and the execution modes stream, graph, eager and
+multi_stream, each with 1 and 2 threads, compared byte for byte;
 preparation from an empty kernel cache and again; peak resident memory against weights and arena. Exits 1 when anything
 fails. Needs no Python packages.
 """
@@ -18,9 +18,12 @@ import subprocess
 import sys
 import tempfile
 
+# Planner modes and strategies; then the modes of execution, all with arena planning.
 MODES = [["--planner", "disabled"], ["--planner", "remap"], ["--planner", "arena", "--strategy", "tlsf"],
          ["--planner", "arena", "--strategy", "best_fit"], ["--planner", "arena", "--strategy", "search"],
-         ["--mode", "graph"], ["--mode", "multi_stream=2"], ["--mode", "multi_stream=4", "--poison"]]
+         ["--mode", "stream", "--planner", "arena"], ["--mode", "graph", "--planner", "arena"],
+         ["--mode", "eager", "--planner", "arena"], ["--mode", "multi_stream=2", "--planner", "arena"],
+         ["--mode", "multi_stream=4", "--planner", "arena", "--poison"]]
 
 
 def run(command):

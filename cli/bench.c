@@ -26,10 +26,10 @@ int cmd_bench(int argc, char **argv) {
     bool good = true;
     for (size_t i = 0; i < words.count; i++) {
         struct timing t;
-        bool one = session_open(&s, words.at[i]) && session_prepare(&s) && session_fill_inputs(&s) &&
+        bool one = session_open(&s, words.at[i]) && session_ready(&s) && session_fill_inputs(&s) &&
                    time_runs(&s, repeat, &t);
         if (one) {
-            ash_plan_report r = ash_plan_describe(s.plan);
+            const ash_plan_report r = s.report;
             if (csv)
                 printf("%s,%u,%.0f,%.0f,%.0f,%lld,%llu,%llu,%llu\n", s.path, r.threads, t.median, t.least,
                        t.p90, (long long)r.prepare_ns,

@@ -40,24 +40,19 @@ static double distance(ash_dtype dtype, const void *a, const void *b, uint64_t c
     return apart == 0 ? 0 : size == 0 ? (double)INFINITY : sqrt(apart / size);
 }
 
-static bool compare(ash_plan *plan, size_t position, const ash_tensor *want) {
-    const ash_view *view;
-    const void *data;
-    ash_diag diag;
-    const char *name = ash_plan_output_name(plan, position);
-    if (ash_plan_output(plan, position, &view, &diag) != ASH_OK ||
-        ash_view_data(view, &data, &diag) != ASH_OK) {
-        printf("  output %s: %s\n", name ? name : "?", diag.message);
-        return false;
-    }
-    const ash_type *have = ash_view_type(view), *type = ash_tensor_type(want);
+static bool compare(struct session *s, size_t position, const ash_tensor *want) {
+    struct output output;
+    if (!session_output(s, position, &output)) return false;
+    const char *name = output.name;
+    const void *data = output.data;
+    const ash_type *have = &output.type, *type = ash_tensor_type(want);
     bool same = have->dtype == type->dtype && have->rank == type->rank;
     for (unsigned i = 0; same && i < type->rank; i++) same = have->dims[i] == type->dims[i];
     if (!same) {
         printf("  output %s is %s, expected %s\n", name, show_type(have).text, show_type(type).text);
         return false;
     }
-    uint64_t count = ash_view_bytes(view) / ash_dtype_size(type->dtype);
+    uint64_t count = output.bytes / ash_dtype_size(type->dtype);
     bool exact = !is_float(type->dtype);
     double error = distance(type->dtype, data, ash_tensor_data(want), count);
     if (exact) error = memcmp(data, ash_tensor_data(want), ash_tensor_size(want)) ? (double)INFINITY : 0;
@@ -87,13 +82,13 @@ static bool is_bound(const struct session *s, const char *name) {
 }
 
 static bool set_inputs(struct session *s, const char *folder) {
-    size_t count = ash_plan_input_count(s->plan), given = 0;
+    size_t count = ash_graph_input_count(s->graph), given = 0;
     for (size_t i = 0;; i++) {
         ash_tensor *tensor;
         if (!read_numbered(s, folder, "input", i, &tensor)) return false;
         if (!tensor) break;
         size_t position = i;
-        ash_plan_input_position(s->plan, ash_tensor_name(tensor), &position, NULL);
+        session_find_input(s, ash_tensor_name(tensor), &position);
         if (is_bound(s, ash_tensor_name(tensor))) {
             ash_tensor_destroy(tensor);
             continue;
@@ -116,18 +111,14 @@ static bool set_inputs(struct session *s, const char *folder) {
 static const double REFERENCE_TOLERANCE = 1e-5;
 
 static bool compare_reference(struct session *s, size_t position, const ash_reference *reference) {
-    const ash_view *view;
-    const void *data;
+    struct output output;
     size_t count;
-    const char *name = ash_plan_output_name(s->plan, position);
     const double *want = ash_reference_output(reference, position, NULL, &count);
-    if (ash_plan_output(s->plan, position, &view, &s->diag) != ASH_OK ||
-        ash_view_data(view, &data, &s->diag) != ASH_OK)
-        return session_failed(s, name);
-    const ash_type *type = ash_view_type(view);
+    if (!session_output(s, position, &output)) return false;
+    const ash_type *type = &output.type;
     double apart = 0, size = 0;
     for (uint64_t i = 0; i < count; i++) {
-        double x = element(type->dtype, data, i), y = want[i];
+        double x = element(type->dtype, output.data, i), y = want[i];
         if (x == y || (isnan(x) && isnan(y))) {
             if (isfinite(y)) size += y * y;
             continue;
@@ -138,41 +129,28 @@ static bool compare_reference(struct session *s, size_t position, const ash_refe
     double error = apart == 0 ? 0 : sqrt(apart / size);
     bool good =
         error <= (is_float(type->dtype) ? fmax(REFERENCE_TOLERANCE, tolerance(type->dtype) / 10) : 0);
-    printf("  output %s %s the reference evaluator, relative error %.2e\n", name,
+    printf("  output %s %s the reference evaluator, relative error %.2e\n", output.name,
            good ? "agrees with" : "DIFFERS from", error);
     return good;
 }
 
 int check_reference(struct session *s) {
     const void *inputs[256];
-    const char *names[256];
-    int64_t values[256];
-    size_t count = ash_plan_input_count(s->plan), vars = ash_plan_var_count(s->plan);
+    size_t count = ash_graph_input_count(s->graph);
     ash_reference *reference;
     int differ = 0;
-    if (count > COUNT(inputs) || vars > COUNT(names)) {
-        fprintf(stderr, "ashlar: too many inputs or variables for --reference\n");
+    if (count > COUNT(inputs)) {
+        fprintf(stderr, "ashlar: too many inputs for --reference\n");
         return -1;
     }
-    for (size_t i = 0; i < count; i++) {
-        ash_view *view;
-        if (ash_plan_input(s->plan, i, &view, &s->diag) != ASH_OK ||
-            ash_view_data(view, &inputs[i], &s->diag) != ASH_OK) {
-            session_failed(s, "an input");
-            return -1;
-        }
-    }
-    for (size_t i = 0; i < vars; i++) {
-        ash_plan_var var;
-        if (ash_plan_var_at(s->plan, i, &var, &s->diag) != ASH_OK) return -1;
-        names[i] = var.name;
-        values[i] = var.value;
-    }
-    if (ash_reference_run(s->graph, inputs, count, names, values, vars, &reference, &s->diag) != ASH_OK) {
+    for (size_t i = 0; i < count; i++)
+        if (!session_input(s, i, &inputs[i])) return -1;
+    /* the variables have their maxima, here as there */
+    if (ash_reference_run(s->graph, inputs, count, NULL, NULL, 0, &reference, &s->diag) != ASH_OK) {
         session_failed(s, "the reference evaluator");
         return -1;
     }
-    for (size_t i = 0; i < ash_plan_output_count(s->plan); i++)
+    for (size_t i = 0; i < ash_graph_output_count(s->graph); i++)
         differ += !compare_reference(s, i, reference);
     ash_reference_destroy(reference);
     return differ;
@@ -181,16 +159,12 @@ int check_reference(struct session *s) {
 static int check_set(struct session *s, const char *folder) {
     int differ = 0;
     size_t compared = 0;
-    if (!set_inputs(s, folder)) return -1;
-    if (ash_plan_execute(s->plan, &s->diag) != ASH_OK) {
-        session_failed(s, folder);
-        return -1;
-    }
-    for (size_t i = 0; i < ash_plan_output_count(s->plan); i++) {
+    if (!set_inputs(s, folder) || !session_execute(s)) return -1;
+    for (size_t i = 0; i < ash_graph_output_count(s->graph); i++) {
         ash_tensor *want;
         if (!read_numbered(s, folder, "output", i, &want)) return -1;
         if (!want) continue;
-        differ += !compare(s->plan, i, want);
+        differ += !compare(s, i, want);
         compared++;
         ash_tensor_destroy(want);
     }

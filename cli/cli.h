@@ -35,7 +35,7 @@ typedef enum option_kind {
     OPTION_LIST,      /* struct list: may be given again */
     OPTION_MODE,      /* ash_memory_mode */
     OPTION_STRATEGY,  /* ash_memory_strategy */
-    OPTION_EXECUTION, /* ash_plan_options: mode and streams */
+    OPTION_EXECUTION, /* struct execution: "graph", "multi_stream=2" */
     OPTION_ORDER      /* ash_plan_order */
 } option_kind;
 
@@ -58,7 +58,18 @@ struct option {
 bool options_read(int argc, char **argv, const char *usage, const struct option *const *tables,
                   struct list *words, int *exit_status);
 
+/* "name=file", the value of `option`: the name goes to `name`; the file's place in the text, or NULL after
+ * a message. */
+const char *split_option(const char *option, const char *text, char *name, size_t size);
+
 /* --- sessions: session.c: a model, loaded and prepared ---------------------------------------- */
+
+/* How a session executes. */
+struct execution {
+    ash_mode mode;
+    unsigned streams;
+    bool eager; /* prepared, executed and dropped at every call; the mode is stream then */
+};
 
 struct session {
     /* options */
@@ -66,12 +77,16 @@ struct session {
     bool no_cache, verbose;
     unsigned threads, seed;
     struct list vars, inputs, binds;
+    struct execution execution;
     ash_plan_options plan_options;
     /* what is made of them */
     const char *path;
     ash_context *context;
     ash_graph *graph;
-    ash_plan *plan;
+    ash_plan *plan;         /* NULL in mode eager */
+    ash_plan_report report; /* of the plan, or of that of the last eager call */
+    ash_tensor **given;     /* mode eager: the inputs */
+    ash_tensor **results;   /* and the outputs of the last call */
     ash_diag diag;
     ash_status status; /* of reading the environment; told when the session is opened */
 };
@@ -83,14 +98,35 @@ struct session session_defaults(void);
 enum { SESSION_OPTIONS = 16 };
 void session_options(struct session *session, struct option rows[SESSION_OPTIONS + 1]);
 bool session_open(struct session *session, const char *path); /* context and graph; prints why not */
-bool session_prepare(struct session *session);                /* and the plan */
+bool session_prepare(struct session *session);                /* and the plan; prints why not */
 void session_close(struct session *session);
+/* Prints the session's diagnostic after what could not be done, and returns false. */
+bool session_failed(const struct session *session, const char *what);
+
+/* --- inputs, outputs, executions: values.c, in every mode; each prints why not -------------------- */
+
+/* After session_open: prepares, unless the mode is eager. */
+bool session_ready(struct session *session);
+bool session_execute(struct session *session);
+void session_drop_values(struct session *session);
 /* Sets every input: from `--input` files, the rest with seeded random numbers. */
 bool session_fill_inputs(struct session *session);
 /* Sets one input from a tensor whose dtype and shape must fit. */
 bool session_set_input(struct session *session, size_t position, const ash_tensor *tensor);
-/* Prints the session's diagnostic after what could not be done, and returns false. */
-bool session_failed(const struct session *session, const char *what);
+/* False, without a message, when there is no such input. */
+bool session_find_input(const struct session *session, const char *name, size_t *position);
+/* The bytes that an input was given. */
+bool session_input(struct session *session, size_t position, const void **data);
+
+struct output {
+    const char *name;
+    ash_type type;
+    const void *data;
+    uint64_t bytes;
+};
+
+/* An output of the last execution, borrowed until the next. */
+bool session_output(struct session *session, size_t position, struct output *out);
 
 /* --- showing: show.c -------------------------------------------------------------------------- */
 
@@ -102,14 +138,35 @@ struct line show_bytes(uint64_t bytes);    /* "1.5 GB": decimal units */
 struct line show_time(double nanoseconds); /* "12.3 ms" */
 struct line show_count(double count);      /* "3.2 G" */
 struct line show_type(const ash_type *type);
-void show_output(ash_plan *plan, size_t position);
+/* A text in so many columns, cut where it is longer: on the right of them, or on the left where `width` is
+ * negative. At most 60 columns. */
+struct line show_padded(const char *text, int width);
+void show_output(const struct output *output);
 void show_prepare(const struct session *session);
-void show_memory(const ash_plan *plan);
+void show_memory(const ash_plan_report *report);
 uint64_t peak_resident(void); /* bytes */
 int64_t now_ns(void);
 
 /* An element of a row-major array as a number. */
 double element(ash_dtype dtype, const void *data, uint64_t index);
+
+/* --- buffers: buffers.c ------------------------------------------------------------------------- */
+
+/* A table of the buffers: role, type, bytes, place, life, who writes and who reads them. */
+bool show_buffers(struct session *session);
+
+/* Where a buffer's bytes come from: its own name, or what the first operation that writes it computes. */
+struct line buffer_maker(ash_plan *plan, uint32_t buffer);
+
+/* --- the memory timeline: timeline.c -------------------------------------------------------------- */
+
+/* The live bytes over the operations, and who stands at the peak. */
+bool show_timeline(struct session *session);
+
+/* --- traces: trace.c ------------------------------------------------------------------------------ */
+
+/* One execution in the Chrome trace format, which Perfetto opens; false after a message. */
+bool write_trace(struct session *session, const char *path);
 
 /* --- memory: memory.c ------------------------------------------------------------------------- */
 

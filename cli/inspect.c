@@ -53,6 +53,7 @@ static bool inspect(struct session *s, const char *stage, unsigned kernel, bool 
     if (!strcmp(stage, "graph")) return print_graph(s, data);
     if (!session_prepare(s)) return false;
     if (!strcmp(stage, "kernels")) return print_kernels(s);
+    if (!strcmp(stage, "buffers")) return show_buffers(s);
     for (size_t i = 0; i < COUNT(sources); i++)
         if (!strcmp(stage, sources[i].name)) return print_source(s, sources[i].source, kernel);
     fprintf(stderr, "ashlar inspect: no stage \"%s\"\n", stage);
@@ -74,8 +75,8 @@ int cmd_inspect(int argc, char **argv) {
     struct list words;
     int status;
     session_options(&s, common);
-    if (!options_read(argc, argv, "inspect graph|kernels|nest|llvm|asm MODEL.onnx [options]", tables,
-                      &words, &status))
+    if (!options_read(argc, argv, "inspect graph|kernels|buffers|nest|llvm|asm MODEL.onnx [options]",
+                      tables, &words, &status))
         return status;
     if (words.count != 2) {
         fprintf(stderr, "ashlar inspect: a stage and a model are expected\n");

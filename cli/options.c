@@ -66,8 +66,10 @@ static const char *strategy_name(int i) {
     return ash_memory_strategy_text((ash_memory_strategy)i);
 }
 
-/* "stream", "multi_stream=2" */
-static bool read_execution(const char *text, ash_plan_options *out) {
+/* "stream", "multi_stream=2", "eager" */
+static bool read_execution(const char *text, struct execution *out) {
+    *out = (struct execution){.mode = ASH_MODE_STREAM, .eager = !strcmp(text, "eager")};
+    if (out->eager) return true;
     const char *equals = strchr(text, '=');
     size_t len = equals ? (size_t)(equals - text) : strlen(text);
     unsigned streams = 1;

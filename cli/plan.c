@@ -11,19 +11,6 @@ static void show_ops(ash_plan *plan) {
     }
 }
 
-static void show_buffers(ash_plan *plan) {
-    printf("\nbuffers\n%6s  %-10s%-28s%12s  %s\n", "", "role", "type", "bytes", "place");
-    for (uint32_t i = 0; i < ash_plan_buffer_count(plan); i++) {
-        ash_buffer_info b;
-        if (ash_plan_buffer_at(plan, i, &b, NULL) != ASH_OK) continue;
-        printf("%6u  %-10s%-28.27s%12s", i, ash_role_text(b.role), show_type(&b.type).text,
-               show_bytes(b.bytes).text);
-        if (b.arena != UINT32_MAX) printf("  arena %u at %llu", b.arena, (unsigned long long)b.offset);
-        if (b.root != i) printf("  in buffer %u", b.root);
-        printf("%s%s\n", b.name ? "  " : "", b.name ? b.name : "");
-    }
-}
-
 static void show_arenas(ash_plan *plan) {
     uint32_t count;
     const ash_memory_arena *arenas = ash_memory_plan_arenas(ash_plan_memory(plan), &count);
@@ -37,11 +24,13 @@ static void show_arenas(ash_plan *plan) {
 
 int cmd_plan(int argc, char **argv) {
     struct session s = session_defaults();
-    bool buffers = false, compare = false;
+    bool buffers = false, compare = false, timeline = false;
     const char *files[ASH_MEMORY_FORMAT_COUNT] = {NULL};
     struct option common[SESSION_OPTIONS + 1];
     const struct option own[] = {
-        {"--buffers", NULL, "list the buffers as well", OPTION_FLAG, &buffers},
+        {"--buffers", NULL, "list the buffers as well, and who writes and reads them", OPTION_FLAG,
+         &buffers},
+        {"--timeline", NULL, "draw the live bytes over the operations", OPTION_FLAG, &timeline},
         {"--html", "FILE", "write a picture of the arena with names and zoom", OPTION_TEXT,
          &files[ASH_MEMORY_HTML]},
         {"--svg", "FILE", "write a picture of the arena", OPTION_TEXT, &files[ASH_MEMORY_SVG]},
@@ -66,10 +55,13 @@ int cmd_plan(int argc, char **argv) {
         good = compare_memory(&s);
     } else if (good) {
         show_prepare(&s);
-        show_memory(s.plan);
+        show_memory(&s.report);
         show_ops(s.plan);
-        if (buffers) show_buffers(s.plan);
         show_arenas(s.plan);
+        if (buffers) printf("\nbuffers\n");
+        good = !buffers || show_buffers(&s);
+        if (good && timeline) printf("\n");
+        good = good && (!timeline || show_timeline(&s));
     }
     session_close(&s);
     return good ? EXIT_GOOD : EXIT_BAD;

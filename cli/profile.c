@@ -1,141 +1,193 @@
-/* ashlar profile: where the time goes. */
+/* ashlar profile: where the time goes, and the memory. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli.h"
 
 struct row {
-    uint32_t op;
+    ash_prepared_op op;
+    uint32_t index;
     double ns; /* the median */
-    unsigned threads;
+    unsigned threads, stream;
 };
 
-static int by_time(const void *a, const void *b) {
-    const struct row *x = a, *y = b;
-    return x->ns > y->ns ? -1 : x->ns < y->ns ? 1 : x->op < y->op ? -1 : 1;
+/* --- orders ------------------------------------------------------------------------------------- */
+
+static double time_of(const struct row *r) {
+    return r->ns;
 }
+
+static double order_of(const struct row *r) {
+    return -(double)r->index;
+}
+
+static double flops_of(const struct row *r) {
+    return r->op.flops;
+}
+
+static double bytes_of(const struct row *r) {
+    return r->op.bytes;
+}
+
+static double flop_rate(const struct row *r) {
+    return r->op.flops / (r->ns > 0 ? r->ns : 1);
+}
+
+static double byte_rate(const struct row *r) {
+    return r->op.bytes / (r->ns > 0 ? r->ns : 1);
+}
+
+/* What rows can be sorted by, the largest first. */
+static const struct key {
+    const char *name;
+    double (*value)(const struct row *row);
+} keys[] = {{"time", time_of},   {"order", order_of},    {"flop", flops_of},
+            {"bytes", bytes_of}, {"GFLOP/s", flop_rate}, {"GB/s", byte_rate}};
+
+static const struct key *find_key(const char *name) {
+    for (size_t i = 0; i < COUNT(keys); i++)
+        if (!strcmp(keys[i].name, name)) return &keys[i];
+    return NULL;
+}
+
+/* A row's number and the value that it is sorted by. */
+struct sorted {
+    double value;
+    uint32_t row;
+};
+
+static int by_value(const void *a, const void *b) {
+    const struct sorted *x = a, *y = b;
+    return x->value > y->value ? -1 : x->value < y->value ? 1 : x->row < y->row ? -1 : x->row > y->row;
+}
+
+/* --- measuring ---------------------------------------------------------------------------------- */
 
 static int by_number(const void *a, const void *b) {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
     return x < y ? -1 : x > y;
 }
 
-static void show_rows(ash_plan *plan, const struct row *rows, size_t count, size_t limit) {
-    double total = 0, shown = 0;
-    for (size_t i = 0; i < count; i++) total += rows[i].ns;
-    printf("%10s%7s%10s%10s%9s%5s  %s\n", "time", "share", "GFLOP/s", "GB/s", "chunks", "thr", "operation");
-    for (size_t i = 0; i < count && i < limit; i++) {
-        ash_prepared_op op;
-        if (ash_plan_op_at(plan, rows[i].op, &op, NULL) != ASH_OK) continue;
-        double ns = rows[i].ns > 0 ? rows[i].ns : 1;
-        printf("%10s%6.1f%%%10.1f%10.1f%9lld%5u  #%u %s%s%s\n", show_time(rows[i].ns).text,
-               100 * rows[i].ns / total, op.flops / ns, op.bytes / ns, (long long)op.chunks,
-               rows[i].threads, rows[i].op, op.name, op.node_count && op.nodes[0] ? "  " : "",
-               op.node_count && op.nodes[0] ? op.nodes[0] : "");
-        shown += rows[i].ns;
-    }
-    if (count > limit)
-        printf("%10s%6.1f%%  %zu more\n", show_time(total - shown).text, 100 * (1 - shown / total),
-               count - limit);
-    printf("%10s         in %zu operations\n", show_time(total).text, count);
+static double median(int64_t *numbers, unsigned count) {
+    qsort(numbers, count, sizeof *numbers, by_number);
+    return (double)numbers[count / 2];
 }
 
-/* Medians over `repeat` executions. */
-static bool measure(struct session *s, unsigned repeat, struct row *rows, size_t count) {
+/* Medians over `repeat` executions: of each operation, and of all from the first's begin to the last's end.
+ */
+static bool measure(struct session *s, unsigned repeat, struct row *rows, size_t count, double *wall) {
     ash_profile *profile = calloc(count + 1, sizeof *profile);
-    int64_t *times = calloc((size_t)repeat * count + 1, sizeof *times);
+    int64_t *times = calloc((count + 1) * repeat, sizeof *times); /* the last row: of the executions */
     bool good = profile && times;
     if (!good) fprintf(stderr, "ashlar: out of memory\n");
     for (unsigned r = 0; good && r < repeat + 1; r++) {
         if (ash_plan_execute_profiled(s->plan, profile, count, &s->diag) != ASH_OK)
             good = session_failed(s, "execute");
+        int64_t *all = &times[count * repeat + (r ? r - 1 : 0)];
+        *all = 0;
         for (size_t i = 0; good && r > 0 && i < count; i++) {
+            int64_t end = profile[i].start + profile[i].duration;
             times[i * repeat + r - 1] = profile[i].duration;
-            rows[i].op = profile[i].op;
+            if (end > *all) *all = end;
+            rows[i].index = profile[i].op;
             rows[i].threads = profile[i].threads;
+            rows[i].stream = profile[i].stream;
         }
     }
     for (size_t i = 0; good && i < count; i++) {
-        qsort(times + i * repeat, repeat, sizeof *times, by_number);
-        rows[i].ns = (double)times[i * repeat + repeat / 2];
+        rows[i].ns = median(times + i * repeat, repeat);
+        good = ash_plan_op_at(s->plan, rows[i].index, &rows[i].op, &s->diag) == ASH_OK ||
+               session_failed(s, "operation");
     }
+    if (good) *wall = median(times + count * repeat, repeat);
     free(profile);
     free(times);
     return good;
 }
 
-static void put_quoted(FILE *f, const char *text) {
-    fputc('"', f);
-    for (; *text; text++) {
-        if (*text == '"' || *text == '\\') fputc('\\', f);
-        if ((unsigned char)*text >= 0x20) fputc(*text, f);
+/* --- the table ---------------------------------------------------------------------------------- */
+
+static void show_numbers(double ns, double total, double flops, double bytes) {
+    double rate = ns > 0 ? ns : 1;
+    printf("%s %5.1f%% %9.1f %8.1f %10s", show_padded(show_time(ns).text, 10).text,
+           total > 0 ? 100 * ns / total : 0, flops / rate, bytes / rate, show_bytes((uint64_t)bytes).text);
+}
+
+static void show_row(const struct row *r, double total) {
+    const char *node = r->op.node_count ? r->op.nodes[0] : NULL;
+    char number[24], kernel[24] = "copy";
+    snprintf(number, sizeof number, "#%u", r->index);
+    if (r->op.kind == ASH_PREPARED_KERNEL) snprintf(kernel, sizeof kernel, "k%u", r->op.kernel);
+    show_numbers(r->ns, total, r->op.flops, r->op.bytes);
+    printf(" %4u %6u  %-6s %-6s ", r->threads, r->stream, number, kernel);
+    if (node)
+        printf("%s  %s\n", show_padded(r->op.name, -44).text, node);
+    else
+        printf("%s\n", r->op.name);
+}
+
+static void show_rows(const struct row *rows, const struct sorted *order, size_t count, size_t limit,
+                      double wall) {
+    struct row all = {0}, rest;
+    for (size_t i = 0; i < count; i++) {
+        all.ns += rows[i].ns;
+        all.op.flops += rows[i].op.flops;
+        all.op.bytes += rows[i].op.bytes;
     }
-    fputc('"', f);
-}
-
-/* A track per stream, by name. */
-static void put_tracks(FILE *f, const ash_profile *profile, size_t count) {
-    uint32_t most = 0;
-    for (size_t i = 0; i < count; i++)
-        if (profile[i].stream > most) most = profile[i].stream;
-    for (uint32_t s = 0; s <= most; s++)
-        fprintf(f,
-                "{\"ph\": \"M\", \"pid\": 1, \"tid\": %u, \"name\": \"thread_name\", "
-                "\"args\": {\"name\": \"stream %u\"}}%s\n",
-                s + 1, s, s < most || count ? "," : "");
-}
-
-/* One execution in the Chrome trace format, which Perfetto opens: complete events, in microseconds. */
-static bool write_trace(struct session *s, const char *path, size_t count) {
-    ash_profile *profile = calloc(count + 1, sizeof *profile);
-    FILE *f = profile ? fopen(path, "w") : NULL;
-    bool good = f && ash_plan_execute_profiled(s->plan, profile, count, &s->diag) == ASH_OK;
-    if (good) fprintf(f, "{\"displayTimeUnit\": \"ns\", \"traceEvents\": [\n");
-    if (good) put_tracks(f, profile, count);
-    for (size_t i = 0; good && i < count; i++) {
-        ash_prepared_op op;
-        if (ash_plan_op_at(s->plan, profile[i].op, &op, NULL) != ASH_OK) continue;
-        fprintf(f, "{\"ph\": \"X\", \"pid\": 1, \"tid\": %u, \"ts\": %.3f, \"dur\": %.3f, \"name\": ",
-                profile[i].stream + 1, (double)profile[i].start / 1e3, (double)profile[i].duration / 1e3);
-        put_quoted(f, op.name);
-        fprintf(f,
-                ", \"cat\": \"%s\", \"args\": {\"operation\": %u, \"chunks\": %lld, \"threads\": %u, "
-                "\"flop\": %.0f}}%s\n",
-                ash_prepared_kind_text(op.kind), profile[i].op, (long long)op.chunks, profile[i].threads,
-                op.flops, i + 1 < count ? "," : "");
+    rest = all;
+    printf("%10s %6s %9s %8s %10s %4s %6s  %-6s %-6s %-44s  %s\n", "time", "share", "GFLOP/s", "GB/s",
+           "bytes", "thr", "stream", "op", "kernel", "name", "node");
+    for (size_t i = 0; i < count && i < limit; i++) {
+        const struct row *r = &rows[order[i].row];
+        show_row(r, all.ns);
+        rest.ns -= r->ns;
+        rest.op.flops -= r->op.flops;
+        rest.op.bytes -= r->op.bytes;
     }
-    if (good) fprintf(f, "]}\n");
-    if (f && fclose(f) != 0) good = false;
-    if (!good) fprintf(stderr, "ashlar: cannot write the trace %s\n", path);
-    free(profile);
-    return good;
+    if (count > limit) {
+        show_numbers(rest.ns, all.ns, rest.op.flops, rest.op.bytes);
+        printf("              %zu more\n", count - limit);
+    }
+    show_numbers(all.ns, all.ns, all.op.flops, all.op.bytes);
+    printf("              all %zu; %s from first to last\n", count, show_time(wall).text);
 }
 
-static int profile_model(struct session *s, unsigned repeat, unsigned limit, bool in_order,
-                         const char *trace) {
+struct wishes {
+    unsigned repeat, limit;
+    const struct key *key;
+    const char *trace;
+};
+
+static int profile_model(struct session *s, const struct wishes *w) {
     size_t count = ash_plan_op_count(s->plan);
     struct row *rows = calloc(count + 1, sizeof *rows);
-    bool good = rows && session_fill_inputs(s) && measure(s, repeat, rows, count);
+    struct sorted *order = calloc(count + 1, sizeof *order);
+    double wall = 0;
+    bool good = rows && order && session_fill_inputs(s) && measure(s, w->repeat, rows, count, &wall);
+    for (size_t i = 0; good && i < count; i++)
+        order[i] = (struct sorted){w->key->value(&rows[i]), (uint32_t)i};
     if (good) {
-        if (!in_order) qsort(rows, count, sizeof *rows, by_time);
-        show_rows(s->plan, rows, count, limit ? limit : count);
-        if (trace) good = write_trace(s, trace, count);
+        qsort(order, count, sizeof *order, by_value);
+        show_rows(rows, order, count, w->limit ? w->limit : count, wall);
+        printf("\n");
+        good = show_timeline(s) && (!w->trace || write_trace(s, w->trace));
     }
     free(rows);
+    free(order);
     return good ? EXIT_GOOD : EXIT_BAD;
 }
 
 int cmd_profile(int argc, char **argv) {
     struct session s = session_defaults();
-    unsigned repeat = 10, limit = 25;
-    bool in_order = false;
-    const char *trace = NULL;
+    struct wishes w = {.repeat = 10, .limit = 25};
+    const char *sort = "time";
     struct option common[SESSION_OPTIONS + 1];
     const struct option own[] = {
-        {"--repeat", "N", "executions, of which the median counts (default 10)", OPTION_UINT, &repeat},
-        {"--top", "N", "operations to show (default 25; 0: all)", OPTION_UINT, &limit},
-        {"--in-order", NULL, "in schedule order instead of slowest first", OPTION_FLAG, &in_order},
-        {"--trace", "FILE", "write one execution as a trace that Perfetto opens", OPTION_TEXT, &trace},
+        {"--repeat", "N", "executions, of which the median counts (default 10)", OPTION_UINT, &w.repeat},
+        {"--top", "N", "operations to show (default 25; 0: all)", OPTION_UINT, &w.limit},
+        {"--sort", "KEY", "largest first: time (default), flop, bytes, GFLOP/s, GB/s; or order",
+         OPTION_TEXT, &sort},
+        {"--trace", "FILE", "write one execution as a trace that Perfetto opens", OPTION_TEXT, &w.trace},
         {0},
     };
     const struct option *const tables[] = {own, common, NULL};
@@ -143,14 +195,16 @@ int cmd_profile(int argc, char **argv) {
     int status;
     session_options(&s, common);
     if (!options_read(argc, argv, "profile MODEL.onnx [options]", tables, &words, &status)) return status;
-    if (words.count != 1 || repeat == 0) {
+    w.key = find_key(sort);
+    if (words.count != 1 || w.repeat == 0 || !w.key) {
         fprintf(stderr, "ashlar profile: %s\n",
-                repeat ? "one model is expected" : "--repeat must be at least 1");
+                !w.key     ? "--sort knows time, order, flop, bytes, GFLOP/s and GB/s"
+                : w.repeat ? "one model is expected"
+                           : "--repeat must be at least 1");
         return EXIT_USAGE;
     }
     status = EXIT_BAD;
-    if (session_open(&s, words.at[0]) && session_prepare(&s))
-        status = profile_model(&s, repeat, limit, in_order, trace);
+    if (session_open(&s, words.at[0]) && session_prepare(&s)) status = profile_model(&s, &w);
     session_close(&s);
     return status;
 }

@@ -13,25 +13,19 @@ static bool write_outputs(struct session *s, const char *folder) {
             return false;
         }
     }
-    for (size_t i = 0; i < ash_plan_output_count(s->plan); i++) {
-        const ash_view *view;
-        const void *data;
+    for (size_t i = 0; i < ash_graph_output_count(s->graph); i++) {
+        struct output output;
         ash_tensor *tensor = NULL;
         char path[1024];
-        const char *name = ash_plan_output_name(s->plan, i);
-        bool bf16 = false;
-        ash_status status = ash_plan_output(s->plan, i, &view, &s->diag);
-        if (status == ASH_OK) status = ash_view_data(view, &data, &s->diag);
-        if (status == ASH_OK) {
-            bf16 = ash_view_type(view)->dtype == ASH_BF16;
-            status = ash_tensor_create(s->context, name, ash_view_type(view), data, ash_view_bytes(view),
-                                       &tensor, &s->diag);
-        }
-        snprintf(path, sizeof path, "%s/output_%zu.%s", folder, i, bf16 ? "pb" : "npy");
+        if (!session_output(s, i, &output)) return false;
+        ash_status status = ash_tensor_create(s->context, output.name, &output.type, output.data,
+                                              output.bytes, &tensor, &s->diag);
+        snprintf(path, sizeof path, "%s/output_%zu.%s", folder, i,
+                 output.type.dtype == ASH_BF16 ? "pb" : "npy");
         if (status == ASH_OK) status = ash_tensor_write(tensor, path, &s->diag);
         ash_tensor_destroy(tensor);
         if (status != ASH_OK) return session_failed(s, path);
-        printf("  %s -> %s\n", name, path);
+        printf("  %s -> %s\n", output.name, path);
     }
     return true;
 }
@@ -40,13 +34,16 @@ static int run_model(struct session *s, unsigned repeat, const char *output_dir,
     struct timing t;
     if (!session_fill_inputs(s) || !time_runs(s, repeat, &t)) return EXIT_BAD;
     show_prepare(s);
-    show_memory(s->plan);
+    show_memory(&s->report);
     printf("latency        %s median of %u (least %s, 90%% within %s)\n", show_time(t.median).text, t.runs,
            show_time(t.least).text, show_time(t.p90).text);
     printf("peak resident  %s\n", show_bytes(peak_resident()).text);
-    size_t outputs = ash_plan_output_count(s->plan);
     printf("outputs\n");
-    for (size_t i = 0; i < outputs; i++) show_output(s->plan, i);
+    for (size_t i = 0; i < ash_graph_output_count(s->graph); i++) {
+        struct output output;
+        if (!session_output(s, i, &output)) return EXIT_BAD;
+        show_output(&output);
+    }
     if (output_dir && !write_outputs(s, output_dir)) return EXIT_BAD;
     return !reference || check_reference(s) == 0 ? EXIT_GOOD : EXIT_BAD;
 }
@@ -59,7 +56,7 @@ static int run_check(struct session *s, unsigned repeat, const char *folder, boo
     struct timing t;
     if (!time_runs(s, repeat, &t)) return EXIT_BAD;
     show_prepare(s);
-    show_memory(s->plan);
+    show_memory(&s->report);
     printf("latency        %s median of %u\n", show_time(t.median).text, t.runs);
     printf("peak resident  %s\n", show_bytes(peak_resident()).text);
     return differ ? EXIT_BAD : EXIT_GOOD;
@@ -93,7 +90,7 @@ int cmd_run(int argc, char **argv) {
         return EXIT_USAGE;
     }
     status = EXIT_BAD;
-    if (session_open(&s, check ? path : words.at[0]) && session_prepare(&s))
+    if (session_open(&s, check ? path : words.at[0]) && session_ready(&s))
         status =
             check ? run_check(&s, repeat, check, reference) : run_model(&s, repeat, output_dir, reference);
     session_close(&s);

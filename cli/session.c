@@ -3,7 +3,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cli.h"
 
@@ -35,7 +34,8 @@ void session_options(struct session *s, struct option rows[SESSION_OPTIONS + 1])
     ash_plan_options *o = &s->plan_options;
     const struct option all[SESSION_OPTIONS + 1] = {
         {"--threads", "N", "threads of one execution (default: all cores)", OPTION_UINT, &s->threads},
-        {"--mode", "MODE", "execution: stream (default), graph, multi_stream=N", OPTION_EXECUTION, o},
+        {"--mode", "MODE", "execution: stream (default), graph, multi_stream=N, eager", OPTION_EXECUTION,
+         &s->execution},
         {"--planner", "MODE", "memory: disabled, remap or arena (default)", OPTION_MODE, &o->memory.mode},
         {"--strategy", "NAME", "arena packing: auto (default), tlsf, best_fit, search", OPTION_STRATEGY,
          &o->memory.strategy},
@@ -121,8 +121,7 @@ static bool read_var(const char *text, ash_onnx_var *out, char *name, size_t siz
     return true;
 }
 
-/* "name=file": the name goes to `name`; the file's place in the text, or NULL. */
-static const char *split(const char *option, const char *text, char *name, size_t size) {
+const char *split_option(const char *option, const char *text, char *name, size_t size) {
     const char *equals = strrchr(text, '=');
     if (!equals || (size_t)(equals - text) >= size) {
         fprintf(stderr, "ashlar: %s %s: NAME=FILE is expected\n", option, text);
@@ -147,7 +146,7 @@ static bool load_graph(struct session *s) {
         if (!read_var(s->vars.at[i], &vars[i], names[i], sizeof names[i])) return false;
     bool good = true;
     for (size_t i = 0; good && i < s->binds.count; i++) {
-        const char *file = split("--bind", s->binds.at[i], inputs[i], sizeof inputs[i]);
+        const char *file = split_option("--bind", s->binds.at[i], inputs[i], sizeof inputs[i]);
         good = file != NULL;
         if (good && ash_tensor_read(s->context, file, &tensors[i], &s->diag) != ASH_OK)
             good = session_failed(s, file);
@@ -177,106 +176,24 @@ bool session_open(struct session *s, const char *path) {
 }
 
 bool session_prepare(struct session *s) {
+    if (s->execution.eager) {
+        fprintf(stderr,
+                "ashlar: mode eager drops its plan at the end of every call, and there is nothing to "
+                "look at: use mode stream\n");
+        return false;
+    }
+    s->plan_options.mode = s->execution.mode;
+    s->plan_options.streams = s->execution.streams;
     if (ash_plan_prepare(s->context, s->graph, &s->plan_options, &s->plan, &s->diag) != ASH_OK)
         return session_failed(s, s->path);
+    s->report = ash_plan_describe(s->plan);
     return true;
 }
 
 void session_close(struct session *s) {
+    if (s->graph) session_drop_values(s);
     ash_plan_destroy(s->plan);
     ash_graph_destroy(s->graph);
     ash_context_destroy(s->context);
     s->plan = NULL, s->graph = NULL, s->context = NULL;
-}
-
-/* --- inputs ----------------------------------------------------------------------------------- */
-
-bool session_set_input(struct session *s, size_t position, const ash_tensor *tensor) {
-    ash_type want;
-    const ash_type *have = ash_tensor_type(tensor);
-    const char *name = ash_plan_input_name(s->plan, position);
-    if (ash_plan_input_type(s->plan, position, &want, &s->diag) != ASH_OK) return session_failed(s, name);
-    bool same = want.dtype == have->dtype && want.rank == have->rank;
-    for (unsigned i = 0; same && i < want.rank; i++) same = want.dims[i] == have->dims[i];
-    if (!same) {
-        fprintf(stderr, "ashlar: input %s is %s, the file has %s; --var sets the size of a dynamic dim\n",
-                name, show_type(&want).text, show_type(have).text);
-        return false;
-    }
-    if (ash_plan_set_input(s->plan, position, ash_tensor_data(tensor), ash_tensor_size(tensor), &s->diag) !=
-        ASH_OK)
-        return session_failed(s, name);
-    return true;
-}
-
-static bool set_from_file(struct session *s, const char *text, bool *set) {
-    char name[512];
-    size_t position = 0;
-    const char *file = split("--input", text, name, sizeof name);
-    if (!file) return false;
-    if (ash_plan_input_position(s->plan, name, &position, &s->diag) != ASH_OK)
-        return session_failed(s, text);
-    ash_tensor *tensor;
-    if (ash_tensor_read(s->context, file, &tensor, &s->diag) != ASH_OK) return session_failed(s, file);
-    set[position] = session_set_input(s, position, tensor);
-    ash_tensor_destroy(tensor);
-    return set[position];
-}
-
-/* xorshift64*: the same numbers everywhere. */
-static uint64_t next_random(uint64_t *state) {
-    *state ^= *state >> 12, *state ^= *state << 25, *state ^= *state >> 27;
-    return *state * 0x2545f4914f6cdd1dULL;
-}
-
-/* Floating point numbers within [-1, 1), whole ones and truth values from 0 to 1: valid as indices, masks
- * and lengths. */
-static void put_random(ash_dtype dtype, void *data, uint64_t i, uint64_t bits) {
-    double unit = (double)(bits >> 11) / (double)(1ULL << 53) * 2 - 1;
-    float single = (float)unit;
-    uint32_t raw;
-    memcpy(&raw, &single, sizeof raw);
-    uint32_t exponent = (raw >> 23 & 0xff);
-    uint16_t half = exponent < 113
-                        ? 0
-                        : (uint16_t)((raw >> 16 & 0x8000) | ((exponent - 112) << 10) | (raw >> 13 & 0x3ff));
-    switch (dtype) {
-    case ASH_F64: ((double *)data)[i] = unit; break;
-    case ASH_F32: ((float *)data)[i] = single; break;
-    case ASH_F16: ((uint16_t *)data)[i] = half; break;
-    case ASH_BF16: ((uint16_t *)data)[i] = (uint16_t)(raw >> 16); break;
-    default: {
-        size_t size = ash_dtype_size(dtype);
-        uint64_t value = bits >> 63;
-        memcpy((char *)data + i * size, &value, size); /* little endian, as every target is */
-    }
-    }
-}
-
-static bool set_random(struct session *s, size_t position, uint64_t *state) {
-    ash_view *view;
-    void *data;
-    if (ash_plan_input(s->plan, position, &view, &s->diag) != ASH_OK ||
-        ash_view_data_mut(view, &data, &s->diag) != ASH_OK)
-        return session_failed(s, ash_plan_input_name(s->plan, position));
-    ash_dtype dtype = ash_view_type(view)->dtype;
-    uint64_t count = ash_view_bytes(view) / ash_dtype_size(dtype);
-    for (uint64_t i = 0; i < count; i++) put_random(dtype, data, i, next_random(state));
-    return true;
-}
-
-bool session_fill_inputs(struct session *s) {
-    size_t count = ash_plan_input_count(s->plan);
-    bool *set = calloc(count + 1, sizeof *set);
-    if (!set) {
-        fprintf(stderr, "ashlar: out of memory\n");
-        return false;
-    }
-    uint64_t state = 0x9e3779b97f4a7c15ULL * (s->seed + 1ULL);
-    bool good = true;
-    for (size_t i = 0; good && i < s->inputs.count; i++) good = set_from_file(s, s->inputs.at[i], set);
-    for (size_t i = 0; good && i < count; i++)
-        if (!set[i]) good = set_random(s, i, &state);
-    free(set);
-    return good;
 }

@@ -17,6 +17,22 @@ uint64_t peak_resident(void) {
     return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss * 1024 : 0;
 }
 
+struct line show_padded(const char *text, int width) {
+    struct line out;
+    int seen = 0, most = width < 0 ? -width : width;
+    size_t bytes = 0;
+    while (text[bytes]) { /* characters are counted by their first bytes */
+        bool first = ((unsigned char)text[bytes] & 0xc0) != 0x80;
+        if (first && (seen == most || bytes + 4 + (size_t)most >= sizeof out.text)) break;
+        seen += first;
+        bytes++;
+    }
+    int blank = most - seen;
+    snprintf(out.text, sizeof out.text, "%*s%.*s%*s", width > 0 ? blank : 0, "", (int)bytes, text,
+             width < 0 ? blank : 0, "");
+    return out;
+}
+
 /* Three digits and a unit. */
 static struct line scaled(double value, double base, const char *const *units, size_t count) {
     struct line out;
@@ -113,18 +129,11 @@ static void show_top(ash_dtype dtype, const void *data, uint64_t count) {
     printf("\n");
 }
 
-void show_output(ash_plan *plan, size_t position) {
-    const ash_view *view;
-    const void *data;
-    ash_diag diag;
-    if (ash_plan_output(plan, position, &view, &diag) != ASH_OK ||
-        ash_view_data(view, &data, &diag) != ASH_OK) {
-        printf("  %s: %s\n", ash_plan_output_name(plan, position), diag.message);
-        return;
-    }
-    const ash_type *type = ash_view_type(view);
-    uint64_t count = ash_view_bytes(view) / ash_dtype_size(type->dtype);
-    printf("  %s: %s\n", ash_plan_output_name(plan, position), show_type(type).text);
+void show_output(const struct output *output) {
+    const ash_type *type = &output->type;
+    const void *data = output->data;
+    uint64_t count = output->bytes / ash_dtype_size(type->dtype);
+    printf("  %s: %s\n", output->name, show_type(type).text);
     int64_t last = type->rank ? type->dims[type->rank - 1] : 1;
     if (count >= 10 && count <= 100000 && (uint64_t)last == count)
         show_top(type->dtype, data, count);
@@ -142,8 +151,8 @@ static const char *certificate(ash_memory_certificate c) {
     }
 }
 
-void show_memory(const ash_plan *plan) {
-    ash_plan_report r = ash_plan_describe(plan);
+void show_memory(const ash_plan_report *report) {
+    const ash_plan_report r = *report;
     printf("weights        %s packed, %s read in place (%s in mapped files)\n", show_bytes(r.weights).text,
            show_bytes(r.constants).text, show_bytes(r.mapped).text);
     printf("arena          %s: %s\n", show_bytes(r.memory.size).text, certificate(r.memory.certificate));
@@ -169,11 +178,12 @@ static const char *planner(const struct session *s, char *room, size_t size) {
 
 void show_prepare(const struct session *s) {
     char room[64];
-    ash_plan_report r = ash_plan_describe(s->plan);
+    const ash_plan_report r = s->report;
     printf("model          %s\n", s->path);
     printf("plan           %u operations, %u kernels, %u prologue operations, %u thread%s, planner %s\n",
            r.ops, r.kernels, r.prologue_ops, r.threads, r.threads == 1 ? "" : "s",
            planner(s, room, sizeof room));
+    if (s->execution.eager) printf("mode           eager: prepared and dropped at every call\n");
     printf("prepare        %s: lowering %s, compiling %s, memory %s, weights %s\n",
            show_time((double)r.prepare_ns).text, show_time((double)r.lower_ns).text,
            show_time((double)r.compile_ns).text, show_time((double)r.memory_ns).text,

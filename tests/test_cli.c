@@ -1,11 +1,8 @@
 /* The command line, as a user meets it: exit statuses, what is printed, files in and out. */
-#include "testing.h"
-#include "trace_format.h"
+#include "cli_fixture.h"
 
 #include <math.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "ashlar/builder.h"
 #include "ashlar/onnx.h"
@@ -13,21 +10,7 @@
 
 static ash_diag diag;
 
-static struct {
-    ash_context *context;
-    char folder[64];
-    char out[1 << 16]; /* of the last command, both streams */
-} room;
-
 enum { ROWS = 3, COLUMNS = 12 };
-
-static char *path_of(const char *name) {
-    static char path[4][256];
-    static int next;
-    char *p = path[next++ % 4];
-    snprintf(p, sizeof path[0], "%s/%s", room.folder, name);
-    return p;
-}
 
 static void write_tensor(const char *name, const char *file, ash_dtype dtype, int64_t rows,
                          const void *data) {
@@ -42,8 +25,7 @@ static void write_tensor(const char *name, const char *file, ash_dtype dtype, in
 /* y = softmax(x * 2), and data to check it with. */
 static int setup(void **state) {
     (void)state;
-    strcpy(room.folder, "/tmp/ashlar-cli-XXXXXX");
-    assert_non_null(mkdtemp(room.folder));
+    make_folder();
     assert_ok(ash_context_create(NULL, &room.context, &diag));
     ash_graph *g;
     assert_ok(ash_graph_create(room.context, "net", &g, &diag));
@@ -73,29 +55,9 @@ static int setup(void **state) {
 
 static int teardown(void **state) {
     (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -r %s", room.folder);
-    assert_int_equal(system(command), 0);
+    remove_folder();
     ash_context_destroy(room.context);
     return 0;
-}
-
-/* Runs "ashlar ARGUMENTS", where %s stands for the test's folder; the exit status. */
-static int ashlar(const char *arguments) {
-    char command[1024], words[800];
-    snprintf(words, sizeof words, arguments, room.folder, room.folder, room.folder);
-    snprintf(command, sizeof command, "%s %s 2>&1", ASH_CLI, words);
-    FILE *pipe = popen(command, "r");
-    assert_non_null(pipe);
-    size_t len = fread(room.out, 1, sizeof room.out - 1, pipe);
-    room.out[len] = 0;
-    int status = pclose(pipe);
-    assert_true(WIFEXITED(status));
-    return WEXITSTATUS(status);
-}
-
-static void says(const char *text) {
-    if (!strstr(room.out, text)) fail_msg("\"%s\" is missing in:\n%s", text, room.out);
 }
 
 static void help(void **state) {
@@ -152,6 +114,16 @@ static void check(void **state) {
         assert_int_equal(ashlar(words), 0);
         says("agrees");
     }
+    static const char *const modes[] = {"stream", "graph", "eager", "multi_stream=2"};
+    for (int i = 0; i < 4; i++) {
+        char words[128];
+        snprintf(words, sizeof words, "run --check %%s --no-cache --repeat 1 --reference --mode %s",
+                 modes[i]);
+        assert_int_equal(ashlar(words), 0);
+        says("output y f32[3, 12]: agrees");
+        says("output y agrees with the reference");
+        says("lower bound");
+    }
     float wrong[ROWS * COLUMNS] = {0};
     write_tensor("y", "test_data_set_0/output_0.pb", ASH_F32, ROWS, wrong);
     assert_int_equal(ashlar("run --check %s --no-cache"), 1);
@@ -190,6 +162,41 @@ static void files_in_and_out(void **state) {
     assert_int_equal(ashlar("run %s/model.onnx --no-cache --input x=%s/none.npy"), 1);
 }
 
+/* Mode eager has no plan that lasts: what runs a model runs, what looks at a plan says why not. */
+static void mode_eager(void **state) {
+    (void)state;
+    assert_int_equal(ashlar("run %s/model.onnx --mode eager --no-cache --repeat 2 --threads 1 --poison "
+                            "--input x=%s/x.npy --output-dir %s/eager"),
+                     0);
+    says("eager: prepared and dropped at every call");
+    says("1 thread,");
+    says("y: f32[3, 12]");
+    assert_int_equal(ashlar("run %s/model.onnx --no-cache --input x=%s/x.npy --output-dir %s/stream"), 0);
+    assert_int_equal(ashlar("run %s/model.onnx --mode eager --no-cache --seed 7 --output-dir %s/eager7"),
+                     0);
+    assert_int_equal(ashlar("run %s/model.onnx --no-cache --seed 7 --output-dir %s/stream7"), 0);
+    char command[512];
+    snprintf(command, sizeof command,
+             "cd %s && cmp eager/output_0.npy stream/output_0.npy && "
+             "cmp eager7/output_0.npy stream7/output_0.npy",
+             room.folder);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(ashlar("run %s/model.onnx --mode eager --no-cache --input x=%s/short.npy"), 1);
+    says("f32[2, 12]");
+    assert_int_equal(ashlar("run %s/model.onnx --mode eager --no-cache --max-memory 100"), 1);
+    says("budget");
+    assert_int_equal(ashlar("bench %s/model.onnx --mode eager --cache %s/cache --repeat 2 --csv"), 0);
+    static const char *const refused[] = {"profile", "plan", "inspect kernels"};
+    for (int i = 0; i < 3; i++) {
+        char words[128];
+        snprintf(words, sizeof words, "%s %%s/model.onnx --no-cache --mode eager", refused[i]);
+        assert_int_equal(ashlar(words), 1);
+        says("mode eager");
+        says("use mode stream");
+    }
+    assert_int_equal(ashlar("run %s/model.onnx --mode eager=2"), 2);
+}
+
 static void environment(void **state) {
     (void)state;
     assert_int_equal(setenv("ASHLAR_MEMORY_MODE", "disabled", 1), 0);
@@ -216,32 +223,11 @@ static void errors(void **state) {
     says("broken.onnx");
 }
 
-static trace_seen read_trace(void) {
-    FILE *f = fopen(path_of("trace.json"), "r");
-    assert_non_null(f);
-    size_t len = fread(room.out, 1, sizeof room.out - 1, f);
-    assert_true(feof(f));
-    fclose(f);
-    room.out[len] = 0;
-    return trace_read(room.out);
-}
-
 static void other_commands(void **state) {
     (void)state;
-    assert_int_equal(ashlar("plan %s/model.onnx --no-cache --buffers"), 0);
+    assert_int_equal(ashlar("plan %s/model.onnx --no-cache"), 0);
     says("operations");
-    says("arena 0 at");
-    assert_int_equal(ashlar("profile %s/model.onnx --no-cache --repeat 3 --trace %s/trace.json"), 0);
-    says("share");
-    trace_seen one = read_trace();
-    assert_true(one.complete > 0 && one.names == 1);
-    assert_int_equal(
-        ashlar("profile %s/model.onnx --no-cache --no-fuse --mode multi_stream=2 --trace %s/trace.json"),
-        0);
-    trace_seen two = read_trace();
-    assert_true(two.complete >= one.complete && two.names >= 1);
-    assert_int_equal(ashlar("profile %s/model.onnx --no-cache --mode graph"), 1);
-    says("mode graph");
+    says("arenas");
     static const char *const modes[] = {"stream", "graph", "multi_stream=3"};
     for (int i = 0; i < 3; i++) {
         char words[64];
@@ -268,7 +254,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(help),   TEST(wrong_command_lines), TEST(run),
         TEST(check),  TEST(files_in_and_out),    TEST(environment),
-        TEST(errors), TEST(other_commands),
+        TEST(errors), TEST(other_commands),      TEST(mode_eager),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,11 @@
 /* The compiler's table and its cache on disk: kernels that are shared, files that are found, damaged or
  * cannot be written, calls from many threads, failures in between. */
 #include <dirent.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "test_code_nest.h"
@@ -190,6 +192,98 @@ static void test_cold_and_warm(void **state) {
     stats = life();
     assert_int_equal(stats.compiled, 0);
     assert_int_equal(stats.from_disk, KERNELS);
+}
+
+static size_t file_size(const char *path);
+
+static void add_size(const char *path, void *user) {
+    *(uint64_t *)user += file_size(path);
+}
+
+/* Makes a file one hour older than the one before. */
+static void make_older(const char *path, void *user) {
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = time(NULL) - 3700 * ++*(int *)user}};
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+}
+
+static void check_fresh(const char *path, void *user) {
+    struct stat info;
+    assert_int_equal(stat(path, &info), 0);
+    *(int *)user += time(NULL) - info.st_mtime < 1800;
+}
+
+static const char *path_in(const char *name) {
+    static char path[400];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    return path;
+}
+
+static void leave(const char *name) {
+    FILE *f = fopen(path_in(name), "w");
+    fputs("something of somebody's", f);
+    fclose(f);
+}
+
+static bool is_there(const char *name) {
+    return access(path_in(name), F_OK) == 0;
+}
+
+/* Compiles one kernel more in a context that keeps so many bytes on disk. */
+static void one_more(uint64_t cache_bytes, int k) {
+    ash_context_options options = {.threads = 1, .cache_dir = dir, .cache_bytes = cache_bytes};
+    test_code t;
+    ash_code *code;
+    ash_kernel_fn fn;
+    ash_diag diag;
+    ash_nest nest = small(k, k);
+    test_code_open(&t, &options);
+    assert_ok(
+        ash_code__compile(t.compiler, (const ash_nest *[]){&nest}, 1, &fn, &code, NULL, NULL, &diag));
+    expect(fn, k, k);
+    ash_code__release(code);
+    ash_nest_free(&nest);
+    test_code_close(&t);
+}
+
+/* The directory stays within its bytes; what was used last stays, and so does what is not the cache's. */
+static void test_pruned(void **state) {
+    (void)state;
+    static const char *const foreign[] = {"notes.o", "0123456789abcdef0123456789abcdef.txt"};
+    static const char draft[] = "0123456789abcdef0123456789abcdef.o.17.abc";
+    uint64_t all = 0, left = 0;
+    int age = 0, fresh = 0, files = 0;
+    life();
+    each_file(add_size, &all);
+    each_file(make_older, &age);
+    ash_code_stats stats = life(); /* a use is noted */
+    assert_int_equal(stats.from_disk, KERNELS);
+    each_file(check_fresh, &fresh);
+    assert_int_equal(fresh, KERNELS);
+    age = 0;
+    each_file(make_older, &age);
+    one_more(all * 2, 20); /* room enough: all stay */
+    each_file(count_file, &files);
+    assert_int_equal(files, KERNELS + 1);
+    for (int i = 0; i < 2; i++) leave(foreign[i]);
+    leave(draft);
+    one_more(all / 2, 21);
+    assert_true(is_there(foreign[0]) && is_there(foreign[1]) && is_there(draft));
+    unlink(path_in(foreign[0])), unlink(path_in(foreign[1]));
+    files = 1;
+    make_older(path_in(draft), &files);
+    one_more(all / 2, 22);
+    assert_false(is_there(draft)); /* nobody writes it any more */
+    each_file(add_size, &left);
+    assert_true(left > 0 && left <= all / 2);
+    files = 0;
+    each_file(count_file, &files);
+    assert_true(files > 0 && files < KERNELS);
+    fresh = 0;
+    each_file(check_fresh, &fresh);
+    assert_true(fresh >= 1); /* the newest are among them */
+    stats = life();          /* what went is made again */
+    assert_int_equal(stats.compiled + stats.from_disk, KERNELS);
+    assert_true(stats.compiled > 0);
 }
 
 static size_t file_size(const char *path) {
@@ -395,6 +489,7 @@ int main(void) {
         cmocka_unit_test(test_same_call),
         cmocka_unit_test_setup_teardown(test_cold_and_warm, make_root, remove_root),
         cmocka_unit_test_setup_teardown(test_damaged, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(test_pruned, make_root, remove_root),
         cmocka_unit_test_setup_teardown(test_not_writable, make_root, remove_root),
         cmocka_unit_test(test_cancelled),
         cmocka_unit_test(test_refused),

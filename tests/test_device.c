@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -81,6 +82,11 @@ static void devices_that_are_not_there(void **state) {
     assert_status(ash_device_open(r->context, "CUDA:0", &d, &diag), ASH_ERROR_DEVICE);
     assert_non_null(strstr(diag.message, "no driver"));
     assert_null(d);
+    static const char *const none[] = {"CUDA", "CUDA:", "CUDA:x", "CUDA:1x", "CUDA:-1"};
+    for (size_t i = 0; i < ASH_COUNT(none); i++) {
+        assert_status(ash_device_open(r->context, none[i], &d, &diag), ASH_ERROR_DEVICE);
+        assert_non_null(strstr(diag.message, "write CUDA:n"));
+    }
     assert_status(ash_device_open(r->context, "TPU:3", &d, &diag), ASH_ERROR_DEVICE);
     assert_non_null(strstr(diag.message, "TPU:3"));
     assert_status(ash_device_open(r->context, "CPU:1", &d, &diag), ASH_ERROR_DEVICE);
@@ -164,15 +170,37 @@ static void *race(void *arg) {
     return NULL;
 }
 
+static atomic_int slow_allocations;
+
+/* Large allocations take their time, so that the others come while one is at it. */
+static void *slow_alloc(void *user, size_t size, size_t align) {
+    (void)user;
+    if (size == 4000) {
+        atomic_fetch_add(&slow_allocations, 1);
+        usleep(300);
+    }
+    return ash_allocator__libc.alloc(NULL, size, align);
+}
+
+static void slow_free(void *user, void *data, size_t size) {
+    (void)user;
+    ash_allocator__libc.free(NULL, data, size);
+}
+
 static void racing_threads_allocate_once(void **state) {
-    struct room *r = *state;
+    (void)state;
+    ash_context *context;
+    ash_device *cpu;
+    ash_context_options options = {.allocator = {slow_alloc, slow_free, NULL}, .threads = 1};
+    assert_ok(ash_context_create(&options, &context, &diag));
+    assert_ok(ash_device_open(context, "CPU", &cpu, &diag));
     for (int round = 0; round < 50; round++) {
         ash_storage *storage;
         ash_view *view;
-        ash_type type = type_of(ASH_F32, 100);
-        assert_ok(ash_storage_create(r->cpu, 400, 0, &storage, &diag));
-        assert_ok(ash_view_create(storage, 0, 400, &type, &view, &diag));
-        long before = r->memory.count;
+        ash_type type = type_of(ASH_F32, 1000);
+        assert_ok(ash_storage_create(cpu, 4000, 0, &storage, &diag));
+        assert_ok(ash_view_create(storage, 0, 4000, &type, &view, &diag));
+        atomic_store(&slow_allocations, 0);
         pthread_barrier_t start;
         pthread_barrier_init(&start, NULL, 4);
         struct racer racers[4];
@@ -184,10 +212,62 @@ static void racing_threads_allocate_once(void **state) {
         pthread_barrier_destroy(&start);
         for (int i = 0; i < 4; i++) assert_ptr_equal(racers[i].seen, racers[0].seen);
         assert_non_null(racers[0].seen);
-        assert_int_equal(r->memory.count, before + 1);
+        assert_int_equal(atomic_load(&slow_allocations), 1);
         ash_view_release(view);
         ash_storage_release(storage);
     }
+    ash_device_close(cpu);
+    ash_context_destroy(context);
+}
+
+struct opener {
+    pthread_t thread;
+    pthread_barrier_t *start;
+    ash_context *context;
+    const char *disk;
+    int failures;
+};
+
+static void *open_and_close(void *arg) {
+    struct opener *o = arg;
+    pthread_barrier_wait(o->start);
+    for (int i = 0; i < 200; i++) {
+        const char *name = i % 3 == 0 ? "CPU" : o->disk;
+        ash_device *device = NULL;
+        ash_storage *storage = NULL;
+        ash_view *view = NULL;
+        uint8_t bytes[100] = {1};
+        ash_type type = type_of(ASH_U8, 100);
+        bool good = ash_device_open(o->context, name, &device, NULL) == ASH_OK &&
+                    strcmp(ash_device_describe(device).name, name) == 0 &&
+                    ash_storage_create(device, 100, 0, &storage, NULL) == ASH_OK &&
+                    ash_view_create(storage, 0, 100, &type, &view, NULL) == ASH_OK &&
+                    ash_view_copy_out(view, bytes, 100, NULL) == ASH_OK && bytes[0] == 0;
+        o->failures += !good;
+        ash_device_close(device);
+        ash_view_release(view);
+        ash_storage_release(storage);
+    }
+    return NULL;
+}
+
+/* The registry under threads that open, use and close the same devices. */
+static void racing_threads_open_devices(void **state) {
+    struct room *r = *state;
+    char disk[100];
+    snprintf(disk, sizeof disk, "DISK:%s", r->path);
+    pthread_barrier_t start;
+    pthread_barrier_init(&start, NULL, 4);
+    struct opener openers[4];
+    for (int i = 0; i < 4; i++) {
+        openers[i] = (struct opener){.start = &start, .context = r->context, .disk = disk};
+        pthread_create(&openers[i].thread, NULL, open_and_close, &openers[i]);
+    }
+    for (int i = 0; i < 4; i++) {
+        pthread_join(openers[i].thread, NULL);
+        assert_int_equal(openers[i].failures, 0);
+    }
+    pthread_barrier_destroy(&start);
 }
 
 static void failed_allocation_can_be_tried_again(void **state) {
@@ -273,11 +353,22 @@ static void copies_are_exact(void **state) {
 static void ids_are_unique(void **state) {
     struct room *r = *state;
     uint64_t last = 0;
+    ash_type type = type_of(ASH_U8, 8);
     for (int i = 0; i < 10; i++) {
         ash_storage *storage;
+        ash_view *view, *same;
         assert_ok(ash_storage_create(r->cpu, 8, 0, &storage, &diag));
         assert_true(ash_storage_id(storage) > last);
         last = ash_storage_id(storage);
+        for (int k = 0; k < 2; k++) { /* handles of one storage have ids of their own */
+            assert_ok(ash_view_create(storage, 0, 8, &type, &view, &diag));
+            assert_true(ash_view_id(view) > last);
+            last = ash_view_id(view);
+            same = ash_view_retain(view);
+            assert_int_equal(ash_view_id(same), last);
+            assert_int_equal(ash_storage_id(ash_view_storage(view)), ash_storage_id(storage));
+            ash_view_release(view), ash_view_release(same);
+        }
         ash_storage_release(storage);
     }
 }
@@ -321,6 +412,9 @@ static void files_are_mapped_read_only(void **state) {
     assert_ok(ash_view_create(storage, 4999, 500, &type, &view, &diag));
     uint8_t bytes[500];
     assert_ok(ash_view_copy_out(view, bytes, 500, &diag));
+    const void *address;
+    assert_ok(ash_view_data(view, &address, &diag));
+    assert_int_equal((uintptr_t)address % 4096, 4999 % 4096); /* where it lies in the file */
     for (int i = 0; i < 500; i++) assert_int_equal(bytes[i], (4999 + i) % 251);
     void *data;
     assert_status(ash_view_copy_in(view, bytes, 500, &diag), ASH_ERROR_STATE);
@@ -478,6 +572,7 @@ int main(void) {
         TEST(memory_is_lazy_zeroed_aligned),
         TEST(large_blocks),
         TEST(racing_threads_allocate_once),
+        TEST(racing_threads_open_devices),
         TEST(failed_allocation_can_be_tried_again),
         TEST(freed_blocks_are_kept),
         TEST(views_are_bounded),

@@ -43,6 +43,24 @@ static void builds_a_network(void **state) {
     ash_graph_output(g, "y", h);
 }
 
+static void dims_tell_their_bounds(void **state) {
+    ash_graph *g = ((fixture *)*state)->g;
+    ash_dim n = ash_graph_var(g, "n", 2, 9);
+    const struct {
+        ash_dim dim;
+        int64_t least, greatest;
+    } cases[] = {{5, 5, 5},   {0, 0, 0},
+                 {n, 2, 9},   {ash_graph_dim_add(g, ash_graph_dim_mul(g, n, 3), 1), 7, 28},
+                 {-77, 0, 0}, {INT64_MIN, 0, 0}};
+    for (size_t i = 0; i < ASH_COUNT(cases); i++) {
+        int64_t least = -1, greatest = -1;
+        ash_graph_dim_bounds(g, cases[i].dim, &least, &greatest);
+        assert_int_equal(least, cases[i].least);
+        assert_int_equal(greatest, cases[i].greatest);
+    }
+    assert_int_equal(ash_graph_status(g, NULL), ASH_OK);
+}
+
 static void builder_functions_give_their_types(void **state) {
     ash_graph *g = ((fixture *)*state)->g;
     ash_dim n = ash_graph_var(g, "n", 2, 9);
@@ -406,6 +424,7 @@ static void large_graphs_take_linear_time(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         IR_TEST(builds_a_network),
+        IR_TEST(dims_tell_their_bounds),
         IR_TEST(builder_functions_give_their_types),
         IR_TEST(scalars_have_their_bits),
         IR_TEST(compositions_compute),

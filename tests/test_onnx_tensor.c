@@ -1,32 +1,9 @@
 /* Tensor files: .npy and .pb, written, read, and refused. */
-#include "testing.h"
-
-#include <unistd.h>
+#include "onnx_folder.h"
 
 #include "ashlar/tensor.h"
 #include "base/base.h"
 #include "onnx_bytes.h"
-
-static ash_diag diag;
-static ash_context *context;
-static char folder[] = "/tmp/ashlar_tensor_XXXXXX";
-
-static int set_up(void **state) {
-    (void)state;
-    return !mkdtemp(folder) || ash_context_create(NULL, &context, &diag) != ASH_OK;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    ash_context_destroy(context);
-    return rmdir(folder);
-}
-
-static const char *in_folder(const char *name) {
-    static char path[256];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
 
 static void write_file(const char *path, const void *data, size_t size) {
     FILE *f = fopen(path, "wb");

@@ -1,34 +1,12 @@
 /* Writing: a graph with every core operator is written, read again, and gives the same results.
  * (`conformance -w` does the same with all backend tests, and keeps the files for other readers.) */
-#include "testing.h"
+#include "onnx_folder.h"
 
 #include <math.h>
-#include <unistd.h>
 
 #include "ashlar/builder.h"
 #include "ashlar/onnx.h"
 #include "ir/ir.h"
-
-static ash_diag diag;
-static ash_context *context;
-static char folder[] = "/tmp/ashlar_write_XXXXXX";
-
-static int set_up(void **state) {
-    (void)state;
-    return !mkdtemp(folder) || ash_context_create(NULL, &context, &diag) != ASH_OK;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    ash_context_destroy(context);
-    return rmdir(folder);
-}
-
-static const char *in_folder(const char *name) {
-    static char path[256];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
 
 /* Equal, or, where a floating point operator is written as several, nearly so. */
 static bool same_element(const ash_wide *a, const ash_wide *b, int64_t k) {

@@ -167,8 +167,10 @@ static void eager(void **state) {
         assert_ok(ash_tensor_create(r->context, "x", &type, x, (size_t)batch * IN * sizeof *x, &in, &diag));
         const ash_tensor *inputs[] = {in};
         ash_var_binding var = {"batch", batch};
-        ash_eager_call call = {&var, 1, inputs, 1, &out, 1};
+        ash_plan_report report = {0};
+        ash_eager_call call = {&var, 1, inputs, 1, &out, 1, &report};
         assert_ok(ash_eager(r->context, r->graph, NULL, &call, &diag));
+        assert_true(report.ops > 0 && report.memory.size > 0 && report.check.buffers > 0);
         assert_string_equal(ash_tensor_name(out), "y");
         assert_int_equal(ash_tensor_type(out)->dims[0], batch);
         reference(r, x, batch, want);
@@ -425,6 +427,91 @@ static void sources(void **state) {
                   ASH_ERROR_INVALID_ARGUMENT);
 }
 
+/* Compiled kernels, every mode, one thread and two: once everything is there, executing takes nothing from
+ * the heap, whatever the variables are and whoever profiles. */
+static void executing_allocates_nothing(void **state) {
+    struct room *r = *state;
+    float x[BATCH * IN];
+    ash_profile profile[32];
+    make_graph(r, true);
+    input_values(x, BATCH * IN, 3);
+    for (int way = 0; way < 2 * ASH_MODE_COUNT; way++) {
+        ash_plan_options options = ash_plan_options_default();
+        options.threads = 1 + (unsigned)way % 2;
+        set_mode(&options, way / 2);
+        assert_ok(ash_plan_prepare(r->context, r->graph, &options, &r->plan, &diag));
+        run_and_compare(r, BATCH, 3);
+        long before = r->memory.count;
+        for (int64_t batch = BATCH; batch > 0; batch--) {
+            assert_ok(ash_plan_set_vars(r->plan, &(ash_var_binding){"batch", batch}, 1, &diag));
+            assert_ok(ash_plan_set_input(r->plan, 0, x, (uint64_t)batch * IN * 4, &diag));
+            assert_ok(ash_plan_execute(r->plan, &diag));
+            assert_ok(ash_plan_execute_vars(r->plan, &(ash_var_binding){"batch", batch}, 1, &diag));
+            if (options.mode != ASH_MODE_GRAPH)
+                assert_ok(ash_plan_execute_profiled(r->plan, profile, ASH_COUNT(profile), &diag));
+        }
+        assert_int_equal(r->memory.count, before);
+        ash_plan_destroy(r->plan);
+        r->plan = NULL;
+    }
+}
+
+/* Who writes and reads what: enough to derive that every read has a writer before it, and that a place in
+ * the arena is taken for as long as somebody touches it. */
+static void accesses(void **state) {
+    struct room *r = *state;
+    ash_op_access a;
+    bool written[64] = {false};
+    make_graph(r, false);
+    ash_plan_options options = ash_plan_options_default();
+    options.fuse = false;
+    assert_ok(ash_plan_prepare(r->context, r->graph, &options, &r->plan, &diag));
+    uint32_t buffers = ash_plan_buffer_count(r->plan);
+    ash_buffer_info b;
+    assert_true(buffers < 64);
+    for (uint32_t i = 0; i < buffers; i++) {
+        assert_ok(ash_plan_buffer_at(r->plan, i, &b, &diag));
+        written[i] =
+            b.role == ASH_ROLE_INPUT || b.role == ASH_ROLE_CONSTANT || b.role == ASH_ROLE_PARAMETER;
+    }
+    size_t prologue = ash_plan_prologue_count(r->plan), ops = ash_plan_op_count(r->plan);
+    assert_true(prologue > 0 && ops > 3);
+    for (size_t i = 0; i < prologue + ops; i++) {
+        bool early = i < prologue, wrote = false;
+        size_t op = early ? i : i - prologue;
+        size_t count =
+            early ? ash_plan_prologue_access_count(r->plan, op) : ash_plan_op_access_count(r->plan, op);
+        assert_true(count > 0);
+        for (size_t k = 0; k < count; k++) {
+            assert_ok(early ? ash_plan_prologue_access(r->plan, op, k, &a, &diag)
+                            : ash_plan_op_access(r->plan, op, k, &a, &diag));
+            assert_ok(ash_plan_buffer_at(r->plan, a.buffer, &b, &diag));
+            assert_true(a.begin <= a.end && a.end <= b.bytes);
+            if (!a.write) assert_true(written[a.buffer] || written[b.root]);
+            if (a.write) wrote = true;
+            if (b.arena == UINT32_MAX) continue;
+            assert_true(!early && b.begin <= (int64_t)(2 * op) && (int64_t)(2 * op) + 2 <= b.end);
+        }
+        assert_true(wrote);
+        for (size_t k = 0; k < count; k++) {
+            assert_ok(early ? ash_plan_prologue_access(r->plan, op, k, &a, &diag)
+                            : ash_plan_op_access(r->plan, op, k, &a, &diag));
+            written[a.buffer] |= a.write;
+        }
+    }
+    uint32_t y;
+    assert_ok(ash_plan_output_index(r->plan, 0, &y, &diag));
+    assert_ok(ash_plan_buffer_at(r->plan, y, &b, &diag));
+    assert_true(written[y] && b.end > (int64_t)(2 * ops));
+    assert_int_equal(ash_plan_op_access_count(r->plan, ops), 0);
+    assert_int_equal(ash_plan_prologue_access_count(r->plan, prologue), 0);
+    assert_status(ash_plan_op_access(r->plan, ops, 0, &a, &diag), ASH_ERROR_NOT_FOUND);
+    assert_status(ash_plan_prologue_access(r->plan, prologue, 0, &a, &diag), ASH_ERROR_NOT_FOUND);
+    assert_status(ash_plan_op_access(r->plan, 0, 99, &a, &diag), ASH_ERROR_NOT_FOUND);
+    assert_status(ash_plan_op_access(r->plan, 0, 0, NULL, &diag), ASH_ERROR_INVALID_ARGUMENT);
+    assert_status(ash_plan_op_access(NULL, 0, 0, &a, &diag), ASH_ERROR_INVALID_ARGUMENT);
+}
+
 static void budgets_and_refusals(void **state) {
     struct room *r = *state;
     make_graph(r, false);
@@ -451,6 +538,8 @@ int main(void) {
         TEST(intermediate_results),
         TEST(fused_values_have_no_buffer),
         TEST(sources),
+        TEST(accesses),
+        TEST(executing_allocates_nothing),
         TEST(odd_graphs),
         TEST(budgets_and_refusals),
     };

@@ -3,6 +3,7 @@
 #include "programs.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 static ash_diag diag;
 
@@ -349,6 +350,10 @@ static void variables(void **state) {
     assert_ok(ash_plan_var_at(r->plan, 0, &var, &diag));
     assert_true(strcmp(var.name, "n") == 0 && var.min == 1 && var.max == N && var.value == N);
     assert_status(ash_plan_var_at(r->plan, 1, &var, &diag), ASH_ERROR_NOT_FOUND);
+    ash_prepared_op op;
+    assert_ok(ash_plan_op_at(r->plan, 3, &op, &diag));
+    assert_true(op.kind == ASH_PREPARED_COPY && op.kernel == UINT32_MAX && op.name != NULL);
+    assert_string_equal(ash_prepared_kind_text(op.kind), "copy");
 
     numbers(x, 1);
     assert_ok(ash_plan_set_input(r->plan, 0, x, sizeof x, &diag));
@@ -414,7 +419,10 @@ static void profile(void **state) {
     ash_profile p[3];
     assert_status(ash_plan_execute_profiled(r->plan, p, 2, &diag), ASH_ERROR_OUT_OF_RANGE);
     assert_status(ash_plan_execute_profiled(r->plan, NULL, 3, &diag), ASH_ERROR_INVALID_ARGUMENT);
+    int64_t begun = ash_clock__now();
     assert_ok(ash_plan_execute_profiled(r->plan, p, 3, &diag));
+    int64_t all = ash_clock__now() - begun;
+    assert_true(p[2].start + p[2].duration <= all); /* times count from the execution's begin */
     for (uint32_t i = 0; i < 3; i++) {
         assert_int_equal(p[i].op, i);
         assert_true(p[i].duration >= 0 && p[i].threads >= 1 && p[i].threads <= 3);
@@ -452,11 +460,34 @@ static void *execute_often(void *arg) {
     return NULL;
 }
 
-/* Threads that execute one plan are serialised: a chain of dependent steps on shared buffers comes out
- * right. */
+static atomic_int inside, together;
+
+/* One chunk that takes its time, and notes whether another execution is at it, too. */
+static void kernel_alone(void *const *b, const int64_t *vars, int64_t begin, int64_t end, int64_t worker) {
+    (void)vars, (void)worker;
+    if (begin >= end) return;
+    if (atomic_fetch_add(&inside, 1) != 0) atomic_fetch_add(&together, 1);
+    int64_t until = ash_clock__now() + 20000;
+    while (ash_clock__now() < until) {
+    }
+    for (int i = 0; i < N; i++) ((float *)b[0])[i] = ((const float *)b[1])[i] * 3 + 2;
+    atomic_fetch_sub(&inside, 1);
+}
+
+/* z = 3 x + 2, by a step that can tell whether it runs alone. */
+static void make_alone(struct room *r) {
+    uint32_t x = maker_buffer(&r->m, ASH_BUFFER_INPUT, N, "x"),
+             z = maker_buffer(&r->m, ASH_BUFFER_OUTPUT, N, "z");
+    maker_step(&r->m, "alone", kernel_alone, 1, 1, 2, LIST(z, x));
+    maker_output(&r->m, z, "z");
+    assert_ok(maker_build(&r->m, NULL, &r->plan, &diag));
+}
+
+/* Threads that execute one plan wait for each other: no step is ever run by two of them. */
 static void threads_are_serialised(void **state) {
     struct room *r = *state;
-    make_small(r, NULL);
+    atomic_store(&together, 0);
+    make_alone(r);
     float x[N];
     numbers(x, 2);
     assert_ok(ash_plan_set_input(r->plan, 0, x, sizeof x, &diag));
@@ -470,6 +501,7 @@ static void threads_are_serialised(void **state) {
         assert_int_equal(threads[i].failures, 0);
     }
     check_output(r, 0, 3, 2, 2);
+    assert_int_equal(atomic_load(&together), 0);
 }
 
 /* Plans of one context share its threads: who finds them busy runs on its own, with the same results. */

@@ -254,6 +254,32 @@ static void every_edge_is_needed(void **state) {
     assert_true(removed >= 10);
 }
 
+/* A buffer that is read, and then added to: the reader must be over before. */
+static void what_is_read_is_not_overwritten(void **state) {
+    struct room *r = *state;
+    float want[N] = {0}, have[N];
+    for (int several = 0; several < 2; several++) {
+        maker_init(&r->m, r->context);
+        uint32_t x = maker_buffer(&r->m, ASH_BUFFER_INPUT, N, "x"),
+                 z = maker_buffer(&r->m, ASH_BUFFER_INPUT, N, "z");
+        uint32_t a = mix(r, ASH_BUFFER_LOCAL, x, z, false), b = a, c = z;
+        for (int i = 0; i < 2; i++) b = mix(r, ASH_BUFFER_LOCAL, b, a, false); /* reads a */
+        for (int i = 0; i < 2; i++) c = mix(r, ASH_BUFFER_LOCAL, c, x, false);
+        weigh(r, maker_step(&r->m, "again", kernel_mix, N, 1, 3, LIST(a, c, x))); /* and a is another */
+        uint32_t d = mix(r, ASH_BUFFER_LOCAL, a, c, false);
+        maker_output(&r->m, mix(r, ASH_BUFFER_OUTPUT, b, d, false), "y");
+        ash_plan_options options = many(2, 1);
+        build(r, several ? &options : NULL, several ? &reorder_class : NULL);
+        set_inputs(r);
+        if (!several) execute(r, want);
+    }
+    assert_int_equal(ash_plan_describe(r->plan).streams, 2);
+    for (reorder.seed = 0; reorder.seed < 200; reorder.seed++) {
+        execute(r, have);
+        assert_memory_equal(have, want, sizeof want);
+    }
+}
+
 /* Two chains that meet: one event, one wait, and what the one waits for is known to those after it. */
 static void implied_waits_are_left_out(void **state) {
     struct room *r = *state;
@@ -488,6 +514,7 @@ int main(void) {
         TEST(independent_work_overlaps),
         TEST(reordering_changes_nothing),
         TEST(every_edge_is_needed),
+        TEST(what_is_read_is_not_overwritten),
         TEST(implied_waits_are_left_out),
         TEST(a_chain_stays_on_one_stream),
         TEST(nothing_is_allocated),

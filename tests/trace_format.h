@@ -1,163 +1,127 @@
-/* Reads a trace as Perfetto does: JSON, a list of events, each of the form that its phase asks for. Counts
- * what it saw. */
+/* What a trace must be for Perfetto to show what was meant (the Trace Event Format, JSON object form):
+ *
+ *   {"traceEvents": [event, ...], ...}        each event an object with "ph", "pid", "tid" and "name"
+ *   M   names the process, or a thread (a track), or gives its place among them
+ *   X   something that lasted from "ts" for "dur" microseconds; on one track, one after the other or within
+ *       one another
+ *   C   a counter has the values of "args" from "ts" on
+ *
+ * Here, besides: events come in the order of their times, every track that has events has a name, and the
+ * process has one. */
 #ifndef ASH_TRACE_FORMAT_H
 #define ASH_TRACE_FORMAT_H
 
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
+#include <math.h>
+#include <stdio.h>
 
-#include "testing.h"
+#include "json.h"
+
+enum { TRACE_TRACKS = 64 };
 
 typedef struct trace_seen {
-    int complete, names; /* events of phase X; of phase M that name a track */
-    uint64_t tracks;     /* bits: numbers of the tracks with complete events */
-    uint64_t named;      /* bits: of the tracks with a name */
+    int complete, names, counters; /* events: of phase X, of phase M that name a track, of phase C */
+    uint64_t tracks, named;        /* bits: numbers of the tracks with complete events, and with a name */
+    bool process;                  /* has a name */
+    double last;                   /* nanoseconds: of the last event with a time */
+    double most, final;            /* of the counters' values: the largest, and the last */
+    double open[TRACE_TRACKS][16]; /* per track: ends of the events that last, in nanoseconds */
+    int depth[TRACE_TRACKS];
+    int deepest;
 } trace_seen;
 
-/* One event's members, as far as they matter. */
-struct trace_event {
-    char phase[8], name[256];
-    double pid, tid, ts, dur;
-    bool has_args, has_name;
-};
-
-struct trace_reader {
-    const char *at;
-    trace_seen seen;
-};
-
-static inline void trace_space(struct trace_reader *r) {
-    r->at += strspn(r->at, " \n\r\t");
+/* Whole nanoseconds: a trace has microseconds with three digits. */
+static inline double trace_time(const json *event, const char *key) {
+    double us = json_double(event, key, -1);
+    return us < 0 ? -1 : round(us * 1000);
 }
 
-static inline void trace_expect(struct trace_reader *r, char c) {
-    trace_space(r);
-    if (*r->at != c) fail_msg("the trace has \"%.40s\" where '%c' belongs", r->at, c);
-    r->at++;
-}
-
-static inline bool trace_next(struct trace_reader *r, char c) {
-    trace_space(r);
-    if (*r->at != c) return false;
-    r->at++;
-    return true;
-}
-
-static inline void trace_string(struct trace_reader *r, char *out, size_t room) {
-    size_t len = 0;
-    trace_expect(r, '"');
-    while (*r->at != '"') {
-        assert_true((unsigned char)*r->at >= 0x20);
-        if (*r->at == '\\') {
-            r->at++;
-            assert_non_null(strchr("\"\\/bfnrtu", *r->at));
-        }
-        if (len + 1 < room) out[len++] = *r->at;
-        r->at++;
-    }
-    r->at++;
-    out[len] = 0;
-}
-
-static inline double trace_number(struct trace_reader *r) {
-    char *end;
-    trace_space(r);
-    double value = strtod(r->at, &end);
-    assert_true(end != r->at && value >= 0);
-    r->at = end;
-    return value;
-}
-
-/* Any value; strings and numbers have no other form in these. */
-static inline void trace_skip(struct trace_reader *r) {
-    char text[256];
-    trace_space(r);
-    if (*r->at == '"') {
-        trace_string(r, text, sizeof text);
-    } else if (trace_next(r, '{')) {
-        while (!trace_next(r, '}')) {
-            trace_string(r, text, sizeof text);
-            trace_expect(r, ':');
-            trace_skip(r);
-            if (!trace_next(r, ',')) {
-                trace_expect(r, '}');
-                break;
-            }
-        }
+static inline const char *trace_metadata(const json *e, int track, trace_seen *seen) {
+    const char *name = json_text(e, "name");
+    const json *args = json_member(e, "args");
+    if (!strcmp(name, "thread_sort_index"))
+        return json_double(args, "sort_index", -1) >= 0 ? NULL
+                                                        : "a place among the tracks that is no number";
+    if (!json_text(args, "name") || !*json_text(args, "name")) return "a name that is none";
+    if (!strcmp(name, "process_name")) {
+        seen->process = true;
+    } else if (!strcmp(name, "thread_name")) {
+        if (seen->named >> track & 1) return "a track with two names";
+        seen->named |= (uint64_t)1 << track;
+        seen->names++;
     } else {
-        trace_number(r);
+        return "metadata of an unknown kind";
     }
+    return NULL;
 }
 
-static inline void trace_member(struct trace_reader *r, struct trace_event *e) {
-    char key[32];
-    trace_string(r, key, sizeof key);
-    trace_expect(r, ':');
-    if (!strcmp(key, "ph")) {
-        trace_string(r, e->phase, sizeof e->phase);
-    } else if (!strcmp(key, "name")) {
-        trace_string(r, e->name, sizeof e->name);
-        e->has_name = true;
-    } else if (!strcmp(key, "pid")) {
-        e->pid = trace_number(r);
-    } else if (!strcmp(key, "tid")) {
-        e->tid = trace_number(r);
-    } else if (!strcmp(key, "ts")) {
-        e->ts = trace_number(r);
-    } else if (!strcmp(key, "dur")) {
-        e->dur = trace_number(r);
-    } else {
-        e->has_args |= !strcmp(key, "args");
-        trace_skip(r);
-    }
+static inline const char *trace_complete(const json *e, int track, double ts, trace_seen *seen) {
+    double dur = trace_time(e, "dur"), *open = seen->open[track];
+    int *depth = &seen->depth[track];
+    if (dur < 0) return "a complete event without a duration";
+    while (*depth && open[*depth - 1] <= ts) --*depth;
+    if (*depth && ts + dur > open[*depth - 1]) return "events of one track that overlap";
+    if (*depth == 16) return "events that are nested too deep";
+    open[(*depth)++] = ts + dur;
+    if (*depth > seen->deepest) seen->deepest = *depth;
+    seen->complete++;
+    seen->tracks |= (uint64_t)1 << track;
+    return json_member(e, "args") && json_member(e, "args")->kind != JSON_OBJECT
+               ? "arguments that are no object"
+               : NULL;
 }
 
-static inline void trace_event_read(struct trace_reader *r) {
-    struct trace_event e = {.pid = -1, .tid = -1, .ts = -1, .dur = -1};
-    trace_expect(r, '{');
-    do trace_member(r, &e);
-    while (trace_next(r, ','));
-    trace_expect(r, '}');
-    assert_true(e.has_name && e.pid >= 0 && e.tid >= 0 && e.tid < 64);
-    if (!strcmp(e.phase, "M")) {
-        assert_string_equal(e.name, "thread_name");
-        assert_true(e.has_args);
-        r->seen.names++;
-        r->seen.named |= (uint64_t)1 << (int)e.tid;
-        return;
+static inline const char *trace_counter(const json *e, trace_seen *seen) {
+    const json *args = json_member(e, "args");
+    if (!args || args->kind != JSON_OBJECT || !args->first) return "a counter without values";
+    for (const json *v = args->first; v; v = v->next) {
+        if (v->kind != JSON_NUMBER || v->number < 0) return "a counter's value that is no amount";
+        if (v->number > seen->most) seen->most = v->number;
+        seen->final = v->number;
     }
-    assert_string_equal(e.phase, "X");
-    assert_true(e.ts >= 0 && e.dur >= 0);
-    r->seen.complete++;
-    r->seen.tracks |= (uint64_t)1 << (int)e.tid;
+    seen->counters++;
+    return NULL;
 }
 
-/* Fails the test where the text is no trace. */
-static inline trace_seen trace_read(const char *text) {
-    struct trace_reader r = {.at = text};
-    char key[32];
-    bool events = false;
-    trace_expect(&r, '{');
-    do {
-        trace_string(&r, key, sizeof key);
-        trace_expect(&r, ':');
-        if (strcmp(key, "traceEvents") != 0) {
-            trace_skip(&r);
-            continue;
-        }
-        events = true;
-        trace_expect(&r, '[');
-        if (trace_next(&r, ']')) continue;
-        do trace_event_read(&r);
-        while (trace_next(&r, ','));
-        trace_expect(&r, ']');
-    } while (trace_next(&r, ','));
-    trace_expect(&r, '}');
-    trace_space(&r);
-    assert_true(events && *r.at == 0);
-    assert_int_equal(r.seen.tracks & ~r.seen.named, 0);
-    return r.seen;
+static inline const char *trace_event(const json *e, trace_seen *seen) {
+    const char *phase = json_text(e, "ph"), *name = json_text(e, "name");
+    double pid = json_double(e, "pid", -1), tid = json_double(e, "tid", -1);
+    if (e->kind != JSON_OBJECT) return "an event that is no object";
+    if (!phase || strlen(phase) != 1) return "an event without a phase";
+    if (!name || !*name) return "an event without a name";
+    if (pid < 0 || tid < 0 || pid != floor(pid) || tid != floor(tid) || tid >= TRACE_TRACKS)
+        return "an event without process and track";
+    if (*phase == 'M') return trace_metadata(e, (int)tid, seen);
+    double ts = trace_time(e, "ts");
+    if (ts < 0) return "an event without a time";
+    if (ts < seen->last) return "events that are not in the order of their times";
+    seen->last = ts;
+    if (*phase == 'X') return trace_complete(e, (int)tid, ts, seen);
+    if (*phase == 'C') return trace_counter(e, seen);
+    return "an event of an unknown phase";
+}
+
+/* What is wrong with a trace, or NULL; and what is in it. */
+static inline const char *trace_check(const char *text, trace_seen *seen) {
+    static char where[128];
+    const char *offence, *wrong = NULL;
+    *seen = (trace_seen){0};
+    json *trace = json_read(text, &offence);
+    if (!trace) {
+        snprintf(where, sizeof where, "no JSON at \"%.40s\"", offence);
+        return where;
+    }
+    const json *events = json_member(trace, "traceEvents");
+    const char *unit = json_text(trace, "displayTimeUnit");
+    if (!events || events->kind != JSON_ARRAY)
+        wrong = "no list of events";
+    else if (json_member(trace, "displayTimeUnit") && (!unit || (strcmp(unit, "ns") && strcmp(unit, "ms"))))
+        wrong = "an unknown unit of time";
+    for (const json *e = events ? events->first : NULL; e && !wrong; e = e->next)
+        wrong = trace_event(e, seen);
+    if (!wrong && (seen->tracks & ~seen->named)) wrong = "a track without a name";
+    if (!wrong && !seen->process) wrong = "a process without a name";
+    json_free(trace);
+    return wrong;
 }
 
 #endif

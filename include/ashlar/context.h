@@ -33,8 +33,10 @@ typedef struct ash_context_options {
     const char *cache_dir; /* directory of the kernel cache, created when missing; NULL: no cache on disk */
     void (*log)(void *user, ash_log_level level, const char *message); /* NULL: silent */
     void *log_user;
-    uint64_t keep_bytes; /* most bytes of freed arenas and weights that the CPU device keeps to use again;
-                            0: none. They are given back when an allocation fails */
+    uint64_t keep_bytes;  /* most bytes of freed arenas and weights that the CPU device keeps to use again;
+                             0: none. They are given back when an allocation fails */
+    uint64_t cache_bytes; /* most bytes that the kernel cache keeps on disk; what was not used for longest
+                             goes first. 0: 1 GiB */
 } ash_context_options;
 
 /* Creates a context; `options` may be NULL. The strings in it are copied. The caller destroys *out. */

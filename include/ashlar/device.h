@@ -6,6 +6,15 @@
  *   storage   a run of bytes on one device; memory appears at first use, exactly once
  *   view      a window into a storage: byte offset, dtype, shape
  *
+ * What happens to files. A DISK device is the file that was opened: when another file takes its name, or the
+ * name goes, the device and what was made of it keep the old bytes, and opening the name again gives another
+ * device. A file that is missing, or no regular file, cannot be opened; an empty one can, and has storages of
+ * 0 bytes. Storages of more bytes than the file has are refused when they are made, and those of a file that
+ * was cut short since whenever their bytes are asked for. That is looked at when an address is taken or a copy
+ * begins: a file that is cut short while its bytes are being read ends the process (SIGBUS), and one that is
+ * written to shows the new bytes. So files that are in use are replaced by renaming, never written in place.
+ * The same holds for the weights of a model (ashlar/onnx.h), which plans read where they lie.
+ *
  * Storages and views are reference counted, and may be shared between threads; what the bytes are used for
  * at the same time is the affair of those who share them. Each has an id that no other of its context has,
  * or ever had. */
@@ -75,8 +84,9 @@ ASH_API ash_status ash_storage_allocate(ash_storage *storage, ash_diag *diag);
 
 /* A view of row-major elements of `type`, whose dims are numbers, that starts `offset` bytes into the
  * storage and takes `length` bytes. ASH_ERROR_SHAPE when the type does not take exactly `length` bytes,
- * ASH_ERROR_OUT_OF_RANGE when it does not lie inside the storage. The view holds the storage. The caller
- * releases *out. */
+ * ASH_ERROR_OUT_OF_RANGE when it does not lie inside the storage. An offset that is no multiple of the
+ * element's size is possible, as files have them; the address is not aligned then. The view holds the
+ * storage. The caller releases *out. */
 ASH_API ash_status ash_view_create(ash_storage *storage, uint64_t offset, uint64_t length,
                                    const ash_type *type, ash_view **out, ash_diag *diag);
 /* The same, `offset` bytes into another view and inside of its bytes. */

@@ -182,6 +182,9 @@ ASH_API ash_value ash_graph_state_at(const ash_graph *graph, size_t position, co
 /* The type of a value, borrowed from the graph until the next node is added; NULL when there is no such id.
  */
 ASH_API const ash_type *ash_graph_type(const ash_graph *graph, ash_value value);
+/* The least and the greatest number that a dim of the graph can be: both are the dim itself where that is a
+ * number, and 0 where the graph has no such dim. */
+ASH_API void ash_graph_dim_bounds(const ash_graph *graph, ash_dim dim, int64_t *least, int64_t *greatest);
 
 /* The text form: prints the whole graph, constants with their data when `with_data`, else as "..." (such a
  * text cannot be parsed back). *out is freed with ash_graph_text_free. */

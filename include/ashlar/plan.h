@@ -97,6 +97,13 @@ ASH_API uint64_t ash_plan_arena_align(const ash_plan *plan);
 /* Makes the plan use `memory`, which must stay until the plan is destroyed or bound elsewhere; NULL: the
  * plan's own again. ASH_ERROR_STATE once the arena is in use; after ash_plan_release_all it is not. */
 ASH_API ash_status ash_plan_bind_arena(ash_plan *plan, void *memory, uint64_t size, ash_diag *diag);
+/* The same for the packed weights, which live as long as the plan: bytes and alignment of their block, and
+ * the caller's memory for it. Weights that are there move into it at once. The memory must stay until the
+ * plan, and replicas that share the weights, are destroyed or bound elsewhere; NULL: the plan's own again.
+ */
+ASH_API uint64_t ash_plan_weights_size(const ash_plan *plan);
+ASH_API uint64_t ash_plan_weights_align(const ash_plan *plan);
+ASH_API ash_status ash_plan_bind_weights(ash_plan *plan, void *memory, uint64_t size, ash_diag *diag);
 /* Gives back the arenas, and keeps the outputs' bytes in a block of their own until the next execution.
  * Inputs that were copied in are lost, states stay. Returns the bytes that were given back. */
 ASH_API ash_status ash_plan_release_intermediates(ash_plan *plan, uint64_t *released, ash_diag *diag);
@@ -128,8 +135,8 @@ ASH_API ash_status ash_plan_input(ash_plan *plan, size_t position, ash_view **ou
 
 ASH_API size_t ash_plan_parameter_count(const ash_plan *plan);
 ASH_API const char *ash_plan_parameter_name(const ash_plan *plan, size_t index); /* NULL past the end */
-/* Copies a parameter in. What was computed from it at prepare is computed again before the next execution.
- */
+/* Copies a parameter in. What was computed from it at prepare, and only that, is computed again before the
+ * next execution. */
 ASH_API ash_status ash_plan_set_parameter(ash_plan *plan, const char *name, const void *data, uint64_t size,
                                           ash_diag *diag);
 
@@ -177,7 +184,8 @@ ASH_API ash_status ash_plan_set_vars(ash_plan *plan, const ash_var_binding *vars
 /* Runs the plan. ASH_ERROR_STATE names an input that is not set, or was set in another shape. A failed
  * execution leaves the plan usable: a refused one with the results of the last, one that the device failed
  * or that was cancelled on the way without results. States that an execution changes are undefined then, and
- * the next one is ASH_ERROR_STATE until they are set or reset.
+ * the next one is ASH_ERROR_STATE until they are set or reset. ASH_ERROR_IO names a file of
+ * weights that was cut short.
  *
  * It is cancelled by the switch in ash_plan_options.progress, and while that is on it is refused. In all
  * modes the switch is looked at before each operation, and within long ones before pieces of some
@@ -213,6 +221,7 @@ typedef struct ash_eager_call {
     size_t input_count;
     ash_tensor **outputs; /* room for all of the graph's; the caller destroys each. NULL after a failure */
     size_t output_count;
+    struct ash_plan_report *report; /* receives what the plan said of itself; NULL: nobody asks */
 } ash_eager_call;
 
 /* `options` may be NULL; kernels that are in the context's cache or in use are not compiled again. */
@@ -252,13 +261,15 @@ ASH_API const char *ash_role_text(ash_role role); /* "weight"; "?" outside the e
 
 typedef struct ash_buffer_info {
     ash_role role;
-    ash_type type;    /* at the variables' maxima */
-    uint64_t bytes;   /* at the variables' maxima */
-    ash_value value;  /* of the graph that was prepared, or ASH_NO_VALUE */
-    const char *name; /* of an input, parameter, state or output, or NULL */
-    uint32_t root;    /* the buffer in whose bytes it lies (a view, an operation in place), or itself */
-    uint32_t arena;   /* of the plan's arenas, or UINT32_MAX when it lies elsewhere */
-    uint64_t offset;  /* bytes into the arena, where there is one */
+    ash_type type;      /* at the variables' maxima */
+    uint64_t bytes;     /* at the variables' maxima */
+    ash_value value;    /* of the graph that was prepared, or ASH_NO_VALUE */
+    const char *name;   /* of an input, parameter, state or output, or NULL */
+    uint32_t root;      /* the buffer in whose bytes it lies (a view, an operation in place), or itself */
+    uint32_t arena;     /* of the plan's arenas, or UINT32_MAX when it lies elsewhere */
+    uint64_t offset;    /* bytes into the arena, where there is one */
+    int64_t begin, end; /* and there: half steps during which its place is taken, half-open, in the order of
+                           issue; operation i has 2i and 2i + 1 */
 } ash_buffer_info;
 
 ASH_API uint32_t ash_plan_buffer_count(const ash_plan *plan);
@@ -303,6 +314,22 @@ ASH_API ash_status ash_plan_op_at(ash_plan *plan, size_t index, ash_prepared_op 
 ASH_API size_t ash_plan_prologue_count(const ash_plan *plan);
 ASH_API ash_status ash_plan_prologue_at(ash_plan *plan, size_t index, ash_prepared_op *out, ash_diag *diag);
 
+/* What an operation does with one buffer: the one record that dependences, lifetimes, waits and the
+ * checkers are made of. There are several for a buffer that is read and written, or touched in parts. */
+typedef struct ash_op_access {
+    uint32_t buffer;
+    bool write;          /* scratch counts as written */
+    uint64_t begin, end; /* bytes of the buffer, half-open, at the variables' maxima */
+} ash_op_access;
+
+/* The accesses of an operation, and of one of the prologue; an index past the end has none. */
+ASH_API size_t ash_plan_op_access_count(const ash_plan *plan, size_t index);
+ASH_API ash_status ash_plan_op_access(const ash_plan *plan, size_t index, size_t access, ash_op_access *out,
+                                      ash_diag *diag);
+ASH_API size_t ash_plan_prologue_access_count(const ash_plan *plan, size_t index);
+ASH_API ash_status ash_plan_prologue_access(const ash_plan *plan, size_t index, size_t access,
+                                            ash_op_access *out, ash_diag *diag);
+
 typedef enum ash_source { ASH_SOURCE_NEST, ASH_SOURCE_IR, ASH_SOURCE_ASSEMBLY } ash_source;
 
 /* Distinct kernels, and their text: loop nest, LLVM IR, assembly. *out is freed with ash_plan_text_free. */
@@ -333,6 +360,7 @@ typedef struct ash_plan_report {
     uint32_t ops, prologue_ops, kernels;
     uint32_t states_in_place, states_copied; /* states whose new value is computed in their bytes; that are
                                                 written by a copy at the end */
+    uint64_t prologue_runs; /* of operations of the prologue, so far */
     uint64_t kernels_compiled, kernels_from_disk, kernels_shared;
     ash_mode mode;
     unsigned threads, streams; /* streams: those with an operation */

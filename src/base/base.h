@@ -133,6 +133,7 @@ ash_status ash_context__slot(ash_context *context, ash_slot slot,
 
 const ash_allocator *ash_context__allocator(const ash_context *context);
 uint64_t ash_context__keep_bytes(const ash_context *context);   /* see ash_context_options */
+uint64_t ash_context__cache_bytes(const ash_context *context);  /* the same */
 const char *ash_context__cache_dir(const ash_context *context); /* NULL: no cache */
 void ash_context__log(const ash_context *context, ash_log_level level, const char *fmt, ...)
     ASH_PRINTF(3, 4);

@@ -4,6 +4,8 @@
 
 #include "base.h"
 
+#define CACHE_BYTES ((uint64_t)1 << 30)
+
 struct slot {
     void *object;
     void (*destroy)(void *object);
@@ -16,7 +18,7 @@ struct ash_context {
     ash_slot order[ASH_SLOT_COUNT]; /* slots in order of creation */
     unsigned created;               /* entries of `order` */
     unsigned threads;
-    uint64_t keep_bytes;
+    uint64_t keep_bytes, cache_bytes;
     char *cache_dir;
     size_t cache_dir_size; /* bytes, with the terminator */
     void (*log)(void *user, ash_log_level level, const char *message);
@@ -43,6 +45,7 @@ ash_status ash_context_create(const ash_context_options *options, ash_context **
     context->allocator = *a;
     context->threads = options->threads ? options->threads : core_count();
     context->keep_bytes = options->keep_bytes;
+    context->cache_bytes = options->cache_bytes ? options->cache_bytes : CACHE_BYTES;
     context->log = options->log;
     context->log_user = options->log_user;
     if (options->cache_dir) {
@@ -100,6 +103,10 @@ ash_status ash_context__slot(ash_context *context, ash_slot id,
 
 const ash_allocator *ash_context__allocator(const ash_context *context) {
     return &context->allocator;
+}
+
+uint64_t ash_context__cache_bytes(const ash_context *context) {
+    return context->cache_bytes;
 }
 
 uint64_t ash_context__keep_bytes(const ash_context *context) {

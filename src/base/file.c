@@ -51,13 +51,15 @@ ash_status ash_file_map(const ash_allocator *a, const char *path, ash_file **out
             return status;
         }
     }
-    ash_file *file = ash_mem_alloc(a, 1, sizeof *file);
+    size_t path_size = strlen(path) + 1;
+    ash_file *file = ash_mem_alloc(a, sizeof *file + path_size, 1);
     if (!file) {
         if (size) munmap(data, size);
         close(fd);
         return ASH_NO_MEMORY(diag);
     }
-    *file = (ash_file){a, data, size, fd, 1};
+    *file = (ash_file){a, data, size, fd, 1, path_size};
+    memcpy(file->path, path, path_size);
     *out = file;
     return ASH_OK;
 }
@@ -71,15 +73,16 @@ void ash_file_release(ash_file *file) {
     if (!file || __atomic_sub_fetch(&file->refs, 1, __ATOMIC_ACQ_REL)) return;
     if (file->size) munmap((void *)file->data, file->size);
     close(file->fd);
-    ash_mem_free(file->allocator, file, 1, sizeof *file);
+    ash_mem_free(file->allocator, file, sizeof *file + file->path_size, 1);
 }
 
 ash_status ash_file_check(const ash_file *file, ash_diag *diag) {
     struct stat info;
-    ASH_FAIL_IF(fstat(file->fd, &info) != 0, diag, ASH_ERROR_IO, "cannot examine a mapped file: %s",
+    ASH_FAIL_IF(fstat(file->fd, &info) != 0, diag, ASH_ERROR_IO, "cannot examine '%.200s': %s", file->path,
                 strerror(errno));
     ASH_FAIL_IF((uint64_t)info.st_size < file->size, diag, ASH_ERROR_IO,
-                "a mapped file shrank from %zu to %lld bytes", file->size, (long long)info.st_size);
+                "'%.200s' shrank from %zu to %lld bytes while it was in use", file->path, file->size,
+                (long long)info.st_size);
     return ASH_OK;
 }
 

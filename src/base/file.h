@@ -14,12 +14,15 @@ typedef struct ash_file {
     size_t size;         /* bytes when the file was mapped */
     int fd;              /* kept open for ash_file_check */
     long refs;
+    size_t path_size; /* bytes, with the terminator */
+    char path[];      /* as it was opened, for messages */
 } ash_file;
 
 ash_status ash_file_map(const ash_allocator *a, const char *path, ash_file **out, ash_diag *diag);
 ash_file *ash_file_retain(ash_file *file);
 void ash_file_release(ash_file *file); /* NULL is allowed */
-/* ASH_ERROR_IO when the file has become shorter than the mapping. */
+/* ASH_ERROR_IO when the file has become shorter than the mapping: one call of the system, which a plan
+ * makes before its prologue and before each execution that reads the file. */
 ash_status ash_file_check(const ash_file *file, ash_diag *diag);
 
 /* A file that is being written. It grows under a name of its own beside `path` and takes that path when it

@@ -94,6 +94,7 @@ bool ash_cache__load(const ash_allocator *a, const char *dir, ash_key key, void 
     ash_text_init(&path, a);
     int fd = path_of(&path, dir, key, "") ? open(path.at, O_RDONLY | O_CLOEXEC) : -1;
     bool found = fd >= 0 && load_file(a, fd, key, data, size);
+    if (found) ash_cache__note_use(fd);
     if (fd >= 0) close(fd);
     ash_text_free(&path);
     return found;

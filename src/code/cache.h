@@ -25,4 +25,10 @@ bool ash_cache__load(const ash_allocator *a, const char *dir, ash_key key, void 
 /* Stores bytes; other processes see all of them or none. Creates the directory. */
 void ash_cache__store(const ash_allocator *a, const char *dir, ash_key key, const void *data, size_t size);
 
+/* prune.c: when the directory has more than `most` bytes of kernels, those go that were not used longest.
+ */
+void ash_cache__prune(const ash_allocator *a, const char *dir, uint64_t most);
+/* The file's time says when it was used. */
+void ash_cache__note_use(int fd);
+
 #endif

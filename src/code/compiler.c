@@ -45,6 +45,7 @@ struct ash_compiler {
     ash_target target;
     ash_linker *linker;
     entry *buckets[BUCKETS];
+    _Atomic uint64_t stored; /* bytes that went to the cache directory since it was pruned */
 };
 
 struct ash_code {
@@ -56,8 +57,16 @@ struct ash_code {
 
 /* --- the compiler's life ----------------------------------------------------------------------------- */
 
+/* Looks after the directory's size: now and then while much is stored, and at the end. */
+static void prune(ash_compiler *c, uint64_t from) {
+    uint64_t most = ash_context__cache_bytes(c->context), stored = atomic_load(&c->stored);
+    if (stored <= from || !atomic_compare_exchange_strong(&c->stored, &stored, 0)) return;
+    ash_cache__prune(c->allocator, ash_context__cache_dir(c->context), most);
+}
+
 static void destroy(void *object) {
     ash_compiler *c = object;
+    prune(c, 0);
     ash_linker__destroy(c->linker);
     pthread_mutex_destroy(&c->lock);
     pthread_cond_destroy(&c->changed);
@@ -240,7 +249,11 @@ static ash_status make(struct batch *batch, ash_llvm_machine *machine, struct ta
     ash_status status = ash_linker__load(c->linker, bytes, size, symbol, &task->entry->linked, diag);
     if (status == ASH_OK) {
         count(batch, size, false);
-        if (dir) ash_cache__store(c->allocator, dir, task->entry->key, bytes, size);
+        if (dir) {
+            ash_cache__store(c->allocator, dir, task->entry->key, bytes, size);
+            atomic_fetch_add(&c->stored, size);
+            prune(c, ash_context__cache_bytes(c->context) / 8);
+        }
     }
     LLVMDisposeMemoryBuffer(object);
     return status;

@@ -3,7 +3,8 @@
 #include "device.h"
 
 static ash_status cuda_open(ash_device *device, const char *rest, ash_diag *diag) {
-    (void)rest;
+    ASH_FAIL_IF(!rest || !*rest || rest[strspn(rest, "0123456789")], diag, ASH_ERROR_DEVICE,
+                "\"%.100s\" names no GPU: write CUDA:n", device->name);
     return ash_fail(diag, ASH_ERROR_DEVICE, "%.100s: no driver: this build of ashlar runs on the CPU alone",
                     device->name);
 }

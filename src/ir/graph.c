@@ -200,3 +200,8 @@ const ash_attr *ash_node_attr(const ash_node *node, ash_attr_key key) {
         if (node->attrs[i].key == key) return &node->attrs[i];
     return NULL;
 }
+
+void ash_graph_dim_bounds(const ash_graph *graph, ash_dim dim, int64_t *least, int64_t *greatest) {
+    *least = *greatest = 0;
+    if (graph && ash_dims__valid(graph->dims, dim)) ash_dims_bounds(graph->dims, dim, least, greatest);
+}

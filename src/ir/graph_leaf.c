@@ -12,7 +12,13 @@ ash_status ash_blob_create(const ash_allocator *a, const void *data, size_t size
                            ash_blob **out, ash_diag *diag) {
     *out = ash_mem_alloc(a, 1, sizeof **out);
     if (!*out) return ASH_NO_MEMORY(diag);
-    **out = (ash_blob){a, data, size, 1, mapped, release, owner};
+    **out = (ash_blob){.allocator = a,
+                       .data = data,
+                       .size = size,
+                       .refs = 1,
+                       .mapped = mapped,
+                       .release = release,
+                       .owner = owner};
     return ASH_OK;
 }
 

@@ -32,7 +32,10 @@ ash_status ash_onnx__blob_at(const ash_allocator *a, ash_file *file, const void 
     }
     ash_status status =
         ash_blob_create(a, data, size, true, release_file, ash_file_retain(file), out, diag);
-    if (status != ASH_OK) ash_file_release(file);
+    if (status != ASH_OK)
+        ash_file_release(file);
+    else
+        (*out)->file = file;
     return status;
 }
 

@@ -128,13 +128,10 @@ static void import_node(ash_import *im, ash_wire message, size_t position) {
 static ash_status each(ash_import *im, ash_wire graph, uint32_t number,
                        void (*visit)(ash_import *im, ash_wire message, size_t position)) {
     for (size_t position = 0;;) {
-        ash_field field;
         ash_wire message;
         bool more;
-        ASH_TRY(im->status = ash_wire__next(&graph, &field, &more));
+        ASH_TRY(im->status = ash_wire__enter_next(&graph, number, &message, &more));
         if (!more) return ASH_OK;
-        if (field.number != number) continue;
-        ASH_TRY(im->status = ash_wire__enter(&graph, &field, &message));
         visit(im, message, position++);
         ASH_TRY(im->status);
     }
@@ -251,45 +248,38 @@ static void add_output(ash_import *im, ash_wire message, size_t position) {
 
 /* --- bodies of control operators ------------------------------------------------------------------ */
 
+/* The next input or output of a body, of which number `k` of `count` is to come. */
+static ash_status next_info(ash_import *im, ash_wire *graph, uint32_t number, size_t k, size_t count,
+                            ash_onnx_info *info, bool *more) {
+    ash_wire message;
+    const char *what = number == GRAPH_INPUT ? "inputs" : "outputs";
+    ASH_TRY(ash_wire__enter_next(graph, number, &message, more));
+    ASH_FAIL_IF(!*more && k != count, &im->diag, ASH_ERROR_FORMAT, "the body has %zu %s, not %zu", k, what,
+                count);
+    ASH_FAIL_IF(*more && k >= count, &im->diag, ASH_ERROR_FORMAT, "the body has more than %zu %s", count,
+                what);
+    return *more ? ash_onnx__info_read(message, info) : ASH_OK;
+}
+
 static ash_status body_inputs(ash_import *im, ash_wire graph, const size_t *ins, size_t n_ins) {
-    for (size_t k = 0;;) {
-        ash_field field;
-        ash_wire message;
+    for (size_t k = 0;; k++) {
         ash_onnx_info info;
         bool more;
-        ASH_TRY(ash_wire__next(&graph, &field, &more));
-        if (!more) {
-            ASH_FAIL_IF(k != n_ins, &im->diag, ASH_ERROR_FORMAT, "the body has %zu inputs, not %zu", k,
-                        n_ins);
-            return ASH_OK;
-        }
-        if (field.number != GRAPH_INPUT) continue;
-        ASH_TRY(ash_wire__enter(&graph, &field, &message));
-        ASH_TRY(ash_onnx__info_read(message, &info));
-        ASH_FAIL_IF(k >= n_ins, &im->diag, ASH_ERROR_FORMAT, "the body has more than %zu inputs", n_ins);
-        ash_import__declare(im, info.name, &im->values.at[ins[k++]]);
+        ASH_TRY(next_info(im, &graph, GRAPH_INPUT, k, n_ins, &info, &more));
+        if (!more) return ASH_OK;
+        ash_import__declare(im, info.name, &im->values.at[ins[k]]);
         ASH_TRY(im->status);
     }
 }
 
 static ash_status body_outputs(ash_import *im, ash_wire graph, size_t *outs, size_t n_outs) {
-    for (size_t k = 0;;) {
-        ash_field field;
-        ash_wire message;
+    for (size_t k = 0;; k++) {
         ash_onnx_info info;
         bool more;
-        ASH_TRY(ash_wire__next(&graph, &field, &more));
-        if (!more) {
-            ASH_FAIL_IF(k != n_outs, &im->diag, ASH_ERROR_FORMAT, "the body has %zu outputs, not %zu", k,
-                        n_outs);
-            return ASH_OK;
-        }
-        if (field.number != GRAPH_OUTPUT) continue;
-        ASH_TRY(ash_wire__enter(&graph, &field, &message));
-        ASH_TRY(ash_onnx__info_read(message, &info));
-        ASH_FAIL_IF(k >= n_outs, &im->diag, ASH_ERROR_FORMAT, "the body has more than %zu outputs", n_outs);
+        ASH_TRY(next_info(im, &graph, GRAPH_OUTPUT, k, n_outs, &info, &more));
+        if (!more) return ASH_OK;
         outs[k] = ash_import__find_name(im, info.name);
-        ASH_FAIL_IF(outs[k++] == SIZE_MAX, &im->diag, ASH_ERROR_FORMAT,
+        ASH_FAIL_IF(outs[k] == SIZE_MAX, &im->diag, ASH_ERROR_FORMAT,
                     "no node computes the body's output '%.*s'", ASH_SPAN_ARG(info.name));
     }
 }

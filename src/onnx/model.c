@@ -235,14 +235,11 @@ static ash_status read_attr(ash_wire message, ash_arena *arena, ash_onnx_attr *o
 static ash_status read_attrs(ash_wire message, ash_arena *arena, ash_onnx_node *out) {
     ash_onnx_attr *attrs = ash_arena_alloc(arena, out->n_attrs, sizeof *attrs);
     if (!attrs) return ASH_NO_MEMORY(message.diag);
-    for (size_t i = 0; i < out->n_attrs;) {
-        ash_field field;
+    for (size_t i = 0; i < out->n_attrs; i++) {
         bool more;
         ash_wire sub;
-        ASH_TRY(ash_wire__next(&message, &field, &more));
-        if (field.number != 5) continue;
-        ASH_TRY(ash_wire__enter(&message, &field, &sub));
-        ASH_TRY(read_attr(sub, arena, &attrs[i++]));
+        ASH_TRY(ash_wire__enter_next(&message, 5, &sub, &more));
+        ASH_TRY(read_attr(sub, arena, &attrs[i]));
     }
     out->attrs = attrs;
     return ASH_OK;
@@ -296,13 +293,10 @@ static ash_status read_shape(ash_wire message, ash_onnx_info *out) {
     out->has_shape = true;
     out->rank = 0;
     for (;;) {
-        ash_field field;
         bool more;
         ash_wire sub;
-        ASH_TRY(ash_wire__next(&message, &field, &more));
+        ASH_TRY(ash_wire__enter_next(&message, 1, &sub, &more));
         if (!more) return ASH_OK;
-        if (field.number != 1) continue;
-        ASH_TRY(ash_wire__enter(&message, &field, &sub));
         size_t i = out->rank++;
         if (i < ASH_MAX_RANK) ASH_TRY(read_dim(sub, &out->dims[i].value, &out->dims[i].param));
     }
@@ -364,14 +358,11 @@ static ash_status read_opset(ash_wire message, ash_onnx_opset *out) {
 static ash_status read_opsets(ash_wire message, ash_arena *arena, ash_onnx_model *out) {
     ash_onnx_opset *opsets = ash_arena_alloc(arena, out->n_opsets, sizeof *opsets);
     if (!opsets) return ASH_NO_MEMORY(message.diag);
-    for (size_t i = 0; i < out->n_opsets;) {
-        ash_field field;
+    for (size_t i = 0; i < out->n_opsets; i++) {
         bool more;
         ash_wire sub;
-        ASH_TRY(ash_wire__next(&message, &field, &more));
-        if (field.number != 8) continue;
-        ASH_TRY(ash_wire__enter(&message, &field, &sub));
-        ASH_TRY(read_opset(sub, &opsets[i++]));
+        ASH_TRY(ash_wire__enter_next(&message, 8, &sub, &more));
+        ASH_TRY(read_opset(sub, &opsets[i]));
     }
     out->opsets = opsets;
     return ASH_OK;

@@ -66,6 +66,15 @@ static ash_status want(const ash_wire *wire, const ash_field *field, ash_wire_ty
                        (unsigned)field->number, (unsigned)field->type, (unsigned)type);
 }
 
+ash_status ash_wire__enter_next(ash_wire *wire, uint32_t number, ash_wire *sub, bool *more) {
+    ash_field field;
+    do {
+        ASH_TRY(ash_wire__next(wire, &field, more));
+        if (!*more) return ASH_OK;
+    } while (field.number != number);
+    return ash_wire__enter(wire, &field, sub);
+}
+
 ash_status ash_wire__enter(const ash_wire *wire, const ash_field *field, ash_wire *sub) {
     ASH_TRY(want(wire, field, ASH_WIRE_BYTES));
     if (wire->depth == 0)

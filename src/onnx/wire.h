@@ -46,6 +46,8 @@ ash_wire ash_wire__open(const void *data, size_t size, ash_diag *diag);
 ash_status ash_wire__next(ash_wire *wire, ash_field *field, bool *more);
 /* Opens a field that is a message. */
 ash_status ash_wire__enter(const ash_wire *wire, const ash_field *field, ash_wire *sub);
+/* Both: opens the next field of that number, passing over others, or sets *more to false at the end. */
+ash_status ash_wire__enter_next(ash_wire *wire, uint32_t number, ash_wire *sub, bool *more);
 
 /* The value of a field of a given type; a field of another wire type is an error. */
 ash_status ash_wire__bytes(const ash_wire *wire, const ash_field *field, ash_span *out);

@@ -380,6 +380,7 @@ static ash_status set_parameter(ash_plan *plan, uint32_t b, const void *data, ui
         ash_plan__set_base(plan, b, own);
         ash_plan__refresh_views(plan);
     }
+    plan->changed[b] = true;
     plan->weights_ready = false;
     return ASH_OK;
 }

@@ -1,4 +1,5 @@
 /* What a caller sees of a plan's buffers: outputs, inputs in place, intermediate results. */
+#include "base/file.h"
 #include "plan.h"
 
 const char *ash_role_text(ash_role role) {
@@ -242,6 +243,8 @@ ash_status ash_plan_buffer_at(const ash_plan *plan, uint32_t index, ash_buffer_i
     if (place->home == ASH_HOME_MAIN || place->home == ASH_HOME_STATE) {
         out->arena = place->arena;
         out->offset = place->offset;
+        out->begin = plan->layout.places[place->root].begin;
+        out->end = plan->layout.places[place->root].end;
     }
     return ASH_OK;
 }
@@ -304,6 +307,8 @@ static ash_status check_intact(const ash_plan *plan, uint32_t buffer, ash_diag *
                 "buffer %u is scratch: it holds no result", buffer);
     ASH_FAIL_IF(place->home == ASH_HOME_STAGING || place->home == ASH_HOME_NONE, diag, ASH_ERROR_STATE,
                 "buffer %u is needed at prepare alone: its bytes are gone", buffer);
+    const ash_blob *blob = plan->program->buffers.at[place->root].blob;
+    if (place->home == ASH_HOME_BLOB && blob->file) ASH_TRY(ash_file_check(blob->file, diag));
     if (place->home != ASH_HOME_MAIN || plan->program->buffers.at[place->root].kind == ASH_BUFFER_INPUT)
         return ASH_OK;
     uint32_t by = 0;

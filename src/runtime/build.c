@@ -242,12 +242,13 @@ static ash_status make_state(ash_plan *plan, ash_diag *diag) {
     plan->base = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->base);
     plan->blobs = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->blobs);
     plan->own = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->own);
+    plan->changed = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->changed);
     plan->views = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->views);
     plan->viewed = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->viewed);
     plan->inputs = ash_mem_calloc(a, plan->n_inputs, sizeof *plan->inputs);
     plan->timings = ash_mem_calloc(a, p->steps.len - p->prologue, sizeof *plan->timings);
     if (!plan->vars || !plan->old_vars || !plan->base || !plan->blobs || !plan->own || !plan->views ||
-        !plan->viewed || !plan->inputs || !plan->timings)
+        !plan->viewed || !plan->inputs || !plan->timings || !plan->changed)
         return ASH_NO_MEMORY(diag);
     for (size_t i = 0; i < plan->n_vars; i++) plan->vars[i] = ash_dims_var(p->dims, i)->max;
     for (size_t i = 0; i < plan->n_inputs; i++) plan->inputs[i].set = ASH_INPUT_UNSET;
@@ -342,6 +343,7 @@ static ash_status make_rest(ash_plan *plan, ash_diag *diag) {
     ASH_TRY(make_state(plan, diag));
     ASH_TRY(make_tables(plan, diag));
     ASH_TRY(make_arenas(plan, diag));
+    ASH_TRY(ash_plan__find_files(plan, diag));
     ASH_TRY(ash_plan__make_poison(plan, diag));
     ASH_TRY(make_streams(plan, diag));
     ash_plan__refresh_steps(plan);
@@ -461,6 +463,7 @@ void ash_plan_destroy(ash_plan *plan) {
     ash_storage_release(plan->saved);
     release_storages(plan, plan->blobs);
     release_storages(plan, plan->own);
+    ash_mem_free(a, plan->changed, plan->n_buffers, sizeof *plan->changed);
     ash_mem_free(a, plan->views, plan->n_buffers, sizeof *plan->views);
     ash_mem_free(a, plan->viewed, plan->n_buffers, sizeof *plan->viewed);
     ash_mem_free(a, plan->arenas, plan->n_arenas, sizeof *plan->arenas);
@@ -476,6 +479,7 @@ void ash_plan_destroy(ash_plan *plan) {
     ash_mem_free(a, plan->timings, plan->program->steps.len - plan->program->prologue,
                  sizeof *plan->timings);
     ash_plan__free_poison(plan);
+    ash_plan__free_files(plan);
     if (plan->capture) plan->streams->capture_free(plan->streams, plan->capture);
     if (plan->early != plan->streams) ash_streams__destroy(plan->early);
     ash_streams__destroy(plan->streams);

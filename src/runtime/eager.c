@@ -50,6 +50,7 @@ ash_status ash_eager(ash_context *context, const ash_graph *graph, const ash_pla
     ash_plan *plan;
     ASH_TRY(ash_plan_prepare(context, graph, options, &plan, diag));
     ash_status status = run_once(plan, call, diag);
+    if (status == ASH_OK && call->report) *call->report = ash_plan_describe(plan);
     ash_plan_destroy(plan);
     for (size_t i = 0; status != ASH_OK && i < call->output_count; i++) {
         ash_tensor_destroy(call->outputs[i]);

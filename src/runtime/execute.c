@@ -141,6 +141,7 @@ static ash_status execute(ash_plan *plan, ash_profile *profile, ash_diag *diag) 
     ASH_FAIL_IF(ash_cancel_is_on(plan->progress.cancel), diag, ASH_ERROR_CANCELLED,
                 "cancelled before the execution began");
     ASH_TRY(ash_plan__check_inputs(plan, diag));
+    ASH_TRY(ash_plan__check_files(plan, diag));
     ASH_TRY(ash_plan__check_states(plan, diag));
     ASH_TRY(ash_plan__need_states(plan, diag));
     ASH_TRY(ash_plan__need_arenas(plan, diag));

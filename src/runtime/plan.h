@@ -5,6 +5,7 @@
  *   assign.c    steps to streams                          execute.c   issuing, variables, profile
  *   prologue.c  packed weights                            poison.c    dead bytes
  *   buffers.c   outputs and intermediate results          state.c     what is kept between executions
+ *   files.c     mapped files of constants                 weights.c   whose memory, what is stale
  *   source.c    text of the kernels                       report.c    operations, numbers
  *   eager.c     all of it in one call
  *
@@ -62,6 +63,12 @@ typedef struct ash_plan_state_slot {
     bool undefined; /* an execution that changes it did not come to its end */
 } ash_plan_state_slot;
 
+/* Distinct mapped files of the plan's constants, held by these: first those that executions read. */
+typedef struct ash_plan_files {
+    struct ash_file **at;
+    uint32_t count, in_place;
+} ash_plan_files;
+
 /* Where kernels come from: code.h in earnest, C functions in tests. */
 typedef struct ash_kernel_source {
     const ash_stream_class *streams; /* what runs them; NULL: the CPU */
@@ -112,6 +119,7 @@ struct ash_plan {
     _Atomic uint32_t *alive;   /* per root: of these, steps that are not over */
     ash_device *cpu;
     uint64_t block_size, block_align; /* bytes of all arenas but those of states, in one block */
+    ash_plan_files files;
 
     /* what changes */
     int64_t *vars, *old_vars; /* present values; those before a call that may fail */
@@ -121,6 +129,9 @@ struct ash_plan {
     void *block;          /* arena of the caller's, or NULL */
     ash_storage *weights; /* of the packed weights; NULL when released */
     bool weights_ready;   /* the prologue has run on the present parameters */
+    bool weights_whole;   /* but for what `changed` touches, the weights are those of its last round */
+    bool *changed;        /* per buffer: a parameter that was set since */
+    void *weights_block;  /* memory of the caller's for the weights, or NULL */
     ash_storage *saved;   /* the outputs' bytes while the arenas are released */
     ash_storage **blobs;  /* per buffer with a blob that was asked for: storage around its bytes */
     ash_storage *
@@ -190,6 +201,23 @@ ash_status ash_plan__check_states(const ash_plan *plan, ash_diag *diag);
 void ash_plan__lose_states(ash_plan *plan);
 /* Gives the memory of states back: they begin anew. Returns its bytes. */
 uint64_t ash_plan__drop_states(ash_plan *plan);
+
+/* --- files.c ---------------------------------------------------------------------------------- */
+
+ash_status ash_plan__find_files(ash_plan *plan, ash_diag *diag);
+void ash_plan__free_files(ash_plan *plan);
+/* ASH_ERROR_IO when a file that executions read in place, or any, has become too short. */
+ash_status ash_plan__check_files(const ash_plan *plan, ash_diag *diag);
+ash_status ash_plan__check_all_files(const ash_plan *plan, ash_diag *diag);
+
+/* --- weights.c; under the lock ---------------------------------------------------------------- */
+
+/* Marks the prologue steps that must run again because of `changed`; `steps` are false before. */
+ash_status ash_plan__find_stale(const ash_plan *plan, bool *steps, ash_diag *diag);
+/* A storage for the weights: of the plan, or around the caller's block. */
+ash_status ash_plan__make_weights(ash_plan *plan, void *block, ash_storage **out, ash_diag *diag);
+/* The weights lie at `base` from now on. */
+void ash_plan__point_at_weights(ash_plan *plan, char *base);
 
 /* --- prologue.c; under the lock --------------------------------------------------------------- */
 

@@ -1,4 +1,5 @@
 /* From a graph to a plan: optimise, lower, compile, lay out, run the prologue. */
+#include "base/file.h"
 #include "code/code.h"
 #include "opt/opt.h"
 #include "plan.h"
@@ -17,6 +18,19 @@ struct making {
     ash_code_stats stats;
     int64_t lower_ns, compile_ns;
 };
+
+/* The passes read constants where they lie: a file that was cut short since is an error while it can be
+ * one. */
+static ash_status check_files(const ash_graph *graph, ash_diag *diag) {
+    const ash_file *last = NULL;
+    for (size_t v = 0; v < graph->values.len; v++) {
+        const ash_blob *blob = graph->values.at[v].blob;
+        if (!blob || !blob->file || blob->file == last) continue;
+        last = blob->file;
+        ASH_TRY(ash_file_check(last, diag));
+    }
+    return ASH_OK;
+}
 
 static ash_status lower(struct making *m, const ash_graph *graph, ash_diag *diag) {
     int64_t start = ash_clock__now();
@@ -102,6 +116,7 @@ ash_status ash_plan_prepare(ash_context *context, const ash_graph *graph, const 
         ASH_FAIL_IF(options->keep[i] >= ash_graph_value_count(graph), diag, ASH_ERROR_NOT_FOUND,
                     "the graph has no value %u to keep", options->keep[i]);
     ASH_TRY(ash_graph_status(graph, diag));
+    ASH_TRY(check_files(graph, diag));
     int64_t start = ash_clock__now();
     struct making m = {.context = context, .options = options};
     ash_plan *plan = NULL;

@@ -17,6 +17,8 @@ struct prologue {
     ash_storage *weights, *staging;
     char *weights_base, *staging_base;
     void **table;     /* of one step */
+    bool *stale;      /* per step: runs in this round */
+    bool whole;       /* all of them do */
     bool *early;      /* per buffer with a blob: no execution reads it */
     bool *read;       /* per buffer with a blob: read since the last time that pages were given back */
     int64_t resident; /* bytes of mapped constants read since then, at most */
@@ -110,7 +112,7 @@ static ash_status run_step(struct prologue *run, const ash_step *step, ash_diag 
 /* What no step has written reads as NaN. */
 static void poison(struct prologue *run) {
     if (!run->plan->poison) return;
-    memset(run->weights_base, 0xff, run->plan->layout.weights_size);
+    if (run->whole) memset(run->weights_base, 0xff, run->plan->layout.weights_size);
     if (run->staging) memset(run->staging_base, 0xff, run->plan->layout.staging_size);
 }
 
@@ -122,6 +124,7 @@ static ash_status copy_constants(struct prologue *run, ash_diag *diag) {
         const ash_place *place = &plan->layout.places[b];
         if (!buffer->blob || place->root != b) continue;
         if (place->home != ASH_HOME_WEIGHTS && place->home != ASH_HOME_STAGING) continue;
+        if (place->home == ASH_HOME_WEIGHTS && !run->whole && !plan->changed[b]) continue;
         const char *from = buffer->blob->data;
         void *own = NULL;
         if (plan->own[b] && ash_storage__data(plan->own[b], &own, NULL) == ASH_OK) from = own;
@@ -155,10 +158,12 @@ static ash_status make_room(struct prologue *run, ash_diag *diag) {
     ash_plan *plan = run->plan;
     const ash_layout *layout = &plan->layout;
     run->weights = plan->weights;
-    if (run->weights && ash_storage__is_shared(run->weights)) run->weights = NULL; /* with a replica */
-    if (!run->weights)
-        ASH_TRY(ash_storage_create(plan->cpu, layout->weights_size, layout->weights_align, &run->weights,
-                                   diag));
+    if (run->weights && ash_storage__is_shared(run->weights)) { /* with a replica, which keeps the block */
+        run->weights = NULL;
+        plan->weights_block = NULL;
+    }
+    run->whole = !run->weights || !plan->weights_whole;
+    if (!run->weights) ASH_TRY(ash_plan__make_weights(plan, plan->weights_block, &run->weights, diag));
     void *data;
     ASH_TRY(ash_storage__data(run->weights, &data, diag));
     run->weights_base = data;
@@ -168,15 +173,6 @@ static ash_status make_room(struct prologue *run, ash_diag *diag) {
     ASH_TRY(ash_storage__data(run->staging, &data, diag));
     run->staging_base = data;
     return ASH_OK;
-}
-
-static void point_at_weights(struct prologue *run) {
-    ash_plan *plan = run->plan;
-    for (uint32_t b = 0; b < plan->n_buffers; b++) {
-        const ash_place *place = &plan->layout.places[b];
-        if (place->home == ASH_HOME_WEIGHTS && place->root == b)
-            ash_plan__set_base(plan, b, address(run, b));
-    }
 }
 
 static void count_bytes(struct prologue *run) {
@@ -198,6 +194,7 @@ static void count_bytes(struct prologue *run) {
 
 ash_status ash_plan__need_weights(ash_plan *plan, ash_diag *diag) {
     if (plan->weights_ready) return ASH_OK;
+    ASH_TRY(ash_plan__check_all_files(plan, diag));
     const ash_allocator *a = plan->allocator;
     const ash_program *p = plan->program;
     struct prologue run = {.plan = plan};
@@ -206,9 +203,10 @@ ash_status ash_plan__need_weights(ash_plan *plan, ash_diag *diag) {
     int64_t start = ash_clock__now();
     ash_status status = ASH_OK;
     run.table = ash_mem_calloc(a, widest, sizeof *run.table);
+    run.stale = ash_mem_calloc(a, p->prologue, sizeof *run.stale);
     run.early = ash_mem_calloc(a, plan->n_buffers, sizeof *run.early);
     run.read = ash_mem_calloc(a, plan->n_buffers, sizeof *run.read);
-    if (!run.table || !run.early || !run.read) {
+    if (!run.table || !run.stale || !run.early || !run.read) {
         status = ASH_NO_MEMORY(diag);
         goto done;
     }
@@ -216,22 +214,28 @@ ash_status ash_plan__need_weights(ash_plan *plan, ash_diag *diag) {
     find_early(&run);
     poison(&run);
     ASH_TRY_DONE(copy_constants(&run, diag));
+    if (!run.whole) ASH_TRY_DONE(ash_plan__find_stale(plan, run.stale, diag));
+    plan->weights_whole = false; /* until all of it has run */
     for (size_t s = 0; s < p->prologue; s++) {
+        if (!run.whole && !run.stale[s]) continue;
         ASH_TRY_DONE(ash_progress__report(&plan->progress, ASH_STAGE_WEIGHTS, s, p->prologue, diag));
         ASH_TRY_DONE(run_step(&run, &p->steps.at[s], diag));
+        plan->report.prologue_runs++;
     }
     drop_pages(&run);
-    point_at_weights(&run);
+    ash_plan__point_at_weights(plan, run.weights_base);
     count_bytes(&run);
     if (plan->weights != run.weights) ash_storage_release(plan->weights);
     plan->weights = run.weights;
-    plan->weights_ready = true;
+    plan->weights_ready = plan->weights_whole = true;
+    if (plan->n_buffers) memset(plan->changed, 0, plan->n_buffers * sizeof *plan->changed);
     ash_plan__refresh_views(plan);
     plan->report.prologue_ns = ash_clock__now() - start;
 done:
     if (!plan->weights_ready && run.weights != plan->weights) ash_storage_release(run.weights);
     ash_storage_release(run.staging);
     ash_mem_free(a, run.table, widest, sizeof *run.table);
+    ash_mem_free(a, run.stale, p->prologue, sizeof *run.stale);
     ash_mem_free(a, run.early, plan->n_buffers, sizeof *run.early);
     ash_mem_free(a, run.read, plan->n_buffers, sizeof *run.read);
     return status;

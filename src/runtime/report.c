@@ -54,6 +54,51 @@ ash_status ash_plan_prologue_at(ash_plan *plan, size_t index, ash_prepared_op *o
     return describe(plan, 0, plan->program->prologue, index, out, diag);
 }
 
+/* --- what operations touch -------------------------------------------------------------------- */
+
+static size_t access_count(const ash_plan *plan, size_t first, size_t count, size_t index) {
+    return index < count ? plan->program->steps.at[first + index].n_accesses : 0;
+}
+
+static ash_status describe_access(const ash_plan *plan, size_t first, size_t count, size_t index,
+                                  size_t access, ash_op_access *out, ash_diag *diag) {
+    ASH_FAIL_IF(!out, diag, ASH_ERROR_INVALID_ARGUMENT, "the place for the access is NULL");
+    ASH_FAIL_IF(index >= count, diag, ASH_ERROR_NOT_FOUND, "there is no operation %zu: there are %zu",
+                index, count);
+    const ash_step *step = &plan->program->steps.at[first + index];
+    ASH_FAIL_IF(access >= step->n_accesses, diag, ASH_ERROR_NOT_FOUND,
+                "there is no access %zu: operation %zu has %u", access, index, step->n_accesses);
+    const ash_access *a = &step->accesses[access];
+    bool scratch = plan->program->buffers.at[a->buffer].kind == ASH_BUFFER_SCRATCH;
+    *out = (ash_op_access){.buffer = a->buffer,
+                           .write = a->write || scratch,
+                           .begin = (uint64_t)a->begin,
+                           .end = (uint64_t)a->end * (scratch ? plan->threads : 1)};
+    return ASH_OK;
+}
+
+size_t ash_plan_op_access_count(const ash_plan *plan, size_t index) {
+    return plan ? access_count(plan, plan->program->prologue, plan->n_steps, index) : 0;
+}
+
+ash_status ash_plan_op_access(const ash_plan *plan, size_t index, size_t access, ash_op_access *out,
+                              ash_diag *diag) {
+    ASH_FAIL_IF(!plan, diag, ASH_ERROR_INVALID_ARGUMENT, "the plan is NULL");
+    return describe_access(plan, plan->program->prologue, plan->n_steps, index, access, out, diag);
+}
+
+size_t ash_plan_prologue_access_count(const ash_plan *plan, size_t index) {
+    return plan ? access_count(plan, 0, plan->program->prologue, index) : 0;
+}
+
+ash_status ash_plan_prologue_access(const ash_plan *plan, size_t index, size_t access, ash_op_access *out,
+                                    ash_diag *diag) {
+    ASH_FAIL_IF(!plan, diag, ASH_ERROR_INVALID_ARGUMENT, "the plan is NULL");
+    return describe_access(plan, 0, plan->program->prologue, index, access, out, diag);
+}
+
+/* --- kernels, modes, numbers ------------------------------------------------------------------ */
+
 size_t ash_plan_kernel_count(const ash_plan *plan) {
     return plan->program->nests.len;
 }

@@ -1,0 +1,232 @@
+/* What goes into a session's executions and what comes out: by its plan, or in mode eager by tensors that
+ * every call is given and gives back. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+static bool no_memory(void) {
+    fprintf(stderr, "ashlar: out of memory\n");
+    return false;
+}
+
+static const char *input_name(const struct session *s, size_t position) {
+    const char *name = NULL;
+    ash_graph_input_at(s->graph, position, &name);
+    return name;
+}
+
+/* At the variables' maxima, which they have here. */
+static ash_type input_type(const struct session *s, size_t position) {
+    ash_type type = *ash_graph_type(s->graph, ash_graph_input_at(s->graph, position, NULL));
+    for (unsigned i = 0; i < type.rank; i++) {
+        int64_t least;
+        ash_graph_dim_bounds(s->graph, type.dims[i], &least, &type.dims[i]);
+    }
+    return type;
+}
+
+/* --- making an execution possible --------------------------------------------------------------- */
+
+bool session_ready(struct session *s) {
+    if (!s->execution.eager) return session_prepare(s);
+    s->given = calloc(ash_graph_input_count(s->graph) + 1, sizeof(ash_tensor *));
+    s->results = calloc(ash_graph_output_count(s->graph) + 1, sizeof(ash_tensor *));
+    return (s->given && s->results) || no_memory();
+}
+
+static void drop_results(struct session *s) {
+    for (size_t i = 0; s->results && i < ash_graph_output_count(s->graph); i++) {
+        ash_tensor_destroy(s->results[i]);
+        s->results[i] = NULL;
+    }
+}
+
+void session_drop_values(struct session *s) {
+    drop_results(s);
+    for (size_t i = 0; s->given && i < ash_graph_input_count(s->graph); i++)
+        ash_tensor_destroy(s->given[i]);
+    free(s->given);
+    free(s->results);
+    s->given = s->results = NULL;
+}
+
+bool session_execute(struct session *s) {
+    ash_status status;
+    if (s->execution.eager) {
+        drop_results(s);
+        const ash_eager_call call = {.inputs = (const ash_tensor *const *)s->given,
+                                     .input_count = ash_graph_input_count(s->graph),
+                                     .outputs = s->results,
+                                     .output_count = ash_graph_output_count(s->graph),
+                                     .report = &s->report};
+        status = ash_eager(s->context, s->graph, &s->plan_options, &call, &s->diag);
+    } else {
+        status = ash_plan_execute(s->plan, &s->diag);
+        s->report = ash_plan_describe(s->plan);
+    }
+    return status == ASH_OK || session_failed(s, s->execution.eager ? "eager" : "execute");
+}
+
+/* --- inputs ----------------------------------------------------------------------------------- */
+
+/* Keeps a tensor for the eager calls, and takes it over. */
+static bool keep_given(struct session *s, size_t position, ash_tensor *tensor) {
+    ash_tensor_destroy(s->given[position]);
+    s->given[position] = tensor;
+    return true;
+}
+
+static bool give(struct session *s, size_t position, const ash_tensor *tensor) {
+    const void *data = ash_tensor_data(tensor);
+    size_t size = ash_tensor_size(tensor);
+    ash_tensor *copy;
+    ash_status status = s->execution.eager
+                            ? ash_tensor_create(s->context, ash_tensor_name(tensor),
+                                                ash_tensor_type(tensor), data, size, &copy, &s->diag)
+                            : ash_plan_set_input(s->plan, position, data, size, &s->diag);
+    if (status != ASH_OK) return session_failed(s, input_name(s, position));
+    return !s->execution.eager || keep_given(s, position, copy);
+}
+
+bool session_set_input(struct session *s, size_t position, const ash_tensor *tensor) {
+    ash_type want = input_type(s, position);
+    const ash_type *have = ash_tensor_type(tensor);
+    bool same = want.dtype == have->dtype && want.rank == have->rank;
+    for (unsigned i = 0; same && i < want.rank; i++) same = want.dims[i] == have->dims[i];
+    if (same) return give(s, position, tensor);
+    fprintf(stderr, "ashlar: input %s is %s, the file has %s; --var sets the size of a dynamic dim\n",
+            input_name(s, position), show_type(&want).text, show_type(have).text);
+    return false;
+}
+
+bool session_find_input(const struct session *s, const char *name, size_t *out) {
+    for (size_t i = 0; i < ash_graph_input_count(s->graph); i++) {
+        if (strcmp(input_name(s, i), name) != 0) continue;
+        *out = i;
+        return true;
+    }
+    return false;
+}
+
+bool session_input(struct session *s, size_t position, const void **data) {
+    ash_view *view;
+    if (s->execution.eager) {
+        *data = ash_tensor_data(s->given[position]);
+        return true;
+    }
+    if (ash_plan_input(s->plan, position, &view, &s->diag) == ASH_OK &&
+        ash_view_data(view, data, &s->diag) == ASH_OK)
+        return true;
+    return session_failed(s, input_name(s, position));
+}
+
+static bool set_from_file(struct session *s, const char *text, bool *set) {
+    char name[512];
+    size_t position = 0;
+    const char *file = split_option("--input", text, name, sizeof name);
+    if (!file) return false;
+    if (!session_find_input(s, name, &position)) {
+        fprintf(stderr, "ashlar: --input %s: the model has no input \"%s\"\n", text, name);
+        return false;
+    }
+    ash_tensor *tensor;
+    if (ash_tensor_read(s->context, file, &tensor, &s->diag) != ASH_OK) return session_failed(s, file);
+    set[position] = session_set_input(s, position, tensor);
+    ash_tensor_destroy(tensor);
+    return set[position];
+}
+
+/* xorshift64*: the same numbers everywhere. */
+static uint64_t next_random(uint64_t *state) {
+    *state ^= *state >> 12, *state ^= *state << 25, *state ^= *state >> 27;
+    return *state * 0x2545f4914f6cdd1dULL;
+}
+
+/* Floating point numbers within [-1, 1), whole ones and truth values from 0 to 1: valid as indices, masks
+ * and lengths. */
+static void put_random(ash_dtype dtype, void *data, uint64_t i, uint64_t bits) {
+    double unit = (double)(bits >> 11) / (double)(1ULL << 53) * 2 - 1;
+    float single = (float)unit;
+    uint32_t raw;
+    memcpy(&raw, &single, sizeof raw);
+    uint32_t exponent = (raw >> 23 & 0xff);
+    uint16_t half = exponent < 113
+                        ? 0
+                        : (uint16_t)((raw >> 16 & 0x8000) | ((exponent - 112) << 10) | (raw >> 13 & 0x3ff));
+    switch (dtype) {
+    case ASH_F64: ((double *)data)[i] = unit; break;
+    case ASH_F32: ((float *)data)[i] = single; break;
+    case ASH_F16: ((uint16_t *)data)[i] = half; break;
+    case ASH_BF16: ((uint16_t *)data)[i] = (uint16_t)(raw >> 16); break;
+    default: {
+        size_t size = ash_dtype_size(dtype);
+        uint64_t value = bits >> 63;
+        memcpy((char *)data + i * size, &value, size); /* little endian, as every target is */
+    }
+    }
+}
+
+static void fill_random(const ash_type *type, void *data, uint64_t bytes, uint64_t *state) {
+    uint64_t count = bytes / ash_dtype_size(type->dtype);
+    for (uint64_t i = 0; i < count; i++) put_random(type->dtype, data, i, next_random(state));
+}
+
+static bool give_random(struct session *s, size_t position, uint64_t *state) {
+    ash_type type = input_type(s, position);
+    size_t bytes = ash_dtype_size(type.dtype);
+    for (unsigned i = 0; i < type.rank; i++) bytes *= (size_t)type.dims[i];
+    void *data = malloc(bytes ? bytes : 1);
+    ash_tensor *tensor;
+    if (!data) return no_memory();
+    fill_random(&type, data, bytes, state);
+    ash_status status =
+        ash_tensor_create(s->context, input_name(s, position), &type, data, bytes, &tensor, &s->diag);
+    free(data);
+    if (status != ASH_OK) return session_failed(s, input_name(s, position));
+    return keep_given(s, position, tensor);
+}
+
+static bool set_random(struct session *s, size_t position, uint64_t *state) {
+    ash_view *view;
+    void *data;
+    if (s->execution.eager) return give_random(s, position, state);
+    if (ash_plan_input(s->plan, position, &view, &s->diag) != ASH_OK ||
+        ash_view_data_mut(view, &data, &s->diag) != ASH_OK)
+        return session_failed(s, input_name(s, position));
+    fill_random(ash_view_type(view), data, ash_view_bytes(view), state);
+    return true;
+}
+
+bool session_fill_inputs(struct session *s) {
+    size_t count = ash_graph_input_count(s->graph);
+    bool *set = calloc(count + 1, sizeof *set);
+    if (!set) return no_memory();
+    uint64_t state = 0x9e3779b97f4a7c15ULL * (s->seed + 1ULL);
+    bool good = true;
+    for (size_t i = 0; good && i < s->inputs.count; i++) good = set_from_file(s, s->inputs.at[i], set);
+    for (size_t i = 0; good && i < count; i++)
+        if (!set[i]) good = set_random(s, i, &state);
+    free(set);
+    return good;
+}
+
+/* --- outputs ---------------------------------------------------------------------------------- */
+
+bool session_output(struct session *s, size_t position, struct output *out) {
+    const ash_view *view;
+    ash_graph_output_at(s->graph, position, &out->name);
+    if (s->execution.eager) {
+        const ash_tensor *tensor = s->results[position];
+        out->type = *ash_tensor_type(tensor);
+        out->data = ash_tensor_data(tensor);
+        out->bytes = ash_tensor_size(tensor);
+        return true;
+    }
+    if (ash_plan_output(s->plan, position, &view, &s->diag) != ASH_OK ||
+        ash_view_data(view, &out->data, &s->diag) != ASH_OK)
+        return session_failed(s, out->name);
+    out->type = *ash_view_type(view);
+    out->bytes = ash_view_bytes(view);
+    return true;
+}

@@ -1,0 +1,32 @@
+#!/bin/bash
+# docs/testing.md, checked: every test that it names is a function of its file and is run there, and each row of the two tables
+# (B1 to B7, E1 to E13) is in it.
+#
+#     tests/check_rows.sh [ROOT]
+set -u
+cd "${1:-$(dirname "$0")/..}" || exit 2
+passed=0 failed=0
+
+bad() {
+    echo "docs/testing.md: $1"
+    failed=$((failed + 1))
+}
+
+while IFS=: read -r file names; do
+    for name in ${names//,/ }; do
+        if ! grep -q "^static void $name(void \*\*state)" "tests/$file.c" 2>/dev/null; then
+            bad "tests/$file.c has no test $name"
+        elif ! grep -qE "[A-Za-z_]*TEST\($name\)|unit_test[a-z_]*\($name[,)]" "tests/$file.c"; then
+            bad "tests/$file.c does not run $name"
+        else
+            passed=$((passed + 1))
+        fi
+    done
+done < <(grep -oE '`test_[a-z0-9_]+: [a-z0-9_, ]+`' docs/testing.md | tr -d '`')
+
+for row in B{1..7} E{1..13}; do
+    grep -q "^| $row |" docs/testing.md && passed=$((passed + 1)) || bad "no row $row"
+done
+
+echo "$passed passed, $failed failed, 0 skipped"
+[ "$failed" -eq 0 ] && [ "$passed" -gt 20 ]
