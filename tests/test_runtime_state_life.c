@@ -251,6 +251,43 @@ static void shapes_that_vary(void **state) {
     for (int i = 0; i < 8; i++) assert_int_equal(have[i], i < 3 ? 7 : 0);
 }
 
+/* The same with copies: of the new value last, of the old one first. */
+static void copies_have_the_present_size(void **state) {
+    struct room *r = *state;
+    fresh_graph(r);
+    ash_dim n = ash_graph_var(r->g, "n", 0, 8);
+    ash_type type = {.dtype = ASH_I32, .rank = 1, .dims = {n}};
+    ash_value s = ash_graph_state(r->g, "s", &type, NULL, 0, ASH_DATA_COPY);
+    ash_value x = ash_graph_input(r->g, "x", &type);
+    ash_graph_update(r->g, s, x);
+    ash_graph_output(r->g, "old", s);
+    for (int mode = 0; mode < ASH_MODE_COUNT; mode++) {
+        ash_plan_options options = ash_plan_options_default();
+        options.mode = (ash_mode)mode;
+        options.streams = mode == ASH_MODE_MULTI_STREAM ? 2 : 1;
+        prepare(r, &options);
+        assert_places(r, 0, 1);
+        int32_t given[8], now[8] = {0}, before[8], have[8];
+        for (int64_t size = 8; size >= 0; size--) {
+            for (int i = 0; i < 8; i++) given[i] = (int32_t)size * 10 + i;
+            memcpy(before, now, sizeof now);
+            memcpy(now, given, (size_t)size * sizeof *now);
+            assert_ok(ash_plan_set_vars(r->plan, &(ash_var_binding){"n", size}, 1, &diag));
+            assert_ok(ash_plan_set_input(r->plan, 0, given, (uint64_t)size * 4, &diag));
+            assert_ok(ash_plan_execute(r->plan, &diag));
+            const ash_view *view;
+            assert_ok(ash_plan_output(r->plan, 0, &view, &diag));
+            assert_int_equal(ash_view_bytes(view), size * 4);
+            assert_ok(ash_view_copy_out(view, have, (uint64_t)size * 4, &diag));
+            assert_memory_equal(have, before, (size_t)size * 4);
+            assert_ok(ash_plan_set_vars(r->plan, &(ash_var_binding){"n", 8}, 1, &diag));
+            assert_ok(ash_plan_state(r->plan, 0, &view, &diag));
+            assert_ok(ash_view_copy_out(view, have, sizeof have, &diag));
+            assert_memory_equal(have, now, sizeof have);
+        }
+    }
+}
+
 static void empty_and_unused_states(void **state) {
     struct room *r = *state;
     fresh_graph(r);
@@ -315,6 +352,7 @@ int main(void) {
         TEST(executing_allocates_nothing),
         TEST(eager_starts_anew),
         TEST(shapes_that_vary),
+        TEST(copies_have_the_present_size),
         TEST(empty_and_unused_states),
         TEST(failing_allocations),
     };
