@@ -184,12 +184,13 @@ static inline void prepare_reordered(struct room *r, unsigned streams) {
     assert_ok(ash_opt__run(r->g, ash_compiler__target(compiler), NULL, &made, &diag));
     assert_ok(ash_program__lower(made, ash_compiler__target(compiler), NULL, &program, &diag));
     ash_graph_destroy(made);
+    reorder_weigh(program);
     size_t n = program->nests.len;
     const ash_nest **nests = ash_mem_alloc(a, n, sizeof *nests);
     ash_kernel_source source = {.streams = &reorder_class, .release = release_code};
     source.fns = ash_mem_calloc(a, n, sizeof *source.fns);
     for (size_t i = 0; i < n; i++) nests[i] = &program->nests.at[i];
-    assert_ok(ash_code__compile(compiler, nests, n, source.fns, &code, NULL, NULL, NULL, &diag));
+    assert_ok(ash_code__compile(compiler, nests, n, source.fns, &code, NULL, NULL, &diag));
     source.owner = code;
     ash_plan_destroy(r->plan);
     r->plan = NULL;

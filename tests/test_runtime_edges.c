@@ -134,6 +134,7 @@ static void prepare_reordered(struct room *r, const ash_plan_options *options) {
     assert_ok(ash_opt__run(r->graph, ash_compiler__target(compiler), &opt, &graph, &diag));
     ash_lower_options low = {.fuse = options->fuse};
     assert_ok(ash_program__lower(graph, ash_compiler__target(compiler), &low, &program, &diag));
+    reorder_weigh(program);
     size_t n = program->nests.len;
     const ash_nest **nests = calloc(n, sizeof *nests);
     source.fns = ash_mem_calloc(a, n, sizeof *source.fns);

@@ -212,7 +212,7 @@ static void eager_starts_anew(void **state) {
     assert_ok(ash_tensor_create(r->context, "x", &type, cells, sizeof cells, &x, &diag));
     for (int i = 0; i < 2; i++) {
         const ash_tensor *inputs[] = {x};
-        ash_eager_call call = {NULL, 0, inputs, 1, out, 2};
+        ash_eager_call call = {.inputs = inputs, .input_count = 1, .outputs = out, .output_count = 2};
         assert_ok(ash_eager(r->context, r->g, NULL, &call, &diag));
         assert_all(ash_tensor_data(out[0]), 0);
         assert_all(ash_tensor_data(out[1]), 3);
