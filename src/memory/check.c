@@ -166,7 +166,8 @@ static void find_lifetimes(checker *c) {
 enum { DIGIT = 11, VALUES = 1 << DIGIT };
 
 /* Sorts records of `words` numbers by the first, from the least digit up; digits in which all agree are
- * passed over, and what is in order already is left alone. Records go to and fro between `at` and `room`. */
+ * passed over, and what is in order already is left alone. Records go to and fro between `at` and `room`.
+ */
 static void sort_records(uint64_t *at, uint64_t *room, size_t count, size_t words) {
     uint64_t differ = 0, descents = 0;
     for (size_t i = 1; i < count; i++) {
@@ -241,7 +242,8 @@ static ash_status make_events(checker *c, ash_diag *diag) {
 
 static void event_bytes(const checker *c, const event *e, uint64_t *low, uint64_t *high) {
     *low = is_hole(e) ? c->problem->holes[number_of(e)].offset : c->places[number_of(e)].offset;
-    *high = *low + (is_hole(e) ? c->problem->holes[number_of(e)].size : c->problem->buffers[number_of(e)].size);
+    *high =
+        *low + (is_hole(e) ? c->problem->holes[number_of(e)].size : c->problem->buffers[number_of(e)].size);
 }
 
 static void find_borders(checker *c, const event *events, size_t count) {
@@ -304,8 +306,8 @@ static ash_status name_clash(const checker *c, const event *events, size_t at, a
         if (!c->problem->streams && is_hole(&events[at]))
             clash = c->to[number_of(e)] > c->problem->holes[number_of(&events[at])].begin;
         for (uint32_t s = 0; s < c->clock && !is_hole(e) && !is_hole(&events[at]); s++)
-            clash |=
-                c->to[(size_t)number_of(e) * c->clock + s] > c->from[(size_t)number_of(&events[at]) * c->clock + s];
+            clash |= c->to[(size_t)number_of(e) * c->clock + s] >
+                     c->from[(size_t)number_of(&events[at]) * c->clock + s];
         if (!clash) continue;
         c->report->clash[0] = is_hole(e) ? ASH_MEMORY_NONE : number_of(e);
         c->report->clash[1] = is_hole(&events[at]) ? ASH_MEMORY_NONE : number_of(&events[at]);
@@ -338,9 +340,9 @@ static ash_status replay_arena(checker *c, event *events, size_t count, ash_diag
         c->report->events++;
         for (uint32_t s = 0; s < c->clock; s++) {
             int64_t from = is_hole(e) ? c->problem->streams ? INT64_MIN : hole->begin
-                                   : c->from[(size_t)number_of(e) * c->clock + s];
+                                      : c->from[(size_t)number_of(e) * c->clock + s];
             int64_t to = is_hole(e) ? c->problem->streams ? INT64_MAX : hole->end
-                                 : c->to[(size_t)number_of(e) * c->clock + s];
+                                    : c->to[(size_t)number_of(e) * c->clock + s];
             c->report->comparisons++;
             if (history_most(&c->tenants[s], pieces, low, high) > from ||
                 (holes && !is_hole(e) && history_most(&c->holes[s], pieces, low, high) > from))

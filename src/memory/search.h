@@ -24,6 +24,7 @@ typedef struct ash_memory__budget {
     uint64_t spent;      /* steps so far */
     uint64_t deadline;   /* nanoseconds of the monotonic clock, or 0 */
     bool late;           /* the deadline has passed */
+    bool capped;         /* a capacity is given: packings above the goal are of no use */
 } ash_memory__budget;
 
 void ash_memory__budget_init(ash_memory__budget *budget, uint64_t nodes, uint64_t time_limit_ns);

@@ -114,7 +114,7 @@ static uint32_t gather_group(ash_memory__shelf *s, uint32_t group, uint32_t pref
 
 /* Fills `spans` with the placed items that live in [begin, end). */
 static uint32_t gather(ash_memory__shelf *s, uint32_t begin, uint32_t end) {
-    enum { NEAR = 64 }; /* groups that are faster looked through than searched for */
+    enum { NEAR = 64 };                        /* groups that are faster looked through than searched for */
     uint32_t prefix = s->born[end], count = 0; /* born before `end` */
     uint32_t stack[64], depth = 0;
     uint32_t first_group = s->oldest[begin] / GROUP, last_group = prefix ? (prefix - 1) / GROUP : 0;

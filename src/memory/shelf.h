@@ -21,7 +21,7 @@ typedef struct ash_memory__shelf {
     const ash_memory__pack *pack;
     uint64_t *offsets; /* per item, units; ASH_MEMORY__FREE: not placed */
     uint32_t *born;    /* per column: items born before it; columns + 1 */
-    uint32_t *oldest; /* per column: the first item that lives in it; columns + 1 */
+    uint32_t *oldest;  /* per column: the first item that lives in it; columns + 1 */
     uint32_t *latest; /* implicit tree over groups of items in order of birth: latest end of a placed one, 0
                          for none */
     ash_memory__placed *placed;    /* per item, with unplaced ones behind the last up to a whole group */
