@@ -5,46 +5,14 @@
 #include "report.h"
 #include "sort.h"
 
-typedef struct span {
-    int64_t begin, end; /* half steps, widened as the planner does */
-} span;
-
 typedef struct picture {
     const ash_memory_problem *problem;
     const ash_memory_place *places;
     const ash_memory_arena *arenas;
     uint32_t arena_count;
     int64_t first, last;
-    span *spans; /* per buffer; of roots, those of all that lies in them */
+    ash_memory__span *spans; /* per buffer; of roots, those of all that lies in them */
 } picture;
-
-static void find_spans(picture *p) {
-    const ash_memory_problem *problem = p->problem;
-    bool any = false;
-    for (uint32_t i = 0; i < problem->buffer_count; i++) {
-        const ash_memory_buffer *b = &problem->buffers[i];
-        p->spans[i] = (span){0, 0};
-        if (b->begin == b->end) continue;
-        p->first = any ? ASH_MIN(p->first, b->begin) : b->begin;
-        p->last = any ? ASH_MAX(p->last, b->end) : b->end;
-        any = true;
-    }
-    if (p->first == p->last) p->last = p->first + 1;
-    for (int kinds = 0; kinds < 2; kinds++)
-        for (uint32_t i = 0; i < problem->buffer_count; i++) {
-            const ash_memory_buffer *b = &problem->buffers[i];
-            span *s = &p->spans[b->root == ASH_MEMORY_NONE ? i : b->root];
-            if (!kinds && b->begin < b->end) {
-                bool fresh = s->begin == s->end;
-                s->begin = fresh ? b->begin : ASH_MIN(s->begin, b->begin);
-                s->end = fresh ? b->end : ASH_MAX(s->end, b->end);
-            }
-            if (!kinds) continue;
-            bool forever = b->kind == ASH_MEMORY_PARAMETER || b->kind == ASH_MEMORY_CONSTANT;
-            if ((forever || b->kind == ASH_MEMORY_INPUT) && b->root == ASH_MEMORY_NONE) s->begin = p->first;
-            if ((forever && b->root == ASH_MEMORY_NONE) || b->kind == ASH_MEMORY_OUTPUT) s->end = p->last;
-        }
-}
 
 static ash_status picture_init(picture *p, const ash_allocator *a, const ash_memory_problem *problem,
                                const ash_memory_plan *plan, ash_diag *diag) {
@@ -52,7 +20,7 @@ static ash_status picture_init(picture *p, const ash_allocator *a, const ash_mem
     p->arenas = ash_memory_plan_arenas(plan, &p->arena_count);
     p->spans = ash_mem_alloc(a, problem->buffer_count, sizeof *p->spans);
     if (!p->spans) return ASH_NO_MEMORY(diag);
-    find_spans(p);
+    ash_memory__find_spans(problem, p->spans, &p->first, &p->last);
     return ASH_OK;
 }
 
