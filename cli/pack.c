@@ -11,9 +11,11 @@
 static const char usage[] =
     "usage: ashlar pack PROBLEM.csv [options]\n"
     "\n"
-    "Reads buffers (id,lower,upper,size and, if they are there, alignment,pinned,lane,kind,root,root_offset), "
+    "Reads buffers (id,lower,upper,size and, if they are there, "
+    "alignment,pinned,lane,kind,root,root_offset), "
     "lays\n"
-    "them into one arena per lane, and writes them with their offsets. Lifetimes are half-open: [lower, upper). "
+    "them into one arena per lane, and writes them with their offsets. Lifetimes are half-open: [lower, "
+    "upper). "
     "A\n"
     "root is the number of the row, from 0, in whose bytes a buffer lies.\n"
     "\n"

@@ -146,7 +146,8 @@ static ash_status add_solution(ash_text *text, const ash_memory_problem *problem
     for (uint32_t i = 0; i < problem->buffer_count; i++) {
         const ash_memory_buffer *b = &problem->buffers[i];
         bool member = b->root != ASH_MEMORY_NONE;
-        ash_memory__span span = member || problem->streams ? (ash_memory__span){b->begin, b->end} : spans[i];
+        ash_memory__span span =
+            member || problem->streams ? (ash_memory__span){b->begin, b->end} : spans[i];
         add_id(text, problem, i);
         ash_text_add(text, ",%lld,%lld,%llu", (long long)span.begin, (long long)span.end,
                      (unsigned long long)b->size);
