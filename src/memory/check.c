@@ -156,6 +156,9 @@ static void find_lifetimes(checker *c) {
             if (forever || kind == ASH_MEMORY_INPUT) c->from[at + s] = c->first;
             if (forever || kept) c->to[at + s] = c->last;
         }
+        /* An input is filled, if only for nothing. */
+        if (kind == ASH_MEMORY_INPUT && !lives(c->from + at, c->to + at, clock))
+            for (uint32_t s = 0; s < clock; s++) c->to[at + s] = c->first + 1;
     }
 }
 

@@ -233,7 +233,7 @@ static const char page_script[] =
     "v.y0-o)*s;"
     "v.y1=o+(v.y1-o)*s;}draw();};\n"
     " c.ondblclick=()=>{v={...whole};draw();};\n"
-    " addEventListener('resize',draw);draw();}\n";
+    " new ResizeObserver(draw).observe(c);draw();}\n";
 
 static void add_arena(ash_text *text, const picture *p, uint32_t arena) {
     const ash_memory_arena *a = &p->arenas[arena];

@@ -108,7 +108,10 @@ void ash_memory__find_spans(const ash_memory_problem *problem, ash_memory__span 
             }
             if (!kinds) continue;
             bool forever = b->kind == ASH_MEMORY_PARAMETER || b->kind == ASH_MEMORY_CONSTANT;
-            if ((forever || b->kind == ASH_MEMORY_INPUT) && b->root == ASH_MEMORY_NONE) s->begin = *first;
+            if ((forever || b->kind == ASH_MEMORY_INPUT) && b->root == ASH_MEMORY_NONE) {
+                if (s->begin >= s->end) s->end = *first + 1;
+                s->begin = *first;
+            }
             if ((forever && b->root == ASH_MEMORY_NONE) || b->kind == ASH_MEMORY_OUTPUT) s->end = *last;
         }
 }
