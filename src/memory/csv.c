@@ -20,6 +20,7 @@ typedef enum column {
 } column;
 
 enum { MOST_FIELDS = 64 };
+static const uint64_t LARGEST = UINT64_C(1) << 62; /* bytes and half steps: as the planner takes them */
 
 struct ash_memory_csv {
     ash_allocator allocator;
@@ -190,6 +191,12 @@ static ash_status read_buffer(const reader *r, ash_memory_csv *csv) {
     if (b.begin > b.end)
         return BAD(r, "line %llu: the lifetime [%lld, %lld) ends before it begins",
                    (unsigned long long)r->line, (long long)b.begin, (long long)b.end);
+    if (b.size > LARGEST)
+        return BAD(r, "line %llu, size: %llu is more than 2^62", (unsigned long long)r->line,
+                   (unsigned long long)b.size);
+    if (b.begin < -(int64_t)LARGEST || b.end > (int64_t)LARGEST)
+        return BAD(r, "line %llu: the lifetime [%lld, %lld) leaves 62 bits", (unsigned long long)r->line,
+                   (long long)b.begin, (long long)b.end);
     if (b.align && !ash_is_pow2(b.align))
         return BAD(r, "line %llu: alignment %llu is no power of two", (unsigned long long)r->line,
                    (unsigned long long)b.align);
