@@ -142,6 +142,10 @@ static life life_of(const ash_memory_problem *p, uint32_t root) {
         if (forever || output) l.to[s] = last;
     }
     l.any = alive(l.from, l.to, clock);
+    if (!l.any && kind == ASH_MEMORY_INPUT) { /* the caller fills it all the same */
+        for (uint32_t s = 0; s < clock; s++) l.to[s] = first + 1;
+        l.any = true;
+    }
     return l;
 }
 

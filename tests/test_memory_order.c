@@ -1,4 +1,6 @@
 /* Order search against all orders of small graphs; shared weights of a training pair. */
+#include <time.h>
+
 #include "ashlar/memory_schedule.h"
 #include "testing.h"
 
@@ -129,6 +131,47 @@ static void long_graphs_fall_into_segments(void **state) {
     free(order), free(a), free(b);
 }
 
+/* A graph without any cut: the time for an operation does not depend on how many there are. */
+static void large_graphs_take_linear_time(void **state) {
+    (void)state;
+    enum { LARGE = 40000, BACK = 12 };
+    ash_memory_buffer *b = malloc(LARGE * sizeof *b);
+    ash_memory_access *a = malloc(4 * LARGE * sizeof *a);
+    uint32_t *order = malloc(LARGE * sizeof *order), *place = malloc(LARGE * sizeof *place);
+    assert_true(b && a && order && place);
+    uint64_t peak[2];
+    double seconds[2];
+    for (int large = 0; large < 2; large++) {
+        uint32_t ops = large ? LARGE : LARGE / 4, n = 0;
+        for (uint32_t i = 0; i < ops; i++) {
+            uint32_t from = (uint32_t)random_below(BACK) + 1, other = (uint32_t)random_below(BACK) + 1;
+            b[i] = ash_memory_buffer_init(random_below(1000) + 1, 1, 0, 0);
+            if (from <= i) a[n++] = (ash_memory_access){i, i - from, ASH_MEMORY_READ, 0, ASH_MEMORY_WHOLE};
+            if (other <= i && other != from)
+                a[n++] = (ash_memory_access){i, i - other, ASH_MEMORY_READ, 0, ASH_MEMORY_WHOLE};
+            a[n++] = (ash_memory_access){i, i, ASH_MEMORY_WRITE, 0, ASH_MEMORY_WHOLE};
+        }
+        ash_memory_schedule s = {.op_count = ops, .accesses = a, .access_count = n};
+        ash_memory_order_report report;
+        clock_t start = clock();
+        assert_ok(ash_memory_order_search(context, &s, b, ops, 8, order, &report, &diag));
+        seconds[large] = (double)(clock() - start) / CLOCKS_PER_SEC;
+        peak[large] = report.peak;
+        assert_true(report.peak <= report.given_peak && !report.exact);
+        for (uint32_t i = 0; i < ops; i++) place[i] = ASH_MEMORY_NONE;
+        for (uint32_t i = 0; i < ops; i++) {
+            assert_true(order[i] < ops && place[order[i]] == ASH_MEMORY_NONE);
+            place[order[i]] = i;
+        }
+        for (uint32_t k = 0; k < n; k++)
+            if (a[k].kind == ASH_MEMORY_READ) assert_true(place[a[k].buffer] < place[a[k].op]);
+    }
+    print_message("%d operations: %.2f s, %d: %.2f s; peaks %llu and %llu\n", LARGE / 4, seconds[0], LARGE,
+                  seconds[1], (unsigned long long)peak[0], (unsigned long long)peak[1]);
+    assert_true(seconds[1] < 12 * seconds[0] + 0.5); /* 4 by n, 16 by n²; room for a busy machine */
+    free(place), free(order), free(a), free(b);
+}
+
 /* Forward and backward plan by hand: weights once, activations of the backward pass around them. */
 static void training_pairs_share_weights(void **state) {
     (void)state;
@@ -184,6 +227,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(finds_the_lowest_order),
         cmocka_unit_test(long_graphs_fall_into_segments),
+        cmocka_unit_test(large_graphs_take_linear_time),
         cmocka_unit_test(training_pairs_share_weights),
     };
     return cmocka_run_group_tests(tests, create_context, destroy_context);

@@ -45,8 +45,8 @@ static uint32_t knot(ash_memory_buffer *b, uint32_t calm) {
     uint64_t unit = 0;
     uint32_t n = 0;
     for (; n < calm; n++) {
-        b[n] =
-            ash_memory_buffer_init(any_size(), 1, middle - 1 - below(middle), middle + 40 + below(middle));
+        int64_t before = below(middle), after = below(middle);
+        b[n] = ash_memory_buffer_init(any_size(), 1, middle - 1 - before, middle + 40 + after);
         unit += b[n].size;
     }
     for (size_t k = 0; k < sizeof hot / sizeof hot[0]; k++)

@@ -166,6 +166,34 @@ static void boundaries_and_options(void **state) {
     ash_memory_plan_destroy(plan);
 }
 
+/* The caller fills an input also when nothing reads it: not over another, and not over a weight. */
+static void unread_inputs_keep_their_bytes(void **state) {
+    fixture *f = *state;
+    ash_memory_buffer b[] = {interval(100, 2, 3), interval(50, 0, 0), interval(30, 0, 2),
+                             interval(70, 1, 6)};
+    b[0].kind = ASH_MEMORY_CONSTANT;
+    b[1].kind = b[2].kind = ASH_MEMORY_INPUT;
+    ash_memory_problem problem = {.buffers = b, .buffer_count = 4};
+    ash_memory_plan *plan;
+    assert_ok(ash_memory_plan_create(f->context, &problem, NULL, &plan, &diag));
+    assert_int_equal(ash_memory_plan_summary(plan).size, 200); /* at 0: 100, 50, 30; from 1: 100, 30, 70 */
+    ash_memory_place places[4];
+    memcpy(places, ash_memory_plan_places(plan, NULL), sizeof places);
+    places[1].offset = places[0].offset;
+    ash_memory_check_report report;
+    assert_status(ash_memory_check(f->context, &problem, places, ash_memory_plan_arenas(plan, NULL), 1,
+                                   &report, &diag),
+                  ASH_ERROR_INTERNAL);
+    ash_memory_plan_destroy(plan);
+    const int64_t acquire[8] = {0, 0, 2, 0, 0, 0, 0, 2}, release[8] = {4, 4, 2, 0, 2, 0, 0, 4};
+    problem.streams = 2;
+    problem.acquire = acquire;
+    problem.release = release;
+    assert_ok(ash_memory_plan_create(f->context, &problem, NULL, &plan, &diag));
+    assert_true(ash_memory_plan_summary(plan).size >= 180);
+    ash_memory_plan_destroy(plan);
+}
+
 static void options_from_the_environment(void **state) {
     (void)state;
     ash_memory_options o = ash_memory_options_inference();
@@ -351,6 +379,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(modes_disabled_and_remap, setup, teardown),
         cmocka_unit_test_setup_teardown(aliases_and_pins, setup, teardown),
         cmocka_unit_test_setup_teardown(boundaries_and_options, setup, teardown),
+        cmocka_unit_test_setup_teardown(unread_inputs_keep_their_bytes, setup, teardown),
         cmocka_unit_test(options_from_the_environment),
         cmocka_unit_test_setup_teardown(alignment_and_lanes, setup, teardown),
         cmocka_unit_test_setup_teardown(streams, setup, teardown),

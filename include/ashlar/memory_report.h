@@ -13,10 +13,12 @@ typedef struct ash_memory_csv ash_memory_csv;
 
 /* Reads `size` bytes of CSV. The first line names the columns, in any order: `id`, `lower`, `upper`, `size`
  * (all four are needed; `begin` and `end` may stand for lower and upper), and if they are there `alignment`
- * (bytes, a power of two), `offset` (where somebody has put the buffer), `pinned` (an offset to keep;
- * empty: none), `lane` (a number). Other columns are passed over. Lifetimes are half-open. Fails with
- * FORMAT and the offset of the line. The caller destroys *out before the context; `text` is not needed any
- * more. */
+ * (bytes, a power of two), `offset` (where somebody has put the buffer; empty: nowhere), `pinned` (an
+ * offset to keep; empty: none), `lane` (a number), `kind` ("intermediate", "parameter", "input", "constant"
+ * or "output"; the planner widens the lifetime by it), `root` (the number of the row, from 0, in whose
+ * bytes this one lies; empty: bytes of its own) and `root_offset` (how far in). Other columns are passed
+ * over. Ids are labels, and may repeat. Lifetimes are half-open. Fails with FORMAT and the offset of the
+ * line. The caller destroys *out before the context; `text` is not needed any more. */
 ASH_API ash_status ash_memory_csv_read(ash_context *context, const char *text, uint64_t size,
                                        ash_memory_csv **out, ash_diag *diag);
 /* NULL is allowed. */
@@ -31,8 +33,10 @@ ASH_API const ash_memory_arena *ash_memory_csv_arenas(const ash_memory_csv *csv,
 
 typedef enum ash_memory_format {
     ASH_MEMORY_TEXT,     /* a summary, and a table of the arenas */
-    ASH_MEMORY_SOLUTION, /* CSV: id,lower,upper,size,offset, and alignment and lane where there are any; no
-                            offset: left out */
+    ASH_MEMORY_SOLUTION, /* CSV: id,lower,upper,size,offset, and alignment, lane, kind, root and root_offset
+                            where there are any; no offset: left out. The life of a row without a root is
+                            that of all that lies in it, widened as its kind asks: the load at a time is the
+                            sum of those rows' sizes. Other rows have their own */
     ASH_MEMORY_SVG,      /* the largest arena: time to the right, offset upwards */
     ASH_MEMORY_HTML, /* one self-contained page with all arenas, names on hover, curve of live bytes, and
                         zoom */

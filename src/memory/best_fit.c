@@ -23,52 +23,48 @@ static bool count_pairs(const ash_allocator *a, const ash_memory__pack *pack, ui
     return true;
 }
 
-/* The items in order of birth, those of one column in the order of `keys`. */
-static uint32_t *order_births(const ash_allocator *a, const ash_memory__pack *pack, ash_memory__key *keys,
-                              ash_memory__key *room) {
-    for (uint32_t k = 0; k < pack->count; k++) keys[k].key = pack->items[keys[k].value].begin;
-    ash_memory__sort(keys, room, pack->count);
-    uint32_t *order = ash_mem_alloc(a, pack->count, sizeof *order);
-    for (uint32_t k = 0; k < pack->count && order; k++) order[k] = keys[k].value;
+/* The items by decreasing size or, with `births`, in order of birth and by decreasing size in one column.
+ */
+static uint32_t *make_order(const ash_allocator *a, const ash_memory__pack *pack, bool births) {
+    uint32_t n = pack->count, *order = NULL;
+    ash_memory__key *keys = ash_mem_alloc(a, n, sizeof *keys), *room = ash_mem_alloc(a, n, sizeof *room);
+    if (!keys || !room) goto done;
+    for (uint32_t i = 0; i < n; i++) keys[i] = (ash_memory__key){~pack->items[i].size, i};
+    ash_memory__sort(keys, room, n);
+    for (uint32_t k = 0; k < n && births; k++) keys[k].key = pack->items[keys[k].value].begin;
+    if (births) ash_memory__sort(keys, room, n);
+    order = ash_mem_alloc(a, n, sizeof *order);
+    for (uint32_t k = 0; k < n && order; k++) order[k] = keys[k].value;
+done:
+    ash_mem_free(a, room, n, sizeof *room);
+    ash_mem_free(a, keys, n, sizeof *keys);
     return order;
+}
+
+static ash_status fill_shelf(const ash_allocator *a, const ash_memory__pack *pack, const uint32_t *order,
+                             uint64_t *offsets, ash_diag *diag) {
+    enum { AHEAD = 6 }; /* items: about as many as a query takes for its memory to come */
+    ash_memory__shelf shelf;
+    if (!ash_memory__shelf_init(&shelf, a, pack, offsets)) return ASH_NO_MEMORY(diag);
+    for (uint32_t k = 0; k < pack->count; k++) {
+        uint32_t i = order[k];
+        if (k + AHEAD < pack->count) ash_memory__shelf_expect(&shelf, order[k + AHEAD]);
+        if (pack->items[i].pinned == ASH_MEMORY__FREE)
+            ash_memory__shelf_put(&shelf, i, ash_memory__shelf_find(&shelf, i, ASH_MEMORY__BEST));
+    }
+    ash_memory__shelf_free(&shelf);
+    return ASH_OK;
 }
 
 ash_status ash_memory__best_fit(const ash_allocator *a, const ash_memory__pack *pack, uint64_t *offsets,
                                 ash_diag *diag) {
-    uint32_t n = pack->count;
-    ash_memory__shelf shelf;
-    bool ready = false;
     uint64_t pairs = 0;
-    uint32_t *order = NULL;
-    ash_memory__key *keys = ash_mem_alloc(a, n, sizeof *keys), *room = ash_mem_alloc(a, n, sizeof *room);
-    ash_status status = ASH_OK;
-    ASH_FAIL_IF_DONE(!keys || !room || !count_pairs(a, pack, &pairs), diag, ASH_ERROR_OUT_OF_MEMORY,
-                     "out of memory");
-    for (uint32_t i = 0; i < n; i++) keys[i] = (ash_memory__key){~pack->items[i].size, i};
-    ash_memory__sort(keys, room, n);
-    if (!pack->conflicts && pairs > PAIRS_ALWAYS + PAIRS_PER_ITEM * n) {
-        order = order_births(a, pack, keys, room);
-        ASH_FAIL_IF_DONE(!order, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
-    }
-    ash_mem_free(a, room, n, sizeof *room);
-    room = NULL;
-    if (order) {
-        ash_mem_free(a, keys, n, sizeof *keys);
-        keys = NULL;
-        status = ash_memory__online(a, pack, order, offsets, diag);
-        goto done;
-    }
-    ready = ash_memory__shelf_init(&shelf, a, pack, offsets);
-    ASH_FAIL_IF_DONE(!ready, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
-    for (uint32_t k = 0; k < n; k++) {
-        uint32_t i = keys[k].value;
-        if (offsets[i] == ASH_MEMORY__FREE)
-            ash_memory__shelf_put(&shelf, i, ash_memory__shelf_find(&shelf, i, ASH_MEMORY__BEST));
-    }
-done:
-    if (ready) ash_memory__shelf_free(&shelf);
-    ash_mem_free(a, order, n, sizeof *order);
-    ash_mem_free(a, room, n, sizeof *room);
-    ash_mem_free(a, keys, n, sizeof *keys);
+    if (!count_pairs(a, pack, &pairs)) return ASH_NO_MEMORY(diag);
+    bool online = !pack->conflicts && pairs > PAIRS_ALWAYS + PAIRS_PER_ITEM * pack->count;
+    uint32_t *order = make_order(a, pack, online);
+    if (!order) return ASH_NO_MEMORY(diag);
+    ash_status status = online ? ash_memory__online(a, pack, order, offsets, diag)
+                               : fill_shelf(a, pack, order, offsets, diag);
+    ash_mem_free(a, order, pack->count, sizeof *order);
     return status;
 }

@@ -12,10 +12,19 @@
 #include "base/base.h"
 
 typedef struct event {
-    uint64_t order;  /* position in time */
-    uint32_t buffer; /* root, or number of the hole */
-    bool hole;
+    uint64_t order; /* position in time */
+    uint64_t who;   /* root, or HOLE and the number of one */
 } event;
+
+#define HOLE (UINT64_C(1) << 32)
+
+static bool is_hole(const event *e) {
+    return e->who >= HOLE;
+}
+
+static uint32_t number_of(const event *e) {
+    return (uint32_t)e->who;
+}
 
 /* A tree over the pieces of an arena: per node the largest clock in it, and the largest put on all of it at
  * once. */
@@ -148,6 +157,9 @@ static void find_lifetimes(checker *c) {
             if (forever || kind == ASH_MEMORY_INPUT) c->from[at + s] = c->first;
             if (forever || kept) c->to[at + s] = c->last;
         }
+        /* An input is filled, if only for nothing. */
+        if (kind == ASH_MEMORY_INPUT && !lives(c->from + at, c->to + at, clock))
+            for (uint32_t s = 0; s < clock; s++) c->to[at + s] = c->first + 1;
     }
 }
 
@@ -155,18 +167,33 @@ static void find_lifetimes(checker *c) {
  * -------------------------------------------------------------------------------------------------------
  */
 
-static void sort_events(event *events, event *room, size_t count) {
-    if (count < 2) return;
-    for (size_t width = 1; width < count; width *= 2) {
-        for (size_t at = 0; at < count; at += 2 * width) {
-            size_t a = at, middle = ASH_MIN(at + width, count), b = middle,
-                   end = ASH_MIN(at + 2 * width, count);
-            for (size_t k = at; k < end; k++)
-                room[k] = a < middle && (b == end || events[a].order <= events[b].order) ? events[a++]
-                                                                                         : events[b++];
-        }
-        memcpy(events, room, count * sizeof *events);
+enum { DIGIT = 11, VALUES = 1 << DIGIT };
+
+/* Sorts records of `words` numbers by the first, from the least digit up; digits in which all agree are
+ * passed over, and what is in order already is left alone. Records go to and fro between `at` and `room`.
+ */
+static void sort_records(uint64_t *at, uint64_t *room, size_t count, size_t words) {
+    uint64_t differ = 0, descents = 0;
+    for (size_t i = 1; i < count; i++) {
+        differ |= at[i * words] ^ at[0];
+        descents += at[i * words] < at[(i - 1) * words];
     }
+    if (!descents) return;
+    uint64_t *from = at, *to = room;
+    for (unsigned shift = 0; shift < 64; shift += DIGIT) {
+        if (!(differ >> shift & (VALUES - 1))) continue;
+        size_t next[VALUES + 1] = {0};
+        for (size_t i = 0; i < count; i++) next[(from[i * words] >> shift & (VALUES - 1)) + 1]++;
+        for (size_t v = 1; v < VALUES; v++) next[v] += next[v - 1];
+        for (size_t i = 0; i < count; i++) {
+            size_t place = next[from[i * words] >> shift & (VALUES - 1)]++;
+            for (size_t w = 0; w < words; w++) to[place * words + w] = from[i * words + w];
+        }
+        uint64_t *swap = from;
+        from = to;
+        to = swap;
+    }
+    if (from != at) memcpy(at, from, count * words * sizeof *at);
 }
 
 static bool has_event(const checker *c, uint32_t i) {
@@ -200,14 +227,14 @@ static ash_status make_events(checker *c, ash_diag *diag) {
         for (uint32_t h = 0; h < problem->hole_count; h++)
             if (hole_in(c, &problem->holes[h], a))
                 c->events[next[a]++] = (event){
-                    problem->streams ? 0 : (uint64_t)problem->holes[h].begin ^ UINT64_C(1) << 63, h, true};
+                    problem->streams ? 0 : (uint64_t)problem->holes[h].begin ^ UINT64_C(1) << 63, HOLE | h};
     for (uint32_t i = 0; i < problem->buffer_count; i++) {
         if (!has_event(c, i)) continue;
         uint64_t order = 0;
         for (uint32_t s = 0; s < problem->streams; s++)
             order += (uint64_t)c->from[(size_t)i * c->clock + s];
         if (!problem->streams) order = (uint64_t)c->from[i] ^ UINT64_C(1) << 63;
-        c->events[next[c->places[i].arena]++] = (event){order, i, false};
+        c->events[next[c->places[i].arena]++] = (event){order, i};
     }
     ash_mem_free(c->allocator, next, c->arena_count, sizeof *next);
     return ASH_OK;
@@ -218,47 +245,30 @@ static ash_status make_events(checker *c, ash_diag *diag) {
  */
 
 static void event_bytes(const checker *c, const event *e, uint64_t *low, uint64_t *high) {
-    *low = e->hole ? c->problem->holes[e->buffer].offset : c->places[e->buffer].offset;
-    *high = *low + (e->hole ? c->problem->holes[e->buffer].size : c->problem->buffers[e->buffer].size);
-}
-
-/* Merges from the bottom up; `room` is as large as `at`. */
-static void sort_bytes(uint64_t *at, uint64_t *room, size_t count) {
-    uint64_t *from = at, *to = room;
-    for (size_t width = 1; width < count; width *= 2) {
-        for (size_t start = 0; start < count; start += 2 * width) {
-            size_t a = start, middle = ASH_MIN(start + width, count), b = middle,
-                   end = ASH_MIN(start + 2 * width, count);
-            for (size_t k = start; k < end; k++)
-                to[k] = a < middle && (b == end || from[a] <= from[b]) ? from[a++] : from[b++];
-        }
-        uint64_t *swap = from;
-        from = to;
-        to = swap;
-    }
-    if (from != at) memcpy(at, from, count * sizeof *at);
+    *low = is_hole(e) ? c->problem->holes[number_of(e)].offset : c->places[number_of(e)].offset;
+    *high =
+        *low + (is_hole(e) ? c->problem->holes[number_of(e)].size : c->problem->buffers[number_of(e)].size);
 }
 
 static void find_borders(checker *c, const event *events, size_t count) {
     uint64_t *at = c->borders;
     for (size_t i = 0; i < count; i++) event_bytes(c, &events[i], &at[2 * i], &at[2 * i + 1]);
     size_t n = 2 * count;
-    sort_bytes(at, (uint64_t *)c->trees, n); /* the trees are larger, and not yet in use */
+    sort_records(at, (uint64_t *)c->trees, n, 1); /* the trees are larger, and not yet in use */
     c->border_count = 0;
     for (size_t i = 0; i < n; i++)
         if (!i || at[i] != at[i - 1]) at[c->border_count++] = at[i];
 }
 
+/* The number of a border that is there. Halves without a jump, which could not be foreseen. */
 static size_t border(const checker *c, uint64_t byte) {
-    size_t low = 0, high = c->border_count;
-    while (low < high) {
-        size_t mid = low + (high - low) / 2;
-        if (c->borders[mid] < byte)
-            low = mid + 1;
-        else
-            high = mid;
+    const uint64_t *at = c->borders;
+    for (size_t count = c->border_count; count > 1;) {
+        size_t half = count / 2;
+        at += at[half] <= byte ? half : 0;
+        count -= half;
     }
-    return low;
+    return (size_t)(at - c->borders);
 }
 
 static int64_t history_most(const history *h, size_t pieces, size_t low, size_t high) {
@@ -293,28 +303,28 @@ static ash_status name_clash(const checker *c, const event *events, size_t at, a
     for (size_t i = at; i--;) {
         const event *e = &events[i];
         event_bytes(c, e, &other_low, &other_high);
-        if (other_low >= high || low >= other_high || (e->hole && events[at].hole)) continue;
-        bool clash = e->hole || events[at].hole;
-        if (!c->problem->streams && e->hole)
-            clash = c->problem->holes[e->buffer].end > c->from[events[at].buffer];
-        if (!c->problem->streams && events[at].hole)
-            clash = c->to[e->buffer] > c->problem->holes[events[at].buffer].begin;
-        for (uint32_t s = 0; s < c->clock && !e->hole && !events[at].hole; s++)
-            clash |=
-                c->to[(size_t)e->buffer * c->clock + s] > c->from[(size_t)events[at].buffer * c->clock + s];
+        if (other_low >= high || low >= other_high || (is_hole(e) && is_hole(&events[at]))) continue;
+        bool clash = is_hole(e) || is_hole(&events[at]);
+        if (!c->problem->streams && is_hole(e))
+            clash = c->problem->holes[number_of(e)].end > c->from[number_of(&events[at])];
+        if (!c->problem->streams && is_hole(&events[at]))
+            clash = c->to[number_of(e)] > c->problem->holes[number_of(&events[at])].begin;
+        for (uint32_t s = 0; s < c->clock && !is_hole(e) && !is_hole(&events[at]); s++)
+            clash |= c->to[(size_t)number_of(e) * c->clock + s] >
+                     c->from[(size_t)number_of(&events[at]) * c->clock + s];
         if (!clash) continue;
-        c->report->clash[0] = e->hole ? ASH_MEMORY_NONE : e->buffer;
-        c->report->clash[1] = events[at].hole ? ASH_MEMORY_NONE : events[at].buffer;
+        c->report->clash[0] = is_hole(e) ? ASH_MEMORY_NONE : number_of(e);
+        c->report->clash[1] = is_hole(&events[at]) ? ASH_MEMORY_NONE : number_of(&events[at]);
         FOUND(diag, "%s %u and %s %u are live together and share bytes [%llu, %llu)",
-              e->hole ? "hole" : "buffer", e->buffer, events[at].hole ? "hole" : "buffer",
-              events[at].buffer, (unsigned long long)ASH_MAX(low, other_low),
+              is_hole(e) ? "hole" : "buffer", number_of(e), is_hole(&events[at]) ? "hole" : "buffer",
+              number_of(&events[at]), (unsigned long long)ASH_MAX(low, other_low),
               (unsigned long long)ASH_MIN(high, other_high));
     }
-    FOUND(diag, "buffer %u is live together with another in the same bytes", events[at].buffer);
+    FOUND(diag, "buffer %u is live together with another in the same bytes", number_of(&events[at]));
 }
 
 static ash_status replay_arena(checker *c, event *events, size_t count, ash_diag *diag) {
-    sort_events(events, c->event_room, count);
+    sort_records((uint64_t *)events, (uint64_t *)c->event_room, count, sizeof *events / sizeof(uint64_t));
     find_borders(c, events, count);
     size_t pieces = c->border_count;
     bool holes = c->problem->hole_count > 0;
@@ -330,18 +340,18 @@ static ash_status replay_arena(checker *c, event *events, size_t count, ash_diag
         uint64_t low_byte, high_byte;
         event_bytes(c, e, &low_byte, &high_byte);
         size_t low = border(c, low_byte), high = border(c, high_byte);
-        const ash_memory_hole *hole = e->hole ? &c->problem->holes[e->buffer] : NULL;
+        const ash_memory_hole *hole = is_hole(e) ? &c->problem->holes[number_of(e)] : NULL;
         c->report->events++;
         for (uint32_t s = 0; s < c->clock; s++) {
-            int64_t from = e->hole ? c->problem->streams ? INT64_MIN : hole->begin
-                                   : c->from[(size_t)e->buffer * c->clock + s];
-            int64_t to = e->hole ? c->problem->streams ? INT64_MAX : hole->end
-                                 : c->to[(size_t)e->buffer * c->clock + s];
+            int64_t from = is_hole(e) ? c->problem->streams ? INT64_MIN : hole->begin
+                                      : c->from[(size_t)number_of(e) * c->clock + s];
+            int64_t to = is_hole(e) ? c->problem->streams ? INT64_MAX : hole->end
+                                    : c->to[(size_t)number_of(e) * c->clock + s];
             c->report->comparisons++;
             if (history_most(&c->tenants[s], pieces, low, high) > from ||
-                (holes && !e->hole && history_most(&c->holes[s], pieces, low, high) > from))
+                (holes && !is_hole(e) && history_most(&c->holes[s], pieces, low, high) > from))
                 return name_clash(c, events, i, diag);
-            history_put(e->hole ? &c->holes[s] : &c->tenants[s], pieces, low, high, to);
+            history_put(is_hole(e) ? &c->holes[s] : &c->tenants[s], pieces, low, high, to);
         }
     }
     return ASH_OK;

@@ -4,9 +4,23 @@
 #include "base/arena.h"
 #include "base/map.h"
 
-typedef enum column { ID, LOWER, UPPER, SIZE, ALIGNMENT, OFFSET, PINNED, LANE, COLUMNS } column;
+typedef enum column {
+    ID,
+    LOWER,
+    UPPER,
+    SIZE,
+    ALIGNMENT,
+    OFFSET,
+    PINNED,
+    LANE,
+    KIND,
+    ROOT,
+    ROOT_OFFSET,
+    COLUMNS
+} column;
 
 enum { MOST_FIELDS = 64 };
+static const uint64_t LARGEST = UINT64_C(1) << 62; /* bytes and half steps: as the planner takes them */
 
 struct ash_memory_csv {
     ash_allocator allocator;
@@ -29,8 +43,8 @@ typedef struct reader {
     ash_diag *diag;
 } reader;
 
-static const char *const names[COLUMNS] = {"id",        "lower",  "upper",  "size",
-                                           "alignment", "offset", "pinned", "lane"};
+static const char *const names[COLUMNS] = {"id",     "lower", "upper", "size", "alignment",  "offset",
+                                           "pinned", "lane",  "kind",  "root", "root_offset"};
 
 #define BAD(r, ...) ash_fail_at((r)->diag, ASH_ERROR_FORMAT, (r)->line_at, __VA_ARGS__)
 
@@ -134,6 +148,30 @@ static ash_status read_size(const reader *r, column c, uint64_t *out) {
     return ASH_OK;
 }
 
+static bool is_given(const reader *r, column c) {
+    return r->field[c] && r->length[c];
+}
+
+static ash_status read_kind(const reader *r, ash_memory_kind *out) {
+    for (int k = 0; k < ASH_MEMORY_KIND_COUNT; k++)
+        if (is_word(r->field[KIND], r->length[KIND], ash_memory_kind_text((ash_memory_kind)k))) {
+            *out = (ash_memory_kind)k;
+            return ASH_OK;
+        }
+    return BAD(r, "line %llu, kind: \"%.*s\" is none", (unsigned long long)r->line,
+               (int)ASH_MIN(r->length[KIND], 40), r->field[KIND]);
+}
+
+static ash_status read_root(const reader *r, ash_memory_buffer *b) {
+    uint64_t root;
+    ASH_TRY(read_size(r, ROOT, &root));
+    if (root >= ASH_MEMORY_NONE)
+        return BAD(r, "line %llu: root %llu", (unsigned long long)r->line, (unsigned long long)root);
+    b->root = (uint32_t)root;
+    if (is_given(r, ROOT_OFFSET)) ASH_TRY(read_size(r, ROOT_OFFSET, &b->root_offset));
+    return ASH_OK;
+}
+
 static ash_status read_buffer(const reader *r, ash_memory_csv *csv) {
     ash_memory_buffer b = ash_memory_buffer_init(0, 1, 0, 0);
     ash_memory_place place = {0};
@@ -142,14 +180,23 @@ static ash_status read_buffer(const reader *r, ash_memory_csv *csv) {
     ASH_TRY(read_i64(r, UPPER, &b.end));
     ASH_TRY(read_size(r, SIZE, &b.size));
     if (r->field[ALIGNMENT]) ASH_TRY(read_size(r, ALIGNMENT, &b.align));
-    if (r->field[OFFSET]) ASH_TRY(read_size(r, OFFSET, &place.offset));
-    if (r->field[PINNED] && r->length[PINNED]) ASH_TRY(read_size(r, PINNED, &b.pinned));
+    if (is_given(r, OFFSET)) ASH_TRY(read_size(r, OFFSET, &place.offset));
+    if (r->field[OFFSET] && !is_given(r, OFFSET)) place.arena = ASH_MEMORY_NONE;
+    if (is_given(r, PINNED)) ASH_TRY(read_size(r, PINNED, &b.pinned));
+    if (is_given(r, KIND)) ASH_TRY(read_kind(r, &b.kind));
+    if (is_given(r, ROOT)) ASH_TRY(read_root(r, &b));
     if (r->field[LANE]) ASH_TRY(read_size(r, LANE, &lane));
     if (lane >= UINT32_MAX)
         return BAD(r, "line %llu: lane %llu", (unsigned long long)r->line, (unsigned long long)lane);
     if (b.begin > b.end)
         return BAD(r, "line %llu: the lifetime [%lld, %lld) ends before it begins",
                    (unsigned long long)r->line, (long long)b.begin, (long long)b.end);
+    if (b.size > LARGEST)
+        return BAD(r, "line %llu, size: %llu is more than 2^62", (unsigned long long)r->line,
+                   (unsigned long long)b.size);
+    if (b.begin < -(int64_t)LARGEST || b.end > (int64_t)LARGEST)
+        return BAD(r, "line %llu: the lifetime [%lld, %lld) leaves 62 bits", (unsigned long long)r->line,
+                   (long long)b.begin, (long long)b.end);
     if (b.align && !ash_is_pow2(b.align))
         return BAD(r, "line %llu: alignment %llu is no power of two", (unsigned long long)r->line,
                    (unsigned long long)b.align);
@@ -162,6 +209,18 @@ static ash_status read_buffer(const reader *r, ash_memory_csv *csv) {
     return ASH_OK;
 }
 
+/* Roots are numbers of rows, so they can be judged when all are there. */
+static ash_status check_roots(const ash_memory_csv *csv, ash_diag *diag) {
+    for (size_t i = 0; i < csv->buffers.len; i++) {
+        const ash_memory_buffer *b = &csv->buffers.at[i];
+        if (b->root == ASH_MEMORY_NONE) continue;
+        if (b->root >= csv->buffers.len || csv->buffers.at[b->root].root != ASH_MEMORY_NONE)
+            return ash_fail(diag, ASH_ERROR_FORMAT, "row %llu (%s): its root %u is no row without a root",
+                            (unsigned long long)i, b->name, b->root);
+    }
+    return ASH_OK;
+}
+
 /* One arena per lane in use, as large as the offsets need. */
 static ash_status make_arenas(ash_memory_csv *csv, ash_diag *diag) {
     ash_map lanes;
@@ -171,6 +230,7 @@ static ash_status make_arenas(ash_memory_csv *csv, ash_diag *diag) {
         const ash_memory_buffer *b = &csv->buffers.at[i];
         ash_memory_place *place = &csv->places.at[i];
         uint64_t arena, end;
+        if (place->arena == ASH_MEMORY_NONE) continue;
         if (!ash_map_get(&lanes, b->lane, &arena)) {
             arena = csv->arenas.len;
             ASH_FAIL_IF_DONE(!ash_map_put(&lanes, b->lane, arena) ||
@@ -212,6 +272,7 @@ ash_status ash_memory_csv_read(ash_context *context, const char *text, uint64_t 
         ASH_TRY_DONE(read_buffer(&r, csv));
     }
     for (int f = 0; f < r.fields; f++) csv->placed |= r.where[f] == OFFSET;
+    ASH_TRY_DONE(check_roots(csv, diag));
     ASH_TRY_DONE(make_arenas(csv, diag));
     csv->problem =
         (ash_memory_problem){.buffers = csv->buffers.at, .buffer_count = (uint32_t)csv->buffers.len};

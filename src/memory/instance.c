@@ -164,7 +164,7 @@ static ash_memory_reason left_out(ash_memory_kind kind, const ash_memory_options
 }
 
 /* Lifetimes as the kinds ask: what the program computes once stays, what the caller fills is there from the
- * start, what the caller reads stays to the end. */
+ * start, also when nothing reads it, and what the caller reads stays to the end. */
 static void widen(ash_memory__instance *in, uint32_t class, const ash_memory_options *options) {
     const ash_memory__class *c = &in->classes[class];
     bool forever =
@@ -172,6 +172,7 @@ static void widen(ash_memory__instance *in, uint32_t class, const ash_memory_opt
     bool from_start = forever || c->kind == ASH_MEMORY_INPUT;
     bool to_end = forever || c->output || (c->ancestor && options->pin_output_ancestors);
     if (!in->streams) {
+        if (from_start && c->begin >= c->end) in->classes[class].end = in->horizon_begin + 1;
         if (from_start) in->classes[class].begin = in->horizon_begin;
         if (to_end) in->classes[class].end = in->horizon_end;
         return;
@@ -180,6 +181,9 @@ static void widen(ash_memory__instance *in, uint32_t class, const ash_memory_opt
         if (from_start) in->acquire[s] = 0;
         if (to_end) in->release[s] = in->horizon_end;
     }
+    size_t at = (size_t)class * in->streams;
+    if (!from_start || live_clock(in->acquire + at, in->release + at, in->streams)) return;
+    for (size_t s = at; s < at + in->streams; s++) in->release[s] = 1;
 }
 
 /* First and last half step of the whole program. With clocks the end is one past every clock. */

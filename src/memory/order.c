@@ -169,19 +169,42 @@ static ash_status build_rows(orderer *o, ash_diag *diag) {
 /* --- one segment
  * -------------------------------------------------------------------------------------------------- */
 
+enum { WHOLE = 4096, AHEAD = 512 };
+
+/* A set of a segment's operations has a bit for each. In segments of more than WHOLE, only operations up to
+ * AHEAD past the first that is not done are looked at, so that after n steps the first n - AHEAD are done
+ * and none past n + AHEAD: the bits of those between suffice, and a step takes the same time in any
+ * segment. */
 typedef struct segment {
     uint32_t first, count; /* operations, in order of issue */
-    size_t words;          /* of a set of them */
+    uint32_t base;         /* those before are in every set of the layer; a multiple of 64 */
+    size_t words;          /* of a set; what lies past them is in none */
 } segment;
 
-static bool has(const uint64_t *set, uint32_t i) {
-    return set[i / 64] >> (i % 64) & 1;
+static uint32_t base_of(const segment *g, uint32_t step) {
+    return g->count > WHOLE && step > AHEAD ? (step - AHEAD) / 64 * 64 : 0;
+}
+
+static bool has(const segment *g, const uint64_t *set, uint32_t i) {
+    if (i < g->base) return true;
+    uint32_t bit = i - g->base;
+    return bit / 64 < g->words && (set[bit / 64] >> (bit % 64) & 1);
+}
+
+/* The first operation that is not in the set, and the end of those that may be next. */
+static uint32_t first_missing(const segment *g, const uint64_t *set, uint32_t *end) {
+    size_t word = 0;
+    while (word < g->words && !~set[word]) word++;
+    uint32_t missing = g->base + (uint32_t)word * 64;
+    if (word < g->words) missing += (uint32_t)__builtin_ctzll(~set[word]);
+    *end = g->count > WHOLE ? ASH_MIN(g->count, missing + AHEAD) : g->count;
+    return missing;
 }
 
 static bool is_ready(const orderer *o, const segment *g, const uint64_t *set, uint32_t op) {
     for (uint32_t k = o->pred_at[op]; k < o->pred_at[op + 1]; k++) {
         uint32_t before = o->edges.at[o->preds[k]].after;
-        if (before >= g->first && !has(set, before - g->first)) return false;
+        if (before >= g->first && !has(g, set, before - g->first)) return false;
     }
     return true;
 }
@@ -193,9 +216,10 @@ static void run(const orderer *o, const segment *g, const uint64_t *set, uint32_
     for (uint32_t k = o->touch_at[op]; k < o->touch_at[op + 1]; k++) {
         const touch *t = &o->touches[k];
         bool started = o->before[t->class], finished = !o->after[t->class];
+        if (started && !finished) continue; /* there before and after */
         for (uint32_t u = o->user_at[t->class]; u < o->user_at[t->class + 1]; u++) {
             uint32_t user = o->users[u];
-            bool done = user < g->first || (user < g->first + g->count && has(set, user - g->first));
+            bool done = user < g->first || (user < g->first + g->count && has(g, set, user - g->first));
             started |= done;
             finished &= done || user == op;
         }
@@ -214,7 +238,8 @@ typedef struct layers {
     ASH_VEC(uint32_t) at;         /* their starts */
     ASH_VEC(uint64_t) sets, next; /* of the present layer, and of the one to come */
     ASH_VEC(state) candidates;
-    ash_map seen; /* hash of a set to its candidate */
+    ash_map seen;       /* hash of a set to its candidate */
+    uint32_t next_base; /* of the sets of the layer to come */
     ash_memory__key *keys;
     size_t key_room;
 } layers;
@@ -239,8 +264,10 @@ static bool add_candidate(orderer *o, const segment *g, layers *l, uint32_t s, c
     fresh.op = op;
     if (!ash_vec_reserve(a, &l->next, g->words)) return false;
     uint64_t *copy = l->next.at + l->next.len;
-    memcpy(copy, set, g->words * sizeof *copy);
-    copy[(op - g->first) / 64] |= UINT64_C(1) << (op - g->first) % 64;
+    uint32_t passed = (l->next_base - g->base) / 64, bit = op - g->first - l->next_base;
+    memcpy(copy, set + passed, (g->words - passed) * sizeof *copy);
+    memset(copy + g->words - passed, 0, passed * sizeof *copy);
+    copy[bit / 64] |= UINT64_C(1) << bit % 64;
     uint64_t hash = ash_hash(copy, g->words * sizeof *copy, 0), same;
     if (ash_map_get(&l->seen, hash, &same) &&
         !memcmp(l->next.at + same * g->words, copy, g->words * sizeof *copy)) {
@@ -284,10 +311,12 @@ static bool keep_layer(orderer *o, const segment *g, layers *l) {
 }
 
 /* The order of one segment with the lowest peak found. */
-static bool search_segment(orderer *o, const segment *g, layers *l, uint64_t live, uint32_t *order,
+static bool search_segment(orderer *o, segment *g, layers *l, uint64_t live, uint32_t *order,
                            uint64_t *peak) {
     const ash_allocator *a = o->allocator;
     l->states.len = l->at.len = l->sets.len = 0;
+    g->base = 0;
+    if (g->count > WHOLE) o->report->exact = false;
     if (!ash_vec_push(a, &l->at, 0) || !ash_vec_push(a, &l->states, (state){NIL, NIL, live, live}) ||
         !ash_vec_reserve(a, &l->sets, g->words))
         return false;
@@ -299,13 +328,16 @@ static bool search_segment(orderer *o, const segment *g, layers *l, uint64_t liv
         ash_map_free(&l->seen);
         ash_map_init(&l->seen, a);
         l->candidates.len = l->next.len = 0;
+        l->next_base = base_of(g, step + 1);
         for (uint32_t s = 0; s < count; s++) {
             const uint64_t *set = l->sets.at + s * g->words;
-            for (uint32_t op = g->first; op < g->first + g->count; op++)
-                if (!has(set, op - g->first) && is_ready(o, g, set, op) &&
-                    !add_candidate(o, g, l, s, set, op))
+            uint32_t end, i = first_missing(g, set, &end);
+            for (; i < end; i++)
+                if (!has(g, set, i) && is_ready(o, g, set, g->first + i) &&
+                    !add_candidate(o, g, l, s, set, g->first + i))
                     return false;
         }
+        g->base = l->next_base;
         if (!keep_layer(o, g, l)) return false;
     }
     uint32_t at = 0;
@@ -320,14 +352,15 @@ static bool search_segment(orderer *o, const segment *g, layers *l, uint64_t liv
 
 /* The peak of the segment in the given order; *live goes on. */
 static bool given_peak(const orderer *o, const segment *g, uint64_t *live, uint64_t *peak) {
-    uint64_t *set = ash_mem_calloc(o->allocator, g->words, sizeof *set);
+    segment whole = {g->first, g->count, 0, ((size_t)g->count + 63) / 64};
+    uint64_t *set = ash_mem_calloc(o->allocator, whole.words, sizeof *set);
     if (!set) return false;
     *peak = *live;
     for (uint32_t i = 0; i < g->count; i++) {
-        run(o, g, set, g->first + i, peak, live);
+        run(o, &whole, set, g->first + i, peak, live);
         set[i / 64] |= UINT64_C(1) << i % 64;
     }
-    ash_mem_free(o->allocator, set, g->words, sizeof *set);
+    ash_mem_free(o->allocator, set, whole.words, sizeof *set);
     return true;
 }
 
@@ -359,7 +392,9 @@ static ash_status find_segments(orderer *o, segment *segments, uint32_t *count, 
         bool cut = reach <= p && last[p + 1] > p;
         reach = ASH_MAX(reach, next[p]);
         if (!cut && p + 1 < o->ops) continue;
-        segments[(*count)++] = (segment){first, p + 1 - first, (p + 1 - first + 63) / 64};
+        uint32_t operations = p + 1 - first;
+        size_t words = operations > WHOLE ? 2 * AHEAD / 64 + 2 : (operations + 63) / 64;
+        segments[(*count)++] = (segment){first, operations, 0, words};
         first = p + 1;
     }
     return ASH_OK;
@@ -391,7 +426,7 @@ static ash_status search_all(orderer *o, uint32_t *order, ash_diag *diag) {
         for (uint32_t i = 1; i < count; i++)
             if (given[i] > given[worst]) worst = i;
         if (given[worst] <= least || !given[worst]) break;
-        const segment *g = &segments[worst];
+        segment *g = &segments[worst];
         uint64_t peak;
         uint32_t *part = order + g->first;
         bool ok = search_segment(o, g, &l, live[worst], part, &peak);

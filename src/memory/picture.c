@@ -5,47 +5,14 @@
 #include "report.h"
 #include "sort.h"
 
-typedef struct span {
-    int64_t begin, end; /* half steps, widened as the planner does */
-} span;
-
 typedef struct picture {
     const ash_memory_problem *problem;
     const ash_memory_place *places;
     const ash_memory_arena *arenas;
     uint32_t arena_count;
     int64_t first, last;
-    span *spans; /* per buffer; of roots, those of all that lies in them */
+    ash_memory__span *spans; /* per buffer; of roots, those of all that lies in them */
 } picture;
-
-static void find_spans(picture *p) {
-    const ash_memory_problem *problem = p->problem;
-    bool any = false;
-    for (uint32_t i = 0; i < problem->buffer_count; i++) {
-        const ash_memory_buffer *b = &problem->buffers[i];
-        p->spans[i] = (span){0, 0};
-        if (b->begin == b->end) continue;
-        p->first = any ? ASH_MIN(p->first, b->begin) : b->begin;
-        p->last = any ? ASH_MAX(p->last, b->end) : b->end;
-        any = true;
-    }
-    if (p->first == p->last) p->last = p->first + 1;
-    for (int kinds = 0; kinds < 2; kinds++)
-        for (uint32_t i = 0; i < problem->buffer_count; i++) {
-            const ash_memory_buffer *b = &problem->buffers[i];
-            span *s = &p->spans[b->root == ASH_MEMORY_NONE ? i : b->root];
-            if (!kinds && b->begin < b->end) {
-                bool fresh = s->begin == s->end;
-                s->begin = fresh ? b->begin : ASH_MIN(s->begin, b->begin);
-                s->end = fresh ? b->end : ASH_MAX(s->end, b->end);
-            }
-            if (!kinds) continue;
-            bool forever = b->kind == ASH_MEMORY_PARAMETER || b->kind == ASH_MEMORY_CONSTANT ||
-                           b->kind == ASH_MEMORY_STATE;
-            if ((forever || b->kind == ASH_MEMORY_INPUT) && b->root == ASH_MEMORY_NONE) s->begin = p->first;
-            if ((forever && b->root == ASH_MEMORY_NONE) || b->kind == ASH_MEMORY_OUTPUT) s->end = p->last;
-        }
-}
 
 static ash_status picture_init(picture *p, const ash_allocator *a, const ash_memory_problem *problem,
                                const ash_memory_plan *plan, ash_diag *diag) {
@@ -53,7 +20,7 @@ static ash_status picture_init(picture *p, const ash_allocator *a, const ash_mem
     p->arenas = ash_memory_plan_arenas(plan, &p->arena_count);
     p->spans = ash_mem_alloc(a, problem->buffer_count, sizeof *p->spans);
     if (!p->spans) return ASH_NO_MEMORY(diag);
-    find_spans(p);
+    ash_memory__find_spans(problem, p->spans, &p->first, &p->last);
     return ASH_OK;
 }
 
@@ -204,9 +171,13 @@ static const char page_head[] =
 
 static const char page_script[] =
     "const tip=document.getElementById('tip'),fmt=n=>n.toLocaleString('en');\n"
+    "const bytes=n=>{for(const[u,k]of[['GB',1e9],['MB',1e6],['kB',1e3]])if(n>=k)return "
+    "+(n/k).toPrecision(3)+' '+u;return n+' B';};\n"
+    "const step=(s,n)=>{const p=10**Math.floor(Math.log10(s/n));return "
+    "Math.max(1,[1,2,5,10].map(k=>k*p).find(k=>s/k<=n));};\n"
     "for(const A of arenas){\n"
     " const h=document.createElement('h2');h.textContent=`arena ${A.index}, lane ${A.lane}: ${fmt(A.size)} "
-    "bytes, bound "
+    "bytes (${bytes(A.size)}), bound "
     "${fmt(A.bound)}, unshared ${fmt(A.unshared)}; ${A.certificate}`;document.body.append(h);\n"
     " const c=document.createElement('canvas');document.body.append(c);const g=c.getContext('2d');\n"
     " const R=A.rects,ev=new Map();R.forEach((r,i)=>r[6]=[1,.8,.62][i%3]);for(const r of "
@@ -234,8 +205,14 @@ static const char page_script[] =
     "  "
     "g.strokeStyle='#c1121f';g.setLineDash([6,4]);g.beginPath();g.moveTo(0,Y(A.bound));g.lineTo(W,Y(A."
     "bound));"
-    "g.stroke();g.setLineDash([]);g.fillStyle='#555';g.font='11px sans-serif';"
-    "g.fillText(`${fmt(Math.round(v.t0))} to ${fmt(Math.round(v.t1))}`,4,H-4);}\n"
+    "g.stroke();g.setLineDash([]);g.font='11px sans-serif';g.lineJoin='round';\n"
+    "  const label=(s,x,y)=>{g.strokeStyle='#fff';g.lineWidth=3;g.strokeText(s,x,y);g.fillStyle='#444';"
+    "g.fillText(s,x,y);},line=(x,y,u,w)=>{g.strokeStyle='#0002';g.lineWidth=1;g.beginPath();g.moveTo(x,y);"
+    "g.lineTo(u,w);g.stroke();};\n"
+    "  const dy=step(v.y1-v.y0,8),dt=step(v.t1-v.t0,12);\n"
+    "  for(let b=Math.max(1,Math.ceil(v.y0/dy))*dy;b<v.y1;b+=dy){line(0,Y(b),W,Y(b));"
+    "g.textAlign='right';label(bytes(b),W-4,Y(b)-3);g.textAlign='left';}\n"
+    "  for(let t=Math.ceil(v.t0/dt)*dt;t<v.t1;t+=dt){line(X(t),H-5,X(t),H);label(fmt(t),X(t)+3,H-4);}}\n"
     " c.onmousemove=e=>{const b=c.getBoundingClientRect(),x=e.clientX-b.left,y=e.clientY-b.top;\n"
     "  if(drag){const "
     "dt=(drag.x-x)/W*(v.t1-v.t0),db=(y-drag.y)/H*(v.y1-v.y0);v.t0+=dt;v.t1+=dt;v.y0+=db;v.y1+=db;"
@@ -255,7 +232,7 @@ static const char page_script[] =
     "v.y0-o)*s;"
     "v.y1=o+(v.y1-o)*s;}draw();};\n"
     " c.ondblclick=()=>{v={...whole};draw();};\n"
-    " addEventListener('resize',draw);draw();}\n";
+    " new ResizeObserver(draw).observe(c);draw();}\n";
 
 static void add_arena(ash_text *text, const picture *p, uint32_t arena) {
     const ash_memory_arena *a = &p->arenas[arena];

@@ -51,8 +51,9 @@ static ash_status attempt(const ash_allocator *a, const ash_memory__pack *pack, 
     return status;
 }
 
-/* About a second, a quarter of one, and what is left of either where the gap is below a thousandth. */
-enum { NODES_SEARCH = 400000, NODES_AUTO = 100000, NODES_NEAR = 10000 };
+/* About a second, a quarter of one, and what is left of either where the gap is below a thousandth. Where a
+ * capacity is given, failing is dear: there CAPPED times as much may be tried. */
+enum { NODES_SEARCH = 400000, NODES_AUTO = 100000, NODES_NEAR = 10000, CAPPED = 4 };
 
 /* The strategies, cheapest first, until one reaches the goal. The arena's load becomes its proven bound. */
 static ash_status plan_lane(const ash_allocator *a, const ash_memory__pack *pack,
@@ -111,8 +112,10 @@ static ash_status plan_arenas(ash_memory__instance *in, const ash_memory_options
                               ash_memory_plan *plan, ash_diag *diag) {
     ash_memory__budget budget;
     uint64_t nodes = options->strategy == ASH_MEMORY_SEARCH ? NODES_SEARCH : NODES_AUTO;
+    if (options->capacity) nodes *= CAPPED;
     ash_memory__budget_init(&budget, options->node_budget ? options->node_budget : nodes,
                             options->time_limit_ns);
+    budget.capped = options->capacity != 0;
     if (!options->node_budget && !options->capacity) budget.near_nodes = NODES_NEAR;
     budget.progress = &options->progress;
     ASH_TRY(ash_progress__report(budget.progress, ASH_STAGE_MEMORY, 0, budget.nodes, diag));

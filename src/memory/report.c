@@ -84,28 +84,88 @@ static void add_text(ash_text *text, const ash_memory_problem *problem, const as
     if (count > SHOWN) ash_text_add(text, "and %u arenas more\n", count - SHOWN);
 }
 
-/* MiniMalloc's columns, and ours where they say something. */
-static void add_solution(ash_text *text, const ash_memory_problem *problem, const ash_memory_plan *plan) {
-    const ash_memory_place *places = ash_memory_plan_places(plan, NULL);
-    bool aligned = false, lanes = false;
-    for (uint32_t i = 0; i < problem->buffer_count; i++) {
-        aligned |= problem->buffers[i].align > 1;
-        lanes |= problem->buffers[i].lane != 0;
-    }
-    ash_text_add(text, "id,lower,upper,size%s%s,offset\n", aligned ? ",alignment" : "",
-                 lanes ? ",lane" : "");
+void ash_memory__find_spans(const ash_memory_problem *problem, ash_memory__span *spans, int64_t *first,
+                            int64_t *last) {
+    bool any = false;
+    *first = *last = 0;
     for (uint32_t i = 0; i < problem->buffer_count; i++) {
         const ash_memory_buffer *b = &problem->buffers[i];
-        ash_memory__add_name(text, problem, i);
-        ash_text_add(text, ",%lld,%lld,%llu", (long long)b->begin, (long long)b->end,
+        spans[i] = (ash_memory__span){0, 0};
+        if (b->begin == b->end) continue;
+        *first = any ? ASH_MIN(*first, b->begin) : b->begin;
+        *last = any ? ASH_MAX(*last, b->end) : b->end;
+        any = true;
+    }
+    if (*first == *last) *last = *first + 1;
+    for (int kinds = 0; kinds < 2; kinds++)
+        for (uint32_t i = 0; i < problem->buffer_count; i++) {
+            const ash_memory_buffer *b = &problem->buffers[i];
+            ash_memory__span *s = &spans[b->root == ASH_MEMORY_NONE ? i : b->root];
+            if (!kinds && b->begin < b->end) {
+                bool fresh = s->begin == s->end;
+                s->begin = fresh ? b->begin : ASH_MIN(s->begin, b->begin);
+                s->end = fresh ? b->end : ASH_MAX(s->end, b->end);
+            }
+            if (!kinds) continue;
+            bool forever = b->kind == ASH_MEMORY_PARAMETER || b->kind == ASH_MEMORY_CONSTANT;
+            if ((forever || b->kind == ASH_MEMORY_INPUT) && b->root == ASH_MEMORY_NONE) {
+                if (s->begin >= s->end) s->end = *first + 1;
+                s->begin = *first;
+            }
+            if ((forever && b->root == ASH_MEMORY_NONE) || b->kind == ASH_MEMORY_OUTPUT) s->end = *last;
+        }
+}
+
+/* An id: the name, without what would end its field or its line. */
+static void add_id(ash_text *text, const ash_memory_problem *problem, uint32_t buffer) {
+    const char *name = problem->buffers[buffer].name;
+    if (!name) {
+        ash_text_add(text, "%u", buffer);
+        return;
+    }
+    for (; *name; name++)
+        ash_text_add(text, "%c", *name == ',' || (unsigned char)*name < 0x20 ? '_' : *name);
+}
+
+/* MiniMalloc's columns, and ours where they say something. Rows without a root have the life of all that
+ * lies in them, so that loads follow from these rows alone. */
+static ash_status add_solution(ash_text *text, const ash_memory_problem *problem,
+                               const ash_memory_plan *plan, const ash_allocator *a, ash_diag *diag) {
+    const ash_memory_place *places = ash_memory_plan_places(plan, NULL);
+    ash_memory__span *spans = ash_mem_alloc(a, problem->buffer_count, sizeof *spans);
+    int64_t first, last;
+    bool aligned = false, lanes = false, roots = false, kinds = false;
+    if (!spans) return ASH_NO_MEMORY(diag);
+    ash_memory__find_spans(problem, spans, &first, &last);
+    for (uint32_t i = 0; i < problem->buffer_count; i++) {
+        const ash_memory_buffer *b = &problem->buffers[i];
+        aligned |= b->align > 1;
+        lanes |= b->lane != 0;
+        roots |= b->root != ASH_MEMORY_NONE;
+        kinds |= b->kind != ASH_MEMORY_INTERMEDIATE;
+    }
+    ash_text_add(text, "id,lower,upper,size%s%s%s%s,offset\n", aligned ? ",alignment" : "",
+                 lanes ? ",lane" : "", kinds ? ",kind" : "", roots ? ",root,root_offset" : "");
+    for (uint32_t i = 0; i < problem->buffer_count; i++) {
+        const ash_memory_buffer *b = &problem->buffers[i];
+        bool member = b->root != ASH_MEMORY_NONE;
+        ash_memory__span span =
+            member || problem->streams ? (ash_memory__span){b->begin, b->end} : spans[i];
+        add_id(text, problem, i);
+        ash_text_add(text, ",%lld,%lld,%llu", (long long)span.begin, (long long)span.end,
                      (unsigned long long)b->size);
         if (aligned) ash_text_add(text, ",%llu", (unsigned long long)(b->align ? b->align : 1));
         if (lanes) ash_text_add(text, ",%u", b->lane);
+        if (kinds) ash_text_add(text, ",%s", ash_memory_kind_text(b->kind));
+        if (member) ash_text_add(text, ",%u,%llu", b->root, (unsigned long long)b->root_offset);
+        if (roots && !member) ash_text_add(text, ",,");
         ash_text_add(text, ",");
         if (places[i].arena != ASH_MEMORY_NONE)
             ash_text_add(text, "%llu", (unsigned long long)places[i].offset);
         ash_text_add(text, "\n");
     }
+    ash_mem_free(a, spans, problem->buffer_count, sizeof *spans);
+    return ASH_OK;
 }
 
 bool ash_memory_format_parse(const char *word, ash_memory_format *out) {
@@ -140,7 +200,7 @@ ash_status ash_memory_report(ash_context *context, const ash_memory_problem *pro
     ash_status status = ASH_OK;
     switch (format) {
     case ASH_MEMORY_TEXT: add_text(&text, problem, plan); break;
-    case ASH_MEMORY_SOLUTION: add_solution(&text, problem, plan); break;
+    case ASH_MEMORY_SOLUTION: status = add_solution(&text, problem, plan, a, diag); break;
     case ASH_MEMORY_SVG: status = ash_memory__add_svg(&text, problem, plan, diag); break;
     default: status = ash_memory__add_html(&text, problem, plan, diag); break;
     }

@@ -273,6 +273,64 @@ static uint64_t component_peak(const search *s, const component *c) {
     return peak;
 }
 
+/* Sets the field to sizes in grains. False when no size changes by that, or an alignment is no divisor of
+ * a grain. */
+static bool coarsen(component *c, const ash_memory__item *given, uint64_t grain) {
+    ash_memory__field *f = &c->field;
+    bool changed = false;
+    memset(f->load, 0, f->columns * sizeof *f->load);
+    f->bound = f->largest = 0;
+    for (uint32_t i = 0; i < f->count; i++) {
+        ash_memory__item *item = &c->items[i];
+        if (given[i].align > grain) return false;
+        item->size = (given[i].size + grain - 1) / grain;
+        item->align = 1;
+        changed |= item->size * grain != given[i].size;
+        f->largest = ASH_MAX(f->largest, item->size);
+        for (uint32_t column = item->begin; column < item->end; column++) {
+            f->load[column] += item->size;
+            f->bound = ASH_MAX(f->bound, f->load[column]);
+        }
+    }
+    return changed;
+}
+
+/* Sizes rounded up to a common grain: what fits then fits as it is, and pieces that nearly match match.
+ * Tries grains from the coarsest that the load allows, and takes the first packing under the goal. */
+static ash_status search_grains(search *s, component *c, uint64_t *peak, ash_diag *diag) {
+    enum { COARSEST = 512, FINEST = 1 << 14, SHARE = 8 }; /* grains to the goal; of the budget for each */
+    ash_memory__field *f = &c->field;
+    uint64_t grain = 1;
+    ash_status status = ASH_OK;
+    while (grain < s->goal / COARSEST) grain *= 2;
+    ash_memory__item *given = ash_mem_alloc(s->allocator, f->count, sizeof *given);
+    uint64_t *load = ash_mem_alloc(s->allocator, f->columns, sizeof *load);
+    uint64_t bound = f->bound, largest = f->largest;
+    ASH_FAIL_IF_DONE(!given || !load, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+    memcpy(given, c->items, f->count * sizeof *given);
+    memcpy(load, f->load, f->columns * sizeof *load);
+    for (; grain > 1 && grain > s->goal / FINEST && *peak > s->goal; grain /= 2) {
+        ash_memory__verdict verdict;
+        uint64_t capacity = s->goal / grain;
+        if (!coarsen(c, given, grain) || f->bound > capacity) continue;
+        ASH_TRY_DONE(ash_memory__valley(s->allocator, f, capacity, s->budget, s->budget->nodes / SHARE,
+                                        s->offsets, &verdict, diag));
+        if (verdict != ASH_MEMORY__FOUND) continue;
+        for (uint32_t i = 0; i < f->count; i++) s->best[c->first + i] = s->offsets[i] * grain;
+        *peak = 0;
+        for (uint32_t i = 0; i < f->count; i++)
+            *peak = ASH_MAX(*peak, s->best[c->first + i] + given[i].size);
+    }
+    memcpy(c->items, given, f->count * sizeof *given);
+    memcpy(f->load, load, f->columns * sizeof *load);
+    f->bound = bound;
+    f->largest = largest;
+done:
+    ash_mem_free(s->allocator, load, f->columns, sizeof *load);
+    ash_mem_free(s->allocator, given, f->count, sizeof *given);
+    return status;
+}
+
 /* Capacity descent: *peak comes down with each packing found, *proven goes up with each capacity refuted.
  */
 static ash_status descend(search *s, component *c, uint64_t *peak, uint64_t *proven, ash_diag *diag) {
@@ -286,7 +344,8 @@ static ash_status descend(search *s, component *c, uint64_t *peak, uint64_t *pro
         }
         uint64_t capacity =
             first ? ASH_MAX(*proven, ASH_MIN(s->goal, *peak - 1)) : from + (*peak - from) / 2;
-        uint64_t nodes = ASH_MAX(first ? s->budget->nodes / 4 * 3 : s->budget->nodes / 4, 1000);
+        uint64_t share = first ? s->budget->nodes / 4 * 3 : s->budget->nodes / 4;
+        uint64_t nodes = ASH_MAX(first && s->budget->capped ? s->budget->nodes : share, 1000);
         ash_memory__verdict verdict;
         if (capacity > INT32_MAX - 1) break;
         ASH_TRY(ash_memory__valley(s->allocator, &c->field, capacity, s->budget, nodes, s->offsets,
@@ -324,7 +383,8 @@ static ash_status search_components(search *s, uint64_t *proven, ash_diag *diag)
             !component_init(s->allocator, pack, first, last - first, pack->items[first].begin, end, &c),
             diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
         uint64_t bound = ASH_MAX(c.field.bound, *proven);
-        ASH_TRY_DONE(descend(s, &c, &peak, &bound, diag));
+        ASH_TRY_DONE(search_grains(s, &c, &peak, diag));
+        if (peak > s->goal) ASH_TRY_DONE(descend(s, &c, &peak, &bound, diag));
         *proven = ASH_MAX(*proven, bound);
     done:
         component_free(s->allocator, &c);

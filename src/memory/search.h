@@ -26,6 +26,7 @@ typedef struct ash_memory__budget {
     uint64_t deadline;            /* nanoseconds of the monotonic clock, or 0 */
     bool late;                    /* the deadline has passed, or the search was stopped */
     bool stopped;                 /* by who follows the progress */
+    bool capped;                  /* a capacity is given: packings above the goal are of no use */
     const ash_progress *progress; /* or NULL */
 } ash_memory__budget;
 

@@ -34,7 +34,7 @@ void ash_memory__sort(ash_memory__key *keys, ash_memory__key *room, size_t count
         insertion(keys, count);
         return;
     }
-    if (count < RADIX) {
+    if (count < RADIX / 8) {
         merge(keys, room, count);
         return;
     }

@@ -6,7 +6,7 @@
 
 typedef struct ash_memory__key {
     uint64_t key;
-    uint32_t value;
+    uint64_t value; /* an index, or what else goes along */
 } ash_memory__key;
 
 /* Sorts by `key`, least first; equal keys stay in order. `room` holds `count` keys as well. Linear: a radix

@@ -43,6 +43,7 @@ typedef struct valley {
     uint64_t all_blame;
     uint32_t *low;     /* per item: lowest offset */
     uint64_t *weight;  /* per item: greater goes first */
+    uint64_t trust;    /* what all the blame adds to it */
     uint64_t snug;     /* what a side that fits adds to it */
     uint64_t *offsets; /* per item, the caller's: ASH_MEMORY__FREE while unplaced */
     int32_t
@@ -93,8 +94,9 @@ static uint64_t base_weight(const ash_memory__field *f, uint32_t i, uint32_t rul
 }
 
 static void set_weights(valley *v, uint32_t turn) {
-    enum { RULES = 8 };
-    v->snug = turn / RULES % 2 ? 0 : ONE / 5;
+    enum { RULES = 8, ROUNDS = 4 };
+    v->trust = turn < RULES ? ONE : 2 * ONE;
+    v->snug = turn / RULES % ROUNDS == 1 ? 0 : ONE / 5;
     for (uint32_t i = 0; i < v->field->count; i++) {
         uint64_t weight = base_weight(v->field, i, turn % RULES);
         v->weight[i] =
@@ -313,7 +315,7 @@ static uint64_t rank_of(const valley *v, uint32_t i, uint32_t floor) {
     uint64_t blame = 0;
     for (uint32_t c = item->begin; c < item->end; c++) blame += v->blame[c];
     return v->weight[i] + snugness(v, item, floor) * v->snug +
-           (v->all_blame ? blame * ONE / v->all_blame : 0);
+           (v->all_blame ? blame * v->trust / v->all_blame : 0);
 }
 
 static bool same_shape(const ash_memory__item *a, const ash_memory__item *b) {
