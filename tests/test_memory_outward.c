@@ -45,8 +45,9 @@ static uint32_t knot(ash_memory_buffer *b, uint32_t calm) {
     uint64_t unit = 0;
     uint32_t n = 0;
     for (; n < calm; n++) {
+        uint64_t size = any_size();
         int64_t before = below(middle), after = below(middle);
-        b[n] = ash_memory_buffer_init(any_size(), 1, middle - 1 - before, middle + 40 + after);
+        b[n] = ash_memory_buffer_init(size, 1, middle - 1 - before, middle + 40 + after);
         unit += b[n].size;
     }
     for (size_t k = 0; k < sizeof hot / sizeof hot[0]; k++)

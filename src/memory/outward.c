@@ -318,8 +318,13 @@ static void cut_window(outward *o, ash_memory__item *items, ash_memory__pack *pa
         items[part->count] = *item;
         items[part->count].begin = ASH_MAX(item->begin, o->begin) - o->begin;
         items[part->count].end = ASH_MIN(item->end, o->end) - o->begin;
-        part->aligned |= item->align > 1;
+        part->unit = ash_memory__gcd(part->unit, item->size);
         o->core[part->count++] = i;
+    }
+    for (uint32_t k = 0; k < part->count; k++) {
+        items[k].size /= part->unit;
+        items[k].align /= (uint32_t)ash_memory__gcd(part->unit, items[k].align);
+        part->aligned |= items[k].align > 1;
     }
     for (uint32_t column = 0; column < part->columns; column++) {
         uint64_t load = 0;
@@ -345,6 +350,8 @@ static ash_status search_window(const ash_allocator *a, outward *o, ash_memory__
     budget.progress = o->budget->progress;
     *peak = UINT64_MAX;
     ASH_TRY(ash_memory__search(a, &part, part.load, &budget, placed, peak, &proven, diag));
+    for (uint32_t k = 0; k < part.count; k++) placed[k] *= part.unit;
+    *peak *= part.unit;
     ash_memory__spend(o->budget, budget.spent);
     if (budget.stopped) o->budget->late = o->budget->stopped = true;
     return ASH_OK;
@@ -362,7 +369,7 @@ static ash_status pack_around(const ash_allocator *a, outward *o, uint64_t goal,
     ASH_FAIL_IF_DONE(!items || !placed || !numbers, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
     ASH_TRY_DONE(search_window(a, o, items, placed, &count, &height, diag));
     memcpy(numbers, o->core, count * sizeof *numbers);
-    for (uint32_t k = 0; k < count; k++) align = ASH_MAX(align, items[k].align);
+    for (uint32_t k = 0; k < count; k++) align = ASH_MAX(align, o->pack->items[numbers[k]].align);
     for (stacking by = BY_DEATH; by < STACKINGS && *peak > goal && !ash_memory__spent(o->budget); by++) {
         uint64_t base = ash_align_up(stack(o, by), align), least = base + height;
         if (least >= *peak) continue;

@@ -8,15 +8,6 @@
  * stays as a rule for the item. */
 #include "pack.h"
 
-static uint64_t gcd(uint64_t a, uint64_t b) {
-    while (b) {
-        uint64_t r = a % b;
-        a = b;
-        b = r;
-    }
-    return a;
-}
-
 /* --- units
  * ------------------------------------------------------------------------------------------------------ */
 
@@ -35,10 +26,10 @@ static ash_status set_units(ash_memory__pack *pack, ash_diag *diag) {
         item->size = end;
         ASH_FAIL_IF(!ash_add_u64(total, item->size, &total) || total > UINT64_C(1) << 62, diag,
                     ASH_ERROR_OUT_OF_RANGE, "the sizes in one lane add up to more than 2^62 bytes");
-        unit = gcd(unit, item->size);
+        unit = ash_memory__gcd(unit, item->size);
         if (item->pinned != ASH_MEMORY__FREE) {
             pack->fixed++;
-            unit = gcd(unit, item->pinned);
+            unit = ash_memory__gcd(unit, item->pinned);
             pins = ASH_MAX(pins, item->pinned + item->size);
         } else {
             most = ASH_MAX(most, item->align);
@@ -46,14 +37,14 @@ static ash_status set_units(ash_memory__pack *pack, ash_diag *diag) {
     }
     ASH_FAIL_IF(pins > UINT64_C(1) << 62, diag, ASH_ERROR_OUT_OF_RANGE,
                 "a pinned buffer or hole ends past 2^62 bytes");
-    pack->unit = unit ? gcd(unit, most) == most ? unit : gcd(unit, pack->granule) : 1;
+    pack->unit = unit ? ash_memory__gcd(unit, most) == most ? unit : ash_memory__gcd(unit, pack->granule) : 1;
     for (uint32_t i = 0; i < pack->count; i++) {
         ash_memory__item *item = &pack->items[i];
         item->size /= pack->unit;
         if (item->pinned != ASH_MEMORY__FREE) item->pinned /= pack->unit;
-        item->align = item->pinned != ASH_MEMORY__FREE || item->align <= gcd(pack->unit, item->align)
+        item->align = item->pinned != ASH_MEMORY__FREE || item->align <= ash_memory__gcd(pack->unit, item->align)
                           ? 1
-                          : (uint32_t)(item->align / gcd(pack->unit, item->align));
+                          : (uint32_t)(item->align / ash_memory__gcd(pack->unit, item->align));
         pack->aligned |= item->align > 1;
     }
     return ASH_OK;

@@ -4,6 +4,16 @@
 #include "instance.h"
 #include "sort.h"
 
+/* The greatest common divisor; of 0 and a number, the number. */
+static inline uint64_t ash_memory__gcd(uint64_t a, uint64_t b) {
+    while (b) {
+        uint64_t r = a % b;
+        a = b;
+        b = r;
+    }
+    return a;
+}
+
 /* Makes the pack of one lane from its classes; what was made is freed with ash_memory__pack_free, also
  * after failure. */
 ash_status ash_memory__pack_init(ash_memory__instance *instance, uint32_t lane, const uint32_t *classes,

@@ -107,7 +107,8 @@ void ash_memory__find_spans(const ash_memory_problem *problem, ash_memory__span 
                 s->end = fresh ? b->end : ASH_MAX(s->end, b->end);
             }
             if (!kinds) continue;
-            bool forever = b->kind == ASH_MEMORY_PARAMETER || b->kind == ASH_MEMORY_CONSTANT;
+            bool forever = b->kind == ASH_MEMORY_PARAMETER || b->kind == ASH_MEMORY_CONSTANT ||
+                           b->kind == ASH_MEMORY_STATE;
             if ((forever || b->kind == ASH_MEMORY_INPUT) && b->root == ASH_MEMORY_NONE) {
                 if (s->begin >= s->end) s->end = *first + 1;
                 s->begin = *first;
