@@ -237,8 +237,7 @@ static void one_more(uint64_t cache_bytes, int k) {
     ash_diag diag;
     ash_nest nest = small(k, k);
     test_code_open(&t, &options);
-    assert_ok(
-        ash_code__compile(t.compiler, (const ash_nest *[]){&nest}, 1, &fn, &code, NULL, NULL, &diag));
+    assert_ok(ash_code__compile(t.compiler, (const ash_nest *[]){&nest}, 1, &fn, &code, NULL, NULL, &diag));
     expect(fn, k, k);
     ash_code__release(code);
     ash_nest_free(&nest);

@@ -32,8 +32,8 @@ extern "C" {
 #define ASH_MEMORY_UNPINNED UINT64_MAX /* the planner chooses the offset */
 
 /* What a buffer is at the boundary of the program. The planner widens the lifetime accordingly: parameters,
- * constants and state are live for ever, inputs from the beginning (and at the beginning, if nothing touches
- * them), outputs until the end. */
+ * constants and state are live for ever, inputs from the beginning (and at the beginning, if nothing
+ * touches them), outputs until the end. */
 typedef enum ash_memory_kind {
     ASH_MEMORY_INTERMEDIATE,
     ASH_MEMORY_PARAMETER,

@@ -183,9 +183,9 @@ ASH_API ash_status ash_plan_set_vars(ash_plan *plan, const ash_var_binding *vars
 
 /* Runs the plan. ASH_ERROR_STATE names an input that is not set, or was set in another shape. A failed
  * execution leaves the plan usable: a refused one with the results of the last, one that the device failed
- * or that was cancelled on the way without results. States that an execution changes are undefined then, and
- * the next one is ASH_ERROR_STATE until they are set or reset. ASH_ERROR_IO names a file of
- * weights that was cut short.
+ * or that was cancelled on the way without results. States that an execution changes are undefined then,
+ * and the next one is ASH_ERROR_STATE until they are set or reset. ASH_ERROR_IO names a file of weights
+ * that was cut short.
  *
  * It is cancelled by the switch in ash_plan_options.progress, and while that is on it is refused. In all
  * modes the switch is looked at before each operation, and within long ones before pieces of some
@@ -360,7 +360,7 @@ typedef struct ash_plan_report {
     uint32_t ops, prologue_ops, kernels;
     uint32_t states_in_place, states_copied; /* states whose new value is computed in their bytes; that are
                                                 written by a copy at the end */
-    uint64_t prologue_runs; /* of operations of the prologue, so far */
+    uint64_t prologue_runs;                  /* of operations of the prologue, so far */
     uint64_t kernels_compiled, kernels_from_disk, kernels_shared;
     ash_mode mode;
     unsigned threads, streams; /* streams: those with an operation */

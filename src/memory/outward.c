@@ -308,10 +308,9 @@ static uint64_t stack(outward *o, stacking by) {
 }
 
 /* What comes and goes in the window, as a pack of its own: its items in `items`, their numbers in `core`.
- */
+ * Its unit is the common divisor of their sizes, in units of the whole pack. */
 static void cut_window(outward *o, ash_memory__item *items, ash_memory__pack *part) {
-    *part = (ash_memory__pack){
-        .items = items, .columns = o->end - o->begin, .unit = o->pack->unit, .granule = o->pack->granule};
+    *part = (ash_memory__pack){.items = items, .columns = o->end - o->begin, .granule = 1};
     for (uint32_t i = 0; i < o->pack->count; i++) {
         const ash_memory__item *item = &o->pack->items[i];
         if (!touches(o, item) || spans(o, item)) continue;

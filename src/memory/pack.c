@@ -37,14 +37,16 @@ static ash_status set_units(ash_memory__pack *pack, ash_diag *diag) {
     }
     ASH_FAIL_IF(pins > UINT64_C(1) << 62, diag, ASH_ERROR_OUT_OF_RANGE,
                 "a pinned buffer or hole ends past 2^62 bytes");
-    pack->unit = unit ? ash_memory__gcd(unit, most) == most ? unit : ash_memory__gcd(unit, pack->granule) : 1;
+    pack->unit =
+        unit ? ash_memory__gcd(unit, most) == most ? unit : ash_memory__gcd(unit, pack->granule) : 1;
     for (uint32_t i = 0; i < pack->count; i++) {
         ash_memory__item *item = &pack->items[i];
         item->size /= pack->unit;
         if (item->pinned != ASH_MEMORY__FREE) item->pinned /= pack->unit;
-        item->align = item->pinned != ASH_MEMORY__FREE || item->align <= ash_memory__gcd(pack->unit, item->align)
-                          ? 1
-                          : (uint32_t)(item->align / ash_memory__gcd(pack->unit, item->align));
+        item->align =
+            item->pinned != ASH_MEMORY__FREE || item->align <= ash_memory__gcd(pack->unit, item->align)
+                ? 1
+                : (uint32_t)(item->align / ash_memory__gcd(pack->unit, item->align));
         pack->aligned |= item->align > 1;
     }
     return ASH_OK;
