@@ -6,14 +6,15 @@
  *   storage   a run of bytes on one device; memory appears at first use, exactly once
  *   view      a window into a storage: byte offset, dtype, shape
  *
- * What happens to files. A DISK device is the file that was opened: when another file takes its name, or the
- * name goes, the device and what was made of it keep the old bytes, and opening the name again gives another
- * device. A file that is missing, or no regular file, cannot be opened; an empty one can, and has storages of
- * 0 bytes. Storages of more bytes than the file has are refused when they are made, and those of a file that
- * was cut short since whenever their bytes are asked for. That is looked at when an address is taken or a copy
- * begins: a file that is cut short while its bytes are being read ends the process (SIGBUS), and one that is
- * written to shows the new bytes. So files that are in use are replaced by renaming, never written in place.
- * The same holds for the weights of a model (ashlar/onnx.h), which plans read where they lie.
+ * What happens to files. A DISK device is the file that was opened: when another file takes its name, or
+ * the name goes, the device and what was made of it keep the old bytes, and opening the name again gives
+ * another device. A file that is missing, or no regular file, cannot be opened; an empty one can, and has
+ * storages of 0 bytes. Storages of more bytes than the file has are refused when they are made, and those
+ * of a file that was cut short since whenever their bytes are asked for. That is looked at when an address
+ * is taken or a copy begins: a file that is cut short while its bytes are being read ends the process
+ * (SIGBUS), and one that is written to shows the new bytes. So files that are in use are replaced by
+ * renaming, never written in place. The same holds for the weights of a model (ashlar/onnx.h), which plans
+ * read where they lie.
  *
  * Storages and views are reference counted, and may be shared between threads; what the bytes are used for
  * at the same time is the affair of those who share them. Each has an id that no other of its context has,

@@ -37,8 +37,8 @@ typedef struct ash_onnx_options {
  * mapped file or in files of external data beside it, as long as the graph or a plan made from it exists.
  * `options` may be NULL, and is not used after the call.
  *
- * A file that is replaced by renaming, or removed, stays what it was for those who have opened it. One that is
- * cut short while it is in use is ASH_ERROR_IO of the next prepare or execute that would read it; see
+ * A file that is replaced by renaming, or removed, stays what it was for those who have opened it. One that
+ * is cut short while it is in use is ASH_ERROR_IO of the next prepare or execute that would read it; see
  * ashlar/device.h for what cannot be caught.
  *
  * A broken file is ASH_ERROR_FORMAT; what cannot be expressed (an unknown operator, strings, sequences,

@@ -149,7 +149,8 @@ typedef struct ash_blob {
     void (*release)(void *owner, const void *data,
                     size_t size); /* called when the last reference goes; NULL: nothing */
     void *owner;
-    struct ash_file *file; /* the mapped file that it lies in, for ash_file_check; NULL: none that is known */
+    struct ash_file
+        *file; /* the mapped file that it lies in, for ash_file_check; NULL: none that is known */
 } ash_blob;
 
 /* A blob around `data`; on failure nothing is released. */
