@@ -56,8 +56,9 @@ enum { NODES_SEARCH = 400000, NODES_AUTO = 100000, NODES_NEAR = 10000 };
 
 /* The strategies, cheapest first, until one reaches the goal. The arena's load becomes its proven bound. */
 static ash_status plan_lane(const ash_allocator *a, const ash_memory__pack *pack,
-                            const ash_memory_options *options, ash_memory__budget *budget,
-                            uint64_t *offsets, ash_memory_arena *arena, ash_diag *diag) {
+                            const ash_memory__class *classes, const ash_memory_options *options,
+                            ash_memory__budget *budget, uint64_t *offsets, ash_memory_arena *arena,
+                            ash_diag *diag) {
     uint64_t peak = UINT64_MAX, proven = pack->load, before = budget->spent;
     uint64_t goal = ASH_MAX(pack->load, options->capacity / pack->unit);
     ash_memory_strategy strategy = options->strategy;
@@ -67,7 +68,9 @@ static ash_status plan_lane(const ash_allocator *a, const ash_memory__pack *pack
             attempt(a, pack, ash_memory__tlsf, ASH_MEMORY_TLSF, offsets, &peak, &arena->found_by, diag));
     if (any && peak > goal && !options->arena_no_reuse) {
         uint64_t found = peak;
-        ASH_TRY(ash_memory__search(a, pack, goal, budget, offsets, &found, &proven, diag));
+        ASH_TRY(ash_memory__outward(a, pack, classes, goal, budget, offsets, &found, diag));
+        if (found > goal)
+            ASH_TRY(ash_memory__search(a, pack, goal, budget, offsets, &found, &proven, diag));
         if (found < peak) arena->found_by = ASH_MEMORY_SEARCH;
         peak = found;
     }
@@ -124,7 +127,8 @@ static ash_status plan_arenas(ash_memory__instance *in, const ash_memory_options
         if (options->arena_no_reuse) forget_time(in->allocator, pack);
         uint64_t *offsets = ash_mem_alloc(in->allocator, pack->count, sizeof *offsets);
         if (!offsets) return ASH_NO_MEMORY(diag);
-        ash_status status = plan_lane(in->allocator, pack, options, &budget, offsets, arena, diag);
+        ash_status status =
+            plan_lane(in->allocator, pack, in->classes, options, &budget, offsets, arena, diag);
         if (status == ASH_OK) place_items(in, pack, lane, offsets, plan);
         ash_mem_free(in->allocator, offsets, pack->count, sizeof *offsets);
         ASH_TRY(status);

@@ -52,4 +52,10 @@ ash_status ash_memory__search(const ash_allocator *allocator, const ash_memory__
                               ash_memory__budget *budget, uint64_t *best, uint64_t *peak, uint64_t *proven,
                               ash_diag *diag);
 
+/* Lowers the packing in `best`, whose peak is *peak, by placing everything outward from the load's moment.
+ * Does nothing with pinned items or with clocks. */
+ash_status ash_memory__outward(const ash_allocator *allocator, const ash_memory__pack *pack,
+                               const ash_memory__class *classes, uint64_t goal, ash_memory__budget *budget,
+                               uint64_t *best, uint64_t *peak, ash_diag *diag);
+
 #endif
