@@ -246,12 +246,12 @@ static void unfused_attention_on_three(void **state) {
 
 static void inception_on_four(void **state) {
     struct room *r = *state;
-    check_edges(r, inception(r->context), 4, true, 10);
+    check_edges(r, inception(r->context), 4, true, 5);
 }
 
 static void a_recurrent_model(void **state) {
     struct room *r = *state;
-    check_edges(r, recurrent(r->context), 2, false, 4);
+    check_edges(r, recurrent(r->context), 2, false, 2);
 }
 
 int main(void) {

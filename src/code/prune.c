@@ -63,19 +63,21 @@ static int by_use(const void *a, const void *b) {
 
 void ash_cache__prune(const ash_allocator *a, const char *dir, uint64_t most) {
     DIR *d = opendir(dir);
-    if (!d) return;
+    int fd = d ? dirfd(d) : -1;
+    if (fd < 0) goto done;
     struct listing l = {.allocator = a, .now = time(NULL)};
     bool listed = true;
-    for (struct dirent *entry; listed && (entry = readdir(d));) listed = add(&l, dirfd(d), entry->d_name);
+    for (struct dirent *entry; listed && (entry = readdir(d));) listed = add(&l, fd, entry->d_name);
     if (listed && l.size > most) {
         qsort(l.files.at, l.files.len, sizeof *l.files.at, by_use);
         for (size_t i = 0; i < l.files.len && l.size > most / 5 * 4; i++) {
-            unlinkat(dirfd(d), l.files.at[i].name, 0);
+            unlinkat(fd, l.files.at[i].name, 0);
             l.size -= l.files.at[i].size; /* gone, if not by us then by another */
         }
     }
     ash_vec_free(a, &l.files);
-    closedir(d);
+done:
+    if (d) closedir(d);
 }
 
 void ash_cache__note_use(int fd) {
