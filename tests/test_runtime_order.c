@@ -223,6 +223,92 @@ static void what_does_not_fit_is_refused(void **state) {
     assert_non_null(strstr(diag.message, "widen"));
 }
 
+static uint64_t random_seed;
+
+static uint64_t random_below(uint64_t n) {
+    random_seed ^= random_seed << 13, random_seed ^= random_seed >> 7, random_seed ^= random_seed << 17;
+    return (random_seed >> 11) % n;
+}
+
+/* Thin and wide values of one another, some cheap to compute again; two of them are outputs. */
+static void make_random(maker *m) {
+    enum { N = 16, STEPS = 24 };
+    uint32_t thin[STEPS + 3], wide[STEPS], thins = 0, wides = 0;
+    thin[thins++] = maker_buffer(m, ASH_BUFFER_INPUT, N, "x");
+    for (int k = 0; k < STEPS; k++) {
+        uint32_t a = thin[thins - 1 - random_below(thins < 5 ? thins : 5)], b = thin[random_below(thins)];
+        uint64_t shape = random_below(5);
+        ash_step *step;
+        if (shape < 2) {
+            uint32_t y = maker_buffer(m, ASH_BUFFER_LOCAL, 4 * N, NULL);
+            step = maker_step(m, "widen", widen, N, 1, 2, (const uint32_t[]){y, a});
+            wide[wides++] = y;
+        } else if (shape < 4 && wides) {
+            uint32_t from = wide[wides - 1 - random_below(wides < 4 ? wides : 4)];
+            uint32_t y = maker_buffer(m, ASH_BUFFER_LOCAL, N, NULL);
+            step = maker_step(m, "narrow", narrow, N, 1, 2, (const uint32_t[]){y, from});
+            thin[thins++] = y;
+        } else {
+            uint32_t y = maker_buffer(m, ASH_BUFFER_LOCAL, N, NULL);
+            step = maker_step(m, "sum", compute_sum, N, 1, 3, (const uint32_t[]){y, a, b});
+            thin[thins++] = y;
+        }
+        step->flops = random_below(3) ? 1000 : 10;
+    }
+    for (int o = 0; o < 2; o++) {
+        uint32_t y = maker_buffer(m, ASH_BUFFER_OUTPUT, N, o ? "z" : "y"),
+                 a = thin[thins - 1 - random_below(2) % thins];
+        maker_step(m, "sum", compute_sum, N, 1, 3, (const uint32_t[]){y, a, thin[random_below(thins)]});
+        maker_output(m, y, o ? "z" : "y");
+    }
+}
+
+/* Whatever is reordered or computed again: never larger than the given order, never other bits. */
+static void random_programs_keep_their_results(void **state) {
+    enum { ROUNDS = 300 };
+    struct room *r = *state;
+    uint32_t moved = 0, again = 0, refused = 0;
+    for (uint64_t round = 1; round <= ROUNDS; round++) {
+        const uint64_t seed = round * UINT64_C(0x9E3779B97F4A7C15);
+        ash_plan_options off = options_for(ASH_PLAN_ORDER_OFF, 0), on = options_for(ASH_PLAN_ORDER_ON, 0);
+        float want[32], got[32];
+        random_seed = seed;
+        ash_plan *given = build(r, make_random, &off);
+        uint64_t size = ash_plan_describe(given).memory.size;
+        run(given, 16, want, 2);
+        ash_plan_destroy(given);
+        random_seed = seed;
+        ash_plan *plan = build(r, make_random, &on);
+        ash_plan_report report = ash_plan_describe(plan);
+        assert_true(report.memory.size <= size);
+        moved += report.order.moved > 0;
+        run(plan, 16, got, 2);
+        assert_memory_equal(want, got, sizeof want);
+        ash_plan_destroy(plan);
+        for (uint64_t tenths = 9; tenths >= 5; tenths -= 2) {
+            ash_plan_options limited = options_for(ASH_PLAN_ORDER_AUTO, report.memory.size * tenths / 10);
+            maker m;
+            random_seed = seed;
+            maker_init(&m, r->context);
+            make_random(&m);
+            ash_status status = maker_build(&m, &limited, &plan, &diag);
+            if (status != ASH_OK) {
+                assert_status(status, ASH_ERROR_BUDGET);
+                assert_non_null(strstr(diag.message, "the peak is at operation"));
+                refused++;
+                continue;
+            }
+            again += ash_plan_describe(plan).order.recomputed > 0;
+            assert_true(ash_plan_describe(plan).memory.size <= limited.memory.capacity);
+            run(plan, 16, got, 2);
+            assert_memory_equal(want, got, sizeof want);
+            ash_plan_destroy(plan);
+        }
+    }
+    print_message("%u reordered, %u recomputed, %u refused\n", moved, again, refused);
+    assert_true(moved > ROUNDS / 4 && again > ROUNDS / 30 && refused > 0);
+}
+
 static void every_failing_allocation(void **state) {
     struct room *r = *state;
     ash_plan_options options = options_for(ASH_PLAN_ORDER_AUTO, 448);
@@ -248,6 +334,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(what_reads_a_state_is_not_computed_after_its_change, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(what_does_not_fit_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(random_programs_keep_their_results, setup, teardown),
         cmocka_unit_test_setup_teardown(every_failing_allocation, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
