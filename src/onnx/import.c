@@ -1,6 +1,5 @@
 /* From a model file to a graph. The messages are visited in this order: initializers (declared, not read),
- * inputs, nodes (each read, lowered and forgotten), outputs. ONNX requires nodes in topological order, so
- * one pass is enough; a name that is used before it is defined is an error. */
+ * inputs, nodes (each read, lowered and forgotten, in the order of sort.c), outputs. */
 #include "import.h"
 
 #include <stdio.h>
@@ -18,14 +17,7 @@ enum {
 };
 
 /* Fields of GraphProto. */
-enum {
-    GRAPH_NODE = 1,
-    GRAPH_NAME = 2,
-    GRAPH_INITIALIZER = 5,
-    GRAPH_INPUT = 11,
-    GRAPH_OUTPUT = 12,
-    GRAPH_SPARSE = 15
-};
+enum { GRAPH_NAME = 2, GRAPH_INITIALIZER = 5, GRAPH_INPUT = 11, GRAPH_OUTPUT = 12, GRAPH_SPARSE = 15 };
 
 /* --- nodes ---------------------------------------------------------------------------------------- */
 
@@ -138,6 +130,17 @@ static ash_status each(ash_import *im, ash_wire graph, uint32_t number,
         visit(im, message, position++);
         ASH_TRY(im->status);
     }
+}
+
+static ash_status import_nodes(ash_import *im, ash_wire graph) {
+    ash_arena room;
+    const ash_wire *nodes;
+    size_t count = 0;
+    ash_arena_init(&room, im->allocator);
+    im->status = ash_import__sorted(im->allocator, graph, &room, &nodes, &count);
+    for (size_t i = 0; i < count && ash_import__ok(im); i++) import_node(im, nodes[i], i);
+    ash_arena_free(&room);
+    return im->status;
 }
 
 /* --- initializers and inputs ---------------------------------------------------------------------- */
@@ -299,7 +302,7 @@ static ash_status body(ash_import *im, ash_wire graph, const size_t *ins, size_t
     ASH_TRY(each(im, graph, GRAPH_SPARSE, refuse_sparse));
     ASH_TRY(each(im, graph, GRAPH_INITIALIZER, declare_initializer));
     ASH_TRY(im->status = body_inputs(im, graph, ins, n_ins));
-    ASH_TRY(each(im, graph, GRAPH_NODE, import_node));
+    ASH_TRY(import_nodes(im, graph));
     return im->status = body_outputs(im, graph, outs, n_outs);
 }
 
@@ -384,7 +387,7 @@ static ash_status import_graph(ash_import *im, ash_context *context, ash_wire me
     ASH_TRY_DONE(each(im, graph, GRAPH_INITIALIZER, declare_initializer));
     ASH_TRY_DONE(each(im, graph, GRAPH_INPUT, declare_input));
     ASH_TRY_DONE(check_options(im));
-    ASH_TRY_DONE(each(im, graph, GRAPH_NODE, import_node));
+    ASH_TRY_DONE(import_nodes(im, graph));
     ASH_TRY_DONE(each(im, graph, GRAPH_OUTPUT, add_output));
 done:
     ash_arena_free(&scratch);
