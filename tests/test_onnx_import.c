@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "ashlar/onnx.h"
+#include "base/text.h"
 #include "ir/ir.h"
 #include "onnx/import.h"
 #include "onnx_bytes.h"
@@ -102,6 +103,46 @@ static void test_named_dim_becomes_a_variable(void **state) {
     assert_int_equal(ash_dims_var_count(graph->dims), 0);
     assert_int_equal(ash_graph_type(graph, ash_graph_output_at(graph, 0, NULL))->dims[0], 5);
     ash_graph_destroy(graph);
+}
+
+/* "n + 1" is one more than "n", wherever it stands; an option that names the whole makes it a variable. */
+static void test_dims_that_are_expressions(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *shown;
+    } cases[] = {
+        {"n + 1", "(n + 1)"}, {"2*n+past", "(2*n + past)"}, {"n-1", "\"n-1\""}, {"a b", "\"a b\""}};
+    static const ash_onnx_var whole[] = {{"n + 1", 7, 7}};
+    ash_graph *graph;
+    for (size_t i = 0; i <= ASH_COUNT(cases); i++) {
+        bytes graph_message = {.len = 0}, node = make_node(NULL, "Relu", "x", NULL, "y"),
+              y = make_info("y", four, 0);
+        bytes dim = {.len = 0}, shape = {.len = 0}, tensor = {.len = 0}, type = {.len = 0}, x = {.len = 0};
+        put_text(&dim, 2, cases[i % ASH_COUNT(cases)].text);
+        put_message(&shape, 1, &dim);
+        put_int(&tensor, 1, 1);
+        put_message(&tensor, 2, &shape);
+        put_message(&type, 1, &tensor);
+        put_text(&x, 1, "x");
+        put_message(&x, 2, &type);
+        put_message(&graph_message, 1, &node);
+        put_message(&graph_message, 11, &x);
+        put_message(&graph_message, 12, &y);
+        bytes model = make_model(&graph_message, 13);
+        bool is_whole = i == ASH_COUNT(cases);
+        assert_ok(parse(&model, is_whole ? &(ash_onnx_options){.vars = whole, .n_vars = 1} : NULL, &graph));
+        ash_dim have = ash_graph_type(graph, ash_graph_output_at(graph, 0, NULL))->dims[0];
+        if (is_whole) {
+            assert_int_equal(have, 7);
+        } else {
+            ash_text shown;
+            ash_text_init(&shown, ash_context__allocator(context));
+            ash_dims_print(graph->dims, have, &shown);
+            assert_string_equal(shown.at, cases[i].shown);
+            ash_text_free(&shown);
+        }
+        ash_graph_destroy(graph);
+    }
 }
 
 static void test_options_name_what_is_there(void **state) {
@@ -373,6 +414,7 @@ int main(void) {
         cmocka_unit_test(test_table_is_sorted),
         cmocka_unit_test(test_table_knows_opsets),
         cmocka_unit_test(test_named_dim_becomes_a_variable),
+        cmocka_unit_test(test_dims_that_are_expressions),
         cmocka_unit_test(test_options_name_what_is_there),
         cmocka_unit_test(test_bound_input_is_a_constant),
         cmocka_unit_test(test_computed_shapes_become_attributes),

@@ -16,7 +16,9 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-F32, I64 = TensorProto.FLOAT, TensorProto.INT64
+F32, I64, F16 = TensorProto.FLOAT, TensorProto.INT64, TensorProto.FLOAT16
+U8, I8, I32 = np.uint8, np.int8, np.int32
+MS = "com.microsoft"
 
 
 class Net:
@@ -56,7 +58,10 @@ class Net:
 
     def model(self):
         graph = helper.make_graph(self.nodes, self.name, self.inputs, self.outputs, self.inits)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], producer_name="fixtures")
+        sets = [helper.make_opsetid("", self.opset)]
+        if any(node.domain == MS for node in self.nodes):
+            sets.append(helper.make_opsetid(MS, 1))
+        model = helper.make_model(graph, opset_imports=sets, producer_name="fixtures")
         model.ir_version = 8
         return model
 
@@ -234,8 +239,116 @@ def einsum():
     return n.model(), [{"a": (2, 3, 4), "b": (4, 3, 5), "c": (5, 6)}]
 
 
+def fused():
+    """Opset 17 and com.microsoft: what onnxruntime's optimiser writes."""
+    n = Net("fused", 17)
+    x, y = n.input("x", [2, 3, 8]), n.input("y", [2, 3, 8])
+    image, ids = n.input("image", [1, 2, 6, 5]), n.input("ids", [2, 3], I64)
+    ids = n.op("Cast", ids, to=TensorProto.INT32)
+    bias, scale, shift = n.weight(8), n.weight(8, base=1), n.weight(8)
+    n.output(n.op("BiasGelu", x, bias, domain=MS))
+    n.output(n.op("FastGelu", x, bias, domain=MS))
+    n.output(n.op("FastGelu", x, domain=MS))
+    n.output(n.op("Gelu", x, domain=MS))
+    n.output(n.op("QuickGelu", x, alpha=1.5, domain=MS))
+    for kind, params in (("Relu", None), ("Clip", [-0.5, 0.75]), ("LeakyRelu", [0.25]), ("HardSigmoid", [0.2, 0.5]),
+                         ("Tanh", None), ("Sigmoid", None)):
+        attrs = {"activation_params": params} if params else {}
+        n.output(n.op("FusedConv", image, n.weight(3, 2, 3, 3), n.weight(3), pads=[1, 1, 1, 1], kernel_shape=[3, 3],
+                      activation=kind, domain=MS, **attrs))
+    n.output(n.op("FusedConv", image, n.weight(2, 2, 1, 1), n.weight(2), image, kernel_shape=[1, 1], activation="Relu",
+                  domain=MS))
+    rows = n.op("Reshape", x, n.ints(6, 8))
+    n.output(n.op("FusedGemm", rows, n.weight(5, 8), n.weight(5), transB=1, activation="Relu", domain=MS))
+    n.output(n.op("FusedGemm", rows, n.weight(5, 8), n.weight(5), transB=1, alpha=0.5, activation="LeakyRelu",
+                  activation_alpha=0.125, domain=MS))
+    n.output(n.op("FusedMatMul", x, y, transB=1, alpha=0.25, domain=MS))
+    n.output(n.op("FusedMatMul", x, y, transA=1, domain=MS))
+    four, other = n.op("Reshape", x, n.ints(2, 3, 2, 4)), n.op("Reshape", y, n.ints(2, 3, 2, 4))
+    n.output(n.op("FusedMatMul", four, other, transBatchA=1, transBatchB=1, transB=1, domain=MS))
+    for out in n.op("SkipLayerNormalization", x, y, scale, shift, bias, outs=4, epsilon=1e-3, domain=MS)[::3]:
+        n.output(out)
+    n.output(n.op("SkipLayerNormalization", x, y, scale, epsilon=1e-3, domain=MS))
+    outs = n.op("SkipSimplifiedLayerNormalization", x, y, scale, bias, outs=4, epsilon=1e-3, domain=MS)
+    n.nodes[-1].output[1] = n.nodes[-1].output[2] = ""
+    n.output(outs[0]), n.output(outs[3])
+    n.output(n.op("SimplifiedLayerNormalization", x, scale, axis=-1, epsilon=1e-3))
+    words, places, kinds = n.weight(32, 8), n.weight(4, 8), n.weight(32, 8)
+    mask = n.op("Cast", n.op("Greater", ids, n.const(np.array(9, I32))), to=TensorProto.INT32)
+    normal, count, total = n.op("EmbedLayerNormalization", ids, ids, words, places, kinds, scale, shift, mask, outs=3,
+                                epsilon=1e-3, domain=MS)
+    n.output(normal), n.output(count, dtype=TensorProto.INT32), n.output(total)
+    return n.model(), [{"x": (2, 3, 8), "y": (2, 3, 8), "image": (1, 2, 6, 5), "ids": (2, 3)}]
+
+
+def quantized():
+    """Opset 13 and com.microsoft: quantised operators. The sums of the convolutions pass 2^24."""
+    n = Net("quantized", 13)
+    x, image = n.input("x", [3, 8]), n.input("image", [1, 48, 5, 5])
+    one = lambda value, dtype: n.const(np.array(value, dtype))
+    scale, zero, wide = one(0.03, np.float32), one(120, U8), one(0.5, np.float32)
+    q = n.op("QuantizeLinear", x, scale, zero)
+    r = n.op("QuantizeLinear", x, one(0.02, np.float32), one(0, U8))
+    second = (r, one(0.02, np.float32), one(0, U8))
+    out = lambda value, dtype=TensorProto.UINT8: n.output(value, dtype=dtype)
+    out(n.op("QLinearAdd", q, scale, zero, *second, one(0.05, np.float32), one(100, U8), domain=MS))
+    out(n.op("QLinearMul", q, scale, zero, *second, one(0.05, np.float32), one(100, U8), domain=MS))
+    out(n.op("QLinearSigmoid", q, scale, zero, one(0.004, np.float32), one(3, U8), domain=MS))
+    out(n.op("QLinearLeakyRelu", q, scale, zero, one(0.04, np.float32), one(30, U8), alpha=0.125, domain=MS))
+    out(n.op("QLinearSoftmax", q, scale, zero, one(1 / 256, np.float32), one(0, U8), axis=-1, opset=13, domain=MS))
+    out(n.op("QLinearConcat", one(0.04, np.float32), one(90, U8), q, scale, zero, *second, axis=1, domain=MS))
+    pixels = n.op("QuantizeLinear", image, scale, zero)
+    out(n.op("QLinearGlobalAveragePool", pixels, scale, zero, one(0.01, np.float32), one(99, U8), domain=MS))
+    out(n.op("QLinearAveragePool", pixels, scale, zero, one(0.0173, np.float32), one(99, U8), kernel_shape=[2, 2],
+             strides=[2, 2], domain=MS))
+    bytes_of = lambda dtype, low, high, *shape: n.const(n.rng.integers(low, high, shape).astype(dtype))
+    w8, w3 = bytes_of(I8, -128, 128, 40, 48, 3, 3), bytes_of(U8, 0, 256, 3, 24, 3, 3)
+    out(n.op("ConvInteger", pixels, w8, zero, pads=[1, 1, 1, 1]), TensorProto.INT32)
+    out(n.op("ConvInteger", n.op("Slice", pixels, n.ints(0), n.ints(24), n.ints(1)), w3, zero, one(7, U8)),
+        TensorProto.INT32)
+    out(n.op("QLinearConv", pixels, scale, zero, w8, one(0.01, np.float32), one(0, I8), one(9.0, np.float32),
+             one(128, U8), bytes_of(I32, -4000, 4000, 40)))
+    b, columns = bytes_of(I8, -128, 128, 8, 5), n.const(np.linspace(0.01, 0.03, 5).astype(np.float32))
+    n.output(n.op("MatMulIntegerToFloat", q, b, scale, columns, zero, one(3, I8), n.weight(5), domain=MS))
+    n.output(n.op("DynamicQuantizeMatMul", x, b, columns, n.const(np.arange(5).astype(I8)), n.weight(5), domain=MS))
+    out(n.op("QGemm", q, scale, zero, n.op("Transpose", b, perm=[1, 0]), wide, one(2, I8), bytes_of(I32, -99, 99, 5),
+             one(20.0, np.float32), one(128, U8), transB=1, domain=MS))
+    return n.model(), [{"x": (3, 8), "image": (1, 48, 5, 5)}]
+
+
+def half():
+    """Opset 17: f16 convolutions and products, of numbers whose sums are exact whatever the order and width."""
+    n = Net("half", 17)
+    narrow = lambda value: n.op("Cast", n.op("Round", value), to=F16)
+    weight = lambda *shape: n.const((n.rng.integers(-4, 5, shape) / 4).astype(np.float16))
+    image, x = narrow(n.input("image", [2, 5, 9, 7])), narrow(n.input("x", [2, 6, 10]))
+    half = lambda value: n.output(value, dtype=F16)
+    half(n.op("Relu", n.op("Conv", image, weight(20, 5, 3, 3), pads=[1, 1, 1, 1])))
+    half(n.op("Conv", image, weight(10, 1, 3, 3), group=5, strides=[2, 2]))
+    half(n.op("Conv", image, weight(7, 5, 1, 1)))
+    half(n.op("MatMul", x, weight(10, 16)))
+    half(n.op("MatMul", x, n.op("Transpose", x, perm=[0, 2, 1])))
+    return n.model(), [{"image": (2, 5, 9, 7), "x": (2, 6, 10)}]
+
+
+def unsorted():
+    """Opset 13: nodes in the reverse of their order, as some converters write them; branches use them."""
+    n = Net("unsorted", 13)
+    x = n.input("x", [2, 3])
+    a = n.op("Relu", x)
+    b = n.op("Exp", a)
+    flag = n.const(np.array(True))
+    bodies = []
+    for sign in ("Add", "Sub"):
+        nodes = [helper.make_node(sign, [a, b], ["mid" + sign]), helper.make_node("Neg", ["mid" + sign], ["out" + sign])]
+        bodies.append(helper.make_graph(nodes, sign, [], [helper.make_tensor_value_info("out" + sign, F32, [2, 3])]))
+    n.output(n.op("Mul", n.op("If", flag, then_branch=bodies[0], else_branch=bodies[1]), b))
+    n.nodes.reverse()
+    return n.model(), [{"x": (2, 3)}]
+
+
 FIXTURES = [resnet_like, inception_like, mobilenet_like, bert_like, shapes, mlp_external, typed_data, recurrent, upsampler,
-            einsum]
+            einsum, fused, quantized, half, unsorted]
 
 
 def feed(net, info, shape, rng):

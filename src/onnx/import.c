@@ -1,6 +1,5 @@
 /* From a model file to a graph. The messages are visited in this order: initializers (declared, not read),
- * inputs, nodes (each read, lowered and forgotten), outputs. ONNX requires nodes in topological order, so
- * one pass is enough; a name that is used before it is defined is an error. */
+ * inputs, nodes (each read, lowered and forgotten, in the order of sort.c), outputs. */
 #include "import.h"
 
 #include <stdio.h>
@@ -18,14 +17,7 @@ enum {
 };
 
 /* Fields of GraphProto. */
-enum {
-    GRAPH_NODE = 1,
-    GRAPH_NAME = 2,
-    GRAPH_INITIALIZER = 5,
-    GRAPH_INPUT = 11,
-    GRAPH_OUTPUT = 12,
-    GRAPH_SPARSE = 15
-};
+enum { GRAPH_NAME = 2, GRAPH_INITIALIZER = 5, GRAPH_INPUT = 11, GRAPH_OUTPUT = 12, GRAPH_SPARSE = 15 };
 
 /* --- nodes ---------------------------------------------------------------------------------------- */
 
@@ -137,6 +129,17 @@ static ash_status each(ash_import *im, ash_wire graph, uint32_t number,
     }
 }
 
+static ash_status import_nodes(ash_import *im, ash_wire graph) {
+    ash_arena room;
+    const ash_wire *nodes;
+    size_t count = 0;
+    ash_arena_init(&room, im->allocator);
+    im->status = ash_import__sorted(im->allocator, graph, &room, &nodes, &count);
+    for (size_t i = 0; i < count && ash_import__ok(im); i++) import_node(im, nodes[i], i);
+    ash_arena_free(&room);
+    return im->status;
+}
+
 /* --- initializers and inputs ---------------------------------------------------------------------- */
 
 static void declare_initializer(ash_import *im, ash_wire message, size_t position) {
@@ -158,26 +161,76 @@ static void refuse_sparse(ash_import *im, ash_wire message, size_t position) {
         ash_fail_at(&im->diag, ASH_ERROR_UNSUPPORTED, ash_wire__offset(&message), "sparse initializers");
 }
 
-/* A dim of an input: a number, or a variable with the bounds that the options say. */
-static ash_dim input_dim(ash_import *im, const ash_onnx_info *info, unsigned axis) {
+/* The variable of that name, with the bounds that the options say, or the number that they pin it to. */
+static ash_dim named_dim(ash_import *im, ash_span text) {
     const ash_onnx_options *o = im->options;
-    if (info->dims[axis].value >= 0) return info->dims[axis].value;
-    ash_span param = info->dims[axis].param;
-    ash_text text;
-    ash_text_init(&text, im->allocator);
-    if (param.len)
-        ash_text_add_bytes(&text, param.at, param.len);
-    else
-        ash_text_add(&text, "%.*s.%u", ASH_SPAN_ARG(info->name), axis);
-    char *name = text.failed ? NULL : ash_arena_strndup(&im->arena, text.at, text.len);
-    ash_text_free(&text);
-    if (!name || !ash_strmap_put(&im->dims, name, strlen(name), 0))
+    char *name = ash_arena_strndup(&im->arena, (const char *)text.at, text.len);
+    if (!name || !ash_strmap_put(&im->dims, name, text.len, 0))
         return ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory"), 0;
     int64_t min = o->var_min, max = o->var_max;
     if (min == 0 && max == 0) min = DEFAULT_VAR_MIN, max = DEFAULT_VAR_MAX;
     for (size_t i = 0; i < o->n_vars; i++)
         if (strcmp(o->vars[i].name, name) == 0) min = o->vars[i].min, max = o->vars[i].max;
     return min == max && min >= 0 ? min : ash_graph_var(im->graph, name, min, max);
+}
+
+static bool is_name_byte(uint8_t c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '.';
+}
+
+/* The next word of an expression: a name, or a number in *number (-1: a name). False: neither is there. */
+static bool next_word(ash_span text, size_t *at, ash_span *word, int64_t *number) {
+    while (*at < text.len && text.at[*at] == ' ') ++*at;
+    word->at = text.at + *at;
+    for (word->len = 0; *at < text.len && is_name_byte(text.at[*at]); ++*at) word->len++;
+    *number = word->len && word->len < 10 ? 0 : -1;
+    for (size_t i = 0; i < word->len && *number >= 0; i++)
+        *number = word->at[i] >= '0' && word->at[i] <= '9' ? *number * 10 + (word->at[i] - '0') : -1;
+    while (*at < text.len && text.at[*at] == ' ') ++*at;
+    return word->len > 0;
+}
+
+/* Exporters name dims that depend on one another by expressions, as "past_sequence_length + 1": sums and
+ * products of names and numbers, from left to right where that is the order of precedence. With `im` NULL
+ * only says whether `text` is one. */
+static bool expression_dim(ash_import *im, ash_span text, ash_dim *out) {
+    ash_span word;
+    int64_t number;
+    size_t at = 0, words = 1;
+    bool summed = false;
+    if (!next_word(text, &at, &word, &number)) return false;
+    if (im) *out = number >= 0 ? number : named_dim(im, word);
+    for (; at < text.len; words++) {
+        uint8_t op = text.at[at++];
+        if ((op != '+' && op != '*') || (op == '*' && summed) || !next_word(text, &at, &word, &number))
+            return false;
+        summed = summed || op == '+';
+        if (!im) continue;
+        ash_dim next = number >= 0 ? number : named_dim(im, word);
+        *out =
+            op == '+' ? ash_graph_dim_add(im->graph, *out, next) : ash_graph_dim_mul(im->graph, *out, next);
+    }
+    return words > 1;
+}
+
+/* A dim of an input: a number, a variable, or an expression of variables that the options do not name as a
+ * whole. */
+static ash_dim input_dim(ash_import *im, const ash_onnx_info *info, unsigned axis) {
+    if (info->dims[axis].value >= 0) return info->dims[axis].value;
+    ash_span param = info->dims[axis].param;
+    ash_text text;
+    ash_dim dim = 0;
+    bool named = false;
+    for (size_t i = 0; i < im->options->n_vars; i++) named |= ash_span_is(param, im->options->vars[i].name);
+    if (!named && expression_dim(NULL, param, &dim)) return expression_dim(im, param, &dim) ? dim : 0;
+    if (param.len) return named_dim(im, param);
+    ash_text_init(&text, im->allocator);
+    ash_text_add(&text, "%.*s.%u", ASH_SPAN_ARG(info->name), axis);
+    dim = text.failed ? (ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory"), 0)
+                      : named_dim(im, (ash_span){(const uint8_t *)text.at, text.len});
+    ash_text_free(&text);
+    return dim;
 }
 
 static ash_status input_type(ash_import *im, const ash_onnx_info *info, ash_type *type) {
@@ -289,7 +342,7 @@ static ash_status body(ash_import *im, ash_wire graph, const size_t *ins, size_t
     ASH_TRY(each(im, graph, GRAPH_SPARSE, refuse_sparse));
     ASH_TRY(each(im, graph, GRAPH_INITIALIZER, declare_initializer));
     ASH_TRY(im->status = body_inputs(im, graph, ins, n_ins));
-    ASH_TRY(each(im, graph, GRAPH_NODE, import_node));
+    ASH_TRY(import_nodes(im, graph));
     return im->status = body_outputs(im, graph, outs, n_outs);
 }
 
@@ -374,7 +427,7 @@ static ash_status import_graph(ash_import *im, ash_context *context, ash_wire me
     ASH_TRY_DONE(each(im, graph, GRAPH_INITIALIZER, declare_initializer));
     ASH_TRY_DONE(each(im, graph, GRAPH_INPUT, declare_input));
     ASH_TRY_DONE(check_options(im));
-    ASH_TRY_DONE(each(im, graph, GRAPH_NODE, import_node));
+    ASH_TRY_DONE(import_nodes(im, graph));
     ASH_TRY_DONE(each(im, graph, GRAPH_OUTPUT, add_output));
 done:
     ash_arena_free(&scratch);

@@ -83,6 +83,10 @@ bool ash_import__table_is_sorted(void);
 ash_status ash_import__body(ash_import *im, ash_wire graph, const size_t *ins, size_t n_ins, size_t *outs,
                             size_t n_outs);
 
+/* The nodes of a graph message, each after those whose results it uses (sort.c): room in `arena`. */
+ash_status ash_import__sorted(const ash_allocator *allocator, ash_wire graph, ash_arena *arena,
+                              const ash_wire **nodes, size_t *count);
+
 /* Records a failure; the first one stays. Returns ASH_NO_VALUE, so that a lowering can return it. */
 ash_value ash_import__fail(ash_import *im, ash_status code, const char *fmt, ...) ASH_PRINTF(3, 4);
 static inline bool ash_import__ok(const ash_import *im) {

@@ -269,10 +269,9 @@ void ash_onnx__op_mish(ash_import *im) {
         ash_lower__binary(im, ASH_OP_MUL, x, ash_lower__unary(im, ASH_OP_TANH, ash_onnx__softplus(im, x))));
 }
 
-/* x/2 * (1 + erf(x / sqrt 2)), or with tanh(sqrt(2 / pi) * (x + 0.044715 x^3)) in place of erf. */
-void ash_onnx__op_gelu(ash_import *im) {
-    ash_value x = ash_import__in(im, 0), inner;
-    if (ash_import__attr_is(im, "approximate", "tanh", "none")) {
+ash_value ash_onnx__gelu(ash_import *im, ash_value x, bool by_tanh) {
+    ash_value inner;
+    if (by_tanh) {
         ash_value cube = ash_lower__binary(im, ASH_OP_MUL, x, ash_lower__binary(im, ASH_OP_MUL, x, x));
         inner = ash_lower__binary(im, ASH_OP_ADD, x, ash_lower__with(im, ASH_OP_MUL, cube, 0.044715));
         inner = ash_lower__unary(im, ASH_OP_TANH, ash_lower__with(im, ASH_OP_MUL, inner, sqrt(2 / M_PI)));
@@ -280,8 +279,12 @@ void ash_onnx__op_gelu(ash_import *im) {
         inner = ash_lower__unary(im, ASH_OP_ERF, ash_lower__with(im, ASH_OP_MUL, x, M_SQRT1_2));
     }
     ash_value half = ash_lower__with(im, ASH_OP_MUL, x, 0.5);
-    ash_import__out(im, 0,
-                    ash_lower__binary(im, ASH_OP_MUL, half, ash_lower__with(im, ASH_OP_ADD, inner, 1)));
+    return ash_lower__binary(im, ASH_OP_MUL, half, ash_lower__with(im, ASH_OP_ADD, inner, 1));
+}
+
+void ash_onnx__op_gelu(ash_import *im) {
+    bool by_tanh = ash_import__attr_is(im, "approximate", "tanh", "none");
+    ash_import__out(im, 0, ash_onnx__gelu(im, ash_import__in(im, 0), by_tanh));
 }
 
 /* x moved towards 0 by `bias`, and 0 within lambd of it. */

@@ -7,14 +7,13 @@ void ash_onnx__op_matmul(ash_import *im) {
     ash_import__out(im, 0, ash_lower__matmul(im, a, b));
 }
 
-/* alpha * a' * b' + beta * c */
-void ash_onnx__op_gemm(ash_import *im) {
+ash_value ash_onnx__gemm_of(ash_import *im) {
     ash_value a = ash_import__in(im, 0), b = ash_import__in(im, 1);
     double alpha = ash_import__attr_float(im, "alpha", 1), beta = ash_import__attr_float(im, "beta", 1);
     if (ash_import__type(im, a).rank != 2 || ash_import__type(im, b).rank != 2) {
         ash_import__fail(im, ASH_ERROR_SHAPE, "operands of rank %u and %u, not matrices",
                          ash_import__type(im, a).rank, ash_import__type(im, b).rank);
-        return;
+        return ASH_NO_VALUE;
     }
     if (ash_import__attr_int(im, "transA", 0)) a = ash_lower__swap(im, a, 0, 1);
     if (ash_import__attr_int(im, "transB", 0)) b = ash_lower__swap(im, b, 0, 1);
@@ -25,7 +24,11 @@ void ash_onnx__op_gemm(ash_import *im) {
         if (beta != 1) c = ash_lower__with(im, ASH_OP_MUL, c, beta);
         y = ash_lower__binary(im, ASH_OP_ADD, y, c);
     }
-    ash_import__out(im, 0, y);
+    return y;
+}
+
+void ash_onnx__op_gemm(ash_import *im) {
+    ash_import__out(im, 0, ash_onnx__gemm_of(im));
 }
 
 /* --- Einsum --------------------------------------------------------------------------------------- */

@@ -106,8 +106,8 @@ void ash_onnx__op_instance_norm(ash_import *im) {
 }
 
 /* Statistics over the axes from `axis` on, in the dtype that stash_type names (f32). */
-void ash_onnx__op_layer_norm(ash_import *im) {
-    ash_value x = ash_import__in(im, 0), centred, mean, variance;
+void ash_onnx__layer_norm(ash_import *im, ash_value x, ash_value scale, ash_value bias, size_t k_mean) {
+    ash_value centred, mean, variance;
     ash_type type = ash_import__type(im, x);
     unsigned axis = ash_import__axis(im, ash_import__attr_int(im, "axis", -1), type.rank);
     ash_dtype stash = ASH_F32;
@@ -118,25 +118,35 @@ void ash_onnx__op_layer_norm(ash_import *im) {
     moments(im, ash_lower__cast(im, x, stash), axes, &centred, &mean, &variance);
     ash_value down = deviation(im, variance, ash_import__attr_float(im, "epsilon", (double)1e-5f));
     ash_value y = ash_lower__cast(im, ash_lower__binary(im, ASH_OP_DIV, centred, down), type.dtype);
-    y = ash_lower__binary(im, ASH_OP_MUL, y, ash_import__in(im, 1));
-    if (ash_import__has(im, 2)) y = ash_lower__binary(im, ASH_OP_ADD, y, ash_import__in(im, 2));
+    y = ash_lower__binary(im, ASH_OP_MUL, y, scale);
+    if (bias != ASH_NO_VALUE) y = ash_lower__binary(im, ASH_OP_ADD, y, bias);
     ash_import__out(im, 0, y);
-    ash_import__out(im, 1, mean);
-    if (ash_import__wants(im, 2)) ash_import__out(im, 2, ash_lower__from(im, ASH_OP_DIV, 1, down));
+    if (ash_import__wants(im, k_mean)) ash_import__out(im, k_mean, mean);
+    if (ash_import__wants(im, k_mean + 1))
+        ash_import__out(im, k_mean + 1, ash_lower__from(im, ASH_OP_DIV, 1, down));
 }
 
-void ash_onnx__op_rms_norm(ash_import *im) {
-    ash_value x = ash_import__in(im, 0);
+void ash_onnx__op_layer_norm(ash_import *im) {
+    ash_value bias = ash_import__has(im, 2) ? ash_import__in(im, 2) : ASH_NO_VALUE;
+    ash_onnx__layer_norm(im, ash_import__in(im, 0), ash_import__in(im, 1), bias, 1);
+}
+
+void ash_onnx__rms_norm(ash_import *im, ash_value x, ash_value scale, size_t k_inverse) {
     ash_type type = ash_import__type(im, x);
     unsigned axis = ash_import__axis(im, ash_import__attr_int(im, "axis", -1), type.rank);
     ash_dtype stash = type.dtype == ASH_F64 ? ASH_F64 : ASH_F32;
     ash_value wide = ash_lower__cast(im, x, stash);
     ash_value square = ash_lower__mean(im, ash_lower__binary(im, ASH_OP_MUL, wide, wide),
                                        ((1u << type.rank) - 1) & ~((1u << axis) - 1), true);
-    wide = ash_lower__binary(im, ASH_OP_DIV, wide,
-                             deviation(im, square, ash_import__attr_float(im, "epsilon", (double)1e-5f)));
-    wide = ash_lower__cast(im, wide, type.dtype);
-    ash_import__out(im, 0, ash_lower__binary(im, ASH_OP_MUL, wide, ash_import__in(im, 1)));
+    ash_value down = deviation(im, square, ash_import__attr_float(im, "epsilon", (double)1e-5f));
+    wide = ash_lower__cast(im, ash_lower__binary(im, ASH_OP_DIV, wide, down), type.dtype);
+    ash_import__out(im, 0, ash_lower__binary(im, ASH_OP_MUL, wide, scale));
+    if (ash_import__wants(im, k_inverse))
+        ash_import__out(im, k_inverse, ash_lower__from(im, ASH_OP_DIV, 1, down));
+}
+
+void ash_onnx__op_rms_norm(ash_import *im) {
+    ash_onnx__rms_norm(im, ash_import__in(im, 0), ash_import__in(im, 1), 1);
 }
 
 /* Channels in groups: [n, g, c/g, space...] normalised over all but the first two. Scale and bias are per

@@ -67,18 +67,21 @@ static ash_value window_counts(ash_import *im, const ash_type *type, const ash_o
     return pool(im, ASH_OP_POOL_SUM, ash_lower__pad(im, x, 1, low, high, NULL), &bare, extra);
 }
 
-void ash_onnx__op_average_pool(ash_import *im) {
-    ash_value x = ash_import__in(im, 0);
+ash_value ash_onnx__average_pool(ash_import *im, ash_value x) {
     ash_type type = ash_import__type(im, x);
     ash_onnx_window w;
     int64_t extra[ASH_MAX_RANK];
-    if (!pool_window(im, &type, &w, extra)) return;
+    if (!pool_window(im, &type, &w, extra)) return ASH_NO_VALUE;
     bool with_pads = ash_import__attr_int(im, "count_include_pad", 0) != 0, varies = false;
     for (unsigned i = 0; i < w.n; i++) varies |= extra[i] || (!with_pads && (w.before[i] || w.after[i]));
     ash_value sum = pool(im, ASH_OP_POOL_SUM, x, &w, extra);
     ash_value count = varies ? window_counts(im, &type, &w, extra, with_pads)
                              : ash_lower__scalar(im, type.dtype, (double)taps_of(&w));
-    ash_import__out(im, 0, ash_lower__binary(im, ASH_OP_DIV, sum, count));
+    return ash_lower__binary(im, ASH_OP_DIV, sum, count);
+}
+
+void ash_onnx__op_average_pool(ash_import *im) {
+    ash_import__out(im, 0, ash_onnx__average_pool(im, ash_import__in(im, 0)));
 }
 
 /* The p-norm of the elements of each window. */

@@ -4,8 +4,7 @@
 
 enum { QUANT_AXIS = 1 };
 
-/* A scale or zero point: a scalar, or one number per element of `axis` of a tensor of this rank. */
-static ash_value along_axis(ash_import *im, ash_value v, unsigned axis, unsigned rank) {
+ash_value ash_onnx__along_axis(ash_import *im, ash_value v, unsigned axis, unsigned rank) {
     ash_type type = ash_import__type(im, v);
     ash_dim dims[ASH_MAX_RANK];
     if (type.rank == 0 || (type.rank == 1 && type.dims[0] == 1)) return ash_lower__reshape(im, v, NULL, 0);
@@ -21,8 +20,8 @@ static unsigned quant_axis(ash_import *im, unsigned rank, ash_value scale) {
     return ash_import__axis(im, ash_import__attr_int(im, "axis", QUANT_AXIS), rank);
 }
 
-/* round(x / scale) + zero point, saturated: the core's cast saturates. */
-static ash_value quantize(ash_import *im, ash_value x, ash_value scale, ash_value zero, ash_dtype to) {
+/* The core's cast saturates. */
+ash_value ash_onnx__quantize(ash_import *im, ash_value x, ash_value scale, ash_value zero, ash_dtype to) {
     ash_dtype dtype = ash_import__type(im, scale).dtype;
     x = ash_lower__binary(im, ASH_OP_DIV, ash_lower__cast(im, x, dtype), scale);
     x = ash_lower__unary(im, ASH_OP_ROUND, x);
@@ -43,9 +42,9 @@ void ash_onnx__op_quantize(ash_import *im) {
         ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a result of type %s", ash_onnx__dtype_name(wanted));
     if (ash_dtype_is_float(to))
         ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a result that is not an integer");
-    scale = along_axis(im, scale, axis, rank);
-    if (ash_import__has(im, 2)) zero = along_axis(im, ash_import__in(im, 2), axis, rank);
-    ash_import__out(im, 0, quantize(im, x, scale, zero, to));
+    scale = ash_onnx__along_axis(im, scale, axis, rank);
+    if (ash_import__has(im, 2)) zero = ash_onnx__along_axis(im, ash_import__in(im, 2), axis, rank);
+    ash_import__out(im, 0, ash_onnx__quantize(im, x, scale, zero, to));
 }
 
 /* x - zero point, in i32; `zero` may be missing. */
@@ -54,7 +53,7 @@ static ash_value centred(ash_import *im, size_t k, size_t k_zero, unsigned axis)
     if (!ash_import__has(im, k_zero)) return x;
     ash_value zero = ash_lower__cast(im, ash_import__in(im, k_zero), ASH_I32);
     unsigned rank = ash_import__type(im, x).rank;
-    if (ash_import__type(im, zero).rank <= 1) zero = along_axis(im, zero, axis, rank);
+    if (ash_import__type(im, zero).rank <= 1) zero = ash_onnx__along_axis(im, zero, axis, rank);
     return ash_lower__binary(im, ASH_OP_SUB, x, zero);
 }
 
@@ -66,12 +65,12 @@ void ash_onnx__op_dequantize(ash_import *im) {
     if (ash_import__attr_int(im, "block_size", 0))
         ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "blocked quantization");
     ash_value x = ash_lower__cast(im, centred(im, 0, 2, axis), dtype);
-    ash_import__out(im, 0, ash_lower__binary(im, ASH_OP_MUL, x, along_axis(im, scale, axis, type.rank)));
+    ash_import__out(im, 0,
+                    ash_lower__binary(im, ASH_OP_MUL, x, ash_onnx__along_axis(im, scale, axis, type.rank)));
 }
 
-/* Scale and zero point of u8 that cover the operand's range, 0 included. */
-void ash_onnx__op_dynamic_quantize(ash_import *im) {
-    ash_value x = ash_import__in(im, 0);
+ash_value ash_onnx__dynamic_quantize(ash_import *im, ash_value x, ash_value *scale_out,
+                                     ash_value *zero_out) {
     uint32_t all = (1u << ash_import__type(im, x).rank) - 1;
     ash_value low =
         ash_lower__with(im, ASH_OP_MIN, ash_lower__reduce(im, ASH_OP_REDUCE_MIN, x, all, false), 0);
@@ -81,7 +80,13 @@ void ash_onnx__op_dynamic_quantize(ash_import *im) {
     ash_value zero = ash_lower__unary(im, ASH_OP_NEG, ash_lower__binary(im, ASH_OP_DIV, low, scale));
     zero =
         ash_lower__cast(im, ash_lower__unary(im, ASH_OP_ROUND, ash_lower__clamp(im, zero, 0, 255)), ASH_U8);
-    ash_import__out(im, 0, quantize(im, x, scale, zero, ASH_U8));
+    *scale_out = scale, *zero_out = zero;
+    return ash_onnx__quantize(im, x, scale, zero, ASH_U8);
+}
+
+void ash_onnx__op_dynamic_quantize(ash_import *im) {
+    ash_value scale, zero, y = ash_onnx__dynamic_quantize(im, ash_import__in(im, 0), &scale, &zero);
+    ash_import__out(im, 0, y);
     ash_import__out(im, 1, scale);
     ash_import__out(im, 2, zero);
 }
@@ -117,11 +122,13 @@ void ash_onnx__op_conv_integer(ash_import *im) {
 static ash_value requantize(ash_import *im, ash_value sum, size_t k_a, size_t k_b, size_t k_y,
                             unsigned axis) {
     unsigned rank = ash_import__type(im, sum).rank;
-    ash_value scale = ash_lower__binary(im, ASH_OP_MUL, along_axis(im, ash_import__in(im, k_a), axis, rank),
-                                        along_axis(im, ash_import__in(im, k_b), axis, rank));
-    scale = ash_lower__binary(im, ASH_OP_DIV, scale, along_axis(im, ash_import__in(im, k_y), axis, rank));
+    ash_value scale =
+        ash_lower__binary(im, ASH_OP_MUL, ash_onnx__along_axis(im, ash_import__in(im, k_a), axis, rank),
+                          ash_onnx__along_axis(im, ash_import__in(im, k_b), axis, rank));
+    scale = ash_lower__binary(im, ASH_OP_DIV, scale,
+                              ash_onnx__along_axis(im, ash_import__in(im, k_y), axis, rank));
     ash_dtype dtype = ash_import__type(im, scale).dtype;
-    ash_value zero = along_axis(im, ash_import__in(im, k_y + 1), axis, rank);
+    ash_value zero = ash_onnx__along_axis(im, ash_import__in(im, k_y + 1), axis, rank);
     ash_dtype to = ash_import__type(im, zero).dtype;
     ash_value y = ash_lower__binary(im, ASH_OP_MUL, ash_lower__cast(im, sum, dtype), scale);
     y = ash_lower__unary(im, ASH_OP_ROUND, y);

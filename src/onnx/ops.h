@@ -35,6 +35,8 @@ ash_value ash_onnx__elu(ash_import *im, ash_value x, double alpha);
 ash_value ash_onnx__hard_sigmoid(ash_import *im, ash_value x, double alpha, double beta);
 ash_value ash_onnx__softplus(ash_import *im, ash_value x);
 ash_value ash_onnx__softsign(ash_import *im, ash_value x);
+/* x/2 * (1 + erf(x / sqrt 2)), or with tanh(sqrt(2 / pi) * (x + 0.044715 x^3)) in place of erf. */
+ash_value ash_onnx__gelu(ash_import *im, ash_value x, bool by_tanh);
 
 /* Softmax, or its logarithm, over the axes in the bit mask. */
 ash_value ash_onnx__softmax(ash_import *im, ash_value x, uint32_t axes, bool logarithm);
@@ -56,5 +58,23 @@ void ash_onnx__window_auto_pad(ash_import *im, const ash_type *type, ash_onnx_wi
 bool ash_onnx__conv_window(ash_import *im, const ash_type *x, const ash_type *w, ash_onnx_window *window);
 ash_value ash_onnx__conv(ash_import *im, ash_value x, ash_value w, const ash_onnx_window *window,
                          int64_t groups);
+
+/* The results of Conv, Gemm (alpha * a' * b' + beta * c) and AveragePool on the node's operands and
+ * attributes. */
+ash_value ash_onnx__conv_of(ash_import *im);
+ash_value ash_onnx__gemm_of(ash_import *im);
+ash_value ash_onnx__average_pool(ash_import *im, ash_value x);
+
+/* LayerNormalization by the node's attributes: binds result 0, and the mean and the inverse deviation as
+ * results k_mean and k_mean + 1. `bias` may be missing. RMSNormalization likewise. */
+void ash_onnx__layer_norm(ash_import *im, ash_value x, ash_value scale, ash_value bias, size_t k_mean);
+void ash_onnx__rms_norm(ash_import *im, ash_value x, ash_value scale, size_t k_inverse);
+
+/* A scale or zero point: a scalar, or one number per element of `axis` of a tensor of this rank. */
+ash_value ash_onnx__along_axis(ash_import *im, ash_value v, unsigned axis, unsigned rank);
+/* round(x / scale) + zero point, saturated; the zero point may be missing. */
+ash_value ash_onnx__quantize(ash_import *im, ash_value x, ash_value scale, ash_value zero, ash_dtype to);
+/* Quantised to u8 with a scale and zero point that cover the operand's range, 0 included. */
+ash_value ash_onnx__dynamic_quantize(ash_import *im, ash_value x, ash_value *scale, ash_value *zero);
 
 #endif

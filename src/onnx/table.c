@@ -5,14 +5,23 @@
 #define SKIP(name, first, last, fn, arg)
 
 static const ash_import_row default_rows[] = {
-#define DEFAULT_ROW  ROW
-#define TRAINING_ROW SKIP
+#define DEFAULT_ROW   ROW
+#define TRAINING_ROW  SKIP
+#define MICROSOFT_ROW SKIP
 #include "operators.def"
 };
 
 static const ash_import_row training_rows[] = {
-#define DEFAULT_ROW  SKIP
-#define TRAINING_ROW ROW
+#define DEFAULT_ROW   SKIP
+#define TRAINING_ROW  ROW
+#define MICROSOFT_ROW SKIP
+#include "operators.def"
+};
+
+static const ash_import_row microsoft_rows[] = {
+#define DEFAULT_ROW   SKIP
+#define TRAINING_ROW  SKIP
+#define MICROSOFT_ROW ROW
 #include "operators.def"
 };
 
@@ -22,6 +31,7 @@ static const struct {
     size_t count;
 } domains[] = {
     {"", default_rows, ASH_COUNT(default_rows)},
+    {"com.microsoft", microsoft_rows, ASH_COUNT(microsoft_rows)},
     {"ai.onnx.preview.training", training_rows, ASH_COUNT(training_rows)},
 };
 

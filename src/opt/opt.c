@@ -2,8 +2,9 @@
  *
  * fold comes before simplify, so that rules see the constants; cse before it, so that "the same operand
  * twice" is the same value. affine wants constants in the form that simplify leaves (one broadcast of a
- * small value), and layout comes after everything that speaks of channels as dim 1. What layout inserts is
- * then cleaned up by the same passes. */
+ * small value). widen comes after it, so that a normalisation is still next to its convolution, and before
+ * layout, which knows f32 alone. layout comes after everything that speaks of channels as dim 1. What
+ * layout inserts is then cleaned up by the same passes. */
 #include "rewrite.h"
 
 enum {
@@ -33,6 +34,7 @@ static const row pipeline[] = {
     {"fold", ash_opt__fold, ASH_OPT_EXACT, PLAIN, 0, 0},
     {"simplify", ash_opt__simplify, ASH_OPT_EXACT, 0, 0, CANONICAL},
     {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0},
+    {"widen", ash_opt__widen, ASH_OPT_FULL, PLAIN, CANONICAL, 0},
     {"layout", ash_opt__layout, ASH_OPT_FULL, PLAIN, PLAIN | CANONICAL, 0},
     {"simplify", ash_opt__simplify, ASH_OPT_EXACT, 0, 0, CANONICAL},
     {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0},

@@ -1,0 +1,1 @@
+Bqlinearadd_12JïiiTê}xz4=TO7IQVXGe†M]zR

@@ -1,0 +1,1 @@
+Bqlinearmul_15Jƒddd|lijddddddddddd‘ddjd

@@ -1,0 +1,1 @@
+Bqlinearsigmoid_18JÄ‡‡R¾¦Ÿ¡"RD6HW\3‚Ï>j¡K

@@ -1,0 +1,1 @@
+Bqlinearleakyrelu_21J=!!9.++D+

@@ -1,0 +1,1 @@
+Bqlinearconcat_27J0y]]Fujggy]]Zvjfh)F@"8BIZZZZZZZZK6[€=QgDZZ[€ZZgZ

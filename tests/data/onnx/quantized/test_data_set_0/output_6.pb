@@ -1,0 +1,1 @@
+0Bqlinearglobalaveragepool_31J08OŸ“]v<f`…t\bZOiY]x]^MfAeP]mU]XoLMczpv”MMOkRaCIW

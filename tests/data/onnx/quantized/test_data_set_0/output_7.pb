@@ -1,0 +1,1 @@
+0Bqlinearaveragepool_34J¿ZBFPÜ`D/}ipèv√Äå}Pn[|Åò<[@JBArîPScaâ~tZ?pïuURWMSdÄÜX|i\f.ZaT[bgVkl_NXVUóqVó_g`_kkmylFupyq`VEÄT@=kçwV>`\nVfP∑ã[UmEAôp@bz~G`WgbyáöN\Tî;8AEOròèngÉÑPä>ù|ayj≠Wå9mx(]fP:wN=CyzAg(ú:]ZvkhYP]<>Ih(>eGO
