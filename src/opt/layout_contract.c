@@ -4,8 +4,9 @@
 #include "layout.h"
 
 enum {
-    MIN_ROWS = 6
-}; /* of a matrix product: with fewer, packing at every execution costs more than it saves */
+    MIN_ROWS = 6, /* of a matrix product: with fewer, packing at every execution costs more than it saves */
+    IN_CACHE = 1 << 20 /* bytes of a weight that is still in the cache when it is read again */
+};
 
 /* --- convolutions
  * --------------------------------------------------------------------------------------------------------
@@ -126,7 +127,8 @@ typedef struct columns {
 } columns;
 
 /* True when a constant lies in memory with its columns in rows: a transposed weight. The kernel then reads
- * along k, and gains nothing from packing. What has been computed with (a scaled weight) is written anew,
+ * along k, and gains nothing from packing as long as it waits for memory: a weight that stays in the cache
+ * between its reads is packed all the same. What has been computed with (a scaled weight) is written anew,
  * in rows. */
 static bool lies_in_columns(const ash_graph *graph, ash_value b) {
     for (unsigned depth = 0; depth < 16; depth++) {
@@ -151,7 +153,8 @@ static bool read_columns(const ash_layout *l, const ash_node *node, columns *c) 
     if (a->dtype != ASH_F32 || b->rank >= ASH_MAX_RANK || ash_node_int(node, ASH_ATTR_B_BLOCK))
         return false;
     ash_dims_bounds(dims, a->dims[a->rank - 2], &min, &max);
-    bool free = l->constant[node->ins[1]] && !lies_in_columns(l->rw.from, node->ins[1]);
+    bool small = ash_type_max_bytes(dims, b) <= IN_CACHE;
+    bool free = l->constant[node->ins[1]] && (small || !lies_in_columns(l->rw.from, node->ins[1]));
     c->n = b->dims[b->rank - 1];
     if ((max < MIN_ROWS && !free) || c->n == 0) return false;
     if (ash_dims_combine(dims, ASH_DIM_ADD, c->n, l->lanes - 1, &c->blocks, NULL) != ASH_OK ||
