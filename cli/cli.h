@@ -81,6 +81,7 @@ struct session {
     ash_plan_options plan_options;
     /* what is made of them */
     const char *path;
+    const char *check; /* folder with inputs and expected outputs, or NULL */
     ash_context *context;
     ash_graph *graph;
     ash_plan *plan;         /* NULL in mode eager */

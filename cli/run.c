@@ -84,6 +84,7 @@ int cmd_run(int argc, char **argv) {
                       tables, &words, &status))
         return status;
     char path[1024];
+    s.check = check;
     if (check) snprintf(path, sizeof path, "%s/model.onnx", check);
     if (words.count != (check ? 0u : 1u)) {
         fprintf(stderr, "ashlar run: one model is expected\n");

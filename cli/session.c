@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 
@@ -47,7 +48,9 @@ void session_options(struct session *s, struct option rows[SESSION_OPTIONS + 1])
         {"--no-fuse", NULL, "one kernel per node", OPTION_UNSET, &o->fuse},
         {"--no-optimize", NULL, "take the graph as it is", OPTION_UNSET, &o->optimize},
         {"--poison", NULL, "fill dead bytes with NaNs between operations", OPTION_FLAG, &o->poison},
-        {"--var", "NAME=N", "size of a dynamic dim (others are 1); NAME=MIN..MAX keeps it variable",
+        {"--var", "NAME=N",
+         "size of a dynamic dim; NAME=MIN..MAX keeps it variable (others are those of the given inputs, or "
+         "1)",
          OPTION_LIST, &s->vars},
         {"--input", "NAME=FILE", "an input from a .npy or .pb file; others are random", OPTION_LIST,
          &s->inputs},
@@ -131,6 +134,37 @@ const char *split_option(const char *option, const char *text, char *name, size_
     return equals + 1;
 }
 
+struct shapes {
+    ash_onnx_shape at[2 * LIST_ROOM];
+    ash_tensor *tensors[2 * LIST_ROOM];
+    size_t count;
+};
+
+/* The tensor is destroyed with the shapes. */
+static void add_shape(struct shapes *shapes, const char *name, ash_tensor *tensor) {
+    shapes->tensors[shapes->count] = tensor;
+    shapes->at[shapes->count++] = (ash_onnx_shape){name, ash_tensor_type(tensor)};
+}
+
+/* Inputs that are going to be given tell the sizes of dynamic dims: those of `--input`, and the first set
+ * of the folder that is checked. What cannot be read is told when it is read in earnest. */
+static void find_shapes(struct session *s, struct shapes *shapes) {
+    static char names[LIST_ROOM][256];
+    char path[1200];
+    ash_tensor *tensor;
+    for (size_t i = 0; i < s->inputs.count; i++) {
+        const char *file = split_option("--input", s->inputs.at[i], names[i], sizeof names[i]);
+        if (file && ash_tensor_read(s->context, file, &tensor, NULL) == ASH_OK)
+            add_shape(shapes, names[i], tensor);
+    }
+    for (size_t i = 0; s->check && i < LIST_ROOM; i++) {
+        snprintf(path, sizeof path, "%s/test_data_set_0/input_%zu.pb", s->check, i);
+        if (access(path, F_OK) != 0) break;
+        if (ash_tensor_read(s->context, path, &tensor, NULL) == ASH_OK)
+            add_shape(shapes, ash_tensor_name(tensor), tensor);
+    }
+}
+
 static bool read_graph(struct session *s, const ash_onnx_options *options) {
     if (ash_onnx_read(s->context, s->path, options, &s->graph, &s->diag) != ASH_OK)
         return session_failed(s, s->path);
@@ -138,6 +172,7 @@ static bool read_graph(struct session *s, const ash_onnx_options *options) {
 }
 
 static bool load_graph(struct session *s) {
+    struct shapes shapes = {.count = 0};
     static char names[LIST_ROOM][256], inputs[LIST_ROOM][256];
     ash_onnx_var vars[LIST_ROOM];
     ash_onnx_bind binds[LIST_ROOM];
@@ -152,14 +187,18 @@ static bool load_graph(struct session *s) {
             good = session_failed(s, file);
         binds[i] = (ash_onnx_bind){inputs[i], tensors[i]};
     }
+    if (good) find_shapes(s, &shapes);
     ash_onnx_options options = {.vars = vars,
                                 .n_vars = s->vars.count,
+                                .shapes = shapes.at,
+                                .n_shapes = shapes.count,
                                 .var_min = 1,
                                 .var_max = 1,
                                 .binds = binds,
                                 .n_binds = s->binds.count};
     good = good && read_graph(s, &options);
     for (size_t i = 0; i < s->binds.count; i++) ash_tensor_destroy(tensors[i]);
+    for (size_t i = 0; i < shapes.count; i++) ash_tensor_destroy(shapes.tensors[i]);
     return good;
 }
 

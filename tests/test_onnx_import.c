@@ -145,6 +145,32 @@ static void test_dims_that_are_expressions(void **state) {
     }
 }
 
+/* What is going to be given says what a name stands for; a number in the file stays what it is. */
+static void test_shapes_of_inputs_settle_dims(void **state) {
+    (void)state;
+    static const int64_t dims[] = {-1, 3};
+    bytes model = make_unary(NULL, "Relu", dims, 2, 13);
+    const ash_type good = {.dtype = ASH_F32, .rank = 2, .dims = {7, 3}},
+                   wrong = {.dtype = ASH_F32, .rank = 2, .dims = {7, 4}},
+                   flat = {.dtype = ASH_F32, .rank = 1, .dims = {7}};
+    const ash_onnx_shape shapes[] = {{"x", &good}, {"stranger", &flat}}, other[] = {{"x", &wrong}},
+                         short_of[] = {{"x", &flat}};
+    const ash_onnx_var range[] = {{"n", 2, 64}};
+    ash_graph *graph;
+    assert_ok(parse(&model, &(ash_onnx_options){.shapes = shapes, .n_shapes = 2}, &graph));
+    assert_int_equal(ash_dims_var_count(graph->dims), 0);
+    assert_int_equal(ash_graph_type(graph, ash_graph_output_at(graph, 0, NULL))->dims[0], 7);
+    ash_graph_destroy(graph);
+    assert_ok(parse(
+        &model, &(ash_onnx_options){.vars = range, .n_vars = 1, .shapes = shapes, .n_shapes = 1}, &graph));
+    assert_int_equal(ash_dims_var(graph->dims, 0)->max, 64);
+    ash_graph_destroy(graph);
+    assert_status(parse(&model, &(ash_onnx_options){.shapes = other, .n_shapes = 1}, &graph),
+                  ASH_ERROR_INVALID_ARGUMENT);
+    assert_status(parse(&model, &(ash_onnx_options){.shapes = short_of, .n_shapes = 1}, &graph),
+                  ASH_ERROR_INVALID_ARGUMENT);
+}
+
 static void test_options_name_what_is_there(void **state) {
     (void)state;
     bytes model = make_unary(NULL, "Relu", four, 1, 13);
@@ -415,6 +441,7 @@ int main(void) {
         cmocka_unit_test(test_table_knows_opsets),
         cmocka_unit_test(test_named_dim_becomes_a_variable),
         cmocka_unit_test(test_dims_that_are_expressions),
+        cmocka_unit_test(test_shapes_of_inputs_settle_dims),
         cmocka_unit_test(test_options_name_what_is_there),
         cmocka_unit_test(test_bound_input_is_a_constant),
         cmocka_unit_test(test_computed_shapes_become_attributes),

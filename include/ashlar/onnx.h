@@ -24,10 +24,20 @@ typedef struct ash_onnx_bind {
     const ash_tensor *tensor;
 } ash_onnx_bind;
 
+/* What is going to be given to an input: its dims that are not numbers in the file, and that `vars` does
+ * not name, are those of this type, and so are dims of the same names elsewhere. Inputs that the model does
+ * not have are ignored. */
+typedef struct ash_onnx_shape {
+    const char *input;
+    const ash_type *type; /* of static dims */
+} ash_onnx_shape;
+
 typedef struct ash_onnx_options {
     const ash_onnx_var *vars;
     size_t n_vars;
-    int64_t var_min, var_max; /* bounds of the dims that `vars` does not name; both 0: [1, 4096] */
+    const ash_onnx_shape *shapes;
+    size_t n_shapes;
+    int64_t var_min, var_max; /* bounds of the other dims; both 0: [1, 4096] */
     const ash_onnx_bind *binds;
     size_t n_binds;
     bool parameters; /* make the floating point initializers parameters, which plans may rebind by name */

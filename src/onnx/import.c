@@ -161,9 +161,57 @@ static void refuse_sparse(ash_import *im, ash_wire message, size_t position) {
         ash_fail_at(&im->diag, ASH_ERROR_UNSUPPORTED, ash_wire__offset(&message), "sparse initializers");
 }
 
+/* The type that the options say an input is going to have, or NULL. */
+static const ash_type *shape_of(const ash_import *im, ash_span input) {
+    for (size_t i = 0; i < im->options->n_shapes; i++)
+        if (ash_span_is(input, im->options->shapes[i].input)) return im->options->shapes[i].type;
+    return NULL;
+}
+
+static bool is_in_vars(const ash_import *im, ash_span name) {
+    bool named = false;
+    for (size_t i = 0; i < im->options->n_vars; i++) named |= ash_span_is(name, im->options->vars[i].name);
+    return named;
+}
+
+/* What the shape of an input says of names: a name stands for one number. */
+static void note_shape(ash_import *im, ash_wire message, size_t position) {
+    (void)position;
+    ash_onnx_info info;
+    im->status = ash_onnx__info_read(message, &info);
+    const ash_type *type = im->status == ASH_OK ? shape_of(im, info.name) : NULL;
+    if (!type || !info.has_shape) return;
+    if (info.rank != type->rank) {
+        im->status = ash_fail(&im->diag, ASH_ERROR_INVALID_ARGUMENT,
+                              "input '%.*s' has %zu dims, the shape that is given for it %u",
+                              ASH_SPAN_ARG(info.name), info.rank, type->rank);
+        return;
+    }
+    for (unsigned i = 0; i < type->rank; i++) {
+        ash_span name = info.dims[i].param;
+        uint64_t before;
+        int64_t known = info.dims[i].value;
+        if (known < 0 && name.len && ash_strmap_get(&im->given, (const char *)name.at, name.len, &before))
+            known = (int64_t)before;
+        if (known >= 0 && known != type->dims[i]) {
+            im->status =
+                ash_fail(&im->diag, ASH_ERROR_INVALID_ARGUMENT,
+                         "dim %u of input '%.*s' is %lld, the shape that is given for it says %lld", i,
+                         ASH_SPAN_ARG(info.name), (long long)known, (long long)type->dims[i]);
+            return;
+        }
+        if (info.dims[i].value < 0 && name.len && !is_in_vars(im, name) &&
+            !ash_strmap_put(&im->given, (const char *)name.at, name.len, (uint64_t)type->dims[i])) {
+            im->status = ASH_NO_MEMORY(&im->diag);
+            return;
+        }
+    }
+}
+
 /* The variable of that name, with the bounds that the options say, or the number that they pin it to. */
 static ash_dim named_dim(ash_import *im, ash_span text) {
     const ash_onnx_options *o = im->options;
+    uint64_t given;
     char *name = ash_arena_strndup(&im->arena, (const char *)text.at, text.len);
     if (!name || !ash_strmap_put(&im->dims, name, text.len, 0))
         return ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory"), 0;
@@ -171,6 +219,7 @@ static ash_dim named_dim(ash_import *im, ash_span text) {
     if (min == 0 && max == 0) min = DEFAULT_VAR_MIN, max = DEFAULT_VAR_MAX;
     for (size_t i = 0; i < o->n_vars; i++)
         if (strcmp(o->vars[i].name, name) == 0) min = o->vars[i].min, max = o->vars[i].max;
+    if (ash_strmap_get(&im->given, name, text.len, &given)) return (ash_dim)given;
     return min == max && min >= 0 ? min : ash_graph_var(im->graph, name, min, max);
 }
 
@@ -221,9 +270,12 @@ static ash_dim input_dim(ash_import *im, const ash_onnx_info *info, unsigned axi
     ash_span param = info->dims[axis].param;
     ash_text text;
     ash_dim dim = 0;
-    bool named = false;
-    for (size_t i = 0; i < im->options->n_vars; i++) named |= ash_span_is(param, im->options->vars[i].name);
-    if (!named && expression_dim(NULL, param, &dim)) return expression_dim(im, param, &dim) ? dim : 0;
+    const ash_type *shape = shape_of(im, info->name);
+    if (param.len == 0 && shape) return shape->dims[axis];
+    uint64_t given;
+    bool whole =
+        is_in_vars(im, param) || ash_strmap_get(&im->given, (const char *)param.at, param.len, &given);
+    if (!whole && expression_dim(NULL, param, &dim)) return expression_dim(im, param, &dim) ? dim : 0;
     if (param.len) return named_dim(im, param);
     ash_text_init(&text, im->allocator);
     ash_text_add(&text, "%.*s.%u", ASH_SPAN_ARG(info->name), axis);
@@ -425,6 +477,7 @@ static ash_status import_graph(ash_import *im, ash_context *context, ash_wire me
     ash_wire graph = im->model.graph;
     ASH_TRY_DONE(each(im, graph, GRAPH_SPARSE, refuse_sparse));
     ASH_TRY_DONE(each(im, graph, GRAPH_INITIALIZER, declare_initializer));
+    ASH_TRY_DONE(each(im, graph, GRAPH_INPUT, note_shape));
     ASH_TRY_DONE(each(im, graph, GRAPH_INPUT, declare_input));
     ASH_TRY_DONE(check_options(im));
     ASH_TRY_DONE(import_nodes(im, graph));
@@ -445,6 +498,7 @@ static ash_status import_bytes(ash_context *context, const void *data, size_t si
     ash_arena_init(&im.arena, im.allocator);
     ash_map_init(&im.folded, im.allocator);
     ash_strmap_init(&im.dims, im.allocator);
+    ash_strmap_init(&im.given, im.allocator);
     ash_diag_clear(&im.diag);
     ash_status status = import_graph(&im, context, ash_wire__open(data, size, &im.diag));
     if (status == ASH_OK) {
@@ -457,6 +511,7 @@ static ash_status import_bytes(ash_context *context, const void *data, size_t si
     ash_vec_free(im.allocator, &im.values);
     ash_map_free(&im.folded);
     ash_strmap_free(&im.dims);
+    ash_strmap_free(&im.given);
     ash_onnx__source_free(&im.source);
     ash_arena_free(&im.arena);
     return status;

@@ -50,6 +50,7 @@ typedef struct ash_import {
     ASH_VEC(ash_import_value) values;
     ash_import_scope *scope;
     ash_strmap dims;           /* names of the inputs' dims that are not numbers */
+    ash_strmap given;          /* of these, the numbers that the options' shapes say */
     const ash_onnx_node *node; /* being lowered */
     const ash_import_row *row; /* of its operator */
     ash_arena *scratch;        /* lives as long as that node */
