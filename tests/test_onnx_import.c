@@ -145,16 +145,15 @@ static void test_dims_that_are_expressions(void **state) {
     }
 }
 
-/* What is going to be given says what a name stands for; a number in the file stays what it is. */
+/* What is going to be given says what a name stands for; one name is one number. */
 static void test_shapes_of_inputs_settle_dims(void **state) {
     (void)state;
     static const int64_t dims[] = {-1, 3};
     bytes model = make_unary(NULL, "Relu", dims, 2, 13);
     const ash_type good = {.dtype = ASH_F32, .rank = 2, .dims = {7, 3}},
-                   wrong = {.dtype = ASH_F32, .rank = 2, .dims = {7, 4}},
+                   other_n = {.dtype = ASH_F32, .rank = 2, .dims = {8, 3}},
                    flat = {.dtype = ASH_F32, .rank = 1, .dims = {7}};
-    const ash_onnx_shape shapes[] = {{"x", &good}, {"stranger", &flat}}, other[] = {{"x", &wrong}},
-                         short_of[] = {{"x", &flat}};
+    const ash_onnx_shape shapes[] = {{"x", &good}, {"stranger", &flat}}, short_of[] = {{"x", &flat}};
     const ash_onnx_var range[] = {{"n", 2, 64}};
     ash_graph *graph;
     assert_ok(parse(&model, &(ash_onnx_options){.shapes = shapes, .n_shapes = 2}, &graph));
@@ -165,7 +164,18 @@ static void test_shapes_of_inputs_settle_dims(void **state) {
         &model, &(ash_onnx_options){.vars = range, .n_vars = 1, .shapes = shapes, .n_shapes = 1}, &graph));
     assert_int_equal(ash_dims_var(graph->dims, 0)->max, 64);
     ash_graph_destroy(graph);
-    assert_status(parse(&model, &(ash_onnx_options){.shapes = other, .n_shapes = 1}, &graph),
+    bytes two = {.len = 0}, node = make_node(NULL, "Add", "x", "z", "y"), x = make_info("x", dims, 2),
+          z = make_info("z", dims, 2), y = make_info("y", dims, 2);
+    put_message(&two, 1, &node);
+    put_message(&two, 11, &x);
+    put_message(&two, 11, &z);
+    put_message(&two, 12, &y);
+    bytes sum = make_model(&two, 13);
+    const ash_onnx_shape equal[] = {{"z", &good}}, apart[] = {{"x", &good}, {"z", &other_n}};
+    assert_ok(parse(&sum, &(ash_onnx_options){.shapes = equal, .n_shapes = 1}, &graph));
+    assert_int_equal(ash_graph_type(graph, ash_graph_output_at(graph, 0, NULL))->dims[0], 7);
+    ash_graph_destroy(graph);
+    assert_status(parse(&sum, &(ash_onnx_options){.shapes = apart, .n_shapes = 2}, &graph),
                   ASH_ERROR_INVALID_ARGUMENT);
     assert_status(parse(&model, &(ash_onnx_options){.shapes = short_of, .n_shapes = 1}, &graph),
                   ASH_ERROR_INVALID_ARGUMENT);

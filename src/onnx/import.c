@@ -190,18 +190,17 @@ static void note_shape(ash_import *im, ash_wire message, size_t position) {
     for (unsigned i = 0; i < type->rank; i++) {
         ash_span name = info.dims[i].param;
         uint64_t before;
-        int64_t known = info.dims[i].value;
-        if (known < 0 && name.len && ash_strmap_get(&im->given, (const char *)name.at, name.len, &before))
-            known = (int64_t)before;
-        if (known >= 0 && known != type->dims[i]) {
-            im->status =
-                ash_fail(&im->diag, ASH_ERROR_INVALID_ARGUMENT,
-                         "dim %u of input '%.*s' is %lld, the shape that is given for it says %lld", i,
-                         ASH_SPAN_ARG(info.name), (long long)known, (long long)type->dims[i]);
+        if (info.dims[i].value >= 0 || !name.len || is_in_vars(im, name)) continue;
+        bool known = ash_strmap_get(&im->given, (const char *)name.at, name.len, &before);
+        if (known && (int64_t)before != type->dims[i]) {
+            im->status = ash_fail(
+                &im->diag, ASH_ERROR_INVALID_ARGUMENT,
+                "dim '%.*s' is %lld in one of the shapes that are given, and %lld in that of "
+                "input '%.*s'",
+                ASH_SPAN_ARG(name), (long long)before, (long long)type->dims[i], ASH_SPAN_ARG(info.name));
             return;
         }
-        if (info.dims[i].value < 0 && name.len && !is_in_vars(im, name) &&
-            !ash_strmap_put(&im->given, (const char *)name.at, name.len, (uint64_t)type->dims[i])) {
+        if (!ash_strmap_put(&im->given, (const char *)name.at, name.len, (uint64_t)type->dims[i])) {
             im->status = ASH_NO_MEMORY(&im->diag);
             return;
         }
