@@ -156,6 +156,21 @@ int check_reference(struct session *s) {
     return differ;
 }
 
+/* Whether the inputs of a set have the shapes that the session was opened with. */
+static bool set_fits(struct session *s, const char *folder, bool *fits) {
+    ash_tensor *tensor;
+    *fits = true;
+    for (size_t i = 0;; i++) {
+        if (!read_numbered(s, folder, "input", i, &tensor)) return false;
+        if (!tensor) return true;
+        size_t position = i;
+        session_find_input(s, ash_tensor_name(tensor), &position);
+        if (!is_bound(s, ash_tensor_name(tensor)) && position < ash_graph_input_count(s->graph))
+            *fits = *fits && session_fits(s, position, tensor);
+        ash_tensor_destroy(tensor);
+    }
+}
+
 static int check_set(struct session *s, const char *folder) {
     int differ = 0;
     size_t compared = 0;
@@ -185,6 +200,8 @@ int check_folder(struct session *s, const char *folder) {
             fprintf(stderr, "ashlar: %s has no test_data_set_0\n", folder);
             return -1;
         }
+        bool fits;
+        if (!set_fits(s, path, &fits) || (!fits && set > 0 && !session_reopen(s, set))) return -1;
         int more = check_set(s, path);
         if (more < 0) return -1;
         differ += more;

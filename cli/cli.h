@@ -82,6 +82,7 @@ struct session {
     /* what is made of them */
     const char *path;
     const char *check; /* folder with inputs and expected outputs, or NULL */
+    int check_set;     /* number of the set in it whose inputs tell the sizes of dynamic dims */
     ash_context *context;
     ash_graph *graph;
     ash_plan *plan;         /* NULL in mode eager */
@@ -101,6 +102,8 @@ void session_options(struct session *session, struct option rows[SESSION_OPTIONS
 bool session_open(struct session *session, const char *path); /* context and graph; prints why not */
 bool session_prepare(struct session *session);                /* and the plan; prints why not */
 void session_close(struct session *session);
+/* Opens the session anew, with the sizes of another set of inputs; prints why not. */
+bool session_reopen(struct session *session, int check_set);
 /* Prints the session's diagnostic after what could not be done, and returns false. */
 bool session_failed(const struct session *session, const char *what);
 
@@ -112,6 +115,8 @@ bool session_execute(struct session *session);
 void session_drop_values(struct session *session);
 /* Sets every input: from `--input` files, the rest with seeded random numbers. */
 bool session_fill_inputs(struct session *session);
+/* Whether a tensor has the dtype and the shape of an input. */
+bool session_fits(const struct session *session, size_t position, const ash_tensor *tensor);
 /* Sets one input from a tensor whose dtype and shape must fit. */
 bool session_set_input(struct session *session, size_t position, const ash_tensor *tensor);
 /* False, without a message, when there is no such input. */

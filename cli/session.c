@@ -158,7 +158,7 @@ static void find_shapes(struct session *s, struct shapes *shapes) {
             add_shape(shapes, names[i], tensor);
     }
     for (size_t i = 0; s->check && i < LIST_ROOM; i++) {
-        snprintf(path, sizeof path, "%s/test_data_set_0/input_%zu.pb", s->check, i);
+        snprintf(path, sizeof path, "%s/test_data_set_%d/input_%zu.pb", s->check, s->check_set, i);
         if (access(path, F_OK) != 0) break;
         if (ash_tensor_read(s->context, path, &tensor, NULL) == ASH_OK)
             add_shape(shapes, ash_tensor_name(tensor), tensor);
@@ -235,4 +235,10 @@ void session_close(struct session *s) {
     ash_graph_destroy(s->graph);
     ash_context_destroy(s->context);
     s->plan = NULL, s->graph = NULL, s->context = NULL;
+}
+
+bool session_reopen(struct session *s, int check_set) {
+    session_close(s);
+    s->check_set = check_set;
+    return session_open(s, s->path) && session_ready(s);
 }

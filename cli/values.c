@@ -89,12 +89,18 @@ static bool give(struct session *s, size_t position, const ash_tensor *tensor) {
     return !s->execution.eager || keep_given(s, position, copy);
 }
 
-bool session_set_input(struct session *s, size_t position, const ash_tensor *tensor) {
+bool session_fits(const struct session *s, size_t position, const ash_tensor *tensor) {
     ash_type want = input_type(s, position);
     const ash_type *have = ash_tensor_type(tensor);
     bool same = want.dtype == have->dtype && want.rank == have->rank;
     for (unsigned i = 0; same && i < want.rank; i++) same = want.dims[i] == have->dims[i];
-    if (same) return give(s, position, tensor);
+    return same;
+}
+
+bool session_set_input(struct session *s, size_t position, const ash_tensor *tensor) {
+    if (session_fits(s, position, tensor)) return give(s, position, tensor);
+    ash_type want = input_type(s, position);
+    const ash_type *have = ash_tensor_type(tensor);
     fprintf(stderr, "ashlar: input %s is %s, the file has %s; --var sets the size of a dynamic dim\n",
             input_name(s, position), show_type(&want).text, show_type(have).text);
     return false;

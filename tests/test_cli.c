@@ -142,6 +142,39 @@ static void check(void **state) {
     says("0 inputs");
 }
 
+/* Sizes of dynamic dims come from the inputs of each set. */
+static void check_dynamic_dims(void **state) {
+    (void)state;
+    enum { SETS = 2 };
+    float in[ROWS * COLUMNS], out[ROWS * COLUMNS];
+    ash_graph *g;
+    assert_int_equal(mkdir(path_of("dynamic"), 0777), 0);
+    assert_ok(ash_graph_create(room.context, "net", &g, &diag));
+    ash_type type = {.dtype = ASH_F32, .rank = 2, .dims = {ash_graph_var(g, "rows", 1, 64), COLUMNS}};
+    ash_graph_output(g, "y", ash_neg(g, ash_graph_input(g, "x", &type)));
+    assert_ok(ash_onnx_write(g, path_of("dynamic/model.onnx"), NULL, &diag));
+    ash_graph_destroy(g);
+    for (int i = 0; i < ROWS * COLUMNS; i++) in[i] = (float)i, out[i] = -(float)i;
+    for (int set = 0; set < SETS; set++) {
+        char name[64];
+        snprintf(name, sizeof name, "dynamic/test_data_set_%d", set);
+        assert_int_equal(mkdir(path_of(name), 0777), 0);
+        snprintf(name, sizeof name, "dynamic/test_data_set_%d/input_0.pb", set);
+        write_tensor("x", name, ASH_F32, ROWS - set, in);
+        snprintf(name, sizeof name, "dynamic/test_data_set_%d/output_0.pb", set);
+        write_tensor("y", name, ASH_F32, ROWS - set, out);
+    }
+    assert_int_equal(ashlar("run --check %s/dynamic --no-cache --repeat 1"), 0);
+    says("output y f32[3, 12]: agrees");
+    says("output y f32[2, 12]: agrees");
+    assert_int_equal(ashlar("run --check %s/dynamic --no-cache --repeat 1 --mode eager"), 0);
+    says("output y f32[2, 12]: agrees");
+    assert_int_equal(ashlar("run %s/dynamic/model.onnx --no-cache --repeat 1 --input x=%s/short.npy"), 0);
+    says("y: f32[2, 12]");
+    assert_int_equal(ashlar("run --check %s/dynamic --no-cache --repeat 1 --var rows=2"), 1);
+    says("f32[3, 12]");
+}
+
 static void files_in_and_out(void **state) {
     (void)state;
     assert_int_equal(
@@ -252,9 +285,16 @@ static void other_commands(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(help),   TEST(wrong_command_lines), TEST(run),
-        TEST(check),  TEST(files_in_and_out),    TEST(environment),
-        TEST(errors), TEST(other_commands),      TEST(mode_eager),
+        TEST(help),
+        TEST(wrong_command_lines),
+        TEST(run),
+        TEST(check),
+        TEST(check_dynamic_dims),
+        TEST(files_in_and_out),
+        TEST(environment),
+        TEST(errors),
+        TEST(other_commands),
+        TEST(mode_eager),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

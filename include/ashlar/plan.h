@@ -60,7 +60,9 @@ ASH_API const char *ash_plan_order_text(ash_plan_order order); /* "auto"; "?" ou
 typedef struct ash_plan_options {
     ash_memory_options memory; /* planner mode and strategy, and what else the planner takes; `capacity` is
                                   the most that the arena may take: prepare meets it, or fails with BUDGET
-                                  and names the smallest size found and what lies there at the peak */
+                                  and names the smallest size found and what lies there at the peak.
+                                  Parameters and constants are read where they lie, or packed into memory of
+                                  their own, whatever allocate_params and allocate_constants say */
     ash_plan_order order;
     unsigned threads; /* threads of one execution, the caller's included; 0: as many as the context has */
     bool optimize;    /* false: the graph is taken as it is, but for what no output needs */
