@@ -270,16 +270,20 @@ static ash_dim input_dim(ash_import *im, const ash_onnx_info *info, unsigned axi
     ash_text text;
     ash_dim dim = 0;
     const ash_type *shape = shape_of(im, info->name);
-    if (param.len == 0 && shape) return shape->dims[axis];
     uint64_t given;
-    bool whole =
-        is_in_vars(im, param) || ash_strmap_get(&im->given, (const char *)param.at, param.len, &given);
-    if (!whole && expression_dim(NULL, param, &dim)) return expression_dim(im, param, &dim) ? dim : 0;
-    if (param.len) return named_dim(im, param);
+    if (param.len) {
+        bool whole =
+            is_in_vars(im, param) || ash_strmap_get(&im->given, (const char *)param.at, param.len, &given);
+        if (!whole && expression_dim(NULL, param, &dim)) return expression_dim(im, param, &dim) ? dim : 0;
+        return named_dim(im, param);
+    }
     ash_text_init(&text, im->allocator);
     ash_text_add(&text, "%.*s.%u", ASH_SPAN_ARG(info->name), axis);
-    dim = text.failed ? (ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory"), 0)
-                      : named_dim(im, (ash_span){(const uint8_t *)text.at, text.len});
+    ash_span name = {(const uint8_t *)text.at, text.len};
+    if (text.failed)
+        ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+    else
+        dim = shape && !is_in_vars(im, name) ? shape->dims[axis] : named_dim(im, name);
     ash_text_free(&text);
     return dim;
 }
