@@ -250,58 +250,107 @@ static void finds(const ash_memory_problem *p, const ash_memory_place *places,
     if (!strstr(diag.message, words)) fail_msg("\"%s\" lacks \"%s\"", diag.message, words);
 }
 
+/* Five buffers, the third in the second, the fourth where the first was and the fifth where the second was;
+ * lifetimes as intervals, and as clocks of two streams, of which the second waits for the readers of what
+ * it takes over. Bytes [170, 180) are a hole. */
+typedef struct example {
+    ash_memory_buffer buffers[5];
+    ash_memory_hole hole;
+    int64_t acquire[10], release[10];
+    ash_memory_problem form;
+    ash_memory_arena arena;
+    ash_memory_place places[5];
+} example;
+
+static void make_example(example *e, uint32_t streams) {
+    *e = (example){
+        .buffers = {ash_memory_buffer_init(64, 64, 0, 4), ash_memory_buffer_init(100, 1, 2, 6),
+                    ash_memory_buffer_init(40, 4, 3, 5), ash_memory_buffer_init(64, 64, 4, 9),
+                    ash_memory_buffer_init(8, 1, 6, 8)},
+        .hole = {0, 170, 10, 0, 9},
+        .acquire = {0, 0, 2, 0, 4, 0, 4, 0, 6, 0},
+        .release = {4, 0, 6, 0, 5, 0, 0, 2, 0, 4},
+        .arena = {.size = 400, .align = 64},
+        .places = {{0, 0, 0}, {64, 0, 0}, {124, 0, 0}, {0, 0, 0}, {156, 0, 0}},
+    };
+    e->buffers[2].root = 1, e->buffers[2].root_offset = 60;
+    e->form = (ash_memory_problem){.buffers = e->buffers,
+                                   .buffer_count = 5,
+                                   .holes = &e->hole,
+                                   .hole_count = 1,
+                                   .streams = streams,
+                                   .acquire = e->acquire,
+                                   .release = e->release};
+}
+
+static void sound_example(void **state) {
+    (void)state;
+    for (uint32_t streams = 0; streams < 3; streams += 2) {
+        static example e;
+        make_example(&e, streams);
+        ash_memory_check_report report;
+        assert_ok(ash_memory_check(context, &e.form, e.places, &e.arena, 1, &report, &diag));
+        assert_int_equal(report.buffers, 5);
+        assert_int_equal(report.aliases, 1);
+        assert_int_equal(report.events, 5); /* four roots and the hole */
+        assert_true(report.comparisons >= 5);
+        /* As close as can be: at the edges of the hole and of the arena. */
+        e.places[1].offset = 180, e.places[2].offset = 240;
+        e.places[4].offset = 162;
+        assert_ok(ash_memory_check(context, &e.form, e.places, &e.arena, 1, NULL, &diag));
+        e.places[4].offset = 392;
+        assert_ok(ash_memory_check(context, &e.form, e.places, &e.arena, 1, NULL, &diag));
+    }
+}
+
 static void planted_defects(void **state) {
     (void)state;
-    ash_memory_buffer b[] = {ash_memory_buffer_init(64, 64, 0, 4), ash_memory_buffer_init(100, 4, 2, 6),
-                             ash_memory_buffer_init(40, 4, 3, 5), ash_memory_buffer_init(64, 64, 4, 9)};
-    b[2].root = 1, b[2].root_offset = 60;
-    b[0].kind = ASH_MEMORY_INTERMEDIATE;
-    ash_memory_hole hole = {0, 300, 10, 0, 9};
-    ash_memory_problem p = {.buffers = b, .buffer_count = 4, .holes = &hole, .hole_count = 1};
-    const ash_memory_place sound[] = {{0, 0, 0}, {64, 0, 0}, {124, 0, 0}, {0, 0, 0}};
-    ash_memory_arena arena = {.size = 400, .align = 64};
-    ash_memory_check_report report;
-    assert_ok(ash_memory_check(context, &p, sound, &arena, 1, &report, &diag));
-    assert_int_equal(report.buffers, 4);
-    assert_int_equal(report.aliases, 1);
-    assert_int_equal(report.events, 4);
-    assert_true(report.comparisons >= 4);
-    ash_memory_place q[4];
-#define PLANT(change, words) (memcpy(q, sound, sizeof q), change, finds(&p, q, &arena, words))
-    PLANT((q[1].offset = 60, q[2].offset = 120), "share bytes [60, 64)");
-    PLANT(q[3].offset = 32, "alignment");
-    PLANT(q[3].offset = 384, "leaves its arena");
-    PLANT(q[3].offset = UINT64_MAX - 63, "leaves its arena");
-    PLANT(q[2].offset = 128, "apart");
-    PLANT((q[1].offset = 204, q[2].offset = 264), "hole");
-    PLANT(q[3].arena = 1, "arena 1 of 1");
-    PLANT(q[3].arena = ASH_MEMORY_NONE, "no place");
-    PLANT(q[2].arena = ASH_MEMORY_NONE, "different arenas");
-    arena.align = 32;
-    PLANT(q[0].offset = 0, "alignment");
-    arena.align = 64;
-    arena.lane = 3;
-    PLANT(q[0].offset = 0, "lane");
-    arena.lane = 0;
-    /* A clobbered output: it lives on after its last use. */
-    b[0].kind = ASH_MEMORY_OUTPUT;
-    PLANT(q[0].offset = 0, "buffer 0 and buffer 3");
-    b[0].kind = ASH_MEMORY_INTERMEDIATE;
-    /* A view past its root. */
-    b[2].root_offset = 64;
-    PLANT(q[2].offset = 128, "leaves its root");
-    b[2].root_offset = 60;
-    b[3].pinned = 128;
-    PLANT(q[3].offset = 0, "pinned");
-    b[3].pinned = ASH_MEMORY_UNPINNED;
-    /* A missing edge: buffer 3 belongs to a second stream that no longer waits for the readers of buffer 0.
-     */
-    int64_t acquire[] = {0, 0, 2, 0, 4, 0, 4, 0}, release[] = {4, 0, 6, 0, 5, 0, 0, 2};
-    p = (ash_memory_problem){
-        .buffers = b, .buffer_count = 4, .streams = 2, .acquire = acquire, .release = release};
-    assert_ok(ash_memory_check(context, &p, sound, &arena, 1, NULL, &diag));
-    acquire[6] = 3;
-    PLANT(q[0].offset = 0, "buffer 0 and buffer 3");
+    static example e;
+    for (uint32_t streams = 0; streams < 3; streams += 2) {
+#define PLANT(change, words)                                                                               \
+    (make_example(&e, streams), (void)(change), finds(&e.form, e.places, &e.arena, words))
+        /* Overlap by one byte: from below, from above, with a hole. */
+        PLANT((e.places[1].offset = 63, e.places[2].offset = 123, e.buffers[2].align = 1),
+              "buffer 0 and buffer 1");
+        assert_non_null(strstr(diag.message, "share bytes [63, 64)"));
+        PLANT(e.buffers[0].size = 65, "share bytes [64, 65)");
+        PLANT((e.buffers[4].begin = 5, e.acquire[8] = 5, e.places[4].offset = 163),
+              "share bytes [163, 164)");
+        PLANT((e.places[1].offset = 179, e.places[2].offset = 239, e.buffers[2].align = 1),
+              "share bytes [179, 180)");
+        PLANT(e.places[4].offset = 163, "hole");
+        /* A missing edge: what comes after no longer waits for the last reader of what was before. */
+        PLANT((e.buffers[3].begin = 3, e.acquire[6] = 3), "buffer 0 and buffer 3");
+        PLANT((e.buffers[4].begin = 5, e.acquire[8] = 5), "buffer 1 and buffer 4");
+        PLANT((e.buffers[2].end = 7, e.release[4] = 7), "buffer 1 and buffer 4"); /* read through a view */
+        /* Misaligned, in the arena and by the arena's base. */
+        PLANT(e.places[3].offset = 1, "buffer 3 at 1 misses its alignment 64");
+        PLANT(e.places[3].offset = 32, "buffer 3 at 32 misses its alignment 64");
+        PLANT(e.arena.align = 32, "alignment 64 (the arena has 32)");
+        /* Outside the arena: by one byte, wholly, past 64 bits, and in none that there is. */
+        PLANT(e.places[4].offset = 393, "buffer 4, 8 bytes at 393, leaves its arena of 400");
+        PLANT(e.places[3].offset = 448, "leaves its arena of 400");
+        PLANT(e.places[3].offset = UINT64_MAX - 63, "leaves its arena of 400");
+        PLANT(e.arena.size = 163, "buffer 1, 100 bytes at 64, leaves its arena of 163");
+        PLANT(e.places[3].arena = 1, "buffer 3 is in arena 1 of 1");
+        PLANT(e.places[3].arena = ASH_MEMORY_NONE, "buffer 3 has no place");
+        PLANT(e.arena.lane = 3, "buffer 0 of lane 0 is in an arena of lane 3");
+        /* A clobbered output lives on after its last use, also by way of a view; what is there from the
+         * start or for ever is live before its first use. */
+        PLANT(e.buffers[0].kind = ASH_MEMORY_OUTPUT, "buffer 0 and buffer 3");
+        PLANT(e.buffers[2].kind = ASH_MEMORY_OUTPUT, "buffer 1 and buffer 4");
+        PLANT(e.buffers[3].kind = ASH_MEMORY_INPUT, "buffer 0 and buffer 3");
+        PLANT(e.buffers[0].kind = ASH_MEMORY_PARAMETER, "buffer 0 and buffer 3");
+        PLANT(e.buffers[3].kind = ASH_MEMORY_STATE, "buffer 0 and buffer 3");
+        /* A view past its root, by one byte at the end; or not where it belongs. */
+        PLANT(e.buffers[2].size = 41, "buffer 2 leaves its root 1 of 100 bytes");
+        PLANT((e.buffers[2].root_offset = 64, e.places[2].offset = 128), "leaves its root 1 of 100 bytes");
+        PLANT(e.places[2].offset = 128, "not 60 apart");
+        PLANT(e.places[2].offset = 60, "not 60 apart");
+        PLANT(e.places[2].arena = ASH_MEMORY_NONE, "different arenas");
+        PLANT(e.buffers[3].pinned = 128, "buffer 3 is at 0, but pinned at 128");
+#undef PLANT
+    }
 }
 
 static int create_context(void **state) {
@@ -318,6 +367,7 @@ static int destroy_context(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(agrees_with_the_plain_checker),
+        cmocka_unit_test(sound_example),
         cmocka_unit_test(planted_defects),
     };
     return cmocka_run_group_tests(tests, create_context, destroy_context);

@@ -27,16 +27,20 @@ static void count_free(void *user, void *ptr, size_t size) {
     free(ptr);
 }
 
-typedef enum family { MIXED, SHORT, IDENTICAL, FAMILIES } family;
+typedef enum family { MIXED, SHORT, IDENTICAL, NESTED, FAMILIES } family;
 
-/* Lives of 1 to 30 operations with some ten times as long; the same of one size; all of one life. */
+/* Lives of 1 to 30 operations with some ten times as long; the same of one size; all of one life; the first
+ * with every second life nested in the ones before it, like what a training graph keeps for its way back.
+ */
 static void fill(ash_memory_buffer *b, uint32_t count, family f) {
     uint64_t seed = 99;
     for (uint32_t i = 0; i < count; i++) {
         seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
         int64_t span = (int64_t)(seed >> 20) % 30 + 1, from = f == IDENTICAL ? 0 : (int64_t)i;
         if (seed % 50 == 0) span *= 10;
-        uint64_t size = f == MIXED ? 64 * ((seed >> 40) % 1000 + 1) : 4096;
+        if (f == NESTED && i % 2) span = 2 * ((int64_t)count - from);
+        if (f == NESTED && i % 2 == 0) from *= 2;
+        uint64_t size = f == MIXED || f == NESTED ? 64 * ((seed >> 40) % 1000 + 1) : 4096;
         b[i] = ash_memory_buffer_init(size, 64, from, from + (f == IDENTICAL ? 10 : span));
     }
 }
@@ -57,8 +61,8 @@ static double plan(ash_context *context, const ash_memory_buffer *b, uint32_t co
     print_message("%8u buffers, family %d: %6.1f ms, %.1f bytes each, %.4f of the bound\n", count, (int)f,
                   seconds * 1e3, bytes, (double)s.size / (double)s.lower_bound);
     assert_int_equal(s.placed, count);
-    if (f == MIXED)
-        assert_true((double)s.size < 1.2 * (double)s.lower_bound);
+    if (f == MIXED || f == NESTED)
+        assert_true((double)s.size < (f == MIXED ? 1.2 : 1.02) * (double)s.lower_bound);
     else
         assert_int_equal(s.size, s.lower_bound);
     assert_true(count < 10000 || bytes < 200);
@@ -75,12 +79,12 @@ static void best_fit_grows_as_n_log_n(void **state) {
     assert_non_null(b);
     for (int f = 0; f < FAMILIES; f++) {
         double small = 0;
-        for (uint32_t count = 10000; count <= LARGEST; count *= 10) {
+        for (uint32_t count = 1000; count <= LARGEST; count *= 10) {
             fill(b, count, (family)f);
             double seconds = plan(context, b, count, (family)f);
             /* Ten times as many take 12 to 13 times as long by n log n, and 100 times as long by n². The
              * margin is for caches and for what else the machine does. */
-            if (count > 100000) assert_true(seconds < 40 * small);
+            if (count > 1000) assert_true(seconds < 40 * small);
             small = seconds;
         }
     }

@@ -77,10 +77,15 @@ static void events_order_streams(void **state) {
     }
 }
 
+static void replay_finds_in(uint32_t count, const ash_memory_schedule *s, const ash_memory_buffer *b,
+                            const ash_memory_place *p, const char *words) {
+    assert_status(ash_memory_schedule_check(context, s, b, count, p, 1, NULL, &diag), ASH_ERROR_INTERNAL);
+    if (!strstr(diag.message, words)) fail_msg("\"%s\" lacks \"%s\"", diag.message, words);
+}
+
 static void replay_finds(const ash_memory_schedule *s, const ash_memory_buffer *b,
                          const ash_memory_place *p, const char *words) {
-    assert_status(ash_memory_schedule_check(context, s, b, 3, p, 1, NULL, &diag), ASH_ERROR_INTERNAL);
-    if (!strstr(diag.message, words)) fail_msg("\"%s\" lacks \"%s\"", diag.message, words);
+    replay_finds_in(3, s, b, p, words);
 }
 
 static void replay_finds_planted_defects(void **state) {
@@ -120,6 +125,84 @@ static void replay_finds_planted_defects(void **state) {
     assert_ok(ash_memory_schedule_check(context, &s, b, 3, p, 1, NULL, &diag));
     b[2].root = ASH_MEMORY_NONE;
     replay_finds(&s, b, p, "touch the same bytes");
+}
+
+/* Two streams that wait for each other after each operation, or the same on one: operation 0 writes buffer
+ * 0, 1 makes 1 of it (its end through the view 4), 2 writes the output 2 where 0 was, and 3 reads 1, 2 and
+ * the input 5 before it writes 3 where 1 was. */
+typedef struct replayed {
+    ash_memory_buffer buffers[6];
+    ash_memory_access accesses[9];
+    ash_memory_wait waits[3];
+    uint32_t streams[4];
+    ash_memory_schedule schedule;
+    ash_memory_place places[6];
+} replayed;
+
+static void make_replayed(replayed *e, uint32_t streams) {
+    *e = (replayed){
+        .accesses = {touch(0, 0, ASH_MEMORY_WRITE), touch(1, 0, ASH_MEMORY_READ),
+                     touch(1, 1, ASH_MEMORY_WRITE), touch(1, 4, ASH_MEMORY_WRITE),
+                     touch(2, 2, ASH_MEMORY_WRITE), touch(3, 1, ASH_MEMORY_READ_EARLY),
+                     touch(3, 2, ASH_MEMORY_READ_EARLY), touch(3, 5, ASH_MEMORY_READ),
+                     touch(3, 3, ASH_MEMORY_WRITE)},
+        .waits = {{1, 0}, {2, 1}, {3, 2}},
+        .streams = {0, 1, 0, 1},
+        .places = {{0, 0, 0}, {64, 0, 0}, {0, 0, 0}, {64, 0, 0}, {96, 0, 0}, {128, 0, 0}},
+    };
+    for (int i = 0; i < 6; i++) e->buffers[i] = ash_memory_buffer_init(i == 4 ? 32 : 64, 1, 0, 0);
+    e->buffers[2].kind = ASH_MEMORY_OUTPUT, e->buffers[5].kind = ASH_MEMORY_INPUT;
+    e->buffers[4].root = 1, e->buffers[4].root_offset = 32;
+    e->schedule = (ash_memory_schedule){.op_count = 4,
+                                        .streams = streams,
+                                        .op_streams = streams > 1 ? e->streams : NULL,
+                                        .waits = e->waits,
+                                        .wait_count = streams > 1 ? 3 : 0,
+                                        .accesses = e->accesses,
+                                        .access_count = 9};
+}
+
+/* The replay knows bytes and order. Alignment and the size of the arena are the other checker's. */
+static void replay_finds_defects_on_streams(void **state) {
+    (void)state;
+    static replayed e;
+    for (uint32_t streams = 1; streams < 3; streams++) {
+        make_replayed(&e, streams);
+        assert_ok(ash_memory_schedule_check(context, &e.schedule, e.buffers, 6, e.places, 1, NULL, &diag));
+#define PLANT(change, words)                                                                               \
+    (make_replayed(&e, streams), (void)(change),                                                           \
+     replay_finds_in(6, &e.schedule, e.buffers, e.places, words))
+        /* Overlap by one byte: with what the operation reads, with what is read later. */
+        PLANT(e.places[0].offset = 1, "operations 1 and 1 touch the same bytes (of buffer 1)");
+        PLANT(e.places[2].offset = 1, "operation 3 reads buffer 1, but buffer 2 (operation 2) lies there");
+        PLANT(e.places[3].offset = 65, "operations 3 and 3 touch the same bytes (of buffer 3)");
+        /* A missing edge: the reader before its writer. */
+        PLANT(e.accesses[6].op = 1, "operation 1 reads buffer 2, but buffer 0 (operation 0) lies there");
+        PLANT(e.accesses[5].op = 0, "operation 0 reads bytes of buffer 1 that nothing has written");
+        /* A clobbered output, by one byte, and wholly. */
+        PLANT(e.places[3].offset = 63, "output 2 is not whole at the end: operation 3 wrote buffer 3");
+        PLANT(e.places[3].offset = 0, "output 2 is not whole at the end: operation 3 wrote buffer 3");
+        /* A view past its root, by one byte, into the input. */
+        PLANT(e.places[4].offset = 97, "operation 3 reads buffer 5, but buffer 1 (operation 1) lies there");
+        /* An operation past its buffer. */
+        PLANT((e.accesses[4].offset = 1, e.accesses[4].size = 64),
+              "operation 2 leaves buffer 2 of 64 bytes");
+        if (streams == 1) continue;
+        /* A missing edge: an event from the writer to the reader, from the reader to the next writer. */
+        PLANT((e.waits[0] = (ash_memory_wait){3, 0}), "operations 0 and 1 touch the same bytes");
+        PLANT((e.waits[1] = (ash_memory_wait){3, 1}), "operations 1 and 2 touch the same bytes");
+        PLANT((e.waits[2] = (ash_memory_wait){3, 0}), "operations 2 and 3 touch the same bytes");
+#undef PLANT
+    }
+    make_replayed(&e, 2);
+    e.places[3].arena = 1;
+    assert_status(ash_memory_schedule_check(context, &e.schedule, e.buffers, 6, e.places, 1, NULL, &diag),
+                  ASH_ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(diag.message, "buffer 3 is in arena 1 of 1"));
+    e.places[3] = (ash_memory_place){.offset = UINT64_MAX - 62};
+    assert_status(ash_memory_schedule_check(context, &e.schedule, e.buffers, 6, e.places, 1, NULL, &diag),
+                  ASH_ERROR_OUT_OF_RANGE);
+    assert_non_null(strstr(diag.message, "buffer 3 ends past 64 bits"));
 }
 
 /* Random programs on random streams with random events: a plan from the clocks survives the replay, and a
@@ -205,6 +288,7 @@ int main(void) {
         cmocka_unit_test(lifetimes),
         cmocka_unit_test(events_order_streams),
         cmocka_unit_test(replay_finds_planted_defects),
+        cmocka_unit_test(replay_finds_defects_on_streams),
         cmocka_unit_test(random_programs),
     };
     return cmocka_run_group_tests(tests, create_context, destroy_context);

@@ -107,7 +107,8 @@ ASH_API ash_status ash_memory_order_search(ash_context *context, const ash_memor
  * pairs[i] is the buffer of the first problem whose bytes buffer i of the second shares, or
  * ASH_MEMORY_NONE. Buffers in one lane are pinned there; with them pinned, and allocate_params on, the
  * second plan lays its activations around the weights in the first plan's arena, and the two share one
- * allocation of the larger size. */
+ * allocation of the larger size. Activations that the first pass saves can be paired, too: outputs there,
+ * inputs here. */
 ASH_API ash_status ash_memory_share_parameters(const ash_memory_plan *first, const uint32_t *pairs,
                                                ash_memory_buffer *buffers, uint32_t buffer_count,
                                                ash_diag *diag);
