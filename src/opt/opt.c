@@ -2,10 +2,10 @@
  *
  * fold comes before simplify, so that rules see the constants; cse before it, so that "the same operand
  * twice" is the same value. affine wants constants in the form that simplify leaves (one broadcast of a
- * small value). reciprocal comes after it, so that a division of a channel is one of its weights, and before
- * fold, which computes 1 / c. widen comes after affine, so that a normalisation is still next to its convolution, and before
- * layout, which knows f32 alone. layout comes after everything that speaks of channels as dim 1. What
- * layout inserts is then cleaned up by the same passes. */
+ * small value). reciprocal comes after it, so that a division of a channel is one of its weights, and
+ * before fold, which computes 1 / c. widen comes after affine, so that a normalisation is still next to its
+ * convolution, and before layout, which knows f32 alone. layout comes after everything that speaks of
+ * channels as dim 1. What layout inserts is then cleaned up by the same passes. */
 #include "rewrite.h"
 
 enum {

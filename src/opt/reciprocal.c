@@ -4,10 +4,10 @@
  *
  * A division takes several times as long as a multiplication, and constants that are divided by are common
  * (means, sqrt(2) in GELU). Not exact: two roundings instead of one, within 1.5 ulp. So a quotient stays
- * where its last bit decides about something larger: 49 * (1 / 49) is below 1 in f32, and its floor is 0.
+ * where its last bit decides about something larger: 41 * (1 / 41) is below 1 in f32, and its floor is 0.
  * That is where it reaches a step (see ash_rewrite__find_stepped; quantisation is the common case). A
- * quotient of one element stays too: it costs nothing, and the scale of a tensor is of this kind. Only where
- * 1 / c is a normal number. */
+ * quotient of one element stays too: it costs nothing, and the scale of a tensor is of this kind. Only
+ * where 1 / c is a normal number. */
 #include "rewrite.h"
 
 /* What the pass knows of the values of `from`. */
@@ -28,7 +28,7 @@ static ash_value multiply(ash_rewrite *rw, const facts *f, const ash_node *node)
         return ASH_NO_VALUE;
     ash_value x = ash_rewrite__get(rw, node->ins[0]), c = ash_rewrite__get(rw, node->ins[1]);
     if (!ash_rewrite__ok(rw) || !ash_rewrite__splat(rw, c, &s)) return ASH_NO_VALUE;
-    if ((s.dtype != ASH_F32 && s.dtype != ASH_F64)) return ASH_NO_VALUE;
+    if (s.dtype != ASH_F32 && s.dtype != ASH_F64) return ASH_NO_VALUE;
     double size = __builtin_fabs(s.f);
     if (!(size > 1e-37 && size < 1e37)) return ASH_NO_VALUE;
     ash_type type = ash_rewrite__type(rw, c);

@@ -161,12 +161,12 @@ static const ash_rule rules[] = {
     ASH_RULE(MUL, arith, times_minus_one),  ASH_RULE(MUL, arith, mul_zero),
     ASH_RULE(MUL, arith, both_negated),     ASH_RULE(DIV, arith, times_one),
     ASH_RULE(DIV, arith, times_minus_one),  ASH_RULE(DIV, arith, both_negated),
-    ASH_RULE(DIV, arith, div_power_of_two), ASH_RULE(MIN, arith, extreme_again),    ASH_RULE(MAX, arith, extreme_again),
-    ASH_RULE(MIN, arith, extreme_infinity), ASH_RULE(MAX, arith, extreme_infinity),
-    ASH_RULE(NEG, arith, neg_neg),          ASH_RULE(ABS, arith, abs_sign),
-    ASH_RULE(FLOOR, arith, round_again),    ASH_RULE(CEIL, arith, round_again),
-    ASH_RULE(TRUNC, arith, round_again),    ASH_RULE(ROUND, arith, round_again),
-    ASH_RULE(SIGN, arith, sign_again),
+    ASH_RULE(DIV, arith, div_power_of_two), ASH_RULE(MIN, arith, extreme_again),
+    ASH_RULE(MAX, arith, extreme_again),    ASH_RULE(MIN, arith, extreme_infinity),
+    ASH_RULE(MAX, arith, extreme_infinity), ASH_RULE(NEG, arith, neg_neg),
+    ASH_RULE(ABS, arith, abs_sign),         ASH_RULE(FLOOR, arith, round_again),
+    ASH_RULE(CEIL, arith, round_again),     ASH_RULE(TRUNC, arith, round_again),
+    ASH_RULE(ROUND, arith, round_again),    ASH_RULE(SIGN, arith, sign_again),
 };
 
 const ash_rules ash_rules_arith = {rules, ASH_COUNT(rules)};
