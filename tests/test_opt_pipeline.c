@@ -35,8 +35,9 @@ static void dumps_come_in_order(void **state) {
     dumps all = {""}, exact = {""}, none = {""};
     small_net(f);
     assert_ok(optimise(f, NULL, &target, (ash_opt_options){.dump = note, .dump_user = &all}, &diag));
-    assert_string_equal(all.names,
-                        "dce fold cse simplify cse affine fold simplify cse widen layout simplify cse dce");
+    assert_string_equal(
+        all.names,
+        "dce fold cse simplify cse affine reciprocal fold simplify cse widen layout simplify cse dce");
     assert_ok(optimise(f, NULL, &target,
                        (ash_opt_options){ASH_OPT_EXACT, .dump = note, .dump_user = &exact}, &diag));
     assert_string_equal(exact.names, "dce fold cse simplify cse fold simplify cse simplify cse dce");
@@ -54,7 +55,8 @@ static void passes_are_left_out(void **state) {
     small_net(f);
     ash_opt_options options = {.off = off, .n_off = 2, .dump = note, .dump_user = &d};
     assert_ok(ash_opt__run(f->g, &target, &options, &f->out, &diag));
-    assert_string_equal(d.names, "dce fold cse cse fold cse widen cse dce"); /* affine requires simplify */
+    assert_string_equal(
+        d.names, "dce fold cse cse reciprocal fold cse widen cse dce"); /* affine requires simplify */
 }
 
 static void wrong_options_are_refused(void **state) {

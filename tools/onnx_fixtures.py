@@ -347,8 +347,29 @@ def unsorted():
     return n.model(), [{"x": (2, 3)}]
 
 
+def ties():
+    """Opset 13: quotients that lie at a step, or one float from it: a reciprocal would end on the other side."""
+    n = Net("ties", 13)
+    number = lambda value: n.const(np.array(value, np.float32))
+    x = n.input("x", [32, 48])
+    whole = n.op("Round", n.op("Mul", x, number(40)))
+    scale, half = number(0.0123), n.op("Add", whole, number(0.5))
+    middle = n.op("Mul", half, scale)
+    n.output(n.op("QuantizeLinear", middle, scale, n.const(np.array(3, I8))), dtype=TensorProto.INT8)
+    n.output(n.op("Floor", n.op("Div", n.op("Mul", whole, number(41)), number(41))))
+    quotient = n.op("Div", n.op("Mul", whole, number(0.7)), number(0.7))
+    n.output(n.op("Cast", quotient, to=TensorProto.INT32), dtype=TensorProto.INT32)
+    top = n.op("Clip", n.op("Div", middle, number(0.0123)), number(-90), number(90))
+    n.output(n.op("Round", n.op("Reshape", top, n.ints(48, 32))))
+    for k in range(0, 32, 4):
+        y, step, zero = n.op("DynamicQuantizeLinear", n.op("Slice", x, n.ints(k), n.ints(k + 4)), outs=3)
+        n.output(y, dtype=TensorProto.UINT8)
+        n.output(n.op("Cast", n.op("Mul", step, number(2 ** 30)), to=TensorProto.INT32), dtype=TensorProto.INT32)  # all its bits
+    return n.model(), [{"x": (32, 48)}]
+
+
 FIXTURES = [resnet_like, inception_like, mobilenet_like, bert_like, shapes, mlp_external, typed_data, recurrent, upsampler,
-            einsum, fused, quantized, half, unsorted]
+            einsum, fused, quantized, half, unsorted, ties]
 
 
 def feed(net, info, shape, rng):

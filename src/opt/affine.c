@@ -13,6 +13,9 @@
  * replaced when it holds a scale; a chain of additions alone is left to fusion. Kept values and outputs end
  * a chain, because they are uses.
  *
+ * A division whose quotient is rounded to an integer, as in quantisation, ends a chain: there the last bit
+ * counts (see ash_rewrite__find_stepped).
+ *
  * Not exact: each product with W is rounded at another place. The relative error stays that of the
  * arithmetic. */
 #include "rewrite.h"
@@ -23,6 +26,7 @@ typedef struct affine {
     ash_rewrite rw;
     uint32_t *user;   /* per value of `from`: a node that reads it, or NO_NODE */
     bool *constant;   /* per value of `from`: it depends on constants and parameters alone */
+    bool *stepped;    /* per value of `from`: see ash_rewrite__find_stepped */
     uint32_t *starts; /* per node of `from`: where the chain that ends here starts, or NO_NODE */
     bool *inside;     /* per node of `from`: part of a chain, and not its end */
 } affine;
@@ -33,6 +37,7 @@ typedef struct affine {
 static void find_facts(affine *a) {
     const ash_graph *from = a->rw.from;
     ash_rewrite__find_constants(&a->rw, a->constant);
+    ash_rewrite__find_stepped(&a->rw, a->stepped);
     for (size_t v = 0; v < from->values.len; v++) a->user[v] = NO_NODE;
     for (uint32_t i = 0; i < from->nodes.len; i++) {
         const ash_node *node = &from->nodes.at[i];
@@ -82,7 +87,7 @@ static bool next_step(const affine *a, ash_value value, unsigned axis, step *s) 
         return false;
     bool reversed = node->ins[1] == value;
     *s = (step){.op = node->op, .reversed = reversed, .node = a->user[value], .out = node->out};
-    if (node->op == ASH_OP_DIV && reversed) return false;
+    if (node->op == ASH_OP_DIV && (reversed || a->stepped[node->out])) return false;
     return is_per_channel(a, node->ins[!reversed], axis, &s->source);
 }
 
@@ -216,9 +221,10 @@ ash_status ash_opt__affine(const ash_opt *opt, const ash_graph *from, ash_graph 
     ash_arena_init(&arena, from->allocator);
     a.user = ash_arena_alloc(&arena, from->values.len, sizeof *a.user);
     a.constant = ash_arena_alloc(&arena, from->values.len, sizeof *a.constant);
+    a.stepped = ash_arena_alloc(&arena, from->values.len, sizeof *a.stepped);
     a.starts = ash_arena_alloc(&arena, from->nodes.len, sizeof *a.starts);
     a.inside = ash_arena_alloc(&arena, from->nodes.len, sizeof *a.inside);
-    if (!a.user || !a.constant || !a.starts || !a.inside) {
+    if (!a.user || !a.constant || !a.stepped || !a.starts || !a.inside) {
         ash_arena_free(&arena);
         return ash_rewrite__abandon(&a.rw, ASH_NO_MEMORY(diag));
     }

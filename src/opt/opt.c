@@ -2,9 +2,10 @@
  *
  * fold comes before simplify, so that rules see the constants; cse before it, so that "the same operand
  * twice" is the same value. affine wants constants in the form that simplify leaves (one broadcast of a
- * small value). widen comes after it, so that a normalisation is still next to its convolution, and before
- * layout, which knows f32 alone. layout comes after everything that speaks of channels as dim 1. What
- * layout inserts is then cleaned up by the same passes. */
+ * small value). reciprocal comes after it, so that a division of a channel is one of its weights, and
+ * before fold, which computes 1 / c. widen comes after affine, so that a normalisation is still next to its
+ * convolution, and before layout, which knows f32 alone. layout comes after everything that speaks of
+ * channels as dim 1. What layout inserts is then cleaned up by the same passes. */
 #include "rewrite.h"
 
 enum {
@@ -31,6 +32,7 @@ static const row pipeline[] = {
     {"simplify", ash_opt__simplify, ASH_OPT_EXACT, 0, 0, CANONICAL},
     {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0},
     {"affine", ash_opt__affine, ASH_OPT_FULL, PLAIN | CANONICAL, CANONICAL, 0},
+    {"reciprocal", ash_opt__reciprocal, ASH_OPT_FULL, PLAIN, CANONICAL, 0},
     {"fold", ash_opt__fold, ASH_OPT_EXACT, PLAIN, 0, 0},
     {"simplify", ash_opt__simplify, ASH_OPT_EXACT, 0, 0, CANONICAL},
     {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0},

@@ -49,6 +49,50 @@ void ash_rewrite__find_constants(const ash_rewrite *rw, bool *constant) {
     }
 }
 
+/* A result that jumps where the operand goes from one float to the next. */
+static bool is_step(const ash_graph *from, const ash_node *node) {
+    switch (node->op) {
+    case ASH_OP_FLOOR:
+    case ASH_OP_CEIL:
+    case ASH_OP_TRUNC:
+    case ASH_OP_ROUND:
+    case ASH_OP_EQ:
+    case ASH_OP_LT:
+    case ASH_OP_LE: return true;
+    case ASH_OP_CAST: return !ash_dtype_is_float(ash_graph__type(from, node->out)->dtype);
+    default: return false;
+    }
+}
+
+/* A result that a step may follow as if it followed the operand. */
+static bool hands_on(const ash_node *node) {
+    switch (node->op) {
+    case ASH_OP_NEG:
+    case ASH_OP_ABS:
+    case ASH_OP_ADD:
+    case ASH_OP_SUB:
+    case ASH_OP_MIN:
+    case ASH_OP_MAX:
+    case ASH_OP_RESHAPE:
+    case ASH_OP_TRANSPOSE:
+    case ASH_OP_BROADCAST:
+    case ASH_OP_SLICE:
+    case ASH_OP_CONCAT: return true;
+    default: return false;
+    }
+}
+
+void ash_rewrite__find_stepped(const ash_rewrite *rw, bool *stepped) {
+    const ash_graph *from = rw->from;
+    for (size_t v = 0; v < from->values.len; v++) stepped[v] = false;
+    for (size_t i = from->nodes.len; i-- > 0;) {
+        const ash_node *node = &from->nodes.at[i];
+        if (!ash_rewrite__is_live(rw, node)) continue;
+        if (!is_step(from, node) && !(hands_on(node) && stepped[node->out])) continue;
+        for (size_t k = 0; k < node->n_ins; k++) stepped[node->ins[k]] = true;
+    }
+}
+
 static void copy_leaf(ash_rewrite *rw, ash_value value) {
     ash_value image = ASH_NO_VALUE;
     if (ash_graph__copy_leaf(rw->to, rw->from, value, &image) != ASH_OK) return;

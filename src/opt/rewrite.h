@@ -28,8 +28,8 @@ typedef struct ash_opt {
 
 typedef ash_status ash_pass(const ash_opt *opt, const ash_graph *from, ash_graph **out, ash_diag *diag);
 
-ash_pass ash_opt__dce, ash_opt__cse, ash_opt__fold, ash_opt__simplify, ash_opt__affine, ash_opt__widen,
-    ash_opt__layout;
+ash_pass ash_opt__dce, ash_opt__cse, ash_opt__fold, ash_opt__simplify, ash_opt__affine, ash_opt__reciprocal,
+    ash_opt__widen, ash_opt__layout;
 
 typedef struct ash_rewrite ash_rewrite;
 struct ash_rewrite {
@@ -67,6 +67,10 @@ bool ash_rewrite__is_kept(const ash_rewrite *rw, ash_value value);
 /* Fills constant[v], for each value of `from`: it depends on constants and parameters alone, and so is
  * computed once, in the prologue of a plan. */
 void ash_rewrite__find_constants(const ash_rewrite *rw, bool *constant);
+/* Fills stepped[v], for each value of `from`: some use of it reaches a step, a rounding, a cast to an
+ * integer or a comparison, through sums, extremes and movement alone. Its last bit may decide about a whole
+ * unit there, so it is not computed in another way. */
+void ash_rewrite__find_stepped(const ash_rewrite *rw, bool *stepped);
 /* The image of `value`; constants are copied when they are first asked for. */
 ash_value ash_rewrite__get(ash_rewrite *rw, ash_value value);
 /* Makes `image` the image of `value` and hands on its origin. When two kept values have become one, a copy

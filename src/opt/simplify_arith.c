@@ -107,19 +107,6 @@ static ash_value div_power_of_two(ash_rewrite *rw, const ash_node *n) {
     return ash_rewrite__binary(rw, ASH_OP_MUL, A(n), ash_rewrite__fill(rw, &type, 1 / s.f));
 }
 
-/* x / c -> x * (1 / c). Not exact: two roundings instead of one, within 1.5 ulp. A division takes several
- * times as long as a multiplication, and constants that are divided by are common (means, sqrt(2) in GELU).
- * Only where 1/c is a normal number. */
-static ash_value div_constant(ash_rewrite *rw, const ash_node *n) {
-    ash_number s;
-    if (!ash_rewrite__splat(rw, B(n), &s) || ash_rule__is_constant(rw, A(n))) return ASH_NO_VALUE;
-    double size = __builtin_fabs(s.f);
-    if ((s.dtype != ASH_F32 && s.dtype != ASH_F64) || !(size > 1e-37 && size < 1e37)) return ASH_NO_VALUE;
-    ash_type type = ash_rewrite__type(rw, B(n));
-    ash_value reciprocal = ash_rewrite__binary(rw, ASH_OP_DIV, ash_rewrite__fill(rw, &type, 1), B(n));
-    return ash_rewrite__binary(rw, ASH_OP_MUL, A(n), reciprocal);
-}
-
 /* min(x, x) -> x, and min(min(x, c), c) -> min(x, c); max alike. */
 static ash_value extreme_again(ash_rewrite *rw, const ash_node *n) {
     ash_node inner;
@@ -174,13 +161,12 @@ static const ash_rule rules[] = {
     ASH_RULE(MUL, arith, times_minus_one),  ASH_RULE(MUL, arith, mul_zero),
     ASH_RULE(MUL, arith, both_negated),     ASH_RULE(DIV, arith, times_one),
     ASH_RULE(DIV, arith, times_minus_one),  ASH_RULE(DIV, arith, both_negated),
-    ASH_RULE(DIV, arith, div_power_of_two), ASH_RULE_LOOSE(DIV, arith, div_constant),
-    ASH_RULE(MIN, arith, extreme_again),    ASH_RULE(MAX, arith, extreme_again),
-    ASH_RULE(MIN, arith, extreme_infinity), ASH_RULE(MAX, arith, extreme_infinity),
-    ASH_RULE(NEG, arith, neg_neg),          ASH_RULE(ABS, arith, abs_sign),
-    ASH_RULE(FLOOR, arith, round_again),    ASH_RULE(CEIL, arith, round_again),
-    ASH_RULE(TRUNC, arith, round_again),    ASH_RULE(ROUND, arith, round_again),
-    ASH_RULE(SIGN, arith, sign_again),
+    ASH_RULE(DIV, arith, div_power_of_two), ASH_RULE(MIN, arith, extreme_again),
+    ASH_RULE(MAX, arith, extreme_again),    ASH_RULE(MIN, arith, extreme_infinity),
+    ASH_RULE(MAX, arith, extreme_infinity), ASH_RULE(NEG, arith, neg_neg),
+    ASH_RULE(ABS, arith, abs_sign),         ASH_RULE(FLOOR, arith, round_again),
+    ASH_RULE(CEIL, arith, round_again),     ASH_RULE(TRUNC, arith, round_again),
+    ASH_RULE(ROUND, arith, round_again),    ASH_RULE(SIGN, arith, sign_again),
 };
 
 const ash_rules ash_rules_arith = {rules, ASH_COUNT(rules)};
