@@ -27,6 +27,6 @@ tree=build-address
 cmake --build $tree --target ashlar_generated >/dev/null || exit 1
 echo "clang-tidy: ${#units[@]} files"
 printf '%s\0' "${units[@]}" | xargs -0 -P "$jobs" -n 4 clang-tidy-19 -p $tree --quiet 2>&1 |
-    grep -vE '^[0-9]+ warnings? (generated|treated)|^Suppressed|^Use -header-filter|Processing file' || true
+    { grep -vE '^[0-9]+ warnings? (generated|treated)|^Suppressed|^Use -header-filter|Processing file' || true; }
 [ "${PIPESTATUS[1]}" -eq 0 ] || failed=1
 exit $failed
