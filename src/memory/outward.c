@@ -16,7 +16,9 @@
 #define NIL UINT32_MAX
 
 enum {
-    WINDOW_ITEMS = 512,    /* most items that come and go in a window */
+    WINDOW_ITEMS = 512, /* most items that come and go in a window */
+    WINDOW_PART =
+        8, /* and the least of the pack's for each of them: else the search takes the whole pack */
     WINDOW_NODES = 20000,  /* most that their search may spend */
     STEPS_PER_NODE = 2000, /* gaps looked at; an item counts as */
     STEPS_PER_ITEM = 100,
@@ -397,7 +399,8 @@ static bool widen(outward *o, uint64_t load) {
     o->end = last + 1;
     for (uint32_t i = 0; i < o->pack->count; i++)
         passing += touches(o, &o->pack->items[i]) && !spans(o, &o->pack->items[i]);
-    if (passing <= WINDOW_ITEMS) return begin != first || end != last + 1;
+    if (passing <= ASH_MIN(WINDOW_ITEMS, o->pack->count / WINDOW_PART))
+        return begin != first || end != last + 1;
     o->begin = begin;
     o->end = end;
     return false;

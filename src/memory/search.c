@@ -331,6 +331,37 @@ done:
     return status;
 }
 
+/* Is there a packing under `capacity`? *peak comes down when one is found, *proven goes up when there is
+ * none. */
+static ash_status try_capacity(search *s, component *c, uint64_t capacity, uint64_t nodes, uint64_t *peak,
+                               uint64_t *proven, ash_memory__verdict *verdict, ash_diag *diag) {
+    ASH_TRY(ash_memory__valley(s->allocator, &c->field, capacity, s->budget, ASH_MAX(nodes, 1000),
+                               s->offsets, verdict, diag));
+    if (*verdict == ASH_MEMORY__REFUTED) *proven = capacity + 1;
+    if (*verdict != ASH_MEMORY__FOUND) return ASH_OK;
+    memcpy(s->best + c->first, s->offsets, c->field.count * sizeof *s->best);
+    *peak = component_peak(s, c);
+    return ASH_OK;
+}
+
+/* A capacity to begin with. */
+static uint64_t first_capacity(const search *s, uint64_t peak, uint64_t proven) {
+    return ASH_MAX(proven, ASH_MIN(s->goal, peak - 1));
+}
+
+/* Most problems that can be solved take no more than a small share of the budget. Where there is room above
+ * the bound, the bound comes first, for an even smaller one: a tight problem leaves less to choose. */
+static ash_status glance(search *s, component *c, uint64_t *peak, uint64_t *proven, ash_diag *diag) {
+    enum { SHARE = 16, TIGHT_SHARE = 256 };
+    ash_memory__verdict verdict = ASH_MEMORY__UNKNOWN;
+    if (first_capacity(s, *peak, *proven) > INT32_MAX - 1) return ASH_OK;
+    if (*proven < s->goal)
+        ASH_TRY(try_capacity(s, c, *proven, s->budget->nodes / TIGHT_SHARE, peak, proven, &verdict, diag));
+    if (*peak <= s->goal) return ASH_OK;
+    return try_capacity(s, c, first_capacity(s, *peak, *proven), s->budget->nodes / SHARE, peak, proven,
+                        &verdict, diag);
+}
+
 /* Capacity descent: *peak comes down with each packing found, *proven goes up with each capacity refuted.
  */
 static ash_status descend(search *s, component *c, uint64_t *peak, uint64_t *proven, ash_diag *diag) {
@@ -342,28 +373,21 @@ static ash_status descend(search *s, component *c, uint64_t *peak, uint64_t *pro
             from = *proven;
             moved = false;
         }
-        uint64_t capacity =
-            first ? ASH_MAX(*proven, ASH_MIN(s->goal, *peak - 1)) : from + (*peak - from) / 2;
+        uint64_t capacity = first ? first_capacity(s, *peak, *proven) : from + (*peak - from) / 2;
         uint64_t share = first ? s->budget->nodes / 4 * 3 : s->budget->nodes / 4;
-        uint64_t nodes = ASH_MAX(first && s->budget->capped ? s->budget->nodes : share, 1000);
         ash_memory__verdict verdict;
         if (capacity > INT32_MAX - 1) break;
-        ASH_TRY(ash_memory__valley(s->allocator, &c->field, capacity, s->budget, nodes, s->offsets,
-                                   &verdict, diag));
+        ASH_TRY(try_capacity(s, c, capacity, first && s->budget->capped ? s->budget->nodes : share, peak,
+                             proven, &verdict, diag));
         first = false;
         moved |= verdict != ASH_MEMORY__UNKNOWN;
-        from = capacity + 1;
-        if (verdict == ASH_MEMORY__REFUTED) *proven = capacity + 1;
-        if (verdict != ASH_MEMORY__FOUND) continue;
-        memcpy(s->best + c->first, s->offsets, c->field.count * sizeof *s->best);
-        *peak = component_peak(s, c);
-        from = *proven;
+        from = verdict == ASH_MEMORY__FOUND ? *proven : capacity + 1;
     }
     return ASH_OK;
 }
 
 /* Searches each component that is higher than the goal; the pack is as high as the highest of them. */
-static ash_status search_components(search *s, uint64_t *proven, ash_diag *diag) {
+static ash_status search_components(search *s, bool brief, uint64_t *proven, ash_diag *diag) {
     const ash_memory__pack *pack = s->pack;
     for (uint32_t first = 0, last; first < pack->count; first = last) {
         uint32_t end = pack->items[first].end;
@@ -383,8 +407,9 @@ static ash_status search_components(search *s, uint64_t *proven, ash_diag *diag)
             !component_init(s->allocator, pack, first, last - first, pack->items[first].begin, end, &c),
             diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
         uint64_t bound = ASH_MAX(c.field.bound, *proven);
-        ASH_TRY_DONE(search_grains(s, &c, &peak, diag));
-        if (peak > s->goal) ASH_TRY_DONE(descend(s, &c, &peak, &bound, diag));
+        if (brief) ASH_TRY_DONE(glance(s, &c, &peak, &bound, diag));
+        if (!brief) ASH_TRY_DONE(search_grains(s, &c, &peak, diag));
+        if (!brief && peak > s->goal) ASH_TRY_DONE(descend(s, &c, &peak, &bound, diag));
         *proven = ASH_MAX(*proven, bound);
     done:
         component_free(s->allocator, &c);
@@ -422,10 +447,12 @@ ash_status ash_memory__search(const ash_allocator *a, const ash_memory__pack *pa
     s.has_shelf = ash_memory__shelf_init(&s.shelf, a, pack, s.offsets);
     ASH_FAIL_IF_DONE(!s.has_shelf, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
     try_orders(&s);
+    bool components = !pack->fixed && !pack->conflicts;
+    if (s.peak > s.goal && components) ASH_TRY_DONE(search_components(&s, true, proven, diag));
+    s.peak = ash_memory__peak(pack, best);
     if (s.peak > s.goal && s.ordered && s.peak - s.goal < s.goal / 16)
         squeak(&s); /* no more than that is in reach */
-    if (s.peak > s.goal && !pack->fixed && !pack->conflicts)
-        ASH_TRY_DONE(search_components(&s, proven, diag));
+    if (s.peak > s.goal && components) ASH_TRY_DONE(search_components(&s, false, proven, diag));
     *peak = ash_memory__peak(pack, best);
 done:
     budget->nodes += s.withheld;
