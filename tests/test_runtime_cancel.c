@@ -1,7 +1,7 @@
 /* Stopping long work: preparing at every call of the progress function, executions from inside a kernel and
  * from another thread, in every mode; what was stopped leaves nothing behind, and what comes after it is
  * right. */
-#include "programs.h"
+#include "plan_room.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -13,29 +13,8 @@ static ash_diag diag;
 
 enum { N = 24, STEPS = 12, ROUNDS = 60 };
 
-struct room {
-    test_memory memory;
-    ash_context *context;
-    ash_cancel cancel;
-    maker m;
-    ash_plan *plan;
-};
-
 static int setup(void **state) {
-    struct room *r = calloc(1, sizeof *r);
-    ash_context_options options = {.allocator = test_memory_allocator(&r->memory), .threads = 3};
-    assert_ok(ash_context_create(&options, &r->context, &diag));
-    *state = r;
-    return 0;
-}
-
-static int teardown(void **state) {
-    struct room *r = *state;
-    ash_plan_destroy(r->plan);
-    ash_context_destroy(r->context);
-    assert_int_equal(r->memory.live, 0);
-    free(r);
-    return 0;
+    return room_open(state, 3);
 }
 
 /* The modes, with one thread and with several. */

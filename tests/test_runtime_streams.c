@@ -1,6 +1,6 @@
 /* Plans on several streams: the same results as on one, on the processors and on streams that reorder all
  * they may; waits where they are needed, and each of them needed. */
-#include "programs.h"
+#include "plan_room.h"
 #include "reorder.h"
 
 #include <math.h>
@@ -8,29 +8,8 @@
 
 static ash_diag diag;
 
-struct room {
-    test_memory memory;
-    ash_context *context;
-    maker m;
-    ash_plan *plan;
-    uint64_t random;
-};
-
 static int setup(void **state) {
-    struct room *r = calloc(1, sizeof *r);
-    ash_context_options options = {.allocator = test_memory_allocator(&r->memory), .threads = 3};
-    assert_ok(ash_context_create(&options, &r->context, &diag));
-    *state = r;
-    return 0;
-}
-
-static int teardown(void **state) {
-    struct room *r = *state;
-    ash_plan_destroy(r->plan);
-    ash_context_destroy(r->context);
-    assert_int_equal(r->memory.live, 0);
-    free(r);
-    return 0;
+    return room_open(state, 3);
 }
 
 #define LIST(...) ((const uint32_t[]){__VA_ARGS__})

@@ -1,34 +1,13 @@
 /* Packed weights: which steps of the prologue run again when parameters are set, and weights in the
  * caller's memory. */
-#include "programs.h"
+#include "plan_room.h"
 
 static ash_diag diag;
 
 enum { N = 16, PARAMETERS = 5 };
 
-struct room {
-    test_memory memory;
-    ash_context *context;
-    maker m;
-    ash_plan *plan;
-    uint64_t random;
-};
-
 static int setup(void **state) {
-    struct room *r = calloc(1, sizeof *r);
-    ash_context_options options = {.allocator = test_memory_allocator(&r->memory), .threads = 1};
-    assert_ok(ash_context_create(&options, &r->context, &diag));
-    *state = r;
-    return 0;
-}
-
-static int teardown(void **state) {
-    struct room *r = *state;
-    ash_plan_destroy(r->plan);
-    ash_context_destroy(r->context);
-    assert_int_equal(r->memory.live, 0);
-    free(r);
-    return 0;
+    return room_open(state, 1);
 }
 
 #define LIST(...) ((const uint32_t[]){__VA_ARGS__})

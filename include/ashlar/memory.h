@@ -93,11 +93,11 @@ typedef enum ash_memory_mode {
 } ash_memory_mode;
 
 typedef enum ash_memory_strategy {
-    ASH_MEMORY_AUTO,     /* the smallest arena that the budget finds: best fit, tlsf, then search when they
-                            leave a gap */
-    ASH_MEMORY_TLSF,     /* online two-level segregated fit, in schedule order */
+    ASH_MEMORY_AUTO, /* the smallest arena that the budget finds: tlsf, search, best fit, until one is at
+                        the bound */
+    ASH_MEMORY_TLSF, /* online two-level segregated fit, in schedule order */
     ASH_MEMORY_BEST_FIT, /* decreasing size, smallest gap during the lifetime */
-    ASH_MEMORY_SEARCH,   /* many orders, repair, then search with proof */
+    ASH_MEMORY_SEARCH,   /* outward from the load, many orders, repair, then search with proof */
     ASH_MEMORY_STRATEGY_COUNT
 } ash_memory_strategy;
 

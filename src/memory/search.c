@@ -1,11 +1,8 @@
 /* The search: a portfolio of orders, squeaky wheel, then valley search with capacity descent, until the
  * peak is the bound or the budget is spent.
  *
- * Orders. Most programs are packed to their load by first or best fit in the right order. The best that we
- * know goes outward from the moment of the load: what lives there first, then what ends just before or
- * begins just after it, and so on away from the peak, where there is less and less to place. Training
- * graphs, whose buffers nest around the turn from forward to backward, come out exact that way. Others
- * follow: by size, area, span, birth.
+ * Orders, for what is left by outward.c. First or best fit by distance from the load, size, area, span,
+ * birth. Small problems are then glanced at by the valley search, which settles most of them.
  *
  * Squeaky wheel (Joslin and Clements, 1999). From the best order: items that end above the bound move
  * forward, and it packs again.
