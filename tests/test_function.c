@@ -18,7 +18,8 @@ static void registry(void **state) {
     assert_int_equal(ash_context_find_function(f->context, "second"), 1);
     assert_int_equal(ash_context_find_function(f->context, "third"), -1);
     assert_int_equal(ash_context_find_function(f->context, NULL), -1);
-    const ash_function bad[] = {{.name = "second", .run = tick}, {.name = "", .run = tick}, {.run = tick}, {.name = "x"}};
+    const ash_function bad[] = {
+        {.name = "second", .run = tick}, {.name = "", .run = tick}, {.run = tick}, {.name = "x"}};
     for (size_t i = 0; i < ASH_COUNT(bad); i++)
         assert_status(ash_context_add_function(f->context, &bad[i], &diag), ASH_ERROR_INVALID_ARGUMENT);
     assert_status(ash_context_add_function(f->context, NULL, &diag), ASH_ERROR_INVALID_ARGUMENT);
@@ -77,8 +78,9 @@ static void calls_are_nodes(void **state) {
     size_t len, len_again;
     ash_graph *parsed;
     assert_ok(ash_graph_print(f->g, true, &text, &len, &diag));
-    assert_non_null(strstr(text, "%1: f32[n, 5], %2: i64[n, 5] = custom(%0) function=\"sort\" chunks=n scratch=20 "
-                                 "duration=1500 @\"sorting\""));
+    assert_non_null(
+        strstr(text, "%1: f32[n, 5], %2: i64[n, 5] = custom(%0) function=\"sort\" chunks=n scratch=20 "
+                     "duration=1500 @\"sorting\""));
     assert_ok(ash_graph_parse(f->context, text, len, &parsed, &diag));
     assert_ok(ash_graph_verify(parsed, &diag));
     assert_ok(ash_graph_print(parsed, true, &again, &len_again, &diag));
@@ -133,8 +135,9 @@ static void bad_calls(void **state) {
     for (size_t i = 0; i < ASH_COUNT(bad); i++) {
         ash_graph *g = fresh(f);
         ash_value x = INPUT(g, "x", F32, 2, 3), outs[MANY];
-        assert_status(ash_custom(g, bad[i].function, &x, 1, bad[i].types, bad[i].count, &bad[i].options, outs),
-                      bad[i].status);
+        assert_status(
+            ash_custom(g, bad[i].function, &x, 1, bad[i].types, bad[i].count, &bad[i].options, outs),
+            bad[i].status);
         assert_status(ash_graph_status(g, &diag), bad[i].status);
         for (size_t k = 0; k < bad[i].count; k++) assert_int_equal(outs[k], ASH_NO_VALUE);
         assert_int_equal(ash_graph_node_count(g), 0);
@@ -158,13 +161,19 @@ static void bad_texts(void **state) {
     static counted c;
     add_function(f->context, "one", plus_one, &c, true);
     static const char *const texts[] = {
-        "graph \"g\" %0: f32[2] = input \"x\" %1: f32[2] = custom(%0) function=\"two\" chunks=1 scratch=0 duration=0",
-        "graph \"g\" %0: f32[2] = input \"x\" %1: f32[2] = custom(%0) function=\"\" chunks=1 scratch=0 duration=0",
-        "graph \"g\" %0: f32[2] = input \"x\" %1 = custom(%0) function=\"one\" chunks=1 scratch=0 duration=0",
+        "graph \"g\" %0: f32[2] = input \"x\" %1: f32[2] = custom(%0) function=\"two\" chunks=1 scratch=0 "
+        "duration=0",
+        "graph \"g\" %0: f32[2] = input \"x\" %1: f32[2] = custom(%0) function=\"\" chunks=1 scratch=0 "
+        "duration=0",
+        "graph \"g\" %0: f32[2] = input \"x\" %1 = custom(%0) function=\"one\" chunks=1 scratch=0 "
+        "duration=0",
         "graph \"g\" %0: f32[2] = input \"x\" %1: f32[2] = custom(%0) function=\"one\" chunks=1 scratch=0",
-        "graph \"g\" %0: f32[2] = input \"x\" %1: f32[2] = custom(%0) function=\"one\" chunks=1 results=[1] scratch=0 duration=0",
-        "graph \"g\" %0: f32[2] = input \"x\" %1: f32[2] = custom(%0) function=one chunks=1 scratch=0 duration=0",
-        "graph \"g\" %0: f32[2] = input \"x\" %1: f32[2] = custom(%0) function=\"one\" chunks=-1 scratch=0 duration=0",
+        "graph \"g\" %0: f32[2] = input \"x\" %1: f32[2] = custom(%0) function=\"one\" chunks=1 "
+        "results=[1] scratch=0 duration=0",
+        "graph \"g\" %0: f32[2] = input \"x\" %1: f32[2] = custom(%0) function=one chunks=1 scratch=0 "
+        "duration=0",
+        "graph \"g\" %0: f32[2] = input \"x\" %1: f32[2] = custom(%0) function=\"one\" chunks=-1 scratch=0 "
+        "duration=0",
     };
     for (size_t i = 0; i < ASH_COUNT(texts); i++) {
         ash_graph *parsed = f->g;
@@ -231,7 +240,8 @@ static void what_passes_do(void **state) {
         ash_graph *g = fresh(f);
         ash_type type = TYPE(F32, 2);
         const float data[] = {1, 2};
-        ash_value k = ash_graph_constant(g, &type, data, sizeof data, ASH_DATA_COPY), x = INPUT(g, "x", F32, 2);
+        ash_value k = ash_graph_constant(g, &type, data, sizeof data, ASH_DATA_COPY),
+                  x = INPUT(g, "x", F32, 2);
         ash_value outs[5];
         ash_custom(g, name, &x, 1, &type, 1, NULL, &outs[0]);
         ash_custom(g, name, &x, 1, &type, 1, NULL, &outs[1]);
@@ -249,8 +259,10 @@ static void what_passes_do(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IR_TEST(registry),   IR_TEST(registry_without_memory), IR_TEST(calls_are_nodes), IR_TEST(bad_calls),
-        IR_TEST(bad_texts),  IR_TEST(evaluating),              IR_TEST(what_passes_do),
+        IR_TEST(registry),        IR_TEST(registry_without_memory),
+        IR_TEST(calls_are_nodes), IR_TEST(bad_calls),
+        IR_TEST(bad_texts),       IR_TEST(evaluating),
+        IR_TEST(what_passes_do),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,10 +24,10 @@ typedef struct ash_call {
     void *const *outs;
     const ash_type *in_types, *out_types; /* with the present dims, as numbers */
     uint32_t n_ins, n_outs;
-    void *scratch;             /* bytes of this call alone, as many as the node asked for, at a multiple of
-                                  64; contents undefined. NULL: it asked for none */
+    void *scratch;              /* bytes of this call alone, as many as the node asked for, at a multiple of
+                                   64; contents undefined. NULL: it asked for none */
     int64_t begin, end, chunks; /* do the chunks [begin, end) of so many */
-    const ash_cancel *cancel;  /* long calls may look at it and return ASH_ERROR_CANCELLED; or NULL */
+    const ash_cancel *cancel;   /* long calls may look at it and return ASH_ERROR_CANCELLED; or NULL */
 } ash_call;
 
 /* Does the chunks of a call. A failure is returned, described in `diag` where there is more to say than the
@@ -58,9 +58,9 @@ enum { ASH_CUSTOM_MOST_RESULTS = 16 };
 
 /* How a node calls its function. All zero is a good start. */
 typedef struct ash_custom_options {
-    ash_dim chunks;   /* pieces of the work that may run at the same time, each of which writes elements that
-                         no other does; what belongs to which must not depend on the threads. 0: one */
-    int64_t scratch;  /* bytes of scratch memory for each call */
+    ash_dim chunks;  /* pieces of the work that may run at the same time, each of which writes elements that
+                        no other does; what belongs to which must not depend on the threads. 0: one */
+    int64_t scratch; /* bytes of scratch memory for each call */
     int64_t duration; /* nanoseconds that all chunks take on one core, about: what streams are chosen by. 0:
                          as long as moving the operands' and results' bytes */
 } ash_custom_options;

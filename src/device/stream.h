@@ -16,8 +16,8 @@
  * Everything that is issued is borrowed until `finish`; what is captured, until the capture is freed. A
  * launch is read when it runs: the entries of its tables, and its last chunk, may be others at each replay.
  *
- * A launch of the host's code may stop its streams, when it fails: then commands that have not begun are left
- * out as by the switch below, and the round fails in the same way.
+ * A launch of the host's code may stop its streams, when it fails: then commands that have not begun are
+ * left out as by the switch below, and the round fails in the same way.
  *
  * Streams may have a switch (ashlar/progress.h). While it is on, commands that have not begun are left out,
  * and of launches in pieces what is left of them; then `finish` and `replay` fail with ASH_ERROR_CANCELLED.
@@ -38,8 +38,8 @@ typedef struct ash_launch {
     const int64_t *vars;
     int64_t begin, end; /* chunks */
     bool parallel;      /* worth more than one thread */
-    bool host;          /* a function of the host, whatever the device; it may call `stop` */
     int64_t piece;      /* most chunks to run before the switch is looked at again; 0: all */
+    bool host;          /* a function of the host, whatever the device; it may call `stop` */
 } ash_launch;
 
 typedef struct ash_transfer {

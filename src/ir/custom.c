@@ -64,13 +64,10 @@ ash_status ash_custom__check(const ash_graph *graph, const ash_attr *attrs, size
 
 /* --- building ----------------------------------------------------------------------------------- */
 
-ash_status ash_custom(ash_graph *graph, const char *function, const ash_value *ins, size_t n_ins,
-                      const ash_type *types, size_t n_outs, const ash_custom_options *options,
-                      ash_value *outs) {
-    static const ash_custom_options none;
+static ash_status add_call(ash_graph *graph, const char *function, const ash_value *ins, size_t n_ins,
+                           const ash_type *types, size_t n_outs, const ash_custom_options *options,
+                           ash_value *outs) {
     int64_t list[ASH_OP_OUTS * (2 + ASH_MAX_RANK)];
-    if (!options) options = &none;
-    for (size_t i = 0; outs && i < n_outs; i++) outs[i] = ASH_NO_VALUE;
     if (!function || !types || !outs || n_outs < 1 || n_outs > ASH_OP_OUTS)
         return ash_graph__fail(graph, ASH_ERROR_INVALID_ARGUMENT,
                                "a call has a function and 1 to %d results, not %zu", (int)ASH_OP_OUTS,
@@ -88,4 +85,14 @@ ash_status ash_custom(ash_graph *graph, const char *function, const ash_value *i
                         ASH_ATTR_I(CHUNKS, options->chunks ? options->chunks : 1),
                         ASH_ATTR_I(SCRATCH, options->scratch), ASH_ATTR_I(DURATION, options->duration)};
     return ash_graph_add(graph, ASH_OP_CUSTOM, ins, n_ins, attrs, ASH_COUNT(attrs), outs);
+}
+
+ash_status ash_custom(ash_graph *graph, const char *function, const ash_value *ins, size_t n_ins,
+                      const ash_type *types, size_t n_outs, const ash_custom_options *options,
+                      ash_value *outs) {
+    static const ash_custom_options none;
+    ash_status status =
+        add_call(graph, function, ins, n_ins, types, n_outs, options ? options : &none, outs);
+    for (size_t i = 0; status != ASH_OK && outs && i < n_outs; i++) outs[i] = ASH_NO_VALUE;
+    return status;
 }

@@ -76,8 +76,7 @@ static void find_last_uses(run *r) {
     for (uint32_t n = node_count(r); n-- > 0;) {
         const ash_node *node = &g->nodes.at[n];
         bool needed = false;
-        for (unsigned i = 0; i < node->n_outs; i++)
-            needed |= r->last_use[node->out + i] != NEVER;
+        for (unsigned i = 0; i < node->n_outs; i++) needed |= r->last_use[node->out + i] != NEVER;
         for (unsigned i = 0; needed && i < node->n_ins; i++)
             if (r->last_use[node->ins[i]] == NEVER) r->last_use[node->ins[i]] = n;
     }

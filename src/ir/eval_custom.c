@@ -4,9 +4,9 @@
 
 struct call {
     const ash_allocator *allocator;
-    void **data;       /* operands, then results, then scratch */
-    ash_type *types;   /* operands, then results */
-    size_t *sizes;     /* bytes, of each in `data` */
+    void **data;     /* operands, then results, then scratch */
+    ash_type *types; /* operands, then results */
+    size_t *sizes;   /* bytes, of each in `data` */
     size_t n_ins, n_outs;
     ash_diag *diag;
 };
@@ -56,8 +56,7 @@ static ash_status call(struct call *c, const ash_eval *e) {
 
 ash_status ash_eval__custom(const ash_eval *e) {
     const ash_allocator *a = e->graph->allocator;
-    struct call c = {
-        .allocator = a, .n_ins = e->node->n_ins, .n_outs = e->node->n_outs, .diag = e->diag};
+    struct call c = {.allocator = a, .n_ins = e->node->n_ins, .n_outs = e->node->n_outs, .diag = e->diag};
     size_t n = slots(&c);
     c.data = ash_mem_calloc(a, n, sizeof *c.data);
     c.types = ash_mem_calloc(a, n, sizeof *c.types);

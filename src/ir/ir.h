@@ -57,7 +57,7 @@ typedef struct ash_op_info {
     const char *name;
     ash_class class;
     uint16_t ins_min, ins_max, outs; /* outs: of a node, see ash_node */
-    uint64_t attrs; /* bit 1 << ash_attr_key for each attribute that a node must have */
+    uint64_t attrs;                  /* bit 1 << ash_attr_key for each attribute that a node must have */
 } ash_op_info;
 
 typedef struct ash_attr_info {
@@ -268,8 +268,8 @@ const ash_function *ash_node__function(const ash_graph *graph, const ash_node *n
 /* Whether a node may be evaluated at any time, and any number of times. */
 bool ash_node__is_pure(const ash_graph *graph, const ash_node *node);
 
-/* The attribute `results`: writes n types as one list (room for n * (2 + ASH_MAX_RANK) numbers), and returns
- * its length. */
+/* The attribute `results`: writes n types as one list (room for n * (2 + ASH_MAX_RANK) numbers), and
+ * returns its length. */
 size_t ash_results__write(const ash_type *types, size_t n, int64_t *list);
 /* Reads the next one at *pos; false at the end, and where the list is no list of types. */
 bool ash_results__next(const ash_attr *results, uint32_t *pos, ash_type *out);

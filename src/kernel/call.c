@@ -18,8 +18,8 @@ static void add(const ash_program *p, struct lists *l, uint32_t buffer, bool wri
 /* Scratch memory of one worker: whole lines, so that those of two workers share none. */
 static ash_status add_scratch(ash_lowering *low, struct lists *l, int64_t bytes) {
     ash_program *p = low->program;
-    ASH_FAIL_IF(bytes > INT64_MAX - 63, low->diag, ASH_ERROR_OUT_OF_RANGE,
-                "%lld bytes of scratch memory", (long long)bytes);
+    ASH_FAIL_IF(bytes > INT64_MAX - 63, low->diag, ASH_ERROR_OUT_OF_RANGE, "%lld bytes of scratch memory",
+                (long long)bytes);
     bytes = (int64_t)ash_align_up((uint64_t)bytes, 64);
     ash_buffer scratch = {.kind = ASH_BUFFER_SCRATCH,
                           .type = {.dtype = ASH_U8, .rank = 1, .dims = {bytes}},

@@ -207,8 +207,7 @@ void ash_rewrite__copy(ash_rewrite *rw, const ash_node *node) {
     for (size_t k = 0; k < ASH_OP_OUTS; k++) outs[k] = ASH_NO_VALUE;
     rw->emit(rw, &copy, outs);
     if (!ash_rewrite__ok(rw)) return;
-    for (size_t k = 0; k < node->n_outs; k++)
-        ash_rewrite__bind(rw, node->out + (ash_value)k, outs[k]);
+    for (size_t k = 0; k < node->n_outs; k++) ash_rewrite__bind(rw, node->out + (ash_value)k, outs[k]);
 }
 
 /* --- building

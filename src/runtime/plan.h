@@ -121,11 +121,11 @@ struct ash_plan {
     uint32_t n_buffers, n_arenas;
     size_t n_steps, n_entries, n_table, n_vars, n_inputs, n_states, n_left;
     ash_plan_step *steps;
-    void **table;              /* all steps' addresses, one after the other */
-    ash_plan_entry *entries;   /* sorted by root */
-    uint32_t *first_entry;     /* per buffer and one more: the first entry of that root */
-    ash_plan_call *calls;      /* per call of the program */
-    ash_type *call_types;      /* of all of them */
+    void **table;            /* all steps' addresses, one after the other */
+    ash_plan_entry *entries; /* sorted by root */
+    uint32_t *first_entry;   /* per buffer and one more: the first entry of that root */
+    ash_plan_call *calls;    /* per call of the program */
+    ash_type *call_types;    /* of all of them */
     size_t n_call_types;
     ash_timing *timings;       /* per step: of the last profiled execution */
     ash_plan_leaving *leaving; /* per step, when dead bytes are poisoned */
@@ -157,7 +157,7 @@ struct ash_plan {
     ash_view **views;  /* per buffer, made when asked for */
     uint32_t *viewed;  /* the buffers that have one */
     uint32_t n_viewed;
-    bool executed;          /* the buffers hold results */
+    bool executed;           /* the buffers hold results */
     atomic_bool call_failed; /* a function has stopped the streams, and says why: */
     ash_diag call_diag;
     _Atomic uint64_t begun; /* what the streams had done when the last execution began */
