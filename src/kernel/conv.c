@@ -14,7 +14,6 @@
 #include "tile.h"
 
 enum {
-    CHUNK_FLOPS = 1 << 20, /* at least so many to a chunk, some 6 microseconds, where there are that many */
     MAX_WINDOW = 16,       /* window columns that are laid out in full */
     MAX_SPACE = ASH_MAX_RANK - 2
 };
@@ -374,6 +373,19 @@ static int64_t inner_steps(const conv *c) {
     return steps;
 }
 
+/* Lines are positions when the dims are merged, else lines of them. */
+static ash_tile_work work_of(const conv *c, ash_tile_shape shape, int64_t strips, int64_t lines) {
+    int64_t steps = ASH_MAX(inner_steps(c), 1), width = c->merged ? 1 : ASH_MAX(c->width, 1);
+    int64_t strip = shape.vectors * c->lanes, line = c->merged ? 1 : ASH_MAX(c->in_width, 1);
+    if (!c->merged && c->space > 1) line *= c->stride[c->space - 2];
+    return (ash_tile_work){.lines = lines,
+                           .unit = c->merged ? shape.rows : 1,
+                           .line_bytes = line * (c->depthwise ? strip : c->c_group) * (int64_t)sizeof(float),
+                           .line_flops = 2 * steps * strip * width,
+                           .strips = c->depthwise ? 1 : strips,
+                           .strip_bytes = steps * strip * (int64_t)sizeof(float)};
+}
+
 bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks) {
     conv c = {.k = k, .node = &k->graph->nodes.at[k->group->anchor]};
     ash_nest *n = &k->nest;
@@ -391,17 +403,18 @@ bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks) {
     ash_dim lines = 1;
     for (unsigned s = 0; s + 1 < c.space; s++) lines = ash_kern_product(k, lines, c.out[s]);
     if (c.merged) lines = c.width;
-    int64_t line_flops =
-        2 * ASH_MAX(inner_steps(&c), 1) * shape.vectors * c.lanes * (c.merged ? 1 : ASH_MAX(c.width, 1));
-    int64_t per = ASH_MIN(ASH_MAX(CHUNK_FLOPS / line_flops, 1), ASH_MAX(ash_kern_max(k, lines), 1));
-    if (c.merged) per = ash_ceil_div(per, shape.rows) * shape.rows;
+    ash_tile_work work = work_of(&c, shape, strips, ash_kern_max(k, lines));
+    ash_tile_cut cut = ash_tile_choose_cut(k->low->target, &work);
+    int64_t per = cut.per;
     ash_dim parts = ash_kern_ceil_div(k, lines, per);
     ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
                                   ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
     ash_ref n_parts = ash_kern_dim(k, parts), n_strips = ash_nest_index(n, strips);
-    ash_ref part = ash_nest_imod(n, chunk, n_parts), rest = ash_nest_idiv(n, chunk, n_parts);
-    ash_ref strip = ash_nest_imod(n, rest, n_strips);
-    rest = ash_nest_idiv(n, rest, n_strips);
+    ash_ref inner = cut.lines_stay ? n_strips : n_parts, outer = cut.lines_stay ? n_parts : n_strips;
+    ash_ref fast = ash_nest_imod(n, chunk, inner), rest = ash_nest_idiv(n, chunk, inner);
+    ash_ref slow = ash_nest_imod(n, rest, outer);
+    ash_ref part = cut.lines_stay ? slow : fast, strip = cut.lines_stay ? fast : slow;
+    rest = ash_nest_idiv(n, rest, outer);
     ash_ref groups = ash_nest_index(n, c.depthwise ? 1 : c.groups);
     ash_kern_set_sym(k, c.group, ash_nest_imod(n, rest, groups));
     ash_kern_set_sym(k, c.batch, ash_nest_idiv(n, rest, groups));

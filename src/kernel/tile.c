@@ -1,5 +1,11 @@
 #include "tile.h"
 
+enum {
+    LEAST_FLOPS = 1 << 20, /* of a chunk, some 6 to 10 microseconds, where there are that many */
+    MOST_FLOPS = 8 << 20,  /* of a chunk, unless one unit of lines has more */
+    CHUNKS = 32            /* so many, between these bounds */
+};
+
 /* --- choosing a shape
  * ----------------------------------------------------------------------------------------------------- */
 
@@ -40,6 +46,30 @@ ash_tile_shape ash_tile_choose(const ash_target *target, int64_t rows, int64_t b
         }
     }
     return best;
+}
+
+/* --- choosing an order
+ * ------------------------------------------------------------------------------------------------------ */
+
+/* Bytes from beyond the second-level cache decide. Either a strip stays in it while all lines pass, once for
+ * each strip unless they fit beside it; or some lines stay while all strips pass, once for each part. */
+ash_tile_cut ash_tile_choose_cut(const ash_target *target, const ash_tile_work *w) {
+    int64_t lines = ASH_MAX(w->lines, 1), line_flops = ASH_MAX(w->line_flops, 1);
+    double all = (double)lines * (double)w->line_bytes, second = (double)w->strips * (double)w->strip_bytes;
+    double flops = (double)lines * (double)line_flops * (double)w->strips / CHUNKS;
+    double room = (double)target->l2_bytes * 7 / 8;
+    flops = ASH_MIN(ASH_MAX(flops, LEAST_FLOPS), MOST_FLOPS);
+    int64_t per = ASH_MIN(ASH_MAX((int64_t)(flops / (double)line_flops), 1), lines);
+    int64_t stay = ASH_MAX(target->l2_bytes * 3 / 8 / ASH_MAX(w->line_bytes, 1), w->unit);
+    stay = ASH_MIN(stay, per);
+    int64_t parts = ash_ceil_div(lines, stay);
+    double strip_stays = second + (all + (double)w->strip_bytes <= room ? all : all * (double)w->strips);
+    double lines_stay = all + (second + (double)(stay * w->line_bytes) <= room ? second : second * (double)parts);
+    ash_tile_cut cut = {.lines_stay = lines_stay < strip_stays};
+    cut.per = cut.lines_stay ? stay : per;
+    cut.per = ash_ceil_div(lines, ash_ceil_div(lines, cut.per));
+    cut.per = ash_ceil_div(cut.per, w->unit) * w->unit;
+    return cut;
 }
 
 /* --- accumulators

@@ -23,6 +23,24 @@ typedef struct ash_tile_shape {
 ash_tile_shape ash_tile_choose(const ash_target *target, int64_t rows, int64_t blocks, int64_t steps,
                                unsigned most_rows);
 
+/* How a product is cut into chunks: `per` lines of the first operand by one strip of the second. Neighbouring
+ * chunks share their lines (`lines_stay`) or their strip, which is then read from the second-level cache. */
+typedef struct ash_tile_cut {
+    int64_t per;
+    bool lines_stay;
+} ash_tile_cut;
+
+/* What is to be cut; lines are rows, positions, or lines of positions. */
+typedef struct ash_tile_work {
+    int64_t lines, unit;    /* how many; a chunk has a multiple of `unit` */
+    int64_t line_bytes;     /* of the first operand, for one line */
+    int64_t line_flops;     /* of one line by one strip */
+    int64_t strips;         /* of the second operand */
+    int64_t strip_bytes;    /* of one of them */
+} ash_tile_work;
+
+ash_tile_cut ash_tile_choose_cut(const ash_target *target, const ash_tile_work *work);
+
 typedef struct ash_tile {
     ash_kern *k;
     const ash_node *anchor;
