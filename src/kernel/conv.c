@@ -29,12 +29,15 @@ typedef struct conv {
     ash_dim in[MAX_SPACE], out[MAX_SPACE];
     int64_t window[MAX_SPACE], stride[MAX_SPACE], dilation[MAX_SPACE];
     ash_dim before[MAX_SPACE];
+    int64_t sums;                 /* of one position in a tile, at most */
     int64_t width, in_width, pad; /* last spatial dim: output, input, padding before it */
     /* symbols */
     ash_sym batch, group, block, lane, position[MAX_SPACE]; /* of the result; lane < store_lanes */
     ash_sym vector, vector_lane;                            /* of the weights */
     ash_sym channel_block, channel, step[MAX_SPACE];        /* of the sum; channel counts inside a block */
     ash_ix anchor[ASH_MAX_RANK];                            /* index of the result */
+    ash_tile_slices slices;                                 /* of the channel blocks */
+    ash_ref from, line; /* the chunk's first line and the present one; positions, when merged */
 } conv;
 
 /* --- reading the node
@@ -279,7 +282,16 @@ static unsigned open_window(conv *c) {
     return opened;
 }
 
-/* One tile: all input channels, the whole window, then the results. */
+/* The number of a position among those of the chunk. */
+static ash_ref number_of(const conv *c, ash_ref position) {
+    ash_nest *n = &c->k->nest;
+    if (c->merged) return ash_nest_binary(n, ASH_OP_SUB, position, c->from);
+    ash_ref before = ash_nest_binary(n, ASH_OP_MUL, ash_nest_binary(n, ASH_OP_SUB, c->line, c->from),
+                                     ash_nest_index(n, c->width));
+    return ash_nest_binary(n, ASH_OP_ADD, before, position);
+}
+
+/* One tile: a slice of the input channels, the whole window, then the results. */
 static void emit_tile(conv *c, const pattern *p, unsigned vectors, ash_ref first, ash_ref first_vector) {
     ash_kern *k = c->k;
     ash_nest *n = &k->nest;
@@ -294,20 +306,20 @@ static void emit_tile(conv *c, const pattern *p, unsigned vectors, ash_ref first
                   .lane = c->lane,
                   .first = first_vector,
                   .columns = c->depthwise ? 0 : c->o_group};
+    ash_ref slot = ash_nest_binary(n, ASH_OP_MUL, number_of(c, first), ash_nest_index(n, c->sums));
     ash_tile_set_root(&t, c->anchor);
-    ash_tile_open(&t);
+    ash_tile_open(&t, &c->slices, slot);
     size_t mark = ash_kern_mark(k);
     ash_kern_set_sym(k, position, first);
     ash_kern_set_sym(k, c->vector_lane, ash_nest_index(n, 0));
     ash_kern_set_sym(k, c->vector, first_vector);
     if (!c->depthwise)
-        ash_kern_loop(k, c->channel_block, ash_nest_index(n, 0),
-                      ash_nest_index(n, c->x_block ? c->c_group / c->x_block : c->c_group), 1, 1);
+        ash_kern_loop(k, c->channel_block, c->slices.from, c->slices.to, 1, 1);
     unsigned opened = open_window(c);
     for (int64_t column = 0; column < c->window[c->space - 1]; column++) emit_column(c, &t, p, column);
     for (unsigned i = 0; i < opened + !c->depthwise; i++) ash_nest_end(n);
     ash_kern_forget(k, mark);
-    ash_tile_store(&t, position, first);
+    ash_tile_store(&t, position, first, &c->slices, slot);
 }
 
 /* All tiles along the last dim: runs of tiles with one pattern become one loop. */
@@ -361,12 +373,15 @@ static void emit_lines(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref 
                        ash_ref to) {
     ash_kern *k = c->k;
     ash_nest *n = &k->nest;
+    c->from = from;
+    ash_tile_slices_open(k, &c->slices);
     if (c->merged) {
         emit_part(c, shape, vectors, first_vector, from, to);
+        ash_tile_slices_close(k, &c->slices);
         return;
     }
     size_t mark = ash_kern_mark(k);
-    ash_ref line = ash_nest_loop(n, from, to, 1, 1);
+    ash_ref line = c->line = ash_nest_loop(n, from, to, 1, 1);
     for (unsigned s = c->space - 1; s-- > 0;) {
         ash_ref extent = ash_kern_dim(k, c->out[s]);
         ash_kern_set_sym(k, c->position[s], s ? ash_nest_imod(n, line, extent) : line);
@@ -375,6 +390,7 @@ static void emit_lines(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref 
     emit_line(c, shape, vectors, first_vector);
     ash_nest_end(n);
     ash_kern_forget(k, mark);
+    ash_tile_slices_close(k, &c->slices);
 }
 
 static int64_t inner_steps(const conv *c) {
@@ -417,6 +433,11 @@ bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks) {
     ash_tile_cut cut = ash_tile_choose_cut(k->low->target, &work);
     int64_t per = cut.per;
     ash_dim parts = ash_kern_ceil_div(k, lines, per);
+    int64_t channel_blocks = c.x_block ? c.c_group / c.x_block : c.c_group;
+    int64_t positions = per * (c.merged ? 1 : c.width);
+    c.sums = shape.vectors * c.lanes;
+    c.slices = ash_tile_slice(k, channel_blocks, work.strip_bytes / ASH_MAX(channel_blocks, 1),
+                              positions / shape.rows, positions * c.sums);
     ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
                                   ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
     ash_ref n_parts = ash_kern_dim(k, parts), n_strips = ash_nest_index(n, strips);

@@ -94,7 +94,7 @@ static void emit_tile(product *p, unsigned rows, unsigned vectors, ash_ref row0,
                   .first = block0,
                   .columns = p->n};
     ash_tile_set_root(&t, p->out);
-    ash_tile_open(&t);
+    ash_tile_open(&t, NULL, ASH_NO_REF);
     size_t mark = ash_kern_mark(k);
     ash_kern_set_sym(k, p->row, row0);
     ash_kern_set_sym(k, p->lane, ash_nest_index(n, 0));
@@ -119,7 +119,7 @@ static void emit_tile(product *p, unsigned rows, unsigned vectors, ash_ref row0,
     }
     ash_nest_end(n);
     ash_kern_forget(k, mark);
-    ash_tile_store(&t, p->row, row0);
+    ash_tile_store(&t, p->row, row0, NULL, ASH_NO_REF);
 }
 
 /* Rows [from, to) of a strip of `vectors` vectors. */
@@ -204,7 +204,7 @@ static void emit_dots(product *p, unsigned rows, unsigned columns, ash_ref colum
     ash_tile t = {.k = k, .anchor = p->node, .rows = rows, .vectors = columns, .lanes = lanes};
     ash_ref tails[ASH_TILE_MAX], zero = ash_nest_float(n, ASH_F32, 0);
     ash_tile_set_root(&t, p->out);
-    ash_tile_open(&t);
+    ash_tile_open(&t, NULL, ASH_NO_REF);
     int64_t whole = p->inner / lanes * lanes;
     ash_kern_set_sym(k, p->row, ash_nest_index(n, 0));
     ash_kern_set_sym(k, p->lane, ash_nest_index(n, 0));
