@@ -440,12 +440,9 @@ bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks) {
                               positions / shape.rows, positions * c.sums);
     ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
                                   ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
-    ash_ref n_parts = ash_kern_dim(k, parts), n_strips = ash_nest_index(n, strips);
-    ash_ref inner = cut.lines_stay ? n_strips : n_parts, outer = cut.lines_stay ? n_parts : n_strips;
-    ash_ref fast = ash_nest_imod(n, chunk, inner), rest = ash_nest_idiv(n, chunk, inner);
-    ash_ref slow = ash_nest_imod(n, rest, outer);
-    ash_ref part = cut.lines_stay ? slow : fast, strip = cut.lines_stay ? fast : slow;
-    rest = ash_nest_idiv(n, rest, outer);
+    ash_ref part, strip;
+    ash_ref rest = ash_tile_decode(k, &cut, chunk, ash_kern_dim(k, parts), ash_nest_index(n, strips),
+                                               &part, &strip);
     ash_ref groups = ash_nest_index(n, c.depthwise ? 1 : c.groups);
     ash_kern_set_sym(k, c.group, ash_nest_imod(n, rest, groups));
     ash_kern_set_sym(k, c.batch, ash_nest_idiv(n, rest, groups));

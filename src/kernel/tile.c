@@ -2,7 +2,7 @@
 
 enum {
     LEAST_FLOPS = 1 << 20, /* of a chunk, some 6 to 10 microseconds, where there are that many */
-    MOST_FLOPS = 8 << 20,  /* of a chunk, unless one unit of lines has more */
+    MOST_FLOPS = 32 << 20, /* of a chunk, unless one unit of lines has more */
     CHUNKS = 32,           /* so many, between these bounds */
     LINE = 64              /* bytes */
 };
@@ -11,9 +11,9 @@ enum {
  * ----------------------------------------------------------------------------------------------------- */
 
 /* Cycles of one inner step: two multiply-adds and two loads each cycle, and four cycles until a sum can be
- * used again. */
+ * used again, which eight sums just fill: any load that is late costs them time. */
 static double step_cycles(unsigned rows, unsigned vectors) {
-    double fma = rows * vectors / 2.0, load = (rows + vectors) / 2.0, latency = 4;
+    double fma = rows * vectors / 2.0, load = (rows + vectors) / 2.0, latency = 4.5;
     return ASH_MAX(ASH_MAX(fma, load), latency) + 0.05 * rows +
            0.1 * vectors; /* loads are hidden, not free */
 }
@@ -71,6 +71,17 @@ ash_tile_cut ash_tile_choose_cut(const ash_target *target, const ash_tile_work *
     cut.per = ash_ceil_div(lines, ash_ceil_div(lines, cut.per));
     cut.per = ash_ceil_div(cut.per, w->unit) * w->unit;
     return cut;
+}
+
+ash_ref ash_tile_decode(ash_kern *k, const ash_tile_cut *cut, ash_ref chunk, ash_ref parts, ash_ref strips,
+                        ash_ref *part, ash_ref *strip) {
+    ash_nest *n = &k->nest;
+    ash_ref inner = cut->lines_stay ? strips : parts, outer = cut->lines_stay ? parts : strips;
+    ash_ref fast = ash_nest_imod(n, chunk, inner), rest = ash_nest_idiv(n, chunk, inner);
+    ash_ref slow = ash_nest_imod(n, rest, outer);
+    *part = cut->lines_stay ? slow : fast;
+    *strip = cut->lines_stay ? fast : slow;
+    return ash_nest_idiv(n, rest, outer);
 }
 
 /* --- slices of the inner dimension

@@ -40,6 +40,9 @@ typedef struct ash_tile_work {
 } ash_tile_work;
 
 ash_tile_cut ash_tile_choose_cut(const ash_target *target, const ash_tile_work *work);
+/* The part and the strip of a chunk; returns what is left of its number. */
+ash_ref ash_tile_decode(ash_kern *k, const ash_tile_cut *cut, ash_ref chunk, ash_ref parts, ash_ref strips,
+                        ash_ref *part, ash_ref *strip);
 
 /* The inner dimension in slices: all tiles of a chunk take one slice after the other, so that a slice of the
  * strip stays in the first-level cache. In between, their sums lie in scratch memory:
