@@ -14,7 +14,7 @@
 #include "tile.h"
 
 enum {
-    CHUNK_FLOPS = 1 << 20, /* at least so many to a chunk, some 6 microseconds, where there are that many */
+    LINE = 64, /* bytes */
     MAX_WINDOW = 16,       /* window columns that are laid out in full */
     MAX_SPACE = ASH_MAX_RANK - 2
 };
@@ -29,12 +29,15 @@ typedef struct conv {
     ash_dim in[MAX_SPACE], out[MAX_SPACE];
     int64_t window[MAX_SPACE], stride[MAX_SPACE], dilation[MAX_SPACE];
     ash_dim before[MAX_SPACE];
+    int64_t sums;                 /* of one position in a tile, at most */
     int64_t width, in_width, pad; /* last spatial dim: output, input, padding before it */
     /* symbols */
     ash_sym batch, group, block, lane, position[MAX_SPACE]; /* of the result; lane < store_lanes */
     ash_sym vector, vector_lane;                            /* of the weights */
     ash_sym channel_block, channel, step[MAX_SPACE];        /* of the sum; channel counts inside a block */
     ash_ix anchor[ASH_MAX_RANK];                            /* index of the result */
+    ash_tile_slices slices;                                 /* of the channel blocks */
+    ash_ref from, line; /* the chunk's first line and the present one; positions, when merged */
 } conv;
 
 /* --- reading the node
@@ -215,6 +218,16 @@ static pattern pattern_of(const conv *c, int64_t first, unsigned rows) {
     return p;
 }
 
+/* Asks for the input of the tile that follows. A merged convolution walks through as many streams as there are
+ * channel blocks, a few lines of each, more than the processor follows by itself. */
+static void prefetch_next(conv *c, const pattern *p, const ash_tile_operand *x, int64_t stride) {
+    ash_nest *n = &c->k->nest;
+    int64_t line = LINE / (int64_t)sizeof(float), step = p->rows * stride;
+    ash_ref at = ash_nest_binary(n, ASH_OP_ADD, ash_kern_index(c->k, x->linear), ash_nest_index(n, step));
+    for (int64_t ahead = 0; ahead < step; ahead += line)
+        ash_nest_prefetch(n, x->buf, ash_nest_binary(n, ASH_OP_ADD, at, ash_nest_index(n, ahead)), false);
+}
+
 /* The multiply-adds of one window column, for all channels of a block. */
 static void emit_column(conv *c, ash_tile *t, const pattern *p, int64_t column) {
     ash_kern *k = c->k;
@@ -228,10 +241,9 @@ static void emit_column(conv *c, ash_tile *t, const pattern *p, int64_t column) 
     }
     size_t mark = ash_kern_mark(k);
     bool loop = !c->depthwise && c->x_block > 1;
-    if (loop)
-        ash_kern_loop(k, c->channel, ash_nest_index(n, 0), ash_nest_index(n, c->x_block), 1, 4);
-    else
-        ash_kern_set_sym(k, c->channel, ash_nest_index(n, 0));
+    ash_kern_set_sym(k, c->channel, ash_nest_index(n, 0));
+    if (loop && c->merged) prefetch_next(c, p, &x, stride);
+    if (loop) ash_kern_loop(k, c->channel, ash_nest_index(n, 0), ash_nest_index(n, c->x_block), 1, 4);
     ash_ref b[8], at = ash_kern_index(k, x.linear);
     for (unsigned v = 0; v < t->vectors; v++) {
         ash_kern_set_sym(k, c->vector, ash_nest_binary(n, ASH_OP_ADD, t->first, ash_nest_index(n, v)));
@@ -270,7 +282,16 @@ static unsigned open_window(conv *c) {
     return opened;
 }
 
-/* One tile: all input channels, the whole window, then the results. */
+/* The number of a position among those of the chunk. */
+static ash_ref number_of(const conv *c, ash_ref position) {
+    ash_nest *n = &c->k->nest;
+    if (c->merged) return ash_nest_binary(n, ASH_OP_SUB, position, c->from);
+    ash_ref before = ash_nest_binary(n, ASH_OP_MUL, ash_nest_binary(n, ASH_OP_SUB, c->line, c->from),
+                                     ash_nest_index(n, c->width));
+    return ash_nest_binary(n, ASH_OP_ADD, before, position);
+}
+
+/* One tile: a slice of the input channels, the whole window, then the results. */
 static void emit_tile(conv *c, const pattern *p, unsigned vectors, ash_ref first, ash_ref first_vector) {
     ash_kern *k = c->k;
     ash_nest *n = &k->nest;
@@ -285,20 +306,20 @@ static void emit_tile(conv *c, const pattern *p, unsigned vectors, ash_ref first
                   .lane = c->lane,
                   .first = first_vector,
                   .columns = c->depthwise ? 0 : c->o_group};
+    ash_ref slot = ash_nest_binary(n, ASH_OP_MUL, number_of(c, first), ash_nest_index(n, c->sums));
     ash_tile_set_root(&t, c->anchor);
-    ash_tile_open(&t);
+    ash_tile_open(&t, &c->slices, slot);
     size_t mark = ash_kern_mark(k);
     ash_kern_set_sym(k, position, first);
     ash_kern_set_sym(k, c->vector_lane, ash_nest_index(n, 0));
     ash_kern_set_sym(k, c->vector, first_vector);
     if (!c->depthwise)
-        ash_kern_loop(k, c->channel_block, ash_nest_index(n, 0),
-                      ash_nest_index(n, c->x_block ? c->c_group / c->x_block : c->c_group), 1, 1);
+        ash_kern_loop(k, c->channel_block, c->slices.from, c->slices.to, 1, 1);
     unsigned opened = open_window(c);
     for (int64_t column = 0; column < c->window[c->space - 1]; column++) emit_column(c, &t, p, column);
     for (unsigned i = 0; i < opened + !c->depthwise; i++) ash_nest_end(n);
     ash_kern_forget(k, mark);
-    ash_tile_store(&t, position, first);
+    ash_tile_store(&t, position, first, &c->slices, slot);
 }
 
 /* All tiles along the last dim: runs of tiles with one pattern become one loop. */
@@ -352,12 +373,15 @@ static void emit_lines(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref 
                        ash_ref to) {
     ash_kern *k = c->k;
     ash_nest *n = &k->nest;
+    c->from = from;
+    ash_tile_slices_open(k, &c->slices);
     if (c->merged) {
         emit_part(c, shape, vectors, first_vector, from, to);
+        ash_tile_slices_close(k, &c->slices);
         return;
     }
     size_t mark = ash_kern_mark(k);
-    ash_ref line = ash_nest_loop(n, from, to, 1, 1);
+    ash_ref line = c->line = ash_nest_loop(n, from, to, 1, 1);
     for (unsigned s = c->space - 1; s-- > 0;) {
         ash_ref extent = ash_kern_dim(k, c->out[s]);
         ash_kern_set_sym(k, c->position[s], s ? ash_nest_imod(n, line, extent) : line);
@@ -366,12 +390,26 @@ static void emit_lines(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref 
     emit_line(c, shape, vectors, first_vector);
     ash_nest_end(n);
     ash_kern_forget(k, mark);
+    ash_tile_slices_close(k, &c->slices);
 }
 
 static int64_t inner_steps(const conv *c) {
     int64_t steps = c->depthwise ? 1 : c->c_group;
     for (unsigned s = 0; s < c->space; s++) steps *= c->window[s];
     return steps;
+}
+
+/* Lines are positions when the dims are merged, else lines of them. */
+static ash_tile_work work_of(const conv *c, ash_tile_shape shape, int64_t strips, int64_t lines) {
+    int64_t steps = ASH_MAX(inner_steps(c), 1), width = c->merged ? 1 : ASH_MAX(c->width, 1);
+    int64_t strip = shape.vectors * c->lanes, line = c->merged ? 1 : ASH_MAX(c->in_width, 1);
+    if (!c->merged && c->space > 1) line *= c->stride[c->space - 2];
+    return (ash_tile_work){.lines = lines,
+                           .unit = c->merged ? shape.rows : 1,
+                           .line_bytes = line * (c->depthwise ? strip : c->c_group) * (int64_t)sizeof(float),
+                           .line_flops = 2 * steps * strip * width,
+                           .strips = c->depthwise ? 1 : strips,
+                           .strip_bytes = steps * strip * (int64_t)sizeof(float)};
 }
 
 bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks) {
@@ -391,17 +429,20 @@ bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks) {
     ash_dim lines = 1;
     for (unsigned s = 0; s + 1 < c.space; s++) lines = ash_kern_product(k, lines, c.out[s]);
     if (c.merged) lines = c.width;
-    int64_t line_flops =
-        2 * ASH_MAX(inner_steps(&c), 1) * shape.vectors * c.lanes * (c.merged ? 1 : ASH_MAX(c.width, 1));
-    int64_t per = ASH_MIN(ASH_MAX(CHUNK_FLOPS / line_flops, 1), ASH_MAX(ash_kern_max(k, lines), 1));
-    if (c.merged) per = ash_ceil_div(per, shape.rows) * shape.rows;
+    ash_tile_work work = work_of(&c, shape, strips, ash_kern_max(k, lines));
+    ash_tile_cut cut = ash_tile_choose_cut(k->low->target, &work);
+    int64_t per = cut.per;
     ash_dim parts = ash_kern_ceil_div(k, lines, per);
+    int64_t channel_blocks = c.x_block ? c.c_group / c.x_block : c.c_group;
+    int64_t positions = per * (c.merged ? 1 : c.width);
+    c.sums = shape.vectors * c.lanes;
+    c.slices = ash_tile_slice(k, channel_blocks, work.strip_bytes / ASH_MAX(channel_blocks, 1),
+                              positions / shape.rows, positions * c.sums);
     ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
                                   ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
-    ash_ref n_parts = ash_kern_dim(k, parts), n_strips = ash_nest_index(n, strips);
-    ash_ref part = ash_nest_imod(n, chunk, n_parts), rest = ash_nest_idiv(n, chunk, n_parts);
-    ash_ref strip = ash_nest_imod(n, rest, n_strips);
-    rest = ash_nest_idiv(n, rest, n_strips);
+    ash_ref part, strip;
+    ash_ref rest = ash_tile_decode(k, &cut, chunk, ash_kern_dim(k, parts), ash_nest_index(n, strips),
+                                               &part, &strip);
     ash_ref groups = ash_nest_index(n, c.depthwise ? 1 : c.groups);
     ash_kern_set_sym(k, c.group, ash_nest_imod(n, rest, groups));
     ash_kern_set_sym(k, c.batch, ash_nest_idiv(n, rest, groups));

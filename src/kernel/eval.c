@@ -35,35 +35,6 @@ static void remember(ash_kern *k, uint64_t hash, ash_value value, unsigned rank,
  * -------------------------------------------------------------------------------------------------------------
  */
 
-static void index_broadcast(ash_kern *k, const ash_type *in, const ash_type *out, const ash_ix *idx,
-                            ash_ix *to) {
-    unsigned skip = out->rank - in->rank;
-    for (unsigned d = 0; d < in->rank; d++)
-        to[d] = in->dims[d] == out->dims[d + skip] ? idx[d + skip] : ash_ix_const(&k->ixs, 0);
-}
-
-/* Dims that correspond one to one, but for dims of 1, keep their index; the rest goes through the element's
- * number. */
-static void index_reshape(ash_kern *k, const ash_type *in, const ash_type *out, const ash_ix *idx,
-                          ash_ix *to) {
-    ash_ixs *ixs = &k->ixs;
-    ash_ix linear = ash_ix_const(ixs, 0);
-    unsigned o = 0, i = 0;
-    for (; i < in->rank; i++) {
-        to[i] = ash_ix_const(ixs, 0);
-        if (in->dims[i] == 1) continue;
-        while (o < out->rank && out->dims[o] == 1) o++;
-        if (o == out->rank || out->dims[o] != in->dims[i]) break;
-        to[i] = idx[o++];
-    }
-    if (i == in->rank) return;
-    for (; o < out->rank; o++) linear = ash_ix_add(ixs, ash_ix_mul(ixs, linear, out->dims[o]), idx[o]);
-    for (unsigned d = in->rank; d-- > i;) {
-        to[d] = d == i ? linear : ash_ix_mod(ixs, linear, in->dims[d]);
-        linear = ash_ix_div(ixs, linear, in->dims[d]);
-    }
-}
-
 static ash_ref eval_iota(ash_kern *k, const ash_node *node, const ash_ix *idx) {
     ash_ix at = idx[ash_node_int(node, ASH_ATTR_AXIS)];
     if (k->collecting) {
@@ -74,33 +45,10 @@ static ash_ref eval_iota(ash_kern *k, const ash_node *node, const ash_ix *idx) {
     return ash_nest_cast(&k->nest, ash_kern_dtype(ash_graph__type(k->graph, node->out)->dtype), ref);
 }
 
-/* The operand's index behind a virtual node other than iota. */
-static void index_virtual(ash_kern *k, const ash_node *node, const ash_ix *idx, ash_ix *to) {
-    const ash_type *in = ash_graph__type(k->graph, node->ins[0]),
-                   *out = ash_graph__type(k->graph, node->out);
-    switch (node->op) {
-    case ASH_OP_BROADCAST: index_broadcast(k, in, out, idx, to); break;
-    case ASH_OP_RESHAPE: index_reshape(k, in, out, idx, to); break;
-    case ASH_OP_TRANSPOSE: {
-        const int64_t *perm = ash_node_list(node, ASH_ATTR_PERM);
-        for (unsigned d = 0; d < out->rank; d++) to[perm[d]] = idx[d];
-        break;
-    }
-    default: { /* slice */
-        const int64_t *starts = ash_node_list(node, ASH_ATTR_STARTS),
-                      *steps = ash_node_list(node, ASH_ATTR_STEPS);
-        for (unsigned d = 0; d < out->rank; d++)
-            to[d] = ash_ix_add(&k->ixs, ash_ix_dim(&k->ixs, starts[d]),
-                               ash_ix_scale(&k->ixs, idx[d], steps[d]));
-        break;
-    }
-    }
-}
-
 static ash_ref eval_virtual(ash_kern *k, const ash_node *node, const ash_ix *idx) {
     ash_ix to[ASH_MAX_RANK] = {0};
     if (node->op == ASH_OP_IOTA) return eval_iota(k, node, idx);
-    index_virtual(k, node, idx, to);
+    ash_ix_behind(&k->ixs, k->graph, node, idx, to);
     return ash_kern_eval(k, node->ins[0], to);
 }
 
@@ -118,7 +66,7 @@ bool ash_kern_address(ash_kern *k, ash_value value, const ash_ix *idx, ash_value
     while (!is_stored(k, value)) {
         const ash_node *node = &k->graph->nodes.at[ash_graph__value(k->graph, value)->node];
         if (!ash_op_is_virtual(node->op) || node->op == ASH_OP_IOTA) return false;
-        index_virtual(k, node, at, to);
+        ash_ix_behind(&k->ixs, k->graph, node, at, to);
         memcpy(at, to, sizeof at);
         value = node->ins[0];
     }

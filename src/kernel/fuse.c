@@ -1,12 +1,15 @@
 #include "fuse.h"
 
+#include "index.h"
+
 /* A value is computed by going back through the nodes that are evaluated by demand, one call deeper for
  * each, and its index is rewritten by each of them. Both are bounded, so that lowering needs little stack
  * and time that grows with the nodes: past these numbers a value is stored. */
 enum {
     MAX_DEPTH = 96, /* nodes one behind the other */
     MAX_TURNS =
-        3 /* among them reshapes that regroup dims: each multiplies the terms of an address by the rank */
+        3, /* among them reshapes that regroup dims: each multiplies the terms of an address by the rank */
+    RUN = 16 /* elements of a run that is worth reading where it lies */
 };
 
 /* What the users of a value ask of it, as far as they have been visited. */
@@ -36,6 +39,7 @@ typedef struct fuser {
     bool *
         packed; /* per value: must lie in memory in its own order, also when it is the result of movement */
     bool fuse;
+    bool failed; /* out of memory */
 } fuser;
 
 bool ash_op_is_virtual(ash_op op) {
@@ -258,6 +262,37 @@ static bool new_group(fuser *f, uint32_t n) {
     return ash_vec_push(f->fusion->allocator, &f->fusion->groups, g);
 }
 
+/* Whether neighbours along the last dim of what movement makes of a stored value lie at one distance, at least
+ * in runs: then a product steps through them with an addition, and a copy would gain nothing. */
+static bool lies_evenly(fuser *f, ash_value value) {
+    const ash_graph *g = f->graph;
+    const ash_type *type = ash_graph__type(g, value);
+    ash_ix at[ASH_MAX_RANK] = {0}, to[ASH_MAX_RANK] = {0}, linear;
+    ash_sym last = 0;
+    ash_ixs ixs;
+    ash_ixs_init(&ixs, f->fusion->allocator, g->dims);
+    for (unsigned d = 0; d < type->rank; d++) {
+        last = ash_ix_new_sym(&ixs, type->dims[d]);
+        at[d] = ash_ix_sym(&ixs, last);
+    }
+    while (ash_graph__value(g, value)->kind == ASH_VALUE_NODE && !f->packed[value] && !f->deep[value]) {
+        const ash_node *node = &g->nodes.at[ash_graph__value(g, value)->node];
+        if (!ash_op_is_virtual(node->op) || node->op == ASH_OP_IOTA) break;
+        ash_ix_behind(&ixs, g, node, at, to);
+        memcpy(at, to, sizeof at);
+        value = node->ins[0];
+    }
+    type = ash_graph__type(g, value);
+    linear = ash_ix_const(&ixs, 0);
+    for (unsigned d = 0; d < type->rank; d++)
+        linear = ash_ix_add(&ixs, ash_ix_mul(&ixs, linear, type->dims[d]), at[d]);
+    int64_t stride;
+    bool even = ash_ix_lane_stride(&ixs, linear, last, RUN, true, &stride);
+    f->failed |= ixs.failed && !ixs.too_large;
+    ash_ixs_free(&ixs);
+    return even;
+}
+
 /* Places node `n` in group `group` and hands the request for its result on to its operands. */
 static void place(fuser *f, uint32_t n, uint32_t group) {
     const ash_node *node = &f->graph->nodes.at[n];
@@ -294,6 +329,7 @@ static void place(fuser *f, uint32_t n, uint32_t group) {
     }
     for (unsigned i = 0; i < node->n_ins; i++) ask_stored(f, node->ins[i]);
     if (node->op == ASH_OP_MATMUL && ash_node_int(node, ASH_ATTR_B_BLOCK)) f->packed[node->ins[1]] = true;
+    if (node->op == ASH_OP_MATMUL && !lies_evenly(f, node->ins[0])) f->packed[node->ins[0]] = true;
     if (node->op == ASH_OP_CONV && ash_node_int(node, ASH_ATTR_W_BLOCK)) f->packed[node->ins[1]] = true;
     if (node->op == ASH_OP_CONV && ash_node_int(node, ASH_ATTR_X_BLOCK)) f->packed[node->ins[0]] = true;
 }
@@ -451,7 +487,7 @@ ash_status ash_fusion_build(const ash_graph *graph, const bool *stored, bool fus
             goto done;
         }
     }
-    if (!list_members(out)) status = ASH_NO_MEMORY(diag);
+    if (f.failed || !list_members(out)) status = ASH_NO_MEMORY(diag);
 done:
     ash_mem_free(a, f.deep, values, sizeof *f.deep);
     ash_mem_free(a, f.packed, values, sizeof *f.packed);

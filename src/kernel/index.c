@@ -437,3 +437,58 @@ bool ash_ix_lane_stride(const ash_ixs *ixs, ash_ix ix, ash_sym sym, unsigned lan
     }
     return true;
 }
+
+/* --- movement
+ * -------------------------------------------------------------------------------------------------------------
+ */
+
+static void index_broadcast(ash_ixs *ixs, const ash_type *in, const ash_type *out, const ash_ix *idx,
+                            ash_ix *to) {
+    unsigned skip = out->rank - in->rank;
+    for (unsigned d = 0; d < in->rank; d++)
+        to[d] = in->dims[d] == out->dims[d + skip] ? idx[d + skip] : ash_ix_const(ixs, 0);
+}
+
+/* Dims that correspond one to one, but for dims of 1, keep their index; the rest goes through the element's
+ * number. */
+static void index_reshape(ash_ixs *ixs, const ash_type *in, const ash_type *out, const ash_ix *idx,
+                          ash_ix *to) {
+    ash_ix linear = ash_ix_const(ixs, 0);
+    unsigned o = 0, i = 0;
+    for (; i < in->rank; i++) {
+        to[i] = ash_ix_const(ixs, 0);
+        if (in->dims[i] == 1) continue;
+        while (o < out->rank && out->dims[o] == 1) o++;
+        if (o == out->rank || out->dims[o] != in->dims[i]) break;
+        to[i] = idx[o++];
+    }
+    if (i == in->rank) return;
+    for (; o < out->rank; o++) linear = ash_ix_add(ixs, ash_ix_mul(ixs, linear, out->dims[o]), idx[o]);
+    for (unsigned d = in->rank; d-- > i;) {
+        to[d] = d == i ? linear : ash_ix_mod(ixs, linear, in->dims[d]);
+        linear = ash_ix_div(ixs, linear, in->dims[d]);
+    }
+}
+
+void ash_ix_behind(ash_ixs *ixs, const ash_graph *graph, const ash_node *node, const ash_ix *idx,
+                   ash_ix *to) {
+    const ash_type *in = ash_graph__type(graph, node->ins[0]),
+                   *out = ash_graph__type(graph, node->out);
+    switch (node->op) {
+    case ASH_OP_BROADCAST: index_broadcast(ixs, in, out, idx, to); break;
+    case ASH_OP_RESHAPE: index_reshape(ixs, in, out, idx, to); break;
+    case ASH_OP_TRANSPOSE: {
+        const int64_t *perm = ash_node_list(node, ASH_ATTR_PERM);
+        for (unsigned d = 0; d < out->rank; d++) to[perm[d]] = idx[d];
+        break;
+    }
+    default: { /* slice */
+        const int64_t *starts = ash_node_list(node, ASH_ATTR_STARTS),
+                      *steps = ash_node_list(node, ASH_ATTR_STEPS);
+        for (unsigned d = 0; d < out->rank; d++)
+            to[d] = ash_ix_add(ixs, ash_ix_dim(ixs, starts[d]),
+                               ash_ix_scale(ixs, idx[d], steps[d]));
+        break;
+    }
+    }
+}

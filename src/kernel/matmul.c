@@ -9,7 +9,7 @@
 #include "tile.h"
 
 enum {
-    CHUNK_FLOPS = 1 << 20, /* at least so many to a chunk, some 6 microseconds, where there are that many */
+    DOT_FLOPS = 1 << 18, /* at least so many to a chunk, where there are that many: it waits for memory */
     INNER_ROWS = 6,        /* fewer rows than this go along k where that fits */
     INNER_COLUMNS = 4      /* columns that one pass over k serves */
 };
@@ -94,7 +94,7 @@ static void emit_tile(product *p, unsigned rows, unsigned vectors, ash_ref row0,
                   .first = block0,
                   .columns = p->n};
     ash_tile_set_root(&t, p->out);
-    ash_tile_open(&t);
+    ash_tile_open(&t, NULL, ASH_NO_REF);
     size_t mark = ash_kern_mark(k);
     ash_kern_set_sym(k, p->row, row0);
     ash_kern_set_sym(k, p->lane, ash_nest_index(n, 0));
@@ -119,7 +119,7 @@ static void emit_tile(product *p, unsigned rows, unsigned vectors, ash_ref row0,
     }
     ash_nest_end(n);
     ash_kern_forget(k, mark);
-    ash_tile_store(&t, p->row, row0);
+    ash_tile_store(&t, p->row, row0, NULL, ASH_NO_REF);
 }
 
 /* Rows [from, to) of a strip of `vectors` vectors. */
@@ -131,15 +131,12 @@ static void emit_rows(product *p, ash_tile_shape shape, unsigned vectors, ash_re
     ash_ref middle = ash_nest_binary(n, ASH_OP_ADD, from, whole);
     emit_tile(p, shape.rows, vectors, ash_nest_loop(n, from, middle, shape.rows, 1), block0, row_stride);
     ash_nest_end(n);
-    if (ash_dim_is_const(
-            p->m)) { /* blocks of rows are whole tiles: only the last has a rest, always the same */
-        unsigned rest = (unsigned)(p->m % shape.rows);
-        if (!rest) return;
-        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, middle, to));
-        emit_tile(p, rest, vectors, middle, block0, row_stride);
-        ash_nest_end(n);
-    } else if (shape.rows > 1) {
+    if (!ash_dim_is_const(p->m) && shape.rows > 1) {
         emit_tile(p, 1, vectors, ash_nest_loop(n, middle, to, 1, 1), block0, row_stride);
+        ash_nest_end(n);
+    } else if (p->m % shape.rows) { /* blocks of rows are whole tiles: only the last has a rest, always the same */
+        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, middle, to));
+        emit_tile(p, (unsigned)(p->m % shape.rows), vectors, middle, block0, row_stride);
         ash_nest_end(n);
     }
 }
@@ -161,20 +158,23 @@ static ash_dim emit_columns(product *p, int64_t row_stride) {
     unsigned most_rows = row_stride * (int64_t)sizeof(float) % 4096 ? ASH_TILE_MAX : 8;
     ash_tile_shape shape =
         ash_tile_choose(k->low->target, ASH_MAX(m, 1), ASH_MAX(blocks, 1), inner, most_rows);
-    int64_t strips = ash_ceil_div(blocks, shape.vectors),
-            strip_flops = 2 * shape.vectors * p->lanes * ASH_MAX(inner, 1);
-    int64_t block_rows = ASH_MAX(CHUNK_FLOPS / strip_flops, 1);
-    block_rows = ash_ceil_div(ASH_MIN(block_rows, ASH_MAX(m, 1)), shape.rows) * shape.rows;
-    ash_dim row_blocks = ash_kern_ceil_div(k, p->m, block_rows);
+    int64_t strips = ash_ceil_div(blocks, shape.vectors), width = shape.vectors * p->lanes;
+    ash_tile_work work = {.lines = m,
+                          .unit = shape.rows,
+                          .line_bytes = inner * (int64_t)sizeof(float),
+                          .line_flops = 2 * ASH_MAX(inner, 1) * width,
+                          .strips = strips,
+                          .strip_bytes = inner * width * (int64_t)sizeof(float)};
+    ash_tile_cut cut = ash_tile_choose_cut(k->low->target, &work);
+    ash_dim row_blocks = ash_kern_ceil_div(k, p->m, cut.per);
     ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
                                   ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
-    ash_ref per_strip = ash_kern_dim(k, row_blocks), n_strips = ash_nest_index(n, strips);
-    ash_ref row_block = ash_nest_imod(n, chunk, per_strip), rest = ash_nest_idiv(n, chunk, per_strip);
-    ash_ref strip = ash_nest_imod(n, rest, n_strips);
-    decode_batch(p, ash_nest_idiv(n, rest, n_strips));
-    ash_ref from = ash_nest_binary(n, ASH_OP_MUL, row_block, ash_nest_index(n, block_rows));
+    ash_ref row_block, strip;
+    decode_batch(p, ash_tile_decode(k, &cut, chunk, ash_kern_dim(k, row_blocks), ash_nest_index(n, strips),
+                                    &row_block, &strip));
+    ash_ref from = ash_nest_binary(n, ASH_OP_MUL, row_block, ash_nest_index(n, cut.per));
     ash_ref to =
-        ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_index(n, block_rows)),
+        ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_index(n, cut.per)),
                         ash_kern_dim(k, p->m));
     ash_ref block0 = ash_nest_binary(n, ASH_OP_MUL, strip, ash_nest_index(n, shape.vectors));
     unsigned last = (unsigned)(blocks % shape.vectors);
@@ -204,7 +204,7 @@ static void emit_dots(product *p, unsigned rows, unsigned columns, ash_ref colum
     ash_tile t = {.k = k, .anchor = p->node, .rows = rows, .vectors = columns, .lanes = lanes};
     ash_ref tails[ASH_TILE_MAX], zero = ash_nest_float(n, ASH_F32, 0);
     ash_tile_set_root(&t, p->out);
-    ash_tile_open(&t);
+    ash_tile_open(&t, NULL, ASH_NO_REF);
     int64_t whole = p->inner / lanes * lanes;
     ash_kern_set_sym(k, p->row, ash_nest_index(n, 0));
     ash_kern_set_sym(k, p->lane, ash_nest_index(n, 0));
@@ -254,7 +254,7 @@ static ash_dim emit_inner(product *p, int64_t row_stride, int64_t column_stride)
     unsigned rows = (unsigned)p->m, columns = (unsigned)ASH_MIN((int64_t)INNER_COLUMNS, p->n);
     if (rows * columns > k->low->target->vector_registers - 6) columns = 2;
     int64_t flops = 2 * p->m * ASH_MAX(p->inner, 1);
-    int64_t per = ASH_MAX(CHUNK_FLOPS / 4 / flops, 1);
+    int64_t per = ASH_MAX(DOT_FLOPS / flops, 1);
     per = ash_ceil_div(ASH_MIN(per, p->n), columns) * columns;
     int64_t parts = ash_ceil_div(p->n, per);
     ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),

@@ -1,12 +1,19 @@
 #include "tile.h"
 
+enum {
+    LEAST_FLOPS = 1 << 20, /* of a chunk, some 6 to 10 microseconds, where there are that many */
+    MOST_FLOPS = 32 << 20, /* of a chunk, unless one unit of lines has more */
+    CHUNKS = 32,           /* so many, between these bounds */
+    LINE = 64              /* bytes */
+};
+
 /* --- choosing a shape
  * ----------------------------------------------------------------------------------------------------- */
 
 /* Cycles of one inner step: two multiply-adds and two loads each cycle, and four cycles until a sum can be
- * used again. */
+ * used again, which eight sums just fill: any load that is late costs them time. */
 static double step_cycles(unsigned rows, unsigned vectors) {
-    double fma = rows * vectors / 2.0, load = (rows + vectors) / 2.0, latency = 4;
+    double fma = rows * vectors / 2.0, load = (rows + vectors) / 2.0, latency = 4.5;
     return ASH_MAX(ASH_MAX(fma, load), latency) + 0.05 * rows +
            0.1 * vectors; /* loads are hidden, not free */
 }
@@ -42,6 +49,98 @@ ash_tile_shape ash_tile_choose(const ash_target *target, int64_t rows, int64_t b
     return best;
 }
 
+/* --- choosing an order
+ * ------------------------------------------------------------------------------------------------------ */
+
+/* Bytes from beyond the second-level cache decide. Either a strip stays in it while all lines pass, once for
+ * each strip unless they fit beside it; or some lines stay while all strips pass, once for each part. */
+ash_tile_cut ash_tile_choose_cut(const ash_target *target, const ash_tile_work *w) {
+    int64_t lines = ASH_MAX(w->lines, 1), line_flops = ASH_MAX(w->line_flops, 1);
+    double all = (double)lines * (double)w->line_bytes, second = (double)w->strips * (double)w->strip_bytes;
+    double flops = (double)lines * (double)line_flops * (double)w->strips / CHUNKS;
+    double room = (double)target->l2_bytes * 7 / 8;
+    flops = ASH_MIN(ASH_MAX(flops, LEAST_FLOPS), MOST_FLOPS);
+    int64_t per = ASH_MIN(ASH_MAX((int64_t)(flops / (double)line_flops), 1), lines);
+    int64_t stay = ASH_MAX(target->l2_bytes * 3 / 8 / ASH_MAX(w->line_bytes, 1), w->unit);
+    stay = ASH_MIN(stay, per);
+    int64_t parts = ash_ceil_div(lines, stay);
+    double strip_stays = second + (all + (double)w->strip_bytes <= room ? all : all * (double)w->strips);
+    double lines_stay = all + (second + (double)(stay * w->line_bytes) <= room ? second : second * (double)parts);
+    ash_tile_cut cut = {.lines_stay = lines_stay < strip_stays};
+    cut.per = cut.lines_stay ? stay : per;
+    cut.per = ash_ceil_div(lines, ash_ceil_div(lines, cut.per));
+    cut.per = ash_ceil_div(cut.per, w->unit) * w->unit;
+    return cut;
+}
+
+ash_ref ash_tile_decode(ash_kern *k, const ash_tile_cut *cut, ash_ref chunk, ash_ref parts, ash_ref strips,
+                        ash_ref *part, ash_ref *strip) {
+    ash_nest *n = &k->nest;
+    ash_ref inner = cut->lines_stay ? strips : parts, outer = cut->lines_stay ? parts : strips;
+    ash_ref fast = ash_nest_imod(n, chunk, inner), rest = ash_nest_idiv(n, chunk, inner);
+    ash_ref slow = ash_nest_imod(n, rest, outer);
+    *part = cut->lines_stay ? slow : fast;
+    *strip = cut->lines_stay ? fast : slow;
+    return ash_nest_idiv(n, rest, outer);
+}
+
+/* --- slices of the inner dimension
+ * ------------------------------------------------------------------------------------------------------ */
+
+enum {
+    SLICED_TILES = 4 /* so many at least use a slice, so that sums in memory are worth it */
+};
+
+ash_tile_slices ash_tile_slice(ash_kern *k, int64_t total, int64_t block_bytes, int64_t tiles, int64_t sums) {
+    ash_program *p = k->low->program;
+    int64_t room = k->low->target->l1_bytes / 2, most = ASH_MAX(room / ASH_MAX(block_bytes, 1), 1);
+    ash_tile_slices s = {.count = 1, .size = total, .total = total};
+    if (tiles < SLICED_TILES || total * block_bytes <= room * 3 / 2 || ash_kern_lost(k)) return s;
+    s.count = ash_ceil_div(total, most);
+    s.size = ash_ceil_div(total, s.count);
+    s.count = ash_ceil_div(total, s.size);
+    if (s.count == 1) return s;
+    ash_buffer scratch = {.kind = ASH_BUFFER_SCRATCH,
+                          .type = {.dtype = ASH_F32, .rank = 1, .dims = {sums}},
+                          .bytes = sums * (int64_t)sizeof(float),
+                          .align = LINE,
+                          .value = ASH_NO_VALUE,
+                          .origin = ASH_NO_VALUE,
+                          .root = ASH_NO_BUFFER};
+    uint32_t id = (uint32_t)p->buffers.len;
+    ash_access access = {id, true, 0, scratch.bytes};
+    if (!ash_vec_push(p->allocator, &p->buffers, scratch) ||
+        !ash_vec_push(k->low->allocator, &k->accesses, access)) {
+        k->failed = true;
+        return s;
+    }
+    s.buf = ash_kern_buffer(k, id, ASH_F32, true);
+    s.part = ash_nest_binary(&k->nest, ASH_OP_MUL, ash_kern_argument(k, ASH_NEST_WORKER),
+                             ash_nest_index(&k->nest, sums));
+    return s;
+}
+
+void ash_tile_slices_open(ash_kern *k, ash_tile_slices *s) {
+    ash_nest *n = &k->nest;
+    s->from = ash_nest_index(n, 0);
+    s->to = ash_nest_index(n, s->total);
+    if (s->count == 1) return;
+    s->from = ash_nest_loop(n, s->from, ash_nest_index(n, s->total), s->size, 1);
+    s->to = ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, s->from, ash_nest_index(n, s->size)),
+                            s->to);
+}
+
+void ash_tile_slices_close(ash_kern *k, const ash_tile_slices *s) {
+    if (s->count > 1) ash_nest_end(&k->nest);
+}
+
+/* Where accumulator i of a tile lies between two slices. */
+static ash_ref sum_at(const ash_tile *t, const ash_tile_slices *s, ash_ref slot, unsigned i) {
+    ash_nest *n = &t->k->nest;
+    return ash_nest_binary(n, ASH_OP_ADD, ash_nest_binary(n, ASH_OP_ADD, s->part, slot),
+                           ash_nest_index(n, i * t->lanes));
+}
+
 /* --- accumulators
  * -----------------------------------------------------------------------------------------------------------
  */
@@ -54,10 +153,16 @@ void ash_tile_set_root(ash_tile *t, const ash_ix *anchor_index) {
         if (labels[d] != ASH_LABEL_NONE) t->root[labels[d]] = anchor_index[d];
 }
 
-void ash_tile_open(ash_tile *t) {
+void ash_tile_open(ash_tile *t, const ash_tile_slices *slices, ash_ref slot) {
     ash_nest *n = &t->k->nest;
     ash_ref zero = ash_nest_splat(n, ash_nest_float(n, ASH_F32, 0), t->lanes);
     for (unsigned i = 0; i < t->rows * t->vectors; i++) t->cells[i] = ash_nest_cell(n, zero);
+    if (!slices || slices->count == 1) return;
+    ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, ash_nest_index(n, 0), slices->from));
+    for (unsigned i = 0; i < t->rows * t->vectors; i++)
+        ash_nest_set(n, t->cells[i],
+                     ash_nest_load(n, slices->buf, sum_at(t, slices, slot, i), t->lanes, ASH_NO_REF));
+    ash_nest_end(n);
 }
 
 void ash_tile_add(ash_tile *t, unsigned p, const ash_ref *b, ash_ref a) {
@@ -96,7 +201,7 @@ static void store_run(ash_tile *t, ash_ref block, ash_ref value) {
     ash_kern_forget(k, mark);
 }
 
-void ash_tile_store(ash_tile *t, ash_sym row, ash_ref row0) {
+static void store_results(ash_tile *t, ash_sym row, ash_ref row0) {
     ash_kern *k = t->k;
     ash_nest *n = &k->nest;
     unsigned runs = t->lanes / t->store_lanes;
@@ -118,6 +223,20 @@ void ash_tile_store(ash_tile *t, ash_sym row, ash_ref row0) {
     }
     k->vsym = ASH_NO_SYM;
     k->lanes = 1;
+}
+
+void ash_tile_store(ash_tile *t, ash_sym row, ash_ref row0, const ash_tile_slices *slices, ash_ref slot) {
+    ash_nest *n = &t->k->nest;
+    if (!slices || slices->count == 1) {
+        store_results(t, row, row0);
+        return;
+    }
+    ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, slices->to, ash_nest_index(n, slices->total)));
+    for (unsigned i = 0; i < t->rows * t->vectors; i++)
+        ash_nest_store(n, slices->buf, sum_at(t, slices, slot, i), ash_nest_get(n, t->cells[i]), ASH_NO_REF);
+    ash_nest_else(n);
+    store_results(t, row, row0);
+    ash_nest_end(n);
 }
 
 bool ash_tile_operand_at(ash_kern *k, ash_value value, const ash_ix *idx, ash_tile_operand *out) {

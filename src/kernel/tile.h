@@ -23,6 +23,48 @@ typedef struct ash_tile_shape {
 ash_tile_shape ash_tile_choose(const ash_target *target, int64_t rows, int64_t blocks, int64_t steps,
                                unsigned most_rows);
 
+/* How a product is cut into chunks: `per` lines of the first operand by one strip of the second. Neighbouring
+ * chunks share their lines (`lines_stay`) or their strip, which is then read from the second-level cache. */
+typedef struct ash_tile_cut {
+    int64_t per;
+    bool lines_stay;
+} ash_tile_cut;
+
+/* What is to be cut; lines are rows, positions, or lines of positions. */
+typedef struct ash_tile_work {
+    int64_t lines, unit;    /* how many; a chunk has a multiple of `unit` */
+    int64_t line_bytes;     /* of the first operand, for one line */
+    int64_t line_flops;     /* of one line by one strip */
+    int64_t strips;         /* of the second operand */
+    int64_t strip_bytes;    /* of one of them */
+} ash_tile_work;
+
+ash_tile_cut ash_tile_choose_cut(const ash_target *target, const ash_tile_work *work);
+/* The part and the strip of a chunk; returns what is left of its number. */
+ash_ref ash_tile_decode(ash_kern *k, const ash_tile_cut *cut, ash_ref chunk, ash_ref parts, ash_ref strips,
+                        ash_ref *part, ash_ref *strip);
+
+/* The inner dimension in slices: all tiles of a chunk take one slice after the other, so that a slice of the
+ * strip stays in the first-level cache. In between, their sums lie in scratch memory:
+ *
+ *     for each slice                           of the inner dimension: `size` of `total` blocks
+ *         for each tile of the chunk
+ *             acc = first slice ? 0 : sums     sums at: worker's part + slot
+ *             acc += slice
+ *             last slice ? results = acc : sums = acc
+ */
+typedef struct ash_tile_slices {
+    int64_t count, size, total; /* count 1: no slices, nothing in memory */
+    uint16_t buf;               /* scratch */
+    ash_ref part, from, to;     /* the worker's part; the present slice */
+} ash_tile_slices;
+
+/* For strips of `total` blocks of `block_bytes`, in chunks of `tiles` tiles with `sums` elements in all. */
+ash_tile_slices ash_tile_slice(ash_kern *k, int64_t total, int64_t block_bytes, int64_t tiles, int64_t sums);
+/* Opens and closes the loop over the slices. */
+void ash_tile_slices_open(ash_kern *k, ash_tile_slices *slices);
+void ash_tile_slices_close(ash_kern *k, const ash_tile_slices *slices);
+
 typedef struct ash_tile {
     ash_kern *k;
     const ash_node *anchor;
@@ -37,11 +79,13 @@ typedef struct ash_tile {
 
 /* Sets the root's index from that of the anchor's result. */
 void ash_tile_set_root(ash_tile *t, const ash_ix *anchor_index);
-void ash_tile_open(ash_tile *t); /* makes the accumulators, zero */
+/* Makes the accumulators: zero, or as `slices` (if not NULL) left them at element `slot`. */
+void ash_tile_open(ash_tile *t, const ash_tile_slices *slices, ash_ref slot);
 /* One multiply-add per accumulator of rows [from, to): a[p] scalar or vector refs, b[v] vector refs. */
 void ash_tile_add(ash_tile *t, unsigned p, const ash_ref *b, ash_ref a);
-/* Evaluates and stores the root for every accumulator; the row symbol takes row0 + p. */
-void ash_tile_store(ash_tile *t, ash_sym row, ash_ref row0);
+/* Evaluates and stores the root for every accumulator; the row symbol takes row0 + p. With slices to come
+ * keeps the accumulators at element `slot` instead. */
+void ash_tile_store(ash_tile *t, ash_sym row, ash_ref row0, const ash_tile_slices *slices, ash_ref slot);
 
 /* Loads for tiles: the address of an operand. */
 typedef struct ash_tile_operand {
