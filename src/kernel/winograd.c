@@ -20,7 +20,7 @@
 
 enum {
     SCRATCH = 768 << 10, /* bytes of V and M that blocks are made for */
-    FEW_TILES = 16,      /* of a block, however large that makes V: each weight is read once a block */
+    FEW_TILES = 24,      /* of a block, however large that makes V: each weight is read once a block */
     MOST_TILES = 96,
     PART = 64,           /* output channels of M, or somewhat more */
     FEW_CHANNELS = 128,  /* of a chunk's outputs: with fewer, the input transform would be felt */
@@ -340,7 +340,7 @@ static void emit_product(winograd *g, unsigned rows, unsigned vectors, ash_ref p
     ash_kern_set_sym(k, g->point, point);
     ash_ref v = add(g, add(g, g->v_at, times(g, point, g->v_point)), times(g, row0, g->x_lanes));
     ash_ref block = ash_nest_loop(n, number(g, 0), number(g, g->channel_blocks), 1, 1);
-    ash_ref inner = ash_nest_loop(n, number(g, 0), number(g, g->x_lanes), 1, 4), b[8];
+    ash_ref inner = ash_nest_loop(n, number(g, 0), number(g, g->x_lanes), 1, 8), b[8];
     ash_kern_set_sym(k, g->channel, add(g, times(g, block, g->x_lanes), inner));
     for (unsigned i = 0; i < vectors; i++) {
         ash_kern_set_sym(k, g->vector, plus(g, vector0, i));
