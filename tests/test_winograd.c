@@ -1,5 +1,5 @@
-/* Winograd convolutions: the transforms, the kernel against direct convolutions in double precision, where the
- * pass takes them, and what plans with them promise. */
+/* Winograd convolutions: the transforms, the kernel against direct convolutions in double precision, where
+ * the pass takes them, and what plans with them promise. */
 #include "ashlar/plan.h"
 #include "ir/winograd.h"
 #include "opt_testing.h"
@@ -64,7 +64,8 @@ static ash_value transformed(ash_graph *g, ash_value w, const shape *s) {
         for (unsigned k = 0; k < 9; k++)
             matrix[k * points + p] = (float)(t.kernel[p / t.size][k / 3] * t.kernel[p % t.size][k % 3]);
     ash_type type = TYPE(ASH_F32, 9, points);
-    ash_value u = ash_graph_constant(g, &type, matrix, (size_t)(9 * points) * sizeof *matrix, ASH_DATA_COPY);
+    ash_value u =
+        ash_graph_constant(g, &type, matrix, (size_t)(9 * points) * sizeof *matrix, ASH_DATA_COPY);
     u = ash_matmul(g, ash_reshape(g, w, (ash_dim[]){s->o * s->c, 9}, 2), u);
     u = ash_reshape(g, u, (ash_dim[]){s->o, s->c, points}, 3);
     int64_t none[3] = {0}, after[3] = {blocks * s->w_block - s->o, 0, 0};
@@ -141,7 +142,8 @@ static const float *output_of(ash_plan *plan, size_t *size) {
     return data;
 }
 
-/* Errors of what the plan has computed: in the 2-norm, and the largest one relative to the largest element. */
+/* Errors of what the plan has computed: in the 2-norm, and the largest one relative to the largest element.
+ */
 typedef struct errors {
     double norm, most;
 } errors;
@@ -182,7 +184,8 @@ static void check(fixture *f, const shape *s, const ash_plan_options *options) {
     results want = evaluate(f->g, ASH_EVAL_DOUBLE, 7, false, NULL);
     double error = error_of(plan, &want.at[0]);
     if (!(error <= bound(s->tile)))
-        fail_msg("n %d c %d o %d, %d x %d, before %d %d, after %d %d, blocks %d %d %d, tile %d, epilogue %u: error "
+        fail_msg("n %d c %d o %d, %d x %d, before %d %d, after %d %d, blocks %d %d %d, tile %d, epilogue "
+                 "%u: error "
                  "%g",
                  (int)s->n, (int)s->c, (int)s->o, (int)s->rows, (int)s->columns, (int)s->before[0],
                  (int)s->before[1], (int)s->after[0], (int)s->after[1], (int)s->x_block, (int)s->y_block,
@@ -313,8 +316,8 @@ static void where_it_pays(void **state) {
         ash_value x = INPUT(f, "x", ASH_F32, 1, rows[i].c, rows[i].size, rows[i].size);
         ash_graph_output(f->g, "y", conv3(f, x, CONSTANT(f, ASH_F32, rows[i].o, rows[i].c, 3, 3)));
         if (tile_of(f, (ash_opt_options){0}, 0) != rows[i].tile)
-            fail_msg("%d to %d channels of %d: tiles of %d", (int)rows[i].c, (int)rows[i].o, (int)rows[i].size,
-                     (int)tile_of(f, (ash_opt_options){0}, 0));
+            fail_msg("%d to %d channels of %d: tiles of %d", (int)rows[i].c, (int)rows[i].o,
+                     (int)rows[i].size, (int)tile_of(f, (ash_opt_options){0}, 0));
     }
 }
 
@@ -337,8 +340,11 @@ static ash_value grouped(fixture *f, ash_value x, ash_value w) {
     (void)w;
     return ash_conv2d(f->g, x, CONSTANT(f, ASH_F32, CHANNELS, CHANNELS / 2, 3, 3), 1, 1, 2);
 }
-static ash_value half(fixture *f, ash_value x, ash_value w) {
+static ash_value doubles(fixture *f, ash_value x, ash_value w) {
     return conv3(f, ash_cast(f->g, x, ASH_F64), ash_cast(f->g, w, ASH_F64));
+}
+static ash_value halves(fixture *f, ash_value x, ash_value w) { /* computed in f32 */
+    return ash_relu(f->g, conv3(f, ash_cast(f->g, x, ASH_F16), ash_cast(f->g, w, ASH_F16)));
 }
 /* As a quantised network does: scaled, shifted, rounded, cut. */
 static ash_value quantised(fixture *f, ash_value x, ash_value w) {
@@ -371,7 +377,8 @@ static void where_it_is_exact_enough(void **state) {
                 {"strided", strided, false},
                 {"dilated", dilated, false},
                 {"grouped", grouped, false},
-                {"f64", half, false},
+                {"doubles", doubles, false},
+                {"halves", halves, false},
                 {"quantised", quantised, false},
                 {"pooled_and_cast", pooled_and_cast, false},
                 {"rounded_later", rounded_later, true},

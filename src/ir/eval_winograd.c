@@ -1,4 +1,5 @@
-/* Winograd convolutions by their definition: tile by tile, each input channel's share added to the result. */
+/* Winograd convolutions by their definition: tile by tile, each input channel's share added to the result.
+ */
 #include "eval.h"
 #include "winograd.h"
 

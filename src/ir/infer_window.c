@@ -219,10 +219,12 @@ ash_status ash_infer__winograd(const ash_inference *c) {
     ash_dim channels;
     ASH_INFER_FAIL_IF(x->dtype != ASH_F32, c, ASH_ERROR_TYPE, "operand 0 is not f32");
     ASH_TRY(ash_infer__same_dtype(c, 0, 1));
-    ASH_INFER_FAIL_IF(x->rank != 5 || x->dims[4] < 1, c, ASH_ERROR_SHAPE, "operand 0 is not [n, c/I, h, w, I]");
+    ASH_INFER_FAIL_IF(x->rank != 5 || x->dims[4] < 1, c, ASH_ERROR_SHAPE,
+                      "operand 0 is not [n, c/I, h, w, I]");
     ASH_TRY(ash_infer__dim(c, ASH_DIM_MUL, x->dims[1], x->dims[4], &channels));
     ASH_INFER_FAIL_IF(filters < 1 || block < 2 || filters % block, c, ASH_ERROR_SHAPE,
-                      "blocks of %lld do not divide %lld filters, or are too small", (long long)block, (long long)filters);
+                      "blocks of %lld do not divide %lld filters, or are too small", (long long)block,
+                      (long long)filters);
     ASH_INFER_FAIL_IF(channels < 1, c, ASH_ERROR_SHAPE, "operand 0 has no channels");
     ASH_TRY(winograd_weights(c, channels, filters));
     ASH_INFER_FAIL_IF(c->ins[1].dims[3] % block, c, ASH_ERROR_SHAPE,

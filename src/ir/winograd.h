@@ -3,9 +3,9 @@
  *
  *     y = A^T [ (G g G^T) . (B^T d B) ] A        d: (m + 2)^2 inputs, g: the window, . : by elements
  *
- * (Lavin and Gray, Fast Algorithms for Convolutional Neural Networks, 2015.) A polynomial's product is taken
- * at m + 2 points: 0, pairs of +p and -p, and infinity. Pairs halve the arithmetic of the transforms: what
- * is at even and what is at odd places is summed once for both.
+ * (Lavin and Gray, Fast Algorithms for Convolutional Neural Networks, 2015.) A polynomial's product is
+ * taken at m + 2 points: 0, pairs of +p and -p, and infinity. Pairs halve the arithmetic of the transforms:
+ * what is at even and what is at odd places is summed once for both.
  *
  * The points decide the error. Integers (1, 2) are what most use; for m = 4 the pairs 2/3 and 3/2 give less
  * than half of their error in f32, and a product of 1, which saves two multiplications. docs/codegen.md has

@@ -6,10 +6,10 @@
  *     weights U [points][o/B][c][B]                                    /
  *     M [points][vectors][tiles][B] --A^T m A--> epilogue --> result [n, o/y, h', w', y]
  *
- * V and M hold one block of tiles in a worker's scratch memory. They stay in the second-level cache, or next
- * to it: a point's part of V is read for all output channels before the next point's. The output channels are
- * taken in parts, so that M is small. A chunk is a block of tiles and a range of output channels; it makes V
- * of its own, so that chunks share nothing.
+ * V and M hold one block of tiles in a worker's scratch memory. They stay in the second-level cache, or
+ * next to it: a point's part of V is read for all output channels before the next point's. The output
+ * channels are taken in parts, so that M is small. A chunk is a block of tiles and a range of output
+ * channels; it makes V of its own, so that chunks share nothing.
  *
  * Transforms work on vectors of channels, which lie side by side, in two halves: columns, then rows. The
  * first half is kept in a line of scratch, because (m + 2)^2 vectors are more than there are registers.
@@ -22,30 +22,30 @@ enum {
     SCRATCH = 768 << 10, /* bytes of V and M that blocks are made for */
     FEW_TILES = 24,      /* of a block, however large that makes V: each weight is read once a block */
     MOST_TILES = 96,
-    PART = 64,           /* output channels of M, or somewhat more */
-    FEW_CHANNELS = 128,  /* of a chunk's outputs: with fewer, the input transform would be felt */
-    CHUNKS = 8           /* enough to share */
+    PART = 64,          /* output channels of M, or somewhat more */
+    FEW_CHANNELS = 128, /* of a chunk's outputs: with fewer, the input transform would be felt */
+    CHUNKS = 8          /* enough to share */
 };
 
 typedef struct winograd {
     ash_kern *k;
     const ash_node *node;
     ash_winograd t;
-    unsigned lanes, x_lanes, store_lanes;    /* of the weights, the input, the result */
-    int64_t channel_blocks, vectors;         /* of the input; of the result */
-    ash_dim in[2], out[2], before[2];        /* rows, columns */
-    ash_dim tiles[2], all_tiles;             /* per column, per row; of all images */
-    ash_tile_shape shape;                    /* of the products' tiles */
-    int64_t block, part;                     /* tiles of a block; vectors of a part */
-    int64_t v_point, m_point;                /* elements of V and M from one point to the next */
+    unsigned lanes, x_lanes, store_lanes;           /* of the weights, the input, the result */
+    int64_t channel_blocks, vectors;                /* of the input; of the result */
+    ash_dim in[2], out[2], before[2];               /* rows, columns */
+    ash_dim tiles[2], all_tiles;                    /* per column, per row; of all images */
+    ash_tile_shape shape;                           /* of the products' tiles */
+    int64_t block, part;                            /* tiles of a block; vectors of a part */
+    int64_t v_point, m_point;                       /* elements of V and M from one point to the next */
     ash_sym batch, row, column, filter_block, lane; /* of the result */
     ash_sym x_batch, x_block, x_row, x_column;      /* of the input */
     ash_sym point, vector, channel;                 /* of the weights */
     ash_ix anchor[5];
     ash_tile_operand x, u;
-    uint16_t v_buf, m_buf, half_buf;  /* scratch */
-    ash_ref v_at, m_at, half_at;      /* where this worker's begin */
-    ash_ref from, to;                 /* the chunk's tiles */
+    uint16_t v_buf, m_buf, half_buf; /* scratch */
+    ash_ref v_at, m_at, half_at;     /* where this worker's begin */
+    ash_ref from, to;                /* the chunk's tiles */
 } winograd;
 
 /* --- small helpers ---------------------------------------------------------------------------------- */
@@ -249,8 +249,8 @@ static place place_of(winograd *g, ash_ref tile) {
 
 /* --- input ------------------------------------------------------------------------------------------ */
 
-/* Column `column` of the tile, from row `top` on, as vectors of channels. At an edge, rows outside are zero;
- * `edge` false: none is. */
+/* Column `column` of the tile, from row `top` on, as vectors of channels. At an edge, rows outside are
+ * zero; `edge` false: none is. */
 static void load_column(winograd *g, ash_ref top, bool edge, ash_ref *x) {
     ash_kern *k = g->k;
     ash_nest *n = &k->nest;
@@ -278,9 +278,10 @@ static void emit_input_column(winograd *g, ash_ref column, ash_ref top, bool edg
     load_column(g, top, edge, x);
     transform_input(g, x, y);
     for (unsigned i = 0; i < g->t.size; i++)
-        ash_nest_store(n, g->half_buf,
-                       add(g, g->half_at, plus(g, times(g, column, g->x_lanes), i * g->t.size * g->x_lanes)),
-                       y[i], ASH_NO_REF);
+        ash_nest_store(
+            n, g->half_buf,
+            add(g, g->half_at, plus(g, times(g, column, g->x_lanes), i * g->t.size * g->x_lanes)), y[i],
+            ASH_NO_REF);
 }
 
 /* V of the chunk's tiles. */
@@ -288,7 +289,8 @@ static void emit_input(winograd *g) {
     ash_kern *k = g->k;
     ash_nest *n = &k->nest;
     unsigned size = g->t.size, lanes = g->x_lanes;
-    ash_ref zero = constant(g, 0, lanes), rows = ash_kern_dim(k, g->in[0]), columns = ash_kern_dim(k, g->in[1]);
+    ash_ref zero = constant(g, 0, lanes), rows = ash_kern_dim(k, g->in[0]),
+            columns = ash_kern_dim(k, g->in[1]);
     ash_ref block = ash_kern_loop(k, g->x_block, number(g, 0), number(g, g->channel_blocks), 1, 1);
     ash_ref tile = ash_nest_loop(n, g->from, g->to, 1, 1);
     place at = place_of(g, tile);
@@ -307,11 +309,13 @@ static void emit_input(winograd *g) {
     ash_nest_end(n);
     ash_nest_else(n);
     for (unsigned i = 0; i < size; i++)
-        ash_nest_store(n, g->half_buf, add(g, g->half_at, plus(g, times(g, column, lanes), i * size * lanes)),
-                       zero, ASH_NO_REF);
+        ash_nest_store(n, g->half_buf,
+                       add(g, g->half_at, plus(g, times(g, column, lanes), i * size * lanes)), zero,
+                       ASH_NO_REF);
     ash_nest_end(n);
     ash_nest_end(n);
-    ash_ref v = add(g, g->v_at, times(g, add(g, times(g, block, g->block), minus(g, tile, g->from)), lanes));
+    ash_ref v =
+        add(g, g->v_at, times(g, add(g, times(g, block, g->block), minus(g, tile, g->from)), lanes));
     ash_ref row = ash_nest_loop(n, number(g, 0), number(g, size), 1, 1), x[ASH_WINOGRAD_SIZE] = {0},
             y[ASH_WINOGRAD_SIZE];
     for (unsigned j = 0; j < size; j++)
@@ -320,8 +324,8 @@ static void emit_input(winograd *g) {
                              ASH_NO_REF);
     transform_input(g, x, y);
     for (unsigned j = 0; j < size; j++)
-        ash_nest_store(n, g->v_buf, add(g, v, plus(g, times(g, row, size * g->v_point), j * g->v_point)), y[j],
-                       ASH_NO_REF);
+        ash_nest_store(n, g->v_buf, add(g, v, plus(g, times(g, row, size * g->v_point), j * g->v_point)),
+                       y[j], ASH_NO_REF);
     ash_nest_end(n);
     ash_nest_end(n);
     ash_nest_end(n);
@@ -433,7 +437,8 @@ static void emit_output(winograd *g, ash_ref first, ash_ref end) {
     ash_ref x[ASH_WINOGRAD_SIZE] = {0}, y[ASH_WINOGRAD_SIZE];
     ash_ref vector = ash_nest_loop(n, first, end, 1, 1), tile = ash_nest_loop(n, g->from, g->to, 1, 1);
     place at = place_of(g, tile);
-    ash_ref m = times(g, add(g, times(g, minus(g, vector, first), g->block), minus(g, tile, g->from)), lanes);
+    ash_ref m =
+        times(g, add(g, times(g, minus(g, vector, first), g->block), minus(g, tile, g->from)), lanes);
     m = add(g, g->m_at, m);
     ash_kern_set_sym(k, g->batch, at.batch);
     ash_ref column = ash_nest_loop(n, number(g, 0), number(g, size), 1, 1);
@@ -443,8 +448,9 @@ static void emit_output(winograd *g, ash_ref first, ash_ref end) {
                              ASH_NO_REF);
     transform_output(g, x, y);
     for (unsigned i = 0; i < tile_size; i++)
-        ash_nest_store(n, g->half_buf, add(g, g->half_at, plus(g, times(g, column, lanes), i * size * lanes)),
-                       y[i], ASH_NO_REF);
+        ash_nest_store(n, g->half_buf,
+                       add(g, g->half_at, plus(g, times(g, column, lanes), i * size * lanes)), y[i],
+                       ASH_NO_REF);
     ash_nest_end(n);
     ash_ref rows = minus(g, ash_kern_dim(k, g->out[0]), at.row);
     rows = ash_nest_binary(n, ASH_OP_MIN, rows, number(g, tile_size));

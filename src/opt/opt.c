@@ -5,7 +5,8 @@
  * small value). reciprocal comes after it, so that a division of a channel is one of its weights, and
  * before fold, which computes 1 / c. widen comes after affine, so that a normalisation is still next to its
  * convolution, and before layout, which knows f32 alone. layout comes after everything that speaks of
- * channels as dim 1; winograd reads the weights as it has packed them. What layout inserts is then cleaned up by the same passes. */
+ * channels as dim 1; winograd reads the weights as it has packed them. What layout inserts is then cleaned
+ * up by the same passes. */
 #include "rewrite.h"
 
 enum {
