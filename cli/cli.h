@@ -97,7 +97,7 @@ struct session {
  */
 struct session session_defaults(void);
 /* Rows for the options above; they point into `session`. Of COUNT SESSION_OPTIONS, and an end. */
-enum { SESSION_OPTIONS = 16 };
+enum { SESSION_OPTIONS = 17 };
 void session_options(struct session *session, struct option rows[SESSION_OPTIONS + 1]);
 bool session_open(struct session *session, const char *path); /* context and graph; prints why not */
 bool session_prepare(struct session *session);                /* and the plan; prints why not */

@@ -47,6 +47,7 @@ void session_options(struct session *s, struct option rows[SESSION_OPTIONS + 1])
          &o->order},
         {"--no-fuse", NULL, "one kernel per node", OPTION_UNSET, &o->fuse},
         {"--no-optimize", NULL, "take the graph as it is", OPTION_UNSET, &o->optimize},
+        {"--no-winograd", NULL, "convolutions by their definition alone", OPTION_UNSET, &o->winograd},
         {"--poison", NULL, "fill dead bytes with NaNs between operations", OPTION_FLAG, &o->poison},
         {"--var", "NAME=N",
          "size of a dynamic dim; NAME=MIN..MAX keeps it variable (others are those of the given inputs, or "

@@ -185,6 +185,25 @@ static const row rows[] = {
     {"conv", "f32[1, 3, 9, 9] f32[20, 3, 3, 3]",
      CONV("[1, 1]", "[0, 0]", "1", "x_block=0 y_block=0 w_block=0 o=20"), "o is 20, and w_block is 0",
      ASH_ERROR_INVALID_ARGUMENT},
+#define WINOGRAD(pads, block, o) "before=" pads " after=" pads " y_block=" block " o=" o
+    {"winograd", "f32[b, 2, 9, n, 16] f32[36, 2, 32, 16]", WINOGRAD("[1, 1]", "4", "20"),
+     "f32[b, 5, 9, n, 4]", 0},
+    {"winograd", "f32[1, 2, 9, 9, 16] f32[36, 2, 32, 16]", WINOGRAD("[0, 0]", "3", "20"),
+     "blocks of 3 do not divide 20 filters", ASH_ERROR_SHAPE},
+    {"winograd", "f32[1, 2, 9, 9, 16] f32[16, 2, 32, 16]", WINOGRAD("[0, 0]", "1", "20"),
+     "blocks of 1 do not divide 20 filters", ASH_ERROR_SHAPE},
+    {"winograd", "f32[1, 2, 9, 9, 16] f32[16, 2, 32, 16]", WINOGRAD("[0, 0]", "5", "20"),
+     "blocks of 5 do not divide those of the weights", ASH_ERROR_SHAPE},
+    {"winograd", "f32[1, 2, 9, 9, 16] f32[25, 2, 32, 16]", WINOGRAD("[0, 0]", "4", "20"),
+     "no tile has 25 points", ASH_ERROR_SHAPE},
+    {"winograd", "f32[1, 2, 9, 9, 16] f32[16, 2, 31, 16]", WINOGRAD("[0, 0]", "4", "20"),
+     "the weights are not [points, ceil(o/B), c, B]", ASH_ERROR_SHAPE},
+    {"winograd", "f32[1, 32, 9, 9] f32[16, 2, 32, 16]", WINOGRAD("[0, 0]", "4", "20"),
+     "operand 0 is not [n, c/I, h, w, I]", ASH_ERROR_SHAPE},
+    {"winograd", "f64[1, 2, 9, 9, 16] f64[16, 2, 32, 16]", WINOGRAD("[0, 0]", "4", "20"),
+     "operand 0 is not f32", ASH_ERROR_TYPE},
+    {"winograd", "f32[1, 2, 2, 9, 16] f32[16, 2, 32, 16]", WINOGRAD("[0, 0]", "4", "20"),
+     "a window of 3 elements", ASH_ERROR_SHAPE},
 /* pools */
 #define POOL(axes, kernel, pads)                                                                           \
     "axes=" axes " kernel=" kernel " strides=[2, 2] dilations=[1, 1] before=" pads " after=" pads

@@ -36,8 +36,8 @@ static void dumps_come_in_order(void **state) {
     small_net(f);
     assert_ok(optimise(f, NULL, &target, (ash_opt_options){.dump = note, .dump_user = &all}, &diag));
     assert_string_equal(
-        all.names,
-        "dce fold cse simplify cse affine reciprocal fold simplify cse widen layout simplify cse dce");
+        all.names, "dce fold cse simplify cse affine reciprocal fold simplify cse widen layout winograd "
+                   "simplify cse dce");
     assert_ok(optimise(f, NULL, &target,
                        (ash_opt_options){ASH_OPT_EXACT, .dump = note, .dump_user = &exact}, &diag));
     assert_string_equal(exact.names, "dce fold cse simplify cse fold simplify cse simplify cse dce");
@@ -56,7 +56,8 @@ static void passes_are_left_out(void **state) {
     ash_opt_options options = {.off = off, .n_off = 2, .dump = note, .dump_user = &d};
     assert_ok(ash_opt__run(f->g, &target, &options, &f->out, &diag));
     assert_string_equal(
-        d.names, "dce fold cse cse reciprocal fold cse widen cse dce"); /* affine requires simplify */
+        d.names,
+        "dce fold cse cse reciprocal fold cse widen winograd cse dce"); /* affine requires simplify */
 }
 
 static void wrong_options_are_refused(void **state) {

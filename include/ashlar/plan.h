@@ -66,9 +66,12 @@ typedef struct ash_plan_options {
     ash_plan_order order;
     unsigned threads; /* threads of one execution, the caller's included; 0: as many as the context has */
     bool optimize;    /* false: the graph is taken as it is, but for what no output needs */
-    bool fuse;        /* false: one kernel per node */
-    bool poison; /* debugging: dead bytes are filled with NaN patterns between operations, so that a value
-                    that is read after its death shows */
+    bool winograd; /* convolutions of 3 x 3 windows may take Winograd's algorithm where it is faster: fewer
+                      multiplications, packed weights up to 4 times as large, and sums rounded another
+                      way (docs/codegen.md). Never where the result is rounded to integers. false: none */
+    bool fuse;     /* false: one kernel per node */
+    bool poison;   /* debugging: dead bytes are filled with NaN patterns between operations, so that a value
+                      that is read after its death shows */
     const ash_value *keep; /* values of the graph whose results can be read after every execution */
     size_t keep_count;
     ash_mode mode;
@@ -77,7 +80,8 @@ typedef struct ash_plan_options {
                               executions of the plan and its replicas, and must stay as long as they */
 } ash_plan_options;
 
-/* Mode stream, optimised and fused, no poison, all threads, ash_memory_options_inference. */
+/* Mode stream, optimised, with Winograd, and fused, no poison, all threads, ash_memory_options_inference.
+ */
 ASH_API ash_plan_options ash_plan_options_default(void);
 
 /* Prepares a graph; `options` may be NULL for the defaults. The caller destroys *out. */

@@ -1,5 +1,6 @@
 /* Shape inference of contractions and windows: matrix products, convolutions, pooling. */
 #include "infer.h"
+#include "winograd.h"
 
 /* --- windows
  * -------------------------------------------------------------------------------------------------------
@@ -196,5 +197,46 @@ ash_status ash_infer__conv(const ash_inference *c) {
                       ASH_MAX_RANK);
     out->dims[1] = v.filters / v.y_block;
     out->dims[out->rank++] = v.y_block;
+    return ASH_OK;
+}
+
+/* w is [(m + 2)^2, ceil(o/B), c, B]. */
+static ash_status winograd_weights(const ash_inference *c, int64_t channels, int64_t filters) {
+    const ash_type *w = &c->ins[1];
+    ash_winograd transforms;
+    ASH_INFER_FAIL_IF(w->rank != 4 || w->dims[3] < 1 || w->dims[2] != channels ||
+                          w->dims[1] != (filters - 1) / w->dims[3] + 1,
+                      c, ASH_ERROR_SHAPE, "the weights are not [points, ceil(o/B), c, B]");
+    ASH_INFER_FAIL_IF(!ash_winograd_make(w->dims[0], &transforms), c, ASH_ERROR_SHAPE,
+                      "no tile has %lld points", (long long)w->dims[0]);
+    return ASH_OK;
+}
+
+ash_status ash_infer__winograd(const ash_inference *c) {
+    const ash_type *x = &c->ins[0];
+    const ash_dim *before, *after;
+    int64_t filters = ash_infer__attr(c, ASH_ATTR_O)->i, block = ash_infer__attr(c, ASH_ATTR_Y_BLOCK)->i;
+    ash_dim channels;
+    ASH_INFER_FAIL_IF(x->dtype != ASH_F32, c, ASH_ERROR_TYPE, "operand 0 is not f32");
+    ASH_TRY(ash_infer__same_dtype(c, 0, 1));
+    ASH_INFER_FAIL_IF(x->rank != 5 || x->dims[4] < 1, c, ASH_ERROR_SHAPE,
+                      "operand 0 is not [n, c/I, h, w, I]");
+    ASH_TRY(ash_infer__dim(c, ASH_DIM_MUL, x->dims[1], x->dims[4], &channels));
+    ASH_INFER_FAIL_IF(filters < 1 || block < 2 || filters % block, c, ASH_ERROR_SHAPE,
+                      "blocks of %lld do not divide %lld filters, or are too small", (long long)block,
+                      (long long)filters);
+    ASH_INFER_FAIL_IF(channels < 1, c, ASH_ERROR_SHAPE, "operand 0 has no channels");
+    ASH_TRY(winograd_weights(c, channels, filters));
+    ASH_INFER_FAIL_IF(c->ins[1].dims[3] % block, c, ASH_ERROR_SHAPE,
+                      "blocks of %lld do not divide those of the weights", (long long)block);
+    ASH_TRY(ash_infer__list(c, ASH_ATTR_BEFORE, 2, 0, &before));
+    ASH_TRY(ash_infer__list(c, ASH_ATTR_AFTER, 2, 0, &after));
+    c->outs[0] = *x;
+    c->outs[0].dims[1] = filters / block;
+    c->outs[0].dims[4] = block;
+    for (unsigned i = 0; i < 2; i++) {
+        window w = {3, 1, 1, before[i], after[i]};
+        ASH_TRY(count_windows(c, 2 + i, x->dims[2 + i], &w, &c->outs[0].dims[2 + i]));
+    }
     return ASH_OK;
 }

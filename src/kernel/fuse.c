@@ -332,6 +332,7 @@ static void place(fuser *f, uint32_t n, uint32_t group) {
     if (node->op == ASH_OP_MATMUL && !lies_evenly(f, node->ins[0])) f->packed[node->ins[0]] = true;
     if (node->op == ASH_OP_CONV && ash_node_int(node, ASH_ATTR_W_BLOCK)) f->packed[node->ins[1]] = true;
     if (node->op == ASH_OP_CONV && ash_node_int(node, ASH_ATTR_X_BLOCK)) f->packed[node->ins[0]] = true;
+    if (node->op == ASH_OP_WINOGRAD) f->packed[node->ins[0]] = f->packed[node->ins[1]] = true;
 }
 
 /* The same for a reduction, whose operand has labels of its own. Fails when the group's axes do not fit. */

@@ -278,6 +278,8 @@ static double node_flops(const ash_lowering *low, const ash_node *node) {
         return 2 * out * (double)max;
     }
     case ASH_CLASS_CONV: {
+        if (node->op == ASH_OP_WINOGRAD) /* those of the direct convolution, so that rates compare */
+            return 2 * out * 9 * (double)ash_graph__type(g, node->ins[1])->dims[2];
         double w = (double)ash_type_max_count(low->program->dims, ash_graph__type(g, node->ins[1]));
         double o = (double)ash_node_int(node, ASH_ATTR_O);
         if (o == 0) o = (double)ash_graph__type(g, node->ins[1])->dims[0];
@@ -302,7 +304,7 @@ static double node_work(const ash_lowering *low, const ash_node *node) {
     double flops = node_flops(low, node);
     switch (ash_op_infos[node->op].class) {
     case ASH_CLASS_MATMUL:
-    case ASH_CLASS_CONV: return flops / 140;
+    case ASH_CLASS_CONV: return flops / (node->op == ASH_OP_WINOGRAD ? 300 : 140);
     case ASH_CLASS_POOL: return flops / 12;
     case ASH_CLASS_REDUCE:
     case ASH_CLASS_ARGREDUCE: return flops / 16;

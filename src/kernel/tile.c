@@ -289,7 +289,10 @@ ash_status ash_kern_lower_tile(ash_kern *k, ash_dim *chunks, bool *done) {
     const ash_node *anchor = &k->graph->nodes.at[k->group->anchor];
     *done = false;
     if (ash_graph__type(k->graph, anchor->out)->dtype != ASH_F32) return ASH_OK;
-    *done = ash_op_infos[anchor->op].class == ASH_CLASS_MATMUL ? ash_kern_lower_matmul(k, chunks)
-                                                               : ash_kern_lower_conv(k, chunks);
+    if (anchor->op == ASH_OP_WINOGRAD)
+        ash_kern_lower_winograd(k, chunks), *done = true;
+    else
+        *done = ash_op_infos[anchor->op].class == ASH_CLASS_MATMUL ? ash_kern_lower_matmul(k, chunks)
+                                                                   : ash_kern_lower_conv(k, chunks);
     return ash_kern_status(k);
 }

@@ -5,7 +5,8 @@
  * small value). reciprocal comes after it, so that a division of a channel is one of its weights, and
  * before fold, which computes 1 / c. widen comes after affine, so that a normalisation is still next to its
  * convolution, and before layout, which knows f32 alone. layout comes after everything that speaks of
- * channels as dim 1. What layout inserts is then cleaned up by the same passes. */
+ * channels as dim 1; winograd reads the weights as it has packed them. What layout inserts is then cleaned
+ * up by the same passes. */
 #include "rewrite.h"
 
 enum {
@@ -38,6 +39,7 @@ static const row pipeline[] = {
     {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0},
     {"widen", ash_opt__widen, ASH_OPT_FULL, PLAIN, CANONICAL, 0},
     {"layout", ash_opt__layout, ASH_OPT_FULL, PLAIN, PLAIN | CANONICAL, 0},
+    {"winograd", ash_opt__winograd, ASH_OPT_FULL, 0, CANONICAL, 0},
     {"simplify", ash_opt__simplify, ASH_OPT_EXACT, 0, 0, CANONICAL},
     {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0},
     {"dce", ash_opt__dce, ASH_OPT_NONE, 0, 0, 0},

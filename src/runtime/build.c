@@ -6,7 +6,8 @@
 #include "plan.h"
 
 ash_plan_options ash_plan_options_default(void) {
-    return (ash_plan_options){.memory = ash_memory_options_inference(), .optimize = true, .fuse = true};
+    return (ash_plan_options){
+        .memory = ash_memory_options_inference(), .optimize = true, .winograd = true, .fuse = true};
 }
 
 const char *ash_plan__step_name(const ash_step *step) {

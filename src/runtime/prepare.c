@@ -35,7 +35,10 @@ static ash_status check_files(const ash_graph *graph, ash_diag *diag) {
 static ash_status lower(struct making *m, const ash_graph *graph, ash_diag *diag) {
     int64_t start = ash_clock__now();
     const ash_target *target = ash_compiler__target(m->compiler);
+    static const char *const off[] = {"winograd"};
     ash_opt_options opt = {.level = m->options->optimize ? ASH_OPT_FULL : ASH_OPT_NONE,
+                           .off = off,
+                           .n_off = m->options->winograd ? 0 : ASH_COUNT(off),
                            .keep = m->options->keep,
                            .n_keep = m->options->keep_count,
                            .progress = &m->options->progress};

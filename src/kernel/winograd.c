@@ -1,0 +1,509 @@
+/* Winograd convolutions: an input transform, one product of matrices for each point, an output transform,
+ * block by block.
+ *
+ *     input [n, c/I, h, w, I] --B^T d B--> V [points][c/I][tiles][I]   \
+ *                                                                        products: M = V U, per point
+ *     weights U [points][o/B][c][B]                                    /
+ *     M [points][vectors][tiles][B] --A^T m A--> epilogue --> result [n, o/y, h', w', y]
+ *
+ * V and M hold one block of tiles in a worker's scratch memory. They stay in the second-level cache, or
+ * next to it: a point's part of V is read for all output channels before the next point's. The output
+ * channels are taken in parts, so that M is small. A chunk is a block of tiles and a range of output
+ * channels; it makes V of its own, so that chunks share nothing.
+ *
+ * Transforms work on vectors of channels, which lie side by side, in two halves: columns, then rows. The
+ * first half is kept in a line of scratch, because (m + 2)^2 vectors are more than there are registers.
+ * Padding is zero in the first half of the input; what lies outside the result is not stored in the second
+ * half of the output. Tiles at the edges run the same code as all others but for these tests. */
+#include "ir/winograd.h"
+#include "tile.h"
+
+enum {
+    SCRATCH = 768 << 10, /* bytes of V and M that blocks are made for */
+    FEW_TILES = 24,      /* of a block, however large that makes V: each weight is read once a block */
+    MOST_TILES = 96,
+    PART = 64,          /* output channels of M, or somewhat more */
+    FEW_CHANNELS = 128, /* of a chunk's outputs: with fewer, the input transform would be felt */
+    CHUNKS = 8          /* enough to share */
+};
+
+typedef struct winograd {
+    ash_kern *k;
+    const ash_node *node;
+    ash_winograd t;
+    unsigned lanes, x_lanes, store_lanes;           /* of the weights, the input, the result */
+    int64_t channel_blocks, vectors;                /* of the input; of the result */
+    ash_dim in[2], out[2], before[2];               /* rows, columns */
+    ash_dim tiles[2], all_tiles;                    /* per column, per row; of all images */
+    ash_tile_shape shape;                           /* of the products' tiles */
+    int64_t block, part;                            /* tiles of a block; vectors of a part */
+    int64_t v_point, m_point;                       /* elements of V and M from one point to the next */
+    ash_sym batch, row, column, filter_block, lane; /* of the result */
+    ash_sym x_batch, x_block, x_row, x_column;      /* of the input */
+    ash_sym point, vector, channel;                 /* of the weights */
+    ash_ix anchor[5];
+    ash_tile_operand x, u;
+    uint16_t v_buf, m_buf, half_buf; /* scratch */
+    ash_ref v_at, m_at, half_at;     /* where this worker's begin */
+    ash_ref from, to;                /* the chunk's tiles */
+} winograd;
+
+/* --- small helpers ---------------------------------------------------------------------------------- */
+
+static ash_ref add(winograd *g, ash_ref a, ash_ref b) {
+    return ash_nest_binary(&g->k->nest, ASH_OP_ADD, a, b);
+}
+static ash_ref plus(winograd *g, ash_ref a, int64_t b) {
+    return add(g, a, ash_nest_index(&g->k->nest, b));
+}
+static ash_ref times(winograd *g, ash_ref a, int64_t b) {
+    return ash_nest_binary(&g->k->nest, ASH_OP_MUL, a, ash_nest_index(&g->k->nest, b));
+}
+static ash_ref minus(winograd *g, ash_ref a, ash_ref b) {
+    return ash_nest_binary(&g->k->nest, ASH_OP_SUB, a, b);
+}
+static ash_ref less(winograd *g, ash_ref a, ash_ref b) {
+    return ash_nest_binary(&g->k->nest, ASH_OP_LT, a, b);
+}
+static ash_ref both(winograd *g, ash_ref a, ash_ref b) {
+    return ash_nest_binary(&g->k->nest, ASH_OP_AND, a, b);
+}
+static ash_ref number(winograd *g, int64_t value) {
+    return ash_nest_index(&g->k->nest, value);
+}
+/* 0 <= a < limit */
+static ash_ref inside(winograd *g, ash_ref a, ash_ref limit) {
+    return both(g, less(g, number(g, -1), a), less(g, a, limit));
+}
+
+/* `bytes` of scratch for each worker, as a buffer of the nest; *at: where this worker's begins. */
+static uint16_t scratch(winograd *g, int64_t elements, ash_ref *at) {
+    ash_kern *k = g->k;
+    ash_program *p = k->low->program;
+    uint32_t id = (uint32_t)p->buffers.len;
+    elements = ash_ceil_div(elements, 16) * 16; /* whole lines for each worker */
+    int64_t bytes = elements * (int64_t)sizeof(float);
+    ash_buffer buffer = {.kind = ASH_BUFFER_SCRATCH,
+                         .type = {.dtype = ASH_F32, .rank = 1, .dims = {elements}},
+                         .bytes = bytes,
+                         .align = 64,
+                         .value = ASH_NO_VALUE,
+                         .origin = ASH_NO_VALUE,
+                         .root = ASH_NO_BUFFER};
+    *at = ASH_NO_REF;
+    if (!ash_vec_push(p->allocator, &p->buffers, buffer) ||
+        !ash_vec_push(k->low->allocator, &k->accesses, (ash_access){id, true, 0, bytes})) {
+        k->failed = true;
+        return 0;
+    }
+    *at = times(g, ash_kern_argument(k, ASH_NEST_WORKER), elements);
+    return ash_kern_buffer(k, id, ASH_F32, true);
+}
+
+/* --- linear combinations of vectors ----------------------------------------------------------------- */
+
+static ash_ref constant(winograd *g, double value, unsigned lanes) {
+    return ash_nest_splat(&g->k->nest, ash_nest_float(&g->k->nest, ASH_F32, value), lanes);
+}
+
+/* sum + c x, where `sum` may be ASH_NO_REF for nothing. */
+static ash_ref add_scaled(winograd *g, ash_ref sum, double c, ash_ref x, unsigned lanes) {
+    ash_nest *n = &g->k->nest;
+    if (c == 0) return sum;
+    if (sum == ASH_NO_REF) return c == 1 ? x : ash_nest_binary(n, ASH_OP_MUL, x, constant(g, c, lanes));
+    if (c == 1) return ash_nest_binary(n, ASH_OP_ADD, sum, x);
+    if (c == -1) return ash_nest_binary(n, ASH_OP_SUB, sum, x);
+    return ash_nest_fma(n, x, constant(g, c, lanes), sum);
+}
+
+/* The sum over j = first, first + step, ... of c[j] / scale * x[j], one with the factor 1 first. */
+static ash_ref combine(winograd *g, const double *c, const ash_ref *x, unsigned first, unsigned step,
+                       double scale, unsigned lanes) {
+    ash_ref sum = ASH_NO_REF;
+    unsigned start = g->t.size;
+    for (unsigned j = first; j < g->t.size; j += step)
+        if (c[j] == scale) start = j;
+    if (start < g->t.size) sum = x[start];
+    for (unsigned j = first; j < g->t.size; j += step)
+        if (j != start) sum = add_scaled(g, sum, c[j] / scale, x[j], lanes);
+    return sum;
+}
+
+/* B^T x. The rows of a pair of points differ in the signs of odd places alone. */
+static void transform_input(winograd *g, const ash_ref *x, ash_ref *y) {
+    unsigned last = g->t.size - 1, lanes = g->x_lanes;
+    y[0] = combine(g, g->t.input[0], x, 0, 1, 1, lanes);
+    y[last] = combine(g, g->t.input[last], x, 0, 1, 1, lanes);
+    for (unsigned p = 1; p < last; p += 2) {
+        const double *row = g->t.input[p];
+        double highest = row[last - 2]; /* of odd places: their sum is taken without this factor */
+        ash_ref even = combine(g, row, x, 0, 2, 1, lanes), odd = combine(g, row, x, 1, 2, highest, lanes);
+        y[p] = add_scaled(g, even, highest, odd, lanes);
+        y[p + 1] = add_scaled(g, even, -highest, odd, lanes);
+    }
+}
+
+/* A^T x: sums of pairs for even rows, differences for odd ones. */
+static void transform_output(winograd *g, const ash_ref *x, ash_ref *y) {
+    ash_nest *n = &g->k->nest;
+    unsigned last = g->t.size - 1;
+    ash_ref sides[2][ASH_WINOGRAD_SIZE]; /* sums and differences, at the places of +p */
+    for (unsigned p = 1; p < last; p += 2) {
+        sides[0][p] = ash_nest_binary(n, ASH_OP_ADD, x[p], x[p + 1]);
+        sides[1][p] = ash_nest_binary(n, ASH_OP_SUB, x[p], x[p + 1]);
+    }
+    for (unsigned r = 0; r < g->t.tile; r++) {
+        ash_ref sum = r == 0 ? x[0] : r + 1 == g->t.tile ? x[last] : ASH_NO_REF;
+        for (unsigned p = 1; p < last; p += 2)
+            sum = add_scaled(g, sum, g->t.output[r][p], sides[r % 2][p], g->lanes);
+        y[r] = sum;
+    }
+}
+
+/* --- the node --------------------------------------------------------------------------------------- */
+
+static void read_node(winograd *g) {
+    ash_kern *k = g->k;
+    const ash_type *x = ash_graph__type(k->graph, g->node->ins[0]),
+                   *u = ash_graph__type(k->graph, g->node->ins[1]),
+                   *y = ash_graph__type(k->graph, g->node->out);
+    ash_winograd_make(u->dims[0], &g->t); /* inference has seen that it is there */
+    g->lanes = (unsigned)u->dims[3];
+    g->x_lanes = (unsigned)x->dims[4];
+    g->store_lanes = (unsigned)y->dims[4];
+    g->channel_blocks = x->dims[1];
+    g->vectors = u->dims[1];
+    g->all_tiles = y->dims[0];
+    for (unsigned s = 0; s < 2; s++) {
+        g->in[s] = x->dims[2 + s];
+        g->out[s] = y->dims[2 + s];
+        g->before[s] = ash_node_list(g->node, ASH_ATTR_BEFORE)[s];
+        g->tiles[s] = ash_kern_ceil_div(k, g->out[s], g->t.tile);
+        g->all_tiles = ash_kern_product(k, g->all_tiles, g->tiles[s]);
+    }
+}
+
+/* Elements from one point to the next: an odd number of lines, so that the points of one tile lie in
+ * different sets of the cache. */
+static int64_t point_stride(int64_t elements) {
+    int64_t lines = ash_ceil_div(elements, 16);
+    return (lines + !(lines % 2)) * 16;
+}
+
+static void choose_sizes(winograd *g) {
+    int64_t points = g->t.size * g->t.size, channels = g->channel_blocks * g->x_lanes;
+    int64_t all = ASH_MAX(ash_kern_max(g->k, g->all_tiles), 1);
+    int64_t part = ASH_MIN(ash_ceil_div(PART, g->lanes), g->vectors);
+    int64_t tile_bytes = points * (channels + part * g->lanes) * (int64_t)sizeof(float);
+    int64_t block = ASH_MAX(SCRATCH / tile_bytes, FEW_TILES);
+    block = ASH_MIN(ASH_MIN(block, MOST_TILES), all);
+    block = ash_ceil_div(all, ash_ceil_div(all, block)); /* blocks of one size, as far as possible */
+    g->shape = ash_tile_choose(g->k->low->target, block, part, channels, ASH_TILE_MAX);
+    g->block = ash_ceil_div(block, g->shape.rows) * g->shape.rows;
+    if (g->block > all) g->block = all;
+    g->part = ash_ceil_div(part, g->shape.vectors) * g->shape.vectors;
+    g->v_point = point_stride(g->block * channels);
+    g->m_point = point_stride(g->block * g->part * g->lanes);
+}
+
+static void make_symbols(winograd *g) {
+    ash_kern *k = g->k;
+    ash_ixs *ixs = &k->ixs;
+    const ash_type *y = ash_graph__type(k->graph, g->node->out);
+    int64_t points = g->t.size * g->t.size;
+    g->batch = ash_kern_sym(k, y->dims[0]);
+    g->filter_block = ash_kern_sym(k, g->vectors * g->lanes / g->store_lanes);
+    g->row = ash_kern_sym(k, g->out[0]);
+    g->column = ash_kern_sym(k, g->out[1]);
+    g->lane = ash_kern_sym(k, g->store_lanes);
+    const ash_sym result[] = {g->batch, g->filter_block, g->row, g->column, g->lane};
+    for (unsigned d = 0; d < 5; d++) g->anchor[d] = ash_ix_sym(ixs, result[d]);
+    g->x_batch = ash_kern_sym(k, y->dims[0]);
+    g->x_block = ash_kern_sym(k, g->channel_blocks);
+    g->x_row = ash_kern_sym(k, g->in[0]);
+    g->x_column = ash_kern_sym(k, g->in[1]);
+    ash_ix x[] = {ash_ix_sym(ixs, g->x_batch), ash_ix_sym(ixs, g->x_block), ash_ix_sym(ixs, g->x_row),
+                  ash_ix_sym(ixs, g->x_column), ash_ix_const(ixs, 0)};
+    g->point = ash_kern_sym(k, points);
+    g->vector = ash_kern_sym(k, g->vectors);
+    g->channel = ash_kern_sym(k, g->channel_blocks * g->x_lanes);
+    ash_ix u[] = {ash_ix_sym(ixs, g->point), ash_ix_sym(ixs, g->vector), ash_ix_sym(ixs, g->channel),
+                  ash_ix_const(ixs, 0)};
+    if (!ash_tile_operand_at(k, g->node->ins[0], x, &g->x) ||
+        !ash_tile_operand_at(k, g->node->ins[1], u, &g->u))
+        k->failed = true; /* both are stored: out of memory */
+}
+
+/* The image, first row and first column of a tile's results. */
+typedef struct place {
+    ash_ref batch, row, column;
+} place;
+
+static place place_of(winograd *g, ash_ref tile) {
+    ash_nest *n = &g->k->nest;
+    ash_ref columns = ash_kern_dim(g->k, g->tiles[1]), rows = ash_kern_dim(g->k, g->tiles[0]);
+    ash_ref line = ash_nest_idiv(n, tile, columns);
+    return (place){ash_nest_idiv(n, line, rows), times(g, ash_nest_imod(n, line, rows), g->t.tile),
+                   times(g, ash_nest_imod(n, tile, columns), g->t.tile)};
+}
+
+/* --- input ------------------------------------------------------------------------------------------ */
+
+/* Column `column` of the tile, from row `top` on, as vectors of channels. At an edge, rows outside are
+ * zero; `edge` false: none is. */
+static void load_column(winograd *g, ash_ref top, bool edge, ash_ref *x) {
+    ash_kern *k = g->k;
+    ash_nest *n = &k->nest;
+    ash_ref limit = ash_kern_dim(k, g->in[0]);
+    ash_ref zero = edge ? constant(g, 0, g->x_lanes) : ASH_NO_REF;
+    for (unsigned i = 0; i < g->t.size; i++) {
+        ash_ref row = plus(g, top, i), cell = ASH_NO_REF;
+        if (edge) {
+            cell = ash_nest_cell(n, zero);
+            ash_nest_if(n, inside(g, row, limit));
+        }
+        ash_kern_set_sym(k, g->x_row, row);
+        x[i] = ash_nest_load(n, g->x.buf, ash_kern_index(k, g->x.linear), g->x_lanes, ASH_NO_REF);
+        if (!edge) continue;
+        ash_nest_set(n, cell, x[i]);
+        ash_nest_end(n);
+        x[i] = ash_nest_get(n, cell);
+    }
+}
+
+/* The first half: one transformed column into the scratch line, [rows][columns]. */
+static void emit_input_column(winograd *g, ash_ref column, ash_ref top, bool edge) {
+    ash_nest *n = &g->k->nest;
+    ash_ref x[ASH_WINOGRAD_SIZE] = {0}, y[ASH_WINOGRAD_SIZE];
+    load_column(g, top, edge, x);
+    transform_input(g, x, y);
+    for (unsigned i = 0; i < g->t.size; i++)
+        ash_nest_store(
+            n, g->half_buf,
+            add(g, g->half_at, plus(g, times(g, column, g->x_lanes), i * g->t.size * g->x_lanes)), y[i],
+            ASH_NO_REF);
+}
+
+/* V of the chunk's tiles. */
+static void emit_input(winograd *g) {
+    ash_kern *k = g->k;
+    ash_nest *n = &k->nest;
+    unsigned size = g->t.size, lanes = g->x_lanes;
+    ash_ref zero = constant(g, 0, lanes), rows = ash_kern_dim(k, g->in[0]),
+            columns = ash_kern_dim(k, g->in[1]);
+    ash_ref block = ash_kern_loop(k, g->x_block, number(g, 0), number(g, g->channel_blocks), 1, 1);
+    ash_ref tile = ash_nest_loop(n, g->from, g->to, 1, 1);
+    place at = place_of(g, tile);
+    ash_ref top = minus(g, at.row, ash_kern_dim(k, g->before[0])),
+            left = minus(g, at.column, ash_kern_dim(k, g->before[1]));
+    ash_ref whole = both(g, less(g, number(g, -1), top), less(g, plus(g, top, size - 1), rows));
+    ash_kern_set_sym(k, g->x_batch, at.batch);
+    ash_ref column = ash_nest_loop(n, number(g, 0), number(g, size), 1, 1);
+    ash_ref x_column = add(g, left, column);
+    ash_kern_set_sym(k, g->x_column, x_column);
+    ash_nest_if(n, inside(g, x_column, columns));
+    ash_nest_if(n, whole);
+    emit_input_column(g, column, top, false);
+    ash_nest_else(n);
+    emit_input_column(g, column, top, true);
+    ash_nest_end(n);
+    ash_nest_else(n);
+    for (unsigned i = 0; i < size; i++)
+        ash_nest_store(n, g->half_buf,
+                       add(g, g->half_at, plus(g, times(g, column, lanes), i * size * lanes)), zero,
+                       ASH_NO_REF);
+    ash_nest_end(n);
+    ash_nest_end(n);
+    ash_ref v =
+        add(g, g->v_at, times(g, add(g, times(g, block, g->block), minus(g, tile, g->from)), lanes));
+    ash_ref row = ash_nest_loop(n, number(g, 0), number(g, size), 1, 1), x[ASH_WINOGRAD_SIZE] = {0},
+            y[ASH_WINOGRAD_SIZE];
+    for (unsigned j = 0; j < size; j++)
+        x[j] = ash_nest_load(n, g->half_buf,
+                             add(g, g->half_at, plus(g, times(g, row, size * lanes), j * lanes)), lanes,
+                             ASH_NO_REF);
+    transform_input(g, x, y);
+    for (unsigned j = 0; j < size; j++)
+        ash_nest_store(n, g->v_buf, add(g, v, plus(g, times(g, row, size * g->v_point), j * g->v_point)),
+                       y[j], ASH_NO_REF);
+    ash_nest_end(n);
+    ash_nest_end(n);
+    ash_nest_end(n);
+}
+
+/* --- products --------------------------------------------------------------------------------------- */
+
+/* One register tile of M: `rows` tiles from `row0` on, vectors from `vector0` on, which is number `slot` of
+ * its part. */
+static void emit_product(winograd *g, unsigned rows, unsigned vectors, ash_ref point, ash_ref row0,
+                         ash_ref vector0, ash_ref slot) {
+    ash_kern *k = g->k;
+    ash_nest *n = &k->nest;
+    ash_tile t = {.k = k, .anchor = g->node, .rows = rows, .vectors = vectors, .lanes = g->lanes};
+    ash_tile_open(&t);
+    ash_kern_set_sym(k, g->point, point);
+    ash_ref v = add(g, add(g, g->v_at, times(g, point, g->v_point)), times(g, row0, g->x_lanes));
+    ash_ref block = ash_nest_loop(n, number(g, 0), number(g, g->channel_blocks), 1, 1);
+    ash_ref inner = ash_nest_loop(n, number(g, 0), number(g, g->x_lanes), 1, 8), b[8];
+    ash_kern_set_sym(k, g->channel, add(g, times(g, block, g->x_lanes), inner));
+    for (unsigned i = 0; i < vectors; i++) {
+        ash_kern_set_sym(k, g->vector, plus(g, vector0, i));
+        b[i] = ash_nest_load(n, g->u.buf, ash_kern_index(k, g->u.linear), g->lanes, ASH_NO_REF);
+    }
+    ash_ref a = add(g, add(g, v, times(g, block, g->block * g->x_lanes)), inner);
+    for (unsigned r = 0; r < rows; r++) {
+        ash_ref one = ash_nest_load(n, g->v_buf, plus(g, a, r * g->x_lanes), 1, ASH_NO_REF);
+        ash_tile_add(&t, r, b, ash_nest_splat(n, one, g->lanes));
+    }
+    ash_nest_end(n);
+    ash_nest_end(n);
+    ash_ref m = add(g, add(g, g->m_at, times(g, point, g->m_point)),
+                    times(g, add(g, times(g, slot, g->block), row0), g->lanes));
+    for (unsigned r = 0; r < rows; r++)
+        for (unsigned i = 0; i < vectors; i++)
+            ash_nest_store(n, g->m_buf, plus(g, m, (i * g->block + r) * g->lanes),
+                           ash_nest_get(n, t.cells[r * vectors + i]), ASH_NO_REF);
+}
+
+/* All tiles of the chunk for some vectors. */
+static void emit_product_rows(winograd *g, unsigned vectors, ash_ref point, ash_ref vector0, ash_ref slot) {
+    ash_nest *n = &g->k->nest;
+    unsigned rows = g->shape.rows, rest = 1;
+    ash_ref count = minus(g, g->to, g->from);
+    ash_ref whole = times(g, ash_nest_idiv(n, count, number(g, rows)), rows);
+    emit_product(g, rows, vectors, point, ash_nest_loop(n, number(g, 0), whole, rows, 1), vector0, slot);
+    ash_nest_end(n);
+    if (rows == 1) return;
+    if (ash_dim_is_const(g->all_tiles)) { /* only the last block has a rest, always the same */
+        rest = (unsigned)(g->all_tiles % g->block % rows);
+        if (!rest && g->block % rows == 0) return;
+        if (!rest) rest = (unsigned)(g->block % rows);
+    }
+    emit_product(g, rest, vectors, point, ash_nest_loop(n, whole, count, rest, 1), vector0, slot);
+    ash_nest_end(n);
+}
+
+/* M for vectors [first, end), the whole of a part or what is left. */
+static void emit_products(winograd *g, ash_ref first, ash_ref end) {
+    ash_nest *n = &g->k->nest;
+    unsigned vectors = g->shape.vectors, rest = (unsigned)(g->vectors % vectors);
+    ash_ref point = ash_nest_loop(n, number(g, 0), number(g, g->t.size * g->t.size), 1, 1);
+    ash_ref vector0 = ash_nest_loop(n, first, end, vectors, 1), slot = minus(g, vector0, first);
+    if (rest) {
+        ash_nest_if(n, less(g, plus(g, vector0, vectors - 1), end));
+        emit_product_rows(g, vectors, point, vector0, slot);
+        ash_nest_else(n);
+        emit_product_rows(g, rest, point, vector0, slot);
+        ash_nest_end(n);
+    } else {
+        emit_product_rows(g, vectors, point, vector0, slot);
+    }
+    ash_nest_end(n);
+    ash_nest_end(n);
+}
+
+/* --- output ----------------------------------------------------------------------------------------- */
+
+/* Evaluates and stores a row of a tile's results, from `column` on, as far as they lie in the result. */
+static void store_row(winograd *g, const ash_ref *y, ash_ref column, ash_ref vector) {
+    ash_kern *k = g->k;
+    ash_nest *n = &k->nest;
+    bool whole = ash_dim_is_const(g->out[1]) && g->out[1] % g->t.tile == 0;
+    for (unsigned j = 0; j < g->t.tile; j++) {
+        ash_tile t = {.k = k,
+                      .anchor = g->node,
+                      .rows = 1,
+                      .vectors = 1,
+                      .lanes = g->lanes,
+                      .store_lanes = g->store_lanes,
+                      .block = g->filter_block,
+                      .lane = g->lane,
+                      .first = vector,
+                      .columns = ash_node_int(g->node, ASH_ATTR_O)};
+        bool test = j && !whole;
+        ash_tile_set_root(&t, g->anchor);
+        t.cells[0] = ash_nest_cell(n, y[j]);
+        if (test) ash_nest_if(n, less(g, plus(g, column, j), ash_kern_dim(k, g->out[1])));
+        ash_tile_store(&t, g->column, plus(g, column, j));
+        if (test) ash_nest_end(n);
+    }
+}
+
+/* The results of the chunk's tiles for vectors [first, end). */
+static void emit_output(winograd *g, ash_ref first, ash_ref end) {
+    ash_kern *k = g->k;
+    ash_nest *n = &k->nest;
+    unsigned size = g->t.size, tile_size = g->t.tile, lanes = g->lanes;
+    ash_ref x[ASH_WINOGRAD_SIZE] = {0}, y[ASH_WINOGRAD_SIZE];
+    ash_ref vector = ash_nest_loop(n, first, end, 1, 1), tile = ash_nest_loop(n, g->from, g->to, 1, 1);
+    place at = place_of(g, tile);
+    ash_ref m =
+        times(g, add(g, times(g, minus(g, vector, first), g->block), minus(g, tile, g->from)), lanes);
+    m = add(g, g->m_at, m);
+    ash_kern_set_sym(k, g->batch, at.batch);
+    ash_ref column = ash_nest_loop(n, number(g, 0), number(g, size), 1, 1);
+    for (unsigned i = 0; i < size; i++)
+        x[i] = ash_nest_load(n, g->m_buf,
+                             add(g, m, plus(g, times(g, column, g->m_point), i * size * g->m_point)), lanes,
+                             ASH_NO_REF);
+    transform_output(g, x, y);
+    for (unsigned i = 0; i < tile_size; i++)
+        ash_nest_store(n, g->half_buf,
+                       add(g, g->half_at, plus(g, times(g, column, lanes), i * size * lanes)), y[i],
+                       ASH_NO_REF);
+    ash_nest_end(n);
+    ash_ref rows = minus(g, ash_kern_dim(k, g->out[0]), at.row);
+    rows = ash_nest_binary(n, ASH_OP_MIN, rows, number(g, tile_size));
+    ash_ref row = ash_nest_loop(n, number(g, 0), rows, 1, 1);
+    for (unsigned j = 0; j < size; j++)
+        x[j] = ash_nest_load(n, g->half_buf,
+                             add(g, g->half_at, plus(g, times(g, row, size * lanes), j * lanes)), lanes,
+                             ASH_NO_REF);
+    transform_output(g, x, y);
+    ash_kern_set_sym(k, g->row, add(g, at.row, row));
+    store_row(g, y, at.column, vector);
+    ash_nest_end(n);
+    ash_nest_end(n);
+    ash_nest_end(n);
+}
+
+/* --- chunks ----------------------------------------------------------------------------------------- */
+
+/* Vectors of output channels that one chunk computes: all, or whole parts of them where there are few
+ * blocks. */
+static int64_t vectors_of_chunk(const winograd *g, ash_dim blocks) {
+    int64_t few = ash_ceil_div(FEW_CHANNELS, g->lanes * g->part) * g->part;
+    int64_t ranges = ash_ceil_div(CHUNKS, ASH_MAX(ash_kern_max(g->k, blocks), 1));
+    int64_t vectors = ash_ceil_div(ash_ceil_div(g->vectors, ranges), g->part) * g->part;
+    return ASH_MAX(vectors, few);
+}
+
+void ash_kern_lower_winograd(ash_kern *k, ash_dim *chunks) {
+    winograd g = {.k = k, .node = &k->graph->nodes.at[k->group->anchor]};
+    ash_nest *n = &k->nest;
+    read_node(&g);
+    choose_sizes(&g);
+    make_symbols(&g);
+    int64_t points = g.t.size * g.t.size;
+    g.v_buf = scratch(&g, points * g.v_point, &g.v_at);
+    g.m_buf = scratch(&g, points * g.m_point, &g.m_at);
+    g.half_buf = scratch(&g, points * ASH_MAX(g.lanes, g.x_lanes), &g.half_at);
+    if (ash_kern_lost(k)) return;
+    ash_dim blocks = ash_kern_ceil_div(k, g.all_tiles, g.block);
+    int64_t per = vectors_of_chunk(&g, blocks);
+    ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
+                                  ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
+    ash_ref n_blocks = ash_kern_dim(k, blocks);
+    g.from = times(&g, ash_nest_imod(n, chunk, n_blocks), g.block);
+    g.to = ash_nest_binary(n, ASH_OP_MIN, plus(&g, g.from, g.block), ash_kern_dim(k, g.all_tiles));
+    emit_input(&g);
+    ash_ref low = times(&g, ash_nest_idiv(n, chunk, n_blocks), per);
+    ash_ref high = ash_nest_binary(n, ASH_OP_MIN, plus(&g, low, per), number(&g, g.vectors));
+    ash_ref first = ash_nest_loop(n, low, high, g.part, 1);
+    ash_ref end = ash_nest_binary(n, ASH_OP_MIN, plus(&g, first, g.part), high);
+    emit_products(&g, first, end);
+    emit_output(&g, first, end);
+    ash_nest_end(n);
+    ash_nest_end(n);
+    *chunks = ash_kern_product(k, blocks, ash_ceil_div(g.vectors, per));
+}

@@ -1,0 +1,174 @@
+/* winograd: convolutions of 3 x 3 windows compute tiles of outputs from fewer multiplications.
+ *
+ *     conv(x, w)  ->  winograd(x, G w G^T)        stride, dilation and groups of 1, f32, blocked channels
+ *
+ * The transform of the weights is a product with a constant, so it runs in the prologue, and again when a
+ * parameter is rebound. It makes them (m + 2)^2 / 9 times as large: 16 / 9 for tiles of 2 x 2, 4 for 4 x 4.
+ *
+ * Not exact: sums are taken in another order, and the transforms amplify rounding (src/ir/winograd.h). So a
+ * convolution stays direct when its result reaches a rounding to integers or half floats, however it is
+ * scaled before: there its last bit may decide about a whole unit, and quantised networks round as the
+ * specification says.
+ * Tiles of 6 x 6 would be faster in few networks, and their error is five times that of 4 x 4.
+ *
+ * Requires layout. */
+#include "ir/winograd.h"
+#include "rewrite.h"
+
+typedef struct conv {
+    int64_t c, o;                      /* channels of operand and result */
+    int64_t x_block, y_block, w_block; /* see ops.def */
+    double images, rows, columns;      /* of the result */
+} conv;
+
+/* --- where it is possible --------------------------------------------------------------------------- */
+
+/* To integers, or to half floats. */
+static bool is_rounding(const ash_graph *from, const ash_node *node) {
+    ash_dtype to = ash_graph__type(from, node->out)->dtype;
+    switch (node->op) {
+    case ASH_OP_FLOOR:
+    case ASH_OP_CEIL:
+    case ASH_OP_TRUNC:
+    case ASH_OP_ROUND: return true;
+    case ASH_OP_CAST: return to != ASH_F32 && to != ASH_F64;
+    default: return false;
+    }
+}
+
+/* Fills rounded[v]: some use of v reaches a rounding without meeting another product or convolution. */
+static void find_rounded(const ash_rewrite *rw, bool *rounded) {
+    const ash_graph *from = rw->from;
+    memset(rounded, 0, from->values.len * sizeof *rounded);
+    for (size_t i = from->nodes.len; i-- > 0;) {
+        const ash_node *node = &from->nodes.at[i];
+        ash_class class = ash_op_infos[node->op].class;
+        bool hands_on = ash_op_is_elementwise(node->op) || class == ASH_CLASS_MOVE ||
+                        class == ASH_CLASS_POOL || class == ASH_CLASS_REDUCE;
+        if (!ash_rewrite__is_live(rw, node) ||
+            !(is_rounding(from, node) || (hands_on && rounded[node->out])))
+            continue;
+        for (size_t k = 0; k < node->n_ins; k++) rounded[node->ins[k]] = true;
+    }
+}
+
+static bool are_ones(const ash_attr *attr) {
+    for (uint32_t i = 0; i < attr->count; i++)
+        if (attr->list[i] != 1) return false;
+    return true;
+}
+
+static double most(const ash_graph *from, ash_dim dim) {
+    int64_t min, max;
+    ash_dims_bounds(from->dims, dim, &min, &max);
+    return (double)max;
+}
+
+static bool read_conv(const ash_graph *from, const ash_node *node, conv *v) {
+    const ash_type *w = ash_graph__type(from, node->ins[1]), *y = ash_graph__type(from, node->out);
+    if (node->op != ASH_OP_CONV || y->dtype != ASH_F32) return false;
+    *v = (conv){.o = ash_node_int(node, ASH_ATTR_O),
+                .x_block = ash_node_int(node, ASH_ATTR_X_BLOCK),
+                .y_block = ash_node_int(node, ASH_ATTR_Y_BLOCK),
+                .w_block = ash_node_int(node, ASH_ATTR_W_BLOCK)};
+    if (!v->x_block || !v->y_block || !v->w_block || v->w_block % v->y_block) return false;
+    if (ash_node_int(node, ASH_ATTR_GROUPS) != 1 || w->rank != 7 || w->dims[3] != 3 || w->dims[4] != 3)
+        return false;
+    if (!are_ones(ash_node_attr(node, ASH_ATTR_STRIDES)) ||
+        !are_ones(ash_node_attr(node, ASH_ATTR_DILATIONS)) || !ash_dim_is_const(y->dims[3]))
+        return false;
+    v->c = w->dims[2] * v->x_block;
+    v->images = most(from, y->dims[0]);
+    v->rows = most(from, y->dims[2]);
+    v->columns = most(from, y->dims[3]);
+    return true;
+}
+
+/* --- where it pays ---------------------------------------------------------------------------------- */
+
+/* Cycles of one convolution, from what was measured: two multiply-adds of vectors a cycle; `STREAM` bytes
+ * of weights, which come from memory or the last cache at every execution; and the transforms, which take
+ * `POINT` cycles a vector of channels and point on either side. */
+enum { STREAM = 6, POINT = 5 };
+static const double worth = 0.8; /* of the direct convolution's cycles: with more, it stays */
+
+static double product_cycles(const conv *v, double rows, double points) {
+    double weights = points * (double)v->c * (double)v->o;
+    return ASH_MAX(rows * weights / (double)(2 * v->w_block), weights * (double)sizeof(float) / STREAM);
+}
+
+static double tiled_cycles(const conv *v, double tile) {
+    double points = (tile + 2) * (tile + 2);
+    double tiles = v->images * __builtin_ceil(v->rows / tile) * __builtin_ceil(v->columns / tile);
+    double vectors = (double)v->c / (double)v->x_block + (double)v->o / (double)v->w_block;
+    return product_cycles(v, tiles, points) + tiles * points * vectors * POINT;
+}
+
+/* The size of the tiles; 0: the convolution stays direct. */
+static int64_t choose(const conv *v) {
+    double small = tiled_cycles(v, 2), large = tiled_cycles(v, 4);
+    double direct = product_cycles(v, v->images * v->rows * v->columns, 9);
+    if (ASH_MIN(small, large) > worth * direct) return 0;
+    return large < small ? 4 : 2;
+}
+
+/* --- what becomes of it ----------------------------------------------------------------------------- */
+
+/* The matrix [points, 9] that takes a window to its transform: G x G. */
+static ash_value window_transform(ash_rewrite *rw, const ash_winograd *w) {
+    float matrix[ASH_WINOGRAD_SIZE * ASH_WINOGRAD_SIZE * 9];
+    unsigned points = w->size * w->size;
+    for (unsigned p = 0; p < points; p++)
+        for (unsigned k = 0; k < 9; k++)
+            matrix[p * 9 + k] = (float)(w->kernel[p / w->size][k / 3] * w->kernel[p % w->size][k % 3]);
+    ash_type type = {.dtype = ASH_F32, .rank = 2, .dims = {points, 9}};
+    return ash_graph_constant(rw->to, &type, matrix, points * 9 * sizeof *matrix, ASH_DATA_COPY);
+}
+
+/* [1, blocks, c/I, 3, 3, I, B] -> [blocks, c/I, I, 3, 3, B] -> [blocks c, 9, B], the second operand of a
+ * product in blocks -> [points, blocks c B] -> [points, blocks, c, B] */
+static ash_value transform_weights(ash_rewrite *rw, ash_value w, const conv *v, const ash_winograd *t) {
+    ash_type type = ash_rewrite__type(rw, w);
+    int64_t blocks = type.dims[1], points = t->size * t->size, columns = blocks * v->c * v->w_block;
+    static const int64_t perm[] = {0, 1, 2, 5, 3, 4, 6};
+    w = ash_rewrite__transpose(rw, w, 7, perm);
+    w = ash_rewrite__reshape(rw, w, 3, (ash_dim[]){blocks * v->c, 9, v->w_block});
+    ash_value ins[] = {window_transform(rw, t), w};
+    ash_attr attrs[] = {ASH_ATTR_I(N, columns), ASH_ATTR_I(B_BLOCK, v->w_block)};
+    ash_value u = ash_rewrite__node(rw, ASH_OP_MATMUL, ins, 2, attrs, 2);
+    return ash_rewrite__reshape(rw, u, 4, (ash_dim[]){points, blocks, v->c, v->w_block});
+}
+
+static ash_value tiled(ash_rewrite *rw, const ash_node *node, const conv *v, int64_t tile) {
+    ash_winograd t;
+    ash_winograd_make((tile + 2) * (tile + 2), &t);
+    ash_value x = ash_rewrite__get(rw, node->ins[0]), w = ash_rewrite__get(rw, node->ins[1]);
+    if (!ash_rewrite__ok(rw)) return ASH_NO_VALUE;
+    ash_rewrite__name(rw, node);
+    ash_value ins[] = {x, transform_weights(rw, w, v, &t)};
+    ash_attr attrs[] = {*ash_node_attr(node, ASH_ATTR_BEFORE), *ash_node_attr(node, ASH_ATTR_AFTER),
+                        ASH_ATTR_I(Y_BLOCK, v->y_block), ASH_ATTR_I(O, v->o)};
+    return ash_rewrite__node(rw, ASH_OP_WINOGRAD, ins, 2, attrs, 4);
+}
+
+ash_status ash_opt__winograd(const ash_opt *opt, const ash_graph *from, ash_graph **out, ash_diag *diag) {
+    ash_rewrite rw;
+    ASH_TRY(ash_rewrite__begin(&rw, opt, from, diag));
+    bool *constant = ash_arena_alloc(&rw.scratch, from->values.len, sizeof *constant);
+    bool *rounded = ash_arena_alloc(&rw.scratch, from->values.len, sizeof *rounded);
+    if (!constant || !rounded) return ash_rewrite__abandon(&rw, ASH_NO_MEMORY(diag));
+    ash_rewrite__find_constants(&rw, constant);
+    find_rounded(&rw, rounded);
+    for (size_t i = 0; i < from->nodes.len && ash_rewrite__ok(&rw); i++) {
+        const ash_node *node = &from->nodes.at[i];
+        conv v;
+        if (!ash_rewrite__is_live(&rw, node)) continue;
+        int64_t tile =
+            read_conv(from, node, &v) && constant[node->ins[1]] && !rounded[node->out] ? choose(&v) : 0;
+        if (tile)
+            ash_rewrite__bind(&rw, node->out, tiled(&rw, node, &v, tile));
+        else
+            ash_rewrite__copy(&rw, node);
+    }
+    return ash_rewrite__end(&rw, out);
+}
