@@ -15,7 +15,15 @@
  * other. */
 static val scale(ash_emit *e, val x, val n, val biased) {
     unsigned lanes = ash_emit__lanes(x), mantissa = is_single(x) ? 23 : 52;
-    if (e->has.scalef && is_single(x) && (lanes == 16 || lanes == 8 || lanes == 4)) {
+    enum { LANES = 16, PARTS = 16 }; /* of one instruction; of the longest vectors */
+    if (e->has.scalef && is_single(x) && lanes > LANES && lanes % LANES == 0 && lanes / LANES <= PARTS) {
+        val parts[PARTS];
+        for (unsigned i = 0; i < lanes / LANES; i++)
+            parts[i] = scale(e, ash_emit__part(e, x, i * LANES, LANES),
+                             ash_emit__part(e, n, i * LANES, LANES), NULL);
+        return ash_emit__join(e, parts, lanes / LANES);
+    }
+    if (e->has.scalef && is_single(x) && (lanes == LANES || lanes == 8 || lanes == 4)) {
         const char *name = lanes == 16  ? "llvm.x86.avx512.mask.scalef.ps.512"
                            : lanes == 8 ? "llvm.x86.avx512.mask.scalef.ps.256"
                                         : "llvm.x86.avx512.mask.scalef.ps.128";
@@ -64,7 +72,8 @@ static reduced reduce(ash_emit *e, const exp_form *f, val x, int64_t offset) {
 
 /* e^r - 1 + more. */
 static val exp_minus_1(ash_emit *e, const exp_form *f, val r, val more) {
-    return f_fma(e, f_poly(e, r, f->coef, f->count), f_mul(e, r, r), more);
+    val z = f_mul(e, r, r);
+    return f_fma(e, f_poly_pairs(e, r, z, f->coef, f->count), z, more);
 }
 
 static val exp_of(ash_emit *e, const exp_form *f, val x) {
@@ -177,7 +186,8 @@ static val sigmoid_f64_of(ash_emit *e, val x) {
 /* 1 - e^-u with u = |x| + |x| P(|x|). What rounding takes from u is put back behind the polynomial of e^r:
  * near 0 it is the larger part of the error. */
 static val erf_f32_of(ash_emit *e, val x) {
-    val size = f_at_most(e, f_abs(e, x), 3.93), p = F_POLY(e, size, erf_f32), one = f_const(x, 1);
+    val size = f_at_most(e, f_abs(e, x), 3.93),
+        p = f_poly_pairs(e, size, f_mul(e, size, size), erf_f32, ASH_COUNT(erf_f32)), one = f_const(x, 1);
     val u = f_fma(e, p, size, size), lost = f_fma(e, p, size, f_sub(e, size, u));
     reduced t = reduce(e, &single_form, f_neg(e, u), single_form.bias);
     val s = as_float(e, i_shl(e, as_bits(e, t.biased), single_form.mantissa));

@@ -117,6 +117,17 @@ static inline val f_poly(ash_emit *e, val x, const double *coef, size_t n) {
 }
 #define F_POLY(e, x, coef) f_poly((e), (x), (coef), ASH_COUNT(coef))
 
+/* The same by pairs of coefficients, Horner's rule in z = x^2: the chain of dependent steps is half as
+ * long. */
+static inline val f_poly_pairs(ash_emit *e, val x, val z, const double *coef, size_t n) {
+    val sum = n % 2 ? f_const(x, coef[n - 1]) : NULL;
+    for (size_t i = n / 2; i-- > 0;) {
+        val pair = f_fma(e, x, f_const(x, coef[2 * i + 1]), f_const(x, coef[2 * i]));
+        sum = sum ? f_fma(e, sum, z, pair) : pair;
+    }
+    return sum;
+}
+
 /* --- between the files of functions ------------------------------------------------------------------ */
 
 /* e^x, any result from 0 to infinity; accurate to about one unit in the last place. */
