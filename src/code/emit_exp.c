@@ -10,32 +10,32 @@
 
 /* --- exp --------------------------------------------------------------------------------------------- */
 
-/* x * 2^n for any n that the result may need, subnormal results included, with one rounding. The lowest
- * bits of `biased` hold n + 2 * bias: half of them is the biased exponent of one factor, the rest of the
- * other. */
-static val scale(ash_emit *e, val x, val n, val biased) {
-    unsigned lanes = ash_emit__lanes(x), mantissa = is_single(x) ? 23 : 52;
+/* (1 + q) * 2^n for any n that the result may need, subnormal results included, with two roundings, the second
+ * of them in subnormal results alone. The lowest bits of `biased` hold n + 2 * bias: half of them is the biased
+ * exponent of one factor, the rest of the other. */
+static val scale(ash_emit *e, val q, val n, val biased) {
+    unsigned lanes = ash_emit__lanes(q), mantissa = is_single(q) ? 23 : 52;
     enum { LANES = 16, PARTS = 16 }; /* of one instruction; of the longest vectors */
-    if (e->has.scalef && is_single(x) && lanes > LANES && lanes % LANES == 0 && lanes / LANES <= PARTS) {
+    if (e->has.scalef && is_single(q) && lanes > LANES && lanes % LANES == 0 && lanes / LANES <= PARTS) {
         val parts[PARTS];
         for (unsigned i = 0; i < lanes / LANES; i++)
-            parts[i] = scale(e, ash_emit__part(e, x, i * LANES, LANES),
+            parts[i] = scale(e, ash_emit__part(e, q, i * LANES, LANES),
                              ash_emit__part(e, n, i * LANES, LANES), NULL);
         return ash_emit__join(e, parts, lanes / LANES);
     }
-    if (e->has.scalef && is_single(x) && (lanes == LANES || lanes == 8 || lanes == 4)) {
+    if (e->has.scalef && is_single(q) && (lanes == LANES || lanes == 8 || lanes == 4)) {
         const char *name = lanes == 16  ? "llvm.x86.avx512.mask.scalef.ps.512"
                            : lanes == 8 ? "llvm.x86.avx512.mask.scalef.ps.256"
                                         : "llvm.x86.avx512.mask.scalef.ps.128";
         enum { PRESENT_ROUNDING = 4 };
         LLVMTypeRef mask = LLVMIntTypeInContext(e->ctx, ASH_MAX(lanes, 8u));
-        val args[] = {x, n, x, LLVMConstAllOnes(mask),
+        val x = f_add(e, q, f_const(q, 1)), args[] = {x, n, x, LLVMConstAllOnes(mask),
                       LLVMConstInt(LLVMInt32TypeInContext(e->ctx), PRESENT_ROUNDING, false)};
         return ash_emit__intrinsic(e, name, NULL, 0, args, lanes == 16 ? 5 : 4);
     }
     val bits = as_bits(e, biased), half = i_shr(e, bits, 1), rest = i_sub(e, bits, half);
     val first = as_float(e, i_shl(e, half, mantissa)), second = as_float(e, i_shl(e, rest, mantissa));
-    return f_mul(e, f_mul(e, x, first), second);
+    return f_mul(e, f_fma(e, q, first, first), second);
 }
 
 /* x = n ln(2) + r with |r| <= ln(2) / 2 and n whole; `biased` has n + offset in its lowest bits. */
@@ -78,7 +78,7 @@ static val exp_minus_1(ash_emit *e, const exp_form *f, val r, val more) {
 
 static val exp_of(ash_emit *e, const exp_form *f, val x) {
     reduced p = reduce(e, f, x, 2 * f->bias);
-    return scale(e, f_add(e, exp_minus_1(e, f, p.r, p.r), f_const(x, 1)), p.n, p.biased);
+    return scale(e, exp_minus_1(e, f, p.r, p.r), p.n, p.biased);
 }
 
 val ash_emit__exp_f32(ash_emit *e, val x) {

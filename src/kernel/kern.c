@@ -347,6 +347,8 @@ static ash_ref load_at(ash_kern *k, uint16_t buf, ash_ix linear, ash_dim first) 
     int64_t stride;
     if (ash_ix_lane_stride(&k->ixs, linear, k->vsym, k->lanes, k->aligned, &stride) && stride == 1)
         return ash_nest_load(n, buf, ash_kern_index(k, linear), k->lanes, mask);
+    ash_ref turned;
+    if (k->turn && mask == ASH_NO_REF && ash_kern_turned_load(k, buf, linear, &turned)) return turned;
     return ash_nest_gather(n, buf, ash_kern_vector_index(k, linear), mask);
 }
 

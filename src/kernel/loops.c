@@ -9,18 +9,11 @@
  * loop, whatever its shape. The vector axis is the one along which most addresses are neighbours. */
 #include "loops.h"
 
-enum { CHUNK_WORK = 1 << 15 }; /* element operations that a chunk should have: some 10 microseconds */
-
 /* --- loops
  * ------------------------------------------------------------------------------------------------------------------
  */
 
-typedef void (*body_fn)(ash_loops *l, void *arg);
-
-/* Runs `body` for every full vector of [from, to) along `a`, where `from` is a multiple of the full lanes;
- * then for what is left: in vectors of one register, and in the end once under a mask, or one by one.
- * `whole`: nothing is left. */
-static void vector_loop(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref to, bool whole, body_fn body,
+void ash_loops__vector(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref to, bool whole, ash_loops_body body,
                         void *arg) {
     ash_kern *k = l->k;
     ash_nest *n = &k->nest;
@@ -126,7 +119,7 @@ static void inner_loops(ash_loops *l, unsigned depth, reduction *r) {
     ash_ref to = ash_kern_dim(k, a->extent);
     if (last && l->vector_inner) {
         bool whole = ash_dim_is_const(a->extent) && a->extent % l->lanes == 0;
-        vector_loop(l, a, from, to, whole, reduce_once, r);
+        ash_loops__vector(l, a, from, to, whole, reduce_once, r);
         return;
     }
     size_t mark = ash_kern_mark(k);
@@ -168,7 +161,7 @@ static void reduce(ash_loops *l, const ash_node *node) {
     ash_kern_know(k, node->out, result);
 }
 
-static void store_root(ash_loops *l, void *arg) {
+void ash_loops__store(ash_loops *l, void *arg) {
     (void)arg;
     ash_kern *k = l->k;
     ash_ix idx[ASH_MAX_RANK], target[ASH_MAX_RANK];
@@ -185,14 +178,14 @@ static void store_loops(ash_loops *l, unsigned depth) {
     ash_kern *k = l->k;
     ash_nest *n = &k->nest;
     if (depth == l->n_inner) {
-        store_root(l, NULL);
+        ash_loops__store(l, NULL);
         return;
     }
     const ash_axis *a = &l->inner[depth];
     ash_ref from = ash_nest_index(n, 0), to = ash_kern_dim(k, a->extent);
     if (depth + 1 == l->n_inner && l->vector_inner) {
         bool whole = ash_dim_is_const(a->extent) && a->extent % l->lanes == 0;
-        vector_loop(l, a, from, to, whole, store_root, NULL);
+        ash_loops__vector(l, a, from, to, whole, ash_loops__store, NULL);
         return;
     }
     size_t mark = ash_kern_mark(k);
@@ -221,7 +214,7 @@ static void row(ash_loops *l, void *arg) {
     if (!l->anchor && ash_loops__root_is_full(l))
         store_loops(l, 0);
     else
-        store_root(l, NULL);
+        ash_loops__store(l, NULL);
     k->known.len = known;
 }
 
@@ -253,7 +246,7 @@ static ash_dim emit(ash_loops *l) {
         if (!ash_mul_i64(work, ASH_MAX(ash_kern_max(k, l->inner[i].extent), 1), &work))
             work = INT64_MAX / 2;
     int64_t row_length = v ? ASH_MAX(ash_kern_max(k, v->extent), 1) : 1,
-            per = ASH_MAX(CHUNK_WORK / work, 1);
+            per = ASH_MAX(ASH_CHUNK_WORK / work, 1);
     ash_ref first = ash_kern_argument(k, ASH_NEST_BEGIN_ARG), end = ash_kern_argument(k, ASH_NEST_END_ARG);
     if (v && row_length > per && row_length > 4 * l->lanes) { /* parts of rows */
         int64_t part = (int64_t)ash_align_up((uint64_t)ASH_MAX(per, 4 * l->lanes), l->lanes);
@@ -264,7 +257,7 @@ static ash_dim emit(ash_loops *l) {
             ash_nest_binary(n, ASH_OP_MUL, ash_nest_imod(n, chunk, count), ash_nest_index(n, part));
         ash_ref to = ash_nest_binary(n, ASH_OP_MIN, ash_kern_dim(k, v->extent),
                                      ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_index(n, part)));
-        vector_loop(l, v, from, to, ash_dim_is_const(v->extent) && v->extent % l->lanes == 0, row, NULL);
+        ash_loops__vector(l, v, from, to, ash_dim_is_const(v->extent) && v->extent % l->lanes == 0, row, NULL);
         ash_nest_end(n);
         return ash_kern_product(k, rows, parts);
     }
@@ -275,7 +268,7 @@ static ash_dim emit(ash_loops *l) {
         ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, from, size), ash_kern_dim(k, rows));
     decode_row(l, n_rows, ash_nest_loop(n, from, to, 1, 1));
     if (v)
-        vector_loop(l, v, ash_nest_index(n, 0), ash_kern_dim(k, v->extent),
+        ash_loops__vector(l, v, ash_nest_index(n, 0), ash_kern_dim(k, v->extent),
                     ash_dim_is_const(v->extent) && v->extent % l->lanes == 0, row, NULL);
     else
         row(l, NULL);
@@ -288,7 +281,7 @@ static ash_status finish(ash_loops *l, ash_dim *chunks) {
     ash_kern *k = l->k;
     ash_loops__choose_axes(l);
     ash_loops__choose_kept(l);
-    *chunks = emit(l);
+    *chunks = l->turn >= 0 ? ash_loops__emit_turned(l) : emit(l);
     return ash_kern_status(k);
 }
 

@@ -41,6 +41,7 @@ typedef struct ash_loops {
     uint32_t
         bounded;    /* bit per inner axis: a window whose loop runs only over positions inside the input */
     unsigned lanes, narrow; /* of a full vector; of a vector of one register each, behind the full ones */
+    int turn; /* outer axis along which what is gathered along the vector axis has neighbours, or -1 */
     ash_kept kept[ASH_MAX_KEPT];
     unsigned n_kept, loop; /* the loop over the reduced axes that is being made */
 } ash_loops;
@@ -60,6 +61,27 @@ ash_ref ash_loops__accumulate(ash_loops *l, const ash_node *node, ash_op combine
 
 /* Merges axes, makes their symbols, and chooses the vector axis and its lanes. */
 void ash_loops__choose_axes(ash_loops *l);
+
+/* --- loops.c -------------------------------------------------------------------------------------------- */
+
+typedef void (*ash_loops_body)(ash_loops *l, void *arg);
+
+enum { ASH_CHUNK_WORK = 1 << 15 }; /* element operations that a chunk should have: some 10 microseconds */
+
+/* Runs `body` for every full vector of [from, to) along `a`, where `from` is a multiple of the full lanes;
+ * then for what is left: in vectors of one register, and in the end once under a mask, or one by one.
+ * `whole`: nothing is left. */
+void ash_loops__vector(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref to, bool whole,
+                       ash_loops_body body, void *arg);
+/* Evaluates and stores the root at the present position. */
+void ash_loops__store(ash_loops *l, void *arg);
+
+/* --- loops_turn.c --------------------------------------------------------------------------------------- */
+
+/* Decides whether blocks are transposed in registers: sets l->turn. `dry` has the addresses. */
+void ash_loops__choose_turn(ash_loops *l, const ash_kern *dry, const ash_loops *trial);
+/* The chunk loop over such blocks; the number of chunks. */
+ash_dim ash_loops__emit_turned(ash_loops *l);
 
 /* --- loops_keep.c ------------------------------------------------------------------------------------- */
 

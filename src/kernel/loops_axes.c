@@ -138,10 +138,12 @@ void ash_loops__choose_axes(ash_loops *l) {
     }
     l->vector_inner = inner;
     l->lanes = l->narrow = 1;
+    l->turn = -1;
     if (best > -1000) {
         const ash_axis *a = inner ? &trial.inner[trial.n_inner - 1] : &trial.outer[trial.n_outer - 1];
         l->narrow = ash_kern_lanes(l->k);
-        l->lanes = widen(&dry, a, l->narrow);
+        ash_loops__choose_turn(l, &dry, &trial);
+        l->lanes = l->turn >= 0 ? l->narrow : widen(&dry, a, l->narrow);
     }
     ash_kern_free(&dry);
     make_axes(l, joined);
