@@ -61,11 +61,6 @@ def erf(x):
     return 2 * total / PI.sqrt()
 
 
-def tanh(x):
-    e = (2 * x).exp()
-    return (e - 1) / (e + 1)
-
-
 PI = 16 * atan(D(1) / 5) - 4 * atan(D(1) / 239)
 
 
@@ -141,7 +136,6 @@ LN2_2 = D(2).ln() / 2 * D("1.0001")
 PI_4 = PI / 4 * D("1.0001")
 PI_8 = (D(2).sqrt() - 1) * D("1.0001")
 S_LOG = (D(2).sqrt() - 1) / (D(2).sqrt() + 1) * D("1.0001")
-ERF_SPLIT = D("0.921875")
 
 
 def atanh2(s):
@@ -158,12 +152,8 @@ FITS = [
      "sin r = r + r^3 P(r^2), |r| <= pi/4"),
     ("cos_f32", True, "1e-9", PI_4 ** 2, 2, lambda z: (cos(z.sqrt()) - 1 + z / 2) / z ** 2,
      lambda z: z ** 2 / cos(z.sqrt()), "cos r = 1 - r^2/2 + r^4 P(r^2), |r| <= pi/4"),
-    ("tanh_f32", True, "1e-9", "0.37", 4, root(lambda x: (tanh(x) - x) / x ** 3), root(lambda x: x ** 3 / tanh(x)),
-     "tanh x = x + x^3 P(x^2), x^2 <= 0.37"),
-    ("erf_f32", True, "1e-9", ERF_SPLIT ** 2, 6, root(lambda x: erf(x) / x - 1), root(lambda x: x / erf(x)),
-     "erf x = x + x P(x^2), |x| <= 0.921875"),
-    ("erfc_f32", True, ERF_SPLIT, "3.95", 6, lambda t: -(1 - erf(t)).ln(), lambda t: (1 - erf(t)) / erf(t),
-     "erf t = 1 - exp(-P(t)), 0.921875 <= t <= 3.95"),
+    ("erf_f32", True, "1e-6", "3.93", 10, lambda t: -(1 - erf(t)).ln() / t - 1, lambda t: t * (1 - erf(t)) / erf(t),
+     "erf t = 1 - exp(-t - t P(t)), 0 <= t <= 3.93"),
     ("exp_f64", False, -LN2_2, LN2_2, 10, lambda r: (r.exp() - 1 - r) / r ** 2, lambda r: r ** 2 / r.exp(),
      "e^r = 1 + r + r^2 P(r), |r| <= ln(2)/2"),
     ("log_f64", False, "1e-12", S_LOG ** 2, 6, root(lambda s: (atanh2(s) / s - 2) / s ** 2),

@@ -11,6 +11,7 @@ typedef struct ash_target {
     char features[2048];        /* as LLVM spells them: "+avx2,+fma,..." */
     unsigned vector_bytes;      /* bytes of one vector register: 64, 32, 16 */
     unsigned vector_registers;  /* architectural vector registers */
+    unsigned chains;            /* independent chains of vector instructions that hide each other's latency */
     bool masks;                 /* masked loads and stores cost what plain ones do */
     bool fma;                   /* a fused multiply-add instruction */
     bool broadcast_operand;     /* arithmetic can take a scalar from memory, repeated over the lanes */

@@ -95,6 +95,9 @@ LLVMValueRef ash_emit__integer(ash_emit *e, ash_op op, ash_dtype dtype, LLVMValu
 LLVMValueRef ash_emit__fma(ash_emit *e, ash_dtype dtype, LLVMValueRef a, LLVMValueRef b, LLVMValueRef c);
 LLVMValueRef ash_emit__hreduce(ash_emit *e, ash_op op, ash_dtype dtype, LLVMValueRef a);
 
+LLVMValueRef ash_emit__part(ash_emit *e, LLVMValueRef v, unsigned from, unsigned count);
+LLVMValueRef ash_emit__join(ash_emit *e, LLVMValueRef *parts, unsigned count);
+
 LLVMValueRef ash_emit__cast(ash_emit *e, ash_dtype from, ash_dtype to, LLVMValueRef a);
 static inline bool ash_emit__is_half(ash_dtype dtype) {
     return dtype == ASH_F16 || dtype == ASH_BF16;

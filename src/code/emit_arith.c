@@ -111,7 +111,7 @@ LLVMValueRef ash_emit__fma(ash_emit *e, ash_dtype dtype, LLVMValueRef a, LLVMVal
 }
 
 /* Lanes [from, from + count) of a vector. */
-static LLVMValueRef part(ash_emit *e, LLVMValueRef v, unsigned from, unsigned count) {
+LLVMValueRef ash_emit__part(ash_emit *e, LLVMValueRef v, unsigned from, unsigned count) {
     LLVMTypeRef i32 = LLVMInt32TypeInContext(e->ctx);
     if (count == 1) return LLVMBuildExtractElement(e->b, v, LLVMConstInt(i32, from, false), "");
     LLVMValueRef mask = LLVMGetPoison(LLVMVectorType(i32, count));
@@ -121,17 +121,31 @@ static LLVMValueRef part(ash_emit *e, LLVMValueRef v, unsigned from, unsigned co
     return LLVMBuildShuffleVector(e->b, v, LLVMGetPoison(LLVMTypeOf(v)), mask, "");
 }
 
+LLVMValueRef ash_emit__join(ash_emit *e, LLVMValueRef *parts, unsigned count) {
+    LLVMTypeRef i32 = LLVMInt32TypeInContext(e->ctx);
+    for (; count > 1; count = (count + 1) / 2) {
+        for (unsigned i = 0; i + 1 < count; i += 2) {
+            unsigned lanes = ash_emit__lanes(parts[i]);
+            LLVMValueRef mask = LLVMGetPoison(LLVMVectorType(i32, 2 * lanes));
+            for (unsigned k = 0; k < 2 * lanes; k++)
+                mask = LLVMBuildInsertElement(e->b, mask, LLVMConstInt(i32, k, false), LLVMConstInt(i32, k, false), "");
+            parts[i / 2] = LLVMBuildShuffleVector(e->b, parts[i], parts[i + 1], mask, "");
+        }
+    }
+    return parts[0];
+}
+
 LLVMValueRef ash_emit__hreduce(ash_emit *e, ash_op op, ash_dtype dtype, LLVMValueRef v) {
     for (unsigned lanes = ash_emit__lanes(v); lanes > 1; lanes = (lanes + 1) / 2) {
         unsigned low = (lanes + 1) / 2, high = lanes / 2;
-        LLVMValueRef sum = ash_emit__compute(e, op, dtype, part(e, v, 0, high), part(e, v, low, high));
+        LLVMValueRef sum = ash_emit__compute(e, op, dtype, ash_emit__part(e, v, 0, high), ash_emit__part(e, v, low, high));
         if (low == high) {
             v = sum;
             continue;
         }
         /* the lane in the middle stays as it is */
         LLVMTypeRef i32 = LLVMInt32TypeInContext(e->ctx);
-        LLVMValueRef wide = part(e, v, 0, low);
+        LLVMValueRef wide = ash_emit__part(e, v, 0, low);
         for (unsigned i = 0; i < high; i++) {
             LLVMValueRef at = LLVMConstInt(i32, i, false);
             LLVMValueRef lane = high == 1 ? sum : LLVMBuildExtractElement(e->b, sum, at, "");

@@ -131,7 +131,31 @@ static LLVMValueRef integer_to_float(ash_emit *e, ash_dtype from, ash_dtype to, 
                                                    : LLVMBuildUIToFP(e->b, a, type, "");
 }
 
-static LLVMValueRef float_to_integer(ash_emit *e, ash_dtype to, LLVMValueRef a) {
+/* The nearest number that the integer type has, without what is behind the point; of a NaN 0. To at most 32 bits
+ * with a sign, or 16 without: clamped before the conversion, which then is one instruction. The largest f32 below
+ * 2^31 is no neighbour of it, so what is past it takes another select. */
+static LLVMValueRef clamped_to_integer(ash_emit *e, ash_dtype from, ash_dtype to, LLVMValueRef a) {
+    bool is_signed = ash_dtype_kind(to) == ASH_KIND_SIGNED, rough = from == ASH_F32 && to == ASH_I32;
+    int bits = (int)ash_dtype_size(to) * 8 - is_signed;
+    double high = (double)((INT64_C(1) << bits) - 1), low = is_signed ? -high - 1 : 0;
+    LLVMTypeRef type = LLVMTypeOf(a);
+    LLVMValueRef is_number = LLVMBuildFCmp(e->b, LLVMRealORD, a, a, "");
+    LLVMValueRef x = LLVMBuildSelect(e->b, is_number, a, LLVMConstNull(type), "");
+    LLVMValueRef least = ash_emit__const_float(type, low);
+    LLVMValueRef most = ash_emit__const_float(type, rough ? 0x1.fffffep30 : high);
+    x = LLVMBuildSelect(e->b, LLVMBuildFCmp(e->b, LLVMRealOGT, x, least, ""), x, least, "");
+    x = LLVMBuildSelect(e->b, LLVMBuildFCmp(e->b, LLVMRealOLT, x, most, ""), x, most, "");
+    LLVMValueRef out = LLVMBuildFPToSI(e->b, x, type_like(e, a, ASH_I32), "");
+    if (rough) {
+        LLVMValueRef past = LLVMBuildFCmp(e->b, LLVMRealOGE, a, ash_emit__const_float(type, 0x1p31), "");
+        out = LLVMBuildSelect(e->b, past, number(out, INT32_MAX), out, "");
+    }
+    return to == ASH_I32 ? out : LLVMBuildTrunc(e->b, out, type_like(e, a, to), "");
+}
+
+static LLVMValueRef float_to_integer(ash_emit *e, ash_dtype from, ash_dtype to, LLVMValueRef a) {
+    size_t size = ash_dtype_size(to);
+    if (size < 4 || to == ASH_I32) return clamped_to_integer(e, from, to, a);
     LLVMTypeRef types[] = {type_like(e, a, to), LLVMTypeOf(a)};
     const char *name = ash_dtype_kind(to) == ASH_KIND_SIGNED ? "llvm.fptosi.sat" : "llvm.fptoui.sat";
     return ash_emit__intrinsic(e, name, types, 2, &a, 1);
@@ -169,7 +193,7 @@ LLVMValueRef ash_emit__cast(ash_emit *e, ash_dtype from, ash_dtype to, LLVMValue
     bool from_float = ash_dtype_is_float(from), to_float = ash_dtype_is_float(to);
     if (!from_float && !to_float) return integer_to_integer(e, from, to, a);
     if (!from_float) return integer_to_float(e, from, to, a);
-    if (!to_float) return float_to_integer(e, to, a);
+    if (!to_float) return float_to_integer(e, from, to, a);
     LLVMTypeRef type = type_like(e, a, to);
     return to == ASH_F64 ? LLVMBuildFPExt(e->b, a, type, "") : LLVMBuildFPTrunc(e->b, a, type, "");
 }

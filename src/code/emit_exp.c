@@ -8,64 +8,85 @@
 #include "coefficients.h"
 #include "emit_ops.h"
 
-#define LN2_HIGH 0x1.63p-1 /* 9 bits, and the rest */
-#define LN2_LOW  -0x1.bd0105c610ca8p-13
-
 /* --- exp --------------------------------------------------------------------------------------------- */
 
-/* x * 2^n for any n that the result may need, subnormal results included, with one rounding. `biased` is a
- * float whose lowest bits hold n, as the sum with `magic` leaves them. */
-static val scale(ash_emit *e, val x, val n, val biased, double magic) {
-    unsigned lanes = ash_emit__lanes(x), mantissa = is_single(x) ? 23 : 52;
-    if (e->has.scalef && is_single(x) && (lanes == 16 || lanes == 8 || lanes == 4)) {
+/* (1 + q) * 2^n for any n that the result may need, subnormal results included, with two roundings, the second
+ * of them in subnormal results alone. The lowest bits of `biased` hold n + 2 * bias: half of them is the biased
+ * exponent of one factor, the rest of the other. */
+static val scale(ash_emit *e, val q, val n, val biased) {
+    unsigned lanes = ash_emit__lanes(q), mantissa = is_single(q) ? 23 : 52;
+    enum { LANES = 16, PARTS = 16 }; /* of one instruction; of the longest vectors */
+    if (e->has.scalef && is_single(q) && lanes > LANES && lanes % LANES == 0 && lanes / LANES <= PARTS) {
+        val parts[PARTS];
+        for (unsigned i = 0; i < lanes / LANES; i++)
+            parts[i] = scale(e, ash_emit__part(e, q, i * LANES, LANES),
+                             ash_emit__part(e, n, i * LANES, LANES), NULL);
+        return ash_emit__join(e, parts, lanes / LANES);
+    }
+    if (e->has.scalef && is_single(q) && (lanes == LANES || lanes == 8 || lanes == 4)) {
         const char *name = lanes == 16  ? "llvm.x86.avx512.mask.scalef.ps.512"
                            : lanes == 8 ? "llvm.x86.avx512.mask.scalef.ps.256"
                                         : "llvm.x86.avx512.mask.scalef.ps.128";
         enum { PRESENT_ROUNDING = 4 };
         LLVMTypeRef mask = LLVMIntTypeInContext(e->ctx, ASH_MAX(lanes, 8u));
-        val args[] = {x, n, x, LLVMConstAllOnes(mask),
+        val x = f_add(e, q, f_const(q, 1)), args[] = {x, n, x, LLVMConstAllOnes(mask),
                       LLVMConstInt(LLVMInt32TypeInContext(e->ctx), PRESENT_ROUNDING, false)};
         return ash_emit__intrinsic(e, name, NULL, 0, args, lanes == 16 ? 5 : 4);
     }
-    int64_t bias = is_single(x) ? 127 : 1023;
-    val k = i_sub(e, as_bits(e, biased), as_bits(e, f_const(x, magic)));
-    val half = i_sar(e, k, 1), rest = i_sub(e, k, half);
-    val first = as_float(e, i_shl(e, i_add(e, half, i_const(half, bias)), mantissa));
-    val second = as_float(e, i_shl(e, i_add(e, rest, i_const(rest, bias)), mantissa));
-    return f_mul(e, f_mul(e, x, first), second);
+    val bits = as_bits(e, biased), half = i_shr(e, bits, 1), rest = i_sub(e, bits, half);
+    val first = as_float(e, i_shl(e, half, mantissa)), second = as_float(e, i_shl(e, rest, mantissa));
+    return f_mul(e, f_fma(e, q, first, first), second);
 }
 
-/* e^x with x = n ln(2) + r; the two parts of ln(2) are such that n times the first is exact. */
-static val exp_in_range(ash_emit *e, val x, const double *coef, size_t count, double ln2_high,
-                        double ln2_low, double magic) {
-    val biased = f_fma(e, x, f_const(x, 0x1.71547652b82fep+0), f_const(x, magic));
-    val n = f_sub(e, biased, f_const(x, magic));
-    val r = f_fma(e, n, f_const(x, -ln2_low), f_fma(e, n, f_const(x, -ln2_high), x));
-    val p = f_fma(e, f_poly(e, r, coef, count), f_mul(e, r, r), r);
-    return scale(e, f_add(e, p, f_const(x, 1)), n, biased, magic);
+/* x = n ln(2) + r with |r| <= ln(2) / 2 and n whole; `biased` has n + offset in its lowest bits. */
+typedef struct reduced {
+    val n, r, biased;
+} reduced;
+
+typedef struct exp_form {
+    const double *coef; /* of P in e^r = 1 + r + r^2 P(r) */
+    size_t count;
+    double log2_e, ln2_high, ln2_low; /* n times the first part of ln(2) is exact */
+    double magic;                     /* a number whose unit is 1 */
+    unsigned mantissa;
+    int64_t bias;
+} exp_form;
+
+static const exp_form single_form = {
+    exp_f32, ASH_COUNT(exp_f32), 0x1.715476p+0, 0x1.63p-1, -0x1.bd0105c610ca8p-13, 0x1.8p23, 23, 127};
+static const exp_form double_form = {exp_f64,
+                                     ASH_COUNT(exp_f64),
+                                     0x1.71547652b82fep+0,
+                                     0x1.62e42fee00000p-1,
+                                     0x1.a39ef35793c76p-33,
+                                     0x1.8p52,
+                                     52,
+                                     1023};
+
+static reduced reduce(ash_emit *e, const exp_form *f, val x, int64_t offset) {
+    val magic = f_const(x, f->magic + (double)offset);
+    val biased = f_fma(e, x, f_const(x, f->log2_e), magic), n = f_sub(e, biased, magic);
+    val r = f_fma(e, n, f_const(x, -f->ln2_low), f_fma(e, n, f_const(x, -f->ln2_high), x));
+    return (reduced){n, r, biased};
 }
 
-val ash_emit__exp_f32(ash_emit *e, val x, double low, double high) {
-    x = f_at_most(e, f_at_least(e, x, low), high);
-    return exp_in_range(e, x, exp_f32, ASH_COUNT(exp_f32), LN2_HIGH, LN2_LOW, 0x1.8p23);
+/* e^r - 1 + more. */
+static val exp_minus_1(ash_emit *e, const exp_form *f, val r, val more) {
+    val z = f_mul(e, r, r);
+    return f_fma(e, f_poly_pairs(e, r, z, f->coef, f->count), z, more);
 }
 
-/* The same to 0.6 units in the last place, for three instructions more: 1 + r keeps what rounding takes
- * from it. */
-static val precise_exp_f32(ash_emit *e, val x) {
-    val one = f_const(x, 1), magic = f_const(x, 0x1.8p23);
-    val biased = f_fma(e, x, f_const(x, 0x1.715476p+0), magic), n = f_sub(e, biased, magic);
-    val high = f_fma(e, n, f_const(x, -LN2_HIGH), x), r = f_fma(e, n, f_const(x, -LN2_LOW), high);
-    val sum = f_add(e, one, high), lost = f_sub(e, high, f_sub(e, sum, one));
-    val low = f_fma(e, n, f_const(x, -LN2_LOW), lost);
-    low = f_fma(e, F_POLY(e, r, exp_f32), f_mul(e, r, r), low);
-    return scale(e, f_add(e, sum, low), n, biased, 0x1.8p23);
+static val exp_of(ash_emit *e, const exp_form *f, val x) {
+    reduced p = reduce(e, f, x, 2 * f->bias);
+    return scale(e, exp_minus_1(e, f, p.r, p.r), p.n, p.biased);
+}
+
+val ash_emit__exp_f32(ash_emit *e, val x) {
+    return exp_of(e, &single_form, f_at_most(e, f_at_least(e, x, -104), 89));
 }
 
 val ash_emit__exp_f64(ash_emit *e, val x) {
-    x = f_at_most(e, f_at_least(e, x, -746), 710);
-    return exp_in_range(e, x, exp_f64, ASH_COUNT(exp_f64), 0x1.62e42fee00000p-1, 0x1.a39ef35793c76p-33,
-                        0x1.8p52);
+    return exp_of(e, &double_form, f_at_most(e, f_at_least(e, x, -746), 710));
 }
 
 /* --- log --------------------------------------------------------------------------------------------- */
@@ -112,41 +133,74 @@ val ash_emit__log_f64(ash_emit *e, val x) {
     return log_special(e, x, f_fma(e, k, f_const(x, 0x1.62e42fee00000p-1), out));
 }
 
-/* --- made of exp, in f32 ----------------------------------------------------------------------------- */
+/* --- made of exp, in f32 -----------------------------------------------------------------------------
+ *
+ * None of them needs e^x itself. With e^x = s (1 + q) and s a power of two, e^x - 1 and e^x + 1 are one
+ * multiply-add each, s q + (s - 1) and s q + (s + 1): nothing cancels near 0, so that no polynomial of its
+ * own is needed there, and s comes out of the reduction with one shift. */
 
-/* Near 0 a polynomial, else 1 - 2 / (e^2|x| + 1), which is 1 from 9.02 on. */
-static val tanh_f32_of(ash_emit *e, val x) {
-    val size = f_abs(e, x), z = f_mul(e, x, x), one = f_const(x, 1);
-    val t = ash_emit__exp_f32(e, f_add(e, size, size), 0, 20);
-    val far = f_sub(e, one, f_div(e, f_const(x, 2), f_add(e, t, one)));
-    val near = f_fma(e, F_POLY(e, z, tanh_f32), f_mul(e, z, size), size);
-    return f_sign(e, f_select(e, f_lt(e, size, 0.6), near, far), x);
+typedef struct exp_parts {
+    val s, q;
+} exp_parts;
+
+/* For n + shift in the range of normal exponents. */
+static exp_parts exp_parts_of(ash_emit *e, val x, int64_t shift) {
+    reduced p = reduce(e, &single_form, x, single_form.bias + shift);
+    val s = as_float(e, i_shl(e, as_bits(e, p.biased), single_form.mantissa));
+    return (exp_parts){s, exp_minus_1(e, &single_form, p.r, p.r)};
 }
 
-/* 1 / (1 + t) or t / (1 + t) with t = e^-|x|, which cannot overflow. What 1 + t loses in f32 is put back,
- * to first order: else it would cost up to another unit in the last place. */
-static val sigmoid_of(ash_emit *e, val x) {
-    val one = f_const(x, 1), minus = f_neg(e, f_abs(e, x));
-    val t = is_single(x) ? precise_exp_f32(e, f_at_least(e, minus, -104)) : ash_emit__exp_f64(e, minus);
+/* The sign of x on a number that is not negative. */
+static val with_sign(ash_emit *e, val size, val x) {
+    val sign = i_and(e, as_bits(e, x), INT32_MIN);
+    return as_float(e, LLVMBuildOr(e->b, as_bits(e, size), sign, ""));
+}
+
+/* (1 - t) / (1 + t) with t = e^-2|x|, which is 1 from 9.02 on. */
+static val tanh_f32_of(ash_emit *e, val x) {
+    val size = f_at_most(e, f_abs(e, x), 10), one = f_const(x, 1);
+    exp_parts t = exp_parts_of(e, f_neg(e, f_add(e, size, size)), 0);
+    val above = f_fma(e, f_neg(e, t.s), t.q, f_sub(e, one, t.s));
+    val below = f_fma(e, t.s, t.q, f_add(e, t.s, one));
+    return with_sign(e, f_div(e, above, below), x);
+}
+
+/* c / (c + c t) with t = e^-x. The factor c = 2^-24 keeps c t finite where the result is subnormal. Taking
+ * c before s rounds less than s + c first would where t is just past 2^24. */
+static val sigmoid_f32_of(ash_emit *e, val x) {
+    enum { SHIFT = -24 };
+    val c = f_const(x, 0x1p-24);
+    exp_parts t = exp_parts_of(e, f_neg(e, f_at_most(e, f_at_least(e, x, -104), 18)), SHIFT);
+    return f_div(e, c, f_add(e, f_fma(e, t.s, t.q, c), t.s));
+}
+
+/* 1 / (1 + t) or t / (1 + t) with t = e^-|x|, which cannot overflow. What 1 + t loses is put back, to first
+ * order. */
+static val sigmoid_f64_of(ash_emit *e, val x) {
+    val one = f_const(x, 1), t = ash_emit__exp_f64(e, f_neg(e, f_abs(e, x)));
     val sum = f_add(e, one, t), lost = f_sub(e, t, f_sub(e, sum, one));
     val out = f_div(e, f_select(e, f_lt(e, x, 0), t, one), sum);
     return f_fma(e, f_neg(e, out), lost, out);
 }
 
+/* 1 - e^-u with u = |x| + |x| P(|x|). What rounding takes from u is put back behind the polynomial of e^r:
+ * near 0 it is the larger part of the error. */
 static val erf_f32_of(ash_emit *e, val x) {
-    val size = f_abs(e, x), z = f_mul(e, x, x);
-    val near = f_fma(e, F_POLY(e, z, erf_f32), size, size);
-    val power = f_neg(e, F_POLY(e, f_at_most(e, size, 3.95), erfc_f32));
-    val far = f_sub(e, f_const(x, 1), ash_emit__exp_f32(e, power, -20, 0));
-    return f_sign(e, f_select(e, f_lt(e, size, 0.921875), near, far), x);
+    val size = f_at_most(e, f_abs(e, x), 3.93),
+        p = f_poly_pairs(e, size, f_mul(e, size, size), erf_f32, ASH_COUNT(erf_f32)), one = f_const(x, 1);
+    val u = f_fma(e, p, size, size), lost = f_fma(e, p, size, f_sub(e, size, u));
+    reduced t = reduce(e, &single_form, f_neg(e, u), single_form.bias);
+    val s = as_float(e, i_shl(e, as_bits(e, t.biased), single_form.mantissa));
+    val q = f_add(e, t.r, exp_minus_1(e, &single_form, t.r, f_neg(e, lost)));
+    return with_sign(e, f_fma(e, f_neg(e, s), q, f_sub(e, one, s)), x);
 }
 
 val ash_emit__exponential(ash_emit *e, ash_op op, val x) {
     switch (op) {
-    case ASH_OP_EXP: return is_single(x) ? ash_emit__exp_f32(e, x, -104, 89) : ash_emit__exp_f64(e, x);
+    case ASH_OP_EXP: return is_single(x) ? ash_emit__exp_f32(e, x) : ash_emit__exp_f64(e, x);
     case ASH_OP_LOG: return is_single(x) ? log_f32_of(e, x) : ash_emit__log_f64(e, x);
     case ASH_OP_TANH: return tanh_f32_of(e, x);
-    case ASH_OP_SIGMOID: return sigmoid_of(e, x);
+    case ASH_OP_SIGMOID: return is_single(x) ? sigmoid_f32_of(e, x) : sigmoid_f64_of(e, x);
     default: return erf_f32_of(e, x);
     }
 }

@@ -82,6 +82,9 @@ static inline val i_shl(ash_emit *e, val a, unsigned by) {
 static inline val i_sar(ash_emit *e, val a, unsigned by) {
     return LLVMBuildAShr(e->b, a, i_const(a, by), "");
 }
+static inline val i_shr(ash_emit *e, val a, unsigned by) {
+    return LLVMBuildLShr(e->b, a, i_const(a, by), "");
+}
 static inline val i_not_zero(ash_emit *e, val a) {
     return LLVMBuildICmp(e->b, LLVMIntNE, a, i_const(a, 0), "");
 }
@@ -114,11 +117,21 @@ static inline val f_poly(ash_emit *e, val x, const double *coef, size_t n) {
 }
 #define F_POLY(e, x, coef) f_poly((e), (x), (coef), ASH_COUNT(coef))
 
+/* The same by pairs of coefficients, Horner's rule in z = x^2: the chain of dependent steps is half as
+ * long. */
+static inline val f_poly_pairs(ash_emit *e, val x, val z, const double *coef, size_t n) {
+    val sum = n % 2 ? f_const(x, coef[n - 1]) : NULL;
+    for (size_t i = n / 2; i-- > 0;) {
+        val pair = f_fma(e, x, f_const(x, coef[2 * i + 1]), f_const(x, coef[2 * i]));
+        sum = sum ? f_fma(e, sum, z, pair) : pair;
+    }
+    return sum;
+}
+
 /* --- between the files of functions ------------------------------------------------------------------ */
 
-/* f32: e^x for lo <= x, with the arguments clamped to [low, high]; any result from 0 to infinity. */
-val ash_emit__exp_f32(ash_emit *e, val x, double low, double high);
-/* f64, accurate to about one unit in the last place. */
+/* e^x, any result from 0 to infinity; accurate to about one unit in the last place. */
+val ash_emit__exp_f32(ash_emit *e, val x);
 val ash_emit__exp_f64(ash_emit *e, val x);
 val ash_emit__log_f64(ash_emit *e, val x);
 

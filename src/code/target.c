@@ -57,6 +57,7 @@ static void fill(ash_target *t) {
         x86 && has(t, "avx512f") && has(t, "avx512bw") && has(t, "avx512dq") && has(t, "avx512vl");
     bool avx2 = x86 && has(t, "avx2");
     t->vector_bytes = avx512 ? 64 : avx2 ? 32 : 16;
+    t->chains = avx512 ? 4 : 8; /* two pipes of 64 bytes, or up to four of 32, and four cycles */
     t->vector_registers = avx512 || !x86 ? 32 : 16;
     t->masks = avx512;
     t->fma = x86 ? has(t, "fma") : strncmp(t->triple, "aarch64", 7) == 0;

@@ -78,6 +78,26 @@ bool ash_kern_address(ash_kern *k, ash_value value, const ash_ix *idx, ash_value
 /* --- padding: an element of the operand, or the padding value
  * ------------------------------------------------------------- */
 
+/* The same for neighbours from `first` on: numbers of lanes are compared, which are small, so that a compare has as
+ * many lanes as one of f32. */
+static ash_ref lanes_in_bounds(ash_kern *k, ash_ref first, bool low, ash_ref limit) {
+    ash_nest *n = &k->nest;
+    ash_ref zero = ash_nest_index(n, 0), count = ash_nest_index(n, k->lanes), ok = ASH_NO_REF;
+    ash_ref lane = ash_nest_cast(n, ASH_I32, ash_nest_lanes(n, k->lanes));
+    if (low) {
+        ash_ref from = ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_SUB, zero, first), count);
+        from = ash_nest_binary(n, ASH_OP_MAX, from, zero);
+        ok = ash_nest_binary(n, ASH_OP_LE, ash_kern_splat(k, ash_nest_cast(n, ASH_I32, from)), lane);
+    }
+    if (limit != ASH_NO_REF) {
+        ash_ref to = ash_nest_binary(n, ASH_OP_SUB, limit, first);
+        to = ash_nest_binary(n, ASH_OP_MAX, ash_nest_binary(n, ASH_OP_MIN, to, count), zero);
+        ash_ref below = ash_nest_binary(n, ASH_OP_LT, lane, ash_kern_splat(k, ash_nest_cast(n, ASH_I32, to)));
+        ok = ok == ASH_NO_REF ? below : ash_nest_binary(n, ASH_OP_AND, ok, below);
+    }
+    return ok;
+}
+
 ash_ref ash_kern_in_bounds(ash_kern *k, ash_ix at, ash_dim limit) {
     ash_nest *n = &k->nest;
     ash_sum sum = ash_ix_sum(&k->ixs, at);
@@ -85,6 +105,10 @@ ash_ref ash_kern_in_bounds(ash_kern *k, ash_ix at, ash_dim limit) {
     ash_dims_bounds(k->ixs.dims, limit, &limit_min, &limit_max);
     bool low = sum.min < 0, high = sum.max >= limit_min;
     if (!low && !high) return ASH_NO_REF;
+    int64_t stride;
+    if (ash_kern_is_vector(k, at) &&
+        ash_ix_lane_stride(&k->ixs, at, k->vsym, k->lanes, k->aligned, &stride) && stride == 1)
+        return lanes_in_bounds(k, ash_kern_index(k, at), low, high ? ash_kern_dim(k, limit) : ASH_NO_REF);
     ash_ref ref = ash_kern_is_vector(k, at) ? ash_kern_vector_index(k, at) : ash_kern_index(k, at),
             ok = ASH_NO_REF;
     if (low) ok = ash_kern_binary(k, ASH_OP_LE, ash_nest_index(n, 0), ref);

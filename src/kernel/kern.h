@@ -52,6 +52,21 @@ typedef struct ash_kern_use {
     bool read, written, single;
 } ash_kern_use;
 
+/* A square block of elements, as many rows as a vector has lanes: it is loaded in vectors along another symbol
+ * than the vector symbol, and transposed in registers. */
+enum { ASH_MAX_TURNED = 16, ASH_MAX_TURNED_LOADS = 4 };
+typedef struct ash_kern_turn {
+    ash_sym along;   /* the other symbol */
+    ash_ref base;    /* its value in row 0, a multiple of the lanes */
+    unsigned row;    /* that is evaluated now */
+    unsigned n_loads;
+    struct {
+        uint16_t buf;
+        ash_ix linear;
+        ash_ref rows[ASH_MAX_TURNED];
+    } loads[ASH_MAX_TURNED_LOADS];
+} ash_kern_turn;
+
 typedef struct ash_kern {
     ash_lowering *low;
     const ash_graph *graph;
@@ -67,6 +82,7 @@ typedef struct ash_kern {
     bool aligned;              /* vectors along it start at multiples of `lanes` */
     ash_ref mask;              /* lanes that count (vector of bool), or ASH_NO_REF: all */
     ash_ref guard;             /* scalar: loads may touch memory only if it is true; or ASH_NO_REF */
+    ash_kern_turn *turn; /* the present block, or NULL */
     uint32_t context; /* number of the present mask and guard, so that remembered values are not mixed up */
     ASH_VEC(ash_kern_known) known;
     ASH_VEC(ash_kern_memo) memo;
@@ -173,12 +189,18 @@ bool ash_kern_lower_matmul(ash_kern *k, ash_dim *chunks);
 bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks);
 void ash_kern_lower_winograd(ash_kern *k, ash_dim *chunks);
 ash_status ash_kern_lower_other(ash_kern *k, ash_dim *chunks);
+/* Scratch memory of this kernel, `count` elements for each worker; *first is the worker's first element. */
+uint16_t ash_kern_scratch(ash_kern *k, ash_dtype dtype, ash_dim count, ash_ref *first);
 /* Writes a value into `target`, which has a place, `shift` elements further along one axis. */
 ash_status ash_kern_lower_part(ash_kern *k, ash_value value, ash_value target, unsigned along,
                                ash_dim shift, ash_dim *chunks);
 
 /* The step of a group that is a call of the caller's function: call.c. */
 ash_status ash_lower__call(ash_lowering *low, uint32_t group);
+
+/* loops_turn.c: a vector whose lanes are `linear` along the vector symbol, out of the present block; false when
+ * it is not of that form. */
+bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out);
 
 /* Decides where the new values of states lie, once all steps are there: state.c. */
 ash_status ash_lower__states(ash_lowering *low, const ash_lower_options *options);

@@ -1,0 +1,99 @@
+/* Groups as loops, shared by the files that make them. */
+#ifndef ASH_LOOPS_H
+#define ASH_LOOPS_H
+
+#include "tile.h"
+
+typedef struct ash_axis {
+    ash_sym sym;
+    ash_dim extent;
+} ash_axis;
+
+enum { ASH_MAX_KEPT = 8 };
+
+/* A value of a rows group that one loop over the reduced axes computes and later ones read: in scratch
+ * memory, one row of it. */
+typedef struct ash_kept {
+    ash_value value;
+    unsigned loop; /* the one that computes it */
+    ash_dtype dtype;
+    uint16_t buf;
+    ash_ref first; /* index of the worker's row */
+} ash_kept;
+
+typedef struct ash_loops {
+    ash_kern *k;
+    /* What is computed: the group's root, or for a part of a concatenation its operand, stored `shift`
+     * further on. */
+    ash_value value, target;
+    unsigned shift_axis;
+    ash_dim shift;
+    const ash_node *anchor; /* pooling or product, or NULL */
+    unsigned n_root_axes;
+    /* Axes of the group, and what they are in terms of the merged axes. */
+    unsigned n_axes;
+    ash_dim extents[ASH_MAX_AXES];
+    uint32_t reduced;
+    ash_ix index[ASH_MAX_AXES];
+    ash_axis outer[ASH_MAX_AXES], inner[ASH_MAX_AXES]; /* merged: not reduced; reduced */
+    unsigned n_outer, n_inner;
+    bool vector_inner; /* the vector axis is the last inner one; else the last outer one */
+    uint32_t
+        bounded;    /* bit per inner axis: a window whose loop runs only over positions inside the input */
+    unsigned lanes, narrow; /* of a full vector; of a vector of one register each, behind the full ones */
+    int turn; /* outer axis along which what is gathered along the vector axis has neighbours, or -1 */
+    ash_kept kept[ASH_MAX_KEPT];
+    unsigned n_kept, loop; /* the loop over the reduced axes that is being made */
+} ash_loops;
+
+/* --- loops_value.c ------------------------------------------------------------------------------------ */
+
+bool ash_loops__is_reduction(const ash_kern *k, const ash_node *node);
+ash_op ash_loops__combine_of(const ash_node *node, ash_dtype dtype);
+/* The index of the group's root; of where it is stored; of the anchor's result. */
+void ash_loops__root_index(const ash_loops *l, ash_ix *idx);
+void ash_loops__store_index(const ash_loops *l, ash_ix *idx);
+void ash_loops__anchor_index(const ash_loops *l, ash_ix *idx);
+/* The accumulator after one more element of a reduction. */
+ash_ref ash_loops__accumulate(ash_loops *l, const ash_node *node, ash_op combine, ash_ref acc);
+
+/* --- loops_axes.c ------------------------------------------------------------------------------------- */
+
+/* Merges axes, makes their symbols, and chooses the vector axis and its lanes. */
+void ash_loops__choose_axes(ash_loops *l);
+
+/* --- loops.c -------------------------------------------------------------------------------------------- */
+
+typedef void (*ash_loops_body)(ash_loops *l, void *arg);
+
+enum { ASH_CHUNK_WORK = 1 << 15 }; /* element operations that a chunk should have: some 10 microseconds */
+
+/* Runs `body` for every full vector of [from, to) along `a`, where `from` is a multiple of the full lanes;
+ * then for what is left: in vectors of one register, and in the end once under a mask, or one by one.
+ * `whole`: nothing is left. */
+void ash_loops__vector(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref to, bool whole,
+                       ash_loops_body body, void *arg);
+/* Evaluates and stores the root at the present position. */
+void ash_loops__store(ash_loops *l, void *arg);
+
+/* --- loops_turn.c --------------------------------------------------------------------------------------- */
+
+/* Decides whether blocks are transposed in registers: sets l->turn. `dry` has the addresses. */
+void ash_loops__choose_turn(ash_loops *l, const ash_kern *dry, const ash_loops *trial);
+/* The chunk loop over such blocks; the number of chunks. */
+ash_dim ash_loops__emit_turned(ash_loops *l);
+
+/* --- loops_keep.c ------------------------------------------------------------------------------------- */
+
+/* Whether the root runs along the reduced axes. */
+bool ash_loops__root_is_full(const ash_loops *l);
+/* Instructions to a vector of all that the group computes, about. */
+unsigned ash_loops__work(const ash_kern *k);
+/* Chooses the values to keep and makes their memory. */
+void ash_loops__choose_kept(ash_loops *l);
+/* Around the body of one of the loops: what earlier ones have kept becomes known; what this one is the first
+ * to compute is stored. */
+void ash_loops__recall(ash_loops *l);
+void ash_loops__keep(ash_loops *l);
+
+#endif

@@ -1,0 +1,150 @@
+/* Which axes a group's loops have: merging, and the vector axis. */
+#include "loops.h"
+
+/* --- axes
+ * ------------------------------------------------------------------------------------------------------------------
+ */
+
+/* Merges axes into runs: bit i of `joined` says that axis i continues the run of the axis before it that is
+ * of its kind (reduced or not). Makes the symbols and expresses each axis in them. */
+static void make_axes(ash_loops *l, uint32_t joined) {
+    ash_kern *k = l->k;
+    l->n_outer = l->n_inner = 0;
+    for (unsigned kind = 0; kind < 2; kind++) {
+        ash_axis *list = kind ? l->inner : l->outer;
+        unsigned *n = kind ? &l->n_inner : &l->n_outer;
+        unsigned members[ASH_MAX_AXES], count = 0;
+        for (unsigned i = 0; i < l->n_axes; i++)
+            if ((l->reduced >> i & 1) == kind) members[count++] = i;
+        for (unsigned first = 0, last; first < count; first = last + 1) {
+            ash_dim extent = l->extents[members[first]];
+            for (last = first; last + 1 < count && (joined >> members[last + 1] & 1); last++)
+                extent = ash_kern_product(k, extent, l->extents[members[last + 1]]);
+            ash_sym sym = ash_kern_sym(k, extent);
+            list[(*n)++] = (ash_axis){sym, extent};
+            ash_ix rest = ash_ix_sym(&k->ixs, sym);
+            for (unsigned i = last + 1; i-- > first;) {
+                unsigned a = members[i];
+                l->index[a] = i == first ? rest : ash_ix_mod(&k->ixs, rest, l->extents[a]);
+                rest = ash_ix_div(&k->ixs, rest, l->extents[a]);
+            }
+        }
+    }
+}
+
+/* Evaluates everything once, without emitting, to see the addresses. */
+static void collect(ash_loops *l) {
+    ash_kern *k = l->k;
+    ash_ix idx[ASH_MAX_RANK], target[ASH_MAX_RANK];
+    k->collecting = true;
+    if (l->anchor) {
+        ash_loops__accumulate(l, l->anchor, ASH_OP_ADD, 0);
+        ash_kern_know(k, l->anchor->out, 0);
+    }
+    for (uint32_t i = 0; l->reduced && !l->anchor && i < k->group->n_nodes; i++) {
+        const ash_node *node = &k->graph->nodes.at[k->group->nodes[i]];
+        if (!ash_loops__is_reduction(k, node)) continue;
+        ash_loops__accumulate(l, node, ASH_OP_ADD, 0);
+        ash_kern_know(k, node->out, 0);
+    }
+    ash_loops__root_index(l, idx);
+    ash_loops__store_index(l, target);
+    ash_kern_eval(k, l->value, idx);
+    ash_kern_store(k, l->target, target, 0);
+}
+
+/* A dry run with some axes merged. The caller frees `dry`. */
+static void dry_run(const ash_loops *l, ash_kern *dry, ash_loops *out, uint32_t joined) {
+    ash_kern_init(dry, l->k->low, l->k->group_id);
+    *out = *l;
+    out->k = dry;
+    make_axes(out, joined);
+    collect(out);
+}
+
+/* Whether every address is linear in every merged axis. */
+static bool merge_works(const ash_loops *l, uint32_t joined) {
+    ash_kern dry;
+    ash_loops trial;
+    dry_run(l, &dry, &trial, joined);
+    bool linear = !dry.failed && !dry.ixs.failed;
+    for (size_t i = 0; i < dry.leaves.len && linear; i++)
+        for (unsigned a = 0; a < trial.n_outer + trial.n_inner && linear; a++)
+            linear = ash_ix_is_linear(&dry.ixs, dry.leaves.at[i],
+                                      a < trial.n_outer ? trial.outer[a].sym
+                                                        : trial.inner[a - trial.n_outer].sym);
+    ash_kern_free(&dry);
+    return linear;
+}
+
+/* Addresses that are neighbours along a symbol, less those that are neither neighbours nor equal. */
+static int score(const ash_kern *dry, ash_sym sym, ash_dim extent) {
+    int points = 0;
+    int64_t stride;
+    if (extent == 1) return -1000;
+    for (size_t i = 0; i < dry->leaves.len; i++) {
+        if (!ash_ix_lane_stride(&dry->ixs, dry->leaves.at[i], sym, 16, true, &stride))
+            points -= 2;
+        else
+            points += stride == 1 ? 2 : stride == 0 ? 0 : -2;
+    }
+    return points;
+}
+
+enum { SHORT = 32 }; /* instructions of a body so short that the processor overlaps several by itself */
+
+/* Several registers to a vector, where the axis is long enough and every address stays as simple:
+ * independent chains of instructions that hide each other's latency, and several partial results for a
+ * reduction. */
+static unsigned widen(const ash_kern *dry, const ash_axis *a, unsigned lanes) {
+    int64_t narrow, wide;
+    unsigned chains = dry->low->target->chains;
+    if (ash_loops__work(dry) <= SHORT) chains = ASH_MIN(chains, 4u);
+    for (unsigned factor = chains; factor > 1; factor /= 2) {
+        unsigned trial = factor * lanes;
+        bool fits = ash_kern_max(dry, a->extent) >= trial;
+        for (size_t i = 0; i < dry->leaves.len && fits; i++) {
+            bool before = ash_ix_lane_stride(&dry->ixs, dry->leaves.at[i], a->sym, lanes, true, &narrow);
+            bool after = ash_ix_lane_stride(&dry->ixs, dry->leaves.at[i], a->sym, trial, true, &wide);
+            fits = before && after && narrow == wide && (narrow == 0 || narrow == 1);
+        }
+        if (fits) return trial;
+    }
+    return lanes;
+}
+
+void ash_loops__choose_axes(ash_loops *l) {
+    uint32_t joined = 0;
+    int last[2] = {-1, -1};
+    for (unsigned i = 0; i < l->n_axes; i++) {
+        int *before = &last[l->reduced >> i & 1];
+        bool window_axis = l->anchor && i >= l->n_root_axes;
+        if (*before >= 0 && !window_axis && merge_works(l, joined | 1u << i)) joined |= 1u << i;
+        *before = (int)i;
+    }
+    ash_kern dry;
+    ash_loops trial;
+    dry_run(l, &dry, &trial, joined);
+    int best = -1001;
+    bool inner = false;
+    for (unsigned kind = 0; kind < 2; kind++) {
+        unsigned n = kind ? trial.n_inner : trial.n_outer;
+        const ash_axis *list = kind ? trial.inner : trial.outer;
+        /* A vector along a window, or along the channels that a convolution sums, has no use. */
+        if (kind && l->anchor && ash_op_infos[l->anchor->op].class != ASH_CLASS_MATMUL) continue;
+        if (!n) continue;
+        int points = score(&dry, list[n - 1].sym, list[n - 1].extent);
+        if (points > best) best = points, inner = kind;
+    }
+    l->vector_inner = inner;
+    l->lanes = l->narrow = 1;
+    l->turn = -1;
+    if (best > -1000) {
+        const ash_axis *a = inner ? &trial.inner[trial.n_inner - 1] : &trial.outer[trial.n_outer - 1];
+        l->narrow = ash_kern_lanes(l->k);
+        ash_loops__choose_turn(l, &dry, &trial);
+        l->lanes = l->turn >= 0 ? l->narrow : widen(&dry, a, l->narrow);
+    }
+    ash_kern_free(&dry);
+    make_axes(l, joined);
+}

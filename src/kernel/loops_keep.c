@@ -1,0 +1,168 @@
+/* Values that several loops over a row need: computed once and kept in scratch memory, or again each time.
+ *
+ * A rows group runs over its reduced axes once for each reduction, and once more to store a root that has
+ * them. What is cheaper to compute than to store and load is computed again; the exponentials of a softmax
+ * are not. One row lies in the scratch memory of a worker, where the loops find it in the first or second
+ * level of cache; values of rows that are too long for that are computed again. */
+#include "loops.h"
+
+enum {
+    KEEPING = 4, /* instructions worth: a store, a load, and the lines that they take from others */
+    LOADING = 1,
+    GATHERING = 8,
+};
+
+bool ash_loops__root_is_full(const ash_loops *l) {
+    return l->reduced & ((1u << l->n_root_axes) - 1);
+}
+
+/* Instructions to a vector, about. */
+static unsigned cost_of(const ash_node *node) {
+    switch (node->op) {
+    case ASH_OP_DIV:
+    case ASH_OP_SQRT: return 6;
+    case ASH_OP_EXP:
+    case ASH_OP_LOG:
+    case ASH_OP_TANH:
+    case ASH_OP_SIGMOID:
+    case ASH_OP_ERF:
+    case ASH_OP_SIN:
+    case ASH_OP_COS: return 20;
+    case ASH_OP_POW:
+    case ASH_OP_MOD:
+    case ASH_OP_REM: return 50;
+    case ASH_OP_PAD: return GATHERING;
+    default: break;
+    }
+    switch (ash_op_infos[node->op].class) {
+    case ASH_CLASS_MOVE: return 0;
+    case ASH_CLASS_GATHER: return GATHERING;
+    case ASH_CLASS_UNARY: return node->op >= ASH_OP_TAN ? 50 : 1;
+    default: return 1;
+    }
+}
+
+unsigned ash_loops__work(const ash_kern *k) {
+    unsigned work = 0;
+    for (uint32_t i = 0; i < k->group->n_nodes; i++)
+        work += cost_of(&k->graph->nodes.at[k->group->nodes[i]]);
+    return work;
+}
+
+/* A walk over what one loop computes. `seen` has, per node of the group, the first loop that computes it and
+ * the last one that has counted it, both + 1. */
+typedef struct survey {
+    ash_loops *l;
+    struct {
+        unsigned first, last;
+    } seen[ASH_MAX_GROUP];
+    unsigned loop;
+} survey;
+
+static ash_kept *find_kept(ash_loops *l, ash_value value) {
+    for (unsigned i = 0; i < l->n_kept; i++)
+        if (l->kept[i].value == value) return &l->kept[i];
+    return NULL;
+}
+
+/* Whether a value of the group differs along a row. */
+static bool runs_along_row(const ash_loops *l, uint32_t node, const ash_type *type) {
+    const int8_t *labels = l->k->low->fusion.labels[node];
+    for (unsigned d = 0; d < type->rank; d++)
+        if (labels[d] != ASH_LABEL_NONE && l->reduced >> labels[d] & 1) return true;
+    return false;
+}
+
+/* What it costs the present loop to have a value; decides on the way what is kept. */
+static unsigned visit(survey *s, ash_value value) {
+    ash_loops *l = s->l;
+    const ash_kern *k = l->k;
+    const ash_value_info *info = ash_graph__value(k->graph, value);
+    if (info->kind != ASH_VALUE_NODE) return LOADING;
+    uint32_t group = k->low->fusion.group_of[info->node];
+    const ash_node *node = &k->graph->nodes.at[info->node];
+    if (group == ASH_NO_GROUP) { /* movement */
+        return node->n_ins ? visit(s, node->ins[0]) : 1;
+    }
+    if (group != k->group_id) return LOADING;
+    if (ash_loops__is_reduction(k, node)) return 0;
+    if (find_kept(l, value)) return LOADING;
+    uint32_t low = 0, high = k->group->n_nodes; /* its place in the group's ascending list */
+    while (high - low > 1) {
+        uint32_t middle = (low + high) / 2;
+        if (k->group->nodes[middle] <= info->node)
+            low = middle;
+        else
+            high = middle;
+    }
+    if (s->seen[low].last == s->loop + 1) return 0;
+    s->seen[low].last = s->loop + 1;
+    unsigned cost = cost_of(node), first = s->seen[low].first;
+    for (unsigned i = 0; i < node->n_ins; i++) cost += visit(s, node->ins[i]);
+    if (!first) {
+        s->seen[low].first = s->loop + 1;
+    } else if (cost > KEEPING && l->n_kept < ASH_MAX_KEPT && runs_along_row(l, info->node, &info->type)) {
+        l->kept[l->n_kept++] =
+            (ash_kept){.value = value, .loop = first - 1, .dtype = ash_kern_dtype(info->type.dtype)};
+        return LOADING;
+    }
+    return cost;
+}
+
+void ash_loops__choose_kept(ash_loops *l) {
+    ash_kern *k = l->k;
+    ash_dim count = l->vector_inner ? 1 : l->lanes;
+    if (l->anchor || !l->reduced || k->group->n_nodes > ASH_MAX_GROUP) return;
+    survey s = {.l = l};
+    for (uint32_t i = 0; i < k->group->n_nodes; i++) {
+        const ash_node *node = &k->graph->nodes.at[k->group->nodes[i]];
+        if (!ash_loops__is_reduction(k, node)) continue;
+        visit(&s, node->ins[0]);
+        s.loop++;
+    }
+    if (ash_loops__root_is_full(l)) visit(&s, l->value);
+    for (unsigned i = 0; i < l->n_inner; i++) count = ash_kern_product(k, count, l->inner[i].extent);
+    int64_t bytes, all = 0, most = ash_kern_max(k, count);
+    for (unsigned i = 0; i < l->n_kept; i++)
+        if (!ash_mul_i64(most, (int64_t)ash_dtype_size(l->kept[i].dtype), &bytes) ||
+            !ash_add_i64(all, bytes, &all))
+            all = INT64_MAX;
+    if (all > k->low->target->l2_bytes / 2) l->n_kept = 0;
+    for (unsigned i = 0; i < l->n_kept; i++)
+        l->kept[i].buf = ash_kern_scratch(k, l->kept[i].dtype, count, &l->kept[i].first);
+}
+
+/* Where the element (or vector) of the present position lies in the worker's row. */
+static ash_ref position(ash_loops *l, const ash_kept *v) {
+    ash_kern *k = l->k;
+    ash_ix at = ash_ix_const(&k->ixs, 0);
+    for (unsigned i = 0; i < l->n_inner; i++)
+        at = ash_ix_add(&k->ixs, ash_ix_mul(&k->ixs, at, l->inner[i].extent),
+                        ash_ix_sym(&k->ixs, l->inner[i].sym));
+    if (!l->vector_inner) at = ash_ix_scale(&k->ixs, at, l->lanes);
+    return ash_nest_binary(&k->nest, ASH_OP_ADD, v->first, ash_kern_index(k, at));
+}
+
+void ash_loops__recall(ash_loops *l) {
+    ash_kern *k = l->k;
+    for (unsigned i = 0; i < l->n_kept; i++) {
+        const ash_kept *v = &l->kept[i];
+        if (v->loop < l->loop)
+            ash_kern_know(k, v->value, ash_nest_load(&k->nest, v->buf, position(l, v), k->lanes, k->mask));
+    }
+}
+
+void ash_loops__keep(ash_loops *l) {
+    ash_kern *k = l->k;
+    for (unsigned i = 0; i < l->n_kept; i++) {
+        const ash_kept *v = &l->kept[i];
+        if (v->loop != l->loop) continue;
+        ash_ix idx[ASH_MAX_RANK];
+        const ash_value_info *info = ash_graph__value(k->graph, v->value);
+        const int8_t *labels = k->low->fusion.labels[info->node];
+        for (unsigned d = 0; d < info->type.rank; d++)
+            idx[d] = labels[d] == ASH_LABEL_NONE ? ash_ix_const(&k->ixs, 0) : l->index[labels[d]];
+        ash_ref ref = ash_kern_splat(k, ash_kern_eval(k, v->value, idx));
+        ash_nest_store(&k->nest, v->buf, position(l, v), ref, k->mask);
+    }
+}

@@ -1,0 +1,194 @@
+/* Transposing in registers.
+ *
+ * Where a result is written along one axis and an operand lies along another, a vector along the first would
+ * have to be gathered, element by element. Instead a block of rows along the second axis is made at once:
+ *
+ *     for a block of the other axis                       a line's worth of elements, so that each line is read once
+ *       for v in the vector axis, a vector at a time
+ *         load `lanes` vectors along the other axis, one for each lane of v; transpose them
+ *         for each row of the block: evaluate and store the root, with the operand's vector known
+ *
+ * Edges along either axis gather. */
+#include "loops.h"
+
+enum {
+    LINE = 64,  /* bytes */
+    WORK = 100, /* instructions of a body past which copies of it are not worth what they save */
+};
+
+/* --- the block ----------------------------------------------------------------------------------------- */
+
+/* One bit of the row number changes places with one bit of the lane number. */
+static void swap_bit(ash_nest *n, ash_ref *rows, unsigned lanes, unsigned bit) {
+    int32_t keep_low[ASH_MAX_TURNED], keep_high[ASH_MAX_TURNED];
+    for (unsigned i = 0; i < lanes; i++) {
+        keep_low[i] = (int32_t)(i & bit ? lanes + (i ^ bit) : i);
+        keep_high[i] = (int32_t)(i & bit ? lanes + i : i ^ bit);
+    }
+    for (unsigned r = 0; r < lanes; r++) {
+        if (r & bit) continue;
+        ash_ref low = rows[r], high = rows[r | bit];
+        rows[r] = ash_nest_shuffle(n, low, high, lanes, keep_low);
+        rows[r | bit] = ash_nest_shuffle(n, low, high, lanes, keep_high);
+    }
+}
+
+/* Perfect shuffles of `part` rows, each part of a register by itself: as often as `part` has bits they
+ * transpose its squares, in one instruction each. */
+static void interleave(ash_nest *n, ash_ref *rows, unsigned lanes, unsigned part) {
+    int32_t low[ASH_MAX_TURNED], high[ASH_MAX_TURNED];
+    for (unsigned i = 0; i < lanes; i++) {
+        int32_t at = (int32_t)(i / part * part + i % part / 2 + i % 2 * lanes);
+        low[i] = at;
+        high[i] = at + (int32_t)part / 2;
+    }
+    for (unsigned first = 0; first < lanes; first += part) {
+        ash_ref out[ASH_MAX_TURNED];
+        for (unsigned i = 0; i < part / 2; i++) {
+            ash_ref a = rows[first + i], b = rows[first + part / 2 + i];
+            out[2 * i] = ash_nest_shuffle(n, a, b, lanes, low);
+            out[2 * i + 1] = ash_nest_shuffle(n, a, b, lanes, high);
+        }
+        memcpy(rows + first, out, part * sizeof *out);
+    }
+}
+
+static void transpose(ash_nest *n, ash_ref *rows, unsigned lanes, size_t element) {
+    unsigned part = ASH_MIN((unsigned)(16 / element), lanes); /* of a register: 16 bytes */
+    for (unsigned bit = 1; bit < part; bit *= 2) interleave(n, rows, lanes, part);
+    for (unsigned bit = part; bit < lanes; bit *= 2) swap_bit(n, rows, lanes, bit);
+}
+
+bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out) {
+    ash_kern_turn *t = k->turn;
+    ash_nest *n = &k->nest;
+    int64_t stride;
+    for (unsigned i = 0; i < t->n_loads; i++) {
+        if (t->loads[i].buf != buf || t->loads[i].linear != linear) continue;
+        *out = t->loads[i].rows[t->row];
+        return true;
+    }
+    if (t->n_loads == ASH_MAX_TURNED_LOADS || t->row || ash_kern_lost(k) ||
+        !ash_ix_lane_stride(&k->ixs, linear, t->along, k->lanes, true, &stride) || stride != 1)
+        return false;
+    ash_ref v = k->sym_refs.at[k->vsym], *rows = t->loads[t->n_loads].rows;
+    for (unsigned i = 0; i < k->lanes; i++) {
+        ash_kern_set_sym(k, k->vsym, ash_nest_binary(n, ASH_OP_ADD, v, ash_nest_index(n, i)));
+        rows[i] = ash_nest_load(n, buf, ash_kern_index(k, linear), k->lanes, ASH_NO_REF);
+    }
+    ash_kern_set_sym(k, k->vsym, v);
+    if (n->failed) return false;
+    transpose(n, rows, k->lanes, ash_dtype_size(k->nest.buffers.at[buf].dtype));
+    t->loads[t->n_loads].buf = buf;
+    t->loads[t->n_loads++].linear = linear;
+    *out = rows[0];
+    return true;
+}
+
+/* --- the loops ----------------------------------------------------------------------------------------- */
+
+void ash_loops__choose_turn(ash_loops *l, const ash_kern *dry, const ash_loops *trial) {
+    unsigned lanes = l->narrow;
+    int64_t stride;
+    if (l->vector_inner || l->anchor || trial->n_inner || lanes < 2 || lanes > ASH_MAX_TURNED ||
+        (lanes & (lanes - 1)) || ash_loops__work(dry) > WORK)
+        return;
+    const ash_axis *v = &trial->outer[trial->n_outer - 1];
+    if (ash_kern_max(dry, v->extent) < lanes) return;
+    unsigned most = 0;
+    for (unsigned a = 0; a + 1 < trial->n_outer; a++) {
+        const ash_axis *other = &trial->outer[a];
+        if (ash_kern_max(dry, other->extent) < lanes) continue;
+        unsigned count = 0;
+        for (size_t i = 0; i + 1 < dry->leaves.len; i++) { /* the last is where the root is stored */
+            ash_ix at = dry->leaves.at[i];
+            if (ash_ix_lane_stride(&dry->ixs, at, v->sym, lanes, true, &stride) &&
+                (stride == 0 || stride == 1))
+                continue;
+            count += ash_ix_lane_stride(&dry->ixs, at, other->sym, lanes, true, &stride) && stride == 1;
+        }
+        if (count > most) most = count, l->turn = (int)a;
+    }
+}
+
+typedef struct block {
+    ash_sym along;
+    ash_ref from;
+    unsigned rows; /* a multiple of the lanes */
+} block;
+
+static void block_body(ash_loops *l, void *arg) {
+    const block *b = arg;
+    ash_kern *k = l->k;
+    ash_nest *n = &k->nest;
+    size_t mark = ash_kern_mark(k);
+    if (k->lanes == 1 || k->mask != ASH_NO_REF) {
+        ash_kern_loop(k, b->along, b->from,
+                      ash_nest_binary(n, ASH_OP_ADD, b->from, ash_nest_index(n, b->rows)), 1, 1);
+        ash_loops__store(l, NULL);
+        ash_nest_end(n);
+        ash_kern_forget(k, mark);
+        return;
+    }
+    for (unsigned first = 0; first < b->rows; first += k->lanes) {
+        ash_kern_turn turn = {.along = b->along,
+                              .base = ash_nest_binary(n, ASH_OP_ADD, b->from, ash_nest_index(n, first))};
+        k->turn = &turn;
+        for (; turn.row < k->lanes; turn.row++) {
+            ash_kern_set_sym(k, b->along,
+                             ash_nest_binary(n, ASH_OP_ADD, turn.base, ash_nest_index(n, turn.row)));
+            ash_loops__store(l, NULL);
+            ash_kern_forget(k, mark);
+        }
+        k->turn = NULL;
+    }
+}
+
+ash_dim ash_loops__emit_turned(ash_loops *l) {
+    ash_kern *k = l->k;
+    ash_nest *n = &k->nest;
+    unsigned last = l->n_outer - 1, width = l->narrow;
+    const ash_axis *v = &l->outer[last], *other = &l->outer[l->turn];
+    size_t element = ash_dtype_size(ash_graph__type(k->graph, l->target)->dtype);
+    int64_t rows = ASH_MAX((int64_t)width, (int64_t)(LINE / element));
+    if (ash_loops__work(k) * (unsigned)rows > 4 * WORK || ash_kern_max(k, other->extent) < rows) rows = width;
+    bool v_whole = ash_dim_is_const(v->extent) && v->extent % width == 0;
+    bool whole = ash_dim_is_const(other->extent) && other->extent % rows == 0;
+    ash_dim blocks = ash_kern_ceil_div(k, other->extent, rows), total = 1;
+    for (unsigned i = 0; i < last; i++)
+        total = ash_kern_product(k, total, (int)i == l->turn ? blocks : l->outer[i].extent);
+    int64_t work = ASH_MAX(ash_kern_max(k, v->extent), 1) * rows * ASH_MAX(k->group->n_nodes, 1u);
+    int64_t per = ASH_MAX(ASH_CHUNK_WORK / work, 1);
+    ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
+                                  ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
+    ash_ref first = ash_nest_binary(n, ASH_OP_MUL, chunk, ash_nest_index(n, per));
+    ash_ref end = ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, first, ash_nest_index(n, per)),
+                                  ash_kern_dim(k, total));
+    ash_ref number = ash_nest_loop(n, first, end, 1, 1), from = ASH_NO_REF;
+    for (unsigned i = last; i-- > 0;) {
+        bool is_other = (int)i == l->turn;
+        ash_ref extent = ash_kern_dim(k, is_other ? blocks : l->outer[i].extent);
+        ash_ref at = i ? ash_nest_imod(n, number, extent) : number;
+        if (i) number = ash_nest_idiv(n, number, extent);
+        if (is_other)
+            from = ash_nest_binary(n, ASH_OP_MUL, at, ash_nest_index(n, rows));
+        else
+            ash_kern_set_sym(k, l->outer[i].sym, at);
+    }
+    block b = {other->sym, from, (unsigned)rows};
+    ash_ref zero = ash_nest_index(n, 0), v_end = ash_kern_dim(k, v->extent);
+    ash_ref limit = ash_kern_dim(k, other->extent), next = ash_nest_binary(n, ASH_OP_ADD, from,
+                                                                            ash_nest_index(n, rows));
+    if (!whole) ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, next, limit));
+    ash_loops__vector(l, v, zero, v_end, v_whole, block_body, &b);
+    if (!whole) {
+        ash_nest_else(n);
+        ash_kern_loop(k, other->sym, from, limit, 1, 1);
+        ash_loops__vector(l, v, zero, v_end, v_whole, ash_loops__store, NULL);
+        ash_nest_end(n);
+        ash_nest_end(n);
+    }
+    ash_nest_end(n);
+    ash_nest_end(n);
+    return ash_kern_ceil_div(k, total, per);
+}
