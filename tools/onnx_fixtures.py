@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the small ONNX models that the tests import: tests/data/onnx/NAME/model.onnx with test_data_set_*.
 
-usage: onnx_fixtures.py OUTDIR        (the results are committed; onnx, numpy and onnxruntime are needed only here)
+usage: onnx_fixtures.py OUTDIR [NAME...]        (the results are committed; onnx, numpy and onnxruntime are needed only here)
 
 Inputs are seeded; expected outputs come from onnxruntime. The folder layout is that of the ONNX backend tests, so the
 program `conformance` runs them. Models are small cousins of real architectures, of several operator sets, and a few with
@@ -13,6 +13,7 @@ import zlib
 
 import numpy as np
 import onnx
+import onnx.parser
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
@@ -368,8 +369,60 @@ def ties():
     return n.model(), [{"x": (32, 48)}]
 
 
+def functions():
+    """Opset 18: functions of the model, nested, with attributes by reference and operands left out."""
+    model = onnx.parser.parse_model("""
+    <ir_version: 10, opset_import: ["" : 18, "net" : 1]>
+    agraph (float[n, 8] x, float[8, 8] w, float[8] b) => (float[n, 8] y, float[n, 8] z, float[n, 1] mean, float[n,8] u, float[n,8] v, float[n,8] p) {
+      h = net.Block <slope = 0.25> (x, w, b)
+      y = net.Block (h, w)
+      z = net.Leaky <slope = 0.5> (y)
+      mean = net.Mean (z)
+      u = net.Power <k = 3> (z)
+      v = net.Power (z)
+      p = net.Block (x, w)
+    }
+    <domain: "net", opset_import: ["" : 18, "net" : 1]>
+    Block <slope: float = 0.125> (x, w, b) => (h) {
+      y = net.Linear (x, w, b)
+      h = net.Leaky <slope: float = @slope> (y)
+    }
+    <domain: "net", opset_import: ["" : 13]>
+    Linear (x, w, b) => (y) {
+      y = Gemm <transB = 1> (x, w, b)
+    }
+    <domain: "net", opset_import: ["" : 18]>
+    Leaky <slope> (x) => (y) {
+      s = Constant <value_float: float = @slope> ()
+      t = CastLike (s, x)
+      c = Constant <value_float = 0.0> ()
+      zero = CastLike (c, x)
+      neg = Less (x, zero)
+      low = Mul (x, t)
+      y = Where (neg, low, x)
+    }
+    <domain: "net", opset_import: ["" : 18]>
+    Mean (x) => (y) {
+      a = Constant <value_ints = [1]> ()
+      y = ReduceMean <keepdims = 1> (x, a)
+    }
+    <domain: "net", opset_import: ["" : 18]>
+    Power <k: int = 2> (x) => (y) {
+      k = Constant <value_int: int = @k> ()
+      two = Constant <value_int = 2> ()
+      big = Greater (k, two)
+      y = If (big) <
+         then_branch = then () => (t) { e = Constant <value_int: int = @k> () 
+           f = CastLike (e, x) 
+           t = Pow (x, f) },
+         else_branch = other () => (t) { t = Mul (x, x) } >
+    }
+    """)
+    return model, [{"x": (n, 8), "w": (8, 8), "b": (8,)} for n in (1, 5)]
+
+
 FIXTURES = [resnet_like, inception_like, mobilenet_like, bert_like, shapes, mlp_external, typed_data, recurrent, upsampler,
-            einsum, fused, quantized, half, unsorted, ties]
+            einsum, fused, quantized, half, unsorted, ties, functions]
 
 
 def feed(net, info, shape, rng):
@@ -402,10 +455,11 @@ def write(out, fixture):
 
 
 def main():
-    if len(sys.argv) != 2 or sys.argv[1] in ("-h", "--help"):
+    if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
         sys.exit(__doc__)
     for fixture in FIXTURES:
-        write(sys.argv[1], fixture)
+        if len(sys.argv) == 2 or fixture.__name__ in sys.argv[2:]:
+            write(sys.argv[1], fixture)
 
 
 if __name__ == "__main__":
