@@ -41,6 +41,12 @@ void ash_onnx__op_qlinear_binary(ash_import *im) {
     out_quantized(im, y, 6, ash_import__in_type(im, 0).dtype);
 }
 
+/* Operands: condition, a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero. */
+void ash_onnx__op_qlinear_where(ash_import *im) {
+    ash_value y = ash_lower__select(im, ash_import__in(im, 0), real_in(im, 1, 2), real_in(im, 4, 5));
+    out_quantized(im, y, 7, ash_import__in_type(im, 1).dtype);
+}
+
 /* Operands: x, x_scale, x_zero, y_scale, y_zero; here and below. Sigmoid, or LeakyRelu with the argument 1.
  */
 void ash_onnx__op_qlinear_unary(ash_import *im) {
@@ -127,6 +133,15 @@ void ash_onnx__op_dynamic_quantize_matmul(ash_import *im) {
     ash_value b = centred(im, ash_import__in(im, 1), zero_point(im, 3));
     ash_value sum = ash_lower__matmul(im, centred(im, a, a_zero), b);
     ash_import__out(im, 0, scaled(im, sum, a_scale, ash_import__in(im, 2), 4));
+}
+
+/* Operands: x, weight, bias, x_scale, weight_scale, mask, x_zero, weight_zero, past. */
+void ash_onnx__op_qattention(ash_import *im) {
+    ash_value x = centred(im, ash_import__in(im, 0), zero_point(im, 6));
+    ash_value w = centred(im, ash_import__in(im, 1), zero_point(im, 7));
+    ash_value qkv =
+        scaled(im, ash_lower__matmul(im, x, w), ash_import__in(im, 3), ash_import__in(im, 4), 2);
+    ash_onnx__packed_attention(im, qkv, 5, 8, SIZE_MAX);
 }
 
 /* Operands: a, a_scale, a_zero, b, b_scale, b_zero, c (i32), y_scale, y_zero: f32 without a y_scale. */
