@@ -59,15 +59,12 @@ void ash_onnx__op_qlinear_unary(ash_import *im) {
 
 /* AveragePool, or GlobalAveragePool with the argument 1. */
 void ash_onnx__op_qlinear_average_pool(ash_import *im) {
-    ash_value x = real_in(im, 0, 1);
-    unsigned rank = ash_import__type(im, x).rank;
     bool last = ash_import__attr_int(im, "channels_last", 0) != 0;
-    uint32_t all = (1u << rank) - 1, channels = last && rank ? 1u << (rank - 1) : 2;
-    if (last && !im->row->arg)
-        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "channels_last");
-    else
-        x = im->row->arg ? ash_lower__mean(im, x, all & ~1u & ~channels, true)
-                         : ash_onnx__average_pool(im, x);
+    ash_value x = real_in(im, 0, 1);
+    if (last) x = ash_onnx__channels_first(im, x);
+    uint32_t all = (1u << ash_import__type(im, x).rank) - 1;
+    x = im->row->arg ? ash_lower__mean(im, x, all & ~3u, true) : ash_onnx__average_pool(im, x);
+    if (last) x = ash_onnx__channels_last(im, x);
     out_quantized(im, x, 3, ash_import__in_type(im, 0).dtype);
 }
 

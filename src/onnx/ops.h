@@ -65,6 +65,10 @@ ash_value ash_onnx__conv_of(ash_import *im);
 ash_value ash_onnx__gemm_of(ash_import *im);
 ash_value ash_onnx__average_pool(ash_import *im, ash_value x);
 
+/* [n, space..., c] as [n, c, space...], and back. */
+ash_value ash_onnx__channels_first(ash_import *im, ash_value x);
+ash_value ash_onnx__channels_last(ash_import *im, ash_value x);
+
 /* LayerNormalization by the node's attributes: binds result 0, and the mean and the inverse deviation as
  * results k_mean and k_mean + 1. `bias` may be missing. RMSNormalization likewise. */
 void ash_onnx__layer_norm(ash_import *im, ash_value x, ash_value scale, ash_value bias, size_t k_mean);
