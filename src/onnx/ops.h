@@ -19,7 +19,7 @@ typedef enum ash_onnx_reduction {
     ONNX_REDUCE_LOG_SUM_EXP
 } ash_onnx_reduction;
 
-typedef enum ash_onnx_recurrent { ONNX_RNN, ONNX_GRU, ONNX_LSTM } ash_onnx_recurrent;
+typedef enum ash_onnx_recurrent { ONNX_RNN, ONNX_GRU, ONNX_LSTM, ONNX_QUANTIZED_LSTM } ash_onnx_recurrent;
 
 typedef enum ash_onnx_window_kind { ONNX_HANN, ONNX_HAMMING, ONNX_BLACKMAN } ash_onnx_window_kind;
 
