@@ -71,10 +71,6 @@ void ash_import__resolve(ash_import *im, ash_onnx_node *node) {
         node->attrs[kept++] = attr;
     }
     node->n_attrs = kept;
-    for (size_t k = 0; k < node->n_ins; k++) {
-        size_t index = ash_import__find_name(im, node->ins[k]);
-        if (index != SIZE_MAX && im->values.at[index].absent) node->ins[k].len = 0;
-    }
 }
 
 /* The entries of the function's operands, in the caller's scope. */

@@ -108,6 +108,14 @@ static void name_node(ash_import *im) {
     ash_graph_name_next(im->graph, name);
 }
 
+/* Operands that are nothing are missing. */
+static void drop_absent(const ash_import *im, ash_onnx_node *node) {
+    for (size_t k = 0; k < node->n_ins; k++) {
+        size_t index = ash_import__find_name(im, node->ins[k]);
+        if (index != SIZE_MAX && im->values.at[index].absent) node->ins[k].len = 0;
+    }
+}
+
 static void import_node(ash_import *im, ash_wire message, size_t position) {
     const ash_onnx_node *outer = im->node;
     ash_arena *outer_scratch = im->scratch, scratch;
@@ -120,6 +128,7 @@ static void import_node(ash_import *im, ash_wire message, size_t position) {
         im->node = &node;
         im->scratch = &scratch;
         if (im->call) ash_import__resolve(im, &node);
+        if (im->has_absent) drop_absent(im, &node);
         name_node(im);
         lower_node(im);
         if (ash_import__ok(im)) im->status = ash_graph_status(im->graph, &im->diag);

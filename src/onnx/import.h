@@ -28,7 +28,7 @@ typedef struct ash_import_value {
     const ash_onnx_tensor *tensor; /* the initializer that it comes from, or NULL */
     const ash_import_int *list;    /* its elements, or NULL when they are not tracked */
     size_t count;                  /* elements of the list, or of the sequence */
-    bool absent;                   /* an operand that the call of a function leaves out: nothing else matters */
+    bool absent;                   /* nothing: an empty optional, or what the call of a function leaves out */
     bool sequence;                 /* a sequence of tensors: then only `items` and `count` matter */
     const size_t *items;           /* indices of ash_import.values */
 } ash_import_value;
@@ -71,6 +71,7 @@ typedef struct ash_import {
     const ash_import_row *row; /* of its operator */
     ash_arena *scratch;        /* lives as long as that node */
     int64_t opset;             /* version that the model or function imports of the node's domain */
+    bool has_absent;           /* some value is */
     unsigned nesting;          /* graphs around the node */
     size_t lowered;            /* nodes so far, those of repeated bodies each time */
     ash_map folded;            /* graph value -> constant with its elements, made by fold.c */
@@ -118,8 +119,7 @@ ash_status ash_import__functions(ash_import *im);
 const ash_onnx_function *ash_import__function(ash_import *im, const ash_onnx_node *node);
 /* Lowers the function's nodes in place of im->node, and binds its results. */
 void ash_import__call(ash_import *im, const ash_onnx_function *function);
-/* A node as it is for the present call: attributes that refer to the call's have their values or are gone,
- * and operands that the call leaves out are missing. */
+/* A node as it is for the present call: attributes that refer to the call's have their values or are gone. */
 void ash_import__resolve(ash_import *im, ash_onnx_node *node);
 
 /* Records a failure; the first one stays. Returns ASH_NO_VALUE, so that a lowering can return it. */

@@ -39,6 +39,7 @@ void ash_import__alias(ash_import *im, ash_span name, size_t index) {
 void ash_import__declare(ash_import *im, ash_span name, const ash_import_value *value) {
     const ash_import_value copy = *value; /* it may lie in the array that grows */
     if (!ash_import__ok(im)) return;
+    im->has_absent |= copy.absent;
     if (ash_vec_push(im->allocator, &im->values, copy))
         ash_import__alias(im, name, im->values.len - 1);
     else
