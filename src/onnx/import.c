@@ -21,39 +21,41 @@ enum { GRAPH_NAME = 2, GRAPH_INITIALIZER = 5, GRAPH_INPUT = 11, GRAPH_OUTPUT = 1
 
 /* --- nodes ---------------------------------------------------------------------------------------- */
 
-/* The version that the model imports of a domain; 0: it does not. */
-static int64_t opset_of(const ash_onnx_model *model, ash_span domain) {
+/* The version that the model, or the function, imports of a domain; 0: it does not. */
+static int64_t opset_of(const ash_import *im, ash_span domain) {
     bool is_default = ash_onnx__is_default_domain(domain);
-    for (size_t i = 0; i < model->n_opsets; i++) {
-        ash_span have = model->opsets[i].domain;
+    for (size_t i = 0; i < im->opsets->n; i++) {
+        ash_span have = im->opsets->at[i].domain;
         if (is_default ? ash_onnx__is_default_domain(have) : ash_span_equal(have, domain))
-            return model->opsets[i].version;
+            return im->opsets->at[i].version;
     }
-    return is_default && model->ir_version < OLDEST_IR_WITH_OPSETS ? 1 : 0;
+    return is_default && im->model.ir_version < OLDEST_IR_WITH_OPSETS ? 1 : 0;
 }
 
 static void lower_node(ash_import *im) {
     const ash_onnx_node *node = im->node;
     bool known;
-    im->opset = opset_of(&im->model, node->domain);
+    im->opset = opset_of(im, node->domain);
     im->row = ash_import__find(node->domain, node->op, im->opset, &known);
+    /* A function in a domain that has the operator is its definition for those who do not know it. */
+    const ash_onnx_function *function =
+        im->row && im->opset ? NULL : ash_import__function(im, node);
     for (size_t i = 0; i < node->n_attrs; i++)
         if (node->attrs[i].ref.len)
-            ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
-                             "attribute '%.*s' refers to an attribute of a function",
+            ash_import__fail(im, ASH_ERROR_FORMAT,
+                             "attribute '%.*s' refers to an attribute of a function, and is in none",
                              ASH_SPAN_ARG(node->attrs[i].name));
-    if (im->row && im->opset == 0)
-        ash_import__fail(im, ASH_ERROR_FORMAT, "the model does not import the operator set of this domain");
-    else if (!im->row && im->model.n_functions)
-        ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
-                         known ? "this version of the operator is not supported"
-                               : "the operator is not supported (functions defined in the model are not)");
-    else if (!im->row)
+    if (im->row && im->opset == 0 && !function)
+        ash_import__fail(im, ASH_ERROR_FORMAT, "the %s does not import the operator set of this domain",
+                         im->call ? "function" : "model");
+    else if (!im->row && !function)
         ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
                          known ? "this version of the operator is not supported"
                                : "the operator is not supported");
     else if (im->lowered++ == MAX_LOWERED)
         ash_import__fail(im, ASH_ERROR_BUDGET, "the model unrolls to more than %d nodes", MAX_LOWERED);
+    else if (function)
+        ash_import__call(im, function);
     else if (ash_import__ok(im) && !ash_import__track(im))
         im->row->lower(im);
 }
@@ -66,30 +68,52 @@ static void check_results(ash_import *im) {
                              ASH_SPAN_ARG(im->node->outs[k]));
 }
 
-/* Adds to a failure where it happened. */
+ash_span ash_import__label(const ash_onnx_node *node) {
+    return node->name.len ? node->name : node->n_outs ? node->outs[0] : (ash_span){0};
+}
+
+static const char *path(const ash_import *im) {
+    return im->call ? im->call->path : "";
+}
+
+/* Adds to a failure where it happened. A name that is too long loses its beginning. */
 static void locate(ash_import *im, size_t position) {
     const ash_onnx_node *node = im->node;
-    char name[96], op[48];
-    ash_span label = node->name.len ? node->name : node->n_outs ? node->outs[0] : (ash_span){0};
+    char name[2 * ASH_IMPORT_PATH + 1], op[48];
+    ash_span label = ash_import__label(node);
     if (label.len)
-        snprintf(name, sizeof name, "%.*s", ASH_SPAN_ARG(label));
+        snprintf(name, sizeof name, "%s%.*s", path(im), ASH_SPAN_ARG(label));
     else
-        snprintf(name, sizeof name, "#%zu", position);
+        snprintf(name, sizeof name, "%s#%zu", path(im), position);
     bool is_default = ash_onnx__is_default_domain(node->domain);
     snprintf(op, sizeof op, "%.*s, %.*s %lld", (int)ASH_MIN(node->op.len, (size_t)24),
              node->op.len ? (const char *)node->op.at : "",
              is_default ? 7 : (int)ASH_MIN(node->domain.len, (size_t)16),
              is_default ? "ai.onnx" : (const char *)node->domain.at, (long long)im->opset);
     im->diag.node[0] = 0;
-    ash_diag__add_node(&im->diag, name, op, node->offset);
+    size_t len = strlen(name), room = sizeof im->diag.node - 1;
+    char *shown = len > room ? name + len - room : name;
+    if (len > room) memcpy(shown, "...", 3);
+    ash_diag__add_node(&im->diag, shown, op, node->offset);
 }
 
 static void name_node(ash_import *im) {
-    ash_span label = im->node->name.len ? im->node->name
-                     : im->node->n_outs ? im->node->outs[0]
-                                        : (ash_span){0};
-    char *name = label.len ? ash_arena_strndup(im->scratch, (const char *)label.at, label.len) : NULL;
+    ash_span label = ash_import__label(im->node);
+    size_t len = strlen(path(im));
+    char *name = label.len ? ash_arena_alloc(im->scratch, len + label.len + 1, 1) : NULL;
+    if (name) {
+        memcpy(name, path(im), len);
+        memcpy(name + len, label.at, label.len);
+    }
     ash_graph_name_next(im->graph, name);
+}
+
+/* Operands that are nothing are missing. */
+static void drop_absent(const ash_import *im, ash_onnx_node *node) {
+    for (size_t k = 0; k < node->n_ins; k++) {
+        size_t index = ash_import__find_name(im, node->ins[k]);
+        if (index != SIZE_MAX && im->values.at[index].absent) node->ins[k].len = 0;
+    }
 }
 
 static void import_node(ash_import *im, ash_wire message, size_t position) {
@@ -103,6 +127,8 @@ static void import_node(ash_import *im, ash_wire message, size_t position) {
     if (im->status == ASH_OK) {
         im->node = &node;
         im->scratch = &scratch;
+        if (im->call) ash_import__resolve(im, &node);
+        if (im->has_absent) drop_absent(im, &node);
         name_node(im);
         lower_node(im);
         if (ash_import__ok(im)) im->status = ash_graph_status(im->graph, &im->diag);
@@ -129,12 +155,12 @@ static ash_status each(ash_import *im, ash_wire graph, uint32_t number,
     }
 }
 
-static ash_status import_nodes(ash_import *im, ash_wire graph) {
+ash_status ash_import__nodes(ash_import *im, ash_wire message, uint32_t number) {
     ash_arena room;
     const ash_wire *nodes;
     size_t count = 0;
     ash_arena_init(&room, im->allocator);
-    im->status = ash_import__sorted(im->allocator, graph, &room, &nodes, &count);
+    im->status = ash_import__sorted(im->allocator, message, number, &room, &nodes, &count);
     for (size_t i = 0; i < count && ash_import__ok(im); i++) import_node(im, nodes[i], i);
     ash_arena_free(&room);
     return im->status;
@@ -375,7 +401,7 @@ static ash_status body_inputs(ash_import *im, ash_wire graph, const size_t *ins,
         bool more;
         ASH_TRY(next_info(im, &graph, GRAPH_INPUT, k, n_ins, &info, &more));
         if (!more) return ASH_OK;
-        ash_import__declare(im, info.name, &im->values.at[ins[k]]);
+        ash_import__alias(im, info.name, ins[k]);
         ASH_TRY(im->status);
     }
 }
@@ -397,7 +423,7 @@ static ash_status body(ash_import *im, ash_wire graph, const size_t *ins, size_t
     ASH_TRY(each(im, graph, GRAPH_SPARSE, refuse_sparse));
     ASH_TRY(each(im, graph, GRAPH_INITIALIZER, declare_initializer));
     ASH_TRY(im->status = body_inputs(im, graph, ins, n_ins));
-    ASH_TRY(import_nodes(im, graph));
+    ASH_TRY(ash_import__nodes(im, graph, ONNX_GRAPH_NODE));
     return im->status = body_outputs(im, graph, outs, n_outs);
 }
 
@@ -421,17 +447,22 @@ ash_status ash_import__body(ash_import *im, ash_wire graph, const size_t *ins, s
 
 /* --- the model ------------------------------------------------------------------------------------ */
 
+static ash_status check_opsets(ash_import *im, const ash_onnx_opsets *sets) {
+    for (size_t i = 0; i < sets->n; i++)
+        ASH_FAIL_IF(
+            ash_onnx__is_default_domain(sets->at[i].domain) && sets->at[i].version > NEWEST_OPSET, &im->diag,
+            ASH_ERROR_UNSUPPORTED, "operator set ai.onnx %lld is newer than %d, the newest known",
+            (long long)sets->at[i].version, NEWEST_OPSET);
+    return ASH_OK;
+}
+
 static ash_status check_model(ash_import *im) {
     const ash_onnx_model *model = &im->model;
     ASH_FAIL_IF(!model->has_graph, &im->diag, ASH_ERROR_FORMAT,
                 "the file has no graph: it is no ONNX model");
-    for (size_t i = 0; i < model->n_opsets; i++)
-        ASH_FAIL_IF(ash_onnx__is_default_domain(model->opsets[i].domain) &&
-                        model->opsets[i].version > NEWEST_OPSET,
-                    &im->diag, ASH_ERROR_UNSUPPORTED,
-                    "operator set ai.onnx %lld is newer than %d, the newest known",
-                    (long long)model->opsets[i].version, NEWEST_OPSET);
-    return ASH_OK;
+    ASH_TRY(check_opsets(im, &model->opsets));
+    for (size_t i = 0; i < model->n_functions; i++) ASH_TRY(check_opsets(im, &model->functions[i].opsets));
+    return ash_import__functions(im);
 }
 
 static ash_status graph_name(ash_import *im, char **name) {
@@ -483,7 +514,7 @@ static ash_status import_graph(ash_import *im, ash_context *context, ash_wire me
     ASH_TRY_DONE(each(im, graph, GRAPH_INPUT, note_shape));
     ASH_TRY_DONE(each(im, graph, GRAPH_INPUT, declare_input));
     ASH_TRY_DONE(check_options(im));
-    ASH_TRY_DONE(import_nodes(im, graph));
+    ASH_TRY_DONE(ash_import__nodes(im, graph, ONNX_GRAPH_NODE));
     ASH_TRY_DONE(each(im, graph, GRAPH_OUTPUT, add_output));
 done:
     ash_arena_free(&scratch);
@@ -500,6 +531,8 @@ static ash_status import_bytes(ash_context *context, const void *data, size_t si
     im.source = source;
     ash_arena_init(&im.arena, im.allocator);
     ash_map_init(&im.folded, im.allocator);
+    ash_strmap_init(&im.functions, im.allocator);
+    im.opsets = &im.model.opsets;
     ash_strmap_init(&im.dims, im.allocator);
     ash_strmap_init(&im.given, im.allocator);
     ash_diag_clear(&im.diag);
@@ -513,6 +546,7 @@ static ash_status import_bytes(ash_context *context, const void *data, size_t si
     }
     ash_vec_free(im.allocator, &im.values);
     ash_map_free(&im.folded);
+    ash_strmap_free(&im.functions);
     ash_strmap_free(&im.dims);
     ash_strmap_free(&im.given);
     ash_onnx__source_free(&im.source);

@@ -28,15 +28,27 @@ typedef struct ash_import_value {
     const ash_onnx_tensor *tensor; /* the initializer that it comes from, or NULL */
     const ash_import_int *list;    /* its elements, or NULL when they are not tracked */
     size_t count;                  /* elements of the list, or of the sequence */
+    bool absent;                   /* nothing: an empty optional, or what the call of a function leaves out */
     bool sequence;                 /* a sequence of tensors: then only `items` and `count` matter */
     const size_t *items;           /* indices of ash_import.values */
 } ash_import_value;
 
-/* Names visible at a node: those of its own graph, then of the graphs around it. */
+/* Names visible at a node: those of its own graph, then of the graphs around it, up to the function that they
+ * are in. */
 typedef struct ash_import_scope {
     struct ash_import_scope *parent;
     ash_strmap names; /* to indices of ash_import.values */
 } ash_import_scope;
+
+enum { ASH_IMPORT_PATH = 256 };
+
+/* A node that names a function of the model, while the function's nodes are imported. */
+typedef struct ash_import_call {
+    const struct ash_import_call *outer;
+    const ash_onnx_function *function;
+    const ash_onnx_node *node;  /* its attributes refer to nothing any more */
+    char path[ASH_IMPORT_PATH]; /* names of the calls down to this one, each with a '/'; cut when too long */
+} ash_import_call;
 
 typedef struct ash_import_row ash_import_row;
 
@@ -49,12 +61,17 @@ typedef struct ash_import {
     ash_arena arena; /* lives as long as the import */
     ASH_VEC(ash_import_value) values;
     ash_import_scope *scope;
+    ash_strmap functions;         /* domain, name and overload -> index of model.functions */
+    const ash_import_call *call;  /* the innermost one around the node, or NULL */
+    unsigned calls;               /* how many are around it */
+    const ash_onnx_opsets *opsets; /* of the function that the node is in, or of the model */
     ash_strmap dims;           /* names of the inputs' dims that are not numbers */
     ash_strmap given;          /* of these, the numbers that the options' shapes say */
     const ash_onnx_node *node; /* being lowered */
     const ash_import_row *row; /* of its operator */
     ash_arena *scratch;        /* lives as long as that node */
-    int64_t opset;             /* version that the model imports of the node's domain */
+    int64_t opset;             /* version that the model or function imports of the node's domain */
+    bool has_absent;           /* some value is */
     unsigned nesting;          /* graphs around the node */
     size_t lowered;            /* nodes so far, those of repeated bodies each time */
     ash_map folded;            /* graph value -> constant with its elements, made by fold.c */
@@ -84,9 +101,26 @@ bool ash_import__table_is_sorted(void);
 ash_status ash_import__body(ash_import *im, ash_wire graph, const size_t *ins, size_t n_ins, size_t *outs,
                             size_t n_outs);
 
-/* The nodes of a graph message, each after those whose results it uses (sort.c): room in `arena`. */
-ash_status ash_import__sorted(const ash_allocator *allocator, ash_wire graph, ash_arena *arena,
-                              const ash_wire **nodes, size_t *count);
+/* The nodes of a message, which are its fields `number`, each after those whose results it uses (sort.c):
+ * room in `arena`. */
+ash_status ash_import__sorted(const ash_allocator *allocator, ash_wire graph, uint32_t number,
+                              ash_arena *arena, const ash_wire **nodes, size_t *count);
+
+/* Lowers the nodes of a message, which are its fields `number`, in the present scope. */
+ash_status ash_import__nodes(ash_import *im, ash_wire message, uint32_t number);
+/* What a node is called: its name, else its first result's, else nothing. */
+ash_span ash_import__label(const ash_onnx_node *node);
+
+/* --- functions that the model defines: function.c ------------------------------------------------- */
+
+/* Makes them known by name. */
+ash_status ash_import__functions(ash_import *im);
+/* The one that a node names, or NULL. */
+const ash_onnx_function *ash_import__function(ash_import *im, const ash_onnx_node *node);
+/* Lowers the function's nodes in place of im->node, and binds its results. */
+void ash_import__call(ash_import *im, const ash_onnx_function *function);
+/* A node as it is for the present call: attributes that refer to the call's have their values or are gone. */
+void ash_import__resolve(ash_import *im, ash_onnx_node *node);
 
 /* Records a failure; the first one stays. Returns ASH_NO_VALUE, so that a lowering can return it. */
 ash_value ash_import__fail(ash_import *im, ash_status code, const char *fmt, ...) ASH_PRINTF(3, 4);
@@ -143,7 +177,10 @@ unsigned ash_import__axis(ash_import *im, int64_t axis, unsigned rank);
 
 /* The index of a name that is visible at the node, or SIZE_MAX. */
 size_t ash_import__find_name(const ash_import *im, ash_span name);
-/* Makes a value of the graph known under a name; a name that its graph has already is a failure. */
+/* Makes the entry `index` known under a name of the present graph; one that the graph has already is a
+ * failure. */
+void ash_import__alias(ash_import *im, ash_span name, size_t index);
+/* The same for a new entry. */
 void ash_import__declare(ash_import *im, ash_span name, const ash_import_value *value);
 /* The graph's value for entry `index`: reads the initializer, or makes a tensor of the list. */
 ash_value ash_import__materialize(ash_import *im, size_t index);

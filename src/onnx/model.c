@@ -165,7 +165,7 @@ static ash_status read_floats(ash_wire message, ash_arena *arena, ash_onnx_attr 
 }
 
 /* All fields with this number, which are strings or messages. */
-static ash_status read_spans(ash_wire message, uint32_t number, ash_arena *arena, const ash_span **out,
+static ash_status read_spans(ash_wire message, uint32_t number, ash_arena *arena, ash_span **out,
                              size_t *n) {
     ash_wire again = message;
     ash_field field;
@@ -187,13 +187,17 @@ static ash_status read_spans(ash_wire message, uint32_t number, ash_arena *arena
 
 static ash_status read_attr_list(ash_wire message, ash_arena *arena, ash_onnx_attr *out) {
     uint64_t *bits;
+    ash_span *strings;
     switch (out->type) {
     case ONNX_ATTR_FLOATS: return read_floats(message, arena, out);
     case ONNX_ATTR_INTS:
         ASH_TRY(read_packed(message, 8, ASH_WIRE_VARINT, arena, &bits, &out->n));
         out->ints = (const int64_t *)bits;
         return ASH_OK;
-    case ONNX_ATTR_STRINGS: return read_spans(message, 9, arena, &out->strings, &out->n);
+    case ONNX_ATTR_STRINGS:
+        ASH_TRY(read_spans(message, 9, arena, &strings, &out->n));
+        out->strings = strings;
+        return ASH_OK;
     default: return ASH_OK;
     }
 }
@@ -232,20 +236,22 @@ static ash_status read_attr(ash_wire message, ash_arena *arena, ash_onnx_attr *o
 
 /* --- NodeProto ------------------------------------------------------------------------------------ */
 
-static ash_status read_attrs(ash_wire message, ash_arena *arena, ash_onnx_node *out) {
-    ash_onnx_attr *attrs = ash_arena_alloc(arena, out->n_attrs, sizeof *attrs);
+/* The `n` attributes in fields with this number. */
+static ash_status read_attrs(ash_wire message, uint32_t number, ash_arena *arena, size_t n,
+                             ash_onnx_attr **out) {
+    ash_onnx_attr *attrs = ash_arena_alloc(arena, n, sizeof *attrs);
     if (!attrs) return ASH_NO_MEMORY(message.diag);
-    for (size_t i = 0; i < out->n_attrs; i++) {
+    for (size_t i = 0; i < n; i++) {
         bool more;
         ash_wire sub;
-        ASH_TRY(ash_wire__enter_next(&message, 5, &sub, &more));
+        ASH_TRY(ash_wire__enter_next(&message, number, &sub, &more));
         ASH_TRY(read_attr(sub, arena, &attrs[i]));
     }
-    out->attrs = attrs;
+    *out = attrs;
     return ASH_OK;
 }
 
-/* input = 1, output = 2, name = 3, op_type = 4, attribute = 5, domain = 7. */
+/* input = 1, output = 2, name = 3, op_type = 4, attribute = 5, domain = 7, overload = 8. */
 ash_status ash_onnx__node_read(ash_wire message, ash_arena *arena, ash_onnx_node *out) {
     ash_wire start = message;
     *out = (ash_onnx_node){.offset = ash_wire__offset(&message)};
@@ -259,12 +265,15 @@ ash_status ash_onnx__node_read(ash_wire message, ash_arena *arena, ash_onnx_node
         case 4: ASH_TRY(ash_wire__bytes(&message, &field, &out->op)); break;
         case 5: out->n_attrs++; break;
         case 7: ASH_TRY(ash_wire__bytes(&message, &field, &out->domain)); break;
+        case 8: ASH_TRY(ash_wire__bytes(&message, &field, &out->overload)); break;
         default: break;
         }
     }
+    ash_span *outs;
     ASH_TRY(read_spans(start, 1, arena, &out->ins, &out->n_ins));
-    ASH_TRY(read_spans(start, 2, arena, &out->outs, &out->n_outs));
-    return read_attrs(start, arena, out);
+    ASH_TRY(read_spans(start, 2, arena, &outs, &out->n_outs));
+    out->outs = outs;
+    return read_attrs(start, 5, arena, out->n_attrs, &out->attrs);
 }
 
 /* --- ValueInfoProto ------------------------------------------------------------------------------- */
@@ -355,22 +364,67 @@ static ash_status read_opset(ash_wire message, ash_onnx_opset *out) {
     }
 }
 
-static ash_status read_opsets(ash_wire message, ash_arena *arena, ash_onnx_model *out) {
-    ash_onnx_opset *opsets = ash_arena_alloc(arena, out->n_opsets, sizeof *opsets);
+/* The `n` operator sets in fields with this number. */
+static ash_status read_opsets(ash_wire message, uint32_t number, ash_arena *arena, size_t n,
+                              ash_onnx_opsets *out) {
+    ash_onnx_opset *opsets = ash_arena_alloc(arena, n, sizeof *opsets);
     if (!opsets) return ASH_NO_MEMORY(message.diag);
-    for (size_t i = 0; i < out->n_opsets; i++) {
+    for (size_t i = 0; i < n; i++) {
         bool more;
         ash_wire sub;
-        ASH_TRY(ash_wire__enter_next(&message, 8, &sub, &more));
+        ASH_TRY(ash_wire__enter_next(&message, number, &sub, &more));
         ASH_TRY(read_opset(sub, &opsets[i]));
     }
-    out->opsets = opsets;
+    *out = (ash_onnx_opsets){opsets, n};
+    return ASH_OK;
+}
+
+/* name = 1, input = 4, output = 5, opset_import = 9, domain = 10, attribute_proto = 11, overload = 13. */
+static ash_status read_function(ash_wire message, ash_arena *arena, ash_onnx_function *out) {
+    size_t n_opsets = 0;
+    ash_span *names;
+    ash_onnx_attr *attrs;
+    *out = (ash_onnx_function){.body = message};
+    for (;;) {
+        ash_field field;
+        bool more;
+        ASH_TRY(ash_wire__next(&message, &field, &more));
+        if (!more) break;
+        switch (field.number) {
+        case 1: ASH_TRY(ash_wire__bytes(&message, &field, &out->name)); break;
+        case 9: n_opsets++; break;
+        case 10: ASH_TRY(ash_wire__bytes(&message, &field, &out->domain)); break;
+        case 11: out->n_attrs++; break;
+        case 13: ASH_TRY(ash_wire__bytes(&message, &field, &out->overload)); break;
+        default: break;
+        }
+    }
+    ASH_TRY(read_spans(out->body, 4, arena, &names, &out->n_ins));
+    out->ins = names;
+    ASH_TRY(read_spans(out->body, 5, arena, &names, &out->n_outs));
+    out->outs = names;
+    ASH_TRY(read_attrs(out->body, 11, arena, out->n_attrs, &attrs));
+    out->attrs = attrs;
+    return read_opsets(out->body, 9, arena, n_opsets, &out->opsets);
+}
+
+static ash_status read_functions(ash_wire message, ash_arena *arena, ash_onnx_model *out) {
+    ash_onnx_function *functions = ash_arena_alloc(arena, out->n_functions, sizeof *functions);
+    if (!functions) return ASH_NO_MEMORY(message.diag);
+    for (size_t i = 0; i < out->n_functions; i++) {
+        bool more;
+        ash_wire sub;
+        ASH_TRY(ash_wire__enter_next(&message, 25, &sub, &more));
+        ASH_TRY(read_function(sub, arena, &functions[i]));
+    }
+    out->functions = functions;
     return ASH_OK;
 }
 
 /* ir_version = 1, graph = 7, opset_import = 8, functions = 25. */
 ash_status ash_onnx__model_read(ash_wire message, ash_arena *arena, ash_onnx_model *out) {
     ash_wire start = message;
+    size_t n_opsets = 0;
     *out = (ash_onnx_model){0};
     for (;;) {
         ash_field field;
@@ -383,10 +437,11 @@ ash_status ash_onnx__model_read(ash_wire message, ash_arena *arena, ash_onnx_mod
             ASH_TRY(ash_wire__enter(&message, &field, &out->graph));
             out->has_graph = true;
             break;
-        case 8: out->n_opsets++; break;
+        case 8: n_opsets++; break;
         case 25: out->n_functions++; break;
         default: break;
         }
     }
-    return read_opsets(start, arena, out);
+    ASH_TRY(read_opsets(start, 8, arena, n_opsets, &out->opsets));
+    return read_functions(start, arena, out);
 }

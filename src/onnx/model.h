@@ -76,10 +76,11 @@ typedef struct ash_onnx_attr {
 } ash_onnx_attr;
 
 typedef struct ash_onnx_node {
-    ash_span name, op, domain;
+    ash_span name, op, domain, overload;
     size_t n_ins, n_outs, n_attrs;
-    const ash_span *ins, *outs;
-    const ash_onnx_attr *attrs;
+    ash_span *ins;
+    const ash_span *outs;
+    ash_onnx_attr *attrs;
     uint64_t offset; /* of the message in the file */
 } ash_onnx_node;
 
@@ -105,12 +106,31 @@ typedef struct ash_onnx_opset {
     int64_t version;
 } ash_onnx_opset;
 
+typedef struct ash_onnx_opsets {
+    const ash_onnx_opset *at;
+    size_t n;
+} ash_onnx_opsets;
+
+/* FunctionProto: an operator that the model defines by nodes. */
+typedef struct ash_onnx_function {
+    ash_span name, domain, overload;
+    size_t n_ins, n_outs, n_attrs;
+    const ash_span *ins, *outs;
+    const ash_onnx_attr *attrs; /* those with a default value */
+    ash_onnx_opsets opsets;
+    ash_wire body; /* the whole message, of which ONNX_FUNCTION_NODE are the nodes */
+} ash_onnx_function;
+
+/* Fields of GraphProto and FunctionProto. */
+enum { ONNX_GRAPH_NODE = 1, ONNX_FUNCTION_NODE = 7 };
+
 typedef struct ash_onnx_model {
     int64_t ir_version;
     ash_wire graph;
     bool has_graph;
-    size_t n_opsets, n_functions;
-    const ash_onnx_opset *opsets;
+    ash_onnx_opsets opsets;
+    size_t n_functions;
+    const ash_onnx_function *functions;
 } ash_onnx_model;
 
 ash_status ash_onnx__model_read(ash_wire message, ash_arena *arena, ash_onnx_model *out);

@@ -9,20 +9,24 @@
 enum { Q, K, V, MASK, PAST_KEY, PAST_VALUE, LENGTHS };            /* operands */
 enum { AFTER_PRODUCT, AFTER_SOFTCAP, AFTER_MASK, AFTER_SOFTMAX }; /* qk_matmul_output_mode */
 
-/* [batch, heads, length, size] of operand k: [batch, length, heads * size] is split. */
-static ash_value split_heads(ash_import *im, size_t k, int64_t heads) {
-    ash_value x = ash_import__in(im, k);
+ash_value ash_onnx__split_heads(ash_import *im, ash_value x, int64_t heads) {
     ash_type t = ash_import__type(im, x);
-    if (t.rank == 4) return x;
+    if (x == ASH_NO_VALUE) return x;
     if (t.rank != 3 || heads <= 0 || !ash_dim_is_const(t.dims[2]) || t.dims[2] % heads)
-        return ash_import__fail(im, ASH_ERROR_SHAPE, "operand %zu does not split into %lld heads", k,
+        return ash_import__fail(im, ASH_ERROR_SHAPE, "an operand that does not split into %lld heads",
                                 (long long)heads);
     const ash_dim dims[] = {t.dims[0], t.dims[1], heads, t.dims[2] / heads};
     return ash_lower__swap(im, ash_lower__reshape(im, x, dims, 4), 1, 2);
 }
 
-/* Each key or value head serves as many query heads as it takes. */
-static ash_value repeat_heads(ash_import *im, ash_value x, ash_dim heads) {
+ash_value ash_onnx__merge_heads(ash_import *im, ash_value x) {
+    ash_type t = ash_import__type(im, x);
+    const ash_dim dims[] = {t.dims[0], t.dims[2],
+                            ash_lower__product(im, &(ash_type){.dims = {t.dims[1], t.dims[3]}}, 0, 2)};
+    return ash_lower__reshape(im, ash_lower__swap(im, x, 1, 2), dims, 3);
+}
+
+ash_value ash_onnx__repeat_heads(ash_import *im, ash_value x, ash_dim heads) {
     ash_type t = ash_import__type(im, x);
     if (t.rank != 4 || t.dims[1] == heads) return x;
     if (!ash_dim_is_const(heads) || !ash_dim_is_const(t.dims[1]) || t.dims[1] == 0 || heads % t.dims[1])
@@ -31,6 +35,18 @@ static ash_value repeat_heads(ash_import *im, ash_value x, ash_dim heads) {
     const ash_dim out[] = {t.dims[0], heads, t.dims[2], t.dims[3]};
     x = ash_lower__broadcast(im, ash_lower__insert_axis(im, x, 2), wide, 5);
     return ash_lower__reshape(im, x, out, 4);
+}
+
+ash_value ash_onnx__softcap(ash_import *im, ash_value scores, double cap) {
+    if (!(cap > 0)) return scores;
+    scores = ash_lower__unary(im, ASH_OP_TANH, ash_lower__with(im, ASH_OP_DIV, scores, cap));
+    return ash_lower__with(im, ASH_OP_MUL, scores, cap);
+}
+
+/* Heads of operand k, which has them apart already where its rank is 4. */
+static ash_value split_operand(ash_import *im, size_t k, int64_t heads) {
+    ash_value x = ash_import__in(im, k);
+    return ash_import__type(im, x).rank == 4 ? x : ash_onnx__split_heads(im, x, heads);
 }
 
 /* The cache before the new keys or values, which is also a result. */
@@ -113,12 +129,11 @@ static ash_value weights(ash_import *im, ash_value scores) {
 }
 
 void ash_onnx__op_attention(ash_import *im) {
-    ash_value q = split_heads(im, Q, ash_import__attr_int(im, "q_num_heads", 0));
-    ash_value k = split_heads(im, K, ash_import__attr_int(im, "kv_num_heads", 0));
-    ash_value v = split_heads(im, V, ash_import__attr_int(im, "kv_num_heads", 0));
+    ash_value q = split_operand(im, Q, ash_import__attr_int(im, "q_num_heads", 0));
+    ash_value k = split_operand(im, K, ash_import__attr_int(im, "kv_num_heads", 0));
+    ash_value v = split_operand(im, V, ash_import__attr_int(im, "kv_num_heads", 0));
     int64_t mode = ash_import__attr_int(im, "qk_matmul_output_mode", AFTER_PRODUCT);
     int64_t precision = ash_import__attr_int(im, "softmax_precision", ONNX_UNDEFINED);
-    double softcap = ash_import__attr_float(im, "softcap", 0);
     if (!ash_import__ok(im)) return;
     ash_type t = ash_import__type(im, q);
     if (!ash_dim_is_const(t.dims[3])) {
@@ -130,35 +145,53 @@ void ash_onnx__op_attention(ash_import *im) {
         ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "softmax_precision %s",
                          ash_onnx__dtype_name(precision));
     double scale = ash_import__attr_float(im, "scale", 1 / sqrt((double)t.dims[3]));
-    k = repeat_heads(im, with_past(im, k, PAST_KEY, 1), t.dims[1]);
-    v = repeat_heads(im, with_past(im, v, PAST_VALUE, 2), t.dims[1]);
+    k = ash_onnx__repeat_heads(im, with_past(im, k, PAST_KEY, 1), t.dims[1]);
+    v = ash_onnx__repeat_heads(im, with_past(im, v, PAST_VALUE, 2), t.dims[1]);
     q = ash_lower__with(im, ASH_OP_MUL, q, sqrt(scale));
     k = ash_lower__with(im, ASH_OP_MUL, k, sqrt(scale));
     ash_value steps[4];
     steps[AFTER_PRODUCT] = ash_lower__matmul(im, q, ash_lower__swap(im, k, 2, 3));
-    steps[AFTER_SOFTCAP] = steps[AFTER_PRODUCT];
-    if (softcap > 0) {
-        ash_value x = ash_lower__unary(im, ASH_OP_TANH,
-                                       ash_lower__with(im, ASH_OP_DIV, steps[AFTER_PRODUCT], softcap));
-        steps[AFTER_SOFTCAP] = ash_lower__with(im, ASH_OP_MUL, x, softcap);
-    }
+    steps[AFTER_SOFTCAP] =
+        ash_onnx__softcap(im, steps[AFTER_PRODUCT], ash_import__attr_float(im, "softcap", 0));
     if (!ash_import__ok(im)) return;
     steps[AFTER_MASK] = mask_scores(im, steps[AFTER_SOFTCAP]);
     steps[AFTER_SOFTMAX] =
         ash_lower__cast(im, weights(im, ash_lower__cast(im, steps[AFTER_MASK], wide)), t.dtype);
     ash_value y = ash_lower__matmul(im, steps[AFTER_SOFTMAX], v);
-    if (ash_import__in_type(im, Q).rank == 3) {
-        ash_type out = ash_import__type(im, y);
-        const ash_dim dims[] = {
-            out.dims[0], out.dims[2],
-            ash_lower__product(im, &(ash_type){.dims = {out.dims[1], out.dims[3]}}, 0, 2)};
-        y = ash_lower__reshape(im, ash_lower__swap(im, y, 1, 2), dims, 3);
-    }
+    if (ash_import__in_type(im, Q).rank == 3) y = ash_onnx__merge_heads(im, y);
     ash_import__out(im, 0, y);
     if (mode >= AFTER_PRODUCT && mode <= AFTER_SOFTMAX) ash_import__out(im, 3, steps[mode]);
 }
 
 /* --- RotaryEmbedding ------------------------------------------------------------------------------ */
+
+/* The pairs (a, b) of the first `rotated` elements of each head become (a cos - b sin, a sin + b cos); pairs
+ * are neighbours when interleaved, else the two halves. */
+ash_value ash_onnx__rotate(ash_import *im, ash_value x, ash_value cosines, ash_value sines, int64_t rotated,
+                           bool interleaved) {
+    ash_type t = ash_import__type(im, x);
+    int64_t size = t.rank == 4 ? t.dims[3] : -1;
+    if (!ash_import__ok(im)) return ASH_NO_VALUE;
+    if (size <= 0 || rotated <= 0 || rotated > size || rotated % 2)
+        return ash_import__fail(im, ASH_ERROR_SHAPE, "%lld rotated elements of heads of %lld",
+                                (long long)rotated, (long long)size);
+    ash_value rest = ash_lower__slice_axis(im, x, 3, rotated, size - rotated), a, b, parts[2];
+    ash_value turned = ash_lower__slice_axis(im, x, 3, 0, rotated);
+    const ash_dim pairs[] = {t.dims[0], t.dims[1], t.dims[2], rotated / 2, 2};
+    const ash_dim halves[] = {t.dims[0], t.dims[1], t.dims[2], 2, rotated / 2},
+                  flat[] = {t.dims[0], t.dims[1], t.dims[2], rotated};
+    unsigned axis = interleaved ? 4 : 3;
+    turned = ash_lower__reshape(im, turned, interleaved ? pairs : halves, 5);
+    a = ash_lower__at(im, turned, axis, 0), b = ash_lower__at(im, turned, axis, 1);
+    parts[0] = ash_lower__binary(im, ASH_OP_SUB, ash_lower__binary(im, ASH_OP_MUL, cosines, a),
+                                 ash_lower__binary(im, ASH_OP_MUL, sines, b));
+    parts[1] = ash_lower__binary(im, ASH_OP_ADD, ash_lower__binary(im, ASH_OP_MUL, sines, a),
+                                 ash_lower__binary(im, ASH_OP_MUL, cosines, b));
+    for (int i = 0; i < 2; i++) parts[i] = ash_lower__insert_axis(im, parts[i], axis);
+    parts[0] = ash_lower__reshape(im, ash_lower__concat(im, parts, 2, axis), flat, 4);
+    parts[1] = rest;
+    return rotated == size ? parts[0] : ash_lower__concat(im, parts, 2, 3);
+}
 
 /* A cache of cosines or sines as [batch or 1, length, 1, half]: by position, or given for each position
  * already. */
@@ -168,44 +201,16 @@ static ash_value rotary_cache(ash_import *im, size_t k) {
     return ash_lower__insert_axis(im, cache, 2);
 }
 
-/* The pairs (a, b) of the first `rotary_embedding_dim` elements of each head become (a cos - b sin, a sin +
- * b cos); pairs are neighbours when interleaved, else the two halves. */
 void ash_onnx__op_rotary_embedding(ash_import *im) {
     ash_value x = ash_import__in(im, 0);
     ash_type type = ash_import__type(im, x);
     bool interleaved = ash_import__attr_int(im, "interleaved", 0) != 0;
     int64_t heads = ash_import__attr_int(im, "num_heads", 0);
-    if (type.rank == 4) x = ash_lower__swap(im, x, 1, 2);
-    if (type.rank == 3 && heads > 0 && ash_dim_is_const(type.dims[2]) && type.dims[2] % heads == 0) {
-        const ash_dim dims[] = {type.dims[0], type.dims[1], heads, type.dims[2] / heads};
-        x = ash_lower__reshape(im, x, dims, 4);
-    }
-    ash_type t = ash_import__type(im, x);
-    int64_t size = t.rank == 4 ? t.dims[3] : -1,
-            rotated = ash_import__attr_int(im, "rotary_embedding_dim", 0);
-    if (rotated == 0) rotated = size;
-    if (size <= 0 || rotated <= 0 || rotated > size || rotated % 2) {
-        ash_import__fail(im, ASH_ERROR_SHAPE, "%lld rotated elements of heads of %lld", (long long)rotated,
-                         (long long)size);
-        return;
-    }
-    ash_value rest = ash_lower__slice_axis(im, x, 3, rotated, size - rotated), a, b, parts[2];
-    ash_value turned = ash_lower__slice_axis(im, x, 3, 0, rotated);
-    const ash_dim pairs[] = {t.dims[0], t.dims[1], t.dims[2], rotated / 2, 2};
-    const ash_dim halves[] = {t.dims[0], t.dims[1], t.dims[2], 2, rotated / 2},
-                  flat[] = {t.dims[0], t.dims[1], t.dims[2], rotated};
-    unsigned axis = interleaved ? 4 : 3;
-    turned = ash_lower__reshape(im, turned, interleaved ? pairs : halves, 5);
-    a = ash_lower__at(im, turned, axis, 0), b = ash_lower__at(im, turned, axis, 1);
-    ash_value c = rotary_cache(im, 1), s = rotary_cache(im, 2);
-    parts[0] = ash_lower__binary(im, ASH_OP_SUB, ash_lower__binary(im, ASH_OP_MUL, c, a),
-                                 ash_lower__binary(im, ASH_OP_MUL, s, b));
-    parts[1] = ash_lower__binary(im, ASH_OP_ADD, ash_lower__binary(im, ASH_OP_MUL, s, a),
-                                 ash_lower__binary(im, ASH_OP_MUL, c, b));
-    for (int i = 0; i < 2; i++) parts[i] = ash_lower__insert_axis(im, parts[i], axis);
-    parts[0] = ash_lower__reshape(im, ash_lower__concat(im, parts, 2, axis), flat, 4);
-    parts[1] = rest;
-    x = rotated == size ? parts[0] : ash_lower__concat(im, parts, 2, 3);
+    if (type.rank == 3) x = ash_onnx__split_heads(im, x, heads);
+    x = ash_lower__swap(im, x, 1, 2);
+    int64_t rotated = ash_import__attr_int(im, "rotary_embedding_dim", 0);
+    if (rotated == 0) rotated = ash_import__type(im, x).dims[3];
+    x = ash_onnx__rotate(im, x, rotary_cache(im, 1), rotary_cache(im, 2), rotated, interleaved);
     x = type.rank == 4 ? ash_lower__swap(im, x, 1, 2) : ash_lower__reshape(im, x, type.dims, type.rank);
     ash_import__out(im, 0, x);
 }

@@ -11,11 +11,9 @@ static const ash_wire *body_attr(ash_import *im, const char *name) {
     return attr ? &attr->message : NULL;
 }
 
-/* Declares result k as another name of the entry `index`. */
+/* Result k is another name of the entry `index`. */
 static void out_entry(ash_import *im, size_t k, size_t index) {
-    if (!ash_import__ok(im) || !ash_import__wants(im, k)) return;
-    const ash_import_value copy = im->values.at[index];
-    ash_import__declare(im, im->node->outs[k], &copy);
+    if (ash_import__wants(im, k)) ash_import__alias(im, im->node->outs[k], index);
 }
 
 /* A new nameless entry. */

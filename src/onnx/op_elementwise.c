@@ -121,12 +121,13 @@ void ash_onnx__op_cast_like(ash_import *im) {
 }
 
 /* Also of a sequence. */
+/* Another name; also of a sequence or of nothing. */
 void ash_onnx__op_identity(ash_import *im) {
     size_t index = ash_import__has(im, 0) ? ash_import__find_name(im, im->node->ins[0]) : SIZE_MAX;
-    if (index != SIZE_MAX && im->values.at[index].sequence && ash_import__wants(im, 0))
-        ash_import__declare(im, im->node->outs[0], &im->values.at[index]);
-    else
-        ash_import__out(im, 0, ash_import__in(im, 0));
+    if (index == SIZE_MAX)
+        ash_import__in(im, 0);
+    else if (ash_import__wants(im, 0))
+        ash_import__alias(im, im->node->outs[0], index);
 }
 
 /* Inference: the data pass, and the mask is all true. Training with a ratio above 0 draws random numbers.
@@ -139,8 +140,12 @@ void ash_onnx__op_dropout(ash_import *im) {
     size_t n, n_ratio;
     if (im->opset >= 12 && ash_import__has(im, 2)) {
         if (!ash_import__list(im, 2, &training, &n)) return;
-        bool zero = ash_import__try_floats(im, 1, &ratio, &n_ratio) && n_ratio == 1 && ratio[0] == 0;
-        if (n == 1 && training[0].v && !zero)
+        bool draws = n == 1 && training[0].v != 0;
+        if (draws && ash_import__has(im, 1)) {
+            if (!ash_import__floats(im, 1, &ratio, &n_ratio)) return;
+            draws = n_ratio != 1 || ratio[0] != 0;
+        }
+        if (draws)
             ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "dropout in training mode draws random numbers");
     }
     ash_import__out(im, 0, x);
@@ -253,13 +258,13 @@ void ash_onnx__op_softsign(ash_import *im) {
     ash_import__out(im, 0, ash_onnx__softsign(im, ash_import__in(im, 0)));
 }
 
-/* x * sigmoid(alpha x) */
+/* x * sigmoid(alpha x), and, with the argument 1 (SwiGLU), times the second operand. */
 void ash_onnx__op_swish(ash_import *im) {
     ash_value x = ash_import__in(im, 0), inner = x;
     double alpha = ash_import__attr_float(im, "alpha", 1);
     if (alpha != 1) inner = ash_lower__with(im, ASH_OP_MUL, x, alpha);
-    ash_import__out(im, 0,
-                    ash_lower__binary(im, ASH_OP_MUL, x, ash_lower__unary(im, ASH_OP_SIGMOID, inner)));
+    x = ash_lower__binary(im, ASH_OP_MUL, x, ash_lower__unary(im, ASH_OP_SIGMOID, inner));
+    ash_import__out(im, 0, im->row->arg ? ash_lower__binary(im, ASH_OP_MUL, x, ash_import__in(im, 1)) : x);
 }
 
 void ash_onnx__op_mish(ash_import *im) {

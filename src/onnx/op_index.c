@@ -51,6 +51,32 @@ void ash_onnx__op_scatter_nd(ash_import *im) {
     ash_import__out(im, 0, ash_lower__node(im, ASH_OP_SCATTER_ND, ins, 3, attrs, 1));
 }
 
+/* The cache with the update in it: behind each other along the axis, from a position for each sequence of the
+ * batch on, which may go round. */
+void ash_onnx__op_tensor_scatter(ash_import *im) {
+    ash_value cache = ash_import__in(im, 0), update = ash_import__in(im, 1);
+    ash_type t = ash_import__type(im, cache), u = ash_import__type(im, update);
+    unsigned axis = ash_import__axis(im, ash_import__attr_int(im, "axis", -2), t.rank);
+    bool round = ash_import__attr_is(im, "mode", "circular", "linear");
+    if (!ash_import__ok(im)) return;
+    if (axis == 0 || u.rank != t.rank) {
+        ash_import__fail(im, ASH_ERROR_SHAPE, "a cache and an update that do not fit each other");
+        return;
+    }
+    ash_dim column[ASH_MAX_RANK], row[ASH_MAX_RANK];
+    for (unsigned i = 0; i < t.rank; i++)
+        column[i] = i == 0 ? t.dims[0] : 1, row[i] = i == axis ? u.dims[axis] : 1;
+    ash_value at = ash_lower__iota(im, ASH_I64, row, t.rank, axis);
+    if (ash_import__has(im, 2)) {
+        ash_value from = ash_lower__cast(im, ash_import__in(im, 2), ASH_I64);
+        at = ash_lower__binary(im, ASH_OP_ADD, at, ash_lower__reshape(im, from, column, t.rank));
+    }
+    if (round) at = ash_lower__binary(im, ASH_OP_MOD, at, ash_lower__dim(im, t.dims[axis]));
+    const ash_value ins[] = {cache, ash_lower__broadcast(im, at, u.dims, u.rank), update};
+    const ash_attr attrs[] = {ASH_ATTR_I(AXIS, axis), ASH_ATTR_I(MODE, ASH_SCATTER_SET)};
+    ash_import__out(im, 0, ash_lower__node(im, ASH_OP_SCATTER_ELEMENTS, ins, 3, attrs, 2));
+}
+
 /* on where the index along a new axis equals the operand's (counted from the end when negative), else off;
  * an index outside gives a row of off. */
 void ash_onnx__op_one_hot(ash_import *im) {

@@ -96,6 +96,26 @@ void ash_onnx__op_lp_pool(ash_import *im) {
     ash_import__out(im, 0, ash_lower__with(im, ASH_OP_POW, pool(im, ASH_OP_POOL_SUM, x, &w, extra), 1 / p));
 }
 
+/* --- order of axes -------------------------------------------------------------------------------- */
+
+ash_value ash_onnx__channels_first(ash_import *im, ash_value x) {
+    int64_t perm[ASH_MAX_RANK] = {0};
+    unsigned rank = ash_import__type(im, x).rank;
+    if (rank < 3) return ash_import__fail(im, ASH_ERROR_SHAPE, "an operand of rank %u", rank);
+    perm[1] = rank - 1;
+    for (unsigned i = 2; i < rank; i++) perm[i] = i - 1;
+    return ash_lower__transpose(im, x, perm);
+}
+
+ash_value ash_onnx__channels_last(ash_import *im, ash_value x) {
+    int64_t perm[ASH_MAX_RANK] = {0};
+    unsigned rank = ash_import__type(im, x).rank;
+    if (rank < 3) return x;
+    for (unsigned i = 1; i + 1 < rank; i++) perm[i] = i + 1;
+    perm[rank - 1] = 1;
+    return ash_lower__transpose(im, x, perm);
+}
+
 /* --- global --------------------------------------------------------------------------------------- */
 
 static uint32_t spatial_axes(ash_import *im, unsigned rank) {
@@ -186,14 +206,16 @@ static ash_value max_indices(ash_import *im, ash_value x, ash_value y, const ash
     return ash_lower__reshape(im, ash_lower__binary(im, ASH_OP_ADD, best, plane), out.dims, out.rank);
 }
 
+/* MaxPool, or, with the argument 1, NhwcMaxPool: channels last. */
 void ash_onnx__op_max_pool(ash_import *im) {
-    ash_value x = ash_import__in(im, 0);
+    bool last = im->row->arg != 0;
+    ash_value x = last ? ash_onnx__channels_first(im, ash_import__in(im, 0)) : ash_import__in(im, 0);
     ash_type type = ash_import__type(im, x);
     ash_onnx_window w;
     int64_t extra[ASH_MAX_RANK];
     if (!pool_window(im, &type, &w, extra)) return;
     ash_value y = pool(im, ASH_OP_POOL_MAX, x, &w, extra);
-    ash_import__out(im, 0, y);
+    ash_import__out(im, 0, last ? ash_onnx__channels_last(im, y) : y);
     if (ash_import__wants(im, 1)) ash_import__out(im, 1, max_indices(im, x, y, &w));
 }
 

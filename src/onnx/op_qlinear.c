@@ -41,6 +41,12 @@ void ash_onnx__op_qlinear_binary(ash_import *im) {
     out_quantized(im, y, 6, ash_import__in_type(im, 0).dtype);
 }
 
+/* Operands: condition, a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero. */
+void ash_onnx__op_qlinear_where(ash_import *im) {
+    ash_value y = ash_lower__select(im, ash_import__in(im, 0), real_in(im, 1, 2), real_in(im, 4, 5));
+    out_quantized(im, y, 7, ash_import__in_type(im, 1).dtype);
+}
+
 /* Operands: x, x_scale, x_zero, y_scale, y_zero; here and below. Sigmoid, or LeakyRelu with the argument 1.
  */
 void ash_onnx__op_qlinear_unary(ash_import *im) {
@@ -53,15 +59,12 @@ void ash_onnx__op_qlinear_unary(ash_import *im) {
 
 /* AveragePool, or GlobalAveragePool with the argument 1. */
 void ash_onnx__op_qlinear_average_pool(ash_import *im) {
-    ash_value x = real_in(im, 0, 1);
-    unsigned rank = ash_import__type(im, x).rank;
     bool last = ash_import__attr_int(im, "channels_last", 0) != 0;
-    uint32_t all = (1u << rank) - 1, channels = last && rank ? 1u << (rank - 1) : 2;
-    if (last && !im->row->arg)
-        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "channels_last");
-    else
-        x = im->row->arg ? ash_lower__mean(im, x, all & ~1u & ~channels, true)
-                         : ash_onnx__average_pool(im, x);
+    ash_value x = real_in(im, 0, 1);
+    if (last) x = ash_onnx__channels_first(im, x);
+    uint32_t all = (1u << ash_import__type(im, x).rank) - 1;
+    x = im->row->arg ? ash_lower__mean(im, x, all & ~3u, true) : ash_onnx__average_pool(im, x);
+    if (last) x = ash_onnx__channels_last(im, x);
     out_quantized(im, x, 3, ash_import__in_type(im, 0).dtype);
 }
 
@@ -127,6 +130,15 @@ void ash_onnx__op_dynamic_quantize_matmul(ash_import *im) {
     ash_value b = centred(im, ash_import__in(im, 1), zero_point(im, 3));
     ash_value sum = ash_lower__matmul(im, centred(im, a, a_zero), b);
     ash_import__out(im, 0, scaled(im, sum, a_scale, ash_import__in(im, 2), 4));
+}
+
+/* Operands: x, weight, bias, x_scale, weight_scale, mask, x_zero, weight_zero, past. */
+void ash_onnx__op_qattention(ash_import *im) {
+    ash_value x = centred(im, ash_import__in(im, 0), zero_point(im, 6));
+    ash_value w = centred(im, ash_import__in(im, 1), zero_point(im, 7));
+    ash_value qkv =
+        scaled(im, ash_lower__matmul(im, x, w), ash_import__in(im, 3), ash_import__in(im, 4), 2);
+    ash_onnx__packed_attention(im, qkv, 5, 8, SIZE_MAX);
 }
 
 /* Operands: a, a_scale, a_zero, b, b_scale, b_zero, c (i32), y_scale, y_zero: f32 without a y_scale. */

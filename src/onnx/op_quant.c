@@ -47,9 +47,9 @@ void ash_onnx__op_quantize(ash_import *im) {
     ash_import__out(im, 0, ash_onnx__quantize(im, x, scale, zero, to));
 }
 
-/* x - zero point, in i32; `zero` may be missing. */
-static ash_value centred(ash_import *im, size_t k, size_t k_zero, unsigned axis) {
-    ash_value x = ash_lower__cast(im, ash_import__in(im, k), ASH_I32);
+/* x - zero point, in i32; the zero point, operand k_zero, may be missing. */
+static ash_value centred(ash_import *im, ash_value x, size_t k_zero, unsigned axis) {
+    x = ash_lower__cast(im, x, ASH_I32);
     if (!ash_import__has(im, k_zero)) return x;
     ash_value zero = ash_lower__cast(im, ash_import__in(im, k_zero), ASH_I32);
     unsigned rank = ash_import__type(im, x).rank;
@@ -64,7 +64,7 @@ void ash_onnx__op_dequantize(ash_import *im) {
     ash_dtype dtype = ash_import__type(im, scale).dtype;
     if (ash_import__attr_int(im, "block_size", 0))
         ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "blocked quantization");
-    ash_value x = ash_lower__cast(im, centred(im, 0, 2, axis), dtype);
+    ash_value x = ash_lower__cast(im, centred(im, ash_import__in(im, 0), 2, axis), dtype);
     ash_import__out(im, 0,
                     ash_lower__binary(im, ASH_OP_MUL, x, ash_onnx__along_axis(im, scale, axis, type.rank)));
 }
@@ -97,7 +97,7 @@ void ash_onnx__op_dynamic_quantize(ash_import *im) {
 static ash_value matrix(ash_import *im, size_t k, size_t k_zero, bool first) {
     unsigned rank = ash_import__in_type(im, k).rank;
     if (rank < 2) return ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "an operand of rank %u", rank);
-    return centred(im, k, k_zero, first ? rank - 2 : rank - 1);
+    return centred(im, ash_import__in(im, k), k_zero, first ? rank - 2 : rank - 1);
 }
 
 void ash_onnx__op_matmul_integer(ash_import *im) {
@@ -105,16 +105,17 @@ void ash_onnx__op_matmul_integer(ash_import *im) {
     ash_import__out(im, 0, ash_lower__matmul(im, a, b));
 }
 
-static ash_value integer_conv(ash_import *im, size_t k_x, size_t k_x_zero, size_t k_w, size_t k_w_zero) {
-    ash_type type = ash_import__in_type(im, k_x), weight = ash_import__in_type(im, k_w);
+static ash_value integer_conv(ash_import *im, ash_value x, size_t k_x_zero, size_t k_w, size_t k_w_zero) {
+    ash_type type = ash_import__type(im, x), weight = ash_import__in_type(im, k_w);
     ash_onnx_window window;
     if (!ash_onnx__conv_window(im, &type, &weight, &window)) return ASH_NO_VALUE;
-    ash_value x = centred(im, k_x, k_x_zero, 1), w = centred(im, k_w, k_w_zero, 0);
-    return ash_onnx__conv(im, x, w, &window, ash_import__attr_int(im, "group", 1));
+    x = centred(im, x, k_x_zero, 1);
+    return ash_onnx__conv(im, x, centred(im, ash_import__in(im, k_w), k_w_zero, 0), &window,
+                          ash_import__attr_int(im, "group", 1));
 }
 
 void ash_onnx__op_conv_integer(ash_import *im) {
-    ash_import__out(im, 0, integer_conv(im, 0, 2, 1, 3));
+    ash_import__out(im, 0, integer_conv(im, ash_import__in(im, 0), 2, 1, 3));
 }
 
 /* sum * (a_scale * b_scale / y_scale), rounded, plus the zero point, saturated. Scales that are not scalars
@@ -135,15 +136,19 @@ static ash_value requantize(ash_import *im, ash_value sum, size_t k_a, size_t k_
     return ash_lower__cast(im, ash_lower__binary(im, ASH_OP_ADD, y, ash_lower__cast(im, zero, dtype)), to);
 }
 
-/* Operands: x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias (i32). */
+/* Operands: x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias (i32). Operand and result may have
+ * their channels last, in com.microsoft; the weight has them second always. */
 void ash_onnx__op_qlinear_conv(ash_import *im) {
-    ash_value sum = integer_conv(im, 0, 2, 3, 5);
+    bool last = ash_import__attr_int(im, "channels_last", 0) != 0;
+    ash_value x = ash_import__in(im, 0);
+    ash_value sum = integer_conv(im, last ? ash_onnx__channels_first(im, x) : x, 2, 3, 5);
     unsigned rank = ash_import__type(im, sum).rank;
     if (sum == ASH_NO_VALUE) return;
     if (ash_import__has(im, 8))
         sum = ash_lower__binary(im, ASH_OP_ADD, sum,
                                 ash_lower__channels(im, ash_import__in(im, 8), rank - 2));
-    ash_import__out(im, 0, requantize(im, sum, 1, 4, 6, 1));
+    ash_value y = requantize(im, sum, 1, 4, 6, 1);
+    ash_import__out(im, 0, last ? ash_onnx__channels_last(im, y) : y);
 }
 
 /* Operands: a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero. */

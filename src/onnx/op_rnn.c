@@ -53,14 +53,21 @@ typedef struct rnn {
     ash_dtype dtype;
     double clip; /* 0: none */
     bool input_forget, linear_before_reset;
+    bool quantized; /* DynamicQuantizeLSTM: products in integers */
     function f[2][MAX_FUNCTIONS];
     ash_value lens; /* [batch, 1], i64, or ASH_NO_VALUE when all sequences are full */
 } rnn;
 
+/* A weight to multiply with, [rows, columns]. */
+typedef struct matrix {
+    ash_value w;     /* when there is a scale: i32, less its zero point */
+    ash_value scale; /* [columns] or a scalar; or ASH_NO_VALUE */
+} matrix;
+
 /* One direction's operands and state. */
 typedef struct cell {
     ash_value input;                   /* [steps, batch, gates * hidden]: x * w' + w_bias */
-    ash_value recurrent[MAX_GATES];    /* per gate: [hidden, hidden] */
+    matrix recurrent[MAX_GATES];       /* per gate: [hidden, hidden] */
     ash_value bias[MAX_GATES];         /* per gate: [hidden], of the recurrence; or ASH_NO_VALUE */
     ash_value peephole[MAX_FUNCTIONS]; /* [hidden] each, or ASH_NO_VALUE */
     ash_value h, c;                    /* [batch, hidden] */
@@ -142,9 +149,20 @@ static ash_value mul(const rnn *r, ash_value a, ash_value b) {
     return ash_lower__binary(r->im, ASH_OP_MUL, a, b);
 }
 
+/* x * w; with a scale, x is quantised by its present range first. */
+static ash_value product(const rnn *r, ash_value x, matrix m) {
+    ash_import *im = r->im;
+    ash_value scale, zero;
+    if (m.scale == ASH_NO_VALUE) return ash_lower__matmul(im, x, m.w);
+    x = ash_lower__cast(im, ash_onnx__dynamic_quantize(im, x, &scale, &zero), ASH_I32);
+    x = ash_lower__binary(im, ASH_OP_SUB, x, ash_lower__cast(im, zero, ASH_I32));
+    ash_value sum = ash_lower__cast(im, ash_lower__matmul(im, x, m.w), r->dtype);
+    return mul(r, sum, mul(r, scale, m.scale));
+}
+
 /* h * recurrent' + bias of one gate. */
 static ash_value recur(const rnn *r, const cell *c, unsigned gate, ash_value h) {
-    return add(r, ash_lower__matmul(r->im, h, c->recurrent[gate]), c->bias[gate]);
+    return add(r, product(r, h, c->recurrent[gate]), c->bias[gate]);
 }
 
 /* Adds peephole * state, where there is one. */
@@ -188,7 +206,8 @@ static void step(const rnn *r, const function *f, cell *c, int64_t t) {
     switch (r->kind) {
     case ONNX_RNN: c->h = apply(r, f[0], add(r, x[0], recur(r, c, 0, c->h))); break;
     case ONNX_GRU: gru_step(r, f, c, x); break;
-    case ONNX_LSTM: lstm_step(r, f, c, x); break;
+    case ONNX_LSTM:
+    case ONNX_QUANTIZED_LSTM: lstm_step(r, f, c, x); break;
     }
 }
 
@@ -202,6 +221,23 @@ static ash_value part(const rnn *r, size_t k, unsigned d, int64_t from, int64_t 
     return ash_import__type(im, x).rank == 2 ? ash_lower__swap(im, x, 0, 1) : x;
 }
 
+/* Numbers [from, from + count) for the columns of a quantised weight, or the one for all of them. */
+static ash_value columns(const rnn *r, size_t k, unsigned d, int64_t from, int64_t count) {
+    ash_value x = ash_lower__at(r->im, ash_import__in(r->im, k), 0, d);
+    return ash_import__type(r->im, x).rank ? ash_lower__slice_axis(r->im, x, 0, from, count) : x;
+}
+
+/* Rows [from, from + count) of weight k as columns. Quantised ones are transposed already, and have scales
+ * at operand k_scale and zero points behind them. */
+static matrix weight(const rnn *r, size_t k, size_t k_scale, unsigned d, int64_t from, int64_t count) {
+    ash_import *im = r->im;
+    if (!r->quantized) return (matrix){part(r, k, d, from, count), ASH_NO_VALUE};
+    ash_value w = ash_lower__slice_axis(im, ash_lower__at(im, ash_import__in(im, k), 0, d), 1, from, count);
+    ash_value zero = ash_lower__cast(im, columns(r, k_scale + 1, d, from, count), ASH_I32);
+    w = ash_lower__binary(im, ASH_OP_SUB, ash_lower__cast(im, w, ASH_I32), zero);
+    return (matrix){w, columns(r, k_scale, d, from, count)};
+}
+
 static ash_value initial(const rnn *r, size_t k, unsigned d, unsigned axis) {
     const ash_dim dims[] = {r->batch, r->hidden};
     if (ash_import__has(r->im, k)) return ash_lower__at(r->im, ash_import__in(r->im, k), axis, d);
@@ -211,10 +247,10 @@ static ash_value initial(const rnn *r, size_t k, unsigned d, unsigned axis) {
 static void open_cell(const rnn *r, unsigned d, ash_value x, bool batch_first, cell *c) {
     ash_import *im = r->im;
     int64_t rows = r->gates * r->hidden;
-    c->input = ash_lower__matmul(im, x, part(r, 1, d, 0, rows));
+    c->input = product(r, x, weight(r, 1, 8, d, 0, rows));
     if (ash_import__has(im, 3)) c->input = add(r, c->input, part(r, 3, d, 0, rows));
     for (unsigned g = 0; g < r->gates; g++) {
-        c->recurrent[g] = part(r, 2, d, g * r->hidden, r->hidden);
+        c->recurrent[g] = weight(r, 2, 10, d, g * r->hidden, r->hidden);
         c->bias[g] = ash_import__has(im, 3) ? part(r, 3, d, rows + g * r->hidden, r->hidden) : ASH_NO_VALUE;
     }
     for (unsigned p = 0; p < MAX_FUNCTIONS; p++)
@@ -253,15 +289,16 @@ static bool read_shape(rnn *r, bool batch_first, unsigned *directions, bool *fir
     *first_reversed = ash_import__attr_is(im, "direction", "reverse", "forward");
     *directions = forward || *first_reversed ? 1 : 2;
     r->dtype = x.dtype;
-    if (x.rank != 3 || w.rank != 3 || rec.rank != 3 || !ash_dim_is_const(rec.dims[2]) ||
+    ash_dim hidden = rec.dims[r->quantized ? 1 : 2];
+    if (x.rank != 3 || w.rank != 3 || rec.rank != 3 || !ash_dim_is_const(hidden) ||
         w.dims[0] != *directions) {
         ash_import__fail(im, ASH_ERROR_SHAPE, "operands that do not fit each other");
         return false;
     }
-    r->hidden = ash_import__attr_int(im, "hidden_size", rec.dims[2]);
+    r->hidden = ash_import__attr_int(im, "hidden_size", hidden);
     r->steps = x.dims[batch_first ? 1 : 0];
     r->batch = x.dims[batch_first ? 0 : 1];
-    if (r->hidden != rec.dims[2] || r->hidden <= 0)
+    if (r->hidden != hidden || r->hidden <= 0)
         ash_import__fail(im, ASH_ERROR_SHAPE, "hidden_size differs from the recurrent weight");
     else if (!ash_dim_is_const(r->steps) || r->steps > MAX_STEPS)
         ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a sequence whose length is not a number, or above %d",
@@ -311,6 +348,8 @@ void ash_onnx__op_recurrent(ash_import *im) {
         [ONNX_RNN] = {TANH}, [ONNX_GRU] = {SIGMOID, TANH}, [ONNX_LSTM] = {SIGMOID, TANH, TANH}};
     static const unsigned gates[] = {[ONNX_RNN] = 1, [ONNX_GRU] = 3, [ONNX_LSTM] = 4};
     rnn r = {.im = im, .kind = (ash_onnx_recurrent)im->row->arg};
+    r.quantized = r.kind == ONNX_QUANTIZED_LSTM;
+    if (r.quantized) r.kind = ONNX_LSTM;
     bool batch_first = ash_import__attr_int(im, "layout", 0) != 0, reversed;
     unsigned directions;
     r.gates = gates[r.kind];

@@ -237,3 +237,45 @@ void ash_onnx__op_roi_align(ash_import *im) {
     out = ash_lower__reshape(im, out, split, 6);
     ash_import__out(im, 0, ash_lower__mean(im, out, 1u << 3 | 1u << 5, false));
 }
+
+/* --- AffineGrid ----------------------------------------------------------------------------------- */
+
+/* Positions -1 to 1 along a dim: of the centres of its pixels, or of the first and the last one. */
+static ash_value ramp(ash_import *im, ash_dtype dtype, ash_dim dim, bool align_corners) {
+    ash_value x = ash_lower__iota(im, dtype, &dim, 1, 0);
+    ash_value count = ash_lower__cast(im, ash_lower__dim(im, dim), dtype);
+    if (!align_corners) x = ash_lower__with(im, ASH_OP_ADD, x, 0.5);
+    if (align_corners) count = ash_lower__with(im, ASH_OP_SUB, count, 1);
+    x = ash_lower__binary(im, ASH_OP_DIV, ash_lower__with(im, ASH_OP_MUL, x, 2), count);
+    return ash_lower__with(im, ASH_OP_SUB, x, 1);
+}
+
+/* theta [n, k, k + 1] times each position (x, y, ..., 1) of a grid of the size (n, c, ..., h, w). */
+void ash_onnx__op_affine_grid(ash_import *im) {
+    ash_value theta = ash_import__in(im, 0), parts[4];
+    ash_type t = ash_import__type(im, theta);
+    const ash_import_int *size;
+    size_t count;
+    if (!ash_import__list(im, 1, &size, &count)) return;
+    unsigned k = count == 5 ? 3 : 2;
+    if ((count != 4 && count != 5) || t.rank != 3 || t.dims[1] != k || t.dims[2] != k + 1) {
+        ash_import__fail(im, ASH_ERROR_SHAPE, "a size of %zu numbers", count);
+        return;
+    }
+    ash_dim space[4], out[5] = {t.dims[0]};
+    for (unsigned i = 0; i < k; i++) space[i] = size[2 + i].v, out[1 + i] = space[i];
+    space[k] = 1, out[k + 1] = k;
+    for (unsigned i = 0; i < k; i++) { /* x goes along the last dim */
+        ash_dim dims[4] = {1, 1, 1, 1};
+        dims[k - 1 - i] = space[k - 1 - i];
+        ash_value line =
+            ramp(im, t.dtype, space[k - 1 - i], ash_import__attr_int(im, "align_corners", 0) != 0);
+        parts[i] = ash_lower__broadcast(im, ash_lower__reshape(im, line, dims, k + 1), space, k + 1);
+    }
+    parts[k] = ash_lower__filled(im, t.dtype, 1, space, k + 1);
+    ash_value grid = ash_lower__concat(im, parts, k + 1, k);
+    ash_type flat = ash_import__type(im, grid);
+    const ash_dim rows[] = {ash_lower__product(im, &flat, 0, k), k + 1};
+    grid = ash_lower__matmul(im, ash_lower__reshape(im, grid, rows, 2), ash_lower__swap(im, theta, 1, 2));
+    ash_import__out(im, 0, ash_lower__reshape(im, grid, out, k + 2));
+}

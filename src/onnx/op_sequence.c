@@ -156,3 +156,20 @@ void ash_onnx__op_concat_from_sequence(ash_import *im) {
     }
     if (ash_import__ok(im)) ash_import__out(im, 0, ash_lower__concat(im, parts, s.n, axis));
 }
+
+/* --- optionals ------------------------------------------------------------------------------------ */
+
+/* What there is, under another name, or nothing. */
+void ash_onnx__op_optional(ash_import *im) {
+    const ash_import_value nothing = {.value = ASH_NO_VALUE, .absent = true};
+    if (ash_import__has(im, 0))
+        ash_onnx__op_identity(im);
+    else if (ash_import__wants(im, 0))
+        ash_import__declare(im, im->node->outs[0], &nothing);
+}
+
+void ash_onnx__op_optional_has_element(ash_import *im) {
+    const ash_type type = {.dtype = ASH_BOOL};
+    const ash_import_int has = {ash_import__has(im, 0), false};
+    ash_import__out_list(im, 0, &type, &has);
+}

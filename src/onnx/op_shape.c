@@ -337,7 +337,7 @@ void ash_onnx__op_constant_of_shape(ash_import *im) {
     ash_import__out(im, 0, ash_lower__broadcast(im, value, out.dims, out.rank));
 }
 
-/* A range whose end, at least, is a dim, counted upwards from a number. */
+/* A range of which an end is a dim, counted upwards by a number. */
 static bool range_of_dims(ash_import *im, ash_dtype dtype) {
     const ash_import_int *start, *limit, *delta;
     size_t n[3];
@@ -345,15 +345,16 @@ static bool range_of_dims(ash_import *im, ash_dtype dtype) {
     if (!ash_import__try_list(im, 0, &start, &n[0]) || !ash_import__try_list(im, 1, &limit, &n[1]) ||
         !ash_import__try_list(im, 2, &delta, &n[2]))
         return false;
-    if (n[0] != 1 || n[1] != 1 || n[2] != 1 || !limit[0].dim || start[0].dim || start[0].v < 0 ||
-        delta[0].dim || delta[0].v <= 0)
+    if (n[0] != 1 || n[1] != 1 || n[2] != 1 || (!limit[0].dim && (!start[0].dim || limit[0].v < 0)) ||
+        (!start[0].dim && start[0].v < 0) || delta[0].dim || delta[0].v <= 0)
         return false;
     ash_dim count = ash_graph_dim_sub(g, ash_graph_dim_max(g, limit[0].v, start[0].v), start[0].v);
     if (delta[0].v > 1)
         count = ash_graph_dim_div(g, ash_graph_dim_add(g, count, delta[0].v - 1), delta[0].v);
     ash_value i =
         ash_lower__with(im, ASH_OP_MUL, ash_lower__iota(im, dtype, &count, 1, 0), (double)delta[0].v);
-    ash_import__out(im, 0, ash_lower__with(im, ASH_OP_ADD, i, (double)start[0].v));
+    ash_value from = ash_lower__cast(im, ash_lower__dim(im, start[0].v), dtype);
+    ash_import__out(im, 0, ash_lower__binary(im, ASH_OP_ADD, i, from));
     return true;
 }
 

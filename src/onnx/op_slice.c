@@ -223,3 +223,64 @@ void ash_onnx__op_center_crop_pad(ash_import *im) {
     }
     ash_import__out(im, 0, x);
 }
+
+/* --- Col2Im --------------------------------------------------------------------------------------- */
+
+/* Entry i of a list attribute, or `absent`; in [least, 2^20]. */
+static int64_t block_number(ash_import *im, const char *name, size_t i, size_t n, int64_t least,
+                            int64_t absent) {
+    const int64_t *list;
+    size_t count;
+    if (!ash_import__attr_ints(im, name, &list, &count)) return absent;
+    if (count == n && list[i] >= least && list[i] <= 1 << 20) return list[i];
+    ash_import__fail(im, ASH_ERROR_FORMAT, "%s", name);
+    return absent;
+}
+
+/* Sums of blocks where they overlap: x [n, c * elements of a block, blocks] becomes an image [n, c, ...]. Each
+ * element of the blocks is an image of its own, spread by the strides and moved to its place. */
+void ash_onnx__op_col2im(ash_import *im) {
+    enum { MOST = 1024 };
+    ash_value x = ash_import__in(im, 0), sum = ASH_NO_VALUE;
+    ash_type t = ash_import__type(im, x);
+    const int64_t *image, *block;
+    size_t n, n_block;
+    if (!ash_import__ints(im, 1, &image, &n) || !ash_import__ints(im, 2, &block, &n_block)) return;
+    int64_t taps = 1, blocks = 1, stride[ASH_MAX_RANK], dilation[ASH_MAX_RANK], before[ASH_MAX_RANK],
+            after[ASH_MAX_RANK];
+    ash_dim apart[ASH_MAX_RANK] = {t.dims[0]};
+    bool good = t.rank == 3 && n == n_block && n > 0 && n + 3 <= ASH_MAX_RANK && ash_dim_is_const(t.dims[1]);
+    for (size_t i = 0; i < n && good; i++) {
+        good = block[i] > 0 && image[i] > 0 && image[i] <= 1 << 20 && (taps *= ASH_MIN(block[i], MOST)) <= MOST;
+        stride[i] = block_number(im, "strides", i, n, 1, 1);
+        dilation[i] = block_number(im, "dilations", i, n, 1, 1);
+        before[i] = block_number(im, "pads", i, 2 * n, 0, 0);
+        after[i] = block_number(im, "pads", n + i, 2 * n, 0, 0);
+        int64_t room = image[i] + before[i] + after[i] - dilation[i] * (block[i] - 1) - 1;
+        apart[3 + i] = room < 0 ? 0 : room / stride[i] + 1;
+        good = good && room >= 0 && ash_mul_i64(blocks, apart[3 + i], &blocks);
+    }
+    if (!ash_import__ok(im)) return;
+    if (!good || t.dims[1] % taps || t.dims[2] != blocks) {
+        ash_import__fail(im, ASH_ERROR_SHAPE, "blocks that do not fit the image, or more than %d elements each",
+                         MOST);
+        return;
+    }
+    apart[1] = t.dims[1] / taps, apart[2] = taps;
+    x = ash_lower__reshape(im, x, apart, (unsigned)n + 3);
+    for (int64_t tap = 0; tap < taps && ash_import__ok(im); tap++) {
+        ash_dim low[ASH_MAX_RANK] = {0}, high[ASH_MAX_RANK] = {0};
+        int64_t interior[ASH_MAX_RANK] = {0}, rest = tap;
+        for (size_t i = n; i-- > 0; rest /= block[i]) {
+            int64_t at = rest % block[i] * dilation[i];
+            low[2 + i] = at;
+            high[2 + i] = image[i] + before[i] + after[i] - at - (apart[3 + i] - 1) * stride[i] - 1;
+            interior[2 + i] = stride[i] - 1;
+        }
+        ash_value one = ash_lower__pad(im, ash_lower__at(im, x, 2, tap), 0, low, high, interior);
+        sum = sum == ASH_NO_VALUE ? one : ash_lower__binary(im, ASH_OP_ADD, sum, one);
+    }
+    for (size_t i = 0; i < n; i++)
+        sum = ash_lower__slice_axis(im, sum, (unsigned)(2 + i), before[i], image[i]);
+    ash_import__out(im, 0, sum);
+}

@@ -25,20 +25,25 @@ size_t ash_import__find_name(const ash_import *im, ash_span name) {
     return SIZE_MAX;
 }
 
+void ash_import__alias(ash_import *im, ash_span name, size_t index) {
+    uint64_t other;
+    if (!ash_import__ok(im)) return;
+    if (name.len == 0)
+        ash_import__fail(im, ASH_ERROR_FORMAT, "a value without a name");
+    else if (ash_strmap_get(&im->scope->names, (const char *)name.at, name.len, &other))
+        ash_import__fail(im, ASH_ERROR_FORMAT, "the name '%.*s' is defined twice", ASH_SPAN_ARG(name));
+    else if (!ash_strmap_put(&im->scope->names, (const char *)name.at, name.len, index))
+        im->status = ASH_NO_MEMORY(&im->diag);
+}
+
 void ash_import__declare(ash_import *im, ash_span name, const ash_import_value *value) {
     const ash_import_value copy = *value; /* it may lie in the array that grows */
-    uint64_t index;
     if (!ash_import__ok(im)) return;
-    if (name.len == 0) {
-        ash_import__fail(im, ASH_ERROR_FORMAT, "a value without a name");
-        return;
-    }
-    if (ash_strmap_get(&im->scope->names, (const char *)name.at, name.len, &index)) {
-        ash_import__fail(im, ASH_ERROR_FORMAT, "the name '%.*s' is defined twice", ASH_SPAN_ARG(name));
-    } else if (!ash_vec_push(im->allocator, &im->values, copy) ||
-               !ash_strmap_put(&im->scope->names, (const char *)name.at, name.len, im->values.len - 1)) {
+    im->has_absent |= copy.absent;
+    if (ash_vec_push(im->allocator, &im->values, copy))
+        ash_import__alias(im, name, im->values.len - 1);
+    else
         im->status = ASH_NO_MEMORY(&im->diag);
-    }
 }
 
 /* --- values --------------------------------------------------------------------------------------- */
@@ -89,6 +94,7 @@ static ash_value tensor_of_list(ash_import *im, const ash_import_value *entry) {
 ash_value ash_import__materialize(ash_import *im, size_t index) {
     if (!ash_import__ok(im)) return ASH_NO_VALUE;
     ash_import_value *entry = &im->values.at[index];
+    if (entry->absent) return ash_import__fail(im, ASH_ERROR_FORMAT, "an operand that the call leaves out");
     if (entry->sequence)
         return ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a sequence where a tensor belongs");
     if (entry->value == ASH_NO_VALUE && entry->list)

@@ -19,7 +19,7 @@ typedef enum ash_onnx_reduction {
     ONNX_REDUCE_LOG_SUM_EXP
 } ash_onnx_reduction;
 
-typedef enum ash_onnx_recurrent { ONNX_RNN, ONNX_GRU, ONNX_LSTM } ash_onnx_recurrent;
+typedef enum ash_onnx_recurrent { ONNX_RNN, ONNX_GRU, ONNX_LSTM, ONNX_QUANTIZED_LSTM } ash_onnx_recurrent;
 
 typedef enum ash_onnx_window_kind { ONNX_HANN, ONNX_HAMMING, ONNX_BLACKMAN } ash_onnx_window_kind;
 
@@ -65,10 +65,30 @@ ash_value ash_onnx__conv_of(ash_import *im);
 ash_value ash_onnx__gemm_of(ash_import *im);
 ash_value ash_onnx__average_pool(ash_import *im, ash_value x);
 
+/* [n, space..., c] as [n, c, space...], and back. */
+ash_value ash_onnx__channels_first(ash_import *im, ash_value x);
+ash_value ash_onnx__channels_last(ash_import *im, ash_value x);
+
 /* LayerNormalization by the node's attributes: binds result 0, and the mean and the inverse deviation as
  * results k_mean and k_mean + 1. `bias` may be missing. RMSNormalization likewise. */
 void ash_onnx__layer_norm(ash_import *im, ash_value x, ash_value scale, ash_value bias, size_t k_mean);
 void ash_onnx__rms_norm(ash_import *im, ash_value x, ash_value scale, size_t k_inverse);
+
+/* [batch, length, heads * size] as [batch, heads, length, size], and back. */
+ash_value ash_onnx__split_heads(ash_import *im, ash_value x, int64_t heads);
+ash_value ash_onnx__merge_heads(ash_import *im, ash_value x);
+/* Each head of keys or values as often as it serves one of the `heads` heads of queries. */
+ash_value ash_onnx__repeat_heads(ash_import *im, ash_value x, ash_dim heads);
+/* cap * tanh(scores / cap), when there is a cap. */
+ash_value ash_onnx__softcap(ash_import *im, ash_value scores, double cap);
+/* Rotary position embedding of x [batch, length, heads, size] by cosines and sines that broadcast to [batch,
+ * length, heads, rotated / 2]. */
+ash_value ash_onnx__rotate(ash_import *im, ash_value x, ash_value cosines, ash_value sines, int64_t rotated,
+                           bool interleaved);
+/* The attention of com.microsoft on the projections of queries, keys and values side by side, [batch, length,
+ * 3 * hidden], with the node's attributes; a mask, a past and a bias of the scores are operands, and missing
+ * where they are SIZE_MAX. Binds results 0 and 1. */
+void ash_onnx__packed_attention(ash_import *im, ash_value qkv, size_t k_mask, size_t k_past, size_t k_bias);
 
 /* A scale or zero point: a scalar, or one number per element of `axis` of a tensor of this rank. */
 ash_value ash_onnx__along_axis(ash_import *im, ash_value v, unsigned axis, unsigned rank);

@@ -1,4 +1,4 @@
-/* The nodes of a graph message, each after those whose results it uses. ONNX demands this order of the
+/* The nodes of a graph message or of a function's, each after those whose results it uses. ONNX demands this order of the
  * file, and converters break it (onnxruntime reads such files), so what is out of order is sorted: depth
  * first, in the order of the file otherwise. A node also uses what the graphs in its attributes name. Nodes
  * in a cycle stay where they are; importing them reports the name that is not defined. */
@@ -6,7 +6,6 @@
 
 /* Fields of GraphProto, NodeProto and AttributeProto. */
 enum {
-    GRAPH_NODE = 1,
     GRAPH_OUTPUT = 12,
     NODE_INPUT = 1,
     NODE_OUTPUT = 2,
@@ -44,14 +43,14 @@ static ash_status add_makers(sorter *s, ash_wire node, size_t index) {
     }
 }
 
-static ash_status collect(sorter *s, ash_wire graph) {
+static ash_status collect(sorter *s, ash_wire graph, uint32_t number) {
     for (;;) {
         ash_field field;
         ash_wire node;
         bool more;
         ASH_TRY(ash_wire__next(&graph, &field, &more));
         if (!more) return ASH_OK;
-        if (field.number != GRAPH_NODE) continue;
+        if (field.number != number) continue;
         ASH_TRY(ash_wire__enter(&graph, &field, &node));
         ASH_TRY(add_makers(s, node, s->nodes.len));
         if (!ash_vec_push(s->allocator, &s->nodes, node)) return no_memory(&graph);
@@ -79,9 +78,9 @@ static ash_status uses_of_graph(sorter *s, ash_wire graph, size_t index) {
         bool more;
         ASH_TRY(ash_wire__next(&graph, &field, &more));
         if (!more) return ASH_OK;
-        if (field.number != GRAPH_NODE && field.number != GRAPH_OUTPUT) continue;
+        if (field.number != ONNX_GRAPH_NODE && field.number != GRAPH_OUTPUT) continue;
         ASH_TRY(ash_wire__enter(&graph, &field, &sub));
-        if (field.number == GRAPH_NODE) {
+        if (field.number == ONNX_GRAPH_NODE) {
             ASH_TRY(uses_of_node(s, sub, index));
         } else {
             ash_onnx_info info;
@@ -145,8 +144,8 @@ static void sort(const sorter *s, size_t *next, uint32_t *stack, ash_wire *out) 
     }
 }
 
-static ash_status run(sorter *s, ash_wire graph, ash_arena *arena, const ash_wire **nodes, size_t *count) {
-    ASH_TRY(collect(s, graph));
+static ash_status run(sorter *s, ash_wire graph, uint32_t number, ash_arena *arena, const ash_wire **nodes, size_t *count) {
+    ASH_TRY(collect(s, graph, number));
     size_t n = s->nodes.len;
     if (!ash_vec_reserve(s->allocator, &s->first, n + 1)) return no_memory(&graph);
     for (size_t i = 0; i < n; i++) {
@@ -165,11 +164,11 @@ static ash_status run(sorter *s, ash_wire graph, ash_arena *arena, const ash_wir
     return ASH_OK;
 }
 
-ash_status ash_import__sorted(const ash_allocator *allocator, ash_wire graph, ash_arena *arena,
-                              const ash_wire **nodes, size_t *count) {
+ash_status ash_import__sorted(const ash_allocator *allocator, ash_wire graph, uint32_t number,
+                              ash_arena *arena, const ash_wire **nodes, size_t *count) {
     sorter s = {.allocator = allocator, .sorted = true};
     ash_strmap_init(&s.makers, allocator);
-    ash_status status = run(&s, graph, arena, nodes, count);
+    ash_status status = run(&s, graph, number, arena, nodes, count);
     ash_strmap_free(&s.makers);
     ash_vec_free(allocator, &s.nodes);
     ash_vec_free(allocator, &s.users);

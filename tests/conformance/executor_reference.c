@@ -13,6 +13,13 @@ bool executor_is_read(const ash_graph *graph, ash_value value) {
     return false;
 }
 
+static bool is_variable(const ash_graph *graph, ash_dim dim) {
+    size_t atoms;
+    return !ash_dim_is_const(dim) && ash_dims_term_count(graph->dims, dim) == 1 &&
+           ash_dims_term(graph->dims, dim, 0, &atoms) == 1 && atoms == 1 &&
+           ash_dims_atom(graph->dims, dim, 0, 0).is_var;
+}
+
 ash_status executor_bind_vars(const ash_graph *graph, const ash_tensor *const *inputs, int64_t *vars,
                               ash_diag *diag) {
     for (size_t i = 0; i < graph->inputs.len; i++) {
@@ -22,7 +29,7 @@ ash_status executor_bind_vars(const ash_graph *graph, const ash_tensor *const *i
         ASH_FAIL_IF(want->rank != have->rank || want->dtype != have->dtype, diag,
                     ASH_ERROR_INVALID_ARGUMENT, "input %zu has another type", i);
         for (unsigned d = 0; d < want->rank; d++) {
-            if (!ash_dim_is_const(want->dims[d]))
+            if (is_variable(graph, want->dims[d]))
                 vars[ash_dims_atom(graph->dims, want->dims[d], 0, 0).var] = have->dims[d];
         }
     }

@@ -1,0 +1,210 @@
+/* GroupQueryAttention: queries share heads of keys and values, which a cache holds. Sequences of a batch may
+ * be of different lengths: each has its new keys behind its own old ones. */
+#include <math.h>
+
+#include "lower.h"
+#include "ops.h"
+
+enum {
+    QUERY,
+    KEY,
+    VALUE,
+    PAST_KEY,
+    PAST_VALUE,
+    LENGTHS, /* of each sequence with its new elements, less 1 */
+    TOTAL,   /* the longest of them */
+    COSINES,
+    SINES,
+    POSITIONS,
+    BIAS,
+    SINK,
+    KEY_SCALE,
+    QUERY_NORM = 14,
+    KEY_NORM
+};
+
+typedef struct cached {
+    ash_import *im;
+    int64_t heads, shared;       /* of queries, of keys */
+    ash_value x[3];              /* queries, keys and values, [batch, length, heads * size] */
+    ash_dim batch, length, size; /* of the new elements */
+    ash_dim total;
+    ash_value before; /* [batch, 1]: elements of each sequence in the cache */
+    ash_value first;  /* scalar, bool: the cache is not read */
+} cached;
+
+static ash_value with(const cached *c, ash_op op, ash_value a, ash_value b) {
+    return ash_lower__binary(c->im, op, a, b);
+}
+
+static bool refuse(ash_import *im, bool bad, const char *what) {
+    if (bad) ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "%s", what);
+    return bad;
+}
+
+static bool read_operands(cached *c) {
+    ash_import *im = c->im;
+    ash_type q = ash_import__in_type(im, QUERY);
+    const ash_import_int *total;
+    size_t n;
+    c->heads = ash_import__attr_int(im, "num_heads", 0);
+    c->shared = ash_import__attr_int(im, "kv_num_heads", 0);
+    if (refuse(im, ash_import__has(im, KEY_SCALE), "a quantised cache") ||
+        refuse(im, ash_import__has(im, QUERY_NORM) || ash_import__has(im, KEY_NORM), "normalised queries") ||
+        refuse(im, ash_import__attr_int(im, "sliding_window_cache", 0) != 0, "sliding_window_cache") ||
+        refuse(im, ash_import__has(im, PAST_KEY) != ash_import__has(im, PAST_VALUE), "half of a cache") ||
+        refuse(im, ash_import__has(im, KEY) != ash_import__has(im, VALUE), "keys without values") ||
+        !ash_import__list(im, TOTAL, &total, &n))
+        return false;
+    bool packed = !ash_import__has(im, KEY);
+    int64_t parts = c->heads + (packed ? 2 * c->shared : 0);
+    if (q.rank != 3 || c->heads <= 0 || c->shared <= 0 || c->heads > 4096 || c->shared > c->heads ||
+        !ash_dim_is_const(q.dims[2]) || q.dims[2] == 0 || q.dims[2] % parts || n != 1) {
+        ash_import__fail(im, ASH_ERROR_SHAPE, "operands that do not split into %lld and %lld heads",
+                         (long long)c->heads, (long long)c->shared);
+        return false;
+    }
+    c->batch = q.dims[0], c->length = q.dims[1], c->size = q.dims[2] / parts, c->total = total[0].v;
+    int64_t at = 0;
+    for (size_t k = 0; k < 3; k++) {
+        int64_t width = (k == QUERY ? c->heads : c->shared) * c->size;
+        c->x[k] = ash_import__in(im, packed ? QUERY : k);
+        if (packed) c->x[k] = ash_lower__slice_axis(im, c->x[k], 2, at, width);
+        at += width;
+    }
+    const ash_dim column[] = {c->batch, 1};
+    ash_value ends = ash_lower__reshape(im, ash_lower__cast(im, ash_import__in(im, LENGTHS), ASH_I64), column, 2);
+    ash_value length = ash_lower__dim(im, c->length), zero = ash_lower__scalar(im, ASH_I64, 0);
+    c->first = with(c, ASH_OP_EQ, ash_lower__dim(im, c->total), length);
+    c->before = with(c, ASH_OP_SUB, ash_lower__with(im, ASH_OP_ADD, ends, 1), length);
+    c->before = ash_lower__select(im, c->first, zero, c->before);
+    return ash_import__ok(im);
+}
+
+/* Position of each new element in its sequence, [batch, length]. */
+static ash_value positions(const cached *c) {
+    return with(c, ASH_OP_ADD, c->before, ash_lower__iota(c->im, ASH_I64, &c->length, 1, 0));
+}
+
+/* By the given positions where there are some; of a first call their first element alone counts, as in
+ * onnxruntime. */
+static void rotate(cached *c) {
+    ash_import *im = c->im;
+    ash_value at = positions(c), table[2];
+    if (!ash_import__attr_int(im, "do_rotary", 0)) return;
+    if (ash_import__has(im, POSITIONS)) {
+        ash_value given = ash_import__in(im, POSITIONS), first;
+        if (ash_import__type(im, given).rank != 2) {
+            ash_import__fail(im, ASH_ERROR_SHAPE, "positions that are not [batch, length]");
+            return;
+        }
+        first = ash_lower__slice_axis(im, ash_lower__slice_axis(im, given, 0, 0, 1), 1, 0, 1);
+        at = ash_lower__select(im, c->first, with(c, ASH_OP_ADD, at, first), given);
+    }
+    ash_dim half = ash_import__in_type(im, COSINES).dims[1];
+    if (!ash_import__ok(im) || ash_import__in_type(im, COSINES).rank != 2 || !ash_dim_is_const(half)) {
+        ash_import__fail(im, ASH_ERROR_SHAPE, "cosines that are not [positions, number]");
+        return;
+    }
+    for (size_t i = 0; i < 2; i++)
+        table[i] = ash_lower__insert_axis(im, ash_lower__gather(im, ash_import__in(im, COSINES + i), at, 0), 2);
+    for (size_t k = QUERY; k <= KEY; k++) {
+        const ash_dim apart[] = {c->batch, c->length, k == QUERY ? c->heads : c->shared, c->size};
+        ash_type flat = ash_import__type(im, c->x[k]);
+        ash_value x = ash_lower__reshape(im, c->x[k], apart, 4);
+        x = ash_onnx__rotate(im, x, table[0], table[1], 2 * half,
+                             ash_import__attr_int(im, "rotary_interleaved", 0) != 0);
+        c->x[k] = ash_lower__reshape(im, x, flat.dims, 3);
+    }
+}
+
+/* The cache with the new elements x [batch, heads, length, size] in it: row j of a sequence is the old one
+ * below `before`, then the new ones. It is as long as the old cache, or longer where the sequences are. */
+static ash_value cache_of(const cached *c, ash_value x, size_t k_past) {
+    ash_import *im = c->im;
+    ash_dim past = 0, rows = c->total;
+    if (ash_import__has(im, k_past)) {
+        const ash_value parts[] = {ash_import__in(im, k_past), x};
+        if (ash_import__in_type(im, k_past).rank != 4)
+            return ash_import__fail(im, ASH_ERROR_SHAPE, "a cache that is not [batch, heads, length, size]");
+        past = ash_import__in_type(im, k_past).dims[2];
+        rows = ash_graph_dim_max(im->graph, past, rows);
+        x = ash_lower__concat(im, parts, 2, 2);
+    }
+    ash_dim both = ash_graph_dim_add(im->graph, past, c->length);
+    ash_dim series = ash_graph_dim_mul(im->graph, c->batch, c->shared);
+    const ash_dim flat[] = {ash_graph_dim_mul(im->graph, series, both), c->size},
+                  bases[] = {c->batch, c->shared, 1}, out[] = {c->batch, c->shared, rows, c->size};
+    ash_value row = ash_lower__iota(im, ASH_I64, &rows, 1, 0), last = ash_lower__dim(im, both);
+    ash_value moved = with(c, ASH_OP_ADD, with(c, ASH_OP_SUB, row, c->before), ash_lower__dim(im, past));
+    row = ash_lower__select(im, with(c, ASH_OP_LT, row, c->before), row, moved); /* [batch, rows] */
+    row = with(c, ASH_OP_MIN, ash_lower__with(im, ASH_OP_MAX, row, 0),
+               ash_lower__with(im, ASH_OP_SUB, last, 1));
+    ash_value base = ash_lower__reshape(im, ash_lower__iota(im, ASH_I64, &series, 1, 0), bases, 3);
+    row = with(c, ASH_OP_ADD, with(c, ASH_OP_MUL, base, last), ash_lower__insert_axis(im, row, 1));
+    x = ash_lower__gather(im, ash_lower__reshape(im, x, flat, 2), row, 0);
+    return ash_lower__reshape(im, x, out, 4);
+}
+
+/* Softmax over the keys, with exp(sink) of each head in the denominator where there is one. */
+static ash_value weights(const cached *c, ash_value scores) {
+    ash_import *im = c->im;
+    ash_dtype dtype = ash_import__type(im, scores).dtype;
+    const ash_dim column[] = {c->heads, 1, 1};
+    ash_value sink;
+    if (ash_import__has(im, SINK))
+        sink = ash_lower__reshape(im, ash_import__in(im, SINK), column, 3);
+    else if (ash_import__attr_int(im, "smooth_softmax", 0) > 0)
+        sink = ash_lower__scalar(im, dtype, 0);
+    else
+        return ash_onnx__softmax(im, scores, 1u << 3, false);
+    ash_value most = with(c, ASH_OP_MAX, ash_lower__reduce(im, ASH_OP_REDUCE_MAX, scores, 1u << 3, true), sink);
+    ash_value e = ash_lower__unary(im, ASH_OP_EXP, with(c, ASH_OP_SUB, scores, most));
+    ash_value sum = ash_lower__reduce(im, ASH_OP_REDUCE_SUM, e, 1u << 3, true);
+    sink = ash_lower__unary(im, ASH_OP_EXP, with(c, ASH_OP_SUB, sink, most));
+    return with(c, ASH_OP_DIV, e, with(c, ASH_OP_ADD, sum, sink));
+}
+
+/* Keys that lie behind a query, outside its window, or behind the end of its sequence. */
+static ash_value hide(const cached *c, ash_value scores) {
+    ash_import *im = c->im;
+    const ash_dim column[] = {c->batch, 1, c->length, 1};
+    int64_t window = ash_import__attr_int(im, "local_window_size", -1);
+    ash_value at = ash_lower__reshape(im, positions(c), column, 4), seen;
+    ash_value key = ash_lower__iota(im, ASH_I64, &c->total, 1, 0);
+    if (ash_import__attr_int(im, "causal", 1)) {
+        seen = with(c, ASH_OP_LE, key, at);
+    } else {
+        const ash_dim end[] = {c->batch, 1, 1, 1};
+        seen = with(c, ASH_OP_LE, key,
+                    ash_lower__reshape(im, ash_lower__cast(im, ash_import__in(im, LENGTHS), ASH_I64), end, 4));
+    }
+    if (window >= 0)
+        seen = with(c, ASH_OP_AND, seen,
+                    with(c, ASH_OP_LT, at, ash_lower__with(im, ASH_OP_ADD, key, (double)window)));
+    return ash_lower__select(im, seen, scores,
+                             ash_lower__scalar(im, ash_import__type(im, scores).dtype, -INFINITY));
+}
+
+void ash_onnx__op_group_query_attention(ash_import *im) {
+    cached c = {.im = im};
+    ash_value y[3], cache[2], scores;
+    if (!read_operands(&c)) return;
+    rotate(&c);
+    for (size_t k = 0; k < 3; k++) y[k] = ash_onnx__split_heads(im, c.x[k], k == QUERY ? c.heads : c.shared);
+    for (size_t i = 0; i < 2 && ash_import__ok(im); i++) {
+        cache[i] = cache_of(&c, y[1 + i], PAST_KEY + i);
+        ash_import__out(im, 1 + i, cache[i]);
+        y[1 + i] = ash_lower__slice_axis(im, cache[i], 2, 0, c.total);
+        y[1 + i] = ash_onnx__repeat_heads(im, y[1 + i], c.heads);
+    }
+    if (!ash_import__ok(im)) return;
+    double scale = ash_import__attr_float(im, "scale", 0);
+    if (scale == 0) scale = 1 / sqrt((double)c.size);
+    scores = ash_lower__matmul(im, ash_lower__with(im, ASH_OP_MUL, y[0], scale), ash_lower__swap(im, y[1], 2, 3));
+    scores = ash_onnx__softcap(im, scores, ash_import__attr_float(im, "softcap", 0));
+    if (ash_import__has(im, BIAS)) scores = with(&c, ASH_OP_ADD, scores, ash_import__in(im, BIAS));
+    if (!ash_import__ok(im)) return;
+    ash_value w = weights(&c, hide(&c, scores));
+    ash_import__out(im, 0, ash_onnx__merge_heads(im, ash_lower__matmul(im, w, y[2])));
+}

@@ -1,0 +1,206 @@
+/* Attention as onnxruntime's domain com.microsoft has it: MultiHeadAttention, Attention on packed
+ * projections, GroupQueryAttention with its cache, and RotaryEmbedding. */
+#include <math.h>
+
+#include "lower.h"
+#include "ops.h"
+
+/* x, and operand k added to it where that is given. */
+static ash_value plus(ash_import *im, ash_value x, size_t k) {
+    return ash_import__has(im, k) ? ash_lower__binary(im, ASH_OP_ADD, x, ash_import__in(im, k)) : x;
+}
+
+/* True and a failure when an attribute asks for what there is not here. */
+static bool refuse(ash_import *im, const char *name) {
+    bool set = ash_import__attr_int(im, name, 0) != 0;
+    if (set) ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "%s", name);
+    return set;
+}
+
+static double scale_of(ash_import *im, ash_value q) {
+    ash_dim size = ash_import__type(im, q).dims[3];
+    double scale = ash_import__attr_float(im, "scale", 0);
+    if (!ash_dim_is_const(size))
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "heads whose size is not a number");
+    return scale != 0 ? scale : 1 / sqrt((double)size);
+}
+
+/* scale * q k', [batch, heads, queries, keys] */
+static ash_value scores_of(ash_import *im, ash_value q, ash_value k) {
+    q = ash_lower__with(im, ASH_OP_MUL, q, scale_of(im, q));
+    return ash_lower__matmul(im, q, ash_lower__swap(im, k, 2, 3));
+}
+
+/* --- MultiHeadAttention and Attention ------------------------------------------------------------- */
+
+typedef struct heads {
+    ash_value q, k, v; /* [batch, heads, length, size], the past in front */
+    ash_dim past;      /* its length */
+    size_t mask, bias; /* operands, which may be missing */
+} heads;
+
+/* Which keys a mask hides, as bool that broadcasts to the scores. Ranks 2 and 3: what is not above 0, for each
+ * key, or each query and key. Rank 1: the end of each sequence, or the ends, then the beginnings. */
+static ash_value hidden(ash_import *im, size_t operand, const ash_type *scores) {
+    ash_value mask = ash_import__in(im, operand);
+    ash_type m = ash_import__type(im, mask);
+    ash_dim batch = scores->dims[0], column[] = {batch, 1, 1, 1};
+    mask = ash_lower__cast(im, mask, ASH_I64);
+    if (m.rank == 2 || m.rank == 3) {
+        if (m.dims[m.rank - 1] != scores->dims[3])
+            return ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a mask of another length than the keys");
+        mask = ash_lower__insert_axis(im, mask, 1);
+        if (m.rank == 2) mask = ash_lower__insert_axis(im, mask, 1);
+        return ash_lower__with(im, ASH_OP_LE, mask, 0);
+    }
+    bool both = m.rank == 1 && m.dims[0] == ash_graph_dim_mul(im->graph, 2, batch);
+    if (m.rank != 1 || (m.dims[0] != batch && !both))
+        return ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a mask of this shape (rank %u)", m.rank);
+    ash_value key = ash_lower__iota(im, ASH_I64, &scores->dims[3], 1, 0);
+    ash_value end = ash_lower__reshape(im, ash_lower__slice_axis(im, mask, 0, 0, batch), column, 4);
+    ash_value hide = ash_lower__not_less(im, key, end);
+    if (!both) return hide;
+    ash_value start = ash_lower__reshape(im, ash_lower__slice_axis(im, mask, 0, batch, batch), column, 4);
+    return ash_lower__binary(im, ASH_OP_OR, hide, ash_lower__binary(im, ASH_OP_LT, key, start));
+}
+
+/* Adds to the scores: a large negative number where the mask hides a key, the lowest one where a query comes
+ * before it, and the bias. */
+static ash_value masked(ash_import *im, ash_value scores, const heads *h) {
+    ash_type t = ash_import__type(im, scores);
+    ash_value zero = ash_lower__scalar(im, t.dtype, 0);
+    if (ash_import__has(im, h->mask)) {
+        double filter = ash_import__attr_float(im, "mask_filter_value", -10000);
+        ash_value low = ash_lower__scalar(im, t.dtype, filter);
+        scores = ash_lower__binary(im, ASH_OP_ADD, scores,
+                                   ash_lower__select(im, hidden(im, h->mask, &t), low, zero));
+    }
+    scores = plus(im, scores, h->bias);
+    if (ash_import__attr_int(im, "unidirectional", 0)) {
+        ash_value key = ash_lower__iota(im, ASH_I64, &t.dims[2], 2, 1),
+                  query = ash_lower__iota(im, ASH_I64, &t.dims[2], 2, 0);
+        query = ash_lower__binary(im, ASH_OP_ADD, query, ash_lower__dim(im, h->past));
+        scores = ash_lower__select(im, ash_lower__binary(im, ASH_OP_LE, key, query), scores,
+                                   ash_lower__scalar(im, t.dtype, -INFINITY));
+    }
+    return scores;
+}
+
+/* Result 0, and the weights as result `k_weights`. */
+static void attend(ash_import *im, const heads *h, size_t k_weights) {
+    if (!ash_import__ok(im)) return;
+    ash_value weights =
+        ash_onnx__softmax(im, masked(im, scores_of(im, h->q, h->k), h), 1u << 3, false);
+    ash_import__out(im, 0, ash_onnx__merge_heads(im, ash_lower__matmul(im, weights, h->v)));
+    ash_import__out(im, k_weights, weights);
+}
+
+static ash_value behind(ash_import *im, ash_value past, ash_value x) {
+    const ash_value parts[] = {past, x};
+    return past == ASH_NO_VALUE ? x : ash_lower__concat(im, parts, 2, 2);
+}
+
+void ash_onnx__op_multi_head_attention(ash_import *im) {
+    enum { QUERY, KEY, VALUE, PROJECTED, MASK, BIAS, PAST_KEY, PAST_VALUE, PAST_LENGTH, BEAMS };
+    int64_t n = ash_import__attr_int(im, "num_heads", 0);
+    heads h = {.mask = MASK, .bias = BIAS};
+    ash_value x[3] = {ASH_NO_VALUE, ASH_NO_VALUE, ASH_NO_VALUE};
+    ash_dim at = 0;
+    if (ash_import__has(im, PAST_LENGTH) || ash_import__has(im, BEAMS))
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a cache that is shared with the results");
+    if (!ash_import__has(im, KEY) || !ash_import__has(im, VALUE) || ash_import__in_type(im, KEY).rank == 5)
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "packed queries, keys and values");
+    for (size_t k = QUERY; k <= VALUE && ash_import__ok(im); k++) {
+        ash_type t = ash_import__in_type(im, k);
+        x[k] = ash_import__in(im, k);
+        if (t.rank == 4 && k > QUERY) continue; /* keys and values of another sequence, by heads */
+        if (ash_import__has(im, PROJECTED)) {
+            ash_value bias = ash_lower__slice_axis(im, ash_import__in(im, PROJECTED), 0, at, t.dims[2]);
+            x[k] = ash_lower__binary(im, ASH_OP_ADD, x[k], bias);
+            at = ash_graph_dim_add(im->graph, at, t.dims[2]);
+        }
+        x[k] = ash_onnx__split_heads(im, x[k], n);
+    }
+    if (!ash_import__ok(im)) return;
+    ash_value past[2] = {ASH_NO_VALUE, ASH_NO_VALUE};
+    for (size_t i = 0; i < 2; i++)
+        if (ash_import__has(im, PAST_KEY + i)) past[i] = ash_import__in(im, PAST_KEY + i);
+    if (past[0] != ASH_NO_VALUE) h.past = ash_import__type(im, past[0]).dims[2];
+    h.q = x[0], h.k = behind(im, past[0], x[1]), h.v = behind(im, past[1], x[2]);
+    ash_import__out(im, 1, h.k);
+    ash_import__out(im, 2, h.v);
+    attend(im, &h, 3);
+}
+
+void ash_onnx__packed_attention(ash_import *im, ash_value qkv, size_t k_mask, size_t k_past, size_t k_bias) {
+    int64_t n = ash_import__attr_int(im, "num_heads", 0);
+    ash_type t = ash_import__type(im, qkv);
+    heads h = {.mask = k_mask, .bias = k_bias};
+    const int64_t *sizes;
+    size_t count;
+    ash_value *parts[] = {&h.q, &h.k, &h.v};
+    if (refuse(im, "do_rotary") || refuse(im, "past_present_share_buffer") || !ash_import__ok(im)) return;
+    bool given = ash_import__attr_ints(im, "qkv_hidden_sizes", &sizes, &count);
+    if (t.rank != 3 || !ash_dim_is_const(t.dims[2]) || (given ? count != 3 : t.dims[2] % 3 != 0)) {
+        ash_import__fail(im, ASH_ERROR_SHAPE, "projections that do not split into three");
+        return;
+    }
+    for (int64_t i = 0, at = 0; i < 3 && ash_import__ok(im); i++) {
+        int64_t size = given ? sizes[i] : t.dims[2] / 3;
+        if (size <= 0 || size > t.dims[2] - at)
+            ash_import__fail(im, ASH_ERROR_SHAPE, "hidden sizes that do not fit the weight");
+        *parts[i] = ash_onnx__split_heads(im, ash_lower__slice_axis(im, qkv, 2, at, size), n);
+        at += size;
+    }
+    if (!ash_import__ok(im)) return;
+    if (ash_import__has(im, k_past)) {
+        ash_value past = ash_import__in(im, k_past);
+        h.past = ash_import__type(im, past).dims[3];
+        h.k = behind(im, ash_lower__at(im, past, 0, 0), h.k);
+        h.v = behind(im, ash_lower__at(im, past, 0, 1), h.v);
+    }
+    if (ash_import__wants(im, 1)) {
+        if (ash_import__type(im, h.k).dims[3] != ash_import__type(im, h.v).dims[3])
+            ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "one result of keys and values of different sizes");
+        const ash_value both[] = {ash_lower__insert_axis(im, h.k, 0), ash_lower__insert_axis(im, h.v, 0)};
+        ash_import__out(im, 1, ash_lower__concat(im, both, 2, 0));
+    }
+    attend(im, &h, SIZE_MAX);
+}
+
+void ash_onnx__op_fused_attention(ash_import *im) {
+    enum { X, WEIGHT, PROJECTED, MASK, PAST, BIAS, PAST_LENGTH };
+    ash_value qkv = ash_lower__matmul(im, ash_import__in(im, X), ash_import__in(im, WEIGHT));
+    ash_onnx__packed_attention(im, plus(im, qkv, PROJECTED), MASK, PAST, BIAS);
+}
+
+/* --- RotaryEmbedding ------------------------------------------------------------------------------ */
+
+/* Operands: x, positions ([1]: of the first element; or [batch, length]), cosines and sines by position. */
+void ash_onnx__op_rotary_embedding_ms(ash_import *im) {
+    ash_value x = ash_import__in(im, 0), at = ash_import__in(im, 1), table[2];
+    ash_type type = ash_import__type(im, x), cosines = ash_import__in_type(im, 2);
+    int64_t n = ash_import__attr_int(im, "num_heads", 0),
+            rotated = ash_import__attr_int(im, "rotary_embedding_dim", 0);
+    if (refuse(im, "is_packed_batching") || !ash_import__ok(im)) return;
+    if (cosines.rank != 2 || !ash_dim_is_const(cosines.dims[1]) || cosines.dims[1] == 0 ||
+        (type.rank == 3 && !ash_dim_is_const(type.dims[2]))) {
+        ash_import__fail(im, ASH_ERROR_SHAPE, "cosines or operands whose last dim is not a number");
+        return;
+    }
+    if (n == 0 && type.rank == 3) n = type.dims[2] / (2 * cosines.dims[1]);
+    if (rotated == 0) rotated = 2 * cosines.dims[1];
+    if (type.rank == 3) x = ash_onnx__split_heads(im, x, n);
+    x = ash_lower__swap(im, x, 1, 2); /* [batch, length, heads, size] */
+    ash_type t = ash_import__type(im, x);
+    if (ash_import__type(im, at).rank < 2)
+        at = ash_lower__insert_axis(
+            im, ash_lower__binary(im, ASH_OP_ADD, at, ash_lower__iota(im, ASH_I64, &t.dims[1], 1, 0)), 0);
+    for (size_t i = 0; i < 2; i++)
+        table[i] =
+            ash_lower__insert_axis(im, ash_lower__gather(im, ash_import__in(im, 2 + i), at, 0), 2);
+    bool interleaved = ash_import__attr_int(im, "interleaved", 0) != 0;
+    x = ash_onnx__rotate(im, x, table[0], table[1], rotated, interleaved);
+    x = type.rank == 4 ? ash_lower__swap(im, x, 1, 2) : ash_lower__reshape(im, x, type.dims, type.rank);
+    ash_import__out(im, 0, x);
+}

@@ -1,0 +1,99 @@
+/* Weights of a few bits each, several to a byte, with a scale and a zero point for each block of them:
+ * com.microsoft's MatMulNBits and GatherBlockQuantized. Unpacking is a computation on constants, so the plan's
+ * prologue does it, and products read the weights as floating point numbers. */
+#include "lower.h"
+#include "ops.h"
+
+static bool read_bits(ash_import *im, int64_t *bits, int64_t *block) {
+    *bits = ash_import__attr_int(im, "bits", 4), *block = ash_import__attr_int(im, "block_size", 128);
+    if (*bits != 2 && *bits != 4 && *bits != 8)
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "weights of %lld bits", (long long)*bits);
+    else if (*block < 16 || *block > 1 << 20 || (*block & (*block - 1)))
+        ash_import__fail(im, ASH_ERROR_FORMAT, "blocks of %lld", (long long)*block);
+    return ash_import__ok(im);
+}
+
+/* The numbers of `bits` bits in the bytes of x along its last axis, lowest bits first. */
+static ash_value unpack(ash_import *im, ash_value x, int64_t bits) {
+    ash_type t = ash_import__type(im, x);
+    const ash_dim per_byte = 8 / bits;
+    if (t.dtype != ASH_U8 || t.rank == 0 || t.rank == ASH_MAX_RANK)
+        return ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "packed weights that are not bytes");
+    if (bits == 8) return x;
+    ash_value shift = ash_lower__with(im, ASH_OP_MUL, ash_lower__iota(im, ASH_U8, &per_byte, 1, 0), (double)bits);
+    x = ash_lower__binary(im, ASH_OP_SHR, ash_lower__insert_axis(im, x, t.rank), shift);
+    x = ash_lower__with(im, ASH_OP_AND, x, (double)((1 << bits) - 1));
+    t.dims[t.rank - 1] = ash_graph_dim_mul(im->graph, t.dims[t.rank - 1], per_byte);
+    return ash_lower__reshape(im, x, t.dims, t.rank);
+}
+
+/* (x - zero point) * scale for x [rows, blocks, block], the zero points at operand k: packed along the blocks,
+ * or as many floating point numbers, or the middle of the range. */
+static ash_value dequantize(ash_import *im, ash_value x, ash_value scales, size_t k, int64_t bits) {
+    ash_type t = ash_import__type(im, x);
+    ash_dtype dtype = ash_import__type(im, scales).dtype;
+    const ash_dim each[] = {t.dims[0], t.dims[1], 1};
+    x = ash_lower__cast(im, x, dtype);
+    if (ash_import__has(im, k)) {
+        ash_value zero = ash_import__in(im, k);
+        if (ash_import__type(im, zero).dtype == ASH_U8) {
+            const ash_dim bytes[] = {t.dims[0], (t.dims[1] * bits + 7) / 8};
+            zero = unpack(im, ash_lower__reshape(im, zero, bytes, 2), bits);
+            zero = ash_lower__slice_axis(im, zero, 1, 0, t.dims[1]);
+        }
+        zero = ash_lower__reshape(im, ash_lower__cast(im, zero, dtype), each, 3);
+        x = ash_lower__binary(im, ASH_OP_SUB, x, zero);
+    } else {
+        x = ash_lower__with(im, ASH_OP_SUB, x, (double)(1 << (bits - 1)));
+    }
+    return ash_lower__binary(im, ASH_OP_MUL, x, ash_lower__reshape(im, scales, each, 3));
+}
+
+/* a [..., k] times the transpose of b [n, k], whose blocks lie along k. The attribute accuracy_level allows
+ * less precision than this has. */
+void ash_onnx__op_matmul_nbits(ash_import *im) {
+    enum { A, B, SCALES, ZEROS, GROUPS, BIAS };
+    int64_t bits, block, n = ash_import__attr_int(im, "N", 0), k = ash_import__attr_int(im, "K", 0);
+    if (ash_import__has(im, GROUPS)) ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "columns in groups (g_idx)");
+    if (ash_import__attr_int(im, "weight_prepacked", 0))
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "weights in the layout of one device (weight_prepacked)");
+    if (!read_bits(im, &bits, &block)) return;
+    if (n <= 0 || k <= 0 || n > INT32_MAX || k > INT32_MAX) {
+        ash_import__fail(im, ASH_ERROR_FORMAT, "a weight of %lld by %lld", (long long)n, (long long)k);
+        return;
+    }
+    ash_dim blocks = (k + block - 1) / block;
+    const ash_dim bytes[] = {n, blocks, block * bits / 8}, flat[] = {n, blocks * block};
+    ash_value b = unpack(im, ash_lower__reshape(im, ash_import__in(im, B), bytes, 3), bits);
+    b = dequantize(im, b, ash_import__in(im, SCALES), ZEROS, bits);
+    b = ash_lower__slice_axis(im, ash_lower__reshape(im, b, flat, 2), 1, 0, k);
+    ash_value y = ash_lower__matmul(im, ash_import__in(im, A), ash_lower__swap(im, b, 0, 1));
+    if (ash_import__has(im, BIAS)) y = ash_lower__binary(im, ASH_OP_ADD, y, ash_import__in(im, BIAS));
+    ash_import__out(im, 0, y);
+}
+
+/* Rows of a matrix of packed bytes, with blocks along its columns: an embedding. */
+void ash_onnx__op_gather_block_quantized(ash_import *im) {
+    enum { DATA, INDICES, SCALES, ZEROS };
+    int64_t bits, block;
+    ash_type data = ash_import__in_type(im, DATA), scales = ash_import__in_type(im, SCALES);
+    if (!read_bits(im, &bits, &block)) return;
+    unsigned rank = data.rank, along = ash_import__axis(im, ash_import__attr_int(im, "quantize_axis", 1), rank);
+    if (ash_import__axis(im, ash_import__attr_int(im, "gather_axis", 0), rank) != 0 || rank != 2 || along != 1 ||
+        data.dtype != ASH_U8 || !ash_dim_is_const(data.dims[1]) || !ash_dim_is_const(scales.dims[1]) ||
+        scales.rank != 2) {
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "other weights than rows of bytes with blocks along them");
+        return;
+    }
+    ash_dim columns = data.dims[1] * (8 / bits), blocks = scales.dims[1];
+    if (blocks != (columns + block - 1) / block) {
+        ash_import__fail(im, ASH_ERROR_SHAPE, "scales that do not fit the blocks");
+        return;
+    }
+    ash_dim low[2] = {0}, high[2] = {0, blocks * block - columns};
+    const ash_dim apart[] = {data.dims[0], blocks, block}, flat[] = {data.dims[0], blocks * block};
+    ash_value rows = ash_lower__pad(im, unpack(im, ash_import__in(im, DATA), bits), 0, low, high, NULL);
+    rows = dequantize(im, ash_lower__reshape(im, rows, apart, 3), ash_import__in(im, SCALES), ZEROS, bits);
+    rows = ash_lower__slice_axis(im, ash_lower__reshape(im, rows, flat, 2), 1, 0, columns);
+    ash_import__out(im, 0, ash_lower__gather(im, rows, ash_import__in(im, INDICES), 0));
+}

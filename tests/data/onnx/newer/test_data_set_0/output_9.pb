@@ -1,0 +1,1 @@
+	Boptionalhaselement_21J

@@ -1,0 +1,1 @@
+Bdynamicquantizelstm_50_1JÄ%u½ÕHX¾µ&ç;÷¢O>

@@ -1,0 +1,1 @@
+Bqlinearaveragepool_14JP#­(_x?hK…:s‹l¯‰x„x`†JvVtV„§k`vgb__bZSmziViVfxZMX\gK0H‰IV<Kmo}[f>lX_pTN=vI

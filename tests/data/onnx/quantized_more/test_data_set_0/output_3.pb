@@ -1,0 +1,1 @@
+Bqlinearglobalaveragepool_17Jb_n^

@@ -1,0 +1,1 @@
+Bquantizelinear_20J0oU‚ÍmP]7s³uÍ‚~}ÿUÈ{wƒ_»†r~"l¸l.mPXdYÌ`‡°‰

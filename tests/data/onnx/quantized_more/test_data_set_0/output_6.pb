@@ -1,0 +1,1 @@
+Bqlinearwhere_34J-X---3YI-E7-PNbM------el

@@ -1,0 +1,1 @@
+Bdynamicquantizelstm_42_1J  ‹=ŽŒ–½ºDò<º‘[=¹S€½ÓB=³J·;L/T½

@@ -1,0 +1,1 @@
+Bdynamicquantizelstm_42_2J ™b>ç¦¾ H©=è1>Ö.¾¯>88<Nh¾
