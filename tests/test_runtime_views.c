@@ -141,6 +141,53 @@ static void released_with_other_variables(void **state) {
     free(small);
 }
 
+/* An output that is an input: what was saved of it while the arenas were released is not the input's buffer. */
+static void an_input_after_a_release(void **state) {
+    struct room *r = *state;
+    float x[MOST];
+    ash_view *view;
+    void *data;
+    numbers(x, 3);
+    make_plan(r);
+    assert_ok(set_shape(r, 3, 4));
+    for (int in_place = 0; in_place < 2; in_place++) {
+        assert_ok(ash_plan_set_input(r->plan, 0, x, sizeof x, &diag));
+        assert_ok(ash_plan_execute(r->plan, &diag));
+        assert_ok(ash_plan_release_intermediates(r->plan, NULL, &diag));
+        assert_true(first(output(r, 0)) == 3 && first(output(r, 1)) == -3);
+        float next[MOST];
+        numbers(next, 7);
+        if (in_place) {
+            assert_ok(ash_plan_input(r->plan, 0, &view, &diag));
+            assert_ok(ash_view_data_mut(view, &data, &diag));
+            memcpy(data, next, sizeof next);
+        } else {
+            assert_ok(ash_plan_set_input(r->plan, 0, next, sizeof next, &diag));
+        }
+        assert_true(first(output(r, 0)) == 7 && first(output(r, 1)) == -3);
+        assert_ok(ash_plan_execute(r->plan, &diag));
+        assert_true(first(output(r, 0)) == 7 && first(output(r, 1)) == -7);
+    }
+}
+
+/* Arenas that came back for an input alone hold no results: what was saved before stays. */
+static void released_twice(void **state) {
+    struct room *r = *state;
+    float x[MOST], next[MOST];
+    numbers(x, 3);
+    numbers(next, 7);
+    make_plan(r);
+    assert_ok(set_shape(r, 3, 4));
+    assert_ok(ash_plan_set_input(r->plan, 0, x, sizeof x, &diag));
+    assert_ok(ash_plan_execute(r->plan, &diag));
+    for (int k = 0; k < 3; k++) {
+        assert_ok(ash_plan_release_intermediates(r->plan, NULL, &diag));
+        assert_true(first(output(r, 0)) == 3 && first(output(r, 1)) == -3);
+        assert_ok(ash_plan_set_input(r->plan, 0, next, sizeof next, &diag));
+        assert_true(first(output(r, 1)) == -3);
+    }
+}
+
 /* The caller may hand back what it got from the plan. */
 static void a_view_given_to_itself(void **state) {
     struct room *r = *state;
@@ -192,6 +239,8 @@ int main(void) {
         TEST(inputs_have_shapes),
         TEST(results_are_of_their_variables),
         TEST(released_with_other_variables),
+        TEST(an_input_after_a_release),
+        TEST(released_twice),
         TEST(a_view_given_to_itself),
         TEST(a_failed_call_changes_nothing),
     };

@@ -142,10 +142,10 @@ static ash_status save_outputs(ash_plan *plan, ash_diag *diag) {
 
 static ash_status release_intermediates(ash_plan *plan, uint64_t *released, ash_diag *diag) {
     if (!plan->arenas_ready) return ASH_OK;
-    if (ash_plan__has_results(plan))
-        ASH_TRY(save_outputs(plan, diag));
-    else
+    if (!ash_plan__has_results(plan))
         plan->executed = false;
+    else if (!plan->saved) /* otherwise they were saved when the arenas were released before */
+        ASH_TRY(save_outputs(plan, diag));
     drop_arenas(plan);
     forget_inputs(plan);
     ash_plan__refresh_views(plan);

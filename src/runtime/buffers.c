@@ -34,10 +34,9 @@ bool ash_plan__has_results(const ash_plan *plan) {
                               memcmp(plan->vars, plan->result_vars, plan->n_vars * sizeof *plan->vars) == 0);
 }
 
-/* An input's bytes, as long as it is given in its present shape: the caller's have no others. */
+/* The bytes of an input that is given in its present shape. */
 static ash_storage *locate_input(const ash_plan *plan, uint32_t buffer, size_t position, uint64_t *offset) {
     const ash_place *place = &plan->layout.places[buffer], *root = &plan->layout.places[place->root];
-    if (!ash_plan__is_given(plan, position)) return NULL;
     if (!plan->inputs[position].bound) return plan->arenas[place->arena].storage;
     *offset = place->offset - (place->home == ASH_HOME_MAIN ? root->offset : 0);
     return plan->own[place->root];
@@ -49,11 +48,13 @@ static ash_storage *locate(const ash_plan *plan, uint32_t buffer, uint64_t *offs
     bool results = ash_plan__has_results(plan);
     *offset = place->offset;
     uint32_t input = plan->core->index.input[place->root], output = plan->core->index.output[buffer];
+    if (input != ASH_NO_POSITION && ash_plan__is_given(plan, input))
+        return locate_input(plan, buffer, input, offset);
     if (results && plan->saved && output != ASH_NO_POSITION && place->home == ASH_HOME_MAIN) {
         *offset = plan->core->index.saved[output];
         return plan->saved;
     }
-    if (input != ASH_NO_POSITION) return locate_input(plan, buffer, input, offset);
+    if (input != ASH_NO_POSITION) return NULL; /* the caller's bytes have no other shape */
     switch (place->home) {
     case ASH_HOME_MAIN: return results ? plan->arenas[place->arena].storage : NULL;
     case ASH_HOME_STATE: /* a new value is there when it has been computed */
