@@ -319,6 +319,65 @@ static void weights_of_the_caller(void **state) {
     ash_plan_destroy(twin);
 }
 
+/* Weights in the caller's memory that a replica has too: each can go elsewhere, and none writes there while
+ * the other reads. */
+static void a_block_that_replicas_share(void **state) {
+    struct room *r = *state;
+    static char memory[8192] __attribute__((aligned(64)));
+    uint32_t versions[PARAMETERS] = {0};
+    float first[N], y[N], data[N];
+    ash_plan *twin;
+    make_program(r, 1, 12, versions);
+    assert_ok(maker_build(&r->m, NULL, &r->plan, &diag));
+    uint64_t size = ash_plan_weights_size(r->plan);
+    assert_ok(ash_plan_bind_weights(r->plan, memory, sizeof memory, &diag));
+    run(r->plan, first);
+    assert_ok(ash_plan_replicate(r->plan, &twin, &diag));
+    assert_true(lies_in(twin, memory, size));
+    /* One makes its weights anew, of another parameter: elsewhere. */
+    values_of(0, 5, data);
+    assert_ok(ash_plan_release_all(r->plan, NULL, &diag));
+    assert_ok(ash_plan_set_parameter(r->plan, "p0", data, sizeof data, &diag));
+    run(r->plan, y);
+    assert_memory_not_equal(y, first, sizeof y);
+    assert_false(lies_in(r->plan, memory, size));
+    run(twin, y);
+    assert_memory_equal(y, first, sizeof y);
+    /* The other leaves the block, too, which the caller may use again. */
+    assert_ok(ash_plan_bind_weights(twin, NULL, 0, &diag));
+    memset(memory, 0x77, sizeof memory);
+    assert_false(lies_in(twin, memory, size));
+    run(twin, y);
+    assert_memory_equal(y, first, sizeof y);
+    ash_plan_destroy(twin);
+}
+
+/* Who looks at weights does not share them: they stay where they are, and only what depends runs again. */
+static void views_of_weights(void **state) {
+    struct room *r = *state;
+    static char memory[8192] __attribute__((aligned(64)));
+    uint32_t versions[PARAMETERS] = {0};
+    float y[N], data[N];
+    uint64_t runs[2];
+    for (int looked = 0; looked < 2; looked++) {
+        make_program(r, 1, 12, versions);
+        assert_ok(maker_build(&r->m, NULL, &r->plan, &diag));
+        uint64_t size = ash_plan_weights_size(r->plan);
+        assert_ok(ash_plan_bind_weights(r->plan, memory, sizeof memory, &diag));
+        run(r->plan, y);
+        if (looked) assert_true(lies_in(r->plan, memory, size));
+        uint64_t before = ash_plan_describe(r->plan).prologue_runs;
+        values_of(1, 5, data);
+        assert_ok(ash_plan_set_parameter(r->plan, "p1", data, sizeof data, &diag));
+        run(r->plan, y);
+        runs[looked] = ash_plan_describe(r->plan).prologue_runs - before;
+        assert_true(runs[looked] < ash_plan_prologue_count(r->plan));
+        assert_true(lies_in(r->plan, memory, size));
+        drop_plan(r);
+    }
+    assert_int_equal(runs[0], runs[1]);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
@@ -326,6 +385,8 @@ int main(void) {
         TEST(counted),
         TEST(failures),
         TEST(weights_of_the_caller),
+        TEST(a_block_that_replicas_share),
+        TEST(views_of_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -98,6 +98,7 @@ typedef ash_status (*ash_entry_maker)(ash_context *context, const ash_command *c
 typedef struct ash_streams_options {
     uint32_t streams, events; /* counts; at least one stream */
     uint32_t commands;        /* most of them between two calls of `finish`, over all streams */
+    const uint32_t *shares;   /* per stream: most of these that it gets; NULL: all of them */
     unsigned threads;         /* that may run at once, the caller's included; 0 is 1 */
     ash_entry_maker maker;    /* for captures, on devices that run the host's code */
     const ash_cancel *cancel; /* the switch, or NULL */

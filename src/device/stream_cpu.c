@@ -177,8 +177,7 @@ static ash_status keep_queues(ash_cpu *cpu, ash_cpu_queues *out, ash_diag *diag)
 }
 
 static ash_status make_capture(ash_cpu *cpu, ash_capture **out, ash_diag *diag) {
-    ASH_FAIL_IF(cpu->issued.full, diag, ASH_ERROR_INTERNAL, "more than %u commands in a capture",
-                cpu->room);
+    ASH_FAIL_IF(cpu->issued.full, diag, ASH_ERROR_INTERNAL, "a stream has more commands than were announced");
     ash_capture *capture = ash_mem_calloc(cpu->allocator, 1, sizeof *capture);
     if (!capture) return ASH_NO_MEMORY(diag);
     for (uint32_t s = 0; s < cpu->n_streams; s++)
@@ -234,6 +233,7 @@ static void destroy(ash_streams *streams) {
     const ash_allocator *a = cpu->allocator;
     ash_cpu__free_queues(cpu, &cpu->issued);
     ash_cpu__free_streams(cpu);
+    ash_mem_free(a, cpu->rooms, cpu->n_streams, sizeof *cpu->rooms);
     pthread_mutex_destroy(&cpu->lock);
     pthread_cond_destroy(&cpu->wake);
     a->free(a->user, cpu, sizeof *cpu);
@@ -274,12 +274,14 @@ static ash_status create(ash_context *context, const ash_streams_options *option
     cpu->threads = ASH_MAX(options->threads, 1u);
     cpu->n_streams = options->streams;
     cpu->n_events = options->events;
-    cpu->room = options->commands;
     set_class(cpu);
     pthread_mutex_init(&cpu->lock, NULL);
     pthread_cond_init(&cpu->wake, NULL);
-    ash_status status = ASH_OK;
-    if (cpu->threads > 1) status = ash_pool__get(context, &cpu->pool, diag);
+    cpu->rooms = ash_mem_alloc(a, cpu->n_streams, sizeof *cpu->rooms);
+    for (uint32_t i = 0; cpu->rooms && i < cpu->n_streams; i++)
+        cpu->rooms[i] = options->shares ? options->shares[i] : options->commands;
+    ash_status status = cpu->rooms ? ASH_OK : ASH_NO_MEMORY(diag);
+    if (status == ASH_OK && cpu->threads > 1) status = ash_pool__get(context, &cpu->pool, diag);
     if (status == ASH_OK && cpu->n_streams > 1) status = ash_cpu__make_streams(cpu, diag);
     if (status == ASH_OK && cpu->n_streams > 1) status = ash_cpu__make_queues(cpu, diag);
     if (status == ASH_OK)

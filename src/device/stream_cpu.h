@@ -39,7 +39,8 @@ typedef struct ash_cpu {
     const ash_cancel *cancel;
     ash_pool *pool; /* NULL: one thread */
     unsigned threads;
-    uint32_t n_streams, n_events, room; /* room: commands of all streams */
+    uint32_t n_streams, n_events;
+    uint32_t *rooms; /* per stream: commands */
     ash_cpu_queues issued;
     ash_streams_counts counts;
     atomic_bool left_out;  /* by the switch, in this round */

@@ -65,8 +65,8 @@ ash_status ash_cpu__make_queues(ash_cpu *cpu, ash_diag *diag) {
     q->marks = ash_mem_calloc(a, cpu->n_events, sizeof *q->marks);
     bool made = q->lists && q->marks;
     for (uint32_t i = 0; made && i < cpu->n_streams; i++) {
-        made = (q->lists[i].commands = ash_mem_calloc(a, cpu->room, sizeof(ash_command))) != NULL;
-        q->lists[i].room = cpu->room;
+        q->lists[i].room = cpu->rooms[i];
+        made = (q->lists[i].commands = ash_mem_calloc(a, cpu->rooms[i], sizeof(ash_command))) != NULL;
     }
     if (made) return ASH_OK;
     ash_cpu__free_queues(cpu, q);
@@ -382,7 +382,7 @@ static ash_status finish(ash_streams *streams, ash_diag *diag) {
     bool full = cpu->issued.full;
     if (!full) ash_cpu__run_queues(cpu, &cpu->issued);
     ash_cpu__clear_queues(cpu);
-    ASH_FAIL_IF(full, diag, ASH_ERROR_INTERNAL, "more than %u commands on one stream", cpu->room);
+    ASH_FAIL_IF(full, diag, ASH_ERROR_INTERNAL, "a stream has more commands than were announced");
     return ash_cpu__end(cpu, diag);
 }
 

@@ -47,6 +47,7 @@ struct assigning {
     ASH_VEC(struct pull) pulls;
     ASH_VEC(ash_memory_wait) waits;
     uint32_t *writes, *reads; /* per buffer: the first touch of its list */
+    uint32_t open;            /* streams that have a step: the first ones */
     /* per stream */
     uint32_t *latest; /* the last step that the present one depends on */
     uint32_t *last;   /* the last step that was issued to it */
@@ -135,7 +136,7 @@ static bool note_accesses(struct assigning *w, uint32_t step) {
 /* When a step could begin on a stream. */
 static double start_on(const struct assigning *w, uint32_t stream) {
     double start = w->finish[stream];
-    for (uint32_t t = 0; t < w->schedule->streams; t++) {
+    for (uint32_t t = 0; t < w->open; t++) {
         if (w->latest[t] == NOTHING) continue;
         double ready = w->end[w->latest[t]] + (t == stream ? 0 : SYNC);
         start = ASH_MAX(start, ready);
@@ -156,7 +157,7 @@ static void choose_stream(struct assigning *w, uint32_t step) {
     ash_schedule *s = w->schedule;
     uint32_t best = 0;
     double end = start_on(w, 0) + cost_on(w, step, 0);
-    for (uint32_t t = 1; t < s->streams; t++) {
+    for (uint32_t t = 1; t <= w->open && t < s->streams; t++) { /* those without a step are all alike */
         double there = start_on(w, t) + cost_on(w, step, t);
         if (there >= end) continue;
         end = there;
@@ -164,6 +165,7 @@ static void choose_stream(struct assigning *w, uint32_t step) {
     }
     for (size_t i = 0; i < w->pulls.len; i++)
         w->touches.at[w->pulls.at[i].touch].near |= UINT64_C(1) << best;
+    w->open = ASH_MAX(w->open, best + 1);
     s->stream[step] = best;
     s->position[step] = w->last[best] == NOTHING ? 0 : s->position[w->last[best]] + 1;
     w->finish[best] = w->end[step] = end;
@@ -187,7 +189,7 @@ static bool find_waits(struct assigning *w, uint32_t step) {
     if (w->last[own] != NOTHING) join(s, clock, w->last[own]);
     for (;;) {
         uint32_t next = NOTHING;
-        for (uint32_t t = 0; t < s->streams; t++)
+        for (uint32_t t = 0; t < w->open; t++)
             if (w->latest[t] != NOTHING && (next == NOTHING || w->latest[t] > next)) next = w->latest[t];
         if (next == NOTHING) break;
         w->latest[s->stream[next]] = NOTHING;
@@ -202,17 +204,32 @@ static bool find_waits(struct assigning *w, uint32_t step) {
 
 /* --- all ---------------------------------------------------------------------------------------- */
 
+/* Streams without a step are none: the clocks lose their columns. */
+static bool close_streams(struct assigning *w) {
+    ash_schedule *s = w->schedule;
+    size_t n = s->n_steps;
+    uint32_t *clocks = ash_mem_alloc(w->allocator, n, w->open * sizeof *clocks);
+    if (!clocks) return false;
+    for (size_t i = 0; i < n; i++)
+        memcpy(clocks + i * w->open, s->clocks + i * s->streams, w->open * sizeof *clocks);
+    ash_mem_free(w->allocator, s->clocks, n, s->streams * sizeof *clocks);
+    s->clocks = clocks;
+    s->streams = w->open;
+    return true;
+}
+
 static bool assign(struct assigning *w) {
     ash_schedule *s = w->schedule;
     for (uint32_t t = 1; t < s->streams; t++) w->finish[t] = START;
     for (uint32_t step = 0; step < s->n_steps; step++) {
-        for (uint32_t t = 0; t < s->streams; t++) w->latest[t] = NOTHING;
+        for (uint32_t t = 0; t < w->open; t++) w->latest[t] = NOTHING;
         s->first_wait[step] = (uint32_t)w->waits.len;
         if (s->streams > 1 && !find_dependences(w, step)) return false;
         choose_stream(w, step);
         if (!find_waits(w, step)) return false;
         if (s->streams > 1 && !note_accesses(w, step)) return false;
     }
+    if (s->n_steps && w->open < s->streams && !close_streams(w)) return false;
     s->n_waits = s->first_wait[s->n_steps] = (uint32_t)w->waits.len;
     s->waits = ash_mem_alloc(w->allocator, s->n_waits, sizeof *s->waits);
     if (s->waits && s->n_waits) memcpy(s->waits, w->waits.at, s->n_waits * sizeof *s->waits);
@@ -256,7 +273,7 @@ ash_status ash_schedule__create(const ash_allocator *a, const ash_program *progr
     bool single = made && streams > 1 && !is_worth_it(&w);
     ash_mem_free(a, w.writes, buffers, sizeof *w.writes);
     ash_mem_free(a, w.reads, buffers, sizeof *w.reads);
-    ash_mem_free(a, w.latest, streams, sizeof *w.latest);
+    ash_mem_free(a, w.latest, streams, sizeof *w.latest); /* as many as were asked for */
     ash_mem_free(a, w.last, streams, sizeof *w.last);
     ash_mem_free(a, w.finish, streams, sizeof *w.finish);
     ash_mem_free(a, w.end, n, sizeof *w.end);

@@ -101,7 +101,7 @@ ash_status ash_plan_bind_arena(ash_plan *plan, void *memory, uint64_t size, ash_
 
 static void forget_inputs(ash_plan *plan) {
     for (size_t i = 0; i < plan->n_inputs; i++)
-        if (!plan->inputs[i].bound) plan->inputs[i].set = ASH_INPUT_UNSET;
+        if (!plan->inputs[i].bound) plan->inputs[i].given = false;
 }
 
 static uint64_t arena_bytes(const ash_plan *plan) {
@@ -114,7 +114,8 @@ static uint64_t arena_bytes(const ash_plan *plan) {
 /* Copies the outputs that lie in an arena into one block. */
 static ash_status save_outputs(ash_plan *plan, ash_diag *diag) {
     const ash_program *p = plan->program;
-    uint64_t size = ash_plan__saved_offset(plan, p->outputs.len);
+    const ash_plan_index *index = &plan->core->index;
+    uint64_t size = index->saved[p->outputs.len];
     ash_storage *storage;
     ASH_TRY(ash_storage_create(plan->cpu, size, 0, &storage, diag));
     void *start;
@@ -126,13 +127,13 @@ static ash_status save_outputs(ash_plan *plan, ash_diag *diag) {
     for (size_t i = 0; i < p->outputs.len; i++) {
         uint32_t b = p->outputs.at[i];
         const ash_place *place = &plan->layout.places[b];
-        if (place->home != ASH_HOME_MAIN) continue;
+        if (place->home != ASH_HOME_MAIN || index->output[b] != i) continue;
         ash_type type;
-        uint64_t bytes; /* present ones: what the caller bound may have no more */
+        uint64_t bytes; /* present ones, which are those of the results */
         ash_plan__present_type(plan, b, &type, &bytes);
         uint64_t within = place->offset - plan->layout.places[place->root].offset;
         if (bytes)
-            memcpy((char *)start + ash_plan__saved_offset(plan, i), plan->base[place->root] + within,
+            memcpy((char *)start + index->saved[i], plan->base[place->root] + within,
                    bytes);
     }
     plan->saved = storage;
@@ -141,7 +142,10 @@ static ash_status save_outputs(ash_plan *plan, ash_diag *diag) {
 
 static ash_status release_intermediates(ash_plan *plan, uint64_t *released, ash_diag *diag) {
     if (!plan->arenas_ready) return ASH_OK;
-    if (plan->executed) ASH_TRY(save_outputs(plan, diag));
+    if (!ash_plan__has_results(plan))
+        plan->executed = false;
+    else if (!plan->saved) /* otherwise they were saved when the arenas were released before */
+        ASH_TRY(save_outputs(plan, diag));
     drop_arenas(plan);
     forget_inputs(plan);
     ash_plan__refresh_views(plan);
@@ -165,13 +169,15 @@ ash_status ash_plan_release_all(ash_plan *plan, uint64_t *released, ash_diag *di
     pthread_mutex_lock(&plan->lock);
     uint64_t bytes = plan->arenas_ready ? arena_bytes(plan) : 0;
     if (plan->saved) bytes += ash_storage_size(plan->saved);
-    if (plan->weights) bytes += ash_storage_size(plan->weights);
+    if (plan->weights) bytes += ash_storage_size(plan->weights->storage);
     bytes += ash_plan__drop_states(plan);
     drop_arenas(plan);
     forget_inputs(plan);
     ash_storage_release(plan->saved);
-    ash_storage_release(plan->weights);
-    plan->saved = plan->weights = NULL;
+    ash_plan__own_weights(plan);
+    ash_plan__free_weights(plan, plan->weights);
+    plan->saved = NULL;
+    plan->weights = NULL;
     plan->weights_ready = plan->executed = false;
     ash_plan__refresh_views(plan);
     pthread_mutex_unlock(&plan->lock);
@@ -192,13 +198,7 @@ const char *ash_plan_input_name(const ash_plan *plan, size_t position) {
 
 ash_status ash_plan_input_position(const ash_plan *plan, const char *name, size_t *out, ash_diag *diag) {
     ASH_FAIL_IF(!plan || !name || !out, diag, ASH_ERROR_INVALID_ARGUMENT, "an argument is NULL");
-    for (size_t i = 0; i < plan->n_inputs; i++) {
-        const char *input = ash_plan_input_name(plan, i);
-        if (!input || strcmp(input, name) != 0) continue;
-        *out = i;
-        return ASH_OK;
-    }
-    return ash_fail(diag, ASH_ERROR_NOT_FOUND, "the plan has no input \"%.100s\"", name);
+    return ash_plan_index__find(&plan->core->index, ASH_NAMED_INPUT, name, out, diag);
 }
 
 uint64_t ash_plan_input_align(const ash_plan *plan, size_t position) {
@@ -255,11 +255,11 @@ ash_status ash_plan__unbind_input(ash_plan *plan, size_t position, ash_diag *dia
     if (!plan->inputs[position].bound) return ASH_OK;
     void *start;
     ASH_TRY(ash_storage__data(plan->arenas[place->arena].storage, &start, diag));
-    plan->inputs[position] = (ash_plan_input_state){ASH_INPUT_UNSET, NULL};
+    plan->inputs[position] = (ash_plan_input_state){0};
     ash_storage_release(plan->own[b]);
     plan->own[b] = NULL;
     ash_plan__set_base(plan, b, (char *)start + place->offset);
-    ash_plan__refresh_views(plan);
+    ash_plan__refresh_views_of(plan, b);
     return ASH_OK;
 }
 
@@ -270,8 +270,10 @@ ash_status ash_plan_set_input(ash_plan *plan, size_t position, const void *data,
     ash_status status;
     ASH_TRY_DONE(check_size(plan, position, data, size, diag));
     ASH_TRY_DONE(ash_plan__unbind_input(plan, position, diag));
-    if (size) memcpy(plan->base[plan->program->inputs.at[position]], data, size);
-    plan->inputs[position].set = size;
+    if (size) memmove(plan->base[plan->program->inputs.at[position]], data, size); /* maybe its own view */
+    bool given = ash_plan__is_given(plan, position);
+    ash_plan__give(plan, position, NULL);
+    if (!given) ash_plan__refresh_views_of(plan, plan->program->inputs.at[position]);
 done:
     pthread_mutex_unlock(&plan->lock);
     return status;
@@ -290,10 +292,10 @@ ash_status ash_plan_bind_input(ash_plan *plan, size_t position, const void *data
     ASH_FAIL_IF_DONE((uintptr_t)data % align != 0, diag, ASH_ERROR_INVALID_ARGUMENT,
                      "the address of input \"%.60s\" is no multiple of %llu bytes",
                      ash_plan_input_name(plan, position), (unsigned long long)align);
-    if (plan->inputs[position].bound != data || plan->inputs[position].set != size) {
+    if (plan->inputs[position].bound != data || !ash_plan__is_given(plan, position)) {
         ash_plan_input_state before = plan->inputs[position];
         ash_storage *own = plan->own[b];
-        plan->inputs[position] = (ash_plan_input_state){size, data};
+        ash_plan__give(plan, position, data);
         plan->own[b] = NULL;
         status = ash_plan__wrap_bound(plan, b, diag);
         if (status != ASH_OK) {
@@ -303,24 +305,42 @@ ash_status ash_plan_bind_input(ash_plan *plan, size_t position, const void *data
         }
         ash_storage_release(own);
         ash_plan__set_base(plan, b, (void *)data);
-        ash_plan__refresh_views(plan);
+        ash_plan__refresh_views_of(plan, b);
     }
 done:
     pthread_mutex_unlock(&plan->lock);
     return status;
 }
 
+bool ash_plan__is_given(const ash_plan *plan, size_t position) {
+    const ash_plan_input_state *input = &plan->inputs[position];
+    const ash_type *type = &plan->program->buffers.at[plan->program->inputs.at[position]].type;
+    for (unsigned i = 0; input->given && i < type->rank; i++)
+        if (ash_dims_eval(plan->program->dims, type->dims[i], plan->vars) != input->dims[i]) return false;
+    return input->given;
+}
+
+void ash_plan__give(ash_plan *plan, size_t position, const void *bound) {
+    ash_plan_input_state *input = &plan->inputs[position];
+    ash_type type;
+    *input = (ash_plan_input_state){.given = true, .bound = bound};
+    ash_plan__present_type(plan, plan->program->inputs.at[position], &type, &input->bytes);
+    for (unsigned i = 0; i < type.rank; i++) input->dims[i] = type.dims[i];
+}
+
 ash_status ash_plan__check_inputs(const ash_plan *plan, ash_diag *diag) {
     for (size_t i = 0; i < plan->n_inputs; i++) {
+        if (ash_plan__is_given(plan, i)) continue;
         ash_type type;
-        uint64_t bytes, set = plan->inputs[i].set;
+        uint64_t bytes, given = plan->inputs[i].bytes;
         ash_plan__present_type(plan, plan->program->inputs.at[i], &type, &bytes);
-        if (set == bytes) continue;
-        if (set == ASH_INPUT_UNSET)
+        if (!plan->inputs[i].given)
             ash_fail(diag, ASH_ERROR_STATE, "the input has not been set");
-        else
+        else if (given != bytes)
             ash_fail(diag, ASH_ERROR_STATE, "the input was set with %llu bytes, and now has %llu",
-                     (unsigned long long)set, (unsigned long long)bytes);
+                     (unsigned long long)given, (unsigned long long)bytes);
+        else
+            ash_fail(diag, ASH_ERROR_STATE, "the input was set in another shape, of as many bytes");
         ash_diag__add_node(diag, ash_plan_input_name(plan, i), "input", ASH_NO_OFFSET);
         return ASH_ERROR_STATE;
     }
@@ -329,21 +349,13 @@ ash_status ash_plan__check_inputs(const ash_plan *plan, ash_diag *diag) {
 
 /* --- parameters ------------------------------------------------------------------------------- */
 
-static bool is_parameter(const ash_plan *plan, uint32_t b) {
-    const ash_buffer *buffer = &plan->program->buffers.at[b];
-    return buffer->kind == ASH_BUFFER_PARAMETER && buffer->root == ASH_NO_BUFFER;
-}
-
 size_t ash_plan_parameter_count(const ash_plan *plan) {
-    size_t count = 0;
-    for (uint32_t b = 0; b < plan->n_buffers; b++) count += is_parameter(plan, b);
-    return count;
+    return plan->core->index.n_parameters;
 }
 
 const char *ash_plan_parameter_name(const ash_plan *plan, size_t index) {
-    for (uint32_t b = 0; b < plan->n_buffers; b++)
-        if (is_parameter(plan, b) && index-- == 0) return plan->program->buffers.at[b].name;
-    return NULL;
+    const ash_plan_index *known = &plan->core->index;
+    return index < known->n_parameters ? plan->program->buffers.at[known->parameters[index]].name : NULL;
 }
 
 /* Bytes of the parameter's own, instead of the graph's or of those that replicas share. */
@@ -374,11 +386,11 @@ static ash_status set_parameter(ash_plan *plan, uint32_t b, const void *data, ui
                 (unsigned long long)size);
     void *own;
     ASH_TRY(own_bytes(plan, b, &own, diag));
-    if (size) memcpy(own, data, size);
+    if (size) memmove(own, data, size); /* maybe the parameter's own view */
     const ash_place *place = &plan->layout.places[b];
     if (place->home == ASH_HOME_BLOB) {
         ash_plan__set_base(plan, b, own);
-        ash_plan__refresh_views(plan);
+        ash_plan__refresh_views_of(plan, b);
     }
     plan->changed[b] = true;
     plan->weights_ready = false;
@@ -388,14 +400,12 @@ static ash_status set_parameter(ash_plan *plan, uint32_t b, const void *data, ui
 ash_status ash_plan_set_parameter(ash_plan *plan, const char *name, const void *data, uint64_t size,
                                   ash_diag *diag) {
     ASH_FAIL_IF(!plan || !name, diag, ASH_ERROR_INVALID_ARGUMENT, "an argument is NULL");
-    for (uint32_t b = 0; b < plan->n_buffers; b++) {
-        const char *own = plan->program->buffers.at[b].name;
-        if (!is_parameter(plan, b) || !own || strcmp(own, name) != 0) continue;
-        pthread_mutex_lock(&plan->lock);
-        ash_status status = set_parameter(plan, b, data, size, diag);
-        pthread_mutex_unlock(&plan->lock);
-        if (status != ASH_OK) ash_diag__add_node(diag, name, "parameter", ASH_NO_OFFSET);
-        return status;
-    }
-    return ash_fail(diag, ASH_ERROR_NOT_FOUND, "the plan has no parameter \"%.100s\"", name);
+    size_t position;
+    ASH_TRY(ash_plan_index__find(&plan->core->index, ASH_NAMED_PARAMETER, name, &position, diag));
+    pthread_mutex_lock(&plan->lock);
+    ash_status status =
+        set_parameter(plan, plan->core->index.parameters[position], data, size, diag);
+    pthread_mutex_unlock(&plan->lock);
+    if (status != ASH_OK) ash_diag__add_node(diag, name, "parameter", ASH_NO_OFFSET);
+    return status;
 }

@@ -28,57 +28,59 @@ static ash_role role_of(ash_buffer_kind kind) {
 
 /* --- views ------------------------------------------------------------------------------------ */
 
-uint64_t ash_plan__saved_offset(const ash_plan *plan, size_t output) {
-    const ash_program *p = plan->program;
-    uint64_t offset = 0;
-    for (size_t i = 0; i < output; i++)
-        if (plan->layout.places[p->outputs.at[i]].home == ASH_HOME_MAIN)
-            offset += ash_align_up((uint64_t)p->buffers.at[p->outputs.at[i]].bytes, ASH_STORAGE_ALIGN);
-    return offset;
+
+bool ash_plan__has_results(const ash_plan *plan) {
+    return plan->executed && (plan->n_vars == 0 ||
+                              memcmp(plan->vars, plan->result_vars, plan->n_vars * sizeof *plan->vars) == 0);
 }
 
-static bool find_saved(const ash_plan *plan, uint32_t buffer, uint64_t *offset) {
-    for (size_t i = 0; plan->saved && i < plan->program->outputs.len; i++)
-        if (plan->program->outputs.at[i] == buffer) {
-            *offset = ash_plan__saved_offset(plan, i);
-            return true;
-        }
-    return false;
+/* The bytes of an input that is given in its present shape. */
+static ash_storage *locate_input(const ash_plan *plan, uint32_t buffer, size_t position, uint64_t *offset) {
+    const ash_place *place = &plan->layout.places[buffer], *root = &plan->layout.places[place->root];
+    if (!plan->inputs[position].bound) return plan->arenas[place->arena].storage;
+    *offset = place->offset - (place->home == ASH_HOME_MAIN ? root->offset : 0);
+    return plan->own[place->root];
 }
 
 /* The storage that has a buffer's bytes now, or NULL when none has. */
 static ash_storage *locate(const ash_plan *plan, uint32_t buffer, uint64_t *offset) {
     const ash_place *place = &plan->layout.places[buffer];
-    const ash_place *root = &plan->layout.places[place->root];
-    bool input = plan->program->buffers.at[place->root].kind == ASH_BUFFER_INPUT;
+    bool results = ash_plan__has_results(plan);
     *offset = place->offset;
+    uint32_t input = plan->core->index.input[place->root], output = plan->core->index.output[buffer];
+    if (input != ASH_NO_POSITION && ash_plan__is_given(plan, input))
+        return locate_input(plan, buffer, input, offset);
+    if (results && plan->saved && output != ASH_NO_POSITION && place->home == ASH_HOME_MAIN) {
+        *offset = plan->core->index.saved[output];
+        return plan->saved;
+    }
+    if (input != ASH_NO_POSITION) return NULL; /* the caller's bytes have no other shape */
     switch (place->home) {
-    case ASH_HOME_MAIN:
-        if (find_saved(plan, buffer, offset)) return plan->saved;
-        if (input && plan->own[place->root]) {
-            *offset = place->offset - root->offset;
-            return plan->own[place->root];
-        }
-        return plan->executed || input ? plan->arenas[place->arena].storage : NULL;
+    case ASH_HOME_MAIN: return results ? plan->arenas[place->arena].storage : NULL;
     case ASH_HOME_STATE: /* a new value is there when it has been computed */
-        return plan->executed || place->root == buffer ? plan->arenas[place->arena].storage : NULL;
-    case ASH_HOME_WEIGHTS: return plan->weights;
+        return results || place->root == buffer ? plan->arenas[place->arena].storage : NULL;
+    case ASH_HOME_WEIGHTS: return plan->weights ? plan->weights->storage : NULL;
     case ASH_HOME_BLOB: return plan->own[place->root] ? plan->own[place->root] : plan->blobs[place->root];
-    case ASH_HOME_CALLER: return plan->own[place->root];
     default: return NULL;
     }
 }
 
+static void refresh_view(ash_plan *plan, uint32_t buffer) {
+    ash_type type;
+    uint64_t bytes, offset;
+    ash_plan__present_type(plan, buffer, &type, &bytes);
+    ash_storage *storage = locate(plan, buffer, &offset);
+    ash_view__retype(plan->views[buffer], &type, bytes);
+    ash_view__retarget(plan->views[buffer], storage, offset);
+}
+
 void ash_plan__refresh_views(ash_plan *plan) {
-    for (uint32_t i = 0; i < plan->n_viewed; i++) {
-        uint32_t b = plan->viewed[i];
-        ash_type type;
-        uint64_t bytes, offset;
-        ash_plan__present_type(plan, b, &type, &bytes);
-        ash_storage *storage = locate(plan, b, &offset);
-        ash_view__retype(plan->views[b], &type, bytes);
-        ash_view__retarget(plan->views[b], storage, offset);
-    }
+    for (uint32_t i = 0; i < plan->n_viewed; i++) refresh_view(plan, plan->viewed[i]);
+}
+
+void ash_plan__refresh_views_of(ash_plan *plan, uint32_t root) {
+    for (uint32_t b = plan->first_viewed[root]; b != ASH_NO_BUFFER; b = plan->next_viewed[b])
+        refresh_view(plan, b);
 }
 
 static void release_blob(void *blob) {
@@ -95,23 +97,16 @@ static ash_status wrap_blob(ash_plan *plan, uint32_t root, ash_diag *diag) {
     return status;
 }
 
-/* The input that has a buffer, or NULL. */
-static const ash_plan_input_state *input_of(const ash_plan *plan, uint32_t buffer) {
-    for (size_t i = 0; i < plan->n_inputs; i++)
-        if (plan->program->inputs.at[i] == buffer) return &plan->inputs[i];
-    return NULL;
-}
-
 static ash_status wrap_input(ash_plan *plan, uint32_t root, ash_diag *diag) {
-    const ash_plan_input_state *input = input_of(plan, root);
-    if (!input || !input->bound || plan->own[root]) return ASH_OK;
-    return ash_storage_wrap(plan->context, (void *)input->bound, input->set, false, &plan->own[root], diag);
+    uint32_t position = plan->core->index.input[root];
+    if (position == ASH_NO_POSITION || !plan->inputs[position].bound || plan->own[root]) return ASH_OK;
+    const ash_plan_input_state *input = &plan->inputs[position];
+    return ash_storage_wrap(plan->context, (void *)input->bound, input->bytes, false, &plan->own[root],
+                            diag);
 }
 
 ash_status ash_plan__wrap_bound(ash_plan *plan, uint32_t root, ash_diag *diag) {
-    for (uint32_t i = 0; i < plan->n_viewed; i++)
-        if (plan->layout.places[plan->viewed[i]].root == root) return wrap_input(plan, root, diag);
-    return ASH_OK;
+    return plan->first_viewed[root] == ASH_NO_BUFFER ? ASH_OK : wrap_input(plan, root, diag);
 }
 
 ash_status ash_plan__view(ash_plan *plan, uint32_t buffer, ash_view **out, ash_diag *diag) {
@@ -126,8 +121,11 @@ ash_status ash_plan__view(ash_plan *plan, uint32_t buffer, ash_view **out, ash_d
         ASH_TRY(status);
         if (plan->program->buffers.at[buffer].kind != ASH_BUFFER_INPUT)
             ash_view__protect(plan->views[buffer]);
+        uint32_t root = plan->layout.places[buffer].root;
         plan->viewed[plan->n_viewed++] = buffer;
-        ash_plan__refresh_views(plan);
+        plan->next_viewed[buffer] = plan->first_viewed[root];
+        plan->first_viewed[root] = buffer;
+        refresh_view(plan, buffer);
     }
     *out = plan->views[buffer];
     return ASH_OK;
@@ -149,10 +147,12 @@ ash_status ash_plan_input(ash_plan *plan, size_t position, ash_view **out, ash_d
     uint32_t buffer = plan->program->inputs.at[position];
     ash_status status;
     pthread_mutex_lock(&plan->lock);
+    ash_view *view;
+    ASH_TRY_DONE(ash_plan__view(plan, buffer, &view, diag));
     ASH_TRY_DONE(ash_plan__unbind_input(plan, position, diag));
-    ASH_TRY_DONE(ash_plan__view(plan, buffer, out, diag));
-    ash_plan__refresh_views(plan);
-    plan->inputs[position].set = ash_view_bytes(*out);
+    ash_plan__give(plan, position, NULL);
+    ash_plan__refresh_views_of(plan, buffer);
+    *out = view;
 done:
     pthread_mutex_unlock(&plan->lock);
     return status;
@@ -170,12 +170,7 @@ const char *ash_plan_output_name(const ash_plan *plan, size_t position) {
 
 ash_status ash_plan_output_position(const ash_plan *plan, const char *name, size_t *out, ash_diag *diag) {
     ASH_FAIL_IF(!plan || !name || !out, diag, ASH_ERROR_INVALID_ARGUMENT, "an argument is NULL");
-    for (size_t i = 0; i < plan->program->output_names.len; i++) {
-        if (strcmp(plan->program->output_names.at[i], name) != 0) continue;
-        *out = i;
-        return ASH_OK;
-    }
-    return ash_fail(diag, ASH_ERROR_NOT_FOUND, "the plan has no output \"%.100s\"", name);
+    return ash_plan_index__find(&plan->core->index, ASH_NAMED_OUTPUT, name, out, diag);
 }
 
 static ash_status check_output(const ash_plan *plan, size_t position, ash_diag *diag) {
@@ -251,17 +246,13 @@ ash_status ash_plan_buffer_at(const ash_plan *plan, uint32_t index, ash_buffer_i
 
 ash_status ash_plan_buffer_index(const ash_plan *plan, ash_value value, uint32_t *out, ash_diag *diag) {
     ASH_FAIL_IF(!plan || !out, diag, ASH_ERROR_INVALID_ARGUMENT, "an argument is NULL");
-    for (uint32_t b = 0; value != ASH_NO_VALUE && b < plan->n_buffers; b++) {
-        if (plan->program->buffers.at[b].origin != value || plan->layout.places[b].home == ASH_HOME_NONE)
-            continue;
-        *out = b;
-        return ASH_OK;
-    }
-    return ash_fail(
-        diag, ASH_ERROR_NOT_FOUND,
-        "no buffer holds value %u: it does not exist, or was fused or simplified away; ask for it with "
-        "`keep` when preparing",
-        value);
+    uint64_t buffer;
+    ASH_FAIL_IF(!ash_map_get(&plan->core->index.values, value, &buffer), diag, ASH_ERROR_NOT_FOUND,
+                "no buffer holds value %u: it does not exist, or was fused or simplified away; ask for it with "
+                "`keep` when preparing",
+                value);
+    *out = (uint32_t)buffer;
+    return ASH_OK;
 }
 
 /* --- whether bytes are still what they were --------------------------------------------------- */

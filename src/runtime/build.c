@@ -262,19 +262,24 @@ static ash_status make_state(ash_plan *plan, ash_diag *diag) {
     plan->n_inputs = p->inputs.len;
     plan->vars = ash_mem_calloc(a, plan->n_vars, sizeof *plan->vars);
     plan->old_vars = ash_mem_calloc(a, plan->n_vars, sizeof *plan->old_vars);
+    plan->result_vars = ash_mem_calloc(a, plan->n_vars, sizeof *plan->result_vars);
     plan->base = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->base);
     plan->blobs = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->blobs);
     plan->own = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->own);
     plan->changed = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->changed);
     plan->views = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->views);
     plan->viewed = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->viewed);
+    plan->first_viewed = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->first_viewed);
+    plan->next_viewed = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->next_viewed);
     plan->inputs = ash_mem_calloc(a, plan->n_inputs, sizeof *plan->inputs);
     plan->timings = ash_mem_calloc(a, p->steps.len - p->prologue, sizeof *plan->timings);
-    if (!plan->vars || !plan->old_vars || !plan->base || !plan->blobs || !plan->own || !plan->views ||
-        !plan->viewed || !plan->inputs || !plan->timings || !plan->changed)
+    if (!plan->vars || !plan->old_vars || !plan->result_vars || !plan->base || !plan->blobs || !plan->own || !plan->views ||
+        !plan->viewed || !plan->first_viewed || !plan->next_viewed || !plan->inputs || !plan->timings ||
+        !plan->changed)
         return ASH_NO_MEMORY(diag);
+    for (uint32_t b = 0; b < plan->n_buffers; b++)
+        plan->first_viewed[b] = plan->next_viewed[b] = ASH_NO_BUFFER;
     for (size_t i = 0; i < plan->n_vars; i++) plan->vars[i] = ash_dims_var(p->dims, i)->max;
-    for (size_t i = 0; i < plan->n_inputs; i++) plan->inputs[i].set = ASH_INPUT_UNSET;
     return ash_plan__make_states(plan, diag);
 }
 
@@ -290,15 +295,25 @@ uint32_t ash_plan__stream_count(const ash_plan_options *options) {
     return options->mode == ASH_MODE_MULTI_STREAM ? options->streams : 1;
 }
 
+/* Per stream: its steps, waits and records, and what follows each step for the poison. */
+static void count_commands(const ash_plan *plan, uint32_t *commands) {
+    const ash_schedule *s = &plan->schedule;
+    for (uint32_t i = 0; i < s->n_steps; i++)
+        commands[s->stream[i]] +=
+            1 + plan->poison + (s->event[i] != ASH_NO_EVENT) + s->first_wait[i + 1] - s->first_wait[i];
+}
+
 static ash_status make_streams(ash_plan *plan, ash_diag *diag) {
     const ash_stream_class *class = plan->stream_class;
     const ash_schedule *s = &plan->schedule;
-    /* per step its launch, its record and what follows it for the poison; and the waits */
-    uint64_t commands = 3 * (uint64_t)s->n_steps + s->n_waits;
+    uint64_t commands = (1 + (uint64_t)plan->poison) * s->n_steps + s->n_events + s->n_waits;
     ASH_FAIL_IF(commands > UINT32_MAX, diag, ASH_ERROR_OUT_OF_RANGE, "the program has too many steps");
+    uint32_t shares[ASH_PLAN_MOST_STREAMS] = {0};
+    count_commands(plan, shares);
     ash_streams_options options = {.streams = s->streams,
                                    .events = s->n_events,
                                    .commands = (uint32_t)commands,
+                                   .shares = shares,
                                    .threads = plan->threads,
                                    .maker = ash_code__entry,
                                    .cancel = plan->progress.cancel};
@@ -308,6 +323,7 @@ static ash_status make_streams(ash_plan *plan, ash_diag *diag) {
     plan->early = NULL;
     options.streams = options.commands = 1;
     options.events = 0;
+    options.shares = NULL;
     options.maker = NULL;
     return class->create(plan->context, &options, &plan->early, diag);
 }
@@ -329,6 +345,7 @@ ash_status ash_plan__check_options(const ash_plan_options *options, ash_diag *di
 
 static void release_core(const ash_allocator *a, ash_plan_core *core) {
     if (!core || atomic_fetch_sub(&core->refs, 1) != 1) return;
+    ash_plan_index__free(&core->index);
     ash_layout__free(&core->layout);
     ash_schedule__free(&core->schedule);
     if (core->kernels.release) core->kernels.release(core->kernels.owner);
@@ -420,6 +437,7 @@ ash_status ash_plan__build(ash_context *context, ash_program *program, const ash
     ASH_TRY_DONE(ash_schedule__create(a, program, ash_plan__stream_count(options), &core->schedule, diag));
     ASH_TRY_DONE(ash_layout__create(context, program, &core->schedule, &options->memory, plan->threads,
                                     options->keep, options->keep_count, &core->layout, diag));
+    ASH_TRY_DONE(ash_plan_index__create(a, program, &core->layout, &core->index, diag));
     plan->report.memory_ns = ash_clock__now() - start;
     ASH_TRY_DONE(make_rest(plan, diag));
     *out = plan;
@@ -431,7 +449,8 @@ done:
 
 /* Shares the weights, and the bytes of parameters that were set. */
 static void share_weights(const ash_plan *from, ash_plan *to) {
-    if (from->weights) to->weights = ash_storage_retain(from->weights);
+    to->weights = from->weights;
+    if (to->weights) atomic_fetch_add(&to->weights->plans, 1);
     to->weights_ready = from->weights_ready;
     for (uint32_t b = 0; b < to->n_buffers; b++) {
         ash_home home = to->layout.places[b].home;
@@ -483,18 +502,21 @@ void ash_plan_destroy(ash_plan *plan) {
     }
     for (uint32_t i = 0; plan->arenas && i < plan->n_arenas; i++)
         ash_storage_release(plan->arenas[i].storage);
-    ash_storage_release(plan->weights);
+    ash_plan__free_weights(plan, plan->weights);
     ash_storage_release(plan->saved);
     release_storages(plan, plan->blobs);
     release_storages(plan, plan->own);
     ash_mem_free(a, plan->changed, plan->n_buffers, sizeof *plan->changed);
     ash_mem_free(a, plan->views, plan->n_buffers, sizeof *plan->views);
     ash_mem_free(a, plan->viewed, plan->n_buffers, sizeof *plan->viewed);
+    ash_mem_free(a, plan->first_viewed, plan->n_buffers, sizeof *plan->first_viewed);
+    ash_mem_free(a, plan->next_viewed, plan->n_buffers, sizeof *plan->next_viewed);
     ash_mem_free(a, plan->arenas, plan->n_arenas, sizeof *plan->arenas);
     ash_mem_free(a, plan->inputs, plan->n_inputs, sizeof *plan->inputs);
     ash_mem_free(a, plan->states, plan->n_states, sizeof *plan->states);
     ash_mem_free(a, plan->vars, plan->n_vars, sizeof *plan->vars);
     ash_mem_free(a, plan->old_vars, plan->n_vars, sizeof *plan->old_vars);
+    ash_mem_free(a, plan->result_vars, plan->n_vars, sizeof *plan->result_vars);
     ash_mem_free(a, plan->base, plan->n_buffers, sizeof *plan->base);
     ash_mem_free(a, plan->steps, plan->n_steps, sizeof *plan->steps);
     ash_mem_free(a, plan->table, plan->n_table, sizeof *plan->table);

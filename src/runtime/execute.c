@@ -154,8 +154,9 @@ static ash_status execute(ash_plan *plan, ash_profile *profile, ash_diag *diag) 
         ash_plan__note_incomplete(plan);
         return status;
     }
-    if (plan->executed && !plan->saved) return ASH_OK;
+    if (ash_plan__has_results(plan) && !plan->saved) return ASH_OK;
     plan->executed = true;
+    if (plan->n_vars) memcpy(plan->result_vars, plan->vars, plan->n_vars * sizeof *plan->vars);
     ash_storage_release(plan->saved);
     plan->saved = NULL;
     ash_plan__refresh_views(plan);

@@ -12,6 +12,7 @@
 #include "layout.h"
 
 #include "ashlar/device.h"
+#include "base/map.h"
 
 enum { LANE_MAIN = 0, LANE_WEIGHTS = LANE_MAIN, LANE_STAGING = 1 };
 
@@ -98,20 +99,21 @@ static void join_reach(struct work *w, uint32_t class, uint32_t result) {
     }
 }
 
-static bool is_kept(const ash_value *keep, size_t count, ash_value value) {
-    for (size_t i = 0; i < count; i++)
-        if (keep[i] == value) return true;
-    return false;
-}
-
-void ash_layout__find_pinned(const ash_program *p, const ash_value *keep, size_t keep_count, bool *pinned) {
+bool ash_layout__find_pinned(const ash_program *p, const ash_value *keep, size_t keep_count, bool *pinned) {
+    ash_map kept;
+    bool made = true;
+    uint64_t found;
+    ash_map_init(&kept, p->allocator);
+    for (size_t i = 0; i < keep_count; i++) made &= ash_map_put(&kept, keep[i], 1);
     for (size_t i = 0; i < p->outputs.len; i++) pinned[declared_root(p, p->outputs.at[i])] = true;
     for (uint32_t b = 0; b < p->buffers.len; b++) {
-        const ash_buffer *buffer = &p->buffers.at[b];
-        if (buffer->kind == ASH_BUFFER_OUTPUT ||
-            (buffer->origin != ASH_NO_VALUE && is_kept(keep, keep_count, buffer->origin)))
+        ash_value origin = p->buffers.at[b].origin;
+        if (p->buffers.at[b].kind == ASH_BUFFER_OUTPUT ||
+            (origin != ASH_NO_VALUE && ash_map_get(&kept, origin, &found)))
             pinned[declared_root(p, b)] = true;
     }
+    ash_map_free(&kept);
+    return made;
 }
 
 /* --- in place --------------------------------------------------------------------------------- */
@@ -550,7 +552,10 @@ ash_status ash_layout__create(ash_context *context, const ash_program *program,
     find_spans(&w);
     find_reach(&w);
     find_makers(&w);
-    ash_layout__find_pinned(program, keep, keep_count, w.pinned);
+    if (!ash_layout__find_pinned(program, keep, keep_count, w.pinned)) {
+        status = ASH_NO_MEMORY(diag);
+        goto done;
+    }
     start_roots(&w);
     place_in_place(&w);
     flatten_roots(&w);

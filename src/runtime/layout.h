@@ -54,8 +54,8 @@ ash_status ash_layout__create(ash_context *context, const ash_program *program,
                               unsigned threads, const ash_value *keep, size_t keep_count, ash_layout *out,
                               ash_diag *diag);
 /* Marks the roots that are read after the last step: outputs and kept values. `pinned` has an entry per
- * buffer and is false before. */
-void ash_layout__find_pinned(const ash_program *program, const ash_value *keep, size_t keep_count,
+ * buffer and is false before. False: there is no memory. */
+bool ash_layout__find_pinned(const ash_program *program, const ash_value *keep, size_t keep_count,
                              bool *pinned);
 void ash_layout__free(ash_layout *layout); /* a zeroed one is allowed */
 

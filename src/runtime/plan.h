@@ -8,6 +8,7 @@
  *   files.c     mapped files of constants                 weights.c   whose memory, what is stale
  *   source.c    text of the kernels                       report.c    operations, numbers
  *   eager.c     all of it in one call                     call.c      functions of the caller
+ *   index.h     what is looked up
  *
  * Every buffer's address is base[its root] + offset. Steps have tables of addresses, made ahead; when a
  * base changes, the entries that depend on it are written anew, so that executing looks nothing up. */
@@ -23,6 +24,7 @@
 #include "base/progress.h"
 #include "device/device.h"
 #include "device/stream.h"
+#include "index.h"
 #include "kernel/program.h"
 #include "layout.h"
 
@@ -62,11 +64,18 @@ typedef struct ash_plan_leaving {
 } ash_plan_leaving;
 
 typedef struct ash_plan_input_state {
-    uint64_t set; /* bytes that were given, or ASH_INPUT_UNSET */
+    bool given;
+    int64_t dims[ASH_MAX_RANK]; /* of the shape that it was given in */
+    uint64_t bytes;             /* that were given */
     const void *bound;
 } ash_plan_input_state;
 
-#define ASH_INPUT_UNSET UINT64_MAX
+/* Packed weights, which replicas share. */
+typedef struct ash_plan_weights {
+    _Atomic long plans; /* that have them */
+    ash_storage *storage;
+    void *block; /* the caller's memory that they lie in, or NULL */
+} ash_plan_weights;
 
 typedef struct ash_plan_state_slot {
     uint32_t buffer;
@@ -96,6 +105,7 @@ typedef struct ash_plan_core {
     ash_kernel_fn *fns; /* per nest */
     ash_schedule schedule;
     ash_layout layout;
+    ash_plan_index index;
 } ash_plan_core;
 
 struct ash_plan {
@@ -138,15 +148,16 @@ struct ash_plan {
 
     /* what changes */
     int64_t *vars, *old_vars; /* present values; those before a call that may fail */
+    int64_t *result_vars;     /* those of the last execution */
     char **base;              /* per root buffer: its first byte, or NULL while there is none */
     ash_plan_arena *arenas;
     bool arenas_ready;    /* allocated, and the bases point into them */
     void *block;          /* arena of the caller's, or NULL */
-    ash_storage *weights; /* of the packed weights; NULL when released */
+    ash_plan_weights *weights; /* NULL when released */
     bool weights_ready;   /* the prologue has run on the present parameters */
     bool weights_whole;   /* but for what `changed` touches, the weights are those of its last round */
     bool *changed;        /* per buffer: a parameter that was set since */
-    void *weights_block;  /* memory of the caller's for the weights, or NULL */
+    void *weights_block;  /* memory of the caller's for weights that are made, or NULL */
     ash_storage *saved;   /* the outputs' bytes while the arenas are released */
     ash_storage **blobs;  /* per buffer with a blob that was asked for: storage around its bytes */
     ash_storage *
@@ -157,6 +168,8 @@ struct ash_plan {
     ash_view **views;  /* per buffer, made when asked for */
     uint32_t *viewed;  /* the buffers that have one */
     uint32_t n_viewed;
+    uint32_t *first_viewed, *next_viewed; /* per root: the last of these in its bytes; per buffer: another,
+                                             or ASH_NO_BUFFER */
     bool executed;           /* the buffers hold results */
     atomic_bool call_failed; /* a function has stopped the streams, and says why: */
     ash_diag call_diag;
@@ -202,6 +215,10 @@ ash_status ash_plan__need_arenas(ash_plan *plan, ash_diag *diag);
 void ash_plan__present_type(const ash_plan *plan, uint32_t buffer, ash_type *type, uint64_t *bytes);
 /* The input lies in its own place, which is allocated, from now on. */
 ash_status ash_plan__unbind_input(ash_plan *plan, size_t position, ash_diag *diag);
+/* Whether an input is given in its present shape. */
+bool ash_plan__is_given(const ash_plan *plan, size_t position);
+/* The input counts as given, in its present shape. */
+void ash_plan__give(ash_plan *plan, size_t position, const void *bound);
 /* Every input is given in its present shape. */
 ash_status ash_plan__check_inputs(const ash_plan *plan, ash_diag *diag);
 
@@ -231,8 +248,12 @@ ash_status ash_plan__check_all_files(const ash_plan *plan, ash_diag *diag);
 
 /* Marks the prologue steps that must run again because of `changed`; `steps` are false before. */
 ash_status ash_plan__find_stale(const ash_plan *plan, bool *steps, ash_diag *diag);
-/* A storage for the weights: of the plan, or around the caller's block. */
-ash_status ash_plan__make_weights(ash_plan *plan, void *block, ash_storage **out, ash_diag *diag);
+/* A place for the weights: of the plan, or the caller's block. */
+ash_status ash_plan__make_weights(ash_plan *plan, void *block, ash_plan_weights **out, ash_diag *diag);
+void ash_plan__free_weights(const ash_plan *plan, ash_plan_weights *weights); /* one plan has them less */
+/* The weights if no replica has them too. Others, and the block that they lie in, are left to the replicas:
+ * NULL. */
+ash_plan_weights *ash_plan__own_weights(ash_plan *plan);
 /* The weights lie at `base` from now on. */
 void ash_plan__point_at_weights(ash_plan *plan, char *base);
 
@@ -264,13 +285,15 @@ void ash_plan__poison_step(void *leaving);
 
 /* --- buffers.c; under the lock ---------------------------------------------------------------- */
 
+/* Whether there are results, and of the present values of the variables. */
+bool ash_plan__has_results(const ash_plan *plan);
 /* The view of a buffer, made at the first call. It stays the same as long as the plan. */
 ash_status ash_plan__view(ash_plan *plan, uint32_t buffer, ash_view **out, ash_diag *diag);
 /* A storage around what an input was bound to, if a view of it has been handed out. */
 ash_status ash_plan__wrap_bound(ash_plan *plan, uint32_t root, ash_diag *diag);
-/* Points every view that was handed out at where its bytes are now, with its present type. */
+/* Points every view that was handed out, or those of a root, at where its bytes are now, with its present
+ * type. */
 void ash_plan__refresh_views(ash_plan *plan);
-/* Where an output's bytes are within `saved`; with the number of outputs, the bytes of all. */
-uint64_t ash_plan__saved_offset(const ash_plan *plan, size_t output);
+void ash_plan__refresh_views_of(ash_plan *plan, uint32_t root);
 
 #endif

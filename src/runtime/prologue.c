@@ -14,7 +14,8 @@
 
 struct prologue {
     ash_plan *plan;
-    ash_storage *weights, *staging;
+    ash_plan_weights *weights;
+    ash_storage *staging;
     char *weights_base, *staging_base;
     void **table;     /* of one step */
     bool *stale;      /* per step: runs in this round */
@@ -166,15 +167,11 @@ static void find_early(struct prologue *run) {
 static ash_status make_room(struct prologue *run, ash_diag *diag) {
     ash_plan *plan = run->plan;
     const ash_layout *layout = &plan->layout;
-    run->weights = plan->weights;
-    if (run->weights && ash_storage__is_shared(run->weights)) { /* with a replica, which keeps the block */
-        run->weights = NULL;
-        plan->weights_block = NULL;
-    }
+    run->weights = ash_plan__own_weights(plan);
     run->whole = !run->weights || !plan->weights_whole;
     if (!run->weights) ASH_TRY(ash_plan__make_weights(plan, plan->weights_block, &run->weights, diag));
     void *data;
-    ASH_TRY(ash_storage__data(run->weights, &data, diag));
+    ASH_TRY(ash_storage__data(run->weights->storage, &data, diag));
     run->weights_base = data;
     if (layout->staging_size == 0) return ASH_OK;
     ASH_TRY(
@@ -235,14 +232,14 @@ ash_status ash_plan__need_weights(ash_plan *plan, ash_diag *diag) {
     drop_pages(&run);
     ash_plan__point_at_weights(plan, run.weights_base);
     count_bytes(&run);
-    if (plan->weights != run.weights) ash_storage_release(plan->weights);
+    if (plan->weights != run.weights) ash_plan__free_weights(plan, plan->weights);
     plan->weights = run.weights;
     plan->weights_ready = plan->weights_whole = true;
     if (plan->n_buffers) memset(plan->changed, 0, plan->n_buffers * sizeof *plan->changed);
     ash_plan__refresh_views(plan);
     plan->report.prologue_ns = ash_clock__now() - start;
 done:
-    if (!plan->weights_ready && run.weights != plan->weights) ash_storage_release(run.weights);
+    if (!plan->weights_ready && run.weights != plan->weights) ash_plan__free_weights(plan, run.weights);
     ash_storage_release(run.staging);
     ash_mem_free(a, run.table, widest, sizeof *run.table);
     ash_mem_free(a, run.stale, p->prologue, sizeof *run.stale);

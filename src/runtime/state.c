@@ -5,24 +5,27 @@
  * in place and who copies it was decided when the graph was lowered (kernel/state.c). */
 #include "plan.h"
 
-static bool is_changed(const ash_program *p, uint32_t state) {
+/* Which of the roots main steps write. */
+static void find_changed(const ash_program *p, bool *changed) {
     for (size_t s = p->prologue; s < p->steps.len; s++)
         for (uint32_t i = 0; i < p->steps.at[s].n_accesses; i++) {
             const ash_access *a = &p->steps.at[s].accesses[i];
-            if (a->write && (a->buffer == state || p->buffers.at[a->buffer].root == state)) return true;
+            uint32_t root = p->buffers.at[a->buffer].root;
+            if (a->write) changed[root == ASH_NO_BUFFER ? a->buffer : root] = true;
         }
-    return false;
 }
 
 ash_status ash_plan__make_states(ash_plan *plan, ash_diag *diag) {
     const ash_program *p = plan->program;
     plan->n_states = p->states.len;
     plan->states = ash_mem_calloc(plan->allocator, plan->n_states, sizeof *plan->states);
-    if (!plan->states) return ASH_NO_MEMORY(diag);
-    for (size_t i = 0; i < plan->n_states; i++)
+    bool *changed = ash_mem_calloc(plan->allocator, p->buffers.len, sizeof *changed);
+    if (plan->states && changed) find_changed(p, changed);
+    for (size_t i = 0; i < plan->n_states && plan->states && changed; i++)
         plan->states[i] =
-            (ash_plan_state_slot){.buffer = p->states.at[i], .changes = is_changed(p, p->states.at[i])};
-    return ASH_OK;
+            (ash_plan_state_slot){.buffer = p->states.at[i], .changes = changed[p->states.at[i]]};
+    ash_mem_free(plan->allocator, changed, p->buffers.len, sizeof *changed);
+    return plan->states && changed ? ASH_OK : ASH_NO_MEMORY(diag);
 }
 
 /* Zeros, or what the graph says, in all bytes that a state has. */
@@ -110,12 +113,7 @@ const char *ash_plan_state_name(const ash_plan *plan, size_t position) {
 
 ash_status ash_plan_state_position(const ash_plan *plan, const char *name, size_t *out, ash_diag *diag) {
     ASH_FAIL_IF(!plan || !name || !out, diag, ASH_ERROR_INVALID_ARGUMENT, "an argument is NULL");
-    for (size_t i = 0; i < plan->n_states; i++) {
-        if (strcmp(ash_plan_state_name(plan, i), name) != 0) continue;
-        *out = i;
-        return ASH_OK;
-    }
-    return ash_fail(diag, ASH_ERROR_NOT_FOUND, "the plan has no state \"%.100s\"", name);
+    return ash_plan_index__find(&plan->core->index, ASH_NAMED_STATE, name, out, diag);
 }
 
 static ash_status check_position(const ash_plan *plan, size_t position, ash_diag *diag) {

@@ -5,6 +5,8 @@
  * it writes has changed. It may read bytes that are no longer there: staging, which is gone after each
  * prologue, and what it or a later step wrote over. These are made again, by all steps that write them, to
  * the same values: who reads them otherwise need not run. */
+#include <stdatomic.h>
+
 #include "plan.h"
 
 /* --- what is stale ---------------------------------------------------------------------------- */
@@ -81,10 +83,35 @@ uint64_t ash_plan_weights_align(const ash_plan *plan) {
     return plan->layout.weights_align;
 }
 
-ash_status ash_plan__make_weights(ash_plan *plan, void *block, ash_storage **out, ash_diag *diag) {
+ash_status ash_plan__make_weights(ash_plan *plan, void *block, ash_plan_weights **out, ash_diag *diag) {
     const ash_layout *layout = &plan->layout;
-    if (block) return ash_storage_wrap(plan->context, block, layout->weights_size, true, out, diag);
-    return ash_storage_create(plan->cpu, layout->weights_size, layout->weights_align, out, diag);
+    ash_plan_weights *weights = ash_mem_calloc(plan->allocator, 1, sizeof *weights);
+    if (!weights) return ASH_NO_MEMORY(diag);
+    ash_status status =
+        block ? ash_storage_wrap(plan->context, block, layout->weights_size, true, &weights->storage, diag)
+              : ash_storage_create(plan->cpu, layout->weights_size, layout->weights_align,
+                                   &weights->storage, diag);
+    if (status == ASH_OK) status = ash_storage_allocate(weights->storage, diag);
+    atomic_init(&weights->plans, 1);
+    weights->block = block;
+    if (status == ASH_OK)
+        *out = weights;
+    else
+        ash_plan__free_weights(plan, weights);
+    return status;
+}
+
+void ash_plan__free_weights(const ash_plan *plan, ash_plan_weights *weights) {
+    if (!weights || atomic_fetch_sub(&weights->plans, 1) != 1) return;
+    ash_storage_release(weights->storage);
+    ash_mem_free(plan->allocator, weights, 1, sizeof *weights);
+}
+
+ash_plan_weights *ash_plan__own_weights(ash_plan *plan) {
+    ash_plan_weights *weights = plan->weights;
+    if (!weights || atomic_load(&weights->plans) == 1) return weights;
+    if (weights->block == plan->weights_block) plan->weights_block = NULL;
+    return NULL;
 }
 
 void ash_plan__point_at_weights(ash_plan *plan, char *base) {
@@ -97,21 +124,17 @@ void ash_plan__point_at_weights(ash_plan *plan, char *base) {
 
 /* Weights that are there move; others will be made in the new place. */
 static ash_status move_weights(ash_plan *plan, void *block, ash_diag *diag) {
-    ash_storage *storage = NULL;
+    ash_plan_weights *weights = NULL;
     if (plan->weights_ready) {
         void *from, *to;
-        ASH_TRY(ash_storage__data(plan->weights, &from, diag));
-        ASH_TRY(ash_plan__make_weights(plan, block, &storage, diag));
-        ash_status status = ash_storage__data(storage, &to, diag);
-        if (status != ASH_OK) {
-            ash_storage_release(storage);
-            return status;
-        }
+        ASH_TRY(ash_storage__data(plan->weights->storage, &from, diag));
+        ASH_TRY(ash_plan__make_weights(plan, block, &weights, diag));
+        ASH_TRY(ash_storage__data(weights->storage, &to, diag)); /* which is there */
         if (plan->layout.weights_size) memmove(to, from, plan->layout.weights_size);
         ash_plan__point_at_weights(plan, to);
     }
-    ash_storage_release(plan->weights);
-    plan->weights = storage;
+    ash_plan__free_weights(plan, plan->weights);
+    plan->weights = weights;
     plan->weights_block = block;
     ash_plan__refresh_views(plan);
     return ASH_OK;
@@ -126,7 +149,12 @@ ash_status ash_plan_bind_weights(ash_plan *plan, void *memory, uint64_t size, as
                 "%llu bytes were given for the weights, %llu are needed", (unsigned long long)size,
                 (unsigned long long)needed);
     pthread_mutex_lock(&plan->lock);
-    ash_status status = memory == plan->weights_block ? ASH_OK : move_weights(plan, memory, diag);
+    void *present = plan->weights ? plan->weights->block : plan->weights_block;
+    ash_status status = ASH_OK;
+    if (memory != present)
+        status = move_weights(plan, memory, diag);
+    else
+        plan->weights_block = memory;
     pthread_mutex_unlock(&plan->lock);
     return status;
 }
