@@ -242,8 +242,10 @@ uint16_t ash_kern_scratch(ash_kern *k, ash_dtype dtype, ash_dim count, ash_ref *
                          .root = ASH_NO_BUFFER};
     ash_access access = {(uint32_t)p->buffers.len, true, 0, bytes};
     if (!ash_vec_push(p->allocator, &p->buffers, buffer) ||
-        !ash_vec_push(k->low->allocator, &k->accesses, access))
+        !ash_vec_push(k->low->allocator, &k->accesses, access)) {
         k->failed = true;
+        return 0;
+    }
     uint16_t buf = ash_kern_buffer(k, access.buffer, dtype, true);
     *first = ash_nest_binary(&k->nest, ASH_OP_MUL, ash_kern_argument(k, ASH_NEST_WORKER),
                              ash_nest_index(&k->nest, bytes / size));

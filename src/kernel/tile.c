@@ -3,8 +3,7 @@
 enum {
     LEAST_FLOPS = 1 << 20, /* of a chunk, some 6 to 10 microseconds, where there are that many */
     MOST_FLOPS = 32 << 20, /* of a chunk, unless one unit of lines has more */
-    CHUNKS = 32,           /* so many, between these bounds */
-    LINE = 64              /* bytes */
+    CHUNKS = 32            /* so many, between these bounds */
 };
 
 /* --- choosing a shape
@@ -92,7 +91,6 @@ enum {
 };
 
 ash_tile_slices ash_tile_slice(ash_kern *k, int64_t total, int64_t block_bytes, int64_t tiles, int64_t sums) {
-    ash_program *p = k->low->program;
     int64_t room = k->low->target->l1_bytes / 2, most = ASH_MAX(room / ASH_MAX(block_bytes, 1), 1);
     ash_tile_slices s = {.count = 1, .size = total, .total = total};
     if (tiles < SLICED_TILES || total * block_bytes <= room * 3 / 2 || ash_kern_lost(k)) return s;
@@ -100,23 +98,7 @@ ash_tile_slices ash_tile_slice(ash_kern *k, int64_t total, int64_t block_bytes, 
     s.size = ash_ceil_div(total, s.count);
     s.count = ash_ceil_div(total, s.size);
     if (s.count == 1) return s;
-    ash_buffer scratch = {.kind = ASH_BUFFER_SCRATCH,
-                          .type = {.dtype = ASH_F32, .rank = 1, .dims = {sums}},
-                          .bytes = sums * (int64_t)sizeof(float),
-                          .align = LINE,
-                          .value = ASH_NO_VALUE,
-                          .origin = ASH_NO_VALUE,
-                          .root = ASH_NO_BUFFER};
-    uint32_t id = (uint32_t)p->buffers.len;
-    ash_access access = {id, true, 0, scratch.bytes};
-    if (!ash_vec_push(p->allocator, &p->buffers, scratch) ||
-        !ash_vec_push(k->low->allocator, &k->accesses, access)) {
-        k->failed = true;
-        return s;
-    }
-    s.buf = ash_kern_buffer(k, id, ASH_F32, true);
-    s.part = ash_nest_binary(&k->nest, ASH_OP_MUL, ash_kern_argument(k, ASH_NEST_WORKER),
-                             ash_nest_index(&k->nest, sums));
+    s.buf = ash_kern_scratch(k, ASH_F32, sums, &s.part);
     return s;
 }
 

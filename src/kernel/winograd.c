@@ -76,28 +76,9 @@ static ash_ref inside(winograd *g, ash_ref a, ash_ref limit) {
     return both(g, less(g, number(g, -1), a), less(g, a, limit));
 }
 
-/* `bytes` of scratch for each worker, as a buffer of the nest; *at: where this worker's begins. */
+/* Scratch memory of so many floats; *at: where this worker's begin. */
 static uint16_t scratch(winograd *g, int64_t elements, ash_ref *at) {
-    ash_kern *k = g->k;
-    ash_program *p = k->low->program;
-    uint32_t id = (uint32_t)p->buffers.len;
-    elements = ash_ceil_div(elements, 16) * 16; /* whole lines for each worker */
-    int64_t bytes = elements * (int64_t)sizeof(float);
-    ash_buffer buffer = {.kind = ASH_BUFFER_SCRATCH,
-                         .type = {.dtype = ASH_F32, .rank = 1, .dims = {elements}},
-                         .bytes = bytes,
-                         .align = 64,
-                         .value = ASH_NO_VALUE,
-                         .origin = ASH_NO_VALUE,
-                         .root = ASH_NO_BUFFER};
-    *at = ASH_NO_REF;
-    if (!ash_vec_push(p->allocator, &p->buffers, buffer) ||
-        !ash_vec_push(k->low->allocator, &k->accesses, (ash_access){id, true, 0, bytes})) {
-        k->failed = true;
-        return 0;
-    }
-    *at = times(g, ash_kern_argument(k, ASH_NEST_WORKER), elements);
-    return ash_kern_buffer(k, id, ASH_F32, true);
+    return ash_kern_scratch(g->k, ASH_F32, elements, at);
 }
 
 /* --- linear combinations of vectors ----------------------------------------------------------------- */
@@ -340,7 +321,7 @@ static void emit_product(winograd *g, unsigned rows, unsigned vectors, ash_ref p
     ash_kern *k = g->k;
     ash_nest *n = &k->nest;
     ash_tile t = {.k = k, .anchor = g->node, .rows = rows, .vectors = vectors, .lanes = g->lanes};
-    ash_tile_open(&t);
+    ash_tile_open(&t, NULL, ASH_NO_REF);
     ash_kern_set_sym(k, g->point, point);
     ash_ref v = add(g, add(g, g->v_at, times(g, point, g->v_point)), times(g, row0, g->x_lanes));
     ash_ref block = ash_nest_loop(n, number(g, 0), number(g, g->channel_blocks), 1, 1);
@@ -424,7 +405,7 @@ static void store_row(winograd *g, const ash_ref *y, ash_ref column, ash_ref vec
         ash_tile_set_root(&t, g->anchor);
         t.cells[0] = ash_nest_cell(n, y[j]);
         if (test) ash_nest_if(n, less(g, plus(g, column, j), ash_kern_dim(k, g->out[1])));
-        ash_tile_store(&t, g->column, plus(g, column, j));
+        ash_tile_store(&t, g->column, plus(g, column, j), NULL, ASH_NO_REF);
         if (test) ash_nest_end(n);
     }
 }
