@@ -108,9 +108,10 @@ ash_tile_slices ash_tile_slice(ash_kern *k, int64_t total, int64_t block_bytes, 
                           .origin = ASH_NO_VALUE,
                           .root = ASH_NO_BUFFER};
     uint32_t id = (uint32_t)p->buffers.len;
-    ash_access access = {id, true, 0, scratch.bytes};
+    ash_access read = {id, false, 0, scratch.bytes}, write = {id, true, 0, scratch.bytes};
     if (!ash_vec_push(p->allocator, &p->buffers, scratch) ||
-        !ash_vec_push(k->low->allocator, &k->accesses, access)) {
+        !ash_vec_push(k->low->allocator, &k->accesses, read) ||
+        !ash_vec_push(k->low->allocator, &k->accesses, write)) {
         k->failed = true;
         return s;
     }
