@@ -124,7 +124,8 @@ static void chunks_cover_all_lines(void **state) {
     (void)state;
     uint64_t random = 1;
     for (int i = 0; i < 2000; i++) {
-        int64_t unit = 1 + (int64_t)(test_random(&random) % 12), inner = 1 + (int64_t)(test_random(&random) % 5000);
+        int64_t unit = 1 + (int64_t)(test_random(&random) % 12),
+                inner = 1 + (int64_t)(test_random(&random) % 5000);
         ash_tile_work work = {.lines = (int64_t)(test_random(&random) % 4000),
                               .unit = unit,
                               .line_bytes = inner * 4,
@@ -154,11 +155,12 @@ static void slices_where_a_strip_is_larger_than_the_cache(void **state) {
 
 static void sums_survive_between_slices(void **state) {
     (void)state;
-    static const int64_t vars[8], shapes[][4] = {
-        {72, 24, 27, 3},   /* the last slice is shorter; lines end in a part of a tile */
-        {1024, 24, 13, 1}, /* positions as one long dim, with a rest */
-        {32, 16, 20, 5},
-    };
+    static const int64_t vars[8],
+        shapes[][4] = {
+            {72, 24, 27, 3},   /* the last slice is shorter; lines end in a part of a tile */
+            {1024, 24, 13, 1}, /* positions as one long dim, with a rest */
+            {32, 16, 20, 5},
+        };
     ash_diag diag;
     ash_compiler *compiler;
     assert_ok(ash_compiler__get(context, &compiler, &diag));
