@@ -14,8 +14,8 @@
 #include "tile.h"
 
 enum {
-    LINE = 64, /* bytes */
-    MAX_WINDOW = 16,       /* window columns that are laid out in full */
+    LINE = 64,       /* bytes */
+    MAX_WINDOW = 16, /* window columns that are laid out in full */
     MAX_SPACE = ASH_MAX_RANK - 2
 };
 
@@ -218,8 +218,8 @@ static pattern pattern_of(const conv *c, int64_t first, unsigned rows) {
     return p;
 }
 
-/* Asks for the input of the tile that follows. A merged convolution walks through as many streams as there are
- * channel blocks, a few lines of each, more than the processor follows by itself. */
+/* Asks for the input of the tile that follows. A merged convolution walks through as many streams as there
+ * are channel blocks, a few lines of each, more than the processor follows by itself. */
 static void prefetch_next(conv *c, const pattern *p, const ash_tile_operand *x, int64_t stride) {
     ash_nest *n = &c->k->nest;
     int64_t line = LINE / (int64_t)sizeof(float), step = p->rows * stride;
@@ -313,8 +313,7 @@ static void emit_tile(conv *c, const pattern *p, unsigned vectors, ash_ref first
     ash_kern_set_sym(k, position, first);
     ash_kern_set_sym(k, c->vector_lane, ash_nest_index(n, 0));
     ash_kern_set_sym(k, c->vector, first_vector);
-    if (!c->depthwise)
-        ash_kern_loop(k, c->channel_block, c->slices.from, c->slices.to, 1, 1);
+    if (!c->depthwise) ash_kern_loop(k, c->channel_block, c->slices.from, c->slices.to, 1, 1);
     unsigned opened = open_window(c);
     for (int64_t column = 0; column < c->window[c->space - 1]; column++) emit_column(c, &t, p, column);
     for (unsigned i = 0; i < opened + !c->depthwise; i++) ash_nest_end(n);
@@ -406,7 +405,8 @@ static ash_tile_work work_of(const conv *c, ash_tile_shape shape, int64_t strips
     if (!c->merged && c->space > 1) line *= c->stride[c->space - 2];
     return (ash_tile_work){.lines = lines,
                            .unit = c->merged ? shape.rows : 1,
-                           .line_bytes = line * (c->depthwise ? strip : c->c_group) * (int64_t)sizeof(float),
+                           .line_bytes =
+                               line * (c->depthwise ? strip : c->c_group) * (int64_t)sizeof(float),
                            .line_flops = 2 * steps * strip * width,
                            .strips = c->depthwise ? 1 : strips,
                            .strip_bytes = steps * strip * (int64_t)sizeof(float)};
@@ -441,8 +441,8 @@ bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks) {
     ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
                                   ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
     ash_ref part, strip;
-    ash_ref rest = ash_tile_decode(k, &cut, chunk, ash_kern_dim(k, parts), ash_nest_index(n, strips),
-                                               &part, &strip);
+    ash_ref rest =
+        ash_tile_decode(k, &cut, chunk, ash_kern_dim(k, parts), ash_nest_index(n, strips), &part, &strip);
     ash_ref groups = ash_nest_index(n, c.depthwise ? 1 : c.groups);
     ash_kern_set_sym(k, c.group, ash_nest_imod(n, rest, groups));
     ash_kern_set_sym(k, c.batch, ash_nest_idiv(n, rest, groups));

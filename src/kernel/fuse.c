@@ -262,8 +262,8 @@ static bool new_group(fuser *f, uint32_t n) {
     return ash_vec_push(f->fusion->allocator, &f->fusion->groups, g);
 }
 
-/* Whether neighbours along the last dim of what movement makes of a stored value lie at one distance, at least
- * in runs: then a product steps through them with an addition, and a copy would gain nothing. */
+/* Whether neighbours along the last dim of what movement makes of a stored value lie at one distance, at
+ * least in runs: then a product steps through them with an addition, and a copy would gain nothing. */
 static bool lies_evenly(fuser *f, ash_value value) {
     const ash_graph *g = f->graph;
     const ash_type *type = ash_graph__type(g, value);

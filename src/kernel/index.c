@@ -472,8 +472,7 @@ static void index_reshape(ash_ixs *ixs, const ash_type *in, const ash_type *out,
 
 void ash_ix_behind(ash_ixs *ixs, const ash_graph *graph, const ash_node *node, const ash_ix *idx,
                    ash_ix *to) {
-    const ash_type *in = ash_graph__type(graph, node->ins[0]),
-                   *out = ash_graph__type(graph, node->out);
+    const ash_type *in = ash_graph__type(graph, node->ins[0]), *out = ash_graph__type(graph, node->out);
     switch (node->op) {
     case ASH_OP_BROADCAST: index_broadcast(ixs, in, out, idx, to); break;
     case ASH_OP_RESHAPE: index_reshape(ixs, in, out, idx, to); break;
@@ -486,8 +485,7 @@ void ash_ix_behind(ash_ixs *ixs, const ash_graph *graph, const ash_node *node, c
         const int64_t *starts = ash_node_list(node, ASH_ATTR_STARTS),
                       *steps = ash_node_list(node, ASH_ATTR_STEPS);
         for (unsigned d = 0; d < out->rank; d++)
-            to[d] = ash_ix_add(ixs, ash_ix_dim(ixs, starts[d]),
-                               ash_ix_scale(ixs, idx[d], steps[d]));
+            to[d] = ash_ix_add(ixs, ash_ix_dim(ixs, starts[d]), ash_ix_scale(ixs, idx[d], steps[d]));
         break;
     }
     }

@@ -10,8 +10,8 @@
 
 enum {
     DOT_FLOPS = 1 << 18, /* at least so many to a chunk, where there are that many: it waits for memory */
-    INNER_ROWS = 6,        /* fewer rows than this go along k where that fits */
-    INNER_COLUMNS = 4      /* columns that one pass over k serves */
+    INNER_ROWS = 6,      /* fewer rows than this go along k where that fits */
+    INNER_COLUMNS = 4    /* columns that one pass over k serves */
 };
 
 typedef struct product {
@@ -134,7 +134,8 @@ static void emit_rows(product *p, ash_tile_shape shape, unsigned vectors, ash_re
     if (!ash_dim_is_const(p->m) && shape.rows > 1) {
         emit_tile(p, 1, vectors, ash_nest_loop(n, middle, to, 1, 1), block0, row_stride);
         ash_nest_end(n);
-    } else if (p->m % shape.rows) { /* blocks of rows are whole tiles: only the last has a rest, always the same */
+    } else if (p->m %
+               shape.rows) { /* blocks of rows are whole tiles: only the last has a rest, always the same */
         ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, middle, to));
         emit_tile(p, (unsigned)(p->m % shape.rows), vectors, middle, block0, row_stride);
         ash_nest_end(n);

@@ -51,8 +51,9 @@ ash_tile_shape ash_tile_choose(const ash_target *target, int64_t rows, int64_t b
 /* --- choosing an order
  * ------------------------------------------------------------------------------------------------------ */
 
-/* Bytes from beyond the second-level cache decide. Either a strip stays in it while all lines pass, once for
- * each strip unless they fit beside it; or some lines stay while all strips pass, once for each part. */
+/* Bytes from beyond the second-level cache decide. Either a strip stays in it while all lines pass, once
+ * for each strip unless they fit beside it; or some lines stay while all strips pass, once for each part.
+ */
 ash_tile_cut ash_tile_choose_cut(const ash_target *target, const ash_tile_work *w) {
     int64_t lines = ASH_MAX(w->lines, 1), line_flops = ASH_MAX(w->line_flops, 1);
     double all = (double)lines * (double)w->line_bytes, second = (double)w->strips * (double)w->strip_bytes;
@@ -64,7 +65,8 @@ ash_tile_cut ash_tile_choose_cut(const ash_target *target, const ash_tile_work *
     stay = ASH_MIN(stay, per);
     int64_t parts = ash_ceil_div(lines, stay);
     double strip_stays = second + (all + (double)w->strip_bytes <= room ? all : all * (double)w->strips);
-    double lines_stay = all + (second + (double)(stay * w->line_bytes) <= room ? second : second * (double)parts);
+    double lines_stay =
+        all + (second + (double)(stay * w->line_bytes) <= room ? second : second * (double)parts);
     ash_tile_cut cut = {.lines_stay = lines_stay < strip_stays};
     cut.per = cut.lines_stay ? stay : per;
     cut.per = ash_ceil_div(lines, ash_ceil_div(lines, cut.per));
@@ -90,7 +92,8 @@ enum {
     SLICED_TILES = 4 /* so many at least use a slice, so that sums in memory are worth it */
 };
 
-ash_tile_slices ash_tile_slice(ash_kern *k, int64_t total, int64_t block_bytes, int64_t tiles, int64_t sums) {
+ash_tile_slices ash_tile_slice(ash_kern *k, int64_t total, int64_t block_bytes, int64_t tiles,
+                               int64_t sums) {
     int64_t room = k->low->target->l1_bytes / 2, most = ASH_MAX(room / ASH_MAX(block_bytes, 1), 1);
     ash_tile_slices s = {.count = 1, .size = total, .total = total};
     if (tiles < SLICED_TILES || total * block_bytes <= room * 3 / 2 || ash_kern_lost(k)) return s;
@@ -108,8 +111,8 @@ void ash_tile_slices_open(ash_kern *k, ash_tile_slices *s) {
     s->to = ash_nest_index(n, s->total);
     if (s->count == 1) return;
     s->from = ash_nest_loop(n, s->from, ash_nest_index(n, s->total), s->size, 1);
-    s->to = ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, s->from, ash_nest_index(n, s->size)),
-                            s->to);
+    s->to = ash_nest_binary(n, ASH_OP_MIN,
+                            ash_nest_binary(n, ASH_OP_ADD, s->from, ash_nest_index(n, s->size)), s->to);
 }
 
 void ash_tile_slices_close(ash_kern *k, const ash_tile_slices *s) {
@@ -215,7 +218,8 @@ void ash_tile_store(ash_tile *t, ash_sym row, ash_ref row0, const ash_tile_slice
     }
     ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, slices->to, ash_nest_index(n, slices->total)));
     for (unsigned i = 0; i < t->rows * t->vectors; i++)
-        ash_nest_store(n, slices->buf, sum_at(t, slices, slot, i), ash_nest_get(n, t->cells[i]), ASH_NO_REF);
+        ash_nest_store(n, slices->buf, sum_at(t, slices, slot, i), ash_nest_get(n, t->cells[i]),
+                       ASH_NO_REF);
     ash_nest_else(n);
     store_results(t, row, row0);
     ash_nest_end(n);

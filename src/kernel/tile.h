@@ -23,8 +23,9 @@ typedef struct ash_tile_shape {
 ash_tile_shape ash_tile_choose(const ash_target *target, int64_t rows, int64_t blocks, int64_t steps,
                                unsigned most_rows);
 
-/* How a product is cut into chunks: `per` lines of the first operand by one strip of the second. Neighbouring
- * chunks share their lines (`lines_stay`) or their strip, which is then read from the second-level cache. */
+/* How a product is cut into chunks: `per` lines of the first operand by one strip of the second.
+ * Neighbouring chunks share their lines (`lines_stay`) or their strip, which is then read from the
+ * second-level cache. */
 typedef struct ash_tile_cut {
     int64_t per;
     bool lines_stay;
@@ -32,11 +33,11 @@ typedef struct ash_tile_cut {
 
 /* What is to be cut; lines are rows, positions, or lines of positions. */
 typedef struct ash_tile_work {
-    int64_t lines, unit;    /* how many; a chunk has a multiple of `unit` */
-    int64_t line_bytes;     /* of the first operand, for one line */
-    int64_t line_flops;     /* of one line by one strip */
-    int64_t strips;         /* of the second operand */
-    int64_t strip_bytes;    /* of one of them */
+    int64_t lines, unit; /* how many; a chunk has a multiple of `unit` */
+    int64_t line_bytes;  /* of the first operand, for one line */
+    int64_t line_flops;  /* of one line by one strip */
+    int64_t strips;      /* of the second operand */
+    int64_t strip_bytes; /* of one of them */
 } ash_tile_work;
 
 ash_tile_cut ash_tile_choose_cut(const ash_target *target, const ash_tile_work *work);
@@ -44,8 +45,8 @@ ash_tile_cut ash_tile_choose_cut(const ash_target *target, const ash_tile_work *
 ash_ref ash_tile_decode(ash_kern *k, const ash_tile_cut *cut, ash_ref chunk, ash_ref parts, ash_ref strips,
                         ash_ref *part, ash_ref *strip);
 
-/* The inner dimension in slices: all tiles of a chunk take one slice after the other, so that a slice of the
- * strip stays in the first-level cache. In between, their sums lie in scratch memory:
+/* The inner dimension in slices: all tiles of a chunk take one slice after the other, so that a slice of
+ * the strip stays in the first-level cache. In between, their sums lie in scratch memory:
  *
  *     for each slice                           of the inner dimension: `size` of `total` blocks
  *         for each tile of the chunk
@@ -60,7 +61,8 @@ typedef struct ash_tile_slices {
 } ash_tile_slices;
 
 /* For strips of `total` blocks of `block_bytes`, in chunks of `tiles` tiles with `sums` elements in all. */
-ash_tile_slices ash_tile_slice(ash_kern *k, int64_t total, int64_t block_bytes, int64_t tiles, int64_t sums);
+ash_tile_slices ash_tile_slice(ash_kern *k, int64_t total, int64_t block_bytes, int64_t tiles,
+                               int64_t sums);
 /* Opens and closes the loop over the slices. */
 void ash_tile_slices_open(ash_kern *k, ash_tile_slices *slices);
 void ash_tile_slices_close(ash_kern *k, const ash_tile_slices *slices);

@@ -1,0 +1,254 @@
+/* Tiles: in what order chunks come, what is kept in the caches, and how sums survive between slices. */
+#include "ashlar/builder.h"
+#include "ashlar/plan.h"
+#include "differential.h"
+#include "kernel/tile.h"
+
+enum { THREADS = 4, BLOCK = 8 };
+
+static ash_context *context;
+static ash_target avx2; /* with the caches of one processor, whatever this machine has */
+
+static int setup(void **state) {
+    (void)state;
+    ash_diag diag;
+    assert_ok(ash_target__named("x86-64-v3", &avx2, &diag));
+    avx2.l1_bytes = 32 << 10;
+    avx2.l2_bytes = 512 << 10;
+    return ash_context_create(&(ash_context_options){.threads = THREADS}, &context, NULL);
+}
+
+static int teardown(void **state) {
+    (void)state;
+    ash_context_destroy(context);
+    return 0;
+}
+
+static ash_graph *new_graph(void) {
+    ash_graph *g;
+    ash_diag diag;
+    assert_ok(ash_graph_create(context, "test", &g, &diag));
+    return g;
+}
+
+static ash_value input(ash_graph *g, const char *name, unsigned rank, const int64_t *dims) {
+    ash_type type = {.dtype = ASH_F32, .rank = rank};
+    for (unsigned d = 0; d < rank; d++) type.dims[d] = dims[d];
+    return ash_graph_input(g, name, &type);
+}
+#define INPUT(g, name, ...)                                                                                \
+    input(g, name, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (int64_t[]){__VA_ARGS__})
+
+/* A convolution of `size` x `size` positions with blocked channels, weights packed, and a relu. */
+static ash_graph *conv(int64_t c, int64_t o, int64_t size, int64_t window) {
+    ash_graph *g = new_graph();
+    ash_value ins[] = {INPUT(g, "x", 1, c / BLOCK, size, size, BLOCK),
+                       INPUT(g, "w", 1, o / BLOCK, c / BLOCK, window, window, BLOCK, BLOCK)};
+    int64_t one[] = {1, 1}, pad[] = {window / 2, window / 2};
+    ash_attr attrs[] = {ASH_ATTR_LIST(STRIDES, one, 2),
+                        ASH_ATTR_LIST(DILATIONS, one, 2),
+                        ASH_ATTR_LIST(BEFORE, pad, 2),
+                        ASH_ATTR_LIST(AFTER, pad, 2),
+                        ASH_ATTR_I(GROUPS, 1),
+                        ASH_ATTR_I(X_BLOCK, BLOCK),
+                        ASH_ATTR_I(Y_BLOCK, BLOCK),
+                        ASH_ATTR_I(W_BLOCK, BLOCK),
+                        ASH_ATTR_I(O, o)};
+    ash_value y;
+    ash_graph_add(g, ASH_OP_CONV, ins, 2, attrs, 9, &y);
+    ash_graph_output(g, "y", ash_relu(g, y));
+    return g;
+}
+
+static ash_program *lower(const ash_graph *g, const ash_target *target) {
+    ash_diag diag;
+    ash_program *p;
+    assert_ok(ash_graph_status(g, &diag));
+    assert_ok(ash_program__lower(g, target, NULL, &p, &diag));
+    return p;
+}
+
+/* Bytes of scratch memory of one worker. */
+static int64_t scratch(const ash_graph *g, const ash_target *target) {
+    ash_program *p = lower(g, target);
+    int64_t bytes = 0;
+    for (size_t i = 0; i < p->buffers.len; i++)
+        if (p->buffers.at[i].kind == ASH_BUFFER_SCRATCH) bytes += p->buffers.at[i].bytes;
+    ash_program__free(p);
+    return bytes;
+}
+
+static bool has(const ash_nest *n, ash_nest_op op) {
+    for (size_t i = 0; i < n->code.len; i++)
+        if (n->code.at[i].op == op) return true;
+    return false;
+}
+
+/* --- the order of chunks ------------------------------------------------------------------------------ */
+
+static void lines_stay_where_they_are_much(void **state) {
+    (void)state;
+    /* 256 channels at 56 x 56, to 128: the input is 3.2 MB and would be read once for each strip. */
+    ash_tile_work work = {.lines = 3136,
+                          .unit = 4,
+                          .line_bytes = 256 * 4,
+                          .line_flops = 2 * 256 * 24,
+                          .strips = 6,
+                          .strip_bytes = 256 * 24 * 4};
+    ash_tile_cut cut = ash_tile_choose_cut(&avx2, &work);
+    assert_true(cut.lines_stay);
+    assert_int_equal(cut.per % work.unit, 0);
+    assert_true(cut.per * work.line_bytes <= avx2.l2_bytes / 2);
+    assert_true(cut.per * work.line_flops >= 1 << 20);
+    /* A larger second-level cache keeps more of them. */
+    ash_target large = avx2;
+    large.l2_bytes *= 2;
+    assert_true(ash_tile_choose_cut(&large, &work).per > cut.per);
+}
+
+static void strip_stays_where_it_is_large(void **state) {
+    (void)state;
+    /* 3 x 3 over 256 channels at 14 x 14: the whole input fits beside a strip. */
+    ash_tile_work work = {.lines = 14,
+                          .unit = 1,
+                          .line_bytes = 14 * 256 * 4,
+                          .line_flops = 2 * 2304 * 16 * 14,
+                          .strips = 16,
+                          .strip_bytes = 2304 * 16 * 4};
+    ash_tile_cut cut = ash_tile_choose_cut(&avx2, &work);
+    assert_false(cut.lines_stay);
+    assert_in_range(cut.per, 1, 14);
+}
+
+static void chunks_cover_all_lines(void **state) {
+    (void)state;
+    uint64_t random = 1;
+    for (int i = 0; i < 2000; i++) {
+        int64_t unit = 1 + (int64_t)(test_random(&random) % 12),
+                inner = 1 + (int64_t)(test_random(&random) % 5000);
+        ash_tile_work work = {.lines = (int64_t)(test_random(&random) % 4000),
+                              .unit = unit,
+                              .line_bytes = inner * 4,
+                              .line_flops = 2 * inner * 16,
+                              .strips = 1 + (int64_t)(test_random(&random) % 100),
+                              .strip_bytes = inner * 16 * 4};
+        ash_tile_cut cut = ash_tile_choose_cut(&avx2, &work);
+        assert_true(cut.per > 0 && cut.per % unit == 0);
+        assert_true(cut.per < work.lines + unit || work.lines == 0);
+    }
+}
+
+/* --- slices ------------------------------------------------------------------------------------------- */
+
+static void slices_where_a_strip_is_larger_than_the_cache(void **state) {
+    (void)state;
+    ash_graph *small = conv(64, 64, 56, 1), *large = conv(64, 64, 56, 3);
+    assert_int_equal(scratch(small, &avx2), 0);
+    int64_t bytes = scratch(large, &avx2);
+    assert_true(bytes > 0 && bytes <= avx2.l2_bytes / 4);
+    ash_target roomy = avx2;
+    roomy.l1_bytes = 1 << 20;
+    assert_int_equal(scratch(large, &roomy), 0);
+    ash_graph_destroy(small);
+    ash_graph_destroy(large);
+}
+
+static void sums_survive_between_slices(void **state) {
+    (void)state;
+    static const int64_t vars[8],
+        shapes[][4] = {
+            {72, 24, 27, 3},   /* the last slice is shorter; lines end in a part of a tile */
+            {1024, 24, 13, 1}, /* positions as one long dim, with a rest */
+            {32, 16, 20, 5},
+        };
+    ash_diag diag;
+    ash_compiler *compiler;
+    assert_ok(ash_compiler__get(context, &compiler, &diag));
+    for (size_t i = 0; i < ASH_COUNT(shapes); i++) {
+        ash_graph *g = conv(shapes[i][0], shapes[i][1], shapes[i][2], shapes[i][3]);
+        const ash_target *target = ash_compiler__target(compiler);
+        if (target->vector_bytes >= 32 && target->l1_bytes <= 48 << 10) assert_true(scratch(g, target) > 0);
+        test_differential(context, g, vars, 1e-6);
+        ash_graph_destroy(g);
+    }
+}
+
+/* Each worker has sums of its own: the same bits for any number of them. */
+static void workers_have_sums_of_their_own(void **state) {
+    (void)state;
+    enum { C = 256, O = 64, SIZE = 28 };
+    ash_graph *g = conv(C, O, SIZE, 3);
+    ash_diag diag;
+    size_t counts[] = {C * SIZE * SIZE, C * O * 9, O * SIZE * SIZE};
+    float *x = aligned_alloc(64, counts[0] * sizeof *x), *w = aligned_alloc(64, counts[1] * sizeof *w),
+          *one = malloc(counts[2] * sizeof *one);
+    for (size_t i = 0; i < counts[0]; i++) x[i] = (float)(i % 17) - 8;
+    for (size_t i = 0; i < counts[1]; i++) w[i] = (float)(i % 23) / 16 - 0.7f;
+    for (unsigned threads = 1; threads <= THREADS; threads += THREADS - 1) {
+        ash_plan_options options = ash_plan_options_default();
+        ash_plan *plan;
+        options.threads = threads;
+        assert_ok(ash_plan_prepare(context, g, &options, &plan, &diag));
+        assert_ok(ash_plan_bind_input(plan, 0, x, counts[0] * sizeof *x, &diag));
+        assert_ok(ash_plan_bind_input(plan, 1, w, counts[1] * sizeof *w, &diag));
+        for (int repeat = 0; repeat < 8; repeat++) {
+            assert_ok(ash_plan_execute(plan, &diag));
+            const ash_view *view;
+            assert_ok(ash_plan_output(plan, 0, &view, &diag));
+            const void *y;
+            assert_ok(ash_view_data(view, &y, &diag));
+            if (threads == 1)
+                memcpy(one, y, counts[2] * sizeof *one);
+            else
+                assert_memory_equal(one, y, counts[2] * sizeof *one);
+        }
+        ash_plan_destroy(plan);
+    }
+    free(x), free(w), free(one);
+    ash_graph_destroy(g);
+}
+
+/* --- a first operand that movement scatters ----------------------------------------------------------- */
+
+/* y = W flatten(x), x with blocked channels: copied together once, not gathered for every column. */
+static void scattered_operand_is_copied_once(void **state) {
+    (void)state;
+    static const int64_t vars[8];
+    ash_graph *g = new_graph();
+    ash_value x = INPUT(g, "x", 1, 6, 7, 7, BLOCK), w = INPUT(g, "w", 64, 6 * BLOCK * 49);
+    x = ash_reshape(g, ash_transpose(g, x, (int64_t[]){0, 1, 4, 2, 3}), (int64_t[]){1, 6 * BLOCK * 49}, 2);
+    ash_graph_output(g, "y", ash_matmul(g, x, ash_transpose(g, w, (int64_t[]){1, 0})));
+    ash_program *p = lower(g, &avx2);
+    assert_int_equal(p->steps.len, 2);
+    assert_false(has(&p->nests.at[p->steps.at[1].nest], ASH_NEST_GATHER));
+    ash_program__free(p);
+    test_differential(context, g, vars, 1e-6);
+    ash_graph_destroy(g);
+}
+
+/* Heads side by side are runs of 64: read where they lie. */
+static void runs_are_read_where_they_lie(void **state) {
+    (void)state;
+    ash_graph *g = new_graph();
+    ash_value x = INPUT(g, "x", 4, 16, 64), w = INPUT(g, "w", 256, 32);
+    x = ash_reshape(g, ash_transpose(g, x, (int64_t[]){1, 0, 2}), (int64_t[]){16, 256}, 2);
+    ash_graph_output(g, "y", ash_matmul(g, x, w));
+    ash_program *p = lower(g, &avx2);
+    assert_int_equal(p->steps.len, 1);
+    ash_program__free(p);
+    ash_graph_destroy(g);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lines_stay_where_they_are_much),
+        cmocka_unit_test(strip_stays_where_it_is_large),
+        cmocka_unit_test(chunks_cover_all_lines),
+        cmocka_unit_test(slices_where_a_strip_is_larger_than_the_cache),
+        cmocka_unit_test(sums_survive_between_slices),
+        cmocka_unit_test(workers_have_sums_of_their_own),
+        cmocka_unit_test(scattered_operand_is_copied_once),
+        cmocka_unit_test(runs_are_read_where_they_lie),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
