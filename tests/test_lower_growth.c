@@ -185,6 +185,18 @@ static void test_growth(void **state) {
         }
 }
 
+/* On `blocks` times 16 channels of `rows` x 9. */
+static ash_value winograd(ash_graph *g, ash_dim blocks, ash_dim rows) {
+    static const int64_t one[] = {1, 1};
+    ash_attr attrs[] = {ASH_ATTR_LIST(BEFORE, one, 2), ASH_ATTR_LIST(AFTER, one, 2), ASH_ATTR_I(O, 16),
+                        ASH_ATTR_I(Y_BLOCK, 16)};
+    ash_value ins[] = {input(g, "tiled", 5, (ash_dim[]){1, blocks, rows, 9, 16}),
+                       input(g, "points", 4, (ash_dim[]){36, 1, blocks * 16, 16})},
+              y;
+    ash_graph_add(g, ASH_OP_WINOGRAD, ins, 2, attrs, 4, &y);
+    return y;
+}
+
 /* --- hostile sizes
  * ------------------------------------------------------------------------------------------------------------
  */
@@ -210,7 +222,7 @@ static void check_large(ash_graph *g, ash_value y) {
 static void test_large(void **state) {
     (void)state;
     const ash_dim big = INT64_C(1) << 30, huge = INT64_C(9) << 57; /* bytes: 9 << 59 */
-    for (int i = 0; i < 18; i++) {
+    for (int i = 0; i < 20; i++) {
         ash_graph *g = new_graph(context);
         ash_value x = input(g, "x", 2, (ash_dim[]){big, big}),
                   line = input(g, "line", 1, (ash_dim[]){huge});
@@ -275,6 +287,8 @@ static void test_large(void **state) {
             ash_graph_add(g, ASH_OP_CONV, ins, 2, attrs, 9, &y);
             break;
         }
+        case 17: y = winograd(g, huge >> 14, 9); break;
+        case 18: y = winograd(g, 1, huge >> 20); break;
         default: {
             ash_value parts[] = {ash_neg(g, x), x, ash_neg(g, x)};
             y = ash_concat(g, parts, 3, 1);
@@ -322,6 +336,7 @@ static void build_mixed(ash_graph *g) {
     ash_value blocked;
     ash_graph_add(g, ASH_OP_CONV, ins, 2, attrs, 9, &blocked);
     ash_graph_output(g, "blocked", ash_tanh(g, blocked));
+    ash_graph_output(g, "winograd", ash_relu(g, winograd(g, 1, 9)));
     ash_graph_output(g, "sum", ash_cumsum(g, y, 1, false, false));
     ash_graph_output(g, "argmax", ash_argmax(g, y, 1, false));
     ash_value updates = input(g, "updates", 3, (ash_dim[]){3, 6, 24}),

@@ -248,6 +248,13 @@ static void test_refusals_leave_no_file(void **state) {
     const ash_onnx_write_options outside = {.external = "../w.bin"};
     assert_status(ash_onnx_write(g, in_folder("m.onnx"), &outside, &diag), ASH_ERROR_INVALID_ARGUMENT);
     assert_status(ash_onnx_write(g, in_folder("no/m.onnx"), NULL, &diag), ASH_ERROR_NOT_FOUND);
+    static const int64_t pads[] = {1, 1};
+    const ash_attr attrs[] = {ASH_ATTR_LIST(BEFORE, pads, 2), ASH_ATTR_LIST(AFTER, pads, 2),
+                              ASH_ATTR_I(O, 4), ASH_ATTR_I(Y_BLOCK, 4)};
+    const ash_value tiled[] = {input(g, "t", ASH_F32, 5, (ash_dim[]){1, 1, 9, 9, 4}),
+                               input(g, "u", ASH_F32, 4, (ash_dim[]){36, 1, 4, 4})};
+    output(g, node(g, ASH_OP_WINOGRAD, tiled, 2, attrs, 4));
+    assert_status(ash_onnx_write(g, in_folder("m.onnx"), NULL, &diag), ASH_ERROR_UNSUPPORTED);
     assert_int_not_equal(access(in_folder("m.onnx"), F_OK), 0);
     assert_int_not_equal(access(in_folder("m.onnx.part"), F_OK), 0);
     ash_graph_destroy(g);

@@ -200,11 +200,16 @@ ash_status ash_infer__conv(const ash_inference *c) {
     return ASH_OK;
 }
 
+/* --- Winograd convolutions
+ * ------------------------------------------------------------------------------------------- */
+
+enum { MOST_LANES = 64 }; /* of a block: they become vectors */
+
 /* w is [(m + 2)^2, ceil(o/B), c, B]. */
 static ash_status winograd_weights(const ash_inference *c, int64_t channels, int64_t filters) {
     const ash_type *w = &c->ins[1];
     ash_winograd transforms;
-    ASH_INFER_FAIL_IF(w->rank != 4 || w->dims[3] < 1 || w->dims[2] != channels ||
+    ASH_INFER_FAIL_IF(w->rank != 4 || w->dims[3] < 1 || w->dims[3] > MOST_LANES || w->dims[2] != channels ||
                           w->dims[1] != (filters - 1) / w->dims[3] + 1,
                       c, ASH_ERROR_SHAPE, "the weights are not [points, ceil(o/B), c, B]");
     ASH_INFER_FAIL_IF(!ash_winograd_make(w->dims[0], &transforms), c, ASH_ERROR_SHAPE,
@@ -219,7 +224,7 @@ ash_status ash_infer__winograd(const ash_inference *c) {
     ash_dim channels;
     ASH_INFER_FAIL_IF(x->dtype != ASH_F32, c, ASH_ERROR_TYPE, "operand 0 is not f32");
     ASH_TRY(ash_infer__same_dtype(c, 0, 1));
-    ASH_INFER_FAIL_IF(x->rank != 5 || x->dims[4] < 1, c, ASH_ERROR_SHAPE,
+    ASH_INFER_FAIL_IF(x->rank != 5 || x->dims[4] < 1 || x->dims[4] > MOST_LANES, c, ASH_ERROR_SHAPE,
                       "operand 0 is not [n, c/I, h, w, I]");
     ASH_TRY(ash_infer__dim(c, ASH_DIM_MUL, x->dims[1], x->dims[4], &channels));
     ASH_INFER_FAIL_IF(filters < 1 || block < 2 || filters % block, c, ASH_ERROR_SHAPE,

@@ -20,9 +20,10 @@ static void make_point(ash_winograd *w, const double *points, unsigned at) {
         times_root(row, degree++, points[i]);
         scale *= points[at] - points[i];
     }
-    for (unsigned k = 0; k < ASH_MAX(w->tile, 3u); k++, power *= points[at]) {
+    for (unsigned k = 0; k < ASH_MAX(w->tile, 3u); k++) {
         if (k < 3) w->kernel[at][k] = power / scale;
         if (k < w->tile) w->output[k][at] = power;
+        power *= points[at];
     }
 }
 

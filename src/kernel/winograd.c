@@ -27,6 +27,8 @@ enum {
     CHUNKS = 8          /* enough to share */
 };
 
+static const int64_t LARGE = INT64_C(1) << 40; /* sizes below it can be multiplied by what blocks have */
+
 typedef struct winograd {
     ash_kern *k;
     const ash_node *node;
@@ -173,7 +175,11 @@ static int64_t point_stride(int64_t elements) {
 
 static void choose_sizes(winograd *g) {
     int64_t points = g->t.size * g->t.size, channels = g->channel_blocks * g->x_lanes;
-    int64_t all = ASH_MAX(ash_kern_max(g->k, g->all_tiles), 1);
+    int64_t all = ASH_MIN(ASH_MAX(ash_kern_max(g->k, g->all_tiles), 1), LARGE);
+    if (channels > LARGE || g->vectors > LARGE) {
+        g->k->failed = g->k->too_large = true;
+        return;
+    }
     int64_t part = ASH_MIN(ash_ceil_div(PART, g->lanes), g->vectors);
     int64_t tile_bytes = points * (channels + part * g->lanes) * (int64_t)sizeof(float);
     int64_t block = ASH_MAX(SCRATCH / tile_bytes, FEW_TILES);
@@ -464,6 +470,7 @@ void ash_kern_lower_winograd(ash_kern *k, ash_dim *chunks) {
     ash_nest *n = &k->nest;
     read_node(&g);
     choose_sizes(&g);
+    if (ash_kern_lost(k)) return;
     make_symbols(&g);
     int64_t points = g.t.size * g.t.size;
     g.v_buf = scratch(&g, points * g.v_point, &g.v_at);

@@ -335,8 +335,8 @@ static bool window_pads(ash_writer *w, const ash_node *node, size_t n, int64_t *
 static void write_conv(ash_writer *w, const ash_node *node) {
     size_t n = in_type(w, node, 0)->rank - 2;
     int64_t pads[2 * ASH_MAX_RANK];
-    if (ash_node_int(node, ASH_ATTR_X_BLOCK) || ash_node_int(node, ASH_ATTR_Y_BLOCK) ||
-        ash_node_int(node, ASH_ATTR_W_BLOCK)) {
+    if (node->op == ASH_OP_WINOGRAD || ash_node_int(node, ASH_ATTR_X_BLOCK) ||
+        ash_node_int(node, ASH_ATTR_Y_BLOCK) || ash_node_int(node, ASH_ATTR_W_BLOCK)) {
         ash_writer__fail(w, ASH_ERROR_UNSUPPORTED, "a blocked layout");
         return;
     }

@@ -74,6 +74,7 @@ static bool is_on(const row *pass, const ash_opt_options *options) {
 static unsigned properties_of(const ash_graph *graph) {
     for (size_t i = 0; i < graph->nodes.len; i++) {
         const ash_node *node = &graph->nodes.at[i];
+        if (node->op == ASH_OP_WINOGRAD) return 0;
         if (node->op == ASH_OP_MATMUL && ash_node_int(node, ASH_ATTR_B_BLOCK)) return 0;
         if (node->op == ASH_OP_CONV &&
             (ash_node_int(node, ASH_ATTR_X_BLOCK) || ash_node_int(node, ASH_ATTR_Y_BLOCK) ||
