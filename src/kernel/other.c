@@ -308,6 +308,37 @@ static void insert(ash_kern *k, const best_list *l, bool largest, int64_t most, 
     ash_nest_end(n);
 }
 
+static void insert_range(rows *r, const best_list *l, bool largest, int64_t most, ash_ref from,
+                         ash_ref to) {
+    ash_kern *k = r->k;
+    size_t mark = ash_kern_mark(k);
+    ash_ref i = ash_kern_loop(k, r->step, from, to, 1, 1);
+    insert(k, l, largest, most, ash_kern_eval(k, r->node->ins[0], r->idx), i);
+    ash_nest_end(&k->nest);
+    ash_kern_forget(k, mark);
+}
+
+/* Whether the list has room, or any of the next elements precedes its last. */
+static ash_ref some_belong(rows *r, const best_list *l, bool largest, int64_t most, unsigned lanes) {
+    ash_kern *k = r->k;
+    ash_nest *n = &k->nest;
+    ash_ref limit = ash_nest_index(n, most), end = ash_nest_index(n, most - 1);
+    ash_ref worst = ash_nest_load(n, l->values, list_at(k, l->first_value, end), 1, ASH_NO_REF);
+    ash_ref room = ash_nest_binary(n, ASH_OP_LT, ash_nest_get(n, l->count), limit);
+    size_t mark = ash_kern_mark(k);
+    k->vsym = r->step;
+    k->lanes = lanes;
+    k->aligned = true;
+    ash_ref x = ash_kern_splat(k, ash_kern_eval(k, r->node->ins[0], r->idx));
+    ash_ref better = precedes(k, largest, largest, x, ash_kern_splat(k, worst));
+    k->vsym = ASH_NO_SYM;
+    k->lanes = 1;
+    ash_kern_forget(k, mark);
+    ash_ref any = ash_nest_hreduce(n, ASH_OP_OR, ash_nest_cast(n, ASH_I32, better));
+    any = ash_nest_unary(n, ASH_OP_NOT, ash_nest_binary(n, ASH_OP_EQ, any, ash_nest_int(n, ASH_I32, 0)));
+    return ash_nest_binary(n, ASH_OP_OR, room, any);
+}
+
 /* One pass with a sorted list of the best: an element that is not among them costs one comparison. */
 static ash_dim lower_topk(ash_kern *k) {
     rows r;
@@ -331,10 +362,19 @@ static ash_dim lower_topk(ash_kern *k) {
         ash_nest_store(n, l.values, list_at(k, l.first_value, ash_nest_index(n, both ? most - 1 : 0)), any,
                        ASH_NO_REF);
     l.count = ash_nest_cell(n, zero);
-    ash_ref i = ash_kern_loop(k, r.step, zero, ash_kern_dim(k, r.count), 1, 1);
-    insert(k, &l, largest, most, ash_kern_eval(k, node->ins[0], r.idx), i);
-    ash_nest_end(n);
-    ash_kern_forget(k, mark);
+    ash_ref done = zero, count = ash_kern_dim(k, r.count);
+    unsigned lanes = ash_target_lanes(k->low->target, ash_dtype_size(ash_kern_dtype(in->dtype)));
+    if (r.axis + 1 == r.rank && lanes > 1) {
+        ash_ref step = ash_nest_index(n, lanes);
+        done = ash_nest_binary(n, ASH_OP_MUL, ash_nest_idiv(n, count, step), step);
+        ash_ref from = ash_kern_loop(k, r.step, zero, done, lanes, 1);
+        ash_nest_if(n, some_belong(&r, &l, largest, most, lanes));
+        insert_range(&r, &l, largest, most, from, ash_nest_binary(n, ASH_OP_ADD, from, step));
+        ash_nest_end(n);
+        ash_nest_end(n);
+        ash_kern_forget(k, mark);
+    }
+    insert_range(&r, &l, largest, most, done, count);
     ash_sym rank = ash_kern_sym(k, most);
     ash_ix out[ASH_MAX_RANK];
     memcpy(out, r.idx, sizeof out);
