@@ -198,6 +198,9 @@ ash_status ash_kern_lower_part(ash_kern *k, ash_value value, ash_value target, u
  * when it is not of that form. */
 bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out);
 
+/* The step of a group that is a call of the caller's function: call.c. */
+ash_status ash_lower__call(ash_lowering *low, uint32_t group);
+
 /* Decides where the new values of states lie, once all steps are there: state.c. */
 ash_status ash_lower__states(ash_lowering *low, const ash_lower_options *options);
 
