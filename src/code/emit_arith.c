@@ -128,7 +128,8 @@ LLVMValueRef ash_emit__join(ash_emit *e, LLVMValueRef *parts, unsigned count) {
             unsigned lanes = ash_emit__lanes(parts[i]);
             LLVMValueRef mask = LLVMGetPoison(LLVMVectorType(i32, 2 * lanes));
             for (unsigned k = 0; k < 2 * lanes; k++)
-                mask = LLVMBuildInsertElement(e->b, mask, LLVMConstInt(i32, k, false), LLVMConstInt(i32, k, false), "");
+                mask = LLVMBuildInsertElement(e->b, mask, LLVMConstInt(i32, k, false),
+                                              LLVMConstInt(i32, k, false), "");
             parts[i / 2] = LLVMBuildShuffleVector(e->b, parts[i], parts[i + 1], mask, "");
         }
     }
@@ -138,7 +139,8 @@ LLVMValueRef ash_emit__join(ash_emit *e, LLVMValueRef *parts, unsigned count) {
 LLVMValueRef ash_emit__hreduce(ash_emit *e, ash_op op, ash_dtype dtype, LLVMValueRef v) {
     for (unsigned lanes = ash_emit__lanes(v); lanes > 1; lanes = (lanes + 1) / 2) {
         unsigned low = (lanes + 1) / 2, high = lanes / 2;
-        LLVMValueRef sum = ash_emit__compute(e, op, dtype, ash_emit__part(e, v, 0, high), ash_emit__part(e, v, low, high));
+        LLVMValueRef sum =
+            ash_emit__compute(e, op, dtype, ash_emit__part(e, v, 0, high), ash_emit__part(e, v, low, high));
         if (low == high) {
             v = sum;
             continue;

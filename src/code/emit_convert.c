@@ -131,9 +131,9 @@ static LLVMValueRef integer_to_float(ash_emit *e, ash_dtype from, ash_dtype to, 
                                                    : LLVMBuildUIToFP(e->b, a, type, "");
 }
 
-/* The nearest number that the integer type has, without what is behind the point; of a NaN 0. To at most 32 bits
- * with a sign, or 16 without: clamped before the conversion, which then is one instruction. The largest f32 below
- * 2^31 is no neighbour of it, so what is past it takes another select. */
+/* The nearest number that the integer type has, without what is behind the point; of a NaN 0. To at most 32
+ * bits with a sign, or 16 without: clamped before the conversion, which then is one instruction. The
+ * largest f32 below 2^31 is no neighbour of it, so what is past it takes another select. */
 static LLVMValueRef clamped_to_integer(ash_emit *e, ash_dtype from, ash_dtype to, LLVMValueRef a) {
     bool is_signed = ash_dtype_kind(to) == ASH_KIND_SIGNED, rough = from == ASH_F32 && to == ASH_I32;
     int bits = (int)ash_dtype_size(to) * 8 - is_signed;

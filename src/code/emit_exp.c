@@ -10,9 +10,9 @@
 
 /* --- exp --------------------------------------------------------------------------------------------- */
 
-/* (1 + q) * 2^n for any n that the result may need, subnormal results included, with two roundings, the second
- * of them in subnormal results alone. The lowest bits of `biased` hold n + 2 * bias: half of them is the biased
- * exponent of one factor, the rest of the other. */
+/* (1 + q) * 2^n for any n that the result may need, subnormal results included, with two roundings, the
+ * second of them in subnormal results alone. The lowest bits of `biased` hold n + 2 * bias: half of them is
+ * the biased exponent of one factor, the rest of the other. */
 static val scale(ash_emit *e, val q, val n, val biased) {
     unsigned lanes = ash_emit__lanes(q), mantissa = is_single(q) ? 23 : 52;
     enum { LANES = 16, PARTS = 16 }; /* of one instruction; of the longest vectors */
@@ -29,7 +29,8 @@ static val scale(ash_emit *e, val q, val n, val biased) {
                                         : "llvm.x86.avx512.mask.scalef.ps.128";
         enum { PRESENT_ROUNDING = 4 };
         LLVMTypeRef mask = LLVMIntTypeInContext(e->ctx, ASH_MAX(lanes, 8u));
-        val x = f_add(e, q, f_const(q, 1)), args[] = {x, n, x, LLVMConstAllOnes(mask),
+        val x = f_add(e, q, f_const(q, 1)),
+            args[] = {x, n, x, LLVMConstAllOnes(mask),
                       LLVMConstInt(LLVMInt32TypeInContext(e->ctx), PRESENT_ROUNDING, false)};
         return ash_emit__intrinsic(e, name, NULL, 0, args, lanes == 16 ? 5 : 4);
     }

@@ -78,8 +78,8 @@ bool ash_kern_address(ash_kern *k, ash_value value, const ash_ix *idx, ash_value
 /* --- padding: an element of the operand, or the padding value
  * ------------------------------------------------------------- */
 
-/* The same for neighbours from `first` on: numbers of lanes are compared, which are small, so that a compare has as
- * many lanes as one of f32. */
+/* The same for neighbours from `first` on: numbers of lanes are compared, which are small, so that a
+ * compare has as many lanes as one of f32. */
 static ash_ref lanes_in_bounds(ash_kern *k, ash_ref first, bool low, ash_ref limit) {
     ash_nest *n = &k->nest;
     ash_ref zero = ash_nest_index(n, 0), count = ash_nest_index(n, k->lanes), ok = ASH_NO_REF;
@@ -92,7 +92,8 @@ static ash_ref lanes_in_bounds(ash_kern *k, ash_ref first, bool low, ash_ref lim
     if (limit != ASH_NO_REF) {
         ash_ref to = ash_nest_binary(n, ASH_OP_SUB, limit, first);
         to = ash_nest_binary(n, ASH_OP_MAX, ash_nest_binary(n, ASH_OP_MIN, to, count), zero);
-        ash_ref below = ash_nest_binary(n, ASH_OP_LT, lane, ash_kern_splat(k, ash_nest_cast(n, ASH_I32, to)));
+        ash_ref below =
+            ash_nest_binary(n, ASH_OP_LT, lane, ash_kern_splat(k, ash_nest_cast(n, ASH_I32, to)));
         ok = ok == ASH_NO_REF ? below : ash_nest_binary(n, ASH_OP_AND, ok, below);
     }
     return ok;

@@ -52,13 +52,13 @@ typedef struct ash_kern_use {
     bool read, written, single;
 } ash_kern_use;
 
-/* A square block of elements, as many rows as a vector has lanes: it is loaded in vectors along another symbol
- * than the vector symbol, and transposed in registers. */
+/* A square block of elements, as many rows as a vector has lanes: it is loaded in vectors along another
+ * symbol than the vector symbol, and transposed in registers. */
 enum { ASH_MAX_TURNED = 16, ASH_MAX_TURNED_LOADS = 4 };
 typedef struct ash_kern_turn {
-    ash_sym along;   /* the other symbol */
-    ash_ref base;    /* its value in row 0, a multiple of the lanes */
-    unsigned row;    /* that is evaluated now */
+    ash_sym along; /* the other symbol */
+    ash_ref base;  /* its value in row 0, a multiple of the lanes */
+    unsigned row;  /* that is evaluated now */
     unsigned n_loads;
     struct {
         uint16_t buf;
@@ -82,7 +82,7 @@ typedef struct ash_kern {
     bool aligned;              /* vectors along it start at multiples of `lanes` */
     ash_ref mask;              /* lanes that count (vector of bool), or ASH_NO_REF: all */
     ash_ref guard;             /* scalar: loads may touch memory only if it is true; or ASH_NO_REF */
-    ash_kern_turn *turn; /* the present block, or NULL */
+    ash_kern_turn *turn;       /* the present block, or NULL */
     uint32_t context; /* number of the present mask and guard, so that remembered values are not mixed up */
     ASH_VEC(ash_kern_known) known;
     ASH_VEC(ash_kern_memo) memo;
@@ -201,6 +201,10 @@ ash_status ash_lower__call(ash_lowering *low, uint32_t group);
 /* loops_turn.c: a vector whose lanes are `linear` along the vector symbol, out of the present block; false when
  * it is not of that form. */
 bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out);
+/* loops_turn.c: a vector whose lanes are `linear` along the vector symbol, out of the present block; false
+ * when it is not of that form. */
+
+/* The step of a group that is a call of the caller's function: call.c. */
 
 /* Decides where the new values of states lie, once all steps are there: state.c. */
 ash_status ash_lower__states(ash_lowering *low, const ash_lower_options *options);

@@ -13,8 +13,8 @@
  * ------------------------------------------------------------------------------------------------------------------
  */
 
-void ash_loops__vector(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref to, bool whole, ash_loops_body body,
-                        void *arg) {
+void ash_loops__vector(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref to, bool whole,
+                       ash_loops_body body, void *arg) {
     ash_kern *k = l->k;
     ash_nest *n = &k->nest;
     const unsigned widths[] = {l->lanes, l->narrow};
@@ -72,7 +72,8 @@ static void reduce_once(ash_loops *l, void *arg) {
     r->scalar_used |= cell == r->scalar;
     size_t known = k->known.len;
     ash_loops__recall(l);
-    ash_nest_set(&k->nest, cell, ash_loops__accumulate(l, r->node, r->combine, ash_nest_get(&k->nest, cell)));
+    ash_nest_set(&k->nest, cell,
+                 ash_loops__accumulate(l, r->node, r->combine, ash_nest_get(&k->nest, cell)));
     ash_loops__keep(l);
     k->known.len = known;
 }
@@ -257,7 +258,8 @@ static ash_dim emit(ash_loops *l) {
             ash_nest_binary(n, ASH_OP_MUL, ash_nest_imod(n, chunk, count), ash_nest_index(n, part));
         ash_ref to = ash_nest_binary(n, ASH_OP_MIN, ash_kern_dim(k, v->extent),
                                      ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_index(n, part)));
-        ash_loops__vector(l, v, from, to, ash_dim_is_const(v->extent) && v->extent % l->lanes == 0, row, NULL);
+        ash_loops__vector(l, v, from, to, ash_dim_is_const(v->extent) && v->extent % l->lanes == 0, row,
+                          NULL);
         ash_nest_end(n);
         return ash_kern_product(k, rows, parts);
     }
@@ -269,7 +271,7 @@ static ash_dim emit(ash_loops *l) {
     decode_row(l, n_rows, ash_nest_loop(n, from, to, 1, 1));
     if (v)
         ash_loops__vector(l, v, ash_nest_index(n, 0), ash_kern_dim(k, v->extent),
-                    ash_dim_is_const(v->extent) && v->extent % l->lanes == 0, row, NULL);
+                          ash_dim_is_const(v->extent) && v->extent % l->lanes == 0, row, NULL);
     else
         row(l, NULL);
     ash_nest_end(n);
@@ -318,11 +320,11 @@ ash_status ash_kern_lower_loops(ash_kern *k, ash_dim *chunks) {
     const ash_group *g = k->group;
     ash_value root = k->graph->nodes.at[g->root].out;
     ash_loops l = {.k = k,
-               .value = root,
-               .target = root,
-               .n_root_axes = g->n_root_axes,
-               .n_axes = g->n_axes,
-               .reduced = g->reduced};
+                   .value = root,
+                   .target = root,
+                   .n_root_axes = g->n_root_axes,
+                   .n_axes = g->n_axes,
+                   .reduced = g->reduced};
     memcpy(l.extents, g->extents, sizeof l.extents);
     if (g->anchor != ASH_NO_NODE) {
         l.anchor = &k->graph->nodes.at[g->anchor];
@@ -335,12 +337,12 @@ ash_status ash_kern_lower_part(ash_kern *k, ash_value value, ash_value target, u
                                ash_dim shift, ash_dim *chunks) {
     const ash_type *type = ash_graph__type(k->graph, value);
     ash_loops l = {.k = k,
-               .value = value,
-               .target = target,
-               .n_root_axes = type->rank,
-               .n_axes = type->rank,
-               .shift_axis = along,
-               .shift = shift};
+                   .value = value,
+                   .target = target,
+                   .n_root_axes = type->rank,
+                   .n_axes = type->rank,
+                   .shift_axis = along,
+                   .shift = shift};
     memcpy(l.extents, type->dims, sizeof type->dims);
     return finish(&l, chunks);
 }

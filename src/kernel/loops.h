@@ -39,7 +39,7 @@ typedef struct ash_loops {
     unsigned n_outer, n_inner;
     bool vector_inner; /* the vector axis is the last inner one; else the last outer one */
     uint32_t
-        bounded;    /* bit per inner axis: a window whose loop runs only over positions inside the input */
+        bounded; /* bit per inner axis: a window whose loop runs only over positions inside the input */
     unsigned lanes, narrow; /* of a full vector; of a vector of one register each, behind the full ones */
     int turn; /* outer axis along which what is gathered along the vector axis has neighbours, or -1 */
     ash_kept kept[ASH_MAX_KEPT];
@@ -62,7 +62,8 @@ ash_ref ash_loops__accumulate(ash_loops *l, const ash_node *node, ash_op combine
 /* Merges axes, makes their symbols, and chooses the vector axis and its lanes. */
 void ash_loops__choose_axes(ash_loops *l);
 
-/* --- loops.c -------------------------------------------------------------------------------------------- */
+/* --- loops.c --------------------------------------------------------------------------------------------
+ */
 
 typedef void (*ash_loops_body)(ash_loops *l, void *arg);
 
@@ -76,7 +77,8 @@ void ash_loops__vector(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref to
 /* Evaluates and stores the root at the present position. */
 void ash_loops__store(ash_loops *l, void *arg);
 
-/* --- loops_turn.c --------------------------------------------------------------------------------------- */
+/* --- loops_turn.c ---------------------------------------------------------------------------------------
+ */
 
 /* Decides whether blocks are transposed in registers: sets l->turn. `dry` has the addresses. */
 void ash_loops__choose_turn(ash_loops *l, const ash_kern *dry, const ash_loops *trial);
@@ -91,8 +93,8 @@ bool ash_loops__root_is_full(const ash_loops *l);
 unsigned ash_loops__work(const ash_kern *k);
 /* Chooses the values to keep and makes their memory. */
 void ash_loops__choose_kept(ash_loops *l);
-/* Around the body of one of the loops: what earlier ones have kept becomes known; what this one is the first
- * to compute is stored. */
+/* Around the body of one of the loops: what earlier ones have kept becomes known; what this one is the
+ * first to compute is stored. */
 void ash_loops__recall(ash_loops *l);
 void ash_loops__keep(ash_loops *l);
 

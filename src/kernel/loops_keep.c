@@ -49,8 +49,8 @@ unsigned ash_loops__work(const ash_kern *k) {
     return work;
 }
 
-/* A walk over what one loop computes. `seen` has, per node of the group, the first loop that computes it and
- * the last one that has counted it, both + 1. */
+/* A walk over what one loop computes. `seen` has, per node of the group, the first loop that computes it
+ * and the last one that has counted it, both + 1. */
 typedef struct survey {
     ash_loops *l;
     struct {

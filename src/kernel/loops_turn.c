@@ -1,12 +1,13 @@
 /* Transposing in registers.
  *
- * Where a result is written along one axis and an operand lies along another, a vector along the first would
- * have to be gathered, element by element. Instead a block of rows along the second axis is made at once:
+ * Where a result is written along one axis and an operand lies along another, a vector along the first
+ * would have to be gathered, element by element. Instead a block of rows along the second axis is made at
+ * once:
  *
- *     for a block of the other axis                       a line's worth of elements, so that each line is read once
- *       for v in the vector axis, a vector at a time
- *         load `lanes` vectors along the other axis, one for each lane of v; transpose them
- *         for each row of the block: evaluate and store the root, with the operand's vector known
+ *     for a block of the other axis                       a line's worth of elements, so that each line is
+ * read once for v in the vector axis, a vector at a time load `lanes` vectors along the other axis, one for
+ * each lane of v; transpose them for each row of the block: evaluate and store the root, with the operand's
+ * vector known
  *
  * Edges along either axis gather. */
 #include "loops.h"
@@ -16,7 +17,8 @@ enum {
     WORK = 100, /* instructions of a body past which copies of it are not worth what they save */
 };
 
-/* --- the block ----------------------------------------------------------------------------------------- */
+/* --- the block -----------------------------------------------------------------------------------------
+ */
 
 /* One bit of the row number changes places with one bit of the lane number. */
 static void swap_bit(ash_nest *n, ash_ref *rows, unsigned lanes, unsigned bit) {
@@ -85,7 +87,8 @@ bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out
     return true;
 }
 
-/* --- the loops ----------------------------------------------------------------------------------------- */
+/* --- the loops -----------------------------------------------------------------------------------------
+ */
 
 void ash_loops__choose_turn(ash_loops *l, const ash_kern *dry, const ash_loops *trial) {
     unsigned lanes = l->narrow;
@@ -151,7 +154,8 @@ ash_dim ash_loops__emit_turned(ash_loops *l) {
     const ash_axis *v = &l->outer[last], *other = &l->outer[l->turn];
     size_t element = ash_dtype_size(ash_graph__type(k->graph, l->target)->dtype);
     int64_t rows = ASH_MAX((int64_t)width, (int64_t)(LINE / element));
-    if (ash_loops__work(k) * (unsigned)rows > 4 * WORK || ash_kern_max(k, other->extent) < rows) rows = width;
+    if (ash_loops__work(k) * (unsigned)rows > 4 * WORK || ash_kern_max(k, other->extent) < rows)
+        rows = width;
     bool v_whole = ash_dim_is_const(v->extent) && v->extent % width == 0;
     bool whole = ash_dim_is_const(other->extent) && other->extent % rows == 0;
     ash_dim blocks = ash_kern_ceil_div(k, other->extent, rows), total = 1;
@@ -162,8 +166,9 @@ ash_dim ash_loops__emit_turned(ash_loops *l) {
     ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
                                   ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
     ash_ref first = ash_nest_binary(n, ASH_OP_MUL, chunk, ash_nest_index(n, per));
-    ash_ref end = ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, first, ash_nest_index(n, per)),
-                                  ash_kern_dim(k, total));
+    ash_ref end =
+        ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, first, ash_nest_index(n, per)),
+                        ash_kern_dim(k, total));
     ash_ref number = ash_nest_loop(n, first, end, 1, 1), from = ASH_NO_REF;
     for (unsigned i = last; i-- > 0;) {
         bool is_other = (int)i == l->turn;
@@ -177,8 +182,8 @@ ash_dim ash_loops__emit_turned(ash_loops *l) {
     }
     block b = {other->sym, from, (unsigned)rows};
     ash_ref zero = ash_nest_index(n, 0), v_end = ash_kern_dim(k, v->extent);
-    ash_ref limit = ash_kern_dim(k, other->extent), next = ash_nest_binary(n, ASH_OP_ADD, from,
-                                                                            ash_nest_index(n, rows));
+    ash_ref limit = ash_kern_dim(k, other->extent),
+            next = ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_index(n, rows));
     if (!whole) ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, next, limit));
     ash_loops__vector(l, v, zero, v_end, v_whole, block_body, &b);
     if (!whole) {

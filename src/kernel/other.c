@@ -3,7 +3,7 @@
  * The first three work on rows: the elements along one axis, for each position of the others; chunks are
  * rows. Scatter is one chunk, since updates of one element have an order; its operand is in its place
  * already. */
-#include "tile.h"
+#include "loops.h"
 
 typedef struct rows {
     ash_kern *k;
@@ -12,30 +12,78 @@ typedef struct rows {
     ash_ix idx[ASH_MAX_RANK]; /* position in the operand; along the axis the symbol `step` */
     ash_sym step;
     ash_dim count; /* elements along the axis */
+    void (*body)(struct rows *r);
 } rows;
 
-/* Opens the loop over rows of the first operand; the caller closes it with one `end`. */
-static ash_dim begin_rows(rows *r, ash_kern *k) {
+/* Opens the loop over rows of the first operand: over its first `dims` dims without the axis, times
+ * `parts`, whose number is put into *part. The caller closes it with one `end`. */
+static ash_dim begin_rows(rows *r, ash_kern *k, unsigned dims, ash_dim parts, ash_ref *part) {
+    ash_nest *n = &k->nest;
     const ash_node *node = &k->graph->nodes.at[k->group->root];
     const ash_type *in = ash_graph__type(k->graph, node->ins[0]);
     *r =
         (rows){.k = k, .node = node, .rank = in->rank, .axis = (unsigned)ash_node_int(node, ASH_ATTR_AXIS)};
     r->count = in->dims[r->axis];
-    ash_dim total = 1;
+    ash_dim total = parts;
     for (unsigned d = 0; d < in->rank; d++) {
-        if (d != r->axis) total = ash_kern_product(k, total, in->dims[d]);
+        if (d != r->axis && d < dims) total = ash_kern_product(k, total, in->dims[d]);
         ash_sym sym = ash_kern_sym(k, in->dims[d]);
         r->idx[d] = ash_ix_sym(&k->ixs, sym);
         if (d == r->axis) r->step = sym;
     }
     ash_ref first = ash_kern_argument(k, ASH_NEST_BEGIN_ARG), end = ash_kern_argument(k, ASH_NEST_END_ARG);
-    ash_ref number = ash_nest_loop(&k->nest, first, end, 1, 1);
-    for (unsigned d = in->rank; d-- > 0;) {
+    ash_ref number = ash_nest_loop(n, first, end, 1, 1);
+    if (part) {
+        ash_ref count = ash_kern_dim(k, parts);
+        *part = ash_nest_imod(n, number, count);
+        number = ash_nest_idiv(n, number, count);
+    }
+    for (unsigned d = dims; d-- > 0;) {
         if (d == r->axis) continue;
         ash_ref extent = ash_kern_dim(k, in->dims[d]);
-        ash_kern_set_sym(k, r->step - r->axis + d, ash_nest_imod(&k->nest, number, extent));
-        number = ash_nest_idiv(&k->nest, number, extent);
+        ash_kern_set_sym(k, r->step - r->axis + d, ash_nest_imod(n, number, extent));
+        number = ash_nest_idiv(n, number, extent);
     }
+    return total;
+}
+
+/* Runs `body` at each position of the other axes: for vectors of neighbours where the last axis is one of
+ * them. */
+typedef void (*rows_body)(rows *r);
+
+static void call_body(ash_loops *l, void *arg) {
+    rows *r = arg;
+    (void)l;
+    size_t mark = ash_kern_mark(r->k);
+    r->body(r);
+    ash_kern_forget(r->k, mark);
+}
+
+static ash_dim run_rows(rows *r, ash_kern *k, rows_body body) {
+    enum { PART = 256, REGISTERS = 4 }; /* elements of the last axis to a chunk; registers to a vector */
+    const ash_node *node = &k->graph->nodes.at[k->group->root];
+    const ash_type *in = ash_graph__type(k->graph, node->ins[0]);
+    unsigned lanes = ash_target_lanes(k->low->target, ash_dtype_size(ash_kern_dtype(in->dtype)));
+    ash_dim extent = in->rank ? in->dims[in->rank - 1] : 1;
+    if ((unsigned)ash_node_int(node, ASH_ATTR_AXIS) + 1 == in->rank || lanes < 2 ||
+        ash_kern_max(k, extent) < lanes) {
+        ash_dim total = begin_rows(r, k, in->rank, 1, NULL);
+        body(r);
+        ash_nest_end(&k->nest);
+        return total;
+    }
+    ash_nest *n = &k->nest;
+    ash_ref part, size = ash_nest_index(n, PART);
+    ash_dim total = begin_rows(r, k, in->rank - 1, ash_kern_ceil_div(k, extent, PART), &part);
+    unsigned wide = ash_kern_max(k, extent) >= REGISTERS * lanes ? REGISTERS * lanes : lanes;
+    ash_loops l = {.k = k, .lanes = ASH_MIN(wide, (unsigned)PART), .narrow = lanes};
+    ash_axis last = {r->step - r->axis + in->rank - 1, extent};
+    ash_ref from = ash_nest_binary(n, ASH_OP_MUL, part, size);
+    ash_ref to =
+        ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, from, size), ash_kern_dim(k, extent));
+    r->body = body;
+    ash_loops__vector(&l, &last, from, to, ash_dim_is_const(extent) && extent % l.lanes == 0, call_body, r);
+    ash_nest_end(n);
     return total;
 }
 
@@ -47,115 +95,295 @@ static bool is_float(const ash_nest *n, ash_ref x) {
     return !n->failed && ash_dtype_is_float((ash_dtype)ash_nest_at(n, x)->dtype);
 }
 
-/* A NaN is the extremum, as it is the result of min and max. */
-static ash_dim lower_argreduce(ash_kern *k) {
-    rows r;
-    ash_nest *n = &k->nest;
-    ash_dim total = begin_rows(&r, k);
-    bool last = ash_node_int(r.node, ASH_ATTR_LAST), max = r.node->op == ASH_OP_ARGMAX;
-    ash_ref zero = ash_nest_index(n, 0);
-    ash_kern_set_sym(k, r.step, zero);
-    size_t mark = ash_kern_mark(k);
-    ash_ref best = ash_nest_cell(n, ash_kern_eval(k, r.node->ins[0], r.idx)), at = ash_nest_cell(n, zero);
-    ash_kern_forget(k, mark);
-    ash_ref i = ash_kern_loop(k, r.step, ash_nest_index(n, 1), ash_kern_dim(k, r.count), 1, 1);
-    ash_ref x = ash_kern_eval(k, r.node->ins[0], r.idx), held = ash_nest_get(n, best);
-    ash_op order = last ? ASH_OP_LE : ASH_OP_LT;
-    ash_ref better = ash_nest_binary(n, order, max ? held : x, max ? x : held);
-    if (is_float(n, x)) {
-        ash_ref x_nan = not_number(n, x), held_nan = not_number(n, held);
-        ash_ref wins =
-            last ? x_nan : ash_nest_binary(n, ASH_OP_AND, x_nan, ash_nest_unary(n, ASH_OP_NOT, held_nan));
-        better = ash_nest_binary(n, ASH_OP_OR, wins, better);
-    }
-    ash_nest_set(n, best, ash_nest_select(n, better, x, held));
-    ash_nest_set(n, at, ash_nest_select(n, better, i, ash_nest_get(n, at)));
-    ash_nest_end(n);
-    ash_kern_forget(k, mark);
-    ash_ix out[ASH_MAX_RANK];
-    for (unsigned d = 0, o = 0; d < r.rank; d++)
-        if (d != r.axis) out[o++] = r.idx[d];
-    ash_kern_store(k, r.node->out, out, ash_nest_get(n, at));
-    ash_nest_end(n);
-    return total;
-}
-
-static ash_dim lower_cumsum(ash_kern *k) {
-    rows r;
-    ash_nest *n = &k->nest;
-    ash_dim total = begin_rows(&r, k);
-    ash_dtype dtype = ash_kern_dtype(ash_graph__type(k->graph, r.node->out)->dtype);
-    ash_ref sum = ash_nest_cell(n, ash_kern_neutral(k, ASH_OP_ADD, dtype));
-    ash_sym counter = ash_kern_sym(k, r.count);
-    size_t mark = ash_kern_mark(k);
-    ash_ref limit = ash_kern_dim(k, r.count),
-            i = ash_kern_loop(k, counter, ash_nest_index(n, 0), limit, 1, 1);
-    if (ash_node_int(r.node, ASH_ATTR_REVERSE))
-        i = ash_nest_binary(n, ASH_OP_SUB, ash_nest_binary(n, ASH_OP_SUB, limit, ash_nest_index(n, 1)), i);
-    ash_kern_set_sym(k, r.step, i);
-    ash_ref before = ash_nest_get(n, sum);
-    ash_ref after = ash_nest_binary(n, ASH_OP_ADD, before, ash_kern_eval(k, r.node->ins[0], r.idx));
-    ash_nest_set(n, sum, after);
-    ash_kern_store(k, r.node->out, r.idx, ash_node_int(r.node, ASH_ATTR_EXCLUSIVE) ? before : after);
-    ash_nest_end(n);
-    ash_kern_forget(k, mark);
-    ash_nest_end(n);
-    return total;
-}
-
-/* Whether a comes before b in the order of top k, by value alone. A NaN counts as larger than every number.
- */
-static ash_ref precedes(ash_kern *k, bool largest, ash_ref a, ash_ref b) {
+/* Whether a comes before b, by value alone. A NaN counts as larger than every number, or as `nan_first`
+ * says as the one that is looked for. */
+static ash_ref precedes(ash_kern *k, bool largest, bool nan_first, ash_ref a, ash_ref b) {
     ash_nest *n = &k->nest;
     ash_ref less = largest ? ash_nest_binary(n, ASH_OP_LT, b, a) : ash_nest_binary(n, ASH_OP_LT, a, b);
     if (!is_float(n, a)) return less;
-    ash_ref a_nan = not_number(n, a), b_nan = not_number(n, b);
-    ash_ref by_nan = largest ? ash_nest_binary(n, ASH_OP_AND, a_nan, ash_nest_unary(n, ASH_OP_NOT, b_nan))
-                             : ash_nest_binary(n, ASH_OP_AND, b_nan, ash_nest_unary(n, ASH_OP_NOT, a_nan));
+    ash_ref one = nan_first ? a : b, two = nan_first ? b : a;
+    ash_ref by_nan =
+        ash_nest_binary(n, ASH_OP_AND, not_number(n, one), ash_nest_binary(n, ASH_OP_EQ, two, two));
     return ash_nest_binary(n, ASH_OP_OR, less, by_nan);
 }
 
-/* k times the first element after the one found before, in the order (value, index): no memory, k passes.
+/* --- argument of an extremum
+ * ------------------------------------------------------------------------------------- */
+
+/* The extremum so far and where it was; `last`: of equal ones the last. A NaN is the extremum, as it is the
+ * result of min and max. */
+typedef struct extremum {
+    ash_kern *k;
+    bool max, last;
+    ash_ref best, at; /* cells */
+} extremum;
+
+static void offer(const extremum *e, ash_ref x, ash_ref i) {
+    ash_kern *k = e->k;
+    ash_nest *n = &k->nest;
+    ash_ref held = ash_nest_get(n, e->best);
+    ash_ref better = e->last ? ash_nest_unary(n, ASH_OP_NOT, precedes(k, e->max, true, held, x))
+                             : precedes(k, e->max, true, x, held);
+    ash_nest_set(n, e->best, ash_nest_select(n, better, x, held));
+    ash_nest_set(n, e->at, ash_nest_select(n, better, i, ash_nest_get(n, e->at)));
+}
+
+/* An index along the axis as a number of its own, which has the size of an element where that is enough. */
+static ash_ref place(const rows *r, ash_ref i) {
+    ash_kern *k = r->k;
+    bool small = ash_kern_max(k, r->count) <= INT32_MAX;
+    return ash_kern_splat(k, small ? ash_nest_cast(&k->nest, ASH_I32, i) : i);
+}
+
+static extremum extremum_begin(rows *r, ash_ref first) {
+    ash_kern *k = r->k;
+    ash_nest *n = &k->nest;
+    size_t mark = ash_kern_mark(k);
+    ash_kern_set_sym(k, r->step, first);
+    ash_ref x = ash_kern_splat(k, ash_kern_eval(k, r->node->ins[0], r->idx)), at = place(r, first);
+    if (k->vsym == r->step && !ash_kern_lost(k))
+        at = ash_nest_binary(
+            n, ASH_OP_ADD, at,
+            ash_nest_cast(n, (ash_dtype)ash_nest_at(n, at)->dtype, ash_nest_lanes(n, k->lanes)));
+    ash_kern_forget(k, mark);
+    return (extremum){k, r->node->op == ASH_OP_ARGMAX, ash_node_int(r->node, ASH_ATTR_LAST),
+                      ash_nest_cell(n, x), ash_nest_cell(n, at)};
+}
+
+/* Offers the elements [from, to) in steps of the lanes. */
+static void extremum_run(rows *r, const extremum *e, ash_ref from, ash_ref to, unsigned step) {
+    ash_kern *k = r->k;
+    ash_nest *n = &k->nest;
+    size_t mark = ash_kern_mark(k);
+    ash_ref i = ash_kern_loop(k, r->step, from, to, step, 1), at = place(r, i);
+    if (k->vsym == r->step && !ash_kern_lost(k))
+        at = ash_nest_binary(
+            n, ASH_OP_ADD, at,
+            ash_nest_cast(n, (ash_dtype)ash_nest_at(n, at)->dtype, ash_nest_lanes(n, k->lanes)));
+    offer(e, ash_kern_splat(k, ash_kern_eval(k, r->node->ins[0], r->idx)), at);
+    ash_nest_end(n);
+    ash_kern_forget(k, mark);
+}
+
+static void extremum_store(rows *r, ash_ref at) {
+    ash_ix out[ASH_MAX_RANK];
+    for (unsigned d = 0, o = 0; d < r->rank; d++)
+        if (d != r->axis) out[o++] = r->idx[d];
+    ash_kern_store(r->k, r->node->out, out, ash_nest_cast(&r->k->nest, ASH_I64, at));
+}
+
+/* Each lane finds the extremum of every so many elements; then the lanes are compared, then what is left.
  */
+static void argreduce_in_lanes(rows *r, unsigned lanes) {
+    ash_kern *k = r->k;
+    ash_nest *n = &k->nest;
+    ash_ref zero = ash_nest_index(n, 0), step = ash_nest_index(n, lanes), count = ash_kern_dim(k, r->count);
+    ash_ref full = ash_nest_binary(n, ASH_OP_MUL, ash_nest_idiv(n, count, step), step);
+    k->vsym = r->step;
+    k->lanes = lanes;
+    k->aligned = true;
+    extremum e = extremum_begin(r, zero);
+    extremum_run(r, &e, step, full, lanes);
+    ash_ref all = ash_nest_get(n, e.best), places = ash_nest_get(n, e.at);
+    k->vsym = ASH_NO_SYM;
+    k->lanes = 1;
+    e.best = ash_nest_cell(n, ash_nest_extract(n, all, 0));
+    e.at = ash_nest_cell(n, ash_nest_extract(n, places, 0));
+    for (unsigned i = 1; i < lanes; i++) {
+        ash_ref x = ash_nest_extract(n, all, i), at = ash_nest_extract(n, places, i);
+        ash_ref held = ash_nest_get(n, e.best), held_at = ash_nest_get(n, e.at);
+        ash_ref before = precedes(k, e.max, true, x, held), after = precedes(k, e.max, true, held, x);
+        ash_ref order = ash_nest_binary(n, ASH_OP_LT, e.last ? held_at : at, e.last ? at : held_at);
+        ash_ref tie = ash_nest_binary(n, ASH_OP_AND, ash_nest_unary(n, ASH_OP_NOT, after), order);
+        ash_ref better = ash_nest_binary(n, ASH_OP_OR, before, tie);
+        ash_nest_set(n, e.best, ash_nest_select(n, better, x, held));
+        ash_nest_set(n, e.at, ash_nest_select(n, better, at, held_at));
+    }
+    extremum_run(r, &e, full, count, 1);
+    extremum_store(r, ash_nest_get(n, e.at));
+}
+
+static void argreduce_body(rows *r) {
+    ash_kern *k = r->k;
+    ash_nest *n = &k->nest;
+    const ash_type *in = ash_graph__type(k->graph, r->node->ins[0]);
+    unsigned lanes = ash_target_lanes(k->low->target, ash_dtype_size(ash_kern_dtype(in->dtype)));
+    if (k->lanes == 1 && r->axis + 1 == r->rank && lanes > 1 && ash_dim_is_const(r->count) &&
+        r->count >= 4 * lanes) {
+        argreduce_in_lanes(r, lanes);
+        return;
+    }
+    extremum e = extremum_begin(r, ash_nest_index(n, 0));
+    extremum_run(r, &e, ash_nest_index(n, 1), ash_kern_dim(k, r->count), 1);
+    extremum_store(r, ash_nest_get(n, e.at));
+}
+
+/* --- cumulative sum
+ * ---------------------------------------------------------------------------------------------- */
+
+static void cumsum_body(rows *r) {
+    ash_kern *k = r->k;
+    ash_nest *n = &k->nest;
+    ash_dtype dtype = ash_kern_dtype(ash_graph__type(k->graph, r->node->out)->dtype);
+    ash_ref sum = ash_nest_cell(n, ash_kern_splat(k, ash_kern_neutral(k, ASH_OP_ADD, dtype)));
+    ash_sym counter = ash_kern_sym(k, r->count);
+    size_t mark = ash_kern_mark(k);
+    ash_ref limit = ash_kern_dim(k, r->count),
+            i = ash_kern_loop(k, counter, ash_nest_index(n, 0), limit, 1, 1);
+    if (ash_node_int(r->node, ASH_ATTR_REVERSE))
+        i = ash_nest_binary(n, ASH_OP_SUB, ash_nest_binary(n, ASH_OP_SUB, limit, ash_nest_index(n, 1)), i);
+    ash_kern_set_sym(k, r->step, i);
+    ash_ref before = ash_nest_get(n, sum);
+    ash_ref x = ash_kern_splat(k, ash_kern_eval(k, r->node->ins[0], r->idx));
+    ash_ref after = ash_nest_binary(n, ASH_OP_ADD, before, x);
+    ash_nest_set(n, sum, after);
+    ash_kern_store(k, r->node->out, r->idx, ash_node_int(r->node, ASH_ATTR_EXCLUSIVE) ? before : after);
+    ash_nest_end(n);
+    ash_kern_forget(k, mark);
+}
+
+/* --- top k
+ * -------------------------------------------------------------------------------------------------------
+ */
+
+/* The best elements so far, in order, in scratch memory: values and indices. */
+typedef struct best_list {
+    uint16_t values, places;
+    ash_ref first_value, first_place; /* of this worker */
+    ash_ref count;                    /* cell */
+} best_list;
+
+static ash_ref list_at(ash_kern *k, ash_ref first, ash_ref i) {
+    return ash_nest_binary(&k->nest, ASH_OP_ADD, first, i);
+}
+
+/* The place of x in the list: behind all that x does not precede. Half of what is left in each step. */
+static ash_ref find_place(ash_kern *k, const best_list *l, bool largest, int64_t most, ash_ref x,
+                          ash_ref count) {
+    ash_nest *n = &k->nest;
+    ash_ref low = ash_nest_cell(n, ash_nest_index(n, 0)), high = ash_nest_cell(n, count);
+    unsigned steps = 64 - (unsigned)__builtin_clzll((uint64_t)most);
+    ash_nest_loop(n, ash_nest_index(n, 0), ash_nest_index(n, steps), 1, 1);
+    ash_ref from = ash_nest_get(n, low), to = ash_nest_get(n, high);
+    ash_ref middle = ash_nest_idiv(n, ash_nest_binary(n, ASH_OP_ADD, from, to), ash_nest_index(n, 2));
+    ash_ref open = ash_nest_binary(n, ASH_OP_LT, from, to); /* else the middle may lie past the list */
+    ash_ref at = ash_nest_select(n, open, middle, ash_nest_index(n, 0));
+    ash_ref y = ash_nest_load(n, l->values, list_at(k, l->first_value, at), 1, ASH_NO_REF);
+    ash_ref before = ash_nest_binary(n, ASH_OP_AND, open, precedes(k, largest, largest, x, y));
+    ash_ref behind = ash_nest_binary(n, ASH_OP_AND, open, ash_nest_unary(n, ASH_OP_NOT, before));
+    ash_nest_set(n, high, ash_nest_select(n, before, middle, to));
+    ash_nest_set(
+        n, low,
+        ash_nest_select(n, behind, ash_nest_binary(n, ASH_OP_ADD, middle, ash_nest_index(n, 1)), from));
+    ash_nest_end(n);
+    return ash_nest_get(n, low);
+}
+
+static void move_in_list(ash_kern *k, uint16_t buf, ash_ref first, ash_ref from) {
+    ash_nest *n = &k->nest;
+    ash_ref at = list_at(k, first, from);
+    ash_ref y = ash_nest_load(n, buf, at, 1, ASH_NO_REF);
+    ash_nest_store(n, buf, ash_nest_binary(n, ASH_OP_ADD, at, ash_nest_index(n, 1)), y, ASH_NO_REF);
+}
+
+/* Puts x, element i, into its place, if it has one. */
+static void insert(ash_kern *k, const best_list *l, bool largest, int64_t most, ash_ref x, ash_ref i) {
+    ash_nest *n = &k->nest;
+    ash_ref one = ash_nest_index(n, 1), limit = ash_nest_index(n, most), count = ash_nest_get(n, l->count);
+    ash_ref end = ash_nest_index(n, most - 1);
+    ash_ref worst = ash_nest_load(n, l->values, list_at(k, l->first_value, end), 1, ASH_NO_REF);
+    ash_ref room = ash_nest_binary(n, ASH_OP_LT, count, limit);
+    ash_nest_if(n, ash_nest_binary(n, ASH_OP_OR, room, precedes(k, largest, largest, x, worst)));
+    ash_ref to = find_place(k, l, largest, most, x, count);
+    ash_ref last = ash_nest_binary(n, ASH_OP_MIN, count, end); /* falls out, or is the free place */
+    ash_ref step = ash_nest_loop(n, ash_nest_index(n, 0), ash_nest_binary(n, ASH_OP_SUB, last, to), 1, 1);
+    ash_ref from = ash_nest_binary(n, ASH_OP_SUB, ash_nest_binary(n, ASH_OP_SUB, last, one), step);
+    move_in_list(k, l->values, l->first_value, from);
+    move_in_list(k, l->places, l->first_place, from);
+    ash_nest_end(n);
+    ash_nest_store(n, l->values, list_at(k, l->first_value, to), x, ASH_NO_REF);
+    ash_nest_store(n, l->places, list_at(k, l->first_place, to), i, ASH_NO_REF);
+    ash_nest_set(n, l->count,
+                 ash_nest_binary(n, ASH_OP_MIN, limit, ash_nest_binary(n, ASH_OP_ADD, count, one)));
+    ash_nest_end(n);
+}
+
+static void insert_range(rows *r, const best_list *l, bool largest, int64_t most, ash_ref from,
+                         ash_ref to) {
+    ash_kern *k = r->k;
+    size_t mark = ash_kern_mark(k);
+    ash_ref i = ash_kern_loop(k, r->step, from, to, 1, 1);
+    insert(k, l, largest, most, ash_kern_eval(k, r->node->ins[0], r->idx), i);
+    ash_nest_end(&k->nest);
+    ash_kern_forget(k, mark);
+}
+
+/* Whether the list has room, or any of the next elements precedes its last. */
+static ash_ref some_belong(rows *r, const best_list *l, bool largest, int64_t most, unsigned lanes) {
+    ash_kern *k = r->k;
+    ash_nest *n = &k->nest;
+    ash_ref limit = ash_nest_index(n, most), end = ash_nest_index(n, most - 1);
+    ash_ref worst = ash_nest_load(n, l->values, list_at(k, l->first_value, end), 1, ASH_NO_REF);
+    ash_ref room = ash_nest_binary(n, ASH_OP_LT, ash_nest_get(n, l->count), limit);
+    size_t mark = ash_kern_mark(k);
+    k->vsym = r->step;
+    k->lanes = lanes;
+    k->aligned = true;
+    ash_ref x = ash_kern_splat(k, ash_kern_eval(k, r->node->ins[0], r->idx));
+    ash_ref better = precedes(k, largest, largest, x, ash_kern_splat(k, worst));
+    k->vsym = ASH_NO_SYM;
+    k->lanes = 1;
+    ash_kern_forget(k, mark);
+    ash_ref any = ash_nest_hreduce(n, ASH_OP_OR, ash_nest_cast(n, ASH_I32, better));
+    any = ash_nest_unary(n, ASH_OP_NOT, ash_nest_binary(n, ASH_OP_EQ, any, ash_nest_int(n, ASH_I32, 0)));
+    return ash_nest_binary(n, ASH_OP_OR, room, any);
+}
+
+/* One pass with a sorted list of the best: an element that is not among them costs one comparison. */
 static ash_dim lower_topk(ash_kern *k) {
     rows r;
     ash_nest *n = &k->nest;
-    ash_dim total = begin_rows(&r, k);
-    bool largest = ash_node_int(r.node, ASH_ATTR_LARGEST);
-    ash_ref zero = ash_nest_index(n, 0), none = ash_nest_index(n, -1);
-    ash_kern_set_sym(k, r.step, zero);
+    const ash_node *node = &k->graph->nodes.at[k->group->root];
+    const ash_type *in = ash_graph__type(k->graph, node->ins[0]);
+    bool largest = ash_node_int(node, ASH_ATTR_LARGEST);
+    int64_t most = ash_node_int(node, ASH_ATTR_K);
+    best_list l;
+    l.values = ash_kern_scratch(k, ash_kern_dtype(in->dtype), ASH_MAX(most, 1), &l.first_value);
+    l.places = ash_kern_scratch(k, ASH_I64, ASH_MAX(most, 1), &l.first_place);
+    ash_dim total = begin_rows(&r, k, in->rank, 1, NULL);
+    if (ash_kern_lost(k)) return total;
+    ash_ref zero = ash_nest_index(n, 0);
+    /* so that what is read of an empty list is a number of this row */
     size_t mark = ash_kern_mark(k);
-    ash_ref any = ash_kern_eval(k, r.node->ins[0], r.idx);
-    ash_ref last = ash_nest_cell(n, any), last_at = ash_nest_cell(n, none);
-    ash_ref best = ash_nest_cell(n, any), best_at = ash_nest_cell(n, none);
+    ash_kern_set_sym(k, r.step, zero);
+    ash_ref any = ash_kern_eval(k, node->ins[0], r.idx);
     ash_kern_forget(k, mark);
-    ash_sym rank = ash_kern_sym(k, ash_node_int(r.node, ASH_ATTR_K));
-    ash_kern_loop(k, rank, zero, ash_kern_dim(k, ash_node_int(r.node, ASH_ATTR_K)), 1, 1);
-    ash_nest_set(n, best_at, none);
-    ash_ref i = ash_kern_loop(k, r.step, zero, ash_kern_dim(k, r.count), 1, 1);
-    ash_ref x = ash_kern_eval(k, r.node->ins[0], r.idx);
-    ash_ref l = ash_nest_get(n, last), l_at = ash_nest_get(n, last_at), b = ash_nest_get(n, best),
-            b_at = ash_nest_get(n, best_at);
-    ash_ref after_value = precedes(k, largest, l, x), before_value = precedes(k, largest, x, l);
-    ash_ref tie = ash_nest_unary(n, ASH_OP_NOT, ash_nest_binary(n, ASH_OP_OR, after_value, before_value));
-    ash_ref open =
-        ash_nest_binary(n, ASH_OP_OR, after_value,
-                        ash_nest_binary(n, ASH_OP_AND, tie, ash_nest_binary(n, ASH_OP_LT, l_at, i)));
-    open = ash_nest_binary(n, ASH_OP_OR, open, ash_nest_binary(n, ASH_OP_EQ, l_at, none));
-    ash_ref better = ash_nest_binary(n, ASH_OP_OR, precedes(k, largest, x, b),
-                                     ash_nest_binary(n, ASH_OP_EQ, b_at, none));
-    ash_ref take = ash_nest_binary(n, ASH_OP_AND, open, better);
-    ash_nest_set(n, best, ash_nest_select(n, take, x, b));
-    ash_nest_set(n, best_at, ash_nest_select(n, take, i, b_at));
-    ash_nest_end(n);
-    ash_kern_forget(k, mark);
-    ash_nest_set(n, last, ash_nest_get(n, best));
-    ash_nest_set(n, last_at, ash_nest_get(n, best_at));
+    for (unsigned both = 0; both < 2; both++)
+        ash_nest_store(n, l.values, list_at(k, l.first_value, ash_nest_index(n, both ? most - 1 : 0)), any,
+                       ASH_NO_REF);
+    l.count = ash_nest_cell(n, zero);
+    ash_ref done = zero, count = ash_kern_dim(k, r.count);
+    unsigned lanes = ash_target_lanes(k->low->target, ash_dtype_size(ash_kern_dtype(in->dtype)));
+    if (r.axis + 1 == r.rank && lanes > 1) {
+        ash_ref step = ash_nest_index(n, lanes);
+        done = ash_nest_binary(n, ASH_OP_MUL, ash_nest_idiv(n, count, step), step);
+        ash_ref from = ash_kern_loop(k, r.step, zero, done, lanes, 1);
+        ash_nest_if(n, some_belong(&r, &l, largest, most, lanes));
+        insert_range(&r, &l, largest, most, from, ash_nest_binary(n, ASH_OP_ADD, from, step));
+        ash_nest_end(n);
+        ash_nest_end(n);
+        ash_kern_forget(k, mark);
+    }
+    insert_range(&r, &l, largest, most, done, count);
+    ash_sym rank = ash_kern_sym(k, most);
     ash_ix out[ASH_MAX_RANK];
     memcpy(out, r.idx, sizeof out);
     out[r.axis] = ash_ix_sym(&k->ixs, rank);
-    ash_kern_store(k, r.node->out, out, ash_nest_get(n, best));
-    ash_kern_store(k, r.node->out + 1, out, ash_nest_get(n, best_at));
+    ash_ref j = ash_kern_loop(k, rank, zero, ash_nest_index(n, most), 1, 1);
+    ash_kern_store(k, node->out, out,
+                   ash_nest_load(n, l.values, list_at(k, l.first_value, j), 1, ASH_NO_REF));
+    ash_kern_store(k, node->out + 1, out,
+                   ash_nest_load(n, l.places, list_at(k, l.first_place, j), 1, ASH_NO_REF));
     ash_nest_end(n);
     ash_kern_forget(k, mark);
     ash_nest_end(n);
@@ -247,9 +475,10 @@ static ash_dim lower_scatter(ash_kern *k) {
 
 ash_status ash_kern_lower_other(ash_kern *k, ash_dim *chunks) {
     ash_diag *diag = k->low->diag;
+    rows r;
     switch (ash_op_infos[k->graph->nodes.at[k->group->root].op].class) {
-    case ASH_CLASS_ARGREDUCE: *chunks = lower_argreduce(k); break;
-    case ASH_CLASS_SCAN: *chunks = lower_cumsum(k); break;
+    case ASH_CLASS_ARGREDUCE: *chunks = run_rows(&r, k, argreduce_body); break;
+    case ASH_CLASS_SCAN: *chunks = run_rows(&r, k, cumsum_body); break;
     case ASH_CLASS_TOPK: *chunks = lower_topk(k); break;
     case ASH_CLASS_SCATTER: *chunks = lower_scatter(k); break;
     default: return ash_fail(diag, ASH_ERROR_UNSUPPORTED, "no lowering for this operator");

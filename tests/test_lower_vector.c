@@ -1,0 +1,189 @@
+/* What lowering does for vectors: rows that are kept, blocks that are transposed in registers, what full
+ * vectors leave over, extrema and lists of the best. The code is asserted (by the nests, for several
+ * targets), the results are compared with the reference evaluator. */
+#include "ashlar/builder.h"
+#include "differential.h"
+
+static ash_context *context;
+
+static int setup(void **state) {
+    (void)state;
+    return ash_context_create(&(ash_context_options){.threads = 1}, &context, NULL);
+}
+
+static int teardown(void **state) {
+    (void)state;
+    ash_context_destroy(context);
+    return 0;
+}
+
+static ash_graph *new_graph(void) {
+    ash_graph *g;
+    ash_diag diag;
+    assert_ok(ash_graph_create(context, "test", &g, &diag));
+    return g;
+}
+
+static ash_value input(ash_graph *g, const char *name, ash_dtype dtype, unsigned rank,
+                       const int64_t *dims) {
+    ash_type type = {.dtype = dtype, .rank = rank};
+    for (unsigned d = 0; d < rank; d++) type.dims[d] = dims[d];
+    return ash_graph_input(g, name, &type);
+}
+#define INPUT(g, name, dtype, ...)                                                                         \
+    input(g, name, dtype, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (int64_t[]){__VA_ARGS__})
+
+/* What the nests of a lowered graph have. */
+typedef struct survey {
+    unsigned gathers, shuffles, widest; /* lanes */
+    unsigned exps;                      /* EXP with the most lanes */
+    int64_t scratch;                    /* bytes for each worker */
+} survey;
+
+static survey lower(ash_graph *g, ash_value out, const char *level) {
+    survey s = {0};
+    ash_target target;
+    ash_program *p;
+    ash_diag diag;
+    ash_graph_output(g, "y", out);
+    assert_ok(ash_target__named(level, &target, &diag));
+    assert_ok(ash_program__lower(g, &target, NULL, &p, &diag));
+    for (size_t i = 0; i < p->buffers.len; i++)
+        if (p->buffers.at[i].kind == ASH_BUFFER_SCRATCH) s.scratch += p->buffers.at[i].bytes;
+    for (size_t i = 0; i < p->nests.len; i++)
+        for (ash_ref k = 0; k < p->nests.at[i].code.len; k++) {
+            const ash_inst *inst = &p->nests.at[i].code.at[k];
+            s.gathers += inst->op == ASH_NEST_GATHER;
+            s.shuffles += inst->op == ASH_NEST_SHUFFLE;
+            if (inst->lanes > s.widest) s.widest = inst->lanes;
+        }
+    for (size_t i = 0; i < p->nests.len; i++)
+        for (ash_ref k = 0; k < p->nests.at[i].code.len; k++) {
+            const ash_inst *inst = &p->nests.at[i].code.at[k];
+            s.exps += inst->op == ASH_NEST_COMPUTE && inst->i == ASH_OP_EXP && inst->lanes == s.widest;
+        }
+    ash_program__free(p);
+    ash_graph_destroy(g);
+    return s;
+}
+
+static void compare(ash_graph *g, ash_value out, double tolerance) {
+    static const int64_t vars[8];
+    ash_graph_output(g, "y", out);
+    test_differential(context, g, vars, tolerance);
+    ash_graph_destroy(g);
+}
+
+/* A softmax computes its exponentials once; rows past the second level of cache are not kept. */
+static void test_kept_rows(void **state) {
+    (void)state;
+    static const char *const levels[] = {"x86-64", "x86-64-v3", "x86-64-v4"};
+    for (size_t l = 0; l < ASH_COUNT(levels); l++) {
+        ash_graph *g = new_graph();
+        survey s = lower(g, ash_softmax(g, INPUT(g, "x", ASH_F32, 6, 1024), 1), levels[l]);
+        assert_int_equal(s.scratch, 1024 * sizeof(float));
+        assert_int_equal(s.exps, 1);
+        g = new_graph();
+        s = lower(g, ash_softmax(g, INPUT(g, "x", ASH_F32, 2, 1 << 22), 1), levels[l]);
+        assert_int_equal(s.scratch, 0);
+        assert_int_equal(s.exps, 2);
+    }
+    static const int64_t dims[][3] = {{3, 5, 1000}, {2, 77, 9}, {4, 40, 67}, {1, 3, 129}};
+    for (size_t i = 0; i < ASH_COUNT(dims); i++)
+        for (int64_t axis = 0; axis < 3; axis++) {
+            ash_graph *g = new_graph();
+            compare(g, ash_softmax(g, input(g, "x", ASH_F32, 3, dims[i]), axis), 1e-6);
+        }
+    /* the mean of a computed operand, and the operand less its mean: the sum is kept */
+    ash_graph *g = new_graph();
+    ash_value x = INPUT(g, "x", ASH_F32, 7, 96), y = INPUT(g, "y", ASH_F32, 7, 96),
+              z = INPUT(g, "z", ASH_F32, 7, 96), one = INPUT(g, "s", ASH_F32, 96);
+    compare(g, ash_layer_norm(g, ash_add(g, ash_mul(g, x, y), z), one, one, 1, 1e-5), 1e-5);
+}
+
+/* No element of a transposed operand is gathered where whole blocks fit. */
+static void test_transposed_blocks(void **state) {
+    (void)state;
+    static const char *const levels[] = {"x86-64", "x86-64-v3", "x86-64-v4"};
+    for (size_t l = 0; l < ASH_COUNT(levels); l++) {
+        ash_graph *g = new_graph();
+        ash_value x = INPUT(g, "x", ASH_F32, 64, 128), y = INPUT(g, "z", ASH_F32, 128, 64);
+        ash_value sum = ash_add(g, ash_transpose(g, x, (int64_t[]){1, 0}), y);
+        survey s = lower(g, sum, levels[l]);
+        assert_int_equal(s.gathers, 0);
+        assert_true(s.shuffles > 0);
+    }
+    static const int64_t dims[][3] = {{1, 64, 48}, {3, 17, 33}, {5, 16, 8}, {20, 30, 50}};
+    static const int64_t perms[][3] = {{0, 2, 1}, {2, 1, 0}, {1, 2, 0}};
+    static const ash_dtype dtypes[] = {ASH_F32, ASH_F16, ASH_I32, ASH_F64, ASH_U8};
+    for (size_t i = 0; i < ASH_COUNT(dims); i++)
+        for (size_t k = 0; k < ASH_COUNT(perms); k++)
+            for (size_t d = 0; d < ASH_COUNT(dtypes); d++) {
+                ash_graph *g = new_graph();
+                ash_value x = input(g, "x", dtypes[d], 3, dims[i]);
+                ash_value turned = ash_transpose(g, x, perms[k]);
+                ash_value y = ash_graph_input(g, "z", ash_graph_type(g, turned));
+                compare(g, ash_mul(g, turned, y), dtypes[d] == ASH_F16 ? 1e-3 : 1e-6);
+            }
+}
+
+/* Full vectors, single registers, single elements. */
+static void test_what_is_left(void **state) {
+    (void)state;
+    for (int64_t n = 1; n <= 150; n += n < 20 ? 1 : 13) {
+        ash_graph *g = new_graph();
+        ash_value x = INPUT(g, "x", ASH_F32, 3, n);
+        ash_graph_output(g, "sum",
+                         ash_reduce(g, ASH_OP_REDUCE_SUM, ash_exp(g, x), (int64_t[]){1}, 1, false));
+        ash_graph_output(g, "max", ash_reduce(g, ASH_OP_REDUCE_MAX, x, (int64_t[]){1}, 1, false));
+        compare(g, ash_tanh(g, ash_sigmoid(g, ash_exp(g, x))), 1e-6);
+    }
+}
+
+/* Along the last axis and others, with ties: the input has few values. */
+static void test_extrema_and_lists(void **state) {
+    (void)state;
+    static const ash_dtype dtypes[] = {ASH_F32, ASH_I32, ASH_I64, ASH_U8};
+    for (size_t d = 0; d < ASH_COUNT(dtypes); d++)
+        for (int64_t axis = 0; axis < 3; axis++)
+            for (int64_t n = 7; n <= 70; n += 21) {
+                ash_graph *g = new_graph();
+                ash_value at, x = INPUT(g, "x", dtypes[d], 3, 37, n);
+                int64_t size = ash_graph_type(g, x)->dims[axis];
+                ash_graph_output(g, "max", ash_argmax(g, x, axis, false));
+                ash_graph_output(g, "min", ash_argmin(g, x, axis, true));
+                ash_graph_output(g, "sum", ash_cumsum(g, x, axis, true, n % 2));
+                ash_graph_output(g, "top", ash_topk(g, x, axis, (size + 1) / 2, n % 2, &at));
+                compare(g, at, 1e-6);
+            }
+}
+
+/* The first NaN is the extremum, and comes first among the largest. */
+static void test_not_a_number(void **state) {
+    (void)state;
+    enum { N = 300 };
+    for (int at = 0; at < N; at += 37) {
+        double data[N];
+        for (int i = 0; i < N; i++) data[i] = i * 7 % 31;
+        data[at] = data[N - 1] = NAN;
+        ash_graph *g = new_graph();
+        ash_value places, x = INPUT(g, "x", ASH_F32, 1, N);
+        ash_graph_output(g, "max", ash_argmax(g, x, 1, false));
+        ash_graph_output(g, "min", ash_argmin(g, x, 1, true));
+        ash_topk(g, x, 1, 5, true, &places);
+        ash_graph_output(g, "y", places);
+        ash_wide in = {.dtype = ASH_F32, .rank = 2, .dims = {1, N}, .count = N, .f = data};
+        static const int64_t vars[8];
+        test_differential_inputs(context, g, NULL, vars, &in, 0);
+        ash_graph_destroy(g);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_kept_rows),    cmocka_unit_test(test_transposed_blocks),
+        cmocka_unit_test(test_what_is_left), cmocka_unit_test(test_extrema_and_lists),
+        cmocka_unit_test(test_not_a_number),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
