@@ -90,9 +90,33 @@ static void test_modes(void **state) {
     }
 }
 
+/* Data of four bits become bytes, and only DequantizeLinear forgets the difference. */
+static void test_four_bits(void **state) {
+    (void)state;
+    static const int64_t dims[] = {3};
+    bytes graph = {.len = 0}, node = make_node("culprit", "Neg", "w", NULL, "y"), y = make_info("y", dims, 1);
+    bytes weight = make_tensor("w", 22, dims, 1, "\x21\x03", 2), out = make_info("w", dims, 1);
+    put_message(&graph, 1, &node);
+    put_message(&graph, 5, &weight);
+    put_message(&graph, 12, &y);
+    bytes model = make_model(&graph, 21);
+    ash_graph *graph_out = NULL;
+    assert_int_equal(ash_onnx_parse(context, model.at, model.len, NULL, &graph_out, &diag), ASH_ERROR_UNSUPPORTED);
+    assert_string_equal(diag.node, "culprit");
+    assert_non_null(strstr(diag.message, "type int4"));
+
+    graph.len = 0;
+    put_message(&graph, 5, &weight);
+    put_message(&graph, 12, &out);
+    model = make_model(&graph, 21);
+    assert_int_equal(ash_onnx_parse(context, model.at, model.len, NULL, &graph_out, &diag), ASH_ERROR_UNSUPPORTED);
+    assert_string_equal(diag.node, "w");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_modes),
+        cmocka_unit_test(test_four_bits),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -15,7 +15,7 @@ static const char *const fixtures[] = {"resnet_like", "inception_like", "mobilen
                                        "shapes",      "typed_data",     "recurrent",      "upsampler",
                                        "einsum",      "mlp_external",   "functions",      "attention",
                                        "group_query", "few_bits",       "quantized_more", "newer",
-                                       "decoder"};
+                                       "decoder",     "blocks"};
 
 /* An allocator that remembers the largest request and what is live. */
 typedef struct watcher {
