@@ -639,8 +639,8 @@ def blocks():
     for dtype in (TensorProto.INT4, TensorProto.UINT4):
         for rows in ((20, 3), (20, 5)):
             w = n.op("DequantizeLinear", nibbles(dtype, *rows), scales(2, rows[1]), nibbles(dtype, 2, rows[1]), axis=0, block_size=16)
-            n.output(n.op("MatMul", x, w))
-    n.output(n.op("MatMul", x, n.op("DequantizeLinear", nibbles(TensorProto.INT4, 20, 3), scales(3), axis=1)))
+            n.output(n.op("Neg", w))
+    n.output(n.op("DequantizeLinear", nibbles(TensorProto.INT4, 20, 3), scales(3), axis=1))
     return n.model(), [{"x": (3, 20)}]
 
 
