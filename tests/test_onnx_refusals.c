@@ -94,14 +94,16 @@ static void test_modes(void **state) {
 static void test_four_bits(void **state) {
     (void)state;
     static const int64_t dims[] = {3};
-    bytes graph = {.len = 0}, node = make_node("culprit", "Neg", "w", NULL, "y"), y = make_info("y", dims, 1);
+    bytes graph = {.len = 0}, node = make_node("culprit", "Neg", "w", NULL, "y"),
+          y = make_info("y", dims, 1);
     bytes weight = make_tensor("w", 22, dims, 1, "\x21\x03", 2), out = make_info("w", dims, 1);
     put_message(&graph, 1, &node);
     put_message(&graph, 5, &weight);
     put_message(&graph, 12, &y);
     bytes model = make_model(&graph, 21);
     ash_graph *graph_out = NULL;
-    assert_int_equal(ash_onnx_parse(context, model.at, model.len, NULL, &graph_out, &diag), ASH_ERROR_UNSUPPORTED);
+    assert_int_equal(ash_onnx_parse(context, model.at, model.len, NULL, &graph_out, &diag),
+                     ASH_ERROR_UNSUPPORTED);
     assert_string_equal(diag.node, "culprit");
     assert_non_null(strstr(diag.message, "type int4"));
 
@@ -109,7 +111,8 @@ static void test_four_bits(void **state) {
     put_message(&graph, 5, &weight);
     put_message(&graph, 12, &out);
     model = make_model(&graph, 21);
-    assert_int_equal(ash_onnx_parse(context, model.at, model.len, NULL, &graph_out, &diag), ASH_ERROR_UNSUPPORTED);
+    assert_int_equal(ash_onnx_parse(context, model.at, model.len, NULL, &graph_out, &diag),
+                     ASH_ERROR_UNSUPPORTED);
     assert_string_equal(diag.node, "w");
 }
 

@@ -188,8 +188,8 @@ static ash_status typed_data(ash_onnx_source *source, const ash_onnx_tensor *ten
 static ash_status tensor_type(const ash_onnx_tensor *tensor, ash_type *type, int64_t *count) {
     ash_diag *diag = tensor->body.diag;
     *type = (ash_type){.rank = tensor->rank, .dtype = tensor->dtype == ONNX_UINT4 ? ASH_U8 : ASH_I8};
-    ASH_FAIL_IF(!ash_onnx__is_nibble(tensor->dtype) && !ash_onnx__dtype(tensor->dtype, &type->dtype), diag, ASH_ERROR_UNSUPPORTED,
-                "tensor data of type %s (%lld)", ash_onnx__dtype_name(tensor->dtype),
+    ASH_FAIL_IF(!ash_onnx__is_nibble(tensor->dtype) && !ash_onnx__dtype(tensor->dtype, &type->dtype), diag,
+                ASH_ERROR_UNSUPPORTED, "tensor data of type %s (%lld)", ash_onnx__dtype_name(tensor->dtype),
                 (long long)tensor->dtype);
     *count = 1;
     for (unsigned i = 0; i < tensor->rank; i++) {

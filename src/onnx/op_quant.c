@@ -14,9 +14,10 @@ ash_value ash_onnx__along_axis(ash_import *im, ash_value v, unsigned axis, unsig
     return ash_lower__reshape(im, v, dims, rank);
 }
 
-/* Scales or zero points v for blocks of elements along an axis of a tensor of this type: each as often as its
- * block is long. */
-static ash_value per_block(ash_import *im, ash_value v, const ash_type *type, unsigned axis, int64_t block) {
+/* Scales or zero points v for blocks of elements along an axis of a tensor of this type: each as often as
+ * its block is long. */
+static ash_value per_block(ash_import *im, ash_value v, const ash_type *type, unsigned axis,
+                           int64_t block) {
     ash_type t = ash_import__type(im, v), wide = t;
     if (v == ASH_NO_VALUE) return v;
     if (block < 0 || t.rank != type->rank || t.rank == ASH_MAX_RANK)
@@ -167,8 +168,8 @@ static ash_value requantize(ash_import *im, ash_value sum, size_t k_a, size_t k_
     return ash_lower__cast(im, ash_lower__binary(im, ASH_OP_ADD, y, ash_lower__cast(im, zero, dtype)), to);
 }
 
-/* Operands: x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias (i32). Operand and result may have
- * their channels last, in com.microsoft; the weight has them second always. */
+/* Operands: x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias (i32). Operand and result may
+ * have their channels last, in com.microsoft; the weight has them second always. */
 void ash_onnx__op_qlinear_conv(ash_import *im) {
     bool last = ash_import__attr_int(im, "channels_last", 0) != 0;
     ash_value x = ash_import__in(im, 0);

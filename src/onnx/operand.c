@@ -97,7 +97,8 @@ ash_value ash_import__materialize(ash_import *im, size_t index) {
     if (entry->absent) return ash_import__fail(im, ASH_ERROR_FORMAT, "an operand that the call leaves out");
     if (entry->tensor && ash_onnx__is_nibble(entry->tensor->dtype) &&
         !(im->node && ash_span_is(im->node->op, "DequantizeLinear")))
-        return ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "data of type %s, which DequantizeLinear alone reads",
+        return ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
+                                "data of type %s, which DequantizeLinear alone reads",
                                 ash_onnx__dtype_name(entry->tensor->dtype));
     if (entry->sequence)
         return ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a sequence where a tensor belongs");

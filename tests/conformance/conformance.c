@@ -379,8 +379,9 @@ int main(int argc, char **argv) {
         }
     }
     if (!folders)
-        return fprintf(stderr, "usage: conformance [-v] [-s] [-e EXECUTOR] [-m SUBSTRING] [-n TOLERANCE] [-w "
-                               "DIRECTORY] FOLDER...\n"),
+        return fprintf(stderr,
+                       "usage: conformance [-v] [-s] [-e EXECUTOR] [-m SUBSTRING] [-n TOLERANCE] [-w "
+                       "DIRECTORY] FOLDER...\n"),
                2;
     qsort(state.reasons, (size_t)state.n_reasons, sizeof *state.reasons, by_count);
     if (state.n_reasons) printf("unsupported, by reason:\n");
