@@ -219,7 +219,8 @@ static void test_expansion_is_bounded(void **state) {
     bytes model = {.len = 0};
     for (int i = 1; i < 30; i++) {
         snprintf(name[i % 2], sizeof name[0], "F%d", i);
-        bytes twice[] = {call(NULL, name[1 - i % 2], "a", NULL, "m"), call(NULL, name[1 - i % 2], "m", NULL, "c")};
+        bytes twice[] = {call(NULL, name[1 - i % 2], "a", NULL, "m"),
+                         call(NULL, name[1 - i % 2], "m", NULL, "c")};
         functions[i] = make_function(name[i % 2], 18, twice, 2);
     }
     bytes node = call("n", "F29", "x", NULL, "z");
@@ -248,7 +249,8 @@ static void test_refusals(void **state) {
     bytes many = call("n", "F", "x", "y", "z");
     put_text(&many, 1, "x");
     function = make_function("F", 18, &neg, 1), model = make_calls(&many, 1, &function, 1);
-    assert_refused(&model, ASH_ERROR_FORMAT, "n", "3 operands and 1 results of a function that has 2 and 1");
+    assert_refused(&model, ASH_ERROR_FORMAT, "n",
+                   "3 operands and 1 results of a function that has 2 and 1");
 
     bytes lost = make_node("n", "ReduceMax", "x", NULL, "z");
     put_reference(&lost, "keepdims", "keep", 2);

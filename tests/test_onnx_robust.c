@@ -11,9 +11,10 @@
 
 enum { LARGEST = 64 << 20 /* bytes of one allocation */, FLIPS = 2000, CUTS = 200 };
 
-static const char *const fixtures[] = {"resnet_like", "inception_like", "mobilenet_like", "bert_like",
-                                       "shapes",      "typed_data",     "recurrent",      "upsampler",
-                                       "einsum",      "mlp_external",   "functions"};
+static const char *const fixtures[] = {
+    "resnet_like", "inception_like", "mobilenet_like", "bert_like",    "shapes",    "typed_data",
+    "recurrent",   "upsampler",      "einsum",         "mlp_external", "functions", "attention",
+    "group_query", "few_bits",       "quantized_more", "newer",        "decoder",   "blocks"};
 
 /* An allocator that remembers the largest request and what is live. */
 typedef struct watcher {

@@ -616,6 +616,34 @@ def quantized_more():
     return n.model(), [{"x": (3, 8), "image": (1, 6, 5, 4), "series": (4, 1, 5)}]
 
 
+def blocks():
+    """Opset 21: scales for blocks of elements, and weights of four bits."""
+    n = Net("blocks", 21)
+    x = n.input("x", [3, 20])
+    scales = lambda *shape: n.const((0.01 + 0.05 * n.rng.random(shape)).astype(np.float32))
+
+    def nibbles(dtype, *shape):
+        n.count += 1
+        low = -8 if dtype == TensorProto.INT4 else 0
+        numbers = n.rng.integers(low, low + 16, int(np.prod(shape))) & 15
+        numbers = np.append(numbers, [0] * (len(numbers) % 2)).astype(U8)
+        n.inits.append(helper.make_tensor(f"w_{n.count}", dtype, shape, bytes(numbers[0::2] | numbers[1::2] << 4), raw=True))
+        return n.inits[-1].name
+
+    for axis, shape in ((1, (3, 5)), (0, (2, 20))):
+        zeros = n.const(n.rng.integers(100, 140, shape).astype(U8))
+        steps = scales(*shape)
+        q = n.op("QuantizeLinear", x, steps, zeros, axis=axis, block_size=4 if axis else 2)
+        n.output(q, dtype=TensorProto.UINT8)
+        n.output(n.op("DequantizeLinear", q, steps, zeros, axis=axis, block_size=4 if axis else 2))
+    for dtype in (TensorProto.INT4, TensorProto.UINT4):
+        for rows in ((20, 3), (20, 5)):
+            w = n.op("DequantizeLinear", nibbles(dtype, *rows), scales(2, rows[1]), nibbles(dtype, 2, rows[1]), axis=0, block_size=16)
+            n.output(n.op("Neg", w))
+    n.output(n.op("DequantizeLinear", nibbles(TensorProto.INT4, 20, 3), scales(3), axis=1))
+    return n.model(), [{"x": (3, 20)}]
+
+
 def newer():
     """Opset 24: operators that the installed backend tests are too old for."""
     n = Net("newer", 24)
@@ -649,7 +677,7 @@ def newest_spec():
 
 FIXTURES = [resnet_like, inception_like, mobilenet_like, bert_like, shapes, mlp_external, typed_data, recurrent, upsampler,
             einsum, fused, quantized, half, unsorted, ties, functions,
-            attention, group_query, decoder, few_bits, quantized_more, newer, newest_spec]
+            attention, group_query, decoder, few_bits, quantized_more, blocks, newer, newest_spec]
 
 
 def feed(net, info, shape, rng):

@@ -195,16 +195,12 @@ uint16_t ash_kern_scratch(ash_kern *k, ash_dtype dtype, ash_dim count, ash_ref *
 ash_status ash_kern_lower_part(ash_kern *k, ash_value value, ash_value target, unsigned along,
                                ash_dim shift, ash_dim *chunks);
 
-/* The step of a group that is a call of the caller's function: call.c. */
-ash_status ash_lower__call(ash_lowering *low, uint32_t group);
-
-/* loops_turn.c: a vector whose lanes are `linear` along the vector symbol, out of the present block; false when
- * it is not of that form. */
-bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out);
 /* loops_turn.c: a vector whose lanes are `linear` along the vector symbol, out of the present block; false
  * when it is not of that form. */
+bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out);
 
 /* The step of a group that is a call of the caller's function: call.c. */
+ash_status ash_lower__call(ash_lowering *low, uint32_t group);
 
 /* Decides where the new values of states lie, once all steps are there: state.c. */
 ash_status ash_lower__states(ash_lowering *low, const ash_lower_options *options);

@@ -187,9 +187,9 @@ static ash_status typed_data(ash_onnx_source *source, const ash_onnx_tensor *ten
 /* Type of the tensor, and its size in elements; dims whose product overflows are refused. */
 static ash_status tensor_type(const ash_onnx_tensor *tensor, ash_type *type, int64_t *count) {
     ash_diag *diag = tensor->body.diag;
-    *type = (ash_type){.rank = tensor->rank};
-    ASH_FAIL_IF(!ash_onnx__dtype(tensor->dtype, &type->dtype), diag, ASH_ERROR_UNSUPPORTED,
-                "tensor data of type %s (%lld)", ash_onnx__dtype_name(tensor->dtype),
+    *type = (ash_type){.rank = tensor->rank, .dtype = tensor->dtype == ONNX_UINT4 ? ASH_U8 : ASH_I8};
+    ASH_FAIL_IF(!ash_onnx__is_nibble(tensor->dtype) && !ash_onnx__dtype(tensor->dtype, &type->dtype), diag,
+                ASH_ERROR_UNSUPPORTED, "tensor data of type %s (%lld)", ash_onnx__dtype_name(tensor->dtype),
                 (long long)tensor->dtype);
     *count = 1;
     for (unsigned i = 0; i < tensor->rank; i++) {
@@ -215,11 +215,25 @@ static ash_status normal_bools(const ash_allocator *a, ash_blob **blob, ash_diag
     return status;
 }
 
-static ash_status tensor_data(ash_onnx_source *source, const ash_onnx_tensor *tensor, ash_type *type,
-                              ash_blob **blob) {
+/* A byte for each of `count` elements of four bits, the first of a byte in its low half. */
+static ash_status unpack(const ash_allocator *a, bool is_signed, size_t count, ash_blob **blob,
+                         ash_diag *diag) {
+    const uint8_t *packed = (*blob)->data;
+    ash_blob *fresh;
+    ash_status status = ash_blob_create_owned(a, count, &fresh, diag);
+    for (size_t i = 0; status == ASH_OK && i < count; i++) {
+        uint8_t bits = packed[i / 2] >> (i % 2 * 4) & 15;
+        ((uint8_t *)fresh->data)[i] = is_signed && bits > 7 ? bits | 0xf0 : bits;
+    }
+    ash_blob_release(*blob);
+    *blob = status == ASH_OK ? fresh : NULL;
+    return status;
+}
+
+/* The elements as they are stored: four-bit ones in bytes of two. */
+static ash_status stored_data(ash_onnx_source *source, const ash_onnx_tensor *tensor, const ash_type *type,
+                              int64_t count, ash_blob **blob) {
     ash_diag *diag = tensor->body.diag;
-    int64_t count = 0;
-    ASH_TRY(tensor_type(tensor, type, &count));
     size_t size = ash_dtype_size(type->dtype);
     ash_span span = tensor->raw;
     ash_file *file = source->file;
@@ -232,6 +246,15 @@ static ash_status tensor_data(ash_onnx_source *source, const ash_onnx_tensor *te
     ASH_TRY(ash_onnx__blob_at(source->allocator, file, span.at, span.len, size, source->copy_bytes, blob,
                               diag));
     return type->dtype == ASH_BOOL ? normal_bools(source->allocator, blob, diag) : ASH_OK;
+}
+
+static ash_status tensor_data(ash_onnx_source *source, const ash_onnx_tensor *tensor, ash_type *type,
+                              ash_blob **blob) {
+    int64_t count = 0;
+    ASH_TRY(tensor_type(tensor, type, &count));
+    if (!ash_onnx__is_nibble(tensor->dtype)) return stored_data(source, tensor, type, count, blob);
+    ASH_TRY(stored_data(source, tensor, type, count / 2 + count % 2, blob));
+    return unpack(source->allocator, type->dtype == ASH_I8, (size_t)count, blob, tensor->body.diag);
 }
 
 ash_status ash_onnx__tensor_data(ash_onnx_source *source, const ash_onnx_tensor *tensor, ash_type *type,

@@ -1,7 +1,7 @@
-/* Functions that a model defines (ModelProto.functions). A node that names one is replaced by the function's
- * nodes: exporters write whole networks this way. A function sees its own operands and the operator sets
- * that it imports itself, nothing of the graph around the call. Expanding is bounded: functions that call
- * themselves are refused, and every node counts. */
+/* Functions that a model defines (ModelProto.functions). A node that names one is replaced by the
+ * function's nodes: exporters write whole networks this way. A function sees its own operands and the
+ * operator sets that it imports itself, nothing of the graph around the call. Expanding is bounded:
+ * functions that call themselves are refused, and every node counts. */
 #include <stdio.h>
 
 #include "import.h"
@@ -76,8 +76,9 @@ void ash_import__resolve(ash_import *im, ash_onnx_node *node) {
 /* The entries of the function's operands, in the caller's scope. */
 static bool operands(ash_import *im, const ash_onnx_function *f, size_t *ins) {
     if (im->node->n_ins > f->n_ins || im->node->n_outs > f->n_outs) {
-        ash_import__fail(im, ASH_ERROR_FORMAT, "%zu operands and %zu results of a function that has %zu and %zu",
-                         im->node->n_ins, im->node->n_outs, f->n_ins, f->n_outs);
+        ash_import__fail(im, ASH_ERROR_FORMAT,
+                         "%zu operands and %zu results of a function that has %zu and %zu", im->node->n_ins,
+                         im->node->n_outs, f->n_ins, f->n_outs);
         return false;
     }
     for (size_t k = 0; k < f->n_ins && ash_import__ok(im); k++) {
@@ -116,15 +117,16 @@ void ash_import__call(ash_import *im, const ash_onnx_function *f) {
     ash_span label = ash_import__label(im->node);
     for (const ash_import_call *c = im->call; c; c = c->outer)
         if (c->function == f)
-            ash_import__fail(im, ASH_ERROR_FORMAT, "the function '%.*s' calls itself", ASH_SPAN_ARG(f->name));
+            ash_import__fail(im, ASH_ERROR_FORMAT, "the function '%.*s' calls itself",
+                             ASH_SPAN_ARG(f->name));
     if (im->calls == MAX_CALLS)
         ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "functions nest more than %d deep", MAX_CALLS);
     size_t *ins = ash_arena_alloc(im->scratch, f->n_ins, sizeof *ins);
     size_t *outs = ash_arena_alloc(im->scratch, f->n_outs, sizeof *outs);
     if (!ins || !outs) ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
     if (!ash_import__ok(im) || !operands(im, f, ins)) return;
-    if (snprintf(call.path, sizeof call.path, "%s%.*s/", im->call ? im->call->path : "", ASH_SPAN_ARG(label)) >=
-        (int)sizeof call.path)
+    if (snprintf(call.path, sizeof call.path, "%s%.*s/", im->call ? im->call->path : "",
+                 ASH_SPAN_ARG(label)) >= (int)sizeof call.path)
         call.path[sizeof call.path - 2] = '/';
     ash_strmap_init(&scope.names, im->allocator);
     im->scope = &scope;

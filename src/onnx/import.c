@@ -38,8 +38,7 @@ static void lower_node(ash_import *im) {
     im->opset = opset_of(im, node->domain);
     im->row = ash_import__find(node->domain, node->op, im->opset, &known);
     /* A function in a domain that has the operator is its definition for those who do not know it. */
-    const ash_onnx_function *function =
-        im->row && im->opset ? NULL : ash_import__function(im, node);
+    const ash_onnx_function *function = im->row && im->opset ? NULL : ash_import__function(im, node);
     for (size_t i = 0; i < node->n_attrs; i++)
         if (node->attrs[i].ref.len)
             ash_import__fail(im, ASH_ERROR_FORMAT,
@@ -449,10 +448,10 @@ ash_status ash_import__body(ash_import *im, ash_wire graph, const size_t *ins, s
 
 static ash_status check_opsets(ash_import *im, const ash_onnx_opsets *sets) {
     for (size_t i = 0; i < sets->n; i++)
-        ASH_FAIL_IF(
-            ash_onnx__is_default_domain(sets->at[i].domain) && sets->at[i].version > NEWEST_OPSET, &im->diag,
-            ASH_ERROR_UNSUPPORTED, "operator set ai.onnx %lld is newer than %d, the newest known",
-            (long long)sets->at[i].version, NEWEST_OPSET);
+        ASH_FAIL_IF(ash_onnx__is_default_domain(sets->at[i].domain) && sets->at[i].version > NEWEST_OPSET,
+                    &im->diag, ASH_ERROR_UNSUPPORTED,
+                    "operator set ai.onnx %lld is newer than %d, the newest known",
+                    (long long)sets->at[i].version, NEWEST_OPSET);
     return ASH_OK;
 }
 

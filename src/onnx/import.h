@@ -28,13 +28,13 @@ typedef struct ash_import_value {
     const ash_onnx_tensor *tensor; /* the initializer that it comes from, or NULL */
     const ash_import_int *list;    /* its elements, or NULL when they are not tracked */
     size_t count;                  /* elements of the list, or of the sequence */
-    bool absent;                   /* nothing: an empty optional, or what the call of a function leaves out */
-    bool sequence;                 /* a sequence of tensors: then only `items` and `count` matter */
-    const size_t *items;           /* indices of ash_import.values */
+    bool absent;         /* nothing: an empty optional, or what the call of a function leaves out */
+    bool sequence;       /* a sequence of tensors: then only `items` and `count` matter */
+    const size_t *items; /* indices of ash_import.values */
 } ash_import_value;
 
-/* Names visible at a node: those of its own graph, then of the graphs around it, up to the function that they
- * are in. */
+/* Names visible at a node: those of its own graph, then of the graphs around it, up to the function that
+ * they are in. */
 typedef struct ash_import_scope {
     struct ash_import_scope *parent;
     ash_strmap names; /* to indices of ash_import.values */
@@ -46,8 +46,9 @@ enum { ASH_IMPORT_PATH = 256 };
 typedef struct ash_import_call {
     const struct ash_import_call *outer;
     const ash_onnx_function *function;
-    const ash_onnx_node *node;  /* its attributes refer to nothing any more */
-    char path[ASH_IMPORT_PATH]; /* names of the calls down to this one, each with a '/'; cut when too long */
+    const ash_onnx_node *node; /* its attributes refer to nothing any more */
+    char
+        path[ASH_IMPORT_PATH]; /* names of the calls down to this one, each with a '/'; cut when too long */
 } ash_import_call;
 
 typedef struct ash_import_row ash_import_row;
@@ -61,21 +62,21 @@ typedef struct ash_import {
     ash_arena arena; /* lives as long as the import */
     ASH_VEC(ash_import_value) values;
     ash_import_scope *scope;
-    ash_strmap functions;         /* domain, name and overload -> index of model.functions */
-    const ash_import_call *call;  /* the innermost one around the node, or NULL */
-    unsigned calls;               /* how many are around it */
+    ash_strmap functions;          /* domain, name and overload -> index of model.functions */
+    const ash_import_call *call;   /* the innermost one around the node, or NULL */
+    unsigned calls;                /* how many are around it */
     const ash_onnx_opsets *opsets; /* of the function that the node is in, or of the model */
-    ash_strmap dims;           /* names of the inputs' dims that are not numbers */
-    ash_strmap given;          /* of these, the numbers that the options' shapes say */
-    const ash_onnx_node *node; /* being lowered */
-    const ash_import_row *row; /* of its operator */
-    ash_arena *scratch;        /* lives as long as that node */
-    int64_t opset;             /* version that the model or function imports of the node's domain */
-    bool has_absent;           /* some value is */
-    unsigned nesting;          /* graphs around the node */
-    size_t lowered;            /* nodes so far, those of repeated bodies each time */
-    ash_map folded;            /* graph value -> constant with its elements, made by fold.c */
-    ash_status status;         /* the sticky failure */
+    ash_strmap dims;               /* names of the inputs' dims that are not numbers */
+    ash_strmap given;              /* of these, the numbers that the options' shapes say */
+    const ash_onnx_node *node;     /* being lowered */
+    const ash_import_row *row;     /* of its operator */
+    ash_arena *scratch;            /* lives as long as that node */
+    int64_t opset;                 /* version that the model or function imports of the node's domain */
+    bool has_absent;               /* some value is */
+    unsigned nesting;              /* graphs around the node */
+    size_t lowered;                /* nodes so far, those of repeated bodies each time */
+    ash_map folded;                /* graph value -> constant with its elements, made by fold.c */
+    ash_status status;             /* the sticky failure */
     ash_diag diag;
 } ash_import;
 
@@ -119,7 +120,8 @@ ash_status ash_import__functions(ash_import *im);
 const ash_onnx_function *ash_import__function(ash_import *im, const ash_onnx_node *node);
 /* Lowers the function's nodes in place of im->node, and binds its results. */
 void ash_import__call(ash_import *im, const ash_onnx_function *function);
-/* A node as it is for the present call: attributes that refer to the call's have their values or are gone. */
+/* A node as it is for the present call: attributes that refer to the call's have their values or are gone.
+ */
 void ash_import__resolve(ash_import *im, ash_onnx_node *node);
 
 /* Records a failure; the first one stays. Returns ASH_NO_VALUE, so that a lowering can return it. */

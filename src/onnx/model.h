@@ -25,11 +25,17 @@ typedef enum ash_onnx_dtype {
     ONNX_DOUBLE = 11,
     ONNX_UINT32 = 12,
     ONNX_UINT64 = 13,
-    ONNX_BFLOAT16 = 16
+    ONNX_BFLOAT16 = 16,
+    ONNX_UINT4 = 21,
+    ONNX_INT4 = 22
 } ash_onnx_dtype;
 
 /* The core dtype of an ONNX one; false when there is none. */
 bool ash_onnx__dtype(int64_t onnx, ash_dtype *out);
+/* Whether elements have four bits, two to a byte. The core has no such dtype: their data become bytes. */
+static inline bool ash_onnx__is_nibble(int64_t onnx) {
+    return onnx == ONNX_UINT4 || onnx == ONNX_INT4;
+}
 /* And back: every core dtype has one. */
 ash_onnx_dtype ash_onnx__dtype_of(ash_dtype dtype);
 /* "float16", "complex64", ...; "?" for an unknown number. */

@@ -165,8 +165,8 @@ void ash_onnx__op_attention(ash_import *im) {
 
 /* --- RotaryEmbedding ------------------------------------------------------------------------------ */
 
-/* The pairs (a, b) of the first `rotated` elements of each head become (a cos - b sin, a sin + b cos); pairs
- * are neighbours when interleaved, else the two halves. */
+/* The pairs (a, b) of the first `rotated` elements of each head become (a cos - b sin, a sin + b cos);
+ * pairs are neighbours when interleaved, else the two halves. */
 ash_value ash_onnx__rotate(ash_import *im, ash_value x, ash_value cosines, ash_value sines, int64_t rotated,
                            bool interleaved) {
     ash_type t = ash_import__type(im, x);

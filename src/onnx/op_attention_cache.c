@@ -1,5 +1,5 @@
-/* GroupQueryAttention: queries share heads of keys and values, which a cache holds. Sequences of a batch may
- * be of different lengths: each has its new keys behind its own old ones. */
+/* GroupQueryAttention: queries share heads of keys and values, which a cache holds. Sequences of a batch
+ * may be of different lengths: each has its new keys behind its own old ones. */
 #include <math.h>
 
 #include "lower.h"
@@ -50,7 +50,8 @@ static bool read_operands(cached *c) {
     c->heads = ash_import__attr_int(im, "num_heads", 0);
     c->shared = ash_import__attr_int(im, "kv_num_heads", 0);
     if (refuse(im, ash_import__has(im, KEY_SCALE), "a quantised cache") ||
-        refuse(im, ash_import__has(im, QUERY_NORM) || ash_import__has(im, KEY_NORM), "normalised queries") ||
+        refuse(im, ash_import__has(im, QUERY_NORM) || ash_import__has(im, KEY_NORM),
+               "normalised queries") ||
         refuse(im, ash_import__attr_int(im, "sliding_window_cache", 0) != 0, "sliding_window_cache") ||
         refuse(im, ash_import__has(im, PAST_KEY) != ash_import__has(im, PAST_VALUE), "half of a cache") ||
         refuse(im, ash_import__has(im, KEY) != ash_import__has(im, VALUE), "keys without values") ||
@@ -73,7 +74,8 @@ static bool read_operands(cached *c) {
         at += width;
     }
     const ash_dim column[] = {c->batch, 1};
-    ash_value ends = ash_lower__reshape(im, ash_lower__cast(im, ash_import__in(im, LENGTHS), ASH_I64), column, 2);
+    ash_value ends =
+        ash_lower__reshape(im, ash_lower__cast(im, ash_import__in(im, LENGTHS), ASH_I64), column, 2);
     ash_value length = ash_lower__dim(im, c->length), zero = ash_lower__scalar(im, ASH_I64, 0);
     c->first = with(c, ASH_OP_EQ, ash_lower__dim(im, c->total), length);
     c->before = with(c, ASH_OP_SUB, ash_lower__with(im, ASH_OP_ADD, ends, 1), length);
@@ -107,7 +109,8 @@ static void rotate(cached *c) {
         return;
     }
     for (size_t i = 0; i < 2; i++)
-        table[i] = ash_lower__insert_axis(im, ash_lower__gather(im, ash_import__in(im, COSINES + i), at, 0), 2);
+        table[i] =
+            ash_lower__insert_axis(im, ash_lower__gather(im, ash_import__in(im, COSINES + i), at, 0), 2);
     for (size_t k = QUERY; k <= KEY; k++) {
         const ash_dim apart[] = {c->batch, c->length, k == QUERY ? c->heads : c->shared, c->size};
         ash_type flat = ash_import__type(im, c->x[k]);
@@ -126,7 +129,8 @@ static ash_value cache_of(const cached *c, ash_value x, size_t k_past) {
     if (ash_import__has(im, k_past)) {
         const ash_value parts[] = {ash_import__in(im, k_past), x};
         if (ash_import__in_type(im, k_past).rank != 4)
-            return ash_import__fail(im, ASH_ERROR_SHAPE, "a cache that is not [batch, heads, length, size]");
+            return ash_import__fail(im, ASH_ERROR_SHAPE,
+                                    "a cache that is not [batch, heads, length, size]");
         past = ash_import__in_type(im, k_past).dims[2];
         rows = ash_graph_dim_max(im->graph, past, rows);
         x = ash_lower__concat(im, parts, 2, 2);
@@ -158,7 +162,8 @@ static ash_value weights(const cached *c, ash_value scores) {
         sink = ash_lower__scalar(im, dtype, 0);
     else
         return ash_onnx__softmax(im, scores, 1u << 3, false);
-    ash_value most = with(c, ASH_OP_MAX, ash_lower__reduce(im, ASH_OP_REDUCE_MAX, scores, 1u << 3, true), sink);
+    ash_value most =
+        with(c, ASH_OP_MAX, ash_lower__reduce(im, ASH_OP_REDUCE_MAX, scores, 1u << 3, true), sink);
     ash_value e = ash_lower__unary(im, ASH_OP_EXP, with(c, ASH_OP_SUB, scores, most));
     ash_value sum = ash_lower__reduce(im, ASH_OP_REDUCE_SUM, e, 1u << 3, true);
     sink = ash_lower__unary(im, ASH_OP_EXP, with(c, ASH_OP_SUB, sink, most));
@@ -176,8 +181,9 @@ static ash_value hide(const cached *c, ash_value scores) {
         seen = with(c, ASH_OP_LE, key, at);
     } else {
         const ash_dim end[] = {c->batch, 1, 1, 1};
-        seen = with(c, ASH_OP_LE, key,
-                    ash_lower__reshape(im, ash_lower__cast(im, ash_import__in(im, LENGTHS), ASH_I64), end, 4));
+        seen =
+            with(c, ASH_OP_LE, key,
+                 ash_lower__reshape(im, ash_lower__cast(im, ash_import__in(im, LENGTHS), ASH_I64), end, 4));
     }
     if (window >= 0)
         seen = with(c, ASH_OP_AND, seen,
@@ -191,7 +197,8 @@ void ash_onnx__op_group_query_attention(ash_import *im) {
     ash_value y[3], cache[2], scores;
     if (!read_operands(&c)) return;
     rotate(&c);
-    for (size_t k = 0; k < 3; k++) y[k] = ash_onnx__split_heads(im, c.x[k], k == QUERY ? c.heads : c.shared);
+    for (size_t k = 0; k < 3; k++)
+        y[k] = ash_onnx__split_heads(im, c.x[k], k == QUERY ? c.heads : c.shared);
     for (size_t i = 0; i < 2 && ash_import__ok(im); i++) {
         cache[i] = cache_of(&c, y[1 + i], PAST_KEY + i);
         ash_import__out(im, 1 + i, cache[i]);
@@ -201,7 +208,8 @@ void ash_onnx__op_group_query_attention(ash_import *im) {
     if (!ash_import__ok(im)) return;
     double scale = ash_import__attr_float(im, "scale", 0);
     if (scale == 0) scale = 1 / sqrt((double)c.size);
-    scores = ash_lower__matmul(im, ash_lower__with(im, ASH_OP_MUL, y[0], scale), ash_lower__swap(im, y[1], 2, 3));
+    scores = ash_lower__matmul(im, ash_lower__with(im, ASH_OP_MUL, y[0], scale),
+                               ash_lower__swap(im, y[1], 2, 3));
     scores = ash_onnx__softcap(im, scores, ash_import__attr_float(im, "softcap", 0));
     if (ash_import__has(im, BIAS)) scores = with(&c, ASH_OP_ADD, scores, ash_import__in(im, BIAS));
     if (!ash_import__ok(im)) return;

@@ -39,8 +39,8 @@ typedef struct heads {
     size_t mask, bias; /* operands, which may be missing */
 } heads;
 
-/* Which keys a mask hides, as bool that broadcasts to the scores. Ranks 2 and 3: what is not above 0, for each
- * key, or each query and key. Rank 1: the end of each sequence, or the ends, then the beginnings. */
+/* Which keys a mask hides, as bool that broadcasts to the scores. Ranks 2 and 3: what is not above 0, for
+ * each key, or each query and key. Rank 1: the end of each sequence, or the ends, then the beginnings. */
 static ash_value hidden(ash_import *im, size_t operand, const ash_type *scores) {
     ash_value mask = ash_import__in(im, operand);
     ash_type m = ash_import__type(im, mask);
@@ -64,8 +64,8 @@ static ash_value hidden(ash_import *im, size_t operand, const ash_type *scores) 
     return ash_lower__binary(im, ASH_OP_OR, hide, ash_lower__binary(im, ASH_OP_LT, key, start));
 }
 
-/* Adds to the scores: a large negative number where the mask hides a key, the lowest one where a query comes
- * before it, and the bias. */
+/* Adds to the scores: a large negative number where the mask hides a key, the lowest one where a query
+ * comes before it, and the bias. */
 static ash_value masked(ash_import *im, ash_value scores, const heads *h) {
     ash_type t = ash_import__type(im, scores);
     ash_value zero = ash_lower__scalar(im, t.dtype, 0);
@@ -89,8 +89,7 @@ static ash_value masked(ash_import *im, ash_value scores, const heads *h) {
 /* Result 0, and the weights as result `k_weights`. */
 static void attend(ash_import *im, const heads *h, size_t k_weights) {
     if (!ash_import__ok(im)) return;
-    ash_value weights =
-        ash_onnx__softmax(im, masked(im, scores_of(im, h->q, h->k), h), 1u << 3, false);
+    ash_value weights = ash_onnx__softmax(im, masked(im, scores_of(im, h->q, h->k), h), 1u << 3, false);
     ash_import__out(im, 0, ash_onnx__merge_heads(im, ash_lower__matmul(im, weights, h->v)));
     ash_import__out(im, k_weights, weights);
 }
@@ -132,7 +131,8 @@ void ash_onnx__op_multi_head_attention(ash_import *im) {
     attend(im, &h, 3);
 }
 
-void ash_onnx__packed_attention(ash_import *im, ash_value qkv, size_t k_mask, size_t k_past, size_t k_bias) {
+void ash_onnx__packed_attention(ash_import *im, ash_value qkv, size_t k_mask, size_t k_past,
+                                size_t k_bias) {
     int64_t n = ash_import__attr_int(im, "num_heads", 0);
     ash_type t = ash_import__type(im, qkv);
     heads h = {.mask = k_mask, .bias = k_bias};
@@ -197,8 +197,7 @@ void ash_onnx__op_rotary_embedding_ms(ash_import *im) {
         at = ash_lower__insert_axis(
             im, ash_lower__binary(im, ASH_OP_ADD, at, ash_lower__iota(im, ASH_I64, &t.dims[1], 1, 0)), 0);
     for (size_t i = 0; i < 2; i++)
-        table[i] =
-            ash_lower__insert_axis(im, ash_lower__gather(im, ash_import__in(im, 2 + i), at, 0), 2);
+        table[i] = ash_lower__insert_axis(im, ash_lower__gather(im, ash_import__in(im, 2 + i), at, 0), 2);
     bool interleaved = ash_import__attr_int(im, "interleaved", 0) != 0;
     x = ash_onnx__rotate(im, x, table[0], table[1], rotated, interleaved);
     x = type.rank == 4 ? ash_lower__swap(im, x, 1, 2) : ash_lower__reshape(im, x, type.dims, type.rank);

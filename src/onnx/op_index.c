@@ -51,8 +51,8 @@ void ash_onnx__op_scatter_nd(ash_import *im) {
     ash_import__out(im, 0, ash_lower__node(im, ASH_OP_SCATTER_ND, ins, 3, attrs, 1));
 }
 
-/* The cache with the update in it: behind each other along the axis, from a position for each sequence of the
- * batch on, which may go round. */
+/* The cache with the update in it: behind each other along the axis, from a position for each sequence of
+ * the batch on, which may go round. */
 void ash_onnx__op_tensor_scatter(ash_import *im) {
     ash_value cache = ash_import__in(im, 0), update = ash_import__in(im, 1);
     ash_type t = ash_import__type(im, cache), u = ash_import__type(im, update);

@@ -1,6 +1,6 @@
 /* Weights of a few bits each, several to a byte, with a scale and a zero point for each block of them:
- * com.microsoft's MatMulNBits and GatherBlockQuantized. Unpacking is a computation on constants, so the plan's
- * prologue does it, and products read the weights as floating point numbers. */
+ * com.microsoft's MatMulNBits and GatherBlockQuantized. Unpacking is a computation on constants, so the
+ * plan's prologue does it, and products read the weights as floating point numbers. */
 #include "lower.h"
 #include "ops.h"
 
@@ -20,15 +20,16 @@ static ash_value unpack(ash_import *im, ash_value x, int64_t bits) {
     if (t.dtype != ASH_U8 || t.rank == 0 || t.rank == ASH_MAX_RANK)
         return ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "packed weights that are not bytes");
     if (bits == 8) return x;
-    ash_value shift = ash_lower__with(im, ASH_OP_MUL, ash_lower__iota(im, ASH_U8, &per_byte, 1, 0), (double)bits);
+    ash_value shift =
+        ash_lower__with(im, ASH_OP_MUL, ash_lower__iota(im, ASH_U8, &per_byte, 1, 0), (double)bits);
     x = ash_lower__binary(im, ASH_OP_SHR, ash_lower__insert_axis(im, x, t.rank), shift);
     x = ash_lower__with(im, ASH_OP_AND, x, (double)((1 << bits) - 1));
     t.dims[t.rank - 1] = ash_graph_dim_mul(im->graph, t.dims[t.rank - 1], per_byte);
     return ash_lower__reshape(im, x, t.dims, t.rank);
 }
 
-/* (x - zero point) * scale for x [rows, blocks, block], the zero points at operand k: packed along the blocks,
- * or as many floating point numbers, or the middle of the range. */
+/* (x - zero point) * scale for x [rows, blocks, block], the zero points at operand k: packed along the
+ * blocks, or as many floating point numbers, or the middle of the range. */
 static ash_value dequantize(ash_import *im, ash_value x, ash_value scales, size_t k, int64_t bits) {
     ash_type t = ash_import__type(im, x);
     ash_dtype dtype = ash_import__type(im, scales).dtype;
@@ -54,9 +55,11 @@ static ash_value dequantize(ash_import *im, ash_value x, ash_value scales, size_
 void ash_onnx__op_matmul_nbits(ash_import *im) {
     enum { A, B, SCALES, ZEROS, GROUPS, BIAS };
     int64_t bits, block, n = ash_import__attr_int(im, "N", 0), k = ash_import__attr_int(im, "K", 0);
-    if (ash_import__has(im, GROUPS)) ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "columns in groups (g_idx)");
+    if (ash_import__has(im, GROUPS))
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "columns in groups (g_idx)");
     if (ash_import__attr_int(im, "weight_prepacked", 0))
-        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "weights in the layout of one device (weight_prepacked)");
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
+                         "weights in the layout of one device (weight_prepacked)");
     if (!read_bits(im, &bits, &block)) return;
     if (n <= 0 || k <= 0 || n > INT32_MAX || k > INT32_MAX) {
         ash_import__fail(im, ASH_ERROR_FORMAT, "a weight of %lld by %lld", (long long)n, (long long)k);
@@ -78,11 +81,13 @@ void ash_onnx__op_gather_block_quantized(ash_import *im) {
     int64_t bits, block;
     ash_type data = ash_import__in_type(im, DATA), scales = ash_import__in_type(im, SCALES);
     if (!read_bits(im, &bits, &block)) return;
-    unsigned rank = data.rank, along = ash_import__axis(im, ash_import__attr_int(im, "quantize_axis", 1), rank);
-    if (ash_import__axis(im, ash_import__attr_int(im, "gather_axis", 0), rank) != 0 || rank != 2 || along != 1 ||
-        data.dtype != ASH_U8 || !ash_dim_is_const(data.dims[1]) || !ash_dim_is_const(scales.dims[1]) ||
-        scales.rank != 2) {
-        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "other weights than rows of bytes with blocks along them");
+    unsigned rank = data.rank,
+             along = ash_import__axis(im, ash_import__attr_int(im, "quantize_axis", 1), rank);
+    if (ash_import__axis(im, ash_import__attr_int(im, "gather_axis", 0), rank) != 0 || rank != 2 ||
+        along != 1 || data.dtype != ASH_U8 || !ash_dim_is_const(data.dims[1]) ||
+        !ash_dim_is_const(scales.dims[1]) || scales.rank != 2) {
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
+                         "other weights than rows of bytes with blocks along them");
         return;
     }
     ash_dim columns = data.dims[1] * (8 / bits), blocks = scales.dims[1];

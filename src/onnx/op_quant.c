@@ -14,9 +14,28 @@ ash_value ash_onnx__along_axis(ash_import *im, ash_value v, unsigned axis, unsig
     return ash_lower__reshape(im, v, dims, rank);
 }
 
+/* Scales or zero points v for blocks of elements along an axis of a tensor of this type: each as often as
+ * its block is long. */
+static ash_value per_block(ash_import *im, ash_value v, const ash_type *type, unsigned axis,
+                           int64_t block) {
+    ash_type t = ash_import__type(im, v), wide = t;
+    if (v == ASH_NO_VALUE) return v;
+    if (block < 0 || t.rank != type->rank || t.rank == ASH_MAX_RANK)
+        return ash_import__fail(im, ASH_ERROR_SHAPE, "scales or zero points that do not fit blocks of %lld",
+                                (long long)block);
+    wide.rank++;
+    for (unsigned i = t.rank; i > axis; i--) wide.dims[i] = t.dims[i - 1];
+    wide.dims[axis + 1] = block;
+    t.dims[axis] = ash_graph_dim_mul(im->graph, t.dims[axis], block);
+    v = ash_lower__broadcast(im, ash_lower__insert_axis(im, v, axis + 1), wide.dims, wide.rank);
+    v = ash_lower__reshape(im, v, t.dims, t.rank);
+    return ash_lower__slice_axis(im, v, axis, 0, type->dims[axis]);
+}
+
 /* The axis of per-axis scales; it need not exist when they are scalars. */
 static unsigned quant_axis(ash_import *im, unsigned rank, ash_value scale) {
-    if (ash_import__type(im, scale).rank == 0 || ash_import__type(im, scale).dims[0] == 1) return 0;
+    ash_type type = ash_import__type(im, scale);
+    if (type.rank == 0 || (type.rank == 1 && type.dims[0] == 1)) return 0;
     return ash_import__axis(im, ash_import__attr_int(im, "axis", QUANT_AXIS), rank);
 }
 
@@ -34,16 +53,19 @@ void ash_onnx__op_quantize(ash_import *im) {
     unsigned rank = ash_import__type(im, x).rank, axis = quant_axis(im, rank, scale);
     ash_dtype to = ASH_U8;
     int64_t wanted = ash_import__attr_int(im, "output_dtype", ONNX_UNDEFINED);
-    if (ash_import__attr_int(im, "block_size", 0))
-        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "blocked quantization");
+    int64_t block = ash_import__attr_int(im, "block_size", 0);
     if (ash_import__has(im, 2))
         to = ash_import__in_type(im, 2).dtype;
     else if (wanted != ONNX_UNDEFINED && !ash_onnx__dtype(wanted, &to))
         ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a result of type %s", ash_onnx__dtype_name(wanted));
     if (ash_dtype_is_float(to))
         ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a result that is not an integer");
-    scale = ash_onnx__along_axis(im, scale, axis, rank);
-    if (ash_import__has(im, 2)) zero = ash_onnx__along_axis(im, ash_import__in(im, 2), axis, rank);
+    if (ash_import__has(im, 2)) zero = ash_import__in(im, 2);
+    if (!ash_import__ok(im)) return;
+    ash_type type = ash_import__type(im, x);
+    scale = block ? per_block(im, scale, &type, axis, block) : ash_onnx__along_axis(im, scale, axis, rank);
+    if (zero != ASH_NO_VALUE)
+        zero = block ? per_block(im, zero, &type, axis, block) : ash_onnx__along_axis(im, zero, axis, rank);
     ash_import__out(im, 0, ash_onnx__quantize(im, x, scale, zero, to));
 }
 
@@ -62,9 +84,19 @@ void ash_onnx__op_dequantize(ash_import *im) {
     ash_type type = ash_import__in_type(im, 0);
     unsigned axis = quant_axis(im, type.rank, scale);
     ash_dtype dtype = ash_import__type(im, scale).dtype;
-    if (ash_import__attr_int(im, "block_size", 0))
-        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "blocked quantization");
-    ash_value x = ash_lower__cast(im, centred(im, ash_import__in(im, 0), 2, axis), dtype);
+    int64_t block = ash_import__attr_int(im, "block_size", 0);
+    ash_value x = ash_import__in(im, 0);
+    if (block) {
+        x = ash_lower__cast(im, x, ASH_I32);
+        if (ash_import__has(im, 2)) {
+            ash_value zero = per_block(im, ash_import__in(im, 2), &type, axis, block);
+            x = ash_lower__binary(im, ASH_OP_SUB, x, ash_lower__cast(im, zero, ASH_I32));
+        }
+        scale = per_block(im, scale, &type, axis, block);
+        ash_import__out(im, 0, ash_lower__binary(im, ASH_OP_MUL, ash_lower__cast(im, x, dtype), scale));
+        return;
+    }
+    x = ash_lower__cast(im, centred(im, x, 2, axis), dtype);
     ash_import__out(im, 0,
                     ash_lower__binary(im, ASH_OP_MUL, x, ash_onnx__along_axis(im, scale, axis, type.rank)));
 }
@@ -136,8 +168,8 @@ static ash_value requantize(ash_import *im, ash_value sum, size_t k_a, size_t k_
     return ash_lower__cast(im, ash_lower__binary(im, ASH_OP_ADD, y, ash_lower__cast(im, zero, dtype)), to);
 }
 
-/* Operands: x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias (i32). Operand and result may have
- * their channels last, in com.microsoft; the weight has them second always. */
+/* Operands: x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias (i32). Operand and result may
+ * have their channels last, in com.microsoft; the weight has them second always. */
 void ash_onnx__op_qlinear_conv(ash_import *im) {
     bool last = ash_import__attr_int(im, "channels_last", 0) != 0;
     ash_value x = ash_import__in(im, 0);

@@ -237,8 +237,8 @@ static int64_t block_number(ash_import *im, const char *name, size_t i, size_t n
     return absent;
 }
 
-/* Sums of blocks where they overlap: x [n, c * elements of a block, blocks] becomes an image [n, c, ...]. Each
- * element of the blocks is an image of its own, spread by the strides and moved to its place. */
+/* Sums of blocks where they overlap: x [n, c * elements of a block, blocks] becomes an image [n, c, ...].
+ * Each element of the blocks is an image of its own, spread by the strides and moved to its place. */
 void ash_onnx__op_col2im(ash_import *im) {
     enum { MOST = 1024 };
     ash_value x = ash_import__in(im, 0), sum = ASH_NO_VALUE;
@@ -249,9 +249,11 @@ void ash_onnx__op_col2im(ash_import *im) {
     int64_t taps = 1, blocks = 1, stride[ASH_MAX_RANK], dilation[ASH_MAX_RANK], before[ASH_MAX_RANK],
             after[ASH_MAX_RANK];
     ash_dim apart[ASH_MAX_RANK] = {t.dims[0]};
-    bool good = t.rank == 3 && n == n_block && n > 0 && n + 3 <= ASH_MAX_RANK && ash_dim_is_const(t.dims[1]);
+    bool good =
+        t.rank == 3 && n == n_block && n > 0 && n + 3 <= ASH_MAX_RANK && ash_dim_is_const(t.dims[1]);
     for (size_t i = 0; i < n && good; i++) {
-        good = block[i] > 0 && image[i] > 0 && image[i] <= 1 << 20 && (taps *= ASH_MIN(block[i], MOST)) <= MOST;
+        good = block[i] > 0 && image[i] > 0 && image[i] <= 1 << 20 &&
+               (taps *= ASH_MIN(block[i], MOST)) <= MOST;
         stride[i] = block_number(im, "strides", i, n, 1, 1);
         dilation[i] = block_number(im, "dilations", i, n, 1, 1);
         before[i] = block_number(im, "pads", i, 2 * n, 0, 0);
@@ -262,8 +264,8 @@ void ash_onnx__op_col2im(ash_import *im) {
     }
     if (!ash_import__ok(im)) return;
     if (!good || t.dims[1] % taps || t.dims[2] != blocks) {
-        ash_import__fail(im, ASH_ERROR_SHAPE, "blocks that do not fit the image, or more than %d elements each",
-                         MOST);
+        ash_import__fail(im, ASH_ERROR_SHAPE,
+                         "blocks that do not fit the image, or more than %d elements each", MOST);
         return;
     }
     apart[1] = t.dims[1] / taps, apart[2] = taps;

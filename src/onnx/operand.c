@@ -95,6 +95,11 @@ ash_value ash_import__materialize(ash_import *im, size_t index) {
     if (!ash_import__ok(im)) return ASH_NO_VALUE;
     ash_import_value *entry = &im->values.at[index];
     if (entry->absent) return ash_import__fail(im, ASH_ERROR_FORMAT, "an operand that the call leaves out");
+    if (entry->tensor && ash_onnx__is_nibble(entry->tensor->dtype) &&
+        !(im->node && ash_span_is(im->node->op, "DequantizeLinear")))
+        return ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
+                                "data of type %s, which DequantizeLinear alone reads",
+                                ash_onnx__dtype_name(entry->tensor->dtype));
     if (entry->sequence)
         return ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a sequence where a tensor belongs");
     if (entry->value == ASH_NO_VALUE && entry->list)
@@ -296,6 +301,9 @@ bool ash_import__attr_tensor(ash_import *im, const char *name, ash_type *type, a
     ash_blob *blob;
     if (!attr || !ash_import__ok(im)) return false;
     im->status = ash_onnx__tensor_read(attr->message, &tensor);
+    if (im->status == ASH_OK && ash_onnx__is_nibble(tensor.dtype))
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "attribute '%s' of type %s", name,
+                         ash_onnx__dtype_name(tensor.dtype));
     if (im->status == ASH_OK) im->status = ash_onnx__tensor_data(&im->source, &tensor, type, &blob);
     if (im->status != ASH_OK) return false;
     *value = ash_graph__constant_blob(im->graph, type, blob);

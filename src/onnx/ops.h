@@ -81,13 +81,13 @@ ash_value ash_onnx__merge_heads(ash_import *im, ash_value x);
 ash_value ash_onnx__repeat_heads(ash_import *im, ash_value x, ash_dim heads);
 /* cap * tanh(scores / cap), when there is a cap. */
 ash_value ash_onnx__softcap(ash_import *im, ash_value scores, double cap);
-/* Rotary position embedding of x [batch, length, heads, size] by cosines and sines that broadcast to [batch,
- * length, heads, rotated / 2]. */
+/* Rotary position embedding of x [batch, length, heads, size] by cosines and sines that broadcast to
+ * [batch, length, heads, rotated / 2]. */
 ash_value ash_onnx__rotate(ash_import *im, ash_value x, ash_value cosines, ash_value sines, int64_t rotated,
                            bool interleaved);
-/* The attention of com.microsoft on the projections of queries, keys and values side by side, [batch, length,
- * 3 * hidden], with the node's attributes; a mask, a past and a bias of the scores are operands, and missing
- * where they are SIZE_MAX. Binds results 0 and 1. */
+/* The attention of com.microsoft on the projections of queries, keys and values side by side, [batch,
+ * length, 3 * hidden], with the node's attributes; a mask, a past and a bias of the scores are operands,
+ * and missing where they are SIZE_MAX. Binds results 0 and 1. */
 void ash_onnx__packed_attention(ash_import *im, ash_value qkv, size_t k_mask, size_t k_past, size_t k_bias);
 
 /* A scale or zero point: a scalar, or one number per element of `axis` of a tensor of this rank. */

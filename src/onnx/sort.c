@@ -1,7 +1,8 @@
-/* The nodes of a graph message or of a function's, each after those whose results it uses. ONNX demands this order of the
- * file, and converters break it (onnxruntime reads such files), so what is out of order is sorted: depth
- * first, in the order of the file otherwise. A node also uses what the graphs in its attributes name. Nodes
- * in a cycle stay where they are; importing them reports the name that is not defined. */
+/* The nodes of a graph message or of a function's, each after those whose results it uses. ONNX demands
+ * this order of the file, and converters break it (onnxruntime reads such files), so what is out of order
+ * is sorted: depth first, in the order of the file otherwise. A node also uses what the graphs in its
+ * attributes name. Nodes in a cycle stay where they are; importing them reports the name that is not
+ * defined. */
 #include "import.h"
 
 /* Fields of GraphProto, NodeProto and AttributeProto. */
@@ -144,7 +145,8 @@ static void sort(const sorter *s, size_t *next, uint32_t *stack, ash_wire *out) 
     }
 }
 
-static ash_status run(sorter *s, ash_wire graph, uint32_t number, ash_arena *arena, const ash_wire **nodes, size_t *count) {
+static ash_status run(sorter *s, ash_wire graph, uint32_t number, ash_arena *arena, const ash_wire **nodes,
+                      size_t *count) {
     ASH_TRY(collect(s, graph, number));
     size_t n = s->nodes.len;
     if (!ash_vec_reserve(s->allocator, &s->first, n + 1)) return no_memory(&graph);

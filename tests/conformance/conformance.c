@@ -1,14 +1,14 @@
 /* Runs ONNX backend tests: folders with a model.onnx and test_data_set_*, each with input_*.pb and
  * output_*.pb.
  *
- *     conformance [-v] [-e EXECUTOR] [-m SUBSTRING] [-n TOLERANCE] [-w DIRECTORY] FOLDER...
+ *     conformance [-v] [-s] [-e EXECUTOR] [-m SUBSTRING] [-n TOLERANCE] [-w DIRECTORY] FOLDER...
  *
  * Each FOLDER is such a test, or holds tests at any depth. A model is imported and run; every result is
  * compared in dtype, shape and value (rtol 1e-3, atol 1e-7 for floating point numbers, as ONNX's own runner
  * does; all others must be equal). Where a shape or the like comes from a graph input, the import needs
  * that input as a constant: then it is repeated with more and more inputs bound to the test's data. Each
  * test is counted once: passed, failed, or skipped as unsupported, with the reason. The exit status is 1
- * when one failed. */
+ * when one failed, or, with -s, when one was skipped. */
 #include <dirent.h>
 #include <math.h>
 #include <stdarg.h>
@@ -30,7 +30,7 @@ typedef struct reason {
 } reason;
 
 static struct {
-    bool verbose;
+    bool verbose, strict;
     double norm; /* largest relative error in the 2-norm; 0: each element is compared */
     const char *match;
     const char *rewrite; /* directory for models written and read again, or NULL */
@@ -359,6 +359,8 @@ int main(int argc, char **argv) {
     for (; i < argc; i++) {
         if (strcmp(argv[i], "-v") == 0) {
             state.verbose = true;
+        } else if (strcmp(argv[i], "-s") == 0) {
+            state.strict = true;
         } else if (strcmp(argv[i], "-m") == 0 && i + 1 < argc) {
             state.match = argv[++i];
         } else if (strcmp(argv[i], "-w") == 0 && i + 1 < argc) {
@@ -377,8 +379,9 @@ int main(int argc, char **argv) {
         }
     }
     if (!folders)
-        return fprintf(stderr, "usage: conformance [-v] [-e EXECUTOR] [-m SUBSTRING] [-n TOLERANCE] [-w "
-                               "DIRECTORY] FOLDER...\n"),
+        return fprintf(stderr,
+                       "usage: conformance [-v] [-s] [-e EXECUTOR] [-m SUBSTRING] [-n TOLERANCE] [-w "
+                       "DIRECTORY] FOLDER...\n"),
                2;
     qsort(state.reasons, (size_t)state.n_reasons, sizeof *state.reasons, by_count);
     if (state.n_reasons) printf("unsupported, by reason:\n");
@@ -387,5 +390,5 @@ int main(int argc, char **argv) {
     printf("%d passed, %d failed, %d skipped, %d with defective data (%d of the passed with inputs bound "
            "at import)\n",
            state.passed, state.failed, state.skipped, state.defective, state.bound);
-    return state.failed || !state.passed;
+    return state.failed || !state.passed || (state.strict && state.skipped);
 }
