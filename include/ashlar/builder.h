@@ -441,6 +441,7 @@ static inline ash_value ash_scatter_nd(ash_graph *g, ash_value x, ash_value indi
 #define ASH_BUILD_SCATTER(OPERATOR, function)
 #define ASH_BUILD_SCAN(OPERATOR, function)
 #define ASH_BUILD_TOPK(OPERATOR, function)
+#define ASH_BUILD_CUSTOM(OPERATOR, function) /* ash_custom, in function.h */
 
 #define OP(ID, name, CLASS, imin, imax, outs, attrs) ASH_BUILD_##CLASS(ASH_OP_##ID, ash_##name)
 #include "ops.def"

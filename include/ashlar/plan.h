@@ -296,6 +296,7 @@ ASH_API ash_status ash_plan_buffer_view(ash_plan *plan, uint32_t index, const as
 typedef enum ash_prepared_kind {
     ASH_PREPARED_KERNEL,
     ASH_PREPARED_COPY,
+    ASH_PREPARED_CALL, /* of a function of the caller (ashlar/function.h), which is its name */
     ASH_PREPARED_COUNT
 } ash_prepared_kind;
 

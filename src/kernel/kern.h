@@ -176,6 +176,9 @@ ash_status ash_kern_lower_other(ash_kern *k, ash_dim *chunks);
 ash_status ash_kern_lower_part(ash_kern *k, ash_value value, ash_value target, unsigned along,
                                ash_dim shift, ash_dim *chunks);
 
+/* The step of a group that is a call of the caller's function: call.c. */
+ash_status ash_lower__call(ash_lowering *low, uint32_t group);
+
 /* Decides where the new values of states lie, once all steps are there: state.c. */
 ash_status ash_lower__states(ash_lowering *low, const ash_lower_options *options);
 

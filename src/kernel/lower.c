@@ -93,7 +93,7 @@ static const ash_node *placeable(const ash_lowering *low, ash_value value, const
     const ash_node *node = &low->graph->nodes.at[info->node];
     uint32_t group = low->fusion.group_of[info->node];
     if (group == ASH_NO_GROUP || low->fusion.groups.at[group].root != info->node) return NULL;
-    return ash_op_infos[node->op].outs == 1 && low->fusion.constant[value] == constant ? node : NULL;
+    return node->n_outs == 1 && low->fusion.constant[value] == constant ? node : NULL;
 }
 
 /* Gives the parts of a concatenation their places in it. */
@@ -138,7 +138,7 @@ static ash_status root_buffers(ash_lowering *low, const bool *stored) {
         const ash_group *g = &low->fusion.groups.at[i];
         const ash_node *node = &low->graph->nodes.at[g->root];
         if (viewed(low, g) != ASH_NO_VALUE) continue;
-        for (unsigned o = 0; o < ash_op_infos[node->op].outs; o++)
+        for (unsigned o = 0; o < node->n_outs; o++)
             if (low->places[node->out + o].buffer == ASH_NO_BUFFER)
                 ASH_TRY(
                     new_buffer(low, node->out + o, g->constant ? ASH_BUFFER_STAGING : ASH_BUFFER_LOCAL));
@@ -384,6 +384,12 @@ static bool is_empty(const ash_lowering *low, ash_value value) {
     return ash_type_max_count(low->program->dims, ash_graph__type(low->graph, value)) == 0;
 }
 
+static bool are_empty(const ash_lowering *low, const ash_node *node) {
+    for (unsigned i = 0; i < node->n_outs; i++)
+        if (!is_empty(low, node->out + i)) return false;
+    return true;
+}
+
 static ash_status lower_kernel(ash_lowering *low, uint32_t id) {
     ash_kern k;
     ash_dim chunks = 0;
@@ -445,8 +451,11 @@ static ash_status lower_scatter(ash_lowering *low, uint32_t id) {
 static ash_status lower_group(ash_lowering *low, uint32_t id) {
     const ash_group *g = &low->fusion.groups.at[id];
     if (g->kind == ASH_GROUP_CONCAT) return lower_concat(low, id);
-    bool scatter = ash_op_infos[low->graph->nodes.at[g->root].op].class == ASH_CLASS_SCATTER;
-    return scatter ? lower_scatter(low, id) : lower_kernel(low, id);
+    switch (ash_op_infos[low->graph->nodes.at[g->root].op].class) {
+    case ASH_CLASS_SCATTER: return lower_scatter(low, id);
+    case ASH_CLASS_CUSTOM: return ash_lower__call(low, id);
+    default: return lower_kernel(low, id);
+    }
 }
 
 static ash_status lower_groups(ash_lowering *low, bool constant) {
@@ -455,7 +464,7 @@ static ash_status lower_groups(ash_lowering *low, bool constant) {
         const ash_node *root = &low->graph->nodes.at[g->root];
         ash_value seen = viewed(low, g);
         if (g->constant != constant || (seen != ASH_NO_VALUE && low->places[seen].contiguous)) continue;
-        if (is_empty(low, root->out)) continue;
+        if (are_empty(low, root)) continue;
         ash_status status = lower_group(low, (uint32_t)i);
         if (status != ASH_OK) {
             ash_diag__add_node(low->diag, root->name, ash_op_name(root->op), ASH_NO_OFFSET);
@@ -507,6 +516,12 @@ static bool *stored_values(const ash_graph *graph, const ash_lower_options *opti
     for (size_t i = 0; i < graph->outputs.len; i++) stored[graph->outputs.at[i].value] = true;
     for (size_t i = 0; i < graph->states.len; i++)
         if (graph->states.at[i].update != ASH_NO_VALUE) stored[graph->states.at[i].update] = true;
+    for (size_t n = 0; n < graph->nodes.len; n++) { /* functions see whole values, row-major */
+        const ash_node *node = &graph->nodes.at[n];
+        if (ash_op_infos[node->op].class != ASH_CLASS_CUSTOM) continue;
+        for (unsigned i = 0; i < node->n_ins; i++) stored[node->ins[i]] = true;
+        for (unsigned i = 0; i < node->n_outs; i++) stored[node->out + i] = true;
+    }
     if (!options->n_keep) return stored;
     ash_map keep;
     ash_map_init(&keep, graph->allocator);
@@ -568,6 +583,7 @@ void ash_program__free(ash_program *p) {
     if (!p) return;
     for (size_t i = 0; i < p->buffers.len; i++) ash_blob_release(p->buffers.at[i].blob);
     for (size_t i = 0; i < p->nests.len; i++) ash_nest_free(&p->nests.at[i]);
+    ash_vec_free(p->allocator, &p->calls);
     ash_vec_free(p->allocator, &p->buffers);
     ash_vec_free(p->allocator, &p->steps);
     ash_vec_free(p->allocator, &p->nests);

@@ -17,10 +17,11 @@ const char *ash_plan__step_name(const ash_step *step) {
  * come to the other; a step that takes less than two on one core, at rates that are exceeded there by half,
  * stays on the calling thread. */
 bool ash_plan__is_parallel(const ash_plan *plan, const ash_step *step) {
-    if (plan->threads <= 1 || step->kind != ASH_STEP_KERNEL) return false;
+    if (plan->threads <= 1 || step->kind == ASH_STEP_COPY) return false;
     int64_t least, most;
     ash_dims_bounds(plan->program->dims, step->chunks, &least, &most);
     if (most <= 1) return false;
+    if (step->kind == ASH_STEP_CALL) return true; /* its chunks are the caller's wish */
     if (step->flops == 0 && step->bytes == 0) return true;
     return ASH_MAX(step->flops / 64, step->bytes / 32) > 2000; /* nanoseconds */
 }
@@ -51,6 +52,7 @@ void ash_plan__refresh_steps(ash_plan *plan) {
         s->launch.end = ASH_MAX(ash_dims_eval(plan->program->dims, step->chunks, plan->vars), 0);
         if (step->kind == ASH_STEP_COPY) s->copy.bytes = copy_bytes(plan, step);
     }
+    ash_plan__refresh_calls(plan);
 }
 
 /* --- checks of the program -------------------------------------------------------------------- */
@@ -81,8 +83,16 @@ static ash_status check_step(const ash_program *p, size_t index, ash_diag *diag)
                     name);
         return ASH_OK;
     }
-    ASH_FAIL_IF(step->nest >= p->nests.len, diag, ASH_ERROR_INTERNAL, "step %zu (%s) has no nest", index,
-                name);
+    bool call = step->kind == ASH_STEP_CALL;
+    ASH_FAIL_IF(step->nest >= (call ? p->calls.len : p->nests.len), diag, ASH_ERROR_INTERNAL,
+                "step %zu (%s) has no %s", index, name, call ? "function" : "nest");
+    if (call) {
+        const ash_program_call *c = &p->calls.at[step->nest];
+        uint64_t count = (uint64_t)c->n_ins + c->n_outs + (c->scratch > 0);
+        ASH_FAIL_IF(count != step->n_buffers, diag, ASH_ERROR_INTERNAL,
+                    "step %zu (%s) has %u buffers, its function takes %llu", index, name, step->n_buffers,
+                    (unsigned long long)count);
+    }
     for (uint32_t i = 0; i < step->n_buffers; i++) {
         bool declared = false;
         for (uint32_t k = 0; k < step->n_accesses; k++)
@@ -146,6 +156,11 @@ static uint32_t table_count(const ash_step *step) {
     return step->kind == ASH_STEP_COPY ? 2 : step->n_buffers;
 }
 
+/* Slots before the buffers' addresses: of a call, what it passes on. */
+static uint32_t table_lead(const ash_step *step) {
+    return step->kind == ASH_STEP_CALL;
+}
+
 static uint64_t offset_in_root(const ash_plan *plan, uint32_t buffer) {
     const ash_buffer *b = &plan->program->buffers.at[buffer];
     return b->root == ASH_NO_BUFFER ? 0 : (uint64_t)b->offset;
@@ -158,16 +173,20 @@ static void fill_steps(ash_plan *plan) {
         const ash_step *step = &p->steps.at[p->prologue + i];
         ash_plan_step *s = &plan->steps[i];
         *s = (ash_plan_step){.index = (uint32_t)(p->prologue + i)};
+        bool call = step->kind == ASH_STEP_CALL;
+        if (call) plan->table[slot] = &plan->calls[step->nest];
         if (step->kind == ASH_STEP_COPY)
             s->copy = (ash_transfer){.buffers = plan->table + slot,
                                      .from = step->accesses[0].begin,
                                      .to = step->accesses[1].begin};
         else
-            s->launch = (ash_launch){.fn = plan->fns[step->nest],
+            s->launch = (ash_launch){.fn = call ? ash_plan__call_fn() : plan->fns[step->nest],
                                      .buffers = plan->table + slot,
                                      .vars = plan->vars,
                                      .parallel = ash_plan__is_parallel(plan, step),
+                                     .host = call,
                                      .piece = ash_plan__piece(plan, step)};
+        slot += table_lead(step);
         for (uint32_t k = 0; k < table_count(step); k++, slot++) {
             uint32_t buffer = table_buffer(step, k);
             plan->first_entry[plan->layout.places[buffer].root + 1]++;
@@ -183,6 +202,7 @@ static void fill_entries(ash_plan *plan, uint32_t *next) {
     uint32_t slot = 0;
     for (size_t i = 0; i < plan->n_steps; i++) {
         const ash_step *step = &p->steps.at[p->prologue + i];
+        slot += table_lead(step);
         for (uint32_t k = 0; k < table_count(step); k++, slot++) {
             uint32_t buffer = table_buffer(step, k), root = plan->layout.places[buffer].root;
             plan->entries[next[root]++] = (ash_plan_entry){root, slot, offset_in_root(plan, buffer)};
@@ -194,8 +214,10 @@ static ash_status make_tables(ash_plan *plan, ash_diag *diag) {
     const ash_allocator *a = plan->allocator;
     const ash_program *p = plan->program;
     plan->n_steps = p->steps.len - p->prologue;
-    for (size_t s = p->prologue; s < p->steps.len; s++) plan->n_table += table_count(&p->steps.at[s]);
-    plan->n_entries = plan->n_table;
+    for (size_t s = p->prologue; s < p->steps.len; s++) {
+        plan->n_entries += table_count(&p->steps.at[s]);
+        plan->n_table += table_lead(&p->steps.at[s]) + table_count(&p->steps.at[s]);
+    }
     ASH_FAIL_IF(plan->n_table > UINT32_MAX, diag, ASH_ERROR_OUT_OF_RANGE,
                 "the program has too many operands");
     plan->steps = ash_mem_calloc(a, plan->n_steps, sizeof *plan->steps);
@@ -358,6 +380,7 @@ static ash_status make_rest(ash_plan *plan, ash_diag *diag) {
     plan->layout = plan->core->layout;
     ASH_TRY(ash_device_open(plan->context, "CPU", &plan->cpu, diag));
     ASH_TRY(make_state(plan, diag));
+    ASH_TRY(ash_plan__make_calls(plan, diag));
     ASH_TRY(make_tables(plan, diag));
     ASH_TRY(make_arenas(plan, diag));
     ASH_TRY(ash_plan__find_files(plan, diag));
@@ -500,6 +523,7 @@ void ash_plan_destroy(ash_plan *plan) {
     ash_mem_free(a, plan->first_entry, plan->n_buffers + 1, sizeof *plan->first_entry);
     ash_mem_free(a, plan->timings, plan->program->steps.len - plan->program->prologue,
                  sizeof *plan->timings);
+    ash_plan__free_calls(plan);
     ash_plan__free_poison(plan);
     ash_plan__free_files(plan);
     if (plan->capture) plan->streams->capture_free(plan->streams, plan->capture);
