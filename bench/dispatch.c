@@ -7,7 +7,8 @@
  * prepare such chains. Launches worth two threads: of an empty kernel, and of one that takes two
  * microseconds on one. Models with branches that do not depend on each other: one stream with two threads
  * against two streams, in turns. Each number is the least of REPEAT runs (default 300) and of 20 ms at
- * least. Counts allocations while executing, and exits with 1 when there is one, or when a mode is not what it says. */
+ * least. Counts allocations while executing, and exits with 1 when there is one, or when a mode is not what
+ * it says. */
 #include <stdio.h>
 #include <stdlib.h>
 

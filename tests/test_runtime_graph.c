@@ -526,6 +526,65 @@ static void budgets_and_refusals(void **state) {
     assert_status(ash_plan_prepare(r->context, r->graph, NULL, &r->plan, &diag), ASH_ERROR_SHAPE);
 }
 
+/* What a caller does with a plan, up to the first failure. */
+static ash_status live(struct room *r, const ash_plan_options *options) {
+    static float x[BATCH * IN] __attribute__((aligned(64)));
+    ash_plan *plan = NULL, *twin = NULL;
+    const ash_view *view;
+    ash_status status;
+    uint64_t bytes = sizeof x;
+    input_values(x, BATCH * IN, 3);
+    ASH_TRY_DONE(ash_plan_prepare(r->context, r->graph, options, &plan, &diag));
+    ASH_TRY_DONE(ash_plan_set_input(plan, 0, x, bytes, &diag));
+    ASH_TRY_DONE(ash_plan_execute(plan, &diag));
+    ASH_TRY_DONE(ash_plan_output(plan, 0, &view, &diag));
+    ASH_TRY_DONE(ash_plan_set_parameter(plan, "w1", r->w1_data, sizeof r->w1_data, &diag));
+    ASH_TRY_DONE(ash_plan_execute(plan, &diag));
+    ASH_TRY_DONE(ash_plan_replicate(plan, &twin, &diag));
+    ASH_TRY_DONE(ash_plan_bind_input(twin, 0, x, bytes, &diag));
+    ASH_TRY_DONE(ash_plan_set_parameter(twin, "w1", r->w1_data, sizeof r->w1_data, &diag));
+    ASH_TRY_DONE(ash_plan_execute(twin, &diag));
+    ASH_TRY_DONE(ash_plan_release_intermediates(plan, NULL, &diag));
+    ASH_TRY_DONE(ash_plan_bind_input(plan, 0, x, bytes, &diag));
+    ASH_TRY_DONE(ash_plan_execute(plan, &diag));
+    ASH_TRY_DONE(ash_plan_release_all(plan, NULL, &diag));
+    ASH_TRY_DONE(ash_plan_execute(plan, &diag));
+done:
+    ash_plan_destroy(plan);
+    ash_plan_destroy(twin);
+    return status;
+}
+
+/* Allocations fail in every mode, all from one on: an error that says so, and no byte is lost. Every fifth,
+ * another fifth in each way. */
+static void failed_allocations(void **state) {
+    struct room *r = *state;
+    make_graph(r, false);
+    for (int way = 0; way < 6; way++) {
+        ash_plan_options options = ash_plan_options_default();
+        options.poison = true;
+        options.fuse = way < 3;
+        set_mode(&options, way % 3);
+        assert_ok(
+            ash_plan_prepare(r->context, r->graph, &options, &r->plan, &diag)); /* keeps the kernels */
+        assert_ok(live(r, &options));
+        long long before = r->memory.live;
+        long first = r->memory.count, most;
+        assert_ok(live(r, &options));
+        most = r->memory.count - first;
+        for (long n = 1 + way % 5; n <= most; n += 5) {
+            r->memory.fail_at = r->memory.count + n;
+            ash_status status = live(r, &options);
+            r->memory.fail_at = 0;
+            assert_status(status, ASH_ERROR_OUT_OF_MEMORY);
+            assert_int_equal(diag.code, status);
+            assert_int_equal(r->memory.live, before);
+        }
+        ash_plan_destroy(r->plan);
+        r->plan = NULL;
+    }
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
@@ -541,6 +600,7 @@ int main(void) {
         TEST(accesses),
         TEST(executing_allocates_nothing),
         TEST(odd_graphs),
+        TEST(failed_allocations),
         TEST(budgets_and_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

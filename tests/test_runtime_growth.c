@@ -114,7 +114,7 @@ static void set_inputs(ash_plan *plan, int n) {
             const ash_view *view;
             assert_ok(ash_plan_input_position(plan, name_of(i), &position, &diag));
             assert_ok((bind ? ash_plan_bind_input : ash_plan_set_input)(plan, position, zeros, sizeof zeros,
-                                                                       &diag));
+                                                                        &diag));
             assert_ok(ash_plan_buffer_view(plan, (uint32_t)position, &view, &diag));
         }
     assert_ok(ash_plan_execute(plan, &diag));
@@ -122,8 +122,8 @@ static void set_inputs(ash_plan *plan, int n) {
 
 static void set_parameters(ash_plan *plan, int n) {
     for (int i = 0; i < n; i++)
-        assert_ok(ash_plan_set_parameter(plan, ash_plan_parameter_name(plan, (size_t)i), zeros, sizeof zeros,
-                                         &diag));
+        assert_ok(ash_plan_set_parameter(plan, ash_plan_parameter_name(plan, (size_t)i), zeros,
+                                         sizeof zeros, &diag));
     for (ash_value v = 1; v <= (ash_value)n; v++) {
         uint32_t index;
         assert_ok(ash_plan_buffer_index(plan, v, &index, &diag));
@@ -226,7 +226,7 @@ static void streams_without_work_take_nothing(void **state) {
 
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-    const struct CMUnitTest tests[] = {TEST(outputs), TEST(inputs), TEST(parameters),
-                                       TEST(kept_values), TEST(streams_without_work_take_nothing)};
+    const struct CMUnitTest tests[] = {TEST(outputs), TEST(inputs), TEST(parameters), TEST(kept_values),
+                                       TEST(streams_without_work_take_nothing)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -141,7 +141,8 @@ static void released_with_other_variables(void **state) {
     free(small);
 }
 
-/* An output that is an input: what was saved of it while the arenas were released is not the input's buffer. */
+/* An output that is an input: what was saved of it while the arenas were released is not the input's
+ * buffer. */
 static void an_input_after_a_release(void **state) {
     struct room *r = *state;
     float x[MOST];

@@ -100,12 +100,13 @@ ASH_API uint64_t ash_view_id(const ash_view *view);
 ASH_API uint64_t ash_view_offset(const ash_view *view); /* bytes into the storage */
 ASH_API uint64_t ash_view_bytes(const ash_view *view);
 ASH_API const ash_type *ash_view_type(const ash_view *view);
-/* Borrowed; NULL for a view of a plan's buffer whose bytes were released. */
+/* Borrowed; NULL for a view of a plan's buffer that has no bytes: they were released, or are those of other
+ * variables. */
 ASH_API ash_storage *ash_view_storage(const ash_view *view);
 
 /* The address of the first byte; allocates the storage when it has no memory yet. ASH_ERROR_DEVICE when the
- * device has no addresses in this process, ASH_ERROR_STATE when writing is not allowed or the bytes were
- * released, ASH_ERROR_OUT_OF_RANGE when the file has become too short. */
+ * device has no addresses in this process, ASH_ERROR_STATE when writing is not allowed or the view
+ * has no bytes, ASH_ERROR_OUT_OF_RANGE when the file has become too short. */
 ASH_API ash_status ash_view_data(const ash_view *view, const void **out, ash_diag *diag);
 ASH_API ash_status ash_view_data_mut(ash_view *view, void **out, ash_diag *diag);
 

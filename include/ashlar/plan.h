@@ -64,7 +64,8 @@ typedef struct ash_plan_options {
                                   Parameters and constants are read where they lie, or packed into memory of
                                   their own, whatever allocate_params and allocate_constants say */
     ash_plan_order order;
-    unsigned threads; /* threads of one execution, the caller's included; 0: as many as the context has */
+    unsigned threads; /* threads of one execution, the caller's included; 0, or more than the context has:
+                         as many as it has */
     bool optimize;    /* false: the graph is taken as it is, but for what no output needs */
     bool winograd; /* convolutions of 3 x 3 windows may take Winograd's algorithm where it is faster: fewer
                       multiplications, packed weights up to 4 times as large, and sums rounded another
@@ -106,12 +107,13 @@ ASH_API ash_status ash_plan_bind_arena(ash_plan *plan, void *memory, uint64_t si
 /* The same for the packed weights, which live as long as the plan: bytes and alignment of their block, and
  * the caller's memory for it. Weights that are there move into it at once. The memory must stay until the
  * plan, and replicas that share the weights, are destroyed or bound elsewhere; NULL: the plan's own again.
- */
+ * A plan that makes its weights anew while replicas have them leaves the block to these. */
 ASH_API uint64_t ash_plan_weights_size(const ash_plan *plan);
 ASH_API uint64_t ash_plan_weights_align(const ash_plan *plan);
 ASH_API ash_status ash_plan_bind_weights(ash_plan *plan, void *memory, uint64_t size, ash_diag *diag);
-/* Gives back the arenas, and keeps the outputs' bytes in a block of their own until the next execution.
- * Inputs that were copied in are lost, states stay. Returns the bytes that were given back. */
+/* Gives back the arenas, and keeps the outputs' bytes, where they are those of the present variables, in a
+ * block of their own until the next execution. Inputs that were copied in are lost, states stay. Returns
+ * the bytes that were given back. */
 ASH_API ash_status ash_plan_release_intermediates(ash_plan *plan, uint64_t *released, ash_diag *diag);
 /* Gives back everything but the kernels: arenas, outputs, packed weights, states. The next execution makes
  * them again, and finds the states reset to their initial contents. */
@@ -183,7 +185,9 @@ typedef struct ash_var_binding {
 ASH_API size_t ash_plan_var_count(const ash_plan *plan);
 ASH_API ash_status ash_plan_var_at(ash_plan *plan, size_t index, ash_plan_var *out, ash_diag *diag);
 /* Gives variables new values; the others keep theirs. An unknown name or a value out of bounds is an error,
- * and nothing has changed. Inputs whose shape depends on them must then be set again. */
+ * and nothing has changed. Inputs whose shape depends on them must then be set again. Views have their new
+ * shape at once; results that were computed with other values cannot be read, until these are set again or
+ * the plan has been executed. */
 ASH_API ash_status ash_plan_set_vars(ash_plan *plan, const ash_var_binding *vars, size_t count,
                                      ash_diag *diag);
 

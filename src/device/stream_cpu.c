@@ -177,7 +177,8 @@ static ash_status keep_queues(ash_cpu *cpu, ash_cpu_queues *out, ash_diag *diag)
 }
 
 static ash_status make_capture(ash_cpu *cpu, ash_capture **out, ash_diag *diag) {
-    ASH_FAIL_IF(cpu->issued.full, diag, ASH_ERROR_INTERNAL, "a stream has more commands than were announced");
+    ASH_FAIL_IF(cpu->issued.full, diag, ASH_ERROR_INTERNAL,
+                "a stream has more commands than were announced");
     ash_capture *capture = ash_mem_calloc(cpu->allocator, 1, sizeof *capture);
     if (!capture) return ASH_NO_MEMORY(diag);
     for (uint32_t s = 0; s < cpu->n_streams; s++)

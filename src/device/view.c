@@ -71,7 +71,8 @@ ash_status ash_view_slice(const ash_view *view, uint64_t offset, uint64_t length
     *out = NULL;
     ASH_FAIL_IF(!view || !type, diag, ASH_ERROR_INVALID_ARGUMENT, "%s is NULL",
                 view ? "the type" : "the view");
-    ASH_FAIL_IF(!view->storage, diag, ASH_ERROR_STATE, "the view's bytes were released");
+    ASH_FAIL_IF(!view->storage, diag, ASH_ERROR_STATE,
+                "the view has no bytes: they were released, or are not there yet");
     return make(view->storage, view->offset, view->bytes, offset, length, type, view->writable, out, diag);
 }
 
@@ -128,7 +129,8 @@ void ash_view__protect(ash_view *view) {
 
 static ash_status view_block(const ash_view *view, bool write, ash_block **out, ash_diag *diag) {
     ASH_FAIL_IF(!view, diag, ASH_ERROR_INVALID_ARGUMENT, "the view is NULL");
-    ASH_FAIL_IF(!view->storage, diag, ASH_ERROR_STATE, "the view's bytes were released");
+    ASH_FAIL_IF(!view->storage, diag, ASH_ERROR_STATE,
+                "the view has no bytes: they were released, or are not there yet");
     ASH_FAIL_IF(write && (!view->writable || !ash_storage_writable(view->storage)), diag, ASH_ERROR_STATE,
                 "view %llu on %.100s is read-only", (unsigned long long)view->id, view->device->name);
     return ash_storage__block(view->storage, out, diag);

@@ -132,9 +132,7 @@ static ash_status save_outputs(ash_plan *plan, ash_diag *diag) {
         uint64_t bytes; /* present ones, which are those of the results */
         ash_plan__present_type(plan, b, &type, &bytes);
         uint64_t within = place->offset - plan->layout.places[place->root].offset;
-        if (bytes)
-            memcpy((char *)start + index->saved[i], plan->base[place->root] + within,
-                   bytes);
+        if (bytes) memcpy((char *)start + index->saved[i], plan->base[place->root] + within, bytes);
     }
     plan->saved = storage;
     return ASH_OK;
@@ -403,8 +401,7 @@ ash_status ash_plan_set_parameter(ash_plan *plan, const char *name, const void *
     size_t position;
     ASH_TRY(ash_plan_index__find(&plan->core->index, ASH_NAMED_PARAMETER, name, &position, diag));
     pthread_mutex_lock(&plan->lock);
-    ash_status status =
-        set_parameter(plan, plan->core->index.parameters[position], data, size, diag);
+    ash_status status = set_parameter(plan, plan->core->index.parameters[position], data, size, diag);
     pthread_mutex_unlock(&plan->lock);
     if (status != ASH_OK) ash_diag__add_node(diag, name, "parameter", ASH_NO_OFFSET);
     return status;

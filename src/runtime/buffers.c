@@ -28,10 +28,9 @@ static ash_role role_of(ash_buffer_kind kind) {
 
 /* --- views ------------------------------------------------------------------------------------ */
 
-
 bool ash_plan__has_results(const ash_plan *plan) {
-    return plan->executed && (plan->n_vars == 0 ||
-                              memcmp(plan->vars, plan->result_vars, plan->n_vars * sizeof *plan->vars) == 0);
+    return plan->executed && (plan->n_vars == 0 || memcmp(plan->vars, plan->result_vars,
+                                                          plan->n_vars * sizeof *plan->vars) == 0);
 }
 
 /* The bytes of an input that is given in its present shape. */
@@ -247,10 +246,11 @@ ash_status ash_plan_buffer_at(const ash_plan *plan, uint32_t index, ash_buffer_i
 ash_status ash_plan_buffer_index(const ash_plan *plan, ash_value value, uint32_t *out, ash_diag *diag) {
     ASH_FAIL_IF(!plan || !out, diag, ASH_ERROR_INVALID_ARGUMENT, "an argument is NULL");
     uint64_t buffer;
-    ASH_FAIL_IF(!ash_map_get(&plan->core->index.values, value, &buffer), diag, ASH_ERROR_NOT_FOUND,
-                "no buffer holds value %u: it does not exist, or was fused or simplified away; ask for it with "
-                "`keep` when preparing",
-                value);
+    ASH_FAIL_IF(
+        !ash_map_get(&plan->core->index.values, value, &buffer), diag, ASH_ERROR_NOT_FOUND,
+        "no buffer holds value %u: it does not exist, or was fused or simplified away; ask for it with "
+        "`keep` when preparing",
+        value);
     *out = (uint32_t)buffer;
     return ASH_OK;
 }

@@ -273,9 +273,9 @@ static ash_status make_state(ash_plan *plan, ash_diag *diag) {
     plan->next_viewed = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->next_viewed);
     plan->inputs = ash_mem_calloc(a, plan->n_inputs, sizeof *plan->inputs);
     plan->timings = ash_mem_calloc(a, p->steps.len - p->prologue, sizeof *plan->timings);
-    if (!plan->vars || !plan->old_vars || !plan->result_vars || !plan->base || !plan->blobs || !plan->own || !plan->views ||
-        !plan->viewed || !plan->first_viewed || !plan->next_viewed || !plan->inputs || !plan->timings ||
-        !plan->changed)
+    if (!plan->vars || !plan->old_vars || !plan->result_vars || !plan->base || !plan->blobs || !plan->own ||
+        !plan->views || !plan->viewed || !plan->first_viewed || !plan->next_viewed || !plan->inputs ||
+        !plan->timings || !plan->changed)
         return ASH_NO_MEMORY(diag);
     for (uint32_t b = 0; b < plan->n_buffers; b++)
         plan->first_viewed[b] = plan->next_viewed[b] = ASH_NO_BUFFER;

@@ -7,7 +7,12 @@
 #include "base/map.h"
 #include "layout.h"
 
-typedef enum ash_named { ASH_NAMED_INPUT, ASH_NAMED_OUTPUT, ASH_NAMED_PARAMETER, ASH_NAMED_STATE } ash_named;
+typedef enum ash_named {
+    ASH_NAMED_INPUT,
+    ASH_NAMED_OUTPUT,
+    ASH_NAMED_PARAMETER,
+    ASH_NAMED_STATE
+} ash_named;
 
 enum { ASH_NAMED_COUNT = ASH_NAMED_STATE + 1, ASH_NO_POSITION = UINT32_MAX };
 

@@ -432,8 +432,7 @@ ash_status ash_order__improve(ash_context *context, ash_program *program, const 
                  .threads = threads};
     o.pinned = ash_mem_calloc(o.allocator, program->buffers.len, sizeof *o.pinned);
     ash_status status = ASH_OK;
-    bool made = o.pinned &&
-                ash_layout__find_pinned(program, options->keep, options->keep_count, o.pinned);
+    bool made = o.pinned && ash_layout__find_pinned(program, options->keep, options->keep_count, o.pinned);
     ASH_FAIL_IF_DONE(!made, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
     for (size_t s = program->prologue; s < program->steps.len; s++)
         o.work += work_of(&program->steps.at[s]);

@@ -151,15 +151,15 @@ struct ash_plan {
     int64_t *result_vars;     /* those of the last execution */
     char **base;              /* per root buffer: its first byte, or NULL while there is none */
     ash_plan_arena *arenas;
-    bool arenas_ready;    /* allocated, and the bases point into them */
-    void *block;          /* arena of the caller's, or NULL */
+    bool arenas_ready;         /* allocated, and the bases point into them */
+    void *block;               /* arena of the caller's, or NULL */
     ash_plan_weights *weights; /* NULL when released */
-    bool weights_ready;   /* the prologue has run on the present parameters */
-    bool weights_whole;   /* but for what `changed` touches, the weights are those of its last round */
-    bool *changed;        /* per buffer: a parameter that was set since */
-    void *weights_block;  /* memory of the caller's for weights that are made, or NULL */
-    ash_storage *saved;   /* the outputs' bytes while the arenas are released */
-    ash_storage **blobs;  /* per buffer with a blob that was asked for: storage around its bytes */
+    bool weights_ready;        /* the prologue has run on the present parameters */
+    bool weights_whole;        /* but for what `changed` touches, the weights are those of its last round */
+    bool *changed;             /* per buffer: a parameter that was set since */
+    void *weights_block;       /* memory of the caller's for weights that are made, or NULL */
+    ash_storage *saved;        /* the outputs' bytes while the arenas are released */
+    ash_storage **blobs;       /* per buffer with a blob that was asked for: storage around its bytes */
     ash_storage *
         *own; /* per buffer: bytes of a parameter that was set, storage around an input that was bound */
     ash_plan_input_state *inputs;
@@ -170,8 +170,8 @@ struct ash_plan {
     uint32_t n_viewed;
     uint32_t *first_viewed, *next_viewed; /* per root: the last of these in its bytes; per buffer: another,
                                              or ASH_NO_BUFFER */
-    bool executed;           /* the buffers hold results */
-    atomic_bool call_failed; /* a function has stopped the streams, and says why: */
+    bool executed;                        /* the buffers hold results */
+    atomic_bool call_failed;              /* a function has stopped the streams, and says why: */
     ash_diag call_diag;
     _Atomic uint64_t begun; /* what the streams had done when the last execution began */
     ash_plan_report report;
