@@ -37,6 +37,8 @@ void ash_eval__matmul(const ash_eval *e);
 void ash_eval__conv(const ash_eval *e);
 void ash_eval__gather(const ash_eval *e);
 void ash_eval__scatter(const ash_eval *e);
+void ash_eval__nonzero(const ash_eval *e);
+void ash_eval__settle(const ash_eval *e);
 
 /* The value of a dim of the node's attributes. */
 int64_t ash_eval__dim(const ash_eval *e, ash_dim dim);

@@ -230,6 +230,8 @@ static ash_group_kind kind_of(const fuser *f, const ash_node *node) {
     case ASH_CLASS_ARGREDUCE:
     case ASH_CLASS_SCAN:
     case ASH_CLASS_TOPK:
+    case ASH_CLASS_NONZERO:
+    case ASH_CLASS_SETTLE:
     case ASH_CLASS_SCATTER: return ASH_GROUP_OTHER;
     default: return ASH_GROUP_MAP;
     }
@@ -350,7 +352,8 @@ static void mark_constants(const ash_graph *graph, bool *constant) {
     for (size_t n = 0; n < graph->nodes.len; n++) {
         const ash_node *node = &graph->nodes.at[n];
         int64_t count;
-        bool all = ash_type_static_count(ash_graph__type(graph, node->out), &count);
+        bool all = node->op != ASH_OP_SETTLE && ash_node_has_numbers(node) &&
+                   ash_type_static_count(ash_graph__type(graph, node->out), &count);
         for (unsigned i = 0; i < node->n_ins; i++) all &= constant[node->ins[i]];
         for (unsigned i = 0; i < ash_op_infos[node->op].outs; i++) constant[node->out + i] = all;
     }

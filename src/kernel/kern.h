@@ -176,6 +176,11 @@ ash_status ash_kern_lower_other(ash_kern *k, ash_dim *chunks);
 ash_status ash_kern_lower_part(ash_kern *k, ash_value value, ash_value target, unsigned along,
                                ash_dim shift, ash_dim *chunks);
 
+/* Settled variables: settle.c. The step of a node that settles one; and access records for those that a
+ * finished kernel, or the number of its chunks, mentions. */
+ash_status ash_kern_settle_step(ash_lowering *low, const ash_node *node);
+void ash_kern_read_settled(ash_kern *k, ash_dim chunks);
+
 /* Decides where the new values of states lie, once all steps are there: state.c. */
 ash_status ash_lower__states(ash_lowering *low, const ash_lower_options *options);
 

@@ -346,6 +346,8 @@ static ash_status add_step(ash_kern *k, ash_dim chunks, bool whole_group) {
     ash_lowering *low = k->low;
     ash_program *p = low->program;
     const ash_group *g = k->group;
+    ash_kern_read_settled(k, chunks);
+    ASH_TRY(ash_kern_status(k));
     ash_step step = {
         .kind = ASH_STEP_KERNEL, .chunks = chunks, .inplace = inplace_candidate(k), .moves = !whole_group};
     uint32_t *buffers = ash_arena_alloc(&p->arena, k->uses.len, sizeof *buffers);
@@ -379,9 +381,15 @@ static ash_status add_step(ash_kern *k, ash_dim chunks, bool whole_group) {
  * -------------------------------------------------------------------------------------------------------------------
  */
 
-/* A result without elements needs no kernel. */
 static bool is_empty(const ash_lowering *low, ash_value value) {
     return ash_type_max_count(low->program->dims, ash_graph__type(low->graph, value)) == 0;
+}
+
+/* Results without elements need no kernel. */
+static bool computes_nothing(const ash_lowering *low, const ash_node *node) {
+    for (unsigned o = 0; o < ash_op_infos[node->op].outs; o++)
+        if (!is_empty(low, node->out + o)) return false;
+    return true;
 }
 
 static ash_status lower_kernel(ash_lowering *low, uint32_t id) {
@@ -445,7 +453,9 @@ static ash_status lower_scatter(ash_lowering *low, uint32_t id) {
 static ash_status lower_group(ash_lowering *low, uint32_t id) {
     const ash_group *g = &low->fusion.groups.at[id];
     if (g->kind == ASH_GROUP_CONCAT) return lower_concat(low, id);
-    bool scatter = ash_op_infos[low->graph->nodes.at[g->root].op].class == ASH_CLASS_SCATTER;
+    const ash_node *root = &low->graph->nodes.at[g->root];
+    if (root->op == ASH_OP_SETTLE) return ash_kern_settle_step(low, root);
+    bool scatter = ash_op_infos[root->op].class == ASH_CLASS_SCATTER;
     return scatter ? lower_scatter(low, id) : lower_kernel(low, id);
 }
 
@@ -455,7 +465,7 @@ static ash_status lower_groups(ash_lowering *low, bool constant) {
         const ash_node *root = &low->graph->nodes.at[g->root];
         ash_value seen = viewed(low, g);
         if (g->constant != constant || (seen != ASH_NO_VALUE && low->places[seen].contiguous)) continue;
-        if (is_empty(low, root->out)) continue;
+        if (computes_nothing(low, root)) continue;
         ash_status status = lower_group(low, (uint32_t)i);
         if (status != ASH_OK) {
             ash_diag__add_node(low->diag, root->name, ash_op_name(root->op), ASH_NO_OFFSET);
@@ -507,6 +517,10 @@ static bool *stored_values(const ash_graph *graph, const ash_lower_options *opti
     for (size_t i = 0; i < graph->outputs.len; i++) stored[graph->outputs.at[i].value] = true;
     for (size_t i = 0; i < graph->states.len; i++)
         if (graph->states.at[i].update != ASH_NO_VALUE) stored[graph->states.at[i].update] = true;
+    for (size_t n = 0; n < graph->nodes.len; n++) { /* both in memory of their own */
+        const ash_node *node = &graph->nodes.at[n];
+        if (node->op == ASH_OP_SETTLE) stored[node->ins[0]] = stored[node->out] = true;
+    }
     if (!options->n_keep) return stored;
     ash_map keep;
     ash_map_init(&keep, graph->allocator);

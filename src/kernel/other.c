@@ -1,8 +1,8 @@
-/* Kernels of their own: argument of an extremum, cumulative sum, top k, scatter.
+/* Kernels of their own: argument of an extremum, cumulative sum, top k, scatter, numbers of true elements.
  *
  * The first three work on rows: the elements along one axis, for each position of the others; chunks are
  * rows. Scatter is one chunk, since updates of one element have an order; its operand is in its place
- * already. */
+ * already. So is nonzero, where each place depends on all elements before. */
 #include "tile.h"
 
 typedef struct rows {
@@ -245,6 +245,41 @@ static ash_dim lower_scatter(ash_kern *k) {
     return 1;
 }
 
+/* --- nonzero
+ * -------------------------------------------------------------------------------------------------------------
+ */
+
+/* One pass that writes every element's number to the place after the last one found, and steps on where the
+ * element is true: no branch depends on the data. The count never exceeds the elements that were seen. */
+static ash_dim lower_nonzero(ash_kern *k) {
+    ash_nest *n = &k->nest;
+    const ash_node *node = &k->graph->nodes.at[k->group->root];
+    const ash_type *x = ash_graph__type(k->graph, node->ins[0]);
+    ash_dim total = ash_graph__type(k->graph, node->out)->dims[0];
+    ash_ix idx[ASH_MAX_RANK], number = ash_ix_const(&k->ixs, 0);
+    size_t mark = ash_kern_mark(k);
+    ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG), ash_kern_argument(k, ASH_NEST_END_ARG), 1,
+                  1);
+    ash_ref zero = ash_nest_index(n, 0), found = ash_nest_cell(n, zero);
+    open_loops(k, x, idx);
+    for (unsigned d = 0; d < x->rank; d++)
+        number = ash_ix_add(&k->ixs, ash_ix_mul(&k->ixs, number, x->dims[d]), idx[d]);
+    ash_ref is_true = ash_kern_eval(k, node->ins[0], idx), before = ash_nest_get(n, found);
+    ash_ix to = ash_ix_loaded(&k->ixs, before, INT64_MAX, 0);
+    ash_kern_store(k, node->out, &to, ash_kern_index(k, number));
+    ash_nest_set(n, found, ash_nest_binary(n, ASH_OP_ADD, before, ash_nest_cast(n, ASH_I64, is_true)));
+    close_loops(k, x->rank, mark);
+    ash_ref count = ash_nest_get(n, found);
+    ash_kern_store(k, node->out + 1, NULL, count);
+    ash_sym rest = ash_kern_sym(k, total);
+    ash_kern_loop(k, rest, count, ash_kern_dim(k, total), 1, 1);
+    to = ash_ix_sym(&k->ixs, rest);
+    ash_kern_store(k, node->out, &to, zero);
+    close_loops(k, 1, mark);
+    ash_nest_end(n);
+    return 1;
+}
+
 ash_status ash_kern_lower_other(ash_kern *k, ash_dim *chunks) {
     ash_diag *diag = k->low->diag;
     switch (ash_op_infos[k->graph->nodes.at[k->group->root].op].class) {
@@ -252,6 +287,7 @@ ash_status ash_kern_lower_other(ash_kern *k, ash_dim *chunks) {
     case ASH_CLASS_SCAN: *chunks = lower_cumsum(k); break;
     case ASH_CLASS_TOPK: *chunks = lower_topk(k); break;
     case ASH_CLASS_SCATTER: *chunks = lower_scatter(k); break;
+    case ASH_CLASS_NONZERO: *chunks = lower_nonzero(k); break;
     default: return ash_fail(diag, ASH_ERROR_UNSUPPORTED, "no lowering for this operator");
     }
     return ash_kern_status(k);

@@ -50,13 +50,16 @@ typedef struct ash_access {
 
 typedef enum ash_step_kind {
     ASH_STEP_KERNEL, /* a generated kernel */
-    ASH_STEP_COPY    /* accesses[0] is read, accesses[1] written, byte for byte */
+    ASH_STEP_COPY,   /* accesses[0] is read, accesses[1] written, byte for byte */
+    ASH_STEP_SETTLE  /* the i64 in accesses[0] is read, brought within 0 and the limit of variable `var`, becomes
+                        its value, and is written to accesses[1]; steps that mention the variable read that */
 } ash_step_kind;
 
 typedef struct ash_step {
     ash_step_kind kind;
     const char *name;        /* of what it computes: "conv+add+relu" */
     uint32_t nest;           /* index of its nest, for kernels */
+    uint32_t var;            /* what it settles */
     ash_dim chunks;          /* independent pieces of work */
     const uint32_t *buffers; /* per buffer of the nest */
     uint32_t n_buffers, n_accesses;

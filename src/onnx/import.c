@@ -500,6 +500,7 @@ static ash_status import_bytes(ash_context *context, const void *data, size_t si
     im.source = source;
     ash_arena_init(&im.arena, im.allocator);
     ash_map_init(&im.folded, im.allocator);
+    ash_map_init(&im.masks, im.allocator);
     ash_strmap_init(&im.dims, im.allocator);
     ash_strmap_init(&im.given, im.allocator);
     ash_diag_clear(&im.diag);
@@ -513,6 +514,8 @@ static ash_status import_bytes(ash_context *context, const void *data, size_t si
     }
     ash_vec_free(im.allocator, &im.values);
     ash_map_free(&im.folded);
+    ash_map_free(&im.masks);
+    ash_vec_free(im.allocator, &im.found);
     ash_strmap_free(&im.dims);
     ash_strmap_free(&im.given);
     ash_onnx__source_free(&im.source);

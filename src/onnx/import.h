@@ -38,6 +38,12 @@ typedef struct ash_import_scope {
     ash_strmap names; /* to indices of ash_import.values */
 } ash_import_scope;
 
+/* Where a mask is true: see ash_lower__found. */
+typedef struct ash_import_found {
+    ash_value positions;
+    ash_dim count;
+} ash_import_found;
+
 typedef struct ash_import_row ash_import_row;
 
 typedef struct ash_import {
@@ -58,7 +64,9 @@ typedef struct ash_import {
     unsigned nesting;          /* graphs around the node */
     size_t lowered;            /* nodes so far, those of repeated bodies each time */
     ash_map folded;            /* graph value -> constant with its elements, made by fold.c */
-    ash_status status;         /* the sticky failure */
+    ash_map masks;             /* graph value that was asked where it is true -> index of `found` */
+    ASH_VEC(ash_import_found) found;
+    ash_status status; /* the sticky failure */
     ash_diag diag;
 } ash_import;
 

@@ -4,7 +4,7 @@
 
 const char *ash_prepared_kind_text(ash_prepared_kind kind) {
     static const char *const names[ASH_PREPARED_COUNT] = {
-        [ASH_PREPARED_KERNEL] = "kernel", [ASH_PREPARED_COPY] = "copy"};
+        [ASH_PREPARED_KERNEL] = "kernel", [ASH_PREPARED_COPY] = "copy", [ASH_PREPARED_SETTLE] = "settle"};
     return (unsigned)kind < ASH_PREPARED_COUNT ? names[kind] : "?";
 }
 
@@ -19,9 +19,12 @@ static ash_status describe(ash_plan *plan, size_t first, size_t count, size_t in
     ASH_FAIL_IF(!out, diag, ASH_ERROR_INVALID_ARGUMENT, "the place for the operation is NULL");
     ASH_FAIL_IF(index >= count, diag, ASH_ERROR_NOT_FOUND, "there is no operation %zu: there are %zu",
                 index, count);
+    static const ash_prepared_kind kinds[] = {[ASH_STEP_KERNEL] = ASH_PREPARED_KERNEL,
+                                              [ASH_STEP_COPY] = ASH_PREPARED_COPY,
+                                              [ASH_STEP_SETTLE] = ASH_PREPARED_SETTLE};
     const ash_step *step = &plan->program->steps.at[first + index];
     *out = (ash_prepared_op){
-        .kind = step->kind == ASH_STEP_KERNEL ? ASH_PREPARED_KERNEL : ASH_PREPARED_COPY,
+        .kind = kinds[step->kind],
         .name = ash_plan__step_name(step),
         .kernel = step->kind == ASH_STEP_KERNEL ? step->nest : UINT32_MAX,
         .parallel = ash_plan__is_parallel(plan, step),
