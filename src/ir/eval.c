@@ -30,6 +30,7 @@ static ash_status evaluate(const ash_eval *e) {
     case ASH_CLASS_SCAN: ash_eval__scan(e); break;
     case ASH_CLASS_TOPK: return ash_eval__topk(e);
     case ASH_CLASS_NONZERO: ash_eval__nonzero(e); break;
+    case ASH_CLASS_NMS: return ash_eval__nms(e);
     case ASH_CLASS_SETTLE: ash_eval__settle(e); break;
     }
     return ASH_OK;

@@ -300,6 +300,7 @@ static ash_status infer_class(const ash_inference *c) {
     case ASH_CLASS_SCAN: return infer_scan(c);
     case ASH_CLASS_TOPK: return ash_infer__topk(c);
     case ASH_CLASS_NONZERO: return infer_nonzero(c);
+    case ASH_CLASS_NMS: return ash_infer__nms(c);
     case ASH_CLASS_SETTLE: return infer_settle(c);
     }
     return ash_fail(c->diag, ASH_ERROR_INTERNAL, "an operator of no class");

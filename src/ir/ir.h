@@ -38,6 +38,7 @@ typedef enum ash_class {
     ASH_CLASS_SCAN,
     ASH_CLASS_TOPK,
     ASH_CLASS_NONZERO,
+    ASH_CLASS_NMS,
     ASH_CLASS_SETTLE,
 } ash_class;
 

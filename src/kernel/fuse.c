@@ -231,6 +231,7 @@ static ash_group_kind kind_of(const fuser *f, const ash_node *node) {
     case ASH_CLASS_SCAN:
     case ASH_CLASS_TOPK:
     case ASH_CLASS_NONZERO:
+    case ASH_CLASS_NMS:
     case ASH_CLASS_SETTLE:
     case ASH_CLASS_SCATTER: return ASH_GROUP_OTHER;
     default: return ASH_GROUP_MAP;

@@ -1,5 +1,7 @@
 /* Kernels under construction: symbols, buffers, addresses, loads and stores. */
-#include "kern.h"
+#include "tile.h"
+
+enum { SCRATCH_ALIGN = 64 }; /* bytes: workers write lines of their own */
 
 void ash_kern_init(ash_kern *k, ash_lowering *low, uint32_t group_id) {
     *k = (ash_kern){.low = low,
@@ -219,6 +221,33 @@ uint16_t ash_kern_buffer(ash_kern *k, uint32_t buffer, ash_dtype dtype, bool wri
         return 0;
     }
     return ash_nest_buffer_add(&k->nest, (ash_nest_buffer){dtype, b->align, group, write});
+}
+
+uint16_t ash_kern_scratch(ash_kern *k, ash_dtype dtype, ash_dim count, ash_ref *first) {
+    ash_program *p = k->low->program;
+    int64_t least, most, bytes, size = (int64_t)ash_dtype_size(dtype);
+    ash_dims_bounds(k->ixs.dims, count, &least, &most);
+    *first = ash_nest_index(&k->nest, 0);
+    if (!ash_mul_i64(most, size, &bytes) || bytes > INT64_MAX - SCRATCH_ALIGN) {
+        k->failed = k->too_large = true;
+        return 0;
+    }
+    bytes = (int64_t)ash_align_up((uint64_t)bytes, SCRATCH_ALIGN);
+    ash_buffer buffer = {.kind = ASH_BUFFER_SCRATCH,
+                         .type = {.dtype = dtype, .rank = 1, .dims = {bytes / size}},
+                         .bytes = bytes,
+                         .align = SCRATCH_ALIGN,
+                         .value = ASH_NO_VALUE,
+                         .origin = ASH_NO_VALUE,
+                         .root = ASH_NO_BUFFER};
+    ash_access access = {(uint32_t)p->buffers.len, true, 0, bytes};
+    if (!ash_vec_push(p->allocator, &p->buffers, buffer) ||
+        !ash_vec_push(k->low->allocator, &k->accesses, access))
+        k->failed = true;
+    uint16_t buf = ash_kern_buffer(k, access.buffer, dtype, true);
+    *first = ash_nest_binary(&k->nest, ASH_OP_MUL, ash_kern_argument(k, ASH_NEST_WORKER),
+                             ash_nest_index(&k->nest, bytes / size));
+    return buf;
 }
 
 void ash_kern_access(ash_kern *k, ash_value value, bool write) {

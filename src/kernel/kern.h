@@ -172,6 +172,9 @@ ash_status ash_kern_lower_tile(ash_kern *k, ash_dim *chunks,
 bool ash_kern_lower_matmul(ash_kern *k, ash_dim *chunks);
 bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks);
 ash_status ash_kern_lower_other(ash_kern *k, ash_dim *chunks);
+ash_dim ash_kern_lower_nms(ash_kern *k); /* nms.c; the number of chunks */
+/* Scratch memory of this kernel, `count` elements for each worker; *first is the worker's first element. */
+uint16_t ash_kern_scratch(ash_kern *k, ash_dtype dtype, ash_dim count, ash_ref *first);
 /* Writes a value into `target`, which has a place, `shift` elements further along one axis. */
 ash_status ash_kern_lower_part(ash_kern *k, ash_value value, ash_value target, unsigned along,
                                ash_dim shift, ash_dim *chunks);

@@ -288,6 +288,7 @@ ash_status ash_kern_lower_other(ash_kern *k, ash_dim *chunks) {
     case ASH_CLASS_TOPK: *chunks = lower_topk(k); break;
     case ASH_CLASS_SCATTER: *chunks = lower_scatter(k); break;
     case ASH_CLASS_NONZERO: *chunks = lower_nonzero(k); break;
+    case ASH_CLASS_NMS: *chunks = ash_kern_lower_nms(k); break;
     default: return ash_fail(diag, ASH_ERROR_UNSUPPORTED, "no lowering for this operator");
     }
     return ash_kern_status(k);

@@ -159,9 +159,9 @@ static uint32_t table_count(const ash_step *step) {
     return step->kind == ASH_STEP_COPY ? 2 : step->n_buffers;
 }
 
-/* Slots of its table: a step that settles a variable has one that no buffer stands behind. */
-static uint32_t slot_count(const ash_step *step) {
-    return table_count(step) + (step->kind == ASH_STEP_SETTLE);
+/* Slots of its table before those of buffers: what a function of the runtime is told. */
+static uint32_t table_lead(const ash_step *step) {
+    return step->kind == ASH_STEP_SETTLE;
 }
 
 static uint64_t offset_in_root(const ash_plan *plan, uint32_t buffer) {
@@ -183,7 +183,7 @@ static void fill_steps(ash_plan *plan) {
                                      .to = step->accesses[1].begin};
         } else if (step->kind == ASH_STEP_SETTLE) {
             *settling = (ash_plan_settling){.plan = plan, .var = step->var};
-            plan->table[slot + 2] = settling++;
+            plan->table[slot] = settling++;
             s->launch = (ash_launch){
                 .fn = ash_plan__settle, .buffers = plan->table + slot, .vars = plan->vars};
         } else {
@@ -193,11 +193,11 @@ static void fill_steps(ash_plan *plan) {
                                      .parallel = ash_plan__is_parallel(plan, step),
                                      .piece = ash_plan__piece(plan, step)};
         }
-        for (uint32_t k = 0; k < table_count(step); k++) {
+        slot += table_lead(step);
+        for (uint32_t k = 0; k < table_count(step); k++, slot++) {
             uint32_t buffer = table_buffer(step, k);
             plan->first_entry[plan->layout.places[buffer].root + 1]++;
         }
-        slot += slot_count(step);
     }
 }
 
@@ -209,11 +209,11 @@ static void fill_entries(ash_plan *plan, uint32_t *next) {
     uint32_t slot = 0;
     for (size_t i = 0; i < plan->n_steps; i++) {
         const ash_step *step = &p->steps.at[p->prologue + i];
-        for (uint32_t k = 0; k < table_count(step); k++) {
+        slot += table_lead(step);
+        for (uint32_t k = 0; k < table_count(step); k++, slot++) {
             uint32_t buffer = table_buffer(step, k), root = plan->layout.places[buffer].root;
-            plan->entries[next[root]++] = (ash_plan_entry){root, slot + k, offset_in_root(plan, buffer)};
+            plan->entries[next[root]++] = (ash_plan_entry){root, slot, offset_in_root(plan, buffer)};
         }
-        slot += slot_count(step);
     }
 }
 
@@ -223,7 +223,7 @@ static ash_status make_tables(ash_plan *plan, ash_diag *diag) {
     plan->n_steps = p->steps.len - p->prologue;
     for (size_t s = p->prologue; s < p->steps.len; s++) {
         plan->n_entries += table_count(&p->steps.at[s]);
-        plan->n_table += slot_count(&p->steps.at[s]);
+        plan->n_table += table_lead(&p->steps.at[s]) + table_count(&p->steps.at[s]);
         plan->n_settlings += p->steps.at[s].kind == ASH_STEP_SETTLE;
     }
     ASH_FAIL_IF(plan->n_table > UINT32_MAX, diag, ASH_ERROR_OUT_OF_RANGE,

@@ -179,7 +179,7 @@ const char *ash_plan__step_name(const ash_step *step);
 /* --- settle.c --------------------------------------------------------------------------------- */
 
 /* An ash_launch_fn: what a step that settles a variable runs. */
-void ash_plan__settle(void *const *buffers, const int64_t *vars, int64_t begin, int64_t end, int64_t worker);
+void ash_plan__settle(void *const *table, const int64_t *vars, int64_t begin, int64_t end, int64_t worker);
 /* Lists which steps mention which variables; the steps and `settlings` are there. */
 ash_status ash_plan__make_settlings(ash_plan *plan, ash_diag *diag);
 /* Gives settled variables their bounds. */

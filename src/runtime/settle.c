@@ -9,17 +9,17 @@
  * for the present values of the caller's. */
 #include "plan.h"
 
-/* buffers: the count, the result, and the plan's own description of the step. */
-void ash_plan__settle(void *const *buffers, const int64_t *vars, int64_t begin, int64_t end, int64_t worker) {
-    const ash_plan_settling *s = buffers[2];
+/* table: the plan's description of the step, the count, the result. */
+void ash_plan__settle(void *const *table, const int64_t *vars, int64_t begin, int64_t end, int64_t worker) {
+    const ash_plan_settling *s = table[0];
     ash_plan *plan = s->plan;
     const ash_dims *dims = plan->program->dims;
     int64_t counted, limit = ash_dims_eval(dims, ash_dims_var(dims, s->var)->limit, vars);
     (void)worker;
     if (begin >= end) return;
-    memcpy(&counted, buffers[0], sizeof counted);
+    memcpy(&counted, table[1], sizeof counted);
     counted = ASH_MAX(ASH_MIN(counted, limit), 0);
-    memcpy(buffers[1], &counted, sizeof counted);
+    memcpy(table[2], &counted, sizeof counted);
     plan->vars[s->var] = counted;
     for (uint32_t i = s->first; i < s->first + s->count; i++)
         ash_plan__refresh_step(plan, plan->resized[i]);
