@@ -46,6 +46,34 @@ void ash_dims_release(ash_dims *dims) {
     ash_mem_free(a, dims, 1, sizeof *dims);
 }
 
+static bool copy_parts(const ash_dims *from, ash_dims *to) {
+    const ash_allocator *a = to->allocator;
+    if (!ash_vec_reserve(a, &to->vars, from->vars.len) || !ash_vec_reserve(a, &to->atoms, from->atoms.len) ||
+        !ash_vec_reserve(a, &to->exprs, from->exprs.len))
+        return false;
+    for (size_t i = 0; i < from->vars.len; i++) {
+        ash_var var = from->vars.at[i];
+        if (!(var.name = ash_arena_strdup(&to->arena, var.name))) return false;
+        to->vars.at[to->vars.len++] = var;
+    }
+    for (size_t i = 0; i < from->atoms.len; i++) to->atoms.at[to->atoms.len++] = from->atoms.at[i];
+    for (size_t i = 0; i < from->exprs.len; i++) {
+        ash_dim_expr expr = from->exprs.at[i];
+        if (!(expr.terms = ash_arena_copy(&to->arena, expr.terms, expr.n, sizeof *expr.terms))) return false;
+        to->exprs.at[to->exprs.len++] = expr;
+    }
+    to->n_settled = from->n_settled;
+    return true;
+}
+
+ash_status ash_dims_copy(const ash_dims *dims, ash_dims **out, ash_diag *diag) {
+    ASH_TRY(ash_dims_create(dims->allocator, out, diag));
+    if (copy_parts(dims, *out)) return ASH_OK;
+    ash_dims_release(*out);
+    *out = NULL;
+    return ASH_NO_MEMORY(diag);
+}
+
 /* --- interning
  * -----------------------------------------------------------------------------------------------------------
  */

@@ -536,6 +536,15 @@ static bool *stored_values(const ash_graph *graph, const ash_lower_options *opti
     return NULL;
 }
 
+/* Executions read dims, on any thread, while the graph's may go on to grow. */
+static ash_status own_dims(ash_program *p, ash_diag *diag) {
+    ash_dims *own;
+    ASH_TRY(ash_dims_copy(p->dims, &own, diag));
+    ash_dims_release(p->dims);
+    p->dims = own;
+    return ASH_OK;
+}
+
 ash_status ash_program__lower(const ash_graph *graph, const ash_target *target,
                               const ash_lower_options *options, ash_program **out, ash_diag *diag) {
     const ash_allocator *a = graph->allocator;
@@ -566,6 +575,7 @@ ash_status ash_program__lower(const ash_graph *graph, const ash_target *target,
     ASH_TRY_DONE(lower_groups(&low, false));
     ASH_TRY_DONE(ash_lower__states(&low, options));
     ASH_TRY_DONE(settle_kinds(&low));
+    ASH_TRY_DONE(own_dims(p, diag));
 done:
     ash_mem_free(a, stored, graph->values.len, sizeof *stored);
     ash_mem_free(a, low.places, graph->values.len, sizeof *low.places);

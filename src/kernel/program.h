@@ -76,7 +76,7 @@ typedef struct ash_step {
 typedef struct ash_program {
     const ash_allocator *allocator;
     ash_arena arena; /* lists and names */
-    ash_dims *dims;
+    ash_dims *dims; /* a copy of the graph's */
     ASH_VEC(ash_buffer) buffers;
     ASH_VEC(ash_step) steps;
     size_t prologue;         /* the first so many steps run at prepare */
@@ -93,8 +93,8 @@ typedef struct ash_lower_options {
     size_t n_keep;
 } ash_lower_options;
 
-/* Fuses and lowers a graph for a target. The program shares the graph's dims and blobs and is otherwise
- * independent of it. ASH_ERROR_UNSUPPORTED names a node that has no lowering. The caller frees *out. */
+/* Fuses and lowers a graph for a target. The program shares the graph's blobs and is otherwise independent
+ * of it. ASH_ERROR_UNSUPPORTED names a node that has no lowering. The caller frees *out. */
 ash_status ash_program__lower(const ash_graph *graph, const ash_target *target,
                               const ash_lower_options *options, ash_program **out, ash_diag *diag);
 void ash_program__free(ash_program *program); /* NULL is allowed */
