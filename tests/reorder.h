@@ -36,6 +36,7 @@ struct reorder_device {
     struct reorder_stream streams[REORDER_STREAMS];
     bool *events;
     uint32_t waits; /* issued in this round */
+    bool stopped;   /* what has not begun is left out */
     uint64_t random;
 };
 
@@ -132,7 +133,7 @@ static inline bool reorder_can_run(const struct reorder_device *d, const struct 
 static inline void reorder_step(struct reorder_device *d, struct reorder_stream *s) {
     const ash_command *command = &s->commands[s->next];
     bool over = true;
-    switch (command->kind) {
+    switch (d->stopped && command->kind != ASH_COMMAND_RECORD ? ASH_COMMAND_WAIT : command->kind) {
     case ASH_COMMAND_LAUNCH: over = reorder_run_launch(d, s, command->launch); break;
     case ASH_COMMAND_COPY: over = reorder_run_copy(d, s, command->copy); break;
     case ASH_COMMAND_CALL: command->call.fn(command->call.arg); break;
@@ -174,7 +175,15 @@ static inline ash_status reorder_finish(ash_streams *streams, ash_diag *diag) {
         d->streams[i].next = d->streams[i].count = 0;
     }
     d->waits = 0;
+    if (d->stopped) {
+        d->stopped = false;
+        return ash_fail(diag, ASH_ERROR_CANCELLED, "a launch has stopped the streams");
+    }
     return reorder.fail ? ash_fail(diag, ASH_ERROR_DEVICE, "the device was asked to fail") : ASH_OK;
+}
+
+static inline void reorder_stop(ash_streams *streams) {
+    reorder_of(streams)->stopped = true;
 }
 
 static inline uint64_t reorder_done(const ash_streams *streams) {
@@ -216,6 +225,7 @@ static inline ash_status reorder_create(ash_context *context, const ash_streams_
                                           .call = reorder_call,
                                           .record = reorder_record,
                                           .wait = reorder_wait,
+                                          .stop = reorder_stop,
                                           .finish = reorder_finish,
                                           .counts = reorder_counts,
                                           .done = reorder_done,

@@ -30,6 +30,7 @@ static void run_node(const golden_case *c, ash_eval_precision precision) {
     ash_node node = {.op = c->op,
                      .n_ins = (uint16_t)c->n_ins,
                      .n_attrs = (uint16_t)c->n_attrs,
+                     .n_outs = (uint16_t)c->n_outs,
                      .ins = (const ash_value[]){0, 1, 2, 3},
                      .attrs = c->attrs,
                      .out = (ash_value)c->n_ins};
@@ -56,7 +57,7 @@ static void test_nodes(void **state) {
         golden_close(&file);
     }
     for (int op = 0; op < ASH_OP_COUNT; op++)
-        if (!seen[op]) fail_msg("no case for %s", ash_op_name((ash_op)op));
+        if (!seen[op] && op != ASH_OP_CUSTOM) fail_msg("no case for %s", ash_op_name((ash_op)op));
     print_message("%zu cases, %d operators\n", cases, (int)ASH_OP_COUNT);
 }
 

@@ -1,5 +1,5 @@
-/* Variables that nodes settle: the order that they impose on a graph, what is known of them, their text, and
- * what the reference evaluator makes of them. */
+/* Variables that nodes settle: the order that they impose on a graph, what is known of them, their text,
+ * and what the reference evaluator makes of them. */
 #include "ir_fixture.h"
 
 #include <time.h>
@@ -85,7 +85,8 @@ static void the_verifier_knows_them(void **state) {
 static void limits_are_known(void **state) {
     fixture *f = *state;
     ash_graph *g = f->g;
-    ash_dim batch = ash_graph_var(g, "batch", 1, 16), ten = ash_graph_dim_mul(g, batch, 10), n, few, none = 0;
+    ash_dim batch = ash_graph_var(g, "batch", 1, 16), ten = ash_graph_dim_mul(g, batch, 10), n, few,
+            none = 0;
     ash_value x = INPUT(g, "x", F32, ten), y = positive(g, x, "n", &n);
     int64_t least, most;
     ash_graph_dim_bounds(g, n, &least, &most);
@@ -125,16 +126,20 @@ static void they_have_a_text(void **state) {
     ash_graph_destroy(parsed);
     ash_graph_text_free(f->g, text, len);
     static const char *const broken[] = {
-        "graph \"\" var n settled k", "graph \"\" var n settled -1", "graph \"\" var n settled",
-        "graph \"\" var n settled 4 var n settled 4", "graph \"\" var n settled 4 %0: f32[n] = input \"x\"",
+        "graph \"\" var n settled k",
+        "graph \"\" var n settled -1",
+        "graph \"\" var n settled",
+        "graph \"\" var n settled 4 var n settled 4",
+        "graph \"\" var n settled 4 %0: f32[n] = input \"x\"",
         "graph \"\" var n settled 4 %0: f32[n] = iota() dtype=f32 dims=[n] axis=0",
         "graph \"\" var n 0 4 %0: i64[] = constant {3} %1: i64[] = settle(%0) n=n"};
     for (size_t i = 0; i < ASH_COUNT(broken); i++)
-        assert_int_not_equal(ash_graph_parse(f->context, broken[i], strlen(broken[i]), &parsed, &diag), ASH_OK);
+        assert_int_not_equal(ash_graph_parse(f->context, broken[i], strlen(broken[i]), &parsed, &diag),
+                             ASH_OK);
 }
 
-/* A node that only a shape depends on is needed, by the evaluator and by passes; one that nothing depends on
- * is not. */
+/* A node that only a shape depends on is needed, by the evaluator and by passes; one that nothing depends
+ * on is not. */
 static void a_shape_keeps_its_settler(void **state) {
     fixture *f = *state;
     ash_graph *g = f->g, *made;

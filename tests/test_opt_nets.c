@@ -83,7 +83,7 @@ static size_t count_moves(const ash_graph *g) {
         const ash_node *node = &g->nodes.at[i];
         bool any = false;
         for (size_t k = 0; k < node->n_ins; k++) any = any || dynamic[node->ins[k]];
-        for (size_t k = 0; k < ash_op_infos[node->op].outs; k++) dynamic[node->out + k] = any;
+        for (size_t k = 0; k < node->n_outs; k++) dynamic[node->out + k] = any;
         n += any && node->op == ASH_OP_TRANSPOSE;
     }
     free(dynamic);

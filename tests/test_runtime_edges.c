@@ -2,13 +2,10 @@
  * branches, a recurrent model from a file. Lowered and compiled in earnest, run by the streams of reorder.h
  * in orders that the schedule allows, with dead bytes poisoned. With every edge in place the bits are those
  * of mode stream; with any one edge left out, some order gives others. */
-#include "reorder.h"
+#include "reorder_plan.h"
 
 #include "ashlar/builder.h"
 #include "ashlar/onnx.h"
-#include "code/code.h"
-#include "opt/opt.h"
-#include "runtime/plan.h"
 
 static ash_diag diag;
 
@@ -121,31 +118,9 @@ static ash_graph *recurrent(ash_context *context) {
 
 /* --- plans ------------------------------------------------------------------------------------ */
 
-/* What ash_plan_prepare does, on streams of the test's. */
 static void prepare_reordered(struct room *r, const ash_plan_options *options) {
-    const ash_allocator *a = ash_context__allocator(r->context);
-    ash_compiler *compiler;
-    ash_graph *graph;
-    ash_program *program;
-    ash_code *code;
-    ash_kernel_source source = {.streams = &reorder_class, .release = (void (*)(void *))ash_code__release};
-    assert_ok(ash_compiler__get(r->context, &compiler, &diag));
-    ash_opt_options opt = {.level = ASH_OPT_FULL};
-    assert_ok(ash_opt__run(r->graph, ash_compiler__target(compiler), &opt, &graph, &diag));
-    ash_lower_options low = {.fuse = options->fuse};
-    assert_ok(ash_program__lower(graph, ash_compiler__target(compiler), &low, &program, &diag));
-    reorder_weigh(program);
-    size_t n = program->nests.len;
-    const ash_nest **nests = calloc(n, sizeof *nests);
-    source.fns = ash_mem_calloc(a, n, sizeof *source.fns);
-    for (size_t i = 0; i < n; i++) nests[i] = &program->nests.at[i];
-    assert_ok(ash_code__compile(compiler, nests, n, source.fns, &code, NULL, NULL, &diag));
-    source.owner = code;
     ash_plan_destroy(r->plan);
-    assert_ok(ash_plan__build(r->context, program, &source, options, &r->plan, &diag));
-    ash_mem_free(a, source.fns, n, sizeof *source.fns);
-    ash_graph_destroy(graph);
-    free(nests);
+    r->plan = reorder_prepare(r->context, r->graph, options);
 }
 
 static void set_inputs(struct room *r) {

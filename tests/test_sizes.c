@@ -21,12 +21,13 @@ typedef struct data {
     size_t count;
 } data;
 
-static size_t read_tensors(struct room *r, const char *name, size_t set, const char *kind, ash_tensor **out) {
+static size_t read_tensors(struct room *r, const char *name, size_t set, const char *kind,
+                           ash_tensor **out) {
     size_t n = 0;
     for (;; n++) {
         char path[512];
-        snprintf(path, sizeof path, ASH_SOURCE_DIR "/tests/data/onnx/%s/test_data_set_%zu/%s_%zu.pb", name, set,
-                 kind, n);
+        snprintf(path, sizeof path, ASH_SOURCE_DIR "/tests/data/onnx/%s/test_data_set_%zu/%s_%zu.pb", name,
+                 set, kind, n);
         if (access(path, R_OK) != 0) return n;
         assert_ok(ash_tensor_read(r->context, path, &out[n], &diag));
     }
@@ -257,7 +258,8 @@ static void a_plan_says_what_is_settled(void **state) {
     assert_int_equal(present_dim(r, 0), M);
     assert_ok(ash_plan_set_vars(r->plan, &(ash_var_binding){"m", 10}, 1, &diag));
     assert_int_equal(present_dim(r, 0), 10); /* the bound */
-    assert_status(ash_plan_set_vars(r->plan, &(ash_var_binding){"n", 3}, 1, &diag), ASH_ERROR_INVALID_ARGUMENT);
+    assert_status(ash_plan_set_vars(r->plan, &(ash_var_binding){"n", 3}, 1, &diag),
+                  ASH_ERROR_INVALID_ARGUMENT);
     assert_non_null(strstr(diag.message, "depends on data"));
     assert_status(ash_plan_execute_vars(r->plan, &(ash_var_binding){"n", 3}, 1, &diag),
                   ASH_ERROR_INVALID_ARGUMENT);
@@ -306,7 +308,8 @@ static void none_and_all(void **state) {
     for (int way = 0; way < 2; way++) {
         fresh_graph(r);
         ash_dim n, k;
-        ash_value x = line_input(r, "x", M), y = positive(r, x, "n", &n), z = positive(r, ash_neg(r->g, y), "k", &k);
+        ash_value x = line_input(r, "x", M), y = positive(r, x, "n", &n),
+                  z = positive(r, ash_neg(r->g, y), "k", &k);
         const int64_t axes[] = {0};
         ash_value both[] = {y, x, z};
         ash_graph_output(r->g, "y", y);
@@ -349,10 +352,12 @@ static void every_wait_is_needed(void **state) {
     ash_value x = line_input(r, "x", M), w = line_input(r, "w", M);
     positive(r, x, "n", &n);
     positive(r, w, "k", &k);
-    ash_value few = ash_slice_axis(r->g, ash_mul(r->g, w, w), 0, 0, n), many = ash_slice_axis(r->g, x, 0, 0, k);
+    ash_value few = ash_slice_axis(r->g, ash_mul(r->g, w, w), 0, 0, n),
+              many = ash_slice_axis(r->g, x, 0, 0, k);
     const int64_t axes[] = {0};
     ash_graph_output(r->g, "a", ash_reduce_sum(r->g, few, axes, 1, false));
-    ash_graph_output(r->g, "b", ash_add(r->g, many, ash_cast(r->g, ash_iota(r->g, ASH_I32, &k, 1, 0), ASH_F32)));
+    ash_graph_output(r->g, "b",
+                     ash_add(r->g, many, ash_cast(r->g, ash_iota(r->g, ASH_I32, &k, 1, 0), ASH_F32)));
     ash_value parts[] = {few, many};
     ash_graph_output(r->g, "c", ash_concat(r->g, parts, 2, 0));
     prepare_reordered(r, 2);
@@ -375,13 +380,15 @@ static void every_wait_is_needed(void **state) {
             const ash_view *view;
             assert_ok(ash_plan_output(r->plan, 0, &view, &diag));
             assert_ok(ash_view_copy_out(view, have, sizeof *have, &diag));
-            bool bad = have[0] != want || present_dim(r, 1) != found[1] || present_dim(r, 2) != found[0] + found[1];
+            bool bad = have[0] != want || present_dim(r, 1) != found[1] ||
+                       present_dim(r, 2) != found[0] + found[1];
             if (!bad) {
                 assert_ok(ash_plan_output(r->plan, 1, &view, &diag));
                 assert_ok(ash_view_copy_out(view, have, (uint64_t)found[1] * sizeof *have, &diag));
                 for (int e = 0; e < found[1]; e++) bad |= have[e] != lines[0][e] + (float)e;
                 assert_ok(ash_plan_output(r->plan, 2, &view, &diag));
-                assert_ok(ash_view_copy_out(view, have, (uint64_t)(found[0] + found[1]) * sizeof *have, &diag));
+                assert_ok(
+                    ash_view_copy_out(view, have, (uint64_t)(found[0] + found[1]) * sizeof *have, &diag));
                 for (int e = 0; e < found[0]; e++) bad |= have[e] != lines[1][e] * lines[1][e];
                 for (int e = 0; e < found[1]; e++) bad |= have[found[0] + e] != lines[0][e];
             }
@@ -411,7 +418,8 @@ static void records_name_what_settles(void **state) {
             for (size_t t = p->prologue; t < s; t++) {
                 if (p->steps.at[t].kind != ASH_STEP_SETTLE || p->steps.at[t].var != var) continue;
                 for (uint32_t k = 0; k < step->n_accesses; k++)
-                    read |= step->accesses[k].buffer == p->steps.at[t].accesses[1].buffer && !step->accesses[k].write;
+                    read |= step->accesses[k].buffer == p->steps.at[t].accesses[1].buffer &&
+                            !step->accesses[k].write;
                 readers++;
             }
             assert_true(read);
@@ -448,9 +456,11 @@ static void a_cancelled_execution_leaves_bounds(void **state) {
     ash_dim n;
     maker_init(&m, r->context);
     assert_ok(ash_dims_add_settled(m.p->dims, "n", M, &n, &diag));
-    uint32_t x = maker_buffer(&m, ASH_BUFFER_INPUT, 1, "x"), count = maker_typed(&m, ASH_BUFFER_LOCAL, ASH_I64, 1, NULL),
+    uint32_t x = maker_buffer(&m, ASH_BUFFER_INPUT, 1, "x"),
+             count = maker_typed(&m, ASH_BUFFER_LOCAL, ASH_I64, 1, NULL),
              settled = maker_typed(&m, ASH_BUFFER_LOCAL, ASH_I64, 1, NULL),
-             flag = maker_buffer(&m, ASH_BUFFER_LOCAL, 1, NULL), y = maker_buffer(&m, ASH_BUFFER_OUTPUT, n, "y");
+             flag = maker_buffer(&m, ASH_BUFFER_LOCAL, 1, NULL),
+             y = maker_buffer(&m, ASH_BUFFER_OUTPUT, n, "y");
     maker_step(&m, "count", count_first, 1, 1, 2, (const uint32_t[]){count, x});
     ash_step *step = maker_step(&m, "settle", NULL, 1, 0, 2, (const uint32_t[]){count, settled});
     step->kind = ASH_STEP_SETTLE;
@@ -528,7 +538,8 @@ static double plan_sizes(struct room *r, unsigned count) {
         char name[16];
         ash_dim n;
         snprintf(name, sizeof name, "n%u", i);
-        ash_graph_output(r->g, name, positive(r, ash_add(r->g, x, ash_scalar(r->g, ASH_F32, (double)i)), name, &n));
+        ash_graph_output(r->g, name,
+                         positive(r, ash_add(r->g, x, ash_scalar(r->g, ASH_F32, (double)i)), name, &n));
     }
     assert_ok(ash_graph_status(r->g, &diag));
     ash_compiler *compiler;

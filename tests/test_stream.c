@@ -139,8 +139,12 @@ static void chunks_run_once(void **state) {
                 memset(grids, 0, GRIDS * sizeof *grids);
                 for (uint32_t g = 0; g < GRIDS; g++) {
                     buffers[g][0] = &grids[g];
-                    launches[g] = (ash_launch){mark,       buffers[g],    NULL, 7, CHUNKS - 3 - round,
-                                               g % 4 != 3, g == 4 ? 7 : 0};
+                    launches[g] = (ash_launch){.fn = mark,
+                                               .buffers = buffers[g],
+                                               .begin = 7,
+                                               .end = CHUNKS - 3 - round,
+                                               .parallel = g % 4 != 3,
+                                               .piece = g == 4 ? 7 : 0};
                     s->launch(s, g % streams, &launches[g], &timing[g]);
                 }
                 assert_ok(s->finish(s, &diag));
@@ -297,6 +301,39 @@ static void the_switch_leaves_out(void **state) {
         }
 }
 
+/* Stops the streams at its last chunk. */
+static void stop(void *const *buffers, const int64_t *vars, int64_t begin, int64_t end, int64_t worker) {
+    ash_streams *s = buffers[0];
+    (void)vars, (void)begin, (void)worker;
+    if (end == 8) s->stop(s);
+}
+
+/* A launch that stops its streams leaves out what depends on it; the next round is whole. */
+static void a_launch_stops_them(void **state) {
+    struct room *r = *state;
+    for (uint32_t streams = 1; streams <= 4; streams++)
+        for (unsigned threads = 1; threads <= 3; threads++)
+            for (int parallel = 0; parallel < 2; parallel++) {
+                int before = 0, after = 0;
+                ash_streams *s = make(r, streams, 8, threads);
+                void *buffers[] = {s};
+                ash_launch launch = {
+                    .fn = stop, .buffers = buffers, .end = 8, .parallel = parallel, .host = true};
+                s->call(s, 0, add_one, &before);
+                s->launch(s, 0, &launch, NULL);
+                s->record(s, 0, 0);
+                for (uint32_t i = 0; i < streams; i++) {
+                    s->wait(s, i, 0);
+                    s->call(s, i, add_one, &after);
+                }
+                assert_status(s->finish(s, &diag), ASH_ERROR_CANCELLED);
+                assert_true(before == 1 && after == 0);
+                s->call(s, streams - 1, add_one, &after);
+                assert_ok(s->finish(s, &diag));
+                assert_int_equal(after, 1);
+            }
+}
+
 static void failing_allocations(void **state) {
     struct room *r = *state;
     make(r, 2, 2, 2); /* the pool is there from now on */
@@ -320,7 +357,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(order_is_kept),     TEST(chunks_run_once),       TEST(copies_and_calls),
         TEST(too_many_commands), TEST(failing_allocations),   TEST(captures_of_several),
-        TEST(failing_captures),  TEST(the_switch_leaves_out),
+        TEST(failing_captures),  TEST(the_switch_leaves_out), TEST(a_launch_stops_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

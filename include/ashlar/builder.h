@@ -290,8 +290,8 @@ static inline ash_value ash_nonzero(ash_graph *g, ash_value mask, ash_value *cou
     return outs[0];
 }
 
-/* A dim that depends on data: at each execution it is what `count`, an i64 scalar, says, but at least 0 and at
- * most `limit`. `name` is new. */
+/* A dim that depends on data: at each execution it is what `count`, an i64 scalar, says, but at least 0 and
+ * at most `limit`. `name` is new. */
 static inline ash_dim ash_settle(ash_graph *g, const char *name, ash_value count, ash_dim limit) {
     ash_dim dim = ash_graph_settled_var(g, name, limit);
     ash_attr attr = ash_attr_int(ASH_ATTR_N, dim);
@@ -471,6 +471,7 @@ static inline ash_value ash_scatter_nd(ash_graph *g, ash_value x, ash_value indi
 #define ASH_BUILD_NONZERO(OPERATOR, function)
 #define ASH_BUILD_NMS(OPERATOR, function)
 #define ASH_BUILD_SETTLE(OPERATOR, function)
+#define ASH_BUILD_CUSTOM(OPERATOR, function) /* ash_custom, in function.h */
 
 #define OP(ID, name, CLASS, imin, imax, outs, attrs) ASH_BUILD_##CLASS(ASH_OP_##ID, ash_##name)
 #include "ops.def"

@@ -180,9 +180,9 @@ typedef struct ash_var_binding {
 
 ASH_API size_t ash_plan_var_count(const ash_plan *plan);
 ASH_API ash_status ash_plan_var_at(ash_plan *plan, size_t index, ash_plan_var *out, ash_diag *diag);
-/* Gives variables new values; the others keep theirs. An unknown name, one that executions settle, or a value
- * out of bounds is an error,
- * and nothing has changed. Inputs whose shape depends on them must then be set again. */
+/* Gives variables new values; the others keep theirs. An unknown name, one that executions settle, or a
+ * value out of bounds is an error, and nothing has changed. Inputs whose shape depends on them must then be
+ * set again. */
 ASH_API ash_status ash_plan_set_vars(ash_plan *plan, const ash_var_binding *vars, size_t count,
                                      ash_diag *diag);
 
@@ -295,6 +295,7 @@ ASH_API ash_status ash_plan_buffer_view(ash_plan *plan, uint32_t index, const as
 typedef enum ash_prepared_kind {
     ASH_PREPARED_KERNEL,
     ASH_PREPARED_COPY,
+    ASH_PREPARED_CALL,   /* of a function of the caller (ashlar/function.h), which is its name */
     ASH_PREPARED_SETTLE, /* a size that depends on data becomes known */
     ASH_PREPARED_COUNT
 } ash_prepared_kind;

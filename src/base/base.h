@@ -124,7 +124,13 @@ static inline int64_t ash_ceil_div(int64_t a, int64_t b) {
 
 /* Higher floors hang what they own on the context: created at first use, destroyed with it, in reverse
  * order. */
-typedef enum ash_slot { ASH_SLOT_POOL, ASH_SLOT_DEVICES, ASH_SLOT_COMPILER, ASH_SLOT_COUNT } ash_slot;
+typedef enum ash_slot {
+    ASH_SLOT_POOL,
+    ASH_SLOT_DEVICES,
+    ASH_SLOT_COMPILER,
+    ASH_SLOT_FUNCTIONS,
+    ASH_SLOT_COUNT
+} ash_slot;
 
 /* The slot's object; when there is none yet, `create` makes it, exactly once also under racing threads. */
 ash_status ash_context__slot(ash_context *context, ash_slot slot,

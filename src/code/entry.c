@@ -97,7 +97,7 @@ static LLVMValueRef function_address(const struct writer *w, void (*fn)(void)) {
 }
 
 static void write_launch(const struct writer *w, const ash_launch *launch) {
-    if (launch->parallel || launch->piece) {
+    if (launch->parallel || launch->piece || launch->host) {
         LLVMValueRef args[] = {LLVMGetParam(w->function, 0), address(w, launch)};
         LLVMValueRef fn = function_address(w, (void (*)(void))w->frame->launch);
         go_on_if(w, LLVMIntNE, w->truth, LLVMBuildCall2(w->builder, w->launch, fn, args, 2, ""));

@@ -16,6 +16,9 @@
  * Everything that is issued is borrowed until `finish`; what is captured, until the capture is freed. A
  * launch is read when it runs: the entries of its tables, and its last chunk, may be others at each replay.
  *
+ * A launch of the host's code may stop its streams, when it fails: then commands that have not begun are
+ * left out as by the switch below, and the round fails in the same way.
+ *
  * Streams may have a switch (ashlar/progress.h). While it is on, commands that have not begun are left out,
  * and of launches in pieces what is left of them; then `finish` and `replay` fail with ASH_ERROR_CANCELLED.
  *
@@ -36,6 +39,7 @@ typedef struct ash_launch {
     int64_t begin, end; /* chunks */
     bool parallel;      /* worth more than one thread */
     int64_t piece;      /* most chunks to run before the switch is looked at again; 0: all */
+    bool host;          /* a function of the host, whatever the device; it may call `stop` */
 } ash_launch;
 
 typedef struct ash_transfer {
@@ -81,8 +85,8 @@ typedef struct ash_entry {
 
 /* What an entry refers to. */
 typedef struct ash_entry_frame {
-    /* Called, with the entry's argument, for launches worth several threads or in pieces; false: a part was
-     * left out. */
+    /* Called, with the entry's argument, for launches that are worth several threads, run in pieces, or may
+     * stop the streams; false: a part was left out, or they are stopped. */
     bool (*launch)(void *streams, const ash_launch *launch);
     const ash_cancel *cancel; /* looked at before each command */
     _Atomic uint64_t *done;   /* counts launches and copies that are over */
@@ -121,6 +125,8 @@ struct ash_streams {
     void (*call)(ash_streams *streams, uint32_t stream, void (*fn)(void *arg), void *arg);
     void (*record)(ash_streams *streams, uint32_t stream, uint32_t event);
     void (*wait)(ash_streams *streams, uint32_t stream, uint32_t event);
+    /* From within a launch, on any thread. */
+    void (*stop)(ash_streams *streams);
     /* A failure says why the commands since the last call did not all run. */
     ash_status (*finish)(ash_streams *streams, ash_diag *diag);
     /* Of the round that `finish` or `replay` ended last. */

@@ -36,6 +36,10 @@ ash_status ash_cpu__end(ash_cpu *cpu, ash_diag *diag) {
     return ash_fail(diag, ASH_ERROR_CANCELLED, "the execution was cancelled");
 }
 
+void ash_cpu__stop(ash_streams *streams) {
+    ash_cpu__note_left_out(ash_cpu__of(streams));
+}
+
 /* --- one stream: the calling thread ------------------------------------------------------------- */
 
 struct run {
@@ -240,6 +244,7 @@ static const ash_streams here = {.launch = launch_here,
                                  .call = call_here,
                                  .record = pass,
                                  .wait = pass,
+                                 .stop = ash_cpu__stop,
                                  .finish = finish_here,
                                  .done = done_here};
 

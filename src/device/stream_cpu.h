@@ -75,6 +75,8 @@ static inline bool ash_cpu__stops(ash_cpu *cpu) {
     return ash_cpu__note_left_out(cpu);
 }
 
+void ash_cpu__stop(ash_streams *streams);
+
 /* The round is over: what `finish` and `replay` return. */
 ash_status ash_cpu__end(ash_cpu *cpu, ash_diag *diag);
 

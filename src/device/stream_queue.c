@@ -416,5 +416,6 @@ const ash_streams ash_cpu__queued = {.launch = launch,
                                      .call = call,
                                      .record = record,
                                      .wait = wait,
+                                     .stop = ash_cpu__stop,
                                      .finish = finish,
                                      .done = done};

@@ -48,7 +48,8 @@ void ash_dims_release(ash_dims *dims) {
 
 static bool copy_parts(const ash_dims *from, ash_dims *to) {
     const ash_allocator *a = to->allocator;
-    if (!ash_vec_reserve(a, &to->vars, from->vars.len) || !ash_vec_reserve(a, &to->atoms, from->atoms.len) ||
+    if (!ash_vec_reserve(a, &to->vars, from->vars.len) ||
+        !ash_vec_reserve(a, &to->atoms, from->atoms.len) ||
         !ash_vec_reserve(a, &to->exprs, from->exprs.len))
         return false;
     for (size_t i = 0; i < from->vars.len; i++) {
@@ -59,7 +60,8 @@ static bool copy_parts(const ash_dims *from, ash_dims *to) {
     for (size_t i = 0; i < from->atoms.len; i++) to->atoms.at[to->atoms.len++] = from->atoms.at[i];
     for (size_t i = 0; i < from->exprs.len; i++) {
         ash_dim_expr expr = from->exprs.at[i];
-        if (!(expr.terms = ash_arena_copy(&to->arena, expr.terms, expr.n, sizeof *expr.terms))) return false;
+        if (!(expr.terms = ash_arena_copy(&to->arena, expr.terms, expr.n, sizeof *expr.terms)))
+            return false;
         to->exprs.at[to->exprs.len++] = expr;
     }
     to->n_settled = from->n_settled;
@@ -220,8 +222,8 @@ static ash_status add_var(ash_dims *dims, ash_var var, ash_dim *out, ash_diag *d
     const char *name = var.name;
     ASH_FAIL_IF(!name || !*name, diag, ASH_ERROR_INVALID_ARGUMENT, "a variable needs a name");
     ASH_FAIL_IF(var.min < 0 || var.min > var.max, diag, ASH_ERROR_INVALID_ARGUMENT,
-                "variable %s: bounds %lld to %lld do not satisfy 0 <= min <= max", name,
-                (long long)var.min, (long long)var.max);
+                "variable %s: bounds %lld to %lld do not satisfy 0 <= min <= max", name, (long long)var.min,
+                (long long)var.max);
     uint64_t found;
     size_t len = strlen(name);
     if (ash_strmap_get(&dims->var_names, name, len, &found)) {
@@ -270,10 +272,11 @@ ash_status ash_dims_add_var(ash_dims *dims, const char *name, int64_t min, int64
 ash_status ash_dims_add_settled(ash_dims *dims, const char *name, ash_dim limit, ash_dim *out,
                                 ash_diag *diag) {
     int64_t min, max;
-    ASH_FAIL_IF(!ash_dims__valid(dims, limit), diag, ASH_ERROR_INVALID_ARGUMENT, "no dim has the number %lld",
-                (long long)limit);
+    ASH_FAIL_IF(!ash_dims__valid(dims, limit), diag, ASH_ERROR_INVALID_ARGUMENT,
+                "no dim has the number %lld", (long long)limit);
     ash_dims_bounds(dims, limit, &min, &max);
-    ASH_FAIL_IF(min < 0, diag, ASH_ERROR_OUT_OF_RANGE, "the limit of a variable can be %lld", (long long)min);
+    ASH_FAIL_IF(min < 0, diag, ASH_ERROR_OUT_OF_RANGE, "the limit of a variable can be %lld",
+                (long long)min);
     return add_var(dims, (ash_var){.name = name, .max = max, .settled = true, .limit = limit}, out, diag);
 }
 

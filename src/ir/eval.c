@@ -32,6 +32,7 @@ static ash_status evaluate(const ash_eval *e) {
     case ASH_CLASS_NONZERO: ash_eval__nonzero(e); break;
     case ASH_CLASS_NMS: return ash_eval__nms(e);
     case ASH_CLASS_SETTLE: ash_eval__settle(e); break;
+    case ASH_CLASS_CUSTOM: return ash_eval__custom(e);
     }
     return ASH_OK;
 }
@@ -45,7 +46,7 @@ ash_status ash_eval_node(const ash_graph *graph, const ash_node *node, const int
         ash_diag__add_node(diag, node->name, ash_op_name(node->op), ASH_NO_OFFSET);
         return status;
     }
-    for (unsigned i = 0; i < ash_op_infos[node->op].outs; i++)
+    for (unsigned i = 0; i < node->n_outs; i++)
         if (precision == ASH_EVAL_DTYPE || !ash_dtype_is_float(outs[i].dtype)) ash_wide__round(&outs[i]);
     return ASH_OK;
 }
@@ -91,8 +92,7 @@ static void find_last_uses(run *r) {
     for (uint32_t n = node_count(r); n-- > 0;) {
         const ash_node *node = &g->nodes.at[n];
         bool needed = false;
-        for (unsigned i = 0; i < ash_op_infos[node->op].outs; i++)
-            needed |= r->last_use[node->out + i] != NEVER;
+        for (unsigned i = 0; i < node->n_outs; i++) needed |= r->last_use[node->out + i] != NEVER;
         for (unsigned i = 0; needed && i < node->n_ins; i++)
             if (r->last_use[node->ins[i]] == NEVER) r->last_use[node->ins[i]] = n;
         struct use use = {r, n};
@@ -132,7 +132,7 @@ static ash_status need_value(run *r, ash_value value) {
 
 static ash_status run_node(run *r, uint32_t n) {
     const ash_node *node = &r->graph->nodes.at[n];
-    unsigned n_outs = ash_op_infos[node->op].outs;
+    unsigned n_outs = node->n_outs;
     for (unsigned i = 0; i < node->n_ins; i++) {
         ASH_TRY(need_value(r, node->ins[i]));
         r->ins[i] = r->values[node->ins[i]];
@@ -152,7 +152,7 @@ static ash_status run_node(run *r, uint32_t n) {
 
 static bool is_needed(const run *r, uint32_t n) {
     const ash_node *node = &r->graph->nodes.at[n];
-    for (unsigned i = 0; i < ash_op_infos[node->op].outs; i++)
+    for (unsigned i = 0; i < node->n_outs; i++)
         if (r->last_use[node->out + i] != NEVER) return true;
     return false;
 }

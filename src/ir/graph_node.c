@@ -39,7 +39,8 @@ ash_status ash_graph__infer(const ash_graph *graph, ash_op op, const ash_value *
                          "operand %zu is no value of the graph", i);
         types[i] = graph->values.at[ins[i]].type;
     }
-    status = ash_infer(graph->dims, op, types, n_ins, attrs, n_attrs, outs, diag);
+    ASH_TRY_DONE(ash_infer(graph->dims, op, types, n_ins, attrs, n_attrs, outs, diag));
+    if (op == ASH_OP_CUSTOM) status = ash_custom__check(graph, attrs, n_attrs, diag);
 done:
     if (types != few) ash_mem_free(graph->allocator, types, n_ins, sizeof *types);
     return status;
@@ -49,7 +50,7 @@ done:
 static bool keep_attr(ash_graph *graph, const ash_attr *attr, ash_attr *kept) {
     ash_attr_type type = ash_attr_infos[attr->key].type;
     *kept = (ash_attr){.key = attr->key};
-    if (type != ASH_ATTR_TYPE_INTS && type != ASH_ATTR_TYPE_DIMS) {
+    if (type != ASH_ATTR_TYPE_INTS && type != ASH_ATTR_TYPE_DIMS && type != ASH_ATTR_TYPE_TYPES) {
         kept->i = attr->i;
         return true;
     }
@@ -63,7 +64,7 @@ static bool keep_attr(ash_graph *graph, const ash_attr *attr, ash_attr *kept) {
 static ash_status append(ash_graph *graph, ash_op op, const ash_value *ins, size_t n_ins,
                          const ash_attr *attrs, size_t n_attrs, const ash_type *types, ash_value *outs,
                          ash_diag *diag) {
-    size_t n_outs = ash_op_infos[op].outs;
+    size_t n_outs = ash_op__out_count(op, attrs, n_attrs);
     ASH_FAIL_IF(graph->values.len + n_outs > ASH_NO_VALUE, diag, ASH_ERROR_OUT_OF_RANGE,
                 "a graph has at most 2^32 - 1 values");
     ash_value *kept_ins = ash_arena_copy(&graph->arena, ins, n_ins, sizeof *ins);
@@ -72,8 +73,14 @@ static ash_status append(ash_graph *graph, ash_op op, const ash_value *ins, size
     for (size_t i = 0; i < n_attrs; i++)
         if (!keep_attr(graph, &attrs[i], &kept_attrs[i])) return ASH_NO_MEMORY(diag);
     ash_value first = (ash_value)graph->values.len;
-    const ash_node node = {op,       (uint16_t)n_ins, (uint16_t)n_attrs, first,
-                           kept_ins, kept_attrs,      graph->next_name};
+    const ash_node node = {.op = op,
+                           .n_ins = (uint16_t)n_ins,
+                           .n_attrs = (uint16_t)n_attrs,
+                           .n_outs = (uint16_t)n_outs,
+                           .out = first,
+                           .ins = kept_ins,
+                           .attrs = kept_attrs,
+                           .name = graph->next_name};
     ASH_TRY(ash_graph__check_settled(graph, &node, types, diag));
     if (!ash_vec_reserve(graph->allocator, &graph->values, n_outs) ||
         !ash_vec_reserve(graph->allocator, &graph->nodes, 1) || !ash_graph__reserve_settler(graph, &node))
@@ -105,16 +112,25 @@ static ash_status add(ash_graph *graph, ash_op op, const ash_value *ins, size_t 
     return append(graph, op, ins, n_ins, sorted, n_attrs, types, outs, diag);
 }
 
-ash_status ash_graph_add(ash_graph *graph, ash_op op, const ash_value *ins, size_t n_ins,
-                         const ash_attr *attrs, size_t n_attrs, ash_value *outs) {
+static ash_status try_add(ash_graph *graph, ash_op op, const ash_value *ins, size_t n_ins,
+                          const ash_attr *attrs, size_t n_attrs, ash_value *outs) {
     ash_diag diag;
-    if ((unsigned)op >= ASH_OP_COUNT)
-        return ash_graph__fail(graph, ASH_ERROR_INVALID_ARGUMENT, "no operator has the number %d", (int)op);
-    for (size_t i = 0; i < ash_op_infos[op].outs; i++) outs[i] = ASH_NO_VALUE;
     for (size_t i = 0; ins && graph->status != ASH_OK && i < n_ins; i++)
         if (ins[i] == ASH_NO_VALUE) return graph->status;
     ash_status status = add(graph, op, ins, n_ins, attrs, n_attrs, outs, &diag);
     if (status == ASH_OK) return ASH_OK;
     ash_diag__add_node(&diag, graph->next_name, ash_op_name(op), ASH_NO_OFFSET);
     return ash_graph__stick(graph, &diag);
+}
+
+/* The outputs may lie where the operands do, so they are written last. */
+ash_status ash_graph_add(ash_graph *graph, ash_op op, const ash_value *ins, size_t n_ins,
+                         const ash_attr *attrs, size_t n_attrs, ash_value *outs) {
+    if ((unsigned)op >= ASH_OP_COUNT)
+        return ash_graph__fail(graph, ASH_ERROR_INVALID_ARGUMENT, "no operator has the number %d", (int)op);
+    ash_status status = try_add(graph, op, ins, n_ins, attrs, n_attrs, outs);
+    if (status == ASH_OK) return ASH_OK;
+    for (size_t i = 0, n = ash_op__out_count(op, attrs, attrs ? n_attrs : 0); i < n; i++)
+        outs[i] = ASH_NO_VALUE;
+    return status;
 }

@@ -134,6 +134,8 @@ static ash_status check_attr(const ash_inference *c, const ash_attr *attr) {
                     "attribute %s: no dtype has the number %lld", info->name, (long long)attr->i);
         return ASH_OK;
     case ASH_ATTR_TYPE_DIM: return check_dim(c, info->name, attr->i);
+    case ASH_ATTR_TYPE_FUNCTION:
+    case ASH_ATTR_TYPE_TYPES: return ASH_OK; /* with the operator that has them */
     case ASH_ATTR_TYPE_INTS:
     case ASH_ATTR_TYPE_DIMS: break;
     }
@@ -302,6 +304,7 @@ static ash_status infer_class(const ash_inference *c) {
     case ASH_CLASS_NONZERO: return infer_nonzero(c);
     case ASH_CLASS_NMS: return ash_infer__nms(c);
     case ASH_CLASS_SETTLE: return infer_settle(c);
+    case ASH_CLASS_CUSTOM: return ash_infer__custom(c);
     }
     return ash_fail(c->diag, ASH_ERROR_INTERNAL, "an operator of no class");
 }
@@ -318,7 +321,7 @@ ash_status ash_infer(ash_dims *dims, ash_op op, const ash_type *ins, size_t n_in
     ash_inference c = {dims, op, ins, n_ins, attrs, n_attrs, outs, diag};
     ASH_TRY(check_attrs(&c));
     ASH_TRY(infer_class(&c));
-    for (unsigned i = 0; i < info->outs; i++) {
+    for (size_t i = 0, n = ash_op__out_count(op, attrs, n_attrs); i < n; i++) {
         for (unsigned k = outs[i].rank; k < ASH_MAX_RANK; k++) outs[i].dims[k] = 0;
         ASH_TRY(ash_type__check(dims, &outs[i], diag));
     }

@@ -18,8 +18,6 @@ void ash_type__print(const ash_dims *dims, const ash_type *type, ash_text *out);
 /* Appends "[batch, 3]". */
 void ash_dims__print_list(const ash_dims *dims, const ash_dim *list, size_t n, ash_text *out);
 
-enum { ASH_OP_OUTS = 2 }; /* the most outputs that an operator has */
-
 /* Infers the types of a node's outputs from its operands' values. */
 ash_status ash_graph__infer(const ash_graph *graph, ash_op op, const ash_value *ins, size_t n_ins,
                             const ash_attr *attrs, size_t n_attrs, ash_type *outs, ash_diag *diag);
@@ -29,10 +27,12 @@ ash_status ash_graph__check_settled(const ash_graph *graph, const ash_node *node
                                     ash_diag *diag);
 /* Checks that a leaf's type mentions no settled variable. */
 ash_status ash_graph__check_leaf_type(const ash_graph *graph, const ash_type *type, ash_diag *diag);
-/* Room for what note_settler writes, false when there is no memory; and the settler of the variable that the
- * node settles, if it does, once the node is a part of the graph. */
+/* Room for what note_settler writes, false when there is no memory; and the settler of the variable that
+ * the node settles, if it does, once the node is a part of the graph. */
 bool ash_graph__reserve_settler(ash_graph *graph, const ash_node *node);
 void ash_graph__note_settler(ash_graph *graph, const ash_node *node);
+/* Checks that a node of class CUSTOM calls a function that the context has. */
+ash_status ash_custom__check(const ash_graph *graph, const ash_attr *attrs, size_t n_attrs, ash_diag *diag);
 /* Checks what a constant or parameter needs of its data: a static type, the exact size, bools of 0 and 1.
  */
 ash_status ash_graph__check_data(const ash_graph *graph, const ash_type *type, const ash_blob *blob,

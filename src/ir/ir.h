@@ -6,6 +6,7 @@
 #ifndef ASH_IR_H
 #define ASH_IR_H
 
+#include "ashlar/function.h"
 #include "ashlar/graph.h"
 #include "base/arena.h"
 #include "base/map.h"
@@ -40,6 +41,7 @@ typedef enum ash_class {
     ASH_CLASS_NONZERO,
     ASH_CLASS_NMS,
     ASH_CLASS_SETTLE,
+    ASH_CLASS_CUSTOM,
 } ash_class;
 
 typedef enum ash_attr_type {
@@ -47,7 +49,9 @@ typedef enum ash_attr_type {
     ASH_ATTR_TYPE_INTS,
     ASH_ATTR_TYPE_DIM,
     ASH_ATTR_TYPE_DIMS,
-    ASH_ATTR_TYPE_DTYPE
+    ASH_ATTR_TYPE_DTYPE,
+    ASH_ATTR_TYPE_FUNCTION,
+    ASH_ATTR_TYPE_TYPES
 } ash_attr_type;
 
 #define ASH_MANY UINT16_MAX
@@ -55,8 +59,8 @@ typedef enum ash_attr_type {
 typedef struct ash_op_info {
     const char *name;
     ash_class class;
-    uint16_t ins_min, ins_max, outs;
-    uint64_t attrs; /* bit 1 << ash_attr_key for each attribute that a node must have */
+    uint16_t ins_min, ins_max, outs; /* outs: of a node, see ash_node */
+    uint64_t attrs;                  /* bit 1 << ash_attr_key for each attribute that a node must have */
 } ash_op_info;
 
 typedef struct ash_attr_info {
@@ -80,8 +84,8 @@ typedef struct ash_dims ash_dims; /* the pool of variables and expressions; refe
 typedef struct ash_var {
     const char *name;
     int64_t min, max; /* elements, inclusive */
-    bool settled;     /* its value comes from a node (ASH_OP_SETTLE) at each execution, not from the caller */
-    ash_dim limit;    /* of one that is settled: what it never exceeds, of variables that are older */
+    bool settled;  /* its value comes from a node (ASH_OP_SETTLE) at each execution, not from the caller */
+    ash_dim limit; /* of one that is settled: what it never exceeds, of variables that are older */
 } ash_var;
 
 ash_status ash_dims_create(const ash_allocator *a, ash_dims **out, ash_diag *diag);
@@ -207,7 +211,7 @@ typedef struct ash_value_info {
 
 typedef struct ash_node {
     ash_op op;
-    uint16_t n_ins, n_attrs;
+    uint16_t n_ins, n_attrs, n_outs;
     ash_value out; /* first output; the others follow */
     const ash_value *ins;
     const ash_attr *attrs; /* ascending keys */
@@ -235,8 +239,9 @@ struct ash_graph {
     ASH_VEC(ash_value) inputs;
     ASH_VEC(ash_output) outputs;
     ASH_VEC(ash_state) states;
-    ASH_VEC(ash_value) settlers; /* per variable: what settles it, or ASH_NO_VALUE; perhaps fewer than there are */
-    ash_strmap names;        /* inputs, parameters and states, to values */
+    ASH_VEC(ash_value)
+    settlers;         /* per variable: what settles it, or ASH_NO_VALUE; perhaps fewer than there are */
+    ash_strmap names; /* inputs, parameters and states, to values */
     ash_strmap output_names; /* to positions */
     bool derived; /* made by a pass: origins are the pass's to set, else each value is its own origin */
     ash_status status; /* the sticky error */
@@ -285,6 +290,32 @@ static inline int64_t ash_node_int(const ash_node *node, ash_attr_key key) {
 static inline const int64_t *ash_node_list(const ash_node *node, ash_attr_key key) {
     return ash_node_attr(node, key)->list;
 }
+
+/* --- functions of the caller: functions.c
+ * ------------------------------------------------------------------------------------------------------------
+ */
+
+/* The function with that number, constant and there until the context goes; NULL when there is none. */
+const ash_function *ash_function__at(ash_context *context, int64_t number);
+/* Runs chunks of a call. The failure has a message, and a status that is one. */
+ash_status ash_function__run(const ash_function *function, const ash_call *call, ash_diag *diag);
+/* The function that a node of class CUSTOM calls. */
+const ash_function *ash_node__function(const ash_graph *graph, const ash_node *node);
+/* Whether a node may be evaluated at any time, and any number of times: not one that settles a variable,
+ * and functions only if they say so. */
+bool ash_node__is_pure(const ash_graph *graph, const ash_node *node);
+
+/* The attribute `results`: writes n types as one list (room for n * (2 + ASH_MAX_RANK) numbers), and
+ * returns its length. */
+size_t ash_results__write(const ash_type *types, size_t n, int64_t *list);
+/* Reads the next one at *pos; false at the end, and where the list is no list of types. */
+bool ash_results__next(const ash_attr *results, uint32_t *pos, ash_type *out);
+
+enum { ASH_OP_OUTS = ASH_CUSTOM_MOST_RESULTS }; /* the most outputs that an operator has */
+
+/* How many outputs a node with these attributes has; 0 where they do not say, or say more than there may
+ * be. */
+size_t ash_op__out_count(ash_op op, const ash_attr *attrs, size_t n_attrs);
 
 /* --- types
  * ------------------------------------------------------------------------------------------------------------
@@ -338,8 +369,8 @@ ash_status ash_eval_node(const ash_graph *graph, const ash_node *node, const int
                          const ash_wide *ins, ash_wide *outs, ash_eval_precision precision, ash_diag *diag);
 
 /* Evaluates a graph, naively and right. `inputs` are in the graph's input order, `vars` holds a value per
- * variable of the graph's dims (those that nodes settle do not count); `outputs` (as many as the graph has) are allocated here, freed by the
- * caller. Intermediate results are freed after their last use. */
+ * variable of the graph's dims (those that nodes settle do not count); `outputs` (as many as the graph has)
+ * are allocated here, freed by the caller. Intermediate results are freed after their last use. */
 ash_status ash_eval_graph(const ash_graph *graph, const ash_wide *inputs, const int64_t *vars,
                           ash_eval_precision precision, ash_wide *outputs, ash_diag *diag);
 /* The same as one execution of several: `states` holds the value of each state of the graph, in order, with

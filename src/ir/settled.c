@@ -1,11 +1,11 @@
 /* Settled variables: sizes that a node finds while the graph is executed.
  *
- * A dim may be an expression of variables that no caller gives: a node of the operator `settle` does, from a
- * number that other nodes have counted. Who mentions such a variable, in an attribute or the type of a
- * result, depends on that node without naming it as an operand. The rule that makes this sound is order: the
- * node comes first. It is checked whenever a node is added, and again by the verifier; since the list of
- * nodes is a topological order, everything that walks it has the variable's value in time. What drops nodes
- * that nobody needs asks here for these dependences too. */
+ * A dim may be an expression of variables that no caller gives: a node of the operator `settle` does, from
+ * a number that other nodes have counted. Who mentions such a variable, in an attribute or the type of a
+ * result, depends on that node without naming it as an operand. The rule that makes this sound is order:
+ * the node comes first. It is checked whenever a node is added, and again by the verifier; since the list
+ * of nodes is a topological order, everything that walks it has the variable's value in time. What drops
+ * nodes that nobody needs asks here for these dependences too. */
 #include "inside.h"
 
 struct walk {
@@ -13,7 +13,7 @@ struct walk {
     uint32_t own; /* the variable that the node itself settles, or UINT32_MAX */
     void (*visit)(void *user, ash_value settler);
     void *user;
-    uint32_t var; /* the last one that was looked at */
+    uint32_t var;     /* the last one that was looked at */
     ash_value before; /* settlers must be below this */
 };
 
@@ -29,7 +29,7 @@ static bool each_var(const ash_graph *graph, const ash_node *node, const ash_typ
         for (uint32_t k = 0; type == ASH_ATTR_TYPE_DIMS && k < attr->count && on; k++)
             on = ash_dims_each_settled(dims, attr->list[k], visit, walk);
     }
-    for (unsigned o = 0; o < ash_op_infos[node->op].outs; o++)
+    for (unsigned o = 0; o < node->n_outs; o++)
         for (unsigned d = 0; d < outs[o].rank && on; d++)
             on = ash_dims_each_settled(dims, outs[o].dims[d], visit, walk);
     if (on && walk->own != UINT32_MAX)
@@ -39,8 +39,8 @@ static bool each_var(const ash_graph *graph, const ash_node *node, const ash_typ
 
 static uint32_t own_var(const ash_graph *graph, const ash_node *node) {
     uint32_t var;
-    bool settles = node->op == ASH_OP_SETTLE &&
-                   ash_dims_is_settled(graph->dims, ash_node_int(node, ASH_ATTR_N), &var);
+    bool settles =
+        node->op == ASH_OP_SETTLE && ash_dims_is_settled(graph->dims, ash_node_int(node, ASH_ATTR_N), &var);
     return settles ? var : UINT32_MAX;
 }
 
@@ -55,8 +55,7 @@ void ash_graph__each_settler(const ash_graph *graph, const ash_node *node,
     ash_type outs[ASH_OP_OUTS];
     if (!ash_dims_has_settled(graph->dims)) return;
     struct walk walk = {.graph = graph, .own = own_var(graph, node), .visit = visit, .user = user};
-    for (unsigned o = 0; o < ash_op_infos[node->op].outs; o++)
-        outs[o] = graph->values.at[node->out + o].type;
+    for (unsigned o = 0; o < node->n_outs; o++) outs[o] = graph->values.at[node->out + o].type;
     each_var(graph, node, outs, &walk, visit_settler);
 }
 
@@ -75,7 +74,8 @@ ash_status ash_graph__check_settled(const ash_graph *graph, const ash_node *node
     if (walk.own == UINT32_MAX) return ASH_OK;
     ash_value settler = ash_graph__settler(graph, walk.own);
     ASH_FAIL_IF(settler != ASH_NO_VALUE && settler != node->out, diag, ASH_ERROR_INVALID_ARGUMENT,
-                "variable %s is settled by another node already", ash_dims_var(graph->dims, walk.own)->name);
+                "variable %s is settled by another node already",
+                ash_dims_var(graph->dims, walk.own)->name);
     return ASH_OK;
 }
 
@@ -89,7 +89,8 @@ ash_status ash_graph__check_leaf_type(const ash_graph *graph, const ash_type *ty
     for (unsigned d = 0; d < type->rank; d++) {
         uint32_t var = 0;
         ASH_FAIL_IF(!ash_dims_each_settled(graph->dims, type->dims[d], is_none, &var), diag,
-                    ASH_ERROR_INVALID_ARGUMENT, "variable %s is settled by a node: it cannot be in the shape "
+                    ASH_ERROR_INVALID_ARGUMENT,
+                    "variable %s is settled by a node: it cannot be in the shape "
                     "of what is there before",
                     ash_dims_var(graph->dims, var)->name);
     }

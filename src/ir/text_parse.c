@@ -244,6 +244,16 @@ static ash_status read_leaf(parser *p, const target *t, ash_value_kind kind) {
     return define(p, t, 0, value);
 }
 
+/* The name of a function that the context has. */
+static ash_status read_function(parser *p, int64_t *number) {
+    size_t start = (ash_scan__peek(&p->scan), p->scan.pos);
+    ASH_TRY(read_string(p));
+    *number = ash_context_find_function(p->graph->context, p->name.at);
+    if (*number >= 0) return ASH_OK;
+    return ash_fail_at(p->scan.diag, ASH_ERROR_NOT_FOUND, start,
+                       "the context has no function called \"%.100s\"", p->name.at);
+}
+
 static ash_status read_attr(parser *p, ash_attr *attr, int64_t *list) {
     ash_scan *s = &p->scan;
     const char *word;
@@ -265,6 +275,10 @@ static ash_status read_attr(parser *p, ash_attr *attr, int64_t *list) {
     case ASH_ATTR_TYPE_DTYPE: ASH_TRY(read_dtype(p, &dtype)); return attr->i = dtype, ASH_OK;
     case ASH_ATTR_TYPE_INTS: return read_list(p, false, list, &attr->count);
     case ASH_ATTR_TYPE_DIMS: return read_list(p, true, list, &attr->count);
+    case ASH_ATTR_TYPE_FUNCTION: return read_function(p, &attr->i);
+    case ASH_ATTR_TYPE_TYPES:
+        return ash_fail_at(s->diag, ASH_ERROR_FORMAT, start, "%s are written left of the \"=\"",
+                           ash_attr_infos[key].name);
     }
     return ASH_OK;
 }
@@ -312,15 +326,25 @@ static ash_status check_types(parser *p, const target *t, const ash_value *outs)
 }
 
 static ash_status read_node(parser *p, const target *t, ash_op op) {
-    ash_attr attrs[ASH_ATTR_COUNT];
+    ash_attr attrs[ASH_ATTR_COUNT + 1];
     int64_t lists[ASH_ATTR_COUNT][ASH_MAX_RANK];
     ash_value outs[ASH_OP_OUTS];
     size_t n_attrs;
-    if (t->count != ash_op_infos[op].outs)
+    int64_t results[ASH_OP_OUTS * (2 + ASH_MAX_RANK)];
+    bool counted = ash_op_infos[op].outs != ASH_MANY;
+    if (counted && t->count != ash_op_infos[op].outs)
         return ash_scan__fail(&p->scan, "%s has %u outputs, not %zu", ash_op_name(op),
                               ash_op_infos[op].outs, t->count);
     ASH_TRY(read_operands(p));
     ASH_TRY(read_attrs(p, attrs, lists, &n_attrs));
+    if (!counted) {
+        for (size_t i = 0; i < t->count; i++)
+            if (!t->typed[i])
+                return ash_fail_at(p->scan.diag, ASH_ERROR_FORMAT, t->start[i],
+                                   "the results of %s are whatever is written here: the type is missing",
+                                   ash_op_name(op));
+        attrs[n_attrs++] = ASH_ATTR_LIST(RESULTS, results, ash_results__write(t->type, t->count, results));
+    }
     bool named = ash_scan__accept(&p->scan, "@");
     if (named) ASH_TRY(read_string(p));
     ash_graph_name_next(p->graph, named ? p->name.at : NULL);

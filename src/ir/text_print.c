@@ -8,15 +8,15 @@
  *   %2: f32[] = constant {0.5}
  *   %3: f32[batch, 64] = matmul(%0, %1) b_block=0 n=0 @"fc"
  *   %4: f32[8, 64] = state "cache" zero
+ *   %5: f32[batch, 4], %6: i64[batch] = custom(%3) function="peaks" chunks=batch scratch=0 duration=0
  *   ...
  *   update %4 = %9
  *   output "y" = %3
  *
- * A statement a line: all variables in order (with bounds, or with the limit of what a node settles), then all values by id, then the updates of states, then the
- * outputs. Data is in memory
- * order (little endian), two digits a byte; few elements are written as numbers where that gives the same
- * bits. What follows @ is the node's name. What is printed is parsed back as an equal graph: ids, names,
- * shapes and data. */
+ * A statement a line: all variables in order (with bounds, or with the limit of what a node settles), then
+ * all values by id, then the updates of states, then the outputs. Data is in memory order (little endian),
+ * two digits a byte; few elements are written as numbers where that gives the same bits. What follows @ is
+ * the node's name. What is printed is parsed back as an equal graph: ids, names, shapes and data. */
 #include <math.h>
 
 #include "inside.h"
@@ -113,14 +113,23 @@ static void print_leaf(printer *p, const ash_value_info *info) {
         print_hex(p, info->blob);
 }
 
+static void print_function(printer *p, int64_t number) {
+    const ash_function *function = ash_function__at(p->graph->context, number);
+    const char *name = function ? function->name : "";
+    ash_text_add_quoted(p->out, name, strlen(name));
+}
+
 static void print_attr(printer *p, const ash_attr *attr) {
     const ash_attr_info *info = &ash_attr_infos[attr->key];
+    if (info->type == ASH_ATTR_TYPE_TYPES) return; /* they stand left of the "=" */
     ash_text_add(p->out, " %s=", info->name);
     switch (info->type) {
     case ASH_ATTR_TYPE_INT: ash_text_add(p->out, "%lld", (long long)attr->i); return;
     case ASH_ATTR_TYPE_DIM: ash_dims_print(p->graph->dims, attr->i, p->out); return;
     case ASH_ATTR_TYPE_DTYPE: ash_text_add(p->out, "%s", ash_dtype_name((ash_dtype)attr->i)); return;
     case ASH_ATTR_TYPE_DIMS: ash_dims__print_list(p->graph->dims, attr->list, attr->count, p->out); return;
+    case ASH_ATTR_TYPE_FUNCTION: print_function(p, attr->i); return;
+    case ASH_ATTR_TYPE_TYPES:
     case ASH_ATTR_TYPE_INTS: break;
     }
     ash_text_add(p->out, "[");
@@ -144,7 +153,7 @@ static void print_values(printer *p) {
     for (size_t value = 0; value < graph->values.len && !p->out->failed;) {
         const ash_value_info *info = &graph->values.at[value];
         const ash_node *node = info->kind == ASH_VALUE_NODE ? &graph->nodes.at[info->node] : NULL;
-        size_t outs = node ? ash_op_infos[node->op].outs : 1;
+        size_t outs = node ? node->n_outs : 1;
         for (size_t i = 0; i < outs; i++) {
             ash_text_add(p->out, "%s%%%zu: ", i ? ", " : "", value + i);
             ash_type__print(graph->dims, &graph->values.at[value + i].type, p->out);

@@ -59,7 +59,8 @@ static ash_status check_node(verifier *v, ash_value value, size_t *outs) {
     ash_type types[ASH_OP_OUTS];
     DEFECT_IF((unsigned)node->op >= ASH_OP_COUNT, v, "no operator has the number %d", (int)node->op);
     DEFECT_IF(node->out != value, v, "the first output is value %u, not %u", node->out, value);
-    *outs = ash_op_infos[node->op].outs;
+    *outs = ash_op__out_count(node->op, node->attrs, node->n_attrs);
+    DEFECT_IF(!*outs || *outs != node->n_outs, v, "a node of %zu outputs has %u", *outs, node->n_outs);
     DEFECT_IF(*outs > graph->values.len - value, v, "outputs are missing");
     for (uint16_t i = 0; i < node->n_ins; i++)
         DEFECT_IF(node->ins[i] >= value, v, "operand %u is value %u, which does not come before", i,

@@ -233,7 +233,8 @@ static ash_group_kind kind_of(const fuser *f, const ash_node *node) {
     case ASH_CLASS_NONZERO:
     case ASH_CLASS_NMS:
     case ASH_CLASS_SETTLE:
-    case ASH_CLASS_SCATTER: return ASH_GROUP_OTHER;
+    case ASH_CLASS_SCATTER:
+    case ASH_CLASS_CUSTOM: return ASH_GROUP_OTHER;
     default: return ASH_GROUP_MAP;
     }
 }
@@ -320,7 +321,7 @@ static bool place_reduction(fuser *f, uint32_t n, uint32_t group) {
 static ash_status visit(fuser *f, uint32_t n, const bool *stored, ash_diag *diag) {
     const ash_node *node = &f->graph->nodes.at[n];
     bool must_store = f->packed[node->out] || f->deep[node->out];
-    for (unsigned i = 0; i < ash_op_infos[node->op].outs; i++) must_store |= stored[node->out + i];
+    for (unsigned i = 0; i < node->n_outs; i++) must_store |= stored[node->out + i];
     request *r = &f->requests[node->out];
     bool reduces =
         ash_op_infos[node->op].class == ASH_CLASS_REDUCE && !ash_node_reduces_nothing(f->graph, node);
@@ -353,10 +354,11 @@ static void mark_constants(const ash_graph *graph, bool *constant) {
     for (size_t n = 0; n < graph->nodes.len; n++) {
         const ash_node *node = &graph->nodes.at[n];
         int64_t count;
-        bool all = node->op != ASH_OP_SETTLE && ash_node_has_numbers(node) &&
-                   ash_type_static_count(ash_graph__type(graph, node->out), &count);
+        bool all = ash_node__is_pure(graph, node) && ash_node_has_numbers(node);
+        for (unsigned i = 0; i < node->n_outs; i++)
+            all &= ash_type_static_count(ash_graph__type(graph, node->out + i), &count);
         for (unsigned i = 0; i < node->n_ins; i++) all &= constant[node->ins[i]];
-        for (unsigned i = 0; i < ash_op_infos[node->op].outs; i++) constant[node->out + i] = all;
+        for (unsigned i = 0; i < node->n_outs; i++) constant[node->out + i] = all;
     }
 }
 

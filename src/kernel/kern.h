@@ -183,6 +183,11 @@ ash_status ash_kern_lower_part(ash_kern *k, ash_value value, ash_value target, u
  * finished kernel, or the number of its chunks, mentions. */
 ash_status ash_kern_settle_step(ash_lowering *low, const ash_node *node);
 void ash_kern_read_settled(ash_kern *k, ash_dim chunks);
+/* The records for those that a dim mentions, of steps that are no kernels, and their number; NULL: the
+ * number alone. */
+uint32_t ash_kern_settled_reads(const ash_lowering *low, ash_dim dim, ash_access *out);
+/* The step of a group that is a call of the caller's function: call.c. */
+ash_status ash_lower__call(ash_lowering *low, uint32_t group);
 
 /* Decides where the new values of states lie, once all steps are there: state.c. */
 ash_status ash_lower__states(ash_lowering *low, const ash_lower_options *options);

@@ -93,7 +93,7 @@ static const ash_node *placeable(const ash_lowering *low, ash_value value, const
     const ash_node *node = &low->graph->nodes.at[info->node];
     uint32_t group = low->fusion.group_of[info->node];
     if (group == ASH_NO_GROUP || low->fusion.groups.at[group].root != info->node) return NULL;
-    return ash_op_infos[node->op].outs == 1 && low->fusion.constant[value] == constant ? node : NULL;
+    return node->n_outs == 1 && low->fusion.constant[value] == constant ? node : NULL;
 }
 
 /* Gives the parts of a concatenation their places in it. */
@@ -138,7 +138,7 @@ static ash_status root_buffers(ash_lowering *low, const bool *stored) {
         const ash_group *g = &low->fusion.groups.at[i];
         const ash_node *node = &low->graph->nodes.at[g->root];
         if (viewed(low, g) != ASH_NO_VALUE) continue;
-        for (unsigned o = 0; o < ash_op_infos[node->op].outs; o++)
+        for (unsigned o = 0; o < node->n_outs; o++)
             if (low->places[node->out + o].buffer == ASH_NO_BUFFER)
                 ASH_TRY(
                     new_buffer(low, node->out + o, g->constant ? ASH_BUFFER_STAGING : ASH_BUFFER_LOCAL));
@@ -385,10 +385,9 @@ static bool is_empty(const ash_lowering *low, ash_value value) {
     return ash_type_max_count(low->program->dims, ash_graph__type(low->graph, value)) == 0;
 }
 
-/* Results without elements need no kernel. */
-static bool computes_nothing(const ash_lowering *low, const ash_node *node) {
-    for (unsigned o = 0; o < ash_op_infos[node->op].outs; o++)
-        if (!is_empty(low, node->out + o)) return false;
+static bool are_empty(const ash_lowering *low, const ash_node *node) {
+    for (unsigned i = 0; i < node->n_outs; i++)
+        if (!is_empty(low, node->out + i)) return false;
     return true;
 }
 
@@ -454,9 +453,12 @@ static ash_status lower_group(ash_lowering *low, uint32_t id) {
     const ash_group *g = &low->fusion.groups.at[id];
     if (g->kind == ASH_GROUP_CONCAT) return lower_concat(low, id);
     const ash_node *root = &low->graph->nodes.at[g->root];
-    if (root->op == ASH_OP_SETTLE) return ash_kern_settle_step(low, root);
-    bool scatter = ash_op_infos[root->op].class == ASH_CLASS_SCATTER;
-    return scatter ? lower_scatter(low, id) : lower_kernel(low, id);
+    switch (ash_op_infos[root->op].class) {
+    case ASH_CLASS_SCATTER: return lower_scatter(low, id);
+    case ASH_CLASS_CUSTOM: return ash_lower__call(low, id);
+    case ASH_CLASS_SETTLE: return ash_kern_settle_step(low, root);
+    default: return lower_kernel(low, id);
+    }
 }
 
 static ash_status lower_groups(ash_lowering *low, bool constant) {
@@ -465,7 +467,7 @@ static ash_status lower_groups(ash_lowering *low, bool constant) {
         const ash_node *root = &low->graph->nodes.at[g->root];
         ash_value seen = viewed(low, g);
         if (g->constant != constant || (seen != ASH_NO_VALUE && low->places[seen].contiguous)) continue;
-        if (computes_nothing(low, root)) continue;
+        if (are_empty(low, root)) continue;
         ash_status status = lower_group(low, (uint32_t)i);
         if (status != ASH_OK) {
             ash_diag__add_node(low->diag, root->name, ash_op_name(root->op), ASH_NO_OFFSET);
@@ -517,9 +519,13 @@ static bool *stored_values(const ash_graph *graph, const ash_lower_options *opti
     for (size_t i = 0; i < graph->outputs.len; i++) stored[graph->outputs.at[i].value] = true;
     for (size_t i = 0; i < graph->states.len; i++)
         if (graph->states.at[i].update != ASH_NO_VALUE) stored[graph->states.at[i].update] = true;
-    for (size_t n = 0; n < graph->nodes.len; n++) { /* both in memory of their own */
+    for (size_t n = 0; n < graph->nodes.len;
+         n++) { /* functions, and what settles, see whole values, row-major */
         const ash_node *node = &graph->nodes.at[n];
-        if (node->op == ASH_OP_SETTLE) stored[node->ins[0]] = stored[node->out] = true;
+        ash_class class = ash_op_infos[node->op].class;
+        if (class != ASH_CLASS_CUSTOM && class != ASH_CLASS_SETTLE) continue;
+        for (unsigned i = 0; i < node->n_ins; i++) stored[node->ins[i]] = true;
+        for (unsigned i = 0; i < node->n_outs; i++) stored[node->out + i] = true;
     }
     if (!options->n_keep) return stored;
     ash_map keep;
@@ -592,6 +598,7 @@ void ash_program__free(ash_program *p) {
     if (!p) return;
     for (size_t i = 0; i < p->buffers.len; i++) ash_blob_release(p->buffers.at[i].blob);
     for (size_t i = 0; i < p->nests.len; i++) ash_nest_free(&p->nests.at[i]);
+    ash_vec_free(p->allocator, &p->calls);
     ash_vec_free(p->allocator, &p->buffers);
     ash_vec_free(p->allocator, &p->steps);
     ash_vec_free(p->allocator, &p->nests);

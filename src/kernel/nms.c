@@ -1,11 +1,12 @@
 /* Greedy choice among boxes. A chunk is one class of one batch entry.
  *
  *   candidates = boxes whose score exceeds the threshold, in order
- *   k times:     the best candidate is chosen; it and those that overlap it leave the list, which stays in order
+ *   k times:     the best candidate is chosen; it and those that overlap it leave the list, which stays in
+ * order
  *
  * The list is scratch of the worker. Most boxes score below the threshold, and each choice removes
- * neighbours: so the passes over the list are short, and none goes over all boxes again. Sorting first would
- * order many candidates that never come up. */
+ * neighbours: so the passes over the list are short, and none goes over all boxes again. Sorting first
+ * would order many candidates that never come up. */
 #include "tile.h"
 
 typedef struct list {
@@ -37,8 +38,9 @@ static ash_ref number_at(ash_kern *k, const list *l, ash_ref i) {
 
 /* Adds 1 to a cell where the condition holds. */
 static void step_on(ash_nest *n, ash_ref cell, ash_ref condition) {
-    ash_nest_set(n, cell,
-                 ash_nest_binary(n, ASH_OP_ADD, ash_nest_get(n, cell), ash_nest_cast(n, ASH_I64, condition)));
+    ash_nest_set(
+        n, cell,
+        ash_nest_binary(n, ASH_OP_ADD, ash_nest_get(n, cell), ash_nest_cast(n, ASH_I64, condition)));
 }
 
 static ash_ref both(ash_nest *n, ash_ref a, ash_ref b) {
@@ -70,10 +72,9 @@ static ash_ref overlap(ash_nest *n, const box *a, const box *b, ash_ref most, as
         yes[i] = ash_nest_binary(n, ASH_OP_LT, zero, size[i]);
     }
     ash_ref common = ash_nest_binary(n, ASH_OP_MUL, size[0], size[1]);
-    ash_ref all =
-        ash_nest_binary(n, ASH_OP_SUB, ash_nest_binary(n, ASH_OP_ADD, a->area, b->area), common);
-    ash_ref areas = both(n, ash_nest_binary(n, ASH_OP_LT, zero, a->area),
-                         ash_nest_binary(n, ASH_OP_LT, zero, b->area));
+    ash_ref all = ash_nest_binary(n, ASH_OP_SUB, ash_nest_binary(n, ASH_OP_ADD, a->area, b->area), common);
+    ash_ref areas =
+        both(n, ash_nest_binary(n, ASH_OP_LT, zero, a->area), ash_nest_binary(n, ASH_OP_LT, zero, b->area));
     ash_ref share = ash_nest_binary(n, ASH_OP_LT, most, ash_nest_binary(n, ASH_OP_DIV, common, all));
     ash_ref some = both(n, areas, ash_nest_binary(n, ASH_OP_LT, zero, all));
     return both(n, both(n, yes[0], yes[1]), both(n, some, share));

@@ -169,11 +169,13 @@ typedef struct order {
 } order;
 
 static ash_ref number_at(ash_nest *n, const order *o, ash_ref i) {
-    return ash_nest_load(n, o->buffer, ash_nest_binary(n, ASH_OP_ADD, ash_nest_get(n, o->from), i), 1, ASH_NO_REF);
+    return ash_nest_load(n, o->buffer, ash_nest_binary(n, ASH_OP_ADD, ash_nest_get(n, o->from), i), 1,
+                         ASH_NO_REF);
 }
 
 static void set_number(ash_nest *n, const order *o, ash_ref cell, ash_ref i, ash_ref number) {
-    ash_nest_store(n, o->buffer, ash_nest_binary(n, ASH_OP_ADD, ash_nest_get(n, cell), i), number, ASH_NO_REF);
+    ash_nest_store(n, o->buffer, ash_nest_binary(n, ASH_OP_ADD, ash_nest_get(n, cell), i), number,
+                   ASH_NO_REF);
 }
 
 static ash_ref row_element(ash_kern *k, const rows *r, ash_ref number) {
@@ -183,9 +185,11 @@ static ash_ref row_element(ash_kern *k, const rows *r, ash_ref number) {
     return ash_kern_eval(k, r->node->ins[0], idx);
 }
 
-/* Merges the runs [low, middle) and [middle, high); of equals the left one's come first. No branch depends on
- * the elements: a run that is over is read at its neighbour's place, and what was read does not count. */
-static void merge_runs(ash_kern *k, const rows *r, const order *o, ash_ref low, ash_ref middle, ash_ref high) {
+/* Merges the runs [low, middle) and [middle, high); of equals the left one's come first. No branch depends
+ * on the elements: a run that is over is read at its neighbour's place, and what was read does not count.
+ */
+static void merge_runs(ash_kern *k, const rows *r, const order *o, ash_ref low, ash_ref middle,
+                       ash_ref high) {
     ash_nest *n = &k->nest;
     ash_ref last = ash_nest_binary(n, ASH_OP_SUB, ash_kern_dim(k, r->count), ash_nest_index(n, 1));
     ash_ref left = ash_nest_cell(n, low), right = ash_nest_cell(n, middle);
@@ -196,12 +200,15 @@ static void merge_runs(ash_kern *k, const rows *r, const order *o, ash_ref low, 
     ash_ref number_b = number_at(n, o, ash_nest_binary(n, ASH_OP_MIN, b, last));
     ash_ref x = row_element(k, r, number_a), y = row_element(k, r, number_b);
     ash_ref before = precedes(k, ash_node_int(r->node, ASH_ATTR_LARGEST), y, x);
-    ash_ref take = ash_nest_binary(n, ASH_OP_OR, ash_nest_binary(n, ASH_OP_LE, middle, a),
-                                   ash_nest_binary(n, ASH_OP_AND, ash_nest_binary(n, ASH_OP_LT, b, high), before));
+    ash_ref take =
+        ash_nest_binary(n, ASH_OP_OR, ash_nest_binary(n, ASH_OP_LE, middle, a),
+                        ash_nest_binary(n, ASH_OP_AND, ash_nest_binary(n, ASH_OP_LT, b, high), before));
     set_number(n, o, o->to, i, ash_nest_select(n, take, number_b, number_a));
     ash_ref step = ash_nest_cast(n, ASH_I64, take);
     ash_nest_set(n, right, ash_nest_binary(n, ASH_OP_ADD, b, step));
-    ash_nest_set(n, left, ash_nest_binary(n, ASH_OP_ADD, a, ash_nest_binary(n, ASH_OP_SUB, ash_nest_index(n, 1), step)));
+    ash_nest_set(
+        n, left,
+        ash_nest_binary(n, ASH_OP_ADD, a, ash_nest_binary(n, ASH_OP_SUB, ash_nest_index(n, 1), step)));
     ash_kern_forget(k, mark);
     ash_nest_end(n);
 }
@@ -258,7 +265,8 @@ static ash_dim sort_topk(ash_kern *k, unsigned passes) {
  * row's length. */
 static ash_dim lower_topk(ash_kern *k) {
     const ash_node *node = &k->graph->nodes.at[k->group->root];
-    int64_t length = ash_kern_max(k, ash_graph__type(k->graph, node->ins[0])->dims[ash_node_int(node, ASH_ATTR_AXIS)]);
+    int64_t length =
+        ash_kern_max(k, ash_graph__type(k->graph, node->ins[0])->dims[ash_node_int(node, ASH_ATTR_AXIS)]);
     unsigned bits = 0;
     while (bits < 62 && INT64_C(1) << bits < length) bits++;
     bool few = ash_kern_max(k, ash_node_int(node, ASH_ATTR_K)) <= 4 * (int64_t)bits;

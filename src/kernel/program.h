@@ -51,17 +51,19 @@ typedef struct ash_access {
 typedef enum ash_step_kind {
     ASH_STEP_KERNEL, /* a generated kernel */
     ASH_STEP_COPY,   /* accesses[0] is read, accesses[1] written, byte for byte */
-    ASH_STEP_SETTLE  /* the i64 in accesses[0] is read, brought within 0 and the limit of variable `var`, becomes
-                        its value, and is written to accesses[1]; steps that mention the variable read that */
+    ASH_STEP_CALL,   /* a function of the caller */
+    ASH_STEP_SETTLE  /* the i64 in accesses[0] is read, brought within 0 and the limit of variable `var`,
+                        becomes  its value, and is written to accesses[1]; steps that mention the variable
+                        read that */
 } ash_step_kind;
 
 typedef struct ash_step {
     ash_step_kind kind;
     const char *name;        /* of what it computes: "conv+add+relu" */
-    uint32_t nest;           /* index of its nest, for kernels */
+    uint32_t nest;           /* index of its nest, for kernels; among the calls, for calls */
     uint32_t var;            /* what it settles */
     ash_dim chunks;          /* independent pieces of work */
-    const uint32_t *buffers; /* per buffer of the nest */
+    const uint32_t *buffers; /* per buffer of the nest; operands, results and scratch of a call */
     uint32_t n_buffers, n_accesses;
     const ash_access *accesses; /* one or more per buffer; scratch included */
     uint32_t inplace; /* a buffer that this step reads and its output may take the place of, element on
@@ -73,14 +75,22 @@ typedef struct ash_step {
     double work; /* nanoseconds that the arithmetic is taken to need on one core; 0: not estimated */
 } ash_step;
 
+/* What a step of kind ASH_STEP_CALL calls. */
+typedef struct ash_program_call {
+    const ash_function *function; /* of the context */
+    uint32_t n_ins, n_outs;
+    int64_t scratch; /* bytes of each call; what a worker has is this, rounded up to the buffer's bytes */
+} ash_program_call;
+
 typedef struct ash_program {
     const ash_allocator *allocator;
     ash_arena arena; /* lists and names */
-    ash_dims *dims; /* a copy of the graph's */
+    ash_dims *dims;  /* a copy of the graph's */
     ASH_VEC(ash_buffer) buffers;
     ASH_VEC(ash_step) steps;
     size_t prologue;         /* the first so many steps run at prepare */
     ASH_VEC(ash_nest) nests; /* distinct */
+    ASH_VEC(ash_program_call) calls;
     ASH_VEC(uint32_t)
     inputs, states, outputs;  /* buffers, in the graph's order; an output may be any kind of buffer */
     uint32_t updated, copied; /* states that are computed in their own bytes; that are copied there last */

@@ -27,23 +27,24 @@ void ash_kern_read_settled(ash_kern *k, ash_dim chunks) {
     }
 }
 
-struct limit {
-    ash_lowering *low;
-    ash_access *accesses;
+struct reads {
+    const ash_lowering *low;
+    ash_access *at; /* or NULL */
     uint32_t count;
 };
 
-static bool count_limit(void *user, uint32_t var) {
-    (void)var;
-    ++*(uint32_t *)user;
+static bool add_read(void *user, uint32_t var) {
+    struct reads *r = user;
+    uint32_t buffer = r->low->places[ash_graph__settler(r->low->graph, var)].buffer;
+    if (r->at) r->at[r->count] = (ash_access){buffer, false, 0, r->low->program->buffers.at[buffer].bytes};
+    r->count++;
     return true;
 }
 
-static bool read_limit(void *user, uint32_t var) {
-    struct limit *l = user;
-    uint32_t buffer = l->low->places[ash_graph__settler(l->low->graph, var)].buffer;
-    l->accesses[l->count++] = (ash_access){buffer, false, 0, l->low->program->buffers.at[buffer].bytes};
-    return true;
+uint32_t ash_kern_settled_reads(const ash_lowering *low, ash_dim dim, ash_access *out) {
+    struct reads reads = {low, out, 0};
+    ash_dims_each_settled(low->program->dims, dim, add_read, &reads);
+    return reads.count;
 }
 
 ash_status ash_kern_settle_step(ash_lowering *low, const ash_node *node) {
@@ -52,26 +53,24 @@ ash_status ash_kern_settle_step(ash_lowering *low, const ash_node *node) {
     uint32_t var = 0;
     ash_dims_is_settled(p->dims, ash_node_int(node, ASH_ATTR_N), &var);
     const ash_dim limit = ash_dims_var(p->dims, var)->limit;
-    struct limit l = {.low = low, .count = 2};
-    uint32_t room = l.count;
-    ash_dims_each_settled(p->dims, limit, count_limit, &room);
+    uint32_t count = 2 + ash_kern_settled_reads(low, limit, NULL);
     uint32_t *buffers = ash_arena_alloc(&p->arena, 2, sizeof *buffers);
-    l.accesses = ash_arena_alloc(&p->arena, room, sizeof *l.accesses);
+    ash_access *accesses = ash_arena_alloc(&p->arena, count, sizeof *accesses);
     const char **nodes = ash_arena_alloc(&p->arena, 1, sizeof *nodes);
     char *name = ash_arena_strdup(&p->arena, ash_op_name(node->op));
-    if (!buffers || !l.accesses || !nodes || !name) return ASH_NO_MEMORY(low->diag);
+    if (!buffers || !accesses || !nodes || !name) return ASH_NO_MEMORY(low->diag);
     buffers[0] = from, buffers[1] = to;
-    l.accesses[0] = (ash_access){from, false, 0, p->buffers.at[from].bytes};
-    l.accesses[1] = (ash_access){to, true, 0, p->buffers.at[to].bytes};
-    ash_dims_each_settled(p->dims, limit, read_limit, &l);
+    accesses[0] = (ash_access){from, false, 0, p->buffers.at[from].bytes};
+    accesses[1] = (ash_access){to, true, 0, p->buffers.at[to].bytes};
+    ash_kern_settled_reads(low, limit, accesses + 2);
     ash_step step = {.kind = ASH_STEP_SETTLE,
                      .name = name,
                      .var = var,
                      .chunks = 1,
                      .buffers = buffers,
                      .n_buffers = 2,
-                     .accesses = l.accesses,
-                     .n_accesses = l.count,
+                     .accesses = accesses,
+                     .n_accesses = count,
                      .inplace = ASH_NO_BUFFER,
                      .nodes = nodes,
                      .bytes = 16};

@@ -76,7 +76,7 @@ static size_t operand(fold *f, ash_value value) {
 
 static bool evaluate(fold *f, const ash_node *node) {
     ash_arena *scratch = f->im->scratch;
-    size_t n_outs = ash_op_infos[node->op].outs;
+    size_t n_outs = node->n_outs;
     ash_wide *ins = ash_arena_alloc(scratch, node->n_ins, sizeof *ins), outs[2];
     if (!ins || n_outs > ASH_COUNT(outs)) return false;
     for (size_t k = 0; k < node->n_ins; k++)

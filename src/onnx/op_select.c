@@ -15,7 +15,8 @@ ash_dim ash_lower__settle(ash_import *im, ash_value count, ash_dim limit, size_t
     snprintf(name, room, "%.*s.%u", ASH_SPAN_ARG(result), axis);
     /* bodies are repeated, and names may be those of dims */
     if (ash_dims_has_var(im->graph->dims, name))
-        snprintf(name, room, "%.*s.%u#%zu", ASH_SPAN_ARG(result), axis, ash_dims_var_count(im->graph->dims));
+        snprintf(name, room, "%.*s.%u#%zu", ASH_SPAN_ARG(result), axis,
+                 ash_dims_var_count(im->graph->dims));
     ash_dim dim = ash_graph_settled_var(im->graph, name, limit);
     const ash_attr attrs[] = {ASH_ATTR_I(N, dim)};
     if (ash_lower__node(im, ASH_OP_SETTLE, &count, 1, attrs, 1) == ASH_NO_VALUE) return 0;
@@ -111,7 +112,8 @@ void ash_onnx__op_compress(ash_import *im) {
     bool flat = !ash_import__attr(im, "axis", ONNX_ATTR_INT);
     if (!flat) axis = ash_import__axis(im, ash_import__attr_int(im, "axis", 0), rank);
     if (ash_import__type(im, condition).rank != 1) {
-        ash_import__fail(im, ASH_ERROR_SHAPE, "a condition of rank %u", ash_import__type(im, condition).rank);
+        ash_import__fail(im, ASH_ERROR_SHAPE, "a condition of rank %u",
+                         ash_import__type(im, condition).rank);
         return;
     }
     ash_dim count;
@@ -170,7 +172,8 @@ static ash_value sort_rows(ash_import *im, ash_value x, ash_dim columns, ash_val
 static unique_sort sort_subjects(ash_import *im, ash_value x) {
     const ash_type type = ash_import__type(im, x);
     unique_sort s = {.all = type.dims[0]};
-    ash_value sorted = ASH_NO_VALUE, here = numbers_below(im, s.all), zero = ash_lower__scalar(im, ASH_I64, 0);
+    ash_value sorted = ASH_NO_VALUE, here = numbers_below(im, s.all),
+              zero = ash_lower__scalar(im, ASH_I64, 0);
     s.order = type.rank == 1 ? sort_list(im, x, &sorted) : sort_rows(im, x, type.dims[1], &sorted);
     ash_value before = ash_lower__binary(im, ASH_OP_MAX, ash_lower__with(im, ASH_OP_SUB, here, 1), zero);
     ash_value other = ash_lower__gather(im, sorted, before, 0);
@@ -180,7 +183,8 @@ static unique_sort sort_subjects(ash_import *im, ash_value x) {
     return s;
 }
 
-static ash_value scatter(ash_import *im, ash_value to, ash_value indices, ash_value updates, ash_scatter how) {
+static ash_value scatter(ash_import *im, ash_value to, ash_value indices, ash_value updates,
+                         ash_scatter how) {
     const ash_value ins[] = {to, indices, updates};
     const ash_attr attrs[] = {ASH_ATTR_I(AXIS, 0), ASH_ATTR_I(MODE, how)};
     return ash_lower__node(im, ASH_OP_SCATTER_ELEMENTS, ins, 3, attrs, 2);
@@ -193,8 +197,8 @@ static ash_value count_before(ash_import *im, ash_value mask) {
     return ash_lower__with(im, ASH_OP_SUB, ash_lower__node(im, ASH_OP_CUMSUM, &ones, 1, attrs, 3), 1);
 }
 
-/* The place in the result of each subject, and where its first occurrence is: in ascending order, or in that
- * of the first occurrences. The results that are asked for say which nodes stay. */
+/* The place in the result of each subject, and where its first occurrence is: in ascending order, or in
+ * that of the first occurrences. The results that are asked for say which nodes stay. */
 void ash_onnx__op_unique(ash_import *im) {
     ash_value x = ash_import__in(im, 0), subjects = x;
     ash_type type = ash_import__type(im, x);
@@ -220,21 +224,23 @@ void ash_onnx__op_unique(ash_import *im) {
         ash_value start = ash_lower__select(im, s.fresh, s.order, none);
         start = scatter(im, none, place, start, ASH_SCATTER_ADD);
         start = ash_lower__gather(im, start, place, 0);
-        ash_value is_first = scatter(im, ash_lower__filled(im, ASH_BOOL, 0, &s.all, 1), s.order, s.fresh,
-                                     ASH_SCATTER_SET);
+        ash_value is_first =
+            scatter(im, ash_lower__filled(im, ASH_BOOL, 0, &s.all, 1), s.order, s.fresh, ASH_SCATTER_SET);
         first = ash_lower__found(im, is_first, 0, axis, &count);
         place = ash_lower__gather(im, count_before(im, is_first), start, 0);
     }
     ash_import__out(im, 0, ash_lower__gather(im, x, first, axis));
     ash_import__out(im, 1, first);
     ash_import__out(im, 2, scatter(im, none, s.order, place, ASH_SCATTER_SET));
-    ash_value counts = scatter(im, none, place, ash_lower__filled(im, ASH_I64, 1, &s.all, 1), ASH_SCATTER_ADD);
+    ash_value counts =
+        scatter(im, none, place, ash_lower__filled(im, ASH_I64, 1, &s.all, 1), ASH_SCATTER_ADD);
     ash_import__out(im, 3, ash_lower__slice_axis(im, counts, 0, 0, count));
 }
 
 /* --- choosing among boxes --------------------------------------------------------------------------- */
 
-/* [b, n, 4] as low y, low x, high y, high x. Two corners may be any two; or there is a center and a size. */
+/* [b, n, 4] as low y, low x, high y, high x. Two corners may be any two; or there is a center and a size.
+ */
 static ash_value corners(ash_import *im, ash_value boxes, bool center) {
     ash_value part[4], out[4];
     for (int i = 0; i < 4; i++) part[i] = ash_lower__slice_axis(im, boxes, 2, i, 1);

@@ -104,7 +104,7 @@ static bool merge_node(ash_rewrite *rw, const ash_map *table, const ash_node *no
     const ash_node *other = &rw->to->nodes.at[found];
     if (!same_node(node, other)) return false;
     ash_value out = other->out; /* binding may add a node, which moves *other */
-    for (size_t k = 0; k < ash_op_infos[node->op].outs; k++)
+    for (size_t k = 0; k < node->n_outs; k++)
         ash_rewrite__bind(rw, node->out + (ash_value)k, out + (ash_value)k);
     return true;
 }
@@ -120,7 +120,8 @@ static ash_status merge_nodes(ash_rewrite *rw, ash_map *table) {
         if (!ash_rewrite__ok(rw)) break;
         node.ins = ins;
         uint64_t hash = hash_node(&node);
-        if (merge_node(rw, table, &node, hash)) continue;
+        bool pure = ash_node__is_pure(from, &node);
+        if (pure && merge_node(rw, table, &node, hash)) continue;
         size_t position = rw->to->nodes.len;
         ash_rewrite__copy(rw, &from->nodes.at[i]);
         if (ash_rewrite__ok(rw) && !ash_map_put(table, hash, position)) return ASH_NO_MEMORY(rw->diag);

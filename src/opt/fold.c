@@ -53,12 +53,12 @@ static int64_t products(const ash_rewrite *rw, const ash_node *node) {
 static bool is_foldable(ash_rewrite *rw, const ash_node *node) {
     int64_t budget = MAX_ELEMENTS, stored = 0, largest = 0, work;
     if (node->op == ASH_OP_BROADCAST || node->op == ASH_OP_IOTA) return false;
-    if (node->op == ASH_OP_SETTLE || !ash_node_has_numbers(node)) return false;
+    if (!ash_node__is_pure(rw->from, node) || !ash_node_has_numbers(node)) return false;
     for (size_t k = 0; k < node->n_ins; k++) {
         ash_value in = ash_rewrite__get(rw, node->ins[k]);
         if (in == ASH_NO_VALUE || !is_known(rw, in, 0, &budget, &stored)) return false;
     }
-    for (size_t k = 0; k < ash_op_infos[node->op].outs; k++) {
+    for (size_t k = 0; k < node->n_outs; k++) {
         int64_t count;
         if (!ash_type_static_count(ash_graph__type(rw->from, node->out + (ash_value)k), &count))
             return false;
@@ -123,8 +123,8 @@ static ash_status store(ash_rewrite *rw, ash_value value, const ash_wide *t) {
 
 static ash_status evaluate(ash_rewrite *rw, const ash_node *node) {
     const ash_allocator *a = rw->from->allocator;
-    size_t n_outs = ash_op_infos[node->op].outs, ready = 0;
-    ash_wide outs[ASH_MAX_OUTS] = {0};
+    size_t n_outs = node->n_outs, ready = 0;
+    ash_wide outs[ASH_OP_OUTS] = {0};
     ash_status status = ASH_OK;
     ash_wide *ins = ash_mem_calloc(a, node->n_ins, sizeof *ins);
     if (!ins) return ASH_NO_MEMORY(rw->diag);

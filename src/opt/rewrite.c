@@ -49,9 +49,9 @@ void ash_rewrite__find_constants(const ash_rewrite *rw, bool *constant) {
     }
     for (size_t i = 0; i < from->nodes.len; i++) {
         const ash_node *node = &from->nodes.at[i];
-        bool all = true;
+        bool all = ash_node__is_pure(from, node);
         for (size_t k = 0; k < node->n_ins; k++) all = all && constant[node->ins[k]];
-        for (size_t k = 0; k < ash_op_infos[node->op].outs; k++) constant[node->out + k] = all;
+        for (size_t k = 0; k < node->n_outs; k++) constant[node->out + k] = all;
     }
 }
 
@@ -157,7 +157,7 @@ ash_status ash_rewrite__end(ash_rewrite *rw, ash_graph **out) {
 }
 
 bool ash_rewrite__is_live(const ash_rewrite *rw, const ash_node *node) {
-    for (size_t k = 0; k < ash_op_infos[node->op].outs; k++)
+    for (size_t k = 0; k < node->n_outs; k++)
         if (rw->uses[node->out + k]) return true;
     return false;
 }
@@ -197,7 +197,7 @@ void ash_rewrite__name(ash_rewrite *rw, const ash_node *node) {
 }
 
 void ash_rewrite__copy(ash_rewrite *rw, const ash_node *node) {
-    ash_value few[8], outs[ASH_MAX_OUTS], *ins = few;
+    ash_value few[8], outs[ASH_OP_OUTS], *ins = few;
     if (node->n_ins > ASH_COUNT(few)) ins = ash_arena_alloc(&rw->scratch, node->n_ins, sizeof *ins);
     if (!ins) {
         ash_graph__fail(rw->to, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
@@ -210,11 +210,10 @@ void ash_rewrite__copy(ash_rewrite *rw, const ash_node *node) {
     ash_node copy = *node;
     copy.ins = ins;
     ash_rewrite__name(rw, node);
-    for (size_t k = 0; k < ASH_MAX_OUTS; k++) outs[k] = ASH_NO_VALUE;
+    for (size_t k = 0; k < ASH_OP_OUTS; k++) outs[k] = ASH_NO_VALUE;
     rw->emit(rw, &copy, outs);
     if (!ash_rewrite__ok(rw)) return;
-    for (size_t k = 0; k < ash_op_infos[node->op].outs; k++)
-        ash_rewrite__bind(rw, node->out + (ash_value)k, outs[k]);
+    for (size_t k = 0; k < node->n_outs; k++) ash_rewrite__bind(rw, node->out + (ash_value)k, outs[k]);
 }
 
 /* --- building
@@ -223,7 +222,7 @@ void ash_rewrite__copy(ash_rewrite *rw, const ash_node *node) {
 
 ash_value ash_rewrite__node(ash_rewrite *rw, ash_op op, const ash_value *ins, size_t n_ins,
                             const ash_attr *attrs, size_t n_attrs) {
-    ash_value outs[ASH_MAX_OUTS] = {ASH_NO_VALUE, ASH_NO_VALUE};
+    ash_value outs[ASH_OP_OUTS] = {ASH_NO_VALUE};
     for (size_t k = 0; k < n_ins; k++)
         if (ins[k] == ASH_NO_VALUE) return ASH_NO_VALUE;
     if (!ash_rewrite__ok(rw)) return ASH_NO_VALUE;

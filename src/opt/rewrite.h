@@ -46,8 +46,6 @@ struct ash_rewrite {
     ash_diag *diag;
 };
 
-enum { ASH_MAX_OUTS = 2 }; /* of any operator */
-
 /* Starts `to`, with the images of all inputs, parameters and states. On failure there is nothing to end. */
 ash_status ash_rewrite__begin(ash_rewrite *rw, const ash_opt *opt, const ash_graph *from, ash_diag *diag);
 /* Makes the updates and outputs and hands out `to`, or the sticky error. */

@@ -17,10 +17,11 @@ const char *ash_plan__step_name(const ash_step *step) {
  * come to the other; a step that takes less than two on one core, at rates that are exceeded there by half,
  * stays on the calling thread. */
 bool ash_plan__is_parallel(const ash_plan *plan, const ash_step *step) {
-    if (plan->threads <= 1 || step->kind != ASH_STEP_KERNEL) return false;
+    if (plan->threads <= 1 || step->kind == ASH_STEP_COPY) return false;
     int64_t least, most;
     ash_dims_bounds(plan->program->dims, step->chunks, &least, &most);
     if (most <= 1) return false;
+    if (step->kind == ASH_STEP_CALL) return true; /* its chunks are the caller's wish */
     if (step->flops == 0 && step->bytes == 0) return true;
     return ASH_MAX(step->flops / 64, step->bytes / 32) > 2000; /* nanoseconds */
 }
@@ -44,16 +45,23 @@ static int64_t copy_bytes(const ash_plan *plan, const ash_step *step) {
     return ASH_MAX(end - step->accesses[0].begin, 0);
 }
 
-void ash_plan__refresh_step(ash_plan *plan, uint32_t i) {
+static const ash_step *resize(ash_plan *plan, uint32_t i) {
     ash_plan_step *s = &plan->steps[i];
     const ash_step *step = &plan->program->steps.at[s->index];
     int64_t chunks = ash_dims_eval(plan->program->dims, step->chunks, plan->vars);
     s->launch.end = ASH_MAX(chunks, 0);
     if (step->kind == ASH_STEP_COPY) s->copy.bytes = copy_bytes(plan, step);
+    return step;
+}
+
+void ash_plan__refresh_step(ash_plan *plan, uint32_t i) {
+    const ash_step *step = resize(plan, i);
+    if (step->kind == ASH_STEP_CALL) ash_plan__refresh_call(plan, step->nest);
 }
 
 void ash_plan__refresh_steps(ash_plan *plan) {
-    for (uint32_t i = 0; i < plan->n_steps; i++) ash_plan__refresh_step(plan, i);
+    for (uint32_t i = 0; i < plan->n_steps; i++) resize(plan, i);
+    ash_plan__refresh_calls(plan);
 }
 
 /* --- checks of the program -------------------------------------------------------------------- */
@@ -94,8 +102,16 @@ static ash_status check_step(const ash_program *p, size_t index, ash_diag *diag)
                     name);
         return ASH_OK;
     }
-    ASH_FAIL_IF(step->nest >= p->nests.len, diag, ASH_ERROR_INTERNAL, "step %zu (%s) has no nest", index,
-                name);
+    bool call = step->kind == ASH_STEP_CALL;
+    ASH_FAIL_IF(step->nest >= (call ? p->calls.len : p->nests.len), diag, ASH_ERROR_INTERNAL,
+                "step %zu (%s) has no %s", index, name, call ? "function" : "nest");
+    if (call) {
+        const ash_program_call *c = &p->calls.at[step->nest];
+        uint64_t count = (uint64_t)c->n_ins + c->n_outs + (c->scratch > 0);
+        ASH_FAIL_IF(count != step->n_buffers, diag, ASH_ERROR_INTERNAL,
+                    "step %zu (%s) has %u buffers, its function takes %llu", index, name, step->n_buffers,
+                    (unsigned long long)count);
+    }
     for (uint32_t i = 0; i < step->n_buffers; i++) {
         bool declared = false;
         for (uint32_t k = 0; k < step->n_accesses; k++)
@@ -159,9 +175,9 @@ static uint32_t table_count(const ash_step *step) {
     return step->kind == ASH_STEP_COPY ? 2 : step->n_buffers;
 }
 
-/* Slots of its table before those of buffers: what a function of the runtime is told. */
+/* Slots of its table before those of buffers: what a function of the host is told. */
 static uint32_t table_lead(const ash_step *step) {
-    return step->kind == ASH_STEP_SETTLE;
+    return step->kind == ASH_STEP_CALL || step->kind == ASH_STEP_SETTLE;
 }
 
 static uint64_t offset_in_root(const ash_plan *plan, uint32_t buffer) {
@@ -177,22 +193,25 @@ static void fill_steps(ash_plan *plan) {
         const ash_step *step = &p->steps.at[p->prologue + i];
         ash_plan_step *s = &plan->steps[i];
         *s = (ash_plan_step){.index = (uint32_t)(p->prologue + i)};
-        if (step->kind == ASH_STEP_COPY) {
+        bool call = step->kind == ASH_STEP_CALL, settle = step->kind == ASH_STEP_SETTLE;
+        if (call) plan->table[slot] = &plan->calls[step->nest];
+        if (settle) {
+            *settling = (ash_plan_settling){.plan = plan, .var = step->var};
+            plan->table[slot] = settling++;
+        }
+        if (step->kind == ASH_STEP_COPY)
             s->copy = (ash_transfer){.buffers = plan->table + slot,
                                      .from = step->accesses[0].begin,
                                      .to = step->accesses[1].begin};
-        } else if (step->kind == ASH_STEP_SETTLE) {
-            *settling = (ash_plan_settling){.plan = plan, .var = step->var};
-            plan->table[slot] = settling++;
-            s->launch = (ash_launch){
-                .fn = ash_plan__settle, .buffers = plan->table + slot, .vars = plan->vars};
-        } else {
-            s->launch = (ash_launch){.fn = plan->fns[step->nest],
+        else
+            s->launch = (ash_launch){.fn = settle ? ash_plan__settle
+                                           : call ? ash_plan__call_fn()
+                                                  : plan->fns[step->nest],
                                      .buffers = plan->table + slot,
                                      .vars = plan->vars,
                                      .parallel = ash_plan__is_parallel(plan, step),
+                                     .host = call || settle,
                                      .piece = ash_plan__piece(plan, step)};
-        }
         slot += table_lead(step);
         for (uint32_t k = 0; k < table_count(step); k++, slot++) {
             uint32_t buffer = table_buffer(step, k);
@@ -373,6 +392,7 @@ static ash_status make_rest(ash_plan *plan, ash_diag *diag) {
     plan->layout = plan->core->layout;
     ASH_TRY(ash_device_open(plan->context, "CPU", &plan->cpu, diag));
     ASH_TRY(make_state(plan, diag));
+    ASH_TRY(ash_plan__make_calls(plan, diag));
     ASH_TRY(make_tables(plan, diag));
     ASH_TRY(make_arenas(plan, diag));
     ASH_TRY(ash_plan__find_files(plan, diag));
@@ -513,6 +533,7 @@ void ash_plan_destroy(ash_plan *plan) {
     ash_mem_free(a, plan->resized, plan->n_resized, sizeof *plan->resized);
     ash_mem_free(a, plan->timings, plan->program->steps.len - plan->program->prologue,
                  sizeof *plan->timings);
+    ash_plan__free_calls(plan);
     ash_plan__free_poison(plan);
     ash_plan__free_files(plan);
     if (plan->capture) plan->streams->capture_free(plan->streams, plan->capture);

@@ -50,13 +50,15 @@ ash_status ash_plan__capture(ash_plan *plan, ash_diag *diag) {
 
 static ash_status run(ash_plan *plan, ash_profile *profile, ash_diag *diag) {
     if (plan->poison) ash_plan__poison_start(plan);
-    if (plan->capture && !profile) return plan->streams->replay(plan->streams, plan->capture, diag);
+    plan->active = plan->streams;
+    if (plan->capture && !profile)
+        return ash_plan__round(plan, plan->streams->replay(plan->streams, plan->capture, diag), diag);
     int64_t start = profile ? ash_clock__now() : 0;
     if (profile || plan->poison || plan->schedule.streams > 1)
         issue_all(plan, profile != NULL);
     else
         issue_plain(plan);
-    ASH_TRY(plan->streams->finish(plan->streams, diag));
+    ASH_TRY(ash_plan__round(plan, plan->streams->finish(plan->streams, diag), diag));
     for (uint32_t i = 0; profile && i < plan->n_steps; i++) {
         const ash_timing *t = &plan->timings[i];
         profile[i] =

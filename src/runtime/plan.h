@@ -7,7 +7,8 @@
  *   buffers.c   outputs and intermediate results          state.c     what is kept between executions
  *   files.c     mapped files of constants                 weights.c   whose memory, what is stale
  *   source.c    text of the kernels                       report.c    operations, numbers
- *   eager.c     all of it in one call            settle.c    sizes that depend on data
+ *   eager.c     all of it in one call                     call.c      functions of the caller
+ *   settle.c    sizes that depend on data
  *
  * Every buffer's address is base[its root] + offset. Steps have tables of addresses, made ahead; when a
  * base changes, the entries that depend on it are written anew, so that executing looks nothing up. */
@@ -15,6 +16,7 @@
 #define ASH_PLAN_INSIDE_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "ashlar/plan.h"
 #include "assign.h"
@@ -24,6 +26,16 @@
 #include "device/stream.h"
 #include "kernel/program.h"
 #include "layout.h"
+
+/* What a step that calls a function of the caller passes on. It lies before the operands in the step's
+ * table. */
+typedef struct ash_plan_call {
+    struct ash_plan *plan;
+    const ash_program_call *program;
+    uint32_t step;   /* of the program */
+    int64_t chunks;  /* with the present variables, as the types */
+    ash_type *types; /* of operands, then results */
+} ash_plan_call;
 
 /* A main step, ready to be issued. Chunk counts and bytes are those of the present variables. */
 typedef struct ash_plan_step {
@@ -104,6 +116,7 @@ struct ash_plan {
     ash_layout layout;
     ash_streams *streams; /* that the main steps run on */
     ash_capture *capture; /* of all main steps, or NULL: they are issued at each execution */
+    ash_streams *active;  /* those that run now, of the two */
     ash_streams *early;   /* one stream, for the prologue; the same where the main steps have one */
     ash_mode mode;
     unsigned threads;
@@ -115,12 +128,14 @@ struct ash_plan {
     uint32_t n_buffers, n_arenas;
     size_t n_steps, n_entries, n_table, n_vars, n_inputs, n_states, n_left;
     ash_plan_step *steps;
-    void **table;              /* all steps' addresses, one after the other */
-    ash_plan_entry *entries;   /* sorted by root */
-    uint32_t *first_entry;     /* per buffer and one more: the first entry of that root */
+    void **table;                 /* all steps' addresses, one after the other */
+    ash_plan_entry *entries;      /* sorted by root */
+    uint32_t *first_entry;        /* per buffer and one more: the first entry of that root */
+    ash_plan_call *calls;         /* per call of the program */
+    ash_type *call_types;         /* of all of them */
     ash_plan_settling *settlings; /* per step that settles a variable */
     uint32_t *resized;            /* steps, by the variables that they mention */
-    size_t n_settlings, n_resized;
+    size_t n_call_types, n_settlings, n_resized;
     ash_timing *timings;       /* per step: of the last profiled execution */
     ash_plan_leaving *leaving; /* per step, when dead bytes are poisoned */
     uint32_t *left;            /* roots that the steps touch, step by step */
@@ -131,8 +146,9 @@ struct ash_plan {
     ash_plan_files files;
 
     /* what changes */
-    int64_t *vars, *old_vars; /* present values; those before a call that may fail; executions settle some */
-    char **base;              /* per root buffer: its first byte, or NULL while there is none */
+    int64_t *vars,
+        *old_vars; /* present values; those before a call that may fail; executions settle some */
+    char **base;   /* per root buffer: its first byte, or NULL while there is none */
     ash_plan_arena *arenas;
     bool arenas_ready;    /* allocated, and the bases point into them */
     void *block;          /* arena of the caller's, or NULL */
@@ -151,7 +167,9 @@ struct ash_plan {
     ash_view **views;  /* per buffer, made when asked for */
     uint32_t *viewed;  /* the buffers that have one */
     uint32_t n_viewed;
-    bool executed;          /* the buffers hold results */
+    bool executed;           /* the buffers hold results */
+    atomic_bool call_failed; /* a function has stopped the streams, and says why: */
+    ash_diag call_diag;
     _Atomic uint64_t begun; /* what the streams had done when the last execution began */
     ash_plan_report report;
 };
@@ -237,6 +255,19 @@ ash_status ash_plan__find_stale(const ash_plan *plan, bool *steps, ash_diag *dia
 ash_status ash_plan__make_weights(ash_plan *plan, void *block, ash_storage **out, ash_diag *diag);
 /* The weights lie at `base` from now on. */
 void ash_plan__point_at_weights(ash_plan *plan, char *base);
+
+/* --- call.c ----------------------------------------------------------------------------------- */
+
+/* What the calls of the program pass on, once there are variables. */
+ash_status ash_plan__make_calls(ash_plan *plan, ash_diag *diag);
+void ash_plan__free_calls(ash_plan *plan);
+/* Types and chunks for the present variables. */
+void ash_plan__refresh_calls(ash_plan *plan);
+void ash_plan__refresh_call(ash_plan *plan, uint32_t call);
+/* The launch of a step that calls: what follows its table's entries is the caller's to fill in. */
+ash_launch_fn ash_plan__call_fn(void);
+/* The status of a round that has ended: that of the function that failed in it, if one did. */
+ash_status ash_plan__round(ash_plan *plan, ash_status status, ash_diag *diag);
 
 /* --- prologue.c; under the lock --------------------------------------------------------------- */
 

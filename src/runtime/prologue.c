@@ -67,25 +67,34 @@ static char *address(const struct prologue *run, uint32_t buffer) {
     }
 }
 
-static ash_status run_kernel(struct prologue *run, const ash_step *step, ash_diag *diag) {
+static ash_status finish(const struct prologue *run, ash_diag *diag) {
+    ash_streams *stream = run->plan->early;
+    return ash_plan__round(run->plan, stream->finish(stream, diag), diag);
+}
+
+static ash_status run_launch(struct prologue *run, const ash_step *step, ash_diag *diag) {
     ash_plan *plan = run->plan;
     ash_streams *stream = plan->early;
-    for (uint32_t i = 0; i < step->n_buffers; i++) run->table[i] = address(run, step->buffers[i]);
+    bool call = step->kind == ASH_STEP_CALL;
+    void **table = run->table;
+    if (call) *table++ = &plan->calls[step->nest];
+    for (uint32_t i = 0; i < step->n_buffers; i++) table[i] = address(run, step->buffers[i]);
     int64_t chunks = ash_dims_eval(plan->program->dims, step->chunks, plan->vars);
     int64_t bytes = note_reads(run, step);
     int64_t pieces = ASH_MAX(ASH_MIN(ash_ceil_div(bytes, WINDOW), chunks), 1), done = 0;
     bool parallel = ash_plan__is_parallel(plan, step);
     for (int64_t k = 1; k <= pieces; k++) {
         int64_t end = chunks / pieces * k + ASH_MIN(chunks % pieces, k);
-        ash_launch piece = {.fn = plan->fns[step->nest],
+        ash_launch piece = {.fn = call ? ash_plan__call_fn() : plan->fns[step->nest],
                             .buffers = run->table,
                             .vars = plan->vars,
                             .begin = done,
                             .end = end,
                             .parallel = parallel,
+                            .host = call,
                             .piece = ash_plan__piece(plan, step)};
         stream->launch(stream, 0, &piece, NULL);
-        ASH_TRY(stream->finish(stream, diag));
+        ASH_TRY(finish(run, diag));
         done = end;
         run->resident += bytes / pieces;
         if (run->resident >= WINDOW) {
@@ -97,14 +106,14 @@ static ash_status run_kernel(struct prologue *run, const ash_step *step, ash_dia
 }
 
 static ash_status run_step(struct prologue *run, const ash_step *step, ash_diag *diag) {
-    if (step->kind == ASH_STEP_KERNEL) return run_kernel(run, step, diag);
+    if (step->kind != ASH_STEP_COPY) return run_launch(run, step, diag);
     ash_streams *stream = run->plan->early;
     run->resident += note_reads(run, step);
     const ash_access *from = &step->accesses[0], *to = &step->accesses[1];
     void *buffers[] = {address(run, from->buffer), address(run, to->buffer)};
     ash_transfer copy = {buffers, from->begin, to->begin, from->end - from->begin};
     stream->copy(stream, 0, &copy, NULL);
-    ASH_TRY(stream->finish(stream, diag));
+    ASH_TRY(finish(run, diag));
     if (run->resident >= WINDOW) drop_pages(run);
     return ASH_OK;
 }
@@ -199,7 +208,7 @@ ash_status ash_plan__need_weights(ash_plan *plan, ash_diag *diag) {
     const ash_program *p = plan->program;
     struct prologue run = {.plan = plan};
     size_t widest = 0;
-    for (size_t s = 0; s < p->prologue; s++) widest = ASH_MAX(widest, (size_t)p->steps.at[s].n_buffers);
+    for (size_t s = 0; s < p->prologue; s++) widest = ASH_MAX(widest, 1 + (size_t)p->steps.at[s].n_buffers);
     int64_t start = ash_clock__now();
     ash_status status = ASH_OK;
     run.table = ash_mem_calloc(a, widest, sizeof *run.table);
@@ -211,6 +220,7 @@ ash_status ash_plan__need_weights(ash_plan *plan, ash_diag *diag) {
         goto done;
     }
     ASH_TRY_DONE(make_room(&run, diag));
+    plan->active = plan->early;
     find_early(&run);
     poison(&run);
     ASH_TRY_DONE(copy_constants(&run, diag));

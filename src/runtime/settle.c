@@ -1,9 +1,9 @@
 /* Sizes that depend on data, while a plan is executed.
  *
- * A step that settles a variable is issued like a kernel, as a function with the contract of one: it runs on
- * the thread that comes to it, in every mode, is timed, counted and left out like the others. It sets the
- * variable, which kernels read when they begin, and refreshes the chunks and bytes of the steps that mention
- * it: launches and copies are read when they run. The access records have put these after it.
+ * A step that settles a variable is issued like a kernel, as a function with the contract of one: it runs
+ * on the thread that comes to it, in every mode, is timed, counted and left out like the others. It sets
+ * the variable, which kernels read when they begin, and refreshes the chunks and bytes of the steps that
+ * mention it: launches and copies are read when they run. The access records have put these after it.
  *
  * Before an execution has settled it, and after one that did not come to its end, a variable has its bound
  * for the present values of the caller's. */
@@ -41,15 +41,21 @@ static bool list_var(void *user, uint32_t var) {
     return true;
 }
 
-/* A step's chunks, and for a copy the elements of its source. */
+static void list_type(struct listing *l, uint32_t buffer) {
+    const ash_program *p = l->plan->program;
+    const ash_type *type = &p->buffers.at[buffer].type;
+    for (unsigned d = 0; d < type->rank; d++) ash_dims_each_settled(p->dims, type->dims[d], list_var, l);
+}
+
+/* A step's chunks; for a copy the elements of its source, for a call the shapes that it is told. */
 static void list_step(struct listing *l, uint32_t i) {
     const ash_program *p = l->plan->program;
     const ash_step *step = &p->steps.at[l->plan->steps[i].index];
     l->step = i;
     ash_dims_each_settled(p->dims, step->chunks, list_var, l);
-    if (step->kind != ASH_STEP_COPY) return;
-    const ash_type *type = &p->buffers.at[step->accesses[0].buffer].type;
-    for (unsigned d = 0; d < type->rank; d++) ash_dims_each_settled(p->dims, type->dims[d], list_var, l);
+    if (step->kind == ASH_STEP_COPY) list_type(l, step->accesses[0].buffer);
+    for (uint32_t k = 0; step->kind == ASH_STEP_CALL && k < step->n_buffers; k++)
+        list_type(l, step->buffers[k]);
 }
 
 /* Counting sort of the steps by the variables that they mention. */

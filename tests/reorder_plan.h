@@ -1,0 +1,41 @@
+/* Plans of graphs on the streams of reorder.h. */
+#ifndef ASH_REORDER_PLAN_H
+#define ASH_REORDER_PLAN_H
+
+#include "reorder.h"
+
+#include "code/code.h"
+#include "opt/opt.h"
+#include "runtime/plan.h"
+
+/* What ash_plan_prepare does, on those streams. */
+static inline ash_plan *reorder_prepare(ash_context *context, const ash_graph *from,
+                                        const ash_plan_options *options) {
+    const ash_allocator *a = ash_context__allocator(context);
+    ash_compiler *compiler;
+    ash_graph *graph;
+    ash_program *program;
+    ash_plan *plan;
+    ash_code *code;
+    ash_diag diag;
+    ash_kernel_source source = {.streams = &reorder_class, .release = (void (*)(void *))ash_code__release};
+    assert_ok(ash_compiler__get(context, &compiler, &diag));
+    ash_opt_options opt = {.level = ASH_OPT_FULL};
+    assert_ok(ash_opt__run(from, ash_compiler__target(compiler), &opt, &graph, &diag));
+    ash_lower_options low = {.fuse = options->fuse};
+    assert_ok(ash_program__lower(graph, ash_compiler__target(compiler), &low, &program, &diag));
+    reorder_weigh(program);
+    size_t n = program->nests.len;
+    const ash_nest **nests = calloc(n + 1, sizeof *nests);
+    source.fns = ash_mem_calloc(a, n, sizeof *source.fns);
+    for (size_t i = 0; i < n; i++) nests[i] = &program->nests.at[i];
+    assert_ok(ash_code__compile(compiler, nests, n, source.fns, &code, NULL, NULL, &diag));
+    source.owner = code;
+    assert_ok(ash_plan__build(context, program, &source, options, &plan, &diag));
+    ash_mem_free(a, source.fns, n, sizeof *source.fns);
+    ash_graph_destroy(graph);
+    free(nests);
+    return plan;
+}
+
+#endif
