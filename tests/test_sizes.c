@@ -1,5 +1,6 @@
 /* Sizes that depend on data, in plans: several inputs in a row, in every mode, with onnxruntime's results
  * (tests/data/onnx, made by tools/onnx_fixtures.py); who waits for whom; what a plan says of such sizes. */
+#include "functions.h"
 #include "programs.h"
 #include "state_testing.h"
 
@@ -429,6 +430,84 @@ static void records_name_what_settles(void **state) {
     free_data(&d);
 }
 
+/* A function of the caller sees the present shapes, and has as many chunks as were found. */
+static void functions_are_told(void **state) {
+    struct room *r = *state;
+    counted told = {0};
+    add_function(r->context, "sort_rows", sort_rows, &told, false);
+    for (int way = 0; way < 4; way++) {
+        fresh_graph(r);
+        ash_type type = {.dtype = ASH_F32, .rank = 2, .dims = {M, 3}};
+        ash_value x = ash_graph_input(r->g, "x", &type), count, sorted[2];
+        const int64_t last[] = {1};
+        ash_value line = ash_reduce_max(r->g, x, last, 1, false);
+        ash_value at = ash_nonzero(r->g, ash_lt(r->g, ash_scalar(r->g, ASH_F32, 0), line), &count);
+        ash_dim n = ash_settle(r->g, "n", count, M);
+        ash_value rows = ash_gather(r->g, x, ash_slice_axis(r->g, at, 0, 0, n), 0);
+        const ash_type types[] = {{.dtype = ASH_F32, .rank = 2, .dims = {n, 3}},
+                                  {.dtype = ASH_I64, .rank = 2, .dims = {n, 3}}};
+        const ash_custom_options how = {.chunks = n, .scratch = 3 * sizeof(float)};
+        assert_ok(ash_custom(r->g, "sort_rows", &rows, 1, types, 2, &how, sorted));
+        ash_graph_output(r->g, "y", ash_neg(r->g, sorted[0]));
+        if (way == 3) {
+            prepare_reordered(r, 2);
+        } else {
+            ash_plan_options options = ash_plan_options_default();
+            options.mode = (ash_mode)way;
+            options.streams = way == ASH_MODE_MULTI_STREAM ? 2 : 1;
+            prepare(r, &options);
+        }
+        for (int i = 0; i < 6; i++) {
+            static const int found[] = {4, M, 0, 1, M - 1, 7};
+            float lines[M][3], y[M][3];
+            for (int e = 0; e < M; e++)
+                for (int c = 0; c < 3; c++)
+                    lines[e][c] = e * 7 % M < found[i] ? (float)(e + 5 * (c == 0)) + 1 : -1;
+            assert_ok(ash_plan_set_input(r->plan, 0, lines, sizeof lines, &diag));
+            atomic_store(&told.chunks, 0);
+            assert_ok(ash_plan_execute(r->plan, &diag));
+            assert_int_equal(atomic_load(&told.chunks), found[i]);
+            assert_int_equal(present_dim(r, 0), found[i]);
+            if (found[i]) assert_int_equal(told.rows, found[i]);
+            const ash_view *view;
+            assert_ok(ash_plan_output(r->plan, 0, &view, &diag));
+            assert_ok(ash_view_copy_out(view, y, (uint64_t)found[i] * sizeof *y, &diag));
+            for (int e = 0, row = 0; e < M; e++) {
+                if (lines[e][0] < 0) continue;
+                assert_true(y[row][0] == -lines[e][1] && y[row][2] == -lines[e][0]);
+                row++;
+            }
+        }
+    }
+}
+
+/* Dims of a plan are its own: the graph may grow on one thread while the plan executes on another. */
+static void *grow(void *arg) {
+    ash_graph *g = arg;
+    ash_dim a = ash_graph_var(g, "a", 1, 8), sum = a;
+    for (int i = 1; i < 3000; i++) sum = ash_graph_dim_add(g, ash_graph_dim_mul(g, a, i), i);
+    return ash_dim_is_const(sum) ? arg : NULL;
+}
+
+static void graphs_may_grow_meanwhile(void **state) {
+    struct room *r = *state;
+    pthread_t threads[1];
+    void *failed;
+    ash_dim n;
+    fresh_graph(r);
+    ash_graph_output(r->g, "y", positive(r, line_input(r, "x", M), "n", &n));
+    prepare(r, NULL);
+    assert_true(r->plan->program->dims != r->g->dims);
+    assert_int_equal(pthread_create(&threads[0], NULL, grow, r->g), 0);
+    for (int i = 0; i < 300; i++) {
+        set_line(r->plan, 0, i % (M + 1), M);
+        assert_ok(ash_plan_execute(r->plan, &diag));
+        assert_int_equal(present_dim(r, 0), i % (M + 1));
+    }
+    assert_int_equal(pthread_join(threads[0], &failed), 0);
+    assert_null(failed);
+}
+
 /* --- ends on the way -------------------------------------------------------------------------------- */
 
 static ash_cancel stop;
@@ -574,6 +653,8 @@ int main(void) {
         TEST(none_and_all),
         TEST(every_wait_is_needed),
         TEST(records_name_what_settles),
+        TEST(functions_are_told),
+        TEST(graphs_may_grow_meanwhile),
         TEST(a_cancelled_execution_leaves_bounds),
         TEST(broken_steps_are_refused),
         TEST(plans_grow_with_the_sizes),

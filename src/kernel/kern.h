@@ -173,6 +173,9 @@ bool ash_kern_lower_matmul(ash_kern *k, ash_dim *chunks);
 bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks);
 ash_status ash_kern_lower_other(ash_kern *k, ash_dim *chunks);
 ash_dim ash_kern_lower_nms(ash_kern *k); /* nms.c; the number of chunks */
+/* A buffer of scratch memory: for each worker so many bytes, rounded up to whole lines, so that those of
+ * two workers share none. */
+ash_status ash_lower__scratch(ash_lowering *low, ash_dtype dtype, int64_t bytes, uint32_t *out);
 /* Scratch memory of this kernel, `count` elements for each worker; *first is the worker's first element. */
 uint16_t ash_kern_scratch(ash_kern *k, ash_dtype dtype, ash_dim count, ash_ref *first);
 /* Writes a value into `target`, which has a place, `shift` elements further along one axis. */
