@@ -341,6 +341,41 @@ static void when_calls_are_made(void **state) {
     free(data);
 }
 
+/* Calls with chunks and scratch memory on parameters: results that kernels read, and that are outputs. */
+static void calls_on_parameters(void **state) {
+    struct room *r = *state;
+    ash_graph *g = new_graph(r);
+    ash_type type = matrix(ASH_F32, ROWS, WIDE);
+    float data[ROWS * WIDE];
+    fill(data, ROWS * WIDE, 5);
+    ash_value p = ash_graph_parameter(g, "p", &type, data, sizeof data, ASH_DATA_COPY), sorted[2];
+    sort(g, p, sorted);
+    ash_graph_output(g, "y", ash_add(g, ash_graph_input(g, "x", &type), sorted[0]));
+    ash_graph_output(g, "at", sorted[1]);
+    ash_graph_output(g, "sorted", sorted[0]);
+    assert_ok(ash_graph_status(g, &diag));
+    for (size_t w = 0; w < ASH_COUNT(ways); w++) {
+        ash_plan_options options = options_of(&ways[w]);
+        prepare(r, &options);
+        assert_int_equal(ash_plan_prologue_count(r->plan), 1);
+        assert_ok(ash_plan_set_input(r->plan, 0, (float[ROWS * WIDE]){0}, sizeof data, &diag));
+        for (int round = 0; round < 3; round++) {
+            float least = data[0];
+            int64_t at = 0;
+            for (int i = 1; i < WIDE; i++)
+                if (data[i] < least) least = data[i], at = i;
+            r->sort.chunks = 0;
+            assert_ok(ash_plan_execute(r->plan, &diag));
+            assert_int_equal(r->sort.chunks, round ? ROWS : 0);
+            assert_true(first_of(r->plan, 0) == least && first_of(r->plan, 2) == least);
+            assert_int_equal(count_of(r->plan, 1), at);
+            fill(data, ROWS * WIDE, 6 + round + (int)w);
+            assert_ok(ash_plan_set_parameter(r->plan, "p", data, sizeof data, &diag));
+        }
+        fill(data, ROWS * WIDE, 5);
+    }
+}
+
 /* A state that a function advances, and that a failure leaves undefined. */
 static void states(void **state) {
     struct room *r = *state;
@@ -525,6 +560,7 @@ int main(void) {
         FUNCTION_TEST(described),
         FUNCTION_TEST(executing_allocates_nothing),
         FUNCTION_TEST(failing_allocations),
+        FUNCTION_TEST(calls_on_parameters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
