@@ -115,8 +115,9 @@ static void show_numbers(double ns, double total, double flops, double bytes) {
 
 static void show_row(const struct row *r, double total) {
     const char *node = r->op.node_count ? r->op.nodes[0] : NULL;
-    char number[24], kernel[24] = "copy";
+    char number[24], kernel[24];
     snprintf(number, sizeof number, "#%u", r->index);
+    snprintf(kernel, sizeof kernel, "%s", ash_prepared_kind_text(r->op.kind));
     if (r->op.kind == ASH_PREPARED_KERNEL) snprintf(kernel, sizeof kernel, "k%u", r->op.kernel);
     show_numbers(r->ns, total, r->op.flops, r->op.bytes);
     printf(" %4u %6u  %-6s %-6s ", r->threads, r->stream, number, kernel);

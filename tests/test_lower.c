@@ -270,6 +270,56 @@ static void test_rows(void **state) {
     finish(g, ash_cumsum(g, x, 1, true, true), 1e-6);
 }
 
+/* So many of a row that it is sorted: with equals, and with a NaN. */
+static void test_sorted_rows(void **state) {
+    (void)state;
+    static const int64_t counts[] = {25, 32, 33, 64, 100};
+    for (size_t i = 0; i < ASH_COUNT(counts); i++) {
+        ash_graph *g = new_graph();
+        ash_value x = INPUT(g, "x", 3, counts[i], 2), at, few;
+        ash_value equals = ash_floor(g, ash_mul(g, x, ash_scalar(g, ASH_F32, 4)));
+        ash_value holes = ash_sqrt(g, ash_sub(g, x, ash_scalar(g, ASH_F32, -0.5))); /* of negatives: NaN */
+        ash_graph_output(g, "v", ash_topk(g, equals, 1, counts[i], i % 2, &at));
+        ash_graph_output(g, "i", at);
+        ash_topk(g, holes, 1, counts[i] - 1, i % 2 == 0, &few);
+        ash_graph_output(g, "j", few);
+        finish(g, ash_topk(g, ash_transpose(g, x, (int64_t[]){1, 0, 2}), 0, counts[i], true, NULL), 1e-6);
+    }
+}
+
+static void test_nonzero(void **state) {
+    (void)state;
+    static const int64_t shapes[][3] = {{1, 1, 1}, {2, 3, 5}, {7, 1, 40}, {1, 4000, 1}, {0, 3, 2}};
+    for (size_t i = 0; i < ASH_COUNT(shapes); i++)
+        for (int way = 0; way < 3; way++) { /* some, all, none */
+            ash_graph *g = new_graph();
+            ash_value x = input(g, "x", 3, shapes[i]), count;
+            ash_value least = ash_scalar(g, ASH_F32, way == 0 ? 0.1 : way == 1 ? -1e9 : 1e9);
+            ash_graph_output(g, "at", ash_nonzero(g, ash_lt(g, least, x), &count));
+            finish(g, count, 0);
+        }
+}
+
+static void test_nms(void **state) {
+    (void)state;
+    static const int64_t sizes[][4] = {
+        {1, 1, 1, 1}, {2, 3, 50, 7}, {1, 2, 200, 200}, {1, 1, 64, 0}}; /* b c n k */
+    for (size_t i = 0; i < ASH_COUNT(sizes); i++)
+        for (int way = 0; way < 2; way++) {
+            int64_t b = sizes[i][0], c = sizes[i][1], n = sizes[i][2], k = sizes[i][3];
+            ash_graph *g = new_graph();
+            ash_value center = INPUT(g, "center", b, n, 2), size = ash_abs(g, INPUT(g, "size", b, n, 2)),
+                      counts;
+            ash_value sides[] = {ash_sub(g, center, size), ash_add(g, center, size)};
+            ash_value scores = INPUT(g, "scores", b, c, n); /* with equals, or not */
+            if (way) scores = ash_floor(g, ash_mul(g, scores, ash_scalar(g, ASH_F32, 3)));
+            ash_graph_output(g, "chosen",
+                             ash_nms(g, ash_concat(g, sides, 2, 2), scores, ash_scalar(g, ASH_F32, 0.3),
+                                     ash_scalar(g, ASH_F32, -0.2), k, &counts));
+            finish(g, counts, 0);
+        }
+}
+
 static void test_variables(void **state) {
     (void)state;
     for (int64_t batch = 1; batch <= 20; batch += 19) {
@@ -435,6 +485,9 @@ int main(void) {
         cmocka_unit_test(test_pool),
         cmocka_unit_test(test_indexed),
         cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_sorted_rows),
+        cmocka_unit_test(test_nonzero),
+        cmocka_unit_test(test_nms),
         cmocka_unit_test(test_variables),
         cmocka_unit_test(test_constants),
         cmocka_unit_test(test_reduces_nothing),

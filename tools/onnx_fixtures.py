@@ -675,12 +675,84 @@ def newest_spec():
     return n.model(), [{"a": (2, 5), "b": (2, 5), "blocks": (1, 6, 4)}]
 
 
+def found():
+    """Opset 13: what is above a limit, and what models do with it."""
+    n = Net("found", 13)
+    x, limit = n.input("x", ["n", 6]), n.input("limit", [])
+    above = n.op("Greater", x, limit)
+    places = n.op("NonZero", above)
+    n.output(places, dtype=I64)
+    rows = n.op("Transpose", places)
+    picked = n.op("GatherND", x, rows)
+    n.output(picked)
+    size = n.op("Shape", picked)
+    n.output(size, dtype=I64)
+    n.output(n.op("Add", n.op("Mul", picked, picked), n.op("Expand", limit, size)))
+    n.output(n.op("ScatterND", n.op("Mul", x, n.const(np.float32(0))), rows, picked))
+    n.output(n.op("ReduceSum", picked, keepdims=0))
+    few = n.op("Min", size, n.ints(3))
+    n.output(n.op("Slice", picked, n.ints(0), n.ints(3)))
+    best, which = n.op("TopK", picked, few, outs=2)
+    n.output(best)
+    n.output(which, dtype=I64)
+    n.output(n.op("Range", n.const(np.int64(0)), n.op("Squeeze", size), n.const(np.int64(1))), dtype=I64)
+    n.output(n.op("Compress", picked, n.op("Greater", picked, n.const(np.float32(0.5))), axis=0))  # of what was found
+    line = n.op("Greater", n.op("ReduceMax", x, axes=[1], keepdims=0), n.op("Add", limit, n.const(np.float32(1))))
+    lines = n.op("Compress", x, line, axis=0)
+    n.output(n.op("Softmax", n.op("MatMul", lines, n.weight(6, 5)), axis=-1))
+    same = n.op("Gather", x, n.op("Squeeze", n.op("NonZero", line), n.ints(0)), axis=0)
+    n.output(n.op("Concat", lines, n.op("Neg", same), axis=1))
+    n.output(n.op("Concat", x, lines, n.op("Unsqueeze", n.op("ReduceMean", x, axes=[0], keepdims=0), n.ints(0)), axis=0))
+    n.output(n.op("Compress", x, n.op("Reshape", above, n.ints(-1))))
+    n.output(n.op("NonZero", n.op("ConstantOfShape", n.op("Shape", picked), value=numpy_helper.from_array(np.ones(1, np.int64)))), dtype=I64)
+    return n.model(), [{"x": (rows, 6), "limit": np.array(limit, np.float32)}
+                       for rows, limit in ((5, 0.3), (9, -0.5), (9, 9), (2, -9), (64, 0.8), (1, 0))]
+
+
+def detector():
+    """Opset 17: the end of a detector, from boxes and scores to a table of what is there."""
+    n = Net("detector", 17)
+    raw, logits, least = n.input("raw", [2, "m", 4]), n.input("logits", [2, 3, "m"]), n.input("least", [1])
+    scores = n.op("Sigmoid", logits)
+    center, size = n.op("Split", n.op("Sigmoid", raw), n.ints(2, 2), outs=2, axis=2)
+    half = n.op("Mul", size, n.const(np.float32(0.4)))
+    boxes = n.op("Concat", n.op("Sub", center, half), n.op("Add", center, half), axis=2)
+    chosen = n.op("NonMaxSuppression", boxes, scores, n.ints(6), n.const(np.array([0.4], np.float32)), least)
+    n.output(chosen, dtype=I64)
+    batch, kind, box = n.op("Split", chosen, n.ints(1, 1, 1), outs=3, axis=1)
+    score = n.op("Unsqueeze", n.op("GatherND", scores, chosen), n.ints(1))
+    corner = n.op("GatherND", boxes, n.op("Concat", batch, box, axis=1))
+    table = n.op("Concat", n.op("Cast", n.op("Concat", batch, kind, axis=1), to=F32), score, corner, axis=1)
+    n.output(table)
+    flat = n.op("Squeeze", score, n.ints(1))
+    _, order = n.op("TopK", flat, n.op("Min", n.op("Shape", flat), n.ints(5)), outs=2)
+    n.output(n.op("Gather", table, order, axis=0))
+    return n.model(), [{"raw": (2, m, 4), "logits": (2, 3, m), "least": np.array([least], np.float32)}
+                       for m, least in ((40, 0.6), (40, 0.999), (200, 0.3), (7, 0), (1, 0.5))]
+
+
+def uniques():
+    """Opset 13: which values there are."""
+    n = Net("uniques", 13)
+    x, y = n.input("x", ["n"], I64), n.input("y", ["m", 3])
+    for kept in (1, 0):
+        for out, dtype in zip(n.op("Unique", x, outs=4, sorted=kept), (I64, I64, I64, I64)):
+            n.output(out, dtype=dtype)
+        for out, dtype in zip(n.op("Unique", n.op("Round", y), outs=4, sorted=kept, axis=0), (F32, I64, I64, I64)):
+            n.output(out, dtype=dtype)
+    n.output(n.op("Unique", n.op("Round", y)))
+    return n.model(), [{"x": (k,), "y": (m, 3)} for k, m in ((20, 12), (200, 50), (1, 1), (33, 7))]
+
+
 FIXTURES = [resnet_like, inception_like, mobilenet_like, bert_like, shapes, mlp_external, typed_data, recurrent, upsampler,
             einsum, fused, quantized, half, unsorted, ties, functions,
-            attention, group_query, decoder, few_bits, quantized_more, blocks, newer, newest_spec]
+            attention, group_query, decoder, few_bits, quantized_more, blocks, newer, newest_spec, found, detector, uniques]
 
 
 def feed(net, info, shape, rng):
+    """Random numbers of a shape, or an array as it is."""
+    if isinstance(shape, np.ndarray):
+        return shape
     if info.type.tensor_type.elem_type == I64:
         return rng.integers(0, 32, shape, dtype=np.int64)
     return rng.standard_normal(shape).astype(np.float32)

@@ -282,6 +282,33 @@ static inline ash_value ash_cumsum(ash_graph *g, ash_value x, int64_t axis, bool
     return ash_build(g, ASH_OP_CUMSUM, &x, 1, attrs, 3);
 }
 
+/* The numbers of the true elements of a mask, padded with zeros, and in *count how many there are. */
+static inline ash_value ash_nonzero(ash_graph *g, ash_value mask, ash_value *count) {
+    ash_value outs[2] = {ASH_NO_VALUE, ASH_NO_VALUE};
+    ash_graph_add(g, ASH_OP_NONZERO, &mask, 1, NULL, 0, outs);
+    *count = outs[1];
+    return outs[0];
+}
+
+/* A dim that depends on data: at each execution it is what `count`, an i64 scalar, says, but at least 0 and
+ * at most `limit`. `name` is new. */
+static inline ash_dim ash_settle(ash_graph *g, const char *name, ash_value count, ash_dim limit) {
+    ash_dim dim = ash_graph_settled_var(g, name, limit);
+    ash_attr attr = ash_attr_int(ASH_ATTR_N, dim);
+    ash_build(g, ASH_OP_SETTLE, &count, 1, &attr, 1);
+    return dim;
+}
+
+/* Greedy choice among boxes, at most k for each batch entry and class; see ops.def. */
+static inline ash_value ash_nms(ash_graph *g, ash_value boxes, ash_value scores, ash_value most_overlap,
+                                ash_value least_score, ash_dim k, ash_value *counts) {
+    ash_value ins[4] = {boxes, scores, most_overlap, least_score}, outs[2] = {ASH_NO_VALUE, ASH_NO_VALUE};
+    ash_attr attr = ash_attr_int(ASH_ATTR_K, k);
+    ash_graph_add(g, ASH_OP_NMS, ins, 4, &attr, 1, outs);
+    *counts = outs[1];
+    return outs[0];
+}
+
 /* The k largest or smallest along an axis, sorted; *indices may be NULL. */
 static inline ash_value ash_topk(ash_graph *g, ash_value x, int64_t axis, ash_dim k, bool largest,
                                  ash_value *indices) {
@@ -441,6 +468,9 @@ static inline ash_value ash_scatter_nd(ash_graph *g, ash_value x, ash_value indi
 #define ASH_BUILD_SCATTER(OPERATOR, function)
 #define ASH_BUILD_SCAN(OPERATOR, function)
 #define ASH_BUILD_TOPK(OPERATOR, function)
+#define ASH_BUILD_NONZERO(OPERATOR, function)
+#define ASH_BUILD_NMS(OPERATOR, function)
+#define ASH_BUILD_SETTLE(OPERATOR, function)
 #define ASH_BUILD_CUSTOM(OPERATOR, function) /* ash_custom, in function.h */
 
 #define OP(ID, name, CLASS, imin, imax, outs, attrs) ASH_BUILD_##CLASS(ASH_OP_##ID, ash_##name)

@@ -107,6 +107,11 @@ ASH_API ash_status ash_graph_status(const ash_graph *graph, ash_diag *diag);
  * again gives the same variable when the bounds agree, and an error when they do not. The sticky error's
  * result is the dim 0. */
 ASH_API ash_dim ash_graph_var(ash_graph *graph, const char *name, int64_t min, int64_t max);
+/* A named variable that is not the caller's: at each execution a node (ASH_OP_SETTLE) gives it a value from
+ * 0 to `limit`, a dim of variables that are there already. Dims that it is a part of depend on data. Until
+ * the node is there, nothing may mention the variable; inputs, parameters, constants and states never do.
+ */
+ASH_API ash_dim ash_graph_settled_var(ash_graph *graph, const char *name, ash_dim limit);
 /* Arithmetic on dims; expressions are kept in canonical form. Overflow and division by zero are sticky
  * errors. */
 ASH_API ash_dim ash_graph_dim_add(ash_graph *graph, ash_dim a, ash_dim b);

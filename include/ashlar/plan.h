@@ -175,6 +175,8 @@ ASH_API ash_status ash_plan_reset_states(ash_plan *plan, ash_diag *diag);
 typedef struct ash_plan_var {
     const char *name;
     int64_t min, max, value; /* inclusive bounds, present value; at first the maximum */
+    bool settled; /* each execution finds its value, and nobody sets it: a size that depends on data. Its
+                     value is that of the last execution; without one, or when others are set, its bound */
 } ash_plan_var;
 
 typedef struct ash_var_binding {
@@ -184,10 +186,10 @@ typedef struct ash_var_binding {
 
 ASH_API size_t ash_plan_var_count(const ash_plan *plan);
 ASH_API ash_status ash_plan_var_at(ash_plan *plan, size_t index, ash_plan_var *out, ash_diag *diag);
-/* Gives variables new values; the others keep theirs. An unknown name or a value out of bounds is an error,
- * and nothing has changed. Inputs whose shape depends on them must then be set again. Views have their new
- * shape at once; results that were computed with other values cannot be read, until these are set again or
- * the plan has been executed. */
+/* Gives variables new values; the others keep theirs. An unknown name, one that executions settle, or a
+ * value out of bounds is an error, and nothing has changed. Inputs whose shape depends on them must then be
+ * set again. Views have their new shape at once; results that were computed with other values cannot be
+ * read, until these are set again or the plan has been executed. */
 ASH_API ash_status ash_plan_set_vars(ash_plan *plan, const ash_var_binding *vars, size_t count,
                                      ash_diag *diag);
 
@@ -300,7 +302,8 @@ ASH_API ash_status ash_plan_buffer_view(ash_plan *plan, uint32_t index, const as
 typedef enum ash_prepared_kind {
     ASH_PREPARED_KERNEL,
     ASH_PREPARED_COPY,
-    ASH_PREPARED_CALL, /* of a function of the caller (ashlar/function.h), which is its name */
+    ASH_PREPARED_CALL,   /* of a function of the caller (ashlar/function.h), which is its name */
+    ASH_PREPARED_SETTLE, /* a size that depends on data becomes known */
     ASH_PREPARED_COUNT
 } ash_prepared_kind;
 

@@ -46,6 +46,36 @@ void ash_dims_release(ash_dims *dims) {
     ash_mem_free(a, dims, 1, sizeof *dims);
 }
 
+static bool copy_parts(const ash_dims *from, ash_dims *to) {
+    const ash_allocator *a = to->allocator;
+    if (!ash_vec_reserve(a, &to->vars, from->vars.len) ||
+        !ash_vec_reserve(a, &to->atoms, from->atoms.len) ||
+        !ash_vec_reserve(a, &to->exprs, from->exprs.len))
+        return false;
+    for (size_t i = 0; i < from->vars.len; i++) {
+        ash_var var = from->vars.at[i];
+        if (!(var.name = ash_arena_strdup(&to->arena, var.name))) return false;
+        to->vars.at[to->vars.len++] = var;
+    }
+    for (size_t i = 0; i < from->atoms.len; i++) to->atoms.at[to->atoms.len++] = from->atoms.at[i];
+    for (size_t i = 0; i < from->exprs.len; i++) {
+        ash_dim_expr expr = from->exprs.at[i];
+        if (!(expr.terms = ash_arena_copy(&to->arena, expr.terms, expr.n, sizeof *expr.terms)))
+            return false;
+        to->exprs.at[to->exprs.len++] = expr;
+    }
+    to->n_settled = from->n_settled;
+    return true;
+}
+
+ash_status ash_dims_copy(const ash_dims *dims, ash_dims **out, ash_diag *diag) {
+    ASH_TRY(ash_dims_create(dims->allocator, out, diag));
+    if (copy_parts(dims, *out)) return ASH_OK;
+    ash_dims_release(*out);
+    *out = NULL;
+    return ASH_NO_MEMORY(diag);
+}
+
 /* --- interning
  * -----------------------------------------------------------------------------------------------------------
  */
@@ -188,41 +218,106 @@ const ash_var *ash_dims_var(const ash_dims *dims, size_t index) {
     return &dims->vars.at[index];
 }
 
-ash_status ash_dims_add_var(ash_dims *dims, const char *name, int64_t min, int64_t max, ash_dim *out,
-                            ash_diag *diag) {
+static ash_status add_var(ash_dims *dims, ash_var var, ash_dim *out, ash_diag *diag) {
+    const char *name = var.name;
     ASH_FAIL_IF(!name || !*name, diag, ASH_ERROR_INVALID_ARGUMENT, "a variable needs a name");
-    ASH_FAIL_IF(min < 0 || min > max, diag, ASH_ERROR_INVALID_ARGUMENT,
-                "variable %s: bounds %lld to %lld do not satisfy 0 <= min <= max", name, (long long)min,
-                (long long)max);
+    ASH_FAIL_IF(var.min < 0 || var.min > var.max, diag, ASH_ERROR_INVALID_ARGUMENT,
+                "variable %s: bounds %lld to %lld do not satisfy 0 <= min <= max", name, (long long)var.min,
+                (long long)var.max);
     uint64_t found;
     size_t len = strlen(name);
     if (ash_strmap_get(&dims->var_names, name, len, &found)) {
         const ash_dim_atom atom = ash_dims_atom(dims, -(ash_dim)found, 0, 0);
-        const ash_var *var = &dims->vars.at[atom.var];
-        ASH_FAIL_IF(var->min != min || var->max != max, diag, ASH_ERROR_INVALID_ARGUMENT,
+        const ash_var *old = &dims->vars.at[atom.var];
+        ASH_FAIL_IF(old->settled != var.settled, diag, ASH_ERROR_INVALID_ARGUMENT,
+                    "variable %s is there already, and %s settled by a node", name,
+                    old->settled ? "is" : "is not");
+        ASH_FAIL_IF(old->min != var.min || old->max != var.max || old->limit != var.limit, diag,
+                    ASH_ERROR_INVALID_ARGUMENT,
                     "variable %s has the bounds %lld to %lld already, not %lld to %lld", name,
-                    (long long)var->min, (long long)var->max, (long long)min, (long long)max);
+                    (long long)old->min, (long long)old->max, (long long)var.min, (long long)var.max);
         *out = -(ash_dim)found;
         return ASH_OK;
     }
     ASH_FAIL_IF(dims->vars.len >= UINT32_MAX - 1, diag, ASH_ERROR_OUT_OF_RANGE, "too many variables");
-    ash_var var = {ash_arena_strndup(&dims->arena, name, len), min, max};
+    var.name = ash_arena_strndup(&dims->arena, name, len);
     if (!var.name || !ash_vec_reserve(dims->allocator, &dims->vars, 1)) return ASH_NO_MEMORY(diag);
     /* An atom without its variable is met again when the name is declared the next time, with other bounds
      * perhaps. */
-    ash_dim_node node = {
-        .info = {.is_var = true, .var = (uint32_t)dims->vars.len}, .cost = 1, .min = min, .max = max};
+    ash_dim_node node = {.info = {.is_var = true, .var = (uint32_t)dims->vars.len},
+                         .cost = 1,
+                         .min = var.min,
+                         .max = var.max};
     uint32_t atom;
     ASH_TRY(add_atom(dims, &node, &atom, diag));
     dims->atoms.at[atom] = node;
     ash_poly p;
     ash_poly__atom(atom, &p);
     ASH_TRY(ash_dims__intern(dims, &p, out, diag));
-    dims->exprs.at[-*out - 1].min = min;
-    dims->exprs.at[-*out - 1].max = max;
+    dims->exprs.at[-*out - 1].min = var.min;
+    dims->exprs.at[-*out - 1].max = var.max;
     if (!ash_strmap_put(&dims->var_names, var.name, len, (uint64_t)-*out)) return ASH_NO_MEMORY(diag);
     dims->vars.at[dims->vars.len++] = var;
+    dims->n_settled += var.settled;
     return ASH_OK;
+}
+
+ash_status ash_dims_add_var(ash_dims *dims, const char *name, int64_t min, int64_t max, ash_dim *out,
+                            ash_diag *diag) {
+    return add_var(dims, (ash_var){.name = name, .min = min, .max = max}, out, diag);
+}
+
+/* --- variables that nodes settle ---------------------------------------------------------------- */
+
+ash_status ash_dims_add_settled(ash_dims *dims, const char *name, ash_dim limit, ash_dim *out,
+                                ash_diag *diag) {
+    int64_t min, max;
+    ASH_FAIL_IF(!ash_dims__valid(dims, limit), diag, ASH_ERROR_INVALID_ARGUMENT,
+                "no dim has the number %lld", (long long)limit);
+    ash_dims_bounds(dims, limit, &min, &max);
+    ASH_FAIL_IF(min < 0, diag, ASH_ERROR_OUT_OF_RANGE, "the limit of a variable can be %lld",
+                (long long)min);
+    return add_var(dims, (ash_var){.name = name, .max = max, .settled = true, .limit = limit}, out, diag);
+}
+
+bool ash_dims_has_var(const ash_dims *dims, const char *name) {
+    uint64_t found;
+    return ash_strmap_get(&dims->var_names, name, strlen(name), &found);
+}
+
+bool ash_dims_has_settled(const ash_dims *dims) {
+    return dims->n_settled > 0;
+}
+
+bool ash_dims_is_settled(const ash_dims *dims, ash_dim dim, uint32_t *var) {
+    if (dim >= 0 || !ash_dims__valid(dims, dim)) return false;
+    const ash_dim_expr *expr = ash_dims__expr(dims, dim);
+    if (expr->n != 1 || expr->terms[0].coef != 1 || expr->terms[0].n != 1) return false;
+    const ash_dim_atom *atom = &dims->atoms.at[expr->terms[0].atoms[0]].info;
+    *var = atom->var;
+    return atom->is_var && dims->vars.at[atom->var].settled;
+}
+
+bool ash_dims_each_settled(const ash_dims *dims, ash_dim dim, bool (*visit)(void *user, uint32_t var),
+                           void *user) {
+    if (dim >= 0 || dims->n_settled == 0) return true;
+    const ash_dim_expr *expr = ash_dims__expr(dims, dim);
+    for (uint32_t i = 0; i < expr->n; i++)
+        for (uint32_t k = 0; k < expr->terms[i].n; k++) {
+            const ash_dim_atom *atom = &dims->atoms.at[expr->terms[i].atoms[k]].info;
+            if (atom->is_var) {
+                if (dims->vars.at[atom->var].settled && !visit(user, atom->var)) return false;
+            } else if (!ash_dims_each_settled(dims, atom->a, visit, user) ||
+                       !ash_dims_each_settled(dims, atom->b, visit, user)) {
+                return false;
+            }
+        }
+    return true;
+}
+
+void ash_dims_reset_settled(const ash_dims *dims, int64_t *vars) {
+    for (size_t i = 0; dims->n_settled && i < dims->vars.len; i++)
+        if (dims->vars.at[i].settled) vars[i] = ash_dims_eval(dims, dims->vars.at[i].limit, vars);
 }
 
 /* --- arithmetic

@@ -230,6 +230,9 @@ static bool prove_replaced(proof *state, const ash_poly *p, uint32_t i, uint32_t
 static bool prove_by_atom(proof *state, const ash_poly *p, uint32_t i, uint32_t k, int depth) {
     const ash_dim_atom *atom = &state->dims->atoms.at[p->at[i].atoms[k]].info;
     bool positive = p->at[i].coef > 0;
+    if (atom->is_var)
+        return !positive &&
+               prove_replaced(state, p, i, k, state->dims->vars.at[atom->var].limit, 0, 1, depth);
     if (atom->op == ASH_DIM_DIV) {
         if (atom->b <= 0) return false;
         /* (a - (b - 1)) / b <= floor(a / b) <= a / b */
@@ -252,7 +255,8 @@ static bool prove(proof *state, const ash_poly *p, int depth) {
         for (uint32_t k = 0; k < t->n; k++) negative += state->dims->atoms.at[t->atoms[k]].min < 0;
         for (uint32_t k = 0; k < t->n; k++) {
             const ash_dim_node *atom = &state->dims->atoms.at[t->atoms[k]];
-            if (atom->info.is_var || negative - (atom->min < 0)) continue;
+            bool free = atom->info.is_var && !state->dims->vars.at[atom->info.var].settled;
+            if (free || negative - (atom->min < 0)) continue;
             if (k && t->atoms[k] == t->atoms[k - 1]) continue;
             if (prove_by_atom(state, p, i, k, depth)) return true;
         }

@@ -52,6 +52,7 @@ struct ash_dims {
     long refs;
     ash_arena arena; /* names, terms */
     ASH_VEC(ash_var) vars;
+    size_t n_settled;     /* of the variables */
     ash_strmap var_names; /* to the variable's expression */
     ASH_VEC(ash_dim_node) atoms;
     ash_strmap atom_index;       /* ash_dim_atom's bytes to atom; keys lie in the arena */
@@ -85,7 +86,7 @@ bool ash_poly__is_const(const ash_poly *p, int64_t *value);
 /* Interval arithmetic; false when the bounds exceed 64 bits. */
 bool ash_poly__interval(const ash_dims *dims, const ash_poly *p, int64_t *min, int64_t *max);
 /* True when p >= 0 can be shown for all values of the variables: by intervals, or after replacing a
- * division, minimum or maximum by what bounds it. */
+ * division, minimum, maximum or settled variable by what bounds it. */
 bool ash_poly__nonnegative(const ash_dims *dims, const ash_poly *p);
 
 /* Order of dims by structure. */

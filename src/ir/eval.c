@@ -3,7 +3,9 @@
  * It is the oracle that compiled plans are compared with, and it folds constants: naive, and right by
  * reading. It keeps every tensor in 64-bit elements, so it needs up to eight times a plan's memory;
  * constants are widened at their first use, and everything is freed after its last. Nodes that neither an
- * output nor the update of a state needs are not evaluated. */
+ * output nor the update of a state needs are not evaluated. A settled variable has its value from the node
+ * that settles it on, and tensors are allocated when they are computed: so sizes that depend on data need
+ * nothing more. */
 #include "eval.h"
 
 int64_t ash_eval__dim(const ash_eval *e, ash_dim dim) {
@@ -27,6 +29,9 @@ static ash_status evaluate(const ash_eval *e) {
     case ASH_CLASS_SCATTER: ash_eval__scatter(e); break;
     case ASH_CLASS_SCAN: ash_eval__scan(e); break;
     case ASH_CLASS_TOPK: return ash_eval__topk(e);
+    case ASH_CLASS_NONZERO: ash_eval__nonzero(e); break;
+    case ASH_CLASS_NMS: return ash_eval__nms(e);
+    case ASH_CLASS_SETTLE: ash_eval__settle(e); break;
     case ASH_CLASS_CUSTOM: return ash_eval__custom(e);
     }
     return ASH_OK;
@@ -52,7 +57,7 @@ ash_status ash_eval_node(const ash_graph *graph, const ash_node *node, const int
 
 typedef struct run {
     const ash_graph *graph;
-    const int64_t *vars;
+    int64_t *vars; /* the caller's values, and those that nodes have settled */
     ash_eval_precision precision;
     ash_wide *states; /* the caller's, or NULL: initial contents */
     ash_diag *diag;
@@ -66,7 +71,18 @@ static uint32_t node_count(const run *r) {
     return (uint32_t)r->graph->nodes.len;
 }
 
-/* Goes back from the outputs and updates: a node is needed when one of its results is. */
+struct use {
+    run *r;
+    uint32_t node;
+};
+
+static void use_settler(void *user, ash_value settler) {
+    const struct use *use = user;
+    if (use->r->last_use[settler] == NEVER) use->r->last_use[settler] = use->node;
+}
+
+/* Goes back from the outputs and updates: a node is needed when one of its results is, or the variable that
+ * it settles. */
 static void find_last_uses(run *r) {
     const ash_graph *g = r->graph;
     for (size_t v = 0; v < g->values.len; v++) r->last_use[v] = NEVER;
@@ -79,6 +95,8 @@ static void find_last_uses(run *r) {
         for (unsigned i = 0; i < node->n_outs; i++) needed |= r->last_use[node->out + i] != NEVER;
         for (unsigned i = 0; needed && i < node->n_ins; i++)
             if (r->last_use[node->ins[i]] == NEVER) r->last_use[node->ins[i]] = n;
+        struct use use = {r, n};
+        if (needed) ash_graph__each_settler(g, node, use_settler, &use);
     }
 }
 
@@ -121,6 +139,10 @@ static ash_status run_node(run *r, uint32_t n) {
     }
     for (unsigned i = 0; i < n_outs; i++) ASH_TRY(alloc_value(r, node->out + i));
     ASH_TRY(ash_eval_node(r->graph, node, r->vars, r->ins, &r->values[node->out], r->precision, r->diag));
+    uint32_t var;
+    if (node->op == ASH_OP_SETTLE &&
+        ash_dims_is_settled(r->graph->dims, ash_node_int(node, ASH_ATTR_N), &var))
+        r->vars[var] = r->values[node->out].i[0];
     for (unsigned i = 0; i < node->n_ins; i++)
         if (r->last_use[node->ins[i]] == n) free_value(r, node->ins[i]);
     for (unsigned i = 0; i < n_outs; i++)
@@ -138,6 +160,7 @@ static bool is_needed(const run *r, uint32_t n) {
 static ash_status check_vars(const run *r) {
     for (size_t i = 0; i < ash_dims_var_count(r->graph->dims); i++) {
         const ash_var *var = ash_dims_var(r->graph->dims, i);
+        if (var->settled) continue;
         ASH_FAIL_IF(r->vars[i] < var->min || r->vars[i] > var->max, r->diag, ASH_ERROR_OUT_OF_RANGE,
                     "variable %s is %lld, outside [%lld, %lld]", var->name, (long long)r->vars[i],
                     (long long)var->min, (long long)var->max);
@@ -230,16 +253,19 @@ ash_status ash_eval_step(const ash_graph *graph, const ash_wide *inputs, const i
                          ash_eval_precision precision, ash_wide *states, ash_wide *outputs,
                          ash_diag *diag) {
     const ash_allocator *a = graph->allocator;
-    size_t n_values = graph->values.len, n_ins = 0;
+    size_t n_values = graph->values.len, n_vars = ash_dims_var_count(graph->dims), n_ins = 0;
     for (size_t n = 0; n < graph->nodes.len; n++) n_ins = ASH_MAX(n_ins, graph->nodes.at[n].n_ins);
     for (size_t o = 0; o < graph->outputs.len; o++) outputs[o] = (ash_wide){0};
-    run r = {.graph = graph, .vars = vars, .precision = precision, .states = states, .diag = diag};
+    run r = {.graph = graph, .precision = precision, .states = states, .diag = diag};
+    r.vars = ash_mem_alloc(a, n_vars, sizeof *r.vars);
+    if (r.vars && n_vars) memcpy(r.vars, vars, n_vars * sizeof *vars);
     r.values = ash_mem_calloc(a, n_values, sizeof *r.values);
     r.last_use = ash_mem_alloc(a, n_values, sizeof *r.last_use);
     r.ins = ash_mem_alloc(a, n_ins, sizeof *r.ins);
-    ash_status status =
-        r.values && r.last_use && r.ins ? run_graph(&r, inputs, outputs) : ASH_NO_MEMORY(diag);
+    bool made = r.vars && r.values && r.last_use && r.ins;
+    ash_status status = made ? run_graph(&r, inputs, outputs) : ASH_NO_MEMORY(diag);
     for (ash_value v = 0; r.values && v < n_values; v++) free_value(&r, v);
+    ash_mem_free(a, r.vars, n_vars, sizeof *r.vars);
     ash_mem_free(a, r.values, n_values, sizeof *r.values);
     ash_mem_free(a, r.last_use, n_values, sizeof *r.last_use);
     ash_mem_free(a, r.ins, n_ins, sizeof *r.ins);

@@ -38,6 +38,9 @@ void ash_eval__conv(const ash_eval *e);
 void ash_eval__winograd(const ash_eval *e);
 void ash_eval__gather(const ash_eval *e);
 void ash_eval__scatter(const ash_eval *e);
+ash_status ash_eval__nms(const ash_eval *e);
+void ash_eval__nonzero(const ash_eval *e);
+void ash_eval__settle(const ash_eval *e);
 ash_status ash_eval__custom(const ash_eval *e);
 
 /* The value of a dim of the node's attributes. */

@@ -147,3 +147,22 @@ void ash_eval__scatter(const ash_eval *e) {
     else
         scatter_nd(e, how, y);
 }
+
+/* --- sizes that depend on data ------------------------------------------------------------------------ */
+
+void ash_eval__nonzero(const ash_eval *e) {
+    const ash_wide *x = &e->ins[0], *positions = &e->outs[0];
+    int64_t found = 0;
+    for (int64_t i = 0; i < x->count; i++)
+        if (x->i[i]) positions->i[found++] = i;
+    e->outs[1].i[0] = found;
+    while (found < positions->count) positions->i[found++] = 0;
+}
+
+void ash_eval__settle(const ash_eval *e) {
+    uint32_t var = 0;
+    const ash_dims *dims = e->graph->dims;
+    ash_dims_is_settled(dims, ash_node_int(e->node, ASH_ATTR_N), &var);
+    int64_t limit = ash_eval__dim(e, ash_dims_var(dims, var)->limit);
+    e->outs[0].i[0] = ASH_MAX(ASH_MIN(e->ins[0].i[0], limit), 0);
+}

@@ -1,4 +1,4 @@
-/* Operators that order elements along an axis: argmax, argmin, topk.
+/* Operators that order elements along an axis: argmax, argmin, topk, nms.
  *
  * Where the rows of ops.def leave NaN open, this is the rule. argmax and argmin agree with reduce_max and
  * reduce_min: a NaN wins both, and NaNs are equal to each other. topk sorts by a total order in which NaN
@@ -96,5 +96,51 @@ ash_status ash_eval__topk(const ash_eval *e) {
             }
         }
     ash_mem_free(e->graph->allocator, scratch, (size_t)a.len, 2 * sizeof *scratch);
+    return ASH_OK;
+}
+
+/* --- nms --------------------------------------------------------------------------------------------- */
+
+static double extent(double low_a, double high_a, double low_b, double high_b) {
+    return fmin(high_a, high_b) - fmax(low_a, low_b);
+}
+
+/* Whether two boxes have more than `most` of their union in common. One without an area has nothing. */
+static bool overlap(const double *a, const double *b, double most) {
+    double height = extent(a[0], a[2], b[0], b[2]), width = extent(a[1], a[3], b[1], b[3]);
+    if (!(height > 0) || !(width > 0)) return false;
+    double common = height * width, area_a = (a[2] - a[0]) * (a[3] - a[1]),
+           area_b = (b[2] - b[0]) * (b[3] - b[1]), all = area_a + area_b - common;
+    return area_a > 0 && area_b > 0 && all > 0 && common / all > most;
+}
+
+/* `open` has a place per box: whether it may still be chosen. */
+static int64_t choose_boxes(const double *boxes, const double *scores, int64_t n, double most, int64_t k,
+                            bool *open, int64_t *chosen) {
+    for (int64_t found = 0;; found++) {
+        int64_t best = -1;
+        for (int64_t i = 0; i < n; i++)
+            if (open[i] && (best < 0 || scores[i] > scores[best])) best = i;
+        if (best < 0 || found == k) return found;
+        chosen[found] = best;
+        open[best] = false;
+        for (int64_t i = 0; i < n; i++)
+            if (open[i] && overlap(boxes + 4 * best, boxes + 4 * i, most)) open[i] = false;
+    }
+}
+
+ash_status ash_eval__nms(const ash_eval *e) {
+    const ash_wide *boxes = &e->ins[0], *scores = &e->ins[1], *chosen = &e->outs[0], *counts = &e->outs[1];
+    int64_t n = boxes->dims[1], classes = scores->dims[1], k = chosen->dims[2];
+    bool *open = ash_mem_alloc(e->graph->allocator, (size_t)n, sizeof *open);
+    if (!open) return ASH_NO_MEMORY(e->diag);
+    memset(chosen->i, 0, (size_t)chosen->count * sizeof *chosen->i);
+    for (int64_t row = 0; row < counts->count; row++) {
+        const double *score = scores->f + row * n;
+        for (int64_t i = 0; i < n; i++) open[i] = score[i] > e->ins[3].f[0];
+        counts->i[row] = choose_boxes(boxes->f + row / classes * n * 4, score, n, e->ins[2].f[0], k, open,
+                                      chosen->i + row * k);
+    }
+    ash_mem_free(e->graph->allocator, open, (size_t)n, sizeof *open);
     return ASH_OK;
 }

@@ -56,6 +56,7 @@ void ash_graph_destroy(ash_graph *graph) {
     ash_vec_free(a, &graph->inputs);
     ash_vec_free(a, &graph->outputs);
     ash_vec_free(a, &graph->states);
+    ash_vec_free(a, &graph->settlers);
     ash_strmap_free(&graph->names);
     ash_strmap_free(&graph->output_names);
     ash_dims_release(graph->dims);
@@ -97,6 +98,15 @@ ash_dim ash_graph_var(ash_graph *graph, const char *name, int64_t min, int64_t m
     ash_diag diag;
     ash_dim dim;
     if (ash_dims_add_var(graph->dims, name, min, max, &dim, &diag) == ASH_OK) return dim;
+    ash_diag__add_node(&diag, name, NULL, ASH_NO_OFFSET);
+    ash_graph__stick(graph, &diag);
+    return 0;
+}
+
+ash_dim ash_graph_settled_var(ash_graph *graph, const char *name, ash_dim limit) {
+    ash_diag diag;
+    ash_dim dim;
+    if (ash_dims_add_settled(graph->dims, name, limit, &dim, &diag) == ASH_OK) return dim;
     ash_diag__add_node(&diag, name, NULL, ASH_NO_OFFSET);
     ash_graph__stick(graph, &diag);
     return 0;
@@ -199,6 +209,17 @@ const ash_attr *ash_node_attr(const ash_node *node, ash_attr_key key) {
     for (uint16_t i = 0; i < node->n_attrs; i++)
         if (node->attrs[i].key == key) return &node->attrs[i];
     return NULL;
+}
+
+bool ash_node_has_numbers(const ash_node *node) {
+    for (uint16_t i = 0; i < node->n_attrs; i++) {
+        const ash_attr *attr = &node->attrs[i];
+        ash_attr_type type = ash_attr_infos[attr->key].type;
+        if (type == ASH_ATTR_TYPE_DIM && !ash_dim_is_const(attr->i)) return false;
+        for (uint32_t k = 0; type == ASH_ATTR_TYPE_DIMS && k < attr->count; k++)
+            if (!ash_dim_is_const(attr->list[k])) return false;
+    }
+    return true;
 }
 
 void ash_graph_dim_bounds(const ash_graph *graph, ash_dim dim, int64_t *least, int64_t *greatest) {

@@ -104,7 +104,7 @@ static ash_status add_input(ash_graph *graph, const char *name, const ash_type *
                             ash_diag *diag) {
     ASH_FAIL_IF(!type, diag, ASH_ERROR_INVALID_ARGUMENT, "the type of an input is NULL");
     ASH_TRY(check_name(graph, name, diag));
-    ASH_TRY(ash_type__check(graph->dims, type, diag));
+    ASH_TRY(ash_graph__check_leaf_type(graph, type, diag));
     ash_value_info info = {.type = *type, .kind = ASH_VALUE_INPUT, .origin = ASH_NO_VALUE, .name = name};
     return append(graph, &info, out, diag);
 }
@@ -212,7 +212,7 @@ static ash_status add_state(ash_graph *graph, const char *name, const ash_type *
                             ash_value *out, ash_diag *diag) {
     ASH_FAIL_IF(!type, diag, ASH_ERROR_INVALID_ARGUMENT, "the type of a state is NULL");
     ASH_TRY(check_name(graph, name, diag));
-    ASH_TRY(ash_type__check(graph->dims, type, diag));
+    ASH_TRY(ash_graph__check_leaf_type(graph, type, diag));
     if (blob) ASH_TRY(ash_graph__check_data(graph, type, blob, diag));
     ash_value_info info = {
         .type = *type, .kind = ASH_VALUE_STATE, .origin = ASH_NO_VALUE, .name = name, .blob = blob};

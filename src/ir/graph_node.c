@@ -72,10 +72,19 @@ static ash_status append(ash_graph *graph, ash_op op, const ash_value *ins, size
     if (!kept_ins || !kept_attrs) return ASH_NO_MEMORY(diag);
     for (size_t i = 0; i < n_attrs; i++)
         if (!keep_attr(graph, &attrs[i], &kept_attrs[i])) return ASH_NO_MEMORY(diag);
-    if (!ash_vec_reserve(graph->allocator, &graph->values, n_outs) ||
-        !ash_vec_reserve(graph->allocator, &graph->nodes, 1))
-        return ASH_NO_MEMORY(diag);
     ash_value first = (ash_value)graph->values.len;
+    const ash_node node = {.op = op,
+                           .n_ins = (uint16_t)n_ins,
+                           .n_attrs = (uint16_t)n_attrs,
+                           .n_outs = (uint16_t)n_outs,
+                           .out = first,
+                           .ins = kept_ins,
+                           .attrs = kept_attrs,
+                           .name = graph->next_name};
+    ASH_TRY(ash_graph__check_settled(graph, &node, types, diag));
+    if (!ash_vec_reserve(graph->allocator, &graph->values, n_outs) ||
+        !ash_vec_reserve(graph->allocator, &graph->nodes, 1) || !ash_graph__reserve_settler(graph, &node))
+        return ASH_NO_MEMORY(diag);
     for (size_t i = 0; i < n_outs; i++) {
         outs[i] = first + (ash_value)i;
         graph->values.at[graph->values.len++] = (ash_value_info){
@@ -85,14 +94,8 @@ static ash_status append(ash_graph *graph, ash_op op, const ash_value *ins, size
             .origin = graph->derived ? ASH_NO_VALUE : outs[i],
         };
     }
-    graph->nodes.at[graph->nodes.len++] = (ash_node){.op = op,
-                                                     .n_ins = (uint16_t)n_ins,
-                                                     .n_attrs = (uint16_t)n_attrs,
-                                                     .n_outs = (uint16_t)n_outs,
-                                                     .out = first,
-                                                     .ins = kept_ins,
-                                                     .attrs = kept_attrs,
-                                                     .name = graph->next_name};
+    graph->nodes.at[graph->nodes.len++] = node;
+    ash_graph__note_settler(graph, &node);
     return ASH_OK;
 }
 

@@ -258,6 +258,28 @@ static ash_status infer_scan(const ash_inference *c) {
     return ASH_OK;
 }
 
+/* --- sizes that depend on data ------------------------------------------------------------------ */
+
+static ash_status infer_nonzero(const ash_inference *c) {
+    ash_type positions = {.dtype = ASH_I64, .rank = 1, .dims = {1}};
+    ASH_TRY(ash_infer__kind(c, 0, ASH_KINDS_BOOL, "bool"));
+    for (unsigned d = 0; d < c->ins[0].rank; d++)
+        ASH_TRY(ash_infer__dim(c, ASH_DIM_MUL, positions.dims[0], c->ins[0].dims[d], &positions.dims[0]));
+    c->outs[0] = positions;
+    c->outs[1] = (ash_type){.dtype = ASH_I64};
+    return ASH_OK;
+}
+
+static ash_status infer_settle(const ash_inference *c) {
+    uint32_t var;
+    ASH_INFER_FAIL_IF(c->ins[0].dtype != ASH_I64 || c->ins[0].rank != 0, c, ASH_ERROR_TYPE,
+                      "operand 0 must be an i64 scalar");
+    ASH_INFER_FAIL_IF(!ash_dims_is_settled(c->dims, ash_infer__attr(c, ASH_ATTR_N)->i, &var), c,
+                      ASH_ERROR_INVALID_ARGUMENT, "n is no variable that a node can settle");
+    c->outs[0] = c->ins[0];
+    return ASH_OK;
+}
+
 /* --- the entry
  * -------------------------------------------------------------------------------------------------------------
  */
@@ -279,6 +301,9 @@ static ash_status infer_class(const ash_inference *c) {
     case ASH_CLASS_SCATTER: return ash_infer__scatter(c);
     case ASH_CLASS_SCAN: return infer_scan(c);
     case ASH_CLASS_TOPK: return ash_infer__topk(c);
+    case ASH_CLASS_NONZERO: return infer_nonzero(c);
+    case ASH_CLASS_NMS: return ash_infer__nms(c);
+    case ASH_CLASS_SETTLE: return infer_settle(c);
     case ASH_CLASS_CUSTOM: return ash_infer__custom(c);
     }
     return ash_fail(c->diag, ASH_ERROR_INTERNAL, "an operator of no class");

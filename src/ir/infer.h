@@ -47,14 +47,15 @@ enum {
 };
 
 /* One class of operators each; they write outs but leave the check of sizes to the caller. */
-ash_status ash_infer__move(const ash_inference *c);    /* infer_move.c */
-ash_status ash_infer__gather(const ash_inference *c);  /* infer_index.c */
-ash_status ash_infer__scatter(const ash_inference *c); /* infer_index.c */
-ash_status ash_infer__topk(const ash_inference *c);    /* infer_index.c */
-ash_status ash_infer__matmul(const ash_inference *c);  /* infer_window.c */
-ash_status ash_infer__conv(const ash_inference *c);    /* infer_window.c */
-ash_status ash_infer__pool(const ash_inference *c);    /* infer_window.c */
-ash_status ash_infer__custom(const ash_inference *c);  /* custom.c */
+ash_status ash_infer__move(const ash_inference *c);     /* infer_move.c */
+ash_status ash_infer__gather(const ash_inference *c);   /* infer_index.c */
+ash_status ash_infer__scatter(const ash_inference *c);  /* infer_index.c */
+ash_status ash_infer__topk(const ash_inference *c);     /* infer_index.c */
+ash_status ash_infer__nms(const ash_inference *c);      /* infer_index.c */
+ash_status ash_infer__matmul(const ash_inference *c);   /* infer_window.c */
+ash_status ash_infer__conv(const ash_inference *c);     /* infer_window.c */
+ash_status ash_infer__pool(const ash_inference *c);     /* infer_window.c */
+ash_status ash_infer__custom(const ash_inference *c);   /* custom.c */
 ash_status ash_infer__winograd(const ash_inference *c); /* infer_window.c */
 
 #endif

@@ -147,3 +147,21 @@ ash_status ash_infer__topk(const ash_inference *c) {
     c->outs[1].dtype = ASH_I64;
     return ASH_OK;
 }
+
+ash_status ash_infer__nms(const ash_inference *c) {
+    const ash_type *boxes = &c->ins[0], *scores = &c->ins[1];
+    ash_dim k = ash_infer__attr(c, ASH_ATTR_K)->i;
+    bool enough;
+    ASH_TRY(ash_infer__kind(c, 0, ASH_KINDS_FLOAT, "floating point"));
+    ASH_TRY(ash_infer__same_dtype(c, 0, 3));
+    ASH_INFER_FAIL_IF(boxes->rank != 3 || scores->rank != 3 || boxes->dims[2] != 4 ||
+                          boxes->dims[0] != scores->dims[0] || boxes->dims[1] != scores->dims[2],
+                      c, ASH_ERROR_SHAPE, "boxes must be [b, n, 4] and scores [b, c, n]");
+    ASH_INFER_FAIL_IF(c->ins[2].rank || c->ins[3].rank, c, ASH_ERROR_SHAPE,
+                      "operands 2 and 3 must be scalars");
+    ASH_TRY(ash_infer__at_least(c, boxes->dims[1], k, &enough));
+    ASH_INFER_FAIL_IF(!enough, c, ASH_ERROR_SHAPE, "k can exceed the number of boxes");
+    c->outs[0] = (ash_type){.dtype = ASH_I64, .rank = 3, .dims = {scores->dims[0], scores->dims[1], k}};
+    c->outs[1] = (ash_type){.dtype = ASH_I64, .rank = 2, .dims = {scores->dims[0], scores->dims[1]}};
+    return ASH_OK;
+}

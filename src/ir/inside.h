@@ -21,6 +21,16 @@ void ash_dims__print_list(const ash_dims *dims, const ash_dim *list, size_t n, a
 /* Infers the types of a node's outputs from its operands' values. */
 ash_status ash_graph__infer(const ash_graph *graph, ash_op op, const ash_value *ins, size_t n_ins,
                             const ash_attr *attrs, size_t n_attrs, ash_type *outs, ash_diag *diag);
+/* Checks that the settled variables which a node mentions are settled before its first result, and that no
+ * other node settles the one that it settles. `outs`: the types of its results. */
+ash_status ash_graph__check_settled(const ash_graph *graph, const ash_node *node, const ash_type *outs,
+                                    ash_diag *diag);
+/* Checks that a leaf's type mentions no settled variable. */
+ash_status ash_graph__check_leaf_type(const ash_graph *graph, const ash_type *type, ash_diag *diag);
+/* Room for what note_settler writes, false when there is no memory; and the settler of the variable that
+ * the node settles, if it does, once the node is a part of the graph. */
+bool ash_graph__reserve_settler(ash_graph *graph, const ash_node *node);
+void ash_graph__note_settler(ash_graph *graph, const ash_node *node);
 /* Checks that a node of class CUSTOM calls a function that the context has. */
 ash_status ash_custom__check(const ash_graph *graph, const ash_attr *attrs, size_t n_attrs, ash_diag *diag);
 /* Checks what a constant or parameter needs of its data: a static type, the exact size, bools of 0 and 1.

@@ -38,6 +38,9 @@ typedef enum ash_class {
     ASH_CLASS_SCATTER,
     ASH_CLASS_SCAN,
     ASH_CLASS_TOPK,
+    ASH_CLASS_NONZERO,
+    ASH_CLASS_NMS,
+    ASH_CLASS_SETTLE,
     ASH_CLASS_CUSTOM,
 } ash_class;
 
@@ -81,11 +84,17 @@ typedef struct ash_dims ash_dims; /* the pool of variables and expressions; refe
 typedef struct ash_var {
     const char *name;
     int64_t min, max; /* elements, inclusive */
+    bool settled;  /* its value comes from a node (ASH_OP_SETTLE) at each execution, not from the caller */
+    ash_dim limit; /* of one that is settled: what it never exceeds, of variables that are older */
 } ash_var;
 
 ash_status ash_dims_create(const ash_allocator *a, ash_dims **out, ash_diag *diag);
 ash_dims *ash_dims_retain(ash_dims *dims);
 void ash_dims_release(ash_dims *dims);
+
+/* A copy for reading, in which every dim means the same: what it is a copy of may grow at the same time as
+ * the copy is read. */
+ash_status ash_dims_copy(const ash_dims *dims, ash_dims **out, ash_diag *diag);
 
 size_t ash_dims_var_count(const ash_dims *dims);
 const ash_var *ash_dims_var(const ash_dims *dims,
@@ -94,6 +103,20 @@ const ash_var *ash_dims_var(const ash_dims *dims,
  * bounds agree. */
 ash_status ash_dims_add_var(ash_dims *dims, const char *name, int64_t min, int64_t max, ash_dim *out,
                             ash_diag *diag);
+
+/* The same for a variable that a node settles: from 0 to `limit`, which is at most `max`. */
+ash_status ash_dims_add_settled(ash_dims *dims, const char *name, ash_dim limit, ash_dim *out,
+                                ash_diag *diag);
+bool ash_dims_has_settled(const ash_dims *dims); /* any settled variable */
+bool ash_dims_has_var(const ash_dims *dims, const char *name);
+/* Whether a dim is nothing but a settled variable, and which. */
+bool ash_dims_is_settled(const ash_dims *dims, ash_dim dim, uint32_t *var);
+/* Calls `visit` for each settled variable that a dim mentions, for some perhaps more than once, until it
+ * returns false; whether it never did. */
+bool ash_dims_each_settled(const ash_dims *dims, ash_dim dim, bool (*visit)(void *user, uint32_t var),
+                           void *user);
+/* Gives settled variables the value that is their bound while the others are as `vars` says. */
+void ash_dims_reset_settled(const ash_dims *dims, int64_t *vars);
 
 typedef enum ash_dim_op {
     ASH_DIM_ADD,
@@ -216,7 +239,9 @@ struct ash_graph {
     ASH_VEC(ash_value) inputs;
     ASH_VEC(ash_output) outputs;
     ASH_VEC(ash_state) states;
-    ash_strmap names;        /* inputs, parameters and states, to values */
+    ASH_VEC(ash_value)
+    settlers;         /* per variable: what settles it, or ASH_NO_VALUE; perhaps fewer than there are */
+    ash_strmap names; /* inputs, parameters and states, to values */
     ash_strmap output_names; /* to positions */
     bool derived; /* made by a pass: origins are the pass's to set, else each value is its own origin */
     ash_status status; /* the sticky error */
@@ -236,6 +261,15 @@ ash_value ash_graph__leaf_blob(ash_graph *graph, const char *name, const ash_typ
 ash_value ash_graph__state_blob(ash_graph *graph, const char *name, const ash_type *type, ash_blob *blob);
 /* The state that a value is, or NULL. */
 ash_state *ash_graph__find_state(const ash_graph *graph, ash_value value);
+/* The result of the node that settles a variable, or ASH_NO_VALUE. */
+static inline ash_value ash_graph__settler(const ash_graph *graph, uint32_t var) {
+    return var < graph->settlers.len ? graph->settlers.at[var] : ASH_NO_VALUE;
+}
+/* Calls `visit` for the settler of each settled variable that a node's attributes and results mention, its
+ * own variable aside, for some perhaps more than once. They are operands in all but name: what depends on
+ * them must come after them and keeps them alive. */
+void ash_graph__each_settler(const ash_graph *graph, const ash_node *node,
+                             void (*visit)(void *user, ash_value settler), void *user);
 /* Records a failure as the graph's sticky error and returns its status. */
 ash_status ash_graph__fail(ash_graph *graph, ash_status code, const char *fmt, ...) ASH_PRINTF(3, 4);
 
@@ -248,6 +282,8 @@ static inline const ash_type *ash_graph__type(const ash_graph *graph, ash_value 
 
 /* The attribute with that key, which the operator's row says is there. */
 const ash_attr *ash_node_attr(const ash_node *node, ash_attr_key key);
+/* Whether all attributes are numbers: none is an expression of variables. */
+bool ash_node_has_numbers(const ash_node *node);
 static inline int64_t ash_node_int(const ash_node *node, ash_attr_key key) {
     return ash_node_attr(node, key)->i;
 }
@@ -265,7 +301,8 @@ const ash_function *ash_function__at(ash_context *context, int64_t number);
 ash_status ash_function__run(const ash_function *function, const ash_call *call, ash_diag *diag);
 /* The function that a node of class CUSTOM calls. */
 const ash_function *ash_node__function(const ash_graph *graph, const ash_node *node);
-/* Whether a node may be evaluated at any time, and any number of times. */
+/* Whether a node may be evaluated at any time, and any number of times: not one that settles a variable,
+ * and functions only if they say so. */
 bool ash_node__is_pure(const ash_graph *graph, const ash_node *node);
 
 /* The attribute `results`: writes n types as one list (room for n * (2 + ASH_MAX_RANK) numbers), and
@@ -332,8 +369,8 @@ ash_status ash_eval_node(const ash_graph *graph, const ash_node *node, const int
                          const ash_wide *ins, ash_wide *outs, ash_eval_precision precision, ash_diag *diag);
 
 /* Evaluates a graph, naively and right. `inputs` are in the graph's input order, `vars` holds a value per
- * variable of the graph's dims; `outputs` (as many as the graph has) are allocated here, freed by the
- * caller. Intermediate results are freed after their last use. */
+ * variable of the graph's dims (those that nodes settle do not count); `outputs` (as many as the graph has)
+ * are allocated here, freed by the caller. Intermediate results are freed after their last use. */
 ash_status ash_eval_graph(const ash_graph *graph, const ash_wide *inputs, const int64_t *vars,
                           ash_eval_precision precision, ash_wide *outputs, ash_diag *diag);
 /* The same as one execution of several: `states` holds the value of each state of the graph, in order, with

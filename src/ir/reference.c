@@ -26,6 +26,8 @@ static ash_status read_vars(const ash_graph *graph, const char *const *names, co
         while (v < all && strcmp(ash_dims_var(graph->dims, v)->name, names[i]) != 0) v++;
         ASH_FAIL_IF(v == all, diag, ASH_ERROR_NOT_FOUND, "the graph has no variable \"%.100s\"", names[i]);
         const ash_var *var = ash_dims_var(graph->dims, v);
+        ASH_FAIL_IF(var->settled, diag, ASH_ERROR_INVALID_ARGUMENT,
+                    "variable \"%.100s\" depends on data: the graph settles it", names[i]);
         ASH_FAIL_IF(values[i] < var->min || values[i] > var->max, diag, ASH_ERROR_OUT_OF_RANGE,
                     "variable \"%.100s\" is %lld, outside of %lld to %lld", names[i], (long long)values[i],
                     (long long)var->min, (long long)var->max);

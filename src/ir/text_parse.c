@@ -387,10 +387,15 @@ static ash_status read_variable(parser *p, size_t start) {
     } else {
         ASH_TRY(read_string(p));
     }
-    ASH_TRY(ash_scan__integer(s, &min));
-    ASH_TRY(ash_scan__integer(s, &max));
     size_t count = ash_dims_var_count(p->graph->dims);
-    ASH_TRY(place(p, ash_dims_add_var(p->graph->dims, p->name.at, min, max, &dim, s->diag), start));
+    if (ash_scan__accept(s, "settled")) {
+        ASH_TRY(read_dim(p, &dim));
+        ASH_TRY(place(p, ash_dims_add_settled(p->graph->dims, p->name.at, dim, &dim, s->diag), start));
+    } else {
+        ASH_TRY(ash_scan__integer(s, &min));
+        ASH_TRY(ash_scan__integer(s, &max));
+        ASH_TRY(place(p, ash_dims_add_var(p->graph->dims, p->name.at, min, max, &dim, s->diag), start));
+    }
     if (ash_dims_var_count(p->graph->dims) == count)
         return ash_fail_at(s->diag, ASH_ERROR_FORMAT, start, "a variable is called %s already", p->name.at);
     return ASH_OK;

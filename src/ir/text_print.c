@@ -2,6 +2,7 @@
  *
  *   graph "net"
  *   var batch 1 64
+ *   var found settled (10*batch)
  *   %0: f32[batch, 3] = input "x"
  *   %1: f32[3, 64] = parameter "w" hex "0000803f..."
  *   %2: f32[] = constant {0.5}
@@ -12,11 +13,10 @@
  *   update %4 = %9
  *   output "y" = %3
  *
- * A statement a line: all variables in order, then all values by id, then the updates of states, then the
- * outputs. Data is in memory
- * order (little endian), two digits a byte; few elements are written as numbers where that gives the same
- * bits. What follows @ is the node's name. What is printed is parsed back as an equal graph: ids, names,
- * shapes and data. */
+ * A statement a line: all variables in order (with bounds, or with the limit of what a node settles), then
+ * all values by id, then the updates of states, then the outputs. Data is in memory order (little endian),
+ * two digits a byte; few elements are written as numbers where that gives the same bits. What follows @ is
+ * the node's name. What is printed is parsed back as an equal graph: ids, names, shapes and data. */
 #include <math.h>
 
 #include "inside.h"
@@ -176,7 +176,13 @@ static void print_graph(printer *p) {
         const ash_var *var = ash_dims_var(graph->dims, i);
         ash_text_add(p->out, "var ");
         ash_dims__print_name(var->name, p->out);
-        ash_text_add(p->out, " %lld %lld\n", (long long)var->min, (long long)var->max);
+        if (var->settled) {
+            ash_text_add(p->out, " settled ");
+            ash_dims_print(graph->dims, var->limit, p->out);
+            ash_text_add(p->out, "\n");
+        } else {
+            ash_text_add(p->out, " %lld %lld\n", (long long)var->min, (long long)var->max);
+        }
     }
     print_values(p);
     for (size_t i = 0; i < graph->states.len; i++)

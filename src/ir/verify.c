@@ -35,7 +35,7 @@ static ash_status check_leaf(verifier *v, ash_value value) {
     DEFECT_IF(named != (info->name != NULL), v, "value %u: a constant has no name, other leaves have",
               value);
     DEFECT_IF(data != (info->blob != NULL), v, "value %u: an input has no data, other leaves have", value);
-    ASH_TRY(defect(ash_type__check(graph->dims, &info->type, v->diag), v->diag));
+    ASH_TRY(defect(ash_graph__check_leaf_type(graph, &info->type, v->diag), v->diag));
     if (data) ASH_TRY(defect(ash_graph__check_data(graph, &info->type, info->blob, v->diag), v->diag));
     if (named) ASH_TRY(check_name(v, &graph->names, info->name, value));
     if (info->kind == ASH_VALUE_INPUT) {
@@ -68,6 +68,7 @@ static ash_status check_node(verifier *v, ash_value value, size_t *outs) {
     ash_status status = ash_graph__infer(graph, node->op, node->ins, node->n_ins, node->attrs,
                                          node->n_attrs, types, v->diag);
     ASH_TRY(defect(status, v->diag));
+    ASH_TRY(defect(ash_graph__check_settled(graph, node, types, v->diag), v->diag));
     for (size_t i = 0; i < *outs; i++) {
         const ash_value_info *info = &graph->values.at[value + i];
         DEFECT_IF(info->kind != ASH_VALUE_NODE || info->node != v->next_node, v,
@@ -120,6 +121,22 @@ static ash_status check_updates(verifier *v) {
     return ASH_OK;
 }
 
+/* What the index says of a variable is a node that settles it. */
+static ash_status check_settlers(verifier *v) {
+    const ash_graph *graph = v->graph;
+    for (uint32_t var = 0; var < graph->settlers.len; var++) {
+        ash_value settler = graph->settlers.at[var];
+        uint32_t settled = UINT32_MAX;
+        if (settler == ASH_NO_VALUE) continue;
+        bool node = settler < graph->values.len && graph->values.at[settler].kind == ASH_VALUE_NODE;
+        const ash_node *by = node ? &graph->nodes.at[graph->values.at[settler].node] : NULL;
+        if (node && by->op == ASH_OP_SETTLE)
+            ash_dims_is_settled(graph->dims, ash_node_int(by, ASH_ATTR_N), &settled);
+        DEFECT_IF(settled != var, v, "value %u does not settle variable %u", settler, var);
+    }
+    return ASH_OK;
+}
+
 static ash_status check_outputs(verifier *v) {
     const ash_graph *graph = v->graph;
     for (size_t i = 0; i < graph->outputs.len; i++) {
@@ -139,6 +156,7 @@ ash_status ash_graph_verify(const ash_graph *graph, ash_diag *diag) {
     ash_status status = check_values(&v);
     ash_strmap_free(&v.names);
     if (status == ASH_OK) status = check_updates(&v);
+    if (status == ASH_OK) status = check_settlers(&v);
     if (status == ASH_OK) status = check_outputs(&v);
     ash_strmap_free(&v.names);
     return status;

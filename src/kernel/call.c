@@ -15,22 +15,17 @@ static void add(const ash_program *p, struct lists *l, uint32_t buffer, bool wri
     l->buffers[l->count++] = buffer;
 }
 
-/* Scratch memory of one worker: whole lines, so that those of two workers share none. */
-static ash_status add_scratch(ash_lowering *low, struct lists *l, int64_t bytes) {
-    ash_program *p = low->program;
-    ASH_FAIL_IF(bytes > INT64_MAX - 63, low->diag, ASH_ERROR_OUT_OF_RANGE, "%lld bytes of scratch memory",
-                (long long)bytes);
-    bytes = (int64_t)ash_align_up((uint64_t)bytes, 64);
-    ash_buffer scratch = {.kind = ASH_BUFFER_SCRATCH,
-                          .type = {.dtype = ASH_U8, .rank = 1, .dims = {bytes}},
-                          .bytes = bytes,
-                          .align = 64,
-                          .value = ASH_NO_VALUE,
-                          .origin = ASH_NO_VALUE,
-                          .root = ASH_NO_BUFFER};
-    if (!ash_vec_push(p->allocator, &p->buffers, scratch)) return ASH_NO_MEMORY(low->diag);
-    add(p, l, (uint32_t)p->buffers.len - 1, true);
-    return ASH_OK;
+/* Records for the settled variables that the call's chunks and the shapes of its operands and results
+ * mention: it is told these shapes. Returns their number; NULL: only that. */
+static uint32_t read_settled(const ash_lowering *low, const ash_node *node, ash_access *out) {
+    uint32_t count = ash_kern_settled_reads(low, ash_node_int(node, ASH_ATTR_CHUNKS), out);
+    for (unsigned i = 0; i < (unsigned)node->n_ins + node->n_outs; i++) {
+        ash_value value = i < node->n_ins ? node->ins[i] : node->out + (i - node->n_ins);
+        const ash_type *type = ash_graph__type(low->graph, value);
+        for (unsigned d = 0; d < type->rank; d++)
+            count += ash_kern_settled_reads(low, type->dims[d], out ? out + count : NULL);
+    }
+    return count;
 }
 
 static double traffic(const ash_program *p, const struct lists *l) {
@@ -48,13 +43,19 @@ ash_status ash_lower__call(ash_lowering *low, uint32_t group) {
     int64_t scratch = ash_node_int(node, ASH_ATTR_SCRATCH);
     struct lists l = {.room = (uint32_t)node->n_ins + node->n_outs + 1};
     l.buffers = ash_arena_alloc(&p->arena, l.room, sizeof *l.buffers);
-    l.accesses = ash_arena_alloc(&p->arena, l.room, sizeof *l.accesses);
+    uint32_t settled = read_settled(low, node, NULL);
+    l.accesses = ash_arena_alloc(&p->arena, (size_t)l.room + settled, sizeof *l.accesses);
     const char **nodes = ash_arena_alloc(&p->arena, 1, sizeof *nodes);
     char *name = ash_arena_strdup(&p->arena, function->name);
     if (!l.buffers || !l.accesses || !nodes || !name) return ASH_NO_MEMORY(low->diag);
     for (unsigned i = 0; i < node->n_ins; i++) add(p, &l, low->places[node->ins[i]].buffer, false);
     for (unsigned i = 0; i < node->n_outs; i++) add(p, &l, low->places[node->out + i].buffer, true);
-    if (scratch) ASH_TRY(add_scratch(low, &l, scratch));
+    if (scratch) {
+        uint32_t buffer;
+        ASH_TRY(ash_lower__scratch(low, ASH_U8, scratch, &buffer));
+        add(p, &l, buffer, true);
+    }
+    read_settled(low, node, l.accesses + l.count);
     nodes[0] = node->name ? ash_arena_strdup(&p->arena, node->name) : NULL;
     if (node->name && !nodes[0]) return ASH_NO_MEMORY(low->diag);
     ash_step step = {.kind = ASH_STEP_CALL,
@@ -63,7 +64,7 @@ ash_status ash_lower__call(ash_lowering *low, uint32_t group) {
                      .chunks = ash_node_int(node, ASH_ATTR_CHUNKS),
                      .buffers = l.buffers,
                      .n_buffers = l.count,
-                     .n_accesses = l.count,
+                     .n_accesses = l.count + settled,
                      .accesses = l.accesses,
                      .inplace = ASH_NO_BUFFER,
                      .nodes = nodes,

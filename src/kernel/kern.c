@@ -223,33 +223,42 @@ uint16_t ash_kern_buffer(ash_kern *k, uint32_t buffer, ash_dtype dtype, bool wri
     return ash_nest_buffer_add(&k->nest, (ash_nest_buffer){dtype, b->align, group, write});
 }
 
+ash_status ash_lower__scratch(ash_lowering *low, ash_dtype dtype, int64_t bytes, uint32_t *out) {
+    int64_t size = (int64_t)ash_dtype_size(dtype);
+    ASH_FAIL_IF(bytes > INT64_MAX - SCRATCH_ALIGN, low->diag, ASH_ERROR_OUT_OF_RANGE,
+                "%lld bytes of scratch memory", (long long)bytes);
+    bytes = (int64_t)ash_align_up((uint64_t)bytes, SCRATCH_ALIGN);
+    const ash_buffer buffer = {.kind = ASH_BUFFER_SCRATCH,
+                               .type = {.dtype = dtype, .rank = 1, .dims = {bytes / size}},
+                               .bytes = bytes,
+                               .align = SCRATCH_ALIGN,
+                               .value = ASH_NO_VALUE,
+                               .origin = ASH_NO_VALUE,
+                               .root = ASH_NO_BUFFER};
+    *out = (uint32_t)low->program->buffers.len;
+    return ash_vec_push(low->program->allocator, &low->program->buffers, buffer) ? ASH_OK
+                                                                                 : ASH_NO_MEMORY(low->diag);
+}
+
 uint16_t ash_kern_scratch(ash_kern *k, ash_dtype dtype, ash_dim count, ash_ref *first) {
-    ash_program *p = k->low->program;
-    int64_t least, most, bytes, size = (int64_t)ash_dtype_size(dtype);
+    int64_t least, most, bytes = 0, size = (int64_t)ash_dtype_size(dtype);
+    uint32_t buffer;
     ash_dims_bounds(k->ixs.dims, count, &least, &most);
     *first = ash_nest_index(&k->nest, 0);
-    if (!ash_mul_i64(most, size, &bytes) || bytes > INT64_MAX - SCRATCH_ALIGN) {
-        k->failed = k->too_large = true;
-        return 0;
-    }
-    bytes = (int64_t)ash_align_up((uint64_t)bytes, SCRATCH_ALIGN);
-    ash_buffer buffer = {.kind = ASH_BUFFER_SCRATCH,
-                         .type = {.dtype = dtype, .rank = 1, .dims = {bytes / size}},
-                         .bytes = bytes,
-                         .align = SCRATCH_ALIGN,
-                         .value = ASH_NO_VALUE,
-                         .origin = ASH_NO_VALUE,
-                         .root = ASH_NO_BUFFER};
-    ash_access access = {(uint32_t)p->buffers.len, true, 0, bytes};
-    if (!ash_vec_push(p->allocator, &p->buffers, buffer) ||
-        !ash_vec_push(k->low->allocator, &k->accesses, access)) {
+    bool fits = ash_mul_i64(most, size, &bytes);
+    if (!fits || ash_lower__scratch(k->low, dtype, bytes, &buffer) != ASH_OK) {
         k->failed = true;
+        k->too_large |= !fits || bytes > INT64_MAX - SCRATCH_ALIGN;
         return 0;
     }
-    uint16_t buf = ash_kern_buffer(k, access.buffer, dtype, true);
+    bytes = k->low->program->buffers.at[buffer].bytes;
+    const ash_access read = {buffer, false, 0, bytes}, write = {buffer, true, 0, bytes};
+    if (!ash_vec_push(k->low->allocator, &k->accesses, read) ||
+        !ash_vec_push(k->low->allocator, &k->accesses, write))
+        k->failed = true;
     *first = ash_nest_binary(&k->nest, ASH_OP_MUL, ash_kern_argument(k, ASH_NEST_WORKER),
                              ash_nest_index(&k->nest, bytes / size));
-    return buf;
+    return ash_kern_buffer(k, buffer, dtype, true);
 }
 
 void ash_kern_access(ash_kern *k, ash_value value, bool write) {

@@ -29,6 +29,7 @@ typedef struct ash_lowering {
     ash_program *program;
     ash_place *places; /* per value */
     ash_map nest_ids;  /* hash of a nest's content to its index in the program */
+    uint32_t settled;  /* the buffer that the last step to settle a variable writes, or ASH_NO_BUFFER */
     ash_diag *diag;
 } ash_lowering;
 
@@ -189,6 +190,10 @@ bool ash_kern_lower_matmul(ash_kern *k, ash_dim *chunks);
 bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks);
 void ash_kern_lower_winograd(ash_kern *k, ash_dim *chunks);
 ash_status ash_kern_lower_other(ash_kern *k, ash_dim *chunks);
+ash_dim ash_kern_lower_nms(ash_kern *k); /* nms.c; the number of chunks */
+/* A buffer of scratch memory: for each worker so many bytes, rounded up to whole lines, so that those of
+ * two workers share none. */
+ash_status ash_lower__scratch(ash_lowering *low, ash_dtype dtype, int64_t bytes, uint32_t *out);
 /* Scratch memory of this kernel, `count` elements for each worker; *first is the worker's first element. */
 uint16_t ash_kern_scratch(ash_kern *k, ash_dtype dtype, ash_dim count, ash_ref *first);
 /* Writes a value into `target`, which has a place, `shift` elements further along one axis. */
@@ -199,6 +204,13 @@ ash_status ash_kern_lower_part(ash_kern *k, ash_value value, ash_value target, u
  * when it is not of that form. */
 bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out);
 
+/* Settled variables: settle.c. The step of a node that settles one; and access records for those that a
+ * finished kernel, or the number of its chunks, mentions. */
+ash_status ash_kern_settle_step(ash_lowering *low, const ash_node *node);
+void ash_kern_read_settled(ash_kern *k, ash_dim chunks);
+/* The records for those that a dim mentions, of steps that are no kernels, and their number; NULL: the
+ * number alone. */
+uint32_t ash_kern_settled_reads(const ash_lowering *low, ash_dim dim, ash_access *out);
 /* The step of a group that is a call of the caller's function: call.c. */
 ash_status ash_lower__call(ash_lowering *low, uint32_t group);
 

@@ -348,6 +348,8 @@ static ash_status add_step(ash_kern *k, ash_dim chunks, bool whole_group) {
     ash_lowering *low = k->low;
     ash_program *p = low->program;
     const ash_group *g = k->group;
+    ash_kern_read_settled(k, chunks);
+    ASH_TRY(ash_kern_status(k));
     ash_step step = {
         .kind = ASH_STEP_KERNEL, .chunks = chunks, .inplace = inplace_candidate(k), .moves = !whole_group};
     uint32_t *buffers = ash_arena_alloc(&p->arena, k->uses.len, sizeof *buffers);
@@ -381,7 +383,6 @@ static ash_status add_step(ash_kern *k, ash_dim chunks, bool whole_group) {
  * -------------------------------------------------------------------------------------------------------------------
  */
 
-/* A result without elements needs no kernel. */
 static bool is_empty(const ash_lowering *low, ash_value value) {
     return ash_type_max_count(low->program->dims, ash_graph__type(low->graph, value)) == 0;
 }
@@ -453,9 +454,11 @@ static ash_status lower_scatter(ash_lowering *low, uint32_t id) {
 static ash_status lower_group(ash_lowering *low, uint32_t id) {
     const ash_group *g = &low->fusion.groups.at[id];
     if (g->kind == ASH_GROUP_CONCAT) return lower_concat(low, id);
-    switch (ash_op_infos[low->graph->nodes.at[g->root].op].class) {
+    const ash_node *root = &low->graph->nodes.at[g->root];
+    switch (ash_op_infos[root->op].class) {
     case ASH_CLASS_SCATTER: return lower_scatter(low, id);
     case ASH_CLASS_CUSTOM: return ash_lower__call(low, id);
+    case ASH_CLASS_SETTLE: return ash_kern_settle_step(low, root);
     default: return lower_kernel(low, id);
     }
 }
@@ -518,9 +521,11 @@ static bool *stored_values(const ash_graph *graph, const ash_lower_options *opti
     for (size_t i = 0; i < graph->outputs.len; i++) stored[graph->outputs.at[i].value] = true;
     for (size_t i = 0; i < graph->states.len; i++)
         if (graph->states.at[i].update != ASH_NO_VALUE) stored[graph->states.at[i].update] = true;
-    for (size_t n = 0; n < graph->nodes.len; n++) { /* functions see whole values, row-major */
+    for (size_t n = 0; n < graph->nodes.len;
+         n++) { /* functions, and what settles, see whole values, row-major */
         const ash_node *node = &graph->nodes.at[n];
-        if (ash_op_infos[node->op].class != ASH_CLASS_CUSTOM) continue;
+        ash_class class = ash_op_infos[node->op].class;
+        if (class != ASH_CLASS_CUSTOM && class != ASH_CLASS_SETTLE) continue;
         for (unsigned i = 0; i < node->n_ins; i++) stored[node->ins[i]] = true;
         for (unsigned i = 0; i < node->n_outs; i++) stored[node->out + i] = true;
     }
@@ -539,6 +544,15 @@ static bool *stored_values(const ash_graph *graph, const ash_lower_options *opti
     return NULL;
 }
 
+/* Executions read dims, on any thread, while the graph's may go on to grow. */
+static ash_status own_dims(ash_program *p, ash_diag *diag) {
+    ash_dims *own;
+    ASH_TRY(ash_dims_copy(p->dims, &own, diag));
+    ash_dims_release(p->dims);
+    p->dims = own;
+    return ASH_OK;
+}
+
 ash_status ash_program__lower(const ash_graph *graph, const ash_target *target,
                               const ash_lower_options *options, ash_program **out, ash_diag *diag) {
     const ash_allocator *a = graph->allocator;
@@ -550,7 +564,12 @@ ash_status ash_program__lower(const ash_graph *graph, const ash_target *target,
     p->allocator = a;
     p->dims = ash_dims_retain(graph->dims);
     ash_arena_init(&p->arena, a);
-    ash_lowering low = {.graph = graph, .target = target, .allocator = a, .program = p, .diag = diag};
+    ash_lowering low = {.graph = graph,
+                        .target = target,
+                        .allocator = a,
+                        .program = p,
+                        .settled = ASH_NO_BUFFER,
+                        .diag = diag};
     low.fusion.allocator = a;
     ash_map_init(&low.nest_ids, a);
     low.places = ash_mem_calloc(a, graph->values.len, sizeof *low.places);
@@ -569,6 +588,7 @@ ash_status ash_program__lower(const ash_graph *graph, const ash_target *target,
     ASH_TRY_DONE(lower_groups(&low, false));
     ASH_TRY_DONE(ash_lower__states(&low, options));
     ASH_TRY_DONE(settle_kinds(&low));
+    ASH_TRY_DONE(own_dims(p, diag));
 done:
     ash_mem_free(a, stored, graph->values.len, sizeof *stored);
     ash_mem_free(a, low.places, graph->values.len, sizeof *low.places);

@@ -1,8 +1,8 @@
-/* Kernels of their own: argument of an extremum, cumulative sum, top k, scatter.
+/* Kernels of their own: argument of an extremum, cumulative sum, top k, scatter, numbers of true elements.
  *
  * The first three work on rows: the elements along one axis, for each position of the others; chunks are
  * rows. Scatter is one chunk, since updates of one element have an order; its operand is in its place
- * already. */
+ * already. So is nonzero, where each place depends on all elements before. */
 #include "loops.h"
 
 typedef struct rows {
@@ -340,7 +340,7 @@ static ash_ref some_belong(rows *r, const best_list *l, bool largest, int64_t mo
 }
 
 /* One pass with a sorted list of the best: an element that is not among them costs one comparison. */
-static ash_dim lower_topk(ash_kern *k) {
+static ash_dim list_topk(ash_kern *k) {
     rows r;
     ash_nest *n = &k->nest;
     const ash_node *node = &k->graph->nodes.at[k->group->root];
@@ -388,6 +388,120 @@ static ash_dim lower_topk(ash_kern *k) {
     ash_kern_forget(k, mark);
     ash_nest_end(n);
     return total;
+}
+
+/* The numbers of a row's elements, in two halves of scratch that take turns. */
+typedef struct order {
+    uint16_t buffer;
+    ash_ref from, to; /* cells: the first element of each half */
+} order;
+
+static ash_ref number_at(ash_nest *n, const order *o, ash_ref i) {
+    return ash_nest_load(n, o->buffer, ash_nest_binary(n, ASH_OP_ADD, ash_nest_get(n, o->from), i), 1,
+                         ASH_NO_REF);
+}
+
+static void set_number(ash_nest *n, const order *o, ash_ref cell, ash_ref i, ash_ref number) {
+    ash_nest_store(n, o->buffer, ash_nest_binary(n, ASH_OP_ADD, ash_nest_get(n, cell), i), number,
+                   ASH_NO_REF);
+}
+
+static ash_ref row_element(ash_kern *k, const rows *r, ash_ref number) {
+    ash_ix idx[ASH_MAX_RANK];
+    memcpy(idx, r->idx, sizeof idx);
+    idx[r->axis] = ash_ix_loaded(&k->ixs, number, INT64_MAX, 0);
+    return ash_kern_eval(k, r->node->ins[0], idx);
+}
+
+/* Merges the runs [low, middle) and [middle, high); of equals the left one's come first. No branch depends
+ * on the elements: a run that is over is read at its neighbour's place, and what was read does not count.
+ */
+static void merge_runs(ash_kern *k, const rows *r, const order *o, ash_ref low, ash_ref middle,
+                       ash_ref high) {
+    ash_nest *n = &k->nest;
+    ash_ref last = ash_nest_binary(n, ASH_OP_SUB, ash_kern_dim(k, r->count), ash_nest_index(n, 1));
+    ash_ref left = ash_nest_cell(n, low), right = ash_nest_cell(n, middle);
+    ash_ref i = ash_nest_loop(n, low, high, 1, 1);
+    bool largest = ash_node_int(r->node, ASH_ATTR_LARGEST);
+    size_t mark = ash_kern_mark(k);
+    ash_ref a = ash_nest_get(n, left), b = ash_nest_get(n, right);
+    ash_ref number_a = number_at(n, o, ash_nest_binary(n, ASH_OP_MIN, a, last));
+    ash_ref number_b = number_at(n, o, ash_nest_binary(n, ASH_OP_MIN, b, last));
+    ash_ref x = row_element(k, r, number_a), y = row_element(k, r, number_b);
+    ash_ref before = precedes(k, largest, largest, y, x);
+    ash_ref take =
+        ash_nest_binary(n, ASH_OP_OR, ash_nest_binary(n, ASH_OP_LE, middle, a),
+                        ash_nest_binary(n, ASH_OP_AND, ash_nest_binary(n, ASH_OP_LT, b, high), before));
+    set_number(n, o, o->to, i, ash_nest_select(n, take, number_b, number_a));
+    ash_ref step = ash_nest_cast(n, ASH_I64, take);
+    ash_nest_set(n, right, ash_nest_binary(n, ASH_OP_ADD, b, step));
+    ash_nest_set(
+        n, left,
+        ash_nest_binary(n, ASH_OP_ADD, a, ash_nest_binary(n, ASH_OP_SUB, ash_nest_index(n, 1), step)));
+    ash_kern_forget(k, mark);
+    ash_nest_end(n);
+}
+
+/* A merge sort of the elements' numbers, runs of 1, 2, 4, ... until one is all, then the first k. */
+static ash_dim sort_topk(ash_kern *k, unsigned passes) {
+    rows r;
+    ash_nest *n = &k->nest;
+    const ash_node *node = &k->graph->nodes.at[k->group->root];
+    const ash_type *in = ash_graph__type(k->graph, node->ins[0]);
+    ash_dim half = in->dims[ash_node_int(node, ASH_ATTR_AXIS)];
+    ash_ref first, second;
+    order o = {.buffer = ash_kern_scratch(k, ASH_I64, ash_kern_product(k, half, 2), &first)};
+    ash_dim total = begin_rows(&r, k, in->rank, 1, NULL);
+    ash_ref zero = ash_nest_index(n, 0), two = ash_nest_index(n, 2), count = ash_kern_dim(k, r.count);
+    second = ash_nest_binary(n, ASH_OP_ADD, first, count);
+    o.from = ash_nest_cell(n, first), o.to = ash_nest_cell(n, second);
+    ash_ref width = ash_nest_cell(n, ash_nest_index(n, 1));
+    ash_ref i = ash_nest_loop(n, zero, count, 1, 1);
+    set_number(n, &o, o.from, i, i);
+    ash_nest_end(n);
+    ash_nest_loop(n, zero, ash_nest_index(n, passes), 1, 1);
+    ash_ref wide = ash_nest_get(n, width), both = ash_nest_binary(n, ASH_OP_MUL, wide, two);
+    ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, wide, count));
+    ash_ref more = ash_nest_binary(n, ASH_OP_SUB, both, ash_nest_index(n, 1));
+    ash_ref pairs = ash_nest_idiv(n, ash_nest_binary(n, ASH_OP_ADD, count, more), both);
+    ash_ref pair = ash_nest_loop(n, zero, pairs, 1, 1);
+    ash_ref low = ash_nest_binary(n, ASH_OP_MUL, pair, both);
+    ash_ref middle = ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, low, wide), count);
+    ash_ref high = ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, low, both), count);
+    merge_runs(k, &r, &o, low, middle, high);
+    ash_nest_end(n);
+    ash_ref was = ash_nest_get(n, o.from);
+    ash_nest_set(n, o.from, ash_nest_get(n, o.to));
+    ash_nest_set(n, o.to, was);
+    ash_nest_set(n, width, both);
+    ash_nest_end(n);
+    ash_nest_end(n);
+    ash_sym rank = ash_kern_sym(k, ash_node_int(r.node, ASH_ATTR_K));
+    size_t mark = ash_kern_mark(k);
+    i = ash_kern_loop(k, rank, zero, ash_kern_dim(k, ash_node_int(r.node, ASH_ATTR_K)), 1, 1);
+    ash_ix out[ASH_MAX_RANK];
+    memcpy(out, r.idx, sizeof out);
+    out[r.axis] = ash_ix_sym(&k->ixs, rank);
+    ash_ref number = number_at(n, &o, i);
+    ash_kern_store(k, r.node->out, out, row_element(k, &r, number));
+    ash_kern_store(k, r.node->out + 1, out, number);
+    ash_nest_end(n);
+    ash_kern_forget(k, mark);
+    ash_nest_end(n);
+    return total;
+}
+
+/* A list of the best, where they are few and their number is known, or sorting: with so many to keep in
+ * order, several operations per element and bit of the row's length are less. */
+static ash_dim lower_topk(ash_kern *k) {
+    const ash_node *node = &k->graph->nodes.at[k->group->root];
+    ash_dim most = ash_node_int(node, ASH_ATTR_K);
+    int64_t length =
+        ash_kern_max(k, ash_graph__type(k->graph, node->ins[0])->dims[ash_node_int(node, ASH_ATTR_AXIS)]);
+    unsigned bits = 0;
+    while (bits < 62 && INT64_C(1) << bits < length) bits++;
+    bool few = ash_dim_is_const(most) && most <= 4 * (int64_t)bits;
+    return few ? list_topk(k) : sort_topk(k, bits);
 }
 
 /* --- scatter
@@ -473,6 +587,41 @@ static ash_dim lower_scatter(ash_kern *k) {
     return 1;
 }
 
+/* --- nonzero
+ * -------------------------------------------------------------------------------------------------------------
+ */
+
+/* One pass that writes every element's number to the place after the last one found, and steps on where the
+ * element is true: no branch depends on the data. The count never exceeds the elements that were seen. */
+static ash_dim lower_nonzero(ash_kern *k) {
+    ash_nest *n = &k->nest;
+    const ash_node *node = &k->graph->nodes.at[k->group->root];
+    const ash_type *x = ash_graph__type(k->graph, node->ins[0]);
+    ash_dim total = ash_graph__type(k->graph, node->out)->dims[0];
+    ash_ix idx[ASH_MAX_RANK], number = ash_ix_const(&k->ixs, 0);
+    size_t mark = ash_kern_mark(k);
+    ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG), ash_kern_argument(k, ASH_NEST_END_ARG), 1,
+                  1);
+    ash_ref zero = ash_nest_index(n, 0), found = ash_nest_cell(n, zero);
+    open_loops(k, x, idx);
+    for (unsigned d = 0; d < x->rank; d++)
+        number = ash_ix_add(&k->ixs, ash_ix_mul(&k->ixs, number, x->dims[d]), idx[d]);
+    ash_ref is_true = ash_kern_eval(k, node->ins[0], idx), before = ash_nest_get(n, found);
+    ash_ix to = ash_ix_loaded(&k->ixs, before, INT64_MAX, 0);
+    ash_kern_store(k, node->out, &to, ash_kern_index(k, number));
+    ash_nest_set(n, found, ash_nest_binary(n, ASH_OP_ADD, before, ash_nest_cast(n, ASH_I64, is_true)));
+    close_loops(k, x->rank, mark);
+    ash_ref count = ash_nest_get(n, found);
+    ash_kern_store(k, node->out + 1, NULL, count);
+    ash_sym rest = ash_kern_sym(k, total);
+    ash_kern_loop(k, rest, count, ash_kern_dim(k, total), 1, 1);
+    to = ash_ix_sym(&k->ixs, rest);
+    ash_kern_store(k, node->out, &to, zero);
+    close_loops(k, 1, mark);
+    ash_nest_end(n);
+    return 1;
+}
+
 ash_status ash_kern_lower_other(ash_kern *k, ash_dim *chunks) {
     ash_diag *diag = k->low->diag;
     rows r;
@@ -481,6 +630,8 @@ ash_status ash_kern_lower_other(ash_kern *k, ash_dim *chunks) {
     case ASH_CLASS_SCAN: *chunks = run_rows(&r, k, cumsum_body); break;
     case ASH_CLASS_TOPK: *chunks = lower_topk(k); break;
     case ASH_CLASS_SCATTER: *chunks = lower_scatter(k); break;
+    case ASH_CLASS_NONZERO: *chunks = lower_nonzero(k); break;
+    case ASH_CLASS_NMS: *chunks = ash_kern_lower_nms(k); break;
     default: return ash_fail(diag, ASH_ERROR_UNSUPPORTED, "no lowering for this operator");
     }
     return ash_kern_status(k);

@@ -51,13 +51,17 @@ typedef struct ash_access {
 typedef enum ash_step_kind {
     ASH_STEP_KERNEL, /* a generated kernel */
     ASH_STEP_COPY,   /* accesses[0] is read, accesses[1] written, byte for byte */
-    ASH_STEP_CALL    /* a function of the caller */
+    ASH_STEP_CALL,   /* a function of the caller */
+    ASH_STEP_SETTLE  /* the i64 in accesses[0] is read, brought within 0 and the limit of variable `var`,
+                        becomes  its value, and is written to accesses[1]; steps that mention the variable
+                        read that */
 } ash_step_kind;
 
 typedef struct ash_step {
     ash_step_kind kind;
     const char *name;        /* of what it computes: "conv+add+relu" */
     uint32_t nest;           /* index of its nest, for kernels; among the calls, for calls */
+    uint32_t var;            /* what it settles */
     ash_dim chunks;          /* independent pieces of work */
     const uint32_t *buffers; /* per buffer of the nest; operands, results and scratch of a call */
     uint32_t n_buffers, n_accesses;
@@ -81,7 +85,7 @@ typedef struct ash_program_call {
 typedef struct ash_program {
     const ash_allocator *allocator;
     ash_arena arena; /* lists and names */
-    ash_dims *dims;
+    ash_dims *dims;  /* a copy of the graph's */
     ASH_VEC(ash_buffer) buffers;
     ASH_VEC(ash_step) steps;
     size_t prologue;         /* the first so many steps run at prepare */
@@ -99,8 +103,8 @@ typedef struct ash_lower_options {
     size_t n_keep;
 } ash_lower_options;
 
-/* Fuses and lowers a graph for a target. The program shares the graph's dims and blobs and is otherwise
- * independent of it. ASH_ERROR_UNSUPPORTED names a node that has no lowering. The caller frees *out. */
+/* Fuses and lowers a graph for a target. The program shares the graph's blobs and is otherwise independent
+ * of it. ASH_ERROR_UNSUPPORTED names a node that has no lowering. The caller frees *out. */
 ash_status ash_program__lower(const ash_graph *graph, const ash_target *target,
                               const ash_lower_options *options, ash_program **out, ash_diag *diag);
 void ash_program__free(ash_program *program); /* NULL is allowed */

@@ -94,13 +94,7 @@ static bool evaluate(fold *f, const ash_node *node) {
 static bool attributes_known(const fold *f) {
     for (size_t i = 0; i < f->nodes.len; i++) {
         const ash_node *node = &f->im->graph->nodes.at[f->nodes.at[i]];
-        for (size_t k = 0; k < node->n_attrs; k++) {
-            const ash_attr *attr = &node->attrs[k];
-            ash_attr_type type = ash_attr_infos[attr->key].type;
-            if (type == ASH_ATTR_TYPE_DIM && !ash_dim_is_const(attr->i)) return false;
-            for (uint32_t j = 0; j < attr->count && type == ASH_ATTR_TYPE_DIMS; j++)
-                if (!ash_dim_is_const(attr->list[j])) return false;
-        }
+        if (node->op == ASH_OP_SETTLE || !ash_node_has_numbers(node)) return false;
     }
     return true;
 }

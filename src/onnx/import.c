@@ -532,6 +532,7 @@ static ash_status import_bytes(ash_context *context, const void *data, size_t si
     ash_map_init(&im.folded, im.allocator);
     ash_strmap_init(&im.functions, im.allocator);
     im.opsets = &im.model.opsets;
+    ash_map_init(&im.masks, im.allocator);
     ash_strmap_init(&im.dims, im.allocator);
     ash_strmap_init(&im.given, im.allocator);
     ash_diag_clear(&im.diag);
@@ -546,6 +547,8 @@ static ash_status import_bytes(ash_context *context, const void *data, size_t si
     ash_vec_free(im.allocator, &im.values);
     ash_map_free(&im.folded);
     ash_strmap_free(&im.functions);
+    ash_map_free(&im.masks);
+    ash_vec_free(im.allocator, &im.found);
     ash_strmap_free(&im.dims);
     ash_strmap_free(&im.given);
     ash_onnx__source_free(&im.source);

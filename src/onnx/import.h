@@ -50,6 +50,11 @@ typedef struct ash_import_call {
     char
         path[ASH_IMPORT_PATH]; /* names of the calls down to this one, each with a '/'; cut when too long */
 } ash_import_call;
+/* Where a mask is true: see ash_lower__found. */
+typedef struct ash_import_found {
+    ash_value positions;
+    ash_dim count;
+} ash_import_found;
 
 typedef struct ash_import_row ash_import_row;
 
@@ -76,7 +81,9 @@ typedef struct ash_import {
     unsigned nesting;              /* graphs around the node */
     size_t lowered;                /* nodes so far, those of repeated bodies each time */
     ash_map folded;                /* graph value -> constant with its elements, made by fold.c */
-    ash_status status;             /* the sticky failure */
+    ash_map masks;                 /* graph value that was asked where it is true -> index of `found` */
+    ASH_VEC(ash_import_found) found;
+    ash_status status; /* the sticky failure */
     ash_diag diag;
 } ash_import;
 

@@ -166,8 +166,11 @@ ash_value ash_lower__filled(ash_import *im, ash_dtype dtype, double number, cons
     return ash_lower__broadcast(im, ash_lower__scalar(im, dtype, number), dims, rank);
 }
 
-/* The core has no operator that turns a dim into data, but a sum over as many ones is it. */
+/* The core has no operator that turns a dim into data, but a sum over as many ones is it. What settles a
+ * variable has it as data. */
 ash_value ash_lower__dim(ash_import *im, ash_dim dim) {
+    uint32_t var;
+    if (ash_dims_is_settled(im->graph->dims, dim, &var)) return ash_graph__settler(im->graph, var);
     if (ash_dim_is_const(dim)) {
         const ash_type type = {.dtype = ASH_I64};
         return convert(im, &type, &dim, NULL);

@@ -38,6 +38,15 @@ double ash_lower__highest(ash_dtype dtype); /* infinity, or the largest integer 
 double ash_lower__float_at(const ash_blob *blob, ash_dtype dtype, size_t i);
 int64_t ash_lower__int_at(const ash_blob *blob, ash_dtype dtype, size_t i);
 
+/* --- sizes that depend on data -------------------------------------------------------------------- */
+
+/* A dim whose value is `count`, an i64 scalar that never exceeds `limit`. It is called after the present
+ * node's result k and its dim `axis`, "y.0". */
+ash_dim ash_lower__settle(ash_import *im, ash_value count, ash_dim limit, size_t k, unsigned axis);
+/* The numbers of the elements of x that are not 0, in row-major order, i64 [*count]. The same value gives
+ * the same dim again, and one that is known at import gives a number. */
+ash_value ash_lower__found(ash_import *im, ash_value x, size_t k, unsigned axis, ash_dim *count);
+
 /* --- movement ------------------------------------------------------------------------------------- */
 
 ash_value ash_lower__reshape(ash_import *im, ash_value x, const ash_dim *dims, unsigned rank);

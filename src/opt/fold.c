@@ -53,7 +53,7 @@ static int64_t products(const ash_rewrite *rw, const ash_node *node) {
 static bool is_foldable(ash_rewrite *rw, const ash_node *node) {
     int64_t budget = MAX_ELEMENTS, stored = 0, largest = 0, work;
     if (node->op == ASH_OP_BROADCAST || node->op == ASH_OP_IOTA) return false;
-    if (!ash_node__is_pure(rw->from, node)) return false;
+    if (!ash_node__is_pure(rw->from, node) || !ash_node_has_numbers(node)) return false;
     for (size_t k = 0; k < node->n_ins; k++) {
         ash_value in = ash_rewrite__get(rw, node->ins[k]);
         if (in == ASH_NO_VALUE || !is_known(rw, in, 0, &budget, &stored)) return false;

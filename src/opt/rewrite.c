@@ -21,6 +21,11 @@ bool ash_rewrite__is_kept(const ash_rewrite *rw, ash_value value) {
     return origin != ASH_NO_VALUE && rw->opt->kept[origin];
 }
 
+static void use_settler(void *user, ash_value settler) {
+    ash_rewrite *rw = user;
+    rw->uses[settler]++;
+}
+
 /* Uses come after definitions, so one walk backwards sees every use of a value before its node. */
 static void count_uses(ash_rewrite *rw) {
     const ash_graph *from = rw->from;
@@ -32,6 +37,7 @@ static void count_uses(ash_rewrite *rw) {
         const ash_node *node = &from->nodes.at[i];
         if (!ash_rewrite__is_live(rw, node)) continue;
         for (size_t k = 0; k < node->n_ins; k++) rw->uses[node->ins[k]]++;
+        ash_graph__each_settler(from, node, use_settler, rw);
     }
 }
 

@@ -46,13 +46,22 @@ static int64_t copy_bytes(const ash_plan *plan, const ash_step *step) {
     return ASH_MAX(end - step->accesses[0].begin, 0);
 }
 
+static const ash_step *resize(ash_plan *plan, uint32_t i) {
+    ash_plan_step *s = &plan->steps[i];
+    const ash_step *step = &plan->program->steps.at[s->index];
+    int64_t chunks = ash_dims_eval(plan->program->dims, step->chunks, plan->vars);
+    s->launch.end = ASH_MAX(chunks, 0);
+    if (step->kind == ASH_STEP_COPY) s->copy.bytes = copy_bytes(plan, step);
+    return step;
+}
+
+void ash_plan__refresh_step(ash_plan *plan, uint32_t i) {
+    const ash_step *step = resize(plan, i);
+    if (step->kind == ASH_STEP_CALL) ash_plan__refresh_call(plan, step->nest);
+}
+
 void ash_plan__refresh_steps(ash_plan *plan) {
-    for (size_t i = 0; i < plan->n_steps; i++) {
-        ash_plan_step *s = &plan->steps[i];
-        const ash_step *step = &plan->program->steps.at[s->index];
-        s->launch.end = ASH_MAX(ash_dims_eval(plan->program->dims, step->chunks, plan->vars), 0);
-        if (step->kind == ASH_STEP_COPY) s->copy.bytes = copy_bytes(plan, step);
-    }
+    for (uint32_t i = 0; i < plan->n_steps; i++) resize(plan, i);
     ash_plan__refresh_calls(plan);
 }
 
@@ -81,6 +90,16 @@ static ash_status check_step(const ash_program *p, size_t index, ash_diag *diag)
                     step->accesses[0].end - step->accesses[0].begin ==
                         step->accesses[1].end - step->accesses[1].begin;
         ASH_FAIL_IF(!well, diag, ASH_ERROR_INTERNAL, "step %zu (%s) is no copy of equal bytes", index,
+                    name);
+        return ASH_OK;
+    }
+    if (step->kind == ASH_STEP_SETTLE) {
+        bool well = step->n_buffers == 2 && step->n_accesses >= 2 && !step->accesses[0].write &&
+                    step->accesses[1].write && step->buffers[0] == step->accesses[0].buffer &&
+                    step->buffers[1] == step->accesses[1].buffer && index >= p->prologue &&
+                    step->accesses[0].end == sizeof(int64_t) && step->accesses[1].end == sizeof(int64_t) &&
+                    step->var < ash_dims_var_count(p->dims) && ash_dims_var(p->dims, step->var)->settled;
+        ASH_FAIL_IF(!well, diag, ASH_ERROR_INTERNAL, "step %zu (%s) does not settle a variable", index,
                     name);
         return ASH_OK;
     }
@@ -157,9 +176,9 @@ static uint32_t table_count(const ash_step *step) {
     return step->kind == ASH_STEP_COPY ? 2 : step->n_buffers;
 }
 
-/* Slots before the buffers' addresses: of a call, what it passes on. */
+/* Slots of its table before those of buffers: what a function of the host is told. */
 static uint32_t table_lead(const ash_step *step) {
-    return step->kind == ASH_STEP_CALL;
+    return step->kind == ASH_STEP_CALL || step->kind == ASH_STEP_SETTLE;
 }
 
 static uint64_t offset_in_root(const ash_plan *plan, uint32_t buffer) {
@@ -169,23 +188,30 @@ static uint64_t offset_in_root(const ash_plan *plan, uint32_t buffer) {
 
 static void fill_steps(ash_plan *plan) {
     const ash_program *p = plan->program;
+    ash_plan_settling *settling = plan->settlings;
     size_t slot = 0;
     for (size_t i = 0; i < plan->n_steps; i++) {
         const ash_step *step = &p->steps.at[p->prologue + i];
         ash_plan_step *s = &plan->steps[i];
         *s = (ash_plan_step){.index = (uint32_t)(p->prologue + i)};
-        bool call = step->kind == ASH_STEP_CALL;
+        bool call = step->kind == ASH_STEP_CALL, settle = step->kind == ASH_STEP_SETTLE;
         if (call) plan->table[slot] = &plan->calls[step->nest];
+        if (settle) {
+            *settling = (ash_plan_settling){.plan = plan, .var = step->var};
+            plan->table[slot] = settling++;
+        }
         if (step->kind == ASH_STEP_COPY)
             s->copy = (ash_transfer){.buffers = plan->table + slot,
                                      .from = step->accesses[0].begin,
                                      .to = step->accesses[1].begin};
         else
-            s->launch = (ash_launch){.fn = call ? ash_plan__call_fn() : plan->fns[step->nest],
+            s->launch = (ash_launch){.fn = settle ? ash_plan__settle
+                                           : call ? ash_plan__call_fn()
+                                                  : plan->fns[step->nest],
                                      .buffers = plan->table + slot,
                                      .vars = plan->vars,
                                      .parallel = ash_plan__is_parallel(plan, step),
-                                     .host = call,
+                                     .host = call || settle,
                                      .piece = ash_plan__piece(plan, step)};
         slot += table_lead(step);
         for (uint32_t k = 0; k < table_count(step); k++, slot++) {
@@ -218,6 +244,7 @@ static ash_status make_tables(ash_plan *plan, ash_diag *diag) {
     for (size_t s = p->prologue; s < p->steps.len; s++) {
         plan->n_entries += table_count(&p->steps.at[s]);
         plan->n_table += table_lead(&p->steps.at[s]) + table_count(&p->steps.at[s]);
+        plan->n_settlings += p->steps.at[s].kind == ASH_STEP_SETTLE;
     }
     ASH_FAIL_IF(plan->n_table > UINT32_MAX, diag, ASH_ERROR_OUT_OF_RANGE,
                 "the program has too many operands");
@@ -225,14 +252,15 @@ static ash_status make_tables(ash_plan *plan, ash_diag *diag) {
     plan->table = ash_mem_calloc(a, plan->n_table, sizeof *plan->table);
     plan->entries = ash_mem_calloc(a, plan->n_entries, sizeof *plan->entries);
     plan->first_entry = ash_mem_calloc(a, plan->n_buffers + 1, sizeof *plan->first_entry);
+    plan->settlings = ash_mem_calloc(a, plan->n_settlings, sizeof *plan->settlings);
     uint32_t *next = ash_mem_alloc(a, plan->n_buffers, sizeof *next);
-    bool made = plan->steps && plan->table && plan->entries && plan->first_entry && next;
+    bool made = plan->steps && plan->table && plan->entries && plan->first_entry && plan->settlings && next;
     if (made) {
         fill_steps(plan);
         fill_entries(plan, next);
     }
     ash_mem_free(a, next, plan->n_buffers, sizeof *next);
-    return made ? ASH_OK : ASH_NO_MEMORY(diag);
+    return made ? ash_plan__make_settlings(plan, diag) : ASH_NO_MEMORY(diag);
 }
 
 /* --- arenas ----------------------------------------------------------------------------------- */
@@ -280,6 +308,7 @@ static ash_status make_state(ash_plan *plan, ash_diag *diag) {
     for (uint32_t b = 0; b < plan->n_buffers; b++)
         plan->first_viewed[b] = plan->next_viewed[b] = ASH_NO_BUFFER;
     for (size_t i = 0; i < plan->n_vars; i++) plan->vars[i] = ash_dims_var(p->dims, i)->max;
+    ash_plan__unsettle(plan);
     return ash_plan__make_states(plan, diag);
 }
 
@@ -482,6 +511,7 @@ ash_status ash_plan_replicate(ash_plan *plan, ash_plan **out, ash_diag *diag) {
     if (plan->n_vars) memcpy(twin->vars, plan->vars, plan->n_vars * sizeof *plan->vars);
     share_weights(plan, twin);
     pthread_mutex_unlock(&plan->lock);
+    ash_plan__unsettle(twin);
     ash_plan__refresh_steps(twin);
     *out = twin;
     return ASH_OK;
@@ -522,6 +552,8 @@ void ash_plan_destroy(ash_plan *plan) {
     ash_mem_free(a, plan->table, plan->n_table, sizeof *plan->table);
     ash_mem_free(a, plan->entries, plan->n_entries, sizeof *plan->entries);
     ash_mem_free(a, plan->first_entry, plan->n_buffers + 1, sizeof *plan->first_entry);
+    ash_mem_free(a, plan->settlings, plan->n_settlings, sizeof *plan->settlings);
+    ash_mem_free(a, plan->resized, plan->n_resized, sizeof *plan->resized);
     ash_mem_free(a, plan->timings, plan->program->steps.len - plan->program->prologue,
                  sizeof *plan->timings);
     ash_plan__free_calls(plan);

@@ -46,15 +46,17 @@ ash_status ash_plan__round(ash_plan *plan, ash_status status, ash_diag *diag) {
     return plan->call_diag.code;
 }
 
+void ash_plan__refresh_call(ash_plan *plan, uint32_t call) {
+    ash_plan_call *c = &plan->calls[call];
+    const ash_step *step = &plan->program->steps.at[c->step];
+    uint64_t bytes;
+    for (uint32_t k = 0; k < c->program->n_ins + c->program->n_outs; k++)
+        ash_plan__present_type(plan, step->buffers[k], &c->types[k], &bytes);
+    c->chunks = ash_dims_eval(plan->program->dims, step->chunks, plan->vars);
+}
+
 void ash_plan__refresh_calls(ash_plan *plan) {
-    for (size_t i = 0; i < plan->program->calls.len; i++) {
-        ash_plan_call *c = &plan->calls[i];
-        const ash_step *step = &plan->program->steps.at[c->step];
-        uint64_t bytes;
-        for (uint32_t k = 0; k < c->program->n_ins + c->program->n_outs; k++)
-            ash_plan__present_type(plan, step->buffers[k], &c->types[k], &bytes);
-        c->chunks = ash_dims_eval(plan->program->dims, step->chunks, plan->vars);
-    }
+    for (uint32_t i = 0; i < plan->program->calls.len; i++) ash_plan__refresh_call(plan, i);
 }
 
 ash_status ash_plan__make_calls(ash_plan *plan, ash_diag *diag) {

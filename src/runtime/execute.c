@@ -75,6 +75,8 @@ static ash_status find_var(const ash_plan *plan, const ash_var_binding *binding,
     for (size_t i = 0; i < plan->n_vars; i++) {
         const ash_var *var = ash_dims_var(plan->program->dims, i);
         if (strcmp(var->name, binding->name) != 0) continue;
+        ASH_FAIL_IF(var->settled, diag, ASH_ERROR_INVALID_ARGUMENT,
+                    "variable \"%.80s\" depends on data: executions settle it", binding->name);
         ASH_FAIL_IF(binding->value < var->min || binding->value > var->max, diag, ASH_ERROR_OUT_OF_RANGE,
                     "variable \"%.80s\" cannot be %lld: it lies within %lld and %lld", binding->name,
                     (long long)binding->value, (long long)var->min, (long long)var->max);
@@ -96,6 +98,7 @@ static ash_status bind_vars(ash_plan *plan, const ash_var_binding *vars, size_t 
         plan->vars[index] = vars[i].value;
     }
     if (!changed) return ASH_OK;
+    ash_plan__unsettle(plan);
     ash_plan__refresh_steps(plan);
     ash_plan__refresh_views(plan);
     return ASH_OK;
@@ -111,7 +114,7 @@ ash_status ash_plan_var_at(ash_plan *plan, size_t index, ash_plan_var *out, ash_
                 "there is no variable %zu: the plan has %zu", index, plan->n_vars);
     const ash_var *var = ash_dims_var(plan->program->dims, index);
     pthread_mutex_lock(&plan->lock);
-    *out = (ash_plan_var){var->name, var->min, var->max, plan->vars[index]};
+    *out = (ash_plan_var){var->name, var->min, var->max, plan->vars[index], var->settled};
     pthread_mutex_unlock(&plan->lock);
     return ASH_OK;
 }
@@ -128,6 +131,10 @@ ash_status ash_plan_set_vars(ash_plan *plan, const ash_var_binding *vars, size_t
 
 void ash_plan__note_incomplete(ash_plan *plan) {
     plan->executed = false;
+    if (plan->n_settlings) {
+        ash_plan__unsettle(plan);
+        ash_plan__refresh_steps(plan);
+    }
     ash_plan__lose_states(plan);
     ash_plan__refresh_views(plan);
 }
@@ -154,7 +161,7 @@ static ash_status execute(ash_plan *plan, ash_profile *profile, ash_diag *diag) 
         ash_plan__note_incomplete(plan);
         return status;
     }
-    if (ash_plan__has_results(plan) && !plan->saved) return ASH_OK;
+    if (ash_plan__has_results(plan) && !plan->saved && plan->n_settlings == 0) return ASH_OK;
     plan->executed = true;
     if (plan->n_vars) memcpy(plan->result_vars, plan->vars, plan->n_vars * sizeof *plan->vars);
     ash_storage_release(plan->saved);
@@ -174,6 +181,7 @@ static ash_status execute_all(ash_plan *plan, const ash_var_binding *vars, size_
         status = execute(plan, profile, diag);
         if (status != ASH_OK && count && memcmp(plan->old_vars, plan->vars, bytes) != 0) {
             memcpy(plan->vars, plan->old_vars, bytes);
+            if (!plan->executed) ash_plan__unsettle(plan);
             ash_plan__refresh_steps(plan);
             ash_plan__refresh_views(plan);
         }

@@ -8,7 +8,7 @@
  *   files.c     mapped files of constants                 weights.c   whose memory, what is stale
  *   source.c    text of the kernels                       report.c    operations, numbers
  *   eager.c     all of it in one call                     call.c      functions of the caller
- *   index.h     what is looked up
+ *   index.h     what is looked up                         settle.c    sizes that depend on data
  *
  * Every buffer's address is base[its root] + offset. Steps have tables of addresses, made ahead; when a
  * base changes, the entries that depend on it are written anew, so that executing looks nothing up. */
@@ -56,6 +56,12 @@ typedef struct ash_plan_arena {
     uint64_t size, align; /* bytes */
     bool state;           /* of states: not a part of the block */
 } ash_plan_arena;
+
+/* A step that settles a variable, and the steps whose chunks or bytes mention that. */
+typedef struct ash_plan_settling {
+    struct ash_plan *plan;
+    uint32_t var, first, count; /* in the plan's list */
+} ash_plan_settling;
 
 /* What a step leaves behind, for the poison: the roots that it touches. */
 typedef struct ash_plan_leaving {
@@ -131,12 +137,14 @@ struct ash_plan {
     uint32_t n_buffers, n_arenas;
     size_t n_steps, n_entries, n_table, n_vars, n_inputs, n_states, n_left;
     ash_plan_step *steps;
-    void **table;            /* all steps' addresses, one after the other */
-    ash_plan_entry *entries; /* sorted by root */
-    uint32_t *first_entry;   /* per buffer and one more: the first entry of that root */
-    ash_plan_call *calls;    /* per call of the program */
-    ash_type *call_types;    /* of all of them */
-    size_t n_call_types;
+    void **table;                 /* all steps' addresses, one after the other */
+    ash_plan_entry *entries;      /* sorted by root */
+    uint32_t *first_entry;        /* per buffer and one more: the first entry of that root */
+    ash_plan_call *calls;         /* per call of the program */
+    ash_type *call_types;         /* of all of them */
+    ash_plan_settling *settlings; /* per step that settles a variable */
+    uint32_t *resized;            /* steps, by the variables that they mention */
+    size_t n_call_types, n_settlings, n_resized;
     ash_timing *timings;       /* per step: of the last profiled execution */
     ash_plan_leaving *leaving; /* per step, when dead bytes are poisoned */
     uint32_t *left;            /* roots that the steps touch, step by step */
@@ -147,9 +155,10 @@ struct ash_plan {
     ash_plan_files files;
 
     /* what changes */
-    int64_t *vars, *old_vars; /* present values; those before a call that may fail */
-    int64_t *result_vars;     /* those of the last execution */
-    char **base;              /* per root buffer: its first byte, or NULL while there is none */
+    int64_t *vars,
+        *old_vars;        /* present values; those before a call that may fail; executions settle some */
+    int64_t *result_vars; /* values that the results were computed with */
+    char **base;          /* per root buffer: its first byte, or NULL while there is none */
     ash_plan_arena *arenas;
     bool arenas_ready;         /* allocated, and the bases point into them */
     void *block;               /* arena of the caller's, or NULL */
@@ -187,14 +196,24 @@ ash_status ash_plan__build(ash_context *context, ash_program *program, const ash
 ash_status ash_plan__check_options(const ash_plan_options *options, ash_diag *diag);
 /* Streams that the options ask for. */
 uint32_t ash_plan__stream_count(const ash_plan_options *options);
-/* Chunk counts and copy sizes for the present variables. */
+/* Chunk counts and copy sizes for the present variables: of all steps, of one. */
 void ash_plan__refresh_steps(ash_plan *plan);
+void ash_plan__refresh_step(ash_plan *plan, uint32_t step);
 /* Whether a step is worth more than one thread. */
 bool ash_plan__is_parallel(const ash_plan *plan, const ash_step *step);
 /* Chunks of a step to run at once, so that a thread looks at the switch every few milliseconds; 0: all. */
 int64_t ash_plan__piece(const ash_plan *plan, const ash_step *step);
 /* "conv+add+relu" or what describes the step, never NULL. */
 const char *ash_plan__step_name(const ash_step *step);
+
+/* --- settle.c --------------------------------------------------------------------------------- */
+
+/* An ash_launch_fn: what a step that settles a variable runs. */
+void ash_plan__settle(void *const *table, const int64_t *vars, int64_t begin, int64_t end, int64_t worker);
+/* Lists which steps mention which variables; the steps and `settlings` are there. */
+ash_status ash_plan__make_settlings(ash_plan *plan, ash_diag *diag);
+/* Gives settled variables their bounds. */
+void ash_plan__unsettle(ash_plan *plan);
 
 /* --- execute.c -------------------------------------------------------------------------------- */
 
@@ -264,6 +283,7 @@ ash_status ash_plan__make_calls(ash_plan *plan, ash_diag *diag);
 void ash_plan__free_calls(ash_plan *plan);
 /* Types and chunks for the present variables. */
 void ash_plan__refresh_calls(ash_plan *plan);
+void ash_plan__refresh_call(ash_plan *plan, uint32_t call);
 /* The launch of a step that calls: what follows its table's entries is the caller's to fill in. */
 ash_launch_fn ash_plan__call_fn(void);
 /* The status of a round that has ended: that of the function that failed in it, if one did. */

@@ -3,8 +3,10 @@
 #include "plan.h"
 
 const char *ash_prepared_kind_text(ash_prepared_kind kind) {
-    static const char *const names[ASH_PREPARED_COUNT] = {
-        [ASH_PREPARED_KERNEL] = "kernel", [ASH_PREPARED_COPY] = "copy", [ASH_PREPARED_CALL] = "call"};
+    static const char *const names[ASH_PREPARED_COUNT] = {[ASH_PREPARED_KERNEL] = "kernel",
+                                                          [ASH_PREPARED_COPY] = "copy",
+                                                          [ASH_PREPARED_CALL] = "call",
+                                                          [ASH_PREPARED_SETTLE] = "settle"};
     return (unsigned)kind < ASH_PREPARED_COUNT ? names[kind] : "?";
 }
 
@@ -21,7 +23,8 @@ static ash_status describe(ash_plan *plan, size_t first, size_t count, size_t in
                 index, count);
     static const ash_prepared_kind kinds[] = {[ASH_STEP_KERNEL] = ASH_PREPARED_KERNEL,
                                               [ASH_STEP_COPY] = ASH_PREPARED_COPY,
-                                              [ASH_STEP_CALL] = ASH_PREPARED_CALL};
+                                              [ASH_STEP_CALL] = ASH_PREPARED_CALL,
+                                              [ASH_STEP_SETTLE] = ASH_PREPARED_SETTLE};
     const ash_step *step = &plan->program->steps.at[first + index];
     *out = (ash_prepared_op){
         .kind = kinds[step->kind],

@@ -16,7 +16,7 @@ static ash_status set_vars(ash_plan *plan, const ash_graph *graph, const ash_ten
         ash_plan_var var;
         status = ash_plan_var_at(plan, i, &var, diag);
         for (size_t k = 0; k < n && status == ASH_OK; k++)
-            if (strcmp(ash_dims_var(graph->dims, k)->name, var.name) == 0)
+            if (!var.settled && strcmp(ash_dims_var(graph->dims, k)->name, var.name) == 0)
                 list[bound++] = (ash_var_binding){var.name, values[k]};
     }
     if (status == ASH_OK) status = ash_plan_set_vars(plan, list, bound, diag);

@@ -1,0 +1,305 @@
+/* Operators whose results have as many elements as their operands' data say. */
+#include <stdio.h>
+
+#include "lower.h"
+#include "ops.h"
+
+/* --- where a mask is true --------------------------------------------------------------------------- */
+
+ash_dim ash_lower__settle(ash_import *im, ash_value count, ash_dim limit, size_t k, unsigned axis) {
+    const ash_span result = k < im->node->n_outs ? im->node->outs[k] : (ash_span){0};
+    if (count == ASH_NO_VALUE || !ash_import__ok(im)) return 0;
+    size_t room = result.len + 40;
+    char *name = ash_arena_alloc(im->scratch, room, 1);
+    if (!name) return ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory"), 0;
+    snprintf(name, room, "%.*s.%u", ASH_SPAN_ARG(result), axis);
+    /* bodies are repeated, and names may be those of dims */
+    if (ash_dims_has_var(im->graph->dims, name))
+        snprintf(name, room, "%.*s.%u#%zu", ASH_SPAN_ARG(result), axis,
+                 ash_dims_var_count(im->graph->dims));
+    ash_dim dim = ash_graph_settled_var(im->graph, name, limit);
+    const ash_attr attrs[] = {ASH_ATTR_I(N, dim)};
+    if (ash_lower__node(im, ASH_OP_SETTLE, &count, 1, attrs, 1) == ASH_NO_VALUE) return 0;
+    return dim;
+}
+
+/* A constant mask. */
+static bool found_now(ash_import *im, ash_value mask, ash_import_found *out) {
+    ash_value known = ash_import__fold(im, mask);
+    if (known == ASH_NO_VALUE) return false;
+    const ash_blob *blob = ash_graph__value(im->graph, known)->blob;
+    const char *bytes = blob->data;
+    int64_t *positions = ash_arena_alloc(im->scratch, blob->size, sizeof *positions);
+    size_t count = 0;
+    if (!positions) return false;
+    for (size_t i = 0; i < blob->size; i++)
+        if (bytes[i]) positions[count++] = (int64_t)i;
+    *out = (ash_import_found){ash_lower__int_list(im, positions, count), (ash_dim)count};
+    return true;
+}
+
+/* One number for all elements, however many there are: models count upwards by asking where ones are. */
+static bool found_all(ash_import *im, ash_value x, ash_dim total, ash_import_found *out) {
+    const ash_value_info *info = ash_graph__value(im->graph, x);
+    if (info->kind != ASH_VALUE_NODE) return false;
+    const ash_node *node = &im->graph->nodes.at[info->node];
+    if (node->op != ASH_OP_BROADCAST) return false;
+    const ash_value_info *in = ash_graph__value(im->graph, node->ins[0]);
+    int64_t count;
+    if (in->kind != ASH_VALUE_CONSTANT || !ash_type_static_count(&in->type, &count) || count != 1)
+        return false;
+    out->count = ash_lower__float_at(in->blob, in->type.dtype, 0) != 0 ? total : 0;
+    out->positions = ash_lower__iota(im, ASH_I64, &out->count, 1, 0);
+    return true;
+}
+
+static ash_import_found find(ash_import *im, ash_value x, size_t k, unsigned axis) {
+    const ash_type type = ash_import__type(im, x);
+    ash_import_found found = {ASH_NO_VALUE, 0};
+    ash_dim total = ash_lower__product(im, &type, 0, type.rank);
+    if (found_all(im, x, total, &found)) return found;
+    ash_value mask = ash_lower__cast(im, x, ASH_BOOL), outs[2];
+    if (mask == ASH_NO_VALUE || found_now(im, mask, &found)) return found;
+    im->status = ash_graph_add(im->graph, ASH_OP_NONZERO, &mask, 1, NULL, 0, outs);
+    if (im->status != ASH_OK) {
+        ash_graph_status(im->graph, &im->diag);
+        return found;
+    }
+    found.count = ash_lower__settle(im, outs[1], total, k, axis);
+    found.positions = ash_lower__slice_axis(im, outs[0], 0, 0, found.count);
+    return found;
+}
+
+ash_value ash_lower__found(ash_import *im, ash_value x, size_t k, unsigned axis, ash_dim *count) {
+    uint64_t index;
+    *count = 0;
+    if (x == ASH_NO_VALUE || !ash_import__ok(im)) return ASH_NO_VALUE;
+    if (!ash_map_get(&im->masks, x, &index)) {
+        ash_import_found found = find(im, x, k, axis);
+        if (!ash_import__ok(im)) return ASH_NO_VALUE;
+        index = im->found.len;
+        if (!ash_vec_push(im->allocator, &im->found, found) || !ash_map_put(&im->masks, x, index))
+            return ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+    }
+    *count = im->found.at[index].count;
+    return im->found.at[index].positions;
+}
+
+/* Coordinate d of elements of a type, from their numbers. */
+static ash_value coordinate(ash_import *im, const ash_type *type, ash_value numbers, unsigned d) {
+    ash_dim inner = ash_lower__product(im, type, d + 1, type->rank);
+    if (inner != 1) numbers = ash_lower__binary(im, ASH_OP_DIV, numbers, ash_lower__dim(im, inner));
+    if (d == 0) return numbers;
+    return ash_lower__binary(im, ASH_OP_MOD, numbers, ash_lower__dim(im, type->dims[d]));
+}
+
+/* [rank, found]; a scalar counts as a list of one. */
+void ash_onnx__op_nonzero(ash_import *im) {
+    ash_value x = ash_import__in(im, 0), rows[ASH_MAX_RANK];
+    ash_type type = ash_import__type(im, x);
+    ash_dim count;
+    if (type.rank == 0) type.dims[type.rank++] = 1;
+    ash_value numbers = ash_lower__found(im, x, 0, 1, &count);
+    for (unsigned d = 0; d < type.rank; d++)
+        rows[d] = ash_lower__insert_axis(im, coordinate(im, &type, numbers, d), 0);
+    ash_import__out(im, 0, ash_lower__concat(im, rows, type.rank, 0));
+}
+
+/* The slices of x along an axis, or its elements, where the condition holds. */
+void ash_onnx__op_compress(ash_import *im) {
+    ash_value x = ash_import__in(im, 0), condition = ash_import__in(im, 1);
+    unsigned rank = ash_import__type(im, x).rank, axis = 0;
+    bool flat = !ash_import__attr(im, "axis", ONNX_ATTR_INT);
+    if (!flat) axis = ash_import__axis(im, ash_import__attr_int(im, "axis", 0), rank);
+    if (ash_import__type(im, condition).rank != 1) {
+        ash_import__fail(im, ASH_ERROR_SHAPE, "a condition of rank %u",
+                         ash_import__type(im, condition).rank);
+        return;
+    }
+    ash_dim count;
+    ash_value indices = ash_lower__found(im, condition, 0, axis, &count);
+    if (flat) {
+        const ash_type type = ash_import__type(im, x);
+        const ash_dim all = ash_lower__product(im, &type, 0, rank);
+        x = ash_lower__reshape(im, x, &all, 1);
+    }
+    ash_import__out(im, 0, ash_lower__gather(im, x, indices, axis));
+}
+
+/* --- unique --------------------------------------------------------------------------------------- */
+
+/* Of the subjects, elements or slices, in ascending order: */
+typedef struct unique_sort {
+    ash_dim all;     /* subjects */
+    ash_value order; /* which one is there, i64 [all]; of equals the first is the first */
+    ash_value fresh; /* whether it differs from the one before, bool [all] */
+} unique_sort;
+
+enum { MAX_COLUMNS = 4096 }; /* of slices that are compared, one sort for each */
+
+static ash_value numbers_below(ash_import *im, ash_dim n) {
+    return ash_lower__iota(im, ASH_I64, &n, 1, 0);
+}
+
+/* The order of elements of a list; *sorted: they in that order. */
+static ash_value sort_list(ash_import *im, ash_value x, ash_value *sorted) {
+    ash_value outs[2] = {ASH_NO_VALUE, ASH_NO_VALUE};
+    const ash_attr attrs[] = {ASH_ATTR_I(AXIS, 0), ASH_ATTR_I(K, ash_import__type(im, x).dims[0]),
+                              ASH_ATTR_I(LARGEST, 0)};
+    if (x == ASH_NO_VALUE || !ash_import__ok(im)) return ASH_NO_VALUE;
+    im->status = ash_graph_add(im->graph, ASH_OP_TOPK, &x, 1, attrs, ASH_COUNT(attrs), outs);
+    if (im->status != ASH_OK) ash_graph_status(im->graph, &im->diag);
+    *sorted = outs[0];
+    return outs[1];
+}
+
+/* Slices in their order: sorts by the last column first, and keeps the order of equals. */
+static ash_value sort_rows(ash_import *im, ash_value x, ash_dim columns, ash_value *sorted) {
+    ash_value order = numbers_below(im, ash_import__type(im, x).dims[0]);
+    if (!ash_dim_is_const(columns) || columns > MAX_COLUMNS)
+        return ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
+                                "slices of a size that is not a number, or of more than %d elements",
+                                MAX_COLUMNS);
+    for (ash_dim c = columns; c-- > 0 && ash_import__ok(im);) {
+        ash_value key = ash_lower__gather(im, ash_lower__at(im, x, 1, c), order, 0), ignored;
+        order = ash_lower__gather(im, order, sort_list(im, key, &ignored), 0);
+    }
+    *sorted = ash_lower__gather(im, x, order, 0);
+    return order;
+}
+
+/* x is a list, or rows. */
+static unique_sort sort_subjects(ash_import *im, ash_value x) {
+    const ash_type type = ash_import__type(im, x);
+    unique_sort s = {.all = type.dims[0]};
+    ash_value sorted = ASH_NO_VALUE, here = numbers_below(im, s.all),
+              zero = ash_lower__scalar(im, ASH_I64, 0);
+    s.order = type.rank == 1 ? sort_list(im, x, &sorted) : sort_rows(im, x, type.dims[1], &sorted);
+    ash_value before = ash_lower__binary(im, ASH_OP_MAX, ash_lower__with(im, ASH_OP_SUB, here, 1), zero);
+    ash_value other = ash_lower__gather(im, sorted, before, 0);
+    other = ash_lower__unary(im, ASH_OP_NOT, ash_lower__binary(im, ASH_OP_EQ, sorted, other));
+    if (type.rank == 2) other = ash_lower__reduce(im, ASH_OP_REDUCE_MAX, other, 2, false);
+    s.fresh = ash_lower__binary(im, ASH_OP_OR, other, ash_lower__binary(im, ASH_OP_EQ, here, zero));
+    return s;
+}
+
+static ash_value scatter(ash_import *im, ash_value to, ash_value indices, ash_value updates,
+                         ash_scatter how) {
+    const ash_value ins[] = {to, indices, updates};
+    const ash_attr attrs[] = {ASH_ATTR_I(AXIS, 0), ASH_ATTR_I(MODE, how)};
+    return ash_lower__node(im, ASH_OP_SCATTER_ELEMENTS, ins, 3, attrs, 2);
+}
+
+/* How many are true up to each element, itself aside. */
+static ash_value count_before(ash_import *im, ash_value mask) {
+    const ash_attr attrs[] = {ASH_ATTR_I(AXIS, 0), ASH_ATTR_I(EXCLUSIVE, 0), ASH_ATTR_I(REVERSE, 0)};
+    ash_value ones = ash_lower__cast(im, mask, ASH_I64);
+    return ash_lower__with(im, ASH_OP_SUB, ash_lower__node(im, ASH_OP_CUMSUM, &ones, 1, attrs, 3), 1);
+}
+
+/* The place in the result of each subject, and where its first occurrence is: in ascending order, or in
+ * that of the first occurrences. The results that are asked for say which nodes stay. */
+void ash_onnx__op_unique(ash_import *im) {
+    ash_value x = ash_import__in(im, 0), subjects = x;
+    ash_type type = ash_import__type(im, x);
+    bool flat = !ash_import__attr(im, "axis", ONNX_ATTR_INT);
+    bool ascending = ash_import__attr_int(im, "sorted", 1) != 0;
+    unsigned axis = flat ? 0 : ash_import__axis(im, ash_import__attr_int(im, "axis", 0), type.rank);
+    if (flat) {
+        const ash_dim all = ash_lower__product(im, &type, 0, type.rank);
+        subjects = x = ash_lower__reshape(im, x, &all, 1);
+    } else if (ash_import__ok(im)) {
+        for (unsigned a = axis; a > 0; a--) subjects = ash_lower__swap(im, subjects, a, a - 1);
+        subjects = ash_lower__flatten(im, subjects, 1);
+    }
+    if (type.dtype == ASH_BOOL) subjects = ash_lower__cast(im, subjects, ASH_U8);
+    if (!ash_import__ok(im)) return;
+    unique_sort s = sort_subjects(im, subjects);
+    ash_value none = ash_lower__filled(im, ASH_I64, 0, &s.all, 1), place = count_before(im, s.fresh), first;
+    ash_dim count;
+    if (ascending) {
+        first = ash_lower__gather(im, s.order, ash_lower__found(im, s.fresh, 0, axis, &count), 0);
+    } else {
+        /* the first of its equals, for each in ascending order, is where the last change before it was */
+        ash_value start = ash_lower__select(im, s.fresh, s.order, none);
+        start = scatter(im, none, place, start, ASH_SCATTER_ADD);
+        start = ash_lower__gather(im, start, place, 0);
+        ash_value is_first =
+            scatter(im, ash_lower__filled(im, ASH_BOOL, 0, &s.all, 1), s.order, s.fresh, ASH_SCATTER_SET);
+        first = ash_lower__found(im, is_first, 0, axis, &count);
+        place = ash_lower__gather(im, count_before(im, is_first), start, 0);
+    }
+    ash_import__out(im, 0, ash_lower__gather(im, x, first, axis));
+    ash_import__out(im, 1, first);
+    ash_import__out(im, 2, scatter(im, none, s.order, place, ASH_SCATTER_SET));
+    ash_value counts =
+        scatter(im, none, place, ash_lower__filled(im, ASH_I64, 1, &s.all, 1), ASH_SCATTER_ADD);
+    ash_import__out(im, 3, ash_lower__slice_axis(im, counts, 0, 0, count));
+}
+
+/* --- choosing among boxes --------------------------------------------------------------------------- */
+
+/* [b, n, 4] as low y, low x, high y, high x. Two corners may be any two; or there is a center and a size.
+ */
+static ash_value corners(ash_import *im, ash_value boxes, bool center) {
+    ash_value part[4], out[4];
+    for (int i = 0; i < 4; i++) part[i] = ash_lower__slice_axis(im, boxes, 2, i, 1);
+    for (int i = 0; i < 2; i++) {
+        ash_value a = part[i], b = part[i + 2];
+        if (center) { /* x, y, width, height */
+            ash_value half = ash_lower__with(im, ASH_OP_DIV, part[3 - i], 2);
+            a = ash_lower__binary(im, ASH_OP_SUB, part[1 - i], half);
+            b = ash_lower__binary(im, ASH_OP_ADD, part[1 - i], half);
+        }
+        out[i] = ash_lower__binary(im, ASH_OP_MIN, a, b);
+        out[i + 2] = ash_lower__binary(im, ASH_OP_MAX, a, b);
+    }
+    return ash_lower__concat(im, out, 4, 2);
+}
+
+/* Operand k, one number, as a scalar of a dtype. */
+static ash_value number(ash_import *im, size_t k, ash_dtype dtype, double absent) {
+    if (!ash_import__has(im, k)) return ash_lower__scalar(im, dtype, absent);
+    return ash_lower__cast(im, ash_lower__reshape(im, ash_import__in(im, k), NULL, 0), dtype);
+}
+
+/* The core operator chooses for each class by itself, and leaves room for as many boxes as there may be;
+ * what it has chosen are then the true elements of a mask. */
+void ash_onnx__op_nms(ash_import *im) {
+    ash_value boxes = ash_import__in(im, 0), scores = ash_import__in(im, 1), outs[2];
+    const ash_type type = ash_import__type(im, scores);
+    const ash_import_int *list;
+    size_t n;
+    if (!ash_import__ok(im)) return;
+    if (ash_import__type(im, boxes).rank != 3 || type.rank != 3) {
+        ash_import__fail(im, ASH_ERROR_SHAPE, "boxes and scores must have rank 3");
+        return;
+    }
+    ash_dim most = type.dims[2];
+    bool known = !ash_import__has(im, 2) || ash_import__try_list(im, 2, &list, &n);
+    if (!ash_import__has(im, 2))
+        most = 0;
+    else if (known && n == 1)
+        most = ash_graph_dim_min(im->graph, most, list[0].dim ? list[0].v : ASH_MAX(list[0].v, 0));
+    boxes = corners(im, boxes, ash_import__attr_int(im, "center_point_box", 0) != 0);
+    const ash_value ins[] = {boxes, scores, number(im, 3, type.dtype, 0),
+                             number(im, 4, type.dtype, ash_lower__lowest(type.dtype))};
+    const ash_attr attrs[] = {ASH_ATTR_I(K, most)};
+    if (!ash_import__ok(im)) return;
+    im->status = ash_graph_add(im->graph, ASH_OP_NMS, ins, 4, attrs, 1, outs);
+    if (im->status != ASH_OK) {
+        ash_graph_status(im->graph, &im->diag);
+        return;
+    }
+    if (!known) outs[1] = ash_lower__binary(im, ASH_OP_MIN, outs[1], number(im, 2, ASH_I64, 0));
+    const ash_type chosen = {.dtype = ASH_I64, .rank = 3, .dims = {type.dims[0], type.dims[1], most}};
+    ash_value turn = ash_lower__iota(im, ASH_I64, chosen.dims, 3, 2), rows[3];
+    ash_value mask = ash_lower__binary(im, ASH_OP_LT, turn, ash_lower__insert_axis(im, outs[1], 2));
+    ash_dim count, all = ash_lower__product(im, &chosen, 0, 3);
+    ash_value numbers = ash_lower__found(im, mask, 0, 0, &count);
+    rows[0] = coordinate(im, &chosen, numbers, 0);
+    rows[1] = coordinate(im, &chosen, numbers, 1);
+    rows[2] = ash_lower__gather(im, ash_lower__reshape(im, outs[0], &all, 1), numbers, 0);
+    for (int i = 0; i < 3; i++) rows[i] = ash_lower__insert_axis(im, rows[i], 1);
+    ash_import__out(im, 0, ash_lower__concat(im, rows, 3, 1));
+}
