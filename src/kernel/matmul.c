@@ -4,8 +4,7 @@
  * they are inner     the vectors run along k, for few rows and a second operand whose columns lie in
  * memory: y = W x with W as it is stored. Bound by memory, so that packing could only add traffic.
  *
- * Chunks are (batch, strip of n, block of m). A strip of the second operand stays in the second-level cache
- * while all rows of the block pass it. */
+ * Chunks are (batch, strip of n, block of m), in the order that keeps near what is read again (tile.h). */
 #include "tile.h"
 
 enum {

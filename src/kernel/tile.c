@@ -12,7 +12,7 @@ enum {
 /* Cycles of one inner step: two multiply-adds and two loads each cycle, and four cycles until a sum can be
  * used again, which eight sums just fill: any load that is late costs them time. */
 static double step_cycles(unsigned rows, unsigned vectors) {
-    double fma = rows * vectors / 2.0, load = (rows + vectors) / 2.0, latency = 4.5;
+    double fma = rows * vectors / 2.0, load = 0.55 * (rows + vectors), latency = 4.5;
     return ASH_MAX(ASH_MAX(fma, load), latency) + 0.05 * rows +
            0.1 * vectors; /* loads are hidden, not free */
 }
