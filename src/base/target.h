@@ -6,15 +6,15 @@
 #include "base.h"
 
 typedef struct ash_target {
-    char triple[64];            /* as LLVM spells it */
-    char cpu[64];               /* as LLVM spells it, "" for generic */
-    char features[2048];        /* as LLVM spells them: "+avx2,+fma,..." */
-    unsigned vector_bytes;      /* bytes of one vector register: 64, 32, 16 */
-    unsigned vector_registers;  /* architectural vector registers */
-    unsigned chains;            /* independent chains of vector instructions that hide each other's latency */
-    bool masks;                 /* masked loads and stores cost what plain ones do */
-    bool fma;                   /* a fused multiply-add instruction */
-    bool broadcast_operand;     /* arithmetic can take a scalar from memory, repeated over the lanes */
+    char triple[64];           /* as LLVM spells it */
+    char cpu[64];              /* as LLVM spells it, "" for generic */
+    char features[2048];       /* as LLVM spells them: "+avx2,+fma,..." */
+    unsigned vector_bytes;     /* bytes of one vector register: 64, 32, 16 */
+    unsigned vector_registers; /* architectural vector registers */
+    unsigned chains;        /* independent chains of vector instructions that hide each other's latency */
+    bool masks;             /* masked loads and stores cost what plain ones do */
+    bool fma;               /* a fused multiply-add instruction */
+    bool broadcast_operand; /* arithmetic can take a scalar from memory, repeated over the lanes */
     int64_t l1_bytes, l2_bytes; /* data cache of one core */
 } ash_target;
 
