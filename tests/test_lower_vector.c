@@ -127,6 +127,17 @@ static void test_transposed_blocks(void **state) {
             }
 }
 
+/* Numbers that were loaded for each lane are no address along another axis. */
+static void test_gathers_stay(void **state) {
+    (void)state;
+    ash_graph *g = new_graph();
+    ash_value x = INPUT(g, "x", ASH_F32, 4, 8, 5), i = INPUT(g, "i", ASH_I64, 64);
+    compare(g, ash_gather(g, ash_transpose(g, x, (int64_t[]){2, 0, 1}), i, 0), 0);
+    g = new_graph();
+    x = INPUT(g, "x", ASH_F32, 4, 8, 1), i = INPUT(g, "i", ASH_I64, 64);
+    compare(g, ash_gather(g, x, i, 2), 0);
+}
+
 /* Full vectors, single registers, single elements. */
 static void test_what_is_left(void **state) {
     (void)state;
@@ -181,9 +192,9 @@ static void test_not_a_number(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kept_rows),    cmocka_unit_test(test_transposed_blocks),
-        cmocka_unit_test(test_what_is_left), cmocka_unit_test(test_extrema_and_lists),
-        cmocka_unit_test(test_not_a_number),
+        cmocka_unit_test(test_kept_rows),         cmocka_unit_test(test_transposed_blocks),
+        cmocka_unit_test(test_gathers_stay),      cmocka_unit_test(test_what_is_left),
+        cmocka_unit_test(test_extrema_and_lists), cmocka_unit_test(test_not_a_number),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -187,8 +187,7 @@ static val sigmoid_f64_of(ash_emit *e, val x) {
 /* 1 - e^-u with u = |x| + |x| P(|x|). What rounding takes from u is put back behind the polynomial of e^r:
  * near 0 it is the larger part of the error. */
 static val erf_f32_of(ash_emit *e, val x) {
-    val size = f_at_most(e, f_abs(e, x), 3.93),
-        p = f_poly_pairs(e, size, f_mul(e, size, size), erf_f32, ASH_COUNT(erf_f32)), one = f_const(x, 1);
+    val size = f_at_most(e, f_abs(e, x), 3.93), p = F_POLY(e, size, erf_f32), one = f_const(x, 1);
     val u = f_fma(e, p, size, size), lost = f_fma(e, p, size, f_sub(e, size, u));
     reduced t = reduce(e, &single_form, f_neg(e, u), single_form.bias);
     val s = as_float(e, i_shl(e, as_bits(e, t.biased), single_form.mantissa));

@@ -61,17 +61,24 @@ static void transpose(ash_nest *n, ash_ref *rows, unsigned lanes, size_t element
     for (unsigned bit = part; bit < lanes; bit *= 2) swap_bit(n, rows, lanes, bit);
 }
 
+/* Whether an address has neighbours along another symbol, and a constant distance along the vector symbol:
+ * so no number that was loaded for each lane is part of it. */
+static bool is_turned(const ash_ixs *ixs, ash_ix at, ash_sym vsym, ash_sym along, unsigned lanes) {
+    int64_t stride;
+    return ash_ix_lane_stride(ixs, at, vsym, lanes, true, &stride) && stride != 0 && stride != 1 &&
+           ash_ix_lane_stride(ixs, at, along, lanes, true, &stride) && stride == 1;
+}
+
 bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out) {
     ash_kern_turn *t = k->turn;
     ash_nest *n = &k->nest;
-    int64_t stride;
     for (unsigned i = 0; i < t->n_loads; i++) {
         if (t->loads[i].buf != buf || t->loads[i].linear != linear) continue;
         *out = t->loads[i].rows[t->row];
         return true;
     }
     if (t->n_loads == ASH_MAX_TURNED_LOADS || t->row || ash_kern_lost(k) ||
-        !ash_ix_lane_stride(&k->ixs, linear, t->along, k->lanes, true, &stride) || stride != 1)
+        !is_turned(&k->ixs, linear, k->vsym, t->along, k->lanes))
         return false;
     ash_ref v = k->sym_refs.at[k->vsym], *rows = t->loads[t->n_loads].rows;
     for (unsigned i = 0; i < k->lanes; i++) {
@@ -92,7 +99,6 @@ bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out
 
 void ash_loops__choose_turn(ash_loops *l, const ash_kern *dry, const ash_loops *trial) {
     unsigned lanes = l->narrow;
-    int64_t stride;
     if (l->vector_inner || l->anchor || trial->n_inner || lanes < 2 || lanes > ASH_MAX_TURNED ||
         (lanes & (lanes - 1)) || ash_loops__work(dry) > WORK)
         return;
@@ -103,13 +109,8 @@ void ash_loops__choose_turn(ash_loops *l, const ash_kern *dry, const ash_loops *
         const ash_axis *other = &trial->outer[a];
         if (ash_kern_max(dry, other->extent) < lanes) continue;
         unsigned count = 0;
-        for (size_t i = 0; i + 1 < dry->leaves.len; i++) { /* the last is where the root is stored */
-            ash_ix at = dry->leaves.at[i];
-            if (ash_ix_lane_stride(&dry->ixs, at, v->sym, lanes, true, &stride) &&
-                (stride == 0 || stride == 1))
-                continue;
-            count += ash_ix_lane_stride(&dry->ixs, at, other->sym, lanes, true, &stride) && stride == 1;
-        }
+        for (size_t i = 0; i + 1 < dry->leaves.len; i++) /* the last is where the root is stored */
+            count += is_turned(&dry->ixs, dry->leaves.at[i], v->sym, other->sym, lanes);
         if (count > most) most = count, l->turn = (int)a;
     }
 }
