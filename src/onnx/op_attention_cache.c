@@ -19,7 +19,8 @@ enum {
     BIAS,
     SINK,
     KEY_SCALE,
-    QUERY_NORM = 14,
+    VALUE_SCALE,
+    QUERY_NORM,
     KEY_NORM
 };
 
@@ -49,7 +50,8 @@ static bool read_operands(cached *c) {
     size_t n;
     c->heads = ash_import__attr_int(im, "num_heads", 0);
     c->shared = ash_import__attr_int(im, "kv_num_heads", 0);
-    if (refuse(im, ash_import__has(im, KEY_SCALE), "a quantised cache") ||
+    if (refuse(im, ash_import__has(im, KEY_SCALE) || ash_import__has(im, VALUE_SCALE),
+               "a quantised cache") ||
         refuse(im, ash_import__has(im, QUERY_NORM) || ash_import__has(im, KEY_NORM),
                "normalised queries") ||
         refuse(im, ash_import__attr_int(im, "sliding_window_cache", 0) != 0, "sliding_window_cache") ||

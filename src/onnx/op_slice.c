@@ -252,8 +252,9 @@ void ash_onnx__op_col2im(ash_import *im) {
     bool good =
         t.rank == 3 && n == n_block && n > 0 && n + 3 <= ASH_MAX_RANK && ash_dim_is_const(t.dims[1]);
     for (size_t i = 0; i < n && good; i++) {
-        good = block[i] > 0 && image[i] > 0 && image[i] <= 1 << 20 &&
-               (taps *= ASH_MIN(block[i], MOST)) <= MOST;
+        good = block[i] > 0 && block[i] <= MOST && (taps *= block[i]) <= MOST && image[i] > 0 &&
+               image[i] <= 1 << 20;
+        if (!good) break;
         stride[i] = block_number(im, "strides", i, n, 1, 1);
         dilation[i] = block_number(im, "dilations", i, n, 1, 1);
         before[i] = block_number(im, "pads", i, 2 * n, 0, 0);
