@@ -93,7 +93,7 @@ static inline unsigned char *interp_touch(interp *in, ash_ref ref, const ash_ins
     }
     bool declared = false;
     for (uint32_t a = 0; a < b->n_accesses && !declared; a++)
-        declared = b->accesses[a].buffer == b->id && (b->accesses[a].write == write || b->scratch) &&
+        declared = b->accesses[a].buffer == b->id && (b->scratch || b->accesses[a].write == write) &&
                    b->accesses[a].begin <= index * size && (index + 1) * size <= b->accesses[a].end;
     if (!declared) {
         interp_fail(in, ref, "%s element %lld of buffer %u, which the step does not declare",

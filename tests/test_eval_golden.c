@@ -57,7 +57,8 @@ static void test_nodes(void **state) {
         golden_close(&file);
     }
     for (int op = 0; op < ASH_OP_COUNT; op++)
-        if (!seen[op] && op != ASH_OP_CUSTOM) fail_msg("no case for %s", ash_op_name((ash_op)op));
+        if (!seen[op] && op != ASH_OP_CUSTOM && op != ASH_OP_SETTLE) /* test_function, test_ir_settled */
+            fail_msg("no case for %s", ash_op_name((ash_op)op));
     print_message("%zu cases, %d operators\n", cases, (int)ASH_OP_COUNT);
 }
 

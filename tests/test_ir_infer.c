@@ -256,6 +256,17 @@ static const row rows[] = {
     {"topk", "f32[n, 9]", "axis=0 k=min(b, 8) largest=1", "f32[min(8, b), 9] i64[min(8, b), 9]", 0},
     {"topk", "f32[n, 9]", "axis=0 k=9 largest=1",
      "k can exceed the elements along axis 0; operands f32[n, 9]", ASH_ERROR_SHAPE},
+    {"nonzero", "bool[a, 3]", "", "i64[(3*a)] i64[]", 0},
+    {"nonzero", "bool[]", "", "i64[1] i64[]", 0},
+    {"nonzero", "f32[3]", "", "operand 0 must be bool", ASH_ERROR_TYPE},
+    {"nms", "f32[a, n, 4] f32[a, 3, n] f32[] f32[]", "k=8", "i64[a, 3, 8] i64[a, 3]", 0},
+    {"nms", "f32[1, 7, 4] f32[1, 3, 7] f32[] f32[]", "k=8", "k can exceed the number of boxes",
+     ASH_ERROR_SHAPE},
+    {"nms", "f32[1, 9, 4] f32[1, 3, 7] f32[] f32[]", "k=5", "boxes must be [b, n, 4]", ASH_ERROR_SHAPE},
+    {"nms", "f32[1, 9, 4] f32[1, 3, 9] f32[1] f32[]", "k=5", "operands 2 and 3 must be scalars",
+     ASH_ERROR_SHAPE},
+    {"nms", "f32[1, 9, 4] f32[1, 3, 9] f64[] f32[]", "k=5", "differ in dtype", ASH_ERROR_TYPE},
+    {"nms", "i32[1, 9, 4] i32[1, 3, 9] i32[] i32[]", "k=5", "floating point", ASH_ERROR_TYPE},
     /* sizes */
     {"iota", "", "dtype=f32 dims=[4294967296, 1073741824] axis=0",
      "can exceed 2^63 bytes: f32[4294967296, 1073741824]", ASH_ERROR_OUT_OF_RANGE},
@@ -264,6 +275,12 @@ static const row rows[] = {
     {"iota", "", "dtype=u8 dims=[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1] axis=0", "a list of more than 10",
      ASH_ERROR_FORMAT},
 };
+
+static bool has_two_results(const char *op) {
+    for (unsigned i = 0; i < ASH_OP_COUNT; i++)
+        if (!strcmp(ash_op_infos[i].name, op)) return ash_op_infos[i].outs == 2;
+    return false;
+}
 
 /* The row as a graph; returns the number of operands. */
 static int write_row(const row *r, ash_text *text) {
@@ -274,7 +291,7 @@ static int write_row(const row *r, ash_text *text) {
         ash_text_add(text, "%%%d: %.*s = input \"x%d\"\n", n, (int)(end - at), at, n);
         at = *end ? end + 1 : end;
     }
-    ash_text_add(text, "%s = %s(", strcmp(r->op, "topk") ? "%y" : "%y, %z", r->op);
+    ash_text_add(text, "%s = %s(", has_two_results(r->op) ? "%y, %z" : "%y", r->op);
     for (int i = 0; i < n; i++) ash_text_add(text, "%s%%%d", i ? ", " : "", i);
     ash_text_add(text, ") %s\n", r->attrs);
     return n;
@@ -322,8 +339,8 @@ static void operators_infer(void **state) {
 static void every_class_is_tested(void **state) {
     (void)state;
     for (unsigned op = 0; op < ASH_OP_COUNT; op++) {
-        bool tested =
-            ash_op_infos[op].class <= ASH_CLASS_COMPARE || op == ASH_OP_CUSTOM; /* test_function */
+        bool tested = ash_op_infos[op].class <= ASH_CLASS_COMPARE || op == ASH_OP_CUSTOM ||
+                      op == ASH_OP_SETTLE; /* test_function, test_ir_settled */
         for (size_t i = 0; i < ASH_COUNT(rows); i++)
             tested = tested || !strcmp(rows[i].op, ash_op_infos[op].name);
         if (!tested) fail_msg("%s has no row", ash_op_infos[op].name);

@@ -765,12 +765,52 @@ def conversions(folder):
     (folder / "eval_convert.txt").write_text("\n".join(lines) + "\n")
 
 
+# --- sizes that depend on data --------------------------------------------------------------------------------------
+
+
+def overlap(a, b):
+    """The intersection's share of the union, as a fraction; 0 for boxes that have no area."""
+    area = [(Fraction(c[2]) - Fraction(c[0])) * (Fraction(c[3]) - Fraction(c[1])) for c in (a, b)]
+    sides = [min(Fraction(a[i + 2]), Fraction(b[i + 2])) - max(Fraction(a[i]), Fraction(b[i])) for i in (0, 1)]
+    common = max(sides[0], 0) * max(sides[1], 0)
+    return common / (sum(area) - common) if common > 0 and min(area) > 0 else Fraction(0)
+
+
+def nms(boxes, scores, most, least, k):
+    chosen, counts = np.zeros(scores.shape[:2] + (k,), int), np.zeros(scores.shape[:2], int)
+    for b, c in np.ndindex(*scores.shape[:2]):
+        kept = []
+        for i in sorted(range(scores.shape[2]), key=lambda i: -scores[b, c, i]):
+            if scores[b, c, i] > least and len(kept) < k and all(overlap(boxes[b, i], boxes[b, j]) <= most for j in kept):
+                kept.append(i)
+        chosen[b, c, :len(kept)], counts[b, c] = kept, len(kept)
+    return chosen, counts
+
+
+def choices(g):
+    own = np.random.default_rng(5)  # so that the numbers of the other cases stay what they are
+    for shape in ((), (1,), (7,), (3, 4), (2, 3, 5), (2, 0, 3)):
+        for share in (0, 0.4, 1):
+            x = own.random(shape) < share
+            found = np.flatnonzero(x)
+            padded = np.zeros(x.size, int)
+            padded[:found.size] = found
+            g.case(f"nonzero {shape} {share}", "nonzero", {}, [("bool", x)], [("i64", padded), ("i64", arr("i64", found.size, ()))])
+    for dtype in ("f32", "f64", "f16"):
+        for b, c, n, k in ((1, 1, 1, 1), (2, 3, 12, 5), (1, 2, 30, 30), (1, 1, 5, 0)):
+            low, size = own.integers(0, 12, (b, n, 2)), own.integers(0, 9, (b, n, 2))
+            boxes, scores = np.concatenate([low, low + size], 2), own.integers(-8, 9, (b, c, n)) / 8
+            chosen, counts = nms(boxes, scores, Fraction(1, 4), -0.5, k)
+            g.case(f"nms {dtype} {n} {k}", "nms", {"k": k}, [(dtype, boxes), (dtype, scores), (dtype, arr(dtype, 0.25, ())),
+                   (dtype, arr(dtype, -0.5, ()))], [("i64", chosen), ("i64", counts)])
+
+
 def main():
     folder = Path(__file__).resolve().parent.parent / "tests" / "data"
     g = Golden(folder)
     for name, parts in {"elementwise": (unary, binary, select, cast), "movement": (movement,),
                         "reduce": (reductions, pools, scans, orders), "contract": (products, convolutions, extremes, winograds),
-                        "index": (gathers, scatters)}.items():
+                        "index": (gathers, scatters, choices)}.items():
         for part in parts:
             part(g)
         g.write(name)

@@ -498,7 +498,7 @@ static ash_dim lower_topk(ash_kern *k) {
     ash_dim most = ash_node_int(node, ASH_ATTR_K);
     int64_t length =
         ash_kern_max(k, ash_graph__type(k->graph, node->ins[0])->dims[ash_node_int(node, ASH_ATTR_AXIS)]);
-    unsigned bits = 0;
+    unsigned bits = 1;
     while (bits < 62 && INT64_C(1) << bits < length) bits++;
     bool few = ash_dim_is_const(most) && most <= 4 * (int64_t)bits;
     return few ? list_topk(k) : sort_topk(k, bits);
