@@ -219,10 +219,10 @@ static void sorting(void **state) {
 static void timeline(void **state) {
     (void)state;
     assert_int_equal(ashlar("plan " NET " --no-cache --timeline"), 0);
-    says("live bytes over 7 operations");
+    says("live bytes over 8 operations");
     says("arena │");
     /* the pool reads the first convolution's result; the input keeps its place */
-    says("peak, at operation #1 of 0 to 6");
+    says("peak, at operation #1 of 0 to 7");
     says("3 buffers, 6.57 kB");
     says("buffer 0: input \"x\"");
     says("result of #0 conv+add+max");
@@ -244,9 +244,9 @@ static void buffers(void **state) {
         says("input     f32[1, 3, 17, 17]              3.47 kB  arena 0 at 0              start-end   -    "
              "      "
              "         #0                        x");
-        says("#6-end      #6                  -                         softmax_35"); /* an output */
+        says("#7-end      #7                  -                         softmax_35"); /* an output */
         says("p3                  #5");    /* a weight of the prologue */
-        says(", in 19    #1-#4       #3"); /* in place of what operation 1 made, and 2 and 3 read */
+        says(", in 20    #1-#4       #3"); /* in place of what operation 1 made, and 2 and 3 read */
         says("#1                  #2 #3");
     }
 }
