@@ -1,9 +1,9 @@
 /* winograd: convolutions of 3 x 3 windows compute tiles of outputs from fewer multiplications.
  *
- *     conv(x, w)  ->  winograd(x, G w G^T)        stride, dilation and groups of 1, f32, blocked channels
+ *     conv(x, w)  ->  winograd(x, w)        stride, dilation and groups of 1, f32, blocked channels
  *
- * The transform of the weights is a product with a constant, so it runs in the prologue, and again when a
- * parameter is rebound. It makes them (m + 2)^2 / 9 times as large: 16 / 9 for tiles of 2 x 2, 4 for 4 x 4.
+ * The weights stay as they are: the kernel transforms them, for many tiles at once. Transformed in the
+ * prologue they would be 16 / 9 times (tiles of 2 x 2) or 4 times (4 x 4) as large.
  *
  * Not exact: sums are taken in another order, and the transforms amplify rounding (src/ir/winograd.h). So a
  * convolution stays direct when its result reaches a rounding to integers or half floats, however it is
@@ -12,7 +12,6 @@
  * Tiles of 6 x 6 would be faster in few networks, and their error is five times that of 4 x 4.
  *
  * Requires layout. */
-#include "ir/winograd.h"
 #include "rewrite.h"
 
 typedef struct conv {
@@ -114,41 +113,15 @@ static int64_t choose(const conv *v) {
 
 /* --- what becomes of it ----------------------------------------------------------------------------- */
 
-/* The matrix [points, 9] that takes a window to its transform: G x G. */
-static ash_value window_transform(ash_rewrite *rw, const ash_winograd *w) {
-    float matrix[ASH_WINOGRAD_SIZE * ASH_WINOGRAD_SIZE * 9];
-    unsigned points = w->size * w->size;
-    for (unsigned p = 0; p < points; p++)
-        for (unsigned k = 0; k < 9; k++)
-            matrix[p * 9 + k] = (float)(w->kernel[p / w->size][k / 3] * w->kernel[p % w->size][k % 3]);
-    ash_type type = {.dtype = ASH_F32, .rank = 2, .dims = {points, 9}};
-    return ash_graph_constant(rw->to, &type, matrix, points * 9 * sizeof *matrix, ASH_DATA_COPY);
-}
-
-/* [1, blocks, c/I, 3, 3, I, B] -> [blocks, c/I, I, 3, 3, B] -> [blocks c, 9, B], the second operand of a
- * product in blocks -> [points, blocks c B] -> [points, blocks, c, B] */
-static ash_value transform_weights(ash_rewrite *rw, ash_value w, const conv *v, const ash_winograd *t) {
-    ash_type type = ash_rewrite__type(rw, w);
-    int64_t blocks = type.dims[1], points = t->size * t->size, columns = blocks * v->c * v->w_block;
-    static const int64_t perm[] = {0, 1, 2, 5, 3, 4, 6};
-    w = ash_rewrite__transpose(rw, w, 7, perm);
-    w = ash_rewrite__reshape(rw, w, 3, (ash_dim[]){blocks * v->c, 9, v->w_block});
-    ash_value ins[] = {window_transform(rw, t), w};
-    ash_attr attrs[] = {ASH_ATTR_I(N, columns), ASH_ATTR_I(B_BLOCK, v->w_block)};
-    ash_value u = ash_rewrite__node(rw, ASH_OP_MATMUL, ins, 2, attrs, 2);
-    return ash_rewrite__reshape(rw, u, 4, (ash_dim[]){points, blocks, v->c, v->w_block});
-}
-
 static ash_value tiled(ash_rewrite *rw, const ash_node *node, const conv *v, int64_t tile) {
-    ash_winograd t;
-    ash_winograd_make((tile + 2) * (tile + 2), &t);
     ash_value x = ash_rewrite__get(rw, node->ins[0]), w = ash_rewrite__get(rw, node->ins[1]);
     if (!ash_rewrite__ok(rw)) return ASH_NO_VALUE;
     ash_rewrite__name(rw, node);
-    ash_value ins[] = {x, transform_weights(rw, w, v, &t)};
+    ash_value ins[] = {x, w};
     ash_attr attrs[] = {*ash_node_attr(node, ASH_ATTR_BEFORE), *ash_node_attr(node, ASH_ATTR_AFTER),
-                        ASH_ATTR_I(Y_BLOCK, v->y_block), ASH_ATTR_I(O, v->o)};
-    return ash_rewrite__node(rw, ASH_OP_WINOGRAD, ins, 2, attrs, 4);
+                        ASH_ATTR_I(Y_BLOCK, v->y_block), ASH_ATTR_I(O, v->o),
+                        ASH_ATTR_I(TILE, tile)};
+    return ash_rewrite__node(rw, ASH_OP_WINOGRAD, ins, 2, attrs, 5);
 }
 
 ash_status ash_opt__winograd(const ash_opt *opt, const ash_graph *from, ash_graph **out, ash_diag *diag) {
