@@ -185,8 +185,7 @@ static const row rows[] = {
     {"conv", "f32[1, 3, 9, 9] f32[20, 3, 3, 3]",
      CONV("[1, 1]", "[0, 0]", "1", "x_block=0 y_block=0 w_block=0 o=20"), "o is 20, and w_block is 0",
      ASH_ERROR_INVALID_ARGUMENT},
-#define WINOGRAD(pads, block, o, tile)                                                                     \
-    "before=" pads " after=" pads " y_block=" block " o=" o " tile=" tile
+#define WINOGRAD(pads, block, o, tile) "before=" pads " after=" pads " y_block=" block " o=" o " tile=" tile
     {"winograd", "f32[b, 2, 9, n, 16] f32[1, 2, 2, 3, 3, 16, 16]", WINOGRAD("[1, 1]", "4", "20", "4"),
      "f32[b, 5, 9, n, 4]", 0},
     {"winograd", "f32[1, 2, 9, 9, 16] f32[1, 2, 2, 3, 3, 16, 16]", WINOGRAD("[0, 0]", "3", "20", "4"),

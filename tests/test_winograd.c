@@ -68,8 +68,7 @@ static ash_value packed(ash_graph *g, ash_value w, const shape *s) {
 
 static ash_value winograd(ash_graph *g, ash_value x, ash_value w, const shape *s) {
     ash_attr attrs[] = {ASH_ATTR_LIST(BEFORE, s->before, 2), ASH_ATTR_LIST(AFTER, s->after, 2),
-                        ASH_ATTR_I(Y_BLOCK, s->y_block), ASH_ATTR_I(O, s->o),
-                        ASH_ATTR_I(TILE, s->tile)};
+                        ASH_ATTR_I(Y_BLOCK, s->y_block), ASH_ATTR_I(O, s->o), ASH_ATTR_I(TILE, s->tile)};
     ash_value ins[] = {pack(g, x, s->x_block), packed(g, w, s)}, y;
     ash_graph_add(g, ASH_OP_WINOGRAD, ins, 2, attrs, 5, &y);
     return y;
@@ -295,16 +294,16 @@ static int64_t tile_of(fixture *f, ash_opt_options options, size_t n) {
 static void where_it_pays(void **state) {
     fixture *f = *state;
     static const struct {
-        int64_t c, o, size, tile;
-    } rows[] = {{64, 64, 56, 4}, {256, 256, 14, 4}, {512, 512, 7, 2}, {3, 64, 224, 0},
-                {8, 8, 40, 0},   {64, 64, 2, 0},    {512, 512, 3, 0}};
+        int64_t c, o, rows, columns, tile;
+    } rows[] = {{64, 64, 56, 56, 4},  {256, 256, 14, 14, 4}, {64, 64, 120, 2, 2}, {512, 512, 7, 7, 0},
+                {3, 64, 224, 224, 0}, {8, 8, 40, 40, 0},     {64, 64, 2, 2, 0}};
     for (size_t i = 0; i < ASH_COUNT(rows); i++) {
         restart(f);
-        ash_value x = INPUT(f, "x", ASH_F32, 1, rows[i].c, rows[i].size, rows[i].size);
+        ash_value x = INPUT(f, "x", ASH_F32, 1, rows[i].c, rows[i].rows, rows[i].columns);
         ash_graph_output(f->g, "y", conv3(f, x, CONSTANT(f, ASH_F32, rows[i].o, rows[i].c, 3, 3)));
         if (tile_of(f, (ash_opt_options){0}, 0) != rows[i].tile)
-            fail_msg("%d to %d channels of %d: tiles of %d", (int)rows[i].c, (int)rows[i].o,
-                     (int)rows[i].size, (int)tile_of(f, (ash_opt_options){0}, 0));
+            fail_msg("%d to %d channels of %d x %d: tiles of %d", (int)rows[i].c, (int)rows[i].o,
+                     (int)rows[i].rows, (int)rows[i].columns, (int)tile_of(f, (ash_opt_options){0}, 0));
     }
 }
 

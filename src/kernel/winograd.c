@@ -6,15 +6,15 @@
  *     weights [1, o/B, c/I, 3, 3, I, B] --G g G^T--> U [points][c][strip][B] /
  *     M [points][vectors][tiles][B] --A^T m A--> epilogue --> result [n, o/y, h', w', y]
  *
- * A chunk is a block of tiles and a range of output channels. It takes the input channels in blocks: V of all
- * its tiles, then strip by strip of its output channels U, and what they add to M. Where all input channels
- * fit, M holds one strip alone. V, U and M are a worker's scratch memory, so small that they stay in the
- * second-level cache; chunks share nothing. Weights are transformed once for all tiles of a block, so it has
- * as many as fit.
+ * A chunk is a block of tiles and a range of output channels. It takes the input channels in blocks: V of
+ * all its tiles, then strip by strip of its output channels U, and what they add to M. Where all input
+ * channels fit, M holds one strip alone. V, U and M are a worker's scratch memory, so small that they stay
+ * in the second-level cache; chunks share nothing. Weights are transformed once for all tiles of a block,
+ * so it has as many as fit.
  *
  * Transforms work on vectors of channels, which lie side by side. Those of the input and the output go in
- * two halves: columns, then rows. The first half is kept in a line of scratch, because (m + 2)^2 vectors are
- * more than there are registers. Padding is zero in the first half of the input; what lies outside the
+ * two halves: columns, then rows. The first half is kept in a line of scratch, because (m + 2)^2 vectors
+ * are more than there are registers. Padding is zero in the first half of the input; what lies outside the
  * result is not stored in the second half of the output. Tiles at the edges run the same code as all others
  * but for these tests. */
 #include "ir/winograd.h"
@@ -25,7 +25,8 @@ enum {
     MOST_SCRATCH = 512 << 10,  /* within these */
     MOST_TILES = 96,           /* of a block */
     STRIP = 4,                 /* vectors of a strip, at most */
-    CHUNKS = 8                 /* enough to share */
+    CHUNKS = 8,                /* enough to share */
+    FEW_CHANNELS = 128         /* of a chunk's outputs: with fewer, the input transform would be felt */
 };
 
 static const int64_t LARGE = INT64_C(1) << 40; /* sizes below it can be multiplied by what blocks have */
@@ -34,16 +35,16 @@ typedef struct winograd {
     ash_kern *k;
     const ash_node *node;
     ash_winograd t;
-    unsigned lanes, x_lanes, store_lanes;           /* of the weights, the input, the result */
-    int64_t channel_blocks, vectors;                /* of the input; of the result */
-    ash_dim in[2], out[2], before[2];               /* rows, columns */
-    ash_dim tiles[2], all_tiles;                    /* per column, per row; of all images */
-    ash_tile_shape shape;                           /* of the products' tiles */
-    int64_t block, range, part;                     /* tiles of a block; vectors of a chunk, and of M */
-    int64_t depth;                                  /* blocks of input channels of V and U */
-    int64_t v_point, u_point, m_point;              /* elements from one point to the next */
-    ash_sym batch, row, column, filter_block, lane; /* of the result */
-    ash_sym x_batch, x_block, x_row, x_column;      /* of the input */
+    unsigned lanes, x_lanes, store_lanes;             /* of the weights, the input, the result */
+    int64_t channel_blocks, vectors;                  /* of the input; of the result */
+    ash_dim in[2], out[2], before[2];                 /* rows, columns */
+    ash_dim tiles[2], all_tiles;                      /* per column, per row; of all images */
+    ash_tile_shape shape;                             /* of the products' tiles */
+    int64_t block, range, part;                       /* tiles of a block; vectors of a chunk, and of M */
+    int64_t depth;                                    /* blocks of input channels of V and U */
+    int64_t v_point, u_point, m_point;                /* elements from one point to the next */
+    ash_sym batch, row, column, filter_block, lane;   /* of the result */
+    ash_sym x_batch, x_block, x_row, x_column;        /* of the input */
     ash_sym vector, w_block, w_row, w_column, w_lane; /* of the weights */
     ash_ix anchor[5];
     ash_tile_operand x, w;
@@ -51,6 +52,7 @@ typedef struct winograd {
     ash_ref v_at, u_at, m_at, half_at;      /* where this worker's begin */
     ash_ref from, to;                       /* the chunk's tiles */
     ash_ref low, high;                      /* blocks of input channels */
+    ash_ref point, u_slice;                 /* of the products; its number in the row */
 } winograd;
 
 /* --- small helpers ---------------------------------------------------------------------------------- */
@@ -186,7 +188,8 @@ static void read_node(winograd *g) {
     const ash_type *x = ash_graph__type(k->graph, g->node->ins[0]),
                    *w = ash_graph__type(k->graph, g->node->ins[1]),
                    *y = ash_graph__type(k->graph, g->node->out);
-    ash_winograd_make(ash_node_int(g->node, ASH_ATTR_TILE), &g->t); /* inference has seen that it is there */
+    ash_winograd_make(ash_node_int(g->node, ASH_ATTR_TILE),
+                      &g->t); /* inference has seen that it is there */
     g->lanes = (unsigned)w->dims[6];
     g->x_lanes = (unsigned)x->dims[4];
     g->store_lanes = (unsigned)y->dims[4];
@@ -218,17 +221,19 @@ typedef struct sizes {
 
 /* The largest block of tiles that fits the scratch memory with these ranges and depths. */
 static sizes with_block(const winograd *g, int64_t all, int64_t range, int64_t depth, int64_t scratch) {
-    int64_t strip = ASH_MIN(range, STRIP), part = depth == g->channel_blocks ? strip : range;
+    int64_t strip = ASH_MIN(range, g->shape.vectors), part = depth == g->channel_blocks ? strip : range;
     int64_t floats = scratch / (int64_t)(g->t.size * g->t.size * sizeof(float));
-    int64_t left = floats - depth * g->x_lanes * strip * g->lanes;
+    int64_t left = floats - depth * g->x_lanes * strip * g->lanes / g->t.size;
     int64_t block = left / (depth * g->x_lanes + part * g->lanes);
     block = ASH_MIN(ASH_MIN(ASH_MAX(block, 1), MOST_TILES), all);
     int64_t blocks = ash_ceil_div(all, block);
     double points = g->t.size * g->t.size, share = (double)blocks / (double)all;
     sizes s = {ash_ceil_div(all, blocks), range, depth, 0}; /* of one size, as far as possible */
-    s.cost = points * (2 * share + 5.0 / ((double)range * g->x_lanes)); /* transforms: weights, input */
-    if (part == range) s.cost += points * 2 / (double)(depth * g->x_lanes); /* M, back and forth */
-    if (blocks * ash_ceil_div(g->vectors, range) < CHUNKS) s.cost += points;
+    s.cost = points * (7 * share + 20.0 / (double)(range * g->x_lanes)); /* transforms: weights, input */
+    if (depth < g->channel_blocks)
+        s.cost += points * 2 / (double)(depth * g->x_lanes); /* M, back and forth */
+    if (blocks * ash_ceil_div(g->vectors, range) < CHUNKS && range * g->lanes > FEW_CHANNELS)
+        s.cost += points;
     if (left <= 0) s.cost *= 1e3; /* more scratch than asked for */
     return s;
 }
@@ -241,6 +246,7 @@ static void choose_sizes(winograd *g) {
         g->k->failed = g->k->too_large = true;
         return;
     }
+    g->shape = ash_tile_choose(target, MOST_TILES, STRIP, MOST_TILES, ASH_TILE_MAX);
     sizes best = {.cost = 1e300};
     for (int64_t ranges = 1; ranges <= 64; ranges++) {
         int64_t range = ash_ceil_div(g->vectors, ranges);
@@ -251,7 +257,8 @@ static void choose_sizes(winograd *g) {
     }
     bool whole = best.depth == g->channel_blocks;
     g->depth = best.depth;
-    g->shape = ash_tile_choose(target, best.block, ASH_MIN(best.range, STRIP), g->depth * g->x_lanes, ASH_TILE_MAX);
+    g->shape = ash_tile_choose(target, best.block, ASH_MIN(best.range, g->shape.vectors),
+                               g->depth * g->x_lanes, ASH_TILE_MAX);
     g->block = ASH_MIN(ash_ceil_div(best.block, g->shape.rows) * g->shape.rows, all);
     g->range = ash_ceil_div(best.range, g->shape.vectors) * g->shape.vectors;
     g->part = whole ? g->shape.vectors : g->range;
@@ -283,9 +290,8 @@ static void make_symbols(winograd *g) {
     g->w_row = ash_kern_sym(k, 3);
     g->w_column = ash_kern_sym(k, 3);
     g->w_lane = ash_kern_sym(k, g->x_lanes);
-    ash_ix w[] = {ash_ix_const(ixs, 0),           ash_ix_sym(ixs, g->vector),
-                  ash_ix_sym(ixs, g->w_block),    ash_ix_sym(ixs, g->w_row),
-                  ash_ix_sym(ixs, g->w_column),   ash_ix_sym(ixs, g->w_lane),
+    ash_ix w[] = {ash_ix_const(ixs, 0),      ash_ix_sym(ixs, g->vector),   ash_ix_sym(ixs, g->w_block),
+                  ash_ix_sym(ixs, g->w_row), ash_ix_sym(ixs, g->w_column), ash_ix_sym(ixs, g->w_lane),
                   ash_ix_const(ixs, 0)};
     if (!ash_tile_operand_at(k, g->node->ins[0], x, &g->x) ||
         !ash_tile_operand_at(k, g->node->ins[1], w, &g->w))
@@ -391,33 +397,39 @@ static void emit_input(winograd *g) {
 
 /* --- weights ---------------------------------------------------------------------------------------- */
 
-/* U of vectors [first, end), at most a strip, for blocks [low, high) of channels. */
-static void emit_weights(winograd *g, ash_ref first, ash_ref end) {
+/* G[row][k], for a row that is known when it runs. */
+static ash_ref kernel_at(winograd *g, ash_ref row, unsigned k) {
+    ash_nest *n = &g->k->nest;
+    ash_ref value = ash_nest_float(n, ASH_F32, g->t.kernel[0][k]);
+    for (unsigned i = 1; i < g->t.size; i++)
+        value = ash_nest_select(n, less(g, row, number(g, i)), value,
+                                ash_nest_float(n, ASH_F32, g->t.kernel[i][k]));
+    return ash_nest_splat(n, value, g->lanes);
+}
+
+/* U of one row of points, for vectors [first, end), at most a strip, and blocks [low, high) of channels. */
+static void emit_weights(winograd *g, ash_ref row, ash_ref first, ash_ref end) {
     ash_kern *k = g->k;
     ash_nest *n = &k->nest;
-    unsigned size = g->t.size;
-    ash_ref half[ASH_WINOGRAD_SIZE][3], y[ASH_WINOGRAD_SIZE];
-    ash_ref vector = ash_kern_loop(k, g->vector, first, end, 1, 1);
+    ash_ref c[3], x[3], y[ASH_WINOGRAD_SIZE];
+    for (unsigned i = 0; i < 3; i++) c[i] = kernel_at(g, row, i);
     ash_ref block = ash_kern_loop(k, g->w_block, g->low, g->high, 1, 1);
     ash_ref lane = ash_kern_loop(k, g->w_lane, number(g, 0), number(g, g->x_lanes), 1, 1);
+    ash_ref vector = ash_kern_loop(k, g->vector, first, end, 1, 1);
     for (unsigned j = 0; j < 3; j++) {
-        ash_ref x[3];
         ash_kern_set_sym(k, g->w_column, number(g, j));
         for (unsigned i = 0; i < 3; i++) {
             ash_kern_set_sym(k, g->w_row, number(g, i));
-            x[i] = ash_nest_load(n, g->w.buf, ash_kern_index(k, g->w.linear), g->lanes, ASH_NO_REF);
+            ash_ref w = ash_nest_load(n, g->w.buf, ash_kern_index(k, g->w.linear), g->lanes, ASH_NO_REF);
+            x[j] = i ? ash_nest_fma(n, w, c[i], x[j]) : ash_nest_binary(n, ASH_OP_MUL, w, c[i]);
         }
-        transform_kernel(g, x, y);
-        for (unsigned i = 0; i < size; i++) half[i][j] = y[i];
     }
+    transform_kernel(g, x, y);
     ash_ref channel = add(g, times(g, minus(g, block, g->low), g->x_lanes), lane);
     ash_ref u = add(g, times(g, channel, g->shape.vectors), minus(g, vector, first));
     u = add(g, g->u_at, times(g, u, g->lanes));
-    for (unsigned i = 0; i < size; i++) {
-        transform_kernel(g, half[i], y);
-        for (unsigned j = 0; j < size; j++)
-            ash_nest_store(n, g->u_buf, plus(g, u, (i * size + j) * g->u_point), y[j], ASH_NO_REF);
-    }
+    for (unsigned j = 0; j < g->t.size; j++)
+        ash_nest_store(n, g->u_buf, plus(g, u, j * g->u_point), y[j], ASH_NO_REF);
     ash_nest_end(n);
     ash_nest_end(n);
     ash_nest_end(n);
@@ -425,14 +437,13 @@ static void emit_weights(winograd *g, ash_ref first, ash_ref end) {
 
 /* --- products --------------------------------------------------------------------------------------- */
 
-/* One register tile of M: `rows` tiles from `row0` on, the first `vectors` of the strip, whose first is number
- * `slot` of its part. */
-static void emit_product(winograd *g, unsigned rows, unsigned vectors, ash_ref point, ash_ref row0,
-                         ash_ref slot) {
+/* One register tile of M: `rows` tiles from `row0` on, the first `vectors` of the strip, whose first is
+ * number `slot` of its part. */
+static void emit_product(winograd *g, unsigned rows, unsigned vectors, ash_ref row0, ash_ref slot) {
     ash_kern *k = g->k;
     ash_nest *n = &k->nest;
     ash_tile t = {.k = k, .anchor = g->node, .rows = rows, .vectors = vectors, .lanes = g->lanes};
-    ash_ref m = add(g, add(g, g->m_at, times(g, point, g->m_point)),
+    ash_ref m = add(g, add(g, g->m_at, times(g, g->point, g->m_point)),
                     times(g, add(g, times(g, slot, g->block), row0), g->lanes));
     ash_tile_open(&t);
     if (g->depth < g->channel_blocks) {
@@ -444,8 +455,8 @@ static void emit_product(winograd *g, unsigned rows, unsigned vectors, ash_ref p
                                            ASH_NO_REF));
         ash_nest_end(n);
     }
-    ash_ref v = add(g, add(g, g->v_at, times(g, point, g->v_point)), times(g, row0, g->x_lanes));
-    ash_ref u = add(g, g->u_at, times(g, point, g->u_point));
+    ash_ref v = add(g, add(g, g->v_at, times(g, g->point, g->v_point)), times(g, row0, g->x_lanes));
+    ash_ref u = add(g, g->u_at, times(g, g->u_slice, g->u_point));
     ash_ref block = ash_nest_loop(n, number(g, 0), minus(g, g->high, g->low), 1, 1);
     ash_ref inner = ash_nest_loop(n, number(g, 0), number(g, g->x_lanes), 1, 8), b[8];
     ash_ref channel = add(g, times(g, block, g->x_lanes), inner);
@@ -466,12 +477,12 @@ static void emit_product(winograd *g, unsigned rows, unsigned vectors, ash_ref p
 }
 
 /* All tiles of the chunk for some vectors. */
-static void emit_product_rows(winograd *g, unsigned vectors, ash_ref point, ash_ref slot) {
+static void emit_product_rows(winograd *g, unsigned vectors, ash_ref slot) {
     ash_nest *n = &g->k->nest;
     unsigned rows = g->shape.rows, rest = 1;
     ash_ref count = minus(g, g->to, g->from);
     ash_ref whole = times(g, ash_nest_idiv(n, count, number(g, rows)), rows);
-    emit_product(g, rows, vectors, point, ash_nest_loop(n, number(g, 0), whole, rows, 1), slot);
+    emit_product(g, rows, vectors, ash_nest_loop(n, number(g, 0), whole, rows, 1), slot);
     ash_nest_end(n);
     if (rows == 1) return;
     if (ash_dim_is_const(g->all_tiles)) { /* only the last block has a rest, always the same */
@@ -479,7 +490,7 @@ static void emit_product_rows(winograd *g, unsigned vectors, ash_ref point, ash_
         if (!rest && g->block % rows == 0) return;
         if (!rest) rest = (unsigned)(g->block % rows);
     }
-    emit_product(g, rest, vectors, point, ash_nest_loop(n, whole, count, rest, 1), slot);
+    emit_product(g, rest, vectors, ash_nest_loop(n, whole, count, rest, 1), slot);
     ash_nest_end(n);
 }
 
@@ -488,17 +499,20 @@ static void emit_products(winograd *g, ash_ref first, ash_ref end) {
     ash_nest *n = &g->k->nest;
     unsigned vectors = g->shape.vectors, rest = (unsigned)(g->vectors % vectors);
     ash_ref strip = ash_nest_loop(n, first, end, vectors, 1), slot = minus(g, strip, first);
-    emit_weights(g, strip, ash_nest_binary(n, ASH_OP_MIN, plus(g, strip, vectors), end));
-    ash_ref point = ash_nest_loop(n, number(g, 0), number(g, g->t.size * g->t.size), 1, 1);
+    ash_ref row = ash_nest_loop(n, number(g, 0), number(g, g->t.size), 1, 1);
+    emit_weights(g, row, strip, ash_nest_binary(n, ASH_OP_MIN, plus(g, strip, vectors), end));
+    g->u_slice = ash_nest_loop(n, number(g, 0), number(g, g->t.size), 1, 1);
+    g->point = add(g, times(g, row, g->t.size), g->u_slice);
     if (rest) {
         ash_nest_if(n, less(g, plus(g, strip, vectors - 1), end));
-        emit_product_rows(g, vectors, point, slot);
+        emit_product_rows(g, vectors, slot);
         ash_nest_else(n);
-        emit_product_rows(g, rest, point, slot);
+        emit_product_rows(g, rest, slot);
         ash_nest_end(n);
     } else {
-        emit_product_rows(g, vectors, point, slot);
+        emit_product_rows(g, vectors, slot);
     }
+    ash_nest_end(n);
     ash_nest_end(n);
     ash_nest_end(n);
 }
@@ -579,7 +593,7 @@ void ash_kern_lower_winograd(ash_kern *k, ash_dim *chunks) {
     make_symbols(&g);
     int64_t points = g.t.size * g.t.size;
     g.v_buf = scratch(&g, points * g.v_point, &g.v_at);
-    g.u_buf = scratch(&g, points * g.u_point, &g.u_at);
+    g.u_buf = scratch(&g, g.t.size * g.u_point, &g.u_at);
     g.m_buf = scratch(&g, points * g.m_point, &g.m_at);
     g.half_buf = scratch(&g, points * ASH_MAX(g.lanes, g.x_lanes), &g.half_at);
     if (ash_kern_lost(k)) return;

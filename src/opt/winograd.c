@@ -85,28 +85,33 @@ static bool read_conv(const ash_graph *from, const ash_node *node, conv *v) {
 
 /* --- where it pays ---------------------------------------------------------------------------------- */
 
-/* Cycles of one convolution, from what was measured: two multiply-adds of vectors a cycle; `STREAM` bytes
- * of weights, which come from memory or the last cache at every execution; and the transforms, which take
- * `POINT` cycles a vector of channels and point on either side. */
-enum { STREAM = 6, POINT = 5 };
+/* Cycles of one convolution, from what was measured: two multiply-adds of vectors a cycle, or `STREAM`
+ * bytes of weights, which come from memory or the last cache at every execution; and the transforms, in
+ * cycles a vector and point: `WEIGHTS` for each block of `TILES` tiles, `INPUT` for each `CHANNELS`
+ * outputs, `OUTPUT`.
+ */
+enum { STREAM = 6, WEIGHTS = 7, TILES = 24, INPUT = 20, CHANNELS = 128, OUTPUT = 5 };
 static const double worth = 0.8; /* of the direct convolution's cycles: with more, it stays */
 
-static double product_cycles(const conv *v, double rows, double points) {
-    double weights = points * (double)v->c * (double)v->o;
-    return ASH_MAX(rows * weights / (double)(2 * v->w_block), weights * (double)sizeof(float) / STREAM);
+static double product_cycles(const conv *v, double products) {
+    double weights = (double)v->c * (double)v->o;
+    return ASH_MAX(products * weights / (double)(2 * v->w_block),
+                   9 * weights * (double)sizeof(float) / STREAM);
 }
 
 static double tiled_cycles(const conv *v, double tile) {
-    double points = (tile + 2) * (tile + 2);
+    double points = (tile + 2) * (tile + 2), o = (double)v->o / (double)v->w_block;
     double tiles = v->images * __builtin_ceil(v->rows / tile) * __builtin_ceil(v->columns / tile);
-    double vectors = (double)v->c / (double)v->x_block + (double)v->o / (double)v->w_block;
-    return product_cycles(v, tiles, points) + tiles * points * vectors * POINT;
+    double weights = WEIGHTS * __builtin_ceil(tiles / TILES) * (double)v->c * o;
+    double input =
+        INPUT * tiles * (double)v->c / (double)v->x_block * __builtin_ceil((double)v->o / CHANNELS);
+    return product_cycles(v, tiles * points) + points * (weights + input + OUTPUT * tiles * o);
 }
 
 /* The size of the tiles; 0: the convolution stays direct. */
 static int64_t choose(const conv *v) {
     double small = tiled_cycles(v, 2), large = tiled_cycles(v, 4);
-    double direct = product_cycles(v, v->images * v->rows * v->columns, 9);
+    double direct = product_cycles(v, 9 * v->images * v->rows * v->columns);
     if (ASH_MIN(small, large) > worth * direct) return 0;
     return large < small ? 4 : 2;
 }
@@ -119,8 +124,7 @@ static ash_value tiled(ash_rewrite *rw, const ash_node *node, const conv *v, int
     ash_rewrite__name(rw, node);
     ash_value ins[] = {x, w};
     ash_attr attrs[] = {*ash_node_attr(node, ASH_ATTR_BEFORE), *ash_node_attr(node, ASH_ATTR_AFTER),
-                        ASH_ATTR_I(Y_BLOCK, v->y_block), ASH_ATTR_I(O, v->o),
-                        ASH_ATTR_I(TILE, tile)};
+                        ASH_ATTR_I(Y_BLOCK, v->y_block), ASH_ATTR_I(O, v->o), ASH_ATTR_I(TILE, tile)};
     return ash_rewrite__node(rw, ASH_OP_WINOGRAD, ins, 2, attrs, 5);
 }
 
