@@ -714,7 +714,7 @@ static inline void fuzz_winograd(fuzz *f) {
     memcpy(w.dims, (ash_dim[]){1, (o + wb - 1) / wb, c / ib, 3, 3, ib, wb}, 7 * sizeof *w.dims);
     ash_dim before[] = {pick(f, 3), pick(f, 4)}, after[] = {pick(f, 3), pick(f, 4)};
     uint32_t i = new_leaf(f, &x, 0), k = i == FUZZ_NONE ? i : new_leaf(f, &w, 0);
-    if (k == FUZZ_NONE) return;
+    if (k == FUZZ_NONE || f->values[i].special || f->values[k].special) return; /* infinities spread */
     mark_used(f, i), mark_used(f, k);
     ash_attr attrs[] = {ASH_ATTR_LIST(BEFORE, before, 2), ASH_ATTR_LIST(AFTER, after, 2),
                         ASH_ATTR_I(Y_BLOCK, yb), ASH_ATTR_I(O, o), ASH_ATTR_I(TILE, tiles[form])};

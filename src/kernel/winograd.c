@@ -99,6 +99,7 @@ static uint16_t scratch(winograd *g, int64_t elements, ash_ref *at) {
                          .root = ASH_NO_BUFFER};
     *at = ASH_NO_REF;
     if (!ash_vec_push(p->allocator, &p->buffers, buffer) ||
+        !ash_vec_push(k->low->allocator, &k->accesses, (ash_access){id, false, 0, bytes}) ||
         !ash_vec_push(k->low->allocator, &k->accesses, (ash_access){id, true, 0, bytes})) {
         k->failed = true;
         return 0;
