@@ -295,7 +295,7 @@ static void where_it_pays(void **state) {
     fixture *f = *state;
     static const struct {
         int64_t c, o, rows, columns, tile;
-    } rows[] = {{64, 64, 56, 56, 4},  {256, 256, 14, 14, 4}, {64, 64, 120, 2, 2}, {512, 512, 7, 7, 0},
+    } rows[] = {{64, 64, 56, 56, 4},  {256, 256, 14, 14, 4}, {96, 208, 14, 14, 4}, {512, 512, 7, 7, 0},
                 {3, 64, 224, 224, 0}, {8, 8, 40, 40, 0},     {64, 64, 2, 2, 0}};
     for (size_t i = 0; i < ASH_COUNT(rows); i++) {
         restart(f);
@@ -461,6 +461,24 @@ static void same_bits_everywhere(void **state) {
     free(first);
 }
 
+/* Weights are kept as the direct convolution has them. */
+static void weights_do_not_grow(void **state) {
+    fixture *f = *state;
+    ash_diag diag;
+    uint64_t size[2];
+    for (unsigned tiled = 0; tiled < 2; tiled++) {
+        ash_plan *plan;
+        ash_plan_options options = ash_plan_options_default();
+        options.winograd = tiled;
+        two_layers(f);
+        assert_ok(ash_plan_prepare(f->context, f->g, &options, &plan, &diag));
+        assert_int_equal(winograd_steps(plan), tiled ? 2 : 0);
+        size[tiled] = ash_plan_weights_size(plan);
+        ash_plan_destroy(plan);
+    }
+    assert_int_equal(size[0], size[1]);
+}
+
 static void plans_do_without(void **state) {
     fixture *f = *state;
     ash_diag diag;
@@ -499,6 +517,7 @@ int main(void) {
         TEST(variables_in_the_pass),
         TEST(parameters_are_transformed_again),
         TEST(same_bits_everywhere),
+        TEST(weights_do_not_grow),
         TEST(plans_do_without),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,16 +1,17 @@
 /* Winograd convolutions: an input transform, a transform of the weights, one product of matrices for each
  * point, an output transform, block by block.
  *
- *     input [n, c/I, h, w, I] --B^T d B--> V [points][c/I][tiles][I]     \
- *                                                                          products: M += V U, per point
- *     weights [1, o/B, c/I, 3, 3, I, B] --G g G^T--> U [points][c][strip][B] /
+ *     input [n, c/I, h, w, I] --B^T d B--> V [points][c/I][tiles][I]              \
+ *                                                                                  M += V U, per point
+ *     weights [1, o/B, c/I, 3, 3, I, B] --G g G^T--> U [row of points][c][strip][B] /
  *     M [points][vectors][tiles][B] --A^T m A--> epilogue --> result [n, o/y, h', w', y]
  *
  * A chunk is a block of tiles and a range of output channels. It takes the input channels in blocks: V of
- * all its tiles, then strip by strip of its output channels U, and what they add to M. Where all input
- * channels fit, M holds one strip alone. V, U and M are a worker's scratch memory, so small that they stay
- * in the second-level cache; chunks share nothing. Weights are transformed once for all tiles of a block,
- * so it has as many as fit.
+ * all its tiles, then strip by strip of its output channels, and row by row of points, U, and what the
+ * products add to M. Where all input channels fit, M holds one strip alone. V, U and M are a worker's
+ * scratch memory, about as large as the second-level cache; a row of U fits the first-level cache, or else
+ * every store would wait for a line. Chunks share nothing. Weights are transformed once for all tiles of a
+ * block, so it has as many as fit.
  *
  * Transforms work on vectors of channels, which lie side by side. Those of the input and the output go in
  * two halves: columns, then rows. The first half is kept in a line of scratch, because (m + 2)^2 vectors
