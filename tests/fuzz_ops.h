@@ -699,28 +699,28 @@ static inline void fuzz_conv(fuzz *f) {
     keep_products(f, try_add(f, ASH_OP_CONV, ins, 2, attrs, 9, NULL), f->values[i], f->values[k], count);
 }
 
-/* A Winograd convolution in any form of ops.def, over weights that no window has: only the sums of absolute
- * values in the transforms bound the result. */
+/* A Winograd convolution in any form of ops.def; the sums of absolute values in the transforms bound the
+ * error. */
 static inline void fuzz_winograd(fuzz *f) {
-    static const int64_t points[] = {16, 36, 36, 64}, blocks[] = {1, 2, 4, 8, 16};
+    static const int64_t tiles[] = {2, 4, 4, 6}, blocks[] = {1, 2, 4, 8, 16};
     static const double growth[] = {40, 3e3, 3e3, 5e5};
     unsigned form = (unsigned)pick(f, 4);
     int64_t ib = blocks[pick(f, 5)], yb = blocks[1 + pick(f, 4)], wb = yb * (1 + pick(f, 2)),
             o = yb * (1 + pick(f, 3)), c = ib * (1 + pick(f, 2));
-    ash_type x = {.dtype = ASH_F32, .rank = 5}, w = {.dtype = ASH_F32, .rank = 4};
+    ash_type x = {.dtype = ASH_F32, .rank = 5}, w = {.dtype = ASH_F32, .rank = 7};
     x.dims[0] = chance(f, 70) || !f->n_vars ? pick(f, 2) + 1 : f->vars[0];
     x.dims[1] = c / ib, x.dims[4] = ib;
     for (unsigned s = 2; s < 4; s++) x.dims[s] = chance(f, 85) ? 1 + pick(f, 13) : random_dim(f);
-    memcpy(w.dims, (ash_dim[]){points[form], (o + wb - 1) / wb, c, wb}, 4 * sizeof *w.dims);
+    memcpy(w.dims, (ash_dim[]){1, (o + wb - 1) / wb, c / ib, 3, 3, ib, wb}, 7 * sizeof *w.dims);
     ash_dim before[] = {pick(f, 3), pick(f, 4)}, after[] = {pick(f, 3), pick(f, 4)};
     uint32_t i = new_leaf(f, &x, 0), k = i == FUZZ_NONE ? i : new_leaf(f, &w, 0);
     if (k == FUZZ_NONE || f->values[i].special || f->values[k].special) return; /* infinities spread */
     mark_used(f, i), mark_used(f, k);
     ash_attr attrs[] = {ASH_ATTR_LIST(BEFORE, before, 2), ASH_ATTR_LIST(AFTER, after, 2),
-                        ASH_ATTR_I(Y_BLOCK, yb), ASH_ATTR_I(O, o)};
+                        ASH_ATTR_I(Y_BLOCK, yb), ASH_ATTR_I(O, o), ASH_ATTR_I(TILE, tiles[form])};
     ash_value ins[] = {f->values[i].id, f->values[k].id};
     double most = f->values[i].most * f->values[k].most * growth[form] * (double)c;
-    keep_node(f, ASH_OP_WINOGRAD, ins, 2, attrs, 4, most, most * (double)(c + 24) * step_of(ASH_F32), -1,
+    keep_node(f, ASH_OP_WINOGRAD, ins, 2, attrs, 5, most, most * (double)(c + 24) * step_of(ASH_F32), -1,
               false);
 }
 

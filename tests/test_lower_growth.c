@@ -189,11 +189,11 @@ static void test_growth(void **state) {
 static ash_value winograd(ash_graph *g, ash_dim blocks, ash_dim rows) {
     static const int64_t one[] = {1, 1};
     ash_attr attrs[] = {ASH_ATTR_LIST(BEFORE, one, 2), ASH_ATTR_LIST(AFTER, one, 2), ASH_ATTR_I(O, 16),
-                        ASH_ATTR_I(Y_BLOCK, 16)};
+                        ASH_ATTR_I(Y_BLOCK, 16), ASH_ATTR_I(TILE, 4)};
     ash_value ins[] = {input(g, "tiled", 5, (ash_dim[]){1, blocks, rows, 9, 16}),
-                       input(g, "points", 4, (ash_dim[]){36, 1, blocks * 16, 16})},
+                       input(g, "windows", 7, (ash_dim[]){1, 1, blocks, 3, 3, 16, 16})},
               y;
-    ash_graph_add(g, ASH_OP_WINOGRAD, ins, 2, attrs, 4, &y);
+    ash_graph_add(g, ASH_OP_WINOGRAD, ins, 2, attrs, 5, &y);
     return y;
 }
 

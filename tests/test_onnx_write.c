@@ -250,10 +250,10 @@ static void test_refusals_leave_no_file(void **state) {
     assert_status(ash_onnx_write(g, in_folder("no/m.onnx"), NULL, &diag), ASH_ERROR_NOT_FOUND);
     static const int64_t pads[] = {1, 1};
     const ash_attr attrs[] = {ASH_ATTR_LIST(BEFORE, pads, 2), ASH_ATTR_LIST(AFTER, pads, 2),
-                              ASH_ATTR_I(O, 4), ASH_ATTR_I(Y_BLOCK, 4)};
+                              ASH_ATTR_I(O, 4), ASH_ATTR_I(Y_BLOCK, 4), ASH_ATTR_I(TILE, 4)};
     const ash_value tiled[] = {input(g, "t", ASH_F32, 5, (ash_dim[]){1, 1, 9, 9, 4}),
-                               input(g, "u", ASH_F32, 4, (ash_dim[]){36, 1, 4, 4})};
-    output(g, node(g, ASH_OP_WINOGRAD, tiled, 2, attrs, 4));
+                               input(g, "w", ASH_F32, 7, (ash_dim[]){1, 1, 1, 3, 3, 4, 4})};
+    output(g, node(g, ASH_OP_WINOGRAD, tiled, 2, attrs, 5));
     assert_status(ash_onnx_write(g, in_folder("m.onnx"), NULL, &diag), ASH_ERROR_UNSUPPORTED);
     assert_int_not_equal(access(in_folder("m.onnx"), F_OK), 0);
     assert_int_not_equal(access(in_folder("m.onnx.part"), F_OK), 0);

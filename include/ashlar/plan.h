@@ -68,7 +68,7 @@ typedef struct ash_plan_options {
                          as many as it has */
     bool optimize;    /* false: the graph is taken as it is, but for what no output needs */
     bool winograd; /* convolutions of 3 x 3 windows may take Winograd's algorithm where it is faster: fewer
-                      multiplications, packed weights up to 4 times as large, and sums rounded another
+                      multiplications, weights as they are, and sums rounded another
                       way (docs/codegen.md). Never where the result is rounded to integers. false: none */
     bool fuse;     /* false: one kernel per node */
     bool poison;   /* debugging: dead bytes are filled with NaN patterns between operations, so that a value

@@ -1,77 +1,32 @@
-/* Winograd convolutions by their definition: tile by tile, each input channel's share added to the result.
- */
+/* Winograd convolutions by their definition: the sum over windows. */
 #include "eval.h"
-#include "winograd.h"
 
-typedef double matrix[ASH_WINOGRAD_SIZE][ASH_WINOGRAD_SIZE];
-
-/* to = t from t^T for a matrix t of `rows` x `size`. */
-static void transform(unsigned rows, unsigned size, const double (*t)[ASH_WINOGRAD_SIZE], const matrix from,
-                      matrix to) {
-    matrix half = {{0}};
-    for (unsigned r = 0; r < rows; r++)
-        for (unsigned k = 0; k < size; k++)
-            for (unsigned j = 0; j < size; j++) half[r][j] += t[r][k] * from[k][j];
-    for (unsigned r = 0; r < rows; r++)
-        for (unsigned s = 0; s < rows; s++) {
-            to[r][s] = 0;
-            for (unsigned k = 0; k < size; k++) to[r][s] += half[r][k] * t[s][k];
+/* The sum over the window of one input channel. */
+static double convolve(const ash_eval *e, const int64_t *at, int64_t channel) {
+    const ash_wide *x = &e->ins[0], *w = &e->ins[1];
+    const int64_t *before = ash_node_list(e->node, ASH_ATTR_BEFORE), *d = x->dims, *k = w->dims;
+    int64_t top = at[2] - ash_eval__dim(e, before[0]), left = at[3] - ash_eval__dim(e, before[1]);
+    double sum = 0;
+    for (int64_t i = 0; i < 3; i++)
+        for (int64_t j = 0; j < 3; j++) {
+            int64_t r = top + i, c = left + j, block = channel / d[4], lane = channel % d[4];
+            if (r < 0 || r >= d[2] || c < 0 || c >= d[3]) continue;
+            int64_t window = ((at[1] / k[6] * k[2] + block) * 3 + i) * 3 + j;
+            sum += x->f[(((at[0] * d[1] + block) * d[2] + r) * d[3] + c) * d[4] + lane] *
+                   w->f[(window * k[5] + lane) * k[6] + at[1] % k[6]];
         }
-}
-
-/* A tile: image, first row and first column of its outputs. */
-typedef struct tile {
-    int64_t n, row, column;
-} tile;
-
-/* The tile's inputs of one channel, zero in the padding. */
-static void read_input(const ash_eval *e, const ash_winograd *w, tile at, int64_t channel, matrix out) {
-    const ash_wide *x = &e->ins[0];
-    const int64_t *before = ash_node_list(e->node, ASH_ATTR_BEFORE), *d = x->dims;
-    int64_t top = at.row - ash_eval__dim(e, before[0]), left = at.column - ash_eval__dim(e, before[1]);
-    for (unsigned i = 0; i < w->size; i++)
-        for (unsigned j = 0; j < w->size; j++) {
-            int64_t r = top + i, c = left + j;
-            bool inside = r >= 0 && r < d[2] && c >= 0 && c < d[3];
-            out[i][j] = 0;
-            if (inside)
-                out[i][j] =
-                    x->f[(((at.n * d[1] + channel / d[4]) * d[2] + r) * d[3] + c) * d[4] + channel % d[4]];
-        }
-}
-
-/* Adds one input channel's share of one output channel. */
-static void add_channel(const ash_eval *e, const ash_winograd *w, tile at, int64_t filter, int64_t channel,
-                        const matrix input) {
-    const ash_wide *u = &e->ins[1], *y = &e->outs[0];
-    const int64_t *d = y->dims;
-    matrix product, sum;
-    for (unsigned p = 0; p < w->size * w->size; p++) {
-        int64_t row = (p * u->dims[1] + filter / u->dims[3]) * u->dims[2] + channel;
-        product[p / w->size][p % w->size] =
-            input[p / w->size][p % w->size] * u->f[row * u->dims[3] + filter % u->dims[3]];
-    }
-    transform(w->tile, w->size, w->output, product, sum);
-    for (unsigned i = 0; i < w->tile && at.row + i < d[2]; i++)
-        for (unsigned j = 0; j < w->tile && at.column + j < d[3]; j++)
-            y->f[(((at.n * d[1] + filter / d[4]) * d[2] + at.row + i) * d[3] + at.column + j) * d[4] +
-                 filter % d[4]] += sum[i][j];
+    return sum;
 }
 
 void ash_eval__winograd(const ash_eval *e) {
     const ash_wide *x = &e->ins[0], *y = &e->outs[0];
-    ash_winograd w;
-    matrix input, raw;
-    memset(y->f, 0, (size_t)y->count * sizeof *y->f);
-    ash_winograd_make(e->ins[1].dims[0], &w); /* inference has seen that it is there */
-    tile at;
-    for (at.n = 0; at.n < y->dims[0]; at.n++)
-        for (at.row = 0; at.row < y->dims[2]; at.row += w.tile)
-            for (at.column = 0; at.column < y->dims[3]; at.column += w.tile)
-                for (int64_t c = 0; c < x->dims[1] * x->dims[4]; c++) {
-                    read_input(e, &w, at, c, raw);
-                    transform(w.size, w.size, w.input, raw, input);
-                    for (int64_t o = 0; o < y->dims[1] * y->dims[4]; o++)
-                        add_channel(e, &w, at, o, c, input);
-                }
+    const int64_t *d = y->dims;
+    for (int64_t i = 0; i < y->count; i++) {
+        int64_t point = i / d[4] / d[3] / d[2];
+        int64_t at[] = {point / d[1], point % d[1] * d[4] + i % d[4], i / d[4] / d[3] % d[2],
+                        i / d[4] % d[3]};
+        double sum = 0;
+        for (int64_t c = 0; c < x->dims[1] * x->dims[4]; c++) sum += convolve(e, at, c);
+        y->f[i] = sum;
+    }
 }

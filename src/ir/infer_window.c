@@ -205,15 +205,17 @@ ash_status ash_infer__conv(const ash_inference *c) {
 
 enum { MOST_LANES = 64 }; /* of a block: they become vectors */
 
-/* w is [(m + 2)^2, ceil(o/B), c, B]. */
-static ash_status winograd_weights(const ash_inference *c, int64_t channels, int64_t filters) {
-    const ash_type *w = &c->ins[1];
+/* w is [1, ceil(o/B), c/I, 3, 3, I, B]. */
+static ash_status winograd_weights(const ash_inference *c, int64_t filters) {
+    const ash_type *x = &c->ins[0], *w = &c->ins[1];
+    int64_t tile = ash_infer__attr(c, ASH_ATTR_TILE)->i;
     ash_winograd transforms;
-    ASH_INFER_FAIL_IF(w->rank != 4 || w->dims[3] < 1 || w->dims[3] > MOST_LANES || w->dims[2] != channels ||
-                          w->dims[1] != (filters - 1) / w->dims[3] + 1,
-                      c, ASH_ERROR_SHAPE, "the weights are not [points, ceil(o/B), c, B]");
-    ASH_INFER_FAIL_IF(!ash_winograd_make(w->dims[0], &transforms), c, ASH_ERROR_SHAPE,
-                      "no tile has %lld points", (long long)w->dims[0]);
+    ASH_INFER_FAIL_IF(w->rank != 7 || w->dims[0] != 1 || w->dims[2] != x->dims[1] || w->dims[3] != 3 ||
+                          w->dims[4] != 3 || w->dims[5] != x->dims[4] || w->dims[6] < 1 ||
+                          w->dims[6] > MOST_LANES || w->dims[1] != (filters - 1) / w->dims[6] + 1,
+                      c, ASH_ERROR_SHAPE, "the weights are not [1, ceil(o/B), c/I, 3, 3, I, B]");
+    ASH_INFER_FAIL_IF(!ash_winograd_make(tile, &transforms), c, ASH_ERROR_INVALID_ARGUMENT,
+                      "tiles of %lld rows", (long long)tile);
     return ASH_OK;
 }
 
@@ -231,8 +233,8 @@ ash_status ash_infer__winograd(const ash_inference *c) {
                       "blocks of %lld do not divide %lld filters, or are too small", (long long)block,
                       (long long)filters);
     ASH_INFER_FAIL_IF(channels < 1, c, ASH_ERROR_SHAPE, "operand 0 has no channels");
-    ASH_TRY(winograd_weights(c, channels, filters));
-    ASH_INFER_FAIL_IF(c->ins[1].dims[3] % block, c, ASH_ERROR_SHAPE,
+    ASH_TRY(winograd_weights(c, filters));
+    ASH_INFER_FAIL_IF(c->ins[1].dims[6] % block, c, ASH_ERROR_SHAPE,
                       "blocks of %lld do not divide those of the weights", (long long)block);
     ASH_TRY(ash_infer__list(c, ASH_ATTR_BEFORE, 2, 0, &before));
     ASH_TRY(ash_infer__list(c, ASH_ATTR_AFTER, 2, 0, &after));

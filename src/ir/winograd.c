@@ -27,12 +27,12 @@ static void make_point(ash_winograd *w, const double *points, unsigned at) {
     }
 }
 
-bool ash_winograd_make(int64_t points, ash_winograd *out) {
+bool ash_winograd_make(int64_t m, ash_winograd *out) {
     double at[ASH_WINOGRAD_SIZE] = {0};
     *out = (ash_winograd){0};
-    for (unsigned m = 2; m <= ASH_WINOGRAD_TILE; m += 2)
-        if (points == (m + 2) * (m + 2)) out->tile = m, out->size = m + 2;
-    if (!out->tile) return false;
+    if (m < 2 || m > ASH_WINOGRAD_TILE || m % 2) return false;
+    out->tile = (unsigned)m;
+    out->size = out->tile + 2;
     unsigned last = out->size - 1;
     for (unsigned i = 1; i < last; i++) at[i] = pairs[out->tile / 2 - 1][(i - 1) / 2] * (i % 2 ? 1 : -1);
     for (unsigned i = 0; i < last; i++) make_point(out, at, i);

@@ -25,7 +25,7 @@ typedef struct ash_winograd {
     double output[ASH_WINOGRAD_TILE][ASH_WINOGRAD_SIZE]; /* A^T */
 } ash_winograd;
 
-/* The transforms of the tile that takes `points` = (m + 2)^2 multiplications; false when there is none. */
-bool ash_winograd_make(int64_t points, ash_winograd *out);
+/* The transforms for tiles of m x m; false when there are none. */
+bool ash_winograd_make(int64_t m, ash_winograd *out);
 
 #endif

@@ -279,7 +279,7 @@ static double node_flops(const ash_lowering *low, const ash_node *node) {
     }
     case ASH_CLASS_CONV: {
         if (node->op == ASH_OP_WINOGRAD) /* those of the direct convolution, so that rates compare */
-            return 2 * out * 9 * (double)ash_graph__type(g, node->ins[1])->dims[2];
+            return 2 * out * 9 * (double)in->dims[1] * (double)in->dims[4];
         double w = (double)ash_type_max_count(low->program->dims, ash_graph__type(g, node->ins[1]));
         double o = (double)ash_node_int(node, ASH_ATTR_O);
         if (o == 0) o = (double)ash_graph__type(g, node->ins[1])->dims[0];

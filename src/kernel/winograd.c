@@ -1,30 +1,33 @@
-/* Winograd convolutions: an input transform, one product of matrices for each point, an output transform,
- * block by block.
+/* Winograd convolutions: an input transform, a transform of the weights, one product of matrices for each
+ * point, an output transform, block by block.
  *
- *     input [n, c/I, h, w, I] --B^T d B--> V [points][c/I][tiles][I]   \
- *                                                                        products: M = V U, per point
- *     weights U [points][o/B][c][B]                                    /
+ *     input [n, c/I, h, w, I] --B^T d B--> V [points][c/I][tiles][I]              \
+ *                                                                                  M += V U, per point
+ *     weights [1, o/B, c/I, 3, 3, I, B] --G g G^T--> U [row of points][c][strip][B] /
  *     M [points][vectors][tiles][B] --A^T m A--> epilogue --> result [n, o/y, h', w', y]
  *
- * V and M hold one block of tiles in a worker's scratch memory. They stay in the second-level cache, or
- * next to it: a point's part of V is read for all output channels before the next point's. The output
- * channels are taken in parts, so that M is small. A chunk is a block of tiles and a range of output
- * channels; it makes V of its own, so that chunks share nothing.
+ * A chunk is a block of tiles and a range of output channels. It takes the input channels in blocks: V of
+ * all its tiles, then strip by strip of its output channels, and row by row of points, U, and what the
+ * products add to M. Where all input channels fit, M holds one strip alone. V, U and M are a worker's
+ * scratch memory, about as large as the second-level cache; a row of U fits the first-level cache, or else
+ * every store would wait for a line. Chunks share nothing. Weights are transformed once for all tiles of a
+ * block, so it has as many as fit.
  *
- * Transforms work on vectors of channels, which lie side by side, in two halves: columns, then rows. The
- * first half is kept in a line of scratch, because (m + 2)^2 vectors are more than there are registers.
- * Padding is zero in the first half of the input; what lies outside the result is not stored in the second
- * half of the output. Tiles at the edges run the same code as all others but for these tests. */
+ * Transforms work on vectors of channels, which lie side by side. Those of the input and the output go in
+ * two halves: columns, then rows. The first half is kept in a line of scratch, because (m + 2)^2 vectors
+ * are more than there are registers. Padding is zero in the first half of the input; what lies outside the
+ * result is not stored in the second half of the output. Tiles at the edges run the same code as all others
+ * but for these tests. */
 #include "ir/winograd.h"
 #include "tile.h"
 
 enum {
-    SCRATCH = 768 << 10, /* bytes of V and M that blocks are made for */
-    FEW_TILES = 24,      /* of a block, however large that makes V: each weight is read once a block */
-    MOST_TILES = 96,
-    PART = 64,          /* output channels of M, or somewhat more */
-    FEW_CHANNELS = 128, /* of a chunk's outputs: with fewer, the input transform would be felt */
-    CHUNKS = 8          /* enough to share */
+    LEAST_SCRATCH = 256 << 10, /* bytes of V, U and M that blocks are made for: the second-level cache, */
+    MOST_SCRATCH = 512 << 10,  /* within these */
+    MOST_TILES = 96,           /* of a block */
+    STRIP = 4,                 /* vectors of a strip, at most */
+    CHUNKS = 8,                /* enough to share */
+    FEW_CHANNELS = 128         /* of a chunk's outputs: with fewer, the input transform would be felt */
 };
 
 static const int64_t LARGE = INT64_C(1) << 40; /* sizes below it can be multiplied by what blocks have */
@@ -33,21 +36,24 @@ typedef struct winograd {
     ash_kern *k;
     const ash_node *node;
     ash_winograd t;
-    unsigned lanes, x_lanes, store_lanes;           /* of the weights, the input, the result */
-    int64_t channel_blocks, vectors;                /* of the input; of the result */
-    ash_dim in[2], out[2], before[2];               /* rows, columns */
-    ash_dim tiles[2], all_tiles;                    /* per column, per row; of all images */
-    ash_tile_shape shape;                           /* of the products' tiles */
-    int64_t block, part;                            /* tiles of a block; vectors of a part */
-    int64_t v_point, m_point;                       /* elements of V and M from one point to the next */
-    ash_sym batch, row, column, filter_block, lane; /* of the result */
-    ash_sym x_batch, x_block, x_row, x_column;      /* of the input */
-    ash_sym point, vector, channel;                 /* of the weights */
+    unsigned lanes, x_lanes, store_lanes;             /* of the weights, the input, the result */
+    int64_t channel_blocks, vectors;                  /* of the input; of the result */
+    ash_dim in[2], out[2], before[2];                 /* rows, columns */
+    ash_dim tiles[2], all_tiles;                      /* per column, per row; of all images */
+    ash_tile_shape shape;                             /* of the products' tiles */
+    int64_t block, range, part;                       /* tiles of a block; vectors of a chunk, and of M */
+    int64_t depth;                                    /* blocks of input channels of V and U */
+    int64_t v_point, u_point, m_point;                /* elements from one point to the next */
+    ash_sym batch, row, column, filter_block, lane;   /* of the result */
+    ash_sym x_batch, x_block, x_row, x_column;        /* of the input */
+    ash_sym vector, w_block, w_row, w_column, w_lane; /* of the weights */
     ash_ix anchor[5];
-    ash_tile_operand x, u;
-    uint16_t v_buf, m_buf, half_buf; /* scratch */
-    ash_ref v_at, m_at, half_at;     /* where this worker's begin */
-    ash_ref from, to;                /* the chunk's tiles */
+    ash_tile_operand x, w;
+    uint16_t v_buf, u_buf, m_buf, half_buf; /* scratch */
+    ash_ref v_at, u_at, m_at, half_at;      /* where this worker's begin */
+    ash_ref from, to;                       /* the chunk's tiles */
+    ash_ref low, high;                      /* blocks of input channels */
+    ash_ref point, u_slice;                 /* of the products; its number in the row */
 } winograd;
 
 /* --- small helpers ---------------------------------------------------------------------------------- */
@@ -126,6 +132,20 @@ static void transform_input(winograd *g, const ash_ref *x, ash_ref *y) {
     }
 }
 
+/* G x. The rows of a pair of points differ in the sign of the middle place alone. */
+static void transform_kernel(winograd *g, const ash_ref *x, ash_ref *y) {
+    unsigned last = g->t.size - 1, lanes = g->lanes;
+    y[0] = add_scaled(g, ASH_NO_REF, g->t.kernel[0][0], x[0], lanes);
+    y[last] = x[2];
+    for (unsigned p = 1; p < last; p += 2) {
+        const double *row = g->t.kernel[p];
+        ash_ref even = add_scaled(g, ASH_NO_REF, row[0], x[0], lanes);
+        even = add_scaled(g, even, row[2], x[2], lanes);
+        y[p] = add_scaled(g, even, row[1], x[1], lanes);
+        y[p + 1] = add_scaled(g, even, -row[1], x[1], lanes);
+    }
+}
+
 /* A^T x: sums of pairs for even rows, differences for odd ones. */
 static void transform_output(winograd *g, const ash_ref *x, ash_ref *y) {
     ash_nest *n = &g->k->nest;
@@ -148,14 +168,15 @@ static void transform_output(winograd *g, const ash_ref *x, ash_ref *y) {
 static void read_node(winograd *g) {
     ash_kern *k = g->k;
     const ash_type *x = ash_graph__type(k->graph, g->node->ins[0]),
-                   *u = ash_graph__type(k->graph, g->node->ins[1]),
+                   *w = ash_graph__type(k->graph, g->node->ins[1]),
                    *y = ash_graph__type(k->graph, g->node->out);
-    ash_winograd_make(u->dims[0], &g->t); /* inference has seen that it is there */
-    g->lanes = (unsigned)u->dims[3];
+    ash_winograd_make(ash_node_int(g->node, ASH_ATTR_TILE),
+                      &g->t); /* inference has seen that it is there */
+    g->lanes = (unsigned)w->dims[6];
     g->x_lanes = (unsigned)x->dims[4];
     g->store_lanes = (unsigned)y->dims[4];
     g->channel_blocks = x->dims[1];
-    g->vectors = u->dims[1];
+    g->vectors = w->dims[1];
     g->all_tiles = y->dims[0];
     for (unsigned s = 0; s < 2; s++) {
         g->in[s] = x->dims[2 + s];
@@ -173,23 +194,59 @@ static int64_t point_stride(int64_t elements) {
     return (lines + !(lines % 2)) * 16;
 }
 
+/* Sizes of blocks, and what they cost past the products: cycles for each tile, input channel and vector of
+ * outputs. */
+typedef struct sizes {
+    int64_t block, range, depth;
+    double cost;
+} sizes;
+
+/* The largest block of tiles that fits the scratch memory with these ranges and depths. */
+static sizes with_block(const winograd *g, int64_t all, int64_t range, int64_t depth, int64_t scratch) {
+    int64_t strip = ASH_MIN(range, g->shape.vectors), part = depth == g->channel_blocks ? strip : range;
+    int64_t floats = scratch / (int64_t)(g->t.size * g->t.size * sizeof(float));
+    int64_t left = floats - depth * g->x_lanes * strip * g->lanes / g->t.size;
+    int64_t block = left / (depth * g->x_lanes + part * g->lanes);
+    block = ASH_MIN(ASH_MIN(ASH_MAX(block, 1), MOST_TILES), all);
+    int64_t blocks = ash_ceil_div(all, block);
+    double points = g->t.size * g->t.size, share = (double)blocks / (double)all;
+    sizes s = {ash_ceil_div(all, blocks), range, depth, 0}; /* of one size, as far as possible */
+    s.cost = points * (7 * share + 20.0 / (double)(range * g->x_lanes)); /* transforms: weights, input */
+    if (depth < g->channel_blocks)
+        s.cost += points * 2 / (double)(depth * g->x_lanes); /* M, back and forth */
+    if (blocks * ash_ceil_div(g->vectors, range) < CHUNKS && range * g->lanes > FEW_CHANNELS)
+        s.cost += points;
+    if (left <= 0) s.cost *= 1e3; /* more scratch than asked for */
+    return s;
+}
+
 static void choose_sizes(winograd *g) {
-    int64_t points = g->t.size * g->t.size, channels = g->channel_blocks * g->x_lanes;
+    const ash_target *target = g->k->low->target;
+    int64_t scratch = ASH_MIN(ASH_MAX(target->l2_bytes, LEAST_SCRATCH), MOST_SCRATCH);
     int64_t all = ASH_MIN(ASH_MAX(ash_kern_max(g->k, g->all_tiles), 1), LARGE);
-    if (channels > LARGE || g->vectors > LARGE) {
+    if (g->channel_blocks * g->x_lanes > LARGE || g->vectors > LARGE) {
         g->k->failed = g->k->too_large = true;
         return;
     }
-    int64_t part = ASH_MIN(ash_ceil_div(PART, g->lanes), g->vectors);
-    int64_t tile_bytes = points * (channels + part * g->lanes) * (int64_t)sizeof(float);
-    int64_t block = ASH_MAX(SCRATCH / tile_bytes, FEW_TILES);
-    block = ASH_MIN(ASH_MIN(block, MOST_TILES), all);
-    block = ash_ceil_div(all, ash_ceil_div(all, block)); /* blocks of one size, as far as possible */
-    g->shape = ash_tile_choose(g->k->low->target, block, part, channels, ASH_TILE_MAX);
-    g->block = ash_ceil_div(block, g->shape.rows) * g->shape.rows;
-    if (g->block > all) g->block = all;
-    g->part = ash_ceil_div(part, g->shape.vectors) * g->shape.vectors;
+    g->shape = ash_tile_choose(target, MOST_TILES, STRIP, MOST_TILES, ASH_TILE_MAX);
+    sizes best = {.cost = 1e300};
+    for (int64_t ranges = 1; ranges <= 64; ranges++) {
+        int64_t range = ash_ceil_div(g->vectors, ranges);
+        for (int64_t depth = 1; depth < 2 * g->channel_blocks; depth *= 2) {
+            sizes s = with_block(g, all, range, ASH_MIN(depth, g->channel_blocks), scratch);
+            if (s.cost < best.cost) best = s;
+        }
+    }
+    bool whole = best.depth == g->channel_blocks;
+    g->depth = best.depth;
+    g->shape = ash_tile_choose(target, best.block, ASH_MIN(best.range, g->shape.vectors),
+                               g->depth * g->x_lanes, ASH_TILE_MAX);
+    g->block = ASH_MIN(ash_ceil_div(best.block, g->shape.rows) * g->shape.rows, all);
+    g->range = ash_ceil_div(best.range, g->shape.vectors) * g->shape.vectors;
+    g->part = whole ? g->shape.vectors : g->range;
+    int64_t channels = g->depth * g->x_lanes;
     g->v_point = point_stride(g->block * channels);
+    g->u_point = point_stride(channels * g->shape.vectors * g->lanes);
     g->m_point = point_stride(g->block * g->part * g->lanes);
 }
 
@@ -197,7 +254,6 @@ static void make_symbols(winograd *g) {
     ash_kern *k = g->k;
     ash_ixs *ixs = &k->ixs;
     const ash_type *y = ash_graph__type(k->graph, g->node->out);
-    int64_t points = g->t.size * g->t.size;
     g->batch = ash_kern_sym(k, y->dims[0]);
     g->filter_block = ash_kern_sym(k, g->vectors * g->lanes / g->store_lanes);
     g->row = ash_kern_sym(k, g->out[0]);
@@ -211,13 +267,16 @@ static void make_symbols(winograd *g) {
     g->x_column = ash_kern_sym(k, g->in[1]);
     ash_ix x[] = {ash_ix_sym(ixs, g->x_batch), ash_ix_sym(ixs, g->x_block), ash_ix_sym(ixs, g->x_row),
                   ash_ix_sym(ixs, g->x_column), ash_ix_const(ixs, 0)};
-    g->point = ash_kern_sym(k, points);
     g->vector = ash_kern_sym(k, g->vectors);
-    g->channel = ash_kern_sym(k, g->channel_blocks * g->x_lanes);
-    ash_ix u[] = {ash_ix_sym(ixs, g->point), ash_ix_sym(ixs, g->vector), ash_ix_sym(ixs, g->channel),
+    g->w_block = ash_kern_sym(k, g->channel_blocks);
+    g->w_row = ash_kern_sym(k, 3);
+    g->w_column = ash_kern_sym(k, 3);
+    g->w_lane = ash_kern_sym(k, g->x_lanes);
+    ash_ix w[] = {ash_ix_const(ixs, 0),      ash_ix_sym(ixs, g->vector),   ash_ix_sym(ixs, g->w_block),
+                  ash_ix_sym(ixs, g->w_row), ash_ix_sym(ixs, g->w_column), ash_ix_sym(ixs, g->w_lane),
                   ash_ix_const(ixs, 0)};
     if (!ash_tile_operand_at(k, g->node->ins[0], x, &g->x) ||
-        !ash_tile_operand_at(k, g->node->ins[1], u, &g->u))
+        !ash_tile_operand_at(k, g->node->ins[1], w, &g->w))
         k->failed = true; /* both are stored: out of memory */
 }
 
@@ -271,14 +330,14 @@ static void emit_input_column(winograd *g, ash_ref column, ash_ref top, bool edg
             ASH_NO_REF);
 }
 
-/* V of the chunk's tiles. */
+/* V of the chunk's tiles, for blocks [low, high) of channels. */
 static void emit_input(winograd *g) {
     ash_kern *k = g->k;
     ash_nest *n = &k->nest;
     unsigned size = g->t.size, lanes = g->x_lanes;
     ash_ref zero = constant(g, 0, lanes), rows = ash_kern_dim(k, g->in[0]),
             columns = ash_kern_dim(k, g->in[1]);
-    ash_ref block = ash_kern_loop(k, g->x_block, number(g, 0), number(g, g->channel_blocks), 1, 1);
+    ash_ref block = ash_kern_loop(k, g->x_block, g->low, g->high, 1, 1);
     ash_ref tile = ash_nest_loop(n, g->from, g->to, 1, 1);
     place at = place_of(g, tile);
     ash_ref top = minus(g, at.row, ash_kern_dim(k, g->before[0])),
@@ -301,8 +360,8 @@ static void emit_input(winograd *g) {
                        ASH_NO_REF);
     ash_nest_end(n);
     ash_nest_end(n);
-    ash_ref v =
-        add(g, g->v_at, times(g, add(g, times(g, block, g->block), minus(g, tile, g->from)), lanes));
+    ash_ref v = times(g, minus(g, block, g->low), g->block);
+    v = add(g, g->v_at, times(g, add(g, v, minus(g, tile, g->from)), lanes));
     ash_ref row = ash_nest_loop(n, number(g, 0), number(g, size), 1, 1), x[ASH_WINOGRAD_SIZE] = {0},
             y[ASH_WINOGRAD_SIZE];
     for (unsigned j = 0; j < size; j++)
@@ -318,25 +377,74 @@ static void emit_input(winograd *g) {
     ash_nest_end(n);
 }
 
+/* --- weights ---------------------------------------------------------------------------------------- */
+
+/* G[row][k], for a row that is known when it runs. */
+static ash_ref kernel_at(winograd *g, ash_ref row, unsigned k) {
+    ash_nest *n = &g->k->nest;
+    ash_ref value = ash_nest_float(n, ASH_F32, g->t.kernel[0][k]);
+    for (unsigned i = 1; i < g->t.size; i++)
+        value = ash_nest_select(n, less(g, row, number(g, i)), value,
+                                ash_nest_float(n, ASH_F32, g->t.kernel[i][k]));
+    return ash_nest_splat(n, value, g->lanes);
+}
+
+/* U of one row of points, for vectors [first, end), at most a strip, and blocks [low, high) of channels. */
+static void emit_weights(winograd *g, ash_ref row, ash_ref first, ash_ref end) {
+    ash_kern *k = g->k;
+    ash_nest *n = &k->nest;
+    ash_ref c[3], x[3], y[ASH_WINOGRAD_SIZE];
+    for (unsigned i = 0; i < 3; i++) c[i] = kernel_at(g, row, i);
+    ash_ref block = ash_kern_loop(k, g->w_block, g->low, g->high, 1, 1);
+    ash_ref lane = ash_kern_loop(k, g->w_lane, number(g, 0), number(g, g->x_lanes), 1, 1);
+    ash_ref vector = ash_kern_loop(k, g->vector, first, end, 1, 1);
+    for (unsigned j = 0; j < 3; j++) {
+        ash_kern_set_sym(k, g->w_column, number(g, j));
+        for (unsigned i = 0; i < 3; i++) {
+            ash_kern_set_sym(k, g->w_row, number(g, i));
+            ash_ref w = ash_nest_load(n, g->w.buf, ash_kern_index(k, g->w.linear), g->lanes, ASH_NO_REF);
+            x[j] = i ? ash_nest_fma(n, w, c[i], x[j]) : ash_nest_binary(n, ASH_OP_MUL, w, c[i]);
+        }
+    }
+    transform_kernel(g, x, y);
+    ash_ref channel = add(g, times(g, minus(g, block, g->low), g->x_lanes), lane);
+    ash_ref u = add(g, times(g, channel, g->shape.vectors), minus(g, vector, first));
+    u = add(g, g->u_at, times(g, u, g->lanes));
+    for (unsigned j = 0; j < g->t.size; j++)
+        ash_nest_store(n, g->u_buf, plus(g, u, j * g->u_point), y[j], ASH_NO_REF);
+    ash_nest_end(n);
+    ash_nest_end(n);
+    ash_nest_end(n);
+}
+
 /* --- products --------------------------------------------------------------------------------------- */
 
-/* One register tile of M: `rows` tiles from `row0` on, vectors from `vector0` on, which is number `slot` of
- * its part. */
-static void emit_product(winograd *g, unsigned rows, unsigned vectors, ash_ref point, ash_ref row0,
-                         ash_ref vector0, ash_ref slot) {
+/* One register tile of M: `rows` tiles from `row0` on, the first `vectors` of the strip, whose first is
+ * number `slot` of its part. */
+static void emit_product(winograd *g, unsigned rows, unsigned vectors, ash_ref row0, ash_ref slot) {
     ash_kern *k = g->k;
     ash_nest *n = &k->nest;
     ash_tile t = {.k = k, .anchor = g->node, .rows = rows, .vectors = vectors, .lanes = g->lanes};
+    ash_ref m = add(g, add(g, g->m_at, times(g, g->point, g->m_point)),
+                    times(g, add(g, times(g, slot, g->block), row0), g->lanes));
     ash_tile_open(&t, NULL, ASH_NO_REF);
-    ash_kern_set_sym(k, g->point, point);
-    ash_ref v = add(g, add(g, g->v_at, times(g, point, g->v_point)), times(g, row0, g->x_lanes));
-    ash_ref block = ash_nest_loop(n, number(g, 0), number(g, g->channel_blocks), 1, 1);
-    ash_ref inner = ash_nest_loop(n, number(g, 0), number(g, g->x_lanes), 1, 8), b[8];
-    ash_kern_set_sym(k, g->channel, add(g, times(g, block, g->x_lanes), inner));
-    for (unsigned i = 0; i < vectors; i++) {
-        ash_kern_set_sym(k, g->vector, plus(g, vector0, i));
-        b[i] = ash_nest_load(n, g->u.buf, ash_kern_index(k, g->u.linear), g->lanes, ASH_NO_REF);
+    if (g->depth < g->channel_blocks) {
+        ash_nest_if(n, less(g, number(g, 0), g->low));
+        for (unsigned r = 0; r < rows; r++)
+            for (unsigned i = 0; i < vectors; i++)
+                ash_nest_set(n, t.cells[r * vectors + i],
+                             ash_nest_load(n, g->m_buf, plus(g, m, (i * g->block + r) * g->lanes), g->lanes,
+                                           ASH_NO_REF));
+        ash_nest_end(n);
     }
+    ash_ref v = add(g, add(g, g->v_at, times(g, g->point, g->v_point)), times(g, row0, g->x_lanes));
+    ash_ref u = add(g, g->u_at, times(g, g->u_slice, g->u_point));
+    ash_ref block = ash_nest_loop(n, number(g, 0), minus(g, g->high, g->low), 1, 1);
+    ash_ref inner = ash_nest_loop(n, number(g, 0), number(g, g->x_lanes), 1, 8), b[8];
+    ash_ref channel = add(g, times(g, block, g->x_lanes), inner);
+    u = add(g, u, times(g, channel, g->shape.vectors * g->lanes));
+    for (unsigned i = 0; i < vectors; i++)
+        b[i] = ash_nest_load(n, g->u_buf, plus(g, u, i * g->lanes), g->lanes, ASH_NO_REF);
     ash_ref a = add(g, add(g, v, times(g, block, g->block * g->x_lanes)), inner);
     for (unsigned r = 0; r < rows; r++) {
         ash_ref one = ash_nest_load(n, g->v_buf, plus(g, a, r * g->x_lanes), 1, ASH_NO_REF);
@@ -344,8 +452,6 @@ static void emit_product(winograd *g, unsigned rows, unsigned vectors, ash_ref p
     }
     ash_nest_end(n);
     ash_nest_end(n);
-    ash_ref m = add(g, add(g, g->m_at, times(g, point, g->m_point)),
-                    times(g, add(g, times(g, slot, g->block), row0), g->lanes));
     for (unsigned r = 0; r < rows; r++)
         for (unsigned i = 0; i < vectors; i++)
             ash_nest_store(n, g->m_buf, plus(g, m, (i * g->block + r) * g->lanes),
@@ -353,12 +459,12 @@ static void emit_product(winograd *g, unsigned rows, unsigned vectors, ash_ref p
 }
 
 /* All tiles of the chunk for some vectors. */
-static void emit_product_rows(winograd *g, unsigned vectors, ash_ref point, ash_ref vector0, ash_ref slot) {
+static void emit_product_rows(winograd *g, unsigned vectors, ash_ref slot) {
     ash_nest *n = &g->k->nest;
     unsigned rows = g->shape.rows, rest = 1;
     ash_ref count = minus(g, g->to, g->from);
     ash_ref whole = times(g, ash_nest_idiv(n, count, number(g, rows)), rows);
-    emit_product(g, rows, vectors, point, ash_nest_loop(n, number(g, 0), whole, rows, 1), vector0, slot);
+    emit_product(g, rows, vectors, ash_nest_loop(n, number(g, 0), whole, rows, 1), slot);
     ash_nest_end(n);
     if (rows == 1) return;
     if (ash_dim_is_const(g->all_tiles)) { /* only the last block has a rest, always the same */
@@ -366,25 +472,29 @@ static void emit_product_rows(winograd *g, unsigned vectors, ash_ref point, ash_
         if (!rest && g->block % rows == 0) return;
         if (!rest) rest = (unsigned)(g->block % rows);
     }
-    emit_product(g, rest, vectors, point, ash_nest_loop(n, whole, count, rest, 1), vector0, slot);
+    emit_product(g, rest, vectors, ash_nest_loop(n, whole, count, rest, 1), slot);
     ash_nest_end(n);
 }
 
-/* M for vectors [first, end), the whole of a part or what is left. */
+/* What the products add to M for vectors [first, end), the whole of a part or what is left. */
 static void emit_products(winograd *g, ash_ref first, ash_ref end) {
     ash_nest *n = &g->k->nest;
     unsigned vectors = g->shape.vectors, rest = (unsigned)(g->vectors % vectors);
-    ash_ref point = ash_nest_loop(n, number(g, 0), number(g, g->t.size * g->t.size), 1, 1);
-    ash_ref vector0 = ash_nest_loop(n, first, end, vectors, 1), slot = minus(g, vector0, first);
+    ash_ref strip = ash_nest_loop(n, first, end, vectors, 1), slot = minus(g, strip, first);
+    ash_ref row = ash_nest_loop(n, number(g, 0), number(g, g->t.size), 1, 1);
+    emit_weights(g, row, strip, ash_nest_binary(n, ASH_OP_MIN, plus(g, strip, vectors), end));
+    g->u_slice = ash_nest_loop(n, number(g, 0), number(g, g->t.size), 1, 1);
+    g->point = add(g, times(g, row, g->t.size), g->u_slice);
     if (rest) {
-        ash_nest_if(n, less(g, plus(g, vector0, vectors - 1), end));
-        emit_product_rows(g, vectors, point, vector0, slot);
+        ash_nest_if(n, less(g, plus(g, strip, vectors - 1), end));
+        emit_product_rows(g, vectors, slot);
         ash_nest_else(n);
-        emit_product_rows(g, rest, point, vector0, slot);
+        emit_product_rows(g, rest, slot);
         ash_nest_end(n);
     } else {
-        emit_product_rows(g, vectors, point, vector0, slot);
+        emit_product_rows(g, vectors, slot);
     }
+    ash_nest_end(n);
     ash_nest_end(n);
     ash_nest_end(n);
 }
@@ -456,15 +566,6 @@ static void emit_output(winograd *g, ash_ref first, ash_ref end) {
 
 /* --- chunks ----------------------------------------------------------------------------------------- */
 
-/* Vectors of output channels that one chunk computes: all, or whole parts of them where there are few
- * blocks. */
-static int64_t vectors_of_chunk(const winograd *g, ash_dim blocks) {
-    int64_t few = ash_ceil_div(FEW_CHANNELS, g->lanes * g->part) * g->part;
-    int64_t ranges = ash_ceil_div(CHUNKS, ASH_MAX(ash_kern_max(g->k, blocks), 1));
-    int64_t vectors = ash_ceil_div(ash_ceil_div(g->vectors, ranges), g->part) * g->part;
-    return ASH_MAX(vectors, few);
-}
-
 void ash_kern_lower_winograd(ash_kern *k, ash_dim *chunks) {
     winograd g = {.k = k, .node = &k->graph->nodes.at[k->group->anchor]};
     ash_nest *n = &k->nest;
@@ -474,24 +575,32 @@ void ash_kern_lower_winograd(ash_kern *k, ash_dim *chunks) {
     make_symbols(&g);
     int64_t points = g.t.size * g.t.size;
     g.v_buf = scratch(&g, points * g.v_point, &g.v_at);
+    g.u_buf = scratch(&g, g.t.size * g.u_point, &g.u_at);
     g.m_buf = scratch(&g, points * g.m_point, &g.m_at);
     g.half_buf = scratch(&g, points * ASH_MAX(g.lanes, g.x_lanes), &g.half_at);
     if (ash_kern_lost(k)) return;
     ash_dim blocks = ash_kern_ceil_div(k, g.all_tiles, g.block);
-    int64_t per = vectors_of_chunk(&g, blocks);
     ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
                                   ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
     ash_ref n_blocks = ash_kern_dim(k, blocks);
     g.from = times(&g, ash_nest_imod(n, chunk, n_blocks), g.block);
     g.to = ash_nest_binary(n, ASH_OP_MIN, plus(&g, g.from, g.block), ash_kern_dim(k, g.all_tiles));
-    emit_input(&g);
-    ash_ref low = times(&g, ash_nest_idiv(n, chunk, n_blocks), per);
-    ash_ref high = ash_nest_binary(n, ASH_OP_MIN, plus(&g, low, per), number(&g, g.vectors));
-    ash_ref first = ash_nest_loop(n, low, high, g.part, 1);
-    ash_ref end = ash_nest_binary(n, ASH_OP_MIN, plus(&g, first, g.part), high);
+    ash_ref from = times(&g, ash_nest_idiv(n, chunk, n_blocks), g.range);
+    ash_ref to = ash_nest_binary(n, ASH_OP_MIN, plus(&g, from, g.range), number(&g, g.vectors));
+    bool whole = g.depth == g.channel_blocks;
+    g.low = number(&g, 0), g.high = number(&g, g.channel_blocks);
+    if (whole) emit_input(&g);
+    ash_ref first = ash_nest_loop(n, from, to, g.part, 1);
+    ash_ref end = ash_nest_binary(n, ASH_OP_MIN, plus(&g, first, g.part), to);
+    if (!whole) {
+        g.low = ash_nest_loop(n, number(&g, 0), number(&g, g.channel_blocks), g.depth, 1);
+        g.high = ash_nest_binary(n, ASH_OP_MIN, plus(&g, g.low, g.depth), number(&g, g.channel_blocks));
+        emit_input(&g);
+    }
     emit_products(&g, first, end);
+    if (!whole) ash_nest_end(n);
     emit_output(&g, first, end);
     ash_nest_end(n);
     ash_nest_end(n);
-    *chunks = ash_kern_product(k, blocks, ash_ceil_div(g.vectors, per));
+    *chunks = ash_kern_product(k, blocks, ash_ceil_div(g.vectors, g.range));
 }

@@ -1,19 +1,21 @@
 /* winograd: convolutions of 3 x 3 windows compute tiles of outputs from fewer multiplications.
  *
- *     conv(x, w)  ->  winograd(x, G w G^T)        stride, dilation and groups of 1, f32, blocked channels
+ *     conv(x, w)  ->  winograd(x, w)        stride, dilation and groups of 1, f32, blocked channels
  *
- * The transform of the weights is a product with a constant, so it runs in the prologue, and again when a
- * parameter is rebound. It makes them (m + 2)^2 / 9 times as large: 16 / 9 for tiles of 2 x 2, 4 for 4 x 4.
+ * The weights stay as they are: the kernel transforms them, for many tiles at once. Transformed in the
+ * prologue they would be 16 / 9 times (tiles of 2 x 2) or 4 times (4 x 4) as large.
  *
  * Not exact: sums are taken in another order, and the transforms amplify rounding (src/ir/winograd.h). So a
  * convolution stays direct when its result reaches a rounding to integers or half floats, however it is
  * scaled before: there its last bit may decide about a whole unit, and quantised networks round as the
  * specification says.
- * Tiles of 6 x 6 would be faster in few networks, and their error is five times that of 4 x 4.
+ * Tiles are of 4 x 4: those of 2 x 2 save less than their transforms cost, those of 6 x 6 have five times
+ * the error.
  *
  * Requires layout. */
-#include "ir/winograd.h"
 #include "rewrite.h"
+
+enum { TILE = 4 };
 
 typedef struct conv {
     int64_t c, o;                      /* channels of operand and result */
@@ -86,69 +88,43 @@ static bool read_conv(const ash_graph *from, const ash_node *node, conv *v) {
 
 /* --- where it pays ---------------------------------------------------------------------------------- */
 
-/* Cycles of one convolution, from what was measured: two multiply-adds of vectors a cycle; `STREAM` bytes
- * of weights, which come from memory or the last cache at every execution; and the transforms, which take
- * `POINT` cycles a vector of channels and point on either side. */
-enum { STREAM = 6, POINT = 5 };
+/* Cycles of one convolution, from what was measured: two multiply-adds of vectors a cycle, or `STREAM`
+ * bytes of weights, which come from memory or the last cache at every execution; and the transforms, in
+ * cycles a vector and point: `WEIGHTS` for each block of `TILES` tiles, `INPUT` for each `CHANNELS`
+ * outputs, `OUTPUT`.
+ */
+enum { STREAM = 6, WEIGHTS = 7, TILES = 24, INPUT = 10, CHANNELS = 128, OUTPUT = 5 };
 static const double worth = 0.8; /* of the direct convolution's cycles: with more, it stays */
 
-static double product_cycles(const conv *v, double rows, double points) {
-    double weights = points * (double)v->c * (double)v->o;
-    return ASH_MAX(rows * weights / (double)(2 * v->w_block), weights * (double)sizeof(float) / STREAM);
+static double product_cycles(const conv *v, double products) {
+    double weights = (double)v->c * (double)v->o;
+    return ASH_MAX(products * weights / (double)(2 * v->w_block),
+                   9 * weights * (double)sizeof(float) / STREAM);
 }
 
 static double tiled_cycles(const conv *v, double tile) {
-    double points = (tile + 2) * (tile + 2);
+    double points = (tile + 2) * (tile + 2), o = (double)v->o / (double)v->w_block;
     double tiles = v->images * __builtin_ceil(v->rows / tile) * __builtin_ceil(v->columns / tile);
-    double vectors = (double)v->c / (double)v->x_block + (double)v->o / (double)v->w_block;
-    return product_cycles(v, tiles, points) + tiles * points * vectors * POINT;
+    double weights = WEIGHTS * __builtin_ceil(tiles / TILES) * (double)v->c * o;
+    double input =
+        INPUT * tiles * (double)v->c / (double)v->x_block * __builtin_ceil((double)v->o / CHANNELS);
+    return product_cycles(v, tiles * points) + points * (weights + input + OUTPUT * tiles * o);
 }
 
-/* The size of the tiles; 0: the convolution stays direct. */
-static int64_t choose(const conv *v) {
-    double small = tiled_cycles(v, 2), large = tiled_cycles(v, 4);
-    double direct = product_cycles(v, v->images * v->rows * v->columns, 9);
-    if (ASH_MIN(small, large) > worth * direct) return 0;
-    return large < small ? 4 : 2;
+static bool pays(const conv *v) {
+    return tiled_cycles(v, TILE) <= worth * product_cycles(v, 9 * v->images * v->rows * v->columns);
 }
 
 /* --- what becomes of it ----------------------------------------------------------------------------- */
 
-/* The matrix [points, 9] that takes a window to its transform: G x G. */
-static ash_value window_transform(ash_rewrite *rw, const ash_winograd *w) {
-    float matrix[ASH_WINOGRAD_SIZE * ASH_WINOGRAD_SIZE * 9];
-    unsigned points = w->size * w->size;
-    for (unsigned p = 0; p < points; p++)
-        for (unsigned k = 0; k < 9; k++)
-            matrix[p * 9 + k] = (float)(w->kernel[p / w->size][k / 3] * w->kernel[p % w->size][k % 3]);
-    ash_type type = {.dtype = ASH_F32, .rank = 2, .dims = {points, 9}};
-    return ash_graph_constant(rw->to, &type, matrix, points * 9 * sizeof *matrix, ASH_DATA_COPY);
-}
-
-/* [1, blocks, c/I, 3, 3, I, B] -> [blocks, c/I, I, 3, 3, B] -> [blocks c, 9, B], the second operand of a
- * product in blocks -> [points, blocks c B] -> [points, blocks, c, B] */
-static ash_value transform_weights(ash_rewrite *rw, ash_value w, const conv *v, const ash_winograd *t) {
-    ash_type type = ash_rewrite__type(rw, w);
-    int64_t blocks = type.dims[1], points = t->size * t->size, columns = blocks * v->c * v->w_block;
-    static const int64_t perm[] = {0, 1, 2, 5, 3, 4, 6};
-    w = ash_rewrite__transpose(rw, w, 7, perm);
-    w = ash_rewrite__reshape(rw, w, 3, (ash_dim[]){blocks * v->c, 9, v->w_block});
-    ash_value ins[] = {window_transform(rw, t), w};
-    ash_attr attrs[] = {ASH_ATTR_I(N, columns), ASH_ATTR_I(B_BLOCK, v->w_block)};
-    ash_value u = ash_rewrite__node(rw, ASH_OP_MATMUL, ins, 2, attrs, 2);
-    return ash_rewrite__reshape(rw, u, 4, (ash_dim[]){points, blocks, v->c, v->w_block});
-}
-
-static ash_value tiled(ash_rewrite *rw, const ash_node *node, const conv *v, int64_t tile) {
-    ash_winograd t;
-    ash_winograd_make((tile + 2) * (tile + 2), &t);
+static ash_value tiled(ash_rewrite *rw, const ash_node *node, const conv *v) {
     ash_value x = ash_rewrite__get(rw, node->ins[0]), w = ash_rewrite__get(rw, node->ins[1]);
     if (!ash_rewrite__ok(rw)) return ASH_NO_VALUE;
     ash_rewrite__name(rw, node);
-    ash_value ins[] = {x, transform_weights(rw, w, v, &t)};
+    ash_value ins[] = {x, w};
     ash_attr attrs[] = {*ash_node_attr(node, ASH_ATTR_BEFORE), *ash_node_attr(node, ASH_ATTR_AFTER),
-                        ASH_ATTR_I(Y_BLOCK, v->y_block), ASH_ATTR_I(O, v->o)};
-    return ash_rewrite__node(rw, ASH_OP_WINOGRAD, ins, 2, attrs, 4);
+                        ASH_ATTR_I(Y_BLOCK, v->y_block), ASH_ATTR_I(O, v->o), ASH_ATTR_I(TILE, TILE)};
+    return ash_rewrite__node(rw, ASH_OP_WINOGRAD, ins, 2, attrs, 5);
 }
 
 ash_status ash_opt__winograd(const ash_opt *opt, const ash_graph *from, ash_graph **out, ash_diag *diag) {
@@ -163,10 +139,8 @@ ash_status ash_opt__winograd(const ash_opt *opt, const ash_graph *from, ash_grap
         const ash_node *node = &from->nodes.at[i];
         conv v;
         if (!ash_rewrite__is_live(&rw, node)) continue;
-        int64_t tile =
-            read_conv(from, node, &v) && constant[node->ins[1]] && !rounded[node->out] ? choose(&v) : 0;
-        if (tile)
-            ash_rewrite__bind(&rw, node->out, tiled(&rw, node, &v, tile));
+        if (read_conv(from, node, &v) && constant[node->ins[1]] && !rounded[node->out] && pays(&v))
+            ash_rewrite__bind(&rw, node->out, tiled(&rw, node, &v));
         else
             ash_rewrite__copy(&rw, node);
     }
