@@ -433,7 +433,7 @@ static void records_name_what_settles(void **state) {
 /* A function of the caller sees the present shapes, and has as many chunks as were found. */
 static void functions_are_told(void **state) {
     struct room *r = *state;
-    counted told = {0};
+    static counted told; /* as long as the context */
     add_function(r->context, "sort_rows", sort_rows, &told, false);
     for (int way = 0; way < 4; way++) {
         fresh_graph(r);
