@@ -12,12 +12,12 @@
 /* What a function of a test shares with the test. */
 typedef struct counted {
     atomic_int calls, chunks, released;
-    atomic_int fail_at; /* the call with this number fails; 0: none */
-    ash_status status;  /* with which */
-    const char *why;    /* NULL: without a word */
-    ash_cancel *cancel; /* turned on by the first call; or NULL */
-    int64_t sleep;      /* nanoseconds for each call */
-    int64_t rows;       /* rows that the last call saw */
+    atomic_int fail_at;   /* the call with this number fails; 0: none */
+    ash_status status;    /* with which */
+    const char *why;      /* NULL: without a word */
+    ash_cancel *cancel;   /* turned on by the first call; or NULL */
+    int64_t sleep;        /* nanoseconds for each call */
+    _Atomic int64_t rows; /* rows that the last call saw */
 } counted;
 
 /* Counts the call; its status. */
