@@ -1,10 +1,11 @@
+# SPDX-License-Identifier: MIT
 # ashlar's front door: CMake behind the usual words. `make help` lists them.
 BUILD  ?= build
 PREFIX ?= /usr/local
 SETUP  ?= tools/setup.sh
 MODEL  ?= $(BUILD)/resnet50.onnx
 
-.PHONY: build run test test-release test-address test-thread install clean format lint help
+.PHONY: build run test test-release test-address test-thread test-machines fuzz install clean format lint help
 
 # CMake configures again by itself when it must; only the first time is ours.
 build:
@@ -22,12 +23,19 @@ test:
 	@$(SETUP) test lint
 	@tools/test.sh release address thread lint
 
-test-release test-address test-thread: test-%:
+test-release test-address test-thread test-machines: test-%:
 	@$(SETUP) test
 	@tools/test.sh $*
 
+# Random graphs for SECONDS; what fails is written, made small, to build-fuzz/found.
+SECONDS_OF_FUZZ ?= 7200
+fuzz:
+	@$(SETUP) test
+	@tools/fuzz.sh $(SECONDS_OF_FUZZ)
+
 install: build
 	@cmake --install $(BUILD) --prefix $(PREFIX)
+	@test -n "$$DESTDIR" || test "$$(id -u)" -ne 0 || ! command -v ldconfig >/dev/null || ldconfig
 
 lint:
 	@$(SETUP) lint
@@ -38,7 +46,7 @@ format:
 	@tools/lint.sh format
 
 clean:
-	rm -rf $(BUILD) build-release build-address build-thread
+	rm -rf $(BUILD) build-release build-address build-thread build-fuzz
 
 help:
 	@echo 'make            builds the library, the program and the examples into $(BUILD)/'
@@ -46,6 +54,8 @@ help:
 	@echo '                (MODEL=model.onnx: another model)'
 	@echo 'make test       all tests: as shipped, under the sanitizers, and lint'
 	@echo 'make test-release, test-address, test-thread, lint: one part of that'
+	@echo 'make test-machines  the tests once more, as other processors (AVX2, plain x86-64, other caches)'
+	@echo 'make fuzz       random graphs through everything, SECONDS_OF_FUZZ=$(SECONDS_OF_FUZZ)'
 	@echo 'make format     formats the sources'
 	@echo 'make install    PREFIX=$(PREFIX); DESTDIR is respected'
 	@echo 'make clean      removes what was built'

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """What every model must pass: right results, the same bits in every planner and execution mode, memory and preparation within bounds.
 
 usage: accept.py [--ashlar PROGRAM] FOLDER [NAME ...]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Compares the latency of ashlar and onnxruntime, model by model.
 
 usage: compare.py [--ashlar PROGRAM] [--threads N] [--rounds N] FOLDER [NAME ...]
@@ -14,6 +15,7 @@ import math
 import os
 import statistics
 import subprocess
+import tempfile
 import time
 
 import onnx
@@ -72,6 +74,8 @@ def main():
     print(f"{args.threads} thread(s), onnxruntime {onnxruntime.__version__}, medians of {args.rounds} rounds")
     print(f"{'model':16} {'ashlar ms':>11} {'onnxruntime ms':>15} {'ratio':>7}   ratio by round")
     logs = []
+    kernels = tempfile.TemporaryDirectory()  # not the user's
+    os.environ["ASHLAR_CACHE_DIR"] = kernels.name
     for name in names:
         folder = os.path.join(args.folder, name)
         session = make_session(folder, args.threads)

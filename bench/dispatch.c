@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What executing costs beyond the kernels' own work.
  *
  *     bench_dispatch [REPEAT]
@@ -56,7 +57,7 @@ static ash_plan *prepare_with(ash_context *context, const ash_graph *graph, ash_
 
 static ash_plan *prepare(ash_context *context, const ash_graph *graph, ash_mode mode, unsigned threads) {
     ash_plan_options options = ash_plan_options_default();
-    options.optimize = options.fuse = false;
+    options.no_optimize = options.no_fuse = true;
     return prepare_with(context, graph, options, mode, threads);
 }
 
@@ -253,7 +254,7 @@ static void measure_branches(ash_context *context, int repeat, const char *name,
     must(ash_graph_create(context, name, &g, &diag), "graph");
     build(g, a, b);
     ash_plan_options options = ash_plan_options_default();
-    options.fuse = fuse;
+    options.no_fuse = !fuse;
     ash_plan *single = prepare_with(context, g, options, ASH_MODE_STREAM, 1);
     ash_plan *one = prepare_with(context, g, options, ASH_MODE_STREAM, 2);
     ash_plan *two = prepare_with(context, g, options, ASH_MODE_MULTI_STREAM, 2);
@@ -296,7 +297,8 @@ int main(int argc, char **argv) {
     int repeat = argc > 1 ? atoi(argv[1]) : 300;
     if (repeat < 1) repeat = 1;
     ash_context *context;
-    ash_context_options options = {.allocator = {count_alloc, count_free, NULL}, .threads = 2};
+    ash_context_options options = {
+        .allocator = {count_alloc, count_free, NULL}, .threads = 2, .cache_dir = ""};
     must(ash_context_create(&options, &context, &diag), "context");
     measure_prepare(context);
     measure_chain(context, repeat);

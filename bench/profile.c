@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What profiling costs.
  *
  *     bench_profile MODEL.onnx [THREADS [PAIRS]]
@@ -48,7 +49,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     ash_context *context;
-    ash_context_options options = {.threads = argc > 2 ? (unsigned)atoi(argv[2]) : 1};
+    ash_context_options options = {.threads = argc > 2 ? (unsigned)atoi(argv[2]) : 1, .cache_dir = ""};
     must(ash_context_create(&options, &context, &diag), "context");
     ash_plan *plan = prepare(context, argv[1]);
     size_t ops = ash_plan_op_count(plan);

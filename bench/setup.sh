@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # An environment in build/bench with what the comparisons need: the Python packages onnx, numpy and onnxruntime.
 set -eu
 cd "$(dirname "$0")/.."

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* ashlar bench: the time of one execution, for people and for scripts. */
 #include "cli.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The buffers of a plan, and who writes and reads them: from the access records of its operations. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Comparing with expected outputs, in the folder layout of the ONNX backend tests:
  *
  *     DIR/model.onnx   DIR/test_data_set_0/input_0.pb ...   DIR/test_data_set_0/output_0.pb ...

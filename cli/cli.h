@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the commands share. The command line sees the public headers alone. */
 #ifndef ASHLAR_CLI_H
 #define ASHLAR_CLI_H
@@ -24,11 +25,17 @@ int cmd_bench(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
 int cmd_pack(int argc, char **argv);
 
+/* --- standard streams: output.c --------------------------------------------------------------- */
+
+/* From here on what is printed is made harmless for a terminal; false when there is no memory for it. */
+bool output_open(void);
+/* Ends the output. The exit status, which is a bad one when something could not be written. */
+int output_close(int status);
+
 /* --- options: options.c ----------------------------------------------------------------------- */
 
 typedef enum option_kind {
     OPTION_FLAG,      /* bool: true when given */
-    OPTION_UNSET,     /* bool: false when given */
     OPTION_UINT,      /* unsigned */
     OPTION_BYTES,     /* uint64_t: "512", "64k", "1.5G" */
     OPTION_TEXT,      /* const char * */
@@ -82,6 +89,7 @@ struct session {
     /* what is made of them */
     const char *path;
     const char *check; /* folder with inputs and expected outputs, or NULL */
+    char unsaid[512];  /* names of dims whose sizes nobody has said, so that they are 1; or "" */
     int check_set;     /* number of the set in it whose inputs tell the sizes of dynamic dims */
     ash_context *context;
     ash_graph *graph;
@@ -93,8 +101,8 @@ struct session {
     ash_status status; /* of reading the environment; told when the session is opened */
 };
 
-/* The planner's options come from the environment (ASHLAR_ARENA_NO_REUSE=1 and the like) where it has any.
- */
+/* The planner's options come from the environment (ASHLAR_ARENA_NO_REUSE=1 and the like) where it has
+ * any. */
 struct session session_defaults(void);
 /* Rows for the options above; they point into `session`. Of COUNT SESSION_OPTIONS, and an end. */
 enum { SESSION_OPTIONS = 17 };
@@ -106,6 +114,21 @@ void session_close(struct session *session);
 bool session_reopen(struct session *session, int check_set);
 /* Prints the session's diagnostic after what could not be done, and returns false. */
 bool session_failed(const struct session *session, const char *what);
+/* Lists a graph's inputs with their types on standard error, to the end of the line. */
+void tell_inputs(const ash_graph *graph);
+
+/* --- progress: progress.c --------------------------------------------------------------------- */
+
+/* Shows from here on, on a terminal, how far work is that takes long; and no longer. */
+void progress_begin(ash_progress *progress);
+void progress_end(ash_progress *progress);
+
+/* --- tensors from files: npz.c ---------------------------------------------------------------- */
+
+/* As ash_tensor_read, and from .npz archives: of FILE.npz:ARRAY that array, of FILE.npz the one that is
+ * called `name`, or the only one. */
+ash_status read_tensor(ash_context *context, const char *file, const char *name, ash_tensor **out,
+                       ash_diag *diag);
 
 /* --- inputs, outputs, executions: values.c, in every mode; each prints why not -------------------- */
 

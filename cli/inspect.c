@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* ashlar inspect: any stage of a model as text. */
 #include <string.h>
 
@@ -56,7 +57,8 @@ static bool inspect(struct session *s, const char *stage, unsigned kernel, bool 
     if (!strcmp(stage, "buffers")) return show_buffers(s);
     for (size_t i = 0; i < COUNT(sources); i++)
         if (!strcmp(stage, sources[i].name)) return print_source(s, sources[i].source, kernel);
-    fprintf(stderr, "ashlar inspect: no stage \"%s\"\n", stage);
+    fprintf(stderr, "ashlar inspect: no stage \"%s\"; there are graph, kernels, buffers, nest, llvm, asm\n",
+            stage);
     return false;
 }
 

@@ -1,6 +1,8 @@
+/* SPDX-License-Identifier: MIT */
 /* ashlar: the command line. One row a command. */
 #include <string.h>
 
+#include "ashlar/version.h"
 #include "cli.h"
 
 static const struct command {
@@ -19,11 +21,15 @@ static void usage(FILE *out) {
     fprintf(out, "ashlar compiles tensor graphs and runs them.\n\nusage: ashlar COMMAND [ARGUMENTS]\n\n");
     for (size_t i = 0; i < COUNT(commands); i++)
         fprintf(out, "  %-10s%s\n", commands[i].name, commands[i].summary);
-    fprintf(out, "\n`ashlar COMMAND --help` tells more.\n");
+    fprintf(out, "\n`ashlar COMMAND --help` tells more, `ashlar --version` which one this is.\n");
 }
 
-int main(int argc, char **argv) {
+static int run(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "--help";
+    if (!strcmp(name, "--version") || !strcmp(name, "version")) {
+        printf("ashlar %s\n", ash_version());
+        return EXIT_GOOD;
+    }
     if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) {
         usage(argc > 1 ? stdout : stderr);
         return argc > 1 ? EXIT_GOOD : EXIT_USAGE;
@@ -33,4 +39,9 @@ int main(int argc, char **argv) {
     fprintf(stderr, "ashlar: there is no command \"%s\"\n\n", name);
     usage(stderr);
     return EXIT_USAGE;
+}
+
+int main(int argc, char **argv) {
+    if (!output_open()) return EXIT_BAD;
+    return output_close(run(argc, argv));
 }

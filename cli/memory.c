@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What `ashlar plan` says about memory: report files, and a comparison of the strategies. */
 #include <errno.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Options from tables: the same rows are parsed and shown in the help. */
 #include <errno.h>
 #include <stdlib.h>
@@ -85,6 +86,10 @@ static bool read_execution(const char *text, struct execution *out) {
     return false;
 }
 
+static const char *execution_name(int i) {
+    return i == ASH_MODE_MULTI_STREAM ? "multi_stream=N" : ash_mode_text((ash_mode)i);
+}
+
 static const char *order_name(int i) {
     return ash_plan_order_text((ash_plan_order)i);
 }
@@ -118,6 +123,39 @@ static bool read_value(const struct option *row, const char *text) {
     }
 }
 
+/* What the option takes, for the message when it got something else. */
+static const char *expected(const struct option *row, char *room, size_t size) {
+    static const struct {
+        option_kind kind;
+        int count;
+        const char *(*name)(int);
+        const char *others; /* values that have no name */
+    } named[] = {
+        {OPTION_MODE, ASH_MEMORY_MODE_COUNT, mode_name, ""},
+        {OPTION_STRATEGY, ASH_MEMORY_STRATEGY_COUNT, strategy_name, ""},
+        {OPTION_ORDER, ASH_PLAN_ORDER_COUNT, order_name, ""},
+        {OPTION_EXECUTION, ASH_MODE_COUNT, execution_name, ", eager"},
+    };
+    if (row->kind == OPTION_UINT) return "a whole number up to 1000000000";
+    if (row->kind == OPTION_BYTES) return "a number of bytes, as 4096, 64M or 1.5G,";
+    if (row->kind == OPTION_LIST) return "no more than 64 of them";
+    int len = snprintf(room, size, "one of ");
+    for (size_t i = 0; i < COUNT(named); i++) {
+        if (named[i].kind != row->kind) continue;
+        for (int v = 0; v < named[i].count && len < (int)size; v++)
+            len += snprintf(room + len, size - (size_t)len, "%s%s", v ? ", " : "", named[i].name(v));
+        if (len < (int)size) snprintf(room + len, size - (size_t)len, "%s", named[i].others);
+    }
+    return room;
+}
+
+static bool wrong_value(const char *command, const struct option *row, const char *value) {
+    char room[256];
+    fprintf(stderr, "ashlar %s: %s %s: %s is expected\n", command, row->name, value,
+            expected(row, room, sizeof room));
+    return false;
+}
+
 static bool wrong(const char *command, const char *what, const char *text) {
     fprintf(stderr, "ashlar %s: %s \"%s\"; `ashlar %s --help` lists the options\n", command, what, text,
             command);
@@ -136,14 +174,14 @@ static bool read_word(int argc, char **argv, int *i, const struct option *const 
     const char *equals = strchr(word, '=');
     const struct option *row = find(tables, word, equals ? (size_t)(equals - word) : strlen(word));
     if (!row) return wrong(argv[0], "unknown option", word);
-    if (row->kind == OPTION_FLAG || row->kind == OPTION_UNSET) {
+    if (row->kind == OPTION_FLAG) {
         if (equals) return wrong(argv[0], "no value is expected:", word);
-        *(bool *)row->target = row->kind == OPTION_FLAG;
+        *(bool *)row->target = true;
         return true;
     }
     const char *value = equals ? equals + 1 : *i + 1 < argc ? argv[++*i] : NULL;
     if (!value) return wrong(argv[0], "a value is missing after", word);
-    return read_value(row, value) || wrong(argv[0], "not understood:", value);
+    return read_value(row, value) || wrong_value(argv[0], row, value);
 }
 
 bool options_read(int argc, char **argv, const char *usage, const struct option *const *tables,

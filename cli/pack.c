@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* `ashlar pack`: the memory planner without a graph. */
 #include <errno.h>
 #include <stdio.h>
@@ -81,7 +82,7 @@ static int parse(int argc, char **argv, arguments *a) {
         } else if (!strcmp(arg, "-o")) {
             a->output = value;
         } else if (!strcmp(arg, "--format")) {
-            ok = ash_memory_format_parse(value, &a->format);
+            ok = value && ash_memory_format_parse(value, &a->format);
         } else if (!strcmp(arg, "--capacity")) {
             ok = value && parse_number(value, &a->options.capacity) && a->options.capacity;
             a->capped = true;
@@ -96,9 +97,15 @@ static int parse(int argc, char **argv, arguments *a) {
             fprintf(stderr, "ashlar pack: unknown option %s\n%s", arg, usage);
             return EXIT_USAGE;
         }
-        if (takes && (!value || !ok)) {
-            fprintf(stderr, "ashlar pack: %s: %s\n", arg,
-                    value ? "a value that it does not take" : "a value is missing");
+        if (takes && !value) {
+            fprintf(stderr, "ashlar pack: a value is missing after \"%s\"\n", arg);
+            return EXIT_USAGE;
+        }
+        if (takes && !ok) {
+            fprintf(stderr, "ashlar pack: %s %s: %s is expected\n", arg, value,
+                    !strcmp(arg, "--format")     ? "one of csv, text, svg, html"
+                    : !strcmp(arg, "--strategy") ? "one of auto, tlsf, best_fit, search"
+                                                 : "a whole number above 0");
             return EXIT_USAGE;
         }
         i += takes;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* ashlar plan: what a model becomes. */
 #include "cli.h"
 

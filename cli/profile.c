@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* ashlar profile: where the time goes, and the memory. */
 #include <stdlib.h>
 #include <string.h>
@@ -73,8 +74,8 @@ static double median(int64_t *numbers, unsigned count) {
     return (double)numbers[count / 2];
 }
 
-/* Medians over `repeat` executions: of each operation, and of all from the first's begin to the last's end.
- */
+/* Medians over `repeat` executions: of each operation, and of all from the first's begin to the last's
+ * end. */
 static bool measure(struct session *s, unsigned repeat, struct row *rows, size_t count, double *wall) {
     ash_profile *profile = calloc(count + 1, sizeof *profile);
     int64_t *times = calloc((count + 1) * repeat, sizeof *times); /* the last row: of the executions */

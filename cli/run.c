@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* ashlar run: prepare, execute, show; or compare with expected outputs. */
 #include <stdlib.h>
 #include <string.h>

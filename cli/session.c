@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A model from its file to a plan with inputs. */
 #include <errno.h>
 #include <signal.h>
@@ -45,20 +46,21 @@ void session_options(struct session *s, struct option rows[SESSION_OPTIONS + 1])
         {"--order", "WHEN",
          "reorder operations for less memory: auto (where --max-memory needs it), on, off", OPTION_ORDER,
          &o->order},
-        {"--no-fuse", NULL, "one kernel per node", OPTION_UNSET, &o->fuse},
-        {"--no-optimize", NULL, "take the graph as it is", OPTION_UNSET, &o->optimize},
-        {"--no-winograd", NULL, "convolutions by their definition alone", OPTION_UNSET, &o->winograd},
+        {"--no-fuse", NULL, "one kernel per node", OPTION_FLAG, &o->no_fuse},
+        {"--no-optimize", NULL, "take the graph as it is", OPTION_FLAG, &o->no_optimize},
+        {"--no-winograd", NULL, "convolutions by their definition alone", OPTION_FLAG, &o->no_winograd},
         {"--poison", NULL, "fill dead bytes with NaNs between operations", OPTION_FLAG, &o->poison},
         {"--var", "NAME=N",
          "size of a dynamic dim; NAME=MIN..MAX keeps it variable (others are those of the given inputs, or "
          "1)",
          OPTION_LIST, &s->vars},
-        {"--input", "NAME=FILE", "an input from a .npy or .pb file; others are random", OPTION_LIST,
+        {"--input", "NAME=FILE", "an input from a .npy, .npz or .pb file; others are random", OPTION_LIST,
          &s->inputs},
         {"--bind", "NAME=FILE", "an input that is a constant for this import, as the target of a Reshape",
          OPTION_LIST, &s->binds},
         {"--seed", "N", "of the random inputs", OPTION_UINT, &s->seed},
-        {"--cache", "DIR", "kernel cache (default: ~/.cache/ashlar)", OPTION_TEXT, &s->cache},
+        {"--cache", "DIR", "kernel cache (default: $ASHLAR_CACHE_DIR or ~/.cache/ashlar)", OPTION_TEXT,
+         &s->cache},
         {"--no-cache", NULL, "no kernel cache on disk", OPTION_FLAG, &s->no_cache},
         {"--verbose", NULL, "say more", OPTION_FLAG, &s->verbose},
         {0},
@@ -70,6 +72,11 @@ bool session_failed(const struct session *s, const char *what) {
     char line[768];
     ash_diag_format(&s->diag, line, sizeof line);
     fprintf(stderr, "ashlar: %s: %s\n", what, line);
+    if (s->unsaid[0])
+        fprintf(stderr,
+                "ashlar: nothing says the sizes of %s, and they are 1: give --var NAME=N, or --input "
+                "NAME=FILE\n",
+                s->unsaid);
     return false;
 }
 
@@ -81,19 +88,6 @@ static void log_line(void *user, ash_log_level level, const char *message) {
 static void log_all(void *user, ash_log_level level, const char *message) {
     (void)user, (void)level;
     fprintf(stderr, "ashlar: %s\n", message);
-}
-
-static const char *cache_dir(const struct session *s, char *room, size_t size) {
-    if (s->no_cache) return NULL;
-    if (s->cache) return s->cache;
-    const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    if (base && *base)
-        snprintf(room, size, "%s/ashlar", base);
-    else if (home && *home)
-        snprintf(room, size, "%s/.cache/ashlar", home);
-    else
-        return NULL;
-    return room;
 }
 
 /* The number at *at, which is moved past it. */
@@ -155,7 +149,7 @@ static void find_shapes(struct session *s, struct shapes *shapes) {
     ash_tensor *tensor;
     for (size_t i = 0; i < s->inputs.count; i++) {
         const char *file = split_option("--input", s->inputs.at[i], names[i], sizeof names[i]);
-        if (file && ash_tensor_read(s->context, file, &tensor, NULL) == ASH_OK)
+        if (file && read_tensor(s->context, file, names[i], &tensor, NULL) == ASH_OK)
             add_shape(shapes, names[i], tensor);
     }
     for (size_t i = 0; s->check && i < LIST_ROOM; i++) {
@@ -166,10 +160,65 @@ static void find_shapes(struct session *s, struct shapes *shapes) {
     }
 }
 
+void tell_inputs(const ash_graph *graph) {
+    char *text;
+    size_t len, count = 0;
+    if (ash_graph_print(graph, false, &text, &len, NULL) != ASH_OK) return;
+    /* lines of the kind %0: f32[batch, 12] = input "x" */
+    for (char *line = text, *end; line < text + len; line = end + 1) {
+        end = memchr(line, '\n', (size_t)(text + len - line));
+        if (!end) break;
+        *end = 0;
+        char *type = strstr(line, ": "), *name = strstr(line, " = input ");
+        if (line[0] != '%' || !type || !name || type > name) continue;
+        fprintf(stderr, "%s%s %.*s", count++ ? ", " : "", name + strlen(" = input "),
+                (int)(name - type - 2), type + 2);
+    }
+    fprintf(stderr, "%s\n", count ? "" : "none");
+    ash_graph_text_free(graph, text, len);
+}
+
+/* What there is, where a variable or an input was named that there is not: the model is read once more,
+ * without any. */
+static void tell_names(struct session *s) {
+    ash_graph *graph;
+    const ash_onnx_options wide = {.var_min = 1, .var_max = 4096};
+    if (ash_onnx_read(s->context, s->path, &wide, &graph, NULL) != ASH_OK) return;
+    fprintf(stderr, "ashlar: its inputs are ");
+    tell_inputs(graph);
+    ash_graph_destroy(graph);
+}
+
+/* The dims of an open graph, as one text. */
+static void list_open(const ash_graph *graph, char *text, size_t size) {
+    ash_graph_variable var;
+    size_t at = 0;
+    *text = 0;
+    for (size_t i = 0; ash_graph_var_at(graph, i, &var); i++) {
+        if (!var.open) continue;
+        int n = snprintf(text + at, size - at, "%s%s", at ? ", " : "", var.name);
+        at += n < 0 ? 0 : (size_t)n < size - at ? (size_t)n : size - at - 1;
+    }
+}
+
+/* A dim of which nothing is said has one element. */
 static bool read_graph(struct session *s, const ash_onnx_options *options) {
-    if (ash_onnx_read(s->context, s->path, options, &s->graph, &s->diag) != ASH_OK)
-        return session_failed(s, s->path);
-    return true;
+    ash_onnx_options ones = *options;
+    s->unsaid[0] = 0;
+    ash_status status = ash_onnx_read(s->context, s->path, options, &s->graph, &s->diag);
+    if (status == ASH_OK && ash_graph_is_open(s->graph)) {
+        list_open(s->graph, s->unsaid, sizeof s->unsaid);
+        ash_graph_destroy(s->graph);
+        s->graph = NULL;
+        ones.var_min = ones.var_max = 1;
+        status = ash_onnx_read(s->context, s->path, &ones, &s->graph, &s->diag);
+    }
+    if (status == ASH_OK) return true;
+    session_failed(s, s->path);
+    if (s->diag.code == ASH_ERROR_FORMAT && !s->diag.node[0])
+        fprintf(stderr, "ashlar: is this an ONNX file?\n");
+    if (s->diag.code == ASH_ERROR_NOT_FOUND && options->n_vars + options->n_binds) tell_names(s);
+    return false;
 }
 
 static bool load_graph(struct session *s) {
@@ -184,7 +233,7 @@ static bool load_graph(struct session *s) {
     for (size_t i = 0; good && i < s->binds.count; i++) {
         const char *file = split_option("--bind", s->binds.at[i], inputs[i], sizeof inputs[i]);
         good = file != NULL;
-        if (good && ash_tensor_read(s->context, file, &tensors[i], &s->diag) != ASH_OK)
+        if (good && read_tensor(s->context, file, inputs[i], &tensors[i], &s->diag) != ASH_OK)
             good = session_failed(s, file);
         binds[i] = (ash_onnx_bind){inputs[i], tensors[i]};
     }
@@ -193,10 +242,9 @@ static bool load_graph(struct session *s) {
                                 .n_vars = s->vars.count,
                                 .shapes = shapes.at,
                                 .n_shapes = shapes.count,
-                                .var_min = 1,
-                                .var_max = 1,
                                 .binds = binds,
-                                .n_binds = s->binds.count};
+                                .n_binds = s->binds.count,
+                                .progress = {.cancel = s->plan_options.progress.cancel}};
     good = good && read_graph(s, &options);
     for (size_t i = 0; i < s->binds.count; i++) ash_tensor_destroy(tensors[i]);
     for (size_t i = 0; i < shapes.count; i++) ash_tensor_destroy(shapes.tensors[i]);
@@ -204,12 +252,15 @@ static bool load_graph(struct session *s) {
 }
 
 bool session_open(struct session *s, const char *path) {
-    char room[1024];
     s->path = path;
     catch_interrupts(s);
     if (s->status != ASH_OK) return session_failed(s, "environment");
+    if (s->cache && !*s->cache) {
+        fprintf(stderr, "ashlar: --cache: a folder is expected (--no-cache is for none)\n");
+        return false;
+    }
     ash_context_options options = {.threads = s->threads,
-                                   .cache_dir = cache_dir(s, room, sizeof room),
+                                   .cache_dir = s->no_cache ? "" : s->cache,
                                    .log = s->verbose ? log_all : log_line};
     if (ash_context_create(&options, &s->context, &s->diag) != ASH_OK) return session_failed(s, "context");
     return load_graph(s);
@@ -224,8 +275,10 @@ bool session_prepare(struct session *s) {
     }
     s->plan_options.mode = s->execution.mode;
     s->plan_options.streams = s->execution.streams;
-    if (ash_plan_prepare(s->context, s->graph, &s->plan_options, &s->plan, &s->diag) != ASH_OK)
-        return session_failed(s, s->path);
+    progress_begin(&s->plan_options.progress);
+    ash_status status = ash_plan_prepare(s->context, s->graph, &s->plan_options, &s->plan, &s->diag);
+    progress_end(&s->plan_options.progress);
+    if (status != ASH_OK) return session_failed(s, s->path);
     s->report = ash_plan_describe(s->plan);
     return true;
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What a person reads: units, tensors, the summary of a plan. */
 #include <math.h>
 #include <string.h>
@@ -180,6 +181,10 @@ void show_prepare(const struct session *s) {
     char room[64];
     const ash_plan_report r = s->report;
     printf("model          %s\n", s->path);
+    if (s->unsaid[0])
+        printf(
+            "sizes          nothing says those of %s, and they are 1 (--var NAME=N, --input NAME=FILE)\n",
+            s->unsaid);
     printf("plan           %u operations, %u kernels, %u prologue operations, %u thread%s, planner %s\n",
            r.ops, r.kernels, r.prologue_ops, r.threads, r.threads == 1 ? "" : "s",
            planner(s, room, sizeof room));
@@ -188,7 +193,9 @@ void show_prepare(const struct session *s) {
            show_time((double)r.prepare_ns).text, show_time((double)r.lower_ns).text,
            show_time((double)r.compile_ns).text, show_time((double)r.memory_ns).text,
            show_time((double)r.prologue_ns).text);
-    printf("  kernels      %llu compiled, %llu from the cache on disk, %llu shared\n",
+    printf("  kernels      %llu compiled, %llu from the cache on disk, %llu shared",
            (unsigned long long)r.kernels_compiled, (unsigned long long)r.kernels_from_disk,
            (unsigned long long)r.kernels_shared);
+    if (r.kernels_refused) printf(", %llu on disk refused", (unsigned long long)r.kernels_refused);
+    printf("\n");
 }

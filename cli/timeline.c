@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The memory timeline: how many bytes are live at each operation, drawn against the arena's size.
  *
  * A buffer is live while its place in the arena is taken, which the planner made of the operations'
@@ -18,8 +19,8 @@ struct timeline {
     size_t peak;    /* operation */
 };
 
-/* Bytes of a buffer that has a place of its own, and the operations during which it is live; 0 for others.
- */
+/* Bytes of a buffer that has a place of its own, and the operations during which it is live; 0 for
+ * others. */
 static uint64_t tenant(ash_plan *plan, uint32_t buffer, size_t ops, size_t *first, size_t *last) {
     ash_buffer_info b;
     if (ash_plan_buffer_at(plan, buffer, &b, NULL) != ASH_OK || b.arena == UINT32_MAX || b.root != buffer ||

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Repeated executions and their times. */
 #include <stdlib.h>
 

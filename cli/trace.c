@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Traces in the Chrome format, which Perfetto opens: one track per stream with an event per operation, and
  * a counter of the bytes that are live in the arenas. Times are in microseconds; events come in their
  * order. */

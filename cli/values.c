@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What goes into a session's executions and what comes out: by its plan, or in mode eager by tensors that
  * every call is given and gives back. */
 #include <stdlib.h>
@@ -81,10 +82,11 @@ static bool give(struct session *s, size_t position, const ash_tensor *tensor) {
     const void *data = ash_tensor_data(tensor);
     size_t size = ash_tensor_size(tensor);
     ash_tensor *copy;
-    ash_status status = s->execution.eager
-                            ? ash_tensor_create(s->context, ash_tensor_name(tensor),
-                                                ash_tensor_type(tensor), data, size, &copy, &s->diag)
-                            : ash_plan_set_input(s->plan, position, data, size, &s->diag);
+    ash_status status =
+        s->execution.eager
+            ? ash_tensor_create(s->context, ash_tensor_name(tensor), ash_tensor_type(tensor), data, size,
+                                &copy, &s->diag)
+            : ash_plan_set_input(s->plan, position, ash_tensor_type(tensor), data, size, &s->diag);
     if (status != ASH_OK) return session_failed(s, input_name(s, position));
     return !s->execution.eager || keep_given(s, position, copy);
 }
@@ -133,11 +135,12 @@ static bool set_from_file(struct session *s, const char *text, bool *set) {
     const char *file = split_option("--input", text, name, sizeof name);
     if (!file) return false;
     if (!session_find_input(s, name, &position)) {
-        fprintf(stderr, "ashlar: --input %s: the model has no input \"%s\"\n", text, name);
+        fprintf(stderr, "ashlar: --input %s: the model has no input \"%s\"; it has ", text, name);
+        tell_inputs(s->graph);
         return false;
     }
     ash_tensor *tensor;
-    if (ash_tensor_read(s->context, file, &tensor, &s->diag) != ASH_OK) return session_failed(s, file);
+    if (read_tensor(s->context, file, name, &tensor, &s->diag) != ASH_OK) return session_failed(s, file);
     set[position] = session_set_input(s, position, tensor);
     ash_tensor_destroy(tensor);
     return set[position];

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Writes OUT, a header that defines ASH_CODE_VERSION as a hash of FILES: the kernel cache must not outlive a change of what
 # the emitter makes.
 set(all "")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # What `cmake --install` puts where: headers, both libraries, the program, and the files by which pkg-config and CMake
 # find them. All paths are relative, so that an installed tree may be moved.
 include(GNUInstallDirs)
@@ -20,6 +21,6 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/ashlar-config.cmake ${CMAKE_CURRENT_BI
 
 file(RELATIVE_PATH ASHLAR_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 string(REGEX REPLACE "/$" "" ASHLAR_PC_PREFIX "${ASHLAR_PC_PREFIX}")
-string(REPLACE ";" " " ASHLAR_PC_PRIVATE "${ASHLAR_LLVM_LIBS};-lpthread;-lm;-lstdc++")
+string(REPLACE ";" " " ASHLAR_PC_PRIVATE "-Wl,--exclude-libs,${ASHLAR_ARCHIVES};${ASHLAR_LLVM_LIBS};-lpthread;-lm;-lstdc++")
 configure_file(cmake/ashlar.pc.in ashlar.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/ashlar.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -1,5 +1,7 @@
-# Finds LLVM 19 through its llvm-config: sets ASHLAR_LLVM_INCLUDE and ASHLAR_LLVM_LIBS. LLVM's own CMake package is not
-# used, because Debian's names optional parts (Polly) that llvm-19-dev does not install.
+# SPDX-License-Identifier: MIT
+# Finds LLVM 19 through its llvm-config: sets ASHLAR_LLVM_INCLUDE, ASHLAR_LLVM_LIBS,
+# ASHLAR_LLVM_SHARED (the same as a shared library) and ASHLAR_ARCHIVES. LLVM's own CMake package is not used, because
+# Debian's names optional parts (Polly) that llvm-19-dev does not install.
 find_program(LLVM_CONFIG NAMES llvm-config-19 /usr/lib/llvm-19/bin/llvm-config REQUIRED)
 
 function(llvm_config out)
@@ -11,15 +13,29 @@ endfunction()
 
 llvm_config(ASHLAR_LLVM_INCLUDE --includedir)
 llvm_config(libdir --libdir)
+if(ASHLAR_TESTS OR NOT ASHLAR_LLVM STREQUAL "static")
+  llvm_config(shared --link-shared --libs)
+  separate_arguments(shared)
+  set(ASHLAR_LLVM_SHARED -L${libdir} ${shared})
+endif()
 if(ASHLAR_LLVM STREQUAL "static")
   llvm_config(libs --link-static --libs native nvptx passes orcjit)
   llvm_config(system --link-static --system-libs)
   # Named for parts that nothing here links: a solver for the static analyser, and manifests of Windows programs.
   string(REGEX REPLACE "[^ ]*(libz3|libxml2|-lz3|-lxml2)[^ ]*" "" system "${system}")
 else()
-  llvm_config(libs --link-shared --libs)
+  set(libs ${shared})
   set(system "")
 endif()
 separate_arguments(libs)
 separate_arguments(system)
 set(ASHLAR_LLVM_LIBS -L${libdir} ${libs} ${system})
+
+# libashlar.a and the archives it needs, as --exclude-libs wants them. What is linked with libashlar.a holds an LLVM of its
+# own; a shared object that showed that one's symbols would have them replaced by those of another LLVM in the process: in
+# a plug-in, that ends the host.
+set(ASHLAR_ARCHIVES ${libs})
+list(FILTER ASHLAR_ARCHIVES INCLUDE REGEX "^-l")
+list(TRANSFORM ASHLAR_ARCHIVES REPLACE "^-l(.*)$" "lib\\1.a")
+list(PREPEND ASHLAR_ARCHIVES libashlar.a)
+string(REPLACE ";" ":" ASHLAR_ARCHIVES "${ASHLAR_ARCHIVES}")

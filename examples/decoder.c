@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A transformer decoder that generates token by token. Its caches of keys and values are states of the
  * plan: each execution writes one row of each, in place, and attention reads the rows up to the present
  * position, which is a variable. So a step costs what its position asks for, whatever the longest sequence
@@ -133,7 +134,8 @@ static void decoder_build(const decoder *d, ash_graph *g) {
 static ash_status step(ash_plan *plan, int64_t position, int64_t token, int64_t *next, ash_diag *diag) {
     const ash_var_binding at = {"position", position};
     const ash_view *view;
-    ash_status status = ash_plan_set_input(plan, 0, &token, sizeof token, diag);
+    static const ash_type one = {ASH_I64, 1, {1}};
+    ash_status status = ash_plan_set_input(plan, 0, &one, &token, sizeof token, diag);
     if (status == ASH_OK) status = ash_plan_execute_vars(plan, &at, 1, diag);
     if (status == ASH_OK) status = ash_plan_output(plan, 1, &view, diag);
     return status == ASH_OK ? ash_view_copy_out(view, next, sizeof *next, diag) : status;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* An operation of one's own among the compiled ones: a detector's scores become probabilities in a kernel,
  * the boxes that remain are chosen by a C function, and a kernel gathers them. The plan knows the
  * function's operands, results and scratch memory: they lie in its arena, are part of its proofs, and the
@@ -68,8 +69,8 @@ int main(void) {
     if (ash_graph_status(g, &diag)) goto done;
 
     if (ash_plan_prepare(context, g, NULL, &plan, &diag)) goto done;
-    if (ash_plan_set_input(plan, 0, boxes, sizeof boxes, &diag)) goto done;
-    if (ash_plan_set_input(plan, 1, logits, sizeof logits, &diag)) goto done;
+    if (ash_plan_set_input(plan, 0, &box, boxes, sizeof boxes, &diag)) goto done;
+    if (ash_plan_set_input(plan, 1, &row, logits, sizeof logits, &diag)) goto done;
     if (ash_plan_execute(plan, &diag)) goto done;
     if (ash_plan_output(plan, 0, &index, &diag) || ash_view_data(index, &indices, &diag)) goto done;
     if (ash_plan_output(plan, 1, &score, &diag) || ash_view_data(score, &scores, &diag)) goto done;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The smallest whole program: build a network, prepare it once, execute it, read the result.
  *
  *     cc mlp.c $(pkg-config --cflags --libs ashlar) -o mlp && ./mlp
@@ -38,7 +39,7 @@ int main(void) {
 
     /* Compiles kernels and lays out memory. The last three calls may be repeated as often as one likes. */
     if (ash_plan_prepare(context, g, NULL, &plan, &diag)) goto done;
-    if (ash_plan_set_input(plan, 0, input, sizeof input, &diag)) goto done;
+    if (ash_plan_set_input(plan, 0, &type, input, sizeof input, &diag)) goto done;
     if (ash_plan_execute(plan, &diag)) goto done;
     if (ash_plan_output(plan, 0, &result, &diag) || ash_view_data(result, &data, &diag)) goto done;
     for (int i = 0; i < OUT; i++) printf("y[%d] = %f\n", i, (double)((const float *)data)[i]);

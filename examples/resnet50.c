@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* ResNet-50, built through the C API and written as an ONNX model.
  *
  *     resnet50 OUT.onnx

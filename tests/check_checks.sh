@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # The checks of the sources, checked: each offence that tools/floors.sh and tools/sources.sh are there for is put into a
 # tree of its own, and must be found.
 set -u
@@ -12,8 +13,10 @@ try() {
     local tool=$1 want=$2 file=$3 root=$folder/tree report
     rm -rf "$root"
     mkdir -p "$root/src/base" "$root/$(dirname "$file")"
-    printf '#include "base.h"\n' >"$root/src/base/good.c"
-    printf '%b' "$4" >"$root/$file"
+    local licence='/* SPDX-License-Identifier: MIT */\n'
+    printf '%b' "$licence" '#include "base.h"\n' >"$root/src/base/good.c"
+    [ "$want" = "no SPDX line" ] && licence=""
+    printf '%b' "$licence" "$4" >"$root/$file"
     report=$("$tools/$tool" "$root")
     local status=$?
     if { [ -z "$want" ] && [ $status -eq 0 ]; } || { [ -n "$want" ] && [ $status -ne 0 ] && [[ $report == "$file:"*"$want"* ]]; }; then
@@ -40,12 +43,24 @@ try floors.sh "" cli/a.c '#include "cli.h"\n#include "ashlar/plan.h"\n'
 try floors.sh "by name alone" include/ashlar/a.h '#include "ashlar/graph.h"\n'
 
 try sources.sh "" src/ir/a.c 'int a;\n'
+try sources.sh "no SPDX line" src/ir/a.c 'int a;\nint b;\n'
+try sources.sh "no SPDX line" src/ir/a.c 'int a;\n'
 try sources.sh "unfinished" src/ir/a.c 'int a; /* TO''DO: more */\n'
 try sources.sh "unfinished" src/ir/a.c '/* FIX''ME */\n'
 try sources.sh "" src/ir/a.c 'char path[] = "XXXX''XX";\n'
 try sources.sh "more than 900" src/ir/a.c "$(seq -s '\n' 901)\n"
 try sources.sh "end of the line" src/ir/a.c 'int a; \n'
 try sources.sh "a tab" src/ir/a.c '\tint a;\n'
+try sources.sh "more than 108" src/ir/a.c "/* $(printf '%0103d' 0) */\n"
+try sources.sh "" src/ir/a.c "/* $(printf '%050d' 0 | sed 's/0/\xe2\x94\x80/g') $(printf '%051d' 0) */\n"
+try sources.sh "a ruler" src/ir/a.c '/* --- one\n * --------------- */\n'
+try sources.sh "a ruler" src/ir/a.c '/* --- one ---------------\n */\n'
+try sources.sh "" src/ir/a.c '/* --- one --------------- */\n'
+try sources.sh "alone on a line" src/ir/a.c '/* One.\n */\n'
+try sources.sh "alone on a line" src/ir/a.c 'struct a {\n    /* One\n     * two.\n     */\n};\n'
+try sources.sh "" src/ir/a.c '/* One:\n *\n *     a drawing\n */\n'
+try sources.sh "lost its indentation" src/ir/a.c '/* One:\n *\n *   a  first\n * second\n *   b  third */\n'
+try sources.sh "" src/ir/a.c '/* One:\n *   a  first\n *      second\n *\n * More. */\n'
 try sources.sh "without a comment" include/ashlar/a.h 'ASH_API int a(void);\n'
 try sources.sh "without a comment" include/ashlar/a.h '/* One. */\n\nASH_API int a(void);\n\nint b;\n'
 try sources.sh "" include/ashlar/a.h '/* One. */\nASH_API int a(void);\nASH_API int b(void);\n'

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # docs/testing.md, checked: every test that it names is a function of its file and is run there, and each row of the two tables
 # (B1 to B7, E1 to E13) is in it.
 #

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The program as a user meets it, in a folder of its own. */
 #ifndef ASH_CLI_FIXTURE_H
 #define ASH_CLI_FIXTURE_H

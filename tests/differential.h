@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Runs a graph twice, compiled and by the reference evaluator, and compares. Between steps nothing but what
  * a step wrote is defined: buffers start as NaN patterns, and each has guard bytes behind it. */
 #ifndef ASH_DIFFERENTIAL_H
@@ -5,7 +6,9 @@
 
 #include <math.h>
 
+#include "base/progress.h"
 #include "code/code.h"
+#include "ir/eval.h"
 #include "ir/ir.h"
 #include "kernel/program.h"
 #include "testing.h"
@@ -48,8 +51,9 @@ static inline void test_run_program(ash_context *context, const ash_program *p, 
     for (size_t i = 0; i < p->inputs.len; i++) ash_wide_store(&inputs[i], memory[p->inputs.at[i]]);
     for (size_t s = 0; s < p->steps.len; s++) {
         const ash_step *step = &p->steps.at[s];
-        void *table[64];
+        void *table[65];
         assert_true(step->n_buffers <= 64);
+        table[step->n_buffers] = (void *)&ash_stop__never;
         for (uint32_t i = 0; i < step->n_buffers; i++) {
             const ash_buffer *b = &p->buffers.at[step->buffers[i]];
             table[i] =
@@ -71,26 +75,18 @@ static inline void test_run_program(ash_context *context, const ash_program *p, 
     free(fns);
 }
 
-/* Compares the compiled graph with the evaluator on random inputs. `tolerance` is relative, in the 2-norm.
- */
-static inline void test_differential_inputs(ash_context *context, const ash_graph *g,
-                                            const ash_lower_options *options, const int64_t *vars,
-                                            const ash_wide *inputs, double tolerance) {
+/* Compares a program's outputs in `memory` with what the evaluator has computed. `tolerance` is relative,
+ * in the 2-norm. */
+static inline void test_compare_outputs(const ash_program *p, void *const *memory, const ash_wide *expected,
+                                        double tolerance) {
     ash_diag diag;
-    ash_compiler *compiler;
-    ash_program *p;
     const ash_allocator *a = &ash_allocator__libc;
-    assert_ok(ash_graph_status(g, &diag));
-    assert_ok(ash_compiler__get(context, &compiler, &diag));
-    assert_ok(ash_program__lower(g, ash_compiler__target(compiler), options, &p, &diag));
-    void **memory = calloc(p->buffers.len, sizeof *memory);
-    test_run_program(context, p, inputs, vars, memory);
-    ash_wide *expected = calloc(g->outputs.len, sizeof *expected);
-    assert_ok(ash_eval_graph(g, inputs, vars, ASH_EVAL_DOUBLE, expected, &diag));
-    for (size_t o = 0; o < g->outputs.len; o++) {
+    for (size_t o = 0; o < p->outputs.len; o++) {
         const ash_buffer *b = &p->buffers.at[p->outputs.at[o]];
         uint32_t root = b->root == ASH_NO_BUFFER ? p->outputs.at[o] : b->root;
-        ash_wide got, *want = &expected[o];
+        ash_wide got;
+        const ash_wide *want = &expected[o];
+        const char *name = p->output_names.at[o];
         assert_int_equal(b->type.dtype, want->dtype);
         assert_ok(ash_wide_alloc(a, want->dtype, want->rank, want->dims, &got, &diag));
         ash_wide_load(&got, (char *)memory[root] + b->offset);
@@ -98,33 +94,60 @@ static inline void test_differential_inputs(ash_context *context, const ash_grap
         for (int64_t i = 0; i < want->count; i++) {
             if (!ash_dtype_is_float(want->dtype)) {
                 if (got.i[i] != want->i[i])
-                    fail_msg("output %zu element %lld: %lld, not %lld", o, (long long)i,
+                    fail_msg("output %s element %lld: %lld, not %lld", name, (long long)i,
                              (long long)got.i[i], (long long)want->i[i]);
                 continue;
             }
             if ((isnan(want->f[i]) && isnan(got.f[i])) || want->f[i] == got.f[i]) continue;
             double d = got.f[i] - want->f[i];
             if (!isfinite(d))
-                fail_msg("output %zu element %lld: %g, not %g", o, (long long)i, got.f[i], want->f[i]);
+                fail_msg("output %s element %lld: %g, not %g", name, (long long)i, got.f[i], want->f[i]);
             error += d * d;
         }
         for (int64_t i = 0; i < want->count && ash_dtype_is_float(want->dtype); i++)
             if (isfinite(want->f[i])) norm += want->f[i] * want->f[i];
         if (sqrt(error) > tolerance * (sqrt(norm) + 1e-30))
-            fail_msg("output %zu: relative error %g", o, sqrt(error) / sqrt(norm));
+            fail_msg("output %s: relative error %g", name, sqrt(error) / sqrt(norm));
         ash_wide_free(a, &got);
-        ash_wide_free(a, want);
     }
+}
+
+/* What the evaluator makes of a graph; freed with test_free_expected. */
+static inline ash_wide *test_expected(const ash_graph *g, const ash_wide *inputs, const int64_t *vars) {
+    ash_diag diag;
+    ash_wide *expected = calloc(g->outputs.len + 1, sizeof *expected);
+    assert_ok(ash_graph_status(g, &diag));
+    assert_ok(ash_eval_graph(g, inputs, vars, ASH_EVAL_DOUBLE, expected, &diag));
+    return expected;
+}
+
+static inline void test_free_expected(const ash_graph *g, ash_wide *expected) {
+    for (size_t o = 0; o < g->outputs.len; o++) ash_wide_free(&ash_allocator__libc, &expected[o]);
+    free(expected);
+}
+
+/* Compares the compiled graph with the evaluator. */
+static inline void test_differential_inputs(ash_context *context, const ash_graph *g,
+                                            const ash_lower_options *options, const int64_t *vars,
+                                            const ash_wide *inputs, double tolerance) {
+    ash_diag diag;
+    ash_compiler *compiler;
+    ash_program *p;
+    ash_wide *expected = test_expected(g, inputs, vars);
+    assert_ok(ash_compiler__get(context, &compiler, &diag));
+    assert_ok(ash_program__lower(g, ash_compiler__target(compiler), options, &p, &diag));
+    void **memory = calloc(p->buffers.len, sizeof *memory);
+    test_run_program(context, p, inputs, vars, memory);
+    test_compare_outputs(p, memory, expected, tolerance);
     for (size_t i = 0; i < p->buffers.len; i++) free(memory[i]);
     free(memory);
-    free(expected);
+    test_free_expected(g, expected);
     ash_program__free(p);
 }
 
-static inline void test_differential(ash_context *context, const ash_graph *g, const int64_t *vars,
-                                     double tolerance) {
+/* Random inputs of a graph, as the kernels will see them; freed with test_free_inputs. */
+static inline ash_wide *test_inputs(const ash_graph *g, const int64_t *vars) {
     ash_diag diag;
-    const ash_allocator *a = &ash_allocator__libc;
     uint64_t state = 42;
     ash_wide *inputs = calloc(g->inputs.len + 1, sizeof *inputs);
     assert_ok(ash_graph_status(g, &diag));
@@ -132,16 +155,25 @@ static inline void test_differential(ash_context *context, const ash_graph *g, c
         const ash_type *t = ash_graph__type(g, g->inputs.at[i]);
         int64_t dims[ASH_MAX_RANK];
         for (unsigned d = 0; d < t->rank; d++) dims[d] = ash_dims_eval(g->dims, t->dims[d], vars);
-        assert_ok(ash_wide_alloc(a, t->dtype, t->rank, dims, &inputs[i], &diag));
+        assert_ok(ash_wide_alloc(&ash_allocator__libc, t->dtype, t->rank, dims, &inputs[i], &diag));
         test_fill(&inputs[i], &state);
-        if (t->dtype == ASH_F32) /* what the kernels will see */
-            for (int64_t e = 0; e < inputs[i].count; e++) inputs[i].f[e] = (float)inputs[i].f[e];
+        ash_wide__round(&inputs[i]);
     }
+    return inputs;
+}
+
+static inline void test_free_inputs(const ash_graph *g, ash_wide *inputs) {
+    for (size_t i = 0; i < g->inputs.len; i++) ash_wide_free(&ash_allocator__libc, &inputs[i]);
+    free(inputs);
+}
+
+static inline void test_differential(ash_context *context, const ash_graph *g, const int64_t *vars,
+                                     double tolerance) {
+    ash_wide *inputs = test_inputs(g, vars);
     ash_lower_options fused = {.fuse = true}, single = {.fuse = false};
     test_differential_inputs(context, g, &fused, vars, inputs, tolerance);
     test_differential_inputs(context, g, &single, vars, inputs, tolerance);
-    for (size_t i = 0; i < g->inputs.len; i++) ash_wide_free(a, &inputs[i]);
-    free(inputs);
+    test_free_inputs(g, inputs);
 }
 
 #endif

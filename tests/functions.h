@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Functions of the caller, for tests: what graphs call, and how often they did. */
 #ifndef ASH_FUNCTIONS_H
 #define ASH_FUNCTIONS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Random graphs, the same for the same seed, with what the right answer may look like.
  *
  * Each value carries a bound on its magnitude and on the error that rounding may have left in it, so that
@@ -31,7 +32,8 @@ typedef struct fuzz {
     unsigned n_values, n_inputs;
     int64_t room; /* elements of a value, about */
     ash_dim vars[2];
-    unsigned n_vars;
+    unsigned n_vars, n_settled, n_states;
+    bool wide; /* graphs run through whole plans: what the optimiser may round is not exact */
     uint64_t fill[FUZZ_VALUES]; /* per input of the graph: how to make its elements */
     int64_t limit[FUZZ_VALUES]; /* an index input: elements along the axis that it indexes; else 0 */
     bool is_special[FUZZ_VALUES];
@@ -58,8 +60,7 @@ static inline const ash_type *type_of(const fuzz *f, ash_value v) {
     return ash_graph__type(f->g, v);
 }
 
-/* --- what a value may be
- * -------------------------------------------------------------------------------------------------- */
+/* --- what a value may be -------------------------------------------------------------------------- */
 
 static inline int digits_of(ash_dtype dtype) {
     return dtype == ASH_F64    ? 50
@@ -126,9 +127,7 @@ static inline int64_t max_dim(const fuzz *f, ash_dim dim) {
     return max;
 }
 
-/* --- leaves
- * ------------------------------------------------------------------------------------------------------------------
- */
+/* --- leaves --------------------------------------------------------------------------------------- */
 
 static inline ash_dim random_dim(fuzz *f) {
     static const int64_t sizes[] = {1,  1,  2,  2,  3,  3,  4,  5,  6,  7,  8,  9,
@@ -220,9 +219,7 @@ static inline uint32_t new_leaf(fuzz *f, const ash_type *type, int64_t limit) {
     return keep(f, id, 8, 0, 2, special);
 }
 
-/* --- choosing operands
- * -----------------------------------------------------------------------------------------------------------
- */
+/* --- choosing operands ---------------------------------------------------------------------------- */
 
 typedef bool (*fuzz_accept)(const fuzz *f, uint32_t i);
 

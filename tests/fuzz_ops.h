@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* One function per kind of operator: each adds a node (or a well-known composition) on operands of its
  * choice, with the bounds of the result. A choice that does not fit adds nothing. */
 #ifndef ASH_FUZZ_OPS_H
@@ -14,9 +15,7 @@ static inline void mark_used(fuzz *f, uint32_t i) {
     f->values[i].used = true;
 }
 
-/* --- elementwise
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- elementwise ---------------------------------------------------------------------------------- */
 
 static inline void fuzz_unary(fuzz *f) {
     static const ash_op ints[] = {ASH_OP_NEG, ASH_OP_ABS, ASH_OP_SIGN, ASH_OP_NOT};
@@ -141,9 +140,7 @@ static inline void fuzz_cast(fuzz *f) {
         keep_node(f, ASH_OP_CAST, &v.id, 1, &attr, 1, ldexp(1, bits), 0, 0, false);
 }
 
-/* --- movement
- * ------------------------------------------------------------------------------------------------------------------
- */
+/* --- movement ------------------------------------------------------------------------------------- */
 
 /* Splits a number into a few factors; returns how many. */
 static inline unsigned factors(fuzz *f, int64_t n, unsigned most, ash_dim *out) {
@@ -312,9 +309,7 @@ static inline void fuzz_iota(fuzz *f) {
     keep_node(f, ASH_OP_IOTA, NULL, 0, attrs, 3, most, 0, 0, false);
 }
 
-/* --- reductions
- * -------------------------------------------------------------------------------------------------------------------
- */
+/* --- reductions ----------------------------------------------------------------------------------- */
 
 static inline void fuzz_reduce(fuzz *f) {
     uint32_t i = some(f, NULL);
@@ -404,9 +399,7 @@ static inline void fuzz_rows(fuzz *f) {
     }
 }
 
-/* --- indexed access
- * ------------------------------------------------------------------------------------------------------------------
- */
+/* --- indexed access ------------------------------------------------------------------------------- */
 
 static inline bool is_index(const fuzz *f, uint32_t i) {
     ash_dtype dtype = type_of(f, f->values[i].id)->dtype;
@@ -504,9 +497,7 @@ static inline void fuzz_scatter(fuzz *f) {
               v.special || f->values[u].special);
 }
 
-/* --- windows and products
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* --- windows and products ------------------------------------------------------------------------- */
 
 typedef struct fuzz_windows {
     int64_t kernel[4], strides[4], dilations[4], before[4], after[4];
@@ -620,8 +611,8 @@ static inline void fuzz_matmul(fuzz *f) {
     keep_products(f, try_add(f, ASH_OP_MATMUL, ins, 2, attrs, 2, NULL), a, b, (double)max_dim(f, inner));
 }
 
-/* A convolution in any form of ops.def; operands in blocks are packed by movement, as the layout pass does.
- */
+/* A convolution in any form of ops.def; operands in blocks are packed by movement, as the layout pass
+ * does. */
 static inline void fuzz_conv(fuzz *f) {
     unsigned space = chance(f, 70) ? 2 : 1 + (unsigned)pick(f, 3);
     ash_type x = {.dtype = chance(f, 85) ? ASH_F32 : random_dtype(f), .rank = 2 + space}, w = x;
@@ -696,7 +687,11 @@ static inline void fuzz_conv(fuzz *f) {
                         ASH_ATTR_I(Y_BLOCK, yb),
                         ASH_ATTR_I(W_BLOCK, wb)};
     ash_value ins[] = {a, b};
-    keep_products(f, try_add(f, ASH_OP_CONV, ins, 2, attrs, 9, NULL), f->values[i], f->values[k], count);
+    uint32_t y = keep_products(f, try_add(f, ASH_OP_CONV, ins, 2, attrs, 9, NULL), f->values[i],
+                               f->values[k], count);
+    if (y == FUZZ_NONE || !f->wide || x.dtype != ASH_F32) return;
+    fuzz_value *sums = &f->values[y]; /* plans may take Winograd's algorithm, which rounds */
+    sums->error += sums->most * 40 * step_of(ASH_F32), sums->fraction = -1;
 }
 
 /* A Winograd convolution in any form of ops.def; the sums of absolute values in the transforms bound the
@@ -724,20 +719,22 @@ static inline void fuzz_winograd(fuzz *f) {
               false);
 }
 
-/* --- the graph
- * ----------------------------------------------------------------------------------------------------------------------------
- */
+/* --- the graph ------------------------------------------------------------------------------------ */
 
-static inline void fuzz_build(fuzz *f, ash_graph *g, uint64_t seed) {
-    static const struct {
-        void (*add)(fuzz *f);
-        unsigned weight;
-    } kinds[] = {{fuzz_unary, 14},    {fuzz_binary, 22},   {fuzz_select, 4},    {fuzz_cast, 5},
-                 {fuzz_reshape, 9},   {fuzz_transpose, 8}, {fuzz_broadcast, 5}, {fuzz_slice, 7},
-                 {fuzz_pad, 5},       {fuzz_concat, 6},    {fuzz_iota, 2},      {fuzz_reduce, 9},
-                 {fuzz_normalise, 7}, {fuzz_rows, 4},      {fuzz_gather, 6},    {fuzz_scatter, 4},
-                 {fuzz_pool, 5},      {fuzz_matmul, 5},    {fuzz_conv, 4},      {fuzz_winograd, 2}};
-    *f = (fuzz){.state = seed, .g = g, .room = 6000};
+typedef struct fuzz_kind {
+    void (*add)(fuzz *f);
+    unsigned weight;
+} fuzz_kind;
+
+/* A graph of at most `most` operators, or so, of the kinds above and of `more`. */
+static inline void fuzz_build_with(fuzz *f, ash_graph *g, uint64_t seed, const fuzz_kind *more,
+                                   size_t n_more, unsigned most) {
+    static const fuzz_kind kinds[] = {
+        {fuzz_unary, 14},    {fuzz_binary, 22},   {fuzz_select, 4},    {fuzz_cast, 5}, {fuzz_reshape, 9},
+        {fuzz_transpose, 8}, {fuzz_broadcast, 5}, {fuzz_slice, 7},     {fuzz_pad, 5},  {fuzz_concat, 6},
+        {fuzz_iota, 2},      {fuzz_reduce, 9},    {fuzz_normalise, 7}, {fuzz_rows, 4}, {fuzz_gather, 6},
+        {fuzz_scatter, 4},   {fuzz_pool, 5},      {fuzz_matmul, 5},    {fuzz_conv, 4}, {fuzz_winograd, 2}};
+    *f = (fuzz){.state = seed, .g = g, .room = 6000, .wide = n_more > 0};
     bool large = chance(f, 1); /* several chunks to a kernel */
     if (large) f->room = 150000;
     for (unsigned i = 0, n = (unsigned)pick(f, 10); i < (n < 6 ? 0 : n < 8 ? 1u : 2u); i++) {
@@ -751,14 +748,23 @@ static inline void fuzz_build(fuzz *f, ash_graph *g, uint64_t seed) {
         type = random_type(f, random_dtype(f));
         new_leaf(f, &type, 0);
     }
-    unsigned total = 0, n = 1 + (unsigned)pick(f, large ? 4 : chance(f, 15) ? 40 : 12);
+    unsigned total = 0, n = 1 + (unsigned)pick(f, large ? 4 : chance(f, 15) ? most : 12);
     for (size_t k = 0; k < ASH_COUNT(kinds); k++) total += kinds[k].weight;
-    for (unsigned i = 0; i < n && f->n_values + 12 < FUZZ_VALUES; i++) {
+    for (size_t k = 0; k < n_more; k++) total += more[k].weight;
+    for (unsigned i = 0; i < n && f->n_values + 20 < FUZZ_VALUES; i++) {
         unsigned at = (unsigned)pick(f, total);
         size_t k = 0;
-        while (at >= kinds[k].weight) at -= kinds[k++].weight;
-        kinds[k].add(f);
+        const fuzz_kind *kind = kinds;
+        while (at >= kind->weight) {
+            at -= kind->weight;
+            kind = ++k < ASH_COUNT(kinds) ? &kinds[k] : &more[k - ASH_COUNT(kinds)];
+        }
+        kind->add(f);
     }
+}
+
+static inline void fuzz_build(fuzz *f, ash_graph *g, uint64_t seed) {
+    fuzz_build_with(f, g, seed, NULL, 0, 40);
 }
 
 #endif

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Reads the cases that tools/eval_golden.py writes: one node with operands, attributes and expected results
  * each. */
 #ifndef ASH_TESTS_GOLDEN_H

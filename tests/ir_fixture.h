@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A context with counted memory and an empty graph `g`, for the tests of the IR. */
 #ifndef ASH_IR_FIXTURE_H
 #define ASH_IR_FIXTURE_H

@@ -1,5 +1,6 @@
-/* A strict reader of JSON (RFC 8259) for tests: one text in, a tree out, or the place of the first offence.
- */
+/* SPDX-License-Identifier: MIT */
+/* A strict reader of JSON (RFC 8259) for tests: one text in, a tree out, or the place of the first
+ * offence. */
 #ifndef ASH_JSON_H
 #define ASH_JSON_H
 

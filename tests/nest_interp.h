@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Runs loop nests by reading them: slow, and strict about everything that a nest must not do. It knows no
  * machine, so a few thousand kernels run in the time that compiling some dozens takes, for any target.
  *
@@ -76,9 +77,7 @@ static inline ash_wide interp_wide(const interp *in, ash_ref ref, int64_t count)
                       .i = &interp_at(in, ref)->i};
 }
 
-/* --- memory
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- memory --------------------------------------------------------------------------------------- */
 
 /* The bytes of one element, once it is sure that they may be touched; NULL otherwise. */
 static inline unsigned char *interp_touch(interp *in, ash_ref ref, const ash_inst *inst, int64_t index,
@@ -167,8 +166,7 @@ static inline void interp_access(interp *in, ash_ref ref, const ash_inst *inst) 
     }
 }
 
-/* --- arithmetic
- * ------------------------------------------------------------------------------------------------------ */
+/* --- arithmetic ----------------------------------------------------------------------------------- */
 
 static inline void interp_compute(interp *in, ash_ref ref, const ash_inst *inst) {
     ash_op op = (ash_op)inst->i;
@@ -286,9 +284,7 @@ static inline void interp_value(interp *in, ash_ref ref, const ash_inst *inst) {
     }
 }
 
-/* --- structure
- * -------------------------------------------------------------------------------------------------------
- */
+/* --- structure ------------------------------------------------------------------------------------ */
 
 static inline void interp_block(interp *in, ash_ref from, ash_ref to);
 
@@ -336,7 +332,8 @@ static inline void interp_block(interp *in, ash_ref from, ash_ref to) {
         case ASH_NEST_STORE:
         case ASH_NEST_GATHER:
         case ASH_NEST_SCATTER: interp_access(in, ref, inst); break;
-        case ASH_NEST_PREFETCH: break;
+        case ASH_NEST_PREFETCH:
+        case ASH_NEST_POLL: break; /* nobody asks */
         case ASH_NEST_COMPUTE: interp_compute(in, ref, inst); break;
         case ASH_NEST_HREDUCE: interp_hreduce(in, ref, inst); break;
         default: interp_value(in, ref, inst);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Serialised ONNX messages made by hand. */
 #ifndef ASH_ONNX_BYTES_H
 #define ASH_ONNX_BYTES_H
@@ -53,7 +54,7 @@ static inline bytes make_node(const char *name, const char *op, const char *a, c
     return n;
 }
 
-/* ValueInfoProto of an f32 tensor; a dim of -1 is the parameter "n". */
+/* ValueInfoProto of an f32 tensor; a dim of -1 is the parameter "n", and one of -2 "m". */
 static inline bytes make_info(const char *name, const int64_t *dims, size_t rank) {
     bytes shape = {.len = 0}, tensor = {.len = 0}, type = {.len = 0}, info = {.len = 0};
     for (size_t i = 0; i < rank; i++) {
@@ -61,7 +62,7 @@ static inline bytes make_info(const char *name, const int64_t *dims, size_t rank
         if (dims[i] >= 0)
             put_int(&dim, 1, dims[i]);
         else
-            put_text(&dim, 2, "n");
+            put_text(&dim, 2, dims[i] == -1 ? "n" : "m");
         put_message(&shape, 1, &dim);
     }
     put_int(&tensor, 1, 1);

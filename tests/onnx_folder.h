@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A context and a folder of its own for the tests of one file. */
 #ifndef ASH_ONNX_FOLDER_H
 #define ASH_ONNX_FOLDER_H

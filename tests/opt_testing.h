@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the tests of the optimiser share: a graph under test, one or several passes over it, and the
  * comparison of what both graphs compute. */
 #ifndef ASH_TESTS_OPT_TESTING_H
@@ -47,9 +48,7 @@ static inline void restart(fixture *f) {
     assert_ok(ash_graph_create(f->context, "test", &f->g, &diag));
 }
 
-/* --- data
- * --------------------------------------------------------------------------------------------------------
- */
+/* --- data ----------------------------------------------------------------------------------------- */
 
 static inline uint64_t draw(uint64_t *state) { /* splitmix64 */
     uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
@@ -101,8 +100,7 @@ static inline ash_value random_leaf(fixture *f, const char *name, ash_type type)
 #define CONSTANT(f, dtype, ...)        random_leaf(f, NULL, TYPE(dtype, __VA_ARGS__))
 #define PARAMETER(f, name, dtype, ...) random_leaf(f, name, TYPE(dtype, __VA_ARGS__))
 
-/* --- running passes
- * ---------------------------------------------------------------------------------------------- */
+/* --- running passes ------------------------------------------------------------------------------- */
 
 /* A machine whose vectors hold so many f32. */
 static inline ash_target target_of(unsigned lanes) {
@@ -124,8 +122,7 @@ static inline ash_status optimise(fixture *f, const char *passes, const ash_targ
     return ash_opt__run(f->g, target, &options, &f->out, diag);
 }
 
-/* --- comparing
- * ----------------------------------------------------------------------------------------------------- */
+/* --- comparing ------------------------------------------------------------------------------------ */
 
 typedef struct results {
     size_t n;

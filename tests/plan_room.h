@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A context with counted memory and a plan of a program made by hand: what tests of plans set up. */
 #ifndef ASH_PLAN_ROOM_H
 #define ASH_PLAN_ROOM_H

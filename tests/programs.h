@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Programs made by hand, with C functions as kernels: what the runtime is tested with, without lowering or
  * code generation. Buffers hold f32 unless said otherwise; every step has a nest of its own, which stays
  * empty. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Streams for tests: one thread runs the commands of a round in an order that the seed picks among all that
  * the interface allows. Commands of a stream may be put off as long as nothing waits for them; launches and
  * copies of several streams run in turns, a few chunks or bytes at a time, chunks in any order. With a plan

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Plans of graphs on the streams of reorder.h. */
 #ifndef ASH_REORDER_PLAN_H
 #define ASH_REORDER_PLAN_H
@@ -22,7 +23,7 @@ static inline ash_plan *reorder_prepare(ash_context *context, const ash_graph *f
     assert_ok(ash_compiler__get(context, &compiler, &diag));
     ash_opt_options opt = {.level = ASH_OPT_FULL};
     assert_ok(ash_opt__run(from, ash_compiler__target(compiler), &opt, &graph, &diag));
-    ash_lower_options low = {.fuse = options->fuse};
+    ash_lower_options low = {.fuse = !options->no_fuse};
     assert_ok(ash_program__lower(graph, ash_compiler__target(compiler), &low, &program, &diag));
     reorder_weigh(program);
     size_t n = program->nests.len;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the tests of states share: graphs over squares of 32-bit integers, run beside the reference
  * evaluator. */
 #ifndef ASH_STATE_TESTING_H
@@ -95,7 +96,7 @@ static inline void read_output(ash_plan *plan, size_t position, int32_t *cells) 
 static inline void set_input(ash_plan *plan, size_t position, int seed) {
     int32_t cells[CELLS];
     for (int i = 0; i < CELLS; i++) cells[i] = (i * 7 + seed * 13) % 31 - 9;
-    assert_ok(ash_plan_set_input(plan, position, cells, sizeof cells, &diag));
+    assert_ok(ash_plan_set_input(plan, position, NULL, cells, sizeof cells, &diag));
 }
 
 static inline void assert_all(const int32_t *cells, int32_t value) {
@@ -150,7 +151,7 @@ static inline void follow(struct room *r, ash_plan *plan) {
         for (size_t i = 0; i < n_in; i++) {
             for (int k = 0; k < CELLS; k++)
                 inputs[i][k] = (int32_t)((k * 7 + step * 13 + (int)i * 5) % 31 - 9);
-            assert_ok(ash_plan_set_input(plan, i, inputs[i], sizeof inputs[i], &diag));
+            assert_ok(ash_plan_set_input(plan, i, NULL, inputs[i], sizeof inputs[i], &diag));
         }
         reference_step(r, inputs, states, pos, want);
         assert_ok(ash_plan_execute_vars(plan, &(ash_var_binding){"pos", pos}, 1, &diag));

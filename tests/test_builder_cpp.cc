@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 // The public headers are usable from C++: a network built with builder.h.
 #include <csetjmp>
 #include <cstdarg>

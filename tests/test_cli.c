@@ -1,5 +1,7 @@
+/* SPDX-License-Identifier: MIT */
 /* The command line, as a user meets it: exit statuses, what is printed, files in and out. */
 #include "cli_fixture.h"
+#include "open_model.h"
 
 #include <math.h>
 #include <sys/stat.h>
@@ -7,6 +9,7 @@
 #include "ashlar/builder.h"
 #include "ashlar/onnx.h"
 #include "ashlar/plan.h"
+#include "ashlar/version.h"
 
 static ash_diag diag;
 
@@ -171,8 +174,39 @@ static void check_dynamic_dims(void **state) {
     says("output y f32[2, 12]: agrees");
     assert_int_equal(ashlar("run %s/dynamic/model.onnx --no-cache --repeat 1 --input x=%s/short.npy"), 0);
     says("y: f32[2, 12]");
+    assert_null(strstr(room.out, "nothing says"));
     assert_int_equal(ashlar("run --check %s/dynamic --no-cache --repeat 1 --var rows=2"), 1);
     says("f32[3, 12]");
+    /* Of what is not said there is one element, and the output says so. */
+    assert_int_equal(ashlar("run %s/dynamic/model.onnx --no-cache --repeat 1"), 0);
+    says("y: f32[1, 12]");
+    says("nothing says those of rows, and they are 1");
+    assert_int_equal(ashlar("run %s/dynamic/model.onnx --no-cache --repeat 1 --var rows=5"), 0);
+    says("y: f32[5, 12]");
+    assert_null(strstr(room.out, "nothing says"));
+}
+
+/* m [b, past + seq]: what --var keeps variable stays so, whatever file is given for the expression. */
+static void expressions_of_variables(void **state) {
+    (void)state;
+    static const int64_t shape[] = {1, 9};
+    const ash_type type = {.dtype = ASH_F32, .rank = 2, .dims = {shape[0], shape[1]}};
+    float ones[9] = {1, 1, 1, 1, 1, 1, 1, 1, 1};
+    bytes model = cache_model();
+    ash_tensor *tensor;
+    FILE *f = fopen(path_of("cache.onnx"), "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(model.at, 1, model.len, f), model.len);
+    fclose(f);
+    assert_ok(ash_tensor_create(room.context, "m", &type, ones, sizeof ones, &tensor, &diag));
+    assert_ok(ash_tensor_write(tensor, path_of("m.npy"), &diag));
+    ash_tensor_destroy(tensor);
+    assert_int_equal(ashlar("inspect graph %s/cache.onnx --var past=0..8 --input m=%s/m.npy"), 0);
+    says("f32[1, (past + 1)] = input \"m\"");
+    assert_int_equal(ashlar("run %s/cache.onnx --no-cache --repeat 1 --var past=0..8 --input m=%s/m.npy"),
+                     0);
+    assert_int_equal(ashlar("run %s/cache.onnx --no-cache --repeat 1 --var past=4 --input m=%s/m.npy"), 0);
+    says("y: f32[1, 9]"); /* seq is 5 */
 }
 
 static void files_in_and_out(void **state) {
@@ -256,6 +290,213 @@ static void errors(void **state) {
     says("broken.onnx");
 }
 
+/* The option, what it was given, and what it takes. */
+static void errors_name_the_values(void **state) {
+    (void)state;
+    static const struct {
+        const char *words, *says;
+    } cases[] = {
+        {"run %s/model.onnx --mode grahp",
+         "--mode grahp: one of stream, graph, multi_stream=N, eager is expected"},
+        {"run %s/model.onnx --mode=multi_stream=x", "--mode multi_stream=x: one of"},
+        {"run %s/model.onnx --threads many", "--threads many: a whole number"},
+        {"run %s/model.onnx --repeat -3", "--repeat -3: a whole number"},
+        {"run %s/model.onnx --max-memory lots", "--max-memory lots: a number of bytes"},
+        {"plan %s/model.onnx --planner hope", "--planner hope: one of arena, remap, disabled is expected"},
+        {"plan %s/model.onnx --strategy luck", "--strategy luck: one of auto, tlsf, best_fit, search is"},
+        {"plan %s/model.onnx --order later", "--order later: one of auto, off, on is expected"},
+        {"pack --strategy luck %s/model.onnx", "--strategy luck: one of auto, tlsf, best_fit, search is"},
+        {"pack --format png %s/model.onnx", "--format png: one of csv, text, svg, html is expected"},
+        {"pack --capacity -1 %s/model.onnx", "--capacity -1: a whole number above 0"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(ashlar(cases[i].words), 2);
+        says(cases[i].says);
+    }
+    assert_int_equal(ashlar("inspect soul %s/model.onnx --no-cache"), 1);
+    says("there are graph, kernels, buffers, nest, llvm, asm");
+}
+
+/* What there is, where something is named that there is not. */
+static void errors_list_what_there_is(void **state) {
+    (void)state;
+    ash_graph *g;
+    assert_ok(ash_graph_create(room.context, "net", &g, &diag));
+    ash_type type = {.dtype = ASH_F32, .rank = 2, .dims = {ash_graph_var(g, "rows", 1, 64), COLUMNS}};
+    ash_value x = ash_graph_input(g, "left", &type), y = ash_graph_input(g, "right", &type);
+    ash_graph_output(g, "sum", ash_add(g, x, y));
+    assert_ok(ash_onnx_write(g, path_of("dynamic.onnx"), NULL, &diag));
+    ash_graph_destroy(g);
+    assert_int_equal(ashlar("run %s/dynamic.onnx --no-cache --var lines=3"), 1);
+    says("'lines'");
+    says("its inputs are \"left\" f32[rows, 12], \"right\" f32[rows, 12]");
+    assert_int_equal(ashlar("run %s/dynamic.onnx --no-cache --bind middle=%s/x.npy"), 1);
+    says("its inputs are \"left\" f32[rows, 12], \"right\" f32[rows, 12]");
+    assert_int_equal(ashlar("run %s/dynamic.onnx --no-cache --input middle=%s/x.npy"), 1);
+    says("has no input \"middle\"; it has \"left\" f32[");
+    assert_int_equal(ashlar("plan %s/x.npy"), 1);
+    says("is this an ONNX file?");
+}
+
+/* .npz as numpy writes it: stored members here; tests/data/npz has deflated and broken ones. */
+static void arrays_from_npz(void **state) {
+    (void)state;
+    assert_int_equal(
+        ashlar("run %s/model.onnx --no-cache --repeat 1 --output-dir %s/one --input x=%s/x.npy"), 0);
+    static const char *const good[] = {"deflated.npz", "stored.npz:x", "only.npz"};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        char words[256], command[700];
+        snprintf(words, sizeof words,
+                 "run %%s/model.onnx --no-cache --repeat 1 --output-dir %%s/two --input x=" ASH_SOURCE_DIR
+                 "/tests/data/npz/%s",
+                 good[i]);
+        assert_int_equal(ashlar(words), 0);
+        snprintf(command, sizeof command, "cmp %s/one/output_0.npy %s/two/output_0.npy", room.folder,
+                 room.folder);
+        assert_int_equal(shell(command), 0);
+    }
+    static const struct {
+        const char *file, *says;
+    } bad[] = {
+        {"stored.npz:nope", "has no array \"nope\"; it has: other, x"},
+        {"others.npz", "has no array \"x\"; it has: a, b"},
+        {"cut.npz", "no directory in a .npz file"},
+        {"checksum.npz", "a wrong checksum"},
+        {"huge.npz", "an impossible size"},
+        {"short.npz", "does not inflate to its size"},
+        {"method.npz", "compression method 12"},
+        {"text.npz", "no directory in a .npz file"},
+        {"none.npz", "none.npz"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char words[256];
+        snprintf(words, sizeof words,
+                 "run %%s/model.onnx --no-cache --input x=" ASH_SOURCE_DIR "/tests/data/npz/%s",
+                 bad[i].file);
+        assert_int_equal(ashlar(words), 1);
+        says(bad[i].says);
+    }
+}
+
+/* A result that could not be written is an error, wherever it was to go. */
+static void a_full_disk(void **state) {
+    (void)state;
+    static const char *const to_output[] = {"run %s/model.onnx --no-cache --repeat 1",
+                                            "bench %s/model.onnx --no-cache --repeat 1 --csv",
+                                            "plan %s/model.onnx --no-cache",
+                                            "profile %s/model.onnx --no-cache",
+                                            "inspect graph %s/model.onnx --no-cache",
+                                            "pack %s/buffers.csv",
+                                            "run --help",
+                                            "--version"};
+    assert_int_equal(ashlar("plan %s/model.onnx --no-cache --csv %s/buffers.csv"), 0);
+    for (size_t i = 0; i < sizeof to_output / sizeof *to_output; i++) {
+        char words[128];
+        snprintf(words, sizeof words, "%s >/dev/full", to_output[i]);
+        assert_int_equal(ashlar(words), 1);
+    }
+    /* the name of a file is a link to the device, which must not be replaced by a file */
+    static const char *const to_file[] = {
+        "plan %s/model.onnx --no-cache --csv %s/full", "plan %s/model.onnx --no-cache --html %s/full",
+        "profile %s/model.onnx --no-cache --trace %s/full", "pack %s/buffers.csv -o %s/full",
+        "run %s/model.onnx --no-cache --repeat 1 --output-dir %s"};
+    assert_int_equal(symlink("/dev/full", path_of("full")), 0);
+    assert_int_equal(symlink("/dev/full", path_of("output_0.npy")), 0);
+    for (size_t i = 0; i < sizeof to_file / sizeof *to_file; i++) {
+        assert_int_equal(ashlar(to_file[i]), 1);
+        says("No space left");
+    }
+    struct stat st;
+    assert_int_equal(lstat(path_of("output_0.npy"), &st), 0);
+    assert_true(S_ISLNK(st.st_mode));
+    assert_int_equal(stat(path_of("output_0.npy"), &st), 0);
+    assert_true(S_ISCHR(st.st_mode));
+}
+
+/* Names that a terminal would obey are printed as text by every command. */
+static void names_are_harmless(void **state) {
+    (void)state;
+    static const char evil[] = "a\033]0;title\007\033[31m\302\233b\rc\177";
+    ash_graph *g;
+    assert_ok(ash_graph_create(room.context, evil, &g, &diag));
+    ash_type type = {.dtype = ASH_F32, .rank = 2, .dims = {ROWS, COLUMNS}};
+    ash_value x = ash_graph_input(g, evil, &type);
+    ash_graph_name_next(g, evil);
+    ash_graph_output(g, evil + 1, ash_softmax(g, x, -1));
+    assert_ok(ash_onnx_write(g, path_of("evil.onnx"), NULL, &diag));
+    ash_graph_destroy(g);
+    static const char *const words[] = {"run %s/evil.onnx --no-cache --repeat 1",
+                                        "run %s/evil.onnx --no-cache --input q=1 --repeat 1",
+                                        "plan %s/evil.onnx --no-cache --buffers --timeline",
+                                        "profile %s/evil.onnx --no-cache",
+                                        "profile %s/evil.onnx --no-cache --trace %s/trace",
+                                        "inspect kernels %s/evil.onnx --no-cache",
+                                        "inspect graph %s/evil.onnx --no-cache",
+                                        "inspect nest %s/evil.onnx --no-cache",
+                                        "run %s/evil.onnx --no-cache --max-memory 10",
+                                        "run %s/evil.onnx --no-cache --var \"$(printf '\\033[31mx=1')\""};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        ashlar(words[i]);
+        for (const char *c = room.out; *c; c++)
+            if ((unsigned char)*c < ' ' ? *c != '\n' && *c != '\t'
+                                        : *c == 0x7f || (!memcmp(c, "\302\233", 2)))
+                fail_msg("%s printed byte %d", words[i], *c);
+    }
+    assert_int_equal(ashlar("run %s/evil.onnx --no-cache --repeat 1"), 0);
+    says("\\x1b]0;title\\x07\\x1b[31m");
+}
+
+/* How far a long preparation is, on a terminal and nowhere else. */
+static void progress(void **state) {
+    (void)state;
+    char command[900];
+    if (shell("script -qec true /dev/null") != 0) skip(); /* no such program, or no pseudo-terminals */
+    snprintf(command, sizeof command, "%s %s/net.onnx", ASH_EXAMPLE_RESNET50, room.folder);
+    assert_int_equal(shell(command), 0);
+    snprintf(command, sizeof command, "script -qec '%s plan %s/net.onnx --no-cache' %s/typed", ASH_CLI,
+             room.folder, room.folder);
+    assert_int_equal(shell(command), 0);
+    says("\r\033[Kcompile: ");
+    says(" of ");
+    says("\r\033[Kmodel");
+    assert_int_equal(ashlar("plan %s/net.onnx --no-cache"), 0);
+    assert_false(said("compile: "));
+}
+
+static void version(void **state) {
+    (void)state;
+    assert_int_equal(ashlar("--version"), 0);
+    says("ashlar " ASH_VERSION "\n");
+    assert_string_equal(ash_version(), ASH_VERSION);
+    char text[32];
+    snprintf(text, sizeof text, "%d.%d.%d", ASH_VERSION_MAJOR, ASH_VERSION_MINOR, ASH_VERSION_PATCH);
+    assert_string_equal(ASH_VERSION, text);
+    assert_true(ASH_VERSION_NUMBER >= ASH_VERSION_OF(0, 1, 0));
+}
+
+/* Kernels are kept where the environment or the option says, and what is not to be trusted is not taken. */
+static void kernels_are_kept(void **state) {
+    (void)state;
+    assert_int_equal(setenv("ASHLAR_CACHE_DIR", path_of("kernels"), 1), 0);
+    assert_int_equal(ashlar("run %s/model.onnx --repeat 1"), 0);
+    says(" 0 from the cache on disk");
+    assert_int_equal(ashlar("run %s/model.onnx --repeat 1"), 0);
+    says(" 0 compiled");
+    assert_int_equal(ashlar("run %s/model.onnx --repeat 1 --no-cache"), 0);
+    says(" 0 from the cache on disk");
+    assert_int_equal(ashlar("run %s/model.onnx --repeat 1 --cache %s/kernels"), 0);
+    says(" 0 compiled");
+    assert_int_equal(chmod(path_of("kernels"), 0777), 0);
+    assert_int_equal(ashlar("run %s/model.onnx --repeat 1"), 0);
+    says("can be written by others");
+    says("on disk refused");
+    assert_int_equal(ashlar("run %s/model.onnx --repeat 1 --cache ''"), 1);
+    says("--cache");
+    assert_int_equal(setenv("ASHLAR_CACHE_DIR", "", 1), 0);
+    assert_int_equal(ashlar("run %s/model.onnx --repeat 1"), 0);
+    says(" 0 from the cache on disk");
+}
+
 static void other_commands(void **state) {
     (void)state;
     assert_int_equal(ashlar("plan %s/model.onnx --no-cache"), 0);
@@ -290,11 +531,20 @@ int main(void) {
         TEST(run),
         TEST(check),
         TEST(check_dynamic_dims),
+        TEST(expressions_of_variables),
         TEST(files_in_and_out),
         TEST(environment),
         TEST(errors),
+        TEST(kernels_are_kept),
         TEST(other_commands),
         TEST(mode_eager),
+        TEST(errors_name_the_values),
+        TEST(errors_list_what_there_is),
+        TEST(arrays_from_npz),
+        TEST(a_full_disk),
+        TEST(names_are_harmless),
+        TEST(progress),
+        TEST(version),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

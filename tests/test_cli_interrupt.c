@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Ctrl-C while the command line executes a model: it ends with a message and status 1. */
 #include "testing.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Accuracy of the functions of f32, at every level: a sample of all 2^32 arguments against the C library in
  * double, at most 2 units in the last place, signs and special values right, and scalars equal to vectors
  * bit for bit. */

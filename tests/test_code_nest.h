@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the tests of code generation share: a context with its compiler, compiling one nest, buffers with
  * guards. */
 #ifndef TEST_CODE_NEST_H

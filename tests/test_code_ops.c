@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Every elementwise operator on every dtype and number of lanes, at every level, against plain C. The
  * reference computes in double (or 64-bit integers) and rounds once, by arithmetic of its own. */
 #include <math.h>
@@ -251,8 +252,7 @@ static num reference_cast(ash_dtype from, ash_dtype to, num a) {
     return r;
 }
 
-/* --- comparing ------------------------------------------------------------------------------------------
- */
+/* --- comparing --------------------------------------------------------------------------------------- */
 
 static bool is_math(ash_op op) {
     return (ash_op_infos[op].class == ASH_CLASS_UNARY && op >= ASH_OP_EXP) || op == ASH_OP_POW;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The code itself: what the emitter's forms must become in assembly. Levels are compiled to text, so all
  * but the measurement runs on every x86-64 machine. */
 #include <math.h>

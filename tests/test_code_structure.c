@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Structure and memory of nests, compiled and run at every level: loops with and without unrolling,
  * branches, cells, masks, gather and scatter, shuffles, odd numbers of lanes. */
 #include "test_code_nest.h"
@@ -52,8 +53,8 @@ static void test_loops(void **state) {
     each_level(check_loops);
 }
 
-/* Cells over nested loops and branches: per row, the sum of positive elements and the number of all others.
- */
+/* Cells over nested loops and branches: per row, the sum of positive elements and the number of all
+ * others. */
 static void check_cells(test_code *t) {
     enum { ROWS = 5, COLS = 9 };
     ash_nest n = test_nest();

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Devices, storage and views: registry, lazy and once-only memory, mapped files and what files do, bounds,
  * copies. */
 #include "testing.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Every operator against values that numpy and exact arithmetic gave (tools/eval_golden.py). */
 #include "ashlar/graph.h"
 #include "golden.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Graph evaluation: memory, variables, precision, refusals, failing allocations. */
 #include "ashlar/builder.h"
 #include "ir/eval.h"

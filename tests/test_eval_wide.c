@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The evaluator's tensors: conversion from and to every dtype, rounding, allocation. */
 #include <math.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Functions of the caller in graphs: the registry, building, inference, text form, verifier, the reference
  * evaluator, and what passes may do with calls. */
 #include "functions.h"

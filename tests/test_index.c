@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Index expressions against plain arithmetic: random expressions are built twice, as ash_ix and as a tree
  * that is computed naively for all values of the symbols; what is claimed of them is checked by trying. */
 #include "kernel/index.h"
@@ -93,8 +94,7 @@ static void grow(fixture *f) {
     f->n++;
 }
 
-/* --- two ways to compute
- * ---------------------------------------------------------------------------------------------------- */
+/* --- two ways to compute -------------------------------------------------------------------------- */
 
 static int64_t floor_div(int64_t a, int64_t b) {
     return a / b - (a % b != 0 && (a < 0) != (b < 0));
@@ -143,9 +143,7 @@ static int64_t computed(const fixture *f, ash_ix ix, const point *p) {
     return total;
 }
 
-/* --- all values
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* --- all values ----------------------------------------------------------------------------------- */
 
 static bool next_point(const fixture *f, point *p) {
     for (int s = 0; s < SYMS; s++) {
@@ -230,8 +228,7 @@ static void test_random_expressions(void **state) {
     print_message("%llu values, %llu claims\n", (unsigned long long)checked, (unsigned long long)strides);
 }
 
-/* --- forms that lowering relies on
- * ------------------------------------------------------------------------------------------------ */
+/* --- forms that lowering relies on ---------------------------------------------------------------- */
 
 static void test_rejoin(void **state) {
     (void)state;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Dim expressions: canonical form, simplification, bounds, text. */
 #include "ir_fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Building graphs: the builder's functions, sticky errors, failure without change. */
 #include "ir_fixture.h"
 
@@ -249,8 +250,7 @@ static void derived_graphs_share_dims_and_data(void **state) {
     ash_graph_destroy(d);
 }
 
-/* --- the verifier
- * -------------------------------------------------------------------------------------------------- */
+/* --- the verifier --------------------------------------------------------------------------------- */
 
 static ash_graph *small_graph(fixture *f) {
     ash_graph *g = fresh(f);
@@ -307,8 +307,7 @@ static void verifier_finds_defects(void **state) {
     assert_status(ash_graph_verify(g, &diag), ASH_ERROR_INVALID_ARGUMENT);
 }
 
-/* --- allocation failure
- * ---------------------------------------------------------------------------------------------- */
+/* --- allocation failure --------------------------------------------------------------------------- */
 
 /* Uses every kind of building call once. */
 static void build_everything(ash_graph *g) {
@@ -369,9 +368,7 @@ static void failed_allocations_leave_the_graph_whole(void **state) {
     assert_true(fullest > 30);
 }
 
-/* --- size
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- size ----------------------------------------------------------------------------------------- */
 
 static double seconds(void) {
     struct timespec t;

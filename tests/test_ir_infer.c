@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Shape inference: what each operator accepts, what it gives, and what it says when it refuses. A row is
  * one node in the text form, with its operands' types in the place of values; variables a from 0, b from 1,
  * n from 8, to 100. */

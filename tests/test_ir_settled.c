@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Variables that nodes settle: the order that they impose on a graph, what is known of them, their text,
  * and what the reference evaluator makes of them. */
 #include "ir_fixture.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* States of graphs: building, text, verifier, reference evaluator, and what has no states. */
 #include "ir_fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The text form: what is printed is parsed back as an equal graph, and no text does harm. */
 #include "ir_fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Fusion and lowering: compiled graphs against the reference evaluator, fused and not. */
 #include "ashlar/builder.h"
 #include "differential.h"
@@ -349,8 +350,7 @@ static void test_constants(void **state) {
     finish(g, y, 1e-6);
 }
 
-/* --- what random graphs found
- * ------------------------------------------------------------------------------------------ */
+/* --- what random graphs found --------------------------------------------------------------------- */
 
 static ash_value typed(ash_graph *g, const char *name, ash_dtype dtype, unsigned rank,
                        const ash_dim *dims) {
@@ -468,6 +468,79 @@ static void test_window_over_reshape(void **state) {
     finish(g, ash_neg(g, ash_slice(g, spread, (int64_t[]){0}, (int64_t[]){4}, (int64_t[]){10})), 1e-6);
 }
 
+/* A window that begins before the input and slides along lines that a reshape made: the neighbours of some
+ * window columns lie at one distance, those of others do not. */
+static void test_blocked_conv_over_reshape(void **state) {
+    (void)state;
+    for (int64_t before = 0; before < 4; before++)
+        for (int64_t window = 2; window < 5; window++) {
+            ash_graph *g = new_graph();
+            int64_t strides[] = {1}, befores[] = {before}, afters[] = {1}, zero[ASH_MAX_RANK] = {0};
+            ash_value x = ash_reshape(g, INPUT(g, "x", 16, 3, 5), (int64_t[]){20, 4, 3}, 3),
+                      w = ash_reshape(g, INPUT(g, "w", 16, 2, window), (int64_t[]){2, 8, 2, window}, 4);
+            w = pad_all(g, w, 0, zero, (int64_t[]){0, 8, 0, 0}, zero);
+            w = ash_reshape(g, w, (int64_t[]){2, 1, 16, 2, 1, window}, 6);
+            w = ash_transpose(g, w, (int64_t[]){0, 1, 3, 5, 4, 2});
+            ash_attr attrs[] = {ASH_ATTR_LIST(STRIDES, strides, 1),
+                                ASH_ATTR_LIST(DILATIONS, strides, 1),
+                                ASH_ATTR_LIST(BEFORE, befores, 1),
+                                ASH_ATTR_LIST(AFTER, afters, 1),
+                                ASH_ATTR_I(GROUPS, 2),
+                                ASH_ATTR_I(X_BLOCK, 0),
+                                ASH_ATTR_I(Y_BLOCK, 8),
+                                ASH_ATTR_I(W_BLOCK, 16),
+                                ASH_ATTR_I(O, 16)};
+            ash_value y;
+            ash_graph_add(g, ASH_OP_CONV, (ash_value[]){x, w}, 2, attrs, 9, &y);
+            finish(g, ash_relu(g, y), 1e-6);
+        }
+}
+
+/* The half float that an operator computes is cast as the number that it would be in memory: with fusion
+ * and without. */
+static void test_half_floats_are_rounded_before_casts(void **state) {
+    (void)state;
+    static const ash_dtype halves[] = {ASH_F16, ASH_BF16}, wide[] = {ASH_F32, ASH_F64, ASH_I32};
+    static const int64_t vars[8];
+    for (size_t h = 0; h < ASH_COUNT(halves); h++)
+        for (size_t w = 0; w < ASH_COUNT(wide); w++) {
+            ash_graph *g = new_graph();
+            ash_diag diag;
+            ash_value x =
+                ash_graph_input(g, "x", &(ash_type){.dtype = halves[h], .rank = 2, .dims = {7, 37}});
+            ash_value turned = ash_transpose(g, x, (int64_t[]){1, 0});
+            ash_value y = ash_mul(g, turned, turned), z = ash_reduce_sum(g, x, (int64_t[]){0}, 1, false);
+            ash_graph_output(g, "y", ash_cast(g, ash_transpose(g, y, (int64_t[]){1, 0}), wide[w]));
+            ash_graph_output(g, "z", ash_cast(g, z, wide[w]));
+            ash_wide *inputs = test_inputs(g, vars), *stored = NULL;
+            for (int fuse = 0; fuse < 2; fuse++) {
+                ash_program *p;
+                ash_compiler *compiler;
+                assert_ok(ash_compiler__get(context, &compiler, &diag));
+                assert_ok(ash_program__lower(g, ash_compiler__target(compiler),
+                                             &(ash_lower_options){.fuse = fuse}, &p, &diag));
+                void **memory = calloc(p->buffers.len, sizeof *memory);
+                test_run_program(context, p, inputs, vars, memory);
+                if (!fuse) {
+                    stored = calloc(p->outputs.len, sizeof *stored);
+                    for (size_t o = 0; o < p->outputs.len; o++) {
+                        const ash_type *type = ash_graph__type(g, g->outputs.at[o].value);
+                        assert_ok(ash_wide_alloc(&ash_allocator__libc, type->dtype, type->rank, type->dims,
+                                                 &stored[o], &diag));
+                        ash_wide_load(&stored[o], memory[p->outputs.at[o]]);
+                    }
+                }
+                test_compare_outputs(p, memory, stored, 0);
+                for (size_t i = 0; i < p->buffers.len; i++) free(memory[i]);
+                free(memory);
+                ash_program__free(p);
+            }
+            test_free_expected(g, stored);
+            test_free_inputs(g, inputs);
+            ash_graph_destroy(g);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_elementwise),
@@ -498,6 +571,8 @@ int main(void) {
         cmocka_unit_test(test_one_column),
         cmocka_unit_test(test_odd_weights),
         cmocka_unit_test(test_window_over_reshape),
+        cmocka_unit_test(test_blocked_conv_over_reshape),
+        cmocka_unit_test(test_half_floats_are_rounded_before_casts),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

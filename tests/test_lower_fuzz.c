@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Lowering of random graphs against the reference evaluator: the nests are interpreted (strictly, for
  * several targets, fused and not), and some of them compiled and run.
  *
@@ -10,13 +11,14 @@
 #include "base/text.h"
 #include "code/code.h"
 #include "fuzz_ops.h"
+#include "kernel/kern.h"
 #include "nest_interp.h"
 
 enum { DEFAULT_COUNT = 2000, COMPILE_EVERY = 25, GUARD_BYTES = 64 };
 
 static ash_context *context;
 static ash_target targets[5];
-static unsigned n_targets, n_named, n_runs, n_compiled,
+static unsigned n_targets, n_named, n_runs, n_compiled, n_looking,
     n_in_place; /* the targets by name come first: those can be compiled for */
 
 static int setup(void **state) {
@@ -126,6 +128,7 @@ static void run_step(trial *t, size_t s) {
     const ash_step *step = &p->steps.at[s];
     interp_buffer *buffers = calloc(step->n_buffers + 1, sizeof *buffers);
     void **table = calloc(step->n_buffers + 1, sizeof *table);
+    table[step->n_buffers] = (void *)&ash_stop__never;
     take_place(t, s);
     for (uint32_t i = 0; i < step->n_buffers; i++) {
         const ash_buffer *b = &p->buffers.at[step->buffers[i]];
@@ -213,6 +216,18 @@ static void check_repeats(trial *t, const ash_target *target, const ash_lower_op
     ash_program__free(q);
 }
 
+/* Kernels that look all the time whether they are to stop compute the same. */
+static void look_often(ash_program *p) {
+    ash_diag diag;
+    for (size_t i = 0; i < p->nests.len; i++) {
+        double work;
+        if (p->nests.at[i].polls) continue;
+        assert_ok(ash_nest_add_polls(&p->nests.at[i], p->dims, INT64_MAX, 60, 25, &work, &diag));
+        assert_ok(ash_nest_verify(&p->nests.at[i], &diag));
+        n_looking += p->nests.at[i].polls;
+    }
+}
+
 /* Lowers, runs and compares; t->error says what went wrong. */
 static void try_program(trial *t, const ash_target *target, bool fuse, bool compiled,
                         const ash_wide *expected, const fuzz_value *const *bounds) {
@@ -229,6 +244,8 @@ static void try_program(trial *t, const ash_target *target, bool fuse, bool comp
         ash_diag_format(&diag, t->error, sizeof t->error);
         return;
     }
+    if (n_runs++ % 8 == 0) check_repeats(t, target, &options, p);
+    if (fuzz_random(&t->state) % 4 == 0) look_often(p);
     if (compiled) {
         ash_compiler *compiler;
         assert_ok(ash_compiler__get(context, &compiler, &diag));
@@ -244,7 +261,6 @@ static void try_program(trial *t, const ash_target *target, bool fuse, bool comp
         }
         n_compiled++;
     }
-    if (n_runs++ % 8 == 0) check_repeats(t, target, &options, p);
     t->program = p;
     t->fns = fns;
     t->own = calloc(p->buffers.len + 1, sizeof *t->own);
@@ -361,8 +377,9 @@ static void test_random_graphs(void **state) {
         failed += !run_seed(seed, getenv("ASHLAR_FUZZ_ALL") != NULL);
         if (failed && !getenv("ASHLAR_FUZZ_GO_ON")) break;
     }
-    print_message("%u programs run, %u of them compiled, %u steps in place, %u seeds failed\n", n_runs,
-                  n_compiled, n_in_place, failed);
+    print_message(
+        "%u programs run, %u of them compiled, %u steps in place, %u kernels that look, %u seeds failed\n",
+        n_runs, n_compiled, n_in_place, n_looking, failed);
     assert_int_equal(failed, 0);
 }
 

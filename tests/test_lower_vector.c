@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What lowering does for vectors: rows that are kept, blocks that are transposed in registers, what full
  * vectors leave over, extrema and lists of the best. The code is asserted (by the nests, for several
  * targets), the results are compared with the reference evaluator. */

@@ -1,5 +1,6 @@
+/* SPDX-License-Identifier: MIT */
 /* The checker against a plain one that compares all pairs, and against planted defects. */
-#include "ashlar/memory.h"
+#include "ashlar/memory_report.h"
 #include "testing.h"
 
 static ash_diag diag;
@@ -92,8 +93,7 @@ static void random_problem(problem *p) {
                                    .release = p->release};
 }
 
-/* --- the plain checker
- * ------------------------------------------------------------------------------------------- */
+/* --- the plain checker ---------------------------------------------------------------------------- */
 
 typedef struct life {
     int64_t from[MOST_STREAMS], to[MOST_STREAMS];
@@ -131,18 +131,20 @@ static life life_of(const ash_memory_problem *p, uint32_t root) {
             if (to[s] > l.to[s]) l.to[s] = to[s];
         }
     }
-    bool output = false;
-    for (uint32_t i = 0; i < p->buffer_count; i++)
-        output |= (i == root || p->buffers[i].root == root) && p->buffers[i].kind == ASH_MEMORY_OUTPUT;
-    ash_memory_kind kind = p->buffers[root].kind;
+    bool forever = false, input = false, output = false;
+    for (uint32_t i = 0; i < p->buffer_count; i++) {
+        if (i != root && p->buffers[i].root != root) continue;
+        ash_memory_kind kind = p->buffers[i].kind;
+        forever |= kind == ASH_MEMORY_PARAMETER || kind == ASH_MEMORY_CONSTANT || kind == ASH_MEMORY_STATE;
+        input |= kind == ASH_MEMORY_INPUT;
+        output |= kind == ASH_MEMORY_OUTPUT;
+    }
     for (uint32_t s = 0; s < clock; s++) {
-        bool forever =
-            kind == ASH_MEMORY_PARAMETER || kind == ASH_MEMORY_CONSTANT || kind == ASH_MEMORY_STATE;
-        if (forever || kind == ASH_MEMORY_INPUT) l.from[s] = first;
+        if (forever || input) l.from[s] = first;
         if (forever || output) l.to[s] = last;
     }
     l.any = alive(l.from, l.to, clock);
-    if (!l.any && kind == ASH_MEMORY_INPUT) { /* the caller fills it all the same */
+    if (!l.any && input) { /* the caller fills it all the same */
         for (uint32_t s = 0; s < clock; s++) l.to[s] = first + 1;
         l.any = true;
     }
@@ -189,9 +191,7 @@ static bool plain_check(const ash_memory_problem *p, const ash_memory_place *pla
     return true;
 }
 
-/* --- tests
- * -------------------------------------------------------------------------------------------------------
- */
+/* --- tests ---------------------------------------------------------------------------------------- */
 
 /* Every plan of every mode and option is sound in both checkers' eyes; moved places are judged alike by
  * both. */
@@ -206,9 +206,9 @@ static void agrees_with_the_plain_checker(void **state) {
             p.form.hole_count ? ASH_MEMORY_ARENA : (ash_memory_mode)random_below(ASH_MEMORY_MODE_COUNT);
         o.strategy = (ash_memory_strategy)random_below(ASH_MEMORY_STRATEGY_COUNT);
         o.node_budget = 200;
-        o.allocate_params = random_below(4);
-        o.allocate_inputs = random_below(4);
-        o.allocate_constants = random_below(4);
+        o.omit_params = !(random_below(4));
+        o.omit_inputs = !(random_below(4));
+        o.omit_constants = !(random_below(4));
         o.arena_no_reuse = random_below(6) == 0;
         o.pin_output_ancestors = random_below(4) == 0;
         ash_memory_plan *plan;
@@ -242,6 +242,110 @@ static void agrees_with_the_plain_checker(void **state) {
         ash_memory_plan_destroy(plan);
     }
     assert_true(sound > rounds / 4 && broken > rounds / 4);
+}
+
+/* Whether roots that are ever live share bytes at all. */
+static bool some_share(const ash_memory_problem *p, const ash_memory_place *places) {
+    for (uint32_t i = 0; i < p->buffer_count; i++)
+        for (uint32_t j = 0; j < i; j++)
+            if (p->buffers[i].root == ASH_MEMORY_NONE && p->buffers[j].root == ASH_MEMORY_NONE &&
+                places[i].arena != ASH_MEMORY_NONE && places[i].arena == places[j].arena &&
+                life_of(p, i).any && life_of(p, j).any &&
+                places[i].offset < places[j].offset + p->buffers[j].size &&
+                places[j].offset < places[i].offset + p->buffers[i].size)
+                return true;
+    return false;
+}
+
+/* `arena_no_reuse` means no reuse, in every mode. */
+static void nothing_is_reused_on_demand(void **state) {
+    (void)state;
+    long shared[ASH_MEMORY_MODE_COUNT] = {0};
+    for (long round = 0; round < 2000; round++) {
+        static problem p;
+        random_problem(&p);
+        p.form.hole_count = 0;
+        for (ash_memory_mode mode = 0; mode < ASH_MEMORY_MODE_COUNT; mode++)
+            for (int no_reuse = 0; no_reuse < 2; no_reuse++) {
+                ash_memory_options o = ash_memory_options_inference();
+                o.mode = mode;
+                o.strategy = ASH_MEMORY_TLSF;
+                o.arena_no_reuse = no_reuse;
+                ash_memory_plan *plan;
+                assert_ok(ash_memory_plan_create(context, &p.form, &o, &plan, &diag));
+                bool some = some_share(&p.form, ash_memory_plan_places(plan, NULL));
+                if (no_reuse) assert_false(some);
+                shared[mode] += some;
+                ash_memory_plan_destroy(plan);
+            }
+    }
+    assert_true(shared[ASH_MEMORY_REMAP] > 100 && shared[ASH_MEMORY_ARENA] > 100);
+    assert_int_equal(shared[ASH_MEMORY_DISABLED], 0);
+}
+
+/* Times at both ends of what a problem may have, and what lies between them. */
+static void extreme_times(void **state) {
+    (void)state;
+    const int64_t end = INT64_C(1) << 62;
+    for (long round = 0; round < 300; round++) {
+        ash_memory_buffer b[MOST];
+        for (uint32_t i = 0; i < MOST; i++) {
+            int64_t begin = random_below(3) ? -end + (int64_t)random_below(9) : end - 9;
+            b[i] = ash_memory_buffer_init(random_below(40), 1, begin,
+                                          random_below(3) ? end - (int64_t)random_below(8) : begin + 1);
+            if (random_below(4) == 0) b[i].kind = (ash_memory_kind)random_below(ASH_MEMORY_KIND_COUNT);
+        }
+        ash_memory_problem p = {.buffers = b, .buffer_count = MOST};
+        ash_memory_options o = ash_memory_options_inference();
+        o.strategy = (ash_memory_strategy)(round % ASH_MEMORY_STRATEGY_COUNT);
+        ash_memory_plan *plan;
+        assert_ok(ash_memory_plan_create(context, &p, &o, &plan, &diag));
+        for (int format = 0; format < ASH_MEMORY_FORMAT_COUNT; format++) {
+            char *text;
+            uint64_t size;
+            assert_ok(ash_memory_report(context, &p, plan, (ash_memory_format)format, &text, &size, &diag));
+            ash_memory_report_free(context, text, size);
+        }
+        ash_memory_plan_destroy(plan);
+    }
+}
+
+/* A cache that lies in a block of something else: between its uses it is as live as one with a root of its
+ * own. Both checkers know, and the report says so in a way that can be verified. */
+static void boundary_buffers_keep_the_root_they_lie_in(void **state) {
+    (void)state;
+    for (ash_memory_kind kind = ASH_MEMORY_PARAMETER; kind < ASH_MEMORY_KIND_COUNT; kind++) {
+        ash_memory_buffer b[] = {ash_memory_buffer_init(64, 1, 2, 4), ash_memory_buffer_init(64, 1, 2, 4),
+                                 ash_memory_buffer_init(64, 1, 0, 2), ash_memory_buffer_init(64, 1, 4, 6)};
+        b[1].root = 0, b[1].kind = kind;
+        ash_memory_problem p = {.buffers = b, .buffer_count = 4};
+        ash_memory_plan *plan;
+        assert_ok(ash_memory_plan_create(context, &p, NULL, &plan, &diag));
+        assert_int_equal(ash_memory_plan_summary(plan).size, 128);
+        ash_memory_place places[4] = {{0}};
+        ash_memory_arena arena = {.size = 128, .align = 1};
+        places[3].offset = kind == ASH_MEMORY_INPUT ? 64 : 0; /* over its bytes when all is over, ... */
+        places[2].offset = kind == ASH_MEMORY_INPUT ? 0 : 64; /* ... or before anything has begun */
+        assert_status(ash_memory_check(context, &p, places, &arena, 1, NULL, &diag), ASH_ERROR_INTERNAL);
+        places[2].offset = places[3].offset = 64;
+        assert_ok(ash_memory_check(context, &p, places, &arena, 1, NULL, &diag));
+        char *text;
+        uint64_t size;
+        ash_memory_csv *csv;
+        assert_ok(ash_memory_report(context, &p, plan, ASH_MEMORY_SOLUTION, &text, &size, &diag));
+        bool starts = kind != ASH_MEMORY_OUTPUT, ends = kind != ASH_MEMORY_INPUT;
+        char row[32];
+        snprintf(row, sizeof row, "\n0,%d,%d,64,", starts ? 0 : 2, ends ? 6 : 4);
+        if (!strstr(text, row)) fail_msg("no row \"%s\" in\n%s", row + 1, text);
+        assert_ok(ash_memory_csv_read(context, text, size, &csv, &diag));
+        uint32_t arenas;
+        const ash_memory_arena *read = ash_memory_csv_arenas(csv, &arenas);
+        assert_ok(ash_memory_check(context, ash_memory_csv_problem(csv), ash_memory_csv_places(csv), read,
+                                   arenas, NULL, &diag));
+        ash_memory_csv_destroy(csv);
+        ash_memory_report_free(context, text, size);
+        ash_memory_plan_destroy(plan);
+    }
 }
 
 static void finds(const ash_memory_problem *p, const ash_memory_place *places,
@@ -367,6 +471,9 @@ static int destroy_context(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(agrees_with_the_plain_checker),
+        cmocka_unit_test(nothing_is_reused_on_demand),
+        cmocka_unit_test(extreme_times),
+        cmocka_unit_test(boundary_buffers_keep_the_root_they_lie_in),
         cmocka_unit_test(sound_example),
         cmocka_unit_test(planted_defects),
     };

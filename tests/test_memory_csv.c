@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* CSV in, solutions and reports out. */
 #include "ashlar/memory_report.h"
 #include "testing.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Best fit at large sizes: bytes per buffer, time that grows as n log n, and sound plans of a million
  * buffers. */
 #include <time.h>
@@ -30,8 +31,8 @@ static void count_free(void *user, void *ptr, size_t size) {
 typedef enum family { MIXED, SHORT, IDENTICAL, NESTED, FAMILIES } family;
 
 /* Lives of 1 to 30 operations with some ten times as long; the same of one size; all of one life; the first
- * with every second life nested in the ones before it, like what a training graph keeps for its way back.
- */
+ * with every second life nested in the ones before it, like what a training graph keeps for its way
+ * back. */
 static void fill(ash_memory_buffer *b, uint32_t count, family f) {
     uint64_t seed = 99;
     for (uint32_t i = 0; i < count; i++) {

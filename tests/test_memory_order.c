@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Order search against all orders of small graphs; shared weights of a training pair. */
 #include <time.h>
 
@@ -199,9 +200,17 @@ static void training_pairs_share_weights(void **state) {
         for (int w = 0; w < 2; w++)
             assert_true(now[i].offset >= now[w].offset + backward[w].size ||
                         now[w].offset >= now[i].offset + backward[i].size);
+    uint64_t size = ash_memory_plan_summary(second).size;
     ash_memory_plan_destroy(second);
-    /* Without the arena in common: the preset allocates no weights at all. */
+    /* The preset has no bytes of its own for weights, and keeps those that they have. */
     ash_memory_options options = ash_memory_options_backward_activations_only();
+    assert_ok(ash_memory_plan_create(context, &problem, &options, &second, &diag));
+    assert_int_equal(ash_memory_plan_summary(second).size, size);
+    assert_int_equal(ash_memory_plan_summary(second).left_out, 0);
+    assert_int_equal(ash_memory_plan_places(second, NULL)[0].offset, places[1].offset);
+    ash_memory_plan_destroy(second);
+    /* Without the arena in common, nothing is shared, and it allocates no weights at all. */
+    for (int w = 0; w < 2; w++) backward[w].pinned = ASH_MEMORY_UNPINNED;
     assert_ok(ash_memory_plan_create(context, &problem, &options, &second, &diag));
     assert_int_equal(ash_memory_plan_summary(second).size, 400);
     assert_int_equal(ash_memory_plan_summary(second).left_out, 2);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Graphs of the shape that training has, at sizes at which no search would end: the placement outward from
  * the heaviest moment packs them to their load. */
 #include "ashlar/memory.h"

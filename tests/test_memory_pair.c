@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A training pair that really runs: the forward and the backward pass of a small network as two schedules
  * written by hand, planned with one set of weights and executed by plain loops at the planned offsets, with
  * everything that should be dead overwritten by NaN between the operations. Gradients must equal, bit by
@@ -10,8 +11,7 @@
 static ash_diag diag;
 static ash_context *context;
 
-/* --- the network: y = relu(x W1 + b1) W2 + b2, loss = sum of (y - t)^2
- * ----------------------------------------------------------------------------------------------------- */
+/* --- the network: y = relu(x W1 + b1) W2 + b2, loss = sum of (y - t)^2 ---------------------------- */
 
 enum { BATCH = 5, IN = 7, HIDDEN = 13, OUT = 3, LARGEST = 128 /* elements */ };
 
@@ -166,8 +166,7 @@ static void set_backward(pass *p) {
     set_schedule(p);
 }
 
-/* --- plans
- * ----------------------------------------------------------------------------------------------------- */
+/* --- plans ---------------------------------------------------------------------------------------- */
 
 /* Plans a pass and has both checkers judge it. */
 static void make_plan(pass *p, const ash_memory_options *options) {
@@ -186,30 +185,37 @@ static void make_plan(pass *p, const ash_memory_options *options) {
 
 typedef enum layout {
     ONE_ARENA,      /* weights and saved activations where the forward plan put them, in one block */
+    BORROWED,       /* the same with the preset: what is pinned is no less there */
     WEIGHTS_APART,  /* no plan has the weights; saved activations stay in the block of both */
-    BACKWARD_APART, /* the preset over an arena of its own: weights stay in the forward arena, saved
-                       activations are copied */
+    BACKWARD_APART, /* the preset over an arena of its own: nothing is paired, weights stay in the forward
+                       arena, saved activations are copied */
     LAYOUTS
 } layout;
+
+static bool is_one_arena(layout l) {
+    return l == ONE_ARENA || l == BORROWED;
+}
 
 static void plan_pair(pass *forward, pass *backward, layout l, ash_memory_strategy strategy) {
     ash_memory_options options = ash_memory_options_inference();
     options.strategy = strategy;
-    options.allocate_params = l != WEIGHTS_APART;
+    options.omit_params = l == WEIGHTS_APART;
     make_plan(forward, &options);
     uint32_t pairs[BACKWARD];
-    for (uint32_t i = 0; i < BACKWARD; i++) pairs[i] = i < WEIGHTS && l != WEIGHTS_APART ? i : NONE;
+    for (uint32_t i = 0; i < BACKWARD; i++) pairs[i] = i < WEIGHTS && is_one_arena(l) ? i : NONE;
     for (int k = 0; k < SAVED && l != BACKWARD_APART; k++) pairs[saved[k][0]] = saved[k][1];
     assert_ok(ash_memory_share_parameters(forward->plan, pairs, backward->buffers, BACKWARD, &diag));
     if (l != ONE_ARENA) {
         options = ash_memory_options_backward_activations_only();
-        assert_false(options.allocate_params);
+        assert_true(options.omit_params);
         options.strategy = strategy;
     }
     make_plan(backward, &options);
     for (uint32_t i = 0; i < BACKWARD; i++)
-        if (pairs[i] != NONE && backward->places[i].arena != NONE)
+        if (pairs[i] != NONE) {
+            assert_true(backward->places[i].arena != NONE);
             assert_int_equal(backward->places[i].offset, forward->places[pairs[i]].offset);
+        }
 }
 
 /* Weights exist once: of all the bytes that the pair allocates, no more than their sizes belong to them. */
@@ -220,7 +226,7 @@ static void count_weights(const pass *forward, const pass *backward, layout l) {
     const pass *both[] = {forward, backward};
     for (int back = 0; back < 2; back++) {
         const pass *p = both[back];
-        bool here = back ? l == ONE_ARENA : l != WEIGHTS_APART; /* in the forward plan's arena in both */
+        bool here = back ? is_one_arena(l) : l != WEIGHTS_APART; /* in the forward plan's arena in both */
         uint64_t sum = 0;
         for (uint32_t i = 0; i < p->count; i++) {
             bool left_out = i < WEIGHTS && !here;
@@ -239,8 +245,7 @@ static void count_weights(const pass *forward, const pass *backward, layout l) {
     assert_int_equal(bytes, sizes);
 }
 
-/* --- execution
- * ----------------------------------------------------------------------------------------------------- */
+/* --- execution ------------------------------------------------------------------------------------ */
 
 /* Where the bytes are: an arena per pass, which may be one, and a block for weights that no plan has. */
 typedef struct memory {
@@ -396,6 +401,76 @@ static void forgotten_activation_is_noticed(void **state) {
     assert_false(run_pair(BACKWARD_APART, ASH_MEMORY_AUTO, true));
 }
 
+/* --- pairs that are not sound ---------------------------------------------------------------- */
+
+enum { FIRST_WEIGHT, FIRST_OTHER, FIRST_INPUT, FIRST_TEMPORARY, FIRST_RESULT, FIRSTS };
+enum { WEIGHT, OTHER, SAVED_RESULT, ACTIVATION, SECONDS };
+
+static void refuses(const ash_memory_plan *first, const uint32_t *pairs, ash_memory_buffer *second,
+                    const char *why) {
+    ash_memory_buffer before[SECONDS];
+    memcpy(before, second, sizeof before);
+    assert_status(ash_memory_share_parameters(first, pairs, second, SECONDS, &diag),
+                  ASH_ERROR_INVALID_ARGUMENT);
+    if (!strstr(diag.message, why)) fail_msg("\"%s\" does not say \"%s\"", diag.message, why);
+    assert_memory_equal(before, second, sizeof before);
+}
+
+static void unsound_pairs_are_refused(void **state) {
+    (void)state;
+    ash_memory_buffer first[FIRSTS] = {[FIRST_WEIGHT] = ash_memory_buffer_init(64, 16, 0, 2),
+                                       [FIRST_OTHER] = ash_memory_buffer_init(128, 16, 0, 2),
+                                       [FIRST_INPUT] = ash_memory_buffer_init(32, 16, 0, 2),
+                                       [FIRST_TEMPORARY] = ash_memory_buffer_init(32, 16, 1, 4),
+                                       [FIRST_RESULT] = ash_memory_buffer_init(32, 16, 3, 6)};
+    first[FIRST_WEIGHT].kind = first[FIRST_OTHER].kind = ASH_MEMORY_PARAMETER;
+    first[FIRST_INPUT].kind = ASH_MEMORY_INPUT, first[FIRST_RESULT].kind = ASH_MEMORY_OUTPUT;
+    ash_memory_buffer second[SECONDS] = {[WEIGHT] = ash_memory_buffer_init(64, 16, 0, 2),
+                                         [OTHER] = ash_memory_buffer_init(128, 16, 0, 2),
+                                         [SAVED_RESULT] = ash_memory_buffer_init(32, 16, 0, 2),
+                                         [ACTIVATION] = ash_memory_buffer_init(32, 16, 1, 4)};
+    second[WEIGHT].kind = second[OTHER].kind = ASH_MEMORY_PARAMETER;
+    second[SAVED_RESULT].kind = ASH_MEMORY_INPUT;
+    const uint32_t good[SECONDS] = {FIRST_WEIGHT, FIRST_OTHER, FIRST_RESULT, NONE};
+    uint32_t pairs[SECONDS];
+    ash_memory_problem problem = {.buffers = first, .buffer_count = FIRSTS};
+    ash_memory_options options = ash_memory_options_inference();
+    ash_memory_plan *plan;
+    /* Without one arena, every weight lies at 0. */
+    for (ash_memory_mode mode = ASH_MEMORY_DISABLED; mode <= ASH_MEMORY_REMAP; mode++) {
+        options.mode = mode;
+        assert_ok(ash_memory_plan_create(context, &problem, &options, &plan, &diag));
+        refuses(plan, good, second, ash_memory_mode_text(mode));
+        const uint32_t none[SECONDS] = {NONE, NONE, NONE, NONE};
+        assert_ok(ash_memory_share_parameters(plan, none, second, SECONDS, &diag));
+        ash_memory_plan_destroy(plan);
+    }
+    options.mode = ASH_MEMORY_ARENA;
+    assert_ok(ash_memory_plan_create(context, &problem, &options, &plan, &diag));
+#define REFUSES(buffer, pair, why)                                                                         \
+    (memcpy(pairs, good, sizeof pairs), pairs[buffer] = (pair), refuses(plan, pairs, second, why))
+    for (int larger = 0; larger < 2; larger++) { /* of which both would fit into the arena */
+        second[WEIGHT].size = larger ? 68 : 60;
+        refuses(plan, good, second, larger ? "buffer 0 has 68 bytes, its pair 0 has 64" : "60 bytes");
+    }
+    second[WEIGHT].size = 64;
+    REFUSES(OTHER, FIRST_WEIGHT, "128 bytes");
+    REFUSES(SAVED_RESULT, FIRST_TEMPORARY, "before its end");
+    REFUSES(SAVED_RESULT, FIRST_INPUT, "before its end");
+    REFUSES(ACTIVATION, FIRST_RESULT, "not its own from the start");
+    REFUSES(OTHER, NONE, "buffer 1 of the first plan is kept for ever");
+    REFUSES(OTHER, FIRSTS, "paired with 5 of 5");
+    second[OTHER].kind = ASH_MEMORY_INPUT;
+    refuses(plan, good, second, "after its last use");
+    second[OTHER].kind = ASH_MEMORY_PARAMETER;
+    assert_ok(ash_memory_share_parameters(plan, good, second, SECONDS, &diag));
+    ash_memory_plan_destroy(plan);
+    options.omit_params = true;
+    assert_ok(ash_memory_plan_create(context, &problem, &options, &plan, &diag));
+    refuses(plan, good, second, "left out");
+    ash_memory_plan_destroy(plan);
+}
+
 static int create_context(void **state) {
     (void)state;
     return ash_context_create(NULL, &context, &diag) != ASH_OK;
@@ -411,6 +486,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(training_pair_runs),
         cmocka_unit_test(forgotten_activation_is_noticed),
+        cmocka_unit_test(unsound_pairs_are_refused),
     };
     return cmocka_run_group_tests(tests, create_context, destroy_context);
 }

@@ -1,5 +1,6 @@
+/* SPDX-License-Identifier: MIT */
 /* The planner's core: problem forms, options, modes, errors, and what happens when memory runs out. */
-#include "ashlar/memory.h"
+#include "ashlar/memory_report.h"
 #include "testing.h"
 
 static ash_diag diag;
@@ -142,7 +143,7 @@ static void boundaries_and_options(void **state) {
     assert_ok(ash_memory_plan_create(f->context, &problem, &options, &plan, &diag));
     assert_int_equal(ash_memory_plan_summary(plan).size, 160);
     ash_memory_plan_destroy(plan);
-    options.allocate_inputs = false;
+    options.omit_inputs = true;
     assert_ok(ash_memory_plan_create(f->context, &problem, &options, &plan, &diag));
     assert_int_equal(ash_memory_plan_summary(plan).size, 138);
     assert_int_equal(ash_memory_plan_summary(plan).left_out, 1);
@@ -154,7 +155,7 @@ static void boundaries_and_options(void **state) {
     assert_int_equal(ash_memory_plan_summary(plan).size, 145);
     ash_memory_plan_destroy(plan);
     options = ash_memory_options_backward_activations_only();
-    options.allocate_constants = false;
+    options.omit_constants = true;
     assert_ok(ash_memory_plan_create(f->context, &problem, &options, &plan, &diag));
     assert_int_equal(ash_memory_plan_summary(plan).size, 50);
     assert_int_equal(ash_memory_plan_places(plan, NULL)[0].reason, ASH_MEMORY_LEFT_PARAMETER);
@@ -164,6 +165,30 @@ static void boundaries_and_options(void **state) {
     assert_int_equal(ash_memory_plan_summary(plan).size, 85);
     assert_int_equal(ash_memory_plan_summary(plan).lower_bound, 50);
     ash_memory_plan_destroy(plan);
+}
+
+/* What nothing touches has no contents to keep, whatever times the others have. */
+static void untouched_outputs_take_no_room(void **state) {
+    fixture *f = *state;
+    for (int64_t begin = -8; begin <= 8; begin += 8) {
+        ash_memory_buffer b[] = {interval(100, begin, begin + 4), interval(50, 0, 0)};
+        b[1].kind = ASH_MEMORY_OUTPUT;
+        ash_memory_problem problem = {.buffers = b, .buffer_count = 2};
+        ash_memory_plan *plan;
+        char *text;
+        uint64_t size;
+        assert_ok(ash_memory_plan_create(f->context, &problem, NULL, &plan, &diag));
+        assert_int_equal(ash_memory_plan_summary(plan).size, 100);
+        assert_ok(ash_memory_report(f->context, &problem, plan, ASH_MEMORY_SOLUTION, &text, &size, &diag));
+        assert_non_null(strstr(text, "\n1,0,0,50,"));
+        ash_memory_report_free(f->context, text, size);
+        ash_memory_plan_destroy(plan);
+        const int64_t acquire[4] = {0, 0, 4, 4}, release[4] = {2, 0, 4, 4};
+        problem.streams = 2, problem.acquire = acquire, problem.release = release;
+        assert_ok(ash_memory_plan_create(f->context, &problem, NULL, &plan, &diag));
+        assert_int_equal(ash_memory_plan_summary(plan).size, 100);
+        ash_memory_plan_destroy(plan);
+    }
 }
 
 /* The caller fills an input also when nothing reads it: not over another, and not over a weight. */
@@ -205,8 +230,8 @@ static void options_from_the_environment(void **state) {
     setenv("ASHLAR_MEMORY_TIME_MS", "20", 1);
     assert_ok(ash_memory_options_from_environment(&o, &diag));
     assert_true(o.arena_no_reuse);
-    assert_false(o.allocate_inputs);
-    assert_true(o.allocate_params);
+    assert_true(o.omit_inputs);
+    assert_false(o.omit_params);
     assert_int_equal(o.mode, ASH_MEMORY_REMAP);
     assert_int_equal(o.strategy, ASH_MEMORY_BEST_FIT);
     assert_int_equal(o.node_budget, 12345);
@@ -255,7 +280,7 @@ static void streams(void **state) {
     ash_memory_problem problem = {
         .buffers = b, .buffer_count = 6, .streams = 2, .acquire = acquire, .release = release};
     ash_memory_plan *plan;
-    for (int mode = ASH_MEMORY_REMAP; mode <= ASH_MEMORY_ARENA; mode++) {
+    for (int mode = ASH_MEMORY_ARENA; mode <= ASH_MEMORY_REMAP; mode++) {
         ash_memory_options options = ash_memory_options_inference();
         options.mode = (ash_memory_mode)mode;
         assert_ok(ash_memory_plan_create(f->context, &problem, &options, &plan, &diag));
@@ -322,6 +347,18 @@ static void errors(void **state) {
     refuses(f, b, 2, ASH_ERROR_INVALID_ARGUMENT, "pinned");
     b[1].kind = (ash_memory_kind)77;
     refuses(f, b, 2, ASH_ERROR_INVALID_ARGUMENT, "kind");
+    b[0] = interval(64, 0, 1), b[1] = interval(4, 0, 1); /* a view that is pinned moves its root */
+    b[0].align = 32, b[1].root = 0, b[1].root_offset = 8, b[1].pinned = 16;
+    refuses(f, b, 2, ASH_ERROR_INVALID_ARGUMENT, "begin at 8, which is no multiple of 32");
+    ash_memory_buffer lanes[5];
+    for (uint32_t i = 0; i < 5; i++) {
+        lanes[i] = interval(4, 0, 1);
+        lanes[i].lane = UINT32_MAX - i, lanes[i].pinned = (UINT64_C(1) << 62) - 4;
+    }
+    refuses(f, lanes, 5, ASH_ERROR_OUT_OF_RANGE, "more than 64 bits");
+    for (uint32_t i = 0; i < 5; i++)
+        lanes[i].pinned = ASH_MEMORY_UNPINNED, lanes[i].size = UINT64_C(1) << 60;
+    refuses(f, lanes, 5, ASH_ERROR_OUT_OF_RANGE, "add up");
     ash_memory_buffer c[] = {interval(10, 0, 1), interval(10, 0, 1)};
     ash_memory_problem problem = {.buffers = c, .buffer_count = 2};
     ash_memory_options options = ash_memory_options_inference();
@@ -351,7 +388,7 @@ static void survives_failing_allocations(void **state) {
         {.buffers = b, .buffer_count = N},
         {.buffers = b, .buffer_count = N, .streams = 2, .acquire = acquire, .release = release}};
     for (size_t p = 0; p < 3; p++)
-        for (int mode = p ? 0 : ASH_MEMORY_ARENA; mode < ASH_MEMORY_MODE_COUNT; mode++) {
+        for (int mode = 0; mode < (p ? ASH_MEMORY_MODE_COUNT : ASH_MEMORY_ARENA + 1); mode++) {
             ash_memory_options options = ash_memory_options_inference();
             options.mode = (ash_memory_mode)mode;
             for (long n = 1;; n++) {
@@ -380,6 +417,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(aliases_and_pins, setup, teardown),
         cmocka_unit_test_setup_teardown(boundaries_and_options, setup, teardown),
         cmocka_unit_test_setup_teardown(unread_inputs_keep_their_bytes, setup, teardown),
+        cmocka_unit_test_setup_teardown(untouched_outputs_take_no_room, setup, teardown),
         cmocka_unit_test(options_from_the_environment),
         cmocka_unit_test_setup_teardown(alignment_and_lanes, setup, teardown),
         cmocka_unit_test_setup_teardown(streams, setup, teardown),

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* From schedules to lifetimes and clocks, and the replay that judges a plan by its bytes. */
 #include "ashlar/memory_schedule.h"
 #include "testing.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The search: known problems reach their optimum, certificates are true, results do not change from run to
  * run. */
 #include <time.h>
@@ -145,8 +146,7 @@ static void on_chip_pools(void **state) {
     assert_int_equal(above, 0);
 }
 
-/* --- against an exhaustive oracle
- * ---------------------------------------------------------------------------------- */
+/* --- against an exhaustive oracle ----------------------------------------------------------------- */
 
 #ifdef __SANITIZE_ADDRESS__
 enum { ROUNDS = 10000 };

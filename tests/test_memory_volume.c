@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Random programs at volume: operations on random streams with random events over plain buffers, results in
  * place, parts of concatenations, scratch, lanes, alignments, boundary kinds, pinned offsets and holes,
  * under random options. Every plan must be sound for both checkers, and offsets that somebody moved must
@@ -186,9 +187,9 @@ static ash_memory_options random_options(const program *p) {
     ash_memory_options o =
         random_below(4) ? ash_memory_options_inference() : ash_memory_options_backward_activations_only();
     if (random_below(2)) {
-        o.allocate_params = random_below(2);
-        o.allocate_inputs = random_below(2);
-        o.allocate_constants = random_below(2);
+        o.omit_params = !(random_below(2));
+        o.omit_inputs = !(random_below(2));
+        o.omit_constants = !(random_below(2));
     }
     o.arena_no_reuse = random_below(8) == 0;
     o.pin_output_ancestors = random_below(4) == 0;

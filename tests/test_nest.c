@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Loop nests: what the builder folds and finds again, what the verifier refuses, the text form, failed
  * allocations. */
 #include "base/text.h"

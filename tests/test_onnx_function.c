@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Functions that a model defines: what a call becomes, and what is refused. Results are compared with
  * onnxruntime's by `conformance` on tests/data/onnx/functions. */
 #include "testing.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Modes of operators that are not supported: each is an error that says what, and names the node. */
 #include "testing.h"
 

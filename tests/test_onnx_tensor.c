@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tensor files: .npy and .pb, written, read, and refused. */
 #include "onnx_folder.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The wire format: what the reader accepts and refuses, byte by byte. */
 #include "testing.h"
 

@@ -1,7 +1,8 @@
+/* SPDX-License-Identifier: MIT */
 /* What each rule and each pass makes of a small graph, as text: the cases are in tests/data/opt_*.txt.
  *
- *     === theme.rule: what the case shows     a rule whose results may be rounded differently has a ~ after
- * its name
+ *     === theme.rule: what the case shows     a rule whose results may be rounded differently has a
+ *                                             ~ after its name
  *     --- simplify dce lanes=8                the passes, and the f32 lanes of the target (16 unless given)
  *     the graph, without its first line
  *     --- becomes
@@ -124,9 +125,7 @@ static void run_file(fixture *f, const char *name, void (*seen)(void *user, cons
     assert_int_equal(failed, 0);
 }
 
-/* --- rules
- * -----------------------------------------------------------------------------------------------------------
- */
+/* --- rules ---------------------------------------------------------------------------------------- */
 
 typedef struct coverage {
     bool seen[16][64];

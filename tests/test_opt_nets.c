@@ -1,9 +1,9 @@
+/* SPDX-License-Identifier: MIT */
 /* The whole pipeline over small networks of the usual kinds: what it computes stays the same after every
  * pass, and the graph that comes out has the form that was intended. */
 #include "opt_testing.h"
 
-/* --- building blocks
- * --------------------------------------------------------------------------------------------- */
+/* --- building blocks ------------------------------------------------------------------------------ */
 
 static ash_value batch_norm(fixture *f, ash_value x, int64_t c) {
     ash_graph *g = f->g;
@@ -42,8 +42,7 @@ static ash_value bottleneck(fixture *f, ash_value x, int64_t c, int64_t inner, i
     return ash_relu(g, ash_add(g, h, skip));
 }
 
-/* --- comparing after every pass
- * ------------------------------------------------------------------------------------ */
+/* --- comparing after every pass ------------------------------------------------------------------- */
 
 typedef struct watch {
     const ash_graph *before;
@@ -90,9 +89,7 @@ static size_t count_moves(const ash_graph *g) {
     return n;
 }
 
-/* --- networks
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- networks ------------------------------------------------------------------------------------- */
 
 static void residual_network(void **state) {
     fixture *f = *state;
@@ -105,8 +102,8 @@ static void residual_network(void **state) {
     classify(f, h, 48, 10);
     check(f, 8, NULL);
 
-    /* every convolution is blocked, takes what its producer gives, and is followed by one addition at most
-     */
+    /* every convolution is blocked, takes what its producer gives, and is followed by one addition at
+     * most */
     const ash_graph *out = f->out;
     assert_int_equal(count_op(out, ASH_OP_CONV), 12);
     for (size_t i = 0; i < 12; i++) {

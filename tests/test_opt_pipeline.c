@@ -1,12 +1,11 @@
+/* SPDX-License-Identifier: MIT */
 /* The pipeline as a whole: what it keeps, what it refuses, that it fails cleanly, and that its time is
  * linear. */
 #include <time.h>
 
 #include "opt_testing.h"
 
-/* --- options
- * --------------------------------------------------------------------------------------------------------
- */
+/* --- options -------------------------------------------------------------------------------------- */
 
 typedef struct dumps {
     char names[256];
@@ -102,9 +101,7 @@ static void what_is_blocked_is_not_blocked_again(void **state) {
     ash_graph_destroy(again);
 }
 
-/* --- origins
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- origins -------------------------------------------------------------------------------------- */
 
 /* Every value with an origin has its type. */
 static void check_origins(const ash_graph *from, const ash_graph *to) {
@@ -163,9 +160,7 @@ static void names_stay_with_what_they_name(void **state) {
     assert_string_equal(find_op(f->out, ASH_OP_ADD, 0)->name, "norm");
 }
 
-/* --- failure
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- failure -------------------------------------------------------------------------------------- */
 
 static void every_allocation_may_fail(void **state) {
     fixture *f = *state;
@@ -196,9 +191,7 @@ static void every_allocation_may_fail(void **state) {
     assert_true(n > 100);
 }
 
-/* --- time
- * ----------------------------------------------------------------------------------------------------------------
- */
+/* --- time ----------------------------------------------------------------------------------------- */
 
 static double seconds(void) {
     struct timespec t;

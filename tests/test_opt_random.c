@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Random graphs: what they compute is the same after every pass.
  *
  * Two kinds. Exact ones hold whatever is defined bit for bit, are run at ASH_OPT_EXACT, evaluated with

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* `ashlar pack` as a user meets it, with problems of every kind of wrong, and `ashlar plan --csv`: loads
  * and offsets follow from its rows. */
 #include "testing.h"

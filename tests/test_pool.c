@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The thread pool: every chunk exactly once, worker numbers, nesting, rivals, sleep and wake,
  * oversubscription. */
 #ifndef _GNU_SOURCE

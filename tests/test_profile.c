@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the command line shows of a plan's time and memory: the profile's table, the memory timeline, the
  * buffers with who writes and reads them, and traces, held against the trace event format. */
 #include "cli_fixture.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A plan's memory: arenas of the caller's, releasing, packed weights, parameters, mapped constants, failing
  * allocations. */
 #include "programs.h"
@@ -60,7 +61,7 @@ static void make_weights(struct room *r, const ash_plan_options *options) {
 static void set_x(struct room *r, float value) {
     float x[N];
     for (int i = 0; i < N; i++) x[i] = value;
-    assert_ok(ash_plan_set_input(r->plan, 0, x, sizeof x, &diag));
+    assert_ok(ash_plan_set_input(r->plan, 0, NULL, x, sizeof x, &diag));
 }
 
 static float read_y(struct room *r) {
@@ -109,23 +110,24 @@ static void parameters_are_rebound(void **state) {
     float values[N];
     assert_ok(ash_plan_buffer(r->plan, 101, &view, &diag));
     for (int i = 0; i < N; i++) values[i] = 3;
-    assert_status(ash_plan_set_parameter(r->plan, "p", values, 252, &diag), ASH_ERROR_INVALID_ARGUMENT);
+    assert_status(ash_plan_set_parameter(r->plan, "p", NULL, values, 252, &diag),
+                  ASH_ERROR_INVALID_ARGUMENT);
     assert_string_equal(diag.node, "p");
-    assert_status(ash_plan_set_parameter(r->plan, "x", values, 256, &diag), ASH_ERROR_NOT_FOUND);
+    assert_status(ash_plan_set_parameter(r->plan, "x", NULL, values, 256, &diag), ASH_ERROR_NOT_FOUND);
     assert_ok(ash_plan_execute(r->plan, &diag));
     assert_true(read_y(r) == 14);
-    assert_ok(ash_plan_set_parameter(r->plan, "p", values, 256, &diag)); /* by way of the prologue */
-    values[0] = values[1] = -1;                                          /* it was copied */
+    assert_ok(ash_plan_set_parameter(r->plan, "p", NULL, values, 256, &diag)); /* by way of the prologue */
+    values[0] = values[1] = -1;                                                /* it was copied */
     assert_ok(ash_plan_execute(r->plan, &diag));
     assert_true(read_y(r) == 18);
     for (int i = 0; i < N; i++) values[i] = 1000;
-    assert_ok(ash_plan_set_parameter(r->plan, "q", values, 256, &diag)); /* read where it lies */
+    assert_ok(ash_plan_set_parameter(r->plan, "q", NULL, values, 256, &diag)); /* read where it lies */
     assert_ok(ash_plan_execute(r->plan, &diag));
     assert_true(read_y(r) == 1008);
     assert_ok(ash_view_copy_out(view, values, sizeof values, &diag));
     assert_true(values[3] == 1000);
     for (int i = 0; i < N; i++) values[i] = 2000;
-    assert_ok(ash_plan_set_parameter(r->plan, "q", values, 256, &diag));
+    assert_ok(ash_plan_set_parameter(r->plan, "q", NULL, values, 256, &diag));
     assert_ok(ash_plan_execute(r->plan, &diag));
     assert_true(read_y(r) == 2008);
 }
@@ -252,8 +254,8 @@ static void outputs_of_every_kind(void **state) {
     for (int i = 0; i < N; i++) in[i] = (float)i;
     for (int bound = 0; bound < 3; bound++) {
         in[9] = (float)bound;
-        if (bound == 1) assert_ok(ash_plan_bind_input(r->plan, 0, in, sizeof in, &diag));
-        if (bound != 1) assert_ok(ash_plan_set_input(r->plan, 0, in, sizeof in, &diag));
+        if (bound == 1) assert_ok(ash_plan_bind_input(r->plan, 0, NULL, in, sizeof in, &diag));
+        if (bound != 1) assert_ok(ash_plan_set_input(r->plan, 0, NULL, in, sizeof in, &diag));
         assert_ok(ash_plan_execute(r->plan, &diag));
         if (bound == 2) assert_ok(ash_plan_release_intermediates(r->plan, NULL, &diag));
         const ash_view *views[5];
@@ -273,16 +275,16 @@ static void outputs_of_every_kind(void **state) {
 static void inputs_left_to_the_caller(void **state) {
     struct room *r = *state;
     ash_plan_options options = ash_plan_options_default();
-    options.memory.allocate_inputs = false;
+    options.memory.omit_inputs = true;
     make_weights(r, &options);
     assert_int_equal(ash_plan_arena_size(r->plan), 2 * 256);
     float x[N];
     ash_view *view;
     for (int i = 0; i < N; i++) x[i] = 1;
-    assert_status(ash_plan_set_input(r->plan, 0, x, sizeof x, &diag), ASH_ERROR_STATE);
+    assert_status(ash_plan_set_input(r->plan, 0, NULL, x, sizeof x, &diag), ASH_ERROR_STATE);
     assert_status(ash_plan_input(r->plan, 0, &view, &diag), ASH_ERROR_STATE);
     assert_status(ash_plan_execute(r->plan, &diag), ASH_ERROR_STATE);
-    assert_ok(ash_plan_bind_input(r->plan, 0, x, sizeof x, &diag));
+    assert_ok(ash_plan_bind_input(r->plan, 0, NULL, x, sizeof x, &diag));
     assert_ok(ash_plan_execute(r->plan, &diag));
     assert_true(read_y(r) == 15);
     assert_ok(ash_plan_release_intermediates(r->plan, NULL, &diag)); /* what is bound stays bound */
@@ -302,7 +304,7 @@ static void rebinding(void **state) {
     assert_true(read_y(r) == 23);
     long before = r->memory.count;
     for (int k = 0; k < 6; k++) {
-        assert_ok(ash_plan_bind_input(r->plan, 0, x[k % 3], sizeof x[0], &diag));
+        assert_ok(ash_plan_bind_input(r->plan, 0, NULL, x[k % 3], sizeof x[0], &diag));
         assert_ok(ash_plan_execute(r->plan, &diag));
         assert_true(read_y(r) == 14 + (float)(k % 3));
     }
@@ -311,7 +313,7 @@ static void rebinding(void **state) {
     const void *data;
     assert_ok(ash_plan_buffer(r->plan, 104, &view, &diag));
     for (int k = 0; k < 3; k++) {
-        assert_ok(ash_plan_bind_input(r->plan, 0, x[k], sizeof x[0], &diag));
+        assert_ok(ash_plan_bind_input(r->plan, 0, NULL, x[k], sizeof x[0], &diag));
         assert_ok(ash_view_data(view, &data, &diag));
         assert_ptr_equal(data, x[k]);
     }
@@ -419,7 +421,7 @@ static void unaligned_constants(void **state) {
     assert_ok(ash_view_copy_out(view, out, sizeof out, &diag));
     assert_true(out[5] == 15);
     for (int i = 0; i < N; i++) ones[i] = 100;
-    assert_ok(ash_plan_set_parameter(r->plan, "d", ones, sizeof ones, &diag));
+    assert_ok(ash_plan_set_parameter(r->plan, "d", NULL, ones, sizeof ones, &diag));
     assert_ok(ash_plan_execute(r->plan, &diag));
     assert_ok(ash_view_copy_out(view, out, sizeof out, &diag));
     assert_true(out[5] == 110);
@@ -448,19 +450,19 @@ static void allocation_failures(void **state) {
         r->memory.fail_at = r->memory.count + fail;
         ash_status status = maker_build(&r->m, NULL, &r->plan, &diag);
         bool built = status == ASH_OK;
-        if (status == ASH_OK) status = ash_plan_set_input(r->plan, 0, in, sizeof in, &diag);
+        if (status == ASH_OK) status = ash_plan_set_input(r->plan, 0, NULL, in, sizeof in, &diag);
         if (status == ASH_OK) status = ash_plan_execute(r->plan, &diag);
         if (status == ASH_OK) status = ash_plan_output(r->plan, 0, &view, &diag);
-        if (status == ASH_OK) status = ash_plan_set_parameter(r->plan, "c", in, sizeof in, &diag);
+        if (status == ASH_OK) status = ash_plan_set_parameter(r->plan, "c", NULL, in, sizeof in, &diag);
         if (status == ASH_OK) status = ash_plan_execute(r->plan, &diag);
         if (status == ASH_OK) status = ash_plan_release_intermediates(r->plan, NULL, &diag);
-        if (status == ASH_OK) status = ash_plan_bind_input(r->plan, 0, in, sizeof in, &diag);
+        if (status == ASH_OK) status = ash_plan_bind_input(r->plan, 0, NULL, in, sizeof in, &diag);
         if (status == ASH_OK) status = ash_plan_execute(r->plan, &diag);
         done = status == ASH_OK;
         if (!done) assert_int_equal(status, ASH_ERROR_OUT_OF_MEMORY);
         r->memory.fail_at = 0;
         if (built) {
-            assert_ok(ash_plan_set_input(r->plan, 0, in, sizeof in, &diag));
+            assert_ok(ash_plan_set_input(r->plan, 0, NULL, in, sizeof in, &diag));
             assert_ok(ash_plan_execute(r->plan, &diag));
         }
         ash_plan_destroy(r->plan);

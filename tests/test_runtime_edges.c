@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The edges between streams, in networks as they are: attention with a gated feed-forward part, inception's
  * branches, a recurrent model from a file. Lowered and compiled in earnest, run by the streams of reorder.h
  * in orders that the schedule allows, with dead bytes poisoned. With every edge in place the bits are those
@@ -184,7 +185,7 @@ static void check_edges(struct room *r, ash_graph *graph, unsigned streams, bool
     assert_ok(ash_graph_status(graph, &diag));
     r->graph = graph;
     ash_plan_options options = ash_plan_options_default();
-    options.fuse = fuse;
+    options.no_fuse = !fuse;
     assert_ok(ash_plan_prepare(r->context, graph, &options, &r->plan, &diag));
     set_inputs(r);
     assert_true(agrees(r));

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Plans whose weights lie in mapped files, and what becomes of the files: cut short, emptied, replaced,
  * removed. */
 #include "testing.h"
@@ -79,8 +80,8 @@ static int teardown(void **state) {
 static void set_inputs(struct room *r) {
     static float ones[WIDE];
     for (int i = 0; i < WIDE; i++) ones[i] = 1;
-    assert_ok(ash_plan_set_input(r->plan, 0, ones, sizeof ones, &diag));
-    assert_ok(ash_plan_set_input(r->plan, 1, ones, 8 * IN * sizeof *ones, &diag));
+    assert_ok(ash_plan_set_input(r->plan, 0, NULL, ones, sizeof ones, &diag));
+    assert_ok(ash_plan_set_input(r->plan, 1, NULL, ones, 8 * IN * sizeof *ones, &diag));
 }
 
 static void check_result(struct room *r) {
@@ -134,8 +135,8 @@ static uint32_t constant_in_place(const ash_plan *plan) {
     }
 }
 
-/* An error wherever the bytes are read next, instead of a signal; and as before when they are there again.
- */
+/* An error wherever the bytes are read next, instead of a signal; and as before when they are there
+ * again. */
 static void cut_short(void **state) {
     struct room *r = *state;
     for (int external = 0; external < 2; external++) {
@@ -194,10 +195,10 @@ static void cut_short_behind_packed_weights(void **state) {
     size_t size;
     void *bytes = take(r->model, &size);
     assert_int_equal(truncate(r->model, 64), 0);
-    assert_ok(ash_plan_set_input(r->plan, 0, ones, sizeof ones, &diag));
+    assert_ok(ash_plan_set_input(r->plan, 0, NULL, ones, sizeof ones, &diag));
     assert_ok(ash_plan_execute(r->plan, &diag)); /* which does not need it */
     assert_ok(ash_plan_release_all(r->plan, NULL, &diag));
-    assert_ok(ash_plan_set_input(r->plan, 0, ones, sizeof ones, &diag));
+    assert_ok(ash_plan_set_input(r->plan, 0, NULL, ones, sizeof ones, &diag));
     refused(r, ash_plan_execute(r->plan, &diag), r->model);
     put(r->model, bytes, size);
     assert_ok(ash_plan_execute(r->plan, &diag));

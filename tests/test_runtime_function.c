@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Functions of the caller in plans: their place among kernels in every mode, variables, failures,
  * cancellation, constants and parameters, states, replicas, streams, profiles. Everything computes exactly,
  * so that results are the reference evaluator's bits. */
@@ -128,7 +129,7 @@ static bool agrees(struct room *r, int64_t rows, int seed) {
     ash_wide in, want[4];
     fill(x, ROWS * WIDE, seed);
     assert_ok(ash_plan_set_vars(r->plan, &(ash_var_binding){"n", rows}, 1, &diag));
-    assert_ok(ash_plan_set_input(r->plan, 0, x, (uint64_t)rows * WIDE * sizeof *x, &diag));
+    assert_ok(ash_plan_set_input(r->plan, 0, NULL, x, (uint64_t)rows * WIDE * sizeof *x, &diag));
     assert_ok(ash_plan_execute(r->plan, &diag));
     if (rows) assert_int_equal(r->sort.rows, rows);
     assert_ok(ash_wide_alloc(a, ASH_F32, 2, (const int64_t[]){rows, WIDE}, &in, &diag));
@@ -161,7 +162,7 @@ static void every_way_to_prepare(void **state) {
         for (int variant = 0; variant < 6; variant++) {
             ash_plan_options options = options_of(&ways[w]);
             options.memory.mode = (ash_memory_mode)(variant % 3);
-            options.optimize = options.fuse = variant < 3;
+            options.no_optimize = options.no_fuse = variant >= 3;
             prepare(r, &options);
             compare(r, ROWS, 1);
             for (int64_t rows = 0; rows <= ROWS; rows += 4) compare(r, rows, (int)rows);
@@ -313,7 +314,7 @@ static void when_calls_are_made(void **state) {
         prepare(r, &options);
         assert_true(r->one.calls <= 1);
         assert_int_equal(ash_plan_prologue_count(r->plan), 1);
-        assert_ok(ash_plan_set_input(r->plan, 0, data, MANY * sizeof *data, &diag));
+        assert_ok(ash_plan_set_input(r->plan, 0, NULL, data, MANY * sizeof *data, &diag));
         for (int i = 0; i < 3; i++) {
             assert_ok(ash_plan_execute(r->plan, &diag));
             assert_true(first_of(r->plan, 0) == 1);
@@ -321,7 +322,7 @@ static void when_calls_are_made(void **state) {
         }
         assert_int_equal(r->one.calls, 1);
         data[0] = 4;
-        assert_ok(ash_plan_set_parameter(r->plan, "p", data, MANY * sizeof *data, &diag));
+        assert_ok(ash_plan_set_parameter(r->plan, "p", NULL, data, MANY * sizeof *data, &diag));
         data[0] = 0;
         r->one.status = ASH_ERROR_IO;
         r->one.fail_at = 2;
@@ -358,7 +359,7 @@ static void calls_on_parameters(void **state) {
         ash_plan_options options = options_of(&ways[w]);
         prepare(r, &options);
         assert_int_equal(ash_plan_prologue_count(r->plan), 1);
-        assert_ok(ash_plan_set_input(r->plan, 0, (float[ROWS * WIDE]){0}, sizeof data, &diag));
+        assert_ok(ash_plan_set_input(r->plan, 0, NULL, (float[ROWS * WIDE]){0}, sizeof data, &diag));
         for (int round = 0; round < 3; round++) {
             float least = data[0];
             int64_t at = 0;
@@ -370,7 +371,7 @@ static void calls_on_parameters(void **state) {
             assert_true(first_of(r->plan, 0) == least && first_of(r->plan, 2) == least);
             assert_int_equal(count_of(r->plan, 1), at);
             fill(data, ROWS * WIDE, 6 + round + (int)w);
-            assert_ok(ash_plan_set_parameter(r->plan, "p", data, sizeof data, &diag));
+            assert_ok(ash_plan_set_parameter(r->plan, "p", NULL, data, sizeof data, &diag));
         }
         fill(data, ROWS * WIDE, 5);
     }
@@ -417,7 +418,7 @@ static void *race(void *arg) {
         const ash_view *view;
         fill(x, ROWS * WIDE, round);
         for (int i = 0; i < ROWS * WIDE; i++) want[i] = x[i] + 1;
-        racer->well = ash_plan_set_input(racer->plan, 0, x, sizeof x, NULL) == ASH_OK &&
+        racer->well = ash_plan_set_input(racer->plan, 0, NULL, x, sizeof x, NULL) == ASH_OK &&
                       ash_plan_execute(racer->plan, NULL) == ASH_OK &&
                       ash_plan_output(racer->plan, 0, &view, NULL) == ASH_OK &&
                       ash_view_copy_out(view, y, sizeof y, NULL) == ASH_OK && !memcmp(y, want, sizeof y);
@@ -460,7 +461,7 @@ static void overlapping(void **state) {
     ash_plan_options options = options_of(&(struct way){ASH_MODE_MULTI_STREAM, 2, 2, false});
     prepare(r, &options);
     float data[WIDE] = {1};
-    assert_ok(ash_plan_set_input(r->plan, 0, data, sizeof data, &diag));
+    assert_ok(ash_plan_set_input(r->plan, 0, NULL, data, sizeof data, &diag));
     r->one.sleep = 5000000;
     assert_int_equal(ash_plan_describe(r->plan).streams, 2);
     uint64_t overlapped = 0;

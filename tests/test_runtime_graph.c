@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Plans from graphs, through the public interface: results against the reference evaluator in double
  * precision, in every planner mode, with poison, with variables; intermediate results, parameters, kernel
  * sources. */
@@ -7,6 +8,7 @@
 
 #include "ashlar/builder.h"
 #include "ashlar/plan.h"
+#include "ashlar/reference.h"
 #include "ir/ir.h"
 
 static ash_diag diag;
@@ -92,7 +94,7 @@ static void run_and_compare(struct room *r, int64_t batch, int seed) {
     double want[BATCH * OUT], apart = 0, size = 0;
     const ash_view *view;
     input_values(x, BATCH * IN, seed);
-    assert_ok(ash_plan_set_input(r->plan, 0, x, (uint64_t)batch * IN * 4, &diag));
+    assert_ok(ash_plan_set_input(r->plan, 0, NULL, x, (uint64_t)batch * IN * 4, &diag));
     assert_ok(ash_plan_execute(r->plan, &diag));
     assert_ok(ash_plan_output(r->plan, 0, &view, &diag));
     assert_int_equal(ash_view_type(view)->dims[0], batch);
@@ -119,8 +121,8 @@ static void every_way_to_prepare(void **state) {
     for (int way = 0; way < 72; way++) {
         ash_plan_options options = ash_plan_options_default();
         options.memory.mode = (ash_memory_mode)(way % 3);
-        options.fuse = way / 3 % 2;
-        options.optimize = way / 6 % 2;
+        options.no_fuse = !(way / 3 % 2);
+        options.no_optimize = !(way / 6 % 2);
         options.threads = 1 + (unsigned)way / 12 % 2;
         options.poison = way % 2;
         set_mode(&options, way / 24);
@@ -198,7 +200,7 @@ static void the_graph_may_go(void **state) {
     ash_graph_destroy(r->graph);
     r->graph = NULL;
     input_values(x, BATCH * IN, 3);
-    assert_ok(ash_plan_bind_input(r->plan, 0, x, sizeof x, &diag));
+    assert_ok(ash_plan_bind_input(r->plan, 0, NULL, x, sizeof x, &diag));
     assert_ok(ash_plan_execute(r->plan, &diag));
     assert_ok(ash_view_copy_out(view, again, sizeof again, &diag));
     assert_memory_equal(first, again, sizeof first);
@@ -233,7 +235,7 @@ static void new_parameters(struct room *r, int mode) {
     ash_graph_output(g, "y",
                      ash_softmax(g, ash_mul(g, ash_matmul(g, h, w2), ash_scalar(g, ASH_F32, 0.5)), -1));
     assert_ok(ash_graph_status(g, &diag));
-    assert_ok(ash_plan_set_parameter(r->plan, "w1", fresh, sizeof fresh, &diag));
+    assert_ok(ash_plan_set_parameter(r->plan, "w1", NULL, fresh, sizeof fresh, &diag));
     run_and_compare(r, BATCH, 3);
     ash_plan_destroy(r->plan);
     ash_graph_destroy(r->graph);
@@ -267,13 +269,13 @@ static void replicate_in(struct room *r, int mode) {
     assert_true(r->memory.live - before < 64 << 10);              /* no arena yet, and no weights */
     assert_status(ash_plan_execute(two, &diag), ASH_ERROR_STATE); /* inputs are its own */
     input_values(x, BATCH * IN, 3);
-    assert_ok(ash_plan_set_input(two, 0, x, sizeof x, &diag));
+    assert_ok(ash_plan_set_input(two, 0, NULL, x, sizeof x, &diag));
     assert_ok(ash_plan_execute(two, &diag));
     read_output(two, y);
     assert_memory_equal(y, first, sizeof y);
     assert_int_equal(ash_plan_describe(two).kernels_compiled, compiled);
     for (int i = 0; i < IN * HIDDEN; i++) fresh[i] = -r->w1_data[i] * 2;
-    assert_ok(ash_plan_set_parameter(two, "w1", fresh, sizeof fresh, &diag));
+    assert_ok(ash_plan_set_parameter(two, "w1", NULL, fresh, sizeof fresh, &diag));
     assert_ok(ash_plan_execute(two, &diag));
     read_output(two, other);
     assert_memory_not_equal(other, first, sizeof other);
@@ -284,11 +286,11 @@ static void replicate_in(struct room *r, int mode) {
     assert_ok(ash_plan_replicate(two, &three, &diag));
     ash_plan_destroy(one);
     ash_plan_destroy(two);
-    assert_ok(ash_plan_set_input(three, 0, x, sizeof x, &diag));
+    assert_ok(ash_plan_set_input(three, 0, NULL, x, sizeof x, &diag));
     assert_ok(ash_plan_execute(three, &diag));
     read_output(three, y);
     assert_memory_equal(y, other, sizeof y);
-    assert_ok(ash_plan_set_parameter(three, "w1", r->w1_data, sizeof r->w1_data, &diag));
+    assert_ok(ash_plan_set_parameter(three, "w1", NULL, r->w1_data, sizeof r->w1_data, &diag));
     assert_ok(ash_plan_execute(three, &diag));
     read_output(three, y);
     assert_memory_equal(y, first, sizeof y);
@@ -329,6 +331,92 @@ static void intermediate_results(void **state) {
     ash_plan *none;
     assert_status(ash_plan_prepare(r->context, r->graph, &options, &none, &diag), ASH_ERROR_NOT_FOUND);
     assert_null(none);
+}
+
+enum { SIDE = 6 };
+
+/* Values of all kinds of origin: leaves, what is computed of constants and of parameters (by kernels, as
+ * views, as parts of a concatenation, as packed weights), equal ones, and what executions compute. With
+ * `all`, each is an output. */
+static ash_graph *make_origins(ash_context *context, const float *weights, bool all) {
+    ash_graph *g;
+    ash_type t = {.dtype = ASH_F32, .rank = 2, .dims = {SIDE, SIDE}};
+    const ash_dim flat[] = {SIDE * SIDE}, tall[] = {2 * SIDE, SIDE};
+    const int64_t turned[] = {1, 0}, last = 1;
+    float numbers[SIDE * SIDE];
+    for (int i = 0; i < SIDE * SIDE; i++) numbers[i] = wave(i + 300);
+    assert_ok(ash_graph_create(context, "origins", &g, &diag));
+    ash_value x = ash_graph_input(g, "x", &t);
+    ash_value w = ash_graph_parameter(g, "w", &t, weights, sizeof numbers, ASH_DATA_BORROW);
+    ash_value c = ash_graph_constant(g, &t, numbers, sizeof numbers, ASH_DATA_COPY);
+    ash_value v = ash_exp(g, ash_add(g, w, c)), again = ash_exp(g, ash_add(g, w, c));
+    ash_value parts[] = {ash_neg(g, w), ash_matmul(g, w, c)};
+    ash_value whole = ash_concat(g, parts, 2, 0);
+    ash_reshape(g, v, flat, 1);
+    ash_reshape(g, ash_sqrt(g, ash_mul(g, whole, whole)), tall, 2);
+    ash_value sum = ash_reduce_sum(g, ash_mul(g, c, c), &last, 1, true);
+    ash_value y = ash_matmul(g, ash_matmul(g, x, v), ash_transpose(g, again, turned));
+    y = ash_relu(g, ash_add(g, ash_mul(g, y, sum), ash_slice_axis(g, whole, 0, SIDE, SIDE)));
+    size_t count = ash_graph_value_count(g);
+    for (ash_value i = 0; all && i < count; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "v%u", i);
+        ash_graph_output(g, name, i);
+    }
+    ash_graph_output(g, "y", y);
+    assert_ok(ash_graph_status(g, &diag));
+    return g;
+}
+
+static void check_kept(ash_plan *plan, ash_value value, const double *expected, size_t count) {
+    const ash_view *view;
+    const void *data;
+    assert_ok(ash_plan_buffer(plan, value, &view, &diag));
+    assert_ok(ash_view_data(view, &data, &diag));
+    assert_int_equal(ash_view_bytes(view), count * sizeof(float));
+    for (size_t i = 0; i < count; i++)
+        assert_true(fabs((double)((const float *)data)[i] - expected[i]) < 1e-4 * (1 + fabs(expected[i])));
+}
+
+/* Whatever computes a value, and whenever: if it was asked for, it can be read after every execution. */
+static void every_value_can_be_kept(void **state) {
+    struct room *r = *state;
+    float weights[2][SIDE * SIDE], x[SIDE * SIDE];
+    ash_value keep[64];
+    ash_graph *all[2];
+    for (int i = 0; i < SIDE * SIDE; i++)
+        weights[0][i] = wave(i), weights[1][i] = wave(i + 77), x[i] = wave(i + 500);
+    r->graph = make_origins(r->context, weights[0], false);
+    for (int w = 0; w < 2; w++) all[w] = make_origins(r->context, weights[w], true);
+    size_t count = ash_graph_value_count(r->graph);
+    assert_true(count <= 64);
+    for (ash_value v = 0; v < count; v++) keep[v] = v;
+    for (int form = 0; form < 16; form++) {
+        ash_plan_options options = ash_plan_options_default();
+        options.keep = keep, options.keep_count = count;
+        options.no_optimize = !(form & 1), options.no_fuse = !(form & 2), options.poison = form & 4;
+        options.mode = form & 8 && !options.poison ? ASH_MODE_GRAPH : ASH_MODE_STREAM;
+        assert_ok(ash_plan_prepare(r->context, r->graph, &options, &r->plan, &diag));
+        for (int round = 0; round < 3; round++) {
+            const void *input = x;
+            ash_reference *want;
+            x[round] += 1;
+            if (round == 2) /* what is computed of a parameter follows it */
+                assert_ok(ash_plan_set_parameter(r->plan, "w", NULL, weights[1], sizeof weights[1], &diag));
+            assert_ok(ash_plan_set_input(r->plan, 0, NULL, x, sizeof x, &diag));
+            assert_ok(ash_plan_execute(r->plan, &diag));
+            assert_ok(ash_reference_run(all[round / 2], &input, 1, NULL, NULL, 0, &want, &diag));
+            for (ash_value v = 0; v < count; v++) {
+                size_t elements;
+                const double *expected = ash_reference_output(want, v, NULL, &elements);
+                check_kept(r->plan, v, expected, elements);
+            }
+            ash_reference_destroy(want);
+        }
+        ash_plan_destroy(r->plan);
+    }
+    r->plan = NULL;
+    for (int w = 0; w < 2; w++) ash_graph_destroy(all[w]);
 }
 
 static void fused_values_have_no_buffer(void **state) {
@@ -373,15 +461,15 @@ static void odd_graphs(void **state) {
     assert_ok(ash_graph_status(g, &diag));
     for (int way = 0; way < 4; way++) {
         ash_plan_options options = ash_plan_options_default();
-        options.fuse = way % 2;
+        options.no_fuse = !(way % 2);
         options.poison = way / 2;
         assert_ok(ash_plan_prepare(r->context, g, &options, &r->plan, &diag));
         for (int64_t size = 4; size >= 0; size--) {
             float in[4] = {1, 2, 3, 4}, ten = 10, sum = 0, out[4] = {0};
             assert_ok(ash_plan_set_vars(r->plan, &(ash_var_binding){"n", size}, 1, &diag));
-            assert_ok(ash_plan_set_input(r->plan, 0, &ten, 4, &diag));
-            assert_ok(ash_plan_set_input(r->plan, 1, in, (uint64_t)size * 4, &diag));
-            assert_ok(ash_plan_set_input(r->plan, 2, NULL, 0, &diag));
+            assert_ok(ash_plan_set_input(r->plan, 0, NULL, &ten, 4, &diag));
+            assert_ok(ash_plan_set_input(r->plan, 1, NULL, in, (uint64_t)size * 4, &diag));
+            assert_ok(ash_plan_set_input(r->plan, 2, NULL, NULL, 0, &diag));
             assert_ok(ash_plan_execute(r->plan, &diag));
             const ash_view *views[8];
             int64_t seen[3];
@@ -444,7 +532,7 @@ static void executing_allocates_nothing(void **state) {
         long before = r->memory.count;
         for (int64_t batch = BATCH; batch > 0; batch--) {
             assert_ok(ash_plan_set_vars(r->plan, &(ash_var_binding){"batch", batch}, 1, &diag));
-            assert_ok(ash_plan_set_input(r->plan, 0, x, (uint64_t)batch * IN * 4, &diag));
+            assert_ok(ash_plan_set_input(r->plan, 0, NULL, x, (uint64_t)batch * IN * 4, &diag));
             assert_ok(ash_plan_execute(r->plan, &diag));
             assert_ok(ash_plan_execute_vars(r->plan, &(ash_var_binding){"batch", batch}, 1, &diag));
             if (options.mode != ASH_MODE_GRAPH)
@@ -464,7 +552,7 @@ static void accesses(void **state) {
     bool written[64] = {false};
     make_graph(r, false);
     ash_plan_options options = ash_plan_options_default();
-    options.fuse = false;
+    options.no_fuse = true;
     assert_ok(ash_plan_prepare(r->context, r->graph, &options, &r->plan, &diag));
     uint32_t buffers = ash_plan_buffer_count(r->plan);
     ash_buffer_info b;
@@ -535,17 +623,17 @@ static ash_status live(struct room *r, const ash_plan_options *options) {
     uint64_t bytes = sizeof x;
     input_values(x, BATCH * IN, 3);
     ASH_TRY_DONE(ash_plan_prepare(r->context, r->graph, options, &plan, &diag));
-    ASH_TRY_DONE(ash_plan_set_input(plan, 0, x, bytes, &diag));
+    ASH_TRY_DONE(ash_plan_set_input(plan, 0, NULL, x, bytes, &diag));
     ASH_TRY_DONE(ash_plan_execute(plan, &diag));
     ASH_TRY_DONE(ash_plan_output(plan, 0, &view, &diag));
-    ASH_TRY_DONE(ash_plan_set_parameter(plan, "w1", r->w1_data, sizeof r->w1_data, &diag));
+    ASH_TRY_DONE(ash_plan_set_parameter(plan, "w1", NULL, r->w1_data, sizeof r->w1_data, &diag));
     ASH_TRY_DONE(ash_plan_execute(plan, &diag));
     ASH_TRY_DONE(ash_plan_replicate(plan, &twin, &diag));
-    ASH_TRY_DONE(ash_plan_bind_input(twin, 0, x, bytes, &diag));
-    ASH_TRY_DONE(ash_plan_set_parameter(twin, "w1", r->w1_data, sizeof r->w1_data, &diag));
+    ASH_TRY_DONE(ash_plan_bind_input(twin, 0, NULL, x, bytes, &diag));
+    ASH_TRY_DONE(ash_plan_set_parameter(twin, "w1", NULL, r->w1_data, sizeof r->w1_data, &diag));
     ASH_TRY_DONE(ash_plan_execute(twin, &diag));
     ASH_TRY_DONE(ash_plan_release_intermediates(plan, NULL, &diag));
-    ASH_TRY_DONE(ash_plan_bind_input(plan, 0, x, bytes, &diag));
+    ASH_TRY_DONE(ash_plan_bind_input(plan, 0, NULL, x, bytes, &diag));
     ASH_TRY_DONE(ash_plan_execute(plan, &diag));
     ASH_TRY_DONE(ash_plan_release_all(plan, NULL, &diag));
     ASH_TRY_DONE(ash_plan_execute(plan, &diag));
@@ -563,7 +651,7 @@ static void failed_allocations(void **state) {
     for (int way = 0; way < 6; way++) {
         ash_plan_options options = ash_plan_options_default();
         options.poison = true;
-        options.fuse = way < 3;
+        options.no_fuse = way >= 3;
         set_mode(&options, way % 3);
         assert_ok(
             ash_plan_prepare(r->context, r->graph, &options, &r->plan, &diag)); /* keeps the kernels */
@@ -595,6 +683,7 @@ int main(void) {
         TEST(the_graph_may_go),
         TEST(parameters),
         TEST(intermediate_results),
+        TEST(every_value_can_be_kept),
         TEST(fused_values_have_no_buffer),
         TEST(sources),
         TEST(accesses),

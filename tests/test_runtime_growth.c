@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Plans of many inputs, outputs, parameters, states: what is done with all of them takes time in proportion
  * to their number, and streams that nothing runs on take no memory. */
 #include <time.h>
@@ -51,11 +52,11 @@ static const char *name_of(int i) {
 static ash_plan *prepare(struct room *r, ash_graph *g) {
     ash_plan *plan;
     ash_plan_options options = ash_plan_options_default();
-    options.optimize = options.fuse = false;
+    options.no_optimize = options.no_fuse = true;
     options.memory.strategy = ASH_MEMORY_BEST_FIT;
     assert_ok(ash_plan_prepare(r->context, g, &options, &plan, &diag));
     ash_graph_destroy(g);
-    assert_ok(ash_plan_set_input(plan, 0, zeros, sizeof zeros, &diag));
+    assert_ok(ash_plan_set_input(plan, 0, NULL, zeros, sizeof zeros, &diag));
     return plan;
 }
 
@@ -113,8 +114,8 @@ static void set_inputs(ash_plan *plan, int n) {
             size_t position;
             const ash_view *view;
             assert_ok(ash_plan_input_position(plan, name_of(i), &position, &diag));
-            assert_ok((bind ? ash_plan_bind_input : ash_plan_set_input)(plan, position, zeros, sizeof zeros,
-                                                                        &diag));
+            assert_ok((bind ? ash_plan_bind_input : ash_plan_set_input)(plan, position, NULL, zeros,
+                                                                        sizeof zeros, &diag));
             assert_ok(ash_plan_buffer_view(plan, (uint32_t)position, &view, &diag));
         }
     assert_ok(ash_plan_execute(plan, &diag));
@@ -122,7 +123,7 @@ static void set_inputs(ash_plan *plan, int n) {
 
 static void set_parameters(ash_plan *plan, int n) {
     for (int i = 0; i < n; i++)
-        assert_ok(ash_plan_set_parameter(plan, ash_plan_parameter_name(plan, (size_t)i), zeros,
+        assert_ok(ash_plan_set_parameter(plan, ash_plan_parameter_name(plan, (size_t)i), NULL, zeros,
                                          sizeof zeros, &diag));
     for (ash_value v = 1; v <= (ash_value)n; v++) {
         uint32_t index;
@@ -166,7 +167,7 @@ static void parameters(void **state) {
 static long long bytes_held(struct room *r, ash_graph *g, unsigned streams) {
     ash_plan *plan;
     ash_plan_options options = ash_plan_options_default();
-    options.optimize = options.fuse = false;
+    options.no_optimize = options.no_fuse = true;
     options.mode = ASH_MODE_MULTI_STREAM;
     options.streams = streams;
     long long before = r->memory.live;

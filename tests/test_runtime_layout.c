@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Layout: lifetimes from accesses, views, in-place classes, homes, and what the checkers refuse. */
 #include "programs.h"
 
@@ -241,7 +242,7 @@ static void inputs_may_be_left_to_the_caller(void **state) {
     STEP(3, LIST(y, x, v));
     maker_output(&r->m, y, "y");
     ash_memory_options options = ash_memory_options_inference();
-    options.allocate_inputs = false;
+    options.omit_inputs = true;
     assert_ok(create(r, &options, 1, NULL, 0));
     assert_int_equal(PLACE(x).home, ASH_HOME_CALLER);
     assert_int_equal(PLACE(v).home, ASH_HOME_CALLER);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Order and recomputation: less memory, the same bits; budgets are met or refused with what was found. */
 #include "programs.h"
 
@@ -37,7 +38,7 @@ static void run(ash_plan *plan, int64_t n, float *out, size_t outs) {
     const ash_view *view;
     const void *data;
     for (int64_t i = 0; i < n; i++) in[i] = (float)i / 3;
-    assert_ok(ash_plan_set_input(plan, 0, in, (uint64_t)n * 4, &diag));
+    assert_ok(ash_plan_set_input(plan, 0, NULL, in, (uint64_t)n * 4, &diag));
     for (int twice = 0; twice < 2; twice++) assert_ok(ash_plan_execute(plan, &diag));
     for (size_t o = 0; o < outs; o++) {
         assert_ok(ash_plan_output(plan, o, &view, &diag));
@@ -309,6 +310,28 @@ static void random_programs_keep_their_results(void **state) {
     assert_true(moved > ROUNDS / 4 && again > ROUNDS / 30 && refused > 0);
 }
 
+/* Nothing to order: an output that is an input, and a single step. */
+static void few_steps_have_one_order(void **state) {
+    struct room *r = *state;
+    for (int steps = 0; steps < 2; steps++) {
+        maker m;
+        ash_plan *plan;
+        maker_init(&m, r->context);
+        uint32_t x = maker_buffer(&m, ASH_BUFFER_INPUT, 16, "x"), y = x;
+        if (steps) {
+            y = maker_buffer(&m, ASH_BUFFER_OUTPUT, 16, "y");
+            maker_step(&m, "sum", compute_sum, 16, 1, 3, (const uint32_t[]){y, x, x});
+        }
+        maker_output(&m, y, "y");
+        ash_plan_options options = options_for(ASH_PLAN_ORDER_ON, 0);
+        assert_ok(maker_build(&m, &options, &plan, &diag));
+        float out[16];
+        run(plan, 16, out, 1);
+        assert_true(out[3] == (steps ? 2 : 1));
+        ash_plan_destroy(plan);
+    }
+}
+
 static void every_failing_allocation(void **state) {
     struct room *r = *state;
     ash_plan_options options = options_for(ASH_PLAN_ORDER_AUTO, 448);
@@ -335,6 +358,7 @@ int main(void) {
                                         teardown),
         cmocka_unit_test_setup_teardown(what_does_not_fit_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(random_programs_keep_their_results, setup, teardown),
+        cmocka_unit_test_setup_teardown(few_steps_have_one_order, setup, teardown),
         cmocka_unit_test_setup_teardown(every_failing_allocation, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
-/* Plans of hand-made programs: inputs, outputs, intermediate results, variables, profile, poison, threads.
- */
+/* SPDX-License-Identifier: MIT */
+/* Plans of hand-made programs: inputs, outputs, intermediate results, variables, profile, poison,
+ * threads. */
 #include "programs.h"
 
 #include <pthread.h>
@@ -65,7 +66,7 @@ static void check_output(struct room *r, size_t position, float factor, float pl
 static void set_and_run(struct room *r, float first) {
     float x[N];
     numbers(x, first);
-    assert_ok(ash_plan_set_input(r->plan, 0, x, sizeof x, &diag));
+    assert_ok(ash_plan_set_input(r->plan, 0, NULL, x, sizeof x, &diag));
     assert_ok(ash_plan_execute(r->plan, &diag));
     check_output(r, 0, 3, 2, first);
     check_output(r, 1, 2, 2, first);
@@ -125,12 +126,13 @@ static void inputs_are_checked(void **state) {
     assert_status(ash_plan_input_position(r->plan, "q", &position, &diag), ASH_ERROR_NOT_FOUND);
     assert_status(ash_plan_execute(r->plan, &diag), ASH_ERROR_STATE);
     assert_string_equal(diag.node, "x");
-    assert_status(ash_plan_set_input(r->plan, 0, x, sizeof x, &diag), ASH_ERROR_INVALID_ARGUMENT);
+    assert_status(ash_plan_set_input(r->plan, 0, NULL, x, sizeof x, &diag), ASH_ERROR_INVALID_ARGUMENT);
     assert_non_null(strstr(diag.message, "260"));
     assert_non_null(strstr(diag.message, "256"));
-    assert_status(ash_plan_set_input(r->plan, 1, x, 256, &diag), ASH_ERROR_NOT_FOUND);
-    assert_status(ash_plan_set_input(r->plan, 0, NULL, 256, &diag), ASH_ERROR_INVALID_ARGUMENT);
-    assert_status(ash_plan_bind_input(r->plan, 0, (char *)x + 2, 256, &diag), ASH_ERROR_INVALID_ARGUMENT);
+    assert_status(ash_plan_set_input(r->plan, 1, NULL, x, 256, &diag), ASH_ERROR_NOT_FOUND);
+    assert_status(ash_plan_set_input(r->plan, 0, NULL, NULL, 256, &diag), ASH_ERROR_INVALID_ARGUMENT);
+    assert_status(ash_plan_bind_input(r->plan, 0, NULL, (char *)x + 2, 256, &diag),
+                  ASH_ERROR_INVALID_ARGUMENT);
     assert_non_null(strstr(diag.message, "multiple of 4"));
     assert_status(ash_plan_execute(r->plan, &diag), ASH_ERROR_STATE);
 }
@@ -140,7 +142,7 @@ static void inputs_bound_and_in_place(void **state) {
     float x[N];
     make_small(r, NULL);
     numbers(x, 1);
-    assert_ok(ash_plan_bind_input(r->plan, 0, x, sizeof x, &diag));
+    assert_ok(ash_plan_bind_input(r->plan, 0, NULL, x, sizeof x, &diag));
     assert_ok(ash_plan_execute(r->plan, &diag));
     check_output(r, 0, 3, 2, 1);
     numbers(x, 50); /* seen without another call */
@@ -216,7 +218,7 @@ static void make_chain(struct room *r, const ash_plan_options *options) {
     assert_ok(maker_build(&r->m, options, &r->plan, &diag));
     float x[N];
     numbers(x, 0);
-    assert_ok(ash_plan_set_input(r->plan, 0, x, sizeof x, &diag));
+    assert_ok(ash_plan_set_input(r->plan, 0, NULL, x, sizeof x, &diag));
     assert_ok(ash_plan_execute(r->plan, &diag));
 }
 
@@ -292,7 +294,7 @@ static void poison_shows_reads_of_the_dead(void **state) {
         assert_int_equal(bt.offset, at.offset + 256);
         float in[N], out[N];
         numbers(in, 0);
-        assert_ok(ash_plan_set_input(r->plan, 0, in, sizeof in, &diag));
+        assert_ok(ash_plan_set_input(r->plan, 0, NULL, in, sizeof in, &diag));
         assert_ok(ash_plan_execute(r->plan, &diag));
         const ash_view *view;
         assert_ok(ash_plan_output(r->plan, 0, &view, &diag));
@@ -356,7 +358,7 @@ static void variables(void **state) {
     assert_string_equal(ash_prepared_kind_text(op.kind), "copy");
 
     numbers(x, 1);
-    assert_ok(ash_plan_set_input(r->plan, 0, x, sizeof x, &diag));
+    assert_ok(ash_plan_set_input(r->plan, 0, NULL, x, sizeof x, &diag));
     assert_ok(ash_plan_execute(r->plan, &diag));
     check_variable(r, N, 1);
 
@@ -365,9 +367,9 @@ static void variables(void **state) {
     assert_ok(ash_plan_input_type(r->plan, 0, &type, &diag));
     assert_int_equal(type.dims[0], 10);
     assert_status(ash_plan_execute(r->plan, &diag), ASH_ERROR_STATE); /* set in another shape */
-    assert_status(ash_plan_set_input(r->plan, 0, x, sizeof x, &diag), ASH_ERROR_INVALID_ARGUMENT);
+    assert_status(ash_plan_set_input(r->plan, 0, NULL, x, sizeof x, &diag), ASH_ERROR_INVALID_ARGUMENT);
     numbers(x, 5);
-    assert_ok(ash_plan_set_input(r->plan, 0, x, 40, &diag));
+    assert_ok(ash_plan_set_input(r->plan, 0, NULL, x, 40, &diag));
     ash_profile profile[4];
     assert_ok(ash_plan_execute_vars_profiled(r->plan, &(ash_var_binding){"n", 10}, 1, profile, 4, &diag));
     check_variable(r, 10, 5);
@@ -378,7 +380,7 @@ static void variables(void **state) {
     float *small = malloc(40);
     numbers(x, 8);
     memcpy(small, x, 40);
-    assert_ok(ash_plan_bind_input(r->plan, 0, small, 40, &diag));
+    assert_ok(ash_plan_bind_input(r->plan, 0, NULL, small, 40, &diag));
     assert_ok(ash_plan_execute_vars(r->plan, &(ash_var_binding){"n", 10}, 1, &diag));
     check_variable(r, 10, 8);
     free(small);
@@ -390,7 +392,7 @@ static void refused_variables_change_nothing(void **state) {
     make_variable(r);
     numbers(x, 1);
     assert_ok(ash_plan_set_vars(r->plan, &(ash_var_binding){"n", 20}, 1, &diag));
-    assert_ok(ash_plan_set_input(r->plan, 0, x, 80, &diag));
+    assert_ok(ash_plan_set_input(r->plan, 0, NULL, x, 80, &diag));
     static const ash_var_binding bad[][2] = {
         {{"n", 30}, {"m", 1}}, {{"n", 30}, {"n", 65}}, {{"n", 30}, {"n", 0}}, {{"n", 30}, {NULL, 3}}};
     static const ash_status why[] = {ASH_ERROR_NOT_FOUND, ASH_ERROR_OUT_OF_RANGE, ASH_ERROR_OUT_OF_RANGE,
@@ -490,7 +492,7 @@ static void threads_are_serialised(void **state) {
     make_alone(r);
     float x[N];
     numbers(x, 2);
-    assert_ok(ash_plan_set_input(r->plan, 0, x, sizeof x, &diag));
+    assert_ok(ash_plan_set_input(r->plan, 0, NULL, x, sizeof x, &diag));
     struct thread threads[4];
     for (int i = 0; i < 4; i++) {
         threads[i] = (struct thread){.plan = r->plan};
@@ -513,7 +515,7 @@ static void plans_run_side_by_side(void **state) {
         if (i) maker_init(&r->m, r->context);
         make_small(r, NULL);
         numbers(x, (float)i);
-        assert_ok(ash_plan_set_input(r->plan, 0, x, sizeof x, &diag));
+        assert_ok(ash_plan_set_input(r->plan, 0, NULL, x, sizeof x, &diag));
         threads[i] = (struct thread){.plan = r->plan};
     }
     for (int i = 0; i < 3; i++)

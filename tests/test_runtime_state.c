@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* States of plans: what a graph keeps between executions, against the reference evaluator, in every mode;
  * where a new value is computed in place, and where it is copied. */
 #include "state_testing.h"
@@ -11,15 +12,15 @@ static void a_counter_counts_in_place(void **state) {
     make_counter(r);
     for (int way = 0; way < 24; way++) {
         ash_plan_options options = ash_plan_options_default();
-        options.fuse = way % 2;
-        options.optimize = way / 2 % 2;
+        options.no_fuse = !(way % 2);
+        options.no_optimize = !(way / 2 % 2);
         options.mode = (ash_mode)(way / 4 % 3);
         options.streams = options.mode == ASH_MODE_MULTI_STREAM ? 2 : 1;
         options.poison = options.mode != ASH_MODE_GRAPH;
         options.threads = 1 + (unsigned)way / 12;
         prepare(r, &options);
         assert_places(r, 1, 0);
-        assert_ok(ash_plan_set_input(r->plan, 0, ones, sizeof ones, &diag));
+        assert_ok(ash_plan_set_input(r->plan, 0, NULL, ones, sizeof ones, &diag));
         for (int i = 0; i < 4; i++) {
             assert_ok(ash_plan_execute(r->plan, &diag));
             read_output(r->plan, 0, old);
@@ -159,7 +160,7 @@ static void each_kind_of_update(void **state) {
             options.streams = options.mode == ASH_MODE_MULTI_STREAM ? 3 : 1;
             options.poison = options.mode != ASH_MODE_GRAPH;
             options.threads = 1 + (unsigned)way % 2;
-            options.fuse = way / 12;
+            options.no_fuse = !(way / 12);
             options.memory.mode = (ash_memory_mode)(way % 3);
             make_with(r, updates[u].update, way % 4 > 0, read_old);
             prepare(r, &options);
@@ -232,7 +233,7 @@ static void kept_values_are_old_values(void **state) {
     ash_value shown = ash_reshape(r->g, s, &flat, 1);
     ash_graph_output(r->g, "flat", ash_neg(r->g, shown));
     fresh_plan(r, (const ash_value[]){shown, s}, 2);
-    assert_ok(ash_plan_set_input(r->plan, 0, ones, sizeof ones, &diag));
+    assert_ok(ash_plan_set_input(r->plan, 0, NULL, ones, sizeof ones, &diag));
     for (int i = 0; i < 3; i++) {
         assert_ok(ash_plan_execute(r->plan, &diag));
         assert_ok(ash_plan_buffer(r->plan, shown, &view, &diag));
@@ -332,8 +333,8 @@ static void random_graphs(void **state) {
             options.mode = (ash_mode)way;
             options.streams = way == ASH_MODE_MULTI_STREAM ? 1 + (unsigned)seed % 4 : 1;
             options.poison = way != ASH_MODE_GRAPH;
-            options.fuse = seed % 3 != 0;
-            options.optimize = seed % 4 != 0;
+            options.no_fuse = !(seed % 3 != 0);
+            options.no_optimize = !(seed % 4 != 0);
             options.order = seed % 5 ? ASH_PLAN_ORDER_OFF : ASH_PLAN_ORDER_ON;
             options.memory.mode = (ash_memory_mode)((seed + (uint64_t)way) % 3);
             options.threads = 1 + (unsigned)(seed / 2) % 2;
@@ -362,13 +363,13 @@ static void the_new_value_waits_for_readers(void **state) {
     assert_places(r, 1, 0);
     assert_int_equal(ash_plan_describe(r->plan).waits, 1);
     for (int i = 0; i < CELLS; i++) inputs[0][i] = i % 7 - 3;
-    assert_ok(ash_plan_set_input(r->plan, 0, inputs[0], sizeof inputs[0], &diag));
+    assert_ok(ash_plan_set_input(r->plan, 0, NULL, inputs[0], sizeof inputs[0], &diag));
     for (uint32_t drop = 0; drop < 2; drop++) {
         unsigned wrong = 0;
         reorder.drop = drop ? 0 : UINT32_MAX;
         for (reorder.seed = 0; reorder.seed < 100; reorder.seed++) {
             for (int i = 0; i < CELLS; i++) states[0][i] = i % 5;
-            assert_ok(ash_plan_set_state(r->plan, 0, states[0], sizeof states[0], &diag));
+            assert_ok(ash_plan_set_state(r->plan, 0, NULL, states[0], sizeof states[0], &diag));
             reference_step(r, inputs, states, 0, want);
             assert_ok(ash_plan_execute(r->plan, &diag));
             for (size_t o = 0; o < 2; o++) read_output(r->plan, o, have[o]);

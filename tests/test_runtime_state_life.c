@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The life of states: setting, resetting, releasing, replicas, failures, variables. */
 #include "state_testing.h"
 
@@ -21,7 +22,7 @@ static void make_small(struct room *r) {
     prepare(r, NULL);
     int32_t ones[CELLS];
     for (int i = 0; i < CELLS; i++) ones[i] = 1;
-    assert_ok(ash_plan_set_input(r->plan, 0, ones, sizeof ones, &diag));
+    assert_ok(ash_plan_set_input(r->plan, 0, NULL, ones, sizeof ones, &diag));
 }
 
 static void assert_state(struct room *r, int32_t value) {
@@ -47,14 +48,15 @@ static void setting_and_resetting(void **state) {
     assert_true(type.rank == 2 && type.dims[0] == N && type.dtype == ASH_I32);
     assert_state(r, 0); /* before anything runs */
     for (int i = 0; i < CELLS; i++) cells[i] = 40;
-    assert_ok(ash_plan_set_state(r->plan, 0, cells, sizeof cells, &diag));
+    assert_ok(ash_plan_set_state(r->plan, 0, NULL, cells, sizeof cells, &diag));
     assert_ok(ash_plan_execute(r->plan, &diag));
     assert_state(r, 41);
-    assert_status(ash_plan_set_state(r->plan, 0, cells, sizeof cells - 1, &diag),
+    assert_status(ash_plan_set_state(r->plan, 0, NULL, cells, sizeof cells - 1, &diag),
                   ASH_ERROR_INVALID_ARGUMENT);
     assert_string_equal(diag.node, "count");
-    assert_status(ash_plan_set_state(r->plan, 0, NULL, sizeof cells, &diag), ASH_ERROR_INVALID_ARGUMENT);
-    assert_status(ash_plan_set_state(r->plan, 1, cells, sizeof cells, &diag), ASH_ERROR_NOT_FOUND);
+    assert_status(ash_plan_set_state(r->plan, 0, NULL, NULL, sizeof cells, &diag),
+                  ASH_ERROR_INVALID_ARGUMENT);
+    assert_status(ash_plan_set_state(r->plan, 1, NULL, cells, sizeof cells, &diag), ASH_ERROR_NOT_FOUND);
     assert_status(ash_plan_state(r->plan, 1, &view, &diag), ASH_ERROR_NOT_FOUND);
     assert_status(ash_plan_reset_state(r->plan, 1, &diag), ASH_ERROR_NOT_FOUND);
     assert_status(ash_plan_state_type(r->plan, 1, &type, &diag), ASH_ERROR_NOT_FOUND);
@@ -103,13 +105,13 @@ static void releasing(void **state) {
     assert_state(r, 3);
     read_output(r->plan, 0, cells);
     assert_all(cells, 2);
-    assert_ok(ash_plan_set_input(r->plan, 0, ones, sizeof ones, &diag));
+    assert_ok(ash_plan_set_input(r->plan, 0, NULL, ones, sizeof ones, &diag));
     assert_ok(ash_plan_execute(r->plan, &diag));
     assert_state(r, 4);
     assert_ok(ash_plan_release_all(r->plan, &released, &diag));
     assert_true(released >= sizeof cells);
     assert_null(ash_view_storage(view));
-    assert_ok(ash_plan_set_input(r->plan, 0, ones, sizeof ones, &diag));
+    assert_ok(ash_plan_set_input(r->plan, 0, NULL, ones, sizeof ones, &diag));
     assert_ok(ash_plan_execute(r->plan, &diag));
     assert_state(r, 1);
     assert_ok(ash_view_copy_out(view, cells, sizeof cells, &diag)); /* the view follows */
@@ -129,7 +131,7 @@ static void the_arena_of_the_caller_has_no_states(void **state) {
     for (int round = 1; round < 4; round++) { /* another block each time: the state stays */
         void *block = aligned_alloc(ash_plan_arena_align(r->plan), (size + 4095) / 4096 * 4096);
         assert_ok(ash_plan_bind_arena(r->plan, block, size, &diag));
-        assert_ok(ash_plan_set_input(r->plan, 0, ones, sizeof ones, &diag));
+        assert_ok(ash_plan_set_input(r->plan, 0, NULL, ones, sizeof ones, &diag));
         assert_ok(ash_plan_execute(r->plan, &diag));
         assert_state(r, round);
         assert_ok(ash_plan_release_intermediates(r->plan, NULL, &diag));
@@ -150,9 +152,9 @@ static void replicas(void **state) {
     assert_all(cells, 0);
     assert_ok(ash_plan_state(r->plan, 0, &view, &diag));
     assert_ok(ash_view_data(view, &data, &diag));
-    assert_ok(ash_plan_set_state(twin, 0, data, ash_view_bytes(view), &diag));
+    assert_ok(ash_plan_set_state(twin, 0, NULL, data, ash_view_bytes(view), &diag));
     for (int i = 0; i < CELLS; i++) cells[i] = 10;
-    assert_ok(ash_plan_set_input(twin, 0, cells, sizeof cells, &diag));
+    assert_ok(ash_plan_set_input(twin, 0, NULL, cells, sizeof cells, &diag));
     assert_ok(ash_plan_execute(twin, &diag));
     read_state(twin, 0, cells);
     assert_all(cells, 15);
@@ -179,7 +181,7 @@ static void failed_executions(void **state) {
         reorder.fail = false;
         assert_status(ash_plan_execute(r->plan, &diag), ASH_ERROR_STATE);
         assert_string_equal(diag.node, "s");
-        if (way == 0) assert_ok(ash_plan_set_state(r->plan, 0, cells, sizeof cells, &diag));
+        if (way == 0) assert_ok(ash_plan_set_state(r->plan, 0, NULL, cells, sizeof cells, &diag));
         if (way == 1) assert_ok(ash_plan_reset_states(r->plan, &diag));
         if (way == 2) assert_ok(ash_plan_release_all(r->plan, NULL, &diag));
         if (way == 2) set_input(r->plan, 0, 1);
@@ -245,7 +247,7 @@ static void shapes_that_vary(void **state) {
     assert_ok(ash_view_copy_out(view, have, sizeof have, &diag));
     for (int i = 0; i < 8; i++) assert_int_equal(have[i], 8 - i);
     assert_ok(ash_plan_set_vars(r->plan, &(ash_var_binding){"n", 3}, 1, &diag));
-    assert_ok(ash_plan_set_state(r->plan, 0, (int32_t[]){7, 7, 7}, 12, &diag));
+    assert_ok(ash_plan_set_state(r->plan, 0, NULL, (int32_t[]){7, 7, 7}, 12, &diag));
     assert_ok(ash_plan_set_vars(r->plan, &(ash_var_binding){"n", 8}, 1, &diag));
     assert_ok(ash_view_copy_out(view, have, sizeof have, &diag));
     for (int i = 0; i < 8; i++) assert_int_equal(have[i], i < 3 ? 7 : 0);
@@ -273,7 +275,7 @@ static void copies_have_the_present_size(void **state) {
             memcpy(before, now, sizeof now);
             memcpy(now, given, (size_t)size * sizeof *now);
             assert_ok(ash_plan_set_vars(r->plan, &(ash_var_binding){"n", size}, 1, &diag));
-            assert_ok(ash_plan_set_input(r->plan, 0, given, (uint64_t)size * 4, &diag));
+            assert_ok(ash_plan_set_input(r->plan, 0, NULL, given, (uint64_t)size * 4, &diag));
             assert_ok(ash_plan_execute(r->plan, &diag));
             const ash_view *view;
             assert_ok(ash_plan_output(r->plan, 0, &view, &diag));
@@ -298,8 +300,8 @@ static void empty_and_unused_states(void **state) {
     prepare(r, NULL);
     assert_int_equal(ash_plan_state_count(r->plan), 2);
     assert_ok(ash_plan_execute(r->plan, &diag));
-    assert_ok(ash_plan_set_state(r->plan, 0, NULL, 0, &diag));
-    assert_ok(ash_plan_set_state(r->plan, 1, &(float){3}, 4, &diag));
+    assert_ok(ash_plan_set_state(r->plan, 0, NULL, NULL, 0, &diag));
+    assert_ok(ash_plan_set_state(r->plan, 1, NULL, &(float){3}, 4, &diag));
     assert_ok(ash_plan_reset_states(r->plan, &diag));
     const ash_view *view;
     float f;
@@ -319,8 +321,8 @@ static void failing_allocations(void **state) {
         ash_plan *twin = NULL;
         r->memory.fail_at = r->memory.count + fail;
         ash_status status = ash_plan_replicate(r->plan, &twin, &diag);
-        if (status == ASH_OK) status = ash_plan_set_state(twin, 0, cells, sizeof cells, &diag);
-        if (status == ASH_OK) status = ash_plan_set_input(twin, 0, cells, sizeof cells, &diag);
+        if (status == ASH_OK) status = ash_plan_set_state(twin, 0, NULL, cells, sizeof cells, &diag);
+        if (status == ASH_OK) status = ash_plan_set_input(twin, 0, NULL, cells, sizeof cells, &diag);
         if (status == ASH_OK) status = ash_plan_execute(twin, &diag);
         r->memory.fail_at = 0;
         assert_true(status == ASH_OK || status == ASH_ERROR_OUT_OF_MEMORY);

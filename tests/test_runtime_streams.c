@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Plans on several streams: the same results as on one, on the processors and on streams that reorder all
  * they may; waits where they are needed, and each of them needed. */
 #include "plan_room.h"
@@ -90,7 +91,7 @@ static void set_inputs(struct room *r) {
     for (size_t k = 0; k < 2; k++) {
         float x[N];
         for (int i = 0; i < N; i++) x[i] = (float)(i * 7 % 31) + 100 * (float)k;
-        assert_ok(ash_plan_set_input(r->plan, k, x, sizeof x, &diag));
+        assert_ok(ash_plan_set_input(r->plan, k, NULL, x, sizeof x, &diag));
     }
 }
 
@@ -172,7 +173,7 @@ static void independent_work_overlaps(void **state) {
     ash_plan_options options = many(2, 2);
     build(r, &options, NULL);
     for (int i = 0; i < N; i++) y[i] = (float)i;
-    assert_ok(ash_plan_set_input(r->plan, 0, y, sizeof y, &diag));
+    assert_ok(ash_plan_set_input(r->plan, 0, NULL, y, sizeof y, &diag));
     if (sysconf(_SC_NPROCESSORS_ONLN) < 2) skip(); /* nothing can overlap on one processor */
     uint64_t overlapped = 0;
     for (int i = 0; i < 2000 && overlapped == 0; i++) {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Variables of an imported model: a plan is prepared once for the largest shapes, and follows whatever its
  * variables say within them, without compiling, allocating or moving anything. */
 #include "testing.h"
@@ -57,7 +58,7 @@ static void check_values(struct room *r, int64_t batch, int64_t sequence) {
     size_t count;
     for (int i = 0; i < BATCH * SEQUENCE; i++) ids[i] = (i * 5 + batch) % 7;
     assert_ok(ash_plan_set_vars(r->plan, vars, 2, &diag));
-    assert_ok(ash_plan_set_input(r->plan, 0, ids, (uint64_t)(batch * sequence) * sizeof *ids, &diag));
+    assert_ok(ash_plan_set_input(r->plan, 0, NULL, ids, (uint64_t)(batch * sequence) * sizeof *ids, &diag));
     assert_ok(ash_plan_execute(r->plan, &diag));
     assert_ok(ash_reference_run(r->g, inputs, 1, names, values, 2, &reference, &diag));
     const double *y = ash_reference_output(reference, 0, &want, &count);
@@ -119,7 +120,7 @@ static void buffers_are_at_their_maximum(void **state) {
     int64_t ids[2] = {1, 2};
     const ash_var_binding vars[2] = {{"batch", 1}, {"seq", 2}};
     assert_ok(ash_plan_set_vars(r->plan, vars, 2, &diag));
-    assert_ok(ash_plan_set_input(r->plan, 0, ids, sizeof ids, &diag));
+    assert_ok(ash_plan_set_input(r->plan, 0, NULL, ids, sizeof ids, &diag));
     long before = r->memory.count;
     assert_ok(ash_plan_execute(r->plan, &diag));
     assert_ok(ash_plan_execute_vars(r->plan, vars, 2, &diag));
@@ -141,11 +142,69 @@ static void buffers_are_at_their_maximum(void **state) {
     assert_int_equal(r->memory.count, before);
 }
 
+/* A variable that is named twice has no value that would be the right one; also when both are the same. */
+static void names_are_given_once(void **state) {
+    struct room *r = *state;
+    read_model(r);
+    assert_ok(ash_plan_prepare(r->context, r->g, NULL, &r->plan, &diag));
+    const ash_var_binding twice[] = {{"seq", 3}, {"batch", 2}, {"seq", 3}}, once[] = {{"seq", 5}};
+    assert_ok(ash_plan_set_vars(r->plan, once, 1, &diag));
+    int64_t ids[BATCH * SEQUENCE] = {0};
+    assert_ok(ash_plan_set_input(r->plan, 0, NULL, ids, BATCH * 5 * 8, &diag));
+    const ash_tensor *no_inputs[1] = {NULL};
+    ash_tensor *outputs[4];
+    ash_type type = {ASH_I64, 2, {2, 3}};
+    ash_tensor *input;
+    assert_ok(ash_tensor_create(r->context, "ids", &type, ids, 2 * 3 * 8, &input, &diag));
+    no_inputs[0] = input;
+    ash_eager_call call = {.vars = twice,
+                           .var_count = 3,
+                           .inputs = no_inputs,
+                           .input_count = 1,
+                           .outputs = outputs,
+                           .output_count = ash_plan_output_count(r->plan)};
+    const char *const names[] = {"seq", "batch", "seq"};
+    const int64_t values[] = {3, 2, 4};
+    const void *data[] = {ids};
+    ash_reference *reference = NULL;
+    for (int way = 0; way < 5; way++) {
+        ash_status status = ASH_OK;
+        ash_diag_clear(&diag);
+        switch (way) {
+        case 0: status = ash_plan_set_vars(r->plan, twice, 3, &diag); break;
+        case 1: status = ash_plan_execute_vars(r->plan, twice, 3, &diag); break;
+        case 2: status = ash_eager(r->context, r->g, NULL, &call, &diag); break;
+        case 3: status = ash_reference_run(r->g, data, 1, names, values, 3, &reference, &diag); break;
+        default: {
+            const ash_onnx_var dims[] = {{"seq", 1, 2}, {"batch", 1, 2}, {"seq", 1, 2}};
+            ash_graph *g;
+            status = ash_onnx_read(r->context, ASH_SOURCE_DIR "/tests/data/onnx/bert_like/model.onnx",
+                                   &(ash_onnx_options){.vars = dims, .n_vars = 3}, &g, &diag);
+        }
+        }
+        assert_int_equal(status, ASH_ERROR_INVALID_ARGUMENT);
+        if (!strstr(diag.message, "seq") || !strstr(diag.message, "twice")) fail_msg("%s", diag.message);
+    }
+    ash_plan_var var;
+    for (size_t i = 0; i < ash_plan_var_count(r->plan); i++) {
+        assert_ok(ash_plan_var_at(r->plan, i, &var, &diag));
+        assert_int_equal(var.value, strcmp(var.name, "seq") ? BATCH : 5); /* nothing has changed */
+    }
+    const ash_onnx_bind binds[] = {{"ids", input}, {"ids", input}};
+    ash_graph *g;
+    assert_status(ash_onnx_read(r->context, ASH_SOURCE_DIR "/tests/data/onnx/bert_like/model.onnx",
+                                &(ash_onnx_options){.binds = binds, .n_binds = 2}, &g, &diag),
+                  ASH_ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(diag.message, "input 'ids' is bound twice"));
+    ash_tensor_destroy(input);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(an_imported_model_follows_its_variables),
         TEST(buffers_are_at_their_maximum),
+        TEST(names_are_given_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

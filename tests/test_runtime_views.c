@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the views of a plan show when variables, inputs and parameters change behind them: bytes that are
  * there and of the present shape, or an error. */
 #include "testing.h"
@@ -73,7 +74,7 @@ static void inputs_have_shapes(void **state) {
     make_plan(r);
     for (int bound = 0; bound < 2; bound++) {
         assert_ok(set_shape(r, 2, 6));
-        assert_ok((bound ? ash_plan_bind_input : ash_plan_set_input)(r->plan, 0, x, 48, &diag));
+        assert_ok((bound ? ash_plan_bind_input : ash_plan_set_input)(r->plan, 0, NULL, x, 48, &diag));
         assert_ok(ash_plan_execute(r->plan, &diag));
         assert_ok(set_shape(r, 3, 4));
         assert_status(ash_plan_execute(r->plan, &diag), ASH_ERROR_STATE);
@@ -84,7 +85,7 @@ static void inputs_have_shapes(void **state) {
         assert_status(ash_plan_execute_vars(r->plan, other, 2, &diag), ASH_ERROR_STATE);
         assert_true(first(output(r, 1)) == -1);
         assert_ok(set_shape(r, 3, 4));
-        assert_ok((bound ? ash_plan_bind_input : ash_plan_set_input)(r->plan, 0, x, 48, &diag));
+        assert_ok((bound ? ash_plan_bind_input : ash_plan_set_input)(r->plan, 0, NULL, x, 48, &diag));
         assert_ok(ash_plan_execute(r->plan, &diag));
         assert_int_equal(ash_view_type(output(r, 1))->dims[0], 3);
     }
@@ -100,7 +101,7 @@ static void results_are_of_their_variables(void **state) {
     make_plan(r);
     for (int bound = 0; bound < 2; bound++) {
         assert_ok(set_shape(r, 1, 2));
-        assert_ok((bound ? ash_plan_bind_input : ash_plan_set_input)(r->plan, 0, small, 8, &diag));
+        assert_ok((bound ? ash_plan_bind_input : ash_plan_set_input)(r->plan, 0, NULL, small, 8, &diag));
         assert_ok(ash_plan_execute(r->plan, &diag));
         assert_true(first(output(r, 0)) == 5 && first(output(r, 1)) == -5);
         assert_ok(set_shape(r, MOST, MOST));
@@ -124,7 +125,7 @@ static void released_with_other_variables(void **state) {
     numbers(small, 5);
     make_plan(r);
     assert_ok(set_shape(r, 1, 2));
-    assert_ok(ash_plan_bind_input(r->plan, 0, small, 8, &diag));
+    assert_ok(ash_plan_bind_input(r->plan, 0, NULL, small, 8, &diag));
     assert_ok(ash_plan_execute(r->plan, &diag));
     assert_ok(set_shape(r, MOST, MOST));
     assert_ok(ash_plan_release_intermediates(r->plan, NULL, &diag));
@@ -152,7 +153,7 @@ static void an_input_after_a_release(void **state) {
     make_plan(r);
     assert_ok(set_shape(r, 3, 4));
     for (int in_place = 0; in_place < 2; in_place++) {
-        assert_ok(ash_plan_set_input(r->plan, 0, x, sizeof x, &diag));
+        assert_ok(ash_plan_set_input(r->plan, 0, NULL, x, sizeof x, &diag));
         assert_ok(ash_plan_execute(r->plan, &diag));
         assert_ok(ash_plan_release_intermediates(r->plan, NULL, &diag));
         assert_true(first(output(r, 0)) == 3 && first(output(r, 1)) == -3);
@@ -163,7 +164,7 @@ static void an_input_after_a_release(void **state) {
             assert_ok(ash_view_data_mut(view, &data, &diag));
             memcpy(data, next, sizeof next);
         } else {
-            assert_ok(ash_plan_set_input(r->plan, 0, next, sizeof next, &diag));
+            assert_ok(ash_plan_set_input(r->plan, 0, NULL, next, sizeof next, &diag));
         }
         assert_true(first(output(r, 0)) == 7 && first(output(r, 1)) == -3);
         assert_ok(ash_plan_execute(r->plan, &diag));
@@ -179,12 +180,12 @@ static void released_twice(void **state) {
     numbers(next, 7);
     make_plan(r);
     assert_ok(set_shape(r, 3, 4));
-    assert_ok(ash_plan_set_input(r->plan, 0, x, sizeof x, &diag));
+    assert_ok(ash_plan_set_input(r->plan, 0, NULL, x, sizeof x, &diag));
     assert_ok(ash_plan_execute(r->plan, &diag));
     for (int k = 0; k < 3; k++) {
         assert_ok(ash_plan_release_intermediates(r->plan, NULL, &diag));
         assert_true(first(output(r, 0)) == 3 && first(output(r, 1)) == -3);
-        assert_ok(ash_plan_set_input(r->plan, 0, next, sizeof next, &diag));
+        assert_ok(ash_plan_set_input(r->plan, 0, NULL, next, sizeof next, &diag));
         assert_true(first(output(r, 1)) == -3);
     }
 }
@@ -197,11 +198,12 @@ static void a_view_given_to_itself(void **state) {
     numbers(x, 3);
     make_plan(r);
     assert_ok(set_shape(r, 3, 4));
-    assert_ok(ash_plan_set_input(r->plan, 0, x, sizeof x, &diag));
+    assert_ok(ash_plan_set_input(r->plan, 0, NULL, x, sizeof x, &diag));
     assert_ok(ash_plan_execute(r->plan, &diag));
     for (int bind = 0; bind < 2; bind++) {
         assert_ok(ash_view_data(output(r, 0), &data, &diag));
-        assert_ok((bind ? ash_plan_bind_input : ash_plan_set_input)(r->plan, 0, data, sizeof x, &diag));
+        assert_ok(
+            (bind ? ash_plan_bind_input : ash_plan_set_input)(r->plan, 0, NULL, data, sizeof x, &diag));
         assert_ok(ash_plan_execute(r->plan, &diag));
         assert_true(first(output(r, 0)) == 3 && first(output(r, 1)) == -3);
     }
@@ -215,7 +217,7 @@ static void a_failed_call_changes_nothing(void **state) {
     numbers(x, 3);
     make_plan(r);
     assert_ok(set_shape(r, 3, 4));
-    assert_ok(ash_plan_bind_input(r->plan, 0, x, sizeof x, &diag));
+    assert_ok(ash_plan_bind_input(r->plan, 0, NULL, x, sizeof x, &diag));
     for (long fail = 1;; fail++) {
         r->memory.fail_at = r->memory.count + fail;
         ash_status status = ash_plan_input(r->plan, 0, &view, &diag);
@@ -229,7 +231,7 @@ static void a_failed_call_changes_nothing(void **state) {
         r->plan = NULL;
         assert_ok(ash_plan_prepare(r->context, r->graph, NULL, &r->plan, &diag));
         assert_ok(set_shape(r, 3, 4));
-        assert_ok(ash_plan_bind_input(r->plan, 0, x, sizeof x, &diag));
+        assert_ok(ash_plan_bind_input(r->plan, 0, NULL, x, sizeof x, &diag));
     }
     assert_non_null(view);
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Packed weights: which steps of the prologue run again when parameters are set, and weights in the
  * caller's memory. */
 #include "plan_room.h"
@@ -99,7 +100,7 @@ static void run(ash_plan *plan, float y[N]) {
     float x[N];
     const ash_view *view;
     for (int i = 0; i < N; i++) x[i] = (float)i;
-    assert_ok(ash_plan_set_input(plan, 0, x, sizeof x, &diag));
+    assert_ok(ash_plan_set_input(plan, 0, NULL, x, sizeof x, &diag));
     assert_ok(ash_plan_execute(plan, &diag));
     assert_ok(ash_plan_output(plan, 0, &view, &diag));
     assert_ok(ash_view_copy_out(view, y, N * sizeof *y, &diag));
@@ -133,7 +134,7 @@ static void what_depends_runs_again(void **state) {
                 snprintf(name, sizeof name, "p%u", p);
                 versions[p] += 1 + (uint32_t)round;
                 values_of(p, versions[p], data);
-                assert_ok(ash_plan_set_parameter(plan, name, data, sizeof data, &diag));
+                assert_ok(ash_plan_set_parameter(plan, name, NULL, data, sizeof data, &diag));
             }
             uint64_t before = ash_plan_describe(plan).prologue_runs;
             run(plan, have);
@@ -184,13 +185,13 @@ static void counted(void **state) {
     uint64_t before = 4;
     for (size_t i = 0; i < ASH_COUNT(cases); i++) {
         data[0] = 7;
-        assert_ok(ash_plan_set_parameter(r->plan, cases[i].name, data, sizeof data, &diag));
+        assert_ok(ash_plan_set_parameter(r->plan, cases[i].name, NULL, data, sizeof data, &diag));
         run(r->plan, y);
         assert_true(y[0] != first[0] && y[1] == first[1]);
         assert_int_equal(ash_plan_describe(r->plan).prologue_runs, before + cases[i].runs);
         before += cases[i].runs;
         data[0] = 1; /* and back */
-        assert_ok(ash_plan_set_parameter(r->plan, cases[i].name, data, sizeof data, &diag));
+        assert_ok(ash_plan_set_parameter(r->plan, cases[i].name, NULL, data, sizeof data, &diag));
         run(r->plan, y);
         assert_memory_equal(y, first, sizeof y);
         before += cases[i].runs;
@@ -204,7 +205,7 @@ static void counted(void **state) {
     ash_plan *twin;
     assert_ok(ash_plan_replicate(r->plan, &twin, &diag));
     data[0] = 7;
-    assert_ok(ash_plan_set_parameter(r->plan, "p2", data, sizeof data, &diag));
+    assert_ok(ash_plan_set_parameter(r->plan, "p2", NULL, data, sizeof data, &diag));
     run(r->plan, y);
     assert_int_equal(ash_plan_describe(r->plan).prologue_runs, before + 8);
     run(twin, y);
@@ -229,7 +230,7 @@ static void failures(void **state) {
     values_of(2, 9, data);
     bool done = false;
     for (long n = 1; !done; n++) {
-        assert_ok(ash_plan_set_parameter(r->plan, "p2", data, sizeof data, &diag));
+        assert_ok(ash_plan_set_parameter(r->plan, "p2", NULL, data, sizeof data, &diag));
         r->memory.fail_at = r->memory.count + n;
         ash_status status = ash_plan_execute(r->plan, &diag);
         r->memory.fail_at = 0;
@@ -302,7 +303,7 @@ static void weights_of_the_caller(void **state) {
     ash_plan *twin;
     assert_ok(ash_plan_replicate(r->plan, &twin, &diag));
     values_of(0, 5, data);
-    assert_ok(ash_plan_set_parameter(r->plan, "p0", data, sizeof data, &diag));
+    assert_ok(ash_plan_set_parameter(r->plan, "p0", NULL, data, sizeof data, &diag));
     run(r->plan, y);
     assert_memory_not_equal(y, first, sizeof y);
     assert_false(lies_in(r->plan, other, size));
@@ -337,7 +338,7 @@ static void a_block_that_replicas_share(void **state) {
     /* One makes its weights anew, of another parameter: elsewhere. */
     values_of(0, 5, data);
     assert_ok(ash_plan_release_all(r->plan, NULL, &diag));
-    assert_ok(ash_plan_set_parameter(r->plan, "p0", data, sizeof data, &diag));
+    assert_ok(ash_plan_set_parameter(r->plan, "p0", NULL, data, sizeof data, &diag));
     run(r->plan, y);
     assert_memory_not_equal(y, first, sizeof y);
     assert_false(lies_in(r->plan, memory, size));
@@ -368,7 +369,7 @@ static void views_of_weights(void **state) {
         if (looked) assert_true(lies_in(r->plan, memory, size));
         uint64_t before = ash_plan_describe(r->plan).prologue_runs;
         values_of(1, 5, data);
-        assert_ok(ash_plan_set_parameter(r->plan, "p1", data, sizeof data, &diag));
+        assert_ok(ash_plan_set_parameter(r->plan, "p1", NULL, data, sizeof data, &diag));
         run(r->plan, y);
         runs[looked] = ash_plan_describe(r->plan).prologue_runs - before;
         assert_true(runs[looked] < ash_plan_prologue_count(r->plan));

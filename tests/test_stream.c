@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The CPU's streams: order within a stream and by events, chunks exactly once, fewer threads than streams,
  * what does not fit. */
 #include "testing.h"
@@ -215,7 +216,7 @@ static void captures_of_several(void **state) {
             s->launch(s, i % STREAMS, &tasks[i].launch, NULL);
             s->record(s, i % STREAMS, i);
         }
-        assert_ok(s->capture_end(s, &capture, &diag));
+        assert_ok(s->capture_end(s, NULL, &capture, &diag));
         assert_int_equal(r->clock, 0); /* nothing has run */
         assert_int_equal(s->captured(capture), TASKS);
         for (uint32_t round = 1; round <= 20; round++) {
@@ -242,7 +243,7 @@ static void failing_captures(void **state) {
         assert_ok(s->capture_begin(s, &diag));
         for (uint32_t i = 0; i < 3; i++) s->call(s, i, add_one, &calls);
         r->memory.fail_at = r->memory.count + n;
-        status = s->capture_end(s, &capture, &diag);
+        status = s->capture_end(s, NULL, &capture, &diag);
         r->memory.fail_at = 0;
         assert_true(status == ASH_OK || (status == ASH_ERROR_OUT_OF_MEMORY && !capture));
         assert_ok(s->finish(s, &diag)); /* nothing of it is left */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tiles: in what order chunks come, what is kept in the caches, and how sums survive between slices. */
 #include "ashlar/builder.h"
 #include "ashlar/plan.h"
@@ -7,14 +8,22 @@
 enum { THREADS = 4, BLOCK = 8 };
 
 static ash_context *context;
-static ash_target avx2; /* with the caches of one processor, whatever this machine has */
+static ash_target avx2;      /* with the caches of one processor, whatever this machine has */
+static ash_graph *graphs[4]; /* of the running test; they go with it, also when it fails */
+
+/* A level of x86-64 with caches of its own. */
+static ash_target level(const char *name, int64_t l1_bytes) {
+    ash_target target;
+    ash_diag diag;
+    assert_ok(ash_target__named(name, &target, &diag));
+    target.l1_bytes = l1_bytes;
+    target.l2_bytes = 512 << 10;
+    return target;
+}
 
 static int setup(void **state) {
     (void)state;
-    ash_diag diag;
-    assert_ok(ash_target__named("x86-64-v3", &avx2, &diag));
-    avx2.l1_bytes = 32 << 10;
-    avx2.l2_bytes = 512 << 10;
+    avx2 = level("x86-64-v3", 32 << 10);
     return ash_context_create(&(ash_context_options){.threads = THREADS}, &context, NULL);
 }
 
@@ -24,11 +33,22 @@ static int teardown(void **state) {
     return 0;
 }
 
+static int drop_graphs(void **state) {
+    (void)state;
+    for (size_t i = 0; i < ASH_COUNT(graphs); i++) {
+        ash_graph_destroy(graphs[i]);
+        graphs[i] = NULL;
+    }
+    return 0;
+}
+
 static ash_graph *new_graph(void) {
-    ash_graph *g;
     ash_diag diag;
-    assert_ok(ash_graph_create(context, "test", &g, &diag));
-    return g;
+    size_t i = 0;
+    while (i < ASH_COUNT(graphs) - 1 && graphs[i]) i++;
+    assert_null(graphs[i]);
+    assert_ok(ash_graph_create(context, "test", &graphs[i], &diag));
+    return graphs[i];
 }
 
 static ash_value input(ash_graph *g, const char *name, unsigned rank, const int64_t *dims) {
@@ -149,28 +169,40 @@ static void slices_where_a_strip_is_larger_than_the_cache(void **state) {
     ash_target roomy = avx2;
     roomy.l1_bytes = 1 << 20;
     assert_int_equal(scratch(large, &roomy), 0);
-    ash_graph_destroy(small);
-    ash_graph_destroy(large);
 }
 
+/* On the levels of x86-64 that have slices and that this machine runs, with first-level caches of two usual
+ * sizes. */
 static void sums_survive_between_slices(void **state) {
     (void)state;
-    static const int64_t vars[8],
-        shapes[][4] = {
-            {72, 24, 27, 3},   /* the last slice is shorter; lines end in a part of a tile */
-            {1024, 24, 13, 1}, /* positions as one long dim, with a rest */
-            {32, 16, 20, 5},
-        };
+    static const char *const levels[] = {"x86-64-v3", "x86-64-v4"};
+    static const int64_t vars[8], l1_bytes[] = {32 << 10, 48 << 10};
+    static const struct {
+        int64_t channels, outputs, size, window;
+        unsigned sliced; /* with 32 KiB, on levels whose vectors have so many bytes (a sum of them) */
+    } shapes[] = {
+        {72, 24, 27, 3, 32},      /* the last slice is shorter; lines end in a part of a tile */
+        {1024, 24, 13, 1, 32},    /* positions as one long dim, with a rest */
+        {32, 16, 20, 5, 32 | 64}, /* a slice is one block of channels */
+        {72, 64, 25, 3, 32 | 64}, /* as the first two, wider */
+        {1024, 96, 19, 1, 32 | 64},
+    };
     ash_diag diag;
     ash_compiler *compiler;
     assert_ok(ash_compiler__get(context, &compiler, &diag));
-    for (size_t i = 0; i < ASH_COUNT(shapes); i++) {
-        ash_graph *g = conv(shapes[i][0], shapes[i][1], shapes[i][2], shapes[i][3]);
-        const ash_target *target = ash_compiler__target(compiler);
-        if (target->vector_bytes >= 32 && target->l1_bytes <= 48 << 10) assert_true(scratch(g, target) > 0);
-        test_differential(context, g, vars, 1e-6);
-        ash_graph_destroy(g);
+    const ash_target machine = *ash_compiler__target(compiler);
+    for (size_t l = 0; l < ASH_COUNT(levels) * ASH_COUNT(l1_bytes); l++) {
+        ash_target target = level(levels[l / ASH_COUNT(l1_bytes)], l1_bytes[l % ASH_COUNT(l1_bytes)]);
+        if (ash_compiler__set_target(compiler, &target, &diag) != ASH_OK) continue;
+        for (size_t i = 0; i < ASH_COUNT(shapes); i++) {
+            ash_graph *g = conv(shapes[i].channels, shapes[i].outputs, shapes[i].size, shapes[i].window);
+            if (target.l1_bytes == 32 << 10 && (shapes[i].sliced & target.vector_bytes))
+                assert_true(scratch(g, &target) > 0);
+            test_differential(context, g, vars, 1e-6);
+            drop_graphs(NULL);
+        }
     }
+    assert_ok(ash_compiler__set_target(compiler, &machine, &diag));
 }
 
 /* Each worker has sums of its own: the same bits for any number of them. */
@@ -189,8 +221,8 @@ static void workers_have_sums_of_their_own(void **state) {
         ash_plan *plan;
         options.threads = threads;
         assert_ok(ash_plan_prepare(context, g, &options, &plan, &diag));
-        assert_ok(ash_plan_bind_input(plan, 0, x, counts[0] * sizeof *x, &diag));
-        assert_ok(ash_plan_bind_input(plan, 1, w, counts[1] * sizeof *w, &diag));
+        assert_ok(ash_plan_bind_input(plan, 0, NULL, x, counts[0] * sizeof *x, &diag));
+        assert_ok(ash_plan_bind_input(plan, 1, NULL, w, counts[1] * sizeof *w, &diag));
         for (int repeat = 0; repeat < 8; repeat++) {
             assert_ok(ash_plan_execute(plan, &diag));
             const ash_view *view;
@@ -205,7 +237,6 @@ static void workers_have_sums_of_their_own(void **state) {
         ash_plan_destroy(plan);
     }
     free(x), free(w), free(one);
-    ash_graph_destroy(g);
 }
 
 /* --- a first operand that movement scatters ----------------------------------------------------------- */
@@ -223,7 +254,6 @@ static void scattered_operand_is_copied_once(void **state) {
     assert_false(has(&p->nests.at[p->steps.at[1].nest], ASH_NEST_GATHER));
     ash_program__free(p);
     test_differential(context, g, vars, 1e-6);
-    ash_graph_destroy(g);
 }
 
 /* Heads side by side are runs of 64: read where they lie. */
@@ -236,19 +266,20 @@ static void runs_are_read_where_they_lie(void **state) {
     ash_program *p = lower(g, &avx2);
     assert_int_equal(p->steps.len, 1);
     ash_program__free(p);
-    ash_graph_destroy(g);
 }
+
+#define TILE_TEST(function) cmocka_unit_test_teardown(function, drop_graphs)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines_stay_where_they_are_much),
-        cmocka_unit_test(strip_stays_where_it_is_large),
-        cmocka_unit_test(chunks_cover_all_lines),
-        cmocka_unit_test(slices_where_a_strip_is_larger_than_the_cache),
-        cmocka_unit_test(sums_survive_between_slices),
-        cmocka_unit_test(workers_have_sums_of_their_own),
-        cmocka_unit_test(scattered_operand_is_copied_once),
-        cmocka_unit_test(runs_are_read_where_they_lie),
+        TILE_TEST(lines_stay_where_they_are_much),
+        TILE_TEST(strip_stays_where_it_is_large),
+        TILE_TEST(chunks_cover_all_lines),
+        TILE_TEST(slices_where_a_strip_is_larger_than_the_cache),
+        TILE_TEST(sums_survive_between_slices),
+        TILE_TEST(workers_have_sums_of_their_own),
+        TILE_TEST(scattered_operand_is_copied_once),
+        TILE_TEST(runs_are_read_where_they_lie),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

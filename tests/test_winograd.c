@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Winograd convolutions: the transforms, the kernel against direct convolutions in double precision, where
  * the pass takes them, and what plans with them promise. */
 #include "ashlar/plan.h"
@@ -116,7 +117,7 @@ static void set_inputs(ash_plan *plan, uint64_t seed) {
         assert_true(ash_type_static_count(&type, &count));
         float *data = malloc((size_t)count * sizeof *data + 1);
         for (int64_t e = 0; e < count; e++) data[e] = (float)uniform(&random);
-        assert_ok(ash_plan_set_input(plan, i, data, (size_t)count * sizeof *data, &diag));
+        assert_ok(ash_plan_set_input(plan, i, NULL, data, (size_t)count * sizeof *data, &diag));
         free(data);
     }
 }
@@ -131,8 +132,8 @@ static const float *output_of(ash_plan *plan, size_t *size) {
     return data;
 }
 
-/* Errors of what the plan has computed: in the 2-norm, and the largest one relative to the largest element.
- */
+/* Errors of what the plan has computed: in the 2-norm, and the largest one relative to the largest
+ * element. */
 typedef struct errors {
     double norm, most;
 } errors;
@@ -213,7 +214,7 @@ static void errors_by_tile(void **state) {
     fixture *f = *state;
     ash_diag diag;
     ash_plan_options options = ash_plan_options_default();
-    options.winograd = false;
+    options.no_winograd = true;
     for (int64_t tile = 0; tile <= 6; tile += 2) { /* 0: direct */
         shape s = {1, 256, 64, 24, 24, {1, 1}, {1, 1}, 8, 8, 8, tile, 0};
         ash_plan *plan;
@@ -430,7 +431,7 @@ static void parameters_are_transformed_again(void **state) {
         assert_int_equal(w->kind, ASH_VALUE_PARAMETER);
         float data[56 * 40 * 9];
         for (size_t i = 0; i < ASH_COUNT(data); i++) data[i] = (float)uniform(&f->random);
-        assert_ok(ash_plan_set_parameter(plan, "w", data, sizeof data, &diag));
+        assert_ok(ash_plan_set_parameter(plan, "w", NULL, data, sizeof data, &diag));
         memcpy((void *)w->blob->data, data, sizeof data);
     }
     ash_plan_destroy(plan);
@@ -469,7 +470,7 @@ static void weights_do_not_grow(void **state) {
     for (unsigned tiled = 0; tiled < 2; tiled++) {
         ash_plan *plan;
         ash_plan_options options = ash_plan_options_default();
-        options.winograd = tiled;
+        options.no_winograd = !tiled;
         two_layers(f);
         assert_ok(ash_plan_prepare(f->context, f->g, &options, &plan, &diag));
         assert_int_equal(winograd_steps(plan), tiled ? 2 : 0);
@@ -484,7 +485,7 @@ static void plans_do_without(void **state) {
     ash_diag diag;
     ash_plan *plan;
     ash_plan_options options = ash_plan_options_default();
-    options.winograd = false;
+    options.no_winograd = true;
     two_layers(f);
     assert_ok(ash_plan_prepare(f->context, f->g, &options, &plan, &diag));
     assert_int_equal(winograd_steps(plan), 0);

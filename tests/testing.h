@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* cmocka with the headers it wants, and an allocator that fails on demand. */
 #ifndef ASH_TESTING_H
 #define ASH_TESTING_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What a trace must be for Perfetto to show what was meant (the Trace Event Format, JSON object form):
  *
  *   {"traceEvents": [event, ...], ...}        each event an object with "ph", "pid", "tid" and "name"

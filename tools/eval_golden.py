@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Writes tests/data/eval_*.txt: operands, attributes and expected results for the reference evaluator.
 
 Needs numpy 2. The expected values come from numpy, from Python's integers and fractions, and from plain definitions; never

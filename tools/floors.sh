@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # Checks that no folder of the sources looks upwards (docs/architecture.md):
 #
 #     tools/floors.sh [ROOT]

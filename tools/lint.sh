@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # clang-format and clang-tidy 19 over the sources:
 #
 #     tools/lint.sh check     says what they would change or object to; status 1 when there is anything
@@ -26,7 +27,17 @@ tree=build-address
     -DCMAKE_CXX_COMPILER=clang++-19 -DASHLAR_LLVM=shared -DASHLAR_SANITIZE=address,undefined >/dev/null || exit 1
 cmake --build $tree --target ashlar_generated >/dev/null || exit 1
 echo "clang-tidy: ${#units[@]} files"
-printf '%s\0' "${units[@]}" | xargs -0 -P "$jobs" -n 4 clang-tidy-19 -p $tree --quiet 2>&1 |
-    { grep -vE '^[0-9]+ warnings? (generated|treated)|^Suppressed|^Use -header-filter|Processing file' || true; }
+# A line now and then, so that one sees it go on.
+done_units=0
+printf '%s\0' "${units[@]}" | xargs -0 -P "$jobs" -n 4 sh -c 'echo "@ $#"; exec clang-tidy-19 -p "$0" --quiet "$@"' $tree 2>&1 |
+    while IFS= read -r line; do
+        case $line in
+        "@ "*)
+            done_units=$((done_units + ${line#@ }))
+            [ $((done_units % 32)) -ne 0 ] || echo "  $done_units of ${#units[@]}"
+            ;;
+        *) echo "$line" ;;
+        esac
+    done | { grep --line-buffered -vE '^[0-9]+ warnings? (generated|treated)|^Suppressed|^Use -header-filter|Processing file' || true; }
 [ "${PIPESTATUS[1]}" -eq 0 ] || failed=1
 exit $failed

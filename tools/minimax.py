@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Computes the polynomials of generated code: writes src/code/coefficients.h to standard output.
 
 Each is a minimax fit by Remez's exchange in 60-digit arithmetic, of the function `g` with the weight `w`, which makes the

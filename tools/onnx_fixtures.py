@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Writes the small ONNX models that the tests import: tests/data/onnx/NAME/model.onnx with test_data_set_*.
 
 usage: onnx_fixtures.py OUTDIR [NAME...]        (the results are committed; onnx, numpy and onnxruntime are needed only here)
@@ -744,9 +745,44 @@ def uniques():
     return n.model(), [{"x": (k,), "y": (m, 3)} for k, m in ((20, 12), (200, 50), (1, 1), (33, 7))]
 
 
+def edges():
+    """Opset 18: bounds that are computed and of either sign, and what lies at the edge of an operator's meaning."""
+    n = Net("edges", 18)
+    x, t, k, image = n.input("x", ["p", 4]), n.input("t", ["t"]), n.input("k", [5], I64), n.input("image", [1, 2, 5, 6])
+    zero, axis = n.ints(0), n.ints(0)
+    length, rows = n.op("Shape", t), n.op("Slice", n.op("Shape", x), n.ints(0), n.ints(1))
+    minus = n.op("Sub", zero, length)
+    difference = n.op("Sub", rows, length)
+    end = n.ints(2 ** 62)
+    n.output(n.op("Slice", x, minus, end, axis))  # x[-t:]
+    n.output(n.op("Slice", x, zero, minus, axis))  # x[:-t]
+    n.output(n.op("Slice", x, zero, difference, axis))  # x[:p - t], where t may be the larger
+    n.output(n.op("Slice", x, difference, n.ints(-2 ** 62), axis, n.ints(-2)))
+    n.output(n.op("Slice", x, n.op("Neg", rows), minus, axis, n.ints(-1)))
+    n.output(n.op("Slice", x, n.ints(-100), n.ints(-101), n.ints(1), n.ints(-1)))  # a start below -4 is 0
+    n.output(n.op("Pad", x, n.op("Concat", length, zero, zero, n.ints(1), axis=0)))
+    n.output(n.op("Pad", x, n.op("Concat", n.ints(1), zero, length, zero, axis=0), mode="edge"))
+    n.output(n.op("Pad", x, n.op("Concat", length, zero, n.ints(2), zero, axis=0), mode="wrap"))
+
+    def scalar(v):
+        return n.op("Squeeze", v, zero)
+
+    n.output(n.op("Range", scalar(minus), scalar(rows), n.const(np.int64(3))), dtype=I64)
+    n.output(n.op("Range", scalar(rows), scalar(minus), n.const(np.int64(-2))), dtype=I64)
+    n.output(n.op("Neg", t))
+    n.output(n.op("Compress", x, n.const(np.array([1, 0, 1, 1, 0, 1, 1], bool)), axis=0))
+    n.output(n.op("Pow", k, n.const(np.float32(11))), dtype=I64)
+    n.output(n.op("Pow", k, n.const(np.float32(0.5))), dtype=I64)
+    n.output(n.op("ReduceL2", k, keepdims=0), dtype=I64)
+    n.output(n.op("ReduceLogSumExp", k, keepdims=0), dtype=I64)
+    for shape, pad in (([14, 12], "NOTSET"), ([13, 11], "SAME_UPPER"), ([14, 11], "SAME_LOWER")):
+        n.output(n.op("ConvTranspose", image, n.weight(2, 1, 5, 4), strides=[3, 2], output_shape=shape, auto_pad=pad))
+    return n.model(), [{"x": (p, 4), "t": (t,), "k": (5,), "image": (1, 2, 5, 6)} for p, t in ((7, 2), (2, 5), (3, 3), (9, 1))]
+
+
 FIXTURES = [resnet_like, inception_like, mobilenet_like, bert_like, shapes, mlp_external, typed_data, recurrent, upsampler,
             einsum, fused, quantized, half, unsorted, ties, functions,
-            attention, group_query, decoder, few_bits, quantized_more, blocks, newer, newest_spec, found, detector, uniques]
+            attention, group_query, decoder, few_bits, quantized_more, blocks, newer, newest_spec, found, detector, uniques, edges]
 
 
 def feed(net, info, shape, rng):

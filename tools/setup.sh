@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # Makes sure that the packages for a purpose are installed (Debian 12 and 13, Ubuntu 24.04):
 #
 #     tools/setup.sh [build] [test] [lint]        without a word: build

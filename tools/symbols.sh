@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # Checks what the built library shows and what it takes:
 #
 #     tools/symbols.sh libashlar.so libashlar.a
@@ -30,7 +31,8 @@ root=$OLDPWD
 
 # An ASH_API declaration may take several lines; its name is the last word before the first parenthesis.
 grep -hv "^#" "$root"/include/ashlar/*.h | tr '\n' ' ' | grep -oE 'ASH_API [^;(]*\(' | grep -oE '[A-Za-z0-9_]+ *\($' | tr -d ' (' | sort -u >declared
-nm -D --defined-only "$shared" | awk '{ print $NF }' | sort -u >exported
+# __bss_start, _edata and _end are the linker's own, and there when a shared library that is linked asks for them.
+nm -D --defined-only "$shared" | awk '$NF !~ /^(__bss_start|_edata|_end)$/ { print $NF }' | sort -u >exported
 comm -13 declared exported >extra
 comm -23 declared exported >lacking
 judge "exported, but in no public header" extra "$(wc -l <exported)"

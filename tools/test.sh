@@ -1,58 +1,117 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # Builds and tests ashlar in the ways that are named, and prints what was counted:
 #
-#     tools/test.sh [release] [address] [thread] [lint]
+#     tools/test.sh [release] [address] [thread] [machines] [lint]
 #
 #   release   gcc, as it is shipped; also installs it and builds programs against it, and checks sources and symbols
 #   address   clang, address and undefined-behaviour sanitizers: the same tests but for those of the shipped files
 #   thread    clang, thread sanitizer: the tests that are labelled "threads"
+#   machines  the release build once more, as other processors (tests/machine.c): plain x86-64, AVX2 and AVX-512, with
+#             first-level caches of 32, 48 and 64 KiB; those that this one cannot be are skipped
 #   lint      clang-format and clang-tidy
 #
 # Each build has a folder of its own, build-NAME. The sanitized ones use LLVM's shared library, whose C interface is all
-# that ashlar uses. Status 1 when anything failed. JOBS: how many at once (default: one per core).
+# that ashlar uses. Status 1 when anything failed; what failed stands by name at the end. JOBS: how many at once (default:
+# one per core).
 set -u
 cd "$(dirname "$0")/.." || exit 1
 jobs=${JOBS:-$(nproc)}
 failed=0
-table=$(mktemp)
-trap 'rm -f "$table"' EXIT
+table=$(mktemp) names=$(mktemp)
+trap 'rm -f "$table" "$table.log" "$names"' EXIT
 
 say() { printf '\n=== %s\n' "$*"; }
 
-row() { printf '%-9s %8s %8s %8s %8s %8s %7ss\n' "$@" >>"$table"; }
+row() { printf '%-18s %8s %8s %8s %8s %8s %7ss\n' "$@" >>"$table"; }
 
 # Sums what the programs of a ctest run printed: cmocka's lines, and "N passed, N failed, N skipped" of the others.
 count() {
     awk '/^\[  PASSED  \] [0-9]+ test/ { p += $4 }
          /^\[  SKIPPED \] [0-9]+ test/ { s += $4 }
-         /^\[  FAILED  \] [0-9]+ test/ { f += $4 }
+         /^\[  FAILED  \] (tests: )?[0-9]+ test/ { f += $4 == "tests:" ? $5 : $4 }   # cmocka 1.1.7 names the group
          /^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped/ { p += $1; f += $3; s += $5 }
          END { print p + 0, f + 0, s + 0 }' "$1"
 }
 
-# NAME, ctest's arguments as one word, then cmake's arguments
-run() {
-    local name=$1 select=$2 tree=build-$1 start=$SECONDS launch=""
-    shift 2
-    say "$name: build"
-    if ! { cmake -S . -B "$tree" -G Ninja --log-level=WARNING "$@" >"$table.log" || { cat "$table.log"; false; }; } ||
-        ! cmake --build "$tree" -j "$jobs" | tail -n 40; then
-        failed=1
-        row "$name" "no build" - - - - $((SECONDS - start))
+# NAME and a ctest run's log and list of failures: each program that failed, with its cases where it names them.
+name_failures() {
+    [ -s "$3" ] || return
+    awk -v run="$1" 'FILENAME == ARGV[1] { split($0, part, ":"); bad[part[2]] = 1; next }
+         /^[0-9]+\/[0-9]+ Test: / { test = $3; if (test in bad && !(test in seen)) { order[++n] = test; seen[test] = 1 } }
+         test in bad && /^\[  FAILED  \] [A-Za-z_]/ && $4 !~ /:$/ && !((test, $4) in told) { told[test, $4] = 1; cases[test] = cases[test] " " $4 }
+         test in bad && /^(FAIL|==[0-9]+==ERROR|SUMMARY: )/ && ++lines[test] <= 3 { cases[test] = cases[test] "\n        " substr($0, 1, 160) }
+         END { for (i = 1; i <= n; i++) printf "  %-9s %s%s\n", run, order[i], cases[order[i]] ? ":" cases[order[i]] : "" }' \
+        "$3" "$2" >>"$names"
+}
+
+# Builds a tree. On a terminal ninja says how far it is; else a line for each tenth, and what is no step.
+build_tree() {
+    local line tenth last=-1
+    if [ -t 1 ]; then
+        cmake --build "$1" -j "$jobs"
         return
     fi
-    say "$name: test"
+    cmake --build "$1" -j "$jobs" 2>&1 | while IFS= read -r line; do
+        if [[ $line =~ ^\[([0-9]+)/([0-9]+)\] ]]; then
+            tenth=$((10 * BASH_REMATCH[1] / BASH_REMATCH[2]))
+            [ "$tenth" -eq "$last" ] && continue
+            last=$tenth
+        fi
+        printf '%s\n' "$line"
+    done
+}
+
+# NAME, its tree, ctest's arguments as one word: runs the tests, adds a row.
+tests() {
+    local name=$1 tree=$2 select=$3 start=$4 launch=""
     # The thread sanitizer wants its shadow where address-space randomisation may have put something else.
     [ "$name" = thread ] && setarch -R true 2>/dev/null && launch="setarch -R"
-    local log=$tree/Testing/Temporary/LastTest.log
-    rm -f "$log"
+    local log=$tree/Testing/Temporary/LastTest.log bad=$tree/Testing/Temporary/LastTestsFailed.log
+    rm -f "$log" "$bad"
     $launch ctest --test-dir "$tree" -j "$jobs" --output-on-failure --no-tests=error $select | tee "$table.log"
     [ "${PIPESTATUS[0]}" -eq 0 ] || failed=1
     sed -n '/^unsupported, by reason:/,/passed.*skipped/p' "$log"
+    name_failures "$name" "$log" "$bad"
     local programs
     programs=$(sed -n 's/.* \([0-9]*\) tests failed out of \([0-9]*\)/\1 \2/p' "$table.log")
     set -- $programs
     row "$name" "$((${2:-0} - ${1:-0}))" "${1:-?}" $(count "$log") $((SECONDS - start))
+}
+
+# NAME, then cmake's arguments: builds it
+build() {
+    local name=$1 tree=build-$1 start=$SECONDS
+    shift
+    say "$name: build"
+    if cmake -S . -B "$tree" -G Ninja --log-level=WARNING "$@" >"$table.log" || { cat "$table.log"; false; }; then
+        build_tree "$tree" && return
+    fi
+    failed=1
+    row "$name" "no build" - - - - $((SECONDS - start))
+    echo "  $name no build" >>"$names"
+    return 1
+}
+
+# NAME, ctest's arguments as one word, then cmake's arguments
+run() {
+    local name=$1 select=$2 start=$SECONDS
+    shift 2
+    build "$name" "$@" || return
+    say "$name: test"
+    tests "$name" "build-$name" "$select" "$start"
+}
+
+# The tests that depend on the processor, as each of these.
+machines() {
+    build release || return
+    export ASHLAR_FUZZ_COUNT=200 # of the random graphs: each is run on every level of x86-64 anyhow
+    for machine in x86-64,32,256 x86-64,64,512 x86-64-v3,32,512 x86-64-v3,48,2048 x86-64-v4,48,2048; do
+        say "as $machine: test"
+        ASHLAR_TEST_MACHINE=$machine tests "$machine" build-release \
+            "-E ^(check_|test_cli|test_ir|test_memory|test_onnx_wire|test_pack|test_pool|test_profile)" $SECONDS
+    done
+    unset ASHLAR_FUZZ_COUNT
 }
 
 set -o pipefail
@@ -64,21 +123,22 @@ for name in "${@:-release}"; do
         -DASHLAR_SANITIZE=address,undefined ;;
     thread) run thread "-L threads" -DCMAKE_C_COMPILER=clang-19 -DCMAKE_CXX_COMPILER=clang++-19 -DASHLAR_LLVM=shared \
         -DASHLAR_SANITIZE=thread ;;
+    machines) machines ;;
     lint)
         start=$SECONDS
         say "lint"
         if tools/lint.sh check; then row lint 1 0 - - - $((SECONDS - start)); else
             failed=1
+            echo "  lint" >>"$names"
             row lint 0 1 - - - $((SECONDS - start))
         fi
         ;;
-    *) echo "usage: tools/test.sh [release] [address] [thread] [lint]" >&2; exit 2 ;;
+    *) echo "usage: tools/test.sh [release] [address] [thread] [machines] [lint]" >&2; exit 2 ;;
     esac
 done
-rm -f "$table.log"
-
-printf '\n%-9s %17s %26s\n' "" "programs" "cases"
-printf '%-9s %8s %8s %8s %8s %8s %8s\n' "" passed failed passed failed skipped time
+printf '\n%-18s %17s %26s\n' "" "programs" "cases"
+printf '%-18s %8s %8s %8s %8s %8s %8s\n' "" passed failed passed failed skipped time
 cat "$table"
-awk -v bad=$failed '{ p += $4; f += $5; s += $6 } END { printf "\n%d passed, %d failed, %d skipped%s\n", p, f, s, bad ? "   NOT GOOD: see above" : "" }' "$table"
+awk -v bad=$failed '{ p += $4; f += $5; s += $6 } END { printf "\n%d passed, %d failed, %d skipped%s\n", p, f, s, bad ? "   NOT GOOD:" : "" }' "$table"
+cat "$names"
 exit $failed

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Networks as plain nested calls: inline functions on top of ash_graph_add, generated from the operator
  * table where the operators of a class are alike.
  *
@@ -17,8 +18,7 @@
 extern "C" {
 #endif
 
-/* --- inside
- * ------------------------------------------------------------------------------------------------------ */
+/* --- inside --------------------------------------------------------------------------------------- */
 
 static inline ash_attr ash_attr_int(ash_attr_key key, int64_t value) {
     ash_attr attr;
@@ -55,8 +55,7 @@ static inline int64_t ash_build_axis(const ash_graph *g, ash_value x, int64_t ax
     return axis < 0 ? axis + (int64_t)ash_build_rank(g, x) : axis;
 }
 
-/* --- movement
- * ---------------------------------------------------------------------------------------------------- */
+/* --- movement ------------------------------------------------------------------------------------- */
 
 static inline ash_value ash_reshape(ash_graph *g, ash_value x, const ash_dim *dims, unsigned rank) {
     ash_attr attr = ash_attr_list(ASH_ATTR_DIMS, dims, rank);
@@ -145,8 +144,7 @@ static inline ash_value ash_iota(ash_graph *g, ash_dtype dtype, const ash_dim *d
     return ash_build(g, ASH_OP_IOTA, NULL, 0, attrs, 3);
 }
 
-/* --- elementwise
- * --------------------------------------------------------------------------------------------------- */
+/* --- elementwise ---------------------------------------------------------------------------------- */
 
 static inline ash_value ash_cast(ash_graph *g, ash_value x, ash_dtype dtype) {
     const ash_type *type = ash_graph_type(g, x);
@@ -230,8 +228,7 @@ static inline ash_value ash_select(ash_graph *g, ash_value condition, ash_value 
     return ash_build(g, ASH_OP_SELECT, ins, 3, NULL, 0);
 }
 
-/* --- reductions and scans
- * ------------------------------------------------------------------------------------------ */
+/* --- reductions and scans ------------------------------------------------------------------------- */
 
 /* Reduces over `n` axes, in any order; with `keep` the reduced dims stay as 1. */
 static inline ash_value ash_reduce(ash_graph *g, ash_op op, ash_value x, const int64_t *axes, unsigned n,
@@ -265,12 +262,10 @@ static inline ash_value ash_reduce_mean(ash_graph *g, ash_value x, const int64_t
     if (!type) return ASH_NO_VALUE;
     if (count >= 0) {
         size = ash_scalar_like(g, sum, (double)count);
-    } else { /* the count as a value: the last element of 1, 2, ... count */
-        const ash_dim last = ash_graph_dim_sub(g, count, 1), one = 1;
-        ash_value ramp = ash_iota(g, ASH_I64, &count, 1, 0);
-        ash_value tail = ash_reshape(g, ash_slice(g, ramp, &last, NULL, &one), NULL, 0);
-        size = ash_cast(g, ash_build_binary(g, ASH_OP_ADD, tail, ash_scalar(g, ASH_I64, 1)),
-                        ash_graph_type(g, x)->dtype);
+    } else { /* the count as a value: the last element of 0, 1, ... count */
+        const ash_dim one = 1, ends = ash_graph_dim_add(g, count, one);
+        ash_value last = ash_slice(g, ash_iota(g, ASH_I64, &ends, 1, 0), &count, NULL, &one);
+        size = ash_cast(g, ash_reshape(g, last, NULL, 0), ash_graph_type(g, x)->dtype);
     }
     return ash_build_binary(g, ASH_OP_DIV, sum, size);
 }
@@ -320,8 +315,7 @@ static inline ash_value ash_topk(ash_graph *g, ash_value x, int64_t axis, ash_di
     return outs[0];
 }
 
-/* --- contractions and windows
- * ---------------------------------------------------------------------------------------- */
+/* --- contractions and windows --------------------------------------------------------------------- */
 
 static inline ash_value ash_matmul(ash_graph *g, ash_value a, ash_value b) {
     ash_value ins[2] = {a, b};
@@ -393,8 +387,7 @@ static inline ash_value ash_pool(ash_graph *g, ash_op op, ash_value x, const int
     return ash_build(g, op, &x, 1, attrs, 6);
 }
 
-/* --- indexed access
- * ------------------------------------------------------------------------------------------------- */
+/* --- indexed access ------------------------------------------------------------------------------- */
 
 static inline ash_value ash_gather(ash_graph *g, ash_value x, ash_value indices, int64_t axis) {
     ash_value ins[2] = {x, indices};
@@ -429,10 +422,11 @@ static inline ash_value ash_scatter_nd(ash_graph *g, ash_value x, ash_value indi
     return ash_build(g, ASH_OP_SCATTER_ND, ins, 3, &attr, 1);
 }
 
-/* --- generated: the classes whose operators are alike
- * ------------------------------------------------------------------ ash_<name>(g, x) for the unary ones;
- * (g, a, b) for the binary ones and the comparisons; (g, x, axes, n, keep) for the reductions; (g, x, axis,
- * last) for argmax and argmin; (g, x, axes, windows, n) for the pools. */
+/* --- generated: the classes whose operators are alike --------------------------------------------- */
+
+/* ash_<name>(g, x) for the unary ones; (g, a, b) for the binary ones and the comparisons; (g, x, axes, n,
+ * keep) for the reductions; (g, x, axis, last) for argmax and argmin; (g, x, axes, windows, n) for the
+ * pools. */
 
 #define ASH_BUILD_UNARY(OPERATOR, function)                                                                \
     static inline ash_value function(ash_graph *g, ash_value x) {                                          \
@@ -477,8 +471,24 @@ static inline ash_value ash_scatter_nd(ash_graph *g, ash_value x, ash_value indi
 #include "ops.def"
 #undef OP
 
-/* --- compositions
- * ------------------------------------------------------------------------------------------------------ */
+/* --- comparisons that are compositions ------------------------------------------------------------ */
+
+/* Operands broadcast, result bool; with a NaN in an operand gt and ge are false, as eq, lt and le are, and
+ * ne is true. */
+
+static inline ash_value ash_gt(ash_graph *g, ash_value a, ash_value b) {
+    return ash_lt(g, b, a);
+}
+
+static inline ash_value ash_ge(ash_graph *g, ash_value a, ash_value b) {
+    return ash_le(g, b, a);
+}
+
+static inline ash_value ash_ne(ash_graph *g, ash_value a, ash_value b) {
+    return ash_not(g, ash_eq(g, a, b));
+}
+
+/* --- compositions ------------------------------------------------------------------------------------ */
 
 static inline ash_value ash_relu(ash_graph *g, ash_value x) {
     return ash_max(g, x, ash_scalar_like(g, x, 0));

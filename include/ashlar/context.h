@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The context: what would otherwise be global. Allocator hooks, the thread pool, the kernel cache, the
  * device registry and the log callback belong to one; every other object is created from one and must be
  * destroyed before it. A context may be used from several threads. */
@@ -14,8 +15,8 @@ extern "C" {
 
 typedef struct ash_context ash_context;
 
-/* Memory hooks, used for every byte that the library takes from the heap. Must be callable from any thread.
- */
+/* Memory hooks, used for every byte that the library takes from the heap. Must be callable from any
+ * thread. */
 typedef struct ash_allocator {
     /* Returns `size` bytes (more than 0) aligned to `align` (a power of two), or NULL. */
     void *(*alloc)(void *user, size_t size, size_t align);
@@ -26,11 +27,30 @@ typedef struct ash_allocator {
 
 typedef enum ash_log_level { ASH_LOG_ERROR, ASH_LOG_WARNING, ASH_LOG_INFO, ASH_LOG_DEBUG } ash_log_level;
 
+/* The kernel cache on disk: compiled kernels of earlier runs, so that a model that was prepared once need
+ * not be compiled again. It only ever saves time: what is missing, damaged or cannot be read or written is
+ * as if there were no cache.
+ *
+ * By default it lies in $ASHLAR_CACHE_DIR (which, when empty, says that there is none), else in
+ * $XDG_CACHE_HOME/ashlar, else in $HOME/.cache/ashlar, of which the last two count when they are absolute.
+ * Where none of them is set there is no cache, nor by default in a process that has rights which its caller
+ * has not (setuid programs), since the environment is the caller's.
+ *
+ * What lies there is machine code that the process runs. So the folder and each file in it must belong to
+ * the process's effective user or to root, and must not be writable for anybody else: it is created with
+ * mode 0700, as are the ones it lies in as far as they are missing, its files with mode 0600; a file must
+ * be a regular one, not a link. What is otherwise is not read, which is counted (ash_plan_report.
+ * kernels_refused) and told as a warning; a file is then replaced by one of ours, a folder is left alone.
+ * Each file holds all that its kernel was made from, and is taken only when that is, byte for byte, what is
+ * to be made now; a file that was cut or changed by accident is found by its checksum and made again.
+ *
+ * Any number of processes may use one folder at the same time. It may be deleted at any time. */
+/* Zeroed options are the defaults. */
 typedef struct ash_context_options {
     ash_allocator allocator; /* all zero: the C library's */
     unsigned threads; /* threads that one execution may use, the caller's included; 0: as many as there are
                          cores */
-    const char *cache_dir; /* directory of the kernel cache, created when missing; NULL: no cache on disk */
+    const char *cache_dir; /* folder of the kernel cache on disk (below); NULL: the default, "": none */
     void (*log)(void *user, ash_log_level level, const char *message); /* NULL: silent */
     void *log_user;
     uint64_t keep_bytes;  /* most bytes of freed arenas and weights that the CPU device keeps to use again;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Devices, storage and views.
  *
  *   device    where bytes live:  CPU          memory of this process, zeroed
@@ -15,6 +16,14 @@
  * (SIGBUS), and one that is written to shows the new bytes. So files that are in use are replaced by
  * renaming, never written in place. The same holds for the weights of a model (ashlar/onnx.h), which plans
  * read where they lie.
+ *
+ * A context knows the files that it has mapped by their addresses. Bytes that are handed to one of its
+ * calls as a bare pointer into such a file are looked at in the same way: when the file was cut short, the
+ * call, or each execution that would read them later, is ASH_ERROR_IO and names the file; and what keeps
+ * the pointer (a bound input, a borrowed constant, a wrapped storage) keeps the file mapped.
+ *
+ * A NULL handle: functions that return a status say ASH_ERROR_INVALID_ARGUMENT and name the argument;
+ * others return 0, false, NULL or a structure of zeros, and do nothing.
  *
  * Storages and views are reference counted, and may be shared between threads; what the bytes are used for
  * at the same time is the affair of those who share them. Each has an id that no other of its context has,
@@ -62,7 +71,8 @@ ASH_API ash_device_info ash_device_describe(const ash_device *device);
  * ASH_ERROR_OUT_OF_RANGE. The caller releases *out. */
 ASH_API ash_status ash_storage_create(ash_device *device, uint64_t size, uint64_t align, ash_storage **out,
                                       ash_diag *diag);
-/* A storage around `size` bytes of the caller's, which must stay as long as the storage. */
+/* A storage around `size` bytes of the caller's, which must stay as long as the storage. Bytes of a mapped
+ * file cannot be `writable`. */
 ASH_API ash_status ash_storage_wrap(ash_context *context, void *data, uint64_t size, bool writable,
                                     ash_storage **out, ash_diag *diag);
 ASH_API ash_storage *ash_storage_retain(ash_storage *storage);
@@ -76,12 +86,13 @@ ash_storage_align(const ash_storage *storage); /* bytes; of a wrapped one, what 
 ASH_API ash_device *ash_storage_device(const ash_storage *storage);
 ASH_API bool ash_storage_writable(const ash_storage *storage);
 ASH_API bool ash_storage_allocated(const ash_storage *storage);
-/* Makes the memory appear now. A failure changes nothing, and the next attempt may succeed. */
+/* Makes the memory appear now. A failure changes nothing, and the next attempt may succeed. What the
+ * context has of the CPU's memory never exceeds what the process can have (memory and swap of the machine,
+ * or of its control group): more is ASH_ERROR_OUT_OF_MEMORY with the sizes, and not the end of the process
+ * later. */
 ASH_API ash_status ash_storage_allocate(ash_storage *storage, ash_diag *diag);
 
-/* --- views
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- views ------------------------------------------------------------------------------------ */
 
 /* A view of row-major elements of `type`, whose dims are numbers, that starts `offset` bytes into the
  * storage and takes `length` bytes. ASH_ERROR_SHAPE when the type does not take exactly `length` bytes,
@@ -106,7 +117,8 @@ ASH_API ash_storage *ash_view_storage(const ash_view *view);
 
 /* The address of the first byte; allocates the storage when it has no memory yet. ASH_ERROR_DEVICE when the
  * device has no addresses in this process, ASH_ERROR_STATE when writing is not allowed or the view
- * has no bytes, ASH_ERROR_OUT_OF_RANGE when the file has become too short. */
+ * has no bytes, ASH_ERROR_OUT_OF_RANGE when the file has become too short (ASH_ERROR_IO when the bytes were
+ * wrapped). */
 ASH_API ash_status ash_view_data(const ash_view *view, const void **out, ash_diag *diag);
 ASH_API ash_status ash_view_data_mut(ash_view *view, void **out, ash_diag *diag);
 

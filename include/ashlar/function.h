@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Functions of the caller as operators: what the core operators cannot say, or somebody else's kernel says
  * better.
  *

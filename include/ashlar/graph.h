@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Graphs: values that are produced by inputs, parameters, constants and operator nodes.
  *
  * A graph is built by appending: a node's operands exist before it, so node order is a topological order
@@ -22,8 +23,7 @@
 extern "C" {
 #endif
 
-/* --- element types and shapes
- * ---------------------------------------------------------------------------------- */
+/* --- element types and shapes --------------------------------------------------------------------- */
 
 typedef enum ash_dtype {
 #define DTYPE(ID, name, KIND, bytes) ASH_##ID,
@@ -52,8 +52,7 @@ typedef struct ash_graph ash_graph;
 typedef uint32_t ash_value;
 #define ASH_NO_VALUE UINT32_MAX
 
-/* --- operators and attributes
- * ------------------------------------------------------------------------------------ */
+/* --- operators and attributes --------------------------------------------------------------------- */
 
 typedef enum ash_op {
 #define OP(ID, name, CLASS, imin, imax, outs, attrs) ASH_OP_##ID,
@@ -92,8 +91,7 @@ typedef struct ash_attr {
 #define ASH_ATTR_LIST(KEY, items, n)                                                                       \
     ((ash_attr){.key = ASH_ATTR_##KEY, .count = (uint32_t)(n), .list = (items)})
 
-/* --- life, variables, boundary
- * ------------------------------------------------------------------------------------ */
+/* --- life, variables, boundary -------------------------------------------------------------------- */
 
 /* Creates an empty graph; the name is copied. The caller destroys *out. */
 ASH_API ash_status ash_graph_create(ash_context *context, const char *name, ash_graph **out,
@@ -109,8 +107,8 @@ ASH_API ash_status ash_graph_status(const ash_graph *graph, ash_diag *diag);
 ASH_API ash_dim ash_graph_var(ash_graph *graph, const char *name, int64_t min, int64_t max);
 /* A named variable that is not the caller's: at each execution a node (ASH_OP_SETTLE) gives it a value from
  * 0 to `limit`, a dim of variables that are there already. Dims that it is a part of depend on data. Until
- * the node is there, nothing may mention the variable; inputs, parameters, constants and states never do.
- */
+ * the node is there, nothing may mention the variable; inputs, parameters, constants and states never
+ * do. */
 ASH_API ash_dim ash_graph_settled_var(ash_graph *graph, const char *name, ash_dim limit);
 /* Arithmetic on dims; expressions are kept in canonical form. Overflow and division by zero are sticky
  * errors. */
@@ -152,13 +150,11 @@ ASH_API ash_value ash_graph_state(ash_graph *graph, const char *name, const ash_
  * more, the new value is computed in the state's bytes: then a scatter, or a concatenation with parts of
  * the state that stay where they are (ash_write_axis), touches only what changes. */
 ASH_API void ash_graph_update(ash_graph *graph, ash_value state, ash_value value);
-/* Makes `value` an output called `name` (copied; unique among outputs). One value may be several outputs.
- */
+/* Makes `value` an output called `name` (copied; unique among outputs). One value may be several
+ * outputs. */
 ASH_API void ash_graph_output(ash_graph *graph, const char *name, ash_value value);
 
-/* --- nodes
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- nodes ---------------------------------------------------------------------------------------- */
 
 /* Appends a node. `ins` and `attrs` are copied; `outs` receives as many ids as the operator has outputs. On
  * failure the graph is unchanged but for its sticky error, and `outs` is filled with ASH_NO_VALUE. */
@@ -167,8 +163,23 @@ ASH_API ash_status ash_graph_add(ash_graph *graph, ash_op op, const ash_value *i
 /* Names the nodes that are added from now on, for diagnostics and reports; copied; NULL: no name. */
 ASH_API void ash_graph_name_next(ash_graph *graph, const char *name);
 
-/* --- reading a graph
- * ------------------------------------------------------------------------------------------------- */
+/* --- open graphs ---------------------------------------------------------------------------------- */
+
+/* A graph that was read from a file is open while it has input dims whose sizes nobody has said
+ * (ashlar/onnx.h). It has its inputs, whose open dims are variables, and the names of its outputs
+ * (their value is ASH_NO_VALUE); its nodes are made when the sizes are known. A plan of an open graph takes
+ * them from the inputs that it is given (ashlar/plan.h), and ash_eager from its tensors. Everything else
+ * that needs nodes, and all building functions, are ASH_ERROR_STATE. */
+ASH_API bool ash_graph_is_open(const ash_graph *graph);
+/* The graph for inputs of these types, as many as the graph has: dims are numbers, of which those of open
+ * dims count. NULL stands for a type that is not known; the others must say all sizes then. Its inputs have
+ * the ids that they have in the open graph. A size that two types say differently is ASH_ERROR_SHAPE, and
+ * what is wrong with the nodes is told as ash_onnx_read tells it. A graph that is not open is
+ * ASH_ERROR_STATE. The caller destroys *out. */
+ASH_API ash_status ash_graph_close(const ash_graph *graph, const ash_type *const *inputs, size_t count,
+                                   ash_graph **out, ash_diag *diag);
+
+/* --- reading a graph ------------------------------------------------------------------------------ */
 
 ASH_API const char *ash_graph_name(const ash_graph *graph);
 ASH_API size_t ash_graph_node_count(const ash_graph *graph);
@@ -184,12 +195,24 @@ ASH_API size_t ash_graph_state_count(const ash_graph *graph);
  * ASH_NO_VALUE past the end. */
 ASH_API ash_value ash_graph_state_at(const ash_graph *graph, size_t position, const char **name,
                                      ash_value *update);
-/* The type of a value, borrowed from the graph until the next node is added; NULL when there is no such id.
- */
+/* The type of a value, borrowed from the graph until the next node is added; NULL when there is no such
+ * id. */
 ASH_API const ash_type *ash_graph_type(const ash_graph *graph, ash_value value);
 /* The least and the greatest number that a dim of the graph can be: both are the dim itself where that is a
- * number, and 0 where the graph has no such dim. */
+ * number, and 0 where the graph has no such dim. An open dim can be 0 to 2^31 - 1. */
 ASH_API void ash_graph_dim_bounds(const ash_graph *graph, ash_dim dim, int64_t *least, int64_t *greatest);
+
+/* A variable of the graph. */
+typedef struct ash_graph_variable {
+    const char *name; /* borrowed from the graph */
+    int64_t min, max; /* inclusive bounds */
+    bool settled;     /* a node gives it its value: a size that depends on data */
+    bool open;        /* its size is not known yet: the graph is open */
+} ash_graph_variable;
+
+ASH_API size_t ash_graph_var_count(const ash_graph *graph);
+/* False past the end. */
+ASH_API bool ash_graph_var_at(const ash_graph *graph, size_t index, ash_graph_variable *out);
 
 /* The text form: prints the whole graph, constants with their data when `with_data`, else as "..." (such a
  * text cannot be parsed back). *out is freed with ash_graph_text_free. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The memory planner: sizes and lifetimes in, offsets, bounds and a certificate out.
  *
  * A problem is a list of buffers with sizes, alignments and lifetimes. A plan gives each an arena and an
@@ -7,13 +8,13 @@
  *
  * Lifetimes come in one of two forms:
  *  - intervals [begin, end) of half steps in a total order: an operation i reads during half step 2i and
- * writes during 2i + 1, so that its output may take the place of an input which it has read completely
- * before it writes;
+ *    writes during 2i + 1, so that its output may take the place of an input which it has read completely
+ *    before it writes;
  *  - a happens-before relation over n streams, as vector clocks. A clock counts, per stream, the half steps
- * that are over. `acquire` of a buffer is what is over, for certain, before any access to it begins;
- * `release` is what must be over before its bytes may pass to another. A may precede B in the same bytes
- * when release(A) <= acquire(B) in every stream. ashlar/memory_schedule.h makes both forms from operations,
- * streams, events and accesses.
+ *    that are over. `acquire` of a buffer is what is over, for certain, before any access to it begins;
+ *    `release` is what must be over before its bytes may pass to another. A may precede B in the same bytes
+ *    when release(A) <= acquire(B) in every stream. ashlar/memory_schedule.h makes both forms from
+ *    operations, streams, events and accesses.
  *
  * The same problem with the same options gives the same plan, byte for byte, unless a time limit is set. */
 #ifndef ASHLAR_MEMORY_H
@@ -33,7 +34,8 @@ extern "C" {
 
 /* What a buffer is at the boundary of the program. The planner widens the lifetime accordingly: parameters,
  * constants and state are live for ever, inputs from the beginning (and at the beginning, if nothing
- * touches them), outputs until the end. */
+ * touches them), outputs until the end (if anything touches them). Where such a buffer lies in a root, the
+ * root is live with it. */
 typedef enum ash_memory_kind {
     ASH_MEMORY_INTERMEDIATE,
     ASH_MEMORY_PARAMETER,
@@ -53,7 +55,7 @@ typedef struct ash_memory_buffer {
     uint64_t pinned;      /* bytes from the start of the arena, or ASH_MEMORY_UNPINNED */
     uint64_t root_offset; /* bytes from the start of the root, a multiple of `align`; 0 without a root */
     uint32_t root;        /* the buffer in whose bytes this one lies (view, in-place result, part of a
-                             concatenation),        which has no root itself; ASH_MEMORY_NONE: bytes of its own */
+                             concatenation), which has no root itself; ASH_MEMORY_NONE: bytes of its own */
     uint32_t lane;        /* device and copy lane as a small number: one arena each */
     uint64_t key; /* mode remap: buffers share bytes only with those of the same key (device, dtype) */
     ash_memory_kind kind;
@@ -85,10 +87,10 @@ typedef struct ash_memory_problem {
 ASH_API ash_memory_buffer ash_memory_buffer_init(uint64_t size, uint64_t align, int64_t begin, int64_t end);
 
 typedef enum ash_memory_mode {
-    ASH_MEMORY_DISABLED, /* every alias class keeps an allocation of its own */
+    ASH_MEMORY_ARENA,    /* one arena per lane */
     ASH_MEMORY_REMAP,    /* classes with disjoint lifetimes, equal key and equal rounded size share an
                             allocation */
-    ASH_MEMORY_ARENA,    /* one arena per lane */
+    ASH_MEMORY_DISABLED, /* every alias class keeps an allocation of its own */
     ASH_MEMORY_MODE_COUNT
 } ash_memory_mode;
 
@@ -101,12 +103,15 @@ typedef enum ash_memory_strategy {
     ASH_MEMORY_STRATEGY_COUNT
 } ash_memory_strategy;
 
+/* Zeroed options are the defaults: everything is allocated, mode arena, strategy auto, only outputs are
+ * pinned. */
 typedef struct ash_memory_options {
-    bool allocate_params; /* parameters get bytes from the plan; otherwise they are left out, as their views
-                             are */
-    bool allocate_inputs; /* the same for inputs */
-    bool allocate_constants;   /* the same for constants */
-    bool arena_no_reuse;       /* no two buffers share bytes, whatever their lifetimes */
+    bool omit_params; /* parameters get no bytes from the plan: they are left out, as their views are. What
+                            is pinned has its bytes already and is never left out: the plan keeps them free
+                            for it */
+    bool omit_inputs; /* the same for inputs */
+    bool omit_constants; /* the same for constants */
+    bool arena_no_reuse; /* no two that are ever live share bytes, whatever their lifetimes; in all modes */
     bool pin_output_ancestors; /* what has `output_ancestor` set stays live until the end: never needed,
                                   because lifetimes follow the order of the execution mode, and there for
                                   comparison */
@@ -121,10 +126,11 @@ typedef struct ash_memory_options {
     ash_progress progress; /* of the search: told about every millisecond */
 } ash_memory_options;
 
-/* Everything is allocated; mode arena, strategy auto; only outputs are pinned. */
+/* The defaults: a zeroed struct. */
 ASH_API ash_memory_options ash_memory_options_inference(void);
-/* The backward half of a training pair: as above, but parameters keep the bytes that the forward plan gave
- * them (see ash_memory_share_parameters), so this plan allocates none. */
+/* The backward half of a training pair: as above, but this plan has no bytes of its own for parameters.
+ * Those that ash_memory_share_parameters has pinned keep the bytes that the forward plan gave them; the
+ * others are left out. */
 ASH_API ash_memory_options ash_memory_options_backward_activations_only(void);
 /* Overrides fields from the environment: ASHLAR_ARENA_NO_REUSE, ASHLAR_PIN_OUTPUT_ANCESTORS,
  * ASHLAR_ALLOCATE_PARAMS, ASHLAR_ALLOCATE_INPUTS, ASHLAR_ALLOCATE_CONSTANTS (each 0 or 1),
@@ -143,9 +149,9 @@ typedef struct ash_memory_plan ash_memory_plan;
 /* Why a buffer has no place in the plan. */
 typedef enum ash_memory_reason {
     ASH_MEMORY_PLACED,
-    ASH_MEMORY_LEFT_PARAMETER, /* allocate_params is off */
-    ASH_MEMORY_LEFT_INPUT,     /* allocate_inputs is off */
-    ASH_MEMORY_LEFT_CONSTANT,  /* allocate_constants is off */
+    ASH_MEMORY_LEFT_PARAMETER, /* omit_params is on */
+    ASH_MEMORY_LEFT_INPUT,     /* omit_inputs is on */
+    ASH_MEMORY_LEFT_CONSTANT,  /* omit_constants is on */
     ASH_MEMORY_REASON_COUNT
 } ash_memory_reason;
 

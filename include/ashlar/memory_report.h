@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Problems and plans as text: MiniMalloc's CSV in and out, tables, and pictures. */
 #ifndef ASHLAR_MEMORY_REPORT_H
 #define ASHLAR_MEMORY_REPORT_H

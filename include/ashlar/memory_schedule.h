@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* From a schedule to lifetimes: operations on streams, events between them, and the bytes that each reads
  * and writes.
  *
@@ -105,10 +106,15 @@ ASH_API ash_status ash_memory_order_search(ash_context *context, const ash_memor
 
 /* Training pairs: gives the parameters of a second problem the places that the first plan gave them.
  * pairs[i] is the buffer of the first problem whose bytes buffer i of the second shares, or
- * ASH_MEMORY_NONE. Buffers in one lane are pinned there; with them pinned, and allocate_params on, the
- * second plan lays its activations around the weights in the first plan's arena, and the two share one
- * allocation of the larger size. Activations that the first pass saves can be paired, too: outputs there,
- * inputs here. */
+ * ASH_MEMORY_NONE. Paired buffers are pinned there: the second plan, whatever its options leave out, lays
+ * its activations around them in the first plan's arena, and the two share one allocation of the larger
+ * size. Activations that the first pass saves can be paired, too: outputs there, inputs here.
+ *
+ * INVALID_ARGUMENT, and no buffer has changed, when that would not be sound: the first plan's mode is not
+ * arena, or it has left the pair out; lane, size or alignment differ; the first plan does not keep the
+ * pair's bytes to its end; the second problem's buffer is not there from the start or, where the pair is
+ * kept for ever (parameter, constant, state), not for ever; or something that the first plan keeps for ever
+ * in an arena that is shared has no pair, so that its bytes would look free. */
 ASH_API ash_status ash_memory_share_parameters(const ash_memory_plan *first, const uint32_t *pairs,
                                                ash_memory_buffer *buffers, uint32_t buffer_count,
                                                ash_diag *diag);

@@ -1,17 +1,20 @@
+/* SPDX-License-Identifier: MIT */
 /* ONNX files: reading a model into a graph, and writing a graph as a model. */
 #ifndef ASHLAR_ONNX_H
 #define ASHLAR_ONNX_H
 
 #include "graph.h"
+#include "progress.h"
 #include "tensor.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* What a named dim (dim_param) of the model's inputs stands for. A dim without a name and a number is
- * called after the input and its axis, as "input.0". With min == max the dim becomes that number; else it
- * becomes a variable of the graph within [min, max] elements. */
+/* What a named dim (dim_param) of the model's inputs stands for. A dim without a name and a number, one of
+ * -1 and one that is called "?" are unknown each for itself, and called after the input and its axis, as
+ * "input.0". With min == max the dim becomes that number; else it becomes a variable of the graph within
+ * [min, max] elements. */
 typedef struct ash_onnx_var {
     const char *name;
     int64_t min, max;
@@ -25,31 +28,50 @@ typedef struct ash_onnx_bind {
 } ash_onnx_bind;
 
 /* What is going to be given to an input: its dims that are not numbers in the file, and that `vars` does
- * not name, are those of this type, and so are dims of the same names elsewhere. Inputs that the model does
- * not have are ignored. */
+ * not name, are those of this type, and so are dims of the same names elsewhere. A dim that is an
+ * expression ("past + seq") says the size of one of its names where the others are numbers, and is checked
+ * against them else; where `vars` keeps one of them variable, so is the dim. Inputs that the model does not
+ * have are ignored. */
 typedef struct ash_onnx_shape {
     const char *input;
     const ash_type *type; /* of static dims */
 } ash_onnx_shape;
 
+/* Zeroed options are the defaults. */
 typedef struct ash_onnx_options {
-    const ash_onnx_var *vars;
+    const ash_onnx_var *vars; /* none of a name twice; the same for binds */
     size_t n_vars;
     const ash_onnx_shape *shapes;
     size_t n_shapes;
-    int64_t var_min, var_max; /* bounds of the other dims; both 0: [1, 4096] */
+    int64_t var_min, var_max; /* bounds of the other dims; both 0: they are open */
     const ash_onnx_bind *binds;
     size_t n_binds;
     bool parameters; /* make the floating point initializers parameters, which plans may rebind by name */
+    uint64_t max_bytes; /* the most memory that loops and functions of the model may unroll to, about, what
+                           lies in the file not counted; past it ASH_ERROR_BUDGET. 0: 1 GiB */
+    ash_progress progress; /* told of the nodes of the model's graph, and asked before every node, those of
+                              loop bodies each time */
 } ash_onnx_options;
 
-/* Reads a model file: operator sets 1 to 28 of the default domain. Weights are used where they lie, in the
- * mapped file or in files of external data beside it, as long as the graph or a plan made from it exists.
- * `options` may be NULL, and is not used after the call.
+/* Reads a model file: operator sets 1 to 28 of the default domain. Where the sizes of input dims are not
+ * known, from the file, the options, a tensor that is bound, or the initializer of an input that shares the
+ * name, the graph is open (ashlar/graph.h): its nodes are made for the sizes of the first inputs, from the
+ * model's bytes, which it holds on to, and their files of external data. Weights are used where they lie,
+ * in the mapped file or in files of external data beside it, as long as the graph or a plan made from it
+ * exists. `options` may be NULL, and is not used after the call.
+ *
+ * External data must lie below the folder of `path`, or below the one that the file really lies in when
+ * `path` is a link, as in caches of models: a location is a relative path that does not climb above its
+ * start, and what it leads to, links followed, is held against those folders. Anything else is
+ * ASH_ERROR_FORMAT.
  *
  * A file that is replaced by renaming, or removed, stays what it was for those who have opened it. One that
  * is cut short while it is in use is ASH_ERROR_IO of the next prepare or execute that would read it; see
  * ashlar/device.h for what cannot be caught.
+ *
+ * Indices of Gather and Scatter operators that lie outside are an error here where they are known
+ * (ASH_ERROR_OUT_OF_RANGE); of those that an execution computes, gathers take the nearest element and
+ * ScatterND leaves the update out.
  *
  * A broken file is ASH_ERROR_FORMAT; what cannot be expressed (an unknown operator, strings, sequences,
  * shapes that depend on data) is ASH_ERROR_UNSUPPORTED. The diagnostic names the node (or, if it has no
@@ -57,10 +79,12 @@ typedef struct ash_onnx_options {
  * the file. The caller destroys *out. */
 ASH_API ash_status ash_onnx_read(ash_context *context, const char *path, const ash_onnx_options *options,
                                  ash_graph **out, ash_diag *diag);
-/* The same from memory. Data are copied: `data` is not used after the call. External data are refused. */
+/* The same from memory. Data are copied (all of the model where the graph is open): `data` is not used
+ * after the call. External data are refused. */
 ASH_API ash_status ash_onnx_parse(ash_context *context, const void *data, size_t size,
                                   const ash_onnx_options *options, ash_graph **out, ash_diag *diag);
 
+/* Zeroed options are the defaults. */
 typedef struct ash_onnx_write_options {
     const char *external; /* name of a file beside the model that gets the large tensors, or NULL: all in
                              one file */

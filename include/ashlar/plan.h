@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Execution plans: prepare a graph once, execute it many times.
  *
  * A plan owns its kernels, its weights and its buffers. Its memory is laid out before anything is
@@ -13,7 +14,10 @@
  * the plan's buffers until the next execution, so who reads them must not let another thread execute
  * meanwhile. The graph may be destroyed after ash_plan_prepare; the plan must be destroyed before the
  * context. Strings and views are borrowed from the plan; a view of a plan's buffer follows it wherever its
- * bytes go. */
+ * bytes go.
+ *
+ * A NULL handle: functions that return a status say ASH_ERROR_INVALID_ARGUMENT and name the argument;
+ * others return 0, NULL or a structure of zeros, and do nothing. */
 #ifndef ASHLAR_PLAN_H
 #define ASHLAR_PLAN_H
 
@@ -57,23 +61,26 @@ typedef enum ash_plan_order {
 
 ASH_API const char *ash_plan_order_text(ash_plan_order order); /* "auto"; "?" outside the enumeration */
 
+/* Zeroed options are the defaults. */
 typedef struct ash_plan_options {
     ash_memory_options memory; /* planner mode and strategy, and what else the planner takes; `capacity` is
                                   the most that the arena may take: prepare meets it, or fails with BUDGET
                                   and names the smallest size found and what lies there at the peak.
                                   Parameters and constants are read where they lie, or packed into memory of
-                                  their own, whatever allocate_params and allocate_constants say */
+                                  their own, whatever omit_params and omit_constants say */
     ash_plan_order order;
     unsigned threads; /* threads of one execution, the caller's included; 0, or more than the context has:
                          as many as it has */
-    bool optimize;    /* false: the graph is taken as it is, but for what no output needs */
-    bool winograd; /* convolutions of 3 x 3 windows may take Winograd's algorithm where it is faster: fewer
-                      multiplications, weights as they are, and sums rounded another
-                      way (docs/codegen.md). Never where the result is rounded to integers. false: none */
-    bool fuse;     /* false: one kernel per node */
-    bool poison;   /* debugging: dead bytes are filled with NaN patterns between operations, so that a value
+    bool no_optimize; /* the graph is taken as it is, but for what no output needs */
+    bool no_winograd; /* convolutions by their definition alone. Otherwise those of 3 x 3 windows may take
+                         Winograd's algorithm where it is faster: fewer multiplications, weights as they
+                         are, and sums rounded another way (docs/codegen.md); never where the result is
+                         rounded to integers */
+    bool no_fuse;     /* one kernel per node */
+    bool poison; /* debugging: dead bytes are filled with NaN patterns between operations, so that a value
                       that is read after its death shows */
-    const ash_value *keep; /* values of the graph whose results can be read after every execution */
+    const ash_value *keep; /* values of the graph whose results can be read after every execution; what
+                              is computed at prepare is kept among the weights */
     size_t keep_count;
     ash_mode mode;
     unsigned streams;      /* of mode multi_stream: 1 to ASH_PLAN_MOST_STREAMS; 0 or 1 in other modes */
@@ -81,11 +88,12 @@ typedef struct ash_plan_options {
                               executions of the plan and its replicas, and must stay as long as they */
 } ash_plan_options;
 
-/* Mode stream, optimised, with Winograd, and fused, no poison, all threads, ash_memory_options_inference.
- */
+/* The defaults, a zeroed struct: mode stream, optimised, with Winograd, and fused, no poison, all threads,
+ * memory by its defaults. */
 ASH_API ash_plan_options ash_plan_options_default(void);
 
-/* Prepares a graph; `options` may be NULL for the defaults. The caller destroys *out. */
+/* Prepares a graph of this context (of another: ASH_ERROR_INVALID_ARGUMENT); `options` may be NULL for the
+ * defaults. The caller destroys *out. */
 ASH_API ash_status ash_plan_prepare(ash_context *context, const ash_graph *graph,
                                     const ash_plan_options *options, ash_plan **out, ash_diag *diag);
 /* A second plan of the same graph, in no more than an arena of its own: kernels and layout are shared, and
@@ -95,14 +103,46 @@ ASH_API ash_status ash_plan_prepare(ash_context *context, const ash_graph *graph
 ASH_API ash_status ash_plan_replicate(ash_plan *plan, ash_plan **out, ash_diag *diag);
 ASH_API void ash_plan_destroy(ash_plan *plan); /* NULL is allowed; not while another thread uses it */
 
+/* --- open dims -------------------------------------------------------------------------------- */
+
+/* A plan of an open graph (ashlar/graph.h) takes the sizes of open dims from the inputs that it is given.
+ * Until all are known and the plan is ready for them, nothing is laid out or compiled: it has inputs, names
+ * of outputs and variables, and no operations, buffers, parameters or bytes. Calls that need more are
+ * ASH_ERROR_STATE, and name the dims.
+ *
+ * ash_plan_execute, ash_plan_input and ash_plan_ready make it ready for the sizes as they are. The graph is
+ * then prepared for just these, with the options of ash_plan_prepare (whose `progress`, all of it, must
+ * stay as long as the plan, and must not call it), and is as fast as one whose file has the numbers. For
+ * the sizes that it is ready for, such a plan is like any other. Inputs in other sizes make it ready anew,
+ * which takes as long as preparing, less the kernels that the context or its cache has; where sizes change
+ * often, give the dims bounds instead (ash_onnx_options.vars), and bind variables. When that fails, the
+ * plan is as it was.
+ *
+ * Parameters that were set, values of variables, inputs that have no other sizes now, and memory of the
+ * caller's for the arena and the weights go over, if that is large enough. Views of inputs and outputs
+ * follow (one that would come to lie in another's buffer is left without bytes). All that was told of
+ * buffers, operations, kernels and memory ends with the old sizes, and so do other views and results; no
+ * other thread may ask for such things meanwhile. `keep` can name inputs alone. */
+
+/* Makes a plan ready for the inputs and variables that it was given, so that its arena and operations are
+ * known before it is executed. Inputs that were given in other sizes by now must be given again, or set
+ * back. Nothing to do for a plan that is ready, or of a graph that is not open. */
+ASH_API ash_status ash_plan_ready(ash_plan *plan, ash_diag *diag);
+
 /* --- arena ------------------------------------------------------------------------------------ */
 
 /* What one block must have to hold all arenas of the plan, states left out: bytes, and alignment of its
- * address. */
+ * address. 0 bytes while a plan with open dims is ready for no sizes. */
 ASH_API uint64_t ash_plan_arena_size(const ash_plan *plan);
 ASH_API uint64_t ash_plan_arena_align(const ash_plan *plan);
 /* Makes the plan use `memory`, which must stay until the plan is destroyed or bound elsewhere; NULL: the
- * plan's own again. ASH_ERROR_STATE once the arena is in use; after ash_plan_release_all it is not. */
+ * plan's own again. ASH_ERROR_STATE once the arena is in use; after ash_plan_release_all it is not.
+ *
+ * What the plan writes overlaps nothing else that it uses: this block, one for the weights, or an input
+ * that is bound is ASH_ERROR_INVALID_ARGUMENT, with both names and addresses, when it has bytes in common
+ * with the arena, the weights, states, outputs that were kept, or (the blocks) an input, a constant or a
+ * parameter that is read where it lies, or a mapped file. Inputs may overlap each other, and other plans'
+ * memory. */
 ASH_API ash_status ash_plan_bind_arena(ash_plan *plan, void *memory, uint64_t size, ash_diag *diag);
 /* The same for the packed weights, which live as long as the plan: bytes and alignment of their block, and
  * the caller's memory for it. Weights that are there move into it at once. The memory must stay until the
@@ -126,27 +166,41 @@ ASH_API size_t ash_plan_input_count(const ash_plan *plan);
 ASH_API const char *ash_plan_input_name(const ash_plan *plan, size_t position);
 ASH_API ash_status ash_plan_input_position(const ash_plan *plan, const char *name, size_t *out,
                                            ash_diag *diag);
-/* The type with the present values of the variables. */
+/* The type with the present values of the variables; the size of an open dim that is not known yet is -1.
+ * */
 ASH_API ash_status ash_plan_input_type(ash_plan *plan, size_t position, ash_type *out, ash_diag *diag);
 
-/* Copies an input in: row-major elements, exactly as many bytes as its present type has. It stays until it
- * is set again. */
-ASH_API ash_status ash_plan_set_input(ash_plan *plan, size_t position, const void *data, uint64_t size,
-                                      ash_diag *diag);
+/* Copies an input in: row-major elements of `type`, whose dims are numbers, and which has `size` bytes. It
+ * stays until it is set again. The type must be the present one (ASH_ERROR_TYPE, ASH_ERROR_SHAPE: the
+ * failure names both, with the variables), but for dims that are open: it says their sizes. NULL: the
+ * present type, of one who has asked for it. */
+ASH_API ash_status ash_plan_set_input(ash_plan *plan, size_t position, const ash_type *type,
+                                      const void *data, uint64_t size, ash_diag *diag);
 /* Uses the caller's bytes where they are, until the input is set or bound again; they may change between
- * executions. The address must be a multiple of ash_plan_input_align. */
-ASH_API ash_status ash_plan_bind_input(ash_plan *plan, size_t position, const void *data, uint64_t size,
-                                       ash_diag *diag);
+ * executions. (The input's own bytes, as ash_plan_input gives them, count as set.) The address must be a
+ * multiple of ash_plan_input_align. */
+ASH_API ash_status ash_plan_bind_input(ash_plan *plan, size_t position, const ash_type *type,
+                                       const void *data, uint64_t size, ash_diag *diag);
 ASH_API uint64_t ash_plan_input_align(const ash_plan *plan, size_t position);
+/* The same with a view, whose type must be the input's present one (ASH_ERROR_TYPE, ASH_ERROR_SHAPE). While
+ * a view is bound, the plan holds its storage; it must be of the plan's context. The bytes are those that
+ * the view has at the call: a view of a plan's buffer that moves later is bound again. */
+ASH_API ash_status ash_plan_set_input_view(ash_plan *plan, size_t position, const ash_view *view,
+                                           ash_diag *diag);
+ASH_API ash_status ash_plan_bind_input_view(ash_plan *plan, size_t position, const ash_view *view,
+                                            ash_diag *diag);
 /* The input's own buffer, writable: for callers that produce it in place. Counts as setting it. */
 ASH_API ash_status ash_plan_input(ash_plan *plan, size_t position, ash_view **out, ash_diag *diag);
 
 ASH_API size_t ash_plan_parameter_count(const ash_plan *plan);
 ASH_API const char *ash_plan_parameter_name(const ash_plan *plan, size_t index); /* NULL past the end */
-/* Copies a parameter in. What was computed from it at prepare, and only that, is computed again before the
- * next execution. */
-ASH_API ash_status ash_plan_set_parameter(ash_plan *plan, const char *name, const void *data, uint64_t size,
-                                          ash_diag *diag);
+/* Copies a parameter in; type and size as for inputs. What was computed from it at prepare, and only that,
+ * is computed again before the next execution, which takes no memory: this call takes it. */
+ASH_API ash_status ash_plan_set_parameter(ash_plan *plan, const char *name, const ash_type *type,
+                                          const void *data, uint64_t size, ash_diag *diag);
+/* The same with a view of the parameter's type. */
+ASH_API ash_status ash_plan_set_parameter_view(ash_plan *plan, const char *name, const ash_view *view,
+                                               ash_diag *diag);
 
 /* --- state ------------------------------------------------------------------------------------ */
 
@@ -162,10 +216,13 @@ ASH_API ash_status ash_plan_state_type(ash_plan *plan, size_t position, ash_type
 /* What the state is now, to be read: after an execution its new value. An output that is the new value of a
  * state lies in the same bytes, so that setting or resetting the state changes it. */
 ASH_API ash_status ash_plan_state(ash_plan *plan, size_t position, const ash_view **out, ash_diag *diag);
-/* Copies a value in: row-major elements, exactly as many bytes as its present type has. Bytes that other
+/* Copies a value in; type and size as for inputs. Bytes that other
  * values of the variables would give it become zeros. */
-ASH_API ash_status ash_plan_set_state(ash_plan *plan, size_t position, const void *data, uint64_t size,
-                                      ash_diag *diag);
+ASH_API ash_status ash_plan_set_state(ash_plan *plan, size_t position, const ash_type *type,
+                                      const void *data, uint64_t size, ash_diag *diag);
+/* The same with a view of the state's present type. */
+ASH_API ash_status ash_plan_set_state_view(ash_plan *plan, size_t position, const ash_view *view,
+                                           ash_diag *diag);
 /* Back to the initial contents: one, or all. */
 ASH_API ash_status ash_plan_reset_state(ash_plan *plan, size_t position, ash_diag *diag);
 ASH_API ash_status ash_plan_reset_states(ash_plan *plan, ash_diag *diag);
@@ -177,6 +234,7 @@ typedef struct ash_plan_var {
     int64_t min, max, value; /* inclusive bounds, present value; at first the maximum */
     bool settled; /* each execution finds its value, and nobody sets it: a size that depends on data. Its
                      value is that of the last execution; without one, or when others are set, its bound */
+    bool open;    /* it takes its value from inputs, and is -1 before: see open dims */
 } ash_plan_var;
 
 typedef struct ash_var_binding {
@@ -186,22 +244,23 @@ typedef struct ash_var_binding {
 
 ASH_API size_t ash_plan_var_count(const ash_plan *plan);
 ASH_API ash_status ash_plan_var_at(ash_plan *plan, size_t index, ash_plan_var *out, ash_diag *diag);
-/* Gives variables new values; the others keep theirs. An unknown name, one that executions settle, or a
- * value out of bounds is an error, and nothing has changed. Inputs whose shape depends on them must then be
- * set again. Views have their new shape at once; results that were computed with other values cannot be
- * read, until these are set again or the plan has been executed. */
+/* Gives variables new values, open ones too; the others keep theirs. An unknown name, one that is there
+ * twice, one that executions settle, or a value out of bounds is an error, and nothing has changed. Inputs
+ * whose shape depends on them must then be set again. Views have their new shape at once; results that were
+ * computed with other values cannot be read, until these are set again or the plan has been executed. */
 ASH_API ash_status ash_plan_set_vars(ash_plan *plan, const ash_var_binding *vars, size_t count,
                                      ash_diag *diag);
 
 /* Runs the plan. ASH_ERROR_STATE names an input that is not set, or was set in another shape. A failed
  * execution leaves the plan usable: a refused one with the results of the last, one that the device failed
  * or that was cancelled on the way without results. States that an execution changes are undefined then,
- * and the next one is ASH_ERROR_STATE until they are set or reset. ASH_ERROR_IO names a file of weights
- * that was cut short.
+ * and the next one is ASH_ERROR_STATE until they are set or reset. ASH_ERROR_IO names a file of weights,
+ * or one that a bound input lies in, that was cut short.
  *
  * It is cancelled by the switch in ash_plan_options.progress, and while that is on it is refused. In all
- * modes the switch is looked at before each operation, and within long ones before pieces of some
- * milliseconds; the piece that each thread is at is finished. */
+ * modes the switch is looked at before each operation, and within long ones every few milliseconds, also
+ * where all of an operation is one sum or one sort. A function of the caller's that takes long looks itself
+ * (ashlar/function.h). */
 ASH_API ash_status ash_plan_execute(ash_plan *plan, ash_diag *diag);
 /* How many operations of the present execution are over, or of the last one, and of how many. From any
  * thread, without waiting. */
@@ -367,6 +426,10 @@ typedef struct ash_plan_report {
     uint64_t mapped;    /* of these, in mapped files */
     uint64_t
         released; /* of mapped constants that were only needed at prepare: their pages were given back */
+    uint64_t
+        originals; /* of constants and parameters on the heap that executions do not read, since they were
+                           packed or others were set, and of what states begin with: kept, by this plan, its
+                           replicas and the graph as long as one of them exists, to make weights again */
     uint64_t staging; /* most that the prologue needed beyond the weights */
     uint64_t inplace; /* of results that took over the bytes of an operand */
     uint64_t state;   /* kept between executions, beside the arena */
@@ -376,6 +439,7 @@ typedef struct ash_plan_report {
                                                 written by a copy at the end */
     uint64_t prologue_runs;                  /* of operations of the prologue, so far */
     uint64_t kernels_compiled, kernels_from_disk, kernels_shared;
+    uint64_t kernels_refused; /* in the cache on disk, where others could have written them: not taken */
     ash_mode mode;
     unsigned threads, streams; /* streams: those with an operation */
     uint32_t captured;         /* operations in the capture of mode graph */

@@ -1,9 +1,11 @@
+/* SPDX-License-Identifier: MIT */
 /* Long work: how far it is, and stopping it.
  *
- * Work that can take long (preparing a plan, executing it, searching a memory layout) takes an ash_progress
- * among its options. It may have a switch, which any thread or signal handler turns on, and a function,
- * which is told how far the work is and may end it. Work that was stopped fails with ASH_ERROR_CANCELLED;
- * it gives back what it took, and everything that was there before is as it was and can be used. */
+ * Work that can take long (reading a model, preparing a plan, executing it, searching a memory layout)
+ * takes an ash_progress among its options. It may have a switch, which any thread or signal handler turns
+ * on, and a function, which is told how far the work is and may end it. Work that was stopped fails with
+ * ASH_ERROR_CANCELLED; it gives back what it took, and everything that was there before is as it was and
+ * can be used. */
 #ifndef ASHLAR_PROGRESS_H
 #define ASHLAR_PROGRESS_H
 
@@ -28,8 +30,9 @@ ASH_API bool ash_cancel_is_on(const ash_cancel *cancel); /* NULL: false */
 
 /* What the work is at, in this order; stages without work are left out. */
 typedef enum ash_stage {
+    ASH_STAGE_IMPORT,   /* nodes of a model */
     ASH_STAGE_OPTIMIZE, /* counted in passes */
-    ASH_STAGE_LOWER,    /* 0 of 1 */
+    ASH_STAGE_LOWER,    /* groups of nodes that become an operation */
     ASH_STAGE_COMPILE,  /* kernels */
     ASH_STAGE_ORDER,    /* layouts that were tried for another order; the most there can be */
     ASH_STAGE_MEMORY,   /* steps of the search; the budget */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The reference evaluator: one operator after the other, naively, in double precision. Slow, and the
  * measure of what a plan computes. */
 #ifndef ASHLAR_REFERENCE_H
@@ -12,8 +13,8 @@ extern "C" {
 typedef struct ash_reference ash_reference; /* the outputs of one evaluation */
 
 /* Evaluates a graph. inputs[i] is the i-th input's data, row-major elements of its dtype with the shape
- * that the variables give it. Variables are named with their values; those that are not named have their
- * maximum. The caller destroys *out. */
+ * that the variables give it. Variables are named with their values, none twice; those that are not named
+ * have their maximum. The caller destroys *out. */
 ASH_API ash_status ash_reference_run(const ash_graph *graph, const void *const *inputs, size_t input_count,
                                      const char *const *var_names, const int64_t *var_values,
                                      size_t var_count, ash_reference **out, ash_diag *diag);
@@ -26,8 +27,8 @@ ASH_API ash_status ash_reference_step(const ash_graph *graph, const void *const 
                                       ash_diag *diag);
 ASH_API void ash_reference_destroy(ash_reference *reference); /* NULL is allowed */
 /* An output as row-major numbers, borrowed; NULL past the end. Floating point results are not rounded to
- * their dtype; integers past 2^53 are. `type` (may be NULL) receives dtype and shape, `count` the number of
- * elements. */
+ * their dtype; integers past 2^53 are. `type` receives dtype and shape, `count` the number of elements;
+ * both may be NULL, and are 0 past the end. */
 ASH_API const double *ash_reference_output(const ash_reference *reference, size_t position, ash_type *type,
                                            size_t *count);
 

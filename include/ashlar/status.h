@@ -1,9 +1,19 @@
+/* SPDX-License-Identifier: MIT */
 /* Statuses and diagnostics: every failure of the library is a value.
  *
  * A function that can fail returns an ash_status. Those that take an ash_diag also say, when they fail,
  * where and why: the node, the operator, the byte offset in the file, and a sentence. The diagnostic
  * belongs to the caller, holds no pointers, and may be NULL. The library keeps no last error, prints
- * nothing, and never ends the process. */
+ * nothing, and never ends the process.
+ *
+ * NULL for an argument, in all headers:
+ *  - a function that returns a status fails with ASH_ERROR_INVALID_ARGUMENT, and the diagnostic names the
+ *    argument. A list of which 0 elements are given may be NULL, and so may what is described as optional:
+ *    `diag` and `options` always;
+ *  - a function that builds a graph keeps that failure in the graph (ash_graph_status);
+ *  - any other returns what says nothing: NULL, 0, false, ASH_NO_VALUE, a struct of zeros; a place for a
+ *    further result may be NULL, and is not written then;
+ *  - what destroys, closes, releases, frees or clears does nothing. */
 #ifndef ASHLAR_STATUS_H
 #define ASHLAR_STATUS_H
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tensors outside of graphs: what a program reads from a file, hands to an import or a plan, and writes
  * back. A tensor never changes once it is made, and may be read from several threads. */
 #ifndef ASHLAR_TENSOR_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A bump allocator: many small objects that live and die together, freed in one call. */
 #ifndef ASH_ARENA_H
 #define ASH_ARENA_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What every floor may use: allocation through the context's hooks, failure in two lines, checked
  * arithmetic. */
 #ifndef ASH_BASE_H
@@ -44,24 +45,37 @@
         }                                                                                                  \
     } while (0)
 
+/* How a public function that returns a status begins: INVALID_ARGUMENT, and the first argument that is NULL
+ * is named. Lists are plain names, between commas. */
+#define ASH_NEED(diag, ...)                                                                                \
+    do {                                                                                                   \
+        const void *const need_[] = {__VA_ARGS__};                                                         \
+        for (size_t at_ = 0; at_ < ASH_COUNT(need_); at_++)                                                \
+            if (!need_[at_]) {                                                                             \
+                ash_fail_null((diag), #__VA_ARGS__, at_);                                                  \
+                return ASH_ERROR_INVALID_ARGUMENT;                                                         \
+            }                                                                                              \
+    } while (0)
+
 #define ASH_NO_MEMORY(diag) ash_fail((diag), ASH_ERROR_OUT_OF_MEMORY, "out of memory")
 
 /* Writes code and message into `diag` (NULL is allowed), clears its other fields, and returns `code`. */
 ash_status ash_fail(ash_diag *diag, ash_status code, const char *fmt, ...) ASH_PRINTF(3, 4);
-#ifdef __clang_analyzer__ /* which cannot see that a failure is never ASH_OK, and would follow roads that  \
-                             do not exist */
+/* The analyser cannot see that a failure is never ASH_OK, and would follow roads that do not exist. */
+#ifdef __clang_analyzer__
 #define ash_fail(diag, code, ...) (ash_fail((diag), (code), __VA_ARGS__), (code))
 #endif
 /* The same with the byte offset in the file. */
 ash_status ash_fail_at(ash_diag *diag, ash_status code, uint64_t offset, const char *fmt, ...)
     ASH_PRINTF(4, 5);
+/* For ASH_NEED: the argument at `position` of a list of names is NULL. */
+void ash_fail_null(ash_diag *diag, const char *names, size_t position);
 /* Adds the node, the operator or the offset to a diagnostic that a lower layer wrote, where it has none
  * yet. NULL or
  * "" leaves a part as it is, as does ASH_NO_OFFSET. */
 void ash_diag__add_node(ash_diag *diag, const char *node, const char *op, uint64_t offset);
 
-/* --- memory
- * --------------------------------------------------------------------------------------------------- */
+/* --- memory --------------------------------------------------------------------------------------- */
 
 /* The C library's allocator behind the hooks. */
 extern const ash_allocator ash_allocator__libc;
@@ -92,8 +106,7 @@ void ash_mem_free(const ash_allocator *a, void *ptr, size_t count, size_t size);
 
 bool ash_vec__grow(const ash_allocator *a, void **at, size_t *cap, size_t len, size_t more, size_t size);
 
-/* --- checked arithmetic: false on overflow, and *out is then undefined
- * ----------------------------------------- */
+/* --- checked arithmetic: false on overflow, and *out is then undefined ---------------------------- */
 
 static inline bool ash_mul_i64(int64_t a, int64_t b, int64_t *out) {
     return !__builtin_mul_overflow(a, b, out);
@@ -107,8 +120,8 @@ static inline bool ash_mul_u64(uint64_t a, uint64_t b, uint64_t *out) {
 static inline bool ash_add_u64(uint64_t a, uint64_t b, uint64_t *out) {
     return !__builtin_add_overflow(a, b, out);
 }
-/* `value` rounded up to a multiple of `align`, a power of two. The caller knows that it does not overflow.
- */
+/* `value` rounded up to a multiple of `align`, a power of two. The caller knows that it does not
+ * overflow. */
 static inline uint64_t ash_align_up(uint64_t value, uint64_t align) {
     return (value + align - 1) & ~(align - 1);
 }
@@ -119,8 +132,7 @@ static inline int64_t ash_ceil_div(int64_t a, int64_t b) {
     return (a + b - 1) / b;
 }
 
-/* --- context
- * ---------------------------------------------------------------------------------------------------- */
+/* --- context -------------------------------------------------------------------------------------- */
 
 /* Higher floors hang what they own on the context: created at first use, destroyed with it, in reverse
  * order. */
@@ -138,8 +150,11 @@ ash_status ash_context__slot(ash_context *context, ash_slot slot,
                              void (*destroy)(void *object), void **out, ash_diag *diag);
 
 const ash_allocator *ash_context__allocator(const ash_context *context);
-uint64_t ash_context__keep_bytes(const ash_context *context);   /* see ash_context_options */
-uint64_t ash_context__cache_bytes(const ash_context *context);  /* the same */
+uint64_t ash_context__keep_bytes(const ash_context *context);  /* see ash_context_options */
+uint64_t ash_context__cache_bytes(const ash_context *context); /* the same */
+/* A variable of the environment, as every floor asks for it: NULL when there is none, and in a process that
+ * has rights which its caller has not (setuid programs). */
+const char *ash_environment__get(const char *name);
 const char *ash_context__cache_dir(const ash_context *context); /* NULL: no cache */
 void ash_context__log(const ash_context *context, ash_log_level level, const char *fmt, ...)
     ASH_PRINTF(3, 4);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The clock that durations are measured with. */
 #ifndef ASH_CLOCK_H
 #define ASH_CLOCK_H

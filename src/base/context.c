@@ -1,8 +1,14 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* secure_getenv */
+#endif
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
-#include "base.h"
+#include "file.h"
+#include "text.h"
 
 #define CACHE_BYTES ((uint64_t)1 << 30)
 
@@ -17,10 +23,10 @@ struct ash_context {
     struct slot slots[ASH_SLOT_COUNT];
     ash_slot order[ASH_SLOT_COUNT]; /* slots in order of creation */
     unsigned created;               /* entries of `order` */
+    ash_files files;                /* that are mapped */
     unsigned threads;
     uint64_t keep_bytes, cache_bytes;
-    char *cache_dir;
-    size_t cache_dir_size; /* bytes, with the terminator */
+    ash_text cache_dir; /* empty: no cache */
     void (*log)(void *user, ash_log_level level, const char *message);
     void *log_user;
 };
@@ -30,9 +36,33 @@ static unsigned core_count(void) {
     return n > 0 ? (unsigned)n : 1;
 }
 
+/* The value of a variable of the environment, NULL when there is none, or when the process has rights that
+ * its caller has not. */
+const char *ash_environment__get(const char *name) {
+    return secure_getenv(name);
+}
+
+/* The rule that ash_context_options.cache_dir states. */
+static void choose_cache_dir(const char *wanted, ash_text *dir) {
+    static const struct {
+        const char *variable, *below;
+    } homes[] = {{"XDG_CACHE_HOME", "/ashlar"}, {"HOME", "/.cache/ashlar"}};
+    if (!wanted) wanted = ash_environment__get("ASHLAR_CACHE_DIR");
+    if (wanted) {
+        ash_text_add(dir, "%s", wanted);
+        return;
+    }
+    for (size_t i = 0; i < ASH_COUNT(homes); i++) {
+        const char *home = ash_environment__get(homes[i].variable);
+        if (!home || *home != '/') continue;
+        ash_text_add(dir, "%s%s", home, homes[i].below);
+        return;
+    }
+}
+
 ash_status ash_context_create(const ash_context_options *options, ash_context **out, ash_diag *diag) {
     static const ash_context_options defaults;
-    ASH_FAIL_IF(!out, diag, ASH_ERROR_INVALID_ARGUMENT, "the place for the context is NULL");
+    ASH_NEED(diag, out);
     *out = NULL;
     if (!options) options = &defaults;
     ASH_FAIL_IF(!options->allocator.alloc != !options->allocator.free, diag, ASH_ERROR_INVALID_ARGUMENT,
@@ -48,20 +78,22 @@ ash_status ash_context_create(const ash_context_options *options, ash_context **
     context->cache_bytes = options->cache_bytes ? options->cache_bytes : CACHE_BYTES;
     context->log = options->log;
     context->log_user = options->log_user;
-    if (options->cache_dir) {
-        context->cache_dir_size = strlen(options->cache_dir) + 1;
-        context->cache_dir = ash_mem_alloc(a, context->cache_dir_size, 1);
-        if (!context->cache_dir) {
-            ash_mem_free(a, context, 1, sizeof *context);
-            return ASH_NO_MEMORY(diag);
-        }
-        memcpy(context->cache_dir, options->cache_dir, context->cache_dir_size);
+    ash_text_init(&context->cache_dir, &context->allocator);
+    choose_cache_dir(options->cache_dir, &context->cache_dir);
+    if (context->cache_dir.failed) {
+        ash_text_free(&context->cache_dir);
+        ash_mem_free(a, context, 1, sizeof *context);
+        return ASH_NO_MEMORY(diag);
     }
+    if (!ash_context__cache_dir(context) && !options->cache_dir)
+        ash_context__log(context, ASH_LOG_INFO,
+                         "kernels are not kept on disk: there is no folder for them in the environment");
     pthread_mutexattr_t attr;
     pthread_mutexattr_init(&attr);
     pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
     pthread_mutex_init(&context->lock, &attr);
     pthread_mutexattr_destroy(&attr);
+    ash_files__init(&context->files);
     *out = context;
     return ASH_OK;
 }
@@ -74,12 +106,13 @@ void ash_context_destroy(ash_context *context) {
     }
     pthread_mutex_destroy(&context->lock);
     ash_allocator a = context->allocator;
-    ash_mem_free(&a, context->cache_dir, context->cache_dir_size, 1);
+    ash_files__free(&context->files, &a);
+    ash_text_free(&context->cache_dir);
     ash_mem_free(&a, context, 1, sizeof *context);
 }
 
 unsigned ash_context_threads(const ash_context *context) {
-    return context->threads;
+    return context ? context->threads : 0;
 }
 
 ash_status ash_context__slot(ash_context *context, ash_slot id,
@@ -105,6 +138,10 @@ const ash_allocator *ash_context__allocator(const ash_context *context) {
     return &context->allocator;
 }
 
+ash_files *ash_context__files(ash_context *context) {
+    return &context->files;
+}
+
 uint64_t ash_context__cache_bytes(const ash_context *context) {
     return context->cache_bytes;
 }
@@ -114,7 +151,7 @@ uint64_t ash_context__keep_bytes(const ash_context *context) {
 }
 
 const char *ash_context__cache_dir(const ash_context *context) {
-    return context->cache_dir;
+    return context->cache_dir.len ? context->cache_dir.at : NULL;
 }
 
 void ash_context__log(const ash_context *context, ash_log_level level, const char *fmt, ...) {

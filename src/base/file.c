@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "file.h"
 
 #include <errno.h>
@@ -37,7 +38,14 @@ static ash_status open_regular(const char *path, int *fd, size_t *size, ash_diag
     return status;
 }
 
-ash_status ash_file_map(const ash_allocator *a, const char *path, ash_file **out, ash_diag *diag) {
+static void free_file(ash_file *file) {
+    if (file->size) munmap((void *)file->data, file->size);
+    close(file->fd);
+    ash_mem_free(ash_context__allocator(file->context), file, sizeof *file + file->path_size, 1);
+}
+
+ash_status ash_file_map(ash_context *context, const char *path, ash_file **out, ash_diag *diag) {
+    const ash_allocator *a = ash_context__allocator(context);
     *out = NULL;
     int fd;
     size_t size = 0;
@@ -58,10 +66,14 @@ ash_status ash_file_map(const ash_allocator *a, const char *path, ash_file **out
         close(fd);
         return ASH_NO_MEMORY(diag);
     }
-    *file = (ash_file){a, data, size, fd, 1, path_size};
+    *file = (ash_file){context, data, size, fd, 1, path_size};
     memcpy(file->path, path, path_size);
-    *out = file;
-    return ASH_OK;
+    ash_status status = size ? ash_files__add(ash_context__files(context), file, diag) : ASH_OK;
+    if (status == ASH_OK)
+        *out = file;
+    else
+        free_file(file);
+    return status;
 }
 
 ash_file *ash_file_retain(ash_file *file) {
@@ -71,9 +83,8 @@ ash_file *ash_file_retain(ash_file *file) {
 
 void ash_file_release(ash_file *file) {
     if (!file || __atomic_sub_fetch(&file->refs, 1, __ATOMIC_ACQ_REL)) return;
-    if (file->size) munmap((void *)file->data, file->size);
-    close(file->fd);
-    ash_mem_free(file->allocator, file, sizeof *file + file->path_size, 1);
+    if (file->size) ash_files__remove(ash_context__files(file->context), file);
+    free_file(file);
 }
 
 ash_status ash_file_check(const ash_file *file, ash_diag *diag) {
@@ -83,6 +94,22 @@ ash_status ash_file_check(const ash_file *file, ash_diag *diag) {
     ASH_FAIL_IF((uint64_t)info.st_size < file->size, diag, ASH_ERROR_IO,
                 "'%.200s' shrank from %zu to %lld bytes while it was in use", file->path, file->size,
                 (long long)info.st_size);
+    return ASH_OK;
+}
+
+ash_status ash_file_check_bytes(const ash_file *file, const void *data, uint64_t size, ash_diag *diag) {
+    struct stat info;
+    ASH_FAIL_IF(fstat(file->fd, &info) != 0, diag, ASH_ERROR_IO, "cannot examine '%.200s': %s", file->path,
+                strerror(errno));
+    uintptr_t start = (uintptr_t)file->data, given = (uintptr_t)data;
+    uint64_t begin = given > start ? given - start : 0, before = given < start ? start - given : 0;
+    uint64_t end = begin + ASH_MIN(size - before, file->size - begin); /* of what lies in the mapping */
+    ASH_FAIL_IF(
+        size && end > (uint64_t)info.st_size, diag, ASH_ERROR_IO,
+        "'%.200s' shrank from %zu to %lld bytes while it was in use, and bytes %llu to %llu of it are "
+        "asked for",
+        file->path, file->size, (long long)info.st_size, (unsigned long long)begin,
+        (unsigned long long)end);
     return ASH_OK;
 }
 
@@ -102,7 +129,14 @@ ash_status ash_sink_open(const ash_allocator *a, const char *path, ash_sink *sin
         memcpy(sink->path, path, len + 1);
         memcpy(sink->part, path, len);
         memcpy(sink->part + len, suffix, sizeof suffix);
-        sink->fd = open(sink->part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+        struct stat info;
+        sink->direct = stat(path, &info) == 0 && !S_ISREG(info.st_mode);
+        if (sink->direct)
+            sink->part[len] = 0;
+        else
+            unlink(sink->part); /* of a writer that did not end, or a link that somebody has put there */
+        sink->fd = open(sink->part,
+                        O_WRONLY | O_CLOEXEC | (sink->direct ? 0 : O_CREAT | O_EXCL | O_NOFOLLOW), 0666);
         if (sink->fd < 0) status = fail_errno(diag, errno, "create", sink->part);
     }
     if (status == ASH_OK) return ASH_OK;
@@ -152,10 +186,10 @@ void ash_sink_fill(ash_sink *sink, uint8_t byte, size_t count) {
 ash_status ash_sink_close(ash_sink *sink, bool keep, ash_diag *diag) {
     if (keep) sink_flush(sink);
     if (close(sink->fd) != 0 && !sink->error) sink->error = errno;
-    if (keep && !sink->error && rename(sink->part, sink->path) != 0) sink->error = errno;
+    if (keep && !sink->error && !sink->direct && rename(sink->part, sink->path) != 0) sink->error = errno;
     ash_status status = ASH_OK;
     if (keep && sink->error) status = fail_errno(diag, sink->error, "write", sink->path);
-    if (!keep || sink->error) unlink(sink->part);
+    if ((!keep || sink->error) && !sink->direct) unlink(sink->part);
     ash_mem_free(sink->allocator, sink->buffer, SINK_BUFFER, 1);
     ash_mem_free(sink->allocator, sink->part, sink->path_size + 5, 1);
     ash_mem_free(sink->allocator, sink->path, sink->path_size, 1);

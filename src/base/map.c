@@ -1,10 +1,44 @@
+/* SPDX-License-Identifier: MIT */
 #include "map.h"
+
+#include <pthread.h>
+#include <time.h>
+#include <unistd.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+/* --- hashing ------------------------------------------------------------------------------------- */
+
+/* Names, shapes and constants of models come from anybody, and keys that all meet in one place of a table
+ * would make it quadratic. So hashes depend on numbers that are drawn once per process. */
+static uint64_t secret[24];
+
+/* A bijection in which every bit depends on all. */
+static uint64_t mix(uint64_t x) {
+    x = (x ^ x >> 32) * 0xd6e8feb86659fd93u;
+    x = (x ^ x >> 32) * 0xd6e8feb86659fd93u;
+    return x ^ x >> 32;
+}
+
+static void draw_secret(void) {
+    struct timespec t = {0};
+    if (getentropy(secret, sizeof secret) == 0) return;
+    clock_gettime(CLOCK_MONOTONIC, &t); /* a system without random numbers */
+    uint64_t x = (uint64_t)t.tv_nsec ^ (uint64_t)(uintptr_t)&t ^ (uint64_t)getpid() << 40;
+    for (size_t i = 0; i < ASH_COUNT(secret); i++) secret[i] = mix(x += 0x9e3779b97f4a7c15u);
+}
+
+static const uint64_t *get_secret(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, draw_secret);
+    return secret;
+}
+
+/* The seed comes last, so that it separates whatever differs in any of the 128 bits. */
 uint64_t ash_hash(const void *data, size_t len, uint64_t seed) {
-    return XXH3_64bits_withSeed(data, len, seed);
+    XXH128_hash_t hash = XXH3_128bits_withSecret(data, len, get_secret(), sizeof secret);
+    return mix(hash.high64 ^ mix(hash.low64 + seed));
 }
 
 /* Both maps: linear probing, at most three quarters full, no deletion. */
@@ -23,15 +57,14 @@ void ash_map_free(ash_map *map) {
     ash_map_init(map, map->allocator);
 }
 
-static uint64_t mix(uint64_t key) {
-    key ^= key >> 32;
-    key *= 0xd6e8feb86659fd93u;
-    key ^= key >> 32;
-    return key;
+static size_t place_of(uint64_t key) {
+    const uint64_t *by = get_secret();
+    unsigned __int128 product = (unsigned __int128)(key ^ by[0]) * (by[1] | 1);
+    return (size_t)(product ^ product >> 64);
 }
 
 static struct ash_map_entry *map_slot(struct ash_map_entry *entries, size_t cap, uint64_t key) {
-    size_t i = mix(key) & (cap - 1);
+    size_t i = place_of(key) & (cap - 1);
     while (entries[i].used && entries[i].key != key) i = (i + 1) & (cap - 1);
     return &entries[i];
 }

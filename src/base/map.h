@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Hash maps with open addressing: 64-bit keys, and strings. Values are 64-bit numbers (ids, indices). */
 #ifndef ASH_MAP_H
 #define ASH_MAP_H
@@ -29,7 +30,8 @@ void ash_strmap_free(ash_strmap *map);
 bool ash_strmap_put(ash_strmap *map, const char *key, size_t len, uint64_t value);
 bool ash_strmap_get(const ash_strmap *map, const char *key, size_t len, uint64_t *value);
 
-/* xxHash's XXH3, 64 bits. */
+/* 64 bits that are the same within a process and others in the next: nobody who writes a model knows which
+ * keys collide. Keys that collide under one seed do so under the next with no more than chance. */
 uint64_t ash_hash(const void *data, size_t len, uint64_t seed);
 
 #endif

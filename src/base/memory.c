@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Allocation through the hooks, growable arrays, the bump allocator. */
 #include <stdlib.h>
 
@@ -51,8 +52,7 @@ bool ash_vec__grow(const ash_allocator *a, void **at, size_t *cap, size_t len, s
     return true;
 }
 
-/* --- arena
- * ------------------------------------------------------------------------------------------------------ */
+/* --- arena ---------------------------------------------------------------------------------------- */
 
 struct ash_arena_block {
     ash_arena_block *next;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The whole of a run's progress is one 64-bit word, `work`: the number of the run (high half) and the
  * chunks, in units of `grain`, that nobody has taken yet (low half). A worker reads the word, reads the
  * run's description, and takes chunks by exchanging the word. The exchange succeeds only if the same run

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A thread pool for short parallel loops: n - 1 workers and the caller.
  *
  * Chunks are taken, not assigned: whoever is running takes the next ones, so that a worker that the system

@@ -1,9 +1,11 @@
+/* SPDX-License-Identifier: MIT */
 #include "progress.h"
 
 const ash_cancel ash_cancel__never;
+const ash_stop ash_stop__never = {&ash_cancel__never, 0};
 
 void ash_cancel_set(ash_cancel *cancel, bool on) {
-    __atomic_store_n(&cancel->on, on, __ATOMIC_RELAXED);
+    if (cancel) __atomic_store_n(&cancel->on, on, __ATOMIC_RELAXED);
 }
 
 bool ash_cancel_is_on(const ash_cancel *cancel) {
@@ -11,8 +13,8 @@ bool ash_cancel_is_on(const ash_cancel *cancel) {
 }
 
 const char *ash_stage_text(ash_stage stage) {
-    static const char *const text[ASH_STAGE_COUNT] = {"optimize", "lower",   "compile", "order",
-                                                      "memory",   "capture", "weights"};
+    static const char *const text[ASH_STAGE_COUNT] = {"import", "optimize", "lower",   "compile",
+                                                      "order",  "memory",   "capture", "weights"};
     return (unsigned)stage < ASH_STAGE_COUNT ? text[stage] : "?";
 }
 

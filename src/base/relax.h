@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What a loop does while it waits for another thread: tells the processor so. */
 #ifndef ASH_RELAX_H
 #define ASH_RELAX_H

@@ -1,5 +1,7 @@
+/* SPDX-License-Identifier: MIT */
 #include <stdio.h>
 
+#include "ashlar/version.h"
 #include "base.h"
 
 const char *ash_status_text(ash_status status) {
@@ -28,13 +30,25 @@ void ash_diag_clear(ash_diag *diag) {
     *diag = (ash_diag){.code = ASH_OK, .file_offset = ASH_NO_OFFSET};
 }
 
+/* The message behind `phrase`, when that is how it begins; NULL: it begins otherwise. */
+static const char *after_phrase(const char *message, const char *phrase) {
+    size_t length = strlen(phrase);
+    if (strncmp(message, phrase, length) != 0) return NULL;
+    return !message[length] || strchr(" ,:", message[length]) ? message + length : NULL;
+}
+
 int ash_diag_format(const ash_diag *diag, char *out, uint64_t size) {
     char where[64] = "";
+    if (!out) size = 0;
+    if (!diag) return snprintf(out, size, "%s", "");
     if (diag->file_offset != ASH_NO_OFFSET)
         snprintf(where, sizeof where, " at byte %llu", (unsigned long long)diag->file_offset);
-    return snprintf(out, size, "%s%s%s%s%s%s%s: %s", ash_status_text(diag->code),
-                    diag->node[0] ? ", node " : "", diag->node, diag->op[0] ? " (" : "", diag->op,
-                    diag->op[0] ? ")" : "", where, diag->message);
+    /* A message that begins with the status is not led by it once more. */
+    const char *text = ash_status_text(diag->code), *rest = after_phrase(diag->message, text);
+    bool placed = diag->node[0] || diag->op[0] || where[0], stands = rest && (!placed || !*rest);
+    return snprintf(out, size, "%s%s%s%s%s%s%s%s%s", text, diag->node[0] ? ", node " : "", diag->node,
+                    diag->op[0] ? " (" : "", diag->op, diag->op[0] ? ")" : "", where, stands ? "" : ": ",
+                    stands ? rest : diag->message);
 }
 
 static ash_status fail(ash_diag *diag, ash_status code, uint64_t offset, const char *fmt, va_list args) {
@@ -64,9 +78,22 @@ ash_status ash_fail_at(ash_diag *diag, ash_status code, uint64_t offset, const c
     return code;
 }
 
+void ash_fail_null(ash_diag *diag, const char *names, size_t position) {
+    for (; position; position--) {
+        names += strcspn(names, ",");
+        names += strspn(names, ", ");
+    }
+    ash_fail(diag, ASH_ERROR_INVALID_ARGUMENT, "the argument `%.*s` is NULL", (int)strcspn(names, ","),
+             names);
+}
+
 void ash_diag__add_node(ash_diag *diag, const char *node, const char *op, uint64_t offset) {
     if (!diag) return;
     if (!diag->node[0] && node) snprintf(diag->node, sizeof diag->node, "%s", node);
     if (!diag->op[0] && op) snprintf(diag->op, sizeof diag->op, "%s", op);
     if (diag->file_offset == ASH_NO_OFFSET) diag->file_offset = offset;
+}
+
+const char *ash_version(void) {
+    return ASH_VERSION;
 }

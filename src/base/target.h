@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What code is generated for: the only place that knows one processor from another. Lowering reads sizes
  * from it, code generation hands the names to LLVM. A plain value: tests make their own. */
 #ifndef ASH_TARGET_H

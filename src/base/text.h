@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A growing string. The first failed allocation makes it `failed`, after which appending does nothing:
  * writers check once, at the end. */
 #ifndef ASH_TEXT_H

@@ -1,8 +1,9 @@
+/* SPDX-License-Identifier: MIT */
 /* From loop nests to machine code. LLVM's headers are seen behind this one alone.
  *
- * The compiler hangs on the context. It compiles each distinct nest once: by hash it finds code that is
- * already in memory, or an object file in the context's cache directory; only then it asks LLVM, on the
- * context's threads. */
+ * The compiler hangs on the context. It compiles each distinct nest once: it looks for code of the same
+ * nest that is already in memory, or for an object file in the context's cache directory; only then it asks
+ * LLVM, on the context's threads. */
 #ifndef ASH_CODE_H
 #define ASH_CODE_H
 
@@ -28,6 +29,7 @@ typedef struct ash_code_stats {
     uint64_t compiled;   /* kernels that LLVM compiled */
     uint64_t from_disk;  /* kernels found in the cache directory */
     uint64_t shared;     /* kernels that were in memory already */
+    uint64_t refused;    /* kernels in the cache directory that others could have written: not taken */
     uint64_t code_bytes; /* bytes of the object files, of compiled and from_disk */
     uint64_t nanoseconds;
 } ash_code_stats;

@@ -1,30 +1,28 @@
+/* SPDX-License-Identifier: MIT */
 /* The compiler: a table of the kernels in memory, and the way new ones get into it.
  *
- * A kernel is known by a 128-bit hash of all that its code depends on. An entry of the table is either
- * ready or being made by one thread; whoever else needs it waits. A call first makes all that it has
- * claimed itself and only then waits for others, so calls never wait for each other in a circle. Kernels of
- * one call are made on several threads, started for the purpose: compiling is rare and takes milliseconds
- * to seconds. */
+ * A kernel is known by its identity, the bytes of all that its code depends on, and found by a hash of
+ * these, its key. Keys can be made to collide: kernels with one key are twins, of which the first has a
+ * place on disk and each has a symbol of its own. An entry of the table is either ready or being made by
+ * one thread; whoever else needs it waits. A call first makes all that it has claimed itself and only then
+ * waits for others, so calls never wait for each other in a circle. Kernels of one call are made on several
+ * threads, started for the purpose: compiling is rare and takes milliseconds to seconds. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>
 
-#define XXH_INLINE_ALL
 #include <llvm-c/Core.h>
-#include <xxhash.h>
 
-#include "base/text.h"
 #include "cache.h"
-#include "code_version.h"
 #include "link.h"
 #include "llvm.h"
 
 enum {
     BUCKETS = 512,
-    SYMBOL = ASH_KEY_TEXT + 4, /* "ash_" and the key */
-    STACK = 16 << 20           /* bytes for a compiling thread: LLVM recurses */
+    SYMBOL = ASH_KEY_TEXT + 16, /* "ash_", the key, and a twin's number */
+    STACK = 16 << 20            /* bytes for a compiling thread: LLVM recurses */
 };
 
 enum state { MAKING, READY, FAILED };
@@ -32,6 +30,8 @@ enum state { MAKING, READY, FAILED };
 typedef struct entry {
     struct entry *next; /* in its bucket */
     ash_key key;
+    uint32_t twin; /* entries with the same key and another identity have others */
+    ash_text identity;
     size_t refs; /* held by ash_code objects and calls; guarded by the compiler's lock, as is `state` */
     enum state state;
     ash_linked linked;
@@ -115,33 +115,22 @@ ash_status ash_compiler__set_target(ash_compiler *compiler, const ash_target *ta
 
 /* --- keys -------------------------------------------------------------------------------------------- */
 
-static void hash_text(XXH3_state_t *hash, const char *text) {
-    XXH3_128bits_update(hash, text, strlen(text) + 1);
+/* What a call looks for. */
+struct wanted {
+    const ash_nest *nest;
+    ash_key key;
+    ash_text identity; /* moves to the entry that is claimed for it */
+};
+
+static ash_status identify(const ash_target *target, struct wanted *wanted, ash_diag *diag) {
+    ash_identity__write(target, wanted->nest, &wanted->identity);
+    ASH_TRY(ash_text_status(&wanted->identity, diag));
+    wanted->key = ash_key__of(&wanted->identity);
+    return ASH_OK;
 }
 
-/* Everything that the code depends on: version of the emitter and of LLVM, target, nest. */
-static ash_key key_of(const ash_target *target, const ash_nest *nest) {
-    XXH3_state_t hash;
-    unsigned llvm[3];
-    LLVMGetVersion(&llvm[0], &llvm[1], &llvm[2]);
-    uint64_t facts[] = {target->vector_bytes, target->fma, nest->code.len, nest->buffers.len,
-                        nest->shuffles.len};
-    XXH3_128bits_reset(&hash);
-    hash_text(&hash, ASH_CODE_VERSION);
-    XXH3_128bits_update(&hash, llvm, sizeof llvm);
-    hash_text(&hash, target->triple);
-    hash_text(&hash, target->cpu);
-    hash_text(&hash, target->features);
-    XXH3_128bits_update(&hash, facts, sizeof facts);
-    XXH3_128bits_update(&hash, nest->code.at, nest->code.len * sizeof *nest->code.at);
-    for (size_t i = 0; i < nest->buffers.len; i++) {
-        const ash_nest_buffer *b = &nest->buffers.at[i];
-        uint32_t packed[] = {(uint32_t)b->dtype, b->align, b->group, b->written};
-        XXH3_128bits_update(&hash, packed, sizeof packed);
-    }
-    XXH3_128bits_update(&hash, nest->shuffles.at, nest->shuffles.len * sizeof *nest->shuffles.at);
-    XXH128_hash_t digest = XXH3_128bits_digest(&hash);
-    return (ash_key){digest.high64, digest.low64};
+static bool same_identity(const ash_text *a, const ash_text *b) {
+    return a->len == b->len && !memcmp(a->at, b->at, a->len);
 }
 
 /* --- the table: the lock is held --------------------------------------------------------------------- */
@@ -150,17 +139,24 @@ static entry **bucket_of(ash_compiler *c, ash_key key) {
     return &c->buckets[key.low % BUCKETS];
 }
 
-static entry *find(ash_compiler *c, ash_key key) {
-    entry *e = *bucket_of(c, key);
-    while (e && !ash_key_equal(e->key, key)) e = e->next;
-    return e;
+/* The entry of a kernel, or NULL; *twin is then a number that none of its twins has. */
+static entry *find(ash_compiler *c, const struct wanted *wanted, uint32_t *twin) {
+    *twin = 0;
+    for (entry *e = *bucket_of(c, wanted->key); e; e = e->next) {
+        if (!ash_key_equal(e->key, wanted->key)) continue;
+        if (same_identity(&e->identity, &wanted->identity)) return e;
+        *twin = ASH_MAX(*twin, e->twin + 1);
+    }
+    return NULL;
 }
 
-static entry *claim(ash_compiler *c, ash_key key) {
-    entry *e = ash_mem_calloc(c->allocator, 1, sizeof *e);
+static entry *claim(ash_compiler *c, struct wanted *wanted, uint32_t twin) {
+    entry *e = ash_mem_calloc(c->allocator, 1, sizeof *e), **bucket = bucket_of(c, wanted->key);
     if (!e) return NULL;
-    *e = (entry){.next = *bucket_of(c, key), .key = key, .state = MAKING};
-    return *bucket_of(c, key) = e;
+    *e = (entry){.next = *bucket, .key = wanted->key, .twin = twin, .state = MAKING};
+    e->identity = wanted->identity;
+    ash_text_init(&wanted->identity, c->allocator);
+    return *bucket = e;
 }
 
 static void unlist(ash_compiler *c, entry *e) {
@@ -175,6 +171,7 @@ static void drop(ash_compiler *c, entry *e) {
     if (--e->refs) return;
     ash_linker__unload(c->linker, &e->linked);
     unlist(c, e);
+    ash_text_free(&e->identity);
     ash_mem_free(c->allocator, e, 1, sizeof *e);
 }
 
@@ -198,11 +195,14 @@ struct batch {
     ash_status status;
     ash_diag diag;
     ash_code_stats stats;
+    char why[ASH_CACHE_WHY]; /* the first refusal of what lay in the cache directory */
 };
 
-static void symbol_of(ash_key key, char symbol[SYMBOL]) {
+static void symbol_of(const entry *e, char symbol[SYMBOL]) {
     memcpy(symbol, "ash_", 4);
-    ash_key__format(key, symbol + 4);
+    ash_key__format(e->key, symbol + 4);
+    size_t end = strlen(symbol);
+    if (e->twin) snprintf(symbol + end, SYMBOL - end, "_%u", e->twin);
 }
 
 static void fail_batch(struct batch *batch, ash_status status, const ash_diag *diag) {
@@ -222,24 +222,42 @@ static void count(struct batch *batch, size_t bytes, bool from_disk) {
     pthread_mutex_unlock(&batch->lock);
 }
 
+static void note_refusal(struct batch *batch, const char *why) {
+    pthread_mutex_lock(&batch->lock);
+    if (batch->stats.refused++ == 0) memcpy(batch->why, why, sizeof batch->why);
+    pthread_mutex_unlock(&batch->lock);
+}
+
 /* True when the cache had a file that loads. */
 static bool make_from_disk(struct batch *batch, const char *dir, entry *e, const char *symbol) {
     ash_compiler *c = batch->compiler;
-    void *object;
-    size_t size;
-    if (!ash_cache__load(c->allocator, dir, e->key, &object, &size)) return false;
-    bool loaded = ash_linker__load(c->linker, object, size, symbol, &e->linked, NULL) == ASH_OK;
-    ash_mem_free(c->allocator, object, size, 1);
-    if (loaded) count(batch, size, true);
+    ash_cached cached;
+    char why[ASH_CACHE_WHY] = "";
+    bool found = ash_cache__load(c->allocator, dir, e->key, &e->identity, &cached, why);
+    if (*why) note_refusal(batch, why);
+    if (!found) return false;
+    bool loaded =
+        ash_linker__load(c->linker, cached.object, cached.size, symbol, &e->linked, NULL) == ASH_OK;
+    if (loaded) count(batch, cached.size, true);
+    ash_cached__free(c->allocator, &cached);
     return loaded;
+}
+
+/* Once for a call, on its thread. */
+static void tell_refusals(const struct batch *batch) {
+    if (batch->stats.refused)
+        ash_context__log(batch->compiler->context, ASH_LOG_WARNING,
+                         "kernel cache '%.200s': %llu of its kernels were not taken: %s",
+                         ash_context__cache_dir(batch->compiler->context),
+                         (unsigned long long)batch->stats.refused, batch->why);
 }
 
 static ash_status make(struct batch *batch, ash_llvm_machine *machine, struct task *task, ash_diag *diag) {
     ash_compiler *c = batch->compiler;
-    const char *dir = ash_context__cache_dir(c->context);
+    const char *dir = task->entry->twin ? NULL : ash_context__cache_dir(c->context);
     char symbol[SYMBOL];
     LLVMMemoryBufferRef object;
-    symbol_of(task->entry->key, symbol);
+    symbol_of(task->entry, symbol);
     if (dir && make_from_disk(batch, dir, task->entry, symbol)) return ASH_OK;
     if (!machine->machine)
         ASH_TRY(ash_llvm__machine_create(&batch->target, LLVMCodeGenLevelDefault, machine, diag));
@@ -250,8 +268,9 @@ static ash_status make(struct batch *batch, ash_llvm_machine *machine, struct ta
     if (status == ASH_OK) {
         count(batch, size, false);
         if (dir) {
-            ash_cache__store(c->allocator, dir, task->entry->key, bytes, size);
-            atomic_fetch_add(&c->stored, size);
+            const ash_text *identity = &task->entry->identity;
+            ash_cache__store(c->allocator, dir, task->entry->key, identity, bytes, size);
+            atomic_fetch_add(&c->stored, size + identity->len);
             prune(c, ash_context__cache_bytes(c->context) / 8);
         }
     }
@@ -312,21 +331,21 @@ static void run(struct batch *batch) {
 /* --- a call ------------------------------------------------------------------------------------------ */
 
 /* Finds or claims the entry of each nest that has none yet; claimed ones become tasks. */
-static ash_status look_up(struct batch *batch, const ash_nest *const *nests, const ash_key *keys,
-                          ash_code *code) {
+static ash_status look_up(struct batch *batch, struct wanted *wanted, ash_code *code) {
     ash_compiler *c = batch->compiler;
     ash_status status = ASH_OK;
     pthread_mutex_lock(&c->lock);
     for (size_t i = 0; i < code->count && status == ASH_OK; i++) {
         if (code->entries[i]) continue;
-        entry *e = find(c, keys[i]);
+        uint32_t twin;
+        entry *e = find(c, &wanted[i], &twin);
         if (e) {
             batch->stats.shared++;
-        } else if (!ash_vec_reserve(c->allocator, &batch->tasks, 1) || !(e = claim(c, keys[i]))) {
+        } else if (!ash_vec_reserve(c->allocator, &batch->tasks, 1) || !(e = claim(c, &wanted[i], twin))) {
             status = ASH_NO_MEMORY(&batch->diag);
             break;
         } else {
-            batch->tasks.at[batch->tasks.len++] = (struct task){e, nests[i]};
+            batch->tasks.at[batch->tasks.len++] = (struct task){e, wanted[i].nest};
         }
         e->refs++;
         code->entries[i] = e;
@@ -352,13 +371,12 @@ static bool settle(ash_compiler *c, ash_code *code) {
     return all;
 }
 
-static ash_status make_all(struct batch *batch, const ash_nest *const *nests, const ash_key *keys,
-                           ash_code *code) {
+static ash_status make_all(struct batch *batch, struct wanted *wanted, ash_code *code) {
     for (;;) {
         batch->tasks.len = 0;
         atomic_store(&batch->next, 0);
         atomic_store(&batch->over, 0);
-        ash_status status = look_up(batch, nests, keys, code);
+        ash_status status = look_up(batch, wanted, code);
         if (status != ASH_OK)
             atomic_store(&batch->stop, true); /* what was claimed must still be published */
         run(batch);
@@ -374,22 +392,27 @@ static uint64_t now(void) {
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static ash_status allocate(ash_compiler *c, size_t count, ash_code **code, ash_key **keys, ash_diag *diag) {
+static ash_status allocate(ash_compiler *c, const ash_nest *const *nests, size_t count, ash_code **code,
+                           struct wanted **wanted, ash_diag *diag) {
     const ash_allocator *a = c->allocator;
     size_t bytes;
     ASH_FAIL_IF(__builtin_mul_overflow(count, sizeof(entry *), &bytes) ||
                     __builtin_add_overflow(bytes, sizeof **code, &bytes),
                 diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
     *code = ash_mem_calloc(a, bytes, 1);
-    *keys = ash_mem_alloc(a, count, sizeof **keys);
-    if (*code && *keys) {
+    *wanted = ash_mem_alloc(a, count, sizeof **wanted);
+    if (*code && *wanted) {
         (*code)->compiler = c;
         atomic_init(&(*code)->refs, 1);
         (*code)->count = count;
+        for (size_t i = 0; i < count; i++) {
+            (*wanted)[i] = (struct wanted){.nest = nests[i]};
+            ash_text_init(&(*wanted)[i].identity, a);
+        }
         return ASH_OK;
     }
     ash_mem_free(a, *code, bytes, 1);
-    ash_mem_free(a, *keys, count, sizeof **keys);
+    ash_mem_free(a, *wanted, count, sizeof **wanted);
     return ASH_NO_MEMORY(diag);
 }
 
@@ -399,16 +422,19 @@ ash_status ash_code__compile(ash_compiler *compiler, const ash_nest *const *nest
     const ash_allocator *a = compiler->allocator;
     uint64_t start = now();
     ash_code *code = NULL;
-    ash_key *keys = NULL;
+    struct wanted *wanted = NULL;
     for (size_t i = 0; i < count; i++) ASH_TRY(ash_nest_verify(nests[i], diag));
-    ASH_TRY(allocate(compiler, count, &code, &keys, diag));
+    ASH_TRY(allocate(compiler, nests, count, &code, &wanted, diag));
     struct batch batch = {.compiler = compiler, .progress = progress, .caller = pthread_self()};
     pthread_mutex_init(&batch.lock, NULL);
     pthread_mutex_lock(&compiler->lock);
     batch.target = compiler->target;
     pthread_mutex_unlock(&compiler->lock);
-    for (size_t i = 0; i < count; i++) keys[i] = key_of(&batch.target, nests[i]);
-    ash_status status = make_all(&batch, nests, keys, code);
+    ash_status status = ASH_OK;
+    for (size_t i = 0; i < count && status == ASH_OK; i++)
+        status = identify(&batch.target, &wanted[i], &batch.diag);
+    if (status == ASH_OK) status = make_all(&batch, wanted, code);
+    tell_refusals(&batch);
     if (status == ASH_OK) {
         for (size_t i = 0; i < count; i++) fns[i] = code->entries[i]->linked.fn;
         *out = code;
@@ -421,7 +447,8 @@ ash_status ash_code__compile(ash_compiler *compiler, const ash_nest *const *nest
         stats->nanoseconds = now() - start;
     }
     ash_vec_free(a, &batch.tasks);
-    ash_mem_free(a, keys, count, sizeof *keys);
+    for (size_t i = 0; i < count; i++) ash_text_free(&wanted[i].identity);
+    ash_mem_free(a, wanted, count, sizeof *wanted);
     pthread_mutex_destroy(&batch.lock);
     return status;
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* From a nest to an LLVM function: the walk over its instructions, structure, and leaves.
  *
  * Loops are emitted rotated (guard, body, test at the bottom) and already unrolled: the emitter lays the
@@ -7,6 +8,8 @@
 #include "emit.h"
 
 #include <stdio.h>
+
+#include "base/progress.h"
 
 /* --- types and constants ----------------------------------------------------------------------------- */
 
@@ -156,8 +159,8 @@ static bool index_value(LLVMValueRef v, int64_t *out) {
     return true;
 }
 
-/* `copies` bodies in a row; the loop variable of the first is base + offset (base may be NULL: a number).
- */
+/* `copies` bodies in a row; the loop variable of the first is base + offset (base may be NULL: a
+ * number). */
 static void emit_bodies(ash_emit *e, ash_ref loop, LLVMValueRef base, int64_t offset, uint64_t copies) {
     int64_t step = ash_nest_at(e->nest, loop)->i;
     for (uint64_t k = 0; k < copies; k++, offset += step) {
@@ -345,6 +348,48 @@ static LLVMValueRef emit_value(ash_emit *e, ash_ref ref) {
     }
 }
 
+/* --- being asked to stop ----------------------------------------------------------------------------- */
+
+/* A word that other threads write while the kernel runs. */
+static LLVMValueRef load_word(ash_emit *e, LLVMValueRef address) {
+    LLVMValueRef word = LLVMBuildLoad2(e->b, LLVMInt32TypeInContext(e->ctx), address, "");
+    LLVMSetOrdering(word, LLVMAtomicOrderingMonotonic);
+    LLVMSetAlignment(word, 4);
+    return word;
+}
+
+/* Finds the words of the ash_stop, and makes the way out. */
+static void prepare_to_stop(ash_emit *e) {
+    _Static_assert(sizeof(int) == 4 && offsetof(ash_stop, asked) == 0 && offsetof(ash_cancel, on) == 0,
+                   "what a look reads");
+    LLVMTypeRef ptr = LLVMPointerTypeInContext(e->ctx, 0), byte = LLVMInt8TypeInContext(e->ctx);
+    LLVMValueRef behind = const_index(e, (int64_t)e->nest->buffers.len);
+    LLVMValueRef distance = const_index(e, offsetof(ash_stop, left_out));
+    LLVMValueRef slot = LLVMBuildGEP2(e->at_entry, ptr, LLVMGetParam(e->fn, 0), &behind, 1, "");
+    LLVMValueRef stop = LLVMBuildLoad2(e->at_entry, ptr, slot, "");
+    e->asked = LLVMBuildLoad2(e->at_entry, ptr, stop, "");
+    e->left_out = LLVMBuildGEP2(e->at_entry, byte, stop, &distance, 1, "");
+    e->stopped = new_block(e);
+    LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
+    LLVMPositionBuilderAtEnd(e->b, e->stopped);
+    LLVMValueRef note =
+        LLVMBuildStore(e->b, LLVMConstInt(LLVMInt32TypeInContext(e->ctx), 1, false), e->left_out);
+    LLVMSetOrdering(note, LLVMAtomicOrderingMonotonic);
+    LLVMSetAlignment(note, 4);
+    LLVMBuildRetVoid(e->b);
+    LLVMPositionBuilderAtEnd(e->b, here);
+}
+
+static void emit_poll(ash_emit *e) {
+    if (!e->stopped) prepare_to_stop(e);
+    LLVMValueRef words = LLVMBuildOr(e->b, load_word(e, e->asked), load_word(e, e->left_out), "");
+    LLVMValueRef none = LLVMConstNull(LLVMTypeOf(words));
+    LLVMBasicBlockRef next = new_block(e);
+    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntEQ, words, none, ""), next, e->stopped);
+    LLVMMoveBasicBlockAfter(next, LLVMGetInsertBlock(e->b));
+    LLVMPositionBuilderAtEnd(e->b, next);
+}
+
 static void emit_range(ash_emit *e, ash_ref from, ash_ref to) {
     for (ash_ref ref = from; ref < to; ref++) {
         const ash_inst *inst = ash_nest_at(e->nest, ref);
@@ -362,6 +407,7 @@ static void emit_range(ash_emit *e, ash_ref from, ash_ref to) {
         case ASH_NEST_GATHER:
         case ASH_NEST_SCATTER:
         case ASH_NEST_PREFETCH: ash_emit__memory(e, ref); break;
+        case ASH_NEST_POLL: emit_poll(e); break;
         default: e->slots[ref] = (ash_slot_value){emit_value(e, ref), NULL, 0};
         }
     }

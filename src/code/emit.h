@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The emitter's inside: one nest becomes one LLVM function, each instruction a few of LLVM's, through its
  * builder.
  *
@@ -46,13 +47,15 @@ typedef struct ash_emit {
     LLVMValueRef fn;
     LLVMBasicBlockRef entry; /* allocas and buffer addresses; ends in a branch that is added last */
     LLVMBuilderRef at_entry;
-    ash_slot_value *slots;   /* per instruction */
-    ash_ref *close;          /* per instruction: LOOP, IF, ELSE: the ELSE or END that closes it */
-    uint32_t *depth;         /* per instruction: loops that its value varies in, 0 for none */
-    LLVMValueRef *bases;     /* per buffer: its address, NULL until used */
-    LLVMMetadataRef *scope;  /* per buffer: alias scope list of its group */
-    LLVMMetadataRef *others; /* per buffer: scopes of all other groups */
-    bool *constant;          /* per buffer: nothing of its group is written */
+    LLVMBasicBlockRef stopped;    /* leaves the kernel, and says so; NULL until used */
+    LLVMValueRef asked, left_out; /* addresses of the words that are looked at */
+    ash_slot_value *slots;        /* per instruction */
+    ash_ref *close;               /* per instruction: LOOP, IF, ELSE: the ELSE or END that closes it */
+    uint32_t *depth;              /* per instruction: loops that its value varies in, 0 for none */
+    LLVMValueRef *bases;          /* per buffer: its address, NULL until used */
+    LLVMMetadataRef *scope;       /* per buffer: alias scope list of its group */
+    LLVMMetadataRef *others;      /* per buffer: scopes of all other groups */
+    bool *constant;               /* per buffer: nothing of its group is written */
     unsigned kind_scope, kind_noalias, kind_invariant;
 } ash_emit;
 

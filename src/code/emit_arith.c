@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Elementwise operators on floating point, and the way to those on other types. */
 #include "emit.h"
 

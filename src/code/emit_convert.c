@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* CAST between all dtypes. f16 and bf16 are 16-bit patterns: everything goes through f32, with one rounding
  * to nearest, ties to even, by instructions where the target has them and by integer arithmetic where not,
  * with equal results. */

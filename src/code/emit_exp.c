@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* exp, log, and what is made of them.
  *
  * Frequent functions of f32 (exp, log, tanh, sigmoid, erf) are computed in f32; the others (pow, hyperbolic
@@ -134,9 +135,9 @@ val ash_emit__log_f64(ash_emit *e, val x) {
     return log_special(e, x, f_fma(e, k, f_const(x, 0x1.62e42fee00000p-1), out));
 }
 
-/* --- made of exp, in f32 -----------------------------------------------------------------------------
- *
- * None of them needs e^x itself. With e^x = s (1 + q) and s a power of two, e^x - 1 and e^x + 1 are one
+/* --- made of exp, in f32 -------------------------------------------------------------------------- */
+
+/* None of them needs e^x itself. With e^x = s (1 + q) and s a power of two, e^x - 1 and e^x + 1 are one
  * multiply-add each, s q + (s - 1) and s q + (s + 1): nothing cancels near 0, so that no polynomial of its
  * own is needed there, and s comes out of the reduction with one shift. */
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Elementwise operators on integers and bool. Nothing traps: division by zero and MIN / -1 have results. */
 #include "emit.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Functions of floating point numbers: rounding, and which formula computes what. */
 #include "emit_ops.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Addresses, loads and stores.
  *
  * An index is taken apart into a constant plus multiples of values (loop variables, arguments, loaded

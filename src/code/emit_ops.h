@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Short names for the instructions that formulas are written in. Operands may be scalars or vectors. */
 #ifndef ASH_EMIT_OPS_H
 #define ASH_EMIT_OPS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* sin, cos, tan and their inverses, of f32.
  *
  * The argument is brought to |r| <= pi/4 and a quadrant. Up to LIMIT that takes a product with pi/2 in
@@ -180,8 +181,8 @@ static val odd_poly(ash_emit *e, val t, val z, const double *coef, size_t n) {
     return f_fma(e, f_poly(e, z, coef, n), f_mul(e, t, z), t);
 }
 
-/* atan a = pi/4 + atan((a - 1) / (a + 1)) = pi/2 - atan(1 / a): one of the three keeps |t| below tan(pi/8).
- */
+/* atan a = pi/4 + atan((a - 1) / (a + 1)) = pi/2 - atan(1 / a): one of the three keeps |t| below
+ * tan(pi/8). */
 static val atan_of(ash_emit *e, val x) {
     val a = f_abs(e, to_f64(e, x)), one = f_const(a, 1);
     val middle = f_gt(e, a, 0x1.a827999fcef32p-2), far = f_gt(e, a, 0x1.3504f333f9de6p+1);

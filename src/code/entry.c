@@ -1,24 +1,28 @@
+/* SPDX-License-Identifier: MIT */
 /* A captured schedule as one function.
  *
- *     bool entry(void *streams) {
- *         return part_0(streams) && part_1(streams) && ...;
+ *     bool entry(void *streams, const ash_entry_place *at) {
+ *         return part_0(streams, at) && part_1(streams, at) && ...;
  *     }
  *
- *     bool part_0(void *streams) {
- *         if (*cancel) return false;
- *         if (begin < *end_0) kernel_0(table_0, vars, begin, *end_0, 0);
- *         ++*done;
- *         if (*cancel || !launch(streams, &launch_1)) return false;
- *         ++*done;
- *         if (*cancel) return false;
- *         if (0 < *bytes_2) memmove(table_2[1] + to, table_2[0] + from, *bytes_2);
+ *     bool part_0(void *streams, const ash_entry_place *at) {
+ *         if (*at->cancel) return false;
+ *         l = at->first + offset_0;
+ *         if (begin < l->end) kernel_0(l->buffers, l->vars, begin, l->end, 0);
+ *         ++*at->done;
+ *         if (*at->cancel || !launch(streams, at->first + offset_1)) return false;
+ *         ++*at->done;
+ *         if (*at->cancel) return false;
+ *         if (!copy(streams, at->first + offset_2)) return false;
  *         ...
  *         return true;
  *     }
  *
- * Addresses of kernels, tables and variables are constants in it. What lies in the tables, the variables
- * and the last chunk are read when it runs, so inputs, weights and variables can be bound anew. On one
- * stream, records and waits are nothing.
+ * Kernels are constants in it, and so is what a launch never changes. Launches and copies are found by
+ * their distance from the first one, so that replicas of a plan, whose steps lie the same way, run the same
+ * code at a place of their own: it compiles once. What lies in the tables, the variables and the last chunk
+ * are read when it runs, so inputs, weights and variables can be bound anew. On one stream, records and
+ * waits are nothing.
  *
  * Nothing is left for LLVM to improve, so no passes run and the code generator is told not to look for
  * anything; parts keep functions short, whatever the schedule's length. Together they make the time to
@@ -47,11 +51,12 @@ struct writer {
     LLVMContextRef context;
     LLVMBuilderRef builder;
     LLVMModuleRef module;
-    LLVMValueRef function;                  /* the present part */
-    LLVMBasicBlockRef stopped;              /* in it: returns false */
-    LLVMTypeRef truth, i32, i64, ptr;       /* truth: C's bool as it is returned */
-    LLVMTypeRef part, kernel, launch, move; /* types of functions */
-    LLVMValueRef memmove;
+    LLVMValueRef function;                /* the present part */
+    LLVMBasicBlockRef stopped;            /* in it: returns false */
+    LLVMTypeRef truth, i8, i32, i64, ptr; /* truth: C's bool as it is returned */
+    LLVMTypeRef part, kernel, launch;     /* types of functions */
+    LLVMValueRef cancel, done, first;     /* in the present part: its place */
+    const void *origin;                   /* what `first` is for these commands */
     const ash_entry_frame *frame;
 };
 
@@ -59,12 +64,25 @@ static LLVMValueRef number(const struct writer *w, int64_t value) {
     return LLVMConstInt(w->i64, (uint64_t)value, true);
 }
 
-static LLVMValueRef address(const struct writer *w, const void *at) {
-    return LLVMConstIntToPtr(number(w, (int64_t)(uintptr_t)at), w->ptr);
+/* What lies `offset` bytes from `base`. */
+static LLVMValueRef load(const struct writer *w, LLVMTypeRef type, LLVMValueRef base, size_t offset) {
+    LLVMValueRef at = base, bytes = number(w, (int64_t)offset);
+    if (offset) at = LLVMBuildGEP2(w->builder, w->i8, base, &bytes, 1, "");
+    return LLVMBuildLoad2(w->builder, type, at, "");
 }
 
-static LLVMValueRef load(const struct writer *w, LLVMTypeRef type, const void *at) {
-    return LLVMBuildLoad2(w->builder, type, address(w, at), "");
+static size_t offset(const struct writer *w, const void *work) {
+    return (size_t)((uintptr_t)work - (uintptr_t)w->origin);
+}
+
+/* Of the command that lies `offset` bytes from the first. */
+static LLVMValueRef address(const struct writer *w, size_t offset) {
+    LLVMValueRef bytes = number(w, (int64_t)offset);
+    return LLVMBuildGEP2(w->builder, w->i8, w->first, &bytes, 1, "");
+}
+
+static LLVMValueRef load_place(const struct writer *w, size_t offset) {
+    return load(w, w->ptr, LLVMGetParam(w->function, 1), offset);
 }
 
 static LLVMBasicBlockRef new_block(const struct writer *w) {
@@ -97,32 +115,27 @@ static LLVMValueRef function_address(const struct writer *w, void (*fn)(void)) {
 }
 
 static void write_launch(const struct writer *w, const ash_launch *launch) {
-    if (launch->parallel || launch->piece || launch->host) {
-        LLVMValueRef args[] = {LLVMGetParam(w->function, 0), address(w, launch)};
+    size_t at = offset(w, launch);
+    if (ash_launch__has_parts(launch)) {
+        LLVMValueRef args[] = {LLVMGetParam(w->function, 0), address(w, at)};
         LLVMValueRef fn = function_address(w, (void (*)(void))w->frame->launch);
         go_on_if(w, LLVMIntNE, w->truth, LLVMBuildCall2(w->builder, w->launch, fn, args, 2, ""));
         return;
     }
-    LLVMValueRef begin = number(w, launch->begin), end = load(w, w->i64, &launch->end);
+    LLVMValueRef begin = number(w, launch->begin),
+                 end = load(w, w->i64, w->first, at + offsetof(ash_launch, end));
     LLVMBasicBlockRef after = begin_if_less(w, begin, end);
-    LLVMValueRef args[] = {address(w, launch->buffers), address(w, launch->vars), begin, end, number(w, 0)};
+    LLVMValueRef args[] = {load(w, w->ptr, w->first, at + offsetof(ash_launch, buffers)),
+                           load(w, w->ptr, w->first, at + offsetof(ash_launch, vars)), begin, end,
+                           number(w, 0)};
     LLVMBuildCall2(w->builder, w->kernel, function_address(w, (void (*)(void))launch->fn), args, 5, "");
     end_if(w, after);
 }
 
-static LLVMValueRef place(const struct writer *w, void *const *base, int64_t offset) {
-    LLVMValueRef index = number(w, offset);
-    LLVMTypeRef byte = LLVMInt8TypeInContext(w->context);
-    return LLVMBuildGEP2(w->builder, byte, load(w, w->ptr, base), &index, 1, "");
-}
-
 static void write_copy(const struct writer *w, const ash_transfer *copy) {
-    LLVMValueRef bytes = load(w, w->i64, &copy->bytes);
-    LLVMBasicBlockRef after = begin_if_less(w, number(w, 0), bytes);
-    LLVMValueRef args[] = {place(w, &copy->buffers[1], copy->to), place(w, &copy->buffers[0], copy->from),
-                           bytes};
-    LLVMBuildCall2(w->builder, w->move, w->memmove, args, 3, "");
-    end_if(w, after);
+    LLVMValueRef args[] = {LLVMGetParam(w->function, 0), address(w, offset(w, copy))};
+    LLVMValueRef fn = function_address(w, (void (*)(void))w->frame->copy);
+    go_on_if(w, LLVMIntNE, w->truth, LLVMBuildCall2(w->builder, w->launch, fn, args, 2, ""));
 }
 
 static ash_status write_command(const struct writer *w, const ash_command *command, size_t index,
@@ -132,15 +145,13 @@ static ash_status write_command(const struct writer *w, const ash_command *comma
                 "command %zu calls a function of the host, which a capture cannot contain", index);
     ASH_FAIL_IF(command->timing, diag, ASH_ERROR_UNSUPPORTED,
                 "command %zu is timed, which a capture cannot be", index);
-    LLVMValueRef on = load(w, w->i32, &w->frame->cancel->on);
-    go_on_if(w, LLVMIntEQ, w->i32, on);
+    go_on_if(w, LLVMIntEQ, w->i32, load(w, w->i32, w->cancel, offsetof(ash_cancel, on)));
     if (command->kind == ASH_COMMAND_LAUNCH)
         write_launch(w, command->launch);
     else
         write_copy(w, command->copy);
-    LLVMValueRef done = load(w, w->i64, w->frame->done);
-    LLVMBuildStore(w->builder, LLVMBuildAdd(w->builder, done, number(w, 1), ""),
-                   address(w, w->frame->done));
+    LLVMValueRef done = load(w, w->i64, w->done, 0);
+    LLVMBuildStore(w->builder, LLVMBuildAdd(w->builder, done, number(w, 1), ""), w->done);
     return ASH_OK;
 }
 
@@ -161,6 +172,9 @@ static ash_status write_part(struct writer *w, const struct entry_source *source
                              ash_diag *diag) {
     begin_function(w, "");
     LLVMSetLinkage(w->function, LLVMInternalLinkage);
+    w->cancel = load_place(w, offsetof(ash_entry_place, cancel));
+    w->done = load_place(w, offsetof(ash_entry_place, done));
+    w->first = load_place(w, offsetof(ash_entry_place, first));
     size_t end = ASH_MIN(first + PART, source->count);
     for (size_t i = first; i < end; i++) ASH_TRY(write_command(w, &source->commands[i], i, diag));
     end_function(w);
@@ -171,11 +185,11 @@ static ash_status write_part(struct writer *w, const struct entry_source *source
 static ash_status write_all(struct writer *w, const struct entry_source *source, const char *symbol,
                             ash_diag *diag) {
     for (size_t i = 0; i < source->count; i += PART) ASH_TRY(write_part(w, source, i, diag));
-    LLVMValueRef part = LLVMGetNextFunction(w->memmove);
+    LLVMValueRef part = LLVMGetFirstFunction(w->module);
     begin_function(w, symbol);
     for (size_t i = 0; i < source->count; i += PART, part = LLVMGetNextFunction(part)) {
-        LLVMValueRef streams = LLVMGetParam(w->function, 0);
-        go_on_if(w, LLVMIntNE, w->truth, LLVMBuildCall2(w->builder, w->part, part, &streams, 1, ""));
+        LLVMValueRef args[] = {LLVMGetParam(w->function, 0), LLVMGetParam(w->function, 1)};
+        go_on_if(w, LLVMIntNE, w->truth, LLVMBuildCall2(w->builder, w->part, part, args, 2, ""));
     }
     end_function(w);
     return ASH_OK;
@@ -185,19 +199,19 @@ static ash_status fill(const ash_target *target, const void *what, const char *s
                        ash_diag *diag) {
     (void)target;
     const struct entry_source *source = what;
-    struct writer w = {.context = LLVMGetModuleContext(module), .module = module, .frame = source->frame};
+    struct writer w = {.context = LLVMGetModuleContext(module),
+                       .module = module,
+                       .origin = ash_command__first(source->commands, source->count),
+                       .frame = source->frame};
     w.builder = LLVMCreateBuilderInContext(w.context);
-    w.truth = LLVMInt8TypeInContext(w.context);
+    w.truth = w.i8 = LLVMInt8TypeInContext(w.context);
     w.i32 = LLVMInt32TypeInContext(w.context);
     w.i64 = LLVMInt64TypeInContext(w.context);
     w.ptr = LLVMPointerTypeInContext(w.context, 0);
     LLVMTypeRef kernel[] = {w.ptr, w.ptr, w.i64, w.i64, w.i64}, pair[] = {w.ptr, w.ptr};
-    LLVMTypeRef move[] = {w.ptr, w.ptr, w.i64};
-    w.part = LLVMFunctionType(w.truth, &w.ptr, 1, false);
+    w.part = LLVMFunctionType(w.truth, pair, 2, false);
     w.kernel = LLVMFunctionType(LLVMVoidTypeInContext(w.context), kernel, 5, false);
     w.launch = LLVMFunctionType(w.truth, pair, 2, false);
-    w.move = LLVMFunctionType(w.ptr, move, 3, false);
-    w.memmove = LLVMAddFunction(module, "memmove", w.move);
     ash_status status = write_all(&w, source, symbol, diag);
     LLVMDisposeBuilder(w.builder);
     return status;
@@ -242,6 +256,6 @@ ash_status ash_code__entry(ash_context *context, const ash_command *commands, si
         ash_mem_free(a, entry, 1, sizeof *entry);
         return status;
     }
-    *out = (ash_entry){(bool (*)(void *))(void (*)(void))entry->linked.fn, entry, release};
+    *out = (ash_entry){(ash_entry_fn)(void (*)(void))entry->linked.fn, entry, release};
     return ASH_OK;
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* One LLJIT for a compiler, one resource tracker for each kernel, so that each can be given back alone:
  * making an LLJIT takes more than a millisecond, loading a kernel through a tracker 0.04 of one and two or
  * three pages.
@@ -6,10 +7,11 @@
  * stay valid in other processes. */
 #include "link.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <llvm-c/Core.h>
@@ -112,23 +114,38 @@ void ash_linker__destroy(ash_linker *linker) {
     ash_mem_free(linker->allocator, linker, 1, sizeof *linker);
 }
 
+/* The file in which perf looks for the names of generated code, opened for appending; -1 unless it is ours
+ * alone: the folder is everybody's, and the name can be guessed. */
+static int open_perf_map(void) {
+    char path[64];
+    struct stat info;
+    snprintf(path, sizeof path, "/tmp/perf-%ld.map", (long)getpid());
+    int fd =
+        open(path, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0600);
+    if (fd < 0) return -1;
+    if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == geteuid() && info.st_nlink == 1 &&
+        !(info.st_mode & (S_IWGRP | S_IWOTH)))
+        return fd;
+    close(fd);
+    return -1;
+}
+
 /* With ASHLAR_PERF_MAP=1 in the environment, tells Linux's perf where a kernel lies: a line in
  * /tmp/perf-PID.map. */
 static void tell_perf(const void *object, size_t size, const char *symbol, uint64_t address) {
-    const char *wanted = getenv("ASHLAR_PERF_MAP");
+    const char *wanted = ash_environment__get("ASHLAR_PERF_MAP");
     if (!wanted || strcmp(wanted, "1") != 0) return;
-    char path[64], *text = NULL;
+    char *text = NULL;
     LLVMMemoryBufferRef buffer = LLVMCreateMemoryBufferWithMemoryRange(object, size, symbol, false);
     LLVMBinaryRef binary = LLVMCreateBinary(buffer, NULL, &text);
-    snprintf(path, sizeof path, "/tmp/perf-%ld.map", (long)getpid());
-    FILE *map = binary ? fopen(path, "a") : NULL;
-    if (map) {
+    int map = binary ? open_perf_map() : -1;
+    if (map >= 0) {
         LLVMSymbolIteratorRef at = LLVMObjectFileCopySymbolIterator(binary);
         for (; !LLVMObjectFileIsSymbolIteratorAtEnd(binary, at); LLVMMoveToNextSymbol(at))
             if (strcmp(LLVMGetSymbolName(at), symbol) == 0 && LLVMGetSymbolSize(at))
-                fprintf(map, "%" PRIx64 " %" PRIx64 " %s\n", address, LLVMGetSymbolSize(at), symbol);
+                dprintf(map, "%" PRIx64 " %" PRIx64 " %s\n", address, LLVMGetSymbolSize(at), symbol);
         LLVMDisposeSymbolIterator(at);
-        fclose(map);
+        close(map);
     }
     if (binary) LLVMDisposeBinary(binary);
     LLVMDisposeMessage(text);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Object files to executable memory, through LLVM's ORC. */
 #ifndef ASH_LINK_H
 #define ASH_LINK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The pass pipeline, and keeping LLVM's failures values.
  *
  * The nest is the schedule already: loops are rotated and unrolled, vectors are vectors. What is left for

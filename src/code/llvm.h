@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* LLVM's process-wide state, and one nest's way through it: module, passes, object file or text. */
 #ifndef ASH_LLVM_H
 #define ASH_LLVM_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Keeping the cache directory small: when it has grown past a number of bytes, the kernels that were not
  * used for the longest time go, until it is a fifth smaller. Any number of processes may do so at the same
  * time, and others use the files meanwhile: a file that is gone is compiled again, and one that is open
@@ -31,7 +32,7 @@ struct listing {
     time_t now;
 };
 
-/* "KEY.o" is a kernel, "KEY.o.PID.ADDRESS" a draft of one. */
+/* "KEY.o" is a kernel, "KEY.o.PID.NUMBER" a draft of one. */
 static bool is_ours(const char *name, bool *draft) {
     size_t hex = strspn(name, "0123456789abcdef");
     if (hex != KEY || strncmp(name + hex, ".o", 2) != 0) return false;
@@ -62,9 +63,12 @@ static int by_use(const void *a, const void *b) {
 }
 
 void ash_cache__prune(const ash_allocator *a, const char *dir, uint64_t most) {
-    DIR *d = opendir(dir);
-    int fd = d ? dirfd(d) : -1;
-    if (fd < 0) goto done;
+    int fd = ash_cache__open_dir(dir, NULL);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    if (!d) {
+        if (fd >= 0) close(fd);
+        return;
+    }
     struct listing l = {.allocator = a, .now = time(NULL)};
     bool listed = true;
     for (struct dirent *entry; listed && (entry = readdir(d));) listed = add(&l, fd, entry->d_name);
@@ -76,8 +80,7 @@ void ash_cache__prune(const ash_allocator *a, const char *dir, uint64_t most) {
         }
     }
     ash_vec_free(a, &l.files);
-done:
-    if (d) closedir(d);
+    closedir(d);
 }
 
 void ash_cache__note_use(int fd) {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What this machine is, and the levels of x86-64 by name. */
 #include <pthread.h>
 #include <stdio.h>

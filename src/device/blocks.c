@@ -1,9 +1,12 @@
+/* SPDX-License-Identifier: MIT */
 /* Large blocks come from the system page by page, where the context has no allocator of its own: they are
  * zero without being written, so that memory which nobody touches is not resident, they go back to the
  * system at once, and they can lie on huge pages. A kept block is cleared when it is used again. */
 #include "blocks.h"
 
 #include <sys/mman.h>
+
+#include "limit.h"
 
 enum { PAGES_FROM = 1 << 20, HUGE = 1 << 21 }; /* bytes */
 
@@ -31,14 +34,28 @@ static uint64_t bytes_of(const ash_block *block) {
     return block->taken ? block->taken : ASH_MAX(block->size, (uint64_t)1);
 }
 
-static bool get(const ash_allocator *a, ash_block *block) {
+/* Counts pages that are about to be taken; false when there cannot be so many. */
+static bool reserve(ash_blocks *blocks, uint64_t bytes) {
+    uint64_t before = atomic_fetch_add_explicit(&blocks->pages, bytes, memory_order_relaxed);
+    if (before <= blocks->most && bytes <= blocks->most - before) return true;
+    atomic_fetch_sub_explicit(&blocks->pages, bytes, memory_order_relaxed);
+    return false;
+}
+
+static void get_pages(ash_blocks *blocks, ash_block *block) {
+    uint64_t align = ASH_MAX(block->align, block->size >= HUGE ? (uint64_t)HUGE : 4096u);
+    uint64_t bytes = ash_align_up(block->size, 4096);
+    if (!reserve(blocks, bytes)) return;
+    block->data = map_pages(block->size, align, &block->taken);
+    if (!block->data) atomic_fetch_sub_explicit(&blocks->pages, bytes, memory_order_relaxed);
+}
+
+static bool get(ash_blocks *blocks, const ash_allocator *a, ash_block *block) {
     block->taken = 0;
-    if (block->size > SIZE_MAX / 4) {
-        block->data = NULL;
-    } else if (a->alloc == ash_allocator__libc.alloc && block->size >= PAGES_FROM) {
-        block->data =
-            map_pages(block->size, ASH_MAX(block->align, block->size >= HUGE ? (uint64_t)HUGE : 4096u),
-                      &block->taken);
+    block->data = NULL;
+    if (block->size > SIZE_MAX / 4) return false;
+    if (a->alloc == ash_allocator__libc.alloc && block->size >= PAGES_FROM) {
+        get_pages(blocks, block);
     } else {
         block->data = a->alloc(a->user, (size_t)bytes_of(block), block->align);
         if (block->data) memset(block->data, 0, (size_t)bytes_of(block));
@@ -46,11 +63,22 @@ static bool get(const ash_allocator *a, ash_block *block) {
     return block->data != NULL;
 }
 
-static void put_back(const ash_allocator *a, ash_block *block) {
-    if (block->taken)
+static void put_back(ash_blocks *blocks, const ash_allocator *a, ash_block *block) {
+    if (block->taken) {
         munmap(block->data, block->taken);
-    else
+        atomic_fetch_sub_explicit(&blocks->pages, block->taken, memory_order_relaxed);
+    } else {
         a->free(a->user, block->data, (size_t)bytes_of(block));
+    }
+}
+
+static ash_status fail(ash_blocks *blocks, uint64_t size, ash_diag *diag) {
+    uint64_t pages = atomic_load_explicit(&blocks->pages, memory_order_relaxed);
+    ASH_FAIL_IF(pages > blocks->most || size > blocks->most - pages, diag, ASH_ERROR_OUT_OF_MEMORY,
+                "out of memory: %llu bytes asked for, %llu are taken, and the process can have %llu",
+                (unsigned long long)size, (unsigned long long)pages, (unsigned long long)blocks->most);
+    return ash_fail(diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory: %llu bytes asked for",
+                    (unsigned long long)size);
 }
 
 /* --- kept blocks; under the lock ---------------------------------------------------------------- */
@@ -66,7 +94,7 @@ static ash_block leave(ash_blocks *blocks, uint32_t index) {
 static void empty(ash_blocks *blocks, const ash_allocator *a) {
     while (blocks->count) {
         ash_block block = leave(blocks, blocks->count - 1);
-        put_back(a, &block);
+        put_back(blocks, a, &block);
     }
 }
 
@@ -86,7 +114,7 @@ static bool reuse(ash_blocks *blocks, ash_block *block) {
 /* --- all ---------------------------------------------------------------------------------------- */
 
 void ash_blocks__init(ash_blocks *blocks, uint64_t cap) {
-    *blocks = (ash_blocks){.cap = cap};
+    *blocks = (ash_blocks){.cap = cap, .most = ash_limit__memory()};
     pthread_mutex_init(&blocks->lock, NULL);
 }
 
@@ -103,26 +131,25 @@ ash_status ash_blocks__take(ash_blocks *blocks, const ash_allocator *a, ash_bloc
         if (block->size) memset(block->data, 0, (size_t)block->size);
         return ASH_OK;
     }
-    if (get(a, block)) return ASH_OK;
+    if (get(blocks, a, block)) return ASH_OK;
     pthread_mutex_lock(&blocks->lock);
     bool any = blocks->count != 0;
     empty(blocks, a);
     pthread_mutex_unlock(&blocks->lock);
-    if (any && get(a, block)) return ASH_OK;
-    return ash_fail(diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory: %llu bytes asked for",
-                    (unsigned long long)block->size);
+    if (any && get(blocks, a, block)) return ASH_OK;
+    return fail(blocks, block->size, diag);
 }
 
 void ash_blocks__give(ash_blocks *blocks, const ash_allocator *a, ash_block *block) {
     bool keep = block->size && bytes_of(block) <= blocks->cap;
     if (!keep) {
-        put_back(a, block);
+        put_back(blocks, a, block);
         return;
     }
     pthread_mutex_lock(&blocks->lock);
     while (blocks->count == ASH_BLOCKS_KEPT || blocks->bytes > blocks->cap - bytes_of(block)) {
         ash_block oldest = leave(blocks, 0);
-        put_back(a, &oldest);
+        put_back(blocks, a, &oldest);
     }
     blocks->kept[blocks->count++] = *block;
     blocks->bytes += bytes_of(block);

@@ -1,8 +1,13 @@
+/* SPDX-License-Identifier: MIT */
 /* Blocks of the CPU's memory: taken, given back, and up to a number of bytes kept to be used again.
  *
  * A kept block serves a request of just its size, so that a service that prepares and drops plans, or
  * releases and uses them again, does not go to the system each time. When an allocation fails, all kept
- * blocks are given back, and it is tried once more. */
+ * blocks are given back, and it is tried once more.
+ *
+ * Pages of the system appear when they are touched, so that more of them than there is memory could be
+ * handed out, and the process would end while it uses them. What a context has of them never exceeds what
+ * the process can have (limit.h, as it was when the context opened its first device). */
 #ifndef ASH_BLOCKS_H
 #define ASH_BLOCKS_H
 
@@ -12,7 +17,9 @@ enum { ASH_BLOCKS_KEPT = 32 }; /* most blocks that are kept */
 
 typedef struct ash_blocks {
     pthread_mutex_t lock;
-    uint64_t cap, bytes; /* most that is kept, and what is */
+    uint64_t cap, bytes;    /* most that is kept, and what is */
+    uint64_t most;          /* bytes of pages that there can be */
+    _Atomic uint64_t pages; /* bytes of them that are taken from the system */
     uint32_t count;
     ash_block kept[ASH_BLOCKS_KEPT]; /* oldest first */
 } ash_blocks;

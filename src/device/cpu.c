@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The CPU device: zeroed memory of this process. */
 #include "blocks.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* CUDA devices. This library has no CUDA driver yet: opening one says so, and nothing else can happen to
  * it. */
 #include "device.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The inside of devices: what a kind of device implements, and what the runtime does with views. */
 #ifndef ASH_DEVICE_INSIDE_H
 #define ASH_DEVICE_INSIDE_H
@@ -55,6 +56,7 @@ extern const ash_device_class ash_device__disk;
 extern const ash_device_class ash_device__cuda;
 
 const ash_allocator *ash_device__allocator(const ash_device *device);
+ash_context *ash_device__context(const ash_device *device);
 ash_device *ash_device__retain(ash_device *device);
 /* A number that the context gives out once. */
 uint64_t ash_device__new_id(ash_device *device);
@@ -69,6 +71,8 @@ ash_status ash_storage__wrap(ash_context *context, void *data, uint64_t size, bo
 void ash_view__retarget(ash_view *view, ash_storage *storage, uint64_t offset);
 /* Gives a view another type, whose bytes are known to fit. */
 void ash_view__retype(ash_view *view, const ash_type *type, uint64_t bytes);
+/* Whether the view has bytes that can be read now. */
+ash_status ash_view__check(const ash_view *view, ash_diag *diag);
 /* Forbids writing through this view. */
 void ash_view__protect(ash_view *view);
 

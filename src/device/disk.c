@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The DISK device: a file, mapped read-only.
  *
  * The mapping is that of the file which was opened, also when another takes its name: opening the name
@@ -21,7 +22,7 @@ static ash_status disk_open(ash_device *device, const char *rest, ash_diag *diag
     const ash_allocator *a = ash_device__allocator(device);
     struct disk *disk = ash_mem_calloc(a, 1, sizeof *disk);
     if (!disk) return ASH_NO_MEMORY(diag);
-    ash_status status = ash_file_map(a, rest, &disk->file, diag);
+    ash_status status = ash_file_map(ash_device__context(device), rest, &disk->file, diag);
     if (status == ASH_OK && fstat(disk->file->fd, &disk->opened) != 0) {
         status = ash_fail(diag, ASH_ERROR_IO, "cannot examine %.200s", rest);
         ash_file_release(disk->file);

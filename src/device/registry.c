@@ -1,8 +1,10 @@
+/* SPDX-License-Identifier: MIT */
 /* The device registry of a context: names to open devices. */
 #include "blocks.h"
 #include "device.h"
 
 struct ash_devices {
+    ash_context *context;
     ash_allocator allocator;
     pthread_mutex_t lock; /* guards the list and the counts */
     ash_device *first;
@@ -16,6 +18,7 @@ static ash_status create_slot(ash_context *context, void **out, ash_diag *diag) 
     const ash_allocator *a = ash_context__allocator(context);
     ash_devices *registry = ash_mem_calloc(a, 1, sizeof *registry);
     if (!registry) return ASH_NO_MEMORY(diag);
+    registry->context = context;
     registry->allocator = *a;
     ash_blocks__init(&registry->blocks, ash_context__keep_bytes(context));
     pthread_mutex_init(&registry->lock, NULL);
@@ -72,7 +75,7 @@ static ash_status open_new(ash_devices *registry, const ash_device_class *class,
 }
 
 ash_status ash_device_open(ash_context *context, const char *name, ash_device **out, ash_diag *diag) {
-    ASH_FAIL_IF(!out, diag, ASH_ERROR_INVALID_ARGUMENT, "the place for the device is NULL");
+    ASH_NEED(diag, out);
     *out = NULL;
     ASH_FAIL_IF(!context || !name, diag, ASH_ERROR_INVALID_ARGUMENT, "%s is NULL",
                 context ? "the device's name" : "the context");
@@ -117,12 +120,17 @@ void ash_device_close(ash_device *device) {
 }
 
 ash_device_info ash_device_describe(const ash_device *device) {
+    if (!device) return (ash_device_info){0};
     return (ash_device_info){device->name, device->class->cpu_accessible, device->class->writable,
                              device->capacity};
 }
 
 const ash_allocator *ash_device__allocator(const ash_device *device) {
     return &device->registry->allocator;
+}
+
+ash_context *ash_device__context(const ash_device *device) {
+    return device->registry->context;
 }
 
 uint64_t ash_device__new_id(ash_device *device) {

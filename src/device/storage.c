@@ -1,4 +1,6 @@
+/* SPDX-License-Identifier: MIT */
 /* Storage: bytes on a device that appear at first use, exactly once. */
+#include "base/file.h"
 #include "device.h"
 
 struct ash_storage {
@@ -10,6 +12,7 @@ struct ash_storage {
     _Atomic(void *) data; /* NULL until there is memory */
     ash_block block;      /* valid when data is there, and constant from then on; size and align always */
     bool foreign;         /* the bytes are not the device's */
+    ash_file *file;       /* held: the mapped file that foreign bytes lie in, or NULL */
     void (*release)(void *owner);
     void *owner;
 };
@@ -32,7 +35,7 @@ static ash_status make(ash_device *device, uint64_t size, uint64_t align, ash_st
 
 ash_status ash_storage_create(ash_device *device, uint64_t size, uint64_t align, ash_storage **out,
                               ash_diag *diag) {
-    ASH_FAIL_IF(!out, diag, ASH_ERROR_INVALID_ARGUMENT, "the place for the storage is NULL");
+    ASH_NEED(diag, out);
     *out = NULL;
     ASH_FAIL_IF(!device, diag, ASH_ERROR_INVALID_ARGUMENT, "the device is NULL");
     ASH_FAIL_IF(align != 0 && !ash_is_pow2(align), diag, ASH_ERROR_INVALID_ARGUMENT,
@@ -53,14 +56,25 @@ ash_status ash_storage__wrap(ash_context *context, void *data, uint64_t size, bo
     static char nothing[ASH_STORAGE_ALIGN] __attribute__((aligned(ASH_STORAGE_ALIGN)));
     ash_device *cpu;
     *out = NULL;
-    ASH_TRY(ash_device_open(context, "CPU", &cpu, diag));
-    ash_status status = make(cpu, size, 1, out, diag);
-    ash_device_close(cpu);
-    if (status != ASH_OK) return status;
+    ash_file *file = ash_file_at(context, data, size);
+    ash_status status = ASH_OK;
+    if (file && writable)
+        status = ash_fail(diag, ASH_ERROR_INVALID_ARGUMENT,
+                          "the bytes lie in '%.200s', which is mapped and cannot be written", file->path);
+    if (status == ASH_OK) status = ash_device_open(context, "CPU", &cpu, diag);
+    if (status == ASH_OK) {
+        status = make(cpu, size, 1, out, diag);
+        ash_device_close(cpu);
+    }
+    if (status != ASH_OK) {
+        ash_file_release(file);
+        return status;
+    }
     if (!data) data = nothing; /* of 0 bytes */
     ash_storage *storage = *out;
     storage->writable = writable;
     storage->foreign = true;
+    storage->file = file;
     storage->release = release;
     storage->owner = owner;
     storage->block.data = data;
@@ -71,16 +85,15 @@ ash_status ash_storage__wrap(ash_context *context, void *data, uint64_t size, bo
 
 ash_status ash_storage_wrap(ash_context *context, void *data, uint64_t size, bool writable,
                             ash_storage **out, ash_diag *diag) {
-    ASH_FAIL_IF(!out, diag, ASH_ERROR_INVALID_ARGUMENT, "the place for the storage is NULL");
+    ASH_NEED(diag, out);
     *out = NULL;
-    ASH_FAIL_IF(!context, diag, ASH_ERROR_INVALID_ARGUMENT, "the context is NULL");
-    ASH_FAIL_IF(!data && size, diag, ASH_ERROR_INVALID_ARGUMENT, "%llu bytes at the address NULL",
-                (unsigned long long)size);
+    ASH_NEED(diag, context);
+    if (size) ASH_NEED(diag, data);
     return ash_storage__wrap(context, data, size, writable, NULL, NULL, out, diag);
 }
 
 ash_storage *ash_storage_retain(ash_storage *storage) {
-    atomic_fetch_add_explicit(&storage->refs, 1, memory_order_relaxed);
+    if (storage) atomic_fetch_add_explicit(&storage->refs, 1, memory_order_relaxed);
     return storage;
 }
 
@@ -89,6 +102,7 @@ void ash_storage_release(ash_storage *storage) {
     ash_device *device = storage->device;
     if (storage->foreign) {
         if (storage->release) storage->release(storage->owner);
+        ash_file_release(storage->file);
     } else if (atomic_load_explicit(&storage->data, memory_order_relaxed)) {
         device->class->free(device, &storage->block);
     }
@@ -102,27 +116,27 @@ bool ash_storage__is_shared(const ash_storage *storage) {
 }
 
 uint64_t ash_storage_id(const ash_storage *storage) {
-    return storage->id;
+    return storage ? storage->id : 0;
 }
 
 uint64_t ash_storage_size(const ash_storage *storage) {
-    return storage->block.size;
+    return storage ? storage->block.size : 0;
 }
 
 uint64_t ash_storage_align(const ash_storage *storage) {
-    return storage->block.align;
+    return storage ? storage->block.align : 0;
 }
 
 ash_device *ash_storage_device(const ash_storage *storage) {
-    return storage->device;
+    return storage ? storage->device : NULL;
 }
 
 bool ash_storage_writable(const ash_storage *storage) {
-    return storage->writable;
+    return storage ? storage->writable : false;
 }
 
 bool ash_storage_allocated(const ash_storage *storage) {
-    return atomic_load_explicit(&((ash_storage *)storage)->data, memory_order_acquire) != NULL;
+    return storage && atomic_load_explicit(&((ash_storage *)storage)->data, memory_order_acquire) != NULL;
 }
 
 ash_status ash_storage_allocate(ash_storage *storage, ash_diag *diag) {
@@ -146,6 +160,8 @@ ash_status ash_storage__block(ash_storage *storage, ash_block **out, ash_diag *d
     ASH_TRY(ash_storage_allocate(storage, diag));
     const ash_device_class *class = storage->device->class;
     if (class->check && !storage->foreign) ASH_TRY(class->check(storage->device, &storage->block, diag));
+    if (storage->file)
+        ASH_TRY(ash_file_check_bytes(storage->file, storage->block.data, storage->block.size, diag));
     *out = &storage->block;
     return ASH_OK;
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Streams: queues of work on one device, and the events that order them.
  *
  *   launch    a kernel over a range of chunks
@@ -75,22 +76,51 @@ typedef struct ash_command {
     ash_timing *timing; /* of launches and copies; NULL: nobody asks */
 } ash_command;
 
-/* What a capture becomes on the CPU: one function that does all of it. Code is made by a higher floor,
- * which hands this in. */
+/* Where an entry finds what belongs to one capture. */
+typedef struct ash_entry_place {
+    const ash_cancel *cancel; /* looked at before each command */
+    _Atomic uint64_t *done;   /* counts launches and copies that are over */
+    const void *first;        /* the first launch or copy; others lie at the same distances from it */
+} ash_entry_place;
+
+/* What a capture becomes on the CPU: one function that does all of it. false: the switch was on, and
+ * commands were left out. */
+typedef bool (*ash_entry_fn)(void *streams, const ash_entry_place *at);
+
+/* Code is made by a higher floor, which hands this in. */
 typedef struct ash_entry {
-    bool (*run)(void *streams); /* false: the switch was on, and commands were left out */
-    void *owner;                /* keeps the function alive */
+    ash_entry_fn run;
+    void *owner; /* keeps the function alive */
     void (*release)(void *owner);
 } ash_entry;
 
-/* What an entry refers to. */
+/* What every entry calls. */
 typedef struct ash_entry_frame {
-    /* Called, with the entry's argument, for launches that are worth several threads, run in pieces, or may
-     * stop the streams; false: a part was left out, or they are stopped. */
+    /* With the entry's first argument, for launches that have parts; false: a part was left out, or the
+     * streams are stopped. */
     bool (*launch)(void *streams, const ash_launch *launch);
-    const ash_cancel *cancel; /* looked at before each command */
-    _Atomic uint64_t *done;   /* counts launches and copies that are over */
+    bool (*copy)(void *streams, const ash_transfer *copy); /* the same for copies, all of them */
 } ash_entry_frame;
+
+/* Worth several threads, run in pieces, or able to stop the streams: an entry does not call its kernel
+ * itself. */
+static inline bool ash_launch__has_parts(const ash_launch *launch) {
+    return launch->parallel || launch->piece || launch->host;
+}
+
+/* What a command launches or copies; NULL for others. */
+static inline const void *ash_command__work(const ash_command *command) {
+    return command->kind == ASH_COMMAND_LAUNCH ? (const void *)command->launch
+           : command->kind == ASH_COMMAND_COPY ? (const void *)command->copy
+                                               : NULL;
+}
+
+/* The first of these; NULL when there is none. */
+static inline const void *ash_command__first(const ash_command *commands, size_t count) {
+    const void *first = NULL;
+    for (size_t i = 0; !first && i < count; i++) first = ash_command__work(&commands[i]);
+    return first;
+}
 
 typedef ash_status (*ash_entry_maker)(ash_context *context, const ash_command *commands, size_t count,
                                       const ash_entry_frame *frame, ash_entry *out, ash_diag *diag);
@@ -121,6 +151,7 @@ typedef struct ash_stream_class {
 /* What streams can do, once made; the first member of each device's own structure. */
 struct ash_streams {
     const ash_stream_class *class;
+    ash_stop *stop_word; /* what launches that take long look at on their way; NULL: they are not stopped */
     void (*launch)(ash_streams *streams, uint32_t stream, const ash_launch *launch, ash_timing *timing);
     void (*copy)(ash_streams *streams, uint32_t stream, const ash_transfer *copy, ash_timing *timing);
     void (*call)(ash_streams *streams, uint32_t stream, void (*fn)(void *arg), void *arg);
@@ -137,12 +168,16 @@ struct ash_streams {
     /* From here on commands are kept. ASH_ERROR_UNSUPPORTED says why these streams cannot. */
     ash_status (*capture_begin)(ash_streams *streams, ash_diag *diag);
     /* Ends the capture, also when it fails: ASH_ERROR_UNSUPPORTED names the command that cannot be part of
-     * one. The capture must be freed before the streams. */
-    ash_status (*capture_end)(ash_streams *streams, ash_capture **out, ash_diag *diag);
+     * one. The capture must be freed before the streams. `like` is NULL, or a capture of other streams of
+     * this class: when its commands call the same kernels in the same way, on other tables, variables, last
+     * chunks and numbers of bytes, and lie at the same distances, what was compiled for it is shared. */
+    ash_status (*capture_end)(ash_streams *streams, const ash_capture *like, ash_capture **out,
+                              ash_diag *diag);
     /* Returns when all of it is over. */
     ash_status (*replay)(ash_streams *streams, const ash_capture *capture, ash_diag *diag);
     void (*capture_free)(ash_streams *streams, ash_capture *capture); /* NULL is allowed */
     uint32_t (*captured)(const ash_capture *capture);                 /* launches and copies in it */
+    bool (*compiled)(const ash_capture *capture); /* for it, not for the one that it is like */
 };
 
 /* Streams of this process's processors. With one stream, commands run on the calling thread as they are

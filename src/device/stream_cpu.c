@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Streams of the CPU.
  *
  * One stream is the calling thread itself: a command runs when it is issued. A capture of it is a function
@@ -5,16 +6,21 @@
  * threads take turns to run (stream_queue.c), and a capture of them is the filled queues. */
 #include "stream_cpu.h"
 
+enum { AT_ONCE = 8 << 20 /* bytes that a copy moves between two looks at the switch */ };
+
 /* --- what all share ----------------------------------------------------------------------------- */
 
-void ash_cpu__move(const ash_transfer *copy) {
-    if (copy->bytes > 0)
-        memmove((char *)copy->buffers[1] + copy->to, (char *)copy->buffers[0] + copy->from,
-                (size_t)copy->bytes);
+/* Buffers that overlap are one, whose bytes move in one go. */
+void ash_cpu__move(ash_cpu *cpu, const ash_transfer *copy) {
+    char *to = (char *)copy->buffers[1] + copy->to, *from = (char *)copy->buffers[0] + copy->from;
+    bool apart = to >= from + copy->bytes || from >= to + copy->bytes;
+    int64_t piece = apart ? AT_ONCE : copy->bytes;
+    for (int64_t done = 0; done < copy->bytes && !(done && ash_cpu__stops(cpu)); done += piece)
+        memmove(to + done, from + done, (size_t)ASH_MIN(piece, copy->bytes - done));
 }
 
 bool ash_cpu__note_left_out(ash_cpu *cpu) {
-    atomic_store_explicit(&cpu->left_out, true, memory_order_relaxed);
+    ash_stop__set_left_out(&cpu->stop, true);
     return true;
 }
 
@@ -31,8 +37,8 @@ void ash_cpu__run_range(ash_cpu *cpu, const ash_launch *launch, int64_t begin, i
 }
 
 ash_status ash_cpu__end(ash_cpu *cpu, ash_diag *diag) {
-    if (!atomic_load_explicit(&cpu->left_out, memory_order_relaxed)) return ASH_OK;
-    atomic_store_explicit(&cpu->left_out, false, memory_order_relaxed);
+    if (!ash_stop__has_left_out(&cpu->stop)) return ASH_OK;
+    ash_stop__set_left_out(&cpu->stop, false);
     return ash_fail(diag, ASH_ERROR_CANCELLED, "the execution was cancelled");
 }
 
@@ -65,7 +71,7 @@ static unsigned run_here(ash_cpu *cpu, const ash_launch *launch) {
 
 /* A command is over, unless the switch has left a part of it out. */
 static void count_here(ash_cpu *cpu) {
-    if (atomic_load_explicit(&cpu->left_out, memory_order_relaxed)) return;
+    if (ash_stop__has_left_out(&cpu->stop)) return;
     uint64_t done = atomic_load_explicit(&cpu->done, memory_order_relaxed) + 1;
     atomic_store_explicit(&cpu->done, done, memory_order_relaxed);
 }
@@ -86,7 +92,7 @@ static void copy_here(ash_streams *streams, uint32_t stream, const ash_transfer 
     (void)stream;
     if (ash_cpu__stops(cpu)) return;
     if (timing) timing->start = ash_clock__now();
-    ash_cpu__move(copy);
+    ash_cpu__move(cpu, copy);
     if (timing) *timing = (ash_timing){timing->start, ash_clock__now(), 1};
     count_here(cpu);
 }
@@ -115,8 +121,26 @@ static ash_streams_counts get_counts(const ash_streams *streams) {
 
 /* --- capturing ---------------------------------------------------------------------------------- */
 
+/* What an entry does at one command, and cannot do otherwise. */
+struct act {
+    ash_command_kind kind;
+    ash_launch_fn fn; /* that it calls itself, or NULL */
+    int64_t at, to;   /* first chunk; first byte in source and target */
+    uint64_t offset;  /* bytes from the first launch or copy */
+};
+
+/* An entry, shared by captures that do the same at other places. */
+struct shared {
+    _Atomic long refs;
+    ash_entry entry;
+    struct act *acts;
+    uint32_t count;
+};
+
 struct ash_capture {
-    ash_entry entry;       /* of one stream */
+    struct shared *shared; /* of one stream */
+    ash_entry_place place;
+    bool compiled;
     ash_cpu_queues queues; /* of several */
     uint32_t count;        /* launches and copies */
 };
@@ -144,13 +168,81 @@ static ash_status capture_begin(ash_streams *streams, ash_diag *diag) {
 static bool launch_from_entry(void *streams, const ash_launch *launch) {
     ash_cpu *cpu = streams;
     run_here(cpu, launch);
-    return !atomic_load_explicit(&cpu->left_out, memory_order_relaxed);
+    return !ash_stop__has_left_out(&cpu->stop);
 }
 
-static ash_status make_entry(ash_cpu *cpu, ash_capture *capture, ash_diag *diag) {
+static bool copy_from_entry(void *streams, const ash_transfer *copy) {
+    ash_cpu *cpu = streams;
+    ash_cpu__move(cpu, copy);
+    return !ash_stop__has_left_out(&cpu->stop);
+}
+
+static struct act act_of(const ash_command *command, const void *first) {
+    uint64_t offset = (uintptr_t)ash_command__work(command) - (uintptr_t)first;
+    if (command->kind == ASH_COMMAND_COPY)
+        return (struct act){ASH_COMMAND_COPY, NULL, command->copy->from, command->copy->to, offset};
+    const ash_launch *launch = command->launch;
+    if (ash_launch__has_parts(launch)) return (struct act){ASH_COMMAND_LAUNCH, NULL, 0, 0, offset};
+    return (struct act){ASH_COMMAND_LAUNCH, launch->fn, launch->begin, 0, offset};
+}
+
+static bool is_same_act(const struct act *a, const struct act *b) {
+    return a->kind == b->kind && a->fn == b->fn && a->at == b->at && a->to == b->to &&
+           a->offset == b->offset;
+}
+
+/* Whether an entry does what was issued. */
+static bool does(const struct shared *shared, const ash_cpu_list *list) {
+    const void *first = ash_command__first(list->commands, list->count);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < list->count; i++) {
+        const ash_command *command = &list->commands[i];
+        if (command->kind == ASH_COMMAND_CALL || command->timing) return false;
+        if (!ash_command__work(command)) continue;
+        struct act act = act_of(command, first);
+        if (n == shared->count || !is_same_act(&act, &shared->acts[n++])) return false;
+    }
+    return n == shared->count;
+}
+
+static void release_shared(const ash_allocator *a, struct shared *shared) {
+    if (!shared || atomic_fetch_sub(&shared->refs, 1) != 1) return;
+    if (shared->entry.release) shared->entry.release(shared->entry.owner);
+    ash_mem_free(a, shared->acts, shared->count, sizeof *shared->acts);
+    ash_mem_free(a, shared, 1, sizeof *shared);
+}
+
+static ash_status compile(ash_cpu *cpu, uint32_t count, struct shared **out, ash_diag *diag) {
+    const ash_allocator *a = cpu->allocator;
     const ash_cpu_list *list = &cpu->issued.lists[0];
-    ash_entry_frame frame = {launch_from_entry, cpu->cancel, &cpu->done};
-    return cpu->maker(cpu->context, list->commands, list->count, &frame, &capture->entry, diag);
+    struct shared *shared = ash_mem_calloc(a, 1, sizeof *shared);
+    if (!shared) return ASH_NO_MEMORY(diag);
+    *shared = (struct shared){.acts = ash_mem_alloc(a, count, sizeof *shared->acts), .count = count};
+    atomic_init(&shared->refs, 1);
+    ash_entry_frame frame = {launch_from_entry, copy_from_entry};
+    ash_status status = shared->acts ? ASH_OK : ASH_NO_MEMORY(diag);
+    if (status == ASH_OK)
+        status = cpu->maker(cpu->context, list->commands, list->count, &frame, &shared->entry, diag);
+    if (status != ASH_OK) {
+        release_shared(a, shared);
+        return status;
+    }
+    const void *first = ash_command__first(list->commands, list->count);
+    for (uint32_t i = 0, n = 0; i < list->count; i++)
+        if (ash_command__work(&list->commands[i])) shared->acts[n++] = act_of(&list->commands[i], first);
+    *out = shared;
+    return ASH_OK;
+}
+
+static ash_status make_entry(ash_cpu *cpu, const ash_capture *like, ash_capture *capture, ash_diag *diag) {
+    const ash_cpu_list *list = &cpu->issued.lists[0];
+    const void *first = ash_command__first(list->commands, list->count);
+    capture->place = (ash_entry_place){cpu->stop.asked, &cpu->done, first};
+    capture->compiled = !like || !like->shared || !does(like->shared, list);
+    if (capture->compiled) return compile(cpu, capture->count, &capture->shared, diag);
+    capture->shared = like->shared;
+    atomic_fetch_add(&capture->shared->refs, 1);
+    return ASH_OK;
 }
 
 /* A copy of what was issued, with no more room than it needs. */
@@ -176,28 +268,35 @@ static ash_status keep_queues(ash_cpu *cpu, ash_cpu_queues *out, ash_diag *diag)
     return ASH_NO_MEMORY(diag);
 }
 
-static ash_status make_capture(ash_cpu *cpu, ash_capture **out, ash_diag *diag) {
+static void capture_free(ash_streams *streams, ash_capture *capture) {
+    ash_cpu *cpu = ash_cpu__of(streams);
+    if (!capture) return;
+    release_shared(cpu->allocator, capture->shared);
+    ash_cpu__free_queues(cpu, &capture->queues);
+    ash_mem_free(cpu->allocator, capture, 1, sizeof *capture);
+}
+
+static ash_status make_capture(ash_cpu *cpu, const ash_capture *like, ash_capture **out, ash_diag *diag) {
     ASH_FAIL_IF(cpu->issued.full, diag, ASH_ERROR_INTERNAL,
                 "a stream has more commands than were announced");
     ash_capture *capture = ash_mem_calloc(cpu->allocator, 1, sizeof *capture);
     if (!capture) return ASH_NO_MEMORY(diag);
     for (uint32_t s = 0; s < cpu->n_streams; s++)
-        for (uint32_t i = 0; i < cpu->issued.lists[s].count; i++) {
-            ash_command_kind kind = cpu->issued.lists[s].commands[i].kind;
-            capture->count += kind == ASH_COMMAND_LAUNCH || kind == ASH_COMMAND_COPY;
-        }
-    ash_status status =
-        cpu->n_streams > 1 ? keep_queues(cpu, &capture->queues, diag) : make_entry(cpu, capture, diag);
+        for (uint32_t i = 0; i < cpu->issued.lists[s].count; i++)
+            capture->count += ash_command__work(&cpu->issued.lists[s].commands[i]) != NULL;
+    ash_status status = cpu->n_streams > 1 ? keep_queues(cpu, &capture->queues, diag)
+                                           : make_entry(cpu, like, capture, diag);
     if (status == ASH_OK)
         *out = capture;
     else
-        ash_mem_free(cpu->allocator, capture, 1, sizeof *capture);
+        capture_free(&cpu->base, capture);
     return status;
 }
 
-static ash_status capture_end(ash_streams *streams, ash_capture **out, ash_diag *diag) {
+static ash_status capture_end(ash_streams *streams, const ash_capture *like, ash_capture **out,
+                              ash_diag *diag) {
     ash_cpu *cpu = ash_cpu__of(streams);
-    ash_status status = make_capture(cpu, out, diag);
+    ash_status status = make_capture(cpu, like, out, diag);
     if (cpu->n_streams > 1)
         ash_cpu__clear_queues(cpu);
     else
@@ -210,21 +309,17 @@ static ash_status replay(ash_streams *streams, const ash_capture *capture, ash_d
     ash_cpu *cpu = ash_cpu__of(streams);
     if (cpu->n_streams > 1)
         ash_cpu__run_queues(cpu, &capture->queues);
-    else if (!capture->entry.run(streams))
-        atomic_store_explicit(&cpu->left_out, true, memory_order_relaxed);
+    else if (!capture->shared->entry.run(streams, &capture->place))
+        ash_stop__set_left_out(&cpu->stop, true);
     return ash_cpu__end(cpu, diag);
-}
-
-static void capture_free(ash_streams *streams, ash_capture *capture) {
-    ash_cpu *cpu = ash_cpu__of(streams);
-    if (!capture) return;
-    if (capture->entry.release) capture->entry.release(capture->entry.owner);
-    ash_cpu__free_queues(cpu, &capture->queues);
-    ash_mem_free(cpu->allocator, capture, 1, sizeof *capture);
 }
 
 static uint32_t captured(const ash_capture *capture) {
     return capture->count;
+}
+
+static bool compiled(const ash_capture *capture) {
+    return capture->compiled;
 }
 
 /* --- life --------------------------------------------------------------------------------------- */
@@ -252,12 +347,14 @@ static const ash_streams here = {.launch = launch_here,
 static void set_class(ash_cpu *cpu) {
     cpu->base = cpu->n_streams > 1 ? ash_cpu__queued : here;
     cpu->base.class = &ash_stream__cpu;
+    cpu->base.stop_word = &cpu->stop;
     cpu->base.counts = get_counts;
     cpu->base.capture_begin = capture_begin;
     cpu->base.capture_end = capture_end;
     cpu->base.replay = replay;
     cpu->base.capture_free = capture_free;
     cpu->base.captured = captured;
+    cpu->base.compiled = compiled;
 }
 
 static ash_status create(ash_context *context, const ash_streams_options *options, ash_streams **out,
@@ -271,7 +368,7 @@ static ash_status create(ash_context *context, const ash_streams_options *option
     cpu->context = context;
     cpu->allocator = a;
     cpu->maker = options->maker;
-    cpu->cancel = options->cancel ? options->cancel : &ash_cancel__never;
+    cpu->stop.asked = options->cancel ? options->cancel : &ash_cancel__never;
     cpu->threads = ASH_MAX(options->threads, 1u);
     cpu->n_streams = options->streams;
     cpu->n_events = options->events;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the CPU's streams share: stream_cpu.c has one stream, captures and their life, stream_queue.c
  * several streams. */
 #ifndef ASH_STREAM_CPU_H
@@ -36,14 +37,13 @@ typedef struct ash_cpu {
     ash_context *context;
     const ash_allocator *allocator;
     ash_entry_maker maker;
-    const ash_cancel *cancel;
+    ash_stop stop;  /* the switch, and whether something was left out in this round */
     ash_pool *pool; /* NULL: one thread */
     unsigned threads;
     uint32_t n_streams, n_events;
     uint32_t *rooms; /* per stream: commands */
     ash_cpu_queues issued;
     ash_streams_counts counts;
-    atomic_bool left_out;  /* by the switch, in this round */
     _Atomic uint64_t done; /* launches and copies that are over, of one stream */
 
     /* several streams: the round that runs */
@@ -61,18 +61,18 @@ static inline ash_cpu *ash_cpu__of(ash_streams *streams) {
     return (ash_cpu *)streams;
 }
 
-/* Runs the chunks [begin, end) of a launch, a piece at a time; those that the switch leaves out are noted.
- */
+/* Runs the chunks [begin, end) of a launch, a piece at a time; those that the switch leaves out are
+ * noted. */
 void ash_cpu__run_range(ash_cpu *cpu, const ash_launch *launch, int64_t begin, int64_t end,
                         unsigned worker);
-void ash_cpu__move(const ash_transfer *copy);
+/* The same of a copy. */
+void ash_cpu__move(ash_cpu *cpu, const ash_transfer *copy);
 bool ash_cpu__note_left_out(ash_cpu *cpu); /* returns true */
 
 /* Whether the next command is to be left out, which is noted: the switch is on, or a command was left out
  * before, whose results later ones may need. */
 static inline bool ash_cpu__stops(ash_cpu *cpu) {
-    if (!ash_cancel__is_on(cpu->cancel) && !atomic_load_explicit(&cpu->left_out, memory_order_relaxed))
-        return false;
+    if (!ash_stop__is_asked(&cpu->stop)) return false;
     return ash_cpu__note_left_out(cpu);
 }
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Several streams of the CPU.
  *
  * Streams are queues, and threads are not bound to them: whoever has nothing to do takes a stream that
@@ -254,15 +255,15 @@ static void run_work(ash_cpu *cpu, struct ash_cpu_stream *stream, const ash_comm
     if (command->kind == ASH_COMMAND_LAUNCH)
         threads = run_launch(cpu, stream, command->launch, worker);
     else
-        ash_cpu__move(command->copy);
-    if (!atomic_load_explicit(&cpu->left_out, memory_order_relaxed))
+        ash_cpu__move(cpu, command->copy);
+    if (!ash_stop__has_left_out(&cpu->stop))
         atomic_store_explicit(&stream->done, atomic_load_explicit(&stream->done, memory_order_relaxed) + 1,
                               memory_order_relaxed);
     if (timing) *timing = (ash_timing){timing->start, ash_clock__now(), threads};
 }
 
-/* False: the stream waits. While the switch is on, records and waits alone run, so that every stream ends.
- */
+/* False: the stream waits. While the switch is on, records and waits alone run, so that every stream
+ * ends. */
 static bool run_command(ash_cpu *cpu, struct ash_cpu_stream *stream, const ash_command *command,
                         unsigned worker) {
     switch (command->kind) {

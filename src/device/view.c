@@ -1,4 +1,6 @@
+/* SPDX-License-Identifier: MIT */
 /* Views: windows into storages, and the copies between them. */
+#include "base/file.h"
 #include "device.h"
 
 struct ash_view {
@@ -57,7 +59,7 @@ static ash_status make(ash_storage *storage, uint64_t start, uint64_t room, uint
 
 ash_status ash_view_create(ash_storage *storage, uint64_t offset, uint64_t length, const ash_type *type,
                            ash_view **out, ash_diag *diag) {
-    ASH_FAIL_IF(!out, diag, ASH_ERROR_INVALID_ARGUMENT, "the place for the view is NULL");
+    ASH_NEED(diag, out);
     *out = NULL;
     ASH_FAIL_IF(!storage || !type, diag, ASH_ERROR_INVALID_ARGUMENT, "%s is NULL",
                 storage ? "the type" : "the storage");
@@ -67,7 +69,7 @@ ash_status ash_view_create(ash_storage *storage, uint64_t offset, uint64_t lengt
 
 ash_status ash_view_slice(const ash_view *view, uint64_t offset, uint64_t length, const ash_type *type,
                           ash_view **out, ash_diag *diag) {
-    ASH_FAIL_IF(!out, diag, ASH_ERROR_INVALID_ARGUMENT, "the place for the view is NULL");
+    ASH_NEED(diag, out);
     *out = NULL;
     ASH_FAIL_IF(!view || !type, diag, ASH_ERROR_INVALID_ARGUMENT, "%s is NULL",
                 view ? "the type" : "the view");
@@ -77,7 +79,7 @@ ash_status ash_view_slice(const ash_view *view, uint64_t offset, uint64_t length
 }
 
 ash_view *ash_view_retain(ash_view *view) {
-    atomic_fetch_add_explicit(&view->refs, 1, memory_order_relaxed);
+    if (view) atomic_fetch_add_explicit(&view->refs, 1, memory_order_relaxed);
     return view;
 }
 
@@ -90,23 +92,23 @@ void ash_view_release(ash_view *view) {
 }
 
 uint64_t ash_view_id(const ash_view *view) {
-    return view->id;
+    return view ? view->id : 0;
 }
 
 uint64_t ash_view_offset(const ash_view *view) {
-    return view->offset;
+    return view ? view->offset : 0;
 }
 
 uint64_t ash_view_bytes(const ash_view *view) {
-    return view->bytes;
+    return view ? view->bytes : 0;
 }
 
 const ash_type *ash_view_type(const ash_view *view) {
-    return &view->type;
+    return view ? &view->type : NULL;
 }
 
 ash_storage *ash_view_storage(const ash_view *view) {
-    return view->storage;
+    return view ? view->storage : NULL;
 }
 
 void ash_view__retarget(ash_view *view, ash_storage *storage, uint64_t offset) {
@@ -136,6 +138,11 @@ static ash_status view_block(const ash_view *view, bool write, ash_block **out, 
     return ash_storage__block(view->storage, out, diag);
 }
 
+ash_status ash_view__check(const ash_view *view, ash_diag *diag) {
+    ash_block *block;
+    return view_block(view, false, &block, diag);
+}
+
 static ash_status view_address(const ash_view *view, bool write, char **out, ash_diag *diag) {
     ash_block *block;
     ASH_TRY(view_block(view, write, &block, diag));
@@ -147,7 +154,7 @@ static ash_status view_address(const ash_view *view, bool write, char **out, ash
 }
 
 ash_status ash_view_data(const ash_view *view, const void **out, ash_diag *diag) {
-    ASH_FAIL_IF(!out, diag, ASH_ERROR_INVALID_ARGUMENT, "the place for the address is NULL");
+    ASH_NEED(diag, out);
     char *data = NULL;
     ASH_TRY(view_address(view, false, &data, diag));
     *out = data;
@@ -155,7 +162,7 @@ ash_status ash_view_data(const ash_view *view, const void **out, ash_diag *diag)
 }
 
 ash_status ash_view_data_mut(ash_view *view, void **out, ash_diag *diag) {
-    ASH_FAIL_IF(!out, diag, ASH_ERROR_INVALID_ARGUMENT, "the place for the address is NULL");
+    ASH_NEED(diag, out);
     char *data = NULL;
     ASH_TRY(view_address(view, true, &data, diag));
     *out = data;
@@ -173,13 +180,18 @@ static ash_status check_size(const ash_view *view, const void *other, uint64_t s
 }
 
 ash_status ash_view_copy_in(ash_view *to, const void *from, uint64_t size, ash_diag *diag) {
+    ASH_NEED(diag, to);
+    if (size) ASH_NEED(diag, from);
     ASH_TRY(check_size(to, from, size, diag));
+    ASH_TRY(ash_file_check_given(ash_device__context(to->device), from, size, diag));
     ash_block *block;
     ASH_TRY(view_block(to, true, &block, diag));
     return to->device->class->copy_in(to->device, block, to->offset, from, size, diag);
 }
 
 ash_status ash_view_copy_out(const ash_view *from, void *to, uint64_t size, ash_diag *diag) {
+    ASH_NEED(diag, from);
+    if (size) ASH_NEED(diag, to);
     ASH_TRY(check_size(from, to, size, diag));
     ash_block *block;
     ASH_TRY(view_block(from, false, &block, diag));
@@ -187,7 +199,7 @@ ash_status ash_view_copy_out(const ash_view *from, void *to, uint64_t size, ash_
 }
 
 ash_status ash_view_copy(ash_view *to, const ash_view *from, ash_diag *diag) {
-    ASH_FAIL_IF(!to || !from, diag, ASH_ERROR_INVALID_ARGUMENT, "a view is NULL");
+    ASH_NEED(diag, to, from);
     ASH_FAIL_IF(to->bytes != from->bytes, diag, ASH_ERROR_INVALID_ARGUMENT,
                 "copy of %llu bytes into a view of %llu bytes", (unsigned long long)from->bytes,
                 (unsigned long long)to->bytes);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Operator `custom`: building it, the types of its results, inference. */
 #include "infer.h"
 
@@ -68,7 +69,7 @@ static ash_status add_call(ash_graph *graph, const char *function, const ash_val
                            const ash_type *types, size_t n_outs, const ash_custom_options *options,
                            ash_value *outs) {
     int64_t list[ASH_OP_OUTS * (2 + ASH_MAX_RANK)];
-    if (!function || !types || !outs || n_outs < 1 || n_outs > ASH_OP_OUTS)
+    if (n_outs < 1 || n_outs > ASH_OP_OUTS)
         return ash_graph__fail(graph, ASH_ERROR_INVALID_ARGUMENT,
                                "a call has a function and 1 to %d results, not %zu", (int)ASH_OP_OUTS,
                                n_outs);
@@ -87,12 +88,23 @@ static ash_status add_call(ash_graph *graph, const char *function, const ash_val
     return ash_graph_add(graph, ASH_OP_CUSTOM, ins, n_ins, attrs, ASH_COUNT(attrs), outs);
 }
 
+static ash_status check_arguments(const char *function, const ash_value *ins, size_t n_ins,
+                                  const ash_type *types, const ash_value *outs, ash_diag *diag) {
+    ASH_NEED(diag, function, types, outs);
+    if (n_ins) ASH_NEED(diag, ins);
+    return ASH_OK;
+}
+
 ash_status ash_custom(ash_graph *graph, const char *function, const ash_value *ins, size_t n_ins,
                       const ash_type *types, size_t n_outs, const ash_custom_options *options,
                       ash_value *outs) {
     static const ash_custom_options none;
-    ash_status status =
-        add_call(graph, function, ins, n_ins, types, n_outs, options ? options : &none, outs);
+    ash_diag diag;
+    ASH_NEED(NULL, graph);
+    ash_status status = check_arguments(function, ins, n_ins, types, outs, &diag);
+    if (status != ASH_OK) ash_graph__stick(graph, &diag);
+    if (status == ASH_OK)
+        status = add_call(graph, function, ins, n_ins, types, n_outs, options ? options : &none, outs);
     for (size_t i = 0; status != ASH_OK && outs && i < n_outs; i++) outs[i] = ASH_NO_VALUE;
     return status;
 }

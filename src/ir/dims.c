@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The pool of variables and dim expressions.
  *
  * Every expression is hash-consed: equal canonical forms have one index, so that the shapes of a graph are
@@ -10,9 +11,7 @@
  * variables stay within their bounds. */
 #include "dims_poly.h"
 
-/* --- life
- * --------------------------------------------------------------------------------------------------------------
- */
+/* --- life --------------------------------------------------------------------------------------- */
 
 ash_status ash_dims_create(const ash_allocator *a, ash_dims **out, ash_diag *diag) {
     *out = NULL;
@@ -65,6 +64,7 @@ static bool copy_parts(const ash_dims *from, ash_dims *to) {
         to->exprs.at[to->exprs.len++] = expr;
     }
     to->n_settled = from->n_settled;
+    to->n_open = from->n_open;
     return true;
 }
 
@@ -76,9 +76,7 @@ ash_status ash_dims_copy(const ash_dims *dims, ash_dims **out, ash_diag *diag) {
     return ASH_NO_MEMORY(diag);
 }
 
-/* --- interning
- * -----------------------------------------------------------------------------------------------------------
- */
+/* --- interning ---------------------------------------------------------------------------------- */
 
 static uint64_t hash_terms(const ash_term *terms, uint32_t n) {
     uint64_t hash = n;
@@ -206,9 +204,7 @@ ash_status ash_dims__atom(ash_dims *dims, ash_dim_op op, ash_dim a, ash_dim b, u
     return add_atom(dims, &atom, out, diag);
 }
 
-/* --- variables
- * -------------------------------------------------------------------------------------------------------------
- */
+/* --- variables ---------------------------------------------------------------------------------- */
 
 size_t ash_dims_var_count(const ash_dims *dims) {
     return dims->vars.len;
@@ -232,6 +228,8 @@ static ash_status add_var(ash_dims *dims, ash_var var, ash_dim *out, ash_diag *d
         ASH_FAIL_IF(old->settled != var.settled, diag, ASH_ERROR_INVALID_ARGUMENT,
                     "variable %s is there already, and %s settled by a node", name,
                     old->settled ? "is" : "is not");
+        ASH_FAIL_IF(old->open != var.open, diag, ASH_ERROR_INVALID_ARGUMENT,
+                    "variable %s is there already, and %s open", name, old->open ? "is" : "is not");
         ASH_FAIL_IF(old->min != var.min || old->max != var.max || old->limit != var.limit, diag,
                     ASH_ERROR_INVALID_ARGUMENT,
                     "variable %s has the bounds %lld to %lld already, not %lld to %lld", name,
@@ -259,12 +257,21 @@ static ash_status add_var(ash_dims *dims, ash_var var, ash_dim *out, ash_diag *d
     if (!ash_strmap_put(&dims->var_names, var.name, len, (uint64_t)-*out)) return ASH_NO_MEMORY(diag);
     dims->vars.at[dims->vars.len++] = var;
     dims->n_settled += var.settled;
+    dims->n_open += var.open;
     return ASH_OK;
 }
 
 ash_status ash_dims_add_var(ash_dims *dims, const char *name, int64_t min, int64_t max, ash_dim *out,
                             ash_diag *diag) {
     return add_var(dims, (ash_var){.name = name, .min = min, .max = max}, out, diag);
+}
+
+ash_status ash_dims_add_open(ash_dims *dims, const char *name, ash_dim *out, ash_diag *diag) {
+    return add_var(dims, (ash_var){.name = name, .max = ASH_OPEN_MOST, .open = true}, out, diag);
+}
+
+bool ash_dims_has_open(const ash_dims *dims) {
+    return dims->n_open > 0;
 }
 
 /* --- variables that nodes settle ---------------------------------------------------------------- */
@@ -289,13 +296,17 @@ bool ash_dims_has_settled(const ash_dims *dims) {
     return dims->n_settled > 0;
 }
 
-bool ash_dims_is_settled(const ash_dims *dims, ash_dim dim, uint32_t *var) {
+bool ash_dims_is_var(const ash_dims *dims, ash_dim dim, uint32_t *var) {
     if (dim >= 0 || !ash_dims__valid(dims, dim)) return false;
     const ash_dim_expr *expr = ash_dims__expr(dims, dim);
     if (expr->n != 1 || expr->terms[0].coef != 1 || expr->terms[0].n != 1) return false;
     const ash_dim_atom *atom = &dims->atoms.at[expr->terms[0].atoms[0]].info;
     *var = atom->var;
-    return atom->is_var && dims->vars.at[atom->var].settled;
+    return atom->is_var;
+}
+
+bool ash_dims_is_settled(const ash_dims *dims, ash_dim dim, uint32_t *var) {
+    return ash_dims_is_var(dims, dim, var) && dims->vars.at[*var].settled;
 }
 
 bool ash_dims_each_settled(const ash_dims *dims, ash_dim dim, bool (*visit)(void *user, uint32_t var),
@@ -320,9 +331,7 @@ void ash_dims_reset_settled(const ash_dims *dims, int64_t *vars) {
         if (dims->vars.at[i].settled) vars[i] = ash_dims_eval(dims, dims->vars.at[i].limit, vars);
 }
 
-/* --- arithmetic
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* --- arithmetic --------------------------------------------------------------------------------- */
 
 bool ash_dims__valid(const ash_dims *dims, ash_dim dim) {
     return dim >= 0 || (uint64_t)(-(dim + 1)) < dims->exprs.len;
@@ -397,8 +406,8 @@ static bool merge_division(const ash_dims *dims, ash_poly *p, int64_t *d) {
 }
 
 /* floor(p / d) for a number d > 0. Each rule is exact, and the last form is one that no rule changes:
- *   (q * d + r) / d = q + r / d;   (g * x + r) / (g * e) = (x + r / g) / e;   (x / m + c) / d = (x + c * m)
- * / (m * d) */
+ *   (q * d + r) / d = q + r / d;   (g * x + r) / (g * e) = (x + r / g) / e;
+ *   (x / m + c) / d = (x + c * m) / (m * d) */
 static ash_status divide_by_number(ash_dims *dims, ash_poly *p, int64_t d, ash_poly *sum, ash_diag *diag) {
     sum->n = 0;
     for (;;) {
@@ -483,9 +492,7 @@ ash_status ash_dims_combine(ash_dims *dims, ash_dim_op op, ash_dim a, ash_dim b,
     return ash_dims__intern(dims, &result, out, diag);
 }
 
-/* --- reading
- * ---------------------------------------------------------------------------------------------------------------------
- */
+/* --- reading ------------------------------------------------------------------------------------ */
 
 void ash_dims_bounds(const ash_dims *dims, ash_dim dim, int64_t *min, int64_t *max) {
     *min = *max = dim;

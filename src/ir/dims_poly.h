@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Dim expressions from inside: polynomials over atoms, as the files dims*.c share them.
  *
  * A polynomial is a sum of terms, a term a coefficient times a product of atoms, an atom a variable or an
@@ -52,8 +53,8 @@ struct ash_dims {
     long refs;
     ash_arena arena; /* names, terms */
     ASH_VEC(ash_var) vars;
-    size_t n_settled;     /* of the variables */
-    ash_strmap var_names; /* to the variable's expression */
+    size_t n_settled, n_open; /* of the variables */
+    ash_strmap var_names;     /* to the variable's expression */
     ASH_VEC(ash_dim_node) atoms;
     ash_strmap atom_index;       /* ash_dim_atom's bytes to atom; keys lie in the arena */
     ASH_VEC(ash_dim_expr) exprs; /* dim -(i + 1) is exprs[i] */

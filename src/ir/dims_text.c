@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The text of dims:
  *
  *   dim    = number | name | function | "(" sum ")"
@@ -14,8 +15,7 @@
 static const char *const functions[] = {
     [ASH_DIM_DIV] = "div", [ASH_DIM_MIN] = "min", [ASH_DIM_MAX] = "max"};
 
-/* --- printing
- * ------------------------------------------------------------------------------------------------------ */
+/* --- printing ------------------------------------------------------------------------------------- */
 
 void ash_dims__print_name(const char *name, ash_text *out) {
     bool function = false;
@@ -64,9 +64,7 @@ void ash_dims_print(const ash_dims *dims, ash_dim dim, ash_text *out) {
     if (!bare) ash_text_add(out, ")");
 }
 
-/* --- parsing
- * -------------------------------------------------------------------------------------------------------
- */
+/* --- parsing -------------------------------------------------------------------------------------- */
 
 typedef struct reader {
     ash_dims *dims;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The reference evaluator: one node, and whole graphs.
  *
  * It is the oracle that compiled plans are compared with, and it folds constants: naive, and right by

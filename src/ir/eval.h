@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Inside the reference evaluator: what its files share.
  *
  * Every class of operators has one function, which computes in double precision or in 64-bit integers and
@@ -69,9 +70,8 @@ int64_t ash_wide__highest(ash_dtype dtype);
  * offsets.
  *
  *     for (bool more = ash_eval__box_start(&box); more; more = ash_eval__box_next(&box))
- *         for (int64_t i = 0; i < box.row; i++) dst[box.dst + i * box.dst_step] = src[box.src + i *
- * box.src_step];
- */
+ *         for (int64_t i = 0; i < box.row; i++)
+ *             dst[box.dst + i * box.dst_step] = src[box.src + i * box.src_step]; */
 typedef struct ash_eval_box {
     unsigned rank;
     int64_t dims[ASH_MAX_RANK], at[ASH_MAX_RANK];

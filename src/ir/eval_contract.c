@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Matrix products and convolutions, with their blocked layouts.
  *
  * An unblocked layout is the blocked one with a block that holds everything (matmul) or a single element

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The reference evaluator: a function of the caller sees its operands in their own dtypes, in either
  * precision, and all chunks in one call. */
 #include "eval.h"

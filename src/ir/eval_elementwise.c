@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Elementwise operators: one switch per class and kind, one element at a time. */
 #include <math.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Indexed access: gathers and scatters.
  *
  * A negative index counts from the end. What is still outside is clamped, but scatter_nd skips the update.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Movement, and the walker over boxes of elements that the other classes use too.
  *
  * All movement but iota is the same copy between two boxes: a transpose permutes the source's steps, a

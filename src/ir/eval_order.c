@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Operators that order elements along an axis: argmax, argmin, topk, nms.
  *
  * Where the rows of ops.def leave NaN open, this is the rule. argmax and argmin agree with reduce_max and

@@ -1,8 +1,9 @@
+/* SPDX-License-Identifier: MIT */
 /* Operators that combine elements: reductions, window pools, cumulative sums.
  *
  * The result starts as the neutral element and takes in one element at a time, in the operand's row-major
- * order (pools: in the order of the window's positions). Sums run in double precision, whatever the dtype.
- */
+ * order (pools: in the order of the window's positions). Sums run in double precision, whatever the
+ * dtype. */
 #include <math.h>
 
 #include "eval.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Winograd convolutions by their definition: the sum over windows. */
 #include "eval.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Functions of the caller: the context's registry, and calling one. */
 #include <pthread.h>
 
@@ -79,8 +80,9 @@ static ash_status append(struct functions *f, const ash_function *given, ash_dia
 
 ash_status ash_context_add_function(ash_context *context, const ash_function *function, ash_diag *diag) {
     struct functions *f;
-    ASH_FAIL_IF(!context || !function || !function->run || !function->name || !function->name[0], diag,
-                ASH_ERROR_INVALID_ARGUMENT, "a function has a name and something to run");
+    ASH_NEED(diag, context, function);
+    ASH_FAIL_IF(!function->run || !function->name || !function->name[0], diag, ASH_ERROR_INVALID_ARGUMENT,
+                "a function has a name and something to run");
     ASH_TRY(registry(context, &f, diag));
     pthread_mutex_lock(&f->lock);
     ash_status status = append(f, function, diag);

@@ -1,11 +1,10 @@
+/* SPDX-License-Identifier: MIT */
 /* Graphs: life, variables and dims, the sticky error, reading. */
 #include "inside.h"
 
 #include <stdio.h>
 
-/* --- life
- * --------------------------------------------------------------------------------------------------------
- */
+/* --- life ----------------------------------------------------------------------------------------- */
 
 /* Takes over the reference to `dims`, also on failure. */
 static ash_status create(ash_context *context, ash_dims *dims, const char *name, bool derived,
@@ -34,9 +33,9 @@ static ash_status create(ash_context *context, ash_dims *dims, const char *name,
 }
 
 ash_status ash_graph_create(ash_context *context, const char *name, ash_graph **out, ash_diag *diag) {
-    ASH_FAIL_IF(!out, diag, ASH_ERROR_INVALID_ARGUMENT, "the place for the graph is NULL");
+    ASH_NEED(diag, out);
     *out = NULL;
-    ASH_FAIL_IF(!context, diag, ASH_ERROR_INVALID_ARGUMENT, "the context is NULL");
+    ASH_NEED(diag, context);
     ash_dims *dims;
     ASH_TRY(ash_dims_create(ash_context__allocator(context), &dims, diag));
     return create(context, dims, name ? name : "", false, out, diag);
@@ -59,15 +58,16 @@ void ash_graph_destroy(ash_graph *graph) {
     ash_vec_free(a, &graph->settlers);
     ash_strmap_free(&graph->names);
     ash_strmap_free(&graph->output_names);
+    ash_recipe_release(graph->recipe);
     ash_dims_release(graph->dims);
     ash_arena_free(&graph->arena);
     ash_mem_free(a, graph, 1, sizeof *graph);
 }
 
-/* --- the sticky error
- * -------------------------------------------------------------------------------------------------- */
+/* --- the sticky error ----------------------------------------------------------------------------- */
 
 ash_status ash_graph_status(const ash_graph *graph, ash_diag *diag) {
+    ASH_NEED(diag, graph);
     if (diag) *diag = graph->diag;
     return graph->status;
 }
@@ -91,12 +91,12 @@ ash_status ash_graph__fail(ash_graph *graph, ash_status code, const char *fmt, .
     return ash_graph__stick(graph, &diag);
 }
 
-/* --- variables and dims
- * ---------------------------------------------------------------------------------------------------- */
+/* --- variables and dims --------------------------------------------------------------------------- */
 
 ash_dim ash_graph_var(ash_graph *graph, const char *name, int64_t min, int64_t max) {
     ash_diag diag;
     ash_dim dim;
+    if (!graph) return 0;
     if (ash_dims_add_var(graph->dims, name, min, max, &dim, &diag) == ASH_OK) return dim;
     ash_diag__add_node(&diag, name, NULL, ASH_NO_OFFSET);
     ash_graph__stick(graph, &diag);
@@ -106,6 +106,7 @@ ash_dim ash_graph_var(ash_graph *graph, const char *name, int64_t min, int64_t m
 ash_dim ash_graph_settled_var(ash_graph *graph, const char *name, ash_dim limit) {
     ash_diag diag;
     ash_dim dim;
+    if (!graph) return 0;
     if (ash_dims_add_settled(graph->dims, name, limit, &dim, &diag) == ASH_OK) return dim;
     ash_diag__add_node(&diag, name, NULL, ASH_NO_OFFSET);
     ash_graph__stick(graph, &diag);
@@ -115,6 +116,7 @@ ash_dim ash_graph_settled_var(ash_graph *graph, const char *name, ash_dim limit)
 static ash_dim combine(ash_graph *graph, ash_dim_op op, ash_dim a, ash_dim b) {
     ash_diag diag;
     ash_dim dim;
+    if (!graph) return 0;
     if (ash_dims_combine(graph->dims, op, a, b, &dim, &diag) == ASH_OK) return dim;
     ash_graph__stick(graph, &diag);
     return 0;
@@ -126,8 +128,8 @@ ash_dim ash_graph_dim_add(ash_graph *graph, ash_dim a, ash_dim b) {
 
 ash_dim ash_graph_dim_sub(ash_graph *graph, ash_dim a, ash_dim b) {
     ash_dim dim = combine(graph, ASH_DIM_SUB, a, b);
-    int64_t min, max;
-    ash_dims_bounds(graph->dims, dim, &min, &max);
+    int64_t min = 0, max;
+    if (graph) ash_dims_bounds(graph->dims, dim, &min, &max);
     if (min >= 0) return dim;
     ash_graph__fail(graph, ASH_ERROR_OUT_OF_RANGE, "the difference of two dims can be %lld",
                     (long long)min);
@@ -150,51 +152,54 @@ ash_dim ash_graph_dim_max(ash_graph *graph, ash_dim a, ash_dim b) {
     return combine(graph, ASH_DIM_MAX, a, b);
 }
 
-/* --- reading
- * ------------------------------------------------------------------------------------------------------------------
- */
+/* --- reading -------------------------------------------------------------------------------------- */
 
 const char *ash_graph_name(const ash_graph *graph) {
-    return graph->name;
+    return graph ? graph->name : NULL;
 }
 
 size_t ash_graph_node_count(const ash_graph *graph) {
-    return graph->nodes.len;
+    return graph ? graph->nodes.len : 0;
 }
 
 size_t ash_graph_value_count(const ash_graph *graph) {
-    return graph->values.len;
+    return graph ? graph->values.len : 0;
 }
 
 size_t ash_graph_input_count(const ash_graph *graph) {
-    return graph->inputs.len;
+    return graph ? graph->inputs.len : 0;
 }
 
 size_t ash_graph_output_count(const ash_graph *graph) {
-    return graph->outputs.len;
+    if (!graph) return 0;
+    return graph->recipe ? graph->recipe->n_outputs : graph->outputs.len;
 }
 
 ash_value ash_graph_input_at(const ash_graph *graph, size_t position, const char **name) {
-    bool there = position < graph->inputs.len;
+    bool there = graph && position < graph->inputs.len;
     ash_value value = there ? graph->inputs.at[position] : ASH_NO_VALUE;
     if (name) *name = there ? graph->values.at[value].name : NULL;
     return value;
 }
 
 ash_value ash_graph_output_at(const ash_graph *graph, size_t position, const char **name) {
-    bool there = position < graph->outputs.len;
+    bool there = graph && position < graph->outputs.len;
+    if (graph && graph->recipe) {
+        if (name) *name = position < graph->recipe->n_outputs ? graph->recipe->outputs[position] : NULL;
+        return ASH_NO_VALUE;
+    }
     if (name) *name = there ? graph->outputs.at[position].name : NULL;
     return there ? graph->outputs.at[position].value : ASH_NO_VALUE;
 }
 
 size_t ash_graph_state_count(const ash_graph *graph) {
-    return graph->states.len;
+    return graph ? graph->states.len : 0;
 }
 
 ash_value ash_graph_state_at(const ash_graph *graph, size_t position, const char **name,
                              ash_value *update) {
     static const ash_state none = {ASH_NO_VALUE, ASH_NO_VALUE};
-    bool there = position < graph->states.len;
+    bool there = graph && position < graph->states.len;
     const ash_state *state = there ? &graph->states.at[position] : &none;
     if (name) *name = there ? graph->values.at[state->value].name : NULL;
     if (update) *update = state->update;
@@ -202,7 +207,7 @@ ash_value ash_graph_state_at(const ash_graph *graph, size_t position, const char
 }
 
 const ash_type *ash_graph_type(const ash_graph *graph, ash_value value) {
-    return value < graph->values.len ? &graph->values.at[value].type : NULL;
+    return graph && value < graph->values.len ? &graph->values.at[value].type : NULL;
 }
 
 const ash_attr *ash_node_attr(const ash_node *node, ash_attr_key key) {
@@ -222,7 +227,20 @@ bool ash_node_has_numbers(const ash_node *node) {
     return true;
 }
 
+size_t ash_graph_var_count(const ash_graph *graph) {
+    return graph ? ash_dims_var_count(graph->dims) : 0;
+}
+
+bool ash_graph_var_at(const ash_graph *graph, size_t index, ash_graph_variable *out) {
+    if (!out || index >= ash_graph_var_count(graph)) return false;
+    const ash_var *var = ash_dims_var(graph->dims, index);
+    *out = (ash_graph_variable){var->name, var->min, var->max, var->settled, var->open};
+    return true;
+}
+
 void ash_graph_dim_bounds(const ash_graph *graph, ash_dim dim, int64_t *least, int64_t *greatest) {
-    *least = *greatest = 0;
-    if (graph && ash_dims__valid(graph->dims, dim)) ash_dims_bounds(graph->dims, dim, least, greatest);
+    int64_t min = 0, max = 0;
+    if (graph && ash_dims__valid(graph->dims, dim)) ash_dims_bounds(graph->dims, dim, &min, &max);
+    if (least) *least = min;
+    if (greatest) *greatest = max;
 }

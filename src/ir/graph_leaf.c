@@ -1,9 +1,9 @@
+/* SPDX-License-Identifier: MIT */
 /* Values that no node produces: blobs, inputs, constants, parameters; and the outputs. */
+#include "base/file.h"
 #include "inside.h"
 
-/* --- blobs
- * -------------------------------------------------------------------------------------------------------
- */
+/* --- blobs ---------------------------------------------------------------------------------------- */
 
 enum { BLOB_ALIGN = 64 };
 
@@ -48,8 +48,7 @@ void ash_blob_release(ash_blob *blob) {
     ash_mem_free(blob->allocator, blob, 1, sizeof *blob);
 }
 
-/* --- leaves
- * ------------------------------------------------------------------------------------------------------ */
+/* --- leaves --------------------------------------------------------------------------------------- */
 
 /* A type as it is kept: what lies past the rank is zero, so that types can be compared as bytes. */
 static ash_type trimmed(const ash_type *type) {
@@ -60,8 +59,8 @@ static ash_type trimmed(const ash_type *type) {
 
 static ash_status check_name(const ash_graph *graph, const char *name, ash_diag *diag) {
     uint64_t found;
-    ASH_FAIL_IF(!name || !*name, diag, ASH_ERROR_INVALID_ARGUMENT,
-                "an input, parameter or state needs a name");
+    ASH_NEED(diag, name);
+    ASH_FAIL_IF(!*name, diag, ASH_ERROR_INVALID_ARGUMENT, "an input, parameter or state needs a name");
     ASH_FAIL_IF(ash_strmap_get(&graph->names, name, strlen(name), &found), diag, ASH_ERROR_INVALID_ARGUMENT,
                 "there is an input, parameter or state of this name already");
     return ASH_OK;
@@ -74,6 +73,7 @@ static ash_status append(ash_graph *graph, const ash_value_info *info, ash_value
     leaf.type = trimmed(&info->type);
     leaf.node = UINT32_MAX;
     if (!graph->derived) leaf.origin = value;
+    ASH_TRY(ash_graph__check_closed(graph, diag));
     ASH_FAIL_IF(graph->values.len >= ASH_NO_VALUE, diag, ASH_ERROR_OUT_OF_RANGE,
                 "a graph has at most 2^32 - 1 values");
     if (!ash_vec_reserve(graph->allocator, &graph->values, 1) ||
@@ -100,9 +100,14 @@ static ash_value stick(ash_graph *graph, ash_diag *diag, const char *name) {
     return ASH_NO_VALUE;
 }
 
+static ash_status need(ash_diag *diag, const char *name, const ash_type *type) {
+    ASH_NEED(diag, name, type);
+    return ASH_OK;
+}
+
 static ash_status add_input(ash_graph *graph, const char *name, const ash_type *type, ash_value *out,
                             ash_diag *diag) {
-    ASH_FAIL_IF(!type, diag, ASH_ERROR_INVALID_ARGUMENT, "the type of an input is NULL");
+    ASH_NEED(diag, name, type);
     ASH_TRY(check_name(graph, name, diag));
     ASH_TRY(ash_graph__check_leaf_type(graph, type, diag));
     ash_value_info info = {.type = *type, .kind = ASH_VALUE_INPUT, .origin = ASH_NO_VALUE, .name = name};
@@ -112,13 +117,13 @@ static ash_status add_input(ash_graph *graph, const char *name, const ash_type *
 ash_value ash_graph_input(ash_graph *graph, const char *name, const ash_type *type) {
     ash_diag diag;
     ash_value value;
+    if (!graph) return ASH_NO_VALUE;
     return add_input(graph, name, type, &value, &diag) == ASH_OK ? value : stick(graph, &diag, name);
 }
 
 /* The bytes that the data of a constant must have. */
 static ash_status constant_size(const ash_graph *graph, const ash_type *type, int64_t *bytes,
                                 ash_diag *diag) {
-    ASH_FAIL_IF(!type, diag, ASH_ERROR_INVALID_ARGUMENT, "the type of a constant is NULL");
     ASH_TRY(ash_type__check(graph->dims, type, diag));
     ASH_FAIL_IF(!ash_type_static_count(type, bytes), diag, ASH_ERROR_SHAPE,
                 "a constant whose shape depends on variables");
@@ -170,15 +175,36 @@ ash_value ash_graph__constant_blob(ash_graph *graph, const ash_type *type, ash_b
     return ash_graph__leaf_blob(graph, NULL, type, blob);
 }
 
+static void release_file(void *owner, const void *data, size_t size) {
+    (void)data, (void)size;
+    ash_file_release(owner);
+}
+
+/* Bytes of the caller's, which may lie in a mapped file: then the blob holds it. */
+static ash_status borrow(const ash_graph *graph, const void *data, size_t size, ash_blob **out,
+                         ash_diag *diag) {
+    ash_file *file = ash_file_at(graph->context, data, size);
+    if (!file) return ash_blob_create(graph->allocator, data, size, false, NULL, NULL, out, diag);
+    ash_status status = ash_file_check_bytes(file, data, size, diag);
+    if (status == ASH_OK)
+        status = ash_blob_create(graph->allocator, data, size, true, release_file, file, out, diag);
+    if (status == ASH_OK)
+        (*out)->file = file;
+    else
+        ash_file_release(file);
+    return status;
+}
+
 static ash_status make_blob(const ash_graph *graph, const ash_type *type, const void *data, size_t size,
                             ash_data_mode mode, ash_blob **out, ash_diag *diag) {
     int64_t bytes;
+    ASH_NEED(diag, type);
+    if (size) ASH_NEED(diag, data);
     ASH_TRY(constant_size(graph, type, &bytes, diag));
     ASH_FAIL_IF(size != (uint64_t)bytes, diag, ASH_ERROR_INVALID_ARGUMENT, "%zu bytes of data for %lld",
                 size, (long long)bytes);
-    ASH_FAIL_IF(size && !data, diag, ASH_ERROR_INVALID_ARGUMENT, "the data of a constant is NULL");
-    if (mode == ASH_DATA_BORROW)
-        return ash_blob_create(graph->allocator, data, size, false, NULL, NULL, out, diag);
+    if (mode == ASH_DATA_BORROW) return borrow(graph, data, size, out, diag);
+    ASH_TRY(ash_file_check_given(graph->context, data, size, diag));
     ASH_TRY(ash_blob_create_owned(graph->allocator, size, out, diag));
     if (size) memcpy((void *)(*out)->data, data, size);
     return ASH_OK;
@@ -188,6 +214,7 @@ static ash_value add_data(ash_graph *graph, const char *name, const ash_type *ty
                           size_t size, ash_data_mode mode) {
     ash_diag diag;
     ash_blob *blob;
+    if (!graph) return ASH_NO_VALUE;
     if (make_blob(graph, type, data, size, mode, &blob, &diag) != ASH_OK) return stick(graph, &diag, name);
     return ash_graph__leaf_blob(graph, name, type, blob);
 }
@@ -200,17 +227,27 @@ ash_value ash_graph_constant(ash_graph *graph, const ash_type *type, const void 
 ash_value ash_graph_parameter(ash_graph *graph, const char *name, const ash_type *type, const void *data,
                               size_t size, ash_data_mode mode) {
     ash_diag diag;
-    if (check_name(graph, name, &diag) != ASH_OK) return stick(graph, &diag, name);
+    if (!graph) return ASH_NO_VALUE;
+    if (need(&diag, name, type) != ASH_OK) return stick(graph, &diag, name);
     return add_data(graph, name, type, data, size, mode);
 }
 
-/* --- states
- * ------------------------------------------------------------------------------------------------------ */
+ash_status ash_graph__check_files(const ash_graph *graph, ash_diag *diag) {
+    const ash_file *last = NULL;
+    for (size_t v = 0; v < graph->values.len; v++) {
+        const ash_blob *blob = graph->values.at[v].blob;
+        if (!blob || !blob->file || blob->file == last) continue;
+        last = blob->file;
+        ASH_TRY(ash_file_check(last, diag));
+    }
+    return ASH_OK;
+}
+
+/* --- states --------------------------------------------------------------------------------------- */
 
 /* Takes the reference to `blob` on success alone. */
 static ash_status add_state(ash_graph *graph, const char *name, const ash_type *type, ash_blob *blob,
                             ash_value *out, ash_diag *diag) {
-    ASH_FAIL_IF(!type, diag, ASH_ERROR_INVALID_ARGUMENT, "the type of a state is NULL");
     ASH_TRY(check_name(graph, name, diag));
     ASH_TRY(ash_graph__check_leaf_type(graph, type, diag));
     if (blob) ASH_TRY(ash_graph__check_data(graph, type, blob, diag));
@@ -231,6 +268,8 @@ ash_value ash_graph_state(ash_graph *graph, const char *name, const ash_type *ty
                           size_t size, ash_data_mode mode) {
     ash_diag diag;
     ash_blob *blob = NULL;
+    if (!graph) return ASH_NO_VALUE;
+    if (need(&diag, name, type) != ASH_OK) return stick(graph, &diag, name);
     if ((data || size) && make_blob(graph, type, data, size, mode, &blob, &diag) != ASH_OK)
         return stick(graph, &diag, name);
     return ash_graph__state_blob(graph, name, type, blob);
@@ -258,6 +297,7 @@ static ash_status update(ash_graph *graph, ash_value state, ash_value value, ash
 
 void ash_graph_update(ash_graph *graph, ash_value state, ash_value value) {
     ash_diag diag;
+    if (!graph) return;
     if ((state == ASH_NO_VALUE || value == ASH_NO_VALUE) && graph->status != ASH_OK) return;
     if (update(graph, state, value, &diag) != ASH_OK)
         stick(graph, &diag, state < graph->values.len ? graph->values.at[state].name : NULL);
@@ -277,12 +317,13 @@ ash_status ash_graph__copy_leaf(ash_graph *to, const ash_graph *from, ash_value 
     return ASH_OK;
 }
 
-/* --- outputs
- * ----------------------------------------------------------------------------------------------------- */
+/* --- outputs -------------------------------------------------------------------------------------- */
 
 static ash_status add_output(ash_graph *graph, const char *name, ash_value value, ash_diag *diag) {
+    ASH_TRY(ash_graph__check_closed(graph, diag));
     uint64_t found;
-    ASH_FAIL_IF(!name || !*name, diag, ASH_ERROR_INVALID_ARGUMENT, "an output needs a name");
+    ASH_NEED(diag, name);
+    ASH_FAIL_IF(!*name, diag, ASH_ERROR_INVALID_ARGUMENT, "an output needs a name");
     ASH_FAIL_IF(value >= graph->values.len, diag, ASH_ERROR_INVALID_ARGUMENT,
                 "an output that is no value of the graph");
     ASH_FAIL_IF(ash_strmap_get(&graph->output_names, name, strlen(name), &found), diag,
@@ -297,6 +338,7 @@ static ash_status add_output(ash_graph *graph, const char *name, ash_value value
 
 void ash_graph_output(ash_graph *graph, const char *name, ash_value value) {
     ash_diag diag;
+    if (!graph) return;
     if (value == ASH_NO_VALUE && graph->status != ASH_OK) return;
     if (add_output(graph, name, value, &diag) != ASH_OK) stick(graph, &diag, name);
 }

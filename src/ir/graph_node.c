@@ -1,7 +1,9 @@
+/* SPDX-License-Identifier: MIT */
 /* Appending nodes. */
 #include "inside.h"
 
 void ash_graph_name_next(ash_graph *graph, const char *name) {
+    if (!graph) return;
     if (!name) {
         graph->next_name = NULL;
         return;
@@ -103,10 +105,12 @@ static ash_status add(ash_graph *graph, ash_op op, const ash_value *ins, size_t 
                       const ash_attr *attrs, size_t n_attrs, ash_value *outs, ash_diag *diag) {
     ash_attr sorted[ASH_ATTR_COUNT];
     ash_type types[ASH_OP_OUTS];
-    ASH_FAIL_IF((n_ins && !ins) || (n_attrs && !attrs), diag, ASH_ERROR_INVALID_ARGUMENT,
-                "the operands or attributes are NULL");
+    ASH_NEED(diag, outs);
+    if (n_ins) ASH_NEED(diag, ins);
+    if (n_attrs) ASH_NEED(diag, attrs);
     ASH_FAIL_IF(n_ins >= ASH_MANY, diag, ASH_ERROR_INVALID_ARGUMENT, "%zu operands, at most %d", n_ins,
                 ASH_MANY - 1);
+    ASH_TRY(ash_graph__check_closed(graph, diag));
     ASH_TRY(sort_attrs(attrs, n_attrs, sorted, diag));
     ASH_TRY(ash_graph__infer(graph, op, ins, n_ins, sorted, n_attrs, types, diag));
     return append(graph, op, ins, n_ins, sorted, n_attrs, types, outs, diag);
@@ -126,11 +130,12 @@ static ash_status try_add(ash_graph *graph, ash_op op, const ash_value *ins, siz
 /* The outputs may lie where the operands do, so they are written last. */
 ash_status ash_graph_add(ash_graph *graph, ash_op op, const ash_value *ins, size_t n_ins,
                          const ash_attr *attrs, size_t n_attrs, ash_value *outs) {
+    ASH_NEED(NULL, graph);
     if ((unsigned)op >= ASH_OP_COUNT)
         return ash_graph__fail(graph, ASH_ERROR_INVALID_ARGUMENT, "no operator has the number %d", (int)op);
     ash_status status = try_add(graph, op, ins, n_ins, attrs, n_attrs, outs);
     if (status == ASH_OK) return ASH_OK;
-    for (size_t i = 0, n = ash_op__out_count(op, attrs, attrs ? n_attrs : 0); i < n; i++)
+    for (size_t i = 0, n = ash_op__out_count(op, attrs, attrs ? n_attrs : 0); outs && i < n; i++)
         outs[i] = ASH_NO_VALUE;
     return status;
 }

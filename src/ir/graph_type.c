@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Types: equality, sizes, what makes one valid. */
 #include "inside.h"
 
@@ -43,7 +44,7 @@ void ash_dims__print_list(const ash_dims *dims, const ash_dim *list, size_t n, a
     ash_text_add(out, "]");
 }
 
-void ash_type__print(const ash_dims *dims, const ash_type *type, ash_text *out) {
+void ash_type_print(const ash_dims *dims, const ash_type *type, ash_text *out) {
     ash_text_add(out, "%s", ash_dtype_name(type->dtype));
     ash_dims__print_list(dims, type->dims, ASH_MIN(type->rank, (unsigned)ASH_MAX_RANK), out);
 }
@@ -53,7 +54,7 @@ static ash_status fail_type(const ash_dims *dims, const ash_type *type, ash_diag
                             const char *what) {
     ash_text text;
     ash_text_init(&text, dims->allocator);
-    ash_type__print(dims, type, &text);
+    ash_type_print(dims, type, &text);
     ash_fail(diag, code, "%s: %s", what, text.at && !text.failed ? text.at : "a type");
     ash_text_free(&text);
     return code;
@@ -70,6 +71,7 @@ ash_status ash_type__check(const ash_dims *dims, const ash_type *type, ash_diag 
                     "dim %u is %lld, neither a size nor a dim of this graph", i, (long long)type->dims[i]);
         ash_dims_bounds(dims, type->dims[i], &min, &max);
         if (min < 0) return fail_type(dims, type, diag, ASH_ERROR_SHAPE, "a dim can be negative");
+        if (type->dims[i] < 0 && ash_dims_has_open(dims)) continue; /* of an open graph: nobody knows yet */
         if (max && !ash_mul_i64(bytes, max, &bytes))
             return fail_type(dims, type, diag, ASH_ERROR_OUT_OF_RANGE, "a tensor can exceed 2^63 bytes");
     }

@@ -1,11 +1,11 @@
-/* Shape inference: the entry, the check of attributes, and the operators whose shapes are their operands'.
- */
+/* SPDX-License-Identifier: MIT */
+/* Shape inference: the entry, the check of attributes, and the operators whose shapes are their
+ * operands'. */
 #include "infer.h"
 
 #include <stdio.h>
 
-/* --- failures and helpers
- * ------------------------------------------------------------------------------------------ */
+/* --- failures and helpers ----------------------------------------------------------------------- */
 
 enum { SHOWN = 4 }; /* operands that a message spells out */
 
@@ -19,7 +19,7 @@ ash_status ash_infer__fail(const ash_inference *c, ash_status code, const char *
     ash_text_init(&text, c->dims->allocator);
     for (size_t i = 0; i < c->n_ins && i < SHOWN; i++) {
         ash_text_add(&text, "%s", i ? ", " : "; operands ");
-        ash_type__print(c->dims, &c->ins[i], &text);
+        ash_type_print(c->dims, &c->ins[i], &text);
     }
     if (c->n_ins > SHOWN) ash_text_add(&text, ", and %zu more", c->n_ins - SHOWN);
     ash_fail(c->diag, code, "%s%s", message, text.at && !text.failed ? text.at : "");
@@ -108,8 +108,7 @@ static ash_status same_shape(const ash_inference *c, size_t i, size_t k) {
     return ASH_OK;
 }
 
-/* --- attributes
- * ------------------------------------------------------------------------------------------------------ */
+/* --- attributes --------------------------------------------------------------------------------- */
 
 static ash_status check_dim(const ash_inference *c, const char *name, ash_dim dim) {
     ASH_FAIL_IF(!ash_dims__valid(c->dims, dim), c->diag, ASH_ERROR_INVALID_ARGUMENT,
@@ -168,9 +167,7 @@ static ash_status check_attrs(const ash_inference *c) {
     return ASH_OK;
 }
 
-/* --- elementwise
- * -------------------------------------------------------------------------------------------------------
- */
+/* --- elementwise -------------------------------------------------------------------------------- */
 
 static ash_status infer_unary(const ash_inference *c) {
     c->outs[0] = c->ins[0];
@@ -221,8 +218,7 @@ static ash_status infer_cast(const ash_inference *c) {
     return ASH_OK;
 }
 
-/* --- reductions and scans
- * ------------------------------------------------------------------------------------------------ */
+/* --- reductions and scans ----------------------------------------------------------------------- */
 
 /* Operand 0 without the dims in `set`. */
 static void drop_axes(const ash_inference *c, uint32_t set, ash_type *out) {
@@ -280,9 +276,7 @@ static ash_status infer_settle(const ash_inference *c) {
     return ASH_OK;
 }
 
-/* --- the entry
- * -------------------------------------------------------------------------------------------------------------
- */
+/* --- the entry ---------------------------------------------------------------------------------- */
 
 static ash_status infer_class(const ash_inference *c) {
     switch (ash_op_infos[c->op].class) {

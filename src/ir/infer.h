@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Shape inference from inside: one node under inspection, and what the files infer*.c share. */
 #ifndef ASH_IR_INFER_H
 #define ASH_IR_INFER_H

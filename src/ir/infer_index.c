@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Shape inference of indexed access: gather, scatter, top-k. */
 #include "infer.h"
 

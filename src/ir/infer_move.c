@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Shape inference of the operators that move elements. */
 #include "infer.h"
 
@@ -76,7 +77,9 @@ static ash_status check_slice(const ash_inference *c, unsigned axis, ash_dim siz
         ASH_TRY(ash_infer__at_least(c, size, last, &fits));
     } else {
         ASH_TRY(ash_infer__at_least(c, start, reach, &fits));
-        ASH_TRY(ash_infer__dim(c, ASH_DIM_ADD, start, 1, &last));
+        /* A slice of nothing may start anywhere. */
+        ASH_TRY(ash_infer__dim(c, ASH_DIM_MIN, count, 1, &last));
+        ASH_TRY(ash_infer__dim(c, ASH_DIM_ADD, start, last, &last));
         bool inside;
         ASH_TRY(ash_infer__at_least(c, size, last, &inside));
         fits = fits && inside;

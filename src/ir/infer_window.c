@@ -1,10 +1,9 @@
+/* SPDX-License-Identifier: MIT */
 /* Shape inference of contractions and windows: matrix products, convolutions, pooling. */
 #include "infer.h"
 #include "winograd.h"
 
-/* --- windows
- * -------------------------------------------------------------------------------------------------------
- */
+/* --- windows -------------------------------------------------------------------------------------- */
 
 /* One spatial dim of a convolution or a pool. */
 typedef struct window {
@@ -12,8 +11,8 @@ typedef struct window {
     ash_dim before, after;            /* padding in elements */
 } window;
 
-/* The number of windows along a dim of size `in`: those that fit, none when the padded operand is smaller.
- */
+/* The number of windows along a dim of size `in`: those that fit, none when the padded operand is
+ * smaller. */
 static ash_status count_windows(const ash_inference *c, unsigned axis, ash_dim in, const window *w,
                                 ash_dim *out) {
     int64_t span, min, max;
@@ -62,8 +61,7 @@ ash_status ash_infer__pool(const ash_inference *c) {
     return ASH_OK;
 }
 
-/* --- matrix products
- * ------------------------------------------------------------------------------------------------- */
+/* --- matrix products ------------------------------------------------------------------------------ */
 
 ash_status ash_infer__matmul(const ash_inference *c) {
     const ash_type *a = &c->ins[0], *b = &c->ins[1];
@@ -93,8 +91,7 @@ ash_status ash_infer__matmul(const ash_inference *c) {
     return ASH_OK;
 }
 
-/* --- convolutions
- * ---------------------------------------------------------------------------------------------------- */
+/* --- convolutions --------------------------------------------------------------------------------- */
 
 typedef struct conv {
     int64_t groups, x_block, y_block, w_block, o;
@@ -200,8 +197,7 @@ ash_status ash_infer__conv(const ash_inference *c) {
     return ASH_OK;
 }
 
-/* --- Winograd convolutions
- * ------------------------------------------------------------------------------------------- */
+/* --- Winograd convolutions ------------------------------------------------------------------------ */
 
 enum { MOST_LANES = 64 }; /* of a block: they become vectors */
 

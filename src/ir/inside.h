@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the files graph*.c, infer*.c, verify.c and text*.c share. */
 #ifndef ASH_IR_INSIDE_H
 #define ASH_IR_INSIDE_H
@@ -13,8 +14,6 @@ ash_status ash_graph__stick(ash_graph *graph, const ash_diag *diag);
 ash_status ash_type__check(const ash_dims *dims, const ash_type *type, ash_diag *diag);
 /* Appends the name of a variable, in quotes where it needs them. */
 void ash_dims__print_name(const char *name, ash_text *out);
-/* Appends "f32[batch, 3]". */
-void ash_type__print(const ash_dims *dims, const ash_type *type, ash_text *out);
 /* Appends "[batch, 3]". */
 void ash_dims__print_list(const ash_dims *dims, const ash_dim *list, size_t n, ash_text *out);
 
@@ -33,8 +32,8 @@ bool ash_graph__reserve_settler(ash_graph *graph, const ash_node *node);
 void ash_graph__note_settler(ash_graph *graph, const ash_node *node);
 /* Checks that a node of class CUSTOM calls a function that the context has. */
 ash_status ash_custom__check(const ash_graph *graph, const ash_attr *attrs, size_t n_attrs, ash_diag *diag);
-/* Checks what a constant or parameter needs of its data: a static type, the exact size, bools of 0 and 1.
- */
+/* Checks what a constant or parameter needs of its data: a static type, the exact size, bools of 0 and
+ * 1. */
 ash_status ash_graph__check_data(const ash_graph *graph, const ash_type *type, const ash_blob *blob,
                                  ash_diag *diag);
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The inside of a graph, for the floors above: values, nodes, constants, dims.
  *
  * Passes never change a graph: they read one and build another (ash_graph__derive), so that every stage is
@@ -11,9 +12,7 @@
 #include "base/arena.h"
 #include "base/map.h"
 
-/* --- tables
- * -------------------------------------------------------------------------------------------------------
- */
+/* --- tables --------------------------------------------------------------------------------------- */
 
 typedef enum ash_kind { ASH_KIND_FLOAT, ASH_KIND_SIGNED, ASH_KIND_UNSIGNED, ASH_KIND_BOOL } ash_kind;
 
@@ -76,8 +75,7 @@ static inline bool ash_op_is_elementwise(ash_op op) {
     return ash_op_infos[op].class <= ASH_CLASS_CAST;
 }
 
-/* --- dims: dims.c
- * --------------------------------------------------------------------------------------------------- */
+/* --- dims: dims.c --------------------------------------------------------------------------------- */
 
 typedef struct ash_dims ash_dims; /* the pool of variables and expressions; reference counted */
 
@@ -86,6 +84,7 @@ typedef struct ash_var {
     int64_t min, max; /* elements, inclusive */
     bool settled;  /* its value comes from a node (ASH_OP_SETTLE) at each execution, not from the caller */
     ash_dim limit; /* of one that is settled: what it never exceeds, of variables that are older */
+    bool open;     /* its size is not known yet: of open graphs, see open.c */
 } ash_var;
 
 ash_status ash_dims_create(const ash_allocator *a, ash_dims **out, ash_diag *diag);
@@ -108,6 +107,9 @@ ash_status ash_dims_add_var(ash_dims *dims, const char *name, int64_t min, int64
 ash_status ash_dims_add_settled(ash_dims *dims, const char *name, ash_dim limit, ash_dim *out,
                                 ash_diag *diag);
 bool ash_dims_has_settled(const ash_dims *dims); /* any settled variable */
+/* The same for a variable whose size is not known yet: from 0 to ASH_OPEN_MOST. */
+ash_status ash_dims_add_open(ash_dims *dims, const char *name, ash_dim *out, ash_diag *diag);
+bool ash_dims_has_open(const ash_dims *dims); /* any open variable */
 bool ash_dims_has_var(const ash_dims *dims, const char *name);
 /* Whether a dim is nothing but a settled variable, and which. */
 bool ash_dims_is_settled(const ash_dims *dims, ash_dim dim, uint32_t *var);
@@ -162,9 +164,30 @@ static inline bool ash_dim_is_const(ash_dim dim) {
     return dim >= 0;
 }
 
-/* --- constants
- * -------------------------------------------------------------------------------------------------------
- */
+/* --- open dims: open.c ---------------------------------------------------------------------------- */
+
+enum { ASH_OPEN_MOST = INT32_MAX }; /* elements along an open dim */
+
+/* Whether a dim is nothing but a variable, and which. */
+bool ash_dims_is_var(const ash_dims *dims, ash_dim dim, uint32_t *var);
+/* The number that a dim is when variable i has the value sizes[i], or -1 where that is unknown: one that it
+ * mentions has a negative value. */
+int64_t ash_dims_present(const ash_dims *dims, ash_dim dim, const int64_t *sizes);
+/* Gives open variables the sizes that they must have so that `shape` is `given`: a dim that is a variable
+ * says its size whatever that was before, an expression only where one variable of it has no size yet.
+ * ASH_ERROR_SHAPE when one variable would have two sizes, and `sizes` is then undefined. Whether the
+ * expressions fit is not looked at. */
+ash_status ash_dims_learn(const ash_dims *dims, const ash_type *shape, const int64_t *given, int64_t *sizes,
+                          ash_diag *diag);
+/* Appends "f32[batch, 3]"; "batch = 2 and seq = 8", the variables of a type with their values, nothing when
+ * it has none ("batch unknown" where that is negative); the names of the open variables without a size. */
+struct ash_text;
+void ash_type_print(const ash_dims *dims, const ash_type *type, struct ash_text *out);
+void ash_type_print_vars(const ash_dims *dims, const ash_type *type, const int64_t *sizes,
+                         struct ash_text *out);
+void ash_dims_print_open(const ash_dims *dims, const int64_t *sizes, struct ash_text *out);
+
+/* --- constants ------------------------------------------------------------------------------------ */
 
 /* Bytes that several graphs and plans share; reference counted, thread safe. */
 typedef struct ash_blob {
@@ -189,8 +212,7 @@ ash_status ash_blob_create_owned(const ash_allocator *a, size_t size, ash_blob *
 ash_blob *ash_blob_retain(ash_blob *blob);
 void ash_blob_release(ash_blob *blob); /* NULL is allowed */
 
-/* --- values, nodes, graphs
- * ----------------------------------------------------------------------------------------- */
+/* --- values, nodes, graphs ------------------------------------------------------------------------ */
 
 typedef enum ash_value_kind {
     ASH_VALUE_INPUT,
@@ -228,6 +250,22 @@ typedef struct ash_state {
         update; /* the leaf; what it is after an execution, or ASH_NO_VALUE: it stays as it is */
 } ash_state;
 
+/* What makes a graph of an open one. Reference counted; constant, and safe to use from several threads. */
+typedef struct ash_recipe ash_recipe;
+struct ash_recipe {
+    long refs;
+    const char *const *outputs; /* names */
+    size_t n_outputs;
+    /* The graph in which variable i of `dims`, the open graph's, is the number sizes[i], for each that is
+     * open. */
+    ash_status (*make)(const ash_recipe *recipe, ash_context *context, const ash_dims *dims,
+                       const int64_t *sizes, ash_graph **out, ash_diag *diag);
+    void (*release)(ash_recipe *recipe); /* with the last reference */
+};
+
+ash_recipe *ash_recipe_retain(ash_recipe *recipe);
+void ash_recipe_release(ash_recipe *recipe); /* NULL is allowed */
+
 struct ash_graph {
     ash_context *context;
     const ash_allocator *allocator;
@@ -243,11 +281,14 @@ struct ash_graph {
     settlers;         /* per variable: what settles it, or ASH_NO_VALUE; perhaps fewer than there are */
     ash_strmap names; /* inputs, parameters and states, to values */
     ash_strmap output_names; /* to positions */
+    ash_recipe *recipe;      /* of an open graph, which has inputs and nothing else; else NULL */
     bool derived; /* made by a pass: origins are the pass's to set, else each value is its own origin */
     ash_status status; /* the sticky error */
     ash_diag diag;
 };
 
+/* To be called before constants are read: ASH_ERROR_IO when one lies in a file that was cut short. */
+ash_status ash_graph__check_files(const ash_graph *graph, ash_diag *diag);
 /* An empty graph with the same context, name, dims; the start of every pass. */
 ash_status ash_graph__derive(const ash_graph *from, ash_graph **out, ash_diag *diag);
 /* Appends a copy of a leaf of another graph that shares the dims (and the blob). A state comes without its
@@ -273,6 +314,13 @@ void ash_graph__each_settler(const ash_graph *graph, const ash_node *node,
 /* Records a failure as the graph's sticky error and returns its status. */
 ash_status ash_graph__fail(ash_graph *graph, ash_status code, const char *fmt, ...) ASH_PRINTF(3, 4);
 
+/* An open graph of the same inputs, with dims of its own: it can be read while `graph` changes. */
+ash_status ash_graph__copy_open(const ash_graph *graph, ash_graph **out, ash_diag *diag);
+/* The graph that an open one is for sizes of all of its open variables. */
+ash_status ash_graph__close(const ash_graph *graph, const int64_t *sizes, ash_graph **out, ash_diag *diag);
+/* ASH_ERROR_STATE, with the names of the dims, when the graph is open. */
+ash_status ash_graph__check_closed(const ash_graph *graph, ash_diag *diag);
+
 static inline const ash_value_info *ash_graph__value(const ash_graph *graph, ash_value value) {
     return &graph->values.at[value];
 }
@@ -291,9 +339,7 @@ static inline const int64_t *ash_node_list(const ash_node *node, ash_attr_key ke
     return ash_node_attr(node, key)->list;
 }
 
-/* --- functions of the caller: functions.c
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- functions of the caller: functions.c --------------------------------------------------------- */
 
 /* The function with that number, constant and there until the context goes; NULL when there is none. */
 const ash_function *ash_function__at(ash_context *context, int64_t number);
@@ -317,9 +363,7 @@ enum { ASH_OP_OUTS = ASH_CUSTOM_MOST_RESULTS }; /* the most outputs that an oper
  * be. */
 size_t ash_op__out_count(ash_op op, const ash_attr *attrs, size_t n_attrs);
 
-/* --- types
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- types ---------------------------------------------------------------------------------------- */
 
 bool ash_type_equal(const ash_type *a, const ash_type *b);
 /* True and *count when all dims are numbers; the product is known not to overflow for types in a graph. */
@@ -335,8 +379,7 @@ int64_t ash_type_count(const ash_dims *dims, const ash_type *type, const int64_t
 ash_status ash_infer(ash_dims *dims, ash_op op, const ash_type *ins, size_t n_ins, const ash_attr *attrs,
                      size_t n_attrs, ash_type *outs, ash_diag *diag);
 
-/* --- reference evaluator: eval*.c
- * --------------------------------------------------------------------------------------- */
+/* --- reference evaluator: eval*.c ----------------------------------------------------------------- */
 
 /* How far an intermediate result is rounded. */
 typedef enum ash_eval_precision {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The tables that ops.def, attrs.def and dtypes.def spell out. */
 #include "ir.h"
 

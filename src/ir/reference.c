@@ -1,5 +1,7 @@
+/* SPDX-License-Identifier: MIT */
 #include "ashlar/reference.h"
 
+#include "base/file.h"
 #include "ir.h"
 
 struct ash_reference {
@@ -23,6 +25,11 @@ static ash_status read_vars(const ash_graph *graph, const char *const *names, co
     for (size_t v = 0; v < all; v++) vars[v] = ash_dims_var(graph->dims, v)->max;
     for (size_t i = 0; i < count; i++) {
         size_t v = 0;
+        ASH_FAIL_IF(!names[i], diag, ASH_ERROR_INVALID_ARGUMENT, "the name of variable %zu is NULL", i);
+        for (size_t k = 0; k < i; k++)
+            ASH_FAIL_IF(!strcmp(names[k], names[i]), diag, ASH_ERROR_INVALID_ARGUMENT,
+                        "variable \"%.80s\" is given twice, as %lld and as %lld", names[i],
+                        (long long)values[k], (long long)values[i]);
         while (v < all && strcmp(ash_dims_var(graph->dims, v)->name, names[i]) != 0) v++;
         ASH_FAIL_IF(v == all, diag, ASH_ERROR_NOT_FOUND, "the graph has no variable \"%.100s\"", names[i]);
         const ash_var *var = ash_dims_var(graph->dims, v);
@@ -36,6 +43,13 @@ static ash_status read_vars(const ash_graph *graph, const char *const *names, co
     return ASH_OK;
 }
 
+/* The caller's bytes may lie in a mapped file. */
+static ash_status check_given(const ash_graph *graph, const ash_wide *wide, const void *data,
+                              ash_diag *diag) {
+    return ash_file_check_given(graph->context, data, (uint64_t)wide->count * ash_dtype_size(wide->dtype),
+                                diag);
+}
+
 static ash_status load_inputs(const ash_graph *graph, const void *const *data, const int64_t *vars,
                               ash_wide *inputs, ash_diag *diag) {
     for (size_t i = 0; i < graph->inputs.len; i++) {
@@ -43,6 +57,9 @@ static ash_status load_inputs(const ash_graph *graph, const void *const *data, c
         int64_t dims[ASH_MAX_RANK];
         for (unsigned d = 0; d < type->rank; d++) dims[d] = ash_dims_eval(graph->dims, type->dims[d], vars);
         ASH_TRY(ash_wide_alloc(graph->allocator, type->dtype, type->rank, dims, &inputs[i], diag));
+        ASH_FAIL_IF(!data[i] && inputs[i].count, diag, ASH_ERROR_INVALID_ARGUMENT,
+                    "the data of input \"%.100s\" are NULL", graph->values.at[graph->inputs.at[i]].name);
+        ASH_TRY(check_given(graph, &inputs[i], data[i], diag));
         ash_wide_load(&inputs[i], data[i]);
     }
     return ASH_OK;
@@ -62,6 +79,7 @@ static ash_status load_states(const ash_graph *graph, void *const *data, const i
         ASH_FAIL_IF(!data[i], diag, ASH_ERROR_INVALID_ARGUMENT, "the bytes of state %zu are NULL", i);
         for (unsigned d = 0; d < type->rank; d++) dims[d] = ash_dims_eval(graph->dims, type->dims[d], vars);
         ASH_TRY(ash_wide_alloc(graph->allocator, type->dtype, type->rank, dims, &states[i], diag));
+        ASH_TRY(check_given(graph, &states[i], data[i], diag));
         ash_wide_load(&states[i], data[i]);
     }
     return ASH_OK;
@@ -82,10 +100,14 @@ ash_status ash_reference_run(const ash_graph *graph, const void *const *inputs, 
 ash_status ash_reference_step(const ash_graph *graph, const void *const *inputs, size_t input_count,
                               void *const *states, const char *const *var_names, const int64_t *var_values,
                               size_t var_count, ash_reference **out, ash_diag *diag) {
-    ASH_FAIL_IF(!graph || !out || (input_count && !inputs) || (var_count && (!var_names || !var_values)),
-                diag, ASH_ERROR_INVALID_ARGUMENT, "an argument is NULL");
+    ASH_NEED(diag, out);
     *out = NULL;
+    ASH_NEED(diag, graph);
+    if (input_count) ASH_NEED(diag, inputs);
+    if (var_count) ASH_NEED(diag, var_names, var_values);
     ASH_TRY(ash_graph_status(graph, diag));
+    ASH_TRY(ash_graph__check_closed(graph, diag));
+    ASH_TRY(ash_graph__check_files(graph, diag));
     ASH_FAIL_IF(input_count != graph->inputs.len, diag, ASH_ERROR_INVALID_ARGUMENT,
                 "%zu inputs given, the graph has %zu", input_count, graph->inputs.len);
     const ash_allocator *a = graph->allocator;
@@ -128,8 +150,9 @@ done:
 }
 
 const double *ash_reference_output(const ash_reference *r, size_t position, ash_type *type, size_t *count) {
-    if (position >= r->count) return NULL;
-    if (type) *type = r->types[position];
-    *count = (size_t)r->outputs[position].count;
+    bool there = r && position < r->count;
+    if (type) *type = there ? r->types[position] : (ash_type){0};
+    if (count) *count = there ? (size_t)r->outputs[position].count : 0;
+    if (!there) return NULL;
     return r->outputs[position].f;
 }

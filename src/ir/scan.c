@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The scanner of the text form. */
 #include "scan.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The scanner of the text form: positions in a text of given length, which need not be terminated. Space,
  * line ends and comments from # to the end of the line may stand between any two tokens. */
 #ifndef ASH_IR_SCAN_H

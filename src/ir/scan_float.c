@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Floating point numbers in the text form, whatever the locale of the program is. */
 #include "scan.h"
 

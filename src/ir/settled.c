@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Settled variables: sizes that a node finds while the graph is executed.
  *
  * A dim may be an expression of variables that no caller gives: a node of the operator `settle` does, from

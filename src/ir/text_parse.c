@@ -1,9 +1,11 @@
+/* SPDX-License-Identifier: MIT */
 /* The text form of a graph, read. The grammar is what text_print.c writes, and a little more: values have
  * any names, the types of nodes may be left out, and are checked where they stand, space and comments are
  * free.
  *
  * A text is not trusted: nothing is allocated that is not proportional to the text, nesting is bounded,
  * every number is checked, and the graph is built by the calls that check graphs of any origin. */
+#include "base/file.h"
 #include "inside.h"
 #include "scan.h"
 
@@ -35,9 +37,7 @@ static ash_status graph_status(parser *p, size_t start) {
     return place(p, ash_graph_status(p->graph, p->scan.diag), start);
 }
 
-/* --- pieces
- * --------------------------------------------------------------------------------------------------------
- */
+/* --- pieces --------------------------------------------------------------------------------------- */
 
 static ash_status read_string(parser *p) {
     p->name.len = 0;
@@ -101,9 +101,7 @@ static ash_status read_type(parser *p, ash_type *out) {
     return ASH_OK;
 }
 
-/* --- data
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- data ----------------------------------------------------------------------------------------- */
 
 static int hex_value(char c) {
     if (c >= '0' && c <= '9') return c - '0';
@@ -192,9 +190,7 @@ static ash_status read_data(parser *p, const ash_type *type, ash_blob **out) {
     return read_hex(p, size, out);
 }
 
-/* --- statements
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- statements ----------------------------------------------------------------------------------- */
 
 static ash_status define(parser *p, const target *t, size_t i, ash_value value) {
     uint64_t found;
@@ -316,7 +312,7 @@ static ash_status check_types(parser *p, const target *t, const ash_value *outs)
         if (!t->typed[i] || ash_type_equal(type, &t->type[i])) continue;
         ash_text text;
         ash_text_init(&text, p->graph->allocator);
-        ash_type__print(p->graph->dims, type, &text);
+        ash_type_print(p->graph->dims, type, &text);
         ash_fail_at(p->scan.diag, ASH_ERROR_FORMAT, t->start[i], "the type of this value is %s",
                     text.at && !text.failed ? text.at : "another");
         ash_text_free(&text);
@@ -440,10 +436,11 @@ static ash_status read_statements(parser *p) {
 ash_status ash_graph_parse(ash_context *context, const char *text, size_t len, ash_graph **out,
                            ash_diag *diag) {
     ash_diag ignored;
-    ASH_FAIL_IF(!out, diag, ASH_ERROR_INVALID_ARGUMENT, "the place for the graph is NULL");
+    ASH_NEED(diag, out);
     *out = NULL;
-    ASH_FAIL_IF(!context || (!text && len), diag, ASH_ERROR_INVALID_ARGUMENT,
-                "the context or the text is NULL");
+    ASH_NEED(diag, context);
+    if (len) ASH_NEED(diag, text);
+    ASH_TRY(ash_file_check_given(context, text, len, diag));
     const ash_allocator *a = ash_context__allocator(context);
     parser p = {.scan = {text, len, 0, diag ? diag : &ignored}};
     ash_strmap_init(&p.values, a);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The text form of a graph, written:
  *
  *   graph "net"
@@ -28,14 +29,12 @@ typedef struct printer {
     bool with_data;
 } printer;
 
-/* --- data
- * --------------------------------------------------------------------------------------------------------
- */
+/* --- data ----------------------------------------------------------------------------------------- */
 
 enum { FEW = 8 }; /* elements that are written as numbers */
 
-/* Element i as a number: a double for floating point, else an integer; false when numbers would lose bits.
- */
+/* Element i as a number: a double for floating point, else an integer; false when numbers would lose
+ * bits. */
 static bool load_element(ash_dtype dtype, const void *data, size_t i, double *f, int64_t *n) {
     float single;
     size_t size = ash_dtype_size(dtype);
@@ -89,8 +88,7 @@ static void print_hex(printer *p, const ash_blob *blob) {
     ash_text_add(p->out, "\"");
 }
 
-/* --- statements
- * -------------------------------------------------------------------------------------------------- */
+/* --- statements ----------------------------------------------------------------------------------- */
 
 static void print_leaf(printer *p, const ash_value_info *info) {
     static const char *const kinds[] = {[ASH_VALUE_INPUT] = "input",
@@ -156,7 +154,7 @@ static void print_values(printer *p) {
         size_t outs = node ? node->n_outs : 1;
         for (size_t i = 0; i < outs; i++) {
             ash_text_add(p->out, "%s%%%zu: ", i ? ", " : "", value + i);
-            ash_type__print(graph->dims, &graph->values.at[value + i].type, p->out);
+            ash_type_print(graph->dims, &graph->values.at[value + i].type, p->out);
         }
         if (node)
             print_node(p, node);
@@ -199,8 +197,11 @@ static void print_graph(printer *p) {
 ash_status ash_graph_print(const ash_graph *graph, bool with_data, char **out, size_t *len,
                            ash_diag *diag) {
     ash_text text;
+    ASH_NEED(diag, graph, out, len);
     *out = NULL;
     *len = 0;
+    ASH_TRY(ash_graph__check_closed(graph, diag));
+    ASH_TRY(ash_graph__check_files(graph, diag));
     ash_text_init(&text, graph->allocator);
     print_graph(&(printer){graph, &text, with_data});
     ash_status status = ash_text_status(&text, diag);
@@ -215,5 +216,5 @@ ash_status ash_graph_print(const ash_graph *graph, bool with_data, char **out, s
 }
 
 void ash_graph_text_free(const ash_graph *graph, char *text, size_t len) {
-    ash_mem_free(graph->allocator, text, len + 1, 1);
+    if (graph) ash_mem_free(graph->allocator, text, len + 1, 1);
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The verifier: derives everything in a graph again from its nodes. */
 #include "inside.h"
 
@@ -150,7 +151,9 @@ static ash_status check_outputs(verifier *v) {
 }
 
 ash_status ash_graph_verify(const ash_graph *graph, ash_diag *diag) {
+    ASH_NEED(diag, graph);
     if (graph->status != ASH_OK) return ash_graph_status(graph, diag);
+    ASH_TRY(ash_graph__check_files(graph, diag));
     verifier v = {.graph = graph, .diag = diag};
     ash_strmap_init(&v.names, graph->allocator);
     ash_status status = check_values(&v);

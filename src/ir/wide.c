@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tensors of the evaluator: memory, conversion from and to every dtype, rounding.
  *
  * f16 and bf16 are written out as arithmetic on doubles (frexp, rint, ldexp), one description for both:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "winograd.h"
 
 /* Pairs of points, for tiles of 2, 4 and 6. */

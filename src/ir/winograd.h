@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Winograd's minimal filtering, F(m x m, 3 x 3): an m x m tile of a convolution with 3 x 3 windows from
  * (m + 2)^2 multiplications a channel instead of 9 m^2.
  *

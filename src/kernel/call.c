@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Functions of the caller: a step whose operands and results are whole, row-major buffers.
  *
  * That they are is arranged where values are given buffers (stored_values in lower.c); here they are only

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Convolutions as register tiles, on blocked channels.
  *
  * A tile is a run of neighbouring output positions along the last spatial dim, times some vectors of output
@@ -37,12 +38,13 @@ typedef struct conv {
     ash_sym channel_block, channel, step[MAX_SPACE];        /* of the sum; channel counts inside a block */
     ash_ix anchor[ASH_MAX_RANK];                            /* index of the result */
     ash_tile_slices slices;                                 /* of the channel blocks */
+    ash_blocks sum_blocks[MAX_SPACE]; /* partial sums: of the channel blocks, then of the
+                                                               window without its last dim */
+    unsigned top;                     /* level of the whole sums */
     ash_ref from, line; /* the chunk's first line and the present one; positions, when merged */
 } conv;
 
-/* --- reading the node
- * --------------------------------------------------------------------------------------------------------
- */
+/* --- reading the node ----------------------------------------------------------------------------- */
 
 static bool is_pointwise(const conv *c) {
     for (unsigned s = 0; s < c->space; s++)
@@ -132,9 +134,7 @@ static void make_symbols(conv *c) {
     }
 }
 
-/* --- operands
- * -------------------------------------------------------------------------------------------------------------------
- */
+/* --- operands ------------------------------------------------------------------------------------- */
 
 /* The input at window column `column` for the tile's position symbol. */
 static bool input_at(conv *c, int64_t column, ash_tile_operand *out) {
@@ -191,9 +191,16 @@ static bool neighbours(const conv *c, const ash_tile_operand *x) {
            stride == 1;
 }
 
-/* --- tiles
- * ------------------------------------------------------------------------------------------------------------------------
- */
+/* Finds the operands at a window column. False where they do not lie as a tile reads them: positions at one
+ * distance, lanes side by side. A reshape may leave that to some columns and not to others, as (x - 1) / 5
+ * is no x / 5. */
+static bool operands_at(conv *c, int64_t column, ash_tile_operand *x, ash_tile_operand *w,
+                        int64_t *stride) {
+    return input_at(c, column, x) && weight_at(c, column, w) && position_stride(c, x, stride) &&
+           neighbours(c, w) && (!c->depthwise || neighbours(c, x));
+}
+
+/* --- tiles ------------------------------------------------------------------------------------------- */
 
 /* Which positions of a tile read inside the input, per window column. */
 typedef struct pattern {
@@ -235,10 +242,9 @@ static void emit_column(conv *c, ash_tile *t, const pattern *p, int64_t column) 
     ash_tile_operand x, w;
     int64_t stride;
     if (p->from[column] >= p->to[column]) return;
-    if (!input_at(c, column, &x) || !weight_at(c, column, &w) || !position_stride(c, &x, &stride)) {
-        k->failed = true; /* checked before: out of memory */
-        return;
-    }
+    bool found = operands_at(c, column, &x, &w, &stride);
+    ash_kern_expect(k, found); /* as every column was looked at before */
+    if (!found) return;
     size_t mark = ash_kern_mark(k);
     bool loop = !c->depthwise && c->x_block > 1;
     ash_kern_set_sym(k, c->channel, ash_nest_index(n, 0));
@@ -259,6 +265,16 @@ static void emit_column(conv *c, ash_tile *t, const pattern *p, int64_t column) 
     ash_kern_forget(k, mark);
 }
 
+/* Cuts the loops over the channel blocks and the window into blocks, from the innermost on. */
+static void plan_sums(conv *c) {
+    unsigned last = c->space - 1;
+    int64_t terms = c->window[last] * (!c->depthwise && c->x_block ? c->x_block : 1);
+    for (unsigned s = c->merged ? 0 : last; s-- > 0;)
+        c->sum_blocks[1 + s] = ash_blocks_plan(c->window[s], ASH_PARTIAL_TILE_TERMS, &terms, &c->top);
+    if (!c->depthwise)
+        c->sum_blocks[0] = ash_blocks_plan(c->slices.size, ASH_PARTIAL_TILE_TERMS, &terms, &c->top);
+}
+
 /* Loops over the window but for its last dim, each cut to what lies inside the input. Returns how many were
  * opened. */
 static unsigned open_window(conv *c) {
@@ -277,6 +293,7 @@ static unsigned open_window(conv *c) {
         ash_ref from = ash_nest_idiv(n, ash_nest_binary(n, ASH_OP_ADD, low, up), by);
         ash_ref to = ash_nest_idiv(n, ash_nest_binary(n, ASH_OP_ADD, high, up), by);
         to = ash_nest_binary(n, ASH_OP_MIN, to, ash_nest_index(n, c->window[s]));
+        ash_blocks_open(n, &c->sum_blocks[1 + s], 1, &from, &to);
         ash_kern_loop(k, c->step[s], from, to, 1, 1);
     }
     return opened;
@@ -305,18 +322,26 @@ static void emit_tile(conv *c, const pattern *p, unsigned vectors, ash_ref first
                   .block = c->block,
                   .lane = c->lane,
                   .first = first_vector,
-                  .columns = c->depthwise ? 0 : c->o_group};
+                  .columns = c->depthwise ? 0 : c->o_group,
+                  .top = c->top};
     ash_ref slot = ash_nest_binary(n, ASH_OP_MUL, number_of(c, first), ash_nest_index(n, c->sums));
     ash_tile_set_root(&t, c->anchor);
-    ash_tile_open(&t, &c->slices, slot);
+    ash_tile_open(&t);
     size_t mark = ash_kern_mark(k);
     ash_kern_set_sym(k, position, first);
     ash_kern_set_sym(k, c->vector_lane, ash_nest_index(n, 0));
     ash_kern_set_sym(k, c->vector, first_vector);
-    if (!c->depthwise) ash_kern_loop(k, c->channel_block, c->slices.from, c->slices.to, 1, 1);
+    ash_ref from = c->slices.from, to = c->slices.to;
+    if (!c->depthwise) {
+        ash_blocks_open(n, &c->sum_blocks[0], 1, &from, &to);
+        ash_kern_loop(k, c->channel_block, from, to, 1, 1);
+    }
     unsigned opened = open_window(c);
     for (int64_t column = 0; column < c->window[c->space - 1]; column++) emit_column(c, &t, p, column);
-    for (unsigned i = 0; i < opened + !c->depthwise; i++) ash_nest_end(n);
+    for (unsigned loop = 1 + opened; loop-- > c->depthwise;) {
+        ash_nest_end(n);
+        ash_tile_close_blocks(&t, &c->sum_blocks[loop]);
+    }
     ash_kern_forget(k, mark);
     ash_tile_store(&t, position, first, &c->slices, slot);
 }
@@ -344,9 +369,7 @@ static void emit_line(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref f
     }
 }
 
-/* --- chunks
- * ------------------------------------------------------------------------------------------------------------------------
- */
+/* --- chunks --------------------------------------------------------------------------------------- */
 
 /* Tiles of a merged convolution do not know where their line ends: the line is cut into parts, each a
  * chunk. */
@@ -419,8 +442,8 @@ bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks) {
     int64_t stride;
     if (!read_node(&c)) return false;
     make_symbols(&c);
-    if (!input_at(&c, 0, &x) || !weight_at(&c, 0, &w) || !position_stride(&c, &x, &stride)) return false;
-    if (!neighbours(&c, &w) || (c.depthwise && !neighbours(&c, &x))) return false;
+    for (int64_t column = 0; column < c.window[c.space - 1]; column++)
+        if (!operands_at(&c, column, &x, &w, &stride)) return false;
     const ash_type *y = ash_graph__type(k->graph, c.node->out);
     int64_t blocks = c.depthwise ? c.groups / c.lanes : ash_ceil_div(c.o_group, c.lanes);
     ash_tile_shape shape = ash_tile_choose(k->low->target, ASH_MAX(c.width, 1), c.depthwise ? 1 : blocks,
@@ -438,6 +461,7 @@ bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks) {
     c.sums = shape.vectors * c.lanes;
     c.slices = ash_tile_slice(k, channel_blocks, work.strip_bytes / ASH_MAX(channel_blocks, 1),
                               positions / shape.rows, positions * c.sums);
+    plan_sums(&c);
     ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
                                   ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
     ash_ref part, strip;

@@ -1,9 +1,8 @@
+/* SPDX-License-Identifier: MIT */
 /* Evaluation by demand: the element of a value at an index, as instructions. */
 #include "kern.h"
 
-/* --- remembering
- * --------------------------------------------------------------------------------------------------------
- */
+/* --- remembering ---------------------------------------------------------------------------------- */
 
 static uint64_t memo_hash(const ash_kern *k, ash_value value, unsigned rank, const ash_ix *idx) {
     uint32_t key[2 + ASH_MAX_RANK] = {value, k->context};
@@ -31,9 +30,7 @@ static void remember(ash_kern *k, uint64_t hash, ash_value value, unsigned rank,
         k->failed = true;
 }
 
-/* --- movement
- * -------------------------------------------------------------------------------------------------------------
- */
+/* --- movement ------------------------------------------------------------------------------------- */
 
 static ash_ref eval_iota(ash_kern *k, const ash_node *node, const ash_ix *idx) {
     ash_ix at = idx[ash_node_int(node, ASH_ATTR_AXIS)];
@@ -75,8 +72,7 @@ bool ash_kern_address(ash_kern *k, ash_value value, const ash_ix *idx, ash_value
     return !k->ixs.failed;
 }
 
-/* --- padding: an element of the operand, or the padding value
- * ------------------------------------------------------------- */
+/* --- padding: an element of the operand, or the padding value ------------------------------------- */
 
 /* The same for neighbours from `first` on: numbers of lanes are compared, which are small, so that a
  * compare has as many lanes as one of f32. */
@@ -168,9 +164,7 @@ static ash_ref eval_pad(ash_kern *k, const ash_node *node, const ash_ix *idx) {
     return ash_nest_select(n, hit, value, fill);
 }
 
-/* --- indexed access
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- indexed access ------------------------------------------------------------------------------- */
 
 /* Element `at` of a tensor of indices as an expression: negative ones count from the end, the rest is
  * clamped. An axis that may have no elements adds its condition to *some. */
@@ -248,8 +242,7 @@ static ash_ref eval_gather(ash_kern *k, const ash_node *node, const ash_ix *idx)
     return ash_nest_select(&k->nest, some, value, zero);
 }
 
-/* --- a reduction over dims of 1 alone
- * ---------------------------------------------------------------------------------------- */
+/* --- a reduction over dims of 1 alone ------------------------------------------------------------- */
 
 static ash_ref eval_dropped_dims(ash_kern *k, const ash_node *node, const ash_ix *idx) {
     const ash_type *in = ash_graph__type(k->graph, node->ins[0]);
@@ -263,9 +256,31 @@ static ash_ref eval_dropped_dims(ash_kern *k, const ash_node *node, const ash_ix
     return ash_kern_eval(k, node->ins[0], to);
 }
 
-/* --- elementwise
- * ----------------------------------------------------------------------------------------------------------------
- */
+/* --- elementwise ---------------------------------------------------------------------------------- */
+
+/* Whether the element of a half float that is computed here, in f32, is one of its dtype: it has been
+ * stored, or rounded by a cast. */
+static bool is_rounded(const ash_kern *k, ash_value value) {
+    while (!is_stored(k, value)) {
+        const ash_node *node = &k->graph->nodes.at[ash_graph__value(k->graph, value)->node];
+        if (node->op == ASH_OP_CAST) return true;
+        if (!ash_op_is_virtual(node->op) || node->op == ASH_OP_IOTA) return false;
+        value = node->ins[0];
+    }
+    return true;
+}
+
+/* Half floats are not rounded between the operators of a kernel. A cast shows what they are to another
+ * type, so there they are. */
+static ash_ref eval_cast(ash_kern *k, const ash_node *node, ash_ref in) {
+    ash_nest *n = &k->nest;
+    ash_dtype from = ash_graph__type(k->graph, node->ins[0])->dtype,
+              to = ash_graph__type(k->graph, node->out)->dtype, wide = ash_kern_dtype(to);
+    if (from != to && from != ash_kern_dtype(from) && !is_rounded(k, node->ins[0]))
+        in = ash_nest_cast(n, ash_kern_dtype(from), ash_nest_cast(n, from, in));
+    if (ash_nest_at(n, in)->dtype != to) in = ash_nest_cast(n, to, in);
+    return to == wide ? in : ash_nest_cast(n, wide, in); /* the rounding stays */
+}
 
 static ash_ref eval_elementwise(ash_kern *k, const ash_node *node, const ash_ix *idx) {
     ash_nest *n = &k->nest;
@@ -282,11 +297,7 @@ static ash_ref eval_elementwise(ash_kern *k, const ash_node *node, const ash_ix 
     switch (ash_op_infos[node->op].class) {
     case ASH_CLASS_UNARY: return ash_nest_unary(n, node->op, in[0]);
     case ASH_CLASS_SELECT: return ash_nest_select(n, in[0], in[1], in[2]);
-    case ASH_CLASS_CAST: {
-        ash_dtype to = ash_graph__type(k->graph, node->out)->dtype, wide = ash_kern_dtype(to);
-        if (ash_nest_at(n, in[0])->dtype != to) in[0] = ash_nest_cast(n, to, in[0]);
-        return to == wide ? in[0] : ash_nest_cast(n, wide, in[0]); /* the rounding stays */
-    }
+    case ASH_CLASS_CAST: return eval_cast(k, node, in[0]);
     default: return ash_nest_binary(n, node->op, in[0], in[1]);
     }
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "fuse.h"
 
 #include "index.h"
@@ -67,8 +68,7 @@ static bool is_pointwise(const fuser *f, const ash_node *node) {
            ash_op_infos[node->op].class == ASH_CLASS_GATHER || ash_node_reduces_nothing(f->graph, node);
 }
 
-/* --- requests
- * ------------------------------------------------------------------------------------------------------ */
+/* --- requests ------------------------------------------------------------------------------------- */
 
 static void ask(fuser *f, ash_value value, const request *wanted) {
     request *r = &f->requests[value];
@@ -144,9 +144,7 @@ static void pass_on(fuser *f, const ash_node *node) {
     ask(f, node->ins[0], &r);
 }
 
-/* --- joining
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- joining -------------------------------------------------------------------------------------- */
 
 static uint32_t label_mask(const int8_t *labels, unsigned rank) {
     uint32_t mask = 0;

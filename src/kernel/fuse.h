@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Fusion: which nodes become one kernel.
  *
  * Nodes are visited last to first, so that all users of a value are placed before its producer. A producer
@@ -16,8 +17,8 @@
  *   pool     a window reduction and what is computed from its result
  *   tile     a matrix product or convolution and what is computed from its result
  *   concat   parts that lie side by side; the parts' own kernels write them there where that is possible
- *   other    argreduce, cumsum, topk, nonzero, nms, scatter: a kernel of its own each; settle: a step that
- * is none
+ *   other    argreduce, cumsum, topk, nonzero, nms, scatter: a kernel of its own each;
+ *            settle: a step that is none
  *
  * The road not taken: merging groups pairwise until nothing improves finds more (several outputs,
  * horizontal fusion) but needs a cost model to be stable, and a cycle check for each step. */

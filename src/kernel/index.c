@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "index.h"
 
 enum { ONE = 0, MAX_TERMS = 64 };
@@ -24,8 +25,7 @@ static void too_large(ash_ixs *ixs) {
     ixs->failed = ixs->too_large = true;
 }
 
-/* --- interning
- * -------------------------------------------------------------------------------------------------- */
+/* --- interning ------------------------------------------------------------------------------------ */
 
 static uint32_t intern_atom(ash_ixs *ixs, ash_atom atom) {
     struct {
@@ -49,12 +49,15 @@ static uint32_t intern_atom(ash_ixs *ixs, ash_atom atom) {
 
 /* Bounds of c * d * atom; saturates. */
 static void term_bounds(const ash_ixs *ixs, const ash_term *t, int64_t *min, int64_t *max) {
-    int64_t d_min, d_max, a_max = ixs->atoms.at[t->atom].max, a_min = t->atom == ONE ? 1 : 0, lo, hi;
+    int64_t d_min, d_max, a_max = ixs->atoms.at[t->atom].max, a_min = t->atom == ONE ? 1 : 0, lo = 0,
+                          hi = 0;
     ash_dims_bounds(ixs->dims, t->d, &d_min, &d_max);
-    bool fits = a_max != INT64_MAX && ash_mul_i64(d_max, a_max, &hi) && ash_mul_i64(hi, t->c, &hi) &&
-                ash_mul_i64(d_min * a_min, t->c, &lo);
-    *min = fits ? ASH_MIN(lo, hi) : t->c < 0 ? INT64_MIN : 0;
-    *max = fits ? ASH_MAX(lo, hi) : t->c < 0 ? 0 : INT64_MAX;
+    bool fits = a_max != INT64_MAX && ash_mul_i64(d_max, d_max < 0 ? a_min : a_max, &hi) &&
+                ash_mul_i64(hi, t->c, &hi) && ash_mul_i64(d_min, d_min < 0 ? a_max : a_min, &lo) &&
+                ash_mul_i64(lo, t->c, &lo);
+    bool below = t->c < 0 || d_min < 0, above = t->c > 0 || d_min < 0; /* 0 */
+    *min = fits ? ASH_MIN(lo, hi) : below ? INT64_MIN : 0;
+    *max = fits ? ASH_MAX(lo, hi) : above ? INT64_MAX : 0;
 }
 
 static int64_t saturating_add(int64_t a, int64_t b) {
@@ -93,9 +96,7 @@ static ash_ix intern(ash_ixs *ixs, const ash_term *terms, size_t n) {
     return 0;
 }
 
-/* --- sums
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- sums ----------------------------------------------------------------------------------------- */
 
 /* A sum under construction; terms are merged as they come and sorted at the end. */
 typedef struct building {
@@ -254,8 +255,7 @@ ash_ix ash_ix_mul(ash_ixs *ixs, ash_ix a, ash_dim d) {
     return finish(&sum);
 }
 
-/* --- quotients and remainders
- * ---------------------------------------------------------------------------------------- */
+/* --- quotients and remainders --------------------------------------------------------------------- */
 
 /* True and c' d' when c * d is a multiple of `by`. */
 static bool divides(ash_ixs *ixs, int64_t c, ash_dim d, ash_dim by, int64_t *qc, ash_dim *qd) {
@@ -377,9 +377,7 @@ ash_ix ash_ix_mod(ash_ixs *ixs, ash_ix a, ash_dim d) {
                   intern_atom(ixs, (ash_atom){ASH_ATOM_MOD, rest, d, d_max - 1, ash_ix_syms(ixs, rest)}));
 }
 
-/* --- questions
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- questions ------------------------------------------------------------------------------------ */
 
 static bool atom_depends(const ash_ixs *ixs, uint32_t id, ash_sym sym) {
     const ash_atom *atom = &ixs->atoms.at[id];
@@ -438,9 +436,7 @@ bool ash_ix_lane_stride(const ash_ixs *ixs, ash_ix ix, ash_sym sym, unsigned lan
     return true;
 }
 
-/* --- movement
- * -------------------------------------------------------------------------------------------------------------
- */
+/* --- movement ------------------------------------------------------------------------------------- */
 
 static void index_broadcast(ash_ixs *ixs, const ash_type *in, const ash_type *out, const ash_ix *idx,
                             ash_ix *to) {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Index expressions: where an element lies, as a function of loop variables.
  *
  * Lowering follows an element back through reshapes, transposes and slices. Each of them rewrites the
@@ -66,8 +67,8 @@ ash_sym ash_ix_new_sym(ash_ixs *ixs, ash_dim extent); /* takes the values 0 <= s
 ash_ix ash_ix_const(ash_ixs *ixs, int64_t value);
 ash_ix ash_ix_dim(ash_ixs *ixs, ash_dim dim);
 ash_ix ash_ix_sym(ash_ixs *ixs, ash_sym sym);
-/* A number that was loaded from an address that depends on the symbols `syms` (as ash_ix_syms gives them).
- */
+/* A number that was loaded from an address that depends on the symbols `syms` (as ash_ix_syms gives
+ * them). */
 ash_ix ash_ix_loaded(ash_ixs *ixs, ash_ref ref, int64_t max, uint64_t syms);
 ash_ix ash_ix_add(ash_ixs *ixs, ash_ix a, ash_ix b);
 ash_ix ash_ix_sub(ash_ixs *ixs, ash_ix a, ash_ix b);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Kernels under construction: symbols, buffers, addresses, loads and stores. */
 #include "tile.h"
 
@@ -34,7 +35,13 @@ ash_status ash_kern_status(const ash_kern *k) {
     ash_diag *diag = k->low->diag;
     ASH_FAIL_IF(k->too_large || k->ixs.too_large, diag, ASH_ERROR_OUT_OF_RANGE,
                 "the addresses or the number of pieces of work of this kernel exceed what 64 bits hold");
+    ASH_FAIL_IF(k->broken, diag, ASH_ERROR_INTERNAL,
+                "what lowering saw of this kernel's operands at first does not hold");
     return k->failed || k->ixs.failed ? ASH_NO_MEMORY(diag) : ash_nest_status(&k->nest, diag);
+}
+
+void ash_kern_expect(ash_kern *k, bool holds) {
+    if (!holds && !ash_kern_lost(k)) k->failed = k->broken = true;
 }
 
 ash_sym ash_kern_sym(ash_kern *k, ash_dim extent) {
@@ -83,8 +90,17 @@ void ash_kern_know(ash_kern *k, ash_value value, ash_ref ref) {
     if (!ash_vec_push(k->low->allocator, &k->known, (ash_kern_known){value, ref})) k->failed = true;
 }
 
-/* --- numbers and indices
- * ---------------------------------------------------------------------------------------------- */
+/* --- numbers and indices -------------------------------------------------------------------------- */
+
+/* floor(a / b) for b > 0, where `min` is the least value of a: ash_dims_eval rounds down, the nest's
+ * division is for numbers from 0. Of a negative number n that is -1 - (-1 - n) / b. */
+static ash_ref floor_div(ash_nest *n, ash_ref a, ash_ref b, int64_t min) {
+    if (min >= 0) return ash_nest_idiv(n, a, b);
+    ash_ref last = ash_nest_index(n, -1), other = ash_nest_binary(n, ASH_OP_SUB, last, a);
+    ash_ref q = ash_nest_idiv(n, ash_nest_binary(n, ASH_OP_MAX, a, other), b);
+    return ash_nest_select(n, ash_nest_binary(n, ASH_OP_LT, a, ash_nest_index(n, 0)),
+                           ash_nest_binary(n, ASH_OP_SUB, last, q), q);
+}
 
 ash_ref ash_kern_dim(ash_kern *k, ash_dim dim) {
     const ash_dims *dims = k->ixs.dims;
@@ -101,8 +117,10 @@ ash_ref ash_kern_dim(ash_kern *k, ash_dim dim) {
                 value = ash_nest_var(n, atom.var);
             } else {
                 ash_ref a = ash_kern_dim(k, atom.a), b = ash_kern_dim(k, atom.b);
+                int64_t min, max;
+                ash_dims_bounds(dims, atom.a, &min, &max);
                 value = atom.op == ASH_DIM_DIV
-                            ? ash_nest_idiv(n, a, b)
+                            ? floor_div(n, a, b, min)
                             : ash_nest_binary(n, atom.op == ASH_DIM_MIN ? ASH_OP_MIN : ASH_OP_MAX, a, b);
             }
             product = ash_nest_binary(n, ASH_OP_MUL, product, value);
@@ -195,9 +213,7 @@ ash_ref ash_kern_vector_index(ash_kern *k, ash_ix ix) {
     return ash_kern_splat(k, emit_index(k, ix, true));
 }
 
-/* --- buffers
- * --------------------------------------------------------------------------------------------------------------
- */
+/* --- buffers -------------------------------------------------------------------------------------- */
 
 uint16_t ash_kern_buffer(ash_kern *k, uint32_t buffer, ash_dtype dtype, bool write) {
     if (ash_kern_lost(k)) return 0;
@@ -263,19 +279,7 @@ uint16_t ash_kern_scratch(ash_kern *k, ash_dtype dtype, ash_dim count, ash_ref *
 
 void ash_kern_access(ash_kern *k, ash_value value, bool write) {
     const ash_place *p = &k->low->places[value];
-    const ash_buffer *b = &k->low->program->buffers.at[p->buffer];
-    const ash_type *type = ash_graph__type(k->graph, value);
-    ash_access access = {p->buffer, write, 0, b->bytes};
-    int64_t count;
-    if (!p->contiguous && ash_dim_is_const(p->offset) && ash_type_static_count(type, &count) && count > 0) {
-        int64_t size = (int64_t)ash_dtype_size(type->dtype), last = p->offset;
-        bool known = true;
-        for (unsigned d = 0; d < type->rank; d++) {
-            known &= ash_dim_is_const(p->strides[d]);
-            last += (type->dims[d] - 1) * p->strides[d];
-        }
-        if (known) access.begin = p->offset * size, access.end = (last + 1) * size;
-    }
+    const ash_access access = {p->buffer, write, p->begin, p->end};
     for (size_t i = 0; i < k->accesses.len; i++) {
         const ash_access *a = &k->accesses.at[i];
         if (a->buffer == access.buffer && a->write == write && a->begin == access.begin &&
@@ -305,9 +309,7 @@ ash_dtype ash_kern_dtype(ash_dtype dtype) {
     return dtype == ASH_F16 || dtype == ASH_BF16 ? ASH_F32 : dtype;
 }
 
-/* --- loads and stores
- * --------------------------------------------------------------------------------------------------------
- */
+/* --- loads and stores ----------------------------------------------------------------------------- */
 
 void ash_kern_collect(ash_kern *k, ash_ix ix) {
     if (!ash_vec_push(k->low->allocator, &k->leaves, ix)) k->failed = true;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* One kernel under construction, shared by the files that lower groups.
  *
  * Evaluation is by demand: to have the element of a value at an index, evaluate its producer's operands at
@@ -13,12 +14,13 @@
 
 #define ASH_NO_SYM UINT32_MAX
 
-/* Where a stored value lies: element (i0, i1, ...) at offset + sum of i * stride, in elements of its dtype.
- */
+/* Where a stored value lies: element (i0, i1, ...) at offset + sum of i * stride, in elements of its
+ * dtype. */
 typedef struct ash_place {
     uint32_t buffer; /* of the program, or ASH_NO_BUFFER */
     bool contiguous; /* row-major from the buffer's start; the fields below do not count */
     ash_dim offset, strides[ASH_MAX_RANK];
+    int64_t begin, end; /* bytes of the buffer that access records name for the value */
 } ash_place;
 
 typedef struct ash_lowering {
@@ -27,9 +29,11 @@ typedef struct ash_lowering {
     const ash_allocator *allocator;
     ash_fusion fusion;
     ash_program *program;
-    ash_place *places; /* per value */
-    ash_map nest_ids;  /* hash of a nest's content to its index in the program */
-    uint32_t settled;  /* the buffer that the last step to settle a variable writes, or ASH_NO_BUFFER */
+    ash_place *places;            /* per value */
+    ash_map nest_ids;             /* hash of a nest's content to its index in the program */
+    const ash_progress *progress; /* or NULL */
+    size_t lowered;               /* groups */
+    uint32_t settled; /* the buffer that the last step to settle a variable writes, or ASH_NO_BUFFER */
     ash_diag *diag;
 } ash_lowering;
 
@@ -94,22 +98,24 @@ typedef struct ash_kern {
     bool has_stored, stored_once;
     bool failed;    /* out of memory, or too large */
     bool too_large; /* a number of rows, chunks or bytes past 64 bits */
+    bool broken;    /* what was seen to hold does not: a defect of lowering */
 } ash_kern;
 
-/* Whether building has failed: then refs, symbols and buffers may not exist, and nothing more is looked up.
- */
+/* Whether building has failed: then refs, symbols and buffers may not exist, and nothing more is looked
+ * up. */
 static inline bool ash_kern_lost(const ash_kern *k) {
     return k->failed || k->ixs.failed || k->nest.failed;
 }
 /* ASH_OK, or why the kernel could not be built. */
 ash_status ash_kern_status(const ash_kern *k);
+/* For what has been checked, or follows from rules of the graph: when it does not hold all the same,
+ * building fails with an internal error. What is lost to an earlier failure is not held against it. */
+void ash_kern_expect(ash_kern *k, bool holds);
 
 void ash_kern_init(ash_kern *k, ash_lowering *low, uint32_t group_id);
 void ash_kern_free(ash_kern *k);
 
-/* --- loops
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- loops ---------------------------------------------------------------------------------------- */
 
 ash_sym ash_kern_sym(ash_kern *k, ash_dim extent); /* a new symbol without a value */
 /* Opens a loop whose variable becomes the symbol's value. */
@@ -119,9 +125,7 @@ void ash_kern_set_sym(ash_kern *k, ash_sym sym, ash_ref ref);
 size_t ash_kern_mark(const ash_kern *k);
 void ash_kern_forget(ash_kern *k, size_t mark);
 
-/* --- values
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- values --------------------------------------------------------------------------------------- */
 
 ash_ref ash_kern_dim(ash_kern *k, ash_dim dim);        /* a dim's present value, i64 */
 ash_ref ash_kern_index(ash_kern *k, ash_ix ix);        /* scalar: for lane 0 */
@@ -173,13 +177,11 @@ ash_ref ash_kern_neutral(ash_kern *k, ash_op combine, ash_dtype dtype);
 /* The dtype that values of a dtype are computed in: f32 for f16 and bf16. */
 ash_dtype ash_kern_dtype(ash_dtype dtype);
 
-/* Lanes that suit the group: those of the widest element type it computes with; 1 where vectors do not pay.
- */
+/* Lanes that suit the group: those of the widest element type it computes with; 1 where vectors do not
+ * pay. */
 unsigned ash_kern_lanes(const ash_kern *k);
 
-/* --- groups
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- groups --------------------------------------------------------------------------------------- */
 
 /* Each writes the nest of one group and the number of its chunks. */
 ash_status ash_kern_lower_loops(ash_kern *k,
@@ -206,13 +208,33 @@ bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out
 
 /* Settled variables: settle.c. The step of a node that settles one; and access records for those that a
  * finished kernel, or the number of its chunks, mentions. */
+/* polls.c: makes a nest look whether it is asked to stop, where a loop may do more than `most` units of
+ * work (some tenths of a nanosecond each) between two looks, about every `look` units. `chunks`: how many
+ * there can be. *work: the most units of one chunk, which can be infinite. */
+ash_status ash_nest_add_polls(ash_nest *nest, const ash_dims *dims, int64_t chunks, double most,
+                              double look, double *work, ash_diag *diag);
+
 ash_status ash_kern_settle_step(ash_lowering *low, const ash_node *node);
 void ash_kern_read_settled(ash_kern *k, ash_dim chunks);
 /* The records for those that a dim mentions, of steps that are no kernels, and their number; NULL: the
  * number alone. */
 uint32_t ash_kern_settled_reads(const ash_lowering *low, ash_dim dim, ash_access *out);
+/* Where values lie: place.c. Buffers and places of all leaves and roots; `stored` as ash_fusion_build
+ * has it. */
+ash_status ash_lower__places(ash_lowering *low, const bool *stored);
+/* In elements, of a value that has a place. */
+ash_status ash_lower__strides(ash_lowering *low, ash_value value, ash_dim *strides);
+/* The stored, row-major value that a chain of stored reshapes shows again, or ASH_NO_VALUE. */
+ash_value ash_lower__viewed(const ash_lowering *low, const ash_group *g);
+bool ash_lower__is_empty(const ash_lowering *low, ash_value value); /* whatever the variables are */
+/* ash_dims_combine; a failure goes into *status. */
+ash_dim ash_lower__combine(ash_lowering *low, ash_dim_op op, ash_dim a, ash_dim b, ash_status *status);
+
 /* The step of a group that is a call of the caller's function: call.c. */
 ash_status ash_lower__call(ash_lowering *low, uint32_t group);
+
+/* Makes one nest of many that differ in numbers alone, once all steps are there: share.c. */
+ash_status ash_lower__share_nests(ash_lowering *low);
 
 /* Decides where the new values of states lie, once all steps are there: state.c. */
 ash_status ash_lower__states(ash_lowering *low, const ash_lower_options *options);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Groups as loops: map, rows, pool, and products that have no tile form.
  *
  *     for each outer row                       chunks of rows, or of parts of a row where rows are long
@@ -9,12 +10,29 @@
  * loop, whatever its shape. The vector axis is the one along which most addresses are neighbours. */
 #include "loops.h"
 
-/* --- loops
- * ------------------------------------------------------------------------------------------------------------------
- */
+/* --- loops ---------------------------------------------------------------------------------------- */
+
+unsigned ash_loops__unroll(const ash_kern *k, const ash_blocks *blocks) {
+    enum { SHORT = 8, COPIES = 4 }; /* instructions of a body */
+    return blocks && blocks->n && ash_loops__work(k) <= SHORT ? COPIES : 1;
+}
+
+static void full_vectors(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref to,
+                         const ash_loops_inner *inner) {
+    ash_kern *k = l->k;
+    const ash_blocks *blocks = k->lanes == l->lanes ? inner->blocks : NULL;
+    if (blocks) ash_blocks_open(&k->nest, blocks, k->lanes, &from, &to);
+    ash_kern_loop(k, a->sym, from, to, k->lanes, ash_loops__unroll(k, blocks));
+    inner->body(l, inner->arg);
+    ash_nest_end(&k->nest);
+    for (unsigned i = 0; blocks && i < blocks->n; i++) {
+        inner->close(l, inner->arg, blocks->level + i);
+        ash_nest_end(&k->nest);
+    }
+}
 
 void ash_loops__vector(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref to, bool whole,
-                       ash_loops_body body, void *arg) {
+                       const ash_loops_inner *inner) {
     ash_kern *k = l->k;
     ash_nest *n = &k->nest;
     const unsigned widths[] = {l->lanes, l->narrow};
@@ -28,9 +46,7 @@ void ash_loops__vector(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref to
         ash_ref size = ash_nest_binary(n, ASH_OP_SUB, to, from), step = ash_nest_index(n, lanes);
         ash_ref full = ash_nest_binary(n, ASH_OP_MUL, ash_nest_idiv(n, size, step), step);
         ash_ref middle = whole ? to : ash_nest_binary(n, ASH_OP_ADD, from, full);
-        ash_kern_loop(k, a->sym, from, middle, lanes, 1);
-        body(l, arg);
-        ash_nest_end(n);
+        full_vectors(l, a, from, middle, inner);
         ash_kern_forget(k, mark);
         left = whole ? 0 : ash_dim_is_const(a->extent) ? a->extent % lanes : lanes - 1;
         from = middle;
@@ -43,123 +59,15 @@ void ash_loops__vector(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref to
         ash_ref rest = ash_nest_splat(n, ash_nest_binary(n, ASH_OP_SUB, to, from), k->lanes);
         k->mask = ash_nest_binary(n, ASH_OP_LT, ash_nest_lanes(n, k->lanes), rest);
         k->context++;
-        body(l, arg);
+        inner->body(l, inner->arg);
         k->context--;
         k->mask = ASH_NO_REF;
+        ash_nest_end(n);
     } else {
         k->lanes = 1;
-        ash_kern_loop(k, a->sym, from, to, 1, 1);
-        body(l, arg);
+        full_vectors(l, a, from, to, inner);
     }
-    ash_nest_end(n);
     ash_kern_forget(k, mark);
-}
-
-typedef struct reduction {
-    const ash_node *node;
-    ash_op combine;
-    ash_ref cell;           /* of full vectors, or of scalars where the loop is scalar */
-    ash_ref narrow, scalar; /* along a reduced axis: of what is left behind the full vectors; */
-    bool narrow_used, scalar_used;
-} reduction;
-
-static void reduce_once(ash_loops *l, void *arg) {
-    reduction *r = arg;
-    ash_kern *k = l->k;
-    bool full = k->lanes == l->lanes || !l->vector_inner;
-    ash_ref cell = full ? r->cell : k->lanes > 1 ? r->narrow : r->scalar;
-    r->narrow_used |= cell == r->narrow;
-    r->scalar_used |= cell == r->scalar;
-    size_t known = k->known.len;
-    ash_loops__recall(l);
-    ash_nest_set(&k->nest, cell,
-                 ash_loops__accumulate(l, r->node, r->combine, ash_nest_get(&k->nest, cell)));
-    ash_loops__keep(l);
-    k->known.len = known;
-}
-
-/* For a window whose position does not depend on the lane: the steps that lie inside the input, so that
- * elements need no test. Steps s with 0 <= at + s * dilation < size, where `at` is the window's start. */
-static void window_bounds(ash_loops *l, unsigned inner, ash_ref *from, ash_ref *to) {
-    ash_kern *k = l->k;
-    ash_nest *n = &k->nest;
-    if (!l->anchor || ash_op_infos[l->anchor->op].class == ASH_CLASS_MATMUL) return;
-    bool conv = ash_op_infos[l->anchor->op].class == ASH_CLASS_CONV;
-    if (conv && inner == 0) return;
-    unsigned w = inner - conv;
-    unsigned d = conv ? 2 + w : (unsigned)ash_node_list(l->anchor, ASH_ATTR_AXES)[w];
-    int64_t stride = ash_node_list(l->anchor, ASH_ATTR_STRIDES)[w];
-    int64_t dilation = ash_node_list(l->anchor, ASH_ATTR_DILATIONS)[w];
-    ash_dim before = ash_node_list(l->anchor, ASH_ATTR_BEFORE)[w];
-    ash_ix out[ASH_MAX_RANK];
-    ash_loops__anchor_index(l, out);
-    if (k->vsym != ASH_NO_SYM && ash_ix_depends(&k->ixs, out[d], k->vsym)) return;
-    ash_ix start = ash_ix_sub(&k->ixs, ash_ix_scale(&k->ixs, out[d], stride), ash_ix_dim(&k->ixs, before));
-    ash_ref at = ash_kern_index(k, start), zero = ash_nest_index(n, 0),
-            round = ash_nest_index(n, dilation - 1);
-    ash_ref size = ash_kern_dim(k, ash_graph__type(k->graph, l->anchor->ins[0])->dims[d]),
-            by = ash_nest_index(n, dilation);
-    ash_ref low = ash_nest_binary(n, ASH_OP_MAX, ash_nest_binary(n, ASH_OP_SUB, zero, at), zero);
-    ash_ref high = ash_nest_binary(n, ASH_OP_MAX, ash_nest_binary(n, ASH_OP_SUB, size, at), zero);
-    *from = ash_nest_idiv(n, ash_nest_binary(n, ASH_OP_ADD, low, round), by);
-    *to = ash_nest_binary(n, ASH_OP_MIN, *to,
-                          ash_nest_idiv(n, ash_nest_binary(n, ASH_OP_ADD, high, round), by));
-    l->bounded |= 1u << inner;
-}
-
-static void inner_loops(ash_loops *l, unsigned depth, reduction *r) {
-    ash_kern *k = l->k;
-    ash_nest *n = &k->nest;
-    ash_ref from = ash_nest_index(n, 0);
-    bool last = depth + 1 == l->n_inner;
-    if (depth == l->n_inner) {
-        reduce_once(l, r);
-        return;
-    }
-    const ash_axis *a = &l->inner[depth];
-    ash_ref to = ash_kern_dim(k, a->extent);
-    if (last && l->vector_inner) {
-        bool whole = ash_dim_is_const(a->extent) && a->extent % l->lanes == 0;
-        ash_loops__vector(l, a, from, to, whole, reduce_once, r);
-        return;
-    }
-    size_t mark = ash_kern_mark(k);
-    l->bounded &= ~(1u << depth);
-    window_bounds(l, depth, &from, &to);
-    ash_kern_loop(k, a->sym, from, to, 1, 1);
-    inner_loops(l, depth + 1, r);
-    ash_nest_end(n);
-    ash_kern_forget(k, mark);
-}
-
-/* Emits one reduction and makes its result known. */
-static void reduce(ash_loops *l, const ash_node *node) {
-    ash_kern *k = l->k;
-    ash_nest *n = &k->nest;
-    ash_dtype dtype = ash_kern_dtype(ash_graph__type(k->graph, node->out)->dtype);
-    reduction r = {.node = node, .combine = ash_loops__combine_of(node, dtype)};
-    ash_ref neutral = ash_kern_neutral(k, r.combine, dtype);
-    unsigned lanes = l->vector_inner ? l->lanes : k->lanes;
-    ash_ref outer_mask = k->mask;
-    r.cell = ash_nest_cell(n, lanes > 1 ? ash_nest_splat(n, neutral, lanes) : neutral);
-    r.narrow = r.scalar = ASH_NO_REF;
-    if (l->vector_inner && l->lanes > 1) {
-        r.narrow = ash_nest_cell(n, ash_nest_splat(n, neutral, l->narrow));
-        r.scalar = ash_nest_cell(n, neutral);
-    }
-    inner_loops(l, 0, &r);
-    k->mask = outer_mask;
-    ash_ref result = ash_nest_get(n, r.cell);
-    if (l->vector_inner) {
-        if (lanes > 1) result = ash_nest_hreduce(n, r.combine, result);
-        if (r.narrow_used)
-            result = ash_nest_binary(n, r.combine, result,
-                                     ash_nest_hreduce(n, r.combine, ash_nest_get(n, r.narrow)));
-        if (r.scalar_used) result = ash_nest_binary(n, r.combine, result, ash_nest_get(n, r.scalar));
-        k->vsym = ASH_NO_SYM;
-        k->lanes = 1;
-    }
-    ash_kern_know(k, node->out, result);
 }
 
 void ash_loops__store(ash_loops *l, void *arg) {
@@ -186,7 +94,7 @@ static void store_loops(ash_loops *l, unsigned depth) {
     ash_ref from = ash_nest_index(n, 0), to = ash_kern_dim(k, a->extent);
     if (depth + 1 == l->n_inner && l->vector_inner) {
         bool whole = ash_dim_is_const(a->extent) && a->extent % l->lanes == 0;
-        ash_loops__vector(l, a, from, to, whole, ash_loops__store, NULL);
+        ash_loops__vector(l, a, from, to, whole, &(ash_loops_inner){.body = ash_loops__store});
         return;
     }
     size_t mark = ash_kern_mark(k);
@@ -203,12 +111,12 @@ static void row(ash_loops *l, void *arg) {
     size_t known = k->known.len;
     l->loop = 0;
     if (l->anchor) {
-        reduce(l, l->anchor);
+        ash_loops__reduce(l, l->anchor);
     } else if (l->reduced) {
         for (uint32_t i = 0; i < k->group->n_nodes; i++) {
             const ash_node *node = &k->graph->nodes.at[k->group->nodes[i]];
             if (!ash_loops__is_reduction(k, node)) continue;
-            reduce(l, node);
+            ash_loops__reduce(l, node);
             l->loop++;
         }
     }
@@ -219,9 +127,7 @@ static void row(ash_loops *l, void *arg) {
     k->known.len = known;
 }
 
-/* --- chunks
- * --------------------------------------------------------------------------------------------------------------------
- */
+/* --- chunks --------------------------------------------------------------------------------------- */
 
 /* Sets the outer symbols from the number of a row. */
 static void decode_row(ash_loops *l, unsigned n, ash_ref number) {
@@ -258,8 +164,8 @@ static ash_dim emit(ash_loops *l) {
             ash_nest_binary(n, ASH_OP_MUL, ash_nest_imod(n, chunk, count), ash_nest_index(n, part));
         ash_ref to = ash_nest_binary(n, ASH_OP_MIN, ash_kern_dim(k, v->extent),
                                      ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_index(n, part)));
-        ash_loops__vector(l, v, from, to, ash_dim_is_const(v->extent) && v->extent % l->lanes == 0, row,
-                          NULL);
+        ash_loops__vector(l, v, from, to, ash_dim_is_const(v->extent) && v->extent % l->lanes == 0,
+                          &(ash_loops_inner){.body = row});
         ash_nest_end(n);
         return ash_kern_product(k, rows, parts);
     }
@@ -271,7 +177,8 @@ static ash_dim emit(ash_loops *l) {
     decode_row(l, n_rows, ash_nest_loop(n, from, to, 1, 1));
     if (v)
         ash_loops__vector(l, v, ash_nest_index(n, 0), ash_kern_dim(k, v->extent),
-                          ash_dim_is_const(v->extent) && v->extent % l->lanes == 0, row, NULL);
+                          ash_dim_is_const(v->extent) && v->extent % l->lanes == 0,
+                          &(ash_loops_inner){.body = row});
     else
         row(l, NULL);
     ash_nest_end(n);

@@ -1,7 +1,9 @@
+/* SPDX-License-Identifier: MIT */
 /* Groups as loops, shared by the files that make them. */
 #ifndef ASH_LOOPS_H
 #define ASH_LOOPS_H
 
+#include "partial.h"
 #include "tile.h"
 
 typedef struct ash_axis {
@@ -62,23 +64,36 @@ ash_ref ash_loops__accumulate(ash_loops *l, const ash_node *node, ash_op combine
 /* Merges axes, makes their symbols, and chooses the vector axis and its lanes. */
 void ash_loops__choose_axes(ash_loops *l);
 
-/* --- loops.c --------------------------------------------------------------------------------------------
- */
+/* --- loops.c ------------------------------------------------------------------------------------------ */
 
-typedef void (*ash_loops_body)(ash_loops *l, void *arg);
+/* What a loop along the vector axis does. */
+typedef struct ash_loops_inner {
+    void (*body)(ash_loops *l, void *arg);
+    void *arg;
+    const ash_blocks *blocks; /* of the loop over full vectors, or NULL: it is one loop */
+    void (*close)(ash_loops *l, void *arg,
+                  unsigned level); /* at the end of a block: adds level to level + 1 */
+} ash_loops_inner;
 
 enum { ASH_CHUNK_WORK = 1 << 15 }; /* element operations that a chunk should have: some 10 microseconds */
 
-/* Runs `body` for every full vector of [from, to) along `a`, where `from` is a multiple of the full lanes;
- * then for what is left: in vectors of one register, and in the end once under a mask, or one by one.
- * `whole`: nothing is left. */
+/* Runs the body for every full vector of [from, to) along `a`, where `from` is a multiple of the full
+ * lanes; then for what is left: in vectors of one register, and in the end once under a mask, or one by
+ * one. `whole`: nothing is left. */
 void ash_loops__vector(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref to, bool whole,
-                       ash_loops_body body, void *arg);
+                       const ash_loops_inner *inner);
+/* Copies of the body for a loop that is cut into blocks: how long it runs is not a number then, so the
+ * compiler does not see that it pays. */
+unsigned ash_loops__unroll(const ash_kern *k, const ash_blocks *blocks);
 /* Evaluates and stores the root at the present position. */
 void ash_loops__store(ash_loops *l, void *arg);
 
-/* --- loops_turn.c ---------------------------------------------------------------------------------------
- */
+/* --- loops_reduce.c ----------------------------------------------------------------------------------- */
+
+/* Emits one reduction at the present position of the outer axes, and makes its result known. */
+void ash_loops__reduce(ash_loops *l, const ash_node *node);
+
+/* --- loops_turn.c ------------------------------------------------------------------------------------ */
 
 /* Decides whether blocks are transposed in registers: sets l->turn. `dry` has the addresses. */
 void ash_loops__choose_turn(ash_loops *l, const ash_kern *dry, const ash_loops *trial);

@@ -1,9 +1,8 @@
+/* SPDX-License-Identifier: MIT */
 /* Which axes a group's loops have: merging, and the vector axis. */
 #include "loops.h"
 
-/* --- axes
- * ------------------------------------------------------------------------------------------------------------------
- */
+/* --- axes ----------------------------------------------------------------------------------------- */
 
 /* Merges axes into runs: bit i of `joined` says that axis i continues the run of the axis before it that is
  * of its kind (reduced or not). Makes the symbols and expresses each axis in them. */

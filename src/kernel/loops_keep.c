@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Values that several loops over a row need: computed once and kept in scratch memory, or again each time.
  *
  * A rows group runs over its reduced axes once for each reduction, and once more to store a root that has

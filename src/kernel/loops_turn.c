@@ -1,13 +1,14 @@
+/* SPDX-License-Identifier: MIT */
 /* Transposing in registers.
  *
  * Where a result is written along one axis and an operand lies along another, a vector along the first
  * would have to be gathered, element by element. Instead a block of rows along the second axis is made at
  * once:
  *
- *     for a block of the other axis                       a line's worth of elements, so that each line is
- * read once for v in the vector axis, a vector at a time load `lanes` vectors along the other axis, one for
- * each lane of v; transpose them for each row of the block: evaluate and store the root, with the operand's
- * vector known
+ *     for a block of the other axis             a line's worth of elements, so that each line is read once
+ *       for v in the vector axis, a vector at a time
+ *         load `lanes` vectors along the other axis, one for each lane of v; transpose them
+ *         for each row of the block: evaluate and store the root, with the operand's vector known
  *
  * Edges along either axis gather. */
 #include "loops.h"
@@ -17,8 +18,7 @@ enum {
     WORK = 100, /* instructions of a body past which copies of it are not worth what they save */
 };
 
-/* --- the block -----------------------------------------------------------------------------------------
- */
+/* --- the block ------------------------------------------------------------------------------------ */
 
 /* One bit of the row number changes places with one bit of the lane number. */
 static void swap_bit(ash_nest *n, ash_ref *rows, unsigned lanes, unsigned bit) {
@@ -94,8 +94,7 @@ bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out
     return true;
 }
 
-/* --- the loops -----------------------------------------------------------------------------------------
- */
+/* --- the loops ------------------------------------------------------------------------------------ */
 
 void ash_loops__choose_turn(ash_loops *l, const ash_kern *dry, const ash_loops *trial) {
     unsigned lanes = l->narrow;
@@ -186,11 +185,13 @@ ash_dim ash_loops__emit_turned(ash_loops *l) {
     ash_ref limit = ash_kern_dim(k, other->extent),
             next = ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_index(n, rows));
     if (!whole) ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, next, limit));
-    ash_loops__vector(l, v, zero, v_end, v_whole, block_body, &b);
+    ash_loops__vector(l, v, zero, v_end, v_whole, &(ash_loops_inner){.body = block_body, .arg = &b});
     if (!whole) {
         ash_nest_else(n);
-        ash_kern_loop(k, other->sym, from, limit, 1, 1);
-        ash_loops__vector(l, v, zero, v_end, v_whole, ash_loops__store, NULL);
+        /* which is the limit, and says that the rest is less than a block */
+        ash_ref rest = ash_nest_binary(n, ASH_OP_MIN, next, limit);
+        ash_kern_loop(k, other->sym, from, rest, 1, 1);
+        ash_loops__vector(l, v, zero, v_end, v_whole, &(ash_loops_inner){.body = ash_loops__store});
         ash_nest_end(n);
         ash_nest_end(n);
     }

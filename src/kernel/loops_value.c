@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The elements that a group's reductions combine, and their indices in the axes of its loops. */
 #include "loops.h"
 
@@ -5,15 +6,14 @@ bool ash_loops__is_reduction(const ash_kern *k, const ash_node *node) {
     return ash_op_infos[node->op].class == ASH_CLASS_REDUCE && !ash_node_reduces_nothing(k->graph, node);
 }
 
-/* --- operands of reductions
- * ------------------------------------------------------------------------------------------- */
+/* --- operands of reductions ----------------------------------------------------------------------- */
 
 void ash_loops__root_index(const ash_loops *l, ash_ix *idx) {
     for (unsigned d = 0; d < l->n_root_axes; d++) idx[d] = l->index[d];
 }
 
-/* The index of a reduction's operand: kept dims as labelled, reduced dims along the reduced axes in order.
- */
+/* The index of a reduction's operand: kept dims as labelled, reduced dims along the reduced axes in
+ * order. */
 static void reduction_index(const ash_loops *l, const ash_node *node, ash_ix *idx) {
     const ash_kern *k = l->k;
     const ash_type *in = ash_graph__type(k->graph, node->ins[0]);
@@ -199,8 +199,6 @@ ash_ref ash_loops__accumulate(ash_loops *l, const ash_node *node, ash_op combine
         ash_ix idx[ASH_MAX_RANK];
         reduction_index(l, node, idx);
         a = ash_kern_eval(k, node->ins[0], idx);
-        if (!k->collecting && k->mask != ASH_NO_REF && l->vector_inner)
-            a = or_neutral(k, k->mask, a, combine);
     }
     if (k->collecting || ash_kern_lost(k)) return acc;
     if (ash_nest_at(&k->nest, acc)->lanes > 1) a = ash_kern_splat(k, a);

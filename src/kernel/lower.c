@@ -1,174 +1,10 @@
-/* From a graph to a program: fusion, buffers, one kernel (or more) per group, steps in schedule order.
- *
- * Values of a concatenation that their own kernels compute are written straight into it: their place is a
- * part of the concatenation's buffer, with its strides. A stored reshape of a stored value is a view. */
+/* SPDX-License-Identifier: MIT */
+/* From a graph to a program: fusion, places, one kernel (or more) per group, steps in schedule order. */
 #include "kern.h"
 
 #include "base/text.h"
 
-/* --- buffers
- * ------------------------------------------------------------------------------------------------------------
- */
-
-static ash_status add_buffer(ash_lowering *low, ash_buffer buffer, uint32_t *out) {
-    *out = (uint32_t)low->program->buffers.len;
-    return ash_vec_push(low->program->allocator, &low->program->buffers, buffer) ? ASH_OK
-                                                                                 : ASH_NO_MEMORY(low->diag);
-}
-
-/* A buffer for one value, row-major. */
-static ash_status new_buffer(ash_lowering *low, ash_value value, ash_buffer_kind kind) {
-    const ash_value_info *info = ash_graph__value(low->graph, value);
-    uint32_t align = 64;
-    if (info->blob && kind != ASH_BUFFER_STATE) { /* data lies where it lies */
-        uintptr_t address = (uintptr_t)info->blob->data;
-        align = address ? (uint32_t)ASH_MIN(address & -address, (uintptr_t)64) : 64;
-    }
-    ash_place *place = &low->places[value];
-    const char *name = info->name ? ash_arena_strdup(&low->program->arena, info->name) : NULL;
-    if (info->name && !name) return ASH_NO_MEMORY(low->diag);
-    place->contiguous = true;
-    return add_buffer(low,
-                      (ash_buffer){.kind = kind,
-                                   .type = info->type,
-                                   .bytes = ash_type_max_bytes(low->program->dims, &info->type),
-                                   .align = align,
-                                   .value = value,
-                                   .origin = info->origin,
-                                   .name = name,
-                                   .blob = info->blob ? ash_blob_retain(info->blob) : NULL,
-                                   .root = ASH_NO_BUFFER},
-                      &place->buffer);
-}
-
-static ash_status leaf_buffers(ash_lowering *low) {
-    const ash_graph *g = low->graph;
-    for (ash_value v = 0; v < g->values.len; v++) {
-        ash_value_kind kind = g->values.at[v].kind;
-        low->places[v].buffer = ASH_NO_BUFFER;
-        if (kind == ASH_VALUE_NODE) continue;
-        static const ash_buffer_kind kinds[] = {[ASH_VALUE_INPUT] = ASH_BUFFER_INPUT,
-                                                [ASH_VALUE_CONSTANT] = ASH_BUFFER_CONSTANT,
-                                                [ASH_VALUE_PARAMETER] = ASH_BUFFER_PARAMETER,
-                                                [ASH_VALUE_STATE] = ASH_BUFFER_STATE};
-        ASH_TRY(new_buffer(low, v, kinds[kind]));
-    }
-    for (size_t i = 0; i < g->inputs.len; i++)
-        if (!ash_vec_push(low->program->allocator, &low->program->inputs,
-                          low->places[g->inputs.at[i]].buffer))
-            return ASH_NO_MEMORY(low->diag);
-    for (size_t i = 0; i < g->states.len; i++)
-        if (!ash_vec_push(low->program->allocator, &low->program->states,
-                          low->places[g->states.at[i].value].buffer))
-            return ASH_NO_MEMORY(low->diag);
-    return ASH_OK;
-}
-
-static ash_dim combine(ash_lowering *low, ash_dim_op op, ash_dim a, ash_dim b, ash_status *status) {
-    ash_dim out = 0;
-    ash_status s = ash_dims_combine(low->program->dims, op, a, b, &out, low->diag);
-    if (s != ASH_OK) *status = s;
-    return out;
-}
-
-static ash_status strides_of(ash_lowering *low, ash_value value, ash_dim *strides) {
-    const ash_place *p = &low->places[value];
-    const ash_type *type = ash_graph__type(low->graph, value);
-    ash_status status = ASH_OK;
-    ash_dim stride = 1;
-    for (unsigned d = type->rank; d-- > 0;) {
-        strides[d] = p->contiguous ? stride : p->strides[d];
-        stride = combine(low, ASH_DIM_MUL, stride, type->dims[d], &status);
-    }
-    return status;
-}
-
-/* The node that computes a value, if that value is stored by a kernel that can write anywhere, else NULL.
- */
-static const ash_node *placeable(const ash_lowering *low, ash_value value, const bool *stored,
-                                 bool constant) {
-    const ash_value_info *info = ash_graph__value(low->graph, value);
-    if (info->kind != ASH_VALUE_NODE || stored[value] || low->places[value].buffer != ASH_NO_BUFFER)
-        return NULL;
-    const ash_node *node = &low->graph->nodes.at[info->node];
-    uint32_t group = low->fusion.group_of[info->node];
-    if (group == ASH_NO_GROUP || low->fusion.groups.at[group].root != info->node) return NULL;
-    return node->n_outs == 1 && low->fusion.constant[value] == constant ? node : NULL;
-}
-
-/* Gives the parts of a concatenation their places in it. */
-static ash_status place_parts(ash_lowering *low, const ash_node *concat, const bool *stored) {
-    ash_dim strides[ASH_MAX_RANK],
-        offset = low->places[concat->out].contiguous ? 0 : low->places[concat->out].offset;
-    ASH_TRY(strides_of(low, concat->out, strides));
-    int64_t axis = ash_node_int(concat, ASH_ATTR_AXIS);
-    ash_status status = ASH_OK;
-    for (unsigned i = 0; i < concat->n_ins; i++) {
-        ash_place *place = &low->places[concat->ins[i]];
-        if (placeable(low, concat->ins[i], stored, low->fusion.constant[concat->out])) {
-            *place = (ash_place){.buffer = low->places[concat->out].buffer, .offset = offset};
-            memcpy(place->strides, strides, sizeof strides);
-        }
-        ash_dim size = ash_graph__type(low->graph, concat->ins[i])->dims[axis];
-        offset = combine(low, ASH_DIM_ADD, offset, combine(low, ASH_DIM_MUL, size, strides[axis], &status),
-                         &status);
-    }
-    return status;
-}
-
-/* The stored, row-major value that a chain of stored reshapes shows again, or ASH_NO_VALUE. */
-static ash_value viewed(const ash_lowering *low, const ash_group *g) {
-    const ash_node *node = &low->graph->nodes.at[g->root];
-    if (node->op != ASH_OP_RESHAPE || g->n_nodes != 1) return ASH_NO_VALUE;
-    for (;;) {
-        ash_value in = node->ins[0];
-        const ash_value_info *info = ash_graph__value(low->graph, in);
-        if (info->kind != ASH_VALUE_NODE) return in;
-        node = &low->graph->nodes.at[info->node];
-        uint32_t group = low->fusion.group_of[info->node];
-        if (group != ASH_NO_GROUP) return in;
-        if (node->op != ASH_OP_RESHAPE) return ASH_NO_VALUE;
-    }
-}
-
-/* Buffers for all roots, users before producers, so that a concatenation has its place before its parts
- * need theirs. */
-static ash_status root_buffers(ash_lowering *low, const bool *stored) {
-    for (size_t i = 0; i < low->fusion.groups.len; i++) {
-        const ash_group *g = &low->fusion.groups.at[i];
-        const ash_node *node = &low->graph->nodes.at[g->root];
-        if (viewed(low, g) != ASH_NO_VALUE) continue;
-        for (unsigned o = 0; o < node->n_outs; o++)
-            if (low->places[node->out + o].buffer == ASH_NO_BUFFER)
-                ASH_TRY(
-                    new_buffer(low, node->out + o, g->constant ? ASH_BUFFER_STAGING : ASH_BUFFER_LOCAL));
-        if (node->op == ASH_OP_CONCAT) ASH_TRY(place_parts(low, node, stored));
-    }
-    return ASH_OK;
-}
-
-/* Places for stored reshapes, once what they show has one. */
-static ash_status view_buffers(ash_lowering *low) {
-    for (size_t i = low->fusion.groups.len; i-- > 0;) {
-        const ash_group *g = &low->fusion.groups.at[i];
-        ash_value out = low->graph->nodes.at[g->root].out, in = viewed(low, g);
-        if (in == ASH_NO_VALUE) continue;
-        const ash_place *place = &low->places[in];
-        ASH_TRY(new_buffer(low, out, g->constant ? ASH_BUFFER_STAGING : ASH_BUFFER_LOCAL));
-        if (!place->contiguous) continue; /* a copy after all */
-        ash_buffer *view = &low->program->buffers.at[low->places[out].buffer];
-        const ash_buffer *base = &low->program->buffers.at[place->buffer];
-        view->kind = base->kind;
-        view->align = base->align;
-        view->root = base->root == ASH_NO_BUFFER ? place->buffer : base->root;
-        view->offset = base->offset;
-    }
-    return ASH_OK;
-}
-
-/* --- steps
- * ------------------------------------------------------------------------------------------------------------------
- */
+/* --- steps ------------------------------------------------------------------------------------------- */
 
 static bool same_buffer(const ash_nest_buffer *a, const ash_nest_buffer *b) {
     return a->dtype == b->dtype && a->align == b->align && a->group == b->group && a->written == b->written;
@@ -343,6 +179,18 @@ static const char *step_name(ash_lowering *low, const ash_group *g) {
     return name;
 }
 
+/* A chunk that can take milliseconds looks on its way whether it is to stop. */
+static ash_status make_stoppable(ash_kern *k, ash_dim chunks, double *work) {
+    const double most = 3e7, look = 5e5; /* units of work */
+    ash_lowering *low = k->low;
+    int64_t fewest, most_chunks;
+    ASH_TRY(ash_nest_status(&k->nest, low->diag));
+    ASH_TRY(ash_nest_verify(&k->nest, low->diag));
+    ash_dims_bounds(low->program->dims, chunks, &fewest, &most_chunks);
+    ASH_TRY(ash_nest_add_polls(&k->nest, low->program->dims, most_chunks, most, look, work, low->diag));
+    return k->nest.polls ? ash_nest_verify(&k->nest, low->diag) : ASH_OK;
+}
+
 /* The step of a kernel that computes the whole group, or only moves a part of its result into place. */
 static ash_status add_step(ash_kern *k, ash_dim chunks, bool whole_group) {
     ash_lowering *low = k->low;
@@ -373,23 +221,16 @@ static ash_status add_step(ash_kern *k, ash_dim chunks, bool whole_group) {
     step.accesses = accesses;
     step.n_accesses = (uint32_t)k->accesses.len;
     step.nodes = nodes;
-    ASH_TRY(ash_nest_status(&k->nest, low->diag));
-    ASH_TRY(ash_nest_verify(&k->nest, low->diag));
+    ASH_TRY(make_stoppable(k, chunks, &step.chunk_work));
     ASH_TRY(add_nest(low, &k->nest, &step.nest));
     return ash_vec_push(p->allocator, &p->steps, step) ? ASH_OK : ASH_NO_MEMORY(low->diag);
 }
 
-/* --- groups
- * -------------------------------------------------------------------------------------------------------------------
- */
-
-static bool is_empty(const ash_lowering *low, ash_value value) {
-    return ash_type_max_count(low->program->dims, ash_graph__type(low->graph, value)) == 0;
-}
+/* --- groups --------------------------------------------------------------------------------------- */
 
 static bool are_empty(const ash_lowering *low, const ash_node *node) {
     for (unsigned i = 0; i < node->n_outs; i++)
-        if (!is_empty(low, node->out + i)) return false;
+        if (!ash_lower__is_empty(low, node->out + i)) return false;
     return true;
 }
 
@@ -415,12 +256,12 @@ static ash_status lower_concat(ash_lowering *low, uint32_t id) {
     const ash_node *concat = &low->graph->nodes.at[low->fusion.groups.at[id].root];
     const ash_place *whole = &low->places[concat->out];
     ash_dim strides[ASH_MAX_RANK], offset = whole->contiguous ? 0 : whole->offset, shift = 0;
-    ASH_TRY(strides_of(low, concat->out, strides));
+    ASH_TRY(ash_lower__strides(low, concat->out, strides));
     int64_t axis = ash_node_int(concat, ASH_ATTR_AXIS);
     ash_status status = ASH_OK;
     for (unsigned i = 0; i < concat->n_ins && status == ASH_OK; i++) {
         const ash_place *part = &low->places[concat->ins[i]];
-        bool there = is_empty(low, concat->ins[i]) ||
+        bool there = ash_lower__is_empty(low, concat->ins[i]) ||
                      (part->buffer == whole->buffer && !part->contiguous && part->offset == offset);
         if (!there) {
             ash_kern k;
@@ -431,9 +272,10 @@ static ash_status lower_concat(ash_lowering *low, uint32_t id) {
             ash_kern_free(&k);
         }
         ash_dim size = ash_graph__type(low->graph, concat->ins[i])->dims[axis];
-        offset = combine(low, ASH_DIM_ADD, offset, combine(low, ASH_DIM_MUL, size, strides[axis], &status),
-                         &status);
-        shift = combine(low, ASH_DIM_ADD, shift, size, &status);
+        offset =
+            ash_lower__combine(low, ASH_DIM_ADD, offset,
+                               ash_lower__combine(low, ASH_DIM_MUL, size, strides[axis], &status), &status);
+        shift = ash_lower__combine(low, ASH_DIM_ADD, shift, size, &status);
     }
     return status;
 }
@@ -467,9 +309,11 @@ static ash_status lower_groups(ash_lowering *low, bool constant) {
     for (size_t i = low->fusion.groups.len; i-- > 0;) {
         const ash_group *g = &low->fusion.groups.at[i];
         const ash_node *root = &low->graph->nodes.at[g->root];
-        ash_value seen = viewed(low, g);
+        ash_value seen = ash_lower__viewed(low, g);
         if (g->constant != constant || (seen != ASH_NO_VALUE && low->places[seen].contiguous)) continue;
         if (are_empty(low, root)) continue;
+        ASH_TRY(ash_progress__report(low->progress, ASH_STAGE_LOWER, low->lowered++, low->fusion.groups.len,
+                                     low->diag));
         ash_status status = lower_group(low, (uint32_t)i);
         if (status != ASH_OK) {
             ash_diag__add_node(low->diag, root->name, ash_op_name(root->op), ASH_NO_OFFSET);
@@ -479,19 +323,23 @@ static ash_status lower_groups(ash_lowering *low, bool constant) {
     return ASH_OK;
 }
 
-/* --- outputs and kinds
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- outputs and kinds ---------------------------------------------------------------------------- */
 
 static uint32_t root_of(const ash_program *p, uint32_t buffer) {
     uint32_t root = p->buffers.at[buffer].root;
     return root == ASH_NO_BUFFER ? buffer : root;
 }
 
-/* What the prologue leaves for the main steps is a weight; what the caller reads is an output. */
-static ash_status settle_kinds(ash_lowering *low) {
+/* What the prologue leaves for the main steps, or for the caller, is a weight; what the caller is given by
+ * executions is an output. `kept`: per value, whether it can be read after every execution. */
+static ash_status settle_kinds(ash_lowering *low, const bool *kept) {
     ash_program *p = low->program;
     const ash_graph *g = low->graph;
+    for (ash_value v = 0; v < g->values.len; v++) {
+        if (!kept[v] || low->places[v].buffer == ASH_NO_BUFFER) continue;
+        ash_buffer *b = &p->buffers.at[root_of(p, low->places[v].buffer)];
+        if (b->kind == ASH_BUFFER_STAGING) b->kind = ASH_BUFFER_WEIGHT;
+    }
     for (size_t s = p->prologue; s < p->steps.len; s++)
         for (uint32_t i = 0; i < p->steps.at[s].n_accesses; i++) {
             ash_buffer *b = &p->buffers.at[root_of(p, p->steps.at[s].accesses[i].buffer)];
@@ -500,7 +348,6 @@ static ash_status settle_kinds(ash_lowering *low) {
     for (size_t i = 0; i < g->outputs.len; i++) {
         uint32_t id = low->places[g->outputs.at[i].value].buffer;
         ash_buffer *b = &p->buffers.at[id], *root = &p->buffers.at[root_of(p, id)];
-        if (root->kind == ASH_BUFFER_STAGING) root->kind = ASH_BUFFER_WEIGHT;
         if (root->kind == ASH_BUFFER_LOCAL) root->kind = ASH_BUFFER_OUTPUT;
         char *name = ash_arena_strdup(&p->arena, g->outputs.at[i].name);
         if (!name || !ash_vec_push(p->allocator, &p->outputs, id) ||
@@ -515,10 +362,31 @@ static ash_status settle_kinds(ash_lowering *low) {
     return ASH_OK;
 }
 
-static bool *stored_values(const ash_graph *graph, const ash_lower_options *options) {
-    bool *stored = ash_mem_calloc(graph->allocator, graph->values.len, sizeof *stored);
+/* Per value, whether the caller can read it after every execution. NULL: no memory. */
+static bool *kept_values(const ash_graph *graph, const ash_lower_options *options) {
+    bool *kept = ash_mem_calloc(graph->allocator, graph->values.len, sizeof *kept);
+    if (!kept) return NULL;
+    for (size_t i = 0; i < graph->outputs.len; i++) kept[graph->outputs.at[i].value] = true;
+    ash_map keep;
+    ash_map_init(&keep, graph->allocator);
+    bool ok = true;
+    for (size_t i = 0; i < options->n_keep; i++) ok &= ash_map_put(&keep, options->keep[i], 1);
+    for (size_t v = 0; v < graph->values.len && options->n_keep; v++) {
+        uint64_t found;
+        kept[v] |= ash_map_get(&keep, graph->values.at[v].origin, &found);
+    }
+    ash_map_free(&keep);
+    if (ok) return kept;
+    ash_mem_free(graph->allocator, kept, graph->values.len, sizeof *kept);
+    return NULL;
+}
+
+/* Per value, whether it has a buffer of its own: all that are kept, and what steps need whole. NULL: no
+ * memory. */
+static bool *stored_values(const ash_graph *graph, const bool *kept) {
+    bool *stored = ash_mem_alloc(graph->allocator, graph->values.len, sizeof *stored);
     if (!stored) return NULL;
-    for (size_t i = 0; i < graph->outputs.len; i++) stored[graph->outputs.at[i].value] = true;
+    memcpy(stored, kept, graph->values.len * sizeof *stored);
     for (size_t i = 0; i < graph->states.len; i++)
         if (graph->states.at[i].update != ASH_NO_VALUE) stored[graph->states.at[i].update] = true;
     for (size_t n = 0; n < graph->nodes.len;
@@ -529,19 +397,7 @@ static bool *stored_values(const ash_graph *graph, const ash_lower_options *opti
         for (unsigned i = 0; i < node->n_ins; i++) stored[node->ins[i]] = true;
         for (unsigned i = 0; i < node->n_outs; i++) stored[node->out + i] = true;
     }
-    if (!options->n_keep) return stored;
-    ash_map keep;
-    ash_map_init(&keep, graph->allocator);
-    bool ok = true;
-    for (size_t i = 0; i < options->n_keep; i++) ok &= ash_map_put(&keep, options->keep[i], 1);
-    for (size_t v = 0; v < graph->values.len; v++) {
-        uint64_t found;
-        stored[v] |= ash_map_get(&keep, graph->values.at[v].origin, &found);
-    }
-    ash_map_free(&keep);
-    if (ok) return stored;
-    ash_mem_free(graph->allocator, stored, graph->values.len, sizeof *stored);
-    return NULL;
+    return stored;
 }
 
 /* Executions read dims, on any thread, while the graph's may go on to grow. */
@@ -568,29 +424,30 @@ ash_status ash_program__lower(const ash_graph *graph, const ash_target *target,
                         .target = target,
                         .allocator = a,
                         .program = p,
+                        .progress = options->progress,
                         .settled = ASH_NO_BUFFER,
                         .diag = diag};
     low.fusion.allocator = a;
     ash_map_init(&low.nest_ids, a);
     low.places = ash_mem_calloc(a, graph->values.len, sizeof *low.places);
-    bool *stored = stored_values(graph, options);
+    bool *kept = kept_values(graph, options), *stored = kept ? stored_values(graph, kept) : NULL;
     ash_status status = ASH_OK;
     if (!low.places || !stored) {
         status = ASH_NO_MEMORY(diag);
         goto done;
     }
     ASH_TRY_DONE(ash_fusion_build(graph, stored, options->fuse, &low.fusion, diag));
-    ASH_TRY_DONE(leaf_buffers(&low));
-    ASH_TRY_DONE(root_buffers(&low, stored));
-    ASH_TRY_DONE(view_buffers(&low));
+    ASH_TRY_DONE(ash_lower__places(&low, stored));
     ASH_TRY_DONE(lower_groups(&low, true));
     p->prologue = p->steps.len;
     ASH_TRY_DONE(lower_groups(&low, false));
+    ASH_TRY_DONE(ash_lower__share_nests(&low));
     ASH_TRY_DONE(ash_lower__states(&low, options));
-    ASH_TRY_DONE(settle_kinds(&low));
+    ASH_TRY_DONE(settle_kinds(&low, kept));
     ASH_TRY_DONE(own_dims(p, diag));
 done:
     ash_mem_free(a, stored, graph->values.len, sizeof *stored);
+    ash_mem_free(a, kept, graph->values.len, sizeof *kept);
     ash_mem_free(a, low.places, graph->values.len, sizeof *low.places);
     ash_map_free(&low.nest_ids);
     ash_fusion_free(&low.fusion);

@@ -1,8 +1,10 @@
+/* SPDX-License-Identifier: MIT */
 /* Matrix products as register tiles.
  *
- *   columns   the vectors run along n: the second operand is packed (b_block), or its rows lie in memory as
- * they are inner     the vectors run along k, for few rows and a second operand whose columns lie in
- * memory: y = W x with W as it is stored. Bound by memory, so that packing could only add traffic.
+ *   columns   the vectors run along n: the second operand is packed (b_block), or its rows lie in memory
+ *             as they are
+ *   inner     the vectors run along k, for few rows and a second operand whose columns lie in memory:
+ *             y = W x with W as it is stored. Bound by memory, so that packing could only add traffic.
  *
  * Chunks are (batch, strip of n, block of m), in the order that keeps near what is read again (tile.h). */
 #include "tile.h"
@@ -92,12 +94,16 @@ static void emit_tile(product *p, unsigned rows, unsigned vectors, ash_ref row0,
                   .lane = p->lane,
                   .first = block0,
                   .columns = p->n};
+    int64_t terms = 1;
+    ash_blocks blocks = ash_blocks_plan(ash_kern_max(k, p->inner), ASH_PARTIAL_TILE_TERMS, &terms, &t.top);
     ash_tile_set_root(&t, p->out);
-    ash_tile_open(&t, NULL, ASH_NO_REF);
+    ash_tile_open(&t);
     size_t mark = ash_kern_mark(k);
     ash_kern_set_sym(k, p->row, row0);
     ash_kern_set_sym(k, p->lane, ash_nest_index(n, 0));
-    ash_kern_loop(k, p->step, ash_nest_index(n, 0), ash_kern_dim(k, p->inner), 1, 4);
+    ash_ref from = ash_nest_index(n, 0), to = ash_kern_dim(k, p->inner);
+    ash_blocks_open(n, &blocks, 1, &from, &to);
+    ash_kern_loop(k, p->step, from, to, 1, 4);
     ash_ref b[8], at = ash_kern_index(k, p->a.linear), mask = ASH_NO_REF;
     for (unsigned v = 0; v < vectors; v++) {
         ash_ref block = ash_nest_binary(n, ASH_OP_ADD, block0, ash_nest_index(n, v));
@@ -117,6 +123,7 @@ static void emit_tile(product *p, unsigned rows, unsigned vectors, ash_ref row0,
         ash_tile_add(&t, r, b, ash_nest_splat(n, a, p->lanes));
     }
     ash_nest_end(n);
+    ash_tile_close_blocks(&t, &blocks);
     ash_kern_forget(k, mark);
     ash_tile_store(&t, p->row, row0, NULL, ASH_NO_REF);
 }
@@ -191,9 +198,7 @@ static ash_dim emit_columns(product *p, int64_t row_stride) {
     return ash_kern_product(k, ash_kern_product(k, batches(p), strips), row_blocks);
 }
 
-/* --- vectors along k
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- vectors along k ------------------------------------------------------------------------------ */
 
 /* `rows` x `columns` dot products; the epilogue works on single elements. */
 static void emit_dots(product *p, unsigned rows, unsigned columns, ash_ref column0, int64_t row_stride,
@@ -203,9 +208,11 @@ static void emit_dots(product *p, unsigned rows, unsigned columns, ash_ref colum
     unsigned lanes = ash_target_lanes(k->low->target, sizeof(float));
     ash_tile t = {.k = k, .anchor = p->node, .rows = rows, .vectors = columns, .lanes = lanes};
     ash_ref tails[ASH_TILE_MAX], zero = ash_nest_float(n, ASH_F32, 0);
+    int64_t whole = p->inner / lanes * lanes, terms = 1;
+    const ash_blocks blocks = ash_blocks_plan(whole / lanes, ASH_PARTIAL_TILE_TERMS, &terms, &t.top),
+                     none = {0};
     ash_tile_set_root(&t, p->out);
-    ash_tile_open(&t, NULL, ASH_NO_REF);
-    int64_t whole = p->inner / lanes * lanes;
+    ash_tile_open(&t);
     ash_kern_set_sym(k, p->row, ash_nest_index(n, 0));
     ash_kern_set_sym(k, p->lane, ash_nest_index(n, 0));
     ash_kern_set_sym(k, p->block, column0);
@@ -214,8 +221,10 @@ static void emit_dots(product *p, unsigned rows, unsigned columns, ash_ref colum
     for (unsigned pass = 0; pass < 2; pass++) { /* whole vectors, then single elements */
         unsigned width = pass ? 1 : lanes;
         if (pass && whole == p->inner) break;
-        ash_kern_loop(k, p->step, ash_nest_index(n, pass ? whole : 0),
-                      ash_nest_index(n, pass ? p->inner : whole), width, pass ? 1 : 4);
+        const ash_blocks *around = pass ? &none : &blocks;
+        ash_ref from = ash_nest_index(n, pass ? whole : 0), to = ash_nest_index(n, pass ? p->inner : whole);
+        ash_blocks_open(n, around, width, &from, &to);
+        ash_kern_loop(k, p->step, from, to, width, pass ? 1 : 4);
         ash_ref a = ash_kern_index(k, p->a.linear), b = ash_kern_index(k, p->b.linear), columns_of_b[8];
         for (unsigned c = 0; c < columns; c++)
             columns_of_b[c] = ash_nest_load(
@@ -226,16 +235,17 @@ static void emit_dots(product *p, unsigned rows, unsigned columns, ash_ref colum
                                       ash_nest_binary(n, ASH_OP_ADD, a, ash_nest_index(n, r * row_stride)),
                                       width, ASH_NO_REF);
             for (unsigned c = 0; c < columns; c++) {
-                ash_ref cell = pass ? tails[r * columns + c] : t.cells[r * columns + c];
+                ash_ref cell = pass ? tails[r * columns + c] : t.cells[0][r * columns + c];
                 ash_nest_set(n, cell, ash_nest_fma(n, x, columns_of_b[c], ash_nest_get(n, cell)));
             }
         }
         ash_nest_end(n);
+        ash_tile_close_blocks(&t, around);
         ash_kern_forget(k, mark);
     }
     ash_value root = k->graph->nodes.at[k->group->root].out;
     for (unsigned i = 0; i < rows * columns; i++) {
-        ash_ref sum = ash_nest_hreduce(n, ASH_OP_ADD, ash_nest_get(n, t.cells[i]));
+        ash_ref sum = ash_nest_hreduce(n, ASH_OP_ADD, ash_nest_get(n, t.cells[t.top][i]));
         if (whole != p->inner) sum = ash_nest_binary(n, ASH_OP_ADD, sum, ash_nest_get(n, tails[i]));
         ash_kern_set_sym(k, p->row, ash_nest_index(n, i / columns));
         ash_kern_set_sym(k, p->block,

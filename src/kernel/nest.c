@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Building nests. Every function appends at the end, so that scopes are what is open at that moment.
  *
  * Two economies are made on the way, both cheap and local: index arithmetic and masks on constants are
@@ -27,15 +28,18 @@ void ash_nest_free(ash_nest *nest) {
     ash_vec_free(nest->allocator, &nest->code);
     ash_vec_free(nest->allocator, &nest->buffers);
     ash_vec_free(nest->allocator, &nest->shuffles);
-    nest->failed = false;
+    nest->failed = nest->too_large = false;
 }
 
 ash_status ash_nest_status(const ash_nest *nest, ash_diag *diag) {
+    ASH_FAIL_IF(nest->too_large, diag, ASH_ERROR_OUT_OF_RANGE,
+                "this kernel has more than %u buffers or %u instructions", UINT16_MAX, ASH_NO_REF);
     return nest->failed ? ASH_NO_MEMORY(diag) : ASH_OK;
 }
 
 uint16_t ash_nest_buffer_add(ash_nest *nest, ash_nest_buffer buffer) {
-    if (nest->buffers.len >= UINT16_MAX || !ash_vec_push(nest->allocator, &nest->buffers, buffer)) {
+    nest->too_large |= nest->buffers.len >= UINT16_MAX;
+    if (nest->too_large || !ash_vec_push(nest->allocator, &nest->buffers, buffer)) {
         nest->failed = true;
         return 0;
     }
@@ -43,7 +47,8 @@ uint16_t ash_nest_buffer_add(ash_nest *nest, ash_nest_buffer buffer) {
 }
 
 ash_ref ash_nest_add(ash_nest *nest, ash_inst inst) {
-    if (nest->failed || nest->code.len >= ASH_NO_REF || !ash_vec_push(nest->allocator, &nest->code, inst)) {
+    nest->too_large |= nest->code.len >= ASH_NO_REF;
+    if (nest->failed || nest->too_large || !ash_vec_push(nest->allocator, &nest->code, inst)) {
         nest->failed = true;
         return ASH_NO_REF;
     }
@@ -351,6 +356,11 @@ ash_ref ash_nest_gather(ash_nest *n, uint16_t buf, ash_ref indices, ash_ref mask
 
 void ash_nest_scatter(ash_nest *n, uint16_t buf, ash_ref indices, ash_ref value, ash_ref mask) {
     access(n, make(ASH_NEST_SCATTER, buffer_dtype(n, buf), 0, indices, mask, value), buf);
+}
+
+void ash_nest_poll(ash_nest *n) {
+    ash_nest_add(n, make(ASH_NEST_POLL, ASH_I64, 0, ASH_NO_REF, ASH_NO_REF, ASH_NO_REF));
+    n->polls = true;
 }
 
 void ash_nest_prefetch(ash_nest *n, uint16_t buf, ash_ref index, bool for_writing) {

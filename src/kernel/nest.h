@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Loop nests: the form between fused operators and machine code.
  *
  * A nest is a list of instructions. Each has at most three operands, which are results of earlier
@@ -11,7 +12,9 @@
  * neighbours. Elements of bool are bytes in memory and single bits in registers.
  *
  * The kernel made from a nest has one contract on every device (ash_kernel_fn): it runs the chunks [begin,
- * end), in any split over any number of workers, with the same results. */
+ * end), in any split over any number of workers, with the same results. One that can take long for a single
+ * chunk looks at certain places (POLL) whether it is asked to stop, and then ends where it is; what it
+ * should have written is undefined then. */
 #ifndef ASH_NEST_H
 #define ASH_NEST_H
 
@@ -20,7 +23,8 @@
 
 struct ash_text;
 
-/* buffers: base address of each buffer of the nest; vars: present values of the graph's variables; worker:
+/* buffers: base address of each buffer of the nest, and behind them, where the nest `polls`, the address of
+ * an ash_stop (base/progress.h); vars: present values of the graph's variables; worker:
  * index of the calling thread among those that execute the plan, for scratch buffers. */
 typedef void (*ash_kernel_fn)(void *const *buffers, const int64_t *vars, int64_t begin, int64_t end,
                               int64_t worker);
@@ -68,6 +72,7 @@ typedef enum ash_nest_op {
     ASH_NEST_HREDUCE, /* all lanes of a into a scalar, by the core operator i: ADD, MUL, MIN, MAX, AND, OR;
                          pairwise, halves first, so that the order is fixed: lane j with lane j + ceil(n/2),
                          the middle lane of an odd number waits for the next round */
+    ASH_NEST_POLL,    /* ends the kernel when that is asked for, and notes that something was left out */
     ASH_NEST_OP_COUNT
 } ash_nest_op;
 
@@ -98,12 +103,14 @@ typedef struct ash_nest {
     ASH_VEC(ash_inst) code;
     ASH_VEC(ash_nest_buffer) buffers;
     ASH_VEC(int32_t) shuffles;
-    bool failed; /* out of memory while building: what was added after is lost */
+    bool failed;    /* building failed: what was added after is lost */
+    bool too_large; /* and why: more than references can name; else out of memory */
+    bool polls;     /* it contains a POLL */
 } ash_nest;
 
 void ash_nest_init(ash_nest *nest, const ash_allocator *allocator);
 void ash_nest_free(ash_nest *nest);
-/* ASH_OK, or out of memory if building it failed. */
+/* ASH_OK, or why building it failed. */
 ash_status ash_nest_status(const ash_nest *nest, ash_diag *diag);
 /* Checks structure, operand types and scopes; a defect is ASH_ERROR_INTERNAL. */
 ash_status ash_nest_verify(const ash_nest *nest, ash_diag *diag);
@@ -138,6 +145,7 @@ ash_ref ash_nest_load(ash_nest *n, uint16_t buf, ash_ref index, unsigned lanes, 
 void ash_nest_store(ash_nest *n, uint16_t buf, ash_ref index, ash_ref value, ash_ref mask);
 ash_ref ash_nest_gather(ash_nest *n, uint16_t buf, ash_ref indices, ash_ref mask);
 void ash_nest_scatter(ash_nest *n, uint16_t buf, ash_ref indices, ash_ref value, ash_ref mask);
+void ash_nest_poll(ash_nest *n);
 void ash_nest_prefetch(ash_nest *n, uint16_t buf, ash_ref index, bool for_writing);
 
 /* Elementwise core operators; the result has the operands' lanes, and the dtype that the operator gives.

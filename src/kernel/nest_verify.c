@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Checks a nest from its instructions alone: blocks are closed, operands are earlier results that are in
  * scope and of the right type, immediates are in range. What passes can be given to code generation. */
 #include "ir/ir.h"
@@ -274,6 +275,9 @@ static ash_status instruction(struct check *c, ash_ref ref) {
         ASH_TRY(use_typed(c, ref, inst->a, ASH_I64, inst->lanes));
         return use_typed(c, ref, inst->b, ASH_I64, inst->lanes);
     case ASH_NEST_HREDUCE: return reduce(c, ref);
+    case ASH_NEST_POLL:
+        REQUIRE(c, ref, c->nest->polls, "a look in a nest that is said to have none");
+        break;
     case ASH_NEST_OP_COUNT: break;
     }
     return ASH_OK;
@@ -289,8 +293,7 @@ static ash_status value_has_lanes(struct check *c, ash_ref ref) {
     case ASH_NEST_STORE:
     case ASH_NEST_SCATTER:
     case ASH_NEST_PREFETCH:
-        REQUIRE(c, ref, inst->lanes == 0, "an instruction without result has lanes");
-        break;
+    case ASH_NEST_POLL: REQUIRE(c, ref, inst->lanes == 0, "an instruction without result has lanes"); break;
     default: REQUIRE(c, ref, inst->lanes > 0, "a result without lanes");
     }
     return ASH_OK;

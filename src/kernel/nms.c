@@ -1,8 +1,9 @@
+/* SPDX-License-Identifier: MIT */
 /* Greedy choice among boxes. A chunk is one class of one batch entry.
  *
  *   candidates = boxes whose score exceeds the threshold, in order
- *   k times:     the best candidate is chosen; it and those that overlap it leave the list, which stays in
- * order
+ *   k times:     the best candidate is chosen; it and those that overlap it leave the list, which stays
+ *                in order
  *
  * The list is scratch of the worker. Most boxes score below the threshold, and each choice removes
  * neighbours: so the passes over the list are short, and none goes over all boxes again. Sorting first

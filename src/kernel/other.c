@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Kernels of their own: argument of an extremum, cumulative sum, top k, scatter, numbers of true elements.
  *
  * The first three work on rows: the elements along one axis, for each position of the others; chunks are
@@ -82,7 +83,8 @@ static ash_dim run_rows(rows *r, ash_kern *k, rows_body body) {
     ash_ref to =
         ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, from, size), ash_kern_dim(k, extent));
     r->body = body;
-    ash_loops__vector(&l, &last, from, to, ash_dim_is_const(extent) && extent % l.lanes == 0, call_body, r);
+    ash_loops__vector(&l, &last, from, to, ash_dim_is_const(extent) && extent % l.lanes == 0,
+                      &(ash_loops_inner){.body = call_body, .arg = r});
     ash_nest_end(n);
     return total;
 }
@@ -107,8 +109,7 @@ static ash_ref precedes(ash_kern *k, bool largest, bool nan_first, ash_ref a, as
     return ash_nest_binary(n, ASH_OP_OR, less, by_nan);
 }
 
-/* --- argument of an extremum
- * ------------------------------------------------------------------------------------- */
+/* --- argument of an extremum ---------------------------------------------------------------------- */
 
 /* The extremum so far and where it was; `last`: of equal ones the last. A NaN is the extremum, as it is the
  * result of min and max. */
@@ -172,8 +173,8 @@ static void extremum_store(rows *r, ash_ref at) {
     ash_kern_store(r->k, r->node->out, out, ash_nest_cast(&r->k->nest, ASH_I64, at));
 }
 
-/* Each lane finds the extremum of every so many elements; then the lanes are compared, then what is left.
- */
+/* Each lane finds the extremum of every so many elements; then the lanes are compared, then what is
+ * left. */
 static void argreduce_in_lanes(rows *r, unsigned lanes) {
     ash_kern *k = r->k;
     ash_nest *n = &k->nest;
@@ -218,33 +219,50 @@ static void argreduce_body(rows *r) {
     extremum_store(r, ash_nest_get(n, e.at));
 }
 
-/* --- cumulative sum
- * ---------------------------------------------------------------------------------------------- */
+/* --- cumulative sum ------------------------------------------------------------------------------- */
 
+/* The running sum is that of the present block, plus that of the blocks before (partial.h). */
 static void cumsum_body(rows *r) {
     ash_kern *k = r->k;
     ash_nest *n = &k->nest;
     ash_dtype dtype = ash_kern_dtype(ash_graph__type(k->graph, r->node->out)->dtype);
-    ash_ref sum = ash_nest_cell(n, ash_kern_splat(k, ash_kern_neutral(k, ASH_OP_ADD, dtype)));
+    ash_ref zero = ash_kern_splat(k, ash_kern_neutral(k, ASH_OP_ADD, dtype)), sums[ASH_PARTIAL_LEVELS];
+    unsigned top = 0;
+    int64_t terms = 1;
+    ash_blocks blocks = {0};
+    if (ash_dtype_is_float(dtype))
+        blocks = ash_blocks_plan(ash_kern_max(k, r->count), ASH_PARTIAL_TERMS, &terms, &top);
+    for (unsigned level = 0; level <= top; level++) sums[level] = ash_nest_cell(n, zero);
     ash_sym counter = ash_kern_sym(k, r->count);
     size_t mark = ash_kern_mark(k);
-    ash_ref limit = ash_kern_dim(k, r->count),
-            i = ash_kern_loop(k, counter, ash_nest_index(n, 0), limit, 1, 1);
+    ash_ref limit = ash_kern_dim(k, r->count), from = ash_nest_index(n, 0), to = limit;
+    ash_blocks_open(n, &blocks, 1, &from, &to);
+    ash_ref above = top ? ash_nest_get(n, sums[top]) : ASH_NO_REF;
+    for (unsigned level = top; level > 1; level--)
+        above = ash_nest_binary(n, ASH_OP_ADD, above, ash_nest_get(n, sums[level - 1]));
+    ash_ref i = ash_kern_loop(k, counter, from, to, 1, 1);
     if (ash_node_int(r->node, ASH_ATTR_REVERSE))
         i = ash_nest_binary(n, ASH_OP_SUB, ash_nest_binary(n, ASH_OP_SUB, limit, ash_nest_index(n, 1)), i);
     ash_kern_set_sym(k, r->step, i);
-    ash_ref before = ash_nest_get(n, sum);
+    ash_ref before = ash_nest_get(n, sums[0]);
     ash_ref x = ash_kern_splat(k, ash_kern_eval(k, r->node->ins[0], r->idx));
     ash_ref after = ash_nest_binary(n, ASH_OP_ADD, before, x);
-    ash_nest_set(n, sum, after);
-    ash_kern_store(k, r->node->out, r->idx, ash_node_int(r->node, ASH_ATTR_EXCLUSIVE) ? before : after);
+    ash_nest_set(n, sums[0], after);
+    ash_ref result = ash_node_int(r->node, ASH_ATTR_EXCLUSIVE) ? before : after;
+    if (top) result = ash_nest_binary(n, ASH_OP_ADD, above, result);
+    ash_kern_store(k, r->node->out, r->idx, result);
     ash_nest_end(n);
     ash_kern_forget(k, mark);
+    for (unsigned level = 0; level < blocks.n; level++) {
+        ash_ref sum =
+            ash_nest_binary(n, ASH_OP_ADD, ash_nest_get(n, sums[level + 1]), ash_nest_get(n, sums[level]));
+        ash_nest_set(n, sums[level + 1], sum);
+        ash_nest_set(n, sums[level], zero);
+        ash_nest_end(n);
+    }
 }
 
-/* --- top k
- * -------------------------------------------------------------------------------------------------------
- */
+/* --- top k ---------------------------------------------------------------------------------------- */
 
 /* The best elements so far, in order, in scratch memory: values and indices. */
 typedef struct best_list {
@@ -414,8 +432,8 @@ static ash_ref row_element(ash_kern *k, const rows *r, ash_ref number) {
 }
 
 /* Merges the runs [low, middle) and [middle, high); of equals the left one's come first. No branch depends
- * on the elements: a run that is over is read at its neighbour's place, and what was read does not count.
- */
+ * on the elements: a run that is over is read at its neighbour's place, and what was read does not
+ * count. */
 static void merge_runs(ash_kern *k, const rows *r, const order *o, ash_ref low, ash_ref middle,
                        ash_ref high) {
     ash_nest *n = &k->nest;
@@ -504,9 +522,7 @@ static ash_dim lower_topk(ash_kern *k) {
     return few ? list_topk(k) : sort_topk(k, bits);
 }
 
-/* --- scatter
- * -------------------------------------------------------------------------------------------------------------
- */
+/* --- scatter -------------------------------------------------------------------------------------- */
 
 /* Opens a loop per dim of a type; the caller closes them. */
 static void open_loops(ash_kern *k, const ash_type *type, ash_ix *idx) {
@@ -587,9 +603,7 @@ static ash_dim lower_scatter(ash_kern *k) {
     return 1;
 }
 
-/* --- nonzero
- * -------------------------------------------------------------------------------------------------------------
- */
+/* --- nonzero -------------------------------------------------------------------------------------- */
 
 /* One pass that writes every element's number to the place after the last one found, and steps on where the
  * element is true: no branch depends on the data. The count never exceeds the elements that were seen. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Programs: what a graph becomes when it is fused and lowered. Buffers, and the steps that read and write
  * them, in an order that respects every dependence. This is all that the memory planner's accesses, code
  * generation and the runtime see of a model; nothing in it depends on threads, streams or addresses.
@@ -10,6 +11,7 @@
 #ifndef ASH_PROGRAM_H
 #define ASH_PROGRAM_H
 
+#include "base/progress.h"
 #include "base/target.h"
 #include "ir/ir.h"
 #include "nest.h"
@@ -72,7 +74,9 @@ typedef struct ash_step {
     const char *const *nodes; /* names of the graph nodes it holds, for diagnostics */
     uint32_t n_nodes;
     double flops, bytes; /* work and least traffic at the variables' maxima */
-    double work; /* nanoseconds that the arithmetic is taken to need on one core; 0: not estimated */
+    double
+        chunk_work; /* units of work that one chunk can take at most, of some tenths of a nanosecond each */
+    double work;    /* nanoseconds that the arithmetic is taken to need on one core; 0: not estimated */
 } ash_step;
 
 /* What a step of kind ASH_STEP_CALL calls. */
@@ -101,6 +105,7 @@ typedef struct ash_lower_options {
     bool fuse;             /* false: one kernel per node */
     const ash_value *keep; /* values (of the caller's graph) that must exist in a buffer of their own */
     size_t n_keep;
+    const ash_progress *progress; /* told between kernels; NULL: nobody asks */
 } ash_lower_options;
 
 /* Fuses and lowers a graph for a target. The program shares the graph's blobs and is otherwise independent

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Settled variables in programs: the step that gives one its value, and who must come after it.
  *
  * A step of its own reads the count and sets the variable; what it writes besides, the result of the node,
@@ -10,10 +11,8 @@
 static bool read_settled(void *user, uint32_t var) {
     ash_kern *k = user;
     ash_value settler = ash_graph__settler(k->graph, var);
-    if (settler == ASH_NO_VALUE)
-        k->failed = true; /* the graph has been verified */
-    else
-        ash_kern_access(k, settler, false);
+    ash_kern_expect(k, settler != ASH_NO_VALUE); /* the graph has been verified */
+    if (settler != ASH_NO_VALUE) ash_kern_access(k, settler, false);
     return true;
 }
 

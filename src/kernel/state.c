@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Where the new values of states lie.
  *
  * A state's new value is computed by steps like any other, into a buffer of its own. When all steps are

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tile.h"
 
 enum {
@@ -6,8 +7,7 @@ enum {
     CHUNKS = 32            /* so many, between these bounds */
 };
 
-/* --- choosing a shape
- * ----------------------------------------------------------------------------------------------------- */
+/* --- choosing a shape ----------------------------------------------------------------------------- */
 
 /* Cycles of one inner step: two multiply-adds and two loads each cycle, and four cycles until a sum can be
  * used again, which eight sums just fill: any load that is late costs them time. */
@@ -48,12 +48,11 @@ ash_tile_shape ash_tile_choose(const ash_target *target, int64_t rows, int64_t b
     return best;
 }
 
-/* --- choosing an order
- * ------------------------------------------------------------------------------------------------------ */
+/* --- choosing an order ---------------------------------------------------------------------------- */
 
 /* Bytes from beyond the second-level cache decide. Either a strip stays in it while all lines pass, once
- * for each strip unless they fit beside it; or some lines stay while all strips pass, once for each part.
- */
+ * for each strip unless they fit beside it; or some lines stay while all strips pass, once for each
+ * part. */
 ash_tile_cut ash_tile_choose_cut(const ash_target *target, const ash_tile_work *w) {
     int64_t lines = ASH_MAX(w->lines, 1), line_flops = ASH_MAX(w->line_flops, 1);
     double all = (double)lines * (double)w->line_bytes, second = (double)w->strips * (double)w->strip_bytes;
@@ -85,8 +84,7 @@ ash_ref ash_tile_decode(ash_kern *k, const ash_tile_cut *cut, ash_ref chunk, ash
     return ash_nest_idiv(n, rest, outer);
 }
 
-/* --- slices of the inner dimension
- * ------------------------------------------------------------------------------------------------------ */
+/* --- slices of the inner dimension ---------------------------------------------------------------- */
 
 enum {
     SLICED_TILES = 4 /* so many at least use a slice, so that sums in memory are worth it */
@@ -126,9 +124,7 @@ static ash_ref sum_at(const ash_tile *t, const ash_tile_slices *s, ash_ref slot,
                            ash_nest_index(n, i * t->lanes));
 }
 
-/* --- accumulators
- * -----------------------------------------------------------------------------------------------------------
- */
+/* --- accumulators --------------------------------------------------------------------------------- */
 
 void ash_tile_set_root(ash_tile *t, const ash_ix *anchor_index) {
     const ash_kern *k = t->k;
@@ -138,22 +134,32 @@ void ash_tile_set_root(ash_tile *t, const ash_ix *anchor_index) {
         if (labels[d] != ASH_LABEL_NONE) t->root[labels[d]] = anchor_index[d];
 }
 
-void ash_tile_open(ash_tile *t, const ash_tile_slices *slices, ash_ref slot) {
+void ash_tile_open(ash_tile *t) {
     ash_nest *n = &t->k->nest;
     ash_ref zero = ash_nest_splat(n, ash_nest_float(n, ASH_F32, 0), t->lanes);
-    for (unsigned i = 0; i < t->rows * t->vectors; i++) t->cells[i] = ash_nest_cell(n, zero);
-    if (!slices || slices->count == 1) return;
-    ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, ash_nest_index(n, 0), slices->from));
-    for (unsigned i = 0; i < t->rows * t->vectors; i++)
-        ash_nest_set(n, t->cells[i],
-                     ash_nest_load(n, slices->buf, sum_at(t, slices, slot, i), t->lanes, ASH_NO_REF));
-    ash_nest_end(n);
+    for (unsigned level = 0; level <= t->top; level++)
+        for (unsigned i = 0; i < t->rows * t->vectors; i++) t->cells[level][i] = ash_nest_cell(n, zero);
+}
+
+void ash_tile_close_blocks(ash_tile *t, const ash_blocks *blocks) {
+    ash_nest *n = &t->k->nest;
+    for (unsigned level = blocks->level; level < blocks->level + blocks->n; level++) {
+        ash_ref zero =
+            ash_nest_splat(n, ash_nest_float(n, ASH_F32, 0), t->lanes); /* in this block's scope */
+        for (unsigned i = 0; i < t->rows * t->vectors; i++) {
+            ash_ref here = t->cells[level][i], above = t->cells[level + 1][i];
+            ash_nest_set(n, above,
+                         ash_nest_binary(n, ASH_OP_ADD, ash_nest_get(n, above), ash_nest_get(n, here)));
+            ash_nest_set(n, here, zero);
+        }
+        ash_nest_end(n);
+    }
 }
 
 void ash_tile_add(ash_tile *t, unsigned p, const ash_ref *b, ash_ref a) {
     ash_nest *n = &t->k->nest;
     for (unsigned v = 0; v < t->vectors; v++) {
-        ash_ref cell = t->cells[p * t->vectors + v];
+        ash_ref cell = t->cells[0][p * t->vectors + v];
         ash_nest_set(n, cell, ash_nest_fma(n, a, b[v], ash_nest_get(n, cell)));
     }
 }
@@ -197,7 +203,7 @@ static void store_results(ash_tile *t, ash_sym row, ash_ref row0) {
     for (unsigned p = 0; p < t->rows; p++) {
         ash_kern_set_sym(k, row, ash_nest_binary(n, ASH_OP_ADD, row0, ash_nest_index(n, p)));
         for (unsigned v = 0; v < t->vectors; v++) {
-            ash_ref vector = ash_nest_get(n, t->cells[p * t->vectors + v]);
+            ash_ref vector = ash_nest_get(n, t->cells[t->top][p * t->vectors + v]);
             ash_ref number = ash_nest_binary(n, ASH_OP_ADD, t->first, ash_nest_index(n, v));
             for (unsigned r = 0; r < runs; r++) {
                 ash_ref block = ash_nest_binary(n, ASH_OP_MUL, number, ash_nest_index(n, runs));
@@ -216,10 +222,16 @@ void ash_tile_store(ash_tile *t, ash_sym row, ash_ref row0, const ash_tile_slice
         store_results(t, row, row0);
         return;
     }
+    const ash_ref *cells = t->cells[t->top];
+    ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, ash_nest_index(n, 0), slices->from));
+    for (unsigned i = 0; i < t->rows * t->vectors; i++) {
+        ash_ref before = ash_nest_load(n, slices->buf, sum_at(t, slices, slot, i), t->lanes, ASH_NO_REF);
+        ash_nest_set(n, cells[i], ash_nest_binary(n, ASH_OP_ADD, before, ash_nest_get(n, cells[i])));
+    }
+    ash_nest_end(n);
     ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, slices->to, ash_nest_index(n, slices->total)));
     for (unsigned i = 0; i < t->rows * t->vectors; i++)
-        ash_nest_store(n, slices->buf, sum_at(t, slices, slot, i), ash_nest_get(n, t->cells[i]),
-                       ASH_NO_REF);
+        ash_nest_store(n, slices->buf, sum_at(t, slices, slot, i), ash_nest_get(n, cells[i]), ASH_NO_REF);
     ash_nest_else(n);
     store_results(t, row, row0);
     ash_nest_end(n);
@@ -234,9 +246,7 @@ bool ash_tile_operand_at(ash_kern *k, ash_value value, const ash_ix *idx, ash_ti
     return true;
 }
 
-/* --- small helpers
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- small helpers -------------------------------------------------------------------------------- */
 
 ash_ref ash_kern_argument(ash_kern *k, ash_nest_op op) {
     return ash_nest_add(&k->nest, (ash_inst){.op = (uint16_t)op,

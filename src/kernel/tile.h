@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Register tiles: what matrix products and convolutions share.
  *
  * A tile holds rows x vectors accumulators in registers. One step of the inner dimension loads `vectors`
@@ -11,6 +12,7 @@
 #define ASH_TILE_H
 
 #include "kern.h"
+#include "partial.h"
 
 enum { ASH_TILE_MAX = 31 };
 
@@ -50,8 +52,8 @@ ash_ref ash_tile_decode(ash_kern *k, const ash_tile_cut *cut, ash_ref chunk, ash
  *
  *     for each slice                           of the inner dimension: `size` of `total` blocks
  *         for each tile of the chunk
- *             acc = first slice ? 0 : sums     sums at: worker's part + slot
- *             acc += slice
+ *             acc = slice
+ *             first slice ? : acc += sums      sums at: worker's part + slot
  *             last slice ? results = acc : sums = acc
  */
 typedef struct ash_tile_slices {
@@ -71,22 +73,26 @@ typedef struct ash_tile {
     ash_kern *k;
     const ash_node *anchor;
     unsigned rows, vectors, lanes;
-    unsigned store_lanes;        /* lanes that lie side by side in the result: a divisor of `lanes` */
-    ash_ref cells[ASH_TILE_MAX]; /* acc[p][v] at p * vectors + v */
-    ash_sym block, lane;         /* output channel or column: block * store_lanes + lane */
-    ash_ref first;               /* number of vector 0 */
-    ash_ix root[ASH_MAX_AXES];   /* index of the group's root, in the tile's symbols */
+    unsigned store_lanes; /* lanes that lie side by side in the result: a divisor of `lanes` */
+    unsigned top;         /* level of the sums in the end: as many partial sums below it */
+    ash_ref cells[ASH_PARTIAL_LEVELS][ASH_TILE_MAX]; /* acc[p][v] at p * vectors + v, in each level */
+    ash_sym block, lane;       /* output channel or column: block * store_lanes + lane */
+    ash_ref first;             /* number of vector 0 */
+    ash_ix root[ASH_MAX_AXES]; /* index of the group's root, in the tile's symbols */
     int64_t columns; /* in all; a vector that reaches past them is masked. 0: all vectors are whole */
 } ash_tile;
 
 /* Sets the root's index from that of the anchor's result. */
 void ash_tile_set_root(ash_tile *t, const ash_ix *anchor_index);
-/* Makes the accumulators: zero, or as `slices` (if not NULL) left them at element `slot`. */
-void ash_tile_open(ash_tile *t, const ash_tile_slices *slices, ash_ref slot);
+/* Makes the accumulators of all levels: zero. */
+void ash_tile_open(ash_tile *t);
+/* Closes the block loops around a loop that adds to the accumulators (partial.h). */
+void ash_tile_close_blocks(ash_tile *t, const ash_blocks *blocks);
 /* One multiply-add per accumulator of rows [from, to): a[p] scalar or vector refs, b[v] vector refs. */
 void ash_tile_add(ash_tile *t, unsigned p, const ash_ref *b, ash_ref a);
-/* Evaluates and stores the root for every accumulator; the row symbol takes row0 + p. With slices to come
- * keeps the accumulators at element `slot` instead. */
+/* Evaluates and stores the root for every accumulator; the row symbol takes row0 + p. With `slices` (if not
+ * NULL), what earlier ones left at element `slot` is added first, and with slices to come the sums are kept
+ * there instead. */
 void ash_tile_store(ash_tile *t, ash_sym row, ash_ref row0, const ash_tile_slices *slices, ash_ref slot);
 
 /* Loads for tiles: the address of an operand. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Winograd convolutions: an input transform, a transform of the weights, one product of matrices for each
  * point, an output transform, block by block.
  *
@@ -275,9 +276,8 @@ static void make_symbols(winograd *g) {
     ash_ix w[] = {ash_ix_const(ixs, 0),      ash_ix_sym(ixs, g->vector),   ash_ix_sym(ixs, g->w_block),
                   ash_ix_sym(ixs, g->w_row), ash_ix_sym(ixs, g->w_column), ash_ix_sym(ixs, g->w_lane),
                   ash_ix_const(ixs, 0)};
-    if (!ash_tile_operand_at(k, g->node->ins[0], x, &g->x) ||
-        !ash_tile_operand_at(k, g->node->ins[1], w, &g->w))
-        k->failed = true; /* both are stored: out of memory */
+    ash_kern_expect(k, ash_tile_operand_at(k, g->node->ins[0], x, &g->x) && /* both are stored */
+                           ash_tile_operand_at(k, g->node->ins[1], w, &g->w));
 }
 
 /* The image, first row and first column of a tile's results. */
@@ -427,19 +427,14 @@ static void emit_product(winograd *g, unsigned rows, unsigned vectors, ash_ref r
     ash_tile t = {.k = k, .anchor = g->node, .rows = rows, .vectors = vectors, .lanes = g->lanes};
     ash_ref m = add(g, add(g, g->m_at, times(g, g->point, g->m_point)),
                     times(g, add(g, times(g, slot, g->block), row0), g->lanes));
-    ash_tile_open(&t, NULL, ASH_NO_REF);
-    if (g->depth < g->channel_blocks) {
-        ash_nest_if(n, less(g, number(g, 0), g->low));
-        for (unsigned r = 0; r < rows; r++)
-            for (unsigned i = 0; i < vectors; i++)
-                ash_nest_set(n, t.cells[r * vectors + i],
-                             ash_nest_load(n, g->m_buf, plus(g, m, (i * g->block + r) * g->lanes), g->lanes,
-                                           ASH_NO_REF));
-        ash_nest_end(n);
-    }
+    int64_t terms = g->x_lanes;
+    ash_blocks blocks = ash_blocks_plan(g->depth, ASH_PARTIAL_TILE_TERMS, &terms, &t.top);
+    ash_tile_open(&t);
     ash_ref v = add(g, add(g, g->v_at, times(g, g->point, g->v_point)), times(g, row0, g->x_lanes));
     ash_ref u = add(g, g->u_at, times(g, g->u_slice, g->u_point));
-    ash_ref block = ash_nest_loop(n, number(g, 0), minus(g, g->high, g->low), 1, 1);
+    ash_ref from = number(g, 0), to = minus(g, g->high, g->low);
+    ash_blocks_open(n, &blocks, 1, &from, &to);
+    ash_ref block = ash_nest_loop(n, from, to, 1, 1);
     ash_ref inner = ash_nest_loop(n, number(g, 0), number(g, g->x_lanes), 1, 8), b[8];
     ash_ref channel = add(g, times(g, block, g->x_lanes), inner);
     u = add(g, u, times(g, channel, g->shape.vectors * g->lanes));
@@ -452,10 +447,21 @@ static void emit_product(winograd *g, unsigned rows, unsigned vectors, ash_ref r
     }
     ash_nest_end(n);
     ash_nest_end(n);
+    ash_tile_close_blocks(&t, &blocks);
+    const ash_ref *cells = t.cells[t.top];
+    if (g->depth < g->channel_blocks) { /* what earlier blocks of channels have added up */
+        ash_nest_if(n, less(g, number(g, 0), g->low));
+        for (unsigned i = 0; i < rows * vectors; i++) {
+            ash_ref at = plus(g, m, (i % vectors * g->block + i / vectors) * g->lanes);
+            ash_ref before = ash_nest_load(n, g->m_buf, at, g->lanes, ASH_NO_REF);
+            ash_nest_set(n, cells[i], add(g, before, ash_nest_get(n, cells[i])));
+        }
+        ash_nest_end(n);
+    }
     for (unsigned r = 0; r < rows; r++)
         for (unsigned i = 0; i < vectors; i++)
             ash_nest_store(n, g->m_buf, plus(g, m, (i * g->block + r) * g->lanes),
-                           ash_nest_get(n, t.cells[r * vectors + i]), ASH_NO_REF);
+                           ash_nest_get(n, cells[r * vectors + i]), ASH_NO_REF);
 }
 
 /* All tiles of the chunk for some vectors. */
@@ -519,7 +525,7 @@ static void store_row(winograd *g, const ash_ref *y, ash_ref column, ash_ref vec
                       .columns = ash_node_int(g->node, ASH_ATTR_O)};
         bool test = j && !whole;
         ash_tile_set_root(&t, g->anchor);
-        t.cells[0] = ash_nest_cell(n, y[j]);
+        t.cells[0][0] = ash_nest_cell(n, y[j]);
         if (test) ash_nest_if(n, less(g, plus(g, column, j), ash_kern_dim(k, g->out[1])));
         ash_tile_store(&t, g->column, plus(g, column, j), NULL, ASH_NO_REF);
         if (test) ash_nest_end(n);

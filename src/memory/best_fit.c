@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Offline greedy: in order of decreasing size, each item goes into the smallest gap that is free during its
  * whole lifetime and large enough, or on top (XLA's GlobalDecreasingSizeBestFitHeap works so). Large items
  * first, because what is placed late must be happy with small gaps.
@@ -31,8 +32,8 @@ static bool count_pairs(const ash_allocator *a, const ash_memory__pack *pack, ui
     return true;
 }
 
-/* The items by decreasing size or, with `births`, in order of birth and by decreasing size in one column.
- */
+/* The items by decreasing size or, with `births`, in order of birth and by decreasing size in one
+ * column. */
 static uint32_t *make_order(const ash_allocator *a, const ash_memory__pack *pack, bool births) {
     uint32_t n = pack->count, *order = NULL;
     ash_memory__key *keys = ash_mem_alloc(a, n, sizeof *keys), *room = ash_mem_alloc(a, n, sizeof *room);

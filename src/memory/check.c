@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The checker: derives everything again from the problem and judges places, whoever made them. It shares no
  * code with the planners, their sorting included, and decides by another method: where they pack
  * rectangles, it replays time.
@@ -53,8 +54,30 @@ typedef struct checker {
 
 #define FOUND(diag, ...) return ash_fail((diag), ASH_ERROR_INTERNAL, __VA_ARGS__)
 
-/* --- places, one by one
- * ------------------------------------------------------------------------------------------- */
+/* --- places, one by one --------------------------------------------------------------------------- */
+
+/* What the arithmetic below relies on: lists that are there, and numbers with room above them. */
+static ash_status check_form(const ash_memory_problem *problem, ash_diag *diag) {
+    const int64_t most = INT64_C(1) << 62;
+    ASH_FAIL_IF((problem->buffer_count && !problem->buffers) || (problem->hole_count && !problem->holes),
+                diag, ASH_ERROR_INVALID_ARGUMENT, "the buffers or the holes are NULL");
+    ASH_FAIL_IF(problem->streams && problem->buffer_count && (!problem->acquire || !problem->release), diag,
+                ASH_ERROR_INVALID_ARGUMENT, "streams without clocks");
+    for (uint32_t i = 0; i < problem->hole_count; i++) {
+        const ash_memory_hole *h = &problem->holes[i];
+        ASH_FAIL_IF(h->size > UINT64_MAX - h->offset, diag, ASH_ERROR_OUT_OF_RANGE,
+                    "hole %u ends past 64 bits", i);
+    }
+    for (uint32_t i = 0; i < problem->buffer_count && !problem->streams; i++)
+        ASH_FAIL_IF(problem->buffers[i].begin < -most || problem->buffers[i].end > most, diag,
+                    ASH_ERROR_OUT_OF_RANGE, "the lifetime of buffer %u leaves 62 bits", i);
+    for (size_t i = 0; i < (size_t)problem->buffer_count * problem->streams; i++)
+        ASH_FAIL_IF(problem->acquire[i] < 0 || problem->acquire[i] > most || problem->release[i] < 0 ||
+                        problem->release[i] > most,
+                    diag, ASH_ERROR_OUT_OF_RANGE, "a clock of buffer %zu leaves 62 bits",
+                    i / problem->streams);
+    return ASH_OK;
+}
 
 static ash_status check_place(const checker *c, uint32_t i, ash_diag *diag) {
     const ash_memory_buffer *b = &c->problem->buffers[i];
@@ -67,6 +90,8 @@ static ash_status check_place(const checker *c, uint32_t i, ash_diag *diag) {
         FOUND(diag, "buffer %u and its root %u are in different arenas", i, b->root);
     if (p->arena == ASH_MEMORY_NONE) {
         ash_memory_kind kind = c->problem->buffers[member ? b->root : i].kind;
+        if (b->pinned != ASH_MEMORY_UNPINNED)
+            FOUND(diag, "buffer %u has no place, but is pinned at %llu", i, (unsigned long long)b->pinned);
         if (kind != ASH_MEMORY_PARAMETER && kind != ASH_MEMORY_INPUT && kind != ASH_MEMORY_CONSTANT)
             FOUND(diag, "buffer %u has no place, and no one else can give it one", i);
         return ASH_OK;
@@ -98,8 +123,7 @@ static ash_status check_place(const checker *c, uint32_t i, ash_diag *diag) {
     return ASH_OK;
 }
 
-/* --- lifetimes
- * ---------------------------------------------------------------------------------------------------- */
+/* --- lifetimes ------------------------------------------------------------------------------------ */
 
 static bool lives(const int64_t *from, const int64_t *to, uint32_t clock) {
     for (uint32_t s = 0; s < clock; s++)
@@ -126,7 +150,8 @@ static void find_program(checker *c) {
     if (c->first == c->last) c->last++;
 }
 
-/* A root is live from the first to the last moment of anything in it; a kind at the boundary for longer. */
+/* A root is live from the first to the last moment of anything in it; where one of its buffers is of a kind
+ * at the boundary, for longer. */
 static void find_lifetimes(checker *c) {
     const ash_memory_problem *problem = c->problem;
     uint32_t clock = c->clock;
@@ -148,10 +173,10 @@ static void find_lifetimes(checker *c) {
     }
     for (uint32_t i = 0; i < problem->buffer_count; i++) {
         const ash_memory_buffer *b = &problem->buffers[i];
-        ash_memory_kind kind = b->root == ASH_MEMORY_NONE ? b->kind : problem->buffers[b->root].kind;
+        ash_memory_kind kind = b->kind;
         bool forever =
             kind == ASH_MEMORY_PARAMETER || kind == ASH_MEMORY_CONSTANT || kind == ASH_MEMORY_STATE;
-        bool kept = b->kind == ASH_MEMORY_OUTPUT; /* and with it the bytes of its root */
+        bool kept = kind == ASH_MEMORY_OUTPUT;
         size_t at = (size_t)(b->root == ASH_MEMORY_NONE ? i : b->root) * clock;
         for (uint32_t s = 0; s < clock; s++) {
             if (forever || kind == ASH_MEMORY_INPUT) c->from[at + s] = c->first;
@@ -163,15 +188,13 @@ static void find_lifetimes(checker *c) {
     }
 }
 
-/* --- events
- * -------------------------------------------------------------------------------------------------------
- */
+/* --- events --------------------------------------------------------------------------------------- */
 
 enum { DIGIT = 11, VALUES = 1 << DIGIT };
 
 /* Sorts records of `words` numbers by the first, from the least digit up; digits in which all agree are
- * passed over, and what is in order already is left alone. Records go to and fro between `at` and `room`.
- */
+ * passed over, and what is in order already is left alone. Records go to and fro between `at` and
+ * `room`. */
 static void sort_records(uint64_t *at, uint64_t *room, size_t count, size_t words) {
     uint64_t differ = 0, descents = 0;
     for (size_t i = 1; i < count; i++) {
@@ -240,9 +263,7 @@ static ash_status make_events(checker *c, ash_diag *diag) {
     return ASH_OK;
 }
 
-/* --- bytes
- * --------------------------------------------------------------------------------------------------------
- */
+/* --- bytes ---------------------------------------------------------------------------------------- */
 
 static void event_bytes(const checker *c, const event *e, uint64_t *low, uint64_t *high) {
     *low = is_hole(e) ? c->problem->holes[number_of(e)].offset : c->places[number_of(e)].offset;
@@ -293,8 +314,7 @@ static void history_put(history *h, size_t pieces, size_t low, size_t high, int6
     for (size_t node = last / 2; node; node /= 2) h->most[node] = ASH_MAX(h->most[node], end);
 }
 
-/* --- the replay
- * --------------------------------------------------------------------------------------------------- */
+/* --- the replay ----------------------------------------------------------------------------------- */
 
 /* Some event before `at` holds bytes of it for too long: names it. */
 static ash_status name_clash(const checker *c, const event *events, size_t at, ash_diag *diag) {
@@ -387,9 +407,10 @@ ash_status ash_memory_check(ash_context *context, const ash_memory_problem *prob
     ash_memory_check_report ignored;
     if (!report) report = &ignored;
     *report = (ash_memory_check_report){.clash = {ASH_MEMORY_NONE, ASH_MEMORY_NONE}};
-    ASH_FAIL_IF(!context || !problem || (problem->buffer_count && !places) || (arena_count && !arenas),
-                diag, ASH_ERROR_INVALID_ARGUMENT,
-                "the context, the problem, the places or the arenas are NULL");
+    ASH_NEED(diag, context, problem);
+    if (problem->buffer_count) ASH_NEED(diag, places);
+    if (arena_count) ASH_NEED(diag, arenas);
+    ASH_TRY(check_form(problem, diag));
     const ash_allocator *a = ash_context__allocator(context);
     checker c = {.allocator = a,
                  .problem = problem,

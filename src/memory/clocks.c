@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Happens-before in place of a total order.
  *
  * Class X may hand its bytes to Y when release(X) <= acquire(Y) in every stream. Sorted by the sum of the

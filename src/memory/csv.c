@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Reads problems in MiniMalloc's CSV format. Every number is checked; an error names the line, the column
  * and the text. */
 #include "ashlar/memory_report.h"
@@ -186,7 +187,7 @@ static ash_status read_buffer(const reader *r, ash_memory_csv *csv) {
     if (is_given(r, KIND)) ASH_TRY(read_kind(r, &b.kind));
     if (is_given(r, ROOT)) ASH_TRY(read_root(r, &b));
     if (r->field[LANE]) ASH_TRY(read_size(r, LANE, &lane));
-    if (lane >= UINT32_MAX)
+    if (lane > UINT32_MAX)
         return BAD(r, "line %llu: lane %llu", (unsigned long long)r->line, (unsigned long long)lane);
     if (b.begin > b.end)
         return BAD(r, "line %llu: the lifetime [%lld, %lld) ends before it begins",
@@ -253,10 +254,10 @@ done:
 
 ash_status ash_memory_csv_read(ash_context *context, const char *text, uint64_t size, ash_memory_csv **out,
                                ash_diag *diag) {
-    ASH_FAIL_IF(!out, diag, ASH_ERROR_INVALID_ARGUMENT, "the place for the problem is NULL");
+    ASH_NEED(diag, out);
     *out = NULL;
-    ASH_FAIL_IF(!context || (size && !text), diag, ASH_ERROR_INVALID_ARGUMENT,
-                "the context or the text is NULL");
+    ASH_NEED(diag, context);
+    if (size) ASH_NEED(diag, text);
     const ash_allocator *a = ash_context__allocator(context);
     ash_memory_csv *csv = ash_mem_calloc(a, 1, sizeof *csv);
     if (!csv) return ASH_NO_MEMORY(diag);
@@ -293,14 +294,14 @@ void ash_memory_csv_destroy(ash_memory_csv *csv) {
 }
 
 const ash_memory_problem *ash_memory_csv_problem(const ash_memory_csv *csv) {
-    return &csv->problem;
+    return csv ? &csv->problem : NULL;
 }
 
 const ash_memory_place *ash_memory_csv_places(const ash_memory_csv *csv) {
-    return csv->placed ? csv->places.at : NULL;
+    return csv && csv->placed ? csv->places.at : NULL;
 }
 
 const ash_memory_arena *ash_memory_csv_arenas(const ash_memory_csv *csv, uint32_t *count) {
-    if (count) *count = (uint32_t)csv->arenas.len;
-    return csv->arenas.at;
+    if (count) *count = csv ? (uint32_t)csv->arenas.len : 0;
+    return csv ? csv->arenas.at : NULL;
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* From a problem to classes: checks every field, joins aliases to their roots, and widens lifetimes as the
  * kinds and the options ask. Nothing after this file looks at a single buffer again until offsets are
  * handed out. */
@@ -90,7 +91,13 @@ static ash_status check_problem(const ash_memory_problem *problem, const ash_mem
                 problem->streams, LARGEST_STREAMS);
     ASH_FAIL_IF(problem->streams && problem->buffer_count && (!problem->acquire || !problem->release), diag,
                 ASH_ERROR_INVALID_ARGUMENT, "streams without clocks");
-    for (uint32_t i = 0; i < problem->buffer_count; i++) ASH_TRY(check_buffer(problem, options, i, diag));
+    uint64_t total = 0; /* of roots, one after the other */
+    for (uint32_t i = 0; i < problem->buffer_count; i++) {
+        ASH_TRY(check_buffer(problem, options, i, diag));
+        if (problem->buffers[i].root == ASH_MEMORY_NONE) total += problem->buffers[i].size;
+        ASH_FAIL_IF(total > LARGEST, diag, ASH_ERROR_OUT_OF_RANGE,
+                    "%s: with it the sizes add up to more than 2^62 bytes", LABEL(i));
+    }
     for (uint32_t i = 0; i < problem->hole_count; i++) {
         const ash_memory_hole *h = &problem->holes[i];
         ASH_FAIL_IF(h->offset > LARGEST || h->size > LARGEST, diag, ASH_ERROR_OUT_OF_RANGE,
@@ -141,7 +148,8 @@ static ash_status join_member(ash_memory__instance *in, uint32_t class, uint32_t
     ash_memory__class *c = &in->classes[class];
     c->align = ASH_MAX(c->align, b->align);
     c->ancestor |= b->output_ancestor;
-    c->output |= b->kind == ASH_MEMORY_OUTPUT;
+    c->from_start |= ash_memory__from_start(b->kind);
+    c->to_end |= ash_memory__to_end(b->kind);
     if (b->pinned == ASH_MEMORY_UNPINNED) return ASH_OK;
     ASH_FAIL_IF(b->pinned < b->root_offset, diag, ASH_ERROR_INVALID_ARGUMENT,
                 "%s: pinned at %llu, its root would begin below 0", LABEL(buffer),
@@ -156,34 +164,34 @@ static ash_status join_member(ash_memory__instance *in, uint32_t class, uint32_t
     return ASH_OK;
 }
 
-static ash_memory_reason left_out(ash_memory_kind kind, const ash_memory_options *options) {
-    if (kind == ASH_MEMORY_PARAMETER && !options->allocate_params) return ASH_MEMORY_LEFT_PARAMETER;
-    if (kind == ASH_MEMORY_INPUT && !options->allocate_inputs) return ASH_MEMORY_LEFT_INPUT;
-    if (kind == ASH_MEMORY_CONSTANT && !options->allocate_constants) return ASH_MEMORY_LEFT_CONSTANT;
+/* What is pinned has its bytes already, and keeps them. */
+static ash_memory_reason left_out(const ash_memory__class *c, const ash_memory_options *options) {
+    if (c->pinned != ASH_MEMORY_UNPINNED) return ASH_MEMORY_PLACED;
+    if (c->kind == ASH_MEMORY_PARAMETER && options->omit_params) return ASH_MEMORY_LEFT_PARAMETER;
+    if (c->kind == ASH_MEMORY_INPUT && options->omit_inputs) return ASH_MEMORY_LEFT_INPUT;
+    if (c->kind == ASH_MEMORY_CONSTANT && options->omit_constants) return ASH_MEMORY_LEFT_CONSTANT;
     return ASH_MEMORY_PLACED;
 }
 
-/* Lifetimes as the kinds ask: what the program computes once stays, what the caller fills is there from the
- * start, also when nothing reads it, and what the caller reads stays to the end. */
+/* Lifetimes as the kinds of root and members ask. What is there from the start is live, if only then; what
+ * nothing touches has no end to be kept to. */
 static void widen(ash_memory__instance *in, uint32_t class, const ash_memory_options *options) {
     const ash_memory__class *c = &in->classes[class];
-    bool forever =
-        c->kind == ASH_MEMORY_PARAMETER || c->kind == ASH_MEMORY_CONSTANT || c->kind == ASH_MEMORY_STATE;
-    bool from_start = forever || c->kind == ASH_MEMORY_INPUT;
-    bool to_end = forever || c->output || (c->ancestor && options->pin_output_ancestors);
+    bool from_start = c->from_start;
+    bool to_end = c->to_end || (c->ancestor && options->pin_output_ancestors);
     if (!in->streams) {
         if (from_start && c->begin >= c->end) in->classes[class].end = in->horizon_begin + 1;
         if (from_start) in->classes[class].begin = in->horizon_begin;
-        if (to_end) in->classes[class].end = in->horizon_end;
+        if (to_end && c->begin < c->end) in->classes[class].end = in->horizon_end;
         return;
     }
-    for (size_t s = (size_t)class * in->streams, end = s + in->streams; s < end; s++) {
-        if (from_start) in->acquire[s] = 0;
-        if (to_end) in->release[s] = in->horizon_end;
-    }
     size_t at = (size_t)class * in->streams;
-    if (!from_start || live_clock(in->acquire + at, in->release + at, in->streams)) return;
-    for (size_t s = at; s < at + in->streams; s++) in->release[s] = 1;
+    bool live = live_clock(in->acquire + at, in->release + at, in->streams);
+    for (size_t s = at; s < at + in->streams; s++) {
+        if (from_start) in->acquire[s] = 0;
+        if (from_start && !live) in->release[s] = 1;
+        if (to_end && (live || from_start)) in->release[s] = in->horizon_end;
+    }
 }
 
 /* First and last half step of the whole program. With clocks the end is one past every clock. */
@@ -233,7 +241,14 @@ static ash_status make_classes(ash_memory__instance *in, const ash_memory_option
     }
     ash_mem_free(in->allocator, fresh, count, sizeof *fresh);
     for (uint32_t c = 0; c < count; c++) {
-        in->classes[c].reason = left_out(in->classes[c].kind, options);
+        const ash_memory__class *class = &in->classes[c];
+        ASH_FAIL_IF(
+            class->pinned != ASH_MEMORY_UNPINNED && class->pinned % class->align, diag,
+            ASH_ERROR_INVALID_ARGUMENT,
+            "%s: pinned to begin at %llu, which is no multiple of %llu, the alignment of what lies in "
+            "it",
+            LABEL(class->root), (unsigned long long)class->pinned, (unsigned long long)class->align);
+        in->classes[c].reason = left_out(class, options);
         widen(in, c, options);
     }
     return ASH_OK;

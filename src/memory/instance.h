@@ -1,7 +1,8 @@
+/* SPDX-License-Identifier: MIT */
 /* What the planners work on, made from a problem and its options:
  *
- *   buffers ─alias classes─> classes ─lanes, units, columns─> packs (one per lane) ─planners─> offsets ─>
- * plan
+ *   buffers ─alias classes─> classes ─lanes, units, columns─> packs (one per lane) ─planners─> offsets
+ *           ─> plan
  *
  * A class is a root with everything that lies in it: the union of the bytes, the hull of the lifetimes. A
  * pack holds the classes of one lane with sizes in units (the common divisor) and lifetimes in columns (the
@@ -23,7 +24,7 @@ typedef struct ash_memory__class {
     uint32_t root;                /* buffer */
     uint32_t lane;                /* index into the instance's lanes; 0 while left out */
     ash_memory_kind kind : 8;     /* of the root */
-    bool output;                  /* some member is an output */
+    bool from_start, to_end;      /* root or some member asks for it */
     bool ancestor;                /* some member has output_ancestor */
     ash_memory_reason reason : 8; /* placed, or why not */
 } ash_memory__class;
@@ -81,14 +82,25 @@ void ash_memory__instance_free(ash_memory__instance *instance);
 uint32_t ash_memory__moment(const ash_memory__instance *instance, const ash_memory__pack *pack,
                             int64_t *cut, uint32_t *roots);
 
+/* Lifetimes as the kinds ask. What is kept from one run to the next is live throughout; what the caller
+ * fills, from the start, also when nothing reads it; what the caller reads, to the end. */
+static inline bool ash_memory__forever(ash_memory_kind kind) {
+    return kind == ASH_MEMORY_PARAMETER || kind == ASH_MEMORY_CONSTANT || kind == ASH_MEMORY_STATE;
+}
+static inline bool ash_memory__from_start(ash_memory_kind kind) {
+    return ash_memory__forever(kind) || kind == ASH_MEMORY_INPUT;
+}
+static inline bool ash_memory__to_end(ash_memory_kind kind) {
+    return ash_memory__forever(kind) || kind == ASH_MEMORY_OUTPUT;
+}
+
 /* "buffer 7 (name)" for messages. */
 typedef struct ash_memory__label {
     char text[128];
 } ash_memory__label;
 ash_memory__label ash_memory__label_of(const ash_memory_problem *problem, uint32_t buffer);
 
-/* --- planners: from a pack to one offset per item, in units
- * ------------------------------------------------------ */
+/* --- planners: from a pack to one offset per item, in units --------------------------------------- */
 
 /* The end of the highest item that is no hole. */
 uint64_t ash_memory__peak(const ash_memory__pack *pack, const uint64_t *offsets);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Options: presets, names, and the environment. */
 #include <errno.h>
 #include <stdlib.h>
@@ -40,20 +41,17 @@ ash_memory_buffer ash_memory_buffer_init(uint64_t size, uint64_t align, int64_t 
 }
 
 ash_memory_options ash_memory_options_inference(void) {
-    return (ash_memory_options){.allocate_params = true,
-                                .allocate_inputs = true,
-                                .allocate_constants = true,
-                                .mode = ASH_MEMORY_ARENA};
+    return (ash_memory_options){0};
 }
 
 ash_memory_options ash_memory_options_backward_activations_only(void) {
     ash_memory_options options = ash_memory_options_inference();
-    options.allocate_params = false;
+    options.omit_params = true;
     return options;
 }
 
 static ash_status read_bool(const char *name, bool *out, ash_diag *diag) {
-    const char *text = getenv(name);
+    const char *text = ash_environment__get(name);
     if (!text || !*text) return ASH_OK;
     ASH_FAIL_IF(strcmp(text, "0") && strcmp(text, "1"), diag, ASH_ERROR_INVALID_ARGUMENT,
                 "%s is \"%.60s\", not 0 or 1", name, text);
@@ -63,7 +61,7 @@ static ash_status read_bool(const char *name, bool *out, ash_diag *diag) {
 
 static ash_status read_choice(const char *name, const char *const *names, int count, int *out,
                               ash_diag *diag) {
-    const char *text = getenv(name);
+    const char *text = ash_environment__get(name);
     if (!text || !*text) return ASH_OK;
     for (int i = 0; i < count; i++)
         if (!strcmp(text, names[i])) {
@@ -74,7 +72,7 @@ static ash_status read_choice(const char *name, const char *const *names, int co
 }
 
 static ash_status read_number(const char *name, uint64_t scale, uint64_t *out, ash_diag *diag) {
-    const char *text = getenv(name);
+    const char *text = ash_environment__get(name);
     if (!text || !*text) return ASH_OK;
     char *end;
     errno = 0;
@@ -85,19 +83,23 @@ static ash_status read_number(const char *name, uint64_t scale, uint64_t *out, a
 }
 
 ash_status ash_memory_options_from_environment(ash_memory_options *options, ash_diag *diag) {
-    ASH_FAIL_IF(!options, diag, ASH_ERROR_INVALID_ARGUMENT, "the options are NULL");
+    ASH_NEED(diag, options);
     ash_memory_options o = *options;
     int mode = (int)o.mode, strategy = (int)o.strategy;
+    bool params = !o.omit_params, inputs = !o.omit_inputs, constants = !o.omit_constants;
     ASH_TRY(read_bool("ASHLAR_ARENA_NO_REUSE", &o.arena_no_reuse, diag));
     ASH_TRY(read_bool("ASHLAR_PIN_OUTPUT_ANCESTORS", &o.pin_output_ancestors, diag));
-    ASH_TRY(read_bool("ASHLAR_ALLOCATE_PARAMS", &o.allocate_params, diag));
-    ASH_TRY(read_bool("ASHLAR_ALLOCATE_INPUTS", &o.allocate_inputs, diag));
-    ASH_TRY(read_bool("ASHLAR_ALLOCATE_CONSTANTS", &o.allocate_constants, diag));
+    ASH_TRY(read_bool("ASHLAR_ALLOCATE_PARAMS", &params, diag));
+    ASH_TRY(read_bool("ASHLAR_ALLOCATE_INPUTS", &inputs, diag));
+    ASH_TRY(read_bool("ASHLAR_ALLOCATE_CONSTANTS", &constants, diag));
     ASH_TRY(read_choice("ASHLAR_MEMORY_MODE", mode_names, ASH_MEMORY_MODE_COUNT, &mode, diag));
     ASH_TRY(
         read_choice("ASHLAR_MEMORY_STRATEGY", strategy_names, ASH_MEMORY_STRATEGY_COUNT, &strategy, diag));
     ASH_TRY(read_number("ASHLAR_MEMORY_NODES", 1, &o.node_budget, diag));
     ASH_TRY(read_number("ASHLAR_MEMORY_TIME_MS", 1000000, &o.time_limit_ns, diag));
+    o.omit_params = !params;
+    o.omit_inputs = !inputs;
+    o.omit_constants = !constants;
     o.mode = (ash_memory_mode)mode;
     o.strategy = (ash_memory_strategy)strategy;
     *options = o;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Order search: a schedule with the same dependences and a lower peak of live bytes.
  *
  * What is live after a set of operations depends on the set alone, so of two ways to the same set the one
@@ -12,6 +13,7 @@
 #include "base/arena.h"
 #include "base/map.h"
 #include "base/progress.h"
+#include "instance.h"
 #include "schedule.h"
 #include "sort.h"
 
@@ -55,8 +57,7 @@ typedef struct orderer {
         if (!(ptr)) return ASH_NO_MEMORY(diag);                                                            \
     } while (0)
 
-/* --- the graph
- * ---------------------------------------------------------------------------------------------------- */
+/* --- the graph ------------------------------------------------------------------------------------ */
 
 static bool writes(const ash_memory_access *a) {
     return a->kind == ASH_MEMORY_WRITE || a->kind == ASH_MEMORY_SCRATCH;
@@ -110,11 +111,9 @@ static ash_status build(orderer *o, uint32_t buffer_count, ash_diag *diag) {
     for (uint32_t i = 0; i < buffer_count; i++) {
         const ash_memory_buffer *b = &o->buffers[i];
         uint32_t root = b->root == ASH_MEMORY_NONE ? i : b->root;
-        bool forever = b->kind == ASH_MEMORY_PARAMETER || b->kind == ASH_MEMORY_CONSTANT ||
-                       b->kind == ASH_MEMORY_STATE;
         if (root == i) o->size[i] = b->size;
-        o->before[root] |= forever || b->kind == ASH_MEMORY_INPUT;
-        o->after[root] |= forever || b->kind == ASH_MEMORY_OUTPUT;
+        o->before[root] |= ash_memory__from_start(b->kind);
+        o->after[root] |= ash_memory__to_end(b->kind);
     }
     for (uint32_t i = 0; i < n; i++) {
         uint32_t buffer = s->accesses[i].buffer, root = o->buffers[buffer].root;
@@ -166,8 +165,7 @@ static ash_status build_rows(orderer *o, ash_diag *diag) {
     return ASH_OK;
 }
 
-/* --- one segment
- * -------------------------------------------------------------------------------------------------- */
+/* --- one segment ---------------------------------------------------------------------------------- */
 
 enum { WHOLE = 4096, AHEAD = 512 };
 
@@ -364,8 +362,7 @@ static bool given_peak(const orderer *o, const segment *g, uint64_t *live, uint6
     return true;
 }
 
-/* --- the whole
- * ---------------------------------------------------------------------------------------------------- */
+/* --- the whole ------------------------------------------------------------------------------------ */
 
 /* Operation p is a cut when every earlier one has a successor up to p, and every later one a predecessor
  * from p on. */
@@ -452,9 +449,10 @@ ash_status ash_memory_order_search(ash_context *context, const ash_memory_schedu
     ash_memory_order_report ignored;
     if (!report) report = &ignored;
     *report = (ash_memory_order_report){.exact = true};
+    ASH_NEED(diag, context, schedule);
+    if (buffer_count) ASH_NEED(diag, buffers);
+    if (schedule->op_count) ASH_NEED(diag, order);
     ASH_TRY(ash_memory__schedule_verify(schedule, buffer_count, diag));
-    ASH_FAIL_IF(!context || (buffer_count && !buffers) || (schedule->op_count && !order), diag,
-                ASH_ERROR_INVALID_ARGUMENT, "the context, the buffers or the order are NULL");
     ASH_FAIL_IF(schedule->streams > 1, diag, ASH_ERROR_INVALID_ARGUMENT,
                 "the order of %u streams is not one order", schedule->streams);
     for (uint32_t i = 0; i < buffer_count; i++)

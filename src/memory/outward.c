@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Outward: packs the moment of the load, and goes from there to both ends of time.
  *
  *   time      . . . [window] . . .
@@ -278,7 +279,7 @@ static uint64_t stack_key(const outward *o, uint32_t i, stacking by) {
     switch (by) {
     case BY_DEATH: return ash_memory__key_i64(life->end);
     case BY_BIRTH: return ~ash_memory__key_i64(life->begin);
-    case BY_SPAN: return ~(uint64_t)(life->end - life->begin);
+    case BY_SPAN: return ~((uint64_t)life->end - (uint64_t)life->begin);
     case BY_LATE_DEATH: return ~ash_memory__key_i64(life->end);
     case BY_EARLY_BIRTH: return ash_memory__key_i64(life->begin);
     default: return 0;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* From the classes of a lane to a pack: sizes in units, lifetimes in columns, and the load, which bounds
  * every packing.
  *
@@ -8,8 +9,7 @@
  * stays as a rule for the item. */
 #include "pack.h"
 
-/* --- units
- * ------------------------------------------------------------------------------------------------------ */
+/* --- units ---------------------------------------------------------------------------------------- */
 
 /* Fills items with sizes and offsets in bytes, rounded to the granule, then divides all by the common
  * divisor. */
@@ -52,8 +52,7 @@ static ash_status set_units(ash_memory__pack *pack, ash_diag *diag) {
     return ASH_OK;
 }
 
-/* --- the load
- * --------------------------------------------------------------------------------------------------- */
+/* --- the load ------------------------------------------------------------------------------------- */
 
 /* The least height under which `amount` units fit around the fixed items of a column, `fixed` in order of
  * offset. */
@@ -128,8 +127,7 @@ done:
     return status;
 }
 
-/* --- columns
- * ---------------------------------------------------------------------------------------------------- */
+/* --- columns -------------------------------------------------------------------------------------- */
 
 static void item_times(const ash_memory__instance *in, const ash_memory__item *item, uint32_t hole,
                        int64_t *begin, int64_t *end) {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #ifndef ASH_MEMORY_PACK_H
 #define ASH_MEMORY_PACK_H
 

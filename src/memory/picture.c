@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Plans as pictures: time to the right, offset upwards, a rectangle per root. The page draws on a canvas
  * from a table of numbers, so that a hundred thousand rectangles stay quick, and needs nothing from
  * elsewhere; the SVG is one arena as a still. Both show the curve of live bytes and the bound over it.
@@ -29,9 +30,7 @@ static bool is_drawn(const picture *p, uint32_t i) {
            p->places[i].arena != ASH_MEMORY_NONE && p->spans[i].begin < p->spans[i].end;
 }
 
-/* --- SVG
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- SVG ------------------------------------------------------------------------------------------ */
 
 enum { WIDTH = 1200, HEIGHT = 640, LEFT = 16, TOP = 36 };
 
@@ -59,8 +58,13 @@ typedef struct frame {
     uint64_t height; /* bytes */
 } frame;
 
+/* Half steps from one time to a later one: more than 63 bits of them are possible. */
+static double between(int64_t begin, int64_t end) {
+    return (double)((uint64_t)end - (uint64_t)begin);
+}
+
 static double at_time(const frame *f, int64_t time) {
-    return LEFT + (double)(time - f->first) * f->x;
+    return LEFT + between(f->first, time) * f->x;
 }
 
 static double at_byte(const frame *f, uint64_t byte) {
@@ -105,7 +109,7 @@ ash_status ash_memory__add_svg(ash_text *text, const ash_memory_problem *problem
     static const ash_memory_arena none;
     const ash_memory_arena *a = p.arena_count ? &p.arenas[arena] : &none;
     frame f = {.first = p.first, .height = ASH_MAX(a->size, 1)};
-    f.x = (double)(WIDTH - 2 * LEFT) / (double)(p.last - p.first);
+    f.x = (double)(WIDTH - 2 * LEFT) / between(p.first, p.last);
     f.y = (double)HEIGHT / (double)f.height;
     ash_text_add(
         text,
@@ -140,9 +144,7 @@ ash_status ash_memory__add_svg(ash_text *text, const ash_memory_problem *problem
     return status;
 }
 
-/* --- HTML
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- HTML ----------------------------------------------------------------------------------------- */
 
 /* As a string of JavaScript that is also safe inside a script element. */
 static void add_script_string(ash_text *text, const char *s) {

@@ -1,22 +1,13 @@
+/* SPDX-License-Identifier: MIT */
 /* The plan object: runs the planner that the options name, hands offsets out to buffers, certifies and
  * checks. */
+#include "plan.h"
+
 #include "instance.h"
 #include "remap.h"
 #include "search.h"
 
-struct ash_memory_plan {
-    ash_allocator allocator;
-    ash_memory_place *places; /* buffer_count */
-    ash_memory_arena *arenas; /* arena_count */
-    uint32_t *moments;        /* roots live at each arena's moment, one arena after the other */
-    size_t *moment_at;        /* arena_count + 1 starts in `moments` */
-    size_t moment_room;
-    uint32_t buffer_count, arena_count;
-    ash_memory_summary summary;
-};
-
-/* --- arena mode
- * ------------------------------------------------------------------------------------------------- */
+/* --- arena mode -------------------------------------------------------------------------------------- */
 
 /* Lifetimes that are all one, for arena_no_reuse. The load stays that of the real ones. */
 static void forget_time(const ash_allocator *a, ash_memory__pack *pack) {
@@ -161,8 +152,7 @@ static ash_status plan_arenas(ash_memory__instance *in, const ash_memory_options
     return ASH_OK;
 }
 
-/* --- disabled and remap: many allocations
- * ------------------------------------------------------------------------ */
+/* --- disabled and remap: many allocations --------------------------------------------------------- */
 
 static ash_status plan_allocations(const ash_memory__instance *in, const uint32_t *slot_of, bool round,
                                    const ash_memory_options *options, ash_memory_plan *plan,
@@ -195,8 +185,7 @@ static ash_status plan_allocations(const ash_memory__instance *in, const uint32_
     return ASH_OK;
 }
 
-/* --- all modes
- * --------------------------------------------------------------------------------------------------- */
+/* --- all modes ------------------------------------------------------------------------------------ */
 
 static ash_status make_room(ash_memory_plan *plan, uint32_t arenas, size_t moments, ash_diag *diag) {
     const ash_allocator *a = &plan->allocator;
@@ -234,7 +223,7 @@ static ash_status run_mode(ash_memory__instance *in, const ash_memory_options *o
     if (!slot_of) return ASH_NO_MEMORY(diag);
     bool remap = options->mode == ASH_MEMORY_REMAP;
     ash_status status = ASH_OK;
-    if (remap)
+    if (remap && !options->arena_no_reuse)
         status = ash_memory__remap(in, slot_of, &slots, diag);
     else
         for (uint32_t c = 0; c < in->class_count; c++)
@@ -264,14 +253,36 @@ static void place_members(const ash_memory__instance *in, ash_memory_plan *plan)
     }
 }
 
-static void sum_up(const ash_memory__instance *in, bool arena_mode, ash_memory_plan *plan) {
+/* Notes what others may want to know of the buffers. */
+static ash_status note_tenants(const ash_memory_problem *problem, ash_memory_plan *plan, ash_diag *diag) {
+    ash_memory__tenant *tenants = ash_mem_calloc(&plan->allocator, plan->buffer_count, sizeof *tenants);
+    if (!tenants) return ASH_NO_MEMORY(diag);
+    plan->tenants = tenants;
+    for (uint32_t i = 0; i < plan->buffer_count; i++) {
+        const ash_memory_buffer *b = &problem->buffers[i];
+        ash_memory__tenant *root = &tenants[b->root == ASH_MEMORY_NONE ? i : b->root];
+        root->forever |= ash_memory__forever(b->kind);
+        root->to_end |= ash_memory__to_end(b->kind);
+    }
+    for (uint32_t i = 0; i < plan->buffer_count; i++) {
+        const ash_memory_buffer *b = &problem->buffers[i];
+        if (b->root != ASH_MEMORY_NONE) tenants[i] = tenants[b->root];
+        tenants[i].size = b->size;
+        tenants[i].root = b->root == ASH_MEMORY_NONE;
+    }
+    return ASH_OK;
+}
+
+static ash_status sum_up(const ash_memory__instance *in, bool arena_mode, ash_memory_plan *plan,
+                         ash_diag *diag) {
     ash_memory_summary *s = &plan->summary;
     s->arenas = plan->arena_count;
     for (uint32_t lane = 0; lane < in->lane_count; lane++)
         s->lower_bound += arena_mode ? plan->arenas[lane].lower_bound : lane_bound(&in->packs[lane]);
     bool searched = false;
     for (uint32_t i = 0; i < plan->arena_count; i++) {
-        s->size += plan->arenas[i].size;
+        ASH_FAIL_IF(!ash_add_u64(s->size, plan->arenas[i].size, &s->size), diag, ASH_ERROR_OUT_OF_RANGE,
+                    "the arenas add up to more than 64 bits of bytes");
         s->unshared += plan->arenas[i].unshared;
         searched |= plan->arenas[i].certificate == ASH_MEMORY_OPTIMAL_BY_SEARCH;
     }
@@ -281,6 +292,7 @@ static void sum_up(const ash_memory__instance *in, bool arena_mode, ash_memory_p
         s->certificate = ASH_MEMORY_GAP;
     else
         s->certificate = searched ? ASH_MEMORY_OPTIMAL_BY_SEARCH : ASH_MEMORY_OPTIMAL_BY_LOAD;
+    return ASH_OK;
 }
 
 static ash_status check_options(const ash_memory_options *options, ash_diag *diag) {
@@ -319,10 +331,9 @@ static ash_status check_plan(ash_context *context, const ash_memory_problem *pro
 ash_status ash_memory_plan_create(ash_context *context, const ash_memory_problem *problem,
                                   const ash_memory_options *options, ash_memory_plan **out,
                                   ash_diag *diag) {
-    ASH_FAIL_IF(!out, diag, ASH_ERROR_INVALID_ARGUMENT, "the place for the plan is NULL");
+    ASH_NEED(diag, out);
     *out = NULL;
-    ASH_FAIL_IF(!context || !problem, diag, ASH_ERROR_INVALID_ARGUMENT,
-                "the context or the problem is NULL");
+    ASH_NEED(diag, context, problem);
     ash_memory_options defaults = ash_memory_options_inference();
     if (!options) options = &defaults;
     ASH_TRY(check_options(options, diag));
@@ -333,15 +344,17 @@ ash_status ash_memory_plan_create(ash_context *context, const ash_memory_problem
     ash_status status = ASH_OK;
     ASH_FAIL_IF_DONE(!plan, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
     plan->allocator = *a;
+    plan->mode = options->mode;
     plan->buffer_count = problem->buffer_count;
     plan->places = ash_mem_calloc(a, problem->buffer_count, sizeof *plan->places);
     ASH_FAIL_IF_DONE(!plan->places, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
     ASH_TRY_DONE(run_mode(&instance, options, plan, diag));
     place_members(&instance, plan);
-    sum_up(&instance, options->mode == ASH_MEMORY_ARENA, plan);
+    ASH_TRY_DONE(sum_up(&instance, options->mode == ASH_MEMORY_ARENA, plan, diag));
 done:
     ash_memory__instance_free(&instance);
     if (status == ASH_OK) status = check_plan(context, problem, plan, diag);
+    if (status == ASH_OK) status = note_tenants(problem, plan, diag);
     if (status == ASH_OK)
         *out = plan;
     else
@@ -355,26 +368,27 @@ void ash_memory_plan_destroy(ash_memory_plan *plan) {
     ash_mem_free(&a, plan->moment_at, (size_t)plan->arena_count + 1, sizeof *plan->moment_at);
     ash_mem_free(&a, plan->moments, plan->moment_room, sizeof *plan->moments);
     ash_mem_free(&a, plan->arenas, plan->arena_count, sizeof *plan->arenas);
+    ash_mem_free(&a, plan->tenants, plan->buffer_count, sizeof *plan->tenants);
     ash_mem_free(&a, plan->places, plan->buffer_count, sizeof *plan->places);
     ash_mem_free(&a, plan, 1, sizeof *plan);
 }
 
 const ash_memory_place *ash_memory_plan_places(const ash_memory_plan *plan, uint32_t *count) {
-    if (count) *count = plan->buffer_count;
-    return plan->places;
+    if (count) *count = plan ? plan->buffer_count : 0;
+    return plan ? plan->places : NULL;
 }
 
 const ash_memory_arena *ash_memory_plan_arenas(const ash_memory_plan *plan, uint32_t *count) {
-    if (count) *count = plan->arena_count;
-    return plan->arenas;
+    if (count) *count = plan ? plan->arena_count : 0;
+    return plan ? plan->arenas : NULL;
 }
 
 const uint32_t *ash_memory_plan_moment(const ash_memory_plan *plan, uint32_t arena, uint32_t *count) {
-    bool there = arena < plan->arena_count;
+    bool there = plan && arena < plan->arena_count;
     if (count) *count = there ? (uint32_t)(plan->moment_at[arena + 1] - plan->moment_at[arena]) : 0;
     return there ? plan->moments + plan->moment_at[arena] : NULL;
 }
 
 ash_memory_summary ash_memory_plan_summary(const ash_memory_plan *plan) {
-    return plan->summary;
+    return plan ? plan->summary : (ash_memory_summary){0};
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "region.h"
 
 typedef ash_memory__region region;
@@ -122,8 +123,8 @@ void ash_memory__region_release(region *r, uint32_t i) {
     link_free(r, i);
 }
 
-/* Takes [offset, offset + size) out of block `i` (not in a list), which holds it; what is left stays free.
- */
+/* Takes [offset, offset + size) out of block `i` (not in a list), which holds it; what is left stays
+ * free. */
 static uint32_t carve(region *r, uint32_t i, uint64_t offset, uint64_t size) {
     uint64_t below = offset - r->blocks[i].offset;
     if (below) {

@@ -1,10 +1,11 @@
+/* SPDX-License-Identifier: MIT */
 /* An endless region of bytes with two-level segregated fit (Masmano et al., 2004): free blocks hang in
  * lists by size class, 64 classes per power of two; bitmaps find the first list whose blocks all fit, so
  * each request takes constant time and wastes at most a 64th. A freed block merges with its neighbours.
  *
- *   levels  ...0100 1000      bit l: classes[l] is not empty
- *   classes[l]  0...010       bit c: heads[l][c] begins a list of free blocks of sizes 2^(l+5) * [1 + c/64,
- * 1 + (c+1)/64) */
+ *   levels      ...0100 1000  bit l: classes[l] is not empty
+ *   classes[l]      0...010   bit c: heads[l][c] begins a list of free blocks of sizes
+ *                             2^(l+5) * [1 + c/64, 1 + (c+1)/64) */
 #ifndef ASH_MEMORY_REGION_H
 #define ASH_MEMORY_REGION_H
 

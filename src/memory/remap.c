@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Pool reuse: classes of one lane, one key and one rounded size take turns in allocations of that size.
  * Sizes round up to eight steps per power of two (at least 64 bytes), so a tenant wastes less than an
  * eighth and always fits. In order of birth each takes the allocation that has been free the longest; over

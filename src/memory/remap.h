@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #ifndef ASH_MEMORY_REMAP_H
 #define ASH_MEMORY_REMAP_H
 

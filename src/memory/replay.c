@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The second checker: judges bytes instead of lifetimes. It runs the operations in order of issue over the
  * arenas and keeps, for every run of bytes with one history, the last write, the reads since, and the alias
  * class that wrote. A race detector with vector clocks (Mattern, 1989; the scheme of DJIT+ by Pozniansky
@@ -52,8 +53,7 @@ static uint32_t root_of(const replayer *r, uint32_t buffer) {
     return root == ASH_MEMORY_NONE ? buffer : root;
 }
 
-/* --- the runs
- * ----------------------------------------------------------------------------------------------------- */
+/* --- the runs ------------------------------------------------------------------------------------- */
 
 static uint32_t new_piece(replayer *r, uint64_t low, uint64_t high) {
     uint32_t i;
@@ -139,8 +139,7 @@ static bool take_out(replayer *r, uint32_t tree, uint64_t low, uint64_t high, ui
     return true;
 }
 
-/* --- the order
- * ---------------------------------------------------------------------------------------------------- */
+/* --- the order ------------------------------------------------------------------------------------ */
 
 /* Whether half step `end` of the stream of `op` is over when the access of kind `kind` in `now` begins. */
 static bool is_over(const replayer *r, uint32_t op, int64_t end, uint32_t now,
@@ -246,8 +245,7 @@ static ash_status touch(replayer *r, const ash_memory_access *access, int64_t wr
     return ASH_OK;
 }
 
-/* --- the run
- * ------------------------------------------------------------------------------------------------------ */
+/* --- the run -------------------------------------------------------------------------------------- */
 
 /* `next` has one entry per wait, `first` one per operation, `last` one per stream. */
 static void make_clocks(replayer *r, uint32_t *first, uint32_t *next, uint32_t *last) {
@@ -339,6 +337,8 @@ static ash_status check_arguments(const ash_memory_schedule *s, const ash_memory
                                   uint32_t buffer_count, const ash_memory_place *places,
                                   uint32_t arena_count, ash_diag *diag) {
     uint32_t streams = s->streams ? s->streams : 1;
+    ASH_FAIL_IF((s->wait_count && !s->waits) || (s->access_count && !s->accesses), diag,
+                ASH_ERROR_INVALID_ARGUMENT, "the waits or the accesses are NULL");
     for (uint32_t i = 0; i < s->op_count && s->op_streams; i++)
         ASH_FAIL_IF(s->op_streams[i] >= streams, diag, ASH_ERROR_INVALID_ARGUMENT,
                     "operation %u has an unknown stream", i);
@@ -346,8 +346,10 @@ static ash_status check_arguments(const ash_memory_schedule *s, const ash_memory
         ASH_FAIL_IF(s->waits[i].op >= s->op_count || s->waits[i].after >= s->waits[i].op, diag,
                     ASH_ERROR_INVALID_ARGUMENT, "wait %u is for no earlier operation", i);
     for (uint32_t i = 0; i < s->access_count; i++)
-        ASH_FAIL_IF(s->accesses[i].op >= s->op_count || s->accesses[i].buffer >= buffer_count, diag,
-                    ASH_ERROR_INVALID_ARGUMENT, "access %u is of an unknown operation or buffer", i);
+        ASH_FAIL_IF(s->accesses[i].op >= s->op_count || s->accesses[i].buffer >= buffer_count ||
+                        (unsigned)s->accesses[i].kind >= ASH_MEMORY_ACCESS_KIND_COUNT,
+                    diag, ASH_ERROR_INVALID_ARGUMENT,
+                    "access %u is of an unknown operation, buffer or kind", i);
     for (uint32_t i = 0; i < buffer_count; i++) {
         ASH_FAIL_IF(buffers[i].root != ASH_MEMORY_NONE && buffers[i].root >= buffer_count, diag,
                     ASH_ERROR_INVALID_ARGUMENT, "buffer %u has an unknown root", i);
@@ -360,51 +362,52 @@ static ash_status check_arguments(const ash_memory_schedule *s, const ash_memory
     return ASH_OK;
 }
 
-ash_status ash_memory_schedule_check(ash_context *context, const ash_memory_schedule *s,
+ash_status ash_memory_schedule_check(ash_context *context, const ash_memory_schedule *schedule,
                                      const ash_memory_buffer *buffers, uint32_t buffer_count,
                                      const ash_memory_place *places, uint32_t arena_count,
                                      ash_memory_replay_report *report, ash_diag *diag) {
     ash_memory_replay_report ignored;
     if (!report) report = &ignored;
     *report = (ash_memory_replay_report){0};
-    ASH_FAIL_IF(!context || !s || (buffer_count && (!buffers || !places)), diag, ASH_ERROR_INVALID_ARGUMENT,
-                "the context, the schedule, the buffers or the places are NULL");
-    ASH_TRY(check_arguments(s, buffers, buffer_count, places, arena_count, diag));
+    ASH_NEED(diag, context, schedule);
+    if (buffer_count) ASH_NEED(diag, buffers, places);
+    ASH_TRY(check_arguments(schedule, buffers, buffer_count, places, arena_count, diag));
     const ash_allocator *a = ash_context__allocator(context);
     replayer r = {.allocator = a,
-                  .schedule = s,
+                  .schedule = schedule,
                   .buffers = buffers,
                   .places = places,
-                  .streams = s->streams ? s->streams : 1,
+                  .streams = schedule->streams ? schedule->streams : 1,
                   .random = 1,
                   .report = report};
-    size_t links = (size_t)s->wait_count + s->access_count;
-    r.clocks = ash_mem_alloc(a, s->op_count, r.streams * sizeof *r.clocks);
-    r.positions = ash_mem_alloc(a, s->op_count, sizeof *r.positions);
+    size_t links = (size_t)schedule->wait_count + schedule->access_count;
+    r.clocks = ash_mem_alloc(a, schedule->op_count, r.streams * sizeof *r.clocks);
+    r.positions = ash_mem_alloc(a, schedule->op_count, sizeof *r.positions);
     r.trees = ash_mem_alloc(a, arena_count, sizeof *r.trees);
-    uint32_t *first = ash_mem_alloc(a, s->op_count, sizeof *first),
+    uint32_t *first = ash_mem_alloc(a, schedule->op_count, sizeof *first),
              *next = ash_mem_alloc(a, links, sizeof *next);
     uint32_t *last = ash_mem_alloc(a, r.streams, sizeof *last);
     ash_status status = ASH_OK;
     ASH_FAIL_IF_DONE(!r.clocks || !r.positions || !r.trees || !first || !next || !last, diag,
                      ASH_ERROR_OUT_OF_MEMORY, "out of memory");
     make_clocks(&r, first, next, last);
-    memset(first, 0xff, s->op_count * sizeof *first);
+    memset(first, 0xff, schedule->op_count * sizeof *first);
     memset(r.trees, 0xff, arena_count * sizeof *r.trees);
-    for (uint32_t k = s->access_count; k--;) {
-        next[k] = first[s->accesses[k].op];
-        first[s->accesses[k].op] = k;
+    for (uint32_t k = schedule->access_count; k--;) {
+        next[k] = first[schedule->accesses[k].op];
+        first[schedule->accesses[k].op] = k;
     }
     ASH_TRY_DONE(fill_boundary(&r, buffer_count, diag));
-    for (uint32_t o = 0; o < s->op_count; o++) ASH_TRY_DONE(run_operation(&r, o, first[o], next, diag));
+    for (uint32_t o = 0; o < schedule->op_count; o++)
+        ASH_TRY_DONE(run_operation(&r, o, first[o], next, diag));
     ASH_TRY_DONE(check_end(&r, buffer_count, diag));
 done:
     ash_mem_free(a, last, r.streams, sizeof *last);
     ash_mem_free(a, next, links, sizeof *next);
-    ash_mem_free(a, first, s->op_count, sizeof *first);
+    ash_mem_free(a, first, schedule->op_count, sizeof *first);
     ash_mem_free(a, r.trees, arena_count, sizeof *r.trees);
-    ash_mem_free(a, r.positions, s->op_count, sizeof *r.positions);
-    ash_mem_free(a, r.clocks, s->op_count, r.streams * sizeof *r.clocks);
+    ash_mem_free(a, r.positions, schedule->op_count, sizeof *r.positions);
+    ash_mem_free(a, r.clocks, schedule->op_count, r.streams * sizeof *r.clocks);
     ash_vec_free(a, &r.spare);
     ash_vec_free(a, &r.reads);
     ash_vec_free(a, &r.pieces);

@@ -1,5 +1,8 @@
+/* SPDX-License-Identifier: MIT */
 /* Plans as text and as CSV; the pictures are in picture.c. */
 #include "report.h"
+
+#include "instance.h"
 
 static const char *const certificate_names[ASH_MEMORY_CERTIFICATE_COUNT] = {
     [ASH_MEMORY_GAP] = "gap",
@@ -97,23 +100,21 @@ void ash_memory__find_spans(const ash_memory_problem *problem, ash_memory__span 
         any = true;
     }
     if (*first == *last) *last = *first + 1;
-    for (int kinds = 0; kinds < 2; kinds++)
+    enum { HULL, START, END, STEPS };
+    for (int step = HULL; step < STEPS; step++)
         for (uint32_t i = 0; i < problem->buffer_count; i++) {
             const ash_memory_buffer *b = &problem->buffers[i];
             ash_memory__span *s = &spans[b->root == ASH_MEMORY_NONE ? i : b->root];
-            if (!kinds && b->begin < b->end) {
+            if (step == HULL && b->begin < b->end) {
                 bool fresh = s->begin == s->end;
                 s->begin = fresh ? b->begin : ASH_MIN(s->begin, b->begin);
                 s->end = fresh ? b->end : ASH_MAX(s->end, b->end);
             }
-            if (!kinds) continue;
-            bool forever = b->kind == ASH_MEMORY_PARAMETER || b->kind == ASH_MEMORY_CONSTANT ||
-                           b->kind == ASH_MEMORY_STATE;
-            if ((forever || b->kind == ASH_MEMORY_INPUT) && b->root == ASH_MEMORY_NONE) {
+            if (step == START && ash_memory__from_start(b->kind)) {
                 if (s->begin >= s->end) s->end = *first + 1;
                 s->begin = *first;
             }
-            if ((forever && b->root == ASH_MEMORY_NONE) || b->kind == ASH_MEMORY_OUTPUT) s->end = *last;
+            if (step == END && ash_memory__to_end(b->kind) && s->begin < s->end) s->end = *last;
         }
 }
 
@@ -173,7 +174,7 @@ bool ash_memory_format_parse(const char *word, ash_memory_format *out) {
     static const char *const words[ASH_MEMORY_FORMAT_COUNT] = {"text", "csv", "svg", "html"};
     for (int i = 0; i < ASH_MEMORY_FORMAT_COUNT; i++)
         if (word && !strcmp(word, words[i])) {
-            *out = (ash_memory_format)i;
+            if (out) *out = (ash_memory_format)i;
             return true;
         }
     return false;
@@ -182,12 +183,12 @@ bool ash_memory_format_parse(const char *word, ash_memory_format *out) {
 ash_status ash_memory_report(ash_context *context, const ash_memory_problem *problem,
                              const ash_memory_plan *plan, ash_memory_format format, char **out,
                              uint64_t *size, ash_diag *diag) {
-    ASH_FAIL_IF(!out || !size, diag, ASH_ERROR_INVALID_ARGUMENT, "the place for the text is NULL");
+    ASH_NEED(diag, out, size);
     *out = NULL;
     *size = 0;
-    ASH_FAIL_IF(!context || !problem || !plan || (unsigned)format >= ASH_MEMORY_FORMAT_COUNT, diag,
-                ASH_ERROR_INVALID_ARGUMENT,
-                "the context, the problem or the plan is NULL, or the format is unknown");
+    ASH_NEED(diag, context, problem, plan);
+    ASH_FAIL_IF((unsigned)format >= ASH_MEMORY_FORMAT_COUNT, diag, ASH_ERROR_INVALID_ARGUMENT,
+                "unknown format %d", (int)format);
     uint32_t count;
     ash_memory_plan_places(plan, &count);
     ASH_FAIL_IF(count != problem->buffer_count, diag, ASH_ERROR_INVALID_ARGUMENT,
@@ -220,5 +221,5 @@ ash_status ash_memory_report(ash_context *context, const ash_memory_problem *pro
 }
 
 void ash_memory_report_free(ash_context *context, char *text, uint64_t size) {
-    if (text) ash_mem_free(ash_context__allocator(context), text, size + 1, 1);
+    if (context && text) ash_mem_free(ash_context__allocator(context), text, size + 1, 1);
 }

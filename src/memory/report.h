@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #ifndef ASH_MEMORY_REPORT_INTERNAL_H
 #define ASH_MEMORY_REPORT_INTERNAL_H
 

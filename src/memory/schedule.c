@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Lifetimes and clocks from a schedule. A buffer begins with its first access and ends with its last; over
  * streams, its acquire is the meet of what is over before each access, its release the join of the
  * accesses' own ends. */
@@ -11,7 +12,6 @@ uint32_t ash_memory__stream_count(const ash_memory_schedule *schedule) {
 
 ash_status ash_memory__schedule_verify(const ash_memory_schedule *s, uint32_t buffer_count,
                                        ash_diag *diag) {
-    ASH_FAIL_IF(!s, diag, ASH_ERROR_INVALID_ARGUMENT, "the schedule is NULL");
     ASH_FAIL_IF((s->wait_count && !s->waits) || (s->access_count && !s->accesses), diag,
                 ASH_ERROR_INVALID_ARGUMENT, "the waits or the accesses are NULL");
     ASH_FAIL_IF(s->op_count > (uint32_t)1 << 30, diag, ASH_ERROR_OUT_OF_RANGE, "more than 2^30 operations");
@@ -41,14 +41,16 @@ static int64_t last_half(ash_memory_access_kind kind, int64_t position) {
     return kind == ASH_MEMORY_READ_EARLY ? 2 * position + 1 : 2 * position + 2;
 }
 
-ash_status ash_memory_schedule_lifetimes(const ash_memory_schedule *s, ash_memory_buffer *buffers,
+ash_status ash_memory_schedule_lifetimes(const ash_memory_schedule *schedule, ash_memory_buffer *buffers,
                                          uint32_t count, ash_diag *diag) {
-    ASH_TRY(ash_memory__schedule_verify(s, count, diag));
-    ASH_FAIL_IF(s->streams > 1, diag, ASH_ERROR_INVALID_ARGUMENT, "%u streams have clocks, not lifetimes",
-                s->streams);
+    ASH_NEED(diag, schedule);
+    if (count) ASH_NEED(diag, buffers);
+    ASH_TRY(ash_memory__schedule_verify(schedule, count, diag));
+    ASH_FAIL_IF(schedule->streams > 1, diag, ASH_ERROR_INVALID_ARGUMENT,
+                "%u streams have clocks, not lifetimes", schedule->streams);
     for (uint32_t i = 0; i < count; i++) buffers[i].begin = buffers[i].end = 0;
-    for (uint32_t i = 0; i < s->access_count; i++) {
-        const ash_memory_access *a = &s->accesses[i];
+    for (uint32_t i = 0; i < schedule->access_count; i++) {
+        const ash_memory_access *a = &schedule->accesses[i];
         ash_memory_buffer *b = &buffers[a->buffer];
         int64_t begin = first_half(a->kind, a->op), end = last_half(a->kind, a->op);
         bool fresh = b->begin == b->end;
@@ -94,30 +96,31 @@ static void fill_clocks(const ash_memory_schedule *s, const uint32_t *waits_at, 
     }
 }
 
-ash_status ash_memory_schedule_clocks(ash_context *context, const ash_memory_schedule *s, uint32_t count,
-                                      int64_t *acquire, int64_t *release, ash_diag *diag) {
-    ASH_TRY(ash_memory__schedule_verify(s, count, diag));
-    ASH_FAIL_IF(!context || (count && (!acquire || !release)), diag, ASH_ERROR_INVALID_ARGUMENT,
-                "the context or the clocks are NULL");
+ash_status ash_memory_schedule_clocks(ash_context *context, const ash_memory_schedule *schedule,
+                                      uint32_t count, int64_t *acquire, int64_t *release, ash_diag *diag) {
+    ASH_NEED(diag, context, schedule);
+    if (count) ASH_NEED(diag, acquire, release);
+    ASH_TRY(ash_memory__schedule_verify(schedule, count, diag));
     const ash_allocator *a = ash_context__allocator(context);
-    size_t streams = ash_memory__stream_count(s), n = s->op_count;
+    size_t streams = ash_memory__stream_count(schedule), n = schedule->op_count;
     int64_t *clocks = ash_mem_alloc(a, n, streams * sizeof *clocks),
             *positions = ash_mem_alloc(a, n, sizeof *positions);
     uint32_t *waits_at = ash_mem_calloc(a, n + 1, sizeof *waits_at);
-    uint32_t *waits = ash_mem_alloc(a, s->wait_count, sizeof *waits),
+    uint32_t *waits = ash_mem_alloc(a, schedule->wait_count, sizeof *waits),
              *last = ash_mem_alloc(a, streams, sizeof *last);
     ash_status status = ASH_OK;
     ASH_FAIL_IF_DONE(!clocks || !positions || !waits_at || !waits || !last, diag, ASH_ERROR_OUT_OF_MEMORY,
                      "out of memory");
-    if (s->wait_count)
-        ash_memory__rows(&s->waits[0].op, sizeof *s->waits, s->wait_count, s->op_count, waits_at, waits);
-    fill_clocks(s, waits_at, waits, clocks, positions, last);
+    if (schedule->wait_count)
+        ash_memory__rows(&schedule->waits[0].op, sizeof *schedule->waits, schedule->wait_count,
+                         schedule->op_count, waits_at, waits);
+    fill_clocks(schedule, waits_at, waits, clocks, positions, last);
     for (size_t i = 0; i < count * streams; i++) acquire[i] = release[i] = 0;
     /* An untouched buffer keeps release 0; the first touch of one copies its acquire. */
-    for (uint32_t i = 0; i < s->access_count; i++) {
-        const ash_memory_access *access = &s->accesses[i];
+    for (uint32_t i = 0; i < schedule->access_count; i++) {
+        const ash_memory_access *access = &schedule->accesses[i];
         const int64_t *clock = clocks + access->op * streams;
-        uint32_t stream = s->op_streams ? s->op_streams[access->op] : 0;
+        uint32_t stream = schedule->op_streams ? schedule->op_streams[access->op] : 0;
         int64_t *from = acquire + access->buffer * streams, *to = release + access->buffer * streams;
         bool fresh = true;
         for (size_t t = 0; t < streams; t++) fresh &= !to[t];
@@ -129,40 +132,41 @@ ash_status ash_memory_schedule_clocks(ash_context *context, const ash_memory_sch
     }
 done:
     ash_mem_free(a, last, streams, sizeof *last);
-    ash_mem_free(a, waits, s->wait_count, sizeof *waits);
+    ash_mem_free(a, waits, schedule->wait_count, sizeof *waits);
     ash_mem_free(a, waits_at, n + 1, sizeof *waits_at);
     ash_mem_free(a, positions, n, sizeof *positions);
     ash_mem_free(a, clocks, n, streams * sizeof *clocks);
     return status;
 }
 
-ash_status ash_memory_schedule_ancestors(ash_context *context, const ash_memory_schedule *s,
+ash_status ash_memory_schedule_ancestors(ash_context *context, const ash_memory_schedule *schedule,
                                          ash_memory_buffer *buffers, uint32_t count, ash_diag *diag) {
-    ASH_TRY(ash_memory__schedule_verify(s, count, diag));
-    ASH_FAIL_IF(!context || (count && !buffers), diag, ASH_ERROR_INVALID_ARGUMENT,
-                "the context or the buffers are NULL");
+    ASH_NEED(diag, context, schedule);
+    if (count) ASH_NEED(diag, buffers);
+    ASH_TRY(ash_memory__schedule_verify(schedule, count, diag));
     for (uint32_t i = 0; i < count; i++)
         ASH_FAIL_IF(buffers[i].root != ASH_MEMORY_NONE && buffers[i].root >= count, diag,
                     ASH_ERROR_INVALID_ARGUMENT, "buffer %u: its root %u is no buffer", i, buffers[i].root);
     const ash_allocator *a = ash_context__allocator(context);
-    uint32_t *at = ash_mem_calloc(a, (size_t)s->op_count + 1, sizeof *at);
-    uint32_t *index = ash_mem_alloc(a, s->access_count, sizeof *index);
+    uint32_t *at = ash_mem_calloc(a, (size_t)schedule->op_count + 1, sizeof *at);
+    uint32_t *index = ash_mem_alloc(a, schedule->access_count, sizeof *index);
     bool *marked = ash_mem_calloc(a, count, sizeof *marked); /* per root */
     ash_status status = ASH_OK;
     ASH_FAIL_IF_DONE(!at || !index || !marked, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
-    if (s->access_count)
-        ash_memory__rows(&s->accesses[0].op, sizeof *s->accesses, s->access_count, s->op_count, at, index);
+    if (schedule->access_count)
+        ash_memory__rows(&schedule->accesses[0].op, sizeof *schedule->accesses, schedule->access_count,
+                         schedule->op_count, at, index);
 #define ROOT(i) (buffers[i].root == ASH_MEMORY_NONE ? (i) : buffers[i].root)
     for (uint32_t i = 0; i < count; i++) marked[ROOT(i)] |= buffers[i].kind == ASH_MEMORY_OUTPUT;
-    for (uint32_t o = s->op_count;
+    for (uint32_t o = schedule->op_count;
          o--;) { /* the order of issue is one of the dependences, so once back is enough */
         bool needed = false;
         for (uint32_t k = at[o]; k < at[o + 1]; k++) {
-            const ash_memory_access *access = &s->accesses[index[k]];
+            const ash_memory_access *access = &schedule->accesses[index[k]];
             needed |= access->kind == ASH_MEMORY_WRITE && marked[ROOT(access->buffer)];
         }
         for (uint32_t k = at[o]; k < at[o + 1] && needed; k++) {
-            const ash_memory_access *access = &s->accesses[index[k]];
+            const ash_memory_access *access = &schedule->accesses[index[k]];
             bool read = access->kind == ASH_MEMORY_READ || access->kind == ASH_MEMORY_READ_EARLY;
             if (read) marked[ROOT(access->buffer)] = true;
         }
@@ -171,7 +175,7 @@ ash_status ash_memory_schedule_ancestors(ash_context *context, const ash_memory_
 #undef ROOT
 done:
     ash_mem_free(a, marked, count, sizeof *marked);
-    ash_mem_free(a, index, s->access_count, sizeof *index);
-    ash_mem_free(a, at, (size_t)s->op_count + 1, sizeof *at);
+    ash_mem_free(a, index, schedule->access_count, sizeof *index);
+    ash_mem_free(a, at, (size_t)schedule->op_count + 1, sizeof *at);
     return status;
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #ifndef ASH_MEMORY_SCHEDULE_INTERNAL_H
 #define ASH_MEMORY_SCHEDULE_INTERNAL_H
 

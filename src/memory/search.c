@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The search: a portfolio of orders, squeaky wheel, then valley search with capacity descent, until the
  * peak is the bound or the budget is spent.
  *
@@ -13,8 +14,7 @@
  * packing is proven optimal.
  *
  * The budget is counted in nodes of about two microseconds. A default budget shrinks once the gap is below
- * a thousandth. Shelves and wide nodes are charged by their work.
- */
+ * a thousandth. Shelves and wide nodes are charged by their work. */
 #include "search.h"
 
 #include <time.h>
@@ -26,8 +26,7 @@ static const uint64_t MOST_PAIRS = UINT64_C(1) << 25; /* of a component that the
 static const uint64_t MOST_STEPS = UINT64_C(1)
                                    << 28; /* pairs of items up to which orders are tried at all */
 
-/* --- the budget
- * --------------------------------------------------------------------------------------------------- */
+/* --- the budget ----------------------------------------------------------------------------------- */
 
 static uint64_t now_ns(void) {
     struct timespec t;
@@ -53,9 +52,7 @@ bool ash_memory__spent(ash_memory__budget *budget) {
     return !budget->nodes || budget->late;
 }
 
-/* --- orders
- * -------------------------------------------------------------------------------------------------------
- */
+/* --- orders --------------------------------------------------------------------------------------- */
 
 typedef struct search {
     const ash_allocator *allocator;
@@ -149,8 +146,8 @@ static void try_orders(search *s) {
     }
 }
 
-/* Moves what ends above the goal forward in the order, and packs again; from the best order now and then.
- */
+/* Moves what ends above the goal forward in the order, and packs again; from the best order now and
+ * then. */
 static void squeak(search *s) {
     enum { PATIENCE = 40 };
     uint32_t n = s->pack->count, stale = 0;
@@ -178,8 +175,7 @@ static void squeak(search *s) {
     }
 }
 
-/* --- components
- * --------------------------------------------------------------------------------------------------- */
+/* --- components ----------------------------------------------------------------------------------- */
 
 typedef struct component {
     ash_memory__field field;
@@ -359,8 +355,8 @@ static ash_status glance(search *s, component *c, uint64_t *peak, uint64_t *prov
                         &verdict, diag);
 }
 
-/* Capacity descent: *peak comes down with each packing found, *proven goes up with each capacity refuted.
- */
+/* Capacity descent: *peak comes down with each packing found, *proven goes up with each capacity
+ * refuted. */
 static ash_status descend(search *s, component *c, uint64_t *peak, uint64_t *proven, ash_diag *diag) {
     uint64_t from = *proven;
     bool first = true, moved = true;

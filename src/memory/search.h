@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the searches share: a component of a pack, laid out for fast access, and the budget. */
 #ifndef ASH_MEMORY_SEARCH_H
 #define ASH_MEMORY_SEARCH_H
@@ -5,8 +6,8 @@
 #include "base/progress.h"
 #include "pack.h"
 
-/* Items that no empty border of time separates, with the tables that the searches walk. Offsets in units.
- */
+/* Items that no empty border of time separates, with the tables that the searches walk. Offsets in
+ * units. */
 typedef struct ash_memory__field {
     const ash_memory__item *items;
     uint32_t count, columns;

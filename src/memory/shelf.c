@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Which placed items live during [begin, end): those born before `end` whose end is after `begin`. Items
  * are in order of birth, so the first half is a prefix; a tree of latest ends over that prefix skips the
  * others. An answer of k items costs about k + log n, finding the gap between them k log k. With conflict

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A packing under construction: items lie at offsets, and a new one asks which bytes are free during its
  * lifetime. */
 #ifndef ASH_MEMORY_SHELF_H

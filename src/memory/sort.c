@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "sort.h"
 
 enum { DIGIT = 11, DIGITS = 6, RADIX = 1 << DIGIT, FEW = 48 };

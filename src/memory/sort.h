@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Sorting for the planner: stable, without recursion on input, all memory through the hooks. */
 #ifndef ASH_MEMORY_SORT_H
 #define ASH_MEMORY_SORT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Online: walks the items in order of birth as a run-time allocator would meet them.
  *
  * It is the baseline that such an allocator reaches, and cheap: linear but for the sorting. It knows

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Valley search: builds a packing from the ground up, and is complete.
  *
  * Every column of time has a floor, below which all is decided, and the sum of what is still unplaced
@@ -70,8 +71,7 @@ static uint64_t next_random(valley *v) {
     return v->random >> 33;
 }
 
-/* --- weights
- * ------------------------------------------------------------------------------------------------------ */
+/* --- weights -------------------------------------------------------------------------------------- */
 
 enum { ONE = 1 << 20 }; /* weights are fractions of it */
 
@@ -104,9 +104,7 @@ static void set_weights(valley *v, uint32_t turn) {
     }
 }
 
-/* --- moves
- * --------------------------------------------------------------------------------------------------------
- */
+/* --- moves ---------------------------------------------------------------------------------------- */
 
 static void charge(valley *v, uint32_t column) {
     enum { CHARGE = 64 }; /* so that decay has something to take from */
@@ -188,8 +186,7 @@ static void take_back(valley *v, size_t trail) {
     }
 }
 
-/* --- where to branch
- * ---------------------------------------------------------------------------------------------- */
+/* --- where to branch ------------------------------------------------------------------------------ */
 
 /* Counts the items of a column that can lie on its floor, and finds the lowest offset among the others. */
 static void count_column(valley *v, uint32_t column) {
@@ -292,8 +289,7 @@ static bool choose(valley *v, uint32_t begin, uint32_t end, branch *best) {
     return true;
 }
 
-/* --- what to try
- * -------------------------------------------------------------------------------------------------- */
+/* --- what to try ---------------------------------------------------------------------------------- */
 
 /* How well an item on the floor fits between the walls: its sides that touch one, twice where the tops are
  * level too. */
@@ -347,8 +343,7 @@ static bool enqueue(valley *v, uint32_t column, uint32_t floor) {
     return true;
 }
 
-/* --- the search
- * --------------------------------------------------------------------------------------------------- */
+/* --- the search ----------------------------------------------------------------------------------- */
 
 /* Takes one node; false when none is left. */
 static bool take_node(valley *v) {
@@ -448,9 +443,7 @@ static void restart(valley *v, uint32_t turn) {
     set_weights(v, turn);
 }
 
-/* --- tables
- * -------------------------------------------------------------------------------------------------------
- */
+/* --- tables --------------------------------------------------------------------------------------- */
 
 static bool make_tables(valley *v) {
     const ash_memory__field *f = v->field;

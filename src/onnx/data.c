@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* From a TensorProto to a blob. raw_data, external data and packed float_data or double_data have the
  * layout that kernels want (little-endian, row-major), so they are used where they lie; the other typed
  * fields are decoded. Element counts are checked against the dims before anything is allocated, and an
@@ -5,8 +6,6 @@
 #include "data.h"
 
 #include <stdio.h>
-
-#include "base/text.h"
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "tensor data are used as they lie in files, which are little-endian"
@@ -41,48 +40,9 @@ ash_status ash_onnx__blob_at(const ash_allocator *a, ash_file *file, const void 
 
 /* --- external data -------------------------------------------------------------------------------- */
 
-/* A relative path that stays in the model's folder: no root, no empty, "." or ".." component, no zero byte.
- */
-static bool stays_inside(ash_span location) {
-    size_t start = 0;
-    for (size_t i = 0; i <= location.len; i++) {
-        if (i < location.len && (location.at[i] == 0 || location.at[i] == '\\')) return false;
-        if (i < location.len && location.at[i] != '/') continue;
-        size_t len = i - start;
-        if (len == 0 || (len <= 2 && memcmp(location.at + start, "..", len) == 0)) return false;
-        start = i + 1;
-    }
-    return true;
-}
-
-static ash_status map_external(ash_onnx_source *source, const ash_onnx_tensor *tensor, ash_file **out) {
-    ash_diag *diag = tensor->body.diag;
-    ash_span location = tensor->location;
-    ASH_FAIL_IF(!source->folder, diag, ASH_ERROR_UNSUPPORTED,
-                "external data of a model that is not a file");
-    ASH_FAIL_IF(!stays_inside(location), diag, ASH_ERROR_FORMAT,
-                "external data location '%.*s' leaves the model's folder", ASH_SPAN_ARG(location));
-    for (size_t i = 0; i < source->externals.len; i++) {
-        *out = source->externals.at[i].file;
-        if (ash_span_equal(source->externals.at[i].location, location)) return ASH_OK;
-    }
-    ash_text path;
-    ash_text_init(&path, source->allocator);
-    ash_text_add(&path, "%s", source->folder);
-    ash_text_add_bytes(&path, location.at, location.len);
-    ash_status status = ash_text_status(&path, diag);
-    if (status == ASH_OK) status = ash_file_map(source->allocator, path.at, out, diag);
-    ash_text_free(&path);
-    if (status != ASH_OK) return status;
-    if (ash_vec_push(source->allocator, &source->externals, (ash_onnx_external){location, *out}))
-        return ASH_OK;
-    ash_file_release(*out);
-    return ASH_NO_MEMORY(diag);
-}
-
 static ash_status external_span(ash_onnx_source *source, const ash_onnx_tensor *tensor, ash_file **file,
                                 ash_span *out) {
-    ASH_TRY(map_external(source, tensor, file));
+    ASH_TRY(ash_onnx__external_file(source, tensor->location, file, tensor->body.diag));
     uint64_t size = (*file)->size, offset = (uint64_t)tensor->ext_offset;
     ASH_FAIL_IF(offset > size, tensor->body.diag, ASH_ERROR_FORMAT,
                 "external data start at byte %llu of a file of %llu", (unsigned long long)offset,

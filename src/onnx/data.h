@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The elements of ONNX tensors, as blobs. */
 #ifndef ASH_ONNX_DATA_H
 #define ASH_ONNX_DATA_H
@@ -18,15 +19,21 @@ typedef struct ash_onnx_external {
 
 /* Where the bytes of a model come from. */
 typedef struct ash_onnx_source {
-    const ash_allocator *allocator;
+    ash_context *context;
+    const ash_allocator *allocator; /* of the context */
     ash_file *file; /* the mapping that holds the messages; NULL: memory of the caller, from which data are
                        copied */
-    const char *folder; /* of external data, with its final slash, or ""; NULL: external data are refused */
-    size_t copy_bytes;  /* misaligned tensors up to this size are copied */
+    const char *path;  /* of that file, as it was named; NULL: external data are refused */
+    size_t copy_bytes; /* misaligned tensors up to this size are copied */
     ASH_VEC(ash_onnx_external) externals; /* each file is mapped once */
 } ash_onnx_source;
 
 void ash_onnx__source_free(ash_onnx_source *source);
+
+/* The file of external data at a location, a path from the model's folder; it stays the source's.
+ * (external.c) */
+ash_status ash_onnx__external_file(ash_onnx_source *source, ash_span location, ash_file **out,
+                                   ash_diag *diag);
 
 /* Type and data of a tensor; the caller releases *blob. */
 ash_status ash_onnx__tensor_data(ash_onnx_source *source, const ash_onnx_tensor *tensor, ash_type *type,

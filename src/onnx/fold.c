@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Elements of values that are computed from constants alone.
  *
  * Attributes of core operators must be known at import, but a model may compute them: a Resize takes its
@@ -12,6 +13,8 @@ enum { MAX_NODES = 4096, MAX_ELEMENTS = 1 << 16 /* of one value */ };
 
 typedef struct fold {
     ash_import *im;
+    ash_value *inputs; /* graph inputs that are taken for constants: room for `most`; NULL: none is */
+    size_t n_inputs, most;
     ASH_VEC(uint32_t) nodes; /* needed ones; in topological order once they are collected */
     ash_map seen;            /* nodes */
     ash_map wides;           /* value -> index of `made` */
@@ -23,13 +26,28 @@ static bool small(const ash_type *type) {
     return ash_type_static_count(type, &count) && count <= MAX_ELEMENTS;
 }
 
+/* The same of an operand of the fold; where inputs are taken for constants, dims are what they can be. */
+static bool is_small(const fold *f, const ash_type *type) {
+    return f->inputs ? ash_type_max_count(f->im->graph->dims, type) <= MAX_ELEMENTS : small(type);
+}
+
+static bool suppose(fold *f, ash_value input) {
+    for (size_t i = 0; i < f->n_inputs; i++)
+        if (f->inputs[i] == input) return true;
+    if (f->n_inputs == f->most) return false;
+    f->inputs[f->n_inputs++] = input;
+    return true;
+}
+
 /* Adds the node of a value, if it has not been added; false when the value is not made of constants, or too
  * large. */
 static bool need(fold *f, ash_value value) {
     const ash_value_info *info = ash_graph__value(f->im->graph, value);
     uint64_t index;
-    if (info->kind == ASH_VALUE_CONSTANT) return small(&info->type);
-    if (info->kind != ASH_VALUE_NODE || !small(&info->type) || f->nodes.len == MAX_NODES) return false;
+    if (!is_small(f, &info->type)) return false;
+    if (info->kind == ASH_VALUE_CONSTANT) return true;
+    if (info->kind == ASH_VALUE_INPUT && f->inputs) return suppose(f, value);
+    if (info->kind != ASH_VALUE_NODE || f->nodes.len == MAX_NODES) return false;
     if (ash_map_get(&f->seen, info->node, &index)) return true;
     return ash_map_put(&f->seen, info->node, 0) && ash_vec_push(f->im->allocator, &f->nodes, info->node);
 }
@@ -49,7 +67,7 @@ static bool collect(fold *f, ash_value value) {
         ash_class class = ash_op_infos[node->op].class;
         if (class == ASH_CLASS_CONV || class == ASH_CLASS_POOL || class == ASH_CLASS_MATMUL) return false;
     }
-    qsort(f->nodes.at, f->nodes.len, sizeof *f->nodes.at, by_number);
+    if (f->nodes.len) qsort(f->nodes.at, f->nodes.len, sizeof *f->nodes.at, by_number);
     return true;
 }
 
@@ -112,8 +130,19 @@ static ash_value run(fold *f, ash_value value) {
     if (ash_blob_create_owned(im->allocator, (size_t)wide->count * ash_dtype_size(type.dtype), &blob,
                               NULL) != ASH_OK)
         return ASH_NO_VALUE;
+    im->kept += blob->size;
     ash_wide_store(wide, (void *)blob->data);
     return ash_graph__constant_blob(im->graph, &type, blob);
+}
+
+bool ash_import__inputs_of(ash_import *im, ash_value value, ash_value *inputs, size_t most, size_t *count) {
+    fold f = {.im = im, .inputs = inputs, .most = most};
+    ash_map_init(&f.seen, im->allocator);
+    bool known = value != ASH_NO_VALUE && collect(&f, value);
+    ash_vec_free(im->allocator, &f.nodes);
+    ash_map_free(&f.seen);
+    *count = f.n_inputs;
+    return known && f.n_inputs > 0;
 }
 
 ash_value ash_import__fold(ash_import *im, ash_value value) {

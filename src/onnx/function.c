@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Functions that a model defines (ModelProto.functions). A node that names one is replaced by the
  * function's nodes: exporters write whole networks this way. A function sees its own operands and the
  * operator sets that it imports itself, nothing of the graph around the call. Expanding is bounded:
@@ -55,6 +56,11 @@ void ash_import__resolve(ash_import *im, ash_onnx_node *node) {
     const ash_onnx_node *call = im->call->node;
     const ash_onnx_function *f = im->call->function;
     size_t kept = 0;
+    ash_onnx_attr *attrs = ash_arena_alloc(im->scratch, node->n_attrs, sizeof *attrs);
+    if (!attrs) {
+        ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+        return;
+    }
     for (size_t i = 0; i < node->n_attrs; i++) {
         ash_onnx_attr attr = node->attrs[i];
         if (attr.ref.len) {
@@ -68,8 +74,9 @@ void ash_import__resolve(ash_import *im, ash_onnx_node *node) {
             attr = *given;
             attr.name = name;
         }
-        node->attrs[kept++] = attr;
+        attrs[kept++] = attr;
     }
+    node->attrs = attrs;
     node->n_attrs = kept;
 }
 
@@ -101,7 +108,7 @@ static void body(ash_import *im, const ash_onnx_function *f, const size_t *ins, 
         else
             ash_import__alias(im, f->ins[k], ins[k]);
     }
-    if (!ash_import__ok(im) || ash_import__nodes(im, f->body, ONNX_FUNCTION_NODE) != ASH_OK) return;
+    if (!ash_import__ok(im) || ash_import__function_nodes(im, f->body) != ASH_OK) return;
     for (size_t k = 0; k < call->n_outs; k++) {
         outs[k] = ash_import__find_name(im, f->outs[k]);
         if (outs[k] == SIZE_MAX || im->values.at[outs[k]].absent)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Import of a model: the state, and what the functions that lower one operator each may use.
  *
  * A lowering function sees one node (im->node). It takes its operands with ash_import__in, appends core
@@ -37,8 +38,11 @@ typedef struct ash_import_value {
  * they are in. */
 typedef struct ash_import_scope {
     struct ash_import_scope *parent;
-    ash_strmap names; /* to indices of ash_import.values */
+    ash_strmap names;            /* to indices of ash_import.values */
+    const ash_strmap *constants; /* the same for the initializers of a body, or NULL */
 } ash_import_scope;
+
+typedef struct ash_import_block ash_import_block; /* nodes that may be imported often: block.c */
 
 enum { ASH_IMPORT_PATH = 256 };
 
@@ -67,21 +71,31 @@ typedef struct ash_import {
     ash_arena arena; /* lives as long as the import */
     ASH_VEC(ash_import_value) values;
     ash_import_scope *scope;
-    ash_strmap functions;          /* domain, name and overload -> index of model.functions */
-    const ash_import_call *call;   /* the innermost one around the node, or NULL */
-    unsigned calls;                /* how many are around it */
-    const ash_onnx_opsets *opsets; /* of the function that the node is in, or of the model */
-    ash_strmap dims;               /* names of the inputs' dims that are not numbers */
-    ash_strmap given;              /* of these, the numbers that the options' shapes say */
-    const ash_onnx_node *node;     /* being lowered */
-    const ash_import_row *row;     /* of its operator */
-    ash_arena *scratch;            /* lives as long as that node */
-    int64_t opset;                 /* version that the model or function imports of the node's domain */
-    bool has_absent;               /* some value is */
-    unsigned nesting;              /* graphs around the node */
-    size_t lowered;                /* nodes so far, those of repeated bodies each time */
-    ash_map folded;                /* graph value -> constant with its elements, made by fold.c */
-    ash_map masks;                 /* graph value that was asked where it is true -> index of `found` */
+    ash_strmap functions;               /* domain, name and overload -> index of model.functions */
+    const ash_import_call *call;        /* the innermost one around the node, or NULL */
+    unsigned calls;                     /* how many are around it */
+    const ash_onnx_opsets *opsets;      /* of the function that the node is in, or of the model */
+    ash_strmap dims;                    /* names of the inputs' dims that are not numbers */
+    ash_strmap given;                   /* of these, the numbers that the shapes which are known say */
+    ASH_VEC(ash_onnx_var) learned;      /* the same */
+    ash_span bytes;                     /* of the model */
+    ASH_VEC(const char *) output_names; /* while dims are open */
+    const ash_onnx_node *node;          /* being lowered */
+    const ash_import_row *row;          /* of its operator */
+    ash_arena *scratch;                 /* lives as long as that node */
+    int64_t opset;        /* version that the model or function imports of the node's domain */
+    bool has_absent;      /* some value is */
+    unsigned nesting;     /* graphs around the node */
+    size_t lowered;       /* nodes so far, those of repeated bodies each time */
+    uint64_t names;       /* operands, results and attributes that they have */
+    uint64_t kept;        /* bytes of lists and constants that import made */
+    uint64_t done, total; /* nodes of the model's own graph: imported, and all */
+    ash_map block_of;     /* address of a message -> index of `blocks` */
+    ASH_VEC(ash_import_block *) blocks;
+    ash_map constants; /* offset of an attribute in the file -> constant with what it says */
+    ash_map lists;     /* graph value -> address of its tracked list */
+    ash_map folded;    /* graph value -> constant with its elements, made by fold.c */
+    ash_map masks;     /* graph value that was asked where it is true -> index of `found` */
     ASH_VEC(ash_import_found) found;
     ash_status status; /* the sticky failure */
     ash_diag diag;
@@ -108,14 +122,36 @@ bool ash_import__table_is_sorted(void);
  * present one. */
 ash_status ash_import__body(ash_import *im, ash_wire graph, const size_t *ins, size_t n_ins, size_t *outs,
                             size_t n_outs);
+/* Lowers the nodes of a function, a FunctionProto, in the present scope. */
+ash_status ash_import__function_nodes(ash_import *im, ash_wire function);
+void ash_import__free_blocks(ash_import *im);
 
 /* The nodes of a message, which are its fields `number`, each after those whose results it uses (sort.c):
  * room in `arena`. */
 ash_status ash_import__sorted(const ash_allocator *allocator, ash_wire graph, uint32_t number,
                               ash_arena *arena, const ash_wire **nodes, size_t *count);
 
-/* Lowers the nodes of a message, which are its fields `number`, in the present scope. */
-ash_status ash_import__nodes(ash_import *im, ash_wire message, uint32_t number);
+/* Lowers a node, the one numbered `position` of those around it, in the present scope. The node stays as it
+ * is, and may be lowered again. */
+void ash_import__node(ash_import *im, const ash_onnx_node *node, size_t position);
+
+/* --- dims of inputs: dims.c ------------------------------------------------------------------------ */
+
+/* Finds what the shapes that are known say of the inputs' dims; before the inputs are declared. */
+ash_status ash_import__learn_dims(ash_import *im, ash_wire graph);
+/* The type of an input: its dims are numbers, variables, expressions of them. */
+ash_status ash_import__input_type(ash_import *im, const ash_onnx_info *info, ash_type *type);
+
+/* --- open dims: open.c ------------------------------------------------------------------------------- */
+
+/* Keeps the model and the options with the graph, whose inputs are there: it is imported once more for
+ * every set of sizes. */
+ash_status ash_import__make_recipe(ash_import *im);
+/* A model from its bytes; takes over what the source holds on to. */
+ash_status ash_import__bytes(ash_context *context, const void *data, size_t size,
+                             const ash_onnx_options *options, ash_onnx_source source, ash_graph **out,
+                             ash_diag *diag);
+
 /* What a node is called: its name, else its first result's, else nothing. */
 ash_span ash_import__label(const ash_onnx_node *node);
 
@@ -128,7 +164,7 @@ const ash_onnx_function *ash_import__function(ash_import *im, const ash_onnx_nod
 /* Lowers the function's nodes in place of im->node, and binds its results. */
 void ash_import__call(ash_import *im, const ash_onnx_function *function);
 /* A node as it is for the present call: attributes that refer to the call's have their values or are gone.
- */
+ * Its attributes are written anew, in the node's scratch arena. */
 void ash_import__resolve(ash_import *im, ash_onnx_node *node);
 
 /* Records a failure; the first one stays. Returns ASH_NO_VALUE, so that a lowering can return it. */
@@ -136,6 +172,14 @@ ash_value ash_import__fail(ash_import *im, ash_status code, const char *fmt, ...
 static inline bool ash_import__ok(const ash_import *im) {
     return im->status == ASH_OK;
 }
+
+/* Room that lives as long as the import, zeroed, and counts toward its limit. NULL and a failure when there
+ * is no memory. */
+void *ash_import__keep(ash_import *im, size_t count, size_t size);
+/* The constant that an attribute gave before, or ASH_NO_VALUE; and the one to give from now on, which is
+ * returned. */
+ash_value ash_import__constant_of(const ash_import *im, const ash_onnx_attr *attr);
+ash_value ash_import__note_constant(ash_import *im, const ash_onnx_attr *attr, ash_value value);
 
 /* --- operands and results ------------------------------------------------------------------------- */
 
@@ -171,7 +215,12 @@ const ash_onnx_attr *ash_import__attr(ash_import *im, const char *name,
 int64_t ash_import__attr_int(ash_import *im, const char *name, int64_t absent);
 double ash_import__attr_float(ash_import *im, const char *name, double absent);
 bool ash_import__attr_ints(ash_import *im, const char *name, const int64_t **list, size_t *count);
-bool ash_import__attr_is(ash_import *im, const char *name, const char *text, const char *absent);
+/* The index of a text among the `n` that the attribute may be, of which the first is meant when it is
+ * absent; any other is a failure that lists them, and 0. */
+unsigned ash_import__attr_choice(ash_import *im, const char *name, const char *const *choices, size_t n);
+#define ASH_IMPORT_CHOICE(im, name, ...)                                                                   \
+    ash_import__attr_choice((im), (name), (const char *const[]){__VA_ARGS__},                              \
+                            sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *))
 bool ash_import__attr_tensor(ash_import *im, const char *name, ash_type *type, ash_value *value);
 
 /* A list of axes or the like: operand k where `from` opset on it is an operand, else the attribute. False:
@@ -199,11 +248,30 @@ ash_value ash_import__materialize(ash_import *im, size_t index);
 /* The constant with the elements of a value that is computed from constants alone, or ASH_NO_VALUE.
  * Evaluates at most a fixed number of elements. */
 ash_value ash_import__fold(ash_import *im, ash_value value);
+/* The graph inputs, at most `most` of them, that would have to be constants for the value to be known.
+ * False: there are none, or more, or it would not be known even then. */
+bool ash_import__inputs_of(ash_import *im, ash_value value, ash_value *inputs, size_t most, size_t *count);
+
+/* --- arithmetic on elements of tracked lists: size.c ----------------------------------------------- */
+
+/* An element as a dim, which may be negative. False: there is none (INT64_MIN). */
+bool ash_import__to_dim(const ash_import *im, ash_import_int e, ash_dim *out);
+/* And back: a number where the dim has but one value. */
+ash_import_int ash_import__from_dim(const ash_import *im, ash_dim dim);
+/* `a op b` as ONNX computes it on integers; comparisons and logic give 0 or 1. False: it cannot be
+ * expressed. */
+bool ash_import__combine(const ash_import *im, ash_op op, ash_import_int a, ash_import_int b,
+                         ash_import_int *out);
+/* An element as the size of a dim. False and a failure when it is, or can be, negative. */
+bool ash_import__size(ash_import *im, ash_import_int e, ash_dim *out);
+/* The position in [0, dim] that a bound of a slice with a positive step stands for: a negative one counts
+ * from the end, and what lies outside is cut. False and a failure when it cannot be expressed. */
+bool ash_import__position(ash_import *im, ash_import_int bound, ash_dim dim, ash_dim *out);
 
 /* --- tracked lists: track.c ----------------------------------------------------------------------- */
 
-/* Computes the node on lists, when its operator and operands allow it: binds its result and returns true.
- */
+/* Computes the node on lists, when its operator and operands allow it: binds its result and returns
+ * true. */
 bool ash_import__track(ash_import *im);
 
 #endif

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Elementwise operators with broadcasting, and constants. */
 #include "lower.h"
 
@@ -111,6 +112,7 @@ static ash_value constant(ash_import *im, const ash_type *type, ash_wide *wide) 
     im->status = ash_blob_create_owned(im->allocator, (size_t)wide->count * ash_dtype_size(type->dtype),
                                        &blob, &im->diag);
     if (im->status != ASH_OK) return ASH_NO_VALUE;
+    im->kept += blob->size;
     ash_wide_store(wide, (void *)blob->data);
     return ash_graph__constant_blob(im->graph, type, blob);
 }
@@ -167,10 +169,21 @@ ash_value ash_lower__filled(ash_import *im, ash_dtype dtype, double number, cons
 }
 
 /* The core has no operator that turns a dim into data, but a sum over as many ones is it. What settles a
- * variable has it as data. */
+ * variable has it as data. An expression that can be negative is what it is above zero less what it is
+ * below. */
 ash_value ash_lower__dim(ash_import *im, ash_dim dim) {
     uint32_t var;
+    int64_t low, high;
     if (ash_dims_is_settled(im->graph->dims, dim, &var)) return ash_graph__settler(im->graph, var);
+    ash_graph_dim_bounds(im->graph, dim, &low, &high);
+    if (low < 0) {
+        ash_dim minus;
+        if (ash_dims_combine(im->graph->dims, ASH_DIM_SUB, 0, dim, &minus, NULL) != ASH_OK)
+            return ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a size that is too large an expression");
+        ash_value above = ash_lower__dim(im, ash_graph_dim_max(im->graph, dim, 0));
+        ash_value below = ash_lower__dim(im, ash_graph_dim_max(im->graph, minus, 0));
+        return ash_lower__binary(im, ASH_OP_SUB, above, below);
+    }
     if (ash_dim_is_const(dim)) {
         const ash_type type = {.dtype = ASH_I64};
         return convert(im, &type, &dim, NULL);

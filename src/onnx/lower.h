@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Appending core operators during import: broadcasting, axes kept, constants. Every function takes
  * ASH_NO_VALUE and gives it back, and leaves out an operator that would change nothing. */
 #ifndef ASH_LOWER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Movement, reductions and products. */
 #include "lower.h"
 
@@ -78,7 +79,7 @@ ash_value ash_lower__reverse(ash_import *im, ash_value x, unsigned axis) {
     if (axis >= type.rank) return no_axis(im, x, axis);
     for (unsigned i = 0; i < ASH_MAX_RANK; i++) steps[i] = 1;
     if (type.dims[axis] == 0) return x;
-    starts[axis] = ash_graph_dim_sub(im->graph, type.dims[axis], 1);
+    starts[axis] = ash_graph_dim_sub(im->graph, ash_graph_dim_max(im->graph, type.dims[axis], 1), 1);
     steps[axis] = -1;
     return ash_lower__slice(im, x, starts, steps, type.dims);
 }

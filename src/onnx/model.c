@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Field numbers are those of onnx.proto; each reader names the ones it takes. */
 #include "model.h"
 
@@ -289,7 +290,7 @@ static ash_status read_dim(ash_wire message, int64_t *value, ash_span *param) {
         if (!more) return ASH_OK;
         if (field.number == 1) {
             ASH_TRY(ash_wire__int(&message, &field, value));
-            if (*value < 0)
+            if (*value < -1)
                 return ash_fail_at(message.diag, ASH_ERROR_FORMAT, field.offset,
                                    "a negative dim in a shape");
         }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The messages of an ONNX file (onnx.proto), as far as a compiler needs them. Each is read on its own, when
  * its turn comes: names and weights stay in the file, lists go to an arena that the caller frees when it
  * has done with the message. A whole model is never held as a tree, and so a hostile file cannot make a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* NumPy's .npy format (numpy.lib.format): a magic string, a version, the length of a header, the header (a
  * Python dict with descr, fortran_order and shape), and the elements. */
 #include <stdio.h>

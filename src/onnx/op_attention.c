@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Attention and rotary position embeddings. */
 #include <math.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* GroupQueryAttention: queries share heads of keys and values, which a cache holds. Sequences of a batch
  * may be of different lengths: each has its new keys behind its own old ones. */
 #include <math.h>

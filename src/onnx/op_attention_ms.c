@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Attention as onnxruntime's domain com.microsoft has it: MultiHeadAttention, Attention on packed
  * projections, GroupQueryAttention with its cache, and RotaryEmbedding. */
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Control flow whose course is known at import: the bodies are lowered in place. What depends on data is
  * refused. */
 #include "lower.h"
@@ -29,8 +30,8 @@ static size_t tensor_entry(ash_import *im, ash_value value) {
 
 /* A scalar of i64 or bool with a known element. */
 static size_t number_entry(ash_import *im, ash_dtype dtype, int64_t number) {
-    ash_import_int *list = ash_arena_alloc(&im->arena, 1, sizeof *list);
-    if (!list) return ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory"), 0;
+    ash_import_int *list = ash_import__keep(im, 1, sizeof *list);
+    if (!list) return 0;
     list->v = number;
     return entry(
         im, &(ash_import_value){.type = {.dtype = dtype}, .value = ASH_NO_VALUE, .list = list, .count = 1});
@@ -143,7 +144,8 @@ void ash_onnx__op_loop(ash_import *im) {
         int64_t go;
         if (l.count >= l.limit) break;
         if (!known_scalar(im, l.ins[1], &go)) {
-            ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a loop whose end depends on data");
+            ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
+                             "a loop whose end is computed when the graph runs, which is not supported");
             return;
         }
         if (!go) break;

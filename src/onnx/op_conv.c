@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Convolutions: window attributes, Conv, ConvTranspose. */
 #include "lower.h"
 #include "ops.h"
@@ -50,10 +51,15 @@ bool ash_onnx__window(ash_import *im, unsigned rank, const int64_t *kernel, ash_
     }
     window_list(im, "strides", out->n, 1, out->strides);
     window_list(im, "dilations", out->n, 1, out->dilations);
-    out->same_upper = ash_import__attr_is(im, "auto_pad", "SAME_UPPER", "NOTSET");
-    out->same_lower = ash_import__attr_is(im, "auto_pad", "SAME_LOWER", "NOTSET");
-    out->valid = ash_import__attr_is(im, "auto_pad", "VALID", "NOTSET");
-    if (!out->same_upper && !out->same_lower && !out->valid) window_pads(im, out);
+    for (unsigned i = 0; i < out->n; i++)
+        if ((out->kernel[i] - 1) * out->dilations[i] >= INT32_MAX)
+            ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a window that spans more than 2^31 elements");
+    enum { NOTSET, SAME_UPPER, SAME_LOWER, VALID };
+    unsigned pad = ASH_IMPORT_CHOICE(im, "auto_pad", "NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID");
+    out->same_upper = pad == SAME_UPPER;
+    out->same_lower = pad == SAME_LOWER;
+    out->valid = pad == VALID;
+    if (pad == NOTSET) window_pads(im, out);
     return ash_import__ok(im);
 }
 
@@ -178,10 +184,13 @@ static void transposed_pads(ash_import *im, const ash_type *x, ash_onnx_window *
             return;
         }
         int64_t want = has ? shape[n - w->n + i] : dim * w->strides[i];
+        if (has && (want < 0 || want > INT32_MAX)) {
+            ash_import__fail(im, ASH_ERROR_SHAPE, "'output_shape' has the entry %lld", (long long)want);
+            return;
+        }
         int64_t total = w->strides[i] * (dim - 1) + extra[i] + span - want;
         if (total < 0) extra[i] -= total, total = 0;
         w->before[i] = w->same_upper ? total / 2 : total - total / 2;
-        if (has && !same) w->before[i] = total / 2;
         w->after[i] = total - w->before[i];
     }
 }
@@ -199,8 +208,17 @@ void ash_onnx__op_conv_transpose(ash_import *im) {
     ash_onnx_window window;
     if (!weight_kernel(im, &weight, type.rank, kernel) || !ash_onnx__window(im, type.rank, kernel, &window))
         return;
-    if (ash_import__attr_ints(im, "output_padding", &list, &n))
-        for (unsigned i = 0; i < window.n && i < n; i++) extra[i] = ASH_MIN(ASH_MAX(list[i], 0), INT32_MAX);
+    bool padded = ash_import__attr_ints(im, "output_padding", &list, &n);
+    if (padded && n != window.n)
+        ash_import__fail(im, ASH_ERROR_SHAPE, "'output_padding' has %zu entries for %u spatial dims", n,
+                         window.n);
+    for (unsigned i = 0; padded && i < window.n && ash_import__ok(im); i++) {
+        extra[i] = list[i];
+        if (list[i] < 0 || list[i] > INT32_MAX)
+            ash_import__fail(im, ASH_ERROR_SHAPE, "'output_padding' has the entry %lld",
+                             (long long)list[i]);
+    }
+    if (!ash_import__ok(im)) return;
     transposed_pads(im, &type, &window, extra);
     ash_dim cut_low[ASH_MAX_RANK] = {0}, cut_high[ASH_MAX_RANK] = {0};
     int64_t steps[ASH_MAX_RANK];

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Elementwise operators. */
 #include <math.h>
 
@@ -66,7 +67,10 @@ void ash_onnx__op_mod(ash_import *im) {
 /* The core shifts unsigned integers. Signed ones (opset 28) are shifted as their bits; to the right, a
  * negative number is the complement of its complement's shift, which keeps the sign. */
 void ash_onnx__op_bit_shift(ash_import *im) {
-    bool left = ash_import__attr_is(im, "direction", "LEFT", "");
+    enum { MISSING, LEFT };
+    unsigned direction = ASH_IMPORT_CHOICE(im, "direction", "", "LEFT", "RIGHT");
+    bool left = direction == LEFT;
+    if (direction == MISSING) ash_import__fail(im, ASH_ERROR_FORMAT, "attribute 'direction' is missing");
     ash_value x = ash_import__in(im, 0), count = ash_import__in(im, 1);
     ash_op op = left ? ASH_OP_SHL : ASH_OP_SHR;
     ash_dtype dtype = ash_import__type(im, x).dtype, bits;
@@ -89,13 +93,40 @@ void ash_onnx__op_bit_shift(ash_import *im) {
     ash_import__out(im, 0, y);
 }
 
-/* Base and exponent may differ in dtype; the result has the base's. A floating point exponent of an integer
- * base is computed in floating point, so that 2^0.5 is not 2^0. */
+/* Whether operand k is known and each of its numbers is one of a floating point dtype. */
+static bool is_exact_in(ash_import *im, size_t k, ash_dtype dtype) {
+    const double *numbers;
+    size_t n;
+    if (!ash_import__try_floats(im, k, &numbers, &n)) return false;
+    for (size_t i = 0; i < n; i++) {
+        double x = numbers[i];
+        bool exact = dtype == ASH_F32 ? x != x || (double)(float)x == x
+                                      : fabs(x) <= 64 && x * 4 == floor(x * 4); /* eight bits */
+        if (!exact) return false;
+    }
+    return true;
+}
+
+/* What a power of operands of these dtypes is computed in: the base's dtype where it holds the exponent,
+ * else one that holds both. Integers are exact among themselves; an integer to a floating point power is
+ * computed in f64, so that 2^0.5 is not 2^0, and what is an integer again comes out as one. */
+static ash_dtype power_dtype(ash_import *im, ash_dtype base, ash_dtype exponent) {
+    if (base == exponent) return base;
+    if (!ash_dtype_is_float(base)) {
+        if (ash_dtype_is_float(exponent)) return ASH_F64;
+        return ash_dtype_size(exponent) > ash_dtype_size(base) ? ASH_I64 : base;
+    }
+    if (base == ASH_F64 || is_exact_in(im, 1, base)) return base;
+    bool narrow = ash_dtype_size(exponent) <= 2 || exponent == ASH_F32;
+    return narrow ? ASH_F32 : ASH_F64;
+}
+
+/* Base and exponent may differ in dtype; the result has the base's. */
 void ash_onnx__op_pow(ash_import *im) {
     ash_value a, b;
     two_operands(im, &a, &b);
     ash_dtype base = ash_import__type(im, a).dtype, exponent = ash_import__type(im, b).dtype;
-    ash_dtype common = ash_dtype_is_float(base) || !ash_dtype_is_float(exponent) ? base : exponent;
+    ash_dtype common = power_dtype(im, base, exponent);
     a = ash_lower__cast(im, a, common);
     b = ash_lower__cast(im, b, common);
     ash_import__out(im, 0, ash_lower__cast(im, ash_lower__binary(im, ASH_OP_POW, a, b), base));
@@ -130,8 +161,8 @@ void ash_onnx__op_identity(ash_import *im) {
         ash_import__alias(im, im->node->outs[0], index);
 }
 
-/* Inference: the data pass, and the mask is all true. Training with a ratio above 0 draws random numbers.
- */
+/* Inference: the data pass, and the mask is all true. Training with a ratio above 0 draws random
+ * numbers. */
 void ash_onnx__op_dropout(ash_import *im) {
     ash_value x = ash_import__in(im, 0);
     ash_type type = ash_import__type(im, x);
@@ -288,7 +319,7 @@ ash_value ash_onnx__gelu(ash_import *im, ash_value x, bool by_tanh) {
 }
 
 void ash_onnx__op_gelu(ash_import *im) {
-    bool by_tanh = ash_import__attr_is(im, "approximate", "tanh", "none");
+    bool by_tanh = ASH_IMPORT_CHOICE(im, "approximate", "none", "tanh") != 0;
     ash_import__out(im, 0, ash_onnx__gelu(im, ash_import__in(im, 0), by_tanh));
 }
 

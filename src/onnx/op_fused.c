@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Operators of the domain com.microsoft that onnxruntime's optimiser puts in place of several of ONNX's:
  * lowered to the same compositions, which fusion then joins in its own way. */
 #include <math.h>
@@ -57,8 +58,8 @@ void ash_onnx__op_fused_gemm(ash_import *im) {
     ash_import__out(im, 0, activate(im, ash_onnx__gemm_of(im), params));
 }
 
-/* An operand of FusedMatMul: `batch` moves its first axis behind the batch axes, `last` swaps the last two.
- */
+/* An operand of FusedMatMul: `batch` moves its first axis behind the batch axes, `last` swaps the last
+ * two. */
 static ash_value transposed(ash_import *im, ash_value x, bool batch, bool last) {
     unsigned rank = ash_import__type(im, x).rank;
     int64_t perm[ASH_MAX_RANK];

@@ -1,53 +1,77 @@
+/* SPDX-License-Identifier: MIT */
 /* Indexed access, order, and scans. */
 #include "lower.h"
 #include "ops.h"
 
+/* Indices outside are an error of the model where they are known; those that only an execution knows are
+ * clamped. Of operand k, number i of every `period` is held against dims[i]; a dim that is not a number,
+ * against the most that it can be. */
+static void check_indices(ash_import *im, size_t k, const ash_dim *dims, size_t period) {
+    int64_t n, least[ASH_MAX_RANK], most[ASH_MAX_RANK];
+    ash_value value = ash_import__fold(im, ash_import__in(im, k));
+    if (value == ASH_NO_VALUE || !ash_import__ok(im) || period == 0 || period > ASH_MAX_RANK) return;
+    const ash_value_info *info = ash_graph__value(im->graph, value);
+    if (!info->blob || !ash_type_static_count(&info->type, &n)) return;
+    for (size_t i = 0; i < period; i++) ash_dims_bounds(im->graph->dims, dims[i], &least[i], &most[i]);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t index = ash_lower__int_at(info->blob, info->type.dtype, (size_t)i),
+                dim = most[(size_t)i % period];
+        if (index >= -dim && index < dim) continue;
+        ash_import__fail(im, ASH_ERROR_OUT_OF_RANGE, "the index %lld into a dim of %lld", (long long)index,
+                         (long long)dim);
+        return;
+    }
+}
+
 void ash_onnx__op_gather(ash_import *im) {
     ash_value x = ash_import__in(im, 0), indices = ash_import__in(im, 1);
-    unsigned axis = ash_import__axis(im, ash_import__attr_int(im, "axis", 0), ash_import__type(im, x).rank);
+    ash_type type = ash_import__type(im, x);
+    unsigned axis = ash_import__axis(im, ash_import__attr_int(im, "axis", 0), type.rank);
+    if (ash_import__ok(im)) check_indices(im, 1, &type.dims[axis], 1);
     ash_import__out(im, 0, ash_lower__gather(im, x, indices, axis));
 }
 
 void ash_onnx__op_gather_elements(ash_import *im) {
     const ash_value ins[] = {ash_import__in(im, 0), ash_import__in(im, 1)};
-    unsigned axis =
-        ash_import__axis(im, ash_import__attr_int(im, "axis", 0), ash_import__type(im, ins[0]).rank);
+    ash_type type = ash_import__type(im, ins[0]);
+    unsigned axis = ash_import__axis(im, ash_import__attr_int(im, "axis", 0), type.rank);
     const ash_attr attrs[] = {ASH_ATTR_I(AXIS, axis)};
+    if (ash_import__ok(im)) check_indices(im, 1, &type.dims[axis], 1);
     ash_import__out(im, 0, ash_lower__node(im, ASH_OP_GATHER_ELEMENTS, ins, 2, attrs, 1));
 }
 
 void ash_onnx__op_gather_nd(ash_import *im) {
     const ash_value ins[] = {ash_import__in(im, 0), ash_import__in(im, 1)};
-    const ash_attr attrs[] = {ASH_ATTR_I(BATCH, ash_import__attr_int(im, "batch_dims", 0))};
+    ash_type x = ash_import__type(im, ins[0]), indices = ash_import__type(im, ins[1]);
+    int64_t batch = ash_import__attr_int(im, "batch_dims", 0);
+    const ash_attr attrs[] = {ASH_ATTR_I(BATCH, batch)};
+    ash_dim depth = indices.rank ? indices.dims[indices.rank - 1] : 0;
+    if (batch >= 0 && depth > 0 && batch + depth <= x.rank)
+        check_indices(im, 1, &x.dims[batch], (size_t)depth);
     ash_import__out(im, 0, ash_lower__node(im, ASH_OP_GATHER_ND, ins, 2, attrs, 1));
 }
 
 static ash_scatter scatter_mode(ash_import *im) {
-    static const struct {
-        const char *name;
-        ash_scatter mode;
-    } modes[] = {{"none", ASH_SCATTER_SET},
-                 {"add", ASH_SCATTER_ADD},
-                 {"mul", ASH_SCATTER_MUL},
-                 {"min", ASH_SCATTER_MIN},
-                 {"max", ASH_SCATTER_MAX}};
-    for (size_t i = 0; i < ASH_COUNT(modes); i++)
-        if (ash_import__attr_is(im, "reduction", modes[i].name, "none")) return modes[i].mode;
-    ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "an unknown reduction");
-    return ASH_SCATTER_SET;
+    static const ash_scatter modes[] = {ASH_SCATTER_SET, ASH_SCATTER_ADD, ASH_SCATTER_MUL, ASH_SCATTER_MIN,
+                                        ASH_SCATTER_MAX};
+    return modes[ASH_IMPORT_CHOICE(im, "reduction", "none", "add", "mul", "min", "max")];
 }
 
 void ash_onnx__op_scatter_elements(ash_import *im) {
     const ash_value ins[] = {ash_import__in(im, 0), ash_import__in(im, 1), ash_import__in(im, 2)};
-    unsigned axis =
-        ash_import__axis(im, ash_import__attr_int(im, "axis", 0), ash_import__type(im, ins[0]).rank);
+    ash_type type = ash_import__type(im, ins[0]);
+    unsigned axis = ash_import__axis(im, ash_import__attr_int(im, "axis", 0), type.rank);
     const ash_attr attrs[] = {ASH_ATTR_I(AXIS, axis), ASH_ATTR_I(MODE, scatter_mode(im))};
+    if (ash_import__ok(im)) check_indices(im, 1, &type.dims[axis], 1);
     ash_import__out(im, 0, ash_lower__node(im, ASH_OP_SCATTER_ELEMENTS, ins, 3, attrs, 2));
 }
 
 void ash_onnx__op_scatter_nd(ash_import *im) {
     const ash_value ins[] = {ash_import__in(im, 0), ash_import__in(im, 1), ash_import__in(im, 2)};
     const ash_attr attrs[] = {ASH_ATTR_I(MODE, scatter_mode(im))};
+    ash_type x = ash_import__type(im, ins[0]), indices = ash_import__type(im, ins[1]);
+    ash_dim depth = indices.rank ? indices.dims[indices.rank - 1] : 0;
+    if (depth > 0 && depth <= x.rank) check_indices(im, 1, x.dims, (size_t)depth);
     ash_import__out(im, 0, ash_lower__node(im, ASH_OP_SCATTER_ND, ins, 3, attrs, 1));
 }
 
@@ -57,7 +81,7 @@ void ash_onnx__op_tensor_scatter(ash_import *im) {
     ash_value cache = ash_import__in(im, 0), update = ash_import__in(im, 1);
     ash_type t = ash_import__type(im, cache), u = ash_import__type(im, update);
     unsigned axis = ash_import__axis(im, ash_import__attr_int(im, "axis", -2), t.rank);
-    bool round = ash_import__attr_is(im, "mode", "circular", "linear");
+    bool round = ASH_IMPORT_CHOICE(im, "mode", "linear", "circular") != 0;
     if (!ash_import__ok(im)) return;
     if (axis == 0 || u.rank != t.rank) {
         ash_import__fail(im, ASH_ERROR_SHAPE, "a cache and an update that do not fit each other");
@@ -86,9 +110,9 @@ void ash_onnx__op_one_hot(ash_import *im) {
     const double *numbers;
     size_t n;
     ash_dim depth;
-    if (ash_import__try_list(im, 1, &list, &n) && n == 1)
-        depth = list[0].v;
-    else if (ash_import__floats(im, 1, &numbers, &n) && n == 1 && numbers[0] >= 0 && numbers[0] < 0x1p31)
+    if (ash_import__try_list(im, 1, &list, &n) && n == 1) {
+        if (!ash_import__size(im, list[0], &depth)) return;
+    } else if (ash_import__floats(im, 1, &numbers, &n) && n == 1 && numbers[0] >= 0 && numbers[0] < 0x1p31)
         depth = (ash_dim)numbers[0];
     else
         return;
@@ -120,16 +144,17 @@ void ash_onnx__op_cumsum(ash_import *im) {
 /* k is an attribute before opset 10. */
 void ash_onnx__op_topk(ash_import *im) {
     ash_value x = ash_import__in(im, 0), outs[2] = {ASH_NO_VALUE, ASH_NO_VALUE};
-    ash_dim k = ash_import__attr_int(im, "k", 0);
-    const ash_import_int *list;
-    size_t n;
-    if (im->opset >= 10) {
-        if (!ash_import__list(im, 1, &list, &n) || n != 1) return;
-        k = list[0].v;
-    }
-    const ash_attr attrs[] = {ASH_ATTR_I(AXIS, ash_import__axis(im, ash_import__attr_int(im, "axis", -1),
-                                                                ash_import__type(im, x).rank)),
-                              ASH_ATTR_I(K, k),
+    const ash_import_int attr = {ash_import__attr_int(im, "k", 0), false}, *list = &attr;
+    size_t n = 1;
+    ash_dim k;
+    if (im->opset >= 10 && !ash_import__list(im, 1, &list, &n)) return;
+    if (n != 1) ash_import__fail(im, ASH_ERROR_SHAPE, "%zu numbers as k", n);
+    if (n != 1 || !ash_import__size(im, *list, &k)) return;
+    ash_type type = ash_import__type(im, x);
+    unsigned axis = ash_import__axis(im, ash_import__attr_int(im, "axis", -1), type.rank);
+    /* More than there are is an error of the model: a minimum shows that it does not happen. */
+    if (!ash_dim_is_const(k) && ash_import__ok(im)) k = ash_graph_dim_min(im->graph, k, type.dims[axis]);
+    const ash_attr attrs[] = {ASH_ATTR_I(AXIS, axis), ASH_ATTR_I(K, k),
                               ASH_ATTR_I(LARGEST, ash_import__attr_int(im, "largest", 1) != 0)};
     if (!ash_import__ok(im)) return;
     im->status = ash_graph_add(im->graph, ASH_OP_TOPK, &x, 1, attrs, 3, outs);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Losses. */
 #include "lower.h"
 #include "ops.h"
@@ -6,6 +7,8 @@
  * The mean divides by the sum of the weights that were counted. Operands: log probabilities [n, c, d...],
  * targets [n, d...]. */
 static ash_value likelihood_loss(ash_import *im, ash_value x) {
+    enum { MEAN, NONE, SUM };
+    unsigned reduction = ASH_IMPORT_CHOICE(im, "reduction", "mean", "none", "sum");
     ash_value target = ash_lower__cast(im, ash_import__in(im, 1), ASH_I64);
     ash_type type = ash_import__type(im, x);
     const ash_onnx_attr *ignore = ash_import__attr(im, "ignore_index", ONNX_ATTR_INT);
@@ -26,10 +29,10 @@ static ash_value likelihood_loss(ash_import *im, ash_value x) {
     if (ignore) weight = ash_lower__select(im, skip, zero, weight);
     loss = ash_lower__unary(im, ASH_OP_NEG, ash_lower__binary(im, ASH_OP_MUL, loss, weight));
     if (ignore) loss = ash_lower__select(im, skip, zero, loss);
-    if (ash_import__attr_is(im, "reduction", "none", "mean")) return loss;
+    if (reduction == NONE) return loss;
     uint32_t all = (1u << shape.rank) - 1;
     ash_value sum = ash_lower__reduce(im, ASH_OP_REDUCE_SUM, loss, all, false);
-    if (ash_import__attr_is(im, "reduction", "sum", "mean")) return sum;
+    if (reduction == SUM) return sum;
     return ash_lower__binary(im, ASH_OP_DIV, sum,
                              ash_lower__reduce(im, ASH_OP_REDUCE_SUM, weight, all, false));
 }

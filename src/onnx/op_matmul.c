@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Products. */
 #include "lower.h"
 #include "ops.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Weights of a few bits each, several to a byte, with a scale and a zero point for each block of them:
  * com.microsoft's MatMulNBits and GatherBlockQuantized. Unpacking is a computation on constants, so the
  * plan's prologue does it, and products read the weights as floating point numbers. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Normalisations. */
 #include "lower.h"
 #include "ops.h"

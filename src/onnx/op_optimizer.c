@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Optimiser steps of the domain ai.onnx.preview.training. Operands: rate R, step count T, then the tensors
  * X, their gradients G and one or two groups of state, all groups of the same size; results: the new X and
  * states. */
@@ -92,7 +93,7 @@ void ash_onnx__op_adam(ash_import *im) {
 void ash_onnx__op_momentum(ash_import *im) {
     optimizer o;
     double alpha = ash_import__attr_float(im, "alpha", 0), beta = ash_import__attr_float(im, "beta", 0);
-    bool nesterov = ash_import__attr_is(im, "mode", "nesterov", "standard");
+    bool nesterov = ASH_IMPORT_CHOICE(im, "mode", "standard", "nesterov") != 0;
     if (!open_optimizer(im, 3, &o)) return;
     for (size_t i = 0; i < o.n; i++) {
         ash_value x = operand(&o, 0, i), g = gradient(&o, i);

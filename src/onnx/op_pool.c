@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Pooling. */
 #include "lower.h"
 #include "ops.h"

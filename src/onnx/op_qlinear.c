@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Quantised operators of the domain com.microsoft, as onnxruntime's quantiser writes them. Those that are
  * not products compute in f32 between the scales of their operands and of their result. */
 #include "lower.h"
@@ -47,8 +48,8 @@ void ash_onnx__op_qlinear_where(ash_import *im) {
     out_quantized(im, y, 7, ash_import__in_type(im, 1).dtype);
 }
 
-/* Operands: x, x_scale, x_zero, y_scale, y_zero; here and below. Sigmoid, or LeakyRelu with the argument 1.
- */
+/* Operands: x, x_scale, x_zero, y_scale, y_zero; here and below. Sigmoid, or LeakyRelu with the argument
+ * 1. */
 void ash_onnx__op_qlinear_unary(ash_import *im) {
     ash_value x = real_in(im, 0, 1);
     ash_value y = im->row->arg

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Quantised operators. Integer sums are exact; scales are applied in f32. */
 #include "lower.h"
 #include "ops.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Reductions, normalised exponentials, positions of extremes. */
 #include "lower.h"
 #include "ops.h"
@@ -40,6 +41,11 @@ void ash_onnx__op_reduce(ash_import *im) {
     bool keep = ash_import__attr_int(im, "keepdims", 1) != 0;
     uint32_t axes;
     if (!reduce_axes(im, ash_import__type(im, x).rank, &axes)) return;
+    /* Roots and logarithms of integers are computed in floating point, and cut. */
+    ash_dtype dtype = ash_import__type(im, x).dtype;
+    bool rooted = im->row->arg == ONNX_REDUCE_L2 || im->row->arg == ONNX_REDUCE_LOG_SUM ||
+                  im->row->arg == ONNX_REDUCE_LOG_SUM_EXP;
+    if (rooted && !ash_dtype_is_float(dtype)) x = ash_lower__cast(im, x, ASH_F64);
     switch (im->row->arg) {
     case ONNX_REDUCE_SUM: out = ash_lower__reduce(im, ASH_OP_REDUCE_SUM, x, axes, keep); break;
     case ONNX_REDUCE_PROD: out = ash_lower__reduce(im, ASH_OP_REDUCE_PROD, x, axes, keep); break;
@@ -59,7 +65,7 @@ void ash_onnx__op_reduce(ash_import *im) {
         break;
     case ONNX_REDUCE_LOG_SUM_EXP: out = log_sum_exp(im, x, axes, keep); break;
     }
-    ash_import__out(im, 0, out);
+    ash_import__out(im, 0, ash_lower__cast(im, out, dtype));
 }
 
 void ash_onnx__op_arg_extreme(ash_import *im) {

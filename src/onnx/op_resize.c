@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Resize and Upsample: one axis after the other. Along an axis every result element is a weighted sum of a
  * few operand elements, at positions and with weights that depend on sizes alone: for nearest a gather,
  * else a gather per tap, times a constant, summed. */
@@ -162,43 +163,32 @@ static ash_value resize_axis(ash_import *im, const resize *r, ash_value x, unsig
 
 /* --- attributes ----------------------------------------------------------------------------------- */
 
-static bool choose(ash_import *im, const char *attr, const char *absent, const char *const *names,
-                   int *out) {
-    for (*out = 0; names[*out]; ++*out)
-        if (ash_import__attr_is(im, attr, names[*out], absent)) return true;
-    ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "an unknown '%s'", attr);
-    return false;
-}
-
 static bool read_resize(ash_import *im, resize *r) {
-    static const char *const transforms[] = {
-        "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners",
-        "asymmetric", "tf_half_pixel_for_nn", "tf_crop_and_resize", NULL};
-    static const char *const roundings[] = {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil",
-                                            NULL};
-    static const char *const modes[] = {"nearest", "linear", "cubic", NULL};
-    int chosen;
+    static const char modes[] = {'n', 'l', 'c'};
     *r = (resize){.transform = ASYMMETRIC, .rounding = FLOOR};
-    if (!choose(im, "mode", "nearest", modes, &chosen)) return false;
-    r->mode = modes[chosen][0];
-    if (im->opset < 11) return true;
-    if (!choose(im, "coordinate_transformation_mode", "half_pixel", transforms, &chosen)) return false;
-    r->transform = (transform)chosen;
-    if (!choose(im, "nearest_mode", "round_prefer_floor", roundings, &chosen)) return false;
-    r->rounding = (rounding)chosen;
+    r->mode = modes[ASH_IMPORT_CHOICE(im, "mode", "nearest", "linear", "cubic")];
+    if (im->opset < 11) return ash_import__ok(im);
+    r->transform = (transform)ASH_IMPORT_CHOICE(
+        im, "coordinate_transformation_mode", "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel",
+        "align_corners", "asymmetric", "tf_half_pixel_for_nn", "tf_crop_and_resize");
+    r->rounding = (rounding)ASH_IMPORT_CHOICE(im, "nearest_mode", "round_prefer_floor", "round_prefer_ceil",
+                                              "floor", "ceil");
     r->antialias = ash_import__attr_int(im, "antialias", 0) != 0 && r->mode != 'n';
     r->exclude_outside = ash_import__attr_int(im, "exclude_outside", 0) != 0;
     r->cubic_a = ash_import__attr_float(im, "cubic_coeff_a", -0.75);
     r->extrapolation = ash_import__attr_float(im, "extrapolation_value", 0);
-    return true;
+    return ash_import__ok(im);
 }
 
 /* keep_aspect_ratio_policy: one scale for all axes, the smallest or the largest of those that the sizes ask
  * for. */
 static void keep_aspect(ash_import *im, const ash_type *type, const unsigned *axes, size_t n,
                         double *scales, int64_t *sizes) {
-    bool larger = ash_import__attr_is(im, "keep_aspect_ratio_policy", "not_larger", "stretch");
-    if (!larger && !ash_import__attr_is(im, "keep_aspect_ratio_policy", "not_smaller", "stretch")) return;
+    enum { STRETCH, NOT_LARGER, NOT_SMALLER };
+    unsigned policy =
+        ASH_IMPORT_CHOICE(im, "keep_aspect_ratio_policy", "stretch", "not_larger", "not_smaller");
+    bool larger = policy == NOT_LARGER;
+    if (policy == STRETCH) return;
     double scale = scales[0];
     for (size_t i = 1; i < n; i++) scale = larger ? fmin(scale, scales[i]) : fmax(scale, scales[i]);
     for (size_t i = 0; i < n; i++) {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* RNN, GRU and LSTM, unrolled in time: the core has no loops. The products with the input are one large
  * product for all steps; a step is then a product with the state, and elementwise operators. */
 #include <math.h>
@@ -285,9 +286,10 @@ static bool read_shape(rnn *r, bool batch_first, unsigned *directions, bool *fir
     ash_import *im = r->im;
     ash_type x = ash_import__in_type(im, 0), w = ash_import__in_type(im, 1),
              rec = ash_import__in_type(im, 2);
-    bool forward = ash_import__attr_is(im, "direction", "forward", "forward");
-    *first_reversed = ash_import__attr_is(im, "direction", "reverse", "forward");
-    *directions = forward || *first_reversed ? 1 : 2;
+    enum { FORWARD, REVERSE, BIDIRECTIONAL };
+    unsigned direction = ASH_IMPORT_CHOICE(im, "direction", "forward", "reverse", "bidirectional");
+    *first_reversed = direction == REVERSE;
+    *directions = direction == BIDIRECTIONAL ? 2 : 1;
     r->dtype = x.dtype;
     ash_dim hidden = rec.dims[r->quantized ? 1 : 2];
     if (x.rank != 3 || w.rank != 3 || rec.rank != 3 || !ash_dim_is_const(hidden) ||

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Sampling of images at computed positions: GridSample and RoiAlign. */
 #include "lower.h"
 #include "ops.h"
@@ -145,12 +146,10 @@ void ash_onnx__op_grid_sample(ash_import *im) {
                  .h = type.dims[2],
                  .w = type.dims[3]};
     s.align_corners = ash_import__attr_int(im, "align_corners", 0) != 0;
-    s.padding = ash_import__attr_is(im, "padding_mode", "border", "zeros")       ? 'b'
-                : ash_import__attr_is(im, "padding_mode", "reflection", "zeros") ? 'r'
-                                                                                 : 'z';
-    bool nearest = ash_import__attr_is(im, "mode", "nearest", "bilinear");
-    bool is_cubic =
-        ash_import__attr_is(im, "mode", "bicubic", "") || ash_import__attr_is(im, "mode", "cubic", "");
+    s.padding = "zbr"[ASH_IMPORT_CHOICE(im, "padding_mode", "zeros", "border", "reflection")];
+    enum { NEAREST = 2, CUBIC = 3 }; /* modes have two names, those of opset 16 and 20 */
+    unsigned mode = ASH_IMPORT_CHOICE(im, "mode", "bilinear", "linear", "nearest", "bicubic", "cubic");
+    bool nearest = mode == NEAREST, is_cubic = mode >= CUBIC;
     s.points = ash_lower__product(im, &points, 1, 3);
     const ash_dim flat[] = {s.n, s.c, ash_lower__product(im, &type, 2, 4)}, list[] = {s.n, s.points, 2};
     s.flat = ash_lower__reshape(im, x, flat, 3);
@@ -198,9 +197,9 @@ void ash_onnx__op_roi_align(ash_import *im) {
     int64_t rows = ash_import__attr_int(im, "output_height", 1),
             columns = ash_import__attr_int(im, "output_width", 1);
     int64_t ratio = ash_import__attr_int(im, "sampling_ratio", 0);
-    bool max = ash_import__attr_is(im, "mode", "max", "avg");
-    bool half = ash_import__attr_is(im, "coordinate_transformation_mode", "half_pixel",
-                                    im->opset < 16 ? "output_half_pixel" : "half_pixel");
+    bool max = ASH_IMPORT_CHOICE(im, "mode", "avg", "max") != 0;
+    bool half = im->opset >= 16 && ASH_IMPORT_CHOICE(im, "coordinate_transformation_mode", "half_pixel",
+                                                     "output_half_pixel") == 0;
     if (type.rank != 4 || regions.rank != 2 || ratio <= 0 || ratio > 64 || rows <= 0 || columns <= 0 ||
         rows > INT32_MAX / 64 || columns > INT32_MAX / 64) {
         ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
@@ -263,7 +262,10 @@ void ash_onnx__op_affine_grid(ash_import *im) {
         return;
     }
     ash_dim space[4], out[5] = {t.dims[0]};
-    for (unsigned i = 0; i < k; i++) space[i] = size[2 + i].v, out[1 + i] = space[i];
+    for (unsigned i = 0; i < k; i++) {
+        if (!ash_import__size(im, size[2 + i], &space[i])) return;
+        out[1 + i] = space[i];
+    }
     space[k] = 1, out[k + 1] = k;
     for (unsigned i = 0; i < k; i++) { /* x goes along the last dim */
         ash_dim dims[4] = {1, 1, 1, 1};

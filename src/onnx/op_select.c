@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Operators whose results have as many elements as their operands' data say. */
 #include <stdio.h>
 
@@ -116,13 +117,17 @@ void ash_onnx__op_compress(ash_import *im) {
                          ash_import__type(im, condition).rank);
         return;
     }
-    ash_dim count;
-    ash_value indices = ash_lower__found(im, condition, 0, axis, &count);
     if (flat) {
         const ash_type type = ash_import__type(im, x);
         const ash_dim all = ash_lower__product(im, &type, 0, rank);
         x = ash_lower__reshape(im, x, &all, 1);
     }
+    if (!ash_import__ok(im)) return;
+    /* A condition may be shorter than the axis; what it says past the end is about nothing. */
+    ash_dim count = ash_graph_dim_min(im->graph, ash_import__type(im, condition).dims[0],
+                                      ash_import__type(im, x).dims[axis]);
+    condition = ash_lower__slice_axis(im, condition, 0, 0, count);
+    ash_value indices = ash_lower__found(im, condition, 0, axis, &count);
     ash_import__out(im, 0, ash_lower__gather(im, x, indices, axis));
 }
 
@@ -239,8 +244,8 @@ void ash_onnx__op_unique(ash_import *im) {
 
 /* --- choosing among boxes --------------------------------------------------------------------------- */
 
-/* [b, n, 4] as low y, low x, high y, high x. Two corners may be any two; or there is a center and a size.
- */
+/* [b, n, 4] as low y, low x, high y, high x. Two corners may be any two; or there is a center and a
+ * size. */
 static ash_value corners(ash_import *im, ash_value boxes, bool center) {
     ash_value part[4], out[4];
     for (int i = 0; i < 4; i++) part[i] = ash_lower__slice_axis(im, boxes, 2, i, 1);

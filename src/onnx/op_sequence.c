@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Sequences of tensors whose length and positions are known at import: lists of values that the graph never
  * sees. A sequence that is a graph input or output is refused. */
 #include "lower.h"
@@ -20,11 +21,11 @@ static bool read_sequence(ash_import *im, size_t k, sequence *out) {
 
 static void out_sequence(ash_import *im, const size_t *items, size_t n) {
     ash_import_value entry = {.value = ASH_NO_VALUE, .sequence = true, .count = n};
-    entry.items = ash_arena_copy(&im->arena, items, n, sizeof *items);
-    if (!entry.items)
-        ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
-    else if (ash_import__wants(im, 0))
-        ash_import__declare(im, im->node->outs[0], &entry);
+    size_t *copy = ash_import__keep(im, n, sizeof *items);
+    if (!copy || !ash_import__wants(im, 0)) return;
+    if (n) memcpy(copy, items, n * sizeof *items);
+    entry.items = copy;
+    ash_import__declare(im, im->node->outs[0], &entry);
 }
 
 static size_t *room(ash_import *im, size_t n) {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Operators that rename, repeat or rearrange whole dims. */
 #include "lower.h"
 #include "ops.h"
@@ -39,13 +40,8 @@ static bool dims_of(ash_import *im, size_t k, ash_dim *dims, unsigned *rank) {
                          ASH_MAX_RANK);
         return false;
     }
-    for (size_t i = 0; i < n; i++) {
-        if (!list[i].dim && list[i].v < 0) {
-            ash_import__fail(im, ASH_ERROR_SHAPE, "a shape with the dim %lld", (long long)list[i].v);
-            return false;
-        }
-        dims[i] = list[i].v;
-    }
+    for (size_t i = 0; i < n; i++)
+        if (!ash_import__size(im, list[i], &dims[i])) return false;
     *rank = (unsigned)n;
     return true;
 }
@@ -106,8 +102,10 @@ void ash_onnx__op_reshape(ash_import *im) {
             ash_import__fail(im, ASH_ERROR_SHAPE, "a shape with the dim %lld", (long long)e.v);
         else if (!e.dim && e.v == -1)
             hole = (unsigned)i, dims[i] = 0;
+        else if (!e.dim && e.v == 0 && !zero)
+            dims[i] = type.dims[i];
         else
-            dims[i] = !e.dim && e.v == 0 && !zero ? type.dims[i] : e.v;
+            ash_import__size(im, e, &dims[i]);
     }
     if (!ash_import__ok(im)) return;
     if (hole < ASH_MAX_RANK) dims[hole] = fill_hole(im, &type, dims, (unsigned)n, hole);
@@ -253,11 +251,8 @@ void ash_onnx__op_split(ash_import *im) {
     ash_dim start = 0, rest = type.dims[axis],
             part = has ? 0 : ash_ceil_div(rest, (int64_t)ASH_MAX(n, (size_t)1));
     for (size_t k = 0; k < n && ash_import__ok(im); k++) {
-        ash_dim size = !has ? ASH_MIN(part, rest) : list ? list[k].v : attr[k];
-        if (has && !(list && list[k].dim) && size < 0) {
-            ash_import__fail(im, ASH_ERROR_SHAPE, "a part of %lld elements", (long long)size);
-            return;
-        }
+        ash_dim size = ASH_MIN(part, rest);
+        if (has && !ash_import__size(im, list ? list[k] : (ash_import_int){attr[k], false}, &size)) return;
         ash_import__out(im, k, ash_lower__slice_axis(im, x, axis, start, size));
         start = ash_graph_dim_add(im->graph, start, size);
         if (!has) rest -= size;
@@ -279,7 +274,7 @@ void ash_onnx__op_depth_to_space(ash_import *im) {
     ash_type t;
     int64_t b;
     if (!block_shape(im, &t, &b)) return;
-    bool is_crd = ash_import__attr_is(im, "mode", "CRD", "DCR");
+    bool is_crd = ASH_IMPORT_CHOICE(im, "mode", "DCR", "CRD") != 0;
     ash_dim c = ash_graph_dim_div(im->graph, t.dims[1], b * b);
     const ash_dim split_dcr[] = {t.dims[0], b, b, c, t.dims[2], t.dims[3]};
     const ash_dim split_crd[] = {t.dims[0], c, b, b, t.dims[2], t.dims[3]};
@@ -296,7 +291,7 @@ void ash_onnx__op_space_to_depth(ash_import *im) {
     ash_type t;
     int64_t b;
     if (!block_shape(im, &t, &b)) return;
-    bool is_crd = ash_import__attr_is(im, "mode", "CRD", "DCR");
+    bool is_crd = ASH_IMPORT_CHOICE(im, "mode", "DCR", "CRD") != 0;
     ash_dim h = ash_graph_dim_div(im->graph, t.dims[2], b), w = ash_graph_dim_div(im->graph, t.dims[3], b);
     const ash_dim split[] = {t.dims[0], t.dims[1], h, b, w, b};
     const ash_dim out[] = {t.dims[0], ash_graph_dim_mul(im->graph, t.dims[1], b * b), h, w};
@@ -306,21 +301,33 @@ void ash_onnx__op_space_to_depth(ash_import *im) {
 
 /* --- making --------------------------------------------------------------------------------------- */
 
+/* The constant that an attribute of any kind but a tensor says. */
+static ash_value constant_of(ash_import *im, const ash_onnx_attr *attr) {
+    ash_type type = {.dtype =
+                         attr->type == ONNX_ATTR_INT || attr->type == ONNX_ATTR_INTS ? ASH_I64 : ASH_F32};
+    ash_value known = ash_import__constant_of(im, attr);
+    if (known != ASH_NO_VALUE) return known;
+    switch (attr->type) {
+    case ONNX_ATTR_FLOAT: known = ash_lower__scalar(im, ASH_F32, (double)attr->f); break;
+    case ONNX_ATTR_INT: known = ash_lower__ints(im, &type, &attr->i); break;
+    case ONNX_ATTR_INTS: known = ash_lower__int_list(im, attr->ints, attr->n); break;
+    default:
+        type.rank = 1, type.dims[0] = (ash_dim)attr->n;
+        known = ash_graph_constant(im->graph, &type, attr->floats, attr->n * sizeof(float), ASH_DATA_COPY);
+    }
+    return ash_import__note_constant(im, attr, known);
+}
+
 void ash_onnx__op_constant(ash_import *im) {
     ash_type type = {0};
     ash_value value = ASH_NO_VALUE;
     const ash_onnx_attr *attr;
     if (ash_import__attr_tensor(im, "value", &type, &value)) {
-    } else if ((attr = ash_import__attr(im, "value_float", ONNX_ATTR_FLOAT))) {
-        value = ash_lower__scalar(im, ASH_F32, (double)attr->f);
-    } else if ((attr = ash_import__attr(im, "value_int", ONNX_ATTR_INT))) {
-        type.dtype = ASH_I64;
-        value = ash_lower__ints(im, &type, &attr->i);
-    } else if ((attr = ash_import__attr(im, "value_ints", ONNX_ATTR_INTS))) {
-        value = ash_lower__int_list(im, attr->ints, attr->n);
-    } else if ((attr = ash_import__attr(im, "value_floats", ONNX_ATTR_FLOATS))) {
-        const ash_type list = {.dtype = ASH_F32, .rank = 1, .dims = {(ash_dim)attr->n}};
-        value = ash_graph_constant(im->graph, &list, attr->floats, attr->n * sizeof(float), ASH_DATA_COPY);
+    } else if ((attr = ash_import__attr(im, "value_float", ONNX_ATTR_FLOAT)) ||
+               (attr = ash_import__attr(im, "value_int", ONNX_ATTR_INT)) ||
+               (attr = ash_import__attr(im, "value_ints", ONNX_ATTR_INTS)) ||
+               (attr = ash_import__attr(im, "value_floats", ONNX_ATTR_FLOATS))) {
+        value = constant_of(im, attr);
     } else {
         ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
                          "a constant that is neither numbers nor a dense tensor");
@@ -337,23 +344,30 @@ void ash_onnx__op_constant_of_shape(ash_import *im) {
     ash_import__out(im, 0, ash_lower__broadcast(im, value, out.dims, out.rank));
 }
 
-/* A range of which an end is a dim, counted upwards by a number. */
-static bool range_of_dims(ash_import *im, ash_dtype dtype) {
-    const ash_import_int *start, *limit, *delta;
+/* A range of integers that are known, or dims; the step is a number. */
+static bool range_of_ints(ash_import *im, ash_dtype dtype) {
+    const ash_import_int *ends[2], *delta;
     size_t n[3];
     ash_graph *g = im->graph;
-    if (!ash_import__try_list(im, 0, &start, &n[0]) || !ash_import__try_list(im, 1, &limit, &n[1]) ||
+    if (!ash_import__try_list(im, 0, &ends[0], &n[0]) || !ash_import__try_list(im, 1, &ends[1], &n[1]) ||
         !ash_import__try_list(im, 2, &delta, &n[2]))
         return false;
-    if (n[0] != 1 || n[1] != 1 || n[2] != 1 || (!limit[0].dim && (!start[0].dim || limit[0].v < 0)) ||
-        (!start[0].dim && start[0].v < 0) || delta[0].dim || delta[0].v <= 0)
+    if (n[0] != 1 || n[1] != 1 || n[2] != 1 || delta->dim || delta->v == 0 || delta->v == INT64_MIN)
         return false;
-    ash_dim count = ash_graph_dim_sub(g, ash_graph_dim_max(g, limit[0].v, start[0].v), start[0].v);
-    if (delta[0].v > 1)
-        count = ash_graph_dim_div(g, ash_graph_dim_add(g, count, delta[0].v - 1), delta[0].v);
-    ash_value i =
-        ash_lower__with(im, ASH_OP_MUL, ash_lower__iota(im, dtype, &count, 1, 0), (double)delta[0].v);
-    ash_value from = ash_lower__cast(im, ash_lower__dim(im, start[0].v), dtype);
+    bool down = delta->v < 0;
+    ash_import_int way, count, start = *ends[0];
+    if (!ash_import__combine(im, ASH_OP_SUB, *ends[!down], *ends[down], &way) ||
+        !ash_import__combine(im, ASH_OP_MAX, way, (ash_import_int){0, false}, &count))
+        return false;
+    int64_t step = down ? -delta->v : delta->v, low, high;
+    ash_dims_bounds(g->dims, count.v, &low, &high);
+    step = ASH_MIN(step, ASH_MAX(high, 1)); /* a longer one takes one element as well */
+    ash_dim dim = step == 1 ? count.v : ash_graph_dim_div(g, ash_graph_dim_add(g, count.v, step - 1), step);
+    const ash_type scalar = {.dtype = dtype};
+    ash_value i = ash_lower__iota(im, dtype, &dim, 1, 0), by = ash_lower__ints(im, &scalar, &delta->v),
+              from = start.dim ? ash_lower__cast(im, ash_lower__dim(im, start.v), dtype)
+                               : ash_lower__ints(im, &scalar, &start.v);
+    i = ash_lower__binary(im, ASH_OP_MUL, i, by);
     ash_import__out(im, 0, ash_lower__binary(im, ASH_OP_ADD, i, from));
     return true;
 }
@@ -363,7 +377,7 @@ void ash_onnx__op_range(ash_import *im) {
     ash_dtype dtype = ash_import__in_type(im, 0).dtype;
     const double *v[3] = {0};
     size_t n;
-    if (range_of_dims(im, dtype)) return;
+    if (range_of_ints(im, dtype)) return;
     for (size_t k = 0; k < 3; k++)
         if (!ash_import__floats(im, k, &v[k], &n) || n != 1) {
             ash_import__fail(im, ASH_ERROR_SHAPE, "an operand that is not a scalar");

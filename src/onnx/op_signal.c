@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Windows and Fourier transforms: products with constant matrices of cosines and sines. */
 #include <math.h>
 

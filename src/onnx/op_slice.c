@@ -1,55 +1,82 @@
+/* SPDX-License-Identifier: MIT */
 /* Slice and Pad: bounds that may be dim expressions. */
 #include "lower.h"
 #include "ops.h"
 
 /* --- Slice ---------------------------------------------------------------------------------------- */
 
-/* A bound of a slice with a positive step, counted from the end when negative, clamped to [0, dim]. */
-static ash_dim clamp_bound(ash_import *im, ash_import_int bound, ash_dim dim) {
+/* Elements that a slice takes along one dim: `count` of them, every `step`-th (above zero) from `start` on,
+ * counted from the last element down when `reversed`. */
+typedef struct run {
+    ash_dim start, count;
+    int64_t step;
+    bool reversed;
+} run;
+
+/* A bound as one of the reversed dim, where what is at -1 is at 0. */
+static ash_import_int mirrored(ash_import *im, ash_import_int bound) {
+    ash_import_int out = {~bound.v, false};
+    if (bound.dim && !ash_import__combine(im, ASH_OP_SUB, (ash_import_int){-1, false}, bound, &out))
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a bound that is too large an expression");
+    return out;
+}
+
+/* How many elements there are when every `step`-th of `length` is taken, the first one included. */
+static ash_dim steps_over(ash_import *im, ash_dim length, int64_t step) {
+    if (step == 1) return length;
+    return ash_graph_dim_div(im->graph, ash_graph_dim_add(im->graph, length, step - 1), step);
+}
+
+/* Whether it can be shown that the run does not leave the dim. It never does, but where that is not seen,
+ * the count needs a minimum that changes nothing and shows it. */
+static bool ends_inside(const ash_import *im, const run *r, ash_dim dim) {
+    ash_dims *dims = im->graph->dims;
+    ash_dim reach;
+    int64_t low, high;
+    if (ash_dims_combine(dims, ASH_DIM_SUB, r->count, 1, &reach, NULL) != ASH_OK ||
+        ash_dims_combine(dims, ASH_DIM_MUL, reach, r->step, &reach, NULL) != ASH_OK ||
+        ash_dims_combine(dims, ASH_DIM_ADD, reach, r->start, &reach, NULL) != ASH_OK ||
+        ash_dims_combine(dims, ASH_DIM_SUB, dim, reach, &reach, NULL) != ASH_OK)
+        return false;
+    ash_dims_bounds(dims, reach, &low, &high);
+    return low > 0;
+}
+
+/* ONNX cuts the start to what a step can begin with: to [0, dim] or, stepping down, to [0, dim - 1]. */
+static run slice_axis(ash_import *im, ash_import_int from, ash_import_int to, int64_t step, ash_dim dim) {
     ash_graph *g = im->graph;
+    run out = {.step = step < 0 ? -step : step, .reversed = step < 0};
+    ash_dim end, length;
     int64_t low, high;
     ash_dims_bounds(g->dims, dim, &low, &high);
-    if (bound.dim) return ash_graph_dim_min(g, bound.v, dim);
-    if (bound.v >= high) return dim;
-    if (bound.v >= 0) return bound.v <= low ? bound.v : ash_graph_dim_min(g, bound.v, dim);
-    if (bound.v <= -high) return 0;
-    return ash_graph_dim_sub(g, ash_graph_dim_max(g, dim, -bound.v), -bound.v);
+    out.step = ASH_MIN(out.step, ASH_MAX(high, 1)); /* a longer one takes one element as well */
+    if (out.reversed) from = mirrored(im, from), to = mirrored(im, to);
+    if (!ash_import__position(im, from, dim, &out.start) || !ash_import__position(im, to, dim, &end))
+        return out;
+    if (out.reversed)
+        out.start = ash_graph_dim_min(g, out.start, ash_graph_dim_sub(g, ash_graph_dim_max(g, dim, 1), 1));
+    if (ash_dims_combine(g->dims, ASH_DIM_SUB, end, out.start, &length, NULL) != ASH_OK) {
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a bound that is too large an expression");
+        return out;
+    }
+    out.count = steps_over(im, ash_graph_dim_max(g, length, 0), out.step);
+    if (!ends_inside(im, &out, dim)) {
+        ash_dim most = steps_over(im, ash_graph_dim_sub(g, dim, out.start), out.step);
+        out.count = ash_graph_dim_min(g, out.count, most);
+    }
+    if (out.count == 0) out.start = 0;
+    return out;
 }
 
-/* Start and count for a negative step: numbers, or the whole dim backwards. */
-static void backwards(ash_import *im, ash_import_int from, ash_import_int to, int64_t step, ash_dim dim,
-                      ash_dim *start, ash_dim *count) {
-    bool numbers = !from.dim && !to.dim;
-    *start = *count = 0;
-    if (ash_dim_is_const(dim) && numbers) {
-        int64_t first = from.v < 0 ? from.v + dim : from.v, last = to.v < -dim ? -1
-                                                                   : to.v < 0  ? to.v + dim
-                                                                               : to.v;
-        first = ASH_MIN(ASH_MAX(first, -1), dim - 1);
-        last = ASH_MIN(last, dim - 1);
-        if (first <= last) return;
-        *start = first;
-        *count = (first - last - 1) / -step + 1;
-    } else if (numbers && (from.v == -1 || from.v > INT32_MAX) && to.v < -INT32_MAX && step == -1) {
-        *start = ash_graph_dim_sub(im->graph, dim, 1);
-        *count = dim;
-    } else {
-        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a negative step over a dim that is not a number");
-    }
-}
-
-static void slice_axis(ash_import *im, ash_import_int from, ash_import_int to, int64_t step, ash_dim dim,
-                       ash_dim *start, ash_dim *count) {
-    ash_graph *g = im->graph;
-    if (step < 0) {
-        backwards(im, from, to, step, dim, start, count);
-        return;
-    }
-    *start = clamp_bound(im, from, dim);
-    ash_dim end = clamp_bound(im, to, dim);
-    if (ash_dim_is_const(*start) && ash_dim_is_const(end)) end = ASH_MAX(end, *start);
-    *count = ash_graph_dim_sub(g, ash_graph_dim_max(g, end, *start), *start);
-    if (step > 1) *count = ash_graph_dim_div(g, ash_graph_dim_add(g, *count, step - 1), step);
+/* A run from the last element down as one of a negative step where all is known, else over the reversed
+ * dim: then what must be shown of the bounds is the same as for a positive step. */
+static ash_value from_the_last(ash_import *im, ash_value x, unsigned axis, run *r) {
+    ash_dim dim = ash_import__type(im, x).dims[axis];
+    if (!ash_dim_is_const(dim) || !ash_dim_is_const(r->start) || !ash_dim_is_const(r->count))
+        return ash_lower__reverse(im, x, axis);
+    if (r->count) r->start = dim - 1 - r->start;
+    r->step = -r->step;
+    return x;
 }
 
 /* One of the lists starts, ends, axes, steps. */
@@ -82,14 +109,22 @@ void ash_onnx__op_slice(ash_import *im) {
     }
     ash_dim start[ASH_MAX_RANK] = {0};
     int64_t step[ASH_MAX_RANK];
+    uint32_t seen = 0;
     for (unsigned i = 0; i < ASH_MAX_RANK; i++) step[i] = 1;
     for (size_t i = 0; i < n && ash_import__ok(im); i++) {
+        if ((steps && steps[i].dim) || (axes && axes[i].dim)) {
+            ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a step or an axis that depends on a variable");
+            return;
+        }
         unsigned axis = ash_import__axis(im, axes ? axes[i].v : (int64_t)i, type.rank);
-        if (steps) step[axis] = ASH_MAX(steps[i].v, -INT64_MAX);
-        if (step[axis] == 0 || (steps && steps[i].dim) || (axes && axes[i].dim))
-            ash_import__fail(im, ASH_ERROR_SHAPE, "a step or an axis that cannot be");
-        else
-            slice_axis(im, starts[i], ends[i], step[axis], type.dims[axis], &start[axis], &type.dims[axis]);
+        int64_t by = steps ? ASH_MAX(steps[i].v, -INT64_MAX) : 1;
+        if (by == 0) ash_import__fail(im, ASH_ERROR_SHAPE, "a step of 0");
+        if (seen >> axis & 1) ash_import__fail(im, ASH_ERROR_SHAPE, "axis %u is given twice", axis);
+        if (!ash_import__ok(im)) return;
+        seen |= UINT32_C(1) << axis;
+        run r = slice_axis(im, starts[i], ends[i], by, type.dims[axis]);
+        if (r.reversed) x = from_the_last(im, x, axis, &r);
+        start[axis] = r.start, step[axis] = r.step, type.dims[axis] = r.count;
     }
     if (ash_import__ok(im)) ash_import__out(im, 0, ash_lower__slice(im, x, start, step, type.dims));
 }
@@ -105,38 +140,83 @@ static int64_t pad_source(int64_t i, int64_t dim, char mode) {
     return i < dim ? i : period - i;
 }
 
+/* The padding of each dim, elements; dims that can be negative too: what is below zero is cut off. */
+typedef struct pads {
+    ash_dim before[ASH_MAX_RANK], after[ASH_MAX_RANK];
+} pads;
+
+/* The same as pad_source for each i of a dim of `count`, computed when the graph runs. */
+static ash_value pad_sources(ash_import *im, ash_dim before, ash_dim count, ash_dim dim, char mode) {
+    ash_value size = ash_lower__dim(im, dim), last = ash_lower__with(im, ASH_OP_SUB, size, 1);
+    ash_value i = ash_lower__binary(im, ASH_OP_SUB, ash_lower__iota(im, ASH_I64, &count, 1, 0),
+                                    ash_lower__dim(im, before));
+    if (mode == 'e') return ash_lower__binary(im, ASH_OP_MIN, ash_lower__with(im, ASH_OP_MAX, i, 0), last);
+    if (mode == 'w') return ash_lower__binary(im, ASH_OP_MOD, i, size);
+    ash_value period = ash_lower__with(im, ASH_OP_MAX, ash_lower__with(im, ASH_OP_MUL, last, 2), 1);
+    i = ash_lower__binary(im, ASH_OP_MOD, i, period);
+    return ash_lower__select(im, ash_lower__binary(im, ASH_OP_LE, i, last), i,
+                             ash_lower__binary(im, ASH_OP_SUB, period, i));
+}
+
 /* Modes other than constant take each padded element from the operand: a gather along each axis. */
-static ash_value pad_by_index(ash_import *im, ash_value x, const int64_t *before, const int64_t *after,
-                              char mode) {
+static ash_value pad_by_index(ash_import *im, ash_value x, const pads *p, char mode) {
+    enum { MOST = 1 << 16 }; /* indices that become a constant */
     ash_type type = ash_import__type(im, x);
-    for (unsigned axis = 0; axis < type.rank; axis++) {
-        int64_t dim = type.dims[axis], count;
-        if (before[axis] == 0 && after[axis] == 0) continue;
-        if (!ash_dim_is_const(dim) || dim == 0 || !ash_add_i64(dim, before[axis], &count) ||
-            !ash_add_i64(count, after[axis], &count) || count < 0 || count > 1 << 22)
+    for (unsigned axis = 0; axis < type.rank && ash_import__ok(im); axis++) {
+        ash_dim dim = type.dims[axis], before = p->before[axis], count;
+        int64_t low, high;
+        if (before == 0 && p->after[axis] == 0) continue;
+        ash_dims_bounds(im->graph->dims, dim, &low, &high);
+        if (low < 1 ||
+            ash_dims_combine(im->graph->dims, ASH_DIM_ADD, dim, before, &count, NULL) != ASH_OK ||
+            ash_dims_combine(im->graph->dims, ASH_DIM_ADD, count, p->after[axis], &count, NULL) != ASH_OK)
             return ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
-                                    "padding of a dim that is empty, huge or not a number");
-        int64_t *indices = ash_arena_alloc(im->scratch, (size_t)count, sizeof *indices);
-        if (!indices) return ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
-        for (int64_t i = 0; i < count; i++) indices[i] = pad_source(i - before[axis], dim, mode);
-        x = ash_lower__gather(im, x, ash_lower__int_list(im, indices, (size_t)count), axis);
+                                    "padding of a dim that may be empty or huge");
+        ash_value indices;
+        if (ash_dim_is_const(dim) && ash_dim_is_const(count) && count <= MOST) {
+            int64_t *list = ash_arena_alloc(im->scratch, (size_t)count, sizeof *list), from, to;
+            if (!list) return ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+            ash_dims_bounds(im->graph->dims, before, &from, &to);
+            for (int64_t i = 0; i < count; i++) list[i] = pad_source(i - from, dim, mode);
+            indices = ash_lower__int_list(im, list, (size_t)count);
+        } else {
+            indices = pad_sources(im, before, count, dim, mode);
+        }
+        x = ash_lower__gather(im, x, indices, axis);
     }
     return x;
 }
 
-static ash_value pad_constant(ash_import *im, ash_value x, const int64_t *before, const int64_t *after,
-                              ash_value with) {
+/* A dim as what is above zero and what is below. */
+static void part(ash_import *im, ash_dim dim, ash_dim *above, ash_dim *below) {
+    ash_dim minus;
+    im->status = ash_dims_combine(im->graph->dims, ASH_DIM_SUB, 0, dim, &minus, &im->diag);
+    *above = *below = 0;
+    if (im->status != ASH_OK) return;
+    *above = ash_graph_dim_max(im->graph, dim, 0);
+    *below = ash_graph_dim_max(im->graph, minus, 0);
+}
+
+static ash_value pad_constant(ash_import *im, ash_value x, const pads *p, ash_value with) {
     ash_type type = ash_import__type(im, x);
     ash_dim starts[ASH_MAX_RANK] = {0}, low[ASH_MAX_RANK], high[ASH_MAX_RANK];
     int64_t steps[ASH_MAX_RANK];
     static const int64_t interior[ASH_MAX_RANK];
-    for (unsigned i = 0; i < type.rank; i++) {
+    for (unsigned i = 0; i < type.rank && ash_import__ok(im); i++) {
+        ash_dim end = 0;
         steps[i] = 1;
-        starts[i] = ASH_MAX(-before[i], 0);
-        low[i] = ASH_MAX(before[i], 0);
-        high[i] = ASH_MAX(after[i], 0);
-        int64_t cut = starts[i] + ASH_MAX(-after[i], 0);
-        if (cut) type.dims[i] = ash_graph_dim_sub(im->graph, type.dims[i], cut);
+        part(im, p->before[i], &low[i], &starts[i]);
+        if (ash_import__ok(im)) part(im, p->after[i], &high[i], &end);
+        ash_dim cut = ash_graph_dim_add(im->graph, starts[i], end);
+        if (!cut) continue;
+        int64_t least = -1, most;
+        ash_dim rest;
+        if (ash_dims_combine(im->graph->dims, ASH_DIM_SUB, type.dims[i], cut, &rest, NULL) == ASH_OK)
+            ash_dims_bounds(im->graph->dims, rest, &least, &most);
+        if (least < 0)
+            return ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
+                                    "a padding that can cut off more than there is of dim %u", i);
+        type.dims[i] = rest;
     }
     const ash_value ins[] = {ash_lower__slice(im, x, starts, steps, type.dims), with};
     const ash_attr attrs[] = {ASH_ATTR_LIST(BEFORE, low, type.rank), ASH_ATTR_LIST(AFTER, high, type.rank),
@@ -144,25 +224,37 @@ static ash_value pad_constant(ash_import *im, ash_value x, const int64_t *before
     return ash_lower__node(im, ASH_OP_PAD, ins, 2, attrs, ASH_COUNT(attrs));
 }
 
+static bool pad_dim(ash_import *im, ash_import_int e, ash_dim *out) {
+    int64_t low, high;
+    if (ash_import__to_dim(im, e, out)) {
+        ash_dims_bounds(im->graph->dims, *out, &low, &high);
+        if (low >= -INT32_MAX && high <= INT32_MAX) return true;
+    }
+    ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a padding of more than 2^31 elements");
+    return false;
+}
+
 /* The pads of each axis, from the attribute or the operands. */
-static bool read_pads(ash_import *im, unsigned rank, int64_t *before, int64_t *after) {
-    const int64_t *pads, *axes = NULL;
+static bool read_pads(ash_import *im, unsigned rank, pads *p) {
+    const int64_t *attr = NULL, *axes = NULL;
+    const ash_import_int *list = NULL;
     size_t n, n_axes = rank;
-    bool has = im->opset < 11 ? ash_import__attr_ints(im, im->opset < 2 ? "paddings" : "pads", &pads, &n)
-                              : ash_import__ints(im, 1, &pads, &n);
+    bool has = im->opset < 11 ? ash_import__attr_ints(im, im->opset < 2 ? "paddings" : "pads", &attr, &n)
+                              : ash_import__list(im, 1, &list, &n);
     if (has && im->opset >= 18 && ash_import__has(im, 3) && !ash_import__ints(im, 3, &axes, &n_axes))
         return false;
     if (!has || n != 2 * n_axes || n_axes > rank) {
         ash_import__fail(im, ASH_ERROR_SHAPE, "the pads do not fit a tensor of rank %u", rank);
         return false;
     }
-    for (size_t i = 0; i < n_axes; i++) {
+    uint32_t seen = 0;
+    for (size_t i = 0; i < n_axes && ash_import__ok(im); i++) {
         unsigned axis = ash_import__axis(im, axes ? axes[i] : (int64_t)i, rank);
-        before[axis] = pads[i];
-        after[axis] = pads[i + n_axes];
-        if (before[axis] < -INT32_MAX || before[axis] > INT32_MAX || after[axis] < -INT32_MAX ||
-            after[axis] > INT32_MAX)
-            ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a padding of more than 2^31 elements");
+        if (seen >> axis & 1) ash_import__fail(im, ASH_ERROR_SHAPE, "axis %u is given twice", axis);
+        seen |= UINT32_C(1) << axis;
+        ash_import_int from = list ? list[i] : (ash_import_int){attr[i], false},
+                       to = list ? list[i + n_axes] : (ash_import_int){attr[i + n_axes], false};
+        if (!pad_dim(im, from, &p->before[axis]) || !pad_dim(im, to, &p->after[axis])) return false;
     }
     return ash_import__ok(im);
 }
@@ -170,24 +262,19 @@ static bool read_pads(ash_import *im, unsigned rank, int64_t *before, int64_t *a
 void ash_onnx__op_pad(ash_import *im) {
     ash_value x = ash_import__in(im, 0), with;
     ash_type type = ash_import__type(im, x);
-    int64_t before[ASH_MAX_RANK] = {0}, after[ASH_MAX_RANK] = {0};
-    if (!read_pads(im, type.rank, before, after)) return;
-    if (ash_import__attr_is(im, "mode", "constant", "constant")) {
+    pads p = {0};
+    if (!read_pads(im, type.rank, &p)) return;
+    char mode = "crew"[ASH_IMPORT_CHOICE(im, "mode", "constant", "reflect", "edge", "wrap")];
+    if (mode == 'c') {
         if (im->opset < 11)
             with = ash_lower__scalar(im, type.dtype, ash_import__attr_float(im, "value", 0));
         else if (ash_import__has(im, 2))
             with = ash_lower__reshape(im, ash_import__in(im, 2), NULL, 0);
         else
             with = ash_lower__scalar(im, type.dtype, 0);
-        x = pad_constant(im, x, before, after, with);
-    } else if (ash_import__attr_is(im, "mode", "reflect", "constant")) {
-        x = pad_by_index(im, x, before, after, 'r');
-    } else if (ash_import__attr_is(im, "mode", "edge", "constant")) {
-        x = pad_by_index(im, x, before, after, 'e');
-    } else if (ash_import__attr_is(im, "mode", "wrap", "constant")) {
-        x = pad_by_index(im, x, before, after, 'w');
+        x = pad_constant(im, x, &p, with);
     } else {
-        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "an unknown padding mode");
+        x = pad_by_index(im, x, &p, mode);
     }
     ash_import__out(im, 0, x);
 }

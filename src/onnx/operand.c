@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What a lowering function sees of its node: operands, attributes, results. */
 #include <stdio.h>
 
@@ -15,13 +16,25 @@ ash_value ash_import__fail(ash_import *im, ash_status code, const char *fmt, ...
     return ASH_NO_VALUE;
 }
 
+void *ash_import__keep(ash_import *im, size_t count, size_t size) {
+    void *room = ash_arena_alloc(&im->arena, count, size);
+    im->kept += count * size;
+    if (!room) ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+    return room;
+}
+
 /* --- names ---------------------------------------------------------------------------------------- */
+
+static bool in_scope(const ash_import_scope *scope, ash_span name, uint64_t *index) {
+    return ash_strmap_get(&scope->names, (const char *)name.at, name.len, index) ||
+           (scope->constants && ash_strmap_get(scope->constants, (const char *)name.at, name.len, index));
+}
 
 size_t ash_import__find_name(const ash_import *im, ash_span name) {
     uint64_t index;
     if (name.len == 0) return SIZE_MAX;
     for (const ash_import_scope *scope = im->scope; scope; scope = scope->parent)
-        if (ash_strmap_get(&scope->names, (const char *)name.at, name.len, &index)) return (size_t)index;
+        if (in_scope(scope, name, &index)) return (size_t)index;
     return SIZE_MAX;
 }
 
@@ -30,7 +43,7 @@ void ash_import__alias(ash_import *im, ash_span name, size_t index) {
     if (!ash_import__ok(im)) return;
     if (name.len == 0)
         ash_import__fail(im, ASH_ERROR_FORMAT, "a value without a name");
-    else if (ash_strmap_get(&im->scope->names, (const char *)name.at, name.len, &other))
+    else if (in_scope(im->scope, name, &other))
         ash_import__fail(im, ASH_ERROR_FORMAT, "the name '%.*s' is defined twice", ASH_SPAN_ARG(name));
     else if (!ash_strmap_put(&im->scope->names, (const char *)name.at, name.len, index))
         im->status = ASH_NO_MEMORY(&im->diag);
@@ -81,10 +94,11 @@ static ash_value tensor_of_list(ash_import *im, const ash_import_value *entry) {
     ash_value *parts = ash_arena_alloc(im->scratch, entry->count, sizeof *parts);
     if (!parts) return ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
     const ash_dim one[] = {1};
+    const ash_type number = {.dtype = entry->type.dtype};
     for (size_t i = 0; i < entry->count; i++) {
         ash_import_int e = entry->list[i];
         ash_value scalar = e.dim ? ash_lower__cast(im, ash_lower__dim(im, e.v), entry->type.dtype)
-                                 : ash_lower__scalar(im, entry->type.dtype, (double)e.v);
+                                 : ash_lower__ints(im, &number, &e.v);
         parts[i] = ash_lower__reshape(im, scalar, one, 1);
     }
     ash_value joined = ash_lower__concat(im, parts, entry->count, 0);
@@ -164,6 +178,21 @@ static bool is_tracked(ash_dtype dtype) {
     return dtype == ASH_I64 || dtype == ASH_I32 || dtype == ASH_BOOL;
 }
 
+/* The elements of a constant, made once for each value. NULL after a failure. */
+static const ash_import_int *list_of(ash_import *im, ash_value value, const ash_blob *blob, ash_dtype dtype,
+                                     size_t n) {
+    uint64_t known_at;
+    if (ash_map_get(&im->lists, value, &known_at)) return (const ash_import_int *)(uintptr_t)known_at;
+    ash_import_int *list = ash_import__keep(im, n, sizeof *list);
+    if (!list) return NULL;
+    for (size_t i = 0; i < n; i++) list[i].v = ash_lower__int_at(blob, dtype, i);
+    if (!ash_map_put(&im->lists, value, (uintptr_t)list)) {
+        ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+        return NULL;
+    }
+    return list;
+}
+
 bool ash_import__try_list(ash_import *im, size_t k, const ash_import_int **list, size_t *count) {
     *list = NULL, *count = 0;
     ash_import_value *entry = ash_import__has(im, k) ? operand(im, k) : NULL;
@@ -173,11 +202,9 @@ bool ash_import__try_list(ash_import *im, size_t k, const ash_import_int **list,
         size_t index = (size_t)(entry - im->values.at), n;
         const ash_blob *blob = known(im, k, ASH_IMPORT_LIST, &n);
         if (!blob) return false;
-        ash_import_int *fresh = ash_arena_alloc(&im->arena, n, sizeof *fresh);
-        if (!fresh) return ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory"), false;
         entry = &im->values.at[index];
-        for (size_t i = 0; i < n; i++) fresh[i].v = ash_lower__int_at(blob, entry->type.dtype, i);
-        entry->list = fresh;
+        entry->list = list_of(im, entry->value, blob, entry->type.dtype, n);
+        if (!entry->list) return false;
         entry->count = n;
     }
     *list = entry->list;
@@ -212,14 +239,40 @@ bool ash_import__try_floats(ash_import *im, size_t k, const double **out, size_t
     return true;
 }
 
+/* Says why operand k is not known, and which graph inputs to bind where that is what it takes. */
 static bool not_known(ash_import *im, size_t k) {
-    if (!ash_import__has(im, k))
+    enum { MOST = 3 };
+    const ash_import_int *list;
+    ash_value inputs[MOST], value = ash_import__has(im, k) ? ash_import__in(im, k) : ASH_NO_VALUE;
+    size_t count;
+    char names[192] = "";
+    if (!ash_import__has(im, k)) {
         ash_import__fail(im, ASH_ERROR_FORMAT, "operand %zu is missing", k);
-    else
+        return false;
+    }
+    const ash_span name = im->node->ins[k];
+    if (ash_import__try_list(im, k, &list, &count)) {
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
+                         "operand %zu, '%.*s', must be known at import, but depends on dims that are "
+                         "variables: give them sizes",
+                         k, ASH_SPAN_ARG(name));
+        return false;
+    }
+    if (!ash_import__inputs_of(im, value, inputs, MOST, &count)) {
         ash_import__fail(
             im, ASH_ERROR_UNSUPPORTED,
-            "operand %zu, '%.*s', must be known at import; if it comes from a graph input, bind that input",
-            k, ASH_SPAN_ARG(im->node->ins[k]));
+            "operand %zu, '%.*s', must be known at import, but is computed when the graph runs", k,
+            ASH_SPAN_ARG(name));
+        return false;
+    }
+    for (size_t i = 0, len = 0; i < count && len < sizeof names; i++)
+        len += (size_t)snprintf(names + len, sizeof names - len, "%s'%s'", i ? ", " : "",
+                                ash_graph__value(im->graph, inputs[i])->name);
+    bool direct = count == 1 && inputs[0] == value;
+    ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
+                     "operand %zu, '%.*s', must be known at import; %s %s: bind %s", k, ASH_SPAN_ARG(name),
+                     direct ? "it is the graph input" : "it is computed from", names,
+                     count == 1 ? "that input" : "those inputs");
     return false;
 }
 
@@ -250,11 +303,9 @@ void ash_import__out(ash_import *im, size_t k, ash_value value) {
 void ash_import__out_list(ash_import *im, size_t k, const ash_type *type, const ash_import_int *list) {
     int64_t count;
     if (!ash_import__wants(im, k) || !ash_type_static_count(type, &count)) return;
-    ash_import_int *copy = ash_arena_copy(&im->arena, list, (size_t)count, sizeof *list);
-    if (!copy) {
-        ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
-        return;
-    }
+    ash_import_int *copy = ash_import__keep(im, (size_t)count, sizeof *list);
+    if (!copy) return;
+    if (count) memcpy(copy, list, (size_t)count * sizeof *list);
     ash_import_value entry = {.type = *type, .value = ASH_NO_VALUE, .list = copy, .count = (size_t)count};
     ash_import__declare(im, im->node->outs[k], &entry);
 }
@@ -290,9 +341,28 @@ bool ash_import__attr_ints(ash_import *im, const char *name, const int64_t **lis
     return attr != NULL;
 }
 
-bool ash_import__attr_is(ash_import *im, const char *name, const char *text, const char *absent) {
+unsigned ash_import__attr_choice(ash_import *im, const char *name, const char *const *choices, size_t n) {
     const ash_onnx_attr *attr = ash_import__attr(im, name, ONNX_ATTR_STRING);
-    return attr ? ash_span_is(attr->s, text) : strcmp(text, absent) == 0;
+    char all[160] = "";
+    if (!attr) return 0;
+    for (size_t i = 0; i < n; i++)
+        if (ash_span_is(attr->s, choices[i])) return (unsigned)i;
+    for (size_t i = 0, len = 0; i < n && len < sizeof all; i++)
+        len += (size_t)snprintf(all + len, sizeof all - len, "%s%s", i ? ", " : "", choices[i]);
+    ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "attribute '%s' is '%.*s', which is none of %s", name,
+                     (int)ASH_MIN(attr->s.len, (size_t)40), attr->s.len ? (const char *)attr->s.at : "",
+                     all);
+    return 0;
+}
+
+ash_value ash_import__constant_of(const ash_import *im, const ash_onnx_attr *attr) {
+    uint64_t value;
+    return ash_map_get(&im->constants, attr->offset, &value) ? (ash_value)value : ASH_NO_VALUE;
+}
+
+ash_value ash_import__note_constant(ash_import *im, const ash_onnx_attr *attr, ash_value value) {
+    if (value == ASH_NO_VALUE || ash_map_put(&im->constants, attr->offset, value)) return value;
+    return ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
 }
 
 bool ash_import__attr_tensor(ash_import *im, const char *name, ash_type *type, ash_value *value) {
@@ -300,13 +370,18 @@ bool ash_import__attr_tensor(ash_import *im, const char *name, ash_type *type, a
     ash_onnx_tensor tensor;
     ash_blob *blob;
     if (!attr || !ash_import__ok(im)) return false;
+    *value = ash_import__constant_of(im, attr);
+    if (*value != ASH_NO_VALUE) {
+        *type = ash_import__type(im, *value);
+        return true;
+    }
     im->status = ash_onnx__tensor_read(attr->message, &tensor);
     if (im->status == ASH_OK && ash_onnx__is_nibble(tensor.dtype))
         ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "attribute '%s' of type %s", name,
                          ash_onnx__dtype_name(tensor.dtype));
     if (im->status == ASH_OK) im->status = ash_onnx__tensor_data(&im->source, &tensor, type, &blob);
     if (im->status != ASH_OK) return false;
-    *value = ash_graph__constant_blob(im->graph, type, blob);
+    *value = ash_import__note_constant(im, attr, ash_graph__constant_blob(im->graph, type, blob));
     return *value != ASH_NO_VALUE;
 }
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Lowerings that several operators share. The functions of the table itself, ash_onnx__op_<name>, are
  * declared from operators.def. */
 #ifndef ASH_ONNX_OPS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The nodes of a graph message or of a function's, each after those whose results it uses. ONNX demands
  * this order of the file, and converters break it (onnxruntime reads such files), so what is out of order
  * is sorted: depth first, in the order of the file otherwise. A node also uses what the graphs in its
@@ -5,9 +6,13 @@
  * defined. */
 #include "import.h"
 
-/* Fields of GraphProto, NodeProto and AttributeProto. */
+/* Fields of GraphProto, NodeProto, AttributeProto, TensorProto and ValueInfoProto. */
 enum {
+    GRAPH_INITIALIZER = 5,
+    GRAPH_INPUT = 11,
     GRAPH_OUTPUT = 12,
+    TENSOR_NAME = 8,
+    INFO_NAME = 1,
     NODE_INPUT = 1,
     NODE_OUTPUT = 2,
     NODE_ATTR = 5,
@@ -15,8 +20,15 @@ enum {
     ATTR_GRAPHS = 11
 };
 
+/* The names that a graph in an attribute defines itself, below those of the graphs around it. */
+typedef struct inner {
+    const struct inner *outer;
+    ash_strmap names;
+} inner;
+
 typedef struct sorter {
     const ash_allocator *allocator;
+    const inner *inside;     /* the graph in an attribute that is being read, or NULL */
     ash_strmap makers;       /* name of a result -> its node + 1 */
     ASH_VEC(ash_wire) nodes; /* in the order of the file */
     ASH_VEC(uint32_t) users; /* nodes that are used, by node that uses them */
@@ -61,6 +73,8 @@ static ash_status collect(sorter *s, ash_wire graph, uint32_t number) {
 /* The node `index` uses the value of this name. */
 static ash_status use(sorter *s, const ash_wire *wire, ash_span name, size_t index) {
     uint64_t maker;
+    for (const inner *in = s->inside; in && name.len; in = in->outer)
+        if (ash_strmap_get(&in->names, (const char *)name.at, name.len, &maker)) return ASH_OK;
     if (name.len == 0 || !ash_strmap_get(&s->makers, (const char *)name.at, name.len, &maker) ||
         maker == index + 1)
         return ASH_OK;
@@ -70,9 +84,40 @@ static ash_status use(sorter *s, const ash_wire *wire, ash_span name, size_t ind
 
 static ash_status uses_of_node(sorter *s, ash_wire node, size_t index);
 
-/* What a graph in an attribute names: operands of its nodes, and its outputs. Its own names hide those
- * outside; a use too many does no harm. */
-static ash_status uses_of_graph(sorter *s, ash_wire graph, size_t index) {
+/* Adds the strings in a message's fields of this number. */
+static ash_status add_names(inner *in, ash_wire message, uint32_t number) {
+    for (;;) {
+        ash_field field;
+        ash_span name;
+        bool more;
+        ASH_TRY(ash_wire__next(&message, &field, &more));
+        if (!more) return ASH_OK;
+        if (field.number != number) continue;
+        ASH_TRY(ash_wire__bytes(&message, &field, &name));
+        if (name.len && !ash_strmap_put(&in->names, (const char *)name.at, name.len, 1))
+            return no_memory(&message);
+    }
+}
+
+/* Inputs, initializers and results of nodes. */
+static ash_status names_of_graph(inner *in, ash_wire graph) {
+    for (;;) {
+        ash_field field;
+        ash_wire sub;
+        bool more;
+        ASH_TRY(ash_wire__next(&graph, &field, &more));
+        if (!more) return ASH_OK;
+        uint32_t number = field.number == ONNX_GRAPH_NODE     ? NODE_OUTPUT
+                          : field.number == GRAPH_INPUT       ? INFO_NAME
+                          : field.number == GRAPH_INITIALIZER ? TENSOR_NAME
+                                                              : 0;
+        if (!number) continue;
+        ASH_TRY(ash_wire__enter(&graph, &field, &sub));
+        ASH_TRY(add_names(in, sub, number));
+    }
+}
+
+static ash_status uses_below(sorter *s, ash_wire graph, size_t index) {
     for (;;) {
         ash_field field;
         ash_wire sub;
@@ -89,6 +134,19 @@ static ash_status uses_of_graph(sorter *s, ash_wire graph, size_t index) {
             ASH_TRY(use(s, &sub, info.name, index));
         }
     }
+}
+
+/* What a graph in an attribute uses of the graphs around it: names of operands of its nodes and of its
+ * outputs that it does not define itself. */
+static ash_status uses_of_graph(sorter *s, ash_wire graph, size_t index) {
+    inner in = {.outer = s->inside};
+    ash_strmap_init(&in.names, s->allocator);
+    ash_status status = names_of_graph(&in, graph);
+    s->inside = &in;
+    if (status == ASH_OK) status = uses_below(s, graph, index);
+    s->inside = in.outer;
+    ash_strmap_free(&in.names);
+    return status;
 }
 
 static ash_status uses_of_attr(sorter *s, ash_wire attr, size_t index) {

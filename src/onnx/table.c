@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Finding the row of an operator. */
 #include "ops.h"
 

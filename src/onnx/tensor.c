@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tensors as objects, and the choice between the two file formats. */
 #include "tensor.h"
 
@@ -39,18 +40,24 @@ ash_status ash_tensor__make(const ash_allocator *a, const char *name, size_t nam
 
 ash_status ash_tensor_create(ash_context *context, const char *name, const ash_type *type, const void *data,
                              size_t size, ash_tensor **out, ash_diag *diag) {
-    ASH_FAIL_IF(!context || !type || !out || (!data && size), diag, ASH_ERROR_INVALID_ARGUMENT,
-                "a null argument");
+    ASH_NEED(diag, out);
     *out = NULL;
+    ASH_NEED(diag, context, type);
+    if (size) ASH_NEED(diag, data);
     const ash_allocator *a = ash_context__allocator(context);
     size_t want = 0;
     ash_blob *blob;
     ASH_TRY(ash_tensor__bytes(type, &want, diag));
     ASH_FAIL_IF(want != size, diag, ASH_ERROR_INVALID_ARGUMENT, "%zu bytes of data for a tensor of %zu",
                 size, want);
+    ASH_TRY(ash_file_check_given(context, data, size, diag));
     ASH_TRY(ash_blob_create_owned(a, size, &blob, diag));
     if (size) memcpy((void *)blob->data, data, size);
     return ash_tensor__make(a, name, name ? strlen(name) : 0, type, blob, out, diag);
+}
+
+ash_status ash_tensor__check(const ash_tensor *tensor, ash_diag *diag) {
+    return tensor->blob->file ? ash_file_check(tensor->blob->file, diag) : ASH_OK;
 }
 
 void ash_tensor_destroy(ash_tensor *tensor) {
@@ -62,53 +69,48 @@ void ash_tensor_destroy(ash_tensor *tensor) {
 }
 
 const char *ash_tensor_name(const ash_tensor *tensor) {
-    return tensor->name;
+    return tensor ? tensor->name : NULL;
 }
 
 const ash_type *ash_tensor_type(const ash_tensor *tensor) {
-    return &tensor->type;
+    return tensor ? &tensor->type : NULL;
 }
 
 const void *ash_tensor_data(const ash_tensor *tensor) {
-    return tensor->blob->data;
+    return tensor ? tensor->blob->data : NULL;
 }
 
 size_t ash_tensor_size(const ash_tensor *tensor) {
-    return tensor->blob->size;
+    return tensor ? tensor->blob->size : 0;
 }
 
 /* --- files ---------------------------------------------------------------------------------------- */
 
-/* The folder of external data: the path up to its last slash. */
-static ash_status read_proto(const ash_allocator *a, const char *path, ash_file *file, ash_tensor **out,
+static ash_status read_proto(ash_context *context, const char *path, ash_file *file, ash_tensor **out,
                              ash_diag *diag) {
-    const char *slash = strrchr(path, '/');
-    size_t len = slash ? (size_t)(slash - path) + 1 : 0;
+    const ash_allocator *a = ash_context__allocator(context);
     ash_onnx_tensor tensor;
     ash_type type;
     ash_blob *blob;
-    char *folder = ash_mem_alloc(a, len + 1, 1);
-    if (!folder) return ASH_NO_MEMORY(diag);
-    memcpy(folder, path, len);
-    folder[len] = 0;
-    ash_onnx_source source = {.allocator = a, .file = file, .folder = folder, .copy_bytes = SIZE_MAX};
+    ash_onnx_source source = {
+        .context = context, .allocator = a, .file = file, .path = path, .copy_bytes = SIZE_MAX};
     ash_status status = ash_onnx__tensor_read(ash_wire__open(file->data, file->size, diag), &tensor);
     if (status == ASH_OK) status = ash_onnx__tensor_data(&source, &tensor, &type, &blob);
     if (status == ASH_OK)
         status = ash_tensor__make(a, (const char *)tensor.name.at, tensor.name.len, &type, blob, out, diag);
     ash_onnx__source_free(&source);
-    ash_mem_free(a, folder, len + 1, 1);
     return status;
 }
 
 ash_status ash_tensor_read(ash_context *context, const char *path, ash_tensor **out, ash_diag *diag) {
-    ASH_FAIL_IF(!context || !path || !out, diag, ASH_ERROR_INVALID_ARGUMENT, "a null argument");
+    ASH_NEED(diag, out);
     *out = NULL;
+    ASH_NEED(diag, context, path);
     const ash_allocator *a = ash_context__allocator(context);
     ash_file *file;
-    ASH_TRY(ash_file_map(a, path, &file, diag));
+    ASH_TRY(ash_file_map(context, path, &file, diag));
     ash_status status =
-        ash_npy__is(file) ? ash_npy__read(a, file, out, diag) : read_proto(a, path, file, out, diag);
+        ash_npy__is(file) ? ash_npy__read(a, file, out, diag) : read_proto(context, path, file, out, diag);
     ash_file_release(file);
     return status;
 }
@@ -119,7 +121,7 @@ static bool ends_with(const char *text, const char *end) {
 }
 
 ash_status ash_tensor_write(const ash_tensor *tensor, const char *path, ash_diag *diag) {
-    ASH_FAIL_IF(!tensor || !path, diag, ASH_ERROR_INVALID_ARGUMENT, "a null argument");
+    ASH_NEED(diag, tensor, path);
     bool npy = ends_with(path, ".npy");
     const char *descr = ash_npy__descr(tensor->type.dtype);
     ash_sink sink;
@@ -127,6 +129,7 @@ ash_status ash_tensor_write(const ash_tensor *tensor, const char *path, ash_diag
                 "'%s' ends neither in .npy nor in .pb", path);
     ASH_FAIL_IF(npy && !descr, diag, ASH_ERROR_UNSUPPORTED,
                 ".npy files have no type for %s; write a .pb file", ash_dtype_name(tensor->type.dtype));
+    ASH_TRY(ash_tensor__check(tensor, diag));
     ASH_TRY(ash_sink_open(tensor->allocator, path, &sink, diag));
     if (npy) {
         ash_npy__write(&sink, descr, tensor);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Inside ash_tensor: what the readers of the two file formats share. */
 #ifndef ASH_TENSOR_INSIDE_H
 #define ASH_TENSOR_INSIDE_H
@@ -13,6 +14,8 @@ struct ash_tensor {
     ash_blob *blob; /* aligned for its elements */
 };
 
+/* ASH_ERROR_IO when the elements lie in a file that was cut short. */
+ash_status ash_tensor__check(const ash_tensor *tensor, ash_diag *diag);
 /* A tensor that takes over the caller's reference to `blob`, also on failure. */
 ash_status ash_tensor__make(const ash_allocator *a, const char *name, size_t name_len, const ash_type *type,
                             ash_blob *blob, ash_tensor **out, ash_diag *diag);

@@ -1,10 +1,11 @@
+/* SPDX-License-Identifier: MIT */
 /* Shape computations on lists of numbers and dim expressions.
  *
  * A model computes shapes with tensors: Shape, Gather, Mul, Concat, Reshape. Here such nodes are computed
  * at import, when all their operands are small integer tensors whose elements are known as numbers or dims.
  * The result is a list again; it becomes a tensor of the graph only when a node that is not followed here
- * asks for one. Where a step cannot be expressed (a negative multiple of a variable, a comparison that
- * depends on one), the node is lowered like any other. */
+ * asks for one. Where a step cannot be expressed (a comparison that depends on a variable), the node is
+ * lowered like any other. */
 #include "lower.h"
 
 typedef struct tracked {
@@ -21,83 +22,6 @@ static bool operand(ash_import *im, size_t k, tracked *out) {
 
 static bool is_number(ash_import_int e) {
     return !e.dim;
-}
-
-static ash_import_int from_dim(ash_dim dim) {
-    return (ash_import_int){dim, !ash_dim_is_const(dim)};
-}
-
-/* --- arithmetic ----------------------------------------------------------------------------------- */
-
-static bool numbers(ash_op op, int64_t a, int64_t b, int64_t *out) {
-    switch (op) {
-    case ASH_OP_ADD: return ash_add_i64(a, b, out);
-    case ASH_OP_SUB: return !__builtin_sub_overflow(a, b, out);
-    case ASH_OP_MUL: return ash_mul_i64(a, b, out);
-    case ASH_OP_DIV:
-        if (b == 0 || (a == INT64_MIN && b == -1)) return false;
-        *out = a / b;
-        return true;
-    case ASH_OP_MOD:
-        if (b == 0 || b == -1) return false;
-        *out = a % b;
-        if (*out && (*out < 0) != (b < 0)) *out += b;
-        return true;
-    case ASH_OP_MIN: *out = ASH_MIN(a, b); return true;
-    case ASH_OP_MAX: *out = ASH_MAX(a, b); return true;
-    case ASH_OP_EQ: *out = a == b; return true;
-    case ASH_OP_LT: *out = a < b; return true;
-    case ASH_OP_LE: *out = a <= b; return true;
-    case ASH_OP_AND: *out = a & b; return true;
-    case ASH_OP_OR: *out = a | b; return true;
-    default: return false;
-    }
-}
-
-/* Two elements of which one at least is a dim. Dims are not negative, and neither are their expressions:
- * what would be is refused. */
-static bool dims(ash_import *im, ash_op op, ash_import_int a, ash_import_int b, ash_import_int *out) {
-    ash_dims *pool = im->graph->dims;
-    int64_t low[2], high[2];
-    ash_dim result;
-    static const struct {
-        ash_op op;
-        ash_dim_op dim;
-    } map[] = {{ASH_OP_ADD, ASH_DIM_ADD}, {ASH_OP_SUB, ASH_DIM_SUB}, {ASH_OP_MUL, ASH_DIM_MUL},
-               {ASH_OP_DIV, ASH_DIM_DIV}, {ASH_OP_MIN, ASH_DIM_MIN}, {ASH_OP_MAX, ASH_DIM_MAX}};
-    bool negative_b = is_number(b) && b.v < 0 && b.v > INT64_MIN;
-    if (negative_b && (op == ASH_OP_ADD || op == ASH_OP_SUB)) {
-        op = op == ASH_OP_ADD ? ASH_OP_SUB : ASH_OP_ADD;
-        b.v = -b.v;
-    } else if (is_number(a) && a.v < 0 && op == ASH_OP_ADD) {
-        return dims(im, op, b, a, out);
-    }
-    if ((is_number(a) && a.v < 0) || (is_number(b) && b.v < 0)) {
-        if (op != ASH_OP_EQ) return false;
-        *out = (ash_import_int){0, false};
-        return true;
-    }
-    ash_dims_bounds(pool, a.v, &low[0], &high[0]);
-    ash_dims_bounds(pool, b.v, &low[1], &high[1]);
-    if (op == ASH_OP_EQ || op == ASH_OP_LT || op == ASH_OP_LE) {
-        bool equal = a.v == b.v, apart = high[0] < low[1] || high[1] < low[0];
-        if (!equal && !apart) return false;
-        *out = (ash_import_int){equal ? op != ASH_OP_LT : op != ASH_OP_EQ && high[0] < low[1], false};
-        return true;
-    }
-    for (size_t i = 0; i < ASH_COUNT(map); i++) {
-        if (map[i].op != op) continue;
-        if (ash_dims_combine(pool, map[i].dim, a.v, b.v, &result, NULL) != ASH_OK) return false;
-        *out = from_dim(result);
-        return true;
-    }
-    return false;
-}
-
-static bool combine(ash_import *im, ash_op op, ash_import_int a, ash_import_int b, ash_import_int *out) {
-    *out = (ash_import_int){0, false};
-    if (is_number(a) && is_number(b)) return numbers(op, a.v, b.v, &out->v);
-    return dims(im, op, a, b, out);
 }
 
 /* --- elementwise ---------------------------------------------------------------------------------- */
@@ -147,7 +71,7 @@ static bool track_binary(ash_import *im, ash_op op) {
     ash_import_int *list = room(im, &out, &count);
     for (size_t i = 0; list && i < count; i++) {
         ash_import_int x = a.list[source(&out, &a.type, i)], y = b.list[source(&out, &b.type, i)];
-        if (!combine(im, op, swapped ? y : x, swapped ? x : y, &list[i])) return false;
+        if (!ash_import__combine(im, op, swapped ? y : x, swapped ? x : y, &list[i])) return false;
         if (out.dtype == ASH_I32 && is_number(list[i]) && list[i].v != (int32_t)list[i].v) return false;
     }
     if (list) ash_import__out_list(im, 0, &out, list);
@@ -196,6 +120,20 @@ static bool track_not(ash_import *im) {
     if (!operand(im, 0, &x) || x.type.dtype != ASH_BOOL) return false;
     ash_import_int *list = room(im, &x.type, &count);
     for (size_t i = 0; list && i < count; i++) list[i] = (ash_import_int){!x.list[i].v, false};
+    if (list) ash_import__out_list(im, 0, &x.type, list);
+    return list != NULL;
+}
+
+static bool track_neg(ash_import *im) {
+    tracked x;
+    size_t count;
+    if (!operand(im, 0, &x) || x.type.dtype == ASH_BOOL) return false;
+    ash_import_int *list = room(im, &x.type, &count);
+    for (size_t i = 0; list && i < count; i++) {
+        if (!ash_import__combine(im, ASH_OP_SUB, (ash_import_int){0, false}, x.list[i], &list[i]))
+            return false;
+        if (x.type.dtype == ASH_I32 && is_number(list[i]) && list[i].v != (int32_t)list[i].v) return false;
+    }
     if (list) ash_import__out_list(im, 0, &x.type, list);
     return list != NULL;
 }
@@ -309,7 +247,7 @@ static bool track_reduce_prod(ash_import *im) {
     ash_import_int product = {1, false};
     if (!operand(im, 0, &x) || x.type.rank != 1) return false;
     for (size_t i = 0; i < x.count; i++)
-        if (!combine(im, ASH_OP_MUL, product, x.list[i], &product)) return false;
+        if (!ash_import__combine(im, ASH_OP_MUL, product, x.list[i], &product)) return false;
     const ash_type out = {
         .dtype = x.type.dtype, .rank = ash_import__attr_int(im, "keepdims", 1) ? 1 : 0, .dims = {1}};
     ash_import__out_list(im, 0, &out, &product);
@@ -339,6 +277,7 @@ static const struct {
     {"Min", NULL, ASH_OP_MIN},
     {"Mod", NULL, ASH_OP_MOD},
     {"Mul", NULL, ASH_OP_MUL},
+    {"Neg", track_neg, 0},
     {"Not", track_not, 0},
     {"Or", NULL, ASH_OP_OR},
     {"ReduceProd", track_reduce_prod, 0},

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "wire.h"
 
 ash_wire ash_wire__open(const void *data, size_t size, ash_diag *diag) {

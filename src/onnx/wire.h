@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Reading of the protocol buffer wire format (protobuf.dev, "Encoding"), bounded in every step.
  *
  * A message is a range of bytes; its fields are visited in order, and a field that is itself a message

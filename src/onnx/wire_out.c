@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "wire_out.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Writing of the protocol buffer wire format to a file.
  *
  * A message is preceded by its length, so its writer runs twice over the same data: first on an output
@@ -20,8 +21,8 @@ void ash_wire_out__head(ash_wire_out *out, uint32_t field, uint64_t len);
 void ash_wire_out__bytes(ash_wire_out *out, uint32_t field, const void *bytes, size_t len);
 void ash_wire_out__text(ash_wire_out *out, uint32_t field, const char *text);
 
-/* A field that is a message: counted, then written. The body must not depend on its position in the file.
- */
+/* A field that is a message: counted, then written. The body must not depend on its position in the
+ * file. */
 void ash_wire_out__message(ash_wire_out *out, uint32_t field,
                            void (*body)(ash_wire_out *out, const void *data), const void *data);
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* From a graph to a model file. The weights come first, so that their alignment does not depend on the
  * nodes; then the nodes in the graph's order, each as one or a few ONNX operators (write_ops.c), then
  * inputs and outputs. */
@@ -186,24 +187,38 @@ static const char *combine(ash_writer *w, const char *op, const char *a, const c
     return a ? ash_writer__op(w, NULL, op, ins, 2, NULL, 0) : b;
 }
 
+static const char *dim_value(ash_writer *w, ash_dim dim);
+
+/* ONNX's Div rounds towards 0, a dim's quotient down; Mod's result has the sign of what divides. */
+static const char *atom_value(ash_writer *w, ash_dim_atom atom) {
+    static const char *const ops[] = {[ASH_DIM_DIV] = "Div", [ASH_DIM_MIN] = "Min", [ASH_DIM_MAX] = "Max"};
+    const char *a = dim_value(w, atom.a), *b = dim_value(w, atom.b);
+    int64_t min, max;
+    ash_dims_bounds(w->graph->dims, atom.a, &min, &max);
+    if (atom.op == ASH_DIM_DIV && min < 0) a = combine(w, "Sub", a, combine(w, "Mod", a, b));
+    return combine(w, ops[atom.op], a, b);
+}
+
 /* An i64 tensor [1] with the value of a dim. */
 static const char *dim_value(ash_writer *w, ash_dim dim) {
-    static const char *const ops[] = {[ASH_DIM_DIV] = "Div", [ASH_DIM_MIN] = "Min", [ASH_DIM_MAX] = "Max"};
     const ash_dims *dims = w->graph->dims;
     const char *sum = NULL;
     if (ash_dim_is_const(dim)) return ash_writer__ints(w, &dim, 1);
-    for (size_t t = 0; t < ash_dims_term_count(dims, dim) && w->status == ASH_OK; t++) {
-        size_t atoms;
+    size_t count = ash_dims_term_count(dims, dim);
+    for (size_t i = 0; i < 2 * count && w->status == ASH_OK; i++) { /* what is taken away comes last */
+        size_t atoms, t = i % count;
         int64_t coefficient = ash_dims_term(dims, dim, t, &atoms);
+        bool taken = i >= count;
+        if (taken != (coefficient < 0)) continue;
+        if (taken && !sum) sum = ash_writer__ints(w, &(int64_t){0}, 1);
+        if (taken) coefficient = (int64_t)(0 - (uint64_t)coefficient);
         const char *product = coefficient == 1 && atoms ? NULL : ash_writer__ints(w, &coefficient, 1);
         for (size_t a = 0; a < atoms; a++) {
             ash_dim_atom atom = ash_dims_atom(dims, dim, t, a);
-            const char *value = atom.is_var
-                                    ? variable(w, atom.var)
-                                    : combine(w, ops[atom.op], dim_value(w, atom.a), dim_value(w, atom.b));
+            const char *value = atom.is_var ? variable(w, atom.var) : atom_value(w, atom);
             product = combine(w, "Mul", product, value);
         }
-        sum = combine(w, "Add", sum, product);
+        sum = combine(w, taken ? "Sub" : "Add", sum, product);
     }
     return sum ? sum : "";
 }
@@ -365,8 +380,10 @@ ash_status ash_onnx_write(const ash_graph *graph, const char *path, const ash_on
                           ash_diag *diag) {
     ash_diag unused;
     ash_sink sink, external;
-    ASH_FAIL_IF(!graph || !path, diag, ASH_ERROR_INVALID_ARGUMENT, "a null argument");
+    ASH_NEED(diag, graph, path);
     ASH_TRY(ash_graph_status(graph, diag));
+    ASH_TRY(ash_graph__check_closed(graph, diag));
+    ASH_TRY(ash_graph__check_files(graph, diag));
     ASH_FAIL_IF(graph->states.len, diag, ASH_ERROR_UNSUPPORTED,
                 "ONNX has no state that is kept between executions, and the graph has \"%.100s\"",
                 ash_graph__value(graph, graph->states.at[0].value)->name);

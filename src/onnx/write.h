@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Inside the writer: a graph is walked twice with the same code, once to count and once to write, so
  * everything here gives the same names and bytes for the same graph. */
 #ifndef ASH_ONNX_WRITE_H

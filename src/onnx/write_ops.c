@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Each core operator as ONNX operators of opset 18. Blocked layouts belong to compiled graphs and are
  * refused. */
 #include "model.h"
@@ -81,6 +82,15 @@ static void write_trunc(ash_writer *w, const ash_node *node) {
     op3(w, value(w, node->out), "Where", negative, op1(w, NULL, "Ceil", x), op1(w, NULL, "Floor", x));
 }
 
+/* A scalar constant of a floating point dtype. */
+static name number(ash_writer *w, ash_dtype dtype, double value_) {
+    const ash_wide wide = {.dtype = dtype, .count = 1, .f = &value_};
+    const ash_type scalar = {.dtype = dtype};
+    uint8_t bytes[16] = {0};
+    ash_wide_store(&wide, bytes);
+    return ash_writer__constant(w, NULL, &scalar, bytes, ash_dtype_size(dtype));
+}
+
 /* Mod with fmod has the dividend's sign, without it the divisor's; the latter exists for integers alone. */
 static void write_mod(ash_writer *w, const ash_node *node) {
     name a = value(w, node->ins[0]), b = value(w, node->ins[1]), out = value(w, node->out);
@@ -89,23 +99,22 @@ static void write_mod(ash_writer *w, const ash_node *node) {
         ash_writer__op(w, out, "Mod", (const name[]){a, b}, 2, attrs, 1);
         return;
     }
-    name quotient = op1(w, NULL, "Floor", op2(w, NULL, "Div", a, b));
-    op2(w, out, "Sub", a, op2(w, NULL, "Mul", quotient, b));
+    /* fmod is exact, also for an infinite divisor. A rest of the other sign is one divisor away, and 0 has
+     * the divisor's. */
+    const ash_writer_attr fmod[] = {WRITE_INT("fmod", 1)};
+    ash_dtype dtype = in_type(w, node, 0)->dtype;
+    name rest = ash_writer__op(w, NULL, "Mod", (const name[]){a, b}, 2, fmod, 1);
+    name signs = op2(w, NULL, "Mul", op1(w, NULL, "Sign", rest), op1(w, NULL, "Sign", b));
+    name zero = number(w, dtype, 0), differs = op2(w, NULL, "Less", signs, zero);
+    name moved = op3(w, NULL, "Where", differs, op2(w, NULL, "Add", rest, b), rest);
+    name none = op3(w, NULL, "Where", op2(w, NULL, "Less", b, zero), number(w, dtype, -0.0), zero);
+    op3(w, out, "Where", op2(w, NULL, "Equal", rest, zero), none, moved);
 }
 
 static void write_shift(ash_writer *w, const ash_node *node) {
     const ash_writer_attr attrs[] = {WRITE_TEXT("direction", node->op == ASH_OP_SHL ? "LEFT" : "RIGHT")};
     const name ins[] = {value(w, node->ins[0]), value(w, node->ins[1])};
     ash_writer__op(w, value(w, node->out), "BitShift", ins, 2, attrs, 1);
-}
-
-/* A scalar constant of a floating point dtype. */
-static name number(ash_writer *w, ash_dtype dtype, double value_) {
-    const ash_wide wide = {.dtype = dtype, .count = 1, .f = &value_};
-    const ash_type scalar = {.dtype = dtype};
-    uint8_t bytes[16] = {0};
-    ash_wide_store(&wide, bytes);
-    return ash_writer__constant(w, NULL, &scalar, bytes, ash_dtype_size(dtype));
 }
 
 /* The core's cast to an integer saturates, ONNX's does what the machine does: for narrow integers the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* affine: a scale and a shift per channel that follow a convolution or a matrix product are moved into its
  * weights and into one addition.
  *
@@ -31,8 +32,7 @@ typedef struct affine {
     bool *inside;     /* per node of `from`: part of a chain, and not its end */
 } affine;
 
-/* --- finding chains in `from`
- * ------------------------------------------------------------------------------------------ */
+/* --- finding chains in `from` --------------------------------------------------------------------- */
 
 static void find_facts(affine *a) {
     const ash_graph *from = a->rw.from;
@@ -123,8 +123,7 @@ static void find_chain(affine *a, uint32_t first) {
         a->inside[s.node] = true;
 }
 
-/* --- building their replacement
- * ------------------------------------------------------------------------------------------ */
+/* --- building their replacement ------------------------------------------------------------------- */
 
 /* A per-channel operand as a vector. */
 static ash_value channel_vector(affine *a, ash_value source, ash_dim channels) {

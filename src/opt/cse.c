@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* cse: nodes with the same operator, operands and attributes become one, and so do equal small constants.
  * The operands of commutative operators count as a set: a + b and b + a round alike.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* dce: nodes whose results reach neither an output, nor the update of a state, nor a kept value go, and so
  * do constants that nobody reads. Inputs, parameters and states stay, used or not: they are the boundary
  * that the caller binds by name.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* fold: nodes whose operands are constants are evaluated now, by the reference evaluator, with every result
  * rounded to its dtype: bit for bit what the graph says. And constants that hold one number many times
  * become a broadcast of it, the form in which rules and code generation see a number rather than an array.
@@ -36,9 +37,11 @@ static bool is_known(const ash_rewrite *rw, ash_value value, unsigned depth, int
 
 /* Multiplications for one element of a contraction's or window's result. */
 static int64_t products(const ash_rewrite *rw, const ash_node *node) {
-    const ash_type *a = ash_graph__type(rw->from, node->ins[0]);
     int64_t count = 1;
-    if (node->op == ASH_OP_MATMUL) return a->dims[a->rank - 1];
+    if (node->op == ASH_OP_MATMUL) {
+        const ash_type *a = ash_graph__type(rw->from, node->ins[0]);
+        return a->dims[a->rank - 1];
+    }
     if (node->op == ASH_OP_CONV) {
         const ash_type *w = ash_graph__type(rw->from, node->ins[1]);
         for (unsigned d = 1; d < w->rank; d++) count *= w->dims[d];
@@ -163,7 +166,8 @@ ash_status ash_opt__fold(const ash_opt *opt, const ash_graph *from, ash_graph **
         if (!ash_rewrite__is_live(&rw, node)) continue;
         ash_rewrite__name(&rw, node);
         if (is_foldable(&rw, node)) {
-            ash_status status = evaluate(&rw, node);
+            ash_status status = ash_opt__report(opt, diag);
+            if (status == ASH_OK) status = evaluate(&rw, node);
             if (status != ASH_OK) return ash_rewrite__abandon(&rw, status);
         } else {
             ash_rewrite__copy(&rw, node);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* layout: convolutions compute in blocked channels, and the values around them stay blocked as long as that
  * costs nothing; weights and the second operands of matrix products are packed. Forms are described in
  * layout.h and ops.def.
@@ -86,8 +87,8 @@ static bool layout_reduce(ash_layout *l, const ash_node *node) {
     return true;
 }
 
-/* The widest block, no wider than `block`, in which all operands of a concat along channels can be joined.
- */
+/* The widest block, no wider than `block`, in which all operands of a concat along channels can be
+ * joined. */
 static int64_t common_block(const ash_layout *l, const ash_node *node, int64_t block) {
     for (; block >= ASH_MIN_BLOCK; block /= 2) {
         size_t k = 0;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the files of the layout pass share: the forms of a value.
  *
  *     plain        [n, c, space...]           as the graph says
@@ -29,8 +30,8 @@ typedef struct ash_layout {
     bool *deferred;   /* per value of `from`: a broadcast that waits for the form that is asked for */
 } ash_layout;
 
-/* The widest block, from the lanes of a vector down, that divides a number of channels; 0 when none does.
- */
+/* The widest block, from the lanes of a vector down, that divides a number of channels; 0 when none
+ * does. */
 int64_t ash_layout__block(const ash_layout *l, ash_dim channels);
 /* True when a value of `from` can have a blocked form. */
 bool ash_layout__can_block(const ash_layout *l, ash_value value, int64_t block);

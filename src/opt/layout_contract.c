@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Convolutions in blocked channels, and their weights and those of matrix products in the order in which
  * the kernels read them: the forms that ops.def states. Packing is ordinary movement: over constants it
  * runs once, in the prologue. */
@@ -8,9 +9,7 @@ enum {
     IN_CACHE = 1 << 20 /* bytes of a weight that is still in the cache when it is read again */
 };
 
-/* --- convolutions
- * --------------------------------------------------------------------------------------------------------
- */
+/* --- convolutions --------------------------------------------------------------------------------- */
 
 typedef struct conv {
     int64_t groups, c, o;              /* channels of operand and result */
@@ -43,8 +42,8 @@ static void choose_blocks(const ash_layout *l, ash_value x, conv *v) {
     }
     v->x_block = operand_block(l, x, v->c / v->groups);
     v->y_block = ash_layout__block(l, v->o / v->groups);
-    /* narrow blocks of the result take whole vectors of weights all the same: a vector is stored in parts
-     */
+    /* narrow blocks of the result take whole vectors of weights all the same: a vector is stored in
+     * parts */
     v->w_block = v->y_block && v->o / v->groups < l->lanes ? v->y_block : l->lanes;
 }
 
@@ -118,8 +117,7 @@ void ash_layout__conv(ash_layout *l, const ash_node *node) {
         ash_rewrite__bind(rw, node->out, y);
 }
 
-/* --- matrix products
- * ----------------------------------------------------------------------------------------------------- */
+/* --- matrix products ------------------------------------------------------------------------------ */
 
 /* How n columns lie in blocks. */
 typedef struct columns {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Forms of values: which there are, and how one is made from another. */
 #include "layout.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The pipeline: one table, top to bottom.
  *
  * fold comes before simplify, so that rules see the constants; cse before it, so that "the same operand
@@ -84,18 +85,21 @@ static unsigned properties_of(const ash_graph *graph) {
     return PLAIN;
 }
 
+ash_status ash_opt__report(const ash_opt *opt, ash_diag *diag) {
+    return ash_progress__report(opt->progress, ASH_STAGE_OPTIMIZE, opt->pass, opt->passes, diag);
+}
+
 /* Runs the rows that are on. A row whose requirements do not hold is left out: affine without simplify
  * would find nothing that it knows, and layout does not block twice. */
-static ash_status run_rows(const ash_opt *opt, const ash_opt_options *options, ash_graph **out,
-                           ash_diag *diag) {
+static ash_status run_rows(ash_opt *opt, const ash_opt_options *options, ash_graph **out, ash_diag *diag) {
     unsigned properties = properties_of(opt->source);
     ash_graph *graph = NULL;
     for (size_t r = 0; r < ASH_COUNT(pipeline); r++) {
         const row *pass = &pipeline[r];
         if (!is_on(pass, options) || (properties & pass->requires) != pass->requires) continue;
         ash_graph *next = NULL;
-        ash_status status =
-            ash_progress__report(options->progress, ASH_STAGE_OPTIMIZE, r, ASH_COUNT(pipeline), diag);
+        opt->pass = r;
+        ash_status status = ash_opt__report(opt, diag);
         if (status == ASH_OK) status = pass->run(opt, graph ? graph : opt->source, &next, diag);
         ash_graph_destroy(graph);
         graph = next;
@@ -118,7 +122,11 @@ ash_status ash_opt__run(const ash_graph *graph, const ash_target *target, const 
     if (!options) options = &defaults;
     ASH_TRY(ash_graph_status(graph, diag));
     ASH_TRY(check_options(graph, options, diag));
-    ash_opt opt = {.source = graph, .target = target, .exact = options->level >= ASH_OPT_EXACT};
+    ash_opt opt = {.source = graph,
+                   .target = target,
+                   .exact = options->level >= ASH_OPT_EXACT,
+                   .progress = options->progress,
+                   .passes = ASH_COUNT(pipeline)};
     opt.kept = ash_mem_calloc(graph->allocator, graph->values.len, sizeof *opt.kept);
     if (!opt.kept) return ASH_NO_MEMORY(diag);
     for (size_t i = 0; i < options->n_keep; i++) opt.kept[options->keep[i]] = true;

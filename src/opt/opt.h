@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The graph optimiser: from the graph that a caller built to one that computes the same and is cheaper to
  * run.
  *

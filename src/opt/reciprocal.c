@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* reciprocal: a division by one number becomes a multiplication.
  *
  *     x / c  ->  x * (1 / c)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Rebuilding a graph: see rewrite.h. */
 #include "rewrite.h"
 
@@ -216,9 +217,7 @@ void ash_rewrite__copy(ash_rewrite *rw, const ash_node *node) {
     for (size_t k = 0; k < node->n_outs; k++) ash_rewrite__bind(rw, node->out + (ash_value)k, outs[k]);
 }
 
-/* --- building
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- building ------------------------------------------------------------------------------------- */
 
 ash_value ash_rewrite__node(ash_rewrite *rw, ash_op op, const ash_value *ins, size_t n_ins,
                             const ash_attr *attrs, size_t n_attrs) {
@@ -284,9 +283,7 @@ ash_value ash_rewrite__fill(ash_rewrite *rw, const ash_type *type, double number
     return type->rank ? ash_rewrite__broadcast(rw, x, type->rank, type->dims) : x;
 }
 
-/* --- reading
- * -------------------------------------------------------------------------------------------------------------
- */
+/* --- reading -------------------------------------------------------------------------------------- */
 
 bool ash_rewrite__def(const ash_rewrite *rw, ash_value value, ash_op op, ash_node *node) {
     const ash_value_info *info = ash_graph__value(rw->to, value);

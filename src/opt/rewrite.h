@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Rebuilding: the one mechanism by which a pass reads a graph and builds another.
  *
  * A pass walks the live nodes of `from` in order and gives each value an image in `to`: a copy of its node
@@ -20,11 +21,16 @@
 
 /* What all passes of one run share. */
 typedef struct ash_opt {
-    const ash_graph *source;  /* the caller's graph: values of it are their own origin */
-    const ash_target *target; /* NULL: none */
-    bool exact;               /* leave out what may round differently */
-    bool *kept;               /* per value of `source`: it must survive */
+    const ash_graph *source;      /* the caller's graph: values of it are their own origin */
+    const ash_target *target;     /* NULL: none */
+    bool exact;                   /* leave out what may round differently */
+    bool *kept;                   /* per value of `source`: it must survive */
+    const ash_progress *progress; /* or NULL */
+    uint64_t pass, passes;        /* the present one, and how many there are */
 } ash_opt;
+
+/* To be called within a pass between pieces of work that may take milliseconds. */
+ash_status ash_opt__report(const ash_opt *opt, ash_diag *diag);
 
 typedef ash_status ash_pass(const ash_opt *opt, const ash_graph *from, ash_graph **out, ash_diag *diag);
 
@@ -79,8 +85,7 @@ void ash_rewrite__copy(ash_rewrite *rw, const ash_node *node);
 /* Names what is added from now on like this node of `from`. */
 void ash_rewrite__name(ash_rewrite *rw, const ash_node *node);
 
-/* --- building in `to`: all go through rw->emit
- * ------------------------------------------------------------------------ */
+/* --- building in `to`: all go through rw->emit ---------------------------------------------------- */
 
 ash_value ash_rewrite__node(ash_rewrite *rw, ash_op op, const ash_value *ins, size_t n_ins,
                             const ash_attr *attrs, size_t n_attrs);
@@ -92,8 +97,7 @@ ash_value ash_rewrite__broadcast(ash_rewrite *rw, ash_value x, unsigned rank, co
 /* Zeros after the elements of one dim. */
 ash_value ash_rewrite__pad_zero(ash_rewrite *rw, ash_value x, unsigned axis, ash_dim after);
 
-/* --- reading `to`
- * ------------------------------------------------------------------------------------------------------ */
+/* --- reading `to` --------------------------------------------------------------------------------- */
 
 /* A copy of the type of a value of `to`. */
 static inline ash_type ash_rewrite__type(const ash_rewrite *rw, ash_value value) {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* simplify: the graph is built anew, and every node on its way in meets the rules for its operator until
  * none applies. One walk is enough: operands are simplified before the nodes that use them, and a rule's
  * own nodes meet the rules too.
@@ -38,8 +39,7 @@ ash_status ash_opt__simplify(const ash_opt *opt, const ash_graph *from, ash_grap
     return ash_rewrite__end(&rw, out);
 }
 
-/* --- what rules ask
- * ------------------------------------------------------------------------------------------------------ */
+/* --- what rules ask ------------------------------------------------------------------------------- */
 
 bool ash_rule__is_number(const ash_rewrite *rw, ash_value value, double number) {
     ash_number s;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Rewrite rules, and the laws that each keeps.
  *
  * A rule looks at a node that is about to be added to `to`: its operands are there already, and are in
@@ -5,10 +6,10 @@
  * ASH_NO_VALUE when it does not apply. What it builds on the way goes through the rules again.
  *
  *   type         the value that it returns has exactly the node's result type
- *   exactness    every element is the same for every IEEE input, signed zeros and infinities included; of a
- * NaN only that it is one. A rule that is looser says how much, and why that is right termination  it makes
- * something smaller that no rule makes larger; each theme names its measure locality     it looks at a
- * bounded number of nodes, so that a whole graph is simplified in linear time
+ *   exactness    every element is the same for every IEEE input, signed zeros and infinities included;
+ *                of a NaN only that it is one. A rule that is looser says how much, and why that is right
+ *   termination  it makes something smaller that no rule makes larger; each theme names its measure
+ *   locality     it looks at a bounded number of nodes, so that a whole graph is simplified in linear time
  *
  * Operands of a node stay alive in `to` when a rule looks through them; the dce pass takes what has become
  * unused. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Arithmetic: numbers that do nothing and signs that cancel. The measure: nodes, then negations, then
  * constants that stand on the left of a commutative operator. */
 #include "simplify.h"
@@ -128,11 +129,11 @@ static ash_value neg_neg(ash_rewrite *rw, const ash_node *n) {
     return is_negation(rw, A(n), &x) ? x : ASH_NO_VALUE;
 }
 
-/* |-x| -> |x|, and |x| -> x where x is never negative. */
+/* |x| -> x where x is never negative, as no unsigned number is, -x included; else |-x| -> |x|. */
 static ash_value abs_sign(ash_rewrite *rw, const ash_node *n) {
     ash_value x;
-    if (is_negation(rw, A(n), &x)) return ash_rewrite__unary(rw, ASH_OP_ABS, x);
-    return ash_rule__is_nonneg(rw, A(n)) ? A(n) : ASH_NO_VALUE;
+    if (ash_rule__is_nonneg(rw, A(n))) return A(n);
+    return is_negation(rw, A(n), &x) ? ash_rewrite__unary(rw, ASH_OP_ABS, x) : ASH_NO_VALUE;
 }
 
 /* floor, ceil, trunc or round of what is a whole number already. */

@@ -1,9 +1,8 @@
+/* SPDX-License-Identifier: MIT */
 /* Slices, pads and concats. The measure: nodes, then elements moved. */
 #include "simplify.h"
 
-/* --- slice
- * -----------------------------------------------------------------------------------------------------------
- */
+/* --- slice ---------------------------------------------------------------------------------------- */
 
 typedef struct slice {
     unsigned rank;
@@ -90,9 +89,7 @@ static ash_value slice_of_concat(ash_rewrite *rw, const ash_node *n) {
     return ASH_NO_VALUE;
 }
 
-/* --- pad
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* --- pad ------------------------------------------------------------------------------------------ */
 
 /* A pad by nothing. */
 static ash_value pad_nothing(ash_rewrite *rw, const ash_node *n) {
@@ -124,9 +121,7 @@ static ash_value pad_twice(ash_rewrite *rw, const ash_node *n) {
     return ash_rewrite__node(rw, ASH_OP_PAD, inner.ins, 2, attrs, 3);
 }
 
-/* --- concat
- * -------------------------------------------------------------------------------------------------------------
- */
+/* --- concat --------------------------------------------------------------------------------------- */
 
 static unsigned axis_of(const ash_node *concat) {
     return (unsigned)ash_node_int(concat, ASH_ATTR_AXIS);

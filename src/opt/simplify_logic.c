@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Bits, select and cast. The measure: nodes. */
 #include "simplify.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* pow with a known exponent. The measure: pow nodes. */
 #include "simplify.h"
 

@@ -1,9 +1,10 @@
+/* SPDX-License-Identifier: MIT */
 /* Reshapes sink below elementwise nodes and reductions, where that leaves these with fewer dims. So a
  * matrix product, what is added to its result and what is done after share one set of dims, whatever the
  * batch was before: they can be one kernel, and a scale after the product is seen by the affine pass.
  *
- *     add(reshape(y, [2, 64, 32]), broadcast(b, [2, 64, 32]))  ->  reshape(add(y, broadcast(b, [128, 32])),
- * [2, 64, 32])
+ *     add(reshape(y, [2, 64, 32]), broadcast(b, [2, 64, 32]))
+ *       ->  reshape(add(y, broadcast(b, [128, 32])), [2, 64, 32])
  *
  * Dims of both sides correspond in groups of equal products ([2, 64] and [128]; [32] and [32]); what varies
  * along all of a group, or none of it, can be spelled in the other dims. The measure: the sum of the ranks

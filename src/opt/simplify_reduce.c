@@ -1,10 +1,9 @@
+/* SPDX-License-Identifier: MIT */
 /* Reductions, windows, contractions and gathers. The measure: axes, then the rank of contractions, then
  * nodes. */
 #include "simplify.h"
 
-/* --- reductions
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- reductions ----------------------------------------------------------------------------------- */
 
 /* A reduction over nothing. Sums here and below: of a single -0, which may come out as -0 or, where summing
  * starts from 0, as +0; no more than that. */
@@ -64,9 +63,7 @@ static ash_value argmax_one(ash_rewrite *rw, const ash_node *n) {
     return ash_rewrite__fill(rw, &type, 0);
 }
 
-/* --- contractions
- * -------------------------------------------------------------------------------------------------------
- */
+/* --- contractions --------------------------------------------------------------------------------- */
 
 /* True when `value` is the same [k, n] for every element of the batch; *matrix is that, with all batch dims
  * dropped or 1. */
@@ -104,9 +101,7 @@ static ash_value matmul_shared(ash_rewrite *rw, const ash_node *n) {
     return ash_rewrite__reshape(rw, y, a.rank, a.dims);
 }
 
-/* --- windows
- * -------------------------------------------------------------------------------------------------------------
- */
+/* --- windows -------------------------------------------------------------------------------------- */
 
 /* The padding of a window operator, with one entry per windowed axis, after a pad of its operand has been
  * added to it. */
@@ -172,9 +167,7 @@ static ash_value pool_of_pad(ash_rewrite *rw, const ash_node *n) {
     return with_padding(rw, n, pad.ins[0], &p);
 }
 
-/* --- gathers
- * -------------------------------------------------------------------------------------------------------------
- */
+/* --- gathers -------------------------------------------------------------------------------------- */
 
 /* gather(x, one known index) -> slice, reshape. */
 static ash_value gather_known(ash_rewrite *rw, const ash_node *n) {

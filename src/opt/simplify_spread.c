@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Broadcasts sink towards the results: what is computed on fewer elements first, and repeated after, is
  * cheaper. The measure: elements computed, then nodes. */
 #include "simplify.h"

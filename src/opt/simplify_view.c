@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Reshapes and transposes: a chain of them is brought to the fewest.
  *
  * Every chain of reshapes and transposes is a permutation of factors of the dims. The chain is walked from
@@ -9,8 +10,9 @@
  *
  * with at most one transpose, and none when the order did not change.
  *
- *     [n, 4, h, w, 16] -transpose-> [n, 4, 16, h, w] -reshape-> [n, 64, h, w] -reshape, transpose-> [n, 4,
- * h, w, 16] is the factors n 4 h w 16 in their old order: nothing at all
+ *     [n, 4, h, w, 16] -transpose-> [n, 4, 16, h, w] -reshape-> [n, 64, h, w]
+ *         -reshape, transpose-> [n, 4, h, w, 16]
+ *     is the factors n 4 h w 16 in their old order: nothing at all
  *
  * It replaces the chain when it has fewer transposes, or as many and fewer reshapes: that is the measure,
  * and so the rules end. Known limits: a reshape that cuts dims where no common factor is (4x6 as 6x4), or
@@ -125,8 +127,8 @@ static bool regroup(view *v, const ash_dim *dims, unsigned rank) {
     return rest.size == 1 && next == old.len;
 }
 
-/* Neighbours in the result that are neighbours in the source become one factor, of the first one's place.
- */
+/* Neighbours in the result that are neighbours in the source become one factor, of the first one's
+ * place. */
 static bool merge(view *v) {
     view old = *v;
     v->len = 0;

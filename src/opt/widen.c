@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* widen: convolutions and matrix products in other dtypes are computed in f32, for which there are tiles.
  *
  *     f16, bf16:  op(x, w)      ->  cast(op(cast(x), cast(w)))
@@ -16,8 +17,7 @@ enum { DEPTH = 16 }; /* operands that are followed for a bound */
 
 static const double EXACT = 1 << 24; /* integers up to here are f32 */
 
-/* --- bounds of integers
- * ------------------------------------------------------------------------------------ */
+/* --- bounds of integers --------------------------------------------------------------------------- */
 
 typedef struct interval {
     double low, high;
@@ -72,8 +72,7 @@ static bool interval_of(const ash_graph *from, ash_value value, unsigned depth, 
     }
 }
 
-/* --- rewriting
- * --------------------------------------------------------------------------------------------- */
+/* --- rewriting ------------------------------------------------------------------------------------ */
 
 static ash_value cast(ash_rewrite *rw, ash_value x, ash_dtype dtype) {
     const ash_attr attrs[] = {ASH_ATTR_I(DTYPE, dtype)};

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* winograd: convolutions of 3 x 3 windows compute tiles of outputs from fewer multiplications.
  *
  *     conv(x, w)  ->  winograd(x, w)        stride, dilation and groups of 1, f32, blocked channels
@@ -67,8 +68,9 @@ static double most(const ash_graph *from, ash_dim dim) {
 }
 
 static bool read_conv(const ash_graph *from, const ash_node *node, conv *v) {
+    if (node->op != ASH_OP_CONV) return false;
     const ash_type *w = ash_graph__type(from, node->ins[1]), *y = ash_graph__type(from, node->out);
-    if (node->op != ASH_OP_CONV || y->dtype != ASH_F32) return false;
+    if (y->dtype != ASH_F32) return false;
     *v = (conv){.o = ash_node_int(node, ASH_ATTR_O),
                 .x_block = ash_node_int(node, ASH_ATTR_X_BLOCK),
                 .y_block = ash_node_int(node, ASH_ATTR_Y_BLOCK),
@@ -91,8 +93,7 @@ static bool read_conv(const ash_graph *from, const ash_node *node, conv *v) {
 /* Cycles of one convolution, from what was measured: two multiply-adds of vectors a cycle, or `STREAM`
  * bytes of weights, which come from memory or the last cache at every execution; and the transforms, in
  * cycles a vector and point: `WEIGHTS` for each block of `TILES` tiles, `INPUT` for each `CHANNELS`
- * outputs, `OUTPUT`.
- */
+ * outputs, `OUTPUT`. */
 enum { STREAM = 6, WEIGHTS = 7, TILES = 24, INPUT = 10, CHANNELS = 128, OUTPUT = 5 };
 static const double worth = 0.8; /* of the direct convolution's cycles: with more, it stays */
 

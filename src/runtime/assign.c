@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* accesses → dependences → streams → waits → events
  *
  * Two steps depend on each other when they touch a common byte of one root and one of them writes it. The

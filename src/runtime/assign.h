@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Which stream runs each main step, and which steps wait for which: decided once, at prepare, from the
  * access records. The memory planner, the checkers and the executions all follow this one schedule. */
 #ifndef ASH_ASSIGN_H

@@ -1,4 +1,6 @@
+/* SPDX-License-Identifier: MIT */
 /* What a plan's addresses are made of: arenas, inputs, parameters. */
+#include "base/file.h"
 #include "plan.h"
 
 void ash_plan__set_base(ash_plan *plan, uint32_t root, void *base) {
@@ -20,11 +22,11 @@ void ash_plan__present_type(const ash_plan *plan, uint32_t buffer, ash_type *typ
 /* --- arenas ----------------------------------------------------------------------------------- */
 
 uint64_t ash_plan_arena_size(const ash_plan *plan) {
-    return plan->block_size;
+    return plan ? plan->block_size : 0;
 }
 
 uint64_t ash_plan_arena_align(const ash_plan *plan) {
-    return plan->block_align;
+    return plan ? plan->block_align : 0;
 }
 
 static void drop_arenas(ash_plan *plan) {
@@ -37,7 +39,7 @@ static void drop_arenas(ash_plan *plan) {
         ash_storage_release(plan->arenas[i].storage);
         plan->arenas[i].storage = NULL;
     }
-    plan->arenas_ready = false;
+    plan->arenas_ready = plan->spans_known = false;
 }
 
 static ash_status make_storages(ash_plan *plan, ash_diag *diag) {
@@ -68,6 +70,7 @@ ash_status ash_plan__need_arenas(ash_plan *plan, ash_diag *diag) {
         status = ash_storage__data(plan->arenas[place->arena].storage, &start, diag);
         if (status == ASH_OK) ash_plan__set_base(plan, b, (char *)start + place->offset);
     }
+    if (status == ASH_OK) status = ash_plan__check_own_memory(plan, diag);
     if (status != ASH_OK) {
         drop_arenas(plan);
         return status;
@@ -79,20 +82,26 @@ ash_status ash_plan__need_arenas(ash_plan *plan, ash_diag *diag) {
     return ASH_OK;
 }
 
-ash_status ash_plan_bind_arena(ash_plan *plan, void *memory, uint64_t size, ash_diag *diag) {
-    ASH_FAIL_IF(!plan, diag, ASH_ERROR_INVALID_ARGUMENT, "the plan is NULL");
+static ash_status bind_arena(ash_plan *plan, void *memory, uint64_t size, ash_diag *diag) {
+    ASH_TRY(ash_open__check(plan, diag));
     ASH_FAIL_IF(memory && (uintptr_t)memory % plan->block_align != 0, diag, ASH_ERROR_INVALID_ARGUMENT,
                 "the arena's address is no multiple of %llu bytes", (unsigned long long)plan->block_align);
     ASH_FAIL_IF(memory && size < plan->block_size, diag, ASH_ERROR_OUT_OF_RANGE,
                 "an arena of %llu bytes was given, %llu are needed", (unsigned long long)size,
                 (unsigned long long)plan->block_size);
+    ASH_FAIL_IF(plan->arenas_ready, diag, ASH_ERROR_STATE,
+                "the arena is in use: bind it before inputs are set, or release all");
+    ASH_TRY(ash_plan__check_block_memory(plan, ASH_TENANT_ARENA, memory, plan->block_size, diag));
+    plan->block = memory;
+    plan->spans_known = false;
+    if (plan->opening) plan->opening->block_bytes = size;
+    return ASH_OK;
+}
+
+ash_status ash_plan_bind_arena(ash_plan *plan, void *memory, uint64_t size, ash_diag *diag) {
+    ASH_NEED(diag, plan);
     pthread_mutex_lock(&plan->lock);
-    ash_status status = ASH_OK;
-    if (plan->arenas_ready)
-        status = ash_fail(diag, ASH_ERROR_STATE,
-                          "the arena is in use: bind it before inputs are set, or release all");
-    else
-        plan->block = memory;
+    ash_status status = bind_arena(plan, memory, size, diag);
     pthread_mutex_unlock(&plan->lock);
     return status;
 }
@@ -102,6 +111,7 @@ ash_status ash_plan_bind_arena(ash_plan *plan, void *memory, uint64_t size, ash_
 static void forget_inputs(ash_plan *plan) {
     for (size_t i = 0; i < plan->n_inputs; i++)
         if (!plan->inputs[i].bound) plan->inputs[i].given = false;
+    ash_open__forget(plan);
 }
 
 static uint64_t arena_bytes(const ash_plan *plan) {
@@ -135,6 +145,7 @@ static ash_status save_outputs(ash_plan *plan, ash_diag *diag) {
         if (bytes) memcpy((char *)start + index->saved[i], plan->base[place->root] + within, bytes);
     }
     plan->saved = storage;
+    plan->spans_known = false;
     return ASH_OK;
 }
 
@@ -153,7 +164,7 @@ static ash_status release_intermediates(ash_plan *plan, uint64_t *released, ash_
 }
 
 ash_status ash_plan_release_intermediates(ash_plan *plan, uint64_t *released, ash_diag *diag) {
-    ASH_FAIL_IF(!plan, diag, ASH_ERROR_INVALID_ARGUMENT, "the plan is NULL");
+    ASH_NEED(diag, plan);
     uint64_t bytes = 0;
     pthread_mutex_lock(&plan->lock);
     ash_status status = release_intermediates(plan, &bytes, diag);
@@ -163,7 +174,7 @@ ash_status ash_plan_release_intermediates(ash_plan *plan, uint64_t *released, as
 }
 
 ash_status ash_plan_release_all(ash_plan *plan, uint64_t *released, ash_diag *diag) {
-    ASH_FAIL_IF(!plan, diag, ASH_ERROR_INVALID_ARGUMENT, "the plan is NULL");
+    ASH_NEED(diag, plan);
     pthread_mutex_lock(&plan->lock);
     uint64_t bytes = plan->arenas_ready ? arena_bytes(plan) : 0;
     if (plan->saved) bytes += ash_storage_size(plan->saved);
@@ -174,9 +185,10 @@ ash_status ash_plan_release_all(ash_plan *plan, uint64_t *released, ash_diag *di
     ash_storage_release(plan->saved);
     ash_plan__own_weights(plan);
     ash_plan__free_weights(plan, plan->weights);
+    ash_plan__free_room(plan);
     plan->saved = NULL;
     plan->weights = NULL;
-    plan->weights_ready = plan->executed = false;
+    plan->weights_ready = plan->executed = plan->spans_known = false;
     ash_plan__refresh_views(plan);
     pthread_mutex_unlock(&plan->lock);
     if (released) *released = bytes;
@@ -186,54 +198,55 @@ ash_status ash_plan_release_all(ash_plan *plan, uint64_t *released, ash_diag *di
 /* --- inputs ----------------------------------------------------------------------------------- */
 
 size_t ash_plan_input_count(const ash_plan *plan) {
-    return plan->n_inputs;
+    if (!plan) return 0;
+    return plan->opening ? plan->opening->n_inputs : plan->n_inputs;
 }
 
 const char *ash_plan_input_name(const ash_plan *plan, size_t position) {
+    if (!plan) return NULL;
+    if (plan->opening) return ash_open__input_name(plan, position);
     return position < plan->n_inputs ? plan->program->buffers.at[plan->program->inputs.at[position]].name
                                      : NULL;
 }
 
 ash_status ash_plan_input_position(const ash_plan *plan, const char *name, size_t *out, ash_diag *diag) {
-    ASH_FAIL_IF(!plan || !name || !out, diag, ASH_ERROR_INVALID_ARGUMENT, "an argument is NULL");
+    ASH_NEED(diag, plan, name, out);
+    if (plan->opening) return ash_open__find(plan, false, name, out, diag);
     return ash_plan_index__find(&plan->core->index, ASH_NAMED_INPUT, name, out, diag);
 }
 
 uint64_t ash_plan_input_align(const ash_plan *plan, size_t position) {
-    if (position >= plan->n_inputs) return 1;
+    if (!plan) return 0;
+    if (position >= plan->n_inputs) return plan->opening ? ASH_STORAGE_ALIGN : 1;
     return ASH_MAX(plan->program->buffers.at[plan->program->inputs.at[position]].align, 1u);
 }
 
-static ash_status check_position(const ash_plan *plan, size_t position, ash_diag *diag) {
-    ASH_FAIL_IF(!plan, diag, ASH_ERROR_INVALID_ARGUMENT, "the plan is NULL");
-    ASH_FAIL_IF(position >= plan->n_inputs, diag, ASH_ERROR_NOT_FOUND,
-                "there is no input %zu: the plan has %zu", position, plan->n_inputs);
+ash_status ash_plan__check_position(const ash_plan *plan, size_t position, ash_diag *diag) {
+    ASH_NEED(diag, plan);
+    size_t count = ash_plan_input_count(plan);
+    ASH_FAIL_IF(position >= count, diag, ASH_ERROR_NOT_FOUND, "there is no input %zu: the plan has %zu",
+                position, count);
     return ASH_OK;
 }
 
 ash_status ash_plan_input_type(ash_plan *plan, size_t position, ash_type *out, ash_diag *diag) {
-    ASH_TRY(check_position(plan, position, diag));
-    ASH_FAIL_IF(!out, diag, ASH_ERROR_INVALID_ARGUMENT, "the place for the type is NULL");
+    ASH_TRY(ash_plan__check_position(plan, position, diag));
+    ASH_NEED(diag, out);
     uint64_t bytes;
     pthread_mutex_lock(&plan->lock);
-    ash_plan__present_type(plan, plan->program->inputs.at[position], out, &bytes);
+    if (plan->opening)
+        ash_open__input_type(plan, position, out);
+    else
+        ash_plan__present_type(plan, plan->program->inputs.at[position], out, &bytes);
     pthread_mutex_unlock(&plan->lock);
     return ASH_OK;
 }
 
 /* "input 2 (tokens)" belongs to a failure: the name goes to the diagnostic's node. */
-static ash_status check_size(const ash_plan *plan, size_t position, const void *data, uint64_t size,
-                             ash_diag *diag) {
-    ash_type type;
-    uint64_t bytes;
-    ash_plan__present_type(plan, plan->program->inputs.at[position], &type, &bytes);
-    ash_status status = ASH_OK;
-    if (size != bytes)
-        status = ash_fail(diag, ASH_ERROR_INVALID_ARGUMENT, "%llu bytes given, the input has %llu",
-                          (unsigned long long)size, (unsigned long long)bytes);
-    else if (!data && size)
-        status = ash_fail(diag, ASH_ERROR_INVALID_ARGUMENT, "%llu bytes at the address NULL",
-                          (unsigned long long)size);
+static ash_status check_input(const ash_plan *plan, size_t position, const ash_type *type, const void *data,
+                              uint64_t size, ash_diag *diag) {
+    ash_status status = ash_plan__check_given(plan, plan->program->inputs.at[position], type, data, size,
+                                              "was given, the input is", diag);
     if (status != ASH_OK)
         ash_diag__add_node(diag, ash_plan_input_name(plan, position), "input", ASH_NO_OFFSET);
     return status;
@@ -254,6 +267,7 @@ ash_status ash_plan__unbind_input(ash_plan *plan, size_t position, ash_diag *dia
     void *start;
     ASH_TRY(ash_storage__data(plan->arenas[place->arena].storage, &start, diag));
     plan->inputs[position] = (ash_plan_input_state){0};
+    ash_plan__hold_input(plan, position, NULL, NULL);
     ash_storage_release(plan->own[b]);
     plan->own[b] = NULL;
     ash_plan__set_base(plan, b, (char *)start + place->offset);
@@ -261,36 +275,78 @@ ash_status ash_plan__unbind_input(ash_plan *plan, size_t position, ash_diag *dia
     return ASH_OK;
 }
 
-ash_status ash_plan_set_input(ash_plan *plan, size_t position, const void *data, uint64_t size,
-                              ash_diag *diag) {
-    ASH_TRY(check_position(plan, position, diag));
-    pthread_mutex_lock(&plan->lock);
-    ash_status status;
-    ASH_TRY_DONE(check_size(plan, position, data, size, diag));
-    ASH_TRY_DONE(ash_plan__unbind_input(plan, position, diag));
-    if (size) memmove(plan->base[plan->program->inputs.at[position]], data, size); /* maybe its own view */
+ash_status ash_plan__set_input(ash_plan *plan, size_t position, const ash_type *type, const void *data,
+                               uint64_t size, ash_diag *diag) {
+    uint32_t b = plan->program->inputs.at[position];
+    ASH_TRY(check_input(plan, position, type, data, size, diag));
+    ASH_TRY(ash_file_check_given(plan->context, data, size, diag));
+    /* The bytes may be those of its own view, which only the binding holds. */
+    ash_plan_lent lent = plan->lent[position];
+    if (lent.file) ash_file_retain(lent.file);
+    if (lent.storage) ash_storage_retain(lent.storage);
+    ash_status status = ash_plan__unbind_input(plan, position, diag);
+    if (status == ASH_OK && size) memmove(plan->base[b], data, size);
+    ash_file_release(lent.file);
+    ash_storage_release(lent.storage);
+    ASH_TRY(status);
     bool given = ash_plan__is_given(plan, position);
     ash_plan__give(plan, position, NULL);
-    if (!given) ash_plan__refresh_views_of(plan, plan->program->inputs.at[position]);
-done:
+    if (!given) ash_plan__refresh_views_of(plan, b);
+    return ASH_OK;
+}
+
+ash_status ash_plan__give_input(ash_plan *plan, size_t position, const ash_type *type, const void *data,
+                                uint64_t size, bool bind, ash_storage *storage, ash_diag *diag) {
+    bool direct = true;
+    if (plan->opening)
+        ASH_TRY(ash_open__give(plan, position, type, data, size, bind, storage, &direct, diag));
+    if (!direct) return ASH_OK;
+    return bind ? ash_plan__bind_input(plan, position, type, data, size, storage, diag)
+                : ash_plan__set_input(plan, position, type, data, size, diag);
+}
+
+ash_status ash_plan_set_input(ash_plan *plan, size_t position, const ash_type *type, const void *data,
+                              uint64_t size, ash_diag *diag) {
+    ASH_NEED(diag, plan);
+    if (size) ASH_NEED(diag, data);
+    ASH_TRY(ash_plan__check_position(plan, position, diag));
+    pthread_mutex_lock(&plan->lock);
+    ash_status status = ash_plan__give_input(plan, position, type, data, size, false, NULL, diag);
     pthread_mutex_unlock(&plan->lock);
     return status;
 }
 
-ash_status ash_plan_bind_input(ash_plan *plan, size_t position, const void *data, uint64_t size,
-                               ash_diag *diag) {
+/* Whether an address is that of the input's own place, which the caller has from a view. */
+static bool is_own_place(const ash_plan *plan, size_t position, const void *data) {
+    const ash_place *place = &plan->layout.places[plan->program->inputs.at[position]];
+    void *start;
+    return plan->arenas_ready && place->home == ASH_HOME_MAIN &&
+           ash_storage__data(plan->arenas[place->arena].storage, &start, NULL) == ASH_OK &&
+           data == (char *)start + place->offset;
+}
+
+static ash_status use_own_place(ash_plan *plan, size_t position, ash_diag *diag) {
+    ASH_TRY(ash_plan__unbind_input(plan, position, diag));
+    ash_plan__give(plan, position, NULL);
+    ash_plan__refresh_views_of(plan, plan->program->inputs.at[position]);
+    return ASH_OK;
+}
+
+ash_status ash_plan__bind_input(ash_plan *plan, size_t position, const ash_type *type, const void *data,
+                                uint64_t size, ash_storage *storage, ash_diag *diag) {
     static const char nothing[ASH_STORAGE_ALIGN] __attribute__((aligned(ASH_STORAGE_ALIGN)));
-    ASH_TRY(check_position(plan, position, diag));
     uint32_t b = plan->program->inputs.at[position];
     uint64_t align = ash_plan_input_align(plan, position);
-    pthread_mutex_lock(&plan->lock);
-    ash_status status;
-    ASH_TRY_DONE(check_size(plan, position, data, size, diag));
+    ASH_TRY(check_input(plan, position, type, data, size, diag));
+    if (size && is_own_place(plan, position, data)) return use_own_place(plan, position, diag);
     if (size == 0) data = nothing;
-    ASH_FAIL_IF_DONE((uintptr_t)data % align != 0, diag, ASH_ERROR_INVALID_ARGUMENT,
-                     "the address of input \"%.60s\" is no multiple of %llu bytes",
-                     ash_plan_input_name(plan, position), (unsigned long long)align);
-    if (plan->inputs[position].bound != data || !ash_plan__is_given(plan, position)) {
+    ASH_FAIL_IF((uintptr_t)data % align != 0, diag, ASH_ERROR_INVALID_ARGUMENT,
+                "the address of input \"%.60s\" is no multiple of %llu bytes",
+                ash_plan_input_name(plan, position), (unsigned long long)align);
+    ASH_TRY(ash_plan__check_input_memory(plan, position, data, size, diag));
+    ash_file *file = ash_file_at(plan->context, data, size);
+    ash_status status = file ? ash_file_check_bytes(file, data, size, diag) : ASH_OK;
+    if (status == ASH_OK && (plan->inputs[position].bound != data || !ash_plan__is_given(plan, position))) {
         ash_plan_input_state before = plan->inputs[position];
         ash_storage *own = plan->own[b];
         ash_plan__give(plan, position, data);
@@ -299,13 +355,26 @@ ash_status ash_plan_bind_input(ash_plan *plan, size_t position, const void *data
         if (status != ASH_OK) {
             plan->inputs[position] = before;
             plan->own[b] = own;
-            goto done;
+        } else {
+            ash_storage_release(own);
+            ash_plan__set_base(plan, b, (void *)data);
+            ash_plan__refresh_views_of(plan, b);
         }
-        ash_storage_release(own);
-        ash_plan__set_base(plan, b, (void *)data);
-        ash_plan__refresh_views_of(plan, b);
     }
-done:
+    if (status == ASH_OK)
+        ash_plan__hold_input(plan, position, file, storage ? ash_storage_retain(storage) : NULL);
+    else
+        ash_file_release(file);
+    return status;
+}
+
+ash_status ash_plan_bind_input(ash_plan *plan, size_t position, const ash_type *type, const void *data,
+                               uint64_t size, ash_diag *diag) {
+    ASH_NEED(diag, plan);
+    if (size) ASH_NEED(diag, data);
+    ASH_TRY(ash_plan__check_position(plan, position, diag));
+    pthread_mutex_lock(&plan->lock);
+    ash_status status = ash_plan__give_input(plan, position, type, data, size, true, NULL, diag);
     pthread_mutex_unlock(&plan->lock);
     return status;
 }
@@ -329,16 +398,14 @@ void ash_plan__give(ash_plan *plan, size_t position, const void *bound) {
 ash_status ash_plan__check_inputs(const ash_plan *plan, ash_diag *diag) {
     for (size_t i = 0; i < plan->n_inputs; i++) {
         if (ash_plan__is_given(plan, i)) continue;
-        ash_type type;
-        uint64_t bytes, given = plan->inputs[i].bytes;
-        ash_plan__present_type(plan, plan->program->inputs.at[i], &type, &bytes);
+        const ash_type *shape = &plan->program->buffers.at[plan->program->inputs.at[i]].type;
+        ash_type was = {.dtype = shape->dtype, .rank = shape->rank};
+        memcpy(was.dims, plan->inputs[i].dims, was.rank * sizeof *was.dims);
         if (!plan->inputs[i].given)
             ash_fail(diag, ASH_ERROR_STATE, "the input has not been set");
-        else if (given != bytes)
-            ash_fail(diag, ASH_ERROR_STATE, "the input was set with %llu bytes, and now has %llu",
-                     (unsigned long long)given, (unsigned long long)bytes);
         else
-            ash_fail(diag, ASH_ERROR_STATE, "the input was set in another shape, of as many bytes");
+            ash_plan__mismatch(plan->program->dims, shape, plan->vars, &was, ASH_ERROR_STATE,
+                               "was set, the input is now", diag);
         ash_diag__add_node(diag, ash_plan_input_name(plan, i), "input", ASH_NO_OFFSET);
         return ASH_ERROR_STATE;
     }
@@ -348,10 +415,11 @@ ash_status ash_plan__check_inputs(const ash_plan *plan, ash_diag *diag) {
 /* --- parameters ------------------------------------------------------------------------------- */
 
 size_t ash_plan_parameter_count(const ash_plan *plan) {
-    return plan->core->index.n_parameters;
+    return plan ? plan->core->index.n_parameters : 0;
 }
 
 const char *ash_plan_parameter_name(const ash_plan *plan, size_t index) {
+    if (!plan) return NULL;
     const ash_plan_index *known = &plan->core->index;
     return index < known->n_parameters ? plan->program->buffers.at[known->parameters[index]].name : NULL;
 }
@@ -375,14 +443,12 @@ static ash_status own_bytes(ash_plan *plan, uint32_t b, void **out, ash_diag *di
     return ASH_OK;
 }
 
-static ash_status set_parameter(ash_plan *plan, uint32_t b, const void *data, uint64_t size,
-                                ash_diag *diag) {
-    uint64_t bytes = (uint64_t)plan->program->buffers.at[b].bytes;
-    ASH_FAIL_IF(size != bytes, diag, ASH_ERROR_INVALID_ARGUMENT, "%llu bytes given, the parameter has %llu",
-                (unsigned long long)size, (unsigned long long)bytes);
-    ASH_FAIL_IF(!data && size, diag, ASH_ERROR_INVALID_ARGUMENT, "%llu bytes at the address NULL",
-                (unsigned long long)size);
+ash_status ash_plan__set_parameter(ash_plan *plan, uint32_t b, const ash_type *type, const void *data,
+                                   uint64_t size, ash_diag *diag) {
+    ASH_TRY(ash_plan__check_given(plan, b, type, data, size, "was given, the parameter is", diag));
     void *own;
+    ASH_TRY(ash_file_check_given(plan->context, data, size, diag));
+    ASH_TRY(ash_plan__make_room(plan, diag));
     ASH_TRY(own_bytes(plan, b, &own, diag));
     if (size) memmove(own, data, size); /* maybe the parameter's own view */
     const ash_place *place = &plan->layout.places[b];
@@ -395,14 +461,23 @@ static ash_status set_parameter(ash_plan *plan, uint32_t b, const void *data, ui
     return ASH_OK;
 }
 
-ash_status ash_plan_set_parameter(ash_plan *plan, const char *name, const void *data, uint64_t size,
-                                  ash_diag *diag) {
-    ASH_FAIL_IF(!plan || !name, diag, ASH_ERROR_INVALID_ARGUMENT, "an argument is NULL");
+static ash_status set_named(ash_plan *plan, const char *name, const ash_type *type, const void *data,
+                            uint64_t size, ash_diag *diag) {
     size_t position;
+    ASH_TRY(ash_open__check(plan, diag));
     ASH_TRY(ash_plan_index__find(&plan->core->index, ASH_NAMED_PARAMETER, name, &position, diag));
-    pthread_mutex_lock(&plan->lock);
-    ash_status status = set_parameter(plan, plan->core->index.parameters[position], data, size, diag);
-    pthread_mutex_unlock(&plan->lock);
+    ash_status status =
+        ash_plan__set_parameter(plan, plan->core->index.parameters[position], type, data, size, diag);
     if (status != ASH_OK) ash_diag__add_node(diag, name, "parameter", ASH_NO_OFFSET);
+    return status;
+}
+
+ash_status ash_plan_set_parameter(ash_plan *plan, const char *name, const ash_type *type, const void *data,
+                                  uint64_t size, ash_diag *diag) {
+    ASH_NEED(diag, plan, name);
+    if (size) ASH_NEED(diag, data);
+    pthread_mutex_lock(&plan->lock);
+    ash_status status = set_named(plan, name, type, data, size, diag);
+    pthread_mutex_unlock(&plan->lock);
     return status;
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What a caller sees of a plan's buffers: outputs, inputs in place, intermediate results. */
 #include "base/file.h"
 #include "plan.h"
@@ -139,57 +140,116 @@ static ash_status locked_view(ash_plan *plan, uint32_t buffer, const ash_view **
     return status;
 }
 
-ash_status ash_plan_input(ash_plan *plan, size_t position, ash_view **out, ash_diag *diag) {
-    ASH_FAIL_IF(!plan || !out, diag, ASH_ERROR_INVALID_ARGUMENT, "an argument is NULL");
-    ASH_FAIL_IF(position >= plan->n_inputs, diag, ASH_ERROR_NOT_FOUND,
-                "there is no input %zu: the plan has %zu", position, plan->n_inputs);
-    uint32_t buffer = plan->program->inputs.at[position];
-    ash_status status;
-    pthread_mutex_lock(&plan->lock);
+/* --- views of one plan that go on in the next ---------------------------------------------------- */
+
+/* The buffers that are inputs and outputs, by number: inputs come first. */
+static uint32_t boundary(const ash_plan *plan, size_t i) {
+    const ash_program *p = plan->program;
+    return i < p->inputs.len ? p->inputs.at[i] : p->outputs.at[i - p->inputs.len];
+}
+
+/* How many of them both have: none while `plan` is that of an empty graph. */
+static size_t boundaries(const ash_plan *plan, const ash_plan *next) {
+    const ash_program *a = plan->program, *b = next->program;
+    bool same = a->inputs.len == b->inputs.len && a->outputs.len == b->outputs.len;
+    return same ? a->inputs.len + a->outputs.len : 0;
+}
+
+ash_status ash_plan__expect_views(const ash_plan *plan, ash_plan *next, ash_diag *diag) {
+    ash_opening *o = plan->opening;
+    size_t n = boundaries(plan, next);
     ash_view *view;
-    ASH_TRY_DONE(ash_plan__view(plan, buffer, &view, diag));
-    ASH_TRY_DONE(ash_plan__unbind_input(plan, position, diag));
+    ash_mem_free(o->allocator, o->taken, o->n_taken, sizeof *o->taken);
+    o->n_taken = next->n_buffers;
+    o->taken = ash_mem_calloc(o->allocator, o->n_taken, sizeof *o->taken);
+    if (!o->taken || !ash_vec_reserve(o->allocator, &o->strays, n)) return ASH_NO_MEMORY(diag);
+    for (size_t i = 0; i < n; i++)
+        if (plan->views[boundary(plan, i)]) ASH_TRY(ash_plan__view(next, boundary(next, i), &view, diag));
+    return ASH_OK;
+}
+
+/* Where two views would be of one buffer now, who comes first has it; the other stays, without bytes, for
+ * those who still hold it. */
+void ash_plan__take_views(ash_plan *plan, ash_plan *next) {
+    ash_opening *o = plan->opening;
+    for (size_t i = 0; i < boundaries(plan, next); i++) {
+        uint32_t from = boundary(plan, i), to = boundary(next, i);
+        ash_view *view = plan->views[from];
+        if (!view) continue;
+        plan->views[from] = NULL;
+        if (o->taken[to]) {
+            ash_view__retarget(view, NULL, 0);
+            o->strays.at[o->strays.len++] = view;
+            continue;
+        }
+        o->taken[to] = true;
+        ash_view_release(next->views[to]);
+        next->views[to] = view;
+        if (next->program->buffers.at[to].kind != ASH_BUFFER_INPUT) ash_view__protect(view);
+    }
+}
+
+static ash_status input_view(ash_plan *plan, size_t position, ash_view **out, ash_diag *diag) {
+    ASH_TRY(ash_open__ready(plan, false, diag));
+    uint32_t buffer = plan->program->inputs.at[position];
+    ASH_TRY(ash_plan__view(plan, buffer, out, diag));
+    ASH_TRY(ash_plan__unbind_input(plan, position, diag));
     ash_plan__give(plan, position, NULL);
     ash_plan__refresh_views_of(plan, buffer);
-    *out = view;
-done:
+    return ASH_OK;
+}
+
+ash_status ash_plan_input(ash_plan *plan, size_t position, ash_view **out, ash_diag *diag) {
+    ASH_NEED(diag, plan, out);
+    ASH_FAIL_IF(position >= ash_plan_input_count(plan), diag, ASH_ERROR_NOT_FOUND,
+                "there is no input %zu: the plan has %zu", position, ash_plan_input_count(plan));
+    ash_view *view;
+    pthread_mutex_lock(&plan->lock);
+    ash_status status = input_view(plan, position, &view, diag);
     pthread_mutex_unlock(&plan->lock);
+    if (status == ASH_OK) *out = view;
     return status;
 }
 
 /* --- outputs ---------------------------------------------------------------------------------- */
 
 size_t ash_plan_output_count(const ash_plan *plan) {
-    return plan->program->outputs.len;
+    if (!plan) return 0;
+    return plan->opening ? ash_graph_output_count(plan->opening->graph) : plan->program->outputs.len;
 }
 
 const char *ash_plan_output_name(const ash_plan *plan, size_t position) {
+    const char *name;
+    if (!plan) return NULL;
+    if (plan->opening) return ash_graph_output_at(plan->opening->graph, position, &name), name;
     return position < plan->program->output_names.len ? plan->program->output_names.at[position] : NULL;
 }
 
 ash_status ash_plan_output_position(const ash_plan *plan, const char *name, size_t *out, ash_diag *diag) {
-    ASH_FAIL_IF(!plan || !name || !out, diag, ASH_ERROR_INVALID_ARGUMENT, "an argument is NULL");
+    ASH_NEED(diag, plan, name, out);
+    if (plan->opening) return ash_open__find(plan, true, name, out, diag);
     return ash_plan_index__find(&plan->core->index, ASH_NAMED_OUTPUT, name, out, diag);
 }
 
 static ash_status check_output(const ash_plan *plan, size_t position, ash_diag *diag) {
-    ASH_FAIL_IF(!plan, diag, ASH_ERROR_INVALID_ARGUMENT, "the plan is NULL");
-    size_t count = plan->program->outputs.len;
+    ASH_NEED(diag, plan);
+    size_t count = ash_plan_output_count(plan);
     ASH_FAIL_IF(count == 0, diag, ASH_ERROR_NOT_FOUND, "the plan has no outputs");
     ASH_FAIL_IF(position >= count, diag, ASH_ERROR_NOT_FOUND, "there is no output %zu: the plan has %zu",
                 position, count);
-    return ASH_OK;
+    return ash_open__check(plan, diag);
 }
 
 ash_status ash_plan_output(ash_plan *plan, size_t position, const ash_view **out, ash_diag *diag) {
     ASH_TRY(check_output(plan, position, diag));
-    ASH_FAIL_IF(!out, diag, ASH_ERROR_INVALID_ARGUMENT, "the place for the view is NULL");
+    ASH_NEED(diag, out);
     return locked_view(plan, plan->program->outputs.at[position], out, diag);
 }
 
 ash_status ash_plan_outputs(ash_plan *plan, const ash_view **out, size_t room, ash_diag *diag) {
-    ASH_FAIL_IF(!plan || !out, diag, ASH_ERROR_INVALID_ARGUMENT, "an argument is NULL");
-    size_t count = plan->program->outputs.len;
+    ASH_NEED(diag, plan, out);
+    size_t count = ash_plan_output_count(plan);
+    ASH_TRY(ash_open__check(plan, diag));
     ASH_FAIL_IF(room < count, diag, ASH_ERROR_OUT_OF_RANGE, "room for %zu outputs, the plan has %zu", room,
                 count);
     for (size_t i = 0; i < count; i++)
@@ -199,7 +259,7 @@ ash_status ash_plan_outputs(ash_plan *plan, const ash_view **out, size_t room, a
 
 ash_status ash_plan_output_index(const ash_plan *plan, size_t position, uint32_t *out, ash_diag *diag) {
     ASH_TRY(check_output(plan, position, diag));
-    ASH_FAIL_IF(!out, diag, ASH_ERROR_INVALID_ARGUMENT, "the place for the index is NULL");
+    ASH_NEED(diag, out);
     *out = plan->program->outputs.at[position];
     return ASH_OK;
 }
@@ -207,11 +267,12 @@ ash_status ash_plan_output_index(const ash_plan *plan, size_t position, uint32_t
 /* --- buffers ---------------------------------------------------------------------------------- */
 
 uint32_t ash_plan_buffer_count(const ash_plan *plan) {
-    return plan->n_buffers;
+    return plan ? plan->n_buffers : 0;
 }
 
 static ash_status check_buffer(const ash_plan *plan, uint32_t index, ash_diag *diag) {
-    ASH_FAIL_IF(!plan, diag, ASH_ERROR_INVALID_ARGUMENT, "the plan is NULL");
+    ASH_NEED(diag, plan);
+    ASH_TRY(ash_open__check(plan, diag));
     ASH_FAIL_IF(index >= plan->n_buffers, diag, ASH_ERROR_NOT_FOUND,
                 "there is no buffer %u: the plan has %u", index, plan->n_buffers);
     return ASH_OK;
@@ -219,7 +280,7 @@ static ash_status check_buffer(const ash_plan *plan, uint32_t index, ash_diag *d
 
 ash_status ash_plan_buffer_at(const ash_plan *plan, uint32_t index, ash_buffer_info *out, ash_diag *diag) {
     ASH_TRY(check_buffer(plan, index, diag));
-    ASH_FAIL_IF(!out, diag, ASH_ERROR_INVALID_ARGUMENT, "the place for the description is NULL");
+    ASH_NEED(diag, out);
     const ash_buffer *b = &plan->program->buffers.at[index];
     const ash_place *place = &plan->layout.places[index];
     *out = (ash_buffer_info){.role = role_of(b->kind),
@@ -244,8 +305,9 @@ ash_status ash_plan_buffer_at(const ash_plan *plan, uint32_t index, ash_buffer_i
 }
 
 ash_status ash_plan_buffer_index(const ash_plan *plan, ash_value value, uint32_t *out, ash_diag *diag) {
-    ASH_FAIL_IF(!plan || !out, diag, ASH_ERROR_INVALID_ARGUMENT, "an argument is NULL");
+    ASH_NEED(diag, plan, out);
     uint64_t buffer;
+    ASH_TRY(ash_open__check(plan, diag));
     ASH_FAIL_IF(
         !ash_map_get(&plan->core->index.values, value, &buffer), diag, ASH_ERROR_NOT_FOUND,
         "no buffer holds value %u: it does not exist, or was fused or simplified away; ask for it with "
@@ -325,7 +387,7 @@ static ash_status check_intact(const ash_plan *plan, uint32_t buffer, ash_diag *
 
 ash_status ash_plan_buffer_view(ash_plan *plan, uint32_t index, const ash_view **out, ash_diag *diag) {
     ASH_TRY(check_buffer(plan, index, diag));
-    ASH_FAIL_IF(!out, diag, ASH_ERROR_INVALID_ARGUMENT, "the place for the view is NULL");
+    ASH_NEED(diag, out);
     ASH_TRY(check_intact(plan, index, diag));
     return locked_view(plan, index, out, diag);
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* From a program and its kernels to a plan: layout, address tables, steps. */
 #include <stdatomic.h>
 
@@ -6,8 +7,7 @@
 #include "plan.h"
 
 ash_plan_options ash_plan_options_default(void) {
-    return (ash_plan_options){
-        .memory = ash_memory_options_inference(), .optimize = true, .winograd = true, .fuse = true};
+    return (ash_plan_options){0};
 }
 
 const char *ash_plan__step_name(const ash_step *step) {
@@ -27,12 +27,18 @@ bool ash_plan__is_parallel(const ash_plan *plan, const ash_step *step) {
     return ASH_MAX(step->flops / 64, step->bytes / 32) > 2000; /* nanoseconds */
 }
 
+const ash_stop *ash_plan__stop_of(const ash_streams *streams) {
+    return streams->stop_word ? streams->stop_word : &ash_stop__never;
+}
+
 int64_t ash_plan__piece(const ash_plan *plan, const ash_step *step) {
     const double look = 500e3; /* nanoseconds at rates in cache; a few times as many in earnest */
-    double cost = ash_schedule__cost(step);
-    if (cost <= 2 * look) return 0;
+    const double unit = 0.2;   /* nanoseconds of a unit of work */
     int64_t least, most;
     ash_dims_bounds(plan->program->dims, step->chunks, &least, &most);
+    if (most <= 0) return 0;
+    double cost = ASH_MAX(ash_schedule__cost(step), step->chunk_work * unit * (double)most);
+    if (cost <= 2 * look) return 0;
     return ASH_MAX((int64_t)((double)most * look / cost), 1);
 }
 
@@ -176,6 +182,11 @@ static uint32_t table_count(const ash_step *step) {
     return step->kind == ASH_STEP_COPY ? 2 : step->n_buffers;
 }
 
+/* Slots of its table behind those of buffers: what can stop a kernel. */
+static uint32_t table_tail(const ash_program *p, const ash_step *step) {
+    return step->kind == ASH_STEP_KERNEL && p->nests.at[step->nest].polls;
+}
+
 /* Slots of its table before those of buffers: what a function of the host is told. */
 static uint32_t table_lead(const ash_step *step) {
     return step->kind == ASH_STEP_CALL || step->kind == ASH_STEP_SETTLE;
@@ -218,6 +229,7 @@ static void fill_steps(ash_plan *plan) {
             uint32_t buffer = table_buffer(step, k);
             plan->first_entry[plan->layout.places[buffer].root + 1]++;
         }
+        slot += table_tail(p, step);
     }
 }
 
@@ -234,6 +246,7 @@ static void fill_entries(ash_plan *plan, uint32_t *next) {
             uint32_t buffer = table_buffer(step, k), root = plan->layout.places[buffer].root;
             plan->entries[next[root]++] = (ash_plan_entry){root, slot, offset_in_root(plan, buffer)};
         }
+        slot += table_tail(p, step);
     }
 }
 
@@ -243,7 +256,8 @@ static ash_status make_tables(ash_plan *plan, ash_diag *diag) {
     plan->n_steps = p->steps.len - p->prologue;
     for (size_t s = p->prologue; s < p->steps.len; s++) {
         plan->n_entries += table_count(&p->steps.at[s]);
-        plan->n_table += table_lead(&p->steps.at[s]) + table_count(&p->steps.at[s]);
+        plan->n_table +=
+            table_lead(&p->steps.at[s]) + table_count(&p->steps.at[s]) + table_tail(p, &p->steps.at[s]);
         plan->n_settlings += p->steps.at[s].kind == ASH_STEP_SETTLE;
     }
     ASH_FAIL_IF(plan->n_table > UINT32_MAX, diag, ASH_ERROR_OUT_OF_RANGE,
@@ -300,10 +314,11 @@ static ash_status make_state(ash_plan *plan, ash_diag *diag) {
     plan->first_viewed = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->first_viewed);
     plan->next_viewed = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->next_viewed);
     plan->inputs = ash_mem_calloc(a, plan->n_inputs, sizeof *plan->inputs);
+    plan->lent = ash_mem_calloc(a, plan->n_inputs, sizeof *plan->lent);
     plan->timings = ash_mem_calloc(a, p->steps.len - p->prologue, sizeof *plan->timings);
     if (!plan->vars || !plan->old_vars || !plan->result_vars || !plan->base || !plan->blobs || !plan->own ||
         !plan->views || !plan->viewed || !plan->first_viewed || !plan->next_viewed || !plan->inputs ||
-        !plan->timings || !plan->changed)
+        !plan->timings || !plan->changed || !plan->lent)
         return ASH_NO_MEMORY(diag);
     for (uint32_t b = 0; b < plan->n_buffers; b++)
         plan->first_viewed[b] = plan->next_viewed[b] = ASH_NO_BUFFER;
@@ -330,6 +345,17 @@ static void count_commands(const ash_plan *plan, uint32_t *commands) {
     for (uint32_t i = 0; i < s->n_steps; i++)
         commands[s->stream[i]] +=
             1 + plan->poison + (s->event[i] != ASH_NO_EVENT) + s->first_wait[i + 1] - s->first_wait[i];
+}
+
+/* What stops the streams also stops kernels that are on their way. */
+static void point_at_stop(ash_plan *plan) {
+    const ash_program *p = plan->program;
+    size_t slot = 0;
+    for (size_t s = p->prologue; s < p->steps.len; s++) {
+        const ash_step *step = &p->steps.at[s];
+        slot += table_lead(step) + table_count(step);
+        if (table_tail(p, step)) plan->table[slot++] = (void *)ash_plan__stop_of(plan->streams);
+    }
 }
 
 static ash_status make_streams(ash_plan *plan, ash_diag *diag) {
@@ -404,8 +430,9 @@ static ash_status make_core(const ash_allocator *a, ash_program *program, const 
     return ASH_OK;
 }
 
-/* Everything of a plan but its core, with the core's schedule and layout. */
-static ash_status make_rest(ash_plan *plan, ash_diag *diag) {
+/* Everything of a plan but its core, with the core's schedule and layout. `like`: the capture of a replica,
+ * or NULL. */
+static ash_status make_rest(ash_plan *plan, const ash_capture *like, ash_diag *diag) {
     plan->schedule = plan->core->schedule;
     plan->layout = plan->core->layout;
     ASH_TRY(ash_device_open(plan->context, "CPU", &plan->cpu, diag));
@@ -413,12 +440,14 @@ static ash_status make_rest(ash_plan *plan, ash_diag *diag) {
     ASH_TRY(ash_plan__make_calls(plan, diag));
     ASH_TRY(make_tables(plan, diag));
     ASH_TRY(make_arenas(plan, diag));
+    ASH_TRY(ash_plan__make_spans(plan, diag));
     ASH_TRY(ash_plan__find_files(plan, diag));
     ASH_TRY(ash_plan__make_poison(plan, diag));
     ASH_TRY(make_streams(plan, diag));
+    point_at_stop(plan);
     ash_plan__refresh_steps(plan);
     point_at_blobs(plan);
-    return ash_plan__capture(plan, diag);
+    return ash_plan__capture(plan, like, diag);
 }
 
 /* A plan around a core, which it holds, with nothing made yet; NULL when there is no memory. */
@@ -468,7 +497,7 @@ ash_status ash_plan__build(ash_context *context, ash_program *program, const ash
                                     options->keep, options->keep_count, &core->layout, diag));
     ASH_TRY_DONE(ash_plan_index__create(a, program, &core->layout, &core->index, diag));
     plan->report.memory_ns = ash_clock__now() - start;
-    ASH_TRY_DONE(make_rest(plan, diag));
+    ASH_TRY_DONE(make_rest(plan, NULL, diag));
     *out = plan;
     return ASH_OK;
 done:
@@ -490,10 +519,7 @@ static void share_weights(const ash_plan *from, ash_plan *to) {
     }
 }
 
-ash_status ash_plan_replicate(ash_plan *plan, ash_plan **out, ash_diag *diag) {
-    ASH_FAIL_IF(!out, diag, ASH_ERROR_INVALID_ARGUMENT, "the place for the plan is NULL");
-    *out = NULL;
-    ASH_FAIL_IF(!plan, diag, ASH_ERROR_INVALID_ARGUMENT, "the plan is NULL");
+static ash_status replicate(ash_plan *plan, ash_plan **out, ash_diag *diag) {
     atomic_fetch_add(&plan->core->refs, 1);
     ash_plan *twin = new_plan(plan->context, plan->core);
     if (!twin) return ASH_NO_MEMORY(diag);
@@ -501,20 +527,35 @@ ash_status ash_plan_replicate(ash_plan *plan, ash_plan **out, ash_diag *diag) {
     twin->mode = plan->mode;
     twin->progress.cancel = plan->progress.cancel;
     twin->threads = plan->threads;
-    ash_status status = make_rest(twin, diag);
+    ash_status status = plan->opening ? ash_open__copy(plan->opening, &twin->opening, diag) : ASH_OK;
+    if (status == ASH_OK) status = make_rest(twin, plan->capture, diag);
     if (status != ASH_OK) {
         ash_plan_destroy(twin);
         return status;
     }
-    pthread_mutex_lock(&plan->lock);
     twin->report = plan->report;
     if (plan->n_vars) memcpy(twin->vars, plan->vars, plan->n_vars * sizeof *plan->vars);
     share_weights(plan, twin);
-    pthread_mutex_unlock(&plan->lock);
+    if (!plan->weights_ready) status = ash_plan__make_room(plan, diag); /* each makes its own */
+    if (!twin->weights_ready && status == ASH_OK) status = ash_plan__make_room(twin, diag);
+    if (status != ASH_OK) {
+        ash_plan_destroy(twin);
+        return status;
+    }
     ash_plan__unsettle(twin);
     ash_plan__refresh_steps(twin);
     *out = twin;
     return ASH_OK;
+}
+
+ash_status ash_plan_replicate(ash_plan *plan, ash_plan **out, ash_diag *diag) {
+    ASH_NEED(diag, out);
+    *out = NULL;
+    ASH_NEED(diag, plan);
+    pthread_mutex_lock(&plan->lock);
+    ash_status status = replicate(plan, out, diag);
+    pthread_mutex_unlock(&plan->lock);
+    return status;
 }
 
 static void release_storages(ash_plan *plan, ash_storage **list) {
@@ -522,17 +563,18 @@ static void release_storages(ash_plan *plan, ash_storage **list) {
     ash_mem_free(plan->allocator, list, plan->n_buffers, sizeof(ash_storage *));
 }
 
-void ash_plan_destroy(ash_plan *plan) {
-    if (!plan) return;
+void ash_plan__clear(ash_plan *plan) {
     const ash_allocator *a = plan->allocator;
     for (uint32_t i = 0; i < plan->n_viewed; i++) {
         ash_view *view = plan->views[plan->viewed[i]];
+        if (!view) continue; /* it goes on in the next plan */
         ash_view__retarget(view, NULL, 0);
         ash_view_release(view);
     }
     for (uint32_t i = 0; plan->arenas && i < plan->n_arenas; i++)
         ash_storage_release(plan->arenas[i].storage);
     ash_plan__free_weights(plan, plan->weights);
+    ash_plan__free_room(plan);
     ash_storage_release(plan->saved);
     release_storages(plan, plan->blobs);
     release_storages(plan, plan->own);
@@ -541,6 +583,8 @@ void ash_plan_destroy(ash_plan *plan) {
     ash_mem_free(a, plan->viewed, plan->n_buffers, sizeof *plan->viewed);
     ash_mem_free(a, plan->first_viewed, plan->n_buffers, sizeof *plan->first_viewed);
     ash_mem_free(a, plan->next_viewed, plan->n_buffers, sizeof *plan->next_viewed);
+    ash_plan__free_spans(plan);
+    ash_plan__free_lent(plan);
     ash_mem_free(a, plan->arenas, plan->n_arenas, sizeof *plan->arenas);
     ash_mem_free(a, plan->inputs, plan->n_inputs, sizeof *plan->inputs);
     ash_mem_free(a, plan->states, plan->n_states, sizeof *plan->states);
@@ -564,6 +608,25 @@ void ash_plan_destroy(ash_plan *plan) {
     ash_streams__destroy(plan->streams);
     ash_device_close(plan->cpu);
     release_core(a, plan->core);
+}
+
+void ash_plan_destroy(ash_plan *plan) {
+    if (!plan) return;
+    const ash_allocator *a = plan->allocator;
+    ash_plan__clear(plan);
+    ash_open__free(plan->opening);
     pthread_mutex_destroy(&plan->lock);
     ash_mem_free(a, plan, 1, sizeof *plan);
+}
+
+/* All that is not in the handle lies behind it; what points at the plan from there learns where it is. */
+void ash_plan__become(ash_plan *plan, ash_plan *next) {
+    static const size_t handle = offsetof(ash_plan, context);
+    ash_plan__clear(plan);
+    memcpy((char *)plan + handle, (char *)next + handle, sizeof *plan - handle);
+    for (size_t i = 0; i < plan->n_settlings; i++) plan->settlings[i].plan = plan;
+    for (size_t i = 0; i < plan->program->calls.len; i++) plan->calls[i].plan = plan;
+    for (size_t i = 0; plan->leaving && i < plan->n_steps; i++) plan->leaving[i].plan = plan;
+    pthread_mutex_destroy(&next->lock);
+    ash_mem_free(plan->allocator, next, 1, sizeof *next);
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Functions of the caller in a plan.
  *
  * A step that calls one is a launch like any other, of one function for all of them: what it is to call

@@ -1,21 +1,7 @@
+/* SPDX-License-Identifier: MIT */
 /* Mode eager: compile, run, drop. */
+#include "onnx/tensor.h"
 #include "plan.h"
-
-/* The tensor has the input's dtype and present shape. */
-static ash_status check_type(ash_plan *plan, size_t position, const ash_tensor *tensor, ash_diag *diag) {
-    ash_type want;
-    ASH_FAIL_IF(!tensor, diag, ASH_ERROR_INVALID_ARGUMENT, "input %zu is NULL", position);
-    ASH_TRY(ash_plan_input_type(plan, position, &want, diag));
-    const ash_type *have = ash_tensor_type(tensor);
-    bool same = want.dtype == have->dtype && want.rank == have->rank;
-    for (unsigned i = 0; same && i < want.rank; i++) same = want.dims[i] == have->dims[i];
-    if (same) return ASH_OK;
-    ash_fail(diag, want.dtype == have->dtype ? ASH_ERROR_SHAPE : ASH_ERROR_TYPE,
-             "the tensor for the input has another %s",
-             want.dtype == have->dtype ? "shape" : "element type");
-    ash_diag__add_node(diag, ash_plan_input_name(plan, position), "input", ASH_NO_OFFSET);
-    return want.dtype == have->dtype ? ASH_ERROR_SHAPE : ASH_ERROR_TYPE;
-}
 
 static ash_status take_output(ash_plan *plan, size_t position, ash_tensor **out, ash_diag *diag) {
     const ash_view *view;
@@ -34,24 +20,52 @@ static ash_status run_once(ash_plan *plan, const ash_eager_call *call, ash_diag 
     if (call->var_count) ASH_TRY(ash_plan_set_vars(plan, call->vars, call->var_count, diag));
     for (size_t i = 0; i < call->input_count; i++) {
         const ash_tensor *tensor = call->inputs[i];
-        ASH_TRY(check_type(plan, i, tensor, diag));
-        ASH_TRY(ash_plan_set_input(plan, i, ash_tensor_data(tensor), ash_tensor_size(tensor), diag));
+        ASH_FAIL_IF(!tensor, diag, ASH_ERROR_INVALID_ARGUMENT, "input %zu is NULL", i);
+        ASH_TRY(ash_tensor__check(tensor, diag));
+        ASH_TRY(ash_plan_set_input(plan, i, ash_tensor_type(tensor), ash_tensor_data(tensor),
+                                   ash_tensor_size(tensor), diag));
     }
     ASH_TRY(ash_plan_execute(plan, diag));
     for (size_t i = 0; i < call->output_count; i++) ASH_TRY(take_output(plan, i, &call->outputs[i], diag));
     return ASH_OK;
 }
 
-ash_status ash_eager(ash_context *context, const ash_graph *graph, const ash_plan_options *options,
-                     const ash_eager_call *call, ash_diag *diag) {
-    ASH_FAIL_IF(!call || (call->input_count && !call->inputs) || (call->output_count && !call->outputs),
-                diag, ASH_ERROR_INVALID_ARGUMENT, "the call, its inputs or its outputs are NULL");
-    for (size_t i = 0; i < call->output_count; i++) call->outputs[i] = NULL;
+static ash_status prepare_and_run(ash_context *context, const ash_graph *graph,
+                                  const ash_plan_options *options, const ash_eager_call *call,
+                                  ash_diag *diag) {
     ash_plan *plan;
     ASH_TRY(ash_plan_prepare(context, graph, options, &plan, diag));
     ash_status status = run_once(plan, call, diag);
     if (status == ASH_OK && call->report) *call->report = ash_plan_describe(plan);
     ash_plan_destroy(plan);
+    return status;
+}
+
+/* The tensors say the sizes. */
+static ash_status close_and_run(ash_context *context, const ash_graph *graph,
+                                const ash_plan_options *options, const ash_eager_call *call,
+                                ash_diag *diag) {
+    const ash_allocator *a = graph->allocator;
+    ash_graph *closed = NULL;
+    const ash_type **types = ash_mem_calloc(a, call->input_count, sizeof *types);
+    if (!types) return ASH_NO_MEMORY(diag);
+    for (size_t i = 0; i < call->input_count; i++)
+        types[i] = call->inputs[i] ? ash_tensor_type(call->inputs[i]) : NULL;
+    ash_status status = ash_graph_close(graph, types, call->input_count, &closed, diag);
+    ash_mem_free(a, types, call->input_count, sizeof *types);
+    if (status == ASH_OK) status = prepare_and_run(context, closed, options, call, diag);
+    ash_graph_destroy(closed);
+    return status;
+}
+
+ash_status ash_eager(ash_context *context, const ash_graph *graph, const ash_plan_options *options,
+                     const ash_eager_call *call, ash_diag *diag) {
+    ASH_NEED(diag, call);
+    if (call->input_count) ASH_NEED(diag, call->inputs);
+    if (call->output_count) ASH_NEED(diag, call->outputs);
+    for (size_t i = 0; i < call->output_count; i++) call->outputs[i] = NULL;
+    ash_status status = ash_graph_is_open(graph) ? close_and_run(context, graph, options, call, diag)
+                                                 : prepare_and_run(context, graph, options, call, diag);
     for (size_t i = 0; status != ASH_OK && i < call->output_count; i++) {
         ash_tensor_destroy(call->outputs[i]);
         call->outputs[i] = NULL;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Running a plan: the steps are issued to their streams.
  *
  * What can be known ahead is: addresses in tables, chunk counts, streams and waits. What is left per step
@@ -34,7 +35,7 @@ static void issue_all(ash_plan *plan, bool timed) {
     }
 }
 
-ash_status ash_plan__capture(ash_plan *plan, ash_diag *diag) {
+ash_status ash_plan__capture(ash_plan *plan, const ash_capture *like, ash_diag *diag) {
     bool graph = plan->mode == ASH_MODE_GRAPH;
     if (!graph && plan->schedule.streams == 1) return ASH_OK;
     ASH_FAIL_IF(graph && plan->poison, diag, ASH_ERROR_UNSUPPORTED,
@@ -45,7 +46,7 @@ ash_status ash_plan__capture(ash_plan *plan, ash_diag *diag) {
     if (status == ASH_ERROR_UNSUPPORTED && !graph) return ASH_OK; /* issued each time */
     ASH_TRY(status);
     issue_all(plan, false);
-    return streams->capture_end(streams, &plan->capture, diag);
+    return streams->capture_end(streams, like, &plan->capture, diag);
 }
 
 static ash_status run(ash_plan *plan, ash_profile *profile, ash_diag *diag) {
@@ -69,11 +70,11 @@ static ash_status run(ash_plan *plan, ash_profile *profile, ash_diag *diag) {
 
 /* --- variables -------------------------------------------------------------------------------- */
 
-static ash_status find_var(const ash_plan *plan, const ash_var_binding *binding, size_t *out,
-                           ash_diag *diag) {
+ash_status ash_plan__find_var(const ash_dims *dims, const ash_var_binding *binding, size_t *out,
+                              ash_diag *diag) {
     ASH_FAIL_IF(!binding->name, diag, ASH_ERROR_INVALID_ARGUMENT, "a variable's name is NULL");
-    for (size_t i = 0; i < plan->n_vars; i++) {
-        const ash_var *var = ash_dims_var(plan->program->dims, i);
+    for (size_t i = 0; i < ash_dims_var_count(dims); i++) {
+        const ash_var *var = ash_dims_var(dims, i);
         if (strcmp(var->name, binding->name) != 0) continue;
         ASH_FAIL_IF(var->settled, diag, ASH_ERROR_INVALID_ARGUMENT,
                     "variable \"%.80s\" depends on data: executions settle it", binding->name);
@@ -86,14 +87,26 @@ static ash_status find_var(const ash_plan *plan, const ash_var_binding *binding,
     return ash_fail(diag, ASH_ERROR_NOT_FOUND, "the plan has no variable \"%.100s\"", binding->name);
 }
 
+/* No variable is named twice. */
+static ash_status check_once(const ash_var_binding *vars, size_t count, ash_diag *diag) {
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < i; k++)
+            ASH_FAIL_IF(!strcmp(vars[k].name, vars[i].name), diag, ASH_ERROR_INVALID_ARGUMENT,
+                        "variable \"%.80s\" is given twice, as %lld and as %lld", vars[i].name,
+                        (long long)vars[k].value, (long long)vars[i].value);
+    return ASH_OK;
+}
+
 /* Checks all, then changes all. */
-static ash_status bind_vars(ash_plan *plan, const ash_var_binding *vars, size_t count, ash_diag *diag) {
+ash_status ash_plan__bind_vars(ash_plan *plan, const ash_var_binding *vars, size_t count, ash_diag *diag) {
     size_t index;
-    ASH_FAIL_IF(count && !vars, diag, ASH_ERROR_INVALID_ARGUMENT, "the list of variables is NULL");
-    for (size_t i = 0; i < count; i++) ASH_TRY(find_var(plan, &vars[i], &index, diag));
+    if (count) ASH_NEED(diag, vars);
+    for (size_t i = 0; i < count; i++)
+        ASH_TRY(ash_plan__find_var(plan->program->dims, &vars[i], &index, diag));
+    ASH_TRY(check_once(vars, count, diag));
     bool changed = false;
     for (size_t i = 0; i < count; i++) {
-        if (find_var(plan, &vars[i], &index, NULL) != ASH_OK) continue;
+        if (ash_plan__find_var(plan->program->dims, &vars[i], &index, NULL) != ASH_OK) continue;
         changed |= plan->vars[index] != vars[i].value;
         plan->vars[index] = vars[i].value;
     }
@@ -104,25 +117,60 @@ static ash_status bind_vars(ash_plan *plan, const ash_var_binding *vars, size_t 
     return ASH_OK;
 }
 
+/* A plan of an open graph has the graph's variables, then those that only its present program has: sizes
+ * that depend on data. */
+static size_t own_vars(const ash_plan *plan) {
+    return plan->opening ? plan->opening->n_vars : 0;
+}
+
+/* The number of variables of the program that are listed, or, when `nth` is not NULL, which is the nth. */
+static size_t program_vars(const ash_plan *plan, const size_t *nth) {
+    size_t count = 0;
+    for (size_t i = 0; i < plan->n_vars; i++) {
+        if (plan->opening && !ash_dims_var(plan->program->dims, i)->settled) continue;
+        if (nth && count == *nth) return i;
+        count++;
+    }
+    return count;
+}
+
 size_t ash_plan_var_count(const ash_plan *plan) {
-    return plan->n_vars;
+    return plan ? own_vars(plan) + program_vars(plan, NULL) : 0;
+}
+
+static void describe_var(const ash_plan *plan, size_t index, ash_plan_var *out) {
+    size_t own = own_vars(plan), nth = index - own;
+    size_t i = index < own ? index : plan->opening ? program_vars(plan, &nth) : index;
+    const ash_dims *dims = index < own ? plan->opening->graph->dims : plan->program->dims;
+    const ash_var *var = ash_dims_var(dims, i);
+    *out = (ash_plan_var){.name = var->name,
+                          .min = var->min,
+                          .max = var->max,
+                          .value = index < own ? plan->opening->sizes[i] : plan->vars[i],
+                          .settled = var->settled,
+                          .open = var->open};
 }
 
 ash_status ash_plan_var_at(ash_plan *plan, size_t index, ash_plan_var *out, ash_diag *diag) {
-    ASH_FAIL_IF(!plan || !out, diag, ASH_ERROR_INVALID_ARGUMENT, "an argument is NULL");
-    ASH_FAIL_IF(index >= plan->n_vars, diag, ASH_ERROR_NOT_FOUND,
-                "there is no variable %zu: the plan has %zu", index, plan->n_vars);
-    const ash_var *var = ash_dims_var(plan->program->dims, index);
+    ASH_NEED(diag, plan, out);
     pthread_mutex_lock(&plan->lock);
-    *out = (ash_plan_var){var->name, var->min, var->max, plan->vars[index], var->settled};
+    size_t count = ash_plan_var_count(plan);
+    if (index < count) describe_var(plan, index, out);
     pthread_mutex_unlock(&plan->lock);
+    ASH_FAIL_IF(index >= count, diag, ASH_ERROR_NOT_FOUND, "there is no variable %zu: the plan has %zu",
+                index, count);
     return ASH_OK;
 }
 
+static ash_status set_vars(ash_plan *plan, const ash_var_binding *vars, size_t count, ash_diag *diag) {
+    return plan->opening ? ash_open__set_vars(plan, vars, count, diag)
+                         : ash_plan__bind_vars(plan, vars, count, diag);
+}
+
 ash_status ash_plan_set_vars(ash_plan *plan, const ash_var_binding *vars, size_t count, ash_diag *diag) {
-    ASH_FAIL_IF(!plan, diag, ASH_ERROR_INVALID_ARGUMENT, "the plan is NULL");
+    ASH_NEED(diag, plan);
     pthread_mutex_lock(&plan->lock);
-    ash_status status = bind_vars(plan, vars, count, diag);
+    ash_status status = set_vars(plan, vars, count, diag);
     pthread_mutex_unlock(&plan->lock);
     return status;
 }
@@ -139,10 +187,18 @@ void ash_plan__note_incomplete(ash_plan *plan) {
     ash_plan__refresh_views(plan);
 }
 
+/* Who asks does not wait for executions, but for the moment in which a plan is replaced. */
 void ash_plan_progress(const ash_plan *plan, uint64_t *done, uint64_t *total) {
-    *total = plan->n_steps;
-    uint64_t begun = atomic_load_explicit(&plan->begun, memory_order_relaxed);
-    *done = ASH_MIN(plan->streams->done(plan->streams) - begun, *total);
+    uint64_t over = 0, all = 0;
+    if (plan && plan->opening) pthread_mutex_lock(&plan->opening->changed);
+    if (plan) {
+        uint64_t begun = atomic_load_explicit(&plan->begun, memory_order_relaxed);
+        all = plan->n_steps;
+        over = ASH_MIN(plan->streams->done(plan->streams) - begun, all);
+    }
+    if (plan && plan->opening) pthread_mutex_unlock(&plan->opening->changed);
+    if (done) *done = over;
+    if (total) *total = all;
 }
 
 /* What the caller can get wrong comes first; then the bytes are written. */
@@ -166,49 +222,64 @@ static ash_status execute(ash_plan *plan, ash_profile *profile, ash_diag *diag) 
     if (plan->n_vars) memcpy(plan->result_vars, plan->vars, plan->n_vars * sizeof *plan->vars);
     ash_storage_release(plan->saved);
     plan->saved = NULL;
+    plan->spans_known = false;
     ash_plan__refresh_views(plan);
     return ASH_OK;
 }
 
-static ash_status execute_all(ash_plan *plan, const ash_var_binding *vars, size_t count,
-                              ash_profile *profile, ash_diag *diag) {
-    ASH_FAIL_IF(!plan, diag, ASH_ERROR_INVALID_ARGUMENT, "the plan is NULL");
-    pthread_mutex_lock(&plan->lock);
+/* Executes with other values, which are taken back when that fails. */
+static ash_status execute_bound(ash_plan *plan, const ash_var_binding *vars, size_t count,
+                                ash_profile *profile, ash_diag *diag) {
     size_t bytes = plan->n_vars * sizeof *plan->vars;
-    if (count) memcpy(plan->old_vars, plan->vars, bytes);
-    ash_status status = count ? bind_vars(plan, vars, count, diag) : ASH_OK;
-    if (status == ASH_OK) {
-        status = execute(plan, profile, diag);
-        if (status != ASH_OK && count && memcmp(plan->old_vars, plan->vars, bytes) != 0) {
-            memcpy(plan->vars, plan->old_vars, bytes);
-            if (!plan->executed) ash_plan__unsettle(plan);
-            ash_plan__refresh_steps(plan);
-            ash_plan__refresh_views(plan);
-        }
+    if (bytes) memcpy(plan->old_vars, plan->vars, bytes);
+    ASH_TRY(ash_plan__bind_vars(plan, vars, count, diag));
+    ash_status status = execute(plan, profile, diag);
+    if (status == ASH_OK || !bytes || memcmp(plan->old_vars, plan->vars, bytes) == 0) return status;
+    memcpy(plan->vars, plan->old_vars, bytes);
+    if (!plan->executed) ash_plan__unsettle(plan);
+    ash_plan__refresh_steps(plan);
+    ash_plan__refresh_views(plan);
+    return status;
+}
+
+static ash_status execute_all(ash_plan *plan, const ash_var_binding *vars, size_t count,
+                              ash_profile *profile, size_t room, ash_diag *diag) {
+    if (plan->opening) {
+        if (count) ASH_TRY(set_vars(plan, vars, count, diag));
+        ASH_TRY(ash_open__ready(plan, true, diag));
     }
+    ASH_FAIL_IF(profile && room < plan->n_steps, diag, ASH_ERROR_OUT_OF_RANGE,
+                "room for %zu entries, the plan has %zu operations", room, plan->n_steps);
+    if (plan->opening || count == 0) return execute(plan, profile, diag);
+    return execute_bound(plan, vars, count, profile, diag);
+}
+
+static ash_status execute_locked(ash_plan *plan, const ash_var_binding *vars, size_t count,
+                                 ash_profile *profile, size_t room, ash_diag *diag) {
+    ASH_NEED(diag, plan);
+    pthread_mutex_lock(&plan->lock);
+    ash_status status = execute_all(plan, vars, count, profile, room, diag);
     pthread_mutex_unlock(&plan->lock);
     return status;
 }
 
 ash_status ash_plan_execute(ash_plan *plan, ash_diag *diag) {
-    return execute_all(plan, NULL, 0, NULL, diag);
+    return execute_locked(plan, NULL, 0, NULL, 0, diag);
 }
 
 ash_status ash_plan_execute_vars(ash_plan *plan, const ash_var_binding *vars, size_t count,
                                  ash_diag *diag) {
-    return execute_all(plan, vars, count, NULL, diag);
+    return execute_locked(plan, vars, count, NULL, 0, diag);
 }
 
 ash_status ash_plan_execute_vars_profiled(ash_plan *plan, const ash_var_binding *vars, size_t count,
                                           ash_profile *profile, size_t room, ash_diag *diag) {
-    ASH_FAIL_IF(!plan || !profile, diag, ASH_ERROR_INVALID_ARGUMENT, "an argument is NULL");
-    ASH_FAIL_IF(room < plan->n_steps, diag, ASH_ERROR_OUT_OF_RANGE,
-                "room for %zu entries, the plan has %zu operations", room, plan->n_steps);
+    ASH_NEED(diag, plan, profile);
     ASH_FAIL_IF(
         plan->mode == ASH_MODE_GRAPH, diag, ASH_ERROR_UNSUPPORTED,
         "mode graph replays all operations as one, which have no times of their own: profile in mode "
         "stream");
-    return execute_all(plan, vars, count, profile, diag);
+    return execute_locked(plan, vars, count, profile, room, diag);
 }
 
 ash_status ash_plan_execute_profiled(ash_plan *plan, ash_profile *profile, size_t room, ash_diag *diag) {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The files that a plan's constants lie in.
  *
  * Weights are read where they are, in mapped files. One that was cut short meanwhile has no pages behind
@@ -13,7 +14,7 @@ static void add(ash_plan_files *files, ash_file *file) {
     files->at[files->count++] = file;
 }
 
-/* Marks the roots that an execution reads. */
+/* Marks the roots that an execution or a caller reads. */
 static void find_read(const ash_plan *plan, bool *read) {
     const ash_program *p = plan->program;
     for (size_t s = p->prologue; s < p->steps.len; s++)
@@ -25,7 +26,7 @@ static void find_read(const ash_plan *plan, bool *read) {
 ash_status ash_plan__find_files(ash_plan *plan, ash_diag *diag) {
     const ash_allocator *a = plan->allocator;
     const ash_program *p = plan->program;
-    bool *read = ash_mem_calloc(a, plan->n_buffers, sizeof *read);
+    bool *read = plan->reads = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->reads);
     plan->files.at = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->files.at);
     ash_status status = read && plan->files.at ? ASH_OK : ASH_NO_MEMORY(diag);
     if (status == ASH_OK) find_read(plan, read);
@@ -37,7 +38,6 @@ ash_status ash_plan__find_files(ash_plan *plan, ash_diag *diag) {
         }
         if (in_place) plan->files.in_place = plan->files.count;
     }
-    ash_mem_free(a, read, plan->n_buffers, sizeof *read);
     return status;
 }
 
@@ -47,7 +47,8 @@ static ash_status check(const ash_plan *plan, uint32_t count, ash_diag *diag) {
 }
 
 ash_status ash_plan__check_files(const ash_plan *plan, ash_diag *diag) {
-    return check(plan, plan->files.in_place, diag);
+    ASH_TRY(check(plan, plan->files.in_place, diag));
+    return ash_plan__check_lent_files(plan, diag);
 }
 
 ash_status ash_plan__check_all_files(const ash_plan *plan, ash_diag *diag) {
@@ -55,5 +56,6 @@ ash_status ash_plan__check_all_files(const ash_plan *plan, ash_diag *diag) {
 }
 
 void ash_plan__free_files(ash_plan *plan) {
+    ash_mem_free(plan->allocator, plan->reads, plan->n_buffers, sizeof *plan->reads);
     ash_mem_free(plan->allocator, plan->files.at, plan->n_buffers, sizeof *plan->files.at);
 }

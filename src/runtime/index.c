@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Positions and buffers, by buffer, by value and by name. */
 #include "index.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What is looked up in a plan: positions and buffers, by buffer, by value and by name. Made once, shared by
  * replicas. */
 #ifndef ASH_PLAN_INDEX_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* program ─accesses→ lifetimes ─in-place→ classes ─planner→ places
  *
  * Classes are buffers that lie in the same bytes: a root, its views, and results that take over a dying

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Where every buffer of a program lies: from the steps' access records to lifetimes, from these through the
  * memory planner to an arena and an offset for each buffer. Pure: nothing is allocated but the answer. */
 #ifndef ASH_LAYOUT_H

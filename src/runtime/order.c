@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A program that needs less memory: its main steps in another order, and cheap results computed again.
  *
  * Order. The memory planner's order search reorders the steps under the dependences of their access
@@ -143,6 +144,7 @@ static ash_status reorder(orderer *o, ash_plan_order_report *report, ash_diag *d
     ash_program *p = o->program;
     const ash_allocator *a = o->allocator;
     size_t steps = p->steps.len - p->prologue;
+    if (steps < 2) return ASH_OK; /* there is but one order */
     uint32_t *order = ash_mem_alloc(a, steps, sizeof *order), moved = 0;
     ash_step *given = ash_mem_alloc(a, steps, sizeof *given), *main = p->steps.at + p->prologue;
     ash_status status = ASH_OK;

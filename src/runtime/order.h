@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Before the layout: the main steps in another order, and cheap results computed twice, so that the arena
  * is smaller. */
 #ifndef ASH_ORDER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The inside of an execution plan.
  *
  *   prepare.c   graph → program → kernels → plan          layout.h    where buffers lie
@@ -8,7 +9,9 @@
  *   files.c     mapped files of constants                 weights.c   whose memory, what is stale
  *   source.c    text of the kernels                       report.c    operations, numbers
  *   eager.c     all of it in one call                     call.c      functions of the caller
+ *   lent.c      what is given as a view, held files       overlap.c   memory that is handed in
  *   index.h     what is looked up                         settle.c    sizes that depend on data
+ *   open.c      sizes that come with the inputs           types.c     what is given fits
  *
  * Every buffer's address is base[its root] + offset. Steps have tables of addresses, made ahead; when a
  * base changes, the entries that depend on it are written anew, so that executing looks nothing up. */
@@ -27,6 +30,7 @@
 #include "index.h"
 #include "kernel/program.h"
 #include "layout.h"
+#include "open.h"
 
 /* What a step that calls a function of the caller passes on. It lies before the operands in the step's
  * table. */
@@ -76,12 +80,48 @@ typedef struct ash_plan_input_state {
     const void *bound;
 } ash_plan_input_state;
 
+/* What holds the bytes that an input is bound to, both held or NULL: the mapped file that they lie in, the
+ * storage of the view that was given. */
+typedef struct ash_plan_lent {
+    struct ash_file *file;
+    ash_storage *storage;
+} ash_plan_lent;
+
+/* Who has bytes of memory: those that are written, then those that are read. */
+typedef enum ash_plan_tenant {
+    ASH_TENANT_ARENA,
+    ASH_TENANT_STATES,
+    ASH_TENANT_WEIGHTS,
+    ASH_TENANT_SAVED,
+    ASH_TENANT_INPUT,   /* bound; its position */
+    ASH_TENANT_CONSTANT /* or parameter, where it lies; its buffer */
+} ash_plan_tenant;
+
+typedef struct ash_plan_span {
+    uintptr_t begin, end; /* addresses, half-open */
+    ash_plan_tenant tenant;
+    uint32_t index;
+} ash_plan_span;
+
 /* Packed weights, which replicas share. */
 typedef struct ash_plan_weights {
     _Atomic long plans; /* that have them */
     ash_storage *storage;
     void *block; /* the caller's memory that they lie in, or NULL */
 } ash_plan_weights;
+
+/* All that a prologue takes memory for, made before it runs: an execution after a parameter was set takes
+ * none. */
+typedef struct ash_plan_room {
+    ash_plan_weights *weights; /* for new ones; NULL: there is no need of them */
+    ash_storage *staging;      /* NULL: nothing is staged */
+    void **table;              /* addresses of one step */
+    size_t width;              /* entries of the table */
+    bool *stale;               /* per prologue step: runs in this round */
+    bool *read;           /* per buffer with a blob: read since the last time that pages were given back */
+    bool *changed, *made; /* per root: see weights.c */
+    size_t *last_writer;
+} ash_plan_room;
 
 typedef struct ash_plan_state_slot {
     uint32_t buffer;
@@ -115,6 +155,9 @@ typedef struct ash_plan_core {
 } ash_plan_core;
 
 struct ash_plan {
+    pthread_mutex_t lock; /* held by every call that changes or runs the plan */
+    ash_opening *opening; /* of a plan of an open graph, else NULL; all below is replaced for other sizes */
+
     ash_context *context;
     const ash_allocator *allocator;
     ash_plan_core *core; /* the next five are its own */
@@ -131,7 +174,6 @@ struct ash_plan {
     unsigned threads;
     bool poison;
     ash_progress progress; /* the function while the plan is prepared; the switch always */
-    pthread_mutex_t lock;  /* held by every call that changes or runs the plan */
 
     /* fixed after building */
     uint32_t n_buffers, n_arenas;
@@ -153,6 +195,7 @@ struct ash_plan {
     ash_device *cpu;
     uint64_t block_size, block_align; /* bytes of all arenas but those of states, in one block */
     ash_plan_files files;
+    bool *reads; /* per root: an execution reads it, or it is an output; others are the prologue's */
 
     /* what changes */
     int64_t *vars,
@@ -167,11 +210,17 @@ struct ash_plan {
     bool weights_whole;        /* but for what `changed` touches, the weights are those of its last round */
     bool *changed;             /* per buffer: a parameter that was set since */
     void *weights_block;       /* memory of the caller's for weights that are made, or NULL */
+    ash_plan_room *room;       /* for the next prologue, or NULL */
     ash_storage *saved;        /* the outputs' bytes while the arenas are released */
     ash_storage **blobs;       /* per buffer with a blob that was asked for: storage around its bytes */
     ash_storage *
         *own; /* per buffer: bytes of a parameter that was set, storage around an input that was bound */
     ash_plan_input_state *inputs;
+    ash_plan_lent *lent;   /* per input */
+    uint32_t n_lent_files; /* of these, how many hold a file */
+    ash_plan_span *spans;  /* memory that is written, by address */
+    uint32_t n_spans;
+    bool spans_known; /* otherwise memory has come or gone since */
     ash_plan_state_slot *states;
     bool states_ready; /* allocated, with contents, and the bases point there */
     ash_view **views;  /* per buffer, made when asked for */
@@ -188,8 +237,8 @@ struct ash_plan {
 
 /* --- build.c ---------------------------------------------------------------------------------- */
 
-/* Builds a plan around a program, which it takes over, also when it fails. Nothing runs yet but the checks.
- */
+/* Builds a plan around a program, which it takes over, also when it fails. Nothing runs yet but the
+ * checks. */
 ash_status ash_plan__build(ash_context *context, ash_program *program, const ash_kernel_source *kernels,
                            const ash_plan_options *options, ash_plan **out, ash_diag *diag);
 /* ASH_ERROR_INVALID_ARGUMENT for a mode that is none, or its number of streams. */
@@ -203,8 +252,35 @@ void ash_plan__refresh_step(ash_plan *plan, uint32_t step);
 bool ash_plan__is_parallel(const ash_plan *plan, const ash_step *step);
 /* Chunks of a step to run at once, so that a thread looks at the switch every few milliseconds; 0: all. */
 int64_t ash_plan__piece(const ash_plan *plan, const ash_step *step);
+/* What kernels look at that streams run, for their tables. */
+const ash_stop *ash_plan__stop_of(const ash_streams *streams);
 /* "conv+add+relu" or what describes the step, never NULL. */
 const char *ash_plan__step_name(const ash_step *step);
+
+/* Frees everything that a plan has but its handle: the lock and the opening. */
+void ash_plan__clear(ash_plan *plan);
+/* The plan, which is cleared, takes over everything but the handle of `next`, which is gone then. */
+void ash_plan__become(ash_plan *plan, ash_plan *next);
+
+/* --- prepare.c -------------------------------------------------------------------------------- */
+
+/* ash_plan_prepare of a graph that is not open. */
+ash_status ash_plan__prepare(ash_context *context, const ash_graph *graph, const ash_plan_options *options,
+                             ash_plan **out, ash_diag *diag);
+
+/* --- types.c ---------------------------------------------------------------------------------- */
+
+/* A failure that names the type that was given, and the one that is expected with its variables: "f32[1, 4]
+ * was given, the input is f32[batch, 3] with batch = 2, which is f32[2, 3]". `verb` stands between them. */
+ash_status ash_plan__mismatch(const ash_dims *dims, const ash_type *shape, const int64_t *vars,
+                              const ash_type *given, ash_status code, const char *verb, ash_diag *diag);
+/* The type is one of numbers. */
+ash_status ash_plan__check_numbers(const ash_type *type, ash_diag *diag);
+/* `size` is what a type of numbers has. */
+ash_status ash_plan__check_bytes(const ash_type *type, const void *data, uint64_t size, ash_diag *diag);
+/* Type (NULL: as it is), size and data fit the present type of a buffer. */
+ash_status ash_plan__check_given(const ash_plan *plan, uint32_t buffer, const ash_type *type,
+                                 const void *data, uint64_t size, const char *verb, ash_diag *diag);
 
 /* --- settle.c --------------------------------------------------------------------------------- */
 
@@ -221,8 +297,15 @@ void ash_plan__unsettle(ash_plan *plan);
  * is told here. */
 void ash_plan__note_incomplete(ash_plan *plan);
 
-/* Captures the main steps: in mode graph, and of several streams where these can. */
-ash_status ash_plan__capture(ash_plan *plan, ash_diag *diag);
+/* The variable that a binding names and may set. */
+ash_status ash_plan__find_var(const ash_dims *dims, const ash_var_binding *binding, size_t *out,
+                              ash_diag *diag);
+/* Gives the program's variables new values; under the lock. */
+ash_status ash_plan__bind_vars(ash_plan *plan, const ash_var_binding *vars, size_t count, ash_diag *diag);
+
+/* Captures the main steps: in mode graph, and of several streams where these can. `like`: that of a
+ * replica, or NULL. */
+ash_status ash_plan__capture(ash_plan *plan, const ash_capture *like, ash_diag *diag);
 
 /* --- bind.c; under the lock ------------------------------------------------------------------- */
 
@@ -232,6 +315,19 @@ void ash_plan__set_base(ash_plan *plan, uint32_t root, void *base);
 ash_status ash_plan__need_arenas(ash_plan *plan, ash_diag *diag);
 /* The type and the bytes of a buffer with the present variables. */
 void ash_plan__present_type(const ash_plan *plan, uint32_t buffer, ash_type *type, uint64_t *bytes);
+/* The calls of the same names, of a plan whose sizes are known; what they check of type and bytes is said
+ * there. `storage` is of the view that has the bytes, or NULL. */
+ash_status ash_plan__set_input(ash_plan *plan, size_t position, const ash_type *type, const void *data,
+                               uint64_t size, ash_diag *diag);
+ash_status ash_plan__bind_input(ash_plan *plan, size_t position, const ash_type *type, const void *data,
+                                uint64_t size, ash_storage *storage, ash_diag *diag);
+/* One of the two, of any plan: the input waits where the sizes are not known. */
+ash_status ash_plan__give_input(ash_plan *plan, size_t position, const ash_type *type, const void *data,
+                                uint64_t size, bool bind, ash_storage *storage, ash_diag *diag);
+ash_status ash_plan__set_parameter(ash_plan *plan, uint32_t buffer, const ash_type *type, const void *data,
+                                   uint64_t size, ash_diag *diag);
+/* ASH_ERROR_NOT_FOUND when there is no such input. */
+ash_status ash_plan__check_position(const ash_plan *plan, size_t position, ash_diag *diag);
 /* The input lies in its own place, which is allocated, from now on. */
 ash_status ash_plan__unbind_input(ash_plan *plan, size_t position, ash_diag *diag);
 /* Whether an input is given in its present shape. */
@@ -241,8 +337,32 @@ void ash_plan__give(ash_plan *plan, size_t position, const void *bound);
 /* Every input is given in its present shape. */
 ash_status ash_plan__check_inputs(const ash_plan *plan, ash_diag *diag);
 
+/* --- lent.c; under the lock -------------------------------------------------------------------- */
+
+/* An input is bound to bytes that these hold, which the plan takes over, or to none. */
+void ash_plan__hold_input(ash_plan *plan, size_t position, struct ash_file *file, ash_storage *storage);
+void ash_plan__free_lent(ash_plan *plan);
+/* ASH_ERROR_IO names an input that is bound to bytes of a file that was cut short. */
+ash_status ash_plan__check_lent_files(const ash_plan *plan, ash_diag *diag);
+
+/* --- overlap.c; under the lock ----------------------------------------------------------------- */
+
+ash_status ash_plan__make_spans(ash_plan *plan, ash_diag *diag);
+void ash_plan__free_spans(ash_plan *plan);
+/* ASH_ERROR_INVALID_ARGUMENT names what overlaps: an input that is bound, and what the plan writes; */
+ash_status ash_plan__check_input_memory(ash_plan *plan, size_t position, const void *data, uint64_t size,
+                                        ash_diag *diag);
+/* a block for the arena or the weights, and what the plan writes or reads; */
+ash_status ash_plan__check_block_memory(ash_plan *plan, ash_plan_tenant tenant, const void *data,
+                                        uint64_t size, ash_diag *diag);
+/* memory of the plan's own that has come, and inputs that are bound. */
+ash_status ash_plan__check_own_memory(ash_plan *plan, ash_diag *diag);
+
 /* --- state.c; under the lock ------------------------------------------------------------------- */
 
+/* ash_plan_set_state, once the position is known. */
+ash_status ash_plan__set_state(ash_plan *plan, size_t position, const ash_type *type, const void *data,
+                               uint64_t size, ash_diag *diag);
 /* Describes the states of the program, all of them with nothing allocated. */
 ash_status ash_plan__make_states(ash_plan *plan, ash_diag *diag);
 /* Memory for the states, with their initial contents, if there is none yet. */
@@ -265,14 +385,19 @@ ash_status ash_plan__check_all_files(const ash_plan *plan, ash_diag *diag);
 
 /* --- weights.c; under the lock ---------------------------------------------------------------- */
 
-/* Marks the prologue steps that must run again because of `changed`; `steps` are false before. */
-ash_status ash_plan__find_stale(const ash_plan *plan, bool *steps, ash_diag *diag);
+/* Marks the prologue steps that must run again because of `changed`, in room->stale. */
+void ash_plan__find_stale(const ash_plan *plan, ash_plan_room *room);
 /* A place for the weights: of the plan, or the caller's block. */
 ash_status ash_plan__make_weights(ash_plan *plan, void *block, ash_plan_weights **out, ash_diag *diag);
 void ash_plan__free_weights(const ash_plan *plan, ash_plan_weights *weights); /* one plan has them less */
 /* The weights if no replica has them too. Others, and the block that they lie in, are left to the replicas:
  * NULL. */
 ash_plan_weights *ash_plan__own_weights(ash_plan *plan);
+/* Makes or completes the room for the next prologue. A failure leaves the plan as it was. */
+ash_status ash_plan__make_room(ash_plan *plan, ash_diag *diag);
+void ash_plan__free_room(ash_plan *plan);
+/* The weights go into memory of the caller's; NULL: into memory of the plan's own. */
+ash_status ash_plan__move_weights(ash_plan *plan, void *block, ash_diag *diag);
 /* The weights lie at `base` from now on. */
 void ash_plan__point_at_weights(ash_plan *plan, char *base);
 
@@ -309,6 +434,10 @@ void ash_plan__poison_step(void *leaving);
 bool ash_plan__has_results(const ash_plan *plan);
 /* The view of a buffer, made at the first call. It stays the same as long as the plan. */
 ash_status ash_plan__view(ash_plan *plan, uint32_t buffer, ash_view **out, ash_diag *diag);
+/* Makes room in `next` for the views of inputs and outputs that were handed out, and then, when nothing can
+ * fail any more, takes them over: each follows the input or the output that it was of. */
+ash_status ash_plan__expect_views(const ash_plan *plan, ash_plan *next, ash_diag *diag);
+void ash_plan__take_views(ash_plan *plan, ash_plan *next);
 /* A storage around what an input was bound to, if a view of it has been handed out. */
 ash_status ash_plan__wrap_bound(ash_plan *plan, uint32_t root, ash_diag *diag);
 /* Points every view that was handed out, or those of a root, at where its bytes are now, with its present

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Poison, for debugging: bytes are filled with NaN patterns as soon as nothing may read them any more, so
  * that a value that is read after its death shows, and so does a result that lands in bytes which still
  * belong to another.

@@ -1,5 +1,5 @@
+/* SPDX-License-Identifier: MIT */
 /* From a graph to a plan: optimise, lower, compile, lay out, run the prologue. */
-#include "base/file.h"
 #include "code/code.h"
 #include "opt/opt.h"
 #include "plan.h"
@@ -19,33 +19,21 @@ struct making {
     int64_t lower_ns, compile_ns;
 };
 
-/* The passes read constants where they lie: a file that was cut short since is an error while it can be
- * one. */
-static ash_status check_files(const ash_graph *graph, ash_diag *diag) {
-    const ash_file *last = NULL;
-    for (size_t v = 0; v < graph->values.len; v++) {
-        const ash_blob *blob = graph->values.at[v].blob;
-        if (!blob || !blob->file || blob->file == last) continue;
-        last = blob->file;
-        ASH_TRY(ash_file_check(last, diag));
-    }
-    return ASH_OK;
-}
-
 static ash_status lower(struct making *m, const ash_graph *graph, ash_diag *diag) {
     int64_t start = ash_clock__now();
     const ash_target *target = ash_compiler__target(m->compiler);
     static const char *const off[] = {"winograd"};
-    ash_opt_options opt = {.level = m->options->optimize ? ASH_OPT_FULL : ASH_OPT_NONE,
+    ash_opt_options opt = {.level = m->options->no_optimize ? ASH_OPT_NONE : ASH_OPT_FULL,
                            .off = off,
-                           .n_off = m->options->winograd ? 0 : ASH_COUNT(off),
+                           .n_off = m->options->no_winograd ? ASH_COUNT(off) : 0,
                            .keep = m->options->keep,
                            .n_keep = m->options->keep_count,
                            .progress = &m->options->progress};
     ASH_TRY(ash_opt__run(graph, target, &opt, &m->graph, diag));
-    ASH_TRY(ash_progress__report(&m->options->progress, ASH_STAGE_LOWER, 0, 1, diag));
-    ash_lower_options low = {
-        .fuse = m->options->fuse, .keep = m->options->keep, .n_keep = m->options->keep_count};
+    ash_lower_options low = {.fuse = !m->options->no_fuse,
+                             .keep = m->options->keep,
+                             .n_keep = m->options->keep_count,
+                             .progress = &m->options->progress};
     ASH_TRY(ash_program__lower(m->graph, target, &low, &m->program, diag));
     m->lower_ns = ash_clock__now() - start;
     return ASH_OK;
@@ -101,25 +89,14 @@ static void note(const struct making *m, ash_plan *plan, int64_t start) {
     report->kernels_compiled = m->stats.compiled;
     report->kernels_from_disk = m->stats.from_disk;
     report->kernels_shared = m->stats.shared;
+    report->kernels_refused = m->stats.refused;
     report->prepare_ns = ash_clock__now() - start;
 }
 
-ash_status ash_plan_prepare(ash_context *context, const ash_graph *graph, const ash_plan_options *options,
-                            ash_plan **out, ash_diag *diag) {
-    ASH_FAIL_IF(!out, diag, ASH_ERROR_INVALID_ARGUMENT, "the place for the plan is NULL");
+ash_status ash_plan__prepare(ash_context *context, const ash_graph *graph, const ash_plan_options *options,
+                             ash_plan **out, ash_diag *diag) {
     *out = NULL;
-    ASH_FAIL_IF(!context || !graph, diag, ASH_ERROR_INVALID_ARGUMENT, "%s is NULL",
-                context ? "the graph" : "the context");
-    ash_plan_options defaults = ash_plan_options_default();
-    if (!options) options = &defaults;
-    ASH_FAIL_IF(options->keep_count && !options->keep, diag, ASH_ERROR_INVALID_ARGUMENT,
-                "the list of values to keep is NULL");
-    ASH_TRY(ash_plan__check_options(options, diag));
-    for (size_t i = 0; i < options->keep_count; i++)
-        ASH_FAIL_IF(options->keep[i] >= ash_graph_value_count(graph), diag, ASH_ERROR_NOT_FOUND,
-                    "the graph has no value %u to keep", options->keep[i]);
-    ASH_TRY(ash_graph_status(graph, diag));
-    ASH_TRY(check_files(graph, diag));
+    ASH_TRY(ash_graph__check_files(graph, diag));
     int64_t start = ash_clock__now();
     struct making m = {.context = context, .options = options};
     ash_plan *plan = NULL;
@@ -135,4 +112,25 @@ done:
     ash_program__free(m.program);
     ash_graph_destroy(m.graph);
     return status;
+}
+
+ash_status ash_plan_prepare(ash_context *context, const ash_graph *graph, const ash_plan_options *options,
+                            ash_plan **out, ash_diag *diag) {
+    ASH_NEED(diag, out);
+    *out = NULL;
+    ASH_FAIL_IF(!context || !graph, diag, ASH_ERROR_INVALID_ARGUMENT, "%s is NULL",
+                context ? "the graph" : "the context");
+    ash_plan_options defaults = ash_plan_options_default();
+    if (!options) options = &defaults;
+    ASH_FAIL_IF(options->keep_count && !options->keep, diag, ASH_ERROR_INVALID_ARGUMENT,
+                "the list of values to keep is NULL");
+    ASH_TRY(ash_plan__check_options(options, diag));
+    for (size_t i = 0; i < options->keep_count; i++)
+        ASH_FAIL_IF(options->keep[i] >= ash_graph_value_count(graph), diag, ASH_ERROR_NOT_FOUND,
+                    "the graph has no value %u to keep", options->keep[i]);
+    ASH_FAIL_IF(graph->context != context, diag, ASH_ERROR_INVALID_ARGUMENT,
+                "the graph belongs to another context: a plan and its graph have the same one");
+    ASH_TRY(ash_graph_status(graph, diag));
+    return graph->recipe ? ash_open__create(context, graph, options, out, diag)
+                         : ash_plan__prepare(context, graph, options, out, diag);
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The prologue: what is computed once from constants and parameters.
  *
  * Its results lie in the weights, which live as long as the plan; what it needs beyond them lies in an
@@ -14,20 +15,21 @@
 
 struct prologue {
     ash_plan *plan;
-    ash_plan_weights *weights;
-    ash_storage *staging;
+    ash_plan_room *room;
+    ash_plan_weights *weights; /* that are made, or changed */
     char *weights_base, *staging_base;
-    void **table;     /* of one step */
-    bool *stale;      /* per step: runs in this round */
-    bool whole;       /* all of them do */
-    bool *early;      /* per buffer with a blob: no execution reads it */
-    bool *read;       /* per buffer with a blob: read since the last time that pages were given back */
-    int64_t resident; /* bytes of mapped constants read since then, at most */
+    bool whole;       /* all steps run in this round */
+    int64_t resident; /* bytes of mapped constants read since pages were given back, at most */
 };
+
+/* A constant where it lies that no execution reads. */
+static bool is_early(const ash_plan *plan, uint32_t root) {
+    return plan->layout.places[root].home == ASH_HOME_BLOB && !plan->reads[root];
+}
 
 static bool is_dropped(const struct prologue *run, uint32_t root) {
     const ash_blob *blob = run->plan->program->buffers.at[root].blob;
-    return blob && blob->mapped && run->early[root] && !run->plan->own[root];
+    return blob && blob->mapped && is_early(run->plan, root) && !run->plan->own[root];
 }
 
 /* Gives back the pages of what was read. Pages that other data shares come back by themselves when they are
@@ -35,8 +37,8 @@ static bool is_dropped(const struct prologue *run, uint32_t root) {
 static void drop_pages(struct prologue *run) {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     for (uint32_t b = 0; b < run->plan->n_buffers; b++) {
-        if (!run->read[b]) continue;
-        run->read[b] = false;
+        if (!run->room->read[b]) continue;
+        run->room->read[b] = false;
         const ash_blob *blob = run->plan->program->buffers.at[b].blob;
         uintptr_t start = (uintptr_t)blob->data & ~(page - 1);
         uintptr_t end = ((uintptr_t)blob->data + blob->size + page - 1) & ~(page - 1);
@@ -51,7 +53,7 @@ static int64_t note_reads(struct prologue *run, const ash_step *step) {
     for (uint32_t i = 0; i < step->n_accesses; i++) {
         uint32_t root = run->plan->layout.places[step->accesses[i].buffer].root;
         if (step->accesses[i].write || !is_dropped(run, root)) continue;
-        run->read[root] = true;
+        run->room->read[root] = true;
         bytes += step->accesses[i].end - step->accesses[i].begin;
     }
     return bytes;
@@ -77,9 +79,11 @@ static ash_status run_launch(struct prologue *run, const ash_step *step, ash_dia
     ash_plan *plan = run->plan;
     ash_streams *stream = plan->early;
     bool call = step->kind == ASH_STEP_CALL;
-    void **table = run->table;
+    void **table = run->room->table;
     if (call) *table++ = &plan->calls[step->nest];
     for (uint32_t i = 0; i < step->n_buffers; i++) table[i] = address(run, step->buffers[i]);
+    if (!call && plan->program->nests.at[step->nest].polls)
+        table[step->n_buffers] = (void *)ash_plan__stop_of(stream);
     int64_t chunks = ash_dims_eval(plan->program->dims, step->chunks, plan->vars);
     int64_t bytes = note_reads(run, step);
     int64_t pieces = ASH_MAX(ASH_MIN(ash_ceil_div(bytes, WINDOW), chunks), 1), done = 0;
@@ -87,7 +91,7 @@ static ash_status run_launch(struct prologue *run, const ash_step *step, ash_dia
     for (int64_t k = 1; k <= pieces; k++) {
         int64_t end = chunks / pieces * k + ASH_MIN(chunks % pieces, k);
         ash_launch piece = {.fn = call ? ash_plan__call_fn() : plan->fns[step->nest],
-                            .buffers = run->table,
+                            .buffers = run->room->table,
                             .vars = plan->vars,
                             .begin = done,
                             .end = end,
@@ -123,7 +127,7 @@ static ash_status run_step(struct prologue *run, const ash_step *step, ash_diag 
 static void poison(struct prologue *run) {
     if (!run->plan->poison) return;
     if (run->whole) memset(run->weights_base, 0xff, run->plan->layout.weights_size);
-    if (run->staging) memset(run->staging_base, 0xff, run->plan->layout.staging_size);
+    if (run->room->staging) memset(run->staging_base, 0xff, run->plan->layout.staging_size);
 }
 
 /* Constants whose bytes do not lie as kernels need them are copied before the first step. */
@@ -144,7 +148,7 @@ static ash_status copy_constants(struct prologue *run, ash_diag *diag) {
             piece = ASH_MIN(buffer->bytes - at, WINDOW);
             memcpy(address(run, b) + at, from + at, (size_t)piece);
             if (!buffer->blob->mapped || own) continue;
-            run->read[b] = true;
+            run->room->read[b] = true;
             run->resident += piece;
             if (run->resident >= WINDOW) drop_pages(run);
         }
@@ -152,31 +156,16 @@ static ash_status copy_constants(struct prologue *run, ash_diag *diag) {
     return ASH_OK;
 }
 
-static void find_early(struct prologue *run) {
-    const ash_plan *plan = run->plan;
-    const ash_program *p = plan->program;
-    for (uint32_t b = 0; b < plan->n_buffers; b++)
-        run->early[b] = plan->layout.places[b].home == ASH_HOME_BLOB;
-    for (size_t s = p->prologue; s < p->steps.len; s++)
-        for (uint32_t i = 0; i < p->steps.at[s].n_accesses; i++)
-            run->early[plan->layout.places[p->steps.at[s].accesses[i].buffer].root] = false;
-    for (size_t i = 0; i < p->outputs.len; i++)
-        run->early[plan->layout.places[p->outputs.at[i]].root] = false;
-}
-
-static ash_status make_room(struct prologue *run, ash_diag *diag) {
+static ash_status find_bases(struct prologue *run, ash_diag *diag) {
     ash_plan *plan = run->plan;
-    const ash_layout *layout = &plan->layout;
+    void *data;
     run->weights = ash_plan__own_weights(plan);
     run->whole = !run->weights || !plan->weights_whole;
-    if (!run->weights) ASH_TRY(ash_plan__make_weights(plan, plan->weights_block, &run->weights, diag));
-    void *data;
+    if (!run->weights) run->weights = run->room->weights;
     ASH_TRY(ash_storage__data(run->weights->storage, &data, diag));
     run->weights_base = data;
-    if (layout->staging_size == 0) return ASH_OK;
-    ASH_TRY(
-        ash_storage_create(plan->cpu, layout->staging_size, layout->staging_align, &run->staging, diag));
-    ASH_TRY(ash_storage__data(run->staging, &data, diag));
+    if (!run->room->staging) return ASH_OK;
+    ASH_TRY(ash_storage__data(run->room->staging, &data, diag));
     run->staging_base = data;
     return ASH_OK;
 }
@@ -190,7 +179,7 @@ static void count_bytes(struct prologue *run) {
     for (uint32_t b = 0; b < plan->n_buffers; b++) {
         const ash_buffer *buffer = &plan->program->buffers.at[b];
         if (!buffer->blob || buffer->kind == ASH_BUFFER_STATE || plan->layout.places[b].root != b) continue;
-        bool in_place = plan->layout.places[b].home == ASH_HOME_BLOB && !run->early[b];
+        bool in_place = plan->layout.places[b].home == ASH_HOME_BLOB && plan->reads[b];
         if (buffer->blob->mapped && !in_place) report->released += (uint64_t)buffer->bytes;
         if (!in_place) continue;
         report->constants += (uint64_t)buffer->bytes;
@@ -198,52 +187,50 @@ static void count_bytes(struct prologue *run) {
     }
 }
 
+/* The weights of the room are the plan's from now on. */
+static void take_weights(struct prologue *run) {
+    ash_plan *plan = run->plan;
+    if (plan->weights == run->weights) return;
+    ash_plan__free_weights(plan, plan->weights);
+    plan->weights = run->weights;
+    run->room->weights = NULL;
+}
+
+static ash_status run_steps(struct prologue *run, ash_diag *diag) {
+    ash_plan *plan = run->plan;
+    const ash_program *p = plan->program;
+    ASH_TRY(copy_constants(run, diag));
+    if (!run->whole) ash_plan__find_stale(plan, run->room);
+    plan->weights_whole = false; /* until all of it has run */
+    for (size_t s = 0; s < p->prologue; s++) {
+        if (!run->whole && !run->room->stale[s]) continue;
+        ASH_TRY(ash_progress__report(&plan->progress, ASH_STAGE_WEIGHTS, s, p->prologue, diag));
+        ASH_TRY(run_step(run, &p->steps.at[s], diag));
+        plan->report.prologue_runs++;
+    }
+    return ASH_OK;
+}
+
+/* A failure leaves the room for the next attempt. */
 ash_status ash_plan__need_weights(ash_plan *plan, ash_diag *diag) {
     if (plan->weights_ready) return ASH_OK;
     ASH_TRY(ash_plan__check_all_files(plan, diag));
-    const ash_allocator *a = plan->allocator;
-    const ash_program *p = plan->program;
-    struct prologue run = {.plan = plan};
-    size_t widest = 0;
-    for (size_t s = 0; s < p->prologue; s++) widest = ASH_MAX(widest, 1 + (size_t)p->steps.at[s].n_buffers);
+    ASH_TRY(ash_plan__make_room(plan, diag));
     int64_t start = ash_clock__now();
-    ash_status status = ASH_OK;
-    run.table = ash_mem_calloc(a, widest, sizeof *run.table);
-    run.stale = ash_mem_calloc(a, p->prologue, sizeof *run.stale);
-    run.early = ash_mem_calloc(a, plan->n_buffers, sizeof *run.early);
-    run.read = ash_mem_calloc(a, plan->n_buffers, sizeof *run.read);
-    if (!run.table || !run.stale || !run.early || !run.read) {
-        status = ASH_NO_MEMORY(diag);
-        goto done;
-    }
-    ASH_TRY_DONE(make_room(&run, diag));
+    struct prologue run = {.plan = plan, .room = plan->room};
+    ASH_TRY(find_bases(&run, diag));
     plan->active = plan->early;
-    find_early(&run);
     poison(&run);
-    ASH_TRY_DONE(copy_constants(&run, diag));
-    if (!run.whole) ASH_TRY_DONE(ash_plan__find_stale(plan, run.stale, diag));
-    plan->weights_whole = false; /* until all of it has run */
-    for (size_t s = 0; s < p->prologue; s++) {
-        if (!run.whole && !run.stale[s]) continue;
-        ASH_TRY_DONE(ash_progress__report(&plan->progress, ASH_STAGE_WEIGHTS, s, p->prologue, diag));
-        ASH_TRY_DONE(run_step(&run, &p->steps.at[s], diag));
-        plan->report.prologue_runs++;
-    }
+    ASH_TRY(run_steps(&run, diag));
     drop_pages(&run);
     ash_plan__point_at_weights(plan, run.weights_base);
     count_bytes(&run);
-    if (plan->weights != run.weights) ash_plan__free_weights(plan, plan->weights);
-    plan->weights = run.weights;
+    take_weights(&run);
+    ash_plan__free_room(plan);
     plan->weights_ready = plan->weights_whole = true;
+    plan->spans_known = false;
     if (plan->n_buffers) memset(plan->changed, 0, plan->n_buffers * sizeof *plan->changed);
     ash_plan__refresh_views(plan);
     plan->report.prologue_ns = ash_clock__now() - start;
-done:
-    if (!plan->weights_ready && run.weights != plan->weights) ash_plan__free_weights(plan, run.weights);
-    ash_storage_release(run.staging);
-    ash_mem_free(a, run.table, widest, sizeof *run.table);
-    ash_mem_free(a, run.stale, p->prologue, sizeof *run.stale);
-    ash_mem_free(a, run.early, plan->n_buffers, sizeof *run.early);
-    ash_mem_free(a, run.read, plan->n_buffers, sizeof *run.read);
-    return status;
+    return ASH_OK;
 }

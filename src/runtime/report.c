@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What a plan says about itself: operations, kernels, numbers. */
 #include "base/text.h"
 #include "plan.h"
@@ -18,7 +19,7 @@ const char *ash_plan_order_text(ash_plan_order order) {
 
 static ash_status describe(ash_plan *plan, size_t first, size_t count, size_t index, ash_prepared_op *out,
                            ash_diag *diag) {
-    ASH_FAIL_IF(!out, diag, ASH_ERROR_INVALID_ARGUMENT, "the place for the operation is NULL");
+    ASH_NEED(diag, out);
     ASH_FAIL_IF(index >= count, diag, ASH_ERROR_NOT_FOUND, "there is no operation %zu: there are %zu",
                 index, count);
     static const ash_prepared_kind kinds[] = {[ASH_STEP_KERNEL] = ASH_PREPARED_KERNEL,
@@ -43,20 +44,20 @@ static ash_status describe(ash_plan *plan, size_t first, size_t count, size_t in
 }
 
 size_t ash_plan_op_count(const ash_plan *plan) {
-    return plan->n_steps;
+    return plan ? plan->n_steps : 0;
 }
 
 ash_status ash_plan_op_at(ash_plan *plan, size_t index, ash_prepared_op *out, ash_diag *diag) {
-    ASH_FAIL_IF(!plan, diag, ASH_ERROR_INVALID_ARGUMENT, "the plan is NULL");
+    ASH_NEED(diag, plan);
     return describe(plan, plan->program->prologue, plan->n_steps, index, out, diag);
 }
 
 size_t ash_plan_prologue_count(const ash_plan *plan) {
-    return plan->program->prologue;
+    return plan ? plan->program->prologue : 0;
 }
 
 ash_status ash_plan_prologue_at(ash_plan *plan, size_t index, ash_prepared_op *out, ash_diag *diag) {
-    ASH_FAIL_IF(!plan, diag, ASH_ERROR_INVALID_ARGUMENT, "the plan is NULL");
+    ASH_NEED(diag, plan);
     return describe(plan, 0, plan->program->prologue, index, out, diag);
 }
 
@@ -68,7 +69,7 @@ static size_t access_count(const ash_plan *plan, size_t first, size_t count, siz
 
 static ash_status describe_access(const ash_plan *plan, size_t first, size_t count, size_t index,
                                   size_t access, ash_op_access *out, ash_diag *diag) {
-    ASH_FAIL_IF(!out, diag, ASH_ERROR_INVALID_ARGUMENT, "the place for the access is NULL");
+    ASH_NEED(diag, out);
     ASH_FAIL_IF(index >= count, diag, ASH_ERROR_NOT_FOUND, "there is no operation %zu: there are %zu",
                 index, count);
     const ash_step *step = &plan->program->steps.at[first + index];
@@ -89,7 +90,7 @@ size_t ash_plan_op_access_count(const ash_plan *plan, size_t index) {
 
 ash_status ash_plan_op_access(const ash_plan *plan, size_t index, size_t access, ash_op_access *out,
                               ash_diag *diag) {
-    ASH_FAIL_IF(!plan, diag, ASH_ERROR_INVALID_ARGUMENT, "the plan is NULL");
+    ASH_NEED(diag, plan);
     return describe_access(plan, plan->program->prologue, plan->n_steps, index, access, out, diag);
 }
 
@@ -99,18 +100,18 @@ size_t ash_plan_prologue_access_count(const ash_plan *plan, size_t index) {
 
 ash_status ash_plan_prologue_access(const ash_plan *plan, size_t index, size_t access, ash_op_access *out,
                                     ash_diag *diag) {
-    ASH_FAIL_IF(!plan, diag, ASH_ERROR_INVALID_ARGUMENT, "the plan is NULL");
+    ASH_NEED(diag, plan);
     return describe_access(plan, 0, plan->program->prologue, index, access, out, diag);
 }
 
 /* --- kernels, modes, numbers ------------------------------------------------------------------ */
 
 size_t ash_plan_kernel_count(const ash_plan *plan) {
-    return plan->program->nests.len;
+    return plan ? plan->program->nests.len : 0;
 }
 
 void ash_plan_text_free(const ash_plan *plan, char *text, size_t len) {
-    if (plan) ash_mem_free(plan->allocator, text, len + 1, 1);
+    if (plan && text) ash_mem_free(plan->allocator, text, len + 1, 1);
 }
 
 const char *ash_mode_text(ash_mode mode) {
@@ -125,9 +126,26 @@ static unsigned streams_used(const ash_schedule *s) {
     return (unsigned)__builtin_popcountll(used);
 }
 
+/* Bytes on the heap that were packed, or that others have replaced. Borrowed ones are the caller's, and
+ * mapped ones take no memory that the system could not have back. */
+static uint64_t count_originals(const ash_plan *plan) {
+    uint64_t bytes = 0;
+    for (uint32_t b = 0; b < plan->n_buffers; b++) {
+        const ash_blob *blob = plan->program->buffers.at[b].blob;
+        if (!blob || plan->layout.places[b].root != b) continue;
+        bool in_place = plan->layout.places[b].home == ASH_HOME_BLOB && plan->reads[b];
+        bool heap = !blob->mapped && blob->release;
+        if (heap && (!in_place || plan->own[b])) bytes += blob->size;
+        if (plan->own[b] && !in_place) bytes += ash_storage_size(plan->own[b]);
+    }
+    return bytes;
+}
+
 ash_plan_report ash_plan_describe(const ash_plan *plan) {
+    if (!plan) return (ash_plan_report){0};
     pthread_mutex_lock((pthread_mutex_t *)&plan->lock);
     ash_plan_report report = plan->report;
+    report.originals = count_originals(plan);
     report.overlapped = plan->streams->counts(plan->streams).overlapped;
     pthread_mutex_unlock((pthread_mutex_t *)&plan->lock);
     report.mode = plan->mode;
@@ -150,9 +168,9 @@ ash_plan_report ash_plan_describe(const ash_plan *plan) {
 }
 
 const ash_memory_plan *ash_plan_memory(const ash_plan *plan) {
-    return plan->layout.main;
+    return plan ? plan->layout.main : NULL;
 }
 
 const ash_memory_problem *ash_plan_memory_problem(const ash_plan *plan) {
-    return &plan->layout.problem;
+    return plan ? &plan->layout.problem : NULL;
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Sizes that depend on data, while a plan is executed.
  *
  * A step that settles a variable is issued like a kernel, as a function with the contract of one: it runs

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The text of a plan's kernels: loop nest, LLVM IR, assembly. */
 #include "base/text.h"
 #include "code/code.h"
@@ -20,7 +21,7 @@ static ash_status print(const ash_plan *plan, const ash_nest *nest, ash_source s
 
 ash_status ash_plan_kernel_source(const ash_plan *plan, uint32_t kernel, ash_source source, char **out,
                                   size_t *len, ash_diag *diag) {
-    ASH_FAIL_IF(!plan || !out || !len, diag, ASH_ERROR_INVALID_ARGUMENT, "an argument is NULL");
+    ASH_NEED(diag, plan, out, len);
     *out = NULL;
     ASH_FAIL_IF(kernel >= plan->program->nests.len, diag, ASH_ERROR_NOT_FOUND,
                 "there is no kernel %u: the plan has %zu", kernel, plan->program->nests.len);

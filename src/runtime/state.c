@@ -1,8 +1,10 @@
+/* SPDX-License-Identifier: MIT */
 /* States: what a plan keeps from one execution to the next.
  *
  * They lie in arenas of their own, which are no part of the block that a caller may hand in and stay when
  * the others are given back. Main steps read and write them like any other buffer; who computes a new value
  * in place and who copies it was decided when the graph was lowered (kernel/state.c). */
+#include "base/file.h"
 #include "plan.h"
 
 /* Which of the roots main steps write. */
@@ -26,6 +28,17 @@ ash_status ash_plan__make_states(ash_plan *plan, ash_diag *diag) {
             (ash_plan_state_slot){.buffer = p->states.at[i], .changes = changed[p->states.at[i]]};
     ash_mem_free(plan->allocator, changed, p->buffers.len, sizeof *changed);
     return plan->states && changed ? ASH_OK : ASH_NO_MEMORY(diag);
+}
+
+/* What states begin with may lie in files. */
+static ash_status check_content(const ash_plan *plan, size_t position, ash_diag *diag) {
+    const ash_blob *blob = plan->program->buffers.at[plan->states[position].buffer].blob;
+    return blob && blob->file ? ash_file_check(blob->file, diag) : ASH_OK;
+}
+
+static ash_status check_contents(const ash_plan *plan, ash_diag *diag) {
+    for (size_t i = 0; i < plan->n_states; i++) ASH_TRY(check_content(plan, i, diag));
+    return ASH_OK;
 }
 
 /* Zeros, or what the graph says, in all bytes that a state has. */
@@ -52,7 +65,7 @@ uint64_t ash_plan__drop_states(ash_plan *plan) {
         ash_storage_release(plan->arenas[i].storage);
         plan->arenas[i].storage = NULL;
     }
-    plan->states_ready = false;
+    plan->states_ready = plan->spans_known = false;
     return bytes;
 }
 
@@ -75,7 +88,9 @@ static ash_status allocate(ash_plan *plan, ash_diag *diag) {
 
 ash_status ash_plan__need_states(ash_plan *plan, ash_diag *diag) {
     if (plan->states_ready || plan->n_states == 0) return ASH_OK;
+    ASH_TRY(check_contents(plan, diag));
     ash_status status = allocate(plan, diag);
+    if (status == ASH_OK) status = ash_plan__check_own_memory(plan, diag);
     if (status != ASH_OK) {
         ash_plan__drop_states(plan);
         return status;
@@ -104,20 +119,21 @@ void ash_plan__lose_states(ash_plan *plan) {
 /* --- for callers ------------------------------------------------------------------------------ */
 
 size_t ash_plan_state_count(const ash_plan *plan) {
-    return plan->n_states;
+    return plan ? plan->n_states : 0;
 }
 
 const char *ash_plan_state_name(const ash_plan *plan, size_t position) {
-    return position < plan->n_states ? plan->program->buffers.at[plan->states[position].buffer].name : NULL;
+    return plan && position < plan->n_states ? plan->program->buffers.at[plan->states[position].buffer].name
+                                             : NULL;
 }
 
 ash_status ash_plan_state_position(const ash_plan *plan, const char *name, size_t *out, ash_diag *diag) {
-    ASH_FAIL_IF(!plan || !name || !out, diag, ASH_ERROR_INVALID_ARGUMENT, "an argument is NULL");
+    ASH_NEED(diag, plan, name, out);
     return ash_plan_index__find(&plan->core->index, ASH_NAMED_STATE, name, out, diag);
 }
 
 static ash_status check_position(const ash_plan *plan, size_t position, ash_diag *diag) {
-    ASH_FAIL_IF(!plan, diag, ASH_ERROR_INVALID_ARGUMENT, "the plan is NULL");
+    ASH_NEED(diag, plan);
     ASH_FAIL_IF(position >= plan->n_states, diag, ASH_ERROR_NOT_FOUND,
                 "there is no state %zu: the plan has %zu", position, plan->n_states);
     return ASH_OK;
@@ -125,7 +141,7 @@ static ash_status check_position(const ash_plan *plan, size_t position, ash_diag
 
 ash_status ash_plan_state_type(ash_plan *plan, size_t position, ash_type *out, ash_diag *diag) {
     ASH_TRY(check_position(plan, position, diag));
-    ASH_FAIL_IF(!out, diag, ASH_ERROR_INVALID_ARGUMENT, "the place for the type is NULL");
+    ASH_NEED(diag, out);
     uint64_t bytes;
     pthread_mutex_lock(&plan->lock);
     ash_plan__present_type(plan, plan->states[position].buffer, out, &bytes);
@@ -135,7 +151,7 @@ ash_status ash_plan_state_type(ash_plan *plan, size_t position, ash_type *out, a
 
 ash_status ash_plan_state(ash_plan *plan, size_t position, const ash_view **out, ash_diag *diag) {
     ASH_TRY(check_position(plan, position, diag));
-    ASH_FAIL_IF(!out, diag, ASH_ERROR_INVALID_ARGUMENT, "the place for the view is NULL");
+    ASH_NEED(diag, out);
     ash_view *view;
     pthread_mutex_lock(&plan->lock);
     ash_status status = ash_plan__need_states(plan, diag);
@@ -145,17 +161,12 @@ ash_status ash_plan_state(ash_plan *plan, size_t position, const ash_view **out,
     return status;
 }
 
-static ash_status set_state(ash_plan *plan, size_t position, const void *data, uint64_t size,
-                            ash_diag *diag) {
+ash_status ash_plan__set_state(ash_plan *plan, size_t position, const ash_type *type, const void *data,
+                               uint64_t size, ash_diag *diag) {
     uint32_t b = plan->states[position].buffer;
     const ash_buffer *buffer = &plan->program->buffers.at[b];
-    ash_type type;
-    uint64_t bytes;
-    ash_plan__present_type(plan, b, &type, &bytes);
-    ASH_FAIL_IF(size != bytes, diag, ASH_ERROR_INVALID_ARGUMENT, "%llu bytes given, the state has %llu",
-                (unsigned long long)size, (unsigned long long)bytes);
-    ASH_FAIL_IF(!data && size, diag, ASH_ERROR_INVALID_ARGUMENT, "%llu bytes at the address NULL",
-                (unsigned long long)size);
+    ASH_TRY(ash_plan__check_given(plan, b, type, data, size, "was given, the state is", diag));
+    ASH_TRY(ash_file_check_given(plan->context, data, size, diag));
     ASH_TRY(ash_plan__need_states(plan, diag));
     if (size) memmove(plan->base[b], data, size); /* maybe the state's own view */
     if ((uint64_t)buffer->bytes > size) memset(plan->base[b] + size, 0, (uint64_t)buffer->bytes - size);
@@ -163,11 +174,13 @@ static ash_status set_state(ash_plan *plan, size_t position, const void *data, u
     return ASH_OK;
 }
 
-ash_status ash_plan_set_state(ash_plan *plan, size_t position, const void *data, uint64_t size,
-                              ash_diag *diag) {
+ash_status ash_plan_set_state(ash_plan *plan, size_t position, const ash_type *type, const void *data,
+                              uint64_t size, ash_diag *diag) {
+    ASH_NEED(diag, plan);
+    if (size) ASH_NEED(diag, data);
     ASH_TRY(check_position(plan, position, diag));
     pthread_mutex_lock(&plan->lock);
-    ash_status status = set_state(plan, position, data, size, diag);
+    ash_status status = ash_plan__set_state(plan, position, type, data, size, diag);
     pthread_mutex_unlock(&plan->lock);
     if (status != ASH_OK)
         ash_diag__add_node(diag, ash_plan_state_name(plan, position), "state", ASH_NO_OFFSET);
@@ -177,15 +190,21 @@ ash_status ash_plan_set_state(ash_plan *plan, size_t position, const void *data,
 ash_status ash_plan_reset_state(ash_plan *plan, size_t position, ash_diag *diag) {
     ASH_TRY(check_position(plan, position, diag));
     pthread_mutex_lock(&plan->lock);
-    if (plan->states_ready) start_anew(plan, position); /* else they begin anew when they are needed */
+    ash_status status = ASH_OK;
+    if (plan->states_ready) { /* else they begin anew when they are needed */
+        status = check_content(plan, position, diag);
+        if (status == ASH_OK) start_anew(plan, position);
+    }
     pthread_mutex_unlock(&plan->lock);
-    return ASH_OK;
+    return status;
 }
 
 ash_status ash_plan_reset_states(ash_plan *plan, ash_diag *diag) {
-    ASH_FAIL_IF(!plan, diag, ASH_ERROR_INVALID_ARGUMENT, "the plan is NULL");
+    ASH_NEED(diag, plan);
     pthread_mutex_lock(&plan->lock);
-    for (size_t i = 0; plan->states_ready && i < plan->n_states; i++) start_anew(plan, i);
+    ash_status status = plan->states_ready ? check_contents(plan, diag) : ASH_OK;
+    for (size_t i = 0; status == ASH_OK && plan->states_ready && i < plan->n_states; i++)
+        start_anew(plan, i);
     pthread_mutex_unlock(&plan->lock);
-    return ASH_OK;
+    return status;
 }

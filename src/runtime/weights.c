@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The packed weights of a plan: whose memory they lie in, and what of the prologue must run again when
  * parameters were set.
  *
@@ -11,13 +12,12 @@
 
 /* --- what is stale ---------------------------------------------------------------------------- */
 
+/* room->stale: a step runs again; changed: a root has other values than before; made: all that write it run
+ * again; last_writer: one more than the last prologue step that writes it. */
 struct marks {
     const ash_plan *plan;
-    bool *step;          /* per prologue step: runs again */
-    bool *changed;       /* per root: has other values than before */
-    bool *made;          /* per root: all that write it run again */
-    size_t *last_writer; /* per root: one more than the last prologue step that writes it */
-    bool more;           /* something was added in this pass */
+    ash_plan_room *room;
+    bool more; /* something was added in this pass */
 };
 
 static void set(struct marks *m, bool *mark) {
@@ -28,19 +28,20 @@ static void set(struct marks *m, bool *mark) {
 static void visit(struct marks *m, size_t s) {
     const ash_plan *plan = m->plan;
     const ash_step *step = &plan->program->steps.at[s];
+    ash_plan_room *room = m->room;
     bool differs = false;
     for (uint32_t i = 0; i < step->n_accesses; i++) {
         uint32_t root = plan->layout.places[step->accesses[i].buffer].root;
         bool write = step->accesses[i].write;
-        differs |= !write && m->changed[root];
-        if (differs || (write && m->made[root])) set(m, &m->step[s]);
+        differs |= !write && room->changed[root];
+        if (differs || (write && room->made[root])) set(m, &room->stale[s]);
     }
-    for (uint32_t i = 0; m->step[s] && i < step->n_accesses; i++) {
+    for (uint32_t i = 0; room->stale[s] && i < step->n_accesses; i++) {
         uint32_t root = plan->layout.places[step->accesses[i].buffer].root;
         bool write = step->accesses[i].write;
-        bool gone = plan->layout.places[root].home == ASH_HOME_STAGING || m->last_writer[root] > s;
-        if (write || gone) set(m, &m->made[root]);
-        if (write && differs) set(m, &m->changed[root]);
+        bool gone = plan->layout.places[root].home == ASH_HOME_STAGING || room->last_writer[root] > s;
+        if (write || gone) set(m, &room->made[root]);
+        if (write && differs) set(m, &room->changed[root]);
     }
 }
 
@@ -49,38 +50,33 @@ static void find_last_writers(struct marks *m) {
     for (size_t s = 0; s < p->prologue; s++)
         for (uint32_t i = 0; i < p->steps.at[s].n_accesses; i++)
             if (p->steps.at[s].accesses[i].write)
-                m->last_writer[m->plan->layout.places[p->steps.at[s].accesses[i].buffer].root] = s + 1;
+                m->room->last_writer[m->plan->layout.places[p->steps.at[s].accesses[i].buffer].root] =
+                    s + 1;
 }
 
-ash_status ash_plan__find_stale(const ash_plan *plan, bool *steps, ash_diag *diag) {
-    const ash_allocator *a = plan->allocator;
+void ash_plan__find_stale(const ash_plan *plan, ash_plan_room *room) {
     size_t n = plan->n_buffers, prologue = plan->program->prologue;
-    struct marks m = {.plan = plan, .step = steps, .more = true};
-    m.changed = ash_mem_calloc(a, n, sizeof *m.changed);
-    m.made = ash_mem_calloc(a, n, sizeof *m.made);
-    m.last_writer = ash_mem_calloc(a, n, sizeof *m.last_writer);
-    ash_status status = m.changed && m.made && m.last_writer ? ASH_OK : ASH_NO_MEMORY(diag);
-    if (status == ASH_OK) find_last_writers(&m);
-    for (size_t b = 0; status == ASH_OK && b < n; b++) m.changed[b] = plan->changed[b];
-    while (status == ASH_OK && m.more) {
+    struct marks m = {.plan = plan, .room = room, .more = true};
+    memset(room->stale, 0, prologue * sizeof *room->stale);
+    memset(room->made, 0, n * sizeof *room->made);
+    memset(room->last_writer, 0, n * sizeof *room->last_writer);
+    memcpy(room->changed, plan->changed, n * sizeof *room->changed);
+    find_last_writers(&m);
+    while (m.more) {
         m.more = false;
         for (size_t s = 0; s < prologue; s++) visit(&m, s);
         for (size_t s = prologue; s-- > 0;) visit(&m, s);
     }
-    ash_mem_free(a, m.changed, n, sizeof *m.changed);
-    ash_mem_free(a, m.made, n, sizeof *m.made);
-    ash_mem_free(a, m.last_writer, n, sizeof *m.last_writer);
-    return status;
 }
 
 /* --- whose memory ----------------------------------------------------------------------------- */
 
 uint64_t ash_plan_weights_size(const ash_plan *plan) {
-    return plan->layout.weights_size;
+    return plan ? plan->layout.weights_size : 0;
 }
 
 uint64_t ash_plan_weights_align(const ash_plan *plan) {
-    return plan->layout.weights_align;
+    return plan ? plan->layout.weights_align : 0;
 }
 
 ash_status ash_plan__make_weights(ash_plan *plan, void *block, ash_plan_weights **out, ash_diag *diag) {
@@ -122,16 +118,94 @@ void ash_plan__point_at_weights(ash_plan *plan, char *base) {
     }
 }
 
+/* --- room for a prologue ------------------------------------------------------------------------ */
+
+void ash_plan__free_room(ash_plan *plan) {
+    const ash_allocator *a = plan->allocator;
+    ash_plan_room *room = plan->room;
+    if (!room) return;
+    size_t n = plan->n_buffers;
+    ash_plan__free_weights(plan, room->weights);
+    ash_storage_release(room->staging);
+    ash_mem_free(a, room->table, room->width, sizeof *room->table);
+    ash_mem_free(a, room->stale, plan->program->prologue, sizeof *room->stale);
+    ash_mem_free(a, room->read, n, sizeof *room->read);
+    ash_mem_free(a, room->changed, n, sizeof *room->changed);
+    ash_mem_free(a, room->made, n, sizeof *room->made);
+    ash_mem_free(a, room->last_writer, n, sizeof *room->last_writer);
+    ash_mem_free(a, room, 1, sizeof *room);
+    plan->room = NULL;
+    plan->spans_known = false;
+}
+
+static size_t widest_step(const ash_program *p) {
+    size_t widest = 0;
+    for (size_t s = 0; s < p->prologue; s++) widest = ASH_MAX(widest, 1 + (size_t)p->steps.at[s].n_buffers);
+    return widest;
+}
+
+static ash_status fill_room(ash_plan *plan, ash_plan_room *room, ash_diag *diag) {
+    const ash_allocator *a = plan->allocator;
+    const ash_layout *layout = &plan->layout;
+    size_t n = plan->n_buffers;
+    room->width = widest_step(plan->program);
+    room->table = ash_mem_calloc(a, room->width, sizeof *room->table);
+    room->stale = ash_mem_calloc(a, plan->program->prologue, sizeof *room->stale);
+    room->read = ash_mem_calloc(a, n, sizeof *room->read);
+    room->changed = ash_mem_calloc(a, n, sizeof *room->changed);
+    room->made = ash_mem_calloc(a, n, sizeof *room->made);
+    room->last_writer = ash_mem_calloc(a, n, sizeof *room->last_writer);
+    if (!room->table || !room->stale || !room->read || !room->changed || !room->made || !room->last_writer)
+        return ASH_NO_MEMORY(diag);
+    if (layout->staging_size == 0) return ASH_OK;
+    ASH_TRY(
+        ash_storage_create(plan->cpu, layout->staging_size, layout->staging_align, &room->staging, diag));
+    return ash_storage_allocate(room->staging, diag);
+}
+
+/* What replicas have stays theirs, with the block that it lies in. */
+static ash_status add_weights(ash_plan *plan, ash_plan_room *room, ash_diag *diag) {
+    const ash_plan_weights *present = plan->weights;
+    if (room->weights || (present && atomic_load(&present->plans) == 1)) return ASH_OK;
+    bool left = present && present->block == plan->weights_block;
+    return ash_plan__make_weights(plan, left ? NULL : plan->weights_block, &room->weights, diag);
+}
+
+ash_status ash_plan__make_room(ash_plan *plan, ash_diag *diag) {
+    bool fresh = !plan->room;
+    if (fresh) plan->room = ash_mem_calloc(plan->allocator, 1, sizeof *plan->room);
+    if (!plan->room) return ASH_NO_MEMORY(diag);
+    const ash_plan_weights *before = plan->room->weights;
+    ash_status status = fresh ? fill_room(plan, plan->room, diag) : ASH_OK;
+    if (status == ASH_OK) status = add_weights(plan, plan->room, diag);
+    if (status == ASH_OK && plan->room->weights != before) status = ash_plan__check_own_memory(plan, diag);
+    if (status == ASH_OK) return ASH_OK;
+    if (fresh) {
+        ash_plan__free_room(plan);
+    } else if (plan->room->weights != before) {
+        ash_plan__free_weights(plan, plan->room->weights);
+        plan->room->weights = NULL;
+        plan->spans_known = false;
+    }
+    return status;
+}
+
+/* --- the caller's block ------------------------------------------------------------------------- */
+
 /* Weights that are there move; others will be made in the new place. */
-static ash_status move_weights(ash_plan *plan, void *block, ash_diag *diag) {
+ash_status ash_plan__move_weights(ash_plan *plan, void *block, ash_diag *diag) {
     ash_plan_weights *weights = NULL;
+    if (plan->weights_ready || plan->room) ASH_TRY(ash_plan__make_weights(plan, block, &weights, diag));
     if (plan->weights_ready) {
         void *from, *to;
         ASH_TRY(ash_storage__data(plan->weights->storage, &from, diag));
-        ASH_TRY(ash_plan__make_weights(plan, block, &weights, diag));
         ASH_TRY(ash_storage__data(weights->storage, &to, diag)); /* which is there */
         if (plan->layout.weights_size) memmove(to, from, plan->layout.weights_size);
         ash_plan__point_at_weights(plan, to);
+    } else if (plan->room) {
+        ash_plan__free_weights(plan, plan->room->weights);
+        plan->room->weights = weights;
+        weights = NULL;
     }
     ash_plan__free_weights(plan, plan->weights);
     plan->weights = weights;
@@ -140,21 +214,30 @@ static ash_status move_weights(ash_plan *plan, void *block, ash_diag *diag) {
     return ASH_OK;
 }
 
-ash_status ash_plan_bind_weights(ash_plan *plan, void *memory, uint64_t size, ash_diag *diag) {
-    ASH_FAIL_IF(!plan, diag, ASH_ERROR_INVALID_ARGUMENT, "the plan is NULL");
+static ash_status bind_weights(ash_plan *plan, void *memory, uint64_t size, ash_diag *diag) {
+    ASH_TRY(ash_open__check(plan, diag));
     uint64_t align = plan->layout.weights_align, needed = plan->layout.weights_size;
     ASH_FAIL_IF(memory && (uintptr_t)memory % align != 0, diag, ASH_ERROR_INVALID_ARGUMENT,
                 "the address for the weights is no multiple of %llu bytes", (unsigned long long)align);
     ASH_FAIL_IF(memory && size < needed, diag, ASH_ERROR_OUT_OF_RANGE,
                 "%llu bytes were given for the weights, %llu are needed", (unsigned long long)size,
                 (unsigned long long)needed);
-    pthread_mutex_lock(&plan->lock);
     void *present = plan->weights ? plan->weights->block : plan->weights_block;
-    ash_status status = ASH_OK;
-    if (memory != present)
-        status = move_weights(plan, memory, diag);
-    else
+    if (memory != present) {
+        ASH_TRY(ash_plan__check_block_memory(plan, ASH_TENANT_WEIGHTS, memory, needed, diag));
+        ASH_TRY(ash_plan__move_weights(plan, memory, diag));
+    } else {
         plan->weights_block = memory;
+    }
+    plan->spans_known = false;
+    if (plan->opening) plan->opening->weights_bytes = size;
+    return ASH_OK;
+}
+
+ash_status ash_plan_bind_weights(ash_plan *plan, void *memory, uint64_t size, ash_diag *diag) {
+    ASH_NEED(diag, plan);
+    pthread_mutex_lock(&plan->lock);
+    ash_status status = bind_weights(plan, memory, size, diag);
     pthread_mutex_unlock(&plan->lock);
     return status;
 }

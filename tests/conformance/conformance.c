@@ -1,12 +1,15 @@
+/* SPDX-License-Identifier: MIT */
 /* Runs ONNX backend tests: folders with a model.onnx and test_data_set_*, each with input_*.pb and
  * output_*.pb.
  *
- *     conformance [-v] [-s] [-e EXECUTOR] [-m SUBSTRING] [-n TOLERANCE] [-w DIRECTORY] FOLDER...
+ *     conformance [-v] [-s] [-g] [-e EXECUTOR] [-m SUBSTRING] [-n TOLERANCE] [-w DIRECTORY] FOLDER...
  *
  * Each FOLDER is such a test, or holds tests at any depth. A model is imported and run; every result is
  * compared in dtype, shape and value (rtol 1e-3, atol 1e-7 for floating point numbers, as ONNX's own runner
  * does; all others must be equal). Where a shape or the like comes from a graph input, the import needs
- * that input as a constant: then it is repeated with more and more inputs bound to the test's data. Each
+ * that input as a constant: then it is repeated with more and more inputs bound to the test's data. With -g
+ * dims that are no numbers take the sizes of the test's inputs. With -n floating point numbers may be off
+ * by that part of the largest in their tensor. Each
  * test is counted once: passed, failed, or skipped as unsupported, with the reason. The exit status is 1
  * when one failed, or, with -s, when one was skipped. */
 #include <dirent.h>
@@ -22,7 +25,7 @@
 #include "executor.h"
 #include "ir/ir.h"
 
-enum { MAX_TENSORS = 64, MAX_REASONS = 512, BIND_STEPS = 5 };
+enum { MAX_TENSORS = 64, MAX_REASONS = 512, BIND_STEPS = 5, MOST_VAR = 4096 };
 
 typedef struct reason {
     char text[160];
@@ -31,7 +34,8 @@ typedef struct reason {
 
 static struct {
     bool verbose, strict;
-    double norm; /* largest relative error in the 2-norm; 0: each element is compared */
+    bool given;  /* dims take the sizes of the inputs */
+    double norm; /* largest error, as a part of the tensor's largest number; 0: of each element's own */
     const char *match;
     const char *rewrite; /* directory for models written and read again, or NULL */
     const executor *executor;
@@ -90,17 +94,17 @@ static bool load(ash_context *context, const ash_tensor *tensor, ash_wide *out) 
 }
 
 static bool same_floats(const ash_wide *have, const ash_wide *want, char *why, size_t size) {
-    double error = 0, norm = 0;
+    double most = 0;
+    for (int64_t i = 0; i < have->count && state.norm > 0; i++)
+        if (isfinite(want->f[i])) most = ASH_MAX(most, fabs(want->f[i]));
     for (int64_t i = 0; i < have->count; i++) {
-        error += (have->f[i] - want->f[i]) * (have->f[i] - want->f[i]);
-        norm += want->f[i] * want->f[i];
-        if (state.norm > 0 || close_enough(have->dtype, have->f[i], want->f[i])) continue;
+        if (close_enough(have->dtype, have->f[i], want->f[i]) ||
+            fabs(have->f[i] - want->f[i]) <= state.norm * most)
+            continue;
         snprintf(why, size, "element %lld is %.9g instead of %.9g", (long long)i, have->f[i], want->f[i]);
         return false;
     }
-    if (state.norm == 0 || sqrt(error) <= state.norm * sqrt(norm)) return true;
-    snprintf(why, size, "a relative error of %.3g in the 2-norm", sqrt(error / norm));
-    return false;
+    return true;
 }
 
 static bool same_ints(const ash_wide *have, const ash_wide *want, char *why, size_t size) {
@@ -170,6 +174,17 @@ static void as_bf16(ash_context *context, ash_tensor **tensor, ash_dtype want) {
     *tensor = fresh;
 }
 
+/* What bounds the dims that are not numbers: with the bound that an import takes by itself, arenas of some
+ * fixtures would need terabytes, which a plan refuses. */
+static int64_t largest_dim(const tensors *inputs) {
+    int64_t most = 64;
+    for (size_t i = 0; i < inputs->n; i++) {
+        const ash_type *type = ash_tensor_type(inputs->at[i]);
+        for (unsigned k = 0; k < type->rank; k++) most = type->dims[k] > most ? type->dims[k] : most;
+    }
+    return most;
+}
+
 /* Imports with as few inputs bound as it takes. */
 static ash_status import(ash_context *context, const char *path, const tensors *inputs, ash_graph **graph,
                          int *step, ash_diag *diag) {
@@ -177,7 +192,12 @@ static ash_status import(ash_context *context, const char *path, const tensors *
     size_t last = SIZE_MAX;
     for (*step = 0; *step < BIND_STEPS; ++*step) {
         ash_onnx_bind list[MAX_TENSORS];
-        ash_onnx_options options = {.binds = list};
+        ash_onnx_shape shapes[MAX_TENSORS];
+        ash_onnx_options options = {.binds = list, .shapes = shapes};
+        if (!state.given) options.var_min = 1, options.var_max = largest_dim(inputs);
+        for (size_t i = 0; i < inputs->n && state.given; i++)
+            shapes[options.n_shapes++] =
+                (ash_onnx_shape){ash_tensor_name(inputs->at[i]), ash_tensor_type(inputs->at[i])};
         for (size_t i = 0; i < inputs->n; i++)
             if (binds(*step, inputs->at[i], i) && ash_tensor_name(inputs->at[i])[0])
                 list[options.n_binds++] = (ash_onnx_bind){ash_tensor_name(inputs->at[i]), inputs->at[i]};
@@ -206,7 +226,10 @@ static ash_status rewrite(ash_context *context, const char *model, ash_graph **g
     ash_status status = ash_onnx_write(*graph, path, NULL, diag);
     ash_graph_destroy(*graph);
     *graph = NULL;
-    return status == ASH_OK ? ash_onnx_read(context, path, NULL, graph, diag) : status;
+    return status == ASH_OK
+               ? ash_onnx_read(context, path, &(ash_onnx_options){.var_min = 1, .var_max = MOST_VAR}, graph,
+                               diag)
+               : status;
 }
 
 static ash_status run_set(ash_context *context, const char *path, tensors *inputs, tensors *want, int *step,
@@ -248,13 +271,35 @@ static ash_status run_set(ash_context *context, const char *path, tensors *input
     return status;
 }
 
-/* Tests whose own files contradict each other. They are run, and counted apart; one that passes is a
- * failure of this list. */
+/* Tests whose expected data contradict their own model, each with the proof. They are run, and counted
+ * apart where they differ; a version of the data that has one of them right counts it as passed. */
+static const char no_epsilon[] =
+    "expects epsilon 0.01, but the model has no such attribute and its default is 1e-6";
+/* The window is 9 wide with its dilation and the stride 3: the last one along each axis ends in the row
+ * after the 32nd. Up to onnx 1.17 the data divide its sum by 125 all the same; onnx's evaluator and
+ * onnxruntime divide by the cells that exist. */
+static const char counts_nothing[] =
+    "counts cells beyond the last row as padding, but the model pads nothing: "
+    "count_include_pad counts pads, not what ceil_mode reaches";
+/* 10 of the 200 expected numbers, imaginary parts, are 1.9e-7 where the sum is exactly 0. */
+static const char rounds[] =
+    "expects what an FFT in single precision rounds to, 1.9e-7 where the value is 0: "
+    "more than the tolerance of 1e-7";
+/* -235.7 saturates to -128; expected is 20, -236 modulo 256. The 3D ones add -139.4 and -136.4, where 117
+ * and 120 (116 and 119 in f16) are expected. onnxruntime and onnx's evaluator say -128. */
+static const char wraps[] = "expects values below -128 modulo 256, but QuantizeLinear saturates";
+
 static const struct {
     const char *name, *why;
 } defects[] = {
-    {"test_adam_multiple",
-     "expects epsilon 0.01, but the model has no such attribute and its default is 1e-6"},
+    {"test_adam_multiple", no_epsilon},
+    {"test_averagepool_3d_dilations_large_count_include_pad_is_1_ceil_mode_is_True", counts_nothing},
+    {"test_dft_inverse", rounds},
+    {"test_dft_inverse_opset19", rounds},
+    {"test_qlinearmatmul_2D_int8_float16", wraps},
+    {"test_qlinearmatmul_2D_int8_float32", wraps},
+    {"test_qlinearmatmul_3D_int8_float16", wraps},
+    {"test_qlinearmatmul_3D_int8_float32", wraps},
 };
 
 static const char *defect_of(const char *folder) {
@@ -289,11 +334,12 @@ static void run_test(const char *folder) {
         snprintf(set, sizeof set, "%s/test_data_set_%d", folder, sets);
         if (!exists(set)) break;
         ash_diag unread;
-        /* Inputs that are no tensors (sequences, strings) cannot be read; then the import names the reason.
-         */
+        /* Inputs that are no tensors (sequences, strings) cannot be read; then the import names the
+         * reason. */
         if (read_tensors(context, set, "input", &inputs, &unread) != ASH_OK) {
             ash_graph *graph = NULL;
-            status = ash_onnx_read(context, model, NULL, &graph, &diag);
+            status = ash_onnx_read(context, model, &(ash_onnx_options){.var_min = 1, .var_max = MOST_VAR},
+                                   &graph, &diag);
             ash_graph_destroy(graph);
             if (status == ASH_OK) status = unread.code, diag = unread;
             free_tensors(&inputs);
@@ -361,6 +407,8 @@ int main(int argc, char **argv) {
             state.verbose = true;
         } else if (strcmp(argv[i], "-s") == 0) {
             state.strict = true;
+        } else if (strcmp(argv[i], "-g") == 0) {
+            state.given = true;
         } else if (strcmp(argv[i], "-m") == 0 && i + 1 < argc) {
             state.match = argv[++i];
         } else if (strcmp(argv[i], "-w") == 0 && i + 1 < argc) {
@@ -380,7 +428,7 @@ int main(int argc, char **argv) {
     }
     if (!folders)
         return fprintf(stderr,
-                       "usage: conformance [-v] [-s] [-e EXECUTOR] [-m SUBSTRING] [-n TOLERANCE] [-w "
+                       "usage: conformance [-v] [-s] [-g] [-e EXECUTOR] [-m SUBSTRING] [-n TOLERANCE] [-w "
                        "DIRECTORY] FOLDER...\n"),
                2;
     qsort(state.reasons, (size_t)state.n_reasons, sizeof *state.reasons, by_count);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What runs an imported graph in the conformance driver. */
 #ifndef ASH_CONFORMANCE_EXECUTOR_H
 #define ASH_CONFORMANCE_EXECUTOR_H

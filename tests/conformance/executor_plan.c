@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The execution plan as an executor: what programs use. */
 #include "ashlar/plan.h"
 
@@ -29,8 +30,8 @@ static ash_status set_inputs(ash_plan *plan, const ash_graph *graph, const ash_t
     for (size_t i = 0; i < graph->inputs.len; i++) {
         ash_view *own;
         if (executor_is_read(graph, graph->inputs.at[i]))
-            ASH_TRY(
-                ash_plan_set_input(plan, i, ash_tensor_data(inputs[i]), ash_tensor_size(inputs[i]), diag));
+            ASH_TRY(ash_plan_set_input(plan, i, ash_tensor_type(inputs[i]), ash_tensor_data(inputs[i]),
+                                       ash_tensor_size(inputs[i]), diag));
         else
             ASH_TRY(ash_plan_input(plan, i, &own, diag));
     }

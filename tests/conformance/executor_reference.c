@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The reference evaluator as an executor. */
 #include <stdlib.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 // A C++ program outside the tree: every public header, and the public road from a graph's text to results.
 // Statuses are checked, and turned into the exit status.
 #include <ashlar/builder.h>
@@ -10,6 +11,7 @@
 #include <ashlar/plan.h>
 #include <ashlar/status.h>
 #include <ashlar/tensor.h>
+#include <ashlar/version.h>
 
 #include <cmath>
 #include <cstdio>
@@ -60,7 +62,7 @@ int main() {
 
     float input[1000];
     for (int i = 0; i < 1000; i++) input[i] = static_cast<float>(i) / 500 - 1;
-    if (ash_plan_set_input(plan, 0, input, sizeof input, &diag)) return fail(diag);
+    if (ash_plan_set_input(plan, 0, &type, input, sizeof input, &diag)) return fail(diag);
     if (ash_plan_execute(plan, &diag)) return fail(diag);
     if (ash_plan_output(plan, 0, &view, &diag) || ash_view_data(view, &data, &diag)) return fail(diag);
     for (int i = 0; i < 1000; i++) {
@@ -70,6 +72,6 @@ int main() {
     }
 
     // Failures are values here, too.
-    if (ash_plan_set_input(plan, 0, input, sizeof input - 4, &diag) == ASH_OK) return 1;
+    if (ash_plan_set_input(plan, 0, &type, input, sizeof input - 4, &diag) == ASH_OK) return 1;
     return diag.message[0] == 0;
 }

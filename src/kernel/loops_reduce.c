@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT */
+/* One reduction of a group: loops over the reduced axes, and accumulators.
+ *
+ * Along the vector axis there are three accumulators: of full vectors, of single registers behind them, and
+ * of what is left, where it is done one by one. Under a mask, lanes that are off keep what they have,
+ * whatever the operand is there: a number that is repeated over the lanes, or a function of 0.
+ * Sums of floating point numbers are made of partial sums (partial.h), each accumulator with its levels. */
+#include "loops.h"
+
+/* Cells, one for each level from `first` on. */
+typedef struct accumulator {
+    ash_ref at[ASH_PARTIAL_LEVELS];
+    ash_ref neutral;
+    unsigned first;
+    bool used;
+} accumulator;
+
+enum { FULL, NARROW, SCALAR, KINDS };
+
+typedef struct reduction {
+    const ash_node *node;
+    ash_op combine;
+    unsigned top;                    /* the last level: the result, in the end */
+    accumulator acc[KINDS];          /* those but FULL only along a reduced axis: behind the full vectors */
+    ash_blocks blocks[ASH_MAX_AXES]; /* per inner axis */
+} reduction;
+
+static void make_accumulator(ash_kern *k, reduction *r, unsigned kind, unsigned first, ash_ref neutral,
+                             unsigned lanes) {
+    accumulator *a = &r->acc[kind];
+    a->neutral = ash_nest_splat(&k->nest, neutral, lanes);
+    a->first = first;
+    for (unsigned i = first; i <= r->top; i++) a->at[i] = ash_nest_cell(&k->nest, a->neutral);
+}
+
+/* Adds each accumulator's level to its next one. */
+static void close_block(ash_loops *l, void *arg, unsigned level) {
+    reduction *r = arg;
+    ash_nest *n = &l->k->nest;
+    for (unsigned i = 0; i < KINDS; i++) {
+        accumulator *a = &r->acc[i];
+        if (!a->used || level < a->first) continue;
+        ash_ref above = ash_nest_get(n, a->at[level + 1]), here = ash_nest_get(n, a->at[level]);
+        ash_nest_set(n, a->at[level + 1], ash_nest_binary(n, r->combine, above, here));
+        ash_nest_set(n, a->at[level], a->neutral);
+    }
+}
+
+static void reduce_once(ash_loops *l, void *arg) {
+    reduction *r = arg;
+    ash_kern *k = l->k;
+    bool full = k->lanes == l->lanes || !l->vector_inner;
+    accumulator *a = &r->acc[full ? FULL : k->lanes > 1 ? NARROW : SCALAR];
+    a->used = true;
+    size_t known = k->known.len;
+    ash_loops__recall(l);
+    ash_ref before = ash_nest_get(&k->nest, a->at[a->first]);
+    ash_ref after = ash_loops__accumulate(l, r->node, r->combine, before);
+    if (l->vector_inner && k->mask != ASH_NO_REF) after = ash_nest_select(&k->nest, k->mask, after, before);
+    ash_nest_set(&k->nest, a->at[a->first], after);
+    ash_loops__keep(l);
+    k->known.len = known;
+}
+
+/* The steps of a window that lie inside the input: s with 0 <= at + s * dilation < size, where `at` is the
+ * window's start. Where that does not depend on the lane, elements then need no test. Where it does, they
+ * do, and the steps that no lane has inside are only left out if they may be many: of a window that is
+ * longer than the input. */
+static void window_bounds(ash_loops *l, unsigned inner, ash_ref *from, ash_ref *to) {
+    ash_kern *k = l->k;
+    ash_nest *n = &k->nest;
+    if (!l->anchor || ash_op_infos[l->anchor->op].class == ASH_CLASS_MATMUL) return;
+    bool conv = ash_op_infos[l->anchor->op].class == ASH_CLASS_CONV;
+    if (conv && inner == 0) return;
+    unsigned w = inner - conv;
+    unsigned d = conv ? 2 + w : (unsigned)ash_node_list(l->anchor, ASH_ATTR_AXES)[w];
+    int64_t stride = ash_node_list(l->anchor, ASH_ATTR_STRIDES)[w];
+    int64_t dilation = ash_node_list(l->anchor, ASH_ATTR_DILATIONS)[w];
+    ash_dim before = ash_node_list(l->anchor, ASH_ATTR_BEFORE)[w];
+    ash_ix out[ASH_MAX_RANK];
+    ash_loops__anchor_index(l, out);
+    ash_dim extent = ash_graph__type(k->graph, l->anchor->ins[0])->dims[d];
+    bool spread = k->vsym != ASH_NO_SYM && ash_ix_depends(&k->ixs, out[d], k->vsym);
+    if (spread && ash_kern_max(k, l->inner[inner].extent) <= ash_kern_max(k, extent)) return;
+    ash_ix start = ash_ix_sub(&k->ixs, ash_ix_scale(&k->ixs, out[d], stride), ash_ix_dim(&k->ixs, before));
+    ash_ref at = spread ? ash_kern_vector_index(k, start) : ash_kern_index(k, start);
+    ash_ref first = spread ? ash_nest_hreduce(n, ASH_OP_MIN, at) : at,
+            last = spread ? ash_nest_hreduce(n, ASH_OP_MAX, at) : at;
+    ash_ref zero = ash_nest_index(n, 0), round = ash_nest_index(n, dilation - 1);
+    ash_ref size = ash_kern_dim(k, extent), by = ash_nest_index(n, dilation);
+    ash_ref low = ash_nest_binary(n, ASH_OP_MAX, ash_nest_binary(n, ASH_OP_SUB, zero, last), zero);
+    ash_ref high = ash_nest_binary(n, ASH_OP_MAX, ash_nest_binary(n, ASH_OP_SUB, size, first), zero);
+    *from = ash_nest_idiv(n, ash_nest_binary(n, ASH_OP_ADD, low, round), by);
+    *to = ash_nest_binary(n, ASH_OP_MIN, *to,
+                          ash_nest_idiv(n, ash_nest_binary(n, ASH_OP_ADD, high, round), by));
+    if (!spread) l->bounded |= 1u << inner;
+}
+
+static void inner_loops(ash_loops *l, unsigned depth, reduction *r) {
+    ash_kern *k = l->k;
+    ash_nest *n = &k->nest;
+    if (depth == l->n_inner) {
+        reduce_once(l, r);
+        return;
+    }
+    const ash_axis *a = &l->inner[depth];
+    const ash_blocks *blocks = &r->blocks[depth];
+    ash_ref from = ash_nest_index(n, 0), to = ash_kern_dim(k, a->extent);
+    if (depth + 1 == l->n_inner && l->vector_inner) {
+        bool whole = ash_dim_is_const(a->extent) && a->extent % l->lanes == 0;
+        ash_loops__vector(l, a, from, to, whole, &(ash_loops_inner){reduce_once, r, blocks, close_block});
+        return;
+    }
+    size_t mark = ash_kern_mark(k);
+    l->bounded &= ~(1u << depth);
+    window_bounds(l, depth, &from, &to);
+    ash_blocks_open(n, blocks, 1, &from, &to);
+    ash_kern_loop(k, a->sym, from, to, 1, depth + 1 == l->n_inner ? ash_loops__unroll(k, blocks) : 1);
+    inner_loops(l, depth + 1, r);
+    ash_nest_end(n);
+    ash_kern_forget(k, mark);
+    for (unsigned i = 0; i < blocks->n; i++) {
+        close_block(l, r, blocks->level + i);
+        ash_nest_end(n);
+    }
+}
+
+/* Cuts the loops over the reduced axes into blocks, from the innermost on. Returns the level that the
+ * vector axis leaves its sums in, if it is one of them. */
+static unsigned plan_blocks(const ash_loops *l, reduction *r, ash_dtype dtype) {
+    unsigned level = 0, behind = 0;
+    int64_t terms = 1;
+    bool sums = r->combine == ASH_OP_ADD && ash_dtype_is_float(dtype);
+    for (unsigned i = l->n_inner; i-- > 0 && sums;) {
+        bool vector = l->vector_inner && i + 1 == l->n_inner;
+        int64_t trips = ASH_MAX(ash_kern_max(l->k, l->inner[i].extent), 1);
+        if (vector) trips = ash_ceil_div(trips, l->lanes);
+        r->blocks[i] = ash_blocks_plan(trips, ASH_PARTIAL_TERMS, &terms, &level);
+        if (vector) behind = level;
+    }
+    r->top = level;
+    return behind;
+}
+
+void ash_loops__reduce(ash_loops *l, const ash_node *node) {
+    ash_kern *k = l->k;
+    ash_nest *n = &k->nest;
+    ash_dtype dtype = ash_kern_dtype(ash_graph__type(k->graph, node->out)->dtype);
+    reduction r = {.node = node, .combine = ash_loops__combine_of(node, dtype)};
+    ash_ref neutral = ash_kern_neutral(k, r.combine, dtype), outer_mask = k->mask;
+    unsigned behind = plan_blocks(l, &r, dtype);
+    make_accumulator(k, &r, FULL, 0, neutral, l->vector_inner ? l->lanes : k->lanes);
+    if (l->vector_inner && l->lanes > 1) {
+        make_accumulator(k, &r, NARROW, behind, neutral, l->narrow);
+        make_accumulator(k, &r, SCALAR, behind, neutral, 1);
+    }
+    inner_loops(l, 0, &r);
+    k->mask = outer_mask;
+    ash_ref result = ash_nest_get(n, r.acc[FULL].at[r.top]);
+    if (l->vector_inner) {
+        result = ash_nest_hreduce(n, r.combine, result);
+        for (unsigned i = NARROW; i < KINDS; i++)
+            if (r.acc[i].used)
+                result =
+                    ash_nest_binary(n, r.combine, result,
+                                    ash_nest_hreduce(n, r.combine, ash_nest_get(n, r.acc[i].at[r.top])));
+        k->vsym = ASH_NO_SYM;
+        k->lanes = 1;
+    }
+    ash_kern_know(k, node->out, result);
+}

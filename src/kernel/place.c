@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: MIT */
+/* Where stored values lie: a buffer for each, or a part of another's.
+ *
+ * A stored reshape of a stored value is a view. The parts of a concatenation that kernels of their own
+ * compute are written straight into it: their place is a part of the concatenation's buffer, with its
+ * strides. Three rules decide that, and make every step find what it reads, whatever is nested in whatever:
+ *
+ *   one writer     the part is stored for this concatenation alone, by a kernel that can write anywhere
+ *   known in time  the sizes that its address mentions are settled before its kernel runs
+ *   covered        what access records say of the parts covers what they say of the whole
+ *
+ * A record is one interval of bytes, and a part of a buffer with gaps has the bytes of others in between.
+ *
+ *     whole  a a a . . . . . b b b b b . . . .      rows of the whole, and gaps that belong to neighbours
+ *     parts  |- a: from its first byte to where b begins -|- b: to the end of the whole -|
+ *
+ * A part's interval therefore goes on to where the next part's begins, and the last one's to the end of the
+ * whole's: what reads the whole reads what its parts are said to write, by induction for parts of parts.
+ * Records that name too much order more than is needed, and never less. */
+#include "kern.h"
+
+/* --- buffers ---------------------------------------------------------------------------------------- */
+
+/* A buffer for one value, row-major. */
+static ash_status new_buffer(ash_lowering *low, ash_value value, ash_buffer_kind kind) {
+    const ash_value_info *info = ash_graph__value(low->graph, value);
+    uint32_t align = 64;
+    if (info->blob && kind != ASH_BUFFER_STATE) { /* data lies where it lies */
+        uintptr_t address = (uintptr_t)info->blob->data;
+        align = address ? (uint32_t)ASH_MIN(address & -address, (uintptr_t)64) : 64;
+    }
+    ash_place *place = &low->places[value];
+    const char *name = info->name ? ash_arena_strdup(&low->program->arena, info->name) : NULL;
+    if (info->name && !name) return ASH_NO_MEMORY(low->diag);
+    int64_t bytes = ash_type_max_bytes(low->program->dims, &info->type);
+    *place = (ash_place){.contiguous = true, .end = bytes};
+    const ash_buffer buffer = {.kind = kind,
+                               .type = info->type,
+                               .bytes = bytes,
+                               .align = align,
+                               .value = value,
+                               .origin = info->origin,
+                               .name = name,
+                               .blob = info->blob,
+                               .root = ASH_NO_BUFFER};
+    place->buffer = (uint32_t)low->program->buffers.len;
+    if (!ash_vec_push(low->program->allocator, &low->program->buffers, buffer))
+        return ASH_NO_MEMORY(low->diag);
+    if (info->blob) ash_blob_retain(info->blob);
+    return ASH_OK;
+}
+
+static ash_status leaf_buffers(ash_lowering *low) {
+    const ash_graph *g = low->graph;
+    for (ash_value v = 0; v < g->values.len; v++) {
+        ash_value_kind kind = g->values.at[v].kind;
+        low->places[v].buffer = ASH_NO_BUFFER;
+        if (kind == ASH_VALUE_NODE) continue;
+        static const ash_buffer_kind kinds[] = {[ASH_VALUE_INPUT] = ASH_BUFFER_INPUT,
+                                                [ASH_VALUE_CONSTANT] = ASH_BUFFER_CONSTANT,
+                                                [ASH_VALUE_PARAMETER] = ASH_BUFFER_PARAMETER,
+                                                [ASH_VALUE_STATE] = ASH_BUFFER_STATE};
+        ASH_TRY(new_buffer(low, v, kinds[kind]));
+    }
+    for (size_t i = 0; i < g->inputs.len; i++)
+        if (!ash_vec_push(low->program->allocator, &low->program->inputs,
+                          low->places[g->inputs.at[i]].buffer))
+            return ASH_NO_MEMORY(low->diag);
+    for (size_t i = 0; i < g->states.len; i++)
+        if (!ash_vec_push(low->program->allocator, &low->program->states,
+                          low->places[g->states.at[i].value].buffer))
+            return ASH_NO_MEMORY(low->diag);
+    return ASH_OK;
+}
+
+ash_dim ash_lower__combine(ash_lowering *low, ash_dim_op op, ash_dim a, ash_dim b, ash_status *status) {
+    ash_dim out = 0;
+    ash_status s = ash_dims_combine(low->program->dims, op, a, b, &out, low->diag);
+    if (s != ASH_OK) *status = s;
+    return out;
+}
+
+ash_status ash_lower__strides(ash_lowering *low, ash_value value, ash_dim *strides) {
+    const ash_place *p = &low->places[value];
+    const ash_type *type = ash_graph__type(low->graph, value);
+    ash_status status = ASH_OK;
+    ash_dim stride = 1;
+    for (unsigned d = type->rank; d-- > 0;) {
+        strides[d] = p->contiguous ? stride : p->strides[d];
+        stride = ash_lower__combine(low, ASH_DIM_MUL, stride, type->dims[d], &status);
+    }
+    return status;
+}
+
+bool ash_lower__is_empty(const ash_lowering *low, ash_value value) {
+    return ash_type_max_count(low->program->dims, ash_graph__type(low->graph, value)) == 0;
+}
+
+/* --- parts ------------------------------------------------------------------------------------------ */
+
+/* Whether a value is stored, for nobody but the graph's own nodes, by a kernel that can write anywhere. */
+static bool is_placeable(const ash_lowering *low, ash_value value, const bool *stored, bool constant) {
+    const ash_value_info *info = ash_graph__value(low->graph, value);
+    if (info->kind != ASH_VALUE_NODE || stored[value] || low->places[value].buffer != ASH_NO_BUFFER)
+        return false;
+    const ash_node *node = &low->graph->nodes.at[info->node];
+    uint32_t group = low->fusion.group_of[info->node];
+    if (group == ASH_NO_GROUP || low->fusion.groups.at[group].root != info->node) return false;
+    return node->n_outs == 1 && low->fusion.constant[value] == constant;
+}
+
+struct moment {
+    const ash_graph *graph;
+    ash_value value;
+};
+
+static bool is_settled_before(void *user, uint32_t var) {
+    const struct moment *at = user;
+    return ash_graph__settler(at->graph, var) < at->value;
+}
+
+/* Whether the settled variables that a place mentions have their values when the kernel of `value` runs:
+ * their steps come before it, since groups are lowered in the order of their roots. */
+static bool is_known_in_time(const ash_lowering *low, ash_value value, const ash_place *place) {
+    const ash_dims *dims = low->program->dims;
+    struct moment at = {low->graph, value};
+    if (!ash_dims_has_settled(dims)) return true;
+    bool known = ash_dims_each_settled(dims, place->offset, is_settled_before, &at);
+    for (unsigned d = 0; d < ash_graph__type(low->graph, value)->rank && known; d++)
+        known = ash_dims_each_settled(dims, place->strides[d], is_settled_before, &at);
+    return known;
+}
+
+/* The bytes from a value's first to its last; all of the buffer's, when they are not numbers. */
+static void find_bytes(const ash_lowering *low, ash_value value, ash_place *place) {
+    const ash_type *type = ash_graph__type(low->graph, value);
+    int64_t count, size = (int64_t)ash_dtype_size(type->dtype), last = place->offset;
+    bool known = ash_dim_is_const(place->offset) && ash_type_static_count(type, &count) && count > 0;
+    for (unsigned d = 0; d < type->rank && known; d++) {
+        known = ash_dim_is_const(place->strides[d]);
+        last += known ? (type->dims[d] - 1) * place->strides[d] : 0;
+    }
+    place->begin = known ? place->offset * size : 0;
+    place->end = known ? (last + 1) * size : low->program->buffers.at[place->buffer].bytes;
+}
+
+/* Gives the parts of a concatenation their places in it. */
+static ash_status place_parts(ash_lowering *low, const ash_node *concat, const bool *stored) {
+    const ash_place whole = low->places[concat->out];
+    ash_place part = {.buffer = whole.buffer, .offset = whole.contiguous ? 0 : whole.offset},
+              *before = NULL; /* the last part that has been placed */
+    ASH_TRY(ash_lower__strides(low, concat->out, part.strides));
+    int64_t axis = ash_node_int(concat, ASH_ATTR_AXIS);
+    ash_status status = ASH_OK;
+    for (unsigned i = 0; i < concat->n_ins && status == ASH_OK; i++) {
+        ash_value value = concat->ins[i];
+        ash_place *place = &low->places[value];
+        if (!ash_lower__is_empty(low, value) &&
+            is_placeable(low, value, stored, low->fusion.constant[concat->out]) &&
+            is_known_in_time(low, value, &part)) {
+            find_bytes(low, value, &part);
+            *place = part;
+            if (before)
+                before->end = ASH_MAX(before->end, part.begin);
+            else
+                place->begin = whole.begin;
+            before = place;
+        }
+        ash_dim size = ash_graph__type(low->graph, value)->dims[axis];
+        size = ash_lower__combine(low, ASH_DIM_MUL, size, part.strides[axis], &status);
+        part.offset = ash_lower__combine(low, ASH_DIM_ADD, part.offset, size, &status);
+    }
+    if (before) before->end = ASH_MAX(before->end, whole.end);
+    return status;
+}
+
+/* --- views ------------------------------------------------------------------------------------------ */
+
+ash_value ash_lower__viewed(const ash_lowering *low, const ash_group *g) {
+    const ash_node *node = &low->graph->nodes.at[g->root];
+    if (node->op != ASH_OP_RESHAPE || g->n_nodes != 1) return ASH_NO_VALUE;
+    for (;;) {
+        ash_value in = node->ins[0];
+        const ash_value_info *info = ash_graph__value(low->graph, in);
+        if (info->kind != ASH_VALUE_NODE) return in;
+        node = &low->graph->nodes.at[info->node];
+        uint32_t group = low->fusion.group_of[info->node];
+        if (group != ASH_NO_GROUP) return in;
+        if (node->op != ASH_OP_RESHAPE) return ASH_NO_VALUE;
+    }
+}
+
+/* Buffers for all roots, users before producers, so that a concatenation has its place before its parts
+ * need theirs. */
+static ash_status root_buffers(ash_lowering *low, const bool *stored) {
+    for (size_t i = 0; i < low->fusion.groups.len; i++) {
+        const ash_group *g = &low->fusion.groups.at[i];
+        const ash_node *node = &low->graph->nodes.at[g->root];
+        if (ash_lower__viewed(low, g) != ASH_NO_VALUE) continue;
+        for (unsigned o = 0; o < node->n_outs; o++)
+            if (low->places[node->out + o].buffer == ASH_NO_BUFFER)
+                ASH_TRY(
+                    new_buffer(low, node->out + o, g->constant ? ASH_BUFFER_STAGING : ASH_BUFFER_LOCAL));
+        if (node->op == ASH_OP_CONCAT) ASH_TRY(place_parts(low, node, stored));
+    }
+    return ASH_OK;
+}
+
+/* Places for stored reshapes, once what they show has one. */
+static ash_status view_buffers(ash_lowering *low) {
+    for (size_t i = low->fusion.groups.len; i-- > 0;) {
+        const ash_group *g = &low->fusion.groups.at[i];
+        ash_value out = low->graph->nodes.at[g->root].out, in = ash_lower__viewed(low, g);
+        if (in == ASH_NO_VALUE) continue;
+        const ash_place *place = &low->places[in];
+        ASH_TRY(new_buffer(low, out, g->constant ? ASH_BUFFER_STAGING : ASH_BUFFER_LOCAL));
+        if (!place->contiguous) continue; /* a copy after all */
+        ash_buffer *view = &low->program->buffers.at[low->places[out].buffer];
+        const ash_buffer *base = &low->program->buffers.at[place->buffer];
+        view->kind = base->kind;
+        view->align = base->align;
+        view->root = base->root == ASH_NO_BUFFER ? place->buffer : base->root;
+        view->offset = base->offset;
+    }
+    return ASH_OK;
+}
+
+ash_status ash_lower__places(ash_lowering *low, const bool *stored) {
+    ASH_TRY(leaf_buffers(low));
+    ASH_TRY(root_buffers(low, stored));
+    return view_buffers(low);
+}

@@ -1,0 +1,570 @@
+/* SPDX-License-Identifier: MIT */
+/* Many nests that differ in numbers alone become one, which reads its numbers from memory.
+ *
+ *     add x, 0.1 -> b1[%i + 32]          add x, p[0] -> b1[%i + 16 * q[0]]      0.1  2    row of the first
+ *     add x, 0.2 -> b1[%i + 64]    ->                                           0.2  4    of the second
+ *     ... 5000 of them                   one nest, one kernel                   ...
+ *
+ * Constants of the graph and offsets of parts are immediates of a nest: that makes the best code, and lets
+ * code generation fold them. But a graph that is cut into thousands of slices, or adds thousands of
+ * numbers, would have as many kernels, and compiling one takes milliseconds. So where more than ALIKE
+ * distinct nests have one outline, the numbers in which they differ become parameters. Kernels that are
+ * fewer, the hot ones of usual networks among them, keep all their immediates.
+ *
+ *   outline   a nest without its free numbers. Free are floating point constants, integers that results are
+ *             computed from, and what is added to an index. Not free is what shapes the loops: bounds,
+ *             strides, divisors, masks. What is added to an index stays in the outline modulo TOGETHER, so
+ *             that code generation knows of a parameter's multiple what it knew of the immediate: the
+ *             alignment.
+ *   varying   a free number that is not the same in all nests of an outline. One that differs from an
+ *             earlier one by a constant (the offsets of the vectors of a tile) needs no parameter.
+ *   numbers   a constant buffer for each outline and dtype, with a row for each nest; a step that runs the
+ *             nest gets a view of its row, and reads it as it reads any operand. The runtime knows nothing.
+ *
+ * Results keep their bits: a number takes part in the same operation, wherever it comes from. The one
+ * exception is left alone: code generation exchanges the operands of min and max for a constant first
+ * operand, and of zeros with different signs the other would win.
+ *
+ * Requires all steps; provides fewer nests. Linear in the instructions. */
+#include "kern.h"
+
+enum {
+    ALIKE = 16,     /* so many nests of one outline keep their immediates */
+    TOGETHER = 16,  /* elements: what is added to an index is known modulo this */
+    PARAMETERS = 64 /* outlines with more of them keep their immediates */
+};
+
+/* A use of a constant, directly or repeated over lanes. */
+typedef struct number {
+    uint64_t bits; /* of the i64, or of the f64 */
+    ash_dtype dtype;
+    unsigned lanes;
+    bool is_float, free, indexes; /* indexes: is added to an index */
+} number;
+
+/* What a free number becomes: parameter `of` and `more` added to it, or what it is. */
+typedef struct role {
+    bool varies;
+    uint32_t of;
+    uint64_t more;
+} role;
+
+typedef struct parameter {
+    uint32_t number; /* the first free number that it stands for */
+    ash_dtype dtype;
+    bool indexes; /* memory has it divided by TOGETHER, which is what `low` is lower by than the number */
+    uint64_t low;
+    uint32_t column; /* in its dtype's rows */
+    ash_ref ref;     /* its value in the merged nest */
+} parameter;
+
+/* The nests of one outline. */
+typedef struct family {
+    ASH_VEC(uint64_t) words; /* the outline */
+    ASH_VEC(uint32_t) nests;
+    bool merged;
+    uint32_t rows[ASH_DTYPE_COUNT]; /* merged: program buffers of the numbers, or ASH_NO_BUFFER */
+    ash_nest nest;                  /* merged: what takes the place of the nests */
+    uint32_t id;                    /* merged: and its index in the new list */
+} family;
+
+typedef struct sharer {
+    ash_lowering *low;
+    const ash_allocator *a;
+    ASH_VEC(uint64_t) words; /* of the nest that is looked at */
+    ASH_VEC(number) numbers; /* its free ones, in the order of the words */
+    ASH_VEC(bool) indexes;   /* per instruction: an address, bound or condition depends on it */
+    ASH_VEC(uint32_t) names; /* per instruction: its number without constants */
+    ASH_VEC(family) families;
+    uint32_t *family_of; /* per nest */
+    uint32_t *row_of;    /* per nest: its place in the family */
+    ash_map ids;         /* hash of an outline to its family */
+    /* of the family that is merged */
+    ASH_VEC(uint64_t) bits; /* per nest: its free numbers */
+    ASH_VEC(role) roles;    /* per free number */
+    ASH_VEC(parameter) parameters;
+    uint32_t columns[ASH_DTYPE_COUNT]; /* parameters of each dtype */
+    bool failed;                       /* out of memory */
+} sharer;
+
+/* --- outlines --------------------------------------------------------------------------------------- */
+
+/* The constant behind an operand, or NULL. */
+static const ash_inst *constant_behind(const ash_nest *n, ash_ref ref) {
+    const ash_inst *inst = ash_nest_at(n, ref);
+    if (inst->op == ASH_NEST_SPLAT) inst = ash_nest_at(n, inst->a);
+    return inst->op == ASH_NEST_INT || inst->op == ASH_NEST_FLOAT ? inst : NULL;
+}
+
+static bool is_memory(const ash_inst *inst) {
+    return inst->op >= ASH_NEST_LOAD && inst->op <= ASH_NEST_PREFETCH;
+}
+
+static void mark(sharer *s, ash_ref ref) {
+    if (ref != ASH_NO_REF) s->indexes.at[ref] = true;
+}
+
+/* Marks what addresses, bounds and conditions are computed from; an operand comes before its use. */
+static void find_indexes(sharer *s, const ash_nest *n) {
+    memset(s->indexes.at, 0, n->code.len * sizeof *s->indexes.at);
+    for (size_t i = n->code.len; i-- > 0;) {
+        const ash_inst *inst = &n->code.at[i];
+        if (is_memory(inst)) {
+            mark(s, inst->a);
+            mark(s, inst->b);
+        } else if (s->indexes.at[i] || inst->op == ASH_NEST_LOOP || inst->op == ASH_NEST_IF ||
+                   (inst->op == ASH_NEST_SET && s->indexes.at[inst->a])) {
+            mark(s, inst->a);
+            mark(s, inst->b);
+            mark(s, inst->c);
+        }
+    }
+}
+
+/* Whether operand `which` of instruction `user` may come from memory as well. */
+static bool is_free(const sharer *s, const ash_nest *n, ash_ref user, unsigned which, const ash_inst *c) {
+    const ash_inst *inst = &n->code.at[user];
+    if (c->op == ASH_NEST_FLOAT) {
+        bool exchanged =
+            inst->op == ASH_NEST_COMPUTE && which == 0 && (inst->i == ASH_OP_MIN || inst->i == ASH_OP_MAX);
+        return (c->dtype == ASH_F32 || c->dtype == ASH_F64) && !exchanged;
+    }
+    if (c->dtype == ASH_BOOL) return false;
+    if (is_memory(inst)) return which != 1;
+    switch (inst->op) {
+    case ASH_NEST_COMPUTE: return !s->indexes.at[user] || inst->i == ASH_OP_ADD;
+    case ASH_NEST_CELL:
+    case ASH_NEST_SET:
+    case ASH_NEST_FMA: return !s->indexes.at[user];
+    default: return false;
+    }
+}
+
+/* The constant that is operand `which` of instruction `user`, by way of `ref`. */
+static number number_of(const sharer *s, const ash_nest *n, ash_ref user, unsigned which, ash_ref ref) {
+    const ash_inst *c = constant_behind(n, ref);
+    bool memory = is_memory(&n->code.at[user]);
+    number out = {.dtype = (ash_dtype)c->dtype,
+                  .lanes = ash_nest_at(n, ref)->lanes,
+                  .is_float = c->op == ASH_NEST_FLOAT,
+                  .free = is_free(s, n, user, which, c),
+                  .indexes = memory ? which == 0 : s->indexes.at[user] && c->dtype == ASH_I64};
+    memcpy(&out.bits, &c->i, sizeof out.bits); /* of either member */
+    return out;
+}
+
+/* Constants and their repetitions have no place in an outline: their uses have. */
+static bool is_constant(const ash_nest *n, ash_ref ref) {
+    return constant_behind(n, ref) == ash_nest_at(n, ref) ||
+           (ash_nest_at(n, ref)->op == ASH_NEST_SPLAT && constant_behind(n, ref));
+}
+
+static void put(sharer *s, uint64_t word) {
+    s->failed |= !ash_vec_push(s->a, &s->words, word);
+}
+
+static void put_operand(sharer *s, const ash_nest *n, ash_ref user, unsigned which, ash_ref ref) {
+    enum { NONE, RESULT, FIXED, FREE };
+    const ash_inst *c = ref == ASH_NO_REF ? NULL : constant_behind(n, ref);
+    if (!c) {
+        put(s, ref == ASH_NO_REF ? NONE : RESULT | (uint64_t)s->names.at[ref] << 8);
+        return;
+    }
+    number x = number_of(s, n, user, which, ref);
+    uint64_t rest = x.indexes ? x.bits % TOGETHER : 0;
+    put(s, (x.free ? FREE : FIXED) | (uint64_t)x.dtype << 8 | (uint64_t)x.lanes << 16 | rest << 32 |
+               (uint64_t)x.is_float << 40 | (uint64_t)x.indexes << 41);
+    if (!x.free)
+        put(s, x.bits);
+    else
+        s->failed |= !ash_vec_push(s->a, &s->numbers, x);
+}
+
+/* Fills the words of a nest, and lists its free numbers. */
+static void outline(sharer *s, const ash_nest *n) {
+    s->words.len = s->numbers.len = s->names.len = s->indexes.len = 0;
+    if (!ash_vec_reserve(s->a, &s->names, n->code.len) ||
+        !ash_vec_reserve(s->a, &s->indexes, n->code.len)) {
+        s->failed = true;
+        return;
+    }
+    find_indexes(s, n);
+    uint32_t name = 0;
+    for (ash_ref i = 0; i < n->code.len && !s->failed; i++) {
+        const ash_inst *inst = &n->code.at[i];
+        if (is_constant(n, i)) continue;
+        s->names.at[i] = name++;
+        put(s, inst->op | (uint64_t)inst->lanes << 16 | (uint64_t)inst->dtype << 32 |
+                   (uint64_t)inst->buf << 48);
+        put(s, inst->unroll);
+        put(s, (uint64_t)inst->i);
+        put_operand(s, n, i, 0, inst->a);
+        put_operand(s, n, i, 1, inst->b);
+        put_operand(s, n, i, 2, inst->c);
+    }
+    for (size_t i = 0; i < n->buffers.len; i++) {
+        const ash_nest_buffer *b = &n->buffers.at[i];
+        put(s, b->dtype | (uint64_t)b->group << 8 | (uint64_t)b->written << 24 | (uint64_t)b->align << 32);
+    }
+    for (size_t i = 0; i < n->shuffles.len; i++) put(s, (uint64_t)n->shuffles.at[i]);
+}
+
+/* The family of the nest that has been outlined, a new one where there is none. */
+static uint32_t family_of(sharer *s) {
+    size_t size = s->words.len * sizeof *s->words.at;
+    for (uint64_t seed = 0; !s->failed; seed++) {
+        uint64_t hash = ash_hash(s->words.at, size, seed), id;
+        if (ash_map_get(&s->ids, hash, &id)) {
+            const family *f = &s->families.at[id];
+            if (f->words.len == s->words.len && !memcmp(f->words.at, s->words.at, size))
+                return (uint32_t)id;
+            continue;
+        }
+        family f = {0};
+        id = s->families.len;
+        s->failed = !ash_vec_reserve(s->a, &f.words, s->words.len) || !ash_map_put(&s->ids, hash, id) ||
+                    !ash_vec_push(s->a, &s->families, f);
+        if (s->failed) {
+            ash_vec_free(s->a, &f.words);
+            break;
+        }
+        memcpy(f.words.at, s->words.at, size);
+        f.words.len = s->words.len;
+        s->families.at[id] = f;
+        return (uint32_t)id;
+    }
+    return 0;
+}
+
+static void find_families(sharer *s) {
+    const ash_program *p = s->low->program;
+    for (uint32_t i = 0; i < p->nests.len && !s->failed; i++) {
+        outline(s, &p->nests.at[i]);
+        if (s->failed) return;
+        uint32_t id = s->family_of[i] = family_of(s);
+        if (s->failed) return;
+        s->row_of[i] = (uint32_t)s->families.at[id].nests.len;
+        s->failed |= !ash_vec_push(s->a, &s->families.at[id].nests, i);
+    }
+}
+
+/* --- parameters ------------------------------------------------------------------------------------- */
+
+/* Lists the free numbers of all nests of a family, and leaves what they are in s->numbers. */
+static void read_numbers(sharer *s, const family *f) {
+    s->bits.len = 0;
+    for (size_t k = 0; k < f->nests.len && !s->failed; k++) {
+        outline(s, &s->low->program->nests.at[f->nests.at[k]]);
+        for (size_t i = 0; i < s->numbers.len; i++)
+            s->failed |= !ash_vec_push(s->a, &s->bits, s->numbers.at[i].bits);
+    }
+}
+
+/* Whether number `i` is number `j` and something constant in all nests: *more. */
+static bool keeps_distance(const sharer *s, const family *f, size_t i, size_t j, uint64_t *more) {
+    const uint64_t *bits = s->bits.at;
+    size_t count = s->numbers.len;
+    *more = bits[i] - bits[j];
+    if (*more && s->numbers.at[i].dtype != ASH_I64) return false;
+    for (size_t k = 1; k < f->nests.len; k++)
+        if (bits[k * count + i] - bits[k * count + j] != *more) return false;
+    return true;
+}
+
+static bool is_constant_number(const sharer *s, const family *f, size_t i) {
+    for (size_t k = 1; k < f->nests.len; k++)
+        if (s->bits.at[k * s->numbers.len + i] != s->bits.at[i]) return false;
+    return true;
+}
+
+/* Gives each free number its role. False when there are too many parameters. */
+static bool find_parameters(sharer *s, const family *f) {
+    s->roles.len = s->parameters.len = 0;
+    memset(s->columns, 0, sizeof s->columns);
+    for (size_t i = 0; i < s->numbers.len && !s->failed; i++) {
+        const number *x = &s->numbers.at[i];
+        role r = {.varies = !is_constant_number(s, f, i), .of = (uint32_t)s->parameters.len};
+        bool found = !r.varies;
+        for (uint32_t q = 0; q < s->parameters.len && !found; q++) {
+            const parameter *p = &s->parameters.at[q];
+            found = p->dtype == x->dtype && p->indexes == x->indexes &&
+                    s->numbers.at[p->number].is_float == x->is_float &&
+                    keeps_distance(s, f, i, p->number, &r.more);
+            if (found) r.of = q, r.more += p->low;
+        }
+        if (!found) {
+            if (s->parameters.len == PARAMETERS) return false;
+            parameter p = {.number = (uint32_t)i, .dtype = x->dtype, .indexes = x->indexes};
+            p.low = r.more = x->indexes ? x->bits % TOGETHER : 0;
+            p.column = s->columns[x->dtype]++;
+            s->failed |= !ash_vec_push(s->a, &s->parameters, p);
+        }
+        s->failed |= !ash_vec_push(s->a, &s->roles, r);
+    }
+    return true;
+}
+
+/* --- the merged nest -------------------------------------------------------------------------------- */
+
+static ash_ref emit_constant(ash_nest *n, const number *x) {
+    int64_t i;
+    double f;
+    memcpy(&i, &x->bits, sizeof i);
+    memcpy(&f, &x->bits, sizeof f);
+    return x->is_float ? ash_nest_float(n, x->dtype, f) : ash_nest_int(n, x->dtype, i);
+}
+
+/* Before all else: a buffer for the numbers of each dtype, and the parameters, which are loaded once. */
+static void emit_parameters(sharer *s, ash_nest *n) {
+    uint16_t buffers[ASH_DTYPE_COUNT] = {0};
+    for (unsigned d = 0; d < ASH_DTYPE_COUNT; d++)
+        if (s->columns[d])
+            buffers[d] = ash_nest_buffer_add(n, (ash_nest_buffer){.dtype = (ash_dtype)d,
+                                                                  .align = (uint32_t)ash_dtype_size(d),
+                                                                  .group = (uint16_t)n->buffers.len});
+    for (size_t i = 0; i < s->parameters.len; i++) {
+        parameter *p = &s->parameters.at[i];
+        p->ref = ash_nest_load(n, buffers[p->dtype], ash_nest_index(n, p->column), 1, ASH_NO_REF);
+        if (p->indexes) p->ref = ash_nest_binary(n, ASH_OP_MUL, p->ref, ash_nest_index(n, TOGETHER));
+    }
+}
+
+/* The merged nest while it is written, from the first of its family. */
+typedef struct writing {
+    sharer *s;
+    const ash_nest *from;
+    ash_nest *nest;
+    ash_ref *to;      /* per instruction of the first: its result in the merged one */
+    size_t next_free; /* number */
+} writing;
+
+static ash_ref emit_operand(writing *w, ash_ref user, unsigned which, ash_ref ref) {
+    if (ref == ASH_NO_REF) return ref;
+    if (!constant_behind(w->from, ref)) return w->to[ref];
+    number x = number_of(w->s, w->from, user, which, ref);
+    const role *r = x.free ? &w->s->roles.at[w->next_free++] : NULL;
+    if (!r || !r->varies) return ash_nest_splat(w->nest, emit_constant(w->nest, &x), x.lanes);
+    ash_ref value = w->s->parameters.at[r->of].ref;
+    if (r->more)
+        value = ash_nest_binary(w->nest, ASH_OP_ADD, value, ash_nest_index(w->nest, (int64_t)r->more));
+    return ash_nest_splat(w->nest, value, x.lanes);
+}
+
+static void emit_code(writing *w) {
+    for (ash_ref i = 0; i < w->from->code.len; i++) {
+        ash_inst inst = w->from->code.at[i];
+        if (is_constant(w->from, i)) continue;
+        inst.a = emit_operand(w, i, 0, inst.a);
+        inst.b = emit_operand(w, i, 1, inst.b);
+        inst.c = emit_operand(w, i, 2, inst.c);
+        w->to[i] = ash_nest_add(w->nest, inst);
+    }
+}
+
+static ash_status emit_merged(sharer *s, family *f) {
+    ash_diag *diag = s->low->diag;
+    writing w = {.s = s, .from = &s->low->program->nests.at[f->nests.at[0]], .nest = &f->nest};
+    const size_t length = w.from->code.len, shuffles = w.from->shuffles.len;
+    outline(s, w.from); /* indexes are its own again */
+    if (s->failed || !ash_vec_reserve(s->a, &w.nest->shuffles, shuffles)) return ASH_NO_MEMORY(diag);
+    if (shuffles) memcpy(w.nest->shuffles.at, w.from->shuffles.at, shuffles * sizeof(int32_t));
+    w.nest->shuffles.len = shuffles;
+    w.to = ash_mem_alloc(s->a, length, sizeof *w.to);
+    if (!w.to) return ASH_NO_MEMORY(diag);
+    for (size_t i = 0; i < w.from->buffers.len; i++) ash_nest_buffer_add(w.nest, w.from->buffers.at[i]);
+    emit_parameters(s, w.nest);
+    emit_code(&w);
+    ash_mem_free(s->a, w.to, length, sizeof *w.to);
+    ASH_TRY(ash_nest_status(w.nest, diag));
+    return ash_nest_verify(w.nest, diag);
+}
+
+/* --- the numbers ------------------------------------------------------------------------------------ */
+
+/* Parameter `p` of nest `k` of the family, as memory has it. */
+static void store_number(const sharer *s, const parameter *p, size_t k, void *at) {
+    const number *x = &s->numbers.at[p->number];
+    uint64_t bits = s->bits.at[k * s->numbers.len + p->number];
+    int64_t i;
+    double f;
+    if (p->indexes) bits -= p->low;
+    memcpy(&i, &bits, sizeof i);
+    memcpy(&f, &bits, sizeof f);
+    if (p->indexes) i /= TOGETHER; /* without a rest */
+    ash_wide wide = {.dtype = x->dtype, .count = 1};
+    if (x->is_float)
+        wide.f = &f;
+    else
+        wide.i = &i;
+    ash_wide_store(&wide, at);
+}
+
+static ash_status add_rows(sharer *s, family *f, ash_dtype dtype) {
+    ash_program *p = s->low->program;
+    const size_t size = ash_dtype_size(dtype), row = s->columns[dtype] * size, bytes = row * f->nests.len;
+    ash_buffer buffer = {
+        .kind = ASH_BUFFER_CONSTANT,
+        .type = {.dtype = dtype, .rank = 2, .dims = {(ash_dim)f->nests.len, s->columns[dtype]}},
+        .bytes = (int64_t)bytes,
+        .align = 64,
+        .value = ASH_NO_VALUE,
+        .origin = ASH_NO_VALUE,
+        .root = ASH_NO_BUFFER};
+    ASH_TRY(ash_blob_create_owned(p->allocator, bytes, &buffer.blob, s->low->diag));
+    f->rows[dtype] = (uint32_t)p->buffers.len;
+    if (!ash_vec_push(p->allocator, &p->buffers, buffer)) {
+        ash_blob_release(buffer.blob);
+        return ASH_NO_MEMORY(s->low->diag);
+    }
+    for (size_t k = 0; k < f->nests.len; k++)
+        for (size_t i = 0; i < s->parameters.len; i++) {
+            const parameter *q = &s->parameters.at[i];
+            if (q->dtype == dtype)
+                store_number(s, q, k, (char *)buffer.blob->data + k * row + q->column * size);
+        }
+    return ASH_OK;
+}
+
+static ash_status merge(sharer *s, family *f) {
+    read_numbers(s, f);
+    if (s->failed) return ASH_NO_MEMORY(s->low->diag);
+    if (!find_parameters(s, f)) return ASH_OK;
+    if (s->failed) return ASH_NO_MEMORY(s->low->diag);
+    f->merged = true;
+    ash_nest_init(&f->nest, s->a);
+    ASH_TRY(emit_merged(s, f));
+    for (unsigned d = 0; d < ASH_DTYPE_COUNT; d++) {
+        f->rows[d] = ASH_NO_BUFFER;
+        if (s->columns[d]) ASH_TRY(add_rows(s, f, (ash_dtype)d));
+    }
+    return ASH_OK;
+}
+
+/* --- the program ------------------------------------------------------------------------------------ */
+
+/* The view of a nest's row. */
+static ash_status add_view(sharer *s, uint32_t rows, uint32_t row, uint32_t *out) {
+    ash_program *p = s->low->program;
+    ash_buffer view = p->buffers.at[rows];
+    int64_t bytes = view.bytes / view.type.dims[0];
+    view.type = (ash_type){.dtype = view.type.dtype, .rank = 1, .dims = {view.type.dims[1]}};
+    view.align = (uint32_t)ash_dtype_size(view.type.dtype);
+    view.blob = NULL;
+    view.root = rows;
+    view.offset = row * bytes;
+    view.bytes = bytes;
+    *out = (uint32_t)p->buffers.len;
+    return ash_vec_push(p->allocator, &p->buffers, view) ? ASH_OK : ASH_NO_MEMORY(s->low->diag);
+}
+
+/* Makes a step run the merged nest on its row. */
+static ash_status redirect(sharer *s, ash_step *step) {
+    ash_program *p = s->low->program;
+    const family *f = &s->families.at[s->family_of[step->nest]];
+    uint32_t row = s->row_of[step->nest], more = 0;
+    for (unsigned d = 0; d < ASH_DTYPE_COUNT; d++) more += f->rows[d] != ASH_NO_BUFFER;
+    uint32_t *buffers = ash_arena_alloc(&p->arena, step->n_buffers + more, sizeof *buffers);
+    ash_access *accesses = ash_arena_alloc(&p->arena, step->n_accesses + more, sizeof *accesses);
+    if (!buffers || !accesses) return ASH_NO_MEMORY(s->low->diag);
+    memcpy(buffers, step->buffers, step->n_buffers * sizeof *buffers);
+    memcpy(accesses, step->accesses, step->n_accesses * sizeof *accesses);
+    for (unsigned d = 0; d < ASH_DTYPE_COUNT; d++) {
+        uint32_t view;
+        if (f->rows[d] == ASH_NO_BUFFER) continue;
+        ASH_TRY(add_view(s, f->rows[d], row, &view));
+        buffers[step->n_buffers++] = view;
+        accesses[step->n_accesses++] = (ash_access){view, false, 0, p->buffers.at[view].bytes};
+    }
+    step->buffers = buffers;
+    step->accesses = accesses;
+    step->nest = f->id;
+    return ASH_OK;
+}
+
+/* Makes steps name nests by the numbers that they will have: a merged nest stands where the first stood
+ * that it was made from. `to` has room for each nest. */
+static ash_status redirect_all(sharer *s, uint32_t *to) {
+    ash_program *p = s->low->program;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < p->nests.len; i++) {
+        family *f = &s->families.at[s->family_of[i]];
+        to[i] = f->merged && s->row_of[i] ? f->id : count++;
+        if (!s->row_of[i]) f->id = to[i];
+    }
+    for (size_t i = 0; i < p->steps.len; i++) {
+        ash_step *step = &p->steps.at[i];
+        if (step->kind != ASH_STEP_KERNEL) continue;
+        if (s->families.at[s->family_of[step->nest]].merged)
+            ASH_TRY(redirect(s, step));
+        else
+            step->nest = to[step->nest];
+    }
+    return ASH_OK;
+}
+
+static void replace_nests(sharer *s) {
+    ash_program *p = s->low->program;
+    size_t kept = 0;
+    for (uint32_t i = 0; i < p->nests.len; i++) {
+        family *f = &s->families.at[s->family_of[i]];
+        ash_nest nest = p->nests.at[i];
+        if (f->merged) {
+            ash_nest_free(&nest);
+            if (s->row_of[i]) continue;
+            nest = f->nest;
+            ash_nest_init(&f->nest, s->a);
+        }
+        p->nests.at[kept++] = nest;
+    }
+    p->nests.len = kept;
+}
+
+static ash_status rebuild(sharer *s) {
+    const size_t count = s->low->program->nests.len;
+    uint32_t *to = ash_mem_alloc(s->a, count, sizeof *to);
+    ash_status status = to ? redirect_all(s, to) : ASH_NO_MEMORY(s->low->diag);
+    if (status == ASH_OK) replace_nests(s);
+    ash_mem_free(s->a, to, count, sizeof *to);
+    return status;
+}
+
+static ash_status share(sharer *s) {
+    bool any = false;
+    find_families(s);
+    if (s->failed) return ASH_NO_MEMORY(s->low->diag);
+    for (size_t i = 0; i < s->families.len; i++) {
+        family *f = &s->families.at[i];
+        if (f->nests.len > ALIKE) ASH_TRY(merge(s, f));
+        any |= f->merged;
+    }
+    return any ? rebuild(s) : ASH_OK;
+}
+
+ash_status ash_lower__share_nests(ash_lowering *low) {
+    const ash_program *p = low->program;
+    const size_t count = p->nests.len;
+    if (count <= ALIKE) return ASH_OK;
+    sharer s = {.low = low, .a = low->allocator};
+    ash_map_init(&s.ids, s.a);
+    s.family_of = ash_mem_alloc(s.a, count, sizeof *s.family_of);
+    s.row_of = ash_mem_alloc(s.a, count, sizeof *s.row_of);
+    s.failed = !s.family_of || !s.row_of;
+    ash_status status = share(&s);
+    for (size_t i = 0; i < s.families.len; i++) {
+        ash_vec_free(s.a, &s.families.at[i].words);
+        ash_vec_free(s.a, &s.families.at[i].nests);
+        if (s.families.at[i].merged) ash_nest_free(&s.families.at[i].nest);
+    }
+    ash_vec_free(s.a, &s.families);
+    ash_vec_free(s.a, &s.words);
+    ash_vec_free(s.a, &s.numbers);
+    ash_vec_free(s.a, &s.indexes);
+    ash_vec_free(s.a, &s.names);
+    ash_vec_free(s.a, &s.bits);
+    ash_vec_free(s.a, &s.roles);
+    ash_vec_free(s.a, &s.parameters);
+    ash_map_free(&s.ids);
+    ash_mem_free(s.a, s.family_of, count, sizeof *s.family_of);
+    ash_mem_free(s.a, s.row_of, count, sizeof *s.row_of);
+    return status;
+}

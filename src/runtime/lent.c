@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/* What is given as a view, and what holds the bytes that inputs are bound to.
+ *
+ * A view says more than a pointer: its type must be the input's, and a bound one keeps its storage for as
+ * long as the input is bound to it. Bytes in a mapped file keep the file, whichever way they came, and the
+ * file is asked for its size before each execution that reads them. */
+#include "base/file.h"
+#include "plan.h"
+
+/* --- holding ---------------------------------------------------------------------------------------- */
+
+void ash_plan__hold_input(ash_plan *plan, size_t position, ash_file *file, ash_storage *storage) {
+    ash_plan_lent *lent = &plan->lent[position], before = *lent;
+    plan->n_lent_files += (file != NULL) - (before.file != NULL);
+    *lent = (ash_plan_lent){file, storage};
+    ash_file_release(before.file);
+    ash_storage_release(before.storage);
+}
+
+void ash_plan__free_lent(ash_plan *plan) {
+    for (size_t i = 0; plan->lent && i < plan->n_inputs; i++) ash_plan__hold_input(plan, i, NULL, NULL);
+    ash_mem_free(plan->allocator, plan->lent, plan->n_inputs, sizeof *plan->lent);
+}
+
+ash_status ash_plan__check_lent_files(const ash_plan *plan, ash_diag *diag) {
+    if (plan->n_lent_files == 0) return ASH_OK;
+    for (size_t i = 0; i < plan->n_inputs; i++) {
+        const ash_plan_input_state *input = &plan->inputs[i];
+        if (!plan->lent[i].file) continue;
+        ash_status status = ash_file_check_bytes(plan->lent[i].file, input->bound, input->bytes, diag);
+        if (status == ASH_OK) continue;
+        ash_diag__add_node(diag, ash_plan_input_name(plan, i), "input", ASH_NO_OFFSET);
+        return status;
+    }
+    return ASH_OK;
+}
+
+/* --- views ------------------------------------------------------------------------------------------ */
+
+/* The bytes of a view, whose file is as long as it was. */
+static ash_status find_bytes(const ash_view *view, const void **data, ash_diag *diag) {
+    *data = NULL;
+    ASH_TRY(ash_view__check(view, diag));
+    return ash_view_bytes(view) ? ash_view_data(view, data, diag) : ASH_OK;
+}
+
+static ash_status give_view(ash_plan *plan, size_t position, const ash_view *view, bool bind,
+                            ash_diag *diag) {
+    const void *data;
+    ash_storage *storage = ash_view_storage(view);
+    ASH_FAIL_IF(bind && ash_device__context(ash_storage_device(storage)) != plan->context, diag,
+                ASH_ERROR_INVALID_ARGUMENT, "the view belongs to another context than the plan");
+    ASH_TRY(find_bytes(view, &data, diag));
+    return ash_plan__give_input(plan, position, ash_view_type(view), data, ash_view_bytes(view), bind,
+                                bind ? storage : NULL, diag);
+}
+
+static ash_status give(ash_plan *plan, size_t position, const ash_view *view, bool bind, ash_diag *diag) {
+    ASH_NEED(diag, plan, view);
+    ASH_TRY(ash_plan__check_position(plan, position, diag));
+    pthread_mutex_lock(&plan->lock);
+    ash_status status = give_view(plan, position, view, bind, diag);
+    pthread_mutex_unlock(&plan->lock);
+    if (status != ASH_OK)
+        ash_diag__add_node(diag, ash_plan_input_name(plan, position), "input", ASH_NO_OFFSET);
+    return status;
+}
+
+ash_status ash_plan_set_input_view(ash_plan *plan, size_t position, const ash_view *view, ash_diag *diag) {
+    return give(plan, position, view, false, diag);
+}
+
+ash_status ash_plan_bind_input_view(ash_plan *plan, size_t position, const ash_view *view, ash_diag *diag) {
+    return give(plan, position, view, true, diag);
+}
+
+ash_status ash_plan_set_parameter_view(ash_plan *plan, const char *name, const ash_view *view,
+                                       ash_diag *diag) {
+    ASH_NEED(diag, plan, name, view);
+    const void *data;
+    ash_status status = find_bytes(view, &data, diag);
+    if (status != ASH_OK) {
+        ash_diag__add_node(diag, name, "parameter", ASH_NO_OFFSET);
+        return status;
+    }
+    return ash_plan_set_parameter(plan, name, ash_view_type(view), data, ash_view_bytes(view), diag);
+}
+
+ash_status ash_plan_set_state_view(ash_plan *plan, size_t position, const ash_view *view, ash_diag *diag) {
+    ASH_NEED(diag, plan, view);
+    const void *data;
+    ash_status status = find_bytes(view, &data, diag);
+    if (status == ASH_OK)
+        return ash_plan_set_state(plan, position, ash_view_type(view), data, ash_view_bytes(view), diag);
+    ash_diag__add_node(diag, ash_plan_state_name(plan, position), "state", ASH_NO_OFFSET);
+    return status;
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT */
+/* Memory that is handed in: which of it overlaps what.
+ *
+ * A plan writes some memory (arenas, packed weights, states, kept outputs) and reads other (bound inputs,
+ * constants and parameters where they lie). Bytes of the first kind belong to one tenant alone; those of
+ * the second may belong to several readers. Whenever a block is handed in, and when memory of the plan's
+ * own appears, this is checked, so that no execution overwrites what it is about to read. Other plans are
+ * no matter: the output of one may be the input of the next, and two that take turns may have one block.
+ *
+ * The written memory is kept as a list sorted by address, made anew when it has changed since, so that
+ * binding one of many inputs costs a search. It has room for all there can be: making it anew takes no
+ * memory. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/file.h"
+#include "plan.h"
+
+/* Beside the arenas: the caller's block, weights that are there, the caller's block for others, weights of
+ * the room for the next prologue, kept outputs. */
+enum { OTHERS = 5 };
+
+ash_status ash_plan__make_spans(ash_plan *plan, ash_diag *diag) {
+    plan->spans = ash_mem_alloc(plan->allocator, (size_t)plan->n_arenas + OTHERS, sizeof *plan->spans);
+    plan->spans_known = false;
+    return plan->spans ? ASH_OK : ASH_NO_MEMORY(diag);
+}
+
+void ash_plan__free_spans(ash_plan *plan) {
+    ash_mem_free(plan->allocator, plan->spans, (size_t)plan->n_arenas + OTHERS, sizeof *plan->spans);
+}
+
+/* --- what is written ------------------------------------------------------------------------------ */
+
+static void add(ash_plan *plan, ash_plan_tenant tenant, uint32_t index, const void *data, uint64_t size) {
+    uintptr_t begin = (uintptr_t)data;
+    if (data && size)
+        plan->spans[plan->n_spans++] = (ash_plan_span){begin, begin + (uintptr_t)size, tenant, index};
+}
+
+static void add_storage(ash_plan *plan, ash_plan_tenant tenant, uint32_t index, ash_storage *storage) {
+    void *data;
+    if (storage && ash_storage_allocated(storage) && ash_storage__data(storage, &data, NULL) == ASH_OK)
+        add(plan, tenant, index, data, ash_storage_size(storage));
+}
+
+static int by_address(const void *a, const void *b) {
+    const ash_plan_span *x = a, *y = b;
+    return x->begin < y->begin ? -1 : x->begin > y->begin;
+}
+
+static void find_spans(ash_plan *plan) {
+    const ash_plan_weights *weights = plan->weights, *next = plan->room ? plan->room->weights : NULL;
+    if (plan->spans_known) return;
+    plan->n_spans = 0;
+    if (plan->block) add(plan, ASH_TENANT_ARENA, 0, plan->block, plan->block_size);
+    for (uint32_t i = 0; i < plan->n_arenas; i++)
+        if (plan->arenas[i].state || !plan->block)
+            add_storage(plan, plan->arenas[i].state ? ASH_TENANT_STATES : ASH_TENANT_ARENA, i,
+                        plan->arenas[i].storage);
+    if (weights) add_storage(plan, ASH_TENANT_WEIGHTS, 0, weights->storage);
+    if (next) add_storage(plan, ASH_TENANT_WEIGHTS, 0, next->storage);
+    if (plan->weights_block && !(weights && weights->block == plan->weights_block) &&
+        !(next && next->block == plan->weights_block))
+        add(plan, ASH_TENANT_WEIGHTS, 0, plan->weights_block, plan->layout.weights_size);
+    add_storage(plan, ASH_TENANT_SAVED, 0, plan->saved);
+    if (plan->n_spans) qsort(plan->spans, plan->n_spans, sizeof *plan->spans, by_address);
+    plan->spans_known = true;
+}
+
+/* --- meeting -------------------------------------------------------------------------------------- */
+
+static bool meet(const ash_plan_span *a, const ash_plan_span *b) {
+    return a->begin < b->end && b->begin < a->end;
+}
+
+/* The first span that is written and has bytes in common with one that is given. What is replaced by it,
+ * that of the same tenant, is no matter, unless replicas go on using it. */
+static const ash_plan_span *find_written(const ash_plan *plan, const ash_plan_span *given) {
+    bool shared =
+        given->tenant == ASH_TENANT_WEIGHTS && plan->weights && atomic_load(&plan->weights->plans) > 1;
+    size_t low = 0, high = plan->n_spans;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (plan->spans[middle].end <= given->begin)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (; low < plan->n_spans && plan->spans[low].begin < given->end; low++)
+        if ((shared || plan->spans[low].tenant != given->tenant) && meet(&plan->spans[low], given))
+            return &plan->spans[low];
+    return NULL;
+}
+
+static ash_plan_span input_span(const ash_plan *plan, size_t position) {
+    const ash_plan_input_state *input = &plan->inputs[position];
+    uintptr_t begin = (uintptr_t)input->bound;
+    return (ash_plan_span){begin, begin + (uintptr_t)(input->bound ? input->bytes : 0), ASH_TENANT_INPUT,
+                           (uint32_t)position};
+}
+
+/* What is read and has bytes in common with a block: bound inputs; constants and parameters, also those
+ * that only the prologue reads. */
+static bool find_read(const ash_plan *plan, const ash_plan_span *given, ash_plan_span *out) {
+    for (size_t i = 0; i < plan->n_inputs; i++) {
+        *out = input_span(plan, i);
+        if (meet(out, given)) return true;
+    }
+    for (uint32_t b = 0; b < plan->n_buffers; b++) {
+        const ash_blob *blob = plan->program->buffers.at[b].blob;
+        if (!blob) continue;
+        uintptr_t begin = (uintptr_t)blob->data;
+        *out = (ash_plan_span){begin, begin + blob->size, ASH_TENANT_CONSTANT, b};
+        if (meet(out, given)) return true;
+        void *own;
+        if (!plan->own[b] || ash_storage__data(plan->own[b], &own, NULL) != ASH_OK) continue;
+        begin = (uintptr_t)own;
+        *out = (ash_plan_span){begin, begin + (uintptr_t)ash_storage_size(plan->own[b]),
+                               ASH_TENANT_CONSTANT, b};
+        if (meet(out, given)) return true;
+    }
+    return false;
+}
+
+/* --- refusing ------------------------------------------------------------------------------------- */
+
+enum { NAME = 96 };
+
+static void name_span(const ash_plan *plan, const ash_plan_span *span, char name[NAME]) {
+    const char *text = NULL, *kind;
+    switch (span->tenant) {
+    case ASH_TENANT_ARENA: kind = plan->block ? "the arena that was bound" : "the plan's arena"; break;
+    case ASH_TENANT_STATES: kind = "the plan's states"; break;
+    case ASH_TENANT_WEIGHTS: kind = "the packed weights"; break;
+    case ASH_TENANT_SAVED: kind = "the outputs that the plan has kept"; break;
+    case ASH_TENANT_INPUT: kind = "input", text = ash_plan_input_name(plan, span->index); break;
+    case ASH_TENANT_CONSTANT:
+        text = plan->program->buffers.at[span->index].name;
+        kind = !text ? "a constant"
+               : plan->program->buffers.at[span->index].kind == ASH_BUFFER_STATE
+                   ? "the initial contents of state"
+                   : "parameter";
+        break;
+    }
+    if (text)
+        snprintf(name, NAME, "%s \"%.60s\"", kind, text);
+    else
+        snprintf(name, NAME, "%s", kind);
+}
+
+static ash_status refuse(const ash_plan *plan, const ash_plan_span *given, const ash_plan_span *other,
+                         ash_diag *diag) {
+    char name[NAME], other_name[NAME];
+    name_span(plan, given, name);
+    if (given->tenant == ASH_TENANT_ARENA) snprintf(name, sizeof name, "the arena");
+    name_span(plan, other, other_name);
+    ash_fail(diag, ASH_ERROR_INVALID_ARGUMENT, "%s at 0x%llx to 0x%llx overlaps %s at 0x%llx to 0x%llx",
+             name, (unsigned long long)given->begin, (unsigned long long)given->end, other_name,
+             (unsigned long long)other->begin, (unsigned long long)other->end);
+    if (given->tenant == ASH_TENANT_INPUT)
+        ash_diag__add_node(diag, ash_plan_input_name(plan, given->index), "input", ASH_NO_OFFSET);
+    return ASH_ERROR_INVALID_ARGUMENT;
+}
+
+ash_status ash_plan__check_input_memory(ash_plan *plan, size_t position, const void *data, uint64_t size,
+                                        ash_diag *diag) {
+    uintptr_t begin = (uintptr_t)data;
+    ash_plan_span given = {begin, begin + (uintptr_t)size, ASH_TENANT_INPUT, (uint32_t)position};
+    find_spans(plan);
+    const ash_plan_span *other = size ? find_written(plan, &given) : NULL;
+    return other ? refuse(plan, &given, other, diag) : ASH_OK;
+}
+
+ash_status ash_plan__check_block_memory(ash_plan *plan, ash_plan_tenant tenant, const void *data,
+                                        uint64_t size, ash_diag *diag) {
+    uintptr_t begin = (uintptr_t)data;
+    ash_plan_span given = {begin, begin + (uintptr_t)size, tenant, 0}, read;
+    if (!data || size == 0) return ASH_OK;
+    find_spans(plan);
+    const ash_plan_span *other = find_written(plan, &given);
+    if (other) return refuse(plan, &given, other, diag);
+    if (find_read(plan, &given, &read)) return refuse(plan, &given, &read, diag);
+    ash_file *file = ash_file_at(plan->context, data, size);
+    if (!file) return ASH_OK;
+    ash_fail(diag, ASH_ERROR_INVALID_ARGUMENT,
+             "%s at 0x%llx to 0x%llx lies in '%.200s', which is mapped and cannot "
+             "be written",
+             tenant == ASH_TENANT_ARENA ? "the arena" : "the memory for the weights",
+             (unsigned long long)given.begin, (unsigned long long)given.end, file->path);
+    ash_file_release(file);
+    return ASH_ERROR_INVALID_ARGUMENT;
+}
+
+ash_status ash_plan__check_own_memory(ash_plan *plan, ash_diag *diag) {
+    plan->spans_known = false;
+    find_spans(plan);
+    for (size_t i = 0; i < plan->n_inputs; i++) {
+        ash_plan_span given = input_span(plan, i);
+        const ash_plan_span *other = given.begin < given.end ? find_written(plan, &given) : NULL;
+        if (other) return refuse(plan, &given, other, diag);
+    }
+    return ASH_OK;
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/* Runs a program by reading its nests, for any target, strictly: see nest_interp.h. */
+#ifndef ASH_INTERPRETED_H
+#define ASH_INTERPRETED_H
+
+#include "differential.h"
+#include "nest_interp.h"
+
+/* Runs the steps one after the other. memory[i] receives each buffer's bytes, freed by the caller. */
+static inline void test_interpret_program(const ash_program *p, const ash_wide *inputs, const int64_t *vars,
+                                          void **memory) {
+    interp_memory *all = calloc(p->buffers.len + 1, sizeof *all);
+    for (size_t i = 0; i < p->buffers.len; i++) {
+        const ash_buffer *b = &p->buffers.at[i];
+        if (b->root != ASH_NO_BUFFER) continue;
+        size_t size = (size_t)b->bytes + 1;
+        all[i] = (interp_memory){calloc(size, 1), malloc(size), calloc(size, sizeof(int32_t)),
+                                 calloc(size, sizeof(int32_t)), b->bytes};
+        memset(all[i].undefined, b->blob == NULL, size);
+        if (b->blob) memcpy(all[i].data, b->blob->data, (size_t)b->bytes);
+        memory[i] = all[i].data;
+    }
+    for (size_t i = 0; i < p->inputs.len; i++) {
+        interp_memory *m = &all[p->inputs.at[i]];
+        ash_wide_store(&inputs[i], m->data);
+        memset(m->undefined, 0, (size_t)inputs[i].count * ash_dtype_size(inputs[i].dtype));
+    }
+    for (size_t s = 0; s < p->steps.len; s++) {
+        const ash_step *step = &p->steps.at[s];
+        interp_buffer buffers[64];
+        assert_true(step->n_buffers <= ASH_COUNT(buffers));
+        for (uint32_t i = 0; i < step->n_buffers; i++) {
+            const ash_buffer *b = &p->buffers.at[step->buffers[i]];
+            interp_memory *m = &all[b->root == ASH_NO_BUFFER ? step->buffers[i] : b->root];
+            buffers[i] = (interp_buffer){m,
+                                         b->offset,
+                                         b->kind == ASH_BUFFER_SCRATCH,
+                                         step->accesses,
+                                         step->n_accesses,
+                                         step->buffers[i]};
+            memset(m->writer, 0, (size_t)m->bytes * sizeof *m->writer);
+            memset(m->reader, 0, (size_t)m->bytes * sizeof *m->reader);
+            if (b->kind == ASH_BUFFER_SCRATCH) memset(m->undefined, 1, (size_t)m->bytes);
+        }
+        char error[256];
+        interp_run(&p->nests.at[step->nest], buffers, vars, 0, ash_dims_eval(p->dims, step->chunks, vars),
+                   0, error);
+        if (error[0]) fail_msg("step %zu, %s: %s", s, step->name, error);
+    }
+    for (size_t i = 0; i < p->buffers.len; i++) {
+        free(all[i].undefined);
+        free(all[i].writer);
+        free(all[i].reader);
+    }
+    free(all);
+}
+
+/* Compares the interpreted program of a graph with the evaluator. */
+static inline void test_interpreted(const ash_graph *g, const ash_target *target,
+                                    const ash_lower_options *options, const int64_t *vars,
+                                    const ash_wide *inputs, const ash_wide *expected, double tolerance) {
+    ash_diag diag;
+    ash_program *p;
+    assert_ok(ash_program__lower(g, target, options, &p, &diag));
+    void **memory = calloc(p->buffers.len + 1, sizeof *memory);
+    test_interpret_program(p, inputs, vars, memory);
+    test_compare_outputs(p, memory, expected, tolerance);
+    for (size_t i = 0; i < p->buffers.len; i++) free(memory[i]);
+    free(memory);
+    ash_program__free(p);
+}
+
+#endif

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/* The machine that a test believes to run on: ASHLAR_TEST_MACHINE=LEVEL[,L1[,L2]] makes it another, with
+ * the features of a level of x86-64 ("x86-64", "x86-64-v3", "x86-64-v4", or "host") and data caches of L1
+ * and L2 KiB. Every test program is linked with --wrap for what the library asks about its processor, so
+ * that all of it follows: lowering, code generation, which tests are skipped because a machine cannot run
+ * their code. The library itself knows nothing of this. Exit status 77, as ctest's "skipped", where the
+ * real machine could not run the code. */
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "code/code.h"
+#include "code/llvm.h"
+
+char *__real_LLVMGetHostCPUName(void);
+char *__real_LLVMGetHostCPUFeatures(void);
+long __real_sysconf(int name);
+char *__wrap_LLVMGetHostCPUName(void);
+char *__wrap_LLVMGetHostCPUFeatures(void);
+long __wrap_sysconf(int name);
+
+enum { SKIPPED = 77 };
+
+static const char *wish(void) {
+    const char *text = getenv("ASHLAR_TEST_MACHINE");
+    return text ? text : "host";
+}
+
+/* The size after the comma number `comma` of the wish, in bytes; 0 where it names none. */
+static long wished_bytes(int comma) {
+    const char *at = wish();
+    while (at && comma--) {
+        at = strchr(at, ',');
+        if (at) at++;
+    }
+    return at ? atol(at) * 1024 : 0;
+}
+
+/* False where the machine is what it is: no level is wished for, or it is just being asked what it is. */
+static bool wished_target(ash_target *out) {
+    static _Thread_local bool asking;
+    char level[32];
+    snprintf(level, sizeof level, "%.*s", (int)strcspn(wish(), ","), wish());
+    if (asking || strcmp(level, "host") == 0) return false;
+    ash_diag diag = {0};
+    asking = true;
+    ash_status status = ash_target__named(level, out, &diag);
+    if (status == ASH_OK) status = ash_target__check_runs(out, &diag);
+    asking = false;
+    if (status == ASH_OK) return true;
+    fprintf(stderr, "SKIP: ASHLAR_TEST_MACHINE=%s: %s\n", wish(), diag.message);
+    exit(status == ASH_ERROR_UNSUPPORTED ? SKIPPED : 1);
+}
+
+char *__wrap_LLVMGetHostCPUName(void) {
+    ash_target target;
+    return wished_target(&target) ? strdup(target.cpu) : __real_LLVMGetHostCPUName();
+}
+
+char *__wrap_LLVMGetHostCPUFeatures(void) {
+    ash_target target;
+    return wished_target(&target) ? strdup(target.features) : __real_LLVMGetHostCPUFeatures();
+}
+
+long __wrap_sysconf(int name) {
+    long bytes = name == _SC_LEVEL1_DCACHE_SIZE  ? wished_bytes(1)
+                 : name == _SC_LEVEL2_CACHE_SIZE ? wished_bytes(2)
+                                                 : 0;
+    return bytes ? bytes : __real_sysconf(name);
+}

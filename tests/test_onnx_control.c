@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: MIT */
+/* Control flow that import unrolls: what a small file may make of it in memory and time, names of bodies,
+ * cancellation, and what is said of conditions that are not known. */
+#include "testing.h"
+
+#include "ashlar/onnx.h"
+#include "ashlar/reference.h"
+#include "base/base.h"
+#include "onnx_bytes.h"
+
+static ash_diag diag;
+
+/* An allocator that knows the most that was ever live, bytes. */
+typedef struct meter {
+    test_memory memory;
+    long long most;
+} meter;
+
+static void *meter_alloc(void *user, size_t size, size_t align) {
+    meter *m = user;
+    void *ptr = test_memory_alloc(&m->memory, size, align);
+    m->most = ASH_MAX(m->most, m->memory.live);
+    return ptr;
+}
+
+static void meter_free(void *user, void *ptr, size_t size) {
+    test_memory_free(&((meter *)user)->memory, ptr, size);
+}
+
+static ash_context *open_metered(meter *m) {
+    ash_context_options options = {.allocator = {meter_alloc, meter_free, m}};
+    ash_context *context;
+    *m = (meter){0};
+    assert_ok(ash_context_create(&options, &context, &diag));
+    return context;
+}
+
+/* --- messages of any length ----------------------------------------------------------------------- */
+
+typedef struct text {
+    uint8_t *at;
+    size_t len, cap;
+} text;
+
+static void add(text *t, const void *data, size_t len) {
+    if (t->len + len > t->cap) {
+        t->cap = 2 * (t->len + len);
+        t->at = realloc(t->at, t->cap);
+        assert_non_null(t->at);
+    }
+    if (len) memcpy(t->at + t->len, data, len);
+    t->len += len;
+}
+
+static void add_field(text *t, uint32_t field, const void *data, size_t len) {
+    bytes head = {.len = 0};
+    put_varint(&head, (uint64_t)field << 3 | 2);
+    put_varint(&head, len);
+    add(t, head.at, head.len);
+    add(t, data, len);
+}
+
+static void add_bytes(text *t, uint32_t field, const bytes *b) {
+    add_field(t, field, b->at, b->len);
+}
+
+static void add_name(text *t, uint32_t field, const char *name) {
+    add_field(t, field, name, strlen(name));
+}
+
+/* An attribute with a graph. */
+static void add_graph(text *node, const char *name, const text *graph) {
+    text attr = {0};
+    bytes type = {.len = 0};
+    add_name(&attr, 1, name);
+    add_field(&attr, 6, graph->at, graph->len);
+    put_int(&type, 20, 5);
+    add(&attr, type.at, type.len);
+    add_field(node, 5, attr.at, attr.len);
+    free(attr.at);
+}
+
+static void add_number(text *graph, const char *name, int dtype, int64_t number) {
+    bytes tensor = make_tensor(name, dtype, NULL, 0, &number, dtype == 9 ? 1 : 8);
+    add_bytes(graph, 5, &tensor);
+}
+
+/* The inputs iteration, condition and state of a loop's body, and its outputs. */
+static void add_body_names(text *body) {
+    static const char *const ins[] = {"i", "c", "s"}, *const outs[] = {"co", "so"};
+    for (size_t k = 0; k < ASH_COUNT(ins); k++) {
+        bytes info = make_info(ins[k], NULL, 0);
+        add_bytes(body, 11, &info);
+    }
+    for (size_t k = 0; k < ASH_COUNT(outs); k++) {
+        bytes info = make_info(outs[k], NULL, 0);
+        add_bytes(body, 12, &info);
+    }
+    bytes same = make_node(NULL, "Identity", "c", NULL, "co");
+    add_bytes(body, 1, &same);
+}
+
+/* A node Loop(trips, "", state) -> out with this body. */
+static void add_loop(text *graph, const char *trips, const char *state, const char *out, const text *body) {
+    text node = {0};
+    add_name(&node, 1, trips);
+    add_name(&node, 1, "");
+    add_name(&node, 1, state);
+    add_name(&node, 2, out);
+    add_name(&node, 3, "loop");
+    add_name(&node, 4, "Loop");
+    add_graph(&node, "body", body);
+    add_field(graph, 1, node.at, node.len);
+    free(node.at);
+}
+
+static text model_of(const text *graph) {
+    text model = {0};
+    bytes head = {.len = 0}, set = {.len = 0};
+    put_int(&head, 1, 8);
+    put_int(&set, 2, 17);
+    put_message(&head, 8, &set);
+    add(&model, head.at, head.len);
+    add_field(&model, 7, graph->at, graph->len);
+    return model;
+}
+
+/* y = x after `trips` of the body on x f32[4]. */
+static text looping(int64_t trips, const text *body) {
+    static const int64_t four[] = {4};
+    text graph = {0};
+    bytes x = make_info("x", four, 1), y = make_info("y", NULL, 0);
+    add_bytes(&graph, 11, &x);
+    add_bytes(&graph, 12, &y);
+    add_number(&graph, "n", 7, trips);
+    add_loop(&graph, "n", "x", "y", body);
+    text model = model_of(&graph);
+    free(graph.at);
+    return model;
+}
+
+/* --- memory and work ------------------------------------------------------------------------------ */
+
+static void test_initializers_are_read_once(void **state) {
+    (void)state;
+    enum { TRIPS = 1000, WEIGHTS = 5000 };
+    meter m;
+    ash_context *context = open_metered(&m);
+    text body = {0};
+    ash_graph *graph;
+    bytes sum = make_node(NULL, "Add", "s", "w7", "so");
+    static const int64_t four[] = {4};
+    static const float ones[] = {1, 1, 1, 1};
+    add_body_names(&body);
+    add_bytes(&body, 1, &sum);
+    for (int i = 0; i < WEIGHTS; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "w%d", i);
+        bytes w = make_tensor(name, 1, four, 1, ones, sizeof ones);
+        add_bytes(&body, 5, &w);
+    }
+    text model = looping(TRIPS, &body);
+    assert_ok(ash_onnx_parse(context, model.at, model.len, NULL, &graph, &diag));
+    assert_true(m.most < 16 << 20);
+    assert_int_equal(ash_graph_node_count(graph), TRIPS);
+    ash_graph_destroy(graph);
+    ash_context_destroy(context);
+    free(body.at);
+    free(model.at);
+}
+
+/* Two loops around a node with long attributes, of which one is a constant. */
+static void test_attributes_are_read_once(void **state) {
+    (void)state;
+    enum { TRIPS = 200, NUMBERS = 100000 };
+    meter m;
+    ash_context *context = open_metered(&m);
+    text inner = {0}, outer = {0}, node = {0}, attr = {0}, list = {0};
+    ash_graph *graph;
+    bytes type = {.len = 0}, cut = make_node(NULL, "Neg", "s", NULL, "so");
+    for (int i = 0; i < NUMBERS; i++) add(&list, &(uint8_t){(uint8_t)(i & 127)}, 1);
+    add_name(&attr, 1, "value_ints");
+    add_field(&attr, 8, list.at, list.len);
+    put_int(&type, 20, 7);
+    add(&attr, type.at, type.len);
+    add_name(&node, 2, "k");
+    add_name(&node, 4, "Constant");
+    add_field(&node, 5, attr.at, attr.len);
+    add_body_names(&inner);
+    add_field(&inner, 1, node.at, node.len);
+    add_bytes(&inner, 1, &cut);
+    add_body_names(&outer);
+    add_loop(&outer, "n", "s", "so", &inner);
+    text model = looping(TRIPS, &outer);
+    assert_ok(ash_onnx_parse(context, model.at, model.len, NULL, &graph, &diag));
+    assert_true(m.most < 64 << 20);
+    assert_int_equal(ash_graph_node_count(graph), TRIPS * TRIPS);
+    ash_graph_destroy(graph);
+    ash_context_destroy(context);
+    free(inner.at), free(outer.at), free(node.at), free(attr.at), free(list.at), free(model.at);
+}
+
+/* What a loop makes counts: here the constants of a pad by index. */
+static void test_memory_is_bounded(void **state) {
+    (void)state;
+    enum { MOST = 8 << 20 };
+    meter m;
+    ash_context *context = open_metered(&m);
+    ash_onnx_options options = {.max_bytes = MOST};
+    text body = {0};
+    ash_graph *graph = NULL;
+    static const int64_t two[] = {2}, pads[] = {0, 30000};
+    bytes pad = make_node("culprit", "Pad", "s", "p", "t"), cut = make_node(NULL, "Slice", "t", "a", "so");
+    bytes p = make_tensor("p", 7, two, 1, pads, sizeof pads), type = {.len = 0};
+    static const int64_t one[] = {1}, zero = 0, four = 4;
+    bytes a = make_tensor("a", 7, one, 1, &zero, 8), b = make_tensor("b", 7, one, 1, &four, 8);
+    bytes mode = {.len = 0};
+    put_text(&mode, 1, "mode");
+    put_text(&mode, 4, "edge");
+    put_int(&mode, 20, 3);
+    put_message(&pad, 5, &mode);
+    put_text(&cut, 1, "b");
+    put_message(&type, 1, &a);
+    add_body_names(&body);
+    add_bytes(&body, 5, &p);
+    add_bytes(&body, 5, &a);
+    add_bytes(&body, 5, &b);
+    add_bytes(&body, 1, &pad);
+    add_bytes(&body, 1, &cut);
+    text model = looping(1000, &body);
+    assert_status(ash_onnx_parse(context, model.at, model.len, &options, &graph, &diag), ASH_ERROR_BUDGET);
+    assert_non_null(strstr(diag.message, "bytes of graph"));
+    assert_true(m.most < 2 * MOST);
+    ash_context_destroy(context);
+    free(body.at);
+    free(model.at);
+}
+
+/* Allocation 1, 2, 3, ... fails, until the import succeeds. */
+static void test_refused_memory(void **state) {
+    (void)state;
+    static const int64_t four[] = {4};
+    static const float ones[] = {1, 1, 1, 1};
+    meter m;
+    ash_context *context = open_metered(&m);
+    text inner = {0}, outer = {0};
+    bytes sum = make_node(NULL, "Add", "s", "w", "so"), w = make_tensor("w", 1, four, 1, ones, sizeof ones);
+    add_body_names(&inner);
+    add_bytes(&inner, 1, &sum);
+    add_bytes(&inner, 5, &w);
+    add_body_names(&outer);
+    add_loop(&outer, "n", "s", "so", &inner);
+    text model = looping(3, &outer);
+    long long live = m.memory.live;
+    ash_graph *graph = NULL;
+    for (long k = 1; !graph; k++) {
+        m.memory.count = 0;
+        m.memory.fail_at = k;
+        ash_status status = ash_onnx_parse(context, model.at, model.len, NULL, &graph, &diag);
+        m.memory.fail_at = 0;
+        assert_true(status == ASH_OK || status == ASH_ERROR_OUT_OF_MEMORY);
+        if (status != ASH_OK) assert_int_equal(m.memory.live, live);
+    }
+    assert_int_equal(ash_graph_node_count(graph), 9);
+    ash_graph_destroy(graph);
+    ash_context_destroy(context);
+    free(inner.at), free(outer.at), free(model.at);
+}
+
+/* --- cancelling ----------------------------------------------------------------------------------- */
+
+typedef struct teller {
+    long calls, stop_at;
+    uint64_t done, total;
+    bool well;
+} teller;
+
+static bool tell(void *user, ash_stage stage, uint64_t done, uint64_t total) {
+    teller *t = user;
+    t->well &= stage == ASH_STAGE_IMPORT && done >= t->done && done <= total;
+    t->done = done, t->total = total;
+    return ++t->calls != t->stop_at;
+}
+
+static void test_import_stops_at_every_call(void **state) {
+    (void)state;
+    meter m;
+    ash_context *context = open_metered(&m);
+    text body = {0};
+    bytes sum = make_node(NULL, "Neg", "s", NULL, "so");
+    add_body_names(&body);
+    add_bytes(&body, 1, &sum);
+    text model = looping(20, &body);
+    teller t = {.well = true};
+    ash_onnx_options options = {.progress = {.report = tell, .user = &t}};
+    ash_graph *graph;
+    assert_ok(ash_onnx_parse(context, model.at, model.len, &options, &graph, &diag));
+    ash_graph_destroy(graph);
+    long calls = t.calls;
+    long long live = m.memory.live;
+    assert_true(calls == 1 + 20 * 2 && t.well && t.total == 1);
+    for (long k = 1; k <= calls; k++) {
+        t = (teller){.well = true, .stop_at = k};
+        assert_status(ash_onnx_parse(context, model.at, model.len, &options, &graph, &diag),
+                      ASH_ERROR_CANCELLED);
+        assert_null(graph);
+        assert_int_equal(t.calls, k);
+        assert_int_equal(m.memory.live, live);
+    }
+    ash_cancel cancel = {0};
+    options.progress = (ash_progress){.cancel = &cancel};
+    ash_cancel_set(&cancel, true);
+    assert_status(ash_onnx_parse(context, model.at, model.len, &options, &graph, &diag),
+                  ASH_ERROR_CANCELLED);
+    ash_context_destroy(context);
+    free(body.at);
+    free(model.at);
+}
+
+/* --- names ---------------------------------------------------------------------------------------- */
+
+/* The body of a loop names its values as later nodes of the graph around it name theirs. */
+static void test_names_of_bodies_hide(void **state) {
+    (void)state;
+    static const int64_t four[] = {4};
+    static const float data[] = {1, 2, 3, 4};
+    meter m;
+    ash_context *context = open_metered(&m);
+    text body = {0}, graph_ = {0};
+    bytes x = make_info("x", four, 1), y = make_info("y", NULL, 0);
+    bytes sum = make_node(NULL, "Add", "s", "s", "h"), out = make_node(NULL, "Identity", "h", NULL, "so");
+    bytes later = make_node(NULL, "Neg", "r", NULL, "h"), last = make_node(NULL, "Abs", "h", NULL, "s"),
+          end = make_node(NULL, "Add", "h", "s", "y");
+    add_body_names(&body);
+    add_bytes(&body, 1, &sum);
+    add_bytes(&body, 1, &out);
+    add_bytes(&graph_, 11, &x);
+    add_bytes(&graph_, 12, &y);
+    add_number(&graph_, "n", 7, 3);
+    add_loop(&graph_, "n", "x", "r", &body);
+    add_bytes(&graph_, 1, &later);
+    add_bytes(&graph_, 1, &last);
+    add_bytes(&graph_, 1, &end);
+    text model = model_of(&graph_);
+    ash_graph *graph;
+    assert_ok(ash_onnx_parse(context, model.at, model.len, NULL, &graph, &diag));
+    ash_reference *run;
+    const void *ins[] = {data};
+    assert_ok(ash_reference_run(graph, ins, 1, NULL, NULL, 0, &run, &diag));
+    size_t count;
+    const double *got = ash_reference_output(run, 0, NULL, &count);
+    for (size_t i = 0; i < 4; i++) assert_true(got[i] == 0); /* -8 x + |-8 x| */
+    ash_reference_destroy(run);
+    ash_graph_destroy(graph);
+    ash_context_destroy(context);
+    free(body.at), free(graph_.at), free(model.at);
+}
+
+/* --- conditions ----------------------------------------------------------------------------------- */
+
+/* If on the value of a node, or of an input f32 [dims...], through Cast to bool. */
+static void check_condition(ash_context *context, const int64_t *dims, size_t rank, const char *op,
+                            const char *want) {
+    text graph_ = {0}, branch = {0}, node = {0};
+    bytes x = make_info("flag", dims, rank), y = make_info("y", NULL, 0), o = make_info("o", NULL, 0);
+    bytes same = make_node(NULL, "Identity", "flag", NULL, "o"), sum = {.len = 0}, cast = {.len = 0},
+          to = {.len = 0};
+    add_bytes(&branch, 1, &same);
+    add_bytes(&branch, 12, &o);
+    put_text(&sum, 1, "flag");
+    put_text(&sum, 2, "sum");
+    put_text(&sum, 4, op);
+    put_text(&cast, 1, "sum");
+    put_text(&cast, 2, "c");
+    put_text(&cast, 4, "Cast");
+    put_text(&to, 1, "to");
+    put_int(&to, 3, 9);
+    put_int(&to, 20, 2);
+    put_message(&cast, 5, &to);
+    add_bytes(&graph_, 11, &x);
+    add_bytes(&graph_, 12, &y);
+    add_bytes(&graph_, 1, &sum);
+    add_bytes(&graph_, 1, &cast);
+    add_name(&node, 1, "c");
+    add_name(&node, 2, "y");
+    add_name(&node, 3, "culprit");
+    add_name(&node, 4, "If");
+    add_graph(&node, "then_branch", &branch);
+    add_graph(&node, "else_branch", &branch);
+    add_field(&graph_, 1, node.at, node.len);
+    text model = model_of(&graph_);
+    ash_graph *graph = NULL;
+    assert_status(ash_onnx_parse(context, model.at, model.len, NULL, &graph, &diag), ASH_ERROR_UNSUPPORTED);
+    assert_string_equal(diag.node, "culprit");
+    if (!strstr(diag.message, want)) fail_msg("\"%s\" instead of \"%s\"", diag.message, want);
+    if (strstr(want, "bind") == NULL) assert_null(strstr(diag.message, "bind"));
+    free(graph_.at), free(branch.at), free(node.at), free(model.at);
+}
+
+/* An input is only named where binding it would help. */
+static void test_conditions(void **state) {
+    (void)state;
+    static const int64_t one[] = {1}, image[] = {3, 640, 640};
+    meter m;
+    ash_context *context = open_metered(&m);
+    check_condition(context, one, 1, "ReduceMax", "it is computed from 'flag': bind that input");
+    check_condition(context, image, 3, "ReduceMax", "but is computed when the graph runs");
+    ash_context_destroy(context);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_initializers_are_read_once),
+        cmocka_unit_test(test_attributes_are_read_once),
+        cmocka_unit_test(test_refused_memory),
+        cmocka_unit_test(test_memory_is_bounded),
+        cmocka_unit_test(test_import_stops_at_every_call),
+        cmocka_unit_test(test_names_of_bodies_hide),
+        cmocka_unit_test(test_conditions),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

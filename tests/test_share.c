@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: MIT */
+/* Nests that differ in numbers alone: thousands become a few, and results keep their bits. */
+#include "state_testing.h"
+
+#include <math.h>
+
+enum { ROWS = 6, COLUMNS = 448, ELEMENTS = ROWS * COLUMNS, ALIKE = 24, FEW = 12 };
+
+/* --- how many there are ----------------------------------------------------------------------------- */
+
+static ash_value plane_input(ash_graph *g, const char *name, ash_dtype dtype, ash_dim rows,
+                             ash_dim columns) {
+    ash_type type = {.dtype = dtype, .rank = 2, .dims = {rows, columns}};
+    return ash_graph_input(g, name, &type);
+}
+
+/* A concatenation of sums with different numbers. */
+static void add_sums(ash_graph *g, int64_t n) {
+    ash_value x = plane_input(g, "x", ASH_F32, 4, 8), *parts = calloc((size_t)n, sizeof *parts);
+    for (int64_t i = 0; i < n; i++)
+        parts[i] = ash_add(g, x, ash_scalar(g, ASH_F32, (double)i * 0.37 + 0.1));
+    ash_graph_output(g, "y", ash_concat(g, parts, (size_t)n, 0));
+    free(parts);
+}
+
+/* An input cut into columns of 3. */
+static void add_slices(ash_graph *g, int64_t n) {
+    ash_value x = plane_input(g, "x", ASH_F32, 2, 3 * n);
+    for (int64_t i = 0; i < n; i++) {
+        char name[24];
+        snprintf(name, sizeof name, "y%lld", (long long)i);
+        ash_graph_output(g, name, ash_slice_axis(g, x, 1, 3 * i, 3));
+    }
+}
+
+/* The same on the other axis, with sums, and each in its place in a result. */
+static void add_moved_slices(ash_graph *g, int64_t n) {
+    ash_value x = plane_input(g, "x", ASH_F32, 2 * n, 5), *parts = calloc((size_t)n, sizeof *parts);
+    for (int64_t i = 0; i < n; i++) {
+        ash_value y = ash_slice_axis(g, x, 0, 2 * (n - 1 - i), 2);
+        parts[i] = ash_relu(g, ash_add(g, y, ash_scalar(g, ASH_F32, (double)i)));
+    }
+    ash_graph_output(g, "y", ash_concat(g, parts, (size_t)n, 1));
+    free(parts);
+}
+
+/* However many there are, a few distinct nests are left: those that stay as they are for being few, and one
+ * for each residue of an offset. */
+static void thousands_become_a_few(void **state) {
+    static void (*const builders[])(ash_graph *g, int64_t n) = {add_sums, add_slices, add_moved_slices};
+    static const char *const targets[] = {"x86-64", "x86-64-v3", "x86-64-v4"};
+    static const int64_t sizes[] = {1000, 5000, 20000};
+    struct room *r = *state;
+    for (size_t b = 0; b < ASH_COUNT(builders); b++)
+        for (size_t t = 0; t < ASH_COUNT(targets); t++) {
+            ash_target target;
+            ash_program *p;
+            assert_ok(ash_target__named(targets[t], &target, &diag));
+            fresh_graph(r);
+            builders[b](r->g, sizes[t]);
+            assert_ok(ash_graph_status(r->g, &diag));
+            assert_ok(ash_program__lower(r->g, &target, NULL, &p, &diag));
+            assert_int_equal(p->steps.len, sizes[t]);
+            assert_in_range(p->nests.len, 1, 40);
+            for (size_t i = 0; i < p->steps.len; i++)
+                assert_in_range(p->steps.at[i].nest, 0, p->nests.len - 1);
+            ash_program__free(p);
+        }
+}
+
+/* --- bits ------------------------------------------------------------------------------------------- */
+
+static ash_value number(ash_graph *g, ash_value x, int k) {
+    static const double odd[] = {0.0, -0.0, 1, -1, 0.5, 3, INFINITY, -2.75};
+    ash_dtype dtype = ash_graph_type(g, x)->dtype;
+    if (ash_dtype_is_float(dtype))
+        return ash_scalar(g, dtype, k < 8 ? odd[k] : ldexp(1 + k * 0.37, k % 9 - 4));
+    return ash_scalar(g, dtype, dtype == ASH_U8 ? k * 7 % 251 : (k * 37 - 300) * (k % 3 ? 1 : 7));
+}
+
+static ash_value sum(ash_graph *g, ash_value x, int k) {
+    return ash_add(g, x, number(g, x, k));
+}
+
+static ash_value product(ash_graph *g, ash_value x, int k) {
+    return ash_add(g, ash_mul(g, x, number(g, x, k)), number(g, x, k + 1));
+}
+
+static ash_value quotient(ash_graph *g, ash_value x, int k) {
+    return ash_add(g, ash_div(g, x, number(g, x, k)), ash_div(g, number(g, x, k), x));
+}
+
+static ash_value bounded(ash_graph *g, ash_value x, int k) {
+    ash_value low = ash_max(g, x, number(g, x, k)), high = ash_min(g, number(g, x, k + 3), x);
+    return ash_max(g, number(g, x, k + 1), ash_add(g, low, high));
+}
+
+static ash_value clipped(ash_graph *g, ash_value x, int k) {
+    return ash_min(g, ash_max(g, x, number(g, x, k)), number(g, x, k + 9));
+}
+
+static ash_value chosen(ash_graph *g, ash_value x, int k) {
+    ash_value c = ash_broadcast_to(g, number(g, x, k), ash_graph_type(g, x)->dims, 2);
+    return ash_select(g, ash_lt(g, x, c), x, c);
+}
+
+static ash_value cut(ash_graph *g, ash_value x, int k) {
+    return ash_neg(g, ash_slice_axis(g, x, 1, k * 16, 5));
+}
+
+static ash_value cut_backwards(ash_graph *g, ash_value x, int k) {
+    int64_t starts[] = {ROWS - 1 - k % 2, 60 + k * 16}, steps[] = {-1, -1};
+    return ash_neg(g, ash_slice(g, x, starts, steps, (int64_t[]){3, 33}));
+}
+
+static ash_value single(ash_graph *g, ash_value x, int k) {
+    return ash_neg(g, ash_slice(g, x, (int64_t[]){k % ROWS, 16 * k + 1}, NULL, (int64_t[]){1, 1}));
+}
+
+static ash_value counted(ash_graph *g, ash_value x, int k) {
+    ash_value at = ash_iota(g, ASH_I64, ash_graph_type(g, x)->dims, 2, 1);
+    at = ash_add(g, at, ash_scalar(g, ASH_I64, k * 1000 - 7));
+    return ash_add(g, x, ash_cast(g, at, ash_graph_type(g, x)->dtype));
+}
+
+static ash_value rows(ash_graph *g, ash_value x, int k) {
+    return ash_softmax(g, ash_mul(g, x, number(g, x, 9 + k)), 1);
+}
+
+static ash_value scanned(ash_graph *g, ash_value x, int k) {
+    return ash_cumsum(g, sum(g, x, k), 1, false, k % 2);
+}
+
+static ash_value turned(ash_graph *g, ash_value x, int k) {
+    ash_value y = ash_slice_axis(g, x, 1, k * 16, 40);
+    return ash_mul(g, ash_transpose(g, y, (int64_t[]){1, 0}), number(g, x, 9 + k));
+}
+
+static ash_value multiplied(ash_graph *g, ash_value x, int k) {
+    ash_value a = ash_slice_axis(g, x, 1, 16 * k, 48), b = ash_slice_axis(g, x, 1, 368 - 16 * k, 33);
+    a = ash_transpose(g, a, (int64_t[]){1, 0}); /* [48, ROWS] @ [ROWS, 33] */
+    return ash_add(g, ash_matmul(g, a, b), number(g, x, k));
+}
+
+static ash_value joined(ash_graph *g, ash_value x, int k) {
+    ash_value parts[] = {sum(g, x, k), ash_slice_axis(g, x, 1, 16 * k, 7), product(g, x, k)};
+    return ash_concat(g, parts, 3, 1);
+}
+
+static const struct {
+    ash_dtype dtype;
+    ash_value (*make)(ash_graph *g, ash_value x, int k);
+    bool merges; /* into fewer than there are */
+} kinds[] = {{ASH_F32, clipped, true},  {ASH_F32, sum, true},           {ASH_F32, product, true},
+             {ASH_F32, quotient, true}, {ASH_F32, bounded, false},      {ASH_F32, chosen, true},
+             {ASH_F32, cut, true},      {ASH_F32, cut_backwards, true}, {ASH_F32, single, true},
+             {ASH_F32, counted, true},  {ASH_F32, rows, true},          {ASH_F32, scanned, false},
+             {ASH_F32, turned, false},  {ASH_F32, multiplied, false},   {ASH_F32, joined, true},
+             {ASH_F64, product, true},  {ASH_F16, product, true},       {ASH_I32, product, true},
+             {ASH_I32, quotient, true}, {ASH_I64, product, true},       {ASH_U8, product, true},
+             {ASH_I16, bounded, true}};
+
+static void fill(ash_dtype dtype, void *data) {
+    for (int i = 0; i < ELEMENTS; i++) {
+        int v = i * 53 % 197 - 98;
+        switch (dtype) {
+        case ASH_F32:
+            ((float *)data)[i] = i % 31 == 0 ? -0.0F : i % 37 == 0 ? INFINITY : (float)v * 0.31F;
+            break;
+        case ASH_F64: ((double *)data)[i] = v * 0.31; break;
+        case ASH_F16: ((uint16_t *)data)[i] = (uint16_t)(0x3000 + i * 7); break;
+        case ASH_I64: ((int64_t *)data)[i] = v * INT64_C(1000003); break;
+        case ASH_I32: ((int32_t *)data)[i] = v; break;
+        case ASH_I16: ((int16_t *)data)[i] = (int16_t)v; break;
+        default: ((uint8_t *)data)[i] = (uint8_t)v; break;
+        }
+    }
+}
+
+/* Outputs `from` to `to` of a kind, and how many kernels a plan of them alone has. */
+static void make_outputs(struct room *r, size_t kind, int from, int to) {
+    fresh_graph(r);
+    ash_value x = plane_input(r->g, "x", kinds[kind].dtype, ROWS, COLUMNS);
+    for (int k = from; k < to; k++) {
+        char name[16];
+        snprintf(name, sizeof name, "y%d", k);
+        ash_graph_output(r->g, name, kinds[kind].make(r->g, x, k));
+    }
+}
+
+static uint64_t hash_output(ash_plan *plan, size_t position) {
+    const ash_view *view;
+    const void *bytes;
+    assert_ok(ash_plan_output(plan, position, &view, &diag));
+    assert_ok(ash_view_data(view, &bytes, &diag));
+    return ash_hash(bytes, (size_t)ash_view_bytes(view), 0);
+}
+
+static void execute(ash_plan *plan, ash_dtype dtype) {
+    double data[ELEMENTS];
+    fill(dtype, data);
+    assert_ok(ash_plan_set_input(plan, 0, NULL, data, ELEMENTS * ash_dtype_size(dtype), &diag));
+    assert_ok(ash_plan_execute(plan, &diag));
+}
+
+static void bits_are_those_of_immediates(void **state) {
+    struct room *r = *state;
+    for (size_t kind = 0; kind < ASH_COUNT(kinds); kind++) {
+        uint64_t hashes[ALIKE];
+        size_t few = 0;
+        ash_plan_options options = ash_plan_options_default();
+        options.no_optimize = true; /* every kind of its own */
+        options.poison = true;
+        for (int from = 0; from < ALIKE; from += FEW) {
+            make_outputs(r, kind, from, from + FEW);
+            prepare(r, &options);
+            few += r->plan->program->nests.len;
+            execute(r->plan, kinds[kind].dtype);
+            for (int k = 0; k < FEW; k++) hashes[from + k] = hash_output(r->plan, (size_t)k);
+        }
+        make_outputs(r, kind, 0, ALIKE);
+        prepare(r, &options);
+        size_t all = r->plan->program->nests.len;
+        print_message("kind %zu: %zu nests, %zu in parts\n", kind, all, few);
+        if (kinds[kind].merges) assert_true(all < few);
+        execute(r->plan, kinds[kind].dtype);
+        for (size_t k = 0; k < ALIKE; k++)
+            if (hash_output(r->plan, k) != hashes[k]) fail_msg("kind %zu, output %zu", kind, k);
+    }
+}
+
+/* In the other modes, in a replica, and in a prologue that runs again when its parameter changes. */
+static void in_every_mode(void **state) {
+    struct room *r = *state;
+    uint64_t first[2][ALIKE];
+    for (int mode = 0; mode < 3; mode++) {
+        static const ash_mode modes[] = {ASH_MODE_STREAM, ASH_MODE_GRAPH, ASH_MODE_MULTI_STREAM};
+        float weights[2][ELEMENTS];
+        ash_plan_options options = ash_plan_options_default();
+        ash_plan *twin;
+        options.mode = modes[mode];
+        options.streams = mode == 2 ? 3 : 1;
+        for (int i = 0; i < ELEMENTS; i++) weights[0][i] = (float)i, weights[1][i] = (float)(i * i % 71);
+        fresh_graph(r);
+        ash_value x = plane_input(r->g, "x", ASH_F32, ROWS, COLUMNS);
+        ash_type type = *ash_graph_type(r->g, x);
+        ash_value w = ash_graph_parameter(r->g, "w", &type, weights[0], sizeof weights[0], ASH_DATA_COPY);
+        for (int k = 0; k < ALIKE; k++) {
+            char name[16];
+            snprintf(name, sizeof name, "y%d", k);
+            ash_value scan = ash_cumsum(r->g, ash_mul(r->g, w, number(r->g, w, 9 + k)), 1, false, false);
+            ash_graph_output(r->g, name, product(r->g, ash_add(r->g, x, scan), k + 9));
+        }
+        prepare(r, &options);
+        assert_true(r->plan->program->prologue >= ALIKE);
+        assert_in_range(r->plan->program->nests.len, 1, 4);
+        assert_ok(ash_plan_replicate(r->plan, &twin, &diag));
+        for (int set = 0; set < 2; set++) {
+            if (set) {
+                assert_ok(ash_plan_set_parameter(r->plan, "w", NULL, weights[1], sizeof weights[1], &diag));
+                assert_ok(ash_plan_set_parameter(twin, "w", NULL, weights[1], sizeof weights[1], &diag));
+            }
+            execute(r->plan, ASH_F32);
+            execute(twin, ASH_F32);
+            for (size_t k = 0; k < ALIKE; k++) {
+                if (!mode) first[set][k] = hash_output(r->plan, k);
+                assert_true(hash_output(r->plan, k) == first[set][k]);
+                assert_true(hash_output(twin, k) == first[set][k]);
+            }
+        }
+        assert_true(first[0][5] != first[1][5]);
+        ash_plan_destroy(twin);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(thousands_become_a_few, setup, teardown),
+        cmocka_unit_test_setup_teardown(bits_are_those_of_immediates, setup, teardown),
+        cmocka_unit_test_setup_teardown(in_every_mode, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: MIT
+# The functions that public headers export, as rows for a C file to include:
+#
+#     awk -f tools/api.awk include/ashlar/*.h
+#
+#   STATUS(memory, ash_status, ash_memory_check, (PTR(0, ash_context *, context), ..., NUM(4, uint32_t, n)), "context ... n")
+#   VALUE( the same for those that return another type, NOTHING( for those that return void
+#
+# PTR is a pointer and NUM is not: their position, type and name. An argument list of nothing is (). A declaration may take
+# several lines; comments and preprocessor lines are left out first.
+FNR == 1 { header = FILENAME; sub(/.*\//, "", header); sub(/\.h$/, "", header) }
+/^[ \t]*#/ { next }
+{ text[header] = text[header] " " $0; if (!(header in seen)) { seen[header] = 1; order[++headers] = header } }
+
+function trim(s) { gsub(/^[ \t]+|[ \t]+$/, "", s); gsub(/[ \t]+/, " ", s); return s }
+
+function row(header, declaration,    open, head, list, name, type, n, parts, i, arg, at, args, names, macro) {
+    open = index(declaration, "(")
+    head = trim(substr(declaration, 1, open - 1))
+    list = trim(substr(declaration, open + 1, length(declaration) - open - 1))
+    at = match(head, /[A-Za-z0-9_]+$/)
+    name = substr(head, at)
+    type = trim(substr(head, 1, at - 1))
+    n = list == "void" || list == "" ? 0 : split(list, parts, ",")
+    for (i = 1; i <= n; i++) {
+        arg = trim(parts[i])
+        at = match(arg, /[A-Za-z0-9_]+$/)
+        macro = index(arg, "*") ? "PTR" : "NUM"
+        args = args (i > 1 ? ", " : "") macro "(" i - 1 ", " trim(substr(arg, 1, at - 1)) ", " substr(arg, at) ")"
+        names = names (i > 1 ? " " : "") (macro == "PTR" ? "*" : "") substr(arg, at)
+    }
+    macro = type == "ash_status" ? "STATUS" : type == "void" ? "NOTHING" : "VALUE"
+    printf "%s(%s, %s, %s, (%s), \"%s\")\n", macro, header, type, name, args, names
+}
+
+END {
+    for (h = 1; h <= headers; h++) {
+        rest = text[order[h]]
+        while ((from = index(rest, "/*")) > 0) {
+            tail = substr(rest, from + 2)
+            rest = substr(rest, 1, from - 1) " " substr(tail, index(tail, "*/") + 2)
+        }
+        while (match(rest, /ASH_API [^;]*;/)) {
+            declaration = substr(rest, RSTART + 8, RLENGTH - 9)
+            rest = substr(rest, RSTART + RLENGTH)
+            row(order[h], declaration)
+        }
+    }
+}
