@@ -64,9 +64,13 @@ char *__wrap_LLVMGetHostCPUFeatures(void) {
     return wished_target(&target) ? strdup(target.features) : __real_LLVMGetHostCPUFeatures();
 }
 
+/* Sanitizers are linked into the program, so that theirs are calls of this, too, before they are set up:
+ * what is not about caches goes on untouched. */
+#if __has_attribute(disable_sanitizer_instrumentation)
+__attribute__((disable_sanitizer_instrumentation))
+#endif
 long __wrap_sysconf(int name) {
-    long bytes = name == _SC_LEVEL1_DCACHE_SIZE  ? wished_bytes(1)
-                 : name == _SC_LEVEL2_CACHE_SIZE ? wished_bytes(2)
-                                                 : 0;
+    if (name != _SC_LEVEL1_DCACHE_SIZE && name != _SC_LEVEL2_CACHE_SIZE) return __real_sysconf(name);
+    long bytes = wished_bytes(name == _SC_LEVEL1_DCACHE_SIZE ? 1 : 2);
     return bytes ? bytes : __real_sysconf(name);
 }

@@ -128,7 +128,7 @@ static bool find_read(const ash_plan *plan, const ash_plan_span *given, ash_plan
 enum { NAME = 96 };
 
 static void name_span(const ash_plan *plan, const ash_plan_span *span, char name[NAME]) {
-    const char *text = NULL, *kind;
+    const char *text = NULL, *kind = "memory";
     switch (span->tenant) {
     case ASH_TENANT_ARENA: kind = plan->block ? "the arena that was bound" : "the plan's arena"; break;
     case ASH_TENANT_STATES: kind = "the plan's states"; break;
