@@ -358,7 +358,7 @@ static ash_status make_streams(ash_plan *plan, ash_diag *diag) {
     ash_plan__count_commands(plan, shares);
     ash_streams_options options = {.streams = s->streams,
                                    .events = s->n_events,
-                                   .commands = (uint32_t)plan->n_commands,
+                                   .commands = ASH_MAX((uint32_t)plan->n_commands, 1u), /* of the prologue */
                                    .shares = shares,
                                    .threads = plan->threads,
                                    .maker = plan->core->source.maker,
