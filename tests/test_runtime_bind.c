@@ -85,7 +85,8 @@ static void the_prologue_runs_once(void **state) {
     assert_true(read_y(r) == 214);
     assert_int_equal(r->memory.count, before);
     ash_plan_report report = ash_plan_describe(r->plan);
-    assert_true(report.weights == 256 && report.staging == 256 && report.constants == 256 &&
+    uint64_t here = apart_is_wished() ? 0 : 256; /* a constant that is read where it lies, or copied */
+    assert_true(report.weights == 512 - here && report.staging == 256 && report.constants == here &&
                 report.mapped == 0);
     assert_true(report.ops == 2 && report.prologue_ops == 2 && report.kernels == 4);
     const ash_view *view;
@@ -133,6 +134,7 @@ static void parameters_are_rebound(void **state) {
 }
 
 static void arenas_of_the_caller(void **state) {
+    NOT_APART("memory of the host's for the arena or the weights");
     struct room *r = *state;
     static char memory[4096] __attribute__((aligned(64)));
     for (int mode = 0; mode < ASH_MEMORY_MODE_COUNT; mode++) {
@@ -208,7 +210,7 @@ static void everything_is_released(void **state) {
     uint64_t released;
     assert_ok(ash_plan_output(r->plan, 0, &y, &diag));
     assert_ok(ash_plan_release_all(r->plan, &released, &diag));
-    assert_int_equal(released, 768 + 256);
+    assert_int_equal(released, 768 + (apart_is_wished() ? 512 : 256)); /* constants are among the weights */
     assert_status(ash_view_data(y, &data, &diag), ASH_ERROR_STATE);
     assert_ok(ash_plan_release_all(r->plan, &released, &diag));
     assert_int_equal(released, 0);

@@ -59,6 +59,7 @@ static void check(ash_plan *plan, float first, float scale) {
 }
 
 static void replicas_share_the_entry(void **state) {
+    NOT_APART("nothing is compiled for a capture");
     struct room *r = *state;
     for (unsigned threads = 1; threads <= 3; threads++)
         for (int work = 0; work < 2; work++) {
