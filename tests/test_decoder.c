@@ -101,7 +101,7 @@ static void steps_equal_one_pass(void **state) {
         ash_plan_options options = ash_plan_options_default();
         options.mode = (ash_mode)(way % 3);
         options.streams = options.mode == ASH_MODE_MULTI_STREAM ? 3 : 1;
-        options.poison = options.mode != ASH_MODE_GRAPH && way % 2;
+        options.poison = way % 2;
         options.threads = 1 + (unsigned)(way / 3 % 2);
         options.no_fuse = way >= 18;
         options.memory.mode = way < 6 ? ASH_MEMORY_ARENA : (ash_memory_mode)(way / 6 - 1);

@@ -180,7 +180,7 @@ static void sizes_change_in_every_mode(void **state) {
     for (int way = 0; way < 6; way++) {
         ash_plan_options options = {.mode = (ash_mode)(way % 3), .threads = 1 + (unsigned)way / 3};
         options.streams = options.mode == ASH_MODE_MULTI_STREAM ? 2 : 1;
-        options.poison = options.mode != ASH_MODE_GRAPH && way < 3;
+        options.poison = way < 3;
         prepare(r, &options);
         check_bert(r, r->plan, 1, 3, &options, NULL);
         check_bert(r, r->plan, 2, 6, &options, NULL);

@@ -112,7 +112,6 @@ static void run_and_compare(struct room *r, int64_t batch, int seed) {
 static void set_mode(ash_plan_options *options, int mode) {
     options->mode = (ash_mode)mode;
     options->streams = mode == ASH_MODE_MULTI_STREAM ? 3 : 1;
-    if (mode == ASH_MODE_GRAPH) options->poison = false;
 }
 
 static void every_way_to_prepare(void **state) {
@@ -395,7 +394,7 @@ static void every_value_can_be_kept(void **state) {
         ash_plan_options options = ash_plan_options_default();
         options.keep = keep, options.keep_count = count;
         options.no_optimize = !(form & 1), options.no_fuse = !(form & 2), options.poison = form & 4;
-        options.mode = form & 8 && !options.poison ? ASH_MODE_GRAPH : ASH_MODE_STREAM;
+        options.mode = form & 8 ? ASH_MODE_GRAPH : ASH_MODE_STREAM;
         assert_ok(ash_plan_prepare(r->context, r->graph, &options, &r->plan, &diag));
         for (int round = 0; round < 3; round++) {
             const void *input = x;

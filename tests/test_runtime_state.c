@@ -16,7 +16,7 @@ static void a_counter_counts_in_place(void **state) {
         options.no_optimize = !(way / 2 % 2);
         options.mode = (ash_mode)(way / 4 % 3);
         options.streams = options.mode == ASH_MODE_MULTI_STREAM ? 2 : 1;
-        options.poison = options.mode != ASH_MODE_GRAPH;
+        options.poison = true;
         options.threads = 1 + (unsigned)way / 12;
         prepare(r, &options);
         assert_places(r, 1, 0);
@@ -158,7 +158,7 @@ static void each_kind_of_update(void **state) {
             ash_plan_options options = ash_plan_options_default();
             options.mode = (ash_mode)(way / 4 % 3);
             options.streams = options.mode == ASH_MODE_MULTI_STREAM ? 3 : 1;
-            options.poison = options.mode != ASH_MODE_GRAPH;
+            options.poison = true;
             options.threads = 1 + (unsigned)way % 2;
             options.no_fuse = !(way / 12);
             options.memory.mode = (ash_memory_mode)(way % 3);
@@ -270,7 +270,7 @@ static void states_change_places(void **state) {
             ash_plan_options options = ash_plan_options_default();
             options.mode = (ash_mode)mode;
             options.streams = mode == ASH_MODE_MULTI_STREAM ? 3 : 1;
-            options.poison = mode != ASH_MODE_GRAPH;
+            options.poison = true;
             prepare(r, &options);
             follow(r, r->plan);
         }

@@ -85,7 +85,7 @@ static void an_imported_model_follows_its_variables(void **state) {
         ash_plan_options options = ash_plan_options_default();
         options.mode = (ash_mode)(way % 3);
         options.streams = options.mode == ASH_MODE_MULTI_STREAM ? 2 : 1;
-        options.poison = options.mode != ASH_MODE_GRAPH && way < 3;
+        options.poison = way < 3;
         options.threads = 1 + (unsigned)way / 3;
         ash_plan_destroy(r->plan);
         r->plan = NULL;

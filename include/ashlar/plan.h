@@ -38,8 +38,8 @@ typedef struct ash_plan ash_plan;
 typedef enum ash_mode {
     ASH_MODE_STREAM,       /* operations in schedule order, on one stream */
     ASH_MODE_GRAPH,        /* the whole schedule captured at prepare, and replayed without a dispatch per
-                              operation. What cannot be captured is ASH_ERROR_UNSUPPORTED with the reason:
-                              poison. It cannot be profiled by operation */
+                              operation. A device that cannot is ASH_ERROR_UNSUPPORTED with the reason. It
+                              cannot be profiled by operation */
     ASH_MODE_MULTI_STREAM, /* on several streams: independent operations overlap; they share the plan's
                               threads. On one where more are not expected to be faster */
     ASH_MODE_COUNT
@@ -186,7 +186,8 @@ ASH_API ash_status ash_plan_set_input(ash_plan *plan, size_t position, const ash
                                       const void *data, uint64_t size, ash_diag *diag);
 /* Uses the caller's bytes where they are, until the input is set or bound again; they may change between
  * executions. (The input's own bytes, as ash_plan_input gives them, count as set.) The address must be a
- * multiple of ash_plan_input_align. */
+ * multiple of ash_plan_input_align. Where the device does not reach memory of the host, each execution
+ * copies the bytes first, to the input's own place: ASH_ERROR_DEVICE if it has none. */
 ASH_API ash_status ash_plan_bind_input(ash_plan *plan, size_t position, const ash_type *type,
                                        const void *data, uint64_t size, ash_diag *diag);
 ASH_API uint64_t ash_plan_input_align(const ash_plan *plan, size_t position);

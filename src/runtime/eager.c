@@ -5,11 +5,16 @@
 
 static ash_status take_output(ash_plan *plan, size_t position, ash_tensor **out, ash_diag *diag) {
     const ash_view *view;
-    const void *data;
+    const char *name = ash_plan_output_name(plan, position);
+    ash_blob *blob;
     ASH_TRY(ash_plan_output(plan, position, &view, diag));
-    ASH_TRY(ash_view_data(view, &data, diag));
-    return ash_tensor_create(plan->context, ash_plan_output_name(plan, position), ash_view_type(view), data,
-                             ash_view_bytes(view), out, diag);
+    ASH_TRY(ash_blob_create_owned(plan->allocator, ash_view_bytes(view), &blob, diag));
+    ash_status status = ash_view_copy_out(view, (void *)blob->data, ash_view_bytes(view), diag);
+    if (status != ASH_OK) {
+        ash_blob_release(blob);
+        return status;
+    }
+    return ash_tensor__make(plan->allocator, name, strlen(name), ash_view_type(view), blob, out, diag);
 }
 
 static ash_status run_once(ash_plan *plan, const ash_eager_call *call, ash_diag *diag) {
