@@ -73,6 +73,8 @@ ash_device *ash_device__retain(ash_device *device);
 /* ash_device_open of a class that no name leads to. */
 ash_status ash_device__open(ash_context *context, const ash_device_class *class, const char *name,
                             ash_device **out, ash_diag *diag);
+/* The device of who names none; the caller closes it. */
+ash_status ash_device__default(ash_context *context, ash_device **out, ash_diag *diag);
 /* ASH_ERROR_DEVICE where nothing can be computed, ASH_ERROR_INVALID_ARGUMENT without a stream. */
 ash_status ash_streams__create(ash_device *device, const ash_streams_options *options, ash_streams **out,
                                ash_diag *diag);

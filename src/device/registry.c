@@ -108,6 +108,10 @@ ash_status ash_device__open(ash_context *context, const ash_device_class *class,
     return open_named(context, class, name, NULL, out, diag);
 }
 
+ash_status ash_device__default(ash_context *context, ash_device **out, ash_diag *diag) {
+    return ash_device__open(context, &ash_device__cpu, ash_device__cpu.kind, out, diag);
+}
+
 ash_status ash_streams__create(ash_device *device, const ash_streams_options *options, ash_streams **out,
                                ash_diag *diag) {
     *out = NULL;

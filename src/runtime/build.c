@@ -435,7 +435,7 @@ static ash_status make_core(ash_context *context, ash_program *program, const as
     if (device)
         core->device = ash_device__retain(device);
     else
-        status = ash_device_open(context, "CPU", &core->device, diag);
+        status = ash_device__default(context, &core->device, diag);
     if (status == ASH_OK) status = load_kernels(core, a, diag);
     if (status == ASH_OK)
         *out = core;
@@ -501,6 +501,7 @@ ash_status ash_plan__build(ash_context *context, ash_program *program, const ash
     ASH_TRY_DONE(check_program(program, diag));
     int64_t start = ash_clock__now();
     ash_plan_options own = *options;
+    own.device = plan->device;
     if (!own.memory.progress.cancel && !own.memory.progress.report) own.memory.progress = own.progress;
     options = &own;
     ASH_TRY_DONE(ash_order__improve(context, program, options, plan->threads, &plan->report.order, diag));
