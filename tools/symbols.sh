@@ -29,8 +29,7 @@ trap 'rm -rf "$folder"' EXIT
 cd "$folder" || exit 2
 root=$OLDPWD
 
-# An ASH_API declaration may take several lines; its name is the last word before the first parenthesis.
-grep -hv "^#" "$root"/include/ashlar/*.h | tr '\n' ' ' | grep -oE 'ASH_API [^;(]*\(' | grep -oE '[A-Za-z0-9_]+ *\($' | tr -d ' (' | sort -u >declared
+"$root/tools/api.sh" | cut -d, -f3 | tr -d ' ' | sort -u >declared
 # __bss_start, _edata and _end are the linker's own, and there when a shared library that is linked asks for them.
 nm -D --defined-only "$shared" | awk '$NF !~ /^(__bss_start|_edata|_end)$/ { print $NF }' | sort -u >exported
 comm -13 declared exported >extra

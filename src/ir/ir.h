@@ -282,6 +282,11 @@ struct ash_graph {
     ash_strmap names; /* inputs, parameters and states, to values */
     ash_strmap output_names; /* to positions */
     ash_recipe *recipe;      /* of an open graph, which has inputs and nothing else; else NULL */
+    /* What a pass puts between build.h and the nodes: it adds the node, whose operands are there, or
+     * something equal, and writes as many results as its operator has. NULL: the node is added as it is. */
+    void (*emit)(void *user, const ash_node *node, ash_value *outs);
+    void *emit_user;
+    uint64_t made_bytes; /* of constants that build.h has made of numbers */
     bool derived; /* made by a pass: origins are the pass's to set, else each value is its own origin */
     ash_status status; /* the sticky error */
     ash_diag diag;
@@ -311,6 +316,9 @@ static inline ash_value ash_graph__settler(const ash_graph *graph, uint32_t var)
  * them must come after them and keeps them alive. */
 void ash_graph__each_settler(const ash_graph *graph, const ash_node *node,
                              void (*visit)(void *user, ash_value settler), void *user);
+/* ash_graph_add from inside: any operator. */
+ash_status ash_graph__add(ash_graph *graph, ash_op op, const ash_value *ins, size_t n_ins,
+                          const ash_attr *attrs, size_t n_attrs, ash_value *outs);
 /* Records a failure as the graph's sticky error and returns its status. */
 ash_status ash_graph__fail(ash_graph *graph, ash_status code, const char *fmt, ...) ASH_PRINTF(3, 4);
 
