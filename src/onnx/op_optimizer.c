@@ -2,7 +2,6 @@
 /* Optimiser steps of the domain ai.onnx.preview.training. Operands: rate R, step count T, then the tensors
  * X, their gradients G and one or two groups of state, all groups of the same size; results: the new X and
  * states. */
-#include "lower.h"
 #include "ops.h"
 
 typedef struct optimizer {
@@ -26,11 +25,11 @@ static ash_value operand(const optimizer *o, size_t group, size_t i) {
 }
 
 static ash_value bin(const optimizer *o, ash_op op, ash_value a, ash_value b) {
-    return ash_lower__binary(o->im, op, a, b);
+    return ash_build__binary(o->im->graph, op, a, b);
 }
 
 static ash_value scaled(const optimizer *o, ash_value x, double by) {
-    return ash_lower__with(o->im, ASH_OP_MUL, x, by);
+    return ash_build__with(o->im->graph, ASH_OP_MUL, x, by);
 }
 
 /* The gradient with the decay that norm_coefficient adds. */
@@ -39,12 +38,12 @@ static ash_value gradient(const optimizer *o, size_t i) {
 }
 
 static ash_value step_count(const optimizer *o, ash_dtype dtype) {
-    return ash_lower__cast(o->im, ash_import__in(o->im, 1), dtype);
+    return ash_cast(o->im->graph, ash_import__in(o->im, 1), dtype);
 }
 
 /* base ^ T */
 static ash_value power(const optimizer *o, double base, ash_dtype dtype) {
-    return bin(o, ASH_OP_POW, ash_lower__scalar(o->im, dtype, base), step_count(o, dtype));
+    return bin(o, ASH_OP_POW, ash_scalar(o->im->graph, dtype, base), step_count(o, dtype));
 }
 
 void ash_onnx__op_adagrad(ash_import *im) {
@@ -54,10 +53,11 @@ void ash_onnx__op_adagrad(ash_import *im) {
     for (size_t i = 0; i < o.n; i++) {
         ash_value x = operand(&o, 0, i), g = gradient(&o, i), rate = ash_import__in(im, 0);
         ash_dtype dtype = ash_import__type(im, x).dtype;
-        ash_value slow = ash_lower__with(im, ASH_OP_ADD, scaled(&o, step_count(&o, dtype), decay), 1);
+        ash_value slow =
+            ash_build__with(im->graph, ASH_OP_ADD, scaled(&o, step_count(&o, dtype), decay), 1);
         rate = bin(&o, ASH_OP_DIV, rate, slow);
         ash_value h = bin(&o, ASH_OP_ADD, operand(&o, 2, i), bin(&o, ASH_OP_MUL, g, g));
-        ash_value down = ash_lower__with(im, ASH_OP_ADD, ash_lower__unary(im, ASH_OP_SQRT, h), o.epsilon);
+        ash_value down = ash_build__with(im->graph, ASH_OP_ADD, ash_sqrt(im->graph, h), o.epsilon);
         ash_value move = bin(&o, ASH_OP_DIV, bin(&o, ASH_OP_MUL, rate, g), down);
         ash_import__out(im, i, bin(&o, ASH_OP_SUB, x, move));
         ash_import__out(im, o.n + i, h);
@@ -77,12 +77,13 @@ void ash_onnx__op_adam(ash_import *im) {
         ash_value h = bin(&o, ASH_OP_ADD, scaled(&o, operand(&o, 3, i), beta),
                           scaled(&o, bin(&o, ASH_OP_MUL, g, g), 1 - beta));
         ash_value correct =
-            ash_lower__unary(im, ASH_OP_SQRT, ash_lower__from(im, ASH_OP_SUB, 1, power(&o, beta, dtype)));
-        correct = bin(&o, ASH_OP_DIV, correct, ash_lower__from(im, ASH_OP_SUB, 1, power(&o, alpha, dtype)));
-        ash_value first = ash_lower__with(im, ASH_OP_EQ, step_count(&o, dtype), 0);
-        correct = ash_lower__select(im, first, ash_lower__scalar(im, dtype, 1), correct);
+            ash_sqrt(im->graph, ash_build__from(im->graph, ASH_OP_SUB, 1, power(&o, beta, dtype)));
+        correct = bin(&o, ASH_OP_DIV, correct,
+                      ash_build__from(im->graph, ASH_OP_SUB, 1, power(&o, alpha, dtype)));
+        ash_value first = ash_build__with(im->graph, ASH_OP_EQ, step_count(&o, dtype), 0);
+        correct = ash_select(im->graph, first, ash_scalar(im->graph, dtype, 1), correct);
         rate = bin(&o, ASH_OP_MUL, rate, correct);
-        ash_value down = ash_lower__with(im, ASH_OP_ADD, ash_lower__unary(im, ASH_OP_SQRT, h), o.epsilon);
+        ash_value down = ash_build__with(im->graph, ASH_OP_ADD, ash_sqrt(im->graph, h), o.epsilon);
         ash_value moved = bin(&o, ASH_OP_SUB, x, bin(&o, ASH_OP_DIV, bin(&o, ASH_OP_MUL, rate, v), down));
         ash_import__out(im, i, scaled(&o, moved, 1 - after));
         ash_import__out(im, o.n + i, v);
@@ -98,9 +99,9 @@ void ash_onnx__op_momentum(ash_import *im) {
     for (size_t i = 0; i < o.n; i++) {
         ash_value x = operand(&o, 0, i), g = gradient(&o, i);
         ash_dtype dtype = ash_import__type(im, x).dtype;
-        ash_value later = ash_lower__from(im, ASH_OP_LT, 0, step_count(&o, dtype));
-        ash_value factor = ash_lower__select(im, later, ash_lower__scalar(im, dtype, beta),
-                                             ash_lower__scalar(im, dtype, 1));
+        ash_value later = ash_build__from(im->graph, ASH_OP_LT, 0, step_count(&o, dtype));
+        ash_value factor = ash_select(im->graph, later, ash_scalar(im->graph, dtype, beta),
+                                      ash_scalar(im->graph, dtype, 1));
         ash_value v =
             bin(&o, ASH_OP_ADD, scaled(&o, operand(&o, 2, i), alpha), bin(&o, ASH_OP_MUL, factor, g));
         ash_value move = nesterov ? bin(&o, ASH_OP_ADD, g, scaled(&o, v, alpha)) : v;

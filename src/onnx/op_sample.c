@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Sampling of images at computed positions: GridSample and RoiAlign. */
-#include "lower.h"
 #include "ops.h"
 
 /* An image [n, c, h, w] flattened to [n, c, h * w], and the positions at which it is read, [n, points]
@@ -15,27 +14,27 @@ typedef struct sampler {
 } sampler;
 
 static ash_value bin(const sampler *s, ash_op op, ash_value a, ash_value b) {
-    return ash_lower__binary(s->im, op, a, b);
+    return ash_build__binary(s->im->graph, op, a, b);
 }
 
 static ash_value with(const sampler *s, ash_op op, ash_value x, double number) {
-    return ash_lower__with(s->im, op, x, number);
+    return ash_build__with(s->im->graph, op, x, number);
 }
 
 static ash_value extent(const sampler *s, ash_dim dim) {
-    return ash_lower__cast(s->im, ash_lower__dim(s->im, dim), s->dtype);
+    return ash_cast(s->im->graph, ash_build__dim(s->im->graph, dim), s->dtype);
 }
 
 /* Mirrors positions at the ends of [low, high] until they lie inside. */
 static ash_value reflect(const sampler *s, ash_value x, double low, ash_value high) {
     ash_import *im = s->im;
     ash_value range = with(s, ASH_OP_SUB, high, low);
-    ash_value away = ash_lower__unary(im, ASH_OP_ABS, with(s, ASH_OP_SUB, x, low));
-    ash_value turns = ash_lower__unary(im, ASH_OP_FLOOR, bin(s, ASH_OP_DIV, away, range));
+    ash_value away = ash_abs(im->graph, with(s, ASH_OP_SUB, x, low));
+    ash_value turns = ash_floor(im->graph, bin(s, ASH_OP_DIV, away, range));
     ash_value rest = bin(s, ASH_OP_SUB, away, bin(s, ASH_OP_MUL, turns, range));
     ash_value odd = with(s, ASH_OP_EQ, with(s, ASH_OP_REM, turns, 2), 1);
     ash_value back = bin(s, ASH_OP_SUB, range, rest);
-    return with(s, ASH_OP_ADD, ash_lower__select(im, odd, back, rest), low);
+    return with(s, ASH_OP_ADD, ash_select(im->graph, odd, back, rest), low);
 }
 
 /* The image at whole positions (as floating point numbers), [n, c, points]; what lies outside follows the
@@ -43,12 +42,12 @@ static ash_value reflect(const sampler *s, ash_value x, double low, ash_value hi
 static ash_value pixel(const sampler *s, ash_value y, ash_value x) {
     ash_import *im = s->im;
     ash_value h = with(s, ASH_OP_SUB, extent(s, s->h), 1), w = with(s, ASH_OP_SUB, extent(s, s->w), 1);
-    ash_value zero = ash_lower__scalar(im, s->dtype, 0), inside = ASH_NO_VALUE;
+    ash_value zero = ash_scalar(im->graph, s->dtype, 0), inside = ASH_NO_VALUE;
     if (s->padding == 'r') {
         double low = s->align_corners ? 0 : -0.5;
         y = reflect(s, y, low, with(s, ASH_OP_SUB, h, low));
         x = reflect(s, x, low, with(s, ASH_OP_SUB, w, low));
-        y = ash_lower__unary(im, ASH_OP_ROUND, y), x = ash_lower__unary(im, ASH_OP_ROUND, x);
+        y = ash_round(im->graph, y), x = ash_round(im->graph, x);
     } else if (s->padding == 'z') {
         ash_value vertical = bin(s, ASH_OP_AND, bin(s, ASH_OP_LE, zero, y), bin(s, ASH_OP_LE, y, h));
         ash_value horizontal = bin(s, ASH_OP_AND, bin(s, ASH_OP_LE, zero, x), bin(s, ASH_OP_LE, x, w));
@@ -56,28 +55,27 @@ static ash_value pixel(const sampler *s, ash_value y, ash_value x) {
     }
     y = bin(s, ASH_OP_MIN, with(s, ASH_OP_MAX, y, 0), h);
     x = bin(s, ASH_OP_MIN, with(s, ASH_OP_MAX, x, 0), w);
-    ash_value row = ash_lower__cast(im, y, ASH_I64), column = ash_lower__cast(im, x, ASH_I64);
-    ash_value at = bin(s, ASH_OP_ADD, bin(s, ASH_OP_MUL, row, ash_lower__dim(im, s->w)), column);
+    ash_value row = ash_cast(im->graph, y, ASH_I64), column = ash_cast(im->graph, x, ASH_I64);
+    ash_value at = bin(s, ASH_OP_ADD, bin(s, ASH_OP_MUL, row, ash_build__dim(im->graph, s->w)), column);
     const ash_dim one[] = {s->n, 1, s->points}, all[] = {s->n, s->c, s->points};
-    at = ash_lower__broadcast(im, ash_lower__reshape(im, at, one, 3), all, 3);
-    const ash_value ins[] = {s->flat, at};
-    const ash_attr attrs[] = {ASH_ATTR_I(AXIS, 2)};
-    ash_value value = ash_lower__node(im, ASH_OP_GATHER_ELEMENTS, ins, 2, attrs, 1);
+    at = ash_broadcast_to(im->graph, ash_reshape(im->graph, at, one, 3), all, 3);
+    ash_value value = ash_gather_elements(im->graph, s->flat, at, 2);
     if (inside == ASH_NO_VALUE) return value;
-    return ash_lower__select(im, ash_lower__reshape(im, inside, one, 3), value, zero);
+    return ash_select(im->graph, ash_reshape(im->graph, inside, one, 3), value, zero);
 }
 
 /* A weight per point, against [n, c, points]. */
 static ash_value weigh(const sampler *s, ash_value value, ash_value weight) {
     const ash_dim one[] = {s->n, 1, s->points};
-    return bin(s, ASH_OP_MUL, value, ash_lower__reshape(s->im, weight, one, 3));
+    return bin(s, ASH_OP_MUL, value, ash_reshape(s->im->graph, weight, one, 3));
 }
 
 /* Keys' cubic with a = -0.75 at distances 1 + t, t, 1 - t, 2 - t. */
 static void cubic(const sampler *s, ash_value t, ash_value *out) {
     const double a = -0.75;
     for (int k = 0; k < 4; k++) {
-        ash_value d = k < 2 ? with(s, ASH_OP_ADD, t, 1 - k) : ash_lower__from(s->im, ASH_OP_SUB, k - 1, t),
+        ash_value d = k < 2 ? with(s, ASH_OP_ADD, t, 1 - k)
+                            : ash_build__from(s->im->graph, ASH_OP_SUB, k - 1, t),
                   p;
         if (k == 1 || k == 2) {
             p = with(s, ASH_OP_SUB, with(s, ASH_OP_MUL, d, a + 2), a + 3);
@@ -93,14 +91,14 @@ static void cubic(const sampler *s, ash_value t, ash_value *out) {
 /* Weighted sum of the taps around each position: 2 x 2 (linear) or 4 x 4 (cubic). */
 static ash_value interpolate(const sampler *s, ash_value y, ash_value x, int taps) {
     ash_import *im = s->im;
-    ash_value y0 = ash_lower__unary(im, ASH_OP_FLOOR, y), x0 = ash_lower__unary(im, ASH_OP_FLOOR, x);
+    ash_value y0 = ash_floor(im->graph, y), x0 = ash_floor(im->graph, x);
     ash_value ty = bin(s, ASH_OP_SUB, y, y0), tx = bin(s, ASH_OP_SUB, x, x0), wy[4], wx[4],
               sum = ASH_NO_VALUE;
     if (taps == 4) {
         cubic(s, ty, wy), cubic(s, tx, wx);
     } else {
-        wy[0] = ash_lower__from(im, ASH_OP_SUB, 1, ty), wy[1] = ty;
-        wx[0] = ash_lower__from(im, ASH_OP_SUB, 1, tx), wx[1] = tx;
+        wy[0] = ash_build__from(im->graph, ASH_OP_SUB, 1, ty), wy[1] = ty;
+        wx[0] = ash_build__from(im->graph, ASH_OP_SUB, 1, tx), wx[1] = tx;
     }
     for (int i = 0; i < taps; i++) {
         for (int j = 0; j < taps; j++) {
@@ -150,19 +148,20 @@ void ash_onnx__op_grid_sample(ash_import *im) {
     enum { NEAREST = 2, CUBIC = 3 }; /* modes have two names, those of opset 16 and 20 */
     unsigned mode = ASH_IMPORT_CHOICE(im, "mode", "bilinear", "linear", "nearest", "bicubic", "cubic");
     bool nearest = mode == NEAREST, is_cubic = mode >= CUBIC;
-    s.points = ash_lower__product(im, &points, 1, 3);
-    const ash_dim flat[] = {s.n, s.c, ash_lower__product(im, &type, 2, 4)}, list[] = {s.n, s.points, 2};
-    s.flat = ash_lower__reshape(im, x, flat, 3);
-    grid = ash_lower__cast(im, ash_lower__reshape(im, grid, list, 3), s.dtype);
-    ash_value px = denormalise(&s, ash_lower__at(im, grid, 2, 0), s.w);
-    ash_value py = denormalise(&s, ash_lower__at(im, grid, 2, 1), s.h), out;
+    s.points = ash_build__product(im->graph, &points, 1, 3);
+    const ash_dim flat[] = {s.n, s.c, ash_build__product(im->graph, &type, 2, 4)},
+                  list[] = {s.n, s.points, 2};
+    s.flat = ash_reshape(im->graph, x, flat, 3);
+    grid = ash_cast(im->graph, ash_reshape(im->graph, grid, list, 3), s.dtype);
+    ash_value px = denormalise(&s, ash_build__at(im->graph, grid, 2, 0), s.w);
+    ash_value py = denormalise(&s, ash_build__at(im->graph, grid, 2, 1), s.h), out;
     if (!is_cubic) px = move_inside(&s, px, s.w), py = move_inside(&s, py, s.h);
     if (nearest)
-        out = pixel(&s, ash_lower__unary(im, ASH_OP_ROUND, py), ash_lower__unary(im, ASH_OP_ROUND, px));
+        out = pixel(&s, ash_round(im->graph, py), ash_round(im->graph, px));
     else
         out = interpolate(&s, py, px, is_cubic ? 4 : 2);
     const ash_dim dims[] = {s.n, s.c, points.dims[1], points.dims[2]};
-    ash_import__out(im, 0, ash_lower__reshape(im, out, dims, 4));
+    ash_import__out(im, 0, ash_reshape(im->graph, out, dims, 4));
 }
 
 /* --- RoiAlign ------------------------------------------------------------------------------------- */
@@ -175,17 +174,17 @@ static ash_value roi_positions(const sampler *s, ash_value start, ash_value end,
     if (!half) size = with(s, ASH_OP_MAX, size, 1);
     size = with(s, ASH_OP_DIV, size, (double)bins);
     const ash_dim count = bins * ratio;
-    ash_value i = with(s, ASH_OP_DIV, with(s, ASH_OP_ADD, ash_lower__iota(im, s->dtype, &count, 1, 0), 0.5),
+    ash_value i = with(s, ASH_OP_DIV, with(s, ASH_OP_ADD, ash_iota(im->graph, s->dtype, &count, 1, 0), 0.5),
                        (double)ratio);
-    size = ash_lower__insert_axis(im, size, 1);
-    return bin(s, ASH_OP_ADD, ash_lower__insert_axis(im, start, 1), bin(s, ASH_OP_MUL, size, i));
+    size = ash_build__insert_axis(im->graph, size, 1);
+    return bin(s, ASH_OP_ADD, ash_build__insert_axis(im->graph, start, 1), bin(s, ASH_OP_MUL, size, i));
 }
 
 /* A position more than one element outside counts nothing; others are moved inside. */
 static ash_value roi_clamp(const sampler *s, ash_value x, ash_dim dim, ash_value *alive) {
     ash_value size = extent(s, dim);
     ash_value good =
-        bin(s, ASH_OP_AND, ash_lower__from(s->im, ASH_OP_LE, -1, x), bin(s, ASH_OP_LE, x, size));
+        bin(s, ASH_OP_AND, ash_build__from(s->im->graph, ASH_OP_LE, -1, x), bin(s, ASH_OP_LE, x, size));
     *alive = *alive == ASH_NO_VALUE ? good : bin(s, ASH_OP_AND, *alive, good);
     return bin(s, ASH_OP_MIN, with(s, ASH_OP_MAX, x, 0), with(s, ASH_OP_SUB, size, 1));
 }
@@ -214,39 +213,39 @@ void ash_onnx__op_roi_align(ash_import *im) {
                  .w = type.dims[3],
                  .padding = 'b',
                  .points = rows * ratio * columns * ratio};
-    const ash_dim flat[] = {s.n, s.c, ash_lower__product(im, &type, 2, 4)};
-    s.flat = ash_lower__reshape(im, ash_lower__gather(im, x, batch, 0), flat, 3);
+    const ash_dim flat[] = {s.n, s.c, ash_build__product(im->graph, &type, 2, 4)};
+    s.flat = ash_reshape(im->graph, ash_gather(im->graph, x, batch, 0), flat, 3);
     rois = with(&s, ASH_OP_MUL, rois, ash_import__attr_float(im, "spatial_scale", 1));
     if (half) rois = with(&s, ASH_OP_SUB, rois, 0.5);
-    ash_value px = roi_positions(&s, ash_lower__at(im, rois, 1, 0), ash_lower__at(im, rois, 1, 2), columns,
-                                 ratio, half);
-    ash_value py =
-        roi_positions(&s, ash_lower__at(im, rois, 1, 1), ash_lower__at(im, rois, 1, 3), rows, ratio, half);
+    ash_value px = roi_positions(&s, ash_build__at(im->graph, rois, 1, 0),
+                                 ash_build__at(im->graph, rois, 1, 2), columns, ratio, half);
+    ash_value py = roi_positions(&s, ash_build__at(im->graph, rois, 1, 1),
+                                 ash_build__at(im->graph, rois, 1, 3), rows, ratio, half);
     const ash_dim grid[] = {s.n, rows * ratio, columns * ratio}, list[] = {s.n, s.points};
-    py = ash_lower__broadcast(im, ash_lower__insert_axis(im, py, 2), grid, 3);
-    px = ash_lower__broadcast(im, ash_lower__insert_axis(im, px, 1), grid, 3);
-    py = roi_clamp(&s, ash_lower__reshape(im, py, list, 2), s.h, &alive);
-    px = roi_clamp(&s, ash_lower__reshape(im, px, list, 2), s.w, &alive);
+    py = ash_broadcast_to(im->graph, ash_build__insert_axis(im->graph, py, 2), grid, 3);
+    px = ash_broadcast_to(im->graph, ash_build__insert_axis(im->graph, px, 1), grid, 3);
+    py = roi_clamp(&s, ash_reshape(im->graph, py, list, 2), s.h, &alive);
+    px = roi_clamp(&s, ash_reshape(im->graph, px, list, 2), s.w, &alive);
     if (max) {
         ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "mode 'max'");
         return;
     }
-    ash_value out = weigh(&s, interpolate(&s, py, px, 2), ash_lower__cast(im, alive, s.dtype));
+    ash_value out = weigh(&s, interpolate(&s, py, px, 2), ash_cast(im->graph, alive, s.dtype));
     const ash_dim split[] = {s.n, s.c, rows, ratio, columns, ratio};
-    out = ash_lower__reshape(im, out, split, 6);
-    ash_import__out(im, 0, ash_lower__mean(im, out, 1u << 3 | 1u << 5, false));
+    out = ash_reshape(im->graph, out, split, 6);
+    ash_import__out(im, 0, ash_build__mean(im->graph, out, 1u << 3 | 1u << 5, false));
 }
 
 /* --- AffineGrid ----------------------------------------------------------------------------------- */
 
 /* Positions -1 to 1 along a dim: of the centres of its pixels, or of the first and the last one. */
 static ash_value ramp(ash_import *im, ash_dtype dtype, ash_dim dim, bool align_corners) {
-    ash_value x = ash_lower__iota(im, dtype, &dim, 1, 0);
-    ash_value count = ash_lower__cast(im, ash_lower__dim(im, dim), dtype);
-    if (!align_corners) x = ash_lower__with(im, ASH_OP_ADD, x, 0.5);
-    if (align_corners) count = ash_lower__with(im, ASH_OP_SUB, count, 1);
-    x = ash_lower__binary(im, ASH_OP_DIV, ash_lower__with(im, ASH_OP_MUL, x, 2), count);
-    return ash_lower__with(im, ASH_OP_SUB, x, 1);
+    ash_value x = ash_iota(im->graph, dtype, &dim, 1, 0);
+    ash_value count = ash_cast(im->graph, ash_build__dim(im->graph, dim), dtype);
+    if (!align_corners) x = ash_build__with(im->graph, ASH_OP_ADD, x, 0.5);
+    if (align_corners) count = ash_build__with(im->graph, ASH_OP_SUB, count, 1);
+    x = ash_div(im->graph, ash_build__with(im->graph, ASH_OP_MUL, x, 2), count);
+    return ash_build__with(im->graph, ASH_OP_SUB, x, 1);
 }
 
 /* theta [n, k, k + 1] times each position (x, y, ..., 1) of a grid of the size (n, c, ..., h, w). */
@@ -272,12 +271,13 @@ void ash_onnx__op_affine_grid(ash_import *im) {
         dims[k - 1 - i] = space[k - 1 - i];
         ash_value line =
             ramp(im, t.dtype, space[k - 1 - i], ash_import__attr_int(im, "align_corners", 0) != 0);
-        parts[i] = ash_lower__broadcast(im, ash_lower__reshape(im, line, dims, k + 1), space, k + 1);
+        parts[i] = ash_broadcast_to(im->graph, ash_reshape(im->graph, line, dims, k + 1), space, k + 1);
     }
-    parts[k] = ash_lower__filled(im, t.dtype, 1, space, k + 1);
-    ash_value grid = ash_lower__concat(im, parts, k + 1, k);
+    parts[k] = ash_build__fill(im->graph, t.dtype, 1, space, k + 1);
+    ash_value grid = ash_concat(im->graph, parts, k + 1, k);
     ash_type flat = ash_import__type(im, grid);
-    const ash_dim rows[] = {ash_lower__product(im, &flat, 0, k), k + 1};
-    grid = ash_lower__matmul(im, ash_lower__reshape(im, grid, rows, 2), ash_lower__swap(im, theta, 1, 2));
-    ash_import__out(im, 0, ash_lower__reshape(im, grid, out, k + 2));
+    const ash_dim rows[] = {ash_build__product(im->graph, &flat, 0, k), k + 1};
+    grid = ash_matmul(im->graph, ash_reshape(im->graph, grid, rows, 2),
+                      ash_build__swap(im->graph, theta, 1, 2));
+    ash_import__out(im, 0, ash_reshape(im->graph, grid, out, k + 2));
 }
