@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# The functions that public headers export, as rows for a C file to include:
+# The functions that public headers export, sorted, one declaration a line; with --rows, as rows for a C file to include:
 #
-#     tools/api.sh
+#     tools/api.sh > tests/data/symbols.txt
+#     tools/api.sh --rows
 #
 #   STATUS(memory, ash_status, ash_memory_check, (PTR(0, ash_context *, context), ..., NUM(4, uint32_t, n)), "context ... n")
 #   VALUE( the same for those that return another type, NOTHING( for those that return void
@@ -12,7 +13,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 for header in include/ashlar/*.h; do echo "#include \"${header#include/}\""; done | "${CC:-cc}" -E -Iinclude -x c - |
-    sed 's/__attribute__((visibility("default")))/ASH_API/g' | awk '
+    sed 's/__attribute__((visibility("default")))/ASH_API/g' | awk -v rows="$([ "${1:-}" != --rows ] || echo 1)" '
 # A line marker says which header the lines that follow are from; a table belongs to the header that includes it.
 /^# [0-9]+ ".*\.def"/ { next }
 /^# [0-9]+ "/ {
@@ -33,15 +34,16 @@ function row(header, declaration,    open, head, list, name, type, n, parts, i, 
     name = substr(head, at)
     type = trim(substr(head, 1, at - 1))
     gsub(/_Bool/, "bool", type)
+    gsub(/_Bool/, "bool", list)
     n = list == "void" || list == "" ? 0 : split(list, parts, ",")
     for (i = 1; i <= n; i++) {
         arg = trim(parts[i])
-        gsub(/_Bool/, "bool", arg)
         at = match(arg, /[A-Za-z0-9_]+$/)
         macro = index(arg, "*") ? "PTR" : "NUM"
         args = args (i > 1 ? ", " : "") macro "(" i - 1 ", " trim(substr(arg, 1, at - 1)) ", " substr(arg, at) ")"
         names = names (i > 1 ? " " : "") (macro == "PTR" ? "*" : "") substr(arg, at)
     }
+    if (!rows) { printf "%s\t%s%s%s(%s)\n", name, type, type ~ /\*$/ ? "" : " ", name, list == "" ? "void" : list; return }
     macro = type == "ash_status" ? "STATUS" : type == "void" ? "NOTHING" : "VALUE"
     printf "%s(%s, %s, %s, (%s), \"%s\")\n", macro, header, type, name, args, names
 }
@@ -55,4 +57,4 @@ END {
             row(order[h], declaration)
         }
     }
-}'
+}' | if [ "${1:-}" = --rows ]; then cat; else LC_ALL=C sort | cut -f2; fi

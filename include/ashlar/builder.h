@@ -33,8 +33,8 @@ static inline ash_attr ash_attr_int(ash_attr_key key, int64_t value) {
     return attr;
 }
 
-static inline ash_attr ash_attr_list(ash_attr_key key, const int64_t *items, unsigned count) {
-    ash_attr attr = {key, count, 0, items};
+static inline ash_attr ash_attr_list(ash_attr_key key, const int64_t *items, size_t count) {
+    ash_attr attr = {key, (uint32_t)count, 0, items};
     return attr;
 }
 
@@ -93,12 +93,11 @@ ASH_API ash_value ash_iota(ash_graph *graph, ash_dtype dtype, const ash_dim *dim
 
 /* Reduces over `n` axes, in any order; with `keep` the reduced dims stay as 1. `op` is one of the
  * reductions (ASH_OP_REDUCE_SUM). */
-ASH_API ash_value ash_reduce(ash_graph *graph, ash_op op, ash_value x, const int64_t *axes, unsigned n,
+ASH_API ash_value ash_reduce(ash_graph *graph, ash_op op, ash_value x, const int64_t *axes, size_t n,
                              bool keep);
 
 /* The mean, of floating point numbers. Over no elements it is 0 / 0. */
-ASH_API ash_value ash_reduce_mean(ash_graph *graph, ash_value x, const int64_t *axes, unsigned n,
-                                  bool keep);
+ASH_API ash_value ash_reduce_mean(ash_graph *graph, ash_value x, const int64_t *axes, size_t n, bool keep);
 
 /* The sums up to each element along an axis; `exclusive`: itself aside; `reverse`: from the end. */
 ASH_API ash_value ash_cumsum(ash_graph *graph, ash_value x, int64_t axis, bool exclusive, bool reverse);
@@ -133,8 +132,8 @@ typedef struct ash_window {
 } ash_window;
 
 /* x [n, c, space...], w [o, c/groups, kernel...], a window per spatial dim. */
-ASH_API ash_value ash_conv(ash_graph *graph, ash_value x, ash_value w, const ash_window *windows,
-                           unsigned n, int64_t groups);
+ASH_API ash_value ash_conv(ash_graph *graph, ash_value x, ash_value w, const ash_window *windows, size_t n,
+                           int64_t groups);
 
 /* Two spatial dims with one stride and one padding on all sides. */
 ASH_API ash_value ash_conv2d(ash_graph *graph, ash_value x, ash_value w, int64_t stride, ash_dim padding,
@@ -143,7 +142,7 @@ ASH_API ash_value ash_conv2d(ash_graph *graph, ash_value x, ash_value w, int64_t
 /* A window per entry of `axes`, which ascend and are not negative. `op` is one of the pools
  * (ASH_OP_POOL_MAX). */
 ASH_API ash_value ash_pool(ash_graph *graph, ash_op op, ash_value x, const int64_t *axes,
-                           const ash_window *windows, unsigned n);
+                           const ash_window *windows, size_t n);
 
 /* --- indexed access ------------------------------------------------------------------------------- */
 
@@ -165,12 +164,12 @@ ASH_API ash_value ash_scatter_nd(ash_graph *graph, ash_value x, ash_value indice
 #define ASH_BUILD_BINARY(function)  ASH_API ash_value function(ash_graph *graph, ash_value a, ash_value b);
 #define ASH_BUILD_COMPARE(function) ASH_BUILD_BINARY(function)
 #define ASH_BUILD_REDUCE(function)                                                                         \
-    ASH_API ash_value function(ash_graph *graph, ash_value x, const int64_t *axes, unsigned n, bool keep);
+    ASH_API ash_value function(ash_graph *graph, ash_value x, const int64_t *axes, size_t n, bool keep);
 #define ASH_BUILD_ARGREDUCE(function)                                                                      \
     ASH_API ash_value function(ash_graph *graph, ash_value x, int64_t axis, bool last);
 #define ASH_BUILD_POOL(function)                                                                           \
     ASH_API ash_value function(ash_graph *graph, ash_value x, const int64_t *axes,                         \
-                               const ash_window *windows, unsigned n);
+                               const ash_window *windows, size_t n);
 #define ASH_BUILD_SELECT(function)
 #define ASH_BUILD_CAST(function)
 #define ASH_BUILD_MOVE(function)

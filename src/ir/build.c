@@ -20,8 +20,7 @@ static bool goes_to_pass(const ash_graph *graph, const ash_value *ins, size_t n_
 ash_status ash_build__add(ash_graph *graph, ash_op op, const ash_value *ins, size_t n_ins,
                           const ash_attr *attrs, size_t n_attrs, ash_value *outs) {
     ASH_NEED(NULL, graph);
-    if (!goes_to_pass(graph, ins, n_ins))
-        return ash_graph__add(graph, op, ins, n_ins, attrs, n_attrs, outs);
+    if (!goes_to_pass(graph, ins, n_ins)) return ash_graph_add(graph, op, ins, n_ins, attrs, n_attrs, outs);
     const ash_node node = {.op = op,
                            .n_ins = (uint16_t)n_ins,
                            .n_attrs = (uint16_t)n_attrs,
@@ -34,17 +33,10 @@ ash_status ash_build__add(ash_graph *graph, ash_op op, const ash_value *ins, siz
     return graph->status;
 }
 
-ash_value ash_build__node(ash_graph *graph, ash_op op, const ash_value *ins, size_t n_ins,
-                          const ash_attr *attrs, size_t n_attrs) {
-    ash_value outs[ASH_OP_OUTS] = {ASH_NO_VALUE};
-    ash_build__add(graph, op, ins, n_ins, attrs, n_attrs, outs);
-    return outs[0];
-}
-
 ash_value ash_build(ash_graph *graph, ash_op op, const ash_value *ins, size_t n_ins, const ash_attr *attrs,
                     size_t n_attrs) {
     ash_value outs[ASH_OP_OUTS] = {ASH_NO_VALUE};
-    ash_graph_add(graph, op, ins, n_ins, attrs, n_attrs, outs);
+    ash_build__add(graph, op, ins, n_ins, attrs, n_attrs, outs);
     return outs[0];
 }
 
@@ -80,14 +72,17 @@ bool ash_build__take(ash_graph *graph, ash_op op, ash_value x, ash_type *type) {
     return found != NULL;
 }
 
-bool ash_build__take_axis(ash_graph *graph, ash_op op, ash_value x, int64_t *axis, ash_type *type) {
-    if (!ash_build__take(graph, op, x, type)) return false;
-    int64_t given = *axis, rank = type->rank;
+bool ash_build__axis(ash_graph *graph, ash_op op, unsigned rank, int64_t *axis) {
+    int64_t given = *axis;
     if (*axis < 0) *axis += rank;
-    if (*axis >= 0 && *axis < rank) return true;
-    ash_build__fail(graph, op, ASH_ERROR_SHAPE, "an operand of rank %u has no axis %lld", type->rank,
+    if (*axis >= 0 && *axis < (int64_t)rank) return true;
+    ash_build__fail(graph, op, ASH_ERROR_SHAPE, "an operand of rank %u has no axis %lld", rank,
                     (long long)given);
     return false;
+}
+
+bool ash_build__take_axis(ash_graph *graph, ash_op op, ash_value x, int64_t *axis, ash_type *type) {
+    return ash_build__take(graph, op, x, type) && ash_build__axis(graph, op, type->rank, axis);
 }
 
 /* --- broadcasting --------------------------------------------------------------------------------- */
@@ -120,19 +115,19 @@ static void unify(ash_graph *graph, ash_value *xs, size_t n) {
 /* --- elementwise ---------------------------------------------------------------------------------- */
 
 ash_value ash_build__unary(ash_graph *graph, ash_op op, ash_value x) {
-    return ash_build__node(graph, op, &x, 1, NULL, 0);
+    return ash_build(graph, op, &x, 1, NULL, 0);
 }
 
 ash_value ash_build__binary(ash_graph *graph, ash_op op, ash_value a, ash_value b) {
     ash_value ins[] = {a, b};
     unify(graph, ins, 2);
-    return ash_build__node(graph, op, ins, 2, NULL, 0);
+    return ash_build(graph, op, ins, 2, NULL, 0);
 }
 
 ash_value ash_select(ash_graph *graph, ash_value condition, ash_value a, ash_value b) {
     ash_value ins[] = {condition, a, b};
     unify(graph, ins, 3);
-    return ash_build__node(graph, ASH_OP_SELECT, ins, 3, NULL, 0);
+    return ash_build(graph, ASH_OP_SELECT, ins, 3, NULL, 0);
 }
 
 ash_value ash_build__with(ash_graph *graph, ash_op op, ash_value x, double number) {
@@ -147,7 +142,7 @@ ash_value ash_cast(ash_graph *graph, ash_value x, ash_dtype dtype) {
     const ash_type *type = ash_graph_type(graph, x);
     const ash_attr attr = ASH_ATTR_I(DTYPE, dtype);
     if (type && type->dtype == dtype) return x;
-    return ash_build__node(graph, ASH_OP_CAST, &x, 1, &attr, 1);
+    return ash_build(graph, ASH_OP_CAST, &x, 1, &attr, 1);
 }
 
 /* --- generated ------------------------------------------------------------------------------------ */
@@ -162,7 +157,7 @@ ash_value ash_cast(ash_graph *graph, ash_value x, ash_dtype dtype) {
     }
 #define DEFINE_COMPARE(OPERATOR, function) DEFINE_BINARY(OPERATOR, function)
 #define DEFINE_REDUCE(OPERATOR, function)                                                                  \
-    ash_value function(ash_graph *graph, ash_value x, const int64_t *axes, unsigned n, bool keep) {        \
+    ash_value function(ash_graph *graph, ash_value x, const int64_t *axes, size_t n, bool keep) {          \
         return ash_reduce(graph, OPERATOR, x, axes, n, keep);                                              \
     }
 #define DEFINE_ARGREDUCE(OPERATOR, function)                                                               \
@@ -170,11 +165,11 @@ ash_value ash_cast(ash_graph *graph, ash_value x, ash_dtype dtype) {
         ash_type type;                                                                                     \
         if (!ash_build__take_axis(graph, OPERATOR, x, &axis, &type)) return ASH_NO_VALUE;                  \
         const ash_attr attrs[] = {ASH_ATTR_I(AXIS, axis), ASH_ATTR_I(LAST, last)};                         \
-        return ash_build__node(graph, OPERATOR, &x, 1, attrs, 2);                                          \
+        return ash_build(graph, OPERATOR, &x, 1, attrs, 2);                                                \
     }
 #define DEFINE_POOL(OPERATOR, function)                                                                    \
     ash_value function(ash_graph *graph, ash_value x, const int64_t *axes, const ash_window *windows,      \
-                       unsigned n) {                                                                       \
+                       size_t n) {                                                                         \
         return ash_pool(graph, OPERATOR, x, axes, windows, n);                                             \
     }
 #define DEFINE_SELECT(OPERATOR, function)

@@ -10,10 +10,8 @@
  *              back
  *   how        `emit` of the graph, if a pass has set it: it may put something equal in the place of a node
  *
- * The laws of builder.h hold: operands are broadcast, and what would change nothing is left out.
- *
- * ash_graph_add and ash_build are the doors of callers, and the place to refuse operators that are not
- * theirs; ash_build__node is inside. */
+ * The laws of builder.h hold: operands are broadcast, and what would change nothing is left out. Which
+ * operators and forms a graph may hold is the graph's to know, and said by ash_graph_add for all. */
 #ifndef ASH_IR_BUILD_H
 #define ASH_IR_BUILD_H
 
@@ -25,9 +23,7 @@
 /* A node with any number of results, which go to `outs`: ASH_NO_VALUE on failure. */
 ash_status ash_build__add(ash_graph *graph, ash_op op, const ash_value *ins, size_t n_ins,
                           const ash_attr *attrs, size_t n_attrs, ash_value *outs);
-/* Its first result. */
-ash_value ash_build__node(ash_graph *graph, ash_op op, const ash_value *ins, size_t n_ins,
-                          const ash_attr *attrs, size_t n_attrs);
+/* ash_build adds one with one result. */
 ash_value ash_build__unary(ash_graph *graph, ash_op op, ash_value x);
 /* Binary operators and comparisons. */
 ash_value ash_build__binary(ash_graph *graph, ash_op op, ash_value a, ash_value b);
@@ -54,7 +50,8 @@ ash_value ash_build__null(ash_graph *graph, const char *names, size_t position);
             if (!need_[at_]) return ash_build__null((graph), #__VA_ARGS__, at_);                           \
     } while (0)
 
-/* The type of an operand, and an axis of it made non-negative; false and a failure when there is none. */
+/* Makes an axis non-negative; the type of an operand; both. False and a failure when there is none. */
+bool ash_build__axis(ash_graph *graph, ash_op op, unsigned rank, int64_t *axis);
 bool ash_build__take(ash_graph *graph, ash_op op, ash_value x, ash_type *type);
 bool ash_build__take_axis(ash_graph *graph, ash_op op, ash_value x, int64_t *axis, ash_type *type);
 

@@ -18,7 +18,7 @@ static ash_value to_dims(ash_graph *graph, ash_op op, ash_value x, const ash_dim
     if (rank) ASH_BUILD_NEED(graph, dims);
     if (has_dims(graph, x, dims, rank)) return x;
     const ash_attr attr = ASH_ATTR_LIST(DIMS, dims, rank);
-    return ash_build__node(graph, op, &x, 1, &attr, 1);
+    return ash_build(graph, op, &x, 1, &attr, 1);
 }
 
 ash_value ash_reshape(ash_graph *graph, ash_value x, const ash_dim *dims, unsigned rank) {
@@ -29,12 +29,18 @@ ash_value ash_broadcast_to(ash_graph *graph, ash_value x, const ash_dim *dims, u
     return to_dims(graph, ASH_OP_BROADCAST, x, dims, rank);
 }
 
+/* The type of an operand, and whether `axis` is one of its dims or the place after the last. */
+static bool take_place(ash_graph *graph, ash_value x, unsigned axis, ash_type *type) {
+    if (!ash_build__take(graph, ASH_OP_RESHAPE, x, type)) return false;
+    if (axis <= type->rank) return true;
+    ash_build__fail(graph, ASH_OP_RESHAPE, ASH_ERROR_SHAPE, "an operand of rank %u has no axis %u",
+                    type->rank, axis);
+    return false;
+}
+
 ash_value ash_build__insert_axis(ash_graph *graph, ash_value x, unsigned axis) {
     ash_type type;
-    if (!ash_build__take(graph, ASH_OP_RESHAPE, x, &type)) return ASH_NO_VALUE;
-    if (axis > type.rank)
-        return ash_build__fail(graph, ASH_OP_RESHAPE, ASH_ERROR_SHAPE,
-                               "an operand of rank %u has no axis %u", type.rank, axis);
+    if (!take_place(graph, x, axis, &type)) return ASH_NO_VALUE;
     if (type.rank == ASH_MAX_RANK)
         return ash_build__fail(graph, ASH_OP_RESHAPE, ASH_ERROR_UNSUPPORTED,
                                "a tensor of more than %d dims", ASH_MAX_RANK);
@@ -70,10 +76,7 @@ ash_dim ash_build__product(ash_graph *graph, const ash_type *type, unsigned from
 
 ash_value ash_build__flatten(ash_graph *graph, ash_value x, unsigned axis) {
     ash_type type;
-    if (!ash_build__take(graph, ASH_OP_RESHAPE, x, &type)) return ASH_NO_VALUE;
-    if (axis > type.rank)
-        return ash_build__fail(graph, ASH_OP_RESHAPE, ASH_ERROR_SHAPE,
-                               "an operand of rank %u has no axis %u", type.rank, axis);
+    if (!take_place(graph, x, axis, &type)) return ASH_NO_VALUE;
     const ash_dim dims[] = {ash_build__product(graph, &type, 0, axis),
                             ash_build__product(graph, &type, axis, type.rank)};
     return ash_reshape(graph, x, dims, 2);
@@ -89,7 +92,7 @@ ash_value ash_transpose(ash_graph *graph, ash_value x, const int64_t *perm) {
     for (unsigned i = 0; i < type.rank; i++) identity = identity && perm[i] == (int64_t)i;
     if (identity) return x;
     const ash_attr attr = ASH_ATTR_LIST(PERM, perm, type.rank);
-    return ash_build__node(graph, ASH_OP_TRANSPOSE, &x, 1, &attr, 1);
+    return ash_build(graph, ASH_OP_TRANSPOSE, &x, 1, &attr, 1);
 }
 
 ash_value ash_build__swap(ash_graph *graph, ash_value x, unsigned a, unsigned b) {
@@ -113,7 +116,7 @@ ash_value ash_slice(ash_graph *graph, ash_value x, const ash_dim *starts, const 
     if (whole) return x;
     const ash_attr attrs[] = {ASH_ATTR_LIST(STARTS, starts, type.rank),
                               ASH_ATTR_LIST(STEPS, steps, type.rank), ASH_ATTR_LIST(DIMS, dims, type.rank)};
-    return ash_build__node(graph, ASH_OP_SLICE, &x, 1, attrs, ASH_COUNT(attrs));
+    return ash_build(graph, ASH_OP_SLICE, &x, 1, attrs, ASH_COUNT(attrs));
 }
 
 ash_value ash_slice_axis(ash_graph *graph, ash_value x, int64_t axis, ash_dim start, ash_dim count) {
@@ -155,7 +158,7 @@ static ash_value add_pad(ash_graph *graph, ash_value x, ash_value value, unsigne
     const ash_value ins[] = {x, value};
     const ash_attr attrs[] = {ASH_ATTR_LIST(BEFORE, before, rank), ASH_ATTR_LIST(AFTER, after, rank),
                               ASH_ATTR_LIST(INTERIOR, interior, rank)};
-    return ash_build__node(graph, ASH_OP_PAD, ins, 2, attrs, ASH_COUNT(attrs));
+    return ash_build(graph, ASH_OP_PAD, ins, 2, attrs, ASH_COUNT(attrs));
 }
 
 static const int64_t no_interior[ASH_MAX_RANK];
@@ -186,7 +189,7 @@ ash_value ash_concat(ash_graph *graph, const ash_value *xs, size_t n, int64_t ax
     if (n && !ash_build__take_axis(graph, ASH_OP_CONCAT, xs[0], &axis, &type)) return ASH_NO_VALUE;
     if (n == 1) return xs[0];
     const ash_attr attr = ASH_ATTR_I(AXIS, axis);
-    return ash_build__node(graph, ASH_OP_CONCAT, xs, n, &attr, 1);
+    return ash_build(graph, ASH_OP_CONCAT, xs, n, &attr, 1);
 }
 
 ash_value ash_write_axis(ash_graph *graph, ash_value x, ash_value y, int64_t axis, ash_dim start) {
@@ -211,5 +214,5 @@ ash_value ash_iota(ash_graph *graph, ash_dtype dtype, const ash_dim *dims, unsig
     if (rank) ASH_BUILD_NEED(graph, dims);
     const ash_attr attrs[] = {ASH_ATTR_I(DTYPE, dtype), ASH_ATTR_LIST(DIMS, dims, rank),
                               ASH_ATTR_I(AXIS, axis)};
-    return ash_build__node(graph, ASH_OP_IOTA, NULL, 0, attrs, ASH_COUNT(attrs));
+    return ash_build(graph, ASH_OP_IOTA, NULL, 0, attrs, ASH_COUNT(attrs));
 }

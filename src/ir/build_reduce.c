@@ -4,48 +4,50 @@
 
 /* --- reductions ----------------------------------------------------------------------------------- */
 
-/* Axes in ascending order, not negative; what is no axis, or one twice, is left for the operator to
- * refuse. */
-static void sort_axes(const int64_t *axes, unsigned n, unsigned rank, int64_t *sorted) {
-    for (unsigned i = 0; i < n; i++) {
-        int64_t axis = axes[i] < 0 ? axes[i] + rank : axes[i];
-        unsigned at = i;
+/* Axes in ascending order, not negative; one that is there twice is left for the operator to refuse. */
+static bool sort_axes(ash_graph *graph, ash_op op, unsigned rank, const int64_t *axes, size_t n,
+                      int64_t *sorted) {
+    for (size_t i = 0; i < n; i++) {
+        int64_t axis = axes[i];
+        size_t at = i;
+        if (!ash_build__axis(graph, op, rank, &axis)) return false;
         for (; at && sorted[at - 1] > axis; at--) sorted[at] = sorted[at - 1];
         sorted[at] = axis;
     }
+    return true;
 }
 
-ash_value ash_reduce(ash_graph *graph, ash_op op, ash_value x, const int64_t *axes, unsigned n, bool keep) {
+ash_value ash_reduce(ash_graph *graph, ash_op op, ash_value x, const int64_t *axes, size_t n, bool keep) {
     ash_type type;
     int64_t sorted[ASH_MAX_RANK];
     if (!ash_build__take(graph, op, x, &type)) return ASH_NO_VALUE;
     if (n == 0) return x;
     ASH_BUILD_NEED(graph, axes);
     if (n > type.rank)
-        return ash_build__fail(graph, op, ASH_ERROR_SHAPE, "%u axes of an operand of rank %u", n,
+        return ash_build__fail(graph, op, ASH_ERROR_SHAPE, "%zu axes of an operand of rank %u", n,
                                type.rank);
-    sort_axes(axes, n, type.rank, sorted);
+    if (!sort_axes(graph, op, type.rank, axes, n, sorted)) return ASH_NO_VALUE;
     const ash_attr attr = ASH_ATTR_LIST(AXES, sorted, n);
-    ash_value y = ash_build__node(graph, op, &x, 1, &attr, 1);
+    ash_value y = ash_build(graph, op, &x, 1, &attr, 1);
     if (y == ASH_NO_VALUE || !keep) return y;
-    for (unsigned i = 0; i < n; i++) type.dims[sorted[i]] = 1;
+    for (size_t i = 0; i < n; i++) type.dims[sorted[i]] = 1;
     return ash_reshape(graph, y, type.dims, type.rank);
 }
 
-ash_value ash_reduce_mean(ash_graph *graph, ash_value x, const int64_t *axes, unsigned n, bool keep) {
+ash_value ash_reduce_mean(ash_graph *graph, ash_value x, const int64_t *axes, size_t n, bool keep) {
     ash_type type;
     ash_dim count = 1;
     ash_value sum = ash_reduce(graph, ASH_OP_REDUCE_SUM, x, axes, n, keep);
     if (sum == ASH_NO_VALUE || !ash_build__take(graph, ASH_OP_REDUCE_SUM, x, &type)) return ASH_NO_VALUE;
-    for (unsigned i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++)
         count = ash_graph_dim_mul(graph, count, type.dims[axes[i] < 0 ? axes[i] + type.rank : axes[i]]);
     ash_value size = ash_dim_is_const(count) ? ash_scalar(graph, type.dtype, (double)count)
                                              : ash_cast(graph, ash_build__dim(graph, count), type.dtype);
     return ash_div(graph, sum, size);
 }
 
-static unsigned list_axes(uint32_t set, int64_t *axes) {
-    unsigned n = 0;
+static size_t list_axes(uint32_t set, int64_t *axes) {
+    size_t n = 0;
     for (unsigned i = 0; i < ASH_MAX_RANK; i++)
         if (set >> i & 1) axes[n++] = i;
     return n;
@@ -53,13 +55,13 @@ static unsigned list_axes(uint32_t set, int64_t *axes) {
 
 ash_value ash_build__reduce(ash_graph *graph, ash_op op, ash_value x, uint32_t axes, bool keep) {
     int64_t list[ASH_MAX_RANK];
-    unsigned n = list_axes(axes, list);
+    size_t n = list_axes(axes, list);
     return ash_reduce(graph, op, x, list, n, keep);
 }
 
 ash_value ash_build__mean(ash_graph *graph, ash_value x, uint32_t axes, bool keep) {
     int64_t list[ASH_MAX_RANK];
-    unsigned n = list_axes(axes, list);
+    size_t n = list_axes(axes, list);
     return ash_reduce_mean(graph, x, list, n, keep);
 }
 
@@ -70,7 +72,7 @@ ash_value ash_cumsum(ash_graph *graph, ash_value x, int64_t axis, bool exclusive
     if (!ash_build__take_axis(graph, ASH_OP_CUMSUM, x, &axis, &type)) return ASH_NO_VALUE;
     const ash_attr attrs[] = {ASH_ATTR_I(AXIS, axis), ASH_ATTR_I(EXCLUSIVE, exclusive),
                               ASH_ATTR_I(REVERSE, reverse)};
-    return ash_build__node(graph, ASH_OP_CUMSUM, &x, 1, attrs, ASH_COUNT(attrs));
+    return ash_build(graph, ASH_OP_CUMSUM, &x, 1, attrs, ASH_COUNT(attrs));
 }
 
 /* A node of two results, of which the second goes to *second, if there is such a place. */
@@ -105,7 +107,7 @@ ash_value ash_nms(ash_graph *graph, ash_value boxes, ash_value scores, ash_value
 ash_dim ash_settle(ash_graph *graph, const char *name, ash_value count, ash_dim limit) {
     ash_dim dim = ash_graph_settled_var(graph, name, limit);
     const ash_attr attr = ASH_ATTR_I(N, dim);
-    return ash_build__node(graph, ASH_OP_SETTLE, &count, 1, &attr, 1) == ASH_NO_VALUE ? 0 : dim;
+    return ash_build(graph, ASH_OP_SETTLE, &count, 1, &attr, 1) == ASH_NO_VALUE ? 0 : dim;
 }
 
 /* --- products ------------------------------------------------------------------------------------- */
@@ -113,7 +115,7 @@ ash_dim ash_settle(ash_graph *graph, const char *name, ash_value count, ash_dim 
 static ash_value product(ash_graph *graph, ash_value a, ash_value b) {
     const ash_value ins[] = {a, b};
     const ash_attr attrs[] = {ASH_ATTR_I(B_BLOCK, 0), ASH_ATTR_I(N, 0)};
-    return ash_build__node(graph, ASH_OP_MATMUL, ins, 2, attrs, ASH_COUNT(attrs));
+    return ash_build(graph, ASH_OP_MATMUL, ins, 2, attrs, ASH_COUNT(attrs));
 }
 
 /* One matrix for all batches: the batch dims of `a` join its rows, so that it is one large product. */
@@ -159,13 +161,12 @@ typedef struct spread {
 } spread;
 
 /* Windows as a list per attribute; false and a failure when there are more than dims. */
-static bool spread_windows(ash_graph *graph, ash_op op, const ash_window *windows, unsigned n,
-                           spread *out) {
+static bool spread_windows(ash_graph *graph, ash_op op, const ash_window *windows, size_t n, spread *out) {
     if (n > ASH_MAX_RANK) {
-        ash_build__fail(graph, op, ASH_ERROR_SHAPE, "%u windows, more than a tensor has dims", n);
+        ash_build__fail(graph, op, ASH_ERROR_SHAPE, "%zu windows, more than a tensor has dims", n);
         return false;
     }
-    for (unsigned i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         out->kernel[i] = windows[i].kernel;
         out->strides[i] = windows[i].stride ? windows[i].stride : 1;
         out->dilations[i] = windows[i].dilation ? windows[i].dilation : 1;
@@ -175,7 +176,7 @@ static bool spread_windows(ash_graph *graph, ash_op op, const ash_window *window
     return true;
 }
 
-ash_value ash_conv(ash_graph *graph, ash_value x, ash_value w, const ash_window *windows, unsigned n,
+ash_value ash_conv(ash_graph *graph, ash_value x, ash_value w, const ash_window *windows, size_t n,
                    int64_t groups) {
     const ash_value ins[] = {x, w};
     spread s;
@@ -190,7 +191,7 @@ ash_value ash_conv(ash_graph *graph, ash_value x, ash_value w, const ash_window 
                               ASH_ATTR_I(Y_BLOCK, 0),
                               ASH_ATTR_I(W_BLOCK, 0),
                               ASH_ATTR_I(O, 0)};
-    return ash_build__node(graph, ASH_OP_CONV, ins, 2, attrs, ASH_COUNT(attrs));
+    return ash_build(graph, ASH_OP_CONV, ins, 2, attrs, ASH_COUNT(attrs));
 }
 
 ash_value ash_conv2d(ash_graph *graph, ash_value x, ash_value w, int64_t stride, ash_dim padding,
@@ -200,7 +201,7 @@ ash_value ash_conv2d(ash_graph *graph, ash_value x, ash_value w, int64_t stride,
 }
 
 ash_value ash_pool(ash_graph *graph, ash_op op, ash_value x, const int64_t *axes, const ash_window *windows,
-                   unsigned n) {
+                   size_t n) {
     spread s;
     if (n) ASH_BUILD_NEED(graph, axes, windows);
     if (!spread_windows(graph, op, windows, n, &s)) return ASH_NO_VALUE;
@@ -208,7 +209,7 @@ ash_value ash_pool(ash_graph *graph, ash_op op, ash_value x, const int64_t *axes
         ASH_ATTR_LIST(AXES, axes, n),         ASH_ATTR_LIST(KERNEL, s.kernel, n),
         ASH_ATTR_LIST(STRIDES, s.strides, n), ASH_ATTR_LIST(DILATIONS, s.dilations, n),
         ASH_ATTR_LIST(BEFORE, s.before, n),   ASH_ATTR_LIST(AFTER, s.after, n)};
-    return ash_build__node(graph, op, &x, 1, attrs, ASH_COUNT(attrs));
+    return ash_build(graph, op, &x, 1, attrs, ASH_COUNT(attrs));
 }
 
 /* --- indexed access ------------------------------------------------------------------------------- */
@@ -219,7 +220,7 @@ static ash_value indexed(ash_graph *graph, ash_op op, const ash_value *ins, size
     ash_type type;
     if (!ash_build__take_axis(graph, op, ins[0], &axis, &type)) return ASH_NO_VALUE;
     const ash_attr attrs[] = {ASH_ATTR_I(AXIS, axis), more ? *more : (ash_attr){0}};
-    return ash_build__node(graph, op, ins, n_ins, attrs, more ? 2 : 1);
+    return ash_build(graph, op, ins, n_ins, attrs, more ? 2 : 1);
 }
 
 ash_value ash_gather(ash_graph *graph, ash_value x, ash_value indices, int64_t axis) {
@@ -233,7 +234,7 @@ ash_value ash_gather_elements(ash_graph *graph, ash_value x, ash_value indices, 
 ash_value ash_gather_nd(ash_graph *graph, ash_value x, ash_value indices, int64_t batch) {
     const ash_value ins[] = {x, indices};
     const ash_attr attr = ASH_ATTR_I(BATCH, batch);
-    return ash_build__node(graph, ASH_OP_GATHER_ND, ins, 2, &attr, 1);
+    return ash_build(graph, ASH_OP_GATHER_ND, ins, 2, &attr, 1);
 }
 
 ash_value ash_scatter_elements(ash_graph *graph, ash_value x, ash_value indices, ash_value updates,
@@ -247,5 +248,5 @@ ash_value ash_scatter_nd(ash_graph *graph, ash_value x, ash_value indices, ash_v
                          ash_scatter mode) {
     const ash_value ins[] = {x, indices, updates};
     const ash_attr attr = ASH_ATTR_I(MODE, mode);
-    return ash_build__node(graph, ASH_OP_SCATTER_ND, ins, 3, &attr, 1);
+    return ash_build(graph, ASH_OP_SCATTER_ND, ins, 3, &attr, 1);
 }

@@ -85,7 +85,7 @@ static ash_status add_call(ash_graph *graph, const char *function, const ash_val
                         ASH_ATTR_LIST(RESULTS, list, ash_results__write(types, n_outs, list)),
                         ASH_ATTR_I(CHUNKS, options->chunks ? options->chunks : 1),
                         ASH_ATTR_I(SCRATCH, options->scratch), ASH_ATTR_I(DURATION, options->duration)};
-    return ash_graph__add(graph, ASH_OP_CUSTOM, ins, n_ins, attrs, ASH_COUNT(attrs), outs);
+    return ash_graph_add(graph, ASH_OP_CUSTOM, ins, n_ins, attrs, ASH_COUNT(attrs), outs);
 }
 
 static ash_status check_arguments(const char *function, const ash_value *ins, size_t n_ins,

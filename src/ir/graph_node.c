@@ -128,8 +128,9 @@ static ash_status try_add(ash_graph *graph, ash_op op, const ash_value *ins, siz
 }
 
 /* The outputs may lie where the operands do, so they are written last. */
-ash_status ash_graph__add(ash_graph *graph, ash_op op, const ash_value *ins, size_t n_ins,
-                          const ash_attr *attrs, size_t n_attrs, ash_value *outs) {
+ash_status ash_graph_add(ash_graph *graph, ash_op op, const ash_value *ins, size_t n_ins,
+                         const ash_attr *attrs, size_t n_attrs, ash_value *outs) {
+    ASH_NEED(NULL, graph);
     if ((unsigned)op >= ASH_OP_COUNT)
         return ash_graph__fail(graph, ASH_ERROR_INVALID_ARGUMENT, "no operator has the number %d", (int)op);
     ash_status status = try_add(graph, op, ins, n_ins, attrs, n_attrs, outs);
@@ -137,10 +138,4 @@ ash_status ash_graph__add(ash_graph *graph, ash_op op, const ash_value *ins, siz
     for (size_t i = 0, n = ash_op__out_count(op, attrs, attrs ? n_attrs : 0); outs && i < n; i++)
         outs[i] = ASH_NO_VALUE;
     return status;
-}
-
-ash_status ash_graph_add(ash_graph *graph, ash_op op, const ash_value *ins, size_t n_ins,
-                         const ash_attr *attrs, size_t n_attrs, ash_value *outs) {
-    ASH_NEED(NULL, graph);
-    return ash_graph__add(graph, op, ins, n_ins, attrs, n_attrs, outs);
 }

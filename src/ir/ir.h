@@ -316,9 +316,6 @@ static inline ash_value ash_graph__settler(const ash_graph *graph, uint32_t var)
  * them must come after them and keeps them alive. */
 void ash_graph__each_settler(const ash_graph *graph, const ash_node *node,
                              void (*visit)(void *user, ash_value settler), void *user);
-/* ash_graph_add from inside: any operator. */
-ash_status ash_graph__add(ash_graph *graph, ash_op op, const ash_value *ins, size_t n_ins,
-                          const ash_attr *attrs, size_t n_attrs, ash_value *outs);
 /* Records a failure as the graph's sticky error and returns its status. */
 ash_status ash_graph__fail(ash_graph *graph, ash_status code, const char *fmt, ...) ASH_PRINTF(3, 4);
 

@@ -26,6 +26,7 @@ enum {
 
 typedef struct cached {
     ash_import *im;
+    ash_graph *graph;            /* the import's */
     int64_t heads, shared;       /* of queries, of keys */
     ash_value x[3];              /* queries, keys and values, [batch, length, heads * size] */
     ash_dim batch, length, size; /* of the new elements */
@@ -33,10 +34,6 @@ typedef struct cached {
     ash_value before; /* [batch, 1]: elements of each sequence in the cache */
     ash_value first;  /* scalar, bool: the cache is not read */
 } cached;
-
-static ash_value with(const cached *c, ash_op op, ash_value a, ash_value b) {
-    return ash_build__binary(c->im->graph, op, a, b);
-}
 
 static bool refuse(ash_import *im, bool bad, const char *what) {
     if (bad) ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "%s", what);
@@ -79,15 +76,15 @@ static bool read_operands(cached *c) {
     ash_value ends =
         ash_reshape(im->graph, ash_cast(im->graph, ash_import__in(im, LENGTHS), ASH_I64), column, 2);
     ash_value length = ash_build__dim(im->graph, c->length), zero = ash_scalar(im->graph, ASH_I64, 0);
-    c->first = with(c, ASH_OP_EQ, ash_build__dim(im->graph, c->total), length);
-    c->before = with(c, ASH_OP_SUB, ash_build__with(im->graph, ASH_OP_ADD, ends, 1), length);
+    c->first = ash_eq(c->graph, ash_build__dim(im->graph, c->total), length);
+    c->before = ash_sub(c->graph, ash_build__with(im->graph, ASH_OP_ADD, ends, 1), length);
     c->before = ash_select(im->graph, c->first, zero, c->before);
     return ash_import__ok(im);
 }
 
 /* Position of each new element in its sequence, [batch, length]. */
 static ash_value positions(const cached *c) {
-    return with(c, ASH_OP_ADD, c->before, ash_iota(c->im->graph, ASH_I64, &c->length, 1, 0));
+    return ash_add(c->graph, c->before, ash_iota(c->graph, ASH_I64, &c->length, 1, 0));
 }
 
 /* By the given positions where there are some; of a first call their first element alone counts, as in
@@ -103,7 +100,7 @@ static void rotate(cached *c) {
             return;
         }
         first = ash_slice_axis(im->graph, ash_slice_axis(im->graph, given, 0, 0, 1), 1, 0, 1);
-        at = ash_select(im->graph, c->first, with(c, ASH_OP_ADD, at, first), given);
+        at = ash_select(im->graph, c->first, ash_add(c->graph, at, first), given);
     }
     ash_dim half = ash_import__in_type(im, COSINES).dims[1];
     if (!ash_import__ok(im) || ash_import__in_type(im, COSINES).rank != 2 || !ash_dim_is_const(half)) {
@@ -142,13 +139,12 @@ static ash_value cache_of(const cached *c, ash_value x, size_t k_past) {
     const ash_dim flat[] = {ash_graph_dim_mul(im->graph, series, both), c->size},
                   bases[] = {c->batch, c->shared, 1}, out[] = {c->batch, c->shared, rows, c->size};
     ash_value row = ash_iota(im->graph, ASH_I64, &rows, 1, 0), last = ash_build__dim(im->graph, both);
-    ash_value moved =
-        with(c, ASH_OP_ADD, with(c, ASH_OP_SUB, row, c->before), ash_build__dim(im->graph, past));
-    row = ash_select(im->graph, with(c, ASH_OP_LT, row, c->before), row, moved); /* [batch, rows] */
-    row = with(c, ASH_OP_MIN, ash_build__with(im->graph, ASH_OP_MAX, row, 0),
-               ash_build__with(im->graph, ASH_OP_SUB, last, 1));
+    ash_value moved = ash_add(c->graph, ash_sub(c->graph, row, c->before), ash_build__dim(im->graph, past));
+    row = ash_select(im->graph, ash_lt(c->graph, row, c->before), row, moved); /* [batch, rows] */
+    row = ash_min(c->graph, ash_build__with(im->graph, ASH_OP_MAX, row, 0),
+                  ash_build__with(im->graph, ASH_OP_SUB, last, 1));
     ash_value base = ash_reshape(im->graph, ash_iota(im->graph, ASH_I64, &series, 1, 0), bases, 3);
-    row = with(c, ASH_OP_ADD, with(c, ASH_OP_MUL, base, last), ash_build__insert_axis(im->graph, row, 1));
+    row = ash_add(c->graph, ash_mul(c->graph, base, last), ash_build__insert_axis(im->graph, row, 1));
     x = ash_gather(im->graph, ash_reshape(im->graph, x, flat, 2), row, 0);
     return ash_reshape(im->graph, x, out, 4);
 }
@@ -166,11 +162,11 @@ static ash_value weights(const cached *c, ash_value scores) {
     else
         return ash_onnx__softmax(im, scores, 1u << 3, false);
     ash_value most =
-        with(c, ASH_OP_MAX, ash_build__reduce(im->graph, ASH_OP_REDUCE_MAX, scores, 1u << 3, true), sink);
-    ash_value e = ash_exp(im->graph, with(c, ASH_OP_SUB, scores, most));
+        ash_max(c->graph, ash_build__reduce(im->graph, ASH_OP_REDUCE_MAX, scores, 1u << 3, true), sink);
+    ash_value e = ash_exp(im->graph, ash_sub(c->graph, scores, most));
     ash_value sum = ash_build__reduce(im->graph, ASH_OP_REDUCE_SUM, e, 1u << 3, true);
-    sink = ash_exp(im->graph, with(c, ASH_OP_SUB, sink, most));
-    return with(c, ASH_OP_DIV, e, with(c, ASH_OP_ADD, sum, sink));
+    sink = ash_exp(im->graph, ash_sub(c->graph, sink, most));
+    return ash_div(c->graph, e, ash_add(c->graph, sum, sink));
 }
 
 /* Keys that lie behind a query, outside its window, or behind the end of its sequence. */
@@ -181,22 +177,22 @@ static ash_value hide(const cached *c, ash_value scores) {
     ash_value at = ash_reshape(im->graph, positions(c), column, 4), seen;
     ash_value key = ash_iota(im->graph, ASH_I64, &c->total, 1, 0);
     if (ash_import__attr_int(im, "causal", 1)) {
-        seen = with(c, ASH_OP_LE, key, at);
+        seen = ash_le(c->graph, key, at);
     } else {
         const ash_dim end[] = {c->batch, 1, 1, 1};
-        seen =
-            with(c, ASH_OP_LE, key,
-                 ash_reshape(im->graph, ash_cast(im->graph, ash_import__in(im, LENGTHS), ASH_I64), end, 4));
+        seen = ash_le(
+            c->graph, key,
+            ash_reshape(im->graph, ash_cast(im->graph, ash_import__in(im, LENGTHS), ASH_I64), end, 4));
     }
     if (window >= 0)
-        seen = with(c, ASH_OP_AND, seen,
-                    with(c, ASH_OP_LT, at, ash_build__with(im->graph, ASH_OP_ADD, key, (double)window)));
+        seen = ash_and(c->graph, seen,
+                       ash_lt(c->graph, at, ash_build__with(im->graph, ASH_OP_ADD, key, (double)window)));
     return ash_select(im->graph, seen, scores,
                       ash_scalar(im->graph, ash_import__type(im, scores).dtype, -INFINITY));
 }
 
 void ash_onnx__op_group_query_attention(ash_import *im) {
-    cached c = {.im = im};
+    cached c = {.im = im, .graph = im->graph};
     ash_value y[3], cache[2], scores;
     if (!read_operands(&c)) return;
     rotate(&c);
@@ -214,7 +210,7 @@ void ash_onnx__op_group_query_attention(ash_import *im) {
     scores = ash_matmul(im->graph, ash_build__with(im->graph, ASH_OP_MUL, y[0], scale),
                         ash_build__swap(im->graph, y[1], 2, 3));
     scores = ash_onnx__softcap(im, scores, ash_import__attr_float(im, "softcap", 0));
-    if (ash_import__has(im, BIAS)) scores = with(&c, ASH_OP_ADD, scores, ash_import__in(im, BIAS));
+    if (ash_import__has(im, BIAS)) scores = ash_add(c.graph, scores, ash_import__in(im, BIAS));
     if (!ash_import__ok(im)) return;
     ash_value w = weights(&c, hide(&c, scores));
     ash_import__out(im, 0, ash_onnx__merge_heads(im, ash_matmul(im->graph, w, y[2])));

@@ -72,7 +72,7 @@ void ash_onnx__op_arg_extreme(ash_import *im) {
     unsigned axis = ash_import__axis(im, ash_import__attr_int(im, "axis", 0), type.rank);
     const ash_attr attrs[] = {ASH_ATTR_I(AXIS, axis),
                               ASH_ATTR_I(LAST, ash_import__attr_int(im, "select_last_index", 0) != 0)};
-    ash_value out = ash_build__node(im->graph, (ash_op)im->row->arg, &x, 1, attrs, 2);
+    ash_value out = ash_build(im->graph, (ash_op)im->row->arg, &x, 1, attrs, 2);
     if (ash_import__attr_int(im, "keepdims", 1)) out = ash_build__insert_axis(im->graph, out, axis);
     ash_import__out(im, 0, out);
 }

@@ -187,7 +187,7 @@ static void build_chain(affine *a, const ash_node *first, ash_value end) {
     ash_value scale = spread(rw, y.scale, after, &weights);
     ash_value ins[] = {ash_rewrite__get(rw, first->ins[0]),
                        ash_mul(rw->to, ash_rewrite__get(rw, first->ins[1]), scale)};
-    ash_value result = ash_build__node(rw->to, first->op, ins, 2, first->attrs, first->n_attrs);
+    ash_value result = ash_build(rw->to, first->op, ins, 2, first->attrs, first->n_attrs);
     if (y.shift != ASH_NO_VALUE && ash_rewrite__ok(rw)) {
         ash_rewrite__name(rw, &from->nodes.at[from->values.at[end].node]);
         ash_value shift = spread(rw, y.shift, type.rank - 1 - axis, &type);

@@ -48,7 +48,7 @@ static ash_value add_blocked(ash_layout *l, const ash_node *node, int64_t block,
         ins[k] =
             k < n_data ? ash_layout__blocked(l, node->ins[k], block) : ash_layout__plain(l, node->ins[k]);
     ash_rewrite__name(rw, node);
-    return ash_build__node(rw->to, node->op, ins, node->n_ins, attrs ? attrs : node->attrs, node->n_attrs);
+    return ash_build(rw->to, node->op, ins, node->n_ins, attrs ? attrs : node->attrs, node->n_attrs);
 }
 
 static void copy_blocked(ash_layout *l, const ash_node *node, int64_t block, size_t n_data,

@@ -118,7 +118,7 @@ void ash_layout__conv(ash_layout *l, const ash_node *node) {
         default: break;
         }
     }
-    ash_value y = ash_build__node(rw->to, ASH_OP_CONV, ins, 2, attrs, node->n_attrs);
+    ash_value y = ash_build(rw->to, ASH_OP_CONV, ins, 2, attrs, node->n_attrs);
     if (v.y_block)
         ash_layout__set_blocked(l, node->out, v.y_block, y);
     else
@@ -198,5 +198,5 @@ void ash_layout__matmul(ash_layout *l, const ash_node *node) {
     ash_rewrite__name(rw, node);
     ash_attr attrs[] = {ASH_ATTR_I(N, c.n), ASH_ATTR_I(B_BLOCK, l->lanes)};
     ash_value ins[] = {a, pack_columns(rw, b, &c, l->lanes)};
-    ash_rewrite__bind(rw, node->out, ash_build__node(rw->to, ASH_OP_MATMUL, ins, 2, attrs, 2));
+    ash_rewrite__bind(rw, node->out, ash_build(rw->to, ASH_OP_MATMUL, ins, 2, attrs, 2));
 }

@@ -182,7 +182,7 @@ void ash_rewrite__bind(ash_rewrite *rw, ash_value value, ash_value image) {
             ash_type type = ash_rewrite__type(rw, image);
             ash_attr dims = ASH_ATTR_LIST(DIMS, type.dims, type.rank);
             ash_value one = image;
-            if (ash_graph__add(rw->to, ASH_OP_RESHAPE, &one, 1, &dims, 1, &image) != ASH_OK) return;
+            if (ash_graph_add(rw->to, ASH_OP_RESHAPE, &one, 1, &dims, 1, &image) != ASH_OK) return;
             taken = false;
         }
         if (!taken || kept) rw->to->values.at[image].origin = origin;

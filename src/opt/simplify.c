@@ -28,7 +28,7 @@ static void emit(void *user, const ash_node *node, ash_value *outs) {
             if (outs[0] != ASH_NO_VALUE || !ash_rewrite__ok(rw)) return;
         }
     }
-    ash_graph__add(rw->to, node->op, node->ins, node->n_ins, node->attrs, node->n_attrs, outs);
+    ash_graph_add(rw->to, node->op, node->ins, node->n_ins, node->attrs, node->n_attrs, outs);
 }
 
 ash_status ash_opt__simplify(const ash_opt *opt, const ash_graph *from, ash_graph **out, ash_diag *diag) {

@@ -126,7 +126,7 @@ static ash_value sink_elementwise(ash_rewrite *rw, const ash_node *n) {
     for (size_t k = 0; k < n->n_ins; k++)
         if (!can_lower(rw, n->ins[k], &g)) return ASH_NO_VALUE;
     for (size_t k = 0; k < n->n_ins; k++) ins[k] = lower(rw, n->ins[k], &g);
-    ash_value y = ash_build__node(rw->to, n->op, ins, n->n_ins, n->attrs, n->n_attrs);
+    ash_value y = ash_build(rw->to, n->op, ins, n->n_ins, n->attrs, n->n_attrs);
     return ash_reshape(rw->to, y, many.dims, many.rank);
 }
 
@@ -160,7 +160,7 @@ static ash_value sink_reduce(ash_rewrite *rw, const ash_node *n) {
     if (!match(rw->to->dims, &few, &many, &g)) return ASH_NO_VALUE;
     if (!respell_axes(&g, ash_node_attr(n, ASH_ATTR_AXES), axes, &count, &kept)) return ASH_NO_VALUE;
     ash_attr attr = ASH_ATTR_LIST(AXES, axes, count);
-    ash_value y = ash_build__node(rw->to, n->op, &source, 1, &attr, 1);
+    ash_value y = ash_build(rw->to, n->op, &source, 1, &attr, 1);
     return ash_reshape(rw->to, y, kept.dims, kept.rank);
 }
 

@@ -16,7 +16,7 @@ static ash_value broadcast_same(ash_rewrite *rw, const ash_node *n) {
 static ash_value broadcast_twice(ash_rewrite *rw, const ash_node *n) {
     ash_node inner;
     if (!ash_rewrite__def(rw, n->ins[0], ASH_OP_BROADCAST, &inner)) return ASH_NO_VALUE;
-    return ash_build__node(rw->to, ASH_OP_BROADCAST, inner.ins, 1, n->attrs, n->n_attrs);
+    return ash_build(rw->to, ASH_OP_BROADCAST, inner.ins, 1, n->attrs, n->n_attrs);
 }
 
 /* The trailing dims of `long_type`, when all before them are 1, are those of `short_type`. */
@@ -35,7 +35,7 @@ static ash_value broadcast_of_reshape(ash_rewrite *rw, const ash_node *n) {
     if (!ash_rewrite__def(rw, n->ins[0], ASH_OP_RESHAPE, &inner)) return ASH_NO_VALUE;
     if (!is_suffix(ash_graph__type(rw->to, inner.ins[0]), ash_graph__type(rw->to, n->ins[0])))
         return ASH_NO_VALUE;
-    return ash_build__node(rw->to, ASH_OP_BROADCAST, inner.ins, 1, n->attrs, n->n_attrs);
+    return ash_build(rw->to, ASH_OP_BROADCAST, inner.ins, 1, n->attrs, n->n_attrs);
 }
 
 /* One element in any number of dims is a scalar, so that equal splats are equal nodes. */
@@ -43,7 +43,7 @@ static ash_value broadcast_of_one(ash_rewrite *rw, const ash_node *n) {
     ash_type type = ash_rewrite__type(rw, n->ins[0]);
     if (type.rank == 0 || !ash_type_is_one(&type)) return ASH_NO_VALUE;
     ash_value scalar = ash_reshape(rw->to, n->ins[0], NULL, 0);
-    return ash_build__node(rw->to, ASH_OP_BROADCAST, &scalar, 1, n->attrs, n->n_attrs);
+    return ash_build(rw->to, ASH_OP_BROADCAST, &scalar, 1, n->attrs, n->n_attrs);
 }
 
 /* Widens `join` so that a value of `type`, aligned at the last dim, can be broadcast to it. */
@@ -62,7 +62,7 @@ static ash_value sink(ash_rewrite *rw, const ash_node *n) {
     ash_type full = ash_rewrite__type(rw, n->ins[0]);
     if (ash_type_same_dims(&join, &full)) return ASH_NO_VALUE;
     for (size_t k = 0; k < n->n_ins; k++) ins[k] = ash_broadcast_to(rw->to, from[k], join.dims, join.rank);
-    ash_value small = ash_build__node(rw->to, n->op, ins, n->n_ins, n->attrs, n->n_attrs);
+    ash_value small = ash_build(rw->to, n->op, ins, n->n_ins, n->attrs, n->n_attrs);
     return ash_broadcast_to(rw->to, small, full.dims, full.rank);
 }
 
@@ -118,7 +118,7 @@ static ash_value slice_of_broadcast(ash_rewrite *rw, const ash_node *n) {
     }
     ash_attr attrs[] = {ASH_ATTR_LIST(DIMS, size, source.rank), ASH_ATTR_LIST(STARTS, start, source.rank),
                         ASH_ATTR_LIST(STEPS, step, source.rank)};
-    ash_value x = ash_build__node(rw->to, ASH_OP_SLICE, inner.ins, 1, attrs, 3);
+    ash_value x = ash_build(rw->to, ASH_OP_SLICE, inner.ins, 1, attrs, 3);
     return ash_broadcast_to(rw->to, x, dims->list, full.rank);
 }
 

@@ -242,7 +242,7 @@ static ash_value reshape_same(ash_rewrite *rw, const ash_node *n) {
 static ash_value reshape_twice(ash_rewrite *rw, const ash_node *n) {
     ash_node inner;
     if (!ash_rewrite__def(rw, n->ins[0], ASH_OP_RESHAPE, &inner)) return ASH_NO_VALUE;
-    return ash_build__node(rw->to, ASH_OP_RESHAPE, inner.ins, 1, n->attrs, n->n_attrs);
+    return ash_build(rw->to, ASH_OP_RESHAPE, inner.ins, 1, n->attrs, n->n_attrs);
 }
 
 /* reshape(constant) -> the same bytes with other dims. */

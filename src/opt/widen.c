@@ -77,7 +77,7 @@ static bool interval_of(const ash_graph *from, ash_value value, unsigned depth, 
 /* The node over f32 casts of x and w, its result cast to `dtype`. */
 static ash_value in_f32(ash_rewrite *rw, const ash_node *node, ash_value x, ash_value w, ash_dtype dtype) {
     const ash_value ins[] = {x, ash_cast(rw->to, w, ASH_F32)};
-    ash_value y = ash_build__node(rw->to, node->op, ins, 2, node->attrs, node->n_attrs);
+    ash_value y = ash_build(rw->to, node->op, ins, 2, node->attrs, node->n_attrs);
     return ash_cast(rw->to, y, dtype);
 }
 
