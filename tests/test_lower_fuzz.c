@@ -249,11 +249,11 @@ static void try_program(trial *t, const ash_target *target, bool fuse, bool comp
     if (compiled) {
         ash_compiler *compiler;
         assert_ok(ash_compiler__get(context, &compiler, &diag));
-        if (ash_compiler__set_target(compiler, target, &diag) != ASH_OK) goto done;
+        if (ash_target__check_runs(ash_compiler__target(compiler), target, &diag) != ASH_OK) goto done;
         const ash_nest **nests = calloc(p->nests.len + 1, sizeof *nests);
         fns = calloc(p->nests.len + 1, sizeof *fns);
         for (size_t i = 0; i < p->nests.len; i++) nests[i] = &p->nests.at[i];
-        ash_status status = ash_code__compile(compiler, nests, p->nests.len, fns, &code, NULL, NULL, &diag);
+        ash_status status = ash_code__compile(compiler, target, nests, p->nests.len, fns, &code, NULL, NULL, &diag);
         free(nests);
         if (status != ASH_OK) {
             ash_diag_format(&diag, t->error, sizeof t->error);

@@ -62,7 +62,6 @@ static void fill(ash_target *t) {
     t->vector_registers = avx512 || !x86 ? 32 : 16;
     t->masks = avx512;
     t->fma = x86 ? has(t, "fma") : strncmp(t->triple, "aarch64", 7) == 0;
-    t->broadcast_operand = avx512;
 #ifdef _SC_LEVEL1_DCACHE_SIZE
     t->l1_bytes = cache_bytes(_SC_LEVEL1_DCACHE_SIZE, 32 << 10);
     t->l2_bytes = cache_bytes(_SC_LEVEL2_CACHE_SIZE, 512 << 10);
@@ -108,15 +107,14 @@ ash_status ash_target__named(const char *name, ash_target *out, ash_diag *diag) 
     return ASH_OK;
 }
 
-ash_status ash_target__check_runs(const ash_target *target, ash_diag *diag) {
-    ash_target machine;
-    ASH_TRY(host(&machine, diag));
-    size_t arch = strcspn(machine.triple, "-");
-    ASH_FAIL_IF(strncmp(machine.triple, target->triple, arch + 1) != 0, diag, ASH_ERROR_UNSUPPORTED,
-                "this machine is %s and cannot run code for %s", machine.triple, target->triple);
+ash_status ash_target__check_runs(const ash_target *machine, const ash_target *target, ash_diag *diag) {
+    size_t arch = strcspn(machine->triple, "-");
+    ASH_FAIL_IF(target->kind != machine->kind || strncmp(machine->triple, target->triple, arch + 1) != 0,
+                diag, ASH_ERROR_UNSUPPORTED, "this machine is %s and cannot run code for %s",
+                machine->triple, target->triple);
     for (const char *at = target->features; *at;) {
         size_t len = strcspn(at, ",");
-        ASH_FAIL_IF(at[0] == '+' && !has_feature(machine.features, at + 1, len - 1), diag,
+        ASH_FAIL_IF(at[0] == '+' && !has_feature(machine->features, at + 1, len - 1), diag,
                     ASH_ERROR_UNSUPPORTED, "this machine lacks %.*s", (int)len - 1, at + 1);
         at += len + (at[len] == ',');
     }

@@ -418,10 +418,11 @@ ash_status ash_program__lower(const ash_graph *graph, const ash_target *target,
     ash_program *p = ash_mem_calloc(a, 1, sizeof *p);
     if (!p) return ASH_NO_MEMORY(diag);
     p->allocator = a;
+    p->target = *target;
     p->dims = ash_dims_retain(graph->dims);
     ash_arena_init(&p->arena, a);
     ash_lowering low = {.graph = graph,
-                        .target = target,
+                        .target = &p->target,
                         .allocator = a,
                         .program = p,
                         .progress = options->progress,

@@ -88,7 +88,8 @@ typedef struct ash_program_call {
 
 typedef struct ash_program {
     const ash_allocator *allocator;
-    ash_arena arena; /* lists and names */
+    ash_target target; /* what it was lowered for; its nests are compiled for nothing else */
+    ash_arena arena;   /* lists and names */
     ash_dims *dims;  /* a copy of the graph's */
     ASH_VEC(ash_buffer) buffers;
     ASH_VEC(ash_step) steps;
