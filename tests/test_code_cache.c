@@ -69,8 +69,8 @@ static void test_same_call(void **state) {
     ash_nest a = small(3, 1), b = small(3, 1);
     ash_kernel_fn fns[2];
     test_code_open(&t, NULL);
-    assert_ok(
-        ash_code__compile(t.compiler, &t.target, (const ash_nest *[]){&a, &b}, 2, fns, &code, NULL, &stats, &diag));
+    assert_ok(ash_code__compile(t.compiler, &t.target, (const ash_nest *[]){&a, &b}, 2, fns, &code, NULL,
+                                &stats, &diag));
     assert_ptr_equal(fns[0], fns[1]);
     assert_int_equal(stats.compiled, 1);
     ash_code__release(code);
@@ -136,7 +136,8 @@ static void one_more(uint64_t cache_bytes, int k) {
     ash_diag diag;
     ash_nest nest = small(k, k);
     test_code_open(&t, &options);
-    assert_ok(ash_code__compile(t.compiler, &t.target, (const ash_nest *[]){&nest}, 1, &fn, &code, NULL, NULL, &diag));
+    assert_ok(ash_code__compile(t.compiler, &t.target, (const ash_nest *[]){&nest}, 1, &fn, &code, NULL,
+                                NULL, &diag));
     expect(fn, k, k);
     ash_code__release(code);
     ash_nest_free(&nest);
@@ -275,8 +276,9 @@ static void test_cancelled(void **state) {
         nests[k] = small(k + 1, k);
         pointers[k] = &nests[k];
     }
-    assert_status(ash_code__compile(t.compiler, &t.target, pointers, KERNELS, fns, &code, &progress, &stats, &diag),
-                  ASH_ERROR_CANCELLED);
+    assert_status(
+        ash_code__compile(t.compiler, &t.target, pointers, KERNELS, fns, &code, &progress, &stats, &diag),
+        ASH_ERROR_CANCELLED);
     assert_null(code);
     assert_int_equal(stats.compiled, 2);
     for (int k = 0; k < KERNELS; k++) ash_nest_free(&nests[k]);
@@ -295,7 +297,8 @@ static void test_refused(void **state) {
     ash_nest n = small(2, 0);
     n.code.at[n.code.len - 1].buf = 9;
     test_code_open(&t, NULL);
-    assert_status(ash_code__compile(t.compiler, &t.target, (const ash_nest *[]){&n}, 1, &fn, &code, NULL, NULL, &diag),
+    assert_status(ash_code__compile(t.compiler, &t.target, (const ash_nest *[]){&n}, 1, &fn, &code, NULL,
+                                    NULL, &diag),
                   ASH_ERROR_INTERNAL);
     ash_nest_free(&n);
     assert_status(ash_target__named("pentium", &target, &diag), ASH_ERROR_NOT_FOUND);
@@ -329,7 +332,9 @@ static void *want_some(void *user) {
             nests[k] = small(from + k, 3);
             pointers[k] = &nests[k];
         }
-        if (ash_code__compile(compiler, ash_compiler__target(compiler), pointers, 8, fns, &code, NULL, NULL, NULL) != ASH_OK) return user;
+        if (ash_code__compile(compiler, ash_compiler__target(compiler), pointers, 8, fns, &code, NULL, NULL,
+                              NULL) != ASH_OK)
+            return user;
         for (int k = 0; k < 8; k++) {
             int32_t x = 5, y = 0;
             fns[k]((void *[]){&x, &y}, NULL, 0, 1, 0);
@@ -373,7 +378,9 @@ static void test_failed_allocations(void **state) {
         const ash_nest *both[] = {&a, &b};
         ash_status status = ash_context_create(&options, &context, &diag);
         if (status == ASH_OK) status = ash_compiler__get(context, &compiler, &diag);
-        if (status == ASH_OK) status = ash_code__compile(compiler, ash_compiler__target(compiler), both, 2, fns, &code, NULL, NULL, &diag);
+        if (status == ASH_OK)
+            status = ash_code__compile(compiler, ash_compiler__target(compiler), both, 2, fns, &code, NULL,
+                                       NULL, &diag);
         if (status == ASH_OK) expect(fns[1], 7, 2);
         bool reached = memory.count >= fail_at;
         ash_code__release(code);

@@ -35,8 +35,7 @@ static inline void test_code_close(test_code *t) {
 static inline bool test_code_level(test_code *t, const char *level) {
     ash_diag diag;
     assert_ok(ash_target__named(level, &t->target, &diag));
-    ash_status status =
-        ash_target__check_runs(ash_compiler__target(t->compiler), &t->target, &diag);
+    ash_status status = ash_target__check_runs(ash_compiler__target(t->compiler), &t->target, &diag);
     if (status == ASH_ERROR_UNSUPPORTED) {
         print_message("skipped: %s: %s\n", level, diag.message);
         return false;

@@ -384,8 +384,7 @@ static void check(const char *level, const struct plan *p, ash_kernel_fn fn) {
 static bool wants(test_code *t, unsigned lanes) {
     if (strcmp(t->level, "host") == 0) return true;
     bool large = t->target.vector_bytes == 64; /* the host's, most likely */
-    return lanes == 3 || lanes == ash_target_lanes(&t->target, 4) ||
-           (lanes == 1 && !large);
+    return lanes == 3 || lanes == ash_target_lanes(&t->target, 4) || (lanes == 1 && !large);
 }
 
 static void check_level(test_code *t, const char *level) {

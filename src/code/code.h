@@ -23,8 +23,6 @@ const ash_target *ash_compiler__target(const ash_compiler *compiler);
 /* Fills a target for this machine, or for a level by name: "host", "x86-64", "x86-64-v3" (AVX2),
  * "x86-64-v4" (AVX-512). A level that this machine cannot run still compiles to text. */
 ash_status ash_target__named(const char *name, ash_target *out, ash_diag *diag);
-/* ASH_OK when `machine` can run what is compiled for the target, else ASH_ERROR_UNSUPPORTED. */
-ash_status ash_target__check_runs(const ash_target *machine, const ash_target *target, ash_diag *diag);
 
 typedef struct ash_code_stats {
     uint64_t compiled;   /* kernels that LLVM compiled */
