@@ -2,8 +2,10 @@
 /* What this machine is, and the levels of x86-64 by name. */
 #include <stdio.h>
 
-#include "emit.h"
-#include "llvm.h"
+#include <llvm-c/Core.h>
+
+#include "code/code.h"
+#include "code/llvm.h"
 
 /* The levels of the x86-64 psABI; each has all of the one before. */
 static const char v2[] = "+cx16,+sahf,+popcnt,+sse3,+ssse3,+sse4.1,+sse4.2";
@@ -18,20 +20,6 @@ static const struct level {
     {"x86-64-v3", {v2, v3, NULL}},
     {"x86-64-v4", {v2, v3, v4}},
 };
-
-static bool has(const ash_target *target, const char *name) {
-    return ash_target__has(target, name, strlen(name));
-}
-
-ash_features ash_features__of(const ash_target *target) {
-    bool x86 = ash_target__is(target, "x86_64");
-    return (ash_features){
-        .x86 = x86,
-        .round = !x86 || has(target, "sse4.1") || has(target, "avx"),
-        .f16 = x86 && has(target, "f16c"),
-        .scalef = x86 && has(target, "avx512f") && has(target, "avx512vl"),
-    };
-}
 
 /* Copies one of LLVM's strings and gives it back; false when it does not fit. */
 static bool take(char *to, size_t size, char *text) {
