@@ -217,6 +217,7 @@ static void blocked(int64_t block, int64_t c, int64_t o, int64_t height, int64_t
                               ash_attr_int(ASH_ATTR_W_BLOCK, block),
                               ash_attr_int(ASH_ATTR_O, o)};
     ash_value y = ASH_NO_VALUE;
+    g->internal = true;
     ash_graph_add(g, ASH_OP_CONV, ins, 2, attrs, ASH_COUNT(attrs), &y);
     ash_graph_output(g, "y", y);
     check(g, NULL, BOUND);

@@ -75,6 +75,7 @@ static ash_graph *conv(int64_t c, int64_t o, int64_t size, int64_t window) {
                         ASH_ATTR_I(W_BLOCK, BLOCK),
                         ASH_ATTR_I(O, o)};
     ash_value y;
+    g->internal = true;
     ash_graph_add(g, ASH_OP_CONV, ins, 2, attrs, 9, &y);
     ash_graph_output(g, "y", ash_relu(g, y));
     return g;
