@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* The emitter knows no machine: with another table of functions (code_target.h) the same nests become kernels
- * of quite another shape. The table here is that of a made-up device, as a GPU's will be:
+/* The emitter knows no machine: with another table of functions (code_target.h) the same nests become
+ * kernels of quite another shape. The table here is that of a made-up device, as a GPU's will be:
  *
  *     void kernel(ptr addrspace(1) buffer, ..., ptr addrspace(1) block)
  *
  * Buffers are parameters in an address space of their own, the chunk is a register that is read, variables
- * and the words that stop a kernel lie in a block on the device, and no instruction stands for a formula. */
+ * and the words that stop a kernel lie in a block on the device, and no instruction stands for a
+ * formula. */
 #include "base/text.h"
 #include "code/code_target.h"
 #include "code/emit_ops.h"

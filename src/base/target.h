@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* What code is generated for: the only place that knows one machine from another. Passes and lowering read
  * numbers from it, code generation hands the names to LLVM. A plain value, handed on by whoever knows what
- * the result is to run on, and kept in the program that was lowered for it: nothing below the door looks for
- * one by itself. Tests make their own. */
+ * the result is to run on, and kept in the program that was lowered for it: nothing below the door looks
+ * for one by itself. Tests make their own. */
 #ifndef ASH_TARGET_H
 #define ASH_TARGET_H
 

@@ -4,8 +4,8 @@
  * takes addresses apart and writes formulas, and comes here for two things only:
  *
  *   the kernel's boundary   how a function is declared, and where the range of chunks, the worker, the
- *                           variables, the buffers and the words that stop it are found. Nothing else of the
- *                           emitter knows a parameter, a register or an address space.
+ *                           variables, the buffers and the words that stop it are found. Nothing else of
+ *                           the emitter knows a parameter, a register or an address space.
  *   instructions            that some machines have for what others compute. Each may answer NULL: there is
  *                           none, and the emitter writes the formula out, with the same result. */
 #ifndef ASH_CODE_TARGET_H
@@ -17,7 +17,7 @@ struct ash_code_target {
     /* Registers LLVM's code generator for it, once in a process; false: this LLVM has none. */
     bool (*init)(void);
     const char *passes; /* of LLVM's middle end, for the function of a nest */
-    /* What the functions below want to know of a target: bits that they alone read, as ash_emit.features. */
+    /* What the functions below want to know of a target: bits that they alone read (ash_emit.features). */
     unsigned (*features)(const ash_target *target);
 
     /* --- the boundary: values are made at the function's entry (ash_emit.at_entry) ------------------- */

@@ -50,8 +50,10 @@ static void interleave(ash_nest *n, ash_ref *rows, unsigned lanes, unsigned part
     }
 }
 
-static void transpose(ash_nest *n, ash_ref *rows, unsigned lanes, size_t element) {
-    unsigned part = ASH_MIN((unsigned)(16 / element), lanes); /* of a register: 16 bytes */
+static void transpose(ash_kern *k, ash_ref *rows, unsigned lanes, size_t element) {
+    ash_nest *n = &k->nest;
+    unsigned part = (unsigned)k->low->target->costs.turn_part_bytes / (unsigned)element; /* of a register */
+    part = ASH_MIN(part, lanes);
     for (unsigned bit = 1; bit < part; bit *= 2) interleave(n, rows, lanes, part);
     for (unsigned bit = part; bit < lanes; bit *= 2) swap_bit(n, rows, lanes, bit);
 }
@@ -82,7 +84,7 @@ bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out
     }
     ash_kern_set_sym(k, k->vsym, v);
     if (n->failed) return false;
-    transpose(n, rows, k->lanes, ash_dtype_size(k->nest.buffers.at[buf].dtype));
+    transpose(k, rows, k->lanes, ash_dtype_size(k->nest.buffers.at[buf].dtype));
     t->loads[t->n_loads].buf = buf;
     t->loads[t->n_loads++].linear = linear;
     *out = rows[0];

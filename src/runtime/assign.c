@@ -6,8 +6,8 @@
  * end first, by estimated times, where meeting another stream costs `sync_ns`, and `pull_ns` for each byte
  * that comes from there: list scheduling with the program's order as the list. That order keeps lifetimes
  * short, which a list by critical path would not; chains stay on one stream, since going elsewhere costs
- * and gains nothing. Where the outcome is not expected to be faster than one stream, it is one stream: small branches
- * are not worth their edges.
+ * and gains nothing. Where the outcome is not expected to be faster than one stream, it is one stream:
+ * small branches are not worth their edges.
  *
  * A step waits for a step of another stream only if nothing that it already waits for, itself or through
  * its stream, comes after that step. Clocks decide this, latest candidates first: who is issued later can

@@ -3,8 +3,8 @@
  *
  *     void kernel(void *const *buffers, const int64_t *vars, int64_t begin, int64_t end, int64_t worker)
  *
- * Behind the buffers' addresses the table has that of the ash_stop, for kernels that look at it. Instructions
- * are x86's; of other processors LLVM knows what there is. */
+ * Behind the buffers' addresses the table has that of the ash_stop, for kernels that look at it.
+ * Instructions are x86's; of other processors LLVM knows what there is. */
 #include "code/code_target.h"
 
 #include <stdio.h>
