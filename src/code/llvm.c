@@ -22,9 +22,7 @@
 #include <llvm-c/Transforms/PassBuilder.h>
 
 #include "base/text.h"
-#include "emit.h"
-
-static const char nest_passes[] = "function(sroa,early-cse,loop-mssa(licm),early-cse<memssa>)";
+#include "code_target.h"
 
 /* --- the process ------------------------------------------------------------------------------------- */
 
@@ -44,8 +42,7 @@ static void on_fatal_error(const char *reason) {
 static bool initialised;
 
 static void init_once(void) {
-    initialised = !LLVMInitializeNativeTarget() && !LLVMInitializeNativeAsmPrinter() &&
-                  !LLVMInitializeNativeAsmParser();
+    initialised = ash_code__host.init();
     LLVMInstallFatalErrorHandler(on_fatal_error);
 }
 
@@ -64,6 +61,8 @@ ash_status ash_llvm__machine_create(const ash_target *target, LLVMCodeGenOptLeve
     LLVMTargetRef backend;
     char *message = NULL;
     ASH_TRY(ash_llvm__init(diag));
+    ASH_FAIL_IF(!ash_code_target__of(target), diag, ASH_ERROR_UNSUPPORTED, "nothing generates code for %s",
+                target->triple);
     if (LLVMGetTargetFromTriple(target->triple, &backend, &message)) {
         ash_status status = ash_fail(diag, ASH_ERROR_UNSUPPORTED, "no code generator for %s: %s",
                                      target->triple, message ? message : "");
@@ -184,12 +183,13 @@ ash_status ash_llvm__build(const ash_llvm_machine *machine, ash_llvm_fill fill, 
 
 static ash_status fill_nest(const ash_target *target, const void *nest, const char *symbol,
                             LLVMModuleRef module, ash_diag *diag) {
-    return ash_emit__nest(target, nest, symbol, module, diag);
+    return ash_emit__nest(ash_code_target__of(target), target, nest, symbol, module, diag);
 }
 
 ash_status ash_llvm__compile(const ash_llvm_machine *machine, const ash_nest *nest, const char *symbol,
                              ash_llvm_form form, LLVMMemoryBufferRef *out, ash_diag *diag) {
-    return ash_llvm__build(machine, fill_nest, nest, symbol, nest_passes, form, out, diag);
+    return ash_llvm__build(machine, fill_nest, nest, symbol, ash_code_target__of(machine->target)->passes,
+                           form, out, diag);
 }
 
 /* --- text -------------------------------------------------------------------------------------------- */

@@ -11,9 +11,6 @@
  * thread. */
 ash_status ash_llvm__init(ash_diag *diag);
 
-/* True when this machine can run what is compiled for the target, else ASH_ERROR_UNSUPPORTED. */
-ash_status ash_target__check_runs(const ash_target *target, ash_diag *diag);
-
 /* What one thread compiles with. */
 typedef struct ash_llvm_machine {
     const ash_target *target;

@@ -6,15 +6,13 @@
  * threads take turns to run (stream_queue.c), and a capture of them is the filled queues. */
 #include "stream_cpu.h"
 
-enum { AT_ONCE = 8 << 20 /* bytes that a copy moves between two looks at the switch */ };
-
 /* --- what all share ----------------------------------------------------------------------------- */
 
 /* Buffers that overlap are one, whose bytes move in one go. */
 void ash_cpu__move(ash_cpu *cpu, const ash_transfer *copy) {
     char *to = (char *)copy->buffers[1] + copy->to, *from = (char *)copy->buffers[0] + copy->from;
     bool apart = to >= from + copy->bytes || from >= to + copy->bytes;
-    int64_t piece = apart ? AT_ONCE : copy->bytes;
+    int64_t piece = apart ? ash_costs__cpu.copy_bytes : copy->bytes;
     for (int64_t done = 0; done < copy->bytes && !(done && ash_cpu__stops(cpu)); done += piece)
         memmove(to + done, from + done, (size_t)ASH_MIN(piece, copy->bytes - done));
 }
@@ -362,7 +360,7 @@ static ash_status create(ash_context *context, const ash_streams_options *option
     const ash_allocator *a = ash_context__allocator(context);
     *out = NULL;
     ASH_FAIL_IF(options->streams == 0, diag, ASH_ERROR_INVALID_ARGUMENT, "no streams are asked for");
-    ash_cpu *cpu = a->alloc(a->user, sizeof *cpu, ASH_CPU_LINE);
+    ash_cpu *cpu = a->alloc(a->user, sizeof *cpu, ASH_LINE_BYTES);
     if (!cpu) return ASH_NO_MEMORY(diag);
     memset(cpu, 0, sizeof *cpu);
     cpu->context = context;

@@ -31,8 +31,11 @@ static void run(void *const *table, const int64_t *vars, int64_t begin, int64_t 
                      .end = end,
                      .chunks = c->chunks,
                      .cancel = c->plan->progress.cancel};
-    if (p->scratch)
-        call.scratch = (char *)*scratch + worker * (int64_t)ash_align_up((uint64_t)p->scratch, 64);
+    if (p->scratch) {
+        const ash_program *program = c->plan->program;
+        uint32_t buffer = program->steps.at[c->step].buffers[p->n_ins + p->n_outs];
+        call.scratch = (char *)*scratch + worker * program->buffers.at[buffer].bytes;
+    }
     ash_diag why;
     if (ash_function__run(p->function, &call, &why) != ASH_OK) fail(c, &why);
 }
