@@ -86,6 +86,8 @@ typedef struct ash_plan_options {
     unsigned streams;      /* of mode multi_stream: 1 to ASH_PLAN_MOST_STREAMS; 0 or 1 in other modes */
     ash_progress progress; /* told while the plan is prepared. Its switch stops preparing and, later, the
                               executions of the plan and its replicas, and must stay as long as they */
+    ash_device *device;    /* that runs it and that its memory is on, which the plan then keeps open; NULL:
+                              the CPU. ASH_ERROR_DEVICE for one that computes nothing */
 } ash_plan_options;
 
 /* The defaults, a zeroed struct: mode stream, optimised, with Winograd, and fused, no poison, all threads,
@@ -102,6 +104,8 @@ ASH_API ash_status ash_plan_prepare(ash_context *context, const ash_graph *graph
  * The caller destroys *out. */
 ASH_API ash_status ash_plan_replicate(ash_plan *plan, ash_plan **out, ash_diag *diag);
 ASH_API void ash_plan_destroy(ash_plan *plan); /* NULL is allowed; not while another thread uses it */
+/* The device that runs the plan and that all of its memory is on, borrowed; NULL for no plan. */
+ASH_API ash_device *ash_plan_device(const ash_plan *plan);
 
 /* --- open dims -------------------------------------------------------------------------------- */
 

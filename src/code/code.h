@@ -49,9 +49,9 @@ ash_status ash_code__ir(const ash_target *target, const ash_nest *nest, struct a
 ash_status ash_code__assembly(const ash_target *target, const ash_nest *nest, struct ash_text *out,
                               ash_diag *diag);
 
-/* An ash_entry_maker: one function that does what captured commands of one stream say, in their order, with
- * the kernels called directly. ASH_ERROR_UNSUPPORTED for a call of the host. */
-ash_status ash_code__entry(ash_context *context, const ash_command *commands, size_t count,
-                           const ash_entry_frame *frame, ash_entry *out, ash_diag *diag);
+/* An ash_entry_maker: one function that does what commands of one stream say, in their order, with the
+ * kernels called directly. ASH_ERROR_UNSUPPORTED for one that is timed. */
+ash_status ash_code__entry(ash_context *context, const ash_command *commands, size_t count, ash_entry *out,
+                           ash_diag *diag);
 
 #endif

@@ -59,6 +59,7 @@ static ash_status compile(struct making *m, ash_kernel_source *out, ash_diag *di
         ash_mem_free(a, out->fns, n, sizeof *out->fns);
         return status;
     }
+    out->maker = ash_code__entry;
     out->owner = code;
     out->release = release_code;
     m->compile_ns = ash_clock__now() - start;

@@ -85,7 +85,7 @@ ash_status ash_plan__make_weights(ash_plan *plan, void *block, ash_plan_weights 
     if (!weights) return ASH_NO_MEMORY(diag);
     ash_status status =
         block ? ash_storage_wrap(plan->context, block, layout->weights_size, true, &weights->storage, diag)
-              : ash_storage_create(plan->cpu, layout->weights_size, layout->weights_align,
+              : ash_storage_create(plan->device, layout->weights_size, layout->weights_align,
                                    &weights->storage, diag);
     if (status == ASH_OK) status = ash_storage_allocate(weights->storage, diag);
     atomic_init(&weights->plans, 1);
@@ -110,7 +110,7 @@ ash_plan_weights *ash_plan__own_weights(ash_plan *plan) {
     return NULL;
 }
 
-void ash_plan__point_at_weights(ash_plan *plan, char *base) {
+void ash_plan__point_at_weights(ash_plan *plan, ash_address base) {
     for (uint32_t b = 0; b < plan->n_buffers; b++) {
         const ash_place *place = &plan->layout.places[b];
         if (place->home == ASH_HOME_WEIGHTS && place->root == b)
@@ -158,9 +158,7 @@ static ash_status fill_room(ash_plan *plan, ash_plan_room *room, ash_diag *diag)
     if (!room->table || !room->stale || !room->read || !room->changed || !room->made || !room->last_writer)
         return ASH_NO_MEMORY(diag);
     if (layout->staging_size == 0) return ASH_OK;
-    ASH_TRY(
-        ash_storage_create(plan->cpu, layout->staging_size, layout->staging_align, &room->staging, diag));
-    return ash_storage_allocate(room->staging, diag);
+    return ash_plan__allocate(plan, layout->staging_size, layout->staging_align, &room->staging, diag);
 }
 
 /* What replicas have stays theirs, with the block that it lies in. */
@@ -197,10 +195,10 @@ ash_status ash_plan__move_weights(ash_plan *plan, void *block, ash_diag *diag) {
     ash_plan_weights *weights = NULL;
     if (plan->weights_ready || plan->room) ASH_TRY(ash_plan__make_weights(plan, block, &weights, diag));
     if (plan->weights_ready) {
-        void *from, *to;
-        ASH_TRY(ash_storage__data(plan->weights->storage, &from, diag));
-        ASH_TRY(ash_storage__data(weights->storage, &to, diag)); /* which is there */
-        if (plan->layout.weights_size) memmove(to, from, plan->layout.weights_size);
+        ash_address from, to;
+        ASH_TRY(ash_storage__address(plan->weights->storage, &from, diag));
+        ASH_TRY(ash_storage__address(weights->storage, &to, diag)); /* which is there */
+        ASH_TRY(ash_plan__copy(plan, to, from, plan->layout.weights_size, diag));
         ash_plan__point_at_weights(plan, to);
     } else if (plan->room) {
         ash_plan__free_weights(plan, plan->room->weights);
@@ -216,6 +214,7 @@ ash_status ash_plan__move_weights(ash_plan *plan, void *block, ash_diag *diag) {
 
 static ash_status bind_weights(ash_plan *plan, void *memory, uint64_t size, ash_diag *diag) {
     ASH_TRY(ash_open__check(plan, diag));
+    ASH_TRY(ash_plan__check_reach(plan, memory, diag));
     uint64_t align = plan->layout.weights_align, needed = plan->layout.weights_size;
     ASH_FAIL_IF(memory && (uintptr_t)memory % align != 0, diag, ASH_ERROR_INVALID_ARGUMENT,
                 "the address for the weights is no multiple of %llu bytes", (unsigned long long)align);
