@@ -408,6 +408,26 @@ static void test_unknown_operator_is_named(void **state) {
     assert_string_equal(diag.node, "y");
 }
 
+/* Operators of the compiler's own, and forms that it chooses for a target, have no name in a file. */
+static void test_internal_operators_have_no_name(void **state) {
+    (void)state;
+    static const char *const names[] = {"winograd", "Winograd", "conv", "matmul", "custom"};
+    ash_graph *graph;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        bytes model = make_unary("node", names[i], four, 1, 15);
+        assert_status(parse(&model, NULL, &graph), ASH_ERROR_UNSUPPORTED);
+        assert_null(graph);
+        assert_string_equal(diag.node, "node");
+    }
+    bytes model = make_unary("node", "Relu", four, 1, 15);
+    assert_ok(parse(&model, NULL, &graph));
+    static const ash_attr attrs[] = {ASH_ATTR_I(N, 4), ASH_ATTR_I(B_BLOCK, 4)};
+    ash_type types[] = {{ASH_F32, 2, {3, 4}}, {ASH_F32, 3, {1, 4, 4}}};
+    ash_value ins[] = {ash_graph_input(graph, "a", &types[0]), ash_graph_input(graph, "b", &types[1])}, out;
+    assert_status(ash_graph_add(graph, ASH_OP_MATMUL, ins, 2, attrs, 2, &out), ASH_ERROR_UNSUPPORTED);
+    ash_graph_destroy(graph);
+}
+
 static void test_node_without_any_name_has_a_number(void **state) {
     (void)state;
     bytes graph_ = {.len = 0}, node = make_node(NULL, "Frobnicate", "x", NULL, NULL),
@@ -538,6 +558,7 @@ int main(void) {
         cmocka_unit_test(test_parameters_have_names),
         cmocka_unit_test(test_mapping_and_alignment),
         cmocka_unit_test(test_unknown_operator_is_named),
+        cmocka_unit_test(test_internal_operators_have_no_name),
         cmocka_unit_test(test_node_without_any_name_has_a_number),
         cmocka_unit_test(test_use_before_definition),
         cmocka_unit_test(test_name_defined_twice),

@@ -3,6 +3,6 @@
 
 static const ash_code_target *const kinds[ASH_TARGET_KINDS] = {[ASH_TARGET_CPU] = &ash_code__host};
 
-const ash_code_target *ash_code_target__of(const ash_target *target) {
-    return (unsigned)target->kind < ASH_TARGET_KINDS ? kinds[target->kind] : NULL;
+const ash_code_target *ash_code_target__of(ash_target_kind kind) {
+    return (unsigned)kind < ASH_TARGET_KINDS ? kinds[kind] : NULL;
 }

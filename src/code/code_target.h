@@ -46,7 +46,7 @@ struct ash_code_target {
 
 extern const ash_code_target ash_code__host; /* host/host.c */
 
-/* The table of a target's kind; NULL: nothing generates code for it. */
-const ash_code_target *ash_code_target__of(const ash_target *target);
+/* The table of a kind; NULL: nothing generates code for it. */
+const ash_code_target *ash_code_target__of(ash_target_kind kind);
 
 #endif

@@ -39,17 +39,22 @@ static void on_fatal_error(const char *reason) {
     longjmp(rescue->back, 1);
 }
 
-static bool initialised;
+static bool initialised[ASH_TARGET_KINDS];
 
 static void init_once(void) {
-    initialised = ash_code__host.init();
+    for (unsigned kind = 0; kind < ASH_TARGET_KINDS; kind++) {
+        const ash_code_target *table = ash_code_target__of((ash_target_kind)kind);
+        initialised[kind] = table && table->init();
+    }
     LLVMInstallFatalErrorHandler(on_fatal_error);
 }
 
-ash_status ash_llvm__init(ash_diag *diag) {
+ash_status ash_llvm__init(ash_target_kind kind, ash_diag *diag) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, init_once);
-    ASH_FAIL_IF(!initialised, diag, ASH_ERROR_UNSUPPORTED,
+    ASH_FAIL_IF(!ash_code_target__of(kind), diag, ASH_ERROR_UNSUPPORTED,
+                "nothing generates code for this kind of machine");
+    ASH_FAIL_IF(!initialised[kind], diag, ASH_ERROR_UNSUPPORTED,
                 "this LLVM has no code generator for this machine");
     return ASH_OK;
 }
@@ -60,9 +65,7 @@ ash_status ash_llvm__machine_create(const ash_target *target, LLVMCodeGenOptLeve
                                     ash_llvm_machine *out, ash_diag *diag) {
     LLVMTargetRef backend;
     char *message = NULL;
-    ASH_TRY(ash_llvm__init(diag));
-    ASH_FAIL_IF(!ash_code_target__of(target), diag, ASH_ERROR_UNSUPPORTED, "nothing generates code for %s",
-                target->triple);
+    ASH_TRY(ash_llvm__init(target->kind, diag));
     if (LLVMGetTargetFromTriple(target->triple, &backend, &message)) {
         ash_status status = ash_fail(diag, ASH_ERROR_UNSUPPORTED, "no code generator for %s: %s",
                                      target->triple, message ? message : "");
@@ -183,13 +186,13 @@ ash_status ash_llvm__build(const ash_llvm_machine *machine, ash_llvm_fill fill, 
 
 static ash_status fill_nest(const ash_target *target, const void *nest, const char *symbol,
                             LLVMModuleRef module, ash_diag *diag) {
-    return ash_emit__nest(ash_code_target__of(target), target, nest, symbol, module, diag);
+    return ash_emit__nest(ash_code_target__of(target->kind), target, nest, symbol, module, diag);
 }
 
 ash_status ash_llvm__compile(const ash_llvm_machine *machine, const ash_nest *nest, const char *symbol,
                              ash_llvm_form form, LLVMMemoryBufferRef *out, ash_diag *diag) {
-    return ash_llvm__build(machine, fill_nest, nest, symbol, ash_code_target__of(machine->target)->passes,
-                           form, out, diag);
+    return ash_llvm__build(machine, fill_nest, nest, symbol,
+                           ash_code_target__of(machine->target->kind)->passes, form, out, diag);
 }
 
 /* --- text -------------------------------------------------------------------------------------------- */

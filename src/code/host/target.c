@@ -39,7 +39,7 @@ static ash_status host(ash_target *out, ash_diag *diag) {
 }
 
 ash_status ash_target__named(const char *name, ash_target *out, ash_diag *diag) {
-    ASH_TRY(ash_llvm__init(diag));
+    ASH_TRY(ash_llvm__init(ASH_TARGET_CPU, diag));
     ASH_TRY(host(out, diag));
     if (strcmp(name, "host") == 0) return ASH_OK;
     const struct level *level = NULL;
