@@ -470,6 +470,25 @@ static void test_shape_error_names_the_node(void **state) {
     assert_true(diag.file_offset != ASH_NO_OFFSET);
 }
 
+/* What the graph refuses is told of the model's node, and says which core operator it was. */
+static void test_core_refusal_names_the_node(void **state) {
+    (void)state;
+    static const int64_t three[] = {3};
+    bytes graph_ = {.len = 0}, node = make_node("sum", "Add", "x", "z", "y"), x = make_info("x", four, 1),
+          z = make_info("z", three, 1), y = make_info("y", four, 1);
+    put_message(&graph_, 1, &node);
+    put_message(&graph_, 11, &x);
+    put_message(&graph_, 11, &z);
+    put_message(&graph_, 12, &y);
+    bytes model = make_model(&graph_, 13);
+    ash_graph *graph;
+    assert_status(parse(&model, NULL, &graph), ASH_ERROR_SHAPE);
+    assert_string_equal(diag.node, "sum");
+    assert_string_equal(diag.op, "Add, ai.onnx 13");
+    assert_string_equal(diag.message, "add: operands 0 and 1 differ in shape; operands f32[4], f32[3]");
+    assert_true(diag.file_offset != ASH_NO_OFFSET);
+}
+
 static void test_newer_operator_sets_are_refused(void **state) {
     (void)state;
     bytes model = make_unary("n", "Relu", four, 1, 1000);
@@ -563,6 +582,7 @@ int main(void) {
         cmocka_unit_test(test_use_before_definition),
         cmocka_unit_test(test_name_defined_twice),
         cmocka_unit_test(test_shape_error_names_the_node),
+        cmocka_unit_test(test_core_refusal_names_the_node),
         cmocka_unit_test(test_newer_operator_sets_are_refused),
         cmocka_unit_test(test_files_that_are_no_models),
         cmocka_unit_test(test_external_data_must_stay_in_the_folder),

@@ -41,7 +41,7 @@ judge "exported, but in no public header" extra "$(wc -l <exported)"
 judge "in a public header, but not exported" lacking "$(wc -l <declared)"
 
 diff "$root/tests/data/symbols.txt" declarations | grep '^[<>]' | sed 's/^</was:/; s/^>/is: /' >changed
-judge "not as tests/data/symbols.txt says" changed "$(wc -l <declarations)"
+judge "not as symbols.txt says" changed "$(wc -l <declarations)"
 
 nm -g --defined-only "$static" | awk 'NF == 3 { print $3 }' | sort -u >defined
 grep -v '^ash_' defined >foreign
