@@ -30,6 +30,14 @@ ash_status apart_open(ash_context *context, ash_device **out, ash_diag *diag);
 /* Whether plans are on it that name no device. */
 bool apart_is_wished(void);
 
+/* Ends a test that is about what this device does not have, and says so. */
+#define NOT_APART(what)                                                                                    \
+    do {                                                                                                   \
+        if (!apart_is_wished()) break;                                                                     \
+        print_message("SKIP on APART: %s\n", what);                                                        \
+        skip();                                                                                            \
+    } while (0)
+
 /* As if each step were worth a stream of its own: for tests of edges on graphs that are small. */
 static inline void reorder_weigh(ash_program *program) {
     for (size_t i = 0; i < program->steps.len; i++) program->steps.at[i].work = 1e5;

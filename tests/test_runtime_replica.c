@@ -66,7 +66,7 @@ static void replicas_share_the_entry(void **state) {
             float p[N];
             make_plan(r, threads, work);
             assert_ok(ash_plan_replicate(r->plan, &twin, &diag));
-            assert_true(r->plan->streams->class->compiled(r->plan->capture));
+            assert_int_equal(r->plan->streams->class->compiled(r->plan->capture), !apart_is_wished());
             assert_false(twin->streams->class->compiled(twin->capture));
             check(r->plan, 3, 1);
             check(twin, 50, 1);

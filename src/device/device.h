@@ -88,6 +88,10 @@ uint64_t ash_device__new_id(ash_device *device);
 ash_status ash_storage__wrap(ash_context *context, void *data, uint64_t size, bool writable,
                              void (*release)(void *owner), void *owner, ash_storage **out, ash_diag *diag);
 
+/* Some bytes of a storage, which it holds, as a storage of their own. */
+ash_status ash_storage__part(ash_storage *storage, uint64_t offset, uint64_t size, ash_storage **out,
+                             ash_diag *diag);
+
 /* Points a view elsewhere, at bytes that are known to be inside `storage`; NULL leaves it without bytes.
  * The view keeps its id. Not safe against other users of the view. */
 void ash_view__retarget(ash_view *view, ash_storage *storage, uint64_t offset);

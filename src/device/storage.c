@@ -92,6 +92,26 @@ ash_status ash_storage_wrap(ash_context *context, void *data, uint64_t size, boo
     return ash_storage__wrap(context, data, size, writable, NULL, NULL, out, diag);
 }
 
+static void release_whole(void *owner) {
+    ash_storage_release(owner);
+}
+
+ash_status ash_storage__part(ash_storage *storage, uint64_t offset, uint64_t size, ash_storage **out,
+                             ash_diag *diag) {
+    ash_address start;
+    ASH_TRY(ash_storage__address(storage, &start, diag));
+    ASH_TRY(make(storage->device, size, 1, out, diag));
+    ash_storage *part = *out;
+    part->writable = storage->writable;
+    part->foreign = true;
+    part->release = release_whole;
+    part->owner = ash_storage_retain(storage);
+    part->block.address = start + offset;
+    part->block.align = (uint64_t)1 << __builtin_ctzll(part->block.address);
+    atomic_store_explicit(&part->allocated, true, memory_order_release);
+    return ASH_OK;
+}
+
 ash_storage *ash_storage_retain(ash_storage *storage) {
     if (storage) atomic_fetch_add_explicit(&storage->refs, 1, memory_order_relaxed);
     return storage;

@@ -48,12 +48,10 @@ static ash_status make_storages(ash_plan *plan, ash_diag *diag) {
         ash_plan_arena *arena = &plan->arenas[i];
         if (arena->state) continue;
         offset = ash_align_up(offset, arena->align);
-        if (plan->block) {
-            char *part = (char *)plan->block + offset;
-            ASH_TRY(ash_storage_wrap(plan->context, part, arena->size, true, &arena->storage, diag));
-        } else {
+        if (plan->block.address)
+            ASH_TRY(ash_plan__part(plan, &plan->block, offset, arena->size, &arena->storage, diag));
+        else
             ASH_TRY(ash_plan__allocate(plan, arena->size, arena->align, &arena->storage, diag));
-        }
         offset += arena->size;
     }
     return ASH_OK;
@@ -86,18 +84,16 @@ ash_status ash_plan__need_arenas(ash_plan *plan, ash_diag *diag) {
     return ASH_OK;
 }
 
-static ash_status bind_arena(ash_plan *plan, void *memory, uint64_t size, ash_diag *diag) {
-    ASH_TRY(ash_open__check(plan, diag));
-    ASH_TRY(ash_plan__check_reach(plan, memory, diag));
-    ASH_FAIL_IF(memory && (uintptr_t)memory % plan->block_align != 0, diag, ASH_ERROR_INVALID_ARGUMENT,
+static ash_status bind_arena(ash_plan *plan, const ash_plan_block *block, uint64_t size, ash_diag *diag) {
+    ASH_FAIL_IF(block->address && block->address % plan->block_align != 0, diag, ASH_ERROR_INVALID_ARGUMENT,
                 "the arena's address is no multiple of %llu bytes", (unsigned long long)plan->block_align);
-    ASH_FAIL_IF(memory && size < plan->block_size, diag, ASH_ERROR_OUT_OF_RANGE,
+    ASH_FAIL_IF(block->address && size < plan->block_size, diag, ASH_ERROR_OUT_OF_RANGE,
                 "an arena of %llu bytes was given, %llu are needed", (unsigned long long)size,
                 (unsigned long long)plan->block_size);
     ASH_FAIL_IF(plan->arenas_ready, diag, ASH_ERROR_STATE,
                 "the arena is in use: bind it before inputs are set, or release all");
-    ASH_TRY(ash_plan__check_block_memory(plan, ASH_TENANT_ARENA, memory, plan->block_size, diag));
-    plan->block = memory;
+    ASH_TRY(ash_plan__check_block_memory(plan, ASH_TENANT_ARENA, block->address, plan->block_size, diag));
+    ash_plan__set_block(&plan->block, block);
     plan->spans_known = false;
     if (plan->opening) plan->opening->block_bytes = size;
     return ASH_OK;
@@ -106,7 +102,23 @@ static ash_status bind_arena(ash_plan *plan, void *memory, uint64_t size, ash_di
 ash_status ash_plan_bind_arena(ash_plan *plan, void *memory, uint64_t size, ash_diag *diag) {
     ASH_NEED(diag, plan);
     pthread_mutex_lock(&plan->lock);
-    ash_status status = bind_arena(plan, memory, size, diag);
+    ash_given given = ash_plan__given(plan, NULL, memory, size);
+    ash_plan_block block;
+    ash_status status = ash_open__check(plan, diag);
+    if (status == ASH_OK) status = ash_plan__find_block(plan, &given, &block, diag);
+    if (status == ASH_OK) status = bind_arena(plan, &block, size, diag);
+    pthread_mutex_unlock(&plan->lock);
+    return status;
+}
+
+ash_status ash_plan_bind_arena_view(ash_plan *plan, ash_view *view, ash_diag *diag) {
+    ASH_NEED(diag, plan);
+    pthread_mutex_lock(&plan->lock);
+    ash_plan_block block;
+    uint64_t size;
+    ash_status status = ash_open__check(plan, diag);
+    if (status == ASH_OK) status = ash_plan__view_block(plan, view, &block, &size, diag);
+    if (status == ASH_OK) status = bind_arena(plan, &block, size, diag);
     pthread_mutex_unlock(&plan->lock);
     return status;
 }
@@ -368,6 +380,11 @@ static ash_status read_in_place(ash_plan *plan, size_t position, const ash_given
 
 /* Binds it to others, which are copied now and before each execution. */
 static ash_status read_a_copy(ash_plan *plan, size_t position, const ash_given *given, ash_diag *diag) {
+    ash_home home = plan->layout.places[plan->program->inputs.at[position]].home;
+    ASH_FAIL_IF(
+        home != ASH_HOME_MAIN, diag, ASH_ERROR_DEVICE,
+        "the plan has no bytes for its inputs, and memory of the host is out of the reach of %.100s",
+        plan->device->name);
     ASH_TRY(ash_plan__unbind_input(plan, position, diag));
     ASH_TRY(ash_plan__take(plan, plan->base[plan->program->inputs.at[position]], given, diag));
     ash_plan__give(plan, position, given);

@@ -357,7 +357,8 @@ static ash_status make_streams(ash_plan *plan, ash_diag *diag) {
     ash_plan__count_commands(plan, shares);
     ash_streams_options options = {.streams = s->streams,
                                    .events = s->n_events,
-                                   .commands = ASH_MAX((uint32_t)plan->n_commands, 1u), /* of the prologue */
+                                   .commands =
+                                       ASH_MAX((uint32_t)plan->n_commands, 1u), /* of the prologue */
                                    .shares = shares,
                                    .threads = plan->threads,
                                    .maker = plan->core->source.maker,
@@ -588,6 +589,8 @@ void ash_plan__clear(ash_plan *plan) {
     ash_plan__free_weights(plan, plan->weights);
     ash_plan__free_room(plan);
     ash_storage_release(plan->saved);
+    ash_storage_release(plan->block.storage);
+    ash_storage_release(plan->weights_block.storage);
     release_storages(plan, plan->blobs);
     release_storages(plan, plan->own);
     ash_mem_free(a, plan->changed, plan->n_buffers, sizeof *plan->changed);

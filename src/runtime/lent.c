@@ -46,8 +46,8 @@ ash_status ash_plan__check_lent_files(const ash_plan *plan, ash_diag *diag) {
 
 /* --- views ------------------------------------------------------------------------------------------ */
 
-/* The bytes of a view, whose file is as long as it was. */
-static ash_status find_bytes(const ash_plan *plan, const ash_view *view, ash_given *out, ash_diag *diag) {
+ash_status ash_plan__given_view(const ash_plan *plan, const ash_view *view, ash_given *out,
+                                ash_diag *diag) {
     ash_storage *storage = ash_view_storage(view);
     ash_address start;
     *out = (ash_given){.type = ash_view_type(view), .size = ash_view_bytes(view)};
@@ -69,7 +69,7 @@ static ash_status find_bytes(const ash_plan *plan, const ash_view *view, ash_giv
 static ash_status give_view(ash_plan *plan, size_t position, const ash_view *view, bool bind,
                             ash_diag *diag) {
     ash_given given;
-    ASH_TRY(find_bytes(plan, view, &given, diag));
+    ASH_TRY(ash_plan__given_view(plan, view, &given, diag));
     ASH_FAIL_IF(bind && ash_device__context(ash_storage_device(given.storage)) != plan->context, diag,
                 ASH_ERROR_INVALID_ARGUMENT, "the view belongs to another context than the plan");
     return ash_plan__give_input(plan, position, &given, bind, diag);
@@ -99,7 +99,7 @@ ash_status ash_plan_set_parameter_view(ash_plan *plan, const char *name, const a
     ASH_NEED(diag, plan, name, view);
     ash_given given;
     pthread_mutex_lock(&plan->lock);
-    ash_status status = find_bytes(plan, view, &given, diag);
+    ash_status status = ash_plan__given_view(plan, view, &given, diag);
     if (status != ASH_OK)
         ash_diag__add_node(diag, name, "parameter", ASH_NO_OFFSET);
     else
@@ -110,7 +110,7 @@ ash_status ash_plan_set_parameter_view(ash_plan *plan, const char *name, const a
 
 static ash_status set_state_view(ash_plan *plan, size_t position, const ash_view *view, ash_diag *diag) {
     ash_given given;
-    ASH_TRY(find_bytes(plan, view, &given, diag));
+    ASH_TRY(ash_plan__given_view(plan, view, &given, diag));
     ASH_FAIL_IF(position >= plan->n_states, diag, ASH_ERROR_NOT_FOUND,
                 "there is no state %zu: the plan has %zu", position, plan->n_states);
     return ash_plan__set_state(plan, position, &given, diag);
@@ -124,4 +124,40 @@ ash_status ash_plan_set_state_view(ash_plan *plan, size_t position, const ash_vi
     if (status != ASH_OK)
         ash_diag__add_node(diag, ash_plan_state_name(plan, position), "state", ASH_NO_OFFSET);
     return status;
+}
+
+/* --- blocks ----------------------------------------------------------------------------------------- */
+
+ash_status ash_plan__find_block(const ash_plan *plan, const ash_given *given, ash_plan_block *out,
+                                ash_diag *diag) {
+    ASH_FAIL_IF(given->data && !given->address, diag, ASH_ERROR_DEVICE,
+                "memory of the host is out of the reach of %.100s", plan->device->name);
+    *out = (ash_plan_block){given->address, given->storage, given->offset};
+    return ASH_OK;
+}
+
+ash_status ash_plan__view_block(const ash_plan *plan, ash_view *view, ash_plan_block *out, uint64_t *size,
+                                ash_diag *diag) {
+    ash_given given;
+    *out = (ash_plan_block){0};
+    *size = ash_view_bytes(view);
+    if (!view) return ASH_OK;
+    ASH_TRY(ash_plan__given_view(plan, view, &given, diag));
+    ASH_FAIL_IF(ash_device__context(ash_storage_device(given.storage)) != plan->context, diag,
+                ASH_ERROR_INVALID_ARGUMENT, "the view belongs to another context than the plan");
+    ASH_FAIL_IF(!ash_view__writable(view), diag, ASH_ERROR_STATE, "the view is read-only");
+    return ash_plan__find_block(plan, &given, out, diag);
+}
+
+void ash_plan__set_block(ash_plan_block *block, const ash_plan_block *now) {
+    ash_storage *before = block->storage;
+    *block = *now;
+    ash_storage_retain(block->storage);
+    ash_storage_release(before);
+}
+
+ash_status ash_plan__part(const ash_plan *plan, const ash_plan_block *block, uint64_t offset, uint64_t size,
+                          ash_storage **out, ash_diag *diag) {
+    if (block->storage) return ash_storage__part(block->storage, block->offset + offset, size, out, diag);
+    return ash_storage_wrap(plan->context, (void *)(block->address + offset), size, true, out, diag);
 }

@@ -369,22 +369,21 @@ static ash_status carry_vars(ash_plan *plan, ash_plan *next, ash_diag *diag) {
     return ASH_OK;
 }
 
-/* The caller's memory for weights, or NULL. */
-static void *weights_block(const ash_plan *plan) {
+/* The caller's memory for weights. */
+static ash_plan_block weights_block(const ash_plan *plan) {
     return plan->weights ? plan->weights->block : plan->weights_block;
 }
 
 static ash_status check_blocks(const ash_plan *plan, const ash_plan *next, ash_diag *diag) {
     const ash_opening *o = plan->opening;
-    void *weights = weights_block(plan);
-    ASH_FAIL_IF(plan->block &&
-                    (o->block_bytes < next->block_size || (uintptr_t)plan->block % next->block_align != 0),
-                diag, ASH_ERROR_OUT_OF_RANGE,
+    ash_address arena = plan->block.address, weights = weights_block(plan).address;
+    ASH_FAIL_IF(arena && (o->block_bytes < next->block_size || arena % next->block_align != 0), diag,
+                ASH_ERROR_OUT_OF_RANGE,
                 "the arena that was bound has %llu bytes, and these sizes need %llu at a multiple of %llu",
                 (unsigned long long)o->block_bytes, (unsigned long long)next->block_size,
                 (unsigned long long)next->block_align);
     ASH_FAIL_IF(weights && (o->weights_bytes < next->layout.weights_size ||
-                            (uintptr_t)weights % next->layout.weights_align != 0),
+                            weights % next->layout.weights_align != 0),
                 diag, ASH_ERROR_OUT_OF_RANGE,
                 "the block for weights that was bound has %llu bytes, and these sizes need %llu at a "
                 "multiple of %llu",
@@ -418,17 +417,21 @@ static ash_status replace(ash_plan *plan, ash_diag *diag) {
     ash_opening *o = plan->opening;
     ash_plan *next;
     ASH_TRY(make_next(plan, &next, diag));
-    void *block = plan->block, *weights = weights_block(plan);
+    ash_plan_block arena = {0}, weights = {0}, before = weights_block(plan);
+    ash_plan__set_block(&arena, &plan->block);
+    ash_plan__set_block(&weights, &before);
     pthread_mutex_lock(&o->changed);
     ash_plan__take_views(plan, next);
     ash_plan__become(plan, next);
     pthread_mutex_unlock(&o->changed);
     memcpy(o->ready, o->sizes, o->n_vars * sizeof *o->ready);
     o->is_ready = true;
-    plan->block = block;
+    plan->block = arena;
     plan->spans_known = false;
     ash_plan__refresh_views(plan);
-    return weights ? ash_plan__move_weights(plan, weights, diag) : ASH_OK;
+    ash_status status = weights.address ? ash_plan__move_weights(plan, &weights, diag) : ASH_OK;
+    ash_storage_release(weights.storage);
+    return status;
 }
 
 static ash_status place_inputs(ash_plan *plan, ash_diag *diag) {

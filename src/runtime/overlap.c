@@ -51,16 +51,16 @@ static void find_spans(ash_plan *plan) {
     const ash_plan_weights *weights = plan->weights, *next = plan->room ? plan->room->weights : NULL;
     if (plan->spans_known) return;
     plan->n_spans = 0;
-    if (plan->block) add(plan, ASH_TENANT_ARENA, 0, (ash_address)plan->block, plan->block_size);
+    add(plan, ASH_TENANT_ARENA, 0, plan->block.address, plan->block_size);
     for (uint32_t i = 0; i < plan->n_arenas; i++)
-        if (plan->arenas[i].state || !plan->block)
+        if (plan->arenas[i].state || !plan->block.address)
             add_storage(plan, plan->arenas[i].state ? ASH_TENANT_STATES : ASH_TENANT_ARENA, i,
                         plan->arenas[i].storage);
     if (weights) add_storage(plan, ASH_TENANT_WEIGHTS, 0, weights->storage);
     if (next) add_storage(plan, ASH_TENANT_WEIGHTS, 0, next->storage);
-    if (plan->weights_block && !(weights && weights->block == plan->weights_block) &&
-        !(next && next->block == plan->weights_block))
-        add(plan, ASH_TENANT_WEIGHTS, 0, (ash_address)plan->weights_block, plan->layout.weights_size);
+    ash_address later = plan->weights_block.address;
+    if (!(weights && weights->block.address == later) && !(next && next->block.address == later))
+        add(plan, ASH_TENANT_WEIGHTS, 0, later, plan->layout.weights_size);
     add_storage(plan, ASH_TENANT_SAVED, 0, plan->saved);
     if (plan->n_spans) qsort(plan->spans, plan->n_spans, sizeof *plan->spans, by_address);
     plan->spans_known = true;
@@ -124,7 +124,9 @@ enum { NAME = 96 };
 static void name_span(const ash_plan *plan, const ash_plan_span *span, char name[NAME]) {
     const char *text = NULL, *kind = "memory";
     switch (span->tenant) {
-    case ASH_TENANT_ARENA: kind = plan->block ? "the arena that was bound" : "the plan's arena"; break;
+    case ASH_TENANT_ARENA:
+        kind = plan->block.address ? "the arena that was bound" : "the plan's arena";
+        break;
     case ASH_TENANT_STATES: kind = "the plan's states"; break;
     case ASH_TENANT_WEIGHTS: kind = "the packed weights"; break;
     case ASH_TENANT_SAVED: kind = "the outputs that the plan has kept"; break;
@@ -157,12 +159,6 @@ static ash_status refuse(const ash_plan *plan, const ash_plan_span *given, const
     return ASH_ERROR_INVALID_ARGUMENT;
 }
 
-ash_status ash_plan__check_reach(const ash_plan *plan, const void *memory, ash_diag *diag) {
-    ASH_FAIL_IF(memory && !plan->device->class->host_memory, diag, ASH_ERROR_DEVICE,
-                "memory of the host is out of the reach of %.100s", plan->device->name);
-    return ASH_OK;
-}
-
 ash_status ash_plan__check_input_memory(ash_plan *plan, size_t position, ash_address address, uint64_t size,
                                         ash_diag *diag) {
     ash_plan_span given = {address, address + size, ASH_TENANT_INPUT, (uint32_t)position};
@@ -171,16 +167,16 @@ ash_status ash_plan__check_input_memory(ash_plan *plan, size_t position, ash_add
     return other ? refuse(plan, &given, other, diag) : ASH_OK;
 }
 
-ash_status ash_plan__check_block_memory(ash_plan *plan, ash_plan_tenant tenant, const void *data,
+ash_status ash_plan__check_block_memory(ash_plan *plan, ash_plan_tenant tenant, ash_address begin,
                                         uint64_t size, ash_diag *diag) {
-    uintptr_t begin = (uintptr_t)data;
-    ash_plan_span given = {begin, begin + (uintptr_t)size, tenant, 0}, read;
-    if (!data || size == 0) return ASH_OK;
+    ash_plan_span given = {begin, begin + size, tenant, 0}, read;
+    if (!begin || size == 0) return ASH_OK;
     find_spans(plan);
     const ash_plan_span *other = find_written(plan, &given);
     if (other) return refuse(plan, &given, other, diag);
     if (find_read(plan, &given, &read)) return refuse(plan, &given, &read, diag);
-    ash_file *file = ash_file_at(plan->context, data, size);
+    bool host = plan->device->class->host_memory;
+    ash_file *file = host ? ash_file_at(plan->context, (const void *)begin, size) : NULL;
     if (!file) return ASH_OK;
     ash_fail(diag, ASH_ERROR_INVALID_ARGUMENT,
              "%s at 0x%llx to 0x%llx lies in '%.200s', which is mapped and cannot "

@@ -60,8 +60,15 @@ typedef struct ash_plan_entry {
     uint64_t offset;     /* bytes */
 } ash_plan_entry;
 
+/* Memory that the caller handed in: of the host, or of a view. */
+typedef struct ash_plan_block {
+    ash_address address;  /* 0: none */
+    ash_storage *storage; /* of the view, held; NULL: of the host */
+    uint64_t offset;      /* bytes into it */
+} ash_plan_block;
+
 typedef struct ash_plan_arena {
-    ash_storage *storage; /* of the plan, or around a part of the block that the caller handed in */
+    ash_storage *storage; /* of the plan, or a part of the block that the caller handed in */
     uint64_t size, align; /* bytes */
     bool state;           /* of states: not a part of the block */
 } ash_plan_arena;
@@ -109,7 +116,7 @@ typedef struct ash_plan_span {
 typedef struct ash_plan_weights {
     _Atomic long plans; /* that have them */
     ash_storage *storage;
-    void *block; /* the caller's memory that they lie in, or NULL */
+    ash_plan_block block; /* the caller's memory that they lie in */
 } ash_plan_weights;
 
 /* All that a prologue takes memory for, made before it runs: an execution after a parameter was set takes
@@ -209,15 +216,15 @@ struct ash_plan {
     ash_address *base;    /* per root buffer: its first byte, or 0 while there is none */
     ash_plan_arena *arenas;
     bool arenas_ready;         /* allocated, and the bases point into them */
-    void *block;               /* arena of the caller's, or NULL */
+    ash_plan_block block;      /* arena of the caller's */
     ash_plan_weights *weights; /* NULL when released */
     bool weights_ready;        /* the prologue has run on the present parameters */
     bool weights_whole;        /* but for what `changed` touches, the weights are those of its last round */
     bool *changed;             /* per buffer: a parameter that was set since */
-    void *weights_block;       /* memory of the caller's for weights that are made, or NULL */
-    ash_plan_room *room;       /* for the next prologue, or NULL */
-    ash_storage *saved;        /* the outputs' bytes while the arenas are released */
-    ash_storage **blobs;       /* per buffer with a blob that was asked for: storage around its bytes */
+    ash_plan_block weights_block; /* memory of the caller's for weights that are made */
+    ash_plan_room *room;          /* for the next prologue, or NULL */
+    ash_storage *saved;           /* the outputs' bytes while the arenas are released */
+    ash_storage **blobs;          /* per buffer with a blob that was asked for: storage around its bytes */
     ash_storage *
         *own; /* per buffer: bytes of a parameter that was set, storage around an input that was bound */
     ash_plan_input_state *inputs;
@@ -375,6 +382,20 @@ ash_status ash_plan__check_inputs(const ash_plan *plan, ash_diag *diag);
 
 /* Bytes at an address of the host's. */
 ash_given ash_plan__given(const ash_plan *plan, const ash_type *type, const void *data, uint64_t size);
+/* The same of a view, which can be read now. */
+ash_status ash_plan__given_view(const ash_plan *plan, const ash_view *view, ash_given *out, ash_diag *diag);
+/* What was given, as memory that the device writes; ASH_ERROR_DEVICE when it is out of its reach. The block
+ * holds nothing yet. */
+ash_status ash_plan__find_block(const ash_plan *plan, const ash_given *given, ash_plan_block *out,
+                                ash_diag *diag);
+/* A view's memory as such; NULL: none. *size: its bytes. */
+ash_status ash_plan__view_block(const ash_plan *plan, ash_view *view, ash_plan_block *out, uint64_t *size,
+                                ash_diag *diag);
+/* A block is another from now on, whose storage it holds. */
+void ash_plan__set_block(ash_plan_block *block, const ash_plan_block *now);
+/* Some bytes of a block as a storage. */
+ash_status ash_plan__part(const ash_plan *plan, const ash_plan_block *block, uint64_t offset, uint64_t size,
+                          ash_storage **out, ash_diag *diag);
 /* An input is bound to bytes that these hold, the first of which the plan takes over, or to none. */
 void ash_plan__hold_input(ash_plan *plan, size_t position, struct ash_file *file, const ash_given *given);
 void ash_plan__free_lent(ash_plan *plan);
@@ -385,13 +406,11 @@ ash_status ash_plan__check_lent_files(const ash_plan *plan, ash_diag *diag);
 
 ash_status ash_plan__make_spans(ash_plan *plan, ash_diag *diag);
 void ash_plan__free_spans(ash_plan *plan);
-/* ASH_ERROR_DEVICE when memory of the host, which may be NULL, is out of the device's reach. */
-ash_status ash_plan__check_reach(const ash_plan *plan, const void *memory, ash_diag *diag);
 /* ASH_ERROR_INVALID_ARGUMENT names what overlaps: an input that is bound, and what the plan writes; */
 ash_status ash_plan__check_input_memory(ash_plan *plan, size_t position, ash_address address, uint64_t size,
                                         ash_diag *diag);
 /* a block for the arena or the weights, and what the plan writes or reads; */
-ash_status ash_plan__check_block_memory(ash_plan *plan, ash_plan_tenant tenant, const void *data,
+ash_status ash_plan__check_block_memory(ash_plan *plan, ash_plan_tenant tenant, ash_address begin,
                                         uint64_t size, ash_diag *diag);
 /* memory of the plan's own that has come, and inputs that are bound. */
 ash_status ash_plan__check_own_memory(ash_plan *plan, ash_diag *diag);
@@ -424,8 +443,9 @@ ash_status ash_plan__check_all_files(const ash_plan *plan, ash_diag *diag);
 
 /* Marks the prologue steps that must run again because of `changed`, in room->stale. */
 void ash_plan__find_stale(const ash_plan *plan, ash_plan_room *room);
-/* A place for the weights: of the plan, or the caller's block. */
-ash_status ash_plan__make_weights(ash_plan *plan, void *block, ash_plan_weights **out, ash_diag *diag);
+/* A place for the weights: in the caller's block, or, if it is none, of the plan. */
+ash_status ash_plan__make_weights(ash_plan *plan, const ash_plan_block *block, ash_plan_weights **out,
+                                  ash_diag *diag);
 void ash_plan__free_weights(const ash_plan *plan, ash_plan_weights *weights); /* one plan has them less */
 /* The weights if no replica has them too. Others, and the block that they lie in, are left to the replicas:
  * NULL. */
@@ -433,8 +453,8 @@ ash_plan_weights *ash_plan__own_weights(ash_plan *plan);
 /* Makes or completes the room for the next prologue. A failure leaves the plan as it was. */
 ash_status ash_plan__make_room(ash_plan *plan, ash_diag *diag);
 void ash_plan__free_room(ash_plan *plan);
-/* The weights go into memory of the caller's; NULL: into memory of the plan's own. */
-ash_status ash_plan__move_weights(ash_plan *plan, void *block, ash_diag *diag);
+/* The weights go into memory of the caller's, or, if it is none, into memory of the plan's own. */
+ash_status ash_plan__move_weights(ash_plan *plan, const ash_plan_block *block, ash_diag *diag);
 /* The weights lie at `base` from now on. */
 void ash_plan__point_at_weights(ash_plan *plan, ash_address base);
 
