@@ -76,6 +76,7 @@ ash_status ash_graph__stick(ash_graph *graph, const ash_diag *diag) {
     if (graph->status == ASH_OK) {
         graph->status = diag->code;
         graph->diag = *diag;
+        ash_diag__add_node(&graph->diag, graph->next_name, NULL, ASH_NO_OFFSET);
     }
     return diag->code;
 }

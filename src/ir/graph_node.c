@@ -123,7 +123,7 @@ static ash_status try_add(ash_graph *graph, ash_op op, const ash_value *ins, siz
         if (ins[i] == ASH_NO_VALUE) return graph->status;
     ash_status status = add(graph, op, ins, n_ins, attrs, n_attrs, outs, &diag);
     if (status == ASH_OK) return ASH_OK;
-    ash_diag__add_node(&diag, graph->next_name, ash_op_name(op), ASH_NO_OFFSET);
+    ash_diag__add_node(&diag, NULL, ash_op_name(op), ASH_NO_OFFSET);
     return ash_graph__stick(graph, &diag);
 }
 

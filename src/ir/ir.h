@@ -282,6 +282,11 @@ struct ash_graph {
     ash_strmap names; /* inputs, parameters and states, to values */
     ash_strmap output_names; /* to positions */
     ash_recipe *recipe;      /* of an open graph, which has inputs and nothing else; else NULL */
+    /* What a pass puts between build.h and the nodes: it adds the node, whose operands are there, or
+     * something equal, and writes as many results as its operator has. NULL: the node is added as it is. */
+    void (*emit)(void *user, const ash_node *node, ash_value *outs);
+    void *emit_user;
+    uint64_t made_bytes; /* of constants that build.h has made of numbers */
     bool derived; /* made by a pass: origins are the pass's to set, else each value is its own origin */
     ash_status status; /* the sticky error */
     ash_diag diag;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* ai.onnx.ml: attributes, and the operators that prepare features. */
-#include "lower.h"
 #include "ml.h"
 #include "ops.h"
 
@@ -38,7 +37,7 @@ ash_ml_numbers ash_ml__tensor(ash_import *im, const char *name) {
         ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
         return (ash_ml_numbers){0};
     }
-    for (size_t i = 0; i < (size_t)count; i++) room[i] = ash_lower__float_at(info->blob, type.dtype, i);
+    for (size_t i = 0; i < (size_t)count; i++) room[i] = ash_import__float_at(info->blob, type.dtype, i);
     return (ash_ml_numbers){room, (size_t)count, true, type.dtype == ASH_F64};
 }
 
@@ -76,29 +75,29 @@ bool ash_ml__no_strings(ash_import *im, const char *name) {
 }
 
 ash_value ash_ml__rows(ash_import *im, ash_dtype dtype, size_t features) {
-    ash_value x = ash_lower__cast(im, ash_import__in(im, 0), dtype);
-    if (ash_import__type(im, x).rank == 1) x = ash_lower__insert_axis(im, x, 0);
+    ash_value x = ash_cast(im->graph, ash_import__in(im, 0), dtype);
+    if (ash_import__type(im, x).rank == 1) x = ash_build__insert_axis(im->graph, x, 0);
     ash_type type = ash_import__type(im, x);
     if (!ash_import__ok(im)) return ASH_NO_VALUE;
     if (type.rank != 2)
         return ash_import__fail(im, ASH_ERROR_SHAPE, "an operand of rank %u in place of rows of features",
                                 type.rank);
     if (features && type.dims[1] != (ash_dim)features)
-        return ash_import__fail(im, ASH_ERROR_SHAPE, "rows of %s features in place of %zu",
-                                ash_dim_is_const(type.dims[1]) ? "too many or too few" : "a variable number of",
-                                features);
+        return ash_import__fail(
+            im, ASH_ERROR_SHAPE, "rows of %s features in place of %zu",
+            ash_dim_is_const(type.dims[1]) ? "too many or too few" : "a variable number of", features);
     return x;
 }
 
 ash_value ash_ml__constant(ash_import *im, ash_dtype dtype, const double *numbers, size_t rows,
                            size_t columns) {
     const ash_type type = {.dtype = dtype, .rank = 2, .dims = {(ash_dim)rows, (ash_dim)columns}};
-    return ash_lower__floats(im, &type, numbers);
+    return ash_build__floats(im->graph, &type, numbers);
 }
 
 ash_value ash_ml__product(ash_import *im, ash_value x, const double *w, size_t m, size_t k) {
     ash_value weights = ash_ml__constant(im, ash_import__type(im, x).dtype, w, m, k);
-    return ash_lower__matmul(im, x, ash_lower__swap(im, weights, 0, 1));
+    return ash_matmul(im->graph, x, ash_build__swap(im->graph, weights, 0, 1));
 }
 
 /* A number for each feature, or one for all, against the last dim of x. */
@@ -106,11 +105,11 @@ static ash_value per_feature(ash_import *im, ash_value x, ash_ml_numbers numbers
     ash_type type = ash_import__type(im, x);
     const ash_type list = {.dtype = type.dtype, .rank = 1, .dims = {(ash_dim)numbers.n}};
     if (!ash_import__ok(im)) return ASH_NO_VALUE;
-    if (numbers.n == 1) return ash_lower__scalar(im, type.dtype, numbers.at[0]);
+    if (numbers.n == 1) return ash_scalar(im->graph, type.dtype, numbers.at[0]);
     if (type.rank == 0 || numbers.n == 0 || type.dims[type.rank - 1] != (ash_dim)numbers.n)
-        return ash_import__fail(im, ASH_ERROR_SHAPE, "%zu numbers in attribute '%s' do not fit the features",
-                                numbers.n, name);
-    return ash_lower__floats(im, &list, numbers.at);
+        return ash_import__fail(im, ASH_ERROR_SHAPE,
+                                "%zu numbers in attribute '%s' do not fit the features", numbers.n, name);
+    return ash_build__floats(im->graph, &list, numbers.at);
 }
 
 static ash_ml_numbers from_ints(ash_import *im, const char *name) {
@@ -132,25 +131,25 @@ static ash_dtype float_of(ash_import *im) {
 /* --- numbers to numbers --------------------------------------------------------------------------- */
 
 void ash_onnx__op_ml_scaler(ash_import *im) {
-    ash_value x = ash_lower__cast(im, ash_import__in(im, 0), float_of(im));
+    ash_value x = ash_cast(im->graph, ash_import__in(im, 0), float_of(im));
     ash_ml_numbers offset = ash_ml__floats(im, "offset"), scale = ash_ml__floats(im, "scale");
-    x = ash_lower__binary(im, ASH_OP_SUB, x, per_feature(im, x, offset, "offset"));
-    x = ash_lower__binary(im, ASH_OP_MUL, x, per_feature(im, x, scale, "scale"));
-    ash_import__out(im, 0, ash_lower__cast(im, x, ASH_F32));
+    x = ash_sub(im->graph, x, per_feature(im, x, offset, "offset"));
+    x = ash_mul(im->graph, x, per_feature(im, x, scale, "scale"));
+    ash_import__out(im, 0, ash_cast(im->graph, x, ASH_F32));
 }
 
 void ash_onnx__op_ml_binarizer(ash_import *im) {
     ash_value x = ash_import__in(im, 0);
     ash_dtype dtype = ash_import__type(im, x).dtype, wide = float_of(im);
-    ash_value threshold = ash_lower__scalar(im, wide, ash_import__attr_float(im, "threshold", 0));
-    ash_value above = ash_lower__binary(im, ASH_OP_LT, threshold, ash_lower__cast(im, x, wide));
-    ash_import__out(im, 0, ash_lower__cast(im, above, dtype));
+    ash_value threshold = ash_scalar(im->graph, wide, ash_import__attr_float(im, "threshold", 0));
+    ash_value above = ash_lt(im->graph, threshold, ash_cast(im->graph, x, wide));
+    ash_import__out(im, 0, ash_cast(im->graph, above, dtype));
 }
 
 /* The norm of a row that is 0 divides by 1. MAX is the largest element, not the largest magnitude. */
 void ash_onnx__op_ml_normalizer(ash_import *im) {
     enum { MAX, L1, L2 };
-    ash_value x = ash_lower__cast(im, ash_import__in(im, 0), ASH_F32), norm;
+    ash_value x = ash_cast(im->graph, ash_import__in(im, 0), ASH_F32), norm;
     ash_type type = ash_import__type(im, x);
     unsigned kind = ASH_IMPORT_CHOICE(im, "norm", "MAX", "L1", "L2");
     if (!ash_import__ok(im)) return;
@@ -161,16 +160,15 @@ void ash_onnx__op_ml_normalizer(ash_import *im) {
     }
     uint32_t last = 1u << (type.rank - 1);
     if (kind == MAX)
-        norm = ash_lower__reduce(im, ASH_OP_REDUCE_MAX, x, last, true);
+        norm = ash_build__reduce(im->graph, ASH_OP_REDUCE_MAX, x, last, true);
     else if (kind == L1)
-        norm = ash_lower__reduce(im, ASH_OP_REDUCE_SUM, ash_lower__unary(im, ASH_OP_ABS, x), last, true);
+        norm = ash_build__reduce(im->graph, ASH_OP_REDUCE_SUM, ash_abs(im->graph, x), last, true);
     else
-        norm = ash_lower__unary(im, ASH_OP_SQRT,
-                                ash_lower__reduce(im, ASH_OP_REDUCE_SUM,
-                                                  ash_lower__binary(im, ASH_OP_MUL, x, x), last, true));
-    ash_value one = ash_lower__scalar(im, ASH_F32, 1);
-    norm = ash_lower__select(im, ash_lower__with(im, ASH_OP_EQ, norm, 0), one, norm);
-    ash_import__out(im, 0, ash_lower__binary(im, ASH_OP_DIV, x, norm));
+        norm = ash_sqrt(im->graph, ash_build__reduce(im->graph, ASH_OP_REDUCE_SUM, ash_mul(im->graph, x, x),
+                                                     last, true));
+    ash_value one = ash_scalar(im->graph, ASH_F32, 1);
+    norm = ash_select(im->graph, ash_build__with(im->graph, ASH_OP_EQ, norm, 0), one, norm);
+    ash_import__out(im, 0, ash_div(im->graph, x, norm));
 }
 
 void ash_onnx__op_ml_imputer(ash_import *im) {
@@ -182,10 +180,10 @@ void ash_onnx__op_ml_imputer(ash_import *im) {
     double replaced = is_float ? ash_import__attr_float(im, "replaced_value_float", 0)
                                : (double)ash_import__attr_int(im, "replaced_value_int64", 0);
     if (isnan(replaced))
-        missing = ash_lower__unary(im, ASH_OP_NOT, ash_lower__binary(im, ASH_OP_EQ, x, x));
+        missing = ash_not(im->graph, ash_eq(im->graph, x, x));
     else
-        missing = ash_lower__with(im, ASH_OP_EQ, x, replaced);
-    ash_import__out(im, 0, ash_lower__select(im, missing, per_feature(im, x, values, name), x));
+        missing = ash_build__with(im->graph, ASH_OP_EQ, x, replaced);
+    ash_import__out(im, 0, ash_select(im->graph, missing, per_feature(im, x, values, name), x));
 }
 
 /* Each operand cut, or filled with zeros, to its size, side by side. */
@@ -199,25 +197,26 @@ void ash_onnx__op_ml_feature_vectorizer(ash_import *im) {
         return;
     }
     for (size_t i = 0; i < n; i++) {
-        ash_value x = ash_lower__cast(im, ash_import__in(im, i), ASH_F32);
-        if (ash_import__type(im, x).rank == 1) x = ash_lower__insert_axis(im, x, 1);
+        ash_value x = ash_cast(im->graph, ash_import__in(im, i), ASH_F32);
+        if (ash_import__type(im, x).rank == 1) x = ash_build__insert_axis(im->graph, x, 1);
         ash_type type = ash_import__type(im, x);
         if (!ash_import__ok(im)) return;
-        if (type.rank != 2 || sizes.at[i] < 0 || sizes.at[i] > INT32_MAX || !ash_dim_is_const(type.dims[1])) {
+        if (type.rank != 2 || sizes.at[i] < 0 || sizes.at[i] > INT32_MAX ||
+            !ash_dim_is_const(type.dims[1])) {
             ash_import__fail(im, ASH_ERROR_SHAPE, "operand %zu is not rows with a number of features", i);
             return;
         }
         const ash_dim none[2] = {0}, more[2] = {0, ASH_MAX(sizes.at[i] - type.dims[1], 0)};
-        x = ash_lower__slice_axis(im, x, 1, 0, ASH_MIN(sizes.at[i], type.dims[1]));
-        parts[i] = ash_lower__pad(im, x, 0, none, more, NULL);
+        x = ash_slice_axis(im->graph, x, 1, 0, ASH_MIN(sizes.at[i], type.dims[1]));
+        parts[i] = ash_build__pad(im->graph, x, 0, none, more, NULL);
     }
-    ash_import__out(im, 0, ash_lower__concat(im, parts, n, 1));
+    ash_import__out(im, 0, ash_concat(im->graph, parts, n, 1));
 }
 
 /* Columns by number; a vector is a row. */
 void ash_onnx__op_ml_array_feature_extractor(ash_import *im) {
     ash_value x = ash_import__in(im, 0), indices = ash_import__in(im, 1);
-    if (ash_import__type(im, x).rank == 1) x = ash_lower__insert_axis(im, x, 0);
+    if (ash_import__type(im, x).rank == 1) x = ash_build__insert_axis(im->graph, x, 0);
     ash_type type = ash_import__type(im, x), at = ash_import__type(im, indices);
     const int64_t *list;
     size_t n;
@@ -226,14 +225,14 @@ void ash_onnx__op_ml_array_feature_extractor(ash_import *im) {
         ash_import__fail(im, ASH_ERROR_SHAPE, "a scalar has no features");
         return;
     }
-    ash_dim features = type.dims[type.rank - 1], count = ash_lower__product(im, &at, 0, at.rank);
+    ash_dim features = type.dims[type.rank - 1], count = ash_build__product(im->graph, &at, 0, at.rank);
     if (ash_dim_is_const(features) && ash_import__try_ints(im, 1, &list, &n))
         for (size_t i = 0; i < n; i++)
             if (list[i] < 0 || list[i] >= features)
                 ash_import__fail(im, ASH_ERROR_OUT_OF_RANGE, "feature %lld of %lld", (long long)list[i],
                                  (long long)features);
-    indices = ash_lower__reshape(im, indices, &count, 1);
-    ash_import__out(im, 0, ash_lower__gather(im, x, indices, type.rank - 1));
+    indices = ash_reshape(im->graph, indices, &count, 1);
+    ash_import__out(im, 0, ash_gather(im->graph, x, indices, type.rank - 1));
 }
 
 /* --- categories ----------------------------------------------------------------------------------- */
@@ -243,14 +242,13 @@ void ash_onnx__op_ml_array_feature_extractor(ash_import *im) {
 void ash_onnx__op_ml_one_hot_encoder(ash_import *im) {
     if (!ash_ml__no_strings(im, "cats_strings")) return;
     ash_ml_ints cats = ash_ml__ints(im, "cats_int64s");
-    ash_value x = ash_lower__cast(im, ash_import__in(im, 0), ASH_I64);
+    ash_value x = ash_cast(im->graph, ash_import__in(im, 0), ASH_I64);
     const ash_type list = {.dtype = ASH_I64, .rank = 1, .dims = {(ash_dim)cats.n}};
     if (cats.n == 0) ash_import__fail(im, ASH_ERROR_FORMAT, "attribute 'cats_int64s' is missing");
     if (!ash_import__ok(im)) return;
-    ash_value hit =
-        ash_lower__binary(im, ASH_OP_EQ, ash_lower__insert_axis(im, x, ash_import__type(im, x).rank),
-                          ash_lower__ints(im, &list, cats.at));
-    ash_import__out(im, 0, ash_lower__cast(im, hit, ASH_F32));
+    ash_value hit = ash_eq(im->graph, ash_build__insert_axis(im->graph, x, ash_import__type(im, x).rank),
+                           ash_build__ints(im->graph, &list, cats.at));
+    ash_import__out(im, 0, ash_cast(im->graph, hit, ASH_F32));
 }
 
 /* A number of a LabelEncoder: integers are exact in `i`. */
@@ -274,13 +272,14 @@ static bool take_tensor(ash_import *im, const char *name, labels *out) {
     ash_type type;
     ash_value value;
     int64_t n;
-    if (!ash_import__attr_tensor(im, name, &type, &value) || !ash_type_static_count(&type, &n)) return false;
+    if (!ash_import__attr_tensor(im, name, &type, &value) || !ash_type_static_count(&type, &n))
+        return false;
     const ash_blob *blob = ash_graph__value(im->graph, value)->blob;
     *out = (labels){ash_arena_alloc(im->scratch, (size_t)n, sizeof *out->at), (size_t)n, type.dtype};
     if (!out->at) return ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory"), false;
     for (size_t i = 0; i < out->n; i++) {
-        out->at[i].f = ash_lower__float_at(blob, type.dtype, i);
-        if (!ash_dtype_is_float(type.dtype)) out->at[i].i = ash_lower__int_at(blob, type.dtype, i);
+        out->at[i].f = ash_import__float_at(blob, type.dtype, i);
+        if (!ash_dtype_is_float(type.dtype)) out->at[i].i = ash_import__int_at(blob, type.dtype, i);
     }
     return true;
 }
@@ -329,8 +328,8 @@ static ash_value constant_of(ash_import *im, ash_dtype dtype, const label *at, s
     double *floats = ash_arena_alloc(im->scratch, n, sizeof *floats);
     if (!ints || !floats) return ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
     for (size_t i = 0; i < n; i++) ints[i] = at[i].i, floats[i] = at[i].f;
-    return ash_dtype_is_float(dtype) ? ash_lower__floats(im, &type, floats)
-                                     : ash_lower__ints(im, &type, ints);
+    return ash_dtype_is_float(dtype) ? ash_build__floats(im->graph, &type, floats)
+                                     : ash_build__ints(im->graph, &type, ints);
 }
 
 /* Numbers first, in order; then what is no number. */
@@ -352,12 +351,13 @@ static ash_value search(ash_import *im, ash_value x, ash_value keys, size_t n) {
     size_t step = 1;
     while (step * 2 < n) step *= 2;
     ash_type type = ash_import__type(im, x);
-    ash_value at = ash_lower__filled(im, ASH_I64, 0, type.dims, type.rank);
+    ash_value at = ash_build__fill(im->graph, ASH_I64, 0, type.dims, type.rank);
     for (; step && n > 1; step /= 2) {
-        ash_value next = ash_lower__with(im, ASH_OP_MIN, ash_lower__with(im, ASH_OP_ADD, at, (double)step),
-                                         (double)(n - 1));
-        ash_value below = ash_lower__binary(im, ASH_OP_LE, ash_lower__gather(im, keys, next, 0), x);
-        at = ash_lower__select(im, below, next, at);
+        ash_value next =
+            ash_build__with(im->graph, ASH_OP_MIN, ash_build__with(im->graph, ASH_OP_ADD, at, (double)step),
+                            (double)(n - 1));
+        ash_value below = ash_le(im->graph, ash_gather(im->graph, keys, next, 0), x);
+        at = ash_select(im->graph, below, next, at);
     }
     return at;
 }
@@ -384,17 +384,18 @@ void ash_onnx__op_ml_label_encoder(ash_import *im) {
     }
     for (size_t i = 0; i < n; i++) keys.at[i] = pairs[i].key, values.at[i] = pairs[i].value;
     ash_value y = constant_of(im, values.dtype, &absent, 1, 0);
-    x = ash_lower__cast(im, x, keys.dtype);
+    x = ash_cast(im->graph, x, keys.dtype);
     if (numbers < n) {
-        ash_value number = ash_lower__binary(im, ASH_OP_EQ, x, x);
-        y = ash_lower__select(im, number, y, constant_of(im, values.dtype, &values.at[numbers], 1, 0));
+        ash_value number = ash_eq(im->graph, x, x);
+        y = ash_select(im->graph, number, y, constant_of(im, values.dtype, &values.at[numbers], 1, 0));
     }
     if (numbers) {
         ash_value sorted = constant_of(im, keys.dtype, keys.at, numbers, 1);
         ash_value at = search(im, x, sorted, numbers);
-        ash_value hit = ash_lower__binary(im, ASH_OP_EQ, ash_lower__gather(im, sorted, at, 0), x);
-        ash_value found = ash_lower__gather(im, constant_of(im, values.dtype, values.at, numbers, 1), at, 0);
-        y = ash_lower__select(im, hit, found, y);
+        ash_value hit = ash_eq(im->graph, ash_gather(im->graph, sorted, at, 0), x);
+        ash_value found =
+            ash_gather(im->graph, constant_of(im, values.dtype, values.at, numbers, 1), at, 0);
+        y = ash_select(im->graph, hit, found, y);
     }
     ash_import__out(im, 0, y);
 }

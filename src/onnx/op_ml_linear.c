@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* ai.onnx.ml: linear models, and what becomes of scores. */
-#include "lower.h"
 #include "ml.h"
 #include "ops.h"
 
@@ -15,37 +14,38 @@ ash_ml_transform ash_ml__transform_of(ash_import *im) {
 /* sqrt(2) times the inverse of erf at 2x - 1, by Winitzki's formula as onnxruntime has it. */
 static ash_value probit(ash_import *im, ash_value x) {
     const double a = 0.147, half = 2 / (3.14159 * a);
-    x = ash_lower__with(im, ASH_OP_SUB, ash_lower__with(im, ASH_OP_MUL, x, 2), 1);
-    ash_value product = ash_lower__binary(im, ASH_OP_MUL, ash_lower__from(im, ASH_OP_SUB, 1, x),
-                                          ash_lower__with(im, ASH_OP_ADD, x, 1));
-    ash_value log = ash_lower__unary(im, ASH_OP_LOG, product);
-    ash_value v = ash_lower__with(im, ASH_OP_ADD, ash_lower__with(im, ASH_OP_MUL, log, 0.5), half);
-    ash_value root = ash_lower__binary(im, ASH_OP_SUB, ash_lower__binary(im, ASH_OP_MUL, v, v),
-                                       ash_lower__with(im, ASH_OP_MUL, log, 1 / a));
-    root = ash_lower__binary(im, ASH_OP_SUB, ash_lower__unary(im, ASH_OP_SQRT, root), v);
-    root = ash_lower__with(im, ASH_OP_MUL, ash_lower__unary(im, ASH_OP_SQRT, root), 1.41421356);
-    ash_value negative = ash_lower__with(im, ASH_OP_LT, x, 0);
-    return ash_lower__select(im, negative, ash_lower__unary(im, ASH_OP_NEG, root), root);
+    x = ash_build__with(im->graph, ASH_OP_SUB, ash_build__with(im->graph, ASH_OP_MUL, x, 2), 1);
+    ash_value product = ash_mul(im->graph, ash_build__from(im->graph, ASH_OP_SUB, 1, x),
+                                ash_build__with(im->graph, ASH_OP_ADD, x, 1));
+    ash_value log = ash_log(im->graph, product);
+    ash_value v =
+        ash_build__with(im->graph, ASH_OP_ADD, ash_build__with(im->graph, ASH_OP_MUL, log, 0.5), half);
+    ash_value root =
+        ash_sub(im->graph, ash_mul(im->graph, v, v), ash_build__with(im->graph, ASH_OP_MUL, log, 1 / a));
+    root = ash_sub(im->graph, ash_sqrt(im->graph, root), v);
+    root = ash_build__with(im->graph, ASH_OP_MUL, ash_sqrt(im->graph, root), 1.41421356);
+    ash_value negative = ash_build__with(im->graph, ASH_OP_LT, x, 0);
+    return ash_select(im->graph, negative, ash_neg(im->graph, root), root);
 }
 
 /* Softmax of the scores that are not 0; the others stay. */
 static ash_value softmax_zero(ash_import *im, ash_value x) {
     const double nothing = 0.0000001;
-    ash_value most = ash_lower__reduce(im, ASH_OP_REDUCE_MAX, x, 2, true);
-    ash_value zero = ash_lower__with(im, ASH_OP_LE, ash_lower__unary(im, ASH_OP_ABS, x), nothing);
-    ash_value e = ash_lower__unary(im, ASH_OP_EXP, ash_lower__binary(im, ASH_OP_SUB, x, most));
-    ash_value small = ash_lower__unary(im, ASH_OP_EXP, ash_lower__unary(im, ASH_OP_NEG, most));
-    ash_value none = ash_lower__scalar(im, ash_import__type(im, x).dtype, 0);
+    ash_value most = ash_build__reduce(im->graph, ASH_OP_REDUCE_MAX, x, 2, true);
+    ash_value zero = ash_build__with(im->graph, ASH_OP_LE, ash_abs(im->graph, x), nothing);
+    ash_value e = ash_exp(im->graph, ash_sub(im->graph, x, most));
+    ash_value small = ash_exp(im->graph, ash_neg(im->graph, most));
+    ash_value none = ash_scalar(im->graph, ash_import__type(im, x).dtype, 0);
     ash_value sum =
-        ash_lower__reduce(im, ASH_OP_REDUCE_SUM, ash_lower__select(im, zero, none, e), 2, true);
-    e = ash_lower__select(im, zero, ash_lower__binary(im, ASH_OP_MUL, x, small), e);
-    return ash_lower__binary(im, ASH_OP_DIV, e, sum);
+        ash_build__reduce(im->graph, ASH_OP_REDUCE_SUM, ash_select(im->graph, zero, none, e), 2, true);
+    e = ash_select(im->graph, zero, ash_mul(im->graph, x, small), e);
+    return ash_div(im->graph, e, sum);
 }
 
 /* [first, second] from two columns. */
 static ash_value beside(ash_import *im, ash_value first, ash_value second) {
     const ash_value parts[] = {first, second};
-    return ash_lower__concat(im, parts, 2, 1);
+    return ash_concat(im->graph, parts, 2, 1);
 }
 
 /* One score is transformed only by PROBIT, and as one of two by LOGISTIC. */
@@ -55,10 +55,9 @@ static ash_value transform_one(ash_import *im, ash_value s, ash_ml_transform tra
     if (transform == ML_PROBIT)
         return ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
                                 "PROBIT of one score for two classes, which is defined nowhere");
-    ash_value opposite = ash_lower__unary(im, ASH_OP_NEG, s);
-    if (transform == ML_LOGISTIC)
-        return ash_lower__unary(im, ASH_OP_SIGMOID, beside(im, opposite, s));
-    return beside(im, second == ML_OPPOSITE ? opposite : ash_lower__from(im, ASH_OP_SUB, 1, s), s);
+    ash_value opposite = ash_neg(im->graph, s);
+    if (transform == ML_LOGISTIC) return ash_sigmoid(im->graph, beside(im, opposite, s));
+    return beside(im, second == ML_OPPOSITE ? opposite : ash_build__from(im->graph, ASH_OP_SUB, 1, s), s);
 }
 
 ash_value ash_ml__transform(ash_import *im, ash_value scores, ash_ml_transform transform,
@@ -68,7 +67,7 @@ ash_value ash_ml__transform(ash_import *im, ash_value scores, ash_ml_transform t
     if (type.dims[1] == 1) return transform_one(im, scores, transform, second);
     switch (transform) {
     case ML_SOFTMAX: return ash_onnx__softmax(im, scores, 2, false);
-    case ML_LOGISTIC: return ash_lower__unary(im, ASH_OP_SIGMOID, scores);
+    case ML_LOGISTIC: return ash_sigmoid(im->graph, scores);
     case ML_SOFTMAX_ZERO: return softmax_zero(im, scores);
     case ML_PROBIT: return probit(im, scores);
     default: return scores;
@@ -76,19 +75,18 @@ ash_value ash_ml__transform(ash_import *im, ash_value scores, ash_ml_transform t
 }
 
 ash_value ash_ml__best(ash_import *im, ash_value scores) {
-    const ash_attr attrs[] = {ASH_ATTR_I(AXIS, 1), ASH_ATTR_I(LAST, 0)};
-    return ash_lower__node(im, ASH_OP_ARGMAX, &scores, 1, attrs, 2);
+    return ash_argmax(im->graph, scores, 1, false);
 }
 
 ash_value ash_ml__labels(ash_import *im, ash_value best, ash_ml_ints labels) {
     const ash_type list = {.dtype = ASH_I64, .rank = 1, .dims = {(ash_dim)labels.n}};
-    return ash_lower__gather(im, ash_lower__ints(im, &list, labels.at), best, 0);
+    return ash_gather(im->graph, ash_build__ints(im->graph, &list, labels.at), best, 0);
 }
 
 ash_value ash_ml__either(ash_import *im, ash_value condition, int64_t first, int64_t second) {
     const ash_type scalar = {.dtype = ASH_I64};
-    return ash_lower__select(im, condition, ash_lower__ints(im, &scalar, &second),
-                             ash_lower__ints(im, &scalar, &first));
+    return ash_select(im->graph, condition, ash_build__ints(im->graph, &scalar, &second),
+                      ash_build__ints(im->graph, &scalar, &first));
 }
 
 /* --- linear models -------------------------------------------------------------------------------- */
@@ -101,7 +99,7 @@ static ash_value linear(ash_import *im, size_t n, ash_ml_numbers coefficients, a
     size_t k = coefficients.n / n;
     ash_value y = ash_ml__product(im, ash_ml__rows(im, ASH_F32, k), coefficients.at, n, k);
     if (intercepts.n != n) return y;
-    return ash_lower__binary(im, ASH_OP_ADD, y, ash_ml__constant(im, ASH_F32, intercepts.at, 1, n));
+    return ash_add(im->graph, y, ash_ml__constant(im, ASH_F32, intercepts.at, 1, n));
 }
 
 void ash_onnx__op_ml_linear_regressor(ash_import *im) {
@@ -129,8 +127,8 @@ void ash_onnx__op_ml_linear_classifier(ash_import *im) {
     }
     if (n == 1) {
         bool two = labels.n == 2;
-        ash_value s = ash_lower__drop_axis(im, scores, 1);
-        y = ash_ml__either(im, ash_lower__from(im, ASH_OP_LT, 0, s), two ? labels.at[0] : 0,
+        ash_value s = ash_build__drop_axis(im->graph, scores, 1);
+        y = ash_ml__either(im, ash_build__from(im->graph, ASH_OP_LT, 0, s), two ? labels.at[0] : 0,
                            two ? labels.at[1] : 1);
     } else {
         y = ash_ml__labels(im, ash_ml__best(im, scores), labels);

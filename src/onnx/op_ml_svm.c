@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* ai.onnx.ml: support vector machines. */
-#include "lower.h"
 #include "ml.h"
 #include "ops.h"
 
@@ -15,16 +14,16 @@ static ash_value kernel_of(ash_import *im, ash_value x, kernel kind, const doubl
     double gamma = params.n ? params.at[0] : 0, coef0 = params.n ? params.at[1] : 0,
            degree = params.n ? params.at[2] : 0;
     if (kind == RBF) {
-        ash_value v = ash_lower__insert_axis(im, ash_ml__constant(im, ASH_F32, vectors, count, f), 0);
-        ash_value d = ash_lower__binary(im, ASH_OP_SUB, ash_lower__insert_axis(im, x, 1), v);
-        d = ash_lower__reduce(im, ASH_OP_REDUCE_SUM, ash_lower__binary(im, ASH_OP_MUL, d, d), 4, false);
-        return ash_lower__unary(im, ASH_OP_EXP, ash_lower__with(im, ASH_OP_MUL, d, -gamma));
+        ash_value v =
+            ash_build__insert_axis(im->graph, ash_ml__constant(im, ASH_F32, vectors, count, f), 0);
+        ash_value d = ash_sub(im->graph, ash_build__insert_axis(im->graph, x, 1), v);
+        d = ash_build__reduce(im->graph, ASH_OP_REDUCE_SUM, ash_mul(im->graph, d, d), 4, false);
+        return ash_exp(im->graph, ash_build__with(im->graph, ASH_OP_MUL, d, -gamma));
     }
     ash_value y = ash_ml__product(im, x, vectors, count, f);
     if (kind == LINEAR) return y;
-    y = ash_lower__with(im, ASH_OP_ADD, ash_lower__with(im, ASH_OP_MUL, y, gamma), coef0);
-    return kind == SIGMOID ? ash_lower__unary(im, ASH_OP_TANH, y)
-                           : ash_lower__with(im, ASH_OP_POW, y, degree);
+    y = ash_build__with(im->graph, ASH_OP_ADD, ash_build__with(im->graph, ASH_OP_MUL, y, gamma), coef0);
+    return kind == SIGMOID ? ash_tanh(im->graph, y) : ash_build__with(im->graph, ASH_OP_POW, y, degree);
 }
 
 static kernel read_kernel(ash_import *im) {
@@ -67,10 +66,10 @@ void ash_onnx__op_ml_svm_regressor(ash_import *im) {
         if (!divide(im, "coefficients", coefficients.n, 1, &f)) return;
         y = ash_ml__product(im, ash_ml__rows(im, ASH_F32, f), coefficients.at, 1, f);
     }
-    y = ash_lower__with(im, ASH_OP_ADD, y, rho.at[0]);
+    y = ash_build__with(im->graph, ASH_OP_ADD, y, rho.at[0]);
     if (ash_import__attr_int(im, "one_class", 0))
-        y = ash_lower__select(im, ash_lower__from(im, ASH_OP_LT, 0, y), ash_lower__scalar(im, ASH_F32, 1),
-                              ash_lower__scalar(im, ASH_F32, -1));
+        y = ash_select(im->graph, ash_build__from(im->graph, ASH_OP_LT, 0, y),
+                       ash_scalar(im->graph, ASH_F32, 1), ash_scalar(im->graph, ASH_F32, -1));
     ash_import__out(im, 0, y);
 }
 
@@ -100,7 +99,8 @@ static bool read_machine(ash_import *im, machine *m) {
     for (size_t i = 0; i < m->per_class.n; i++) {
         int64_t count = m->per_class.at[i];
         if (count < 0 || (uint64_t)count > m->vectors.n) {
-            ash_import__fail(im, ASH_ERROR_FORMAT, "%lld support vectors of class %zu", (long long)count, i);
+            ash_import__fail(im, ASH_ERROR_FORMAT, "%lld support vectors of class %zu", (long long)count,
+                             i);
             return false;
         }
         m->n += (size_t)count;
@@ -131,7 +131,7 @@ static ash_value decide(ash_import *im, const machine *m, ash_value kernels) {
                 w[pair * m->n + v] = m->coefficients.at[i * m->n + v];
         }
     ash_value scores = ash_ml__product(im, kernels, w, m->pairs, m->n);
-    return ash_lower__binary(im, ASH_OP_ADD, scores, ash_ml__constant(im, ASH_F32, m->rho.at, 1, m->pairs));
+    return ash_add(im->graph, scores, ash_ml__constant(im, ASH_F32, m->rho.at, 1, m->pairs));
 }
 
 /* The class that most of its pairs say; of equals the first. */
@@ -142,16 +142,16 @@ static ash_value vote(ash_import *im, const machine *m, ash_value scores) {
     for (size_t i = 0; i + 1 < m->classes; i++)
         for (size_t j = i + 1; j < m->classes; j++, pair++)
             w[i * m->pairs + pair] = 1, w[j * m->pairs + pair] = -1, all[j]++;
-    ash_value first = ash_lower__cast(im, ash_lower__from(im, ASH_OP_LT, 0, scores), ASH_F32);
+    ash_value first = ash_cast(im->graph, ash_build__from(im->graph, ASH_OP_LT, 0, scores), ASH_F32);
     ash_value votes = ash_ml__product(im, first, w, m->classes, m->pairs);
-    votes = ash_lower__binary(im, ASH_OP_ADD, votes, ash_ml__constant(im, ASH_F32, all, 1, m->classes));
+    votes = ash_add(im->graph, votes, ash_ml__constant(im, ASH_F32, all, 1, m->classes));
     return ash_ml__best(im, votes);
 }
 
 /* --- probabilities -------------------------------------------------------------------------------- */
 
 enum {
-    ROUNDS = 8,      /* of the iteration below; three or four reach its limit */
+    ROUNDS = 8,       /* of the iteration below; three or four reach its limit */
     MOST_COUPLED = 32 /* classes: the iteration is unrolled, with some operators for each of them */
 };
 
@@ -181,45 +181,43 @@ static ash_value coupled(ash_import *im, ash_value pairs, size_t c) {
             sign[i * c + j] = 1, sign[j * c + i] = -1, base[j * c + i] = 1;
         }
     }
-    ash_value r = ash_lower__gather(im, pairs, ash_lower__ints(im, &numbers, at), 1);
-    r = ash_lower__binary(im, ASH_OP_MUL, r, square(im, sign, c));
-    r = ash_lower__binary(im, ASH_OP_ADD, r, square(im, base, c));
-    ash_value q = ash_lower__binary(im, ASH_OP_MUL, r, ash_lower__swap(im, r, 1, 2));
-    ash_value sums =
-        ash_lower__reduce(im, ASH_OP_REDUCE_SUM, ash_lower__binary(im, ASH_OP_MUL, r, r), 2, true);
-    return ash_lower__binary(im, ASH_OP_SUB, ash_lower__binary(im, ASH_OP_MUL, sums, square(im, one, c)), q);
+    ash_value r = ash_gather(im->graph, pairs, ash_build__ints(im->graph, &numbers, at), 1);
+    r = ash_mul(im->graph, r, square(im, sign, c));
+    r = ash_add(im->graph, r, square(im, base, c));
+    ash_value q = ash_mul(im->graph, r, ash_build__swap(im->graph, r, 1, 2));
+    ash_value sums = ash_build__reduce(im->graph, ASH_OP_REDUCE_SUM, ash_mul(im->graph, r, r), 2, true);
+    return ash_sub(im->graph, ash_mul(im->graph, sums, square(im, one, c)), q);
 }
 
 /* One round, in place of p where its error is still large. */
 static void round_of(ash_import *im, coupling *k) {
     const size_t c = k->classes;
     ash_value p = k->p;
-    ash_value product = ash_lower__binary(im, ASH_OP_MUL, k->q, ash_lower__insert_axis(im, p, 1));
-    ash_value qp = ash_lower__reduce(im, ASH_OP_REDUCE_SUM, product, 4, false);
-    ash_value pqp =
-        ash_lower__reduce(im, ASH_OP_REDUCE_SUM, ash_lower__binary(im, ASH_OP_MUL, p, qp), 2, true);
-    ash_value error = ash_lower__unary(im, ASH_OP_ABS, ash_lower__binary(im, ASH_OP_SUB, qp, pqp));
-    error = ash_lower__reduce(im, ASH_OP_REDUCE_MAX, error, 2, true);
-    ash_value done = ash_lower__with(im, ASH_OP_LT, error, 0.005 / (double)c);
+    ash_value product = ash_mul(im->graph, k->q, ash_build__insert_axis(im->graph, p, 1));
+    ash_value qp = ash_build__reduce(im->graph, ASH_OP_REDUCE_SUM, product, 4, false);
+    ash_value pqp = ash_build__reduce(im->graph, ASH_OP_REDUCE_SUM, ash_mul(im->graph, p, qp), 2, true);
+    ash_value error = ash_abs(im->graph, ash_sub(im->graph, qp, pqp));
+    error = ash_build__reduce(im->graph, ASH_OP_REDUCE_MAX, error, 2, true);
+    ash_value done = ash_build__with(im->graph, ASH_OP_LT, error, 0.005 / (double)c);
     for (size_t i = 0; i < c; i++) {
         double *unit = matrix(im, 1, c);
         if (!unit) return;
         unit[i] = 1;
-        ash_value row = ash_lower__at(im, k->q, 1, (int64_t)i);
-        ash_value qii = ash_lower__slice_axis(im, row, 1, (ash_dim)i, 1),
-                  qpi = ash_lower__slice_axis(im, qp, 1, (ash_dim)i, 1);
-        ash_value d = ash_lower__binary(im, ASH_OP_DIV, ash_lower__binary(im, ASH_OP_SUB, pqp, qpi), qii);
-        ash_value scale = ash_lower__with(im, ASH_OP_ADD, d, 1);
-        ash_value more = ash_lower__binary(im, ASH_OP_ADD, ash_lower__binary(im, ASH_OP_MUL, d, qii),
-                                           ash_lower__with(im, ASH_OP_MUL, qpi, 2));
-        pqp = ash_lower__binary(im, ASH_OP_ADD, pqp, ash_lower__binary(im, ASH_OP_MUL, d, more));
-        pqp = ash_lower__binary(im, ASH_OP_DIV, ash_lower__binary(im, ASH_OP_DIV, pqp, scale), scale);
-        qp = ash_lower__binary(im, ASH_OP_ADD, qp, ash_lower__binary(im, ASH_OP_MUL, d, row));
-        qp = ash_lower__binary(im, ASH_OP_DIV, qp, scale);
-        ash_value step = ash_lower__binary(im, ASH_OP_MUL, d, ash_ml__constant(im, ASH_F32, unit, 1, c));
-        p = ash_lower__binary(im, ASH_OP_DIV, ash_lower__binary(im, ASH_OP_ADD, p, step), scale);
+        ash_value row = ash_build__at(im->graph, k->q, 1, (int64_t)i);
+        ash_value qii = ash_slice_axis(im->graph, row, 1, (ash_dim)i, 1),
+                  qpi = ash_slice_axis(im->graph, qp, 1, (ash_dim)i, 1);
+        ash_value d = ash_div(im->graph, ash_sub(im->graph, pqp, qpi), qii);
+        ash_value scale = ash_build__with(im->graph, ASH_OP_ADD, d, 1);
+        ash_value more =
+            ash_add(im->graph, ash_mul(im->graph, d, qii), ash_build__with(im->graph, ASH_OP_MUL, qpi, 2));
+        pqp = ash_add(im->graph, pqp, ash_mul(im->graph, d, more));
+        pqp = ash_div(im->graph, ash_div(im->graph, pqp, scale), scale);
+        qp = ash_add(im->graph, qp, ash_mul(im->graph, d, row));
+        qp = ash_div(im->graph, qp, scale);
+        ash_value step = ash_mul(im->graph, d, ash_ml__constant(im, ASH_F32, unit, 1, c));
+        p = ash_div(im->graph, ash_add(im->graph, p, step), scale);
     }
-    k->p = ash_lower__select(im, done, k->p, p);
+    k->p = ash_select(im->graph, done, k->p, p);
 }
 
 /* Probabilities [n, classes] from the decisions of the pairs: Platt's sigmoid for each pair, and those of the
@@ -236,11 +234,11 @@ static ash_value probabilities(ash_import *im, const machine *m, ash_value score
             m->classes, MOST_COUPLED);
     ash_value a = ash_ml__constant(im, ASH_F32, m->prob_a.at, 1, m->pairs),
               b = ash_ml__constant(im, ASH_F32, m->prob_b.at, 1, m->pairs);
-    ash_value r = ash_lower__binary(im, ASH_OP_ADD, ash_lower__binary(im, ASH_OP_MUL, scores, a), b);
-    r = ash_lower__unary(im, ASH_OP_SIGMOID, ash_lower__unary(im, ASH_OP_NEG, r));
-    r = ash_lower__clamp(im, r, least, 1 - least);
+    ash_value r = ash_add(im->graph, ash_mul(im->graph, scores, a), b);
+    r = ash_sigmoid(im->graph, ash_neg(im->graph, r));
+    r = ash_clip(im->graph, r, least, 1 - least);
     const ash_dim dims[] = {ash_import__type(im, scores).dims[0], (ash_dim)m->classes};
-    coupling k = {.p = ash_lower__filled(im, ASH_F32, 1 / (double)m->classes, dims, 2),
+    coupling k = {.p = ash_build__fill(im->graph, ASH_F32, 1 / (double)m->classes, dims, 2),
                   .q = coupled(im, r, m->classes),
                   .classes = m->classes};
     for (unsigned i = 0; i < ROUNDS && ash_import__ok(im); i++) round_of(im, &k);
@@ -257,7 +255,8 @@ static void by_vectors(ash_import *im, const machine *m, kernel kind) {
         m->coefficients.n / m->n < m->classes - 1 || m->prob_a.n != m->prob_b.n ||
         (proba && m->prob_a.n < m->pairs)) {
         ash_import__fail(im, ASH_ERROR_FORMAT,
-                         "attributes that do not fit %zu classes and %zu support vectors", m->classes, m->n);
+                         "attributes that do not fit %zu classes and %zu support vectors", m->classes,
+                         m->n);
         return;
     }
     ash_ml_transform transform = ash_ml__transform_of(im);
@@ -265,9 +264,9 @@ static void by_vectors(ash_import *im, const machine *m, kernel kind) {
         decide(im, m, kernel_of(im, ash_ml__rows(im, ASH_F32, f), kind, m->vectors.at, m->n, f));
     ash_import__out(im, 0, ash_ml__labels(im, vote(im, m, scores), m->labels));
     if (proba) scores = probabilities(im, m, scores);
-    ash_import__out(im, 1,
-                    ash_ml__transform(im, scores, transform,
-                                      transform == ML_NONE ? ML_OPPOSITE : ML_COMPLEMENT));
+    ash_import__out(
+        im, 1,
+        ash_ml__transform(im, scores, transform, transform == ML_NONE ? ML_OPPOSITE : ML_COMPLEMENT));
 }
 
 /* A vector of coefficients for each class. Of two classes the second is chosen also when the largest score
@@ -278,15 +277,15 @@ static void by_coefficients(ash_import *im, const machine *m) {
     for (size_t i = 0; i < m->coefficients.n; i++) positive &= m->coefficients.at[i] >= 0;
     if (!divide(im, "coefficients", m->coefficients.n, m->classes, &f)) return;
     ash_value scores = ash_ml__product(im, ash_ml__rows(im, ASH_F32, f), m->coefficients.at, m->classes, f);
-    scores = ash_lower__with(im, ASH_OP_ADD, scores, m->rho.at[0]);
+    scores = ash_build__with(im->graph, ASH_OP_ADD, scores, m->rho.at[0]);
     ash_value best = ash_ml__best(im, scores);
     ash_value y = ash_ml__labels(im, best, m->labels);
     if (m->classes == 2 && m->prob_a.n == 0) {
         const ash_type scalar = {.dtype = ASH_I64};
-        ash_value most = ash_lower__reduce(im, ASH_OP_REDUCE_MAX, scores, 2, false);
-        ash_value above = positive ? ash_lower__from(im, ASH_OP_LE, 0.5, most)
-                                   : ash_lower__from(im, ASH_OP_LT, 0, most);
-        y = ash_lower__select(im, above, ash_lower__ints(im, &scalar, &m->labels.at[1]), y);
+        ash_value most = ash_build__reduce(im->graph, ASH_OP_REDUCE_MAX, scores, 2, false);
+        ash_value above = positive ? ash_build__from(im->graph, ASH_OP_LE, 0.5, most)
+                                   : ash_build__from(im->graph, ASH_OP_LT, 0, most);
+        y = ash_select(im->graph, above, ash_build__ints(im->graph, &scalar, &m->labels.at[1]), y);
     }
     ash_import__out(im, 0, y);
     ash_import__out(im, 1, ash_ml__transform(im, scores, ash_ml__transform_of(im), ML_ALONE));

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "lower.h"
 #include "ml.h"
 #include "ops.h"
 #include "trees.h"
@@ -92,9 +91,9 @@ static bool read_roots(ash_import *im, const key *keys, ash_trees *t) {
 }
 
 static bool read_nodes(ash_import *im, const key *keys, ash_ml_numbers values, ash_trees *t) {
-    ash_ml_ints features = ash_ml__ints(im, "nodes_featureids"), yes = ash_ml__ints(im, "nodes_truenodeids"),
-                no = ash_ml__ints(im, "nodes_falsenodeids"), trees = ash_ml__ints(im, "nodes_treeids"),
-                ids = ash_ml__ints(im, "nodes_nodeids"),
+    ash_ml_ints features = ash_ml__ints(im, "nodes_featureids"),
+                yes = ash_ml__ints(im, "nodes_truenodeids"), no = ash_ml__ints(im, "nodes_falsenodeids"),
+                trees = ash_ml__ints(im, "nodes_treeids"), ids = ash_ml__ints(im, "nodes_nodeids"),
                 missing = ash_ml__ints(im, "nodes_missing_value_tracks_true");
     const ash_onnx_attr *modes = ash_import__attr(im, "nodes_modes", ONNX_ATTR_STRINGS);
     size_t n = t->n_nodes;
@@ -198,7 +197,8 @@ static bool read_sets(ash_import *im, ash_trees *t, size_t n, ash_ml_numbers mem
     for (size_t i = 0; i < n; i++) {
         if (t->nodes[i].mode != TREE_MEMBER) continue;
         if (at >= members.n) {
-            ash_import__fail(im, ASH_ERROR_FORMAT, "attribute 'membership_values' has no set for node %zu", i);
+            ash_import__fail(im, ASH_ERROR_FORMAT, "attribute 'membership_values' has no set for node %zu",
+                             i);
             return false;
         }
         t->nodes[i].first = at;
@@ -249,10 +249,12 @@ void ash_onnx__op_ml_tree_ensemble(ash_import *im) {
     int64_t n = ash_import__attr_int(im, "n_targets", 1), transform,
             aggregate = ash_import__attr_int(im, "aggregate_function", TREE_SUM);
     transform = ash_import__attr_int(im, "post_transform", ML_NONE);
-    const positions p = {
-        ash_ml__ints(im, "nodes_truenodeids"), ash_ml__ints(im, "nodes_falsenodeids"),
-        ash_ml__ints(im, "nodes_trueleafs"),   ash_ml__ints(im, "nodes_falseleafs"),
-        modes.n,                               weights.n};
+    const positions p = {ash_ml__ints(im, "nodes_truenodeids"),
+                         ash_ml__ints(im, "nodes_falsenodeids"),
+                         ash_ml__ints(im, "nodes_trueleafs"),
+                         ash_ml__ints(im, "nodes_falseleafs"),
+                         modes.n,
+                         weights.n};
     if (n < 1 || n > INT32_MAX || aggregate < TREE_AVERAGE || aggregate > TREE_MAX || transform < ML_NONE ||
         transform > ML_PROBIT || p.nodes + p.leaves > INT32_MAX / 4)
         ash_import__fail(im, ASH_ERROR_FORMAT, "%lld targets, aggregated by %lld, transformed by %lld",
@@ -277,7 +279,7 @@ void ash_onnx__op_ml_tree_ensemble(ash_import *im) {
         t.weights[i] = (ash_tree_weight){(uint32_t)(p.nodes + i), targets.at[i], weights.at[i]};
     }
     ash_value y = ash_ml__transform(im, ash_trees__lower(im, &t), (ash_ml_transform)transform, ML_ALONE);
-    ash_import__out(im, 0, ash_lower__cast(im, y, ash_import__in_type(im, 0).dtype));
+    ash_import__out(im, 0, ash_cast(im->graph, y, ash_import__in_type(im, 0).dtype));
 }
 
 /* --- regression ----------------------------------------------------------------------------------- */
@@ -285,7 +287,7 @@ void ash_onnx__op_ml_tree_ensemble(ash_import *im) {
 static ash_value plus(ash_import *im, ash_value y, ash_ml_numbers base) {
     ash_dtype dtype = ash_import__type(im, y).dtype;
     if (base.n == 0) return y;
-    return ash_lower__binary(im, ASH_OP_ADD, y, ash_ml__constant(im, dtype, base.at, 1, base.n));
+    return ash_add(im->graph, y, ash_ml__constant(im, dtype, base.at, 1, base.n));
 }
 
 void ash_onnx__op_ml_tree_regressor(ash_import *im) {
@@ -299,7 +301,7 @@ void ash_onnx__op_ml_tree_regressor(ash_import *im) {
     t.aggregate = aggregates[ASH_IMPORT_CHOICE(im, "aggregate_function", "SUM", "AVERAGE", "MIN", "MAX")];
     if (base.n && !fits(im, "base_values", base.n, (size_t)n)) return;
     ash_value y = plus(im, ash_trees__lower(im, &t), base);
-    ash_import__out(im, 0, ash_lower__cast(im, ash_ml__transform(im, y, transform, ML_ALONE), ASH_F32));
+    ash_import__out(im, 0, ash_cast(im->graph, ash_ml__transform(im, y, transform, ML_ALONE), ASH_F32));
 }
 
 /* --- classification ------------------------------------------------------------------------------- */
@@ -320,23 +322,23 @@ static void two_classes(ash_import *im, ash_value scores, const ash_trees *t, as
     if (!has) return;
     for (size_t i = 0; i < t->n_weights; i++) positive &= t->weights[i].weight >= 0;
     bool one = has[0] != has[1];
-    ash_value first = ash_lower__slice_axis(im, scores, 1, 0, 1),
-              second = ash_lower__slice_axis(im, scores, 1, 1, 1);
+    ash_value first = ash_slice_axis(im->graph, scores, 1, 0, 1),
+              second = ash_slice_axis(im->graph, scores, 1, 1, 1);
     ash_type column = ash_import__type(im, first);
-    ash_value zero = ash_lower__filled(im, column.dtype, 0, column.dims, column.rank);
+    ash_value zero = ash_build__fill(im->graph, column.dtype, 0, column.dims, column.rank);
     ash_ml_second other = one ? positive ? ML_COMPLEMENT : ML_OPPOSITE : ML_ALONE;
     if (base.n == 2 && has[1]) { /* the first base value is not used, nor the second score */
-        second = ash_lower__with(im, ASH_OP_ADD, first, base.at[1]);
-        first = ash_lower__unary(im, ASH_OP_NEG, second);
+        second = ash_build__with(im->graph, ASH_OP_ADD, first, base.at[1]);
+        first = ash_neg(im->graph, second);
     } else if (base.n) {
-        first = ash_lower__with(im, ASH_OP_ADD, first, base.at[0]);
+        first = ash_build__with(im->graph, ASH_OP_ADD, first, base.at[0]);
     }
-    ash_value deciding = ash_lower__drop_axis(im, has[1] ? second : first, 1);
-    ash_value chosen = ash_lower__from(im, ASH_OP_LT, one && positive ? 0.5 : 0, deciding);
+    ash_value deciding = ash_build__drop_axis(im->graph, has[1] ? second : first, 1);
+    ash_value chosen = ash_build__from(im->graph, ASH_OP_LT, one && positive ? 0.5 : 0, deciding);
     const ash_value both[] = {has[0] ? first : zero, has[1] ? second : zero};
-    ash_value z = has[1] || base.n == 2 ? ash_lower__concat(im, both, 2, 1) : first;
+    ash_value z = has[1] || base.n == 2 ? ash_concat(im->graph, both, 2, 1) : first;
     ash_import__out(im, 0, ash_ml__either(im, chosen, one ? labels.at[0] : 0, one ? labels.at[1] : 1));
-    ash_import__out(im, 1, ash_lower__cast(im, ash_ml__transform(im, z, transform, other), ASH_F32));
+    ash_import__out(im, 1, ash_cast(im->graph, ash_ml__transform(im, z, transform, other), ASH_F32));
 }
 
 /* The class with the largest score, among those that have weights or base values. */
@@ -347,9 +349,8 @@ static ash_value best_class(ash_import *im, ash_value scores, const ash_trees *t
     if (!has || !mask) return ASH_NO_VALUE;
     for (size_t k = 0; k < t->targets; k++) count += has[k], mask[k] = has[k] ? INFINITY : -INFINITY;
     if (base.n == 0 && count < t->targets)
-        scores = ash_lower__binary(
-            im, ASH_OP_MIN, scores,
-            ash_ml__constant(im, ash_import__type(im, scores).dtype, mask, 1, t->targets));
+        scores = ash_min(im->graph, scores,
+                         ash_ml__constant(im, ash_import__type(im, scores).dtype, mask, 1, t->targets));
     return ash_ml__best(im, scores);
 }
 
@@ -368,12 +369,13 @@ void ash_onnx__op_ml_tree_classifier(ash_import *im) {
     }
     scores = plus(im, scores, base);
     if (labels.n == 1) {
-        ash_value positive = ash_lower__from(im, ASH_OP_LT, 0, ash_lower__drop_axis(im, scores, 1));
+        ash_value positive =
+            ash_build__from(im->graph, ASH_OP_LT, 0, ash_build__drop_axis(im->graph, scores, 1));
         y = ash_ml__either(im, positive, 0, 1);
     } else {
         y = ash_ml__labels(im, best_class(im, scores, &t, base), labels);
     }
     ash_import__out(im, 0, y);
     ash_import__out(im, 1,
-                    ash_lower__cast(im, ash_ml__transform(im, scores, transform, ML_ALONE), ASH_F32));
+                    ash_cast(im->graph, ash_ml__transform(im, scores, transform, ML_ALONE), ASH_F32));
 }

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "lower.h"
 #include "ml.h"
 
 enum {
@@ -14,7 +13,7 @@ enum {
 
 /* A slot to be: one test, or a leaf. Those that a test leads to come before it. */
 typedef struct test {
-    int32_t feature;    /* past the last one: negated */
+    int32_t feature;     /* past the last one: negated */
     uint32_t fail, pass; /* tests; of a leaf NONE */
     uint32_t leaf;       /* its node */
     uint32_t depth;      /* tests on the longest way to a leaf */
@@ -27,11 +26,11 @@ typedef struct builder {
     ash_trees *t;
     ash_dim features;
     ASH_VEC(test) tests;
-    uint32_t *entry;  /* per node: its first test, or NONE */
-    uint32_t *end;    /* per node that compares for equality: the one behind the chain that it begins */
-    size_t chained;   /* members that chains have made of tests for equality */
+    uint32_t *entry;     /* per node: its first test, or NONE */
+    uint32_t *end;       /* per node that compares for equality: the one behind the chain that it begins */
+    size_t chained;      /* members that chains have made of tests for equality */
     bool plain, negated; /* some test reads the row; the negated row */
-    bool failed;      /* out of memory */
+    bool failed;         /* out of memory */
 } builder;
 
 /* --- tests ---------------------------------------------------------------------------------------- */
@@ -299,15 +298,15 @@ static bool make_slots(builder *b, size_t columns, const int64_t *column, slots 
 static ash_value table(ash_import *im, ash_dtype dtype, size_t n, const int64_t *ints,
                        const double *floats) {
     const ash_type type = {.dtype = dtype, .rank = 1, .dims = {(ash_dim)n}};
-    return ints ? ash_lower__ints(im, &type, ints) : ash_lower__floats(im, &type, floats);
+    return ints ? ash_build__ints(im->graph, &type, ints) : ash_build__floats(im->graph, &type, floats);
 }
 
 /* What the tests read: the rows, the negated rows, or both side by side. */
 static ash_value read_rows(builder *b, ash_value x) {
     ash_import *im = b->im;
     if (!b->negated) return x;
-    const ash_value both[] = {x, ash_lower__unary(im, ASH_OP_NEG, x)};
-    return b->plain ? ash_lower__concat(im, both, 2, 1) : both[1];
+    const ash_value both[] = {x, ash_neg(im->graph, x)};
+    return b->plain ? ash_concat(im->graph, both, 2, 1) : both[1];
 }
 
 /* The leaves' slots, [rows, groups, each]: trees are numbered through the groups. */
@@ -318,20 +317,17 @@ static ash_value walk(builder *b, ash_value x, const slots *s, size_t groups, un
     const ash_dim all[] = {ash_import__type(im, x).dims[0], (ash_dim)groups, each};
     x = read_rows(b, x);
     const ash_dim wide[] = {all[0], (ash_dim)groups, ash_import__type(im, x).dims[1]};
-    x = ash_lower__broadcast(im, ash_lower__insert_axis(im, x, 1), wide, 3);
+    x = ash_broadcast_to(im->graph, ash_build__insert_axis(im->graph, x, 1), wide, 3);
     ash_value feature = table(im, ASH_I32, s->n, s->feature, NULL),
               pair = table(im, ASH_I32, s->n, s->pair, NULL),
               threshold = table(im, b->t->dtype, s->n, NULL, s->threshold);
-    ash_value slot = ash_lower__iota(im, ASH_I32, &trees, 1, 0);
-    slot = ash_lower__broadcast(im, ash_lower__reshape(im, slot, apart, 3), all, 3);
-    const ash_attr along[] = {ASH_ATTR_I(AXIS, 2)};
+    ash_value slot = ash_iota(im->graph, ASH_I32, &trees, 1, 0);
+    slot = ash_broadcast_to(im->graph, ash_reshape(im->graph, slot, apart, 3), all, 3);
     for (unsigned i = 0; i < depth && ash_import__ok(im); i++) {
-        const ash_value ins[] = {x, ash_lower__gather(im, feature, slot, 0)};
-        ash_value number = ash_lower__node(im, ASH_OP_GATHER_ELEMENTS, ins, 2, along, 1);
-        ash_value passes =
-            ash_lower__binary(im, ASH_OP_LE, number, ash_lower__gather(im, threshold, slot, 0));
-        slot = ash_lower__binary(im, ASH_OP_ADD, ash_lower__gather(im, pair, slot, 0),
-                                 ash_lower__cast(im, passes, ASH_I32));
+        ash_value number = ash_gather_elements(im->graph, x, ash_gather(im->graph, feature, slot, 0), 2);
+        ash_value passes = ash_le(im->graph, number, ash_gather(im->graph, threshold, slot, 0));
+        slot =
+            ash_add(im->graph, ash_gather(im->graph, pair, slot, 0), ash_cast(im->graph, passes, ASH_I32));
     }
     return slot;
 }
@@ -386,18 +382,18 @@ static ash_value aggregated(builder *b, const slots *s, ash_value leaves, size_t
     ash_value weights = ash_ml__constant(im, t->dtype, s->weights, s->n, t->targets / groups), y;
     uint32_t trees = 4; /* the axis of a group's trees */
     if (groups == t->targets)
-        weights = ash_lower__drop_axis(im, weights, 1);
+        weights = ash_build__drop_axis(im->graph, weights, 1);
     else
         trees |= 2;
-    weights = ash_lower__gather(im, weights, leaves, 0);
+    weights = ash_gather(im->graph, weights, leaves, 0);
     if (sums(t)) {
-        y = ash_lower__reduce(im, ASH_OP_REDUCE_SUM, weights, trees, false);
-        return t->aggregate == TREE_SUM ? y : ash_lower__with(im, ASH_OP_DIV, y, (double)t->n_roots);
+        y = ash_build__reduce(im->graph, ASH_OP_REDUCE_SUM, weights, trees, false);
+        return t->aggregate == TREE_SUM ? y : ash_build__with(im->graph, ASH_OP_DIV, y, (double)t->n_roots);
     }
-    y = ash_lower__reduce(im, t->aggregate == TREE_MIN ? ASH_OP_REDUCE_MIN : ASH_OP_REDUCE_MAX, weights,
-                          trees, false);
-    ash_value nothing = ash_lower__with(im, ASH_OP_EQ, y, neutral(t));
-    return ash_lower__select(im, nothing, ash_lower__scalar(im, t->dtype, 0), y);
+    y = ash_build__reduce(im->graph, t->aggregate == TREE_MIN ? ASH_OP_REDUCE_MIN : ASH_OP_REDUCE_MAX,
+                          weights, trees, false);
+    ash_value nothing = ash_build__with(im->graph, ASH_OP_EQ, y, neutral(t));
+    return ash_select(im->graph, nothing, ash_scalar(im->graph, t->dtype, 0), y);
 }
 
 static ash_value lower(builder *b) {

@@ -23,24 +23,24 @@
 #include "import.h"
 
 typedef enum ash_tree_mode { /* as TreeEnsemble numbers them */
-    TREE_LEQ,
-    TREE_LT,
-    TREE_GTE,
-    TREE_GT,
-    TREE_EQ,
-    TREE_NEQ,
-    TREE_MEMBER,
-    TREE_LEAF
+                             TREE_LEQ,
+                             TREE_LT,
+                             TREE_GTE,
+                             TREE_GT,
+                             TREE_EQ,
+                             TREE_NEQ,
+                             TREE_MEMBER,
+                             TREE_LEAF
 } ash_tree_mode;
 
 typedef struct ash_tree_node {
     ash_tree_mode mode;
-    bool missing;      /* a NaN goes to `yes` */
-    int64_t feature;   /* not of leaves */
-    double threshold;  /* not of leaves and sets */
-    uint32_t yes, no;  /* nodes; not of leaves */
-    size_t first, n;   /* a set: its members */
-    int64_t tree, id;  /* what messages call the node */
+    bool missing;     /* a NaN goes to `yes` */
+    int64_t feature;  /* not of leaves */
+    double threshold; /* not of leaves and sets */
+    uint32_t yes, no; /* nodes; not of leaves */
+    size_t first, n;  /* a set: its members */
+    int64_t tree, id; /* what messages call the node */
 } ash_tree_node;
 
 /* What a leaf adds to one of the targets. */

@@ -48,7 +48,7 @@ static ash_value add_blocked(ash_layout *l, const ash_node *node, int64_t block,
         ins[k] =
             k < n_data ? ash_layout__blocked(l, node->ins[k], block) : ash_layout__plain(l, node->ins[k]);
     ash_rewrite__name(rw, node);
-    return ash_rewrite__node(rw, node->op, ins, node->n_ins, attrs ? attrs : node->attrs, node->n_attrs);
+    return ash_build(rw->to, node->op, ins, node->n_ins, attrs ? attrs : node->attrs, node->n_attrs);
 }
 
 static void copy_blocked(ash_layout *l, const ash_node *node, int64_t block, size_t n_data,
@@ -81,7 +81,7 @@ static bool layout_reduce(ash_layout *l, const ash_node *node) {
     if (!block || (axes->count && axes->list[0] < 2)) return false;
     ash_value y = add_blocked(l, node, block, 1, NULL);
     if (type.rank == 2)
-        ash_rewrite__bind(&l->rw, node->out, ash_rewrite__reshape(&l->rw, y, type.rank, type.dims));
+        ash_rewrite__bind(&l->rw, node->out, ash_reshape(l->rw.to, y, type.dims, type.rank));
     else
         ash_layout__set_blocked(l, node->out, block, y);
     return true;

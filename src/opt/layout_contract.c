@@ -57,7 +57,15 @@ static ash_value pack_depthwise(ash_rewrite *rw, ash_value w, const conv *v) {
         perm[d - 1] = d;
     }
     perm[type.rank - 1] = 1;
-    return ash_rewrite__transpose(rw, ash_rewrite__reshape(rw, w, type.rank, dims), type.rank, perm);
+    return ash_transpose(rw->to, ash_reshape(rw->to, w, dims, type.rank), perm);
+}
+
+/* Zeros after the elements of one dim. */
+static ash_value pad_zero(ash_rewrite *rw, ash_value x, unsigned axis, ash_dim after) {
+    static const ash_dim none[ASH_MAX_RANK];
+    ash_dim more[ASH_MAX_RANK] = {0};
+    more[axis] = after;
+    return ash_build__pad(rw->to, x, 0, none, more, NULL);
 }
 
 /* [o, c/g, k...] -> [g, o/g, c/g, k...], o/g padded to whole blocks
@@ -77,10 +85,10 @@ static ash_value pack_weights(ash_rewrite *rw, ash_value w, const conv *v) {
     perm[3 + spatial] = 4;
     perm[4 + spatial] = 2;
     if (blocks * v->w_block != filters) {
-        w = ash_rewrite__reshape(rw, w, 3 + spatial, grouped);
-        w = ash_rewrite__pad_zero(rw, w, 1, blocks * v->w_block - filters);
+        w = ash_reshape(rw->to, w, grouped, 3 + spatial);
+        w = pad_zero(rw, w, 1, blocks * v->w_block - filters);
     }
-    return ash_rewrite__transpose(rw, ash_rewrite__reshape(rw, w, rank, dims), rank, perm);
+    return ash_transpose(rw->to, ash_reshape(rw->to, w, dims, rank), perm);
 }
 
 void ash_layout__conv(ash_layout *l, const ash_node *node) {
@@ -110,7 +118,7 @@ void ash_layout__conv(ash_layout *l, const ash_node *node) {
         default: break;
         }
     }
-    ash_value y = ash_rewrite__node(rw, ASH_OP_CONV, ins, 2, attrs, node->n_attrs);
+    ash_value y = ash_build(rw->to, ASH_OP_CONV, ins, 2, attrs, node->n_attrs);
     if (v.y_block)
         ash_layout__set_blocked(l, node->out, v.y_block, y);
     else
@@ -173,10 +181,10 @@ static ash_value pack_columns(ash_rewrite *rw, ash_value b, const columns *c, in
     for (unsigned d = 0; d <= type.rank; d++) perm[d] = d;
     perm[last - 1] = last;
     perm[last] = last - 1;
-    if (c->missing) b = ash_rewrite__pad_zero(rw, b, last, c->missing);
+    b = pad_zero(rw, b, last, c->missing);
     type.dims[last] = c->blocks;
     type.dims[type.rank++] = block;
-    return ash_rewrite__transpose(rw, ash_rewrite__reshape(rw, b, type.rank, type.dims), type.rank, perm);
+    return ash_transpose(rw->to, ash_reshape(rw->to, b, type.dims, type.rank), perm);
 }
 
 void ash_layout__matmul(ash_layout *l, const ash_node *node) {
@@ -190,5 +198,5 @@ void ash_layout__matmul(ash_layout *l, const ash_node *node) {
     ash_rewrite__name(rw, node);
     ash_attr attrs[] = {ASH_ATTR_I(N, c.n), ASH_ATTR_I(B_BLOCK, l->lanes)};
     ash_value ins[] = {a, pack_columns(rw, b, &c, l->lanes)};
-    ash_rewrite__bind(rw, node->out, ash_rewrite__node(rw, ASH_OP_MATMUL, ins, 2, attrs, 2));
+    ash_rewrite__bind(rw, node->out, ash_build(rw->to, ASH_OP_MATMUL, ins, 2, attrs, 2));
 }

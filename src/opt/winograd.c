@@ -125,7 +125,7 @@ static ash_value tiled(ash_rewrite *rw, const ash_node *node, const conv *v) {
     ash_value ins[] = {x, w};
     ash_attr attrs[] = {*ash_node_attr(node, ASH_ATTR_BEFORE), *ash_node_attr(node, ASH_ATTR_AFTER),
                         ASH_ATTR_I(Y_BLOCK, v->y_block), ASH_ATTR_I(O, v->o), ASH_ATTR_I(TILE, TILE)};
-    return ash_rewrite__node(rw, ASH_OP_WINOGRAD, ins, 2, attrs, 5);
+    return ash_build(rw->to, ASH_OP_WINOGRAD, ins, 2, attrs, 5);
 }
 
 ash_status ash_opt__winograd(const ash_opt *opt, const ash_graph *from, ash_graph **out, ash_diag *diag) {
