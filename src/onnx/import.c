@@ -7,6 +7,7 @@
 
 #include "base/progress.h"
 #include "base/text.h"
+#include "ml.h"
 #include "tensor.h"
 
 enum {
@@ -53,6 +54,8 @@ static bool within_limits(ash_import *im) {
 }
 
 static void refuse_operator(ash_import *im, bool known) {
+    const char *advice = ash_span_is(im->node->domain, "ai.onnx.ml") ? ash_ml__advice(im->node->op) : NULL;
+    if (advice) ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "the operator is not supported: %s", advice);
     ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
                      known ? "this version of the operator is not supported"
                            : "the operator is not supported");
