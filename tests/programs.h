@@ -26,6 +26,7 @@ static inline void maker_init(maker *m, ash_context *context) {
     m->p = ash_mem_calloc(m->a, 1, sizeof *m->p);
     assert_non_null(m->p);
     m->p->allocator = m->a;
+    m->p->target.costs = ash_costs__cpu;
     ash_arena_init(&m->p->arena, m->a);
     assert_ok(ash_dims_create(m->a, &m->p->dims, &diag));
 }

@@ -33,7 +33,8 @@ static inline ash_plan *reorder_prepare(ash_context *context, const ash_graph *f
     const ash_nest **nests = calloc(n + 1, sizeof *nests);
     source.fns = ash_mem_calloc(a, n, sizeof *source.fns);
     for (size_t i = 0; i < n; i++) nests[i] = &program->nests.at[i];
-    assert_ok(ash_code__compile(compiler, nests, n, source.fns, &code, NULL, NULL, &diag));
+    assert_ok(
+        ash_code__compile(compiler, &program->target, nests, n, source.fns, &code, NULL, NULL, &diag));
     source.owner = code;
     assert_ok(apart_open(context, &apart.device, &diag));
     assert_ok(ash_plan__build(context, program, &source, &apart, &plan, &diag));

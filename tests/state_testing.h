@@ -191,7 +191,8 @@ static inline void prepare_reordered(struct room *r, unsigned streams) {
     ash_kernel_source source = {.maker = ash_code__entry, .release = release_code};
     source.fns = ash_mem_calloc(a, n, sizeof *source.fns);
     for (size_t i = 0; i < n; i++) nests[i] = &program->nests.at[i];
-    assert_ok(ash_code__compile(compiler, nests, n, source.fns, &code, NULL, NULL, &diag));
+    assert_ok(
+        ash_code__compile(compiler, &program->target, nests, n, source.fns, &code, NULL, NULL, &diag));
     source.owner = code;
     ash_plan_destroy(r->plan);
     r->plan = NULL;

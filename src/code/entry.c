@@ -216,8 +216,7 @@ static ash_status compile(ash_compiler *compiler, const struct entry_source *sou
     LLVMMemoryBufferRef object;
     char symbol[40]; /* an address of its own, while it lives */
     snprintf(symbol, sizeof symbol, "ash_entry_%llx", (unsigned long long)(uintptr_t)entry);
-    ash_target target = *ash_compiler__target(compiler);
-    ASH_TRY(ash_llvm__machine_create(&target, LLVMCodeGenLevelNone, &machine, diag));
+    ASH_TRY(ash_llvm__machine_create(ash_compiler__target(compiler), LLVMCodeGenLevelNone, &machine, diag));
     ash_status status =
         ash_llvm__build(&machine, fill, source, symbol, NULL, ASH_LLVM_OBJECT, &object, diag);
     if (status == ASH_OK) {

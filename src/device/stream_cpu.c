@@ -7,8 +7,6 @@
  * capture of them is the filled queues. */
 #include "stream_cpu.h"
 
-enum { AT_ONCE = 8 << 20 /* bytes that a copy moves between two looks at the switch */ };
-
 /* --- what all share ----------------------------------------------------------------------------- */
 
 static inline ash_kernel_fn code_of(const ash_kernel *kernel) {
@@ -23,7 +21,7 @@ static inline void *const *pointers(const ash_address *table) {
 static void copy(ash_cpu *cpu, const ash_transfer *copy) {
     char *to = (char *)copy->buffers[1] + copy->to, *from = (char *)copy->buffers[0] + copy->from;
     bool apart = to >= from + copy->bytes || from >= to + copy->bytes;
-    int64_t piece = apart ? AT_ONCE : copy->bytes;
+    int64_t piece = apart ? ash_costs__cpu.copy_bytes : copy->bytes;
     for (int64_t done = 0; done < copy->bytes && !(done && ash_cpu__stops(cpu)); done += piece)
         memmove(to + done, from + done, (size_t)ASH_MIN(piece, copy->bytes - done));
 }
@@ -376,7 +374,7 @@ ash_status ash_cpu__create_streams(ash_device *device, const ash_streams_options
                                    ash_streams **out, ash_diag *diag) {
     ash_context *context = ash_device__context(device);
     const ash_allocator *a = ash_context__allocator(context);
-    ash_cpu *cpu = a->alloc(a->user, sizeof *cpu, ASH_CPU_LINE);
+    ash_cpu *cpu = a->alloc(a->user, sizeof *cpu, ASH_LINE_BYTES);
     if (!cpu) return ASH_NO_MEMORY(diag);
     memset(cpu, 0, sizeof *cpu);
     cpu->base.class = options->streams > 1 ? &several : &one;

@@ -8,10 +8,9 @@
 #include <stdatomic.h>
 
 #include "base/clock.h"
+#include "base/costs.h"
 #include "base/pool.h"
 #include "device.h"
-
-enum { ASH_CPU_LINE = 64 }; /* bytes that two threads should not write both */
 
 /* An event is a place in a stream: happened when the stream has passed so many records. */
 typedef struct ash_cpu_mark {
@@ -50,9 +49,9 @@ typedef struct ash_cpu {
     struct ash_cpu_stream *streams;
     int64_t ended; /* the last round, on the monotonic clock */
     int64_t work;  /* nanoseconds that it would have taken one thread, or about that */
-    _Alignas(ASH_CPU_LINE) _Atomic uint32_t left; /* streams that are not over */
-    _Atomic uint32_t asleep;                      /* threads that have announced sleep */
-    pthread_mutex_t lock;                         /* for sleeping */
+    _Alignas(ASH_LINE_BYTES) _Atomic uint32_t left; /* streams that are not over */
+    _Atomic uint32_t asleep;                        /* threads that have announced sleep */
+    pthread_mutex_t lock;                           /* for sleeping */
     pthread_cond_t wake;
 } ash_cpu;
 

@@ -14,8 +14,7 @@ const char *ash_plan__step_name(const ash_step *step) {
 }
 
 /* Starting and ending a parallel run costs up to a microsecond, and operands that one core has written must
- * come to the other; a step that takes less than two on one core, at rates that are exceeded there by half,
- * stays on the calling thread. */
+ * come to the other; a step that takes little more than that on one core stays on the calling thread. */
 bool ash_plan__is_parallel(const ash_plan *plan, const ash_step *step) {
     if (plan->threads <= 1 || step->kind == ASH_STEP_COPY) return false;
     int64_t least, most;
@@ -23,18 +22,18 @@ bool ash_plan__is_parallel(const ash_plan *plan, const ash_step *step) {
     if (most <= 1) return false;
     if (step->kind == ASH_STEP_CALL) return true; /* its chunks are the caller's wish */
     if (step->flops == 0 && step->bytes == 0) return true;
-    return ASH_MAX(step->flops / 64, step->bytes / 32) > 2000; /* nanoseconds */
+    const ash_costs *c = &plan->program->target.costs;
+    return ASH_MAX(step->flops / c->share_flops, step->bytes / c->share_bytes) > c->share_ns;
 }
 
 int64_t ash_plan__piece(const ash_plan *plan, const ash_step *step) {
-    const double look = 500e3; /* nanoseconds at rates in cache; a few times as many in earnest */
-    const double unit = 0.2;   /* nanoseconds of a unit of work */
+    const ash_costs *c = &plan->program->target.costs;
     int64_t least, most;
     ash_dims_bounds(plan->program->dims, step->chunks, &least, &most);
     if (most <= 0) return 0;
-    double cost = ASH_MAX(ash_schedule__cost(step), step->chunk_work * unit * (double)most);
-    if (cost <= 2 * look) return 0;
-    return ASH_MAX((int64_t)((double)most * look / cost), 1);
+    double cost = ASH_MAX(ash_schedule__cost(c, step), step->chunk_work * c->unit_ns * (double)most);
+    if (cost <= 2 * c->look_ns) return 0;
+    return ASH_MAX((int64_t)((double)most * c->look_ns / cost), 1);
 }
 
 /* Bytes that a copy moves: what its access says, but no more than the source has with the present

@@ -29,9 +29,12 @@ static void run(void *arg, void *const *buffers, int64_t begin, int64_t end, int
                      .end = end,
                      .chunks = c->chunks,
                      .cancel = c->plan->progress.cancel};
-    if (p->scratch)
-        call.scratch = (char *)buffers[p->n_ins + p->n_outs] +
-                       worker * (int64_t)ash_align_up((uint64_t)p->scratch, 64);
+    if (p->scratch) {
+        const ash_program *program = c->plan->program;
+        uint32_t buffer = program->steps.at[c->step].buffers[p->n_ins + p->n_outs];
+        call.scratch =
+            (char *)buffers[p->n_ins + p->n_outs] + worker * (int64_t)program->buffers.at[buffer].bytes;
+    }
     ash_diag why;
     if (ash_function__run(p->function, &call, &why) != ASH_OK) fail(c, &why);
 }

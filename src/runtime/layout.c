@@ -535,7 +535,8 @@ ash_status ash_layout__create(ash_context *context, const ash_program *program,
                               ash_layout *out, ash_diag *diag) {
     const ash_allocator *a = ash_context__allocator(context);
     size_t n = program->buffers.len, clocks = schedule->streams > 1 ? n * schedule->streams : 0;
-    *out = (ash_layout){.allocator = a, .count = n, .weights_align = 64, .staging_align = 64};
+    const uint64_t align = (uint64_t)program->target.costs.align_bytes;
+    *out = (ash_layout){.allocator = a, .count = n, .weights_align = align, .staging_align = align};
     struct work w = {.program = program,
                      .allocator = a,
                      .layout = out,
