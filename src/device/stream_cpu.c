@@ -360,7 +360,7 @@ static ash_status create(ash_context *context, const ash_streams_options *option
     const ash_allocator *a = ash_context__allocator(context);
     *out = NULL;
     ASH_FAIL_IF(options->streams == 0, diag, ASH_ERROR_INVALID_ARGUMENT, "no streams are asked for");
-    ash_cpu *cpu = a->alloc(a->user, sizeof *cpu, ASH_LINE_BYTES);
+    ash_cpu *cpu = a->alloc(a->user, sizeof *cpu, ASH_CPU_LINE);
     if (!cpu) return ASH_NO_MEMORY(diag);
     memset(cpu, 0, sizeof *cpu);
     cpu->context = context;

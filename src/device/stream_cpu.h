@@ -12,6 +12,8 @@
 #include "base/pool.h"
 #include "stream.h"
 
+enum { ASH_CPU_LINE = ASH_LINE_BYTES }; /* bytes that two threads should not write both */
+
 /* An event is a place in a stream: happened when the stream has passed so many records. */
 typedef struct ash_cpu_mark {
     uint32_t stream, count;
@@ -50,9 +52,9 @@ typedef struct ash_cpu {
     struct ash_cpu_stream *streams;
     int64_t ended; /* the last round, on the monotonic clock */
     int64_t work;  /* nanoseconds that it would have taken one thread, or about that */
-    _Alignas(ASH_LINE_BYTES) _Atomic uint32_t left; /* streams that are not over */
-    _Atomic uint32_t asleep;                        /* threads that have announced sleep */
-    pthread_mutex_t lock;                           /* for sleeping */
+    _Alignas(ASH_CPU_LINE) _Atomic uint32_t left; /* streams that are not over */
+    _Atomic uint32_t asleep;                      /* threads that have announced sleep */
+    pthread_mutex_t lock;                         /* for sleeping */
     pthread_cond_t wake;
 } ash_cpu;
 

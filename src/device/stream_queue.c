@@ -23,24 +23,24 @@ enum { NO_EVENT = UINT32_MAX, OVER = UINT32_MAX - 1 };
 
 /* A launch that several threads run, while its stream waits for it. */
 struct shared {
-    _Alignas(ASH_LINE_BYTES) _Atomic uint64_t work; /* number of the launch << 32 | chunks not taken */
+    _Alignas(ASH_CPU_LINE) _Atomic uint64_t work; /* number of the launch << 32 | chunks not taken */
     _Atomic(const ash_launch *) launch; /* the rest describes it: written before `work`, and constant until
                                            all chunks are done */
     _Atomic uint32_t units;
-    _Alignas(ASH_LINE_BYTES) _Atomic uint32_t done; /* chunks that have run */
-    _Atomic uint32_t threads;                       /* that ran some */
+    _Alignas(ASH_CPU_LINE) _Atomic uint32_t done; /* chunks that have run */
+    _Atomic uint32_t threads;                     /* that ran some */
 };
 
 struct ash_cpu_stream {
     /* what threads without work look at */
-    _Alignas(ASH_LINE_BYTES) atomic_bool held;        /* a thread runs its commands */
-    _Atomic uint32_t waits;                           /* event that it waits for, NO_EVENT or OVER */
-    atomic_bool busy;                                 /* held, and its thread does not wait for an event */
-    _Alignas(ASH_LINE_BYTES) _Atomic uint32_t passed; /* records, in this round */
+    _Alignas(ASH_CPU_LINE) atomic_bool held;        /* a thread runs its commands */
+    _Atomic uint32_t waits;                         /* event that it waits for, NO_EVENT or OVER */
+    atomic_bool busy;                               /* held, and its thread does not wait for an event */
+    _Alignas(ASH_CPU_LINE) _Atomic uint32_t passed; /* records, in this round */
     /* of the thread that holds it */
-    _Alignas(ASH_LINE_BYTES) uint32_t next; /* command to run */
-    uint32_t overlapped;                    /* as in ash_streams_counts */
-    _Atomic uint64_t done;                  /* launches and copies that are over, since it was made */
+    _Alignas(ASH_CPU_LINE) uint32_t next; /* command to run */
+    uint32_t overlapped;                  /* as in ash_streams_counts */
+    _Atomic uint64_t done;                /* launches and copies that are over, since it was made */
     struct shared shared;
 };
 
@@ -402,7 +402,7 @@ void ash_cpu__free_streams(ash_cpu *cpu) {
 ash_status ash_cpu__make_streams(ash_cpu *cpu, ash_diag *diag) {
     const ash_allocator *a = cpu->allocator;
     size_t bytes = cpu->n_streams * sizeof *cpu->streams;
-    cpu->streams = a->alloc(a->user, bytes, ASH_LINE_BYTES);
+    cpu->streams = a->alloc(a->user, bytes, ASH_CPU_LINE);
     if (!cpu->streams) return ASH_NO_MEMORY(diag);
     memset(cpu->streams, 0, bytes);
     return ASH_OK;
