@@ -2,7 +2,6 @@
 /* The numbers of machines: the table of processors, and what follows from a target's names. */
 #include "target.h"
 
-#include <stdio.h>
 #include <unistd.h>
 
 const ash_costs ash_costs__cpu = {
@@ -78,6 +77,7 @@ ash_status ash_target__check_runs(const ash_target *machine, const ash_target *t
     ASH_FAIL_IF(target->kind != machine->kind || strncmp(machine->triple, target->triple, arch + 1) != 0,
                 diag, ASH_ERROR_UNSUPPORTED, "this machine is %s and cannot run code for %s",
                 machine->triple, target->triple);
+    if (strcmp(machine->features, target->features) == 0) return ASH_OK; /* nearly always */
     for (const char *at = target->features; *at;) {
         size_t len = strcspn(at, ",");
         ASH_FAIL_IF(at[0] == '+' && !ash_target__has(machine, at + 1, len - 1), diag, ASH_ERROR_UNSUPPORTED,
