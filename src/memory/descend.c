@@ -7,12 +7,12 @@
  *   failed  ----------------  with as many nodes nothing was found here; halfway to it at most
  *   floor   ----------------  the goal, or what is proven
  *
- * How hard a capacity is nobody knows before, only that a lower one is harder. So tries begin with few nodes
- * and long steps; where they fail, first the steps become shorter, and when nothing is left between the peak
- * and what failed, a new round begins with twice the nodes a little below the peak. So a budget of any size
- * goes to capacities that are about as hard as it can solve, and none of it to a bound that cannot be met
- * before what is easier has been tried. An eighth goes to the floor all the same: some problems are easier
- * where they are tight. Where a capacity is the goal, seven eighths do.
+ * How hard a capacity is nobody knows before, only that a lower one is harder. So tries begin with few
+ * nodes and long steps; where they fail, first the steps become shorter, and when nothing is left between
+ * the peak and what failed, a new round begins with twice the nodes a little below the peak. So a budget of
+ * any size goes to capacities that are about as hard as it can solve, and none of it to a bound that cannot
+ * be met before what is easier has been tried. An eighth goes to the floor all the same: some problems are
+ * easier where they are tight. Where a capacity is the goal, seven eighths do.
  *
  * The columns that no item joins to the next part a pack into components. The highest is the one to lower.
  *
@@ -24,7 +24,7 @@
 static const uint64_t MOST_PAIRS = UINT64_C(1) << 25; /* of a component that the valley search takes */
 enum { COARSEST = 512, FINEST = 1 << 14 };            /* grains to the load */
 enum { LEVELS = 7 };                                  /* the most there are, that of whole units included */
-enum { GLANCE_DIVE = 3500, DIVE = 7000 };             /* nodes of the shortest dive */
+enum { GLANCE_DIVE = 3500, DIVE = 4000 };             /* nodes of the shortest dive */
 
 /* A component with sizes in grains. */
 typedef struct level {
