@@ -117,12 +117,14 @@ typedef struct ash_memory_options {
                                   comparison */
     ash_memory_mode mode;
     ash_memory_strategy strategy; /* mode arena only */
-    uint64_t node_budget;         /* search steps over all arenas; 0: the default, about a second */
+    uint64_t node_budget;         /* search steps over all arenas; 0: the default, about a second. With a
+                                     capacity up to three times as many are spent on it first */
     uint64_t
         time_limit_ns; /* nanoseconds for the search, or 0: none. With one, plans may differ between runs */
     uint64_t
         capacity; /* bytes that each arena may take, or 0: no limit. The search ends at the first packing
-                     that fits; when none is found the call fails and names the smallest size found */
+                     that fits; when none is found the call fails and names the smallest size found,
+                     which is never above what the same options find without a capacity */
     ash_progress progress; /* of the search: told about every millisecond */
 } ash_memory_options;
 

@@ -46,11 +46,33 @@ typedef enum ash_memory__verdict {
 
 enum { ASH_MEMORY__VALLEY_ITEMS = 4096 }; /* the most items that the valley search takes */
 
+/* The tables of a valley search over a field, which is borrowed, and what it has learned of it. */
+typedef struct ash_memory__valley ash_memory__valley;
+ash_status ash_memory__valley_create(const ash_allocator *allocator, const ash_memory__field *field,
+                                     ash_memory__valley **out, ash_diag *diag);
+/* NULL is allowed. */
+void ash_memory__valley_destroy(ash_memory__valley *valley);
 /* Looks for a packing under `capacity` (below 2^31 units, at least the field's bound) for at most `nodes`
- * steps: found, with `offsets`; refuted, when there is none; or unknown. */
-ash_status ash_memory__valley(const ash_allocator *allocator, const ash_memory__field *field,
-                              uint64_t capacity, ash_memory__budget *budget, uint64_t nodes,
-                              uint64_t *offsets, ash_memory__verdict *verdict, ash_diag *diag);
+ * steps, `dive` of them or a multiple between restarts: found, with `offsets`; refuted, when there is
+ * none; or unknown. What it learns of the columns it keeps from one try to the next. */
+ash_status ash_memory__valley_try(ash_memory__valley *valley, uint64_t capacity, ash_memory__budget *budget,
+                                  uint64_t nodes, uint64_t dive, uint64_t *offsets,
+                                  ash_memory__verdict *verdict, ash_diag *diag);
+
+/* A pack without pinned items and clocks on its way down: its components, and what was learned of them.
+ * All is borrowed. */
+typedef struct ash_memory__descent ash_memory__descent;
+ash_status ash_memory__descent_create(const ash_allocator *allocator, const ash_memory__pack *pack,
+                                      uint64_t goal, ash_memory__budget *budget, uint64_t *best,
+                                      ash_memory__descent **out, ash_diag *diag);
+/* NULL is allowed. */
+void ash_memory__descent_destroy(ash_memory__descent *descent);
+/* Most problems that can be solved take no more than a small share of the budget. Where there is room
+ * above the bound, the bound comes first, for an even smaller one: a tight problem leaves less to choose.
+ * *proven, in and out: no packing is lower. */
+ash_status ash_memory__glance(ash_memory__descent *descent, uint64_t *proven, ash_diag *diag);
+/* Lowers the packing in `best` until it is at the goal, or at what is proven, or the budget is spent. */
+ash_status ash_memory__descend(ash_memory__descent *descent, uint64_t *proven, ash_diag *diag);
 
 /* Lowers the packing in `best`, whose peak is *peak, until that is at most `goal` (which is at least the
  * load) or the budget is spent. *proven: no packing is lower. */

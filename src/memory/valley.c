@@ -21,7 +21,6 @@
  * capacities below 2^31 units. */
 #include "search.h"
 
-enum { STEP = 3500 };           /* nodes of the shortest dive */
 enum { SLOTS_PER_NODE = 8192 }; /* items over columns that a node of the budget pays for */
 
 typedef struct change {
@@ -34,7 +33,7 @@ typedef enum outcome { FOUND, REFUTED, SPENT, NO_MEMORY } outcome;
 /* Four lowest offsets at a time. */
 typedef int32_t lane4 __attribute__((vector_size(16)));
 
-typedef struct valley {
+struct ash_memory__valley {
     const ash_allocator *allocator;
     const ash_memory__field *field;
     uint32_t capacity;
@@ -61,8 +60,10 @@ typedef struct valley {
     ASH_VEC(uint32_t) queue;
     ASH_VEC(uint64_t) rank; /* of the candidates in the queue */
     uint64_t random, nodes;
+    uint32_t turn; /* dives that found nothing so far, whatever the capacity: they choose the weights */
     ash_memory__budget *budget;
-} valley;
+};
+typedef ash_memory__valley valley;
 
 static const int32_t LAID = INT32_MAX;
 
@@ -508,28 +509,44 @@ static void free_tables(valley *v) {
     ash_mem_free(a, v->floor, f->columns, sizeof *v->floor);
 }
 
-ash_status ash_memory__valley(const ash_allocator *a, const ash_memory__field *f, uint64_t capacity,
-                              ash_memory__budget *budget, uint64_t nodes, uint64_t *offsets,
-                              ash_memory__verdict *verdict, ash_diag *diag) {
-    valley v = {
-        .allocator = a, .field = f, .capacity = (uint32_t)capacity, .offsets = offsets, .budget = budget};
-    ash_status status = ASH_OK;
+ash_status ash_memory__valley_create(const ash_allocator *a, const ash_memory__field *f,
+                                     ash_memory__valley **out, ash_diag *diag) {
+    valley *v = *out = ash_mem_calloc(a, 1, sizeof *v);
+    if (!v) return ASH_NO_MEMORY(diag);
+    v->allocator = a;
+    v->field = f;
+    if (make_tables(v)) return ASH_OK;
+    ash_memory__valley_destroy(v);
+    *out = NULL;
+    return ASH_NO_MEMORY(diag);
+}
+
+void ash_memory__valley_destroy(ash_memory__valley *v) {
+    if (!v) return;
+    free_tables(v);
+    ash_mem_free(v->allocator, v, 1, sizeof *v);
+}
+
+ash_status ash_memory__valley_try(ash_memory__valley *v, uint64_t capacity, ash_memory__budget *budget,
+                                  uint64_t nodes, uint64_t dive, uint64_t *offsets,
+                                  ash_memory__verdict *verdict, ash_diag *diag) {
+    uint64_t cost = 1 + v->slots_count / SLOTS_PER_NODE;
+    v->capacity = (uint32_t)capacity;
+    v->offsets = offsets;
+    v->budget = budget;
     *verdict = ASH_MEMORY__UNKNOWN;
-    ASH_FAIL_IF_DONE(!make_tables(&v), diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
-    uint64_t cost = 1 + v.slots_count / SLOTS_PER_NODE;
-    for (uint32_t dive = 0; nodes && *verdict == ASH_MEMORY__UNKNOWN && !ash_memory__spent(budget);
-         dive++) {
-        uint64_t step = STEP * luby(dive / 4 + 1);
-        uint64_t share = ASH_MIN(ASH_MIN(nodes, budget->nodes / cost + 1), step);
-        v.nodes = share;
-        restart(&v, dive);
-        outcome o = solve_parts(&v, 0, f->columns);
-        ASH_FAIL_IF_DONE(o == NO_MEMORY, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
-        if (o != SPENT) *verdict = o == FOUND ? ASH_MEMORY__FOUND : ASH_MEMORY__REFUTED;
-        nodes -= share - v.nodes;
-        ash_memory__spend(budget, (share - v.nodes) * cost + 1);
+    for (uint32_t k = 0; nodes && *verdict == ASH_MEMORY__UNKNOWN && !ash_memory__spent(budget); k++) {
+        uint64_t share = ASH_MIN(ASH_MIN(nodes, budget->nodes / cost + 1), dive * luby(k / 4 + 1));
+        v->nodes = share;
+        restart(v, v->turn);
+        outcome o = solve_parts(v, 0, v->field->columns);
+        ASH_FAIL_IF(o == NO_MEMORY, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+        if (o == SPENT)
+            v->turn++;
+        else
+            *verdict = o == FOUND ? ASH_MEMORY__FOUND : ASH_MEMORY__REFUTED;
+        nodes -= share - v->nodes;
+        ash_memory__spend(budget, (share - v->nodes) * cost + 1);
     }
-done:
-    free_tables(&v);
-    return status;
+    return ASH_OK;
 }
