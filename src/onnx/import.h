@@ -172,7 +172,8 @@ void ash_import__resolve(ash_import *im, ash_onnx_node *node);
 ash_value ash_import__fail(ash_import *im, ash_status code, const char *fmt, ...) ASH_PRINTF(3, 4);
 /* False after a failure, of the import or of what was built. */
 static inline bool ash_import__ok(ash_import *im) {
-    if (im->status == ASH_OK && im->graph) im->status = ash_graph_status(im->graph, &im->diag);
+    if (im->status == ASH_OK && im->graph && im->graph->status != ASH_OK)
+        im->status = ash_graph_status(im->graph, &im->diag);
     return im->status == ASH_OK;
 }
 

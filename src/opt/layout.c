@@ -213,8 +213,6 @@ static void finish(ash_layout *l) {
 ash_status ash_opt__layout(const ash_opt *opt, const ash_graph *from, ash_graph **out, ash_diag *diag) {
     ash_layout l = {.lanes = ASH_MIN_BLOCK};
     ash_arena arena;
-    if (!opt->target || ash_target_lanes(opt->target, 4) < ASH_MIN_BLOCK)
-        return ash_opt__dce(opt, from, out, diag);
     while (2 * l.lanes <= ASH_MIN((int64_t)ash_target_lanes(opt->target, 4), ASH_MAX_BLOCK)) l.lanes *= 2;
     ASH_TRY(ash_rewrite__begin(&l.rw, opt, from, diag));
     ash_arena_init(&arena, from->allocator);

@@ -4,11 +4,6 @@
  * runs once, in the prologue. */
 #include "layout.h"
 
-enum {
-    MIN_ROWS = 6, /* of a matrix product: with fewer, packing at every execution costs more than it saves */
-    IN_CACHE = 1 << 20 /* bytes of a weight that is still in the cache when it is read again */
-};
-
 /* --- convolutions --------------------------------------------------------------------------------- */
 
 typedef struct conv {
@@ -154,15 +149,16 @@ static bool lies_in_columns(const ash_graph *graph, ash_value b) {
 static bool read_columns(const ash_layout *l, const ash_node *node, columns *c) {
     const ash_type *a = ash_graph__type(l->rw.from, node->ins[0]),
                    *b = ash_graph__type(l->rw.from, node->ins[1]);
+    const ash_costs *costs = &l->rw.opt->target->costs;
     ash_dims *dims = l->rw.to->dims;
     int64_t min, max;
     if (a->dtype != ASH_F32 || b->rank >= ASH_MAX_RANK || ash_node_int(node, ASH_ATTR_B_BLOCK))
         return false;
     ash_dims_bounds(dims, a->dims[a->rank - 2], &min, &max);
-    bool small = ash_type_max_bytes(dims, b) <= IN_CACHE;
+    bool small = ash_type_max_bytes(dims, b) <= costs->pack_bytes;
     bool free = l->constant[node->ins[1]] && (small || !lies_in_columns(l->rw.from, node->ins[1]));
     c->n = b->dims[b->rank - 1];
-    if ((max < MIN_ROWS && !free) || c->n == 0) return false;
+    if ((max < costs->pack_rows && !free) || c->n == 0) return false;
     if (ash_dims_combine(dims, ASH_DIM_ADD, c->n, l->lanes - 1, &c->blocks, NULL) != ASH_OK ||
         ash_dims_combine(dims, ASH_DIM_DIV, c->blocks, l->lanes, &c->blocks, NULL) != ASH_OK ||
         ash_dims_combine(dims, ASH_DIM_MUL, c->blocks, l->lanes, &c->missing, NULL) != ASH_OK ||

@@ -109,6 +109,7 @@ ash_status ash_rewrite__begin(ash_rewrite *rw, const ash_opt *opt, const ash_gra
     *rw = (ash_rewrite){.opt = opt, .from = from, .diag = diag};
     ash_arena_init(&rw->scratch, a);
     ASH_TRY(ash_graph__derive(from, &rw->to, diag));
+    rw->to->internal |= opt->internal;
     rw->map = ash_mem_alloc(a, n, sizeof *rw->map);
     rw->uses = ash_mem_calloc(a, n, sizeof *rw->uses);
     if (!rw->map || !rw->uses) return ash_rewrite__abandon(rw, ASH_NO_MEMORY(diag));

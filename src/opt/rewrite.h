@@ -28,6 +28,7 @@ typedef struct ash_opt {
     const ash_graph *source;      /* the caller's graph: values of it are their own origin */
     const ash_target *target;     /* NULL: none */
     bool exact;                   /* leave out what may round differently */
+    bool internal;                /* the present pass may make forms of the target */
     bool *kept;                   /* per value of `source`: it must survive */
     const ash_progress *progress; /* or NULL */
     uint64_t pass, passes;        /* the present one, and how many there are */

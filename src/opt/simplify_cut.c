@@ -20,9 +20,7 @@ static slice read_slice(const ash_node *n) {
 }
 
 static ash_value make_slice(ash_rewrite *rw, ash_value x, const slice *s) {
-    ash_attr attrs[] = {ASH_ATTR_LIST(DIMS, s->dims, s->rank), ASH_ATTR_LIST(STARTS, s->starts, s->rank),
-                        ASH_ATTR_LIST(STEPS, s->steps, s->rank)};
-    return ash_build(rw->to, ASH_OP_SLICE, &x, 1, attrs, 3);
+    return ash_slice(rw->to, x, s->starts, s->steps, s->dims);
 }
 
 /* True when dim d of the operand, which has `dim` elements, comes through whole. */

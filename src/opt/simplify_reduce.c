@@ -174,16 +174,11 @@ static ash_value gather_known(ash_rewrite *rw, const ash_node *n) {
     ash_number index;
     ash_type x = ash_rewrite__type(rw, n->ins[0]), indices = ash_rewrite__type(rw, n->ins[1]), type = x;
     unsigned axis = (unsigned)ash_node_int(n, ASH_ATTR_AXIS);
-    int64_t starts[ASH_MAX_RANK] = {0}, steps[ASH_MAX_RANK];
     if (!ash_type_is_one(&indices) || !ash_rewrite__splat(rw, n->ins[1], &index)) return ASH_NO_VALUE;
     if (!ash_dim_is_const(x.dims[axis]) || x.dims[axis] == 0) return ASH_NO_VALUE;
     int64_t i = index.i < 0 ? index.i + x.dims[axis] : index.i;
-    starts[axis] = ASH_MIN(ASH_MAX(i, 0), x.dims[axis] - 1);
-    x.dims[axis] = 1;
-    for (unsigned d = 0; d < x.rank; d++) steps[d] = 1;
-    ash_attr attrs[] = {ASH_ATTR_LIST(DIMS, x.dims, x.rank), ASH_ATTR_LIST(STARTS, starts, x.rank),
-                        ASH_ATTR_LIST(STEPS, steps, x.rank)};
-    ash_value y = ash_build(rw->to, ASH_OP_SLICE, n->ins, 1, attrs, 3);
+    ash_dim at = ASH_MIN(ASH_MAX(i, 0), x.dims[axis] - 1);
+    ash_value y = ash_slice_axis(rw->to, n->ins[0], axis, at, 1);
     type.rank = x.rank - 1 + indices.rank;
     for (unsigned d = 0; d < indices.rank; d++) type.dims[axis + d] = 1;
     for (unsigned d = axis + 1; d < x.rank; d++) type.dims[d - 1 + indices.rank] = x.dims[d];

@@ -116,9 +116,7 @@ static ash_value slice_of_broadcast(ash_rewrite *rw, const ash_node *n) {
         step[d] = repeats ? 1 : steps[d + lead];
         size[d] = repeats ? 1 : dims->list[d + lead];
     }
-    ash_attr attrs[] = {ASH_ATTR_LIST(DIMS, size, source.rank), ASH_ATTR_LIST(STARTS, start, source.rank),
-                        ASH_ATTR_LIST(STEPS, step, source.rank)};
-    ash_value x = ash_build(rw->to, ASH_OP_SLICE, inner.ins, 1, attrs, 3);
+    ash_value x = ash_slice(rw->to, inner.ins[0], start, step, size);
     return ash_broadcast_to(rw->to, x, dims->list, full.rank);
 }
 

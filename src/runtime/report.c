@@ -106,6 +106,10 @@ ash_status ash_plan_prologue_access(const ash_plan *plan, size_t index, size_t a
 
 /* --- kernels, modes, numbers ------------------------------------------------------------------ */
 
+ash_device *ash_plan_device(const ash_plan *plan) {
+    return plan ? plan->device : NULL;
+}
+
 size_t ash_plan_kernel_count(const ash_plan *plan) {
     return plan ? plan->program->nests.len : 0;
 }
@@ -146,10 +150,10 @@ ash_plan_report ash_plan_describe(const ash_plan *plan) {
     pthread_mutex_lock((pthread_mutex_t *)&plan->lock);
     ash_plan_report report = plan->report;
     report.originals = count_originals(plan);
-    report.overlapped = plan->streams->counts(plan->streams).overlapped;
+    report.overlapped = plan->streams->class->counts(plan->streams).overlapped;
     pthread_mutex_unlock((pthread_mutex_t *)&plan->lock);
     report.mode = plan->mode;
-    if (plan->mode == ASH_MODE_GRAPH) report.captured = plan->streams->captured(plan->capture);
+    if (plan->mode == ASH_MODE_GRAPH) report.captured = plan->streams->class->captured(plan->capture);
     report.streams = streams_used(&plan->schedule);
     report.events = plan->schedule.n_events;
     report.waits = plan->schedule.n_waits;
