@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Attributes of ai.onnx.ml that are wrong, on purpose or not, and what needs strings or maps: each is an error
- * that says what, and names the node. */
+/* Attributes of ai.onnx.ml that are wrong, on purpose or not, and what needs strings or maps: each is an
+ * error that says what, and names the node. */
 #include "testing.h"
 
 #include "ashlar/onnx.h"

@@ -266,6 +266,11 @@ def ml_tree_ensemble():
          nodes_trueleafs=[0, 1, 1, 1], nodes_falsenodeids=[2, 2, 3, 5], nodes_falseleafs=[1, 0, 1, 1],
          nodes_missing_value_tracks_true=[1, 0, 0, 1], membership_values=tensor([3, -1, 2, 0, -3, nan, 1, nan, -2, 2, nan]),
          leaf_targetids=[0, 1, 2, 0, 1, 2], leaf_weights=tensor([1, 10, 100, 1000, 3, 7]), aggregate_function=1)
+    # many shallow trees beside few deep ones
+    n.op("TreeEnsemble", "h", n_targets=1, tree_roots=[2] * 40 + [0] * 3 + [2] * 40, nodes_modes=tensor([0, 3, 1], np.uint8),
+         nodes_featureids=[0, 1, 3], nodes_splits=tensor([0.5, -1, 1]), nodes_truenodeids=[1, 0, 2], nodes_trueleafs=[0, 1, 1],
+         nodes_falsenodeids=[2, 1, 3], nodes_falseleafs=[0, 1, 1], leaf_targetids=[0] * 4,
+         leaf_weights=tensor([100, 300, 1, 2]), aggregate_function=1)
     return n.model(), [{"h": h}, {"h": h[:1]}]
 
 

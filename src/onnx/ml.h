@@ -30,8 +30,8 @@ ash_ml_ints ash_ml__ints(ash_import *im, const char *name);
 /* Refuses the attribute `name`, a list of strings, with what to do instead. */
 bool ash_ml__no_strings(ash_import *im, const char *name);
 
-/* Operand 0 as rows of features [n, f] of `dtype`; one row when it is a vector. `features`, unless 0, is how
- * many it must have. */
+/* Operand 0 as rows of features [n, f] of `dtype`; one row when it is a vector. `features`, unless 0, is
+ * how many it must have. */
 ash_value ash_ml__rows(ash_import *im, ash_dtype dtype, size_t features);
 /* A constant of these numbers. */
 ash_value ash_ml__constant(ash_import *im, ash_dtype dtype, const double *numbers, size_t rows,

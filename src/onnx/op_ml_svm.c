@@ -166,8 +166,8 @@ static ash_value square(ash_import *im, const double *at, size_t c) {
     return ash_ml__constant(im, ASH_F32, at, c, c);
 }
 
-/* q from the probabilities of the pairs [n, pairs]: r(i, j) is that of i against j, and r(j, i) the rest to 1.
- * q(i, j) is -r(i, j) * r(j, i), and q(i, i) the sum of r(j, i)^2 over the other j. */
+/* q from the probabilities of the pairs [n, pairs]: r(i, j) is that of i against j, and r(j, i) the rest to
+ * 1. q(i, j) is -r(i, j) * r(j, i), and q(i, i) the sum of r(j, i)^2 over the other j. */
 static ash_value coupled(ash_import *im, ash_value pairs, size_t c) {
     const ash_type numbers = {.dtype = ASH_I64, .rank = 2, .dims = {(ash_dim)c, (ash_dim)c}};
     int64_t *at = ash_arena_alloc(im->scratch, c * c, sizeof *at);
@@ -220,10 +220,10 @@ static void round_of(ash_import *im, coupling *k) {
     k->p = ash_select(im->graph, done, k->p, p);
 }
 
-/* Probabilities [n, classes] from the decisions of the pairs: Platt's sigmoid for each pair, and those of the
- * classes that agree with them best (Wu, Lin and Weng, "Probability estimates for multi-class classification by
- * pairwise coupling", 2004, their second method). The iteration ends row by row at an error that is not
- * small, so that its steps are part of the result: they are the same here, unrolled. */
+/* Probabilities [n, classes] from the decisions of the pairs: Platt's sigmoid for each pair, and those of
+ * the classes that agree with them best (Wu, Lin and Weng, "Probability estimates for multi-class
+ * classification by pairwise coupling", 2004, their second method). The iteration ends row by row at an
+ * error that is not small, so that its steps are part of the result: they are the same here, unrolled. */
 static ash_value probabilities(ash_import *im, const machine *m, ash_value scores) {
     const double least = 1.0e-7;
     if (m->classes > MOST_COUPLED)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* ai.onnx.ml: the attributes of tree ensembles, in their two spellings, and what becomes of their scores. */
+/* ai.onnx.ml: the attributes of tree ensembles, in their two spellings, and what scores become. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -301,6 +301,10 @@ static ash_value table(ash_import *im, ash_dtype dtype, size_t n, const int64_t 
     return ints ? ash_build__ints(im->graph, &type, ints) : ash_build__floats(im->graph, &type, floats);
 }
 
+typedef struct tables {
+    ash_value feature, pair, threshold;
+} tables;
+
 /* What the tests read: the rows, the negated rows, or both side by side. */
 static ash_value read_rows(builder *b, ash_value x) {
     ash_import *im = b->im;
@@ -309,8 +313,28 @@ static ash_value read_rows(builder *b, ash_value x) {
     return b->plain ? ash_concat(im->graph, both, 2, 1) : both[1];
 }
 
-/* The leaves' slots, [rows, groups, each]: trees are numbered through the groups. */
-static ash_value walk(builder *b, ash_value x, const slots *s, size_t groups, unsigned depth) {
+/* A step of all trees whose slots these are. */
+static ash_value step(ash_import *im, ash_value x, ash_value slot, const tables *t) {
+    ash_value number = ash_gather_elements(im->graph, x, ash_gather(im->graph, t->feature, slot, 0), 2);
+    ash_value passes = ash_le(im->graph, number, ash_gather(im->graph, t->threshold, slot, 0));
+    return ash_add(im->graph, ash_gather(im->graph, t->pair, slot, 0),
+                   ash_cast(im->graph, passes, ASH_I32));
+}
+
+/* How many trees of a group, the deepest of which are its first, have more tests than `depth` behind each
+ * other: the most of all groups. */
+static size_t deeper(const builder *b, size_t groups, size_t n, unsigned depth) {
+    const ash_trees *t = b->t;
+    size_t each = t->n_roots / groups, most = 0;
+    for (size_t g = 0; g < groups; g++)
+        while (most < n && b->tests.at[b->entry[t->roots[g * each + most]]].depth > depth) most++;
+    return most;
+}
+
+/* The leaves' slots, [rows, groups, each]: trees are numbered through the groups. Trees that have come to
+ * their leaves are left behind, where they are many. */
+static ash_value walk(builder *b, ash_value x, const slots *s, size_t groups) {
+    enum { MOST_PARTS = 64, MANY = 64 /* trees */ };
     ash_import *im = b->im;
     const ash_dim trees = (ash_dim)b->t->n_roots, each = trees / (ash_dim)groups;
     const ash_dim apart[] = {1, (ash_dim)groups, each};
@@ -318,18 +342,21 @@ static ash_value walk(builder *b, ash_value x, const slots *s, size_t groups, un
     x = read_rows(b, x);
     const ash_dim wide[] = {all[0], (ash_dim)groups, ash_import__type(im, x).dims[1]};
     x = ash_broadcast_to(im->graph, ash_build__insert_axis(im->graph, x, 1), wide, 3);
-    ash_value feature = table(im, ASH_I32, s->n, s->feature, NULL),
-              pair = table(im, ASH_I32, s->n, s->pair, NULL),
-              threshold = table(im, b->t->dtype, s->n, NULL, s->threshold);
-    ash_value slot = ash_iota(im->graph, ASH_I32, &trees, 1, 0);
+    const tables t = {table(im, ASH_I32, s->n, s->feature, NULL), table(im, ASH_I32, s->n, s->pair, NULL),
+                      table(im, b->t->dtype, s->n, NULL, s->threshold)};
+    ash_value slot = ash_iota(im->graph, ASH_I32, &trees, 1, 0), parts[MOST_PARTS];
     slot = ash_broadcast_to(im->graph, ash_reshape(im->graph, slot, apart, 3), all, 3);
-    for (unsigned i = 0; i < depth && ash_import__ok(im); i++) {
-        ash_value number = ash_gather_elements(im->graph, x, ash_gather(im->graph, feature, slot, 0), 2);
-        ash_value passes = ash_le(im->graph, number, ash_gather(im->graph, threshold, slot, 0));
-        slot =
-            ash_add(im->graph, ash_gather(im->graph, pair, slot, 0), ash_cast(im->graph, passes, ASH_I32));
+    size_t n = (size_t)each, first = MOST_PARTS; /* trees that go on; the first of `parts` */
+    for (unsigned depth = 0; n && ash_import__ok(im); depth++) {
+        size_t left = deeper(b, groups, n, depth);
+        if (left == 0 || (left <= n - n / 4 && (n - left) * groups >= MANY && first > 1)) {
+            parts[--first] = ash_slice_axis(im->graph, slot, 2, (ash_dim)left, (ash_dim)(n - left));
+            slot = left ? ash_slice_axis(im->graph, slot, 2, 0, (ash_dim)left) : slot;
+            n = left;
+        }
+        if (n) slot = step(im, x, slot, &t);
     }
-    return slot;
+    return ash_import__ok(im) ? ash_concat(im->graph, &parts[first], MOST_PARTS - first, 2) : ASH_NO_VALUE;
 }
 
 /* --- trees for one target each -------------------------------------------------------------------- */
@@ -376,6 +403,30 @@ static bool group_by_target(builder *b) {
     return true;
 }
 
+typedef struct ranked {
+    uint32_t root, depth;
+    size_t position;
+} ranked;
+
+static int by_depth(const void *a, const void *b) {
+    const ranked *x = a, *y = b;
+    if (x->depth != y->depth) return x->depth < y->depth ? 1 : -1;
+    return x->position < y->position ? -1 : x->position > y->position;
+}
+
+/* Puts the deepest trees of each group first. */
+static void sort_by_depth(builder *b, size_t groups) {
+    ash_trees *t = b->t;
+    size_t each = t->n_roots / groups;
+    ranked *list = ash_arena_alloc(b->im->scratch, t->n_roots, sizeof *list);
+    b->failed |= !list;
+    if (b->failed) return;
+    for (size_t r = 0; r < t->n_roots; r++)
+        list[r] = (ranked){t->roots[r], b->tests.at[b->entry[t->roots[r]]].depth, r};
+    for (size_t g = 0; g < groups; g++) qsort(&list[g * each], each, sizeof *list, by_depth);
+    for (size_t r = 0; r < t->n_roots; r++) t->roots[r] = list[r].root;
+}
+
 static ash_value aggregated(builder *b, const slots *s, ash_value leaves, size_t groups) {
     ash_import *im = b->im;
     const ash_trees *t = b->t;
@@ -414,6 +465,7 @@ static ash_value lower(builder *b) {
     size_t groups = group_by_target(b) ? t->targets : 1, columns = t->targets / groups;
     int64_t *column = ash_arena_alloc(im->scratch, t->targets, sizeof *column);
     slots s;
+    sort_by_depth(b, groups);
     b->failed |= !column;
     if (b->failed) return ASH_NO_VALUE;
     for (size_t k = 0; k < t->targets; k++) column[k] = columns == 1 ? 0 : (int64_t)k;
@@ -421,7 +473,7 @@ static ash_value lower(builder *b) {
         b->failed = true;
         return ASH_NO_VALUE;
     }
-    return aggregated(b, &s, walk(b, x, &s, groups, depth), groups);
+    return aggregated(b, &s, walk(b, x, &s, groups), groups);
 }
 
 ash_value ash_trees__lower(ash_import *im, ash_trees *trees) {
