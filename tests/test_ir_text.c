@@ -98,8 +98,8 @@ static void internal_forms_need_their_mark(void **state) {
     fixture *f = *state;
     static const char *const nodes[] = {
         "%2: f32[3, 5] = matmul(%0, %1) n=5 b_block=4\n",
-        "%2: f32[1, 1, 2, 2, 4] = conv(%0, %1) before=[0, 0] after=[0, 0] strides=[1, 1] dilations=[1, 1] "
-        "groups=1 o=0 x_block=0 y_block=4 w_block=0\n",
+        ("%2: f32[1, 1, 2, 2, 4] = conv(%0, %1) before=[0, 0] after=[0, 0] strides=[1, 1] dilations=[1, 1] "
+         "groups=1 o=0 x_block=0 y_block=4 w_block=0\n"),
         "%2: f32[1, 1, 4, 4, 4] = winograd(%0, %1) before=[1, 1] after=[1, 1] o=4 y_block=4 tile=2\n",
     };
     static const char *const leaves[] = {
