@@ -23,7 +23,7 @@ static int tear_down(void **state) {
 
 /* --- attributes ----------------------------------------------------------------------------------- */
 
-enum { FLOATS = 6, INTS = 7, STRINGS = 8, TENSOR = 4, LONGEST = 1040 };
+enum { INT = 2, FLOATS = 6, INTS = 7, STRINGS = 8, TENSOR = 4, LONGEST = 1040 };
 
 /* A list as a text: numbers, or modes. */
 typedef struct attribute {
@@ -177,6 +177,12 @@ static void test_trees(void **state) {
     }
     node = (bytes){.len = 0};
     refused(&node, "TreeEnsembleRegressor", "0 trees for 1 targets");
+    /* a small file that asks for much memory */
+    bytes targets = {.len = 0};
+    put_int(&targets, 3, INT32_MAX);
+    node = tree(-1, NULL);
+    put_attr(&node, "n_targets", INT, &targets);
+    refused(&node, "TreeEnsembleRegressor", "weights for 2147483647 targets");
     /* two tests with the same children: shared, not a cycle */
     node = tree(NO, "2 3 0 0 0");
     assert_int_equal(import(&node, "TreeEnsembleRegressor"), ASH_OK);

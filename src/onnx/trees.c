@@ -219,7 +219,7 @@ static double aggregate(const ash_trees *t, double a, double b) {
 }
 
 /* A row of weights per leaf, and in `row` which one is a node's. */
-static double *leaf_rows(builder *b, uint32_t *row, size_t columns, const int64_t *column) {
+static double *leaf_rows(builder *b, uint32_t *row, size_t columns) {
     const ash_trees *t = b->t;
     size_t leaves = 0;
     for (size_t i = 0; i < t->n_nodes; i++)
@@ -230,7 +230,7 @@ static double *leaf_rows(builder *b, uint32_t *row, size_t columns, const int64_
     for (size_t i = 0; i < t->n_weights; i++) {
         const ash_tree_weight *w = &t->weights[i];
         if (t->nodes[w->node].mode != TREE_LEAF) continue; /* old converters write such */
-        double *at = &rows[row[w->node] * columns + (size_t)column[w->target]];
+        double *at = &rows[row[w->node] * columns + (columns == 1 ? 0 : (size_t)w->target)];
         *at = aggregate(t, *at, w->weight);
     }
     return rows;
@@ -258,7 +258,7 @@ static void place(builder *b, size_t root, uint32_t *test_of, size_t *n) {
     }
 }
 
-static bool make_slots(builder *b, size_t columns, const int64_t *column, slots *out) {
+static bool make_slots(builder *b, size_t columns, slots *out) {
     ash_import *im = b->im;
     const ash_trees *t = b->t;
     uint64_t most = im->options->max_bytes ? im->options->max_bytes : (uint64_t)1 << 30;
@@ -270,7 +270,7 @@ static bool make_slots(builder *b, size_t columns, const int64_t *column, slots 
     }
     uint32_t *test_of = ash_arena_alloc(im->scratch, room, sizeof *test_of);
     uint32_t *row = ash_arena_alloc(im->scratch, t->n_nodes, sizeof *row);
-    double *rows = row ? leaf_rows(b, row, columns, column) : NULL;
+    double *rows = row ? leaf_rows(b, row, columns) : NULL;
     if (!test_of || !rows) return false;
     for (size_t r = 0; r < t->n_roots; r++) test_of[r] = b->entry[t->roots[r]];
     for (size_t r = 0; r < t->n_roots; r++) place(b, r, test_of, &n);
@@ -463,13 +463,10 @@ static ash_value lower(builder *b) {
         return ash_import__fail(im, ASH_ERROR_BUDGET, "a tree of %u tests behind each other, more than %d",
                                 depth, DEEPEST);
     size_t groups = group_by_target(b) ? t->targets : 1, columns = t->targets / groups;
-    int64_t *column = ash_arena_alloc(im->scratch, t->targets, sizeof *column);
     slots s;
     sort_by_depth(b, groups);
-    b->failed |= !column;
     if (b->failed) return ASH_NO_VALUE;
-    for (size_t k = 0; k < t->targets; k++) column[k] = columns == 1 ? 0 : (int64_t)k;
-    if (!make_slots(b, columns, column, &s)) {
+    if (!make_slots(b, columns, &s)) {
         b->failed = true;
         return ASH_NO_VALUE;
     }
