@@ -9,7 +9,7 @@
 enum { DLPACK_MAJOR = 1, DLPACK_MINOR = 0 };
 enum { DLPACK_CPU = 1, DLPACK_CUDA = 2, DLPACK_CUDA_HOST = 3 };
 /* Types of elements; named as the kinds of ashlar/dtypes.def where there is one. */
-enum { DLPACK_SIGNED, DLPACK_UNSIGNED, DLPACK_FLOAT, DLPACK_BFLOAT = 4, DLPACK_BOOL = 6 };
+enum { DLPACK_SIGNED = 0, DLPACK_UNSIGNED = 1, DLPACK_FLOAT = 2, DLPACK_BFLOAT = 4, DLPACK_BOOL = 6 };
 enum { DLPACK_READ_ONLY = 1, DLPACK_IS_COPIED = 2 };
 
 typedef struct DLTensor {

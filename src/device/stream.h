@@ -97,9 +97,7 @@ typedef enum ash_command_kind {
     ASH_COMMAND_HOST,
     ASH_COMMAND_FILL,
     ASH_COMMAND_RECORD,
-    ASH_COMMAND_WAIT,
-    ASH_COMMAND_STEPS = ASH_COMMAND_FILL,  /* kinds below are what executions count and time: steps */
-    ASH_COMMAND_WORKS = ASH_COMMAND_RECORD /* kinds below do something */
+    ASH_COMMAND_WAIT
 } ash_command_kind;
 
 typedef struct ash_command {
@@ -116,12 +114,14 @@ typedef struct ash_command {
     ash_timing *timing; /* of a step; NULL: nobody asks */
 } ash_command;
 
+/* What executions count and time. */
 static inline bool ash_command__is_step(const ash_command *command) {
-    return command->kind < ASH_COMMAND_STEPS;
+    return command->kind < ASH_COMMAND_FILL;
 }
 
+/* Whether it does something. */
 static inline bool ash_command__works(const ash_command *command) {
-    return command->kind < ASH_COMMAND_WORKS;
+    return command->kind < ASH_COMMAND_RECORD;
 }
 
 /* The first work of these; NULL when there is none. */

@@ -79,7 +79,7 @@ enum { ONE = 1 << 20 }; /* weights are fractions of it */
 static uint64_t base_weight(const ash_memory__field *f, uint32_t i, uint32_t rule) {
     const ash_memory__item *item = &f->items[i];
     uint64_t span = (uint64_t)(item->end - item->begin) * ONE / f->columns;
-    uint64_t size = item->size * ONE / f->largest, heaviest = 0;
+    uint64_t size = item->size * ONE / ASH_MAX(f->largest, 1), heaviest = 0;
     for (uint32_t c = item->begin; c < item->end && rule >= 6; c++)
         heaviest = ASH_MAX(heaviest, f->load[c]);
     switch (rule) {

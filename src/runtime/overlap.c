@@ -122,22 +122,19 @@ static bool find_read(const ash_plan *plan, const ash_plan_span *given, ash_plan
 enum { NAME = 96 };
 
 static void name_span(const ash_plan *plan, const ash_plan_span *span, char name[NAME]) {
-    const char *text = NULL, *kind = "memory";
-    switch (span->tenant) {
-    case ASH_TENANT_ARENA:
-        kind = plan->block.address ? "the arena that was bound" : "the plan's arena";
-        break;
-    case ASH_TENANT_STATES: kind = "the plan's states"; break;
-    case ASH_TENANT_WEIGHTS: kind = "the packed weights"; break;
-    case ASH_TENANT_SAVED: kind = "the outputs that the plan has kept"; break;
-    case ASH_TENANT_INPUT: kind = "input", text = ash_plan_input_name(plan, span->index); break;
-    case ASH_TENANT_CONSTANT:
-        text = plan->program->buffers.at[span->index].name;
-        kind = !text ? "a constant"
-               : plan->program->buffers.at[span->index].kind == ASH_BUFFER_STATE
-                   ? "the initial contents of state"
-                   : "parameter";
-        break;
+    static const char *const kinds[] = {[ASH_TENANT_ARENA] = "the plan's arena",
+                                        [ASH_TENANT_STATES] = "the plan's states",
+                                        [ASH_TENANT_WEIGHTS] = "the packed weights",
+                                        [ASH_TENANT_SAVED] = "the outputs that the plan has kept",
+                                        [ASH_TENANT_INPUT] = "input",
+                                        [ASH_TENANT_CONSTANT] = "a constant"};
+    const char *text = NULL, *kind = kinds[span->tenant];
+    if (span->tenant == ASH_TENANT_ARENA && plan->block.address) kind = "the arena that was bound";
+    if (span->tenant == ASH_TENANT_INPUT) text = ash_plan_input_name(plan, span->index);
+    if (span->tenant == ASH_TENANT_CONSTANT) {
+        const ash_buffer *buffer = &plan->program->buffers.at[span->index];
+        text = buffer->name;
+        if (text) kind = buffer->kind == ASH_BUFFER_STATE ? "the initial contents of state" : "parameter";
     }
     if (text)
         snprintf(name, NAME, "%s \"%.60s\"", kind, text);
