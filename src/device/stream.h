@@ -141,7 +141,7 @@ typedef struct ash_entry_place {
     const ash_cancel *cancel;           /* looked at before each command */
     _Atomic uint64_t *done;             /* counts steps that are over */
     const void *first;                  /* the first work; others lie at the same distances from it */
-    ash_work_fn run[ASH_COMMAND_WORKS]; /* per kind; of launches those that have parts */
+    ash_work_fn run[ASH_COMMAND_RECORD]; /* per kind; of launches those that have parts */
 } ash_entry_place;
 
 /* What a capture becomes on the CPU: one function that does all of it. false: the switch was on, and
