@@ -203,8 +203,8 @@ static void without_memory(void **state) {
     (void)state;
     ash_view *view;
     int failures = 0;
+    struct DLManagedTensorVersioned t = tensor();
     for (long after = 0;; after++, failures++) {
-        struct DLManagedTensorVersioned t = tensor();
         memory.fail_at = memory.count + after + 1;
         ash_status status = ash_view_from_dlpack(context, &t, &view, &diag);
         memory.fail_at = 0;

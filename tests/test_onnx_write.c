@@ -294,6 +294,7 @@ static void test_names_of_two_values(void **state) {
     ash_graph *g = new_graph();
     ash_graph_output(g, "x", input(g, "x", ASH_F32, 1, dims));
     round_trip(g, NULL, 0);
+    ash_graph_destroy(g);
     g = new_graph();
     ash_graph_output(g, "x", ash_neg(g, input(g, "x", ASH_F32, 1, dims)));
     assert_status(ash_onnx_write(g, in_folder("m.onnx"), NULL, &diag), ASH_ERROR_UNSUPPORTED);
