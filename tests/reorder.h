@@ -109,7 +109,8 @@ static inline bool reorder_run_launch(struct reorder_device *d, struct reorder_s
     uint32_t more = 1 + reorder_pick(d, 16);
     for (; more && s->done < chunks; more--, s->done++) {
         int64_t chunk = launch->begin + s->order[s->done];
-        launch->fn(launch->buffers, launch->vars, chunk, chunk + 1, reorder_pick(d, d->options.threads));
+        uint32_t worker = launch->parallel ? reorder_pick(d, d->options.threads) : 0;
+        launch->fn(launch->buffers, launch->vars, chunk, chunk + 1, worker);
     }
     return s->done >= chunks;
 }

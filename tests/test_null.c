@@ -27,9 +27,10 @@ static const char *const optional[] = {
     "ash_memory_order_search.report", "ash_memory_schedule_check.report",
     "ash_plan_bind_arena.memory",     "ash_plan_bind_input.type",
     "ash_plan_bind_weights.memory",   "ash_plan_release_all.released",
-    "ash_plan_set_input.type",        "ash_plan_set_parameter.type",
+    "ash_plan_set_input.type",        "ash_plan_release_originals.released",
+    "ash_plan_set_parameter.type",    "ash_reference_step.states",
     "ash_plan_set_state.type",        "ash_plan_release_intermediates.released",
-    "ash_reference_step.states",      "ash_tensor_create.name",
+    "ash_tensor_create.name",
 };
 
 /* Arguments named `options` that must be there all the same. */

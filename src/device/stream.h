@@ -38,7 +38,7 @@ typedef struct ash_launch {
     void *const *buffers;
     const int64_t *vars;
     int64_t begin, end; /* chunks */
-    bool parallel;      /* worth more than one thread */
+    bool parallel;      /* worth more than one thread; otherwise it runs on one, as worker 0 */
     int64_t piece;      /* most chunks to run before the switch is looked at again; 0: all */
     bool host;          /* a function of the host, whatever the device; it may call `stop` */
 } ash_launch;

@@ -234,7 +234,7 @@ static unsigned run_launch(ash_cpu *cpu, struct ash_cpu_stream *stream, const as
     if (chunks <= 0) return 1;
     if (launch->parallel && cpu->pool && chunks > 1 && chunks < UINT32_MAX)
         return run_shared(cpu, stream, launch, worker);
-    ash_cpu__run_range(cpu, launch, launch->begin, launch->end, worker);
+    ash_cpu__run_range(cpu, launch, launch->begin, launch->end, launch->parallel ? worker : 0);
     return 1;
 }
 
