@@ -191,6 +191,10 @@ void show_memory(const ash_plan_report *report) {
     if (r.order.searched)
         printf("  reordered    from %s: %u operations moved, %u computed again\n",
                show_bytes(r.order.given_size).text, r.order.moved, r.order.recomputed);
+    if (r.splits) printf("  split        kernels at %u results, for less memory\n", r.splits);
+    if (r.no_winograd || r.one_worker)
+        printf("  limited      %s%s%u operations on one thread\n", r.no_winograd ? "no Winograd" : "",
+               r.no_winograd ? ", " : "", r.one_worker);
     printf("  checked      %llu buffers, %llu accesses to %llu pieces of memory\n",
            (unsigned long long)r.check.buffers, (unsigned long long)r.replay.accesses,
            (unsigned long long)r.replay.pieces);

@@ -64,8 +64,10 @@ ASH_API const char *ash_plan_order_text(ash_plan_order order); /* "auto"; "?" ou
 /* Zeroed options are the defaults. */
 typedef struct ash_plan_options {
     ash_memory_options memory; /* planner mode and strategy, and what else the planner takes; `capacity` is
-                                  the most that the arena may take: prepare meets it, or fails with BUDGET
-                                  and names the smallest size found and what lies there at the peak.
+                                  the most that the arena may take: prepare meets it, if need be with
+                                  other orders, kernels that are split, without Winograd, or with operations
+                                  on one thread (docs/memory.md), or fails with BUDGET and names the
+                                  smallest size found and what lies there at the peak.
                                   Parameters and constants are read where they lie, or packed into memory of
                                   their own, whatever omit_params and omit_constants say */
     ash_plan_order order;
@@ -454,6 +456,8 @@ typedef struct ash_plan_report {
     uint32_t ops, prologue_ops, kernels;
     uint32_t
         splits; /* results that kernels were split at for less memory: see ash_plan_options.fuse_freely */
+    bool no_winograd;    /* memory.capacity is met without Winograd alone */
+    uint32_t one_worker; /* operations that run on one thread for it, with the scratch memory of one */
     uint32_t states_in_place, states_copied; /* states whose new value is computed in their bytes; that are
                                                 written by a copy at the end */
     uint64_t prologue_runs;                  /* of operations of the prologue, so far */

@@ -86,8 +86,7 @@ static ash_status try_way(struct fitter *f, int way, ash_diag *diag) {
             ash_program__free(program);
         } else {
             ash_program__free(f->ways[way].program);
-            f->ways[way] =
-                (ash_fitted){.program = program, .split = way & SPLIT, .no_winograd = (way & DIRECT) != 0};
+            f->ways[way] = (ash_fitted){.program = program, .no_winograd = (way & DIRECT) != 0};
             splits = program->splits;
             status = order(f, way, diag);
             size = f->sizes[way];
@@ -135,7 +134,6 @@ static ash_status try_one_worker(struct fitter *f, int way, ash_diag *diag) {
     if (!f->ways[way].program || f->threads < 2) return ASH_ERROR_BUDGET;
     ASH_TRY(limit_workers(f, f->ways[way].program, &any, diag));
     if (!any) return ASH_ERROR_BUDGET;
-    f->ways[way].one_worker = true;
     return order(f, way, diag);
 }
 

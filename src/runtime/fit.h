@@ -8,7 +8,7 @@
 typedef struct ash_fitted {
     ash_program *program; /* steps in their final order; NULL after a failure */
     ash_plan_order_report order;
-    bool split, no_winograd, one_worker; /* what was done for the capacity: see fit.c */
+    bool no_winograd; /* for the capacity: see fit.c */
 } ash_fitted;
 
 /* Optimises and lowers a graph for a target as the options say. ASH_ERROR_BUDGET, when no way that there is

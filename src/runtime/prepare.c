@@ -74,6 +74,7 @@ static void note(const struct making *m, ash_plan *plan, int64_t start) {
     ash_plan_report *report = &plan->report;
     report->lower_ns = m->lower_ns;
     report->compile_ns = m->compile_ns;
+    report->no_winograd = m->fitted.no_winograd;
     report->code = m->stats.code_bytes;
     report->kernels_compiled = m->stats.compiled;
     report->kernels_from_disk = m->stats.from_disk;

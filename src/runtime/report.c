@@ -176,6 +176,8 @@ ash_plan_report ash_plan_describe(const ash_plan *plan) {
     report.prologue_ops = (uint32_t)plan->program->prologue;
     report.kernels = (uint32_t)plan->program->nests.len;
     report.splits = plan->program->splits;
+    for (size_t s = plan->program->prologue; s < plan->program->steps.len; s++)
+        report.one_worker += plan->program->steps.at[s].one_worker;
     report.threads = plan->threads;
     report.inplace = plan->layout.inplace;
     report.state = plan->layout.state;
