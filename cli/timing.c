@@ -22,6 +22,7 @@ bool time_runs(struct session *s, unsigned runs, struct timing *out) {
         good = session_execute(s);
         times[i] = (double)(now_ns() - start);
     }
+    if (good && s->plan) s->report = ash_plan_describe(s->plan);
     if (good) {
         qsort(times, runs, sizeof *times, by_value);
         *out =

@@ -64,7 +64,6 @@ bool session_execute(struct session *s) {
         status = ash_eager(s->context, s->graph, &s->plan_options, &call, &s->diag);
     } else {
         status = ash_plan_execute(s->plan, &s->diag);
-        s->report = ash_plan_describe(s->plan);
     }
     return status == ASH_OK || session_failed(s, s->execution.eager ? "eager" : "execute");
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 
 typedef struct bytes {
-    uint8_t at[4096];
+    uint8_t at[1 << 14];
     size_t len;
 } bytes;
 

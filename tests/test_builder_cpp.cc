@@ -10,6 +10,7 @@ extern "C" {
 }
 
 #include "ashlar/builder.h"
+#include "ashlar/dlpack.h"
 #include "ashlar/function.h"
 #include "ashlar/onnx.h"
 #include "ashlar/plan.h"

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "ashlar/builder.h"
+#include "ashlar/dlpack.h"
 #include "ashlar/function.h"
 #include "ashlar/memory_report.h"
 #include "ashlar/onnx.h"

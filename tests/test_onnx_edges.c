@@ -284,11 +284,27 @@ static void test_powers(void **state) {
     assert_true(power(F32, &near, 4, I64, &many, 8) / want - 1 > -1e-6);
 }
 
+/* Lists are tracked up to a length, and constants are read whatever theirs is. */
+static void test_long_lists(void **state) {
+    (void)state;
+    enum { N = 1100, I64 = 7 };
+    static int64_t sizes[N];
+    const int64_t dims[] = {N * 2}, n[] = {N};
+    for (size_t i = 0; i < N; i++) sizes[i] = 2;
+    one o = begin();
+    operand_input(&o, dims, 1);
+    operand_tensor(&o, I64, n, 1, sizes, sizeof sizes);
+    for (size_t i = 1; i < N; i++) put_text(&o.node, 2, "");
+    ash_graph *graph;
+    assert_ok(finish(&o, "Split", 13, &graph));
+    ash_graph_destroy(graph);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_unknown_texts),  cmocka_unit_test(test_window_attributes),
         cmocka_unit_test(test_negative_sizes), cmocka_unit_test(test_known_indices),
-        cmocka_unit_test(test_powers),
+        cmocka_unit_test(test_powers),         cmocka_unit_test(test_long_lists),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -286,9 +286,24 @@ static void test_refusals_leave_no_file(void **state) {
     ash_graph_destroy(g);
 }
 
+/* In a file an input and an output of one name are one value. */
+static void test_names_of_two_values(void **state) {
+    (void)state;
+    static const ash_dim dims[] = {4};
+    ash_graph *g = new_graph();
+    ash_graph_output(g, "x", input(g, "x", ASH_F32, 1, dims));
+    round_trip(g, NULL, 0);
+    g = new_graph();
+    ash_graph_output(g, "x", ash_neg(g, input(g, "x", ASH_F32, 1, dims)));
+    assert_status(ash_onnx_write(g, in_folder("m.onnx"), NULL, &diag), ASH_ERROR_UNSUPPORTED);
+    assert_non_null(strstr(diag.message, "\"x\""));
+    ash_graph_destroy(g);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_elementwise_operator),
+        cmocka_unit_test(test_names_of_two_values),
         cmocka_unit_test(test_remainders),
         cmocka_unit_test(test_movement_reduction_access),
         cmocka_unit_test(test_windows_over_any_axes),

@@ -75,6 +75,8 @@ void ash_view__retype(ash_view *view, const ash_type *type, uint64_t bytes);
 ash_status ash_view__check(const ash_view *view, ash_diag *diag);
 /* Forbids writing through this view. */
 void ash_view__protect(ash_view *view);
+/* Of a view that has bytes. */
+bool ash_view__writable(const ash_view *view);
 
 /* Whether others hold the storage, too. */
 bool ash_storage__is_shared(const ash_storage *storage);

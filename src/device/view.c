@@ -127,13 +127,17 @@ void ash_view__protect(ash_view *view) {
     view->writable = false;
 }
 
+bool ash_view__writable(const ash_view *view) {
+    return view->writable && ash_storage_writable(view->storage);
+}
+
 /* --- the bytes -------------------------------------------------------------------------------- */
 
 static ash_status view_block(const ash_view *view, bool write, ash_block **out, ash_diag *diag) {
     ASH_FAIL_IF(!view, diag, ASH_ERROR_INVALID_ARGUMENT, "the view is NULL");
     ASH_FAIL_IF(!view->storage, diag, ASH_ERROR_STATE,
                 "the view has no bytes: they were released, or are not there yet");
-    ASH_FAIL_IF(write && (!view->writable || !ash_storage_writable(view->storage)), diag, ASH_ERROR_STATE,
+    ASH_FAIL_IF(write && !ash_view__writable(view), diag, ASH_ERROR_STATE,
                 "view %llu on %.100s is read-only", (unsigned long long)view->id, view->device->name);
     return ash_storage__block(view->storage, out, diag);
 }

@@ -174,6 +174,8 @@ static const ash_blob *known(ash_import *im, size_t k, int64_t limit, size_t *co
     return info->blob;
 }
 
+enum { LONGEST = 1 << 20 }; /* list that a node asks for */
+
 static bool is_tracked(ash_dtype dtype) {
     return dtype == ASH_I64 || dtype == ASH_I32 || dtype == ASH_BOOL;
 }
@@ -193,14 +195,16 @@ static const ash_import_int *list_of(ash_import *im, ash_value value, const ash_
     return list;
 }
 
-bool ash_import__try_list(ash_import *im, size_t k, const ash_import_int **list, size_t *count) {
+/* A list of at most `limit` elements. */
+static bool list_up_to(ash_import *im, size_t k, int64_t limit, const ash_import_int **list,
+                       size_t *count) {
     *list = NULL, *count = 0;
     ash_import_value *entry = ash_import__has(im, k) ? operand(im, k) : NULL;
     if (!entry) return false;
     if (entry->sequence) return false;
     if (!entry->list && is_tracked(entry->type.dtype)) {
         size_t index = (size_t)(entry - im->values.at), n;
-        const ash_blob *blob = known(im, k, ASH_IMPORT_LIST, &n);
+        const ash_blob *blob = known(im, k, limit, &n);
         if (!blob) return false;
         entry = &im->values.at[index];
         entry->list = list_of(im, entry->value, blob, entry->type.dtype, n);
@@ -212,10 +216,14 @@ bool ash_import__try_list(ash_import *im, size_t k, const ash_import_int **list,
     return entry->list != NULL;
 }
 
-bool ash_import__try_ints(ash_import *im, size_t k, const int64_t **out, size_t *count) {
+bool ash_import__try_list(ash_import *im, size_t k, const ash_import_int **list, size_t *count) {
+    return list_up_to(im, k, ASH_IMPORT_LIST, list, count);
+}
+
+static bool ints_up_to(ash_import *im, size_t k, int64_t limit, const int64_t **out, size_t *count) {
     const ash_import_int *list;
     *out = NULL;
-    if (!ash_import__try_list(im, k, &list, count)) return false;
+    if (!list_up_to(im, k, limit, &list, count)) return false;
     int64_t *numbers = ash_arena_alloc(im->scratch, *count, sizeof *numbers);
     if (!numbers) return ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory"), false;
     for (size_t i = 0; i < *count; i++) {
@@ -226,11 +234,15 @@ bool ash_import__try_ints(ash_import *im, size_t k, const int64_t **out, size_t 
     return true;
 }
 
+bool ash_import__try_ints(ash_import *im, size_t k, const int64_t **out, size_t *count) {
+    return ints_up_to(im, k, ASH_IMPORT_LIST, out, count);
+}
+
 bool ash_import__try_floats(ash_import *im, size_t k, const double **out, size_t *count) {
     *out = NULL, *count = 0;
     if (!ash_import__has(im, k)) return false;
     ash_dtype dtype = ash_import__in_type(im, k).dtype;
-    const ash_blob *blob = known(im, k, 1 << 20, count);
+    const ash_blob *blob = known(im, k, LONGEST, count);
     if (!blob) return false;
     double *numbers = ash_arena_alloc(im->scratch, *count, sizeof *numbers);
     if (!numbers) return ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory"), false;
@@ -277,11 +289,11 @@ static bool not_known(ash_import *im, size_t k) {
 }
 
 bool ash_import__list(ash_import *im, size_t k, const ash_import_int **list, size_t *count) {
-    return ash_import__try_list(im, k, list, count) || not_known(im, k);
+    return list_up_to(im, k, LONGEST, list, count) || not_known(im, k);
 }
 
 bool ash_import__ints(ash_import *im, size_t k, const int64_t **list, size_t *count) {
-    return ash_import__try_ints(im, k, list, count) || not_known(im, k);
+    return ints_up_to(im, k, LONGEST, list, count) || not_known(im, k);
 }
 
 bool ash_import__floats(ash_import *im, size_t k, const double **list, size_t *count) {

@@ -59,9 +59,18 @@ static void mark_used(ash_writer *w) {
 }
 
 /* A node's value that is an output is called as the first such output; inputs and parameters keep their
- * names. */
+ * names. In a graph an output may be called as an input that it is not, in a file one name is one value. */
 static void name_values(ash_writer *w) {
     const ash_graph *g = w->graph;
+    uint64_t other;
+    for (size_t i = 0; i < g->outputs.len; i++) {
+        const char *name = g->outputs.at[i].name;
+        if (ash_strmap_get(&g->names, name, strlen(name), &other) && other != g->outputs.at[i].value)
+            ash_writer__fail(w, ASH_ERROR_UNSUPPORTED,
+                             "output \"%.60s\" is called as an input or parameter that is another value, "
+                             "and ONNX has one value for a name",
+                             name);
+    }
     for (size_t v = 0; v < g->values.len; v++) w->values[v] = g->values.at[v].name;
     for (size_t i = 0; i < g->outputs.len; i++) {
         ash_value v = g->outputs.at[i].value;
