@@ -111,6 +111,28 @@ static void groups_are_split(void **state) {
     ash_graph_destroy(g);
 }
 
+/* A softmax over long rows keeps a row for each worker, which single kernels need not. */
+static void scratch_is_split(void **state) {
+    (void)state;
+    enum { ROWS = 40, LONG = 20000, INNER = 16 };
+    static float want[ROWS * LONG], got[ROWS * LONG];
+    ash_graph *g;
+    assert_ok(ash_graph_create(context, "softmax", &g, &diag));
+    ash_type tx = {.dtype = ASH_F32, .rank = 2, .dims = {ROWS, INNER}},
+             tw = {.dtype = ASH_F32, .rank = 2, .dims = {INNER, LONG}};
+    ash_value x = ash_graph_input(g, "x", &tx);
+    ash_graph_output(g, "y", ash_softmax(g, ash_matmul(g, x, constant(g, &tw)), 1));
+    ash_plan_options single = two_threads(0);
+    single.no_fuse = true;
+    uint64_t least = run(g, single, want, ROWS * LONG).memory.size,
+             whole = run(g, two_threads(0), want, ROWS * LONG).memory.size;
+    assert_true(least < whole); /* or this tests nothing */
+    ash_plan_report report = run(g, two_threads(least), got, ROWS * LONG);
+    assert_true(report.splits > 0 && report.memory.size <= least);
+    assert_memory_equal(want, got, sizeof want);
+    ash_graph_destroy(g);
+}
+
 /* --- convolutions ------------------------------------------------------------------------------------- */
 
 enum { CHANNELS = 64, PIXELS = 28, RESULT = CHANNELS * PIXELS * PIXELS };
@@ -176,18 +198,22 @@ static void the_smallest_is_named(void **state) {
         ash_graph *g = k ? make_conv(CHANNELS, 1) : make_sum();
         uint64_t named = refused(g, two_threads(64));
         for (int way = 0; way < 8; way++) {
-            ash_plan_options other = {.no_winograd = way & 1, .threads = way & 2 ? 1 : 2, .no_fuse = way & 4,
+            ash_plan_options other = {.no_winograd = way & 1,
+                                      .threads = way & 2 ? 1 : 2,
+                                      .no_fuse = way & 4,
                                       .order = ASH_PLAN_ORDER_ON};
             assert_true(named <= run(g, other, out, SIDE * SIDE).memory.size);
         }
-        assert_int_equal(run(g, two_threads(named), out, SIDE * SIDE).memory.size, named); /* and it is true */
+        assert_int_equal(run(g, two_threads(named), out, SIDE * SIDE).memory.size,
+                         named); /* and it is true */
         ash_graph_destroy(g);
     }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(groups_are_split), cmocka_unit_test(winograd_is_left_out),
-        cmocka_unit_test(steps_run_on_one_thread), cmocka_unit_test(the_smallest_is_named)};
+        cmocka_unit_test(groups_are_split), cmocka_unit_test(scratch_is_split),
+        cmocka_unit_test(winograd_is_left_out), cmocka_unit_test(steps_run_on_one_thread),
+        cmocka_unit_test(the_smallest_is_named)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -458,7 +458,8 @@ ash_status ash_program__lower(const ash_graph *graph, const ash_target *target,
                                .kept = kept,
                                .fuse = options->fuse,
                                .freely = options->fuse_freely,
-                               .room = options->room};
+                               .room = options->room,
+                               .scratch = options->scratch};
     ash_split_report report;
     ASH_TRY_DONE(ash_fusion_split(graph, &split, &low.fusion, &report, diag));
     p->splits = report.splits;

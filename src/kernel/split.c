@@ -14,12 +14,18 @@
  *
  * Stored values live from where they are computed, which is before the moment that they were cut for; and
  * with other groups, others fit together. So the graph is fused again and swept again, with all cuts so
- * far, at most ROUNDS times. Of all rounds the one with the lowest peak stays, the earliest of these. */
+ * far, at most ROUNDS times. Of all rounds the one with the lowest peak stays, and cuts that others have made
+ * needless are taken back. */
 #include "split.h"
 
 #include "base/arena.h"
 
-enum { ROUNDS = 12, ALIGN = 64 };
+enum {
+    ROUNDS = 12,
+    TRIES = 64,            /* to take cuts back, */
+    MOST_VISITS = 1 << 19, /* in which so many nodes are visited at most */
+    ALIGN = 64
+};
 
 #define NO_PAIR UINT32_MAX
 
@@ -56,6 +62,12 @@ typedef struct candidate {
     uint32_t group;
 } candidate;
 
+/* Scratch memory that the kernel of a group was seen to take. */
+typedef struct kernel_scratch {
+    int64_t bytes;
+    ash_group_kind kind;
+} kernel_scratch;
+
 typedef struct sweep {
     const ash_graph *graph;
     const ash_fusion *fusion;
@@ -63,19 +75,22 @@ typedef struct sweep {
     ash_arena arena;
     ash_value *behind; /* per value: the one that lies in memory or is computed, behind movement; of stored
                           ones the one whose bytes they lie in */
-    held *helds;       /* per value */
+    ash_value
+        *reshaped; /* per value: the one that it is the elements of in their order, behind reshapes alone */
+    held *helds;   /* per value */
     open_group *groups;
     ASH_VEC(pair) pairs;
     uint32_t *ends;       /* per node: the first pair that it is the last of */
     uint32_t *next_value; /* per value: in its group's list */
     uint32_t *next_wait;  /* per pair */
     ASH_VEC(candidate) heap;
-    int64_t room, live, peak;  /* bytes */
-    ASH_VEC(ash_value) shared; /* values that several groups hold, all of them over */
-    uint64_t patience;         /* times that one of their groups is looked at */
-    bool *cut;                 /* per value, or NULL: nothing is cut */
-    uint32_t cuts;             /* made in this sweep */
-    bool failed;               /* out of memory */
+    const kernel_scratch *whole; /* per node, of the group that it was in before any cut; or NULL */
+    int64_t room, live, peak;    /* bytes */
+    ASH_VEC(ash_value) shared;   /* values that several groups hold, all of them over */
+    uint64_t patience;           /* times that one of their groups is looked at */
+    bool *cut;                   /* per value, or NULL: nothing is cut */
+    uint32_t cuts;               /* made in this sweep */
+    bool failed;                 /* out of memory */
 } sweep;
 
 /* --- what lies in memory ------------------------------------------------------------------------------ */
@@ -114,7 +129,7 @@ static bool is_part(const sweep *s, ash_value value, ash_value whole) {
  * movement follow what they show, in the other direction. */
 static void find_places(sweep *s) {
     const ash_graph *g = s->graph;
-    for (ash_value v = 0; v < g->values.len; v++) s->behind[v] = v;
+    for (ash_value v = 0; v < g->values.len; v++) s->behind[v] = s->reshaped[v] = v;
     for (size_t i = 0; i < s->fusion->groups.len; i++) {
         const ash_node *node = &g->nodes.at[s->fusion->groups.at[i].root];
         if (node->op != ASH_OP_CONCAT) continue;
@@ -126,6 +141,7 @@ static void find_places(sweep *s) {
         bool virtual = s->fusion->group_of[n] == ASH_NO_GROUP;
         if (node->n_ins && (virtual || (is_root(s, n) && is_view(s, n))))
             s->behind[node->out] = s->behind[node->ins[0]];
+        if (virtual && node->op == ASH_OP_RESHAPE) s->reshaped[node->out] = s->reshaped[node->ins[0]];
     }
 }
 
@@ -162,8 +178,8 @@ static void find_bytes(sweep *s) {
 
 /* --- who reads what ----------------------------------------------------------------------------------- */
 
-/* Whether a node's operands are read where the root's elements are stored: element by element, or all of a
- * row before any of it is stored. */
+/* Whether a node's operands are read where the root's elements are stored, in the same order whatever dims of
+ * 1 there are: element by element, or all of a row before any of it is stored. */
 static bool is_at_root(const sweep *s, const ash_group *g, uint32_t n) {
     const ash_node *node = &s->graph->nodes.at[n];
     bool reduces = ash_op_infos[node->op].class == ASH_CLASS_REDUCE;
@@ -171,11 +187,15 @@ static bool is_at_root(const sweep *s, const ash_group *g, uint32_t n) {
     if (!reduces && !scans && !ash_op_is_elementwise(node->op)) return false;
     const ash_type *root = ash_graph__type(s->graph, s->graph->nodes.at[g->root].out),
                    *in = ash_graph__type(s->graph, node->ins[0]);
-    if (in->rank != root->rank) return false;
+    unsigned axis = 0;
     for (unsigned d = 0, o = 0; d < in->rank; d++) {
         bool own = !reduces || !ash_node_reduces_dim(node, d);
-        int label = own ? s->fusion->labels[n][o++] : g->reduced >> d & 1 ? (int)d : ASH_LABEL_NONE;
-        if (in->dims[d] != root->dims[d] || (in->dims[d] != 1 && label != (int)d)) return false;
+        int label = own ? s->fusion->labels[n][o++] : ASH_LABEL_NONE;
+        if (in->dims[d] == 1) continue;
+        while (axis < root->rank && root->dims[axis] == 1) axis++;
+        if (axis == root->rank || root->dims[axis] != in->dims[d]) return false;
+        if (own ? label != (int)axis : !(g->reduced >> axis & 1)) return false;
+        axis++;
     }
     return true;
 }
@@ -184,7 +204,7 @@ static void add_pair(sweep *s, uint32_t group, ash_value operand, uint32_t n, bo
                      uint32_t *seen) {
     ash_value v = s->behind[operand];
     if (!s->helds[v].bytes || s->failed) return;
-    bool same = at_root && v == operand;
+    bool same = at_root && v == s->reshaped[operand];
     uint32_t p = seen[v];
     if (p != NO_PAIR && s->pairs.at[p].group == group) {
         s->pairs.at[p].same &= same;
@@ -351,6 +371,18 @@ static int64_t in_place(const sweep *s, uint32_t n) {
     return 0;
 }
 
+/* Of a part of such a group: a product's or a window's goes with it; rows keep there what several loops over
+ * a row need, which is more than one node. */
+static int64_t scratch_of(const sweep *s, uint32_t root) {
+    if (!s->whole) return 0;
+    const ash_group *g = group_of(s, root);
+    const kernel_scratch *whole = &s->whole[root];
+    bool has = true;
+    if (whole->kind == ASH_GROUP_TILE || whole->kind == ASH_GROUP_POOL) has = g->anchor != ASH_NO_NODE;
+    if (whole->kind == ASH_GROUP_ROWS) has = g->kind == ASH_GROUP_ROWS && g->n_nodes > 1;
+    return has ? whole->bytes : 0;
+}
+
 /* Takes apart all groups that are open at a node, to see what that gives. */
 static void take_apart(sweep *s, uint32_t at) {
     for (size_t i = 0; i < s->fusion->groups.len; i++) {
@@ -368,7 +400,7 @@ static void take_apart(sweep *s, uint32_t at) {
 static void close_group(sweep *s, uint32_t n) {
     const ash_node *node = &s->graph->nodes.at[n];
     const open_group *g = &s->groups[s->fusion->group_of[n]];
-    int64_t more = 0;
+    int64_t more = scratch_of(s, n);
     for (unsigned o = 0; o < node->n_outs; o++) {
         const held *h = &s->helds[s->behind[node->out + o]];
         if (!h->born) more += h->bytes;
@@ -384,7 +416,7 @@ static void close_group(sweep *s, uint32_t n) {
         if (!any || s->failed) break;
     }
     s->peak = ASH_MAX(s->peak, s->live + more);
-    s->live += more + in_place(s, n);
+    s->live += more + in_place(s, n) - scratch_of(s, n);
     for (uint32_t p = g->first; p < g->first + g->count; p++)
         if (s->helds[s->pairs.at[p].value].stored) let_go(s, p);
     for (unsigned o = 0; o < node->n_outs; o++) {
@@ -440,21 +472,39 @@ static void run(sweep *s) {
     }
 }
 
-/* The peak of a fusion; with `cut`, what has to be stored so that it is within `room`, as far as that can
- * be seen. */
-static ash_status look(const ash_graph *graph, const ash_split_options *options, const ash_fusion *fusion,
-                       int64_t room, bool *cut, int64_t *peak, uint32_t *cuts, ash_diag *diag) {
+/* --- all ---------------------------------------------------------------------------------------------- */
+
+typedef struct splitter {
+    const ash_graph *graph;
+    const ash_split_options *options;
+    ash_fusion *out;
+    kernel_scratch *whole; /* per node, where it is known */
+    bool *stored, *best;   /* per value: with all cuts so far, with those that have the lowest peak */
+    int64_t limit;         /* bytes */
+} splitter;
+
+/* The peak of a fusion; with `cut`, what has to be stored so that it is within the limit, as far as that can
+ * be seen, and how much that is. */
+static ash_status look(const splitter *f, const ash_fusion *fusion, bool *cut, int64_t *peak,
+                       uint32_t *cuts, ash_diag *diag) {
+    const ash_graph *graph = f->graph;
     size_t values = graph->values.len, nodes = graph->nodes.len;
-    sweep s = {.graph = graph, .fusion = fusion, .options = options, .room = room, .cut = cut};
+    sweep s = {.graph = graph,
+               .fusion = fusion,
+               .options = f->options,
+               .whole = fusion == f->out ? f->whole : NULL,
+               .room = f->limit,
+               .cut = cut};
     s.patience = 8 * (uint64_t)(nodes + values);
     ash_arena_init(&s.arena, graph->allocator);
     s.behind = ash_arena_alloc(&s.arena, values, sizeof *s.behind);
+    s.reshaped = ash_arena_alloc(&s.arena, values, sizeof *s.reshaped);
     s.helds = ash_arena_alloc(&s.arena, values, sizeof *s.helds);
     s.next_value = ash_arena_alloc(&s.arena, values, sizeof *s.next_value);
     s.groups = ash_arena_alloc(&s.arena, fusion->groups.len, sizeof *s.groups);
     s.ends = ash_arena_alloc(&s.arena, nodes, sizeof *s.ends);
     uint32_t *seen = ash_arena_alloc(&s.arena, values, sizeof *seen);
-    s.failed = !s.behind || !s.helds || !s.next_value || !s.groups || !s.ends || !seen;
+    s.failed = !s.behind || !s.reshaped || !s.helds || !s.next_value || !s.groups || !s.ends || !seen;
     if (!s.failed) {
         find_places(&s);
         find_bytes(&s);
@@ -472,72 +522,118 @@ static ash_status look(const ash_graph *graph, const ash_split_options *options,
     return s.failed ? ASH_NO_MEMORY(diag) : ASH_OK;
 }
 
-/* --- all ---------------------------------------------------------------------------------------------- */
-
-/* Groups per node, to see what these would take. */
-static ash_status look_unfused(const ash_graph *graph, const ash_split_options *options, int64_t *peak,
-                               ash_diag *diag) {
+/* A group per node, to see what these would take. */
+static ash_status look_unfused(const splitter *f, int64_t *peak, ash_diag *diag) {
     ash_fusion single;
     uint32_t none;
-    ash_status status = ash_fusion_build(graph, options->stored, false, &single, diag);
-    if (status == ASH_OK) status = look(graph, options, &single, INT64_MAX, NULL, peak, &none, diag);
+    ash_status status = ash_fusion_build(f->graph, f->options->stored, false, &single, diag);
+    if (status == ASH_OK) status = look(f, &single, NULL, peak, &none, diag);
     ash_fusion_free(&single);
     return status;
 }
 
-static ash_status fuse_again(const ash_graph *graph, const ash_split_options *options, const bool *stored,
-                             ash_fusion *out, int64_t *peak, ash_diag *diag) {
+static ash_status fuse_again(const splitter *f, const bool *stored, int64_t *peak, ash_diag *diag) {
     uint32_t none;
-    ash_fusion_free(out);
-    ASH_TRY(ash_fusion_build(graph, stored, true, out, diag));
-    return look(graph, options, out, INT64_MAX, NULL, peak, &none, diag);
+    ash_fusion_free(f->out);
+    ASH_TRY(ash_fusion_build(f->graph, stored, true, f->out, diag));
+    return look(f, f->out, NULL, peak, &none, diag);
 }
 
-static uint32_t count_splits(const ash_graph *graph, const bool *with, const bool *without) {
+/* How many values are stored for the peak; `out` receives them where it is not NULL. */
+static uint32_t list_splits(const splitter *f, ash_value *out) {
     uint32_t count = 0;
-    for (size_t v = 0; v < graph->values.len; v++) count += with[v] && !without[v];
+    for (ash_value v = 0; v < f->graph->values.len; v++) {
+        if (!f->best[v] || f->options->stored[v]) continue;
+        if (out) out[count] = v;
+        count++;
+    }
     return count;
 }
 
-/* Fuses with more and more values stored, and ends with the fewest that have the lowest peak. */
-static ash_status split(const ash_graph *graph, const ash_split_options *options, int64_t limit,
-                        bool *stored, bool *best, ash_fusion *out, ash_split_report *report,
-                        ash_diag *diag) {
-    size_t size = graph->values.len * sizeof *stored;
+/* Takes cuts back that others have made needless: halves of them, quarters, and so on, as long as the peak
+ * stays where it is, or within the limit. Ends with the fusion of those that are left. */
+static ash_status take_back(splitter *f, int64_t most, ash_value *cuts, uint32_t count, ash_diag *diag) {
+    size_t tries = ASH_MIN((size_t)TRIES, MOST_VISITS / f->graph->nodes.len), tried = 0;
+    int64_t peak;
+    for (uint32_t size = (count + 1) / 2; count && tried < tries; size = (size + 1) / 2) {
+        for (uint32_t from = 0; from < count && tried < tries; tried++) {
+            uint32_t end = ASH_MIN(from + size, count);
+            for (uint32_t i = from; i < end; i++) f->best[cuts[i]] = false;
+            ASH_TRY(fuse_again(f, f->best, &peak, diag));
+            if (peak <= most) {
+                memmove(cuts + from, cuts + end, (count - end) * sizeof *cuts);
+                count -= end - from;
+                continue;
+            }
+            for (uint32_t i = from; i < end; i++) f->best[cuts[i]] = true;
+            from = end;
+        }
+        if (size == 1) break;
+    }
+    return fuse_again(f, f->best, &peak, diag);
+}
+
+/* Fuses with more and more values stored, and ends with few that have the lowest peak. */
+static ash_status split(splitter *f, ash_split_report *report, ash_diag *diag) {
+    const ash_allocator *a = f->graph->allocator;
+    size_t size = f->graph->values.len * sizeof *f->stored;
     int64_t peak = report->fused, seen;
-    uint32_t cuts = 1;
-    memcpy(stored, options->stored, size);
-    memcpy(best, stored, size);
-    for (int round = 0; round < ROUNDS && cuts && peak > limit; round++) {
-        ASH_TRY(look(graph, options, out, limit, stored, &seen, &cuts, diag));
+    uint32_t cuts;
+    memcpy(f->stored, f->options->stored, size);
+    memcpy(f->best, f->stored, size);
+    for (int round = 0; round < ROUNDS && peak > f->limit; round++) {
+        ASH_TRY(look(f, f->out, f->stored, &seen, &cuts, diag));
         if (!cuts) break;
-        ASH_TRY(fuse_again(graph, options, stored, out, &peak, diag));
+        ASH_TRY(fuse_again(f, f->stored, &peak, diag));
         if (peak >= report->chosen) continue;
         report->chosen = peak;
-        memcpy(best, stored, size);
+        memcpy(f->best, f->stored, size);
     }
-    report->splits = count_splits(graph, best, options->stored);
-    return memcmp(best, stored, size) ? fuse_again(graph, options, best, out, &peak, diag) : ASH_OK;
+    uint32_t count = list_splits(f, NULL);
+    ash_value *list = ash_mem_alloc(a, count, sizeof *list);
+    if (!list) return ASH_NO_MEMORY(diag);
+    list_splits(f, list);
+    ash_status status = take_back(f, ASH_MAX(f->limit, report->chosen), list, count, diag);
+    ash_mem_free(a, list, count, sizeof *list);
+    report->splits = list_splits(f, NULL);
+    return status;
+}
+
+static void note_whole(splitter *f) {
+    for (size_t i = 0; i < f->out->groups.len; i++) {
+        const ash_group *g = &f->out->groups.at[i];
+        for (uint32_t k = 0; k < g->n_nodes; k++)
+            f->whole[g->nodes[k]] = (kernel_scratch){f->options->scratch[g->root], g->kind};
+    }
 }
 
 ash_status ash_fusion_split(const ash_graph *graph, const ash_split_options *options, ash_fusion *out,
                             ash_split_report *report, ash_diag *diag) {
     const ash_allocator *a = graph->allocator;
+    splitter f = {.graph = graph, .options = options, .out = out, .limit = INT64_MAX};
+    size_t nodes = options->scratch ? graph->nodes.len : 0;
     uint32_t none;
     *report = (ash_split_report){0};
     *out = (ash_fusion){.allocator = a};
     ASH_TRY(ash_fusion_build(graph, options->stored, options->fuse, out, diag));
     if (!options->fuse || options->freely) return ASH_OK;
-    ASH_TRY(look_unfused(graph, options, &report->unfused, diag));
-    ASH_TRY(look(graph, options, out, INT64_MAX, NULL, &report->fused, &none, diag));
+    ASH_TRY(look_unfused(&f, &report->unfused, diag));
+    ash_status status = ASH_OK;
+    if (options->scratch) {
+        f.whole = ash_mem_calloc(a, nodes, sizeof *f.whole);
+        if (!f.whole) return ASH_NO_MEMORY(diag);
+        note_whole(&f);
+    }
+    ASH_TRY_DONE(look(&f, out, NULL, &report->fused, &none, diag));
     report->chosen = report->fused;
-    int64_t limit = options->room ? ASH_MIN(options->room, report->unfused) : report->unfused;
-    if (report->fused <= limit) return ASH_OK;
-    bool *stored = ash_mem_alloc(a, graph->values.len, sizeof *stored);
-    bool *best = ash_mem_alloc(a, graph->values.len, sizeof *best);
-    ash_status status = stored && best ? split(graph, options, limit, stored, best, out, report, diag)
-                                       : ASH_NO_MEMORY(diag);
-    ash_mem_free(a, stored, graph->values.len, sizeof *stored);
-    ash_mem_free(a, best, graph->values.len, sizeof *best);
+    f.limit = options->room ? ASH_MIN(options->room, report->unfused) : report->unfused;
+    if (report->fused <= f.limit) goto done;
+    f.stored = ash_mem_alloc(a, graph->values.len, sizeof *f.stored);
+    f.best = ash_mem_alloc(a, graph->values.len, sizeof *f.best);
+    status = f.stored && f.best ? split(&f, report, diag) : ASH_NO_MEMORY(diag);
+done:
+    ash_mem_free(a, f.stored, graph->values.len, sizeof *f.stored);
+    ash_mem_free(a, f.best, graph->values.len, sizeof *f.best);
+    ash_mem_free(a, f.whole, nodes, sizeof *f.whole);
     return status;
 }

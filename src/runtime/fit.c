@@ -49,16 +49,40 @@ static ash_status optimise(struct fitter *f, bool direct, ash_diag *diag) {
     return ash_opt__run(f->graph, f->target, &opt, &f->optimised[direct], diag);
 }
 
-static ash_status lower(struct fitter *f, int way, uint64_t room, ash_program **out, ash_diag *diag) {
+static ash_status lower(struct fitter *f, int way, uint64_t room, const int64_t *scratch, ash_program **out,
+                        ash_diag *diag) {
     bool direct = way & DIRECT;
     ASH_TRY(optimise(f, direct, diag));
     ash_lower_options low = {.fuse = !f->options->no_fuse,
                              .fuse_freely = f->options->fuse_freely,
                              .room = (int64_t)ASH_MIN(room, (uint64_t)INT64_MAX),
+                             .scratch = scratch,
                              .keep = f->options->keep,
                              .n_keep = f->options->keep_count,
                              .progress = &f->options->progress};
     return ash_program__lower(f->optimised[direct], f->target, &low, out, diag);
+}
+
+/* The scratch memory of all workers of a program's steps, by the nodes whose results they store. */
+static void find_scratch(const struct fitter *f, const ash_program *p, const ash_graph *graph,
+                         int64_t *scratch) {
+    for (size_t s = p->prologue; s < p->steps.len; s++) {
+        const ash_step *step = &p->steps.at[s];
+        int64_t bytes = 0;
+        ash_value result = ASH_NO_VALUE;
+        for (uint32_t i = 0; i < step->n_buffers; i++) {
+            const ash_buffer *b = &p->buffers.at[step->buffers[i]];
+            if (b->kind == ASH_BUFFER_SCRATCH) bytes += (int64_t)ash_buffer__bytes(b, f->threads);
+        }
+        for (uint32_t i = 0; bytes && i < step->n_accesses; i++) {
+            const ash_buffer *b = &p->buffers.at[step->accesses[i].buffer];
+            if (step->accesses[i].write && b->value != ASH_NO_VALUE && b->kind != ASH_BUFFER_SCRATCH)
+                result = b->value;
+        }
+        if (result == ASH_NO_VALUE || graph->values.at[result].kind != ASH_VALUE_NODE) continue;
+        int64_t *at = &scratch[graph->values.at[result].node];
+        *at = ASH_MAX(*at, bytes);
+    }
 }
 
 /* Orders a way's steps. BUDGET: it does not fit, and its size is noted. */
@@ -72,28 +96,41 @@ static ash_status order(struct fitter *f, int way, ash_diag *diag) {
     return status;
 }
 
-/* Tries a way. Splitting goes on with less room where scratch memory, or what does not pack, is in the way;
- * a program that comes out as the one before is not tried again. */
-static ash_status try_way(struct fitter *f, int way, ash_diag *diag) {
-    uint64_t capacity = f->options->memory.capacity, room = way & SPLIT ? capacity : 0;
-    uint64_t size = f->sizes[way & DIRECT];
-    uint32_t splits = way & SPLIT ? f->ways[way & DIRECT].program->splits : UINT32_MAX;
+/* Lowers and orders in a way; a program with so many splits would be the one before. */
+static ash_status try_once(struct fitter *f, int way, uint64_t room, const int64_t *scratch,
+                           uint32_t splits, ash_diag *diag) {
+    ash_program *program;
+    ASH_TRY(lower(f, way, room, scratch, &program, diag));
+    if (program->splits == splits) {
+        ash_program__free(program);
+        return ASH_ERROR_BUDGET;
+    }
+    ash_program__free(f->ways[way].program);
+    f->ways[way] = (ash_fitted){.program = program, .no_winograd = (way & DIRECT) != 0};
+    return order(f, way, diag);
+}
+
+/* Splits what was lowered whole, with less room where something that does not pack is in the way. */
+static ash_status try_split(struct fitter *f, int way, ash_diag *diag) {
+    const ash_fitted *whole = &f->ways[way & DIRECT];
+    const ash_graph *graph = f->optimised[(way & DIRECT) != 0];
+    uint64_t capacity = f->options->memory.capacity, room = capacity, size = f->sizes[way & DIRECT];
+    uint32_t splits = whole->program->splits;
+    int64_t *scratch = ash_mem_calloc(graph->allocator, graph->nodes.len, sizeof *scratch);
+    if (!scratch) return ASH_NO_MEMORY(diag);
+    find_scratch(f, whole->program, graph, scratch);
     ash_status status = ASH_ERROR_BUDGET;
-    for (int round = 0; round < (way & SPLIT ? ROUNDS : 1) && status == ASH_ERROR_BUDGET; round++) {
-        ash_program *program;
-        ASH_TRY(lower(f, way, room, &program, diag));
-        if (program->splits == splits) {
-            ash_program__free(program);
-        } else {
-            ash_program__free(f->ways[way].program);
-            f->ways[way] = (ash_fitted){.program = program, .no_winograd = (way & DIRECT) != 0};
-            splits = program->splits;
-            status = order(f, way, diag);
+    for (int round = 0; round < ROUNDS && status == ASH_ERROR_BUDGET; round++) {
+        status = try_once(f, way, room, scratch, splits, diag);
+        if (status != ASH_ERROR_BUDGET) break;
+        if (f->ways[way].program) {
+            splits = f->ways[way].program->splits;
             size = f->sizes[way];
         }
         if (room <= size - capacity) break;
         room -= size - capacity;
     }
+    ash_mem_free(graph->allocator, scratch, graph->nodes.len, sizeof *scratch);
     return status;
 }
 
@@ -141,12 +178,13 @@ static ash_status try_one_worker(struct fitter *f, int way, ash_diag *diag) {
 
 /* The first way that fits; ASH_ERROR_BUDGET when there is none. */
 static ash_status find_way(struct fitter *f, int *out, ash_diag *diag) {
-    ash_status status = try_way(f, *out = 0, diag);
+    ash_status status = try_once(f, *out = 0, 0, NULL, UINT32_MAX, diag);
     if (status != ASH_ERROR_BUDGET) return status;
     bool whole = f->options->no_fuse || f->options->fuse_freely, direct = !has_winograd(f->optimised[0]);
     for (int way = 1; way < WAYS && status == ASH_ERROR_BUDGET; way++) {
         if ((way & SPLIT && whole) || (way & DIRECT && direct)) continue;
-        status = try_way(f, *out = way, diag);
+        *out = way;
+        status = way & SPLIT ? try_split(f, way, diag) : try_once(f, way, 0, NULL, UINT32_MAX, diag);
     }
     for (int way = 0; way < WAYS && status == ASH_ERROR_BUDGET; way++)
         status = try_one_worker(f, *out = way, diag);
