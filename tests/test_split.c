@@ -238,9 +238,41 @@ static void many_branches(void **state) {
     assert_true(times[1] < 10 * times[0]);
 }
 
+/* Every allocation on the way to a split program fails once, and nothing is lost. */
+static void no_memory(void **state) {
+    (void)state;
+    test_memory memory = {0};
+    ash_context *usual = context;
+    ash_context_options options = {.allocator = test_memory_allocator(&memory), .threads = 1};
+    ash_target target;
+    ash_program *p = NULL;
+    ash_status status = ASH_ERROR_OUT_OF_MEMORY;
+    assert_ok(ash_context_create(&options, &context, &diag));
+    assert_ok(ash_target__named("x86-64-v3", &target, &diag));
+    ash_graph *g = make_sum(8);
+    int64_t *scratch = calloc(g->nodes.len, sizeof *scratch);
+    ash_lower_options low = {.fuse = true, .room = 3 * SQUARE, .scratch = scratch};
+    long failed = 0, live = (long)memory.live;
+    for (; status == ASH_ERROR_OUT_OF_MEMORY; failed++) {
+        memory.fail_at = memory.count + failed + 1;
+        status = ash_program__lower(g, &target, &low, &p, &diag);
+        memory.fail_at = 0;
+        if (status != ASH_OK) assert_int_equal(memory.live, live);
+    }
+    assert_ok(status);
+    assert_true(p->splits > 0 && failed > 200);
+    ash_program__free(p);
+    free(scratch);
+    ash_graph_destroy(g);
+    ash_context_destroy(context);
+    assert_int_equal(memory.live, 0);
+    context = usual;
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_graphs_take_no_more), cmocka_unit_test(sum_of_branches),
-        cmocka_unit_test(splits_are_reported), cmocka_unit_test(many_branches)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(random_graphs_take_no_more),
+                                       cmocka_unit_test(sum_of_branches),
+                                       cmocka_unit_test(splits_are_reported),
+                                       cmocka_unit_test(many_branches), cmocka_unit_test(no_memory)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }
