@@ -14,8 +14,8 @@
  *
  * Stored values live from where they are computed, which is before the moment that they were cut for; and
  * with other groups, others fit together. So the graph is fused again and swept again, with all cuts so
- * far, at most ROUNDS times. Of all rounds the one with the lowest peak stays, and cuts that others have made
- * needless are taken back. */
+ * far, at most ROUNDS times. Of all rounds the one with the lowest peak stays, and cuts that others have
+ * made needless are taken back. */
 #include "split.h"
 
 #include "base/arena.h"
@@ -178,8 +178,8 @@ static void find_bytes(sweep *s) {
 
 /* --- who reads what ----------------------------------------------------------------------------------- */
 
-/* Whether a node's operands are read where the root's elements are stored, in the same order whatever dims of
- * 1 there are: element by element, or all of a row before any of it is stored. */
+/* Whether a node's operands are read where the root's elements are stored, in the same order whatever dims
+ * of 1 there are: element by element, or all of a row before any of it is stored. */
 static bool is_at_root(const sweep *s, const ash_group *g, uint32_t n) {
     const ash_node *node = &s->graph->nodes.at[n];
     bool reduces = ash_op_infos[node->op].class == ASH_CLASS_REDUCE;
@@ -371,8 +371,8 @@ static int64_t in_place(const sweep *s, uint32_t n) {
     return 0;
 }
 
-/* Of a part of such a group: a product's or a window's goes with it; rows keep there what several loops over
- * a row need, which is more than one node. */
+/* Of a part of such a group: a product's or a window's goes with it; rows keep there what several loops
+ * over a row need, which is more than one node. */
 static int64_t scratch_of(const sweep *s, uint32_t root) {
     if (!s->whole) return 0;
     const ash_group *g = group_of(s, root);
@@ -483,8 +483,8 @@ typedef struct splitter {
     int64_t limit;         /* bytes */
 } splitter;
 
-/* The peak of a fusion; with `cut`, what has to be stored so that it is within the limit, as far as that can
- * be seen, and how much that is. */
+/* The peak of a fusion; with `cut`, what has to be stored so that it is within the limit, as far as that
+ * can be seen, and how much that is. */
 static ash_status look(const splitter *f, const ash_fusion *fusion, bool *cut, int64_t *peak,
                        uint32_t *cuts, ash_diag *diag) {
     const ash_graph *graph = f->graph;

@@ -17,8 +17,8 @@
  * rule holds, and a group that frees less than it would store is not split.
  *
  * Lives are those that the plan will have: of stored values, in the order of the groups' roots, with
- * results in place, parts in their concatenation, and views. The scratch memory of kernels is known when they
- * are lowered: who has done that may hand it in. The waits of several streams are not in it. */
+ * results in place, parts in their concatenation, and views. The scratch memory of kernels is known when
+ * they are lowered: who has done that may hand it in. The waits of several streams are not in it. */
 #ifndef ASH_SPLIT_H
 #define ASH_SPLIT_H
 
@@ -30,7 +30,7 @@ typedef struct ash_split_options {
     bool fuse;          /* false: a group per node */
     bool freely;        /* nothing is split */
     int64_t room;       /* bytes that the peak is to stay within, below what the rule allows; 0: none */
-    const int64_t *scratch; /* per node, bytes of all workers: of the whole group whose root it is; or NULL */
+    const int64_t *scratch; /* per node, of the whole group whose root it is: bytes of all workers; NULL */
 } ash_split_options;
 
 typedef struct ash_split_report {
