@@ -85,8 +85,9 @@ static int64_t least_calls(const ash_plan *plan, int repeat) {
     for (int r = 0; r < repeat; r++) {
         int64_t start = ash_clock__now();
         for (size_t i = 0; i < plan->n_steps; i++) {
-            const ash_launch *launch = &plan->steps[i].launch;
-            launch->fn(launch->buffers, launch->vars, 0, launch->end, 0);
+            const ash_launch *launch = &plan->steps[i].work.launch;
+            ash_kernel_fn fn = (ash_kernel_fn)(uintptr_t)launch->kernel; /* on the CPU */
+            fn((void *const *)launch->buffers, launch->vars, 0, launch->chunks.end, 0);
         }
         least = ASH_MIN(least, ash_clock__now() - start);
     }
@@ -156,18 +157,21 @@ static void work(void *const *buffers, const int64_t *vars, int64_t begin, int64
 }
 
 /* Nanoseconds of a launch of two chunks. */
-static double least_launch(ash_context *context, ash_launch_fn fn, int repeat) {
+static double least_launch(ash_context *context, ash_kernel_fn fn, int repeat) {
     ash_streams *streams;
     ash_streams_options options = {.streams = 1, .commands = 1, .threads = 2};
-    ash_launch launch = {.fn = fn, .end = 2, .parallel = true};
+    ash_launch launch = {.kernel = (ash_kernel *)(uintptr_t)fn, .chunks = {.end = 2, .parallel = true}};
+    ash_device *cpu;
     int64_t least = INT64_MAX;
-    must(ash_stream__cpu.create(context, &options, &streams, &diag), "streams");
+    must(ash_device_open(context, "CPU", &cpu, &diag), "device");
+    must(ash_streams__create(cpu, &options, &streams, &diag), "streams");
     for (int r = 0; r < repeat; r++) {
         int64_t start = ash_clock__now();
-        for (int i = 0; i < LAUNCHES; i++) streams->launch(streams, 0, &launch, NULL);
+        for (int i = 0; i < LAUNCHES; i++) ash_streams__launch(streams, 0, &launch, NULL);
         least = ASH_MIN(least, ash_clock__now() - start);
     }
     ash_streams__destroy(streams);
+    ash_device_close(cpu);
     return (double)least / LAUNCHES;
 }
 

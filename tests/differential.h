@@ -40,7 +40,7 @@ static inline void test_run_program(ash_context *context, const ash_program *p, 
     ash_kernel_fn *fns = calloc(p->nests.len + 1, sizeof *fns);
     ash_code *code;
     for (size_t i = 0; i < p->nests.len; i++) nests[i] = &p->nests.at[i];
-    assert_ok(ash_code__compile(compiler, nests, p->nests.len, fns, &code, NULL, NULL, &diag));
+    assert_ok(ash_code__compile(compiler, &p->target, nests, p->nests.len, fns, &code, NULL, NULL, &diag));
     for (size_t i = 0; i < p->buffers.len; i++) {
         const ash_buffer *b = &p->buffers.at[i];
         if (b->root != ASH_NO_BUFFER) continue;
@@ -126,16 +126,22 @@ static inline void test_free_expected(const ash_graph *g, ash_wide *expected) {
     free(expected);
 }
 
-/* Compares the compiled graph with the evaluator. */
-static inline void test_differential_inputs(ash_context *context, const ash_graph *g,
-                                            const ash_lower_options *options, const int64_t *vars,
-                                            const ash_wide *inputs, double tolerance) {
+/* What this machine is. */
+static inline const ash_target *test_host(ash_context *context) {
     ash_diag diag;
     ash_compiler *compiler;
+    assert_ok(ash_compiler__get(context, &compiler, &diag));
+    return ash_compiler__target(compiler);
+}
+
+/* Compares the graph, compiled for a target, with the evaluator. */
+static inline void test_differential_for(ash_context *context, const ash_target *target, const ash_graph *g,
+                                         const ash_lower_options *options, const int64_t *vars,
+                                         const ash_wide *inputs, double tolerance) {
+    ash_diag diag;
     ash_program *p;
     ash_wide *expected = test_expected(g, inputs, vars);
-    assert_ok(ash_compiler__get(context, &compiler, &diag));
-    assert_ok(ash_program__lower(g, ash_compiler__target(compiler), options, &p, &diag));
+    assert_ok(ash_program__lower(g, target, options, &p, &diag));
     void **memory = calloc(p->buffers.len, sizeof *memory);
     test_run_program(context, p, inputs, vars, memory);
     test_compare_outputs(p, memory, expected, tolerance);
@@ -143,6 +149,12 @@ static inline void test_differential_inputs(ash_context *context, const ash_grap
     free(memory);
     test_free_expected(g, expected);
     ash_program__free(p);
+}
+
+static inline void test_differential_inputs(ash_context *context, const ash_graph *g,
+                                            const ash_lower_options *options, const int64_t *vars,
+                                            const ash_wide *inputs, double tolerance) {
+    test_differential_for(context, test_host(context), g, options, vars, inputs, tolerance);
 }
 
 /* Random inputs of a graph, as the kernels will see them; freed with test_free_inputs. */
@@ -167,13 +179,19 @@ static inline void test_free_inputs(const ash_graph *g, ash_wide *inputs) {
     free(inputs);
 }
 
-static inline void test_differential(ash_context *context, const ash_graph *g, const int64_t *vars,
-                                     double tolerance) {
+/* With random inputs, fused and not. */
+static inline void test_differential_target(ash_context *context, const ash_target *target,
+                                            const ash_graph *g, const int64_t *vars, double tolerance) {
     ash_wide *inputs = test_inputs(g, vars);
     ash_lower_options fused = {.fuse = true}, single = {.fuse = false};
-    test_differential_inputs(context, g, &fused, vars, inputs, tolerance);
-    test_differential_inputs(context, g, &single, vars, inputs, tolerance);
+    test_differential_for(context, target, g, &fused, vars, inputs, tolerance);
+    test_differential_for(context, target, g, &single, vars, inputs, tolerance);
     test_free_inputs(g, inputs);
+}
+
+static inline void test_differential(ash_context *context, const ash_graph *g, const int64_t *vars,
+                                     double tolerance) {
+    test_differential_target(context, test_host(context), g, vars, tolerance);
 }
 
 #endif

@@ -589,6 +589,7 @@ static inline void fuzz_matmul(fuzz *f) {
     fuzz_value b = f->values[k];
     ash_value y = b.id;
     ash_attr attrs[] = {ASH_ATTR_I(N, what == 2 ? n : 0), ASH_ATTR_I(B_BLOCK, what == 2 ? block : 0)};
+    f->g->internal |= what == 2;
     mark_used(f, i), mark_used(f, k);
     int64_t perm[ASH_MAX_RANK], after[ASH_MAX_RANK] = {0};
     for (unsigned d = 0; d < ASH_MAX_RANK; d++) perm[d] = d;
@@ -686,6 +687,7 @@ static inline void fuzz_conv(fuzz *f) {
                         ASH_ATTR_I(X_BLOCK, xb),
                         ASH_ATTR_I(Y_BLOCK, yb),
                         ASH_ATTR_I(W_BLOCK, wb)};
+    f->g->internal |= xb || yb || wb;
     ash_value ins[] = {a, b};
     uint32_t y = keep_products(f, try_add(f, ASH_OP_CONV, ins, 2, attrs, 9, NULL), f->values[i],
                                f->values[k], count);
@@ -715,6 +717,7 @@ static inline void fuzz_winograd(fuzz *f) {
                         ASH_ATTR_I(Y_BLOCK, yb), ASH_ATTR_I(O, o), ASH_ATTR_I(TILE, tiles[form])};
     ash_value ins[] = {f->values[i].id, f->values[k].id};
     double most = f->values[i].most * f->values[k].most * growth[form] * (double)c;
+    f->g->internal = true;
     keep_node(f, ASH_OP_WINOGRAD, ins, 2, attrs, 5, most, most * (double)(c + 24) * step_of(ASH_F32), -1,
               false);
 }

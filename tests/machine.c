@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "code/code.h"
-#include "code/llvm.h"
 
 char *__real_LLVMGetHostCPUName(void);
 char *__real_LLVMGetHostCPUFeatures(void);
@@ -46,8 +45,10 @@ static bool wished_target(ash_target *out) {
     if (asking || strcmp(level, "host") == 0) return false;
     ash_diag diag = {0};
     asking = true;
-    ash_status status = ash_target__named(level, out, &diag);
-    if (status == ASH_OK) status = ash_target__check_runs(out, &diag);
+    ash_target machine;
+    ash_status status = ash_target__named("host", &machine, &diag);
+    if (status == ASH_OK) status = ash_target__named(level, out, &diag);
+    if (status == ASH_OK) status = ash_target__check_runs(&machine, out, &diag);
     asking = false;
     if (status == ASH_OK) return true;
     fprintf(stderr, "SKIP: ASHLAR_TEST_MACHINE=%s: %s\n", wish(), diag.message);

@@ -104,7 +104,8 @@ static inline ash_value random_leaf(fixture *f, const char *name, ash_type type)
 
 /* A machine whose vectors hold so many f32. */
 static inline ash_target target_of(unsigned lanes) {
-    return (ash_target){.vector_bytes = 4 * lanes, .vector_registers = 32, .fma = true};
+    return (ash_target){
+        .vector_bytes = 4 * lanes, .vector_registers = 32, .fma = true, .costs = ash_costs__cpu};
 }
 
 /* Runs the passes named in `passes` ("fold cse"), or all for NULL. */

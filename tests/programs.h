@@ -7,7 +7,9 @@
 
 #include "testing.h"
 
+#include "apart.h"
 #include "base/base.h"
+#include "code/code.h"
 #include "runtime/plan.h"
 
 typedef struct maker {
@@ -15,7 +17,7 @@ typedef struct maker {
     const ash_allocator *a;
     ash_program *p;
     ash_kernel_fn fns[128];
-    const ash_stream_class *streams; /* NULL: the CPU's */
+    bool apart; /* on the device of apart.h */
 } maker;
 
 static inline void maker_init(maker *m, ash_context *context) {
@@ -24,6 +26,7 @@ static inline void maker_init(maker *m, ash_context *context) {
     m->p = ash_mem_calloc(m->a, 1, sizeof *m->p);
     assert_non_null(m->p);
     m->p->allocator = m->a;
+    m->p->target.costs = ash_costs__cpu;
     ash_arena_init(&m->p->arena, m->a);
     assert_ok(ash_dims_create(m->a, &m->p->dims, &diag));
 }
@@ -112,9 +115,12 @@ static inline ash_step *maker_copy(maker *m, uint32_t from, uint32_t to) {
 
 static inline ash_status maker_build(maker *m, const ash_plan_options *options, ash_plan **out,
                                      ash_diag *diag) {
-    ash_plan_options defaults = ash_plan_options_default();
-    ash_kernel_source source = {.fns = m->fns, .streams = m->streams};
-    return ash_plan__build(m->context, m->p, &source, options ? options : &defaults, out, diag);
+    ash_plan_options with = options ? *options : ash_plan_options_default();
+    ash_kernel_source source = {.fns = m->fns, .maker = ash_code__entry};
+    if (m->apart) assert_int_equal(apart_open(m->context, &with.device, diag), ASH_OK);
+    ash_status status = ash_plan__build(m->context, m->p, &source, &with, out, diag);
+    if (m->apart) ash_device_close(with.device);
+    return status;
 }
 
 /* --- kernels: one element a chunk, unless said otherwise -------------------------------------- */

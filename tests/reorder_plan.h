@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* Plans of graphs on the streams of reorder.h. */
+/* Plans of graphs on the device of apart.h. */
 #ifndef ASH_REORDER_PLAN_H
 #define ASH_REORDER_PLAN_H
 
-#include "reorder.h"
+#include "testing.h"
+
+#include "apart.h"
 
 #include "code/code.h"
 #include "opt/opt.h"
 #include "runtime/plan.h"
 
-/* What ash_plan_prepare does, on those streams. */
+/* What ash_plan_prepare does, there, with every step worth a stream. */
 static inline ash_plan *reorder_prepare(ash_context *context, const ash_graph *from,
                                         const ash_plan_options *options) {
     const ash_allocator *a = ash_context__allocator(context);
@@ -19,7 +21,8 @@ static inline ash_plan *reorder_prepare(ash_context *context, const ash_graph *f
     ash_plan *plan;
     ash_code *code;
     ash_diag diag;
-    ash_kernel_source source = {.streams = &reorder_class, .release = (void (*)(void *))ash_code__release};
+    ash_kernel_source source = {.maker = ash_code__entry, .release = (void (*)(void *))ash_code__release};
+    ash_plan_options apart = *options;
     assert_ok(ash_compiler__get(context, &compiler, &diag));
     ash_opt_options opt = {.level = ASH_OPT_FULL};
     assert_ok(ash_opt__run(from, ash_compiler__target(compiler), &opt, &graph, &diag));
@@ -30,9 +33,12 @@ static inline ash_plan *reorder_prepare(ash_context *context, const ash_graph *f
     const ash_nest **nests = calloc(n + 1, sizeof *nests);
     source.fns = ash_mem_calloc(a, n, sizeof *source.fns);
     for (size_t i = 0; i < n; i++) nests[i] = &program->nests.at[i];
-    assert_ok(ash_code__compile(compiler, nests, n, source.fns, &code, NULL, NULL, &diag));
+    assert_ok(
+        ash_code__compile(compiler, &program->target, nests, n, source.fns, &code, NULL, NULL, &diag));
     source.owner = code;
-    assert_ok(ash_plan__build(context, program, &source, options, &plan, &diag));
+    assert_ok(apart_open(context, &apart.device, &diag));
+    assert_ok(ash_plan__build(context, program, &source, &apart, &plan, &diag));
+    ash_device_close(apart.device);
     ash_mem_free(a, source.fns, n, sizeof *source.fns);
     ash_graph_destroy(graph);
     free(nests);

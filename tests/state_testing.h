@@ -4,7 +4,7 @@
 #ifndef ASH_STATE_TESTING_H
 #define ASH_STATE_TESTING_H
 
-#include "reorder.h"
+#include "apart.h"
 #include "testing.h"
 
 #include "ashlar/builder.h"
@@ -188,14 +188,17 @@ static inline void prepare_reordered(struct room *r, unsigned streams) {
     reorder_weigh(program);
     size_t n = program->nests.len;
     const ash_nest **nests = ash_mem_alloc(a, n, sizeof *nests);
-    ash_kernel_source source = {.streams = &reorder_class, .release = release_code};
+    ash_kernel_source source = {.maker = ash_code__entry, .release = release_code};
     source.fns = ash_mem_calloc(a, n, sizeof *source.fns);
     for (size_t i = 0; i < n; i++) nests[i] = &program->nests.at[i];
-    assert_ok(ash_code__compile(compiler, nests, n, source.fns, &code, NULL, NULL, &diag));
+    assert_ok(
+        ash_code__compile(compiler, &program->target, nests, n, source.fns, &code, NULL, NULL, &diag));
     source.owner = code;
     ash_plan_destroy(r->plan);
     r->plan = NULL;
+    assert_ok(apart_open(r->context, &options.device, &diag));
     assert_ok(ash_plan__build(r->context, program, &source, &options, &r->plan, &diag));
+    ash_device_close(options.device);
     ash_mem_free(a, nests, n, sizeof *nests);
     ash_mem_free(a, source.fns, n, sizeof *source.fns);
 }

@@ -69,12 +69,12 @@ static void test_same_call(void **state) {
     ash_nest a = small(3, 1), b = small(3, 1);
     ash_kernel_fn fns[2];
     test_code_open(&t, NULL);
-    assert_ok(
-        ash_code__compile(t.compiler, (const ash_nest *[]){&a, &b}, 2, fns, &code, NULL, &stats, &diag));
+    assert_ok(ash_code__compile(t.compiler, &t.target, (const ash_nest *[]){&a, &b}, 2, fns, &code, NULL,
+                                &stats, &diag));
     assert_ptr_equal(fns[0], fns[1]);
     assert_int_equal(stats.compiled, 1);
     ash_code__release(code);
-    assert_ok(ash_code__compile(t.compiler, NULL, 0, NULL, &code, NULL, NULL, &diag));
+    assert_ok(ash_code__compile(t.compiler, &t.target, NULL, 0, NULL, &code, NULL, NULL, &diag));
     ash_code__release(code);
     ash_nest_free(&a);
     ash_nest_free(&b);
@@ -136,7 +136,8 @@ static void one_more(uint64_t cache_bytes, int k) {
     ash_diag diag;
     ash_nest nest = small(k, k);
     test_code_open(&t, &options);
-    assert_ok(ash_code__compile(t.compiler, (const ash_nest *[]){&nest}, 1, &fn, &code, NULL, NULL, &diag));
+    assert_ok(ash_code__compile(t.compiler, &t.target, (const ash_nest *[]){&nest}, 1, &fn, &code, NULL,
+                                NULL, &diag));
     expect(fn, k, k);
     ash_code__release(code);
     ash_nest_free(&nest);
@@ -275,8 +276,9 @@ static void test_cancelled(void **state) {
         nests[k] = small(k + 1, k);
         pointers[k] = &nests[k];
     }
-    assert_status(ash_code__compile(t.compiler, pointers, KERNELS, fns, &code, &progress, &stats, &diag),
-                  ASH_ERROR_CANCELLED);
+    assert_status(
+        ash_code__compile(t.compiler, &t.target, pointers, KERNELS, fns, &code, &progress, &stats, &diag),
+        ASH_ERROR_CANCELLED);
     assert_null(code);
     assert_int_equal(stats.compiled, 2);
     for (int k = 0; k < KERNELS; k++) ash_nest_free(&nests[k]);
@@ -295,15 +297,23 @@ static void test_refused(void **state) {
     ash_nest n = small(2, 0);
     n.code.at[n.code.len - 1].buf = 9;
     test_code_open(&t, NULL);
-    assert_status(ash_code__compile(t.compiler, (const ash_nest *[]){&n}, 1, &fn, &code, NULL, NULL, &diag),
+    assert_status(ash_code__compile(t.compiler, &t.target, (const ash_nest *[]){&n}, 1, &fn, &code, NULL,
+                                    NULL, &diag),
                   ASH_ERROR_INTERNAL);
     ash_nest_free(&n);
     assert_status(ash_target__named("pentium", &target, &diag), ASH_ERROR_NOT_FOUND);
-    target = *ash_compiler__target(t.compiler);
-    snprintf(target.features, sizeof target.features, "+no-such-thing");
-    assert_status(ash_compiler__set_target(t.compiler, &target, &diag), ASH_ERROR_UNSUPPORTED);
-    snprintf(target.triple, sizeof target.triple, "sparc-sun-solaris");
-    assert_status(ash_compiler__set_target(t.compiler, &target, &diag), ASH_ERROR_UNSUPPORTED);
+    n = small(2, 0);
+    for (int way = 0; way < 3; way++) {
+        target = t.target;
+        if (way == 0) snprintf(target.features, sizeof target.features, "+no-such-thing");
+        if (way == 1) snprintf(target.triple, sizeof target.triple, "sparc-sun-solaris");
+        if (way == 2) target.kind = ASH_TARGET_GPU;
+        assert_status(ash_code__compile(t.compiler, &target, (const ash_nest *[]){&n}, 1, &fn, &code, NULL,
+                                        NULL, &diag),
+                      ASH_ERROR_UNSUPPORTED);
+        assert_null(code);
+    }
+    ash_nest_free(&n);
     test_code_close(&t);
 }
 
@@ -322,7 +332,9 @@ static void *want_some(void *user) {
             nests[k] = small(from + k, 3);
             pointers[k] = &nests[k];
         }
-        if (ash_code__compile(compiler, pointers, 8, fns, &code, NULL, NULL, NULL) != ASH_OK) return user;
+        if (ash_code__compile(compiler, ash_compiler__target(compiler), pointers, 8, fns, &code, NULL, NULL,
+                              NULL) != ASH_OK)
+            return user;
         for (int k = 0; k < 8; k++) {
             int32_t x = 5, y = 0;
             fns[k]((void *[]){&x, &y}, NULL, 0, 1, 0);
@@ -366,7 +378,9 @@ static void test_failed_allocations(void **state) {
         const ash_nest *both[] = {&a, &b};
         ash_status status = ash_context_create(&options, &context, &diag);
         if (status == ASH_OK) status = ash_compiler__get(context, &compiler, &diag);
-        if (status == ASH_OK) status = ash_code__compile(compiler, both, 2, fns, &code, NULL, NULL, &diag);
+        if (status == ASH_OK)
+            status = ash_code__compile(compiler, ash_compiler__target(compiler), both, 2, fns, &code, NULL,
+                                       NULL, &diag);
         if (status == ASH_OK) expect(fns[1], 7, 2);
         bool reached = memory.count >= fail_at;
         ash_code__release(code);

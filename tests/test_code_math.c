@@ -52,7 +52,7 @@ static ash_kernel_fn compile(test_code *t, ash_op op, unsigned lanes, ash_code *
 }
 
 static unsigned vector_lanes(const test_code *t) {
-    return ash_target_lanes(ash_compiler__target(t->compiler), sizeof(float));
+    return ash_target_lanes(&t->target, sizeof(float));
 }
 
 static float from_bits(uint32_t bits) {

@@ -16,6 +16,7 @@ typedef struct test_code {
     ash_context *context;
     ash_compiler *compiler;
     const char *level;
+    ash_target target; /* that level: what nests are compiled for */
 } test_code;
 
 static inline void test_code_open(test_code *t, const ash_context_options *options) {
@@ -23,18 +24,18 @@ static inline void test_code_open(test_code *t, const ash_context_options *optio
     assert_ok(ash_context_create(options, &t->context, &diag));
     assert_ok(ash_compiler__get(t->context, &t->compiler, &diag));
     t->level = "host";
+    t->target = *ash_compiler__target(t->compiler);
 }
 
 static inline void test_code_close(test_code *t) {
     ash_context_destroy(t->context);
 }
 
-/* Makes the compiler generate for a level; false when this machine cannot run it. */
+/* Compiles for a level from now on; false when this machine cannot run it. */
 static inline bool test_code_level(test_code *t, const char *level) {
-    ash_target target;
     ash_diag diag;
-    assert_ok(ash_target__named(level, &target, &diag));
-    ash_status status = ash_compiler__set_target(t->compiler, &target, &diag);
+    assert_ok(ash_target__named(level, &t->target, &diag));
+    ash_status status = ash_target__check_runs(ash_compiler__target(t->compiler), &t->target, &diag);
     if (status == ASH_ERROR_UNSUPPORTED) {
         print_message("skipped: %s: %s\n", level, diag.message);
         return false;
@@ -50,7 +51,7 @@ static inline ash_kernel_fn test_code_compile(test_code *t, ash_nest *nest, ash_
     ash_diag diag;
     const ash_nest *one = nest;
     assert_ok(ash_nest_verify(nest, &diag));
-    assert_ok(ash_code__compile(t->compiler, &one, 1, &fn, code, NULL, NULL, &diag));
+    assert_ok(ash_code__compile(t->compiler, &t->target, &one, 1, &fn, code, NULL, NULL, &diag));
     ash_nest_free(nest);
     return fn;
 }

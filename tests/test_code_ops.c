@@ -383,9 +383,8 @@ static void check(const char *level, const struct plan *p, ash_kernel_fn fn) {
 /* All numbers of lanes on the host's own target; on the others one odd number, their own, and scalars. */
 static bool wants(test_code *t, unsigned lanes) {
     if (strcmp(t->level, "host") == 0) return true;
-    bool large = ash_compiler__target(t->compiler)->vector_bytes == 64; /* the host's, most likely */
-    return lanes == 3 || lanes == ash_target_lanes(ash_compiler__target(t->compiler), 4) ||
-           (lanes == 1 && !large);
+    bool large = t->target.vector_bytes == 64; /* the host's, most likely */
+    return lanes == 3 || lanes == ash_target_lanes(&t->target, 4) || (lanes == 1 && !large);
 }
 
 static void check_level(test_code *t, const char *level) {
@@ -406,7 +405,7 @@ static void check_level(test_code *t, const char *level) {
             pointers[count] = &nests[count];
             count++;
         }
-    assert_ok(ash_code__compile(t->compiler, pointers, count, fns, &code, NULL, NULL, &diag));
+    assert_ok(ash_code__compile(t->compiler, &t->target, pointers, count, fns, &code, NULL, NULL, &diag));
     for (size_t k = 0; k < count; k++) {
         check(level, &plans[k], fns[k]);
         ash_nest_free(&nests[k]);

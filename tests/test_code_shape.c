@@ -109,7 +109,7 @@ static void test_tile_speed(void **state) {
     static _Alignas(64) float a[ROWS * DEPTH], b[COLS * DEPTH], c[ROWS * COLS * TIMES];
     test_code t;
     test_code_open(&t, NULL);
-    if (ash_compiler__target(t.compiler)->vector_bytes < 64) {
+    if (t.target.vector_bytes < 64) {
         print_message("skipped: this machine has no vectors of 64 bytes\n");
         test_code_close(&t);
         return;

@@ -223,6 +223,51 @@ static void refuses_bad_leaves(void **state) {
     assert_status(ash_graph_status(g, &diag), ASH_ERROR_OUT_OF_RANGE);
 }
 
+/* A caller cannot make what passes choose for one target: every attribute that tells a form is refused,
+ * whatever else is right. */
+static void refuses_internal_forms(void **state) {
+    fixture *f = *state;
+    static const int64_t one[] = {1, 1}, zero[] = {0, 0};
+    static const ash_attr_key keys[] = {ASH_ATTR_B_BLOCK, ASH_ATTR_X_BLOCK, ASH_ATTR_Y_BLOCK,
+                                        ASH_ATTR_W_BLOCK, ASH_ATTR_TILE};
+    for (size_t i = 0; i < ASH_COUNT(keys); i++) {
+        ash_graph *g = fresh(f);
+        bool x_block = keys[i] == ASH_ATTR_X_BLOCK, w_block = keys[i] == ASH_ATTR_W_BLOCK;
+        ash_value ins[2], y = 0;
+        ash_status status;
+        ash_diag diag;
+        ash_graph_name_next(g, "here");
+        if (keys[i] == ASH_ATTR_B_BLOCK) {
+            const ash_attr attrs[] = {ASH_ATTR_I(N, 5), ASH_ATTR_I(B_BLOCK, 4)};
+            ins[0] = INPUT(g, "x", F32, 3, 6), ins[1] = INPUT(g, "w", F32, 2, 6, 4);
+            status = ash_graph_add(g, ASH_OP_MATMUL, ins, 2, attrs, 2, &y);
+        } else if (keys[i] == ASH_ATTR_TILE) {
+            const ash_attr attrs[] = {ASH_ATTR_LIST(BEFORE, one, 2), ASH_ATTR_LIST(AFTER, one, 2),
+                                      ASH_ATTR_I(O, 4), ASH_ATTR_I(Y_BLOCK, 4), ASH_ATTR_I(TILE, 2)};
+            ins[0] = INPUT(g, "x", F32, 1, 1, 4, 4, 4), ins[1] = INPUT(g, "w", F32, 1, 1, 1, 3, 3, 4, 4);
+            status = ash_graph_add(g, ASH_OP_WINOGRAD, ins, 2, attrs, 5, &y);
+        } else {
+            const ash_attr attrs[] = {ASH_ATTR_LIST(STRIDES, one, 2),
+                                      ASH_ATTR_LIST(DILATIONS, one, 2),
+                                      ASH_ATTR_LIST(BEFORE, zero, 2),
+                                      ASH_ATTR_LIST(AFTER, zero, 2),
+                                      ASH_ATTR_I(GROUPS, 1),
+                                      ASH_ATTR_I(X_BLOCK, x_block ? 4 : 0),
+                                      ASH_ATTR_I(Y_BLOCK, keys[i] == ASH_ATTR_Y_BLOCK ? 4 : 0),
+                                      ASH_ATTR_I(W_BLOCK, w_block ? 4 : 0),
+                                      ASH_ATTR_I(O, w_block ? 4 : 0)};
+            ins[0] = x_block ? INPUT(g, "x", F32, 1, 1, 4, 4, 4) : INPUT(g, "x", F32, 1, 4, 4, 4);
+            ins[1] = w_block ? INPUT(g, "w", F32, 1, 1, 4, 3, 3, 1, 4) : INPUT(g, "w", F32, 4, 4, 3, 3);
+            status = ash_graph_add(g, ASH_OP_CONV, ins, 2, attrs, 9, &y);
+        }
+        assert_status(status, ASH_ERROR_UNSUPPORTED);
+        assert_int_equal(y, ASH_NO_VALUE);
+        assert_int_equal(ash_graph_node_count(g), 0);
+        assert_status(ash_graph_status(g, &diag), ASH_ERROR_UNSUPPORTED);
+        assert_string_equal(diag.node, "here");
+    }
+}
+
 static void derived_graphs_share_dims_and_data(void **state) {
     fixture *f = *state;
     ash_diag diag;
@@ -427,6 +472,7 @@ int main(void) {
         IR_TEST(compositions_compute),
         IR_TEST(keeps_the_first_error),
         IR_TEST(refuses_bad_leaves),
+        IR_TEST(refuses_internal_forms),
         IR_TEST(derived_graphs_share_dims_and_data),
         IR_TEST(verifier_finds_defects),
         cmocka_unit_test(failed_allocations_leave_the_graph_whole),

@@ -286,7 +286,7 @@ static bool has_two_results(const char *op) {
 /* The row as a graph; returns the number of operands. */
 static int write_row(const row *r, ash_text *text) {
     int n = 0;
-    ash_text_add(text, "graph \"t\"\nvar a 0 100\nvar b 1 100\nvar n 8 100\n");
+    ash_text_add(text, "graph \"t\" internal\nvar a 0 100\nvar b 1 100\nvar n 8 100\n");
     for (const char *at = r->operands; *at; n++) {
         const char *end = strchr(at, ']') + 1;
         ash_text_add(text, "%%%d: %.*s = input \"x%d\"\n", n, (int)(end - at), at, n);

@@ -157,6 +157,7 @@ static void test_packed_matmul(void **state) {
         p = ash_transpose(g, ash_reshape(g, p, (int64_t[]){3, 20, blocks, 16}, 4), (int64_t[]){0, 2, 1, 3});
         ash_value ins[] = {a, p}, y;
         ash_attr attrs[] = {ASH_ATTR_I(N, n), ASH_ATTR_I(B_BLOCK, 16)};
+        g->internal = true;
         ash_graph_add(g, ASH_OP_MATMUL, ins, 2, attrs, 2, &y);
         ash_value moved = ash_transpose(g, ash_sigmoid(g, y), (int64_t[]){1, 0, 2});
         finish(g, ash_reshape(g, moved, (int64_t[]){30, 3 * n}, 2), 1e-6);
@@ -205,6 +206,7 @@ static void blocked_conv(const shape *s, int64_t xb, int64_t yb) {
                         ASH_ATTR_I(W_BLOCK, wb),
                         ASH_ATTR_I(O, s->o)};
     ash_value ins[] = {x, w}, y;
+    g->internal |= xb || yb || wb;
     ash_graph_add(g, ASH_OP_CONV, ins, 2, attrs, 9, &y);
     const ash_type *t = ash_graph_type(g, y);
     if (t) {
@@ -491,6 +493,7 @@ static void test_blocked_conv_over_reshape(void **state) {
                                 ASH_ATTR_I(W_BLOCK, 16),
                                 ASH_ATTR_I(O, 16)};
             ash_value y;
+            g->internal = true;
             ash_graph_add(g, ASH_OP_CONV, (ash_value[]){x, w}, 2, attrs, 9, &y);
             finish(g, ash_relu(g, y), 1e-6);
         }

@@ -218,11 +218,14 @@ static void check_repeats(trial *t, const ash_target *target, const ash_lower_op
 
 /* Kernels that look all the time whether they are to stop compute the same. */
 static void look_often(ash_program *p) {
+    ash_costs costs = p->target.costs;
     ash_diag diag;
+    costs.look_most_units = 60;
+    costs.look_units = 25;
     for (size_t i = 0; i < p->nests.len; i++) {
         double work;
         if (p->nests.at[i].polls) continue;
-        assert_ok(ash_nest_add_polls(&p->nests.at[i], p->dims, INT64_MAX, 60, 25, &work, &diag));
+        assert_ok(ash_nest_add_polls(&p->nests.at[i], &costs, p->dims, INT64_MAX, &work, &diag));
         assert_ok(ash_nest_verify(&p->nests.at[i], &diag));
         n_looking += p->nests.at[i].polls;
     }
@@ -249,11 +252,12 @@ static void try_program(trial *t, const ash_target *target, bool fuse, bool comp
     if (compiled) {
         ash_compiler *compiler;
         assert_ok(ash_compiler__get(context, &compiler, &diag));
-        if (ash_compiler__set_target(compiler, target, &diag) != ASH_OK) goto done;
+        if (ash_target__check_runs(ash_compiler__target(compiler), target, &diag) != ASH_OK) goto done;
         const ash_nest **nests = calloc(p->nests.len + 1, sizeof *nests);
         fns = calloc(p->nests.len + 1, sizeof *fns);
         for (size_t i = 0; i < p->nests.len; i++) nests[i] = &p->nests.at[i];
-        ash_status status = ash_code__compile(compiler, nests, p->nests.len, fns, &code, NULL, NULL, &diag);
+        ash_status status =
+            ash_code__compile(compiler, target, nests, p->nests.len, fns, &code, NULL, NULL, &diag);
         free(nests);
         if (status != ASH_OK) {
             ash_diag_format(&diag, t->error, sizeof t->error);

@@ -191,6 +191,7 @@ static ash_value winograd(ash_graph *g, ash_dim blocks, ash_dim rows) {
     ash_value ins[] = {input(g, "tiled", 5, (ash_dim[]){1, blocks, rows, 9, 16}),
                        input(g, "windows", 7, (ash_dim[]){1, 1, blocks, 3, 3, 16, 16})},
               y;
+    g->internal = true;
     ash_graph_add(g, ASH_OP_WINOGRAD, ins, 2, attrs, 5, &y);
     return y;
 }
@@ -280,6 +281,7 @@ static void test_large(void **state) {
             ash_dim blocks = huge >> 12;
             ash_value ins[] = {input(g, "blocks", 5, (ash_dim[]){1, blocks, 9, 9, 16}),
                                input(g, "w", 7, (ash_dim[]){1, 1, blocks, 3, 3, 16, 16})};
+            g->internal = true;
             ash_graph_add(g, ASH_OP_CONV, ins, 2, attrs, 9, &y);
             break;
         }
@@ -328,6 +330,7 @@ static void build_mixed(ash_graph *g) {
     ash_value ins[] = {input(g, "blocks", 5, (ash_dim[]){1, 1, 9, 9, 16}),
                        input(g, "packed", 7, (ash_dim[]){1, 1, 1, 3, 3, 16, 16})};
     ash_value blocked;
+    g->internal = true;
     ash_graph_add(g, ASH_OP_CONV, ins, 2, attrs, 9, &blocked);
     ash_graph_output(g, "blocked", ash_tanh(g, blocked));
     ash_graph_output(g, "winograd", ash_relu(g, winograd(g, 1, 9)));

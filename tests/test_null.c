@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* NULL for every pointer argument of every exported function, one at a time, each in a process of its own:
  * nothing may crash, and the answer is the one that ashlar/status.h promises. The functions and their
- * arguments come from the public headers (tools/api.awk writes the rows that this file includes), so a new
+ * arguments come from the public headers (tools/api.sh writes the rows that this file includes), so a new
  * function is judged as soon as it is declared. The other arguments are objects that exist, small numbers,
  * and what else is pointed at is zeroed: more is not needed, since NULL is refused before anything else is
  * looked at. */
@@ -28,9 +28,11 @@ static const char *const optional[] = {
     "ash_memory_order_search.report", "ash_memory_schedule_check.report",
     "ash_plan_bind_arena.memory",     "ash_plan_bind_input.type",
     "ash_plan_bind_weights.memory",   "ash_plan_release_all.released",
-    "ash_plan_set_input.type",        "ash_plan_release_originals.released",
-    "ash_plan_set_parameter.type",    "ash_reference_step.states",
+    "ash_plan_bind_arena_view.view",  "ash_plan_bind_weights_view.view",
+    "ash_plan_release_originals.released",
+    "ash_plan_set_input.type",        "ash_plan_set_parameter.type",
     "ash_plan_set_state.type",        "ash_plan_release_intermediates.released",
+    "ash_reference_step.states",      "ash_slice.steps",
     "ash_tensor_create.name",
 };
 

@@ -408,6 +408,26 @@ static void test_unknown_operator_is_named(void **state) {
     assert_string_equal(diag.node, "y");
 }
 
+/* Operators of the compiler's own, and forms that it chooses for a target, have no name in a file. */
+static void test_internal_operators_have_no_name(void **state) {
+    (void)state;
+    static const char *const names[] = {"winograd", "Winograd", "conv", "matmul", "custom"};
+    ash_graph *graph;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        bytes model = make_unary("node", names[i], four, 1, 15);
+        assert_status(parse(&model, NULL, &graph), ASH_ERROR_UNSUPPORTED);
+        assert_null(graph);
+        assert_string_equal(diag.node, "node");
+    }
+    bytes model = make_unary("node", "Relu", four, 1, 15);
+    assert_ok(parse(&model, NULL, &graph));
+    static const ash_attr attrs[] = {ASH_ATTR_I(N, 4), ASH_ATTR_I(B_BLOCK, 4)};
+    ash_type types[] = {{ASH_F32, 2, {3, 4}}, {ASH_F32, 3, {1, 4, 4}}};
+    ash_value ins[] = {ash_graph_input(graph, "a", &types[0]), ash_graph_input(graph, "b", &types[1])}, out;
+    assert_status(ash_graph_add(graph, ASH_OP_MATMUL, ins, 2, attrs, 2, &out), ASH_ERROR_UNSUPPORTED);
+    ash_graph_destroy(graph);
+}
+
 static void test_node_without_any_name_has_a_number(void **state) {
     (void)state;
     bytes graph_ = {.len = 0}, node = make_node(NULL, "Frobnicate", "x", NULL, NULL),
@@ -447,6 +467,25 @@ static void test_shape_error_names_the_node(void **state) {
     ash_graph *graph;
     assert_status(parse(&model, NULL, &graph), ASH_ERROR_SHAPE);
     assert_string_equal(diag.node, "flat");
+    assert_true(diag.file_offset != ASH_NO_OFFSET);
+}
+
+/* What the graph refuses is told of the model's node, and says which core operator it was. */
+static void test_core_refusal_names_the_node(void **state) {
+    (void)state;
+    static const int64_t three[] = {3};
+    bytes graph_ = {.len = 0}, node = make_node("sum", "Add", "x", "z", "y"), x = make_info("x", four, 1),
+          z = make_info("z", three, 1), y = make_info("y", four, 1);
+    put_message(&graph_, 1, &node);
+    put_message(&graph_, 11, &x);
+    put_message(&graph_, 11, &z);
+    put_message(&graph_, 12, &y);
+    bytes model = make_model(&graph_, 13);
+    ash_graph *graph;
+    assert_status(parse(&model, NULL, &graph), ASH_ERROR_SHAPE);
+    assert_string_equal(diag.node, "sum");
+    assert_string_equal(diag.op, "Add, ai.onnx 13");
+    assert_string_equal(diag.message, "add: operands 0 and 1 differ in shape; operands f32[4], f32[3]");
     assert_true(diag.file_offset != ASH_NO_OFFSET);
 }
 
@@ -538,10 +577,12 @@ int main(void) {
         cmocka_unit_test(test_parameters_have_names),
         cmocka_unit_test(test_mapping_and_alignment),
         cmocka_unit_test(test_unknown_operator_is_named),
+        cmocka_unit_test(test_internal_operators_have_no_name),
         cmocka_unit_test(test_node_without_any_name_has_a_number),
         cmocka_unit_test(test_use_before_definition),
         cmocka_unit_test(test_name_defined_twice),
         cmocka_unit_test(test_shape_error_names_the_node),
+        cmocka_unit_test(test_core_refusal_names_the_node),
         cmocka_unit_test(test_newer_operator_sets_are_refused),
         cmocka_unit_test(test_files_that_are_no_models),
         cmocka_unit_test(test_external_data_must_stay_in_the_folder),

@@ -55,7 +55,7 @@ static void run_passes(const ash_graph *g, const ash_target *target) {
                                        ash_opt__simplify, ash_opt__affine, ash_opt__reciprocal,
                                        ash_opt__widen,    ash_opt__layout, ash_opt__winograd};
     bool kept[512] = {false};
-    const ash_opt opt = {.source = g, .target = target, .kept = kept};
+    const ash_opt opt = {.source = g, .target = target, .internal = true, .kept = kept};
     assert_true(g->values.len <= ASH_COUNT(kept));
     for (size_t i = 0; i < ASH_COUNT(passes); i++) {
         ash_graph *out;

@@ -101,6 +101,49 @@ static void what_is_blocked_is_not_blocked_again(void **state) {
     ash_graph_destroy(again);
 }
 
+/* Passes that are one kind of machine's business are left out for others, and nothing but them makes
+ * forms. */
+static void forms_are_the_business_of_vectors(void **state) {
+    fixture *f = *state;
+    ash_diag diag;
+    ash_target target = target_of(8), narrow = target_of(2), gpu = target_of(32);
+    gpu.kind = ASH_TARGET_GPU;
+    const ash_target *const others[] = {NULL, &narrow, &gpu};
+    small_net(f);
+    for (size_t i = 0; i < ASH_COUNT(others); i++) {
+        dumps d = {""};
+        assert_ok(optimise(f, NULL, others[i], (ash_opt_options){.dump = note, .dump_user = &d}, &diag));
+        assert_null(strstr(d.names, "layout"));
+        assert_null(strstr(d.names, "winograd"));
+        assert_non_null(strstr(d.names, "widen"));
+        assert_false(f->out->internal);
+        assert_int_equal(ash_node_int(find_op(f->out, ASH_OP_CONV, 0), ASH_ATTR_W_BLOCK), 0);
+    }
+    const char *const off[] = {"layout"};
+    const ash_opt_options plain = {.off = off, .n_off = 1};
+    ash_graph_destroy(f->out);
+    assert_ok(ash_opt__run(f->g, &target, &plain, &f->out, &diag));
+    assert_false(f->out->internal);
+    assert_ok(optimise(f, NULL, &target, (ash_opt_options){0}, &diag));
+    assert_true(f->out->internal);
+    assert_int_equal(ash_node_int(find_op(f->out, ASH_OP_CONV, 0), ASH_ATTR_W_BLOCK), 8);
+}
+
+/* What such passes have made is no graph of a caller's: the verifier finds it before their rows. */
+static void forms_before_their_rows_are_defects(void **state) {
+    fixture *f = *state;
+    ash_diag diag;
+    ash_target target = target_of(8);
+    small_net(f);
+    assert_ok(optimise(f, NULL, &target, (ash_opt_options){0}, &diag));
+    f->out->internal = false;
+    assert_status(ash_graph_verify(f->out, &diag), ASH_ERROR_INTERNAL);
+    assert_non_null(strstr(diag.message, "_block is "));
+    assert_string_equal(diag.op, "conv");
+    f->out->internal = true;
+    assert_ok(ash_graph_verify(f->out, &diag));
+}
+
 /* --- origins -------------------------------------------------------------------------------------- */
 
 /* Every value with an origin has its type. */
@@ -272,6 +315,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(passes_are_left_out, setup, teardown),
         cmocka_unit_test_setup_teardown(wrong_options_are_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(without_a_target_there_is_no_layout, setup, teardown),
+        cmocka_unit_test_setup_teardown(forms_are_the_business_of_vectors, setup, teardown),
+        cmocka_unit_test_setup_teardown(forms_before_their_rows_are_defects, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_blocked_is_not_blocked_again, setup, teardown),
         cmocka_unit_test_setup_teardown(kept_values_survive, setup, teardown),
         cmocka_unit_test_setup_teardown(names_stay_with_what_they_name, setup, teardown),

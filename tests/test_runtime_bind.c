@@ -85,7 +85,8 @@ static void the_prologue_runs_once(void **state) {
     assert_true(read_y(r) == 214);
     assert_int_equal(r->memory.count, before);
     ash_plan_report report = ash_plan_describe(r->plan);
-    assert_true(report.weights == 256 && report.staging == 256 && report.constants == 256 &&
+    uint64_t here = apart_is_wished() ? 0 : 256; /* a constant that is read where it lies, or copied */
+    assert_true(report.weights == 512 - here && report.staging == 512 - here && report.constants == here &&
                 report.mapped == 0);
     assert_true(report.ops == 2 && report.prologue_ops == 2 && report.kernels == 4);
     const ash_view *view;
@@ -139,6 +140,7 @@ static void arenas_of_the_caller(void **state) {
         ash_plan_options options = ash_plan_options_default();
         options.memory.mode = (ash_memory_mode)mode;
         make_weights(r, &options);
+        NOT_APART("memory of the host's for the arena or the weights");
         uint64_t size = ash_plan_arena_size(r->plan);
         assert_int_equal(size, 3 * 256);
         assert_int_equal(ash_plan_arena_align(r->plan), 64);
@@ -208,7 +210,7 @@ static void everything_is_released(void **state) {
     uint64_t released;
     assert_ok(ash_plan_output(r->plan, 0, &y, &diag));
     assert_ok(ash_plan_release_all(r->plan, &released, &diag));
-    assert_int_equal(released, 768 + 256);
+    assert_int_equal(released, 768 + (apart_is_wished() ? 512 : 256)); /* constants are among the weights */
     assert_status(ash_view_data(y, &data, &diag), ASH_ERROR_STATE);
     assert_ok(ash_plan_release_all(r->plan, &released, &diag));
     assert_int_equal(released, 0);
@@ -267,7 +269,7 @@ static void outputs_of_every_kind(void **state) {
         assert_true(((const float *)data[2])[9] == (float)bound);
         assert_true(((const float *)data[3])[1] == (float)bound);
         assert_true(((const float *)data[4])[0] == 14);
-        if (bound == 1) assert_ptr_equal(data[2], in);
+        if (bound == 1 && !apart_is_wished()) assert_ptr_equal(data[2], in);
     }
 }
 
@@ -281,6 +283,9 @@ static void inputs_left_to_the_caller(void **state) {
     float x[N];
     ash_view *view;
     for (int i = 0; i < N; i++) x[i] = 1;
+    if (apart_is_wished())
+        assert_status(ash_plan_bind_input(r->plan, 0, NULL, x, sizeof x, &diag), ASH_ERROR_DEVICE);
+    NOT_APART("bytes of the host's that kernels read where they lie");
     assert_status(ash_plan_set_input(r->plan, 0, NULL, x, sizeof x, &diag), ASH_ERROR_STATE);
     assert_status(ash_plan_input(r->plan, 0, &view, &diag), ASH_ERROR_STATE);
     assert_status(ash_plan_execute(r->plan, &diag), ASH_ERROR_STATE);
@@ -315,7 +320,7 @@ static void rebinding(void **state) {
     for (int k = 0; k < 3; k++) {
         assert_ok(ash_plan_bind_input(r->plan, 0, NULL, x[k], sizeof x[0], &diag));
         assert_ok(ash_view_data(view, &data, &diag));
-        assert_ptr_equal(data, x[k]);
+        if (!apart_is_wished()) assert_ptr_equal(data, x[k]);
     }
     set_x(r, 9);
     assert_ok(ash_view_data(view, &data, &diag));
@@ -378,7 +383,8 @@ static void mapped_constants_are_given_back(void **state) {
     options.threads = 1;
     assert_ok(maker_build(&r->m, &options, &r->plan, &diag));
     assert_ok(ash_plan_execute(r->plan, &diag));
-    if (access("/proc/self/pagemap", R_OK) == 0) assert_true(most_resident >= (size_t)8 << 20);
+    bool seen = access("/proc/self/pagemap", R_OK) == 0 && !apart_is_wished(); /* copies are no kernels */
+    if (seen) assert_true(most_resident >= (size_t)8 << 20);
     assert_true(most_resident <= (size_t)34 << 20);
     assert_int_equal(resident(mapped, size), 0);
     ash_plan_report report = ash_plan_describe(r->plan);

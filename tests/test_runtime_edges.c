@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The edges between streams, in networks as they are: attention with a gated feed-forward part, inception's
- * branches, a recurrent model from a file. Lowered and compiled in earnest, run by the streams of reorder.h
+ * branches, a recurrent model from a file. Lowered and compiled in earnest, run by the device of apart.h
  * in orders that the schedule allows, with dead bytes poisoned. With every edge in place the bits are those
  * of mode stream; with any one edge left out, some order gives others. */
 #include "reorder_plan.h"

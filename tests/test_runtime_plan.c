@@ -131,9 +131,11 @@ static void inputs_are_checked(void **state) {
     assert_non_null(strstr(diag.message, "256"));
     assert_status(ash_plan_set_input(r->plan, 1, NULL, x, 256, &diag), ASH_ERROR_NOT_FOUND);
     assert_status(ash_plan_set_input(r->plan, 0, NULL, NULL, 256, &diag), ASH_ERROR_INVALID_ARGUMENT);
-    assert_status(ash_plan_bind_input(r->plan, 0, NULL, (char *)x + 2, 256, &diag),
-                  ASH_ERROR_INVALID_ARGUMENT);
-    assert_non_null(strstr(diag.message, "multiple of 4"));
+    if (!apart_is_wished()) { /* what is copied may lie anywhere */
+        assert_status(ash_plan_bind_input(r->plan, 0, NULL, (char *)x + 2, 256, &diag),
+                      ASH_ERROR_INVALID_ARGUMENT);
+        assert_non_null(strstr(diag.message, "multiple of 4"));
+    }
     assert_status(ash_plan_execute(r->plan, &diag), ASH_ERROR_STATE);
 }
 
@@ -152,7 +154,7 @@ static void inputs_bound_and_in_place(void **state) {
     const void *address;
     assert_ok(ash_plan_buffer(r->plan, 100, &seen, &diag));
     assert_ok(ash_view_data(seen, &address, &diag));
-    assert_ptr_equal(address, x);
+    if (!apart_is_wished()) assert_ptr_equal(address, x);
 
     ash_view *own;
     void *data;

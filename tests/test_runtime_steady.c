@@ -116,6 +116,7 @@ static void with_replicas(void **state) {
 }
 
 static void in_a_block_of_the_caller(void **state) {
+    NOT_APART("memory of the host's for the arena or the weights");
     struct room *r = *state;
     static char memory[3][4096] __attribute__((aligned(64)));
     ash_plan *twin;
@@ -221,6 +222,7 @@ static bool about(uint64_t bytes, uint64_t want) {
 }
 
 static void originals_are_counted(void **state) {
+    NOT_APART("bytes of the host's that kernels read where they lie");
     struct room *r = *state;
     static float m[192 * 160], n[192 * 160], b[192 * 160], x[192 * 192];
     ash_graph *g;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Plans on several streams: the same results as on one, on the processors and on streams that reorder all
  * they may; waits where they are needed, and each of them needed. */
+#include "apart.h"
 #include "plan_room.h"
-#include "reorder.h"
 
 #include <math.h>
 #include <unistd.h>
@@ -80,10 +80,10 @@ static void make_program(struct room *r, uint64_t seed, unsigned steps) {
     maker_output(&r->m, mix(r, ASH_BUFFER_OUTPUT, sum, values[0], false), "y");
 }
 
-static void build(struct room *r, const ash_plan_options *options, const ash_stream_class *class) {
+static void build(struct room *r, const ash_plan_options *options, bool apart) {
     ash_plan_destroy(r->plan);
     r->plan = NULL;
-    r->m.streams = class;
+    r->m.apart = apart;
     assert_ok(maker_build(&r->m, options, &r->plan, &diag));
 }
 
@@ -105,7 +105,7 @@ static void execute(struct room *r, float y[N]) {
 /* What mode stream says. */
 static void expect(struct room *r, uint64_t seed, unsigned steps, float y[N]) {
     make_program(r, seed, steps);
-    build(r, NULL, NULL);
+    build(r, NULL, false);
     set_inputs(r);
     execute(r, y);
 }
@@ -131,7 +131,7 @@ static void the_same_on_any_number_of_streams(void **state) {
                     options.memory.mode = (ash_memory_mode)memory;
                     options.poison = seed % 2;
                     make_program(r, seed, 24);
-                    build(r, &options, NULL);
+                    build(r, &options, false);
                     set_inputs(r);
                     for (int i = 0; i < 3; i++) {
                         execute(r, have);
@@ -171,10 +171,11 @@ static void independent_work_overlaps(void **state) {
     }
     maker_output(&r->m, mix(r, ASH_BUFFER_OUTPUT, ends[0], ends[1], false), "y");
     ash_plan_options options = many(2, 2);
-    build(r, &options, NULL);
+    build(r, &options, false);
     for (int i = 0; i < N; i++) y[i] = (float)i;
     assert_ok(ash_plan_set_input(r->plan, 0, NULL, y, sizeof y, &diag));
     if (sysconf(_SC_NPROCESSORS_ONLN) < 2) skip(); /* nothing can overlap on one processor */
+    NOT_APART("one thread runs everything");
     uint64_t overlapped = 0;
     for (int i = 0; i < 2000 && overlapped == 0; i++) {
         execute(r, y);
@@ -190,7 +191,7 @@ static void reordering_changes_nothing(void **state) {
         ash_plan_options options = many(2 + seed % 4, 2);
         expect(r, seed, 28, want);
         make_program(r, seed, 28);
-        build(r, &options, &reorder_class);
+        build(r, &options, true);
         set_inputs(r);
         for (reorder.seed = 0; reorder.seed < 40; reorder.seed++) {
             execute(r, have);
@@ -222,7 +223,7 @@ static void every_edge_is_needed(void **state) {
         ash_plan_options options = many(2 + seed % 3, 1);
         expect(r, seed, 20, want);
         make_program(r, seed, 20);
-        build(r, &options, &reorder_class);
+        build(r, &options, true);
         set_inputs(r);
         uint32_t waits = ash_plan_describe(r->plan).waits;
         for (uint32_t drop = 0; drop < waits; drop++, removed++) assert_true(is_found(r, drop, want));
@@ -249,7 +250,7 @@ static void what_is_read_is_not_overwritten(void **state) {
         uint32_t d = mix(r, ASH_BUFFER_LOCAL, a, c, false);
         maker_output(&r->m, mix(r, ASH_BUFFER_OUTPUT, b, d, false), "y");
         ash_plan_options options = many(2, 1);
-        build(r, several ? &options : NULL, several ? &reorder_class : NULL);
+        build(r, several ? &options : NULL, several);
         set_inputs(r);
         if (!several) execute(r, want);
     }
@@ -273,7 +274,7 @@ static void implied_waits_are_left_out(void **state) {
     a = mix(r, ASH_BUFFER_LOCAL, a, list[1], false);
     maker_output(&r->m, mix(r, ASH_BUFFER_OUTPUT, a, list[0], false), "y");
     ash_plan_options options = many(2, 2);
-    build(r, &options, NULL);
+    build(r, &options, false);
     ash_plan_report report = ash_plan_describe(r->plan);
     assert_int_equal(report.streams, 2);
     assert_int_equal(report.events, 1);
@@ -287,7 +288,7 @@ static void a_chain_stays_on_one_stream(void **state) {
     for (int i = 0; i < 8; i++) a = mix(r, ASH_BUFFER_LOCAL, a, x, false);
     maker_output(&r->m, mix(r, ASH_BUFFER_OUTPUT, a, x, false), "y");
     ash_plan_options options = many(4, 2);
-    build(r, &options, NULL);
+    build(r, &options, false);
     ash_plan_report report = ash_plan_describe(r->plan);
     assert_int_equal(report.streams, 1);
     assert_int_equal(report.events, 0);
@@ -312,7 +313,7 @@ static ash_plan_report two_chains(struct room *r, double ns, int64_t elements) {
     maker_step(&r->m, "mix", kernel_mix, elements, 1, 3, LIST(y, ends[0], ends[1]))->work = ns;
     maker_output(&r->m, y, "y");
     ash_plan_options options = many(2, 2);
-    build(r, &options, NULL);
+    build(r, &options, false);
     return ash_plan_describe(r->plan);
 }
 
@@ -333,7 +334,7 @@ static void nothing_is_allocated(void **state) {
         ash_plan_options options = many(3, 3);
         options.poison = poison;
         make_program(r, 7, 24);
-        build(r, &options, NULL);
+        build(r, &options, false);
         set_inputs(r);
         execute(r, y);
         long before = r->memory.count;
@@ -346,7 +347,7 @@ static void profiles_name_the_stream(void **state) {
     struct room *r = *state;
     ash_plan_options options = many(3, 2);
     make_program(r, 7, 24);
-    build(r, &options, NULL);
+    build(r, &options, false);
     set_inputs(r);
     size_t count = ash_plan_op_count(r->plan);
     ash_profile *profile = calloc(count, sizeof *profile);
@@ -368,11 +369,11 @@ static void the_same_plan_every_time(void **state) {
     struct room *r = *state;
     ash_plan_options options = many(4, 2);
     make_program(r, 11, 24);
-    build(r, &options, NULL);
+    build(r, &options, false);
     ash_plan *first = r->plan;
     r->plan = NULL;
     make_program(r, 11, 24);
-    build(r, &options, NULL);
+    build(r, &options, false);
     const ash_schedule *a = &first->schedule, *b = &r->plan->schedule;
     assert_int_equal(a->n_waits, b->n_waits);
     assert_memory_equal(a->stream, b->stream, a->n_steps * sizeof *a->stream);
@@ -397,7 +398,7 @@ static void captures_do_the_same(void **state) {
             ash_plan_options options = graph(threads);
             expect(r, seed, 24, want);
             make_program(r, seed, 24);
-            build(r, &options, NULL);
+            build(r, &options, false);
             set_inputs(r);
             for (int i = 0; i < 3; i++) {
                 execute(r, have);
@@ -415,17 +416,8 @@ static void captures_do_the_same(void **state) {
 static void what_cannot_be_captured(void **state) {
     struct room *r = *state;
     ash_plan_options options = graph(2);
-    options.poison = true;
     make_program(r, 3, 8);
-    assert_status(maker_build(&r->m, &options, &r->plan, &diag), ASH_ERROR_UNSUPPORTED);
-    assert_non_null(strstr(diag.message, "poison"));
-    options.poison = false;
-    make_program(r, 3, 8);
-    r->m.streams = &reorder_class;
-    assert_status(maker_build(&r->m, &options, &r->plan, &diag), ASH_ERROR_UNSUPPORTED);
-    assert_string_equal(diag.message, "reorder cannot capture");
-    make_program(r, 3, 8);
-    build(r, &options, NULL);
+    build(r, &options, false);
     set_inputs(r);
     ash_profile profile[64];
     assert_status(ash_plan_execute_profiled(r->plan, profile, 64, &diag), ASH_ERROR_UNSUPPORTED);
@@ -439,7 +431,7 @@ static void the_device_fails(void **state) {
     const ash_view *view;
     ash_plan_options options = many(2, 1);
     make_program(r, 9, 8);
-    build(r, &options, &reorder_class);
+    build(r, &options, true);
     set_inputs(r);
     execute(r, want);
     reorder.fail = true;
@@ -473,7 +465,7 @@ static void failing_allocations(void **state) {
     struct room *r = *state;
     ash_plan_options options = many(3, 2);
     make_program(r, 5, 12);
-    build(r, &options, NULL); /* the pool is there from now on */
+    build(r, &options, false); /* the pool is there from now on */
     ash_status status = ASH_ERROR_OUT_OF_MEMORY;
     for (long n = 1; status != ASH_OK; n++) {
         ash_plan_destroy(r->plan);

@@ -263,6 +263,7 @@ static bool lies_in(ash_plan *plan, const void *memory, uint64_t size) {
 }
 
 static void weights_of_the_caller(void **state) {
+    NOT_APART("memory of the host's for the arena or the weights");
     struct room *r = *state;
     static char memory[8192] __attribute__((aligned(64))), other[8192] __attribute__((aligned(64)));
     uint32_t versions[PARAMETERS] = {0};
@@ -323,6 +324,7 @@ static void weights_of_the_caller(void **state) {
 /* Weights in the caller's memory that a replica has too: each can go elsewhere, and none writes there while
  * the other reads. */
 static void a_block_that_replicas_share(void **state) {
+    NOT_APART("memory of the host's for the arena or the weights");
     struct room *r = *state;
     static char memory[8192] __attribute__((aligned(64)));
     uint32_t versions[PARAMETERS] = {0};
@@ -355,6 +357,7 @@ static void a_block_that_replicas_share(void **state) {
 
 /* Who looks at weights does not share them: they stay where they are, and only what depends runs again. */
 static void views_of_weights(void **state) {
+    NOT_APART("memory of the host's for the arena or the weights");
     struct room *r = *state;
     static char memory[8192] __attribute__((aligned(64)));
     uint32_t versions[PARAMETERS] = {0};

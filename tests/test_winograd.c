@@ -71,6 +71,7 @@ static ash_value winograd(ash_graph *g, ash_value x, ash_value w, const shape *s
     ash_attr attrs[] = {ASH_ATTR_LIST(BEFORE, s->before, 2), ASH_ATTR_LIST(AFTER, s->after, 2),
                         ASH_ATTR_I(Y_BLOCK, s->y_block), ASH_ATTR_I(O, s->o), ASH_ATTR_I(TILE, s->tile)};
     ash_value ins[] = {pack(g, x, s->x_block), packed(g, w, s)}, y;
+    g->internal = true;
     ash_graph_add(g, ASH_OP_WINOGRAD, ins, 2, attrs, 5, &y);
     return y;
 }

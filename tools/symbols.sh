@@ -5,6 +5,8 @@
 #     tools/symbols.sh libashlar.so libashlar.a
 #
 #   - the shared library exports exactly the functions that the public headers declare: nothing internal, nothing of LLVM
+#   - they are those of tests/data/symbols.txt, with the same types: what is added, taken away or changed for callers is a
+#     line there, beside the line in CHANGELOG.md that tells them (tools/api.sh > tests/data/symbols.txt)
 #   - the static one defines only names that start with ash_
 #   - neither prints, nor ends the process, nor holds standard streams
 #
@@ -29,14 +31,17 @@ trap 'rm -rf "$folder"' EXIT
 cd "$folder" || exit 2
 root=$OLDPWD
 
-# An ASH_API declaration may take several lines; its name is the last word before the first parenthesis.
-grep -hv "^#" "$root"/include/ashlar/*.h | tr '\n' ' ' | grep -oE 'ASH_API [^;(]*\(' | grep -oE '[A-Za-z0-9_]+ *\($' | tr -d ' (' | sort -u >declared
+"$root/tools/api.sh" >declarations
+sed -E 's/\(.*//; s/.*[ *]//' declarations | sort -u >declared
 # __bss_start, _edata and _end are the linker's own, and there when a shared library that is linked asks for them.
 nm -D --defined-only "$shared" | awk '$NF !~ /^(__bss_start|_edata|_end)$/ { print $NF }' | sort -u >exported
 comm -13 declared exported >extra
 comm -23 declared exported >lacking
 judge "exported, but in no public header" extra "$(wc -l <exported)"
 judge "in a public header, but not exported" lacking "$(wc -l <declared)"
+
+diff "$root/tests/data/symbols.txt" declarations | grep '^[<>]' | sed 's/^</was:/; s/^>/is: /' >changed
+judge "not as symbols.txt says" changed "$(wc -l <declarations)"
 
 nm -g --defined-only "$static" | awk 'NF == 3 { print $3 }' | sort -u >defined
 grep -v '^ash_' defined >foreign

@@ -219,7 +219,9 @@ ASH_API bool ash_graph_var_at(const ash_graph *graph, size_t index, ash_graph_va
 ASH_API ash_status ash_graph_print(const ash_graph *graph, bool with_data, char **out, size_t *len,
                                    ash_diag *diag);
 ASH_API void ash_graph_text_free(const ash_graph *graph, char *text, size_t len);
-/* Parses a text form into a new graph; the diagnostic has the byte offset of the first error. */
+/* Parses a text form into a new graph; the diagnostic has the byte offset of the first error. A text that
+ * says `internal` was printed behind the passes for some target, and may have their forms; other graphs are
+ * refused these, here and by ash_graph_add: ASH_ERROR_UNSUPPORTED. */
 ASH_API ash_status ash_graph_parse(ash_context *context, const char *text, size_t len, ash_graph **out,
                                    ash_diag *diag);
 

@@ -91,6 +91,8 @@ typedef struct ash_plan_options {
     unsigned streams;      /* of mode multi_stream: 1 to ASH_PLAN_MOST_STREAMS; 0 or 1 in other modes */
     ash_progress progress; /* told while the plan is prepared. Its switch stops preparing and, later, the
                               executions of the plan and its replicas, and must stay as long as they */
+    ash_device *device;    /* that runs it and that its memory is on, which the plan then keeps open; NULL:
+                              the CPU. ASH_ERROR_DEVICE for one that computes nothing */
 } ash_plan_options;
 
 /* The defaults, a zeroed struct: mode stream, optimised, with Winograd, and fused, no poison, all threads,
@@ -107,6 +109,8 @@ ASH_API ash_status ash_plan_prepare(ash_context *context, const ash_graph *graph
  * The caller destroys *out. */
 ASH_API ash_status ash_plan_replicate(ash_plan *plan, ash_plan **out, ash_diag *diag);
 ASH_API void ash_plan_destroy(ash_plan *plan); /* NULL is allowed; not while another thread uses it */
+/* The device that runs the plan and that all of its memory is on, borrowed; NULL for no plan. */
+ASH_API ash_device *ash_plan_device(const ash_plan *plan);
 
 /* --- open dims -------------------------------------------------------------------------------- */
 
@@ -149,6 +153,9 @@ ASH_API uint64_t ash_plan_arena_align(const ash_plan *plan);
  * parameter that is read where it lies, or a mapped file. Inputs may overlap each other, and other plans'
  * memory. */
 ASH_API ash_status ash_plan_bind_arena(ash_plan *plan, void *memory, uint64_t size, ash_diag *diag);
+/* The same with memory of a view on the plan's device, which may be written and which the plan holds; NULL:
+ * the plan's own again. Memory of the host is ASH_ERROR_DEVICE where the device does not reach it. */
+ASH_API ash_status ash_plan_bind_arena_view(ash_plan *plan, ash_view *view, ash_diag *diag);
 /* The same for the packed weights, which live as long as the plan: bytes and alignment of their block, and
  * the caller's memory for it. Weights that are there move into it at once. The memory must stay until the
  * plan, and replicas that share the weights, are destroyed or bound elsewhere; NULL: the plan's own again.
@@ -156,6 +163,7 @@ ASH_API ash_status ash_plan_bind_arena(ash_plan *plan, void *memory, uint64_t si
 ASH_API uint64_t ash_plan_weights_size(const ash_plan *plan);
 ASH_API uint64_t ash_plan_weights_align(const ash_plan *plan);
 ASH_API ash_status ash_plan_bind_weights(ash_plan *plan, void *memory, uint64_t size, ash_diag *diag);
+ASH_API ash_status ash_plan_bind_weights_view(ash_plan *plan, ash_view *view, ash_diag *diag);
 /* Gives back the arenas, and keeps the outputs' bytes, where they are those of the present variables, in a
  * block of their own until the next execution. Inputs that were copied in are lost, states stay. Returns
  * the bytes that were given back. */

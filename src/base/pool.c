@@ -26,21 +26,14 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "costs.h"
 #include "pool.h"
 #include "relax.h"
 
-enum {
-    LINE = 64,          /* bytes that two threads should not write both */
-    SPIN_NS = 50000,    /* an idle worker sleeps after so long */
-    STOLEN_NS = 100000, /* two looks at the clock further apart than this: the processor was taken away */
-    CONTENDED_NS = 20000000, /* for so long after that, nobody spins for long */
-    BRIEF_NS = 2000,         /* but for so long */
-    SETTLE_NS = 500000,      /* a worker that has moved stays for so long */
-    MOST_UNITS = 1 << 30
-};
+enum { MOST_UNITS = 1 << 30 };
 
 struct worker {
-    _Alignas(LINE) pthread_t thread;
+    _Alignas(ASH_LINE_BYTES) pthread_t thread;
     ash_pool *pool;
     unsigned index;
     pthread_mutex_t lock;
@@ -51,7 +44,7 @@ struct worker {
 };
 
 struct ash_pool {
-    _Alignas(LINE) _Atomic uint64_t work; /* run << 32 | units that are not taken */
+    _Alignas(ASH_LINE_BYTES) _Atomic uint64_t work; /* run << 32 | units that are not taken */
     /* The run's description, written before `work` and constant until all units are done. */
     _Atomic(ash_pool_fn) fn;
     _Atomic(void *) arg;
@@ -61,10 +54,10 @@ struct ash_pool {
     _Atomic uint32_t limit; /* workers with a lower index take part */
     _Atomic int cpu;        /* processor that the caller runs on, or -1 */
 
-    _Alignas(LINE) _Atomic uint32_t done; /* units that have run */
-    _Atomic uint32_t helpers;             /* workers that ran some of them */
-    _Alignas(LINE) atomic_bool busy;      /* a run is under way */
-    _Atomic uint32_t asleep;              /* workers that have announced sleep */
+    _Alignas(ASH_LINE_BYTES) _Atomic uint32_t done; /* units that have run */
+    _Atomic uint32_t helpers;                       /* workers that ran some of them */
+    _Alignas(ASH_LINE_BYTES) atomic_bool busy;      /* a run is under way */
+    _Atomic uint32_t asleep;                        /* workers that have announced sleep */
     _Atomic int64_t
         contended; /* until when the processors are taken to be shared, on the monotonic clock */
     atomic_bool stop;
@@ -140,11 +133,11 @@ static bool is_contended(ash_pool *pool, int64_t now) {
 }
 
 static void note_contention(ash_pool *pool, int64_t now) {
-    atomic_store_explicit(&pool->contended, now + CONTENDED_NS, memory_order_relaxed);
+    atomic_store_explicit(&pool->contended, now + ash_costs__cpu.contended_ns, memory_order_relaxed);
 }
 
 int64_t ash_pool__patience(ash_pool *pool, int64_t now) {
-    return !pool->spins || is_contended(pool, now) ? BRIEF_NS : SPIN_NS;
+    return !pool->spins || is_contended(pool, now) ? ash_costs__cpu.spin_brief_ns : ash_costs__cpu.spin_ns;
 }
 
 static int this_cpu(void) {
@@ -164,7 +157,7 @@ static bool keep_apart(ash_pool *pool, struct worker *worker, int64_t now) {
     bool shared = cpu >= 0 && cpu == atomic_load_explicit(&pool->cpu, memory_order_relaxed);
     for (unsigned i = 1; i < worker->index && !shared; i++)
         shared = cpu == atomic_load_explicit(&pool->workers[i - 1].cpu, memory_order_relaxed);
-    if (!shared || now - worker->moved < SETTLE_NS) return false;
+    if (!shared || now - worker->moved < ash_costs__cpu.settle_ns) return false;
     cpu_set_t all, others;
     if (sched_getaffinity(0, sizeof all, &all) != 0) return false;
     others = all;
@@ -198,7 +191,7 @@ static bool spin_for_work(ash_pool *pool, struct worker *worker) {
             ash_relax();
         }
         now = ash_clock__now();
-        if (now - before > STOLEN_NS) note_contention(pool, now);
+        if (now - before > ash_costs__cpu.stolen_ns) note_contention(pool, now);
         before = now;
     } while (now < end);
     return false;
@@ -252,7 +245,7 @@ static void wait_for_end(ash_pool *pool, uint32_t units, int64_t start, uint32_t
         }
         if (!pool->spins) break;
         now = ash_clock__now();
-        if (end == 0) end = now + 2 * BRIEF_NS + 4 * ((now - start) / ASH_MAX(own, 1u));
+        if (end == 0) end = now + 2 * ash_costs__cpu.spin_brief_ns + 4 * ((now - start) / ASH_MAX(own, 1u));
     } while (now < end);
     if (pool->spins) note_contention(pool, now);
     pthread_mutex_lock(&pool->finish_lock);
@@ -335,7 +328,7 @@ ash_status ash_pool__create(const ash_allocator *allocator, unsigned threads, as
     *out = NULL;
     ASH_FAIL_IF(threads == 0, diag, ASH_ERROR_INVALID_ARGUMENT, "a pool has at least 1 thread");
     size_t bytes = sizeof(ash_pool) + (threads - 1) * sizeof(struct worker);
-    ash_pool *pool = allocator->alloc(allocator->user, bytes, LINE);
+    ash_pool *pool = allocator->alloc(allocator->user, bytes, ASH_LINE_BYTES);
     if (!pool) return ASH_NO_MEMORY(diag);
     memset(pool, 0, bytes);
     pool->allocator = *allocator;

@@ -1,23 +1,41 @@
 /* SPDX-License-Identifier: MIT */
-/* What code is generated for: the only place that knows one processor from another. Lowering reads sizes
- * from it, code generation hands the names to LLVM. A plain value: tests make their own. */
+/* What code is generated for: the only place that knows one machine from another. Passes and lowering read
+ * numbers from it, code generation hands the names to LLVM. A plain value, handed on by whoever knows what
+ * the result is to run on, and kept in the program that was lowered for it: nothing below the door looks
+ * for one by itself. Tests make their own. */
 #ifndef ASH_TARGET_H
 #define ASH_TARGET_H
 
 #include "base.h"
+#include "costs.h"
+
+typedef enum ash_target_kind {
+    ASH_TARGET_CPU, /* one chunk is one thread's, with vector registers */
+    ASH_TARGET_GPU, /* one chunk is a block of threads' */
+    ASH_TARGET_KINDS
+} ash_target_kind;
 
 typedef struct ash_target {
+    ash_target_kind kind;
     char triple[64];           /* as LLVM spells it */
     char cpu[64];              /* as LLVM spells it, "" for generic */
     char features[2048];       /* as LLVM spells them: "+avx2,+fma,..." */
     unsigned vector_bytes;     /* bytes of one vector register: 64, 32, 16 */
     unsigned vector_registers; /* architectural vector registers */
-    unsigned chains;        /* independent chains of vector instructions that hide each other's latency */
-    bool masks;             /* masked loads and stores cost what plain ones do */
-    bool fma;               /* a fused multiply-add instruction */
-    bool broadcast_operand; /* arithmetic can take a scalar from memory, repeated over the lanes */
+    unsigned chains; /* independent chains of vector instructions that hide each other's latency */
+    bool masks;      /* masked loads and stores cost what plain ones do */
+    bool fma;        /* a fused multiply-add instruction */
     int64_t l1_bytes, l2_bytes; /* data cache of one core */
+    ash_costs costs;            /* what its machines have in common */
 } ash_target;
+
+/* Sets what follows from a processor's triple and features; caches are this machine's. */
+void ash_target__fill(ash_target *target);
+/* Whether the triple begins with `arch`; whether the features have "+feature". */
+bool ash_target__is(const ash_target *target, const char *arch);
+bool ash_target__has(const ash_target *target, const char *feature, size_t len);
+/* ASH_OK when `machine` can run what is compiled for the target, else ASH_ERROR_UNSUPPORTED. */
+ash_status ash_target__check_runs(const ash_target *machine, const ash_target *target, ash_diag *diag);
 
 /* Lanes of one register for elements of `bytes` bytes. */
 static inline unsigned ash_target_lanes(const ash_target *target, size_t bytes) {

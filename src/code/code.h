@@ -15,15 +15,14 @@
 typedef struct ash_compiler ash_compiler;
 typedef struct ash_code ash_code; /* executable memory of some kernels; reference counted */
 
-/* The context's compiler, made at first use for the machine it runs on. */
+/* The context's compiler, made at first use. */
 ash_status ash_compiler__get(ash_context *context, ash_compiler **out, ash_diag *diag);
+/* The machine that this process runs on. It never changes; only the doors, which choose what a graph is
+ * prepared for, ask for it. */
 const ash_target *ash_compiler__target(const ash_compiler *compiler);
 /* Fills a target for this machine, or for a level by name: "host", "x86-64", "x86-64-v3" (AVX2),
  * "x86-64-v4" (AVX-512). A level that this machine cannot run still compiles to text. */
 ash_status ash_target__named(const char *name, ash_target *out, ash_diag *diag);
-/* Makes the compiler generate for another target from now on: ASH_ERROR_UNSUPPORTED when this machine
- * cannot run it. */
-ash_status ash_compiler__set_target(ash_compiler *compiler, const ash_target *target, ash_diag *diag);
 
 typedef struct ash_code_stats {
     uint64_t compiled;   /* kernels that LLVM compiled */
@@ -34,11 +33,12 @@ typedef struct ash_code_stats {
     uint64_t nanoseconds;
 } ash_code_stats;
 
-/* Makes `count` nests executable: fns[i] is the entry of nests[i], valid while *out is held. A cancelled
+/* Makes `count` nests, which were lowered for `target`, executable: fns[i] is the entry of nests[i], valid
+ * while *out is held. ASH_ERROR_UNSUPPORTED when this machine cannot run code for the target. A cancelled
  * compilation is ASH_ERROR_CANCELLED: `progress`, which may be NULL, is told on the calling thread, between
  * kernels. `stats` may be NULL. */
-ash_status ash_code__compile(ash_compiler *compiler, const ash_nest *const *nests, size_t count,
-                             ash_kernel_fn *fns, ash_code **out, const ash_progress *progress,
+ash_status ash_code__compile(ash_compiler *compiler, const ash_target *target, const ash_nest *const *nests,
+                             size_t count, ash_kernel_fn *fns, ash_code **out, const ash_progress *progress,
                              ash_code_stats *stats, ash_diag *diag);
 ash_code *ash_code__retain(ash_code *code);
 void ash_code__release(ash_code *code); /* NULL is allowed */
@@ -49,9 +49,9 @@ ash_status ash_code__ir(const ash_target *target, const ash_nest *nest, struct a
 ash_status ash_code__assembly(const ash_target *target, const ash_nest *nest, struct ash_text *out,
                               ash_diag *diag);
 
-/* An ash_entry_maker: one function that does what captured commands of one stream say, in their order, with
- * the kernels called directly. ASH_ERROR_UNSUPPORTED for a call of the host. */
-ash_status ash_code__entry(ash_context *context, const ash_command *commands, size_t count,
-                           const ash_entry_frame *frame, ash_entry *out, ash_diag *diag);
+/* An ash_entry_maker: one function that does what commands of one stream say, in their order, with the
+ * kernels called directly. ASH_ERROR_UNSUPPORTED for one that is timed. */
+ash_status ash_code__entry(ash_context *context, const ash_command *commands, size_t count, ash_entry *out,
+                           ash_diag *diag);
 
 #endif

@@ -105,14 +105,6 @@ ash_linker *ash_compiler__linker(ash_compiler *compiler) {
     return compiler->linker;
 }
 
-ash_status ash_compiler__set_target(ash_compiler *compiler, const ash_target *target, ash_diag *diag) {
-    ASH_TRY(ash_target__check_runs(target, diag));
-    pthread_mutex_lock(&compiler->lock);
-    compiler->target = *target;
-    pthread_mutex_unlock(&compiler->lock);
-    return ASH_OK;
-}
-
 /* --- keys -------------------------------------------------------------------------------------------- */
 
 /* What a call looks for. */
@@ -185,7 +177,7 @@ struct task {
 /* One call of ash_code__compile, shared by its threads. */
 struct batch {
     ash_compiler *compiler;
-    ash_target target; /* as it was when the call began */
+    const ash_target *target;
     ASH_VEC(struct task) tasks;
     atomic_size_t next, over; /* tasks: to be taken, done */
     atomic_bool stop;
@@ -260,7 +252,7 @@ static ash_status make(struct batch *batch, ash_llvm_machine *machine, struct ta
     symbol_of(task->entry, symbol);
     if (dir && make_from_disk(batch, dir, task->entry, symbol)) return ASH_OK;
     if (!machine->machine)
-        ASH_TRY(ash_llvm__machine_create(&batch->target, LLVMCodeGenLevelDefault, machine, diag));
+        ASH_TRY(ash_llvm__machine_create(batch->target, LLVMCodeGenLevelDefault, machine, diag));
     ASH_TRY(ash_llvm__compile(machine, task->nest, symbol, ASH_LLVM_OBJECT, &object, diag));
     const char *bytes = LLVMGetBufferStart(object);
     size_t size = LLVMGetBufferSize(object);
@@ -416,23 +408,22 @@ static ash_status allocate(ash_compiler *c, const ash_nest *const *nests, size_t
     return ASH_NO_MEMORY(diag);
 }
 
-ash_status ash_code__compile(ash_compiler *compiler, const ash_nest *const *nests, size_t count,
-                             ash_kernel_fn *fns, ash_code **out, const ash_progress *progress,
+ash_status ash_code__compile(ash_compiler *compiler, const ash_target *target, const ash_nest *const *nests,
+                             size_t count, ash_kernel_fn *fns, ash_code **out, const ash_progress *progress,
                              ash_code_stats *stats, ash_diag *diag) {
     const ash_allocator *a = compiler->allocator;
     uint64_t start = now();
     ash_code *code = NULL;
     struct wanted *wanted = NULL;
+    ASH_TRY(ash_target__check_runs(&compiler->target, target, diag));
     for (size_t i = 0; i < count; i++) ASH_TRY(ash_nest_verify(nests[i], diag));
     ASH_TRY(allocate(compiler, nests, count, &code, &wanted, diag));
-    struct batch batch = {.compiler = compiler, .progress = progress, .caller = pthread_self()};
+    struct batch batch = {
+        .compiler = compiler, .target = target, .progress = progress, .caller = pthread_self()};
     pthread_mutex_init(&batch.lock, NULL);
-    pthread_mutex_lock(&compiler->lock);
-    batch.target = compiler->target;
-    pthread_mutex_unlock(&compiler->lock);
     ash_status status = ASH_OK;
     for (size_t i = 0; i < count && status == ASH_OK; i++)
-        status = identify(&batch.target, &wanted[i], &batch.diag);
+        status = identify(batch.target, &wanted[i], &batch.diag);
     if (status == ASH_OK) status = make_all(&batch, wanted, code);
     tell_refusals(&batch);
     if (status == ASH_OK) {

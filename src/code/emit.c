@@ -5,11 +5,7 @@
  * body out as often as LOOP.unroll says, each copy with its own constant distance to the loop variable, and
  * finishes with a loop or copies for the rest. So LLVM's unroller and its scalar evolution need not run,
  * which is most of what they would cost. Cells are allocas, which sroa turns into registers. */
-#include "emit.h"
-
-#include <stdio.h>
-
-#include "base/progress.h"
+#include "code_target.h"
 
 /* --- types and constants ----------------------------------------------------------------------------- */
 
@@ -252,16 +248,6 @@ static ash_ref emit_if(ash_emit *e, ash_ref ref) {
 
 /* --- values ------------------------------------------------------------------------------------------ */
 
-static LLVMValueRef emit_var(ash_emit *e, int64_t index) {
-    LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx);
-    LLVMValueRef at = const_index(e, index);
-    LLVMValueRef ptr = LLVMBuildGEP2(e->at_entry, i64, LLVMGetParam(e->fn, 1), &at, 1, "");
-    LLVMValueRef value = LLVMBuildLoad2(e->at_entry, i64, ptr, "");
-    LLVMSetMetadata(value, e->kind_invariant,
-                    LLVMMetadataAsValue(e->ctx, LLVMMDNodeInContext2(e->ctx, NULL, 0)));
-    return value;
-}
-
 static LLVMValueRef emit_lanes(ash_emit *e, unsigned lanes) {
     LLVMTypeRef type = LLVMVectorType(LLVMInt64TypeInContext(e->ctx), lanes);
     LLVMValueRef value = LLVMGetPoison(type);
@@ -319,10 +305,10 @@ static LLVMValueRef emit_cell(ash_emit *e, const ash_inst *inst) {
 static LLVMValueRef emit_value(ash_emit *e, ash_ref ref) {
     const ash_inst *inst = ash_nest_at(e->nest, ref);
     switch ((ash_nest_op)inst->op) {
-    case ASH_NEST_BEGIN_ARG: return LLVMGetParam(e->fn, 2);
-    case ASH_NEST_END_ARG: return LLVMGetParam(e->fn, 3);
-    case ASH_NEST_WORKER: return LLVMGetParam(e->fn, 4);
-    case ASH_NEST_VAR: return emit_var(e, inst->i);
+    case ASH_NEST_BEGIN_ARG:
+    case ASH_NEST_END_ARG:
+    case ASH_NEST_WORKER: return e->kind->special(e, (ash_nest_op)inst->op);
+    case ASH_NEST_VAR: return e->kind->variable(e, inst->i);
     case ASH_NEST_INT:
         return LLVMConstInt(element_type(e->ctx, (ash_dtype)inst->dtype), (uint64_t)inst->i, true);
     case ASH_NEST_FLOAT: return emit_float(e, (ash_dtype)inst->dtype, inst->f);
@@ -358,17 +344,9 @@ static LLVMValueRef load_word(ash_emit *e, LLVMValueRef address) {
     return word;
 }
 
-/* Finds the words of the ash_stop, and makes the way out. */
+/* Finds the words, and makes the way out. */
 static void prepare_to_stop(ash_emit *e) {
-    _Static_assert(sizeof(int) == 4 && offsetof(ash_stop, asked) == 0 && offsetof(ash_cancel, on) == 0,
-                   "what a look reads");
-    LLVMTypeRef ptr = LLVMPointerTypeInContext(e->ctx, 0), byte = LLVMInt8TypeInContext(e->ctx);
-    LLVMValueRef behind = const_index(e, (int64_t)e->nest->buffers.len);
-    LLVMValueRef distance = const_index(e, offsetof(ash_stop, left_out));
-    LLVMValueRef slot = LLVMBuildGEP2(e->at_entry, ptr, LLVMGetParam(e->fn, 0), &behind, 1, "");
-    LLVMValueRef stop = LLVMBuildLoad2(e->at_entry, ptr, slot, "");
-    e->asked = LLVMBuildLoad2(e->at_entry, ptr, stop, "");
-    e->left_out = LLVMBuildGEP2(e->at_entry, byte, stop, &distance, 1, "");
+    e->kind->stop(e);
     e->stopped = new_block(e);
     LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
     LLVMPositionBuilderAtEnd(e->b, e->stopped);
@@ -415,41 +393,10 @@ static void emit_range(ash_emit *e, ash_ref from, ash_ref to) {
 
 /* --- the function ------------------------------------------------------------------------------------ */
 
-static void add_attribute(ash_emit *e, LLVMAttributeIndex at, const char *name, uint64_t value) {
-    unsigned kind = LLVMGetEnumAttributeKindForName(name, strlen(name));
-    LLVMAddAttributeAtIndex(e->fn, at, LLVMCreateEnumAttribute(e->ctx, kind, value));
-}
-
-static void add_text_attribute(ash_emit *e, const char *name, const char *value) {
-    LLVMAddAttributeAtIndex(
-        e->fn, LLVMAttributeFunctionIndex,
-        LLVMCreateStringAttribute(e->ctx, name, (unsigned)strlen(name), value, (unsigned)strlen(value)));
-}
-
-/* The function with the contract of ash_kernel_fn. */
-static void declare(ash_emit *e, const char *symbol) {
-    LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx), ptr = LLVMPointerTypeInContext(e->ctx, 0);
-    LLVMTypeRef params[] = {ptr, ptr, i64, i64, i64};
-    e->fn =
-        LLVMAddFunction(e->module, symbol,
-                        LLVMFunctionType(LLVMVoidTypeInContext(e->ctx), params, ASH_COUNT(params), false));
-    add_attribute(e, LLVMAttributeFunctionIndex, "nounwind", 0);
-    for (unsigned i = 1; i <= 2; i++) {
-        add_attribute(e, i, "noalias", 0);
-        add_attribute(e, i, "nocapture", 0);
-        add_attribute(e, i, "readonly", 0);
-    }
-    char bits[16];
-    snprintf(bits, sizeof bits, "%u", e->target->vector_bytes * 8);
-    add_text_attribute(e, "prefer-vector-width", bits);
-    add_text_attribute(e, "min-legal-vector-width", bits);
-    add_text_attribute(e, "no-trapping-math", "true");
-}
-
 static void emit_function(ash_emit *e, const char *symbol) {
     LLVMBasicBlockRef body;
     e->kind_invariant = LLVMGetMDKindIDInContext(e->ctx, "invariant.load", 14);
-    declare(e, symbol);
+    e->kind->declare(e, symbol);
     e->entry = new_block(e);
     body = new_block(e);
     LLVMPositionBuilderAtEnd(e->at_entry, e->entry);
@@ -459,11 +406,12 @@ static void emit_function(ash_emit *e, const char *symbol) {
     LLVMBuildBr(e->at_entry, body);
 }
 
-ash_status ash_emit__nest(const ash_target *target, const ash_nest *nest, const char *symbol,
-                          LLVMModuleRef module, ash_diag *diag) {
+ash_status ash_emit__nest(const ash_code_target *kind, const ash_target *target, const ash_nest *nest,
+                          const char *symbol, LLVMModuleRef module, ash_diag *diag) {
     const ash_allocator *a = nest->allocator;
     size_t n = nest->code.len, buffers = nest->buffers.len;
-    ash_emit e = {.nest = nest, .target = target, .has = ash_features__of(target), .module = module};
+    ash_emit e = {.nest = nest, .target = target, .kind = kind, .module = module};
+    e.features = kind->features(target);
     ash_ref *open = ash_mem_alloc(a, n, sizeof *open);
     e.slots = ash_mem_calloc(a, n, sizeof *e.slots);
     e.close = ash_mem_alloc(a, n, sizeof *e.close);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The emitter's inside: one nest becomes one LLVM function, each instruction a few of LLVM's, through its
- * builder.
+ * builder. It is the same for every target; what a kind of machine does its own way it asks for
+ * (code_target.h).
  *
  *   emit.c          function, walk over the instructions, loops and their unrolling, cells
  *   emit_memory.c   addresses, loads, stores, what is known about overlap and alignment
@@ -19,15 +20,7 @@
 #include "code.h"
 #include "ir/ir.h"
 
-/* Instructions that the emitter itself chooses by; all others are LLVM's choice. */
-typedef struct ash_features {
-    bool x86;
-    bool round;  /* rounding to integral values is one instruction: SSE4.1, or not x86 */
-    bool f16;    /* f16 <-> f32 conversion instructions */
-    bool scalef; /* AVX-512: x * 2^n with every corner case */
-} ash_features;
-
-ash_features ash_features__of(const ash_target *target);
+typedef struct ash_code_target ash_code_target;
 
 /* What an emitted instruction's result is at the moment. */
 typedef struct ash_slot_value {
@@ -40,7 +33,8 @@ typedef struct ash_slot_value {
 typedef struct ash_emit {
     const ash_nest *nest;
     const ash_target *target;
-    ash_features has;
+    const ash_code_target *kind; /* what that target's kind does its own way */
+    unsigned features;           /* what `kind` has noted of the target */
     LLVMContextRef ctx;
     LLVMModuleRef module;
     LLVMBuilderRef b;
@@ -59,10 +53,10 @@ typedef struct ash_emit {
     unsigned kind_scope, kind_noalias, kind_invariant;
 } ash_emit;
 
-/* Emits `nest` as the function `symbol` into an empty module whose data layout is set. The nest must
- * verify. */
-ash_status ash_emit__nest(const ash_target *target, const ash_nest *nest, const char *symbol,
-                          LLVMModuleRef module, ash_diag *diag);
+/* Emits `nest` as the function `symbol` into an empty module whose data layout is set, for a target and in
+ * the way of its kind. The nest must verify. */
+ash_status ash_emit__nest(const ash_code_target *kind, const ash_target *target, const ash_nest *nest,
+                          const char *symbol, LLVMModuleRef module, ash_diag *diag);
 
 /* --- types and constants ----------------------------------------------------------------------------- */
 
@@ -109,7 +103,5 @@ static inline bool ash_emit__is_half(ash_dtype dtype) {
 /* Floating point functions of f32 and f64. */
 LLVMValueRef ash_emit__math(ash_emit *e, ash_op op, ash_dtype dtype, LLVMValueRef a, LLVMValueRef b);
 LLVMValueRef ash_emit__round(ash_emit *e, ash_op op, LLVMValueRef a); /* FLOOR, CEIL, TRUNC, ROUND */
-/* Calls a function of the C library on each lane. The symbol is one of ash_link__symbols. */
-LLVMValueRef ash_emit__libm(ash_emit *e, const char *symbol, LLVMValueRef a, LLVMValueRef b);
 
 #endif

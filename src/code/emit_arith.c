@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Elementwise operators on floating point, and the way to those on other types. */
-#include "emit.h"
+#include "code_target.h"
 
 /* --- min and max ------------------------------------------------------------------------------------- */
 
@@ -44,7 +44,7 @@ static LLVMValueRef sign(ash_emit *e, LLVMValueRef a) {
 }
 
 static LLVMValueRef remainder_of(ash_emit *e, ash_dtype dtype, LLVMValueRef a, LLVMValueRef b) {
-    return ash_emit__libm(e, dtype == ASH_F32 ? "fmodf" : "fmod", a, b);
+    return e->kind->library(e, ASH_OP_REM, dtype, a, b);
 }
 
 /* The remainder moved to the side of the divisor; a zero takes the divisor's sign. */

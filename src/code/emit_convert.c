@@ -2,7 +2,7 @@
 /* CAST between all dtypes. f16 and bf16 are 16-bit patterns: everything goes through f32, with one rounding
  * to nearest, ties to even, by instructions where the target has them and by integer arithmetic where not,
  * with equal results. */
-#include "emit.h"
+#include "code_target.h"
 
 static LLVMValueRef number(LLVMValueRef like, int64_t value) {
     return ash_emit__const_int(LLVMTypeOf(like), value);
@@ -86,15 +86,13 @@ static LLVMValueRef f32_to_f16_bits(ash_emit *e, LLVMValueRef a) {
 }
 
 static LLVMValueRef f16_to_f32(ash_emit *e, LLVMValueRef a) {
-    if (!e->has.f16) return f16_to_f32_bits(e, a);
-    LLVMValueRef h = LLVMBuildBitCast(e->b, a, ash_emit__like(a, LLVMHalfTypeInContext(e->ctx)), "");
-    return LLVMBuildFPExt(e->b, h, type_like(e, a, ASH_F32), "");
+    LLVMValueRef own = e->kind->from_f16(e, a);
+    return own ? own : f16_to_f32_bits(e, a);
 }
 
 static LLVMValueRef f32_to_f16(ash_emit *e, LLVMValueRef a) {
-    if (!e->has.f16) return f32_to_f16_bits(e, a);
-    LLVMValueRef h = LLVMBuildFPTrunc(e->b, a, ash_emit__like(a, LLVMHalfTypeInContext(e->ctx)), "");
-    return bits_of(e, h, ASH_U16);
+    LLVMValueRef own = e->kind->to_f16(e, a);
+    return own ? own : f32_to_f16_bits(e, a);
 }
 
 /* --- two steps, one rounding ------------------------------------------------------------------------- */

@@ -6,6 +6,7 @@
  * care for the last bit. exp and log of f64 serve both themselves and those. Polynomials come from
  * tools/minimax.py; docs/codegen.md has the measured errors. Every formula works lane by lane, so that
  * scalars and vectors agree bit for bit. */
+#include "code_target.h"
 #include "coefficients.h"
 #include "emit_ops.h"
 
@@ -15,26 +16,9 @@
  * second of them in subnormal results alone. The lowest bits of `biased` hold n + 2 * bias: half of them is
  * the biased exponent of one factor, the rest of the other. */
 static val scale(ash_emit *e, val q, val n, val biased) {
-    unsigned lanes = ash_emit__lanes(q), mantissa = is_single(q) ? 23 : 52;
-    enum { LANES = 16, PARTS = 16 }; /* of one instruction; of the longest vectors */
-    if (e->has.scalef && is_single(q) && lanes > LANES && lanes % LANES == 0 && lanes / LANES <= PARTS) {
-        val parts[PARTS];
-        for (unsigned i = 0; i < lanes / LANES; i++)
-            parts[i] = scale(e, ash_emit__part(e, q, i * LANES, LANES),
-                             ash_emit__part(e, n, i * LANES, LANES), NULL);
-        return ash_emit__join(e, parts, lanes / LANES);
-    }
-    if (e->has.scalef && is_single(q) && (lanes == LANES || lanes == 8 || lanes == 4)) {
-        const char *name = lanes == 16  ? "llvm.x86.avx512.mask.scalef.ps.512"
-                           : lanes == 8 ? "llvm.x86.avx512.mask.scalef.ps.256"
-                                        : "llvm.x86.avx512.mask.scalef.ps.128";
-        enum { PRESENT_ROUNDING = 4 };
-        LLVMTypeRef mask = LLVMIntTypeInContext(e->ctx, ASH_MAX(lanes, 8u));
-        val x = f_add(e, q, f_const(q, 1)),
-            args[] = {x, n, x, LLVMConstAllOnes(mask),
-                      LLVMConstInt(LLVMInt32TypeInContext(e->ctx), PRESENT_ROUNDING, false)};
-        return ash_emit__intrinsic(e, name, NULL, 0, args, lanes == 16 ? 5 : 4);
-    }
+    unsigned mantissa = is_single(q) ? 23 : 52;
+    val own = e->kind->scale(e, q, n);
+    if (own) return own;
     val bits = as_bits(e, biased), half = i_shr(e, bits, 1), rest = i_sub(e, bits, half);
     val first = as_float(e, i_shl(e, half, mantissa)), second = as_float(e, i_shl(e, rest, mantissa));
     return f_mul(e, f_fma(e, q, first, first), second);

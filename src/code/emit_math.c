@@ -1,32 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Functions of floating point numbers: rounding, and which formula computes what. */
+#include "code_target.h"
 #include "emit_ops.h"
-
-LLVMValueRef ash_emit__libm(ash_emit *e, const char *symbol, LLVMValueRef a, LLVMValueRef b) {
-    LLVMTypeRef element = ash_emit__element(LLVMTypeOf(a)), params[] = {element, element};
-    unsigned n = b ? 2 : 1, lanes = ash_emit__lanes(a);
-    LLVMTypeRef type = LLVMFunctionType(element, params, n, false);
-    LLVMValueRef fn = LLVMGetNamedFunction(e->module, symbol);
-    if (!fn) {
-        /* memory(none) is the value 0; nobuiltin, or LLVM would make a sincos of two calls */
-        static const char *const facts[] = {"nounwind", "willreturn", "nobuiltin", "memory"};
-        fn = LLVMAddFunction(e->module, symbol, type);
-        for (size_t i = 0; i < ASH_COUNT(facts); i++) {
-            unsigned kind = LLVMGetEnumAttributeKindForName(facts[i], strlen(facts[i]));
-            LLVMAddAttributeAtIndex(fn, LLVMAttributeFunctionIndex,
-                                    LLVMCreateEnumAttribute(e->ctx, kind, 0));
-        }
-    }
-    if (lanes == 1) return LLVMBuildCall2(e->b, type, fn, (LLVMValueRef[]){a, b}, n, "");
-    LLVMValueRef out = LLVMGetPoison(LLVMTypeOf(a));
-    for (unsigned i = 0; i < lanes; i++) {
-        LLVMValueRef at = LLVMConstInt(LLVMInt32TypeInContext(e->ctx), i, false);
-        LLVMValueRef args[] = {LLVMBuildExtractElement(e->b, a, at, ""),
-                               b ? LLVMBuildExtractElement(e->b, b, at, "") : NULL};
-        out = LLVMBuildInsertElement(e->b, out, LLVMBuildCall2(e->b, type, fn, args, n, ""), at, "");
-    }
-    return out;
-}
 
 /* --- rounding to integral values --------------------------------------------------------------------- */
 
@@ -54,13 +29,8 @@ static LLVMValueRef directed(ash_emit *e, ash_op op, LLVMValueRef a) {
 }
 
 LLVMValueRef ash_emit__round(ash_emit *e, ash_op op, LLVMValueRef a) {
-    if (e->has.round) {
-        const char *name = op == ASH_OP_FLOOR   ? "llvm.floor"
-                           : op == ASH_OP_CEIL  ? "llvm.ceil"
-                           : op == ASH_OP_TRUNC ? "llvm.trunc"
-                                                : "llvm.roundeven";
-        return ash_emit__unary(e, name, a);
-    }
+    LLVMValueRef own = e->kind->round(e, op, a);
+    if (own) return own;
     if (op == ASH_OP_ROUND) return nearest(e, a);
     if (op != ASH_OP_TRUNC) return directed(e, op, a);
     LLVMValueRef down = directed(e, ASH_OP_FLOOR, ash_emit__unary(e, "llvm.fabs", a));
@@ -69,21 +39,9 @@ LLVMValueRef ash_emit__round(ash_emit *e, ash_op op, LLVMValueRef a) {
 
 /* --- which formula ----------------------------------------------------------------------------------- */
 
-/* The C library's functions of f64: correct to about one unit in the last place, one lane at a time. */
-static LLVMValueRef library(ash_emit *e, ash_op op, LLVMValueRef a, LLVMValueRef b) {
-    static const char *const names[ASH_OP_COUNT] = {
-        [ASH_OP_SIN] = "sin",     [ASH_OP_COS] = "cos",     [ASH_OP_TAN] = "tan",
-        [ASH_OP_ASIN] = "asin",   [ASH_OP_ACOS] = "acos",   [ASH_OP_ATAN] = "atan",
-        [ASH_OP_SINH] = "sinh",   [ASH_OP_COSH] = "cosh",   [ASH_OP_TANH] = "tanh",
-        [ASH_OP_ASINH] = "asinh", [ASH_OP_ACOSH] = "acosh", [ASH_OP_ATANH] = "atanh",
-        [ASH_OP_ERF] = "erf",     [ASH_OP_POW] = "pow",
-    };
-    return ash_emit__libm(e, names[op], a, b);
-}
-
 LLVMValueRef ash_emit__math(ash_emit *e, ash_op op, ash_dtype dtype, LLVMValueRef a, LLVMValueRef b) {
     if (dtype == ASH_F64 && op != ASH_OP_EXP && op != ASH_OP_LOG && op != ASH_OP_SIGMOID)
-        return library(e, op, a, b);
+        return e->kind->library(e, op, dtype, a, b);
     switch (op) {
     case ASH_OP_EXP:
     case ASH_OP_LOG:

@@ -9,7 +9,7 @@
  * Overlap: each group of buffers is an alias scope; an access belongs to its own and to none of the others.
  * What lies in a group that nothing is written to does not change while the kernel runs, and its loads say
  * so. */
-#include "emit.h"
+#include "code_target.h"
 
 enum {
     TERMS = 12, /* products of an index that are kept apart; more are left as one value */
@@ -121,14 +121,8 @@ static LLVMTypeRef memory_element(ash_emit *e, ash_dtype dtype) {
 }
 
 static LLVMValueRef base_of(ash_emit *e, uint16_t buf) {
-    if (e->bases[buf]) return e->bases[buf];
-    LLVMTypeRef ptr = LLVMPointerTypeInContext(e->ctx, 0), i64 = LLVMInt64TypeInContext(e->ctx);
-    LLVMValueRef at = LLVMConstInt(i64, buf, false);
-    LLVMValueRef slot = LLVMBuildGEP2(e->at_entry, ptr, LLVMGetParam(e->fn, 0), &at, 1, "");
-    LLVMValueRef base = LLVMBuildLoad2(e->at_entry, ptr, slot, "");
-    LLVMSetMetadata(base, e->kind_invariant,
-                    LLVMMetadataAsValue(e->ctx, LLVMMDNodeInContext2(e->ctx, NULL, 0)));
-    return e->bases[buf] = base;
+    if (!e->bases[buf]) e->bases[buf] = e->kind->buffer(e, buf);
+    return e->bases[buf];
 }
 
 static LLVMValueRef offset_by(ash_emit *e, LLVMTypeRef element, LLVMValueRef ptr, LLVMValueRef index) {

@@ -8,21 +8,19 @@
  *     bool part_0(void *streams, const ash_entry_place *at) {
  *         if (*at->cancel) return false;
  *         l = at->first + offset_0;
- *         if (begin < l->end) kernel_0(l->buffers, l->vars, begin, l->end, 0);
+ *         if (begin < l->end) l->kernel(l->buffers, l->vars, begin, l->end, 0);
  *         ++*at->done;
- *         if (*at->cancel || !launch(streams, at->first + offset_1)) return false;
+ *         if (*at->cancel || !at->run[LAUNCH](streams, at->first + offset_1)) return false;
  *         ++*at->done;
- *         if (*at->cancel) return false;
- *         if (!copy(streams, at->first + offset_2)) return false;
+ *         if (*at->cancel || !at->run[COPY](streams, at->first + offset_2)) return false;
  *         ...
  *         return true;
  *     }
  *
- * Kernels are constants in it, and so is what a launch never changes. Launches and copies are found by
- * their distance from the first one, so that replicas of a plan, whose steps lie the same way, run the same
- * code at a place of their own: it compiles once. What lies in the tables, the variables and the last chunk
- * are read when it runs, so inputs, weights and variables can be bound anew. On one stream, records and
- * waits are nothing.
+ * It has no address of anything. Work is found by its distance from the first one, so that replicas of a
+ * plan, whose steps lie the same way, run the same code at a place of their own: it compiles once. Kernels,
+ * what lies in the tables, the variables and the last chunks are read when it runs, so inputs, weights and
+ * variables can be bound anew. On one stream, records and waits are nothing.
  *
  * Nothing is left for LLVM to improve, so no passes run and the code generator is told not to look for
  * anything; parts keep functions short, whatever the schedule's length. Together they make the time to
@@ -43,7 +41,6 @@ enum { PART = 64 }; /* commands in a function */
 struct entry_source {
     const ash_command *commands;
     size_t count;
-    const ash_entry_frame *frame;
 };
 
 /* What is emitted with. */
@@ -54,10 +51,9 @@ struct writer {
     LLVMValueRef function;                /* the present part */
     LLVMBasicBlockRef stopped;            /* in it: returns false */
     LLVMTypeRef truth, i8, i32, i64, ptr; /* truth: C's bool as it is returned */
-    LLVMTypeRef part, kernel, launch;     /* types of functions */
+    LLVMTypeRef part, kernel, work;       /* types of functions */
     LLVMValueRef cancel, done, first;     /* in the present part: its place */
     const void *origin;                   /* what `first` is for these commands */
-    const ash_entry_frame *frame;
 };
 
 static LLVMValueRef number(const struct writer *w, int64_t value) {
@@ -110,46 +106,38 @@ static void go_on_if(const struct writer *w, LLVMIntPredicate equal, LLVMTypeRef
     LLVMPositionBuilderAtEnd(w->builder, next);
 }
 
-static LLVMValueRef function_address(const struct writer *w, void (*fn)(void)) {
-    return LLVMConstIntToPtr(number(w, (int64_t)(uintptr_t)fn), w->ptr);
-}
-
+/* A launch without parts. */
 static void write_launch(const struct writer *w, const ash_launch *launch) {
-    size_t at = offset(w, launch);
-    if (ash_launch__has_parts(launch)) {
-        LLVMValueRef args[] = {LLVMGetParam(w->function, 0), address(w, at)};
-        LLVMValueRef fn = function_address(w, (void (*)(void))w->frame->launch);
-        go_on_if(w, LLVMIntNE, w->truth, LLVMBuildCall2(w->builder, w->launch, fn, args, 2, ""));
-        return;
-    }
-    LLVMValueRef begin = number(w, launch->begin),
-                 end = load(w, w->i64, w->first, at + offsetof(ash_launch, end));
+    size_t at = offset(w, launch), end_at = at + offsetof(ash_launch, chunks) + offsetof(ash_chunks, end);
+    LLVMValueRef begin = number(w, launch->chunks.begin), end = load(w, w->i64, w->first, end_at);
     LLVMBasicBlockRef after = begin_if_less(w, begin, end);
     LLVMValueRef args[] = {load(w, w->ptr, w->first, at + offsetof(ash_launch, buffers)),
                            load(w, w->ptr, w->first, at + offsetof(ash_launch, vars)), begin, end,
                            number(w, 0)};
-    LLVMBuildCall2(w->builder, w->kernel, function_address(w, (void (*)(void))launch->fn), args, 5, "");
+    LLVMValueRef fn = load(w, w->ptr, w->first, at + offsetof(ash_launch, kernel));
+    LLVMBuildCall2(w->builder, w->kernel, fn, args, 5, "");
     end_if(w, after);
 }
 
-static void write_copy(const struct writer *w, const ash_transfer *copy) {
-    LLVMValueRef args[] = {LLVMGetParam(w->function, 0), address(w, offset(w, copy))};
-    LLVMValueRef fn = function_address(w, (void (*)(void))w->frame->copy);
-    go_on_if(w, LLVMIntNE, w->truth, LLVMBuildCall2(w->builder, w->launch, fn, args, 2, ""));
+/* Any other work is done by a function of the place. */
+static void write_call(const struct writer *w, const ash_command *command) {
+    size_t slot = offsetof(ash_entry_place, run) + command->kind * sizeof(ash_work_fn);
+    LLVMValueRef args[] = {LLVMGetParam(w->function, 0), address(w, offset(w, command->work))};
+    LLVMValueRef fn = load_place(w, slot);
+    go_on_if(w, LLVMIntNE, w->truth, LLVMBuildCall2(w->builder, w->work, fn, args, 2, ""));
 }
 
 static ash_status write_command(const struct writer *w, const ash_command *command, size_t index,
                                 ash_diag *diag) {
-    if (command->kind == ASH_COMMAND_RECORD || command->kind == ASH_COMMAND_WAIT) return ASH_OK;
-    ASH_FAIL_IF(command->kind == ASH_COMMAND_CALL, diag, ASH_ERROR_UNSUPPORTED,
-                "command %zu calls a function of the host, which a capture cannot contain", index);
+    if (!ash_command__works(command)) return ASH_OK;
     ASH_FAIL_IF(command->timing, diag, ASH_ERROR_UNSUPPORTED,
                 "command %zu is timed, which a capture cannot be", index);
     go_on_if(w, LLVMIntEQ, w->i32, load(w, w->i32, w->cancel, offsetof(ash_cancel, on)));
-    if (command->kind == ASH_COMMAND_LAUNCH)
+    if (command->kind == ASH_COMMAND_LAUNCH && !ash_launch__has_parts(command->launch))
         write_launch(w, command->launch);
     else
-        write_copy(w, command->copy);
+        write_call(w, command);
+    if (!ash_command__is_step(command)) return ASH_OK;
     LLVMValueRef done = load(w, w->i64, w->done, 0);
     LLVMBuildStore(w->builder, LLVMBuildAdd(w->builder, done, number(w, 1), ""), w->done);
     return ASH_OK;
@@ -201,8 +189,7 @@ static ash_status fill(const ash_target *target, const void *what, const char *s
     const struct entry_source *source = what;
     struct writer w = {.context = LLVMGetModuleContext(module),
                        .module = module,
-                       .origin = ash_command__first(source->commands, source->count),
-                       .frame = source->frame};
+                       .origin = ash_command__first(source->commands, source->count)};
     w.builder = LLVMCreateBuilderInContext(w.context);
     w.truth = w.i8 = LLVMInt8TypeInContext(w.context);
     w.i32 = LLVMInt32TypeInContext(w.context);
@@ -211,7 +198,7 @@ static ash_status fill(const ash_target *target, const void *what, const char *s
     LLVMTypeRef kernel[] = {w.ptr, w.ptr, w.i64, w.i64, w.i64}, pair[] = {w.ptr, w.ptr};
     w.part = LLVMFunctionType(w.truth, pair, 2, false);
     w.kernel = LLVMFunctionType(LLVMVoidTypeInContext(w.context), kernel, 5, false);
-    w.launch = LLVMFunctionType(w.truth, pair, 2, false);
+    w.work = LLVMFunctionType(w.truth, pair, 2, false);
     ash_status status = write_all(&w, source, symbol, diag);
     LLVMDisposeBuilder(w.builder);
     return status;
@@ -229,8 +216,7 @@ static ash_status compile(ash_compiler *compiler, const struct entry_source *sou
     LLVMMemoryBufferRef object;
     char symbol[40]; /* an address of its own, while it lives */
     snprintf(symbol, sizeof symbol, "ash_entry_%llx", (unsigned long long)(uintptr_t)entry);
-    ash_target target = *ash_compiler__target(compiler);
-    ASH_TRY(ash_llvm__machine_create(&target, LLVMCodeGenLevelNone, &machine, diag));
+    ASH_TRY(ash_llvm__machine_create(ash_compiler__target(compiler), LLVMCodeGenLevelNone, &machine, diag));
     ash_status status =
         ash_llvm__build(&machine, fill, source, symbol, NULL, ASH_LLVM_OBJECT, &object, diag);
     if (status == ASH_OK) {
@@ -242,15 +228,15 @@ static ash_status compile(ash_compiler *compiler, const struct entry_source *sou
     return status;
 }
 
-ash_status ash_code__entry(ash_context *context, const ash_command *commands, size_t count,
-                           const ash_entry_frame *frame, ash_entry *out, ash_diag *diag) {
+ash_status ash_code__entry(ash_context *context, const ash_command *commands, size_t count, ash_entry *out,
+                           ash_diag *diag) {
     const ash_allocator *a = ash_context__allocator(context);
     ash_compiler *compiler;
     ASH_TRY(ash_compiler__get(context, &compiler, diag));
     struct entry *entry = ash_mem_calloc(a, 1, sizeof *entry);
     if (!entry) return ASH_NO_MEMORY(diag);
     *entry = (struct entry){.allocator = a, .linker = ash_compiler__linker(compiler)};
-    struct entry_source source = {commands, count, frame};
+    struct entry_source source = {commands, count};
     ash_status status = compile(compiler, &source, entry, diag);
     if (status != ASH_OK) {
         ash_mem_free(a, entry, 1, sizeof *entry);

@@ -22,9 +22,7 @@
 #include <llvm-c/Transforms/PassBuilder.h>
 
 #include "base/text.h"
-#include "emit.h"
-
-static const char nest_passes[] = "function(sroa,early-cse,loop-mssa(licm),early-cse<memssa>)";
+#include "code_target.h"
 
 /* --- the process ------------------------------------------------------------------------------------- */
 
@@ -41,18 +39,22 @@ static void on_fatal_error(const char *reason) {
     longjmp(rescue->back, 1);
 }
 
-static bool initialised;
+static bool initialised[ASH_TARGET_KINDS];
 
 static void init_once(void) {
-    initialised = !LLVMInitializeNativeTarget() && !LLVMInitializeNativeAsmPrinter() &&
-                  !LLVMInitializeNativeAsmParser();
+    for (unsigned kind = 0; kind < ASH_TARGET_KINDS; kind++) {
+        const ash_code_target *table = ash_code_target__of((ash_target_kind)kind);
+        initialised[kind] = table && table->init();
+    }
     LLVMInstallFatalErrorHandler(on_fatal_error);
 }
 
-ash_status ash_llvm__init(ash_diag *diag) {
+ash_status ash_llvm__init(ash_target_kind kind, ash_diag *diag) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, init_once);
-    ASH_FAIL_IF(!initialised, diag, ASH_ERROR_UNSUPPORTED,
+    ASH_FAIL_IF(!ash_code_target__of(kind), diag, ASH_ERROR_UNSUPPORTED,
+                "nothing generates code for this kind of machine");
+    ASH_FAIL_IF(!initialised[kind], diag, ASH_ERROR_UNSUPPORTED,
                 "this LLVM has no code generator for this machine");
     return ASH_OK;
 }
@@ -63,7 +65,7 @@ ash_status ash_llvm__machine_create(const ash_target *target, LLVMCodeGenOptLeve
                                     ash_llvm_machine *out, ash_diag *diag) {
     LLVMTargetRef backend;
     char *message = NULL;
-    ASH_TRY(ash_llvm__init(diag));
+    ASH_TRY(ash_llvm__init(target->kind, diag));
     if (LLVMGetTargetFromTriple(target->triple, &backend, &message)) {
         ash_status status = ash_fail(diag, ASH_ERROR_UNSUPPORTED, "no code generator for %s: %s",
                                      target->triple, message ? message : "");
@@ -184,12 +186,13 @@ ash_status ash_llvm__build(const ash_llvm_machine *machine, ash_llvm_fill fill, 
 
 static ash_status fill_nest(const ash_target *target, const void *nest, const char *symbol,
                             LLVMModuleRef module, ash_diag *diag) {
-    return ash_emit__nest(target, nest, symbol, module, diag);
+    return ash_emit__nest(ash_code_target__of(target->kind), target, nest, symbol, module, diag);
 }
 
 ash_status ash_llvm__compile(const ash_llvm_machine *machine, const ash_nest *nest, const char *symbol,
                              ash_llvm_form form, LLVMMemoryBufferRef *out, ash_diag *diag) {
-    return ash_llvm__build(machine, fill_nest, nest, symbol, nest_passes, form, out, diag);
+    return ash_llvm__build(machine, fill_nest, nest, symbol,
+                           ash_code_target__of(machine->target->kind)->passes, form, out, diag);
 }
 
 /* --- text -------------------------------------------------------------------------------------------- */

@@ -7,12 +7,9 @@
 
 #include "code.h"
 
-/* Registers the host's code generator and installs the handler for fatal errors; once per process, from any
- * thread. */
-ash_status ash_llvm__init(ash_diag *diag);
-
-/* True when this machine can run what is compiled for the target, else ASH_ERROR_UNSUPPORTED. */
-ash_status ash_target__check_runs(const ash_target *target, ash_diag *diag);
+/* Registers the code generators of all kinds of machine that have a table and installs the handler for
+ * fatal errors, once per process, from any thread; ASH_ERROR_UNSUPPORTED when there is none for `kind`. */
+ash_status ash_llvm__init(ash_target_kind kind, ash_diag *diag);
 
 /* What one thread compiles with. */
 typedef struct ash_llvm_machine {

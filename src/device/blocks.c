@@ -46,29 +46,30 @@ static void get_pages(ash_blocks *blocks, ash_block *block) {
     uint64_t align = ASH_MAX(block->align, block->size >= HUGE ? (uint64_t)HUGE : 4096u);
     uint64_t bytes = ash_align_up(block->size, 4096);
     if (!reserve(blocks, bytes)) return;
-    block->data = map_pages(block->size, align, &block->taken);
-    if (!block->data) atomic_fetch_sub_explicit(&blocks->pages, bytes, memory_order_relaxed);
+    block->address = (ash_address)map_pages(block->size, align, &block->taken);
+    if (!block->address) atomic_fetch_sub_explicit(&blocks->pages, bytes, memory_order_relaxed);
 }
 
 static bool get(ash_blocks *blocks, const ash_allocator *a, ash_block *block) {
     block->taken = 0;
-    block->data = NULL;
+    block->address = 0;
     if (block->size > SIZE_MAX / 4) return false;
     if (a->alloc == ash_allocator__libc.alloc && block->size >= PAGES_FROM) {
         get_pages(blocks, block);
     } else {
-        block->data = a->alloc(a->user, (size_t)bytes_of(block), block->align);
-        if (block->data) memset(block->data, 0, (size_t)bytes_of(block));
+        void *data = a->alloc(a->user, (size_t)bytes_of(block), block->align);
+        if (data) memset(data, 0, (size_t)bytes_of(block));
+        block->address = (ash_address)data;
     }
-    return block->data != NULL;
+    return block->address != 0;
 }
 
 static void put_back(ash_blocks *blocks, const ash_allocator *a, ash_block *block) {
     if (block->taken) {
-        munmap(block->data, block->taken);
+        munmap((void *)block->address, block->taken);
         atomic_fetch_sub_explicit(&blocks->pages, block->taken, memory_order_relaxed);
     } else {
-        a->free(a->user, block->data, (size_t)bytes_of(block));
+        a->free(a->user, (void *)block->address, (size_t)bytes_of(block));
     }
 }
 
@@ -102,7 +103,7 @@ static void empty(ash_blocks *blocks, const ash_allocator *a) {
 static bool reuse(ash_blocks *blocks, ash_block *block) {
     for (uint32_t i = blocks->count; i-- > 0;) {
         const ash_block *kept = &blocks->kept[i];
-        if (kept->size != block->size || (uintptr_t)kept->data % block->align != 0) continue;
+        if (kept->size != block->size || kept->address % block->align != 0) continue;
         uint64_t align = block->align;
         *block = leave(blocks, i);
         block->align = align;
@@ -128,7 +129,7 @@ ash_status ash_blocks__take(ash_blocks *blocks, const ash_allocator *a, ash_bloc
     bool reused = reuse(blocks, block);
     pthread_mutex_unlock(&blocks->lock);
     if (reused) {
-        if (block->size) memset(block->data, 0, (size_t)block->size);
+        if (block->size) memset((void *)block->address, 0, (size_t)block->size);
         return ASH_OK;
     }
     if (get(blocks, a, block)) return ASH_OK;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The CPU device: zeroed memory of this process. */
+/* The CPU device: zeroed memory of this process, whose kernels are its functions. */
 #include "blocks.h"
+#include "stream_cpu.h"
 
 static ash_status cpu_open(ash_device *device, const char *rest, ash_diag *diag) {
     ASH_FAIL_IF(rest, diag, ASH_ERROR_DEVICE, "\"%.100s\": there is one CPU device, and its name is CPU",
@@ -25,23 +26,45 @@ static void cpu_free(ash_device *device, ash_block *block) {
     ash_blocks__give(ash_device__blocks(device), ash_device__allocator(device), block);
 }
 
-static ash_status cpu_copy_in(ash_device *device, ash_block *block, uint64_t offset, const void *from,
-                              uint64_t size, ash_diag *diag) {
+static ash_status cpu_copy_in(ash_device *device, ash_address to, const void *from, uint64_t size,
+                              ash_diag *diag) {
     (void)device, (void)diag;
-    if (size) memmove((char *)block->data + offset, from, size);
+    if (size) memmove((void *)to, from, size);
     return ASH_OK;
 }
 
-static ash_status cpu_copy_out(ash_device *device, const ash_block *block, uint64_t offset, void *to,
-                               uint64_t size, ash_diag *diag) {
+static ash_status cpu_copy_out(ash_device *device, void *to, ash_address from, uint64_t size,
+                               ash_diag *diag) {
+    return cpu_copy_in(device, (ash_address)to, (const void *)from, size, diag);
+}
+
+static ash_status cpu_copy(ash_device *device, ash_address to, ash_address from, uint64_t size,
+                           ash_diag *diag) {
+    return cpu_copy_in(device, to, (const void *)from, size, diag);
+}
+
+static ash_status cpu_fill(ash_device *device, ash_address to, uint8_t value, uint64_t size,
+                           ash_diag *diag) {
     (void)device, (void)diag;
-    if (size) memmove(to, (const char *)block->data + offset, size);
+    if (size) memset((void *)to, value, size);
     return ASH_OK;
+}
+
+static ash_status cpu_load(ash_device *device, const ash_kernel_image *image, ash_kernel **out,
+                           ash_diag *diag) {
+    (void)device, (void)diag;
+    *out = (ash_kernel *)(uintptr_t)image->host;
+    return ASH_OK;
+}
+
+static void cpu_unload(ash_device *device, ash_kernel *kernel) {
+    (void)device, (void)kernel;
 }
 
 const ash_device_class ash_device__cpu = {
     .kind = "CPU",
     .cpu_accessible = true,
+    .host_memory = true,
     .writable = true,
     .open = cpu_open,
     .close = cpu_close,
@@ -50,4 +73,9 @@ const ash_device_class ash_device__cpu = {
     .free = cpu_free,
     .copy_in = cpu_copy_in,
     .copy_out = cpu_copy_out,
+    .copy = cpu_copy,
+    .fill = cpu_fill,
+    .load = cpu_load,
+    .unload = cpu_unload,
+    .create_streams = ash_cpu__create_streams,
 };

@@ -8,34 +8,46 @@
 
 #include "ashlar/device.h"
 #include "base/base.h"
+#include "kernel.h"
+#include "stream.h"
 
 /* Memory of one storage, as its device sees it. */
 typedef struct ash_block {
-    void *data;     /* address in this process, or the device's own */
+    ash_address address;
     uint64_t size;  /* bytes that were asked for */
     uint64_t align; /* bytes that were asked for */
     uint64_t taken; /* bytes that the device took for it; the device's own affair */
 } ash_block;
 
-/* One kind of device. */
+/* One kind of device. Where nothing is computed, what comes after the copies is NULL. */
 typedef struct ash_device_class {
-    const char *kind; /* the name, up to its colon */
-    bool cpu_accessible, writable;
+    const char *kind;    /* the name, up to its colon */
+    bool cpu_accessible; /* its addresses are addresses of this process */
+    bool host_memory;    /* and the other way round: it reaches all memory of this process */
+    bool writable;
     /* Readies the device that `rest` names: what follows the colon, or NULL. Sets device->capacity. */
     ash_status (*open)(ash_device *device, const char *rest, ash_diag *diag);
     void (*close)(ash_device *device);
     /* Whether an open device is still what its name says; otherwise opening the name makes another. */
     bool (*current)(ash_device *device);
+    /* The memory reads as zeros. */
     ash_status (*allocate)(ash_device *device, ash_block *block, ash_diag *diag);
     void (*free)(ash_device *device, ash_block *block);
     /* Asked before each use of a block that is there: ASH_OK while it can be used. NULL: always. */
     ash_status (*check)(ash_device *device, const ash_block *block, ash_diag *diag);
-    /* To and from memory of this process; `copy_in` of devices that are not writable is NULL. Bytes may
-     * overlap. */
-    ash_status (*copy_in)(ash_device *device, ash_block *block, uint64_t offset, const void *from,
-                          uint64_t size, ash_diag *diag);
-    ash_status (*copy_out)(ash_device *device, const ash_block *block, uint64_t offset, void *to,
-                           uint64_t size, ash_diag *diag);
+    /* To and from memory of this process, and on the device; done when they return. Bytes may overlap. What
+     * writes is NULL on devices that are not writable. */
+    ash_status (*copy_in)(ash_device *device, ash_address to, const void *from, uint64_t size,
+                          ash_diag *diag);
+    ash_status (*copy_out)(ash_device *device, void *to, ash_address from, uint64_t size, ash_diag *diag);
+    ash_status (*copy)(ash_device *device, ash_address to, ash_address from, uint64_t size, ash_diag *diag);
+    ash_status (*fill)(ash_device *device, ash_address to, uint8_t value, uint64_t size, ash_diag *diag);
+    /* A kernel is unloaded before the device is closed. */
+    ash_status (*load)(ash_device *device, const ash_kernel_image *image, ash_kernel **out, ash_diag *diag);
+    void (*unload)(ash_device *device, ash_kernel *kernel);
+    /* At least one stream is asked for. The streams do not outlive the device. */
+    ash_status (*create_streams)(ash_device *device, const ash_streams_options *options, ash_streams **out,
+                                 ash_diag *diag);
 } ash_device_class;
 
 typedef struct ash_devices ash_devices; /* the context's registry */
@@ -58,6 +70,16 @@ extern const ash_device_class ash_device__cuda;
 const ash_allocator *ash_device__allocator(const ash_device *device);
 ash_context *ash_device__context(const ash_device *device);
 ash_device *ash_device__retain(ash_device *device);
+/* ash_device_open of a class that no name leads to. */
+ash_status ash_device__open(ash_context *context, const ash_device_class *class, const char *name,
+                            ash_device **out, ash_diag *diag);
+/* ASH_ERROR_DEVICE where nothing can be computed, ASH_ERROR_INVALID_ARGUMENT without a stream. */
+ash_status ash_streams__create(ash_device *device, const ash_streams_options *options, ash_streams **out,
+                               ash_diag *diag);
+/* Copies bytes from one device to another, or on one. ASH_ERROR_UNSUPPORTED where they are two and the host
+ * has no addresses on either. */
+ash_status ash_device__copy(ash_device *to_device, ash_address to, ash_device *from_device,
+                            ash_address from, uint64_t size, ash_diag *diag);
 /* A number that the context gives out once. */
 uint64_t ash_device__new_id(ash_device *device);
 
@@ -65,6 +87,10 @@ uint64_t ash_device__new_id(ash_device *device);
  * its end, but not when this call fails. */
 ash_status ash_storage__wrap(ash_context *context, void *data, uint64_t size, bool writable,
                              void (*release)(void *owner), void *owner, ash_storage **out, ash_diag *diag);
+
+/* Some bytes of a storage, which it holds, as a storage of their own. */
+ash_status ash_storage__part(ash_storage *storage, uint64_t offset, uint64_t size, ash_storage **out,
+                             ash_diag *diag);
 
 /* Points a view elsewhere, at bytes that are known to be inside `storage`; NULL leaves it without bytes.
  * The view keeps its id. Not safe against other users of the view. */
@@ -82,7 +108,7 @@ bool ash_view__writable(const ash_view *view);
 bool ash_storage__is_shared(const ash_storage *storage);
 /* The storage's block, allocated now if need be and known to be usable. */
 ash_status ash_storage__block(ash_storage *storage, ash_block **out, ash_diag *diag);
-/* The address of a storage whose device is CPU-accessible, allocated now if need be. */
-ash_status ash_storage__data(ash_storage *storage, void **out, ash_diag *diag);
+/* The address of its first byte on its device, allocated now if need be. */
+ash_status ash_storage__address(ash_storage *storage, ash_address *out, ash_diag *diag);
 
 #endif

@@ -66,7 +66,7 @@ static ash_status disk_check(ash_device *device, const ash_block *block, ash_dia
 static ash_status disk_allocate(ash_device *device, ash_block *block, ash_diag *diag) {
     const struct disk *disk = device->own;
     ASH_TRY(disk_check(device, block, diag));
-    block->data = (void *)disk->file->data;
+    block->address = (ash_address)disk->file->data;
     return ASH_OK;
 }
 
@@ -74,10 +74,10 @@ static void disk_free(ash_device *device, ash_block *block) {
     (void)device, (void)block;
 }
 
-static ash_status disk_copy_out(ash_device *device, const ash_block *block, uint64_t offset, void *to,
-                                uint64_t size, ash_diag *diag) {
+static ash_status disk_copy_out(ash_device *device, void *to, ash_address from, uint64_t size,
+                                ash_diag *diag) {
     (void)device, (void)diag;
-    if (size) memcpy(to, (const char *)block->data + offset, size);
+    if (size) memcpy(to, (const void *)from, size);
     return ASH_OK;
 }
 

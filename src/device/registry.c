@@ -74,6 +74,20 @@ static ash_status open_new(ash_devices *registry, const ash_device_class *class,
     return ASH_OK;
 }
 
+/* `rest`: what follows the name's colon, or NULL. */
+static ash_status open_named(ash_context *context, const ash_device_class *class, const char *name,
+                             const char *rest, ash_device **out, ash_diag *diag) {
+    ash_devices *registry;
+    ASH_TRY(
+        ash_context__slot(context, ASH_SLOT_DEVICES, create_slot, destroy_slot, (void **)&registry, diag));
+    pthread_mutex_lock(&registry->lock);
+    for (ash_device *device = registry->first; device && !*out; device = device->next)
+        if (strcmp(device->name, name) == 0 && class->current(device)) device->refs++, *out = device;
+    ash_status status = *out ? ASH_OK : open_new(registry, class, name, rest, out, diag);
+    pthread_mutex_unlock(&registry->lock);
+    return status;
+}
+
 ash_status ash_device_open(ash_context *context, const char *name, ash_device **out, ash_diag *diag) {
     ASH_NEED(diag, out);
     *out = NULL;
@@ -85,15 +99,22 @@ ash_status ash_device_open(ash_context *context, const char *name, ash_device **
                 "there is no kind of device called \"%.100s\": known are CPU, "
                 "DISK:path and CUDA:n",
                 name);
-    ash_devices *registry;
-    ASH_TRY(
-        ash_context__slot(context, ASH_SLOT_DEVICES, create_slot, destroy_slot, (void **)&registry, diag));
-    pthread_mutex_lock(&registry->lock);
-    for (ash_device *device = registry->first; device && !*out; device = device->next)
-        if (strcmp(device->name, name) == 0 && class->current(device)) device->refs++, *out = device;
-    ash_status status = *out ? ASH_OK : open_new(registry, class, name, rest, out, diag);
-    pthread_mutex_unlock(&registry->lock);
-    return status;
+    return open_named(context, class, name, rest, out, diag);
+}
+
+ash_status ash_device__open(ash_context *context, const ash_device_class *class, const char *name,
+                            ash_device **out, ash_diag *diag) {
+    *out = NULL;
+    return open_named(context, class, name, NULL, out, diag);
+}
+
+ash_status ash_streams__create(ash_device *device, const ash_streams_options *options, ash_streams **out,
+                               ash_diag *diag) {
+    *out = NULL;
+    ASH_FAIL_IF(!device->class->create_streams, diag, ASH_ERROR_DEVICE, "%.100s computes nothing",
+                device->name);
+    ASH_FAIL_IF(options->streams == 0, diag, ASH_ERROR_INVALID_ARGUMENT, "no streams are asked for");
+    return device->class->create_streams(device, options, out, diag);
 }
 
 ash_device *ash_device__retain(ash_device *device) {
@@ -139,4 +160,14 @@ uint64_t ash_device__new_id(ash_device *device) {
 
 ash_blocks *ash_device__blocks(ash_device *device) {
     return &device->registry->blocks;
+}
+
+ash_status ash_device__copy(ash_device *to_device, ash_address to, ash_device *from_device,
+                            ash_address from, uint64_t size, ash_diag *diag) {
+    const ash_device_class *target = to_device->class, *source = from_device->class;
+    if (to_device == from_device) return target->copy(to_device, to, from, size, diag);
+    if (source->cpu_accessible) return target->copy_in(to_device, to, (void *)from, size, diag);
+    ASH_FAIL_IF(!target->cpu_accessible, diag, ASH_ERROR_UNSUPPORTED, "copy from %.100s to %.100s",
+                from_device->name, to_device->name);
+    return source->copy_out(from_device, (void *)to, from, size, diag);
 }

@@ -8,11 +8,11 @@ struct ash_storage {
     uint64_t id;
     atomic_long refs;
     bool writable;
-    pthread_mutex_t lock; /* guards the first allocation */
-    _Atomic(void *) data; /* NULL until there is memory */
-    ash_block block;      /* valid when data is there, and constant from then on; size and align always */
-    bool foreign;         /* the bytes are not the device's */
-    ash_file *file;       /* held: the mapped file that foreign bytes lie in, or NULL */
+    pthread_mutex_t lock;  /* guards the first allocation */
+    atomic_bool allocated; /* there is memory */
+    ash_block block;       /* its address from then on, and constant; size and align always */
+    bool foreign;          /* the bytes are not the device's */
+    ash_file *file;        /* held: the mapped file that foreign bytes lie in, or NULL */
     void (*release)(void *owner);
     void *owner;
 };
@@ -27,7 +27,7 @@ static ash_status make(ash_device *device, uint64_t size, uint64_t align, ash_st
     storage->writable = device->class->writable;
     storage->block = (ash_block){.size = size, .align = align};
     atomic_init(&storage->refs, 1);
-    atomic_init(&storage->data, NULL);
+    atomic_init(&storage->allocated, false);
     pthread_mutex_init(&storage->lock, NULL);
     *out = storage;
     return ASH_OK;
@@ -77,9 +77,9 @@ ash_status ash_storage__wrap(ash_context *context, void *data, uint64_t size, bo
     storage->file = file;
     storage->release = release;
     storage->owner = owner;
-    storage->block.data = data;
+    storage->block.address = (ash_address)data;
     storage->block.align = (uint64_t)1 << __builtin_ctzll((uintptr_t)data);
-    atomic_store_explicit(&storage->data, data, memory_order_release);
+    atomic_store_explicit(&storage->allocated, true, memory_order_release);
     return ASH_OK;
 }
 
@@ -90,6 +90,26 @@ ash_status ash_storage_wrap(ash_context *context, void *data, uint64_t size, boo
     ASH_NEED(diag, context);
     if (size) ASH_NEED(diag, data);
     return ash_storage__wrap(context, data, size, writable, NULL, NULL, out, diag);
+}
+
+static void release_whole(void *owner) {
+    ash_storage_release(owner);
+}
+
+ash_status ash_storage__part(ash_storage *storage, uint64_t offset, uint64_t size, ash_storage **out,
+                             ash_diag *diag) {
+    ash_address start;
+    ASH_TRY(ash_storage__address(storage, &start, diag));
+    ASH_TRY(make(storage->device, size, 1, out, diag));
+    ash_storage *part = *out;
+    part->writable = storage->writable;
+    part->foreign = true;
+    part->release = release_whole;
+    part->owner = ash_storage_retain(storage);
+    part->block.address = start + offset;
+    part->block.align = (uint64_t)1 << __builtin_ctzll(part->block.address);
+    atomic_store_explicit(&part->allocated, true, memory_order_release);
+    return ASH_OK;
 }
 
 ash_storage *ash_storage_retain(ash_storage *storage) {
@@ -103,7 +123,7 @@ void ash_storage_release(ash_storage *storage) {
     if (storage->foreign) {
         if (storage->release) storage->release(storage->owner);
         ash_file_release(storage->file);
-    } else if (atomic_load_explicit(&storage->data, memory_order_relaxed)) {
+    } else if (atomic_load_explicit(&storage->allocated, memory_order_relaxed)) {
         device->class->free(device, &storage->block);
     }
     pthread_mutex_destroy(&storage->lock);
@@ -136,7 +156,7 @@ bool ash_storage_writable(const ash_storage *storage) {
 }
 
 bool ash_storage_allocated(const ash_storage *storage) {
-    return storage && atomic_load_explicit(&((ash_storage *)storage)->data, memory_order_acquire) != NULL;
+    return storage && atomic_load_explicit(&((ash_storage *)storage)->allocated, memory_order_acquire);
 }
 
 ash_status ash_storage_allocate(ash_storage *storage, ash_diag *diag) {
@@ -149,7 +169,7 @@ ash_status ash_storage_allocate(ash_storage *storage, ash_diag *diag) {
         status = storage->device->class->allocate(storage->device, &block, diag);
         if (status == ASH_OK) {
             storage->block = block;
-            atomic_store_explicit(&storage->data, block.data, memory_order_release);
+            atomic_store_explicit(&storage->allocated, true, memory_order_release);
         }
     }
     pthread_mutex_unlock(&storage->lock);
@@ -161,17 +181,15 @@ ash_status ash_storage__block(ash_storage *storage, ash_block **out, ash_diag *d
     const ash_device_class *class = storage->device->class;
     if (class->check && !storage->foreign) ASH_TRY(class->check(storage->device, &storage->block, diag));
     if (storage->file)
-        ASH_TRY(ash_file_check_bytes(storage->file, storage->block.data, storage->block.size, diag));
+        ASH_TRY(
+            ash_file_check_bytes(storage->file, (void *)storage->block.address, storage->block.size, diag));
     *out = &storage->block;
     return ASH_OK;
 }
 
-ash_status ash_storage__data(ash_storage *storage, void **out, ash_diag *diag) {
-    ASH_FAIL_IF(!storage->device->class->cpu_accessible, diag, ASH_ERROR_DEVICE,
-                "storage %llu on %.100s has no address in this process", (unsigned long long)storage->id,
-                storage->device->name);
+ash_status ash_storage__address(ash_storage *storage, ash_address *out, ash_diag *diag) {
     ash_block *block;
     ASH_TRY(ash_storage__block(storage, &block, diag));
-    *out = block->data;
+    *out = block->address;
     return ASH_OK;
 }

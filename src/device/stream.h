@@ -3,52 +3,89 @@
  *
  *   launch    a kernel over a range of chunks
  *   copy      bytes from buffer to buffer
- *   call      a function on the host
+ *   fill      a buffer with one byte
+ *   host      a function of the host over a range of chunks
  *   record    an event happens when everything before it on its stream is over
  *   wait      what follows on this stream begins when an event has happened
- *   capture   what is issued is kept instead of run, and made into one thing
- *   replay    runs it
+ *
+ * Commands are data. A list of them is issued, to run once, or instantiated: made into one thing, a
+ * capture, that is replayed as often as one likes.
  *
  * Commands of one stream run one after the other; those of two streams in any order, at the same time or
  * interleaved, as far as events allow. They may begin as soon as they are issued, and begin at the latest
  * when `finish` is called, which returns when all are over. Events are as if never recorded when the next
  * round of commands begins, and every wait comes after its record in the order of issue.
  *
- * Everything that is issued is borrowed until `finish`; what is captured, until the capture is freed. A
- * launch is read when it runs: the entries of its tables, and its last chunk, may be others at each replay.
+ * What commands point at is borrowed until `finish`; that of a capture, until it is freed. It is read when
+ * the command runs: the entries of tables, last chunks and numbers of bytes may be others at each replay.
  *
- * A launch of the host's code may stop its streams, when it fails: then commands that have not begun are
- * left out as by the switch below, and the round fails in the same way.
+ * Memory is known by addresses on the device (kernel.h). A launch, a copy and a fill touch the device's
+ * memory, and nothing else. A function of the host touches memory of the host, and of the device's only the
+ * operands that it declares, at the addresses that it is handed: where the host reaches them, their own;
+ * elsewhere those of copies, which the device makes before, of what is read, and after, of what is written.
+ *
+ * A function of the host may stop its streams, when it fails: then commands that have not begun are left
+ * out as by the switch below, and the round fails in the same way.
  *
  * Streams may have a switch (ashlar/progress.h). While it is on, commands that have not begun are left out,
  * and of launches in pieces what is left of them; then `finish` and `replay` fail with ASH_ERROR_CANCELLED.
  *
- * One thread at a time issues. A device implements the class; the runtime knows nothing else of it. */
+ * One thread at a time issues. A device makes its streams; the runtime knows nothing else of them. */
 #ifndef ASH_STREAM_H
 #define ASH_STREAM_H
 
+#include "ashlar/device.h"
 #include "base/progress.h"
+#include "kernel.h"
 
-/* The contract of kernels: see ash_kernel_fn. */
-typedef void (*ash_launch_fn)(void *const *buffers, const int64_t *vars, int64_t begin, int64_t end,
-                              int64_t worker);
+/* Chunks to run, in any split over any number of threads. */
+typedef struct ash_chunks {
+    int64_t begin, end; /* half-open */
+    int64_t piece;      /* most of them to run before the switch is looked at again; 0: all */
+    bool parallel;      /* worth more than one thread; otherwise it runs on one, as worker 0 */
+} ash_chunks;
 
 typedef struct ash_launch {
-    ash_launch_fn fn;
-    void *const *buffers;
-    const int64_t *vars;
-    int64_t begin, end; /* chunks */
-    bool parallel;      /* worth more than one thread; otherwise it runs on one, as worker 0 */
-    int64_t piece;      /* most chunks to run before the switch is looked at again; 0: all */
-    bool host;          /* a function of the host, whatever the device; it may call `stop` */
+    const ash_kernel *kernel;   /* loaded by the streams' device */
+    const ash_address *buffers; /* its table */
+    uint32_t count;             /* entries of the table */
+    const int64_t *vars;        /* present values of the variables, on the host */
+    ash_chunks chunks;
 } ash_launch;
 
 typedef struct ash_transfer {
-    void *const *buffers;    /* source and target; they do not overlap unless they are one buffer */
-    int64_t from, to, bytes; /* first byte in source and target, how many */
+    const ash_address *buffers; /* source and target; they do not overlap unless they are one buffer */
+    int64_t from, to, bytes;    /* first byte in source and target, how many */
 } ash_transfer;
 
-/* When a launch or a copy ran. */
+typedef struct ash_fill {
+    const ash_address *buffer;
+    uint64_t bytes;
+    uint8_t value;
+    _Atomic uint32_t *left; /* NULL; or fills that share the number: each takes one away, and the one that
+                               takes the last away fills */
+} ash_fill;
+
+/* What a function of the host does with one of its buffers. Neither: it is room, of undefined contents. */
+typedef struct ash_operand {
+    uint64_t bytes; /* from its address on */
+    bool read;
+    bool write; /* all of the bytes */
+} ash_operand;
+
+/* On any thread, several at a time where the chunks are worth that. `buffers`: addresses of the host. */
+typedef void (*ash_host_fn)(void *arg, void *const *buffers, int64_t begin, int64_t end, int64_t worker);
+
+typedef struct ash_host {
+    ash_host_fn fn;
+    void *arg;
+    const ash_address *buffers;
+    const ash_operand *operands; /* what it does with each */
+    uint32_t count;              /* of them */
+    ash_chunks chunks;
+} ash_host;
+
+/* When a command ran. */
 typedef struct ash_timing {
     int64_t start, end; /* nanoseconds on the monotonic clock */
     unsigned threads;   /* that ran a part of it */
@@ -57,30 +94,54 @@ typedef struct ash_timing {
 typedef enum ash_command_kind {
     ASH_COMMAND_LAUNCH,
     ASH_COMMAND_COPY,
-    ASH_COMMAND_CALL,
+    ASH_COMMAND_HOST,
+    ASH_COMMAND_FILL,
     ASH_COMMAND_RECORD,
-    ASH_COMMAND_WAIT
+    ASH_COMMAND_WAIT,
+    ASH_COMMAND_STEPS = ASH_COMMAND_FILL,  /* kinds below are what executions count and time: steps */
+    ASH_COMMAND_WORKS = ASH_COMMAND_RECORD /* kinds below do something */
 } ash_command_kind;
 
 typedef struct ash_command {
     ash_command_kind kind;
-    uint32_t event;
+    uint32_t stream;
+    uint32_t event; /* of a record, a wait */
     union {
         const ash_launch *launch;
         const ash_transfer *copy;
-        struct {
-            void (*fn)(void *arg);
-            void *arg;
-        } call;
+        const ash_host *host;
+        const ash_fill *fill;
+        const void *work; /* any of them */
     };
-    ash_timing *timing; /* of launches and copies; NULL: nobody asks */
+    ash_timing *timing; /* of a step; NULL: nobody asks */
 } ash_command;
 
-/* Where an entry finds what belongs to one capture. */
+static inline bool ash_command__is_step(const ash_command *command) {
+    return command->kind < ASH_COMMAND_STEPS;
+}
+
+static inline bool ash_command__works(const ash_command *command) {
+    return command->kind < ASH_COMMAND_WORKS;
+}
+
+/* The first work of these; NULL when there is none. */
+static inline const void *ash_command__first(const ash_command *commands, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (ash_command__works(&commands[i])) return commands[i].work;
+    return NULL;
+}
+
+/* --- captures of the CPU ---------------------------------------------------------------------------- */
+
+/* Does one command's work; false: a part was left out, or the streams are stopped. */
+typedef bool (*ash_work_fn)(void *streams, const void *work);
+
+/* Where an entry finds what belongs to one capture: nothing of it is in the code. */
 typedef struct ash_entry_place {
-    const ash_cancel *cancel; /* looked at before each command */
-    _Atomic uint64_t *done;   /* counts launches and copies that are over */
-    const void *first;        /* the first launch or copy; others lie at the same distances from it */
+    const ash_cancel *cancel;           /* looked at before each command */
+    _Atomic uint64_t *done;             /* counts steps that are over */
+    const void *first;                  /* the first work; others lie at the same distances from it */
+    ash_work_fn run[ASH_COMMAND_WORKS]; /* per kind; of launches those that have parts */
 } ash_entry_place;
 
 /* What a capture becomes on the CPU: one function that does all of it. false: the switch was on, and
@@ -94,99 +155,103 @@ typedef struct ash_entry {
     void (*release)(void *owner);
 } ash_entry;
 
-/* What every entry calls. */
-typedef struct ash_entry_frame {
-    /* With the entry's first argument, for launches that have parts; false: a part was left out, or the
-     * streams are stopped. */
-    bool (*launch)(void *streams, const ash_launch *launch);
-    bool (*copy)(void *streams, const ash_transfer *copy); /* the same for copies, all of them */
-} ash_entry_frame;
-
-/* Worth several threads, run in pieces, or able to stop the streams: an entry does not call its kernel
- * itself. */
+/* Worth several threads, or run in pieces: an entry does not call its kernel itself. */
 static inline bool ash_launch__has_parts(const ash_launch *launch) {
-    return launch->parallel || launch->piece || launch->host;
-}
-
-/* What a command launches or copies; NULL for others. */
-static inline const void *ash_command__work(const ash_command *command) {
-    return command->kind == ASH_COMMAND_LAUNCH ? (const void *)command->launch
-           : command->kind == ASH_COMMAND_COPY ? (const void *)command->copy
-                                               : NULL;
-}
-
-/* The first of these; NULL when there is none. */
-static inline const void *ash_command__first(const ash_command *commands, size_t count) {
-    const void *first = NULL;
-    for (size_t i = 0; !first && i < count; i++) first = ash_command__work(&commands[i]);
-    return first;
+    return launch->chunks.parallel || launch->chunks.piece;
 }
 
 typedef ash_status (*ash_entry_maker)(ash_context *context, const ash_command *commands, size_t count,
-                                      const ash_entry_frame *frame, ash_entry *out, ash_diag *diag);
+                                      ash_entry *out, ash_diag *diag);
+
+/* --- streams ---------------------------------------------------------------------------------------- */
 
 typedef struct ash_streams_options {
     uint32_t streams, events; /* counts; at least one stream */
     uint32_t commands;        /* most of them between two calls of `finish`, over all streams */
     const uint32_t *shares;   /* per stream: most of these that it gets; NULL: all of them */
     unsigned threads;         /* that may run at once, the caller's included; 0 is 1 */
-    ash_entry_maker maker;    /* for captures, on devices that run the host's code */
+    ash_entry_maker maker;    /* for captures, on devices whose kernels are the host's code */
     const ash_cancel *cancel; /* the switch, or NULL */
 } ash_streams_options;
 
 typedef struct ash_streams_counts {
-    uint64_t overlapped; /* launches and copies that began while another stream was running */
+    uint64_t overlapped; /* steps that began while another stream was running */
 } ash_streams_counts;
 
 typedef struct ash_capture ash_capture;
 typedef struct ash_streams ash_streams; /* some streams of one device, and their events */
 
 typedef struct ash_stream_class {
-    const char *kind; /* "CPU" */
-    ash_status (*create)(ash_context *context, const ash_streams_options *options, ash_streams **out,
-                         ash_diag *diag);
+    const char *kind;                      /* "CPU" */
     void (*destroy)(ash_streams *streams); /* nothing may be running */
-} ash_stream_class;
-
-/* What streams can do, once made; the first member of each device's own structure. */
-struct ash_streams {
-    const ash_stream_class *class;
-    ash_stop *stop_word; /* what launches that take long look at on their way; NULL: they are not stopped */
-    void (*launch)(ash_streams *streams, uint32_t stream, const ash_launch *launch, ash_timing *timing);
-    void (*copy)(ash_streams *streams, uint32_t stream, const ash_transfer *copy, ash_timing *timing);
-    void (*call)(ash_streams *streams, uint32_t stream, void (*fn)(void *arg), void *arg);
-    void (*record)(ash_streams *streams, uint32_t stream, uint32_t event);
-    void (*wait)(ash_streams *streams, uint32_t stream, uint32_t event);
-    /* From within a launch, on any thread. */
+    void (*issue)(ash_streams *streams, const ash_command *commands, size_t count);
+    /* From within a function of the host, on any thread. */
     void (*stop)(ash_streams *streams);
     /* A failure says why the commands since the last call did not all run. */
     ash_status (*finish)(ash_streams *streams, ash_diag *diag);
     /* Of the round that `finish` or `replay` ended last. */
     ash_streams_counts (*counts)(const ash_streams *streams);
-    /* Launches and copies that are over since the streams were made. Any thread may ask at any time. */
+    /* Steps that are over since the streams were made. Any thread may ask at any time. */
     uint64_t (*done)(const ash_streams *streams);
-    /* From here on commands are kept. ASH_ERROR_UNSUPPORTED says why these streams cannot. */
-    ash_status (*capture_begin)(ash_streams *streams, ash_diag *diag);
-    /* Ends the capture, also when it fails: ASH_ERROR_UNSUPPORTED names the command that cannot be part of
-     * one. The capture must be freed before the streams. `like` is NULL, or a capture of other streams of
-     * this class: when its commands call the same kernels in the same way, on other tables, variables, last
-     * chunks and numbers of bytes, and lie at the same distances, what was compiled for it is shared. */
-    ash_status (*capture_end)(ash_streams *streams, const ash_capture *like, ash_capture **out,
-                              ash_diag *diag);
+    /* Makes a list of commands into one thing, which must be freed before the streams.
+     * ASH_ERROR_UNSUPPORTED says why these streams cannot. `like` is NULL, or a capture of other streams of
+     * this class: when its commands call kernels in the same way, on other tables, variables, last chunks
+     * and numbers of bytes, and lie at the same distances, what was compiled for it is shared. */
+    ash_status (*instantiate)(ash_streams *streams, const ash_command *commands, size_t count,
+                              const ash_capture *like, ash_capture **out, ash_diag *diag);
     /* Returns when all of it is over. */
     ash_status (*replay)(ash_streams *streams, const ash_capture *capture, ash_diag *diag);
     void (*capture_free)(ash_streams *streams, ash_capture *capture); /* NULL is allowed */
-    uint32_t (*captured)(const ash_capture *capture);                 /* launches and copies in it */
+    uint32_t (*captured)(const ash_capture *capture);                 /* steps in it */
     bool (*compiled)(const ash_capture *capture); /* for it, not for the one that it is like */
-};
+} ash_stream_class;
 
-/* Streams of this process's processors. With one stream, commands run on the calling thread as they are
- * issued; with several, on the calling thread and the context's pool, when `finish` is called. A capture of
- * one stream is machine code, and one of several is their queues. */
-extern const ash_stream_class ash_stream__cpu;
+/* The first member of each device's own structure. */
+struct ash_streams {
+    const ash_stream_class *class;
+    ash_address stop; /* of an ash_stop, where the device's kernels find it: what long ones look at */
+};
 
 static inline void ash_streams__destroy(ash_streams *streams) {
     if (streams) streams->class->destroy(streams);
+}
+
+static inline ash_status ash_streams__finish(ash_streams *streams, ash_diag *diag) {
+    return streams->class->finish(streams, diag);
+}
+
+static inline void ash_streams__launch(ash_streams *streams, uint32_t stream, const ash_launch *launch,
+                                       ash_timing *timing) {
+    ash_command command = {
+        .kind = ASH_COMMAND_LAUNCH, .stream = stream, .launch = launch, .timing = timing};
+    streams->class->issue(streams, &command, 1);
+}
+
+static inline void ash_streams__copy(ash_streams *streams, uint32_t stream, const ash_transfer *copy,
+                                     ash_timing *timing) {
+    ash_command command = {.kind = ASH_COMMAND_COPY, .stream = stream, .copy = copy, .timing = timing};
+    streams->class->issue(streams, &command, 1);
+}
+
+static inline void ash_streams__host(ash_streams *streams, uint32_t stream, const ash_host *host,
+                                     ash_timing *timing) {
+    ash_command command = {.kind = ASH_COMMAND_HOST, .stream = stream, .host = host, .timing = timing};
+    streams->class->issue(streams, &command, 1);
+}
+
+static inline void ash_streams__fill(ash_streams *streams, uint32_t stream, const ash_fill *fill) {
+    ash_command command = {.kind = ASH_COMMAND_FILL, .stream = stream, .fill = fill};
+    streams->class->issue(streams, &command, 1);
+}
+
+static inline void ash_streams__record(ash_streams *streams, uint32_t stream, uint32_t event) {
+    ash_command command = {.kind = ASH_COMMAND_RECORD, .stream = stream, .event = event};
+    streams->class->issue(streams, &command, 1);
+}
+
+static inline void ash_streams__wait(ash_streams *streams, uint32_t stream, uint32_t event) {
+    ash_command command = {.kind = ASH_COMMAND_WAIT, .stream = stream, .event = event};
+    streams->class->issue(streams, &command, 1);
 }
 
 #endif

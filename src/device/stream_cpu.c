@@ -1,22 +1,41 @@
 /* SPDX-License-Identifier: MIT */
 /* Streams of the CPU.
  *
- * One stream is the calling thread itself: a command runs when it is issued. A capture of it is a function
- * of machine code that does what the commands say, one after the other. Several streams are queues that
- * threads take turns to run (stream_queue.c), and a capture of them is the filled queues. */
+ * Kernels are functions, and addresses are pointers. One stream is the calling thread itself: a command
+ * runs when it is issued. A capture of it is a function of machine code that does what the commands say,
+ * one after the other. Several streams are queues that threads take turns to run (stream_queue.c), and a
+ * capture of them is the filled queues. */
 #include "stream_cpu.h"
-
-enum { AT_ONCE = 8 << 20 /* bytes that a copy moves between two looks at the switch */ };
 
 /* --- what all share ----------------------------------------------------------------------------- */
 
+static inline ash_kernel_fn code_of(const ash_kernel *kernel) {
+    return (ash_kernel_fn)(uintptr_t)kernel;
+}
+
+static inline void *const *pointers(const ash_address *table) {
+    return (void *const *)table;
+}
+
 /* Buffers that overlap are one, whose bytes move in one go. */
-void ash_cpu__move(ash_cpu *cpu, const ash_transfer *copy) {
+static void copy(ash_cpu *cpu, const ash_transfer *copy) {
     char *to = (char *)copy->buffers[1] + copy->to, *from = (char *)copy->buffers[0] + copy->from;
     bool apart = to >= from + copy->bytes || from >= to + copy->bytes;
-    int64_t piece = apart ? AT_ONCE : copy->bytes;
+    int64_t piece = apart ? ash_costs__cpu.copy_bytes : copy->bytes;
     for (int64_t done = 0; done < copy->bytes && !(done && ash_cpu__stops(cpu)); done += piece)
         memmove(to + done, from + done, (size_t)ASH_MIN(piece, copy->bytes - done));
+}
+
+static void fill(const ash_fill *fill) {
+    if (fill->left && atomic_fetch_sub(fill->left, 1) != 1) return;
+    if (fill->bytes) memset((void *)*fill->buffer, fill->value, fill->bytes);
+}
+
+void ash_cpu__move(ash_cpu *cpu, const ash_command *command) {
+    if (command->kind == ASH_COMMAND_COPY)
+        copy(cpu, command->copy);
+    else
+        fill(command->fill);
 }
 
 bool ash_cpu__note_left_out(ash_cpu *cpu) {
@@ -24,15 +43,25 @@ bool ash_cpu__note_left_out(ash_cpu *cpu) {
     return true;
 }
 
-void ash_cpu__run_range(ash_cpu *cpu, const ash_launch *launch, int64_t begin, int64_t end,
+static inline void run_piece(const ash_command *command, int64_t begin, int64_t end, unsigned worker) {
+    const ash_launch *launch = command->launch;
+    const ash_host *host = command->host;
+    if (command->kind == ASH_COMMAND_LAUNCH)
+        code_of(launch->kernel)(pointers(launch->buffers), launch->vars, begin, end, worker);
+    else
+        host->fn(host->arg, pointers(host->buffers), begin, end, worker);
+}
+
+void ash_cpu__run_range(ash_cpu *cpu, const ash_command *command, int64_t begin, int64_t end,
                         unsigned worker) {
-    if (launch->piece == 0) {
-        launch->fn(launch->buffers, launch->vars, begin, end, worker);
+    int64_t piece = ash_cpu__chunks(command)->piece;
+    if (piece == 0) {
+        run_piece(command, begin, end, worker);
         return;
     }
     for (int64_t next; begin < end && !ash_cpu__stops(cpu); begin = next) {
-        next = end - begin > launch->piece ? begin + launch->piece : end;
-        launch->fn(launch->buffers, launch->vars, begin, next, worker);
+        next = end - begin > piece ? begin + piece : end;
+        run_piece(command, begin, next, worker);
     }
 }
 
@@ -42,69 +71,61 @@ ash_status ash_cpu__end(ash_cpu *cpu, ash_diag *diag) {
     return ash_fail(diag, ASH_ERROR_CANCELLED, "the execution was cancelled");
 }
 
-void ash_cpu__stop(ash_streams *streams) {
+static void stop(ash_streams *streams) {
     ash_cpu__note_left_out(ash_cpu__of(streams));
+}
+
+static ash_streams_counts get_counts(const ash_streams *streams) {
+    return ((const ash_cpu *)streams)->counts;
 }
 
 /* --- one stream: the calling thread ------------------------------------------------------------- */
 
 struct run {
     ash_cpu *cpu;
-    const ash_launch *launch;
+    const ash_command *command;
 };
 
 static void run_chunks(void *arg, int64_t begin, int64_t end, unsigned worker) {
     const struct run *run = arg;
-    int64_t first = run->launch->begin;
-    ash_cpu__run_range(run->cpu, run->launch, first + begin, first + end, worker);
+    int64_t first = ash_cpu__chunks(run->command)->begin;
+    ash_cpu__run_range(run->cpu, run->command, first + begin, first + end, worker);
 }
 
-static unsigned run_here(ash_cpu *cpu, const ash_launch *launch) {
-    if (launch->end <= launch->begin) return 1;
-    if (launch->parallel && cpu->pool) {
-        struct run run = {cpu, launch};
-        return ash_pool__run(cpu->pool, cpu->threads, launch->end - launch->begin, run_chunks, &run);
+/* Threads that ran a part of it. */
+static unsigned run_work(ash_cpu *cpu, const ash_command *command) {
+    if (!ash_cpu__has_chunks(command)) {
+        ash_cpu__move(cpu, command);
+        return 1;
     }
-    ash_cpu__run_range(cpu, launch, launch->begin, launch->end, 0);
+    const ash_chunks *chunks = ash_cpu__chunks(command);
+    if (chunks->end <= chunks->begin) return 1;
+    if (chunks->parallel && cpu->pool) {
+        struct run run = {cpu, command};
+        return ash_pool__run(cpu->pool, cpu->threads, chunks->end - chunks->begin, run_chunks, &run);
+    }
+    ash_cpu__run_range(cpu, command, chunks->begin, chunks->end, 0);
     return 1;
 }
 
-/* A command is over, unless the switch has left a part of it out. */
-static void count_here(ash_cpu *cpu) {
+/* A step is over, unless the switch has left a part of it out. */
+static inline void count_here(ash_cpu *cpu) {
     if (ash_stop__has_left_out(&cpu->stop)) return;
     uint64_t done = atomic_load_explicit(&cpu->done, memory_order_relaxed) + 1;
     atomic_store_explicit(&cpu->done, done, memory_order_relaxed);
 }
 
-static void launch_here(ash_streams *streams, uint32_t stream, const ash_launch *launch,
-                        ash_timing *timing) {
-    ash_cpu *cpu = ash_cpu__of(streams);
-    (void)stream;
-    if (ash_cpu__stops(cpu)) return;
-    if (timing) timing->start = ash_clock__now();
-    unsigned threads = run_here(cpu, launch);
-    if (timing) *timing = (ash_timing){timing->start, ash_clock__now(), threads};
-    count_here(cpu);
-}
-
-static void copy_here(ash_streams *streams, uint32_t stream, const ash_transfer *copy, ash_timing *timing) {
-    ash_cpu *cpu = ash_cpu__of(streams);
-    (void)stream;
-    if (ash_cpu__stops(cpu)) return;
-    if (timing) timing->start = ash_clock__now();
-    ash_cpu__move(cpu, copy);
-    if (timing) *timing = (ash_timing){timing->start, ash_clock__now(), 1};
-    count_here(cpu);
-}
-
-static void call_here(ash_streams *streams, uint32_t stream, void (*fn)(void *arg), void *arg) {
-    (void)stream;
-    if (!ash_cpu__stops(ash_cpu__of(streams))) fn(arg);
-}
-
 /* What was recorded has happened. */
-static void pass(ash_streams *streams, uint32_t stream, uint32_t event) {
-    (void)streams, (void)stream, (void)event;
+static void issue_here(ash_streams *streams, const ash_command *commands, size_t count) {
+    ash_cpu *cpu = ash_cpu__of(streams);
+    for (const ash_command *c = commands, *end = c + count; c < end; c++) {
+        if (!ash_command__works(c)) continue;
+        if (ash_cpu__stops(cpu)) return;
+        if (c->timing) c->timing->start = ash_clock__now();
+        unsigned threads = run_work(cpu, c);
+        if (c->timing) *c->timing = (ash_timing){c->timing->start, ash_clock__now(), threads};
+        if (ash_command__is_step(c)) count_here(cpu);
+    }
 }
 
 static ash_status finish_here(ash_streams *streams, ash_diag *diag) {
@@ -115,18 +136,14 @@ static uint64_t done_here(const ash_streams *streams) {
     return atomic_load_explicit(&((const ash_cpu *)streams)->done, memory_order_relaxed);
 }
 
-static ash_streams_counts get_counts(const ash_streams *streams) {
-    return ((const ash_cpu *)streams)->counts;
-}
-
-/* --- capturing ---------------------------------------------------------------------------------- */
+/* --- captures of one stream --------------------------------------------------------------------- */
 
 /* What an entry does at one command, and cannot do otherwise. */
 struct act {
     ash_command_kind kind;
-    ash_launch_fn fn; /* that it calls itself, or NULL */
-    int64_t at, to;   /* first chunk; first byte in source and target */
-    uint64_t offset;  /* bytes from the first launch or copy */
+    bool whole;      /* a launch whose kernel it calls itself, */
+    int64_t at, to;  /* from this chunk on; or: of a copy the first byte in source and target */
+    uint64_t offset; /* bytes from the first work */
 };
 
 /* An entry, shared by captures that do the same at other places. */
@@ -142,64 +159,56 @@ struct ash_capture {
     ash_entry_place place;
     bool compiled;
     ash_cpu_queues queues; /* of several */
-    uint32_t count;        /* launches and copies */
+    uint32_t steps;
 };
 
-/* What the streams do while nothing is captured. */
-static void set_class(ash_cpu *cpu);
-
-static ash_status capture_begin(ash_streams *streams, ash_diag *diag) {
-    ash_cpu *cpu = ash_cpu__of(streams);
-    if (cpu->n_streams > 1) {
-        ash_cpu__clear_queues(cpu);
-        return ASH_OK;
-    }
-    ASH_FAIL_IF(!cpu->maker, diag, ASH_ERROR_UNSUPPORTED,
-                "these streams were made without a code generator");
-    ASH_TRY(ash_cpu__make_queues(cpu, diag));
-    cpu->base.launch = ash_cpu__queued.launch;
-    cpu->base.copy = ash_cpu__queued.copy;
-    cpu->base.call = ash_cpu__queued.call;
-    cpu->base.record = ash_cpu__queued.record;
-    cpu->base.wait = ash_cpu__queued.wait;
-    return ASH_OK;
-}
-
-static bool launch_from_entry(void *streams, const ash_launch *launch) {
+static bool run_from_entry(void *streams, ash_command_kind kind, const void *work) {
     ash_cpu *cpu = streams;
-    run_here(cpu, launch);
+    run_work(cpu, &(ash_command){.kind = kind, .work = work});
     return !ash_stop__has_left_out(&cpu->stop);
 }
 
-static bool copy_from_entry(void *streams, const ash_transfer *copy) {
-    ash_cpu *cpu = streams;
-    ash_cpu__move(cpu, copy);
-    return !ash_stop__has_left_out(&cpu->stop);
+static bool launch_from_entry(void *streams, const void *work) {
+    return run_from_entry(streams, ASH_COMMAND_LAUNCH, work);
+}
+
+static bool copy_from_entry(void *streams, const void *work) {
+    return run_from_entry(streams, ASH_COMMAND_COPY, work);
+}
+
+static bool host_from_entry(void *streams, const void *work) {
+    return run_from_entry(streams, ASH_COMMAND_HOST, work);
+}
+
+static bool fill_from_entry(void *streams, const void *work) {
+    return run_from_entry(streams, ASH_COMMAND_FILL, work);
 }
 
 static struct act act_of(const ash_command *command, const void *first) {
-    uint64_t offset = (uintptr_t)ash_command__work(command) - (uintptr_t)first;
-    if (command->kind == ASH_COMMAND_COPY)
-        return (struct act){ASH_COMMAND_COPY, NULL, command->copy->from, command->copy->to, offset};
-    const ash_launch *launch = command->launch;
-    if (ash_launch__has_parts(launch)) return (struct act){ASH_COMMAND_LAUNCH, NULL, 0, 0, offset};
-    return (struct act){ASH_COMMAND_LAUNCH, launch->fn, launch->begin, 0, offset};
+    struct act act = {.kind = command->kind, .offset = (uintptr_t)command->work - (uintptr_t)first};
+    if (command->kind == ASH_COMMAND_COPY) {
+        act.at = command->copy->from;
+        act.to = command->copy->to;
+    } else if (command->kind == ASH_COMMAND_LAUNCH && !ash_launch__has_parts(command->launch)) {
+        act.whole = true;
+        act.at = command->launch->chunks.begin;
+    }
+    return act;
 }
 
 static bool is_same_act(const struct act *a, const struct act *b) {
-    return a->kind == b->kind && a->fn == b->fn && a->at == b->at && a->to == b->to &&
+    return a->kind == b->kind && a->whole == b->whole && a->at == b->at && a->to == b->to &&
            a->offset == b->offset;
 }
 
-/* Whether an entry does what was issued. */
-static bool does(const struct shared *shared, const ash_cpu_list *list) {
-    const void *first = ash_command__first(list->commands, list->count);
+/* Whether an entry does what the commands say. */
+static bool does(const struct shared *shared, const ash_command *commands, size_t count) {
+    const void *first = ash_command__first(commands, count);
     uint32_t n = 0;
-    for (uint32_t i = 0; i < list->count; i++) {
-        const ash_command *command = &list->commands[i];
-        if (command->kind == ASH_COMMAND_CALL || command->timing) return false;
-        if (!ash_command__work(command)) continue;
-        struct act act = act_of(command, first);
+    for (const ash_command *c = commands; c < commands + count; c++) {
+        if (c->timing) return false;
+        if (!ash_command__works(c)) continue;
+        struct act act = act_of(c, first);
         if (n == shared->count || !is_same_act(&act, &shared->acts[n++])) return false;
     }
     return n == shared->count;
@@ -212,61 +221,61 @@ static void release_shared(const ash_allocator *a, struct shared *shared) {
     ash_mem_free(a, shared, 1, sizeof *shared);
 }
 
-static ash_status compile(ash_cpu *cpu, uint32_t count, struct shared **out, ash_diag *diag) {
+static ash_status compile(ash_cpu *cpu, const ash_command *commands, size_t count, struct shared **out,
+                          ash_diag *diag) {
     const ash_allocator *a = cpu->allocator;
-    const ash_cpu_list *list = &cpu->issued.lists[0];
     struct shared *shared = ash_mem_calloc(a, 1, sizeof *shared);
     if (!shared) return ASH_NO_MEMORY(diag);
-    *shared = (struct shared){.acts = ash_mem_alloc(a, count, sizeof *shared->acts), .count = count};
     atomic_init(&shared->refs, 1);
-    ash_entry_frame frame = {launch_from_entry, copy_from_entry};
+    for (size_t i = 0; i < count; i++) shared->count += ash_command__works(&commands[i]);
+    shared->acts = ash_mem_alloc(a, shared->count, sizeof *shared->acts);
     ash_status status = shared->acts ? ASH_OK : ASH_NO_MEMORY(diag);
-    if (status == ASH_OK)
-        status = cpu->maker(cpu->context, list->commands, list->count, &frame, &shared->entry, diag);
+    if (status == ASH_OK) status = cpu->maker(cpu->context, commands, count, &shared->entry, diag);
     if (status != ASH_OK) {
         release_shared(a, shared);
         return status;
     }
-    const void *first = ash_command__first(list->commands, list->count);
-    for (uint32_t i = 0, n = 0; i < list->count; i++)
-        if (ash_command__work(&list->commands[i])) shared->acts[n++] = act_of(&list->commands[i], first);
+    const void *first = ash_command__first(commands, count);
+    for (size_t i = 0, n = 0; i < count; i++)
+        if (ash_command__works(&commands[i])) shared->acts[n++] = act_of(&commands[i], first);
     *out = shared;
     return ASH_OK;
 }
 
-static ash_status make_entry(ash_cpu *cpu, const ash_capture *like, ash_capture *capture, ash_diag *diag) {
-    const ash_cpu_list *list = &cpu->issued.lists[0];
-    const void *first = ash_command__first(list->commands, list->count);
-    capture->place = (ash_entry_place){cpu->stop.asked, &cpu->done, first};
-    capture->compiled = !like || !like->shared || !does(like->shared, list);
-    if (capture->compiled) return compile(cpu, capture->count, &capture->shared, diag);
+static ash_status make_entry(ash_cpu *cpu, const ash_command *commands, size_t count,
+                             const ash_capture *like, ash_capture *capture, ash_diag *diag) {
+    capture->place = (ash_entry_place){.cancel = cpu->stop.asked,
+                                       .done = &cpu->done,
+                                       .first = ash_command__first(commands, count),
+                                       .run = {[ASH_COMMAND_LAUNCH] = launch_from_entry,
+                                               [ASH_COMMAND_COPY] = copy_from_entry,
+                                               [ASH_COMMAND_HOST] = host_from_entry,
+                                               [ASH_COMMAND_FILL] = fill_from_entry}};
+    capture->compiled = !like || !like->shared || !does(like->shared, commands, count);
+    if (capture->compiled) {
+        ASH_FAIL_IF(!cpu->maker, diag, ASH_ERROR_UNSUPPORTED,
+                    "these streams were made without a code generator");
+        return compile(cpu, commands, count, &capture->shared, diag);
+    }
     capture->shared = like->shared;
     atomic_fetch_add(&capture->shared->refs, 1);
     return ASH_OK;
 }
 
-/* A copy of what was issued, with no more room than it needs. */
-static ash_status keep_queues(ash_cpu *cpu, ash_cpu_queues *out, ash_diag *diag) {
-    const ash_allocator *a = cpu->allocator;
-    const ash_cpu_queues *from = &cpu->issued;
-    out->lists = ash_mem_calloc(a, cpu->n_streams, sizeof *out->lists);
-    out->marks = ash_mem_calloc(a, cpu->n_events, sizeof *out->marks);
-    bool made = out->lists && out->marks;
-    for (uint32_t i = 0; made && i < cpu->n_streams; i++) {
-        const ash_cpu_list *list = &from->lists[i];
-        ash_command *commands = ash_mem_alloc(a, list->count, sizeof *commands);
-        made = commands != NULL;
-        if (!made) break;
-        if (list->count) memcpy(commands, list->commands, list->count * sizeof *commands);
-        out->lists[i] = (ash_cpu_list){commands, list->count, list->count, list->records};
-    }
-    if (made) {
-        if (cpu->n_events) memcpy(out->marks, from->marks, cpu->n_events * sizeof *out->marks);
-        return ASH_OK;
-    }
-    ash_cpu__free_queues(cpu, out);
-    return ASH_NO_MEMORY(diag);
+/* --- captures of several ------------------------------------------------------------------------ */
+
+static ash_status fill_queues(const ash_cpu *cpu, const ash_command *commands, size_t count,
+                              ash_cpu_queues *out, ash_diag *diag) {
+    uint32_t *rooms = ash_mem_calloc(cpu->allocator, cpu->n_streams, sizeof *rooms);
+    if (!rooms) return ASH_NO_MEMORY(diag);
+    for (size_t i = 0; i < count; i++) rooms[commands[i].stream]++;
+    ash_status status = ash_cpu__make_queues(cpu, rooms, out, diag);
+    ash_mem_free(cpu->allocator, rooms, cpu->n_streams, sizeof *rooms);
+    if (status == ASH_OK) ash_cpu__enqueue(out, commands, count);
+    return status;
 }
+
+/* --- captures ----------------------------------------------------------------------------------- */
 
 static void capture_free(ash_streams *streams, ash_capture *capture) {
     ash_cpu *cpu = ash_cpu__of(streams);
@@ -276,32 +285,18 @@ static void capture_free(ash_streams *streams, ash_capture *capture) {
     ash_mem_free(cpu->allocator, capture, 1, sizeof *capture);
 }
 
-static ash_status make_capture(ash_cpu *cpu, const ash_capture *like, ash_capture **out, ash_diag *diag) {
-    ASH_FAIL_IF(cpu->issued.full, diag, ASH_ERROR_INTERNAL,
-                "a stream has more commands than were announced");
+static ash_status instantiate(ash_streams *streams, const ash_command *commands, size_t count,
+                              const ash_capture *like, ash_capture **out, ash_diag *diag) {
+    ash_cpu *cpu = ash_cpu__of(streams);
     ash_capture *capture = ash_mem_calloc(cpu->allocator, 1, sizeof *capture);
     if (!capture) return ASH_NO_MEMORY(diag);
-    for (uint32_t s = 0; s < cpu->n_streams; s++)
-        for (uint32_t i = 0; i < cpu->issued.lists[s].count; i++)
-            capture->count += ash_command__work(&cpu->issued.lists[s].commands[i]) != NULL;
-    ash_status status = cpu->n_streams > 1 ? keep_queues(cpu, &capture->queues, diag)
-                                           : make_entry(cpu, like, capture, diag);
+    for (size_t i = 0; i < count; i++) capture->steps += ash_command__is_step(&commands[i]);
+    ash_status status = cpu->n_streams > 1 ? fill_queues(cpu, commands, count, &capture->queues, diag)
+                                           : make_entry(cpu, commands, count, like, capture, diag);
     if (status == ASH_OK)
         *out = capture;
     else
-        capture_free(&cpu->base, capture);
-    return status;
-}
-
-static ash_status capture_end(ash_streams *streams, const ash_capture *like, ash_capture **out,
-                              ash_diag *diag) {
-    ash_cpu *cpu = ash_cpu__of(streams);
-    ash_status status = make_capture(cpu, like, out, diag);
-    if (cpu->n_streams > 1)
-        ash_cpu__clear_queues(cpu);
-    else
-        ash_cpu__free_queues(cpu, &cpu->issued);
-    set_class(cpu);
+        capture_free(streams, capture);
     return status;
 }
 
@@ -315,7 +310,7 @@ static ash_status replay(ash_streams *streams, const ash_capture *capture, ash_d
 }
 
 static uint32_t captured(const ash_capture *capture) {
-    return capture->count;
+    return capture->steps;
 }
 
 static bool compiled(const ash_capture *capture) {
@@ -329,42 +324,61 @@ static void destroy(ash_streams *streams) {
     const ash_allocator *a = cpu->allocator;
     ash_cpu__free_queues(cpu, &cpu->issued);
     ash_cpu__free_streams(cpu);
-    ash_mem_free(a, cpu->rooms, cpu->n_streams, sizeof *cpu->rooms);
     pthread_mutex_destroy(&cpu->lock);
     pthread_cond_destroy(&cpu->wake);
     a->free(a->user, cpu, sizeof *cpu);
 }
 
-static const ash_streams here = {.launch = launch_here,
-                                 .copy = copy_here,
-                                 .call = call_here,
-                                 .record = pass,
-                                 .wait = pass,
-                                 .stop = ash_cpu__stop,
-                                 .finish = finish_here,
-                                 .done = done_here};
-
-static void set_class(ash_cpu *cpu) {
-    cpu->base = cpu->n_streams > 1 ? ash_cpu__queued : here;
-    cpu->base.class = &ash_stream__cpu;
-    cpu->base.stop_word = &cpu->stop;
-    cpu->base.counts = get_counts;
-    cpu->base.capture_begin = capture_begin;
-    cpu->base.capture_end = capture_end;
-    cpu->base.replay = replay;
-    cpu->base.capture_free = capture_free;
-    cpu->base.captured = captured;
-    cpu->base.compiled = compiled;
+static void issue_queued(ash_streams *streams, const ash_command *commands, size_t count) {
+    ash_cpu__enqueue(&ash_cpu__of(streams)->issued, commands, count);
 }
 
-static ash_status create(ash_context *context, const ash_streams_options *options, ash_streams **out,
-                         ash_diag *diag) {
+static const ash_stream_class one = {.kind = "CPU",
+                                     .destroy = destroy,
+                                     .issue = issue_here,
+                                     .stop = stop,
+                                     .finish = finish_here,
+                                     .counts = get_counts,
+                                     .done = done_here,
+                                     .instantiate = instantiate,
+                                     .replay = replay,
+                                     .capture_free = capture_free,
+                                     .captured = captured,
+                                     .compiled = compiled};
+
+static const ash_stream_class several = {.kind = "CPU",
+                                         .destroy = destroy,
+                                         .issue = issue_queued,
+                                         .stop = stop,
+                                         .finish = ash_cpu__finish_queues,
+                                         .counts = get_counts,
+                                         .done = ash_cpu__done_queues,
+                                         .instantiate = instantiate,
+                                         .replay = replay,
+                                         .capture_free = capture_free,
+                                         .captured = captured,
+                                         .compiled = compiled};
+
+static ash_status make_issued(ash_cpu *cpu, const ash_streams_options *options, ash_diag *diag) {
+    const ash_allocator *a = cpu->allocator;
+    uint32_t *rooms = ash_mem_alloc(a, cpu->n_streams, sizeof *rooms);
+    if (!rooms) return ASH_NO_MEMORY(diag);
+    for (uint32_t i = 0; i < cpu->n_streams; i++)
+        rooms[i] = options->shares ? options->shares[i] : options->commands;
+    ash_status status = ash_cpu__make_queues(cpu, rooms, &cpu->issued, diag);
+    ash_mem_free(a, rooms, cpu->n_streams, sizeof *rooms);
+    return status;
+}
+
+ash_status ash_cpu__create_streams(ash_device *device, const ash_streams_options *options,
+                                   ash_streams **out, ash_diag *diag) {
+    ash_context *context = ash_device__context(device);
     const ash_allocator *a = ash_context__allocator(context);
-    *out = NULL;
-    ASH_FAIL_IF(options->streams == 0, diag, ASH_ERROR_INVALID_ARGUMENT, "no streams are asked for");
-    ash_cpu *cpu = a->alloc(a->user, sizeof *cpu, ASH_CPU_LINE);
+    ash_cpu *cpu = a->alloc(a->user, sizeof *cpu, ASH_LINE_BYTES);
     if (!cpu) return ASH_NO_MEMORY(diag);
     memset(cpu, 0, sizeof *cpu);
+    cpu->base.class = options->streams > 1 ? &several : &one;
+    cpu->base.stop = (ash_address)&cpu->stop;
     cpu->context = context;
     cpu->allocator = a;
     cpu->maker = options->maker;
@@ -372,21 +386,14 @@ static ash_status create(ash_context *context, const ash_streams_options *option
     cpu->threads = ASH_MAX(options->threads, 1u);
     cpu->n_streams = options->streams;
     cpu->n_events = options->events;
-    set_class(cpu);
     pthread_mutex_init(&cpu->lock, NULL);
     pthread_cond_init(&cpu->wake, NULL);
-    cpu->rooms = ash_mem_alloc(a, cpu->n_streams, sizeof *cpu->rooms);
-    for (uint32_t i = 0; cpu->rooms && i < cpu->n_streams; i++)
-        cpu->rooms[i] = options->shares ? options->shares[i] : options->commands;
-    ash_status status = cpu->rooms ? ASH_OK : ASH_NO_MEMORY(diag);
-    if (status == ASH_OK && cpu->threads > 1) status = ash_pool__get(context, &cpu->pool, diag);
+    ash_status status = cpu->threads > 1 ? ash_pool__get(context, &cpu->pool, diag) : ASH_OK;
     if (status == ASH_OK && cpu->n_streams > 1) status = ash_cpu__make_streams(cpu, diag);
-    if (status == ASH_OK && cpu->n_streams > 1) status = ash_cpu__make_queues(cpu, diag);
+    if (status == ASH_OK && cpu->n_streams > 1) status = make_issued(cpu, options, diag);
     if (status == ASH_OK)
         *out = &cpu->base;
     else
         destroy(&cpu->base);
     return status;
 }
-
-const ash_stream_class ash_stream__cpu = {.kind = "CPU", .create = create, .destroy = destroy};

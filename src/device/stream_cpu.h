@@ -8,10 +8,9 @@
 #include <stdatomic.h>
 
 #include "base/clock.h"
+#include "base/costs.h"
 #include "base/pool.h"
-#include "stream.h"
-
-enum { ASH_CPU_LINE = 64 }; /* bytes that two threads should not write both */
+#include "device.h"
 
 /* An event is a place in a stream: happened when the stream has passed so many records. */
 typedef struct ash_cpu_mark {
@@ -41,19 +40,18 @@ typedef struct ash_cpu {
     ash_pool *pool; /* NULL: one thread */
     unsigned threads;
     uint32_t n_streams, n_events;
-    uint32_t *rooms; /* per stream: commands */
     ash_cpu_queues issued;
     ash_streams_counts counts;
-    _Atomic uint64_t done; /* launches and copies that are over, of one stream */
+    _Atomic uint64_t done; /* steps that are over, of one stream */
 
     /* several streams: the round that runs */
     const ash_cpu_queues *running;
     struct ash_cpu_stream *streams;
     int64_t ended; /* the last round, on the monotonic clock */
     int64_t work;  /* nanoseconds that it would have taken one thread, or about that */
-    _Alignas(ASH_CPU_LINE) _Atomic uint32_t left; /* streams that are not over */
-    _Atomic uint32_t asleep;                      /* threads that have announced sleep */
-    pthread_mutex_t lock;                         /* for sleeping */
+    _Alignas(ASH_LINE_BYTES) _Atomic uint32_t left; /* streams that are not over */
+    _Atomic uint32_t asleep;                        /* threads that have announced sleep */
+    pthread_mutex_t lock;                           /* for sleeping */
     pthread_cond_t wake;
 } ash_cpu;
 
@@ -61,12 +59,20 @@ static inline ash_cpu *ash_cpu__of(ash_streams *streams) {
     return (ash_cpu *)streams;
 }
 
-/* Runs the chunks [begin, end) of a launch, a piece at a time; those that the switch leaves out are
- * noted. */
-void ash_cpu__run_range(ash_cpu *cpu, const ash_launch *launch, int64_t begin, int64_t end,
+/* Of a launch or a function of the host. */
+static inline const ash_chunks *ash_cpu__chunks(const ash_command *command) {
+    return command->kind == ASH_COMMAND_LAUNCH ? &command->launch->chunks : &command->host->chunks;
+}
+
+static inline bool ash_cpu__has_chunks(const ash_command *command) {
+    return command->kind == ASH_COMMAND_LAUNCH || command->kind == ASH_COMMAND_HOST;
+}
+
+/* Runs chunks of such a command, a piece at a time; those that the switch leaves out are noted. */
+void ash_cpu__run_range(ash_cpu *cpu, const ash_command *command, int64_t begin, int64_t end,
                         unsigned worker);
-/* The same of a copy. */
-void ash_cpu__move(ash_cpu *cpu, const ash_transfer *copy);
+/* Copies, or fills. */
+void ash_cpu__move(ash_cpu *cpu, const ash_command *command);
 bool ash_cpu__note_left_out(ash_cpu *cpu); /* returns true */
 
 /* Whether the next command is to be left out, which is noted: the switch is on, or a command was left out
@@ -76,22 +82,28 @@ static inline bool ash_cpu__stops(ash_cpu *cpu) {
     return ash_cpu__note_left_out(cpu);
 }
 
-void ash_cpu__stop(ash_streams *streams);
-
 /* The round is over: what `finish` and `replay` return. */
 ash_status ash_cpu__end(ash_cpu *cpu, ash_diag *diag);
 
+/* --- stream_cpu.c ----------------------------------------------------------------------------- */
+
+/* As in ash_device_class. */
+ash_status ash_cpu__create_streams(ash_device *device, const ash_streams_options *options,
+                                   ash_streams **out, ash_diag *diag);
+
 /* --- stream_queue.c --------------------------------------------------------------------------- */
 
-extern const ash_streams ash_cpu__queued; /* what several streams do, but for captures */
-
-ash_status ash_cpu__make_queues(ash_cpu *cpu, ash_diag *diag);
-void ash_cpu__free_queues(ash_cpu *cpu, ash_cpu_queues *queues); /* zeroed ones are allowed */
-/* What is issued goes to the queues from now on, from their start. */
-void ash_cpu__clear_queues(ash_cpu *cpu);
+/* Empty ones for so many commands per stream. */
+ash_status ash_cpu__make_queues(const ash_cpu *cpu, const uint32_t *rooms, ash_cpu_queues *out,
+                                ash_diag *diag);
+void ash_cpu__free_queues(const ash_cpu *cpu, ash_cpu_queues *queues); /* zeroed ones are allowed */
+void ash_cpu__enqueue(ash_cpu_queues *queues, const ash_command *commands, size_t count);
 ash_status ash_cpu__make_streams(ash_cpu *cpu, ash_diag *diag);
 void ash_cpu__free_streams(ash_cpu *cpu);
 /* Runs what the queues hold, and returns when all of it is over. */
 void ash_cpu__run_queues(ash_cpu *cpu, const ash_cpu_queues *queues);
+/* As in the class. */
+ash_status ash_cpu__finish_queues(ash_streams *streams, ash_diag *diag);
+uint64_t ash_cpu__done_queues(const ash_streams *streams);
 
 #endif

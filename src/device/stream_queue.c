@@ -19,38 +19,34 @@
 #include "base/relax.h"
 #include "stream_cpu.h"
 
-enum {
-    NO_EVENT = UINT32_MAX,
-    OVER = UINT32_MAX - 1,
-    BRIEF_NS = 100000 /* waking a thread and bringing it the data costs more than a shorter round gains */
-};
+enum { NO_EVENT = UINT32_MAX, OVER = UINT32_MAX - 1 };
 
 /* A launch that several threads run, while its stream waits for it. */
 struct shared {
-    _Alignas(ASH_CPU_LINE) _Atomic uint64_t work; /* number of the launch << 32 | chunks not taken */
-    _Atomic(const ash_launch *) launch; /* the rest describes it: written before `work`, and constant until
-                                           all chunks are done */
+    _Alignas(ASH_LINE_BYTES) _Atomic uint64_t work; /* number of the launch << 32 | chunks not taken */
+    _Atomic(const ash_command *) command; /* the rest describes it: written before `work`, and constant
+                                             until all chunks are done */
     _Atomic uint32_t units;
-    _Alignas(ASH_CPU_LINE) _Atomic uint32_t done; /* chunks that have run */
-    _Atomic uint32_t threads;                     /* that ran some */
+    _Alignas(ASH_LINE_BYTES) _Atomic uint32_t done; /* chunks that have run */
+    _Atomic uint32_t threads;                       /* that ran some */
 };
 
 struct ash_cpu_stream {
     /* what threads without work look at */
-    _Alignas(ASH_CPU_LINE) atomic_bool held;        /* a thread runs its commands */
-    _Atomic uint32_t waits;                         /* event that it waits for, NO_EVENT or OVER */
-    atomic_bool busy;                               /* held, and its thread does not wait for an event */
-    _Alignas(ASH_CPU_LINE) _Atomic uint32_t passed; /* records, in this round */
+    _Alignas(ASH_LINE_BYTES) atomic_bool held;        /* a thread runs its commands */
+    _Atomic uint32_t waits;                           /* event that it waits for, NO_EVENT or OVER */
+    atomic_bool busy;                                 /* held, and its thread does not wait for an event */
+    _Alignas(ASH_LINE_BYTES) _Atomic uint32_t passed; /* records, in this round */
     /* of the thread that holds it */
-    _Alignas(ASH_CPU_LINE) uint32_t next; /* command to run */
-    uint32_t overlapped;                  /* as in ash_streams_counts */
-    _Atomic uint64_t done;                /* launches and copies that are over, since it was made */
+    _Alignas(ASH_LINE_BYTES) uint32_t next; /* command to run */
+    uint32_t overlapped;                    /* as in ash_streams_counts */
+    _Atomic uint64_t done;                  /* steps that are over, since it was made */
     struct shared shared;
 };
 
 /* --- issuing ------------------------------------------------------------------------------------ */
 
-void ash_cpu__free_queues(ash_cpu *cpu, ash_cpu_queues *queues) {
+void ash_cpu__free_queues(const ash_cpu *cpu, ash_cpu_queues *queues) {
     const ash_allocator *a = cpu->allocator;
     for (uint32_t i = 0; queues->lists && i < cpu->n_streams; i++)
         ash_mem_free(a, queues->lists[i].commands, queues->lists[i].room, sizeof(ash_command));
@@ -59,67 +55,38 @@ void ash_cpu__free_queues(ash_cpu *cpu, ash_cpu_queues *queues) {
     *queues = (ash_cpu_queues){0};
 }
 
-ash_status ash_cpu__make_queues(ash_cpu *cpu, ash_diag *diag) {
+ash_status ash_cpu__make_queues(const ash_cpu *cpu, const uint32_t *rooms, ash_cpu_queues *q,
+                                ash_diag *diag) {
     const ash_allocator *a = cpu->allocator;
-    ash_cpu_queues *q = &cpu->issued;
     q->lists = ash_mem_calloc(a, cpu->n_streams, sizeof *q->lists);
     q->marks = ash_mem_calloc(a, cpu->n_events, sizeof *q->marks);
     bool made = q->lists && q->marks;
     for (uint32_t i = 0; made && i < cpu->n_streams; i++) {
-        q->lists[i].room = cpu->rooms[i];
-        made = (q->lists[i].commands = ash_mem_calloc(a, cpu->rooms[i], sizeof(ash_command))) != NULL;
+        q->lists[i].room = rooms[i];
+        made = (q->lists[i].commands = ash_mem_calloc(a, rooms[i], sizeof(ash_command))) != NULL;
     }
     if (made) return ASH_OK;
     ash_cpu__free_queues(cpu, q);
     return ASH_NO_MEMORY(diag);
 }
 
-void ash_cpu__clear_queues(ash_cpu *cpu) {
+static void clear_queues(ash_cpu *cpu) {
     for (uint32_t i = 0; i < cpu->n_streams; i++)
         cpu->issued.lists[i].count = cpu->issued.lists[i].records = 0;
     cpu->issued.full = false;
 }
 
-static ash_command *add(ash_streams *streams, uint32_t stream, ash_command_kind kind) {
-    static ash_command nowhere;
-    ash_cpu_queues *queues = &ash_cpu__of(streams)->issued;
-    ash_cpu_list *list = &queues->lists[stream];
-    if (list->count == list->room) {
-        queues->full = true;
-        return &nowhere;
+void ash_cpu__enqueue(ash_cpu_queues *queues, const ash_command *commands, size_t count) {
+    for (const ash_command *c = commands; c < commands + count; c++) {
+        ash_cpu_list *list = &queues->lists[c->stream];
+        if (list->count == list->room) {
+            queues->full = true;
+            return;
+        }
+        list->commands[list->count++] = *c;
+        if (c->kind == ASH_COMMAND_RECORD)
+            queues->marks[c->event] = (ash_cpu_mark){c->stream, ++list->records};
     }
-    ash_command *command = &list->commands[list->count++];
-    command->kind = kind;
-    command->timing = NULL;
-    return command;
-}
-
-static void launch(ash_streams *streams, uint32_t stream, const ash_launch *launch, ash_timing *timing) {
-    ash_command *command = add(streams, stream, ASH_COMMAND_LAUNCH);
-    command->launch = launch;
-    command->timing = timing;
-}
-
-static void copy(ash_streams *streams, uint32_t stream, const ash_transfer *copy, ash_timing *timing) {
-    ash_command *command = add(streams, stream, ASH_COMMAND_COPY);
-    command->copy = copy;
-    command->timing = timing;
-}
-
-static void call(ash_streams *streams, uint32_t stream, void (*fn)(void *arg), void *arg) {
-    ash_command *command = add(streams, stream, ASH_COMMAND_CALL);
-    command->call.fn = fn;
-    command->call.arg = arg;
-}
-
-static void record(ash_streams *streams, uint32_t stream, uint32_t event) {
-    ash_cpu_queues *queues = &ash_cpu__of(streams)->issued;
-    add(streams, stream, ASH_COMMAND_RECORD)->event = event;
-    queues->marks[event] = (ash_cpu_mark){stream, ++queues->lists[stream].records};
-}
-
-static void wait(ash_streams *streams, uint32_t stream, uint32_t event) {
-    add(streams, stream, ASH_COMMAND_WAIT)->event = event;
 }
 
 /* --- what can be done --------------------------------------------------------------------------- */
@@ -193,14 +160,14 @@ static bool help(ash_cpu *cpu, struct ash_cpu_stream *stream, unsigned worker) {
     uint64_t work = atomic_load_explicit(&shared->work, memory_order_acquire);
     while ((uint32_t)work != 0) {
         uint32_t left = (uint32_t)work, take = ASH_MAX(left / (2 * cpu->threads), 1u);
-        const ash_launch *launch = atomic_load_explicit(&shared->launch, memory_order_relaxed);
+        const ash_command *command = atomic_load_explicit(&shared->command, memory_order_relaxed);
         units = atomic_load_explicit(&shared->units, memory_order_relaxed);
         if (!atomic_compare_exchange_weak_explicit(&shared->work, &work, work - take, memory_order_acq_rel,
                                                    memory_order_acquire))
             continue;
         ran += take;
-        int64_t begin = launch->begin + (units - left);
-        ash_cpu__run_range(cpu, launch, begin, begin + take, worker);
+        int64_t begin = ash_cpu__chunks(command)->begin + (units - left);
+        ash_cpu__run_range(cpu, command, begin, begin + take, worker);
         work = atomic_load_explicit(&shared->work, memory_order_acquire);
     }
     if (ran == 0) return false;
@@ -210,11 +177,12 @@ static bool help(ash_cpu *cpu, struct ash_cpu_stream *stream, unsigned worker) {
     return true;
 }
 
-static unsigned run_shared(ash_cpu *cpu, struct ash_cpu_stream *stream, const ash_launch *launch,
+static unsigned run_shared(ash_cpu *cpu, struct ash_cpu_stream *stream, const ash_command *command,
                            unsigned worker) {
     struct shared *shared = &stream->shared;
-    uint32_t units = (uint32_t)(launch->end - launch->begin);
-    atomic_store_explicit(&shared->launch, launch, memory_order_relaxed);
+    const ash_chunks *chunks = ash_cpu__chunks(command);
+    uint32_t units = (uint32_t)(chunks->end - chunks->begin);
+    atomic_store_explicit(&shared->command, command, memory_order_relaxed);
     atomic_store_explicit(&shared->units, units, memory_order_relaxed);
     atomic_store_explicit(&shared->threads, 0, memory_order_relaxed);
     atomic_store_explicit(&shared->done, 0, memory_order_relaxed);
@@ -228,13 +196,14 @@ static unsigned run_shared(ash_cpu *cpu, struct ash_cpu_stream *stream, const as
 
 /* --- running ------------------------------------------------------------------------------------ */
 
-static unsigned run_launch(ash_cpu *cpu, struct ash_cpu_stream *stream, const ash_launch *launch,
+static unsigned run_chunks(ash_cpu *cpu, struct ash_cpu_stream *stream, const ash_command *command,
                            unsigned worker) {
-    int64_t chunks = launch->end - launch->begin;
-    if (chunks <= 0) return 1;
-    if (launch->parallel && cpu->pool && chunks > 1 && chunks < UINT32_MAX)
-        return run_shared(cpu, stream, launch, worker);
-    ash_cpu__run_range(cpu, launch, launch->begin, launch->end, launch->parallel ? worker : 0);
+    const ash_chunks *chunks = ash_cpu__chunks(command);
+    int64_t count = chunks->end - chunks->begin;
+    if (count <= 0) return 1;
+    if (chunks->parallel && cpu->pool && count > 1 && count < UINT32_MAX)
+        return run_shared(cpu, stream, command, worker);
+    ash_cpu__run_range(cpu, command, chunks->begin, chunks->end, chunks->parallel ? worker : 0);
     return 1;
 }
 
@@ -245,17 +214,16 @@ static bool is_another_busy(ash_cpu *cpu, const struct ash_cpu_stream *stream) {
     return false;
 }
 
-/* A launch or a copy. */
-static void run_work(ash_cpu *cpu, struct ash_cpu_stream *stream, const ash_command *command,
+static void run_step(ash_cpu *cpu, struct ash_cpu_stream *stream, const ash_command *command,
                      unsigned worker) {
     ash_timing *timing = command->timing;
     if (timing) timing->start = ash_clock__now();
     stream->overlapped += is_another_busy(cpu, stream);
     unsigned threads = 1;
-    if (command->kind == ASH_COMMAND_LAUNCH)
-        threads = run_launch(cpu, stream, command->launch, worker);
+    if (ash_cpu__has_chunks(command))
+        threads = run_chunks(cpu, stream, command, worker);
     else
-        ash_cpu__move(cpu, command->copy);
+        ash_cpu__move(cpu, command);
     if (!ash_stop__has_left_out(&cpu->stop))
         atomic_store_explicit(&stream->done, atomic_load_explicit(&stream->done, memory_order_relaxed) + 1,
                               memory_order_relaxed);
@@ -269,10 +237,11 @@ static bool run_command(ash_cpu *cpu, struct ash_cpu_stream *stream, const ash_c
     switch (command->kind) {
     case ASH_COMMAND_LAUNCH:
     case ASH_COMMAND_COPY:
-        if (!ash_cpu__stops(cpu)) run_work(cpu, stream, command, worker);
+    case ASH_COMMAND_HOST:
+        if (!ash_cpu__stops(cpu)) run_step(cpu, stream, command, worker);
         return true;
-    case ASH_COMMAND_CALL:
-        if (!ash_cpu__stops(cpu)) command->call.fn(command->call.arg);
+    case ASH_COMMAND_FILL:
+        if (!ash_cpu__stops(cpu)) ash_cpu__move(cpu, command);
         return true;
     case ASH_COMMAND_RECORD:
         atomic_store(&stream->passed, cpu->running->marks[command->event].count);
@@ -359,7 +328,7 @@ static uint32_t begin_round(ash_cpu *cpu) {
  * that they are awake, or stay so once they have come. */
 static bool is_for_many(ash_cpu *cpu, int64_t now) {
     if (!cpu->pool) return false;
-    return cpu->work > BRIEF_NS || now - cpu->ended < ash_pool__patience(cpu->pool, now);
+    return cpu->work > ash_costs__cpu.round_ns || now - cpu->ended < ash_pool__patience(cpu->pool, now);
 }
 
 void ash_cpu__run_queues(ash_cpu *cpu, const ash_cpu_queues *queues) {
@@ -378,16 +347,16 @@ void ash_cpu__run_queues(ash_cpu *cpu, const ash_cpu_queues *queues) {
     for (uint32_t i = 0; i < cpu->n_streams; i++) cpu->counts.overlapped += cpu->streams[i].overlapped;
 }
 
-static ash_status finish(ash_streams *streams, ash_diag *diag) {
+ash_status ash_cpu__finish_queues(ash_streams *streams, ash_diag *diag) {
     ash_cpu *cpu = ash_cpu__of(streams);
     bool full = cpu->issued.full;
     if (!full) ash_cpu__run_queues(cpu, &cpu->issued);
-    ash_cpu__clear_queues(cpu);
+    clear_queues(cpu);
     ASH_FAIL_IF(full, diag, ASH_ERROR_INTERNAL, "a stream has more commands than were announced");
     return ash_cpu__end(cpu, diag);
 }
 
-static uint64_t done(const ash_streams *streams) {
+uint64_t ash_cpu__done_queues(const ash_streams *streams) {
     const ash_cpu *cpu = (const ash_cpu *)streams;
     uint64_t sum = 0;
     for (uint32_t i = 0; i < cpu->n_streams; i++)
@@ -406,17 +375,8 @@ void ash_cpu__free_streams(ash_cpu *cpu) {
 ash_status ash_cpu__make_streams(ash_cpu *cpu, ash_diag *diag) {
     const ash_allocator *a = cpu->allocator;
     size_t bytes = cpu->n_streams * sizeof *cpu->streams;
-    cpu->streams = a->alloc(a->user, bytes, ASH_CPU_LINE);
+    cpu->streams = a->alloc(a->user, bytes, ASH_LINE_BYTES);
     if (!cpu->streams) return ASH_NO_MEMORY(diag);
     memset(cpu->streams, 0, bytes);
     return ASH_OK;
 }
-
-const ash_streams ash_cpu__queued = {.launch = launch,
-                                     .copy = copy,
-                                     .call = call,
-                                     .record = record,
-                                     .wait = wait,
-                                     .stop = ash_cpu__stop,
-                                     .finish = finish,
-                                     .done = done};

@@ -153,7 +153,7 @@ static ash_status view_address(const ash_view *view, bool write, char **out, ash
     ASH_FAIL_IF(!view->device->class->cpu_accessible, diag, ASH_ERROR_DEVICE,
                 "view %llu on %.100s has no address in this process", (unsigned long long)view->id,
                 view->device->name);
-    *out = (char *)block->data + view->offset;
+    *out = (char *)block->address + view->offset;
     return ASH_OK;
 }
 
@@ -190,7 +190,7 @@ ash_status ash_view_copy_in(ash_view *to, const void *from, uint64_t size, ash_d
     ASH_TRY(ash_file_check_given(ash_device__context(to->device), from, size, diag));
     ash_block *block;
     ASH_TRY(view_block(to, true, &block, diag));
-    return to->device->class->copy_in(to->device, block, to->offset, from, size, diag);
+    return to->device->class->copy_in(to->device, block->address + to->offset, from, size, diag);
 }
 
 ash_status ash_view_copy_out(const ash_view *from, void *to, uint64_t size, ash_diag *diag) {
@@ -199,7 +199,7 @@ ash_status ash_view_copy_out(const ash_view *from, void *to, uint64_t size, ash_
     ASH_TRY(check_size(from, to, size, diag));
     ash_block *block;
     ASH_TRY(view_block(from, false, &block, diag));
-    return from->device->class->copy_out(from->device, block, from->offset, to, size, diag);
+    return from->device->class->copy_out(from->device, to, block->address + from->offset, size, diag);
 }
 
 ash_status ash_view_copy(ash_view *to, const ash_view *from, ash_diag *diag) {
@@ -212,11 +212,6 @@ ash_status ash_view_copy(ash_view *to, const ash_view *from, ash_diag *diag) {
     ash_block *source, *target;
     ASH_TRY(view_block(from, false, &source, diag));
     ASH_TRY(view_block(to, true, &target, diag));
-    ASH_FAIL_IF(!from->device->class->cpu_accessible && !to->device->class->cpu_accessible, diag,
-                ASH_ERROR_UNSUPPORTED, "copy from %.100s to %.100s", from->device->name, to->device->name);
-    if (from->device->class->cpu_accessible)
-        return to->device->class->copy_in(to->device, target, to->offset,
-                                          (char *)source->data + from->offset, to->bytes, diag);
-    return from->device->class->copy_out(from->device, source, from->offset,
-                                         (char *)target->data + to->offset, to->bytes, diag);
+    return ash_device__copy(to->device, target->address + to->offset, from->device,
+                            source->address + from->offset, to->bytes, diag);
 }

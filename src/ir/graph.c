@@ -43,7 +43,9 @@ ash_status ash_graph_create(ash_context *context, const char *name, ash_graph **
 
 ash_status ash_graph__derive(const ash_graph *from, ash_graph **out, ash_diag *diag) {
     *out = NULL;
-    return create(from->context, ash_dims_retain(from->dims), from->name, true, out, diag);
+    ASH_TRY(create(from->context, ash_dims_retain(from->dims), from->name, true, out, diag));
+    (*out)->internal = from->internal;
+    return ASH_OK;
 }
 
 void ash_graph_destroy(ash_graph *graph) {
@@ -76,6 +78,7 @@ ash_status ash_graph__stick(ash_graph *graph, const ash_diag *diag) {
     if (graph->status == ASH_OK) {
         graph->status = diag->code;
         graph->diag = *diag;
+        ash_diag__add_node(&graph->diag, graph->next_name, NULL, ASH_NO_OFFSET);
     }
     return diag->code;
 }

@@ -28,6 +28,16 @@ static ash_status sort_attrs(const ash_attr *attrs, size_t n, ash_attr *sorted, 
     return ASH_OK;
 }
 
+/* What a pass makes for one target belongs behind that pass. */
+static ash_status check_forms(const ash_graph *graph, const ash_attr *attrs, size_t n_attrs,
+                              ash_diag *diag) {
+    for (size_t i = 0; i < n_attrs && !graph->internal; i++)
+        ASH_FAIL_IF(ash_attr_infos[attrs[i].key].type == ASH_ATTR_TYPE_FORM && attrs[i].i, diag,
+                    ASH_ERROR_UNSUPPORTED, "%s is %lld: the compiler chooses such forms for a target",
+                    ash_attr_infos[attrs[i].key].name, (long long)attrs[i].i);
+    return ASH_OK;
+}
+
 enum { FEW = 8 }; /* operands whose types fit the stack */
 
 ash_status ash_graph__infer(const ash_graph *graph, ash_op op, const ash_value *ins, size_t n_ins,
@@ -42,6 +52,7 @@ ash_status ash_graph__infer(const ash_graph *graph, ash_op op, const ash_value *
         types[i] = graph->values.at[ins[i]].type;
     }
     ASH_TRY_DONE(ash_infer(graph->dims, op, types, n_ins, attrs, n_attrs, outs, diag));
+    ASH_TRY_DONE(check_forms(graph, attrs, n_attrs, diag));
     if (op == ASH_OP_CUSTOM) status = ash_custom__check(graph, attrs, n_attrs, diag);
 done:
     if (types != few) ash_mem_free(graph->allocator, types, n_ins, sizeof *types);
@@ -123,7 +134,7 @@ static ash_status try_add(ash_graph *graph, ash_op op, const ash_value *ins, siz
         if (ins[i] == ASH_NO_VALUE) return graph->status;
     ash_status status = add(graph, op, ins, n_ins, attrs, n_attrs, outs, &diag);
     if (status == ASH_OK) return ASH_OK;
-    ash_diag__add_node(&diag, graph->next_name, ash_op_name(op), ASH_NO_OFFSET);
+    ash_diag__add_node(&diag, NULL, ash_op_name(op), ASH_NO_OFFSET);
     return ash_graph__stick(graph, &diag);
 }
 

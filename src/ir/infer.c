@@ -124,6 +124,7 @@ static ash_status check_attr(const ash_inference *c, const ash_attr *attr) {
     bool flag = attr->key == ASH_ATTR_LAST || attr->key == ASH_ATTR_EXCLUSIVE ||
                 attr->key == ASH_ATTR_REVERSE || attr->key == ASH_ATTR_LARGEST;
     switch (info->type) {
+    case ASH_ATTR_TYPE_FORM:
     case ASH_ATTR_TYPE_INT:
         ASH_FAIL_IF(flag && attr->i != 0 && attr->i != 1, c->diag, ASH_ERROR_INVALID_ARGUMENT,
                     "attribute %s is %lld, neither 0 nor 1", info->name, (long long)attr->i);

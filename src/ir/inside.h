@@ -6,7 +6,8 @@
 #include "base/text.h"
 #include "dims_poly.h"
 
-/* Keeps a diagnostic as the graph's sticky error, unless there is one; returns its code. */
+/* Keeps a diagnostic as the graph's sticky error, unless there is one; returns its code. One that names no
+ * node is charged to the name that nodes are given now. */
 ash_status ash_graph__stick(ash_graph *graph, const ash_diag *diag);
 
 /* Checks that a dtype and dims make a type: every dim known and never negative, and the dims' maxima, zeros

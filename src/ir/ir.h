@@ -50,6 +50,7 @@ typedef enum ash_attr_type {
     ASH_ATTR_TYPE_DIMS,
     ASH_ATTR_TYPE_DTYPE,
     ASH_ATTR_TYPE_FUNCTION,
+    ASH_ATTR_TYPE_FORM,
     ASH_ATTR_TYPE_TYPES
 } ash_attr_type;
 
@@ -282,14 +283,21 @@ struct ash_graph {
     ash_strmap names; /* inputs, parameters and states, to values */
     ash_strmap output_names; /* to positions */
     ash_recipe *recipe;      /* of an open graph, which has inputs and nothing else; else NULL */
-    bool derived; /* made by a pass: origins are the pass's to set, else each value is its own origin */
+    /* What a pass puts between build.h and the nodes: it adds the node, whose operands are there, or
+     * something equal, and writes as many results as its operator has. NULL: the node is added as it is. */
+    void (*emit)(void *user, const ash_node *node, ash_value *outs);
+    void *emit_user;
+    uint64_t made_bytes; /* of constants that build.h has made of numbers */
+    bool derived;  /* made by a pass: origins are the pass's to set, else each value is its own origin */
+    bool internal; /* nodes may be in the forms of one target, which attributes of type FORM tell */
     ash_status status; /* the sticky error */
     ash_diag diag;
 };
 
 /* To be called before constants are read: ASH_ERROR_IO when one lies in a file that was cut short. */
 ash_status ash_graph__check_files(const ash_graph *graph, ash_diag *diag);
-/* An empty graph with the same context, name, dims; the start of every pass. */
+/* An empty graph with the same context, name, dims, that may have the same nodes; the start of every
+ * pass. */
 ash_status ash_graph__derive(const ash_graph *from, ash_graph **out, ash_diag *diag);
 /* Appends a copy of a leaf of another graph that shares the dims (and the blob). A state comes without its
  * update. */

@@ -266,6 +266,7 @@ static ash_status read_attr(parser *p, ash_attr *attr, int64_t *list) {
     ASH_TRY(ash_scan__expect(s, "="));
     ash_dtype dtype = ASH_F32;
     switch (ash_attr_infos[key].type) {
+    case ASH_ATTR_TYPE_FORM:
     case ASH_ATTR_TYPE_INT: return ash_scan__integer(s, &attr->i);
     case ASH_ATTR_TYPE_DIM: return read_dim(p, &attr->i);
     case ASH_ATTR_TYPE_DTYPE: ASH_TRY(read_dtype(p, &dtype)); return attr->i = dtype, ASH_OK;
@@ -449,6 +450,7 @@ ash_status ash_graph_parse(ash_context *context, const char *text, size_t len, a
     ASH_TRY_DONE(ash_scan__expect(&p.scan, "graph"));
     ASH_TRY_DONE(read_string(&p));
     ASH_TRY_DONE(ash_graph_create(context, p.name.at, &p.graph, p.scan.diag));
+    p.graph->internal = ash_scan__accept(&p.scan, "internal");
     ASH_TRY_DONE(read_statements(&p));
     ash_graph_name_next(p.graph, NULL);
     *out = p.graph;

@@ -17,7 +17,8 @@
  * A statement a line: all variables in order (with bounds, or with the limit of what a node settles), then
  * all values by id, then the updates of states, then the outputs. Data is in memory order (little endian),
  * two digits a byte; few elements are written as numbers where that gives the same bits. What follows @ is
- * the node's name. What is printed is parsed back as an equal graph: ids, names, shapes and data. */
+ * the node's name. `internal` behind the graph's name: its nodes may be in the forms that passes choose for
+ * one target. What is printed is parsed back as an equal graph: ids, names, shapes and data. */
 #include <math.h>
 
 #include "inside.h"
@@ -122,6 +123,7 @@ static void print_attr(printer *p, const ash_attr *attr) {
     if (info->type == ASH_ATTR_TYPE_TYPES) return; /* they stand left of the "=" */
     ash_text_add(p->out, " %s=", info->name);
     switch (info->type) {
+    case ASH_ATTR_TYPE_FORM:
     case ASH_ATTR_TYPE_INT: ash_text_add(p->out, "%lld", (long long)attr->i); return;
     case ASH_ATTR_TYPE_DIM: ash_dims_print(p->graph->dims, attr->i, p->out); return;
     case ASH_ATTR_TYPE_DTYPE: ash_text_add(p->out, "%s", ash_dtype_name((ash_dtype)attr->i)); return;
@@ -169,7 +171,7 @@ static void print_graph(printer *p) {
     const ash_graph *graph = p->graph;
     ash_text_add(p->out, "graph ");
     ash_text_add_quoted(p->out, graph->name, strlen(graph->name));
-    ash_text_add(p->out, "\n");
+    ash_text_add(p->out, graph->internal ? " internal\n" : "\n");
     for (size_t i = 0; i < ash_dims_var_count(graph->dims); i++) {
         const ash_var *var = ash_dims_var(graph->dims, i);
         ash_text_add(p->out, "var ");

@@ -15,7 +15,6 @@
 #include "tile.h"
 
 enum {
-    LINE = 64,       /* bytes */
     MAX_WINDOW = 16, /* window columns that are laid out in full */
     MAX_SPACE = ASH_MAX_RANK - 2
 };
@@ -229,7 +228,7 @@ static pattern pattern_of(const conv *c, int64_t first, unsigned rows) {
  * are channel blocks, a few lines of each, more than the processor follows by itself. */
 static void prefetch_next(conv *c, const pattern *p, const ash_tile_operand *x, int64_t stride) {
     ash_nest *n = &c->k->nest;
-    int64_t line = LINE / (int64_t)sizeof(float), step = p->rows * stride;
+    int64_t line = c->k->low->target->costs.line_bytes / (int64_t)sizeof(float), step = p->rows * stride;
     ash_ref at = ash_nest_binary(n, ASH_OP_ADD, ash_kern_index(c->k, x->linear), ash_nest_index(n, step));
     for (int64_t ahead = 0; ahead < step; ahead += line)
         ash_nest_prefetch(n, x->buf, ash_nest_binary(n, ASH_OP_ADD, at, ash_nest_index(n, ahead)), false);
@@ -249,7 +248,9 @@ static void emit_column(conv *c, ash_tile *t, const pattern *p, int64_t column) 
     bool loop = !c->depthwise && c->x_block > 1;
     ash_kern_set_sym(k, c->channel, ash_nest_index(n, 0));
     if (loop && c->merged) prefetch_next(c, p, &x, stride);
-    if (loop) ash_kern_loop(k, c->channel, ash_nest_index(n, 0), ash_nest_index(n, c->x_block), 1, 4);
+    if (loop)
+        ash_kern_loop(k, c->channel, ash_nest_index(n, 0), ash_nest_index(n, c->x_block), 1,
+                      (unsigned)k->low->target->costs.tile_unroll);
     ash_ref b[8], at = ash_kern_index(k, x.linear);
     for (unsigned v = 0; v < t->vectors; v++) {
         ash_kern_set_sym(k, c->vector, ash_nest_binary(n, ASH_OP_ADD, t->first, ash_nest_index(n, v)));

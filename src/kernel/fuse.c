@@ -10,7 +10,6 @@ enum {
     MAX_DEPTH = 96, /* nodes one behind the other */
     MAX_TURNS =
         3, /* among them reshapes that regroup dims: each multiplies the terms of an address by the rank */
-    RUN = 16 /* elements of a run that is worth reading where it lies */
 };
 
 /* What the users of a value ask of it, as far as they have been visited. */
@@ -30,6 +29,7 @@ typedef struct request {
 
 typedef struct fuser {
     const ash_graph *graph;
+    const ash_costs *costs;
     ash_fusion *fusion;
     request *requests; /* per value */
     /* Per value: computed element by element from a reduction's result. Such a value is taken into a group
@@ -288,7 +288,7 @@ static bool lies_evenly(fuser *f, ash_value value) {
     for (unsigned d = 0; d < type->rank; d++)
         linear = ash_ix_add(&ixs, ash_ix_mul(&ixs, linear, type->dims[d]), at[d]);
     int64_t stride;
-    bool even = ash_ix_lane_stride(&ixs, linear, last, RUN, true, &stride);
+    bool even = ash_ix_lane_stride(&ixs, linear, last, (unsigned)f->costs->read_run, true, &stride);
     f->failed |= ixs.failed && !ixs.too_large;
     ash_ixs_free(&ixs);
     return even;
@@ -459,15 +459,15 @@ static bool list_members(ash_fusion *fusion) {
     return ok;
 }
 
-ash_status ash_fusion_build(const ash_graph *graph, const bool *stored, bool fuse, ash_fusion *out,
-                            ash_diag *diag) {
+ash_status ash_fusion_build(const ash_graph *graph, const ash_costs *costs, const bool *stored, bool fuse,
+                            ash_fusion *out, ash_diag *diag) {
     const ash_allocator *a = graph->allocator;
     size_t nodes = graph->nodes.len, values = graph->values.len;
     *out = (ash_fusion){.allocator = a, .n_nodes = nodes, .n_values = values};
     out->group_of = ash_mem_alloc(a, nodes, sizeof *out->group_of);
     out->labels = ash_mem_calloc(a, nodes, sizeof *out->labels);
     out->constant = ash_mem_calloc(a, values, sizeof *out->constant);
-    fuser f = {.graph = graph, .fusion = out, .fuse = fuse};
+    fuser f = {.graph = graph, .costs = costs, .fusion = out, .fuse = fuse};
     f.requests = ash_mem_calloc(a, values, sizeof *f.requests);
     f.from_reduction = ash_mem_calloc(a, values, sizeof *f.from_reduction);
     f.packed = ash_mem_calloc(a, values, sizeof *f.packed);

@@ -25,6 +25,7 @@
 #ifndef ASH_FUSE_H
 #define ASH_FUSE_H
 
+#include "base/costs.h"
 #include "ir/ir.h"
 
 enum { ASH_MAX_AXES = 2 * ASH_MAX_RANK, ASH_MAX_GROUP = 256 };
@@ -77,8 +78,8 @@ bool ash_node_reduces_nothing(const ash_graph *graph, const ash_node *node);
 /* Groups the nodes of a graph. `stored[value]` marks values that must be in a buffer (outputs, kept
  * values). With `fuse` false each node that is not virtual is a group. Freed with ash_fusion_free, also
  * after a failure. */
-ash_status ash_fusion_build(const ash_graph *graph, const bool *stored, bool fuse, ash_fusion *out,
-                            ash_diag *diag);
+ash_status ash_fusion_build(const ash_graph *graph, const ash_costs *costs, const bool *stored, bool fuse,
+                            ash_fusion *out, ash_diag *diag);
 void ash_fusion_free(ash_fusion *fusion);
 
 #endif

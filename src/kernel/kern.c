@@ -2,8 +2,6 @@
 /* Kernels under construction: symbols, buffers, addresses, loads and stores. */
 #include "tile.h"
 
-enum { SCRATCH_ALIGN = 64 }; /* bytes: workers write lines of their own */
-
 void ash_kern_init(ash_kern *k, ash_lowering *low, uint32_t group_id) {
     *k = (ash_kern){.low = low,
                     .graph = low->graph,
@@ -239,15 +237,21 @@ uint16_t ash_kern_buffer(ash_kern *k, uint32_t buffer, ash_dtype dtype, bool wri
     return ash_nest_buffer_add(&k->nest, (ash_nest_buffer){dtype, b->align, group, write});
 }
 
+/* Workers write lines of their own. */
+static int64_t scratch_align(const ash_lowering *low) {
+    const ash_costs *c = &low->target->costs;
+    return ASH_MAX(c->line_bytes, c->align_bytes);
+}
+
 ash_status ash_lower__scratch(ash_lowering *low, ash_dtype dtype, int64_t bytes, uint32_t *out) {
-    int64_t size = (int64_t)ash_dtype_size(dtype);
-    ASH_FAIL_IF(bytes > INT64_MAX - SCRATCH_ALIGN, low->diag, ASH_ERROR_OUT_OF_RANGE,
+    int64_t size = (int64_t)ash_dtype_size(dtype), align = scratch_align(low);
+    ASH_FAIL_IF(bytes > INT64_MAX - align, low->diag, ASH_ERROR_OUT_OF_RANGE,
                 "%lld bytes of scratch memory", (long long)bytes);
-    bytes = (int64_t)ash_align_up((uint64_t)bytes, SCRATCH_ALIGN);
+    bytes = (int64_t)ash_align_up((uint64_t)bytes, (uint64_t)align);
     const ash_buffer buffer = {.kind = ASH_BUFFER_SCRATCH,
                                .type = {.dtype = dtype, .rank = 1, .dims = {bytes / size}},
                                .bytes = bytes,
-                               .align = SCRATCH_ALIGN,
+                               .align = (uint32_t)align,
                                .value = ASH_NO_VALUE,
                                .origin = ASH_NO_VALUE,
                                .root = ASH_NO_BUFFER};
@@ -264,7 +268,7 @@ uint16_t ash_kern_scratch(ash_kern *k, ash_dtype dtype, ash_dim count, ash_ref *
     bool fits = ash_mul_i64(most, size, &bytes);
     if (!fits || ash_lower__scratch(k->low, dtype, bytes, &buffer) != ASH_OK) {
         k->failed = true;
-        k->too_large |= !fits || bytes > INT64_MAX - SCRATCH_ALIGN;
+        k->too_large |= !fits || bytes > INT64_MAX - scratch_align(k->low);
         return 0;
     }
     bytes = k->low->program->buffers.at[buffer].bytes;

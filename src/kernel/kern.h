@@ -207,14 +207,14 @@ ash_status ash_kern_lower_part(ash_kern *k, ash_value value, ash_value target, u
  * when it is not of that form. */
 bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out);
 
+/* polls.c: makes a nest look whether it is asked to stop, where a loop may do more than `look_most_units`
+ * of work between two looks, about every `look_units`. `chunks`: how many there can be. *work: the most
+ * units of one chunk, which can be infinite. */
+ash_status ash_nest_add_polls(ash_nest *nest, const ash_costs *costs, const ash_dims *dims, int64_t chunks,
+                              double *work, ash_diag *diag);
+
 /* Settled variables: settle.c. The step of a node that settles one; and access records for those that a
  * finished kernel, or the number of its chunks, mentions. */
-/* polls.c: makes a nest look whether it is asked to stop, where a loop may do more than `most` units of
- * work (some tenths of a nanosecond each) between two looks, about every `look` units. `chunks`: how many
- * there can be. *work: the most units of one chunk, which can be infinite. */
-ash_status ash_nest_add_polls(ash_nest *nest, const ash_dims *dims, int64_t chunks, double most,
-                              double look, double *work, ash_diag *diag);
-
 ash_status ash_kern_settle_step(ash_lowering *low, const ash_node *node);
 void ash_kern_read_settled(ash_kern *k, ash_dim chunks);
 /* The records for those that a dim mentions, of steps that are no kernels, and their number; NULL: the

@@ -13,8 +13,8 @@
 /* --- loops ---------------------------------------------------------------------------------------- */
 
 unsigned ash_loops__unroll(const ash_kern *k, const ash_blocks *blocks) {
-    enum { SHORT = 8, COPIES = 4 }; /* instructions of a body */
-    return blocks && blocks->n && ash_loops__work(k) <= SHORT ? COPIES : 1;
+    const ash_costs *c = &k->low->target->costs;
+    return blocks && blocks->n && ash_loops__work(k) <= c->unroll_body ? (unsigned)c->unroll_copies : 1;
 }
 
 static void full_vectors(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref to,
@@ -143,6 +143,7 @@ static void decode_row(ash_loops *l, unsigned n, ash_ref number) {
 static ash_dim emit(ash_loops *l) {
     ash_kern *k = l->k;
     ash_nest *n = &k->nest;
+    const ash_costs *c = &k->low->target->costs;
     unsigned n_rows = l->n_outer;
     const ash_axis *v = NULL;
     if (!l->vector_inner && n_rows) v = &l->outer[--n_rows];
@@ -153,10 +154,10 @@ static ash_dim emit(ash_loops *l) {
         if (!ash_mul_i64(work, ASH_MAX(ash_kern_max(k, l->inner[i].extent), 1), &work))
             work = INT64_MAX / 2;
     int64_t row_length = v ? ASH_MAX(ash_kern_max(k, v->extent), 1) : 1,
-            per = ASH_MAX(ASH_CHUNK_WORK / work, 1);
+            per = ASH_MAX(c->chunk_elements / work, 1), least = c->chunk_vectors * l->lanes;
     ash_ref first = ash_kern_argument(k, ASH_NEST_BEGIN_ARG), end = ash_kern_argument(k, ASH_NEST_END_ARG);
-    if (v && row_length > per && row_length > 4 * l->lanes) { /* parts of rows */
-        int64_t part = (int64_t)ash_align_up((uint64_t)ASH_MAX(per, 4 * l->lanes), l->lanes);
+    if (v && row_length > per && row_length > least) { /* parts of rows */
+        int64_t part = (int64_t)ash_align_up((uint64_t)ASH_MAX(per, least), l->lanes);
         ash_dim parts = ash_kern_ceil_div(k, v->extent, part);
         ash_ref chunk = ash_nest_loop(n, first, end, 1, 1), count = ash_kern_dim(k, parts);
         decode_row(l, n_rows, ash_nest_idiv(n, chunk, count));

@@ -75,8 +75,6 @@ typedef struct ash_loops_inner {
                   unsigned level); /* at the end of a block: adds level to level + 1 */
 } ash_loops_inner;
 
-enum { ASH_CHUNK_WORK = 1 << 15 }; /* element operations that a chunk should have: some 10 microseconds */
-
 /* Runs the body for every full vector of [from, to) along `a`, where `from` is a multiple of the full
  * lanes; then for what is left: in vectors of one register, and in the end once under a mask, or one by
  * one. `whole`: nothing is left. */
@@ -105,7 +103,7 @@ ash_dim ash_loops__emit_turned(ash_loops *l);
 /* Whether the root runs along the reduced axes. */
 bool ash_loops__root_is_full(const ash_loops *l);
 /* Instructions to a vector of all that the group computes, about. */
-unsigned ash_loops__work(const ash_kern *k);
+int64_t ash_loops__work(const ash_kern *k);
 /* Chooses the values to keep and makes their memory. */
 void ash_loops__choose_kept(ash_loops *l);
 /* Around the body of one of the loops: what earlier ones have kept becomes known; what this one is the

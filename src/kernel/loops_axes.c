@@ -90,15 +90,15 @@ static int score(const ash_kern *dry, ash_sym sym, ash_dim extent) {
     return points;
 }
 
-enum { SHORT = 32 }; /* instructions of a body so short that the processor overlaps several by itself */
-
 /* Several registers to a vector, where the axis is long enough and every address stays as simple:
  * independent chains of instructions that hide each other's latency, and several partial results for a
  * reduction. */
 static unsigned widen(const ash_kern *dry, const ash_axis *a, unsigned lanes) {
     int64_t narrow, wide;
-    unsigned chains = dry->low->target->chains;
-    if (ash_loops__work(dry) <= SHORT) chains = ASH_MIN(chains, 4u);
+    const ash_target *target = dry->low->target;
+    unsigned chains = target->chains;
+    if (ash_loops__work(dry) <= target->costs.overlap_body)
+        chains = ASH_MIN(chains, (unsigned)target->costs.overlap_chains);
     for (unsigned factor = chains; factor > 1; factor /= 2) {
         unsigned trial = factor * lanes;
         bool fits = ash_kern_max(dry, a->extent) >= trial;

@@ -7,46 +7,40 @@
  * level of cache; values of rows that are too long for that are computed again. */
 #include "loops.h"
 
-enum {
-    KEEPING = 4, /* instructions worth: a store, a load, and the lines that they take from others */
-    LOADING = 1,
-    GATHERING = 8,
-};
-
 bool ash_loops__root_is_full(const ash_loops *l) {
     return l->reduced & ((1u << l->n_root_axes) - 1);
 }
 
 /* Instructions to a vector, about. */
-static unsigned cost_of(const ash_node *node) {
+static int64_t cost_of(const ash_costs *c, const ash_node *node) {
     switch (node->op) {
     case ASH_OP_DIV:
-    case ASH_OP_SQRT: return 6;
+    case ASH_OP_SQRT: return c->work_divide;
     case ASH_OP_EXP:
     case ASH_OP_LOG:
     case ASH_OP_TANH:
     case ASH_OP_SIGMOID:
     case ASH_OP_ERF:
     case ASH_OP_SIN:
-    case ASH_OP_COS: return 20;
+    case ASH_OP_COS: return c->work_function;
     case ASH_OP_POW:
     case ASH_OP_MOD:
-    case ASH_OP_REM: return 50;
-    case ASH_OP_PAD: return GATHERING;
+    case ASH_OP_REM: return c->work_far_function;
+    case ASH_OP_PAD: return c->work_gather;
     default: break;
     }
     switch (ash_op_infos[node->op].class) {
     case ASH_CLASS_MOVE: return 0;
-    case ASH_CLASS_GATHER: return GATHERING;
-    case ASH_CLASS_UNARY: return node->op >= ASH_OP_TAN ? 50 : 1;
-    default: return 1;
+    case ASH_CLASS_GATHER: return c->work_gather;
+    case ASH_CLASS_UNARY: return node->op >= ASH_OP_TAN ? c->work_far_function : c->work_simple;
+    default: return c->work_simple;
     }
 }
 
-unsigned ash_loops__work(const ash_kern *k) {
-    unsigned work = 0;
+int64_t ash_loops__work(const ash_kern *k) {
+    int64_t work = 0;
     for (uint32_t i = 0; i < k->group->n_nodes; i++)
-        work += cost_of(&k->graph->nodes.at[k->group->nodes[i]]);
+        work += cost_of(&k->low->target->costs, &k->graph->nodes.at[k->group->nodes[i]]);
     return work;
 }
 
@@ -75,19 +69,20 @@ static bool runs_along_row(const ash_loops *l, uint32_t node, const ash_type *ty
 }
 
 /* What it costs the present loop to have a value; decides on the way what is kept. */
-static unsigned visit(survey *s, ash_value value) {
+static int64_t visit(survey *s, ash_value value) {
     ash_loops *l = s->l;
     const ash_kern *k = l->k;
+    const ash_costs *c = &k->low->target->costs;
     const ash_value_info *info = ash_graph__value(k->graph, value);
-    if (info->kind != ASH_VALUE_NODE) return LOADING;
+    if (info->kind != ASH_VALUE_NODE) return c->work_load;
     uint32_t group = k->low->fusion.group_of[info->node];
     const ash_node *node = &k->graph->nodes.at[info->node];
     if (group == ASH_NO_GROUP) { /* movement */
-        return node->n_ins ? visit(s, node->ins[0]) : 1;
+        return node->n_ins ? visit(s, node->ins[0]) : c->work_simple;
     }
-    if (group != k->group_id) return LOADING;
+    if (group != k->group_id) return c->work_load;
     if (ash_loops__is_reduction(k, node)) return 0;
-    if (find_kept(l, value)) return LOADING;
+    if (find_kept(l, value)) return c->work_load;
     uint32_t low = 0, high = k->group->n_nodes; /* its place in the group's ascending list */
     while (high - low > 1) {
         uint32_t middle = (low + high) / 2;
@@ -98,14 +93,16 @@ static unsigned visit(survey *s, ash_value value) {
     }
     if (s->seen[low].last == s->loop + 1) return 0;
     s->seen[low].last = s->loop + 1;
-    unsigned cost = cost_of(node), first = s->seen[low].first;
+    int64_t cost = cost_of(c, node);
+    unsigned first = s->seen[low].first;
     for (unsigned i = 0; i < node->n_ins; i++) cost += visit(s, node->ins[i]);
     if (!first) {
         s->seen[low].first = s->loop + 1;
-    } else if (cost > KEEPING && l->n_kept < ASH_MAX_KEPT && runs_along_row(l, info->node, &info->type)) {
+    } else if (cost > c->work_keep && l->n_kept < ASH_MAX_KEPT &&
+               runs_along_row(l, info->node, &info->type)) {
         l->kept[l->n_kept++] =
             (ash_kept){.value = value, .loop = first - 1, .dtype = ash_kern_dtype(info->type.dtype)};
-        return LOADING;
+        return c->work_load;
     }
     return cost;
 }
@@ -128,7 +125,7 @@ void ash_loops__choose_kept(ash_loops *l) {
         if (!ash_mul_i64(most, (int64_t)ash_dtype_size(l->kept[i].dtype), &bytes) ||
             !ash_add_i64(all, bytes, &all))
             all = INT64_MAX;
-    if (all > k->low->target->l2_bytes / 2) l->n_kept = 0;
+    if (all > ash_share_of(k->low->target->l2_bytes, k->low->target->costs.row_share)) l->n_kept = 0;
     for (unsigned i = 0; i < l->n_kept; i++)
         l->kept[i].buf = ash_kern_scratch(k, l->kept[i].dtype, count, &l->kept[i].first);
 }

@@ -13,11 +13,6 @@
  * Edges along either axis gather. */
 #include "loops.h"
 
-enum {
-    LINE = 64,  /* bytes */
-    WORK = 100, /* instructions of a body past which copies of it are not worth what they save */
-};
-
 /* --- the block ------------------------------------------------------------------------------------ */
 
 /* One bit of the row number changes places with one bit of the lane number. */
@@ -55,8 +50,10 @@ static void interleave(ash_nest *n, ash_ref *rows, unsigned lanes, unsigned part
     }
 }
 
-static void transpose(ash_nest *n, ash_ref *rows, unsigned lanes, size_t element) {
-    unsigned part = ASH_MIN((unsigned)(16 / element), lanes); /* of a register: 16 bytes */
+static void transpose(ash_kern *k, ash_ref *rows, unsigned lanes, size_t element) {
+    ash_nest *n = &k->nest;
+    unsigned part = (unsigned)k->low->target->costs.turn_part_bytes / (unsigned)element; /* of a register */
+    part = ASH_MIN(part, lanes);
     for (unsigned bit = 1; bit < part; bit *= 2) interleave(n, rows, lanes, part);
     for (unsigned bit = part; bit < lanes; bit *= 2) swap_bit(n, rows, lanes, bit);
 }
@@ -87,7 +84,7 @@ bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out
     }
     ash_kern_set_sym(k, k->vsym, v);
     if (n->failed) return false;
-    transpose(n, rows, k->lanes, ash_dtype_size(k->nest.buffers.at[buf].dtype));
+    transpose(k, rows, k->lanes, ash_dtype_size(k->nest.buffers.at[buf].dtype));
     t->loads[t->n_loads].buf = buf;
     t->loads[t->n_loads++].linear = linear;
     *out = rows[0];
@@ -99,7 +96,7 @@ bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out
 void ash_loops__choose_turn(ash_loops *l, const ash_kern *dry, const ash_loops *trial) {
     unsigned lanes = l->narrow;
     if (l->vector_inner || l->anchor || trial->n_inner || lanes < 2 || lanes > ASH_MAX_TURNED ||
-        (lanes & (lanes - 1)) || ash_loops__work(dry) > WORK)
+        (lanes & (lanes - 1)) || ash_loops__work(dry) > dry->low->target->costs.turn_body)
         return;
     const ash_axis *v = &trial->outer[trial->n_outer - 1];
     if (ash_kern_max(dry, v->extent) < lanes) return;
@@ -150,11 +147,12 @@ static void block_body(ash_loops *l, void *arg) {
 ash_dim ash_loops__emit_turned(ash_loops *l) {
     ash_kern *k = l->k;
     ash_nest *n = &k->nest;
+    const ash_costs *c = &k->low->target->costs;
     unsigned last = l->n_outer - 1, width = l->narrow;
     const ash_axis *v = &l->outer[last], *other = &l->outer[l->turn];
     size_t element = ash_dtype_size(ash_graph__type(k->graph, l->target)->dtype);
-    int64_t rows = ASH_MAX((int64_t)width, (int64_t)(LINE / element));
-    if (ash_loops__work(k) * (unsigned)rows > 4 * WORK || ash_kern_max(k, other->extent) < rows)
+    int64_t rows = ASH_MAX((int64_t)width, c->line_bytes / (int64_t)element);
+    if (ash_loops__work(k) * rows > c->turn_block_body || ash_kern_max(k, other->extent) < rows)
         rows = width;
     bool v_whole = ash_dim_is_const(v->extent) && v->extent % width == 0;
     bool whole = ash_dim_is_const(other->extent) && other->extent % rows == 0;
@@ -162,7 +160,7 @@ ash_dim ash_loops__emit_turned(ash_loops *l) {
     for (unsigned i = 0; i < last; i++)
         total = ash_kern_product(k, total, (int)i == l->turn ? blocks : l->outer[i].extent);
     int64_t work = ASH_MAX(ash_kern_max(k, v->extent), 1) * rows * ASH_MAX(k->group->n_nodes, 1u);
-    int64_t per = ASH_MAX(ASH_CHUNK_WORK / work, 1);
+    int64_t per = ASH_MAX(c->chunk_elements / work, 1);
     ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
                                   ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
     ash_ref first = ash_nest_binary(n, ASH_OP_MUL, chunk, ash_nest_index(n, per));

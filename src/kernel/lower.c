@@ -136,19 +136,20 @@ static double node_flops(const ash_lowering *low, const ash_node *node) {
     }
 }
 
-/* Nanoseconds of a node's arithmetic on one core of the kind that this was measured on (AVX-512, 3 GHz).
- * Streams are chosen by it, where only ratios count. */
+/* Nanoseconds of a node's arithmetic on one core. Streams are chosen by it, where only ratios count. */
 static double node_work(const ash_lowering *low, const ash_node *node) {
+    const ash_costs *c = &low->target->costs;
     double flops = node_flops(low, node);
     switch (ash_op_infos[node->op].class) {
     case ASH_CLASS_MATMUL:
-    case ASH_CLASS_CONV: return flops / (node->op == ASH_OP_WINOGRAD ? 300 : 140);
-    case ASH_CLASS_POOL: return flops / 12;
+    case ASH_CLASS_CONV: return flops / (node->op == ASH_OP_WINOGRAD ? c->rate_winograd : c->rate_matmul);
+    case ASH_CLASS_POOL: return flops / c->rate_pool;
     case ASH_CLASS_REDUCE:
-    case ASH_CLASS_ARGREDUCE: return flops / 16;
+    case ASH_CLASS_ARGREDUCE: return flops / c->rate_reduce;
     case ASH_CLASS_MOVE:
     case ASH_CLASS_GATHER:
-        return (double)ash_type_max_count(low->program->dims, ash_graph__type(low->graph, node->out)) / 8;
+        return (double)ash_type_max_count(low->program->dims, ash_graph__type(low->graph, node->out)) /
+               c->rate_move;
     default: break;
     }
     switch (node->op) {
@@ -159,8 +160,8 @@ static double node_work(const ash_lowering *low, const ash_node *node) {
     case ASH_OP_ERF:
     case ASH_OP_SIN:
     case ASH_OP_COS:
-    case ASH_OP_POW: return flops / 2;
-    default: return flops / 16;
+    case ASH_OP_POW: return flops / c->rate_function;
+    default: return flops / c->rate_simple;
     }
 }
 
@@ -183,13 +184,13 @@ static const char *step_name(ash_lowering *low, const ash_group *g) {
 
 /* A chunk that can take milliseconds looks on its way whether it is to stop. */
 static ash_status make_stoppable(ash_kern *k, ash_dim chunks, double *work) {
-    const double most = 3e7, look = 5e5; /* units of work */
     ash_lowering *low = k->low;
     int64_t fewest, most_chunks;
     ASH_TRY(ash_nest_status(&k->nest, low->diag));
     ASH_TRY(ash_nest_verify(&k->nest, low->diag));
     ash_dims_bounds(low->program->dims, chunks, &fewest, &most_chunks);
-    ASH_TRY(ash_nest_add_polls(&k->nest, low->program->dims, most_chunks, most, look, work, low->diag));
+    ASH_TRY(ash_nest_add_polls(&k->nest, &low->target->costs, low->program->dims, most_chunks, work,
+                               low->diag));
     return k->nest.polls ? ash_nest_verify(&k->nest, low->diag) : ASH_OK;
 }
 
@@ -435,10 +436,11 @@ ash_status ash_program__lower(const ash_graph *graph, const ash_target *target,
     ash_program *p = ash_mem_calloc(a, 1, sizeof *p);
     if (!p) return ASH_NO_MEMORY(diag);
     p->allocator = a;
+    p->target = *target;
     p->dims = ash_dims_retain(graph->dims);
     ash_arena_init(&p->arena, a);
     ash_lowering low = {.graph = graph,
-                        .target = target,
+                        .target = &p->target,
                         .allocator = a,
                         .program = p,
                         .progress = options->progress,
@@ -454,7 +456,8 @@ ash_status ash_program__lower(const ash_graph *graph, const ash_target *target,
         status = ASH_NO_MEMORY(diag);
         goto done;
     }
-    ash_split_options split = {.stored = stored,
+    ash_split_options split = {.costs = &p->target.costs,
+                               .stored = stored,
                                .kept = kept,
                                .fuse = options->fuse,
                                .freely = options->fuse_freely,

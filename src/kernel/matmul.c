@@ -9,12 +9,6 @@
  * Chunks are (batch, strip of n, block of m), in the order that keeps near what is read again (tile.h). */
 #include "tile.h"
 
-enum {
-    DOT_FLOPS = 1 << 18, /* at least so many to a chunk, where there are that many: it waits for memory */
-    INNER_ROWS = 6,      /* fewer rows than this go along k where that fits */
-    INNER_COLUMNS = 4    /* columns that one pass over k serves */
-};
-
 typedef struct product {
     ash_kern *k;
     const ash_node *node;
@@ -103,7 +97,7 @@ static void emit_tile(product *p, unsigned rows, unsigned vectors, ash_ref row0,
     ash_kern_set_sym(k, p->lane, ash_nest_index(n, 0));
     ash_ref from = ash_nest_index(n, 0), to = ash_kern_dim(k, p->inner);
     ash_blocks_open(n, &blocks, 1, &from, &to);
-    ash_kern_loop(k, p->step, from, to, 1, 4);
+    ash_kern_loop(k, p->step, from, to, 1, (unsigned)k->low->target->costs.tile_unroll);
     ash_ref b[8], at = ash_kern_index(k, p->a.linear), mask = ASH_NO_REF;
     for (unsigned v = 0; v < vectors; v++) {
         ash_ref block = ash_nest_binary(n, ASH_OP_ADD, block0, ash_nest_index(n, v));
@@ -160,9 +154,10 @@ static ash_dim emit_columns(product *p, int64_t row_stride) {
     ash_nest *n = &k->nest;
     int64_t m = ash_kern_max(k, p->m), inner = ash_kern_max(k, p->inner),
             blocks = ash_ceil_div(p->n, p->lanes);
-    /* Rows a multiple of 4 KiB apart share the few lines of one cache set: no more rows than leave room for
-     * the rest. */
-    unsigned most_rows = row_stride * (int64_t)sizeof(float) % 4096 ? ASH_TILE_MAX : 8;
+    /* Rows that share the few lines of one cache set: no more of them than leave room for the rest. */
+    const ash_costs *c = &k->low->target->costs;
+    bool apart = row_stride * (int64_t)sizeof(float) % c->set_bytes;
+    unsigned most_rows = apart ? ASH_TILE_MAX : (unsigned)c->set_rows;
     ash_tile_shape shape =
         ash_tile_choose(k->low->target, ASH_MAX(m, 1), ASH_MAX(blocks, 1), inner, most_rows);
     int64_t strips = ash_ceil_div(blocks, shape.vectors), width = shape.vectors * p->lanes;
@@ -224,7 +219,7 @@ static void emit_dots(product *p, unsigned rows, unsigned columns, ash_ref colum
         const ash_blocks *around = pass ? &none : &blocks;
         ash_ref from = ash_nest_index(n, pass ? whole : 0), to = ash_nest_index(n, pass ? p->inner : whole);
         ash_blocks_open(n, around, width, &from, &to);
-        ash_kern_loop(k, p->step, from, to, width, pass ? 1 : 4);
+        ash_kern_loop(k, p->step, from, to, width, pass ? 1 : (unsigned)k->low->target->costs.tile_unroll);
         ash_ref a = ash_kern_index(k, p->a.linear), b = ash_kern_index(k, p->b.linear), columns_of_b[8];
         for (unsigned c = 0; c < columns; c++)
             columns_of_b[c] = ash_nest_load(
@@ -261,10 +256,13 @@ static void emit_dots(product *p, unsigned rows, unsigned columns, ash_ref colum
 static ash_dim emit_inner(product *p, int64_t row_stride, int64_t column_stride) {
     ash_kern *k = p->k;
     ash_nest *n = &k->nest;
-    unsigned rows = (unsigned)p->m, columns = (unsigned)ASH_MIN((int64_t)INNER_COLUMNS, p->n);
-    if (rows * columns > k->low->target->vector_registers - 6) columns = 2;
+    const ash_target *target = k->low->target;
+    const ash_costs *c = &target->costs;
+    unsigned rows = (unsigned)p->m, columns = (unsigned)ASH_MIN(c->dot_columns, p->n);
+    if (rows * columns > target->vector_registers - (unsigned)c->dot_registers)
+        columns = (unsigned)c->dot_few_columns;
     int64_t flops = 2 * p->m * ASH_MAX(p->inner, 1);
-    int64_t per = ASH_MAX(DOT_FLOPS / flops, 1);
+    int64_t per = ASH_MAX(c->chunk_dot_flops / flops, 1);
     per = ash_ceil_div(ASH_MIN(per, p->n), columns) * columns;
     int64_t parts = ash_ceil_div(p->n, per);
     ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
@@ -302,8 +300,8 @@ bool ash_kern_lower_matmul(ash_kern *k, ash_dim *chunks) {
     int64_t row_stride, a_step, b_step, column_stride;
     if (!ash_dim_is_const(p.n)) return false;
     unsigned lanes = ash_target_lanes(k->low->target, sizeof(float));
-    if (!ash_node_int(node, ASH_ATTR_B_BLOCK) && ash_dim_is_const(p.m) && p.m < INNER_ROWS &&
-        ash_dim_is_const(p.inner)) {
+    if (!ash_node_int(node, ASH_ATTR_B_BLOCK) && ash_dim_is_const(p.m) &&
+        p.m < k->low->target->costs.dot_rows && ash_dim_is_const(p.inner)) {
         product q = p;
         make_symbols(&q, 1);
         if (find_operands(&q) && stride_along(&q, q.a.linear, q.row, &row_stride) &&

@@ -20,14 +20,14 @@
 
 #include "ashlar/graph.h"
 #include "base/base.h"
+#include "device/kernel.h"
 
 struct ash_text;
 
-/* buffers: base address of each buffer of the nest, and behind them, where the nest `polls`, the address of
- * an ash_stop (base/progress.h); vars: present values of the graph's variables; worker:
- * index of the calling thread among those that execute the plan, for scratch buffers. */
-typedef void (*ash_kernel_fn)(void *const *buffers, const int64_t *vars, int64_t begin, int64_t end,
-                              int64_t worker);
+/* ash_kernel_fn: `buffers` are the base addresses of the nest's buffers, and behind them, where the nest
+ * `polls`, the address of an ash_stop (base/progress.h); `vars` the present values of the graph's
+ * variables; `worker` the index of the calling thread among those that execute the plan, for scratch
+ * buffers. */
 
 typedef uint32_t ash_ref; /* an instruction, and its result */
 #define ASH_NO_REF UINT32_MAX

@@ -61,7 +61,8 @@ static void call_body(ash_loops *l, void *arg) {
 }
 
 static ash_dim run_rows(rows *r, ash_kern *k, rows_body body) {
-    enum { PART = 256, REGISTERS = 4 }; /* elements of the last axis to a chunk; registers to a vector */
+    const ash_costs *c = &k->low->target->costs;
+    const int64_t part_size = c->chunk_scan_elements;
     const ash_node *node = &k->graph->nodes.at[k->group->root];
     const ash_type *in = ash_graph__type(k->graph, node->ins[0]);
     unsigned lanes = ash_target_lanes(k->low->target, ash_dtype_size(ash_kern_dtype(in->dtype)));
@@ -74,10 +75,11 @@ static ash_dim run_rows(rows *r, ash_kern *k, rows_body body) {
         return total;
     }
     ash_nest *n = &k->nest;
-    ash_ref part, size = ash_nest_index(n, PART);
-    ash_dim total = begin_rows(r, k, in->rank - 1, ash_kern_ceil_div(k, extent, PART), &part);
-    unsigned wide = ash_kern_max(k, extent) >= REGISTERS * lanes ? REGISTERS * lanes : lanes;
-    ash_loops l = {.k = k, .lanes = ASH_MIN(wide, (unsigned)PART), .narrow = lanes};
+    ash_ref part, size = ash_nest_index(n, part_size);
+    ash_dim total = begin_rows(r, k, in->rank - 1, ash_kern_ceil_div(k, extent, part_size), &part);
+    unsigned most = (unsigned)c->scan_vectors * lanes,
+             wide = ash_kern_max(k, extent) >= most ? most : lanes;
+    ash_loops l = {.k = k, .lanes = ASH_MIN(wide, (unsigned)part_size), .narrow = lanes};
     ash_axis last = {r->step - r->axis + in->rank - 1, extent};
     ash_ref from = ash_nest_binary(n, ASH_OP_MUL, part, size);
     ash_ref to =
@@ -210,7 +212,7 @@ static void argreduce_body(rows *r) {
     const ash_type *in = ash_graph__type(k->graph, r->node->ins[0]);
     unsigned lanes = ash_target_lanes(k->low->target, ash_dtype_size(ash_kern_dtype(in->dtype)));
     if (k->lanes == 1 && r->axis + 1 == r->rank && lanes > 1 && ash_dim_is_const(r->count) &&
-        r->count >= 4 * lanes) {
+        r->count >= k->low->target->costs.search_vectors * lanes) {
         argreduce_in_lanes(r, lanes);
         return;
     }
@@ -518,7 +520,7 @@ static ash_dim lower_topk(ash_kern *k) {
         ash_kern_max(k, ash_graph__type(k->graph, node->ins[0])->dims[ash_node_int(node, ASH_ATTR_AXIS)]);
     unsigned bits = 1;
     while (bits < 62 && INT64_C(1) << bits < length) bits++;
-    bool few = ash_dim_is_const(most) && most <= 4 * (int64_t)bits;
+    bool few = ash_dim_is_const(most) && most <= k->low->target->costs.list_per_bit * (int64_t)bits;
     return few ? list_topk(k) : sort_topk(k, bits);
 }
 

@@ -24,10 +24,11 @@
 /* A buffer for one value, row-major. */
 static ash_status new_buffer(ash_lowering *low, ash_value value, ash_buffer_kind kind) {
     const ash_value_info *info = ash_graph__value(low->graph, value);
-    uint32_t align = 64;
+    const uint32_t usual = (uint32_t)low->target->costs.align_bytes;
+    uint32_t align = usual;
     if (info->blob && kind != ASH_BUFFER_STATE) { /* data lies where it lies */
         uintptr_t address = (uintptr_t)info->blob->data;
-        align = address ? (uint32_t)ASH_MIN(address & -address, (uintptr_t)64) : 64;
+        align = address ? (uint32_t)ASH_MIN(address & -address, (uintptr_t)usual) : usual;
     }
     ash_place *place = &low->places[value];
     const char *name = info->name ? ash_arena_strdup(&low->program->arena, info->name) : NULL;

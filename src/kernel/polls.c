@@ -60,13 +60,13 @@ typedef struct block {
 
 typedef struct survey {
     const ash_nest *nest;
+    const ash_costs *costs;
     const ash_dims *dims;
     range *ranges;  /* per instruction: of an i64 scalar, or of what a cell of them holds */
     int64_t *every; /* per LOOP: iterations between two looks; 0: none */
     block *blocks;
-    int64_t chunks;    /* at most */
-    ash_ref begin;     /* the BEGIN_ARG, or ASH_NO_REF */
-    double most, look; /* work of a loop without looks, and between two of them */
+    int64_t chunks; /* at most */
+    ash_ref begin;  /* the BEGIN_ARG, or ASH_NO_REF */
     bool changed;
 } survey;
 
@@ -304,11 +304,12 @@ static void bound_values(survey *s) {
 /* --- work -------------------------------------------------------------------------------------------- */
 
 static double work_of(const survey *s, const ash_inst *inst) {
-    double registers =
-        ASH_MAX((double)inst->lanes * (double)ash_dtype_size((ash_dtype)inst->dtype) / 32, 1);
+    const ash_costs *c = s->costs;
+    double bytes = (double)inst->lanes * (double)ash_dtype_size((ash_dtype)inst->dtype);
+    double registers = ASH_MAX(bytes / c->unit_bytes, 1);
     switch ((ash_nest_op)inst->op) {
-    case ASH_NEST_GATHER: return 2 * inst->lanes;
-    case ASH_NEST_SCATTER: return 2 * at(s, inst->c)->lanes;
+    case ASH_NEST_GATHER: return c->unit_gather * inst->lanes;
+    case ASH_NEST_SCATTER: return c->unit_gather * at(s, inst->c)->lanes;
     case ASH_NEST_LOAD:
     case ASH_NEST_SHUFFLE:
     case ASH_NEST_FMA: return registers;
@@ -317,22 +318,24 @@ static double work_of(const survey *s, const ash_inst *inst) {
     case ASH_NEST_LOOP:
     case ASH_NEST_IF: return 1;
     case ASH_NEST_IDIV:
-    case ASH_NEST_IMOD: return 10 * registers;
-    case ASH_NEST_HREDUCE: return 8;
+    case ASH_NEST_IMOD: return c->unit_index * registers;
+    case ASH_NEST_HREDUCE: return c->unit_reduce;
     case ASH_NEST_COMPUTE: break;
     default: return 0;
     }
     switch (inst->i) {
     case ASH_OP_DIV:
-    case ASH_OP_SQRT: return 8 * registers;
+    case ASH_OP_SQRT: return c->unit_divide * registers;
     case ASH_OP_ADD:
     case ASH_OP_SUB:
     case ASH_OP_MUL:
     case ASH_OP_MIN:
     case ASH_OP_MAX:
     case ASH_OP_SELECT: return registers;
-    default: return (ash_op_infos[inst->i].class == ASH_CLASS_UNARY ? 20 : 4) * registers;
+    default: break;
     }
+    bool function = ash_op_infos[inst->i].class == ASH_CLASS_UNARY;
+    return (function ? c->unit_function : c->unit_other) * registers;
 }
 
 static double iterations(const survey *s, const ash_inst *loop) {
@@ -345,8 +348,8 @@ static double iterations(const survey *s, const ash_inst *loop) {
 static void close_loop(survey *s, const block *body, block *around) {
     double times_ = iterations(s, at(s, body->opener)), stretch = ASH_MAX(body->stretch, 1);
     double whole = times_ > 0 ? times_ * stretch : 0;
-    if (whole > s->most) {
-        double run = ASH_MAX(s->look / stretch, 1);
+    if (whole > s->costs->look_most_units) {
+        double run = ASH_MAX(s->costs->look_units / stretch, 1);
         s->every[body->opener] = (int64_t)run;
         whole = (double)(int64_t)run * stretch;
     }
@@ -419,14 +422,14 @@ static bool looks_anywhere(const survey *s) {
     return false;
 }
 
-ash_status ash_nest_add_polls(ash_nest *nest, const ash_dims *dims, int64_t chunks, double most,
-                              double look, double *work, ash_diag *diag) {
+ash_status ash_nest_add_polls(ash_nest *nest, const ash_costs *costs, const ash_dims *dims, int64_t chunks,
+                              double *work, ash_diag *diag) {
     const ash_allocator *a = nest->allocator;
     size_t n = nest->code.len;
     ash_ref *map = NULL;
     bool *twice = NULL;
     ash_nest to;
-    survey s = {.nest = nest, .dims = dims, .chunks = chunks, .most = most, .look = look};
+    survey s = {.nest = nest, .costs = costs, .dims = dims, .chunks = chunks};
     ash_nest_init(&to, a);
     s.ranges = ash_mem_calloc(a, n, sizeof *s.ranges);
     s.every = ash_mem_calloc(a, n, sizeof *s.every);

@@ -81,9 +81,8 @@ typedef struct ash_step {
     const char *const *nodes; /* names of the graph nodes it holds, for diagnostics */
     uint32_t n_nodes;
     double flops, bytes; /* work and least traffic at the variables' maxima */
-    double
-        chunk_work; /* units of work that one chunk can take at most, of some tenths of a nanosecond each */
-    double work;    /* nanoseconds that the arithmetic is taken to need on one core; 0: not estimated */
+    double chunk_work;   /* units of work that one chunk can take at most, of `unit_ns` each */
+    double work; /* nanoseconds that the arithmetic is taken to need on one core; 0: not estimated */
 } ash_step;
 
 /* What a step of kind ASH_STEP_CALL calls. */
@@ -95,8 +94,9 @@ typedef struct ash_program_call {
 
 typedef struct ash_program {
     const ash_allocator *allocator;
-    ash_arena arena; /* lists and names */
-    ash_dims *dims;  /* a copy of the graph's */
+    ash_target target; /* what it was lowered for; its nests are compiled for nothing else */
+    ash_arena arena;   /* lists and names */
+    ash_dims *dims;    /* a copy of the graph's */
     ASH_VEC(ash_buffer) buffers;
     ASH_VEC(ash_step) steps;
     size_t prologue;         /* the first so many steps run at prepare */

@@ -406,7 +406,7 @@ static ash_status add_rows(sharer *s, family *f, ash_dtype dtype) {
         .kind = ASH_BUFFER_CONSTANT,
         .type = {.dtype = dtype, .rank = 2, .dims = {(ash_dim)f->nests.len, s->columns[dtype]}},
         .bytes = (int64_t)bytes,
-        .align = 64,
+        .align = (uint32_t)s->low->target->costs.align_bytes,
         .value = ASH_NO_VALUE,
         .origin = ASH_NO_VALUE,
         .root = ASH_NO_BUFFER};

@@ -526,7 +526,8 @@ static ash_status look(const splitter *f, const ash_fusion *fusion, bool *cut, i
 static ash_status look_unfused(const splitter *f, int64_t *peak, ash_diag *diag) {
     ash_fusion single;
     uint32_t none;
-    ash_status status = ash_fusion_build(f->graph, f->options->stored, false, &single, diag);
+    ash_status status =
+        ash_fusion_build(f->graph, f->options->costs, f->options->stored, false, &single, diag);
     if (status == ASH_OK) status = look(f, &single, NULL, peak, &none, diag);
     ash_fusion_free(&single);
     return status;
@@ -535,7 +536,7 @@ static ash_status look_unfused(const splitter *f, int64_t *peak, ash_diag *diag)
 static ash_status fuse_again(const splitter *f, const bool *stored, int64_t *peak, ash_diag *diag) {
     uint32_t none;
     ash_fusion_free(f->out);
-    ASH_TRY(ash_fusion_build(f->graph, stored, true, f->out, diag));
+    ASH_TRY(ash_fusion_build(f->graph, f->options->costs, stored, true, f->out, diag));
     return look(f, f->out, NULL, peak, &none, diag);
 }
 
@@ -615,7 +616,7 @@ ash_status ash_fusion_split(const ash_graph *graph, const ash_split_options *opt
     uint32_t none;
     *report = (ash_split_report){0};
     *out = (ash_fusion){.allocator = a};
-    ASH_TRY(ash_fusion_build(graph, options->stored, options->fuse, out, diag));
+    ASH_TRY(ash_fusion_build(graph, options->costs, options->stored, options->fuse, out, diag));
     if (!options->fuse || options->freely) return ASH_OK;
     ASH_TRY(look_unfused(&f, &report->unfused, diag));
     ash_status status = ASH_OK;

@@ -25,6 +25,7 @@
 #include "fuse.h"
 
 typedef struct ash_split_options {
+    const ash_costs *costs; /* of the target */
     const bool *stored; /* per value: must be in a buffer */
     const bool *kept;   /* per value: is read after the last step */
     bool fuse;          /* false: a group per node */

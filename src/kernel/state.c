@@ -76,7 +76,7 @@ static ash_status preserve(settling *s, ash_value value) {
     uint32_t old = s->low->places[value].buffer, fresh = (uint32_t)p->buffers.len;
     ash_buffer copy = p->buffers.at[old];
     copy.kind = ASH_BUFFER_LOCAL;
-    copy.align = 64;
+    copy.align = (uint32_t)s->low->target->costs.align_bytes;
     copy.name = NULL;
     copy.blob = NULL;
     copy.root = ASH_NO_BUFFER;

@@ -1,30 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 #include "tile.h"
 
-enum {
-    LEAST_FLOPS = 1 << 20, /* of a chunk, some 6 to 10 microseconds, where there are that many */
-    MOST_FLOPS = 32 << 20, /* of a chunk, unless one unit of lines has more */
-    CHUNKS = 32            /* so many, between these bounds */
-};
-
 /* --- choosing a shape ----------------------------------------------------------------------------- */
 
-/* Cycles of one inner step: two multiply-adds and two loads each cycle, and four cycles until a sum can be
- * used again, which eight sums just fill: any load that is late costs them time. */
-static double step_cycles(unsigned rows, unsigned vectors) {
-    double fma = rows * vectors / 2.0, load = 0.55 * (rows + vectors), latency = 4.5;
-    return ASH_MAX(ASH_MAX(fma, load), latency) + 0.05 * rows +
-           0.1 * vectors; /* loads are hidden, not free */
+/* Cycles of one inner step: what takes longest of the multiply-adds, the loads, and the time until a sum
+ * can be used again. */
+static double step_cycles(const ash_costs *c, unsigned rows, unsigned vectors) {
+    double fma = rows * vectors / c->tile_fma, load = c->tile_load * (rows + vectors);
+    return ASH_MAX(ASH_MAX(fma, load), c->tile_latency) + c->tile_row * rows + c->tile_vector * vectors;
 }
 
-static double tile_cycles(unsigned rows, unsigned vectors, double steps) {
-    return step_cycles(rows, vectors) * steps + 12 +
-           1.5 * rows * vectors; /* beginning, and storing the results */
+static double tile_cycles(const ash_costs *c, unsigned rows, unsigned vectors, double steps) {
+    return step_cycles(c, rows, vectors) * steps + c->tile_begin + c->tile_store * rows * vectors;
 }
 
 ash_tile_shape ash_tile_choose(const ash_target *target, int64_t rows, int64_t blocks, int64_t steps,
                                unsigned most_rows) {
     unsigned registers = target->vector_registers;
+    const ash_costs *c = &target->costs;
     ash_tile_shape best = {1, 1};
     double least = 1e300;
     for (unsigned v = 1; v <= 8 && v <= blocks; v++) {
@@ -34,11 +27,11 @@ ash_tile_shape ash_tile_choose(const ash_target *target, int64_t rows, int64_t b
             int64_t full_rows = rows / r, full_blocks = blocks / v;
             unsigned rest_rows = (unsigned)(rows % r), rest_blocks = (unsigned)(blocks % v);
             double s = (double)steps;
-            cost += (double)full_rows * (double)full_blocks * tile_cycles(r, v, s);
-            if (rest_rows) cost += (double)full_blocks * tile_cycles(rest_rows, v, s);
-            if (rest_blocks) cost += (double)full_rows * tile_cycles(r, rest_blocks, s);
-            if (rest_rows && rest_blocks) cost += tile_cycles(rest_rows, rest_blocks, s);
-            if (rest_blocks) cost *= 1.05; /* code of its own */
+            cost += (double)full_rows * (double)full_blocks * tile_cycles(c, r, v, s);
+            if (rest_rows) cost += (double)full_blocks * tile_cycles(c, rest_rows, v, s);
+            if (rest_blocks) cost += (double)full_rows * tile_cycles(c, r, rest_blocks, s);
+            if (rest_rows && rest_blocks) cost += tile_cycles(c, rest_rows, rest_blocks, s);
+            if (rest_blocks) cost *= c->tile_rest;
             if (cost < least) {
                 least = cost;
                 best = (ash_tile_shape){r, v};
@@ -54,13 +47,15 @@ ash_tile_shape ash_tile_choose(const ash_target *target, int64_t rows, int64_t b
  * for each strip unless they fit beside it; or some lines stay while all strips pass, once for each
  * part. */
 ash_tile_cut ash_tile_choose_cut(const ash_target *target, const ash_tile_work *w) {
+    const ash_costs *c = &target->costs;
     int64_t lines = ASH_MAX(w->lines, 1), line_flops = ASH_MAX(w->line_flops, 1);
     double all = (double)lines * (double)w->line_bytes, second = (double)w->strips * (double)w->strip_bytes;
-    double flops = (double)lines * (double)line_flops * (double)w->strips / CHUNKS;
-    double room = (double)target->l2_bytes * 7 / 8;
-    flops = ASH_MIN(ASH_MAX(flops, LEAST_FLOPS), MOST_FLOPS);
+    double flops = (double)lines * (double)line_flops * (double)w->strips / (double)c->chunk_count;
+    double room = (double)target->l2_bytes * c->near_share;
+    flops = ASH_MIN(ASH_MAX(flops, (double)c->chunk_least_flops), (double)c->chunk_most_flops);
     int64_t per = ASH_MIN(ASH_MAX((int64_t)(flops / (double)line_flops), 1), lines);
-    int64_t stay = ASH_MAX(target->l2_bytes * 3 / 8 / ASH_MAX(w->line_bytes, 1), w->unit);
+    int64_t stay = ash_share_of(target->l2_bytes, c->stay_share) / ASH_MAX(w->line_bytes, 1);
+    stay = ASH_MAX(stay, w->unit);
     stay = ASH_MIN(stay, per);
     int64_t parts = ash_ceil_div(lines, stay);
     double strip_stays = second + (all + (double)w->strip_bytes <= room ? all : all * (double)w->strips);
@@ -86,15 +81,15 @@ ash_ref ash_tile_decode(ash_kern *k, const ash_tile_cut *cut, ash_ref chunk, ash
 
 /* --- slices of the inner dimension ---------------------------------------------------------------- */
 
-enum {
-    SLICED_TILES = 4 /* so many at least use a slice, so that sums in memory are worth it */
-};
-
 ash_tile_slices ash_tile_slice(ash_kern *k, int64_t total, int64_t block_bytes, int64_t tiles,
                                int64_t sums) {
-    int64_t room = k->low->target->l1_bytes / 2, most = ASH_MAX(room / ASH_MAX(block_bytes, 1), 1);
+    const ash_target *target = k->low->target;
+    const ash_costs *c = &target->costs;
+    int64_t room = ash_share_of(target->l1_bytes, c->slice_share);
+    int64_t most = ASH_MAX(room / ASH_MAX(block_bytes, 1), 1);
     ash_tile_slices s = {.count = 1, .size = total, .total = total};
-    if (tiles < SLICED_TILES || total * block_bytes <= room * 3 / 2 || ash_kern_lost(k)) return s;
+    bool fits = total * block_bytes <= ash_share_of(room, c->slice_excess);
+    if (tiles < c->slice_tiles || fits || ash_kern_lost(k)) return s;
     s.count = ash_ceil_div(total, most);
     s.size = ash_ceil_div(total, s.count);
     s.count = ash_ceil_div(total, s.size);

@@ -22,15 +22,6 @@
 #include "ir/winograd.h"
 #include "tile.h"
 
-enum {
-    LEAST_SCRATCH = 256 << 10, /* bytes of V, U and M that blocks are made for: the second-level cache, */
-    MOST_SCRATCH = 512 << 10,  /* within these */
-    MOST_TILES = 96,           /* of a block */
-    STRIP = 4,                 /* vectors of a strip, at most */
-    CHUNKS = 8,                /* enough to share */
-    FEW_CHANNELS = 128         /* of a chunk's outputs: with fewer, the input transform would be felt */
-};
-
 static const int64_t LARGE = INT64_C(1) << 40; /* sizes below it can be multiplied by what blocks have */
 
 typedef struct winograd {
@@ -190,9 +181,10 @@ static void read_node(winograd *g) {
 
 /* Elements from one point to the next: an odd number of lines, so that the points of one tile lie in
  * different sets of the cache. */
-static int64_t point_stride(int64_t elements) {
-    int64_t lines = ash_ceil_div(elements, 16);
-    return (lines + !(lines % 2)) * 16;
+static int64_t point_stride(const winograd *g, int64_t elements) {
+    int64_t line = g->k->low->target->costs.line_bytes / (int64_t)sizeof(float);
+    int64_t lines = ash_ceil_div(elements, line);
+    return (lines + !(lines % 2)) * line;
 }
 
 /* Sizes of blocks, and what they cost past the products: cycles for each tile, input channel and vector of
@@ -204,18 +196,19 @@ typedef struct sizes {
 
 /* The largest block of tiles that fits the scratch memory with these ranges and depths. */
 static sizes with_block(const winograd *g, int64_t all, int64_t range, int64_t depth, int64_t scratch) {
+    const ash_costs *c = &g->k->low->target->costs;
     int64_t strip = ASH_MIN(range, g->shape.vectors), part = depth == g->channel_blocks ? strip : range;
     int64_t floats = scratch / (int64_t)(g->t.size * g->t.size * sizeof(float));
     int64_t left = floats - depth * g->x_lanes * strip * g->lanes / g->t.size;
     int64_t block = left / (depth * g->x_lanes + part * g->lanes);
-    block = ASH_MIN(ASH_MIN(ASH_MAX(block, 1), MOST_TILES), all);
+    block = ASH_MIN(ASH_MIN(ASH_MAX(block, 1), c->wino_most_tiles), all);
     int64_t blocks = ash_ceil_div(all, block);
     double points = g->t.size * g->t.size, share = (double)blocks / (double)all;
     sizes s = {ash_ceil_div(all, blocks), range, depth, 0}; /* of one size, as far as possible */
-    s.cost = points * (7 * share + 20.0 / (double)(range * g->x_lanes)); /* transforms: weights, input */
+    s.cost = points * (c->wino_weights * share + c->wino_share / (double)(range * g->x_lanes));
     if (depth < g->channel_blocks)
-        s.cost += points * 2 / (double)(depth * g->x_lanes); /* M, back and forth */
-    if (blocks * ash_ceil_div(g->vectors, range) < CHUNKS && range * g->lanes > FEW_CHANNELS)
+        s.cost += points * c->wino_sums / (double)(depth * g->x_lanes); /* M, back and forth */
+    if (blocks * ash_ceil_div(g->vectors, range) < c->wino_chunks && range * g->lanes > c->wino_channels)
         s.cost += points;
     if (left <= 0) s.cost *= 1e3; /* more scratch than asked for */
     return s;
@@ -223,13 +216,14 @@ static sizes with_block(const winograd *g, int64_t all, int64_t range, int64_t d
 
 static void choose_sizes(winograd *g) {
     const ash_target *target = g->k->low->target;
-    int64_t scratch = ASH_MIN(ASH_MAX(target->l2_bytes, LEAST_SCRATCH), MOST_SCRATCH);
+    const ash_costs *c = &target->costs;
+    int64_t scratch = ASH_MIN(ASH_MAX(target->l2_bytes, c->wino_least_scratch), c->wino_most_scratch);
     int64_t all = ASH_MIN(ASH_MAX(ash_kern_max(g->k, g->all_tiles), 1), LARGE);
     if (g->channel_blocks * g->x_lanes > LARGE || g->vectors > LARGE) {
         g->k->failed = g->k->too_large = true;
         return;
     }
-    g->shape = ash_tile_choose(target, MOST_TILES, STRIP, MOST_TILES, ASH_TILE_MAX);
+    g->shape = ash_tile_choose(target, c->wino_most_tiles, c->wino_strip, c->wino_most_tiles, ASH_TILE_MAX);
     sizes best = {.cost = 1e300};
     for (int64_t ranges = 1; ranges <= 64; ranges++) {
         int64_t range = ash_ceil_div(g->vectors, ranges);
@@ -246,9 +240,9 @@ static void choose_sizes(winograd *g) {
     g->range = ash_ceil_div(best.range, g->shape.vectors) * g->shape.vectors;
     g->part = whole ? g->shape.vectors : g->range;
     int64_t channels = g->depth * g->x_lanes;
-    g->v_point = point_stride(g->block * channels);
-    g->u_point = point_stride(channels * g->shape.vectors * g->lanes);
-    g->m_point = point_stride(g->block * g->part * g->lanes);
+    g->v_point = point_stride(g, g->block * channels);
+    g->u_point = point_stride(g, channels * g->shape.vectors * g->lanes);
+    g->m_point = point_stride(g, g->block * g->part * g->lanes);
 }
 
 static void make_symbols(winograd *g) {
@@ -435,7 +429,9 @@ static void emit_product(winograd *g, unsigned rows, unsigned vectors, ash_ref r
     ash_ref from = number(g, 0), to = minus(g, g->high, g->low);
     ash_blocks_open(n, &blocks, 1, &from, &to);
     ash_ref block = ash_nest_loop(n, from, to, 1, 1);
-    ash_ref inner = ash_nest_loop(n, number(g, 0), number(g, g->x_lanes), 1, 8), b[8];
+    ash_ref inner = ash_nest_loop(n, number(g, 0), number(g, g->x_lanes), 1,
+                                  (unsigned)k->low->target->costs.wino_unroll),
+            b[8];
     ash_ref channel = add(g, times(g, block, g->x_lanes), inner);
     u = add(g, u, times(g, channel, g->shape.vectors * g->lanes));
     for (unsigned i = 0; i < vectors; i++)

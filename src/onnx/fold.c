@@ -7,7 +7,7 @@
  * nobody asks for; that is the optimiser's work. What one question may cost is bounded. */
 #include <stdlib.h>
 
-#include "lower.h"
+#include "import.h"
 
 enum { MAX_NODES = 4096, MAX_ELEMENTS = 1 << 16 /* of one value */ };
 

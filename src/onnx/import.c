@@ -7,7 +7,7 @@
 
 #include "base/progress.h"
 #include "base/text.h"
-#include "lower.h"
+#include "ml.h"
 #include "tensor.h"
 
 enum {
@@ -39,8 +39,8 @@ static bool within_limits(ash_import *im) {
     const ash_onnx_node *node = im->node;
     uint64_t most = im->options->max_bytes ? im->options->max_bytes : (uint64_t)1 << 30;
     im->names += node->n_ins + node->n_outs + node->n_attrs;
-    uint64_t bytes =
-        im->kept + im->values.len * sizeof *im->values.at + im->graph->nodes.len * (uint64_t)NODE_BYTES;
+    uint64_t bytes = im->kept + im->graph->made_bytes + im->values.len * sizeof *im->values.at +
+                     im->graph->nodes.len * (uint64_t)NODE_BYTES;
     if (im->lowered++ == MAX_LOWERED)
         ash_import__fail(im, ASH_ERROR_BUDGET, "the model unrolls to more than %d nodes", MAX_LOWERED);
     else if (im->names > MAX_NAMES)
@@ -54,6 +54,8 @@ static bool within_limits(ash_import *im) {
 }
 
 static void refuse_operator(ash_import *im, bool known) {
+    const char *advice = ash_span_is(im->node->domain, "ai.onnx.ml") ? ash_ml__advice(im->node->op) : NULL;
+    if (advice) ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "the operator is not supported: %s", advice);
     ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
                      known ? "this version of the operator is not supported"
                            : "the operator is not supported");
@@ -100,10 +102,11 @@ static const char *path(const ash_import *im) {
     return im->call ? im->call->path : "";
 }
 
-/* Adds to a failure where it happened. A name that is too long loses its beginning. */
+/* Adds to a failure where it happened. A name that is too long loses its beginning. What the graph has
+ * refused names the core operator; that goes before the message, to leave its place to the model's. */
 static void locate(ash_import *im, size_t position) {
     const ash_onnx_node *node = im->node;
-    char name[2 * ASH_IMPORT_PATH + 1], op[48];
+    char name[2 * ASH_IMPORT_PATH + 1], op[48], message[sizeof im->diag.message + sizeof im->diag.op + 2];
     ash_span label = ash_import__label(node);
     if (label.len)
         snprintf(name, sizeof name, "%s%.*s", path(im), ASH_SPAN_ARG(label));
@@ -114,7 +117,12 @@ static void locate(ash_import *im, size_t position) {
              node->op.len ? (const char *)node->op.at : "",
              is_default ? 7 : (int)ASH_MIN(node->domain.len, (size_t)16),
              is_default ? "ai.onnx" : (const char *)node->domain.at, (long long)im->opset);
-    im->diag.node[0] = 0;
+    if (im->diag.op[0]) {
+        snprintf(message, sizeof message, "%s: %s", im->diag.op, im->diag.message);
+        snprintf(im->diag.message, sizeof im->diag.message, "%.*s", (int)sizeof im->diag.message - 1,
+                 message);
+    }
+    im->diag.node[0] = im->diag.op[0] = 0;
     size_t len = strlen(name), room = sizeof im->diag.node - 1;
     char *shown = len > room ? name + len - room : name;
     if (len > room) memcpy(shown, "...", 3);
@@ -163,9 +171,9 @@ void ash_import__node(ash_import *im, const ash_onnx_node *given, size_t positio
         name_node(im);
         lower_node(im);
     }
-    if (ash_import__ok(im)) im->status = ash_graph_status(im->graph, &im->diag);
     check_results(im);
-    if (!ash_import__ok(im) && !im->diag.op[0]) locate(im, position);
+    bool located = im->diag.op[0] && im->diag.file_offset != ASH_NO_OFFSET;
+    if (!ash_import__ok(im) && !located) locate(im, position);
     im->node = outer;
     im->scratch = outer_scratch;
     im->opset = outer_opset;
@@ -258,7 +266,6 @@ static void declare_input(ash_import *im, ash_wire message, size_t position) {
         im->status = ash_import__input_type(im, &info, &value.type);
         if (im->status == ASH_OK) value.value = ash_graph_input(im->graph, name, &value.type);
     }
-    if (ash_import__ok(im)) im->status = ash_graph_status(im->graph, &im->diag);
     ash_import__declare(im, info.name, &value);
     if (!ash_import__ok(im)) ash_diag__add_node(&im->diag, name, "graph input", info.offset);
 }
@@ -278,7 +285,6 @@ static void add_output(ash_import *im, ash_wire message, size_t position) {
         ash_import__fail(im, ASH_ERROR_FORMAT, "no node computes this output");
     else
         ash_graph_output(im->graph, name, ash_import__materialize(im, index));
-    if (ash_import__ok(im)) im->status = ash_graph_status(im->graph, &im->diag);
     if (!ash_import__ok(im)) ash_diag__add_node(&im->diag, name, "graph output", info.offset);
 }
 

@@ -14,6 +14,7 @@
 
 #include "ashlar/onnx.h"
 #include "data.h"
+#include "ir/build.h"
 
 /* An element of a tracked list: a number, or, when `dim`, the expression `v` (an ash_dim, negative). */
 typedef struct ash_import_int {
@@ -54,7 +55,7 @@ typedef struct ash_import_call {
     char
         path[ASH_IMPORT_PATH]; /* names of the calls down to this one, each with a '/'; cut when too long */
 } ash_import_call;
-/* Where a mask is true: see ash_lower__found. */
+/* Where a mask is true: see ash_import__found. */
 typedef struct ash_import_found {
     ash_value positions;
     ash_dim count;
@@ -169,7 +170,10 @@ void ash_import__resolve(ash_import *im, ash_onnx_node *node);
 
 /* Records a failure; the first one stays. Returns ASH_NO_VALUE, so that a lowering can return it. */
 ash_value ash_import__fail(ash_import *im, ash_status code, const char *fmt, ...) ASH_PRINTF(3, 4);
-static inline bool ash_import__ok(const ash_import *im) {
+/* False after a failure, of the import or of what was built. */
+static inline bool ash_import__ok(ash_import *im) {
+    if (im->status == ASH_OK && im->graph && im->graph->status != ASH_OK)
+        im->status = ash_graph_status(im->graph, &im->diag);
     return im->status == ASH_OK;
 }
 
@@ -207,6 +211,14 @@ void ash_import__out(ash_import *im, size_t k, ash_value value);
 /* The same with a tracked list; `list` is copied. */
 void ash_import__out_list(ash_import *im, size_t k, const ash_type *type, const ash_import_int *list);
 bool ash_import__wants(const ash_import *im, size_t k);
+
+/* Element i of a constant as a number. */
+double ash_import__float_at(const ash_blob *blob, ash_dtype dtype, size_t i);
+int64_t ash_import__int_at(const ash_blob *blob, ash_dtype dtype, size_t i);
+/* The numbers of the elements of x that are not 0, in row-major order, i64 [*count]: op_select.c. The same
+ * value gives the same dim again, and one that is known at import gives a number. The dim is called after
+ * the present node's result k and its dim `axis`, "y.0". */
+ash_value ash_import__found(ash_import *im, ash_value x, size_t k, unsigned axis, ash_dim *count);
 
 /* --- attributes: a wrong type is a failure, an absent one gives the default ----------------------- */
 

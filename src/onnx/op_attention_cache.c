@@ -3,7 +3,6 @@
  * may be of different lengths: each has its new keys behind its own old ones. */
 #include <math.h>
 
-#include "lower.h"
 #include "ops.h"
 
 enum {
@@ -27,6 +26,7 @@ enum {
 
 typedef struct cached {
     ash_import *im;
+    ash_graph *graph;            /* the import's */
     int64_t heads, shared;       /* of queries, of keys */
     ash_value x[3];              /* queries, keys and values, [batch, length, heads * size] */
     ash_dim batch, length, size; /* of the new elements */
@@ -34,10 +34,6 @@ typedef struct cached {
     ash_value before; /* [batch, 1]: elements of each sequence in the cache */
     ash_value first;  /* scalar, bool: the cache is not read */
 } cached;
-
-static ash_value with(const cached *c, ash_op op, ash_value a, ash_value b) {
-    return ash_lower__binary(c->im, op, a, b);
-}
 
 static bool refuse(ash_import *im, bool bad, const char *what) {
     if (bad) ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "%s", what);
@@ -73,22 +69,22 @@ static bool read_operands(cached *c) {
     for (size_t k = 0; k < 3; k++) {
         int64_t width = (k == QUERY ? c->heads : c->shared) * c->size;
         c->x[k] = ash_import__in(im, packed ? QUERY : k);
-        if (packed) c->x[k] = ash_lower__slice_axis(im, c->x[k], 2, at, width);
+        if (packed) c->x[k] = ash_slice_axis(im->graph, c->x[k], 2, at, width);
         at += width;
     }
     const ash_dim column[] = {c->batch, 1};
     ash_value ends =
-        ash_lower__reshape(im, ash_lower__cast(im, ash_import__in(im, LENGTHS), ASH_I64), column, 2);
-    ash_value length = ash_lower__dim(im, c->length), zero = ash_lower__scalar(im, ASH_I64, 0);
-    c->first = with(c, ASH_OP_EQ, ash_lower__dim(im, c->total), length);
-    c->before = with(c, ASH_OP_SUB, ash_lower__with(im, ASH_OP_ADD, ends, 1), length);
-    c->before = ash_lower__select(im, c->first, zero, c->before);
+        ash_reshape(im->graph, ash_cast(im->graph, ash_import__in(im, LENGTHS), ASH_I64), column, 2);
+    ash_value length = ash_build__dim(im->graph, c->length), zero = ash_scalar(im->graph, ASH_I64, 0);
+    c->first = ash_eq(c->graph, ash_build__dim(im->graph, c->total), length);
+    c->before = ash_sub(c->graph, ash_build__with(im->graph, ASH_OP_ADD, ends, 1), length);
+    c->before = ash_select(im->graph, c->first, zero, c->before);
     return ash_import__ok(im);
 }
 
 /* Position of each new element in its sequence, [batch, length]. */
 static ash_value positions(const cached *c) {
-    return with(c, ASH_OP_ADD, c->before, ash_lower__iota(c->im, ASH_I64, &c->length, 1, 0));
+    return ash_add(c->graph, c->before, ash_iota(c->graph, ASH_I64, &c->length, 1, 0));
 }
 
 /* By the given positions where there are some; of a first call their first element alone counts, as in
@@ -103,8 +99,8 @@ static void rotate(cached *c) {
             ash_import__fail(im, ASH_ERROR_SHAPE, "positions that are not [batch, length]");
             return;
         }
-        first = ash_lower__slice_axis(im, ash_lower__slice_axis(im, given, 0, 0, 1), 1, 0, 1);
-        at = ash_lower__select(im, c->first, with(c, ASH_OP_ADD, at, first), given);
+        first = ash_slice_axis(im->graph, ash_slice_axis(im->graph, given, 0, 0, 1), 1, 0, 1);
+        at = ash_select(im->graph, c->first, ash_add(c->graph, at, first), given);
     }
     ash_dim half = ash_import__in_type(im, COSINES).dims[1];
     if (!ash_import__ok(im) || ash_import__in_type(im, COSINES).rank != 2 || !ash_dim_is_const(half)) {
@@ -112,15 +108,15 @@ static void rotate(cached *c) {
         return;
     }
     for (size_t i = 0; i < 2; i++)
-        table[i] =
-            ash_lower__insert_axis(im, ash_lower__gather(im, ash_import__in(im, COSINES + i), at, 0), 2);
+        table[i] = ash_build__insert_axis(im->graph,
+                                          ash_gather(im->graph, ash_import__in(im, COSINES + i), at, 0), 2);
     for (size_t k = QUERY; k <= KEY; k++) {
         const ash_dim apart[] = {c->batch, c->length, k == QUERY ? c->heads : c->shared, c->size};
         ash_type flat = ash_import__type(im, c->x[k]);
-        ash_value x = ash_lower__reshape(im, c->x[k], apart, 4);
+        ash_value x = ash_reshape(im->graph, c->x[k], apart, 4);
         x = ash_onnx__rotate(im, x, table[0], table[1], 2 * half,
                              ash_import__attr_int(im, "rotary_interleaved", 0) != 0);
-        c->x[k] = ash_lower__reshape(im, x, flat.dims, 3);
+        c->x[k] = ash_reshape(im->graph, x, flat.dims, 3);
     }
 }
 
@@ -136,21 +132,21 @@ static ash_value cache_of(const cached *c, ash_value x, size_t k_past) {
                                     "a cache that is not [batch, heads, length, size]");
         past = ash_import__in_type(im, k_past).dims[2];
         rows = ash_graph_dim_max(im->graph, past, rows);
-        x = ash_lower__concat(im, parts, 2, 2);
+        x = ash_concat(im->graph, parts, 2, 2);
     }
     ash_dim both = ash_graph_dim_add(im->graph, past, c->length);
     ash_dim series = ash_graph_dim_mul(im->graph, c->batch, c->shared);
     const ash_dim flat[] = {ash_graph_dim_mul(im->graph, series, both), c->size},
                   bases[] = {c->batch, c->shared, 1}, out[] = {c->batch, c->shared, rows, c->size};
-    ash_value row = ash_lower__iota(im, ASH_I64, &rows, 1, 0), last = ash_lower__dim(im, both);
-    ash_value moved = with(c, ASH_OP_ADD, with(c, ASH_OP_SUB, row, c->before), ash_lower__dim(im, past));
-    row = ash_lower__select(im, with(c, ASH_OP_LT, row, c->before), row, moved); /* [batch, rows] */
-    row = with(c, ASH_OP_MIN, ash_lower__with(im, ASH_OP_MAX, row, 0),
-               ash_lower__with(im, ASH_OP_SUB, last, 1));
-    ash_value base = ash_lower__reshape(im, ash_lower__iota(im, ASH_I64, &series, 1, 0), bases, 3);
-    row = with(c, ASH_OP_ADD, with(c, ASH_OP_MUL, base, last), ash_lower__insert_axis(im, row, 1));
-    x = ash_lower__gather(im, ash_lower__reshape(im, x, flat, 2), row, 0);
-    return ash_lower__reshape(im, x, out, 4);
+    ash_value row = ash_iota(im->graph, ASH_I64, &rows, 1, 0), last = ash_build__dim(im->graph, both);
+    ash_value moved = ash_add(c->graph, ash_sub(c->graph, row, c->before), ash_build__dim(im->graph, past));
+    row = ash_select(im->graph, ash_lt(c->graph, row, c->before), row, moved); /* [batch, rows] */
+    row = ash_min(c->graph, ash_build__with(im->graph, ASH_OP_MAX, row, 0),
+                  ash_build__with(im->graph, ASH_OP_SUB, last, 1));
+    ash_value base = ash_reshape(im->graph, ash_iota(im->graph, ASH_I64, &series, 1, 0), bases, 3);
+    row = ash_add(c->graph, ash_mul(c->graph, base, last), ash_build__insert_axis(im->graph, row, 1));
+    x = ash_gather(im->graph, ash_reshape(im->graph, x, flat, 2), row, 0);
+    return ash_reshape(im->graph, x, out, 4);
 }
 
 /* Softmax over the keys, with exp(sink) of each head in the denominator where there is one. */
@@ -160,17 +156,17 @@ static ash_value weights(const cached *c, ash_value scores) {
     const ash_dim column[] = {c->heads, 1, 1};
     ash_value sink;
     if (ash_import__has(im, SINK))
-        sink = ash_lower__reshape(im, ash_import__in(im, SINK), column, 3);
+        sink = ash_reshape(im->graph, ash_import__in(im, SINK), column, 3);
     else if (ash_import__attr_int(im, "smooth_softmax", 0) > 0)
-        sink = ash_lower__scalar(im, dtype, 0);
+        sink = ash_scalar(im->graph, dtype, 0);
     else
         return ash_onnx__softmax(im, scores, 1u << 3, false);
     ash_value most =
-        with(c, ASH_OP_MAX, ash_lower__reduce(im, ASH_OP_REDUCE_MAX, scores, 1u << 3, true), sink);
-    ash_value e = ash_lower__unary(im, ASH_OP_EXP, with(c, ASH_OP_SUB, scores, most));
-    ash_value sum = ash_lower__reduce(im, ASH_OP_REDUCE_SUM, e, 1u << 3, true);
-    sink = ash_lower__unary(im, ASH_OP_EXP, with(c, ASH_OP_SUB, sink, most));
-    return with(c, ASH_OP_DIV, e, with(c, ASH_OP_ADD, sum, sink));
+        ash_max(c->graph, ash_build__reduce(im->graph, ASH_OP_REDUCE_MAX, scores, 1u << 3, true), sink);
+    ash_value e = ash_exp(im->graph, ash_sub(c->graph, scores, most));
+    ash_value sum = ash_build__reduce(im->graph, ASH_OP_REDUCE_SUM, e, 1u << 3, true);
+    sink = ash_exp(im->graph, ash_sub(c->graph, sink, most));
+    return ash_div(c->graph, e, ash_add(c->graph, sum, sink));
 }
 
 /* Keys that lie behind a query, outside its window, or behind the end of its sequence. */
@@ -178,25 +174,25 @@ static ash_value hide(const cached *c, ash_value scores) {
     ash_import *im = c->im;
     const ash_dim column[] = {c->batch, 1, c->length, 1};
     int64_t window = ash_import__attr_int(im, "local_window_size", -1);
-    ash_value at = ash_lower__reshape(im, positions(c), column, 4), seen;
-    ash_value key = ash_lower__iota(im, ASH_I64, &c->total, 1, 0);
+    ash_value at = ash_reshape(im->graph, positions(c), column, 4), seen;
+    ash_value key = ash_iota(im->graph, ASH_I64, &c->total, 1, 0);
     if (ash_import__attr_int(im, "causal", 1)) {
-        seen = with(c, ASH_OP_LE, key, at);
+        seen = ash_le(c->graph, key, at);
     } else {
         const ash_dim end[] = {c->batch, 1, 1, 1};
-        seen =
-            with(c, ASH_OP_LE, key,
-                 ash_lower__reshape(im, ash_lower__cast(im, ash_import__in(im, LENGTHS), ASH_I64), end, 4));
+        seen = ash_le(
+            c->graph, key,
+            ash_reshape(im->graph, ash_cast(im->graph, ash_import__in(im, LENGTHS), ASH_I64), end, 4));
     }
     if (window >= 0)
-        seen = with(c, ASH_OP_AND, seen,
-                    with(c, ASH_OP_LT, at, ash_lower__with(im, ASH_OP_ADD, key, (double)window)));
-    return ash_lower__select(im, seen, scores,
-                             ash_lower__scalar(im, ash_import__type(im, scores).dtype, -INFINITY));
+        seen = ash_and(c->graph, seen,
+                       ash_lt(c->graph, at, ash_build__with(im->graph, ASH_OP_ADD, key, (double)window)));
+    return ash_select(im->graph, seen, scores,
+                      ash_scalar(im->graph, ash_import__type(im, scores).dtype, -INFINITY));
 }
 
 void ash_onnx__op_group_query_attention(ash_import *im) {
-    cached c = {.im = im};
+    cached c = {.im = im, .graph = im->graph};
     ash_value y[3], cache[2], scores;
     if (!read_operands(&c)) return;
     rotate(&c);
@@ -205,17 +201,17 @@ void ash_onnx__op_group_query_attention(ash_import *im) {
     for (size_t i = 0; i < 2 && ash_import__ok(im); i++) {
         cache[i] = cache_of(&c, y[1 + i], PAST_KEY + i);
         ash_import__out(im, 1 + i, cache[i]);
-        y[1 + i] = ash_lower__slice_axis(im, cache[i], 2, 0, c.total);
+        y[1 + i] = ash_slice_axis(im->graph, cache[i], 2, 0, c.total);
         y[1 + i] = ash_onnx__repeat_heads(im, y[1 + i], c.heads);
     }
     if (!ash_import__ok(im)) return;
     double scale = ash_import__attr_float(im, "scale", 0);
     if (scale == 0) scale = 1 / sqrt((double)c.size);
-    scores = ash_lower__matmul(im, ash_lower__with(im, ASH_OP_MUL, y[0], scale),
-                               ash_lower__swap(im, y[1], 2, 3));
+    scores = ash_matmul(im->graph, ash_build__with(im->graph, ASH_OP_MUL, y[0], scale),
+                        ash_build__swap(im->graph, y[1], 2, 3));
     scores = ash_onnx__softcap(im, scores, ash_import__attr_float(im, "softcap", 0));
-    if (ash_import__has(im, BIAS)) scores = with(&c, ASH_OP_ADD, scores, ash_import__in(im, BIAS));
+    if (ash_import__has(im, BIAS)) scores = ash_add(c.graph, scores, ash_import__in(im, BIAS));
     if (!ash_import__ok(im)) return;
     ash_value w = weights(&c, hide(&c, scores));
-    ash_import__out(im, 0, ash_onnx__merge_heads(im, ash_lower__matmul(im, w, y[2])));
+    ash_import__out(im, 0, ash_onnx__merge_heads(im, ash_matmul(im->graph, w, y[2])));
 }

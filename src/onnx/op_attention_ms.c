@@ -3,12 +3,11 @@
  * projections, GroupQueryAttention with its cache, and RotaryEmbedding. */
 #include <math.h>
 
-#include "lower.h"
 #include "ops.h"
 
 /* x, and operand k added to it where that is given. */
 static ash_value plus(ash_import *im, ash_value x, size_t k) {
-    return ash_import__has(im, k) ? ash_lower__binary(im, ASH_OP_ADD, x, ash_import__in(im, k)) : x;
+    return ash_import__has(im, k) ? ash_add(im->graph, x, ash_import__in(im, k)) : x;
 }
 
 /* True and a failure when an attribute asks for what there is not here. */
@@ -28,8 +27,8 @@ static double scale_of(ash_import *im, ash_value q) {
 
 /* scale * q k', [batch, heads, queries, keys] */
 static ash_value scores_of(ash_import *im, ash_value q, ash_value k) {
-    q = ash_lower__with(im, ASH_OP_MUL, q, scale_of(im, q));
-    return ash_lower__matmul(im, q, ash_lower__swap(im, k, 2, 3));
+    q = ash_build__with(im->graph, ASH_OP_MUL, q, scale_of(im, q));
+    return ash_matmul(im->graph, q, ash_build__swap(im->graph, k, 2, 3));
 }
 
 /* --- MultiHeadAttention and Attention ------------------------------------------------------------- */
@@ -46,43 +45,42 @@ static ash_value hidden(ash_import *im, size_t operand, const ash_type *scores) 
     ash_value mask = ash_import__in(im, operand);
     ash_type m = ash_import__type(im, mask);
     ash_dim batch = scores->dims[0], column[] = {batch, 1, 1, 1};
-    mask = ash_lower__cast(im, mask, ASH_I64);
+    mask = ash_cast(im->graph, mask, ASH_I64);
     if (m.rank == 2 || m.rank == 3) {
         if (m.dims[m.rank - 1] != scores->dims[3])
             return ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a mask of another length than the keys");
-        mask = ash_lower__insert_axis(im, mask, 1);
-        if (m.rank == 2) mask = ash_lower__insert_axis(im, mask, 1);
-        return ash_lower__with(im, ASH_OP_LE, mask, 0);
+        mask = ash_build__insert_axis(im->graph, mask, 1);
+        if (m.rank == 2) mask = ash_build__insert_axis(im->graph, mask, 1);
+        return ash_build__with(im->graph, ASH_OP_LE, mask, 0);
     }
     bool both = m.rank == 1 && m.dims[0] == ash_graph_dim_mul(im->graph, 2, batch);
     if (m.rank != 1 || (m.dims[0] != batch && !both))
         return ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a mask of this shape (rank %u)", m.rank);
-    ash_value key = ash_lower__iota(im, ASH_I64, &scores->dims[3], 1, 0);
-    ash_value end = ash_lower__reshape(im, ash_lower__slice_axis(im, mask, 0, 0, batch), column, 4);
-    ash_value hide = ash_lower__not_less(im, key, end);
+    ash_value key = ash_iota(im->graph, ASH_I64, &scores->dims[3], 1, 0);
+    ash_value end = ash_reshape(im->graph, ash_slice_axis(im->graph, mask, 0, 0, batch), column, 4);
+    ash_value hide = ash_ge(im->graph, key, end);
     if (!both) return hide;
-    ash_value start = ash_lower__reshape(im, ash_lower__slice_axis(im, mask, 0, batch, batch), column, 4);
-    return ash_lower__binary(im, ASH_OP_OR, hide, ash_lower__binary(im, ASH_OP_LT, key, start));
+    ash_value start = ash_reshape(im->graph, ash_slice_axis(im->graph, mask, 0, batch, batch), column, 4);
+    return ash_or(im->graph, hide, ash_lt(im->graph, key, start));
 }
 
 /* Adds to the scores: a large negative number where the mask hides a key, the lowest one where a query
  * comes before it, and the bias. */
 static ash_value masked(ash_import *im, ash_value scores, const heads *h) {
     ash_type t = ash_import__type(im, scores);
-    ash_value zero = ash_lower__scalar(im, t.dtype, 0);
+    ash_value zero = ash_scalar(im->graph, t.dtype, 0);
     if (ash_import__has(im, h->mask)) {
         double filter = ash_import__attr_float(im, "mask_filter_value", -10000);
-        ash_value low = ash_lower__scalar(im, t.dtype, filter);
-        scores = ash_lower__binary(im, ASH_OP_ADD, scores,
-                                   ash_lower__select(im, hidden(im, h->mask, &t), low, zero));
+        ash_value low = ash_scalar(im->graph, t.dtype, filter);
+        scores = ash_add(im->graph, scores, ash_select(im->graph, hidden(im, h->mask, &t), low, zero));
     }
     scores = plus(im, scores, h->bias);
     if (ash_import__attr_int(im, "unidirectional", 0)) {
-        ash_value key = ash_lower__iota(im, ASH_I64, &t.dims[2], 2, 1),
-                  query = ash_lower__iota(im, ASH_I64, &t.dims[2], 2, 0);
-        query = ash_lower__binary(im, ASH_OP_ADD, query, ash_lower__dim(im, h->past));
-        scores = ash_lower__select(im, ash_lower__binary(im, ASH_OP_LE, key, query), scores,
-                                   ash_lower__scalar(im, t.dtype, -INFINITY));
+        ash_value key = ash_iota(im->graph, ASH_I64, &t.dims[2], 2, 1),
+                  query = ash_iota(im->graph, ASH_I64, &t.dims[2], 2, 0);
+        query = ash_add(im->graph, query, ash_build__dim(im->graph, h->past));
+        scores = ash_select(im->graph, ash_le(im->graph, key, query), scores,
+                            ash_scalar(im->graph, t.dtype, -INFINITY));
     }
     return scores;
 }
@@ -91,13 +89,13 @@ static ash_value masked(ash_import *im, ash_value scores, const heads *h) {
 static void attend(ash_import *im, const heads *h, size_t k_weights) {
     if (!ash_import__ok(im)) return;
     ash_value weights = ash_onnx__softmax(im, masked(im, scores_of(im, h->q, h->k), h), 1u << 3, false);
-    ash_import__out(im, 0, ash_onnx__merge_heads(im, ash_lower__matmul(im, weights, h->v)));
+    ash_import__out(im, 0, ash_onnx__merge_heads(im, ash_matmul(im->graph, weights, h->v)));
     ash_import__out(im, k_weights, weights);
 }
 
 static ash_value behind(ash_import *im, ash_value past, ash_value x) {
     const ash_value parts[] = {past, x};
-    return past == ASH_NO_VALUE ? x : ash_lower__concat(im, parts, 2, 2);
+    return past == ASH_NO_VALUE ? x : ash_concat(im->graph, parts, 2, 2);
 }
 
 void ash_onnx__op_multi_head_attention(ash_import *im) {
@@ -115,8 +113,8 @@ void ash_onnx__op_multi_head_attention(ash_import *im) {
         x[k] = ash_import__in(im, k);
         if (t.rank == 4 && k > QUERY) continue; /* keys and values of another sequence, by heads */
         if (ash_import__has(im, PROJECTED)) {
-            ash_value bias = ash_lower__slice_axis(im, ash_import__in(im, PROJECTED), 0, at, t.dims[2]);
-            x[k] = ash_lower__binary(im, ASH_OP_ADD, x[k], bias);
+            ash_value bias = ash_slice_axis(im->graph, ash_import__in(im, PROJECTED), 0, at, t.dims[2]);
+            x[k] = ash_add(im->graph, x[k], bias);
             at = ash_graph_dim_add(im->graph, at, t.dims[2]);
         }
         x[k] = ash_onnx__split_heads(im, x[k], n);
@@ -150,28 +148,29 @@ void ash_onnx__packed_attention(ash_import *im, ash_value qkv, size_t k_mask, si
         int64_t size = given ? sizes[i] : t.dims[2] / 3;
         if (size <= 0 || size > t.dims[2] - at)
             ash_import__fail(im, ASH_ERROR_SHAPE, "hidden sizes that do not fit the weight");
-        *parts[i] = ash_onnx__split_heads(im, ash_lower__slice_axis(im, qkv, 2, at, size), n);
+        *parts[i] = ash_onnx__split_heads(im, ash_slice_axis(im->graph, qkv, 2, at, size), n);
         at += size;
     }
     if (!ash_import__ok(im)) return;
     if (ash_import__has(im, k_past)) {
         ash_value past = ash_import__in(im, k_past);
         h.past = ash_import__type(im, past).dims[3];
-        h.k = behind(im, ash_lower__at(im, past, 0, 0), h.k);
-        h.v = behind(im, ash_lower__at(im, past, 0, 1), h.v);
+        h.k = behind(im, ash_build__at(im->graph, past, 0, 0), h.k);
+        h.v = behind(im, ash_build__at(im->graph, past, 0, 1), h.v);
     }
     if (ash_import__wants(im, 1)) {
         if (ash_import__type(im, h.k).dims[3] != ash_import__type(im, h.v).dims[3])
             ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "one result of keys and values of different sizes");
-        const ash_value both[] = {ash_lower__insert_axis(im, h.k, 0), ash_lower__insert_axis(im, h.v, 0)};
-        ash_import__out(im, 1, ash_lower__concat(im, both, 2, 0));
+        const ash_value both[] = {ash_build__insert_axis(im->graph, h.k, 0),
+                                  ash_build__insert_axis(im->graph, h.v, 0)};
+        ash_import__out(im, 1, ash_concat(im->graph, both, 2, 0));
     }
     attend(im, &h, SIZE_MAX);
 }
 
 void ash_onnx__op_fused_attention(ash_import *im) {
     enum { X, WEIGHT, PROJECTED, MASK, PAST, BIAS, PAST_LENGTH };
-    ash_value qkv = ash_lower__matmul(im, ash_import__in(im, X), ash_import__in(im, WEIGHT));
+    ash_value qkv = ash_matmul(im->graph, ash_import__in(im, X), ash_import__in(im, WEIGHT));
     ash_onnx__packed_attention(im, plus(im, qkv, PROJECTED), MASK, PAST, BIAS);
 }
 
@@ -192,15 +191,17 @@ void ash_onnx__op_rotary_embedding_ms(ash_import *im) {
     if (n == 0 && type.rank == 3) n = type.dims[2] / (2 * cosines.dims[1]);
     if (rotated == 0) rotated = 2 * cosines.dims[1];
     if (type.rank == 3) x = ash_onnx__split_heads(im, x, n);
-    x = ash_lower__swap(im, x, 1, 2); /* [batch, length, heads, size] */
+    x = ash_build__swap(im->graph, x, 1, 2); /* [batch, length, heads, size] */
     ash_type t = ash_import__type(im, x);
     if (ash_import__type(im, at).rank < 2)
-        at = ash_lower__insert_axis(
-            im, ash_lower__binary(im, ASH_OP_ADD, at, ash_lower__iota(im, ASH_I64, &t.dims[1], 1, 0)), 0);
+        at = ash_build__insert_axis(
+            im->graph, ash_add(im->graph, at, ash_iota(im->graph, ASH_I64, &t.dims[1], 1, 0)), 0);
     for (size_t i = 0; i < 2; i++)
-        table[i] = ash_lower__insert_axis(im, ash_lower__gather(im, ash_import__in(im, 2 + i), at, 0), 2);
+        table[i] =
+            ash_build__insert_axis(im->graph, ash_gather(im->graph, ash_import__in(im, 2 + i), at, 0), 2);
     bool interleaved = ash_import__attr_int(im, "interleaved", 0) != 0;
     x = ash_onnx__rotate(im, x, table[0], table[1], rotated, interleaved);
-    x = type.rank == 4 ? ash_lower__swap(im, x, 1, 2) : ash_lower__reshape(im, x, type.dims, type.rank);
+    x = type.rank == 4 ? ash_build__swap(im->graph, x, 1, 2)
+                       : ash_reshape(im->graph, x, type.dims, type.rank);
     ash_import__out(im, 0, x);
 }

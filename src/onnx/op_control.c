@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Control flow whose course is known at import: the bodies are lowered in place. What depends on data is
  * refused. */
-#include "lower.h"
 #include "ops.h"
 
 enum { MAX_ITERATIONS = 1024, MAX_SCANS = 64 };
@@ -84,7 +83,7 @@ static bool known_scalar(ash_import *im, size_t index, int64_t *out) {
     int64_t n;
     if (!ash_type_static_count(&info->type, &n) || n != 1 || ash_dtype_is_float(info->type.dtype))
         return false;
-    *out = ash_lower__int_at(info->blob, info->type.dtype, 0);
+    *out = ash_import__int_at(info->blob, info->type.dtype, 0);
     return true;
 }
 
@@ -95,7 +94,7 @@ static bool iterate(ash_import *im, loop *l) {
         return false;
     for (size_t s = 0; s < l->scans; s++) {
         ash_value value = ash_import__materialize(im, l->outs[1 + l->states + s]);
-        l->parts[s * MAX_ITERATIONS + (size_t)l->count] = ash_lower__insert_axis(im, value, 0);
+        l->parts[s * MAX_ITERATIONS + (size_t)l->count] = ash_build__insert_axis(im->graph, value, 0);
     }
     for (size_t s = 0; s < l->states + 1; s++) l->ins[1 + s] = l->outs[s];
     l->count++;
@@ -163,7 +162,7 @@ void ash_onnx__op_loop(ash_import *im) {
             return;
         }
         ash_import__out(im, l.states + s,
-                        ash_lower__concat(im, l.parts + s * MAX_ITERATIONS, (size_t)l.count, 0));
+                        ash_concat(im->graph, l.parts + s * MAX_ITERATIONS, (size_t)l.count, 0));
     }
 }
 
@@ -206,7 +205,7 @@ static void scan(ash_import *im, const ash_wire *body, size_t *states, size_t n_
             unsigned axis = ash_import__axis(im, list_entry(im, "scan_input_axes", k, 0),
                                              ash_import__type(im, xs[k]).rank);
             int64_t at = list_entry(im, "scan_input_directions", k, 0) ? steps - 1 - i : i;
-            ins[n_states + k] = tensor_entry(im, ash_lower__at(im, xs[k], axis, at));
+            ins[n_states + k] = tensor_entry(im, ash_build__at(im->graph, xs[k], axis, at));
         }
         if (ash_import__body(im, *body, ins, n_ins, results, n_outs) != ASH_OK) return;
         for (size_t s = 0; s < n_scans; s++) {
@@ -214,7 +213,7 @@ static void scan(ash_import *im, const ash_wire *body, size_t *states, size_t n_
             unsigned rank = ash_import__type(im, value).rank + 1;
             unsigned axis = ash_import__axis(im, list_entry(im, "scan_output_axes", s, 0), rank);
             int64_t at = list_entry(im, "scan_output_directions", s, 0) ? steps - 1 - i : i;
-            parts[s * (size_t)steps + (size_t)at] = ash_lower__insert_axis(im, value, axis);
+            parts[s * (size_t)steps + (size_t)at] = ash_build__insert_axis(im->graph, value, axis);
         }
         memcpy(ins, results, n_states * sizeof *ins);
     }
@@ -223,7 +222,7 @@ static void scan(ash_import *im, const ash_wire *body, size_t *states, size_t n_
     for (size_t s = 0; s < n_scans && ash_import__ok(im); s++) {
         unsigned rank = ash_import__type(im, parts[s * (size_t)steps]).rank;
         unsigned axis = ash_import__axis(im, list_entry(im, "scan_output_axes", s, 0), rank);
-        outs[n_states + s] = ash_lower__concat(im, parts + s * (size_t)steps, (size_t)steps, axis);
+        outs[n_states + s] = ash_concat(im->graph, parts + s * (size_t)steps, (size_t)steps, axis);
     }
 }
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Convolutions: window attributes, Conv, ConvTranspose. */
-#include "lower.h"
 #include "ops.h"
 
 /* --- attributes of windows ------------------------------------------------------------------------ */
@@ -84,20 +83,9 @@ void ash_onnx__window_auto_pad(ash_import *im, const ash_type *type, ash_onnx_wi
 
 ash_value ash_onnx__conv(ash_import *im, ash_value x, ash_value w, const ash_onnx_window *window,
                          int64_t groups) {
-    unsigned n = window->n;
-    const ash_value ins[] = {x, w};
-    const ash_attr attrs[] = {
-        ASH_ATTR_LIST(STRIDES, window->strides, n),
-        ASH_ATTR_LIST(DILATIONS, window->dilations, n),
-        ASH_ATTR_LIST(BEFORE, window->before, n),
-        ASH_ATTR_LIST(AFTER, window->after, n),
-        ASH_ATTR_I(GROUPS, groups),
-        ASH_ATTR_I(X_BLOCK, 0),
-        ASH_ATTR_I(Y_BLOCK, 0),
-        ASH_ATTR_I(W_BLOCK, 0),
-        ASH_ATTR_I(O, 0),
-    };
-    return ash_lower__node(im, ASH_OP_CONV, ins, 2, attrs, ASH_COUNT(attrs));
+    ash_window windows[ASH_MAX_RANK];
+    for (unsigned i = 0; i < window->n; i++) windows[i] = ash_onnx__window_at(window, i);
+    return ash_conv(im->graph, x, w, windows, window->n, groups);
 }
 
 /* Spatial dims of a weight, which must be numbers. */
@@ -119,7 +107,7 @@ static bool weight_kernel(ash_import *im, const ash_type *w, unsigned rank, int6
 
 static ash_value add_bias(ash_import *im, ash_value y, size_t k, unsigned spatial) {
     if (!ash_import__has(im, k)) return y;
-    return ash_lower__binary(im, ASH_OP_ADD, y, ash_lower__channels(im, ash_import__in(im, k), spatial));
+    return ash_add(im->graph, y, ash_build__channels(im->graph, ash_import__in(im, k), spatial));
 }
 
 /* Attributes and padding for operand 0 and the weight at operand k. */
@@ -156,11 +144,11 @@ static ash_value transposed_weight(ash_import *im, ash_value w, int64_t groups) 
                                 (long long)t.dims[0]);
     split[0] = groups, split[1] = t.dims[0] / groups;
     memcpy(&split[2], &t.dims[1], (t.rank - 1) * sizeof *split);
-    w = ash_lower__swap(im, ash_lower__reshape(im, w, split, t.rank + 1), 1, 2);
+    w = ash_build__swap(im->graph, ash_reshape(im->graph, w, split, t.rank + 1), 1, 2);
     memcpy(merged, t.dims, sizeof merged);
     merged[0] = ash_graph_dim_mul(im->graph, groups, t.dims[1]), merged[1] = t.dims[0] / groups;
-    w = ash_lower__reshape(im, w, merged, t.rank);
-    for (unsigned i = 2; i < t.rank; i++) w = ash_lower__reverse(im, w, i);
+    w = ash_reshape(im->graph, w, merged, t.rank);
+    for (unsigned i = 2; i < t.rank; i++) w = ash_build__reverse(im->graph, w, i);
     return w;
 }
 
@@ -230,13 +218,13 @@ void ash_onnx__op_conv_transpose(ash_import *im) {
         window.before[i] = ASH_MAX(low, 0), window.after[i] = ASH_MAX(high, 0);
         cut_low[i + 2] = ASH_MAX(-low, 0), cut_high[i + 2] = ASH_MAX(-high, 0);
     }
-    x = ash_lower__pad(im, x, 0, none, none, interior);
+    x = ash_build__pad(im->graph, x, 0, none, none, interior);
     ash_value y = ash_onnx__conv(im, x, transposed_weight(im, w, groups), &window, groups);
     ash_type full = ash_import__type(im, y);
     for (unsigned i = 0; i < full.rank; i++) {
         steps[i] = 1;
         full.dims[i] = ash_graph_dim_sub(im->graph, full.dims[i], cut_low[i] + cut_high[i]);
     }
-    y = ash_lower__slice(im, y, cut_low, steps, full.dims);
+    y = ash_slice(im->graph, y, cut_low, steps, full.dims);
     ash_import__out(im, 0, add_bias(im, y, 2, window.n));
 }

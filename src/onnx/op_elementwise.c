@@ -2,7 +2,6 @@
 /* Elementwise operators. */
 #include <math.h>
 
-#include "lower.h"
 #include "ops.h"
 
 /* --- broadcasting --------------------------------------------------------------------------------- */
@@ -17,7 +16,7 @@ static ash_value old_broadcast(ash_import *im, ash_value a, ash_value b) {
     if (axis < 0 || axis + y.rank > x.rank)
         return ash_import__fail(im, ASH_ERROR_SHAPE, "broadcast at axis %lld", (long long)axis);
     for (unsigned rank = y.rank; rank + axis < x.rank; rank++) y.dims[rank] = 1;
-    return ash_lower__reshape(im, b, y.dims, x.rank - (unsigned)axis);
+    return ash_reshape(im->graph, b, y.dims, x.rank - (unsigned)axis);
 }
 
 static void two_operands(ash_import *im, ash_value *a, ash_value *b) {
@@ -29,39 +28,38 @@ static void two_operands(ash_import *im, ash_value *a, ash_value *b) {
 /* --- one core operator each ----------------------------------------------------------------------- */
 
 void ash_onnx__op_unary(ash_import *im) {
-    ash_import__out(im, 0, ash_lower__unary(im, (ash_op)im->row->arg, ash_import__in(im, 0)));
+    ash_import__out(im, 0, ash_build__unary(im->graph, (ash_op)im->row->arg, ash_import__in(im, 0)));
 }
 
 void ash_onnx__op_binary(ash_import *im) {
     ash_value a, b;
     two_operands(im, &a, &b);
-    ash_import__out(im, 0, ash_lower__binary(im, (ash_op)im->row->arg, a, b));
+    ash_import__out(im, 0, ash_build__binary(im->graph, (ash_op)im->row->arg, a, b));
 }
 
 /* Greater and GreaterOrEqual are the core's comparisons with the operands exchanged. */
 void ash_onnx__op_greater(ash_import *im) {
     ash_value a, b;
     two_operands(im, &a, &b);
-    ash_import__out(im, 0, ash_lower__binary(im, (ash_op)im->row->arg, b, a));
+    ash_import__out(im, 0, ash_build__binary(im->graph, (ash_op)im->row->arg, b, a));
 }
 
 void ash_onnx__op_variadic(ash_import *im) {
     ash_value out = ash_import__in(im, 0);
     for (size_t k = 1; k < im->node->n_ins; k++)
-        out = ash_lower__binary(im, (ash_op)im->row->arg, out, ash_import__in(im, k));
+        out = ash_build__binary(im->graph, (ash_op)im->row->arg, out, ash_import__in(im, k));
     ash_import__out(im, 0, out);
 }
 
 void ash_onnx__op_mean(ash_import *im) {
     ash_value sum = ash_import__in(im, 0);
-    for (size_t k = 1; k < im->node->n_ins; k++)
-        sum = ash_lower__binary(im, ASH_OP_ADD, sum, ash_import__in(im, k));
-    ash_import__out(im, 0, ash_lower__with(im, ASH_OP_DIV, sum, (double)im->node->n_ins));
+    for (size_t k = 1; k < im->node->n_ins; k++) sum = ash_add(im->graph, sum, ash_import__in(im, k));
+    ash_import__out(im, 0, ash_build__with(im->graph, ASH_OP_DIV, sum, (double)im->node->n_ins));
 }
 
 void ash_onnx__op_mod(ash_import *im) {
     ash_op op = ash_import__attr_int(im, "fmod", 0) ? ASH_OP_REM : ASH_OP_MOD;
-    ash_import__out(im, 0, ash_lower__binary(im, op, ash_import__in(im, 0), ash_import__in(im, 1)));
+    ash_import__out(im, 0, ash_build__binary(im->graph, op, ash_import__in(im, 0), ash_import__in(im, 1)));
 }
 
 /* The core shifts unsigned integers. Signed ones (opset 28) are shifted as their bits; to the right, a
@@ -79,16 +77,16 @@ void ash_onnx__op_bit_shift(ash_import *im) {
     case ASH_I16: bits = ASH_U16; break;
     case ASH_I32: bits = ASH_U32; break;
     case ASH_I64: bits = ASH_U64; break;
-    default: ash_import__out(im, 0, ash_lower__binary(im, op, x, count)); return;
+    default: ash_import__out(im, 0, ash_build__binary(im->graph, op, x, count)); return;
     }
-    count = ash_lower__cast(im, count, bits);
+    count = ash_cast(im->graph, count, bits);
     ash_value y =
-        ash_lower__cast(im, ash_lower__binary(im, op, ash_lower__cast(im, x, bits), count), dtype);
+        ash_cast(im->graph, ash_build__binary(im->graph, op, ash_cast(im->graph, x, bits), count), dtype);
     if (!left) {
-        ash_value flipped = ash_lower__cast(im, ash_lower__unary(im, ASH_OP_NOT, x), bits);
-        flipped = ash_lower__cast(im, ash_lower__binary(im, op, flipped, count), dtype);
-        ash_value negative = ash_lower__with(im, ASH_OP_LT, x, 0);
-        y = ash_lower__select(im, negative, ash_lower__unary(im, ASH_OP_NOT, flipped), y);
+        ash_value flipped = ash_cast(im->graph, ash_not(im->graph, x), bits);
+        flipped = ash_cast(im->graph, ash_build__binary(im->graph, op, flipped, count), dtype);
+        ash_value negative = ash_build__with(im->graph, ASH_OP_LT, x, 0);
+        y = ash_select(im->graph, negative, ash_not(im->graph, flipped), y);
     }
     ash_import__out(im, 0, y);
 }
@@ -127,14 +125,14 @@ void ash_onnx__op_pow(ash_import *im) {
     two_operands(im, &a, &b);
     ash_dtype base = ash_import__type(im, a).dtype, exponent = ash_import__type(im, b).dtype;
     ash_dtype common = power_dtype(im, base, exponent);
-    a = ash_lower__cast(im, a, common);
-    b = ash_lower__cast(im, b, common);
-    ash_import__out(im, 0, ash_lower__cast(im, ash_lower__binary(im, ASH_OP_POW, a, b), base));
+    a = ash_cast(im->graph, a, common);
+    b = ash_cast(im->graph, b, common);
+    ash_import__out(im, 0, ash_cast(im->graph, ash_pow(im->graph, a, b), base));
 }
 
 void ash_onnx__op_where(ash_import *im) {
     ash_value c = ash_import__in(im, 0), yes = ash_import__in(im, 1), no = ash_import__in(im, 2);
-    ash_import__out(im, 0, ash_lower__select(im, c, yes, no));
+    ash_import__out(im, 0, ash_select(im->graph, c, yes, no));
 }
 
 void ash_onnx__op_cast(ash_import *im) {
@@ -143,12 +141,12 @@ void ash_onnx__op_cast(ash_import *im) {
     if (!ash_onnx__dtype(want, &to))
         ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a cast to %s (%lld)", ash_onnx__dtype_name(want),
                          (long long)want);
-    ash_import__out(im, 0, ash_lower__cast(im, ash_import__in(im, 0), to));
+    ash_import__out(im, 0, ash_cast(im->graph, ash_import__in(im, 0), to));
 }
 
 void ash_onnx__op_cast_like(ash_import *im) {
     ash_dtype to = ash_import__in_type(im, 1).dtype;
-    ash_import__out(im, 0, ash_lower__cast(im, ash_import__in(im, 0), to));
+    ash_import__out(im, 0, ash_cast(im->graph, ash_import__in(im, 0), to));
 }
 
 /* Also of a sequence. */
@@ -182,27 +180,26 @@ void ash_onnx__op_dropout(ash_import *im) {
     ash_import__out(im, 0, x);
     if (ash_import__wants(im, 1))
         ash_import__out(
-            im, 1, ash_lower__filled(im, im->opset >= 10 ? ASH_BOOL : type.dtype, 1, type.dims, type.rank));
+            im, 1,
+            ash_build__fill(im->graph, im->opset >= 10 ? ASH_BOOL : type.dtype, 1, type.dims, type.rank));
 }
 
 /* --- activations ---------------------------------------------------------------------------------- */
 
 /* x where it is positive, else alpha * (exp(x) - 1); the exponent never overflows. */
 ash_value ash_onnx__elu(ash_import *im, ash_value x, double alpha) {
-    ash_value below = ash_lower__unary(im, ASH_OP_EXP, ash_lower__with(im, ASH_OP_MIN, x, 0));
-    below = ash_lower__with(im, ASH_OP_SUB, below, 1);
-    return ash_lower__binary(im, ASH_OP_ADD, ash_lower__relu(im, x),
-                             ash_lower__with(im, ASH_OP_MUL, below, alpha));
+    ash_value below = ash_exp(im->graph, ash_build__with(im->graph, ASH_OP_MIN, x, 0));
+    below = ash_build__with(im->graph, ASH_OP_SUB, below, 1);
+    return ash_add(im->graph, ash_relu(im->graph, x), ash_build__with(im->graph, ASH_OP_MUL, below, alpha));
 }
 
 void ash_onnx__op_relu(ash_import *im) {
-    ash_import__out(im, 0, ash_lower__relu(im, ash_import__in(im, 0)));
+    ash_import__out(im, 0, ash_relu(im->graph, ash_import__in(im, 0)));
 }
 
 ash_value ash_onnx__leaky_relu(ash_import *im, ash_value x, double alpha) {
-    ash_value negative =
-        ash_lower__binary(im, ASH_OP_LT, x, ash_lower__scalar(im, ash_import__type(im, x).dtype, 0));
-    return ash_lower__select(im, negative, ash_lower__with(im, ASH_OP_MUL, x, alpha), x);
+    ash_value negative = ash_lt(im->graph, x, ash_scalar(im->graph, ash_import__type(im, x).dtype, 0));
+    return ash_select(im->graph, negative, ash_build__with(im->graph, ASH_OP_MUL, x, alpha), x);
 }
 
 void ash_onnx__op_leaky_relu(ash_import *im) {
@@ -214,17 +211,17 @@ void ash_onnx__op_prelu(ash_import *im) {
     ash_value x = ash_import__in(im, 0), slope = ash_import__in(im, 1);
     ash_type type = ash_import__type(im, x), slopes = ash_import__type(im, slope);
     if (im->opset < 7 && slopes.rank == 1 && slopes.dims[0] != 1 && type.rank > 2)
-        slope = ash_lower__channels(im, slope, type.rank - 2);
-    ash_value negative = ash_lower__binary(im, ASH_OP_LT, x, ash_lower__scalar(im, type.dtype, 0));
-    ash_import__out(im, 0, ash_lower__select(im, negative, ash_lower__binary(im, ASH_OP_MUL, x, slope), x));
+        slope = ash_build__channels(im->graph, slope, type.rank - 2);
+    ash_value negative = ash_lt(im->graph, x, ash_scalar(im->graph, type.dtype, 0));
+    ash_import__out(im, 0, ash_select(im->graph, negative, ash_mul(im->graph, x, slope), x));
 }
 
 void ash_onnx__op_thresholded_relu(ash_import *im) {
     ash_value x = ash_import__in(im, 0);
     ash_value alpha =
-        ash_lower__scalar(im, ash_import__type(im, x).dtype, ash_import__attr_float(im, "alpha", 1));
-    ash_value zero = ash_lower__scalar(im, ash_import__type(im, x).dtype, 0);
-    ash_import__out(im, 0, ash_lower__select(im, ash_lower__binary(im, ASH_OP_LT, alpha, x), x, zero));
+        ash_scalar(im->graph, ash_import__type(im, x).dtype, ash_import__attr_float(im, "alpha", 1));
+    ash_value zero = ash_scalar(im->graph, ash_import__type(im, x).dtype, 0);
+    ash_import__out(im, 0, ash_select(im->graph, ash_lt(im->graph, alpha, x), x, zero));
 }
 
 void ash_onnx__op_elu(ash_import *im) {
@@ -236,10 +233,10 @@ void ash_onnx__op_elu(ash_import *im) {
 void ash_onnx__op_celu(ash_import *im) {
     double alpha = ash_import__attr_float(im, "alpha", 1);
     ash_value x = ash_import__in(im, 0);
-    ash_value below = ash_lower__unary(im, ASH_OP_EXP, ash_lower__with(im, ASH_OP_DIV, x, alpha));
-    below = ash_lower__with(im, ASH_OP_MUL, ash_lower__with(im, ASH_OP_SUB, below, 1), alpha);
-    below = ash_lower__with(im, ASH_OP_MIN, below, 0);
-    ash_import__out(im, 0, ash_lower__binary(im, ASH_OP_ADD, ash_lower__relu(im, x), below));
+    ash_value below = ash_exp(im->graph, ash_build__with(im->graph, ASH_OP_DIV, x, alpha));
+    below = ash_build__with(im->graph, ASH_OP_MUL, ash_build__with(im->graph, ASH_OP_SUB, below, 1), alpha);
+    below = ash_build__with(im->graph, ASH_OP_MIN, below, 0);
+    ash_import__out(im, 0, ash_add(im->graph, ash_relu(im->graph, x), below));
 }
 
 void ash_onnx__op_selu(ash_import *im) {
@@ -248,12 +245,13 @@ void ash_onnx__op_selu(ash_import *im) {
     double gamma =
         ash_import__attr_float(im, "gamma", im->opset < 6 ? 1.0507 : (double)1.05070102214813232421875f);
     ash_import__out(
-        im, 0, ash_lower__with(im, ASH_OP_MUL, ash_onnx__elu(im, ash_import__in(im, 0), alpha), gamma));
+        im, 0,
+        ash_build__with(im->graph, ASH_OP_MUL, ash_onnx__elu(im, ash_import__in(im, 0), alpha), gamma));
 }
 
 ash_value ash_onnx__hard_sigmoid(ash_import *im, ash_value x, double alpha, double beta) {
-    x = ash_lower__with(im, ASH_OP_ADD, ash_lower__with(im, ASH_OP_MUL, x, alpha), beta);
-    return ash_lower__clamp(im, x, 0, 1);
+    x = ash_build__with(im->graph, ASH_OP_ADD, ash_build__with(im->graph, ASH_OP_MUL, x, alpha), beta);
+    return ash_clip(im->graph, x, 0, 1);
 }
 
 void ash_onnx__op_hard_sigmoid(ash_import *im) {
@@ -264,21 +262,19 @@ void ash_onnx__op_hard_sigmoid(ash_import *im) {
 
 void ash_onnx__op_hard_swish(ash_import *im) {
     ash_value x = ash_import__in(im, 0);
-    ash_import__out(im, 0,
-                    ash_lower__binary(im, ASH_OP_MUL, x, ash_onnx__hard_sigmoid(im, x, 1.0 / 6, 0.5)));
+    ash_import__out(im, 0, ash_mul(im->graph, x, ash_onnx__hard_sigmoid(im, x, 1.0 / 6, 0.5)));
 }
 
 /* log(1 + exp(x)) as max(x, 0) + log(1 + exp(-|x|)), which never overflows. */
 ash_value ash_onnx__softplus(ash_import *im, ash_value x) {
-    ash_value tail = ash_lower__unary(im, ASH_OP_NEG, ash_lower__unary(im, ASH_OP_ABS, x));
-    tail = ash_lower__with(im, ASH_OP_ADD, ash_lower__unary(im, ASH_OP_EXP, tail), 1);
-    return ash_lower__binary(im, ASH_OP_ADD, ash_lower__relu(im, x),
-                             ash_lower__unary(im, ASH_OP_LOG, tail));
+    ash_value tail = ash_neg(im->graph, ash_abs(im->graph, x));
+    tail = ash_build__with(im->graph, ASH_OP_ADD, ash_exp(im->graph, tail), 1);
+    return ash_add(im->graph, ash_relu(im->graph, x), ash_log(im->graph, tail));
 }
 
 ash_value ash_onnx__softsign(ash_import *im, ash_value x) {
-    ash_value down = ash_lower__with(im, ASH_OP_ADD, ash_lower__unary(im, ASH_OP_ABS, x), 1);
-    return ash_lower__binary(im, ASH_OP_DIV, x, down);
+    ash_value down = ash_build__with(im->graph, ASH_OP_ADD, ash_abs(im->graph, x), 1);
+    return ash_div(im->graph, x, down);
 }
 
 void ash_onnx__op_softplus(ash_import *im) {
@@ -293,29 +289,27 @@ void ash_onnx__op_softsign(ash_import *im) {
 void ash_onnx__op_swish(ash_import *im) {
     ash_value x = ash_import__in(im, 0), inner = x;
     double alpha = ash_import__attr_float(im, "alpha", 1);
-    if (alpha != 1) inner = ash_lower__with(im, ASH_OP_MUL, x, alpha);
-    x = ash_lower__binary(im, ASH_OP_MUL, x, ash_lower__unary(im, ASH_OP_SIGMOID, inner));
-    ash_import__out(im, 0, im->row->arg ? ash_lower__binary(im, ASH_OP_MUL, x, ash_import__in(im, 1)) : x);
+    if (alpha != 1) inner = ash_build__with(im->graph, ASH_OP_MUL, x, alpha);
+    x = ash_mul(im->graph, x, ash_sigmoid(im->graph, inner));
+    ash_import__out(im, 0, im->row->arg ? ash_mul(im->graph, x, ash_import__in(im, 1)) : x);
 }
 
 void ash_onnx__op_mish(ash_import *im) {
     ash_value x = ash_import__in(im, 0);
-    ash_import__out(
-        im, 0,
-        ash_lower__binary(im, ASH_OP_MUL, x, ash_lower__unary(im, ASH_OP_TANH, ash_onnx__softplus(im, x))));
+    ash_import__out(im, 0, ash_mul(im->graph, x, ash_tanh(im->graph, ash_onnx__softplus(im, x))));
 }
 
 ash_value ash_onnx__gelu(ash_import *im, ash_value x, bool by_tanh) {
     ash_value inner;
     if (by_tanh) {
-        ash_value cube = ash_lower__binary(im, ASH_OP_MUL, x, ash_lower__binary(im, ASH_OP_MUL, x, x));
-        inner = ash_lower__binary(im, ASH_OP_ADD, x, ash_lower__with(im, ASH_OP_MUL, cube, 0.044715));
-        inner = ash_lower__unary(im, ASH_OP_TANH, ash_lower__with(im, ASH_OP_MUL, inner, sqrt(2 / M_PI)));
+        ash_value cube = ash_mul(im->graph, x, ash_mul(im->graph, x, x));
+        inner = ash_add(im->graph, x, ash_build__with(im->graph, ASH_OP_MUL, cube, 0.044715));
+        inner = ash_tanh(im->graph, ash_build__with(im->graph, ASH_OP_MUL, inner, sqrt(2 / M_PI)));
     } else {
-        inner = ash_lower__unary(im, ASH_OP_ERF, ash_lower__with(im, ASH_OP_MUL, x, M_SQRT1_2));
+        inner = ash_erf(im->graph, ash_build__with(im->graph, ASH_OP_MUL, x, M_SQRT1_2));
     }
-    ash_value half = ash_lower__with(im, ASH_OP_MUL, x, 0.5);
-    return ash_lower__binary(im, ASH_OP_MUL, half, ash_lower__with(im, ASH_OP_ADD, inner, 1));
+    ash_value half = ash_build__with(im->graph, ASH_OP_MUL, x, 0.5);
+    return ash_mul(im->graph, half, ash_build__with(im->graph, ASH_OP_ADD, inner, 1));
 }
 
 void ash_onnx__op_gelu(ash_import *im) {
@@ -328,12 +322,12 @@ void ash_onnx__op_shrink(ash_import *im) {
     ash_value x = ash_import__in(im, 0);
     ash_dtype dtype = ash_import__type(im, x).dtype;
     double lambd = ash_import__attr_float(im, "lambd", 0.5), bias = ash_import__attr_float(im, "bias", 0);
-    ash_value low = ash_lower__binary(im, ASH_OP_LT, x, ash_lower__scalar(im, dtype, -lambd));
-    ash_value high = ash_lower__binary(im, ASH_OP_LT, ash_lower__scalar(im, dtype, lambd), x);
-    ash_value up = ash_lower__with(im, ASH_OP_ADD, x, bias),
-              down = ash_lower__with(im, ASH_OP_SUB, x, bias);
-    ash_value inner = ash_lower__select(im, high, down, ash_lower__scalar(im, dtype, 0));
-    ash_import__out(im, 0, ash_lower__select(im, low, up, inner));
+    ash_value low = ash_lt(im->graph, x, ash_scalar(im->graph, dtype, -lambd));
+    ash_value high = ash_lt(im->graph, ash_scalar(im->graph, dtype, lambd), x);
+    ash_value up = ash_build__with(im->graph, ASH_OP_ADD, x, bias),
+              down = ash_build__with(im->graph, ASH_OP_SUB, x, bias);
+    ash_value inner = ash_select(im->graph, high, down, ash_scalar(im->graph, dtype, 0));
+    ash_import__out(im, 0, ash_select(im->graph, low, up, inner));
 }
 
 /* Bounds are attributes before opset 11, optional operands since. */
@@ -346,29 +340,30 @@ void ash_onnx__op_clip(ash_import *im) {
         ash_value bound = ASH_NO_VALUE;
         const ash_onnx_attr *attr = im->opset < 11 ? ash_import__attr(im, names[k], ONNX_ATTR_FLOAT) : NULL;
         if (attr)
-            bound = ash_lower__scalar(im, dtype, (double)attr->f);
+            bound = ash_scalar(im->graph, dtype, (double)attr->f);
         else if (im->opset >= 11 && ash_import__has(im, k + 1))
             bound = ash_import__in(im, k + 1);
-        if (bound != ASH_NO_VALUE) x = ash_lower__binary(im, ops[k], x, bound);
+        if (bound != ASH_NO_VALUE) x = ash_build__binary(im->graph, ops[k], x, bound);
     }
     ash_import__out(im, 0, x);
 }
 
 void ash_onnx__op_reciprocal(ash_import *im) {
-    ash_import__out(im, 0, ash_lower__from(im, ASH_OP_DIV, 1, ash_import__in(im, 0)));
+    ash_import__out(im, 0, ash_build__from(im->graph, ASH_OP_DIV, 1, ash_import__in(im, 0)));
 }
 
 void ash_onnx__op_is_nan(ash_import *im) {
     ash_value x = ash_import__in(im, 0);
-    ash_import__out(im, 0, ash_lower__unary(im, ASH_OP_NOT, ash_lower__binary(im, ASH_OP_EQ, x, x)));
+    ash_import__out(im, 0, ash_not(im->graph, ash_eq(im->graph, x, x)));
 }
 
 void ash_onnx__op_is_inf(ash_import *im) {
     ash_value x = ash_import__in(im, 0);
     ash_type type = ash_import__type(im, x);
-    ash_value out = ash_lower__filled(im, ASH_BOOL, 0, type.dims, type.rank);
-    if (ash_import__attr_int(im, "detect_positive", 1)) out = ash_lower__with(im, ASH_OP_EQ, x, INFINITY);
+    ash_value out = ash_build__fill(im->graph, ASH_BOOL, 0, type.dims, type.rank);
+    if (ash_import__attr_int(im, "detect_positive", 1))
+        out = ash_build__with(im->graph, ASH_OP_EQ, x, INFINITY);
     if (ash_import__attr_int(im, "detect_negative", 1))
-        out = ash_lower__binary(im, ASH_OP_OR, out, ash_lower__with(im, ASH_OP_EQ, x, -INFINITY));
+        out = ash_or(im->graph, out, ash_build__with(im->graph, ASH_OP_EQ, x, -INFINITY));
     ash_import__out(im, 0, out);
 }

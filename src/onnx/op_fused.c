@@ -3,14 +3,13 @@
  * lowered to the same compositions, which fusion then joins in its own way. */
 #include <math.h>
 
-#include "lower.h"
 #include "ops.h"
 
 /* --- activations ---------------------------------------------------------------------------------- */
 
 /* Operand k added to x, when it is given. */
 static ash_value plus(ash_import *im, ash_value x, size_t k) {
-    return ash_import__has(im, k) ? ash_lower__binary(im, ASH_OP_ADD, x, ash_import__in(im, k)) : x;
+    return ash_import__has(im, k) ? ash_add(im->graph, x, ash_import__in(im, k)) : x;
 }
 
 /* BiasGelu and, with the argument 1, FastGelu. */
@@ -23,20 +22,19 @@ void ash_onnx__op_bias_gelu(ash_import *im) {
 void ash_onnx__op_quick_gelu(ash_import *im) {
     ash_value x = ash_import__in(im, 0);
     ash_value gate =
-        ash_lower__with(im, ASH_OP_MUL, x, ash_import__attr_float(im, "alpha", (double)1.702f));
-    ash_import__out(im, 0,
-                    ash_lower__binary(im, ASH_OP_MUL, x, ash_lower__unary(im, ASH_OP_SIGMOID, gate)));
+        ash_build__with(im->graph, ASH_OP_MUL, x, ash_import__attr_float(im, "alpha", (double)1.702f));
+    ash_import__out(im, 0, ash_mul(im->graph, x, ash_sigmoid(im->graph, gate)));
 }
 
 /* The activation that the attribute "activation" names, with up to two parameters. */
 static ash_value activate(ash_import *im, ash_value x, const double *params) {
     const ash_onnx_attr *attr = ash_import__attr(im, "activation", ONNX_ATTR_STRING);
     if (!attr || x == ASH_NO_VALUE) return x;
-    if (ash_span_is(attr->s, "Relu")) return ash_lower__relu(im, x);
-    if (ash_span_is(attr->s, "Tanh")) return ash_lower__unary(im, ASH_OP_TANH, x);
-    if (ash_span_is(attr->s, "Sigmoid")) return ash_lower__unary(im, ASH_OP_SIGMOID, x);
+    if (ash_span_is(attr->s, "Relu")) return ash_relu(im->graph, x);
+    if (ash_span_is(attr->s, "Tanh")) return ash_tanh(im->graph, x);
+    if (ash_span_is(attr->s, "Sigmoid")) return ash_sigmoid(im->graph, x);
     if (ash_span_is(attr->s, "LeakyRelu")) return ash_onnx__leaky_relu(im, x, params[0]);
-    if (ash_span_is(attr->s, "Clip")) return ash_lower__clamp(im, x, params[0], params[1]);
+    if (ash_span_is(attr->s, "Clip")) return ash_clip(im->graph, x, params[0], params[1]);
     if (ash_span_is(attr->s, "HardSigmoid")) return ash_onnx__hard_sigmoid(im, x, params[0], params[1]);
     return ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "the activation '%.*s'", ASH_SPAN_ARG(attr->s));
 }
@@ -73,7 +71,7 @@ static ash_value transposed(ash_import *im, ash_value x, bool batch, bool last) 
         int64_t swap = perm[rank - 2];
         perm[rank - 2] = perm[rank - 1], perm[rank - 1] = swap;
     }
-    return ash_lower__transpose(im, x, perm);
+    return ash_transpose(im->graph, x, perm);
 }
 
 /* alpha * a' * b' */
@@ -83,8 +81,8 @@ void ash_onnx__op_fused_matmul(ash_import *im) {
     ash_value b = transposed(im, ash_import__in(im, 1), ash_import__attr_int(im, "transBatchB", 0) != 0,
                              ash_import__attr_int(im, "transB", 0) != 0);
     double alpha = ash_import__attr_float(im, "alpha", 1);
-    ash_value y = ash_lower__matmul(im, a, b);
-    ash_import__out(im, 0, alpha == 1 ? y : ash_lower__with(im, ASH_OP_MUL, y, alpha));
+    ash_value y = ash_matmul(im->graph, a, b);
+    ash_import__out(im, 0, alpha == 1 ? y : ash_build__with(im->graph, ASH_OP_MUL, y, alpha));
 }
 
 /* --- normalisations ------------------------------------------------------------------------------- */
@@ -94,7 +92,7 @@ void ash_onnx__op_fused_matmul(ash_import *im) {
 void ash_onnx__op_skip_layer_norm(ash_import *im) {
     bool simplified = im->row->arg != 0;
     ash_value skip = ash_import__in(im, 1), shift = ASH_NO_VALUE;
-    ash_value sum = ash_lower__binary(im, ASH_OP_ADD, ash_import__in(im, 0), skip);
+    ash_value sum = ash_add(im->graph, ash_import__in(im, 0), skip);
     sum = plus(im, sum, simplified ? 3 : 4);
     if (!simplified && ash_import__has(im, 3)) shift = ash_import__in(im, 3);
     if (simplified)
@@ -120,25 +118,24 @@ enum {
  * counted. */
 void ash_onnx__op_embed_layer_norm(ash_import *im) {
     ash_type ids = ash_import__in_type(im, IDS);
-    ash_value sum = ash_lower__gather(im, ash_import__in(im, WORDS), ash_import__in(im, IDS), 0), places;
+    ash_value sum = ash_gather(im->graph, ash_import__in(im, WORDS), ash_import__in(im, IDS), 0), places;
     if (ids.rank != 2) {
         ash_import__fail(im, ASH_ERROR_SHAPE, "indices of rank %u", ids.rank);
         return;
     }
     if (ash_import__has(im, PLACE_IDS))
-        places = ash_lower__gather(im, ash_import__in(im, PLACES), ash_import__in(im, PLACE_IDS), 0);
+        places = ash_gather(im->graph, ash_import__in(im, PLACES), ash_import__in(im, PLACE_IDS), 0);
     else
-        places = ash_lower__slice_axis(im, ash_import__in(im, PLACES), 0, 0, ids.dims[1]);
-    sum = ash_lower__binary(im, ASH_OP_ADD, sum, places);
+        places = ash_slice_axis(im->graph, ash_import__in(im, PLACES), 0, 0, ids.dims[1]);
+    sum = ash_add(im->graph, sum, places);
     if (ash_import__has(im, SEGMENTS) && ash_import__has(im, KINDS))
-        sum = ash_lower__binary(
-            im, ASH_OP_ADD, sum,
-            ash_lower__gather(im, ash_import__in(im, KINDS), ash_import__in(im, SEGMENTS), 0));
+        sum = ash_add(im->graph, sum,
+                      ash_gather(im->graph, ash_import__in(im, KINDS), ash_import__in(im, SEGMENTS), 0));
     ash_onnx__layer_norm(im, sum, ash_import__in(im, SCALE), ash_import__in(im, SHIFT), SIZE_MAX - 1);
     if (ash_import__wants(im, 1)) {
-        ash_value count = ash_import__has(im, MASK)
-                              ? ash_lower__reduce(im, ASH_OP_REDUCE_SUM, ash_import__in(im, MASK), 2, false)
-                              : ash_lower__filled(im, ASH_I32, 0, ids.dims, 1);
+        ash_value count = ash_import__has(im, MASK) ? ash_build__reduce(im->graph, ASH_OP_REDUCE_SUM,
+                                                                        ash_import__in(im, MASK), 2, false)
+                                                    : ash_build__fill(im->graph, ASH_I32, 0, ids.dims, 1);
         ash_import__out(im, 1, count);
     }
     ash_import__out(im, 2, sum);

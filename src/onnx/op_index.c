@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Indexed access, order, and scans. */
-#include "lower.h"
 #include "ops.h"
 
 /* Indices outside are an error of the model where they are known; those that only an execution knows are
@@ -14,7 +13,7 @@ static void check_indices(ash_import *im, size_t k, const ash_dim *dims, size_t 
     if (!info->blob || !ash_type_static_count(&info->type, &n)) return;
     for (size_t i = 0; i < period; i++) ash_dims_bounds(im->graph->dims, dims[i], &least[i], &most[i]);
     for (int64_t i = 0; i < n; i++) {
-        int64_t index = ash_lower__int_at(info->blob, info->type.dtype, (size_t)i),
+        int64_t index = ash_import__int_at(info->blob, info->type.dtype, (size_t)i),
                 dim = most[(size_t)i % period];
         if (index >= -dim && index < dim) continue;
         ash_import__fail(im, ASH_ERROR_OUT_OF_RANGE, "the index %lld into a dim of %lld", (long long)index,
@@ -28,27 +27,25 @@ void ash_onnx__op_gather(ash_import *im) {
     ash_type type = ash_import__type(im, x);
     unsigned axis = ash_import__axis(im, ash_import__attr_int(im, "axis", 0), type.rank);
     if (ash_import__ok(im)) check_indices(im, 1, &type.dims[axis], 1);
-    ash_import__out(im, 0, ash_lower__gather(im, x, indices, axis));
+    ash_import__out(im, 0, ash_gather(im->graph, x, indices, axis));
 }
 
 void ash_onnx__op_gather_elements(ash_import *im) {
-    const ash_value ins[] = {ash_import__in(im, 0), ash_import__in(im, 1)};
-    ash_type type = ash_import__type(im, ins[0]);
+    ash_value x = ash_import__in(im, 0), indices = ash_import__in(im, 1);
+    ash_type type = ash_import__type(im, x);
     unsigned axis = ash_import__axis(im, ash_import__attr_int(im, "axis", 0), type.rank);
-    const ash_attr attrs[] = {ASH_ATTR_I(AXIS, axis)};
     if (ash_import__ok(im)) check_indices(im, 1, &type.dims[axis], 1);
-    ash_import__out(im, 0, ash_lower__node(im, ASH_OP_GATHER_ELEMENTS, ins, 2, attrs, 1));
+    ash_import__out(im, 0, ash_gather_elements(im->graph, x, indices, axis));
 }
 
 void ash_onnx__op_gather_nd(ash_import *im) {
-    const ash_value ins[] = {ash_import__in(im, 0), ash_import__in(im, 1)};
-    ash_type x = ash_import__type(im, ins[0]), indices = ash_import__type(im, ins[1]);
+    ash_value x = ash_import__in(im, 0), indices = ash_import__in(im, 1);
+    ash_type type = ash_import__type(im, x), of = ash_import__type(im, indices);
     int64_t batch = ash_import__attr_int(im, "batch_dims", 0);
-    const ash_attr attrs[] = {ASH_ATTR_I(BATCH, batch)};
-    ash_dim depth = indices.rank ? indices.dims[indices.rank - 1] : 0;
-    if (batch >= 0 && depth > 0 && batch + depth <= x.rank)
-        check_indices(im, 1, &x.dims[batch], (size_t)depth);
-    ash_import__out(im, 0, ash_lower__node(im, ASH_OP_GATHER_ND, ins, 2, attrs, 1));
+    ash_dim depth = of.rank ? of.dims[of.rank - 1] : 0;
+    if (batch >= 0 && depth > 0 && batch + depth <= type.rank)
+        check_indices(im, 1, &type.dims[batch], (size_t)depth);
+    ash_import__out(im, 0, ash_gather_nd(im->graph, x, indices, batch));
 }
 
 static ash_scatter scatter_mode(ash_import *im) {
@@ -58,21 +55,21 @@ static ash_scatter scatter_mode(ash_import *im) {
 }
 
 void ash_onnx__op_scatter_elements(ash_import *im) {
-    const ash_value ins[] = {ash_import__in(im, 0), ash_import__in(im, 1), ash_import__in(im, 2)};
-    ash_type type = ash_import__type(im, ins[0]);
+    ash_value x = ash_import__in(im, 0), indices = ash_import__in(im, 1), updates = ash_import__in(im, 2);
+    ash_type type = ash_import__type(im, x);
     unsigned axis = ash_import__axis(im, ash_import__attr_int(im, "axis", 0), type.rank);
-    const ash_attr attrs[] = {ASH_ATTR_I(AXIS, axis), ASH_ATTR_I(MODE, scatter_mode(im))};
+    ash_scatter mode = scatter_mode(im);
     if (ash_import__ok(im)) check_indices(im, 1, &type.dims[axis], 1);
-    ash_import__out(im, 0, ash_lower__node(im, ASH_OP_SCATTER_ELEMENTS, ins, 3, attrs, 2));
+    ash_import__out(im, 0, ash_scatter_elements(im->graph, x, indices, updates, axis, mode));
 }
 
 void ash_onnx__op_scatter_nd(ash_import *im) {
-    const ash_value ins[] = {ash_import__in(im, 0), ash_import__in(im, 1), ash_import__in(im, 2)};
-    const ash_attr attrs[] = {ASH_ATTR_I(MODE, scatter_mode(im))};
-    ash_type x = ash_import__type(im, ins[0]), indices = ash_import__type(im, ins[1]);
-    ash_dim depth = indices.rank ? indices.dims[indices.rank - 1] : 0;
-    if (depth > 0 && depth <= x.rank) check_indices(im, 1, x.dims, (size_t)depth);
-    ash_import__out(im, 0, ash_lower__node(im, ASH_OP_SCATTER_ND, ins, 3, attrs, 1));
+    ash_value x = ash_import__in(im, 0), indices = ash_import__in(im, 1), updates = ash_import__in(im, 2);
+    ash_type type = ash_import__type(im, x), of = ash_import__type(im, indices);
+    ash_dim depth = of.rank ? of.dims[of.rank - 1] : 0;
+    ash_scatter mode = scatter_mode(im);
+    if (depth > 0 && depth <= type.rank) check_indices(im, 1, type.dims, (size_t)depth);
+    ash_import__out(im, 0, ash_scatter_nd(im->graph, x, indices, updates, mode));
 }
 
 /* The cache with the update in it: behind each other along the axis, from a position for each sequence of
@@ -90,21 +87,20 @@ void ash_onnx__op_tensor_scatter(ash_import *im) {
     ash_dim column[ASH_MAX_RANK], row[ASH_MAX_RANK];
     for (unsigned i = 0; i < t.rank; i++)
         column[i] = i == 0 ? t.dims[0] : 1, row[i] = i == axis ? u.dims[axis] : 1;
-    ash_value at = ash_lower__iota(im, ASH_I64, row, t.rank, axis);
+    ash_value at = ash_iota(im->graph, ASH_I64, row, t.rank, axis);
     if (ash_import__has(im, 2)) {
-        ash_value from = ash_lower__cast(im, ash_import__in(im, 2), ASH_I64);
-        at = ash_lower__binary(im, ASH_OP_ADD, at, ash_lower__reshape(im, from, column, t.rank));
+        ash_value from = ash_cast(im->graph, ash_import__in(im, 2), ASH_I64);
+        at = ash_add(im->graph, at, ash_reshape(im->graph, from, column, t.rank));
     }
-    if (round) at = ash_lower__binary(im, ASH_OP_MOD, at, ash_lower__dim(im, t.dims[axis]));
-    const ash_value ins[] = {cache, ash_lower__broadcast(im, at, u.dims, u.rank), update};
-    const ash_attr attrs[] = {ASH_ATTR_I(AXIS, axis), ASH_ATTR_I(MODE, ASH_SCATTER_SET)};
-    ash_import__out(im, 0, ash_lower__node(im, ASH_OP_SCATTER_ELEMENTS, ins, 3, attrs, 2));
+    if (round) at = ash_mod(im->graph, at, ash_build__dim(im->graph, t.dims[axis]));
+    at = ash_broadcast_to(im->graph, at, u.dims, u.rank);
+    ash_import__out(im, 0, ash_scatter_elements(im->graph, cache, at, update, axis, ASH_SCATTER_SET));
 }
 
 /* on where the index along a new axis equals the operand's (counted from the end when negative), else off;
  * an index outside gives a row of off. */
 void ash_onnx__op_one_hot(ash_import *im) {
-    ash_value indices = ash_lower__cast(im, ash_import__in(im, 0), ASH_I64), values = ash_import__in(im, 2);
+    ash_value indices = ash_cast(im->graph, ash_import__in(im, 0), ASH_I64), values = ash_import__in(im, 2);
     ash_type type = ash_import__type(im, indices);
     const ash_import_int *list;
     const double *numbers;
@@ -118,16 +114,15 @@ void ash_onnx__op_one_hot(ash_import *im) {
         return;
     unsigned axis = ash_import__axis(im, ash_import__attr_int(im, "axis", -1), type.rank + 1);
     if (!ash_import__ok(im) || type.rank == ASH_MAX_RANK) return;
-    ash_value zero = ash_lower__scalar(im, ASH_I64, 0);
-    ash_value wrapped = ash_lower__binary(im, ASH_OP_ADD, indices, ash_lower__dim(im, depth));
-    indices = ash_lower__select(im, ash_lower__binary(im, ASH_OP_LT, indices, zero), wrapped, indices);
-    indices = ash_lower__insert_axis(im, indices, axis);
+    ash_value zero = ash_scalar(im->graph, ASH_I64, 0);
+    ash_value wrapped = ash_add(im->graph, indices, ash_build__dim(im->graph, depth));
+    indices = ash_select(im->graph, ash_lt(im->graph, indices, zero), wrapped, indices);
+    indices = ash_build__insert_axis(im->graph, indices, axis);
     type = ash_import__type(im, indices);
     type.dims[axis] = depth;
-    ash_value hit =
-        ash_lower__binary(im, ASH_OP_EQ, ash_lower__iota(im, ASH_I64, type.dims, type.rank, axis), indices);
-    ash_value off = ash_lower__at(im, values, 0, 0), on = ash_lower__at(im, values, 0, 1);
-    ash_import__out(im, 0, ash_lower__select(im, hit, on, off));
+    ash_value hit = ash_eq(im->graph, ash_iota(im->graph, ASH_I64, type.dims, type.rank, axis), indices);
+    ash_value off = ash_build__at(im->graph, values, 0, 0), on = ash_build__at(im->graph, values, 0, 1);
+    ash_import__out(im, 0, ash_select(im->graph, hit, on, off));
 }
 
 void ash_onnx__op_cumsum(ash_import *im) {
@@ -135,15 +130,15 @@ void ash_onnx__op_cumsum(ash_import *im) {
     const int64_t *axis;
     size_t n;
     if (!ash_import__ints(im, 1, &axis, &n) || n != 1) return;
-    const ash_attr attrs[] = {ASH_ATTR_I(AXIS, ash_import__axis(im, axis[0], ash_import__type(im, x).rank)),
-                              ASH_ATTR_I(EXCLUSIVE, ash_import__attr_int(im, "exclusive", 0) != 0),
-                              ASH_ATTR_I(REVERSE, ash_import__attr_int(im, "reverse", 0) != 0)};
-    ash_import__out(im, 0, ash_lower__node(im, ASH_OP_CUMSUM, &x, 1, attrs, 3));
+    unsigned along = ash_import__axis(im, axis[0], ash_import__type(im, x).rank);
+    bool exclusive = ash_import__attr_int(im, "exclusive", 0) != 0,
+         reverse = ash_import__attr_int(im, "reverse", 0) != 0;
+    ash_import__out(im, 0, ash_cumsum(im->graph, x, along, exclusive, reverse));
 }
 
 /* k is an attribute before opset 10. */
 void ash_onnx__op_topk(ash_import *im) {
-    ash_value x = ash_import__in(im, 0), outs[2] = {ASH_NO_VALUE, ASH_NO_VALUE};
+    ash_value x = ash_import__in(im, 0), indices;
     const ash_import_int attr = {ash_import__attr_int(im, "k", 0), false}, *list = &attr;
     size_t n = 1;
     ash_dim k;
@@ -154,33 +149,24 @@ void ash_onnx__op_topk(ash_import *im) {
     unsigned axis = ash_import__axis(im, ash_import__attr_int(im, "axis", -1), type.rank);
     /* More than there are is an error of the model: a minimum shows that it does not happen. */
     if (!ash_dim_is_const(k) && ash_import__ok(im)) k = ash_graph_dim_min(im->graph, k, type.dims[axis]);
-    const ash_attr attrs[] = {ASH_ATTR_I(AXIS, axis), ASH_ATTR_I(K, k),
-                              ASH_ATTR_I(LARGEST, ash_import__attr_int(im, "largest", 1) != 0)};
-    if (!ash_import__ok(im)) return;
-    im->status = ash_graph_add(im->graph, ASH_OP_TOPK, &x, 1, attrs, 3, outs);
-    if (im->status != ASH_OK) {
-        ash_graph_status(im->graph, &im->diag);
-        return;
-    }
-    ash_import__out(im, 0, outs[0]);
-    ash_import__out(im, 1, outs[1]);
+    bool largest = ash_import__attr_int(im, "largest", 1) != 0;
+    ash_import__out(im, 0, ash_topk(im->graph, x, axis, k, largest, &indices));
+    ash_import__out(im, 1, indices);
 }
 
 /* The first lens[b] steps of each batch entry reversed, the rest kept: a gather along time by lens - 1 - t
  * or t. */
 void ash_onnx__op_reverse_sequence(ash_import *im) {
-    ash_value x = ash_import__in(im, 0), lens = ash_lower__cast(im, ash_import__in(im, 1), ASH_I64);
+    ash_value x = ash_import__in(im, 0), lens = ash_cast(im->graph, ash_import__in(im, 1), ASH_I64);
     ash_type type = ash_import__type(im, x);
     unsigned batch = ash_import__axis(im, ash_import__attr_int(im, "batch_axis", 1), type.rank);
     unsigned time = ash_import__axis(im, ash_import__attr_int(im, "time_axis", 0), type.rank);
     if (!ash_import__ok(im)) return;
     ash_dim dims[ASH_MAX_RANK];
     for (unsigned i = 0; i < type.rank; i++) dims[i] = i == batch ? type.dims[i] : 1;
-    ash_value t = ash_lower__iota(im, ASH_I64, type.dims, type.rank, time);
-    lens = ash_lower__reshape(im, lens, dims, type.rank);
-    ash_value back = ash_lower__binary(im, ASH_OP_SUB, ash_lower__with(im, ASH_OP_SUB, lens, 1), t);
-    ash_value indices = ash_lower__select(im, ash_lower__binary(im, ASH_OP_LT, t, lens), back, t);
-    const ash_value ins[] = {x, indices};
-    const ash_attr attrs[] = {ASH_ATTR_I(AXIS, time)};
-    ash_import__out(im, 0, ash_lower__node(im, ASH_OP_GATHER_ELEMENTS, ins, 2, attrs, 1));
+    ash_value t = ash_iota(im->graph, ASH_I64, type.dims, type.rank, time);
+    lens = ash_reshape(im->graph, lens, dims, type.rank);
+    ash_value back = ash_sub(im->graph, ash_build__with(im->graph, ASH_OP_SUB, lens, 1), t);
+    ash_value indices = ash_select(im->graph, ash_lt(im->graph, t, lens), back, t);
+    ash_import__out(im, 0, ash_gather_elements(im->graph, x, indices, time));
 }

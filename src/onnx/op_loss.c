@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Losses. */
-#include "lower.h"
 #include "ops.h"
 
 /* Minus the weighted log probability of each target class; a target equal to ignore_index counts nothing.
@@ -9,32 +8,29 @@
 static ash_value likelihood_loss(ash_import *im, ash_value x) {
     enum { MEAN, NONE, SUM };
     unsigned reduction = ASH_IMPORT_CHOICE(im, "reduction", "mean", "none", "sum");
-    ash_value target = ash_lower__cast(im, ash_import__in(im, 1), ASH_I64);
+    ash_value target = ash_cast(im->graph, ash_import__in(im, 1), ASH_I64);
     ash_type type = ash_import__type(im, x);
     const ash_onnx_attr *ignore = ash_import__attr(im, "ignore_index", ONNX_ATTR_INT);
     if (type.rank < 2) return ash_import__fail(im, ASH_ERROR_SHAPE, "an operand of rank %u", type.rank);
-    ash_value skip = ASH_NO_VALUE, zero = ash_lower__scalar(im, type.dtype, 0);
+    ash_value skip = ASH_NO_VALUE, zero = ash_scalar(im->graph, type.dtype, 0);
     if (ignore) {
-        skip = ash_lower__with(im, ASH_OP_EQ, target, (double)ignore->i);
-        target = ash_lower__select(im, skip, ash_lower__scalar(im, ASH_I64, 0), target);
+        skip = ash_build__with(im->graph, ASH_OP_EQ, target, (double)ignore->i);
+        target = ash_select(im->graph, skip, ash_scalar(im->graph, ASH_I64, 0), target);
     }
-    const ash_value ins[] = {x, ash_lower__insert_axis(im, target, 1)};
-    const ash_attr attrs[] = {ASH_ATTR_I(AXIS, 1)};
-    ash_value loss =
-        ash_lower__drop_axis(im, ash_lower__node(im, ASH_OP_GATHER_ELEMENTS, ins, 2, attrs, 1), 1);
+    ash_value loss = ash_gather_elements(im->graph, x, ash_build__insert_axis(im->graph, target, 1), 1);
+    loss = ash_build__drop_axis(im->graph, loss, 1);
     ash_type shape = ash_import__type(im, target);
     ash_value weight = ash_import__has(im, 2)
-                           ? ash_lower__gather(im, ash_import__in(im, 2), target, 0)
-                           : ash_lower__filled(im, type.dtype, 1, shape.dims, shape.rank);
-    if (ignore) weight = ash_lower__select(im, skip, zero, weight);
-    loss = ash_lower__unary(im, ASH_OP_NEG, ash_lower__binary(im, ASH_OP_MUL, loss, weight));
-    if (ignore) loss = ash_lower__select(im, skip, zero, loss);
+                           ? ash_gather(im->graph, ash_import__in(im, 2), target, 0)
+                           : ash_build__fill(im->graph, type.dtype, 1, shape.dims, shape.rank);
+    if (ignore) weight = ash_select(im->graph, skip, zero, weight);
+    loss = ash_neg(im->graph, ash_mul(im->graph, loss, weight));
+    if (ignore) loss = ash_select(im->graph, skip, zero, loss);
     if (reduction == NONE) return loss;
     uint32_t all = (1u << shape.rank) - 1;
-    ash_value sum = ash_lower__reduce(im, ASH_OP_REDUCE_SUM, loss, all, false);
+    ash_value sum = ash_build__reduce(im->graph, ASH_OP_REDUCE_SUM, loss, all, false);
     if (reduction == SUM) return sum;
-    return ash_lower__binary(im, ASH_OP_DIV, sum,
-                             ash_lower__reduce(im, ASH_OP_REDUCE_SUM, weight, all, false));
+    return ash_div(im->graph, sum, ash_build__reduce(im->graph, ASH_OP_REDUCE_SUM, weight, all, false));
 }
 
 void ash_onnx__op_likelihood_loss(ash_import *im) {

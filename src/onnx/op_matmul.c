@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Products. */
-#include "lower.h"
 #include "ops.h"
 
 void ash_onnx__op_matmul(ash_import *im) {
     ash_value a = ash_import__in(im, 0), b = ash_import__in(im, 1);
-    ash_import__out(im, 0, ash_lower__matmul(im, a, b));
+    ash_import__out(im, 0, ash_matmul(im->graph, a, b));
 }
 
 ash_value ash_onnx__gemm_of(ash_import *im) {
@@ -16,14 +15,14 @@ ash_value ash_onnx__gemm_of(ash_import *im) {
                          ash_import__type(im, a).rank, ash_import__type(im, b).rank);
         return ASH_NO_VALUE;
     }
-    if (ash_import__attr_int(im, "transA", 0)) a = ash_lower__swap(im, a, 0, 1);
-    if (ash_import__attr_int(im, "transB", 0)) b = ash_lower__swap(im, b, 0, 1);
-    ash_value y = ash_lower__matmul(im, a, b);
-    if (alpha != 1) y = ash_lower__with(im, ASH_OP_MUL, y, alpha);
+    if (ash_import__attr_int(im, "transA", 0)) a = ash_build__swap(im->graph, a, 0, 1);
+    if (ash_import__attr_int(im, "transB", 0)) b = ash_build__swap(im->graph, b, 0, 1);
+    ash_value y = ash_matmul(im->graph, a, b);
+    if (alpha != 1) y = ash_build__with(im->graph, ASH_OP_MUL, y, alpha);
     if (ash_import__has(im, 2) && beta != 0) {
         ash_value c = ash_import__in(im, 2);
-        if (beta != 1) c = ash_lower__with(im, ASH_OP_MUL, c, beta);
-        y = ash_lower__binary(im, ASH_OP_ADD, y, c);
+        if (beta != 1) c = ash_build__with(im->graph, ASH_OP_MUL, c, beta);
+        y = ash_add(im->graph, y, c);
     }
     return y;
 }
@@ -105,11 +104,10 @@ static ash_value diagonal(ash_import *im, ash_value x, einsum_term *term) {
         for (unsigned j = i + 1; j < term->rank; j++) {
             if (term->label[i] != term->label[j]) continue;
             ash_type type = ash_import__type(im, x);
-            ash_value same =
-                ash_lower__binary(im, ASH_OP_EQ, ash_lower__iota(im, ASH_I64, type.dims, type.rank, i),
-                                  ash_lower__iota(im, ASH_I64, type.dims, type.rank, j));
-            x = ash_lower__select(im, same, x, ash_lower__scalar(im, type.dtype, 0));
-            x = ash_lower__reduce(im, ASH_OP_REDUCE_SUM, x, 1u << j, false);
+            ash_value same = ash_eq(im->graph, ash_iota(im->graph, ASH_I64, type.dims, type.rank, i),
+                                    ash_iota(im->graph, ASH_I64, type.dims, type.rank, j));
+            x = ash_select(im->graph, same, x, ash_scalar(im->graph, type.dtype, 0));
+            x = ash_build__reduce(im->graph, ASH_OP_REDUCE_SUM, x, 1u << j, false);
             memmove(&term->label[j], &term->label[j + 1], (term->rank - j - 1) * sizeof *term->label);
             term->rank--;
             j--;
@@ -137,7 +135,7 @@ static ash_value sum_unused(ash_import *im, const einsum *e, const einsum_term *
             kept.label[kept.rank++] = label;
     }
     *term = kept;
-    return ash_lower__reduce(im, ASH_OP_REDUCE_SUM, x, axes, false);
+    return ash_build__reduce(im->graph, ASH_OP_REDUCE_SUM, x, axes, false);
 }
 
 /* Reorders x (labels of `from`) to the given labels; a label that x lacks becomes a dim of 1. */
@@ -151,7 +149,7 @@ static ash_value arrange(ash_import *im, ash_value x, const einsum_term *from, c
         dims[i] = j < from->rank ? type.dims[j] : 1;
         if (j < from->rank) perm[n++] = j;
     }
-    return ash_lower__reshape(im, ash_lower__transpose(im, x, perm), dims, to->rank);
+    return ash_reshape(im->graph, ash_transpose(im->graph, x, perm), dims, to->rank);
 }
 
 /* Contracts two terms into one matrix product: shared labels that are still needed are batch dims, shared
@@ -187,16 +185,16 @@ static ash_value contract(ash_import *im, einsum *e, const einsum_term *out, ash
     memcpy(&product.dims[nb + left.rank], &ty.dims[nb + summed.rank], right.rank * sizeof *product.dims);
     ash_dim shape[ASH_MAX_RANK + 2];
     memcpy(shape, tx.dims, nb * sizeof *shape);
-    shape[nb] = ash_lower__product(im, &tx, nb, nb + left.rank);
-    shape[nb + 1] = ash_lower__product(im, &tx, nb + left.rank, tx.rank);
+    shape[nb] = ash_build__product(im->graph, &tx, nb, nb + left.rank);
+    shape[nb + 1] = ash_build__product(im->graph, &tx, nb + left.rank, tx.rank);
     if (nb + 2 > ASH_MAX_RANK)
         return ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "more than %d batch dims", ASH_MAX_RANK - 2);
-    x = ash_lower__reshape(im, x, shape, nb + 2);
+    x = ash_reshape(im->graph, x, shape, nb + 2);
     memcpy(shape, ty.dims, nb * sizeof *shape);
-    shape[nb] = ash_lower__product(im, &ty, nb, nb + summed.rank);
-    shape[nb + 1] = ash_lower__product(im, &ty, nb + summed.rank, ty.rank);
-    y = ash_lower__reshape(im, y, shape, nb + 2);
-    x = ash_lower__reshape(im, ash_lower__matmul(im, x, y), product.dims, nb + left.rank + right.rank);
+    shape[nb] = ash_build__product(im->graph, &ty, nb, nb + summed.rank);
+    shape[nb + 1] = ash_build__product(im->graph, &ty, nb + summed.rank, ty.rank);
+    y = ash_reshape(im->graph, y, shape, nb + 2);
+    x = ash_reshape(im->graph, ash_matmul(im->graph, x, y), product.dims, nb + left.rank + right.rank);
     order.rank = 0, APPEND(batch), APPEND(left), APPEND(right);
 #undef APPEND
     for (unsigned i = 0; i < b->rank; i++)
@@ -270,12 +268,12 @@ static ash_value minor_of(ash_import *im, ash_value x, unsigned rank, int64_t ro
     ash_value sum = ASH_NO_VALUE;
     for (int64_t i = 0; i < n; i++) {
         int64_t rest[MAX_DET];
-        ash_value term = ash_lower__at(im, ash_lower__at(im, x, rank - 1, columns[i]), rank - 2, row);
+        ash_value term =
+            ash_build__at(im->graph, ash_build__at(im->graph, x, rank - 1, columns[i]), rank - 2, row);
         for (int64_t j = 0, k = 0; j < n; j++)
             if (j != i) rest[k++] = columns[j];
-        if (n > 1)
-            term = ash_lower__binary(im, ASH_OP_MUL, term, minor_of(im, x, rank, row + 1, rest, n - 1));
-        sum = i == 0 ? term : ash_lower__binary(im, i % 2 ? ASH_OP_SUB : ASH_OP_ADD, sum, term);
+        if (n > 1) term = ash_mul(im->graph, term, minor_of(im, x, rank, row + 1, rest, n - 1));
+        sum = i == 0 ? term : ash_build__binary(im->graph, i % 2 ? ASH_OP_SUB : ASH_OP_ADD, sum, term);
     }
     return sum;
 }

@@ -2,7 +2,6 @@
 /* Weights of a few bits each, several to a byte, with a scale and a zero point for each block of them:
  * com.microsoft's MatMulNBits and GatherBlockQuantized. Unpacking is a computation on constants, so the
  * plan's prologue does it, and products read the weights as floating point numbers. */
-#include "lower.h"
 #include "ops.h"
 
 static bool read_bits(ash_import *im, int64_t *bits, int64_t *block) {
@@ -22,11 +21,11 @@ static ash_value unpack(ash_import *im, ash_value x, int64_t bits) {
         return ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "packed weights that are not bytes");
     if (bits == 8) return x;
     ash_value shift =
-        ash_lower__with(im, ASH_OP_MUL, ash_lower__iota(im, ASH_U8, &per_byte, 1, 0), (double)bits);
-    x = ash_lower__binary(im, ASH_OP_SHR, ash_lower__insert_axis(im, x, t.rank), shift);
-    x = ash_lower__with(im, ASH_OP_AND, x, (double)((1 << bits) - 1));
+        ash_build__with(im->graph, ASH_OP_MUL, ash_iota(im->graph, ASH_U8, &per_byte, 1, 0), (double)bits);
+    x = ash_shr(im->graph, ash_build__insert_axis(im->graph, x, t.rank), shift);
+    x = ash_build__with(im->graph, ASH_OP_AND, x, (double)((1 << bits) - 1));
     t.dims[t.rank - 1] = ash_graph_dim_mul(im->graph, t.dims[t.rank - 1], per_byte);
-    return ash_lower__reshape(im, x, t.dims, t.rank);
+    return ash_reshape(im->graph, x, t.dims, t.rank);
 }
 
 /* (x - zero point) * scale for x [rows, blocks, block], the zero points at operand k: packed along the
@@ -35,20 +34,20 @@ static ash_value dequantize(ash_import *im, ash_value x, ash_value scales, size_
     ash_type t = ash_import__type(im, x);
     ash_dtype dtype = ash_import__type(im, scales).dtype;
     const ash_dim each[] = {t.dims[0], t.dims[1], 1};
-    x = ash_lower__cast(im, x, dtype);
+    x = ash_cast(im->graph, x, dtype);
     if (ash_import__has(im, k)) {
         ash_value zero = ash_import__in(im, k);
         if (ash_import__type(im, zero).dtype == ASH_U8) {
             const ash_dim bytes[] = {t.dims[0], (t.dims[1] * bits + 7) / 8};
-            zero = unpack(im, ash_lower__reshape(im, zero, bytes, 2), bits);
-            zero = ash_lower__slice_axis(im, zero, 1, 0, t.dims[1]);
+            zero = unpack(im, ash_reshape(im->graph, zero, bytes, 2), bits);
+            zero = ash_slice_axis(im->graph, zero, 1, 0, t.dims[1]);
         }
-        zero = ash_lower__reshape(im, ash_lower__cast(im, zero, dtype), each, 3);
-        x = ash_lower__binary(im, ASH_OP_SUB, x, zero);
+        zero = ash_reshape(im->graph, ash_cast(im->graph, zero, dtype), each, 3);
+        x = ash_sub(im->graph, x, zero);
     } else {
-        x = ash_lower__with(im, ASH_OP_SUB, x, (double)(1 << (bits - 1)));
+        x = ash_build__with(im->graph, ASH_OP_SUB, x, (double)(1 << (bits - 1)));
     }
-    return ash_lower__binary(im, ASH_OP_MUL, x, ash_lower__reshape(im, scales, each, 3));
+    return ash_mul(im->graph, x, ash_reshape(im->graph, scales, each, 3));
 }
 
 /* a [..., k] times the transpose of b [n, k], whose blocks lie along k. The attribute accuracy_level allows
@@ -68,11 +67,11 @@ void ash_onnx__op_matmul_nbits(ash_import *im) {
     }
     ash_dim blocks = (k + block - 1) / block;
     const ash_dim bytes[] = {n, blocks, block * bits / 8}, flat[] = {n, blocks * block};
-    ash_value b = unpack(im, ash_lower__reshape(im, ash_import__in(im, B), bytes, 3), bits);
+    ash_value b = unpack(im, ash_reshape(im->graph, ash_import__in(im, B), bytes, 3), bits);
     b = dequantize(im, b, ash_import__in(im, SCALES), ZEROS, bits);
-    b = ash_lower__slice_axis(im, ash_lower__reshape(im, b, flat, 2), 1, 0, k);
-    ash_value y = ash_lower__matmul(im, ash_import__in(im, A), ash_lower__swap(im, b, 0, 1));
-    if (ash_import__has(im, BIAS)) y = ash_lower__binary(im, ASH_OP_ADD, y, ash_import__in(im, BIAS));
+    b = ash_slice_axis(im->graph, ash_reshape(im->graph, b, flat, 2), 1, 0, k);
+    ash_value y = ash_matmul(im->graph, ash_import__in(im, A), ash_build__swap(im->graph, b, 0, 1));
+    if (ash_import__has(im, BIAS)) y = ash_add(im->graph, y, ash_import__in(im, BIAS));
     ash_import__out(im, 0, y);
 }
 
@@ -98,8 +97,9 @@ void ash_onnx__op_gather_block_quantized(ash_import *im) {
     }
     ash_dim low[2] = {0}, high[2] = {0, blocks * block - columns};
     const ash_dim apart[] = {data.dims[0], blocks, block}, flat[] = {data.dims[0], blocks * block};
-    ash_value rows = ash_lower__pad(im, unpack(im, ash_import__in(im, DATA), bits), 0, low, high, NULL);
-    rows = dequantize(im, ash_lower__reshape(im, rows, apart, 3), ash_import__in(im, SCALES), ZEROS, bits);
-    rows = ash_lower__slice_axis(im, ash_lower__reshape(im, rows, flat, 2), 1, 0, columns);
-    ash_import__out(im, 0, ash_lower__gather(im, rows, ash_import__in(im, INDICES), 0));
+    ash_value rows =
+        ash_build__pad(im->graph, unpack(im, ash_import__in(im, DATA), bits), 0, low, high, NULL);
+    rows = dequantize(im, ash_reshape(im->graph, rows, apart, 3), ash_import__in(im, SCALES), ZEROS, bits);
+    rows = ash_slice_axis(im->graph, ash_reshape(im->graph, rows, flat, 2), 1, 0, columns);
+    ash_import__out(im, 0, ash_gather(im->graph, rows, ash_import__in(im, INDICES), 0));
 }

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* Normalisations. */
-#include "lower.h"
 #include "ops.h"
 
 /* The mean over the axes and the mean square of what is left when it is subtracted. */
 static void moments(ash_import *im, ash_value x, uint32_t axes, ash_value *centred, ash_value *mean,
                     ash_value *variance) {
-    *mean = ash_lower__mean(im, x, axes, true);
-    *centred = ash_lower__binary(im, ASH_OP_SUB, x, *mean);
-    *variance = ash_lower__mean(im, ash_lower__binary(im, ASH_OP_MUL, *centred, *centred), axes, true);
+    *mean = ash_build__mean(im->graph, x, axes, true);
+    *centred = ash_sub(im->graph, x, *mean);
+    *variance = ash_build__mean(im->graph, ash_mul(im->graph, *centred, *centred), axes, true);
 }
 
 static ash_value deviation(ash_import *im, ash_value variance, double epsilon) {
-    return ash_lower__unary(im, ASH_OP_SQRT, ash_lower__with(im, ASH_OP_ADD, variance, epsilon));
+    return ash_sqrt(im->graph, ash_build__with(im->graph, ASH_OP_ADD, variance, epsilon));
 }
 
 /* --- batches -------------------------------------------------------------------------------------- */
@@ -22,19 +21,17 @@ static ash_value deviation(ash_import *im, ash_value variance, double epsilon) {
 static ash_value batch_norm(ash_import *im, ash_value x, ash_value mean, ash_value variance,
                             double epsilon) {
     ash_type type = ash_import__type(im, x);
-    ash_value factor =
-        ash_lower__binary(im, ASH_OP_DIV, ash_import__in(im, 1), deviation(im, variance, epsilon));
-    ash_value shift = ash_lower__binary(im, ASH_OP_SUB, ash_import__in(im, 2),
-                                        ash_lower__binary(im, ASH_OP_MUL, mean, factor));
-    factor = ash_lower__cast(im, ash_lower__channels(im, factor, type.rank - 2), type.dtype);
-    shift = ash_lower__cast(im, ash_lower__channels(im, shift, type.rank - 2), type.dtype);
-    return ash_lower__binary(im, ASH_OP_ADD, ash_lower__binary(im, ASH_OP_MUL, x, factor), shift);
+    ash_value factor = ash_div(im->graph, ash_import__in(im, 1), deviation(im, variance, epsilon));
+    ash_value shift = ash_sub(im->graph, ash_import__in(im, 2), ash_mul(im->graph, mean, factor));
+    factor = ash_cast(im->graph, ash_build__channels(im->graph, factor, type.rank - 2), type.dtype);
+    shift = ash_cast(im->graph, ash_build__channels(im->graph, shift, type.rank - 2), type.dtype);
+    return ash_add(im->graph, ash_mul(im->graph, x, factor), shift);
 }
 
 /* running * momentum + present * (1 - momentum) */
 static ash_value running(ash_import *im, ash_value old, ash_value present, double momentum) {
-    return ash_lower__binary(im, ASH_OP_ADD, ash_lower__with(im, ASH_OP_MUL, old, momentum),
-                             ash_lower__with(im, ASH_OP_MUL, present, 1 - momentum));
+    return ash_add(im->graph, ash_build__with(im->graph, ASH_OP_MUL, old, momentum),
+                   ash_build__with(im->graph, ASH_OP_MUL, present, 1 - momentum));
 }
 
 void ash_onnx__op_batch_norm(ash_import *im) {
@@ -57,8 +54,8 @@ void ash_onnx__op_batch_norm(ash_import *im) {
     ash_value centred, now, spread;
     ash_dim channels = ash_import__type(im, x).dims[1];
     moments(im, x, ((1u << rank) - 1) & ~2u, &centred, &now, &spread);
-    now = ash_lower__reshape(im, now, &channels, 1);
-    spread = ash_lower__reshape(im, spread, &channels, 1);
+    now = ash_reshape(im->graph, now, &channels, 1);
+    spread = ash_reshape(im->graph, spread, &channels, 1);
     ash_import__out(im, 0, batch_norm(im, x, now, spread, epsilon));
     ash_import__out(im, 1, running(im, mean, now, momentum));
     ash_import__out(im, 2, running(im, variance, spread, momentum));
@@ -75,16 +72,12 @@ void ash_onnx__op_lrn(ash_import *im) {
         ash_import__fail(im, ASH_ERROR_SHAPE, "a size of %lld", (long long)size);
         return;
     }
-    static const int64_t axis = 1, one = 1;
-    const ash_dim before = (size - 1) / 2, after = size - 1 - before;
-    const ash_attr attrs[] = {ASH_ATTR_LIST(AXES, &axis, 1),     ASH_ATTR_LIST(KERNEL, &size, 1),
-                              ASH_ATTR_LIST(STRIDES, &one, 1),   ASH_ATTR_LIST(DILATIONS, &one, 1),
-                              ASH_ATTR_LIST(BEFORE, &before, 1), ASH_ATTR_LIST(AFTER, &after, 1)};
-    ash_value square = ash_lower__binary(im, ASH_OP_MUL, x, x);
-    ash_value sum = ash_lower__node(im, ASH_OP_POOL_SUM, &square, 1, attrs, ASH_COUNT(attrs));
-    sum = ash_lower__with(im, ASH_OP_ADD, ash_lower__with(im, ASH_OP_MUL, sum, alpha / (double)size), bias);
-    ash_import__out(im, 0,
-                    ash_lower__binary(im, ASH_OP_DIV, x, ash_lower__with(im, ASH_OP_POW, sum, beta)));
+    static const int64_t axis = 1;
+    const ash_window window = {.kernel = size, .before = (size - 1) / 2, .after = size / 2};
+    ash_value sum = ash_pool_sum(im->graph, ash_mul(im->graph, x, x), &axis, &window, 1);
+    sum = ash_build__with(im->graph, ASH_OP_ADD,
+                          ash_build__with(im->graph, ASH_OP_MUL, sum, alpha / (double)size), bias);
+    ash_import__out(im, 0, ash_div(im->graph, x, ash_build__with(im->graph, ASH_OP_POW, sum, beta)));
 }
 
 /* --- within one instance, layer or group ---------------------------------------------------------- */
@@ -97,13 +90,11 @@ void ash_onnx__op_instance_norm(ash_import *im) {
         return;
     }
     moments(im, x, ((1u << rank) - 1) & ~3u, &centred, &mean, &variance);
-    ash_value y =
-        ash_lower__binary(im, ASH_OP_DIV, centred,
+    ash_value y = ash_div(im->graph, centred,
                           deviation(im, variance, ash_import__attr_float(im, "epsilon", (double)1e-5f)));
-    y = ash_lower__binary(im, ASH_OP_MUL, y, ash_lower__channels(im, ash_import__in(im, 1), rank - 2));
-    ash_import__out(
-        im, 0,
-        ash_lower__binary(im, ASH_OP_ADD, y, ash_lower__channels(im, ash_import__in(im, 2), rank - 2)));
+    y = ash_mul(im->graph, y, ash_build__channels(im->graph, ash_import__in(im, 1), rank - 2));
+    ash_import__out(im, 0,
+                    ash_add(im->graph, y, ash_build__channels(im->graph, ash_import__in(im, 2), rank - 2)));
 }
 
 /* Statistics over the axes from `axis` on, in the dtype that stash_type names (f32). */
@@ -116,15 +107,15 @@ void ash_onnx__layer_norm(ash_import *im, ash_value x, ash_value scale, ash_valu
         ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "this stash_type");
     if (type.dtype == ASH_F64) stash = ASH_F64;
     uint32_t axes = ((1u << type.rank) - 1) & ~((1u << axis) - 1);
-    moments(im, ash_lower__cast(im, x, stash), axes, &centred, &mean, &variance);
+    moments(im, ash_cast(im->graph, x, stash), axes, &centred, &mean, &variance);
     ash_value down = deviation(im, variance, ash_import__attr_float(im, "epsilon", (double)1e-5f));
-    ash_value y = ash_lower__cast(im, ash_lower__binary(im, ASH_OP_DIV, centred, down), type.dtype);
-    y = ash_lower__binary(im, ASH_OP_MUL, y, scale);
-    if (bias != ASH_NO_VALUE) y = ash_lower__binary(im, ASH_OP_ADD, y, bias);
+    ash_value y = ash_cast(im->graph, ash_div(im->graph, centred, down), type.dtype);
+    y = ash_mul(im->graph, y, scale);
+    if (bias != ASH_NO_VALUE) y = ash_add(im->graph, y, bias);
     ash_import__out(im, 0, y);
     if (ash_import__wants(im, k_mean)) ash_import__out(im, k_mean, mean);
     if (ash_import__wants(im, k_mean + 1))
-        ash_import__out(im, k_mean + 1, ash_lower__from(im, ASH_OP_DIV, 1, down));
+        ash_import__out(im, k_mean + 1, ash_build__from(im->graph, ASH_OP_DIV, 1, down));
 }
 
 void ash_onnx__op_layer_norm(ash_import *im) {
@@ -136,14 +127,14 @@ void ash_onnx__rms_norm(ash_import *im, ash_value x, ash_value scale, size_t k_i
     ash_type type = ash_import__type(im, x);
     unsigned axis = ash_import__axis(im, ash_import__attr_int(im, "axis", -1), type.rank);
     ash_dtype stash = type.dtype == ASH_F64 ? ASH_F64 : ASH_F32;
-    ash_value wide = ash_lower__cast(im, x, stash);
-    ash_value square = ash_lower__mean(im, ash_lower__binary(im, ASH_OP_MUL, wide, wide),
+    ash_value wide = ash_cast(im->graph, x, stash);
+    ash_value square = ash_build__mean(im->graph, ash_mul(im->graph, wide, wide),
                                        ((1u << type.rank) - 1) & ~((1u << axis) - 1), true);
     ash_value down = deviation(im, square, ash_import__attr_float(im, "epsilon", (double)1e-5f));
-    wide = ash_lower__cast(im, ash_lower__binary(im, ASH_OP_DIV, wide, down), type.dtype);
-    ash_import__out(im, 0, ash_lower__binary(im, ASH_OP_MUL, wide, scale));
+    wide = ash_cast(im->graph, ash_div(im->graph, wide, down), type.dtype);
+    ash_import__out(im, 0, ash_mul(im->graph, wide, scale));
     if (ash_import__wants(im, k_inverse))
-        ash_import__out(im, k_inverse, ash_lower__from(im, ASH_OP_DIV, 1, down));
+        ash_import__out(im, k_inverse, ash_build__from(im->graph, ASH_OP_DIV, 1, down));
 }
 
 void ash_onnx__op_rms_norm(ash_import *im) {
@@ -166,17 +157,16 @@ void ash_onnx__op_group_norm(ash_import *im) {
     split.dims[1] = groups;
     split.dims[2] = type.dims[1] / groups;
     memcpy(&split.dims[3], &type.dims[2], (type.rank - 2) * sizeof *split.dims);
-    moments(im, ash_lower__reshape(im, x, split.dims, split.rank), ((1u << split.rank) - 1) & ~3u, &centred,
+    moments(im, ash_reshape(im->graph, x, split.dims, split.rank), ((1u << split.rank) - 1) & ~3u, &centred,
             &mean, &variance);
-    ash_value y =
-        ash_lower__binary(im, ASH_OP_DIV, centred,
+    ash_value y = ash_div(im->graph, centred,
                           deviation(im, variance, ash_import__attr_float(im, "epsilon", (double)1e-5f)));
     bool per_channel = im->opset >= 21;
-    if (per_channel) y = ash_lower__reshape(im, y, type.dims, type.rank);
+    if (per_channel) y = ash_reshape(im->graph, y, type.dims, type.rank);
     unsigned spatial = per_channel ? type.rank - 2 : type.rank - 1;
-    y = ash_lower__binary(im, ASH_OP_MUL, y, ash_lower__channels(im, ash_import__in(im, 1), spatial));
-    y = ash_lower__binary(im, ASH_OP_ADD, y, ash_lower__channels(im, ash_import__in(im, 2), spatial));
-    ash_import__out(im, 0, ash_lower__reshape(im, y, type.dims, type.rank));
+    y = ash_mul(im->graph, y, ash_build__channels(im->graph, ash_import__in(im, 1), spatial));
+    y = ash_add(im->graph, y, ash_build__channels(im->graph, ash_import__in(im, 2), spatial));
+    ash_import__out(im, 0, ash_reshape(im->graph, y, type.dims, type.rank));
 }
 
 /* Mean and variance over the axes ([0, 2, 3] by default); 1e-9 is added to the deviation, as the operator's
@@ -191,8 +181,8 @@ void ash_onnx__op_mean_variance_norm(ash_import *im) {
     if (!ash_import__attr_ints(im, "axes", &axes, &n)) axes = usual, n = 3;
     for (size_t i = 0; i < n; i++) mask |= 1u << ash_import__axis(im, axes[i], rank);
     moments(im, x, mask, &centred, &mean, &variance);
-    ash_value down = ash_lower__with(im, ASH_OP_ADD, ash_lower__unary(im, ASH_OP_SQRT, variance), 1e-9);
-    ash_import__out(im, 0, ash_lower__binary(im, ASH_OP_DIV, centred, down));
+    ash_value down = ash_build__with(im->graph, ASH_OP_ADD, ash_sqrt(im->graph, variance), 1e-9);
+    ash_import__out(im, 0, ash_div(im->graph, centred, down));
 }
 
 /* x over its 1-norm or 2-norm along the axis; where the norm is 0, 0. */
@@ -201,10 +191,9 @@ void ash_onnx__op_lp_norm(ash_import *im) {
     ash_type type = ash_import__type(im, x);
     unsigned axis = ash_import__axis(im, ash_import__attr_int(im, "axis", -1), type.rank);
     bool first = ash_import__attr_int(im, "p", 2) == 1;
-    ash_value parts = first ? ash_lower__unary(im, ASH_OP_ABS, x) : ash_lower__binary(im, ASH_OP_MUL, x, x);
-    ash_value norm = ash_lower__reduce(im, ASH_OP_REDUCE_SUM, parts, 1u << axis, true);
-    if (!first) norm = ash_lower__unary(im, ASH_OP_SQRT, norm);
-    ash_value zero = ash_lower__scalar(im, type.dtype, 0),
-              none = ash_lower__binary(im, ASH_OP_EQ, norm, zero);
-    ash_import__out(im, 0, ash_lower__select(im, none, zero, ash_lower__binary(im, ASH_OP_DIV, x, norm)));
+    ash_value parts = first ? ash_abs(im->graph, x) : ash_mul(im->graph, x, x);
+    ash_value norm = ash_build__reduce(im->graph, ASH_OP_REDUCE_SUM, parts, 1u << axis, true);
+    if (!first) norm = ash_sqrt(im->graph, norm);
+    ash_value zero = ash_scalar(im->graph, type.dtype, 0), none = ash_eq(im->graph, norm, zero);
+    ash_import__out(im, 0, ash_select(im->graph, none, zero, ash_div(im->graph, x, norm)));
 }

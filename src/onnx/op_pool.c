@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Pooling. */
-#include "lower.h"
 #include "ops.h"
 
 /* ceil_mode: a last window that begins inside the operand or its leading padding may hang over the end.
@@ -26,14 +25,13 @@ static void hang_over(ash_import *im, const ash_type *type, const ash_onnx_windo
 static ash_value pool(ash_import *im, ash_op op, ash_value x, const ash_onnx_window *w,
                       const int64_t *extra) {
     int64_t axes[ASH_MAX_RANK];
-    ash_dim after[ASH_MAX_RANK];
-    for (unsigned i = 0; i < w->n; i++) axes[i] = i + 2, after[i] = w->after[i] + extra[i];
-    const ash_attr attrs[] = {
-        ASH_ATTR_LIST(AXES, axes, w->n),          ASH_ATTR_LIST(KERNEL, w->kernel, w->n),
-        ASH_ATTR_LIST(STRIDES, w->strides, w->n), ASH_ATTR_LIST(DILATIONS, w->dilations, w->n),
-        ASH_ATTR_LIST(BEFORE, w->before, w->n),   ASH_ATTR_LIST(AFTER, after, w->n),
-    };
-    return ash_lower__node(im, op, &x, 1, attrs, ASH_COUNT(attrs));
+    ash_window windows[ASH_MAX_RANK];
+    for (unsigned i = 0; i < w->n; i++) {
+        axes[i] = i + 2;
+        windows[i] = ash_onnx__window_at(w, i);
+        windows[i].after += extra[i];
+    }
+    return ash_pool(im->graph, op, x, axes, windows, w->n);
 }
 
 static bool pool_window(ash_import *im, const ash_type *type, ash_onnx_window *w, int64_t *extra) {
@@ -59,13 +57,13 @@ static ash_value window_counts(ash_import *im, const ash_type *type, const ash_o
     ash_type ones = *type;
     ash_dim low[ASH_MAX_RANK] = {0}, high[ASH_MAX_RANK] = {0};
     ones.dims[0] = ones.dims[1] = 1;
-    ash_value x = ash_lower__filled(im, type->dtype, 1, ones.dims, ones.rank);
+    ash_value x = ash_build__fill(im->graph, type->dtype, 1, ones.dims, ones.rank);
     ash_onnx_window bare = *w;
     for (unsigned i = 0; i < w->n && with_pads; i++) {
         low[i + 2] = w->before[i], high[i + 2] = w->after[i];
         bare.before[i] = bare.after[i] = 0;
     }
-    return pool(im, ASH_OP_POOL_SUM, ash_lower__pad(im, x, 1, low, high, NULL), &bare, extra);
+    return pool(im, ASH_OP_POOL_SUM, ash_build__pad(im->graph, x, 1, low, high, NULL), &bare, extra);
 }
 
 ash_value ash_onnx__average_pool(ash_import *im, ash_value x) {
@@ -77,8 +75,8 @@ ash_value ash_onnx__average_pool(ash_import *im, ash_value x) {
     for (unsigned i = 0; i < w.n; i++) varies |= extra[i] || (!with_pads && (w.before[i] || w.after[i]));
     ash_value sum = pool(im, ASH_OP_POOL_SUM, x, &w, extra);
     ash_value count = varies ? window_counts(im, &type, &w, extra, with_pads)
-                             : ash_lower__scalar(im, type.dtype, (double)taps_of(&w));
-    return ash_lower__binary(im, ASH_OP_DIV, sum, count);
+                             : ash_scalar(im->graph, type.dtype, (double)taps_of(&w));
+    return ash_div(im->graph, sum, count);
 }
 
 void ash_onnx__op_average_pool(ash_import *im) {
@@ -93,8 +91,9 @@ void ash_onnx__op_lp_pool(ash_import *im) {
     ash_onnx_window w;
     int64_t extra[ASH_MAX_RANK];
     if (!pool_window(im, &type, &w, extra)) return;
-    x = ash_lower__with(im, ASH_OP_POW, ash_lower__unary(im, ASH_OP_ABS, x), p);
-    ash_import__out(im, 0, ash_lower__with(im, ASH_OP_POW, pool(im, ASH_OP_POOL_SUM, x, &w, extra), 1 / p));
+    x = ash_build__with(im->graph, ASH_OP_POW, ash_abs(im->graph, x), p);
+    ash_import__out(im, 0,
+                    ash_build__with(im->graph, ASH_OP_POW, pool(im, ASH_OP_POOL_SUM, x, &w, extra), 1 / p));
 }
 
 /* --- order of axes -------------------------------------------------------------------------------- */
@@ -105,7 +104,7 @@ ash_value ash_onnx__channels_first(ash_import *im, ash_value x) {
     if (rank < 3) return ash_import__fail(im, ASH_ERROR_SHAPE, "an operand of rank %u", rank);
     perm[1] = rank - 1;
     for (unsigned i = 2; i < rank; i++) perm[i] = i - 1;
-    return ash_lower__transpose(im, x, perm);
+    return ash_transpose(im->graph, x, perm);
 }
 
 ash_value ash_onnx__channels_last(ash_import *im, ash_value x) {
@@ -114,7 +113,7 @@ ash_value ash_onnx__channels_last(ash_import *im, ash_value x) {
     if (rank < 3) return x;
     for (unsigned i = 1; i + 1 < rank; i++) perm[i] = i + 1;
     perm[rank - 1] = 1;
-    return ash_lower__transpose(im, x, perm);
+    return ash_transpose(im->graph, x, perm);
 }
 
 /* --- global --------------------------------------------------------------------------------------- */
@@ -126,22 +125,23 @@ static uint32_t spatial_axes(ash_import *im, unsigned rank) {
 
 void ash_onnx__op_global_average_pool(ash_import *im) {
     ash_value x = ash_import__in(im, 0);
-    ash_import__out(im, 0, ash_lower__mean(im, x, spatial_axes(im, ash_import__type(im, x).rank), true));
+    ash_import__out(im, 0,
+                    ash_build__mean(im->graph, x, spatial_axes(im, ash_import__type(im, x).rank), true));
 }
 
 void ash_onnx__op_global_max_pool(ash_import *im) {
     ash_value x = ash_import__in(im, 0);
     uint32_t axes = spatial_axes(im, ash_import__type(im, x).rank);
-    ash_import__out(im, 0, ash_lower__reduce(im, ASH_OP_REDUCE_MAX, x, axes, true));
+    ash_import__out(im, 0, ash_build__reduce(im->graph, ASH_OP_REDUCE_MAX, x, axes, true));
 }
 
 void ash_onnx__op_global_lp_pool(ash_import *im) {
     ash_value x = ash_import__in(im, 0);
     uint32_t axes = spatial_axes(im, ash_import__type(im, x).rank);
     double p = (double)ash_import__attr_int(im, "p", 2);
-    x = ash_lower__with(im, ASH_OP_POW, ash_lower__unary(im, ASH_OP_ABS, x), p);
-    x = ash_lower__reduce(im, ASH_OP_REDUCE_SUM, x, axes, true);
-    ash_import__out(im, 0, ash_lower__with(im, ASH_OP_POW, x, 1 / p));
+    x = ash_build__with(im->graph, ASH_OP_POW, ash_abs(im->graph, x), p);
+    x = ash_build__reduce(im->graph, ASH_OP_REDUCE_SUM, x, axes, true);
+    ash_import__out(im, 0, ash_build__with(im->graph, ASH_OP_POW, x, 1 / p));
 }
 
 /* --- maximum -------------------------------------------------------------------------------------- */
@@ -193,18 +193,17 @@ static ash_value max_indices(ash_import *im, ash_value x, ash_value y, const ash
     }
     const ash_dim flat[] = {channels, volume}, low[] = {0, 0}, high[] = {0, 1},
                   side[] = {channels, windows, taps};
-    x = ash_lower__pad(im, ash_lower__reshape(im, x, flat, 2), ash_lower__lowest(type.dtype), low, high,
-                       NULL);
-    x = ash_lower__gather(im, x, ash_lower__int_list(im, source, (size_t)(windows * taps)), 1);
-    x = ash_lower__reshape(im, x, side, 3);
-    const ash_attr attrs[] = {ASH_ATTR_I(AXIS, 2), ASH_ATTR_I(LAST, 0)};
-    ash_value best = ash_lower__node(im, ASH_OP_ARGMAX, &x, 1, attrs, 2);
-    ash_value base = ash_lower__iota(im, ASH_I64, side, 2, 1);
-    best = ash_lower__binary(im, ASH_OP_ADD, best, ash_lower__with(im, ASH_OP_MUL, base, (double)taps));
-    best = ash_lower__gather(im, ash_lower__int_list(im, report, (size_t)(windows * taps)), best, 0);
+    x = ash_build__pad(im->graph, ash_reshape(im->graph, x, flat, 2), ash_build__lowest(type.dtype), low,
+                       high, NULL);
+    x = ash_gather(im->graph, x, ash_build__int_list(im->graph, source, (size_t)(windows * taps)), 1);
+    x = ash_reshape(im->graph, x, side, 3);
+    ash_value best = ash_argmax(im->graph, x, 2, false);
+    ash_value base = ash_iota(im->graph, ASH_I64, side, 2, 1);
+    best = ash_add(im->graph, best, ash_build__with(im->graph, ASH_OP_MUL, base, (double)taps));
+    best = ash_gather(im->graph, ash_build__int_list(im->graph, report, (size_t)(windows * taps)), best, 0);
     ash_value plane =
-        ash_lower__with(im, ASH_OP_MUL, ash_lower__iota(im, ASH_I64, side, 2, 0), (double)volume);
-    return ash_lower__reshape(im, ash_lower__binary(im, ASH_OP_ADD, best, plane), out.dims, out.rank);
+        ash_build__with(im->graph, ASH_OP_MUL, ash_iota(im->graph, ASH_I64, side, 2, 0), (double)volume);
+    return ash_reshape(im->graph, ash_add(im->graph, best, plane), out.dims, out.rank);
 }
 
 /* MaxPool, or, with the argument 1, NhwcMaxPool: channels last. */
@@ -240,19 +239,18 @@ void ash_onnx__op_max_unpool(ash_import *im) {
     } else {
         shape = NULL;
     }
-    ash_dim whole = ash_lower__product(im, &out, 0, out.rank),
-            count = ash_lower__product(im, &type, 0, type.rank);
-    const ash_value ins[] = {ash_lower__filled(im, type.dtype, 0, &whole, 1),
-                             ash_lower__reshape(im, indices, &count, 1),
-                             ash_lower__reshape(im, x, &count, 1)};
-    const ash_attr attrs[] = {ASH_ATTR_I(AXIS, 0), ASH_ATTR_I(MODE, ASH_SCATTER_SET)};
-    ash_value y = ash_lower__node(im, ASH_OP_SCATTER_ELEMENTS, ins, 3, attrs, 2);
-    y = ash_lower__reshape(im, y, out.dims, out.rank);
+    ash_dim whole = ash_build__product(im->graph, &out, 0, out.rank),
+            count = ash_build__product(im->graph, &type, 0, type.rank);
+    ash_value y = ash_build__fill(im->graph, type.dtype, 0, &whole, 1);
+    indices = ash_reshape(im->graph, indices, &count, 1);
+    x = ash_reshape(im->graph, x, &count, 1);
+    y = ash_scatter_elements(im->graph, y, indices, x, 0, ASH_SCATTER_SET);
+    y = ash_reshape(im->graph, y, out.dims, out.rank);
     if (shape) {
         ash_dim low[ASH_MAX_RANK] = {0}, high[ASH_MAX_RANK] = {0};
         for (unsigned i = 0; i < out.rank; i++)
             high[i] = ash_graph_dim_sub(im->graph, shape[i], out.dims[i]);
-        y = ash_lower__pad(im, y, 0, low, high, NULL);
+        y = ash_build__pad(im->graph, y, 0, low, high, NULL);
     }
     ash_import__out(im, 0, y);
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Quantised operators. Integer sums are exact; scales are applied in f32. */
-#include "lower.h"
 #include "ops.h"
 
 enum { QUANT_AXIS = 1 };
@@ -8,11 +7,11 @@ enum { QUANT_AXIS = 1 };
 ash_value ash_onnx__along_axis(ash_import *im, ash_value v, unsigned axis, unsigned rank) {
     ash_type type = ash_import__type(im, v);
     ash_dim dims[ASH_MAX_RANK];
-    if (type.rank == 0 || (type.rank == 1 && type.dims[0] == 1)) return ash_lower__reshape(im, v, NULL, 0);
+    if (type.rank == 0 || (type.rank == 1 && type.dims[0] == 1)) return ash_reshape(im->graph, v, NULL, 0);
     if (type.rank != 1)
         return ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a scale or zero point of rank %u", type.rank);
     for (unsigned i = 0; i < rank; i++) dims[i] = i == axis ? type.dims[0] : 1;
-    return ash_lower__reshape(im, v, dims, rank);
+    return ash_reshape(im->graph, v, dims, rank);
 }
 
 /* Scales or zero points v for blocks of elements along an axis of a tensor of this type: each as often as
@@ -28,9 +27,9 @@ static ash_value per_block(ash_import *im, ash_value v, const ash_type *type, un
     for (unsigned i = t.rank; i > axis; i--) wide.dims[i] = t.dims[i - 1];
     wide.dims[axis + 1] = block;
     t.dims[axis] = ash_graph_dim_mul(im->graph, t.dims[axis], block);
-    v = ash_lower__broadcast(im, ash_lower__insert_axis(im, v, axis + 1), wide.dims, wide.rank);
-    v = ash_lower__reshape(im, v, t.dims, t.rank);
-    return ash_lower__slice_axis(im, v, axis, 0, type->dims[axis]);
+    v = ash_broadcast_to(im->graph, ash_build__insert_axis(im->graph, v, axis + 1), wide.dims, wide.rank);
+    v = ash_reshape(im->graph, v, t.dims, t.rank);
+    return ash_slice_axis(im->graph, v, axis, 0, type->dims[axis]);
 }
 
 /* The axis of per-axis scales; it need not exist when they are scalars. */
@@ -43,10 +42,10 @@ static unsigned quant_axis(ash_import *im, unsigned rank, ash_value scale) {
 /* The core's cast saturates. */
 ash_value ash_onnx__quantize(ash_import *im, ash_value x, ash_value scale, ash_value zero, ash_dtype to) {
     ash_dtype dtype = ash_import__type(im, scale).dtype;
-    x = ash_lower__binary(im, ASH_OP_DIV, ash_lower__cast(im, x, dtype), scale);
-    x = ash_lower__unary(im, ASH_OP_ROUND, x);
-    if (zero != ASH_NO_VALUE) x = ash_lower__binary(im, ASH_OP_ADD, x, ash_lower__cast(im, zero, dtype));
-    return ash_lower__cast(im, x, to);
+    x = ash_div(im->graph, ash_cast(im->graph, x, dtype), scale);
+    x = ash_round(im->graph, x);
+    if (zero != ASH_NO_VALUE) x = ash_add(im->graph, x, ash_cast(im->graph, zero, dtype));
+    return ash_cast(im->graph, x, to);
 }
 
 void ash_onnx__op_quantize(ash_import *im) {
@@ -72,12 +71,12 @@ void ash_onnx__op_quantize(ash_import *im) {
 
 /* x - zero point, in i32; the zero point, operand k_zero, may be missing. */
 static ash_value centred(ash_import *im, ash_value x, size_t k_zero, unsigned axis) {
-    x = ash_lower__cast(im, x, ASH_I32);
+    x = ash_cast(im->graph, x, ASH_I32);
     if (!ash_import__has(im, k_zero)) return x;
-    ash_value zero = ash_lower__cast(im, ash_import__in(im, k_zero), ASH_I32);
+    ash_value zero = ash_cast(im->graph, ash_import__in(im, k_zero), ASH_I32);
     unsigned rank = ash_import__type(im, x).rank;
     if (ash_import__type(im, zero).rank <= 1) zero = ash_onnx__along_axis(im, zero, axis, rank);
-    return ash_lower__binary(im, ASH_OP_SUB, x, zero);
+    return ash_sub(im->graph, x, zero);
 }
 
 void ash_onnx__op_dequantize(ash_import *im) {
@@ -88,31 +87,29 @@ void ash_onnx__op_dequantize(ash_import *im) {
     int64_t block = ash_import__attr_int(im, "block_size", 0);
     ash_value x = ash_import__in(im, 0);
     if (block) {
-        x = ash_lower__cast(im, x, ASH_I32);
+        x = ash_cast(im->graph, x, ASH_I32);
         if (ash_import__has(im, 2)) {
             ash_value zero = per_block(im, ash_import__in(im, 2), &type, axis, block);
-            x = ash_lower__binary(im, ASH_OP_SUB, x, ash_lower__cast(im, zero, ASH_I32));
+            x = ash_sub(im->graph, x, ash_cast(im->graph, zero, ASH_I32));
         }
         scale = per_block(im, scale, &type, axis, block);
-        ash_import__out(im, 0, ash_lower__binary(im, ASH_OP_MUL, ash_lower__cast(im, x, dtype), scale));
+        ash_import__out(im, 0, ash_mul(im->graph, ash_cast(im->graph, x, dtype), scale));
         return;
     }
-    x = ash_lower__cast(im, centred(im, x, 2, axis), dtype);
-    ash_import__out(im, 0,
-                    ash_lower__binary(im, ASH_OP_MUL, x, ash_onnx__along_axis(im, scale, axis, type.rank)));
+    x = ash_cast(im->graph, centred(im, x, 2, axis), dtype);
+    ash_import__out(im, 0, ash_mul(im->graph, x, ash_onnx__along_axis(im, scale, axis, type.rank)));
 }
 
 ash_value ash_onnx__dynamic_quantize(ash_import *im, ash_value x, ash_value *scale_out,
                                      ash_value *zero_out) {
     uint32_t all = (1u << ash_import__type(im, x).rank) - 1;
-    ash_value low =
-        ash_lower__with(im, ASH_OP_MIN, ash_lower__reduce(im, ASH_OP_REDUCE_MIN, x, all, false), 0);
-    ash_value high =
-        ash_lower__with(im, ASH_OP_MAX, ash_lower__reduce(im, ASH_OP_REDUCE_MAX, x, all, false), 0);
-    ash_value scale = ash_lower__with(im, ASH_OP_DIV, ash_lower__binary(im, ASH_OP_SUB, high, low), 255);
-    ash_value zero = ash_lower__unary(im, ASH_OP_NEG, ash_lower__binary(im, ASH_OP_DIV, low, scale));
-    zero =
-        ash_lower__cast(im, ash_lower__unary(im, ASH_OP_ROUND, ash_lower__clamp(im, zero, 0, 255)), ASH_U8);
+    ash_value low = ash_build__with(im->graph, ASH_OP_MIN,
+                                    ash_build__reduce(im->graph, ASH_OP_REDUCE_MIN, x, all, false), 0);
+    ash_value high = ash_build__with(im->graph, ASH_OP_MAX,
+                                     ash_build__reduce(im->graph, ASH_OP_REDUCE_MAX, x, all, false), 0);
+    ash_value scale = ash_build__with(im->graph, ASH_OP_DIV, ash_sub(im->graph, high, low), 255);
+    ash_value zero = ash_neg(im->graph, ash_div(im->graph, low, scale));
+    zero = ash_cast(im->graph, ash_round(im->graph, ash_clip(im->graph, zero, 0, 255)), ASH_U8);
     *scale_out = scale, *zero_out = zero;
     return ash_onnx__quantize(im, x, scale, zero, ASH_U8);
 }
@@ -135,7 +132,7 @@ static ash_value matrix(ash_import *im, size_t k, size_t k_zero, bool first) {
 
 void ash_onnx__op_matmul_integer(ash_import *im) {
     ash_value a = matrix(im, 0, 2, true), b = matrix(im, 1, 3, false);
-    ash_import__out(im, 0, ash_lower__matmul(im, a, b));
+    ash_import__out(im, 0, ash_matmul(im->graph, a, b));
 }
 
 static ash_value integer_conv(ash_import *im, ash_value x, size_t k_x_zero, size_t k_w, size_t k_w_zero) {
@@ -156,17 +153,15 @@ void ash_onnx__op_conv_integer(ash_import *im) {
 static ash_value requantize(ash_import *im, ash_value sum, size_t k_a, size_t k_b, size_t k_y,
                             unsigned axis) {
     unsigned rank = ash_import__type(im, sum).rank;
-    ash_value scale =
-        ash_lower__binary(im, ASH_OP_MUL, ash_onnx__along_axis(im, ash_import__in(im, k_a), axis, rank),
-                          ash_onnx__along_axis(im, ash_import__in(im, k_b), axis, rank));
-    scale = ash_lower__binary(im, ASH_OP_DIV, scale,
-                              ash_onnx__along_axis(im, ash_import__in(im, k_y), axis, rank));
+    ash_value scale = ash_mul(im->graph, ash_onnx__along_axis(im, ash_import__in(im, k_a), axis, rank),
+                              ash_onnx__along_axis(im, ash_import__in(im, k_b), axis, rank));
+    scale = ash_div(im->graph, scale, ash_onnx__along_axis(im, ash_import__in(im, k_y), axis, rank));
     ash_dtype dtype = ash_import__type(im, scale).dtype;
     ash_value zero = ash_onnx__along_axis(im, ash_import__in(im, k_y + 1), axis, rank);
     ash_dtype to = ash_import__type(im, zero).dtype;
-    ash_value y = ash_lower__binary(im, ASH_OP_MUL, ash_lower__cast(im, sum, dtype), scale);
-    y = ash_lower__unary(im, ASH_OP_ROUND, y);
-    return ash_lower__cast(im, ash_lower__binary(im, ASH_OP_ADD, y, ash_lower__cast(im, zero, dtype)), to);
+    ash_value y = ash_mul(im->graph, ash_cast(im->graph, sum, dtype), scale);
+    y = ash_round(im->graph, y);
+    return ash_cast(im->graph, ash_add(im->graph, y, ash_cast(im->graph, zero, dtype)), to);
 }
 
 /* Operands: x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias (i32). Operand and result may
@@ -178,15 +173,14 @@ void ash_onnx__op_qlinear_conv(ash_import *im) {
     unsigned rank = ash_import__type(im, sum).rank;
     if (sum == ASH_NO_VALUE) return;
     if (ash_import__has(im, 8))
-        sum = ash_lower__binary(im, ASH_OP_ADD, sum,
-                                ash_lower__channels(im, ash_import__in(im, 8), rank - 2));
+        sum = ash_add(im->graph, sum, ash_build__channels(im->graph, ash_import__in(im, 8), rank - 2));
     ash_value y = requantize(im, sum, 1, 4, 6, 1);
     ash_import__out(im, 0, last ? ash_onnx__channels_last(im, y) : y);
 }
 
 /* Operands: a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero. */
 void ash_onnx__op_qlinear_matmul(ash_import *im) {
-    ash_value sum = ash_lower__matmul(im, matrix(im, 0, 2, true), matrix(im, 3, 5, false));
+    ash_value sum = ash_matmul(im->graph, matrix(im, 0, 2, true), matrix(im, 3, 5, false));
     unsigned rank = ash_import__type(im, sum).rank;
     ash_import__out(im, 0, requantize(im, sum, 1, 4, 6, rank ? rank - 1 : 0));
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Reductions, normalised exponentials, positions of extremes. */
-#include "lower.h"
 #include "ops.h"
 
 enum { AXES_ARE_OPERAND_IN_SUM = 13, AXES_ARE_OPERAND = 18 };
@@ -21,18 +20,17 @@ static bool reduce_axes(ash_import *im, unsigned rank, uint32_t *mask) {
 /* log(sum(exp(x))) around the maximum; where that is infinite, around 0. */
 static ash_value log_sum_exp(ash_import *im, ash_value x, uint32_t axes, bool keep) {
     ash_type type = ash_import__type(im, x);
-    ash_value most = ash_lower__reduce(im, ASH_OP_REDUCE_MAX, x, axes, true);
-    ash_value size = ash_lower__unary(im, ASH_OP_ABS, most);
-    ash_value finite = ash_lower__binary(im, ASH_OP_LT, size,
-                                         ash_lower__scalar(im, type.dtype, ash_lower__highest(type.dtype)));
-    most = ash_lower__select(im, finite, most, ash_lower__scalar(im, type.dtype, 0));
-    ash_value e = ash_lower__unary(im, ASH_OP_EXP, ash_lower__binary(im, ASH_OP_SUB, x, most));
-    ash_value sum =
-        ash_lower__unary(im, ASH_OP_LOG, ash_lower__reduce(im, ASH_OP_REDUCE_SUM, e, axes, true));
-    sum = ash_lower__binary(im, ASH_OP_ADD, sum, most);
+    ash_value most = ash_build__reduce(im->graph, ASH_OP_REDUCE_MAX, x, axes, true);
+    ash_value size = ash_abs(im->graph, most);
+    ash_value finite =
+        ash_lt(im->graph, size, ash_scalar(im->graph, type.dtype, ash_build__highest(type.dtype)));
+    most = ash_select(im->graph, finite, most, ash_scalar(im->graph, type.dtype, 0));
+    ash_value e = ash_exp(im->graph, ash_sub(im->graph, x, most));
+    ash_value sum = ash_log(im->graph, ash_build__reduce(im->graph, ASH_OP_REDUCE_SUM, e, axes, true));
+    sum = ash_add(im->graph, sum, most);
     if (keep) return sum;
     for (unsigned i = type.rank; i-- > 0;)
-        if (axes >> i & 1) sum = ash_lower__drop_axis(im, sum, i);
+        if (axes >> i & 1) sum = ash_build__drop_axis(im->graph, sum, i);
     return sum;
 }
 
@@ -45,27 +43,27 @@ void ash_onnx__op_reduce(ash_import *im) {
     ash_dtype dtype = ash_import__type(im, x).dtype;
     bool rooted = im->row->arg == ONNX_REDUCE_L2 || im->row->arg == ONNX_REDUCE_LOG_SUM ||
                   im->row->arg == ONNX_REDUCE_LOG_SUM_EXP;
-    if (rooted && !ash_dtype_is_float(dtype)) x = ash_lower__cast(im, x, ASH_F64);
+    if (rooted && !ash_dtype_is_float(dtype)) x = ash_cast(im->graph, x, ASH_F64);
     switch (im->row->arg) {
-    case ONNX_REDUCE_SUM: out = ash_lower__reduce(im, ASH_OP_REDUCE_SUM, x, axes, keep); break;
-    case ONNX_REDUCE_PROD: out = ash_lower__reduce(im, ASH_OP_REDUCE_PROD, x, axes, keep); break;
-    case ONNX_REDUCE_MAX: out = ash_lower__reduce(im, ASH_OP_REDUCE_MAX, x, axes, keep); break;
-    case ONNX_REDUCE_MIN: out = ash_lower__reduce(im, ASH_OP_REDUCE_MIN, x, axes, keep); break;
-    case ONNX_REDUCE_MEAN: out = ash_lower__mean(im, x, axes, keep); break;
+    case ONNX_REDUCE_SUM: out = ash_build__reduce(im->graph, ASH_OP_REDUCE_SUM, x, axes, keep); break;
+    case ONNX_REDUCE_PROD: out = ash_build__reduce(im->graph, ASH_OP_REDUCE_PROD, x, axes, keep); break;
+    case ONNX_REDUCE_MAX: out = ash_build__reduce(im->graph, ASH_OP_REDUCE_MAX, x, axes, keep); break;
+    case ONNX_REDUCE_MIN: out = ash_build__reduce(im->graph, ASH_OP_REDUCE_MIN, x, axes, keep); break;
+    case ONNX_REDUCE_MEAN: out = ash_build__mean(im->graph, x, axes, keep); break;
     case ONNX_REDUCE_L1:
-        out = ash_lower__reduce(im, ASH_OP_REDUCE_SUM, ash_lower__unary(im, ASH_OP_ABS, x), axes, keep);
+        out = ash_build__reduce(im->graph, ASH_OP_REDUCE_SUM, ash_abs(im->graph, x), axes, keep);
         break;
     case ONNX_REDUCE_L2:
     case ONNX_REDUCE_SQUARES:
-        out = ash_lower__reduce(im, ASH_OP_REDUCE_SUM, ash_lower__binary(im, ASH_OP_MUL, x, x), axes, keep);
-        if (im->row->arg == ONNX_REDUCE_L2) out = ash_lower__unary(im, ASH_OP_SQRT, out);
+        out = ash_build__reduce(im->graph, ASH_OP_REDUCE_SUM, ash_mul(im->graph, x, x), axes, keep);
+        if (im->row->arg == ONNX_REDUCE_L2) out = ash_sqrt(im->graph, out);
         break;
     case ONNX_REDUCE_LOG_SUM:
-        out = ash_lower__unary(im, ASH_OP_LOG, ash_lower__reduce(im, ASH_OP_REDUCE_SUM, x, axes, keep));
+        out = ash_log(im->graph, ash_build__reduce(im->graph, ASH_OP_REDUCE_SUM, x, axes, keep));
         break;
     case ONNX_REDUCE_LOG_SUM_EXP: out = log_sum_exp(im, x, axes, keep); break;
     }
-    ash_import__out(im, 0, ash_lower__cast(im, out, dtype));
+    ash_import__out(im, 0, ash_cast(im->graph, out, dtype));
 }
 
 void ash_onnx__op_arg_extreme(ash_import *im) {
@@ -74,20 +72,20 @@ void ash_onnx__op_arg_extreme(ash_import *im) {
     unsigned axis = ash_import__axis(im, ash_import__attr_int(im, "axis", 0), type.rank);
     const ash_attr attrs[] = {ASH_ATTR_I(AXIS, axis),
                               ASH_ATTR_I(LAST, ash_import__attr_int(im, "select_last_index", 0) != 0)};
-    ash_value out = ash_lower__node(im, (ash_op)im->row->arg, &x, 1, attrs, 2);
-    if (ash_import__attr_int(im, "keepdims", 1)) out = ash_lower__insert_axis(im, out, axis);
+    ash_value out = ash_build(im->graph, (ash_op)im->row->arg, &x, 1, attrs, 2);
+    if (ash_import__attr_int(im, "keepdims", 1)) out = ash_build__insert_axis(im->graph, out, axis);
     ash_import__out(im, 0, out);
 }
 
 /* --- softmax -------------------------------------------------------------------------------------- */
 
 ash_value ash_onnx__softmax(ash_import *im, ash_value x, uint32_t axes, bool logarithm) {
-    ash_value most = ash_lower__reduce(im, ASH_OP_REDUCE_MAX, x, axes, true);
-    x = ash_lower__binary(im, ASH_OP_SUB, x, most);
-    ash_value e = ash_lower__unary(im, ASH_OP_EXP, x);
-    ash_value sum = ash_lower__reduce(im, ASH_OP_REDUCE_SUM, e, axes, true);
-    if (logarithm) return ash_lower__binary(im, ASH_OP_SUB, x, ash_lower__unary(im, ASH_OP_LOG, sum));
-    return ash_lower__binary(im, ASH_OP_DIV, e, sum);
+    ash_value most = ash_build__reduce(im->graph, ASH_OP_REDUCE_MAX, x, axes, true);
+    x = ash_sub(im->graph, x, most);
+    ash_value e = ash_exp(im->graph, x);
+    ash_value sum = ash_build__reduce(im->graph, ASH_OP_REDUCE_SUM, e, axes, true);
+    if (logarithm) return ash_sub(im->graph, x, ash_log(im->graph, sum));
+    return ash_div(im->graph, e, sum);
 }
 
 /* Before opset 13 the operand was flattened to a matrix at `axis` (1 by default), that is, all axes from
@@ -114,13 +112,11 @@ void ash_onnx__op_hardmax(ash_import *im) {
     if (im->opset >= 13)
         axis = (unsigned)__builtin_ctz(axes | 1u << 31);
     else
-        x = ash_lower__flatten(im, x, (unsigned)__builtin_ctz(axes | 1u << 31)), axis = 1;
+        x = ash_build__flatten(im->graph, x, (unsigned)__builtin_ctz(axes | 1u << 31)), axis = 1;
     if (!ash_import__ok(im)) return;
     ash_type flat = ash_import__type(im, x);
-    const ash_attr attrs[] = {ASH_ATTR_I(AXIS, axis), ASH_ATTR_I(LAST, 0)};
-    ash_value best = ash_lower__insert_axis(im, ash_lower__node(im, ASH_OP_ARGMAX, &x, 1, attrs, 2), axis);
-    ash_value hit =
-        ash_lower__binary(im, ASH_OP_EQ, ash_lower__iota(im, ASH_I64, flat.dims, flat.rank, axis), best);
+    ash_value best = ash_build__insert_axis(im->graph, ash_argmax(im->graph, x, axis, false), axis);
+    ash_value hit = ash_eq(im->graph, ash_iota(im->graph, ASH_I64, flat.dims, flat.rank, axis), best);
     ash_import__out(im, 0,
-                    ash_lower__reshape(im, ash_lower__cast(im, hit, type.dtype), type.dims, type.rank));
+                    ash_reshape(im->graph, ash_cast(im->graph, hit, type.dtype), type.dims, type.rank));
 }

@@ -4,7 +4,6 @@
  * else a gather per tap, times a constant, summed. */
 #include <math.h>
 
-#include "lower.h"
 #include "ops.h"
 
 typedef enum transform {
@@ -139,7 +138,7 @@ static ash_value per_axis(ash_import *im, ash_dtype dtype, const double *numbers
                           unsigned axis, unsigned rank) {
     ash_type type = {.dtype = dtype, .rank = rank};
     for (unsigned i = 0; i < rank; i++) type.dims[i] = i == axis ? count : 1;
-    return ash_lower__floats(im, &type, numbers);
+    return ash_build__floats(im->graph, &type, numbers);
 }
 
 static ash_value resize_axis(ash_import *im, const resize *r, ash_value x, unsigned axis, axis_plan *p) {
@@ -147,18 +146,18 @@ static ash_value resize_axis(ash_import *im, const resize *r, ash_value x, unsig
     ash_value sum = ASH_NO_VALUE;
     if (!make_plan(im, r, p)) return ASH_NO_VALUE;
     for (int64_t t = 0; t < p->taps; t++) {
-        ash_value tap =
-            ash_lower__gather(im, x, ash_lower__int_list(im, p->index + t * p->out, (size_t)p->out), axis);
+        ash_value tap = ash_gather(
+            im->graph, x, ash_build__int_list(im->graph, p->index + t * p->out, (size_t)p->out), axis);
         if (r->mode != 'n') {
             ash_value w = per_axis(im, type.dtype, p->weight + t * p->out, p->out, axis, type.rank);
-            tap = ash_lower__binary(im, ASH_OP_MUL, tap, w);
+            tap = ash_mul(im->graph, tap, w);
         }
-        sum = t == 0 ? tap : ash_lower__binary(im, ASH_OP_ADD, sum, tap);
+        sum = t == 0 ? tap : ash_add(im->graph, sum, tap);
     }
     if (!p->outside) return sum;
     ash_value inside =
-        ash_lower__cast(im, per_axis(im, ASH_F32, p->inside, p->out, axis, type.rank), ASH_BOOL);
-    return ash_lower__select(im, inside, sum, ash_lower__scalar(im, type.dtype, r->extrapolation));
+        ash_cast(im->graph, per_axis(im, ASH_F32, p->inside, p->out, axis, type.rank), ASH_BOOL);
+    return ash_select(im->graph, inside, sum, ash_scalar(im->graph, type.dtype, r->extrapolation));
 }
 
 /* --- attributes ----------------------------------------------------------------------------------- */
@@ -261,7 +260,7 @@ void ash_onnx__op_resize(ash_import *im) {
         !read_roi(im, &r, n, &roi))
         return;
     bool convert = r.mode != 'n' && !ash_dtype_is_float(type.dtype);
-    if (convert) x = ash_lower__cast(im, x, ASH_F32);
+    if (convert) x = ash_cast(im->graph, x, ASH_F32);
     for (size_t i = 0; i < n && ash_import__ok(im); i++) {
         bool whole = !roi || (roi[i] == 0 && roi[i + n] == 1);
         if (scales[i] == 1 && whole &&
@@ -271,5 +270,5 @@ void ash_onnx__op_resize(ash_import *im) {
         if (roi) plan.roi_start = roi[i], plan.roi_end = roi[i + n];
         x = resize_axis(im, &r, x, axes[i], &plan);
     }
-    ash_import__out(im, 0, convert ? ash_lower__cast(im, x, type.dtype) : x);
+    ash_import__out(im, 0, convert ? ash_cast(im->graph, x, type.dtype) : x);
 }

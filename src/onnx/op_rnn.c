@@ -3,7 +3,6 @@
  * product for all steps; a step is then a product with the state, and elementwise operators. */
 #include <math.h>
 
-#include "lower.h"
 #include "ops.h"
 
 enum { MAX_STEPS = 1024, MAX_GATES = 4, MAX_FUNCTIONS = 3 };
@@ -118,20 +117,21 @@ static bool read_functions(rnn *r, unsigned directions, const activation *usual)
 static ash_value apply(const rnn *r, function f, ash_value x) {
     ash_import *im = r->im;
     ash_value zero;
-    if (r->clip > 0) x = ash_lower__clamp(im, x, -r->clip, r->clip);
+    if (r->clip > 0) x = ash_clip(im->graph, x, -r->clip, r->clip);
     switch (f.kind) {
-    case RELU: return ash_lower__relu(im, x);
-    case TANH: return ash_lower__unary(im, ASH_OP_TANH, x);
-    case SIGMOID: return ash_lower__unary(im, ASH_OP_SIGMOID, x);
+    case RELU: return ash_relu(im->graph, x);
+    case TANH: return ash_tanh(im->graph, x);
+    case SIGMOID: return ash_sigmoid(im->graph, x);
     case AFFINE:
-        return ash_lower__with(im, ASH_OP_ADD, ash_lower__with(im, ASH_OP_MUL, x, f.alpha), f.beta);
+        return ash_build__with(im->graph, ASH_OP_ADD, ash_build__with(im->graph, ASH_OP_MUL, x, f.alpha),
+                               f.beta);
     case LEAKY_RELU: return ash_onnx__leaky_relu(im, x, f.alpha);
     case THRESHOLDED_RELU:
-        zero = ash_lower__scalar(im, r->dtype, 0);
-        return ash_lower__select(im, ash_lower__from(im, ASH_OP_LT, f.alpha, x), x, zero);
+        zero = ash_scalar(im->graph, r->dtype, 0);
+        return ash_select(im->graph, ash_build__from(im->graph, ASH_OP_LT, f.alpha, x), x, zero);
     case SCALED_TANH:
-        x = ash_lower__unary(im, ASH_OP_TANH, ash_lower__with(im, ASH_OP_MUL, x, f.beta));
-        return ash_lower__with(im, ASH_OP_MUL, x, f.alpha);
+        x = ash_tanh(im->graph, ash_build__with(im->graph, ASH_OP_MUL, x, f.beta));
+        return ash_build__with(im->graph, ASH_OP_MUL, x, f.alpha);
     case HARD_SIGMOID: return ash_onnx__hard_sigmoid(im, x, f.alpha, f.beta);
     case ELU: return ash_onnx__elu(im, x, f.alpha);
     case SOFTSIGN: return ash_onnx__softsign(im, x);
@@ -143,21 +143,21 @@ static ash_value apply(const rnn *r, function f, ash_value x) {
 /* --- one step ------------------------------------------------------------------------------------- */
 
 static ash_value add(const rnn *r, ash_value a, ash_value b) {
-    return b == ASH_NO_VALUE ? a : ash_lower__binary(r->im, ASH_OP_ADD, a, b);
+    return b == ASH_NO_VALUE ? a : ash_add(r->im->graph, a, b);
 }
 
 static ash_value mul(const rnn *r, ash_value a, ash_value b) {
-    return ash_lower__binary(r->im, ASH_OP_MUL, a, b);
+    return ash_mul(r->im->graph, a, b);
 }
 
 /* x * w; with a scale, x is quantised by its present range first. */
 static ash_value product(const rnn *r, ash_value x, matrix m) {
     ash_import *im = r->im;
     ash_value scale, zero;
-    if (m.scale == ASH_NO_VALUE) return ash_lower__matmul(im, x, m.w);
-    x = ash_lower__cast(im, ash_onnx__dynamic_quantize(im, x, &scale, &zero), ASH_I32);
-    x = ash_lower__binary(im, ASH_OP_SUB, x, ash_lower__cast(im, zero, ASH_I32));
-    ash_value sum = ash_lower__cast(im, ash_lower__matmul(im, x, m.w), r->dtype);
+    if (m.scale == ASH_NO_VALUE) return ash_matmul(im->graph, x, m.w);
+    x = ash_cast(im->graph, ash_onnx__dynamic_quantize(im, x, &scale, &zero), ASH_I32);
+    x = ash_sub(im->graph, x, ash_cast(im->graph, zero, ASH_I32));
+    ash_value sum = ash_cast(im->graph, ash_matmul(im->graph, x, m.w), r->dtype);
     return mul(r, sum, mul(r, scale, m.scale));
 }
 
@@ -175,7 +175,7 @@ static ash_value peep(const rnn *r, const cell *c, unsigned k, ash_value gate, a
 static void lstm_step(const rnn *r, const function *f, cell *c, const ash_value *x) {
     ash_value in = apply(r, f[0], peep(r, c, 0, add(r, x[0], recur(r, c, 0, c->h)), c->c)), forget;
     if (r->input_forget)
-        forget = ash_lower__from(r->im, ASH_OP_SUB, 1, in);
+        forget = ash_build__from(r->im->graph, ASH_OP_SUB, 1, in);
     else
         forget = apply(r, f[0], peep(r, c, 2, add(r, x[2], recur(r, c, 2, c->h)), c->c));
     ash_value fresh = apply(r, f[1], add(r, x[3], recur(r, c, 3, c->h)));
@@ -196,14 +196,14 @@ static void gru_step(const rnn *r, const function *f, cell *c, const ash_value *
         r->linear_before_reset ? mul(r, reset, recur(r, c, 2, c->h)) : recur(r, c, 2, mul(r, reset, c->h));
     hidden = apply(r, f[1], add(r, x[2], hidden));
     ash_value keep = mul(r, update, c->h);
-    c->h = add(r, mul(r, ash_lower__from(r->im, ASH_OP_SUB, 1, update), hidden), keep);
+    c->h = add(r, mul(r, ash_build__from(r->im->graph, ASH_OP_SUB, 1, update), hidden), keep);
 }
 
 static void step(const rnn *r, const function *f, cell *c, int64_t t) {
     ash_import *im = r->im;
-    ash_value now = ash_lower__at(im, c->input, 0, t), x[MAX_GATES];
+    ash_value now = ash_build__at(im->graph, c->input, 0, t), x[MAX_GATES];
     for (unsigned g = 0; g < r->gates; g++)
-        x[g] = ash_lower__slice_axis(im, now, 1, g * r->hidden, r->hidden);
+        x[g] = ash_slice_axis(im->graph, now, 1, g * r->hidden, r->hidden);
     switch (r->kind) {
     case ONNX_RNN: c->h = apply(r, f[0], add(r, x[0], recur(r, c, 0, c->h))); break;
     case ONNX_GRU: gru_step(r, f, c, x); break;
@@ -218,14 +218,15 @@ static void step(const rnn *r, const function *f, cell *c, int64_t t) {
  * matrix. */
 static ash_value part(const rnn *r, size_t k, unsigned d, int64_t from, int64_t count) {
     ash_import *im = r->im;
-    ash_value x = ash_lower__slice_axis(im, ash_lower__at(im, ash_import__in(im, k), 0, d), 0, from, count);
-    return ash_import__type(im, x).rank == 2 ? ash_lower__swap(im, x, 0, 1) : x;
+    ash_value x =
+        ash_slice_axis(im->graph, ash_build__at(im->graph, ash_import__in(im, k), 0, d), 0, from, count);
+    return ash_import__type(im, x).rank == 2 ? ash_build__swap(im->graph, x, 0, 1) : x;
 }
 
 /* Numbers [from, from + count) for the columns of a quantised weight, or the one for all of them. */
 static ash_value columns(const rnn *r, size_t k, unsigned d, int64_t from, int64_t count) {
-    ash_value x = ash_lower__at(r->im, ash_import__in(r->im, k), 0, d);
-    return ash_import__type(r->im, x).rank ? ash_lower__slice_axis(r->im, x, 0, from, count) : x;
+    ash_value x = ash_build__at(r->im->graph, ash_import__in(r->im, k), 0, d);
+    return ash_import__type(r->im, x).rank ? ash_slice_axis(r->im->graph, x, 0, from, count) : x;
 }
 
 /* Rows [from, from + count) of weight k as columns. Quantised ones are transposed already, and have scales
@@ -233,16 +234,17 @@ static ash_value columns(const rnn *r, size_t k, unsigned d, int64_t from, int64
 static matrix weight(const rnn *r, size_t k, size_t k_scale, unsigned d, int64_t from, int64_t count) {
     ash_import *im = r->im;
     if (!r->quantized) return (matrix){part(r, k, d, from, count), ASH_NO_VALUE};
-    ash_value w = ash_lower__slice_axis(im, ash_lower__at(im, ash_import__in(im, k), 0, d), 1, from, count);
-    ash_value zero = ash_lower__cast(im, columns(r, k_scale + 1, d, from, count), ASH_I32);
-    w = ash_lower__binary(im, ASH_OP_SUB, ash_lower__cast(im, w, ASH_I32), zero);
+    ash_value w =
+        ash_slice_axis(im->graph, ash_build__at(im->graph, ash_import__in(im, k), 0, d), 1, from, count);
+    ash_value zero = ash_cast(im->graph, columns(r, k_scale + 1, d, from, count), ASH_I32);
+    w = ash_sub(im->graph, ash_cast(im->graph, w, ASH_I32), zero);
     return (matrix){w, columns(r, k_scale, d, from, count)};
 }
 
 static ash_value initial(const rnn *r, size_t k, unsigned d, unsigned axis) {
     const ash_dim dims[] = {r->batch, r->hidden};
-    if (ash_import__has(r->im, k)) return ash_lower__at(r->im, ash_import__in(r->im, k), axis, d);
-    return ash_lower__filled(r->im, r->dtype, 0, dims, 2);
+    if (ash_import__has(r->im, k)) return ash_build__at(r->im->graph, ash_import__in(r->im, k), axis, d);
+    return ash_build__fill(r->im->graph, r->dtype, 0, dims, 2);
 }
 
 static void open_cell(const rnn *r, unsigned d, ash_value x, bool batch_first, cell *c) {
@@ -266,17 +268,17 @@ static void open_cell(const rnn *r, unsigned d, ash_value x, bool batch_first, c
  * the state stays and the result is 0: so a reversed one begins at its own last element. */
 static void run(const rnn *r, const function *f, cell *c, bool reverse, ash_value *ys) {
     ash_import *im = r->im;
-    ash_value zero = ash_lower__scalar(im, r->dtype, 0);
+    ash_value zero = ash_scalar(im->graph, r->dtype, 0);
     for (int64_t i = 0; i < r->steps && ash_import__ok(im); i++) {
         int64_t t = reverse ? r->steps - 1 - i : i;
         ash_value h = c->h, state = c->c;
         step(r, f, c, t);
         ys[t] = c->h;
         if (r->lens == ASH_NO_VALUE) continue;
-        ash_value alive = ash_lower__from(im, ASH_OP_LT, (double)t, r->lens);
-        ys[t] = ash_lower__select(im, alive, c->h, zero);
-        c->h = ash_lower__select(im, alive, c->h, h);
-        if (r->kind == ONNX_LSTM) c->c = ash_lower__select(im, alive, c->c, state);
+        ash_value alive = ash_build__from(im->graph, ASH_OP_LT, (double)t, r->lens);
+        ys[t] = ash_select(im->graph, alive, c->h, zero);
+        c->h = ash_select(im->graph, alive, c->h, h);
+        if (r->kind == ONNX_LSTM) c->c = ash_select(im->graph, alive, c->c, state);
     }
 }
 
@@ -320,7 +322,7 @@ static ash_value read_lens(const rnn *r) {
         while (full < n && lens[full] == r->steps) full++;
         if (full == n) return ASH_NO_VALUE;
     }
-    return ash_lower__reshape(im, ash_lower__cast(im, ash_import__in(im, 4), ASH_I64), column, 2);
+    return ash_reshape(im->graph, ash_cast(im->graph, ash_import__in(im, 4), ASH_I64), column, 2);
 }
 
 /* States of all directions as [directions, batch, hidden], or batch first. */
@@ -328,8 +330,8 @@ static void out_states(const rnn *r, size_t k, const ash_value *states, unsigned
                        bool batch_first) {
     ash_value parts[2];
     for (unsigned d = 0; d < directions; d++)
-        parts[d] = ash_lower__insert_axis(r->im, states[d], batch_first ? 1 : 0);
-    ash_import__out(r->im, k, ash_lower__concat(r->im, parts, directions, batch_first ? 1 : 0));
+        parts[d] = ash_build__insert_axis(r->im->graph, states[d], batch_first ? 1 : 0);
+    ash_import__out(r->im, k, ash_concat(r->im->graph, parts, directions, batch_first ? 1 : 0));
 }
 
 /* [steps, directions, batch, hidden], or [batch, steps, directions, hidden]. */
@@ -338,11 +340,11 @@ static void out_sequence(const rnn *r, ash_value *const *ys, unsigned directions
     ash_value parts[2], all;
     static const int64_t perm[] = {2, 0, 1, 3};
     for (unsigned d = 0; d < directions; d++) {
-        for (int64_t t = 0; t < r->steps; t++) ys[d][t] = ash_lower__insert_axis(im, ys[d][t], 0);
-        parts[d] = ash_lower__insert_axis(im, ash_lower__concat(im, ys[d], (size_t)r->steps, 0), 1);
+        for (int64_t t = 0; t < r->steps; t++) ys[d][t] = ash_build__insert_axis(im->graph, ys[d][t], 0);
+        parts[d] = ash_build__insert_axis(im->graph, ash_concat(im->graph, ys[d], (size_t)r->steps, 0), 1);
     }
-    all = ash_lower__concat(im, parts, directions, 1);
-    ash_import__out(im, 0, batch_first ? ash_lower__transpose(im, all, perm) : all);
+    all = ash_concat(im->graph, parts, directions, 1);
+    ash_import__out(im, 0, batch_first ? ash_transpose(im->graph, all, perm) : all);
 }
 
 void ash_onnx__op_recurrent(ash_import *im) {
@@ -364,7 +366,7 @@ void ash_onnx__op_recurrent(ash_import *im) {
         return;
     r.lens = read_lens(&r);
     ash_value x = ash_import__in(im, 0), *ys[2] = {NULL, NULL}, h[2], c[2];
-    if (batch_first) x = ash_lower__swap(im, x, 0, 1);
+    if (batch_first) x = ash_build__swap(im->graph, x, 0, 1);
     for (unsigned d = 0; d < directions; d++) {
         cell one;
         ys[d] = ash_arena_alloc(im->scratch, (size_t)r.steps + 1, sizeof **ys);

@@ -2,12 +2,13 @@
 /* Operators whose results have as many elements as their operands' data say. */
 #include <stdio.h>
 
-#include "lower.h"
 #include "ops.h"
 
 /* --- where a mask is true --------------------------------------------------------------------------- */
 
-ash_dim ash_lower__settle(ash_import *im, ash_value count, ash_dim limit, size_t k, unsigned axis) {
+/* A dim whose value is `count`, an i64 scalar that never exceeds `limit`. It is called after the present
+ * node's result k and its dim `axis`, "y.0". */
+static ash_dim settle(ash_import *im, ash_value count, ash_dim limit, size_t k, unsigned axis) {
     const ash_span result = k < im->node->n_outs ? im->node->outs[k] : (ash_span){0};
     if (count == ASH_NO_VALUE || !ash_import__ok(im)) return 0;
     size_t room = result.len + 40;
@@ -18,10 +19,7 @@ ash_dim ash_lower__settle(ash_import *im, ash_value count, ash_dim limit, size_t
     if (ash_dims_has_var(im->graph->dims, name))
         snprintf(name, room, "%.*s.%u#%zu", ASH_SPAN_ARG(result), axis,
                  ash_dims_var_count(im->graph->dims));
-    ash_dim dim = ash_graph_settled_var(im->graph, name, limit);
-    const ash_attr attrs[] = {ASH_ATTR_I(N, dim)};
-    if (ash_lower__node(im, ASH_OP_SETTLE, &count, 1, attrs, 1) == ASH_NO_VALUE) return 0;
-    return dim;
+    return ash_settle(im->graph, name, count, limit);
 }
 
 /* A constant mask. */
@@ -35,7 +33,7 @@ static bool found_now(ash_import *im, ash_value mask, ash_import_found *out) {
     if (!positions) return false;
     for (size_t i = 0; i < blob->size; i++)
         if (bytes[i]) positions[count++] = (int64_t)i;
-    *out = (ash_import_found){ash_lower__int_list(im, positions, count), (ash_dim)count};
+    *out = (ash_import_found){ash_build__int_list(im->graph, positions, count), (ash_dim)count};
     return true;
 }
 
@@ -49,29 +47,25 @@ static bool found_all(ash_import *im, ash_value x, ash_dim total, ash_import_fou
     int64_t count;
     if (in->kind != ASH_VALUE_CONSTANT || !ash_type_static_count(&in->type, &count) || count != 1)
         return false;
-    out->count = ash_lower__float_at(in->blob, in->type.dtype, 0) != 0 ? total : 0;
-    out->positions = ash_lower__iota(im, ASH_I64, &out->count, 1, 0);
+    out->count = ash_import__float_at(in->blob, in->type.dtype, 0) != 0 ? total : 0;
+    out->positions = ash_iota(im->graph, ASH_I64, &out->count, 1, 0);
     return true;
 }
 
 static ash_import_found find(ash_import *im, ash_value x, size_t k, unsigned axis) {
     const ash_type type = ash_import__type(im, x);
     ash_import_found found = {ASH_NO_VALUE, 0};
-    ash_dim total = ash_lower__product(im, &type, 0, type.rank);
+    ash_dim total = ash_build__product(im->graph, &type, 0, type.rank);
     if (found_all(im, x, total, &found)) return found;
-    ash_value mask = ash_lower__cast(im, x, ASH_BOOL), outs[2];
+    ash_value mask = ash_cast(im->graph, x, ASH_BOOL), count;
     if (mask == ASH_NO_VALUE || found_now(im, mask, &found)) return found;
-    im->status = ash_graph_add(im->graph, ASH_OP_NONZERO, &mask, 1, NULL, 0, outs);
-    if (im->status != ASH_OK) {
-        ash_graph_status(im->graph, &im->diag);
-        return found;
-    }
-    found.count = ash_lower__settle(im, outs[1], total, k, axis);
-    found.positions = ash_lower__slice_axis(im, outs[0], 0, 0, found.count);
+    ash_value numbers = ash_nonzero(im->graph, mask, &count);
+    found.count = settle(im, count, total, k, axis);
+    found.positions = ash_slice_axis(im->graph, numbers, 0, 0, found.count);
     return found;
 }
 
-ash_value ash_lower__found(ash_import *im, ash_value x, size_t k, unsigned axis, ash_dim *count) {
+ash_value ash_import__found(ash_import *im, ash_value x, size_t k, unsigned axis, ash_dim *count) {
     uint64_t index;
     *count = 0;
     if (x == ASH_NO_VALUE || !ash_import__ok(im)) return ASH_NO_VALUE;
@@ -88,10 +82,10 @@ ash_value ash_lower__found(ash_import *im, ash_value x, size_t k, unsigned axis,
 
 /* Coordinate d of elements of a type, from their numbers. */
 static ash_value coordinate(ash_import *im, const ash_type *type, ash_value numbers, unsigned d) {
-    ash_dim inner = ash_lower__product(im, type, d + 1, type->rank);
-    if (inner != 1) numbers = ash_lower__binary(im, ASH_OP_DIV, numbers, ash_lower__dim(im, inner));
+    ash_dim inner = ash_build__product(im->graph, type, d + 1, type->rank);
+    if (inner != 1) numbers = ash_div(im->graph, numbers, ash_build__dim(im->graph, inner));
     if (d == 0) return numbers;
-    return ash_lower__binary(im, ASH_OP_MOD, numbers, ash_lower__dim(im, type->dims[d]));
+    return ash_mod(im->graph, numbers, ash_build__dim(im->graph, type->dims[d]));
 }
 
 /* [rank, found]; a scalar counts as a list of one. */
@@ -100,10 +94,10 @@ void ash_onnx__op_nonzero(ash_import *im) {
     ash_type type = ash_import__type(im, x);
     ash_dim count;
     if (type.rank == 0) type.dims[type.rank++] = 1;
-    ash_value numbers = ash_lower__found(im, x, 0, 1, &count);
+    ash_value numbers = ash_import__found(im, x, 0, 1, &count);
     for (unsigned d = 0; d < type.rank; d++)
-        rows[d] = ash_lower__insert_axis(im, coordinate(im, &type, numbers, d), 0);
-    ash_import__out(im, 0, ash_lower__concat(im, rows, type.rank, 0));
+        rows[d] = ash_build__insert_axis(im->graph, coordinate(im, &type, numbers, d), 0);
+    ash_import__out(im, 0, ash_concat(im->graph, rows, type.rank, 0));
 }
 
 /* The slices of x along an axis, or its elements, where the condition holds. */
@@ -119,16 +113,16 @@ void ash_onnx__op_compress(ash_import *im) {
     }
     if (flat) {
         const ash_type type = ash_import__type(im, x);
-        const ash_dim all = ash_lower__product(im, &type, 0, rank);
-        x = ash_lower__reshape(im, x, &all, 1);
+        const ash_dim all = ash_build__product(im->graph, &type, 0, rank);
+        x = ash_reshape(im->graph, x, &all, 1);
     }
     if (!ash_import__ok(im)) return;
     /* A condition may be shorter than the axis; what it says past the end is about nothing. */
     ash_dim count = ash_graph_dim_min(im->graph, ash_import__type(im, condition).dims[0],
                                       ash_import__type(im, x).dims[axis]);
-    condition = ash_lower__slice_axis(im, condition, 0, 0, count);
-    ash_value indices = ash_lower__found(im, condition, 0, axis, &count);
-    ash_import__out(im, 0, ash_lower__gather(im, x, indices, axis));
+    condition = ash_slice_axis(im->graph, condition, 0, 0, count);
+    ash_value indices = ash_import__found(im, condition, 0, axis, &count);
+    ash_import__out(im, 0, ash_gather(im->graph, x, indices, axis));
 }
 
 /* --- unique --------------------------------------------------------------------------------------- */
@@ -143,19 +137,14 @@ typedef struct unique_sort {
 enum { MAX_COLUMNS = 4096 }; /* of slices that are compared, one sort for each */
 
 static ash_value numbers_below(ash_import *im, ash_dim n) {
-    return ash_lower__iota(im, ASH_I64, &n, 1, 0);
+    return ash_iota(im->graph, ASH_I64, &n, 1, 0);
 }
 
 /* The order of elements of a list; *sorted: they in that order. */
 static ash_value sort_list(ash_import *im, ash_value x, ash_value *sorted) {
-    ash_value outs[2] = {ASH_NO_VALUE, ASH_NO_VALUE};
-    const ash_attr attrs[] = {ASH_ATTR_I(AXIS, 0), ASH_ATTR_I(K, ash_import__type(im, x).dims[0]),
-                              ASH_ATTR_I(LARGEST, 0)};
-    if (x == ASH_NO_VALUE || !ash_import__ok(im)) return ASH_NO_VALUE;
-    im->status = ash_graph_add(im->graph, ASH_OP_TOPK, &x, 1, attrs, ASH_COUNT(attrs), outs);
-    if (im->status != ASH_OK) ash_graph_status(im->graph, &im->diag);
-    *sorted = outs[0];
-    return outs[1];
+    ash_value order;
+    *sorted = ash_topk(im->graph, x, 0, ash_import__type(im, x).dims[0], false, &order);
+    return order;
 }
 
 /* Slices in their order: sorts by the last column first, and keeps the order of equals. */
@@ -166,10 +155,10 @@ static ash_value sort_rows(ash_import *im, ash_value x, ash_dim columns, ash_val
                                 "slices of a size that is not a number, or of more than %d elements",
                                 MAX_COLUMNS);
     for (ash_dim c = columns; c-- > 0 && ash_import__ok(im);) {
-        ash_value key = ash_lower__gather(im, ash_lower__at(im, x, 1, c), order, 0), ignored;
-        order = ash_lower__gather(im, order, sort_list(im, key, &ignored), 0);
+        ash_value key = ash_gather(im->graph, ash_build__at(im->graph, x, 1, c), order, 0), ignored;
+        order = ash_gather(im->graph, order, sort_list(im, key, &ignored), 0);
     }
-    *sorted = ash_lower__gather(im, x, order, 0);
+    *sorted = ash_gather(im->graph, x, order, 0);
     return order;
 }
 
@@ -178,28 +167,20 @@ static unique_sort sort_subjects(ash_import *im, ash_value x) {
     const ash_type type = ash_import__type(im, x);
     unique_sort s = {.all = type.dims[0]};
     ash_value sorted = ASH_NO_VALUE, here = numbers_below(im, s.all),
-              zero = ash_lower__scalar(im, ASH_I64, 0);
+              zero = ash_scalar(im->graph, ASH_I64, 0);
     s.order = type.rank == 1 ? sort_list(im, x, &sorted) : sort_rows(im, x, type.dims[1], &sorted);
-    ash_value before = ash_lower__binary(im, ASH_OP_MAX, ash_lower__with(im, ASH_OP_SUB, here, 1), zero);
-    ash_value other = ash_lower__gather(im, sorted, before, 0);
-    other = ash_lower__unary(im, ASH_OP_NOT, ash_lower__binary(im, ASH_OP_EQ, sorted, other));
-    if (type.rank == 2) other = ash_lower__reduce(im, ASH_OP_REDUCE_MAX, other, 2, false);
-    s.fresh = ash_lower__binary(im, ASH_OP_OR, other, ash_lower__binary(im, ASH_OP_EQ, here, zero));
+    ash_value before = ash_max(im->graph, ash_build__with(im->graph, ASH_OP_SUB, here, 1), zero);
+    ash_value other = ash_gather(im->graph, sorted, before, 0);
+    other = ash_not(im->graph, ash_eq(im->graph, sorted, other));
+    if (type.rank == 2) other = ash_build__reduce(im->graph, ASH_OP_REDUCE_MAX, other, 2, false);
+    s.fresh = ash_or(im->graph, other, ash_eq(im->graph, here, zero));
     return s;
-}
-
-static ash_value scatter(ash_import *im, ash_value to, ash_value indices, ash_value updates,
-                         ash_scatter how) {
-    const ash_value ins[] = {to, indices, updates};
-    const ash_attr attrs[] = {ASH_ATTR_I(AXIS, 0), ASH_ATTR_I(MODE, how)};
-    return ash_lower__node(im, ASH_OP_SCATTER_ELEMENTS, ins, 3, attrs, 2);
 }
 
 /* How many are true up to each element, itself aside. */
 static ash_value count_before(ash_import *im, ash_value mask) {
-    const ash_attr attrs[] = {ASH_ATTR_I(AXIS, 0), ASH_ATTR_I(EXCLUSIVE, 0), ASH_ATTR_I(REVERSE, 0)};
-    ash_value ones = ash_lower__cast(im, mask, ASH_I64);
-    return ash_lower__with(im, ASH_OP_SUB, ash_lower__node(im, ASH_OP_CUMSUM, &ones, 1, attrs, 3), 1);
+    ash_value count = ash_cumsum(im->graph, ash_cast(im->graph, mask, ASH_I64), 0, false, false);
+    return ash_build__with(im->graph, ASH_OP_SUB, count, 1);
 }
 
 /* The place in the result of each subject, and where its first occurrence is: in ascending order, or in
@@ -211,35 +192,37 @@ void ash_onnx__op_unique(ash_import *im) {
     bool ascending = ash_import__attr_int(im, "sorted", 1) != 0;
     unsigned axis = flat ? 0 : ash_import__axis(im, ash_import__attr_int(im, "axis", 0), type.rank);
     if (flat) {
-        const ash_dim all = ash_lower__product(im, &type, 0, type.rank);
-        subjects = x = ash_lower__reshape(im, x, &all, 1);
+        const ash_dim all = ash_build__product(im->graph, &type, 0, type.rank);
+        subjects = x = ash_reshape(im->graph, x, &all, 1);
     } else if (ash_import__ok(im)) {
-        for (unsigned a = axis; a > 0; a--) subjects = ash_lower__swap(im, subjects, a, a - 1);
-        subjects = ash_lower__flatten(im, subjects, 1);
+        for (unsigned a = axis; a > 0; a--) subjects = ash_build__swap(im->graph, subjects, a, a - 1);
+        subjects = ash_build__flatten(im->graph, subjects, 1);
     }
-    if (type.dtype == ASH_BOOL) subjects = ash_lower__cast(im, subjects, ASH_U8);
+    if (type.dtype == ASH_BOOL) subjects = ash_cast(im->graph, subjects, ASH_U8);
     if (!ash_import__ok(im)) return;
     unique_sort s = sort_subjects(im, subjects);
-    ash_value none = ash_lower__filled(im, ASH_I64, 0, &s.all, 1), place = count_before(im, s.fresh), first;
+    ash_value none = ash_build__fill(im->graph, ASH_I64, 0, &s.all, 1), place = count_before(im, s.fresh),
+              first;
     ash_dim count;
     if (ascending) {
-        first = ash_lower__gather(im, s.order, ash_lower__found(im, s.fresh, 0, axis, &count), 0);
+        first = ash_gather(im->graph, s.order, ash_import__found(im, s.fresh, 0, axis, &count), 0);
     } else {
         /* the first of its equals, for each in ascending order, is where the last change before it was */
-        ash_value start = ash_lower__select(im, s.fresh, s.order, none);
-        start = scatter(im, none, place, start, ASH_SCATTER_ADD);
-        start = ash_lower__gather(im, start, place, 0);
+        ash_value start = ash_select(im->graph, s.fresh, s.order, none);
+        start = ash_scatter_elements(im->graph, none, place, start, 0, ASH_SCATTER_ADD);
+        start = ash_gather(im->graph, start, place, 0);
         ash_value is_first =
-            scatter(im, ash_lower__filled(im, ASH_BOOL, 0, &s.all, 1), s.order, s.fresh, ASH_SCATTER_SET);
-        first = ash_lower__found(im, is_first, 0, axis, &count);
-        place = ash_lower__gather(im, count_before(im, is_first), start, 0);
+            ash_scatter_elements(im->graph, ash_build__fill(im->graph, ASH_BOOL, 0, &s.all, 1), s.order,
+                                 s.fresh, 0, ASH_SCATTER_SET);
+        first = ash_import__found(im, is_first, 0, axis, &count);
+        place = ash_gather(im->graph, count_before(im, is_first), start, 0);
     }
-    ash_import__out(im, 0, ash_lower__gather(im, x, first, axis));
+    ash_import__out(im, 0, ash_gather(im->graph, x, first, axis));
     ash_import__out(im, 1, first);
-    ash_import__out(im, 2, scatter(im, none, s.order, place, ASH_SCATTER_SET));
-    ash_value counts =
-        scatter(im, none, place, ash_lower__filled(im, ASH_I64, 1, &s.all, 1), ASH_SCATTER_ADD);
-    ash_import__out(im, 3, ash_lower__slice_axis(im, counts, 0, 0, count));
+    ash_import__out(im, 2, ash_scatter_elements(im->graph, none, s.order, place, 0, ASH_SCATTER_SET));
+    ash_value counts = ash_scatter_elements(
+        im->graph, none, place, ash_build__fill(im->graph, ASH_I64, 1, &s.all, 1), 0, ASH_SCATTER_ADD);
+    ash_import__out(im, 3, ash_slice_axis(im->graph, counts, 0, 0, count));
 }
 
 /* --- choosing among boxes --------------------------------------------------------------------------- */
@@ -248,30 +231,30 @@ void ash_onnx__op_unique(ash_import *im) {
  * size. */
 static ash_value corners(ash_import *im, ash_value boxes, bool center) {
     ash_value part[4], out[4];
-    for (int i = 0; i < 4; i++) part[i] = ash_lower__slice_axis(im, boxes, 2, i, 1);
+    for (int i = 0; i < 4; i++) part[i] = ash_slice_axis(im->graph, boxes, 2, i, 1);
     for (int i = 0; i < 2; i++) {
         ash_value a = part[i], b = part[i + 2];
         if (center) { /* x, y, width, height */
-            ash_value half = ash_lower__with(im, ASH_OP_DIV, part[3 - i], 2);
-            a = ash_lower__binary(im, ASH_OP_SUB, part[1 - i], half);
-            b = ash_lower__binary(im, ASH_OP_ADD, part[1 - i], half);
+            ash_value half = ash_build__with(im->graph, ASH_OP_DIV, part[3 - i], 2);
+            a = ash_sub(im->graph, part[1 - i], half);
+            b = ash_add(im->graph, part[1 - i], half);
         }
-        out[i] = ash_lower__binary(im, ASH_OP_MIN, a, b);
-        out[i + 2] = ash_lower__binary(im, ASH_OP_MAX, a, b);
+        out[i] = ash_min(im->graph, a, b);
+        out[i + 2] = ash_max(im->graph, a, b);
     }
-    return ash_lower__concat(im, out, 4, 2);
+    return ash_concat(im->graph, out, 4, 2);
 }
 
 /* Operand k, one number, as a scalar of a dtype. */
 static ash_value number(ash_import *im, size_t k, ash_dtype dtype, double absent) {
-    if (!ash_import__has(im, k)) return ash_lower__scalar(im, dtype, absent);
-    return ash_lower__cast(im, ash_lower__reshape(im, ash_import__in(im, k), NULL, 0), dtype);
+    if (!ash_import__has(im, k)) return ash_scalar(im->graph, dtype, absent);
+    return ash_cast(im->graph, ash_reshape(im->graph, ash_import__in(im, k), NULL, 0), dtype);
 }
 
 /* The core operator chooses for each class by itself, and leaves room for as many boxes as there may be;
  * what it has chosen are then the true elements of a mask. */
 void ash_onnx__op_nms(ash_import *im) {
-    ash_value boxes = ash_import__in(im, 0), scores = ash_import__in(im, 1), outs[2];
+    ash_value boxes = ash_import__in(im, 0), scores = ash_import__in(im, 1), counts;
     const ash_type type = ash_import__type(im, scores);
     const ash_import_int *list;
     size_t n;
@@ -287,24 +270,18 @@ void ash_onnx__op_nms(ash_import *im) {
     else if (known && n == 1)
         most = ash_graph_dim_min(im->graph, most, list[0].dim ? list[0].v : ASH_MAX(list[0].v, 0));
     boxes = corners(im, boxes, ash_import__attr_int(im, "center_point_box", 0) != 0);
-    const ash_value ins[] = {boxes, scores, number(im, 3, type.dtype, 0),
-                             number(im, 4, type.dtype, ash_lower__lowest(type.dtype))};
-    const ash_attr attrs[] = {ASH_ATTR_I(K, most)};
-    if (!ash_import__ok(im)) return;
-    im->status = ash_graph_add(im->graph, ASH_OP_NMS, ins, 4, attrs, 1, outs);
-    if (im->status != ASH_OK) {
-        ash_graph_status(im->graph, &im->diag);
-        return;
-    }
-    if (!known) outs[1] = ash_lower__binary(im, ASH_OP_MIN, outs[1], number(im, 2, ASH_I64, 0));
+    ash_value overlap = number(im, 3, type.dtype, 0),
+              least = number(im, 4, type.dtype, ash_build__lowest(type.dtype));
+    ash_value chosen_boxes = ash_nms(im->graph, boxes, scores, overlap, least, most, &counts);
+    if (!known) counts = ash_min(im->graph, counts, number(im, 2, ASH_I64, 0));
     const ash_type chosen = {.dtype = ASH_I64, .rank = 3, .dims = {type.dims[0], type.dims[1], most}};
-    ash_value turn = ash_lower__iota(im, ASH_I64, chosen.dims, 3, 2), rows[3];
-    ash_value mask = ash_lower__binary(im, ASH_OP_LT, turn, ash_lower__insert_axis(im, outs[1], 2));
-    ash_dim count, all = ash_lower__product(im, &chosen, 0, 3);
-    ash_value numbers = ash_lower__found(im, mask, 0, 0, &count);
+    ash_value turn = ash_iota(im->graph, ASH_I64, chosen.dims, 3, 2), rows[3];
+    ash_value mask = ash_lt(im->graph, turn, ash_build__insert_axis(im->graph, counts, 2));
+    ash_dim count, all = ash_build__product(im->graph, &chosen, 0, 3);
+    ash_value numbers = ash_import__found(im, mask, 0, 0, &count);
     rows[0] = coordinate(im, &chosen, numbers, 0);
     rows[1] = coordinate(im, &chosen, numbers, 1);
-    rows[2] = ash_lower__gather(im, ash_lower__reshape(im, outs[0], &all, 1), numbers, 0);
-    for (int i = 0; i < 3; i++) rows[i] = ash_lower__insert_axis(im, rows[i], 1);
-    ash_import__out(im, 0, ash_lower__concat(im, rows, 3, 1));
+    rows[2] = ash_gather(im->graph, ash_reshape(im->graph, chosen_boxes, &all, 1), numbers, 0);
+    for (int i = 0; i < 3; i++) rows[i] = ash_build__insert_axis(im->graph, rows[i], 1);
+    ash_import__out(im, 0, ash_concat(im->graph, rows, 3, 1));
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Sequences of tensors whose length and positions are known at import: lists of values that the graph never
  * sees. A sequence that is a graph input or output is refused. */
-#include "lower.h"
 #include "ops.h"
 
 typedef struct sequence {
@@ -131,8 +130,8 @@ void ash_onnx__op_split_to_sequence(ash_import *im) {
         int64_t size = step ? ASH_MIN(step, dim - start) : sizes[i];
         if (size < 0 || size > dim - start)
             ash_import__fail(im, ASH_ERROR_SHAPE, "a part of %lld elements", (long long)size);
-        ash_value part = ash_lower__slice_axis(im, x, axis, start, size);
-        items[i] = new_entry(im, drop ? ash_lower__drop_axis(im, part, axis) : part);
+        ash_value part = ash_slice_axis(im->graph, x, axis, start, size);
+        items[i] = new_entry(im, drop ? ash_build__drop_axis(im->graph, part, axis) : part);
         start += size;
     }
     if (ash_import__ok(im)) out_sequence(im, items, n);
@@ -153,9 +152,9 @@ void ash_onnx__op_concat_from_sequence(ash_import *im) {
         parts[i] = ash_import__materialize(im, s.items[i]);
         unsigned rank = ash_import__type(im, parts[i]).rank + stack;
         if (i == 0) axis = ash_import__axis(im, ash_import__attr_int(im, "axis", 0), rank);
-        if (stack) parts[i] = ash_lower__insert_axis(im, parts[i], axis);
+        if (stack) parts[i] = ash_build__insert_axis(im->graph, parts[i], axis);
     }
-    if (ash_import__ok(im)) ash_import__out(im, 0, ash_lower__concat(im, parts, s.n, axis));
+    if (ash_import__ok(im)) ash_import__out(im, 0, ash_concat(im->graph, parts, s.n, axis));
 }
 
 /* --- optionals ------------------------------------------------------------------------------------ */

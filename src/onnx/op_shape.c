@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Operators that rename, repeat or rearrange whole dims. */
-#include "lower.h"
 #include "ops.h"
 
 /* --- shapes as data ------------------------------------------------------------------------------- */
@@ -26,7 +25,7 @@ void ash_onnx__op_shape(ash_import *im) {
 void ash_onnx__op_size(ash_import *im) {
     ash_type type = ash_import__in_type(im, 0);
     const ash_type out = {.dtype = ASH_I64};
-    ash_import_int size = from_dim(ash_lower__product(im, &type, 0, type.rank));
+    ash_import_int size = from_dim(ash_build__product(im->graph, &type, 0, type.rank));
     ash_import__out_list(im, 0, &out, &size);
 }
 
@@ -109,7 +108,7 @@ void ash_onnx__op_reshape(ash_import *im) {
     }
     if (!ash_import__ok(im)) return;
     if (hole < ASH_MAX_RANK) dims[hole] = fill_hole(im, &type, dims, (unsigned)n, hole);
-    ash_import__out(im, 0, ash_lower__reshape(im, x, dims, (unsigned)n));
+    ash_import__out(im, 0, ash_reshape(im->graph, x, dims, (unsigned)n));
 }
 
 void ash_onnx__op_flatten(ash_import *im) {
@@ -117,7 +116,7 @@ void ash_onnx__op_flatten(ash_import *im) {
     unsigned rank = ash_import__type(im, x).rank;
     int64_t axis = ash_import__attr_int(im, "axis", 1);
     unsigned at = axis == (int64_t)rank ? rank : ash_import__axis(im, axis, rank);
-    ash_import__out(im, 0, ash_lower__flatten(im, x, at));
+    ash_import__out(im, 0, ash_build__flatten(im->graph, x, at));
 }
 
 /* The axes as a bit mask over `rank` dims; false: none are given. */
@@ -147,7 +146,7 @@ void ash_onnx__op_squeeze(ash_import *im) {
             ash_import__fail(im, ASH_ERROR_SHAPE, "dim %u, which is to go, is not 1", i);
         if (!drop) out.dims[out.rank++] = type.dims[i];
     }
-    ash_import__out(im, 0, ash_lower__reshape(im, x, out.dims, out.rank));
+    ash_import__out(im, 0, ash_reshape(im->graph, x, out.dims, out.rank));
 }
 
 void ash_onnx__op_unsqueeze(ash_import *im) {
@@ -165,7 +164,7 @@ void ash_onnx__op_unsqueeze(ash_import *im) {
     ash_dim dims[ASH_MAX_RANK];
     for (unsigned i = 0; i < rank && ash_import__ok(im); i++)
         dims[i] = mask >> i & 1 ? 1 : type.dims[from++];
-    if (ash_import__ok(im)) ash_import__out(im, 0, ash_lower__reshape(im, x, dims, rank));
+    if (ash_import__ok(im)) ash_import__out(im, 0, ash_reshape(im->graph, x, dims, rank));
 }
 
 /* --- moving --------------------------------------------------------------------------------------- */
@@ -180,15 +179,17 @@ void ash_onnx__op_transpose(ash_import *im) {
     if (has && n != rank)
         ash_import__fail(im, ASH_ERROR_SHAPE, "a permutation of %zu dims for a tensor of rank %u", n, rank);
     for (unsigned i = 0; i < rank && ash_import__ok(im); i++) perm[i] = has ? given[i] : rank - 1 - i;
-    if (ash_import__ok(im)) ash_import__out(im, 0, ash_lower__transpose(im, x, perm));
+    if (ash_import__ok(im)) ash_import__out(im, 0, ash_transpose(im->graph, x, perm));
 }
 
 void ash_onnx__op_expand(ash_import *im) {
     ash_value x = ash_import__in(im, 0);
-    ash_type type = ash_import__type(im, x), want = {0}, out;
-    if (!dims_of(im, 1, want.dims, &want.rank) || !ash_lower__broadcast_shape(im, &type, &want, &out))
-        return;
-    ash_import__out(im, 0, ash_lower__broadcast(im, x, out.dims, out.rank));
+    ash_type type = ash_import__type(im, x), want = {0};
+    if (!dims_of(im, 1, want.dims, &want.rank)) return;
+    if (ash_build__join(&want, &type))
+        ash_import__out(im, 0, ash_broadcast_to(im->graph, x, want.dims, want.rank));
+    else
+        ash_import__fail(im, ASH_ERROR_SHAPE, "the operand and the shape do not broadcast");
 }
 
 /* Tile repeats the whole tensor: a new dim before each repeated one, broadcast, and merged with it. */
@@ -205,12 +206,12 @@ void ash_onnx__op_tile(ash_import *im) {
     for (unsigned i = 0; i < n; i++) {
         if (repeats[i] == 1) continue;
         ash_type merged = ash_import__type(im, x), wide;
-        x = ash_lower__insert_axis(im, x, i);
+        x = ash_build__insert_axis(im->graph, x, i);
         wide = ash_import__type(im, x);
         wide.dims[i] = repeats[i];
         merged.dims[i] = ash_graph_dim_mul(im->graph, merged.dims[i], repeats[i]);
-        x = ash_lower__broadcast(im, x, wide.dims, wide.rank);
-        x = ash_lower__reshape(im, x, merged.dims, merged.rank);
+        x = ash_broadcast_to(im->graph, x, wide.dims, wide.rank);
+        x = ash_reshape(im->graph, x, merged.dims, merged.rank);
     }
     ash_import__out(im, 0, x);
 }
@@ -225,7 +226,7 @@ void ash_onnx__op_concat(ash_import *im) {
     for (size_t k = 0; k < n; k++) parts[k] = ash_import__in(im, k);
     unsigned rank = ash_import__in_type(im, 0).rank;
     unsigned axis = ash_import__axis(im, ash_import__attr_int(im, "axis", 1), rank);
-    if (n) ash_import__out(im, 0, ash_lower__concat(im, parts, n, axis));
+    if (n) ash_import__out(im, 0, ash_concat(im->graph, parts, n, axis));
 }
 
 /* Sizes: an attribute before opset 13, an operand since; else equal parts, the last smaller (num_outputs,
@@ -253,7 +254,7 @@ void ash_onnx__op_split(ash_import *im) {
     for (size_t k = 0; k < n && ash_import__ok(im); k++) {
         ash_dim size = ASH_MIN(part, rest);
         if (has && !ash_import__size(im, list ? list[k] : (ash_import_int){attr[k], false}, &size)) return;
-        ash_import__out(im, k, ash_lower__slice_axis(im, x, axis, start, size));
+        ash_import__out(im, k, ash_slice_axis(im->graph, x, axis, start, size));
         start = ash_graph_dim_add(im->graph, start, size);
         if (!has) rest -= size;
     }
@@ -280,9 +281,9 @@ void ash_onnx__op_depth_to_space(ash_import *im) {
     const ash_dim split_crd[] = {t.dims[0], c, b, b, t.dims[2], t.dims[3]};
     const ash_dim out[] = {t.dims[0], c, ash_graph_dim_mul(im->graph, t.dims[2], b),
                            ash_graph_dim_mul(im->graph, t.dims[3], b)};
-    ash_value x = ash_lower__reshape(im, ash_import__in(im, 0), is_crd ? split_crd : split_dcr, 6);
-    x = ash_lower__transpose(im, x, is_crd ? crd : dcr);
-    ash_import__out(im, 0, ash_lower__reshape(im, x, out, 4));
+    ash_value x = ash_reshape(im->graph, ash_import__in(im, 0), is_crd ? split_crd : split_dcr, 6);
+    x = ash_transpose(im->graph, x, is_crd ? crd : dcr);
+    ash_import__out(im, 0, ash_reshape(im->graph, x, out, 4));
 }
 
 /* Opset 28 adds the order of DepthToSpace's CRD mode. */
@@ -295,8 +296,8 @@ void ash_onnx__op_space_to_depth(ash_import *im) {
     ash_dim h = ash_graph_dim_div(im->graph, t.dims[2], b), w = ash_graph_dim_div(im->graph, t.dims[3], b);
     const ash_dim split[] = {t.dims[0], t.dims[1], h, b, w, b};
     const ash_dim out[] = {t.dims[0], ash_graph_dim_mul(im->graph, t.dims[1], b * b), h, w};
-    ash_value x = ash_lower__reshape(im, ash_import__in(im, 0), split, 6);
-    ash_import__out(im, 0, ash_lower__reshape(im, ash_lower__transpose(im, x, is_crd ? crd : dcr), out, 4));
+    ash_value x = ash_reshape(im->graph, ash_import__in(im, 0), split, 6);
+    ash_import__out(im, 0, ash_reshape(im->graph, ash_transpose(im->graph, x, is_crd ? crd : dcr), out, 4));
 }
 
 /* --- making --------------------------------------------------------------------------------------- */
@@ -308,9 +309,9 @@ static ash_value constant_of(ash_import *im, const ash_onnx_attr *attr) {
     ash_value known = ash_import__constant_of(im, attr);
     if (known != ASH_NO_VALUE) return known;
     switch (attr->type) {
-    case ONNX_ATTR_FLOAT: known = ash_lower__scalar(im, ASH_F32, (double)attr->f); break;
-    case ONNX_ATTR_INT: known = ash_lower__ints(im, &type, &attr->i); break;
-    case ONNX_ATTR_INTS: known = ash_lower__int_list(im, attr->ints, attr->n); break;
+    case ONNX_ATTR_FLOAT: known = ash_scalar(im->graph, ASH_F32, (double)attr->f); break;
+    case ONNX_ATTR_INT: known = ash_build__ints(im->graph, &type, &attr->i); break;
+    case ONNX_ATTR_INTS: known = ash_build__int_list(im->graph, attr->ints, attr->n); break;
     default:
         type.rank = 1, type.dims[0] = (ash_dim)attr->n;
         known = ash_graph_constant(im->graph, &type, attr->floats, attr->n * sizeof(float), ASH_DATA_COPY);
@@ -339,9 +340,9 @@ void ash_onnx__op_constant_of_shape(ash_import *im) {
     ash_type type = {0}, out = {0};
     ash_value value = ASH_NO_VALUE;
     if (!dims_of(im, 0, out.dims, &out.rank)) return;
-    if (!ash_import__attr_tensor(im, "value", &type, &value)) value = ash_lower__scalar(im, ASH_F32, 0);
-    value = ash_lower__reshape(im, value, NULL, 0);
-    ash_import__out(im, 0, ash_lower__broadcast(im, value, out.dims, out.rank));
+    if (!ash_import__attr_tensor(im, "value", &type, &value)) value = ash_scalar(im->graph, ASH_F32, 0);
+    value = ash_reshape(im->graph, value, NULL, 0);
+    ash_import__out(im, 0, ash_broadcast_to(im->graph, value, out.dims, out.rank));
 }
 
 /* A range of integers that are known, or dims; the step is a number. */
@@ -364,11 +365,12 @@ static bool range_of_ints(ash_import *im, ash_dtype dtype) {
     step = ASH_MIN(step, ASH_MAX(high, 1)); /* a longer one takes one element as well */
     ash_dim dim = step == 1 ? count.v : ash_graph_dim_div(g, ash_graph_dim_add(g, count.v, step - 1), step);
     const ash_type scalar = {.dtype = dtype};
-    ash_value i = ash_lower__iota(im, dtype, &dim, 1, 0), by = ash_lower__ints(im, &scalar, &delta->v),
-              from = start.dim ? ash_lower__cast(im, ash_lower__dim(im, start.v), dtype)
-                               : ash_lower__ints(im, &scalar, &start.v);
-    i = ash_lower__binary(im, ASH_OP_MUL, i, by);
-    ash_import__out(im, 0, ash_lower__binary(im, ASH_OP_ADD, i, from));
+    ash_value i = ash_iota(im->graph, dtype, &dim, 1, 0),
+              by = ash_build__ints(im->graph, &scalar, &delta->v),
+              from = start.dim ? ash_cast(im->graph, ash_build__dim(im->graph, start.v), dtype)
+                               : ash_build__ints(im->graph, &scalar, &start.v);
+    i = ash_mul(im->graph, i, by);
+    ash_import__out(im, 0, ash_add(im->graph, i, from));
     return true;
 }
 
@@ -390,10 +392,9 @@ void ash_onnx__op_range(ash_import *im) {
         return;
     }
     ash_dim count = steps > 0 ? (ash_dim)steps + ((double)(ash_dim)steps < steps) : 0;
-    ash_value i = ash_lower__iota(im, dtype, &count, 1, 0);
-    ash_value scaled = ash_lower__binary(im, ASH_OP_MUL, i, ash_lower__scalar(im, dtype, v[2][0]));
-    ash_import__out(im, 0,
-                    ash_lower__binary(im, ASH_OP_ADD, scaled, ash_lower__scalar(im, dtype, v[0][0])));
+    ash_value i = ash_iota(im->graph, dtype, &count, 1, 0);
+    ash_value scaled = ash_mul(im->graph, i, ash_scalar(im->graph, dtype, v[2][0]));
+    ash_import__out(im, 0, ash_add(im->graph, scaled, ash_scalar(im->graph, dtype, v[0][0])));
 }
 
 void ash_onnx__op_eye_like(ash_import *im) {
@@ -405,10 +406,10 @@ void ash_onnx__op_eye_like(ash_import *im) {
                          ash_onnx__dtype_name(want));
         return;
     }
-    ash_value row = ash_lower__iota(im, ASH_I64, type.dims, 2, 0),
-              column = ash_lower__iota(im, ASH_I64, type.dims, 2, 1);
-    row = ash_lower__with(im, ASH_OP_ADD, row, (double)ash_import__attr_int(im, "k", 0));
-    ash_import__out(im, 0, ash_lower__cast(im, ash_lower__binary(im, ASH_OP_EQ, row, column), dtype));
+    ash_value row = ash_iota(im->graph, ASH_I64, type.dims, 2, 0),
+              column = ash_iota(im->graph, ASH_I64, type.dims, 2, 1);
+    row = ash_build__with(im->graph, ASH_OP_ADD, row, (double)ash_import__attr_int(im, "k", 0));
+    ash_import__out(im, 0, ash_cast(im->graph, ash_eq(im->graph, row, column), dtype));
 }
 
 /* Keeps column - row <= k (lower) or >= k (upper). */
@@ -427,10 +428,10 @@ void ash_onnx__op_trilu(ash_import *im) {
         return;
     }
     const ash_dim *dims = &type.dims[type.rank - 2];
-    ash_value row = ash_lower__iota(im, ASH_I64, dims, 2, 0),
-              column = ash_lower__iota(im, ASH_I64, dims, 2, 1);
-    row = ash_lower__with(im, ASH_OP_ADD, row, (double)shift);
+    ash_value row = ash_iota(im->graph, ASH_I64, dims, 2, 0),
+              column = ash_iota(im->graph, ASH_I64, dims, 2, 1);
+    row = ash_build__with(im->graph, ASH_OP_ADD, row, (double)shift);
     bool upper = ash_import__attr_int(im, "upper", 1) != 0;
-    ash_value keep = ash_lower__binary(im, ASH_OP_LE, upper ? row : column, upper ? column : row);
-    ash_import__out(im, 0, ash_lower__select(im, keep, x, ash_lower__scalar(im, type.dtype, 0)));
+    ash_value keep = ash_le(im->graph, upper ? row : column, upper ? column : row);
+    ash_import__out(im, 0, ash_select(im->graph, keep, x, ash_scalar(im->graph, type.dtype, 0)));
 }

@@ -2,7 +2,6 @@
 /* Windows and Fourier transforms: products with constant matrices of cosines and sines. */
 #include <math.h>
 
-#include "lower.h"
 #include "ops.h"
 
 enum { MAX_WINDOW = 1 << 20, MAX_TRANSFORM = 2048 };
@@ -44,7 +43,7 @@ void ash_onnx__op_window(ash_import *im) {
         numbers[i] = w[0] - w[1] * cos(turn) + w[2] * cos(2 * turn);
     }
     type.dims[0] = size;
-    ash_import__out(im, 0, ash_lower__floats(im, &type, numbers));
+    ash_import__out(im, 0, ash_build__floats(im->graph, &type, numbers));
 }
 
 /* --- DFT ------------------------------------------------------------------------------------------ */
@@ -67,8 +66,8 @@ static bool fourier(ash_import *im, ash_dtype dtype, int64_t n, int64_t bins, bo
             s[i * bins + k] = inverse ? sin(turn) / (double)n : -sin(turn);
         }
     }
-    *re = ash_lower__floats(im, &type, c);
-    *im_ = ash_lower__floats(im, &type, s);
+    *re = ash_build__floats(im->graph, &type, c);
+    *im_ = ash_build__floats(im->graph, &type, s);
     return ash_import__ok(im);
 }
 
@@ -79,25 +78,25 @@ static ash_value transform(ash_import *im, ash_value x, int64_t bins, bool inver
     unsigned last = type.rank - 1;
     ash_value re, turn, parts[2];
     if (!fourier(im, type.dtype, type.dims[last - 1], bins, inverse, &re, &turn)) return ASH_NO_VALUE;
-    ash_value a = ash_lower__at(im, x, last, 0);
-    parts[0] = ash_lower__matmul(im, a, re);
-    parts[1] = ash_lower__matmul(im, a, turn);
+    ash_value a = ash_build__at(im->graph, x, last, 0);
+    parts[0] = ash_matmul(im->graph, a, re);
+    parts[1] = ash_matmul(im->graph, a, turn);
     if (type.dims[last] == 2) {
-        ash_value b = ash_lower__at(im, x, last, 1);
-        parts[0] = ash_lower__binary(im, ASH_OP_SUB, parts[0], ash_lower__matmul(im, b, turn));
-        parts[1] = ash_lower__binary(im, ASH_OP_ADD, parts[1], ash_lower__matmul(im, b, re));
+        ash_value b = ash_build__at(im->graph, x, last, 1);
+        parts[0] = ash_sub(im->graph, parts[0], ash_matmul(im->graph, b, turn));
+        parts[1] = ash_add(im->graph, parts[1], ash_matmul(im->graph, b, re));
     }
-    for (int i = 0; i < 2; i++) parts[i] = ash_lower__insert_axis(im, parts[i], last);
-    return ash_lower__concat(im, parts, 2, last);
+    for (int i = 0; i < 2; i++) parts[i] = ash_build__insert_axis(im->graph, parts[i], last);
+    return ash_concat(im->graph, parts, 2, last);
 }
 
 /* The signal cut, or filled with zeros, to `length` along an axis. */
 static ash_value fit(ash_import *im, ash_value x, unsigned axis, int64_t length) {
     ash_type type = ash_import__type(im, x);
     ash_dim low[ASH_MAX_RANK] = {0}, high[ASH_MAX_RANK] = {0};
-    if (type.dims[axis] > length) return ash_lower__slice_axis(im, x, axis, 0, length);
+    if (type.dims[axis] > length) return ash_slice_axis(im->graph, x, axis, 0, length);
     high[axis] = length - type.dims[axis];
-    return ash_lower__pad(im, x, 0, low, high, NULL);
+    return ash_build__pad(im->graph, x, 0, low, high, NULL);
 }
 
 /* The axis is an attribute before opset 20, an operand since. */
@@ -124,9 +123,9 @@ void ash_onnx__op_dft(ash_import *im) {
         return;
     }
     unsigned second = type.rank - 2;
-    x = ash_lower__swap(im, fit(im, x, axis, length), axis, second);
+    x = ash_build__swap(im->graph, fit(im, x, axis, length), axis, second);
     x = transform(im, x, onesided ? length / 2 + 1 : length, inverse);
-    ash_import__out(im, 0, ash_lower__swap(im, x, axis, second));
+    ash_import__out(im, 0, ash_build__swap(im->graph, x, axis, second));
 }
 
 /* Frames of the signal [batch, n, 1 or 2], `step` apart, times the window, each transformed. */
@@ -137,7 +136,7 @@ void ash_onnx__op_stft(ash_import *im) {
     if (!scalar_int(im, 1, &step)) return;
     if (ash_import__has(im, 3) && !scalar_int(im, 3, &length)) return;
     if (length < 0 && ash_import__has(im, 2)) length = ash_import__in_type(im, 2).dims[0];
-    if (type.rank == 2) x = ash_lower__insert_axis(im, x, 2), type = ash_import__type(im, x);
+    if (type.rank == 2) x = ash_build__insert_axis(im->graph, x, 2), type = ash_import__type(im, x);
     if (type.rank != 3 || !ash_dim_is_const(type.dims[1]) || step <= 0 || length <= 0 ||
         length > type.dims[1]) {
         ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "frames of %lld elements every %lld", (long long)length,
@@ -157,10 +156,10 @@ void ash_onnx__op_stft(ash_import *im) {
     }
     for (int64_t i = 0; i < frames * length; i++) index[i] = i / length * step + i % length;
     const ash_dim split[] = {type.dims[0], frames, length, type.dims[2]}, column[] = {length, 1};
-    x = ash_lower__gather(im, x, ash_lower__int_list(im, index, (size_t)(frames * length)), 1);
-    x = ash_lower__reshape(im, x, split, 4);
+    x = ash_gather(im->graph, x, ash_build__int_list(im->graph, index, (size_t)(frames * length)), 1);
+    x = ash_reshape(im->graph, x, split, 4);
     if (ash_import__has(im, 2))
-        x = ash_lower__binary(im, ASH_OP_MUL, x, ash_lower__reshape(im, ash_import__in(im, 2), column, 2));
+        x = ash_mul(im->graph, x, ash_reshape(im->graph, ash_import__in(im, 2), column, 2));
     bool onesided = ash_import__attr_int(im, "onesided", 1) != 0;
     ash_import__out(im, 0, transform(im, x, onesided ? length / 2 + 1 : length, false));
 }
@@ -209,5 +208,5 @@ void ash_onnx__op_mel_weights(ash_import *im) {
         }
     }
     type.dims[0] = rows, type.dims[1] = bins;
-    ash_import__out(im, 0, ash_lower__floats(im, &type, out));
+    ash_import__out(im, 0, ash_build__floats(im->graph, &type, out));
 }

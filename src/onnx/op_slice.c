@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Slice and Pad: bounds that may be dim expressions. */
-#include "lower.h"
 #include "ops.h"
 
 /* --- Slice ---------------------------------------------------------------------------------------- */
@@ -73,7 +72,7 @@ static run slice_axis(ash_import *im, ash_import_int from, ash_import_int to, in
 static ash_value from_the_last(ash_import *im, ash_value x, unsigned axis, run *r) {
     ash_dim dim = ash_import__type(im, x).dims[axis];
     if (!ash_dim_is_const(dim) || !ash_dim_is_const(r->start) || !ash_dim_is_const(r->count))
-        return ash_lower__reverse(im, x, axis);
+        return ash_build__reverse(im->graph, x, axis);
     if (r->count) r->start = dim - 1 - r->start;
     r->step = -r->step;
     return x;
@@ -126,7 +125,7 @@ void ash_onnx__op_slice(ash_import *im) {
         if (r.reversed) x = from_the_last(im, x, axis, &r);
         start[axis] = r.start, step[axis] = r.step, type.dims[axis] = r.count;
     }
-    if (ash_import__ok(im)) ash_import__out(im, 0, ash_lower__slice(im, x, start, step, type.dims));
+    if (ash_import__ok(im)) ash_import__out(im, 0, ash_slice(im->graph, x, start, step, type.dims));
 }
 
 /* --- Pad ------------------------------------------------------------------------------------------ */
@@ -147,15 +146,15 @@ typedef struct pads {
 
 /* The same as pad_source for each i of a dim of `count`, computed when the graph runs. */
 static ash_value pad_sources(ash_import *im, ash_dim before, ash_dim count, ash_dim dim, char mode) {
-    ash_value size = ash_lower__dim(im, dim), last = ash_lower__with(im, ASH_OP_SUB, size, 1);
-    ash_value i = ash_lower__binary(im, ASH_OP_SUB, ash_lower__iota(im, ASH_I64, &count, 1, 0),
-                                    ash_lower__dim(im, before));
-    if (mode == 'e') return ash_lower__binary(im, ASH_OP_MIN, ash_lower__with(im, ASH_OP_MAX, i, 0), last);
-    if (mode == 'w') return ash_lower__binary(im, ASH_OP_MOD, i, size);
-    ash_value period = ash_lower__with(im, ASH_OP_MAX, ash_lower__with(im, ASH_OP_MUL, last, 2), 1);
-    i = ash_lower__binary(im, ASH_OP_MOD, i, period);
-    return ash_lower__select(im, ash_lower__binary(im, ASH_OP_LE, i, last), i,
-                             ash_lower__binary(im, ASH_OP_SUB, period, i));
+    ash_value size = ash_build__dim(im->graph, dim), last = ash_build__with(im->graph, ASH_OP_SUB, size, 1);
+    ash_value i =
+        ash_sub(im->graph, ash_iota(im->graph, ASH_I64, &count, 1, 0), ash_build__dim(im->graph, before));
+    if (mode == 'e') return ash_min(im->graph, ash_build__with(im->graph, ASH_OP_MAX, i, 0), last);
+    if (mode == 'w') return ash_mod(im->graph, i, size);
+    ash_value period =
+        ash_build__with(im->graph, ASH_OP_MAX, ash_build__with(im->graph, ASH_OP_MUL, last, 2), 1);
+    i = ash_mod(im->graph, i, period);
+    return ash_select(im->graph, ash_le(im->graph, i, last), i, ash_sub(im->graph, period, i));
 }
 
 /* Modes other than constant take each padded element from the operand: a gather along each axis. */
@@ -178,11 +177,11 @@ static ash_value pad_by_index(ash_import *im, ash_value x, const pads *p, char m
             if (!list) return ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
             ash_dims_bounds(im->graph->dims, before, &from, &to);
             for (int64_t i = 0; i < count; i++) list[i] = pad_source(i - from, dim, mode);
-            indices = ash_lower__int_list(im, list, (size_t)count);
+            indices = ash_build__int_list(im->graph, list, (size_t)count);
         } else {
             indices = pad_sources(im, before, count, dim, mode);
         }
-        x = ash_lower__gather(im, x, indices, axis);
+        x = ash_gather(im->graph, x, indices, axis);
     }
     return x;
 }
@@ -200,11 +199,8 @@ static void part(ash_import *im, ash_dim dim, ash_dim *above, ash_dim *below) {
 static ash_value pad_constant(ash_import *im, ash_value x, const pads *p, ash_value with) {
     ash_type type = ash_import__type(im, x);
     ash_dim starts[ASH_MAX_RANK] = {0}, low[ASH_MAX_RANK], high[ASH_MAX_RANK];
-    int64_t steps[ASH_MAX_RANK];
-    static const int64_t interior[ASH_MAX_RANK];
     for (unsigned i = 0; i < type.rank && ash_import__ok(im); i++) {
         ash_dim end = 0;
-        steps[i] = 1;
         part(im, p->before[i], &low[i], &starts[i]);
         if (ash_import__ok(im)) part(im, p->after[i], &high[i], &end);
         ash_dim cut = ash_graph_dim_add(im->graph, starts[i], end);
@@ -218,10 +214,7 @@ static ash_value pad_constant(ash_import *im, ash_value x, const pads *p, ash_va
                                     "a padding that can cut off more than there is of dim %u", i);
         type.dims[i] = rest;
     }
-    const ash_value ins[] = {ash_lower__slice(im, x, starts, steps, type.dims), with};
-    const ash_attr attrs[] = {ASH_ATTR_LIST(BEFORE, low, type.rank), ASH_ATTR_LIST(AFTER, high, type.rank),
-                              ASH_ATTR_LIST(INTERIOR, interior, type.rank)};
-    return ash_lower__node(im, ASH_OP_PAD, ins, 2, attrs, ASH_COUNT(attrs));
+    return ash_pad(im->graph, ash_slice(im->graph, x, starts, NULL, type.dims), with, low, high);
 }
 
 static bool pad_dim(ash_import *im, ash_import_int e, ash_dim *out) {
@@ -267,11 +260,11 @@ void ash_onnx__op_pad(ash_import *im) {
     char mode = "crew"[ASH_IMPORT_CHOICE(im, "mode", "constant", "reflect", "edge", "wrap")];
     if (mode == 'c') {
         if (im->opset < 11)
-            with = ash_lower__scalar(im, type.dtype, ash_import__attr_float(im, "value", 0));
+            with = ash_scalar(im->graph, type.dtype, ash_import__attr_float(im, "value", 0));
         else if (ash_import__has(im, 2))
-            with = ash_lower__reshape(im, ash_import__in(im, 2), NULL, 0);
+            with = ash_reshape(im->graph, ash_import__in(im, 2), NULL, 0);
         else
-            with = ash_lower__scalar(im, type.dtype, 0);
+            with = ash_scalar(im->graph, type.dtype, 0);
         x = pad_constant(im, x, &p, with);
     } else {
         x = pad_by_index(im, x, &p, mode);
@@ -301,12 +294,12 @@ void ash_onnx__op_center_crop_pad(ash_import *im) {
             return;
         }
         if (sizes[i] <= dim) {
-            x = ash_lower__slice_axis(im, x, axis, (dim - sizes[i]) / 2, sizes[i]);
+            x = ash_slice_axis(im->graph, x, axis, (dim - sizes[i]) / 2, sizes[i]);
             continue;
         }
         low[axis] = (sizes[i] - dim) / 2;
         high[axis] = sizes[i] - dim - low[axis];
-        x = ash_lower__pad(im, x, 0, low, high, NULL);
+        x = ash_build__pad(im->graph, x, 0, low, high, NULL);
     }
     ash_import__out(im, 0, x);
 }
@@ -357,7 +350,7 @@ void ash_onnx__op_col2im(ash_import *im) {
         return;
     }
     apart[1] = t.dims[1] / taps, apart[2] = taps;
-    x = ash_lower__reshape(im, x, apart, (unsigned)n + 3);
+    x = ash_reshape(im->graph, x, apart, (unsigned)n + 3);
     for (int64_t tap = 0; tap < taps && ash_import__ok(im); tap++) {
         ash_dim low[ASH_MAX_RANK] = {0}, high[ASH_MAX_RANK] = {0};
         int64_t interior[ASH_MAX_RANK] = {0}, rest = tap;
@@ -367,10 +360,11 @@ void ash_onnx__op_col2im(ash_import *im) {
             high[2 + i] = image[i] + before[i] + after[i] - at - (apart[3 + i] - 1) * stride[i] - 1;
             interior[2 + i] = stride[i] - 1;
         }
-        ash_value one = ash_lower__pad(im, ash_lower__at(im, x, 2, tap), 0, low, high, interior);
-        sum = sum == ASH_NO_VALUE ? one : ash_lower__binary(im, ASH_OP_ADD, sum, one);
+        ash_value one =
+            ash_build__pad(im->graph, ash_build__at(im->graph, x, 2, tap), 0, low, high, interior);
+        sum = sum == ASH_NO_VALUE ? one : ash_add(im->graph, sum, one);
     }
     for (size_t i = 0; i < n; i++)
-        sum = ash_lower__slice_axis(im, sum, (unsigned)(2 + i), before[i], image[i]);
+        sum = ash_slice_axis(im->graph, sum, (unsigned)(2 + i), before[i], image[i]);
     ash_import__out(im, 0, sum);
 }

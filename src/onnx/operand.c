@@ -3,10 +3,9 @@
 #include <stdio.h>
 
 #include "import.h"
-#include "lower.h"
 
 ash_value ash_import__fail(ash_import *im, ash_status code, const char *fmt, ...) {
-    if (im->status != ASH_OK) return ASH_NO_VALUE;
+    if (!ash_import__ok(im)) return ASH_NO_VALUE;
     char message[sizeof im->diag.message];
     va_list args;
     va_start(args, fmt);
@@ -89,7 +88,7 @@ static ash_value tensor_of_list(ash_import *im, const ash_import_value *entry) {
         int64_t *numbers = ash_arena_alloc(im->scratch, entry->count, sizeof *numbers);
         if (!numbers) return ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
         for (size_t i = 0; i < entry->count; i++) numbers[i] = entry->list[i].v;
-        return ash_lower__ints(im, &entry->type, numbers);
+        return ash_build__ints(im->graph, &entry->type, numbers);
     }
     ash_value *parts = ash_arena_alloc(im->scratch, entry->count, sizeof *parts);
     if (!parts) return ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
@@ -97,12 +96,12 @@ static ash_value tensor_of_list(ash_import *im, const ash_import_value *entry) {
     const ash_type number = {.dtype = entry->type.dtype};
     for (size_t i = 0; i < entry->count; i++) {
         ash_import_int e = entry->list[i];
-        ash_value scalar = e.dim ? ash_lower__cast(im, ash_lower__dim(im, e.v), entry->type.dtype)
-                                 : ash_lower__ints(im, &number, &e.v);
-        parts[i] = ash_lower__reshape(im, scalar, one, 1);
+        ash_value scalar = e.dim ? ash_cast(im->graph, ash_build__dim(im->graph, e.v), entry->type.dtype)
+                                 : ash_build__ints(im->graph, &number, &e.v);
+        parts[i] = ash_reshape(im->graph, scalar, one, 1);
     }
-    ash_value joined = ash_lower__concat(im, parts, entry->count, 0);
-    return ash_lower__reshape(im, joined, entry->type.dims, entry->type.rank);
+    ash_value joined = ash_concat(im->graph, parts, entry->count, 0);
+    return ash_reshape(im->graph, joined, entry->type.dims, entry->type.rank);
 }
 
 ash_value ash_import__materialize(ash_import *im, size_t index) {
@@ -187,7 +186,7 @@ static const ash_import_int *list_of(ash_import *im, ash_value value, const ash_
     if (ash_map_get(&im->lists, value, &known_at)) return (const ash_import_int *)(uintptr_t)known_at;
     ash_import_int *list = ash_import__keep(im, n, sizeof *list);
     if (!list) return NULL;
-    for (size_t i = 0; i < n; i++) list[i].v = ash_lower__int_at(blob, dtype, i);
+    for (size_t i = 0; i < n; i++) list[i].v = ash_import__int_at(blob, dtype, i);
     if (!ash_map_put(&im->lists, value, (uintptr_t)list)) {
         ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
         return NULL;
@@ -246,7 +245,7 @@ bool ash_import__try_floats(ash_import *im, size_t k, const double **out, size_t
     if (!blob) return false;
     double *numbers = ash_arena_alloc(im->scratch, *count, sizeof *numbers);
     if (!numbers) return ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory"), false;
-    for (size_t i = 0; i < *count; i++) numbers[i] = ash_lower__float_at(blob, dtype, i);
+    for (size_t i = 0; i < *count; i++) numbers[i] = ash_import__float_at(blob, dtype, i);
     *out = numbers;
     return true;
 }
@@ -298,6 +297,26 @@ bool ash_import__ints(ash_import *im, size_t k, const int64_t **list, size_t *co
 
 bool ash_import__floats(ash_import *im, size_t k, const double **list, size_t *count) {
     return ash_import__try_floats(im, k, list, count) || not_known(im, k);
+}
+
+double ash_import__float_at(const ash_blob *blob, ash_dtype dtype, size_t i) {
+    double f = 0;
+    int64_t n = 0;
+    ash_wide one = {.dtype = dtype, .count = 1};
+    if (ash_dtype_is_float(dtype))
+        one.f = &f;
+    else
+        one.i = &n;
+    ash_wide_load(&one, (const uint8_t *)blob->data + i * ash_dtype_size(dtype));
+    if (ash_dtype_is_float(dtype)) return f;
+    return dtype == ASH_U64 ? (double)(uint64_t)n : (double)n;
+}
+
+int64_t ash_import__int_at(const ash_blob *blob, ash_dtype dtype, size_t i) {
+    int64_t n = 0;
+    ash_wide one = {.dtype = dtype, .count = 1, .i = &n};
+    ash_wide_load(&one, (const uint8_t *)blob->data + i * ash_dtype_size(dtype));
+    return n;
 }
 
 /* --- results -------------------------------------------------------------------------------------- */

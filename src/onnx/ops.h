@@ -50,6 +50,11 @@ typedef struct ash_onnx_window {
     bool same_upper, same_lower, valid;                                           /* auto_pad */
 } ash_onnx_window;
 
+/* One dim of them. */
+static inline ash_window ash_onnx__window_at(const ash_onnx_window *w, unsigned i) {
+    return (ash_window){w->kernel[i], w->strides[i], w->dilations[i], w->before[i], w->after[i]};
+}
+
 /* Reads the attributes; `kernel` is the operand's kernel when the attribute may be missing (Conv), else
  * NULL. */
 bool ash_onnx__window(ash_import *im, unsigned rank, const int64_t *kernel, ash_onnx_window *out);

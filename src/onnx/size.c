@@ -3,7 +3,7 @@
  *
  * A dim of a tensor is never negative, but what a model computes on the way may be: `-T`, `P - T`. Such an
  * element is an expression like any other; who uses it as a size or a position asks for its sign. */
-#include "lower.h"
+#include "import.h"
 
 static ash_dims *pool(const ash_import *im) {
     return im->graph->dims;

@@ -9,6 +9,7 @@ static const ash_import_row default_rows[] = {
 #define DEFAULT_ROW   ROW
 #define TRAINING_ROW  SKIP
 #define MICROSOFT_ROW SKIP
+#define ML_ROW        SKIP
 #include "operators.def"
 };
 
@@ -16,6 +17,7 @@ static const ash_import_row training_rows[] = {
 #define DEFAULT_ROW   SKIP
 #define TRAINING_ROW  ROW
 #define MICROSOFT_ROW SKIP
+#define ML_ROW        SKIP
 #include "operators.def"
 };
 
@@ -23,6 +25,15 @@ static const ash_import_row microsoft_rows[] = {
 #define DEFAULT_ROW   SKIP
 #define TRAINING_ROW  SKIP
 #define MICROSOFT_ROW ROW
+#define ML_ROW        SKIP
+#include "operators.def"
+};
+
+static const ash_import_row ml_rows[] = {
+#define DEFAULT_ROW   SKIP
+#define TRAINING_ROW  SKIP
+#define MICROSOFT_ROW SKIP
+#define ML_ROW        ROW
 #include "operators.def"
 };
 
@@ -33,6 +44,7 @@ static const struct {
 } domains[] = {
     {"", default_rows, ASH_COUNT(default_rows)},
     {"com.microsoft", microsoft_rows, ASH_COUNT(microsoft_rows)},
+    {"ai.onnx.ml", ml_rows, ASH_COUNT(ml_rows)},
     {"ai.onnx.preview.training", training_rows, ASH_COUNT(training_rows)},
 };
 

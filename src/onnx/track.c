@@ -6,7 +6,7 @@
  * The result is a list again; it becomes a tensor of the graph only when a node that is not followed here
  * asks for one. Where a step cannot be expressed (a comparison that depends on a variable), the node is
  * lowered like any other. */
-#include "lower.h"
+#include "import.h"
 
 typedef struct tracked {
     ash_type type; /* dims are numbers */

@@ -131,8 +131,8 @@ static ash_value channel_vector(affine *a, ash_value source, ash_dim channels) {
     ash_value image = ash_rewrite__get(rw, source);
     if (image == ASH_NO_VALUE) return ASH_NO_VALUE;
     bool one = ash_type_is_one(ash_graph__type(rw->to, image));
-    if (!one) return ash_rewrite__reshape(rw, image, 1, &channels);
-    return ash_rewrite__broadcast(rw, ash_rewrite__reshape(rw, image, 0, NULL), 1, &channels);
+    if (!one) return ash_reshape(rw->to, image, &channels, 1);
+    return ash_broadcast_to(rw->to, ash_reshape(rw->to, image, NULL, 0), &channels, 1);
 }
 
 /* value * scale + shift, each a vector, ASH_NO_VALUE for 1 and 0. */
@@ -141,8 +141,7 @@ typedef struct scaled {
 } scaled;
 
 static ash_value splat_vector(ash_rewrite *rw, ash_dtype dtype, ash_dim channels, double number) {
-    ash_type type = {.dtype = dtype, .rank = 1, .dims = {channels}};
-    return ash_rewrite__fill(rw, &type, number);
+    return ash_build__fill(rw->to, dtype, number, &channels, 1);
 }
 
 static void apply(affine *a, const step *s, ash_dtype dtype, ash_dim channels, scaled *y) {
@@ -150,21 +149,19 @@ static void apply(affine *a, const step *s, ash_dtype dtype, ash_dim channels, s
     bool has_scale = y->scale != ASH_NO_VALUE, has_shift = y->shift != ASH_NO_VALUE;
     ash_value c = channel_vector(a, s->source, channels);
     switch (s->op) {
-    case ASH_OP_ADD: y->shift = has_shift ? ash_rewrite__binary(rw, ASH_OP_ADD, y->shift, c) : c; break;
+    case ASH_OP_ADD: y->shift = has_shift ? ash_add(rw->to, y->shift, c) : c; break;
     case ASH_OP_SUB:
         if (s->reversed) {
-            y->scale = has_scale ? ash_rewrite__unary(rw, ASH_OP_NEG, y->scale)
-                                 : splat_vector(rw, dtype, channels, -1);
-            y->shift = has_shift ? ash_rewrite__binary(rw, ASH_OP_SUB, c, y->shift) : c;
+            y->scale = has_scale ? ash_neg(rw->to, y->scale) : splat_vector(rw, dtype, channels, -1);
+            y->shift = has_shift ? ash_sub(rw->to, c, y->shift) : c;
         } else {
-            y->shift = has_shift ? ash_rewrite__binary(rw, ASH_OP_SUB, y->shift, c)
-                                 : ash_rewrite__unary(rw, ASH_OP_NEG, c);
+            y->shift = has_shift ? ash_sub(rw->to, y->shift, c) : ash_neg(rw->to, c);
         }
         break;
     default: /* MUL and DIV */
         if (!has_scale) y->scale = s->op == ASH_OP_MUL ? c : splat_vector(rw, dtype, channels, 1);
-        if (has_scale || s->op == ASH_OP_DIV) y->scale = ash_rewrite__binary(rw, s->op, y->scale, c);
-        if (has_shift) y->shift = ash_rewrite__binary(rw, s->op, y->shift, c);
+        if (has_scale || s->op == ASH_OP_DIV) y->scale = ash_build__binary(rw->to, s->op, y->scale, c);
+        if (has_shift) y->shift = ash_build__binary(rw->to, s->op, y->shift, c);
     }
 }
 
@@ -174,8 +171,7 @@ static ash_value spread(ash_rewrite *rw, ash_value vector, unsigned after, const
     if (vector == ASH_NO_VALUE) return ASH_NO_VALUE;
     dims[0] = ash_graph__type(rw->to, vector)->dims[0];
     for (unsigned d = 1; d <= after; d++) dims[d] = 1;
-    return ash_rewrite__broadcast(rw, ash_rewrite__reshape(rw, vector, after + 1, dims), to->rank,
-                                  to->dims);
+    return ash_broadcast_to(rw->to, ash_reshape(rw->to, vector, dims, after + 1), to->dims, to->rank);
 }
 
 static void build_chain(affine *a, const ash_node *first, ash_value end) {
@@ -190,12 +186,12 @@ static void build_chain(affine *a, const ash_node *first, ash_value end) {
     unsigned after = first->op == ASH_OP_CONV ? weights.rank - 1 : 0; /* W is [o, ...] or [..., n] */
     ash_value scale = spread(rw, y.scale, after, &weights);
     ash_value ins[] = {ash_rewrite__get(rw, first->ins[0]),
-                       ash_rewrite__binary(rw, ASH_OP_MUL, ash_rewrite__get(rw, first->ins[1]), scale)};
-    ash_value result = ash_rewrite__node(rw, first->op, ins, 2, first->attrs, first->n_attrs);
+                       ash_mul(rw->to, ash_rewrite__get(rw, first->ins[1]), scale)};
+    ash_value result = ash_build(rw->to, first->op, ins, 2, first->attrs, first->n_attrs);
     if (y.shift != ASH_NO_VALUE && ash_rewrite__ok(rw)) {
         ash_rewrite__name(rw, &from->nodes.at[from->values.at[end].node]);
         ash_value shift = spread(rw, y.shift, type.rank - 1 - axis, &type);
-        result = ash_rewrite__binary(rw, ASH_OP_ADD, result, shift);
+        result = ash_add(rw->to, result, shift);
     }
     ash_rewrite__bind(rw, end, result);
 }

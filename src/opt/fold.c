@@ -105,7 +105,7 @@ static bool is_uniform(const void *data, size_t size, size_t element) {
 static ash_value uniform(ash_rewrite *rw, const ash_type *type, const void *element) {
     ash_type scalar = {.dtype = type->dtype};
     ash_value x = ash_graph_constant(rw->to, &scalar, element, ash_dtype_size(type->dtype), ASH_DATA_COPY);
-    return ash_rewrite__broadcast(rw, x, type->rank, type->dims);
+    return ash_broadcast_to(rw->to, x, type->dims, type->rank);
 }
 
 /* A constant with the elements of `t`, as the image of `value`. */

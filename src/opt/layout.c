@@ -48,7 +48,7 @@ static ash_value add_blocked(ash_layout *l, const ash_node *node, int64_t block,
         ins[k] =
             k < n_data ? ash_layout__blocked(l, node->ins[k], block) : ash_layout__plain(l, node->ins[k]);
     ash_rewrite__name(rw, node);
-    return ash_rewrite__node(rw, node->op, ins, node->n_ins, attrs ? attrs : node->attrs, node->n_attrs);
+    return ash_build(rw->to, node->op, ins, node->n_ins, attrs ? attrs : node->attrs, node->n_attrs);
 }
 
 static void copy_blocked(ash_layout *l, const ash_node *node, int64_t block, size_t n_data,
@@ -81,7 +81,7 @@ static bool layout_reduce(ash_layout *l, const ash_node *node) {
     if (!block || (axes->count && axes->list[0] < 2)) return false;
     ash_value y = add_blocked(l, node, block, 1, NULL);
     if (type.rank == 2)
-        ash_rewrite__bind(&l->rw, node->out, ash_rewrite__reshape(&l->rw, y, type.rank, type.dims));
+        ash_rewrite__bind(&l->rw, node->out, ash_reshape(l->rw.to, y, type.dims, type.rank));
     else
         ash_layout__set_blocked(l, node->out, block, y);
     return true;
@@ -213,8 +213,6 @@ static void finish(ash_layout *l) {
 ash_status ash_opt__layout(const ash_opt *opt, const ash_graph *from, ash_graph **out, ash_diag *diag) {
     ash_layout l = {.lanes = ASH_MIN_BLOCK};
     ash_arena arena;
-    if (!opt->target || ash_target_lanes(opt->target, 4) < ASH_MIN_BLOCK)
-        return ash_opt__dce(opt, from, out, diag);
     while (2 * l.lanes <= ASH_MIN((int64_t)ash_target_lanes(opt->target, 4), ASH_MAX_BLOCK)) l.lanes *= 2;
     ASH_TRY(ash_rewrite__begin(&l.rw, opt, from, diag));
     ash_arena_init(&arena, from->allocator);

@@ -4,11 +4,6 @@
  * runs once, in the prologue. */
 #include "layout.h"
 
-enum {
-    MIN_ROWS = 6, /* of a matrix product: with fewer, packing at every execution costs more than it saves */
-    IN_CACHE = 1 << 20 /* bytes of a weight that is still in the cache when it is read again */
-};
-
 /* --- convolutions --------------------------------------------------------------------------------- */
 
 typedef struct conv {
@@ -57,7 +52,15 @@ static ash_value pack_depthwise(ash_rewrite *rw, ash_value w, const conv *v) {
         perm[d - 1] = d;
     }
     perm[type.rank - 1] = 1;
-    return ash_rewrite__transpose(rw, ash_rewrite__reshape(rw, w, type.rank, dims), type.rank, perm);
+    return ash_transpose(rw->to, ash_reshape(rw->to, w, dims, type.rank), perm);
+}
+
+/* Zeros after the elements of one dim. */
+static ash_value pad_zero(ash_rewrite *rw, ash_value x, unsigned axis, ash_dim after) {
+    static const ash_dim none[ASH_MAX_RANK];
+    ash_dim more[ASH_MAX_RANK] = {0};
+    more[axis] = after;
+    return ash_build__pad(rw->to, x, 0, none, more, NULL);
 }
 
 /* [o, c/g, k...] -> [g, o/g, c/g, k...], o/g padded to whole blocks
@@ -77,10 +80,10 @@ static ash_value pack_weights(ash_rewrite *rw, ash_value w, const conv *v) {
     perm[3 + spatial] = 4;
     perm[4 + spatial] = 2;
     if (blocks * v->w_block != filters) {
-        w = ash_rewrite__reshape(rw, w, 3 + spatial, grouped);
-        w = ash_rewrite__pad_zero(rw, w, 1, blocks * v->w_block - filters);
+        w = ash_reshape(rw->to, w, grouped, 3 + spatial);
+        w = pad_zero(rw, w, 1, blocks * v->w_block - filters);
     }
-    return ash_rewrite__transpose(rw, ash_rewrite__reshape(rw, w, rank, dims), rank, perm);
+    return ash_transpose(rw->to, ash_reshape(rw->to, w, dims, rank), perm);
 }
 
 void ash_layout__conv(ash_layout *l, const ash_node *node) {
@@ -110,7 +113,7 @@ void ash_layout__conv(ash_layout *l, const ash_node *node) {
         default: break;
         }
     }
-    ash_value y = ash_rewrite__node(rw, ASH_OP_CONV, ins, 2, attrs, node->n_attrs);
+    ash_value y = ash_build(rw->to, ASH_OP_CONV, ins, 2, attrs, node->n_attrs);
     if (v.y_block)
         ash_layout__set_blocked(l, node->out, v.y_block, y);
     else
@@ -146,15 +149,16 @@ static bool lies_in_columns(const ash_graph *graph, ash_value b) {
 static bool read_columns(const ash_layout *l, const ash_node *node, columns *c) {
     const ash_type *a = ash_graph__type(l->rw.from, node->ins[0]),
                    *b = ash_graph__type(l->rw.from, node->ins[1]);
+    const ash_costs *costs = &l->rw.opt->target->costs;
     ash_dims *dims = l->rw.to->dims;
     int64_t min, max;
     if (a->dtype != ASH_F32 || b->rank >= ASH_MAX_RANK || ash_node_int(node, ASH_ATTR_B_BLOCK))
         return false;
     ash_dims_bounds(dims, a->dims[a->rank - 2], &min, &max);
-    bool small = ash_type_max_bytes(dims, b) <= IN_CACHE;
+    bool small = ash_type_max_bytes(dims, b) <= costs->pack_bytes;
     bool free = l->constant[node->ins[1]] && (small || !lies_in_columns(l->rw.from, node->ins[1]));
     c->n = b->dims[b->rank - 1];
-    if ((max < MIN_ROWS && !free) || c->n == 0) return false;
+    if ((max < costs->pack_rows && !free) || c->n == 0) return false;
     if (ash_dims_combine(dims, ASH_DIM_ADD, c->n, l->lanes - 1, &c->blocks, NULL) != ASH_OK ||
         ash_dims_combine(dims, ASH_DIM_DIV, c->blocks, l->lanes, &c->blocks, NULL) != ASH_OK ||
         ash_dims_combine(dims, ASH_DIM_MUL, c->blocks, l->lanes, &c->missing, NULL) != ASH_OK ||
@@ -173,10 +177,10 @@ static ash_value pack_columns(ash_rewrite *rw, ash_value b, const columns *c, in
     for (unsigned d = 0; d <= type.rank; d++) perm[d] = d;
     perm[last - 1] = last;
     perm[last] = last - 1;
-    if (c->missing) b = ash_rewrite__pad_zero(rw, b, last, c->missing);
+    b = pad_zero(rw, b, last, c->missing);
     type.dims[last] = c->blocks;
     type.dims[type.rank++] = block;
-    return ash_rewrite__transpose(rw, ash_rewrite__reshape(rw, b, type.rank, type.dims), type.rank, perm);
+    return ash_transpose(rw->to, ash_reshape(rw->to, b, type.dims, type.rank), perm);
 }
 
 void ash_layout__matmul(ash_layout *l, const ash_node *node) {
@@ -190,5 +194,5 @@ void ash_layout__matmul(ash_layout *l, const ash_node *node) {
     ash_rewrite__name(rw, node);
     ash_attr attrs[] = {ASH_ATTR_I(N, c.n), ASH_ATTR_I(B_BLOCK, l->lanes)};
     ash_value ins[] = {a, pack_columns(rw, b, &c, l->lanes)};
-    ash_rewrite__bind(rw, node->out, ash_rewrite__node(rw, ASH_OP_MATMUL, ins, 2, attrs, 2));
+    ash_rewrite__bind(rw, node->out, ash_build(rw->to, ASH_OP_MATMUL, ins, 2, attrs, 2));
 }

@@ -50,16 +50,14 @@ static ash_value pack(ash_rewrite *rw, ash_value x, int64_t block) {
         perm[d] = d + 1;
     }
     perm[type.rank] = 2;
-    return ash_rewrite__transpose(rw, ash_rewrite__reshape(rw, x, type.rank + 1, dims), type.rank + 1,
-                                  perm);
+    return ash_transpose(rw->to, ash_reshape(rw->to, x, dims, type.rank + 1), perm);
 }
 
 /* [n, c/B, s..., B] -> [n, c/B, B, s...] -> [n, c, s...], the dims of `plain`. */
 static ash_value unpack(ash_rewrite *rw, ash_value x, const ash_type *plain) {
     int64_t perm[ASH_MAX_RANK] = {0, 1, plain->rank};
     for (unsigned d = 2; d < plain->rank; d++) perm[d + 1] = d;
-    return ash_rewrite__reshape(rw, ash_rewrite__transpose(rw, x, plain->rank + 1, perm), plain->rank,
-                                plain->dims);
+    return ash_reshape(rw->to, ash_transpose(rw->to, x, perm), plain->dims, plain->rank);
 }
 
 static const ash_node *producer(const ash_layout *l, ash_value value) {
@@ -79,7 +77,7 @@ ash_value ash_layout__plain(ash_layout *l, ash_value value) {
         const ash_attr *dims = ash_node_attr(node, ASH_ATTR_DIMS);
         ash_value source = ash_layout__plain(l, node->ins[0]);
         name_like(l, value);
-        ash_rewrite__bind(rw, value, ash_rewrite__broadcast(rw, source, dims->count, dims->list));
+        ash_rewrite__bind(rw, value, ash_broadcast_to(rw->to, source, dims->list, dims->count));
     }
     return ash_rewrite__get(rw, value);
 }
@@ -99,18 +97,18 @@ static ash_value blocked_broadcast(ash_layout *l, ash_value value, int64_t block
     if (same_rank && has_channels) {
         source = ash_layout__blocked(l, from, block);
     } else {
-        source = ash_rewrite__reshape(rw, ash_layout__plain(l, from), aligned.rank, aligned.dims);
+        source = ash_reshape(rw->to, ash_layout__plain(l, from), aligned.dims, aligned.rank);
         if (has_channels) {
             source = pack(rw, source, block);
         } else { /* [n, 1, s...] -> [n, 1, s..., 1] */
             aligned.dims[aligned.rank++] = 1;
-            source = ash_rewrite__reshape(rw, source, aligned.rank, aligned.dims);
+            source = ash_reshape(rw->to, source, aligned.dims, aligned.rank);
         }
     }
     type.dims[1] /= block;
     type.dims[type.rank++] = block;
     name_like(l, value);
-    return ash_rewrite__broadcast(rw, source, type.rank, type.dims);
+    return ash_broadcast_to(rw->to, source, type.dims, type.rank);
 }
 
 ash_value ash_layout__blocked(ash_layout *l, ash_value value, int64_t block) {

@@ -8,10 +8,11 @@
  * convolution, and before layout, which knows f32 alone. layout comes after everything that speaks of
  * channels as dim 1; winograd reads the weights as it has packed them. What layout inserts is then cleaned
  * up by the same passes. */
+#include "layout.h"
 #include "rewrite.h"
 
 enum {
-    PLAIN = 1,     /* no operator is in a blocked form */
+    PLAIN = 1,     /* no operator is in a form of the target; the row that breaks it may make such */
     CANONICAL = 2, /* simplify has run: constants to the right, one broadcast for a splat, chains of
                       movement composed */
 };
@@ -24,26 +25,35 @@ typedef struct row {
         requires,
     breaks; /* sets of the properties above */
     unsigned provides;
+    bool (*when)(
+        const ash_target *target); /* whose business it is; NULL: everyone's, also without a target */
 } row;
 
+/* Channels side by side in one vector, weights and second operands in the order in which tiles of vectors
+ * read them, and Winograd's transforms over such vectors. */
+static bool has_vectors(const ash_target *target) {
+    return target && target->kind == ASH_TARGET_CPU &&
+           ash_target_lanes(target, sizeof(float)) >= ASH_MIN_BLOCK;
+}
+
 static const row pipeline[] = {
-    /* name, function, level, requires, breaks, provides */
-    {"dce", ash_opt__dce, ASH_OPT_NONE, 0, 0, 0},
-    {"fold", ash_opt__fold, ASH_OPT_EXACT, PLAIN, 0, 0},
-    {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0},
-    {"simplify", ash_opt__simplify, ASH_OPT_EXACT, 0, 0, CANONICAL},
-    {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0},
-    {"affine", ash_opt__affine, ASH_OPT_FULL, PLAIN | CANONICAL, CANONICAL, 0},
-    {"reciprocal", ash_opt__reciprocal, ASH_OPT_FULL, PLAIN, CANONICAL, 0},
-    {"fold", ash_opt__fold, ASH_OPT_EXACT, PLAIN, 0, 0},
-    {"simplify", ash_opt__simplify, ASH_OPT_EXACT, 0, 0, CANONICAL},
-    {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0},
-    {"widen", ash_opt__widen, ASH_OPT_FULL, PLAIN, CANONICAL, 0},
-    {"layout", ash_opt__layout, ASH_OPT_FULL, PLAIN, PLAIN | CANONICAL, 0},
-    {"winograd", ash_opt__winograd, ASH_OPT_FULL, 0, CANONICAL, 0},
-    {"simplify", ash_opt__simplify, ASH_OPT_EXACT, 0, 0, CANONICAL},
-    {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0},
-    {"dce", ash_opt__dce, ASH_OPT_NONE, 0, 0, 0},
+    /* name, function, level, requires, breaks, provides, when */
+    {"dce", ash_opt__dce, ASH_OPT_NONE, 0, 0, 0, NULL},
+    {"fold", ash_opt__fold, ASH_OPT_EXACT, PLAIN, 0, 0, NULL},
+    {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0, NULL},
+    {"simplify", ash_opt__simplify, ASH_OPT_EXACT, 0, 0, CANONICAL, NULL},
+    {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0, NULL},
+    {"affine", ash_opt__affine, ASH_OPT_FULL, PLAIN | CANONICAL, CANONICAL, 0, NULL},
+    {"reciprocal", ash_opt__reciprocal, ASH_OPT_FULL, PLAIN, CANONICAL, 0, NULL},
+    {"fold", ash_opt__fold, ASH_OPT_EXACT, PLAIN, 0, 0, NULL},
+    {"simplify", ash_opt__simplify, ASH_OPT_EXACT, 0, 0, CANONICAL, NULL},
+    {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0, NULL},
+    {"widen", ash_opt__widen, ASH_OPT_FULL, PLAIN, CANONICAL, 0, NULL},
+    {"layout", ash_opt__layout, ASH_OPT_FULL, PLAIN, PLAIN | CANONICAL, 0, has_vectors},
+    {"winograd", ash_opt__winograd, ASH_OPT_FULL, 0, CANONICAL, 0, has_vectors},
+    {"simplify", ash_opt__simplify, ASH_OPT_EXACT, 0, 0, CANONICAL, NULL},
+    {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0, NULL},
+    {"dce", ash_opt__dce, ASH_OPT_NONE, 0, 0, 0, NULL},
 };
 
 const char *ash_opt__pass_at(size_t position) {
@@ -64,25 +74,11 @@ static ash_status check_options(const ash_graph *graph, const ash_opt_options *o
     return ASH_OK;
 }
 
-static bool is_on(const row *pass, const ash_opt_options *options) {
-    if (pass->level < options->level) return false;
+static bool is_on(const row *pass, const ash_target *target, const ash_opt_options *options) {
+    if (pass->level < options->level || (pass->when && !pass->when(target))) return false;
     for (size_t i = 0; i < options->n_off; i++)
         if (!strcmp(pass->name, options->off[i])) return false;
     return true;
-}
-
-/* The properties that the caller's graph has. */
-static unsigned properties_of(const ash_graph *graph) {
-    for (size_t i = 0; i < graph->nodes.len; i++) {
-        const ash_node *node = &graph->nodes.at[i];
-        if (node->op == ASH_OP_WINOGRAD) return 0;
-        if (node->op == ASH_OP_MATMUL && ash_node_int(node, ASH_ATTR_B_BLOCK)) return 0;
-        if (node->op == ASH_OP_CONV &&
-            (ash_node_int(node, ASH_ATTR_X_BLOCK) || ash_node_int(node, ASH_ATTR_Y_BLOCK) ||
-             ash_node_int(node, ASH_ATTR_W_BLOCK)))
-            return 0;
-    }
-    return PLAIN;
 }
 
 ash_status ash_opt__report(const ash_opt *opt, ash_diag *diag) {
@@ -92,13 +88,14 @@ ash_status ash_opt__report(const ash_opt *opt, ash_diag *diag) {
 /* Runs the rows that are on. A row whose requirements do not hold is left out: affine without simplify
  * would find nothing that it knows, and layout does not block twice. */
 static ash_status run_rows(ash_opt *opt, const ash_opt_options *options, ash_graph **out, ash_diag *diag) {
-    unsigned properties = properties_of(opt->source);
+    unsigned properties = opt->source->internal ? 0 : PLAIN;
     ash_graph *graph = NULL;
     for (size_t r = 0; r < ASH_COUNT(pipeline); r++) {
         const row *pass = &pipeline[r];
-        if (!is_on(pass, options) || (properties & pass->requires) != pass->requires) continue;
+        if (!is_on(pass, opt->target, options) || (properties & pass->requires) != pass->requires) continue;
         ash_graph *next = NULL;
         opt->pass = r;
+        opt->internal = pass->breaks & PLAIN;
         ash_status status = ash_opt__report(opt, diag);
         if (status == ASH_OK) status = pass->run(opt, graph ? graph : opt->source, &next, diag);
         ash_graph_destroy(graph);

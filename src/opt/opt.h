@@ -31,9 +31,10 @@ typedef struct ash_opt_options {
     const ash_progress *progress; /* told before every pass; may be NULL */
 } ash_opt_options;
 
-/* Optimises `graph` for `target` (NULL: no layouts are chosen). Inputs, parameters and outputs keep their
- * names, types and order; the origin of a value of *out is the id of the same value in `graph`. `options`
- * may be NULL. An unknown pass in `off` is ASH_ERROR_NOT_FOUND. The caller destroys *out. */
+/* Optimises `graph` for `target`; NULL: for none, and passes that are some target's business are left out.
+ * Inputs, parameters and outputs keep their names, types and order; the origin of a value of *out is the id
+ * of the same value in `graph`. `options` may be NULL. An unknown pass in `off` is ASH_ERROR_NOT_FOUND. The
+ * caller destroys *out. */
 ash_status ash_opt__run(const ash_graph *graph, const ash_target *target, const ash_opt_options *options,
                         ash_graph **out, ash_diag *diag);
 

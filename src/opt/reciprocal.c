@@ -32,10 +32,8 @@ static ash_value multiply(ash_rewrite *rw, const facts *f, const ash_node *node)
     if (s.dtype != ASH_F32 && s.dtype != ASH_F64) return ASH_NO_VALUE;
     double size = __builtin_fabs(s.f);
     if (!(size > 1e-37 && size < 1e37)) return ASH_NO_VALUE;
-    ash_type type = ash_rewrite__type(rw, c);
     ash_rewrite__name(rw, node);
-    ash_value inverse = ash_rewrite__binary(rw, ASH_OP_DIV, ash_rewrite__fill(rw, &type, 1), c);
-    return ash_rewrite__binary(rw, ASH_OP_MUL, x, inverse);
+    return ash_mul(rw->to, x, ash_build__from(rw->to, ASH_OP_DIV, 1, c));
 }
 
 ash_status ash_opt__reciprocal(const ash_opt *opt, const ash_graph *from, ash_graph **out, ash_diag *diag) {

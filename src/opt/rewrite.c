@@ -2,10 +2,6 @@
 /* Rebuilding a graph: see rewrite.h. */
 #include "rewrite.h"
 
-static void emit_plain(ash_rewrite *rw, const ash_node *node, ash_value *outs) {
-    ash_graph_add(rw->to, node->op, node->ins, node->n_ins, node->attrs, node->n_attrs, outs);
-}
-
 static void free_parts(ash_rewrite *rw) {
     const ash_allocator *a = rw->from->allocator;
     ash_arena_free(&rw->scratch);
@@ -110,9 +106,10 @@ static void copy_leaf(ash_rewrite *rw, ash_value value) {
 ash_status ash_rewrite__begin(ash_rewrite *rw, const ash_opt *opt, const ash_graph *from, ash_diag *diag) {
     const ash_allocator *a = from->allocator;
     size_t n = from->values.len;
-    *rw = (ash_rewrite){.opt = opt, .from = from, .emit = emit_plain, .diag = diag};
+    *rw = (ash_rewrite){.opt = opt, .from = from, .diag = diag};
     ash_arena_init(&rw->scratch, a);
     ASH_TRY(ash_graph__derive(from, &rw->to, diag));
+    rw->to->internal |= opt->internal;
     rw->map = ash_mem_alloc(a, n, sizeof *rw->map);
     rw->uses = ash_mem_calloc(a, n, sizeof *rw->uses);
     if (!rw->map || !rw->uses) return ash_rewrite__abandon(rw, ASH_NO_MEMORY(diag));
@@ -152,6 +149,7 @@ ash_status ash_rewrite__end(ash_rewrite *rw, ash_graph **out) {
         if (ash_rewrite__is_kept(rw, v)) ash_rewrite__get(rw, v);
     ash_status status = ash_graph_status(rw->to, rw->diag);
     if (status != ASH_OK) return ash_rewrite__abandon(rw, status);
+    rw->to->emit = NULL;
     *out = rw->to;
     free_parts(rw);
     return ASH_OK;
@@ -208,79 +206,11 @@ void ash_rewrite__copy(ash_rewrite *rw, const ash_node *node) {
         ins[k] = ash_rewrite__get(rw, node->ins[k]);
         if (ins[k] == ASH_NO_VALUE) return;
     }
-    ash_node copy = *node;
-    copy.ins = ins;
     ash_rewrite__name(rw, node);
     for (size_t k = 0; k < ASH_OP_OUTS; k++) outs[k] = ASH_NO_VALUE;
-    rw->emit(rw, &copy, outs);
+    ash_build__add(rw->to, node->op, ins, node->n_ins, node->attrs, node->n_attrs, outs);
     if (!ash_rewrite__ok(rw)) return;
     for (size_t k = 0; k < node->n_outs; k++) ash_rewrite__bind(rw, node->out + (ash_value)k, outs[k]);
-}
-
-/* --- building ------------------------------------------------------------------------------------- */
-
-ash_value ash_rewrite__node(ash_rewrite *rw, ash_op op, const ash_value *ins, size_t n_ins,
-                            const ash_attr *attrs, size_t n_attrs) {
-    ash_value outs[ASH_OP_OUTS] = {ASH_NO_VALUE};
-    for (size_t k = 0; k < n_ins; k++)
-        if (ins[k] == ASH_NO_VALUE) return ASH_NO_VALUE;
-    if (!ash_rewrite__ok(rw)) return ASH_NO_VALUE;
-    ash_node node = {.op = op,
-                     .n_ins = (uint16_t)n_ins,
-                     .n_attrs = (uint16_t)n_attrs,
-                     .out = ASH_NO_VALUE,
-                     .ins = ins,
-                     .attrs = attrs};
-    rw->emit(rw, &node, outs);
-    return ash_rewrite__ok(rw) ? outs[0] : ASH_NO_VALUE;
-}
-
-ash_value ash_rewrite__unary(ash_rewrite *rw, ash_op op, ash_value x) {
-    return ash_rewrite__node(rw, op, &x, 1, NULL, 0);
-}
-
-ash_value ash_rewrite__binary(ash_rewrite *rw, ash_op op, ash_value a, ash_value b) {
-    return ash_rewrite__node(rw, op, (ash_value[]){a, b}, 2, NULL, 0);
-}
-
-ash_value ash_rewrite__reshape(ash_rewrite *rw, ash_value x, unsigned rank, const ash_dim *dims) {
-    ash_attr attr = ASH_ATTR_LIST(DIMS, dims, rank);
-    return ash_rewrite__node(rw, ASH_OP_RESHAPE, &x, 1, &attr, 1);
-}
-
-ash_value ash_rewrite__transpose(ash_rewrite *rw, ash_value x, unsigned rank, const int64_t *perm) {
-    ash_attr attr = ASH_ATTR_LIST(PERM, perm, rank);
-    return ash_rewrite__node(rw, ASH_OP_TRANSPOSE, &x, 1, &attr, 1);
-}
-
-ash_value ash_rewrite__broadcast(ash_rewrite *rw, ash_value x, unsigned rank, const ash_dim *dims) {
-    ash_attr attr = ASH_ATTR_LIST(DIMS, dims, rank);
-    return ash_rewrite__node(rw, ASH_OP_BROADCAST, &x, 1, &attr, 1);
-}
-
-ash_value ash_rewrite__pad_zero(ash_rewrite *rw, ash_value x, unsigned axis, ash_dim after) {
-    if (x == ASH_NO_VALUE) return ASH_NO_VALUE;
-    ash_type type = ash_rewrite__type(rw, x), scalar = {.dtype = type.dtype};
-    int64_t none[ASH_MAX_RANK] = {0}, more[ASH_MAX_RANK] = {0};
-    more[axis] = after;
-    ash_attr attrs[] = {ASH_ATTR_LIST(BEFORE, none, type.rank), ASH_ATTR_LIST(AFTER, more, type.rank),
-                        ASH_ATTR_LIST(INTERIOR, none, type.rank)};
-    ash_value ins[] = {x, ash_rewrite__fill(rw, &scalar, 0)};
-    return ash_rewrite__node(rw, ASH_OP_PAD, ins, 2, attrs, 3);
-}
-
-ash_value ash_rewrite__fill(ash_rewrite *rw, const ash_type *type, double number) {
-    ash_type scalar = {.dtype = type->dtype};
-    double f = number;
-    int64_t i = (int64_t)number, bytes = 0;
-    ash_wide wide = {.dtype = type->dtype, .count = 1};
-    if (ash_dtype_is_float(type->dtype))
-        wide.f = &f;
-    else
-        wide.i = &i;
-    ash_wide_store(&wide, &bytes);
-    ash_value x = ash_graph_constant(rw->to, &scalar, &bytes, ash_dtype_size(type->dtype), ASH_DATA_COPY);
-    return type->rank ? ash_rewrite__broadcast(rw, x, type->rank, type->dims) : x;
 }
 
 /* --- reading -------------------------------------------------------------------------------------- */

@@ -11,12 +11,16 @@
  *         if (ash_rewrite__is_live(&rw, &from->nodes.at[i])) ash_rewrite__copy(&rw, &from->nodes.at[i]);
  *     return ash_rewrite__end(&rw, out);
  *
+ * What computes the same is built in `to` with the functions of ir/build.h; a pass that looks at nodes as
+ * they are added, as simplify does, sets `emit` of `to`.
+ *
  * Failures are the sticky error of `to`: building functions return ASH_NO_VALUE and accept it, and the end
  * reports. A pointer into the values or nodes of `to` is good until the next node is added; lists of
  * operands and attributes stay. */
 #ifndef ASH_OPT_REWRITE_H
 #define ASH_OPT_REWRITE_H
 
+#include "ir/build.h"
 #include "opt.h"
 
 /* What all passes of one run share. */
@@ -24,6 +28,7 @@ typedef struct ash_opt {
     const ash_graph *source;      /* the caller's graph: values of it are their own origin */
     const ash_target *target;     /* NULL: none */
     bool exact;                   /* leave out what may round differently */
+    bool internal;                /* the present pass may make forms of the target */
     bool *kept;                   /* per value of `source`: it must survive */
     const ash_progress *progress; /* or NULL */
     uint64_t pass, passes;        /* the present one, and how many there are */
@@ -46,9 +51,6 @@ struct ash_rewrite {
     uint32_t *
         uses; /* per value of `from`: operands of live nodes, outputs, updates and kept values that it is */
     ash_arena scratch; /* long lists of operands */
-    /* Adds a node (op, ins and attrs of `node`, over values of `to`) or something equal; `outs` receives
-     * its results. */
-    void (*emit)(ash_rewrite *rw, const ash_node *node, ash_value *outs);
     ash_diag *diag;
 };
 
@@ -80,22 +82,10 @@ ash_value ash_rewrite__get(ash_rewrite *rw, ash_value value);
 /* Makes `image` the image of `value` and hands on its origin. When two kept values have become one, a copy
  * of it (a reshape to its own dims) becomes the image of the second, so that both are still found. */
 void ash_rewrite__bind(ash_rewrite *rw, ash_value value, ash_value image);
-/* Emits the node over the images of its operands, and binds its results. */
+/* Adds the node over the images of its operands, and binds its results. */
 void ash_rewrite__copy(ash_rewrite *rw, const ash_node *node);
 /* Names what is added from now on like this node of `from`. */
 void ash_rewrite__name(ash_rewrite *rw, const ash_node *node);
-
-/* --- building in `to`: all go through rw->emit ---------------------------------------------------- */
-
-ash_value ash_rewrite__node(ash_rewrite *rw, ash_op op, const ash_value *ins, size_t n_ins,
-                            const ash_attr *attrs, size_t n_attrs);
-ash_value ash_rewrite__unary(ash_rewrite *rw, ash_op op, ash_value x);
-ash_value ash_rewrite__binary(ash_rewrite *rw, ash_op op, ash_value a, ash_value b);
-ash_value ash_rewrite__reshape(ash_rewrite *rw, ash_value x, unsigned rank, const ash_dim *dims);
-ash_value ash_rewrite__transpose(ash_rewrite *rw, ash_value x, unsigned rank, const int64_t *perm);
-ash_value ash_rewrite__broadcast(ash_rewrite *rw, ash_value x, unsigned rank, const ash_dim *dims);
-/* Zeros after the elements of one dim. */
-ash_value ash_rewrite__pad_zero(ash_rewrite *rw, ash_value x, unsigned axis, ash_dim after);
 
 /* --- reading `to` --------------------------------------------------------------------------------- */
 
@@ -118,10 +108,6 @@ typedef struct ash_number {
 /* True when every element of `value` is the same constant, known from the graph: a constant of one element,
  * or a broadcast of one. */
 bool ash_rewrite__splat(const ash_rewrite *rw, ash_value value, ash_number *out);
-/* A constant of that type, all of whose elements are `scalar` converted to its dtype: a broadcast unless it
- * is a scalar. */
-ash_value ash_rewrite__fill(ash_rewrite *rw, const ash_type *type, double number);
-
 static inline bool ash_type_same_dims(const ash_type *a, const ash_type *b) {
     return a->rank == b->rank && !memcmp(a->dims, b->dims, a->rank * sizeof a->dims[0]);
 }

@@ -18,7 +18,8 @@ static bool applies(const ash_rewrite *rw, const ash_rule *rule, ash_op op) {
     return rule->op == (int)op || (rule->op == ASH_EVERY_ELEMENTWISE && ash_op_is_elementwise(op));
 }
 
-static void emit(ash_rewrite *rw, const ash_node *node, ash_value *outs) {
+static void emit(void *user, const ash_node *node, ash_value *outs) {
+    ash_rewrite *rw = user;
     for (const ash_rules *const *theme = ash_rules_themes; *theme; theme++) {
         for (size_t r = 0; r < (*theme)->len; r++) {
             const ash_rule *rule = &(*theme)->at[r];
@@ -33,7 +34,8 @@ static void emit(ash_rewrite *rw, const ash_node *node, ash_value *outs) {
 ash_status ash_opt__simplify(const ash_opt *opt, const ash_graph *from, ash_graph **out, ash_diag *diag) {
     ash_rewrite rw;
     ASH_TRY(ash_rewrite__begin(&rw, opt, from, diag));
-    rw.emit = emit;
+    rw.to->emit = emit;
+    rw.to->emit_user = &rw;
     for (size_t i = 0; i < from->nodes.len && ash_rewrite__ok(&rw); i++)
         if (ash_rewrite__is_live(&rw, &from->nodes.at[i])) ash_rewrite__copy(&rw, &from->nodes.at[i]);
     return ash_rewrite__end(&rw, out);
@@ -52,10 +54,6 @@ bool ash_rule__is_constant(const ash_rewrite *rw, ash_value value) {
     ash_node node;
     if (ash_rewrite__def(rw, value, ASH_OP_BROADCAST, &node)) value = node.ins[0];
     return ash_graph__value(rw->to, value)->kind == ASH_VALUE_CONSTANT;
-}
-
-ash_value ash_rule__scalar(ash_rewrite *rw, ash_value value) {
-    return ash_rewrite__reshape(rw, value, 0, NULL);
 }
 
 static bool is_nonneg(const ash_rewrite *rw, ash_value value, unsigned depth) {

@@ -58,7 +58,5 @@ bool ash_rule__is_number(const ash_rewrite *rw, ash_value value, double number);
 bool ash_rule__is_constant(const ash_rewrite *rw, ash_value value);
 /* True when every element is known to be positive, +0 or NaN: never negative, never -0. */
 bool ash_rule__is_nonneg(const ash_rewrite *rw, ash_value value);
-/* The only element of `value` (all of whose dims are 1) as a scalar. */
-ash_value ash_rule__scalar(ash_rewrite *rw, ash_value value);
 
 #endif

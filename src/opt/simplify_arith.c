@@ -20,7 +20,7 @@ static bool is_negation(const ash_rewrite *rw, ash_value value, ash_value *of) {
 /* c + x -> x + c: rules look for constants on the right alone. */
 static ash_value constant_right(ash_rewrite *rw, const ash_node *n) {
     if (!ash_rule__is_constant(rw, A(n)) || ash_rule__is_constant(rw, B(n))) return ASH_NO_VALUE;
-    return ash_rewrite__binary(rw, n->op, B(n), A(n));
+    return ash_build__binary(rw->to, n->op, B(n), A(n));
 }
 
 /* A value that is never -0: then adding +0 changes nothing. A sum is -0 only when both terms are. */
@@ -42,8 +42,8 @@ static ash_value add_zero(ash_rewrite *rw, const ash_node *n) {
 /* x + -y -> x - y, -x + y -> y - x */
 static ash_value add_negation(ash_rewrite *rw, const ash_node *n) {
     ash_value x;
-    if (is_negation(rw, B(n), &x)) return ash_rewrite__binary(rw, ASH_OP_SUB, A(n), x);
-    if (is_negation(rw, A(n), &x)) return ash_rewrite__binary(rw, ASH_OP_SUB, B(n), x);
+    if (is_negation(rw, B(n), &x)) return ash_sub(rw->to, A(n), x);
+    if (is_negation(rw, A(n), &x)) return ash_sub(rw->to, B(n), x);
     return ASH_NO_VALUE;
 }
 
@@ -55,14 +55,14 @@ static ash_value sub_zero(ash_rewrite *rw, const ash_node *n) {
 /* x - -y -> x + y */
 static ash_value sub_negation(ash_rewrite *rw, const ash_node *n) {
     ash_value y;
-    return is_negation(rw, B(n), &y) ? ash_rewrite__binary(rw, ASH_OP_ADD, A(n), y) : ASH_NO_VALUE;
+    return is_negation(rw, B(n), &y) ? ash_add(rw->to, A(n), y) : ASH_NO_VALUE;
 }
 
 /* x - x -> 0 for integers (for floats inf - inf is NaN). */
 static ash_value sub_self(ash_rewrite *rw, const ash_node *n) {
     if (A(n) != B(n) || is_float(rw, A(n))) return ASH_NO_VALUE;
     ash_type type = ash_rewrite__type(rw, A(n));
-    return ash_rewrite__fill(rw, &type, 0);
+    return ash_build__fill(rw->to, type.dtype, 0, type.dims, type.rank);
 }
 
 /* x * 1 -> x, x / 1 -> x */
@@ -73,7 +73,7 @@ static ash_value times_one(ash_rewrite *rw, const ash_node *n) {
 /* x * -1 -> -x, x / -1 -> -x; integers wrap alike. */
 static ash_value times_minus_one(ash_rewrite *rw, const ash_node *n) {
     if (ash_dtype_kind(ash_graph__type(rw->to, A(n))->dtype) == ASH_KIND_UNSIGNED) return ASH_NO_VALUE;
-    return ash_rule__is_number(rw, B(n), -1) ? ash_rewrite__unary(rw, ASH_OP_NEG, A(n)) : ASH_NO_VALUE;
+    return ash_rule__is_number(rw, B(n), -1) ? ash_neg(rw->to, A(n)) : ASH_NO_VALUE;
 }
 
 /* x * 0 -> 0 for integers (for floats NaN, inf and the sign of x come through). */
@@ -86,7 +86,7 @@ static ash_value both_negated(ash_rewrite *rw, const ash_node *n) {
     ash_value x, y;
     if (!is_negation(rw, A(n), &x) || !is_negation(rw, B(n), &y)) return ASH_NO_VALUE;
     if (n->op == ASH_OP_DIV && !is_float(rw, x)) return ASH_NO_VALUE;
-    return ash_rewrite__binary(rw, n->op, x, y);
+    return ash_build__binary(rw->to, n->op, x, y);
 }
 
 /* Exponent of a finite power of two in double precision, whatever its sign; false for all others. */
@@ -104,8 +104,7 @@ static ash_value div_power_of_two(ash_rewrite *rw, const ash_node *n) {
     if (!is_power_of_two(s.f, &exponent)) return ASH_NO_VALUE;
     int limit = s.dtype == ASH_F16 ? 14 : s.dtype == ASH_F64 ? 1022 : 126;
     if (exponent < -limit || exponent > limit) return ASH_NO_VALUE;
-    ash_type type = ash_rewrite__type(rw, B(n));
-    return ash_rewrite__binary(rw, ASH_OP_MUL, A(n), ash_rewrite__fill(rw, &type, 1 / s.f));
+    return ash_build__with(rw->to, ASH_OP_MUL, A(n), 1 / s.f);
 }
 
 /* min(x, x) -> x, and min(min(x, c), c) -> min(x, c); max alike. */
@@ -133,7 +132,7 @@ static ash_value neg_neg(ash_rewrite *rw, const ash_node *n) {
 static ash_value abs_sign(ash_rewrite *rw, const ash_node *n) {
     ash_value x;
     if (ash_rule__is_nonneg(rw, A(n))) return A(n);
-    return is_negation(rw, A(n), &x) ? ash_rewrite__unary(rw, ASH_OP_ABS, x) : ASH_NO_VALUE;
+    return is_negation(rw, A(n), &x) ? ash_abs(rw->to, x) : ASH_NO_VALUE;
 }
 
 /* floor, ceil, trunc or round of what is a whole number already. */

@@ -20,9 +20,7 @@ static slice read_slice(const ash_node *n) {
 }
 
 static ash_value make_slice(ash_rewrite *rw, ash_value x, const slice *s) {
-    ash_attr attrs[] = {ASH_ATTR_LIST(DIMS, s->dims, s->rank), ASH_ATTR_LIST(STARTS, s->starts, s->rank),
-                        ASH_ATTR_LIST(STEPS, s->steps, s->rank)};
-    return ash_rewrite__node(rw, ASH_OP_SLICE, &x, 1, attrs, 3);
+    return ash_slice(rw->to, x, s->starts, s->steps, s->dims);
 }
 
 /* True when dim d of the operand, which has `dim` elements, comes through whole. */
@@ -118,7 +116,7 @@ static ash_value pad_twice(ash_rewrite *rw, const ash_node *n) {
     }
     ash_attr attrs[] = {ASH_ATTR_LIST(BEFORE, before, rank), ASH_ATTR_LIST(AFTER, after, rank),
                         *ash_node_attr(&inner, ASH_ATTR_INTERIOR)};
-    return ash_rewrite__node(rw, ASH_OP_PAD, inner.ins, 2, attrs, 3);
+    return ash_build(rw->to, ASH_OP_PAD, inner.ins, 2, attrs, 3);
 }
 
 /* --- concat --------------------------------------------------------------------------------------- */
@@ -128,7 +126,7 @@ static unsigned axis_of(const ash_node *concat) {
 }
 
 static ash_value make_concat(ash_rewrite *rw, const ash_node *like, const ash_value *ins, size_t n_ins) {
-    return ash_rewrite__node(rw, ASH_OP_CONCAT, ins, n_ins, like->attrs, like->n_attrs);
+    return ash_build(rw->to, ASH_OP_CONCAT, ins, n_ins, like->attrs, like->n_attrs);
 }
 
 static ash_value *operand_list(ash_rewrite *rw, size_t count) {
@@ -235,7 +233,7 @@ static ash_value concat_of_splats(ash_rewrite *rw, const ash_node *n) {
         type.dims[axis] =
             ash_graph_dim_add(rw->to, type.dims[axis], ash_graph__type(rw->to, n->ins[k])->dims[axis]);
     }
-    return ash_rewrite__broadcast(rw, first.ins[0], type.rank, type.dims);
+    return ash_broadcast_to(rw->to, first.ins[0], type.dims, type.rank);
 }
 
 static const ash_rule rules[] = {

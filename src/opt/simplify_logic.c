@@ -48,7 +48,7 @@ static ash_value or_constant(ash_rewrite *rw, const ash_node *n) {
 /* x ^ 0 -> x, x ^ ~0 -> not x */
 static ash_value xor_constant(ash_rewrite *rw, const ash_node *n) {
     if (is_zero(rw, B(n))) return A(n);
-    return is_ones(rw, B(n)) ? ash_rewrite__unary(rw, ASH_OP_NOT, A(n)) : ASH_NO_VALUE;
+    return is_ones(rw, B(n)) ? ash_not(rw->to, A(n)) : ASH_NO_VALUE;
 }
 
 /* x << 0 -> x, x >> 0 -> x */
@@ -68,7 +68,7 @@ static ash_value select_known(ash_rewrite *rw, const ash_node *n) {
 static ash_value select_not(ash_rewrite *rw, const ash_node *n) {
     ash_node inner;
     if (!ash_rewrite__def(rw, A(n), ASH_OP_NOT, &inner)) return ASH_NO_VALUE;
-    return ash_rewrite__node(rw, ASH_OP_SELECT, (ash_value[]){A(&inner), n->ins[2], n->ins[1]}, 3, NULL, 0);
+    return ash_build(rw->to, ASH_OP_SELECT, (ash_value[]){A(&inner), n->ins[2], n->ins[1]}, 3, NULL, 0);
 }
 
 /* A cast to the dtype that the value has. */
@@ -111,7 +111,7 @@ static ash_value cast_cast(ash_rewrite *rw, const ash_node *n) {
     ash_dtype to = (ash_dtype)ash_node_int(n, ASH_ATTR_DTYPE);
     bool whole = ash_dtype_is_float(wide) && !ash_dtype_is_float(narrow) && !ash_dtype_is_float(to);
     if (!holds(wide, narrow) || (whole && to != ASH_BOOL && !holds(to, narrow))) return ASH_NO_VALUE;
-    return ash_rewrite__node(rw, ASH_OP_CAST, inner.ins, 1, n->attrs, n->n_attrs);
+    return ash_build(rw->to, ASH_OP_CAST, inner.ins, 1, n->attrs, n->n_attrs);
 }
 
 static const ash_rule rules[] = {

@@ -108,10 +108,10 @@ static ash_value lower(ash_rewrite *rw, ash_value value, const groups *g) {
     ash_node node;
     ash_type spelled;
     if (!ash_rewrite__def(rw, value, ASH_OP_BROADCAST, &node))
-        return ash_rewrite__reshape(rw, value, g->few.rank, g->few.dims);
+        return ash_reshape(rw->to, value, g->few.dims, g->few.rank);
     respell(g, ash_graph__type(rw->to, node.ins[0]), &spelled);
-    ash_value source = ash_rewrite__reshape(rw, node.ins[0], spelled.rank, spelled.dims);
-    return ash_rewrite__broadcast(rw, source, g->few.rank, g->few.dims);
+    ash_value source = ash_reshape(rw->to, node.ins[0], spelled.dims, spelled.rank);
+    return ash_broadcast_to(rw->to, source, g->few.dims, g->few.rank);
 }
 
 /* op(reshape(x), y) -> reshape(op(x, y')), y' being y in the dims of x. */
@@ -126,8 +126,8 @@ static ash_value sink_elementwise(ash_rewrite *rw, const ash_node *n) {
     for (size_t k = 0; k < n->n_ins; k++)
         if (!can_lower(rw, n->ins[k], &g)) return ASH_NO_VALUE;
     for (size_t k = 0; k < n->n_ins; k++) ins[k] = lower(rw, n->ins[k], &g);
-    ash_value y = ash_rewrite__node(rw, n->op, ins, n->n_ins, n->attrs, n->n_attrs);
-    return ash_rewrite__reshape(rw, y, many.rank, many.dims);
+    ash_value y = ash_build(rw->to, n->op, ins, n->n_ins, n->attrs, n->n_attrs);
+    return ash_reshape(rw->to, y, many.dims, many.rank);
 }
 
 /* True when the groups are reduced as a whole or not at all; then `axes` are those of the side with fewer
@@ -160,8 +160,8 @@ static ash_value sink_reduce(ash_rewrite *rw, const ash_node *n) {
     if (!match(rw->to->dims, &few, &many, &g)) return ASH_NO_VALUE;
     if (!respell_axes(&g, ash_node_attr(n, ASH_ATTR_AXES), axes, &count, &kept)) return ASH_NO_VALUE;
     ash_attr attr = ASH_ATTR_LIST(AXES, axes, count);
-    ash_value y = ash_rewrite__node(rw, n->op, &source, 1, &attr, 1);
-    return ash_rewrite__reshape(rw, y, kept.rank, kept.dims);
+    ash_value y = ash_build(rw->to, n->op, &source, 1, &attr, 1);
+    return ash_reshape(rw->to, y, kept.dims, kept.rank);
 }
 
 static const ash_rule rules[] = {

@@ -27,9 +27,9 @@ static ash_value reduce_ones(ash_rewrite *rw, const ash_node *n) {
         dims[rank++] = type.dims[d];
     }
     if (rank == type.rank) return ASH_NO_VALUE;
-    ash_value x = ash_rewrite__reshape(rw, n->ins[0], rank, dims);
+    ash_value x = ash_reshape(rw->to, n->ins[0], dims, rank);
     ash_attr left = ASH_ATTR_LIST(AXES, axes, count);
-    return ash_rewrite__node(rw, n->op, &x, 1, &left, 1);
+    return ash_build(rw->to, n->op, &x, 1, &left, 1);
 }
 
 /* reduce_max(reduce_max(x)) -> reduce_max(x), and reduce_min: the order of comparisons does not show. */
@@ -49,7 +49,7 @@ static ash_value extreme_twice(ash_rewrite *rw, const ash_node *n) {
         }
     }
     ash_attr both = ASH_ATTR_LIST(AXES, axes, count);
-    return ash_rewrite__node(rw, n->op, inner.ins, 1, &both, 1);
+    return ash_build(rw->to, n->op, inner.ins, 1, &both, 1);
 }
 
 /* argmax and argmin along a dim of 1 are 0. */
@@ -60,7 +60,7 @@ static ash_value argmax_one(ash_rewrite *rw, const ash_node *n) {
     type.rank--;
     memmove(type.dims + axis, type.dims + axis + 1, (type.rank - axis) * sizeof *type.dims);
     type.dtype = ASH_I64;
-    return ash_rewrite__fill(rw, &type, 0);
+    return ash_build__fill(rw->to, type.dtype, 0, type.dims, type.rank);
 }
 
 /* --- contractions --------------------------------------------------------------------------------- */
@@ -94,11 +94,11 @@ static ash_value matmul_shared(ash_rewrite *rw, const ash_node *n) {
     for (unsigned d = 0; d + 1 < a.rank; d++) rows = ash_graph_dim_mul(rw->to, rows, a.dims[d]);
     flat[0] = rows;
     flat[1] = a.dims[a.rank - 1];
-    ash_value ins[] = {ash_rewrite__reshape(rw, n->ins[0], 2, flat),
-                       ash_rewrite__reshape(rw, matrix, 2, b.dims + b.rank - 2)};
-    ash_value y = ash_rewrite__node(rw, ASH_OP_MATMUL, ins, 2, n->attrs, n->n_attrs);
+    ash_value ins[] = {ash_reshape(rw->to, n->ins[0], flat, 2),
+                       ash_reshape(rw->to, matrix, b.dims + b.rank - 2, 2)};
+    ash_value y = ash_build(rw->to, ASH_OP_MATMUL, ins, 2, n->attrs, n->n_attrs);
     a.dims[a.rank - 1] = b.dims[b.rank - 1];
-    return ash_rewrite__reshape(rw, y, a.rank, a.dims);
+    return ash_reshape(rw->to, y, a.dims, a.rank);
 }
 
 /* --- windows -------------------------------------------------------------------------------------- */
@@ -140,7 +140,7 @@ static ash_value with_padding(ash_rewrite *rw, const ash_node *n, ash_value x, c
         if (attrs[i].key == ASH_ATTR_BEFORE) attrs[i].list = p->before;
         if (attrs[i].key == ASH_ATTR_AFTER) attrs[i].list = p->after;
     }
-    return ash_rewrite__node(rw, n->op, ins, n->n_ins, attrs, n->n_attrs);
+    return ash_build(rw->to, n->op, ins, n->n_ins, attrs, n->n_attrs);
 }
 
 /* conv(pad(x, 0)) -> conv(x) with padding. Not exact in one case: an infinite or NaN weight times an
@@ -174,20 +174,15 @@ static ash_value gather_known(ash_rewrite *rw, const ash_node *n) {
     ash_number index;
     ash_type x = ash_rewrite__type(rw, n->ins[0]), indices = ash_rewrite__type(rw, n->ins[1]), type = x;
     unsigned axis = (unsigned)ash_node_int(n, ASH_ATTR_AXIS);
-    int64_t starts[ASH_MAX_RANK] = {0}, steps[ASH_MAX_RANK];
     if (!ash_type_is_one(&indices) || !ash_rewrite__splat(rw, n->ins[1], &index)) return ASH_NO_VALUE;
     if (!ash_dim_is_const(x.dims[axis]) || x.dims[axis] == 0) return ASH_NO_VALUE;
     int64_t i = index.i < 0 ? index.i + x.dims[axis] : index.i;
-    starts[axis] = ASH_MIN(ASH_MAX(i, 0), x.dims[axis] - 1);
-    x.dims[axis] = 1;
-    for (unsigned d = 0; d < x.rank; d++) steps[d] = 1;
-    ash_attr attrs[] = {ASH_ATTR_LIST(DIMS, x.dims, x.rank), ASH_ATTR_LIST(STARTS, starts, x.rank),
-                        ASH_ATTR_LIST(STEPS, steps, x.rank)};
-    ash_value y = ash_rewrite__node(rw, ASH_OP_SLICE, n->ins, 1, attrs, 3);
+    ash_dim at = ASH_MIN(ASH_MAX(i, 0), x.dims[axis] - 1);
+    ash_value y = ash_slice_axis(rw->to, n->ins[0], axis, at, 1);
     type.rank = x.rank - 1 + indices.rank;
     for (unsigned d = 0; d < indices.rank; d++) type.dims[axis + d] = 1;
     for (unsigned d = axis + 1; d < x.rank; d++) type.dims[d - 1 + indices.rank] = x.dims[d];
-    return ash_rewrite__reshape(rw, y, type.rank, type.dims);
+    return ash_reshape(rw->to, y, type.dims, type.rank);
 }
 
 static const ash_rule rules[] = {

@@ -16,7 +16,7 @@ static ash_value broadcast_same(ash_rewrite *rw, const ash_node *n) {
 static ash_value broadcast_twice(ash_rewrite *rw, const ash_node *n) {
     ash_node inner;
     if (!ash_rewrite__def(rw, n->ins[0], ASH_OP_BROADCAST, &inner)) return ASH_NO_VALUE;
-    return ash_rewrite__node(rw, ASH_OP_BROADCAST, inner.ins, 1, n->attrs, n->n_attrs);
+    return ash_build(rw->to, ASH_OP_BROADCAST, inner.ins, 1, n->attrs, n->n_attrs);
 }
 
 /* The trailing dims of `long_type`, when all before them are 1, are those of `short_type`. */
@@ -35,27 +35,18 @@ static ash_value broadcast_of_reshape(ash_rewrite *rw, const ash_node *n) {
     if (!ash_rewrite__def(rw, n->ins[0], ASH_OP_RESHAPE, &inner)) return ASH_NO_VALUE;
     if (!is_suffix(ash_graph__type(rw->to, inner.ins[0]), ash_graph__type(rw->to, n->ins[0])))
         return ASH_NO_VALUE;
-    return ash_rewrite__node(rw, ASH_OP_BROADCAST, inner.ins, 1, n->attrs, n->n_attrs);
+    return ash_build(rw->to, ASH_OP_BROADCAST, inner.ins, 1, n->attrs, n->n_attrs);
 }
 
 /* One element in any number of dims is a scalar, so that equal splats are equal nodes. */
 static ash_value broadcast_of_one(ash_rewrite *rw, const ash_node *n) {
     ash_type type = ash_rewrite__type(rw, n->ins[0]);
     if (type.rank == 0 || !ash_type_is_one(&type)) return ASH_NO_VALUE;
-    ash_value scalar = ash_rule__scalar(rw, n->ins[0]);
-    return ash_rewrite__node(rw, ASH_OP_BROADCAST, &scalar, 1, n->attrs, n->n_attrs);
+    ash_value scalar = ash_reshape(rw->to, n->ins[0], NULL, 0);
+    return ash_build(rw->to, ASH_OP_BROADCAST, &scalar, 1, n->attrs, n->n_attrs);
 }
 
 /* Widens `join` so that a value of `type`, aligned at the last dim, can be broadcast to it. */
-static void join_dims(ash_type *join, const ash_type *type) {
-    for (; join->rank < type->rank; join->rank++) {
-        memmove(join->dims + 1, join->dims, join->rank * sizeof *join->dims);
-        join->dims[0] = 1;
-    }
-    for (unsigned d = 0; d < type->rank; d++)
-        if (type->dims[d] != 1) join->dims[join->rank - type->rank + d] = type->dims[d];
-}
-
 /* op(broadcast(a), broadcast(b)) -> broadcast(op(a', b')), with a and b broadcast to what they need among
  * themselves alone. Only when that is less than the result: a dim that is 1 there, or is not there. */
 static ash_value sink(ash_rewrite *rw, const ash_node *n) {
@@ -66,14 +57,13 @@ static ash_value sink(ash_rewrite *rw, const ash_node *n) {
         ash_node inner;
         if (!ash_rewrite__def(rw, n->ins[k], ASH_OP_BROADCAST, &inner)) return ASH_NO_VALUE;
         from[k] = inner.ins[0];
-        join_dims(&join, ash_graph__type(rw->to, from[k]));
+        ash_build__join(&join, ash_graph__type(rw->to, from[k]));
     }
     ash_type full = ash_rewrite__type(rw, n->ins[0]);
     if (ash_type_same_dims(&join, &full)) return ASH_NO_VALUE;
-    for (size_t k = 0; k < n->n_ins; k++)
-        ins[k] = ash_rewrite__broadcast(rw, from[k], join.rank, join.dims);
-    ash_value small = ash_rewrite__node(rw, n->op, ins, n->n_ins, n->attrs, n->n_attrs);
-    return ash_rewrite__broadcast(rw, small, full.rank, full.dims);
+    for (size_t k = 0; k < n->n_ins; k++) ins[k] = ash_broadcast_to(rw->to, from[k], join.dims, join.rank);
+    ash_value small = ash_build(rw->to, n->op, ins, n->n_ins, n->attrs, n->n_attrs);
+    return ash_broadcast_to(rw->to, small, full.dims, full.rank);
 }
 
 /* True when `value` is a broadcast of a scalar, constant or not. */
@@ -89,7 +79,7 @@ static ash_value reshape_of_repeated(ash_rewrite *rw, const ash_node *n) {
     ash_value scalar;
     const ash_attr *dims = ash_node_attr(n, ASH_ATTR_DIMS);
     if (!is_repeated(rw, n->ins[0], &scalar)) return ASH_NO_VALUE;
-    return ash_rewrite__broadcast(rw, scalar, dims->count, dims->list);
+    return ash_broadcast_to(rw->to, scalar, dims->list, dims->count);
 }
 
 /* transpose(broadcast(x)) -> broadcast(transpose(x)): x has fewer elements. */
@@ -105,9 +95,9 @@ static ash_value transpose_of_broadcast(ash_rewrite *rw, const ash_node *n) {
         unsigned lead = full.rank - source.rank;
         aligned.dims[d] = d < lead ? 1 : source.dims[d - lead];
     }
-    ash_value x = ash_rewrite__reshape(rw, inner.ins[0], full.rank, aligned.dims);
-    x = ash_rewrite__transpose(rw, x, full.rank, perm);
-    return ash_rewrite__broadcast(rw, x, full.rank, dims);
+    ash_value x = ash_reshape(rw->to, inner.ins[0], aligned.dims, full.rank);
+    x = ash_transpose(rw->to, x, perm);
+    return ash_broadcast_to(rw->to, x, dims, full.rank);
 }
 
 /* slice(broadcast(x)) -> broadcast(slice(x)): a dim that repeats needs no slicing. */
@@ -126,10 +116,8 @@ static ash_value slice_of_broadcast(ash_rewrite *rw, const ash_node *n) {
         step[d] = repeats ? 1 : steps[d + lead];
         size[d] = repeats ? 1 : dims->list[d + lead];
     }
-    ash_attr attrs[] = {ASH_ATTR_LIST(DIMS, size, source.rank), ASH_ATTR_LIST(STARTS, start, source.rank),
-                        ASH_ATTR_LIST(STEPS, step, source.rank)};
-    ash_value x = ash_rewrite__node(rw, ASH_OP_SLICE, inner.ins, 1, attrs, 3);
-    return ash_rewrite__broadcast(rw, x, full.rank, dims->list);
+    ash_value x = ash_slice(rw->to, inner.ins[0], start, step, size);
+    return ash_broadcast_to(rw->to, x, dims->list, full.rank);
 }
 
 /* Both are constants with the same bits: -0 is not 0 here. */
@@ -150,7 +138,7 @@ static bool infer(ash_rewrite *rw, const ash_node *n, ash_type *type) {
 static ash_value pad_of_splat(ash_rewrite *rw, const ash_node *n) {
     ash_type type;
     if (!same_splat(rw, n->ins[0], n->ins[1]) || !infer(rw, n, &type)) return ASH_NO_VALUE;
-    return ash_rewrite__broadcast(rw, n->ins[1], type.rank, type.dims);
+    return ash_broadcast_to(rw->to, n->ins[1], type.dims, type.rank);
 }
 
 /* reduce_max(splat c) -> splat c, and reduce_min, when there is something to reduce. A NaN stays one. */
@@ -164,7 +152,7 @@ static ash_value extreme_of_splat(ash_rewrite *rw, const ash_node *n) {
         if (min < 1) return ASH_NO_VALUE;
     }
     if (!is_repeated(rw, n->ins[0], &scalar) || !infer(rw, n, &type)) return ASH_NO_VALUE;
-    return ash_rewrite__broadcast(rw, scalar, type.rank, type.dims);
+    return ash_broadcast_to(rw->to, scalar, type.dims, type.rank);
 }
 
 static const ash_rule rules[] = {

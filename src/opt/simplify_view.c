@@ -222,13 +222,13 @@ static ash_value compose(ash_rewrite *rw, const ash_node *n) {
     result_dims(rw, n, &p.result);
     if (!start(&v, rw->to->dims, &p.source) || !walk_chain(&c, &v) || !merge(&v)) return ASH_NO_VALUE;
     make_plan(&v, &p);
-    if (!p.moves) return ash_rewrite__reshape(rw, c.source, p.result.rank, p.result.dims);
+    if (!p.moves) return ash_reshape(rw->to, c.source, p.result.dims, p.result.rank);
     unsigned reshapes =
         !ash_type_same_dims(&p.source, &p.factors) + (unsigned)!ash_type_same_dims(&p.moved, &p.result);
     if (c.transposes == 1 && reshapes >= c.len - c.transposes) return ASH_NO_VALUE;
-    ash_value x = ash_rewrite__reshape(rw, c.source, p.factors.rank, p.factors.dims);
-    x = ash_rewrite__transpose(rw, x, p.factors.rank, p.perm);
-    return ash_rewrite__reshape(rw, x, p.result.rank, p.result.dims);
+    ash_value x = ash_reshape(rw->to, c.source, p.factors.dims, p.factors.rank);
+    x = ash_transpose(rw->to, x, p.perm);
+    return ash_reshape(rw->to, x, p.result.dims, p.result.rank);
 }
 
 /* A reshape to the dims that the value has. */
@@ -242,7 +242,7 @@ static ash_value reshape_same(ash_rewrite *rw, const ash_node *n) {
 static ash_value reshape_twice(ash_rewrite *rw, const ash_node *n) {
     ash_node inner;
     if (!ash_rewrite__def(rw, n->ins[0], ASH_OP_RESHAPE, &inner)) return ASH_NO_VALUE;
-    return ash_rewrite__node(rw, ASH_OP_RESHAPE, inner.ins, 1, n->attrs, n->n_attrs);
+    return ash_build(rw->to, ASH_OP_RESHAPE, inner.ins, 1, n->attrs, n->n_attrs);
 }
 
 /* reshape(constant) -> the same bytes with other dims. */
@@ -262,7 +262,7 @@ static ash_value transpose_twice(ash_rewrite *rw, const ash_node *n) {
     const ash_attr *outer = ash_node_attr(n, ASH_ATTR_PERM);
     for (unsigned d = 0; d < outer->count; d++)
         perm[d] = ash_node_list(&inner, ASH_ATTR_PERM)[outer->list[d]];
-    return ash_rewrite__transpose(rw, inner.ins[0], outer->count, perm);
+    return ash_transpose(rw->to, inner.ins[0], perm);
 }
 
 static const ash_rule rules[] = {

@@ -74,22 +74,11 @@ static bool interval_of(const ash_graph *from, ash_value value, unsigned depth, 
 
 /* --- rewriting ------------------------------------------------------------------------------------ */
 
-static ash_value cast(ash_rewrite *rw, ash_value x, ash_dtype dtype) {
-    const ash_attr attrs[] = {ASH_ATTR_I(DTYPE, dtype)};
-    return ash_rewrite__node(rw, ASH_OP_CAST, &x, 1, attrs, 1);
-}
-
-/* `x op number`, element by element. */
-static ash_value with(ash_rewrite *rw, ash_op op, ash_value x, double number) {
-    if (x == ASH_NO_VALUE) return x;
-    ash_type type = ash_rewrite__type(rw, x);
-    return ash_rewrite__binary(rw, op, x, ash_rewrite__fill(rw, &type, number));
-}
-
 /* The node over f32 casts of x and w, its result cast to `dtype`. */
 static ash_value in_f32(ash_rewrite *rw, const ash_node *node, ash_value x, ash_value w, ash_dtype dtype) {
-    const ash_value ins[] = {x, cast(rw, w, ASH_F32)};
-    return cast(rw, ash_rewrite__node(rw, node->op, ins, 2, node->attrs, node->n_attrs), dtype);
+    const ash_value ins[] = {x, ash_cast(rw->to, w, ASH_F32)};
+    ash_value y = ash_build(rw->to, node->op, ins, 2, node->attrs, node->n_attrs);
+    return ash_cast(rw->to, y, dtype);
 }
 
 /* The products that one element of the result sums; false when that varies. */
@@ -114,13 +103,15 @@ static ash_value widen_integers(ash_rewrite *rw, const ash_node *node) {
     bool whole = most * w_most <= EXACT;
     if (!whole && most * ASH_MAX(__builtin_floor((w_most + 8) / 16), 8.0) > EXACT) return ASH_NO_VALUE;
     ash_rewrite__name(rw, node);
-    ash_value x = cast(rw, ash_rewrite__get(rw, node->ins[0]), ASH_F32),
+    ash_graph *to = rw->to;
+    ash_value x = ash_cast(to, ash_rewrite__get(rw, node->ins[0]), ASH_F32),
               w = ash_rewrite__get(rw, node->ins[1]);
     if (whole) return in_f32(rw, node, x, w, ASH_I32);
-    ash_value low = with(rw, ASH_OP_SUB, with(rw, ASH_OP_AND, with(rw, ASH_OP_ADD, w, 8), 15), 8);
-    ash_value high = with(rw, ASH_OP_DIV, ash_rewrite__binary(rw, ASH_OP_SUB, w, low), 16);
-    ash_value upper = with(rw, ASH_OP_MUL, in_f32(rw, node, x, high, ASH_I32), 16);
-    return ash_rewrite__binary(rw, ASH_OP_ADD, upper, in_f32(rw, node, x, low, ASH_I32));
+    ash_value digit = ash_build__with(to, ASH_OP_AND, ash_build__with(to, ASH_OP_ADD, w, 8), 15);
+    ash_value low = ash_build__with(to, ASH_OP_SUB, digit, 8);
+    ash_value high = ash_build__with(to, ASH_OP_DIV, ash_sub(to, w, low), 16);
+    ash_value upper = ash_build__with(to, ASH_OP_MUL, in_f32(rw, node, x, high, ASH_I32), 16);
+    return ash_add(to, upper, in_f32(rw, node, x, low, ASH_I32));
 }
 
 /* The image of a convolution or product that is computed in f32; ASH_NO_VALUE: it stays. */
@@ -130,7 +121,7 @@ static ash_value widen(ash_rewrite *rw, const ash_node *node) {
     if (dtype == ASH_I32 && node->op == ASH_OP_CONV) return widen_integers(rw, node);
     if (dtype != ASH_F16 && dtype != ASH_BF16) return ASH_NO_VALUE;
     ash_rewrite__name(rw, node);
-    ash_value x = cast(rw, ash_rewrite__get(rw, node->ins[0]), ASH_F32);
+    ash_value x = ash_cast(rw->to, ash_rewrite__get(rw, node->ins[0]), ASH_F32);
     return in_f32(rw, node, x, ash_rewrite__get(rw, node->ins[1]), dtype);
 }
 

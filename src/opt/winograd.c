@@ -10,13 +10,9 @@
  * convolution stays direct when its result reaches a rounding to integers or half floats, however it is
  * scaled before: there its last bit may decide about a whole unit, and quantised networks round as the
  * specification says.
- * Tiles are of 4 x 4: those of 2 x 2 save less than their transforms cost, those of 6 x 6 have five times
- * the error.
  *
  * Requires layout. */
 #include "rewrite.h"
-
-enum { TILE = 4 };
 
 typedef struct conv {
     int64_t c, o;                      /* channels of operand and result */
@@ -90,30 +86,28 @@ static bool read_conv(const ash_graph *from, const ash_node *node, conv *v) {
 
 /* --- where it pays ---------------------------------------------------------------------------------- */
 
-/* Cycles of one convolution, from what was measured: two multiply-adds of vectors a cycle, or `STREAM`
- * bytes of weights, which come from memory or the last cache at every execution; and the transforms, in
- * cycles a vector and point: `WEIGHTS` for each block of `TILES` tiles, `INPUT` for each `CHANNELS`
- * outputs, `OUTPUT`. */
-enum { STREAM = 6, WEIGHTS = 7, TILES = 24, INPUT = 10, CHANNELS = 128, OUTPUT = 5 };
-static const double worth = 0.8; /* of the direct convolution's cycles: with more, it stays */
-
-static double product_cycles(const conv *v, double products) {
+/* Cycles of one convolution: its multiply-adds, or the bytes of its weights, which come from memory or the
+ * last cache at every execution; and the transforms, of weights for each block of tiles, of the input for
+ * each range of output channels, of the output. */
+static double product_cycles(const ash_costs *c, const conv *v, double products) {
     double weights = (double)v->c * (double)v->o;
-    return ASH_MAX(products * weights / (double)(2 * v->w_block),
-                   9 * weights * (double)sizeof(float) / STREAM);
+    return ASH_MAX(products * weights / (c->tile_fma * (double)v->w_block),
+                   9 * weights * (double)sizeof(float) / c->wino_stream);
 }
 
-static double tiled_cycles(const conv *v, double tile) {
+static double tiled_cycles(const ash_costs *c, const conv *v) {
+    double tile = (double)c->wino_tile;
     double points = (tile + 2) * (tile + 2), o = (double)v->o / (double)v->w_block;
     double tiles = v->images * __builtin_ceil(v->rows / tile) * __builtin_ceil(v->columns / tile);
-    double weights = WEIGHTS * __builtin_ceil(tiles / TILES) * (double)v->c * o;
-    double input =
-        INPUT * tiles * (double)v->c / (double)v->x_block * __builtin_ceil((double)v->o / CHANNELS);
-    return product_cycles(v, tiles * points) + points * (weights + input + OUTPUT * tiles * o);
+    double weights = c->wino_weights * __builtin_ceil(tiles / (double)c->wino_blocks) * (double)v->c * o;
+    double input = c->wino_input * tiles * (double)v->c / (double)v->x_block *
+                   __builtin_ceil((double)v->o / (double)c->wino_channels);
+    return product_cycles(c, v, tiles * points) + points * (weights + input + c->wino_output * tiles * o);
 }
 
-static bool pays(const conv *v) {
-    return tiled_cycles(v, TILE) <= worth * product_cycles(v, 9 * v->images * v->rows * v->columns);
+static bool pays(const ash_costs *c, const conv *v) {
+    double direct = product_cycles(c, v, 9 * v->images * v->rows * v->columns);
+    return tiled_cycles(c, v) <= c->wino_worth * direct;
 }
 
 /* --- what becomes of it ----------------------------------------------------------------------------- */
@@ -124,8 +118,9 @@ static ash_value tiled(ash_rewrite *rw, const ash_node *node, const conv *v) {
     ash_rewrite__name(rw, node);
     ash_value ins[] = {x, w};
     ash_attr attrs[] = {*ash_node_attr(node, ASH_ATTR_BEFORE), *ash_node_attr(node, ASH_ATTR_AFTER),
-                        ASH_ATTR_I(Y_BLOCK, v->y_block), ASH_ATTR_I(O, v->o), ASH_ATTR_I(TILE, TILE)};
-    return ash_rewrite__node(rw, ASH_OP_WINOGRAD, ins, 2, attrs, 5);
+                        ASH_ATTR_I(Y_BLOCK, v->y_block), ASH_ATTR_I(O, v->o),
+                        ASH_ATTR_I(TILE, rw->opt->target->costs.wino_tile)};
+    return ash_build(rw->to, ASH_OP_WINOGRAD, ins, 2, attrs, 5);
 }
 
 ash_status ash_opt__winograd(const ash_opt *opt, const ash_graph *from, ash_graph **out, ash_diag *diag) {
@@ -140,7 +135,8 @@ ash_status ash_opt__winograd(const ash_opt *opt, const ash_graph *from, ash_grap
         const ash_node *node = &from->nodes.at[i];
         conv v;
         if (!ash_rewrite__is_live(&rw, node)) continue;
-        if (read_conv(from, node, &v) && constant[node->ins[1]] && !rounded[node->out] && pays(&v))
+        if (read_conv(from, node, &v) && constant[node->ins[1]] && !rounded[node->out] &&
+            pays(&opt->target->costs, &v))
             ash_rewrite__bind(&rw, node->out, tiled(&rw, node, &v));
         else
             ash_rewrite__copy(&rw, node);

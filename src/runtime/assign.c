@@ -3,29 +3,18 @@
  *
  * Two steps depend on each other when they touch a common byte of one root and one of them writes it. The
  * order of the program is the order of issue. Each step in turn goes to the stream where it can begin
- * end first, by estimated times, where meeting another stream costs SYNC, and PULL for each byte that comes
- * from there: list scheduling with the program's order as the list. That order keeps lifetimes short, which
- * a list by critical path would not; chains stay on one stream, since going elsewhere costs and gains
- * nothing. Where the outcome is not expected to be faster than one stream, it is one stream: small branches
- * are not worth their edges.
+ * end first, by estimated times, where meeting another stream costs `sync_ns`, and `pull_ns` for each byte
+ * that comes from there: list scheduling with the program's order as the list. That order keeps lifetimes
+ * short, which a list by critical path would not; chains stay on one stream, since going elsewhere costs
+ * and gains nothing. Where the outcome is not expected to be faster than one stream, it is one stream:
+ * small branches are not worth their edges.
  *
  * A step waits for a step of another stream only if nothing that it already waits for, itself or through
  * its stream, comes after that step. Clocks decide this, latest candidates first: who is issued later can
  * cover who was issued earlier, never the other way round, so no wait is left that another one implies. */
 #include "assign.h"
 
-enum {
-    SYNC = 400,  /* nanoseconds from the end of a step to the begin of one on another stream */
-    FIXED = 20,  /* nanoseconds that any step takes */
-    START = 500, /* nanoseconds until another thread has joined an execution */
-    NOTHING = UINT32_MAX
-};
-
-/* Nanoseconds for a byte that another core has written last. */
-static const double PULL = 0.22;
-
-/* Several streams must be expected to take at most so much of the time of one. */
-static const double WORTH = 0.95;
+enum { NOTHING = UINT32_MAX };
 
 /* One access of an earlier step to a root, in a list of the root's. */
 struct touch {
@@ -56,9 +45,10 @@ struct assigning {
     double *end;      /* per step: when it is over */
 };
 
-double ash_schedule__cost(const ash_step *step) {
-    double work = step->work > 0 ? step->work : step->flops / 140, traffic = step->bytes / 96;
-    return FIXED + (work > traffic ? work : traffic);
+double ash_schedule__cost(const ash_costs *costs, const ash_step *step) {
+    double work = step->work > 0 ? step->work : step->flops / costs->rate_matmul;
+    double traffic = step->bytes / costs->rate_bytes;
+    return costs->step_ns + (work > traffic ? work : traffic);
 }
 
 /* --- dependences -------------------------------------------------------------------------------- */
@@ -139,7 +129,7 @@ static double start_on(const struct assigning *w, uint32_t stream) {
     double start = w->finish[stream];
     for (uint32_t t = 0; t < w->open; t++) {
         if (w->latest[t] == NOTHING) continue;
-        double ready = w->end[w->latest[t]] + (t == stream ? 0 : SYNC);
+        double ready = w->end[w->latest[t]] + (t == stream ? 0 : w->program->target.costs.sync_ns);
         start = ASH_MAX(start, ready);
     }
     return start;
@@ -147,10 +137,10 @@ static double start_on(const struct assigning *w, uint32_t stream) {
 
 /* How long it would take there. */
 static double cost_on(const struct assigning *w, uint32_t step, uint32_t stream) {
-    double cost = ash_schedule__cost(step_at(w, step));
+    double cost = ash_schedule__cost(&w->program->target.costs, step_at(w, step));
     for (size_t i = 0; i < w->pulls.len; i++)
         if (!(w->touches.at[w->pulls.at[i].touch].near >> stream & 1))
-            cost += PULL * (double)w->pulls.at[i].bytes;
+            cost += w->program->target.costs.pull_ns * (double)w->pulls.at[i].bytes;
     return cost;
 }
 
@@ -221,7 +211,7 @@ static bool close_streams(struct assigning *w) {
 
 static bool assign(struct assigning *w) {
     ash_schedule *s = w->schedule;
-    for (uint32_t t = 1; t < s->streams; t++) w->finish[t] = START;
+    for (uint32_t t = 1; t < s->streams; t++) w->finish[t] = w->program->target.costs.start_ns;
     for (uint32_t step = 0; step < s->n_steps; step++) {
         for (uint32_t t = 0; t < w->open; t++) w->latest[t] = NOTHING;
         s->first_wait[step] = (uint32_t)w->waits.len;
@@ -241,10 +231,10 @@ static bool assign(struct assigning *w) {
 static bool is_worth_it(const struct assigning *w) {
     double all = 0, end = 0;
     for (uint32_t i = 0; i < w->schedule->n_steps; i++) {
-        all += ash_schedule__cost(step_at(w, i));
+        all += ash_schedule__cost(&w->program->target.costs, step_at(w, i));
         end = ASH_MAX(end, w->end[i]);
     }
-    return end < WORTH * all;
+    return end < w->program->target.costs.streams_worth * all;
 }
 
 static uint32_t *new_list(const ash_allocator *a, size_t count) {

@@ -36,6 +36,6 @@ static inline bool ash_schedule__before(const ash_schedule *s, uint32_t a, uint3
 }
 
 /* The time that a step is taken to need on one core, in nanoseconds, with its data in cache. */
-double ash_schedule__cost(const ash_step *step);
+double ash_schedule__cost(const ash_costs *costs, const ash_step *step);
 
 #endif

@@ -3,11 +3,11 @@
 #include "base/file.h"
 #include "plan.h"
 
-void ash_plan__set_base(ash_plan *plan, uint32_t root, void *base) {
+void ash_plan__set_base(ash_plan *plan, uint32_t root, ash_address base) {
     plan->base[root] = base;
     for (uint32_t i = plan->first_entry[root]; i < plan->first_entry[root + 1]; i++) {
         const ash_plan_entry *entry = &plan->entries[i];
-        plan->table[entry->slot] = base ? (char *)base + entry->offset : NULL;
+        plan->table[entry->slot] = base ? base + entry->offset : 0;
     }
 }
 
@@ -32,7 +32,7 @@ uint64_t ash_plan_arena_align(const ash_plan *plan) {
 static void drop_arenas(ash_plan *plan) {
     for (uint32_t b = 0; b < plan->n_buffers; b++) {
         const ash_place *place = &plan->layout.places[b];
-        if (place->home == ASH_HOME_MAIN && place->root == b) ash_plan__set_base(plan, b, NULL);
+        if (place->home == ASH_HOME_MAIN && place->root == b) ash_plan__set_base(plan, b, 0);
     }
     for (uint32_t i = 0; i < plan->n_arenas; i++) {
         if (plan->arenas[i].state) continue;
@@ -48,16 +48,18 @@ static ash_status make_storages(ash_plan *plan, ash_diag *diag) {
         ash_plan_arena *arena = &plan->arenas[i];
         if (arena->state) continue;
         offset = ash_align_up(offset, arena->align);
-        if (plan->block) {
-            char *part = (char *)plan->block + offset;
-            ASH_TRY(ash_storage_wrap(plan->context, part, arena->size, true, &arena->storage, diag));
-        } else {
-            ASH_TRY(ash_storage_create(plan->cpu, arena->size, arena->align, &arena->storage, diag));
-        }
-        ASH_TRY(ash_storage_allocate(arena->storage, diag));
+        if (plan->block.address)
+            ASH_TRY(ash_plan__part(plan, &plan->block, offset, arena->size, &arena->storage, diag));
+        else
+            ASH_TRY(ash_plan__allocate(plan, arena->size, arena->align, &arena->storage, diag));
         offset += arena->size;
     }
     return ASH_OK;
+}
+
+/* Bound to bytes that the device reaches. */
+static bool is_read_in_place(const ash_plan_input_state *input) {
+    return input->bound && (input->address || input->bytes == 0);
 }
 
 ash_status ash_plan__need_arenas(ash_plan *plan, ash_diag *diag) {
@@ -66,9 +68,9 @@ ash_status ash_plan__need_arenas(ash_plan *plan, ash_diag *diag) {
     for (uint32_t b = 0; status == ASH_OK && b < plan->n_buffers; b++) {
         const ash_place *place = &plan->layout.places[b];
         if (place->home != ASH_HOME_MAIN || place->root != b) continue;
-        void *start;
-        status = ash_storage__data(plan->arenas[place->arena].storage, &start, diag);
-        if (status == ASH_OK) ash_plan__set_base(plan, b, (char *)start + place->offset);
+        ash_address start;
+        status = ash_storage__address(plan->arenas[place->arena].storage, &start, diag);
+        if (status == ASH_OK) ash_plan__set_base(plan, b, start + place->offset);
     }
     if (status == ASH_OK) status = ash_plan__check_own_memory(plan, diag);
     if (status != ASH_OK) {
@@ -76,23 +78,22 @@ ash_status ash_plan__need_arenas(ash_plan *plan, ash_diag *diag) {
         return status;
     }
     for (size_t i = 0; i < plan->n_inputs; i++)
-        if (plan->inputs[i].bound)
-            ash_plan__set_base(plan, plan->program->inputs.at[i], (void *)plan->inputs[i].bound);
+        if (is_read_in_place(&plan->inputs[i]))
+            ash_plan__set_base(plan, plan->program->inputs.at[i], plan->inputs[i].address);
     plan->arenas_ready = true;
     return ASH_OK;
 }
 
-static ash_status bind_arena(ash_plan *plan, void *memory, uint64_t size, ash_diag *diag) {
-    ASH_TRY(ash_open__check(plan, diag));
-    ASH_FAIL_IF(memory && (uintptr_t)memory % plan->block_align != 0, diag, ASH_ERROR_INVALID_ARGUMENT,
+static ash_status bind_arena(ash_plan *plan, const ash_plan_block *block, uint64_t size, ash_diag *diag) {
+    ASH_FAIL_IF(block->address && block->address % plan->block_align != 0, diag, ASH_ERROR_INVALID_ARGUMENT,
                 "the arena's address is no multiple of %llu bytes", (unsigned long long)plan->block_align);
-    ASH_FAIL_IF(memory && size < plan->block_size, diag, ASH_ERROR_OUT_OF_RANGE,
+    ASH_FAIL_IF(block->address && size < plan->block_size, diag, ASH_ERROR_OUT_OF_RANGE,
                 "an arena of %llu bytes was given, %llu are needed", (unsigned long long)size,
                 (unsigned long long)plan->block_size);
     ASH_FAIL_IF(plan->arenas_ready, diag, ASH_ERROR_STATE,
                 "the arena is in use: bind it before inputs are set, or release all");
-    ASH_TRY(ash_plan__check_block_memory(plan, ASH_TENANT_ARENA, memory, plan->block_size, diag));
-    plan->block = memory;
+    ASH_TRY(ash_plan__check_block_memory(plan, ASH_TENANT_ARENA, block->address, plan->block_size, diag));
+    ash_plan__set_block(&plan->block, block);
     plan->spans_known = false;
     if (plan->opening) plan->opening->block_bytes = size;
     return ASH_OK;
@@ -101,7 +102,23 @@ static ash_status bind_arena(ash_plan *plan, void *memory, uint64_t size, ash_di
 ash_status ash_plan_bind_arena(ash_plan *plan, void *memory, uint64_t size, ash_diag *diag) {
     ASH_NEED(diag, plan);
     pthread_mutex_lock(&plan->lock);
-    ash_status status = bind_arena(plan, memory, size, diag);
+    ash_given given = ash_plan__given(plan, NULL, memory, size);
+    ash_plan_block block;
+    ash_status status = ash_open__check(plan, diag);
+    if (status == ASH_OK) status = ash_plan__find_block(plan, &given, &block, diag);
+    if (status == ASH_OK) status = bind_arena(plan, &block, size, diag);
+    pthread_mutex_unlock(&plan->lock);
+    return status;
+}
+
+ash_status ash_plan_bind_arena_view(ash_plan *plan, ash_view *view, ash_diag *diag) {
+    ASH_NEED(diag, plan);
+    pthread_mutex_lock(&plan->lock);
+    ash_plan_block block;
+    uint64_t size;
+    ash_status status = ash_open__check(plan, diag);
+    if (status == ASH_OK) status = ash_plan__view_block(plan, view, &block, &size, diag);
+    if (status == ASH_OK) status = bind_arena(plan, &block, size, diag);
     pthread_mutex_unlock(&plan->lock);
     return status;
 }
@@ -127,14 +144,10 @@ static ash_status save_outputs(ash_plan *plan, ash_diag *diag) {
     const ash_plan_index *index = &plan->core->index;
     uint64_t size = index->saved[p->outputs.len];
     ash_storage *storage;
-    ASH_TRY(ash_storage_create(plan->cpu, size, 0, &storage, diag));
-    void *start;
-    ash_status status = ash_storage__data(storage, &start, diag);
-    if (status != ASH_OK) {
-        ash_storage_release(storage);
-        return status;
-    }
-    for (size_t i = 0; i < p->outputs.len; i++) {
+    ash_address start;
+    ASH_TRY(ash_plan__allocate(plan, size, 0, &storage, diag));
+    ash_status status = ash_storage__address(storage, &start, diag);
+    for (size_t i = 0; status == ASH_OK && i < p->outputs.len; i++) {
         uint32_t b = p->outputs.at[i];
         const ash_place *place = &plan->layout.places[b];
         if (place->home != ASH_HOME_MAIN || index->output[b] != i) continue;
@@ -142,7 +155,12 @@ static ash_status save_outputs(ash_plan *plan, ash_diag *diag) {
         uint64_t bytes; /* present ones, which are those of the results */
         ash_plan__present_type(plan, b, &type, &bytes);
         uint64_t within = place->offset - plan->layout.places[place->root].offset;
-        if (bytes) memcpy((char *)start + index->saved[i], plan->base[place->root] + within, bytes);
+        status =
+            ash_plan__copy(plan, start + index->saved[i], plan->base[place->root] + within, bytes, diag);
+    }
+    if (status != ASH_OK) {
+        ash_storage_release(storage);
+        return status;
     }
     plan->saved = storage;
     plan->spans_known = false;
@@ -247,9 +265,9 @@ ash_status ash_plan_input_type(ash_plan *plan, size_t position, ash_type *out, a
 }
 
 /* "input 2 (tokens)" belongs to a failure: the name goes to the diagnostic's node. */
-static ash_status check_input(const ash_plan *plan, size_t position, const ash_type *type, const void *data,
-                              uint64_t size, ash_diag *diag) {
-    ash_status status = ash_plan__check_given(plan, plan->program->inputs.at[position], type, data, size,
+static ash_status check_input(const ash_plan *plan, size_t position, const ash_given *given,
+                              ash_diag *diag) {
+    ash_status status = ash_plan__check_given(plan, plan->program->inputs.at[position], given,
                                               "was given, the input is", diag);
     if (status != ASH_OK)
         ash_diag__add_node(diag, ash_plan_input_name(plan, position), "input", ASH_NO_OFFSET);
@@ -268,65 +286,74 @@ ash_status ash_plan__unbind_input(ash_plan *plan, size_t position, ash_diag *dia
     }
     ASH_TRY(ash_plan__need_arenas(plan, diag));
     if (!plan->inputs[position].bound) return ASH_OK;
-    void *start;
-    ASH_TRY(ash_storage__data(plan->arenas[place->arena].storage, &start, diag));
+    ash_address start;
+    ASH_TRY(ash_storage__address(plan->arenas[place->arena].storage, &start, diag));
     plan->inputs[position] = (ash_plan_input_state){0};
     ash_plan__hold_input(plan, position, NULL, NULL);
     ash_storage_release(plan->own[b]);
     plan->own[b] = NULL;
-    ash_plan__set_base(plan, b, (char *)start + place->offset);
+    ash_plan__set_base(plan, b, start + place->offset);
     ash_plan__refresh_views_of(plan, b);
     return ASH_OK;
 }
 
-ash_status ash_plan__set_input(ash_plan *plan, size_t position, const ash_type *type, const void *data,
-                               uint64_t size, ash_diag *diag) {
+ash_status ash_plan__set_input(ash_plan *plan, size_t position, const ash_given *given, ash_diag *diag) {
     uint32_t b = plan->program->inputs.at[position];
-    ASH_TRY(check_input(plan, position, type, data, size, diag));
-    ASH_TRY(ash_file_check_given(plan->context, data, size, diag));
+    ASH_TRY(check_input(plan, position, given, diag));
+    ASH_TRY(ash_file_check_given(plan->context, given->data, given->size, diag));
     /* The bytes may be those of its own view, which only the binding holds. */
     ash_plan_lent lent = plan->lent[position];
     if (lent.file) ash_file_retain(lent.file);
     if (lent.storage) ash_storage_retain(lent.storage);
     ash_status status = ash_plan__unbind_input(plan, position, diag);
-    if (status == ASH_OK && size) memmove(plan->base[b], data, size);
+    if (status == ASH_OK) status = ash_plan__take(plan, plan->base[b], given, diag);
     ash_file_release(lent.file);
     ash_storage_release(lent.storage);
     ASH_TRY(status);
-    bool given = ash_plan__is_given(plan, position);
+    bool was_given = ash_plan__is_given(plan, position);
     ash_plan__give(plan, position, NULL);
-    if (!given) ash_plan__refresh_views_of(plan, b);
+    if (!was_given) ash_plan__refresh_views_of(plan, b);
     return ASH_OK;
 }
 
-ash_status ash_plan__give_input(ash_plan *plan, size_t position, const ash_type *type, const void *data,
-                                uint64_t size, bool bind, ash_storage *storage, ash_diag *diag) {
+ash_status ash_plan__give_input(ash_plan *plan, size_t position, const ash_given *given, bool bind,
+                                ash_diag *diag) {
     bool direct = true;
-    if (plan->opening)
-        ASH_TRY(ash_open__give(plan, position, type, data, size, bind, storage, &direct, diag));
+    if (plan->opening) ASH_TRY(ash_open__give(plan, position, given, bind, &direct, diag));
     if (!direct) return ASH_OK;
-    return bind ? ash_plan__bind_input(plan, position, type, data, size, storage, diag)
-                : ash_plan__set_input(plan, position, type, data, size, diag);
+    return bind ? ash_plan__bind_input(plan, position, given, diag)
+                : ash_plan__set_input(plan, position, given, diag);
 }
 
-ash_status ash_plan_set_input(ash_plan *plan, size_t position, const ash_type *type, const void *data,
-                              uint64_t size, ash_diag *diag) {
+static ash_status give_data(ash_plan *plan, size_t position, const ash_type *type, const void *data,
+                            uint64_t size, bool bind, ash_diag *diag) {
     ASH_NEED(diag, plan);
     if (size) ASH_NEED(diag, data);
     ASH_TRY(ash_plan__check_position(plan, position, diag));
     pthread_mutex_lock(&plan->lock);
-    ash_status status = ash_plan__give_input(plan, position, type, data, size, false, NULL, diag);
+    ash_given given = ash_plan__given(plan, type, data, size);
+    ash_status status = ash_plan__give_input(plan, position, &given, bind, diag);
     pthread_mutex_unlock(&plan->lock);
     return status;
 }
 
+ash_status ash_plan_set_input(ash_plan *plan, size_t position, const ash_type *type, const void *data,
+                              uint64_t size, ash_diag *diag) {
+    return give_data(plan, position, type, data, size, false, diag);
+}
+
+ash_status ash_plan_bind_input(ash_plan *plan, size_t position, const ash_type *type, const void *data,
+                               uint64_t size, ash_diag *diag) {
+    return give_data(plan, position, type, data, size, true, diag);
+}
+
 /* Whether an address is that of the input's own place, which the caller has from a view. */
-static bool is_own_place(const ash_plan *plan, size_t position, const void *data) {
+static bool is_own_place(const ash_plan *plan, size_t position, ash_address address) {
     const ash_place *place = &plan->layout.places[plan->program->inputs.at[position]];
-    void *start;
+    ash_address start;
     return plan->arenas_ready && place->home == ASH_HOME_MAIN &&
-           ash_storage__data(plan->arenas[place->arena].storage, &start, NULL) == ASH_OK &&
-           data == (char *)start + place->offset;
+           ash_storage__address(plan->arenas[place->arena].storage, &start, NULL) == ASH_OK &&
+           address == start + place->offset;
 }
 
 static ash_status use_own_place(ash_plan *plan, size_t position, ash_diag *diag) {
@@ -336,51 +363,65 @@ static ash_status use_own_place(ash_plan *plan, size_t position, ash_diag *diag)
     return ASH_OK;
 }
 
-ash_status ash_plan__bind_input(ash_plan *plan, size_t position, const ash_type *type, const void *data,
-                                uint64_t size, ash_storage *storage, ash_diag *diag) {
-    static const char nothing[ASH_STORAGE_ALIGN] __attribute__((aligned(ASH_STORAGE_ALIGN)));
+/* Binds an input to bytes that the device reaches. */
+static ash_status read_in_place(ash_plan *plan, size_t position, const ash_given *given, ash_diag *diag) {
     uint32_t b = plan->program->inputs.at[position];
+    const ash_plan_input_state *now = &plan->inputs[position];
     uint64_t align = ash_plan_input_align(plan, position);
-    ASH_TRY(check_input(plan, position, type, data, size, diag));
-    if (size && is_own_place(plan, position, data)) return use_own_place(plan, position, diag);
-    if (size == 0) data = nothing;
-    ASH_FAIL_IF((uintptr_t)data % align != 0, diag, ASH_ERROR_INVALID_ARGUMENT,
+    ash_storage *storage = NULL;
+    ASH_FAIL_IF(given->address % align != 0, diag, ASH_ERROR_INVALID_ARGUMENT,
                 "the address of input \"%.60s\" is no multiple of %llu bytes",
                 ash_plan_input_name(plan, position), (unsigned long long)align);
-    ASH_TRY(ash_plan__check_input_memory(plan, position, data, size, diag));
-    ash_file *file = ash_file_at(plan->context, data, size);
-    ash_status status = file ? ash_file_check_bytes(file, data, size, diag) : ASH_OK;
-    if (status == ASH_OK && (plan->inputs[position].bound != data || !ash_plan__is_given(plan, position))) {
-        ash_plan_input_state before = plan->inputs[position];
-        ash_storage *own = plan->own[b];
-        ash_plan__give(plan, position, data);
-        plan->own[b] = NULL;
-        status = ash_plan__wrap_bound(plan, b, diag);
-        if (status != ASH_OK) {
-            plan->inputs[position] = before;
-            plan->own[b] = own;
-        } else {
-            ash_storage_release(own);
-            ash_plan__set_base(plan, b, (void *)data);
-            ash_plan__refresh_views_of(plan, b);
-        }
-    }
-    if (status == ASH_OK)
-        ash_plan__hold_input(plan, position, file, storage ? ash_storage_retain(storage) : NULL);
-    else
-        ash_file_release(file);
-    return status;
+    ASH_TRY(ash_plan__check_input_memory(plan, position, given->address, given->size, diag));
+    if (now->bound && now->address == given->address && ash_plan__is_given(plan, position)) return ASH_OK;
+    ASH_TRY(ash_plan__wrap_bound(plan, b, given, &storage, diag));
+    ash_plan__give(plan, position, given);
+    ash_storage_release(plan->own[b]);
+    plan->own[b] = storage;
+    ash_plan__set_base(plan, b, given->address);
+    return ASH_OK;
 }
 
-ash_status ash_plan_bind_input(ash_plan *plan, size_t position, const ash_type *type, const void *data,
-                               uint64_t size, ash_diag *diag) {
-    ASH_NEED(diag, plan);
-    if (size) ASH_NEED(diag, data);
-    ASH_TRY(ash_plan__check_position(plan, position, diag));
-    pthread_mutex_lock(&plan->lock);
-    ash_status status = ash_plan__give_input(plan, position, type, data, size, true, NULL, diag);
-    pthread_mutex_unlock(&plan->lock);
-    return status;
+/* Binds it to others, which are copied now and before each execution. */
+static ash_status read_a_copy(ash_plan *plan, size_t position, const ash_given *given, ash_diag *diag) {
+    ash_home home = plan->layout.places[plan->program->inputs.at[position]].home;
+    ASH_FAIL_IF(
+        home != ASH_HOME_MAIN, diag, ASH_ERROR_DEVICE,
+        "the plan has no bytes for its inputs, and memory of the host is out of the reach of %.100s",
+        plan->device->name);
+    ASH_TRY(ash_plan__unbind_input(plan, position, diag));
+    ASH_TRY(ash_plan__take(plan, plan->base[plan->program->inputs.at[position]], given, diag));
+    ash_plan__give(plan, position, given);
+    return ASH_OK;
+}
+
+ash_status ash_plan__bind_input(ash_plan *plan, size_t position, const ash_given *given, ash_diag *diag) {
+    ASH_TRY(check_input(plan, position, given, diag));
+    if (given->size && is_own_place(plan, position, given->address))
+        return use_own_place(plan, position, diag);
+    ash_file *file = ash_file_at(plan->context, given->data, given->size);
+    ash_status status = file ? ash_file_check_bytes(file, given->data, given->size, diag) : ASH_OK;
+    if (status == ASH_OK)
+        status = given->address || given->size == 0 ? read_in_place(plan, position, given, diag)
+                                                    : read_a_copy(plan, position, given, diag);
+    if (status != ASH_OK) {
+        ash_file_release(file);
+        return status;
+    }
+    ash_plan__hold_input(plan, position, file, given);
+    ash_plan__refresh_views_of(plan, plan->program->inputs.at[position]);
+    return ASH_OK;
+}
+
+ash_status ash_plan__fetch_inputs(const ash_plan *plan, ash_diag *diag) {
+    if (plan->device->class->host_memory) return ASH_OK;
+    for (size_t i = 0; i < plan->n_inputs; i++) {
+        const ash_plan_input_state *input = &plan->inputs[i];
+        if (!input->bound || is_read_in_place(input)) continue;
+        ASH_TRY(ash_plan__write(plan, plan->base[plan->program->inputs.at[i]], input->data, input->bytes,
+                                diag));
+    }
+    return ASH_OK;
 }
 
 bool ash_plan__is_given(const ash_plan *plan, size_t position) {
@@ -391,10 +432,14 @@ bool ash_plan__is_given(const ash_plan *plan, size_t position) {
     return input->given;
 }
 
-void ash_plan__give(ash_plan *plan, size_t position, const void *bound) {
+void ash_plan__give(ash_plan *plan, size_t position, const ash_given *bound) {
     ash_plan_input_state *input = &plan->inputs[position];
     ash_type type;
-    *input = (ash_plan_input_state){.given = true, .bound = bound};
+    *input = (ash_plan_input_state){.given = true, .bound = bound != NULL};
+    if (bound) {
+        input->data = bound->data;
+        input->address = bound->address;
+    }
     ash_plan__present_type(plan, plan->program->inputs.at[position], &type, &input->bytes);
     for (unsigned i = 0; i < type.rank; i++) input->dims[i] = type.dims[i];
 }
@@ -429,14 +474,14 @@ const char *ash_plan_parameter_name(const ash_plan *plan, size_t index) {
 }
 
 /* Bytes of the parameter's own, instead of the graph's or of those that replicas share. */
-static ash_status own_bytes(ash_plan *plan, uint32_t b, void **out, ash_diag *diag) {
+static ash_status own_bytes(ash_plan *plan, uint32_t b, ash_address *out, ash_diag *diag) {
     ash_storage *storage = plan->own[b];
     const ash_buffer *buffer = &plan->program->buffers.at[b];
     if (storage && ash_storage__is_shared(storage)) storage = NULL;
     if (!storage)
-        ASH_TRY(ash_storage_create(plan->cpu, (uint64_t)buffer->bytes,
+        ASH_TRY(ash_plan__allocate(plan, (uint64_t)buffer->bytes,
                                    ASH_MAX(buffer->align, (uint32_t)ASH_STORAGE_ALIGN), &storage, diag));
-    ash_status status = ash_storage__data(storage, out, diag);
+    ash_status status = ash_storage__address(storage, out, diag);
     if (storage == plan->own[b]) return status;
     if (status != ASH_OK) {
         ash_storage_release(storage);
@@ -447,16 +492,15 @@ static ash_status own_bytes(ash_plan *plan, uint32_t b, void **out, ash_diag *di
     return ASH_OK;
 }
 
-ash_status ash_plan__set_parameter(ash_plan *plan, uint32_t b, const ash_type *type, const void *data,
-                                   uint64_t size, ash_diag *diag) {
-    ASH_TRY(ash_plan__check_given(plan, b, type, data, size, "was given, the parameter is", diag));
+ash_status ash_plan__set_parameter(ash_plan *plan, uint32_t b, const ash_given *given, ash_diag *diag) {
+    ASH_TRY(ash_plan__check_given(plan, b, given, "was given, the parameter is", diag));
     ASH_FAIL_IF(plan->core->settled_weights, diag, ASH_ERROR_STATE,
                 "the originals of the weights were released: parameters stay as they are");
-    void *own;
-    ASH_TRY(ash_file_check_given(plan->context, data, size, diag));
+    ash_address own;
+    ASH_TRY(ash_file_check_given(plan->context, given->data, given->size, diag));
     ASH_TRY(ash_plan__make_room(plan, diag));
     ASH_TRY(own_bytes(plan, b, &own, diag));
-    if (size) memmove(own, data, size); /* maybe the parameter's own view */
+    ASH_TRY(ash_plan__take(plan, own, given, diag)); /* maybe the parameter's own view */
     const ash_place *place = &plan->layout.places[b];
     if (place->home == ASH_HOME_BLOB) {
         ash_plan__set_base(plan, b, own);
@@ -467,13 +511,11 @@ ash_status ash_plan__set_parameter(ash_plan *plan, uint32_t b, const ash_type *t
     return ASH_OK;
 }
 
-static ash_status set_named(ash_plan *plan, const char *name, const ash_type *type, const void *data,
-                            uint64_t size, ash_diag *diag) {
+ash_status ash_plan__set_named(ash_plan *plan, const char *name, const ash_given *given, ash_diag *diag) {
     size_t position;
     ASH_TRY(ash_open__check(plan, diag));
     ASH_TRY(ash_plan_index__find(&plan->core->index, ASH_NAMED_PARAMETER, name, &position, diag));
-    ash_status status =
-        ash_plan__set_parameter(plan, plan->core->index.parameters[position], type, data, size, diag);
+    ash_status status = ash_plan__set_parameter(plan, plan->core->index.parameters[position], given, diag);
     if (status != ASH_OK) ash_diag__add_node(diag, name, "parameter", ASH_NO_OFFSET);
     return status;
 }
@@ -483,7 +525,8 @@ ash_status ash_plan_set_parameter(ash_plan *plan, const char *name, const ash_ty
     ASH_NEED(diag, plan, name);
     if (size) ASH_NEED(diag, data);
     pthread_mutex_lock(&plan->lock);
-    ash_status status = set_named(plan, name, type, data, size, diag);
+    ash_given given = ash_plan__given(plan, type, data, size);
+    ash_status status = ash_plan__set_named(plan, name, &given, diag);
     pthread_mutex_unlock(&plan->lock);
     return status;
 }

@@ -37,8 +37,9 @@ bool ash_plan__has_results(const ash_plan *plan) {
 /* The bytes of an input that is given in its present shape. */
 static ash_storage *locate_input(const ash_plan *plan, uint32_t buffer, size_t position, uint64_t *offset) {
     const ash_place *place = &plan->layout.places[buffer], *root = &plan->layout.places[place->root];
-    if (!plan->inputs[position].bound) return plan->arenas[place->arena].storage;
+    if (!plan->own[place->root]) return plan->arenas[place->arena].storage; /* its own place, or a copy */
     *offset = place->offset - (place->home == ASH_HOME_MAIN ? root->offset : 0);
+    if (!plan->inputs[position].data) *offset += plan->lent[position].offset;
     return plan->own[place->root];
 }
 
@@ -97,16 +98,27 @@ static ash_status wrap_blob(ash_plan *plan, uint32_t root, ash_diag *diag) {
     return status;
 }
 
-static ash_status wrap_input(ash_plan *plan, uint32_t root, ash_diag *diag) {
-    uint32_t position = plan->core->index.input[root];
-    if (position == ASH_NO_POSITION || !plan->inputs[position].bound || plan->own[root]) return ASH_OK;
-    const ash_plan_input_state *input = &plan->inputs[position];
-    return ash_storage_wrap(plan->context, (void *)input->bound, input->bytes, false, &plan->own[root],
-                            diag);
+/* Bytes of the host's are wrapped, so that nobody writes them through the view. */
+static ash_status wrap(ash_plan *plan, const void *data, uint64_t bytes, ash_storage *lent,
+                       ash_storage **out, ash_diag *diag) {
+    if (data || bytes == 0) return ash_storage_wrap(plan->context, (void *)data, bytes, false, out, diag);
+    *out = ash_storage_retain(lent);
+    return ASH_OK;
 }
 
-ash_status ash_plan__wrap_bound(ash_plan *plan, uint32_t root, ash_diag *diag) {
-    return plan->first_viewed[root] == ASH_NO_BUFFER ? ASH_OK : wrap_input(plan, root, diag);
+static ash_status wrap_input(ash_plan *plan, uint32_t root, ash_diag *diag) {
+    uint32_t position = plan->core->index.input[root];
+    if (position == ASH_NO_POSITION || plan->own[root]) return ASH_OK;
+    const ash_plan_input_state *input = &plan->inputs[position];
+    if (!input->bound || (!input->address && input->bytes)) return ASH_OK;
+    return wrap(plan, input->data, input->bytes, plan->lent[position].storage, &plan->own[root], diag);
+}
+
+ash_status ash_plan__wrap_bound(ash_plan *plan, uint32_t root, const ash_given *given, ash_storage **out,
+                                ash_diag *diag) {
+    *out = NULL;
+    if (plan->first_viewed[root] == ASH_NO_BUFFER) return ASH_OK;
+    return wrap(plan, given->data, given->size, given->storage, out, diag);
 }
 
 ash_status ash_plan__view(ash_plan *plan, uint32_t buffer, ash_view **out, ash_diag *diag) {
@@ -114,7 +126,7 @@ ash_status ash_plan__view(ash_plan *plan, uint32_t buffer, ash_view **out, ash_d
         ash_storage *nowhere;
         ASH_TRY(wrap_blob(plan, plan->layout.places[buffer].root, diag));
         ASH_TRY(wrap_input(plan, plan->layout.places[buffer].root, diag));
-        ASH_TRY(ash_storage_create(plan->cpu, 0, 0, &nowhere, diag));
+        ASH_TRY(ash_storage_create(plan->device, 0, 0, &nowhere, diag));
         ash_type none = {.dtype = plan->program->buffers.at[buffer].type.dtype, .rank = 1};
         ash_status status = ash_view_create(nowhere, 0, 0, &none, &plan->views[buffer], diag);
         ash_storage_release(nowhere);

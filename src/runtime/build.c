@@ -2,7 +2,6 @@
 /* From a program and its kernels to a plan: layout, address tables, steps. */
 #include <stdatomic.h>
 
-#include "code/code.h"
 #include "order.h"
 #include "plan.h"
 
@@ -15,8 +14,7 @@ const char *ash_plan__step_name(const ash_step *step) {
 }
 
 /* Starting and ending a parallel run costs up to a microsecond, and operands that one core has written must
- * come to the other; a step that takes less than two on one core, at rates that are exceeded there by half,
- * stays on the calling thread. */
+ * come to the other; a step that takes little more than that on one core stays on the calling thread. */
 bool ash_plan__is_parallel(const ash_plan *plan, const ash_step *step) {
     if (plan->threads <= 1 || step->one_worker || step->kind == ASH_STEP_COPY) return false;
     int64_t least, most;
@@ -24,22 +22,18 @@ bool ash_plan__is_parallel(const ash_plan *plan, const ash_step *step) {
     if (most <= 1) return false;
     if (step->kind == ASH_STEP_CALL) return true; /* its chunks are the caller's wish */
     if (step->flops == 0 && step->bytes == 0) return true;
-    return ASH_MAX(step->flops / 64, step->bytes / 32) > 2000; /* nanoseconds */
-}
-
-const ash_stop *ash_plan__stop_of(const ash_streams *streams) {
-    return streams->stop_word ? streams->stop_word : &ash_stop__never;
+    const ash_costs *c = &plan->program->target.costs;
+    return ASH_MAX(step->flops / c->share_flops, step->bytes / c->share_bytes) > c->share_ns;
 }
 
 int64_t ash_plan__piece(const ash_plan *plan, const ash_step *step) {
-    const double look = 500e3; /* nanoseconds at rates in cache; a few times as many in earnest */
-    const double unit = 0.2;   /* nanoseconds of a unit of work */
+    const ash_costs *c = &plan->program->target.costs;
     int64_t least, most;
     ash_dims_bounds(plan->program->dims, step->chunks, &least, &most);
     if (most <= 0) return 0;
-    double cost = ASH_MAX(ash_schedule__cost(step), step->chunk_work * unit * (double)most);
-    if (cost <= 2 * look) return 0;
-    return ASH_MAX((int64_t)((double)most * look / cost), 1);
+    double cost = ASH_MAX(ash_schedule__cost(c, step), step->chunk_work * c->unit_ns * (double)most);
+    if (cost <= 2 * c->look_ns) return 0;
+    return ASH_MAX((int64_t)((double)most * c->look_ns / cost), 1);
 }
 
 /* Bytes that a copy moves: what its access says, but no more than the source has with the present
@@ -55,9 +49,12 @@ static int64_t copy_bytes(const ash_plan *plan, const ash_step *step) {
 static const ash_step *resize(ash_plan *plan, uint32_t i) {
     ash_plan_step *s = &plan->steps[i];
     const ash_step *step = &plan->program->steps.at[s->index];
-    int64_t chunks = ash_dims_eval(plan->program->dims, step->chunks, plan->vars);
-    s->launch.end = ASH_MAX(chunks, 0);
-    if (step->kind == ASH_STEP_COPY) s->copy.bytes = copy_bytes(plan, step);
+    int64_t chunks = ASH_MAX(ash_dims_eval(plan->program->dims, step->chunks, plan->vars), 0);
+    switch (s->kind) {
+    case ASH_COMMAND_LAUNCH: s->work.launch.chunks.end = chunks; break;
+    case ASH_COMMAND_HOST: s->work.host.chunks.end = chunks; break;
+    default: s->work.copy.bytes = copy_bytes(plan, step); break;
+    }
     return step;
 }
 
@@ -187,14 +184,41 @@ static uint32_t table_tail(const ash_program *p, const ash_step *step) {
     return step->kind == ASH_STEP_KERNEL && p->nests.at[step->nest].polls;
 }
 
-/* Slots of its table before those of buffers: what a function of the host is told. */
-static uint32_t table_lead(const ash_step *step) {
-    return step->kind == ASH_STEP_CALL || step->kind == ASH_STEP_SETTLE;
-}
-
 static uint64_t offset_in_root(const ash_plan *plan, uint32_t buffer) {
     const ash_buffer *b = &plan->program->buffers.at[buffer];
     return b->root == ASH_NO_BUFFER ? 0 : (uint64_t)b->offset;
+}
+
+/* The table and the chunks are filled in later. */
+static ash_plan_step describe_step(ash_plan *plan, uint32_t index, const ash_address *table,
+                                   ash_plan_settling **settling) {
+    const ash_step *step = &plan->program->steps.at[index];
+    ash_chunks chunks = {.piece = ash_plan__piece(plan, step),
+                         .parallel = ash_plan__is_parallel(plan, step)};
+    ash_plan_step s = {.kind = ASH_COMMAND_HOST, .index = index};
+    switch (step->kind) {
+    case ASH_STEP_COPY:
+        s.kind = ASH_COMMAND_COPY;
+        s.work.copy = (ash_transfer){
+            .buffers = table, .from = step->accesses[0].begin, .to = step->accesses[1].begin};
+        return s;
+    case ASH_STEP_KERNEL:
+        s.kind = ASH_COMMAND_LAUNCH;
+        s.work.launch = (ash_launch){.kernel = plan->kernels[step->nest],
+                                     .buffers = table,
+                                     .count = table_count(step) + table_tail(plan->program, step),
+                                     .vars = plan->vars,
+                                     .chunks = chunks};
+        return s;
+    case ASH_STEP_CALL: s.work.host = ash_plan__call_host(plan, step->nest); break;
+    case ASH_STEP_SETTLE:
+        **settling = (ash_plan_settling){.plan = plan, .var = step->var};
+        s.work.host = ash_plan__settle_host((*settling)++);
+        break;
+    }
+    s.work.host.buffers = table;
+    s.work.host.chunks = chunks;
+    return s;
 }
 
 static void fill_steps(ash_plan *plan) {
@@ -203,28 +227,7 @@ static void fill_steps(ash_plan *plan) {
     size_t slot = 0;
     for (size_t i = 0; i < plan->n_steps; i++) {
         const ash_step *step = &p->steps.at[p->prologue + i];
-        ash_plan_step *s = &plan->steps[i];
-        *s = (ash_plan_step){.index = (uint32_t)(p->prologue + i)};
-        bool call = step->kind == ASH_STEP_CALL, settle = step->kind == ASH_STEP_SETTLE;
-        if (call) plan->table[slot] = &plan->calls[step->nest];
-        if (settle) {
-            *settling = (ash_plan_settling){.plan = plan, .var = step->var};
-            plan->table[slot] = settling++;
-        }
-        if (step->kind == ASH_STEP_COPY)
-            s->copy = (ash_transfer){.buffers = plan->table + slot,
-                                     .from = step->accesses[0].begin,
-                                     .to = step->accesses[1].begin};
-        else
-            s->launch = (ash_launch){.fn = settle ? ash_plan__settle
-                                           : call ? ash_plan__call_fn()
-                                                  : plan->fns[step->nest],
-                                     .buffers = plan->table + slot,
-                                     .vars = plan->vars,
-                                     .parallel = ash_plan__is_parallel(plan, step),
-                                     .host = call || settle,
-                                     .piece = ash_plan__piece(plan, step)};
-        slot += table_lead(step);
+        plan->steps[i] = describe_step(plan, (uint32_t)(p->prologue + i), plan->table + slot, &settling);
         for (uint32_t k = 0; k < table_count(step); k++, slot++) {
             uint32_t buffer = table_buffer(step, k);
             plan->first_entry[plan->layout.places[buffer].root + 1]++;
@@ -241,7 +244,6 @@ static void fill_entries(ash_plan *plan, uint32_t *next) {
     uint32_t slot = 0;
     for (size_t i = 0; i < plan->n_steps; i++) {
         const ash_step *step = &p->steps.at[p->prologue + i];
-        slot += table_lead(step);
         for (uint32_t k = 0; k < table_count(step); k++, slot++) {
             uint32_t buffer = table_buffer(step, k), root = plan->layout.places[buffer].root;
             plan->entries[next[root]++] = (ash_plan_entry){root, slot, offset_in_root(plan, buffer)};
@@ -256,8 +258,7 @@ static ash_status make_tables(ash_plan *plan, ash_diag *diag) {
     plan->n_steps = p->steps.len - p->prologue;
     for (size_t s = p->prologue; s < p->steps.len; s++) {
         plan->n_entries += table_count(&p->steps.at[s]);
-        plan->n_table +=
-            table_lead(&p->steps.at[s]) + table_count(&p->steps.at[s]) + table_tail(p, &p->steps.at[s]);
+        plan->n_table += table_count(&p->steps.at[s]) + table_tail(p, &p->steps.at[s]);
         plan->n_settlings += p->steps.at[s].kind == ASH_STEP_SETTLE;
     }
     ASH_FAIL_IF(plan->n_table > UINT32_MAX, diag, ASH_ERROR_OUT_OF_RANGE,
@@ -331,7 +332,7 @@ static void point_at_blobs(ash_plan *plan) {
     for (uint32_t b = 0; b < plan->n_buffers; b++)
         if (plan->layout.places[b].home == ASH_HOME_BLOB && plan->layout.places[b].root == b &&
             plan->program->buffers.at[b].blob)
-            ash_plan__set_base(plan, b, (void *)plan->program->buffers.at[b].blob->data);
+            ash_plan__set_base(plan, b, (ash_address)plan->program->buffers.at[b].blob->data);
 }
 
 /* --- streams ---------------------------------------------------------------------------------- */
@@ -340,40 +341,30 @@ uint32_t ash_plan__stream_count(const ash_plan_options *options) {
     return options->mode == ASH_MODE_MULTI_STREAM ? options->streams : 1;
 }
 
-/* Per stream: its steps, waits and records, and what follows each step for the poison. */
-static void count_commands(const ash_plan *plan, uint32_t *commands) {
-    const ash_schedule *s = &plan->schedule;
-    for (uint32_t i = 0; i < s->n_steps; i++)
-        commands[s->stream[i]] +=
-            1 + plan->poison + (s->event[i] != ASH_NO_EVENT) + s->first_wait[i + 1] - s->first_wait[i];
-}
-
 /* What stops the streams also stops kernels that are on their way. */
 static void point_at_stop(ash_plan *plan) {
     const ash_program *p = plan->program;
     size_t slot = 0;
     for (size_t s = p->prologue; s < p->steps.len; s++) {
         const ash_step *step = &p->steps.at[s];
-        slot += table_lead(step) + table_count(step);
-        if (table_tail(p, step)) plan->table[slot++] = (void *)ash_plan__stop_of(plan->streams);
+        slot += table_count(step);
+        if (table_tail(p, step)) plan->table[slot++] = plan->streams->stop;
     }
 }
 
 static ash_status make_streams(ash_plan *plan, ash_diag *diag) {
-    const ash_stream_class *class = plan->stream_class;
     const ash_schedule *s = &plan->schedule;
-    uint64_t commands = (1 + (uint64_t)plan->poison) * s->n_steps + s->n_events + s->n_waits;
-    ASH_FAIL_IF(commands > UINT32_MAX, diag, ASH_ERROR_OUT_OF_RANGE, "the program has too many steps");
     uint32_t shares[ASH_PLAN_MOST_STREAMS] = {0};
-    count_commands(plan, shares);
+    ash_plan__count_commands(plan, shares);
     ash_streams_options options = {.streams = s->streams,
                                    .events = s->n_events,
-                                   .commands = (uint32_t)commands,
+                                   .commands =
+                                       ASH_MAX((uint32_t)plan->n_commands, 1u), /* of the prologue */
                                    .shares = shares,
                                    .threads = plan->threads,
-                                   .maker = ash_code__entry,
+                                   .maker = plan->core->source.maker,
                                    .cancel = plan->progress.cancel};
-    ASH_TRY(class->create(plan->context, &options, &plan->streams, diag));
+    ASH_TRY(ash_streams__create(plan->device, &options, &plan->streams, diag));
     plan->early = plan->streams;
     if (s->streams == 1) return ASH_OK;
     plan->early = NULL;
@@ -381,7 +372,7 @@ static ash_status make_streams(ash_plan *plan, ash_diag *diag) {
     options.events = 0;
     options.shares = NULL;
     options.maker = NULL;
-    return class->create(plan->context, &options, &plan->early, diag);
+    return ash_streams__create(plan->device, &options, &plan->early, diag);
 }
 
 ash_status ash_plan__check_options(const ash_plan_options *options, ash_diag *diag) {
@@ -401,34 +392,56 @@ ash_status ash_plan__check_options(const ash_plan_options *options, ash_diag *di
 
 static void release_core(const ash_allocator *a, ash_plan_core *core) {
     if (!core || atomic_fetch_sub(&core->refs, 1) != 1) return;
+    size_t n = core->program->nests.len;
     ash_plan_index__free(&core->index);
     ash_layout__free(&core->layout);
     ash_schedule__free(&core->schedule);
-    if (core->kernels.release) core->kernels.release(core->kernels.owner);
-    ash_mem_free(a, core->fns, core->program->nests.len, sizeof *core->fns);
+    for (size_t i = 0; core->kernels && i < n; i++)
+        if (core->kernels[i]) core->device->class->unload(core->device, core->kernels[i]);
+    ash_mem_free(a, core->kernels, n, sizeof *core->kernels);
+    if (core->source.release) core->source.release(core->source.owner);
     ash_program__free(core->program);
+    ash_device_close(core->device);
     ash_mem_free(a, core, 1, sizeof *core);
 }
 
+static ash_status load_kernels(ash_plan_core *core, const ash_allocator *a, ash_diag *diag) {
+    size_t n = core->program->nests.len;
+    const ash_device_class *class = core->device->class;
+    ASH_FAIL_IF(!class->load, diag, ASH_ERROR_DEVICE, "%.100s computes nothing", core->device->name);
+    core->kernels = ash_mem_calloc(a, n, sizeof *core->kernels);
+    if (!core->kernels) return ASH_NO_MEMORY(diag);
+    for (size_t i = 0; i < n; i++) {
+        ash_kernel_image image = {.host = core->source.fns[i]};
+        ASH_TRY(class->load(core->device, &image, &core->kernels[i], diag));
+    }
+    core->source.fns = NULL; /* they are the caller's */
+    return ASH_OK;
+}
+
 /* Takes the program and the kernels over, also when it fails. */
-static ash_status make_core(const ash_allocator *a, ash_program *program, const ash_kernel_source *kernels,
-                            ash_plan_core **out, ash_diag *diag) {
-    size_t n = program->nests.len;
+static ash_status make_core(ash_context *context, ash_program *program, const ash_kernel_source *source,
+                            ash_device *device, ash_plan_core **out, ash_diag *diag) {
+    const ash_allocator *a = ash_context__allocator(context);
     ash_plan_core *core = ash_mem_calloc(a, 1, sizeof *core);
-    ash_kernel_fn *fns = ash_mem_calloc(a, n, sizeof *fns);
-    if (!core || !fns) {
-        ash_mem_free(a, core, 1, sizeof *core);
-        ash_mem_free(a, fns, n, sizeof *fns);
-        if (kernels->release) kernels->release(kernels->owner);
+    if (!core) {
+        if (source->release) source->release(source->owner);
         ash_program__free(program);
         return ASH_NO_MEMORY(diag);
     }
-    if (n) memcpy(fns, kernels->fns, n * sizeof *fns);
-    *core = (ash_plan_core){.program = program, .kernels = *kernels, .fns = fns};
-    core->kernels.fns = NULL;
+    *core = (ash_plan_core){.program = program, .source = *source};
     atomic_init(&core->refs, 1);
-    *out = core;
-    return ASH_OK;
+    ash_status status = ASH_OK;
+    if (device)
+        core->device = ash_device__retain(device);
+    else
+        status = ash_device_open(context, "CPU", &core->device, diag);
+    if (status == ASH_OK) status = load_kernels(core, a, diag);
+    if (status == ASH_OK)
+        *out = core;
+    else
+        release_core(a, core);
+    return status;
 }
 
 /* Everything of a plan but its core, with the core's schedule and layout. `like`: the capture of a replica,
@@ -436,7 +449,6 @@ static ash_status make_core(const ash_allocator *a, ash_program *program, const 
 static ash_status make_rest(ash_plan *plan, const ash_capture *like, ash_diag *diag) {
     plan->schedule = plan->core->schedule;
     plan->layout = plan->core->layout;
-    ASH_TRY(ash_device_open(plan->context, "CPU", &plan->cpu, diag));
     ASH_TRY(make_state(plan, diag));
     ASH_TRY(ash_plan__make_calls(plan, diag));
     ASH_TRY(make_tables(plan, diag));
@@ -444,6 +456,7 @@ static ash_status make_rest(ash_plan *plan, const ash_capture *like, ash_diag *d
     ASH_TRY(ash_plan__make_spans(plan, diag));
     ASH_TRY(ash_plan__find_files(plan, diag));
     ASH_TRY(ash_plan__make_poison(plan, diag));
+    ASH_TRY(ash_plan__make_commands(plan, diag));
     ASH_TRY(make_streams(plan, diag));
     point_at_stop(plan);
     ash_plan__refresh_steps(plan);
@@ -454,7 +467,6 @@ static ash_status make_rest(ash_plan *plan, const ash_capture *like, ash_diag *d
 /* A plan around a core, which it holds, with nothing made yet; NULL when there is no memory. */
 static ash_plan *new_plan(ash_context *context, ash_plan_core *core) {
     const ash_allocator *a = ash_context__allocator(context);
-    const ash_stream_class *class = core->kernels.streams;
     ash_plan *plan = ash_mem_calloc(a, 1, sizeof *plan);
     if (!plan) {
         release_core(a, core);
@@ -464,8 +476,8 @@ static ash_plan *new_plan(ash_context *context, ash_plan_core *core) {
                        .allocator = a,
                        .core = core,
                        .program = core->program,
-                       .stream_class = class ? class : &ash_stream__cpu,
-                       .fns = core->fns,
+                       .device = core->device,
+                       .kernels = core->kernels,
                        .n_buffers = (uint32_t)core->program->buffers.len};
     pthread_mutex_init(&plan->lock, NULL);
     return plan;
@@ -487,7 +499,7 @@ ash_status ash_plan__build_ordered(ash_context *context, ash_program *program,
     const ash_allocator *a = ash_context__allocator(context);
     ash_plan_core *core = NULL;
     *out = NULL;
-    ASH_TRY(make_core(a, program, kernels, &core, diag));
+    ASH_TRY(make_core(context, program, kernels, options->device, &core, diag));
     ash_plan *plan = new_plan(context, core);
     if (!plan) return ASH_NO_MEMORY(diag);
     plan->poison = options->poison;
@@ -509,7 +521,8 @@ ash_status ash_plan__build_ordered(ash_context *context, ash_program *program,
     plan->n_buffers = (uint32_t)program->buffers.len;
     ASH_TRY_DONE(ash_schedule__create(a, program, ash_plan__stream_count(options), &core->schedule, diag));
     ASH_TRY_DONE(ash_layout__create(context, program, &core->schedule, &options->memory, plan->threads,
-                                    options->keep, options->keep_count, &core->layout, diag));
+                                    plan->device->class->host_memory, options->keep, options->keep_count,
+                                    &core->layout, diag));
     ASH_TRY_DONE(ash_plan_index__create(a, program, &core->layout, &core->index, diag));
     plan->report.memory_ns = ash_clock__now() - start;
     ASH_TRY_DONE(make_rest(plan, NULL, diag));
@@ -591,6 +604,8 @@ void ash_plan__clear(ash_plan *plan) {
     ash_plan__free_weights(plan, plan->weights);
     ash_plan__free_room(plan);
     ash_storage_release(plan->saved);
+    ash_storage_release(plan->block.storage);
+    ash_storage_release(plan->weights_block.storage);
     release_storages(plan, plan->blobs);
     release_storages(plan, plan->own);
     ash_mem_free(a, plan->changed, plan->n_buffers, sizeof *plan->changed);
@@ -616,12 +631,12 @@ void ash_plan__clear(ash_plan *plan) {
     ash_mem_free(a, plan->timings, plan->program->steps.len - plan->program->prologue,
                  sizeof *plan->timings);
     ash_plan__free_calls(plan);
+    ash_plan__free_commands(plan);
     ash_plan__free_poison(plan);
     ash_plan__free_files(plan);
-    if (plan->capture) plan->streams->capture_free(plan->streams, plan->capture);
+    if (plan->capture) plan->streams->class->capture_free(plan->streams, plan->capture);
     if (plan->early != plan->streams) ash_streams__destroy(plan->early);
     ash_streams__destroy(plan->streams);
-    ash_device_close(plan->cpu);
     release_core(a, plan->core);
 }
 
@@ -641,7 +656,6 @@ void ash_plan__become(ash_plan *plan, ash_plan *next) {
     memcpy((char *)plan + handle, (char *)next + handle, sizeof *plan - handle);
     for (size_t i = 0; i < plan->n_settlings; i++) plan->settlings[i].plan = plan;
     for (size_t i = 0; i < plan->program->calls.len; i++) plan->calls[i].plan = plan;
-    for (size_t i = 0; plan->leaving && i < plan->n_steps; i++) plan->leaving[i].plan = plan;
     pthread_mutex_destroy(&next->lock);
     ash_mem_free(plan->allocator, next, 1, sizeof *next);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Functions of the caller in a plan.
  *
- * A step that calls one is a launch like any other, of one function for all of them: what it is to call
- * lies in the first slot of its table. So streams, captures, chunks, profiles and the switch treat it as
- * they treat kernels. Only failing is its own: a kernel cannot. The first function that fails in a round
- * leaves its diagnostic with the plan and stops the streams. */
+ * A step that calls one is a function of the host, one for all of them, that is told which. So streams,
+ * captures, chunks, profiles and the switch treat it as they treat kernels. Only failing is its own: a
+ * kernel cannot. The first function that fails in a round leaves its diagnostic with the plan and stops
+ * the streams. */
 #include "plan.h"
 
 static void fail(const ash_plan_call *c, ash_diag *why) {
@@ -13,16 +13,14 @@ static void fail(const ash_plan_call *c, ash_diag *why) {
     if (atomic_exchange(&plan->call_failed, true)) return;
     ash_diag__add_node(why, step->n_nodes ? step->nodes[0] : "", step->name, ASH_NO_OFFSET);
     plan->call_diag = *why;
-    plan->active->stop(plan->active);
+    plan->active->class->stop(plan->active);
 }
 
-static void run(void *const *table, const int64_t *vars, int64_t begin, int64_t end, int64_t worker) {
-    const ash_plan_call *c = table[0];
+static void run(void *arg, void *const *buffers, int64_t begin, int64_t end, int64_t worker) {
+    const ash_plan_call *c = arg;
     const ash_program_call *p = c->program;
-    void *const *operands = table + 1, *const *scratch = operands + p->n_ins + p->n_outs;
-    (void)vars;
-    ash_call call = {.ins = (const void *const *)operands,
-                     .outs = operands + p->n_ins,
+    ash_call call = {.ins = (const void *const *)buffers,
+                     .outs = buffers + p->n_ins,
                      .in_types = c->types,
                      .out_types = c->types + p->n_ins,
                      .n_ins = p->n_ins,
@@ -31,14 +29,23 @@ static void run(void *const *table, const int64_t *vars, int64_t begin, int64_t 
                      .end = end,
                      .chunks = c->chunks,
                      .cancel = c->plan->progress.cancel};
-    if (p->scratch)
-        call.scratch = (char *)*scratch + worker * (int64_t)ash_align_up((uint64_t)p->scratch, 64);
+    if (p->scratch) {
+        const ash_program *program = c->plan->program;
+        uint32_t buffer = program->steps.at[c->step].buffers[p->n_ins + p->n_outs];
+        call.scratch =
+            (char *)buffers[p->n_ins + p->n_outs] + worker * (int64_t)program->buffers.at[buffer].bytes;
+    }
     ash_diag why;
     if (ash_function__run(p->function, &call, &why) != ASH_OK) fail(c, &why);
 }
 
-ash_launch_fn ash_plan__call_fn(void) {
-    return run;
+static uint32_t buffer_count(const ash_program_call *c) {
+    return c->n_ins + c->n_outs + (c->scratch > 0);
+}
+
+ash_host ash_plan__call_host(ash_plan *plan, uint32_t call) {
+    ash_plan_call *c = &plan->calls[call];
+    return (ash_host){.fn = run, .arg = c, .operands = c->operands, .count = buffer_count(c->program)};
 }
 
 ash_status ash_plan__round(ash_plan *plan, ash_status status, ash_diag *diag) {
@@ -50,9 +57,8 @@ ash_status ash_plan__round(ash_plan *plan, ash_status status, ash_diag *diag) {
 void ash_plan__refresh_call(ash_plan *plan, uint32_t call) {
     ash_plan_call *c = &plan->calls[call];
     const ash_step *step = &plan->program->steps.at[c->step];
-    uint64_t bytes;
     for (uint32_t k = 0; k < c->program->n_ins + c->program->n_outs; k++)
-        ash_plan__present_type(plan, step->buffers[k], &c->types[k], &bytes);
+        ash_plan__present_type(plan, step->buffers[k], &c->types[k], &c->operands[k].bytes);
     c->chunks = ash_dims_eval(plan->program->dims, step->chunks, plan->vars);
 }
 
@@ -60,17 +66,33 @@ void ash_plan__refresh_calls(ash_plan *plan) {
     for (uint32_t i = 0; i < plan->program->calls.len; i++) ash_plan__refresh_call(plan, i);
 }
 
+static void describe(ash_plan_call *c, unsigned threads) {
+    const ash_program_call *p = c->program;
+    for (uint32_t k = 0; k < p->n_ins; k++) c->operands[k].read = true;
+    for (uint32_t k = p->n_ins; k < p->n_ins + p->n_outs; k++) c->operands[k].write = true;
+    if (p->scratch)
+        c->operands[p->n_ins + p->n_outs].bytes = threads * ash_align_up((uint64_t)p->scratch, 64);
+}
+
 ash_status ash_plan__make_calls(ash_plan *plan, ash_diag *diag) {
     const ash_program *p = plan->program;
-    for (size_t i = 0; i < p->calls.len; i++)
+    for (size_t i = 0; i < p->calls.len; i++) {
         plan->n_call_types += (size_t)p->calls.at[i].n_ins + p->calls.at[i].n_outs;
+        plan->n_call_operands += buffer_count(&p->calls.at[i]);
+    }
     plan->calls = ash_mem_calloc(plan->allocator, p->calls.len, sizeof *plan->calls);
     plan->call_types = ash_mem_calloc(plan->allocator, plan->n_call_types, sizeof *plan->call_types);
-    if (!plan->calls || !plan->call_types) return ASH_NO_MEMORY(diag);
+    plan->call_operands =
+        ash_mem_calloc(plan->allocator, plan->n_call_operands, sizeof *plan->call_operands);
+    if (!plan->calls || !plan->call_types || !plan->call_operands) return ASH_NO_MEMORY(diag);
     ash_type *types = plan->call_types;
+    ash_operand *operands = plan->call_operands;
     for (size_t i = 0; i < p->calls.len; i++) {
-        plan->calls[i] = (ash_plan_call){.plan = plan, .program = &p->calls.at[i], .types = types};
+        plan->calls[i] =
+            (ash_plan_call){.plan = plan, .program = &p->calls.at[i], .types = types, .operands = operands};
+        describe(&plan->calls[i], plan->threads);
         types += (size_t)p->calls.at[i].n_ins + p->calls.at[i].n_outs;
+        operands += buffer_count(&p->calls.at[i]);
     }
     for (uint32_t s = 0; s < p->steps.len; s++)
         if (p->steps.at[s].kind == ASH_STEP_CALL) plan->calls[p->steps.at[s].nest].step = s;
@@ -80,4 +102,5 @@ ash_status ash_plan__make_calls(ash_plan *plan, ash_diag *diag) {
 void ash_plan__free_calls(ash_plan *plan) {
     ash_mem_free(plan->allocator, plan->calls, plan->program->calls.len, sizeof *plan->calls);
     ash_mem_free(plan->allocator, plan->call_types, plan->n_call_types, sizeof *plan->call_types);
+    ash_mem_free(plan->allocator, plan->call_operands, plan->n_call_operands, sizeof *plan->call_operands);
 }

@@ -1,71 +1,49 @@
 /* SPDX-License-Identifier: MIT */
-/* Running a plan: the steps are issued to their streams.
+/* Running a plan: its commands are issued to the streams, or what these have made of them is replayed.
  *
- * What can be known ahead is: addresses in tables, chunk counts, streams and waits. What is left per step
- * is a call or two. Profiling, poisoning and several streams have a loop of their own, so that the plain
- * one has none of these. */
+ * All that can be known ahead is in the commands and what they point at: addresses in tables, chunk counts,
+ * streams and waits. */
 #include <stdatomic.h>
 
 #include "plan.h"
 
-static void issue_work(const ash_plan *plan, uint32_t stream, const ash_plan_step *step,
-                       ash_timing *timing) {
-    ash_streams *streams = plan->streams;
-    if (step->launch.fn)
-        streams->launch(streams, stream, &step->launch, timing);
-    else
-        streams->copy(streams, stream, &step->copy, timing);
-}
-
-static void issue_plain(const ash_plan *plan) {
-    for (const ash_plan_step *step = plan->steps, *end = step + plan->n_steps; step < end; step++)
-        issue_work(plan, 0, step, NULL);
-}
-
-static void issue_all(ash_plan *plan, bool timed) {
-    const ash_schedule *s = &plan->schedule;
-    ash_streams *streams = plan->streams;
-    for (uint32_t i = 0; i < plan->n_steps; i++) {
-        uint32_t stream = s->stream[i];
-        for (uint32_t w = s->first_wait[i]; w < s->first_wait[i + 1]; w++)
-            streams->wait(streams, stream, s->event[s->waits[w].after]);
-        issue_work(plan, stream, &plan->steps[i], timed ? &plan->timings[i] : NULL);
-        if (plan->poison) streams->call(streams, stream, ash_plan__poison_step, &plan->leaving[i]);
-        if (s->event[i] != ASH_NO_EVENT) streams->record(streams, stream, s->event[i]);
-    }
-}
-
 ash_status ash_plan__capture(ash_plan *plan, const ash_capture *like, ash_diag *diag) {
     bool graph = plan->mode == ASH_MODE_GRAPH;
     if (!graph && plan->schedule.streams == 1) return ASH_OK;
-    ASH_FAIL_IF(graph && plan->poison, diag, ASH_ERROR_UNSUPPORTED,
-                "mode graph cannot poison dead bytes: that happens between operations, on the host");
     if (graph) ASH_TRY(ash_progress__report(&plan->progress, ASH_STAGE_CAPTURE, 0, 1, diag));
     ash_streams *streams = plan->streams;
-    ash_status status = streams->capture_begin(streams, graph ? diag : NULL);
-    if (status == ASH_ERROR_UNSUPPORTED && !graph) return ASH_OK; /* issued each time */
-    ASH_TRY(status);
-    issue_all(plan, false);
-    return streams->capture_end(streams, like, &plan->capture, diag);
+    ash_status status =
+        streams->class->instantiate(streams, plan->commands, plan->n_commands, like, &plan->capture, diag);
+    if (status != ASH_ERROR_UNSUPPORTED || graph) return status;
+    if (diag) ash_diag_clear(diag);
+    return ASH_OK; /* issued each time */
 }
 
-static ash_status run(ash_plan *plan, ash_profile *profile, ash_diag *diag) {
-    if (plan->poison) ash_plan__poison_start(plan);
-    plan->active = plan->streams;
-    if (plan->capture && !profile)
-        return ash_plan__round(plan, plan->streams->replay(plan->streams, plan->capture, diag), diag);
-    int64_t start = profile ? ash_clock__now() : 0;
-    if (profile || plan->poison || plan->schedule.streams > 1)
-        issue_all(plan, profile != NULL);
-    else
-        issue_plain(plan);
-    ASH_TRY(ash_plan__round(plan, plan->streams->finish(plan->streams, diag), diag));
-    for (uint32_t i = 0; profile && i < plan->n_steps; i++) {
+static ash_status issue(ash_plan *plan, ash_diag *diag) {
+    plan->streams->class->issue(plan->streams, plan->commands, plan->n_commands);
+    return ash_plan__round(plan, ash_streams__finish(plan->streams, diag), diag);
+}
+
+static ash_status issue_timed(ash_plan *plan, ash_profile *profile, ash_diag *diag) {
+    ash_plan__time_commands(plan, true);
+    int64_t start = ash_clock__now();
+    ash_status status = issue(plan, diag);
+    ash_plan__time_commands(plan, false);
+    for (uint32_t i = 0; status == ASH_OK && i < plan->n_steps; i++) {
         const ash_timing *t = &plan->timings[i];
         profile[i] =
             (ash_profile){i, t->threads, plan->schedule.stream[i], t->start - start, t->end - t->start};
     }
-    return ASH_OK;
+    return status;
+}
+
+static ash_status run(ash_plan *plan, ash_profile *profile, ash_diag *diag) {
+    if (plan->poison) ASH_TRY(ash_plan__poison_start(plan, diag));
+    plan->active = plan->streams;
+    if (profile) return issue_timed(plan, profile, diag);
+    if (!plan->capture) return issue(plan, diag);
+    ash_status status = plan->streams->class->replay(plan->streams, plan->capture, diag);
+    return ash_plan__round(plan, status, diag);
 }
 
 /* --- variables -------------------------------------------------------------------------------- */
@@ -194,7 +172,7 @@ void ash_plan_progress(const ash_plan *plan, uint64_t *done, uint64_t *total) {
     if (plan) {
         uint64_t begun = atomic_load_explicit(&plan->begun, memory_order_relaxed);
         all = plan->n_steps;
-        over = ASH_MIN(plan->streams->done(plan->streams) - begun, all);
+        over = ASH_MIN(plan->streams->class->done(plan->streams) - begun, all);
     }
     if (plan && plan->opening) pthread_mutex_unlock(&plan->opening->changed);
     if (done) *done = over;
@@ -211,7 +189,8 @@ static ash_status execute(ash_plan *plan, ash_profile *profile, ash_diag *diag) 
     ASH_TRY(ash_plan__need_states(plan, diag));
     ASH_TRY(ash_plan__need_arenas(plan, diag));
     ASH_TRY(ash_plan__need_weights(plan, diag));
-    atomic_store_explicit(&plan->begun, plan->streams->done(plan->streams), memory_order_relaxed);
+    ASH_TRY(ash_plan__fetch_inputs(plan, diag));
+    atomic_store_explicit(&plan->begun, plan->streams->class->done(plan->streams), memory_order_relaxed);
     ash_status status = run(plan, profile, diag);
     if (status != ASH_OK) {
         ash_plan__note_incomplete(plan);

@@ -35,6 +35,7 @@ struct work {
                         touches it */
     uint32_t *meet;  /* and: how many are over before any but the first step that touches it */
     bool *pinned;    /* per root: read after the last step */
+    bool in_place;   /* constants can be read where they are */
     const char **maker; /* per buffer: name of the first main step that writes it, or NULL */
 };
 
@@ -221,7 +222,8 @@ static ash_home home_of_root(const struct work *w, uint32_t b) {
     case ASH_BUFFER_CONSTANT:
     case ASH_BUFFER_PARAMETER:
         if (!early && !main) return ASH_HOME_NONE;
-        if ((uintptr_t)buffer->blob->data % ASH_MAX(buffer->align, 1u) == 0) return ASH_HOME_BLOB;
+        if (w->in_place && (uintptr_t)buffer->blob->data % ASH_MAX(buffer->align, 1u) == 0)
+            return ASH_HOME_BLOB;
         return main ? ASH_HOME_WEIGHTS : ASH_HOME_STAGING;
     case ASH_BUFFER_WEIGHT: return ASH_HOME_WEIGHTS;
     case ASH_BUFFER_STAGING: return early ? ASH_HOME_STAGING : ASH_HOME_NONE;
@@ -529,13 +531,18 @@ static ash_status plan_all(struct work *w, ash_context *context, const ash_memor
 
 ash_status ash_layout__create(ash_context *context, const ash_program *program,
                               const ash_schedule *schedule, const ash_memory_options *options,
-                              unsigned threads, const ash_value *keep, size_t keep_count, ash_layout *out,
-                              ash_diag *diag) {
+                              unsigned threads, bool in_place, const ash_value *keep, size_t keep_count,
+                              ash_layout *out, ash_diag *diag) {
     const ash_allocator *a = ash_context__allocator(context);
     size_t n = program->buffers.len, clocks = schedule->streams > 1 ? n * schedule->streams : 0;
-    *out = (ash_layout){.allocator = a, .count = n, .weights_align = 64, .staging_align = 64};
-    struct work w = {
-        .program = program, .allocator = a, .layout = out, .threads = threads, .schedule = schedule};
+    const uint64_t align = (uint64_t)program->target.costs.align_bytes;
+    *out = (ash_layout){.allocator = a, .count = n, .weights_align = align, .staging_align = align};
+    struct work w = {.program = program,
+                     .allocator = a,
+                     .layout = out,
+                     .threads = threads,
+                     .schedule = schedule,
+                     .in_place = in_place};
     w.prologue = (int64_t)program->prologue;
     w.steps = (int64_t)program->steps.len - w.prologue;
     w.main = ash_mem_alloc(a, n, sizeof *w.main);

@@ -49,11 +49,12 @@ typedef struct ash_layout {
 } ash_layout;
 
 /* Lifetimes follow the schedule's streams and waits. `keep`: values of the caller's graph that stay
- * readable until the next execution. `threads`: workers that scratch is for. */
+ * readable until the next execution. `threads`: workers that scratch is for. `in_place`: constants can be
+ * read where they are, in the host's memory, if they are aligned. */
 ash_status ash_layout__create(ash_context *context, const ash_program *program,
                               const ash_schedule *schedule, const ash_memory_options *options,
-                              unsigned threads, const ash_value *keep, size_t keep_count, ash_layout *out,
-                              ash_diag *diag);
+                              unsigned threads, bool in_place, const ash_value *keep, size_t keep_count,
+                              ash_layout *out, ash_diag *diag);
 /* Marks the roots that are read after the last step: outputs and kept values. `pinned` has an entry per
  * buffer and is false before. False: there is no memory. */
 bool ash_layout__find_pinned(const ash_program *program, const ash_value *keep, size_t keep_count,

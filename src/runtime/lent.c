@@ -9,10 +9,19 @@
 
 /* --- holding ---------------------------------------------------------------------------------------- */
 
-void ash_plan__hold_input(ash_plan *plan, size_t position, ash_file *file, ash_storage *storage) {
+ash_given ash_plan__given(const ash_plan *plan, const ash_type *type, const void *data, uint64_t size) {
+    ash_address address = plan->device->class->host_memory ? (ash_address)data : 0;
+    return (ash_given){.type = type, .size = size, .data = data, .address = address};
+}
+
+void ash_plan__hold_input(ash_plan *plan, size_t position, ash_file *file, const ash_given *given) {
     ash_plan_lent *lent = &plan->lent[position], before = *lent;
     plan->n_lent_files += (file != NULL) - (before.file != NULL);
-    *lent = (ash_plan_lent){file, storage};
+    *lent = (ash_plan_lent){.file = file};
+    if (given && given->storage) {
+        lent->storage = ash_storage_retain(given->storage);
+        lent->offset = given->offset;
+    }
     ash_file_release(before.file);
     ash_storage_release(before.storage);
 }
@@ -27,7 +36,7 @@ ash_status ash_plan__check_lent_files(const ash_plan *plan, ash_diag *diag) {
     for (size_t i = 0; i < plan->n_inputs; i++) {
         const ash_plan_input_state *input = &plan->inputs[i];
         if (!plan->lent[i].file) continue;
-        ash_status status = ash_file_check_bytes(plan->lent[i].file, input->bound, input->bytes, diag);
+        ash_status status = ash_file_check_bytes(plan->lent[i].file, input->data, input->bytes, diag);
         if (status == ASH_OK) continue;
         ash_diag__add_node(diag, ash_plan_input_name(plan, i), "input", ASH_NO_OFFSET);
         return status;
@@ -37,22 +46,33 @@ ash_status ash_plan__check_lent_files(const ash_plan *plan, ash_diag *diag) {
 
 /* --- views ------------------------------------------------------------------------------------------ */
 
-/* The bytes of a view, whose file is as long as it was. */
-static ash_status find_bytes(const ash_view *view, const void **data, ash_diag *diag) {
-    *data = NULL;
+ash_status ash_plan__given_view(const ash_plan *plan, const ash_view *view, ash_given *out,
+                                ash_diag *diag) {
+    ash_storage *storage = ash_view_storage(view);
+    ash_address start;
+    *out = (ash_given){.type = ash_view_type(view), .size = ash_view_bytes(view)};
     ASH_TRY(ash_view__check(view, diag));
-    return ash_view_bytes(view) ? ash_view_data(view, data, diag) : ASH_OK;
+    out->storage = storage;
+    out->offset = ash_view_offset(view);
+    if (out->size == 0) return ASH_OK;
+    ASH_TRY(ash_storage__address(storage, &start, diag));
+    ash_device *device = ash_storage_device(storage);
+    bool here = device->class->cpu_accessible;
+    if (here) out->data = (const char *)start + out->offset;
+    if (device == plan->device || (here && plan->device->class->host_memory))
+        out->address = start + out->offset;
+    ASH_FAIL_IF(!out->data && !out->address, diag, ASH_ERROR_UNSUPPORTED, "copy from %.100s to %.100s",
+                device->name, plan->device->name);
+    return ASH_OK;
 }
 
 static ash_status give_view(ash_plan *plan, size_t position, const ash_view *view, bool bind,
                             ash_diag *diag) {
-    const void *data;
-    ash_storage *storage = ash_view_storage(view);
-    ASH_FAIL_IF(bind && ash_device__context(ash_storage_device(storage)) != plan->context, diag,
+    ash_given given;
+    ASH_TRY(ash_plan__given_view(plan, view, &given, diag));
+    ASH_FAIL_IF(bind && ash_device__context(ash_storage_device(given.storage)) != plan->context, diag,
                 ASH_ERROR_INVALID_ARGUMENT, "the view belongs to another context than the plan");
-    ASH_TRY(find_bytes(view, &data, diag));
-    return ash_plan__give_input(plan, position, ash_view_type(view), data, ash_view_bytes(view), bind,
-                                bind ? storage : NULL, diag);
+    return ash_plan__give_input(plan, position, &given, bind, diag);
 }
 
 static ash_status give(ash_plan *plan, size_t position, const ash_view *view, bool bind, ash_diag *diag) {
@@ -77,21 +97,67 @@ ash_status ash_plan_bind_input_view(ash_plan *plan, size_t position, const ash_v
 ash_status ash_plan_set_parameter_view(ash_plan *plan, const char *name, const ash_view *view,
                                        ash_diag *diag) {
     ASH_NEED(diag, plan, name, view);
-    const void *data;
-    ash_status status = find_bytes(view, &data, diag);
-    if (status != ASH_OK) {
+    ash_given given;
+    pthread_mutex_lock(&plan->lock);
+    ash_status status = ash_plan__given_view(plan, view, &given, diag);
+    if (status != ASH_OK)
         ash_diag__add_node(diag, name, "parameter", ASH_NO_OFFSET);
-        return status;
-    }
-    return ash_plan_set_parameter(plan, name, ash_view_type(view), data, ash_view_bytes(view), diag);
+    else
+        status = ash_plan__set_named(plan, name, &given, diag);
+    pthread_mutex_unlock(&plan->lock);
+    return status;
+}
+
+static ash_status set_state_view(ash_plan *plan, size_t position, const ash_view *view, ash_diag *diag) {
+    ash_given given;
+    ASH_TRY(ash_plan__given_view(plan, view, &given, diag));
+    ASH_FAIL_IF(position >= plan->n_states, diag, ASH_ERROR_NOT_FOUND,
+                "there is no state %zu: the plan has %zu", position, plan->n_states);
+    return ash_plan__set_state(plan, position, &given, diag);
 }
 
 ash_status ash_plan_set_state_view(ash_plan *plan, size_t position, const ash_view *view, ash_diag *diag) {
     ASH_NEED(diag, plan, view);
-    const void *data;
-    ash_status status = find_bytes(view, &data, diag);
-    if (status == ASH_OK)
-        return ash_plan_set_state(plan, position, ash_view_type(view), data, ash_view_bytes(view), diag);
-    ash_diag__add_node(diag, ash_plan_state_name(plan, position), "state", ASH_NO_OFFSET);
+    pthread_mutex_lock(&plan->lock);
+    ash_status status = set_state_view(plan, position, view, diag);
+    pthread_mutex_unlock(&plan->lock);
+    if (status != ASH_OK)
+        ash_diag__add_node(diag, ash_plan_state_name(plan, position), "state", ASH_NO_OFFSET);
     return status;
+}
+
+/* --- blocks ----------------------------------------------------------------------------------------- */
+
+ash_status ash_plan__find_block(const ash_plan *plan, const ash_given *given, ash_plan_block *out,
+                                ash_diag *diag) {
+    ASH_FAIL_IF(given->data && !given->address, diag, ASH_ERROR_DEVICE,
+                "memory of the host is out of the reach of %.100s", plan->device->name);
+    *out = (ash_plan_block){given->address, given->storage, given->offset};
+    return ASH_OK;
+}
+
+ash_status ash_plan__view_block(const ash_plan *plan, ash_view *view, ash_plan_block *out, uint64_t *size,
+                                ash_diag *diag) {
+    ash_given given;
+    *out = (ash_plan_block){0};
+    *size = ash_view_bytes(view);
+    if (!view) return ASH_OK;
+    ASH_TRY(ash_plan__given_view(plan, view, &given, diag));
+    ASH_FAIL_IF(ash_device__context(ash_storage_device(given.storage)) != plan->context, diag,
+                ASH_ERROR_INVALID_ARGUMENT, "the view belongs to another context than the plan");
+    ASH_FAIL_IF(!ash_view__writable(view), diag, ASH_ERROR_STATE, "the view is read-only");
+    return ash_plan__find_block(plan, &given, out, diag);
+}
+
+void ash_plan__set_block(ash_plan_block *block, const ash_plan_block *now) {
+    ash_storage *before = block->storage;
+    *block = *now;
+    ash_storage_retain(block->storage);
+    ash_storage_release(before);
+}
+
+ash_status ash_plan__part(const ash_plan *plan, const ash_plan_block *block, uint64_t offset, uint64_t size,
+                          ash_storage **out, ash_diag *diag) {
+    if (block->storage) return ash_storage__part(block->storage, block->offset + offset, size, out, diag);
+    return ash_storage_wrap(plan->context, (void *)(block->address + offset), size, true, out, diag);
 }

@@ -18,8 +18,8 @@
 
 static void drop_waiting(ash_opening *o, size_t position) {
     ash_waiting *w = &o->waiting[position];
-    ash_mem_free(o->allocator, w->copy, w->bytes, 1);
-    ash_storage_release(w->storage);
+    ash_mem_free(o->allocator, w->copy, w->what.size, 1);
+    ash_storage_release(w->what.storage);
     *w = (ash_waiting){0};
 }
 
@@ -36,6 +36,7 @@ void ash_open__free(ash_opening *o) {
     ash_vec_free(a, &o->strays);
     ash_mem_free(a, (void *)o->options.keep, o->options.keep_count, sizeof *o->options.keep);
     ash_graph_destroy(o->graph);
+    ash_device_close(o->options.device);
     pthread_mutex_destroy(&o->changed);
     ash_mem_free(a, o, 1, sizeof *o);
 }
@@ -47,6 +48,7 @@ static ash_status make_parts(ash_opening *o, const ash_graph *graph, const ash_p
     o->n_vars = ash_dims_var_count(o->graph->dims);
     o->n_inputs = o->graph->inputs.len;
     o->options = *options;
+    if (options->device) ash_device__retain(options->device);
     ash_value *keep = ash_mem_alloc(a, options->keep_count, sizeof *keep);
     o->options.keep = keep;
     o->waiting = ash_mem_calloc(a, o->n_inputs, sizeof *o->waiting);
@@ -186,15 +188,22 @@ void ash_open__forget(ash_plan *plan) {
         if (!o->waiting[i].bound) drop_waiting(o, i);
 }
 
-static ash_status wait_for(ash_opening *o, size_t position, const ash_type *type, const void *data,
-                           uint64_t size, bool bind, ash_storage *storage, ash_diag *diag) {
-    ash_waiting next = {.given = true, .type = *type, .bytes = size, .bound = bind ? data : NULL};
+static ash_status wait_for(const ash_plan *plan, size_t position, const ash_type *type,
+                           const ash_given *given, bool bind, ash_diag *diag) {
+    ash_opening *o = plan->opening;
+    ash_waiting next = {.given = true, .bound = bind, .type = *type, .what = *given};
+    next.what.type = NULL;
     if (!bind) {
-        next.copy = ash_mem_alloc(o->allocator, size, 1);
+        next.copy = ash_mem_alloc(o->allocator, given->size, 1);
         if (!next.copy) return ASH_NO_MEMORY(diag);
-        if (size) memcpy(next.copy, data, size);
+        ash_status status = ash_plan__fetch(plan, next.copy, given, diag);
+        if (status != ASH_OK) {
+            ash_mem_free(o->allocator, next.copy, given->size, 1);
+            return status;
+        }
+        next.what = (ash_given){.size = given->size};
     }
-    if (storage) next.storage = ash_storage_retain(storage);
+    if (next.what.storage) ash_storage_retain(next.what.storage);
     drop_waiting(o, position);
     o->waiting[position] = next;
     return ASH_OK;
@@ -219,9 +228,10 @@ static ash_status learn(ash_opening *o, size_t position, const ash_type *type, a
     return ash_dims_learn(dims_of(o), shape, type->dims, o->room, diag);
 }
 
-static ash_status give(ash_plan *plan, size_t position, const ash_type *type, const void *data,
-                       uint64_t size, bool bind, ash_storage *storage, bool *direct, ash_diag *diag) {
+static ash_status give(ash_plan *plan, size_t position, const ash_given *given, bool bind, bool *direct,
+                       ash_diag *diag) {
     ash_opening *o = plan->opening;
+    const ash_type *type = given->type;
     ash_type present;
     ash_open__input_type(plan, position, &present);
     for (unsigned i = 0; !type && i < present.rank; i++)
@@ -229,20 +239,20 @@ static ash_status give(ash_plan *plan, size_t position, const ash_type *type, co
                     "dim %u of the input is open: give its type, which says the size", i);
     if (!type) type = &present;
     ASH_TRY(learn(o, position, type, diag));
-    ASH_TRY(ash_plan__check_bytes(type, data, size, diag));
+    ASH_TRY(ash_plan__check_bytes(type, given, diag));
     *direct = is_ready_for(o, o->room);
     if (!*direct) {
-        ASH_TRY(ash_file_check_given(plan->context, data, size, diag));
-        ASH_TRY(wait_for(o, position, type, data, size, bind, storage, diag));
+        ASH_TRY(ash_file_check_given(plan->context, given->data, given->size, diag));
+        ASH_TRY(wait_for(plan, position, type, given, bind, diag));
     }
     if (*direct) drop_waiting(o, position);
     memcpy(o->sizes, o->room, o->n_vars * sizeof *o->sizes);
     return ASH_OK;
 }
 
-ash_status ash_open__give(ash_plan *plan, size_t position, const ash_type *type, const void *data,
-                          uint64_t size, bool bind, ash_storage *storage, bool *direct, ash_diag *diag) {
-    ash_status status = give(plan, position, type, data, size, bind, storage, direct, diag);
+ash_status ash_open__give(ash_plan *plan, size_t position, const ash_given *given, bool bind, bool *direct,
+                          ash_diag *diag) {
+    ash_status status = give(plan, position, given, bind, direct, diag);
     if (status != ASH_OK)
         ash_diag__add_node(diag, ash_open__input_name(plan, position), "input", ASH_NO_OFFSET);
     return status;
@@ -323,9 +333,14 @@ static ash_status carry_inputs(ash_plan *plan, ash_diag *diag) {
         const ash_plan_input_state *input = &plan->inputs[i];
         ash_type type;
         if (o->waiting[i].given || !was_given(plan, i, &type) || !fits(plan, i, &type)) continue;
-        const void *data = input->bound ? input->bound : plan->base[plan->program->inputs.at[i]];
-        ASH_TRY(
-            wait_for(o, i, &type, data, input->bytes, input->bound != NULL, plan->lent[i].storage, diag));
+        ash_given given = {.size = input->bytes, .address = plan->base[plan->program->inputs.at[i]]};
+        if (input->bound)
+            given = (ash_given){.size = input->bytes,
+                                .data = input->data,
+                                .address = input->address,
+                                .storage = plan->lent[i].storage,
+                                .offset = plan->lent[i].offset};
+        ASH_TRY(wait_for(plan, i, &type, &given, input->bound, diag));
     }
     return ASH_OK;
 }
@@ -335,11 +350,10 @@ static ash_status carry_parameters(ash_plan *plan, ash_plan *next, ash_diag *dia
     for (size_t i = 0; i < plan->core->index.n_parameters; i++) {
         uint32_t b = plan->core->index.parameters[i];
         const ash_buffer *buffer = &plan->program->buffers.at[b];
-        void *data;
+        ash_given given = {.size = (uint64_t)buffer->bytes};
         if (!plan->own[b]) continue;
-        ASH_TRY(ash_storage__data(plan->own[b], &data, diag));
-        ash_status status =
-            ash_plan_set_parameter(next, buffer->name, NULL, data, (uint64_t)buffer->bytes, diag);
+        ASH_TRY(ash_storage__address(plan->own[b], &given.address, diag));
+        ash_status status = ash_plan__set_named(next, buffer->name, &given, diag);
         if (status != ASH_OK && status != ASH_ERROR_NOT_FOUND) return status; /* it is used no more */
     }
     return ASH_OK;
@@ -355,22 +369,21 @@ static ash_status carry_vars(ash_plan *plan, ash_plan *next, ash_diag *diag) {
     return ASH_OK;
 }
 
-/* The caller's memory for weights, or NULL. */
-static void *weights_block(const ash_plan *plan) {
+/* The caller's memory for weights. */
+static ash_plan_block weights_block(const ash_plan *plan) {
     return plan->weights ? plan->weights->block : plan->weights_block;
 }
 
 static ash_status check_blocks(const ash_plan *plan, const ash_plan *next, ash_diag *diag) {
     const ash_opening *o = plan->opening;
-    void *weights = weights_block(plan);
-    ASH_FAIL_IF(plan->block &&
-                    (o->block_bytes < next->block_size || (uintptr_t)plan->block % next->block_align != 0),
-                diag, ASH_ERROR_OUT_OF_RANGE,
+    ash_address arena = plan->block.address, weights = weights_block(plan).address;
+    ASH_FAIL_IF(arena && (o->block_bytes < next->block_size || arena % next->block_align != 0), diag,
+                ASH_ERROR_OUT_OF_RANGE,
                 "the arena that was bound has %llu bytes, and these sizes need %llu at a multiple of %llu",
                 (unsigned long long)o->block_bytes, (unsigned long long)next->block_size,
                 (unsigned long long)next->block_align);
     ASH_FAIL_IF(weights && (o->weights_bytes < next->layout.weights_size ||
-                            (uintptr_t)weights % next->layout.weights_align != 0),
+                            weights % next->layout.weights_align != 0),
                 diag, ASH_ERROR_OUT_OF_RANGE,
                 "the block for weights that was bound has %llu bytes, and these sizes need %llu at a "
                 "multiple of %llu",
@@ -404,17 +417,21 @@ static ash_status replace(ash_plan *plan, ash_diag *diag) {
     ash_opening *o = plan->opening;
     ash_plan *next;
     ASH_TRY(make_next(plan, &next, diag));
-    void *block = plan->block, *weights = weights_block(plan);
+    ash_plan_block arena = {0}, weights = {0}, before = weights_block(plan);
+    ash_plan__set_block(&arena, &plan->block);
+    ash_plan__set_block(&weights, &before);
     pthread_mutex_lock(&o->changed);
     ash_plan__take_views(plan, next);
     ash_plan__become(plan, next);
     pthread_mutex_unlock(&o->changed);
     memcpy(o->ready, o->sizes, o->n_vars * sizeof *o->ready);
     o->is_ready = true;
-    plan->block = block;
+    plan->block = arena;
     plan->spans_known = false;
     ash_plan__refresh_views(plan);
-    return weights ? ash_plan__move_weights(plan, weights, diag) : ASH_OK;
+    ash_status status = weights.address ? ash_plan__move_weights(plan, &weights, diag) : ASH_OK;
+    ash_storage_release(weights.storage);
+    return status;
 }
 
 static ash_status place_inputs(ash_plan *plan, ash_diag *diag) {
@@ -422,8 +439,10 @@ static ash_status place_inputs(ash_plan *plan, ash_diag *diag) {
     for (size_t i = 0; i < o->n_inputs; i++) {
         const ash_waiting *w = &o->waiting[i];
         if (!w->given) continue;
-        ASH_TRY(w->copy ? ash_plan__set_input(plan, i, &w->type, w->copy, w->bytes, diag)
-                        : ash_plan__bind_input(plan, i, &w->type, w->bound, w->bytes, w->storage, diag));
+        ash_given given = w->bound ? w->what : ash_plan__given(plan, NULL, w->copy, w->what.size);
+        given.type = &w->type;
+        ASH_TRY(w->bound ? ash_plan__bind_input(plan, i, &given, diag)
+                         : ash_plan__set_input(plan, i, &given, diag));
         drop_waiting(o, i);
     }
     return ASH_OK;

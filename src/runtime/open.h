@@ -9,14 +9,22 @@
 #include "device/device.h"
 #include "ir/ir.h"
 
+/* Bytes that a caller has given: as an address of the host's, or as a view. */
+typedef struct ash_given {
+    const ash_type *type; /* NULL: as it is */
+    uint64_t size;        /* bytes */
+    const void *data;     /* where the host finds them, or NULL */
+    ash_address address;  /* where the plan's device finds them, or 0 */
+    ash_storage *storage; /* of the view that has them, or NULL; */
+    uint64_t offset;      /* where they begin in it */
+} ash_given;
+
 /* What was given to an input and is in no buffer yet. */
 typedef struct ash_waiting {
-    bool given;
-    ash_type type; /* dims are numbers */
-    uint64_t bytes;
-    void *copy;           /* of the plan's memory; or NULL: */
-    const void *bound;    /* the caller's bytes */
-    ash_storage *storage; /* of the view that has them, held; or NULL */
+    bool given, bound;
+    ash_type type;  /* dims are numbers */
+    void *copy;     /* of the plan's memory, of what is not bound */
+    ash_given what; /* its storage is held */
 } ash_waiting;
 
 typedef struct ash_opening {
@@ -54,8 +62,8 @@ void ash_open__forget(ash_plan *plan);
 
 /* An input of a plan of an open graph, with sizes of its own. *direct: the plan is ready for it, and has
  * not been given it yet. */
-ash_status ash_open__give(ash_plan *plan, size_t position, const ash_type *type, const void *data,
-                          uint64_t size, bool bind, ash_storage *storage, bool *direct, ash_diag *diag);
+ash_status ash_open__give(ash_plan *plan, size_t position, const ash_given *given, bool bind, bool *direct,
+                          ash_diag *diag);
 /* The type with the present sizes; -1 for those that are not known. */
 void ash_open__input_type(const ash_plan *plan, size_t position, ash_type *out);
 ash_status ash_open__set_vars(ash_plan *plan, const ash_var_binding *vars, size_t count, ash_diag *diag);

@@ -13,6 +13,8 @@
  * Results do not change by a bit: the same kernels compute on the same operands. */
 #include "order.h"
 
+#include "device/device.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -46,6 +48,7 @@ static ash_status lay_out(const orderer *o, uint64_t capacity, ash_layout *layou
                                              ash_plan__stream_count(o->options), &schedule, diag);
     if (status == ASH_OK)
         status = ash_layout__create(o->context, o->program, &schedule, &options, o->threads,
+                                    !o->options->device || o->options->device->class->host_memory,
                                     o->options->keep, o->options->keep_count, layout, diag);
     ash_schedule__free(&schedule);
     return status;

@@ -32,16 +32,14 @@ void ash_plan__free_spans(ash_plan *plan) {
 
 /* --- what is written ------------------------------------------------------------------------------ */
 
-static void add(ash_plan *plan, ash_plan_tenant tenant, uint32_t index, const void *data, uint64_t size) {
-    uintptr_t begin = (uintptr_t)data;
-    if (data && size)
-        plan->spans[plan->n_spans++] = (ash_plan_span){begin, begin + (uintptr_t)size, tenant, index};
+static void add(ash_plan *plan, ash_plan_tenant tenant, uint32_t index, ash_address begin, uint64_t size) {
+    if (begin && size) plan->spans[plan->n_spans++] = (ash_plan_span){begin, begin + size, tenant, index};
 }
 
 static void add_storage(ash_plan *plan, ash_plan_tenant tenant, uint32_t index, ash_storage *storage) {
-    void *data;
-    if (storage && ash_storage_allocated(storage) && ash_storage__data(storage, &data, NULL) == ASH_OK)
-        add(plan, tenant, index, data, ash_storage_size(storage));
+    ash_address begin;
+    if (storage && ash_storage_allocated(storage) && ash_storage__address(storage, &begin, NULL) == ASH_OK)
+        add(plan, tenant, index, begin, ash_storage_size(storage));
 }
 
 static int by_address(const void *a, const void *b) {
@@ -53,16 +51,16 @@ static void find_spans(ash_plan *plan) {
     const ash_plan_weights *weights = plan->weights, *next = plan->room ? plan->room->weights : NULL;
     if (plan->spans_known) return;
     plan->n_spans = 0;
-    if (plan->block) add(plan, ASH_TENANT_ARENA, 0, plan->block, plan->block_size);
+    add(plan, ASH_TENANT_ARENA, 0, plan->block.address, plan->block_size);
     for (uint32_t i = 0; i < plan->n_arenas; i++)
-        if (plan->arenas[i].state || !plan->block)
+        if (plan->arenas[i].state || !plan->block.address)
             add_storage(plan, plan->arenas[i].state ? ASH_TENANT_STATES : ASH_TENANT_ARENA, i,
                         plan->arenas[i].storage);
     if (weights) add_storage(plan, ASH_TENANT_WEIGHTS, 0, weights->storage);
     if (next) add_storage(plan, ASH_TENANT_WEIGHTS, 0, next->storage);
-    if (plan->weights_block && !(weights && weights->block == plan->weights_block) &&
-        !(next && next->block == plan->weights_block))
-        add(plan, ASH_TENANT_WEIGHTS, 0, plan->weights_block, plan->layout.weights_size);
+    ash_address later = plan->weights_block.address;
+    if (!(weights && weights->block.address == later) && !(next && next->block.address == later))
+        add(plan, ASH_TENANT_WEIGHTS, 0, later, plan->layout.weights_size);
     add_storage(plan, ASH_TENANT_SAVED, 0, plan->saved);
     if (plan->n_spans) qsort(plan->spans, plan->n_spans, sizeof *plan->spans, by_address);
     plan->spans_known = true;
@@ -95,9 +93,8 @@ static const ash_plan_span *find_written(const ash_plan *plan, const ash_plan_sp
 
 static ash_plan_span input_span(const ash_plan *plan, size_t position) {
     const ash_plan_input_state *input = &plan->inputs[position];
-    uintptr_t begin = (uintptr_t)input->bound;
-    return (ash_plan_span){begin, begin + (uintptr_t)(input->bound ? input->bytes : 0), ASH_TENANT_INPUT,
-                           (uint32_t)position};
+    uint64_t bytes = input->bound && input->address ? input->bytes : 0;
+    return (ash_plan_span){input->address, input->address + bytes, ASH_TENANT_INPUT, (uint32_t)position};
 }
 
 /* What is read and has bytes in common with a block: bound inputs; constants and parameters, also those
@@ -110,14 +107,11 @@ static bool find_read(const ash_plan *plan, const ash_plan_span *given, ash_plan
     for (uint32_t b = 0; b < plan->n_buffers; b++) {
         const ash_blob *blob = plan->program->buffers.at[b].blob;
         if (!blob) continue;
-        uintptr_t begin = (uintptr_t)blob->data;
+        ash_address begin = (ash_address)blob->data;
         *out = (ash_plan_span){begin, begin + blob->size, ASH_TENANT_CONSTANT, b};
-        if (meet(out, given)) return true;
-        void *own;
-        if (!plan->own[b] || ash_storage__data(plan->own[b], &own, NULL) != ASH_OK) continue;
-        begin = (uintptr_t)own;
-        *out = (ash_plan_span){begin, begin + (uintptr_t)ash_storage_size(plan->own[b]),
-                               ASH_TENANT_CONSTANT, b};
+        if (plan->device->class->host_memory && meet(out, given)) return true;
+        if (!plan->own[b] || ash_storage__address(plan->own[b], &begin, NULL) != ASH_OK) continue;
+        *out = (ash_plan_span){begin, begin + ash_storage_size(plan->own[b]), ASH_TENANT_CONSTANT, b};
         if (meet(out, given)) return true;
     }
     return false;
@@ -130,7 +124,9 @@ enum { NAME = 96 };
 static void name_span(const ash_plan *plan, const ash_plan_span *span, char name[NAME]) {
     const char *text = NULL, *kind = "memory";
     switch (span->tenant) {
-    case ASH_TENANT_ARENA: kind = plan->block ? "the arena that was bound" : "the plan's arena"; break;
+    case ASH_TENANT_ARENA:
+        kind = plan->block.address ? "the arena that was bound" : "the plan's arena";
+        break;
     case ASH_TENANT_STATES: kind = "the plan's states"; break;
     case ASH_TENANT_WEIGHTS: kind = "the packed weights"; break;
     case ASH_TENANT_SAVED: kind = "the outputs that the plan has kept"; break;
@@ -163,25 +159,24 @@ static ash_status refuse(const ash_plan *plan, const ash_plan_span *given, const
     return ASH_ERROR_INVALID_ARGUMENT;
 }
 
-ash_status ash_plan__check_input_memory(ash_plan *plan, size_t position, const void *data, uint64_t size,
+ash_status ash_plan__check_input_memory(ash_plan *plan, size_t position, ash_address address, uint64_t size,
                                         ash_diag *diag) {
-    uintptr_t begin = (uintptr_t)data;
-    ash_plan_span given = {begin, begin + (uintptr_t)size, ASH_TENANT_INPUT, (uint32_t)position};
+    ash_plan_span given = {address, address + size, ASH_TENANT_INPUT, (uint32_t)position};
     find_spans(plan);
     const ash_plan_span *other = size ? find_written(plan, &given) : NULL;
     return other ? refuse(plan, &given, other, diag) : ASH_OK;
 }
 
-ash_status ash_plan__check_block_memory(ash_plan *plan, ash_plan_tenant tenant, const void *data,
+ash_status ash_plan__check_block_memory(ash_plan *plan, ash_plan_tenant tenant, ash_address begin,
                                         uint64_t size, ash_diag *diag) {
-    uintptr_t begin = (uintptr_t)data;
-    ash_plan_span given = {begin, begin + (uintptr_t)size, tenant, 0}, read;
-    if (!data || size == 0) return ASH_OK;
+    ash_plan_span given = {begin, begin + size, tenant, 0}, read;
+    if (!begin || size == 0) return ASH_OK;
     find_spans(plan);
     const ash_plan_span *other = find_written(plan, &given);
     if (other) return refuse(plan, &given, other, diag);
     if (find_read(plan, &given, &read)) return refuse(plan, &given, &read, diag);
-    ash_file *file = ash_file_at(plan->context, data, size);
+    bool host = plan->device->class->host_memory;
+    ash_file *file = host ? ash_file_at(plan->context, (const void *)begin, size) : NULL;
     if (!file) return ASH_OK;
     ash_fail(diag, ASH_ERROR_INVALID_ARGUMENT,
              "%s at 0x%llx to 0x%llx lies in '%.200s', which is mapped and cannot "

@@ -10,6 +10,7 @@
  *   source.c    text of the kernels                       report.c    operations, numbers
  *   eager.c     all of it in one call                     call.c      functions of the caller
  *   lent.c      what is given as a view, held files       overlap.c   memory that is handed in
+ *   commands.c  the list that an execution issues         bytes.c     every byte that moves
  *   index.h     what is looked up                         settle.c    sizes that depend on data
  *   open.c      sizes that come with the inputs           types.c     what is given fits
  *   fit.c       lowered so that it fits                   order.c     steps in another order
@@ -33,21 +34,25 @@
 #include "layout.h"
 #include "open.h"
 
-/* What a step that calls a function of the caller passes on. It lies before the operands in the step's
- * table. */
+/* What a step that calls a function of the caller passes on. */
 typedef struct ash_plan_call {
     struct ash_plan *plan;
     const ash_program_call *program;
-    uint32_t step;   /* of the program */
-    int64_t chunks;  /* with the present variables, as the types */
-    ash_type *types; /* of operands, then results */
+    uint32_t step;         /* of the program */
+    int64_t chunks;        /* with the present variables, as types and bytes */
+    ash_type *types;       /* of operands, then results */
+    ash_operand *operands; /* the same, then the scratch if there is one */
 } ash_plan_call;
 
 /* A main step, ready to be issued. Chunk counts and bytes are those of the present variables. */
 typedef struct ash_plan_step {
-    ash_launch launch; /* fn NULL: a copy */
-    ash_transfer copy;
+    ash_command_kind kind;
     uint32_t index; /* in the program */
+    union {
+        ash_launch launch;
+        ash_transfer copy;
+        ash_host host;
+    } work;
 } ash_plan_step;
 
 /* A table entry that depends on the base of a root. */
@@ -56,8 +61,15 @@ typedef struct ash_plan_entry {
     uint64_t offset;     /* bytes */
 } ash_plan_entry;
 
+/* Memory that the caller handed in: of the host, or of a view. */
+typedef struct ash_plan_block {
+    ash_address address;  /* 0: none */
+    ash_storage *storage; /* of the view, held; NULL: of the host */
+    uint64_t offset;      /* bytes into it */
+} ash_plan_block;
+
 typedef struct ash_plan_arena {
-    ash_storage *storage; /* of the plan, or around a part of the block that the caller handed in */
+    ash_storage *storage; /* of the plan, or a part of the block that the caller handed in */
     uint64_t size, align; /* bytes */
     bool state;           /* of states: not a part of the block */
 } ash_plan_arena;
@@ -68,17 +80,13 @@ typedef struct ash_plan_settling {
     uint32_t var, first, count; /* in the plan's list */
 } ash_plan_settling;
 
-/* What a step leaves behind, for the poison: the roots that it touches. */
-typedef struct ash_plan_leaving {
-    struct ash_plan *plan;
-    uint32_t first, count; /* in the plan's list */
-} ash_plan_leaving;
-
 typedef struct ash_plan_input_state {
-    bool given;
+    bool given, bound;
     int64_t dims[ASH_MAX_RANK]; /* of the shape that it was given in */
     uint64_t bytes;             /* that were given */
-    const void *bound;
+    const void *data;           /* bound: where the host finds them, or NULL */
+    ash_address address;        /* bound: where the device reads them; 0: it does not reach them, and each
+                                   execution copies them to the input's own place */
 } ash_plan_input_state;
 
 /* What holds the bytes that an input is bound to, both held or NULL: the mapped file that they lie in, the
@@ -86,6 +94,7 @@ typedef struct ash_plan_input_state {
 typedef struct ash_plan_lent {
     struct ash_file *file;
     ash_storage *storage;
+    uint64_t offset; /* of the bytes in it */
 } ash_plan_lent;
 
 /* Who has bytes of memory: those that are written, then those that are read. */
@@ -99,7 +108,7 @@ typedef enum ash_plan_tenant {
 } ash_plan_tenant;
 
 typedef struct ash_plan_span {
-    uintptr_t begin, end; /* addresses, half-open */
+    ash_address begin, end; /* half-open */
     ash_plan_tenant tenant;
     uint32_t index;
 } ash_plan_span;
@@ -108,7 +117,7 @@ typedef struct ash_plan_span {
 typedef struct ash_plan_weights {
     _Atomic long plans; /* that have them */
     ash_storage *storage;
-    void *block; /* the caller's memory that they lie in, or NULL */
+    ash_plan_block block; /* the caller's memory that they lie in */
 } ash_plan_weights;
 
 /* All that a prologue takes memory for, made before it runs: an execution after a parameter was set takes
@@ -116,7 +125,7 @@ typedef struct ash_plan_weights {
 typedef struct ash_plan_room {
     ash_plan_weights *weights; /* for new ones; NULL: there is no need of them */
     ash_storage *staging;      /* NULL: nothing is staged */
-    void **table;              /* addresses of one step */
+    ash_address *table;        /* of one step */
     size_t width;              /* entries of the table */
     bool *stale;               /* per prologue step: runs in this round */
     bool *read;           /* per buffer with a blob: read since the last time that pages were given back */
@@ -138,8 +147,8 @@ typedef struct ash_plan_files {
 
 /* Where kernels come from: code.h in earnest, C functions in tests. */
 typedef struct ash_kernel_source {
-    const ash_stream_class *streams; /* what runs them; NULL: the CPU */
-    ash_kernel_fn *fns;              /* per nest of the program; copied */
+    ash_kernel_fn *fns;    /* code of the host, per nest of the program; loaded while the plan is built */
+    ash_entry_maker maker; /* what makes one function of captured launches of them, or NULL */
     void *owner; /* keeps the functions alive; released by the plan, also when building it fails */
     void (*release)(void *owner);
 } ash_kernel_source;
@@ -148,8 +157,9 @@ typedef struct ash_kernel_source {
 typedef struct ash_plan_core {
     _Atomic long refs; /* plans */
     ash_program *program;
-    ash_kernel_source kernels;
-    ash_kernel_fn *fns; /* per nest */
+    ash_kernel_source source;
+    ash_device *device;   /* held */
+    ash_kernel **kernels; /* per nest, loaded by the device; NULL: not yet */
     ash_schedule schedule;
     ash_layout layout;
     ash_plan_index index;
@@ -164,12 +174,14 @@ struct ash_plan {
     const ash_allocator *allocator;
     ash_plan_core *core; /* the next five are its own */
     ash_program *program;
-    const ash_stream_class *stream_class;
-    const ash_kernel_fn *fns;
+    ash_device *device; /* that all memory of the plan is on */
+    ash_kernel *const *kernels;
     ash_schedule schedule;
     ash_layout layout;
-    ash_streams *streams; /* that the main steps run on */
-    ash_capture *capture; /* of all main steps, or NULL: they are issued at each execution */
+    ash_streams *streams;  /* that the main steps run on */
+    ash_command *commands; /* all that an execution issues to them */
+    size_t n_commands;
+    ash_capture *capture; /* of these, or NULL: they are issued at each execution */
     ash_streams *active;  /* those that run now, of the two */
     ash_streams *early;   /* one stream, for the prologue; the same where the main steps have one */
     ash_mode mode;
@@ -179,22 +191,22 @@ struct ash_plan {
 
     /* fixed after building */
     uint32_t n_buffers, n_arenas;
-    size_t n_steps, n_entries, n_table, n_vars, n_inputs, n_states, n_left;
+    size_t n_steps, n_entries, n_table, n_vars, n_inputs, n_states, n_fills;
     ash_plan_step *steps;
-    void **table;                 /* all steps' addresses, one after the other */
-    ash_plan_entry *entries;      /* sorted by root */
-    uint32_t *first_entry;        /* per buffer and one more: the first entry of that root */
-    ash_plan_call *calls;         /* per call of the program */
-    ash_type *call_types;         /* of all of them */
+    ash_address *table;      /* all steps' addresses, one after the other */
+    ash_plan_entry *entries; /* sorted by root */
+    uint32_t *first_entry;   /* per buffer and one more: the first entry of that root */
+    ash_plan_call *calls;    /* per call of the program */
+    ash_type *call_types;    /* of all of them */
+    ash_operand *call_operands;
     ash_plan_settling *settlings; /* per step that settles a variable */
     uint32_t *resized;            /* steps, by the variables that they mention */
-    size_t n_call_types, n_settlings, n_resized;
-    ash_timing *timings;       /* per step: of the last profiled execution */
-    ash_plan_leaving *leaving; /* per step, when dead bytes are poisoned */
-    uint32_t *left;            /* roots that the steps touch, step by step */
-    uint32_t *touches;         /* per root: steps that touch it */
-    _Atomic uint32_t *alive;   /* per root: of these, steps that are not over */
-    ash_device *cpu;
+    size_t n_call_types, n_call_operands, n_settlings, n_resized;
+    ash_timing *timings;     /* per step: of the last profiled execution */
+    ash_fill *fills;         /* what steps leave behind, step by step, when dead bytes are poisoned */
+    uint32_t *first_fill;    /* per step and one more: its first fill */
+    uint32_t *touches;       /* per root: fills of it */
+    _Atomic uint32_t *alive; /* per root: of these, those of steps that are not over */
     uint64_t block_size, block_align; /* bytes of all arenas but those of states, in one block */
     ash_plan_files files;
     bool *reads; /* per root: an execution reads it, or it is an output; others are the prologue's */
@@ -203,18 +215,18 @@ struct ash_plan {
     int64_t *vars,
         *old_vars;        /* present values; those before a call that may fail; executions settle some */
     int64_t *result_vars; /* values that the results were computed with */
-    char **base;          /* per root buffer: its first byte, or NULL while there is none */
+    ash_address *base;    /* per root buffer: its first byte, or 0 while there is none */
     ash_plan_arena *arenas;
     bool arenas_ready;         /* allocated, and the bases point into them */
-    void *block;               /* arena of the caller's, or NULL */
+    ash_plan_block block;      /* arena of the caller's */
     ash_plan_weights *weights; /* NULL when released */
     bool weights_ready;        /* the prologue has run on the present parameters */
     bool weights_whole;        /* but for what `changed` touches, the weights are those of its last round */
     bool *changed;             /* per buffer: a parameter that was set since */
-    void *weights_block;       /* memory of the caller's for weights that are made, or NULL */
-    ash_plan_room *room;       /* for the next prologue, or NULL */
-    ash_storage *saved;        /* the outputs' bytes while the arenas are released */
-    ash_storage **blobs;       /* per buffer with a blob that was asked for: storage around its bytes */
+    ash_plan_block weights_block; /* memory of the caller's for weights that are made */
+    ash_plan_room *room;          /* for the next prologue, or NULL */
+    ash_storage *saved;           /* the outputs' bytes while the arenas are released */
+    ash_storage **blobs;          /* per buffer with a blob that was asked for: storage around its bytes */
     ash_storage *
         *own; /* per buffer: bytes of a parameter that was set, storage around an input that was bound */
     ash_plan_input_state *inputs;
@@ -260,8 +272,6 @@ void ash_plan__refresh_step(ash_plan *plan, uint32_t step);
 bool ash_plan__is_parallel(const ash_plan *plan, const ash_step *step);
 /* Chunks of a step to run at once, so that a thread looks at the switch every few milliseconds; 0: all. */
 int64_t ash_plan__piece(const ash_plan *plan, const ash_step *step);
-/* What kernels look at that streams run, for their tables. */
-const ash_stop *ash_plan__stop_of(const ash_streams *streams);
 /* "conv+add+relu" or what describes the step, never NULL. */
 const char *ash_plan__step_name(const ash_step *step);
 
@@ -284,16 +294,17 @@ ash_status ash_plan__mismatch(const ash_dims *dims, const ash_type *shape, const
                               const ash_type *given, ash_status code, const char *verb, ash_diag *diag);
 /* The type is one of numbers. */
 ash_status ash_plan__check_numbers(const ash_type *type, ash_diag *diag);
-/* `size` is what a type of numbers has. */
-ash_status ash_plan__check_bytes(const ash_type *type, const void *data, uint64_t size, ash_diag *diag);
-/* Type (NULL: as it is), size and data fit the present type of a buffer. */
-ash_status ash_plan__check_given(const ash_plan *plan, uint32_t buffer, const ash_type *type,
-                                 const void *data, uint64_t size, const char *verb, ash_diag *diag);
+/* What was given has the size of a type of numbers. */
+ash_status ash_plan__check_bytes(const ash_type *type, const ash_given *given, ash_diag *diag);
+/* Type (NULL: as it is), size and bytes fit the present type of a buffer. */
+ash_status ash_plan__check_given(const ash_plan *plan, uint32_t buffer, const ash_given *given,
+                                 const char *verb, ash_diag *diag);
 
 /* --- settle.c --------------------------------------------------------------------------------- */
 
-/* An ash_launch_fn: what a step that settles a variable runs. */
-void ash_plan__settle(void *const *table, const int64_t *vars, int64_t begin, int64_t end, int64_t worker);
+/* Describes a step that settles a variable as a function of the host; `buffers` and chunks are the
+ * caller's to fill in. */
+ash_host ash_plan__settle_host(ash_plan_settling *settling);
 /* Lists which steps mention which variables; the steps and `settlings` are there. */
 ash_status ash_plan__make_settlings(ash_plan *plan, ash_diag *diag);
 /* Gives settled variables their bounds. */
@@ -311,44 +322,90 @@ ash_status ash_plan__find_var(const ash_dims *dims, const ash_var_binding *bindi
 /* Gives the program's variables new values; under the lock. */
 ash_status ash_plan__bind_vars(ash_plan *plan, const ash_var_binding *vars, size_t count, ash_diag *diag);
 
-/* Captures the main steps: in mode graph, and of several streams where these can. `like`: that of a
+/* Makes a capture of the commands: in mode graph, and of several streams where these can. `like`: that of a
  * replica, or NULL. */
 ash_status ash_plan__capture(ash_plan *plan, const ash_capture *like, ash_diag *diag);
+
+/* --- commands.c ------------------------------------------------------------------------------- */
+
+/* Lists what an execution issues, once steps and fills are described. */
+ash_status ash_plan__make_commands(ash_plan *plan, ash_diag *diag);
+void ash_plan__free_commands(ash_plan *plan);
+/* Has the next round of them timed, or no longer. */
+void ash_plan__time_commands(ash_plan *plan, bool timed);
+/* Commands per stream. */
+void ash_plan__count_commands(const ash_plan *plan, uint32_t *counts);
+
+/* --- bytes.c: every byte of a plan moves here, by its device ------------------------------------ */
+
+/* From memory of the host; */
+ash_status ash_plan__write(const ash_plan *plan, ash_address to, const void *from, uint64_t size,
+                           ash_diag *diag);
+/* to memory of the host; */
+ash_status ash_plan__read(const ash_plan *plan, void *to, ash_address from, uint64_t size, ash_diag *diag);
+/* on the device; */
+ash_status ash_plan__copy(const ash_plan *plan, ash_address to, ash_address from, uint64_t size,
+                          ash_diag *diag);
+/* the same byte everywhere. Bytes may overlap. */
+ash_status ash_plan__fill(const ash_plan *plan, ash_address to, uint8_t value, uint64_t size,
+                          ash_diag *diag);
+/* What was given: to the device, to memory of the host. */
+ash_status ash_plan__take(const ash_plan *plan, ash_address to, const ash_given *given, ash_diag *diag);
+ash_status ash_plan__fetch(const ash_plan *plan, void *to, const ash_given *given, ash_diag *diag);
+/* A storage on the plan's device that has memory. */
+ash_status ash_plan__allocate(const ash_plan *plan, uint64_t size, uint64_t align, ash_storage **out,
+                              ash_diag *diag);
 
 /* --- bind.c; under the lock ------------------------------------------------------------------- */
 
 /* Gives a root another base, and writes the table entries that depend on it. */
-void ash_plan__set_base(ash_plan *plan, uint32_t root, void *base);
+void ash_plan__set_base(ash_plan *plan, uint32_t root, ash_address base);
 /* Memory for the arenas, if there is none yet. */
 ash_status ash_plan__need_arenas(ash_plan *plan, ash_diag *diag);
 /* The type and the bytes of a buffer with the present variables. */
 void ash_plan__present_type(const ash_plan *plan, uint32_t buffer, ash_type *type, uint64_t *bytes);
 /* The calls of the same names, of a plan whose sizes are known; what they check of type and bytes is said
- * there. `storage` is of the view that has the bytes, or NULL. */
-ash_status ash_plan__set_input(ash_plan *plan, size_t position, const ash_type *type, const void *data,
-                               uint64_t size, ash_diag *diag);
-ash_status ash_plan__bind_input(ash_plan *plan, size_t position, const ash_type *type, const void *data,
-                                uint64_t size, ash_storage *storage, ash_diag *diag);
+ * there. */
+ash_status ash_plan__set_input(ash_plan *plan, size_t position, const ash_given *given, ash_diag *diag);
+ash_status ash_plan__bind_input(ash_plan *plan, size_t position, const ash_given *given, ash_diag *diag);
 /* One of the two, of any plan: the input waits where the sizes are not known. */
-ash_status ash_plan__give_input(ash_plan *plan, size_t position, const ash_type *type, const void *data,
-                                uint64_t size, bool bind, ash_storage *storage, ash_diag *diag);
-ash_status ash_plan__set_parameter(ash_plan *plan, uint32_t buffer, const ash_type *type, const void *data,
-                                   uint64_t size, ash_diag *diag);
+ash_status ash_plan__give_input(ash_plan *plan, size_t position, const ash_given *given, bool bind,
+                                ash_diag *diag);
+ash_status ash_plan__set_parameter(ash_plan *plan, uint32_t buffer, const ash_given *given, ash_diag *diag);
+ash_status ash_plan__set_named(ash_plan *plan, const char *name, const ash_given *given, ash_diag *diag);
+/* Copies what bound inputs have, where the device does not reach it. */
+ash_status ash_plan__fetch_inputs(const ash_plan *plan, ash_diag *diag);
 /* ASH_ERROR_NOT_FOUND when there is no such input. */
 ash_status ash_plan__check_position(const ash_plan *plan, size_t position, ash_diag *diag);
 /* The input lies in its own place, which is allocated, from now on. */
 ash_status ash_plan__unbind_input(ash_plan *plan, size_t position, ash_diag *diag);
 /* Whether an input is given in its present shape. */
 bool ash_plan__is_given(const ash_plan *plan, size_t position);
-/* The input counts as given, in its present shape. */
-void ash_plan__give(ash_plan *plan, size_t position, const void *bound);
+/* The input counts as given, in its present shape: bound to these bytes, or, NULL, in its own place. */
+void ash_plan__give(ash_plan *plan, size_t position, const ash_given *bound);
 /* Every input is given in its present shape. */
 ash_status ash_plan__check_inputs(const ash_plan *plan, ash_diag *diag);
 
 /* --- lent.c; under the lock -------------------------------------------------------------------- */
 
-/* An input is bound to bytes that these hold, which the plan takes over, or to none. */
-void ash_plan__hold_input(ash_plan *plan, size_t position, struct ash_file *file, ash_storage *storage);
+/* Bytes at an address of the host's. */
+ash_given ash_plan__given(const ash_plan *plan, const ash_type *type, const void *data, uint64_t size);
+/* The same of a view, which can be read now. */
+ash_status ash_plan__given_view(const ash_plan *plan, const ash_view *view, ash_given *out, ash_diag *diag);
+/* What was given, as memory that the device writes; ASH_ERROR_DEVICE when it is out of its reach. The block
+ * holds nothing yet. */
+ash_status ash_plan__find_block(const ash_plan *plan, const ash_given *given, ash_plan_block *out,
+                                ash_diag *diag);
+/* A view's memory as such; NULL: none. *size: its bytes. */
+ash_status ash_plan__view_block(const ash_plan *plan, ash_view *view, ash_plan_block *out, uint64_t *size,
+                                ash_diag *diag);
+/* A block is another from now on, whose storage it holds. */
+void ash_plan__set_block(ash_plan_block *block, const ash_plan_block *now);
+/* Some bytes of a block as a storage. */
+ash_status ash_plan__part(const ash_plan *plan, const ash_plan_block *block, uint64_t offset, uint64_t size,
+                          ash_storage **out, ash_diag *diag);
+/* An input is bound to bytes that these hold, the first of which the plan takes over, or to none. */
+void ash_plan__hold_input(ash_plan *plan, size_t position, struct ash_file *file, const ash_given *given);
 void ash_plan__free_lent(ash_plan *plan);
 /* ASH_ERROR_IO names an input that is bound to bytes of a file that was cut short. */
 ash_status ash_plan__check_lent_files(const ash_plan *plan, ash_diag *diag);
@@ -358,10 +415,10 @@ ash_status ash_plan__check_lent_files(const ash_plan *plan, ash_diag *diag);
 ash_status ash_plan__make_spans(ash_plan *plan, ash_diag *diag);
 void ash_plan__free_spans(ash_plan *plan);
 /* ASH_ERROR_INVALID_ARGUMENT names what overlaps: an input that is bound, and what the plan writes; */
-ash_status ash_plan__check_input_memory(ash_plan *plan, size_t position, const void *data, uint64_t size,
+ash_status ash_plan__check_input_memory(ash_plan *plan, size_t position, ash_address address, uint64_t size,
                                         ash_diag *diag);
 /* a block for the arena or the weights, and what the plan writes or reads; */
-ash_status ash_plan__check_block_memory(ash_plan *plan, ash_plan_tenant tenant, const void *data,
+ash_status ash_plan__check_block_memory(ash_plan *plan, ash_plan_tenant tenant, ash_address begin,
                                         uint64_t size, ash_diag *diag);
 /* memory of the plan's own that has come, and inputs that are bound. */
 ash_status ash_plan__check_own_memory(ash_plan *plan, ash_diag *diag);
@@ -369,8 +426,7 @@ ash_status ash_plan__check_own_memory(ash_plan *plan, ash_diag *diag);
 /* --- state.c; under the lock ------------------------------------------------------------------- */
 
 /* ash_plan_set_state, once the position is known. */
-ash_status ash_plan__set_state(ash_plan *plan, size_t position, const ash_type *type, const void *data,
-                               uint64_t size, ash_diag *diag);
+ash_status ash_plan__set_state(ash_plan *plan, size_t position, const ash_given *given, ash_diag *diag);
 /* Describes the states of the program, all of them with nothing allocated. */
 ash_status ash_plan__make_states(ash_plan *plan, ash_diag *diag);
 /* Memory for the states, with their initial contents, if there is none yet. */
@@ -395,8 +451,9 @@ ash_status ash_plan__check_all_files(const ash_plan *plan, ash_diag *diag);
 
 /* Marks the prologue steps that must run again because of `changed`, in room->stale. */
 void ash_plan__find_stale(const ash_plan *plan, ash_plan_room *room);
-/* A place for the weights: of the plan, or the caller's block. */
-ash_status ash_plan__make_weights(ash_plan *plan, void *block, ash_plan_weights **out, ash_diag *diag);
+/* A place for the weights: in the caller's block, or, if it is none, of the plan. */
+ash_status ash_plan__make_weights(ash_plan *plan, const ash_plan_block *block, ash_plan_weights **out,
+                                  ash_diag *diag);
 void ash_plan__free_weights(const ash_plan *plan, ash_plan_weights *weights); /* one plan has them less */
 /* The weights if no replica has them too. Others, and the block that they lie in, are left to the replicas:
  * NULL. */
@@ -406,10 +463,10 @@ ash_status ash_plan__make_room(ash_plan *plan, ash_diag *diag);
 void ash_plan__free_room(ash_plan *plan);
 /* A constant, a parameter, or what a state begins with, that executions do not read where it lies. */
 bool ash_plan__is_original(const ash_plan *plan, uint32_t buffer);
-/* The weights go into memory of the caller's; NULL: into memory of the plan's own. */
-ash_status ash_plan__move_weights(ash_plan *plan, void *block, ash_diag *diag);
+/* The weights go into memory of the caller's, or, if it is none, into memory of the plan's own. */
+ash_status ash_plan__move_weights(ash_plan *plan, const ash_plan_block *block, ash_diag *diag);
 /* The weights lie at `base` from now on. */
-void ash_plan__point_at_weights(ash_plan *plan, char *base);
+void ash_plan__point_at_weights(ash_plan *plan, ash_address base);
 
 /* --- call.c ----------------------------------------------------------------------------------- */
 
@@ -419,8 +476,9 @@ void ash_plan__free_calls(ash_plan *plan);
 /* Types and chunks for the present variables. */
 void ash_plan__refresh_calls(ash_plan *plan);
 void ash_plan__refresh_call(ash_plan *plan, uint32_t call);
-/* The launch of a step that calls: what follows its table's entries is the caller's to fill in. */
-ash_launch_fn ash_plan__call_fn(void);
+/* Describes a call of the program as a function of the host; `buffers` and chunks are the caller's to fill
+ * in. */
+ash_host ash_plan__call_host(ash_plan *plan, uint32_t call);
 /* The status of a round that has ended: that of the function that failed in it, if one did. */
 ash_status ash_plan__round(ash_plan *plan, ash_status status, ash_diag *diag);
 
@@ -431,12 +489,11 @@ ash_status ash_plan__need_weights(ash_plan *plan, ash_diag *diag);
 
 /* --- poison.c: dead bytes are filled, in every mode --------------------------------------------- */
 
+/* Lists what each step leaves behind. */
 ash_status ash_plan__make_poison(ash_plan *plan, ash_diag *diag);
 void ash_plan__free_poison(ash_plan *plan);
 /* Before the first step: everything is dead but the inputs. */
-void ash_plan__poison_start(ash_plan *plan);
-/* To be called on a step's stream when the step is over; `leaving` is an ash_plan_leaving. */
-void ash_plan__poison_step(void *leaving);
+ash_status ash_plan__poison_start(ash_plan *plan, ash_diag *diag);
 
 /* --- buffers.c; under the lock ---------------------------------------------------------------- */
 
@@ -448,8 +505,9 @@ ash_status ash_plan__view(ash_plan *plan, uint32_t buffer, ash_view **out, ash_d
  * fail any more, takes them over: each follows the input or the output that it was of. */
 ash_status ash_plan__expect_views(const ash_plan *plan, ash_plan *next, ash_diag *diag);
 void ash_plan__take_views(ash_plan *plan, ash_plan *next);
-/* A storage around what an input was bound to, if a view of it has been handed out. */
-ash_status ash_plan__wrap_bound(ash_plan *plan, uint32_t root, ash_diag *diag);
+/* A storage with what an input is being bound to, if a view of it has been handed out; otherwise NULL. */
+ash_status ash_plan__wrap_bound(ash_plan *plan, uint32_t root, const ash_given *given, ash_storage **out,
+                                ash_diag *diag);
 /* Points every view that was handed out, or those of a root, at where its bytes are now, with its present
  * type. */
 void ash_plan__refresh_views(ash_plan *plan);

@@ -37,8 +37,8 @@ static ash_status compile(struct making *m, ash_kernel_source *out, ash_diag *di
         status = ASH_NO_MEMORY(diag);
     } else {
         for (size_t i = 0; i < n; i++) nests[i] = &m->fitted.program->nests.at[i];
-        status = ash_code__compile(m->compiler, nests, n, out->fns, &code, &m->options->progress, &m->stats,
-                                   diag);
+        status = ash_code__compile(m->compiler, &m->fitted.program->target, nests, n, out->fns, &code,
+                                   &m->options->progress, &m->stats, diag);
     }
     ash_mem_free(a, nests, n, sizeof *nests);
     if (status != ASH_OK) {
@@ -46,6 +46,7 @@ static ash_status compile(struct making *m, ash_kernel_source *out, ash_diag *di
         return status;
     }
     if (m->stats.compiled) ash_mem_trim(); /* before there are weights: LLVM has taken tens of megabytes */
+    out->maker = ash_code__entry;
     out->owner = code;
     out->release = release_code;
     m->compile_ns = ash_clock__now() - start;

@@ -17,7 +17,7 @@ struct prologue {
     ash_plan *plan;
     ash_plan_room *room;
     ash_plan_weights *weights; /* that are made, or changed */
-    char *weights_base, *staging_base;
+    ash_address weights_base, staging_base;
     bool whole;       /* all steps run in this round */
     int64_t resident; /* bytes of mapped constants read since pages were given back, at most */
 };
@@ -59,48 +59,59 @@ static int64_t note_reads(struct prologue *run, const ash_step *step) {
     return bytes;
 }
 
-static char *address(const struct prologue *run, uint32_t buffer) {
+static ash_address address(const struct prologue *run, uint32_t buffer) {
     const ash_plan *plan = run->plan;
     const ash_place *place = &plan->layout.places[buffer];
     switch (place->home) {
     case ASH_HOME_WEIGHTS: return run->weights_base + place->offset;
     case ASH_HOME_STAGING: return run->staging_base + place->offset;
     case ASH_HOME_BLOB: return plan->base[place->root] + place->offset;
-    default: return NULL;
+    default: return 0;
     }
 }
 
 static ash_status finish(const struct prologue *run, ash_diag *diag) {
     ash_streams *stream = run->plan->early;
-    return ash_plan__round(run->plan, stream->finish(stream, diag), diag);
+    return ash_plan__round(run->plan, ash_streams__finish(stream, diag), diag);
 }
 
-static ash_status run_launch(struct prologue *run, const ash_step *step, ash_diag *diag) {
+/* Some chunks of a step. */
+static ash_status run_chunks(const struct prologue *run, const ash_step *step, ash_chunks chunks,
+                             ash_diag *diag) {
+    const ash_plan *plan = run->plan;
+    ash_host host;
+    ash_launch launch;
+    if (step->kind == ASH_STEP_CALL) {
+        host = ash_plan__call_host(run->plan, step->nest);
+        host.buffers = run->room->table;
+        host.chunks = chunks;
+        ash_streams__host(plan->early, 0, &host, NULL);
+    } else {
+        launch = (ash_launch){.kernel = plan->kernels[step->nest],
+                              .buffers = run->room->table,
+                              .count = step->n_buffers + plan->program->nests.at[step->nest].polls,
+                              .vars = plan->vars,
+                              .chunks = chunks};
+        ash_streams__launch(plan->early, 0, &launch, NULL);
+    }
+    return finish(run, diag);
+}
+
+static ash_status run_work(struct prologue *run, const ash_step *step, ash_diag *diag) {
     ash_plan *plan = run->plan;
-    ash_streams *stream = plan->early;
-    bool call = step->kind == ASH_STEP_CALL;
-    void **table = run->room->table;
-    if (call) *table++ = &plan->calls[step->nest];
+    ash_address *table = run->room->table;
     for (uint32_t i = 0; i < step->n_buffers; i++) table[i] = address(run, step->buffers[i]);
-    if (!call && plan->program->nests.at[step->nest].polls)
-        table[step->n_buffers] = (void *)ash_plan__stop_of(stream);
+    if (step->kind == ASH_STEP_KERNEL && plan->program->nests.at[step->nest].polls)
+        table[step->n_buffers] = plan->early->stop;
     int64_t chunks = ash_dims_eval(plan->program->dims, step->chunks, plan->vars);
     int64_t bytes = note_reads(run, step);
     int64_t pieces = ASH_MAX(ASH_MIN(ash_ceil_div(bytes, WINDOW), chunks), 1), done = 0;
-    bool parallel = ash_plan__is_parallel(plan, step);
+    ash_chunks piece = {.piece = ash_plan__piece(plan, step),
+                        .parallel = ash_plan__is_parallel(plan, step)};
     for (int64_t k = 1; k <= pieces; k++) {
-        int64_t end = chunks / pieces * k + ASH_MIN(chunks % pieces, k);
-        ash_launch piece = {.fn = call ? ash_plan__call_fn() : plan->fns[step->nest],
-                            .buffers = run->room->table,
-                            .vars = plan->vars,
-                            .begin = done,
-                            .end = end,
-                            .parallel = parallel,
-                            .host = call,
-                            .piece = ash_plan__piece(plan, step)};
-        stream->launch(stream, 0, &piece, NULL);
-        ASH_TRY(finish(run, diag));
-        done = end;
+        piece.begin = done;
+        piece.end = done = chunks / pieces * k + ASH_MIN(chunks % pieces, k);
+        ASH_TRY(run_chunks(run, step, piece, diag));
         run->resident += bytes / pieces;
         if (run->resident >= WINDOW) {
             drop_pages(run);
@@ -111,23 +122,23 @@ static ash_status run_launch(struct prologue *run, const ash_step *step, ash_dia
 }
 
 static ash_status run_step(struct prologue *run, const ash_step *step, ash_diag *diag) {
-    if (step->kind != ASH_STEP_COPY) return run_launch(run, step, diag);
-    ash_streams *stream = run->plan->early;
+    if (step->kind != ASH_STEP_COPY) return run_work(run, step, diag);
     run->resident += note_reads(run, step);
     const ash_access *from = &step->accesses[0], *to = &step->accesses[1];
-    void *buffers[] = {address(run, from->buffer), address(run, to->buffer)};
+    ash_address buffers[] = {address(run, from->buffer), address(run, to->buffer)};
     ash_transfer copy = {buffers, from->begin, to->begin, from->end - from->begin};
-    stream->copy(stream, 0, &copy, NULL);
+    ash_streams__copy(run->plan->early, 0, &copy, NULL);
     ASH_TRY(finish(run, diag));
     if (run->resident >= WINDOW) drop_pages(run);
     return ASH_OK;
 }
 
 /* What no step has written reads as NaN. */
-static void poison(struct prologue *run) {
-    if (!run->plan->poison) return;
-    if (run->whole) memset(run->weights_base, 0xff, run->plan->layout.weights_size);
-    if (run->room->staging) memset(run->staging_base, 0xff, run->plan->layout.staging_size);
+static ash_status poison(const struct prologue *run, ash_diag *diag) {
+    const ash_plan *plan = run->plan;
+    if (!plan->poison) return ASH_OK;
+    if (run->whole) ASH_TRY(ash_plan__fill(plan, run->weights_base, 0xff, plan->layout.weights_size, diag));
+    return ash_plan__fill(plan, run->staging_base, 0xff, plan->layout.staging_size, diag);
 }
 
 /* Constants whose bytes do not lie as kernels need them are copied before the first step. */
@@ -140,13 +151,15 @@ static ash_status copy_constants(struct prologue *run, ash_diag *diag) {
         if (place->home != ASH_HOME_WEIGHTS && place->home != ASH_HOME_STAGING) continue;
         if (place->home == ASH_HOME_WEIGHTS && !run->whole && !plan->changed[b]) continue;
         const char *from = buffer->blob->data;
-        void *own = NULL;
-        if (plan->own[b] && ash_storage__data(plan->own[b], &own, NULL) == ASH_OK) from = own;
+        ash_address own = 0;
+        if (plan->own[b]) ASH_TRY(ash_storage__address(plan->own[b], &own, diag));
         for (int64_t at = 0, piece; at < buffer->bytes; at += piece) {
             ASH_TRY(
                 ash_progress__report(&plan->progress, ASH_STAGE_WEIGHTS, 0, plan->program->prologue, diag));
             piece = ASH_MIN(buffer->bytes - at, WINDOW);
-            memcpy(address(run, b) + at, from + at, (size_t)piece);
+            ash_address to = address(run, b) + (uint64_t)at;
+            ASH_TRY(own ? ash_plan__copy(plan, to, own + (uint64_t)at, (uint64_t)piece, diag)
+                        : ash_plan__write(plan, to, from + at, (uint64_t)piece, diag));
             if (!buffer->blob->mapped || own) continue;
             run->room->read[b] = true;
             run->resident += piece;
@@ -158,16 +171,11 @@ static ash_status copy_constants(struct prologue *run, ash_diag *diag) {
 
 static ash_status find_bases(struct prologue *run, ash_diag *diag) {
     ash_plan *plan = run->plan;
-    void *data;
     run->weights = ash_plan__own_weights(plan);
     run->whole = !run->weights || !plan->weights_whole;
     if (!run->weights) run->weights = run->room->weights;
-    ASH_TRY(ash_storage__data(run->weights->storage, &data, diag));
-    run->weights_base = data;
-    if (!run->room->staging) return ASH_OK;
-    ASH_TRY(ash_storage__data(run->room->staging, &data, diag));
-    run->staging_base = data;
-    return ASH_OK;
+    ASH_TRY(ash_storage__address(run->weights->storage, &run->weights_base, diag));
+    return run->room->staging ? ash_storage__address(run->room->staging, &run->staging_base, diag) : ASH_OK;
 }
 
 static void count_bytes(struct prologue *run) {
@@ -220,7 +228,7 @@ ash_status ash_plan__need_weights(ash_plan *plan, ash_diag *diag) {
     struct prologue run = {.plan = plan, .room = plan->room};
     ASH_TRY(find_bases(&run, diag));
     plan->active = plan->early;
-    poison(&run);
+    ASH_TRY(poison(&run, diag));
     ASH_TRY(run_steps(&run, diag));
     drop_pages(&run);
     ash_plan__point_at_weights(plan, run.weights_base);

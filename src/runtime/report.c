@@ -108,6 +108,10 @@ ash_status ash_plan_prologue_access(const ash_plan *plan, size_t index, size_t a
 
 /* --- kernels, modes, numbers ------------------------------------------------------------------ */
 
+ash_device *ash_plan_device(const ash_plan *plan) {
+    return plan ? plan->device : NULL;
+}
+
 size_t ash_plan_kernel_count(const ash_plan *plan) {
     return plan ? plan->program->nests.len : 0;
 }
@@ -164,11 +168,11 @@ ash_plan_report ash_plan_describe(const ash_plan *plan) {
     ash_plan_report report = plan->report;
     report.originals = count_originals(plan);
     report.tables = count_tables(plan);
-    report.caches = ash_blocks__kept(ash_device__blocks(plan->cpu));
-    report.overlapped = plan->streams->counts(plan->streams).overlapped;
+    report.caches = ash_blocks__kept(ash_device__blocks(plan->device));
+    report.overlapped = plan->streams->class->counts(plan->streams).overlapped;
     pthread_mutex_unlock((pthread_mutex_t *)&plan->lock);
     report.mode = plan->mode;
-    if (plan->mode == ASH_MODE_GRAPH) report.captured = plan->streams->captured(plan->capture);
+    if (plan->mode == ASH_MODE_GRAPH) report.captured = plan->streams->class->captured(plan->capture);
     report.streams = streams_used(&plan->schedule);
     report.events = plan->schedule.n_events;
     report.waits = plan->schedule.n_waits;

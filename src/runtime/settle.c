@@ -1,29 +1,35 @@
 /* SPDX-License-Identifier: MIT */
 /* Sizes that depend on data, while a plan is executed.
  *
- * A step that settles a variable is issued like a kernel, as a function with the contract of one: it runs
- * on the thread that comes to it, in every mode, is timed, counted and left out like the others. It sets
- * the variable, which kernels read when they begin, and refreshes the chunks and bytes of the steps that
- * mention it: launches and copies are read when they run. The access records have put these after it.
+ * A step that settles a variable is a function of the host that reads the count and writes the result: it
+ * runs when its turn comes, in every mode, is timed, counted and left out like the others. It sets the
+ * variable, which kernels read when they begin, and refreshes the chunks and bytes of the steps that
+ * mention it: commands are read when they run. The access records have put these after it.
  *
  * Before an execution has settled it, and after one that did not come to its end, a variable has its bound
  * for the present values of the caller's. */
 #include "plan.h"
 
-/* table: the plan's description of the step, the count, the result. */
-void ash_plan__settle(void *const *table, const int64_t *vars, int64_t begin, int64_t end, int64_t worker) {
-    const ash_plan_settling *s = table[0];
+/* buffers: the count, the result. */
+static void settle(void *arg, void *const *buffers, int64_t begin, int64_t end, int64_t worker) {
+    const ash_plan_settling *s = arg;
     ash_plan *plan = s->plan;
     const ash_dims *dims = plan->program->dims;
-    int64_t counted, limit = ash_dims_eval(dims, ash_dims_var(dims, s->var)->limit, vars);
+    int64_t counted, limit = ash_dims_eval(dims, ash_dims_var(dims, s->var)->limit, plan->vars);
     (void)worker;
     if (begin >= end) return;
-    memcpy(&counted, table[1], sizeof counted);
+    memcpy(&counted, buffers[0], sizeof counted);
     counted = ASH_MAX(ASH_MIN(counted, limit), 0);
-    memcpy(table[2], &counted, sizeof counted);
+    memcpy(buffers[1], &counted, sizeof counted);
     plan->vars[s->var] = counted;
     for (uint32_t i = s->first; i < s->first + s->count; i++)
         ash_plan__refresh_step(plan, plan->resized[i]);
+}
+
+ash_host ash_plan__settle_host(ash_plan_settling *settling) {
+    static const ash_operand operands[] = {{.bytes = sizeof(int64_t), .read = true},
+                                           {.bytes = sizeof(int64_t), .write = true}};
+    return (ash_host){.fn = settle, .arg = settling, .operands = operands, .count = ASH_COUNT(operands)};
 }
 
 /* --- which steps mention what --------------------------------------------------------------------- */

@@ -6,15 +6,11 @@
 
 static ash_status print(const ash_plan *plan, const ash_nest *nest, ash_source source, ash_text *text,
                         ash_diag *diag) {
-    ash_compiler *compiler;
+    const ash_target *target = &plan->program->target;
     switch (source) {
     case ASH_SOURCE_NEST: ash_nest_print(nest, text); return ash_text_status(text, diag);
-    case ASH_SOURCE_IR:
-        ASH_TRY(ash_compiler__get(plan->context, &compiler, diag));
-        return ash_code__ir(ash_compiler__target(compiler), nest, text, diag);
-    case ASH_SOURCE_ASSEMBLY:
-        ASH_TRY(ash_compiler__get(plan->context, &compiler, diag));
-        return ash_code__assembly(ash_compiler__target(compiler), nest, text, diag);
+    case ASH_SOURCE_IR: return ash_code__ir(target, nest, text, diag);
+    case ASH_SOURCE_ASSEMBLY: return ash_code__assembly(target, nest, text, diag);
     }
     return ash_fail(diag, ASH_ERROR_INVALID_ARGUMENT, "no such kind of source");
 }

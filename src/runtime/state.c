@@ -42,21 +42,20 @@ static ash_status check_contents(const ash_plan *plan, ash_diag *diag) {
 }
 
 /* Zeros, or what the graph says, in all bytes that a state has. */
-static void start_anew(ash_plan *plan, size_t position) {
+static ash_status start_anew(ash_plan *plan, size_t position, ash_diag *diag) {
     uint32_t b = plan->states[position].buffer;
     const ash_buffer *buffer = &plan->program->buffers.at[b];
+    uint64_t bytes = (uint64_t)buffer->bytes;
+    ASH_TRY(buffer->blob ? ash_plan__write(plan, plan->base[b], buffer->blob->data, bytes, diag)
+                         : ash_plan__fill(plan, plan->base[b], 0, bytes, diag));
     plan->states[position].undefined = false;
-    if (buffer->bytes == 0) return;
-    if (buffer->blob)
-        memcpy(plan->base[b], buffer->blob->data, (size_t)buffer->bytes);
-    else
-        memset(plan->base[b], 0, (size_t)buffer->bytes);
+    return ASH_OK;
 }
 
 uint64_t ash_plan__drop_states(ash_plan *plan) {
     uint64_t bytes = 0;
     for (size_t i = 0; i < plan->n_states; i++) {
-        ash_plan__set_base(plan, plan->states[i].buffer, NULL);
+        ash_plan__set_base(plan, plan->states[i].buffer, 0);
         plan->states[i].undefined = false;
     }
     for (uint32_t i = 0; i < plan->n_arenas; i++) {
@@ -73,15 +72,14 @@ static ash_status allocate(ash_plan *plan, ash_diag *diag) {
     for (uint32_t i = 0; i < plan->n_arenas; i++) {
         ash_plan_arena *arena = &plan->arenas[i];
         if (!arena->state) continue;
-        ASH_TRY(ash_storage_create(plan->cpu, arena->size, arena->align, &arena->storage, diag));
-        ASH_TRY(ash_storage_allocate(arena->storage, diag));
+        ASH_TRY(ash_plan__allocate(plan, arena->size, arena->align, &arena->storage, diag));
     }
     for (size_t i = 0; i < plan->n_states; i++) {
         uint32_t b = plan->states[i].buffer;
         const ash_place *place = &plan->layout.places[b];
-        void *start;
-        ASH_TRY(ash_storage__data(plan->arenas[place->arena].storage, &start, diag));
-        ash_plan__set_base(plan, b, (char *)start + place->offset);
+        ash_address start;
+        ASH_TRY(ash_storage__address(plan->arenas[place->arena].storage, &start, diag));
+        ash_plan__set_base(plan, b, start + place->offset);
     }
     return ASH_OK;
 }
@@ -91,11 +89,11 @@ ash_status ash_plan__need_states(ash_plan *plan, ash_diag *diag) {
     ASH_TRY(check_contents(plan, diag));
     ash_status status = allocate(plan, diag);
     if (status == ASH_OK) status = ash_plan__check_own_memory(plan, diag);
+    for (size_t i = 0; status == ASH_OK && i < plan->n_states; i++) status = start_anew(plan, i, diag);
     if (status != ASH_OK) {
         ash_plan__drop_states(plan);
         return status;
     }
-    for (size_t i = 0; i < plan->n_states; i++) start_anew(plan, i);
     plan->states_ready = true;
     ash_plan__refresh_views(plan);
     return ASH_OK;
@@ -161,15 +159,16 @@ ash_status ash_plan_state(ash_plan *plan, size_t position, const ash_view **out,
     return status;
 }
 
-ash_status ash_plan__set_state(ash_plan *plan, size_t position, const ash_type *type, const void *data,
-                               uint64_t size, ash_diag *diag) {
+ash_status ash_plan__set_state(ash_plan *plan, size_t position, const ash_given *given, ash_diag *diag) {
     uint32_t b = plan->states[position].buffer;
-    const ash_buffer *buffer = &plan->program->buffers.at[b];
-    ASH_TRY(ash_plan__check_given(plan, b, type, data, size, "was given, the state is", diag));
-    ASH_TRY(ash_file_check_given(plan->context, data, size, diag));
+    uint64_t bytes = (uint64_t)plan->program->buffers.at[b].bytes;
+    ASH_TRY(ash_plan__check_given(plan, b, given, "was given, the state is", diag));
+    ASH_TRY(ash_file_check_given(plan->context, given->data, given->size, diag));
     ASH_TRY(ash_plan__need_states(plan, diag));
-    if (size) memmove(plan->base[b], data, size); /* maybe the state's own view */
-    if ((uint64_t)buffer->bytes > size) memset(plan->base[b] + size, 0, (uint64_t)buffer->bytes - size);
+    plan->states[position].undefined = true;                   /* until all is there */
+    ASH_TRY(ash_plan__take(plan, plan->base[b], given, diag)); /* maybe the state's own view */
+    if (bytes > given->size)
+        ASH_TRY(ash_plan__fill(plan, plan->base[b] + given->size, 0, bytes - given->size, diag));
     plan->states[position].undefined = false;
     return ASH_OK;
 }
@@ -180,7 +179,8 @@ ash_status ash_plan_set_state(ash_plan *plan, size_t position, const ash_type *t
     if (size) ASH_NEED(diag, data);
     ASH_TRY(check_position(plan, position, diag));
     pthread_mutex_lock(&plan->lock);
-    ash_status status = ash_plan__set_state(plan, position, type, data, size, diag);
+    ash_given given = ash_plan__given(plan, type, data, size);
+    ash_status status = ash_plan__set_state(plan, position, &given, diag);
     pthread_mutex_unlock(&plan->lock);
     if (status != ASH_OK)
         ash_diag__add_node(diag, ash_plan_state_name(plan, position), "state", ASH_NO_OFFSET);
@@ -193,7 +193,7 @@ ash_status ash_plan_reset_state(ash_plan *plan, size_t position, ash_diag *diag)
     ash_status status = ASH_OK;
     if (plan->states_ready) { /* else they begin anew when they are needed */
         status = check_content(plan, position, diag);
-        if (status == ASH_OK) start_anew(plan, position);
+        if (status == ASH_OK) status = start_anew(plan, position, diag);
     }
     pthread_mutex_unlock(&plan->lock);
     return status;
@@ -204,7 +204,7 @@ ash_status ash_plan_reset_states(ash_plan *plan, ash_diag *diag) {
     pthread_mutex_lock(&plan->lock);
     ash_status status = plan->states_ready ? check_contents(plan, diag) : ASH_OK;
     for (size_t i = 0; status == ASH_OK && plan->states_ready && i < plan->n_states; i++)
-        start_anew(plan, i);
+        status = start_anew(plan, i, diag);
     pthread_mutex_unlock(&plan->lock);
     return status;
 }

@@ -67,7 +67,7 @@ ash_status ash_plan__check_numbers(const ash_type *type, ash_diag *diag) {
     return ASH_OK;
 }
 
-ash_status ash_plan__check_bytes(const ash_type *type, const void *data, uint64_t size, ash_diag *diag) {
+ash_status ash_plan__check_bytes(const ash_type *type, const ash_given *given, ash_diag *diag) {
     uint64_t bytes = ash_dtype_size(type->dtype);
     bool fits = true, empty = false;
     for (unsigned i = 0; i < type->rank; i++) {
@@ -76,22 +76,23 @@ ash_status ash_plan__check_bytes(const ash_type *type, const void *data, uint64_
     }
     if (empty) bytes = 0;
     if (!fits && !empty) bytes = UINT64_MAX;
-    if (size != bytes) {
+    if (given->size != bytes) {
         char dims[ASH_MAX_RANK * 22] = "";
         for (size_t i = 0, at = 0; i < type->rank; i++)
             at += (size_t)snprintf(dims + at, sizeof dims - at, "%s%lld", i ? ", " : "",
                                    (long long)type->dims[i]);
         return ash_fail(diag, ASH_ERROR_INVALID_ARGUMENT, "%llu bytes given, %s[%s] has %llu",
-                        (unsigned long long)size, ash_dtype_name(type->dtype), dims,
+                        (unsigned long long)given->size, ash_dtype_name(type->dtype), dims,
                         (unsigned long long)bytes);
     }
-    ASH_FAIL_IF(!data && size, diag, ASH_ERROR_INVALID_ARGUMENT, "%llu bytes at the address NULL",
-                (unsigned long long)size);
+    ASH_FAIL_IF(!given->data && !given->address && bytes, diag, ASH_ERROR_INVALID_ARGUMENT,
+                "%llu bytes at the address NULL", (unsigned long long)bytes);
     return ASH_OK;
 }
 
-ash_status ash_plan__check_given(const ash_plan *plan, uint32_t buffer, const ash_type *type,
-                                 const void *data, uint64_t size, const char *verb, ash_diag *diag) {
+ash_status ash_plan__check_given(const ash_plan *plan, uint32_t buffer, const ash_given *given,
+                                 const char *verb, ash_diag *diag) {
+    const ash_type *type = given->type;
     ash_type now;
     uint64_t bytes;
     ash_plan__present_type(plan, buffer, &now, &bytes);
@@ -104,5 +105,5 @@ ash_status ash_plan__check_given(const ash_plan *plan, uint32_t buffer, const as
                                       plan->vars, type, same_type ? ASH_ERROR_SHAPE : ASH_ERROR_TYPE, verb,
                                       diag);
     }
-    return ash_plan__check_bytes(&now, data, size, diag);
+    return ash_plan__check_bytes(&now, given, diag);
 }

@@ -79,17 +79,17 @@ uint64_t ash_plan_weights_align(const ash_plan *plan) {
     return plan ? plan->layout.weights_align : 0;
 }
 
-ash_status ash_plan__make_weights(ash_plan *plan, void *block, ash_plan_weights **out, ash_diag *diag) {
+ash_status ash_plan__make_weights(ash_plan *plan, const ash_plan_block *block, ash_plan_weights **out,
+                                  ash_diag *diag) {
     const ash_layout *layout = &plan->layout;
     ash_plan_weights *weights = ash_mem_calloc(plan->allocator, 1, sizeof *weights);
     if (!weights) return ASH_NO_MEMORY(diag);
-    ash_status status =
-        block ? ash_storage_wrap(plan->context, block, layout->weights_size, true, &weights->storage, diag)
-              : ash_storage_create(plan->cpu, layout->weights_size, layout->weights_align,
-                                   &weights->storage, diag);
-    if (status == ASH_OK) status = ash_storage_allocate(weights->storage, diag);
+    ash_status status = block->address
+                            ? ash_plan__part(plan, block, 0, layout->weights_size, &weights->storage, diag)
+                            : ash_plan__allocate(plan, layout->weights_size, layout->weights_align,
+                                                 &weights->storage, diag);
     atomic_init(&weights->plans, 1);
-    weights->block = block;
+    ash_plan__set_block(&weights->block, block);
     if (status == ASH_OK)
         *out = weights;
     else
@@ -100,17 +100,20 @@ ash_status ash_plan__make_weights(ash_plan *plan, void *block, ash_plan_weights 
 void ash_plan__free_weights(const ash_plan *plan, ash_plan_weights *weights) {
     if (!weights || atomic_fetch_sub(&weights->plans, 1) != 1) return;
     ash_storage_release(weights->storage);
+    ash_storage_release(weights->block.storage);
     ash_mem_free(plan->allocator, weights, 1, sizeof *weights);
 }
 
 ash_plan_weights *ash_plan__own_weights(ash_plan *plan) {
+    static const ash_plan_block none;
     ash_plan_weights *weights = plan->weights;
     if (!weights || atomic_load(&weights->plans) == 1) return weights;
-    if (weights->block == plan->weights_block) plan->weights_block = NULL;
+    if (weights->block.address == plan->weights_block.address)
+        ash_plan__set_block(&plan->weights_block, &none);
     return NULL;
 }
 
-void ash_plan__point_at_weights(ash_plan *plan, char *base) {
+void ash_plan__point_at_weights(ash_plan *plan, ash_address base) {
     for (uint32_t b = 0; b < plan->n_buffers; b++) {
         const ash_place *place = &plan->layout.places[b];
         if (place->home == ASH_HOME_WEIGHTS && place->root == b)
@@ -158,17 +161,16 @@ static ash_status fill_room(ash_plan *plan, ash_plan_room *room, ash_diag *diag)
     if (!room->table || !room->stale || !room->read || !room->changed || !room->made || !room->last_writer)
         return ASH_NO_MEMORY(diag);
     if (layout->staging_size == 0) return ASH_OK;
-    ASH_TRY(
-        ash_storage_create(plan->cpu, layout->staging_size, layout->staging_align, &room->staging, diag));
-    return ash_storage_allocate(room->staging, diag);
+    return ash_plan__allocate(plan, layout->staging_size, layout->staging_align, &room->staging, diag);
 }
 
 /* What replicas have stays theirs, with the block that it lies in. */
 static ash_status add_weights(ash_plan *plan, ash_plan_room *room, ash_diag *diag) {
     const ash_plan_weights *present = plan->weights;
     if (room->weights || (present && atomic_load(&present->plans) == 1)) return ASH_OK;
-    bool left = present && present->block == plan->weights_block;
-    return ash_plan__make_weights(plan, left ? NULL : plan->weights_block, &room->weights, diag);
+    static const ash_plan_block none;
+    bool left = present && present->block.address == plan->weights_block.address;
+    return ash_plan__make_weights(plan, left ? &none : &plan->weights_block, &room->weights, diag);
 }
 
 ash_status ash_plan__make_room(ash_plan *plan, ash_diag *diag) {
@@ -193,14 +195,14 @@ ash_status ash_plan__make_room(ash_plan *plan, ash_diag *diag) {
 /* --- the caller's block ------------------------------------------------------------------------- */
 
 /* Weights that are there move; others will be made in the new place. */
-ash_status ash_plan__move_weights(ash_plan *plan, void *block, ash_diag *diag) {
+ash_status ash_plan__move_weights(ash_plan *plan, const ash_plan_block *block, ash_diag *diag) {
     ash_plan_weights *weights = NULL;
     if (plan->weights_ready || plan->room) ASH_TRY(ash_plan__make_weights(plan, block, &weights, diag));
     if (plan->weights_ready) {
-        void *from, *to;
-        ASH_TRY(ash_storage__data(plan->weights->storage, &from, diag));
-        ASH_TRY(ash_storage__data(weights->storage, &to, diag)); /* which is there */
-        if (plan->layout.weights_size) memmove(to, from, plan->layout.weights_size);
+        ash_address from, to;
+        ASH_TRY(ash_storage__address(plan->weights->storage, &from, diag));
+        ASH_TRY(ash_storage__address(weights->storage, &to, diag)); /* which is there */
+        ASH_TRY(ash_plan__copy(plan, to, from, plan->layout.weights_size, diag));
         ash_plan__point_at_weights(plan, to);
     } else if (plan->room) {
         ash_plan__free_weights(plan, plan->room->weights);
@@ -209,25 +211,24 @@ ash_status ash_plan__move_weights(ash_plan *plan, void *block, ash_diag *diag) {
     }
     ash_plan__free_weights(plan, plan->weights);
     plan->weights = weights;
-    plan->weights_block = block;
+    ash_plan__set_block(&plan->weights_block, block);
     ash_plan__refresh_views(plan);
     return ASH_OK;
 }
 
-static ash_status bind_weights(ash_plan *plan, void *memory, uint64_t size, ash_diag *diag) {
-    ASH_TRY(ash_open__check(plan, diag));
+static ash_status bind_weights(ash_plan *plan, const ash_plan_block *block, uint64_t size, ash_diag *diag) {
     uint64_t align = plan->layout.weights_align, needed = plan->layout.weights_size;
-    ASH_FAIL_IF(memory && (uintptr_t)memory % align != 0, diag, ASH_ERROR_INVALID_ARGUMENT,
+    ASH_FAIL_IF(block->address && block->address % align != 0, diag, ASH_ERROR_INVALID_ARGUMENT,
                 "the address for the weights is no multiple of %llu bytes", (unsigned long long)align);
-    ASH_FAIL_IF(memory && size < needed, diag, ASH_ERROR_OUT_OF_RANGE,
+    ASH_FAIL_IF(block->address && size < needed, diag, ASH_ERROR_OUT_OF_RANGE,
                 "%llu bytes were given for the weights, %llu are needed", (unsigned long long)size,
                 (unsigned long long)needed);
-    void *present = plan->weights ? plan->weights->block : plan->weights_block;
-    if (memory != present) {
-        ASH_TRY(ash_plan__check_block_memory(plan, ASH_TENANT_WEIGHTS, memory, needed, diag));
-        ASH_TRY(ash_plan__move_weights(plan, memory, diag));
+    const ash_plan_block *present = plan->weights ? &plan->weights->block : &plan->weights_block;
+    if (block->address != present->address) {
+        ASH_TRY(ash_plan__check_block_memory(plan, ASH_TENANT_WEIGHTS, block->address, needed, diag));
+        ASH_TRY(ash_plan__move_weights(plan, block, diag));
     } else {
-        plan->weights_block = memory;
+        ash_plan__set_block(&plan->weights_block, block);
     }
     plan->spans_known = false;
     if (plan->opening) plan->opening->weights_bytes = size;
@@ -237,7 +238,23 @@ static ash_status bind_weights(ash_plan *plan, void *memory, uint64_t size, ash_
 ash_status ash_plan_bind_weights(ash_plan *plan, void *memory, uint64_t size, ash_diag *diag) {
     ASH_NEED(diag, plan);
     pthread_mutex_lock(&plan->lock);
-    ash_status status = bind_weights(plan, memory, size, diag);
+    ash_given given = ash_plan__given(plan, NULL, memory, size);
+    ash_plan_block block;
+    ash_status status = ash_open__check(plan, diag);
+    if (status == ASH_OK) status = ash_plan__find_block(plan, &given, &block, diag);
+    if (status == ASH_OK) status = bind_weights(plan, &block, size, diag);
+    pthread_mutex_unlock(&plan->lock);
+    return status;
+}
+
+ash_status ash_plan_bind_weights_view(ash_plan *plan, ash_view *view, ash_diag *diag) {
+    ASH_NEED(diag, plan);
+    pthread_mutex_lock(&plan->lock);
+    ash_plan_block block;
+    uint64_t size;
+    ash_status status = ash_open__check(plan, diag);
+    if (status == ASH_OK) status = ash_plan__view_block(plan, view, &block, &size, diag);
+    if (status == ASH_OK) status = bind_weights(plan, &block, size, diag);
     pthread_mutex_unlock(&plan->lock);
     return status;
 }
@@ -260,7 +277,7 @@ static uint64_t drop_original(ash_plan *plan, uint32_t b) {
     ash_storage_release(plan->own[b]);
     buffer->blob = NULL;
     plan->own[b] = NULL;
-    if (plan->layout.places[b].home == ASH_HOME_BLOB) ash_plan__set_base(plan, b, NULL);
+    if (plan->layout.places[b].home == ASH_HOME_BLOB) ash_plan__set_base(plan, b, 0);
     return bytes;
 }
 

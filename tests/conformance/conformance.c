@@ -255,6 +255,8 @@ static ash_status run_set(ash_context *context, const char *path, tensors *input
         ins[i] = *tensor;
     }
     status = ash_graph_verify(graph, diag);
+    if (n_ins > MAX_TENSORS || n_outs > MAX_TENSORS)
+        snprintf(why, size, "more than %d inputs or results", MAX_TENSORS);
     if (status == ASH_OK && !why[0]) status = state.executor->run(context, graph, ins, have.at, diag);
     if (status == ASH_OK && !why[0]) {
         have.n = n_outs;

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/* The numbers of machines: the table of processors, and what follows from a target's names. */
+#include "target.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+const ash_costs ash_costs__cpu = {
+#define COST(type, name, cpu, unit, origin) .name = (cpu),
+#include "costs.def"
+#undef COST
+};
+
+/* Processors by what they have, the first that fits counts. A register of 64 bytes has two pipes, shorter
+ * ones up to four; a result can be used after four cycles, which so many chains fill. */
+static const struct processor {
+    const char *arch;     /* begins the triple; "": any */
+    const char *needs[4]; /* features, as many as there are */
+    unsigned vector_bytes, vector_registers, chains;
+    bool masks;
+} processors[] = {
+    {"x86_64", {"avx512f", "avx512bw", "avx512dq", "avx512vl"}, 64, 32, 4, true},
+    {"x86_64", {"avx2"}, 32, 16, 8, false},
+    {"x86_64", {NULL}, 16, 16, 8, false},
+    {"", {NULL}, 16, 32, 8, false}, /* NEON: 128 bits are in every aarch64 */
+};
+
+/* Where the system does not say. */
+enum { USUAL_L1 = 32 << 10, USUAL_L2 = 512 << 10 };
+
+bool ash_target__is(const ash_target *target, const char *arch) {
+    return strncmp(target->triple, arch, strlen(arch)) == 0;
+}
+
+bool ash_target__has(const ash_target *target, const char *feature, size_t len) {
+    for (const char *at = target->features; at && *at; at = strchr(at, ',')) {
+        at += *at == ',';
+        if (at[0] == '+' && strncmp(at + 1, feature, len) == 0 && (at[1 + len] == ',' || at[1 + len] == 0))
+            return true;
+    }
+    return false;
+}
+
+static bool fits(const struct processor *p, const ash_target *target) {
+    if (!ash_target__is(target, p->arch)) return false;
+    for (size_t i = 0; i < ASH_COUNT(p->needs) && p->needs[i]; i++)
+        if (!ash_target__has(target, p->needs[i], strlen(p->needs[i]))) return false;
+    return true;
+}
+
+static int64_t cache_bytes(int name, int64_t otherwise) {
+    long bytes = sysconf(name);
+    return bytes > 0 ? bytes : otherwise;
+}
+
+void ash_target__fill(ash_target *target) {
+    const struct processor *p = processors;
+    while (!fits(p, target)) p++;
+    target->kind = ASH_TARGET_CPU;
+    target->vector_bytes = p->vector_bytes;
+    target->vector_registers = p->vector_registers;
+    target->chains = p->chains;
+    target->masks = p->masks;
+    target->fma = ash_target__is(target, "x86_64") ? ash_target__has(target, "fma", strlen("fma"))
+                                                   : ash_target__is(target, "aarch64");
+#ifdef _SC_LEVEL1_DCACHE_SIZE
+    target->l1_bytes = cache_bytes(_SC_LEVEL1_DCACHE_SIZE, USUAL_L1);
+    target->l2_bytes = cache_bytes(_SC_LEVEL2_CACHE_SIZE, USUAL_L2);
+#else
+    target->l1_bytes = USUAL_L1;
+    target->l2_bytes = USUAL_L2;
+#endif
+    target->costs = ash_costs__cpu;
+}
+
+ash_status ash_target__check_runs(const ash_target *machine, const ash_target *target, ash_diag *diag) {
+    size_t arch = strcspn(machine->triple, "-");
+    ASH_FAIL_IF(target->kind != machine->kind || strncmp(machine->triple, target->triple, arch + 1) != 0,
+                diag, ASH_ERROR_UNSUPPORTED, "this machine is %s and cannot run code for %s",
+                machine->triple, target->triple);
+    for (const char *at = target->features; *at;) {
+        size_t len = strcspn(at, ",");
+        ASH_FAIL_IF(at[0] == '+' && !ash_target__has(machine, at + 1, len - 1), diag, ASH_ERROR_UNSUPPORTED,
+                    "this machine lacks %.*s", (int)len - 1, at + 1);
+        at += len + (at[len] == ',');
+    }
+    return ASH_OK;
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/* What a kind of machine does its own way when a nest becomes code: one table for each kind, src/code/host
+ * for processors. The emitter (emit*.c) is the same for all of them. It walks the nest, lays out loops,
+ * takes addresses apart and writes formulas, and comes here for two things only:
+ *
+ *   the kernel's boundary   how a function is declared, and where the range of chunks, the worker, the
+ *                           variables, the buffers and the words that stop it are found. Nothing else of
+ *                           the emitter knows a parameter, a register or an address space.
+ *   instructions            that some machines have for what others compute. Each may answer NULL: there is
+ *                           none, and the emitter writes the formula out, with the same result. */
+#ifndef ASH_CODE_TARGET_H
+#define ASH_CODE_TARGET_H
+
+#include "emit.h"
+
+struct ash_code_target {
+    /* Registers LLVM's code generator for it, once in a process; false: this LLVM has none. */
+    bool (*init)(void);
+    const char *passes; /* of LLVM's middle end, for the function of a nest */
+    /* What the functions below want to know of a target: bits that they alone read (ash_emit.features). */
+    unsigned (*features)(const ash_target *target);
+
+    /* --- the boundary: values are made at the function's entry (ash_emit.at_entry) ------------------- */
+
+    /* Adds the function, with its convention and attributes: ash_emit.fn. */
+    void (*declare)(ash_emit *e, const char *symbol);
+    /* What an instruction without operands stands for: BEGIN_ARG, END_ARG, WORKER. */
+    LLVMValueRef (*special)(ash_emit *e, ash_nest_op op);
+    LLVMValueRef (*variable)(ash_emit *e, int64_t index); /* an i64 */
+    LLVMValueRef (*buffer)(ash_emit *e, uint16_t buf);    /* its address */
+    /* Finds the addresses of the words that are looked at: ash_emit.asked and left_out. */
+    void (*stop)(ash_emit *e);
+
+    /* --- instructions: a NULL result is none --------------------------------------------------------- */
+
+    LLVMValueRef (*round)(ash_emit *e, ash_op op, LLVMValueRef a); /* FLOOR, CEIL, TRUNC, ROUND */
+    LLVMValueRef (*scale)(ash_emit *e, LLVMValueRef q,
+                          LLVMValueRef n);                 /* (1 + q) * 2^n, n whole, rounded once */
+    LLVMValueRef (*from_f16)(ash_emit *e, LLVMValueRef a); /* 16 bits to f32 */
+    LLVMValueRef (*to_f16)(ash_emit *e, LLVMValueRef a);   /* f32 to 16 bits, ties to even */
+
+    /* The remainder (REM) of f32 and f64, and functions of f64 that the emitter has no formula for; never
+     * NULL. */
+    LLVMValueRef (*library)(ash_emit *e, ash_op op, ash_dtype dtype, LLVMValueRef a, LLVMValueRef b);
+};
+
+extern const ash_code_target ash_code__host; /* host/host.c */
+
+/* The table of a kind; NULL: nothing generates code for it. */
+const ash_code_target *ash_code_target__of(ash_target_kind kind);
+
+#endif

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT */
+/* Kernels for processors: functions with the contract of ash_kernel_fn, which a thread calls.
+ *
+ *     void kernel(void *const *buffers, const int64_t *vars, int64_t begin, int64_t end, int64_t worker)
+ *
+ * Behind the buffers' addresses the table has that of the ash_stop, for kernels that look at it.
+ * Instructions are x86's; of other processors LLVM knows what there is. */
+#include "code/code_target.h"
+
+#include <stdio.h>
+
+#include <llvm-c/Target.h>
+
+#include "base/progress.h"
+#include "code/emit_ops.h"
+
+enum { BUFFERS, VARS, BEGIN, END, WORKER, PARAMS };
+
+/* The nest is the schedule already: what is left is to turn cells into registers, to find equal addresses
+ * and values, and to move what is invariant out of loops. */
+static const char passes[] = "function(sroa,early-cse,loop-mssa(licm),early-cse<memssa>)";
+
+static bool init(void) {
+    return !LLVMInitializeNativeTarget() && !LLVMInitializeNativeAsmPrinter() &&
+           !LLVMInitializeNativeAsmParser();
+}
+
+enum {
+    ROUND = 1, /* rounding to integral values is one instruction: SSE4.1, or not x86 */
+    F16 = 2,   /* f16 <-> f32 conversion instructions */
+    SCALE = 4  /* AVX-512: x * 2^n with every corner case */
+};
+
+static bool has(const ash_target *target, const char *name) {
+    return ash_target__has(target, name, strlen(name));
+}
+
+static unsigned features(const ash_target *target) {
+    if (!ash_target__is(target, "x86_64")) return ROUND;
+    bool round = has(target, "sse4.1") || has(target, "avx"), f16 = has(target, "f16c");
+    bool scale = has(target, "avx512f") && has(target, "avx512vl");
+    return (round ? ROUND : 0u) | (f16 ? F16 : 0u) | (scale ? SCALE : 0u);
+}
+
+/* --- the boundary ------------------------------------------------------------------------------------ */
+
+static void add_attribute(ash_emit *e, LLVMAttributeIndex at, const char *name, uint64_t value) {
+    unsigned kind = LLVMGetEnumAttributeKindForName(name, strlen(name));
+    LLVMAddAttributeAtIndex(e->fn, at, LLVMCreateEnumAttribute(e->ctx, kind, value));
+}
+
+static void add_text_attribute(ash_emit *e, const char *name, const char *value) {
+    LLVMAddAttributeAtIndex(
+        e->fn, LLVMAttributeFunctionIndex,
+        LLVMCreateStringAttribute(e->ctx, name, (unsigned)strlen(name), value, (unsigned)strlen(value)));
+}
+
+static void declare(ash_emit *e, const char *symbol) {
+    LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx), ptr = LLVMPointerTypeInContext(e->ctx, 0);
+    LLVMTypeRef params[PARAMS] = {ptr, ptr, i64, i64, i64};
+    e->fn = LLVMAddFunction(e->module, symbol,
+                            LLVMFunctionType(LLVMVoidTypeInContext(e->ctx), params, PARAMS, false));
+    add_attribute(e, LLVMAttributeFunctionIndex, "nounwind", 0);
+    for (unsigned i = BUFFERS; i <= VARS; i++) {
+        add_attribute(e, i + 1, "noalias", 0);
+        add_attribute(e, i + 1, "nocapture", 0);
+        add_attribute(e, i + 1, "readonly", 0);
+    }
+    char bits[16];
+    snprintf(bits, sizeof bits, "%u", e->target->vector_bytes * 8);
+    add_text_attribute(e, "prefer-vector-width", bits);
+    add_text_attribute(e, "min-legal-vector-width", bits);
+    add_text_attribute(e, "no-trapping-math", "true");
+}
+
+static LLVMValueRef special(ash_emit *e, ash_nest_op op) {
+    return LLVMGetParam(e->fn, op == ASH_NEST_BEGIN_ARG ? BEGIN : op == ASH_NEST_END_ARG ? END : WORKER);
+}
+
+/* Element `index` of the table that a parameter is. */
+static LLVMValueRef entry_of(ash_emit *e, unsigned param, LLVMTypeRef type, int64_t index) {
+    LLVMValueRef at = LLVMConstInt(LLVMInt64TypeInContext(e->ctx), (uint64_t)index, true);
+    LLVMValueRef slot = LLVMBuildGEP2(e->at_entry, type, LLVMGetParam(e->fn, param), &at, 1, "");
+    return LLVMBuildLoad2(e->at_entry, type, slot, "");
+}
+
+static LLVMValueRef constant_entry_of(ash_emit *e, unsigned param, LLVMTypeRef type, int64_t index) {
+    LLVMValueRef value = entry_of(e, param, type, index);
+    LLVMSetMetadata(value, e->kind_invariant,
+                    LLVMMetadataAsValue(e->ctx, LLVMMDNodeInContext2(e->ctx, NULL, 0)));
+    return value;
+}
+
+static LLVMValueRef variable(ash_emit *e, int64_t index) {
+    return constant_entry_of(e, VARS, LLVMInt64TypeInContext(e->ctx), index);
+}
+
+static LLVMValueRef buffer(ash_emit *e, uint16_t buf) {
+    return constant_entry_of(e, BUFFERS, LLVMPointerTypeInContext(e->ctx, 0), buf);
+}
+
+static void stop(ash_emit *e) {
+    _Static_assert(sizeof(int) == 4 && offsetof(ash_stop, asked) == 0 && offsetof(ash_cancel, on) == 0,
+                   "what a look reads");
+    LLVMTypeRef ptr = LLVMPointerTypeInContext(e->ctx, 0), byte = LLVMInt8TypeInContext(e->ctx);
+    LLVMValueRef distance =
+        LLVMConstInt(LLVMInt64TypeInContext(e->ctx), offsetof(ash_stop, left_out), true);
+    LLVMValueRef words = entry_of(e, BUFFERS, ptr, (int64_t)e->nest->buffers.len);
+    e->asked = LLVMBuildLoad2(e->at_entry, ptr, words, "");
+    e->left_out = LLVMBuildGEP2(e->at_entry, byte, words, &distance, 1, "");
+}
+
+/* --- instructions ------------------------------------------------------------------------------------ */
+
+static val round_to(ash_emit *e, ash_op op, val a) {
+    if (!(e->features & ROUND)) return NULL;
+    const char *name = op == ASH_OP_FLOOR   ? "llvm.floor"
+                       : op == ASH_OP_CEIL  ? "llvm.ceil"
+                       : op == ASH_OP_TRUNC ? "llvm.trunc"
+                                            : "llvm.roundeven";
+    return ash_emit__unary(e, name, a);
+}
+
+/* vscalefps, whose registers have 16, 8 or 4 lanes; longer vectors take several. */
+static val scale(ash_emit *e, val q, val n) {
+    enum { LANES = 16, PARTS = 16 }; /* of one instruction; of the longest vectors */
+    enum { PRESENT_ROUNDING = 4 };
+    unsigned lanes = ash_emit__lanes(q);
+    if (!(e->features & SCALE) || !is_single(q)) return NULL;
+    if (lanes > LANES && lanes % LANES == 0 && lanes / LANES <= PARTS) {
+        val parts[PARTS];
+        for (unsigned i = 0; i < lanes / LANES; i++)
+            parts[i] =
+                scale(e, ash_emit__part(e, q, i * LANES, LANES), ash_emit__part(e, n, i * LANES, LANES));
+        return ash_emit__join(e, parts, lanes / LANES);
+    }
+    if (lanes != LANES && lanes != 8 && lanes != 4) return NULL;
+    const char *name = lanes == 16  ? "llvm.x86.avx512.mask.scalef.ps.512"
+                       : lanes == 8 ? "llvm.x86.avx512.mask.scalef.ps.256"
+                                    : "llvm.x86.avx512.mask.scalef.ps.128";
+    LLVMTypeRef mask = LLVMIntTypeInContext(e->ctx, ASH_MAX(lanes, 8u));
+    val x = f_add(e, q, f_const(q, 1)),
+        args[] = {x, n, x, LLVMConstAllOnes(mask),
+                  LLVMConstInt(LLVMInt32TypeInContext(e->ctx), PRESENT_ROUNDING, false)};
+    return ash_emit__intrinsic(e, name, NULL, 0, args, lanes == 16 ? 5 : 4);
+}
+
+static val from_f16(ash_emit *e, val a) {
+    if (!(e->features & F16)) return NULL;
+    val half = LLVMBuildBitCast(e->b, a, ash_emit__like(a, LLVMHalfTypeInContext(e->ctx)), "");
+    return LLVMBuildFPExt(e->b, half, ash_emit__like(a, ash_emit__type(e, ASH_F32, 1)), "");
+}
+
+static val to_f16(ash_emit *e, val a) {
+    if (!(e->features & F16)) return NULL;
+    val half = LLVMBuildFPTrunc(e->b, a, ash_emit__like(a, LLVMHalfTypeInContext(e->ctx)), "");
+    return LLVMBuildBitCast(e->b, half, ash_emit__like(half, ash_emit__type(e, ASH_U16, 1)), "");
+}
+
+/* --- the C library ----------------------------------------------------------------------------------- */
+
+/* Its functions are correct to about one unit in the last place, one lane at a time. The linker has their
+ * addresses (link.c). */
+static const char *symbol_of(ash_op op, ash_dtype dtype) {
+    static const char *const names[ASH_OP_COUNT] = {
+        [ASH_OP_SIN] = "sin",     [ASH_OP_COS] = "cos",     [ASH_OP_TAN] = "tan",
+        [ASH_OP_ASIN] = "asin",   [ASH_OP_ACOS] = "acos",   [ASH_OP_ATAN] = "atan",
+        [ASH_OP_SINH] = "sinh",   [ASH_OP_COSH] = "cosh",   [ASH_OP_TANH] = "tanh",
+        [ASH_OP_ASINH] = "asinh", [ASH_OP_ACOSH] = "acosh", [ASH_OP_ATANH] = "atanh",
+        [ASH_OP_ERF] = "erf",     [ASH_OP_POW] = "pow",     [ASH_OP_REM] = "fmod",
+    };
+    return op == ASH_OP_REM && dtype == ASH_F32 ? "fmodf" : names[op];
+}
+
+static val library(ash_emit *e, ash_op op, ash_dtype dtype, val a, val b) {
+    const char *symbol = symbol_of(op, dtype);
+    LLVMTypeRef element = ash_emit__element(LLVMTypeOf(a)), params[] = {element, element};
+    unsigned n = b ? 2 : 1, lanes = ash_emit__lanes(a);
+    LLVMTypeRef type = LLVMFunctionType(element, params, n, false);
+    val fn = LLVMGetNamedFunction(e->module, symbol);
+    if (!fn) {
+        /* memory(none) is the value 0; nobuiltin, or LLVM would make a sincos of two calls */
+        static const char *const facts[] = {"nounwind", "willreturn", "nobuiltin", "memory"};
+        fn = LLVMAddFunction(e->module, symbol, type);
+        for (size_t i = 0; i < ASH_COUNT(facts); i++) {
+            unsigned kind = LLVMGetEnumAttributeKindForName(facts[i], strlen(facts[i]));
+            LLVMAddAttributeAtIndex(fn, LLVMAttributeFunctionIndex,
+                                    LLVMCreateEnumAttribute(e->ctx, kind, 0));
+        }
+    }
+    if (lanes == 1) return LLVMBuildCall2(e->b, type, fn, (val[]){a, b}, n, "");
+    val out = LLVMGetPoison(LLVMTypeOf(a));
+    for (unsigned i = 0; i < lanes; i++) {
+        val at = LLVMConstInt(LLVMInt32TypeInContext(e->ctx), i, false);
+        val args[] = {LLVMBuildExtractElement(e->b, a, at, ""),
+                      b ? LLVMBuildExtractElement(e->b, b, at, "") : NULL};
+        out = LLVMBuildInsertElement(e->b, out, LLVMBuildCall2(e->b, type, fn, args, n, ""), at, "");
+    }
+    return out;
+}
+
+const ash_code_target ash_code__host = {
+    .init = init,
+    .passes = passes,
+    .features = features,
+    .declare = declare,
+    .special = special,
+    .variable = variable,
+    .buffer = buffer,
+    .stop = stop,
+    .round = round_to,
+    .scale = scale,
+    .from_f16 = from_f16,
+    .to_f16 = to_f16,
+    .library = library,
+};

@@ -1,0 +1,1 @@
+Brf2/probabilitiesJªª*?«ªª>

@@ -1,0 +1,1 @@
+Bsvc2/probabilitiesJU=U½

@@ -1,0 +1,1 @@
+Brf3/probabilitiesJ¸m{?1Ã;1C<

@@ -1,0 +1,1 @@
+Bet3/probabilitiesJ0X?Ø‰>‹>

@@ -1,0 +1,1 @@
+Bgb3/probabilitiesJô„õ>Â+–>—žh>

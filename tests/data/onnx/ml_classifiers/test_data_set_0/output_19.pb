@@ -1,0 +1,1 @@
+Blr3/probabilitiesJòìs?ñ’8=ß	;

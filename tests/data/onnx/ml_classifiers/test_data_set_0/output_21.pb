@@ -1,0 +1,1 @@
+Blsvc3/probabilitiesJt±ˆ?žöÚ¾š›à¿

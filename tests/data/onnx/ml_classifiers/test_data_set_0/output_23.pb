@@ -1,0 +1,1 @@
+Bsvc3/probabilitiesJà&@Fk[?‹ÍVæ

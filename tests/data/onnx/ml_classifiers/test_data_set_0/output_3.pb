@@ -1,0 +1,1 @@
+Bet2/probabilitiesJ5?Ä•Û>

@@ -1,0 +1,1 @@
+Bgb2/probabilitiesJ?V?‚Sý>

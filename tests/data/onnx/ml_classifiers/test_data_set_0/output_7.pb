@@ -1,0 +1,1 @@
+Blr2/probabilitiesJŽ6r?—\=

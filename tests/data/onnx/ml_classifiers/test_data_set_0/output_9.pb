@@ -1,0 +1,1 @@
+Blsvc2/probabilitiesJJ¿

@@ -1,0 +1,2 @@
+Bhgb2/probabilitiesJpë>Ès
+?

@@ -1,0 +1,1 @@
+Bhgb3/probabilitiesJ?ºQg>JD>

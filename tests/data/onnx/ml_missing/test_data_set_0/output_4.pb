@@ -1,0 +1,1 @@
+Bhgbr/variableJØ@

@@ -1,0 +1,1 @@
+Brf/variableJ³þc½³þc=r¶6<

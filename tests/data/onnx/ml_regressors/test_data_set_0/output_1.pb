@@ -1,0 +1,1 @@
+Bgb/variableJ‚<

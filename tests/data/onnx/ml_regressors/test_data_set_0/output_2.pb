@@ -1,0 +1,1 @@
+Blin/variableJÆY”½ÆY”=úJ=

@@ -1,0 +1,1 @@
+Bsvr/variableJ«è½

@@ -1,0 +1,1 @@
+Bpoly/variableJ°>v¼

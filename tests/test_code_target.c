@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: MIT */
+/* The emitter knows no machine: with another table of functions (code_target.h) the same nests become
+ * kernels of quite another shape. The table here is that of a made-up device, as a GPU's will be:
+ *
+ *     void kernel(ptr addrspace(1) buffer, ..., ptr addrspace(1) block)
+ *
+ * Buffers are parameters in an address space of their own, the chunk is a register that is read, variables
+ * and the words that stop a kernel lie in a block on the device, and no instruction stands for a
+ * formula. */
+#include "base/text.h"
+#include "code/code_target.h"
+#include "code/emit_ops.h"
+#include "code/llvm.h"
+#include "kernel/program.h"
+#include "opt_testing.h"
+
+/* --- the device ----------------------------------------------------------------------------------- */
+
+static bool init(void) {
+    return true;
+}
+
+static unsigned features(const ash_target *target) {
+    (void)target;
+    return 0;
+}
+
+static LLVMTypeRef global(ash_emit *e) {
+    return LLVMPointerTypeInContext(e->ctx, 1);
+}
+
+static void declare(ash_emit *e, const char *symbol) {
+    LLVMTypeRef params[65];
+    unsigned n = (unsigned)e->nest->buffers.len + 1;
+    assert_true(n <= ASH_COUNT(params));
+    for (unsigned i = 0; i < n; i++) params[i] = global(e);
+    e->fn = LLVMAddFunction(e->module, symbol,
+                            LLVMFunctionType(LLVMVoidTypeInContext(e->ctx), params, n, false));
+}
+
+static val special(ash_emit *e, ash_nest_op op) {
+    static const char *const names[] = {"chunk.begin", "chunk.end", "worker"};
+    LLVMTypeRef type = LLVMFunctionType(LLVMInt64TypeInContext(e->ctx), NULL, 0, false);
+    const char *name = names[op == ASH_NEST_BEGIN_ARG ? 0 : op == ASH_NEST_END_ARG ? 1 : 2];
+    val fn = LLVMGetNamedFunction(e->module, name);
+    if (!fn) fn = LLVMAddFunction(e->module, name, type);
+    return LLVMBuildCall2(e->at_entry, type, fn, NULL, 0, "");
+}
+
+static val in_block(ash_emit *e, int64_t index) {
+    val at = LLVMConstInt(LLVMInt64TypeInContext(e->ctx), (uint64_t)index, true);
+    val block = LLVMGetParam(e->fn, (unsigned)e->nest->buffers.len);
+    return LLVMBuildGEP2(e->at_entry, LLVMInt64TypeInContext(e->ctx), block, &at, 1, "");
+}
+
+static val variable(ash_emit *e, int64_t index) {
+    return LLVMBuildLoad2(e->at_entry, LLVMInt64TypeInContext(e->ctx), in_block(e, index + 2), "");
+}
+
+static val buffer(ash_emit *e, uint16_t buf) {
+    return LLVMGetParam(e->fn, buf);
+}
+
+static void stop(ash_emit *e) {
+    e->asked = in_block(e, 0);
+    e->left_out = in_block(e, 1);
+}
+
+static val no_round(ash_emit *e, ash_op op, val a) {
+    return (void)e, (void)op, (void)a, NULL;
+}
+
+static val no_scale(ash_emit *e, val q, val n) {
+    return (void)e, (void)q, (void)n, NULL;
+}
+
+static val no_cast(ash_emit *e, val a) {
+    return (void)e, (void)a, NULL;
+}
+
+static val library(ash_emit *e, ash_op op, ash_dtype dtype, val a, val b) {
+    (void)op, (void)dtype;
+    return b ? LLVMBuildFRem(e->b, a, b, "") : a;
+}
+
+static const ash_code_target device = {
+    .init = init,
+    .features = features,
+    .declare = declare,
+    .special = special,
+    .variable = variable,
+    .buffer = buffer,
+    .stop = stop,
+    .round = no_round,
+    .scale = no_scale,
+    .from_f16 = no_cast,
+    .to_f16 = no_cast,
+    .library = library,
+};
+
+static ash_status fill(const ash_target *target, const void *nest, const char *symbol, LLVMModuleRef module,
+                       ash_diag *diag) {
+    return ash_emit__nest(&device, target, nest, symbol, module, diag);
+}
+
+/* --- what it makes -------------------------------------------------------------------------------- */
+
+/* The IR of a nest for the device, verified by LLVM (in builds with assertions); freed by the caller. */
+static char *ir_of(const ash_target *target, const ash_nest *nest) {
+    ash_llvm_machine machine = {0};
+    LLVMMemoryBufferRef text;
+    ash_diag diag;
+    assert_ok(ash_llvm__machine_create(target, LLVMCodeGenLevelDefault, &machine, &diag));
+    assert_ok(ash_llvm__build(&machine, fill, nest, "kernel", NULL, ASH_LLVM_IR, &text, &diag));
+    char *copy = strndup(LLVMGetBufferStart(text), LLVMGetBufferSize(text));
+    LLVMDisposeMemoryBuffer(text);
+    ash_llvm__machine_destroy(&machine);
+    return copy;
+}
+
+/* Each line that touches memory does so in the device's address space, or in a cell. */
+static void check_memory(const char *ir) {
+    size_t accesses = 0;
+    for (const char *at = ir; at && *at; at = strchr(at, '\n'), at += at != NULL) {
+        char line[4096];
+        snprintf(line, sizeof line, "%.*s", (int)strcspn(at, "\n"), at);
+        bool access = strstr(line, " load ") || strstr(line, " store ") || strstr(line, "@llvm.masked.") ||
+                      strstr(line, "@llvm.prefetch");
+        if (!access || strncmp(line, "declare", 7) == 0) continue;
+        bool cell =
+            strstr(line, "ptr %") && !strstr(line, "addrspace"); /* an alloca, or the table of bits */
+        if (!cell && !strstr(line, "addrspace(1)") && !strstr(line, ".p1")) fail_msg("%s", line);
+        accesses += !cell;
+    }
+    assert_true(accesses > 0);
+    assert_null(strstr(ir, "llvm.x86"));
+    assert_null(strstr(ir, "llvm.floor"));
+    assert_null(strstr(ir, " half"));
+    assert_null(strstr(ir, "@fmod"));
+}
+
+static ash_value of(ash_graph *g, ash_op op, ash_value x) {
+    ash_value y = ASH_NO_VALUE;
+    ash_graph_add(g, op, &x, 1, NULL, 0, &y);
+    return y;
+}
+
+static ash_value two(ash_graph *g, ash_op op, ash_value a, ash_value b) {
+    ash_value ins[] = {a, b}, y = ASH_NO_VALUE;
+    ash_graph_add(g, op, ins, 2, NULL, 0, &y);
+    return y;
+}
+
+/* Kernels of every shape: a tile with its epilogue, rows, a gather, transposes, half floats, remainders,
+ * functions of f64, a sum that is long enough to look at the switch, sizes that are variables. */
+static void everything(fixture *f) {
+    ash_graph *g = f->g;
+    ash_dim n = ash_graph_var(g, "n", 1, 40), huge = INT64_C(1) << 34;
+    ash_value x = INPUT(f, "x", ASH_F32, n, 24), image = INPUT(f, "image", ASH_F32, 1, 16, 9, 9);
+    ash_value i = INPUT(f, "i", ASH_I64, 7), wide = INPUT(f, "wide", ASH_F64, 100);
+    ash_value half = INPUT(f, "half", ASH_F16, 33), long_one = INPUT(f, "long", ASH_F32, huge);
+    ash_value w = CONSTANT(f, ASH_F32, 24, 17), filter = CONSTANT(f, ASH_F32, 8, 16, 3, 3);
+    ash_graph_output(g, "tile", ash_relu(g, ash_matmul(g, x, w)));
+    ash_graph_output(g, "conv", ash_tanh(g, ash_conv2d(g, image, filter, 1, 1, 1)));
+    ash_graph_output(g, "rows", ash_softmax(g, x, 1));
+    ash_graph_output(g, "gather", ash_gather(g, w, i, 0));
+    ash_graph_output(g, "turned", of(g, ASH_OP_FLOOR, ash_transpose(g, x, (int64_t[]){1, 0})));
+    ash_graph_output(g, "half", of(g, ASH_OP_SIN, half));
+    ash_graph_output(g, "rest", two(g, ASH_OP_REM, x, ash_exp(g, x)));
+    ash_graph_output(g, "sine", of(g, ASH_OP_SIN, wide));
+    ash_graph_output(g, "sum", ash_reduce_sum(g, long_one, (int64_t[]){0}, 1, false));
+}
+
+static void nests_become_kernels_of_another_machine(void **state) {
+    fixture *f = *state;
+    static const char *const levels[] = {"x86-64-v3", "x86-64-v4"};
+    for (size_t l = 0; l < ASH_COUNT(levels); l++) {
+        ash_target target;
+        ash_program *p;
+        ash_diag diag;
+        size_t polls = 0, vars = 0, chunks = 0;
+        restart(f);
+        everything(f);
+        assert_ok(ash_target__named(levels[l], &target, &diag));
+        assert_ok(optimise(f, NULL, &target, (ash_opt_options){0}, &diag));
+        assert_ok(ash_program__lower(f->out, &target, NULL, &p, &diag));
+        assert_true(p->nests.len >= 9);
+        for (size_t i = 0; i < p->nests.len; i++) {
+            const ash_nest *nest = &p->nests.at[i];
+            char *ir = ir_of(&target, nest);
+            check_memory(ir);
+            polls += nest->polls && strstr(ir, "load atomic i32, ptr addrspace(1)");
+            chunks += strstr(ir, "call i64 @chunk.begin()") != NULL;
+            for (size_t k = 0; k < nest->code.len; k++) vars += nest->code.at[k].op == ASH_NEST_VAR;
+            free(ir);
+        }
+        assert_true(polls > 0 && vars > 0);
+        assert_int_equal(chunks, p->nests.len);
+        ash_program__free(p);
+    }
+}
+
+/* A kind of machine that has no table is refused. */
+static void kinds_without_a_table_are_refused(void **state) {
+    (void)state;
+    ash_target target;
+    ash_text text;
+    ash_nest nest;
+    ash_diag diag;
+    ash_text_init(&text, &ash_allocator__libc);
+    ash_nest_init(&nest, &ash_allocator__libc);
+    assert_ok(ash_target__named("x86-64", &target, &diag));
+    assert_ok(ash_code__ir(&target, &nest, &text, &diag));
+    target.kind = ASH_TARGET_GPU;
+    snprintf(target.triple, sizeof target.triple, "nvptx64-nvidia-cuda");
+    assert_status(ash_code__ir(&target, &nest, &text, &diag), ASH_ERROR_UNSUPPORTED);
+    assert_non_null(strstr(diag.message, "kind of machine"));
+    ash_nest_free(&nest);
+    ash_text_free(&text);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(nests_become_kernels_of_another_machine, setup, teardown),
+        cmocka_unit_test(kinds_without_a_table_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
