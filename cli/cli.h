@@ -105,7 +105,7 @@ struct session {
  * any. */
 struct session session_defaults(void);
 /* Rows for the options above; they point into `session`. Of COUNT SESSION_OPTIONS, and an end. */
-enum { SESSION_OPTIONS = 17 };
+enum { SESSION_OPTIONS = 18 };
 void session_options(struct session *session, struct option rows[SESSION_OPTIONS + 1]);
 bool session_open(struct session *session, const char *path); /* context and graph; prints why not */
 bool session_prepare(struct session *session);                /* and the plan; prints why not */
@@ -173,6 +173,7 @@ struct line show_padded(const char *text, int width);
 void show_output(const struct output *output);
 void show_prepare(const struct session *session);
 void show_memory(const ash_plan_report *report);
+void show_resident(void);     /* what the process has of the machine's memory, now and at most */
 uint64_t peak_resident(void); /* bytes */
 int64_t now_ns(void);
 

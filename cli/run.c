@@ -38,7 +38,7 @@ static int run_model(struct session *s, unsigned repeat, const char *output_dir,
     show_memory(&s->report);
     printf("latency        %s median of %u (least %s, 90%% within %s)\n", show_time(t.median).text, t.runs,
            show_time(t.least).text, show_time(t.p90).text);
-    printf("peak resident  %s\n", show_bytes(peak_resident()).text);
+    show_resident();
     printf("outputs\n");
     for (size_t i = 0; i < ash_graph_output_count(s->graph); i++) {
         struct output output;
@@ -59,7 +59,7 @@ static int run_check(struct session *s, unsigned repeat, const char *folder, boo
     show_prepare(s);
     show_memory(&s->report);
     printf("latency        %s median of %u\n", show_time(t.median).text, t.runs);
-    printf("peak resident  %s\n", show_bytes(peak_resident()).text);
+    show_resident();
     return differ ? EXIT_BAD : EXIT_GOOD;
 }
 

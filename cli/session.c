@@ -47,6 +47,7 @@ void session_options(struct session *s, struct option rows[SESSION_OPTIONS + 1])
          "reorder operations for less memory: auto (where --max-memory needs it), on, off", OPTION_ORDER,
          &o->order},
         {"--no-fuse", NULL, "one kernel per node", OPTION_FLAG, &o->no_fuse},
+        {"--fuse-freely", NULL, "never split kernels for less memory", OPTION_FLAG, &o->fuse_freely},
         {"--no-optimize", NULL, "take the graph as it is", OPTION_FLAG, &o->no_optimize},
         {"--no-winograd", NULL, "convolutions by their definition alone", OPTION_FLAG, &o->no_winograd},
         {"--poison", NULL, "fill dead bytes with NaNs between operations", OPTION_FLAG, &o->poison},

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a person reads: units, tensors, the summary of a plan. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -16,6 +17,27 @@ int64_t now_ns(void) {
 uint64_t peak_resident(void) {
     struct rusage usage;
     return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss * 1024 : 0;
+}
+
+/* A line of /proc/self/status, in bytes; 0: there is none. */
+static uint64_t status_bytes(const char *name) {
+    FILE *file = fopen("/proc/self/status", "r");
+    char line[256];
+    unsigned long long kilobytes = 0;
+    size_t len = strlen(name);
+    while (file && fgets(line, sizeof line, file))
+        if (!strncmp(line, name, len) && line[len] == ':') sscanf(line + len + 1, "%llu", &kilobytes);
+    if (file) fclose(file);
+    return kilobytes * 1024;
+}
+
+void show_resident(void) {
+    uint64_t own = status_bytes("RssAnon"), files = status_bytes("RssFile");
+    printf("peak resident  %s\n", show_bytes(peak_resident()).text);
+    if (!own) return;
+    printf(
+        "resident       %s: %s of its own, %s of files (code of programs and libraries, mapped weights)\n",
+        show_bytes(own + files).text, show_bytes(own).text, show_bytes(files).text);
 }
 
 struct line show_padded(const char *text, int width) {
@@ -156,6 +178,11 @@ void show_memory(const ash_plan_report *report) {
     const ash_plan_report r = *report;
     printf("weights        %s packed, %s read in place (%s in mapped files)\n", show_bytes(r.weights).text,
            show_bytes(r.constants).text, show_bytes(r.mapped).text);
+    if (r.originals)
+        printf("  originals    %s kept on the heap to make them again\n", show_bytes(r.originals).text);
+    if (r.state) printf("states         %s\n", show_bytes(r.state).text);
+    printf("code           %s, tables %s, caches %s\n", show_bytes(r.code).text, show_bytes(r.tables).text,
+           show_bytes(r.caches).text);
     printf("arena          %s: %s\n", show_bytes(r.memory.size).text, certificate(r.memory.certificate));
     double least = r.memory.lower_bound ? (double)r.memory.size / (double)r.memory.lower_bound : 1;
     printf("  lower bound  %s (%.3f times)\n", show_bytes(r.memory.lower_bound).text, least);
@@ -164,6 +191,10 @@ void show_memory(const ash_plan_report *report) {
     if (r.order.searched)
         printf("  reordered    from %s: %u operations moved, %u computed again\n",
                show_bytes(r.order.given_size).text, r.order.moved, r.order.recomputed);
+    if (r.splits) printf("  split        kernels at %u results, for less memory\n", r.splits);
+    if (r.no_winograd || r.one_worker)
+        printf("  limited      %s%s%u operations on one thread\n", r.no_winograd ? "no Winograd" : "",
+               r.no_winograd ? ", " : "", r.one_worker);
     printf("  checked      %llu buffers, %llu accesses to %llu pieces of memory\n",
            (unsigned long long)r.check.buffers, (unsigned long long)r.replay.accesses,
            (unsigned long long)r.replay.pieces);

@@ -29,6 +29,7 @@ static const char *const optional[] = {
     "ash_plan_bind_arena.memory",     "ash_plan_bind_input.type",
     "ash_plan_bind_weights.memory",   "ash_plan_release_all.released",
     "ash_plan_bind_arena_view.view",  "ash_plan_bind_weights_view.view",
+    "ash_plan_release_originals.released",
     "ash_plan_set_input.type",        "ash_plan_set_parameter.type",
     "ash_plan_set_state.type",        "ash_plan_release_intermediates.released",
     "ash_reference_step.states",      "ash_slice.steps",

@@ -64,8 +64,10 @@ ASH_API const char *ash_plan_order_text(ash_plan_order order); /* "auto"; "?" ou
 /* Zeroed options are the defaults. */
 typedef struct ash_plan_options {
     ash_memory_options memory; /* planner mode and strategy, and what else the planner takes; `capacity` is
-                                  the most that the arena may take: prepare meets it, or fails with BUDGET
-                                  and names the smallest size found and what lies there at the peak.
+                                  the most that the arena may take: prepare meets it, if need be with
+                                  other orders, kernels that are split, without Winograd, or with operations
+                                  on one thread (docs/memory.md), or fails with BUDGET and names the
+                                  smallest size found and what lies there at the peak.
                                   Parameters and constants are read where they lie, or packed into memory of
                                   their own, whatever omit_params and omit_constants say */
     ash_plan_order order;
@@ -77,6 +79,9 @@ typedef struct ash_plan_options {
                          are, and sums rounded another way (docs/codegen.md); never where the result is
                          rounded to integers */
     bool no_fuse;     /* one kernel per node */
+    bool fuse_freely; /* as much in one kernel as is possible. Otherwise kernels are split where holding all
+                         of their operands at once would need more memory at the peak than one kernel per
+                         node (docs/memory.md) */
     bool poison; /* debugging: dead bytes are filled with NaN patterns between operations, so that a value
                       that is read after its death shows */
     const ash_value *keep; /* values of the graph whose results can be read after every execution; what
@@ -166,6 +171,13 @@ ASH_API ash_status ash_plan_release_intermediates(ash_plan *plan, uint64_t *rele
 /* Gives back everything but the kernels: arenas, outputs, packed weights, states. The next execution makes
  * them again, and finds the states reset to their initial contents. */
 ASH_API ash_status ash_plan_release_all(ash_plan *plan, uint64_t *released, ash_diag *diag);
+
+/* Gives up the originals of packed weights, `originals` in ash_plan_report: the plan keeps the weights that
+ * it has (and makes them now, if it has none), and can make no others. Parameters can no longer be set, and
+ * ash_plan_release_all leaves the weights. Their memory is free when the graph, which has them too, is
+ * destroyed. ASH_ERROR_STATE for a plan of an open graph, which is made again for other sizes, and for one
+ * that has replicas, which may need them; replicas that are made later need none. Returns the bytes. */
+ASH_API ash_status ash_plan_release_originals(ash_plan *plan, uint64_t *released, ash_diag *diag);
 
 /* --- inputs and parameters -------------------------------------------------------------------- */
 
@@ -438,12 +450,23 @@ typedef struct ash_plan_report {
     uint64_t
         originals; /* of constants and parameters on the heap that executions do not read, since they were
                            packed or others were set, and of what states begin with: kept, by this plan, its
-                           replicas and the graph as long as one of them exists, to make weights again */
+                           replicas and the graph as long as one of them exists, to make weights again, or
+                           until ash_plan_release_originals */
     uint64_t staging; /* most that the prologue needed beyond the weights */
     uint64_t inplace; /* of results that took over the bytes of an operand */
     uint64_t state;   /* kept between executions, beside the arena */
+    uint64_t
+        code; /* of machine code, as object files, that was compiled or read for this plan; kernels that
+                         another plan had are counted there */
+    uint64_t tables; /* of the plan's own records: program, loop nests, layout, tables of addresses */
+    uint64_t caches; /* of memory that was given back and that the context keeps, for all its plans
+                         (ash_context_options.keep_bytes) */
     /* counts */
     uint32_t ops, prologue_ops, kernels;
+    uint32_t
+        splits; /* results that kernels were split at for less memory: see ash_plan_options.fuse_freely */
+    bool no_winograd;    /* memory.capacity is met without Winograd alone */
+    uint32_t one_worker; /* operations that run on one thread for it, with the scratch memory of one */
     uint32_t states_in_place, states_copied; /* states whose new value is computed in their bytes; that are
                                                 written by a copy at the end */
     uint64_t prologue_runs;                  /* of operations of the prologue, so far */

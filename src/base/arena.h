@@ -23,5 +23,6 @@ char *ash_arena_strdup(ash_arena *arena, const char *text);
 /* A copy of `count * size` bytes; NULL when there is no memory. */
 void *ash_arena_copy(ash_arena *arena, const void *data, size_t count, size_t size);
 void ash_arena_free(ash_arena *arena);
+uint64_t ash_arena_bytes(const ash_arena *arena); /* that its blocks have */
 
 #endif

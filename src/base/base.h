@@ -88,6 +88,10 @@ void *ash_mem_calloc(const ash_allocator *a, size_t count, size_t size);
 /* `count` and `size` as they were given to ash_mem_alloc. NULL is allowed. */
 void ash_mem_free(const ash_allocator *a, void *ptr, size_t count, size_t size);
 
+/* Gives what the C library's allocator keeps of freed memory back to the system, where it can. After work
+ * that took much more than it left. */
+void ash_mem_trim(void);
+
 /* A growable array: `ASH_VEC(int) v = {0};`. Freed with ash_vec_free. */
 #define ASH_VEC(T)                                                                                         \
     struct {                                                                                               \

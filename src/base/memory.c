@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Allocation through the hooks, growable arrays, the bump allocator. */
 #include <stdlib.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include "arena.h"
 
@@ -112,4 +115,16 @@ void ash_arena_free(ash_arena *arena) {
         ash_mem_free(arena->allocator, block, block->bytes, 1);
     }
     ash_arena_init(arena, arena->allocator);
+}
+
+uint64_t ash_arena_bytes(const ash_arena *arena) {
+    uint64_t bytes = 0;
+    for (const ash_arena_block *block = arena->blocks; block; block = block->next) bytes += block->bytes;
+    return bytes;
+}
+
+void ash_mem_trim(void) {
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
 }

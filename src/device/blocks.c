@@ -156,3 +156,10 @@ void ash_blocks__give(ash_blocks *blocks, const ash_allocator *a, ash_block *blo
     blocks->bytes += bytes_of(block);
     pthread_mutex_unlock(&blocks->lock);
 }
+
+uint64_t ash_blocks__kept(ash_blocks *blocks) {
+    pthread_mutex_lock(&blocks->lock);
+    uint64_t bytes = blocks->bytes;
+    pthread_mutex_unlock(&blocks->lock);
+    return bytes;
+}

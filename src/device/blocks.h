@@ -31,6 +31,9 @@ void ash_blocks__drop(ash_blocks *blocks, const ash_allocator *a); /* and gives 
 ash_status ash_blocks__take(ash_blocks *blocks, const ash_allocator *a, ash_block *block, ash_diag *diag);
 void ash_blocks__give(ash_blocks *blocks, const ash_allocator *a, ash_block *block);
 
+/* Bytes that are kept now. */
+uint64_t ash_blocks__kept(ash_blocks *blocks);
+
 /* Of the context that a device belongs to. */
 ash_blocks *ash_device__blocks(ash_device *device);
 

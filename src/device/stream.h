@@ -42,7 +42,7 @@
 typedef struct ash_chunks {
     int64_t begin, end; /* half-open */
     int64_t piece;      /* most of them to run before the switch is looked at again; 0: all */
-    bool parallel;      /* worth more than one thread */
+    bool parallel;      /* worth more than one thread; otherwise it runs on one, as worker 0 */
 } ash_chunks;
 
 typedef struct ash_launch {

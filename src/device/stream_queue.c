@@ -203,7 +203,7 @@ static unsigned run_chunks(ash_cpu *cpu, struct ash_cpu_stream *stream, const as
     if (count <= 0) return 1;
     if (chunks->parallel && cpu->pool && count > 1 && count < UINT32_MAX)
         return run_shared(cpu, stream, command, worker);
-    ash_cpu__run_range(cpu, command, chunks->begin, chunks->end, worker);
+    ash_cpu__run_range(cpu, command, chunks->begin, chunks->end, chunks->parallel ? worker : 0);
     return 1;
 }
 

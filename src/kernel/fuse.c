@@ -48,7 +48,7 @@ bool ash_op_is_virtual(ash_op op) {
            op == ASH_OP_IOTA;
 }
 
-static bool is_reduced_dim(const ash_node *node, unsigned dim) {
+bool ash_node_reduces_dim(const ash_node *node, unsigned dim) {
     const ash_attr *axes = ash_node_attr(node, ASH_ATTR_AXES);
     for (uint32_t i = 0; i < axes->count; i++)
         if (axes->list[i] == dim) return true;
@@ -59,7 +59,7 @@ bool ash_node_reduces_nothing(const ash_graph *graph, const ash_node *node) {
     if (ash_op_infos[node->op].class != ASH_CLASS_REDUCE) return false;
     const ash_type *in = ash_graph__type(graph, node->ins[0]);
     for (unsigned d = 0; d < in->rank; d++)
-        if (in->dims[d] != 1 && is_reduced_dim(node, d)) return false;
+        if (in->dims[d] != 1 && ash_node_reduces_dim(node, d)) return false;
     return true;
 }
 
@@ -174,7 +174,7 @@ static bool label_reduction(const fuser *f, const ash_node *node, ash_group *g, 
     unsigned o = 0, axis = 0;
     memset(in_labels, ASH_LABEL_NONE, ASH_MAX_RANK);
     for (unsigned d = 0; d < in->rank; d++) {
-        if (!is_reduced_dim(node, d)) {
+        if (!ash_node_reduces_dim(node, d)) {
             in_labels[d] = out_labels[o++];
             continue;
         }
@@ -318,7 +318,7 @@ static void place(fuser *f, uint32_t n, uint32_t group) {
         const ash_type *type = ash_graph__type(f->graph, node->ins[0]);
         memset(in.labels, ASH_LABEL_NONE, sizeof in.labels);
         for (unsigned d = 0, o = 0; d < type->rank; d++)
-            if (!is_reduced_dim(node, d)) in.labels[d] = r.labels[o++];
+            if (!ash_node_reduces_dim(node, d)) in.labels[d] = r.labels[o++];
         ask(f, node->ins[0], &in);
         return;
     }

@@ -69,6 +69,8 @@ typedef struct ash_fusion {
 /* Movement that exists only in indices. */
 bool ash_op_is_virtual(ash_op op);
 
+/* Whether a reduction is over a dim of its operand. */
+bool ash_node_reduces_dim(const ash_node *node, unsigned dim);
 /* Whether a node is a reduction over nothing but dims of 1 (or over no axis): it only drops dims, and is
  * computed like an elementwise operator. */
 bool ash_node_reduces_nothing(const ash_graph *graph, const ash_node *node);

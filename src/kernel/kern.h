@@ -30,6 +30,7 @@ typedef struct ash_lowering {
     ash_fusion fusion;
     ash_program *program;
     ash_place *places;            /* per value */
+    const uint32_t *last_reads;   /* per value: root of the last group that reads it */
     ash_map nest_ids;             /* hash of a nest's content to its index in the program */
     const ash_progress *progress; /* or NULL */
     size_t lowered;               /* groups */

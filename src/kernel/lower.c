@@ -3,6 +3,7 @@
 #include "kern.h"
 
 #include "base/text.h"
+#include "split.h"
 
 /* --- steps ------------------------------------------------------------------------------------------- */
 
@@ -71,8 +72,15 @@ static bool is_updated_by(const ash_lowering *low, uint32_t state, uint32_t buff
     return false;
 }
 
-/* A buffer in whose place the result could lie: the state that it is the new value of, else a local one,
- * else any state. */
+/* How good a buffer is for the result to lie in its place: 0: not at all. */
+static int inplace_rank(const ash_kern *k, uint32_t from, uint32_t to) {
+    const ash_buffer *b = &k->low->program->buffers.at[from];
+    if (b->kind == ASH_BUFFER_STATE) return is_updated_by(k->low, from, to) ? 4 : 1;
+    return b->kind != ASH_BUFFER_LOCAL ? 0 : k->low->last_reads[b->value] == k->group->root ? 3 : 2;
+}
+
+/* A buffer in whose place the result could lie: the state that it is the new value of, else a local one
+ * that nobody reads later, else any local one, else any state. */
 static uint32_t inplace_candidate(ash_kern *k) {
     const ash_program *p = k->low->program;
     if (!k->has_stored || !k->stored_once) return ASH_NO_BUFFER;
@@ -84,16 +92,10 @@ static uint32_t inplace_candidate(ash_kern *k) {
         }
     if (out == ASH_NO_BUFFER) return ASH_NO_BUFFER;
     size_t best = SIZE_MAX;
-    for (size_t i = 0; i < k->uses.len; i++) {
-        uint32_t from = k->uses.at[i].buffer;
-        ash_buffer_kind kind = p->buffers.at[from].kind;
-        bool state = kind == ASH_BUFFER_STATE, better = best == SIZE_MAX;
-        if ((!state && kind != ASH_BUFFER_LOCAL) || !is_read_in_place(k, i, out)) continue;
-        if (!better && !state) better = p->buffers.at[k->uses.at[best].buffer].kind == ASH_BUFFER_STATE;
-        if (better) best = i;
-        if (!state || !is_updated_by(k->low, from, k->uses.at[out].buffer)) continue;
-        best = i;
-        break;
+    for (size_t i = 0, rank = 0; i < k->uses.len; i++) {
+        size_t own = (size_t)inplace_rank(k, k->uses.at[i].buffer, k->uses.at[out].buffer);
+        if (own <= rank || !is_read_in_place(k, i, out)) continue;
+        best = i, rank = own;
     }
     if (best == SIZE_MAX) return ASH_NO_BUFFER;
     k->nest.buffers.at[best].group = k->nest.buffers.at[out].group;
@@ -401,6 +403,21 @@ static bool *stored_values(const ash_graph *graph, const bool *kept) {
     return stored;
 }
 
+/* Per value, the root of the last group that reads it, perhaps through movement; none of what is kept.
+ * NULL: no memory. */
+static uint32_t *find_last_reads(const ash_graph *graph, const ash_fusion *fusion, const bool *kept) {
+    uint32_t *last = ash_mem_calloc(graph->allocator, graph->values.len, sizeof *last);
+    for (size_t v = 0; last && v < graph->values.len; v++)
+        if (kept[v]) last[v] = ASH_NO_NODE;
+    for (size_t n = graph->nodes.len; last && n-- > 0;) {
+        const ash_node *node = &graph->nodes.at[n];
+        uint32_t group = fusion->group_of[n];
+        uint32_t at = group == ASH_NO_GROUP ? last[node->out] : fusion->groups.at[group].root;
+        for (unsigned i = 0; i < node->n_ins; i++) last[node->ins[i]] = ASH_MAX(last[node->ins[i]], at);
+    }
+    return last;
+}
+
 /* Executions read dims, on any thread, while the graph's may go on to grow. */
 static ash_status own_dims(ash_program *p, ash_diag *diag) {
     ash_dims *own;
@@ -433,12 +450,24 @@ ash_status ash_program__lower(const ash_graph *graph, const ash_target *target,
     ash_map_init(&low.nest_ids, a);
     low.places = ash_mem_calloc(a, graph->values.len, sizeof *low.places);
     bool *kept = kept_values(graph, options), *stored = kept ? stored_values(graph, kept) : NULL;
+    uint32_t *last_reads = NULL;
     ash_status status = ASH_OK;
     if (!low.places || !stored) {
         status = ASH_NO_MEMORY(diag);
         goto done;
     }
-    ASH_TRY_DONE(ash_fusion_build(graph, &p->target.costs, stored, options->fuse, &low.fusion, diag));
+    ash_split_options split = {.costs = &p->target.costs,
+                               .stored = stored,
+                               .kept = kept,
+                               .fuse = options->fuse,
+                               .freely = options->fuse_freely,
+                               .room = options->room,
+                               .scratch = options->scratch};
+    ash_split_report report;
+    ASH_TRY_DONE(ash_fusion_split(graph, &split, &low.fusion, &report, diag));
+    p->splits = report.splits;
+    low.last_reads = last_reads = find_last_reads(graph, &low.fusion, kept);
+    ASH_FAIL_IF_DONE(!last_reads, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
     ASH_TRY_DONE(ash_lower__places(&low, stored));
     ASH_TRY_DONE(lower_groups(&low, true));
     p->prologue = p->steps.len;
@@ -448,6 +477,7 @@ ash_status ash_program__lower(const ash_graph *graph, const ash_target *target,
     ASH_TRY_DONE(settle_kinds(&low, kept));
     ASH_TRY_DONE(own_dims(p, diag));
 done:
+    ash_mem_free(a, last_reads, graph->values.len, sizeof *last_reads);
     ash_mem_free(a, stored, graph->values.len, sizeof *stored);
     ash_mem_free(a, kept, graph->values.len, sizeof *kept);
     ash_mem_free(a, low.places, graph->values.len, sizeof *low.places);

@@ -40,9 +40,15 @@ typedef struct ash_buffer {
     ash_value origin; /* in the caller's graph, or ASH_NO_VALUE */
     const char *name; /* of an input, parameter, state or output; else NULL */
     ash_blob *blob;   /* constants and parameters; states that do not begin as zeros */
-    uint32_t root;  /* a view: the buffer whose bytes it lies in (never itself a view), or ASH_NO_BUFFER */
-    int64_t offset; /* of a view: bytes into the root */
+    uint32_t root;   /* a view: the buffer whose bytes it lies in (never itself a view), or ASH_NO_BUFFER */
+    int64_t offset;  /* of a view: bytes into the root */
+    bool one_worker; /* scratch of a step that runs on one thread: it has one worker's */
 } ash_buffer;
+
+/* Bytes of a buffer where so many workers run its step. */
+static inline uint64_t ash_buffer__bytes(const ash_buffer *b, unsigned workers) {
+    return (uint64_t)b->bytes * (b->kind == ASH_BUFFER_SCRATCH && !b->one_worker ? workers : 1);
+}
 
 typedef struct ash_access {
     uint32_t buffer;
@@ -71,6 +77,7 @@ typedef struct ash_step {
     uint32_t inplace; /* a buffer that this step reads and its output may take the place of, element on
                          element, or ASH_NO_BUFFER */
     bool moves;       /* it only moves elements: in the place of `inplace` there is nothing to do */
+    bool one_worker;  /* it runs on one thread, as worker 0, for its scratch to take less */
     const char *const *nodes; /* names of the graph nodes it holds, for diagnostics */
     uint32_t n_nodes;
     double flops, bytes; /* work and least traffic at the variables' maxima */
@@ -99,10 +106,14 @@ typedef struct ash_program {
     inputs, states, outputs;  /* buffers, in the graph's order; an output may be any kind of buffer */
     uint32_t updated, copied; /* states that are computed in their own bytes; that are copied there last */
     ASH_VEC(const char *) output_names;
+    uint32_t splits; /* values that are stored between groups so that the peak is lower: see split.h */
 } ash_program;
 
 typedef struct ash_lower_options {
     bool fuse;             /* false: one kernel per node */
+    bool fuse_freely;      /* whatever it does to the peak of live bytes: see split.h */
+    int64_t room;          /* bytes that this peak is to stay within; 0: what the rule there allows */
+    const int64_t *scratch; /* per node, where it is known: see split.h; or NULL */
     const ash_value *keep; /* values (of the caller's graph) that must exist in a buffer of their own */
     size_t n_keep;
     const ash_progress *progress; /* told between kernels; NULL: nobody asks */

@@ -196,17 +196,21 @@ ash_status ash_plan_release_all(ash_plan *plan, uint64_t *released, ash_diag *di
     pthread_mutex_lock(&plan->lock);
     uint64_t bytes = plan->arenas_ready ? arena_bytes(plan) : 0;
     if (plan->saved) bytes += ash_storage_size(plan->saved);
-    if (plan->weights) bytes += ash_storage_size(plan->weights->storage);
+    bool made_again = !plan->core->settled_weights;
+    if (plan->weights && made_again) bytes += ash_storage_size(plan->weights->storage);
     bytes += ash_plan__drop_states(plan);
     drop_arenas(plan);
     forget_inputs(plan);
     ash_storage_release(plan->saved);
-    ash_plan__own_weights(plan);
-    ash_plan__free_weights(plan, plan->weights);
-    ash_plan__free_room(plan);
     plan->saved = NULL;
-    plan->weights = NULL;
-    plan->weights_ready = plan->executed = plan->spans_known = false;
+    if (made_again) {
+        ash_plan__own_weights(plan);
+        ash_plan__free_weights(plan, plan->weights);
+        ash_plan__free_room(plan);
+        plan->weights = NULL;
+        plan->weights_ready = false;
+    }
+    plan->executed = plan->spans_known = false;
     ash_plan__refresh_views(plan);
     pthread_mutex_unlock(&plan->lock);
     if (released) *released = bytes;
@@ -490,6 +494,8 @@ static ash_status own_bytes(ash_plan *plan, uint32_t b, ash_address *out, ash_di
 
 ash_status ash_plan__set_parameter(ash_plan *plan, uint32_t b, const ash_given *given, ash_diag *diag) {
     ASH_TRY(ash_plan__check_given(plan, b, given, "was given, the parameter is", diag));
+    ASH_FAIL_IF(plan->core->settled_weights, diag, ASH_ERROR_STATE,
+                "the originals of the weights were released: parameters stay as they are");
     ash_address own;
     ASH_TRY(ash_file_check_given(plan->context, given->data, given->size, diag));
     ASH_TRY(ash_plan__make_room(plan, diag));

@@ -297,7 +297,7 @@ ash_status ash_plan_buffer_at(const ash_plan *plan, uint32_t index, ash_buffer_i
     const ash_place *place = &plan->layout.places[index];
     *out = (ash_buffer_info){.role = role_of(b->kind),
                              .type = b->type,
-                             .bytes = (uint64_t)b->bytes,
+                             .bytes = ash_buffer__bytes(b, plan->threads),
                              .value = b->origin,
                              .name = b->name,
                              .root = place->root,
@@ -306,7 +306,6 @@ ash_status ash_plan_buffer_at(const ash_plan *plan, uint32_t index, ash_buffer_i
         int64_t least;
         ash_dims_bounds(plan->program->dims, b->type.dims[i], &least, &out->type.dims[i]);
     }
-    if (b->kind == ASH_BUFFER_SCRATCH) out->bytes *= plan->threads;
     if (place->home == ASH_HOME_MAIN || place->home == ASH_HOME_STATE) {
         out->arena = place->arena;
         out->offset = place->offset;
@@ -340,8 +339,7 @@ static bool overlap(const ash_plan *plan, uint32_t a, uint32_t b) {
     const ash_place *x = &plan->layout.places[a], *y = &plan->layout.places[b];
     if (x->home != ASH_HOME_MAIN || y->home != ASH_HOME_MAIN || x->arena != y->arena) return false;
     const ash_buffer *p = &plan->program->buffers.at[a], *q = &plan->program->buffers.at[b];
-    uint64_t p_bytes = (uint64_t)p->bytes, q_bytes = (uint64_t)q->bytes;
-    if (q->kind == ASH_BUFFER_SCRATCH) q_bytes *= plan->threads;
+    uint64_t p_bytes = (uint64_t)p->bytes, q_bytes = ash_buffer__bytes(q, plan->threads);
     return x->offset < y->offset + q_bytes && y->offset < x->offset + p_bytes;
 }
 
@@ -373,6 +371,8 @@ static ash_status check_intact(const ash_plan *plan, uint32_t buffer, ash_diag *
     ASH_FAIL_IF(place->home == ASH_HOME_STAGING || place->home == ASH_HOME_NONE, diag, ASH_ERROR_STATE,
                 "buffer %u is needed at prepare alone: its bytes are gone", buffer);
     const ash_blob *blob = plan->program->buffers.at[place->root].blob;
+    ASH_FAIL_IF(place->home == ASH_HOME_BLOB && !blob, diag, ASH_ERROR_STATE,
+                "buffer %u was packed, and its bytes were released", buffer);
     if (place->home == ASH_HOME_BLOB && blob->file) ASH_TRY(ash_file_check(blob->file, diag));
     if (place->home != ASH_HOME_MAIN || plan->program->buffers.at[place->root].kind == ASH_BUFFER_INPUT)
         return ASH_OK;

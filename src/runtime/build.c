@@ -16,7 +16,7 @@ const char *ash_plan__step_name(const ash_step *step) {
 /* Starting and ending a parallel run costs up to a microsecond, and operands that one core has written must
  * come to the other; a step that takes little more than that on one core stays on the calling thread. */
 bool ash_plan__is_parallel(const ash_plan *plan, const ash_step *step) {
-    if (plan->threads <= 1 || step->kind == ASH_STEP_COPY) return false;
+    if (plan->threads <= 1 || step->one_worker || step->kind == ASH_STEP_COPY) return false;
     int64_t least, most;
     ash_dims_bounds(plan->program->dims, step->chunks, &least, &most);
     if (most <= 1) return false;
@@ -330,7 +330,8 @@ static ash_status make_state(ash_plan *plan, ash_diag *diag) {
 
 static void point_at_blobs(ash_plan *plan) {
     for (uint32_t b = 0; b < plan->n_buffers; b++)
-        if (plan->layout.places[b].home == ASH_HOME_BLOB && plan->layout.places[b].root == b)
+        if (plan->layout.places[b].home == ASH_HOME_BLOB && plan->layout.places[b].root == b &&
+            plan->program->buffers.at[b].blob)
             ash_plan__set_base(plan, b, (ash_address)plan->program->buffers.at[b].blob->data);
 }
 
@@ -482,8 +483,19 @@ static ash_plan *new_plan(ash_context *context, ash_plan_core *core) {
     return plan;
 }
 
+unsigned ash_plan__threads(const ash_context *context, const ash_plan_options *options) {
+    unsigned most = ash_context_threads(context);
+    return options->threads ? ASH_MIN(options->threads, most) : most;
+}
+
 ash_status ash_plan__build(ash_context *context, ash_program *program, const ash_kernel_source *kernels,
                            const ash_plan_options *options, ash_plan **out, ash_diag *diag) {
+    return ash_plan__build_ordered(context, program, NULL, kernels, options, out, diag);
+}
+
+ash_status ash_plan__build_ordered(ash_context *context, ash_program *program,
+                                   const ash_plan_order_report *order, const ash_kernel_source *kernels,
+                                   const ash_plan_options *options, ash_plan **out, ash_diag *diag) {
     const ash_allocator *a = ash_context__allocator(context);
     ash_plan_core *core = NULL;
     *out = NULL;
@@ -493,8 +505,7 @@ ash_status ash_plan__build(ash_context *context, ash_program *program, const ash
     plan->poison = options->poison;
     plan->mode = options->mode;
     plan->progress = options->progress;
-    unsigned most = ash_context_threads(context);
-    plan->threads = options->threads ? ASH_MIN(options->threads, most) : most;
+    plan->threads = ash_plan__threads(context, options);
     ash_status status;
     ASH_TRY_DONE(ash_plan__check_options(options, diag));
     ASH_TRY_DONE(check_program(program, diag));
@@ -503,7 +514,11 @@ ash_status ash_plan__build(ash_context *context, ash_program *program, const ash
     own.device = plan->device;
     if (!own.memory.progress.cancel && !own.memory.progress.report) own.memory.progress = own.progress;
     options = &own;
-    ASH_TRY_DONE(ash_order__improve(context, program, options, plan->threads, &plan->report.order, diag));
+    if (order)
+        plan->report.order = *order;
+    else
+        ASH_TRY_DONE(
+            ash_order__improve(context, program, options, plan->threads, &plan->report.order, NULL, diag));
     plan->n_buffers = (uint32_t)program->buffers.len;
     ASH_TRY_DONE(ash_schedule__create(a, program, ash_plan__stream_count(options), &core->schedule, diag));
     ASH_TRY_DONE(ash_layout__create(context, program, &core->schedule, &options->memory, plan->threads,

@@ -205,7 +205,7 @@ static ash_status extent(const struct work *w, uint32_t buffer, uint64_t *size, 
     const ash_buffer *b = &w->program->buffers.at[buffer];
     *align = ASH_MAX(b->align, (uint32_t)ASH_STORAGE_ALIGN);
     *size = (uint64_t)b->bytes;
-    bool fits = b->kind != ASH_BUFFER_SCRATCH || ash_mul_u64(*size, w->threads, size);
+    bool fits = b->kind != ASH_BUFFER_SCRATCH || b->one_worker || ash_mul_u64(*size, w->threads, size);
     ASH_FAIL_IF(!fits, diag, ASH_ERROR_OUT_OF_RANGE, "scratch buffer %u takes more than 64 bits of bytes",
                 buffer);
     return ASH_OK;

@@ -77,7 +77,8 @@ static ash_status make_buffers(const orderer *o, ash_memory_buffer *buffers, ash
     for (uint32_t b = 0; b < p->buffers.len; b++) {
         const ash_buffer *buffer = &p->buffers.at[b];
         uint64_t size = (uint64_t)buffer->bytes;
-        bool fits = buffer->kind != ASH_BUFFER_SCRATCH || ash_mul_u64(size, o->threads, &size);
+        bool fits = buffer->kind != ASH_BUFFER_SCRATCH || buffer->one_worker ||
+                    ash_mul_u64(size, o->threads, &size);
         ASH_FAIL_IF(!fits, diag, ASH_ERROR_OUT_OF_RANGE,
                     "scratch buffer %u takes more than 64 bits of bytes", b);
         buffers[b] = ash_memory_buffer_init(size, 1, 0, 0);
@@ -422,14 +423,25 @@ done:
 
 /* --- all -------------------------------------------------------------------------------------- */
 
+ash_status ash_order__lay_out(ash_context *context, const ash_program *program,
+                              const ash_plan_options *options, unsigned threads, ash_layout *layout,
+                              ash_diag *diag) {
+    orderer o = {.context = context,
+                 .allocator = ash_context__allocator(context),
+                 .program = (ash_program *)program,
+                 .options = options,
+                 .threads = threads};
+    return lay_out(&o, 0, layout, diag);
+}
+
 ash_status ash_order__improve(ash_context *context, ash_program *program, const ash_plan_options *options,
-                              unsigned threads, ash_plan_order_report *report, ash_diag *diag) {
+                              unsigned threads, ash_plan_order_report *report, uint64_t *size,
+                              ash_diag *diag) {
     uint64_t capacity = options->memory.capacity;
     *report = (ash_plan_order_report){0};
     ASH_FAIL_IF((unsigned)options->order >= ASH_PLAN_ORDER_COUNT, diag, ASH_ERROR_INVALID_ARGUMENT,
                 "unknown order option %d", (int)options->order);
-    if (options->order == ASH_PLAN_ORDER_OFF || (options->order == ASH_PLAN_ORDER_AUTO && !capacity))
-        return ASH_OK;
+    if (options->order != ASH_PLAN_ORDER_ON && !capacity) return ASH_OK;
     orderer o = {.context = context,
                  .allocator = ash_context__allocator(context),
                  .program = program,
@@ -442,16 +454,19 @@ ash_status ash_order__improve(ash_context *context, ash_program *program, const 
     for (size_t s = program->prologue; s < program->steps.len; s++)
         o.work += work_of(&program->steps.at[s]);
     ASH_TRY_DONE(measure(&o, &o.size, diag));
-    report->given_size = o.size;
-    if (options->order == ASH_PLAN_ORDER_AUTO && is_met(&o)) goto done;
-    report->searched = true;
-    ASH_TRY_DONE(reorder(&o, report, diag));
-    for (bool lower = true; lower && capacity && !is_met(&o);) {
+    if (options->order != ASH_PLAN_ORDER_ON && is_met(&o)) goto done;
+    bool search = options->order != ASH_PLAN_ORDER_OFF;
+    if (search) {
+        *report = (ash_plan_order_report){.given_size = o.size, .searched = true};
+        ASH_TRY_DONE(reorder(&o, report, diag));
+    }
+    for (bool lower = search; lower && capacity && !is_met(&o);) {
         ASH_TRY_DONE(lower_peak(&o, &lower, diag));
         report->recomputed += lower;
     }
     if (capacity && !is_met(&o)) status = refuse(&o, diag);
 done:
+    if (size) *size = o.size;
     ash_mem_free(o.allocator, o.pinned, program->buffers.len, sizeof *o.pinned);
     return status;
 }

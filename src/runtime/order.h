@@ -7,8 +7,14 @@
 #include "plan.h"
 
 /* Changes the main steps of a program whose access records have been checked, as the options say; with a
- * capacity that is met by no order that was tried, fails with BUDGET. */
+ * capacity that is met by no order that was tried, fails with BUDGET. *size: bytes of the arenas then,
+ * where there is a capacity; `size` may be NULL. */
 ash_status ash_order__improve(ash_context *context, ash_program *program, const ash_plan_options *options,
-                              unsigned threads, ash_plan_order_report *report, ash_diag *diag);
+                              unsigned threads, ash_plan_order_report *report, uint64_t *size,
+                              ash_diag *diag);
+/* The layout of a program as it is, whatever the capacity. */
+ash_status ash_order__lay_out(ash_context *context, const ash_program *program,
+                              const ash_plan_options *options, unsigned threads, ash_layout *layout,
+                              ash_diag *diag);
 
 #endif

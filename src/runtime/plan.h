@@ -13,6 +13,7 @@
  *   commands.c  the list that an execution issues         bytes.c     every byte that moves
  *   index.h     what is looked up                         settle.c    sizes that depend on data
  *   open.c      sizes that come with the inputs           types.c     what is given fits
+ *   fit.c       lowered so that it fits                   order.c     steps in another order
  *
  * Every buffer's address is base[its root] + offset. Steps have tables of addresses, made ahead; when a
  * base changes, the entries that depend on it are written anew, so that executing looks nothing up. */
@@ -162,6 +163,7 @@ typedef struct ash_plan_core {
     ash_schedule schedule;
     ash_layout layout;
     ash_plan_index index;
+    bool settled_weights; /* their originals are gone: they stay as they are */
 } ash_plan_core;
 
 struct ash_plan {
@@ -253,6 +255,12 @@ struct ash_plan {
  * checks. */
 ash_status ash_plan__build(ash_context *context, ash_program *program, const ash_kernel_source *kernels,
                            const ash_plan_options *options, ash_plan **out, ash_diag *diag);
+/* The same with a program whose steps have their order: fit.c's. */
+ash_status ash_plan__build_ordered(ash_context *context, ash_program *program,
+                                   const ash_plan_order_report *order, const ash_kernel_source *kernels,
+                                   const ash_plan_options *options, ash_plan **out, ash_diag *diag);
+/* Threads that the options come to. */
+unsigned ash_plan__threads(const ash_context *context, const ash_plan_options *options);
 /* ASH_ERROR_INVALID_ARGUMENT for a mode that is none, or its number of streams. */
 ash_status ash_plan__check_options(const ash_plan_options *options, ash_diag *diag);
 /* Streams that the options ask for. */
@@ -453,6 +461,8 @@ ash_plan_weights *ash_plan__own_weights(ash_plan *plan);
 /* Makes or completes the room for the next prologue. A failure leaves the plan as it was. */
 ash_status ash_plan__make_room(ash_plan *plan, ash_diag *diag);
 void ash_plan__free_room(ash_plan *plan);
+/* A constant, a parameter, or what a state begins with, that executions do not read where it lies. */
+bool ash_plan__is_original(const ash_plan *plan, uint32_t buffer);
 /* The weights go into memory of the caller's, or, if it is none, into memory of the plan's own. */
 ash_status ash_plan__move_weights(ash_plan *plan, const ash_plan_block *block, ash_diag *diag);
 /* The weights lie at `base` from now on. */

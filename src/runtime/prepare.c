@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* From a graph to a plan: optimise, lower, compile, lay out, run the prologue. */
 #include "code/code.h"
-#include "opt/opt.h"
-#include "plan.h"
+#include "fit.h"
 
 static void release_code(void *owner) {
     ash_code__release(owner);
@@ -13,28 +12,15 @@ struct making {
     ash_context *context;
     const ash_plan_options *options;
     ash_compiler *compiler;
-    ash_graph *graph;     /* optimised */
-    ash_program *program; /* until the plan owns it */
+    ash_fitted fitted; /* its program until the plan owns it */
     ash_code_stats stats;
     int64_t lower_ns, compile_ns;
 };
 
 static ash_status lower(struct making *m, const ash_graph *graph, ash_diag *diag) {
     int64_t start = ash_clock__now();
-    const ash_target *target = ash_compiler__target(m->compiler);
-    static const char *const off[] = {"winograd"};
-    ash_opt_options opt = {.level = m->options->no_optimize ? ASH_OPT_NONE : ASH_OPT_FULL,
-                           .off = off,
-                           .n_off = m->options->no_winograd ? ASH_COUNT(off) : 0,
-                           .keep = m->options->keep,
-                           .n_keep = m->options->keep_count,
-                           .progress = &m->options->progress};
-    ASH_TRY(ash_opt__run(graph, target, &opt, &m->graph, diag));
-    ash_lower_options low = {.fuse = !m->options->no_fuse,
-                             .keep = m->options->keep,
-                             .n_keep = m->options->keep_count,
-                             .progress = &m->options->progress};
-    ASH_TRY(ash_program__lower(m->graph, target, &low, &m->program, diag));
+    ASH_TRY(
+        ash_fit__lower(m->context, ash_compiler__target(m->compiler), graph, m->options, &m->fitted, diag));
     m->lower_ns = ash_clock__now() - start;
     return ASH_OK;
 }
@@ -42,7 +28,7 @@ static ash_status lower(struct making *m, const ash_graph *graph, ash_diag *diag
 static ash_status compile(struct making *m, ash_kernel_source *out, ash_diag *diag) {
     const ash_allocator *a = ash_context__allocator(m->context);
     int64_t start = ash_clock__now();
-    size_t n = m->program->nests.len;
+    size_t n = m->fitted.program->nests.len;
     const ash_nest **nests = ash_mem_alloc(a, n, sizeof *nests);
     ash_code *code = NULL;
     out->fns = ash_mem_calloc(a, n, sizeof *out->fns);
@@ -50,8 +36,8 @@ static ash_status compile(struct making *m, ash_kernel_source *out, ash_diag *di
     if (!nests || !out->fns) {
         status = ASH_NO_MEMORY(diag);
     } else {
-        for (size_t i = 0; i < n; i++) nests[i] = &m->program->nests.at[i];
-        status = ash_code__compile(m->compiler, &m->program->target, nests, n, out->fns, &code,
+        for (size_t i = 0; i < n; i++) nests[i] = &m->fitted.program->nests.at[i];
+        status = ash_code__compile(m->compiler, &m->fitted.program->target, nests, n, out->fns, &code,
                                    &m->options->progress, &m->stats, diag);
     }
     ash_mem_free(a, nests, n, sizeof *nests);
@@ -59,6 +45,7 @@ static ash_status compile(struct making *m, ash_kernel_source *out, ash_diag *di
         ash_mem_free(a, out->fns, n, sizeof *out->fns);
         return status;
     }
+    if (m->stats.compiled) ash_mem_trim(); /* before there are weights: LLVM has taken tens of megabytes */
     out->maker = ash_code__entry;
     out->owner = code;
     out->release = release_code;
@@ -70,10 +57,11 @@ static ash_status build(struct making *m, ash_plan **out, ash_diag *diag) {
     const ash_allocator *a = ash_context__allocator(m->context);
     ash_kernel_source source = {0};
     ASH_TRY(compile(m, &source, diag));
-    size_t n = m->program->nests.len;
-    ash_program *program = m->program;
-    m->program = NULL;
-    ash_status status = ash_plan__build(m->context, program, &source, m->options, out, diag);
+    size_t n = m->fitted.program->nests.len;
+    ash_program *program = m->fitted.program;
+    m->fitted.program = NULL;
+    ash_status status =
+        ash_plan__build_ordered(m->context, program, &m->fitted.order, &source, m->options, out, diag);
     ash_mem_free(a, source.fns, n, sizeof *source.fns);
     ASH_TRY(status);
     pthread_mutex_lock(&(*out)->lock);
@@ -87,6 +75,8 @@ static void note(const struct making *m, ash_plan *plan, int64_t start) {
     ash_plan_report *report = &plan->report;
     report->lower_ns = m->lower_ns;
     report->compile_ns = m->compile_ns;
+    report->no_winograd = m->fitted.no_winograd;
+    report->code = m->stats.code_bytes;
     report->kernels_compiled = m->stats.compiled;
     report->kernels_from_disk = m->stats.from_disk;
     report->kernels_shared = m->stats.shared;
@@ -110,8 +100,7 @@ ash_status ash_plan__prepare(ash_context *context, const ash_graph *graph, const
     plan = NULL;
 done:
     ash_plan_destroy(plan);
-    ash_program__free(m.program);
-    ash_graph_destroy(m.graph);
+    ash_program__free(m.fitted.program);
     return status;
 }
 

@@ -11,7 +11,7 @@
 
 #include "plan.h"
 
-#define WINDOW ((int64_t)32 << 20) /* bytes */
+#define WINDOW ((int64_t)8 << 20) /* bytes */
 
 struct prologue {
     ash_plan *plan;

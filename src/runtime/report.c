@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a plan says about itself: operations, kernels, numbers. */
 #include "base/text.h"
+#include "device/blocks.h"
 #include "plan.h"
 
 const char *ash_prepared_kind_text(ash_prepared_kind kind) {
@@ -76,11 +77,12 @@ static ash_status describe_access(const ash_plan *plan, size_t first, size_t cou
     ASH_FAIL_IF(access >= step->n_accesses, diag, ASH_ERROR_NOT_FOUND,
                 "there is no access %zu: operation %zu has %u", access, index, step->n_accesses);
     const ash_access *a = &step->accesses[access];
-    bool scratch = plan->program->buffers.at[a->buffer].kind == ASH_BUFFER_SCRATCH;
+    const ash_buffer *buffer = &plan->program->buffers.at[a->buffer];
+    bool scratch = buffer->kind == ASH_BUFFER_SCRATCH;
     *out = (ash_op_access){.buffer = a->buffer,
                            .write = a->write || scratch,
                            .begin = (uint64_t)a->begin,
-                           .end = (uint64_t)a->end * (scratch ? plan->threads : 1)};
+                           .end = scratch ? ash_buffer__bytes(buffer, plan->threads) : (uint64_t)a->end};
     return ASH_OK;
 }
 
@@ -137,11 +139,26 @@ static uint64_t count_originals(const ash_plan *plan) {
     for (uint32_t b = 0; b < plan->n_buffers; b++) {
         const ash_blob *blob = plan->program->buffers.at[b].blob;
         if (!blob || plan->layout.places[b].root != b) continue;
-        bool in_place = plan->layout.places[b].home == ASH_HOME_BLOB && plan->reads[b];
-        bool heap = !blob->mapped && blob->release;
-        if (heap && (!in_place || plan->own[b])) bytes += blob->size;
-        if (plan->own[b] && !in_place) bytes += ash_storage_size(plan->own[b]);
+        bool original = ash_plan__is_original(plan, b), heap = !blob->mapped && blob->release;
+        if (heap && (original || plan->own[b])) bytes += blob->size;
+        if (plan->own[b] && original) bytes += ash_storage_size(plan->own[b]);
     }
+    return bytes;
+}
+
+/* Bytes of what the plan has made to describe itself. What replicas share is counted for each. */
+static uint64_t count_tables(const ash_plan *plan) {
+    const ash_program *p = plan->program;
+    const ash_schedule *s = &plan->schedule;
+    uint64_t per_buffer = sizeof(ash_buffer) + sizeof(ash_place) + 2 * sizeof(ash_memory_buffer) +
+                          8 * sizeof(void *) + 4 * sizeof(uint32_t);
+    uint64_t per_step = sizeof(ash_step) + sizeof(ash_plan_step) + sizeof(ash_timing) +
+                        (2 + (uint64_t)s->streams) * sizeof(uint32_t);
+    uint64_t bytes = plan->n_buffers * per_buffer + p->steps.len * per_step +
+                     plan->n_table * sizeof(void *) + plan->n_entries * sizeof(ash_plan_entry) +
+                     ash_arena_bytes(&p->arena);
+    for (size_t n = 0; n < p->nests.len; n++)
+        bytes += sizeof(ash_nest) + p->nests.at[n].code.cap * sizeof *p->nests.at[n].code.at;
     return bytes;
 }
 
@@ -150,6 +167,8 @@ ash_plan_report ash_plan_describe(const ash_plan *plan) {
     pthread_mutex_lock((pthread_mutex_t *)&plan->lock);
     ash_plan_report report = plan->report;
     report.originals = count_originals(plan);
+    report.tables = count_tables(plan);
+    report.caches = ash_blocks__kept(ash_device__blocks(plan->device));
     report.overlapped = plan->streams->class->counts(plan->streams).overlapped;
     pthread_mutex_unlock((pthread_mutex_t *)&plan->lock);
     report.mode = plan->mode;
@@ -160,6 +179,9 @@ ash_plan_report ash_plan_describe(const ash_plan *plan) {
     report.ops = (uint32_t)plan->n_steps;
     report.prologue_ops = (uint32_t)plan->program->prologue;
     report.kernels = (uint32_t)plan->program->nests.len;
+    report.splits = plan->program->splits;
+    for (size_t s = plan->program->prologue; s < plan->program->steps.len; s++)
+        report.one_worker += plan->program->steps.at[s].one_worker;
     report.threads = plan->threads;
     report.inplace = plan->layout.inplace;
     report.state = plan->layout.state;

@@ -258,3 +258,49 @@ ash_status ash_plan_bind_weights_view(ash_plan *plan, ash_view *view, ash_diag *
     pthread_mutex_unlock(&plan->lock);
     return status;
 }
+
+/* --- originals ---------------------------------------------------------------------------------- */
+
+bool ash_plan__is_original(const ash_plan *plan, uint32_t b) {
+    const ash_buffer *buffer = &plan->program->buffers.at[b];
+    const ash_place *place = &plan->layout.places[b];
+    return buffer->blob && place->root == b && !(place->home == ASH_HOME_BLOB && plan->reads[b]);
+}
+
+/* What states begin with stays: they can be reset. */
+static uint64_t drop_original(ash_plan *plan, uint32_t b) {
+    ash_buffer *buffer = &plan->program->buffers.at[b];
+    uint64_t bytes = plan->own[b] ? ash_storage_size(plan->own[b]) : 0;
+    if (!ash_plan__is_original(plan, b) || buffer->kind == ASH_BUFFER_STATE || plan->blobs[b]) return 0;
+    if (!buffer->blob->mapped && buffer->blob->release) bytes += buffer->blob->size;
+    ash_blob_release(buffer->blob);
+    ash_storage_release(plan->own[b]);
+    buffer->blob = NULL;
+    plan->own[b] = NULL;
+    if (plan->layout.places[b].home == ASH_HOME_BLOB) ash_plan__set_base(plan, b, 0);
+    return bytes;
+}
+
+static ash_status release_originals(ash_plan *plan, uint64_t *released, ash_diag *diag) {
+    ASH_FAIL_IF(
+        plan->opening, diag, ASH_ERROR_STATE,
+        "a plan of an open graph keeps the originals of its weights: it is made again for other sizes");
+    ASH_FAIL_IF(atomic_load(&plan->core->refs) != 1, diag, ASH_ERROR_STATE,
+                "a plan with replicas keeps the originals of its weights: these may need them");
+    ASH_TRY(ash_plan__need_weights(plan, diag));
+    ash_plan__free_room(plan);
+    plan->core->settled_weights = true;
+    for (uint32_t b = 0; b < plan->n_buffers; b++) *released += drop_original(plan, b);
+    plan->spans_known = false;
+    return ASH_OK;
+}
+
+ash_status ash_plan_release_originals(ash_plan *plan, uint64_t *released, ash_diag *diag) {
+    ASH_NEED(diag, plan);
+    uint64_t bytes = 0;
+    pthread_mutex_lock(&plan->lock);
+    ash_status status = release_originals(plan, &bytes, diag);
+    pthread_mutex_unlock(&plan->lock);
+    if (released) *released = bytes;
+    return status;
+}
