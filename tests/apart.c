@@ -315,7 +315,7 @@ static void begin(struct streams *d, struct stream *s, const ash_command *c) {
 
 static void run_range(struct streams *d, struct stream *s, const ash_command *c, int64_t first,
                       int64_t end) {
-    uint32_t worker = pick(d, ASH_MAX(d->options.threads, 1u));
+    uint32_t worker = chunks_of(c)->parallel ? pick(d, ASH_MAX(d->options.threads, 1u)) : 0;
     if (c->kind == ASH_COMMAND_LAUNCH)
         c->launch->kernel->fn(s->table, c->launch->vars, first, end, worker);
     else

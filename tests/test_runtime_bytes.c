@@ -2,6 +2,7 @@
 /* Every byte of a plan is accounted for: originals of packed weights are reported and can be released;
  * code, tables and caches have numbers; and while weights are packed, a window of their file is resident at
  * most. */
+#include "apart.h"
 #include "testing.h"
 
 #include <fcntl.h>
@@ -150,6 +151,7 @@ static void a_plan_that_is_made_again_keeps_them(void **state) {
 }
 
 static void all_has_a_number(void **state) {
+    NOT_APART("blocks that the CPU keeps");
     struct room *r = *state;
     ash_context *keeper;
     ash_context_options options = {.allocator = test_memory_allocator(&r->memory), .keep_bytes = 1 << 20};
@@ -219,6 +221,7 @@ static void a_window_of_the_file_is_resident(void **state) {
 #ifdef __SANITIZE_ADDRESS__
     skip();
 #endif
+    NOT_APART("weights that are the host's");
     enum { SMALL = 1 << 20, LARGE = 64 << 20, MORE = 16 << 20 };
     char path[] = "/tmp/ashlar-bytes-XXXXXX";
     int file = mkstemp(path);

@@ -89,7 +89,12 @@ ash_status ash_plan__prepare(ash_context *context, const ash_graph *graph, const
     *out = NULL;
     ASH_TRY(ash_graph__check_files(graph, diag));
     int64_t start = ash_clock__now();
-    struct making m = {.context = context, .options = options};
+    ash_plan_options own = *options;
+    if (own.device)
+        ash_device__retain(own.device);
+    else
+        ASH_TRY(ash_device__default(context, &own.device, diag));
+    struct making m = {.context = context, .options = &own};
     ash_plan *plan = NULL;
     ash_status status;
     ASH_TRY_DONE(ash_compiler__get(context, &m.compiler, diag));
@@ -101,6 +106,7 @@ ash_status ash_plan__prepare(ash_context *context, const ash_graph *graph, const
 done:
     ash_plan_destroy(plan);
     ash_program__free(m.fitted.program);
+    ash_device_close(own.device);
     return status;
 }
 
