@@ -138,9 +138,9 @@ typedef bool (*ash_work_fn)(void *streams, const void *work);
 
 /* Where an entry finds what belongs to one capture: nothing of it is in the code. */
 typedef struct ash_entry_place {
-    const ash_cancel *cancel;           /* looked at before each command */
-    _Atomic uint64_t *done;             /* counts steps that are over */
-    const void *first;                  /* the first work; others lie at the same distances from it */
+    const ash_cancel *cancel;            /* looked at before each command */
+    _Atomic uint64_t *done;              /* counts steps that are over */
+    const void *first;                   /* the first work; others lie at the same distances from it */
     ash_work_fn run[ASH_COMMAND_RECORD]; /* per kind; of launches those that have parts */
 } ash_entry_place;
 

@@ -110,11 +110,11 @@ typedef struct ash_program {
 } ash_program;
 
 typedef struct ash_lower_options {
-    bool fuse;             /* false: one kernel per node */
-    bool fuse_freely;      /* whatever it does to the peak of live bytes: see split.h */
-    int64_t room;          /* bytes that this peak is to stay within; 0: what the rule there allows */
+    bool fuse;              /* false: one kernel per node */
+    bool fuse_freely;       /* whatever it does to the peak of live bytes: see split.h */
+    int64_t room;           /* bytes that this peak is to stay within; 0: what the rule there allows */
     const int64_t *scratch; /* per node, where it is known: see split.h; or NULL */
-    const ash_value *keep; /* values (of the caller's graph) that must exist in a buffer of their own */
+    const ash_value *keep;  /* values (of the caller's graph) that must exist in a buffer of their own */
     size_t n_keep;
     const ash_progress *progress; /* told between kernels; NULL: nobody asks */
 } ash_lower_options;

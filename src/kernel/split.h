@@ -26,11 +26,11 @@
 
 typedef struct ash_split_options {
     const ash_costs *costs; /* of the target */
-    const bool *stored; /* per value: must be in a buffer */
-    const bool *kept;   /* per value: is read after the last step */
-    bool fuse;          /* false: a group per node */
-    bool freely;        /* nothing is split */
-    int64_t room;       /* bytes that the peak is to stay within, below what the rule allows; 0: none */
+    const bool *stored;     /* per value: must be in a buffer */
+    const bool *kept;       /* per value: is read after the last step */
+    bool fuse;              /* false: a group per node */
+    bool freely;            /* nothing is split */
+    int64_t room;           /* bytes that the peak is to stay within, below what the rule allows; 0: none */
     const int64_t *scratch; /* per node, of the whole group whose root it is: bytes of all workers; NULL */
 } ash_split_options;
 

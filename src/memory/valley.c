@@ -78,7 +78,8 @@ enum { ONE = 1 << 20 }; /* weights are fractions of it */
 
 static uint64_t base_weight(const ash_memory__field *f, uint32_t i, uint32_t rule) {
     const ash_memory__item *item = &f->items[i];
-    uint64_t span = (uint64_t)(item->end - item->begin) * ONE / f->columns;
+    const uint32_t columns = ASH_MAX(f->columns, 1u);
+    uint64_t span = (uint64_t)(item->end - item->begin) * ONE / columns;
     uint64_t size = item->size * ONE / ASH_MAX(f->largest, 1), heaviest = 0;
     for (uint32_t c = item->begin; c < item->end && rule >= 6; c++)
         heaviest = ASH_MAX(heaviest, f->load[c]);
@@ -86,8 +87,8 @@ static uint64_t base_weight(const ash_memory__field *f, uint32_t i, uint32_t rul
     case 0: return span;
     case 1: return size;
     case 2: return span * size / ONE;
-    case 3: return ONE - (uint64_t)item->begin * ONE / f->columns;
-    case 4: return (uint64_t)item->end * ONE / f->columns;
+    case 3: return ONE - (uint64_t)item->begin * ONE / columns;
+    case 4: return (uint64_t)item->end * ONE / columns;
     case 5: return (f->row[i + 1] - f->row[i]) * ONE / f->count;
     case 6: return (heaviest * ONE / f->bound + span) / 2;
     default: return (heaviest * ONE / f->bound + size) / 2;
