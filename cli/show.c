@@ -26,7 +26,7 @@ static uint64_t status_bytes(const char *name) {
     unsigned long long kilobytes = 0;
     size_t len = strlen(name);
     while (file && fgets(line, sizeof line, file))
-        if (!strncmp(line, name, len) && line[len] == ':') sscanf(line + len + 1, "%llu", &kilobytes);
+        if (!strncmp(line, name, len) && line[len] == ':') kilobytes = strtoull(line + len + 1, NULL, 10);
     if (file) fclose(file);
     return kilobytes * 1024;
 }
