@@ -2,6 +2,7 @@
 /* What a person reads: units, tensors, the summary of a plan. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
