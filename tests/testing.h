@@ -28,6 +28,18 @@
 
 #define assert_status(call, expected) assert_int_equal((call), (expected))
 
+/* Whether memory is watched: it takes more then, and nothing is said about how much. */
+#if defined(__SANITIZE_ADDRESS__)
+#define TEST_WATCHED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define TEST_WATCHED 1
+#endif
+#endif
+#ifndef TEST_WATCHED
+#define TEST_WATCHED 0
+#endif
+
 /* Counts allocations; the one numbered `fail_at` (from 1) and all after it fail, 0 never. `live` is what
  * has not been given back, in bytes: 0 at the end of a test that leaks nothing. */
 typedef struct test_memory {
