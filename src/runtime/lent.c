@@ -128,16 +128,18 @@ ash_status ash_plan_set_state_view(ash_plan *plan, size_t position, const ash_vi
 
 /* --- blocks ----------------------------------------------------------------------------------------- */
 
-ash_status ash_plan__find_block(const ash_plan *plan, const ash_given *given, ash_plan_block *out,
-                                ash_diag *diag) {
+/* What was given, as memory that the device writes. The block holds nothing yet. */
+static ash_status find_block(const ash_plan *plan, const ash_given *given, ash_plan_block *out,
+                             ash_diag *diag) {
     ASH_FAIL_IF(given->data && !given->address, diag, ASH_ERROR_DEVICE,
                 "memory of the host is out of the reach of %.100s", plan->device->name);
     *out = (ash_plan_block){given->address, given->storage, given->offset};
     return ASH_OK;
 }
 
-ash_status ash_plan__view_block(const ash_plan *plan, ash_view *view, ash_plan_block *out, uint64_t *size,
-                                ash_diag *diag) {
+/* A view's memory as such; NULL: none. *size: its bytes. */
+static ash_status view_block(const ash_plan *plan, ash_view *view, ash_plan_block *out, uint64_t *size,
+                             ash_diag *diag) {
     ash_given given;
     *out = (ash_plan_block){0};
     *size = ash_view_bytes(view);
@@ -146,7 +148,30 @@ ash_status ash_plan__view_block(const ash_plan *plan, ash_view *view, ash_plan_b
     ASH_FAIL_IF(ash_device__context(ash_storage_device(given.storage)) != plan->context, diag,
                 ASH_ERROR_INVALID_ARGUMENT, "the view belongs to another context than the plan");
     ASH_FAIL_IF(!ash_view__writable(view), diag, ASH_ERROR_STATE, "the view is read-only");
-    return ash_plan__find_block(plan, &given, out, diag);
+    return find_block(plan, &given, out, diag);
+}
+
+ash_status ash_plan__bind_memory(ash_plan *plan, void *memory, uint64_t size, ash_plan_bind_fn *bind,
+                                 ash_diag *diag) {
+    pthread_mutex_lock(&plan->lock);
+    ash_given given = ash_plan__given(plan, NULL, memory, size);
+    ash_plan_block block;
+    ash_status status = ash_open__check(plan, diag);
+    if (status == ASH_OK) status = find_block(plan, &given, &block, diag);
+    if (status == ASH_OK) status = bind(plan, &block, size, diag);
+    pthread_mutex_unlock(&plan->lock);
+    return status;
+}
+
+ash_status ash_plan__bind_view(ash_plan *plan, ash_view *view, ash_plan_bind_fn *bind, ash_diag *diag) {
+    pthread_mutex_lock(&plan->lock);
+    ash_plan_block block;
+    uint64_t size;
+    ash_status status = ash_open__check(plan, diag);
+    if (status == ASH_OK) status = view_block(plan, view, &block, &size, diag);
+    if (status == ASH_OK) status = bind(plan, &block, size, diag);
+    pthread_mutex_unlock(&plan->lock);
+    return status;
 }
 
 void ash_plan__set_block(ash_plan_block *block, const ash_plan_block *now) {

@@ -392,13 +392,14 @@ ash_status ash_plan__check_inputs(const ash_plan *plan, ash_diag *diag);
 ash_given ash_plan__given(const ash_plan *plan, const ash_type *type, const void *data, uint64_t size);
 /* The same of a view, which can be read now. */
 ash_status ash_plan__given_view(const ash_plan *plan, const ash_view *view, ash_given *out, ash_diag *diag);
-/* What was given, as memory that the device writes; ASH_ERROR_DEVICE when it is out of its reach. The block
- * holds nothing yet. */
-ash_status ash_plan__find_block(const ash_plan *plan, const ash_given *given, ash_plan_block *out,
-                                ash_diag *diag);
-/* A view's memory as such; NULL: none. *size: its bytes. */
-ash_status ash_plan__view_block(const ash_plan *plan, ash_view *view, ash_plan_block *out, uint64_t *size,
-                                ash_diag *diag);
+/* Binds a block of `size` bytes to the plan, whose lock is held; one without an address is none. */
+typedef ash_status ash_plan_bind_fn(ash_plan *plan, const ash_plan_block *block, uint64_t size,
+                                    ash_diag *diag);
+/* Binds the caller's memory, or a view's; NULL: none. ASH_ERROR_DEVICE when it is out of the device's
+ * reach. Takes the lock. */
+ash_status ash_plan__bind_memory(ash_plan *plan, void *memory, uint64_t size, ash_plan_bind_fn *bind,
+                                 ash_diag *diag);
+ash_status ash_plan__bind_view(ash_plan *plan, ash_view *view, ash_plan_bind_fn *bind, ash_diag *diag);
 /* A block is another from now on, whose storage it holds. */
 void ash_plan__set_block(ash_plan_block *block, const ash_plan_block *now);
 /* Some bytes of a block as a storage. */

@@ -237,26 +237,12 @@ static ash_status bind_weights(ash_plan *plan, const ash_plan_block *block, uint
 
 ash_status ash_plan_bind_weights(ash_plan *plan, void *memory, uint64_t size, ash_diag *diag) {
     ASH_NEED(diag, plan);
-    pthread_mutex_lock(&plan->lock);
-    ash_given given = ash_plan__given(plan, NULL, memory, size);
-    ash_plan_block block;
-    ash_status status = ash_open__check(plan, diag);
-    if (status == ASH_OK) status = ash_plan__find_block(plan, &given, &block, diag);
-    if (status == ASH_OK) status = bind_weights(plan, &block, size, diag);
-    pthread_mutex_unlock(&plan->lock);
-    return status;
+    return ash_plan__bind_memory(plan, memory, size, bind_weights, diag);
 }
 
 ash_status ash_plan_bind_weights_view(ash_plan *plan, ash_view *view, ash_diag *diag) {
     ASH_NEED(diag, plan);
-    pthread_mutex_lock(&plan->lock);
-    ash_plan_block block;
-    uint64_t size;
-    ash_status status = ash_open__check(plan, diag);
-    if (status == ASH_OK) status = ash_plan__view_block(plan, view, &block, &size, diag);
-    if (status == ASH_OK) status = bind_weights(plan, &block, size, diag);
-    pthread_mutex_unlock(&plan->lock);
-    return status;
+    return ash_plan__bind_view(plan, view, bind_weights, diag);
 }
 
 /* --- originals ---------------------------------------------------------------------------------- */
