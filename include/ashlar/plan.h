@@ -400,6 +400,9 @@ typedef struct ash_prepared_op {
     double flops, bytes;      /* work and least traffic at the variables' maxima */
     const char *const *nodes; /* names of the graph's nodes in it, some of them NULL */
     uint32_t node_count;
+    uint32_t stream;     /* that runs it */
+    uint32_t event;      /* that is recorded when it is over, or UINT32_MAX */
+    uint32_t wait_count; /* see ash_plan_op_wait */
 } ash_prepared_op;
 
 /* The operations of an execution, in schedule order, and those of the prologue, which run at prepare. */
@@ -407,6 +410,18 @@ ASH_API size_t ash_plan_op_count(const ash_plan *plan);
 ASH_API ash_status ash_plan_op_at(ash_plan *plan, size_t index, ash_prepared_op *out, ash_diag *diag);
 ASH_API size_t ash_plan_prologue_count(const ash_plan *plan);
 ASH_API ash_status ash_plan_prologue_at(ash_plan *plan, size_t index, ash_prepared_op *out, ash_diag *diag);
+
+/* An operation begins only when an event has happened, which an earlier operation of another stream
+ * records. Operations of one stream run one after the other, in schedule order. This, the accesses below
+ * and the places of ash_plan_buffer_at are all that orders an execution: who asks can prove it. */
+typedef struct ash_op_wait {
+    uint32_t event;
+    uint32_t op; /* that records it */
+} ash_op_wait;
+
+/* ASH_ERROR_NOT_FOUND past the last wait. The prologue runs on one stream, and waits for nothing. */
+ASH_API ash_status ash_plan_op_wait(const ash_plan *plan, size_t index, size_t wait, ash_op_wait *out,
+                                    ash_diag *diag);
 
 /* What an operation does with one buffer: the one record that dependences, lifetimes, waits and the
  * checkers are made of. There are several for a buffer that is read and written, or touched in parts. */

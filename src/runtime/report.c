@@ -37,6 +37,7 @@ static ash_status describe(ash_plan *plan, size_t first, size_t count, size_t in
         .bytes = step->bytes,
         .nodes = step->nodes,
         .node_count = step->n_nodes,
+        .event = UINT32_MAX,
     };
     pthread_mutex_lock(&plan->lock);
     out->chunks = ash_dims_eval(plan->program->dims, step->chunks, plan->vars);
@@ -50,7 +51,26 @@ size_t ash_plan_op_count(const ash_plan *plan) {
 
 ash_status ash_plan_op_at(ash_plan *plan, size_t index, ash_prepared_op *out, ash_diag *diag) {
     ASH_NEED(diag, plan);
-    return describe(plan, plan->program->prologue, plan->n_steps, index, out, diag);
+    ASH_TRY(describe(plan, plan->program->prologue, plan->n_steps, index, out, diag));
+    const ash_schedule *s = &plan->schedule;
+    out->stream = s->stream[index];
+    out->event = s->event[index] == ASH_NO_EVENT ? UINT32_MAX : s->event[index];
+    out->wait_count = s->first_wait[index + 1] - s->first_wait[index];
+    return ASH_OK;
+}
+
+ash_status ash_plan_op_wait(const ash_plan *plan, size_t index, size_t wait, ash_op_wait *out,
+                            ash_diag *diag) {
+    ASH_NEED(diag, plan, out);
+    ASH_FAIL_IF(index >= plan->n_steps, diag, ASH_ERROR_NOT_FOUND,
+                "there is no operation %zu: there are %zu", index, plan->n_steps);
+    const ash_schedule *s = &plan->schedule;
+    uint32_t count = s->first_wait[index + 1] - s->first_wait[index];
+    ASH_FAIL_IF(wait >= count, diag, ASH_ERROR_NOT_FOUND, "there is no wait %zu: operation %zu has %u",
+                wait, index, count);
+    uint32_t after = s->waits[s->first_wait[index] + wait].after;
+    *out = (ash_op_wait){.event = s->event[after], .op = after};
+    return ASH_OK;
 }
 
 size_t ash_plan_prologue_count(const ash_plan *plan) {
