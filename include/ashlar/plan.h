@@ -37,7 +37,8 @@ typedef struct ash_plan ash_plan;
 /* How a plan executes. The results are the same bits in all. */
 typedef enum ash_mode {
     ASH_MODE_STREAM,       /* operations in schedule order, on one stream */
-    ASH_MODE_GRAPH,        /* the whole schedule captured at prepare, and replayed without a dispatch per
+    ASH_MODE_GRAPH,        /* the whole schedule captured at prepare (or by the first execution: see
+                              ash_plan_options.late_capture), and replayed without a dispatch per
                               operation. A device that cannot is ASH_ERROR_UNSUPPORTED with the reason. It
                               cannot be profiled by operation */
     ASH_MODE_MULTI_STREAM, /* on several streams: independent operations overlap; they share the plan's
@@ -93,6 +94,16 @@ typedef struct ash_plan_options {
                               executions of the plan and its replicas, and must stay as long as they */
     ash_device *device;    /* that runs it and that its memory is on, which the plan then keeps open; NULL:
                               the CPU. ASH_ERROR_DEVICE for one that computes nothing */
+    bool reuse_inputs; /* the bytes that the plan has for inputs are others' after their last reader, which
+                              makes the arena smaller: each input that is set, or produced in place, is used
+                              up by the execution that it was set for, and the next one without it is
+                              ASH_ERROR_STATE. Setting one ends the results of the last execution (outputs
+                              that ash_plan_release_intermediates has kept stay). Inputs that are bound to the caller's
+                              bytes stay, as do those that are outputs or in `keep` */
+    bool late_capture; /* mode graph alone: the schedule is captured by the first execution and not by
+                              prepare, which is over sooner; where it cannot be captured, that is the error
+                              of each execution. Replicas of a plan that is captured share what was compiled,
+                              and are captured at once; others by their own first execution */
 } ash_plan_options;
 
 /* The defaults, a zeroed struct: mode stream, optimised, with Winograd, and fused, no poison, all threads,
@@ -191,7 +202,7 @@ ASH_API ash_status ash_plan_input_position(const ash_plan *plan, const char *nam
 ASH_API ash_status ash_plan_input_type(ash_plan *plan, size_t position, ash_type *out, ash_diag *diag);
 
 /* Copies an input in: row-major elements of `type`, whose dims are numbers, and which has `size` bytes. It
- * stays until it is set again. The type must be the present one (ASH_ERROR_TYPE, ASH_ERROR_SHAPE: the
+ * stays until it is set again (with ash_plan_options.reuse_inputs, for one execution). The type must be the present one (ASH_ERROR_TYPE, ASH_ERROR_SHAPE: the
  * failure names both, with the variables), but for dims that are open: it says their sizes. NULL: the
  * present type, of one who has asked for it. */
 ASH_API ash_status ash_plan_set_input(ash_plan *plan, size_t position, const ash_type *type,
@@ -489,12 +500,14 @@ typedef struct ash_plan_report {
     uint64_t kernels_refused; /* in the cache on disk, where others could have written them: not taken */
     ash_mode mode;
     unsigned threads, streams; /* streams: those with an operation */
-    uint32_t captured;         /* operations in the capture of mode graph */
+    uint32_t captured;         /* operations in the capture of mode graph; 0 before there is one */
+    bool captured_late;        /* by an execution: see ash_plan_options.late_capture */
     uint32_t events, waits; /* placed where an operation needs one of another stream; operations that wait
                                for one, and how often */
     uint64_t overlapped; /* operations of the last execution that began while one of another stream ran */
     /* nanoseconds */
     int64_t prepare_ns, lower_ns, compile_ns, memory_ns, prologue_ns;
+    int64_t capture_ns; /* of prepare, or of the execution that captured */
     /* the arenas: bytes, lower bound, bytes without sharing, certificate */
     ash_memory_summary memory;
     /* what the checkers inspected: lifetimes against offsets, and every access to every byte in order */

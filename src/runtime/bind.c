@@ -260,6 +260,30 @@ static ash_status check_input(const ash_plan *plan, size_t position, const ash_g
     return status;
 }
 
+/* Whether its own bytes are others' before an execution is over. */
+static bool is_used_up(const ash_plan *plan, size_t position) {
+    const ash_place *place = &plan->layout.places[plan->program->inputs.at[position]];
+    return plan->layout.reuse_inputs && place->home == ASH_HOME_MAIN &&
+           place->end <= 2 * (int64_t)plan->n_steps;
+}
+
+/* The results may lie in the bytes that the next input is written to. */
+static void lose_results(ash_plan *plan) {
+    if (!plan->executed || plan->saved) return;
+    plan->executed = false;
+    ash_plan__refresh_views(plan);
+}
+
+void ash_plan__use_inputs(ash_plan *plan) {
+    if (!plan->layout.reuse_inputs) return;
+    for (size_t i = 0; i < plan->n_inputs; i++) {
+        ash_plan_input_state *input = &plan->inputs[i];
+        if (input->bound || !is_used_up(plan, i)) continue;
+        *input = (ash_plan_input_state){.used = true};
+        ash_plan__refresh_views_of(plan, plan->program->inputs.at[i]);
+    }
+}
+
 ash_status ash_plan__unbind_input(ash_plan *plan, size_t position, ash_diag *diag) {
     uint32_t b = plan->program->inputs.at[position];
     const ash_place *place = &plan->layout.places[b];
@@ -271,6 +295,7 @@ ash_status ash_plan__unbind_input(ash_plan *plan, size_t position, ash_diag *dia
         return status;
     }
     ASH_TRY(ash_plan__need_arenas(plan, diag));
+    if (is_used_up(plan, position)) lose_results(plan);
     if (!plan->inputs[position].bound) return ASH_OK;
     ash_address start;
     ASH_TRY(ash_storage__address(plan->arenas[place->arena].storage, &start, diag));
@@ -436,7 +461,10 @@ ash_status ash_plan__check_inputs(const ash_plan *plan, ash_diag *diag) {
         const ash_type *shape = &plan->program->buffers.at[plan->program->inputs.at[i]].type;
         ash_type was = {.dtype = shape->dtype, .rank = shape->rank};
         memcpy(was.dims, plan->inputs[i].dims, was.rank * sizeof *was.dims);
-        if (!plan->inputs[i].given)
+        if (plan->inputs[i].used)
+            ash_fail(diag, ASH_ERROR_STATE,
+                     "the input was used up by the execution that it was set for: set it again");
+        else if (!plan->inputs[i].given)
             ash_fail(diag, ASH_ERROR_STATE, "the input has not been set");
         else
             ash_plan__mismatch(plan->program->dims, shape, plan->vars, &was, ASH_ERROR_STATE,

@@ -385,6 +385,8 @@ ash_status ash_plan__check_options(const ash_plan_options *options, ash_diag *di
     ASH_FAIL_IF(!many && options->streams > 1, diag, ASH_ERROR_INVALID_ARGUMENT,
                 "%u streams are asked for, mode %s has one", options->streams,
                 ash_mode_text(options->mode));
+    ASH_FAIL_IF(options->late_capture && options->mode != ASH_MODE_GRAPH, diag, ASH_ERROR_INVALID_ARGUMENT,
+                "late_capture is of mode graph, and this is mode %s", ash_mode_text(options->mode));
     return ASH_OK;
 }
 
@@ -461,7 +463,7 @@ static ash_status make_rest(ash_plan *plan, const ash_capture *like, ash_diag *d
     point_at_stop(plan);
     ash_plan__refresh_steps(plan);
     point_at_blobs(plan);
-    return ash_plan__capture(plan, like, diag);
+    return plan->late && !like ? ASH_OK : ash_plan__capture(plan, like, diag);
 }
 
 /* A plan around a core, which it holds, with nothing made yet; NULL when there is no memory. */
@@ -504,6 +506,7 @@ ash_status ash_plan__build_ordered(ash_context *context, ash_program *program,
     if (!plan) return ASH_NO_MEMORY(diag);
     plan->poison = options->poison;
     plan->mode = options->mode;
+    plan->late = options->late_capture;
     plan->progress = options->progress;
     plan->threads = ash_plan__threads(context, options);
     ash_status status;
@@ -521,9 +524,8 @@ ash_status ash_plan__build_ordered(ash_context *context, ash_program *program,
             ash_order__improve(context, program, options, plan->threads, &plan->report.order, NULL, diag));
     plan->n_buffers = (uint32_t)program->buffers.len;
     ASH_TRY_DONE(ash_schedule__create(a, program, ash_plan__stream_count(options), &core->schedule, diag));
-    ASH_TRY_DONE(ash_layout__create(context, program, &core->schedule, &options->memory, plan->threads,
-                                    plan->device->class->host_memory, options->keep, options->keep_count,
-                                    &core->layout, diag));
+    ASH_TRY_DONE(ash_layout__create(context, program, &core->schedule, options, plan->threads,
+                                    plan->device->class->host_memory, &core->layout, diag));
     ASH_TRY_DONE(ash_plan_index__create(a, program, &core->layout, &core->index, diag));
     plan->report.memory_ns = ash_clock__now() - start;
     ASH_TRY_DONE(make_rest(plan, NULL, diag));
@@ -554,6 +556,7 @@ static ash_status replicate(ash_plan *plan, ash_plan **out, ash_diag *diag) {
     if (!twin) return ASH_NO_MEMORY(diag);
     twin->poison = plan->poison;
     twin->mode = plan->mode;
+    twin->late = plan->late;
     twin->progress.cancel = plan->progress.cancel;
     twin->threads = plan->threads;
     ash_status status = plan->opening ? ash_open__copy(plan->opening, &twin->opening, diag) : ASH_OK;
@@ -562,7 +565,10 @@ static ash_status replicate(ash_plan *plan, ash_plan **out, ash_diag *diag) {
         ash_plan_destroy(twin);
         return status;
     }
+    int64_t capture_ns = twin->report.capture_ns;
     twin->report = plan->report;
+    twin->report.capture_ns = capture_ns;
+    twin->report.captured_late = false;
     if (plan->n_vars) memcpy(twin->vars, plan->vars, plan->n_vars * sizeof *plan->vars);
     share_weights(plan, twin);
     if (!plan->weights_ready) status = ash_plan__make_room(plan, diag); /* each makes its own */

@@ -12,11 +12,21 @@ ash_status ash_plan__capture(ash_plan *plan, const ash_capture *like, ash_diag *
     if (!graph && plan->schedule.streams == 1) return ASH_OK;
     if (graph) ASH_TRY(ash_progress__report(&plan->progress, ASH_STAGE_CAPTURE, 0, 1, diag));
     ash_streams *streams = plan->streams;
+    int64_t start = ash_clock__now();
     ash_status status =
         streams->class->instantiate(streams, plan->commands, plan->n_commands, like, &plan->capture, diag);
+    if (status == ASH_OK) plan->report.capture_ns = ash_clock__now() - start;
     if (status != ASH_ERROR_UNSUPPORTED || graph) return status;
     if (diag) ash_diag_clear(diag);
     return ASH_OK; /* issued each time */
+}
+
+/* What prepare has put off. */
+static ash_status need_capture(ash_plan *plan, ash_diag *diag) {
+    if (!plan->late || plan->capture) return ASH_OK;
+    ASH_TRY(ash_plan__capture(plan, NULL, diag));
+    plan->report.captured_late = true;
+    return ASH_OK;
 }
 
 static ash_status issue(ash_plan *plan, ash_diag *diag) {
@@ -189,9 +199,11 @@ static ash_status execute(ash_plan *plan, ash_profile *profile, ash_diag *diag) 
     ASH_TRY(ash_plan__need_states(plan, diag));
     ASH_TRY(ash_plan__need_arenas(plan, diag));
     ASH_TRY(ash_plan__need_weights(plan, diag));
+    ASH_TRY(need_capture(plan, diag));
     ASH_TRY(ash_plan__fetch_inputs(plan, diag));
     atomic_store_explicit(&plan->begun, plan->streams->class->done(plan->streams), memory_order_relaxed);
     ash_status status = run(plan, profile, diag);
+    ash_plan__use_inputs(plan);
     if (status != ASH_OK) {
         ash_plan__note_incomplete(plan);
         return status;

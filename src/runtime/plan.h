@@ -82,6 +82,7 @@ typedef struct ash_plan_settling {
 
 typedef struct ash_plan_input_state {
     bool given, bound;
+    bool used;                  /* an execution has used it up */
     int64_t dims[ASH_MAX_RANK]; /* of the shape that it was given in */
     uint64_t bytes;             /* that were given */
     const void *data;           /* bound: where the host finds them, or NULL */
@@ -187,6 +188,7 @@ struct ash_plan {
     ash_mode mode;
     unsigned threads;
     bool poison;
+    bool late;             /* mode graph is captured by an execution */
     ash_progress progress; /* the function while the plan is prepared; the switch always */
 
     /* fixed after building */
@@ -202,11 +204,13 @@ struct ash_plan {
     ash_plan_settling *settlings; /* per step that settles a variable */
     uint32_t *resized;            /* steps, by the variables that they mention */
     size_t n_call_types, n_call_operands, n_settlings, n_resized;
-    ash_timing *timings;     /* per step: of the last profiled execution */
-    ash_fill *fills;         /* what steps leave behind, step by step, when dead bytes are poisoned */
-    uint32_t *first_fill;    /* per step and one more: its first fill */
-    uint32_t *touches;       /* per root: fills of it */
-    _Atomic uint32_t *alive; /* per root: of these, those of steps that are not over */
+    ash_timing *timings;       /* per step: of the last profiled execution */
+    ash_fill *fills;           /* what steps leave behind, step by step, when dead bytes are poisoned */
+    uint32_t *first_fill;      /* per step and one more: its first fill */
+    uint32_t *touches;         /* per root: fills of it */
+    _Atomic uint32_t *alive;   /* per root: of these, those of steps that are not over */
+    struct ash_plan_gap *gaps; /* of the arenas beside the inputs: dead when an execution begins */
+    uint32_t n_gaps;
     uint64_t block_size, block_align; /* bytes of all arenas but those of states, in one block */
     ash_plan_files files;
     bool *reads; /* per root: an execution reads it, or it is an output; others are the prologue's */
@@ -383,6 +387,8 @@ ash_status ash_plan__unbind_input(ash_plan *plan, size_t position, ash_diag *dia
 bool ash_plan__is_given(const ash_plan *plan, size_t position);
 /* The input counts as given, in its present shape: bound to these bytes, or, NULL, in its own place. */
 void ash_plan__give(ash_plan *plan, size_t position, const ash_given *bound);
+/* An execution has begun: inputs whose bytes it reuses are given no more. */
+void ash_plan__use_inputs(ash_plan *plan);
 /* Every input is given in its present shape. */
 ash_status ash_plan__check_inputs(const ash_plan *plan, ash_diag *diag);
 
@@ -493,7 +499,7 @@ ash_status ash_plan__need_weights(ash_plan *plan, ash_diag *diag);
 /* Lists what each step leaves behind. */
 ash_status ash_plan__make_poison(ash_plan *plan, ash_diag *diag);
 void ash_plan__free_poison(ash_plan *plan);
-/* Before the first step: everything is dead but the inputs. */
+/* Before the first step: everything in the arenas is dead but the inputs. */
 ash_status ash_plan__poison_start(ash_plan *plan, ash_diag *diag);
 
 /* --- buffers.c; under the lock ---------------------------------------------------------------- */

@@ -192,7 +192,8 @@ ash_plan_report ash_plan_describe(const ash_plan *plan) {
     report.overlapped = plan->streams->class->counts(plan->streams).overlapped;
     pthread_mutex_unlock((pthread_mutex_t *)&plan->lock);
     report.mode = plan->mode;
-    if (plan->mode == ASH_MODE_GRAPH) report.captured = plan->streams->class->captured(plan->capture);
+    if (plan->mode == ASH_MODE_GRAPH && plan->capture)
+        report.captured = plan->streams->class->captured(plan->capture);
     report.streams = streams_used(&plan->schedule);
     report.events = plan->schedule.n_events;
     report.waits = plan->schedule.n_waits;
