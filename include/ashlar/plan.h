@@ -221,6 +221,15 @@ ASH_API ash_status ash_plan_set_input_view(ash_plan *plan, size_t position, cons
                                            ash_diag *diag);
 ASH_API ash_status ash_plan_bind_input_view(ash_plan *plan, size_t position, const ash_view *view,
                                             ash_diag *diag);
+/* Gives an input for all values of the variables at once: `size` bytes, at least what it has at their
+ * maxima. It counts as set whatever values they are given later, until it is set or bound again: an
+ * execution reads the elements of its present shape, row-major, from the first byte on. They are copied in,
+ * or used where they are, as above. So ash_plan_execute_vars alone is a call for other values. Of a plan
+ * with open dims, whose inputs say their sizes: ASH_ERROR_STATE. */
+ASH_API ash_status ash_plan_set_input_room(ash_plan *plan, size_t position, const void *data, uint64_t size,
+                                           ash_diag *diag);
+ASH_API ash_status ash_plan_bind_input_room(ash_plan *plan, size_t position, const void *data,
+                                            uint64_t size, ash_diag *diag);
 /* The input's own buffer, writable: for callers that produce it in place. Counts as setting it. */
 ASH_API ash_status ash_plan_input(ash_plan *plan, size_t position, ash_view **out, ash_diag *diag);
 
@@ -297,9 +306,44 @@ ASH_API ash_status ash_plan_execute(ash_plan *plan, ash_diag *diag);
 /* How many operations of the present execution are over, or of the last one, and of how many. From any
  * thread, without waiting. */
 ASH_API void ash_plan_progress(const ash_plan *plan, uint64_t *done, uint64_t *total);
-/* Both in one step. */
+/* Gives variables new values and runs the plan, in one step: no other thread's call comes in between, and
+ * when any of it fails the variables have their values of before. Those that are not named keep theirs, and
+ * settled ones are found as ever. Inputs that were given for all values (ash_plan_set_input_room) need not
+ * be given again. */
 ASH_API ash_status ash_plan_execute_vars(ash_plan *plan, const ash_var_binding *vars, size_t count,
                                          ash_diag *diag);
+
+/* What one run takes and gives. */
+typedef struct ash_run_input {
+    size_t position;
+    const ash_type *type; /* as for ash_plan_set_input */
+    const void *data;
+    uint64_t size; /* bytes */
+} ash_run_input;
+
+typedef struct ash_run_output {
+    size_t position;
+    void *data;    /* receives row-major elements */
+    uint64_t room; /* bytes that it has */
+    ash_type type; /* receives the type, whose dims are numbers, */
+    uint64_t size; /* and the bytes that were written */
+} ash_run_output;
+
+typedef struct ash_run {
+    const ash_var_binding *vars; /* others keep their values */
+    size_t var_count;
+    const ash_run_input *inputs; /* others stay as they are */
+    size_t input_count;
+    ash_run_output *outputs; /* those that are wanted */
+    size_t output_count;
+} ash_run;
+
+/* All of it in one step: new values, inputs, the execution, and copies of results, with no other thread's
+ * call in between: threads that share a plan each get what belongs to their own inputs. What can be known to
+ * be wrong is refused before anything has changed. After another failure the variables have their values of
+ * before, and inputs that were given in other shapes are to be given again. An output with too little room is
+ * ASH_ERROR_OUT_OF_RANGE; where its size is known only when it is there, after the execution. */
+ASH_API ash_status ash_plan_run(ash_plan *plan, const ash_run *run, ash_diag *diag);
 
 typedef struct ash_profile {
     uint32_t op;      /* index of the prepared operation */

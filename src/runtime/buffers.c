@@ -206,7 +206,7 @@ static ash_status input_view(ash_plan *plan, size_t position, ash_view **out, as
     uint32_t buffer = plan->program->inputs.at[position];
     ASH_TRY(ash_plan__view(plan, buffer, out, diag));
     ASH_TRY(ash_plan__unbind_input(plan, position, diag));
-    ash_plan__give(plan, position, NULL);
+    ash_plan__give(plan, position, &(ash_given){0}, false);
     ash_plan__refresh_views_of(plan, buffer);
     return ASH_OK;
 }

@@ -14,6 +14,7 @@
  *   index.h     what is looked up                         settle.c    sizes that depend on data
  *   open.c      sizes that come with the inputs           types.c     what is given fits
  *   fit.c       lowered so that it fits                   order.c     steps in another order
+ *   run.c       inputs, execution and results at once
  *
  * Every buffer's address is base[its root] + offset. Steps have tables of addresses, made ahead; when a
  * base changes, the entries that depend on it are written anew, so that executing looks nothing up. */
@@ -83,6 +84,7 @@ typedef struct ash_plan_settling {
 typedef struct ash_plan_input_state {
     bool given, bound;
     bool used;                  /* an execution has used it up */
+    bool room;                  /* given for all values of the variables */
     int64_t dims[ASH_MAX_RANK]; /* of the shape that it was given in */
     uint64_t bytes;             /* that were given */
     const void *data;           /* bound: where the host finds them, or NULL */
@@ -325,6 +327,12 @@ ash_status ash_plan__find_var(const ash_dims *dims, const ash_var_binding *bindi
                               ash_diag *diag);
 /* Gives the program's variables new values; under the lock. */
 ash_status ash_plan__bind_vars(ash_plan *plan, const ash_var_binding *vars, size_t count, ash_diag *diag);
+/* The same for any plan, and back to the values that a plan without open dims had when they were saved. */
+ash_status ash_plan__set_vars(ash_plan *plan, const ash_var_binding *vars, size_t count, ash_diag *diag);
+void ash_plan__save_vars(ash_plan *plan);
+void ash_plan__restore_vars(ash_plan *plan);
+/* ash_plan_execute, under the lock, of a plan that is ready. */
+ash_status ash_plan__execute(ash_plan *plan, ash_profile *profile, ash_diag *diag);
 
 /* Makes a capture of the commands: in mode graph, and of several streams where these can. `like`: that of a
  * replica, or NULL. */
@@ -385,8 +393,8 @@ ash_status ash_plan__check_position(const ash_plan *plan, size_t position, ash_d
 ash_status ash_plan__unbind_input(ash_plan *plan, size_t position, ash_diag *diag);
 /* Whether an input is given in its present shape. */
 bool ash_plan__is_given(const ash_plan *plan, size_t position);
-/* The input counts as given, in its present shape: bound to these bytes, or, NULL, in its own place. */
-void ash_plan__give(ash_plan *plan, size_t position, const ash_given *bound);
+/* The input counts as given, in its present shape or for all: bound to these bytes, or in its own place. */
+void ash_plan__give(ash_plan *plan, size_t position, const ash_given *given, bool bound);
 /* An execution has begun: inputs whose bytes it reuses are given no more. */
 void ash_plan__use_inputs(ash_plan *plan);
 /* Every input is given in its present shape. */
