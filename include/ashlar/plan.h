@@ -69,8 +69,13 @@ typedef struct ash_plan_options {
                                   other orders, kernels that are split, without Winograd, or with operations
                                   on one thread (docs/memory.md), or fails with BUDGET and names the
                                   smallest size found and what lies there at the peak.
-                                  Parameters and constants are read where they lie, or packed into memory of
-                                  their own, whatever omit_params and omit_constants say */
+                                  Parameters and constants are read where they lie, or packed into the
+                                  weights, whose block is no part of the arena. With omit_params or
+                                  omit_constants the plan allocates no block for weights that hold
+                                  parameters and what is computed from one, or constants and what is
+                                  computed from these alone: it must be bound (ash_plan_bind_weights), and
+                                  prepare leaves to the first execution what goes there; one without it is
+                                  ASH_ERROR_STATE */
     ash_plan_order order;
     unsigned threads; /* threads of one execution, the caller's included; 0, or more than the context has:
                          as many as it has */
@@ -170,7 +175,9 @@ ASH_API ash_status ash_plan_bind_arena_view(ash_plan *plan, ash_view *view, ash_
 /* The same for the packed weights, which live as long as the plan: bytes and alignment of their block, and
  * the caller's memory for it. Weights that are there move into it at once. The memory must stay until the
  * plan, and replicas that share the weights, are destroyed or bound elsewhere; NULL: the plan's own again.
- * A plan that makes its weights anew while replicas have them leaves the block to these. */
+ * A plan that makes its weights anew while replicas have them leaves the block to these. Plans that allocate
+ * none (memory.omit_params, omit_constants) need it for whatever they make there: ASH_ERROR_STATE says how
+ * large it must be, also when it is to be taken from weights that are there. */
 ASH_API uint64_t ash_plan_weights_size(const ash_plan *plan);
 ASH_API uint64_t ash_plan_weights_align(const ash_plan *plan);
 ASH_API ash_status ash_plan_bind_weights(ash_plan *plan, void *memory, uint64_t size, ash_diag *diag);

@@ -552,7 +552,7 @@ ash_status ash_plan__set_parameter(ash_plan *plan, uint32_t b, const ash_given *
                 "the originals of the weights were released: parameters stay as they are");
     ash_address own;
     ASH_TRY(ash_file_check_given(plan->context, given->data, given->size, diag));
-    ASH_TRY(ash_plan__make_room(plan, diag));
+    if (!ash_plan__lacks_weights(plan)) ASH_TRY(ash_plan__make_room(plan, diag));
     ASH_TRY(own_bytes(plan, b, &own, diag));
     ASH_TRY(ash_plan__take(plan, own, given, diag)); /* maybe the parameter's own view */
     const ash_place *place = &plan->layout.places[b];

@@ -571,8 +571,10 @@ static ash_status replicate(ash_plan *plan, ash_plan **out, ash_diag *diag) {
     twin->report.captured_late = false;
     if (plan->n_vars) memcpy(twin->vars, plan->vars, plan->n_vars * sizeof *plan->vars);
     share_weights(plan, twin);
-    if (!plan->weights_ready) status = ash_plan__make_room(plan, diag); /* each makes its own */
-    if (!twin->weights_ready && status == ASH_OK) status = ash_plan__make_room(twin, diag);
+    if (!plan->weights_ready && !ash_plan__lacks_weights(plan)) /* each makes its own */
+        status = ash_plan__make_room(plan, diag);
+    if (!twin->weights_ready && !ash_plan__lacks_weights(twin) && status == ASH_OK)
+        status = ash_plan__make_room(twin, diag);
     if (status != ASH_OK) {
         ash_plan_destroy(twin);
         return status;

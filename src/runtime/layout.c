@@ -502,6 +502,31 @@ static void note_early_arenas(ash_layout *layout) {
     }
 }
 
+/* Whether the weights hold what the caller is to have the bytes of: parameters and what is computed from
+ * one, constants and what is computed from these alone. */
+static ash_status find_lent(struct work *w, const ash_memory_options *options, ash_diag *diag) {
+    const ash_program *p = w->program;
+    const ash_place *places = w->layout->places;
+    if (!options->omit_params && !options->omit_constants) return ASH_OK;
+    bool *varies = ash_mem_calloc(w->allocator, p->buffers.len, sizeof *varies);
+    if (!varies) return ASH_NO_MEMORY(diag);
+    for (uint32_t b = 0; b < p->buffers.len; b++)
+        if (p->buffers.at[b].kind == ASH_BUFFER_PARAMETER) varies[places[b].root] = true;
+    for (size_t s = 0; s < p->prologue; s++) {
+        const ash_step *step = &p->steps.at[s];
+        bool reads = false;
+        for (uint32_t i = 0; i < step->n_accesses; i++)
+            reads |= varies[places[step->accesses[i].buffer].root];
+        for (uint32_t i = 0; reads && i < step->n_accesses; i++)
+            if (step->accesses[i].write) varies[places[step->accesses[i].buffer].root] = true;
+    }
+    for (uint32_t b = 0; b < p->buffers.len; b++)
+        if (places[b].root == b && places[b].home == ASH_HOME_WEIGHTS && places[b].bytes)
+            w->layout->lent_weights |= varies[b] ? options->omit_params : options->omit_constants;
+    ash_mem_free(w->allocator, varies, p->buffers.len, sizeof *varies);
+    return ASH_OK;
+}
+
 static void note_state_arenas(ash_layout *layout) {
     uint32_t count;
     const ash_memory_arena *arenas = ash_memory_plan_arenas(layout->main, &count);
@@ -532,6 +557,7 @@ static ash_status plan_all(struct work *w, ash_context *context, const ash_memor
     early.strategy = ASH_MEMORY_BEST_FIT;
     ASH_TRY(plan_section(w, context, true, &early, &w->layout->prologue, diag));
     note_early_arenas(w->layout);
+    ASH_TRY(find_lent(w, options, diag));
     ASH_TRY(plan_section(w, context, false, options, &w->layout->main, diag));
     note_state_arenas(w->layout);
     place_in_blobs(w);

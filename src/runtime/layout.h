@@ -48,6 +48,7 @@ typedef struct ash_layout {
     uint64_t inplace;  /* bytes of results that took over those of an operand */
     uint64_t state;    /* bytes of the arenas of states */
     bool reuse_inputs; /* inputs in MAIN are used up whose place ends before the last step is over */
+    bool lent_weights; /* the plan allocates no block for weights */
 } ash_layout;
 
 /* Lifetimes follow the schedule's streams and waits. Of the options: what the planner takes, values of the

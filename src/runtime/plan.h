@@ -466,9 +466,12 @@ ash_status ash_plan__check_all_files(const ash_plan *plan, ash_diag *diag);
 
 /* Marks the prologue steps that must run again because of `changed`, in room->stale. */
 void ash_plan__find_stale(const ash_plan *plan, ash_plan_room *room);
-/* A place for the weights: in the caller's block, or, if it is none, of the plan. */
+/* A place for the weights: in the caller's block, or, if it is none, of the plan. ASH_ERROR_STATE where the
+ * plan allocates none. */
 ash_status ash_plan__make_weights(ash_plan *plan, const ash_plan_block *block, ash_plan_weights **out,
                                   ash_diag *diag);
+/* The weights have no bytes, and cannot have any before the caller hands them in. */
+bool ash_plan__lacks_weights(const ash_plan *plan);
 void ash_plan__free_weights(const ash_plan *plan, ash_plan_weights *weights); /* one plan has them less */
 /* The weights if no replica has them too. Others, and the block that they lie in, are left to the replicas:
  * NULL. */
