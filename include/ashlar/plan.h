@@ -271,6 +271,21 @@ ASH_API ash_status ash_plan_set_state(ash_plan *plan, size_t position, const ash
 /* The same with a view of the state's present type. */
 ASH_API ash_status ash_plan_set_state_view(ash_plan *plan, size_t position, const ash_view *view,
                                            ash_diag *diag);
+/* Makes the state lie in `memory`, which holds its value from then on, first of all what is there now, and
+ * must stay until the state is bound elsewhere or the plan is destroyed; NULL: memory of the plan's again,
+ * which takes the value over. ash_plan_state_size bytes, those of its largest shape, at a multiple of
+ * ash_plan_state_align. Executions read and write it there, and setting and resetting it write there;
+ * releasing leaves it, and its replicas have states of their own. Memory that overlaps what else the plan
+ * uses is refused as for ash_plan_bind_arena, as is a mapped file. Where the device does not reach memory of
+ * the host, each execution copies it from there and, when it has changed it, back. A plan of an open graph
+ * keeps the binding as long as its sizes. */
+ASH_API ash_status ash_plan_bind_state(ash_plan *plan, size_t position, void *memory, uint64_t size,
+                                       ash_diag *diag);
+/* The same with memory of a view, which may be written, has the state's dtype, and which the plan holds. */
+ASH_API ash_status ash_plan_bind_state_view(ash_plan *plan, size_t position, ash_view *view,
+                                            ash_diag *diag);
+ASH_API uint64_t ash_plan_state_size(const ash_plan *plan, size_t position);
+ASH_API uint64_t ash_plan_state_align(const ash_plan *plan, size_t position);
 /* Back to the initial contents: one, or all. */
 ASH_API ash_status ash_plan_reset_state(ash_plan *plan, size_t position, ash_diag *diag);
 ASH_API ash_status ash_plan_reset_states(ash_plan *plan, ash_diag *diag);

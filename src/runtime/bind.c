@@ -92,7 +92,9 @@ static ash_status bind_arena(ash_plan *plan, const ash_plan_block *block, uint64
                 (unsigned long long)plan->block_size);
     ASH_FAIL_IF(plan->arenas_ready, diag, ASH_ERROR_STATE,
                 "the arena is in use: bind it before inputs are set, or release all");
-    ASH_TRY(ash_plan__check_block_memory(plan, ASH_TENANT_ARENA, block->address, plan->block_size, diag));
+    const ash_plan_span span = {plan->device->class->host_memory, block->address,
+                                block->address + plan->block_size, ASH_TENANT_ARENA, 0};
+    ASH_TRY(ash_plan__check_block_memory(plan, &span, diag));
     ash_plan__set_block(&plan->block, block);
     plan->spans_known = false;
     if (plan->opening) plan->opening->block_bytes = size;
@@ -419,7 +421,7 @@ static ash_status read_in_place(ash_plan *plan, size_t position, const ash_given
     ASH_FAIL_IF(given->address % align != 0, diag, ASH_ERROR_INVALID_ARGUMENT,
                 "the address of input \"%.60s\" is no multiple of %llu bytes",
                 ash_plan_input_name(plan, position), (unsigned long long)align);
-    ASH_TRY(ash_plan__check_input_memory(plan, position, given->address, given->size, diag));
+    ASH_TRY(ash_plan__check_input_memory(plan, position, given, diag));
     if (now->bound && now->address == given->address && now->room == given->room &&
         ash_plan__is_given(plan, position))
         return ASH_OK;
@@ -438,6 +440,7 @@ static ash_status read_a_copy(ash_plan *plan, size_t position, const ash_given *
         home != ASH_HOME_MAIN, diag, ASH_ERROR_DEVICE,
         "the plan has no bytes for its inputs, and memory of the host is out of the reach of %.100s",
         plan->device->name);
+    ASH_TRY(ash_plan__check_input_memory(plan, position, given, diag));
     ASH_TRY(ash_plan__unbind_input(plan, position, diag));
     ASH_TRY(ash_plan__take(plan, plan->base[plan->program->inputs.at[position]], given, diag));
     ash_plan__give(plan, position, given, true);

@@ -59,6 +59,8 @@ static ash_storage *locate(const ash_plan *plan, uint32_t buffer, uint64_t *offs
     switch (place->home) {
     case ASH_HOME_MAIN: return results ? plan->arenas[place->arena].storage : NULL;
     case ASH_HOME_STATE: /* a new value is there when it has been computed */
+        if (plan->own[place->root]) *offset -= plan->layout.places[place->root].offset;
+        if (plan->own[place->root]) return results || place->root == buffer ? plan->own[place->root] : NULL;
         return results || place->root == buffer ? plan->arenas[place->arena].storage : NULL;
     case ASH_HOME_WEIGHTS: return plan->weights ? plan->weights->storage : NULL;
     case ASH_HOME_BLOB: return plan->own[place->root] ? plan->own[place->root] : plan->blobs[place->root];

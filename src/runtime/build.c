@@ -626,7 +626,7 @@ void ash_plan__clear(ash_plan *plan) {
     ash_plan__free_lent(plan);
     ash_mem_free(a, plan->arenas, plan->n_arenas, sizeof *plan->arenas);
     ash_mem_free(a, plan->inputs, plan->n_inputs, sizeof *plan->inputs);
-    ash_mem_free(a, plan->states, plan->n_states, sizeof *plan->states);
+    ash_plan__free_states(plan);
     ash_mem_free(a, plan->vars, plan->n_vars, sizeof *plan->vars);
     ash_mem_free(a, plan->old_vars, plan->n_vars, sizeof *plan->old_vars);
     ash_mem_free(a, plan->result_vars, plan->n_vars, sizeof *plan->result_vars);

@@ -201,9 +201,11 @@ ash_status ash_plan__execute(ash_plan *plan, ash_profile *profile, ash_diag *dia
     ASH_TRY(ash_plan__need_weights(plan, diag));
     ASH_TRY(need_capture(plan, diag));
     ASH_TRY(ash_plan__fetch_inputs(plan, diag));
+    ASH_TRY(ash_plan__fetch_states(plan, diag));
     atomic_store_explicit(&plan->begun, plan->streams->class->done(plan->streams), memory_order_relaxed);
     ash_status status = run(plan, profile, diag);
     ash_plan__use_inputs(plan);
+    if (status == ASH_OK) status = ash_plan__return_states(plan, diag);
     if (status != ASH_OK) {
         ash_plan__note_incomplete(plan);
         return status;

@@ -104,6 +104,7 @@ typedef struct ash_plan_lent {
 typedef enum ash_plan_tenant {
     ASH_TENANT_ARENA,
     ASH_TENANT_STATES,
+    ASH_TENANT_STATE, /* bound; its position */
     ASH_TENANT_WEIGHTS,
     ASH_TENANT_SAVED,
     ASH_TENANT_INPUT,   /* bound; its position */
@@ -111,6 +112,7 @@ typedef enum ash_plan_tenant {
 } ash_plan_tenant;
 
 typedef struct ash_plan_span {
+    bool host;              /* addresses of the host, not of the device */
     ash_address begin, end; /* half-open */
     ash_plan_tenant tenant;
     uint32_t index;
@@ -138,8 +140,11 @@ typedef struct ash_plan_room {
 
 typedef struct ash_plan_state_slot {
     uint32_t buffer;
-    bool changes;   /* some step writes it */
-    bool undefined; /* an execution that changes it did not come to its end */
+    bool changes;         /* some step writes it */
+    bool undefined;       /* an execution that changes it did not come to its end */
+    ash_plan_block block; /* the caller's memory that it lies in, and the storage that has `host` */
+    void *host;           /* the caller's memory, out of the device's reach: what is there comes before each
+                             execution, and goes there after it; or NULL */
 } ash_plan_state_slot;
 
 /* Distinct mapped files of the plan's constants, held by these: first those that executions read. */
@@ -234,7 +239,8 @@ struct ash_plan {
     ash_storage *saved;           /* the outputs' bytes while the arenas are released */
     ash_storage **blobs;          /* per buffer with a blob that was asked for: storage around its bytes */
     ash_storage *
-        *own; /* per buffer: bytes of a parameter that was set, storage around an input that was bound */
+        *own; /* per buffer: bytes of a parameter that was set, storage around what an input or a state
+                 was bound to */
     ash_plan_input_state *inputs;
     ash_plan_lent *lent;   /* per input */
     uint32_t n_lent_files; /* of these, how many hold a file */
@@ -416,6 +422,8 @@ ash_status ash_plan__bind_memory(ash_plan *plan, void *memory, uint64_t size, as
 ash_status ash_plan__bind_view(ash_plan *plan, ash_view *view, ash_plan_bind_fn *bind, ash_diag *diag);
 /* A block is another from now on, whose storage it holds. */
 void ash_plan__set_block(ash_plan_block *block, const ash_plan_block *now);
+/* What a view has, as memory that may be written and that the plan may hold. */
+ash_status ash_plan__lent_view(const ash_plan *plan, const ash_view *view, ash_given *out, ash_diag *diag);
 /* Some bytes of a block as a storage. */
 ash_status ash_plan__part(const ash_plan *plan, const ash_plan_block *block, uint64_t offset, uint64_t size,
                           ash_storage **out, ash_diag *diag);
@@ -430,11 +438,10 @@ ash_status ash_plan__check_lent_files(const ash_plan *plan, ash_diag *diag);
 ash_status ash_plan__make_spans(ash_plan *plan, ash_diag *diag);
 void ash_plan__free_spans(ash_plan *plan);
 /* ASH_ERROR_INVALID_ARGUMENT names what overlaps: an input that is bound, and what the plan writes; */
-ash_status ash_plan__check_input_memory(ash_plan *plan, size_t position, ash_address address, uint64_t size,
+ash_status ash_plan__check_input_memory(ash_plan *plan, size_t position, const ash_given *given,
                                         ash_diag *diag);
-/* a block for the arena or the weights, and what the plan writes or reads; */
-ash_status ash_plan__check_block_memory(ash_plan *plan, ash_plan_tenant tenant, ash_address begin,
-                                        uint64_t size, ash_diag *diag);
+/* a block for the arena, the weights or a state, and what the plan writes or reads; */
+ash_status ash_plan__check_block_memory(ash_plan *plan, const ash_plan_span *block, ash_diag *diag);
 /* memory of the plan's own that has come, and inputs that are bound. */
 ash_status ash_plan__check_own_memory(ash_plan *plan, ash_diag *diag);
 
@@ -446,12 +453,17 @@ ash_status ash_plan__set_state(ash_plan *plan, size_t position, const ash_given 
 ash_status ash_plan__make_states(ash_plan *plan, ash_diag *diag);
 /* Memory for the states, with their initial contents, if there is none yet. */
 ash_status ash_plan__need_states(ash_plan *plan, ash_diag *diag);
+/* Copies states that lie out of the device's reach to where executions find them, and back. */
+ash_status ash_plan__fetch_states(const ash_plan *plan, ash_diag *diag);
+ash_status ash_plan__return_states(const ash_plan *plan, ash_diag *diag);
+void ash_plan__free_states(ash_plan *plan);
 /* ASH_ERROR_STATE names one that is undefined. */
 ash_status ash_plan__check_states(const ash_plan *plan, ash_diag *diag);
 /* To be called when an execution has begun and did not come to its end: the states that it changes may be
  * half old, half new, and are undefined until they are set or reset. */
 void ash_plan__lose_states(ash_plan *plan);
-/* Gives the memory of states back: they begin anew. Returns its bytes. */
+/* Gives the plan's memory of states back: they begin anew, but for those that lie in the caller's. Returns
+ * its bytes. */
 uint64_t ash_plan__drop_states(ash_plan *plan);
 
 /* --- files.c ---------------------------------------------------------------------------------- */

@@ -161,7 +161,8 @@ static uint64_t count_originals(const ash_plan *plan) {
         if (!blob || plan->layout.places[b].root != b) continue;
         bool original = ash_plan__is_original(plan, b), heap = !blob->mapped && blob->release;
         if (heap && (original || plan->own[b])) bytes += blob->size;
-        if (plan->own[b] && original) bytes += ash_storage_size(plan->own[b]);
+        bool state = plan->program->buffers.at[b].kind == ASH_BUFFER_STATE; /* bound: the caller's */
+        if (plan->own[b] && original && !state) bytes += ash_storage_size(plan->own[b]);
     }
     return bytes;
 }

@@ -233,7 +233,9 @@ static ash_status bind_weights(ash_plan *plan, const ash_plan_block *block, uint
                 (unsigned long long)needed);
     const ash_plan_block *present = plan->weights ? &plan->weights->block : &plan->weights_block;
     if (block->address != present->address) {
-        ASH_TRY(ash_plan__check_block_memory(plan, ASH_TENANT_WEIGHTS, block->address, needed, diag));
+        const ash_plan_span span = {plan->device->class->host_memory, block->address,
+                                    block->address + needed, ASH_TENANT_WEIGHTS, 0};
+        ASH_TRY(ash_plan__check_block_memory(plan, &span, diag));
         ASH_TRY(ash_plan__move_weights(plan, block, diag));
     } else {
         ash_plan__set_block(&plan->weights_block, block);
