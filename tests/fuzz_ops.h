@@ -42,6 +42,14 @@ static inline void fuzz_unary(fuzz *f) {
     }
 }
 
+/* Whether the signs of its zeros are known: those of a minimum or maximum are not. */
+static inline bool is_leaf(const fuzz *f, ash_value id) {
+    const ash_value_info *info = &f->g->values.at[id];
+    if (info->kind != ASH_VALUE_NODE) return info->kind != ASH_VALUE_STATE;
+    const ash_node *node = &f->g->nodes.at[info->node];
+    return node->op == ASH_OP_BROADCAST && is_leaf(f, node->ins[0]);
+}
+
 static inline void fuzz_binary(fuzz *f) {
     static const ash_op ints[] = {ASH_OP_ADD, ASH_OP_SUB, ASH_OP_MUL, ASH_OP_DIV, ASH_OP_MOD,
                                   ASH_OP_REM, ASH_OP_POW, ASH_OP_MIN, ASH_OP_MAX, ASH_OP_AND,
@@ -88,7 +96,8 @@ static inline void fuzz_binary(fuzz *f) {
                       0, fraction, true);
         break;
     default:
-        if (exact) keep_node(f, ASH_OP_DIV, ins, 2, NULL, 0, a.most * ldexp(1, b.fraction), 0, -1, true);
+        if (exact && is_leaf(f, b.id))
+            keep_node(f, ASH_OP_DIV, ins, 2, NULL, 0, a.most * ldexp(1, b.fraction), 0, -1, true);
     }
 }
 
