@@ -5,19 +5,12 @@
  *   until k are chosen, or no candidate is left:
  *       the best leaves the heap, and is chosen unless one that was chosen before overlaps it
  *
- * Heap and chosen boxes are scratch of the worker. Making the heap takes time in proportion to the candidates
- * (R. W. Floyd, Algorithm 245, 1964), and only those that come up are put in order; each is compared with a
- * vector of chosen boxes at a time. */
+ * Heap and chosen boxes are scratch of the worker. Only candidates that come up are put in order; each is compared
+ * with a vector of chosen boxes at a time. */
+#include "heap.h"
 #include "tile.h"
 
 enum { LOW_0, LOW_1, HIGH_0, HIGH_1, AREA, BOX_NUMBERS };
-
-typedef struct heap {
-    uint16_t scores, numbers; /* buffers */
-    ash_ref first_score, first_number;
-    ash_ref count;   /* cell */
-    unsigned levels; /* at most */
-} heap;
 
 /* Boxes that were chosen, a list for each of their numbers. The last vector is filled with boxes that have no
  * area, and overlap nothing. */
@@ -35,19 +28,6 @@ typedef struct box {
 
 static ash_ref at(ash_nest *n, ash_ref first, ash_ref i) {
     return ash_nest_binary(n, ASH_OP_ADD, first, i);
-}
-
-static void put(ash_kern *k, const heap *h, ash_ref i, ash_ref score, ash_ref number) {
-    ash_nest_store(&k->nest, h->scores, at(&k->nest, h->first_score, i), score, ASH_NO_REF);
-    ash_nest_store(&k->nest, h->numbers, at(&k->nest, h->first_number, i), number, ASH_NO_REF);
-}
-
-static ash_ref score_at(ash_kern *k, const heap *h, ash_ref i) {
-    return ash_nest_load(&k->nest, h->scores, at(&k->nest, h->first_score, i), 1, ASH_NO_REF);
-}
-
-static ash_ref number_at(ash_kern *k, const heap *h, ash_ref i) {
-    return ash_nest_load(&k->nest, h->numbers, at(&k->nest, h->first_number, i), 1, ASH_NO_REF);
 }
 
 static ash_ref both(ash_nest *n, ash_ref a, ash_ref b) {
@@ -87,66 +67,13 @@ static ash_ref overlap(ash_nest *n, const box *a, const box *b, ash_ref most, as
     return both(n, both(n, yes[0], yes[1]), both(n, some, share));
 }
 
-/* --- the heap ------------------------------------------------------------------------------------- */
-
-/* Whether candidate a comes before b: the better score, of equals the first box. */
-static ash_ref precedes(ash_nest *n, ash_ref score_a, ash_ref number_a, ash_ref score_b, ash_ref number_b) {
-    ash_ref better = ash_nest_binary(n, ASH_OP_LT, score_b, score_a);
-    ash_ref first = both(n, ash_nest_binary(n, ASH_OP_EQ, score_a, score_b),
-                         ash_nest_binary(n, ASH_OP_LT, number_a, number_b));
+/* The better score, of equals the first box. No score of a candidate is NaN. */
+static ash_ref comes_first(const ash_heap *h, ash_heap_entry a, ash_heap_entry b) {
+    ash_nest *n = &h->k->nest;
+    ash_ref better = ash_nest_binary(n, ASH_OP_LT, b.key, a.key);
+    ash_ref first = both(n, ash_nest_binary(n, ASH_OP_EQ, a.key, b.key),
+                         ash_nest_binary(n, ASH_OP_LT, a.number, b.number));
     return ash_nest_binary(n, ASH_OP_OR, better, first);
-}
-
-/* Puts a candidate in at `top`, below which the heap is in order, and moves it down to its place: `levels`
- * steps at most. Once it has its place, further steps find it there. */
-static void sift_down(ash_kern *k, const heap *h, ash_ref top, ash_ref score, ash_ref number,
-                      ash_ref levels) {
-    ash_nest *n = &k->nest;
-    ash_ref one = ash_nest_index(n, 1), hole = ash_nest_cell(n, top), count = ash_nest_get(n, h->count);
-    ash_nest_loop(n, ash_nest_index(n, 0), levels, 1, 1);
-    ash_ref here = ash_nest_get(n, hole);
-    ash_ref left = ash_nest_binary(n, ASH_OP_ADD, ash_nest_binary(n, ASH_OP_ADD, here, here), one);
-    ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, left, count));
-    ash_ref right = ash_nest_binary(n, ASH_OP_ADD, left, one);
-    right = ash_nest_select(n, ash_nest_binary(n, ASH_OP_LT, right, count), right, left);
-    ash_ref score_left = score_at(k, h, left), number_left = number_at(k, h, left);
-    ash_ref score_right = score_at(k, h, right), number_right = number_at(k, h, right);
-    ash_ref goes_right = precedes(n, score_right, number_right, score_left, number_left);
-    ash_ref child = ash_nest_select(n, goes_right, right, left);
-    ash_ref child_score = ash_nest_select(n, goes_right, score_right, score_left);
-    ash_ref child_number = ash_nest_select(n, goes_right, number_right, number_left);
-    ash_nest_if(n, precedes(n, child_score, child_number, score, number));
-    put(k, h, here, child_score, child_number);
-    ash_nest_set(n, hole, child);
-    ash_nest_end(n);
-    ash_nest_end(n);
-    ash_nest_end(n);
-    put(k, h, ash_nest_get(n, hole), score, number);
-}
-
-/* Orders the list from below: each round the nodes whose children are in order, which are as many levels above
- * the leaves as there were rounds. */
-static void make_heap(ash_kern *k, const heap *h) {
-    ash_nest *n = &k->nest;
-    ash_ref two = ash_nest_index(n, 2), one = ash_nest_index(n, 1);
-    ash_ref end = ash_nest_cell(n, ash_nest_idiv(n, ash_nest_get(n, h->count), two));
-    ash_ref round = ash_nest_loop(n, one, ash_nest_index(n, h->levels + 1), 1, 1);
-    ash_ref to = ash_nest_get(n, end), from = ash_nest_idiv(n, to, two);
-    ash_nest_set(n, end, from);
-    ash_ref i = ash_nest_loop(n, from, to, 1, 1);
-    sift_down(k, h, i, score_at(k, h, i), number_at(k, h, i), round);
-    ash_nest_end(n);
-    ash_nest_end(n);
-}
-
-/* The number of the best candidate, which leaves the heap. */
-static ash_ref take_best(ash_kern *k, const heap *h) {
-    ash_nest *n = &k->nest;
-    ash_ref zero = ash_nest_index(n, 0), best = number_at(k, h, zero);
-    ash_ref last = ash_nest_binary(n, ASH_OP_SUB, ash_nest_get(n, h->count), ash_nest_index(n, 1));
-    ash_nest_set(n, h->count, last);
-    sift_down(k, h, zero, score_at(k, h, last), number_at(k, h, last), ash_nest_index(n, h->levels));
-    return best;
 }
 
 /* --- what was chosen -------------------------------------------------------------------------------- */
@@ -193,7 +120,7 @@ static ash_ref is_covered(ash_kern *k, const chosen *c, const box *b, ash_ref mo
 /* --- the kernel ------------------------------------------------------------------------------------- */
 
 /* The candidates of the class at idx[0], idx[1]. */
-static void collect(ash_kern *k, const heap *h, const ash_node *node, ash_ix *idx, ash_ref least) {
+static void collect(ash_kern *k, const ash_heap *h, const ash_node *node, ash_ix *idx, ash_ref least) {
     ash_nest *n = &k->nest;
     ash_dim boxes = ash_graph__type(k->graph, node->ins[1])->dims[2];
     size_t mark = ash_kern_mark(k);
@@ -201,7 +128,7 @@ static void collect(ash_kern *k, const heap *h, const ash_node *node, ash_ix *id
     ash_ref i = ash_kern_loop(k, each, ash_nest_index(n, 0), ash_kern_dim(k, boxes), 1, 1);
     idx[2] = ash_ix_sym(&k->ixs, each);
     ash_ref score = ash_kern_eval(k, node->ins[1], idx), count = ash_nest_get(n, h->count);
-    put(k, h, count, score, i);
+    ash_heap_put(h, count, (ash_heap_entry){score, i});
     ash_ref counts = ash_nest_cast(n, ASH_I64, ash_nest_binary(n, ASH_OP_LT, least, score));
     ash_nest_set(n, h->count, ash_nest_binary(n, ASH_OP_ADD, count, counts));
     ash_nest_end(n);
@@ -210,7 +137,7 @@ static void collect(ash_kern *k, const heap *h, const ash_node *node, ash_ix *id
 
 /* Takes candidates until k are chosen. As loops end where they said at first, there are two: the inner one is left
  * out when nothing is to be done any more. */
-static void choose_all(ash_kern *k, const heap *h, const chosen *c, const ash_node *node, ash_ix *idx,
+static void choose_all(ash_kern *k, const ash_heap *h, const chosen *c, const ash_node *node, ash_ix *idx,
                        ash_ref most, ash_ref limit) {
     const int64_t run = 32;
     ash_nest *n = &k->nest;
@@ -225,7 +152,7 @@ static void choose_all(ash_kern *k, const heap *h, const chosen *c, const ash_no
     ash_ref taken = ash_nest_get(n, c->count);
     ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, taken, limit));
     size_t mark = ash_kern_mark(k);
-    ash_ref best = take_best(k, h);
+    ash_ref best = ash_heap_take(h).number;
     box b = load_box(k, node->ins[0], idx[0], best);
     ash_nest_if(n, ash_nest_unary(n, ASH_OP_NOT, is_covered(k, c, &b, most)));
     idx[2] = ash_ix_loaded(&k->ixs, taken, INT64_MAX, 0);
@@ -244,9 +171,8 @@ ash_dim ash_kern_lower_nms(ash_kern *k) {
     const ash_type *scores = ash_graph__type(k->graph, node->ins[1]);
     ash_dtype dtype = ash_kern_dtype(scores->dtype);
     ash_dim boxes = scores->dims[2], most_chosen = ash_node_int(node, ASH_ATTR_K);
-    heap h = {.levels = 64 - (unsigned)__builtin_clzll((uint64_t)ash_kern_max(k, boxes) | 1)};
-    h.scores = ash_kern_scratch(k, dtype, boxes, &h.first_score);
-    h.numbers = ash_kern_scratch(k, ASH_I64, boxes, &h.first_number);
+    ash_heap h = {.above = comes_first};
+    ash_heap_init(&h, k, dtype, boxes, boxes);
     chosen c = chosen_begin(k, dtype, most_chosen);
     ash_ref none = ash_nest_index(n, 0);
     ash_ref share = ash_kern_eval(k, node->ins[2], NULL), least = ash_kern_eval(k, node->ins[3], NULL);
@@ -261,7 +187,7 @@ ash_dim ash_kern_lower_nms(ash_kern *k) {
     h.count = ash_nest_cell(n, none);
     c.count = ash_nest_cell(n, none);
     collect(k, &h, node, idx, least);
-    make_heap(k, &h);
+    ash_heap_make(&h);
     choose_all(k, &h, &c, node, idx, share, limit);
     ash_kern_forget(k, mark);
     ash_ref count = ash_nest_get(n, c.count);
