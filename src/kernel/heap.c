@@ -36,8 +36,8 @@ static ash_heap_entry choose(ash_nest *n, ash_ref condition, ash_heap_entry a, a
                             ash_nest_select(n, condition, a.number, b.number)};
 }
 
-/* Puts an entry in at `top`, below which the heap is in order, and moves it down to its place, `levels` steps at
- * most. */
+/* Puts an entry in at `top`, below which the heap is in order, and moves it down to its place, `levels`
+ * steps at most. */
 static void sift_down(const ash_heap *h, ash_ref top, ash_heap_entry entry, ash_ref levels) {
     ash_nest *n = &h->k->nest;
     ash_ref one = ash_nest_index(n, 1), hole = ash_nest_cell(n, top), count = ash_nest_get(n, h->count);
@@ -59,7 +59,8 @@ static void sift_down(const ash_heap *h, ash_ref top, ash_heap_entry entry, ash_
     ash_heap_put(h, ash_nest_get(n, hole), entry);
 }
 
-/* Each round the nodes whose children are in order: as many levels above the leaves as there were rounds. */
+/* Each round the nodes whose children are in order: as many levels above the leaves as there were
+ * rounds. */
 void ash_heap_make(const ash_heap *h) {
     ash_nest *n = &h->k->nest;
     ash_ref two = ash_nest_index(n, 2), one = ash_nest_index(n, 1);

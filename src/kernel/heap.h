@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A binary heap in a kernel's scratch memory: entries of a key and a number, in the order that the user says. No two
- * entries may be equal in that order. Loops of nests cannot be left early; so a step of sifting is one that does
- * nothing once the entry has its place, and the number of steps is known ahead. */
+/* A binary heap in a kernel's scratch memory: entries of a key and a number, in the order that the user
+ * says. No two entries may be equal in that order. Loops of nests cannot be left early; so a step of
+ * sifting is one that does nothing once the entry has its place, and the number of steps is known ahead. */
 #ifndef ASH_HEAP_H
 #define ASH_HEAP_H
 
@@ -29,7 +29,8 @@ void ash_heap_init(ash_heap *h, ash_kern *k, ash_dtype dtype, ash_dim most, ash_
 ash_heap_entry ash_heap_at(const ash_heap *h, ash_ref i);
 void ash_heap_put(const ash_heap *h, ash_ref i, ash_heap_entry entry);
 
-/* Orders the first `count` entries, in time proportional to their number (R. W. Floyd, Algorithm 245, 1964). */
+/* Orders the first `count` entries, in time proportional to their number (R. W. Floyd, Algorithm 245,
+ * 1964). */
 void ash_heap_make(const ash_heap *h);
 /* Replaces the top. */
 void ash_heap_replace(const ash_heap *h, ash_heap_entry entry);

@@ -5,15 +5,15 @@
  *   until k are chosen, or no candidate is left:
  *       the best leaves the heap, and is chosen unless one that was chosen before overlaps it
  *
- * Heap and chosen boxes are scratch of the worker. Only candidates that come up are put in order; each is compared
- * with a vector of chosen boxes at a time. */
+ * Heap and chosen boxes are scratch of the worker. Only candidates that come up are put in order; each is
+ * compared with a vector of chosen boxes at a time. */
 #include "heap.h"
 #include "tile.h"
 
 enum { LOW_0, LOW_1, HIGH_0, HIGH_1, AREA, BOX_NUMBERS };
 
-/* Boxes that were chosen, a list for each of their numbers. The last vector is filled with boxes that have no
- * area, and overlap nothing. */
+/* Boxes that were chosen, a list for each of their numbers. The last vector is filled with boxes that have
+ * no area, and overlap nothing. */
 typedef struct chosen {
     uint16_t buffers[BOX_NUMBERS];
     ash_ref first[BOX_NUMBERS];
@@ -135,8 +135,8 @@ static void collect(ash_kern *k, const ash_heap *h, const ash_node *node, ash_ix
     ash_kern_forget(k, mark);
 }
 
-/* Takes candidates until k are chosen. As loops end where they said at first, there are two: the inner one is left
- * out when nothing is to be done any more. */
+/* Takes candidates until k are chosen. As loops end where they said at first, there are two: the inner one
+ * is left out when nothing is to be done any more. */
 static void choose_all(ash_kern *k, const ash_heap *h, const chosen *c, const ash_node *node, ash_ix *idx,
                        ash_ref most, ash_ref limit) {
     const int64_t run = 32;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Kernels of their own: argument of an extremum, cumulative sum, scatter, numbers of true elements.
  *
- * The first two, and the top k (topk.c), work on rows. Scatter is one chunk, since updates of one element have an order; its operand is in its place
- * already. So is nonzero, where each place depends on all elements before. */
+ * The first two, and the top k (topk.c), work on rows. Scatter is one chunk, since updates of one element
+ * have an order; its operand is in its place already. So is nonzero, where each place depends on all
+ * elements before. */
 #include "loops.h"
 #include "rows.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Kernels of their own that work on rows: the elements along one axis, for each position of the others. A chunk is a
- * row, or one of several parts of it. */
+/* Kernels of their own that work on rows: the elements along one axis, for each position of the others. A
+ * chunk is a row, or one of several parts of it. */
 #ifndef ASH_ROWS_H
 #define ASH_ROWS_H
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The k best elements of each row, in order; of equals the first come first. One pass, with those that are the best so
- * far in scratch memory: a sorted list where they are few, a heap where they are many. An element that is not among
- * them costs one comparison, of a whole vector where the row's elements are neighbours. */
+/* The k best elements of each row, in order; of equals the first come first. One pass, with those that are
+ * the best so far in scratch memory: a sorted list where they are few, a heap where they are many. An
+ * element that is not among them costs one comparison, of a whole vector where the row's elements are
+ * neighbours. */
 #include "heap.h"
 #include "rows.h"
 #include "tile.h"
@@ -197,8 +198,8 @@ static void replace_vectors(ash_rows *r, const ash_heap *h, ash_ref from, ash_re
     ash_kern_forget(k, mark);
 }
 
-/* The first k elements are a heap, and the others are compared with its top; in the end it is emptied, the worst
- * first. */
+/* The first k elements are a heap, and the others are compared with its top; in the end it is emptied, the
+ * worst first. */
 static ash_dim heap_topk(ash_kern *k) {
     ash_rows r;
     ash_nest *n = &k->nest;
@@ -249,8 +250,8 @@ static ash_dim heap_topk(ash_kern *k) {
     return total;
 }
 
-/* A list where they are few and their number is known: moving the elements of a short one costs less than the steps
- * of a heap. */
+/* A list where they are few and their number is known: moving the elements of a short one costs less than
+ * the steps of a heap. */
 ash_dim ash_kern_lower_topk(ash_kern *k) {
     const ash_node *node = &k->graph->nodes.at[k->group->root];
     ash_dim most = ash_node_int(node, ASH_ATTR_K);
