@@ -5,10 +5,6 @@
 #include "order.h"
 #include "plan.h"
 
-ash_plan_options ash_plan_options_default(void) {
-    return (ash_plan_options){0};
-}
-
 const char *ash_plan__step_name(const ash_step *step) {
     return step->name ? step->name : step->kind == ASH_STEP_COPY ? "copy" : "kernel";
 }

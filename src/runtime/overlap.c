@@ -21,13 +21,13 @@
 enum { OTHERS = 5 };
 
 ash_status ash_plan__make_spans(ash_plan *plan, ash_diag *diag) {
-    plan->spans = ash_mem_alloc(plan->allocator, (size_t)plan->n_arenas + OTHERS, sizeof *plan->spans);
+    plan->spans = ash_mem_alloc(plan->allocator, plan->n_arenas + OTHERS, sizeof *plan->spans);
     plan->spans_known = false;
     return plan->spans ? ASH_OK : ASH_NO_MEMORY(diag);
 }
 
 void ash_plan__free_spans(ash_plan *plan) {
-    ash_mem_free(plan->allocator, plan->spans, (size_t)plan->n_arenas + OTHERS, sizeof *plan->spans);
+    ash_mem_free(plan->allocator, plan->spans, plan->n_arenas + OTHERS, sizeof *plan->spans);
 }
 
 /* --- what is written ------------------------------------------------------------------------------ */

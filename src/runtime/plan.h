@@ -190,7 +190,8 @@ struct ash_plan {
     ash_progress progress; /* the function while the plan is prepared; the switch always */
 
     /* fixed after building */
-    uint32_t n_buffers, n_arenas;
+    uint32_t n_buffers;
+    size_t n_arenas;
     size_t n_steps, n_entries, n_table, n_vars, n_inputs, n_states, n_fills;
     ash_plan_step *steps;
     ash_address *table;      /* all steps' addresses, one after the other */
