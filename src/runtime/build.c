@@ -5,10 +5,6 @@
 #include "order.h"
 #include "plan.h"
 
-ash_plan_options ash_plan_options_default(void) {
-    return (ash_plan_options){0};
-}
-
 const char *ash_plan__step_name(const ash_step *step) {
     return step->name ? step->name : step->kind == ASH_STEP_COPY ? "copy" : "kernel";
 }
@@ -224,7 +220,8 @@ static ash_status make_rest(ash_plan *plan, const ash_capture *like, ash_diag *d
     return ash_plan__capture(plan, like, diag);
 }
 
-/* A plan around a core, which is its own share of it, with nothing made yet; NULL when there is no memory. */
+/* A plan around a core, which is its own share of it, with nothing made yet; NULL when there is no
+ * memory. */
 static ash_plan *new_plan(ash_context *context, ash_plan_shared *shared) {
     const ash_allocator *a = ash_context__allocator(context);
     const ash_plan_core *core = shared->core;

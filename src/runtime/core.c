@@ -4,7 +4,7 @@
 
 #include "plan.h"
 
-/* --- what a step is to the streams ------------------------------------------------------------------ */
+/* --- what a step is to the streams ------------------------------------------------------------ */
 
 /* Starting and ending a parallel run costs up to a microsecond, and operands that one core has written must
  * come to the other; a step that takes little more than that on one core stays on the calling thread. */
@@ -71,7 +71,7 @@ static ash_status describe_work(ash_plan_core *core, ash_diag *diag) {
     return ASH_OK;
 }
 
-/* --- table entries, by root ----------------------------------------------------------------------------- */
+/* --- table entries, by root ------------------------------------------------------------------- */
 
 static uint64_t offset_in_root(const ash_plan_core *core, uint32_t buffer) {
     const ash_buffer *b = &core->program.buffers.at[buffer];
@@ -105,7 +105,7 @@ static ash_status list_entries(ash_plan_core *core, ash_diag *diag) {
     return ASH_OK;
 }
 
-/* --- which steps mention what is settled ---------------------------------------------------------------- */
+/* --- which steps mention what is settled ------------------------------------------------------ */
 
 struct listing {
     ash_plan_core *core;
@@ -173,7 +173,7 @@ static ash_status list_settled(ash_plan_core *core, const ash_allocator *a, ash_
     return status;
 }
 
-/* --- poison --------------------------------------------------------------------------------------------- */
+/* --- poison ----------------------------------------------------------------------------------- */
 
 static bool is_read_by_caller(const ash_plan_core *core, uint32_t b) {
     return core->layout.places[b].end > 2 * (int64_t)core->n_steps;
@@ -208,7 +208,7 @@ static ash_status list_fills(ash_plan_core *core, ash_diag *diag) {
     return ASH_OK;
 }
 
-/* --- commands ------------------------------------------------------------------------------------------- */
+/* --- commands --------------------------------------------------------------------------------- */
 
 static void add(ash_plan_core *core, ash_command_kind kind, uint32_t step, uint32_t subject) {
     core->commands[core->n_commands++] = (ash_plan_command){kind, core->schedule.stream[step], subject};
@@ -246,7 +246,7 @@ uint64_t ash_plan_core__distance(const ash_plan_core *core, const ash_plan_comma
     return place_of_work(core, command) - place_of_work(core, &core->commands[0]);
 }
 
-/* --- all ------------------------------------------------------------------------------------------------ */
+/* --- all -------------------------------------------------------------------------------------- */
 
 /* Roots that an execution or a caller reads. */
 static ash_status find_read(ash_plan_core *core, ash_diag *diag) {

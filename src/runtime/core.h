@@ -8,14 +8,14 @@
  *     commands   the list that an execution issues, and what it is made of   below
  *
  * It is a value. All of it lies in one arena, the structure itself included, and once it is made nobody
- * writes to it: every replica reads the same one, at the same time. It has no address of anything that runs:
- * memory is buffers and offsets, kernels are nests, work is steps and fills by number, and functions of the
- * caller are what the context knows them by. So two cores of the same graph, target and options are the same
- * text (ash_plan_core__print), whoever made them and where.
+ * writes to it: every replica reads the same one, at the same time. It has no address of anything that
+ * runs: memory is buffers and offsets, kernels are nests, work is steps and fills by number, and functions
+ * of the caller are what the context knows them by. So two cores of the same graph, target and options are
+ * the same text (ash_plan_core__print), whoever made them and where.
  *
  * What belongs to it and is no value lies beside it (ash_plan_shared in plan.h): the device, loaded
- * kernels, the bytes of constants, files. What a plan has for itself (addresses, chunks, variables, memory)
- * is in the plan, laid out as the core says. */
+ * kernels, the bytes of constants, files. What a plan has for itself (addresses, chunks, variables,
+ * memory) is in the plan, laid out as the core says. */
 #ifndef ASH_PLAN_CORE_H
 #define ASH_PLAN_CORE_H
 

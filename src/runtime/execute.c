@@ -5,6 +5,7 @@
  * streams and waits. */
 #include <stdatomic.h>
 
+#include "base/sized.h"
 #include "plan.h"
 
 ash_status ash_plan__capture(ash_plan *plan, const ash_capture *like, ash_diag *diag) {
@@ -129,15 +130,18 @@ static void describe_var(const ash_plan *plan, size_t index, ash_plan_var *out) 
                           .open = var->open};
 }
 
+ASH_SIZED(ash_plan_var, value);
+
 ash_status ash_plan_var_at(ash_plan *plan, size_t index, ash_plan_var *out, ash_diag *diag) {
+    ash_plan_var own;
     ASH_NEED(diag, plan, out);
     pthread_mutex_lock(&plan->lock);
     size_t count = ash_plan_var_count(plan);
-    if (index < count) describe_var(plan, index, out);
+    if (index < count) describe_var(plan, index, &own);
     pthread_mutex_unlock(&plan->lock);
     ASH_FAIL_IF(index >= count, diag, ASH_ERROR_NOT_FOUND, "there is no variable %zu: the plan has %zu",
                 index, count);
-    return ASH_OK;
+    return ASH_GIVE(ash_plan_var, &own, out, diag);
 }
 
 static ash_status set_vars(ash_plan *plan, const ash_var_binding *vars, size_t count, ash_diag *diag) {

@@ -411,7 +411,7 @@ static ash_status find_clocks(struct problem *problem, ash_context *context, ash
 /* Both proofs: of the lifetimes, and of the bytes that the steps will touch in their order. */
 static ash_status check(struct problem *problem, ash_context *context, const ash_memory_problem *mp,
                         const ash_memory_plan *plan, ash_diag *diag) {
-    uint32_t arenas;
+    size_t arenas;
     const ash_memory_place *places = ash_memory_plan_places(plan, NULL);
     const ash_memory_arena *arena = ash_memory_plan_arenas(plan, &arenas);
     ash_layout *layout = problem->work->layout;
@@ -485,7 +485,7 @@ done:
 
 /* Weights and staging have one arena each. */
 static void note_early_arenas(ash_layout *layout, const ash_memory_plan *plan) {
-    uint32_t count;
+    size_t count;
     const ash_memory_arena *arenas = ash_memory_plan_arenas(plan, &count);
     for (uint32_t i = 0; i < count; i++) {
         bool weights = arenas[i].lane == LANE_WEIGHTS;
@@ -495,7 +495,7 @@ static void note_early_arenas(ash_layout *layout, const ash_memory_plan *plan) {
 }
 
 static void note_state_arenas(ash_layout *layout) {
-    uint32_t count;
+    size_t count;
     const ash_memory_arena *arenas = ash_memory_plan_arenas(layout->main, &count);
     for (uint32_t i = 0; i < count; i++)
         if (arenas[i].lane == ASH_LANE_STATE) layout->state += arenas[i].size;

@@ -21,7 +21,7 @@
 enum { OTHERS = 5 };
 
 ash_status ash_plan__make_spans(ash_plan *plan, ash_diag *diag) {
-    plan->spans = ash_arena_alloc(&plan->arena, (size_t)plan->n_arenas + OTHERS, sizeof *plan->spans);
+    plan->spans = ash_arena_alloc(&plan->arena, plan->n_arenas + OTHERS, sizeof *plan->spans);
     plan->spans_known = false;
     return plan->spans ? ASH_OK : ASH_NO_MEMORY(diag);
 }

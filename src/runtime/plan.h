@@ -146,8 +146,9 @@ typedef struct ash_kernel_source {
     void (*release)(void *owner);
 } ash_kernel_source;
 
-/* What belongs to a core and is no value. Replicas share it with the core, which goes with the last of them.
- * What is written here after it is made is written while one plan alone has it, under that plan's lock. */
+/* What belongs to a core and is no value. Replicas share it with the core, which goes with the last of
+ * them. What is written here after it is made is written while one plan alone has it, under that plan's
+ * lock. */
 typedef struct ash_plan_shared {
     _Atomic long plans; /* that have it */
     const ash_allocator *allocator;
@@ -186,7 +187,8 @@ struct ash_plan {
     ash_progress progress; /* the function while the plan is prepared; the switch always */
 
     /* fixed after building */
-    uint32_t n_buffers, n_arenas;
+    uint32_t n_buffers;
+    size_t n_arenas;
     size_t n_steps, n_vars, n_inputs, n_states, n_settlings;
     ash_plan_step *steps; /* and behind them the fills */
     ash_fill *fills;
@@ -269,8 +271,8 @@ ash_status ash_plan__check_program(const ash_program *program, ash_diag *diag);
 
 /* --- shared.c --------------------------------------------------------------------------------- */
 
-/* What a plan has from its kernels' source, which it takes over, also when it fails, and a device (NULL: the
- * default one). There is no core yet. */
+/* What a plan has from its kernels' source, which it takes over, also when it fails, and a device (NULL:
+ * the default one). There is no core yet. */
 ash_status ash_plan__share(ash_context *context, const ash_kernel_source *source, size_t kernels,
                            ash_device *device, ash_plan_shared **out, ash_diag *diag);
 /* Takes the core over, and the program's blobs as its originals. */

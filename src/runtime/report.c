@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What a plan says about itself: operations, kernels, numbers. */
+#include "base/sized.h"
 #include "base/text.h"
 #include "device/blocks.h"
 #include "plan.h"
@@ -18,6 +19,8 @@ const char *ash_plan_order_text(ash_plan_order order) {
     return (unsigned)order < ASH_PLAN_ORDER_COUNT ? names[order] : "?";
 }
 
+ASH_SIZED(ash_prepared_op, node_count);
+
 static ash_status describe(ash_plan *plan, size_t first, size_t count, size_t index, ash_prepared_op *out,
                            ash_diag *diag) {
     ASH_NEED(diag, out);
@@ -28,7 +31,7 @@ static ash_status describe(ash_plan *plan, size_t first, size_t count, size_t in
                                               [ASH_STEP_CALL] = ASH_PREPARED_CALL,
                                               [ASH_STEP_SETTLE] = ASH_PREPARED_SETTLE};
     const ash_step *step = &plan->program->steps.at[first + index];
-    *out = (ash_prepared_op){
+    ash_prepared_op own = {
         .kind = kinds[step->kind],
         .name = ash_plan__step_name(step),
         .kernel = step->kind == ASH_STEP_KERNEL ? step->nest : UINT32_MAX,
@@ -39,9 +42,9 @@ static ash_status describe(ash_plan *plan, size_t first, size_t count, size_t in
         .node_count = step->n_nodes,
     };
     pthread_mutex_lock(&plan->lock);
-    out->chunks = ash_dims_eval(plan->program->dims, step->chunks, plan->vars);
+    own.chunks = ash_dims_eval(plan->program->dims, step->chunks, plan->vars);
     pthread_mutex_unlock(&plan->lock);
-    return ASH_OK;
+    return ASH_GIVE(ash_prepared_op, &own, out, diag);
 }
 
 size_t ash_plan_op_count(const ash_plan *plan) {
@@ -68,6 +71,8 @@ static size_t access_count(const ash_plan *plan, size_t first, size_t count, siz
     return index < count ? plan->program->steps.at[first + index].n_accesses : 0;
 }
 
+ASH_SIZED(ash_op_access, end);
+
 static ash_status describe_access(const ash_plan *plan, size_t first, size_t count, size_t index,
                                   size_t access, ash_op_access *out, ash_diag *diag) {
     ASH_NEED(diag, out);
@@ -79,12 +84,12 @@ static ash_status describe_access(const ash_plan *plan, size_t first, size_t cou
     const ash_access *a = &step->accesses[access];
     const ash_buffer *buffer = &plan->program->buffers.at[a->buffer];
     bool scratch = buffer->kind == ASH_BUFFER_SCRATCH;
-    *out =
-        (ash_op_access){.buffer = a->buffer,
-                        .write = a->write || scratch,
-                        .begin = (uint64_t)a->begin,
-                        .end = scratch ? ash_buffer__bytes(buffer, plan->core->threads) : (uint64_t)a->end};
-    return ASH_OK;
+    const ash_op_access own = {.buffer = a->buffer,
+                               .write = a->write || scratch,
+                               .begin = (uint64_t)a->begin,
+                               .end = scratch ? ash_buffer__bytes(buffer, plan->core->threads)
+                                              : (uint64_t)a->end};
+    return ASH_GIVE(ash_op_access, &own, out, diag);
 }
 
 size_t ash_plan_op_access_count(const ash_plan *plan, size_t index) {
@@ -115,10 +120,6 @@ ash_device *ash_plan_device(const ash_plan *plan) {
 
 size_t ash_plan_kernel_count(const ash_plan *plan) {
     return plan ? plan->program->nests.len : 0;
-}
-
-void ash_plan_text_free(const ash_plan *plan, char *text, size_t len) {
-    if (plan && text) ash_mem_free(plan->allocator, text, len + 1, 1);
 }
 
 const char *ash_mode_text(ash_mode mode) {
@@ -152,8 +153,10 @@ static uint64_t count_tables(const ash_plan *plan) {
     return ash_arena_bytes(&plan->core->arena) + ash_arena_bytes(&plan->arena);
 }
 
-ash_plan_report ash_plan_describe(const ash_plan *plan) {
-    if (!plan) return (ash_plan_report){0};
+ASH_SIZED(ash_plan_report, order);
+
+ash_status ash_plan_describe_to(const ash_plan *plan, ash_plan_report *out, ash_diag *diag) {
+    ASH_NEED(diag, plan, out);
     pthread_mutex_lock((pthread_mutex_t *)&plan->lock);
     ash_plan_report report = plan->report;
     report.originals = count_originals(plan);
@@ -166,9 +169,9 @@ ash_plan_report ash_plan_describe(const ash_plan *plan) {
     report.streams = streams_used(plan->schedule);
     report.events = plan->schedule->n_events;
     report.waits = plan->schedule->n_waits;
-    report.ops = (uint32_t)plan->n_steps;
-    report.prologue_ops = (uint32_t)plan->program->prologue;
-    report.kernels = (uint32_t)plan->program->nests.len;
+    report.ops = plan->n_steps;
+    report.prologue_ops = plan->program->prologue;
+    report.kernels = plan->program->nests.len;
     report.splits = plan->program->splits;
     for (size_t s = plan->program->prologue; s < plan->program->steps.len; s++)
         report.one_worker += plan->program->steps.at[s].one_worker;
@@ -180,7 +183,7 @@ ash_plan_report ash_plan_describe(const ash_plan *plan) {
     report.memory = ash_memory_plan_summary(plan->layout->main);
     report.check = plan->layout->check;
     report.replay = plan->layout->replay;
-    return report;
+    return ASH_GIVE(ash_plan_report, &report, out, diag);
 }
 
 const ash_memory_plan *ash_plan_memory(const ash_plan *plan) {
