@@ -155,6 +155,7 @@ static answer value_answer(const char *function, const char *type, const void *r
         f args;                                                                                            \
         return (answer){.neutral = true};                                                                  \
     }
+#define SIZED(header, T)
 #include "api_rows.h"
 #undef STATUS
 #undef VALUE

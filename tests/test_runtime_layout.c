@@ -91,7 +91,7 @@ static void modes(void **state) {
     STEP(2, LIST(y, b));
     maker_output(&r->m, y, "y");
     lay_out(r, ASH_MEMORY_DISABLED, NULL, 0);
-    uint32_t arenas;
+    size_t arenas;
     ash_memory_plan_arenas(r->layout.main, &arenas);
     assert_int_equal(arenas, 4);
     ash_layout__free(&r->layout);

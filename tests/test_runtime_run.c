@@ -132,7 +132,7 @@ static void inputs_are_given_once(void **state) {
         /* It is read as any other input is. */
         const ash_view *view;
         int32_t have[7];
-        uint32_t index;
+        size_t index;
         assert_ok(ash_plan_buffer_index(r->plan, ash_graph_input_at(r->g, 0, NULL), &index, &diag));
         assert_ok(ash_plan_buffer_view(r->plan, index, &view, &diag));
         assert_ok(ash_view_copy_out(view, have, sizeof have, &diag));
@@ -151,7 +151,7 @@ static ash_status run(ash_plan *plan, int64_t n, int64_t m, int32_t seed, ash_di
     const ash_run_input inputs[] = {{1, NULL, z, (uint64_t)m * sizeof *z},
                                     {0, &xs, x, (uint64_t)n * sizeof *x}};
     ash_run_output output = {.position = 0, .data = y, .room = sizeof y};
-    ash_status status = ash_plan_run(plan, &(ash_run){vars, 2, inputs, 2, &output, 1}, why);
+    ash_status status = ash_plan_run(plan, &(ash_run){0, vars, 2, inputs, 2, &output, 1}, why);
     if (status != ASH_OK) return status;
     bool same = output.size == (uint64_t)(n * m) * sizeof *y && output.type.rank == 2 &&
                 output.type.dims[0] == n && output.type.dims[1] == m;
@@ -176,7 +176,7 @@ static void one_call_does_it_all(void **state) {
         const ash_var_binding vars[] = {{"n", 4}, {"m", 2}};
         ash_run_input inputs[] = {{0, NULL, x, 16}, {1, NULL, z, 8}};
         ash_run_output output = {.position = 0, .data = y, .room = sizeof y};
-        const ash_run all = {vars, 2, inputs, 2, &output, 1};
+        const ash_run all = {0, vars, 2, inputs, 2, &output, 1};
         int32_t area = area_of(r->plan);
         assert_status(ash_plan_run(r->plan, &all, &diag), ASH_ERROR_OUT_OF_RANGE); /* 32 bytes */
         assert_string_equal(diag.node, "y");

@@ -5,11 +5,12 @@
  * streams and waits. */
 #include <stdatomic.h>
 
+#include "base/sized.h"
 #include "plan.h"
 
 ash_status ash_plan__capture(ash_plan *plan, const ash_capture *like, ash_diag *diag) {
-    bool graph = plan->mode == ASH_MODE_GRAPH;
-    if (!graph && plan->schedule.streams == 1) return ASH_OK;
+    bool graph = plan->core->mode == ASH_MODE_GRAPH;
+    if (!graph && plan->schedule->streams == 1) return ASH_OK;
     if (graph) ASH_TRY(ash_progress__report(&plan->progress, ASH_STAGE_CAPTURE, 0, 1, diag));
     ash_streams *streams = plan->streams;
     int64_t start = ash_clock__now();
@@ -23,7 +24,7 @@ ash_status ash_plan__capture(ash_plan *plan, const ash_capture *like, ash_diag *
 
 /* What prepare has put off. */
 static ash_status need_capture(ash_plan *plan, ash_diag *diag) {
-    if (!plan->late || plan->capture) return ASH_OK;
+    if (!plan->core->late || plan->capture) return ASH_OK;
     ASH_TRY(ash_plan__capture(plan, NULL, diag));
     plan->report.captured_late = true;
     return ASH_OK;
@@ -42,13 +43,13 @@ static ash_status issue_timed(ash_plan *plan, ash_profile *profile, ash_diag *di
     for (uint32_t i = 0; status == ASH_OK && i < plan->n_steps; i++) {
         const ash_timing *t = &plan->timings[i];
         profile[i] =
-            (ash_profile){i, t->threads, plan->schedule.stream[i], t->start - start, t->end - t->start};
+            (ash_profile){i, t->threads, plan->schedule->stream[i], t->start - start, t->end - t->start};
     }
     return status;
 }
 
 static ash_status run(ash_plan *plan, ash_profile *profile, ash_diag *diag) {
-    if (plan->poison) ASH_TRY(ash_plan__poison_start(plan, diag));
+    if (plan->core->poison) ASH_TRY(ash_plan__poison_start(plan, diag));
     plan->active = plan->streams;
     if (profile) return issue_timed(plan, profile, diag);
     if (!plan->capture) return issue(plan, diag);
@@ -139,15 +140,18 @@ static void describe_var(const ash_plan *plan, size_t index, ash_plan_var *out) 
                           .open = var->open};
 }
 
+ASH_SIZED(ash_plan_var, value);
+
 ash_status ash_plan_var_at(ash_plan *plan, size_t index, ash_plan_var *out, ash_diag *diag) {
+    ash_plan_var own;
     ASH_NEED(diag, plan, out);
     pthread_mutex_lock(&plan->lock);
     size_t count = ash_plan_var_count(plan);
-    if (index < count) describe_var(plan, index, out);
+    if (index < count) describe_var(plan, index, &own);
     pthread_mutex_unlock(&plan->lock);
     ASH_FAIL_IF(index >= count, diag, ASH_ERROR_NOT_FOUND, "there is no variable %zu: the plan has %zu",
                 index, count);
-    return ASH_OK;
+    return ASH_GIVE(ash_plan_var, &own, out, diag);
 }
 
 ash_status ash_plan__set_vars(ash_plan *plan, const ash_var_binding *vars, size_t count, ash_diag *diag) {
@@ -277,7 +281,7 @@ ash_status ash_plan_execute_vars_profiled(ash_plan *plan, const ash_var_binding 
                                           ash_profile *profile, size_t room, ash_diag *diag) {
     ASH_NEED(diag, plan, profile);
     ASH_FAIL_IF(
-        plan->mode == ASH_MODE_GRAPH, diag, ASH_ERROR_UNSUPPORTED,
+        plan->core->mode == ASH_MODE_GRAPH, diag, ASH_ERROR_UNSUPPORTED,
         "mode graph replays all operations as one, which have no times of their own: profile in mode "
         "stream");
     return execute_locked(plan, vars, count, profile, room, diag);

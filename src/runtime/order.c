@@ -333,7 +333,8 @@ static int by_size(const void *a, const void *b) {
 
 /* The step at which the largest arena's bound is reached, and the roots that are live there. */
 static uint32_t find_peak(const orderer *o, const ash_layout *layout, uint32_t *roots, uint32_t *count) {
-    uint32_t arenas, worst = UINT32_MAX;
+    size_t arenas;
+    uint32_t worst = UINT32_MAX;
     const ash_memory_arena *arena = ash_memory_plan_arenas(layout->main, &arenas);
     *count = 0;
     for (uint32_t i = 0; i < arenas; i++) /* those of states are the same at any time */

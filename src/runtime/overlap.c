@@ -25,13 +25,9 @@ static size_t room_of(const ash_plan *plan) {
 }
 
 ash_status ash_plan__make_spans(ash_plan *plan, ash_diag *diag) {
-    plan->spans = ash_mem_alloc(plan->allocator, room_of(plan), sizeof *plan->spans);
+    plan->spans = ash_arena_alloc(&plan->arena, room_of(plan), sizeof *plan->spans);
     plan->spans_known = false;
     return plan->spans ? ASH_OK : ASH_NO_MEMORY(diag);
-}
-
-void ash_plan__free_spans(ash_plan *plan) {
-    ash_mem_free(plan->allocator, plan->spans, room_of(plan), sizeof *plan->spans);
 }
 
 /* --- what is written ------------------------------------------------------------------------------ */
@@ -76,7 +72,7 @@ static void find_spans(ash_plan *plan) {
     if (next) add_storage(plan, ASH_TENANT_WEIGHTS, 0, next->storage);
     ash_address later = plan->weights_block.address;
     if (!(weights && weights->block.address == later) && !(next && next->block.address == later))
-        add(plan, ASH_TENANT_WEIGHTS, 0, later, plan->layout.weights_size);
+        add(plan, ASH_TENANT_WEIGHTS, 0, later, plan->layout->weights_size);
     add_storage(plan, ASH_TENANT_SAVED, 0, plan->saved);
     for (uint32_t i = 0; i < plan->n_states; i++) add_state(plan, i);
     if (plan->n_spans) qsort(plan->spans, plan->n_spans, sizeof *plan->spans, by_address);
@@ -131,7 +127,7 @@ static bool find_read(const ash_plan *plan, const ash_plan_span *given, ash_plan
         if (meet(out, given)) return true;
     }
     for (uint32_t b = 0; b < plan->n_buffers; b++) {
-        const ash_blob *blob = plan->program->buffers.at[b].blob;
+        const ash_blob *blob = plan->shared->originals[b];
         if (!blob) continue;
         ash_address begin = (ash_address)blob->data;
         *out = (ash_plan_span){true, begin, begin + blob->size, ASH_TENANT_CONSTANT, b};

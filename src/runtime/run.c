@@ -4,6 +4,7 @@
  *
  * What can be judged by types and sizes is judged first, with the new values, so that a refusal changes
  * nothing. A plan of an open graph learns its sizes from the inputs, and judges each as it comes. */
+#include "base/sized.h"
 #include "plan.h"
 
 static ash_status check_output(ash_plan *plan, const ash_run_output *out, ash_diag *diag) {
@@ -95,8 +96,12 @@ static ash_status check_lists(const ash_plan *plan, const ash_run *run, ash_diag
     return ASH_OK;
 }
 
-ash_status ash_plan_run(ash_plan *plan, const ash_run *run, ash_diag *diag) {
-    ASH_NEED(diag, plan, run);
+ASH_SIZED(ash_run, output_count);
+
+ash_status ash_plan_run(ash_plan *plan, const ash_run *given, ash_diag *diag) {
+    ash_run own, *run = &own;
+    ASH_NEED(diag, plan, given);
+    ASH_TRY(ASH_TAKE(ash_run, given, run, diag));
     ASH_TRY(check_lists(plan, run, diag));
     pthread_mutex_lock(&plan->lock);
     ash_status status = plan->opening ? run_open(plan, run, diag) : run_closed(plan, run, diag);

@@ -20,7 +20,7 @@ static void find_changed(const ash_program *p, bool *changed) {
 ash_status ash_plan__make_states(ash_plan *plan, ash_diag *diag) {
     const ash_program *p = plan->program;
     plan->n_states = p->states.len;
-    plan->states = ash_mem_calloc(plan->allocator, plan->n_states, sizeof *plan->states);
+    plan->states = ash_arena_alloc(&plan->arena, plan->n_states, sizeof *plan->states);
     bool *changed = ash_mem_calloc(plan->allocator, p->buffers.len, sizeof *changed);
     if (plan->states && changed) find_changed(p, changed);
     for (size_t i = 0; i < plan->n_states && plan->states && changed; i++)
@@ -32,7 +32,7 @@ ash_status ash_plan__make_states(ash_plan *plan, ash_diag *diag) {
 
 /* What states begin with may lie in files. */
 static ash_status check_content(const ash_plan *plan, size_t position, ash_diag *diag) {
-    const ash_blob *blob = plan->program->buffers.at[plan->states[position].buffer].blob;
+    const ash_blob *blob = plan->shared->originals[plan->states[position].buffer];
     return blob && blob->file ? ash_file_check(blob->file, diag) : ASH_OK;
 }
 
@@ -73,11 +73,11 @@ ash_status ash_plan__return_states(const ash_plan *plan, ash_diag *diag) {
 /* Zeros, or what the graph says, in all bytes that a state has. */
 static ash_status start_anew(ash_plan *plan, size_t position, ash_diag *diag) {
     ash_plan_state_slot *slot = &plan->states[position];
-    const ash_buffer *buffer = &plan->program->buffers.at[slot->buffer];
+    const ash_blob *blob = plan->shared->originals[slot->buffer];
     uint64_t bytes = bytes_of(plan, slot);
     ash_address to = plan->base[slot->buffer];
-    ASH_TRY(buffer->blob ? ash_plan__write(plan, to, buffer->blob->data, bytes, diag)
-                         : ash_plan__fill(plan, to, 0, bytes, diag));
+    ASH_TRY(blob ? ash_plan__write(plan, to, blob->data, bytes, diag)
+                 : ash_plan__fill(plan, to, 0, bytes, diag));
     ASH_TRY(give_back(plan, slot, diag));
     slot->undefined = false;
     return ASH_OK;
@@ -102,13 +102,12 @@ uint64_t ash_plan__drop_states(ash_plan *plan) {
 void ash_plan__free_states(ash_plan *plan) {
     for (size_t i = 0; plan->states && i < plan->n_states; i++)
         ash_storage_release(plan->states[i].block.storage);
-    ash_mem_free(plan->allocator, plan->states, plan->n_states, sizeof *plan->states);
 }
 
 /* The state's own place; its arena is there from now on. */
 static ash_status find_place(ash_plan *plan, const ash_plan_state_slot *slot, ash_address *out,
                              ash_diag *diag) {
-    const ash_place *place = &plan->layout.places[slot->buffer];
+    const ash_place *place = &plan->layout->places[slot->buffer];
     ash_plan_arena *arena = &plan->arenas[place->arena];
     if (!arena->storage) {
         ASH_TRY(ash_plan__allocate(plan, arena->size, arena->align, &arena->storage, diag));
