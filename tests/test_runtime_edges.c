@@ -204,7 +204,7 @@ static void check_edges(struct room *r, ash_graph *graph, unsigned streams, bool
         reorder.drop = drop;
         bool found = some_order_differs(r);
         reorder.drop = UINT32_MAX;
-        if (!found && !only_writes(r->plan, &r->plan->schedule.waits[drop]))
+        if (!found && !only_writes(r->plan, &r->plan->schedule->waits[drop]))
             fail_msg("nothing shows that wait %u of %u is missing", drop, report.waits);
     }
     assert_false(some_order_differs(r));

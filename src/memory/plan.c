@@ -403,6 +403,26 @@ done:
     return status;
 }
 
+static void *copy(const ash_allocator *a, const void *from, size_t count, size_t size) {
+    void *to = ash_mem_alloc(a, count, size);
+    if (to && count) memcpy(to, from, count * size);
+    return to;
+}
+
+ash_memory_plan *ash_memory_plan__copy(const ash_memory_plan *plan, const ash_allocator *a) {
+    ash_memory_plan *to = copy(a, plan, 1, sizeof *plan);
+    if (!to) return NULL;
+    to->allocator = *a;
+    to->places = copy(a, plan->places, plan->buffer_count, sizeof *plan->places);
+    to->tenants = copy(a, plan->tenants, plan->buffer_count, sizeof *plan->tenants);
+    to->arenas = copy(a, plan->arenas, plan->arena_count, sizeof *plan->arenas);
+    to->moments = copy(a, plan->moments, plan->moment_room, sizeof *plan->moments);
+    to->moment_at = copy(a, plan->moment_at, (size_t)plan->arena_count + 1, sizeof *plan->moment_at);
+    if (to->places && to->tenants && to->arenas && to->moments && to->moment_at) return to;
+    ash_memory_plan_destroy(to);
+    return NULL;
+}
+
 void ash_memory_plan_destroy(ash_memory_plan *plan) {
     if (!plan) return;
     ash_allocator a = plan->allocator;

@@ -5,8 +5,8 @@
 
 void ash_plan__set_base(ash_plan *plan, uint32_t root, ash_address base) {
     plan->base[root] = base;
-    for (uint32_t i = plan->first_entry[root]; i < plan->first_entry[root + 1]; i++) {
-        const ash_plan_entry *entry = &plan->entries[i];
+    for (uint32_t i = plan->core->first_entry[root]; i < plan->core->first_entry[root + 1]; i++) {
+        const ash_plan_entry *entry = &plan->core->entries[i];
         plan->table[entry->slot] = base ? base + entry->offset : 0;
     }
 }
@@ -31,7 +31,7 @@ uint64_t ash_plan_arena_align(const ash_plan *plan) {
 
 static void drop_arenas(ash_plan *plan) {
     for (uint32_t b = 0; b < plan->n_buffers; b++) {
-        const ash_place *place = &plan->layout.places[b];
+        const ash_place *place = &plan->layout->places[b];
         if (place->home == ASH_HOME_MAIN && place->root == b) ash_plan__set_base(plan, b, 0);
     }
     for (uint32_t i = 0; i < plan->n_arenas; i++) {
@@ -66,7 +66,7 @@ ash_status ash_plan__need_arenas(ash_plan *plan, ash_diag *diag) {
     if (plan->arenas_ready) return ASH_OK;
     ash_status status = make_storages(plan, diag);
     for (uint32_t b = 0; status == ASH_OK && b < plan->n_buffers; b++) {
-        const ash_place *place = &plan->layout.places[b];
+        const ash_place *place = &plan->layout->places[b];
         if (place->home != ASH_HOME_MAIN || place->root != b) continue;
         ash_address start;
         status = ash_storage__address(plan->arenas[place->arena].storage, &start, diag);
@@ -135,12 +135,12 @@ static ash_status save_outputs(ash_plan *plan, ash_diag *diag) {
     ash_status status = ash_storage__address(storage, &start, diag);
     for (size_t i = 0; status == ASH_OK && i < p->outputs.len; i++) {
         uint32_t b = p->outputs.at[i];
-        const ash_place *place = &plan->layout.places[b];
+        const ash_place *place = &plan->layout->places[b];
         if (place->home != ASH_HOME_MAIN || index->output[b] != i) continue;
         ash_type type;
         uint64_t bytes; /* present ones, which are those of the results */
         ash_plan__present_type(plan, b, &type, &bytes);
-        uint64_t within = place->offset - plan->layout.places[place->root].offset;
+        uint64_t within = place->offset - plan->layout->places[place->root].offset;
         status =
             ash_plan__copy(plan, start + index->saved[i], plan->base[place->root] + within, bytes, diag);
     }
@@ -182,7 +182,7 @@ ash_status ash_plan_release_all(ash_plan *plan, uint64_t *released, ash_diag *di
     pthread_mutex_lock(&plan->lock);
     uint64_t bytes = plan->arenas_ready ? arena_bytes(plan) : 0;
     if (plan->saved) bytes += ash_storage_size(plan->saved);
-    bool made_again = !plan->core->settled_weights;
+    bool made_again = !plan->shared->settled_weights;
     if (plan->weights && made_again) bytes += ash_storage_size(plan->weights->storage);
     bytes += ash_plan__drop_states(plan);
     drop_arenas(plan);
@@ -262,7 +262,7 @@ static ash_status check_input(const ash_plan *plan, size_t position, const ash_g
 
 ash_status ash_plan__unbind_input(ash_plan *plan, size_t position, ash_diag *diag) {
     uint32_t b = plan->program->inputs.at[position];
-    const ash_place *place = &plan->layout.places[b];
+    const ash_place *place = &plan->layout->places[b];
     ash_status status = ASH_OK;
     if (place->home != ASH_HOME_MAIN) {
         status = ash_fail(diag, ASH_ERROR_STATE,
@@ -335,7 +335,7 @@ ash_status ash_plan_bind_input(ash_plan *plan, size_t position, const ash_type *
 
 /* Whether an address is that of the input's own place, which the caller has from a view. */
 static bool is_own_place(const ash_plan *plan, size_t position, ash_address address) {
-    const ash_place *place = &plan->layout.places[plan->program->inputs.at[position]];
+    const ash_place *place = &plan->layout->places[plan->program->inputs.at[position]];
     ash_address start;
     return plan->arenas_ready && place->home == ASH_HOME_MAIN &&
            ash_storage__address(plan->arenas[place->arena].storage, &start, NULL) == ASH_OK &&
@@ -370,7 +370,7 @@ static ash_status read_in_place(ash_plan *plan, size_t position, const ash_given
 
 /* Binds it to others, which are copied now and before each execution. */
 static ash_status read_a_copy(ash_plan *plan, size_t position, const ash_given *given, ash_diag *diag) {
-    ash_home home = plan->layout.places[plan->program->inputs.at[position]].home;
+    ash_home home = plan->layout->places[plan->program->inputs.at[position]].home;
     ASH_FAIL_IF(
         home != ASH_HOME_MAIN, diag, ASH_ERROR_DEVICE,
         "the plan has no bytes for its inputs, and memory of the host is out of the reach of %.100s",
@@ -480,14 +480,14 @@ static ash_status own_bytes(ash_plan *plan, uint32_t b, ash_address *out, ash_di
 
 ash_status ash_plan__set_parameter(ash_plan *plan, uint32_t b, const ash_given *given, ash_diag *diag) {
     ASH_TRY(ash_plan__check_given(plan, b, given, "was given, the parameter is", diag));
-    ASH_FAIL_IF(plan->core->settled_weights, diag, ASH_ERROR_STATE,
+    ASH_FAIL_IF(plan->shared->settled_weights, diag, ASH_ERROR_STATE,
                 "the originals of the weights were released: parameters stay as they are");
     ash_address own;
     ASH_TRY(ash_file_check_given(plan->context, given->data, given->size, diag));
     ASH_TRY(ash_plan__make_room(plan, diag));
     ASH_TRY(own_bytes(plan, b, &own, diag));
     ASH_TRY(ash_plan__take(plan, own, given, diag)); /* maybe the parameter's own view */
-    const ash_place *place = &plan->layout.places[b];
+    const ash_place *place = &plan->layout->places[b];
     if (place->home == ASH_HOME_BLOB) {
         ash_plan__set_base(plan, b, own);
         ash_plan__refresh_views_of(plan, b);

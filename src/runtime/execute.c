@@ -9,8 +9,8 @@
 #include "plan.h"
 
 ash_status ash_plan__capture(ash_plan *plan, const ash_capture *like, ash_diag *diag) {
-    bool graph = plan->mode == ASH_MODE_GRAPH;
-    if (!graph && plan->schedule.streams == 1) return ASH_OK;
+    bool graph = plan->core->mode == ASH_MODE_GRAPH;
+    if (!graph && plan->schedule->streams == 1) return ASH_OK;
     if (graph) ASH_TRY(ash_progress__report(&plan->progress, ASH_STAGE_CAPTURE, 0, 1, diag));
     ash_streams *streams = plan->streams;
     ash_status status =
@@ -33,13 +33,13 @@ static ash_status issue_timed(ash_plan *plan, ash_profile *profile, ash_diag *di
     for (uint32_t i = 0; status == ASH_OK && i < plan->n_steps; i++) {
         const ash_timing *t = &plan->timings[i];
         profile[i] =
-            (ash_profile){i, t->threads, plan->schedule.stream[i], t->start - start, t->end - t->start};
+            (ash_profile){i, t->threads, plan->schedule->stream[i], t->start - start, t->end - t->start};
     }
     return status;
 }
 
 static ash_status run(ash_plan *plan, ash_profile *profile, ash_diag *diag) {
-    if (plan->poison) ASH_TRY(ash_plan__poison_start(plan, diag));
+    if (plan->core->poison) ASH_TRY(ash_plan__poison_start(plan, diag));
     plan->active = plan->streams;
     if (profile) return issue_timed(plan, profile, diag);
     if (!plan->capture) return issue(plan, diag);
@@ -259,7 +259,7 @@ ash_status ash_plan_execute_vars_profiled(ash_plan *plan, const ash_var_binding 
                                           ash_profile *profile, size_t room, ash_diag *diag) {
     ASH_NEED(diag, plan, profile);
     ASH_FAIL_IF(
-        plan->mode == ASH_MODE_GRAPH, diag, ASH_ERROR_UNSUPPORTED,
+        plan->core->mode == ASH_MODE_GRAPH, diag, ASH_ERROR_UNSUPPORTED,
         "mode graph replays all operations as one, which have no times of their own: profile in mode "
         "stream");
     return execute_locked(plan, vars, count, profile, room, diag);

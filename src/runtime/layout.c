@@ -14,6 +14,7 @@
 
 #include "ashlar/device.h"
 #include "base/map.h"
+#include "memory/plan.h"
 
 enum { LANE_MAIN = 0, LANE_WEIGHTS = LANE_MAIN, LANE_STAGING = 1 };
 
@@ -483,9 +484,9 @@ done:
 }
 
 /* Weights and staging have one arena each. */
-static void note_early_arenas(ash_layout *layout) {
+static void note_early_arenas(ash_layout *layout, const ash_memory_plan *plan) {
     size_t count;
-    const ash_memory_arena *arenas = ash_memory_plan_arenas(layout->prologue, &count);
+    const ash_memory_arena *arenas = ash_memory_plan_arenas(plan, &count);
     for (uint32_t i = 0; i < count; i++) {
         bool weights = arenas[i].lane == LANE_WEIGHTS;
         *(weights ? &layout->weights_size : &layout->staging_size) = arenas[i].size;
@@ -521,8 +522,11 @@ static ash_status plan_all(struct work *w, ash_context *context, const ash_memor
     }
     ash_memory_options early = ash_memory_options_inference();
     early.strategy = ASH_MEMORY_BEST_FIT;
-    ASH_TRY(plan_section(w, context, true, &early, &w->layout->prologue, diag));
-    note_early_arenas(w->layout);
+    ash_memory_plan *prologue = NULL;
+    ash_status status = plan_section(w, context, true, &early, &prologue, diag);
+    if (status == ASH_OK) note_early_arenas(w->layout, prologue);
+    ash_memory_plan_destroy(prologue);
+    ASH_TRY(status);
     ASH_TRY(plan_section(w, context, false, options, &w->layout->main, diag));
     note_state_arenas(w->layout);
     place_in_blobs(w);
@@ -579,10 +583,20 @@ done:
     return status;
 }
 
+ash_status ash_layout__keep(const ash_layout *layout, ash_arena *arena, const ash_allocator *inside,
+                            ash_layout *out, ash_diag *diag) {
+    *out = *layout;
+    out->allocator = NULL;
+    out->places = ash_arena_copy(arena, layout->places, layout->count, sizeof *layout->places);
+    out->problem.buffers = ash_arena_copy(arena, layout->problem.buffers, layout->problem.buffer_count,
+                                          sizeof *layout->problem.buffers);
+    out->main = ash_memory_plan__copy(layout->main, inside);
+    return out->places && out->problem.buffers && out->main ? ASH_OK : ASH_NO_MEMORY(diag);
+}
+
 void ash_layout__free(ash_layout *layout) {
     if (!layout->allocator) return;
     ash_memory_plan_destroy(layout->main);
-    ash_memory_plan_destroy(layout->prologue);
     ash_mem_free(layout->allocator, (void *)layout->problem.buffers, layout->count,
                  sizeof *layout->problem.buffers);
     ash_mem_free(layout->allocator, layout->places, layout->count, sizeof *layout->places);

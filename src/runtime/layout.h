@@ -35,12 +35,11 @@ typedef struct ash_place {
 enum { ASH_LANE_STATE = 2 };
 
 typedef struct ash_layout {
-    const ash_allocator *allocator;
-    ash_place *places; /* per buffer of the program */
+    const ash_allocator *allocator; /* NULL: nothing is to be freed */
+    ash_place *places;              /* per buffer of the program */
     size_t count;
     ash_memory_plan *main;         /* arenas of the executions */
     ash_memory_problem problem;    /* that it solves; its buffers are the layout's, with room for `count` */
-    ash_memory_plan *prologue;     /* weights and staging */
     ash_memory_check_report check; /* of the executions: lifetimes and offsets */
     ash_memory_replay_report replay; /* of the executions: every access to every byte, in order */
     uint64_t weights_size, weights_align, staging_size, staging_align; /* bytes */
@@ -59,6 +58,9 @@ ash_status ash_layout__create(ash_context *context, const ash_program *program,
  * buffer and is false before. False: there is no memory. */
 bool ash_layout__find_pinned(const ash_program *program, const ash_value *keep, size_t keep_count,
                              bool *pinned);
+/* A copy in an arena, which `inside` takes from; it is gone with it and is not freed. */
+ash_status ash_layout__keep(const ash_layout *layout, ash_arena *arena, const ash_allocator *inside,
+                            ash_layout *out, ash_diag *diag);
 void ash_layout__free(ash_layout *layout); /* a zeroed one is allowed */
 
 #endif

@@ -28,7 +28,6 @@ void ash_plan__hold_input(ash_plan *plan, size_t position, ash_file *file, const
 
 void ash_plan__free_lent(ash_plan *plan) {
     for (size_t i = 0; plan->lent && i < plan->n_inputs; i++) ash_plan__hold_input(plan, i, NULL, NULL);
-    ash_mem_free(plan->allocator, plan->lent, plan->n_inputs, sizeof *plan->lent);
 }
 
 ash_status ash_plan__check_lent_files(const ash_plan *plan, ash_diag *diag) {

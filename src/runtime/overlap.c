@@ -21,13 +21,9 @@
 enum { OTHERS = 5 };
 
 ash_status ash_plan__make_spans(ash_plan *plan, ash_diag *diag) {
-    plan->spans = ash_mem_alloc(plan->allocator, plan->n_arenas + OTHERS, sizeof *plan->spans);
+    plan->spans = ash_arena_alloc(&plan->arena, plan->n_arenas + OTHERS, sizeof *plan->spans);
     plan->spans_known = false;
     return plan->spans ? ASH_OK : ASH_NO_MEMORY(diag);
-}
-
-void ash_plan__free_spans(ash_plan *plan) {
-    ash_mem_free(plan->allocator, plan->spans, plan->n_arenas + OTHERS, sizeof *plan->spans);
 }
 
 /* --- what is written ------------------------------------------------------------------------------ */
@@ -60,7 +56,7 @@ static void find_spans(ash_plan *plan) {
     if (next) add_storage(plan, ASH_TENANT_WEIGHTS, 0, next->storage);
     ash_address later = plan->weights_block.address;
     if (!(weights && weights->block.address == later) && !(next && next->block.address == later))
-        add(plan, ASH_TENANT_WEIGHTS, 0, later, plan->layout.weights_size);
+        add(plan, ASH_TENANT_WEIGHTS, 0, later, plan->layout->weights_size);
     add_storage(plan, ASH_TENANT_SAVED, 0, plan->saved);
     if (plan->n_spans) qsort(plan->spans, plan->n_spans, sizeof *plan->spans, by_address);
     plan->spans_known = true;
@@ -105,7 +101,7 @@ static bool find_read(const ash_plan *plan, const ash_plan_span *given, ash_plan
         if (meet(out, given)) return true;
     }
     for (uint32_t b = 0; b < plan->n_buffers; b++) {
-        const ash_blob *blob = plan->program->buffers.at[b].blob;
+        const ash_blob *blob = plan->shared->originals[b];
         if (!blob) continue;
         ash_address begin = (ash_address)blob->data;
         *out = (ash_plan_span){begin, begin + blob->size, ASH_TENANT_CONSTANT, b};

@@ -3,6 +3,8 @@
  *
  *   prepare.c   graph → program → kernels → plan          layout.h    where buffers lie
  *   build.c     program + kernels → plan                  bind.c      memory, addresses, inputs, parameters
+ *   core.c      what does not change, and is shared       check.c     what is wrong with a program
+ *   shared.c    what is shared beside the core
  *   assign.c    steps to streams                          execute.c   issuing, variables, profile
  *   prologue.c  packed weights                            poison.c    dead bytes
  *   buffers.c   outputs and intermediate results          state.c     what is kept between executions
@@ -24,14 +26,11 @@
 #include <stdatomic.h>
 
 #include "ashlar/plan.h"
-#include "assign.h"
 #include "base/clock.h"
 #include "base/progress.h"
+#include "core.h"
 #include "device/device.h"
 #include "device/stream.h"
-#include "index.h"
-#include "kernel/program.h"
-#include "layout.h"
 #include "open.h"
 
 /* What a step that calls a function of the caller passes on. */
@@ -55,12 +54,6 @@ typedef struct ash_plan_step {
     } work;
 } ash_plan_step;
 
-/* A table entry that depends on the base of a root. */
-typedef struct ash_plan_entry {
-    uint32_t root, slot; /* buffer, index in the table */
-    uint64_t offset;     /* bytes */
-} ash_plan_entry;
-
 /* Memory that the caller handed in: of the host, or of a view. */
 typedef struct ash_plan_block {
     ash_address address;  /* 0: none */
@@ -74,10 +67,10 @@ typedef struct ash_plan_arena {
     bool state;           /* of states: not a part of the block */
 } ash_plan_arena;
 
-/* A step that settles a variable, and the steps whose chunks or bytes mention that. */
+/* What a step that settles a variable passes on. */
 typedef struct ash_plan_settling {
     struct ash_plan *plan;
-    uint32_t var, first, count; /* in the plan's list */
+    const ash_plan_settled *settled;
 } ash_plan_settling;
 
 typedef struct ash_plan_input_state {
@@ -153,18 +146,23 @@ typedef struct ash_kernel_source {
     void (*release)(void *owner);
 } ash_kernel_source;
 
-/* What replicas share. Constant once it is built. */
-typedef struct ash_plan_core {
-    _Atomic long refs; /* plans */
-    ash_program *program;
+/* What belongs to a core and is no value. Replicas share it with the core, which goes with the last of
+ * them. What is written here after it is made is written while one plan alone has it, under that plan's
+ * lock. */
+typedef struct ash_plan_shared {
+    _Atomic long plans; /* that have it */
+    const ash_allocator *allocator;
+    const ash_plan_core *core;
+    ash_device *device; /* held */
     ash_kernel_source source;
-    ash_device *device;   /* held */
     ash_kernel **kernels; /* per nest, loaded by the device; NULL: not yet */
-    ash_schedule schedule;
-    ash_layout layout;
-    ash_plan_index index;
+    size_t n_kernels;
+    ash_blob *
+        *originals; /* per buffer: its bytes, held, where it is an `original` of the core that has not been
+                              released */
+    ash_plan_files files; /* that these lie in */
     bool settled_weights; /* their originals are gone: they stay as they are */
-} ash_plan_core;
+} ash_plan_shared;
 
 struct ash_plan {
     pthread_mutex_t lock; /* held by every call that changes or runs the plan */
@@ -172,45 +170,34 @@ struct ash_plan {
 
     ash_context *context;
     const ash_allocator *allocator;
-    ash_plan_core *core; /* the next five are its own */
-    ash_program *program;
+    ash_arena arena; /* of the lists that are made with the plan */
+    ash_plan_shared *shared;
+    const ash_plan_core *core; /* the next three are parts of it */
+    const ash_program *program;
+    const ash_schedule *schedule;
+    const ash_layout *layout;
     ash_device *device; /* that all memory of the plan is on */
     ash_kernel *const *kernels;
-    ash_schedule schedule;
-    ash_layout layout;
     ash_streams *streams;  /* that the main steps run on */
     ash_command *commands; /* all that an execution issues to them */
     size_t n_commands;
-    ash_capture *capture; /* of these, or NULL: they are issued at each execution */
-    ash_streams *active;  /* those that run now, of the two */
-    ash_streams *early;   /* one stream, for the prologue; the same where the main steps have one */
-    ash_mode mode;
-    unsigned threads;
-    bool poison;
+    ash_capture *capture;  /* of these, or NULL: they are issued at each execution */
+    ash_streams *active;   /* those that run now, of the two */
+    ash_streams *early;    /* one stream, for the prologue; the same where the main steps have one */
     ash_progress progress; /* the function while the plan is prepared; the switch always */
 
     /* fixed after building */
     uint32_t n_buffers;
     size_t n_arenas;
-    size_t n_steps, n_entries, n_table, n_vars, n_inputs, n_states, n_fills;
-    ash_plan_step *steps;
-    ash_address *table;      /* all steps' addresses, one after the other */
-    ash_plan_entry *entries; /* sorted by root */
-    uint32_t *first_entry;   /* per buffer and one more: the first entry of that root */
-    ash_plan_call *calls;    /* per call of the program */
-    ash_type *call_types;    /* of all of them */
-    ash_operand *call_operands;
-    ash_plan_settling *settlings; /* per step that settles a variable */
-    uint32_t *resized;            /* steps, by the variables that they mention */
-    size_t n_call_types, n_call_operands, n_settlings, n_resized;
-    ash_timing *timings;     /* per step: of the last profiled execution */
-    ash_fill *fills;         /* what steps leave behind, step by step, when dead bytes are poisoned */
-    uint32_t *first_fill;    /* per step and one more: its first fill */
-    uint32_t *touches;       /* per root: fills of it */
-    _Atomic uint32_t *alive; /* per root: of these, those of steps that are not over */
+    size_t n_steps, n_vars, n_inputs, n_states, n_settlings;
+    ash_plan_step *steps; /* and behind them the fills */
+    ash_fill *fills;
+    ash_address *table;               /* all steps' addresses, one after the other */
+    ash_plan_call *calls;             /* per call of the program */
+    ash_plan_settling *settlings;     /* per step that settles a variable */
+    ash_timing *timings;              /* per step: of the last profiled execution */
+    _Atomic uint32_t *alive;          /* per root: of the fills of it, those of steps that are not over */
     uint64_t block_size, block_align; /* bytes of all arenas but those of states, in one block */
-    ash_plan_files files;
-    bool *reads; /* per root: an execution reads it, or it is an output; others are the prologue's */
 
     /* what changes */
     int64_t *vars,
@@ -269,10 +256,6 @@ uint32_t ash_plan__stream_count(const ash_plan_options *options);
 /* Chunk counts and copy sizes for the present variables: of all steps, of one. */
 void ash_plan__refresh_steps(ash_plan *plan);
 void ash_plan__refresh_step(ash_plan *plan, uint32_t step);
-/* Whether a step is worth more than one thread. */
-bool ash_plan__is_parallel(const ash_plan *plan, const ash_step *step);
-/* Chunks of a step to run at once, so that a thread looks at the switch every few milliseconds; 0: all. */
-int64_t ash_plan__piece(const ash_plan *plan, const ash_step *step);
 /* "conv+add+relu" or what describes the step, never NULL. */
 const char *ash_plan__step_name(const ash_step *step);
 
@@ -280,6 +263,22 @@ const char *ash_plan__step_name(const ash_step *step);
 void ash_plan__clear(ash_plan *plan);
 /* The plan, which is cleared, takes over everything but the handle of `next`, which is gone then. */
 void ash_plan__become(ash_plan *plan, ash_plan *next);
+
+/* --- check.c ---------------------------------------------------------------------------------- */
+
+/* ASH_ERROR_INTERNAL says what is wrong with a program. */
+ash_status ash_plan__check_program(const ash_program *program, ash_diag *diag);
+
+/* --- shared.c --------------------------------------------------------------------------------- */
+
+/* What a plan has from its kernels' source, which it takes over, also when it fails, and a device (NULL:
+ * the default one). There is no core yet. */
+ash_status ash_plan__share(ash_context *context, const ash_kernel_source *source, size_t kernels,
+                           ash_device *device, ash_plan_shared **out, ash_diag *diag);
+/* Takes the core over, and the program's blobs as its originals. */
+ash_status ash_plan__share_core(ash_plan_shared *shared, ash_plan_core *core, ash_program *program,
+                                ash_diag *diag);
+void ash_plan__unshare(ash_plan_shared *shared); /* one plan has it less; NULL is allowed */
 
 /* --- prepare.c -------------------------------------------------------------------------------- */
 
@@ -306,8 +305,6 @@ ash_status ash_plan__check_given(const ash_plan *plan, uint32_t buffer, const as
 /* Describes a step that settles a variable as a function of the host; `buffers` and chunks are the
  * caller's to fill in. */
 ash_host ash_plan__settle_host(ash_plan_settling *settling);
-/* Lists which steps mention which variables; the steps and `settlings` are there. */
-ash_status ash_plan__make_settlings(ash_plan *plan, ash_diag *diag);
 /* Gives settled variables their bounds. */
 void ash_plan__unsettle(ash_plan *plan);
 
@@ -329,9 +326,8 @@ ash_status ash_plan__capture(ash_plan *plan, const ash_capture *like, ash_diag *
 
 /* --- commands.c ------------------------------------------------------------------------------- */
 
-/* Lists what an execution issues, once steps and fills are described. */
+/* Makes the core's commands ones of this plan's work. */
 ash_status ash_plan__make_commands(ash_plan *plan, ash_diag *diag);
-void ash_plan__free_commands(ash_plan *plan);
 /* Has the next round of them timed, or no longer. */
 void ash_plan__time_commands(ash_plan *plan, bool timed);
 /* Commands per stream. */
@@ -415,7 +411,6 @@ ash_status ash_plan__check_lent_files(const ash_plan *plan, ash_diag *diag);
 /* --- overlap.c; under the lock ----------------------------------------------------------------- */
 
 ash_status ash_plan__make_spans(ash_plan *plan, ash_diag *diag);
-void ash_plan__free_spans(ash_plan *plan);
 /* ASH_ERROR_INVALID_ARGUMENT names what overlaps: an input that is bound, and what the plan writes; */
 ash_status ash_plan__check_input_memory(ash_plan *plan, size_t position, ash_address address, uint64_t size,
                                         ash_diag *diag);
@@ -443,8 +438,8 @@ uint64_t ash_plan__drop_states(ash_plan *plan);
 
 /* --- files.c ---------------------------------------------------------------------------------- */
 
-ash_status ash_plan__find_files(ash_plan *plan, ash_diag *diag);
-void ash_plan__free_files(ash_plan *plan);
+/* Lists the files that the originals lie in. */
+ash_status ash_plan__find_files(ash_plan_shared *shared, ash_diag *diag);
 /* ASH_ERROR_IO when a file that executions read in place, or any, has become too short. */
 ash_status ash_plan__check_files(const ash_plan *plan, ash_diag *diag);
 ash_status ash_plan__check_all_files(const ash_plan *plan, ash_diag *diag);
@@ -474,7 +469,6 @@ void ash_plan__point_at_weights(ash_plan *plan, ash_address base);
 
 /* What the calls of the program pass on, once there are variables. */
 ash_status ash_plan__make_calls(ash_plan *plan, ash_diag *diag);
-void ash_plan__free_calls(ash_plan *plan);
 /* Types and chunks for the present variables. */
 void ash_plan__refresh_calls(ash_plan *plan);
 void ash_plan__refresh_call(ash_plan *plan, uint32_t call);
@@ -491,9 +485,8 @@ ash_status ash_plan__need_weights(ash_plan *plan, ash_diag *diag);
 
 /* --- poison.c: dead bytes are filled, in every mode --------------------------------------------- */
 
-/* Lists what each step leaves behind. */
-ash_status ash_plan__make_poison(ash_plan *plan, ash_diag *diag);
-void ash_plan__free_poison(ash_plan *plan);
+/* Describes the core's fills, for which there is room. */
+void ash_plan__make_poison(ash_plan *plan);
 /* Before the first step: everything is dead but the inputs. */
 ash_status ash_plan__poison_start(ash_plan *plan, ash_diag *diag);
 

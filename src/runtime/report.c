@@ -35,7 +35,7 @@ static ash_status describe(ash_plan *plan, size_t first, size_t count, size_t in
         .kind = kinds[step->kind],
         .name = ash_plan__step_name(step),
         .kernel = step->kind == ASH_STEP_KERNEL ? step->nest : UINT32_MAX,
-        .parallel = ash_plan__is_parallel(plan, step),
+        .parallel = plan->core->work[first + index].parallel,
         .flops = step->flops,
         .bytes = step->bytes,
         .nodes = step->nodes,
@@ -87,8 +87,8 @@ static ash_status describe_access(const ash_plan *plan, size_t first, size_t cou
     const ash_op_access own = {.buffer = a->buffer,
                                .write = a->write || scratch,
                                .begin = (uint64_t)a->begin,
-                               .end =
-                                   scratch ? ash_buffer__bytes(buffer, plan->threads) : (uint64_t)a->end};
+                               .end = scratch ? ash_buffer__bytes(buffer, plan->core->threads)
+                                              : (uint64_t)a->end};
     return ASH_GIVE(ash_op_access, &own, out, diag);
 }
 
@@ -139,8 +139,8 @@ static unsigned streams_used(const ash_schedule *s) {
 static uint64_t count_originals(const ash_plan *plan) {
     uint64_t bytes = 0;
     for (uint32_t b = 0; b < plan->n_buffers; b++) {
-        const ash_blob *blob = plan->program->buffers.at[b].blob;
-        if (!blob || plan->layout.places[b].root != b) continue;
+        const ash_blob *blob = plan->shared->originals[b];
+        if (!blob || plan->layout->places[b].root != b) continue;
         bool original = ash_plan__is_original(plan, b), heap = !blob->mapped && blob->release;
         if (heap && (original || plan->own[b])) bytes += blob->size;
         if (plan->own[b] && original) bytes += ash_storage_size(plan->own[b]);
@@ -150,18 +150,7 @@ static uint64_t count_originals(const ash_plan *plan) {
 
 /* Bytes of what the plan has made to describe itself. What replicas share is counted for each. */
 static uint64_t count_tables(const ash_plan *plan) {
-    const ash_program *p = plan->program;
-    const ash_schedule *s = &plan->schedule;
-    uint64_t per_buffer = sizeof(ash_buffer) + sizeof(ash_place) + 2 * sizeof(ash_memory_buffer) +
-                          8 * sizeof(void *) + 4 * sizeof(uint32_t);
-    uint64_t per_step = sizeof(ash_step) + sizeof(ash_plan_step) + sizeof(ash_timing) +
-                        (2 + (uint64_t)s->streams) * sizeof(uint32_t);
-    uint64_t bytes = plan->n_buffers * per_buffer + p->steps.len * per_step +
-                     plan->n_table * sizeof(void *) + plan->n_entries * sizeof(ash_plan_entry) +
-                     ash_arena_bytes(&p->arena);
-    for (size_t n = 0; n < p->nests.len; n++)
-        bytes += sizeof(ash_nest) + p->nests.at[n].code.cap * sizeof *p->nests.at[n].code.at;
-    return bytes;
+    return ash_arena_bytes(&plan->core->arena) + ash_arena_bytes(&plan->arena);
 }
 
 ASH_SIZED(ash_plan_report, order);
@@ -175,32 +164,32 @@ ash_status ash_plan_describe_to(const ash_plan *plan, ash_plan_report *out, ash_
     report.caches = ash_blocks__kept(ash_device__blocks(plan->device));
     report.overlapped = plan->streams->class->counts(plan->streams).overlapped;
     pthread_mutex_unlock((pthread_mutex_t *)&plan->lock);
-    report.mode = plan->mode;
-    if (plan->mode == ASH_MODE_GRAPH) report.captured = plan->streams->class->captured(plan->capture);
-    report.streams = streams_used(&plan->schedule);
-    report.events = plan->schedule.n_events;
-    report.waits = plan->schedule.n_waits;
+    report.mode = plan->core->mode;
+    if (plan->core->mode == ASH_MODE_GRAPH) report.captured = plan->streams->class->captured(plan->capture);
+    report.streams = streams_used(plan->schedule);
+    report.events = plan->schedule->n_events;
+    report.waits = plan->schedule->n_waits;
     report.ops = plan->n_steps;
     report.prologue_ops = plan->program->prologue;
     report.kernels = plan->program->nests.len;
     report.splits = plan->program->splits;
     for (size_t s = plan->program->prologue; s < plan->program->steps.len; s++)
         report.one_worker += plan->program->steps.at[s].one_worker;
-    report.threads = plan->threads;
-    report.inplace = plan->layout.inplace;
-    report.state = plan->layout.state;
+    report.threads = plan->core->threads;
+    report.inplace = plan->layout->inplace;
+    report.state = plan->layout->state;
     report.states_in_place = plan->program->updated;
     report.states_copied = plan->program->copied;
-    report.memory = ash_memory_plan_summary(plan->layout.main);
-    report.check = plan->layout.check;
-    report.replay = plan->layout.replay;
+    report.memory = ash_memory_plan_summary(plan->layout->main);
+    report.check = plan->layout->check;
+    report.replay = plan->layout->replay;
     return ASH_GIVE(ash_plan_report, &report, out, diag);
 }
 
 const ash_memory_plan *ash_plan_memory(const ash_plan *plan) {
-    return plan ? plan->layout.main : NULL;
+    return plan ? plan->layout->main : NULL;
 }
 
 const ash_memory_problem *ash_plan_memory_problem(const ash_plan *plan) {
-    return plan ? &plan->layout.problem : NULL;
+    return plan ? &plan->layout->problem : NULL;
 }

@@ -20,7 +20,7 @@ static void find_changed(const ash_program *p, bool *changed) {
 ash_status ash_plan__make_states(ash_plan *plan, ash_diag *diag) {
     const ash_program *p = plan->program;
     plan->n_states = p->states.len;
-    plan->states = ash_mem_calloc(plan->allocator, plan->n_states, sizeof *plan->states);
+    plan->states = ash_arena_alloc(&plan->arena, plan->n_states, sizeof *plan->states);
     bool *changed = ash_mem_calloc(plan->allocator, p->buffers.len, sizeof *changed);
     if (plan->states && changed) find_changed(p, changed);
     for (size_t i = 0; i < plan->n_states && plan->states && changed; i++)
@@ -32,7 +32,7 @@ ash_status ash_plan__make_states(ash_plan *plan, ash_diag *diag) {
 
 /* What states begin with may lie in files. */
 static ash_status check_content(const ash_plan *plan, size_t position, ash_diag *diag) {
-    const ash_blob *blob = plan->program->buffers.at[plan->states[position].buffer].blob;
+    const ash_blob *blob = plan->shared->originals[plan->states[position].buffer];
     return blob && blob->file ? ash_file_check(blob->file, diag) : ASH_OK;
 }
 
@@ -44,10 +44,10 @@ static ash_status check_contents(const ash_plan *plan, ash_diag *diag) {
 /* Zeros, or what the graph says, in all bytes that a state has. */
 static ash_status start_anew(ash_plan *plan, size_t position, ash_diag *diag) {
     uint32_t b = plan->states[position].buffer;
-    const ash_buffer *buffer = &plan->program->buffers.at[b];
-    uint64_t bytes = (uint64_t)buffer->bytes;
-    ASH_TRY(buffer->blob ? ash_plan__write(plan, plan->base[b], buffer->blob->data, bytes, diag)
-                         : ash_plan__fill(plan, plan->base[b], 0, bytes, diag));
+    const ash_blob *blob = plan->shared->originals[b];
+    uint64_t bytes = (uint64_t)plan->program->buffers.at[b].bytes;
+    ASH_TRY(blob ? ash_plan__write(plan, plan->base[b], blob->data, bytes, diag)
+                 : ash_plan__fill(plan, plan->base[b], 0, bytes, diag));
     plan->states[position].undefined = false;
     return ASH_OK;
 }
@@ -76,7 +76,7 @@ static ash_status allocate(ash_plan *plan, ash_diag *diag) {
     }
     for (size_t i = 0; i < plan->n_states; i++) {
         uint32_t b = plan->states[i].buffer;
-        const ash_place *place = &plan->layout.places[b];
+        const ash_place *place = &plan->layout->places[b];
         ash_address start;
         ASH_TRY(ash_storage__address(plan->arenas[place->arena].storage, &start, diag));
         ash_plan__set_base(plan, b, start + place->offset);

@@ -29,7 +29,7 @@ static ash_status set_inputs(ash_plan *plan, const ash_graph *graph, const ash_t
                              ash_diag *diag) {
     for (size_t i = 0; i < graph->inputs.len; i++) {
         ash_view *own;
-        if (executor_is_read(graph, graph->inputs.at[i]))
+        if (executor_takes(graph, i, inputs[i]))
             ASH_TRY(ash_plan_set_input(plan, i, ash_tensor_type(inputs[i]), ash_tensor_data(inputs[i]),
                                        ash_tensor_size(inputs[i]), diag));
         else
