@@ -92,9 +92,9 @@ typedef struct ash_plan_options {
     bool poison; /* debugging: dead bytes are filled with NaN patterns between operations, so that a value
                       that is read after its death shows */
     bool reuse_inputs; /* the bytes that the plan has for inputs are others' after their last reader, which
-                          makes the arena smaller: each input that is set, or produced in place, is used up by
-                          the execution that it was set for, and the next one without it is ASH_ERROR_STATE.
-                          Setting one ends the results of the last execution (outputs that
+                          makes the arena smaller: each input that is set, or produced in place, is used up
+                          by the execution that it was set for, and the next one without it is
+                          ASH_ERROR_STATE. Setting one ends the results of the last execution (outputs that
                           ash_plan_release_intermediates has kept stay). Inputs that are bound to the
                           caller's bytes stay, as do those that are outputs or in `keep` */
     bool late_capture; /* mode graph alone: the schedule is captured by the first execution and not by
