@@ -41,9 +41,8 @@ static unsigned features(const ash_target *target) {
     if (!ash_target__is(target, "x86_64")) return ROUND;
     bool round = has(target, "sse4.1") || has(target, "avx"), f16 = has(target, "f16c");
     bool scale = has(target, "avx512f") && has(target, "avx512vl");
-    bool vnni = target->vector_bytes == 64 ? has(target, "avx512vnni") && has(target, "avx512vl")
-                                           : has(target, "avxvnni");
-    return X86 | (round ? ROUND : 0u) | (f16 ? F16 : 0u) | (scale ? SCALE : 0u) | (vnni ? VNNI : 0u);
+    return X86 | (round ? ROUND : 0u) | (f16 ? F16 : 0u) | (scale ? SCALE : 0u) |
+           (target->dot4 == 1 ? VNNI : 0u);
 }
 
 /* --- the boundary ------------------------------------------------------------------------------------ */
