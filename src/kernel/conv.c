@@ -272,9 +272,11 @@ static void emit_column(conv *c, ash_tile *t, const pattern *p, int64_t column) 
     if (loop && c->merged) prefetch_next(c, p, &x, stride);
     ash_kern_set_sym(k, c->four, ash_nest_index(n, 0));
     if (loop) {
+        int64_t steps = c->x_block / c->terms, unroll = k->low->target->costs.tile_unroll;
+        /* Fours never all in a row: inputs that other columns read too would be held in registers. */
+        if (c->terms > 1) unroll = ASH_MIN(unroll, ASH_MAX(steps / 2, 1));
         ash_ref step =
-            ash_kern_loop(k, c->four, ash_nest_index(n, 0), ash_nest_index(n, c->x_block / c->terms), 1,
-                          (unsigned)k->low->target->costs.tile_unroll);
+            ash_kern_loop(k, c->four, ash_nest_index(n, 0), ash_nest_index(n, steps), 1, (unsigned)unroll);
         ash_kern_set_sym(k, c->channel, ash_nest_binary(n, ASH_OP_MUL, step, ash_nest_index(n, c->terms)));
     }
     ash_ref b[8], at = ash_kern_index(k, x.linear);
