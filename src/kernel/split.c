@@ -473,7 +473,7 @@ static void run(sweep *s) {
     }
 }
 
-/* --- a group per node ----------------------------------------------------------------------------------- */
+/* --- a group per node ------------------------------------------------------------------------------- */
 
 /* Which nodes are in groups at all, the rest being movement, does not depend on how they are grouped. So
  * what a group per node would take follows from any fusion; and as nothing waits then, and nothing is cut,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a caller sees of a plan's buffers: outputs, inputs in place, intermediate results. */
 #include "base/file.h"
+#include "base/sized.h"
 #include "plan.h"
 
 const char *ash_role_text(ash_role role) {
@@ -59,6 +60,8 @@ static ash_storage *locate(const ash_plan *plan, uint32_t buffer, uint64_t *offs
     switch (place->home) {
     case ASH_HOME_MAIN: return results ? plan->arenas[place->arena].storage : NULL;
     case ASH_HOME_STATE: /* a new value is there when it has been computed */
+        if (plan->own[place->root]) *offset -= plan->layout->places[place->root].offset;
+        if (plan->own[place->root]) return results || place->root == buffer ? plan->own[place->root] : NULL;
         return results || place->root == buffer ? plan->arenas[place->arena].storage : NULL;
     case ASH_HOME_WEIGHTS: return plan->weights ? plan->weights->storage : NULL;
     case ASH_HOME_BLOB: return plan->own[place->root] ? plan->own[place->root] : plan->blobs[place->root];
@@ -206,7 +209,7 @@ static ash_status input_view(ash_plan *plan, size_t position, ash_view **out, as
     uint32_t buffer = plan->program->inputs.at[position];
     ASH_TRY(ash_plan__view(plan, buffer, out, diag));
     ASH_TRY(ash_plan__unbind_input(plan, position, diag));
-    ash_plan__give(plan, position, NULL);
+    ash_plan__give(plan, position, &(ash_given){0}, false);
     ash_plan__refresh_views_of(plan, buffer);
     return ASH_OK;
 }
@@ -269,7 +272,7 @@ ash_status ash_plan_outputs(ash_plan *plan, const ash_view **out, size_t room, a
     return ASH_OK;
 }
 
-ash_status ash_plan_output_index(const ash_plan *plan, size_t position, uint32_t *out, ash_diag *diag) {
+ash_status ash_plan_output_index(const ash_plan *plan, size_t position, size_t *out, ash_diag *diag) {
     ASH_TRY(check_output(plan, position, diag));
     ASH_NEED(diag, out);
     *out = plan->program->outputs.at[position];
@@ -278,44 +281,46 @@ ash_status ash_plan_output_index(const ash_plan *plan, size_t position, uint32_t
 
 /* --- buffers ---------------------------------------------------------------------------------- */
 
-uint32_t ash_plan_buffer_count(const ash_plan *plan) {
+size_t ash_plan_buffer_count(const ash_plan *plan) {
     return plan ? plan->n_buffers : 0;
 }
 
-static ash_status check_buffer(const ash_plan *plan, uint32_t index, ash_diag *diag) {
+static ash_status check_buffer(const ash_plan *plan, size_t index, ash_diag *diag) {
     ASH_NEED(diag, plan);
     ASH_TRY(ash_open__check(plan, diag));
     ASH_FAIL_IF(index >= plan->n_buffers, diag, ASH_ERROR_NOT_FOUND,
-                "there is no buffer %u: the plan has %u", index, plan->n_buffers);
+                "there is no buffer %zu: the plan has %u", index, plan->n_buffers);
     return ASH_OK;
 }
 
-ash_status ash_plan_buffer_at(const ash_plan *plan, uint32_t index, ash_buffer_info *out, ash_diag *diag) {
+ASH_SIZED(ash_buffer_info, end);
+
+ash_status ash_plan_buffer_at(const ash_plan *plan, size_t index, ash_buffer_info *out, ash_diag *diag) {
     ASH_TRY(check_buffer(plan, index, diag));
     ASH_NEED(diag, out);
     const ash_buffer *b = &plan->program->buffers.at[index];
     const ash_place *place = &plan->layout->places[index];
-    *out = (ash_buffer_info){.role = role_of(b->kind),
-                             .type = b->type,
-                             .bytes = ash_buffer__bytes(b, plan->core->threads),
-                             .value = b->origin,
-                             .name = b->name,
-                             .root = place->root,
-                             .arena = UINT32_MAX};
+    ash_buffer_info own = {.role = role_of(b->kind),
+                           .type = b->type,
+                           .bytes = ash_buffer__bytes(b, plan->core->threads),
+                           .value = b->origin,
+                           .name = b->name,
+                           .root = place->root,
+                           .arena = UINT32_MAX};
     for (unsigned i = 0; i < b->type.rank; i++) {
         int64_t least;
-        ash_dims_bounds(plan->program->dims, b->type.dims[i], &least, &out->type.dims[i]);
+        ash_dims_bounds(plan->program->dims, b->type.dims[i], &least, &own.type.dims[i]);
     }
     if (place->home == ASH_HOME_MAIN || place->home == ASH_HOME_STATE) {
-        out->arena = place->arena;
-        out->offset = place->offset;
-        out->begin = plan->layout->places[place->root].begin;
-        out->end = plan->layout->places[place->root].end;
+        own.arena = place->arena;
+        own.offset = place->offset;
+        own.begin = plan->layout->places[place->root].begin;
+        own.end = plan->layout->places[place->root].end;
     }
-    return ASH_OK;
+    return ASH_GIVE(ash_buffer_info, &own, out, diag);
 }
 
-ash_status ash_plan_buffer_index(const ash_plan *plan, ash_value value, uint32_t *out, ash_diag *diag) {
+ash_status ash_plan_buffer_index(const ash_plan *plan, ash_value value, size_t *out, ash_diag *diag) {
     ASH_NEED(diag, plan, out);
     uint64_t buffer;
     ASH_TRY(ash_open__check(plan, diag));
@@ -324,7 +329,7 @@ ash_status ash_plan_buffer_index(const ash_plan *plan, ash_value value, uint32_t
         "no buffer holds value %u: it does not exist, or was fused or simplified away; ask for it with "
         "`keep` when preparing",
         value);
-    *out = (uint32_t)buffer;
+    *out = buffer;
     return ASH_OK;
 }
 
@@ -397,15 +402,15 @@ static ash_status check_intact(const ash_plan *plan, uint32_t buffer, ash_diag *
     return ASH_OK;
 }
 
-ash_status ash_plan_buffer_view(ash_plan *plan, uint32_t index, const ash_view **out, ash_diag *diag) {
+ash_status ash_plan_buffer_view(ash_plan *plan, size_t index, const ash_view **out, ash_diag *diag) {
     ASH_TRY(check_buffer(plan, index, diag));
     ASH_NEED(diag, out);
-    ASH_TRY(check_intact(plan, index, diag));
-    return locked_view(plan, index, out, diag);
+    ASH_TRY(check_intact(plan, (uint32_t)index, diag));
+    return locked_view(plan, (uint32_t)index, out, diag);
 }
 
 ash_status ash_plan_buffer(ash_plan *plan, ash_value value, const ash_view **out, ash_diag *diag) {
-    uint32_t index;
+    size_t index;
     ASH_TRY(ash_plan_buffer_index(plan, value, &index, diag));
     return ash_plan_buffer_view(plan, index, out, diag);
 }

@@ -46,11 +46,12 @@ static void print_head(const ash_plan_core *core, ash_text *out) {
     ash_text_add(out, "vectors of %u bytes, %u registers, %u chains%s%s, caches %" PRId64 " %" PRId64 "\n",
                  t->vector_bytes, t->vector_registers, t->chains, t->masks ? ", masks" : "",
                  t->fma ? ", fma" : "", t->l1_bytes, t->l2_bytes);
-    ash_text_add(out, "mode %s, %u streams, %u events, %u threads%s\n", ash_mode_text(core->mode),
+    ash_text_add(out, "mode %s, %u streams, %u events, %u threads%s%s\n", ash_mode_text(core->mode),
                  core->schedule.streams, core->schedule.n_events, core->threads,
-                 core->poison ? ", poison" : "");
-    ash_text_add(out, "weights %" PRIu64 " align %" PRIu64 ", staging %" PRIu64 " align %" PRIu64 "\n",
-                 l->weights_size, l->weights_align, l->staging_size, l->staging_align);
+                 core->poison ? ", poison" : "", core->late ? ", captured late" : "");
+    ash_text_add(out, "weights %" PRIu64 " align %" PRIu64 "%s, staging %" PRIu64 " align %" PRIu64 "\n",
+                 l->weights_size, l->weights_align, l->lent_weights ? " lent" : "", l->staging_size,
+                 l->staging_align);
     ash_text_add(out, "in place %" PRIu64 ", splits %u, states updated %u, copied %u\n", l->inplace,
                  core->program.splits, core->program.updated, core->program.copied);
 }
@@ -130,16 +131,19 @@ static void print_buffers(const ash_plan_core *core, ash_text *out) {
 }
 
 static void print_arenas(const ash_plan_core *core, ash_text *out) {
-    uint32_t count;
+    size_t count;
     const ash_memory_arena *arenas = ash_memory_plan_arenas(core->layout.main, &count);
     ash_text_add(out, "\narenas\n");
-    for (uint32_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++)
         ash_text_add(out,
-                     "  %u %s, %" PRIu64 " bytes, align %" PRIu64 ", bound %" PRIu64 ", unshared %" PRIu64
-                     ", %u tenants, by %s\n",
+                     "  %zu %s, %" PRIu64 " bytes, align %" PRIu64 ", bound %" PRIu64 ", unshared %" PRIu64
+                     ", %zu tenants, by %s\n",
                      i, arenas[i].lane == ASH_LANE_STATE ? "states" : "main", arenas[i].size,
                      arenas[i].align, arenas[i].lower_bound, arenas[i].unshared, arenas[i].buffers,
                      ash_memory_strategy_text(arenas[i].found_by));
+    for (uint32_t i = 0; i < core->n_gaps; i++)
+        ash_text_add(out, "  %u + %" PRIu64 ", %" PRIu64 " bytes: no input\n", core->gaps[i].arena,
+                     core->gaps[i].offset, core->gaps[i].bytes);
 }
 
 /* --- steps --------------------------------------------------------------------------------------- */
