@@ -13,11 +13,7 @@ static ash_diag diag;
 static ash_context *context;
 static uint64_t seed = 20261120;
 
-#ifdef __SANITIZE_ADDRESS__
-static long rounds = 1000;
-#else
-static long rounds = 20000;
-#endif
+static long rounds = TEST_WATCHED ? 1000 : 20000;
 
 static uint64_t random_below(uint64_t n) {
     seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;

@@ -90,7 +90,7 @@ static void note_access(struct schedule *s, ash_plan *plan, uint32_t op, size_t 
 }
 
 static void note_wait(struct schedule *s, const ash_plan *plan, uint32_t op, size_t wait) {
-    ash_op_wait w = ASH_INIT(ash_op_wait);
+    ash_op_wait w;
     assert_ok(ash_plan_op_wait(plan, op, wait, &w, &diag));
     assert_true(w.op < op); /* who is waited for was issued before, */
     assert_int_equal(s->ops[w.op].event, w.event);
@@ -101,7 +101,7 @@ static void note_wait(struct schedule *s, const ash_plan *plan, uint32_t op, siz
 
 static void take_out(ash_plan *plan, struct schedule *s) {
     ash_prepared_op op = ASH_INIT(ash_prepared_op);
-    ash_op_wait none = ASH_INIT(ash_op_wait);
+    ash_op_wait none;
     uint32_t last[ASH_PLAN_MOST_STREAMS] = {0};
     *s = (struct schedule){.n_ops = ash_plan_op_count(plan)};
     s->ops = calloc(s->n_ops + 1, sizeof *s->ops);

@@ -172,7 +172,7 @@ static void one_call_does_it_all(void **state) {
         assert_ok(run(r->plan, 2, 3, 1, &diag));
         assert_int_equal(r->memory.count, before);
         /* What is known to be wrong changes nothing: values, inputs, results. */
-        ash_plan_var var;
+        ash_plan_var var = ASH_INIT(ash_plan_var);
         const ash_var_binding vars[] = {{"n", 4}, {"m", 2}};
         ash_run_input inputs[] = {{0, NULL, x, 16}, {1, NULL, z, 8}};
         ash_run_output output = {.position = 0, .data = y, .room = sizeof y};

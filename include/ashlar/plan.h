@@ -179,9 +179,9 @@ ASH_API ash_status ash_plan_bind_arena_view(ash_plan *plan, ash_view *view, ash_
 /* The same for the packed weights, which live as long as the plan: bytes and alignment of their block, and
  * the caller's memory for it. Weights that are there move into it at once. The memory must stay until the
  * plan, and replicas that share the weights, are destroyed or bound elsewhere; NULL: the plan's own again.
- * A plan that makes its weights anew while replicas have them leaves the block to these. Plans that allocate
- * none (memory.omit_params, omit_constants) need it for whatever they make there: ASH_ERROR_STATE says how
- * large it must be, also when it is to be taken from weights that are there. */
+ * A plan that makes its weights anew while replicas have them leaves the block to these. Plans that
+ * allocate none (memory.omit_params, omit_constants) need it for whatever they make there: ASH_ERROR_STATE
+ * says how large it must be, also when it is to be taken from weights that are there. */
 ASH_API uint64_t ash_plan_weights_size(const ash_plan *plan);
 ASH_API uint64_t ash_plan_weights_align(const ash_plan *plan);
 ASH_API ash_status ash_plan_bind_weights(ash_plan *plan, void *memory, uint64_t size, ash_diag *diag);
@@ -245,9 +245,9 @@ ASH_API ash_status ash_plan_input_position(const ash_plan *plan, const char *nam
 ASH_API ash_status ash_plan_input_type(ash_plan *plan, size_t position, ash_type *out, ash_diag *diag);
 
 /* Copies an input in: row-major elements of `type`, whose dims are numbers, and which has `size` bytes. It
- * stays until it is set again (with ash_plan_options.reuse_inputs, for one execution). The type must be the present one (ASH_ERROR_TYPE, ASH_ERROR_SHAPE: the
- * failure names both, with the variables), but for dims that are open: it says their sizes. NULL: the
- * present type, of one who has asked for it. */
+ * stays until it is set again (with ash_plan_options.reuse_inputs, for one execution). The type must be
+ * the present one (ASH_ERROR_TYPE, ASH_ERROR_SHAPE: the failure names both, with the variables), but for
+ * dims that are open: it says their sizes. NULL: the present type, of one who has asked for it. */
 ASH_API ash_status ash_plan_set_input(ash_plan *plan, size_t position, const ash_type *type,
                                       const void *data, uint64_t size, ash_diag *diag);
 /* Uses the caller's bytes where they are, until the input is set or bound again; they may change between
@@ -312,9 +312,9 @@ ASH_API ash_status ash_plan_set_state_view(ash_plan *plan, size_t position, cons
  * which takes the value over. ash_plan_state_size bytes, those of its largest shape, at a multiple of
  * ash_plan_state_align. Executions read and write it there, and setting and resetting it write there;
  * releasing leaves it, and its replicas have states of their own. Memory that overlaps what else the plan
- * uses is refused as for ash_plan_bind_arena, as is a mapped file. Where the device does not reach memory of
- * the host, each execution copies it from there and, when it has changed it, back. A plan of an open graph
- * keeps the binding as long as its sizes. */
+ * uses is refused as for ash_plan_bind_arena, as is a mapped file. Where the device does not reach memory
+ * of the host, each execution copies it from there and, when it has changed it, back. A plan of an open
+ * graph keeps the binding as long as its sizes. */
 ASH_API ash_status ash_plan_bind_state(ash_plan *plan, size_t position, void *memory, uint64_t size,
                                        ash_diag *diag);
 /* The same with memory of a view, which may be written, has the state's dtype, and which the plan holds. */
@@ -399,10 +399,11 @@ typedef struct ash_run {
 } ash_run;
 
 /* All of it in one step: new values, inputs, the execution, and copies of results, with no other thread's
- * call in between: threads that share a plan each get what belongs to their own inputs. What can be known to
- * be wrong is refused before anything has changed. After another failure the variables have their values of
- * before, and inputs that were given in other shapes are to be given again. An output with too little room is
- * ASH_ERROR_OUT_OF_RANGE; where its size is known only when it is there, after the execution. */
+ * call in between: threads that share a plan each get what belongs to their own inputs. What can be known
+ * to be wrong is refused before anything has changed. After another failure the variables have their
+ * values of before, and inputs that were given in other shapes are to be given again. An output with too
+ * little room is ASH_ERROR_OUT_OF_RANGE; where its size is known only when it is there, after the
+ * execution. */
 ASH_API ash_status ash_plan_run(ash_plan *plan, const ash_run *given, ash_diag *diag);
 
 typedef struct ash_profile {
@@ -532,7 +533,6 @@ ASH_API ash_status ash_plan_prologue_at(ash_plan *plan, size_t index, ash_prepar
  * records. Operations of one stream run one after the other, in schedule order. This, the accesses below
  * and the places of ash_plan_buffer_at are all that orders an execution: who asks can prove it. */
 typedef struct ash_op_wait {
-    size_t size; /* bytes that the caller knows, or 0: ASH_INIT */
     uint32_t event;
     uint32_t op; /* that records it */
 } ash_op_wait;

@@ -65,8 +65,6 @@ ash_status ash_plan_op_at(ash_plan *plan, size_t index, ash_prepared_op *out, as
     return describe(plan, false, index, out, diag);
 }
 
-ASH_SIZED(ash_op_wait, op);
-
 ash_status ash_plan_op_wait(const ash_plan *plan, size_t index, size_t wait, ash_op_wait *out,
                             ash_diag *diag) {
     ASH_NEED(diag, plan, out);
@@ -77,8 +75,8 @@ ash_status ash_plan_op_wait(const ash_plan *plan, size_t index, size_t wait, ash
     ASH_FAIL_IF(wait >= count, diag, ASH_ERROR_NOT_FOUND, "there is no wait %zu: operation %zu has %u",
                 wait, index, count);
     uint32_t after = s->waits[s->first_wait[index] + wait].after;
-    const ash_op_wait own = {.event = s->event[after], .op = after};
-    return ASH_GIVE(ash_op_wait, &own, out, diag);
+    *out = (ash_op_wait){.event = s->event[after], .op = after};
+    return ASH_OK;
 }
 
 size_t ash_plan_prologue_count(const ash_plan *plan) {

@@ -2,8 +2,9 @@
 /* States: what a plan keeps from one execution to the next.
  *
  * They lie in arenas of their own, which are no part of the block that a caller may hand in and stay when
- * the others are given back, or each where the caller has bound it. Main steps read and write them like any other buffer; who computes a new value
- * in place and who copies it was decided when the graph was lowered (kernel/state.c). */
+ * the others are given back, or each where the caller has bound it. Main steps read and write them like
+ * any other buffer; who computes a new value in place and who copies it was decided when the graph was
+ * lowered (kernel/state.c). */
 #include "base/file.h"
 #include "plan.h"
 
