@@ -92,9 +92,9 @@ typedef struct ash_plan_options {
     bool poison; /* debugging: dead bytes are filled with NaN patterns between operations, so that a value
                       that is read after its death shows */
     bool reuse_inputs; /* the bytes that the plan has for inputs are others' after their last reader, which
-                          makes the arena smaller: each input that is set, or produced in place, is used up by
-                          the execution that it was set for, and the next one without it is ASH_ERROR_STATE.
-                          Setting one ends the results of the last execution (outputs that
+                          makes the arena smaller: each input that is set, or produced in place, is used up
+                          by the execution that it was set for, and the next one without it is
+                          ASH_ERROR_STATE. Setting one ends the results of the last execution (outputs that
                           ash_plan_release_intermediates has kept stay). Inputs that are bound to the
                           caller's bytes stay, as do those that are outputs or in `keep` */
     bool late_capture; /* mode graph alone: the schedule is captured by the first execution and not by
@@ -205,7 +205,6 @@ typedef enum ash_release_kind {
 ASH_API const char *ash_release_text(ash_release_kind kind); /* "block"; "?" outside the enumeration */
 
 typedef struct ash_release {
-    size_t size; /* bytes of this that the library knows */
     ash_release_kind kind;
     uint32_t buffer;  /* index of the buffer; UINT32_MAX of a block */
     const char *name; /* of an input, parameter, state or output, or NULL; of blocks "arena" and "weights",
@@ -214,17 +213,23 @@ typedef struct ash_release {
     ash_device *device; /* that they are on, or were lent from; borrowed */
     const void
         *memory; /* of a block that came as a pointer; NULL: as a view, which the plan holds no more */
+    uint64_t reserved[4]; /* 0: room for fields to come */
 } ash_release;
 
 typedef void (*ash_release_fn)(void *user, const ash_release *what);
 
-/* Has `fn` told of each buffer whose bytes are given back, by the two calls above and when the plan is
- * destroyed, and of each block as soon as the plan has done with it: bound elsewhere, set over, or the plan
- * destroyed. Buffers that share bytes are told of one by one, those that lie in others (views) with these,
- * and outputs that were kept when these are given back. NULL: nobody is told. Replicas that are made later
- * tell the same function. It is called under the plan's lock, also in the middle of a call that binds, and
- * must not call the plan. */
-ASH_API ash_status ash_plan_on_release(ash_plan *plan, ash_release_fn fn, void *user, ash_diag *diag);
+typedef struct ash_release_hook {
+    ash_release_fn fn;
+    void *user; /* passed on */
+} ash_release_hook;
+
+/* Has a function, which is copied from `hook`, told of each buffer whose bytes are given back, by the two
+ * calls above and when the plan is destroyed, and of each block as soon as the plan has done with it: bound
+ * elsewhere, set over, or the plan destroyed. Buffers that share bytes are told of one by one, those that
+ * lie in others (views) with these, and outputs that were kept when these are given back. NULL: nobody is
+ * told. Replicas that are made later tell the same function. It is called under the plan's lock, also in
+ * the middle of a call that binds, and must not call the plan. */
+ASH_API ash_status ash_plan_on_release(ash_plan *plan, const ash_release_hook *hook, ash_diag *diag);
 
 /* Gives up the originals of packed weights, `originals` in ash_plan_report: the plan keeps the weights that
  * it has (and makes them now, if it has none), and can make no others. Parameters can no longer be set, and

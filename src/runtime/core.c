@@ -245,7 +245,7 @@ static ash_status list_gaps(ash_plan_core *core, const ash_allocator *a, ash_dia
     ash_plan_gap *inputs = ash_mem_calloc(a, p->inputs.len, sizeof *inputs);
     for (size_t i = 0; core->gaps && inputs && i < p->inputs.len; i++) {
         const ash_place *place = &core->layout.places[p->inputs.at[i]];
-        if (place->home == ASH_HOME_MAIN)
+        if (place->home == ASH_HOME_MAIN && place->bytes)
             inputs[count++] = (ash_plan_gap){place->arena, place->offset, place->bytes};
     }
     if (count) qsort(inputs, count, sizeof *inputs, by_place);

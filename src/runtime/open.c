@@ -429,7 +429,7 @@ static ash_status replace(ash_plan *plan, ash_diag *diag) {
     ash_plan__set_block(&arena, &plan->block);
     ash_plan__set_block(&weights, &before);
     tell_end(plan);
-    const ash_plan_release release = plan->release;
+    const ash_release_hook release = plan->release;
     plan->release.fn = NULL; /* blocks go over */
     pthread_mutex_lock(&o->changed);
     ash_plan__take_views(plan, next);

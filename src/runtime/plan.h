@@ -176,15 +176,9 @@ typedef struct ash_plan_shared {
     bool settled_weights; /* their originals are gone: they stay as they are */
 } ash_plan_shared;
 
-/* Who is told of what is given back. */
-typedef struct ash_plan_release {
-    ash_release_fn fn; /* NULL: nobody */
-    void *user;
-} ash_plan_release;
-
 struct ash_plan {
-    pthread_mutex_t lock; /* held by every call that changes or runs the plan */
-    ash_plan_release release;
+    pthread_mutex_t lock;     /* held by every call that changes or runs the plan */
+    ash_release_hook release; /* who is told of what is given back, or nobody */
     ash_opening *opening; /* of a plan of an open graph, else NULL; all below is replaced for other sizes */
 
     ash_context *context;

@@ -13,10 +13,10 @@ const char *ash_release_text(ash_release_kind kind) {
     return (unsigned)kind < ASH_RELEASE_COUNT ? names[kind] : "?";
 }
 
-ash_status ash_plan_on_release(ash_plan *plan, ash_release_fn fn, void *user, ash_diag *diag) {
+ash_status ash_plan_on_release(ash_plan *plan, const ash_release_hook *hook, ash_diag *diag) {
     ASH_NEED(diag, plan);
     pthread_mutex_lock(&plan->lock);
-    plan->release = (ash_plan_release){fn, user};
+    plan->release = hook ? *hook : (ash_release_hook){0};
     pthread_mutex_unlock(&plan->lock);
     return ASH_OK;
 }
@@ -28,8 +28,7 @@ static void tell(const ash_plan *plan, const ash_release *what) {
 void ash_plan__tell_block(const ash_plan *plan, const char *name, const ash_plan_block *block,
                           uint64_t bytes) {
     ash_device *device = block->storage ? ash_storage_device(block->storage) : plan->device;
-    const ash_release what = {.size = sizeof what,
-                              .kind = ASH_RELEASE_BLOCK,
+    const ash_release what = {.kind = ASH_RELEASE_BLOCK,
                               .buffer = UINT32_MAX,
                               .name = name,
                               .bytes = bytes,
@@ -39,8 +38,7 @@ void ash_plan__tell_block(const ash_plan *plan, const char *name, const ash_plan
 }
 
 static void tell_buffer(const ash_plan *plan, uint32_t b, const char *name, uint64_t bytes) {
-    const ash_release what = {.size = sizeof what,
-                              .kind = ASH_RELEASE_BUFFER,
+    const ash_release what = {.kind = ASH_RELEASE_BUFFER,
                               .buffer = b,
                               .name = name ? name : plan->program->buffers.at[b].name,
                               .bytes = bytes,
