@@ -72,7 +72,7 @@ static char *print(const ash_graph *g) {
     size_t len;
     assert_ok(ash_graph_print(g, true, &text, &len, &diag));
     body = strndup(strchr(text, '\n') + 1, len);
-    ash_graph_text_free(g, text, len);
+    ash_context_free_text(g->context, text, len);
     return body;
 }
 

@@ -93,8 +93,8 @@ ash_dims *ash_dims_retain(ash_dims *dims);
 void ash_dims_release(ash_dims *dims);
 
 /* A copy for reading, in which every dim means the same: what it is a copy of may grow at the same time as
- * the copy is read. */
-ash_status ash_dims_copy(const ash_dims *dims, ash_dims **out, ash_diag *diag);
+ * the copy is read. It is allocated with `a`. */
+ash_status ash_dims_copy(const ash_dims *dims, const ash_allocator *a, ash_dims **out, ash_diag *diag);
 
 size_t ash_dims_var_count(const ash_dims *dims);
 const ash_var *ash_dims_var(const ash_dims *dims,
