@@ -36,10 +36,9 @@ static bool has_vectors(const ash_target *target) {
            ash_target_lanes(target, sizeof(float)) >= ASH_MIN_BLOCK;
 }
 
-/* Kernels for products of bytes. */
+/* Kernels for products of bytes, which the layout pass finds. */
 static bool multiplies_bytes(const ash_target *target) {
-    return target && target->kind == ASH_TARGET_CPU &&
-           (ash_target__has(target, "avx512vnni", 10) || ash_target__has(target, "avxvnni", 7));
+    return has_vectors(target) && target->dot4;
 }
 
 static const row pipeline[] = {
