@@ -13,8 +13,8 @@
  *
  * Bytes (u8 by i8) are the same with four neighbouring channels to a step (dot4).
  *
- * Depthwise convolutions take vectors of channels from both operands and sum over the window alone; those of
- * bytes in f32, as long as all their sums are exact there. */
+ * Depthwise convolutions take vectors of channels from both operands and sum over the window alone;
+ * those of bytes in f32, as long as all their sums are exact there. */
 #include "tile.h"
 
 enum {

@@ -6,8 +6,8 @@
  *   inner     the vectors run along k, for few rows and a second operand whose columns lie in memory:
  *             y = W x with W as it is stored. Bound by memory, so that packing could only add traffic.
  *
- *   bytes     u8 by i8, packed: columns of which a step takes four terms (dot4). What is left of k behind the
- *             whole fours is loaded under a mask; the weights are zero there.
+ *   bytes     u8 by i8, packed: columns of which a step takes four terms (dot4). What is left of k behind
+ *             the whole fours is loaded under a mask; the weights are zero there.
  *
  * Chunks are (batch, strip of n, block of m), in the order that keeps near what is read again (tile.h). */
 #include "tile.h"

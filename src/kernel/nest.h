@@ -70,8 +70,8 @@ typedef enum ash_nest_op {
     ASH_NEST_IMOD,    /* a % b for i64, a >= 0, b > 0 */
     ASH_NEST_FMA,     /* a * b + c; one rounding where the target has the instruction */
     ASH_NEST_DOT4, /* lane j: c[j] + the sum over i < 4 of a[4 j + i] * b[4 j + i]. a: u8, b: i8, c and the
-                         result: i32, exact but that sums wrap. b has four times the result's lanes; a too, or 4,
-                         which count for every lane */
+                         result: i32, exact but that sums wrap. b has four times the result's lanes; a
+                         too, or 4, which count for every lane */
     ASH_NEST_HREDUCE, /* all lanes of a into a scalar, by the core operator i: ADD, MUL, MIN, MAX, AND, OR;
                          pairwise, halves first, so that the order is fixed: lane j with lane j + ceil(n/2),
                          the middle lane of an odd number waits for the next round */

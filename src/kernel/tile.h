@@ -69,8 +69,8 @@ typedef struct ash_tile_slices {
     ash_ref part, from, to;     /* the worker's part; the present slice */
 } ash_tile_slices;
 
-/* For strips of `total` blocks of `block_bytes`, in chunks of `tiles` tiles with `sums` elements of a dtype in
- * all. */
+/* For strips of `total` blocks of `block_bytes`, in chunks of `tiles` tiles with `sums` elements of a dtype
+ * in all. */
 ash_tile_slices ash_tile_slice(ash_kern *k, int64_t total, int64_t block_bytes, int64_t tiles, int64_t sums,
                                ash_dtype dtype);
 /* Opens and closes the loop over the slices. */

@@ -58,11 +58,15 @@ static void take_zero(const ash_graph *from, ash_value zero, int64_t sign, ash_b
         sign < 0 && node && node->op == ASH_OP_CAST && ash_graph__type(from, node->ins[0])->dtype == dtype;
 }
 
-/* A byte, or movement of one; no sums. */
+/* A cast of bytes, or a constant. */
 static bool find_source(const ash_graph *from, ash_value value, ash_bytes *out) {
     const ash_node *node = producer(from, value);
-    if (!node || node->op != ASH_OP_CAST || !is_byte(ash_graph__type(from, node->ins[0])->dtype))
-        return false;
+    if (!node) {
+        out->source = value;
+        return ash_bytes__range(ash_graph__value(from, value), &out->low, &out->high) &&
+               out->high - out->low <= 255;
+    }
+    if (node->op != ASH_OP_CAST || !is_byte(ash_graph__type(from, node->ins[0])->dtype)) return false;
     out->source = node->ins[0];
     out->low = lowest(ash_graph__type(from, out->source)->dtype);
     out->high = out->low + 255;
@@ -70,13 +74,9 @@ static bool find_source(const ash_graph *from, ash_value value, ash_bytes *out) 
 }
 
 static bool find(const ash_graph *from, ash_value value, unsigned depth, ash_bytes *out) {
-    const ash_value_info *info = ash_graph__value(from, value);
     const ash_node *node = producer(from, value);
-    if (info->kind == ASH_VALUE_CONSTANT) {
-        out->source = value;
-        return ash_bytes__range(info, &out->low, &out->high) && out->high - out->low <= 255;
-    }
-    if (!node || depth == DEPTH) return false;
+    if (!node) return find_source(from, value, out);
+    if (depth == DEPTH) return false;
     switch (node->op) {
     case ASH_OP_CAST: return find_source(from, value, out);
     case ASH_OP_RESHAPE:

@@ -11,8 +11,8 @@
  *     sum x w  =  sum bx bw  +  ox (sum bw + K ow)  +  ow sum bx
  *
  * The first sum is the product in the form of ops.def. The others are of one operand alone: for constant
- * weights and zero points they are numbers per column, which the prologue adds up. In i32 all of it is exact
- * but for wrapping, as the plain product is. */
+ * weights and zero points they are numbers per column, which the prologue adds up. In i32 all of it is
+ * exact but for wrapping, as the plain product is. */
 #ifndef ASH_OPT_BYTES_H
 #define ASH_OPT_BYTES_H
 

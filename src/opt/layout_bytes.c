@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Integer products and convolutions in the forms of bytes that ops.def states, with what bytes.h says is to be
- * added to their sums. Packing, and sums over constants, are computed in the prologue.
+/* Integer products and convolutions in the forms of bytes that ops.def states, with what bytes.h says is to
+ * be added to their sums. Packing, and sums over constants, are computed in the prologue.
  *
- * Padding is zero, and so the zero point as bytes: where that is no byte 0, the operand is padded before the
- * convolution. Input channels are padded to fours. */
+ * Padding is zero, and so the zero point as bytes: where that is no byte 0, the operand is padded
+ * before the convolution. Input channels are padded to fours. */
 #include "bytes.h"
 
 /* [..., I, B] -> [..., I/4, 4, B] -> [..., I/4, 4 B]: four neighbouring terms of a column side by side. */
@@ -83,27 +83,32 @@ static bool is_padded(const ash_node *node) {
     return false;
 }
 
-/* The operand in blocks of channels, with as many channels of zeros as fours lack. */
-static ash_value blocked_operand(ash_layout *l, const ash_bytes *x, const ash_layout_conv *v,
-                                 int64_t channels) {
-    if (v->c == channels) return ash_bytes__blocked(l, x, ASH_U8, v->x_block);
-    ash_value plain = ash_bytes__image(l, x, ASH_U8);
-    return ash_layout__pack(&l->rw, ash_layout__pad_zero(&l->rw, plain, 1, v->c - channels), v->x_block);
-}
-
-/* A blocked operand, padded with what is zero in the graph. */
-static ash_value pad_operand(ash_graph *to, const ash_node *node, ash_value x, ash_value offset) {
+/* The operand, plain or blocked, padded with what is zero in the graph. `rank` is its own. */
+static ash_value pad_operand(ash_graph *to, const ash_node *node, ash_value x, unsigned rank,
+                             ash_value offset) {
     static const int64_t none[ASH_MAX_RANK];
     const ash_attr *before = ash_node_attr(node, ASH_ATTR_BEFORE),
                    *after = ash_node_attr(node, ASH_ATTR_AFTER);
     ash_dim first[ASH_MAX_RANK] = {0}, last[ASH_MAX_RANK] = {0};
-    unsigned rank = before->count + 3u;
     memcpy(first + 2, before->list, before->count * sizeof *first);
     memcpy(last + 2, after->list, after->count * sizeof *last);
     const ash_attr attrs[] = {ASH_ATTR_LIST(BEFORE, first, rank), ASH_ATTR_LIST(AFTER, last, rank),
                               ASH_ATTR_LIST(INTERIOR, none, rank)};
     const ash_value ins[] = {x, ash_cast(to, ash_neg(to, offset), ASH_U8)};
     return ash_build(to, ASH_OP_PAD, ins, 2, attrs, ASH_COUNT(attrs));
+}
+
+/* The operand in blocks of channels, padded where `offset` is not ASH_NO_VALUE, and then with as many
+ * channels of bytes 0 as fours lack, so that these add to no sum. */
+static ash_value blocked_operand(ash_layout *l, const ash_node *node, const ash_bytes *b,
+                                 const ash_layout_conv *v, ash_value offset) {
+    int64_t channels = ash_graph__type(l->rw.from, node->ins[0])->dims[1];
+    unsigned rank = ash_graph__type(l->rw.from, node->ins[0])->rank;
+    bool whole = v->c == channels;
+    ash_value x = whole ? ash_bytes__blocked(l, b, ASH_U8, v->x_block) : ash_bytes__image(l, b, ASH_U8);
+    if (offset != ASH_NO_VALUE) x = pad_operand(l->rw.to, node, x, rank + whole, offset);
+    if (whole || x == ASH_NO_VALUE) return x;
+    return ash_layout__pack(&l->rw, ash_layout__pad_zero(&l->rw, x, 1, v->c - channels), v->x_block);
 }
 
 /* The sums of the operand's bytes over the windows and all channels: [n, 1, space...]. */
@@ -153,13 +158,13 @@ static bool conv(ash_layout *l, const ash_node *node, const ash_bytes *xb, const
     ash_layout__choose_blocks(l, xb->source, &v);
     if (!v.x_block || !v.w_block) return false;
     ash_rewrite__name(rw, node);
-    ash_value plain = ash_bytes__image(l, wb, ASH_I8), x = blocked_operand(l, xb, &v, channels), w = plain;
+    ash_value plain = ash_bytes__image(l, wb, ASH_I8), w = plain;
     ash_value x_offset = ash_bytes__offset(l, xb, ASH_U8), w_offset = ash_bytes__offset(l, wb, ASH_I8);
+    bool padded = x_offset != ASH_NO_VALUE && is_padded(node);
+    ash_value x = blocked_operand(l, node, xb, &v, padded ? x_offset : ASH_NO_VALUE);
     if (!ash_rewrite__ok(rw)) return true;
     ash_type type = ash_rewrite__type(rw, plain);
     if (v.c != channels) w = ash_layout__pad_zero(rw, w, 1, v.c - channels);
-    bool padded = x_offset != ASH_NO_VALUE && is_padded(node);
-    if (padded) x = pad_operand(to, node, x, x_offset);
     w = ash_layout__pack_weights(rw, w, &v);
     ash_value y = ash_layout__blocked_conv(l, node, x, v.depthwise ? w : in_fours(rw, w), &v, padded);
     w_offset = per_channel(to, w_offset, &v, space);
