@@ -355,7 +355,7 @@ static ash_quantum product(quantize *p, const ash_node *node) {
 /* --- the pass ------------------------------------------------------------------------------------- */
 
 /* What a node's result is in integers, if it is that by its operator and operands. *built: its image is made
- * of that, else it is a copy. */
+ * of that, else it is a copy: what is constant is folded, and a broadcast shows what it repeats. */
 static ash_quantum read_node(quantize *p, const ash_node *node, bool *built) {
     ash_quantum v = nothing;
     *built = true;
@@ -371,7 +371,8 @@ static ash_quantum read_node(quantize *p, const ash_node *node, bool *built) {
     default: break;
     }
     if (ash_quantum__move(&p->rw, node, &p->known[node->ins[0]], &v)) {
-        *built = ash_quantum__is_bytes(&p->rw, &v) && !p->constant[node->out];
+        *built =
+            node->op != ASH_OP_BROADCAST && ash_quantum__is_bytes(&p->rw, &v) && !p->constant[node->out];
         return v;
     }
     if (node->op == ASH_OP_CONCAT) {

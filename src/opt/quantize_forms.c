@@ -140,11 +140,12 @@ static bool reshape_param(ash_rewrite *rw, ash_value *param, const ash_type *fro
 }
 
 static ash_value transpose_param(ash_rewrite *rw, ash_value param, const ash_node *node) {
-    return param == ASH_NO_VALUE ? param : ash_transpose(rw->to, param, ash_node_list(node, ASH_ATTR_PERM));
+    if (ash_quantum__is_one(rw, param)) return param;
+    return ash_transpose(rw->to, param, ash_node_list(node, ASH_ATTR_PERM));
 }
 
 static ash_value slice_param(ash_rewrite *rw, ash_value param, const ash_node *node) {
-    if (param == ASH_NO_VALUE) return param;
+    if (ash_quantum__is_one(rw, param)) return param;
     ash_type type = ash_rewrite__type(rw, param);
     ash_dim starts[ASH_MAX_RANK], dims[ASH_MAX_RANK];
     int64_t steps[ASH_MAX_RANK];
