@@ -39,10 +39,12 @@ ash_value ash_quantum__lift(ash_rewrite *rw, ash_value param, unsigned rank) {
 ash_value ash_quantum__param(ash_rewrite *rw, ash_value operand) {
     if (operand == ASH_NO_VALUE) return operand;
     ash_node node;
-    unsigned rank = ash_graph__type(rw->to, operand)->rank;
+    ash_type type = ash_rewrite__type(rw, operand);
+    unsigned wide = 0; /* dims with several numbers */
     if (ash_rewrite__def(rw, operand, ASH_OP_BROADCAST, &node))
-        return ash_quantum__lift(rw, node.ins[0], rank);
-    return rank <= 1 || ash_type_is_one(ash_graph__type(rw->to, operand)) ? operand : ASH_NO_VALUE;
+        return ash_quantum__lift(rw, node.ins[0], type.rank);
+    for (unsigned d = 0; d < type.rank; d++) wide += type.dims[d] != 1;
+    return wide <= 1 ? operand : ASH_NO_VALUE;
 }
 
 bool ash_quantum__same_along(const ash_rewrite *rw, ash_value param, unsigned axis) {
