@@ -44,6 +44,7 @@ static const char *const optional[] = {
     "ash_reference_step.states",
     "ash_slice.steps",
     "ash_tensor_create.name",
+    "ash_tensor_from_view.name",
 };
 
 /* Arguments named `options` that must be there all the same. */
