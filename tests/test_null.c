@@ -35,6 +35,8 @@ static const char *const optional[] = {
     "ash_plan_bind_weights.memory",
     "ash_plan_release_all.released",
     "ash_plan_bind_arena_view.view",
+    "ash_plan_bind_state.memory",
+    "ash_plan_bind_state_view.view",
     "ash_plan_bind_weights_view.view",
     "ash_plan_release_originals.released",
     "ash_plan_set_input.type",

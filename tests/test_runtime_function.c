@@ -201,7 +201,7 @@ static void reordered(void **state) {
             found = !agrees(r, ROWS, (int)reorder.seed);
         assert_true(found);
     }
-    reorder = (reorder_plan){1, false, UINT32_MAX};
+    reorder = (reorder_plan){.seed = 1, .drop = UINT32_MAX};
 }
 
 /* --- failing ------------------------------------------------------------------------------------ */

@@ -93,6 +93,11 @@ OPTIONS(ash_custom_options) {
     return status;
 }
 
+OPTIONS(ash_run) {
+    ash_status status = ash_plan_run(made.plan, s, &diag);
+    return status == ASH_ERROR_STATE ? ASH_OK : status; /* nothing is wrong but that inputs are missing */
+}
+
 REPORT(ash_plan_report) {
     return ash_plan_describe_to(made.plan, s, &diag);
 }

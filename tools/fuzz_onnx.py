@@ -35,6 +35,13 @@ SIZES = [0, 1, 1, 1, 2, 2, 3, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33]
 MOST = 20000  # elements of a value
 
 
+# Results that are rounded, and operators that turn a difference in the last place into a whole one.
+ROUNDED = {"Sigmoid", "Tanh", "Exp", "Erf", "Sqrt", "Softplus", "Div", "Softmax", "LogSoftmax", "LayerNormalization", "Resize",
+           "AveragePool", "GlobalAveragePool", "ReduceMean", "ReduceL2", "ReduceLogSumExp", "MatMul", "Gemm", "Conv", "ConvTranspose"}
+STEPS = {"Floor", "Ceil", "Round", "Sign", "Less", "Greater", "Equal", "LessOrEqual", "ArgMax", "ArgMin", "TopK", "Cast", "QuantizeLinear",
+         "Mod", "NonZero", "Compress"}
+
+
 class Refused(Exception):
     """This node cannot be; another is tried."""
 
@@ -46,6 +53,7 @@ class Model:
         self.values = {}  # name: array
         self.dims = {}  # name of a dim: its size
         self.used = set()
+        self.rounded = set()  # names of values that may differ in the last place
         self.n = 0
 
     # --- chance
@@ -122,6 +130,9 @@ class Model:
         return self.const(self.data(shape, v.dtype.type))
 
     def add(self, kind, *ins, outs=1, opset_domain="", **attrs):
+        rounded = any(k in self.rounded for k in ins)
+        if kind in STEPS and rounded:
+            raise Refused
         names = [self.name() for _ in range(outs)]
         node = helper.make_node(kind, list(ins), names, domain=opset_domain, **attrs)
         feeds = {k: self.values[k] for k in ins if k}
@@ -138,6 +149,7 @@ class Model:
             if g.dtype.kind == "f" and g.size and not np.all(np.abs(g[np.isfinite(g)]) < 1e5):
                 raise Refused
         self.nodes.append(node)
+        self.rounded.update(k for k, g in zip(names, got) if g.dtype.kind == "f" and (rounded or kind in ROUNDED))
         self.used.update(k for k in ins if k)
         for k, g in zip(names, got):
             self.values[k] = g

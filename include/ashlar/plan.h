@@ -37,7 +37,8 @@ typedef struct ash_plan ash_plan;
 /* How a plan executes. The results are the same bits in all. */
 typedef enum ash_mode {
     ASH_MODE_STREAM,       /* operations in schedule order, on one stream */
-    ASH_MODE_GRAPH,        /* the whole schedule captured at prepare, and replayed without a dispatch per
+    ASH_MODE_GRAPH,        /* the whole schedule captured at prepare (or by the first execution: see
+                              ash_plan_options.late_capture), and replayed without a dispatch per
                               operation. A device that cannot is ASH_ERROR_UNSUPPORTED with the reason. It
                               cannot be profiled by operation */
     ASH_MODE_MULTI_STREAM, /* on several streams: independent operations overlap; they share the plan's
@@ -69,8 +70,13 @@ typedef struct ash_plan_options {
                                   other orders, kernels that are split, without Winograd, or with operations
                                   on one thread (docs/memory.md), or fails with BUDGET and names the
                                   smallest size found and what lies there at the peak.
-                                  Parameters and constants are read where they lie, or packed into memory of
-                                  their own, whatever omit_params and omit_constants say */
+                                  Parameters and constants are read where they lie, or packed into the
+                                  weights, whose block is no part of the arena. With omit_params or
+                                  omit_constants the plan allocates no block for weights that hold
+                                  parameters and what is computed from one, or constants and what is
+                                  computed from these alone: it must be bound (ash_plan_bind_weights), and
+                                  prepare leaves to the first execution what goes there; one without it is
+                                  ASH_ERROR_STATE */
     ash_plan_order order;
     unsigned threads; /* threads of one execution, the caller's included; 0, or more than the context has:
                          as many as it has */
@@ -85,6 +91,16 @@ typedef struct ash_plan_options {
                          node (docs/memory.md) */
     bool poison; /* debugging: dead bytes are filled with NaN patterns between operations, so that a value
                       that is read after its death shows */
+    bool reuse_inputs; /* the bytes that the plan has for inputs are others' after their last reader, which
+                          makes the arena smaller: each input that is set, or produced in place, is used up
+                          by the execution that it was set for, and the next one without it is
+                          ASH_ERROR_STATE. Setting one ends the results of the last execution (outputs that
+                          ash_plan_release_intermediates has kept stay). Inputs that are bound to the
+                          caller's bytes stay, as do those that are outputs or in `keep` */
+    bool late_capture; /* mode graph alone: the schedule is captured by the first execution and not by
+                          prepare, which is over sooner; where it cannot be captured, that is the error of
+                          each execution. Replicas of a plan that is captured share what was compiled, and
+                          are captured at once; others by their own first execution */
     const ash_value *keep; /* values of the graph whose results can be read after every execution; what
                               is computed at prepare is kept among the weights */
     size_t keep_count;
@@ -163,7 +179,9 @@ ASH_API ash_status ash_plan_bind_arena_view(ash_plan *plan, ash_view *view, ash_
 /* The same for the packed weights, which live as long as the plan: bytes and alignment of their block, and
  * the caller's memory for it. Weights that are there move into it at once. The memory must stay until the
  * plan, and replicas that share the weights, are destroyed or bound elsewhere; NULL: the plan's own again.
- * A plan that makes its weights anew while replicas have them leaves the block to these. */
+ * A plan that makes its weights anew while replicas have them leaves the block to these. Plans that
+ * allocate none (memory.omit_params, omit_constants) need it for whatever they make there: ASH_ERROR_STATE
+ * says how large it must be, also when it is to be taken from weights that are there. */
 ASH_API uint64_t ash_plan_weights_size(const ash_plan *plan);
 ASH_API uint64_t ash_plan_weights_align(const ash_plan *plan);
 ASH_API ash_status ash_plan_bind_weights(ash_plan *plan, void *memory, uint64_t size, ash_diag *diag);
@@ -195,9 +213,9 @@ ASH_API ash_status ash_plan_input_position(const ash_plan *plan, const char *nam
 ASH_API ash_status ash_plan_input_type(ash_plan *plan, size_t position, ash_type *out, ash_diag *diag);
 
 /* Copies an input in: row-major elements of `type`, whose dims are numbers, and which has `size` bytes. It
- * stays until it is set again. The type must be the present one (ASH_ERROR_TYPE, ASH_ERROR_SHAPE: the
- * failure names both, with the variables), but for dims that are open: it says their sizes. NULL: the
- * present type, of one who has asked for it. */
+ * stays until it is set again (with ash_plan_options.reuse_inputs, for one execution). The type must be
+ * the present one (ASH_ERROR_TYPE, ASH_ERROR_SHAPE: the failure names both, with the variables), but for
+ * dims that are open: it says their sizes. NULL: the present type, of one who has asked for it. */
 ASH_API ash_status ash_plan_set_input(ash_plan *plan, size_t position, const ash_type *type,
                                       const void *data, uint64_t size, ash_diag *diag);
 /* Uses the caller's bytes where they are, until the input is set or bound again; they may change between
@@ -214,6 +232,15 @@ ASH_API ash_status ash_plan_set_input_view(ash_plan *plan, size_t position, cons
                                            ash_diag *diag);
 ASH_API ash_status ash_plan_bind_input_view(ash_plan *plan, size_t position, const ash_view *view,
                                             ash_diag *diag);
+/* Gives an input for all values of the variables at once: `size` bytes, at least what it has at their
+ * maxima. It counts as set whatever values they are given later, until it is set or bound again: an
+ * execution reads the elements of its present shape, row-major, from the first byte on. They are copied in,
+ * or used where they are, as above. So ash_plan_execute_vars alone is a call for other values. Of a plan
+ * with open dims, whose inputs say their sizes: ASH_ERROR_STATE. */
+ASH_API ash_status ash_plan_set_input_room(ash_plan *plan, size_t position, const void *data, uint64_t size,
+                                           ash_diag *diag);
+ASH_API ash_status ash_plan_bind_input_room(ash_plan *plan, size_t position, const void *data,
+                                            uint64_t size, ash_diag *diag);
 /* The input's own buffer, writable: for callers that produce it in place. Counts as setting it. */
 ASH_API ash_status ash_plan_input(ash_plan *plan, size_t position, ash_view **out, ash_diag *diag);
 
@@ -248,6 +275,21 @@ ASH_API ash_status ash_plan_set_state(ash_plan *plan, size_t position, const ash
 /* The same with a view of the state's present type. */
 ASH_API ash_status ash_plan_set_state_view(ash_plan *plan, size_t position, const ash_view *view,
                                            ash_diag *diag);
+/* Makes the state lie in `memory`, which holds its value from then on, first of all what is there now, and
+ * must stay until the state is bound elsewhere or the plan is destroyed; NULL: memory of the plan's again,
+ * which takes the value over. ash_plan_state_size bytes, those of its largest shape, at a multiple of
+ * ash_plan_state_align. Executions read and write it there, and setting and resetting it write there;
+ * releasing leaves it, and its replicas have states of their own. Memory that overlaps what else the plan
+ * uses is refused as for ash_plan_bind_arena, as is a mapped file. Where the device does not reach memory
+ * of the host, each execution copies it from there and, when it has changed it, back. A plan of an open
+ * graph keeps the binding as long as its sizes. */
+ASH_API ash_status ash_plan_bind_state(ash_plan *plan, size_t position, void *memory, uint64_t size,
+                                       ash_diag *diag);
+/* The same with memory of a view, which may be written, has the state's dtype, and which the plan holds. */
+ASH_API ash_status ash_plan_bind_state_view(ash_plan *plan, size_t position, ash_view *view,
+                                            ash_diag *diag);
+ASH_API uint64_t ash_plan_state_size(const ash_plan *plan, size_t position);
+ASH_API uint64_t ash_plan_state_align(const ash_plan *plan, size_t position);
 /* Back to the initial contents: one, or all. */
 ASH_API ash_status ash_plan_reset_state(ash_plan *plan, size_t position, ash_diag *diag);
 ASH_API ash_status ash_plan_reset_states(ash_plan *plan, ash_diag *diag);
@@ -291,9 +333,46 @@ ASH_API ash_status ash_plan_execute(ash_plan *plan, ash_diag *diag);
 /* How many operations of the present execution are over, or of the last one, and of how many. From any
  * thread, without waiting. */
 ASH_API void ash_plan_progress(const ash_plan *plan, uint64_t *done, uint64_t *total);
-/* Both in one step. */
+/* Gives variables new values and runs the plan, in one step: no other thread's call comes in between, and
+ * when any of it fails the variables have their values of before. Those that are not named keep theirs, and
+ * settled ones are found as ever. Inputs that were given for all values (ash_plan_set_input_room) need not
+ * be given again. */
 ASH_API ash_status ash_plan_execute_vars(ash_plan *plan, const ash_var_binding *vars, size_t count,
                                          ash_diag *diag);
+
+/* What one run takes and gives. */
+typedef struct ash_run_input {
+    size_t position;
+    const ash_type *type; /* as for ash_plan_set_input */
+    const void *data;
+    uint64_t size; /* bytes */
+} ash_run_input;
+
+typedef struct ash_run_output {
+    size_t position;
+    void *data;    /* receives row-major elements */
+    uint64_t room; /* bytes that it has */
+    ash_type type; /* receives the type, whose dims are numbers, */
+    uint64_t size; /* and the bytes that were written */
+} ash_run_output;
+
+typedef struct ash_run {
+    size_t size;                 /* bytes that the caller knows, or 0: ASH_INIT */
+    const ash_var_binding *vars; /* others keep their values */
+    size_t var_count;
+    const ash_run_input *inputs; /* others stay as they are */
+    size_t input_count;
+    ash_run_output *outputs; /* those that are wanted */
+    size_t output_count;
+} ash_run;
+
+/* All of it in one step: new values, inputs, the execution, and copies of results, with no other thread's
+ * call in between: threads that share a plan each get what belongs to their own inputs. What can be known
+ * to be wrong is refused before anything has changed. After another failure the variables have their
+ * values of before, and inputs that were given in other shapes are to be given again. An output with too
+ * little room is ASH_ERROR_OUT_OF_RANGE; where its size is known only when it is there, after the
+ * execution. */
+ASH_API ash_status ash_plan_run(ash_plan *plan, const ash_run *given, ash_diag *diag);
 
 typedef struct ash_profile {
     uint32_t op;      /* index of the prepared operation */
@@ -407,6 +486,9 @@ typedef struct ash_prepared_op {
     double flops, bytes;      /* work and least traffic at the variables' maxima */
     const char *const *nodes; /* names of the graph's nodes in it, some of them NULL */
     size_t node_count;
+    uint32_t stream;   /* that runs it */
+    uint32_t event;    /* that is recorded when it is over, or UINT32_MAX */
+    size_t wait_count; /* see ash_plan_op_wait */
 } ash_prepared_op;
 
 /* The operations of an execution, in schedule order, and those of the prologue, which run at prepare. */
@@ -414,6 +496,18 @@ ASH_API size_t ash_plan_op_count(const ash_plan *plan);
 ASH_API ash_status ash_plan_op_at(ash_plan *plan, size_t index, ash_prepared_op *out, ash_diag *diag);
 ASH_API size_t ash_plan_prologue_count(const ash_plan *plan);
 ASH_API ash_status ash_plan_prologue_at(ash_plan *plan, size_t index, ash_prepared_op *out, ash_diag *diag);
+
+/* An operation begins only when an event has happened, which an earlier operation of another stream
+ * records. Operations of one stream run one after the other, in schedule order. This, the accesses below
+ * and the places of ash_plan_buffer_at are all that orders an execution: who asks can prove it. */
+typedef struct ash_op_wait {
+    uint32_t event;
+    uint32_t op; /* that records it */
+} ash_op_wait;
+
+/* ASH_ERROR_NOT_FOUND past the last wait. The prologue runs on one stream, and waits for nothing. */
+ASH_API ash_status ash_plan_op_wait(const ash_plan *plan, size_t index, size_t wait, ash_op_wait *out,
+                                    ash_diag *diag);
 
 /* What an operation does with one buffer: the one record that dependences, lifetimes, waits and the
  * checkers are made of. There are several for a buffer that is read and written, or touched in parts. */
@@ -483,12 +577,14 @@ typedef struct ash_plan_report {
     uint64_t kernels_refused; /* in the cache on disk, where others could have written them: not taken */
     ash_mode mode;
     unsigned threads, streams; /* streams: those with an operation */
-    size_t captured;           /* operations in the capture of mode graph */
+    size_t captured;           /* operations in the capture of mode graph; 0 before there is one */
+    bool captured_late;        /* by an execution: see ash_plan_options.late_capture */
     size_t events, waits; /* placed where an operation needs one of another stream; operations that wait
                                for one, and how often */
     uint64_t overlapped;  /* operations of the last execution that began while one of another stream ran */
     /* nanoseconds */
     int64_t prepare_ns, lower_ns, compile_ns, memory_ns, prologue_ns;
+    int64_t capture_ns; /* of prepare, or of the execution that captured */
     /* the arenas: bytes, lower bound, bytes without sharing, certificate */
     ash_memory_summary memory;
     /* what the checkers inspected: lifetimes against offsets, and every access to every byte in order */

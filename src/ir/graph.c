@@ -232,6 +232,12 @@ bool ash_node_has_numbers(const ash_node *node) {
     return true;
 }
 
+bool ash_node__is_bytes(const ash_graph *graph, const ash_node *node) {
+    return (node->op == ASH_OP_MATMUL || node->op == ASH_OP_CONV) &&
+           ash_graph__type(graph, node->ins[0])->dtype == ASH_U8 &&
+           ash_graph__type(graph, node->ins[1])->dtype == ASH_I8;
+}
+
 size_t ash_graph_var_count(const ash_graph *graph) {
     return graph ? ash_dims_var_count(graph->dims) : 0;
 }

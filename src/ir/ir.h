@@ -340,6 +340,10 @@ static inline const ash_type *ash_graph__type(const ash_graph *graph, ash_value 
 const ash_attr *ash_node_attr(const ash_node *node, ash_attr_key key);
 /* Whether all attributes are numbers: none is an expression of variables. */
 bool ash_node_has_numbers(const ash_node *node);
+/* Products and convolutions of bytes, u8 by i8 with sums in i32, are a form of their own (ops.def): so many
+ * of their terms lie side by side in the second operand, but for depthwise convolutions. */
+enum { ASH_BYTE_TERMS = 4 };
+bool ash_node__is_bytes(const ash_graph *graph, const ash_node *node);
 static inline int64_t ash_node_int(const ash_node *node, ash_attr_key key) {
     return ash_node_attr(node, key)->i;
 }

@@ -60,6 +60,8 @@ static ash_storage *locate(const ash_plan *plan, uint32_t buffer, uint64_t *offs
     switch (place->home) {
     case ASH_HOME_MAIN: return results ? plan->arenas[place->arena].storage : NULL;
     case ASH_HOME_STATE: /* a new value is there when it has been computed */
+        if (plan->own[place->root]) *offset -= plan->layout->places[place->root].offset;
+        if (plan->own[place->root]) return results || place->root == buffer ? plan->own[place->root] : NULL;
         return results || place->root == buffer ? plan->arenas[place->arena].storage : NULL;
     case ASH_HOME_WEIGHTS: return plan->weights ? plan->weights->storage : NULL;
     case ASH_HOME_BLOB: return plan->own[place->root] ? plan->own[place->root] : plan->blobs[place->root];
@@ -207,7 +209,7 @@ static ash_status input_view(ash_plan *plan, size_t position, ash_view **out, as
     uint32_t buffer = plan->program->inputs.at[position];
     ASH_TRY(ash_plan__view(plan, buffer, out, diag));
     ASH_TRY(ash_plan__unbind_input(plan, position, diag));
-    ash_plan__give(plan, position, NULL);
+    ash_plan__give(plan, position, &(ash_given){0}, false);
     ash_plan__refresh_views_of(plan, buffer);
     return ASH_OK;
 }

@@ -200,6 +200,8 @@ ash_status ash_plan__check_options(const ash_plan_options *options, ash_diag *di
     ASH_FAIL_IF(!many && options->streams > 1, diag, ASH_ERROR_INVALID_ARGUMENT,
                 "%u streams are asked for, mode %s has one", options->streams,
                 ash_mode_text(options->mode));
+    ASH_FAIL_IF(options->late_capture && options->mode != ASH_MODE_GRAPH, diag, ASH_ERROR_INVALID_ARGUMENT,
+                "late_capture is of mode graph, and this is mode %s", ash_mode_text(options->mode));
     return ASH_OK;
 }
 
@@ -217,7 +219,7 @@ static ash_status make_rest(ash_plan *plan, const ash_capture *like, ash_diag *d
     point_at_stop(plan);
     ash_plan__refresh_steps(plan);
     point_at_blobs(plan);
-    return ash_plan__capture(plan, like, diag);
+    return plan->core->late && !like ? ASH_OK : ash_plan__capture(plan, like, diag);
 }
 
 /* A plan around a core, which is its own share of it, with nothing made yet; NULL when there is no
@@ -269,15 +271,15 @@ static ash_status make_core(ash_context *context, ash_program *program, const as
                             .device = shared->device->name,
                             .mode = options->mode,
                             .threads = ash_plan__threads(context, options),
-                            .poison = options->poison};
+                            .poison = options->poison,
+                            .late = options->late_capture};
     ash_status status;
     int64_t start = ash_clock__now();
     if (!ordered)
         ASH_TRY(ash_order__improve(context, program, options, parts.threads, &report->order, NULL, diag));
     ASH_TRY_DONE(ash_schedule__create(a, program, ash_plan__stream_count(options), &schedule, diag));
-    ASH_TRY_DONE(ash_layout__create(context, program, &schedule, &options->memory, parts.threads,
-                                    shared->device->class->host_memory, options->keep, options->keep_count,
-                                    &layout, diag));
+    ASH_TRY_DONE(ash_layout__create(context, program, &schedule, options, parts.threads,
+                                    shared->device->class->host_memory, &layout, diag));
     report->memory_ns = ash_clock__now() - start;
     ASH_TRY_DONE(ash_plan_core__create(&parts, &core, diag));
     status = ash_plan__share_core(shared, core, program, diag);
@@ -343,11 +345,16 @@ static ash_status replicate(ash_plan *plan, ash_plan **out, ash_diag *diag) {
         ash_plan_destroy(twin);
         return status;
     }
+    int64_t capture_ns = twin->report.capture_ns;
     twin->report = plan->report;
+    twin->report.capture_ns = capture_ns;
+    twin->report.captured_late = false;
     if (plan->n_vars) memcpy(twin->vars, plan->vars, plan->n_vars * sizeof *plan->vars);
     share_weights(plan, twin);
-    if (!plan->weights_ready) status = ash_plan__make_room(plan, diag); /* each makes its own */
-    if (!twin->weights_ready && status == ASH_OK) status = ash_plan__make_room(twin, diag);
+    if (!plan->weights_ready && !ash_plan__lacks_weights(plan)) /* each makes its own */
+        status = ash_plan__make_room(plan, diag);
+    if (!twin->weights_ready && !ash_plan__lacks_weights(twin) && status == ASH_OK)
+        status = ash_plan__make_room(twin, diag);
     if (status != ASH_OK) {
         ash_plan_destroy(twin);
         return status;
@@ -389,6 +396,7 @@ void ash_plan__clear(ash_plan *plan) {
     release_storages(plan, plan->blobs);
     release_storages(plan, plan->own);
     ash_plan__free_lent(plan);
+    ash_plan__free_states(plan);
     if (plan->capture) plan->streams->class->capture_free(plan->streams, plan->capture);
     if (plan->early != plan->streams) ash_streams__destroy(plan->early);
     ash_streams__destroy(plan->streams);

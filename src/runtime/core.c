@@ -2,6 +2,8 @@
 /* program, schedule, layout → core: copies in one arena, and the tables that executions are made of. */
 #include "core.h"
 
+#include <stdlib.h>
+
 #include "plan.h"
 
 /* --- what a step is to the streams ------------------------------------------------------------ */
@@ -208,6 +210,51 @@ static ash_status list_fills(ash_plan_core *core, ash_diag *diag) {
     return ASH_OK;
 }
 
+static int by_place(const void *a, const void *b) {
+    const ash_plan_gap *x = a, *y = b;
+    if (x->arena != y->arena) return x->arena < y->arena ? -1 : 1;
+    return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+static void add_gap(ash_plan_core *core, uint32_t arena, uint64_t begin, uint64_t end) {
+    if (begin < end) core->gaps[core->n_gaps++] = (ash_plan_gap){arena, begin, end - begin};
+}
+
+/* What lies between inputs, which are sorted by place. */
+static void find_gaps(ash_plan_core *core, const ash_plan_gap *inputs, size_t count) {
+    size_t arenas, at = 0;
+    const ash_memory_arena *arena = ash_memory_plan_arenas(core->layout.main, &arenas);
+    for (uint32_t a = 0; a < arenas; a++) {
+        uint64_t end = 0;
+        if (arena[a].lane == ASH_LANE_STATE) continue;
+        for (; at < count && inputs[at].arena <= a; at++) {
+            if (inputs[at].arena < a) continue;
+            add_gap(core, a, end, inputs[at].offset);
+            end = inputs[at].offset + inputs[at].bytes;
+        }
+        add_gap(core, a, end, arena[a].size);
+    }
+}
+
+static ash_status list_gaps(ash_plan_core *core, const ash_allocator *a, ash_diag *diag) {
+    const ash_program *p = &core->program;
+    size_t arenas, count = 0;
+    if (!core->poison) return ASH_OK;
+    ash_memory_plan_arenas(core->layout.main, &arenas);
+    core->gaps = ash_arena_alloc(&core->arena, arenas + p->inputs.len, sizeof *core->gaps);
+    ash_plan_gap *inputs = ash_mem_calloc(a, p->inputs.len, sizeof *inputs);
+    for (size_t i = 0; core->gaps && inputs && i < p->inputs.len; i++) {
+        const ash_place *place = &core->layout.places[p->inputs.at[i]];
+        if (place->home == ASH_HOME_MAIN)
+            inputs[count++] = (ash_plan_gap){place->arena, place->offset, place->bytes};
+    }
+    if (count) qsort(inputs, count, sizeof *inputs, by_place);
+    bool made = core->gaps && inputs;
+    if (made) find_gaps(core, inputs, count);
+    ash_mem_free(a, inputs, p->inputs.len, sizeof *inputs);
+    return made ? ASH_OK : ASH_NO_MEMORY(diag);
+}
+
 /* --- commands --------------------------------------------------------------------------------- */
 
 static void add(ash_plan_core *core, ash_command_kind kind, uint32_t step, uint32_t subject) {
@@ -273,6 +320,7 @@ static ash_status copy_parts(ash_plan_core *core, const ash_plan_parts *parts, a
     core->mode = parts->mode;
     core->threads = parts->threads;
     core->poison = parts->poison;
+    core->late = parts->late;
     core->n_buffers = (uint32_t)p->buffers.len;
     core->n_steps = (uint32_t)(p->steps.len - p->prologue);
     return ASH_OK;
@@ -285,6 +333,7 @@ static ash_status make_tables(ash_plan_core *core, const ash_allocator *a, ash_d
     ASH_TRY(list_entries(core, diag));
     ASH_TRY(list_settled(core, a, diag));
     ASH_TRY(list_fills(core, diag));
+    ASH_TRY(list_gaps(core, a, diag));
     return list_commands(core, diag);
 }
 

@@ -47,6 +47,12 @@ typedef struct ash_plan_settled {
     uint32_t var, first, count; /* in `resized` */
 } ash_plan_settled;
 
+/* A run of bytes of a main arena in which there is no input. */
+typedef struct ash_plan_gap {
+    uint32_t arena;
+    uint64_t offset, bytes;
+} ash_plan_gap;
+
 /* A command of an execution, in the order of issue. */
 typedef struct ash_plan_command {
     ash_command_kind kind;
@@ -66,6 +72,7 @@ typedef struct ash_plan_core {
     ash_mode mode;
     unsigned threads; /* that run a step, at most */
     bool poison;      /* dead bytes are filled */
+    bool late;        /* mode graph is captured by an execution */
 
     uint32_t n_buffers, n_steps; /* all buffers, main steps */
     bool *original; /* per buffer: a constant or parameter, or a state that does not begin as zeros: its
@@ -85,6 +92,8 @@ typedef struct ash_plan_core {
     uint32_t *first_fill; /* per main step and one more: its first fill */
     uint32_t *touches;    /* per root: fills of it */
     uint32_t n_fills;
+    ash_plan_gap *gaps; /* of the arenas beside the inputs: dead before the first step, if it poisons */
+    uint32_t n_gaps;
 
     ash_plan_command *commands;
     uint32_t n_commands;
@@ -98,7 +107,7 @@ typedef struct ash_plan_parts {
     const char *device; /* its name */
     ash_mode mode;
     unsigned threads;
-    bool poison;
+    bool poison, late;
 } ash_plan_parts;
 
 /* Makes a core of its parts. The program's lists become the core's also when this fails; what is left of it
@@ -106,7 +115,8 @@ typedef struct ash_plan_parts {
 ash_status ash_plan_core__create(const ash_plan_parts *parts, ash_plan_core **out, ash_diag *diag);
 void ash_plan_core__free(ash_plan_core *core); /* NULL is allowed */
 
-/* Whether a root's bytes may be taken over within an execution: inputs stay between executions. */
+/* Whether a root's bytes are poisoned when they are dead: those of inputs stay between executions, or lie
+ * where the caller has bound them. */
 bool ash_plan_core__is_mortal(const ash_plan_core *core, uint32_t root);
 
 /* Bytes between the work of the first command of an execution that does something, and of this one. A plan

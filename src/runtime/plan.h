@@ -16,6 +16,7 @@
  *   index.h     what is looked up                         settle.c    sizes that depend on data
  *   open.c      sizes that come with the inputs           types.c     what is given fits
  *   fit.c       lowered so that it fits                   order.c     steps in another order
+ *   run.c       inputs, execution and results at once
  *
  * Every buffer's address is base[its root] + offset. Steps have tables of addresses, made ahead; when a
  * base changes, the entries that depend on it are written anew, so that executing looks nothing up. */
@@ -75,6 +76,8 @@ typedef struct ash_plan_settling {
 
 typedef struct ash_plan_input_state {
     bool given, bound;
+    bool used;                  /* an execution has used it up */
+    bool room;                  /* given for all values of the variables */
     int64_t dims[ASH_MAX_RANK]; /* of the shape that it was given in */
     uint64_t bytes;             /* that were given */
     const void *data;           /* bound: where the host finds them, or NULL */
@@ -94,6 +97,7 @@ typedef struct ash_plan_lent {
 typedef enum ash_plan_tenant {
     ASH_TENANT_ARENA,
     ASH_TENANT_STATES,
+    ASH_TENANT_STATE, /* bound; its position */
     ASH_TENANT_WEIGHTS,
     ASH_TENANT_SAVED,
     ASH_TENANT_INPUT,   /* bound; its position */
@@ -101,6 +105,7 @@ typedef enum ash_plan_tenant {
 } ash_plan_tenant;
 
 typedef struct ash_plan_span {
+    bool host;              /* addresses of the host, not of the device */
     ash_address begin, end; /* half-open */
     ash_plan_tenant tenant;
     uint32_t index;
@@ -128,8 +133,11 @@ typedef struct ash_plan_room {
 
 typedef struct ash_plan_state_slot {
     uint32_t buffer;
-    bool changes;   /* some step writes it */
-    bool undefined; /* an execution that changes it did not come to its end */
+    bool changes;         /* some step writes it */
+    bool undefined;       /* an execution that changes it did not come to its end */
+    ash_plan_block block; /* the caller's memory that it lies in, and the storage that has `host` */
+    void *host;           /* the caller's memory, out of the device's reach: what is there comes before each
+                             execution, and goes there after it; or NULL */
 } ash_plan_state_slot;
 
 /* Distinct mapped files of the plan's constants, held by these: first those that executions read. */
@@ -216,7 +224,8 @@ struct ash_plan {
     ash_storage *saved;           /* the outputs' bytes while the arenas are released */
     ash_storage **blobs;          /* per buffer with a blob that was asked for: storage around its bytes */
     ash_storage *
-        *own; /* per buffer: bytes of a parameter that was set, storage around an input that was bound */
+        *own; /* per buffer: bytes of a parameter that was set, storage around what an input or a state
+                 was bound to */
     ash_plan_input_state *inputs;
     ash_plan_lent *lent;   /* per input */
     uint32_t n_lent_files; /* of these, how many hold a file */
@@ -319,6 +328,12 @@ ash_status ash_plan__find_var(const ash_dims *dims, const ash_var_binding *bindi
                               ash_diag *diag);
 /* Gives the program's variables new values; under the lock. */
 ash_status ash_plan__bind_vars(ash_plan *plan, const ash_var_binding *vars, size_t count, ash_diag *diag);
+/* The same for any plan, and back to the values that a plan without open dims had when they were saved. */
+ash_status ash_plan__set_vars(ash_plan *plan, const ash_var_binding *vars, size_t count, ash_diag *diag);
+void ash_plan__save_vars(ash_plan *plan);
+void ash_plan__restore_vars(ash_plan *plan);
+/* ash_plan_execute, under the lock, of a plan that is ready. */
+ash_status ash_plan__execute(ash_plan *plan, ash_profile *profile, ash_diag *diag);
 
 /* Makes a capture of the commands: in mode graph, and of several streams where these can. `like`: that of a
  * replica, or NULL. */
@@ -378,8 +393,10 @@ ash_status ash_plan__check_position(const ash_plan *plan, size_t position, ash_d
 ash_status ash_plan__unbind_input(ash_plan *plan, size_t position, ash_diag *diag);
 /* Whether an input is given in its present shape. */
 bool ash_plan__is_given(const ash_plan *plan, size_t position);
-/* The input counts as given, in its present shape: bound to these bytes, or, NULL, in its own place. */
-void ash_plan__give(ash_plan *plan, size_t position, const ash_given *bound);
+/* The input counts as given, in its present shape or for all: bound to these bytes, or in its own place. */
+void ash_plan__give(ash_plan *plan, size_t position, const ash_given *given, bool bound);
+/* An execution has begun: inputs whose bytes it reuses are given no more. */
+void ash_plan__use_inputs(ash_plan *plan);
 /* Every input is given in its present shape. */
 ash_status ash_plan__check_inputs(const ash_plan *plan, ash_diag *diag);
 
@@ -399,6 +416,8 @@ ash_status ash_plan__bind_memory(ash_plan *plan, void *memory, uint64_t size, as
 ash_status ash_plan__bind_view(ash_plan *plan, ash_view *view, ash_plan_bind_fn *bind, ash_diag *diag);
 /* A block is another from now on, whose storage it holds. */
 void ash_plan__set_block(ash_plan_block *block, const ash_plan_block *now);
+/* What a view has, as memory that may be written and that the plan may hold. */
+ash_status ash_plan__lent_view(const ash_plan *plan, const ash_view *view, ash_given *out, ash_diag *diag);
 /* Some bytes of a block as a storage. */
 ash_status ash_plan__part(const ash_plan *plan, const ash_plan_block *block, uint64_t offset, uint64_t size,
                           ash_storage **out, ash_diag *diag);
@@ -412,11 +431,10 @@ ash_status ash_plan__check_lent_files(const ash_plan *plan, ash_diag *diag);
 
 ash_status ash_plan__make_spans(ash_plan *plan, ash_diag *diag);
 /* ASH_ERROR_INVALID_ARGUMENT names what overlaps: an input that is bound, and what the plan writes; */
-ash_status ash_plan__check_input_memory(ash_plan *plan, size_t position, ash_address address, uint64_t size,
+ash_status ash_plan__check_input_memory(ash_plan *plan, size_t position, const ash_given *given,
                                         ash_diag *diag);
-/* a block for the arena or the weights, and what the plan writes or reads; */
-ash_status ash_plan__check_block_memory(ash_plan *plan, ash_plan_tenant tenant, ash_address begin,
-                                        uint64_t size, ash_diag *diag);
+/* a block for the arena, the weights or a state, and what the plan writes or reads; */
+ash_status ash_plan__check_block_memory(ash_plan *plan, const ash_plan_span *block, ash_diag *diag);
 /* memory of the plan's own that has come, and inputs that are bound. */
 ash_status ash_plan__check_own_memory(ash_plan *plan, ash_diag *diag);
 
@@ -428,12 +446,17 @@ ash_status ash_plan__set_state(ash_plan *plan, size_t position, const ash_given 
 ash_status ash_plan__make_states(ash_plan *plan, ash_diag *diag);
 /* Memory for the states, with their initial contents, if there is none yet. */
 ash_status ash_plan__need_states(ash_plan *plan, ash_diag *diag);
+/* Copies states that lie out of the device's reach to where executions find them, and back. */
+ash_status ash_plan__fetch_states(const ash_plan *plan, ash_diag *diag);
+ash_status ash_plan__return_states(const ash_plan *plan, ash_diag *diag);
+void ash_plan__free_states(ash_plan *plan);
 /* ASH_ERROR_STATE names one that is undefined. */
 ash_status ash_plan__check_states(const ash_plan *plan, ash_diag *diag);
 /* To be called when an execution has begun and did not come to its end: the states that it changes may be
  * half old, half new, and are undefined until they are set or reset. */
 void ash_plan__lose_states(ash_plan *plan);
-/* Gives the memory of states back: they begin anew. Returns its bytes. */
+/* Gives the plan's memory of states back: they begin anew, but for those that lie in the caller's. Returns
+ * its bytes. */
 uint64_t ash_plan__drop_states(ash_plan *plan);
 
 /* --- files.c ---------------------------------------------------------------------------------- */
@@ -448,9 +471,12 @@ ash_status ash_plan__check_all_files(const ash_plan *plan, ash_diag *diag);
 
 /* Marks the prologue steps that must run again because of `changed`, in room->stale. */
 void ash_plan__find_stale(const ash_plan *plan, ash_plan_room *room);
-/* A place for the weights: in the caller's block, or, if it is none, of the plan. */
+/* A place for the weights: in the caller's block, or, if it is none, of the plan. ASH_ERROR_STATE where the
+ * plan allocates none. */
 ash_status ash_plan__make_weights(ash_plan *plan, const ash_plan_block *block, ash_plan_weights **out,
                                   ash_diag *diag);
+/* The weights have no bytes, and cannot have any before the caller hands them in. */
+bool ash_plan__lacks_weights(const ash_plan *plan);
 void ash_plan__free_weights(const ash_plan *plan, ash_plan_weights *weights); /* one plan has them less */
 /* The weights if no replica has them too. Others, and the block that they lie in, are left to the replicas:
  * NULL. */
@@ -487,7 +513,7 @@ ash_status ash_plan__need_weights(ash_plan *plan, ash_diag *diag);
 
 /* Describes the core's fills, for which there is room. */
 void ash_plan__make_poison(ash_plan *plan);
-/* Before the first step: everything is dead but the inputs. */
+/* Before the first step: everything in the arenas is dead but the inputs. */
 ash_status ash_plan__poison_start(ash_plan *plan, ash_diag *diag);
 
 /* --- buffers.c; under the lock ---------------------------------------------------------------- */

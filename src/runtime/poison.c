@@ -13,11 +13,16 @@
 enum { POISON = 0xff }; /* a NaN in every floating point type */
 
 ash_status ash_plan__poison_start(ash_plan *plan, ash_diag *diag) {
-    for (uint32_t b = 0; b < plan->n_buffers; b++) {
-        if (!ash_plan_core__is_mortal(plan->core, b)) continue;
-        ASH_TRY(ash_plan__fill(plan, plan->base[b], POISON, plan->layout->places[b].bytes, diag));
-        atomic_store_explicit(&plan->alive[b], plan->core->touches[b], memory_order_relaxed);
+    const ash_plan_core *core = plan->core;
+    for (uint32_t i = 0; i < core->n_gaps; i++) {
+        const ash_plan_gap *gap = &core->gaps[i];
+        ash_address start;
+        ASH_TRY(ash_storage__address(plan->arenas[gap->arena].storage, &start, diag));
+        ASH_TRY(ash_plan__fill(plan, start + gap->offset, POISON, gap->bytes, diag));
     }
+    for (uint32_t b = 0; b < plan->n_buffers; b++)
+        if (ash_plan_core__is_mortal(core, b))
+            atomic_store_explicit(&plan->alive[b], core->touches[b], memory_order_relaxed);
     return ASH_OK;
 }
 

@@ -66,7 +66,7 @@ static ash_status build(struct making *m, ash_plan **out, ash_diag *diag) {
     ash_mem_free(a, source.fns, n, sizeof *source.fns);
     ASH_TRY(status);
     pthread_mutex_lock(&(*out)->lock);
-    status = ash_plan__need_weights(*out, diag);
+    if (!ash_plan__lacks_weights(*out)) status = ash_plan__need_weights(*out, diag);
     (*out)->progress.report = NULL; /* it was for preparing */
     pthread_mutex_unlock(&(*out)->lock);
     return status;

@@ -19,10 +19,12 @@ const char *ash_plan_order_text(ash_plan_order order) {
     return (unsigned)order < ASH_PLAN_ORDER_COUNT ? names[order] : "?";
 }
 
-ASH_SIZED(ash_prepared_op, node_count);
+ASH_SIZED(ash_prepared_op, wait_count);
 
-static ash_status describe(ash_plan *plan, size_t first, size_t count, size_t index, ash_prepared_op *out,
-                           ash_diag *diag) {
+/* Operations of the prologue, or those behind it. */
+static ash_status describe(ash_plan *plan, bool early, size_t index, ash_prepared_op *out, ash_diag *diag) {
+    size_t first = early ? 0 : plan->program->prologue;
+    size_t count = early ? plan->program->prologue : plan->n_steps;
     ASH_NEED(diag, out);
     ASH_FAIL_IF(index >= count, diag, ASH_ERROR_NOT_FOUND, "there is no operation %zu: there are %zu",
                 index, count);
@@ -40,7 +42,14 @@ static ash_status describe(ash_plan *plan, size_t first, size_t count, size_t in
         .bytes = step->bytes,
         .nodes = step->nodes,
         .node_count = step->n_nodes,
+        .event = UINT32_MAX,
     };
+    const ash_schedule *s = plan->schedule;
+    if (!early) {
+        own.stream = s->stream[index];
+        own.event = s->event[index] == ASH_NO_EVENT ? UINT32_MAX : s->event[index];
+        own.wait_count = s->first_wait[index + 1] - s->first_wait[index];
+    }
     pthread_mutex_lock(&plan->lock);
     own.chunks = ash_dims_eval(plan->program->dims, step->chunks, plan->vars);
     pthread_mutex_unlock(&plan->lock);
@@ -53,7 +62,21 @@ size_t ash_plan_op_count(const ash_plan *plan) {
 
 ash_status ash_plan_op_at(ash_plan *plan, size_t index, ash_prepared_op *out, ash_diag *diag) {
     ASH_NEED(diag, plan);
-    return describe(plan, plan->program->prologue, plan->n_steps, index, out, diag);
+    return describe(plan, false, index, out, diag);
+}
+
+ash_status ash_plan_op_wait(const ash_plan *plan, size_t index, size_t wait, ash_op_wait *out,
+                            ash_diag *diag) {
+    ASH_NEED(diag, plan, out);
+    ASH_FAIL_IF(index >= plan->n_steps, diag, ASH_ERROR_NOT_FOUND,
+                "there is no operation %zu: there are %zu", index, plan->n_steps);
+    const ash_schedule *s = plan->schedule;
+    uint32_t count = s->first_wait[index + 1] - s->first_wait[index];
+    ASH_FAIL_IF(wait >= count, diag, ASH_ERROR_NOT_FOUND, "there is no wait %zu: operation %zu has %u",
+                wait, index, count);
+    uint32_t after = s->waits[s->first_wait[index] + wait].after;
+    *out = (ash_op_wait){.event = s->event[after], .op = after};
+    return ASH_OK;
 }
 
 size_t ash_plan_prologue_count(const ash_plan *plan) {
@@ -62,7 +85,7 @@ size_t ash_plan_prologue_count(const ash_plan *plan) {
 
 ash_status ash_plan_prologue_at(ash_plan *plan, size_t index, ash_prepared_op *out, ash_diag *diag) {
     ASH_NEED(diag, plan);
-    return describe(plan, 0, plan->program->prologue, index, out, diag);
+    return describe(plan, true, index, out, diag);
 }
 
 /* --- what operations touch -------------------------------------------------------------------- */
@@ -143,7 +166,8 @@ static uint64_t count_originals(const ash_plan *plan) {
         if (!blob || plan->layout->places[b].root != b) continue;
         bool original = ash_plan__is_original(plan, b), heap = !blob->mapped && blob->release;
         if (heap && (original || plan->own[b])) bytes += blob->size;
-        if (plan->own[b] && original) bytes += ash_storage_size(plan->own[b]);
+        bool state = plan->program->buffers.at[b].kind == ASH_BUFFER_STATE; /* bound: the caller's */
+        if (plan->own[b] && original && !state) bytes += ash_storage_size(plan->own[b]);
     }
     return bytes;
 }
@@ -165,7 +189,8 @@ ash_status ash_plan_describe_to(const ash_plan *plan, ash_plan_report *out, ash_
     report.overlapped = plan->streams->class->counts(plan->streams).overlapped;
     pthread_mutex_unlock((pthread_mutex_t *)&plan->lock);
     report.mode = plan->core->mode;
-    if (plan->core->mode == ASH_MODE_GRAPH) report.captured = plan->streams->class->captured(plan->capture);
+    if (plan->core->mode == ASH_MODE_GRAPH && plan->capture)
+        report.captured = plan->streams->class->captured(plan->capture);
     report.streams = streams_used(plan->schedule);
     report.events = plan->schedule->n_events;
     report.waits = plan->schedule->n_waits;

@@ -82,6 +82,10 @@ uint64_t ash_plan_weights_align(const ash_plan *plan) {
 ash_status ash_plan__make_weights(ash_plan *plan, const ash_plan_block *block, ash_plan_weights **out,
                                   ash_diag *diag) {
     const ash_layout *layout = plan->layout;
+    ASH_FAIL_IF(layout->lent_weights && !block->address, diag, ASH_ERROR_STATE,
+                "the plan has no bytes for its weights, which are %llu at a multiple of %llu: bind them to "
+                "the caller's",
+                (unsigned long long)layout->weights_size, (unsigned long long)layout->weights_align);
     ash_plan_weights *weights = ash_mem_calloc(plan->allocator, 1, sizeof *weights);
     if (!weights) return ASH_NO_MEMORY(diag);
     ash_status status = block->address
@@ -95,6 +99,10 @@ ash_status ash_plan__make_weights(ash_plan *plan, const ash_plan_block *block, a
     else
         ash_plan__free_weights(plan, weights);
     return status;
+}
+
+bool ash_plan__lacks_weights(const ash_plan *plan) {
+    return plan->layout->lent_weights && !plan->weights && !plan->weights_block.address;
 }
 
 void ash_plan__free_weights(const ash_plan *plan, ash_plan_weights *weights) {
@@ -225,7 +233,9 @@ static ash_status bind_weights(ash_plan *plan, const ash_plan_block *block, uint
                 (unsigned long long)needed);
     const ash_plan_block *present = plan->weights ? &plan->weights->block : &plan->weights_block;
     if (block->address != present->address) {
-        ASH_TRY(ash_plan__check_block_memory(plan, ASH_TENANT_WEIGHTS, block->address, needed, diag));
+        const ash_plan_span span = {plan->device->class->host_memory, block->address,
+                                    block->address + needed, ASH_TENANT_WEIGHTS, 0};
+        ASH_TRY(ash_plan__check_block_memory(plan, &span, diag));
         ASH_TRY(ash_plan__move_weights(plan, block, diag));
     } else {
         ash_plan__set_block(&plan->weights_block, block);
