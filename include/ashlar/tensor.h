@@ -41,7 +41,7 @@ ASH_API void ash_tensor_destroy(ash_tensor *tensor); /* NULL is allowed */
 ASH_API const ash_view *ash_tensor_view(const ash_tensor *tensor);
 ASH_API const char *ash_tensor_name(const ash_tensor *tensor); /* "" when it has none */
 ASH_API const ash_type *ash_tensor_type(const ash_tensor *tensor);
-ASH_API const void *ash_tensor_data(const ash_tensor *tensor); /* aligned for its elements, as the view is */
+ASH_API const void *ash_tensor_data(const ash_tensor *tensor); /* aligned as the view is */
 ASH_API uint64_t ash_tensor_size(const ash_tensor *tensor);    /* bytes */
 
 #ifdef __cplusplus
