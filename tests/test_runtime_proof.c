@@ -140,8 +140,7 @@ struct verdict {
     uint32_t first, second; /* of a race */
 };
 
-/* Every pair that meets is in order; with `dropped` below the number of waits, as if that were not
- * there. */
+/* Looks at every pair that meets; with `dropped` below the number of waits, as if that were not there. */
 static struct verdict prove(const struct schedule *s, size_t dropped) {
     struct verdict v = {0};
     uint32_t *clocks = find_clocks(s, dropped);
