@@ -35,6 +35,7 @@ static const char *const optional[] = {
     "ash_plan_set_state.type",         "ash_plan_release_intermediates.released",
     "ash_reference_step.states",       "ash_slice.steps",
     "ash_tensor_create.name",
+    "ash_tensor_from_view.name",
 };
 
 /* Arguments named `options` that must be there all the same. */
