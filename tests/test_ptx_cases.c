@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Every row of tests/data/ptx_cases.txt (tools/ptx_cases.py) on the stand-in: instructions with operands, and results that were computed
- * elsewhere. Where ptxas is installed, it must take the same text. */
+/* Every row of tests/data/ptx_cases.txt (tools/ptx_cases.py) on the stand-in: instructions with
+ * operands, and results that were computed elsewhere. Where ptxas is installed, it must take the same
+ * text. */
 #include <inttypes.h>
 #include <unistd.h>
 
@@ -43,7 +44,8 @@ static int read_cases(void **state) {
     while (fgets(line, sizeof line, file)) {
         line[strcspn(line, "\n")] = 0;
         if (!strncmp(line, "case ", 5)) {
-            if (!(n_cases & (n_cases - 1))) cases = realloc(cases, (n_cases ? 2 * n_cases : 1) * sizeof *cases);
+            if (!(n_cases & (n_cases - 1)))
+                cases = realloc(cases, (n_cases ? 2 * n_cases : 1) * sizeof *cases);
             assert_non_null(cases);
             c = &cases[n_cases++];
             *c = (ptx_case){.needs = 80};
@@ -77,15 +79,20 @@ static void write_kernel(FILE *file, const ptx_case *c, unsigned number) {
             "ld.param.u64 %%from, [in]; ld.param.u64 %%to, [out]; mov.u32 %%row, %%tid.x;\n"
             "mad.wide.u32 %%from, %%row, 32, %%from; mad.wide.u32 %%to, %%row, 8, %%to;\n",
             number);
-    if (predicate) fprintf(file, ".reg .pred d; .reg .b32 %%d;\n");
-    else fprintf(file, ".reg .b%u d;\n", bits_of(c->types[0]));
+    if (predicate)
+        fprintf(file, ".reg .pred d; .reg .b32 %%d;\n");
+    else
+        fprintf(file, ".reg .b%u d;\n", bits_of(c->types[0]));
     for (unsigned i = 0; i < OPERANDS && c->types[i + 1][0]; i++) {
         unsigned bits = bits_of(c->types[i + 1]);
-        fprintf(file, ".reg .b%u %c; ld.global.b%u %c, [%%from+%u];\n", bits, 'a' + i, bits, 'a' + i, 8 * i);
+        fprintf(file, ".reg .b%u %c; ld.global.b%u %c, [%%from+%u];\n", bits, 'a' + i, bits, 'a' + i,
+                8 * i);
     }
     fprintf(file, "%s\n", c->text);
-    if (predicate) fprintf(file, "selp.u32 %%d, 1, 0, d; st.global.b32 [%%to], %%d;\n");
-    else fprintf(file, "st.global.b%u [%%to], d;\n", bits_of(c->types[0]));
+    if (predicate)
+        fprintf(file, "selp.u32 %%d, 1, 0, d; st.global.b32 [%%to], %%d;\n");
+    else
+        fprintf(file, "st.global.b%u [%%to], d;\n", bits_of(c->types[0]));
     fprintf(file, "ret; }\n");
 }
 
@@ -119,8 +126,8 @@ static void run_case(const ptx_room *room, const ptx_case *c, unsigned number) {
     for (unsigned row = 0; row < c->n_rows; row++) {
         bool right = c->any_nan[row] ? is_nan(c->types[0], results[row]) : results[row] == c->out[row];
         if (!right)
-            fail_msg("%s: %s of %" PRIx64 " %" PRIx64 " %" PRIx64 " is %" PRIx64 ", not %" PRIx64, c->name, c->text,
-                     c->in[row][0], c->in[row][1], c->in[row][2], results[row], c->out[row]);
+            fail_msg("%s: %s of %" PRIx64 " %" PRIx64 " %" PRIx64 " is %" PRIx64 ", not %" PRIx64, c->name,
+                     c->text, c->in[row][0], c->in[row][1], c->in[row][2], results[row], c->out[row]);
     }
     assert_cu(cuMemFree_v2(in));
     assert_cu(cuMemFree_v2(out));
