@@ -77,6 +77,7 @@ typedef struct ash_plan_core {
     uint32_t n_buffers, n_steps; /* all buffers, main steps */
     bool *original; /* per buffer: a constant or parameter, or a state that does not begin as zeros: its
                        bytes are beside the core */
+    bool *outputs;  /* per root: an output lies in it */
     bool *reads;    /* per root: an execution or a caller reads it; others are the prologue's */
 
     ash_plan_work *work;     /* per step, those of the prologue first */

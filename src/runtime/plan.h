@@ -16,7 +16,7 @@
  *   index.h     what is looked up                         settle.c    sizes that depend on data
  *   open.c      sizes that come with the inputs           types.c     what is given fits
  *   fit.c       lowered so that it fits                   order.c     steps in another order
- *   run.c       inputs, execution and results at once
+ *   run.c       inputs, execution and results at once     release.c   giving back, and telling of it
  *
  * Every buffer's address is base[its root] + offset. Steps have tables of addresses, made ahead; when a
  * base changes, the entries that depend on it are written anew, so that executing looks nothing up. */
@@ -91,6 +91,10 @@ typedef struct ash_plan_lent {
     struct ash_file *file;
     ash_storage *storage;
     uint64_t offset; /* of the bytes in it */
+    bool bound;      /* to these: */
+    const void *data;
+    ash_address address;
+    uint64_t bytes;
 } ash_plan_lent;
 
 /* Who has bytes of memory: those that are written, then those that are read. */
@@ -171,7 +175,8 @@ typedef struct ash_plan_shared {
 } ash_plan_shared;
 
 struct ash_plan {
-    pthread_mutex_t lock; /* held by every call that changes or runs the plan */
+    pthread_mutex_t lock;     /* held by every call that changes or runs the plan */
+    ash_release_hook release; /* who is told of what is given back, or nobody */
     ash_opening *opening; /* of a plan of an open graph, else NULL; all below is replaced for other sizes */
 
     ash_context *context;
@@ -370,6 +375,8 @@ ash_status ash_plan__allocate(const ash_plan *plan, uint64_t size, uint64_t alig
 
 /* Gives a root another base, and writes the table entries that depend on it. */
 void ash_plan__set_base(ash_plan *plan, uint32_t root, ash_address base);
+/* Gives the arenas' memory back; a block of the caller's stays bound. */
+void ash_plan__drop_arenas(ash_plan *plan);
 /* Memory for the arenas, if there is none yet. */
 ash_status ash_plan__need_arenas(ash_plan *plan, ash_diag *diag);
 /* The type and the bytes of a buffer with the present variables. */
@@ -397,6 +404,14 @@ void ash_plan__give(ash_plan *plan, size_t position, const ash_given *given, boo
 void ash_plan__use_inputs(ash_plan *plan);
 /* Every input is given in its present shape. */
 ash_status ash_plan__check_inputs(const ash_plan *plan, ash_diag *diag);
+
+/* --- release.c; under the lock ------------------------------------------------------------------ */
+
+/* The plan has done with memory of the caller's. */
+void ash_plan__tell_block(const ash_plan *plan, const char *name, const ash_plan_block *block,
+                          uint64_t bytes);
+/* All buffers' bytes are about to go. */
+void ash_plan__tell_all(const ash_plan *plan);
 
 /* --- lent.c; under the lock -------------------------------------------------------------------- */
 
@@ -447,6 +462,7 @@ ash_status ash_plan__need_states(ash_plan *plan, ash_diag *diag);
 /* Copies states that lie out of the device's reach to where executions find them, and back. */
 ash_status ash_plan__fetch_states(const ash_plan *plan, ash_diag *diag);
 ash_status ash_plan__return_states(const ash_plan *plan, ash_diag *diag);
+/* Lets go of memory that states are bound to. */
 void ash_plan__free_states(ash_plan *plan);
 /* ASH_ERROR_STATE names one that is undefined. */
 ash_status ash_plan__check_states(const ash_plan *plan, ash_diag *diag);
@@ -479,6 +495,8 @@ void ash_plan__free_weights(const ash_plan *plan, ash_plan_weights *weights); /*
 /* The weights if no replica has them too. Others, and the block that they lie in, are left to the replicas:
  * NULL. */
 ash_plan_weights *ash_plan__own_weights(ash_plan *plan);
+/* Lets go of weights, room and block. */
+void ash_plan__drop_weights(ash_plan *plan);
 /* Makes or completes the room for the next prologue. A failure leaves the plan as it was. */
 ash_status ash_plan__make_room(ash_plan *plan, ash_diag *diag);
 void ash_plan__free_room(ash_plan *plan);
