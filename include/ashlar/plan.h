@@ -570,6 +570,11 @@ typedef enum ash_source { ASH_SOURCE_NEST, ASH_SOURCE_IR, ASH_SOURCE_ASSEMBLY } 
 ASH_API size_t ash_plan_kernel_count(const ash_plan *plan);
 ASH_API ash_status ash_plan_kernel_source(const ash_plan *plan, size_t kernel, ash_source source,
                                           char **out, uint64_t *size, ash_diag *diag);
+/* All that preparing has decided, as text: buffers and where they lie, operations with what they read and
+ * write, the names of their kernels' code, streams, waits, the list of commands. Plans that are made of the
+ * same graph for the same machine with the same options have the same text; of an open graph, when they are
+ * given the same sizes. *out is freed with ash_context_free_text. */
+ASH_API ash_status ash_plan_print(ash_plan *plan, char **out, uint64_t *size, ash_diag *diag);
 
 /* What the order search did. */
 typedef struct ash_plan_order_report {

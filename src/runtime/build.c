@@ -222,8 +222,7 @@ static ash_status make_rest(ash_plan *plan, const ash_capture *like, ash_diag *d
     return plan->core->late && !like ? ASH_OK : ash_plan__capture(plan, like, diag);
 }
 
-/* A plan around a core, which is its own share of it, with nothing made yet; NULL when there is no
- * memory. */
+/* A plan that takes over one share of a core, with nothing made yet; NULL when there is no memory. */
 static ash_plan *new_plan(ash_context *context, ash_plan_shared *shared) {
     const ash_allocator *a = ash_context__allocator(context);
     const ash_plan_core *core = shared->core;

@@ -4,12 +4,12 @@
  *   prepare.c   graph → program → kernels → plan          layout.h    where buffers lie
  *   build.c     program + kernels → plan                  bind.c      memory, addresses, inputs, parameters
  *   core.c      what does not change, and is shared       check.c     what is wrong with a program
- *   shared.c    what is shared beside the core
+ *   shared.c    what is shared beside the core            core_print.c   the core as text
  *   assign.c    steps to streams                          execute.c   issuing, variables, profile
  *   prologue.c  packed weights                            poison.c    dead bytes
  *   buffers.c   outputs and intermediate results          state.c     what is kept between executions
  *   files.c     mapped files of constants                 weights.c   whose memory, what is stale
- *   source.c    text of the kernels                       report.c    operations, numbers
+ *   source.c    the core and its kernels as text          report.c    operations, numbers
  *   eager.c     all of it in one call                     call.c      functions of the caller
  *   lent.c      what is given as a view, held files       overlap.c   memory that is handed in
  *   commands.c  the list that an execution issues         bytes.c     every byte that moves
@@ -158,9 +158,8 @@ typedef struct ash_kernel_source {
     void (*release)(void *owner);
 } ash_kernel_source;
 
-/* What belongs to a core and is no value. Replicas share it with the core, which goes with the last of
- * them. What is written here after it is made is written while one plan alone has it, under that plan's
- * lock. */
+/* What belongs to a core and is no value. Replicas share it, and the last of them frees it with the core.
+ * What is written here after it is made is written while one plan alone has it, under that plan's lock. */
 typedef struct ash_plan_shared {
     _Atomic long plans; /* that have it */
     const ash_allocator *allocator;
@@ -169,9 +168,8 @@ typedef struct ash_plan_shared {
     ash_kernel_source source;
     ash_kernel **kernels; /* per nest, loaded by the device; NULL: not yet */
     size_t n_kernels;
-    ash_blob *
-        *originals; /* per buffer: its bytes, held, where it is an `original` of the core that has not been
-                              released */
+    ash_blob **originals; /* per buffer: its bytes, held, where it is an `original` of the core that
+                              has not been released */
     ash_plan_files files; /* that these lie in */
     bool settled_weights; /* their originals are gone: they stay as they are */
 } ash_plan_shared;
@@ -285,8 +283,8 @@ ash_status ash_plan__check_program(const ash_program *program, ash_diag *diag);
 
 /* --- shared.c --------------------------------------------------------------------------------- */
 
-/* What a plan has from its kernels' source, which it takes over, also when it fails, and a device (NULL:
- * the default one). There is no core yet. */
+/* Makes it of a source of kernels, which it takes over, also when it fails, and a device (NULL: the default
+ * one). There is no core yet. */
 ash_status ash_plan__share(ash_context *context, const ash_kernel_source *source, size_t kernels,
                            ash_device *device, ash_plan_shared **out, ash_diag *diag);
 /* Takes the core over, and the program's blobs as its originals. */
