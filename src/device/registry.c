@@ -147,7 +147,7 @@ void ash_device_close(ash_device *device) {
 ash_device_info ash_device_describe(const ash_device *device) {
     if (!device) return (ash_device_info){0};
     return (ash_device_info){device->name, device->class->cpu_accessible, device->class->writable,
-                             device->capacity};
+                             device->capacity, device->detail};
 }
 
 const ash_allocator *ash_device__allocator(const ash_device *device) {

@@ -411,11 +411,9 @@ static ash_status load_kernels(ash_plan_core *core, const ash_allocator *a, ash_
     ASH_FAIL_IF(!class->load, diag, ASH_ERROR_DEVICE, "%.100s computes nothing", core->device->name);
     core->kernels = ash_mem_calloc(a, n, sizeof *core->kernels);
     if (!core->kernels) return ASH_NO_MEMORY(diag);
-    for (size_t i = 0; i < n; i++) {
-        ash_kernel_image image = {.host = core->source.fns[i]};
-        ASH_TRY(class->load(core->device, &image, &core->kernels[i], diag));
-    }
-    core->source.fns = NULL; /* they are the caller's */
+    for (size_t i = 0; i < n; i++)
+        ASH_TRY(class->load(core->device, &core->source.images[i], &core->kernels[i], diag));
+    core->source.images = NULL; /* they are the caller's */
     return ASH_OK;
 }
 
