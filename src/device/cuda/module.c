@@ -12,7 +12,7 @@ enum { LOG = 4096 }; /* bytes that the driver may say about a module */
  *   copy(to, from, words, record)   record: i64 bytes
  *   fill(to, words, record)         record: i64 bytes, i64 value, i64 address of an i32 or 0
  *
- * With an address there is one block, which takes one away from the number there, and fills when it was 1. */
+ * With an address there is one block, which takes one away from the number there, and fills if it was 1. */
 static const char builtin[] =
     ".version 6.0\n.target sm_70\n.address_size 64\n"
     ".visible .entry ash_copy(.param .u64 to, .param .u64 from, .param .u64 words, .param .u64 record)\n"
