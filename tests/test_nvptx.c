@@ -73,8 +73,9 @@ static void check_arithmetic(const char *ptx) {
 static void check_bytes(const ash_nest *nest, const char *ptx) {
     for (size_t i = 0; i < nest->buffers.len; i++)
         if (ash_dtype_size(nest->buffers.at[i].dtype) != 1) return;
-    if (strstr(ptx, "ld.global.v4.u32") || strstr(ptx, "ld.global.nc.v4.u32"))
-        fail_msg("16 bytes at once in\n%s", ptx);
+    static const char *const wide[] = {".v4.u32", ".v2.u32", ".v4.b32", ".v2.u64", ".v2.b64"};
+    for (size_t i = 0; i < ASH_COUNT(wide); i++)
+        if (strstr(ptx, wide[i])) fail_msg("%s in\n%s", wide[i], ptx);
 }
 
 static bool has_ptxas(void) {
@@ -137,6 +138,32 @@ static void kernels_of_every_shape(void **state) {
         print_message("%s: %zu kernels, %s, %zu spill\n", kinds[k], p->nests.len,
                       assembler && k ? "assembled" : "not assembled", spills);
         ash_program__free(p);
+    }
+}
+
+/* Sixteen bytes from an address that is a multiple of nothing. */
+static void bytes_from_anywhere(void **state) {
+    (void)state;
+    ash_target target;
+    ash_text text;
+    ash_nest n;
+    assert_ok(ash_target__named("sm_80", &target, &diag));
+    for (unsigned lanes = 4; lanes <= 32; lanes *= 2) {
+        ash_nest_init(&n, &ash_allocator__libc);
+        uint16_t from = ash_nest_buffer_add(&n, (ash_nest_buffer){ASH_U8, 1, 0, false}),
+                 to = ash_nest_buffer_add(&n, (ash_nest_buffer){ASH_U8, 1, 1, true});
+        ash_ref c = ash_nest_loop(&n, ash_nest_arg(&n, ASH_NEST_BEGIN_ARG),
+                                  ash_nest_arg(&n, ASH_NEST_END_ARG), 1, 0);
+        ash_ref at = ash_nest_binary(&n, ASH_OP_MUL, c, ash_nest_index(&n, 33));
+        ash_ref x = ash_nest_load(&n, from, at, lanes, ASH_NO_REF);
+        ash_nest_store(&n, to, at, ash_nest_binary(&n, ASH_OP_ADD, x, x), ASH_NO_REF);
+        ash_nest_end(&n);
+        ash_text_init(&text, &ash_allocator__libc);
+        assert_ok(ash_code__assembly(&target, &n, &text, &diag));
+        ash_text_add_bytes(&text, "", 1);
+        check_bytes(&n, text.at);
+        ash_text_free(&text);
+        ash_nest_free(&n);
     }
 }
 
@@ -337,6 +364,7 @@ int main(void) {
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(kernels_of_every_shape, setup, teardown),
+        cmocka_unit_test(bytes_from_anywhere),
         cmocka_unit_test(kinds_of_gpus),
         cmocka_unit_test_setup_teardown(functions_of_f64_are_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(plans_for_gpus_that_are_not_there, setup, teardown),
