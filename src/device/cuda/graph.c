@@ -8,6 +8,7 @@ struct ash_capture {
     cuda_script *script;
     cu_graph graph;
     cu_exec exec;
+    bool made;        /* when the addresses that copies need are known: at the first replay at the latest */
     cu_node *nodes;   /* per operation */
     cu_address *last; /* per operation: where a copy was told to go; 0: none of its own */
 };
@@ -90,7 +91,20 @@ static ash_status make(cuda_streams *s, ash_capture *c, ash_diag *diag) {
                         "a graph's node", diag));
     for (size_t i = 0; i < script->ops.len; i++)
         ASH_TRY(cuda__check(s->cuda, add_node(s, c, i, &last), "a graph's node", diag));
-    return cuda__check(s->cuda, f->graph_instantiate(&c->exec, c->graph, 0), "instantiating a graph", diag);
+    ASH_TRY(
+        cuda__check(s->cuda, f->graph_instantiate(&c->exec, c->graph, 0), "instantiating a graph", diag));
+    c->made = true;
+    return ASH_OK;
+}
+
+/* The driver refuses a copy to nowhere. */
+static bool is_placed(const cuda_streams *s, const cuda_script *script) {
+    for (size_t i = 0; i < script->ops.len; i++) {
+        const cuda_op *op = &script->ops.at[i];
+        if ((op->kind == CUDA_IN || op->kind == CUDA_OUT) && op->bytes && !device_end(s, script, op))
+            return false;
+    }
+    return true;
 }
 
 void cuda_graph__free(ash_streams *streams, ash_capture *c) {
@@ -116,7 +130,7 @@ static ash_status instantiate(cuda_streams *s, const ash_command *commands, size
     c->nodes = ash_mem_calloc(a, n, sizeof *c->nodes);
     c->last = ash_mem_calloc(a, n, sizeof *c->last);
     if (!c->nodes || !c->last) return ASH_NO_MEMORY(diag);
-    return make(s, c, diag);
+    return is_placed(s, c->script) ? make(s, c, diag) : ASH_OK;
 }
 
 ash_status cuda_graph__instantiate(ash_streams *streams, const ash_command *commands, size_t count,
@@ -163,11 +177,16 @@ static int update(cuda_streams *s, const ash_capture *c) {
     return result;
 }
 
-ash_status cuda_graph__replay(ash_streams *streams, const ash_capture *c, ash_diag *diag) {
+static ash_status ready(cuda_streams *s, ash_capture *c, ash_diag *diag) {
+    return c->made ? cuda__check(s->cuda, update(s, c), "a graph's node", diag) : make(s, c, diag);
+}
+
+ash_status cuda_graph__replay(ash_streams *streams, const ash_capture *capture, ash_diag *diag) {
     cuda_streams *s = of(streams);
     const cu_driver *f = &s->cuda->driver;
+    ash_capture *c = (ash_capture *)capture; /* ours; its nodes follow what tables say */
     ASH_TRY(cuda__enter(s->cuda, diag));
-    ash_status status = cuda__check(s->cuda, update(s, c), "a graph's node", diag);
+    ash_status status = ready(s, c, diag);
     if (status == ASH_OK) {
         cuda_streams__begin(s);
         cuda_script__refresh_all(s, c->script);

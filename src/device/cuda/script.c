@@ -34,9 +34,11 @@ void cuda_script__free(cuda_streams *s, cuda_script *script) {
     const ash_allocator *a = s->allocator;
     if (!script) return;
     for (size_t i = 0; i < script->calls.len; i++)
-        if (script->calls.at[i].host)
-            ash_mem_free(a, script->calls.at[i].table, script->calls.at[i].host->count + 1u,
-                         sizeof(void *));
+        if (script->calls.at[i].host) {
+            uint32_t n = script->calls.at[i].was.count + 1u;
+            ash_mem_free(a, script->calls.at[i].table, n, sizeof(void *));
+            ash_mem_free(a, script->calls.at[i].sizes, n, sizeof(uint64_t));
+        }
     if (script->records) s->cuda->driver.release(script->records);
     if (script->mirror) s->cuda->driver.release_host(script->mirror);
     if (script->staging) s->cuda->driver.release_host(script->staging);
@@ -52,13 +54,38 @@ void cuda_script__free(cuda_streams *s, cuda_script *script) {
     ash_mem_free(a, script, 1, sizeof *script);
 }
 
+static bool is_of_host(const cuda_call *call, const ash_host *host) {
+    const ash_host *was = &call->was;
+    bool same = was->fn == host->fn && was->arg == host->arg && was->count == host->count;
+    same = same && was->operands == host->operands && was->buffers == host->buffers;
+    for (uint32_t i = 0; same && i < host->count; i++) same = call->sizes[i] == host->operands[i].bytes;
+    return same;
+}
+
+static bool is_of_kernel(const cuda_item *item, const ash_command *command) {
+    const ash_launch *launch = command->launch;
+    if (command->kind == ASH_COMMAND_FILL) return (item->left != 0) == (command->fill->left != NULL);
+    return command->kind != ASH_COMMAND_LAUNCH ||
+           (item->function == launch->kernel->function && item->params == launch->count + 2 &&
+            item->parallel == launch->chunks.parallel);
+}
+
 bool cuda_script__is_of(const cuda_script *script, const ash_command *commands, size_t count) {
+    const cuda_item *item = script->items.at;
+    const cuda_call *call = script->calls.at;
     if (script->count != count) return false;
     for (size_t i = 0; i < count; i++) {
         const ash_command *a = &script->commands[i], *b = &commands[i];
         bool same = a->kind == b->kind && a->stream == b->stream && a->timing == b->timing;
-        same &= ash_command__works(a) ? a->work == b->work : a->event == b->event;
+        same = same && (ash_command__works(a) ? a->work == b->work : a->event == b->event);
         if (!same) return false;
+        /* other work may lie where some has been that is over */
+        if (a->kind == ASH_COMMAND_HOST) {
+            while (!call->host) call++; /* of segments */
+            if (!is_of_host(call++, b->host)) return false;
+        } else if (ash_command__works(a) && !is_of_kernel(item++, b)) {
+            return false;
+        }
     }
     return true;
 }
@@ -105,6 +132,7 @@ static void shape_launch(const struct maker *m, const ash_launch *launch, cuda_i
     item->block = (unsigned)ASH_MIN(threads, ASH_CUDA_BLOCK);
     item->grid = (unsigned)((threads + item->block - 1) / item->block);
     item->function = kernel->function;
+    item->parallel = launch->chunks.parallel;
     item->words = RANGE + kernel->vars;
 }
 
@@ -159,15 +187,22 @@ static bool add_host(struct maker *m, const ash_command *command) {
     cuda_call call = {.streams = m->streams,
                       .script = script,
                       .host = host,
+                      .was = *host,
                       .segment = NO_SEGMENT,
                       .stream = stream,
                       .over = m->steps[stream],
                       .timing = command->timing};
     uint64_t at = script->staging_bytes;
     call.table = ash_mem_calloc(m->streams->allocator, host->count + 1u, sizeof(void *));
-    if (!call.table || !PUSH(m, calls, call)) return false;
+    call.sizes = ash_mem_calloc(m->streams->allocator, host->count + 1u, sizeof(uint64_t));
+    if (!call.table || !call.sizes || !PUSH(m, calls, call)) {
+        ash_mem_free(m->streams->allocator, call.table, host->count + 1u, sizeof(void *));
+        ash_mem_free(m->streams->allocator, call.sizes, host->count + 1u, sizeof(uint64_t));
+        return false;
+    }
     bool added = true;
     for (uint32_t i = 0; i < host->count; i++) {
+        call.sizes[i] = host->operands[i].bytes;
         call.table[i] = (void *)(uintptr_t)at; /* for now: bytes into the staging memory */
         at += ash_align_up(host->operands[i].bytes + 1, OPERAND_ALIGN);
         if (host->operands[i].read)

@@ -35,7 +35,9 @@ typedef struct cuda_call {
     struct cuda_streams *streams;
     struct cuda_script *script;
     const ash_host *host; /* NULL: a segment is refreshed */
-    void **table;         /* of it: addresses of the operands' copies */
+    ash_host was;         /* what it said when the script was made */
+    void **table;         /* addresses of its operands' copies */
+    uint64_t *sizes;      /* and their bytes */
     uint32_t segment, stream;
     uint64_t over; /* steps of its stream that are over when it begins */
     ash_timing *timing;
@@ -58,6 +60,7 @@ typedef struct cuda_item {
     uint64_t record;         /* bytes into the records */
     cu_function function;
     unsigned grid, block;
+    bool parallel; /* of a launch, as the chunks said */
     uint32_t first,
         params;    /* addresses of its parameters, and where they are: entries of the script's lists */
     uint64_t left; /* of a fill that others share a number with: bytes into the records, else 0 */
