@@ -574,9 +574,29 @@ bool cuda_is_wished(void) {
     return wished() && !apart_is_wished();
 }
 
-static ash_status open_wished(ash_context *context, ash_device **out, ash_diag *diag) {
-    return apart_is_wished() ? apart_open(context, out, diag)
-                             : ash_device_open(context, wished(), out, diag);
+/* The stand-in for the CUDA driver, where that is what CUDA:0 is by; else NULL. */
+static void *stand_in(const char *function) {
+    const char *path = getenv("ASHLAR_CUDA_DRIVER");
+    void *library = path ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
+    return library ? dlsym(library, function) : NULL;
+}
+
+/* Fills of several streams find by a shared number which is the last, and that orders them; the stand-in, which
+ * looks for races between commands that nothing orders, knows streams and events alone. */
+static void allow_fills(void) {
+    enum { STREAM_RACE = 6 }; /* tests/ptx/ptx.h */
+    void *found = stand_in("ptx_check_set");
+    void (*set)(int, bool);
+    memcpy(&set, &found, sizeof found);
+    if (found) set(STREAM_RACE, false);
+}
+
+static ash_status open_wished(ash_context *context, const ash_plan_options *options, ash_device **out,
+                              ash_diag *diag) {
+    if (apart_is_wished()) return apart_open(context, out, diag);
+    ASH_TRY(ash_device_open(context, wished(), out, diag));
+    if (options->poison) allow_fills();
+    return ASH_OK;
 }
 
 ash_status __real_ash_plan_prepare(ash_context *context, const ash_graph *graph,
@@ -600,7 +620,7 @@ ash_status __wrap_ash_plan_prepare(ash_context *context, const ash_graph *graph,
     if (!context || with.device || !wished())
         return __real_ash_plan_prepare(context, graph, options, out, diag);
     if (out) *out = NULL;
-    ASH_TRY(open_wished(context, &with.device, diag));
+    ASH_TRY(open_wished(context, &with, &with.device, diag));
     ash_status status = __real_ash_plan_prepare(context, graph, &with, out, diag);
     ash_device_close(with.device);
     return status;
@@ -624,15 +644,13 @@ ash_status __wrap_ash_plan__build(ash_context *context, ash_program *program,
     return status;
 }
 
-/* The stand-in for the CUDA driver, where that is what CUDA:0 is by, has its memory in this process. */
+/* Its memory is in this process. */
 static void *reach_cuda(ash_address address, uint64_t bytes) {
-    const char *path = getenv("ASHLAR_CUDA_DRIVER");
-    void *library = path ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL, *found = NULL;
-    if (library) found = dlsym(library, "ptx_reach");
+    void *found = stand_in("ptx_memory");
     must(found != NULL, "this driver does not show its memory");
-    void *(*find)(uint64_t, uint64_t);
-    memcpy(&find, &found, sizeof find);
-    void *data = find(address, bytes);
+    void *(*memory)(uint64_t, uint64_t);
+    memcpy(&memory, &found, sizeof found);
+    void *data = memory(address, bytes);
     must(data != NULL, "bytes that are in no block");
     return data;
 }

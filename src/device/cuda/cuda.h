@@ -14,9 +14,8 @@
 #include "device/device.h"
 #include "driver.h"
 
-enum {
-    CUDA_STAGING = 8 << 20
-}; /* bytes of each of the two buffers that copies of the host's memory go through */
+/* Bytes of each of the two buffers that copies of the host's memory go through: as they come, at most. */
+enum { CUDA_STAGING_FIRST = 64 << 10, CUDA_STAGING_MOST = 8 << 20 };
 
 typedef struct cuda_device {
     cu_driver driver;
@@ -27,7 +26,8 @@ typedef struct cuda_device {
     pthread_mutex_t lock; /* guards what follows: copies outside of streams, one at a time */
     cu_stream stream;
     cu_event events[2];
-    void *staging[2];  /* pinned */
+    void *staging[2];  /* pinned, of so many bytes each: */
+    uint64_t room;
     cu_module builtin; /* kernels of our own */
     cu_function copy_kernel, fill_kernel;
     char detail[160];

@@ -81,7 +81,6 @@ static ash_status make(cuda_device *d, ash_diag *diag) {
     ASH_TRY(cuda__check(d, f->stream_create(&d->stream, CU_NON_BLOCKING), "a stream", diag));
     for (int i = 0; i < 2; i++) {
         ASH_TRY(cuda__check(d, f->event_create(&d->events[i], CU_DISABLE_TIMING), "an event", diag));
-        ASH_TRY(cuda__check(d, f->allocate_host(&d->staging[i], CUDA_STAGING), "pinned memory", diag));
     }
     return cuda__load_builtin(d, diag);
 }
@@ -177,11 +176,27 @@ static ash_status check(ash_device *device, const ash_block *block, ash_diag *di
 
 /* --- copies ------------------------------------------------------------------------------------------ */
 
+/* Larger buffers for a copy that is larger than they are. Nothing is on its way. */
+static int need_staging(cuda_device *d, uint64_t size) {
+    uint64_t room = ASH_MAX(d->room, (uint64_t)CUDA_STAGING_FIRST);
+    while (room < size && room < CUDA_STAGING_MOST) room *= 2;
+    if (room == d->room) return CU_OK;
+    d->room = 0;
+    for (int i = 0; i < 2; i++) {
+        if (d->staging[i]) d->driver.release_host(d->staging[i]);
+        d->staging[i] = NULL;
+        int result = d->driver.allocate_host(&d->staging[i], room);
+        if (result != CU_OK) return result;
+    }
+    d->room = room;
+    return CU_OK;
+}
+
 /* Under the lock, within the context. */
 static int travel_in(cuda_device *d, cu_address to, const char *from, uint64_t size) {
-    int result = CU_OK;
+    int result = need_staging(d, size);
     for (uint64_t at = 0, turn = 0; at < size && result == CU_OK; turn++) {
-        uint64_t bytes = ASH_MIN(size - at, (uint64_t)CUDA_STAGING);
+        uint64_t bytes = ASH_MIN(size - at, d->room);
         int i = turn % 2;
         if (turn >= 2) result = d->driver.event_synchronize(d->events[i]);
         if (result == CU_OK) memcpy(d->staging[i], from + at, bytes);
@@ -194,9 +209,9 @@ static int travel_in(cuda_device *d, cu_address to, const char *from, uint64_t s
 }
 
 static int travel_out(cuda_device *d, char *to, cu_address from, uint64_t size) {
-    int result = CU_OK;
+    int result = need_staging(d, size);
     for (uint64_t at = 0; at < size && result == CU_OK;) {
-        uint64_t bytes = ASH_MIN(size - at, (uint64_t)CUDA_STAGING);
+        uint64_t bytes = ASH_MIN(size - at, d->room);
         result = d->driver.copy_out(d->staging[0], from + at, bytes, d->stream);
         if (result == CU_OK) result = d->driver.stream_synchronize(d->stream);
         if (result == CU_OK) memcpy(to + at, d->staging[0], bytes);
