@@ -9,7 +9,7 @@ static bool print_graph(struct session *s, bool data) {
     size_t len;
     if (ash_graph_print(s->graph, data, &text, &len, &s->diag) != ASH_OK) return session_failed(s, "graph");
     fwrite(text, 1, len, stdout);
-    ash_graph_text_free(s->graph, text, len);
+    ash_context_free_text(s->context, text, len);
     return true;
 }
 
@@ -23,13 +23,22 @@ static void print_op(size_t index, const ash_prepared_op *op) {
 }
 
 static bool print_kernels(struct session *s) {
-    ash_prepared_op op;
+    ash_prepared_op op = ASH_INIT(ash_prepared_op);
     if (ash_plan_prologue_count(s->plan)) printf("prologue\n");
     for (size_t i = 0; i < ash_plan_prologue_count(s->plan); i++)
         if (ash_plan_prologue_at(s->plan, i, &op, NULL) == ASH_OK) print_op(i, &op);
     printf("execution\n");
     for (size_t i = 0; i < ash_plan_op_count(s->plan); i++)
         if (ash_plan_op_at(s->plan, i, &op, NULL) == ASH_OK) print_op(i, &op);
+    return true;
+}
+
+static bool print_plan(struct session *s) {
+    char *text;
+    uint64_t size;
+    if (ash_plan_print(s->plan, &text, &size, &s->diag) != ASH_OK) return session_failed(s, "plan");
+    fwrite(text, 1, size, stdout);
+    ash_context_free_text(s->context, text, size);
     return true;
 }
 
@@ -41,7 +50,7 @@ static bool print_source(struct session *s, ash_source source, unsigned only) {
         if (ash_plan_kernel_source(s->plan, k, source, &text, &len, &s->diag) != ASH_OK)
             return session_failed(s, "kernel");
         printf("%s kernel %u\n%s\n", source == ASH_SOURCE_NEST ? "#" : ";", k, text);
-        ash_plan_text_free(s->plan, text, len);
+        ash_context_free_text(s->context, text, len);
     }
     return true;
 }
@@ -53,11 +62,13 @@ static bool inspect(struct session *s, const char *stage, unsigned kernel, bool 
     } sources[] = {{"nest", ASH_SOURCE_NEST}, {"llvm", ASH_SOURCE_IR}, {"asm", ASH_SOURCE_ASSEMBLY}};
     if (!strcmp(stage, "graph")) return print_graph(s, data);
     if (!session_prepare(s)) return false;
+    if (!strcmp(stage, "plan")) return print_plan(s);
     if (!strcmp(stage, "kernels")) return print_kernels(s);
     if (!strcmp(stage, "buffers")) return show_buffers(s);
     for (size_t i = 0; i < COUNT(sources); i++)
         if (!strcmp(stage, sources[i].name)) return print_source(s, sources[i].source, kernel);
-    fprintf(stderr, "ashlar inspect: no stage \"%s\"; there are graph, kernels, buffers, nest, llvm, asm\n",
+    fprintf(stderr,
+            "ashlar inspect: no stage \"%s\"; there are graph, plan, kernels, buffers, nest, llvm, asm\n",
             stage);
     return false;
 }
@@ -77,7 +88,7 @@ int cmd_inspect(int argc, char **argv) {
     struct list words;
     int status;
     session_options(&s, common);
-    if (!options_read(argc, argv, "inspect graph|kernels|buffers|nest|llvm|asm MODEL.onnx [options]",
+    if (!options_read(argc, argv, "inspect graph|plan|kernels|buffers|nest|llvm|asm MODEL.onnx [options]",
                       tables, &words, &status))
         return status;
     if (words.count != 2) {

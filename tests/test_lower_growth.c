@@ -7,21 +7,14 @@
 #include "code/code.h"
 #include "ir/ir.h"
 #include "kernel/program.h"
-#include "testing.h"
+#include "one_context.h"
 
-static ash_context *context;
 static ash_target target;
 
 static int setup(void **state) {
     (void)state;
     if (ash_target__named("x86-64-v4", &target, NULL) != ASH_OK) return 1;
-    return ash_context_create(&(ash_context_options){.threads = 1}, &context, NULL);
-}
-
-static int teardown(void **state) {
-    (void)state;
-    ash_context_destroy(context);
-    return 0;
+    return open_context(1);
 }
 
 static ash_graph *new_graph(ash_context *in) {
@@ -146,11 +139,7 @@ static void lower_small(task *t) {
     pthread_attr_t attr;
     pthread_t thread;
     pthread_attr_init(&attr);
-#ifdef __SANITIZE_ADDRESS__
-    size_t stack = 4 << 20; /* frames are several times as large */
-#else
-    size_t stack = 256 << 10;
-#endif
+    size_t stack = TEST_WATCHED ? 4 << 20 : 256 << 10; /* watched frames are several times as large */
     assert_int_equal(pthread_attr_setstacksize(&attr, stack), 0);
     assert_int_equal(pthread_create(&thread, &attr, lower, t), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
@@ -389,5 +378,5 @@ static void test_no_memory(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_growth), cmocka_unit_test(test_large),
                                        cmocka_unit_test(test_no_memory)};
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, setup, tear_down);
 }

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Models that leave dims open: sizes come with the inputs, and a plan is then as one of fixed dims. */
-#include "testing.h"
+#include "graph_room.h"
 
 #include "apart.h"
 #include <pthread.h>
 #include <stdatomic.h>
 
 #include "ashlar/onnx.h"
-#include "ashlar/plan.h"
 #include "ashlar/reference.h"
 #include "open_model.h"
 
@@ -17,29 +16,8 @@ static ash_diag diag;
 
 enum { MOST = 64 };
 
-struct room {
-    test_memory memory;
-    ash_context *context;
-    ash_graph *g;
-    ash_plan *plan;
-};
-
 static int setup(void **state) {
-    struct room *r = calloc(1, sizeof *r);
-    ash_context_options options = {.allocator = test_memory_allocator(&r->memory), .threads = 2};
-    assert_ok(ash_context_create(&options, &r->context, &diag));
-    *state = r;
-    return 0;
-}
-
-static int teardown(void **state) {
-    struct room *r = *state;
-    ash_plan_destroy(r->plan);
-    ash_graph_destroy(r->g);
-    ash_context_destroy(r->context);
-    assert_int_equal(r->memory.live, 0);
-    free(r);
-    return 0;
+    return room_open(state, 2);
 }
 
 static ash_type f32(unsigned rank, int64_t a, int64_t b) {
@@ -135,7 +113,7 @@ static void sizes_come_with_the_first_input(void **state) {
     const ash_type small = {ASH_I64, 2, {2, 5}};
     const ash_view *view;
     ash_type type;
-    ash_plan_var var;
+    ash_plan_var var = ASH_INIT(ash_plan_var);
     ids_of(2, 5, ids);
     assert_ok(ash_onnx_read(r->context, BERT, NULL, &r->g, &diag));
     assert_true(ash_graph_is_open(r->g));
@@ -348,7 +326,7 @@ static void unnamed_dims_are_apart(void **state) {
     assert_int_equal(ash_plan_var_count(r->plan), 2);
     assert_status(ash_plan_set_input(r->plan, 0, &type, numbers, 96, &diag), ASH_ERROR_SHAPE);
     EXPECT("'a'", "2 and 3");
-    ash_plan_var var;
+    ash_plan_var var = ASH_INIT(ash_plan_var);
     assert_ok(ash_plan_var_at(r->plan, 0, &var, &diag));
     assert_int_equal(var.value, -1); /* nothing was learned */
 }
@@ -358,7 +336,7 @@ static void bounds_and_open_dims(void **state) {
     struct room *r = *state;
     const ash_onnx_var bounds = {"past", 0, 8};
     ash_type type;
-    ash_plan_var var;
+    ash_plan_var var = ASH_INIT(ash_plan_var);
     open_cache(r);
     parse(r, cache_model(), &(ash_onnx_options){.vars = &bounds, .n_vars = 1});
     prepare(r, NULL);

@@ -9,12 +9,9 @@
 
 #include "ashlar/builder.h"
 #include "ashlar/onnx.h"
+#include "random.h"
 
-#ifdef __SANITIZE_ADDRESS__
-enum { ROWS = 100000 };
-#else
-enum { ROWS = 1000000 };
-#endif
+enum { ROWS = TEST_WATCHED ? 100000 : 1000000 };
 
 static ash_diag diag;
 static char folder[64], out[1 << 15]; /* of the last command, both streams */
@@ -160,7 +157,7 @@ static void a_million_rows(void **state) {
         assert_non_null(file);
         fputs(HEAD "\n", file);
         for (int i = 0; i < (large ? ROWS : ROWS / 10); i++) {
-            seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
+            test_xorshift(&seed);
             fprintf(file, "b%d,%d,%d,%d\n", i, i, i + 1 + (int)((seed >> 20) % 30),
                     64 * (int)(1 + (seed >> 40) % 1000));
         }

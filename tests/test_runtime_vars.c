@@ -1,41 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /* Variables of an imported model: a plan is prepared once for the largest shapes, and follows whatever its
  * variables say within them, without compiling, allocating or moving anything. */
-#include "testing.h"
+#include "graph_room.h"
 
 #include <math.h>
 
 #include "ashlar/onnx.h"
-#include "ashlar/plan.h"
 #include "ashlar/reference.h"
 
 static ash_diag diag;
 
 enum { BATCH = 3, SEQUENCE = 7 };
 
-struct room {
-    test_memory memory;
-    ash_context *context;
-    ash_graph *g;
-    ash_plan *plan;
-};
-
 static int setup(void **state) {
-    struct room *r = calloc(1, sizeof *r);
-    ash_context_options options = {.allocator = test_memory_allocator(&r->memory), .threads = 2};
-    assert_ok(ash_context_create(&options, &r->context, &diag));
-    *state = r;
-    return 0;
-}
-
-static int teardown(void **state) {
-    struct room *r = *state;
-    ash_plan_destroy(r->plan);
-    ash_graph_destroy(r->g);
-    ash_context_destroy(r->context);
-    assert_int_equal(r->memory.live, 0);
-    free(r);
-    return 0;
+    return room_open(state, 2);
 }
 
 /* A small BERT whose batch and sequence the file leaves open; their bounds are given here. */
@@ -106,14 +84,14 @@ static void buffers_are_at_their_maximum(void **state) {
     read_model(r);
     assert_ok(ash_plan_prepare(r->context, r->g, NULL, &r->plan, &diag));
     check_values(r, BATCH, SEQUENCE);
-    ash_buffer_info info, again;
+    ash_buffer_info info = ASH_INIT(ash_buffer_info), again = ASH_INIT(ash_buffer_info);
     const ash_view *view;
     const void *at, *later;
     uint64_t size = ash_plan_arena_size(r->plan);
     assert_ok(ash_plan_output(r->plan, 0, &view, &diag));
     assert_ok(ash_view_data(view, &at, &diag));
     uint64_t bytes = ash_view_bytes(view);
-    uint32_t index;
+    size_t index;
     assert_ok(ash_plan_output_index(r->plan, 0, &index, &diag));
     assert_ok(ash_plan_buffer_at(r->plan, index, &info, &diag));
     assert_int_equal(info.bytes, bytes);
@@ -185,7 +163,7 @@ static void names_are_given_once(void **state) {
         assert_int_equal(status, ASH_ERROR_INVALID_ARGUMENT);
         if (!strstr(diag.message, "seq") || !strstr(diag.message, "twice")) fail_msg("%s", diag.message);
     }
-    ash_plan_var var;
+    ash_plan_var var = ASH_INIT(ash_plan_var);
     for (size_t i = 0; i < ash_plan_var_count(r->plan); i++) {
         assert_ok(ash_plan_var_at(r->plan, i, &var, &diag));
         assert_int_equal(var.value, strcmp(var.name, "seq") ? BATCH : 5); /* nothing has changed */

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "file.h"
+#include "sized.h"
 #include "text.h"
 
 #define CACHE_BYTES ((uint64_t)1 << 30)
@@ -26,6 +27,7 @@ struct ash_context {
     ash_files files;                /* that are mapped */
     unsigned threads;
     uint64_t keep_bytes, cache_bytes;
+    bool keep_heap;
     ash_text cache_dir; /* empty: no cache */
     void (*log)(void *user, ash_log_level level, const char *message);
     void *log_user;
@@ -60,11 +62,14 @@ static void choose_cache_dir(const char *wanted, ash_text *dir) {
     }
 }
 
+ASH_SIZED(ash_context_options, cache_bytes);
+
 ash_status ash_context_create(const ash_context_options *options, ash_context **out, ash_diag *diag) {
-    static const ash_context_options defaults;
+    ash_context_options own;
     ASH_NEED(diag, out);
     *out = NULL;
-    if (!options) options = &defaults;
+    ASH_TRY(ASH_TAKE(ash_context_options, options, &own, diag));
+    options = &own;
     ASH_FAIL_IF(!options->allocator.alloc != !options->allocator.free, diag, ASH_ERROR_INVALID_ARGUMENT,
                 "allocator hooks come as a pair: one of alloc and free is NULL");
     ASH_FAIL_IF(options->threads > 1024, diag, ASH_ERROR_OUT_OF_RANGE, "%u threads asked for, at most 1024",
@@ -75,6 +80,7 @@ ash_status ash_context_create(const ash_context_options *options, ash_context **
     context->allocator = *a;
     context->threads = options->threads ? options->threads : core_count();
     context->keep_bytes = options->keep_bytes;
+    context->keep_heap = options->keep_heap;
     context->cache_bytes = options->cache_bytes ? options->cache_bytes : CACHE_BYTES;
     context->log = options->log;
     context->log_user = options->log_user;
@@ -115,6 +121,10 @@ unsigned ash_context_threads(const ash_context *context) {
     return context ? context->threads : 0;
 }
 
+void ash_context_free_text(const ash_context *context, char *text, uint64_t size) {
+    if (context && text) ash_mem_free(&context->allocator, text, size + 1, 1);
+}
+
 ash_status ash_context__slot(ash_context *context, ash_slot id,
                              ash_status (*create)(ash_context *context, void **out, ash_diag *diag),
                              void (*destroy)(void *object), void **out, ash_diag *diag) {
@@ -148,6 +158,10 @@ uint64_t ash_context__cache_bytes(const ash_context *context) {
 
 uint64_t ash_context__keep_bytes(const ash_context *context) {
     return context->keep_bytes;
+}
+
+bool ash_context__keeps_heap(const ash_context *context) {
+    return context->keep_heap;
 }
 
 const char *ash_context__cache_dir(const ash_context *context) {

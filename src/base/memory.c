@@ -57,11 +57,6 @@ bool ash_vec__grow(const ash_allocator *a, void **at, size_t *cap, size_t len, s
 
 /* --- arena ---------------------------------------------------------------------------------------- */
 
-struct ash_arena_block {
-    ash_arena_block *next;
-    size_t bytes; /* of the whole block, this header included */
-};
-
 enum {
     HEADER = (sizeof(ash_arena_block) + ALIGN - 1) / ALIGN * ALIGN,
     FIRST_BLOCK = 4096,
@@ -115,6 +110,18 @@ void ash_arena_free(ash_arena *arena) {
         ash_mem_free(arena->allocator, block, block->bytes, 1);
     }
     ash_arena_init(arena, arena->allocator);
+}
+
+static void *arena_alloc(void *user, size_t size, size_t align) {
+    return align <= ALIGN ? ash_arena_alloc(user, size, 1) : NULL;
+}
+
+static void arena_keep(void *user, void *ptr, size_t size) {
+    (void)user, (void)ptr, (void)size;
+}
+
+ash_allocator ash_arena_allocator(ash_arena *arena) {
+    return (ash_allocator){arena_alloc, arena_keep, arena};
 }
 
 uint64_t ash_arena_bytes(const ash_arena *arena) {

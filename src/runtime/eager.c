@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Mode eager: compile, run, drop. */
+#include "base/sized.h"
 #include "onnx/tensor.h"
 #include "plan.h"
 
@@ -14,7 +15,7 @@ static ash_status take_output(ash_plan *plan, size_t position, ash_tensor **out,
         ash_blob_release(blob);
         return status;
     }
-    return ash_tensor__make(plan->allocator, name, strlen(name), ash_view_type(view), blob, out, diag);
+    return ash_tensor__make(plan->context, name, strlen(name), ash_view_type(view), blob, out, diag);
 }
 
 static ash_status run_once(ash_plan *plan, const ash_eager_call *call, ash_diag *diag) {
@@ -26,9 +27,7 @@ static ash_status run_once(ash_plan *plan, const ash_eager_call *call, ash_diag 
     for (size_t i = 0; i < call->input_count; i++) {
         const ash_tensor *tensor = call->inputs[i];
         ASH_FAIL_IF(!tensor, diag, ASH_ERROR_INVALID_ARGUMENT, "input %zu is NULL", i);
-        ASH_TRY(ash_tensor__check(tensor, diag));
-        ASH_TRY(ash_plan_set_input(plan, i, ash_tensor_type(tensor), ash_tensor_data(tensor),
-                                   ash_tensor_size(tensor), diag));
+        ASH_TRY(ash_plan_set_input_view(plan, i, ash_tensor_view(tensor), diag));
     }
     ASH_TRY(ash_plan_execute(plan, diag));
     for (size_t i = 0; i < call->output_count; i++) ASH_TRY(take_output(plan, i, &call->outputs[i], diag));
@@ -41,7 +40,7 @@ static ash_status prepare_and_run(ash_context *context, const ash_graph *graph,
     ash_plan *plan;
     ASH_TRY(ash_plan_prepare(context, graph, options, &plan, diag));
     ash_status status = run_once(plan, call, diag);
-    if (status == ASH_OK && call->report) *call->report = ash_plan_describe(plan);
+    if (status == ASH_OK && call->report) status = ash_plan_describe_to(plan, call->report, diag);
     ash_plan_destroy(plan);
     return status;
 }
@@ -63,9 +62,14 @@ static ash_status close_and_run(ash_context *context, const ash_graph *graph,
     return status;
 }
 
+ASH_SIZED(ash_eager_call, report);
+
 ash_status ash_eager(ash_context *context, const ash_graph *graph, const ash_plan_options *options,
                      const ash_eager_call *call, ash_diag *diag) {
+    ash_eager_call own;
     ASH_NEED(diag, call);
+    ASH_TRY(ASH_TAKE(ash_eager_call, call, &own, diag));
+    call = &own;
     if (call->input_count) ASH_NEED(diag, call->inputs);
     if (call->output_count) ASH_NEED(diag, call->outputs);
     for (size_t i = 0; i < call->output_count; i++) call->outputs[i] = NULL;

@@ -18,9 +18,21 @@ void ash_plan__hold_input(ash_plan *plan, size_t position, ash_file *file, const
     ash_plan_lent *lent = &plan->lent[position], before = *lent;
     plan->n_lent_files += (file != NULL) - (before.file != NULL);
     *lent = (ash_plan_lent){.file = file};
-    if (given && given->storage) {
-        lent->storage = ash_storage_retain(given->storage);
-        lent->offset = given->offset;
+    if (given) {
+        *lent = (ash_plan_lent){.file = file,
+                                .storage = given->storage,
+                                .offset = given->offset,
+                                .bound = true,
+                                .data = given->data,
+                                .address = given->address,
+                                .bytes = given->size};
+        if (given->storage) ash_storage_retain(given->storage);
+    }
+    bool same = lent->bound && before.data == lent->data && before.address == lent->address;
+    if (before.bound && !same) {
+        const ash_plan_block block = {before.data ? (ash_address)before.data : before.address,
+                                      before.storage, 0};
+        ash_plan__tell_block(plan, ash_plan_input_name(plan, position), &block, before.bytes);
     }
     ash_file_release(before.file);
     ash_storage_release(before.storage);
@@ -28,7 +40,6 @@ void ash_plan__hold_input(ash_plan *plan, size_t position, ash_file *file, const
 
 void ash_plan__free_lent(ash_plan *plan) {
     for (size_t i = 0; plan->lent && i < plan->n_inputs; i++) ash_plan__hold_input(plan, i, NULL, NULL);
-    ash_mem_free(plan->allocator, plan->lent, plan->n_inputs, sizeof *plan->lent);
 }
 
 ash_status ash_plan__check_lent_files(const ash_plan *plan, ash_diag *diag) {
@@ -128,6 +139,14 @@ ash_status ash_plan_set_state_view(ash_plan *plan, size_t position, const ash_vi
 
 /* --- blocks ----------------------------------------------------------------------------------------- */
 
+ash_status ash_plan__lent_view(const ash_plan *plan, const ash_view *view, ash_given *out, ash_diag *diag) {
+    ASH_TRY(ash_plan__given_view(plan, view, out, diag));
+    ASH_FAIL_IF(ash_device__context(ash_storage_device(out->storage)) != plan->context, diag,
+                ASH_ERROR_INVALID_ARGUMENT, "the view belongs to another context than the plan");
+    ASH_FAIL_IF(!ash_view__writable(view), diag, ASH_ERROR_STATE, "the view is read-only");
+    return ASH_OK;
+}
+
 /* What was given, as memory that the device writes. The block holds nothing yet. */
 static ash_status find_block(const ash_plan *plan, const ash_given *given, ash_plan_block *out,
                              ash_diag *diag) {
@@ -144,10 +163,7 @@ static ash_status view_block(const ash_plan *plan, ash_view *view, ash_plan_bloc
     *out = (ash_plan_block){0};
     *size = ash_view_bytes(view);
     if (!view) return ASH_OK;
-    ASH_TRY(ash_plan__given_view(plan, view, &given, diag));
-    ASH_FAIL_IF(ash_device__context(ash_storage_device(given.storage)) != plan->context, diag,
-                ASH_ERROR_INVALID_ARGUMENT, "the view belongs to another context than the plan");
-    ASH_FAIL_IF(!ash_view__writable(view), diag, ASH_ERROR_STATE, "the view is read-only");
+    ASH_TRY(ash_plan__lent_view(plan, view, &given, diag));
     return find_block(plan, &given, out, diag);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* From a graph to a plan: optimise, lower, compile, lay out, run the prologue. */
+#include "base/sized.h"
 #include "code/code.h"
 #include "fit.h"
 
@@ -48,7 +49,7 @@ static ash_status compile(struct making *m, ash_kernel_image *images, ash_kernel
     ash_mem_free(a, fns, n, sizeof *fns);
     ASH_TRY(status);
     for (size_t i = 0; i < n; i++) images[i] = ash_code__image(code, i);
-    if (m->stats.compiled) ash_mem_trim(); /* before there are weights: LLVM has taken tens of megabytes */
+    if (m->stats.compiled && !ash_context__keeps_heap(m->context)) ash_mem_trim(); /* of LLVM's */
     *out = (ash_kernel_source){
         .images = images, .maker = ash_code__entry, .owner = code, .release = release_code};
     m->compile_ns = ash_clock__now() - start;
@@ -116,14 +117,17 @@ done:
     return status;
 }
 
+ASH_SIZED(ash_plan_options, device);
+
 ash_status ash_plan_prepare(ash_context *context, const ash_graph *graph, const ash_plan_options *options,
                             ash_plan **out, ash_diag *diag) {
     ASH_NEED(diag, out);
     *out = NULL;
     ASH_FAIL_IF(!context || !graph, diag, ASH_ERROR_INVALID_ARGUMENT, "%s is NULL",
                 context ? "the graph" : "the context");
-    ash_plan_options defaults = ash_plan_options_default();
-    if (!options) options = &defaults;
+    ash_plan_options own;
+    ASH_TRY(ASH_TAKE(ash_plan_options, options, &own, diag));
+    options = &own;
     ASH_FAIL_IF(options->keep_count && !options->keep, diag, ASH_ERROR_INVALID_ARGUMENT,
                 "the list of values to keep is NULL");
     ASH_TRY(ash_plan__check_options(options, diag));

@@ -28,19 +28,6 @@
         PTX_LANES(b, l, T x = p[l]; T y = q[l]; T z = s[l]; d[l] = (T)(expr));                             \
         break;                                                                                             \
     }
-/* A product twice as wide, and what is added to it. */
-#define WIDE(T, D)                                                                                         \
-    {                                                                                                      \
-        D *d = ptx_row(b, in->op[0]);                                                                      \
-        const T *p = ptx_row(b, in->op[1]), *q = ptx_row(b, in->op[2]);                                    \
-        const D *s = in->n_arguments > 3 ? ptx_row(b, in->op[3]) : NULL;                                   \
-        if (s)                                                                                             \
-            PTX_LANES(b, l, d[l] = (D)((D)p[l] * (D)q[l] + s[l]));                                         \
-        else                                                                                               \
-            PTX_LANES(b, l, d[l] = (D)((D)p[l] * (D)q[l]));                                                \
-        break;                                                                                             \
-    }
-
 /* A type that the words allow and nobody has written. */
 static void unsupported(ptx_block *b) {
     ptx_found_at(b, PTX_TRAP, b->n ? b->lane[0] : 0,
@@ -160,70 +147,39 @@ void ptx_run_sub(ptx_block *b, const ptx_insn *in) {
     finish(b, in);
 }
 
-/* mul and mad of integers: the low half, the high half, or all of the product, and a sum. */
+/* d = `of` the product of two T, which a W holds, and with a fourth operand a sum; sums wrap. */
+#define PRODUCT(D, T, W, of)                                                                               \
+    {                                                                                                      \
+        D *d = ptx_row(b, in->op[0]);                                                                      \
+        const T *p = ptx_row(b, in->op[1]), *q = ptx_row(b, in->op[2]);                                    \
+        const D *s = in->n_arguments > 3 ? ptx_row(b, in->op[3]) : NULL;                                   \
+        PTX_LANES(b, l, W product = (W)p[l] * (W)q[l]; d[l] = (D)((D)(of) + (s ? s[l] : 0)));              \
+        break;                                                                                             \
+    }
+
+/* mul and mad of integers: all of the product, its high or its low half. */
 static void integer_product(ptx_block *b, const ptx_insn *in) {
     typedef unsigned __int128 u128;
     typedef __int128 i128;
-    bool sum = in->n_arguments > 3;
-    if (in->word[G_PART] == PART_WIDE) {
-        switch (in->type[0]) {
-        case U16: WIDE(uint16_t, uint32_t)
-        case S16: WIDE(int16_t, int32_t)
-        case U32: WIDE(uint32_t, uint64_t)
-        case S32: {
-            int64_t *d = ptx_row(b, in->op[0]);
-            const int32_t *p = ptx_row(b, in->op[1]), *q = ptx_row(b, in->op[2]);
-            const uint64_t *s = sum ? ptx_row(b, in->op[3]) : NULL;
-            PTX_LANES(b, l, d[l] = (int64_t)((uint64_t)((int64_t)p[l] * q[l]) + (s ? s[l] : 0)));
-            break;
-        }
-        default: unsupported(b);
-        }
-    } else if (in->word[G_PART] == PART_HI) {
-        switch (in->type[0]) {
-        case U16: {
-            if (sum)
-                TERNARY(uint16_t, ((uint32_t)x * y >> 16) + z) else BINARY(uint16_t, (uint32_t)x *y >> 16)
-        }
-        case S16: {
-            if (sum) TERNARY(int16_t, (x * y >> 16) + z) else BINARY(int16_t, x *y >> 16)
-        }
-        case U32: {
-            if (sum)
-                TERNARY(uint32_t, ((uint64_t)x * y >> 32) + z) else BINARY(uint32_t, (uint64_t)x *y >> 32)
-        }
-        case S32: {
-            if (sum)
-                TERNARY(int32_t, (uint32_t)((int64_t)x * y >> 32) + (uint32_t)z)
-            else
-                BINARY(int32_t, (int64_t)x *y >> 32)
-        }
-        case U64: {
-            if (sum)
-                TERNARY(uint64_t, (uint64_t)((u128)x * y >> 64) + z)
-            else
-                BINARY(uint64_t, (u128)x *y >> 64)
-        }
-        case S64: {
-            if (sum)
-                TERNARY(int64_t, (uint64_t)((i128)x * y >> 64) + (uint64_t)z)
-            else
-                BINARY(int64_t, (i128)x *y >> 64)
-        }
-        default: unsupported(b);
-        }
-    } else {
-        switch (ptx_type_bytes((ptx_type)in->type[0])) {
-        case 2: {
-            if (sum) TERNARY(uint16_t, (uint32_t)x *y + z) else BINARY(uint16_t, (uint32_t)x *y)
-        }
-        case 4: {
-            if (sum) TERNARY(uint32_t, x *y + z) else BINARY(uint32_t, x *y)
-        }
-        default: {
-            if (sum) TERNARY(uint64_t, x *y + z) else BINARY(uint64_t, x *y)
-        }
-        }
+    enum { PARTS = 4 };
+    switch (in->type[0] * PARTS + in->word[G_PART]) {
+    case U16 *PARTS + PART_WIDE: PRODUCT(uint32_t, uint16_t, uint32_t, product)
+    case S16 *PARTS + PART_WIDE: PRODUCT(uint32_t, int16_t, int32_t, product)
+    case U32 *PARTS + PART_WIDE: PRODUCT(uint64_t, uint32_t, uint64_t, product)
+    case S32 *PARTS + PART_WIDE: PRODUCT(uint64_t, int32_t, int64_t, product)
+    case U16 *PARTS + PART_HI: PRODUCT(uint16_t, uint16_t, uint32_t, product >> 16)
+    case S16 *PARTS + PART_HI: PRODUCT(uint16_t, int16_t, int32_t, product >> 16)
+    case U32 *PARTS + PART_HI: PRODUCT(uint32_t, uint32_t, uint64_t, product >> 32)
+    case S32 *PARTS + PART_HI: PRODUCT(uint32_t, int32_t, int64_t, product >> 32)
+    case U64 *PARTS + PART_HI: PRODUCT(uint64_t, uint64_t, u128, product >> 64)
+    case S64 *PARTS + PART_HI: PRODUCT(uint64_t, int64_t, i128, product >> 64)
+    case U16 *PARTS + PART_LO:
+    case S16 *PARTS + PART_LO: PRODUCT(uint16_t, uint16_t, uint32_t, product)
+    case U32 *PARTS + PART_LO:
+    case S32 *PARTS + PART_LO: PRODUCT(uint32_t, uint32_t, uint32_t, product)
+    case U64 *PARTS + PART_LO:
+    case S64 *PARTS + PART_LO: PRODUCT(uint64_t, uint64_t, uint64_t, product)
+    default: unsupported(b);
     }
 }
 

@@ -258,9 +258,9 @@ static void operands(ptx_reader *r, body *b, ptx_insn *in, const ptx_op *op) {
         }
     }
     if (*op->shape == 'X') check_packing(r, in, bytes);
-    if (*op->shape == 'V' || op->shape[1] == 'v') {
+    if (in->run == ptx_run_ld || in->run == ptx_run_st) {
         static const uint8_t elements[] = {1, 2, 4};
-        unsigned data = *op->shape == 'V' ? 0 : 1;
+        unsigned data = in->run == ptx_run_ld ? 0 : 1;
         if (in->count[data] != elements[in->word[G_VECTOR]]) ptx_fail(r, "a vector of %u", in->count[data]);
     }
 }

@@ -95,12 +95,12 @@ static void empty(ptx_context *c) {
 
 void ptx_reset(const ptx_machine *machine, uint64_t seed) {
     pthread_mutex_lock(&lock);
-    ptx_queue_reset();
     for (int i = 0; i < MOST_DEVICES; i++) {
         contexts[i].device = i;
         empty(&contexts[i]);
         contexts[i] = (ptx_context){.device = i};
     }
+    ptx_queue_reset();
     ptx_streams_reset();
     ptx_allocations_free();
     ptx_check_reset(machine, seed);

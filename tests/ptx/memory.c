@@ -103,6 +103,11 @@ uint64_t ptx_allocations_bytes(int device) {
     return bytes;
 }
 
+void *ptx_memory(uint64_t address, uint64_t bytes) {
+    const ptx_allocation *a = ptx_allocation_find(address);
+    return a && bytes <= a->bytes - (address - a->address) ? a->data + (address - a->address) : NULL;
+}
+
 const char *ptx_allocation_near(uint64_t address) {
     static char text[160];
     size_t at = place_of(address);
