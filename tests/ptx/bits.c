@@ -19,7 +19,7 @@
 #define BY_BYTES(form, expr)                                                                               \
     switch (in->op[0].bytes) {                                                                             \
     case 1:                                                                                                \
-    form(uint8_t, expr) case 2:                                                                            \
+    form(uint8_t, (expr) & 1 /* predicates; -1 is true */) case 2:                                                                            \
     form(uint16_t, expr) case 4:                                                                           \
         form(uint32_t, expr) default : form(uint64_t, expr)                                                \
     }
