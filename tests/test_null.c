@@ -16,6 +16,7 @@
 #include "ashlar/onnx.h"
 #include "ashlar/plan.h"
 #include "ashlar/reference.h"
+#include "ashlar/train.h"
 #include "ashlar/version.h"
 #include "testing.h"
 
@@ -25,6 +26,7 @@ static const char *const optional[] = {
     "ash_context_destroy.context",
     "ash_diag_format.out",
     "ash_graph_create.name",
+    "ash_graph_gradients.seeds",
     "ash_graph_name_next.name",
     "ash_memory_check.report",
     "ash_memory_order_search.progress",
