@@ -49,7 +49,8 @@ static const char *const optional[] = {
 };
 
 /* Arguments named `options` that must be there all the same. */
-static const char *const needed[] = {"ash_memory_options_from_environment.options"};
+static const char *const needed[] = {"ash_graph_optimize.options",
+                                     "ash_memory_options_from_environment.options"};
 
 /* Headers of which some functions are known to fail. */
 static const char *const pending[] = {""};

@@ -15,7 +15,13 @@ the gradient of the output, and then the gradients of those that are f64 ("-": o
     1 2.5 -3
     --- gradients
     0.5 0 1
+
+With --train it writes tests/data/train_torch.txt instead, for tests/test_train.c: a small classifier, and a line for each
+optimiser with the losses of 20 steps.
 """
+import math
+import sys
+
 import torch
 import torch.nn.functional as F
 
@@ -87,6 +93,47 @@ class Case:
             g = next(found)
             print(text((torch.zeros_like(x) if g is None else g).reshape(-1).tolist()))
 
+
+# --- training ------------------------------------------------------------------------------------------
+
+def train():
+    """The network and the data of tests/test_train.c, in f32: 20 -> 32 -> 32 -> 5, 16 rows."""
+    def made(number, scale, *shape):
+        count = math.prod(shape)
+        return torch.tensor([math.sin(0.7 * k * k + k + number) * scale for k in range(count)]).reshape(shape)
+
+    optimizers = {
+        "sgd": lambda p: torch.optim.SGD(p, 0.1),
+        "sgd momentum": lambda p: torch.optim.SGD(p, 0.05, momentum=0.9),
+        "sgd nesterov decay": lambda p: torch.optim.SGD(p, 0.05, momentum=0.8, nesterov=True, weight_decay=0.01),
+        "sgd clip": lambda p: torch.optim.SGD(p, 0.5),
+        "adam": lambda p: torch.optim.Adam(p, 0.01),
+        "adam decay": lambda p: torch.optim.Adam(p, 0.01, betas=(0.8, 0.99), eps=1e-6, weight_decay=0.05),
+        "adamw": lambda p: torch.optim.AdamW(p, 0.01),
+    }
+    for name, make in optimizers.items():
+        shapes = [(20, 32), (32,), (32, 32), (32,), (32, 5), (5,)]
+        ps = [made(i, 0.3, *shape) if len(shape) == 2 else torch.zeros(shape) for i, shape in enumerate(shapes)]
+        for p in ps:
+            p.requires_grad_()
+        x, labels = made(10, 1, 16, 20), torch.tensor([k * k % 5 for k in range(16)])
+        optimizer, losses = make(ps), []
+        for step in range(20):
+            h = torch.relu(x @ ps[0] + ps[1])
+            h = torch.relu(h @ ps[2] + ps[3])
+            loss = F.cross_entropy(h @ ps[4] + ps[5], labels)
+            optimizer.zero_grad()
+            loss.backward()
+            if "clip" in name:
+                torch.nn.utils.clip_grad_norm_(ps, 0.25)
+            optimizer.step()
+            losses.append(loss.item())
+        print(f"{name}: {text(losses)}")
+
+
+if "--train" in sys.argv:
+    train()
+    sys.exit()
 
 # --- elementwise ---------------------------------------------------------------------------------------
 

@@ -35,8 +35,8 @@ typedef struct ash_call {
  * status does; then the operations that have not begun are left out, and the execution fails with it. */
 typedef ash_status (*ash_function_run)(void *user, const ash_call *call, ash_diag *diag);
 
-/* A node of which gradients are asked for (ash_graph_gradients, train.h). Everything is borrowed for the time
- * of the call. */
+/* A node of which gradients are asked for (ash_graph_gradients, train.h). Everything is borrowed for the
+ * time of the call. */
 typedef struct ash_gradient_call {
     ash_graph *graph;            /* to append nodes to */
     const ash_value *ins, *outs; /* operands and results of the node */

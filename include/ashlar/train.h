@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Training: gradients of graphs as more of the same graph.
+/* Training: gradients and optimisers as more of the same graph. With weights that are states, a plan of it
+ * is a training step, and each execution does one:
  *
- *     ash_value loss = ...;
- *     ash_value weights[] = {w, b}, grads[2];
- *     ash_graph_gradients(g, &loss, NULL, 1, weights, 2, NULL, grads, &diag);
- *     ash_graph_update(g, w, ash_sub(g, w, ash_mul(g, rate, grads[0])));
+ *     ash_value w[] = {ash_graph_state(g, "w", &type, data, size, ASH_DATA_COPY), ...}, grads[2];
+ *     ash_value loss = ash_cross_entropy(g, network(g, x, w), labels);
+ *     ash_optimizer_options options = ash_optimizer_options_default(ASH_OPTIMIZER_ADAMW);
+ *     ash_graph_gradients(g, &loss, NULL, 1, w, 2, NULL, grads, &diag);
+ *     ash_graph_optimize(g, w, grads, 2, rate, &options, &diag);
+ *     ash_graph_output(g, "loss", loss);
  *
  * What is appended are core operators like all others: a plan fuses, plans and runs them as it does the
  * rest, and the reference evaluator computes them. */
@@ -48,6 +51,49 @@ ASH_API ash_status ash_graph_gradients(ash_graph *graph, const ash_value *ys, co
                                        size_t n_ys, const ash_value *xs, size_t n_xs,
                                        const ash_gradient_options *options, ash_value *grads,
                                        ash_diag *diag);
+
+/* --- losses --------------------------------------------------------------------------------------- */
+
+/* The mean of -log softmax(logits)[label] over all rows. `logits` is floating point, [..., classes];
+ * `labels` is i32 or i64, [...]. A row whose label is no class counts, and adds only its normaliser. */
+ASH_API ash_value ash_cross_entropy(ash_graph *graph, ash_value logits, ash_value labels);
+
+/* --- optimisers ----------------------------------------------------------------------------------- */
+
+typedef enum ash_optimizer {
+    ASH_OPTIMIZER_SGD,   /* w -= rate * g, with momentum if there is any */
+    ASH_OPTIMIZER_ADAM,  /* Kingma and Ba (2015); weight decay is a part of the gradient */
+    ASH_OPTIMIZER_ADAMW, /* Loshchilov and Hutter (2019): weights decay by themselves */
+    ASH_OPTIMIZER_COUNT
+} ash_optimizer;
+
+typedef struct ash_optimizer_options {
+    ash_optimizer kind;
+    double weight_decay;
+    double momentum;              /* of SGD: velocity = momentum * velocity + g, and w -= rate * velocity */
+    bool nesterov;                /* w -= rate * (g + momentum * velocity) instead */
+    double beta1, beta2, epsilon; /* of Adam: how slowly the means of g and g^2 follow; beside the root */
+    const char *name;             /* begins the name of the count of steps; NULL: "optimizer" */
+} ash_optimizer_options;
+
+/* No momentum; Adam's numbers are 0.9, 0.999 and 1e-8; no decay, but 0.01 for AdamW. Zeros, for a kind
+ * that is none. */
+ASH_API ash_optimizer_options ash_optimizer_options_default(ash_optimizer kind);
+
+/* Scales gradients, in their place, so that the square root of the sum of all their squares is at most
+ * `most`: by min(1, most / (norm + 1e-6)). Returns the norm as it was, a scalar of the first one's
+ * dtype; of no gradients, and on failure, ASH_NO_VALUE. */
+ASH_API ash_value ash_graph_clip_norm(ash_graph *graph, ash_value *grads, size_t n, double most);
+
+/* Appends the updates of `n` states by their gradients, as one step of an optimiser; `rate`, a floating
+ * point scalar, is often an input, so that the caller has a schedule. What the optimiser remembers are
+ * states that begin with zeros: "NAME.velocity" beside a state called NAME, or "NAME.mean" and
+ * "NAME.square", and "optimizer.step", i64, of Adam. The formulas are PyTorch's.
+ * ASH_ERROR_INVALID_ARGUMENT where one of `states` is no state or has an update, ASH_ERROR_TYPE where a
+ * gradient is of another type than its state. Failures are the graph's sticky error, and are returned. */
+ASH_API ash_status ash_graph_optimize(ash_graph *graph, const ash_value *states, const ash_value *grads,
+                                      size_t n, ash_value rate, const ash_optimizer_options *options,
+                                      ash_diag *diag);
 
 #ifdef __cplusplus
 }
