@@ -90,6 +90,7 @@ static size_t run_steps(const fixture *f, const config *c, ash_mode mode, unsign
     options.poison = true;
     if (mode == ASH_MODE_MULTI_STREAM) options.streams = 3;
     assert_ok(ash_plan_prepare(f->context, f->g, &options, &plan, &diag));
+    assert_int_equal(ash_plan_describe(plan).states_in_place, ash_graph_state_count(f->g));
     for (int k = 0; k < ROWS * IN; k++) x[k] = made(10, 1, k);
     for (int k = 0; k < ROWS; k++) labels[k] = k * k % OUT;
     assert_ok(ash_plan_set_vars(plan, &(ash_var_binding){"rows", ROWS}, 1, &diag));
