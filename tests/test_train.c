@@ -241,6 +241,51 @@ static void cross_entropy(void **state) {
     assert_status(ash_graph_status(g, NULL), ASH_ERROR_SHAPE);
 }
 
+/* Parameters of floats become states with the same ids; everything else stays. */
+static void parameters_become_states(void **state) {
+    fixture *f = *state;
+    ash_graph *g = f->g, *t;
+    const float weights[] = {1, 2, 3}, rate = 1;
+    const int64_t place = 2;
+    ash_type three = TYPE(F32, 3), one = SCALAR(I64), rows = TYPE(F32, ash_graph_var(g, "n", 1, 4), 3);
+    ash_value x = ash_graph_input(g, "x", &rows);
+    ash_value w = ash_graph_parameter(g, "w", &three, weights, sizeof weights, ASH_DATA_COPY);
+    ash_value count = ash_graph_parameter(g, "count", &one, &place, sizeof place, ASH_DATA_COPY);
+    ash_value s = ash_graph_state(g, "s", &one, NULL, 0, ASH_DATA_COPY), at;
+    ash_topk(g, ash_mul(g, x, w), 1, 1, true, &at);
+    ash_value picked = ash_gather(g, ash_mul(g, x, w), count, 1);
+    ash_graph_update(g, s, count);
+    ash_graph_output(g, "y", picked);
+    ash_graph_output(g, "at", at);
+    assert_ok(ash_graph_trainable(g, &t, &diag));
+    assert_ok(ash_graph_verify(t, &diag));
+    assert_int_equal(ash_graph_value_count(t), ash_graph_value_count(g));
+    for (ash_value v = 0; v < ash_graph_value_count(g); v++) {
+        assert_true(ash_type_equal(ash_graph_type(g, v), ash_graph_type(t, v)));
+        assert_int_equal(t->values.at[v].kind, v == w ? ASH_VALUE_STATE : g->values.at[v].kind);
+    }
+    assert_int_equal(ash_graph_state_count(t), 2);
+    assert_int_equal(ash_graph_output_at(t, 0, NULL), picked);
+    ash_value loss = ash_reduce_sum(t, picked, (const int64_t[]){0}, 1, false), grad;
+    assert_ok(ash_graph_gradients(t, &loss, NULL, 1, &w, 1, NULL, &grad, &diag));
+    const ash_optimizer_options sgd = ash_optimizer_options_default(ASH_OPTIMIZER_SGD);
+    assert_ok(ash_graph_optimize(
+        t, &w, &grad, 1, ash_graph_constant(t, &(ash_type){.dtype = ASH_F32}, &rate, 4, ASH_DATA_COPY),
+        &sgd, &diag));
+    const float data[12] = {1, 1, 5, 1, 1, 7};
+    float kept[3];
+    int64_t seen = 0;
+    ash_reference *r;
+    memcpy(kept, weights, sizeof kept);
+    const int64_t two = 2;
+    void *states[] = {kept, &seen};
+    assert_ok(ash_reference_step(t, (const void *const[]){data}, 1, states, (const char *const[]){"n"},
+                                 &two, 1, &r, &diag));
+    ash_reference_destroy(r);
+    assert_true(kept[0] == 1 && kept[1] == 2 && kept[2] == 3 - 12 && seen == 2);
+    ash_graph_destroy(t);
+}
+
 static int setup_threads(void **state) {
     fixture *f = calloc(1, sizeof *f);
     ash_context_options options = {.allocator = test_memory_allocator(&f->memory), .threads = 2};
@@ -256,6 +301,7 @@ int main(void) {
         IR_TEST(clipping),
         IR_TEST(refusals),
         IR_TEST(cross_entropy),
+        IR_TEST(parameters_become_states),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,6 +52,14 @@ ASH_API ash_status ash_graph_gradients(ash_graph *graph, const ash_value *ys, co
                                        const ash_gradient_options *options, ash_value *grads,
                                        ash_diag *diag);
 
+/* --- parameters that change ----------------------------------------------------------------------- */
+
+/* A copy of a graph in which every floating point parameter is a state that begins with its bytes: what
+ * an optimiser can update, of a network that was read from a file (ash_onnx_options.parameters). All
+ * values have the ids that they have in `graph`. The two graphs share their variables and dims, and are
+ * used from one thread at a time. An open graph is ASH_ERROR_STATE. The caller destroys *out. */
+ASH_API ash_status ash_graph_trainable(const ash_graph *graph, ash_graph **out, ash_diag *diag);
+
 /* --- losses --------------------------------------------------------------------------------------- */
 
 /* The mean of -log softmax(logits)[label] over all rows. `logits` is floating point, [..., classes];

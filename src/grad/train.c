@@ -1,11 +1,61 @@
 /* SPDX-License-Identifier: MIT */
-/* Losses and optimisers: functions that build graphs, and nothing else. */
+/* Parameters as states, losses and optimisers: functions that build graphs, and nothing else. */
 #include <stdio.h>
 
 #include "grad.h"
 
 static ash_value with(ash_graph *t, ash_op op, ash_value x, double number) {
     return ash_build__with(t, op, x, number);
+}
+
+/* --- parameters that change ----------------------------------------------------------------------- */
+
+static bool is_trained(const ash_value_info *info) {
+    return info->kind == ASH_VALUE_PARAMETER && ash_dtype_is_float(info->type.dtype);
+}
+
+/* Appends the value `v` of `from`, and those that its node makes beside it. */
+static ash_status copy_value(ash_graph *to, const ash_graph *from, ash_value v) {
+    const ash_value_info *info = ash_graph__value(from, v);
+    ash_value outs[ASH_OP_OUTS];
+    if (is_trained(info)) {
+        ash_graph__state_blob(to, info->name, &info->type, ash_blob_retain(info->blob));
+        return to->status;
+    }
+    if (info->kind != ASH_VALUE_NODE) return ash_graph__copy_leaf(to, from, v, outs);
+    const ash_node *node = &from->nodes.at[info->node];
+    if (node->out != v) return ASH_OK;
+    ash_graph_name_next(to, node->name);
+    return ash_graph_add(to, node->op, node->ins, node->n_ins, node->attrs, node->n_attrs, outs);
+}
+
+/* Values are appended in the order of their ids, and so have the same. */
+static void copy_graph(ash_graph *to, const ash_graph *from) {
+    to->derived = false; /* a graph of the caller's: each value is its own origin */
+    for (ash_value v = 0; v < from->values.len && to->status == ASH_OK; v++) copy_value(to, from, v);
+    ash_graph_name_next(to, NULL);
+    for (size_t i = 0; i < from->states.len; i++)
+        if (from->states.at[i].update != ASH_NO_VALUE)
+            ash_graph_update(to, from->states.at[i].value, from->states.at[i].update);
+    for (size_t i = 0; i < from->outputs.len; i++)
+        ash_graph_output(to, from->outputs.at[i].name, from->outputs.at[i].value);
+}
+
+ash_status ash_graph_trainable(const ash_graph *graph, ash_graph **out, ash_diag *diag) {
+    ASH_NEED(diag, out);
+    *out = NULL;
+    ASH_NEED(diag, graph);
+    ash_graph *copy;
+    ASH_TRY(ash_graph_status(graph, diag));
+    ASH_TRY(ash_graph__check_closed(graph, diag));
+    ASH_TRY(ash_graph__derive(graph, &copy, diag));
+    copy_graph(copy, graph);
+    ash_status status = ash_graph_status(copy, diag);
+    if (status == ASH_OK)
+        *out = copy;
+    else
+        ash_graph_destroy(copy);
+    return status;
 }
 
 /* --- losses --------------------------------------------------------------------------------------- */
