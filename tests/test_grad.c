@@ -136,6 +136,11 @@ static void refusals_name_the_path(void **state) {
     refuses(g, y, x, ASH_ERROR_UNSUPPORTED, "scatter_elements has no rule for products",
             "'x' -> sin -> scatter_elements -> exp");
 
+    g = fresh(f), x = vector(g, "x", 3);
+    const ash_window window = {.kernel = 1 << 20, .after = 1 << 20};
+    y = ash_pool_max(g, x, (const int64_t[]){0}, &window, 1);
+    refuses(g, y, x, ASH_ERROR_UNSUPPORTED, "pool_max has no rule for windows", "'x' -> pool_max -> value");
+
     g = fresh(f), x = INPUT(g, "n", I32, 3);
     y = ash_cast(g, x, ASH_F64);
     refuses(g, y, x, ASH_ERROR_TYPE, "x 0 is i32", "");

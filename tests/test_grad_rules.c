@@ -6,18 +6,16 @@
 
 #include <math.h>
 
+#include "ashlar/plan.h"
 #include "ashlar/reference.h"
 #include "ashlar/train.h"
 #include "ir/build.h"
 
 static ash_diag diag;
 
-enum {
-    SHAPES = 30,
-    MOST_INPUTS = 4,
-    MOST_VARS = 16,
-    MOST_SHOWN = 40 /* elements that are moved, of an input */
-};
+enum { SHAPES = 30, MOST_INPUTS = 4, MOST_VARS = 16 };
+enum { MOST_SHOWN = 40 }; /* elements that are moved, of an input */
+enum { PLANNED = 11 };    /* every so many shapes are compiled, too */
 
 /* A graph in the making, with the data of its inputs and the values of its variables. */
 typedef struct trial {
@@ -410,6 +408,35 @@ static void compare(trial *t, const char *name, unsigned shape, size_t loss, siz
     ash_reference_destroy(r);
 }
 
+/* A compiled plan of all that has been appended computes what the reference evaluator does. */
+static void compare_plan(const fixture *f, const trial *t, const char *name, unsigned shape) {
+    ash_plan *plan;
+    ash_var_binding vars[MOST_VARS];
+    for (size_t v = 0; v < t->n_vars; v++) vars[v] = (ash_var_binding){t->names[v], t->values[v]};
+    assert_ok(ash_plan_prepare(f->context, t->g, NULL, &plan, &diag));
+    if (t->n_vars) assert_ok(ash_plan_set_vars(plan, vars, t->n_vars, &diag));
+    for (size_t i = 0; i < t->n; i++)
+        assert_ok(ash_plan_set_input(plan, i, NULL, t->data[i], t->count[i] * sizeof(double), &diag));
+    assert_ok(ash_plan_execute(plan, &diag));
+    ash_reference *r = evaluate(t);
+    for (size_t i = 0; i < ash_graph_output_count(t->g); i++) {
+        const ash_view *view;
+        size_t count;
+        const double *want = ash_reference_output(r, i, NULL, &count);
+        double *got = calloc(count + 1, sizeof *got);
+        assert_ok(ash_plan_output(plan, i, &view, &diag));
+        assert_ok(ash_view_copy_out(view, got, count * sizeof *got, &diag));
+        for (size_t k = 0; k < count; k++)
+            if (got[k] != want[k] && !(isnan(got[k]) && isnan(want[k])) &&
+                !(fabs(got[k] - want[k]) <= 1e-8 * (1 + fabs(want[k]))))
+                fail_msg("%s, shape %u: a plan's output %zu has %.12g at %zu, not %.12g", name, shape, i,
+                         got[k], k, want[k]);
+        free(got);
+    }
+    ash_reference_destroy(r);
+    ash_plan_destroy(plan);
+}
+
 static size_t seen[ASH_OP_COUNT];
 
 static void run_trial(fixture *f, maker *make, const char *name, unsigned shape) {
@@ -440,6 +467,7 @@ static void run_trial(fixture *f, maker *make, const char *name, unsigned shape)
     assert_ok(ash_graph_verify(t.g, &diag));
     compare(&t, name, shape, 0, 2);
     compare(&t, name, shape, 1, 2 + n);
+    if (shape % PLANNED == 0 && strcmp(name, "unary")) compare_plan(f, &t, name, shape);
     for (size_t i = 0; i < t.n; i++) free(t.data[i]);
 }
 

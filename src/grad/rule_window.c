@@ -181,6 +181,8 @@ void ash_grad__pool_sum(ash_grad *c) {
     ash_grad__give(c, 0, ash_pool_sum(t, spread, axes->list, windows, axes->count));
 }
 
+enum { MOST_POSITIONS = 1 << 16 }; /* of a window along one axis: each is some nodes */
+
 /* The gradient g of y, the maxima of windows along one axis of x, to the first of the largest of each
  * window. */
 static ash_value first_largest(ash_graph *t, ash_value x, ash_value y, ash_value g, unsigned axis,
@@ -223,6 +225,10 @@ void ash_grad__pool_max(ash_grad *c) {
                                   .dilation = ash_node_list(&c->node, ASH_ATTR_DILATIONS)[i],
                                   .before = ash_node_list(&c->node, ASH_ATTR_BEFORE)[i],
                                   .after = ash_node_list(&c->node, ASH_ATTR_AFTER)[i]};
+        if (windows[i].kernel > MOST_POSITIONS) {
+            ash_grad__refuse(c, "has no rule for windows of more than 65536 elements along an axis");
+            return;
+        }
         stages[i] = i ? ash_pool_max(t, stages[i + 1], &axes->list[i], &windows[i], 1) : c->node.out;
     }
     for (uint32_t i = 0; i < n; i++)

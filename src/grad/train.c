@@ -220,7 +220,7 @@ static ash_status check_step(ash_graph *graph, const ash_value *states, const as
         const ash_type *of = ash_graph_type(graph, states[i]), *by = ash_graph_type(graph, grads[i]);
         ASH_FAIL_IF(!of || !by, diag, ASH_ERROR_INVALID_ARGUMENT, "%s %zu is no value of the graph",
                     of ? "gradient" : "state", i);
-        ASH_FAIL_IF(!ash_graph__find_state(graph, states[i]), diag, ASH_ERROR_INVALID_ARGUMENT,
+        ASH_FAIL_IF(graph->values.at[states[i]].kind != ASH_VALUE_STATE, diag, ASH_ERROR_INVALID_ARGUMENT,
                     "value %u is no state", (unsigned)states[i]);
         ASH_FAIL_IF(!ash_type_equal(of, by) || !ash_dtype_is_float(of->dtype), diag, ASH_ERROR_TYPE,
                     "gradient %zu has another type than its state, or no floating point numbers", i);
