@@ -137,7 +137,7 @@ static void measure_chain(ash_context *context, int repeat) {
         ash_plan_report report = ash_plan_describe(plan);
         double ops = (double)ash_plan_op_count(plan), all = (double)least_run(plan, repeat, LEAST_NS) / ops;
         double own = (double)least_calls(plan, repeat) / ops;
-        printf("  %-14s%8.2f   kernels alone%8.2f   beyond them%8.2f   captured %u of %.0f\n",
+        printf("  %-14s%8.2f   kernels alone%8.2f   beyond them%8.2f   captured %zu of %.0f\n",
                ash_mode_text((ash_mode)mode), all, own, all - own, report.captured, ops);
         if (mode == ASH_MODE_GRAPH && report.captured != (uint32_t)ops) exit(1);
         ash_plan_destroy(plan);
@@ -270,10 +270,10 @@ static void measure_branches(ash_context *context, int repeat, const char *name,
     }
     double alone = (double)least[0], stream = (double)least[1], streams = (double)least[2];
     ash_plan_report report = ash_plan_describe(two);
-    printf("%-10s %3lld x %-3lld %-7s %4u ops %3u events %4llu overlapped   %8.1f %8.1f %8.1f us  %5.2f\n",
-           name, (long long)a, (long long)b, fuse ? "fused" : "unfused", report.ops, report.events,
-           (unsigned long long)report.overlapped, alone / 1e3, stream / 1e3, streams / 1e3,
-           stream / streams);
+    printf(
+        "%-10s %3lld x %-3lld %-7s %4zu ops %3zu events %4llu overlapped   %8.1f %8.1f %8.1f us  %5.2f\n",
+        name, (long long)a, (long long)b, fuse ? "fused" : "unfused", report.ops, report.events,
+        (unsigned long long)report.overlapped, alone / 1e3, stream / 1e3, streams / 1e3, stream / streams);
     ash_plan_destroy(single);
     ash_plan_destroy(one);
     ash_plan_destroy(two);

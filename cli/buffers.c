@@ -37,7 +37,7 @@ static void collect(const ash_plan *plan, bool prologue, struct touched *touched
             prologue ? ash_plan_prologue_access_count(plan, i) : ash_plan_op_access_count(plan, i);
         snprintf(name, sizeof name, "%s%zu", prologue ? "p" : "#", i);
         for (size_t k = 0; k < count; k++) {
-            ash_op_access a;
+            ash_op_access a = ASH_INIT(ash_op_access);
             if ((prologue ? ash_plan_prologue_access(plan, i, k, &a, NULL)
                           : ash_plan_op_access(plan, i, k, &a, NULL)) != ASH_OK)
                 continue;
@@ -84,7 +84,7 @@ bool show_buffers(struct session *s) {
     printf("%5s  %-10s%-28s%10s  %-26s%-12s%-20s%-26s%s\n", "", "role", "type", "bytes", "place", "life",
            "written by", "read by", "name");
     for (uint32_t i = 0; i < count; i++) {
-        ash_buffer_info b;
+        ash_buffer_info b = ASH_INIT(ash_buffer_info);
         struct touched *t = &touched[i];
         if (ash_plan_buffer_at(s->plan, i, &b, NULL) != ASH_OK) continue;
         finish(&t->writers, t->writes);
@@ -99,7 +99,7 @@ bool show_buffers(struct session *s) {
 }
 
 static bool writes(const ash_plan *plan, size_t op, uint32_t buffer) {
-    ash_op_access a;
+    ash_op_access a = ASH_INIT(ash_op_access);
     for (size_t k = 0; k < ash_plan_op_access_count(plan, op); k++)
         if (ash_plan_op_access(plan, op, k, &a, NULL) == ASH_OK && a.write && a.buffer == buffer)
             return true;
@@ -108,8 +108,8 @@ static bool writes(const ash_plan *plan, size_t op, uint32_t buffer) {
 
 struct line buffer_maker(ash_plan *plan, uint32_t buffer) {
     struct line out = {""};
-    ash_buffer_info b;
-    ash_prepared_op op;
+    ash_buffer_info b = ASH_INIT(ash_buffer_info);
+    ash_prepared_op op = ASH_INIT(ash_prepared_op);
     if (ash_plan_buffer_at(plan, buffer, &b, NULL) != ASH_OK) return out;
     if (b.name) {
         snprintf(out.text, sizeof out.text, "%s \"%s\"", ash_role_text(b.role), b.name);

@@ -115,7 +115,7 @@ bool session_reopen(struct session *session, int check_set);
 /* Prints the session's diagnostic after what could not be done, and returns false. */
 bool session_failed(const struct session *session, const char *what);
 /* Lists a graph's inputs with their types on standard error, to the end of the line. */
-void tell_inputs(const ash_graph *graph);
+void tell_inputs(const struct session *s, const ash_graph *graph);
 
 /* --- progress: progress.c --------------------------------------------------------------------- */
 

@@ -9,7 +9,7 @@ static bool print_graph(struct session *s, bool data) {
     size_t len;
     if (ash_graph_print(s->graph, data, &text, &len, &s->diag) != ASH_OK) return session_failed(s, "graph");
     fwrite(text, 1, len, stdout);
-    ash_graph_text_free(s->graph, text, len);
+    ash_context_free_text(s->context, text, len);
     return true;
 }
 
@@ -23,7 +23,7 @@ static void print_op(size_t index, const ash_prepared_op *op) {
 }
 
 static bool print_kernels(struct session *s) {
-    ash_prepared_op op;
+    ash_prepared_op op = ASH_INIT(ash_prepared_op);
     if (ash_plan_prologue_count(s->plan)) printf("prologue\n");
     for (size_t i = 0; i < ash_plan_prologue_count(s->plan); i++)
         if (ash_plan_prologue_at(s->plan, i, &op, NULL) == ASH_OK) print_op(i, &op);
@@ -41,7 +41,7 @@ static bool print_source(struct session *s, ash_source source, unsigned only) {
         if (ash_plan_kernel_source(s->plan, k, source, &text, &len, &s->diag) != ASH_OK)
             return session_failed(s, "kernel");
         printf("%s kernel %u\n%s\n", source == ASH_SOURCE_NEST ? "#" : ";", k, text);
-        ash_plan_text_free(s->plan, text, len);
+        ash_context_free_text(s->context, text, len);
     }
     return true;
 }

@@ -15,7 +15,7 @@ bool write_memory(struct session *s, ash_memory_format format, const char *path)
     bool good = file && fwrite(text, 1, size, file) == size;
     if (file) good &= fclose(file) == 0;
     if (!good) fprintf(stderr, "ashlar: %s: %s\n", path, strerror(errno));
-    ash_memory_report_free(s->context, text, size);
+    ash_context_free_text(s->context, text, size);
     return good;
 }
 
@@ -56,8 +56,8 @@ bool compare_memory(struct session *s) {
            "certificate |"
            " time | after order search |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n");
     const char *name = strrchr(s->path, '/');
-    printf("| %s | %u | %u | %s |", name ? name + 1 : s->path, ash_plan_describe(s->plan).ops, first.placed,
-           show_bytes(bound).text);
+    printf("| %s | %zu | %zu | %s |", name ? name + 1 : s->path, ash_plan_describe(s->plan).ops,
+           first.placed, show_bytes(bound).text);
     show_ratio(first.unshared, bound);
     for (size_t i = 0; i < COUNT(ways); i++) {
         if (!plan_by(s, ways[i].mode, ways[i].strategy, &summary, &ns)) return false;

@@ -160,7 +160,7 @@ static int complain(const char *what, const ash_diag *diag) {
 static int verify(ash_context *context, const arguments *a, const ash_memory_csv *csv) {
     ash_diag diag;
     ash_memory_check_report report;
-    uint32_t count;
+    size_t count;
     const ash_memory_problem *problem = ash_memory_csv_problem(csv);
     const ash_memory_arena *arenas = ash_memory_csv_arenas(csv, &count);
     const ash_memory_place *places = ash_memory_csv_places(csv);
@@ -207,11 +207,11 @@ static int pack(ash_context *context, const arguments *a, const ash_memory_csv *
         complain(a->problem, &diag);
     else
         result = !write_file(a->output, text, size);
-    ash_memory_report_free(context, text, size);
+    ash_context_free_text(context, text, size);
     if (!a->quiet && a->format != ASH_MEMORY_TEXT &&
         ash_memory_report(context, problem, plan, ASH_MEMORY_TEXT, &text, &size, &diag) == ASH_OK) {
         fwrite(text, 1, size, stderr);
-        ash_memory_report_free(context, text, size);
+        ash_context_free_text(context, text, size);
     }
     ash_memory_plan_destroy(plan);
     return result;

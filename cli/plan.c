@@ -5,7 +5,7 @@
 static void show_ops(ash_plan *plan) {
     printf("\noperations\n%6s  %-8s%-44s%8s%10s%12s\n", "", "kind", "name", "chunks", "flop", "bytes");
     for (size_t i = 0; i < ash_plan_op_count(plan); i++) {
-        ash_prepared_op op;
+        ash_prepared_op op = ASH_INIT(ash_prepared_op);
         if (ash_plan_op_at(plan, i, &op, NULL) != ASH_OK) continue;
         printf("%6zu  %-8s%-44.43s%8lld%10s%12s\n", i, ash_prepared_kind_text(op.kind), op.name,
                (long long)op.chunks, show_count(op.flops).text, show_bytes((uint64_t)op.bytes).text);
@@ -13,12 +13,12 @@ static void show_ops(ash_plan *plan) {
 }
 
 static void show_arenas(ash_plan *plan) {
-    uint32_t count;
+    size_t count;
     const ash_memory_arena *arenas = ash_memory_plan_arenas(ash_plan_memory(plan), &count);
     printf("\narenas\n%6s%12s%14s%12s%10s  %s\n", "", "bytes", "lower bound", "unshared", "tenants",
            "found by");
     for (uint32_t i = 0; i < count; i++)
-        printf("%6u%12s%14s%12s%10u  %s\n", i, show_bytes(arenas[i].size).text,
+        printf("%6u%12s%14s%12s%10zu  %s\n", i, show_bytes(arenas[i].size).text,
                show_bytes(arenas[i].lower_bound).text, show_bytes(arenas[i].unshared).text,
                arenas[i].buffers, ash_memory_strategy_text(arenas[i].found_by));
 }

@@ -97,6 +97,7 @@ static bool measure(struct session *s, unsigned repeat, struct row *rows, size_t
     }
     for (size_t i = 0; good && i < count; i++) {
         rows[i].ns = median(times + i * repeat, repeat);
+        rows[i].op.size = sizeof rows[i].op;
         good = ash_plan_op_at(s->plan, rows[i].index, &rows[i].op, &s->diag) == ASH_OK ||
                session_failed(s, "operation");
     }

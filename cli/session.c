@@ -27,7 +27,8 @@ static void catch_interrupts(struct session *s) {
 }
 
 struct session session_defaults(void) {
-    struct session s = {.plan_options = ash_plan_options_default(), .seed = 1};
+    struct session s = {
+        .plan_options = ASH_INIT(ash_plan_options), .report = ASH_INIT(ash_plan_report), .seed = 1};
     s.status = ash_memory_options_from_environment(&s.plan_options.memory, &s.diag);
     return s;
 }
@@ -161,7 +162,7 @@ static void find_shapes(struct session *s, struct shapes *shapes) {
     }
 }
 
-void tell_inputs(const ash_graph *graph) {
+void tell_inputs(const struct session *s, const ash_graph *graph) {
     char *text;
     size_t len, count = 0;
     if (ash_graph_print(graph, false, &text, &len, NULL) != ASH_OK) return;
@@ -176,27 +177,27 @@ void tell_inputs(const ash_graph *graph) {
                 (int)(name - type - 2), type + 2);
     }
     fprintf(stderr, "%s\n", count ? "" : "none");
-    ash_graph_text_free(graph, text, len);
+    ash_context_free_text(s->context, text, len);
 }
 
 /* What there is, where a variable or an input was named that there is not: the model is read once more,
  * without any. */
 static void tell_names(struct session *s) {
     ash_graph *graph;
-    const ash_onnx_options wide = {.var_min = 1, .var_max = 4096};
+    const ash_onnx_options wide = {.size = sizeof wide, .var_min = 1, .var_max = 4096};
     if (ash_onnx_read(s->context, s->path, &wide, &graph, NULL) != ASH_OK) return;
     fprintf(stderr, "ashlar: its inputs are ");
-    tell_inputs(graph);
+    tell_inputs(s, graph);
     ash_graph_destroy(graph);
 }
 
 /* The dims of an open graph, as one text. */
 static void list_open(const ash_graph *graph, char *text, size_t size) {
-    ash_graph_variable var;
+    ash_graph_variable var = ASH_INIT(ash_graph_variable);
     size_t at = 0;
     *text = 0;
-    for (size_t i = 0; ash_graph_var_at(graph, i, &var); i++) {
-        if (!var.open) continue;
+    for (size_t i = 0; i < ash_graph_var_count(graph); i++) {
+        if (ash_graph_var_at(graph, i, &var, NULL) != ASH_OK || !var.open) continue;
         int n = snprintf(text + at, size - at, "%s%s", at ? ", " : "", var.name);
         at += n < 0 ? 0 : (size_t)n < size - at ? (size_t)n : size - at - 1;
     }
@@ -239,7 +240,8 @@ static bool load_graph(struct session *s) {
         binds[i] = (ash_onnx_bind){inputs[i], tensors[i]};
     }
     if (good) find_shapes(s, &shapes);
-    ash_onnx_options options = {.vars = vars,
+    ash_onnx_options options = {.size = sizeof options,
+                                .vars = vars,
                                 .n_vars = s->vars.count,
                                 .shapes = shapes.at,
                                 .n_shapes = shapes.count,
@@ -260,7 +262,8 @@ bool session_open(struct session *s, const char *path) {
         fprintf(stderr, "ashlar: --cache: a folder is expected (--no-cache is for none)\n");
         return false;
     }
-    ash_context_options options = {.threads = s->threads,
+    ash_context_options options = {.size = sizeof options,
+                                   .threads = s->threads,
                                    .cache_dir = s->no_cache ? "" : s->cache,
                                    .log = s->verbose ? log_all : log_line};
     if (ash_context_create(&options, &s->context, &s->diag) != ASH_OK) return session_failed(s, "context");

@@ -190,11 +190,11 @@ void show_memory(const ash_plan_report *report) {
     double most = r.memory.size ? (double)r.memory.unshared / (double)r.memory.size : 1;
     printf("  no reuse     %s (%.1f times as much)\n", show_bytes(r.memory.unshared).text, most);
     if (r.order.searched)
-        printf("  reordered    from %s: %u operations moved, %u computed again\n",
+        printf("  reordered    from %s: %zu operations moved, %zu computed again\n",
                show_bytes(r.order.given_size).text, r.order.moved, r.order.recomputed);
-    if (r.splits) printf("  split        kernels at %u results, for less memory\n", r.splits);
+    if (r.splits) printf("  split        kernels at %zu results, for less memory\n", r.splits);
     if (r.no_winograd || r.one_worker)
-        printf("  limited      %s%s%u operations on one thread\n", r.no_winograd ? "no Winograd" : "",
+        printf("  limited      %s%s%zu operations on one thread\n", r.no_winograd ? "no Winograd" : "",
                r.no_winograd ? ", " : "", r.one_worker);
     printf("  checked      %llu buffers, %llu accesses to %llu pieces of memory\n",
            (unsigned long long)r.check.buffers, (unsigned long long)r.replay.accesses,
@@ -217,7 +217,7 @@ void show_prepare(const struct session *s) {
         printf(
             "sizes          nothing says those of %s, and they are 1 (--var NAME=N, --input NAME=FILE)\n",
             s->unsaid);
-    printf("plan           %u operations, %u kernels, %u prologue operations, %u thread%s, planner %s\n",
+    printf("plan           %zu operations, %zu kernels, %zu prologue operations, %u thread%s, planner %s\n",
            r.ops, r.kernels, r.prologue_ops, r.threads, r.threads == 1 ? "" : "s",
            planner(s, room, sizeof room));
     if (s->execution.eager) printf("mode           eager: prepared and dropped at every call\n");

@@ -22,7 +22,7 @@ struct timeline {
 /* Bytes of a buffer that has a place of its own, and the operations during which it is live; 0 for
  * others. */
 static uint64_t tenant(ash_plan *plan, uint32_t buffer, size_t ops, size_t *first, size_t *last) {
-    ash_buffer_info b;
+    ash_buffer_info b = ASH_INIT(ash_buffer_info);
     if (ash_plan_buffer_at(plan, buffer, &b, NULL) != ASH_OK || b.arena == UINT32_MAX || b.root != buffer ||
         b.end <= b.begin)
         return 0;

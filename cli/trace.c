@@ -44,7 +44,7 @@ static int64_t end_of_all(const struct trace *t) {
 }
 
 static void touch(struct trace *t, uint32_t buffer, const ash_profile *op) {
-    ash_buffer_info b;
+    ash_buffer_info b = ASH_INIT(ash_buffer_info);
     if (ash_plan_buffer_at(t->session->plan, buffer, &b, NULL) != ASH_OK || b.arena == UINT32_MAX) return;
     struct life *life = &t->lives[b.root];
     if (life->begin < 0 || op->start < life->begin) life->begin = op->start;
@@ -58,12 +58,12 @@ static void find_lives(struct trace *t) {
     for (uint32_t b = 0; b < count; b++) t->lives[b] = (struct life){.begin = -1, .end = -1};
     for (size_t i = 0; i < t->ops; i++)
         for (size_t k = 0; k < ash_plan_op_access_count(plan, t->profile[i].op); k++) {
-            ash_op_access a;
+            ash_op_access a = ASH_INIT(ash_op_access);
             if (ash_plan_op_access(plan, t->profile[i].op, k, &a, NULL) == ASH_OK)
                 touch(t, a.buffer, &t->profile[i]);
         }
     for (uint32_t b = 0; b < count; b++) {
-        ash_buffer_info info;
+        ash_buffer_info info = ASH_INIT(ash_buffer_info);
         if (ash_plan_buffer_at(plan, b, &info, NULL) != ASH_OK || info.arena == UINT32_MAX ||
             info.root != b)
             continue;
@@ -138,7 +138,7 @@ static void put_tracks(struct trace *t) {
 }
 
 static void put_op(struct trace *t, const ash_profile *p) {
-    ash_prepared_op op;
+    ash_prepared_op op = ASH_INIT(ash_prepared_op);
     if (ash_plan_op_at(t->session->plan, p->op, &op, NULL) != ASH_OK) return;
     double ns = p->duration > 0 ? (double)p->duration : 1;
     put_event(t, "X", p->stream + 1, op.name);

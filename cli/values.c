@@ -56,7 +56,8 @@ bool session_execute(struct session *s) {
     ash_status status;
     if (s->execution.eager) {
         drop_results(s);
-        const ash_eager_call call = {.inputs = (const ash_tensor *const *)s->given,
+        const ash_eager_call call = {.size = sizeof call,
+                                     .inputs = (const ash_tensor *const *)s->given,
                                      .input_count = ash_graph_input_count(s->graph),
                                      .outputs = s->results,
                                      .output_count = ash_graph_output_count(s->graph),
@@ -135,7 +136,7 @@ static bool set_from_file(struct session *s, const char *text, bool *set) {
     if (!file) return false;
     if (!session_find_input(s, name, &position)) {
         fprintf(stderr, "ashlar: --input %s: the model has no input \"%s\"; it has ", text, name);
-        tell_inputs(s->graph);
+        tell_inputs(s, s->graph);
         return false;
     }
     ash_tensor *tensor;

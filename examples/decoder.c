@@ -171,7 +171,7 @@ int main(void) {
     if (ash_plan_prepare(context, g, NULL, &plan, &diag)) goto done;
 
     ash_plan_report report = ash_plan_describe(plan);
-    printf("%u operations, %zu caches of %.2f MB in all, %u of them written in place, arena %.1f kB\n",
+    printf("%zu operations, %zu caches of %.2f MB in all, %zu of them written in place, arena %.1f kB\n",
            report.ops, ash_plan_state_count(plan), (double)report.state * 1e-6, report.states_in_place,
            (double)ash_plan_arena_size(plan) * 1e-3);
     double start = now();

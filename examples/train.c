@@ -52,7 +52,8 @@ static void build(ash_graph *g) {
     }
     ash_value loss = ash_cross_entropy(g, h, labels);
     ash_value right = ash_cast(g, ash_eq(g, ash_argmax(g, h, 1, false), labels), ASH_F32);
-    ash_optimizer_options options = ash_optimizer_options_default(ASH_OPTIMIZER_ADAMW);
+    ash_optimizer_options options = {
+        .size = sizeof options, .kind = ASH_OPTIMIZER_ADAMW, .weight_decay = 0.01};
     ash_graph_gradients(g, &loss, NULL, 1, w, 2 * LAYERS, NULL, grads, NULL);
     ash_graph_clip_norm(g, grads, 2 * LAYERS, 1);
     ash_graph_optimize(g, w, grads, 2 * LAYERS, rate, &options, NULL);

@@ -16,7 +16,7 @@ enum { CHUNKS = 256 /* of a launch, that run in any order */ };
 #define TAG ((ash_address)0x00de << 48)
 #define GAP ((ash_address)4096) /* bytes between two blocks */
 
-reorder_plan reorder = {1, false, UINT32_MAX};
+reorder_plan reorder = {.seed = 1, .drop = UINT32_MAX};
 
 static void must(bool holds, const char *what) {
     if (holds) return;
@@ -460,6 +460,8 @@ static ash_status instantiate(ash_streams *streams, const ash_command *commands,
                               const ash_capture *like, ash_capture **out, ash_diag *diag) {
     const ash_allocator *a = of(streams)->allocator;
     (void)like;
+    if (reorder.refuse)
+        return ash_fail(diag, ASH_ERROR_UNSUPPORTED, "the device was asked to capture nothing");
     ash_capture *capture = ash_mem_calloc(a, 1, sizeof *capture);
     if (!capture) return ASH_NO_MEMORY(diag);
     capture->count = count;

@@ -42,6 +42,19 @@ static inline void fuzz_unary(fuzz *f) {
     }
 }
 
+/* Whether the signs of its zeros are known: those of a minimum or maximum are not. */
+static inline bool is_leaf(const fuzz *f, ash_value id) {
+    const ash_value_info *info = &f->g->values.at[id];
+    if (info->kind != ASH_VALUE_NODE) return info->kind != ASH_VALUE_STATE;
+    const ash_node *node = &f->g->nodes.at[info->node];
+    return node->op == ASH_OP_BROADCAST && is_leaf(f, node->ins[0]);
+}
+
+/* 0 times an infinity is no number, and whether what has an error is 0 is not known. */
+static inline bool is_doubtful(fuzz_value a, fuzz_value b) {
+    return (a.special && b.error > 0) || (b.special && a.error > 0);
+}
+
 static inline void fuzz_binary(fuzz *f) {
     static const ash_op ints[] = {ASH_OP_ADD, ASH_OP_SUB, ASH_OP_MUL, ASH_OP_DIV, ASH_OP_MOD,
                                   ASH_OP_REM, ASH_OP_POW, ASH_OP_MIN, ASH_OP_MAX, ASH_OP_AND,
@@ -73,6 +86,7 @@ static inline void fuzz_binary(fuzz *f) {
                   special);
         break;
     case 2:
+        if (is_doubtful(a, b)) break;
         keep_node(f, ASH_OP_MUL, ins, 2, NULL, 0, a.most * b.most,
                   a.most * b.error + b.most * a.error + a.error * b.error,
                   exact ? a.fraction + b.fraction : -1, special);
@@ -88,7 +102,8 @@ static inline void fuzz_binary(fuzz *f) {
                       0, fraction, true);
         break;
     default:
-        if (exact) keep_node(f, ASH_OP_DIV, ins, 2, NULL, 0, a.most * ldexp(1, b.fraction), 0, -1, true);
+        if (exact && is_leaf(f, b.id))
+            keep_node(f, ASH_OP_DIV, ins, 2, NULL, 0, a.most * ldexp(1, b.fraction), 0, -1, true);
     }
 }
 
@@ -544,7 +559,7 @@ static inline uint32_t keep_products(fuzz *f, ash_value id, fuzz_value a, fuzz_v
     bool exact = a.error == 0 && b.error == 0;
     double most = a.most * b.most * count;
     double error = count * (a.most * b.error + b.most * a.error + a.error * b.error);
-    if (id == ASH_NO_VALUE) return FUZZ_NONE;
+    if (id == ASH_NO_VALUE || is_doubtful(a, b)) return FUZZ_NONE;
     if (!exact || most > ldexp(1, 24 - ASH_MAX(a.fraction, 0) - ASH_MAX(b.fraction, 0)))
         error += most * count * step_of(ASH_MIN(type_of(f, id)->dtype, ASH_F64));
     return keep(f, id, most, error, exact ? a.fraction + b.fraction : -1, a.special || b.special);

@@ -275,10 +275,22 @@ static inline void interp_value(interp *in, ash_ref ref, const ash_inst *inst) {
                         interp_poison(in, inst->c)[lane];
             break;
         }
+        case ASH_NEST_DOT4: {
+            bool shared = in->nest->code.at[inst->a].lanes == 4;
+            to[lane] = interp_at(in, inst->c)[lane];
+            bad[lane] = interp_poison(in, inst->c)[lane];
+            for (unsigned i = 0; i < 4; i++) {
+                unsigned at = 4 * lane + i, from = shared ? i : at;
+                to[lane].i += interp_at(in, inst->a)[from].i * interp_at(in, inst->b)[at].i;
+                bad[lane] |= interp_poison(in, inst->a)[from] || interp_poison(in, inst->b)[at];
+            }
+            break;
+        }
         default: interp_fail(in, ref, "operation %u is unknown", inst->op); return;
         }
     }
-    if (inst->op == ASH_NEST_FMA || inst->op == ASH_NEST_FLOAT || inst->op == ASH_NEST_INT) {
+    if (inst->op == ASH_NEST_FMA || inst->op == ASH_NEST_FLOAT || inst->op == ASH_NEST_INT ||
+        inst->op == ASH_NEST_DOT4) {
         ash_wide out = interp_wide(in, ref, inst->lanes);
         ash_wide__round(&out);
     }

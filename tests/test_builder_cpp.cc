@@ -29,7 +29,10 @@ static void builds_from_cpp(void **) {
     ash_value x = ash_graph_input(g, "x", &type);
     ash_value y = ash_softmax(g, ash_add(g, ash_relu(g, x), ash_scalar(g, ASH_F32, 0.5)), -1);
     ash_value flags = ash_and(g, ash_not(g, ash_lt(g, x, y)), ash_eq(g, x, y));
-    ash_function function = {"nothing", nothing, nullptr, nullptr, true};
+    ash_function function = ASH_INIT(ash_function);
+    function.name = "nothing";
+    function.run = nothing;
+    function.pure = true;
     assert_int_equal(ash_context_add_function(context, &function, &diag), ASH_OK);
     assert_int_equal(ash_custom(g, "nothing", &x, 1, &type, 1, nullptr, &x), ASH_OK);
     ash_graph_output(g, "y", ash_select(g, flags, x, y));

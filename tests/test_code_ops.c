@@ -486,6 +486,39 @@ static void check_fma(test_code *t, ash_dtype dtype, unsigned lanes) {
     ash_code__release(code);
 }
 
+/* Products of bytes at both ends of their ranges and at random: a form that saturates would be wrong. */
+static void check_dot4(test_code *t, unsigned lanes, bool shared) {
+    ash_nest n = test_nest();
+    uint16_t x = test_buffer(&n, ASH_U8, false), w = test_buffer(&n, ASH_I8, false);
+    uint16_t s = test_buffer(&n, ASH_I32, false), y = test_buffer(&n, ASH_I32, true);
+    ash_ref zero = ash_nest_index(&n, 0),
+            a = ash_nest_load(&n, x, zero, shared ? 4 : 4 * lanes, ASH_NO_REF);
+    ash_ref b = ash_nest_load(&n, w, zero, 4 * lanes, ASH_NO_REF);
+    ash_ref c = ash_nest_load(&n, s, zero, lanes, ASH_NO_REF);
+    ash_nest_store(&n, y, zero, ash_nest_dot4(&n, a, b, c), ASH_NO_REF);
+    ash_code *code;
+    ash_kernel_fn fn = test_code_compile(t, &n, &code);
+    uint8_t in[128];
+    int8_t by[128];
+    int32_t sums[32], out[32];
+    uint64_t seed = lanes;
+    for (unsigned round = 0; round < 6; round++) {
+        for (unsigned i = 0; i < 128; i++) {
+            uint64_t r = test_random(&seed);
+            in[i] = round < 4 ? 255 : (uint8_t)(r >> 8);
+            by[i] = round == 0 ? -128 : round == 1 ? 127 : (int8_t)r;
+            sums[i / 4] = (int32_t)(r >> 16);
+        }
+        fn((void *[]){in, by, sums, out}, NULL, 0, 1, 0);
+        for (unsigned j = 0; j < lanes; j++) {
+            int64_t sum = sums[j];
+            for (unsigned i = 0; i < 4; i++) sum += in[shared ? i : 4 * j + i] * by[4 * j + i];
+            assert_int_equal(out[j], (int32_t)sum);
+        }
+    }
+    ash_code__release(code);
+}
+
 static void test_others(void **state) {
     (void)state;
     static const unsigned lanes[] = {1, 2, 3, 4, 7, 8, 16};
@@ -496,6 +529,8 @@ static void test_others(void **state) {
         for (size_t k = 0; k < ASH_COUNT(lanes); k++) {
             check_reduce(&t, lanes[k]);
             check_index_division(&t, lanes[k]);
+            if (lanes[k] > 1) check_dot4(&t, lanes[k], true);
+            check_dot4(&t, 2 * lanes[k], false);
             for (int dtype = ASH_F32; dtype <= ASH_BF16; dtype++) check_fma(&t, (ash_dtype)dtype, lanes[k]);
         }
     }

@@ -78,6 +78,10 @@ static val no_cast(ash_emit *e, val a) {
     return (void)e, (void)a, NULL;
 }
 
+static val no_dot4(ash_emit *e, val a, val b, val c) {
+    return (void)e, (void)a, (void)b, (void)c, NULL;
+}
+
 static val library(ash_emit *e, ash_op op, ash_dtype dtype, val a, val b) {
     (void)op, (void)dtype;
     return b ? LLVMBuildFRem(e->b, a, b, "") : a;
@@ -95,6 +99,7 @@ static const ash_code_target device = {
     .scale = no_scale,
     .from_f16 = no_cast,
     .to_f16 = no_cast,
+    .dot4 = no_dot4,
     .library = library,
 };
 

@@ -86,9 +86,9 @@ static void calls_are_nodes(void **state) {
     assert_ok(ash_graph_verify(parsed, &diag));
     assert_ok(ash_graph_print(parsed, true, &again, &len_again, &diag));
     assert_string_equal(text, again);
-    ash_graph_text_free(parsed, again, len_again);
+    ash_context_free_text(f->context, again, len_again);
     ash_graph_destroy(parsed);
-    ash_graph_text_free(f->g, text, len);
+    ash_context_free_text(f->context, text, len);
 
     f->g->nodes.at[0].n_outs = 1; /* planted defects */
     assert_status(ash_graph_verify(f->g, &diag), ASH_ERROR_INTERNAL);

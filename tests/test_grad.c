@@ -87,8 +87,8 @@ static void stops(void **state) {
     ash_value x = vector(g, "x", 3), target = ash_mul(g, x, x), y = ash_mul(g, target, x), grads[2];
     const ash_value xs[] = {x, target};
     double out[2][4];
-    assert_ok(
-        ash_graph_gradients(g, &y, NULL, 1, xs, 2, &(ash_gradient_options){&target, 1}, grads, &diag));
+    assert_ok(ash_graph_gradients(g, &y, NULL, 1, xs, 2,
+                                  &(ash_gradient_options){.stops = &target, .n_stops = 1}, grads, &diag));
     ash_graph_output(g, "gx", grads[0]);
     ash_graph_output(g, "gt", grads[1]);
     const double vx[] = {1, 2, -3};

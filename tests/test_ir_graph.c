@@ -445,7 +445,7 @@ static double time_chain(fixture *f, int count, long *allocations) {
         assert_ok(ash_graph_print(g, true, &text, &len, &diag));
         assert_ok(ash_graph_parse(f->context, text, len, &back, &diag));
         assert_int_equal(ash_graph_node_count(back), count);
-        ash_graph_text_free(g, text, len);
+        ash_context_free_text(f->context, text, len);
         ash_graph_destroy(back);
         *allocations = f->memory.count - before;
         best = ASH_MIN(best, seconds() - start);

@@ -132,10 +132,29 @@ static const row rows[] = {
      ASH_ERROR_SHAPE},
     {"matmul", "f32[a, 3] f32[3, 16]", "b_block=16 n=30", "with operand 1 blocked", ASH_ERROR_SHAPE},
     {"matmul", "f32[1, 1] f32[1, 1]", "b_block=-1 n=0", "b_block is -1", ASH_ERROR_INVALID_ARGUMENT},
+    {"matmul", "u8[a, 5] i8[2, 2, 64]", "b_block=16 n=30", "i32[a, 30]", 0}, /* of bytes */
+    {"matmul", "u8[5, 7, n] i8[5, 1, div((n + 3), 4), 16]", "b_block=4 n=3", "i32[5, 7, 3]", 0},
+    {"matmul", "u8[a, 5] i8[2, 5, 64]", "b_block=16 n=30", "inner dims differ", ASH_ERROR_SHAPE},
+    {"matmul", "u8[a, 5] i8[2, 2, 66]", "b_block=16 n=30", "not n columns in blocks of 16",
+     ASH_ERROR_SHAPE},
+    {"matmul", "u8[a, 5] i8[5, 4]", "b_block=0 n=0", "differ in dtype", ASH_ERROR_TYPE},
+    {"matmul", "i8[a, 5] u8[2, 2, 64]", "b_block=16 n=30", "differ in dtype", ASH_ERROR_TYPE},
 #define CONV(strides, pads, groups, blocks)                                                                \
     "strides=" strides " dilations=[1, 1] before=" pads " after=" pads " groups=" groups " " blocks
 #define PLAIN "x_block=0 y_block=0 w_block=0 o=0"
     /* convolutions */
+    {"conv", "u8[b, 2, 8, 8, 16] i8[1, 1, 2, 3, 3, 4, 64]",
+     CONV("[1, 1]", "[1, 1]", "1", "x_block=16 y_block=16 w_block=16 o=16"), "i32[b, 1, 8, 8, 16]", 0},
+    {"conv", "u8[b, 1, 8, 8, 16] i8[1, 3, 3, 16]",
+     CONV("[1, 1]", "[1, 1]", "16", "x_block=16 y_block=16 w_block=16 o=16"), "i32[b, 1, 8, 8, 16]", 0},
+    {"conv", "u8[b, 4, 8, 8, 2] i8[1, 1, 4, 3, 3, 2, 16]",
+     CONV("[1, 1]", "[1, 1]", "1", "x_block=2 y_block=16 w_block=16 o=16"),
+     "channels of bytes in blocks of 2", ASH_ERROR_SHAPE},
+    {"conv", "u8[b, 2, 8, 8, 16] i8[1, 1, 2, 3, 3, 16, 16]",
+     CONV("[1, 1]", "[1, 1]", "1", "x_block=16 y_block=16 w_block=16 o=16"), "the weights are not",
+     ASH_ERROR_SHAPE},
+    {"conv", "u8[b, 3, 8, 8] i8[4, 3, 3, 3]", CONV("[1, 1]", "[1, 1]", "1", PLAIN), "differ in dtype",
+     ASH_ERROR_TYPE},
     {"conv", "f32[b, 3, 224, 224] f32[64, 3, 7, 7]", CONV("[2, 2]", "[3, 3]", "1", PLAIN),
      "f32[b, 64, 112, 112]", 0},
     {"conv", "f32[1, 3, n, n] f32[4, 3, 3, 3]", CONV("[2, 2]", "[1, 1]", "1", PLAIN),

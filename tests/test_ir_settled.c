@@ -123,9 +123,9 @@ static void they_have_a_text(void **state) {
     assert_ok(ash_graph_verify(parsed, &diag));
     assert_ok(ash_graph_print(parsed, true, &again, &len_again, &diag));
     assert_true(len == len_again && !memcmp(text, again, len));
-    ash_graph_text_free(parsed, again, len_again);
+    ash_context_free_text(f->context, again, len_again);
     ash_graph_destroy(parsed);
-    ash_graph_text_free(f->g, text, len);
+    ash_context_free_text(f->context, text, len);
     static const char *const broken[] = {
         "graph \"\" var n settled k",
         "graph \"\" var n settled -1",

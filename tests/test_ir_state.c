@@ -107,11 +107,11 @@ static void text_comes_back(void **state) {
     assert_ok(ash_graph_verify(g, &diag));
     assert_ok(ash_graph_print(g, true, &back, &len, &diag));
     assert_string_equal(back, text);
-    ash_graph_text_free(g, back, len);
+    ash_context_free_text(f->context, back, len);
     assert_ok(ash_graph_print(g, false, &back, &len, &diag));
     assert_non_null(strstr(back, "state \"a\" ...\n"));
     assert_non_null(strstr(back, "state \"b\" zero\n"));
-    ash_graph_text_free(g, back, len);
+    ash_context_free_text(f->context, back, len);
     ash_graph_destroy(g);
     static const struct {
         const char *text, *part;

@@ -40,7 +40,7 @@ static char *round_trip(ash_context *context, const ash_graph *g, size_t *len) {
     assert_int_equal(ash_graph_value_count(back), ash_graph_value_count(g));
     assert_int_equal(ash_graph_node_count(back), ash_graph_node_count(g));
     for (size_t v = 0; v < ash_graph_value_count(g); v++) assert_same_value(g, back, (ash_value)v);
-    ash_graph_text_free(back, again, again_len);
+    ash_context_free_text(context, again, again_len);
     ash_graph_destroy(back);
     return text;
 }
@@ -88,7 +88,7 @@ static void text_comes_back_as_it_was(void **state) {
     assert_ok(status);
     char *text = round_trip(f->context, g, &len);
     assert_string_equal(text, expected);
-    ash_graph_text_free(g, text, len);
+    ash_context_free_text(f->context, text, len);
     assert_string_equal(ash_graph_name(g), "a \"name\"\n\xc3\xa9");
     ash_graph_destroy(g);
 }
@@ -119,7 +119,7 @@ static void internal_forms_need_their_mark(void **state) {
         assert_ok(ash_graph_parse(f->context, text, strlen(text), &g, &diag));
         char *back = round_trip(f->context, g, &len);
         assert_string_equal(back, text);
-        ash_graph_text_free(g, back, len);
+        ash_context_free_text(f->context, back, len);
         ash_graph_destroy(g);
     }
 }
@@ -147,7 +147,7 @@ static void floats_come_back_to_the_bit(void **state) {
         ash_graph_constant(g, &narrows, narrow, sizeof narrow, ASH_DATA_BORROW);
         size_t len;
         char *text = round_trip(f->context, g, &len);
-        ash_graph_text_free(g, text, len);
+        ash_context_free_text(f->context, text, len);
     }
     setlocale(LC_ALL, "C");
 }
@@ -168,7 +168,7 @@ static void a_network_comes_back(void **state) {
     ash_graph_output(g, "z", ash_reshape(g, half, (ash_dim[]){rows, 32}, 2));
     size_t len;
     char *text = round_trip(f->context, g, &len);
-    ash_graph_text_free(g, text, len);
+    ash_context_free_text(f->context, text, len);
 }
 
 static void data_can_be_left_out(void **state) {
@@ -184,7 +184,7 @@ static void data_can_be_left_out(void **state) {
     assert_null(back);
     assert_string_equal(diag.message, "the data is left out of this text");
     assert_int_equal(diag.file_offset, strlen("graph \"test\"\n%0: f32[] = constant "));
-    ash_graph_text_free(f->g, text, len);
+    ash_context_free_text(f->context, text, len);
 }
 
 static void people_may_write_it(void **state) {
@@ -308,7 +308,7 @@ static void mutations_do_no_harm(void **state) {
         if (status == ASH_OK) {
             size_t printed;
             char *again = round_trip(f->context, g, &printed);
-            ash_graph_text_free(g, again, printed);
+            ash_context_free_text(f->context, again, printed);
             ash_graph_destroy(g);
             parsed++;
         } else {
@@ -333,7 +333,7 @@ static void failed_allocations_are_errors(void **state) {
         ash_status status = ash_context_create(&options, &context, &diag);
         if (status == ASH_OK) status = ash_graph_parse(context, names_text, strlen(names_text), &g, &diag);
         if (status == ASH_OK) status = ash_graph_print(g, true, &text, &len, &diag);
-        if (text) ash_graph_text_free(g, text, len);
+        ash_context_free_text(context, text, len);
         ash_graph_destroy(g);
         ash_context_destroy(context);
         assert_int_equal(memory.live, 0);

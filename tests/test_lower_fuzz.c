@@ -288,7 +288,7 @@ static void report(const fuzz *f, uint64_t seed, const char *how, const char *er
     fprintf(stderr, "seed %llu, %s: %s\n", (unsigned long long)seed, how, error);
     if (!getenv("ASHLAR_FUZZ_QUIET") && ash_graph_print(f->g, false, &text, &len, &diag) == ASH_OK)
         fprintf(stderr, "%.*s\n", (int)len, text);
-    if (text) ash_graph_text_free(f->g, text, len);
+    if (text) ash_context_free_text(context, text, len);
 }
 
 /* All ways of running the graph with one set of variables. */

@@ -146,11 +146,7 @@ static void lower_small(task *t) {
     pthread_attr_t attr;
     pthread_t thread;
     pthread_attr_init(&attr);
-#ifdef __SANITIZE_ADDRESS__
-    size_t stack = 4 << 20; /* frames are several times as large */
-#else
-    size_t stack = 256 << 10;
-#endif
+    size_t stack = TEST_WATCHED ? 4 << 20 : 256 << 10; /* watched frames are several times as large */
     assert_int_equal(pthread_attr_setstacksize(&attr, stack), 0);
     assert_int_equal(pthread_create(&thread, &attr, lower, t), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);

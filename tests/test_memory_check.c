@@ -213,7 +213,7 @@ static void agrees_with_the_plain_checker(void **state) {
         o.pin_output_ancestors = random_below(4) == 0;
         ash_memory_plan *plan;
         assert_ok(ash_memory_plan_create(context, &p.form, &o, &plan, &diag));
-        uint32_t arena_count;
+        size_t arena_count;
         const ash_memory_arena *arenas = ash_memory_plan_arenas(plan, &arena_count);
         ash_memory_place places[MOST];
         memcpy(places, ash_memory_plan_places(plan, NULL), p.form.buffer_count * sizeof *places);
@@ -304,7 +304,7 @@ static void extreme_times(void **state) {
             char *text;
             uint64_t size;
             assert_ok(ash_memory_report(context, &p, plan, (ash_memory_format)format, &text, &size, &diag));
-            ash_memory_report_free(context, text, size);
+            ash_context_free_text(context, text, size);
         }
         ash_memory_plan_destroy(plan);
     }
@@ -338,12 +338,12 @@ static void boundary_buffers_keep_the_root_they_lie_in(void **state) {
         snprintf(row, sizeof row, "\n0,%d,%d,64,", starts ? 0 : 2, ends ? 6 : 4);
         if (!strstr(text, row)) fail_msg("no row \"%s\" in\n%s", row + 1, text);
         assert_ok(ash_memory_csv_read(context, text, size, &csv, &diag));
-        uint32_t arenas;
+        size_t arenas;
         const ash_memory_arena *read = ash_memory_csv_arenas(csv, &arenas);
         assert_ok(ash_memory_check(context, ash_memory_csv_problem(csv), ash_memory_csv_places(csv), read,
                                    arenas, NULL, &diag));
         ash_memory_csv_destroy(csv);
-        ash_memory_report_free(context, text, size);
+        ash_context_free_text(context, text, size);
         ash_memory_plan_destroy(plan);
     }
 }

@@ -26,7 +26,7 @@ static void reads_columns_in_any_order(void **state) {
     assert_int_equal(p->buffers[0].lane, 2);
     const ash_memory_place *places = ash_memory_csv_places(csv);
     assert_int_equal(places[0].offset, 16);
-    uint32_t arenas;
+    size_t arenas;
     const ash_memory_arena *a = ash_memory_csv_arenas(csv, &arenas);
     assert_int_equal(arenas, 2);
     assert_int_equal(a[0].used, 24);
@@ -74,19 +74,19 @@ static void solutions_read_back(void **state) {
     assert_int_equal(strlen(text), size);
     assert_int_equal(strncmp(text, "id,lower,upper,size,alignment,offset\nb1,0,3,4,4,", 47), 0);
     assert_ok(read_text(text, &solved));
-    uint32_t arenas;
+    size_t arenas;
     const ash_memory_arena *a = ash_memory_csv_arenas(solved, &arenas);
     assert_int_equal(a->used, 12);
     assert_ok(ash_memory_check(context, ash_memory_csv_problem(solved), ash_memory_csv_places(solved), a,
                                arenas, NULL, &diag));
     ash_memory_csv_destroy(solved);
-    ash_memory_report_free(context, text, size);
+    ash_context_free_text(context, text, size);
     static const char *const needles[] = {"12 bytes (bound 12", "b5,0,21", "<svg", "arenas.push"};
     for (int f = 0; f < ASH_MEMORY_FORMAT_COUNT; f++) {
         assert_ok(ash_memory_report(context, ash_memory_csv_problem(csv), plan, (ash_memory_format)f, &text,
                                     &size, &diag));
         assert_non_null(strstr(text, needles[f]));
-        ash_memory_report_free(context, text, size);
+        ash_context_free_text(context, text, size);
     }
     ash_memory_plan_destroy(plan);
     ash_memory_csv_destroy(csv);
@@ -105,7 +105,7 @@ static void names_are_escaped(void **state) {
         assert_ok(ash_memory_report(context, ash_memory_csv_problem(csv), plan, (ash_memory_format)f, &text,
                                     &size, &diag));
         assert_null(strstr(text, "</script><b>"));
-        ash_memory_report_free(context, text, size);
+        ash_context_free_text(context, text, size);
     }
     ash_memory_plan_destroy(plan);
     ash_memory_csv_destroy(csv);
@@ -130,7 +130,7 @@ static void survives_failing_allocations(void **state) {
                 status = ash_memory_report(context, ash_memory_csv_problem(csv), plan, (ash_memory_format)f,
                                            &out, &size, &diag);
             memory.fail_at = 0;
-            ash_memory_report_free(context, out, size);
+            ash_context_free_text(context, out, size);
             ash_memory_plan_destroy(plan);
             ash_memory_csv_destroy(csv);
             assert_true(memory.live == live);

@@ -6,11 +6,7 @@
 #include "ashlar/memory.h"
 #include "testing.h"
 
-#ifdef __SANITIZE_ADDRESS__
-enum { LARGEST = 100000 };
-#else
-enum { LARGEST = 1000000 };
-#endif
+enum { LARGEST = TEST_WATCHED ? 100000 : 1000000 };
 
 static ash_diag diag;
 static size_t live, most;

@@ -56,7 +56,7 @@ static void refused(ash_status status) {
 
 /* Sums that were made without wrapping. */
 static void check_sums(const ash_memory_plan *plan, bool arena_mode) {
-    uint32_t count;
+    size_t count;
     const ash_memory_arena *arenas = ash_memory_plan_arenas(plan, &count);
     ash_memory_summary s = ash_memory_plan_summary(plan);
     uint64_t left = s.size, unshared = s.unshared;
@@ -82,7 +82,7 @@ static void check_reports(const ash_memory_problem *problem, const ash_memory_pl
                                           &diag)); /* our own text, whatever is in it */
             ash_memory_csv_destroy(csv);
         }
-        if (status == ASH_OK) ash_memory_report_free(context, text, size);
+        if (status == ASH_OK) ash_context_free_text(context, text, size);
     }
 }
 
@@ -210,7 +210,7 @@ static bool try_text(void) {
         assert_null(csv);
         return false;
     }
-    uint32_t arenas;
+    size_t arenas;
     const ash_memory_arena *arena = ash_memory_csv_arenas(csv, &arenas);
     const ash_memory_place *places = ash_memory_csv_places(csv);
     const ash_memory_problem *problem = ash_memory_csv_problem(csv);

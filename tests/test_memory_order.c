@@ -87,7 +87,7 @@ static void finds_the_lowest_order(void **state) {
         for (uint32_t i = 0; i < p.ops; i++) given[i] = i;
         uint64_t before = load_of(&p, given), best = try_orders(&p, given, 0);
         ash_memory_schedule s = {.op_count = p.ops, .accesses = p.a, .access_count = p.accesses};
-        ash_memory_order_report report;
+        ash_memory_order_report report = ASH_INIT(ash_memory_order_report);
         assert_ok(ash_memory_order_search(context, &s, p.b, p.ops, 0, NULL, order, &report, &diag));
         assert_true(report.exact);
         if (report.given_peak != before || report.peak != best || load_of(&p, order) != best)
@@ -124,7 +124,7 @@ static void long_graphs_fall_into_segments(void **state) {
         a[n++] = (ash_memory_access){i, i, ASH_MEMORY_WRITE, 0, ASH_MEMORY_WHOLE};
     }
     ash_memory_schedule s = {.op_count = OPS, .accesses = a, .access_count = n};
-    ash_memory_order_report report;
+    ash_memory_order_report report = ASH_INIT(ash_memory_order_report);
     assert_ok(ash_memory_order_search(context, &s, b, OPS, 0, NULL, order, &report, &diag));
     assert_true(report.segments >= 2 * DIAMONDS - 1);
     assert_true(report.exact);
@@ -153,7 +153,7 @@ static void large_graphs_take_linear_time(void **state) {
             a[n++] = (ash_memory_access){i, i, ASH_MEMORY_WRITE, 0, ASH_MEMORY_WHOLE};
         }
         ash_memory_schedule s = {.op_count = ops, .accesses = a, .access_count = n};
-        ash_memory_order_report report;
+        ash_memory_order_report report = ASH_INIT(ash_memory_order_report);
         clock_t start = clock();
         assert_ok(ash_memory_order_search(context, &s, b, ops, 8, NULL, order, &report, &diag));
         seconds[large] = (double)(clock() - start) / CLOCKS_PER_SEC;

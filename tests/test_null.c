@@ -37,6 +37,8 @@ static const char *const optional[] = {
     "ash_plan_bind_weights.memory",
     "ash_plan_release_all.released",
     "ash_plan_bind_arena_view.view",
+    "ash_plan_bind_state.memory",
+    "ash_plan_bind_state_view.view",
     "ash_plan_bind_weights_view.view",
     "ash_plan_release_originals.released",
     "ash_plan_set_input.type",
@@ -49,8 +51,7 @@ static const char *const optional[] = {
 };
 
 /* Arguments named `options` that must be there all the same. */
-static const char *const needed[] = {"ash_graph_optimize.options",
-                                     "ash_memory_options_from_environment.options"};
+static const char *const needed[] = {"ash_memory_options_from_environment.options"};
 
 /* Headers of which some functions are known to fail. */
 static const char *const pending[] = {""};
@@ -156,6 +157,7 @@ static answer value_answer(const char *function, const char *type, const void *r
         f args;                                                                                            \
         return (answer){.neutral = true};                                                                  \
     }
+#define SIZED(header, T)
 #include "api_rows.h"
 #undef STATUS
 #undef VALUE

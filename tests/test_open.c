@@ -135,7 +135,7 @@ static void sizes_come_with_the_first_input(void **state) {
     const ash_type small = {ASH_I64, 2, {2, 5}};
     const ash_view *view;
     ash_type type;
-    ash_plan_var var;
+    ash_plan_var var = ASH_INIT(ash_plan_var);
     ids_of(2, 5, ids);
     assert_ok(ash_onnx_read(r->context, BERT, NULL, &r->g, &diag));
     assert_true(ash_graph_is_open(r->g));
@@ -348,7 +348,7 @@ static void unnamed_dims_are_apart(void **state) {
     assert_int_equal(ash_plan_var_count(r->plan), 2);
     assert_status(ash_plan_set_input(r->plan, 0, &type, numbers, 96, &diag), ASH_ERROR_SHAPE);
     EXPECT("'a'", "2 and 3");
-    ash_plan_var var;
+    ash_plan_var var = ASH_INIT(ash_plan_var);
     assert_ok(ash_plan_var_at(r->plan, 0, &var, &diag));
     assert_int_equal(var.value, -1); /* nothing was learned */
 }
@@ -358,7 +358,7 @@ static void bounds_and_open_dims(void **state) {
     struct room *r = *state;
     const ash_onnx_var bounds = {"past", 0, 8};
     ash_type type;
-    ash_plan_var var;
+    ash_plan_var var = ASH_INIT(ash_plan_var);
     open_cache(r);
     parse(r, cache_model(), &(ash_onnx_options){.vars = &bounds, .n_vars = 1});
     prepare(r, NULL);

@@ -31,12 +31,14 @@ static void dumps_come_in_order(void **state) {
     fixture *f = *state;
     ash_diag diag;
     ash_target target = target_of(8);
+    target.dot4 = 1;
     dumps all = {""}, exact = {""}, none = {""};
     small_net(f);
     assert_ok(optimise(f, NULL, &target, (ash_opt_options){.dump = note, .dump_user = &all}, &diag));
     assert_string_equal(
-        all.names, "dce fold cse simplify cse affine reciprocal fold simplify cse widen layout winograd "
-                   "simplify cse dce");
+        all.names,
+        "dce quantize fold cse simplify cse affine reciprocal fold simplify cse widen layout winograd "
+        "simplify cse dce");
     assert_ok(optimise(f, NULL, &target,
                        (ash_opt_options){ASH_OPT_EXACT, .dump = note, .dump_user = &exact}, &diag));
     assert_string_equal(exact.names, "dce fold cse simplify cse fold simplify cse simplify cse dce");

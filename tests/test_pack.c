@@ -10,11 +10,7 @@
 #include "ashlar/builder.h"
 #include "ashlar/onnx.h"
 
-#ifdef __SANITIZE_ADDRESS__
-enum { ROWS = 100000 };
-#else
-enum { ROWS = 1000000 };
-#endif
+enum { ROWS = TEST_WATCHED ? 100000 : 1000000 };
 
 static ash_diag diag;
 static char folder[64], out[1 << 15]; /* of the last command, both streams */

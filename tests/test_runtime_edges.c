@@ -161,7 +161,7 @@ static bool some_order_differs(struct room *r) {
 }
 
 static uint32_t root_of(const ash_plan *plan, uint32_t buffer) {
-    ash_buffer_info info;
+    ash_buffer_info info = ASH_INIT(ash_buffer_info);
     assert_ok(ash_plan_buffer_at(plan, buffer, &info, &diag));
     return info.root;
 }
@@ -170,7 +170,7 @@ static uint32_t root_of(const ash_plan *plan, uint32_t buffer) {
  * bytes lie between one another. Their access records are the intervals around them, which overlap, so that
  * one waits for the other without need. */
 static bool only_writes(const ash_plan *plan, const ash_memory_wait *wait) {
-    ash_op_access a, b;
+    ash_op_access a = ASH_INIT(ash_op_access), b = ASH_INIT(ash_op_access);
     for (size_t i = 0; i < ash_plan_op_access_count(plan, wait->op); i++)
         for (size_t k = 0; k < ash_plan_op_access_count(plan, wait->after); k++) {
             assert_ok(ash_plan_op_access(plan, wait->op, i, &a, &diag));
@@ -204,7 +204,7 @@ static void check_edges(struct room *r, ash_graph *graph, unsigned streams, bool
         reorder.drop = drop;
         bool found = some_order_differs(r);
         reorder.drop = UINT32_MAX;
-        if (!found && !only_writes(r->plan, &r->plan->schedule.waits[drop]))
+        if (!found && !only_writes(r->plan, &r->plan->schedule->waits[drop]))
             fail_msg("nothing shows that wait %u of %u is missing", drop, report.waits);
     }
     assert_false(some_order_differs(r));

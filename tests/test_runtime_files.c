@@ -129,7 +129,7 @@ static void refused(struct room *r, ash_status status, const char *path) {
 }
 
 static uint32_t constant_in_place(const ash_plan *plan) {
-    ash_buffer_info info;
+    ash_buffer_info info = ASH_INIT(ash_buffer_info);
     for (uint32_t b = 0;; b++) {
         assert_ok(ash_plan_buffer_at(plan, b, &info, &diag));
         if (info.role == ASH_ROLE_CONSTANT && info.bytes == WIDE * sizeof(float)) return b;

@@ -201,7 +201,7 @@ static void reordered(void **state) {
             found = !agrees(r, ROWS, (int)reorder.seed);
         assert_true(found);
     }
-    reorder = (reorder_plan){1, false, UINT32_MAX};
+    reorder = (reorder_plan){.seed = 1, .drop = UINT32_MAX};
 }
 
 /* --- failing ------------------------------------------------------------------------------------ */
@@ -486,7 +486,7 @@ static void described(void **state) {
     r->one.sleep = 2000000;
     assert_ok(ash_plan_execute_profiled(r->plan, profile, n, &diag));
     for (size_t i = 0; i < n; i++) {
-        ash_prepared_op op;
+        ash_prepared_op op = ASH_INIT(ash_prepared_op);
         assert_ok(ash_plan_op_at(r->plan, i, &op, &diag));
         assert_int_equal(op.kind == ASH_PREPARED_KERNEL, op.kernel != UINT32_MAX);
         if (op.kind != ASH_PREPARED_CALL) continue;
@@ -499,8 +499,8 @@ static void described(void **state) {
         if (sorts) assert_string_equal(op.nodes[0], "sorting");
         if (!sorts) assert_true(profile[i].duration >= r->one.sleep);
         for (size_t k = 0; k < ash_plan_op_access_count(r->plan, i); k++) {
-            ash_op_access access;
-            ash_buffer_info info;
+            ash_op_access access = ASH_INIT(ash_op_access);
+            ash_buffer_info info = ASH_INIT(ash_buffer_info);
             assert_ok(ash_plan_op_access(r->plan, i, k, &access, &diag));
             assert_ok(ash_plan_buffer_at(r->plan, access.buffer, &info, &diag));
             assert_int_equal(access.write, k > 0);

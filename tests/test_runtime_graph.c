@@ -169,7 +169,13 @@ static void eager(void **state) {
         const ash_tensor *inputs[] = {in};
         ash_var_binding var = {"batch", batch};
         ash_plan_report report = {0};
-        ash_eager_call call = {&var, 1, inputs, 1, &out, 1, &report};
+        ash_eager_call call = {.vars = &var,
+                               .var_count = 1,
+                               .inputs = inputs,
+                               .input_count = 1,
+                               .outputs = &out,
+                               .output_count = 1,
+                               .report = &report};
         assert_ok(ash_eager(r->context, r->graph, NULL, &call, &diag));
         assert_true(report.ops > 0 && report.memory.size > 0 && report.check.buffers > 0);
         assert_string_equal(ash_tensor_name(out), "y");
@@ -323,7 +329,7 @@ static void intermediate_results(void **state) {
             for (int c = 0; c < IN; c++) sum += (double)x[i * IN + c] * (double)r->w1_data[c * HIDDEN + k];
             assert_true(fabs((double)h[i * HIDDEN + k] - fmax(sum, 0)) < 1e-5);
         }
-    uint32_t index;
+    size_t index;
     assert_ok(ash_plan_buffer_index(r->plan, r->y, &index, &diag));
     assert_ok(ash_plan_buffer_index(r->plan, r->x, &index, &diag));
     options.keep = &(ash_value){9999};
@@ -506,7 +512,7 @@ static void sources(void **state) {
     for (size_t i = 0; i < 3; i++) {
         assert_ok(ash_plan_kernel_source(r->plan, 0, kinds[i], &text, &len, &diag));
         assert_true(len > 20 && strlen(text) == len && strstr(text, marks[i]));
-        ash_plan_text_free(r->plan, text, len);
+        ash_context_free_text(r->context, text, len);
     }
     assert_status(ash_plan_kernel_source(r->plan, 999, ASH_SOURCE_IR, &text, &len, &diag),
                   ASH_ERROR_NOT_FOUND);
@@ -547,14 +553,14 @@ static void executing_allocates_nothing(void **state) {
  * the arena is taken for as long as somebody touches it. */
 static void accesses(void **state) {
     struct room *r = *state;
-    ash_op_access a;
+    ash_op_access a = ASH_INIT(ash_op_access);
     bool written[64] = {false};
     make_graph(r, false);
     ash_plan_options options = ash_plan_options_default();
     options.no_fuse = true;
     assert_ok(ash_plan_prepare(r->context, r->graph, &options, &r->plan, &diag));
     uint32_t buffers = ash_plan_buffer_count(r->plan);
-    ash_buffer_info b;
+    ash_buffer_info b = ASH_INIT(ash_buffer_info);
     assert_true(buffers < 64);
     for (uint32_t i = 0; i < buffers; i++) {
         assert_ok(ash_plan_buffer_at(r->plan, i, &b, &diag));
@@ -586,7 +592,7 @@ static void accesses(void **state) {
             written[a.buffer] |= a.write;
         }
     }
-    uint32_t y;
+    size_t y;
     assert_ok(ash_plan_output_index(r->plan, 0, &y, &diag));
     assert_ok(ash_plan_buffer_at(r->plan, y, &b, &diag));
     assert_true(written[y] && b.end > (int64_t)(2 * ops));

@@ -126,7 +126,7 @@ static void set_parameters(ash_plan *plan, int n) {
         assert_ok(ash_plan_set_parameter(plan, ash_plan_parameter_name(plan, (size_t)i), NULL, zeros,
                                          sizeof zeros, &diag));
     for (ash_value v = 1; v <= (ash_value)n; v++) {
-        uint32_t index;
+        size_t index;
         assert_ok(ash_plan_buffer_index(plan, v, &index, &diag));
     }
     assert_ok(ash_plan_execute(plan, &diag));

@@ -36,8 +36,8 @@ static ash_status create(struct room *r, const ash_memory_options *options, unsi
                          const ash_value *keep, size_t keeps) {
     ash_schedule__free(&r->schedule);
     assert_ok(ash_schedule__create(r->m.a, r->m.p, 1, &r->schedule, &diag));
-    return ash_layout__create(r->context, r->m.p, &r->schedule, options, threads, true, keep, keeps,
-                              &r->layout, &diag);
+    ash_plan_options plan = {.memory = *options, .keep = keep, .keep_count = keeps};
+    return ash_layout__create(r->context, r->m.p, &r->schedule, &plan, threads, true, &r->layout, &diag);
 }
 
 static void lay_out(struct room *r, ash_memory_mode mode, const ash_value *keep, size_t keeps) {
@@ -91,7 +91,7 @@ static void modes(void **state) {
     STEP(2, LIST(y, b));
     maker_output(&r->m, y, "y");
     lay_out(r, ASH_MEMORY_DISABLED, NULL, 0);
-    uint32_t arenas;
+    size_t arenas;
     ash_memory_plan_arenas(r->layout.main, &arenas);
     assert_int_equal(arenas, 4);
     ash_layout__free(&r->layout);

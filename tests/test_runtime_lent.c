@@ -238,7 +238,7 @@ static void blocks_over_constants(void **state) {
     const ash_view *view;
     float p[N] = {0};
     uint32_t buffer = 0;
-    ash_buffer_info info;
+    ash_buffer_info info = ASH_INIT(ash_buffer_info);
     assert_ok(ash_plan_set_parameter(r->plan, "p", NULL, p, sizeof p, &diag));
     while (ash_plan_buffer_at(r->plan, buffer, &info, &diag) == ASH_OK &&
            !(info.name && !strcmp(info.name, "p")))

@@ -176,7 +176,7 @@ static void outputs(void **state) {
     const ash_view *views[2], *view;
     const void *data;
     size_t position;
-    uint32_t index;
+    size_t index;
     assert_ok(ash_plan_output_position(r->plan, "y", &position, &diag));
     assert_int_equal(position, 1);
     assert_status(ash_plan_output_position(r->plan, "?", &position, &diag), ASH_ERROR_NOT_FOUND);
@@ -229,7 +229,7 @@ static void intermediate_results(void **state) {
     make_chain(r, NULL);
     const ash_view *view;
     float out[N];
-    uint32_t index;
+    size_t index;
     assert_ok(ash_plan_buffer_index(r->plan, 104, &index, &diag));
     assert_int_equal(index, 4);
     /* Value 104 is the last but one: still there. Values 101 to 103 are not all. */
@@ -242,7 +242,7 @@ static void intermediate_results(void **state) {
     assert_status(ash_plan_buffer(r->plan, 77, &view, &diag), ASH_ERROR_NOT_FOUND);
     assert_status(ash_plan_buffer(r->plan, ASH_NO_VALUE, &view, &diag), ASH_ERROR_NOT_FOUND);
     assert_status(ash_plan_buffer_view(r->plan, 99, &view, &diag), ASH_ERROR_NOT_FOUND);
-    ash_buffer_info info;
+    ash_buffer_info info = ASH_INIT(ash_buffer_info);
     assert_ok(ash_plan_buffer_at(r->plan, 5, &info, &diag));
     assert_true(info.role == ASH_ROLE_OUTPUT && info.bytes == 256 && info.value == 105 && info.root == 5);
     assert_string_equal(info.name, "out");
@@ -290,7 +290,7 @@ static void poison_shows_reads_of_the_dead(void **state) {
         maker_step(&r->m, "y", kernel_reads_dead, N, 1, 2, LIST(y, b));
         maker_output(&r->m, y, "y");
         assert_ok(maker_build(&r->m, &options, &r->plan, &diag));
-        ash_buffer_info at, bt;
+        ash_buffer_info at = ASH_INIT(ash_buffer_info), bt = ASH_INIT(ash_buffer_info);
         assert_ok(ash_plan_buffer_at(r->plan, a, &at, &diag));
         assert_ok(ash_plan_buffer_at(r->plan, b, &bt, &diag));
         assert_int_equal(bt.offset, at.offset + 256);
@@ -349,12 +349,12 @@ static void variables(void **state) {
     struct room *r = *state;
     float x[N];
     make_variable(r);
-    ash_plan_var var;
+    ash_plan_var var = ASH_INIT(ash_plan_var);
     assert_int_equal(ash_plan_var_count(r->plan), 1);
     assert_ok(ash_plan_var_at(r->plan, 0, &var, &diag));
     assert_true(strcmp(var.name, "n") == 0 && var.min == 1 && var.max == N && var.value == N);
     assert_status(ash_plan_var_at(r->plan, 1, &var, &diag), ASH_ERROR_NOT_FOUND);
-    ash_prepared_op op;
+    ash_prepared_op op = ASH_INIT(ash_prepared_op);
     assert_ok(ash_plan_op_at(r->plan, 3, &op, &diag));
     assert_true(op.kind == ASH_PREPARED_COPY && op.kernel == UINT32_MAX && op.name != NULL);
     assert_string_equal(ash_prepared_kind_text(op.kind), "copy");
@@ -399,7 +399,7 @@ static void refused_variables_change_nothing(void **state) {
         {{"n", 30}, {"m", 1}}, {{"n", 30}, {"n", 65}}, {{"n", 30}, {"n", 0}}, {{"n", 30}, {NULL, 3}}};
     static const ash_status why[] = {ASH_ERROR_NOT_FOUND, ASH_ERROR_OUT_OF_RANGE, ASH_ERROR_OUT_OF_RANGE,
                                      ASH_ERROR_INVALID_ARGUMENT};
-    ash_plan_var var;
+    ash_plan_var var = ASH_INIT(ash_plan_var);
     for (size_t i = 0; i < ASH_COUNT(bad); i++) {
         assert_status(ash_plan_execute_vars(r->plan, bad[i], 2, &diag), why[i]);
         assert_status(ash_plan_set_vars(r->plan, bad[i], 2, &diag), why[i]);
@@ -442,7 +442,7 @@ static void operations(void **state) {
     assert_int_equal(ash_plan_op_count(r->plan), 3);
     assert_int_equal(ash_plan_prologue_count(r->plan), 0);
     assert_int_equal(ash_plan_kernel_count(r->plan), 3);
-    ash_prepared_op op;
+    ash_prepared_op op = ASH_INIT(ash_prepared_op);
     assert_ok(ash_plan_op_at(r->plan, 1, &op, &diag));
     assert_string_equal(op.name, "twice");
     assert_true(op.kind == ASH_PREPARED_KERNEL && op.kernel == 1 && op.chunks == N && op.parallel);

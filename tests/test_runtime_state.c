@@ -30,7 +30,7 @@ static void a_counter_counts_in_place(void **state) {
             assert_all(new, i + 1);
             assert_all(kept, i + 1);
         }
-        ash_buffer_info info;
+        ash_buffer_info info = ASH_INIT(ash_buffer_info);
         uint32_t found = 0;
         for (uint32_t b = 0; b < ash_plan_buffer_count(r->plan); b++) {
             assert_ok(ash_plan_buffer_at(r->plan, b, &info, &diag));
@@ -170,7 +170,7 @@ static void each_kind_of_update(void **state) {
 }
 
 static ash_role role_of(ash_plan *plan, uint32_t buffer) {
-    ash_buffer_info info;
+    ash_buffer_info info = ASH_INIT(ash_buffer_info);
     assert_ok(ash_plan_buffer_at(plan, buffer, &info, &diag));
     return info.role;
 }
@@ -182,7 +182,7 @@ static void a_row_costs_a_row(void **state) {
         make_with(r, updates[u].update, false, false);
         prepare(r, NULL);
         for (size_t i = 0; i < ash_plan_op_count(r->plan); i++) {
-            ash_prepared_op op;
+            ash_prepared_op op = ASH_INIT(ash_prepared_op);
             assert_ok(ash_plan_op_at(r->plan, i, &op, &diag));
             assert_int_equal(op.kind, ASH_PREPARED_KERNEL);
             const ash_step *step = &r->plan->program->steps.at[r->plan->program->prologue + i];

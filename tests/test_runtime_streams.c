@@ -374,12 +374,12 @@ static void the_same_plan_every_time(void **state) {
     r->plan = NULL;
     make_program(r, 11, 24);
     build(r, &options, false);
-    const ash_schedule *a = &first->schedule, *b = &r->plan->schedule;
+    const ash_schedule *a = first->schedule, *b = r->plan->schedule;
     assert_int_equal(a->n_waits, b->n_waits);
     assert_memory_equal(a->stream, b->stream, a->n_steps * sizeof *a->stream);
     assert_memory_equal(a->waits, b->waits, a->n_waits * sizeof *a->waits);
     for (uint32_t i = 0; i < first->n_buffers; i++)
-        assert_int_equal(first->layout.places[i].offset, r->plan->layout.places[i].offset);
+        assert_int_equal(first->layout->places[i].offset, r->plan->layout->places[i].offset);
     ash_plan_destroy(first);
 }
 

@@ -106,14 +106,14 @@ static void buffers_are_at_their_maximum(void **state) {
     read_model(r);
     assert_ok(ash_plan_prepare(r->context, r->g, NULL, &r->plan, &diag));
     check_values(r, BATCH, SEQUENCE);
-    ash_buffer_info info, again;
+    ash_buffer_info info = ASH_INIT(ash_buffer_info), again = ASH_INIT(ash_buffer_info);
     const ash_view *view;
     const void *at, *later;
     uint64_t size = ash_plan_arena_size(r->plan);
     assert_ok(ash_plan_output(r->plan, 0, &view, &diag));
     assert_ok(ash_view_data(view, &at, &diag));
     uint64_t bytes = ash_view_bytes(view);
-    uint32_t index;
+    size_t index;
     assert_ok(ash_plan_output_index(r->plan, 0, &index, &diag));
     assert_ok(ash_plan_buffer_at(r->plan, index, &info, &diag));
     assert_int_equal(info.bytes, bytes);
@@ -185,7 +185,7 @@ static void names_are_given_once(void **state) {
         assert_int_equal(status, ASH_ERROR_INVALID_ARGUMENT);
         if (!strstr(diag.message, "seq") || !strstr(diag.message, "twice")) fail_msg("%s", diag.message);
     }
-    ash_plan_var var;
+    ash_plan_var var = ASH_INIT(ash_plan_var);
     for (size_t i = 0; i < ash_plan_var_count(r->plan); i++) {
         assert_ok(ash_plan_var_at(r->plan, i, &var, &diag));
         assert_int_equal(var.value, strcmp(var.name, "seq") ? BATCH : 5); /* nothing has changed */

@@ -247,7 +247,7 @@ static void failures(void **state) {
 static bool lies_in(ash_plan *plan, const void *memory, uint64_t size) {
     bool any = false;
     for (uint32_t b = 0; b < ash_plan_buffer_count(plan); b++) {
-        ash_buffer_info info;
+        ash_buffer_info info = ASH_INIT(ash_buffer_info);
         const ash_view *view;
         const void *data;
         assert_ok(ash_plan_buffer_at(plan, b, &info, &diag));

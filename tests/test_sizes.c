@@ -253,7 +253,7 @@ static void a_plan_says_what_is_settled(void **state) {
     ash_dim n, m = ash_graph_var(r->g, "m", 1, M);
     ash_graph_output(r->g, "y", positive(r, line_input(r, "x", m), "n", &n));
     prepare(r, NULL);
-    ash_plan_var var;
+    ash_plan_var var = ASH_INIT(ash_plan_var);
     assert_int_equal(ash_plan_var_count(r->plan), 2);
     assert_ok(ash_plan_var_at(r->plan, 0, &var, &diag));
     assert_true(!strcmp(var.name, "m") && !var.settled);
@@ -287,7 +287,7 @@ static void a_plan_says_what_is_settled(void **state) {
     assert_int_equal(present_dim(r, 0), 4); /* refused: as it was */
     assert_ok(ash_plan_set_vars(r->plan, &(ash_var_binding){"m", 3}, 1, &diag));
     assert_int_equal(present_dim(r, 0), 3);
-    ash_prepared_op op;
+    ash_prepared_op op = ASH_INIT(ash_prepared_op);
     unsigned settles = 0;
     for (size_t i = 0; i < ash_plan_op_count(r->plan); i++) {
         assert_ok(ash_plan_op_at(r->plan, i, &op, &diag));

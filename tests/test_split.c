@@ -39,7 +39,7 @@ static taken take(const ash_graph *g, const ash_lower_options *options) {
     ash_program *p;
     ash_schedule schedule;
     ash_layout layout;
-    ash_memory_options memory = {.strategy = ASH_MEMORY_TLSF};
+    ash_plan_options plan = {.memory.strategy = ASH_MEMORY_TLSF};
     assert_ok(ash_target__named("x86-64-v3", &target, &diag));
     assert_ok(ash_program__lower(g, &target, options, &p, &diag));
     for (size_t b = 0; b < p->buffers.len; b++)
@@ -50,7 +50,7 @@ static taken take(const ash_graph *g, const ash_lower_options *options) {
             if (p->buffers.at[a->buffer].kind == ASH_BUFFER_SCRATCH) a->begin = a->end = 0;
         }
     assert_ok(ash_schedule__create(p->allocator, p, 1, &schedule, &diag));
-    assert_ok(ash_layout__create(context, p, &schedule, &memory, 1, true, NULL, 0, &layout, &diag));
+    assert_ok(ash_layout__create(context, p, &schedule, &plan, 1, true, &layout, &diag));
     taken t = {ash_memory_plan_summary(layout.main).lower_bound, p->steps.len - p->prologue, p->splits};
     ash_layout__free(&layout);
     ash_schedule__free(&schedule);

@@ -407,7 +407,7 @@ static void two_layers(fixture *f) {
 static unsigned winograd_steps(ash_plan *plan) {
     unsigned n = 0;
     for (size_t i = 0; i < ash_plan_op_count(plan); i++) {
-        ash_prepared_op op;
+        ash_prepared_op op = ASH_INIT(ash_prepared_op);
         ash_diag diag;
         assert_ok(ash_plan_op_at(plan, i, &op, &diag));
         n += strstr(op.name, "winograd") != NULL;

@@ -28,7 +28,7 @@
 
 #define assert_status(call, expected) assert_int_equal((call), (expected))
 
-/* Whether memory is watched: it takes more then, and nothing is said about how much. */
+/* Whether memory is watched: it takes more then, and longer, and nothing is said about how much. */
 #if defined(__SANITIZE_ADDRESS__)
 #define TEST_WATCHED 1
 #elif defined(__has_feature)

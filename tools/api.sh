@@ -1,12 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# The functions that public headers export, sorted, one declaration a line; with --rows, as rows for a C file to include:
+# The functions that public headers export, and the structs and enumerations that they define, sorted, one declaration a
+# line; with --rows, functions and the structs that grow (ashlar/status.h), as rows for a C file to include:
 #
 #     tools/api.sh > tests/data/symbols.txt
 #     tools/api.sh --rows
 #
 #   STATUS(memory, ash_status, ash_memory_check, (PTR(0, ash_context *, context), ..., NUM(4, uint32_t, n)), "context ... n")
 #   VALUE( the same for those that return another type, NOTHING( for those that return void
+#   SIZED(plan, ash_plan_options)
 #
 # PTR is a pointer and NUM is not: their position, type and name. An argument list of nothing is (). The declarations are
 # taken as the compiler sees them, so those that ops.def generates are among them; the first word of a row is the header.
@@ -48,8 +50,24 @@ function row(header, declaration,    open, head, list, name, type, n, parts, i, 
     printf "%s(%s, %s, %s, (%s), \"%s\")\n", macro, header, type, name, args, names
 }
 
+# A struct or an enumeration, which has no braces within.
+function type(header, declaration,    name) {
+    gsub(/_Bool/, "bool", declaration)
+    declaration = trim(declaration)
+    name = substr(declaration, match(declaration, /[a-z0-9_]+;$/))
+    sub(/;$/, "", name)
+    if (!rows) printf "typedef %s\t%s\n", name, declaration
+    else if (declaration ~ /\{ size_t size;/) printf "SIZED(%s, %s)\n", header, name
+}
+
 END {
     for (h = 1; h <= headers; h++) {
+        rest = text[order[h]]
+        while (match(rest, /typedef (struct|enum) ash_[a-z0-9_]+ \{[^}]*\} ash_[a-z0-9_]+;/)) {
+            declaration = substr(rest, RSTART, RLENGTH)
+            rest = substr(rest, RSTART + RLENGTH)
+            type(order[h], declaration)
+        }
         rest = text[order[h]]
         while (match(rest, /ASH_API [^;]*;/)) {
             declaration = substr(rest, RSTART + 8, RLENGTH - 9)

@@ -32,7 +32,7 @@ cd "$folder" || exit 2
 root=$OLDPWD
 
 "$root/tools/api.sh" >declarations
-sed -E 's/\(.*//; s/.*[ *]//' declarations | sort -u >declared
+sed -E '/^typedef /d; s/\(.*//; s/.*[ *]//' declarations | sort -u >declared
 # __bss_start, _edata and _end are the linker's own, and there when a shared library that is linked asks for them.
 nm -D --defined-only "$shared" | awk '$NF !~ /^(__bss_start|_edata|_end)$/ { print $NF }' | sort -u >exported
 comm -13 declared exported >extra

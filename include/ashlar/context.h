@@ -45,12 +45,14 @@ typedef enum ash_log_level { ASH_LOG_ERROR, ASH_LOG_WARNING, ASH_LOG_INFO, ASH_L
  * to be made now; a file that was cut or changed by accident is found by its checksum and made again.
  *
  * Any number of processes may use one folder at the same time. It may be deleted at any time. */
+
 /* Zeroed options are the defaults. */
 typedef struct ash_context_options {
+    size_t size;             /* bytes that the caller knows, or 0: ASH_INIT */
     ash_allocator allocator; /* all zero: the C library's */
     unsigned threads; /* threads that one execution may use, the caller's included; 0: as many as there are
                          cores */
-    const char *cache_dir; /* folder of the kernel cache on disk (below); NULL: the default, "": none */
+    const char *cache_dir; /* folder of the kernel cache on disk (above); NULL: the default, "": none */
     void (*log)(void *user, ash_log_level level, const char *message); /* NULL: silent */
     void *log_user;
     uint64_t keep_bytes;  /* most bytes of freed arenas and weights that the CPU device keeps to use again;
@@ -68,6 +70,9 @@ ASH_API void ash_context_destroy(ash_context *context);
 
 /* Threads that one execution may use, the caller's included; at least 1. */
 ASH_API unsigned ash_context_threads(const ash_context *context);
+
+/* Frees a text that some call has given its caller: `size` bytes and their terminator. NULL is allowed. */
+ASH_API void ash_context_free_text(const ash_context *context, char *text, uint64_t size);
 
 #ifdef __cplusplus
 }

@@ -48,6 +48,7 @@ enum { ASH_STORAGE_ALIGN = 64 };
 /* --- devices ---------------------------------------------------------------------------------- */
 
 typedef struct ash_device_info {
+    size_t size;         /* bytes that the caller knows: ASH_INIT */
     const char *name;    /* "CPU", "DISK:weights.bin"; borrowed from the device */
     bool cpu_accessible; /* storage has an address in this process */
     bool writable;
@@ -62,7 +63,13 @@ ASH_API ash_status ash_device_open(ash_context *context, const char *name, ash_d
                                    ash_diag *diag);
 /* Gives up the caller's hold; storages keep their device open. NULL is allowed. */
 ASH_API void ash_device_close(ash_device *device);
-ASH_API ash_device_info ash_device_describe(const ash_device *device);
+/* What a device is. */
+ASH_API ash_status ash_device_describe_to(const ash_device *device, ash_device_info *out, ash_diag *diag);
+static inline ash_device_info ash_device_describe(const ash_device *device) {
+    ash_device_info info = ASH_INIT(ash_device_info);
+    ash_device_describe_to(device, &info, NULL);
+    return info;
+}
 
 /* --- storage ---------------------------------------------------------------------------------- */
 

@@ -16,7 +16,8 @@
 extern "C" {
 #endif
 
-/* What a call works on. Everything is borrowed for the time of the call. */
+/* What a call works on. Everything is borrowed for the time of the call. The library makes it, and later
+ * versions have more at its end. */
 typedef struct ash_call {
     /* Row-major elements, at a multiple of 64 bytes; those of constants in mapped files at a multiple of
      * the element's size at least. Operands are only read; results hold nothing yet, and every element of
@@ -24,7 +25,7 @@ typedef struct ash_call {
     const void *const *ins;
     void *const *outs;
     const ash_type *in_types, *out_types; /* with the present dims, as numbers */
-    uint32_t n_ins, n_outs;
+    size_t n_ins, n_outs;
     void *scratch;              /* bytes of this call alone, as many as the node asked for, at a multiple of
                                    64; contents undefined. NULL: it asked for none */
     int64_t begin, end, chunks; /* do the chunks [begin, end) of so many */
@@ -50,16 +51,17 @@ typedef ash_status (*ash_function_gradient)(void *user, const ash_gradient_call 
                                             ash_diag *diag);
 
 typedef struct ash_function {
+    size_t size;      /* bytes that the caller knows, or 0: ASH_INIT */
     const char *name; /* copied */
     /* May be called from any thread, and by several at once: for chunks of one node, for several nodes, and
      * from several plans. It must not use the plan that calls it. */
     ash_function_run run;
-    void *user;
-    void (*release)(void *user); /* called when the context is destroyed; NULL: nothing */
     /* The results depend on nothing but the operands, and nothing else happens. Then equal calls may become
      * one, calls on constants are made once, at prepare, and results may be computed again. Otherwise each
      * execution calls it exactly once for each chunk of each node whose results are needed. */
     bool pure;
+    void *user;
+    void (*release)(void *user);    /* called when the context is destroyed; NULL: nothing */
     ash_function_gradient gradient; /* NULL: it has none */
 } ash_function;
 
@@ -74,6 +76,7 @@ enum { ASH_CUSTOM_MOST_RESULTS = 16 };
 
 /* How a node calls its function. All zero is a good start. */
 typedef struct ash_custom_options {
+    size_t size;     /* bytes that the caller knows, or 0: ASH_INIT */
     ash_dim chunks;  /* pieces of the work that may run at the same time, each of which writes elements that
                         no other does; what belongs to which must not depend on the threads. 0: one */
     int64_t scratch; /* bytes of scratch memory for each call */

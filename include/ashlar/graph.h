@@ -33,7 +33,7 @@ typedef enum ash_dtype {
 } ash_dtype;
 
 ASH_API const char *ash_dtype_name(ash_dtype dtype); /* "f32"; "?" outside the enumeration */
-ASH_API size_t ash_dtype_size(ash_dtype dtype);      /* bytes of one element; 0 outside the enumeration */
+ASH_API uint64_t ash_dtype_size(ash_dtype dtype);    /* bytes of one element; 0 outside the enumeration */
 
 enum { ASH_MAX_RANK = 10 };
 
@@ -132,19 +132,19 @@ typedef enum ash_data_mode {
 
 /* A value known now: row-major elements of `type`, whose dims are numbers. `size` is in bytes and must be
  * exact. */
-ASH_API ash_value ash_graph_constant(ash_graph *graph, const ash_type *type, const void *data, size_t size,
-                                     ash_data_mode mode);
+ASH_API ash_value ash_graph_constant(ash_graph *graph, const ash_type *type, const void *data,
+                                     uint64_t size, ash_data_mode mode);
 /* A constant that a plan may rebind by its name: a weight that training or a caller changes between
  * executions. */
 ASH_API ash_value ash_graph_parameter(ash_graph *graph, const char *name, const ash_type *type,
-                                      const void *data, size_t size, ash_data_mode mode);
+                                      const void *data, uint64_t size, ash_data_mode mode);
 /* A value that a plan keeps from one execution to the next. It starts with `data`, row-major elements of a
  * type whose dims are numbers, or with zeros when `data` is NULL and `size` is 0; then the type may hold
  * variables. A state has as many bytes as its type at the variables' maxima; an execution sees the first of
  * them as row-major elements of the present shape, and what lies past these stays as it is. The name is
  * unique among inputs, parameters and states, and copied. */
 ASH_API ash_value ash_graph_state(ash_graph *graph, const char *name, const ash_type *type,
-                                  const void *data, size_t size, ash_data_mode mode);
+                                  const void *data, uint64_t size, ash_data_mode mode);
 /* After an execution the state is `value`, of the same type. At most once per state; one without an update
  * stays as it is. Within an execution the state itself is what it was before. Where nothing reads that any
  * more, the new value is computed in the state's bytes: then a scatter, or a concatenation with parts of
@@ -204,25 +204,26 @@ ASH_API void ash_graph_dim_bounds(const ash_graph *graph, ash_dim dim, int64_t *
 
 /* A variable of the graph. */
 typedef struct ash_graph_variable {
+    size_t size;      /* bytes that the caller knows: ASH_INIT */
     const char *name; /* borrowed from the graph */
-    int64_t min, max; /* inclusive bounds */
     bool settled;     /* a node gives it its value: a size that depends on data */
     bool open;        /* its size is not known yet: the graph is open */
+    int64_t min, max; /* inclusive bounds */
 } ash_graph_variable;
 
 ASH_API size_t ash_graph_var_count(const ash_graph *graph);
-/* False past the end. */
-ASH_API bool ash_graph_var_at(const ash_graph *graph, size_t index, ash_graph_variable *out);
+/* ASH_ERROR_NOT_FOUND past the end. */
+ASH_API ash_status ash_graph_var_at(const ash_graph *graph, size_t index, ash_graph_variable *out,
+                                    ash_diag *diag);
 
 /* The text form: prints the whole graph, constants with their data when `with_data`, else as "..." (such a
- * text cannot be parsed back). *out is freed with ash_graph_text_free. */
-ASH_API ash_status ash_graph_print(const ash_graph *graph, bool with_data, char **out, size_t *len,
+ * text cannot be parsed back). *out is freed with ash_context_free_text. */
+ASH_API ash_status ash_graph_print(const ash_graph *graph, bool with_data, char **out, uint64_t *size,
                                    ash_diag *diag);
-ASH_API void ash_graph_text_free(const ash_graph *graph, char *text, size_t len);
 /* Parses a text form into a new graph; the diagnostic has the byte offset of the first error. A text that
  * says `internal` was printed behind the passes for some target, and may have their forms; other graphs are
  * refused these, here and by ash_graph_add: ASH_ERROR_UNSUPPORTED. */
-ASH_API ash_status ash_graph_parse(ash_context *context, const char *text, size_t len, ash_graph **out,
+ASH_API ash_status ash_graph_parse(ash_context *context, const char *text, uint64_t size, ash_graph **out,
                                    ash_diag *diag);
 
 /* Checks every invariant of a graph again, from nothing but its nodes: operands before uses, types as

@@ -74,10 +74,10 @@ typedef struct ash_memory_hole {
 /* Everything is borrowed from the caller for the time of the call. */
 typedef struct ash_memory_problem {
     const ash_memory_buffer *buffers;
-    uint32_t buffer_count;
+    size_t buffer_count;          /* with the holes at most 2^30 */
     const ash_memory_hole *holes; /* mode arena only */
-    uint32_t hole_count;
-    uint32_t streams;       /* 0: lifetimes are intervals; otherwise the length of each clock */
+    size_t hole_count;
+    unsigned streams;       /* 0: lifetimes are intervals; otherwise the length of each clock */
     const int64_t *acquire; /* buffer_count clocks, one after the other, in half steps from 0 to 2^48 */
     const int64_t
         *release; /* the same; a buffer whose release is <= its acquire everywhere is never live */
@@ -126,6 +126,7 @@ typedef struct ash_memory_options {
                      that fits; when none is found the call fails and names the smallest size found,
                      which is never above what the same options find without a capacity */
     ash_progress progress; /* of the search: told about every millisecond */
+    uint64_t reserved[8];  /* 0: room for fields to come, since other structs contain this one */
 } ash_memory_options;
 
 /* The defaults: a zeroed struct. */
@@ -181,8 +182,8 @@ typedef struct ash_memory_arena {
     uint64_t lower_bound; /* bytes: no plan of these lifetimes has a smaller `size`; the load, or what the
                              search proved */
     uint64_t unshared;    /* bytes that its tenants would take one after the other */
-    int64_t moment;   /* half step at which the bound is reached; with clocks, the buffer at whose birth */
-    uint32_t buffers; /* alias classes in it */
+    int64_t moment; /* half step at which the bound is reached; with clocks, the buffer at whose birth */
+    size_t buffers; /* alias classes in it */
     ash_memory_certificate certificate;
     ash_memory_strategy found_by; /* which strategy gave this packing */
     uint64_t nodes;               /* search steps that it took */
@@ -191,8 +192,9 @@ typedef struct ash_memory_arena {
 /* Sums over the arenas; in the modes disabled and remap the bound is that of one arena per lane. */
 typedef struct ash_memory_summary {
     uint64_t size, lower_bound, unshared; /* bytes */
-    uint32_t arenas, placed, left_out;    /* counts; of arenas and of buffers */
+    size_t arenas, placed, left_out;      /* counts; of arenas and of buffers */
     ash_memory_certificate certificate;   /* the weakest of the arenas' */
+    uint64_t reserved[4];                 /* 0: room for fields to come */
 } ash_memory_summary;
 
 /* Plans, and runs the checker over the result. `options` may be NULL for inference. Fails with
@@ -205,12 +207,11 @@ ASH_API ash_status ash_memory_plan_create(ash_context *context, const ash_memory
 ASH_API void ash_memory_plan_destroy(ash_memory_plan *plan);
 
 /* Borrowed from the plan: one place per buffer, and the arenas. */
-ASH_API const ash_memory_place *ash_memory_plan_places(const ash_memory_plan *plan, uint32_t *count);
-ASH_API const ash_memory_arena *ash_memory_plan_arenas(const ash_memory_plan *plan, uint32_t *count);
+ASH_API const ash_memory_place *ash_memory_plan_places(const ash_memory_plan *plan, size_t *count);
+ASH_API const ash_memory_arena *ash_memory_plan_arenas(const ash_memory_plan *plan, size_t *count);
 /* The roots that are live at the moment of the arena's bound, in increasing index; borrowed. `arena` past
  * the end gives NULL and 0. In the modes disabled and remap it is the one tenant that is largest. */
-ASH_API const uint32_t *ash_memory_plan_moment(const ash_memory_plan *plan, uint32_t arena,
-                                               uint32_t *count);
+ASH_API const uint32_t *ash_memory_plan_moment(const ash_memory_plan *plan, size_t arena, size_t *count);
 ASH_API ash_memory_summary ash_memory_plan_summary(const ash_memory_plan *plan);
 
 /* What the checker looked at. */
@@ -221,7 +222,8 @@ typedef struct ash_memory_check_report {
     uint64_t events;      /* rectangles of bytes and time that were swept */
     uint64_t comparisons; /* clock comparisons against the bytes' former tenants */
     uint32_t clash[2];    /* the roots that share bytes when they must not, if that is the defect;
-                             ASH_MEMORY_NONE    stands for a hole, and twice for no clash */
+                             ASH_MEMORY_NONE stands for a hole, and twice for no clash */
+    uint64_t reserved[4]; /* 0: room for fields to come */
 } ash_memory_check_report;
 
 /* Proves, for places that anyone made, that no two alias classes that are ever live together share a byte,
@@ -231,7 +233,7 @@ typedef struct ash_memory_check_report {
  * INTERNAL and names the first defect. `report` may be NULL; it is filled also on failure. */
 ASH_API ash_status ash_memory_check(ash_context *context, const ash_memory_problem *problem,
                                     const ash_memory_place *places, const ash_memory_arena *arenas,
-                                    uint32_t arena_count, ash_memory_check_report *report, ash_diag *diag);
+                                    size_t arena_count, ash_memory_check_report *report, ash_diag *diag);
 
 #ifdef __cplusplus
 }

@@ -30,7 +30,7 @@ ASH_API const ash_memory_problem *ash_memory_csv_problem(const ash_memory_csv *c
  * arena; NULL when there is no such column. Borrowed. */
 ASH_API const ash_memory_place *ash_memory_csv_places(const ash_memory_csv *csv);
 /* The arenas that those places need; borrowed. */
-ASH_API const ash_memory_arena *ash_memory_csv_arenas(const ash_memory_csv *csv, uint32_t *count);
+ASH_API const ash_memory_arena *ash_memory_csv_arenas(const ash_memory_csv *csv, size_t *count);
 
 typedef enum ash_memory_format {
     ASH_MEMORY_TEXT,     /* a summary, and a table of the arenas */
@@ -45,11 +45,10 @@ typedef enum ash_memory_format {
 } ash_memory_format;
 
 /* Writes a plan of a problem with intervals (for clocks, pictures are UNSUPPORTED). *out is terminated, has
- * *size bytes without the terminator, and is freed with ash_memory_report_free. */
+ * *size bytes without the terminator, and is freed with ash_context_free_text. */
 ASH_API ash_status ash_memory_report(ash_context *context, const ash_memory_problem *problem,
                                      const ash_memory_plan *plan, ash_memory_format format, char **out,
                                      uint64_t *size, ash_diag *diag);
-ASH_API void ash_memory_report_free(ash_context *context, char *text, uint64_t size);
 
 /* "text", "csv", "svg", "html" to a format; false for another word. */
 ASH_API bool ash_memory_format_parse(const char *word, ash_memory_format *out);

@@ -42,29 +42,29 @@ typedef struct ash_memory_wait {
 
 /* Everything is borrowed for the time of the call. */
 typedef struct ash_memory_schedule {
-    uint32_t op_count;
-    uint32_t streams;           /* 0 and 1: all on one */
+    size_t op_count;            /* at most 2^30 */
+    unsigned streams;           /* 0 and 1: all on one */
     const uint32_t *op_streams; /* per operation; NULL: all on stream 0 */
     const ash_memory_wait *waits;
-    uint32_t wait_count;
+    size_t wait_count;
     const ash_memory_access *accesses; /* in any order */
-    uint32_t access_count;
+    size_t access_count;
 } ash_memory_schedule;
 
 /* Fills `begin` and `end` of the buffers for a schedule of one stream; one that nothing touches is never
  * live (0, 0). */
 ASH_API ash_status ash_memory_schedule_lifetimes(const ash_memory_schedule *schedule,
-                                                 ash_memory_buffer *buffers, uint32_t buffer_count,
+                                                 ash_memory_buffer *buffers, size_t buffer_count,
                                                  ash_diag *diag);
 
 /* Fills acquire and release, `buffer_count` clocks of `streams` (at least 1) numbers each. */
 ASH_API ash_status ash_memory_schedule_clocks(ash_context *context, const ash_memory_schedule *schedule,
-                                              uint32_t buffer_count, int64_t *acquire, int64_t *release,
+                                              size_t buffer_count, int64_t *acquire, int64_t *release,
                                               ash_diag *diag);
 
 /* Sets `output_ancestor` of every buffer that some output depends on, by way of operations. */
 ASH_API ash_status ash_memory_schedule_ancestors(ash_context *context, const ash_memory_schedule *schedule,
-                                                 ash_memory_buffer *buffers, uint32_t buffer_count,
+                                                 ash_memory_buffer *buffers, size_t buffer_count,
                                                  ash_diag *diag);
 
 /* What the replay looked at. */
@@ -72,6 +72,7 @@ typedef struct ash_memory_replay_report {
     uint64_t operations, accesses;
     uint64_t pieces;      /* runs of bytes with one history that the accesses met */
     uint64_t comparisons; /* pairs of accesses to the same bytes that were found in order */
+    uint64_t reserved[4]; /* 0: room for fields to come */
 } ash_memory_replay_report;
 
 /* Replays the schedule over the places and proves that of any two accesses to the same byte of which one
@@ -80,18 +81,19 @@ typedef struct ash_memory_replay_report {
  * the bytes. Parameters, constants, inputs and state count as written before the start; buffers without a
  * place are passed over. Fails with INTERNAL and names the operations. */
 ASH_API ash_status ash_memory_schedule_check(ash_context *context, const ash_memory_schedule *schedule,
-                                             const ash_memory_buffer *buffers, uint32_t buffer_count,
-                                             const ash_memory_place *places, uint32_t arena_count,
+                                             const ash_memory_buffer *buffers, size_t buffer_count,
+                                             const ash_memory_place *places, size_t arena_count,
                                              ash_memory_replay_report *report, ash_diag *diag);
 
 /* How an order search went. Peaks count the bytes of roots, with parameters and constants, that are live at
  * once. */
 typedef struct ash_memory_order_report {
+    size_t size;               /* bytes that the caller knows: ASH_INIT */
     uint64_t given_peak, peak; /* bytes: of the order of issue, and of the one found */
     uint64_t states;           /* sets of operations done that were looked at */
-    uint32_t segments;         /* parts between operations that everything passes through */
-    uint32_t moved;            /* operations that are not where they were */
     bool exact;                /* no order of these dependences has a lower peak */
+    size_t segments;           /* parts between operations that everything passes through */
+    size_t moved;              /* operations that are not where they were */
 } ash_memory_order_report;
 
 /* Looks for an order of the operations (of one stream) with a lower peak of live bytes that keeps every
@@ -100,8 +102,8 @@ typedef struct ash_memory_order_report {
  * `width` is the number of sets kept per step, 0: 256; a part in which more never come up is solved
  * exactly. `progress` may be NULL; it is told of operations, at stage "order". */
 ASH_API ash_status ash_memory_order_search(ash_context *context, const ash_memory_schedule *schedule,
-                                           const ash_memory_buffer *buffers, uint32_t buffer_count,
-                                           uint32_t width, const ash_progress *progress, uint32_t *order,
+                                           const ash_memory_buffer *buffers, size_t buffer_count,
+                                           size_t width, const ash_progress *progress, uint32_t *order,
                                            ash_memory_order_report *report, ash_diag *diag);
 
 /* Training pairs: gives the parameters of a second problem the places that the first plan gave them.
@@ -116,7 +118,7 @@ ASH_API ash_status ash_memory_order_search(ash_context *context, const ash_memor
  * kept for ever (parameter, constant, state), not for ever; or something that the first plan keeps for ever
  * in an arena that is shared has no pair, so that its bytes would look free. */
 ASH_API ash_status ash_memory_share_parameters(const ash_memory_plan *first, const uint32_t *pairs,
-                                               ash_memory_buffer *buffers, uint32_t buffer_count,
+                                               ash_memory_buffer *buffers, size_t buffer_count,
                                                ash_diag *diag);
 
 #ifdef __cplusplus

@@ -39,6 +39,7 @@ typedef struct ash_onnx_shape {
 
 /* Zeroed options are the defaults. */
 typedef struct ash_onnx_options {
+    size_t size;              /* bytes that the caller knows, or 0: ASH_INIT */
     const ash_onnx_var *vars; /* none of a name twice; the same for binds */
     size_t n_vars;
     const ash_onnx_shape *shapes;
@@ -81,14 +82,15 @@ ASH_API ash_status ash_onnx_read(ash_context *context, const char *path, const a
                                  ash_graph **out, ash_diag *diag);
 /* The same from memory. Data are copied (all of the model where the graph is open): `data` is not used
  * after the call. External data are refused. */
-ASH_API ash_status ash_onnx_parse(ash_context *context, const void *data, size_t size,
+ASH_API ash_status ash_onnx_parse(ash_context *context, const void *data, uint64_t size,
                                   const ash_onnx_options *options, ash_graph **out, ash_diag *diag);
 
 /* Zeroed options are the defaults. */
 typedef struct ash_onnx_write_options {
-    const char *external; /* name of a file beside the model that gets the large tensors, or NULL: all in
+    size_t size;           /* bytes that the caller knows, or 0: ASH_INIT */
+    const char *external;  /* name of a file beside the model that gets the large tensors, or NULL: all in
                              one file */
-    size_t external_min;  /* bytes from which a tensor is large; 0: 1024 */
+    uint64_t external_min; /* bytes from which a tensor is large; 0: 1024 */
 } ash_onnx_write_options;
 
 /* Writes a graph as an ONNX model of operator set 18. Data are streamed, and aligned to 64 bytes where they

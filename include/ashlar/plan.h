@@ -37,7 +37,8 @@ typedef struct ash_plan ash_plan;
 /* How a plan executes. The results are the same bits in all. */
 typedef enum ash_mode {
     ASH_MODE_STREAM,       /* operations in schedule order, on one stream */
-    ASH_MODE_GRAPH,        /* the whole schedule captured at prepare, and replayed without a dispatch per
+    ASH_MODE_GRAPH,        /* the whole schedule captured at prepare (or by the first execution: see
+                              ash_plan_options.late_capture), and replayed without a dispatch per
                               operation. A device that cannot is ASH_ERROR_UNSUPPORTED with the reason. It
                               cannot be profiled by operation */
     ASH_MODE_MULTI_STREAM, /* on several streams: independent operations overlap; they share the plan's
@@ -63,13 +64,19 @@ ASH_API const char *ash_plan_order_text(ash_plan_order order); /* "auto"; "?" ou
 
 /* Zeroed options are the defaults. */
 typedef struct ash_plan_options {
+    size_t size;               /* bytes that the caller knows, or 0: ASH_INIT */
     ash_memory_options memory; /* planner mode and strategy, and what else the planner takes; `capacity` is
                                   the most that the arena may take: prepare meets it, if need be with
                                   other orders, kernels that are split, without Winograd, or with operations
                                   on one thread (docs/memory.md), or fails with BUDGET and names the
                                   smallest size found and what lies there at the peak.
-                                  Parameters and constants are read where they lie, or packed into memory of
-                                  their own, whatever omit_params and omit_constants say */
+                                  Parameters and constants are read where they lie, or packed into the
+                                  weights, whose block is no part of the arena. With omit_params or
+                                  omit_constants the plan allocates no block for weights that hold
+                                  parameters and what is computed from one, or constants and what is
+                                  computed from these alone: it must be bound (ash_plan_bind_weights), and
+                                  prepare leaves to the first execution what goes there; one without it is
+                                  ASH_ERROR_STATE */
     ash_plan_order order;
     unsigned threads; /* threads of one execution, the caller's included; 0, or more than the context has:
                          as many as it has */
@@ -84,6 +91,16 @@ typedef struct ash_plan_options {
                          node (docs/memory.md) */
     bool poison; /* debugging: dead bytes are filled with NaN patterns between operations, so that a value
                       that is read after its death shows */
+    bool reuse_inputs; /* the bytes that the plan has for inputs are others' after their last reader, which
+                          makes the arena smaller: each input that is set, or produced in place, is used up
+                          by the execution that it was set for, and the next one without it is
+                          ASH_ERROR_STATE. Setting one ends the results of the last execution (outputs that
+                          ash_plan_release_intermediates has kept stay). Inputs that are bound to the
+                          caller's bytes stay, as do those that are outputs or in `keep` */
+    bool late_capture; /* mode graph alone: the schedule is captured by the first execution and not by
+                          prepare, which is over sooner; where it cannot be captured, that is the error of
+                          each execution. Replicas of a plan that is captured share what was compiled, and
+                          are captured at once; others by their own first execution */
     const ash_value *keep; /* values of the graph whose results can be read after every execution; what
                               is computed at prepare is kept among the weights */
     size_t keep_count;
@@ -95,9 +112,12 @@ typedef struct ash_plan_options {
                               the CPU. ASH_ERROR_DEVICE for one that computes nothing */
 } ash_plan_options;
 
-/* The defaults, a zeroed struct: mode stream, optimised, with Winograd, and fused, no poison, all threads,
- * memory by its defaults. */
-ASH_API ash_plan_options ash_plan_options_default(void);
+/* The defaults: mode stream, optimised, with Winograd, and fused, no poison, all threads, memory by its
+ * defaults. */
+static inline ash_plan_options ash_plan_options_default(void) {
+    ash_plan_options options = ASH_INIT(ash_plan_options);
+    return options;
+}
 
 /* Prepares a graph of this context (of another: ASH_ERROR_INVALID_ARGUMENT); `options` may be NULL for the
  * defaults. The caller destroys *out. */
@@ -159,7 +179,9 @@ ASH_API ash_status ash_plan_bind_arena_view(ash_plan *plan, ash_view *view, ash_
 /* The same for the packed weights, which live as long as the plan: bytes and alignment of their block, and
  * the caller's memory for it. Weights that are there move into it at once. The memory must stay until the
  * plan, and replicas that share the weights, are destroyed or bound elsewhere; NULL: the plan's own again.
- * A plan that makes its weights anew while replicas have them leaves the block to these. */
+ * A plan that makes its weights anew while replicas have them leaves the block to these. Plans that
+ * allocate none (memory.omit_params, omit_constants) need it for whatever they make there: ASH_ERROR_STATE
+ * says how large it must be, also when it is to be taken from weights that are there. */
 ASH_API uint64_t ash_plan_weights_size(const ash_plan *plan);
 ASH_API uint64_t ash_plan_weights_align(const ash_plan *plan);
 ASH_API ash_status ash_plan_bind_weights(ash_plan *plan, void *memory, uint64_t size, ash_diag *diag);
@@ -191,9 +213,9 @@ ASH_API ash_status ash_plan_input_position(const ash_plan *plan, const char *nam
 ASH_API ash_status ash_plan_input_type(ash_plan *plan, size_t position, ash_type *out, ash_diag *diag);
 
 /* Copies an input in: row-major elements of `type`, whose dims are numbers, and which has `size` bytes. It
- * stays until it is set again. The type must be the present one (ASH_ERROR_TYPE, ASH_ERROR_SHAPE: the
- * failure names both, with the variables), but for dims that are open: it says their sizes. NULL: the
- * present type, of one who has asked for it. */
+ * stays until it is set again (with ash_plan_options.reuse_inputs, for one execution). The type must be
+ * the present one (ASH_ERROR_TYPE, ASH_ERROR_SHAPE: the failure names both, with the variables), but for
+ * dims that are open: it says their sizes. NULL: the present type, of one who has asked for it. */
 ASH_API ash_status ash_plan_set_input(ash_plan *plan, size_t position, const ash_type *type,
                                       const void *data, uint64_t size, ash_diag *diag);
 /* Uses the caller's bytes where they are, until the input is set or bound again; they may change between
@@ -210,6 +232,15 @@ ASH_API ash_status ash_plan_set_input_view(ash_plan *plan, size_t position, cons
                                            ash_diag *diag);
 ASH_API ash_status ash_plan_bind_input_view(ash_plan *plan, size_t position, const ash_view *view,
                                             ash_diag *diag);
+/* Gives an input for all values of the variables at once: `size` bytes, at least what it has at their
+ * maxima. It counts as set whatever values they are given later, until it is set or bound again: an
+ * execution reads the elements of its present shape, row-major, from the first byte on. They are copied in,
+ * or used where they are, as above. So ash_plan_execute_vars alone is a call for other values. Of a plan
+ * with open dims, whose inputs say their sizes: ASH_ERROR_STATE. */
+ASH_API ash_status ash_plan_set_input_room(ash_plan *plan, size_t position, const void *data, uint64_t size,
+                                           ash_diag *diag);
+ASH_API ash_status ash_plan_bind_input_room(ash_plan *plan, size_t position, const void *data,
+                                            uint64_t size, ash_diag *diag);
 /* The input's own buffer, writable: for callers that produce it in place. Counts as setting it. */
 ASH_API ash_status ash_plan_input(ash_plan *plan, size_t position, ash_view **out, ash_diag *diag);
 
@@ -244,6 +275,21 @@ ASH_API ash_status ash_plan_set_state(ash_plan *plan, size_t position, const ash
 /* The same with a view of the state's present type. */
 ASH_API ash_status ash_plan_set_state_view(ash_plan *plan, size_t position, const ash_view *view,
                                            ash_diag *diag);
+/* Makes the state lie in `memory`, which holds its value from then on, first of all what is there now, and
+ * must stay until the state is bound elsewhere or the plan is destroyed; NULL: memory of the plan's again,
+ * which takes the value over. ash_plan_state_size bytes, those of its largest shape, at a multiple of
+ * ash_plan_state_align. Executions read and write it there, and setting and resetting it write there;
+ * releasing leaves it, and its replicas have states of their own. Memory that overlaps what else the plan
+ * uses is refused as for ash_plan_bind_arena, as is a mapped file. Where the device does not reach memory
+ * of the host, each execution copies it from there and, when it has changed it, back. A plan of an open
+ * graph keeps the binding as long as its sizes. */
+ASH_API ash_status ash_plan_bind_state(ash_plan *plan, size_t position, void *memory, uint64_t size,
+                                       ash_diag *diag);
+/* The same with memory of a view, which may be written, has the state's dtype, and which the plan holds. */
+ASH_API ash_status ash_plan_bind_state_view(ash_plan *plan, size_t position, ash_view *view,
+                                            ash_diag *diag);
+ASH_API uint64_t ash_plan_state_size(const ash_plan *plan, size_t position);
+ASH_API uint64_t ash_plan_state_align(const ash_plan *plan, size_t position);
 /* Back to the initial contents: one, or all. */
 ASH_API ash_status ash_plan_reset_state(ash_plan *plan, size_t position, ash_diag *diag);
 ASH_API ash_status ash_plan_reset_states(ash_plan *plan, ash_diag *diag);
@@ -251,11 +297,12 @@ ASH_API ash_status ash_plan_reset_states(ash_plan *plan, ash_diag *diag);
 /* --- executing -------------------------------------------------------------------------------- */
 
 typedef struct ash_plan_var {
+    size_t size; /* bytes that the caller knows: ASH_INIT */
     const char *name;
-    int64_t min, max, value; /* inclusive bounds, present value; at first the maximum */
     bool settled; /* each execution finds its value, and nobody sets it: a size that depends on data. Its
                      value is that of the last execution; without one, or when others are set, its bound */
     bool open;    /* it takes its value from inputs, and is -1 before: see open dims */
+    int64_t min, max, value; /* inclusive bounds, present value; at first the maximum */
 } ash_plan_var;
 
 typedef struct ash_var_binding {
@@ -286,9 +333,46 @@ ASH_API ash_status ash_plan_execute(ash_plan *plan, ash_diag *diag);
 /* How many operations of the present execution are over, or of the last one, and of how many. From any
  * thread, without waiting. */
 ASH_API void ash_plan_progress(const ash_plan *plan, uint64_t *done, uint64_t *total);
-/* Both in one step. */
+/* Gives variables new values and runs the plan, in one step: no other thread's call comes in between, and
+ * when any of it fails the variables have their values of before. Those that are not named keep theirs, and
+ * settled ones are found as ever. Inputs that were given for all values (ash_plan_set_input_room) need not
+ * be given again. */
 ASH_API ash_status ash_plan_execute_vars(ash_plan *plan, const ash_var_binding *vars, size_t count,
                                          ash_diag *diag);
+
+/* What one run takes and gives. */
+typedef struct ash_run_input {
+    size_t position;
+    const ash_type *type; /* as for ash_plan_set_input */
+    const void *data;
+    uint64_t size; /* bytes */
+} ash_run_input;
+
+typedef struct ash_run_output {
+    size_t position;
+    void *data;    /* receives row-major elements */
+    uint64_t room; /* bytes that it has */
+    ash_type type; /* receives the type, whose dims are numbers, */
+    uint64_t size; /* and the bytes that were written */
+} ash_run_output;
+
+typedef struct ash_run {
+    size_t size;                 /* bytes that the caller knows, or 0: ASH_INIT */
+    const ash_var_binding *vars; /* others keep their values */
+    size_t var_count;
+    const ash_run_input *inputs; /* others stay as they are */
+    size_t input_count;
+    ash_run_output *outputs; /* those that are wanted */
+    size_t output_count;
+} ash_run;
+
+/* All of it in one step: new values, inputs, the execution, and copies of results, with no other thread's
+ * call in between: threads that share a plan each get what belongs to their own inputs. What can be known
+ * to be wrong is refused before anything has changed. After another failure the variables have their
+ * values of before, and inputs that were given in other shapes are to be given again. An output with too
+ * little room is ASH_ERROR_OUT_OF_RANGE; where its size is known only when it is there, after the
+ * execution. */
+ASH_API ash_status ash_plan_run(ash_plan *plan, const ash_run *given, ash_diag *diag);
 
 typedef struct ash_profile {
     uint32_t op;      /* index of the prepared operation */
@@ -307,6 +391,7 @@ ASH_API ash_status ash_plan_execute_vars_profiled(ash_plan *plan, const ash_var_
 /* Mode eager: prepares a graph, runs it once and drops the plan, in one call. States have their initial
  * contents, and what becomes of them is dropped with the plan. */
 typedef struct ash_eager_call {
+    size_t size;                 /* bytes that the caller knows, or 0: ASH_INIT */
     const ash_var_binding *vars; /* of variables; others have their maxima */
     size_t var_count;
     const ash_tensor *const *inputs; /* in the graph's order */
@@ -331,7 +416,7 @@ ASH_API ash_status ash_plan_output(ash_plan *plan, size_t position, const ash_vi
 /* All of them: `out` has room for `room` views, at least ash_plan_output_count. */
 ASH_API ash_status ash_plan_outputs(ash_plan *plan, const ash_view **out, size_t room, ash_diag *diag);
 /* The buffer of an output. */
-ASH_API ash_status ash_plan_output_index(const ash_plan *plan, size_t position, uint32_t *out,
+ASH_API ash_status ash_plan_output_index(const ash_plan *plan, size_t position, size_t *out,
                                          ash_diag *diag);
 
 /* --- buffers ---------------------------------------------------------------------------------- */
@@ -352,6 +437,7 @@ typedef enum ash_role {
 ASH_API const char *ash_role_text(ash_role role); /* "weight"; "?" outside the enumeration */
 
 typedef struct ash_buffer_info {
+    size_t size; /* bytes that the caller knows: ASH_INIT */
     ash_role role;
     ash_type type;      /* at the variables' maxima */
     uint64_t bytes;     /* at the variables' maxima */
@@ -364,18 +450,17 @@ typedef struct ash_buffer_info {
                            issue; operation i has 2i and 2i + 1 */
 } ash_buffer_info;
 
-ASH_API uint32_t ash_plan_buffer_count(const ash_plan *plan);
-ASH_API ash_status ash_plan_buffer_at(const ash_plan *plan, uint32_t index, ash_buffer_info *out,
+ASH_API size_t ash_plan_buffer_count(const ash_plan *plan);
+ASH_API ash_status ash_plan_buffer_at(const ash_plan *plan, size_t index, ash_buffer_info *out,
                                       ash_diag *diag);
 /* The buffer that holds a value of the graph. ASH_ERROR_NOT_FOUND when none does: it was fused or
  * simplified away. */
-ASH_API ash_status ash_plan_buffer_index(const ash_plan *plan, ash_value value, uint32_t *out,
+ASH_API ash_status ash_plan_buffer_index(const ash_plan *plan, ash_value value, size_t *out,
                                          ash_diag *diag);
 /* The bytes of a buffer after an execution, by value and by index. ASH_ERROR_STATE when they are another's
  * by then: the error says whose. Values given as `keep` always have theirs. */
 ASH_API ash_status ash_plan_buffer(ash_plan *plan, ash_value value, const ash_view **out, ash_diag *diag);
-ASH_API ash_status ash_plan_buffer_view(ash_plan *plan, uint32_t index, const ash_view **out,
-                                        ash_diag *diag);
+ASH_API ash_status ash_plan_buffer_view(ash_plan *plan, size_t index, const ash_view **out, ash_diag *diag);
 
 /* --- inspecting ------------------------------------------------------------------------------- */
 
@@ -392,6 +477,7 @@ ash_prepared_kind_text(ash_prepared_kind kind); /* "kernel"; "?" outside the enu
 
 /* An operation of the schedule. */
 typedef struct ash_prepared_op {
+    size_t size; /* bytes that the caller knows: ASH_INIT */
     ash_prepared_kind kind;
     const char *name;         /* of what it computes: "conv+add+relu" */
     uint32_t kernel;          /* index, for kernels */
@@ -399,7 +485,10 @@ typedef struct ash_prepared_op {
     bool parallel;            /* whether it is worth more than one thread */
     double flops, bytes;      /* work and least traffic at the variables' maxima */
     const char *const *nodes; /* names of the graph's nodes in it, some of them NULL */
-    uint32_t node_count;
+    size_t node_count;
+    uint32_t stream;   /* that runs it */
+    uint32_t event;    /* that is recorded when it is over, or UINT32_MAX */
+    size_t wait_count; /* see ash_plan_op_wait */
 } ash_prepared_op;
 
 /* The operations of an execution, in schedule order, and those of the prologue, which run at prepare. */
@@ -408,9 +497,22 @@ ASH_API ash_status ash_plan_op_at(ash_plan *plan, size_t index, ash_prepared_op 
 ASH_API size_t ash_plan_prologue_count(const ash_plan *plan);
 ASH_API ash_status ash_plan_prologue_at(ash_plan *plan, size_t index, ash_prepared_op *out, ash_diag *diag);
 
+/* An operation begins only when an event has happened, which an earlier operation of another stream
+ * records. Operations of one stream run one after the other, in schedule order. This, the accesses below
+ * and the places of ash_plan_buffer_at are all that orders an execution: who asks can prove it. */
+typedef struct ash_op_wait {
+    uint32_t event;
+    uint32_t op; /* that records it */
+} ash_op_wait;
+
+/* ASH_ERROR_NOT_FOUND past the last wait. The prologue runs on one stream, and waits for nothing. */
+ASH_API ash_status ash_plan_op_wait(const ash_plan *plan, size_t index, size_t wait, ash_op_wait *out,
+                                    ash_diag *diag);
+
 /* What an operation does with one buffer: the one record that dependences, lifetimes, waits and the
  * checkers are made of. There are several for a buffer that is read and written, or touched in parts. */
 typedef struct ash_op_access {
+    size_t size; /* bytes that the caller knows: ASH_INIT */
     uint32_t buffer;
     bool write;          /* scratch counts as written */
     uint64_t begin, end; /* bytes of the buffer, half-open, at the variables' maxima */
@@ -426,21 +528,23 @@ ASH_API ash_status ash_plan_prologue_access(const ash_plan *plan, size_t index, 
 
 typedef enum ash_source { ASH_SOURCE_NEST, ASH_SOURCE_IR, ASH_SOURCE_ASSEMBLY } ash_source;
 
-/* Distinct kernels, and their text: loop nest, LLVM IR, assembly. *out is freed with ash_plan_text_free. */
+/* Distinct kernels, and their text: loop nest, LLVM IR, assembly. *out is freed with
+ * ash_context_free_text. */
 ASH_API size_t ash_plan_kernel_count(const ash_plan *plan);
-ASH_API ash_status ash_plan_kernel_source(const ash_plan *plan, uint32_t kernel, ash_source source,
-                                          char **out, size_t *len, ash_diag *diag);
-ASH_API void ash_plan_text_free(const ash_plan *plan, char *text, size_t len);
+ASH_API ash_status ash_plan_kernel_source(const ash_plan *plan, size_t kernel, ash_source source,
+                                          char **out, uint64_t *size, ash_diag *diag);
 
 /* What the order search did. */
 typedef struct ash_plan_order_report {
-    uint64_t given_size; /* bytes of the arenas in the graph's order */
-    uint32_t moved;      /* operations that are not where they were */
-    uint32_t recomputed; /* operations that run a second time */
-    bool searched;       /* otherwise all of this is 0, or there was no need */
+    uint64_t given_size;  /* bytes of the arenas in the graph's order */
+    size_t moved;         /* operations that are not where they were */
+    size_t recomputed;    /* operations that run a second time */
+    bool searched;        /* otherwise all of this is 0, or there was no need */
+    uint64_t reserved[4]; /* 0: room for fields to come */
 } ash_plan_order_report;
 
 typedef struct ash_plan_report {
+    size_t size; /* bytes that the caller knows: ASH_INIT */
     /* bytes */
     uint64_t weights;   /* packed at prepare and kept */
     uint64_t constants; /* of the graph's constants and parameters that executions read where they lie */
@@ -462,24 +566,25 @@ typedef struct ash_plan_report {
     uint64_t caches; /* of memory that was given back and that the context keeps, for all its plans
                          (ash_context_options.keep_bytes) */
     /* counts */
-    uint32_t ops, prologue_ops, kernels;
-    uint32_t
-        splits; /* results that kernels were split at for less memory: see ash_plan_options.fuse_freely */
-    bool no_winograd;    /* memory.capacity is met without Winograd alone */
-    uint32_t one_worker; /* operations that run on one thread for it, with the scratch memory of one */
-    uint32_t states_in_place, states_copied; /* states whose new value is computed in their bytes; that are
+    size_t ops, prologue_ops, kernels;
+    size_t splits;     /* results that kernels were split at for less memory (fuse_freely: none) */
+    bool no_winograd;  /* memory.capacity is met without Winograd alone */
+    size_t one_worker; /* operations that run on one thread for it, with the scratch memory of one */
+    size_t states_in_place, states_copied; /* states whose new value is computed in their bytes; that are
                                                 written by a copy at the end */
-    uint64_t prologue_runs;                  /* of operations of the prologue, so far */
+    uint64_t prologue_runs;                /* of operations of the prologue, so far */
     uint64_t kernels_compiled, kernels_from_disk, kernels_shared;
     uint64_t kernels_refused; /* in the cache on disk, where others could have written them: not taken */
     ash_mode mode;
     unsigned threads, streams; /* streams: those with an operation */
-    uint32_t captured;         /* operations in the capture of mode graph */
-    uint32_t events, waits; /* placed where an operation needs one of another stream; operations that wait
+    size_t captured;           /* operations in the capture of mode graph; 0 before there is one */
+    bool captured_late;        /* by an execution: see ash_plan_options.late_capture */
+    size_t events, waits; /* placed where an operation needs one of another stream; operations that wait
                                for one, and how often */
-    uint64_t overlapped; /* operations of the last execution that began while one of another stream ran */
+    uint64_t overlapped;  /* operations of the last execution that began while one of another stream ran */
     /* nanoseconds */
     int64_t prepare_ns, lower_ns, compile_ns, memory_ns, prologue_ns;
+    int64_t capture_ns; /* of prepare, or of the execution that captured */
     /* the arenas: bytes, lower bound, bytes without sharing, certificate */
     ash_memory_summary memory;
     /* what the checkers inspected: lifetimes against offsets, and every access to every byte in order */
@@ -488,7 +593,13 @@ typedef struct ash_plan_report {
     ash_plan_order_report order;
 } ash_plan_report;
 
-ASH_API ash_plan_report ash_plan_describe(const ash_plan *plan);
+/* What a plan says of itself. */
+ASH_API ash_status ash_plan_describe_to(const ash_plan *plan, ash_plan_report *out, ash_diag *diag);
+static inline ash_plan_report ash_plan_describe(const ash_plan *plan) {
+    ash_plan_report report = ASH_INIT(ash_plan_report);
+    ash_plan_describe_to(plan, &report, NULL);
+    return report;
+}
 /* The memory plan of the arenas, for ashlar/memory.h's reports; borrowed. */
 ASH_API const ash_memory_plan *ash_plan_memory(const ash_plan *plan);
 /* The problem that it solves: buffers, named by what makes them, with lifetimes in half steps; borrowed. */

@@ -17,6 +17,7 @@
 #ifndef ASHLAR_STATUS_H
 #define ASHLAR_STATUS_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -50,6 +51,27 @@ typedef enum ash_status {
     ASH_ERROR_INTERNAL,     /* a self-check failed: a defect of the library */
     ASH_STATUS_COUNT
 } ash_status;
+
+/* Structs that grow. Options, which a caller fills, and reports, which it receives, get new fields at their
+ * end. Their first field says how many bytes of them the caller knows, so that programs and libraries of
+ * different versions understand each other:
+ *
+ *     ash_plan_options options = ASH_INIT(ash_plan_options);     or  {.size = sizeof options, .threads = 2}
+ *
+ * Everything else is 0 then, which is the default. `size` may be 0, too, in a zeroed struct: it means the
+ * struct as it was in its first release, and fields that it got later, which their comments say, are passed
+ * over. Options that have something set which the library does not know are ASH_ERROR_UNSUPPORTED; of a
+ * report nothing past `size` is written. docs/decisions.md has the policy. */
+#ifdef __cplusplus
+#define ASH_INIT(T)                                                                                        \
+    ([] {                                                                                                  \
+        T sized_ = T();                                                                                    \
+        sized_.size = sizeof(T);                                                                           \
+        return sized_;                                                                                     \
+    }())
+#else
+#define ASH_INIT(T) {.size = sizeof(T)}
+#endif
 
 #define ASH_NO_OFFSET UINT64_MAX
 

@@ -15,7 +15,7 @@ typedef struct ash_tensor ash_tensor;
 /* A tensor with a copy of `data`: row-major elements of `type`, whose dims are numbers; `size` is in bytes
  * and must be exact. `name` is copied and may be NULL. The caller destroys *out. */
 ASH_API ash_status ash_tensor_create(ash_context *context, const char *name, const ash_type *type,
-                                     const void *data, size_t size, ash_tensor **out, ash_diag *diag);
+                                     const void *data, uint64_t size, ash_tensor **out, ash_diag *diag);
 
 /* Reads a file: NumPy's .npy (format 1 to 3, either byte order, C or Fortran order), or a serialised ONNX
  * TensorProto
@@ -33,7 +33,7 @@ ASH_API void ash_tensor_destroy(ash_tensor *tensor); /* NULL is allowed */
 ASH_API const char *ash_tensor_name(const ash_tensor *tensor); /* "" when it has none */
 ASH_API const ash_type *ash_tensor_type(const ash_tensor *tensor);
 ASH_API const void *ash_tensor_data(const ash_tensor *tensor); /* aligned for its elements */
-ASH_API size_t ash_tensor_size(const ash_tensor *tensor);      /* bytes */
+ASH_API uint64_t ash_tensor_size(const ash_tensor *tensor);    /* bytes */
 
 #ifdef __cplusplus
 }

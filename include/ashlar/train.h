@@ -4,7 +4,7 @@
  *
  *     ash_value w[] = {ash_graph_state(g, "w", &type, data, size, ASH_DATA_COPY), ...}, grads[2];
  *     ash_value loss = ash_cross_entropy(g, network(g, x, w), labels);
- *     ash_optimizer_options options = ash_optimizer_options_default(ASH_OPTIMIZER_ADAMW);
+ *     ash_optimizer_options options = {.size = sizeof options, .kind = ASH_OPTIMIZER_ADAM};
  *     ash_graph_gradients(g, &loss, NULL, 1, w, 2, NULL, grads, &diag);
  *     ash_graph_optimize(g, w, grads, 2, rate, &options, &diag);
  *     ash_graph_output(g, "loss", loss);
@@ -23,6 +23,7 @@ extern "C" {
 /* --- gradients ------------------------------------------------------------------------------------ */
 
 typedef struct ash_gradient_options {
+    size_t size;            /* bytes that the caller knows, or 0: ASH_INIT */
     const ash_value *stops; /* no gradient goes through these: they count as constants */
     size_t n_stops;
 } ash_gradient_options;
@@ -69,24 +70,22 @@ ASH_API ash_value ash_cross_entropy(ash_graph *graph, ash_value logits, ash_valu
 /* --- optimisers ----------------------------------------------------------------------------------- */
 
 typedef enum ash_optimizer {
-    ASH_OPTIMIZER_SGD,   /* w -= rate * g, with momentum if there is any */
+    ASH_OPTIMIZER_SGD,   /* w -= rate * g, or with momentum */
     ASH_OPTIMIZER_ADAM,  /* Kingma and Ba (2015); weight decay is a part of the gradient */
     ASH_OPTIMIZER_ADAMW, /* Loshchilov and Hutter (2019): weights decay by themselves */
     ASH_OPTIMIZER_COUNT
 } ash_optimizer;
 
 typedef struct ash_optimizer_options {
+    size_t size; /* bytes that the caller knows, or 0: ASH_INIT */
     ash_optimizer kind;
-    double weight_decay;
-    double momentum;              /* of SGD: velocity = momentum * velocity + g, and w -= rate * velocity */
-    bool nesterov;                /* w -= rate * (g + momentum * velocity) instead */
-    double beta1, beta2, epsilon; /* of Adam: how slowly the means of g and g^2 follow; beside the root */
-    const char *name;             /* begins the name of the count of steps; NULL: "optimizer" */
+    bool nesterov;       /* w -= rate * (g + momentum * velocity), of SGD with momentum */
+    double momentum;     /* of SGD: velocity = momentum * velocity + g, and w -= rate * velocity */
+    double weight_decay; /* 0: none */
+    double beta1, beta2; /* of Adam: how slowly the means of g and g^2 follow; 0: 0.9 and 0.999 */
+    double epsilon;      /* of Adam: beside the root; 0: 1e-8 */
+    const char *name;    /* begins the name of the count of steps; NULL: "optimizer" */
 } ash_optimizer_options;
-
-/* No momentum; Adam's numbers are 0.9, 0.999 and 1e-8; no decay, but 0.01 for AdamW. Zeros, for a kind
- * that is none. */
-ASH_API ash_optimizer_options ash_optimizer_options_default(ash_optimizer kind);
 
 /* Scales gradients, in their place, so that the square root of the sum of all their squares is at most
  * `most`: by min(1, most / (norm + 1e-6)). Returns the norm as it was, a scalar of the first one's

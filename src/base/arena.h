@@ -23,6 +23,10 @@ char *ash_arena_strdup(ash_arena *arena, const char *text);
 /* A copy of `count * size` bytes; NULL when there is no memory. */
 void *ash_arena_copy(ash_arena *arena, const void *data, size_t count, size_t size);
 void ash_arena_free(ash_arena *arena);
+/* What takes from the arena, which keeps what is given back: for objects that take an allocator and are
+ * gone with the arena. The arena stays where it is as long as somebody takes; at most 16 bytes of
+ * alignment. */
+ash_allocator ash_arena_allocator(ash_arena *arena);
 uint64_t ash_arena_bytes(const ash_arena *arena); /* that its blocks have */
 
 #endif

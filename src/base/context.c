@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "file.h"
+#include "sized.h"
 #include "text.h"
 
 #define CACHE_BYTES ((uint64_t)1 << 30)
@@ -60,11 +61,14 @@ static void choose_cache_dir(const char *wanted, ash_text *dir) {
     }
 }
 
+ASH_SIZED(ash_context_options, cache_bytes);
+
 ash_status ash_context_create(const ash_context_options *options, ash_context **out, ash_diag *diag) {
-    static const ash_context_options defaults;
+    ash_context_options own;
     ASH_NEED(diag, out);
     *out = NULL;
-    if (!options) options = &defaults;
+    ASH_TRY(ASH_TAKE(ash_context_options, options, &own, diag));
+    options = &own;
     ASH_FAIL_IF(!options->allocator.alloc != !options->allocator.free, diag, ASH_ERROR_INVALID_ARGUMENT,
                 "allocator hooks come as a pair: one of alloc and free is NULL");
     ASH_FAIL_IF(options->threads > 1024, diag, ASH_ERROR_OUT_OF_RANGE, "%u threads asked for, at most 1024",
@@ -113,6 +117,10 @@ void ash_context_destroy(ash_context *context) {
 
 unsigned ash_context_threads(const ash_context *context) {
     return context ? context->threads : 0;
+}
+
+void ash_context_free_text(const ash_context *context, char *text, uint64_t size) {
+    if (context && text) ash_mem_free(&context->allocator, text, size + 1, 1);
 }
 
 ash_status ash_context__slot(ash_context *context, ash_slot id,

@@ -117,6 +117,18 @@ void ash_arena_free(ash_arena *arena) {
     ash_arena_init(arena, arena->allocator);
 }
 
+static void *arena_alloc(void *user, size_t size, size_t align) {
+    return align <= ALIGN ? ash_arena_alloc(user, size, 1) : NULL;
+}
+
+static void arena_keep(void *user, void *ptr, size_t size) {
+    (void)user, (void)ptr, (void)size;
+}
+
+ash_allocator ash_arena_allocator(ash_arena *arena) {
+    return (ash_allocator){arena_alloc, arena_keep, arena};
+}
+
 uint64_t ash_arena_bytes(const ash_arena *arena) {
     uint64_t bytes = 0;
     for (const ash_arena_block *block = arena->blocks; block; block = block->next) bytes += block->bytes;

@@ -39,6 +39,9 @@ struct ash_code_target {
     LLVMValueRef (*from_f16)(ash_emit *e, LLVMValueRef a); /* 16 bits to f32 */
     LLVMValueRef (*to_f16)(ash_emit *e, LLVMValueRef a);   /* f32 to 16 bits, ties to even */
 
+    /* c plus, in each i32, the sum of the products of its four bytes: of a without sign, of b with sign. */
+    LLVMValueRef (*dot4)(ash_emit *e, LLVMValueRef a, LLVMValueRef b, LLVMValueRef c);
+
     /* The remainder (REM) of f32 and f64, and functions of f64 that the emitter has no formula for; never
      * NULL. */
     LLVMValueRef (*library)(ash_emit *e, ash_op op, ash_dtype dtype, LLVMValueRef a, LLVMValueRef b);

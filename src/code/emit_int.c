@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Elementwise operators on integers and bool. Nothing traps: division by zero and MIN / -1 have results. */
-#include "emit.h"
+#include "code_target.h"
 
 static bool is_signed(ash_dtype dtype) {
     return ash_dtype_kind(dtype) == ASH_KIND_SIGNED;
@@ -160,4 +160,30 @@ LLVMValueRef ash_emit__integer(ash_emit *e, ash_op op, ash_dtype dtype, LLVMValu
     case ASH_OP_LE: return LLVMBuildICmp(e->b, has_sign ? LLVMIntSLE : LLVMIntULE, a, b, "");
     default: return LLVMGetPoison(LLVMTypeOf(a)); /* refused by ash_nest_verify */
     }
+}
+
+/* --- products of bytes ------------------------------------------------------------------------------- */
+
+/* Byte i of each i32, with or without its sign. */
+static LLVMValueRef byte_of(ash_emit *e, LLVMValueRef words, unsigned i, bool has_sign) {
+    LLVMTypeRef type = LLVMTypeOf(words);
+    LLVMValueRef top = LLVMBuildShl(e->b, words, ash_emit__const_int(type, 24 - 8 * (int)i), "");
+    LLVMValueRef by = ash_emit__const_int(type, 24);
+    return has_sign ? LLVMBuildAShr(e->b, top, by, "") : LLVMBuildLShr(e->b, top, by, "");
+}
+
+LLVMValueRef ash_emit__dot4(ash_emit *e, LLVMValueRef a, LLVMValueRef b, LLVMValueRef c) {
+    LLVMTypeRef words = LLVMTypeOf(c);
+    unsigned lanes = ash_emit__lanes(c);
+    bool shared = ash_emit__lanes(a) == 4; /* four bytes for every lane are one i32 */
+    a = LLVMBuildBitCast(e->b, a, shared ? LLVMInt32TypeInContext(e->ctx) : words, "");
+    if (shared) a = ash_emit__splat(e, a, lanes);
+    b = LLVMBuildBitCast(e->b, b, words, "");
+    LLVMValueRef sum = e->kind->dot4(e, a, b, c);
+    if (sum) return sum;
+    sum = c;
+    for (unsigned i = 0; i < 4; i++)
+        sum = LLVMBuildAdd(e->b, sum,
+                           LLVMBuildMul(e->b, byte_of(e, a, i, false), byte_of(e, b, i, true), ""), "");
+    return sum;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The device registry of a context: names to open devices. */
+#include "base/sized.h"
 #include "blocks.h"
 #include "device.h"
 
@@ -144,10 +145,15 @@ void ash_device_close(ash_device *device) {
     free_device(registry, device);
 }
 
-ash_device_info ash_device_describe(const ash_device *device) {
-    if (!device) return (ash_device_info){0};
-    return (ash_device_info){device->name, device->class->cpu_accessible, device->class->writable,
-                             device->capacity};
+ASH_SIZED(ash_device_info, capacity);
+
+ash_status ash_device_describe_to(const ash_device *device, ash_device_info *out, ash_diag *diag) {
+    ASH_NEED(diag, device, out);
+    const ash_device_info own = {.name = device->name,
+                                 .cpu_accessible = device->class->cpu_accessible,
+                                 .writable = device->class->writable,
+                                 .capacity = device->capacity};
+    return ASH_GIVE(ash_device_info, &own, out, diag);
 }
 
 const ash_allocator *ash_device__allocator(const ash_device *device) {

@@ -8,6 +8,7 @@
  * nodes, and so results are the same each time. */
 #include <stdio.h>
 
+#include "base/sized.h"
 #include "base/text.h"
 #include "grad.h"
 
@@ -325,7 +326,7 @@ static ash_status run(walk *w, const ash_value *ys, const ash_value *seeds, size
                       ash_value *grads) {
     ASH_TRY(mark_all(w, ys, n_ys, MARK_Y, "y"));
     ASH_TRY(mark_all(w, xs, n_xs, MARK_X, "x"));
-    if (options) ASH_TRY(mark_all(w, options->stops, options->n_stops, MARK_STOP, "stop"));
+    ASH_TRY(mark_all(w, options->stops, options->n_stops, MARK_STOP, "stop"));
     ASH_TRY(check_seeds(w, ys, seeds, n_ys));
     mark_active(w);
     mark_reaching(w);
@@ -342,22 +343,25 @@ static ash_status check_call(const ash_graph *graph, const ash_value *ys, size_t
                              ash_diag *diag) {
     if (n_ys) ASH_NEED(diag, ys);
     if (n_xs) ASH_NEED(diag, xs, grads);
-    ASH_FAIL_IF(options && options->n_stops && !options->stops, diag, ASH_ERROR_INVALID_ARGUMENT,
-                "stops is NULL");
+    ASH_FAIL_IF(options->n_stops && !options->stops, diag, ASH_ERROR_INVALID_ARGUMENT, "stops is NULL");
     ASH_TRY(ash_graph_status(graph, diag));
     ASH_TRY(ash_graph__check_closed(graph, diag));
     ASH_FAIL_IF(graph->internal, diag, ASH_ERROR_UNSUPPORTED, "a graph in the forms of one target");
     return ASH_OK;
 }
 
+ASH_SIZED(ash_gradient_options, n_stops);
+
 ash_status ash_graph_gradients(ash_graph *graph, const ash_value *ys, const ash_value *seeds, size_t n_ys,
                                const ash_value *xs, size_t n_xs, const ash_gradient_options *options,
                                ash_value *grads, ash_diag *diag) {
+    ash_gradient_options taken;
     ash_diag own;
     ASH_NEED(diag, graph);
     const ash_allocator *a = graph->allocator;
     walk w = {.graph = graph, .n_values = graph->values.len, .n_nodes = graph->nodes.len, .diag = &own};
-    ash_status status = check_call(graph, ys, n_ys, xs, n_xs, options, grads, &own);
+    ash_status status = ASH_TAKE(ash_gradient_options, options, &taken, &own);
+    if (status == ASH_OK) status = check_call(graph, ys, n_ys, xs, n_xs, &taken, grads, &own);
     if (status == ASH_OK) {
         w.marks = ash_mem_calloc(a, w.n_values, sizeof *w.marks);
         w.grads = ash_mem_alloc(a, w.n_values, sizeof *w.grads);
@@ -366,7 +370,7 @@ ash_status ash_graph_gradients(ash_graph *graph, const ash_value *ys, const ash_
             status = ASH_NO_MEMORY(&own);
         } else {
             for (size_t v = 0; v < w.n_values; v++) w.grads[v] = ASH_NO_VALUE;
-            status = run(&w, ys, seeds, n_ys, xs, n_xs, options, grads);
+            status = run(&w, ys, seeds, n_ys, xs, n_xs, &taken, grads);
         }
     }
     ash_mem_free(a, w.marks, w.n_values, sizeof *w.marks);

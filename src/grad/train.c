@@ -2,6 +2,7 @@
 /* Parameters as states, losses and optimisers: functions that build graphs, and nothing else. */
 #include <stdio.h>
 
+#include "base/sized.h"
 #include "grad.h"
 
 static ash_value with(ash_graph *t, ash_op op, ash_value x, double number) {
@@ -111,15 +112,6 @@ ash_value ash_graph_clip_norm(ash_graph *graph, ash_value *grads, size_t n, doub
 
 /* --- optimisers ----------------------------------------------------------------------------------- */
 
-ash_optimizer_options ash_optimizer_options_default(ash_optimizer kind) {
-    if ((unsigned)kind >= ASH_OPTIMIZER_COUNT) return (ash_optimizer_options){.kind = ASH_OPTIMIZER_SGD};
-    return (ash_optimizer_options){.kind = kind,
-                                   .weight_decay = kind == ASH_OPTIMIZER_ADAMW ? 0.01 : 0,
-                                   .beta1 = 0.9,
-                                   .beta2 = 0.999,
-                                   .epsilon = 1e-8};
-}
-
 /* One step: what all states have in common. */
 typedef struct step {
     ash_graph *graph;
@@ -206,9 +198,9 @@ static void count_steps(step *s) {
     s->squares = ash_sqrt(t, second);
 }
 
-static ash_status check_step(ash_graph *graph, const ash_value *states, const ash_value *grads, size_t n,
-                             ash_value rate, const ash_optimizer_options *options, ash_diag *diag) {
-    ASH_NEED(diag, options);
+static ash_status check_step(const ash_graph *graph, const ash_value *states, const ash_value *grads,
+                             size_t n, ash_value rate, const ash_optimizer_options *options,
+                             ash_diag *diag) {
     if (n) ASH_NEED(diag, states, grads);
     ASH_TRY(ash_graph_status(graph, diag));
     ASH_FAIL_IF((unsigned)options->kind >= ASH_OPTIMIZER_COUNT, diag, ASH_ERROR_INVALID_ARGUMENT,
@@ -228,18 +220,31 @@ static ash_status check_step(ash_graph *graph, const ash_value *states, const as
     return ASH_OK;
 }
 
+ASH_SIZED(ash_optimizer_options, name);
+
+static ash_status take_options(const ash_optimizer_options *given, ash_optimizer_options *own,
+                               ash_diag *diag) {
+    ASH_TRY(ASH_TAKE(ash_optimizer_options, given, own, diag));
+    if (own->beta1 == 0) own->beta1 = 0.9;
+    if (own->beta2 == 0) own->beta2 = 0.999;
+    if (own->epsilon == 0) own->epsilon = 1e-8;
+    return ASH_OK;
+}
+
 ash_status ash_graph_optimize(ash_graph *graph, const ash_value *states, const ash_value *grads, size_t n,
                               ash_value rate, const ash_optimizer_options *options, ash_diag *diag) {
+    ash_optimizer_options taken;
     ash_diag own;
     ASH_NEED(diag, graph);
-    ash_status status = check_step(graph, states, grads, n, rate, options, &own);
+    ash_status status = take_options(options, &taken, &own);
+    if (status == ASH_OK) status = check_step(graph, states, grads, n, rate, &taken, &own);
     if (status != ASH_OK) {
         ash_graph__stick(graph, &own);
         if (diag) *diag = own;
         return status;
     }
-    step s = {graph, options, rate, ASH_NO_VALUE, ASH_NO_VALUE};
-    if (options->kind != ASH_OPTIMIZER_SGD) count_steps(&s);
+    step s = {graph, &taken, rate, ASH_NO_VALUE, ASH_NO_VALUE};
+    if (taken.kind != ASH_OPTIMIZER_SGD) count_steps(&s);
     for (size_t i = 0; i < n && graph->status == ASH_OK; i++) update_state(&s, states[i], grads[i]);
     return ash_graph_status(graph, diag);
 }

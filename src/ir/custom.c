@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Operator `custom`: building it, the types of its results, inference. */
+#include "base/sized.h"
 #include "infer.h"
 
 /* --- the types of results as a list of numbers -------------------------------------------------- */
@@ -95,16 +96,18 @@ static ash_status check_arguments(const char *function, const ash_value *ins, si
     return ASH_OK;
 }
 
+ASH_SIZED(ash_custom_options, duration);
+
 ash_status ash_custom(ash_graph *graph, const char *function, const ash_value *ins, size_t n_ins,
                       const ash_type *types, size_t n_outs, const ash_custom_options *options,
                       ash_value *outs) {
-    static const ash_custom_options none;
+    ash_custom_options own;
     ash_diag diag;
     ASH_NEED(NULL, graph);
     ash_status status = check_arguments(function, ins, n_ins, types, outs, &diag);
+    if (status == ASH_OK) status = ASH_TAKE(ash_custom_options, options, &own, &diag);
     if (status != ASH_OK) ash_graph__stick(graph, &diag);
-    if (status == ASH_OK)
-        status = add_call(graph, function, ins, n_ins, types, n_outs, options ? options : &none, outs);
+    if (status == ASH_OK) status = add_call(graph, function, ins, n_ins, types, n_outs, &own, outs);
     for (size_t i = 0; status != ASH_OK && outs && i < n_outs; i++) outs[i] = ASH_NO_VALUE;
     return status;
 }

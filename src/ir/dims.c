@@ -68,8 +68,8 @@ static bool copy_parts(const ash_dims *from, ash_dims *to) {
     return true;
 }
 
-ash_status ash_dims_copy(const ash_dims *dims, ash_dims **out, ash_diag *diag) {
-    ASH_TRY(ash_dims_create(dims->allocator, out, diag));
+ash_status ash_dims_copy(const ash_dims *dims, const ash_allocator *a, ash_dims **out, ash_diag *diag) {
+    ASH_TRY(ash_dims_create(a, out, diag));
     if (copy_parts(dims, *out)) return ASH_OK;
     ash_dims_release(*out);
     *out = NULL;

@@ -26,19 +26,26 @@ static void fill_zero(const ash_wide *t) {
     memset(t->f, 0, (size_t)t->count * sizeof *t->f); /* 0.0 and 0 are both zero bytes */
 }
 
+/* The terms that lie side by side in the second operand (ops.def). */
+static int64_t terms_together(const ash_eval *e) {
+    return e->ins[0].dtype == e->ins[1].dtype ? 1 : ASH_BYTE_TERMS;
+}
+
 /* --- matmul ------------------------------------------------------------------------------------------ */
 
-/* One row of the result, out[n], from a row a[k] and the blocks b[ceil(n / block), k, block]. */
+/* One row of the result, out[n], from a row a[k] and the blocks b[ceil(n / block), ceil(k / terms), block,
+ * terms]. */
 static void matmul_row(const ash_wide *a, int64_t a_at, const ash_wide *b, int64_t b_at, int64_t k,
-                       int64_t block, const ash_wide *y, int64_t y_at, int64_t n) {
+                       int64_t block, int64_t terms, const ash_wide *y, int64_t y_at, int64_t n) {
     bool is_float = ash_dtype_is_float(y->dtype);
-    for (int64_t j = 0; j < n; j += block, b_at += k * block) {
+    for (int64_t j = 0; j < n; j += block, b_at += ash_ceil_div(k, terms) * terms * block) {
         int64_t width = ASH_MIN(block, n - j);
         for (int64_t i = 0; i < k; i++)
             if (is_float)
                 add_row_float(y->f + y_at + j, 1, a->f[a_at + i], b->f + b_at + i * block, 1, width);
             else
-                add_row_int(y->i + y_at + j, 1, a->i[a_at + i], b->i + b_at + i * block, 1, width);
+                add_row_int(y->i + y_at + j, 1, a->i[a_at + i],
+                            b->i + b_at + i / terms * terms * block + i % terms, terms, width);
     }
 }
 
@@ -49,10 +56,11 @@ void ash_eval__matmul(const ash_eval *e) {
     int64_t m = y->dims[y->rank - 2], n = y->dims[y->rank - 1], k = a->dims[a->rank - 1];
     int64_t block = ash_node_int(e->node, ASH_ATTR_B_BLOCK);
     if (block == 0) block = n;
-    int64_t batches = y->count / (m * n), b_size = ash_ceil_div(n, block) * k * block;
+    int64_t terms = terms_together(e), batches = y->count / (m * n);
+    int64_t b_size = ash_ceil_div(n, block) * ash_ceil_div(k, terms) * terms * block;
     for (int64_t batch = 0; batch < batches; batch++)
         for (int64_t i = batch * m; i < (batch + 1) * m; i++)
-            matmul_row(a, i * k, b, batch * b_size, k, block, y, i * n, n);
+            matmul_row(a, i * k, b, batch * b_size, k, block, terms, y, i * n, n);
 }
 
 /* --- conv -------------------------------------------------------------------------------------------- */
@@ -74,6 +82,7 @@ typedef struct conv {
     int64_t batch, x_chans, y_chans;         /* channels */
     int64_t group_ins, group_outs;           /* channels of one group */
     int64_t x_block, y_block, w_block;       /* channels kept together innermost */
+    int64_t terms;                           /* input channels that lie side by side in w */
     int64_t w_block_in;                      /* input channels kept together just outside w_block */
     int64_t x_size, y_size, w_size;          /* elements of one channel's space, and of one kernel */
     int64_t x_step, y_step, w_step;          /* elements from one innermost spatial index to the next */
@@ -97,6 +106,7 @@ static conv conv_sizes(const ash_eval *e) {
     c.x_block = ASH_MAX(x_block, 1);
     c.y_block = ASH_MAX(y_block, 1);
     c.w_block = ASH_MAX(w_block, 1);
+    c.terms = terms_together(e);
     c.w_block_in = w_block ? c.x_block : 1;
     c.x_chans = x->dims[1] * c.x_block;
     c.y_chans = y->dims[1] * c.y_block;
@@ -127,7 +137,9 @@ static int64_t kernel_at(const conv *c, int64_t in, int64_t out) {
     int64_t group = out / c->group_outs, o = out % c->group_outs;
     int64_t outs = ash_ceil_div(c->group_outs, c->w_block), ins = c->group_ins / c->w_block_in;
     int64_t kernel = (group * outs + o / c->w_block) * ins + in / c->w_block_in;
-    return (kernel * c->w_size * c->w_block_in + in % c->w_block_in) * c->w_block + o % c->w_block;
+    int64_t first = in % c->w_block_in / c->terms * c->terms; /* of those that lie side by side */
+    return (kernel * c->w_size * c->w_block_in + first) * c->w_block + o % c->w_block * c->terms +
+           in % c->terms;
 }
 
 /* The outputs that find an input at kernel position `at`, and those inputs, within one channel. */

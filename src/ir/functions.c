@@ -2,6 +2,7 @@
 /* Functions of the caller: the context's registry, and calling one. */
 #include <pthread.h>
 
+#include "base/sized.h"
 #include "ir.h"
 
 struct functions {
@@ -78,9 +79,14 @@ static ash_status append(struct functions *f, const ash_function *given, ash_dia
     return ASH_OK;
 }
 
+ASH_SIZED(ash_function, gradient);
+
 ash_status ash_context_add_function(ash_context *context, const ash_function *function, ash_diag *diag) {
     struct functions *f;
+    ash_function own;
     ASH_NEED(diag, context, function);
+    ASH_TRY(ASH_TAKE(ash_function, function, &own, diag));
+    function = &own;
     ASH_FAIL_IF(!function->run || !function->name || !function->name[0], diag, ASH_ERROR_INVALID_ARGUMENT,
                 "a function has a name and something to run");
     ASH_TRY(registry(context, &f, diag));

@@ -4,6 +4,8 @@
 
 #include <stdio.h>
 
+#include "base/sized.h"
+
 /* --- life ----------------------------------------------------------------------------------------- */
 
 /* Takes over the reference to `dims`, also on failure. */
@@ -230,15 +232,27 @@ bool ash_node_has_numbers(const ash_node *node) {
     return true;
 }
 
+bool ash_node__is_bytes(const ash_graph *graph, const ash_node *node) {
+    return (node->op == ASH_OP_MATMUL || node->op == ASH_OP_CONV) &&
+           ash_graph__type(graph, node->ins[0])->dtype == ASH_U8 &&
+           ash_graph__type(graph, node->ins[1])->dtype == ASH_I8;
+}
+
 size_t ash_graph_var_count(const ash_graph *graph) {
     return graph ? ash_dims_var_count(graph->dims) : 0;
 }
 
-bool ash_graph_var_at(const ash_graph *graph, size_t index, ash_graph_variable *out) {
-    if (!out || index >= ash_graph_var_count(graph)) return false;
+ASH_SIZED(ash_graph_variable, max);
+
+ash_status ash_graph_var_at(const ash_graph *graph, size_t index, ash_graph_variable *out, ash_diag *diag) {
+    ASH_NEED(diag, graph, out);
+    size_t count = ash_graph_var_count(graph);
+    ASH_FAIL_IF(index >= count, diag, ASH_ERROR_NOT_FOUND, "there is no variable %zu: the graph has %zu",
+                index, count);
     const ash_var *var = ash_dims_var(graph->dims, index);
-    *out = (ash_graph_variable){var->name, var->min, var->max, var->settled, var->open};
-    return true;
+    const ash_graph_variable own = {
+        .name = var->name, .settled = var->settled, .open = var->open, .min = var->min, .max = var->max};
+    return ASH_GIVE(ash_graph_variable, &own, out, diag);
 }
 
 void ash_graph_dim_bounds(const ash_graph *graph, ash_dim dim, int64_t *least, int64_t *greatest) {

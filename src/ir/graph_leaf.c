@@ -219,13 +219,13 @@ static ash_value add_data(ash_graph *graph, const char *name, const ash_type *ty
     return ash_graph__leaf_blob(graph, name, type, blob);
 }
 
-ash_value ash_graph_constant(ash_graph *graph, const ash_type *type, const void *data, size_t size,
+ash_value ash_graph_constant(ash_graph *graph, const ash_type *type, const void *data, uint64_t size,
                              ash_data_mode mode) {
     return add_data(graph, NULL, type, data, size, mode);
 }
 
 ash_value ash_graph_parameter(ash_graph *graph, const char *name, const ash_type *type, const void *data,
-                              size_t size, ash_data_mode mode) {
+                              uint64_t size, ash_data_mode mode) {
     ash_diag diag;
     if (!graph) return ASH_NO_VALUE;
     if (need(&diag, name, type) != ASH_OK) return stick(graph, &diag, name);
@@ -265,7 +265,7 @@ ash_value ash_graph__state_blob(ash_graph *graph, const char *name, const ash_ty
 }
 
 ash_value ash_graph_state(ash_graph *graph, const char *name, const ash_type *type, const void *data,
-                          size_t size, ash_data_mode mode) {
+                          uint64_t size, ash_data_mode mode) {
     ash_diag diag;
     ash_blob *blob = NULL;
     if (!graph) return ASH_NO_VALUE;

@@ -61,6 +61,19 @@ ash_status ash_infer__pool(const ash_inference *c) {
     return ASH_OK;
 }
 
+/* --- products of bytes ---------------------------------------------------------------------------- */
+
+/* The terms that lie side by side in operand 1: 4 in the blocked form of u8 by i8, else 1, and then the
+ * dtypes are equal. */
+static ash_status terms_together(const ash_inference *c, bool blocked, int64_t *terms) {
+    *terms = blocked && c->ins[0].dtype == ASH_U8 && c->ins[1].dtype == ASH_I8 ? ASH_BYTE_TERMS : 1;
+    return *terms > 1 ? ASH_OK : ash_infer__same_dtype(c, 0, 1);
+}
+
+static ash_dtype dtype_of_sums(const ash_inference *c, int64_t terms) {
+    return terms > 1 ? ASH_I32 : c->ins[0].dtype;
+}
+
 /* --- matrix products ------------------------------------------------------------------------------ */
 
 ash_status ash_infer__matmul(const ash_inference *c) {
@@ -68,7 +81,8 @@ ash_status ash_infer__matmul(const ash_inference *c) {
     int64_t block = ash_infer__attr(c, ASH_ATTR_B_BLOCK)->i;
     ash_dim n = ash_infer__attr(c, ASH_ATTR_N)->i;
     ASH_TRY(ash_infer__kind(c, 0, ASH_KINDS_NUMBER, "a number"));
-    ASH_TRY(ash_infer__same_dtype(c, 0, 1));
+    int64_t terms;
+    ASH_TRY(terms_together(c, block > 0, &terms));
     ASH_INFER_FAIL_IF(block < 0, c, ASH_ERROR_INVALID_ARGUMENT, "b_block is %lld", (long long)block);
     ASH_INFER_FAIL_IF(!block && n, c, ASH_ERROR_INVALID_ARGUMENT,
                       "n belongs to a blocked operand 1, b_block is 0");
@@ -77,16 +91,21 @@ ash_status ash_infer__matmul(const ash_inference *c) {
     unsigned batch = a->rank - 2;
     for (unsigned i = 0; i < batch; i++)
         ASH_INFER_FAIL_IF(a->dims[i] != b->dims[i], c, ASH_ERROR_SHAPE, "batch dim %u differs", i);
-    ASH_INFER_FAIL_IF(a->dims[batch + 1] != b->dims[block ? batch + 1 : batch], c, ASH_ERROR_SHAPE,
-                      "inner dims differ");
+    ash_dim inner = a->dims[batch + 1];
+    ASH_TRY(ash_infer__dim(c, ASH_DIM_ADD, inner, terms - 1, &inner));
+    ASH_TRY(ash_infer__dim(c, ASH_DIM_DIV, inner, terms, &inner));
+    ASH_INFER_FAIL_IF(inner != b->dims[block ? batch + 1 : batch], c, ASH_ERROR_SHAPE, "inner dims differ");
     if (block) {
         ash_dim blocks;
         ASH_TRY(ash_infer__dim(c, ASH_DIM_ADD, n, block - 1, &blocks));
         ASH_TRY(ash_infer__dim(c, ASH_DIM_DIV, blocks, block, &blocks));
-        ASH_INFER_FAIL_IF(b->dims[batch] != blocks || b->dims[batch + 2] != block, c, ASH_ERROR_SHAPE,
-                          "operand 1 is not n columns in blocks of %lld", (long long)block);
+        ASH_INFER_FAIL_IF(b->dims[batch] != blocks || b->dims[batch + 2] < 0 ||
+                              b->dims[batch + 2] % terms || b->dims[batch + 2] / terms != block,
+                          c, ASH_ERROR_SHAPE, "operand 1 is not n columns in blocks of %lld",
+                          (long long)block);
     }
     c->outs[0] = *a;
+    c->outs[0].dtype = dtype_of_sums(c, terms);
     c->outs[0].dims[batch + 1] = block ? n : b->dims[batch + 1];
     return ASH_OK;
 }
@@ -95,6 +114,7 @@ ash_status ash_infer__matmul(const ash_inference *c) {
 
 typedef struct conv {
     int64_t groups, x_block, y_block, w_block, o;
+    int64_t terms;         /* that lie side by side in the weights */
     unsigned spatial;      /* spatial dims */
     ash_dim channels;      /* of the operand */
     ash_dim filters;       /* channels of the result */
@@ -162,10 +182,12 @@ static ash_status blocked_weights(const ash_inference *c, conv *v) {
         v->kernel = w->dims + 1;
         return fits ? ASH_OK : fail_weights(c, "[o/B, kernel..., B]");
     }
+    ASH_INFER_FAIL_IF(inner % v->terms, c, ASH_ERROR_SHAPE, "channels of bytes in blocks of %lld",
+                      (long long)inner);
     bool fits = w->rank == v->spatial + 5 && w->dims[0] == v->groups &&
                 w->dims[1] == (filters - 1) / block + 1 && channels % inner == 0 &&
-                w->dims[2] == channels / inner && w->dims[w->rank - 2] == inner &&
-                w->dims[w->rank - 1] == block;
+                w->dims[2] == channels / inner && w->dims[w->rank - 2] == inner / v->terms &&
+                w->dims[w->rank - 1] % v->terms == 0 && w->dims[w->rank - 1] / v->terms == block;
     v->kernel = w->dims + 3;
     return fits ? ASH_OK : fail_weights(c, "[groups, ceil((o/groups)/B), (c/groups)/I, kernel..., I, B]");
 }
@@ -175,12 +197,13 @@ ash_status ash_infer__conv(const ash_inference *c) {
     conv v;
     spatial s;
     ASH_TRY(ash_infer__kind(c, 0, ASH_KINDS_NUMBER, "a number"));
-    ASH_TRY(ash_infer__same_dtype(c, 0, 1));
     ASH_TRY(read_conv(c, &v));
+    ASH_TRY(terms_together(c, v.w_block > 0, &v.terms));
     ASH_TRY(v.w_block ? blocked_weights(c, &v) : plain_weights(c, &v));
     ASH_TRY(read_spatial(c, v.spatial, &s));
     ash_type *out = &c->outs[0];
-    *out = (ash_type){.dtype = x->dtype, .rank = v.spatial + 2, .dims = {x->dims[0], v.filters}};
+    *out = (ash_type){
+        .dtype = dtype_of_sums(c, v.terms), .rank = v.spatial + 2, .dims = {x->dims[0], v.filters}};
     for (unsigned i = 0; i < v.spatial; i++) {
         ASH_INFER_FAIL_IF(v.kernel[i] < 1, c, ASH_ERROR_SHAPE,
                           "the kernel's dims must be numbers of at least 1");

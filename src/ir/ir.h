@@ -93,8 +93,8 @@ ash_dims *ash_dims_retain(ash_dims *dims);
 void ash_dims_release(ash_dims *dims);
 
 /* A copy for reading, in which every dim means the same: what it is a copy of may grow at the same time as
- * the copy is read. */
-ash_status ash_dims_copy(const ash_dims *dims, ash_dims **out, ash_diag *diag);
+ * the copy is read. It is allocated with `a`. */
+ash_status ash_dims_copy(const ash_dims *dims, const ash_allocator *a, ash_dims **out, ash_diag *diag);
 
 size_t ash_dims_var_count(const ash_dims *dims);
 const ash_var *ash_dims_var(const ash_dims *dims,
@@ -343,6 +343,10 @@ static inline const ash_type *ash_graph__type(const ash_graph *graph, ash_value 
 const ash_attr *ash_node_attr(const ash_node *node, ash_attr_key key);
 /* Whether all attributes are numbers: none is an expression of variables. */
 bool ash_node_has_numbers(const ash_node *node);
+/* Products and convolutions of bytes, u8 by i8 with sums in i32, are a form of their own (ops.def): so many
+ * of their terms lie side by side in the second operand, but for depthwise convolutions. */
+enum { ASH_BYTE_TERMS = 4 };
+bool ash_node__is_bytes(const ash_graph *graph, const ash_node *node);
 static inline int64_t ash_node_int(const ash_node *node, ash_attr_key key) {
     return ash_node_attr(node, key)->i;
 }

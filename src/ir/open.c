@@ -151,7 +151,7 @@ ash_status ash_graph__copy_open(const ash_graph *graph, ash_graph **out, ash_dia
     ash_value unused;
     ash_dims *dims;
     *out = NULL;
-    ASH_TRY(ash_dims_copy(graph->dims, &dims, diag));
+    ASH_TRY(ash_dims_copy(graph->dims, graph->allocator, &dims, diag));
     ash_status status = ash_graph__derive(graph, &copy, diag);
     if (status != ASH_OK) {
         ash_dims_release(dims);

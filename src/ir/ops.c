@@ -37,7 +37,7 @@ const char *ash_dtype_name(ash_dtype dtype) {
     return (unsigned)dtype < ASH_DTYPE_COUNT ? dtypes[dtype].name : "?";
 }
 
-size_t ash_dtype_size(ash_dtype dtype) {
+uint64_t ash_dtype_size(ash_dtype dtype) {
     return (unsigned)dtype < ASH_DTYPE_COUNT ? dtypes[dtype].bytes : 0;
 }
 

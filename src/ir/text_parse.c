@@ -434,7 +434,7 @@ static ash_status read_statements(parser *p) {
     }
 }
 
-ash_status ash_graph_parse(ash_context *context, const char *text, size_t len, ash_graph **out,
+ash_status ash_graph_parse(ash_context *context, const char *text, uint64_t len, ash_graph **out,
                            ash_diag *diag) {
     ash_diag ignored;
     ASH_NEED(diag, out);

@@ -196,12 +196,12 @@ static void print_graph(printer *p) {
     }
 }
 
-ash_status ash_graph_print(const ash_graph *graph, bool with_data, char **out, size_t *len,
+ash_status ash_graph_print(const ash_graph *graph, bool with_data, char **out, uint64_t *size,
                            ash_diag *diag) {
     ash_text text;
-    ASH_NEED(diag, graph, out, len);
+    ASH_NEED(diag, graph, out, size);
     *out = NULL;
-    *len = 0;
+    *size = 0;
     ASH_TRY(ash_graph__check_closed(graph, diag));
     ASH_TRY(ash_graph__check_files(graph, diag));
     ash_text_init(&text, graph->allocator);
@@ -211,12 +211,8 @@ ash_status ash_graph_print(const ash_graph *graph, bool with_data, char **out, s
         status = ASH_NO_MEMORY(diag);
     if (status == ASH_OK) {
         memcpy(*out, text.at, text.len + 1);
-        *len = text.len;
+        *size = text.len;
     }
     ash_text_free(&text);
     return status;
-}
-
-void ash_graph_text_free(const ash_graph *graph, char *text, size_t len) {
-    if (graph) ash_mem_free(graph->allocator, text, len + 1, 1);
 }

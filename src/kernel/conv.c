@@ -11,7 +11,10 @@
  * A convolution with a window of 1, stride 1 and no padding has no edges: its spatial dims count as one
  * long one.
  *
- * Depthwise convolutions take vectors of channels from both operands and sum over the window alone. */
+ * Bytes (u8 by i8) are the same with four neighbouring channels to a step (dot4).
+ *
+ * Depthwise convolutions take vectors of channels from both operands and sum over the window alone;
+ * those of bytes in f32, as long as all their sums are exact there. */
 #include "tile.h"
 
 enum {
@@ -26,6 +29,9 @@ typedef struct conv {
     int64_t x_block, y_block, lanes, store_lanes;
     int64_t groups, c_group, o_group; /* channels of input and output in one group */
     bool depthwise, merged;           /* merged: all spatial dims as one */
+    ash_tile_math math;
+    int64_t terms;        /* channels that one step takes */
+    int64_t number_bytes; /* of an element of either operand */
     ash_dim in[MAX_SPACE], out[MAX_SPACE];
     int64_t window[MAX_SPACE], stride[MAX_SPACE], dilation[MAX_SPACE];
     ash_dim before[MAX_SPACE];
@@ -35,8 +41,9 @@ typedef struct conv {
     ash_sym batch, group, block, lane, position[MAX_SPACE]; /* of the result; lane < store_lanes */
     ash_sym vector, vector_lane;                            /* of the weights */
     ash_sym channel_block, channel, step[MAX_SPACE];        /* of the sum; channel counts inside a block */
-    ash_ix anchor[ASH_MAX_RANK];                            /* index of the result */
-    ash_tile_slices slices;                                 /* of the channel blocks */
+    ash_sym four, four_lane;          /* of the weights of bytes: the step inside a block, and the lane */
+    ash_ix anchor[ASH_MAX_RANK];      /* index of the result */
+    ash_tile_slices slices;           /* of the channel blocks */
     ash_blocks sum_blocks[MAX_SPACE]; /* partial sums: of the channel blocks, then of the
                                                                window without its last dim */
     unsigned top;                     /* level of the whole sums */
@@ -52,6 +59,13 @@ static bool is_pointwise(const conv *c) {
     return true;
 }
 
+/* Whether every sum of a depthwise convolution of bytes is a number of f32. */
+static bool is_exact(const conv *c) {
+    double most = 255.0 * 128.0;
+    for (unsigned s = 0; s < c->space; s++) most *= (double)c->window[s];
+    return most <= (double)(1 << 24);
+}
+
 static bool read_node(conv *c) {
     ash_kern *k = c->k;
     const ash_node *node = c->node;
@@ -59,6 +73,7 @@ static bool read_node(conv *c) {
                    *w = ash_graph__type(k->graph, node->ins[1]);
     const ash_type *y = ash_graph__type(k->graph, node->out);
     const ash_attr *strides = ash_node_attr(node, ASH_ATTR_STRIDES);
+    bool bytes = ash_node__is_bytes(k->graph, node);
     int64_t w_block = ash_node_int(node, ASH_ATTR_W_BLOCK), total = ash_node_int(node, ASH_ATTR_O);
     c->space = strides->count;
     c->x_block = ash_node_int(node, ASH_ATTR_X_BLOCK);
@@ -71,6 +86,9 @@ static bool read_node(conv *c) {
     c->c_group = x->dims[1] * (c->x_block ? c->x_block : 1) / c->groups;
     c->o_group = total / c->groups;
     c->depthwise = c->c_group == 1 && c->o_group == 1;
+    c->math = !bytes ? ASH_TILE_F32 : c->depthwise ? ASH_TILE_WIDENED : ASH_TILE_BYTES;
+    c->terms = c->math == ASH_TILE_BYTES ? ASH_BYTE_TERMS : 1;
+    c->number_bytes = bytes ? 1 : (int64_t)sizeof(float);
     if (c->depthwise && (c->x_block != w_block || c->y_block != w_block)) return false;
     if (!c->depthwise && c->x_block && c->c_group % c->x_block) return false;
     if (!c->depthwise && c->groups > 1 && c->y_block && c->o_group % c->y_block) return false;
@@ -94,7 +112,7 @@ static bool read_node(conv *c) {
     c->width = c->merged ? count : c->out[last];
     c->in_width = c->merged ? count : c->in[last];
     c->pad = c->before[last];
-    return c->window[last] <= MAX_WINDOW;
+    return c->window[last] <= MAX_WINDOW && (c->math != ASH_TILE_WIDENED || is_exact(c));
 }
 
 /* The last position symbol runs along the tile. When the dims are merged it counts all positions. */
@@ -116,6 +134,8 @@ static void make_symbols(conv *c) {
     }
     c->channel_block = ash_kern_sym(k, c->x_block ? c->c_group / c->x_block : c->c_group);
     c->channel = ash_kern_sym(k, c->x_block ? c->x_block : 1);
+    c->four = c->terms > 1 ? ash_kern_sym(k, c->x_block / c->terms) : c->channel;
+    c->four_lane = c->terms > 1 ? ash_kern_sym(k, c->lanes * c->terms) : c->vector_lane;
     ash_ix o = ash_ix_add(ixs, ash_ix_scale(ixs, ash_ix_sym(ixs, c->block), c->store_lanes),
                           ash_ix_sym(ixs, c->lane));
     o = ash_ix_add(ixs, o, ash_ix_scale(ixs, ash_ix_sym(ixs, c->group), c->o_group));
@@ -173,8 +193,8 @@ static bool weight_at(conv *c, int64_t column, ash_tile_operand *out) {
     }
     for (unsigned s = 0; s < c->space; s++)
         idx[d++] = s + 1 == c->space ? ash_ix_const(ixs, column) : ash_ix_sym(ixs, c->step[s]);
-    if (!c->depthwise) idx[d++] = ash_ix_sym(ixs, c->channel);
-    idx[d] = ash_ix_sym(ixs, c->vector_lane);
+    if (!c->depthwise) idx[d++] = ash_ix_sym(ixs, c->four);
+    idx[d] = ash_ix_sym(ixs, c->four_lane);
     return ash_tile_operand_at(k, c->node->ins[1], idx, out);
 }
 
@@ -183,11 +203,12 @@ static bool position_stride(const conv *c, const ash_tile_operand *x, int64_t *s
     return ash_ix_lane_stride(&c->k->ixs, x->linear, c->position[c->space - 1], 2, false, stride);
 }
 
-/* Whether the lanes of a vector lie side by side. */
-static bool neighbours(const conv *c, const ash_tile_operand *x) {
+/* Whether so many elements along a symbol lie side by side. */
+static bool neighbours(const conv *c, const ash_tile_operand *x, ash_sym along, int64_t count) {
     int64_t stride;
-    return ash_ix_lane_stride(&c->k->ixs, x->linear, c->vector_lane, (unsigned)c->lanes, true, &stride) &&
-           stride == 1;
+    return count == 1 ||
+           (ash_ix_lane_stride(&c->k->ixs, x->linear, along, (unsigned)count, true, &stride) &&
+            stride == 1);
 }
 
 /* Finds the operands at a window column. False where they do not lie as a tile reads them: positions at one
@@ -196,7 +217,8 @@ static bool neighbours(const conv *c, const ash_tile_operand *x) {
 static bool operands_at(conv *c, int64_t column, ash_tile_operand *x, ash_tile_operand *w,
                         int64_t *stride) {
     return input_at(c, column, x) && weight_at(c, column, w) && position_stride(c, x, stride) &&
-           neighbours(c, w) && (!c->depthwise || neighbours(c, x));
+           neighbours(c, w, c->four_lane, c->lanes * c->terms) &&
+           neighbours(c, x, c->depthwise ? c->vector_lane : c->channel, c->depthwise ? c->lanes : c->terms);
 }
 
 /* --- tiles ------------------------------------------------------------------------------------------- */
@@ -228,7 +250,7 @@ static pattern pattern_of(const conv *c, int64_t first, unsigned rows) {
  * are channel blocks, a few lines of each, more than the processor follows by itself. */
 static void prefetch_next(conv *c, const pattern *p, const ash_tile_operand *x, int64_t stride) {
     ash_nest *n = &c->k->nest;
-    int64_t line = c->k->low->target->costs.line_bytes / (int64_t)sizeof(float), step = p->rows * stride;
+    int64_t line = c->k->low->target->costs.line_bytes / c->number_bytes, step = p->rows * stride;
     ash_ref at = ash_nest_binary(n, ASH_OP_ADD, ash_kern_index(c->k, x->linear), ash_nest_index(n, step));
     for (int64_t ahead = 0; ahead < step; ahead += line)
         ash_nest_prefetch(n, x->buf, ash_nest_binary(n, ASH_OP_ADD, at, ash_nest_index(n, ahead)), false);
@@ -245,22 +267,33 @@ static void emit_column(conv *c, ash_tile *t, const pattern *p, int64_t column) 
     ash_kern_expect(k, found); /* as every column was looked at before */
     if (!found) return;
     size_t mark = ash_kern_mark(k);
-    bool loop = !c->depthwise && c->x_block > 1;
+    bool loop = !c->depthwise && c->x_block > c->terms;
     ash_kern_set_sym(k, c->channel, ash_nest_index(n, 0));
     if (loop && c->merged) prefetch_next(c, p, &x, stride);
-    if (loop)
-        ash_kern_loop(k, c->channel, ash_nest_index(n, 0), ash_nest_index(n, c->x_block), 1,
-                      (unsigned)k->low->target->costs.tile_unroll);
+    ash_kern_set_sym(k, c->four, ash_nest_index(n, 0));
+    if (loop) {
+        int64_t steps = c->x_block / c->terms, unroll = k->low->target->costs.tile_unroll;
+        /* Fours never all in a row: inputs that other columns read too would be held in registers. */
+        if (c->terms > 1) unroll = ASH_MIN(unroll, ASH_MAX(steps / 2, 1));
+        ash_ref step =
+            ash_kern_loop(k, c->four, ash_nest_index(n, 0), ash_nest_index(n, steps), 1, (unsigned)unroll);
+        ash_kern_set_sym(k, c->channel, ash_nest_binary(n, ASH_OP_MUL, step, ash_nest_index(n, c->terms)));
+    }
     ash_ref b[8], at = ash_kern_index(k, x.linear);
     for (unsigned v = 0; v < t->vectors; v++) {
         ash_kern_set_sym(k, c->vector, ash_nest_binary(n, ASH_OP_ADD, t->first, ash_nest_index(n, v)));
-        b[v] = ash_nest_load(n, w.buf, ash_kern_index(k, w.linear), t->lanes, ASH_NO_REF);
+        b[v] = ash_nest_load(n, w.buf, ash_kern_index(k, w.linear), (unsigned)(c->lanes * c->terms),
+                             ASH_NO_REF);
+        if (c->math == ASH_TILE_WIDENED) b[v] = ash_nest_cast(n, ASH_F32, b[v]);
     }
     ash_kern_set_sym(k, c->vector, t->first);
     for (int r = p->from[column]; r < p->to[column]; r++) {
         ash_ref index = ash_nest_binary(n, ASH_OP_ADD, at, ash_nest_index(n, r * stride));
-        ash_ref a = ash_nest_load(n, x.buf, index, c->depthwise ? t->lanes : 1, ASH_NO_REF);
-        ash_tile_add(t, (unsigned)r, b, c->depthwise ? a : ash_nest_splat(n, a, t->lanes));
+        ash_ref a =
+            ash_nest_load(n, x.buf, index, c->depthwise ? t->lanes : (unsigned)c->terms, ASH_NO_REF);
+        if (c->math == ASH_TILE_WIDENED) a = ash_nest_cast(n, ASH_F32, a);
+        bool repeat = !c->depthwise && c->math == ASH_TILE_F32;
+        ash_tile_add(t, (unsigned)r, b, repeat ? ash_nest_splat(n, a, t->lanes) : a);
     }
     if (loop) ash_nest_end(n);
     ash_kern_forget(k, mark);
@@ -268,6 +301,7 @@ static void emit_column(conv *c, ash_tile *t, const pattern *p, int64_t column) 
 
 /* Cuts the loops over the channel blocks and the window into blocks, from the innermost on. */
 static void plan_sums(conv *c) {
+    if (c->math != ASH_TILE_F32) return; /* exact in any order */
     unsigned last = c->space - 1;
     int64_t terms = c->window[last] * (!c->depthwise && c->x_block ? c->x_block : 1);
     for (unsigned s = c->merged ? 0 : last; s-- > 0;)
@@ -316,6 +350,7 @@ static void emit_tile(conv *c, const pattern *p, unsigned vectors, ash_ref first
     ash_sym position = c->position[c->space - 1];
     ash_tile t = {.k = k,
                   .anchor = c->node,
+                  .math = c->math,
                   .rows = p->rows,
                   .vectors = vectors,
                   .lanes = (unsigned)c->lanes,
@@ -331,6 +366,7 @@ static void emit_tile(conv *c, const pattern *p, unsigned vectors, ash_ref first
     size_t mark = ash_kern_mark(k);
     ash_kern_set_sym(k, position, first);
     ash_kern_set_sym(k, c->vector_lane, ash_nest_index(n, 0));
+    ash_kern_set_sym(k, c->four_lane, ash_nest_index(n, 0));
     ash_kern_set_sym(k, c->vector, first_vector);
     ash_ref from = c->slices.from, to = c->slices.to;
     if (!c->depthwise) {
@@ -417,7 +453,7 @@ static void emit_lines(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref 
 }
 
 static int64_t inner_steps(const conv *c) {
-    int64_t steps = c->depthwise ? 1 : c->c_group;
+    int64_t steps = c->depthwise ? 1 : ash_ceil_div(c->c_group, c->terms);
     for (unsigned s = 0; s < c->space; s++) steps *= c->window[s];
     return steps;
 }
@@ -429,11 +465,10 @@ static ash_tile_work work_of(const conv *c, ash_tile_shape shape, int64_t strips
     if (!c->merged && c->space > 1) line *= c->stride[c->space - 2];
     return (ash_tile_work){.lines = lines,
                            .unit = c->merged ? shape.rows : 1,
-                           .line_bytes =
-                               line * (c->depthwise ? strip : c->c_group) * (int64_t)sizeof(float),
+                           .line_bytes = line * (c->depthwise ? strip : c->c_group) * c->number_bytes,
                            .line_flops = 2 * steps * strip * width,
                            .strips = c->depthwise ? 1 : strips,
-                           .strip_bytes = steps * strip * (int64_t)sizeof(float)};
+                           .strip_bytes = steps * c->terms * strip * c->number_bytes};
 }
 
 bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks) {
@@ -448,7 +483,7 @@ bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks) {
     const ash_type *y = ash_graph__type(k->graph, c.node->out);
     int64_t blocks = c.depthwise ? c.groups / c.lanes : ash_ceil_div(c.o_group, c.lanes);
     ash_tile_shape shape = ash_tile_choose(k->low->target, ASH_MAX(c.width, 1), c.depthwise ? 1 : blocks,
-                                           inner_steps(&c), ASH_TILE_MAX);
+                                           inner_steps(&c), ASH_TILE_MAX, c.math);
     int64_t strips = ash_ceil_div(blocks, shape.vectors);
     ash_dim lines = 1;
     for (unsigned s = 0; s + 1 < c.space; s++) lines = ash_kern_product(k, lines, c.out[s]);
@@ -461,7 +496,7 @@ bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks) {
     int64_t positions = per * (c.merged ? 1 : c.width);
     c.sums = shape.vectors * c.lanes;
     c.slices = ash_tile_slice(k, channel_blocks, work.strip_bytes / ASH_MAX(channel_blocks, 1),
-                              positions / shape.rows, positions * c.sums);
+                              positions / shape.rows, positions * c.sums, ash_tile_dtype(c.math));
     plan_sums(&c);
     ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
                                   ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);

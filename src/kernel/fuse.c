@@ -17,7 +17,8 @@ typedef enum request_state {
     UNUSED,
     LABELLED,   /* read by one group, always at `labels` */
     REARRANGED, /* read by one group, each element at most once, at some other index */
-    STORED      /* must be in a buffer: several groups, several indices, or a reader that needs one */
+    STORED,     /* read by several groups or at several indices: in a buffer, unless it is light */
+    OPERAND     /* in a buffer: a reader needs one, or reads an element many times */
 } request_state;
 
 typedef struct request {
@@ -36,7 +37,8 @@ typedef struct fuser {
      * that repeats it along some axes before the reduction itself is seen: most often that one follows, and
      * makes the group rows. */
     bool *from_reduction;
-    bool *deep; /* per value: stored, since too many nodes would be gone through to compute it */
+    bool *deep;  /* per value: stored, since too many nodes would be gone through to compute it */
+    bool *light; /* per value: made of one byte, and computed anew by each group that reads it */
     bool *
         packed; /* per value: must lie in memory in its own order, also when it is the result of movement */
     bool fuse;
@@ -79,13 +81,13 @@ static void ask(fuser *f, ash_value value, const request *wanted) {
     bool same = r->state == LABELLED && wanted->state == LABELLED && r->group == wanted->group &&
                 !memcmp(r->labels, wanted->labels, sizeof r->labels);
     if (!same)
-        r->state = STORED;
+        r->state = ASH_MAX(STORED, ASH_MAX(r->state, wanted->state));
     else
         r->repeated |= wanted->repeated;
 }
 
 static void ask_stored(fuser *f, ash_value value) {
-    f->requests[value].state = STORED;
+    f->requests[value].state = OPERAND;
 }
 
 /* The operand's labels behind a broadcast: a dim that is repeated has none. */
@@ -372,6 +374,11 @@ static ash_status visit(fuser *f, uint32_t n, const bool *stored, ash_diag *diag
         }
         if (place_reduction(f, n, group)) return ASH_OK;
     }
+    if (!must_store && f->fuse && f->light[node->out] && r->state != UNUSED && r->state != OPERAND) {
+        const request anew = {.state = STORED};
+        for (unsigned i = 0; i < node->n_ins; i++) ask(f, node->ins[i], &anew);
+        return ASH_OK;
+    }
     if (!new_group(f, n)) return ASH_NO_MEMORY(diag);
     if (!reduces)
         place(f, n, r->group);
@@ -404,6 +411,35 @@ static void mark_from_reduction(const ash_graph *graph, bool *from) {
         if (ash_op_is_elementwise(node->op) || ash_op_is_virtual(node->op))
             for (unsigned i = 0; i < node->n_ins; i++) any |= from[node->ins[i]];
         from[node->out] = any;
+    }
+}
+
+/* Whether a constant operand is one number, or one per channel. */
+static bool is_small(const fuser *f, ash_value value) {
+    const ash_value_info *info = ash_graph__value(f->graph, value);
+    return f->fusion->constant[value] &&
+           (ash_type_max_count(f->graph->dims, &info->type) == 1 ||
+            (info->kind == ASH_VALUE_NODE && f->graph->nodes.at[info->node].op == ASH_OP_BROADCAST));
+}
+
+/* Casts of bytes, and sums and products of these with small constants: dequantisation. Several groups read
+ * the byte, and not four bytes that one more kernel has written. */
+static void mark_light(fuser *f) {
+    const ash_graph *graph = f->graph;
+    for (size_t n = 0; n < graph->nodes.len; n++) {
+        const ash_node *node = &graph->nodes.at[n];
+        if (f->fusion->constant[node->out]) continue;
+        switch (node->op) {
+        case ASH_OP_CAST: {
+            size_t from = ash_dtype_size(ash_graph__type(graph, node->ins[0])->dtype);
+            f->light[node->out] = f->light[node->ins[0]] || from == 1;
+            break;
+        }
+        case ASH_OP_ADD:
+        case ASH_OP_SUB:
+        case ASH_OP_MUL: f->light[node->out] = f->light[node->ins[0]] && is_small(f, node->ins[1]); break;
+        default: break;
+        }
     }
 }
 
@@ -472,14 +508,16 @@ ash_status ash_fusion_build(const ash_graph *graph, const ash_costs *costs, cons
     f.from_reduction = ash_mem_calloc(a, values, sizeof *f.from_reduction);
     f.packed = ash_mem_calloc(a, values, sizeof *f.packed);
     f.deep = ash_mem_calloc(a, values, sizeof *f.deep);
+    f.light = ash_mem_calloc(a, values, sizeof *f.light);
     ash_status status = ASH_OK;
     if (!out->group_of || !out->labels || !out->constant || !f.requests || !f.from_reduction || !f.packed ||
-        !f.deep || !mark_deep(&f)) {
+        !f.deep || !f.light || !mark_deep(&f)) {
         status = ASH_NO_MEMORY(diag);
         goto done;
     }
     mark_constants(graph, out->constant);
     mark_from_reduction(graph, f.from_reduction);
+    mark_light(&f);
     for (size_t n = 0; n < nodes; n++) out->group_of[n] = ASH_NO_GROUP;
     for (size_t n = nodes; n-- > 0;) {
         status = visit(&f, (uint32_t)n, stored, diag);
@@ -491,6 +529,7 @@ ash_status ash_fusion_build(const ash_graph *graph, const ash_costs *costs, cons
     }
     if (f.failed || !list_members(out)) status = ASH_NO_MEMORY(diag);
 done:
+    ash_mem_free(a, f.light, values, sizeof *f.light);
     ash_mem_free(a, f.deep, values, sizeof *f.deep);
     ash_mem_free(a, f.packed, values, sizeof *f.packed);
     ash_mem_free(a, f.from_reduction, values, sizeof *f.from_reduction);

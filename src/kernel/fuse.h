@@ -10,7 +10,8 @@
  * A group has iteration axes: the dims of its root, then, when the root is smaller than what is reduced,
  * the reduced axes. Each value in the group is labelled with the axis that runs along each of its dims.
  * Movement (reshape, transpose, broadcast, slice, iota) is virtual: it belongs to no group, and is resolved
- * in the index wherever it is read.
+ * in the index wherever it is read. So is dequantisation, casts and scales of one byte, where several groups
+ * read it: it is computed by each of them.
  *
  *   map      every element of the root from the same elements of the operands
  *   rows     reductions over one common set of axes, and what is computed from them: softmax, normalisation
@@ -59,7 +60,7 @@ enum { ASH_LABEL_NONE = -1 }; /* a dim of 1, or one that no axis runs along */
 typedef struct ash_fusion {
     const ash_allocator *allocator;
     ASH_VEC(ash_group) groups;      /* in descending order of their roots */
-    uint32_t *group_of;             /* per node; ASH_NO_GROUP for virtual nodes that nobody stores */
+    uint32_t *group_of;             /* per node; ASH_NO_GROUP for what is computed wherever it is read */
     int8_t (*labels)[ASH_MAX_RANK]; /* per node in a group: axis along each dim of its (first) output */
     bool *constant;                 /* per value */
     uint32_t *members;              /* what the groups' lists of nodes point into */

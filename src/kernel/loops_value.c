@@ -96,20 +96,27 @@ static ash_ref pool_element(ash_loops *l, ash_op combine) {
     return k->collecting ? 0 : or_neutral(k, hit, value, combine);
 }
 
+/* Where term `step` of column or channel `at` of a block lies, of which `terms` lie side by side. */
+static ash_ix side_by_side(ash_loops *l, ash_ix at, ash_ix step, int64_t terms) {
+    ash_ixs *ixs = &l->k->ixs;
+    return terms == 1 ? at : ash_ix_add(ixs, ash_ix_scale(ixs, at, terms), ash_ix_mod(ixs, step, terms));
+}
+
 /* The factors of one term of a matrix product. */
 static void matmul_factors(ash_loops *l, ash_ref *a, ash_ref *b) {
     ash_kern *k = l->k;
     const ash_node *node = l->anchor;
     unsigned rank = ash_graph__type(k->graph, node->out)->rank;
     int64_t block = ash_node_int(node, ASH_ATTR_B_BLOCK);
+    int64_t terms = ash_node__is_bytes(k->graph, node) ? ASH_BYTE_TERMS : 1;
     ash_ix out[ASH_MAX_RANK], ia[ASH_MAX_RANK], ib[ASH_MAX_RANK], step = l->index[l->n_root_axes];
     ash_loops__anchor_index(l, out);
     for (unsigned d = 0; d < rank; d++) ia[d] = ib[d] = out[d];
     ia[rank - 1] = step;
     if (block) {
         ib[rank - 2] = ash_ix_div(&k->ixs, out[rank - 1], block);
-        ib[rank - 1] = step;
-        ib[rank] = ash_ix_mod(&k->ixs, out[rank - 1], block);
+        ib[rank - 1] = ash_ix_div(&k->ixs, step, terms);
+        ib[rank] = side_by_side(l, ash_ix_mod(&k->ixs, out[rank - 1], block), step, terms);
     } else {
         ib[rank - 2] = step;
     }
@@ -157,13 +164,14 @@ static void conv_factors(ash_loops *l, ash_ref *x, ash_ref *w, ash_ref *hit) {
         iw[1 + spatial] = ash_ix_mod(ixs, o, wb);
     } else {
         ash_ix og = groups == 1 ? o : ash_ix_mod(ixs, o, o_group);
-        int64_t ib = xb ? xb : 1;
+        int64_t ib = xb ? xb : 1, terms = ash_node__is_bytes(k->graph, node) ? ASH_BYTE_TERMS : 1;
+        ash_ix in_block = ash_ix_mod(ixs, in_group, ib);
         iw[0] = g;
         iw[1] = ash_ix_div(ixs, og, wb);
         iw[2] = ash_ix_div(ixs, in_group, ib);
         for (unsigned s = 0; s < spatial; s++) iw[3 + s] = step[s];
-        iw[3 + spatial] = ash_ix_mod(ixs, in_group, ib);
-        iw[4 + spatial] = ash_ix_mod(ixs, og, wb);
+        iw[3 + spatial] = ash_ix_div(ixs, in_block, terms);
+        iw[4 + spatial] = side_by_side(l, ash_ix_mod(ixs, og, wb), in_block, terms);
     }
     *x = ash_kern_eval(k, node->ins[0], ix);
     *w = ash_kern_eval(k, node->ins[1], iw);
@@ -184,6 +192,8 @@ ash_ref ash_loops__accumulate(ash_loops *l, const ash_node *node, ash_op combine
         ash_kern_leave(k, c);
         if (k->collecting || ash_kern_lost(k)) return acc;
         if (ash_nest_at(&k->nest, acc)->lanes > 1) a = ash_kern_splat(k, a), b = ash_kern_splat(k, b);
+        if (ash_node__is_bytes(k->graph, node))
+            a = ash_nest_cast(&k->nest, ASH_I32, a), b = ash_nest_cast(&k->nest, ASH_I32, b);
         bool is_float = ash_dtype_is_float((ash_dtype)ash_nest_at(&k->nest, a)->dtype);
         ash_ref sum = is_float ? ash_nest_fma(&k->nest, a, b, acc)
                                : ash_nest_binary(&k->nest, ASH_OP_ADD, acc,

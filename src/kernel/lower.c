@@ -421,7 +421,7 @@ static uint32_t *find_last_reads(const ash_graph *graph, const ash_fusion *fusio
 /* Executions read dims, on any thread, while the graph's may go on to grow. */
 static ash_status own_dims(ash_program *p, ash_diag *diag) {
     ash_dims *own;
-    ASH_TRY(ash_dims_copy(p->dims, &own, diag));
+    ASH_TRY(ash_dims_copy(p->dims, p->allocator, &own, diag));
     ash_dims_release(p->dims);
     p->dims = own;
     return ASH_OK;
@@ -488,21 +488,4 @@ done:
     else
         *out = p;
     return status;
-}
-
-void ash_program__free(ash_program *p) {
-    if (!p) return;
-    for (size_t i = 0; i < p->buffers.len; i++) ash_blob_release(p->buffers.at[i].blob);
-    for (size_t i = 0; i < p->nests.len; i++) ash_nest_free(&p->nests.at[i]);
-    ash_vec_free(p->allocator, &p->calls);
-    ash_vec_free(p->allocator, &p->buffers);
-    ash_vec_free(p->allocator, &p->steps);
-    ash_vec_free(p->allocator, &p->nests);
-    ash_vec_free(p->allocator, &p->inputs);
-    ash_vec_free(p->allocator, &p->states);
-    ash_vec_free(p->allocator, &p->outputs);
-    ash_vec_free(p->allocator, &p->output_names);
-    ash_arena_free(&p->arena);
-    ash_dims_release(p->dims);
-    ash_mem_free(p->allocator, p, 1, sizeof *p);
 }

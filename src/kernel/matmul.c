@@ -6,6 +6,9 @@
  *   inner     the vectors run along k, for few rows and a second operand whose columns lie in memory:
  *             y = W x with W as it is stored. Bound by memory, so that packing could only add traffic.
  *
+ *   bytes     u8 by i8, packed: columns of which a step takes four terms (dot4). What is left of k behind
+ *             the whole fours is loaded under a mask; the weights are zero there.
+ *
  * Chunks are (batch, strip of n, block of m), in the order that keeps near what is read again (tile.h). */
 #include "tile.h"
 
@@ -14,7 +17,11 @@ typedef struct product {
     const ash_node *node;
     unsigned rank; /* of both operands and the result */
     ash_dim m, n, inner;
+    bool bytes;
+    int64_t terms; /* of the inner dim that one step takes */
     ash_sym row, block, lane, step;
+    ash_sym term,
+        b_lane; /* bytes: the first term of a step, and the lane of a vector of the second operand */
     unsigned lanes;
     ash_ix out[ASH_MAX_RANK]; /* index of the result */
     ash_tile_operand a, b;
@@ -33,7 +40,9 @@ static void make_symbols(product *p, unsigned lanes) {
     p->row = ash_kern_sym(k, p->m);
     p->block = ash_kern_sym(k, ash_kern_ceil_div(k, p->n, lanes));
     p->lane = ash_kern_sym(k, lanes);
-    p->step = ash_kern_sym(k, p->inner);
+    p->step = ash_kern_sym(k, p->bytes ? ash_kern_ceil_div(k, p->inner, p->terms) : p->inner);
+    p->term = p->bytes ? ash_kern_sym(k, p->inner) : p->step;
+    p->b_lane = p->bytes ? ash_kern_sym(k, p->terms * lanes) : p->lane;
     p->out[p->rank - 2] = ash_ix_sym(&k->ixs, p->row);
     p->out[p->rank - 1] = ash_ix_add(&k->ixs, ash_ix_scale(&k->ixs, ash_ix_sym(&k->ixs, p->block), lanes),
                                      ash_ix_sym(&k->ixs, p->lane));
@@ -45,8 +54,12 @@ static bool find_operands(product *p) {
     ash_ix a[ASH_MAX_RANK], b[ASH_MAX_RANK], step = ash_ix_sym(&k->ixs, p->step);
     memcpy(a, p->out, sizeof a);
     memcpy(b, p->out, sizeof b);
-    a[p->rank - 1] = step;
-    if (block) {
+    a[p->rank - 1] = ash_ix_sym(&k->ixs, p->term);
+    if (p->bytes) {
+        b[p->rank - 2] = ash_ix_sym(&k->ixs, p->block);
+        b[p->rank - 1] = step;
+        b[p->rank] = ash_ix_sym(&k->ixs, p->b_lane);
+    } else if (block) {
         b[p->rank - 2] = ash_ix_div(&k->ixs, p->out[p->rank - 1], block);
         b[p->rank - 1] = step;
         b[p->rank] = ash_ix_mod(&k->ixs, p->out[p->rank - 1], block);
@@ -73,6 +86,66 @@ static void decode_batch(product *p, ash_ref number) {
     }
 }
 
+/* The multiply-adds of the step that the symbols are at. `rest`: which of its terms there are, or
+ * ASH_NO_REF: all. */
+static void emit_step(product *p, ash_tile *t, int64_t row_stride, ash_ref rest) {
+    ash_kern *k = p->k;
+    ash_nest *n = &k->nest;
+    unsigned terms = (unsigned)p->terms;
+    ash_ref b[8], at = ash_kern_index(k, p->a.linear), mask = ASH_NO_REF;
+    for (unsigned v = 0; v < t->vectors; v++) {
+        ash_ref block = ash_nest_binary(n, ASH_OP_ADD, t->first, ash_nest_index(n, v));
+        ash_kern_set_sym(k, p->block, block);
+        if (!ash_node_int(p->node, ASH_ATTR_B_BLOCK) && p->n % p->lanes) {
+            ash_ref first = ash_nest_binary(n, ASH_OP_MUL, block, ash_nest_index(n, p->lanes));
+            ash_ref left = ash_nest_binary(n, ASH_OP_SUB, ash_nest_index(n, p->n), first);
+            mask = ash_nest_binary(n, ASH_OP_LT, ash_nest_lanes(n, p->lanes),
+                                   ash_nest_splat(n, left, p->lanes));
+        }
+        b[v] = ash_nest_load(n, p->b.buf, ash_kern_index(k, p->b.linear), terms * p->lanes, mask);
+    }
+    for (unsigned r = 0; r < t->rows; r++) {
+        ash_ref index = ash_nest_binary(n, ASH_OP_ADD, at, ash_nest_index(n, r * row_stride));
+        ash_ref a = ash_nest_load(n, p->a.buf, index, terms, rest);
+        ash_tile_add(t, r, b, p->bytes ? a : ash_nest_splat(n, a, p->lanes));
+    }
+}
+
+/* All whole steps, in blocks of partial sums. */
+static void emit_steps(product *p, ash_tile *t, const ash_blocks *blocks, ash_ref to, int64_t row_stride) {
+    ash_kern *k = p->k;
+    ash_nest *n = &k->nest;
+    size_t mark = ash_kern_mark(k);
+    ash_ref from = ash_nest_index(n, 0);
+    ash_blocks_open(n, blocks, 1, &from, &to);
+    ash_ref step = ash_kern_loop(k, p->step, from, to, 1, (unsigned)k->low->target->costs.tile_unroll);
+    if (p->bytes)
+        ash_kern_set_sym(k, p->term, ash_nest_binary(n, ASH_OP_MUL, step, ash_nest_index(n, p->terms)));
+    emit_step(p, t, row_stride, ASH_NO_REF);
+    ash_nest_end(n);
+    ash_tile_close_blocks(t, blocks);
+    ash_kern_forget(k, mark);
+}
+
+/* The terms behind the whole steps. */
+static void emit_rest(product *p, ash_tile *t, ash_ref steps, int64_t row_stride) {
+    ash_kern *k = p->k;
+    ash_nest *n = &k->nest;
+    if (ash_dim_is_const(p->inner) && p->inner % p->terms == 0) return;
+    size_t mark = ash_kern_mark(k);
+    ash_ref first = ash_nest_binary(n, ASH_OP_MUL, steps, ash_nest_index(n, p->terms));
+    ash_ref left = ash_nest_binary(n, ASH_OP_SUB, ash_kern_dim(k, p->inner), first);
+    unsigned terms = (unsigned)p->terms;
+    if (!ash_dim_is_const(p->inner))
+        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, ash_nest_index(n, 0), left));
+    ash_kern_set_sym(k, p->step, steps);
+    ash_kern_set_sym(k, p->term, first);
+    emit_step(p, t, row_stride,
+              ash_nest_binary(n, ASH_OP_LT, ash_nest_lanes(n, terms), ash_nest_splat(n, left, terms)));
+    if (!ash_dim_is_const(p->inner)) ash_nest_end(n);
+    ash_kern_forget(k, mark);
+}
+
 /* One tile: all steps, then the results. `row0` is its first row. */
 static void emit_tile(product *p, unsigned rows, unsigned vectors, ash_ref row0, ash_ref block0,
                       int64_t row_stride) {
@@ -80,6 +153,7 @@ static void emit_tile(product *p, unsigned rows, unsigned vectors, ash_ref row0,
     ash_nest *n = &k->nest;
     ash_tile t = {.k = k,
                   .anchor = p->node,
+                  .math = p->bytes ? ASH_TILE_BYTES : ASH_TILE_F32,
                   .rows = rows,
                   .vectors = vectors,
                   .lanes = p->lanes,
@@ -89,35 +163,18 @@ static void emit_tile(product *p, unsigned rows, unsigned vectors, ash_ref row0,
                   .first = block0,
                   .columns = p->n};
     int64_t terms = 1;
-    ash_blocks blocks = ash_blocks_plan(ash_kern_max(k, p->inner), ASH_PARTIAL_TILE_TERMS, &terms, &t.top);
+    ash_blocks blocks = {0}; /* sums of integers are exact in any order */
+    if (!p->bytes)
+        blocks = ash_blocks_plan(ash_kern_max(k, p->inner), ASH_PARTIAL_TILE_TERMS, &terms, &t.top);
     ash_tile_set_root(&t, p->out);
     ash_tile_open(&t);
     size_t mark = ash_kern_mark(k);
     ash_kern_set_sym(k, p->row, row0);
     ash_kern_set_sym(k, p->lane, ash_nest_index(n, 0));
-    ash_ref from = ash_nest_index(n, 0), to = ash_kern_dim(k, p->inner);
-    ash_blocks_open(n, &blocks, 1, &from, &to);
-    ash_kern_loop(k, p->step, from, to, 1, (unsigned)k->low->target->costs.tile_unroll);
-    ash_ref b[8], at = ash_kern_index(k, p->a.linear), mask = ASH_NO_REF;
-    for (unsigned v = 0; v < vectors; v++) {
-        ash_ref block = ash_nest_binary(n, ASH_OP_ADD, block0, ash_nest_index(n, v));
-        ash_kern_set_sym(k, p->block, block);
-        if (!ash_node_int(p->node, ASH_ATTR_B_BLOCK) && p->n % p->lanes) {
-            ash_ref first = ash_nest_binary(n, ASH_OP_MUL, block, ash_nest_index(n, p->lanes));
-            ash_ref left = ash_nest_binary(n, ASH_OP_SUB, ash_nest_index(n, p->n), first);
-            mask = ash_nest_binary(n, ASH_OP_LT, ash_nest_lanes(n, p->lanes),
-                                   ash_nest_splat(n, left, p->lanes));
-        }
-        b[v] = ash_nest_load(n, p->b.buf, ash_kern_index(k, p->b.linear), p->lanes, mask);
-    }
-    for (unsigned r = 0; r < rows; r++) {
-        ash_ref a = ash_nest_load(n, p->a.buf,
-                                  ash_nest_binary(n, ASH_OP_ADD, at, ash_nest_index(n, r * row_stride)), 1,
-                                  ASH_NO_REF);
-        ash_tile_add(&t, r, b, ash_nest_splat(n, a, p->lanes));
-    }
-    ash_nest_end(n);
-    ash_tile_close_blocks(&t, &blocks);
+    ash_kern_set_sym(k, p->b_lane, ash_nest_index(n, 0));
+    ash_ref steps = ash_nest_idiv(n, ash_kern_dim(k, p->inner), ash_nest_index(n, p->terms));
+    emit_steps(p, &t, &blocks, steps, row_stride);
+    emit_rest(p, &t, steps, row_stride);
     ash_kern_forget(k, mark);
     ash_tile_store(&t, p->row, row0, NULL, ASH_NO_REF);
 }
@@ -152,21 +209,22 @@ static ash_dim batches(product *p) {
 static ash_dim emit_columns(product *p, int64_t row_stride) {
     ash_kern *k = p->k;
     ash_nest *n = &k->nest;
-    int64_t m = ash_kern_max(k, p->m), inner = ash_kern_max(k, p->inner),
-            blocks = ash_ceil_div(p->n, p->lanes);
+    int64_t m = ash_kern_max(k, p->m), blocks = ash_ceil_div(p->n, p->lanes);
+    int64_t steps = ash_ceil_div(ash_kern_max(k, p->inner), p->terms);
+    int64_t term_bytes = p->bytes ? 1 : (int64_t)sizeof(float), step_bytes = p->terms * term_bytes;
     /* Rows that share the few lines of one cache set: no more of them than leave room for the rest. */
     const ash_costs *c = &k->low->target->costs;
-    bool apart = row_stride * (int64_t)sizeof(float) % c->set_bytes;
+    bool apart = row_stride * term_bytes % c->set_bytes;
     unsigned most_rows = apart ? ASH_TILE_MAX : (unsigned)c->set_rows;
-    ash_tile_shape shape =
-        ash_tile_choose(k->low->target, ASH_MAX(m, 1), ASH_MAX(blocks, 1), inner, most_rows);
+    ash_tile_shape shape = ash_tile_choose(k->low->target, ASH_MAX(m, 1), ASH_MAX(blocks, 1), steps,
+                                           most_rows, p->bytes ? ASH_TILE_BYTES : ASH_TILE_F32);
     int64_t strips = ash_ceil_div(blocks, shape.vectors), width = shape.vectors * p->lanes;
     ash_tile_work work = {.lines = m,
                           .unit = shape.rows,
-                          .line_bytes = inner * (int64_t)sizeof(float),
-                          .line_flops = 2 * ASH_MAX(inner, 1) * width,
+                          .line_bytes = steps * step_bytes,
+                          .line_flops = 2 * ASH_MAX(steps, 1) * width,
                           .strips = strips,
-                          .strip_bytes = inner * width * (int64_t)sizeof(float)};
+                          .strip_bytes = steps * width * step_bytes};
     ash_tile_cut cut = ash_tile_choose_cut(k->low->target, &work);
     ash_dim row_blocks = ash_kern_ceil_div(k, p->m, cut.per);
     ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
@@ -294,11 +352,14 @@ bool ash_kern_lower_matmul(ash_kern *k, ash_dim *chunks) {
     product p = {.k = k,
                  .node = node,
                  .rank = out->rank,
+                 .bytes = ash_node__is_bytes(k->graph, node),
+                 .terms = 1,
                  .m = out->dims[out->rank - 2],
                  .n = out->dims[out->rank - 1],
                  .inner = a->dims[a->rank - 1]};
     int64_t row_stride, a_step, b_step, column_stride;
     if (!ash_dim_is_const(p.n)) return false;
+    if (p.bytes) p.terms = ASH_BYTE_TERMS;
     unsigned lanes = ash_target_lanes(k->low->target, sizeof(float));
     if (!ash_node_int(node, ASH_ATTR_B_BLOCK) && ash_dim_is_const(p.m) &&
         p.m < k->low->target->costs.dot_rows && ash_dim_is_const(p.inner)) {
@@ -314,9 +375,14 @@ bool ash_kern_lower_matmul(ash_kern *k, ash_dim *chunks) {
     }
     make_symbols(&p, lanes);
     if (!find_operands(&p) || !stride_along(&p, p.a.linear, p.row, &row_stride) ||
-        !ash_ix_lane_stride(&k->ixs, p.b.linear, p.lane, lanes, true, &b_step) || b_step != 1)
+        !ash_ix_lane_stride(&k->ixs, p.b.linear, p.b_lane, lanes * (unsigned)p.terms, true, &b_step) ||
+        b_step != 1)
         return false;
-    if (ash_node_int(node, ASH_ATTR_B_BLOCK) % lanes) return false;
+    int64_t block = ash_node_int(node, ASH_ATTR_B_BLOCK);
+    if (p.bytes ? block != lanes : block % lanes) return false;
+    if (p.bytes &&
+        (!ash_ix_lane_stride(&k->ixs, p.a.linear, p.term, (unsigned)p.terms, true, &a_step) || a_step != 1))
+        return false;
     *chunks = emit_columns(&p, row_stride);
     return true;
 }

@@ -315,6 +315,10 @@ ash_ref ash_nest_fma(ash_nest *n, ash_ref a, ash_ref b, ash_ref c) {
     return pure(n, make(ASH_NEST_FMA, v->dtype, v->lanes, a, b, c));
 }
 
+ash_ref ash_nest_dot4(ash_nest *n, ash_ref a, ash_ref b, ash_ref c) {
+    return pure(n, make(ASH_NEST_DOT4, ASH_I32, ash_nest_at(n, c)->lanes, a, b, c));
+}
+
 ash_ref ash_nest_hreduce(ash_nest *n, ash_op op, ash_ref vector) {
     const ash_inst *v = ash_nest_at(n, vector);
     if (v->lanes == 1) return vector;

@@ -195,6 +195,18 @@ static ash_status reduce(struct check *c, ash_ref ref) {
     return ASH_OK;
 }
 
+static ash_status dot4(struct check *c, ash_ref ref) {
+    unsigned lanes = at(c, ref)->lanes;
+    const ash_inst *inst = at(c, ref);
+    ASH_TRY(result(c, ref, ASH_I32, lanes));
+    ASH_TRY(use(c, ref, inst->a));
+    unsigned have = at(c, inst->a)->lanes;
+    REQUIRE(c, ref, have == 4 || have == 4 * lanes, "neither four bytes nor four for each lane");
+    ASH_TRY(use_typed(c, ref, inst->a, ASH_U8, have));
+    ASH_TRY(use_typed(c, ref, inst->b, ASH_I8, 4 * lanes));
+    return use_typed(c, ref, inst->c, ASH_I32, lanes);
+}
+
 static ash_status shuffle(struct check *c, ash_ref ref) {
     const ash_inst *inst = at(c, ref);
     ASH_TRY(use(c, ref, inst->a));
@@ -269,6 +281,7 @@ static ash_status instruction(struct check *c, ash_ref ref) {
         ASH_TRY(use_typed(c, ref, inst->c, inst->dtype, inst->lanes));
         ASH_TRY(use_typed(c, ref, inst->a, inst->dtype, inst->lanes));
         return use_typed(c, ref, inst->b, inst->dtype, inst->lanes);
+    case ASH_NEST_DOT4: return dot4(c, ref);
     case ASH_NEST_IDIV:
     case ASH_NEST_IMOD:
         ASH_TRY(result(c, ref, ASH_I64, inst->lanes));

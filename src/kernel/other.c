@@ -1,29 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* Kernels of their own: argument of an extremum, cumulative sum, top k, scatter, numbers of true elements.
+/* Kernels of their own: argument of an extremum, cumulative sum, scatter, numbers of true elements.
  *
- * The first three work on rows: the elements along one axis, for each position of the others; chunks are
- * rows. Scatter is one chunk, since updates of one element have an order; its operand is in its place
- * already. So is nonzero, where each place depends on all elements before. */
+ * The first two, and the top k (topk.c), work on rows. Scatter is one chunk, since updates of one element
+ * have an order; its operand is in its place already. So is nonzero, where each place depends on all
+ * elements before. */
 #include "loops.h"
+#include "rows.h"
 
-typedef struct rows {
-    ash_kern *k;
-    const ash_node *node;
-    unsigned rank, axis;      /* of the operand */
-    ash_ix idx[ASH_MAX_RANK]; /* position in the operand; along the axis the symbol `step` */
-    ash_sym step;
-    ash_dim count; /* elements along the axis */
-    void (*body)(struct rows *r);
-} rows;
-
-/* Opens the loop over rows of the first operand: over its first `dims` dims without the axis, times
- * `parts`, whose number is put into *part. The caller closes it with one `end`. */
-static ash_dim begin_rows(rows *r, ash_kern *k, unsigned dims, ash_dim parts, ash_ref *part) {
+ash_dim ash_rows_begin(ash_rows *r, ash_kern *k, unsigned dims, ash_dim parts, ash_ref *part) {
     ash_nest *n = &k->nest;
     const ash_node *node = &k->graph->nodes.at[k->group->root];
     const ash_type *in = ash_graph__type(k->graph, node->ins[0]);
-    *r =
-        (rows){.k = k, .node = node, .rank = in->rank, .axis = (unsigned)ash_node_int(node, ASH_ATTR_AXIS)};
+    *r = (ash_rows){
+        .k = k, .node = node, .rank = in->rank, .axis = (unsigned)ash_node_int(node, ASH_ATTR_AXIS)};
     r->count = in->dims[r->axis];
     ash_dim total = parts;
     for (unsigned d = 0; d < in->rank; d++) {
@@ -50,17 +39,17 @@ static ash_dim begin_rows(rows *r, ash_kern *k, unsigned dims, ash_dim parts, as
 
 /* Runs `body` at each position of the other axes: for vectors of neighbours where the last axis is one of
  * them. */
-typedef void (*rows_body)(rows *r);
+typedef void (*rows_body)(ash_rows *r);
 
 static void call_body(ash_loops *l, void *arg) {
-    rows *r = arg;
+    ash_rows *r = arg;
     (void)l;
     size_t mark = ash_kern_mark(r->k);
     r->body(r);
     ash_kern_forget(r->k, mark);
 }
 
-static ash_dim run_rows(rows *r, ash_kern *k, rows_body body) {
+static ash_dim run_rows(ash_rows *r, ash_kern *k, rows_body body) {
     const ash_costs *c = &k->low->target->costs;
     const int64_t part_size = c->chunk_scan_elements;
     const ash_node *node = &k->graph->nodes.at[k->group->root];
@@ -69,14 +58,14 @@ static ash_dim run_rows(rows *r, ash_kern *k, rows_body body) {
     ash_dim extent = in->rank ? in->dims[in->rank - 1] : 1;
     if ((unsigned)ash_node_int(node, ASH_ATTR_AXIS) + 1 == in->rank || lanes < 2 ||
         ash_kern_max(k, extent) < lanes) {
-        ash_dim total = begin_rows(r, k, in->rank, 1, NULL);
+        ash_dim total = ash_rows_begin(r, k, in->rank, 1, NULL);
         body(r);
         ash_nest_end(&k->nest);
         return total;
     }
     ash_nest *n = &k->nest;
     ash_ref part, size = ash_nest_index(n, part_size);
-    ash_dim total = begin_rows(r, k, in->rank - 1, ash_kern_ceil_div(k, extent, part_size), &part);
+    ash_dim total = ash_rows_begin(r, k, in->rank - 1, ash_kern_ceil_div(k, extent, part_size), &part);
     unsigned most = (unsigned)c->scan_vectors * lanes,
              wide = ash_kern_max(k, extent) >= most ? most : lanes;
     ash_loops l = {.k = k, .lanes = ASH_MIN(wide, (unsigned)part_size), .narrow = lanes};
@@ -91,24 +80,18 @@ static ash_dim run_rows(rows *r, ash_kern *k, rows_body body) {
     return total;
 }
 
-static ash_ref not_number(ash_nest *n, ash_ref x) {
-    return ash_nest_unary(n, ASH_OP_NOT, ash_nest_binary(n, ASH_OP_EQ, x, x));
-}
-
 static bool is_float(const ash_nest *n, ash_ref x) {
     return !n->failed && ash_dtype_is_float((ash_dtype)ash_nest_at(n, x)->dtype);
 }
 
-/* Whether a comes before b, by value alone. A NaN counts as larger than every number, or as `nan_first`
- * says as the one that is looked for. */
-static ash_ref precedes(ash_kern *k, bool largest, bool nan_first, ash_ref a, ash_ref b) {
+ash_ref ash_rows_precedes(ash_kern *k, bool largest, bool nan_first, ash_ref a, ash_ref b) {
     ash_nest *n = &k->nest;
-    ash_ref less = largest ? ash_nest_binary(n, ASH_OP_LT, b, a) : ash_nest_binary(n, ASH_OP_LT, a, b);
-    if (!is_float(n, a)) return less;
-    ash_ref one = nan_first ? a : b, two = nan_first ? b : a;
-    ash_ref by_nan =
-        ash_nest_binary(n, ASH_OP_AND, not_number(n, one), ash_nest_binary(n, ASH_OP_EQ, two, two));
-    return ash_nest_binary(n, ASH_OP_OR, less, by_nan);
+    ash_ref low = largest ? b : a, high = largest ? a : b;
+    if (!is_float(n, a)) return ash_nest_binary(n, ASH_OP_LT, low, high);
+    /* what is not "the other way or equal" has a NaN in it, or is right */
+    ash_ref not_after = ash_nest_unary(n, ASH_OP_NOT, ash_nest_binary(n, ASH_OP_LE, high, low));
+    ash_ref number = nan_first ? b : a;
+    return ash_nest_binary(n, ASH_OP_AND, not_after, ash_nest_binary(n, ASH_OP_EQ, number, number));
 }
 
 /* --- argument of an extremum ---------------------------------------------------------------------- */
@@ -125,20 +108,20 @@ static void offer(const extremum *e, ash_ref x, ash_ref i) {
     ash_kern *k = e->k;
     ash_nest *n = &k->nest;
     ash_ref held = ash_nest_get(n, e->best);
-    ash_ref better = e->last ? ash_nest_unary(n, ASH_OP_NOT, precedes(k, e->max, true, held, x))
-                             : precedes(k, e->max, true, x, held);
+    ash_ref better = e->last ? ash_nest_unary(n, ASH_OP_NOT, ash_rows_precedes(k, e->max, true, held, x))
+                             : ash_rows_precedes(k, e->max, true, x, held);
     ash_nest_set(n, e->best, ash_nest_select(n, better, x, held));
     ash_nest_set(n, e->at, ash_nest_select(n, better, i, ash_nest_get(n, e->at)));
 }
 
 /* An index along the axis as a number of its own, which has the size of an element where that is enough. */
-static ash_ref place(const rows *r, ash_ref i) {
+static ash_ref place(const ash_rows *r, ash_ref i) {
     ash_kern *k = r->k;
     bool small = ash_kern_max(k, r->count) <= INT32_MAX;
     return ash_kern_splat(k, small ? ash_nest_cast(&k->nest, ASH_I32, i) : i);
 }
 
-static extremum extremum_begin(rows *r, ash_ref first) {
+static extremum extremum_begin(ash_rows *r, ash_ref first) {
     ash_kern *k = r->k;
     ash_nest *n = &k->nest;
     size_t mark = ash_kern_mark(k);
@@ -154,7 +137,7 @@ static extremum extremum_begin(rows *r, ash_ref first) {
 }
 
 /* Offers the elements [from, to) in steps of the lanes. */
-static void extremum_run(rows *r, const extremum *e, ash_ref from, ash_ref to, unsigned step) {
+static void extremum_run(ash_rows *r, const extremum *e, ash_ref from, ash_ref to, unsigned step) {
     ash_kern *k = r->k;
     ash_nest *n = &k->nest;
     size_t mark = ash_kern_mark(k);
@@ -168,7 +151,7 @@ static void extremum_run(rows *r, const extremum *e, ash_ref from, ash_ref to, u
     ash_kern_forget(k, mark);
 }
 
-static void extremum_store(rows *r, ash_ref at) {
+static void extremum_store(ash_rows *r, ash_ref at) {
     ash_ix out[ASH_MAX_RANK];
     for (unsigned d = 0, o = 0; d < r->rank; d++)
         if (d != r->axis) out[o++] = r->idx[d];
@@ -177,7 +160,7 @@ static void extremum_store(rows *r, ash_ref at) {
 
 /* Each lane finds the extremum of every so many elements; then the lanes are compared, then what is
  * left. */
-static void argreduce_in_lanes(rows *r, unsigned lanes) {
+static void argreduce_in_lanes(ash_rows *r, unsigned lanes) {
     ash_kern *k = r->k;
     ash_nest *n = &k->nest;
     ash_ref zero = ash_nest_index(n, 0), step = ash_nest_index(n, lanes), count = ash_kern_dim(k, r->count);
@@ -195,7 +178,8 @@ static void argreduce_in_lanes(rows *r, unsigned lanes) {
     for (unsigned i = 1; i < lanes; i++) {
         ash_ref x = ash_nest_extract(n, all, i), at = ash_nest_extract(n, places, i);
         ash_ref held = ash_nest_get(n, e.best), held_at = ash_nest_get(n, e.at);
-        ash_ref before = precedes(k, e.max, true, x, held), after = precedes(k, e.max, true, held, x);
+        ash_ref before = ash_rows_precedes(k, e.max, true, x, held),
+                after = ash_rows_precedes(k, e.max, true, held, x);
         ash_ref order = ash_nest_binary(n, ASH_OP_LT, e.last ? held_at : at, e.last ? at : held_at);
         ash_ref tie = ash_nest_binary(n, ASH_OP_AND, ash_nest_unary(n, ASH_OP_NOT, after), order);
         ash_ref better = ash_nest_binary(n, ASH_OP_OR, before, tie);
@@ -206,7 +190,7 @@ static void argreduce_in_lanes(rows *r, unsigned lanes) {
     extremum_store(r, ash_nest_get(n, e.at));
 }
 
-static void argreduce_body(rows *r) {
+static void argreduce_body(ash_rows *r) {
     ash_kern *k = r->k;
     ash_nest *n = &k->nest;
     const ash_type *in = ash_graph__type(k->graph, r->node->ins[0]);
@@ -224,7 +208,7 @@ static void argreduce_body(rows *r) {
 /* --- cumulative sum ------------------------------------------------------------------------------- */
 
 /* The running sum is that of the present block, plus that of the blocks before (partial.h). */
-static void cumsum_body(rows *r) {
+static void cumsum_body(ash_rows *r) {
     ash_kern *k = r->k;
     ash_nest *n = &k->nest;
     ash_dtype dtype = ash_kern_dtype(ash_graph__type(k->graph, r->node->out)->dtype);
@@ -262,266 +246,6 @@ static void cumsum_body(rows *r) {
         ash_nest_set(n, sums[level], zero);
         ash_nest_end(n);
     }
-}
-
-/* --- top k ---------------------------------------------------------------------------------------- */
-
-/* The best elements so far, in order, in scratch memory: values and indices. */
-typedef struct best_list {
-    uint16_t values, places;
-    ash_ref first_value, first_place; /* of this worker */
-    ash_ref count;                    /* cell */
-} best_list;
-
-static ash_ref list_at(ash_kern *k, ash_ref first, ash_ref i) {
-    return ash_nest_binary(&k->nest, ASH_OP_ADD, first, i);
-}
-
-/* The place of x in the list: behind all that x does not precede. Half of what is left in each step. */
-static ash_ref find_place(ash_kern *k, const best_list *l, bool largest, int64_t most, ash_ref x,
-                          ash_ref count) {
-    ash_nest *n = &k->nest;
-    ash_ref low = ash_nest_cell(n, ash_nest_index(n, 0)), high = ash_nest_cell(n, count);
-    unsigned steps = 64 - (unsigned)__builtin_clzll((uint64_t)most);
-    ash_nest_loop(n, ash_nest_index(n, 0), ash_nest_index(n, steps), 1, 1);
-    ash_ref from = ash_nest_get(n, low), to = ash_nest_get(n, high);
-    ash_ref middle = ash_nest_idiv(n, ash_nest_binary(n, ASH_OP_ADD, from, to), ash_nest_index(n, 2));
-    ash_ref open = ash_nest_binary(n, ASH_OP_LT, from, to); /* else the middle may lie past the list */
-    ash_ref at = ash_nest_select(n, open, middle, ash_nest_index(n, 0));
-    ash_ref y = ash_nest_load(n, l->values, list_at(k, l->first_value, at), 1, ASH_NO_REF);
-    ash_ref before = ash_nest_binary(n, ASH_OP_AND, open, precedes(k, largest, largest, x, y));
-    ash_ref behind = ash_nest_binary(n, ASH_OP_AND, open, ash_nest_unary(n, ASH_OP_NOT, before));
-    ash_nest_set(n, high, ash_nest_select(n, before, middle, to));
-    ash_nest_set(
-        n, low,
-        ash_nest_select(n, behind, ash_nest_binary(n, ASH_OP_ADD, middle, ash_nest_index(n, 1)), from));
-    ash_nest_end(n);
-    return ash_nest_get(n, low);
-}
-
-static void move_in_list(ash_kern *k, uint16_t buf, ash_ref first, ash_ref from) {
-    ash_nest *n = &k->nest;
-    ash_ref at = list_at(k, first, from);
-    ash_ref y = ash_nest_load(n, buf, at, 1, ASH_NO_REF);
-    ash_nest_store(n, buf, ash_nest_binary(n, ASH_OP_ADD, at, ash_nest_index(n, 1)), y, ASH_NO_REF);
-}
-
-/* Puts x, element i, into its place, if it has one. */
-static void insert(ash_kern *k, const best_list *l, bool largest, int64_t most, ash_ref x, ash_ref i) {
-    ash_nest *n = &k->nest;
-    ash_ref one = ash_nest_index(n, 1), limit = ash_nest_index(n, most), count = ash_nest_get(n, l->count);
-    ash_ref end = ash_nest_index(n, most - 1);
-    ash_ref worst = ash_nest_load(n, l->values, list_at(k, l->first_value, end), 1, ASH_NO_REF);
-    ash_ref room = ash_nest_binary(n, ASH_OP_LT, count, limit);
-    ash_nest_if(n, ash_nest_binary(n, ASH_OP_OR, room, precedes(k, largest, largest, x, worst)));
-    ash_ref to = find_place(k, l, largest, most, x, count);
-    ash_ref last = ash_nest_binary(n, ASH_OP_MIN, count, end); /* falls out, or is the free place */
-    ash_ref step = ash_nest_loop(n, ash_nest_index(n, 0), ash_nest_binary(n, ASH_OP_SUB, last, to), 1, 1);
-    ash_ref from = ash_nest_binary(n, ASH_OP_SUB, ash_nest_binary(n, ASH_OP_SUB, last, one), step);
-    move_in_list(k, l->values, l->first_value, from);
-    move_in_list(k, l->places, l->first_place, from);
-    ash_nest_end(n);
-    ash_nest_store(n, l->values, list_at(k, l->first_value, to), x, ASH_NO_REF);
-    ash_nest_store(n, l->places, list_at(k, l->first_place, to), i, ASH_NO_REF);
-    ash_nest_set(n, l->count,
-                 ash_nest_binary(n, ASH_OP_MIN, limit, ash_nest_binary(n, ASH_OP_ADD, count, one)));
-    ash_nest_end(n);
-}
-
-static void insert_range(rows *r, const best_list *l, bool largest, int64_t most, ash_ref from,
-                         ash_ref to) {
-    ash_kern *k = r->k;
-    size_t mark = ash_kern_mark(k);
-    ash_ref i = ash_kern_loop(k, r->step, from, to, 1, 1);
-    insert(k, l, largest, most, ash_kern_eval(k, r->node->ins[0], r->idx), i);
-    ash_nest_end(&k->nest);
-    ash_kern_forget(k, mark);
-}
-
-/* Whether the list has room, or any of the next elements precedes its last. */
-static ash_ref some_belong(rows *r, const best_list *l, bool largest, int64_t most, unsigned lanes) {
-    ash_kern *k = r->k;
-    ash_nest *n = &k->nest;
-    ash_ref limit = ash_nest_index(n, most), end = ash_nest_index(n, most - 1);
-    ash_ref worst = ash_nest_load(n, l->values, list_at(k, l->first_value, end), 1, ASH_NO_REF);
-    ash_ref room = ash_nest_binary(n, ASH_OP_LT, ash_nest_get(n, l->count), limit);
-    size_t mark = ash_kern_mark(k);
-    k->vsym = r->step;
-    k->lanes = lanes;
-    k->aligned = true;
-    ash_ref x = ash_kern_splat(k, ash_kern_eval(k, r->node->ins[0], r->idx));
-    ash_ref better = precedes(k, largest, largest, x, ash_kern_splat(k, worst));
-    k->vsym = ASH_NO_SYM;
-    k->lanes = 1;
-    ash_kern_forget(k, mark);
-    ash_ref any = ash_nest_hreduce(n, ASH_OP_OR, ash_nest_cast(n, ASH_I32, better));
-    any = ash_nest_unary(n, ASH_OP_NOT, ash_nest_binary(n, ASH_OP_EQ, any, ash_nest_int(n, ASH_I32, 0)));
-    return ash_nest_binary(n, ASH_OP_OR, room, any);
-}
-
-/* One pass with a sorted list of the best: an element that is not among them costs one comparison. */
-static ash_dim list_topk(ash_kern *k) {
-    rows r;
-    ash_nest *n = &k->nest;
-    const ash_node *node = &k->graph->nodes.at[k->group->root];
-    const ash_type *in = ash_graph__type(k->graph, node->ins[0]);
-    bool largest = ash_node_int(node, ASH_ATTR_LARGEST);
-    int64_t most = ash_node_int(node, ASH_ATTR_K);
-    best_list l;
-    l.values = ash_kern_scratch(k, ash_kern_dtype(in->dtype), ASH_MAX(most, 1), &l.first_value);
-    l.places = ash_kern_scratch(k, ASH_I64, ASH_MAX(most, 1), &l.first_place);
-    ash_dim total = begin_rows(&r, k, in->rank, 1, NULL);
-    if (ash_kern_lost(k)) return total;
-    ash_ref zero = ash_nest_index(n, 0);
-    /* so that what is read of an empty list is a number of this row */
-    size_t mark = ash_kern_mark(k);
-    ash_kern_set_sym(k, r.step, zero);
-    ash_ref any = ash_kern_eval(k, node->ins[0], r.idx);
-    ash_kern_forget(k, mark);
-    for (unsigned both = 0; both < 2; both++)
-        ash_nest_store(n, l.values, list_at(k, l.first_value, ash_nest_index(n, both ? most - 1 : 0)), any,
-                       ASH_NO_REF);
-    l.count = ash_nest_cell(n, zero);
-    ash_ref done = zero, count = ash_kern_dim(k, r.count);
-    unsigned lanes = ash_target_lanes(k->low->target, ash_dtype_size(ash_kern_dtype(in->dtype)));
-    if (r.axis + 1 == r.rank && lanes > 1) {
-        ash_ref step = ash_nest_index(n, lanes);
-        done = ash_nest_binary(n, ASH_OP_MUL, ash_nest_idiv(n, count, step), step);
-        ash_ref from = ash_kern_loop(k, r.step, zero, done, lanes, 1);
-        ash_nest_if(n, some_belong(&r, &l, largest, most, lanes));
-        insert_range(&r, &l, largest, most, from, ash_nest_binary(n, ASH_OP_ADD, from, step));
-        ash_nest_end(n);
-        ash_nest_end(n);
-        ash_kern_forget(k, mark);
-    }
-    insert_range(&r, &l, largest, most, done, count);
-    ash_sym rank = ash_kern_sym(k, most);
-    ash_ix out[ASH_MAX_RANK];
-    memcpy(out, r.idx, sizeof out);
-    out[r.axis] = ash_ix_sym(&k->ixs, rank);
-    ash_ref j = ash_kern_loop(k, rank, zero, ash_nest_index(n, most), 1, 1);
-    ash_kern_store(k, node->out, out,
-                   ash_nest_load(n, l.values, list_at(k, l.first_value, j), 1, ASH_NO_REF));
-    ash_kern_store(k, node->out + 1, out,
-                   ash_nest_load(n, l.places, list_at(k, l.first_place, j), 1, ASH_NO_REF));
-    ash_nest_end(n);
-    ash_kern_forget(k, mark);
-    ash_nest_end(n);
-    return total;
-}
-
-/* The numbers of a row's elements, in two halves of scratch that take turns. */
-typedef struct order {
-    uint16_t buffer;
-    ash_ref from, to; /* cells: the first element of each half */
-} order;
-
-static ash_ref number_at(ash_nest *n, const order *o, ash_ref i) {
-    return ash_nest_load(n, o->buffer, ash_nest_binary(n, ASH_OP_ADD, ash_nest_get(n, o->from), i), 1,
-                         ASH_NO_REF);
-}
-
-static void set_number(ash_nest *n, const order *o, ash_ref cell, ash_ref i, ash_ref number) {
-    ash_nest_store(n, o->buffer, ash_nest_binary(n, ASH_OP_ADD, ash_nest_get(n, cell), i), number,
-                   ASH_NO_REF);
-}
-
-static ash_ref row_element(ash_kern *k, const rows *r, ash_ref number) {
-    ash_ix idx[ASH_MAX_RANK];
-    memcpy(idx, r->idx, sizeof idx);
-    idx[r->axis] = ash_ix_loaded(&k->ixs, number, INT64_MAX, 0);
-    return ash_kern_eval(k, r->node->ins[0], idx);
-}
-
-/* Merges the runs [low, middle) and [middle, high); of equals the left one's come first. No branch depends
- * on the elements: a run that is over is read at its neighbour's place, and what was read does not
- * count. */
-static void merge_runs(ash_kern *k, const rows *r, const order *o, ash_ref low, ash_ref middle,
-                       ash_ref high) {
-    ash_nest *n = &k->nest;
-    ash_ref last = ash_nest_binary(n, ASH_OP_SUB, ash_kern_dim(k, r->count), ash_nest_index(n, 1));
-    ash_ref left = ash_nest_cell(n, low), right = ash_nest_cell(n, middle);
-    ash_ref i = ash_nest_loop(n, low, high, 1, 1);
-    bool largest = ash_node_int(r->node, ASH_ATTR_LARGEST);
-    size_t mark = ash_kern_mark(k);
-    ash_ref a = ash_nest_get(n, left), b = ash_nest_get(n, right);
-    ash_ref number_a = number_at(n, o, ash_nest_binary(n, ASH_OP_MIN, a, last));
-    ash_ref number_b = number_at(n, o, ash_nest_binary(n, ASH_OP_MIN, b, last));
-    ash_ref x = row_element(k, r, number_a), y = row_element(k, r, number_b);
-    ash_ref before = precedes(k, largest, largest, y, x);
-    ash_ref take =
-        ash_nest_binary(n, ASH_OP_OR, ash_nest_binary(n, ASH_OP_LE, middle, a),
-                        ash_nest_binary(n, ASH_OP_AND, ash_nest_binary(n, ASH_OP_LT, b, high), before));
-    set_number(n, o, o->to, i, ash_nest_select(n, take, number_b, number_a));
-    ash_ref step = ash_nest_cast(n, ASH_I64, take);
-    ash_nest_set(n, right, ash_nest_binary(n, ASH_OP_ADD, b, step));
-    ash_nest_set(
-        n, left,
-        ash_nest_binary(n, ASH_OP_ADD, a, ash_nest_binary(n, ASH_OP_SUB, ash_nest_index(n, 1), step)));
-    ash_kern_forget(k, mark);
-    ash_nest_end(n);
-}
-
-/* A merge sort of the elements' numbers, runs of 1, 2, 4, ... until one is all, then the first k. */
-static ash_dim sort_topk(ash_kern *k, unsigned passes) {
-    rows r;
-    ash_nest *n = &k->nest;
-    const ash_node *node = &k->graph->nodes.at[k->group->root];
-    const ash_type *in = ash_graph__type(k->graph, node->ins[0]);
-    ash_dim half = in->dims[ash_node_int(node, ASH_ATTR_AXIS)];
-    ash_ref first, second;
-    order o = {.buffer = ash_kern_scratch(k, ASH_I64, ash_kern_product(k, half, 2), &first)};
-    ash_dim total = begin_rows(&r, k, in->rank, 1, NULL);
-    ash_ref zero = ash_nest_index(n, 0), two = ash_nest_index(n, 2), count = ash_kern_dim(k, r.count);
-    second = ash_nest_binary(n, ASH_OP_ADD, first, count);
-    o.from = ash_nest_cell(n, first), o.to = ash_nest_cell(n, second);
-    ash_ref width = ash_nest_cell(n, ash_nest_index(n, 1));
-    ash_ref i = ash_nest_loop(n, zero, count, 1, 1);
-    set_number(n, &o, o.from, i, i);
-    ash_nest_end(n);
-    ash_nest_loop(n, zero, ash_nest_index(n, passes), 1, 1);
-    ash_ref wide = ash_nest_get(n, width), both = ash_nest_binary(n, ASH_OP_MUL, wide, two);
-    ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, wide, count));
-    ash_ref more = ash_nest_binary(n, ASH_OP_SUB, both, ash_nest_index(n, 1));
-    ash_ref pairs = ash_nest_idiv(n, ash_nest_binary(n, ASH_OP_ADD, count, more), both);
-    ash_ref pair = ash_nest_loop(n, zero, pairs, 1, 1);
-    ash_ref low = ash_nest_binary(n, ASH_OP_MUL, pair, both);
-    ash_ref middle = ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, low, wide), count);
-    ash_ref high = ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, low, both), count);
-    merge_runs(k, &r, &o, low, middle, high);
-    ash_nest_end(n);
-    ash_ref was = ash_nest_get(n, o.from);
-    ash_nest_set(n, o.from, ash_nest_get(n, o.to));
-    ash_nest_set(n, o.to, was);
-    ash_nest_set(n, width, both);
-    ash_nest_end(n);
-    ash_nest_end(n);
-    ash_sym rank = ash_kern_sym(k, ash_node_int(r.node, ASH_ATTR_K));
-    size_t mark = ash_kern_mark(k);
-    i = ash_kern_loop(k, rank, zero, ash_kern_dim(k, ash_node_int(r.node, ASH_ATTR_K)), 1, 1);
-    ash_ix out[ASH_MAX_RANK];
-    memcpy(out, r.idx, sizeof out);
-    out[r.axis] = ash_ix_sym(&k->ixs, rank);
-    ash_ref number = number_at(n, &o, i);
-    ash_kern_store(k, r.node->out, out, row_element(k, &r, number));
-    ash_kern_store(k, r.node->out + 1, out, number);
-    ash_nest_end(n);
-    ash_kern_forget(k, mark);
-    ash_nest_end(n);
-    return total;
-}
-
-/* A list of the best, where they are few and their number is known, or sorting: with so many to keep in
- * order, several operations per element and bit of the row's length are less. */
-static ash_dim lower_topk(ash_kern *k) {
-    const ash_node *node = &k->graph->nodes.at[k->group->root];
-    ash_dim most = ash_node_int(node, ASH_ATTR_K);
-    int64_t length =
-        ash_kern_max(k, ash_graph__type(k->graph, node->ins[0])->dims[ash_node_int(node, ASH_ATTR_AXIS)]);
-    unsigned bits = 1;
-    while (bits < 62 && INT64_C(1) << bits < length) bits++;
-    bool few = ash_dim_is_const(most) && most <= k->low->target->costs.list_per_bit * (int64_t)bits;
-    return few ? list_topk(k) : sort_topk(k, bits);
 }
 
 /* --- scatter -------------------------------------------------------------------------------------- */
@@ -640,11 +364,11 @@ static ash_dim lower_nonzero(ash_kern *k) {
 
 ash_status ash_kern_lower_other(ash_kern *k, ash_dim *chunks) {
     ash_diag *diag = k->low->diag;
-    rows r;
+    ash_rows r;
     switch (ash_op_infos[k->graph->nodes.at[k->group->root].op].class) {
     case ASH_CLASS_ARGREDUCE: *chunks = run_rows(&r, k, argreduce_body); break;
     case ASH_CLASS_SCAN: *chunks = run_rows(&r, k, cumsum_body); break;
-    case ASH_CLASS_TOPK: *chunks = lower_topk(k); break;
+    case ASH_CLASS_TOPK: *chunks = ash_kern_lower_topk(k); break;
     case ASH_CLASS_SCATTER: *chunks = lower_scatter(k); break;
     case ASH_CLASS_NONZERO: *chunks = lower_nonzero(k); break;
     case ASH_CLASS_NMS: *chunks = ash_kern_lower_nms(k); break;

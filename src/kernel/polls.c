@@ -312,7 +312,8 @@ static double work_of(const survey *s, const ash_inst *inst) {
     case ASH_NEST_SCATTER: return c->unit_gather * at(s, inst->c)->lanes;
     case ASH_NEST_LOAD:
     case ASH_NEST_SHUFFLE:
-    case ASH_NEST_FMA: return registers;
+    case ASH_NEST_FMA:
+    case ASH_NEST_DOT4: return registers;
     case ASH_NEST_STORE:
     case ASH_NEST_PREFETCH:
     case ASH_NEST_LOOP:

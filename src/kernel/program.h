@@ -39,7 +39,8 @@ typedef struct ash_buffer {
     ash_value value;  /* in the graph that was lowered, or ASH_NO_VALUE */
     ash_value origin; /* in the caller's graph, or ASH_NO_VALUE */
     const char *name; /* of an input, parameter, state or output; else NULL */
-    ash_blob *blob;   /* constants and parameters; states that do not begin as zeros */
+    ash_blob *blob;   /* constants and parameters; states that do not begin as zeros; NULL in the core of a
+                         plan, which keeps the bytes beside it */
     uint32_t root;   /* a view: the buffer whose bytes it lies in (never itself a view), or ASH_NO_BUFFER */
     int64_t offset;  /* of a view: bytes into the root */
     bool one_worker; /* scratch of a step that runs on one thread: it has one worker's */
@@ -124,5 +125,11 @@ typedef struct ash_lower_options {
 ash_status ash_program__lower(const ash_graph *graph, const ash_target *target,
                               const ash_lower_options *options, ash_program **out, ash_diag *diag);
 void ash_program__free(ash_program *program); /* NULL is allowed */
+
+/* A program that is not changed any more, in one arena: the one that the lists and names of `program` lie
+ * in already, which by now is the caller's, and which `inside` takes from. It has no blobs: they stay with
+ * `program`. It is gone with the arena, and is not freed. */
+ash_status ash_program__keep(const ash_program *program, ash_arena *arena, const ash_allocator *inside,
+                             ash_program *out, ash_diag *diag);
 
 #endif

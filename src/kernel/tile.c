@@ -5,32 +5,39 @@
 
 /* Cycles of one inner step: what takes longest of the multiply-adds, the loads, and the time until a sum
  * can be used again. */
-static double step_cycles(const ash_costs *c, unsigned rows, unsigned vectors) {
-    double fma = rows * vectors / c->tile_fma, load = c->tile_load * (rows + vectors);
+static double step_cycles(const ash_target *target, unsigned rows, unsigned vectors, ash_tile_math math) {
+    const ash_costs *c = &target->costs;
+    double each = math == ASH_TILE_BYTES ? target->dot4 : 1;
+    double fma = rows * vectors * each / c->tile_fma, load = c->tile_load * (rows + vectors);
     return ASH_MAX(ASH_MAX(fma, load), c->tile_latency) + c->tile_row * rows + c->tile_vector * vectors;
 }
 
-static double tile_cycles(const ash_costs *c, unsigned rows, unsigned vectors, double steps) {
-    return step_cycles(c, rows, vectors) * steps + c->tile_begin + c->tile_store * rows * vectors;
+static double tile_cycles(const ash_target *target, unsigned rows, unsigned vectors, double steps,
+                          ash_tile_math math) {
+    const ash_costs *c = &target->costs;
+    return step_cycles(target, rows, vectors, math) * steps + c->tile_begin +
+           c->tile_store * rows * vectors;
 }
 
 ash_tile_shape ash_tile_choose(const ash_target *target, int64_t rows, int64_t blocks, int64_t steps,
-                               unsigned most_rows) {
-    unsigned registers = target->vector_registers;
+                               unsigned most_rows, ash_tile_math math) {
+    /* pairs of bytes, even and odd ones, have their register each */
+    unsigned registers = target->vector_registers,
+             each = math == ASH_TILE_BYTES && target->dot4 != 1 ? 2 : 1;
     const ash_costs *c = &target->costs;
     ash_tile_shape best = {1, 1};
     double least = 1e300;
     for (unsigned v = 1; v <= 8 && v <= blocks; v++) {
         for (unsigned r = 1; r <= ASH_MIN((unsigned)ASH_TILE_MAX, most_rows) && r <= rows; r++) {
-            if (r * v + v + 1 > registers || r * v > ASH_TILE_MAX) break;
+            if (r * v + each * (v + 1) > registers || r * v > ASH_TILE_MAX) break;
             double cost = 0;
             int64_t full_rows = rows / r, full_blocks = blocks / v;
             unsigned rest_rows = (unsigned)(rows % r), rest_blocks = (unsigned)(blocks % v);
             double s = (double)steps;
-            cost += (double)full_rows * (double)full_blocks * tile_cycles(c, r, v, s);
-            if (rest_rows) cost += (double)full_blocks * tile_cycles(c, rest_rows, v, s);
-            if (rest_blocks) cost += (double)full_rows * tile_cycles(c, r, rest_blocks, s);
-            if (rest_rows && rest_blocks) cost += tile_cycles(c, rest_rows, rest_blocks, s);
+            cost += (double)full_rows * (double)full_blocks * tile_cycles(target, r, v, s, math);
+            if (rest_rows) cost += (double)full_blocks * tile_cycles(target, rest_rows, v, s, math);
+            if (rest_blocks) cost += (double)full_rows * tile_cycles(target, r, rest_blocks, s, math);
+            if (rest_rows && rest_blocks) cost += tile_cycles(target, rest_rows, rest_blocks, s, math);
             if (rest_blocks) cost *= c->tile_rest;
             if (cost < least) {
                 least = cost;
@@ -81,8 +88,8 @@ ash_ref ash_tile_decode(ash_kern *k, const ash_tile_cut *cut, ash_ref chunk, ash
 
 /* --- slices of the inner dimension ---------------------------------------------------------------- */
 
-ash_tile_slices ash_tile_slice(ash_kern *k, int64_t total, int64_t block_bytes, int64_t tiles,
-                               int64_t sums) {
+ash_tile_slices ash_tile_slice(ash_kern *k, int64_t total, int64_t block_bytes, int64_t tiles, int64_t sums,
+                               ash_dtype dtype) {
     const ash_target *target = k->low->target;
     const ash_costs *c = &target->costs;
     int64_t room = ash_share_of(target->l1_bytes, c->slice_share);
@@ -94,7 +101,7 @@ ash_tile_slices ash_tile_slice(ash_kern *k, int64_t total, int64_t block_bytes, 
     s.size = ash_ceil_div(total, s.count);
     s.count = ash_ceil_div(total, s.size);
     if (s.count == 1) return s;
-    s.buf = ash_kern_scratch(k, ASH_F32, sums, &s.part);
+    s.buf = ash_kern_scratch(k, dtype, sums, &s.part);
     return s;
 }
 
@@ -129,9 +136,20 @@ void ash_tile_set_root(ash_tile *t, const ash_ix *anchor_index) {
         if (labels[d] != ASH_LABEL_NONE) t->root[labels[d]] = anchor_index[d];
 }
 
+ash_dtype ash_tile_dtype(ash_tile_math math) {
+    return math == ASH_TILE_BYTES ? ASH_I32 : ASH_F32;
+}
+
+/* Where it is needed: in the present block's scope. */
+static ash_ref zero_of(const ash_tile *t) {
+    ash_nest *n = &t->k->nest;
+    bool bytes = t->math == ASH_TILE_BYTES;
+    return ash_nest_splat(n, bytes ? ash_nest_int(n, ASH_I32, 0) : ash_nest_float(n, ASH_F32, 0), t->lanes);
+}
+
 void ash_tile_open(ash_tile *t) {
     ash_nest *n = &t->k->nest;
-    ash_ref zero = ash_nest_splat(n, ash_nest_float(n, ASH_F32, 0), t->lanes);
+    ash_ref zero = zero_of(t);
     for (unsigned level = 0; level <= t->top; level++)
         for (unsigned i = 0; i < t->rows * t->vectors; i++) t->cells[level][i] = ash_nest_cell(n, zero);
 }
@@ -139,8 +157,7 @@ void ash_tile_open(ash_tile *t) {
 void ash_tile_close_blocks(ash_tile *t, const ash_blocks *blocks) {
     ash_nest *n = &t->k->nest;
     for (unsigned level = blocks->level; level < blocks->level + blocks->n; level++) {
-        ash_ref zero =
-            ash_nest_splat(n, ash_nest_float(n, ASH_F32, 0), t->lanes); /* in this block's scope */
+        ash_ref zero = zero_of(t);
         for (unsigned i = 0; i < t->rows * t->vectors; i++) {
             ash_ref here = t->cells[level][i], above = t->cells[level + 1][i];
             ash_nest_set(n, above,
@@ -155,7 +172,9 @@ void ash_tile_add(ash_tile *t, unsigned p, const ash_ref *b, ash_ref a) {
     ash_nest *n = &t->k->nest;
     for (unsigned v = 0; v < t->vectors; v++) {
         ash_ref cell = t->cells[0][p * t->vectors + v];
-        ash_nest_set(n, cell, ash_nest_fma(n, a, b[v], ash_nest_get(n, cell)));
+        ash_ref before = ash_nest_get(n, cell);
+        bool bytes = t->math == ASH_TILE_BYTES;
+        ash_nest_set(n, cell, bytes ? ash_nest_dot4(n, a, b[v], before) : ash_nest_fma(n, a, b[v], before));
     }
 }
 
@@ -199,6 +218,7 @@ static void store_results(ash_tile *t, ash_sym row, ash_ref row0) {
         ash_kern_set_sym(k, row, ash_nest_binary(n, ASH_OP_ADD, row0, ash_nest_index(n, p)));
         for (unsigned v = 0; v < t->vectors; v++) {
             ash_ref vector = ash_nest_get(n, t->cells[t->top][p * t->vectors + v]);
+            if (t->math == ASH_TILE_WIDENED) vector = ash_nest_cast(n, ASH_I32, vector);
             ash_ref number = ash_nest_binary(n, ASH_OP_ADD, t->first, ash_nest_index(n, v));
             for (unsigned r = 0; r < runs; r++) {
                 ash_ref block = ash_nest_binary(n, ASH_OP_MUL, number, ash_nest_index(n, runs));
@@ -279,7 +299,8 @@ int64_t ash_kern_max(const ash_kern *k, ash_dim dim) {
 ash_status ash_kern_lower_tile(ash_kern *k, ash_dim *chunks, bool *done) {
     const ash_node *anchor = &k->graph->nodes.at[k->group->anchor];
     *done = false;
-    if (ash_graph__type(k->graph, anchor->out)->dtype != ASH_F32) return ASH_OK;
+    if (ash_graph__type(k->graph, anchor->out)->dtype != ASH_F32 && !ash_node__is_bytes(k->graph, anchor))
+        return ASH_OK;
     if (anchor->op == ASH_OP_WINOGRAD)
         ash_kern_lower_winograd(k, chunks), *done = true;
     else

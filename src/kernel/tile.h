@@ -20,10 +20,17 @@ typedef struct ash_tile_shape {
     unsigned rows, vectors;
 } ash_tile_shape;
 
+/* What multiplies and adds. */
+typedef enum ash_tile_math {
+    ASH_TILE_F32,    /* one number each */
+    ASH_TILE_BYTES,  /* four bytes each, summed in i32: dot4 */
+    ASH_TILE_WIDENED /* one byte each, converted to f32, in which the sums are exact */
+} ash_tile_math;
+
 /* The cheapest shape for `rows` rows in runs that a tile cannot cross, `blocks` vectors and `steps` inner
  * steps; of at most `most_rows` rows. */
 ash_tile_shape ash_tile_choose(const ash_target *target, int64_t rows, int64_t blocks, int64_t steps,
-                               unsigned most_rows);
+                               unsigned most_rows, ash_tile_math math);
 
 /* How a product is cut into chunks: `per` lines of the first operand by one strip of the second.
  * Neighbouring chunks share their lines (`lines_stay`) or their strip, which is then read from the
@@ -62,9 +69,10 @@ typedef struct ash_tile_slices {
     ash_ref part, from, to;     /* the worker's part; the present slice */
 } ash_tile_slices;
 
-/* For strips of `total` blocks of `block_bytes`, in chunks of `tiles` tiles with `sums` elements in all. */
-ash_tile_slices ash_tile_slice(ash_kern *k, int64_t total, int64_t block_bytes, int64_t tiles,
-                               int64_t sums);
+/* For strips of `total` blocks of `block_bytes`, in chunks of `tiles` tiles with `sums` elements of a dtype
+ * in all. */
+ash_tile_slices ash_tile_slice(ash_kern *k, int64_t total, int64_t block_bytes, int64_t tiles, int64_t sums,
+                               ash_dtype dtype);
 /* Opens and closes the loop over the slices. */
 void ash_tile_slices_open(ash_kern *k, ash_tile_slices *slices);
 void ash_tile_slices_close(ash_kern *k, const ash_tile_slices *slices);
@@ -72,6 +80,7 @@ void ash_tile_slices_close(ash_kern *k, const ash_tile_slices *slices);
 typedef struct ash_tile {
     ash_kern *k;
     const ash_node *anchor;
+    ash_tile_math math;
     unsigned rows, vectors, lanes;
     unsigned store_lanes; /* lanes that lie side by side in the result: a divisor of `lanes` */
     unsigned top;         /* level of the sums in the end: as many partial sums below it */
@@ -84,11 +93,14 @@ typedef struct ash_tile {
 
 /* Sets the root's index from that of the anchor's result. */
 void ash_tile_set_root(ash_tile *t, const ash_ix *anchor_index);
+/* The dtype of the accumulators. */
+ash_dtype ash_tile_dtype(ash_tile_math math);
 /* Makes the accumulators of all levels: zero. */
 void ash_tile_open(ash_tile *t);
 /* Closes the block loops around a loop that adds to the accumulators (partial.h). */
 void ash_tile_close_blocks(ash_tile *t, const ash_blocks *blocks);
-/* One multiply-add per accumulator of rows [from, to): a[p] scalar or vector refs, b[v] vector refs. */
+/* One multiply-add per accumulator of row p: `a` has lanes, or four bytes for all of them; b[v] are
+ * vectors. */
 void ash_tile_add(ash_tile *t, unsigned p, const ash_ref *b, ash_ref a);
 /* Evaluates and stores the root for every accumulator; the row symbol takes row0 + p. With `slices` (if not
  * NULL), what earlier ones left at element `slot` is added first, and with slices to come the sums are kept

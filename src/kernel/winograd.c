@@ -223,7 +223,8 @@ static void choose_sizes(winograd *g) {
         g->k->failed = g->k->too_large = true;
         return;
     }
-    g->shape = ash_tile_choose(target, c->wino_most_tiles, c->wino_strip, c->wino_most_tiles, ASH_TILE_MAX);
+    g->shape = ash_tile_choose(target, c->wino_most_tiles, c->wino_strip, c->wino_most_tiles, ASH_TILE_MAX,
+                               ASH_TILE_F32);
     sizes best = {.cost = 1e300};
     for (int64_t ranges = 1; ranges <= 64; ranges++) {
         int64_t range = ash_ceil_div(g->vectors, ranges);
@@ -235,7 +236,7 @@ static void choose_sizes(winograd *g) {
     bool whole = best.depth == g->channel_blocks;
     g->depth = best.depth;
     g->shape = ash_tile_choose(target, best.block, ASH_MIN(best.range, g->shape.vectors),
-                               g->depth * g->x_lanes, ASH_TILE_MAX);
+                               g->depth * g->x_lanes, ASH_TILE_MAX, ASH_TILE_F32);
     g->block = ASH_MIN(ash_ceil_div(best.block, g->shape.rows) * g->shape.rows, all);
     g->range = ash_ceil_div(best.range, g->shape.vectors) * g->shape.vectors;
     g->part = whole ? g->shape.vectors : g->range;

@@ -38,11 +38,12 @@ typedef struct checker {
     const ash_memory_problem *problem;
     const ash_memory_place *places;
     const ash_memory_arena *arenas;
-    uint32_t arena_count, clock; /* clock: numbers in a lifetime's end, 1 for intervals */
-    int64_t *from, *to;          /* lifetimes of roots: buffer_count clocks each */
-    int64_t first, last;         /* the whole program's */
-    event *events, *event_room;  /* of one arena after the other */
-    size_t *event_at;            /* arena_count + 1 starts */
+    size_t arena_count;
+    uint32_t clock;             /* numbers in a lifetime's end, 1 for intervals */
+    int64_t *from, *to;         /* lifetimes of roots: buffer_count clocks each */
+    int64_t first, last;        /* the whole program's */
+    event *events, *event_room; /* of one arena after the other */
+    size_t *event_at;           /* arena_count + 1 starts */
     size_t event_count;
     uint64_t *borders; /* of one arena, increasing: 2 per event */
     size_t border_count;
@@ -71,7 +72,7 @@ static ash_status check_form(const ash_memory_problem *problem, ash_diag *diag) 
     for (uint32_t i = 0; i < problem->buffer_count && !problem->streams; i++)
         ASH_FAIL_IF(problem->buffers[i].begin < -most || problem->buffers[i].end > most, diag,
                     ASH_ERROR_OUT_OF_RANGE, "the lifetime of buffer %u leaves 62 bits", i);
-    for (size_t i = 0; i < (size_t)problem->buffer_count * problem->streams; i++)
+    for (size_t i = 0; i < problem->buffer_count * problem->streams; i++)
         ASH_FAIL_IF(problem->acquire[i] < 0 || problem->acquire[i] > most || problem->release[i] < 0 ||
                         problem->release[i] > most,
                     diag, ASH_ERROR_OUT_OF_RANGE, "a clock of buffer %zu leaves 62 bits",
@@ -97,7 +98,7 @@ static ash_status check_place(const checker *c, uint32_t i, ash_diag *diag) {
         return ASH_OK;
     }
     if (p->arena >= c->arena_count)
-        FOUND(diag, "buffer %u is in arena %u of %u", i, p->arena, c->arena_count);
+        FOUND(diag, "buffer %u is in arena %u of %zu", i, p->arena, c->arena_count);
     const ash_memory_arena *arena = &c->arenas[p->arena];
     uint64_t align = b->align ? b->align : 1;
     if (arena->lane != b->lane)
@@ -136,7 +137,7 @@ static void find_program(checker *c) {
     bool any = false;
     if (problem->streams) {
         c->first = 0;
-        for (size_t i = 0; i < (size_t)problem->buffer_count * problem->streams; i++)
+        for (size_t i = 0; i < problem->buffer_count * problem->streams; i++)
             c->last = ASH_MAX(c->last, ASH_MAX(problem->acquire[i], problem->release[i]) + 1);
     } else {
         for (uint32_t i = 0; i < problem->buffer_count; i++) {
@@ -234,7 +235,7 @@ static ash_status make_events(checker *c, ash_diag *diag) {
     const ash_memory_problem *problem = c->problem;
     for (uint32_t i = 0; i < problem->buffer_count; i++)
         if (has_event(c, i)) c->event_at[c->places[i].arena + 1]++;
-    for (uint32_t a = 0; a < c->arena_count; a++) {
+    for (size_t a = 0; a < c->arena_count; a++) {
         for (uint32_t h = 0; h < problem->hole_count; h++)
             c->event_at[a + 1] += hole_in(c, &problem->holes[h], a);
         c->event_at[a + 1] += c->event_at[a];
@@ -246,7 +247,7 @@ static ash_status make_events(checker *c, ash_diag *diag) {
     size_t *next = ash_mem_alloc(c->allocator, c->arena_count, sizeof *next);
     if (!next) return ASH_NO_MEMORY(diag);
     memcpy(next, c->event_at, c->arena_count * sizeof *next);
-    for (uint32_t a = 0; a < c->arena_count; a++)
+    for (size_t a = 0; a < c->arena_count; a++)
         for (uint32_t h = 0; h < problem->hole_count; h++)
             if (hole_in(c, &problem->holes[h], a))
                 c->events[next[a]++] = (event){
@@ -379,7 +380,7 @@ static ash_status replay_arena(checker *c, event *events, size_t count, ash_diag
 
 static ash_status replay(checker *c, ash_diag *diag) {
     size_t largest = 0;
-    for (uint32_t a = 0; a < c->arena_count; a++)
+    for (size_t a = 0; a < c->arena_count; a++)
         largest = ASH_MAX(largest, c->event_at[a + 1] - c->event_at[a]);
     size_t trees = (c->problem->hole_count ? 16 : 8) * largest * c->clock;
     ash_status status = ASH_OK;
@@ -389,7 +390,7 @@ static ash_status replay(checker *c, ash_diag *diag) {
     c->trees = ash_mem_alloc(c->allocator, trees, sizeof *c->trees);
     ASH_FAIL_IF_DONE(!c->borders || !c->tenants || !c->holes || !c->trees, diag, ASH_ERROR_OUT_OF_MEMORY,
                      "out of memory");
-    for (uint32_t a = 0; a < c->arena_count; a++)
+    for (size_t a = 0; a < c->arena_count; a++)
         if (c->event_at[a + 1] > c->event_at[a])
             ASH_TRY_DONE(
                 replay_arena(c, c->events + c->event_at[a], c->event_at[a + 1] - c->event_at[a], diag));
@@ -403,7 +404,7 @@ done:
 
 ash_status ash_memory_check(ash_context *context, const ash_memory_problem *problem,
                             const ash_memory_place *places, const ash_memory_arena *arenas,
-                            uint32_t arena_count, ash_memory_check_report *report, ash_diag *diag) {
+                            size_t arena_count, ash_memory_check_report *report, ash_diag *diag) {
     ash_memory_check_report ignored;
     if (!report) report = &ignored;
     *report = (ash_memory_check_report){.clash = {ASH_MEMORY_NONE, ASH_MEMORY_NONE}};
@@ -426,11 +427,11 @@ ash_status ash_memory_check(ash_context *context, const ash_memory_problem *prob
         report->left_out += !placed;
         report->aliases += placed && problem->buffers[i].root != ASH_MEMORY_NONE;
     }
-    size_t clocks = (size_t)problem->buffer_count * c.clock;
+    size_t clocks = problem->buffer_count * c.clock;
     ash_status status = ASH_OK;
     c.from = ash_mem_alloc(a, clocks, sizeof *c.from);
     c.to = ash_mem_alloc(a, clocks, sizeof *c.to);
-    c.event_at = ash_mem_calloc(a, (size_t)arena_count + 1, sizeof *c.event_at);
+    c.event_at = ash_mem_calloc(a, arena_count + 1, sizeof *c.event_at);
     ASH_FAIL_IF_DONE(!c.from || !c.to || !c.event_at, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
     find_program(&c);
     find_lifetimes(&c);
@@ -439,7 +440,7 @@ ash_status ash_memory_check(ash_context *context, const ash_memory_problem *prob
 done:
     ash_mem_free(a, c.event_room, c.event_count, sizeof *c.event_room);
     ash_mem_free(a, c.events, c.event_count, sizeof *c.events);
-    ash_mem_free(a, c.event_at, (size_t)arena_count + 1, sizeof *c.event_at);
+    ash_mem_free(a, c.event_at, arena_count + 1, sizeof *c.event_at);
     ash_mem_free(a, c.to, clocks, sizeof *c.to);
     ash_mem_free(a, c.from, clocks, sizeof *c.from);
     return status;

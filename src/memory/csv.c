@@ -301,7 +301,7 @@ const ash_memory_place *ash_memory_csv_places(const ash_memory_csv *csv) {
     return csv && csv->placed ? csv->places.at : NULL;
 }
 
-const ash_memory_arena *ash_memory_csv_arenas(const ash_memory_csv *csv, uint32_t *count) {
+const ash_memory_arena *ash_memory_csv_arenas(const ash_memory_csv *csv, size_t *count) {
     if (count) *count = csv ? (uint32_t)csv->arenas.len : 0;
     return csv ? csv->arenas.at : NULL;
 }

@@ -79,8 +79,9 @@ static ash_status check_buffer(const ash_memory_problem *problem, const ash_memo
 
 static ash_status check_problem(const ash_memory_problem *problem, const ash_memory_options *options,
                                 ash_diag *diag) {
-    ASH_FAIL_IF((uint64_t)problem->buffer_count + problem->hole_count > MOST_ITEMS, diag,
-                ASH_ERROR_OUT_OF_RANGE, "more than 2^30 buffers and holes");
+    ASH_FAIL_IF(problem->buffer_count > MOST_ITEMS || problem->hole_count > MOST_ITEMS ||
+                    problem->buffer_count + problem->hole_count > MOST_ITEMS,
+                diag, ASH_ERROR_OUT_OF_RANGE, "more than 2^30 buffers and holes");
     ASH_FAIL_IF(problem->buffer_count && !problem->buffers, diag, ASH_ERROR_INVALID_ARGUMENT,
                 "the buffers are NULL");
     ASH_FAIL_IF(problem->hole_count && !problem->holes, diag, ASH_ERROR_INVALID_ARGUMENT,

@@ -13,6 +13,7 @@
 #include "base/arena.h"
 #include "base/map.h"
 #include "base/progress.h"
+#include "base/sized.h"
 #include "instance.h"
 #include "schedule.h"
 #include "sort.h"
@@ -441,14 +442,14 @@ done:
     return status;
 }
 
+ASH_SIZED(ash_memory_order_report, moved);
+
 ash_status ash_memory_order_search(ash_context *context, const ash_memory_schedule *schedule,
-                                   const ash_memory_buffer *buffers, uint32_t buffer_count, uint32_t width,
+                                   const ash_memory_buffer *buffers, size_t buffer_count, size_t width,
                                    const ash_progress *progress, uint32_t *order,
                                    ash_memory_order_report *report, ash_diag *diag) {
     enum { WIDTH = 256 };
-    ash_memory_order_report ignored;
-    if (!report) report = &ignored;
-    *report = (ash_memory_order_report){.exact = true};
+    ash_memory_order_report own = {.exact = true};
     ASH_NEED(diag, context, schedule);
     if (buffer_count) ASH_NEED(diag, buffers);
     if (schedule->op_count) ASH_NEED(diag, order);
@@ -465,7 +466,7 @@ ash_status ash_memory_order_search(ash_context *context, const ash_memory_schedu
                  .ops = schedule->op_count,
                  .width = width ? width : WIDTH,
                  .progress = progress,
-                 .report = report};
+                 .report = &own};
     ash_arena_init(&o.arena, a);
     ash_status status = ASH_OK;
     ASH_TRY_DONE(build(&o, buffer_count, diag));
@@ -474,7 +475,8 @@ ash_status ash_memory_order_search(ash_context *context, const ash_memory_schedu
                          "out of memory");
     ASH_TRY_DONE(build_rows(&o, diag));
     ASH_TRY_DONE(search_all(&o, order, diag));
-    for (uint32_t i = 0; i < o.ops; i++) report->moved += order[i] != i;
+    for (uint32_t i = 0; i < o.ops; i++) own.moved += order[i] != i;
+    if (report) status = ASH_GIVE(ash_memory_order_report, &own, report, diag);
 done:
     ash_vec_free(a, &o.edges);
     ash_arena_free(&o.arena);

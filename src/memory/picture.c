@@ -10,7 +10,7 @@ typedef struct picture {
     const ash_memory_problem *problem;
     const ash_memory_place *places;
     const ash_memory_arena *arenas;
-    uint32_t arena_count;
+    size_t arena_count;
     int64_t first, last;
     ash_memory__span *spans; /* per buffer; of roots, those of all that lies in them */
 } picture;
@@ -265,7 +265,7 @@ ash_status ash_memory__add_html(ash_text *text, const ash_memory_problem *proble
     ASH_TRY(picture_init(&p, text->allocator, problem, plan, diag));
     ash_memory_summary s = ash_memory_plan_summary(plan);
     ash_text_add_bytes(text, page_head, sizeof page_head - 1);
-    ash_text_add(text, "<p>%u buffers, %u arenas, %llu bytes; bound %llu, unshared %llu: %s.", s.placed,
+    ash_text_add(text, "<p>%zu buffers, %zu arenas, %llu bytes; bound %llu, unshared %llu: %s.", s.placed,
                  s.arenas, (unsigned long long)s.size, (unsigned long long)s.lower_bound,
                  (unsigned long long)s.unshared, ash_memory__certificate_text(s.certificate));
     for (int k = 0; k < ASH_MEMORY_KIND_COUNT; k++)

@@ -3,6 +3,7 @@
  * checks. */
 #include "plan.h"
 
+#include "ashlar/version.h"
 #include "instance.h"
 #include "remap.h"
 #include "search.h"
@@ -337,6 +338,9 @@ static ash_status check_options(const ash_memory_options *options, ash_diag *dia
                 "unknown planner mode %d", (int)options->mode);
     ASH_FAIL_IF((unsigned)options->strategy >= ASH_MEMORY_STRATEGY_COUNT, diag, ASH_ERROR_INVALID_ARGUMENT,
                 "unknown strategy %d", (int)options->strategy);
+    for (size_t i = 0; i < ASH_COUNT(options->reserved); i++)
+        ASH_FAIL_IF(options->reserved[i], diag, ASH_ERROR_UNSUPPORTED,
+                    "ash_memory_options has something set that ashlar " ASH_VERSION " does not know");
     return ASH_OK;
 }
 
@@ -399,6 +403,26 @@ done:
     return status;
 }
 
+static void *copy(const ash_allocator *a, const void *from, size_t count, size_t size) {
+    void *to = ash_mem_alloc(a, count, size);
+    if (to && count) memcpy(to, from, count * size);
+    return to;
+}
+
+ash_memory_plan *ash_memory_plan__copy(const ash_memory_plan *plan, const ash_allocator *a) {
+    ash_memory_plan *to = copy(a, plan, 1, sizeof *plan);
+    if (!to) return NULL;
+    to->allocator = *a;
+    to->places = copy(a, plan->places, plan->buffer_count, sizeof *plan->places);
+    to->tenants = copy(a, plan->tenants, plan->buffer_count, sizeof *plan->tenants);
+    to->arenas = copy(a, plan->arenas, plan->arena_count, sizeof *plan->arenas);
+    to->moments = copy(a, plan->moments, plan->moment_room, sizeof *plan->moments);
+    to->moment_at = copy(a, plan->moment_at, (size_t)plan->arena_count + 1, sizeof *plan->moment_at);
+    if (to->places && to->tenants && to->arenas && to->moments && to->moment_at) return to;
+    ash_memory_plan_destroy(to);
+    return NULL;
+}
+
 void ash_memory_plan_destroy(ash_memory_plan *plan) {
     if (!plan) return;
     ash_allocator a = plan->allocator;
@@ -410,17 +434,17 @@ void ash_memory_plan_destroy(ash_memory_plan *plan) {
     ash_mem_free(&a, plan, 1, sizeof *plan);
 }
 
-const ash_memory_place *ash_memory_plan_places(const ash_memory_plan *plan, uint32_t *count) {
+const ash_memory_place *ash_memory_plan_places(const ash_memory_plan *plan, size_t *count) {
     if (count) *count = plan ? plan->buffer_count : 0;
     return plan ? plan->places : NULL;
 }
 
-const ash_memory_arena *ash_memory_plan_arenas(const ash_memory_plan *plan, uint32_t *count) {
+const ash_memory_arena *ash_memory_plan_arenas(const ash_memory_plan *plan, size_t *count) {
     if (count) *count = plan ? plan->arena_count : 0;
     return plan ? plan->arenas : NULL;
 }
 
-const uint32_t *ash_memory_plan_moment(const ash_memory_plan *plan, uint32_t arena, uint32_t *count) {
+const uint32_t *ash_memory_plan_moment(const ash_memory_plan *plan, size_t arena, size_t *count) {
     bool there = plan && arena < plan->arena_count;
     if (count) *count = there ? (uint32_t)(plan->moment_at[arena + 1] - plan->moment_at[arena]) : 0;
     return there ? plan->moments + plan->moment_at[arena] : NULL;

@@ -25,4 +25,7 @@ struct ash_memory_plan {
     ash_memory_summary summary;
 };
 
+/* A copy that is allocated with `a`; NULL when there is no memory. */
+ash_memory_plan *ash_memory_plan__copy(const ash_memory_plan *plan, const ash_allocator *a);
+
 #endif

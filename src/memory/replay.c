@@ -334,8 +334,8 @@ static ash_status run_operation(replayer *r, uint32_t op, uint32_t first, const 
 }
 
 static ash_status check_arguments(const ash_memory_schedule *s, const ash_memory_buffer *buffers,
-                                  uint32_t buffer_count, const ash_memory_place *places,
-                                  uint32_t arena_count, ash_diag *diag) {
+                                  uint32_t buffer_count, const ash_memory_place *places, size_t arena_count,
+                                  ash_diag *diag) {
     uint32_t streams = s->streams ? s->streams : 1;
     ASH_FAIL_IF((s->wait_count && !s->waits) || (s->access_count && !s->accesses), diag,
                 ASH_ERROR_INVALID_ARGUMENT, "the waits or the accesses are NULL");
@@ -354,7 +354,7 @@ static ash_status check_arguments(const ash_memory_schedule *s, const ash_memory
         ASH_FAIL_IF(buffers[i].root != ASH_MEMORY_NONE && buffers[i].root >= buffer_count, diag,
                     ASH_ERROR_INVALID_ARGUMENT, "buffer %u has an unknown root", i);
         ASH_FAIL_IF(places[i].arena != ASH_MEMORY_NONE && places[i].arena >= arena_count, diag,
-                    ASH_ERROR_INVALID_ARGUMENT, "buffer %u is in arena %u of %u", i, places[i].arena,
+                    ASH_ERROR_INVALID_ARGUMENT, "buffer %u is in arena %u of %zu", i, places[i].arena,
                     arena_count);
         ASH_FAIL_IF(places[i].offset + buffers[i].size < buffers[i].size, diag, ASH_ERROR_OUT_OF_RANGE,
                     "buffer %u ends past 64 bits", i);
@@ -363,8 +363,8 @@ static ash_status check_arguments(const ash_memory_schedule *s, const ash_memory
 }
 
 ash_status ash_memory_schedule_check(ash_context *context, const ash_memory_schedule *schedule,
-                                     const ash_memory_buffer *buffers, uint32_t buffer_count,
-                                     const ash_memory_place *places, uint32_t arena_count,
+                                     const ash_memory_buffer *buffers, size_t buffer_count,
+                                     const ash_memory_place *places, size_t arena_count,
                                      ash_memory_replay_report *report, ash_diag *diag) {
     ash_memory_replay_report ignored;
     if (!report) report = &ignored;

@@ -26,7 +26,8 @@ void ash_memory__add_name(ash_text *text, const ash_memory_problem *problem, uin
 static void add_moment(ash_text *text, const ash_memory_problem *problem, const ash_memory_plan *plan,
                        uint32_t arena) {
     enum { SHOWN = 8 };
-    uint32_t count, top[SHOWN], shown = 0;
+    size_t count;
+    uint32_t top[SHOWN], shown = 0;
     const uint32_t *roots = ash_memory_plan_moment(plan, arena, &count);
     for (uint32_t i = 0; i < count; i++) {
         uint32_t at = shown < SHOWN ? shown++ : SHOWN;
@@ -34,7 +35,7 @@ static void add_moment(ash_text *text, const ash_memory_problem *problem, const 
             if (at < SHOWN) top[at] = top[at - 1];
         if (at < SHOWN) top[at] = roots[i];
     }
-    ash_text_add(text, "  live at the peak: %u buffers;", count);
+    ash_text_add(text, "  live at the peak: %zu buffers;", count);
     for (uint32_t i = 0; i < shown; i++) {
         ash_text_add(text, " ");
         ash_memory__add_name(text, problem, top[i]);
@@ -64,11 +65,11 @@ static void add_left_out(ash_text *text, const ash_memory_problem *problem, cons
 static void add_text(ash_text *text, const ash_memory_problem *problem, const ash_memory_plan *plan) {
     enum { SHOWN = 32 };
     ash_memory_summary s = ash_memory_plan_summary(plan);
-    ash_text_add(text, "%u buffers in %u arenas: %llu bytes (bound %llu, unshared %llu), %s\n", s.placed,
+    ash_text_add(text, "%zu buffers in %zu arenas: %llu bytes (bound %llu, unshared %llu), %s\n", s.placed,
                  s.arenas, (unsigned long long)s.size, (unsigned long long)s.lower_bound,
                  (unsigned long long)s.unshared, ash_memory__certificate_text(s.certificate));
     add_left_out(text, problem, plan);
-    uint32_t count;
+    size_t count;
     const ash_memory_arena *arenas = ash_memory_plan_arenas(plan, &count);
     for (uint32_t i = 0; i < count && i < SHOWN; i++) {
         const ash_memory_arena *a = &arenas[i];
@@ -79,12 +80,12 @@ static void add_text(ash_text *text, const ash_memory_problem *problem, const as
                      (unsigned long long)a->load, problem->streams > 1 ? "the birth of" : "half step",
                      (long long)a->moment, (unsigned long long)a->lower_bound,
                      (unsigned long long)a->unshared);
-        ash_text_add(text, ", %u buffers; %s, found by %s, %llu nodes\n", a->buffers,
+        ash_text_add(text, ", %zu buffers; %s, found by %s, %llu nodes\n", a->buffers,
                      ash_memory__certificate_text(a->certificate), ash_memory_strategy_text(a->found_by),
                      (unsigned long long)a->nodes);
         add_moment(text, problem, plan, i);
     }
-    if (count > SHOWN) ash_text_add(text, "and %u arenas more\n", count - SHOWN);
+    if (count > SHOWN) ash_text_add(text, "and %zu arenas more\n", count - SHOWN);
 }
 
 void ash_memory__find_spans(const ash_memory_problem *problem, ash_memory__span *spans, int64_t *first,
@@ -189,10 +190,10 @@ ash_status ash_memory_report(ash_context *context, const ash_memory_problem *pro
     ASH_NEED(diag, context, problem, plan);
     ASH_FAIL_IF((unsigned)format >= ASH_MEMORY_FORMAT_COUNT, diag, ASH_ERROR_INVALID_ARGUMENT,
                 "unknown format %d", (int)format);
-    uint32_t count;
+    size_t count;
     ash_memory_plan_places(plan, &count);
     ASH_FAIL_IF(count != problem->buffer_count, diag, ASH_ERROR_INVALID_ARGUMENT,
-                "the plan has %u buffers, the problem %u", count, problem->buffer_count);
+                "the plan has %zu buffers, the problem %zu", count, problem->buffer_count);
     bool picture = format == ASH_MEMORY_SVG || format == ASH_MEMORY_HTML;
     ASH_FAIL_IF(picture && problem->streams, diag, ASH_ERROR_UNSUPPORTED,
                 "a picture needs lifetimes in one order");
@@ -218,8 +219,4 @@ ash_status ash_memory_report(ash_context *context, const ash_memory_problem *pro
     }
     ash_text_free(&text);
     return status;
-}
-
-void ash_memory_report_free(ash_context *context, char *text, uint64_t size) {
-    if (context && text) ash_mem_free(ash_context__allocator(context), text, size + 1, 1);
 }

@@ -10,11 +10,15 @@ uint32_t ash_memory__stream_count(const ash_memory_schedule *schedule) {
     return schedule->streams ? schedule->streams : 1;
 }
 
-ash_status ash_memory__schedule_verify(const ash_memory_schedule *s, uint32_t buffer_count,
-                                       ash_diag *diag) {
+enum { MOST = 1 << 30 }; /* operations, and buffers */
+
+ash_status ash_memory__schedule_verify(const ash_memory_schedule *s, size_t buffer_count, ash_diag *diag) {
     ASH_FAIL_IF((s->wait_count && !s->waits) || (s->access_count && !s->accesses), diag,
                 ASH_ERROR_INVALID_ARGUMENT, "the waits or the accesses are NULL");
-    ASH_FAIL_IF(s->op_count > (uint32_t)1 << 30, diag, ASH_ERROR_OUT_OF_RANGE, "more than 2^30 operations");
+    ASH_FAIL_IF(s->op_count > MOST || buffer_count > MOST, diag, ASH_ERROR_OUT_OF_RANGE,
+                "more than 2^30 operations or buffers");
+    ASH_FAIL_IF(s->wait_count >= UINT32_MAX || s->access_count >= UINT32_MAX, diag, ASH_ERROR_OUT_OF_RANGE,
+                "2^32 waits or accesses, or more");
     for (uint32_t i = 0; i < s->op_count && s->op_streams; i++)
         ASH_FAIL_IF(s->op_streams[i] >= ash_memory__stream_count(s), diag, ASH_ERROR_INVALID_ARGUMENT,
                     "operation %u is on stream %u of %u", i, s->op_streams[i], ash_memory__stream_count(s));
@@ -42,7 +46,7 @@ static int64_t last_half(ash_memory_access_kind kind, int64_t position) {
 }
 
 ash_status ash_memory_schedule_lifetimes(const ash_memory_schedule *schedule, ash_memory_buffer *buffers,
-                                         uint32_t count, ash_diag *diag) {
+                                         size_t count, ash_diag *diag) {
     ASH_NEED(diag, schedule);
     if (count) ASH_NEED(diag, buffers);
     ASH_TRY(ash_memory__schedule_verify(schedule, count, diag));
@@ -97,7 +101,7 @@ static void fill_clocks(const ash_memory_schedule *s, const uint32_t *waits_at, 
 }
 
 ash_status ash_memory_schedule_clocks(ash_context *context, const ash_memory_schedule *schedule,
-                                      uint32_t count, int64_t *acquire, int64_t *release, ash_diag *diag) {
+                                      size_t count, int64_t *acquire, int64_t *release, ash_diag *diag) {
     ASH_NEED(diag, context, schedule);
     if (count) ASH_NEED(diag, acquire, release);
     ASH_TRY(ash_memory__schedule_verify(schedule, count, diag));
@@ -140,7 +144,7 @@ done:
 }
 
 ash_status ash_memory_schedule_ancestors(ash_context *context, const ash_memory_schedule *schedule,
-                                         ash_memory_buffer *buffers, uint32_t count, ash_diag *diag) {
+                                         ash_memory_buffer *buffers, size_t count, ash_diag *diag) {
     ASH_NEED(diag, context, schedule);
     if (count) ASH_NEED(diag, buffers);
     ASH_TRY(ash_memory__schedule_verify(schedule, count, diag));

@@ -7,7 +7,7 @@
 
 uint32_t ash_memory__stream_count(const ash_memory_schedule *schedule);
 /* Every index in range, waits only for earlier operations. */
-ash_status ash_memory__schedule_verify(const ash_memory_schedule *schedule, uint32_t buffer_count,
+ash_status ash_memory__schedule_verify(const ash_memory_schedule *schedule, size_t buffer_count,
                                        ash_diag *diag);
 
 /* Groups `count` records by a 32-bit field, the first of which is at `field` and each next one `stride`

@@ -80,7 +80,7 @@ done:
 }
 
 ash_status ash_memory_share_parameters(const ash_memory_plan *first, const uint32_t *pairs,
-                                       ash_memory_buffer *buffers, uint32_t buffer_count, ash_diag *diag) {
+                                       ash_memory_buffer *buffers, size_t buffer_count, ash_diag *diag) {
     ASH_NEED(diag, first);
     if (buffer_count) ASH_NEED(diag, pairs, buffers);
     bool any = false;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/progress.h"
+#include "base/sized.h"
 #include "base/text.h"
 #include "ml.h"
 #include "tensor.h"
@@ -430,10 +431,8 @@ done:
 ash_status ash_import__bytes(ash_context *context, const void *data, size_t size,
                              const ash_onnx_options *options, ash_onnx_source source, ash_graph **out,
                              ash_diag *diag) {
-    static const ash_onnx_options defaults;
-    ash_import im = {.allocator = ash_context__allocator(context),
-                     .options = options ? options : &defaults,
-                     .bytes = {data, size}};
+    ash_import im = {
+        .allocator = ash_context__allocator(context), .options = options, .bytes = {data, size}};
     im.source = source;
     ash_arena_init(&im.arena, im.allocator);
     ash_map_init(&im.folded, im.allocator);
@@ -471,15 +470,19 @@ ash_status ash_import__bytes(ash_context *context, const void *data, size_t size
     return status;
 }
 
-ash_status ash_onnx_parse(ash_context *context, const void *data, size_t size,
+ASH_SIZED(ash_onnx_options, progress);
+
+ash_status ash_onnx_parse(ash_context *context, const void *data, uint64_t size,
                           const ash_onnx_options *options, ash_graph **out, ash_diag *diag) {
+    ash_onnx_options own;
     ASH_NEED(diag, out);
     *out = NULL;
     ASH_NEED(diag, context);
+    ASH_TRY(ASH_TAKE(ash_onnx_options, options, &own, diag));
     if (size) ASH_NEED(diag, data);
     ASH_TRY(ash_file_check_given(context, data, size, diag));
     const ash_onnx_source source = {.context = context, .allocator = ash_context__allocator(context)};
-    return ash_import__bytes(context, data ? data : "", size, options, source, out, diag);
+    return ash_import__bytes(context, data ? data : "", size, &own, source, out, diag);
 }
 
 ash_status ash_onnx_read(ash_context *context, const char *path, const ash_onnx_options *options,
@@ -488,11 +491,13 @@ ash_status ash_onnx_read(ash_context *context, const char *path, const ash_onnx_
     *out = NULL;
     ASH_NEED(diag, context, path);
     const ash_allocator *a = ash_context__allocator(context);
+    ash_onnx_options own;
     ash_file *file;
+    ASH_TRY(ASH_TAKE(ash_onnx_options, options, &own, diag));
     ASH_TRY(ash_file_map(context, path, &file, diag));
     const ash_onnx_source source = {
         .context = context, .allocator = a, .file = file, .path = path, .copy_bytes = ASH_ONNX_COPY_BYTES};
-    ash_status status = ash_import__bytes(context, file->data, file->size, options, source, out, diag);
+    ash_status status = ash_import__bytes(context, file->data, file->size, &own, source, out, diag);
     ash_file_release(file);
     return status;
 }

@@ -106,7 +106,7 @@ typedef void ash_import_fn(ash_import *im);
 
 /* One row of operators.def. */
 struct ash_import_row {
-    const char *name;
+    const char *domain, *name;
     int64_t first, last; /* operator sets, inclusive */
     ash_import_fn *lower;
     int arg; /* what tells the operators of one function apart: a core operator or a mode */
@@ -115,7 +115,7 @@ struct ash_import_row {
 /* Operators and who lowers them (table.c). NULL when there is none; *known tells whether another opset has
  * it. */
 const ash_import_row *ash_import__find(ash_span domain, ash_span op, int64_t opset, bool *known);
-/* Whether every section of the table is sorted, as ash_import__find needs it: for a test. */
+/* Whether the table is sorted, as ash_import__find needs it: for a test. */
 bool ash_import__table_is_sorted(void);
 
 /* The body of a control operator: declares its initializers, binds its inputs to `ins` (indices of

@@ -161,6 +161,33 @@ void ash_onnx__op_attention(ash_import *im) {
     if (mode >= AFTER_PRODUCT && mode <= AFTER_SOFTMAX) ash_import__out(im, 3, steps[mode]);
 }
 
+/* --- FlexAttention -------------------------------------------------------------------------------- */
+
+/* Attention whose scores and weights go through bodies of the model. */
+void ash_onnx__op_flex_attention(ash_import *im) {
+    ash_value q = ash_import__in(im, Q), k = ash_import__in(im, K), v = ash_import__in(im, V);
+    ash_type t = ash_import__type(im, q);
+    ash_dtype wide = t.dtype == ASH_F64 ? ASH_F64 : ASH_F32;
+    int64_t precision = ash_import__attr_int(im, "softmax_precision", ONNX_UNDEFINED);
+    if (!ash_import__ok(im)) return;
+    if (t.rank != 4 || !ash_dim_is_const(t.dims[3])) {
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "heads whose size is not a number");
+        return;
+    }
+    if (precision != ONNX_UNDEFINED && !ash_onnx__dtype(precision, &wide))
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "softmax_precision %s",
+                         ash_onnx__dtype_name(precision));
+    double scale = ash_import__attr_float(im, "scale", 1 / sqrt((double)t.dims[3]));
+    k = ash_onnx__repeat_heads(im, k, t.dims[1]);
+    v = ash_onnx__repeat_heads(im, v, t.dims[1]);
+    ash_value scores = ash_matmul(im->graph, q, ash_build__swap(im->graph, k, 2, 3));
+    scores = ash_build__with(im->graph, ASH_OP_MUL, ash_cast(im->graph, scores, wide), scale);
+    scores = ash_onnx__apply_body(im, "score_mod", scores);
+    if (!ash_import__ok(im)) return;
+    ash_value probs = ash_onnx__apply_body(im, "prob_mod", weights(im, scores));
+    ash_import__out(im, 0, ash_matmul(im->graph, ash_cast(im->graph, probs, t.dtype), v));
+}
+
 /* --- RotaryEmbedding ------------------------------------------------------------------------------ */
 
 /* The pairs (a, b) of the first `rotated` elements of each head become (a cos - b sin, a sin + b cos);

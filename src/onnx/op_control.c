@@ -42,6 +42,14 @@ static size_t *indices(ash_import *im, size_t n) {
     return list;
 }
 
+ash_value ash_onnx__apply_body(ash_import *im, const char *name, ash_value value) {
+    const ash_onnx_attr *body = ash_import__attr(im, name, ONNX_ATTR_GRAPH);
+    if (!body || !ash_import__ok(im)) return value;
+    size_t in = tensor_entry(im, value), out;
+    if (ash_import__body(im, body->message, &in, 1, &out, 1) != ASH_OK) return ASH_NO_VALUE;
+    return ash_import__materialize(im, out);
+}
+
 /* --- If ------------------------------------------------------------------------------------------- */
 
 void ash_onnx__op_if(ash_import *im) {

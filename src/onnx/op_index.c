@@ -136,6 +136,34 @@ void ash_onnx__op_cumsum(ash_import *im) {
     ash_import__out(im, 0, ash_cumsum(im->graph, x, along, exclusive, reverse));
 }
 
+/* x moved `by` elements along an axis, with ones before it. */
+static ash_value shifted(ash_graph *g, ash_value x, unsigned axis, int64_t by) {
+    ash_type type = *ash_graph__type(g, x);
+    ash_dim before[ASH_MAX_RANK] = {0}, after[ASH_MAX_RANK] = {0};
+    before[axis] = by;
+    return ash_slice_axis(g, ash_build__pad(g, x, 1, before, after, NULL), axis, 0, type.dims[axis]);
+}
+
+/* Each step doubles how many elements a product is of. */
+void ash_onnx__op_cumprod(ash_import *im) {
+    ash_value x = ash_import__in(im, 0);
+    ash_type type = ash_import__type(im, x);
+    const int64_t *at;
+    int64_t least, most;
+    size_t n;
+    if (!ash_import__ints(im, 1, &at, &n) || n != 1) return;
+    unsigned axis = ash_import__axis(im, at[0], type.rank);
+    bool reverse = ash_import__attr_int(im, "reverse", 0) != 0;
+    if (!ash_import__ok(im)) return;
+    ash_dims_bounds(im->graph->dims, type.dims[axis], &least, &most);
+    if (reverse) x = ash_build__reverse(im->graph, x, axis);
+    if (ash_import__attr_int(im, "exclusive", 0) && ash_import__ok(im)) x = shifted(im->graph, x, axis, 1);
+    for (int64_t by = 1; by < most && ash_import__ok(im); by *= 2)
+        x = ash_mul(im->graph, x, shifted(im->graph, x, axis, by));
+    if (reverse) x = ash_build__reverse(im->graph, x, axis);
+    ash_import__out(im, 0, x);
+}
+
 /* k is an attribute before opset 10. */
 void ash_onnx__op_topk(ash_import *im) {
     ash_value x = ash_import__in(im, 0), indices;

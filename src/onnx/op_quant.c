@@ -108,6 +108,8 @@ ash_value ash_onnx__dynamic_quantize(ash_import *im, ash_value x, ash_value *sca
     ash_value high = ash_build__with(im->graph, ASH_OP_MAX,
                                      ash_build__reduce(im->graph, ASH_OP_REDUCE_MAX, x, all, false), 0);
     ash_value scale = ash_build__with(im->graph, ASH_OP_DIV, ash_sub(im->graph, high, low), 255);
+    ash_value nothing = ash_eq(im->graph, low, high); /* zeros alone, which have no range: a scale of 1 */
+    scale = ash_select(im->graph, nothing, ash_scalar_like(im->graph, scale, 1), scale);
     ash_value zero = ash_neg(im->graph, ash_div(im->graph, low, scale));
     zero = ash_cast(im->graph, ash_round(im->graph, ash_clip(im->graph, zero, 0, 255)), ASH_U8);
     *scale_out = scale, *zero_out = zero;

@@ -26,7 +26,7 @@ typedef enum ash_onnx_window_kind { ONNX_HANN, ONNX_HAMMING, ONNX_BLACKMAN } ash
 
 enum { ONNX_UPSAMPLE = 1 }; /* Resize's older name */
 
-#define ROW(name, first, last, fn, arg) ash_import_fn ash_onnx__op_##fn;
+#define ROW(domain, name, first, last, fn, arg) ash_import_fn ash_onnx__op_##fn;
 #include "operators.def"
 #undef ROW
 
@@ -100,6 +100,10 @@ void ash_onnx__packed_attention(ash_import *im, ash_value qkv, size_t k_mask, si
 ash_value ash_onnx__along_axis(ash_import *im, ash_value v, unsigned axis, unsigned rank);
 /* round(x / scale) + zero point, saturated; the zero point may be missing. */
 ash_value ash_onnx__quantize(ash_import *im, ash_value x, ash_value scale, ash_value zero, ash_dtype to);
+/* What a body, a graph attribute with one input and one result, makes of a value; the value itself where
+ * the attribute is absent. */
+ash_value ash_onnx__apply_body(ash_import *im, const char *name, ash_value value);
+
 /* Quantised to u8 with a scale and zero point that cover the operand's range, 0 included. */
 ash_value ash_onnx__dynamic_quantize(ash_import *im, ash_value x, ash_value *scale, ash_value *zero);
 

@@ -39,7 +39,7 @@ ash_status ash_tensor__make(const ash_allocator *a, const char *name, size_t nam
 }
 
 ash_status ash_tensor_create(ash_context *context, const char *name, const ash_type *type, const void *data,
-                             size_t size, ash_tensor **out, ash_diag *diag) {
+                             uint64_t size, ash_tensor **out, ash_diag *diag) {
     ASH_NEED(diag, out);
     *out = NULL;
     ASH_NEED(diag, context, type);
@@ -80,7 +80,7 @@ const void *ash_tensor_data(const ash_tensor *tensor) {
     return tensor ? tensor->blob->data : NULL;
 }
 
-size_t ash_tensor_size(const ash_tensor *tensor) {
+uint64_t ash_tensor_size(const ash_tensor *tensor) {
     return tensor ? tensor->blob->size : 0;
 }
 

@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 
+#include "base/sized.h"
 #include "base/text.h"
 #include "model.h"
 
@@ -385,11 +386,15 @@ static ash_status open_external(const ash_allocator *a, const char *path, const 
     return status;
 }
 
+ASH_SIZED(ash_onnx_write_options, external_min);
+
 ash_status ash_onnx_write(const ash_graph *graph, const char *path, const ash_onnx_write_options *options,
                           ash_diag *diag) {
     ash_diag unused;
     ash_sink sink, external;
+    ash_onnx_write_options own;
     ASH_NEED(diag, graph, path);
+    ASH_TRY(ASH_TAKE(ash_onnx_write_options, options, &own, diag));
     ASH_TRY(ash_graph_status(graph, diag));
     ASH_TRY(ash_graph__check_closed(graph, diag));
     ASH_TRY(ash_graph__check_files(graph, diag));
@@ -397,9 +402,9 @@ ash_status ash_onnx_write(const ash_graph *graph, const char *path, const ash_on
                 "ONNX has no state that is kept between executions, and the graph has \"%.100s\"",
                 ash_graph__value(graph, graph->states.at[0].value)->name);
     ash_writer w = {.graph = graph, .allocator = graph->allocator, .diag = diag ? diag : &unused};
-    if (options && options->external) {
-        w.external_name = options->external;
-        w.external_min = options->external_min ? options->external_min : EXTERNAL_MIN;
+    if (own.external) {
+        w.external_name = own.external;
+        w.external_min = own.external_min ? own.external_min : EXTERNAL_MIN;
     }
     ash_arena_init(&w.names, w.allocator);
     w.values = ash_mem_calloc(w.allocator, graph->values.len, sizeof *w.values);

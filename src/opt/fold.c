@@ -53,6 +53,12 @@ static int64_t products(const ash_rewrite *rw, const ash_node *node) {
     return count;
 }
 
+/* Quantised weights in a wider type would take more memory, and products of bytes want them as they are. */
+static bool widens_bytes(const ash_rewrite *rw, const ash_node *node) {
+    return node->op == ASH_OP_CAST && ash_dtype_size(ash_graph__type(rw->from, node->ins[0])->dtype) == 1 &&
+           ash_dtype_size(ash_graph__type(rw->from, node->out)->dtype) > 1;
+}
+
 static bool is_foldable(ash_rewrite *rw, const ash_node *node) {
     int64_t budget = MAX_ELEMENTS, stored = 0, largest = 0, work;
     if (node->op == ASH_OP_BROADCAST || node->op == ASH_OP_IOTA) return false;
@@ -66,6 +72,7 @@ static bool is_foldable(ash_rewrite *rw, const ash_node *node) {
         if (!ash_type_static_count(ash_graph__type(rw->from, node->out + (ash_value)k), &count))
             return false;
         if (count > budget || count > ASH_MAX(stored, GROWTH_ELEMENTS)) return false;
+        if (count > GROWTH_ELEMENTS && widens_bytes(rw, node)) return false;
         budget -= count;
         largest = ASH_MAX(largest, count);
     }

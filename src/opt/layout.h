@@ -42,11 +42,42 @@ bool ash_layout__has_plain(const ash_layout *l, ash_value value);
 /* The value of `to` with that form, made when it is not there. */
 ash_value ash_layout__plain(ash_layout *l, ash_value value);
 ash_value ash_layout__blocked(ash_layout *l, ash_value value, int64_t block);
+/* [n, c, s...] -> [n, c/B, s..., B], of a value of `to`. */
+ash_value ash_layout__pack(ash_rewrite *rw, ash_value x, int64_t block);
 /* Records a form that the pass has built. */
 void ash_layout__set_blocked(ash_layout *l, ash_value value, int64_t block, ash_value image);
 
 /* Convolutions and matrix products, with their weights packed. */
 void ash_layout__conv(ash_layout *l, const ash_node *node);
 void ash_layout__matmul(ash_layout *l, const ash_node *node);
+/* The same on bytes; false: the node is none of those. */
+bool ash_layout__bytes(ash_layout *l, const ash_node *node);
+
+/* The blocks of a convolution. */
+typedef struct ash_layout_conv {
+    int64_t groups, c, o;              /* channels of operand and result */
+    int64_t x_block, y_block, w_block; /* 0: plain */
+    bool depthwise;                    /* one input and one output channel a group */
+} ash_layout_conv;
+
+/* How n columns lie in blocks. */
+typedef struct ash_layout_columns {
+    ash_dim n, blocks, missing; /* `missing` columns of zeros fill the last block */
+} ash_layout_columns;
+
+/* Chooses the blocks of a convolution with these channels and groups, whose operand is `x` of `from`. */
+void ash_layout__choose_blocks(const ash_layout *l, ash_value x, ash_layout_conv *v);
+/* Weights [o, c/g, k...] in the order that ops.def states. */
+ash_value ash_layout__pack_weights(ash_rewrite *rw, ash_value w, const ash_layout_conv *v);
+/* The convolution over operands in that form; records the result's. */
+ash_value ash_layout__blocked_conv(ash_layout *l, const ash_node *node, ash_value x, ash_value w,
+                                   const ash_layout_conv *v, bool padded);
+/* Whether the second operand of a product is worth packing, and its columns. */
+bool ash_layout__columns(const ash_layout *l, const ash_node *node, ash_layout_columns *c);
+/* [batch..., k, n] -> [batch..., n/B, k, B], zero past n. */
+ash_value ash_layout__pack_columns(ash_rewrite *rw, ash_value b, const ash_layout_columns *c,
+                                   int64_t block);
+/* Zeros after the elements of one dim. */
+ash_value ash_layout__pad_zero(ash_rewrite *rw, ash_value x, unsigned axis, ash_dim after);
 
 #endif

@@ -6,19 +6,13 @@
 
 /* --- convolutions --------------------------------------------------------------------------------- */
 
-typedef struct conv {
-    int64_t groups, c, o;              /* channels of operand and result */
-    int64_t x_block, y_block, w_block; /* 0: plain */
-    bool depthwise;                    /* one input and one output channel a group */
-} conv;
-
 /* True for the convolutions that this pass blocks. */
-static bool read_conv(const ash_layout *l, const ash_node *node, conv *v) {
+static bool read_conv(const ash_layout *l, const ash_node *node, ash_layout_conv *v) {
     const ash_type *x = ash_graph__type(l->rw.from, node->ins[0]),
                    *w = ash_graph__type(l->rw.from, node->ins[1]);
     if (x->dtype != ASH_F32 || !ash_dim_is_const(x->dims[1]) || !ash_dim_is_const(w->dims[0])) return false;
     if (x->rank >= ASH_MAX_RANK || w->rank + 3 > ASH_MAX_RANK) return false;
-    *v = (conv){.groups = ash_node_int(node, ASH_ATTR_GROUPS), .c = x->dims[1], .o = w->dims[0]};
+    *v = (ash_layout_conv){.groups = ash_node_int(node, ASH_ATTR_GROUPS), .c = x->dims[1], .o = w->dims[0]};
     v->depthwise = v->c == v->groups && v->o == v->groups;
     return v->c > 0 && v->o > 0;
 }
@@ -30,7 +24,7 @@ static int64_t operand_block(const ash_layout *l, ash_value x, ash_dim channels)
     return block && channels % block == 0 ? block : ash_layout__block(l, channels);
 }
 
-static void choose_blocks(const ash_layout *l, ash_value x, conv *v) {
+void ash_layout__choose_blocks(const ash_layout *l, ash_value x, ash_layout_conv *v) {
     if (v->depthwise) {
         v->x_block = v->y_block = v->w_block = operand_block(l, x, v->c);
         return;
@@ -43,7 +37,7 @@ static void choose_blocks(const ash_layout *l, ash_value x, conv *v) {
 }
 
 /* [o, 1, k...] -> [o/B, B, k...] -> [o/B, k..., B] */
-static ash_value pack_depthwise(ash_rewrite *rw, ash_value w, const conv *v) {
+static ash_value pack_depthwise(ash_rewrite *rw, ash_value w, const ash_layout_conv *v) {
     ash_type type = ash_rewrite__type(rw, w);
     ash_dim dims[ASH_MAX_RANK] = {v->o / v->w_block, v->w_block};
     int64_t perm[ASH_MAX_RANK] = {0};
@@ -55,8 +49,7 @@ static ash_value pack_depthwise(ash_rewrite *rw, ash_value w, const conv *v) {
     return ash_transpose(rw->to, ash_reshape(rw->to, w, dims, type.rank), perm);
 }
 
-/* Zeros after the elements of one dim. */
-static ash_value pad_zero(ash_rewrite *rw, ash_value x, unsigned axis, ash_dim after) {
+ash_value ash_layout__pad_zero(ash_rewrite *rw, ash_value x, unsigned axis, ash_dim after) {
     static const ash_dim none[ASH_MAX_RANK];
     ash_dim more[ASH_MAX_RANK] = {0};
     more[axis] = after;
@@ -65,7 +58,8 @@ static ash_value pad_zero(ash_rewrite *rw, ash_value x, unsigned axis, ash_dim a
 
 /* [o, c/g, k...] -> [g, o/g, c/g, k...], o/g padded to whole blocks
  *               -> [g, blocks, B, c/g/I, I, k...] -> [g, blocks, c/g/I, k..., I, B] */
-static ash_value pack_weights(ash_rewrite *rw, ash_value w, const conv *v) {
+ash_value ash_layout__pack_weights(ash_rewrite *rw, ash_value w, const ash_layout_conv *v) {
+    if (v->depthwise) return pack_depthwise(rw, w, v);
     ash_type type = ash_rewrite__type(rw, w);
     unsigned spatial = type.rank - 2, rank = 5 + spatial;
     int64_t inner = v->x_block ? v->x_block : 1, filters = v->o / v->groups;
@@ -81,19 +75,40 @@ static ash_value pack_weights(ash_rewrite *rw, ash_value w, const conv *v) {
     perm[4 + spatial] = 2;
     if (blocks * v->w_block != filters) {
         w = ash_reshape(rw->to, w, grouped, 3 + spatial);
-        w = pad_zero(rw, w, 1, blocks * v->w_block - filters);
+        w = ash_layout__pad_zero(rw, w, 1, blocks * v->w_block - filters);
     }
     return ash_transpose(rw->to, ash_reshape(rw->to, w, dims, rank), perm);
 }
 
+ash_value ash_layout__blocked_conv(ash_layout *l, const ash_node *node, ash_value x, ash_value w,
+                                   const ash_layout_conv *v, bool padded) {
+    static const int64_t none[ASH_MAX_RANK];
+    ash_attr attrs[ASH_ATTR_COUNT];
+    for (size_t i = 0; i < node->n_attrs; i++) {
+        attrs[i] = node->attrs[i];
+        switch (attrs[i].key) {
+        case ASH_ATTR_X_BLOCK: attrs[i].i = v->x_block; break;
+        case ASH_ATTR_Y_BLOCK: attrs[i].i = v->y_block; break;
+        case ASH_ATTR_W_BLOCK: attrs[i].i = v->w_block; break;
+        case ASH_ATTR_O: attrs[i].i = v->o; break;
+        case ASH_ATTR_BEFORE:
+        case ASH_ATTR_AFTER:
+            if (padded) attrs[i].list = none;
+            break;
+        default: break;
+        }
+    }
+    const ash_value ins[] = {x, w};
+    return ash_build(l->rw.to, ASH_OP_CONV, ins, 2, attrs, node->n_attrs);
+}
+
 void ash_layout__conv(ash_layout *l, const ash_node *node) {
     ash_rewrite *rw = &l->rw;
-    ash_attr attrs[ASH_ATTR_COUNT];
-    conv v;
+    ash_layout_conv v;
     ash_value w = ash_layout__plain(l, node->ins[1]);
     if (w == ASH_NO_VALUE) return;
     bool blocks = read_conv(l, node, &v);
-    if (blocks) choose_blocks(l, node->ins[0], &v);
+    if (blocks) ash_layout__choose_blocks(l, node->ins[0], &v);
     if (!blocks || v.w_block == 0) {
         ash_layout__plain(l, node->ins[0]);
         ash_rewrite__copy(rw, node);
@@ -102,18 +117,7 @@ void ash_layout__conv(ash_layout *l, const ash_node *node) {
     ash_value x =
         v.x_block ? ash_layout__blocked(l, node->ins[0], v.x_block) : ash_layout__plain(l, node->ins[0]);
     ash_rewrite__name(rw, node);
-    ash_value ins[] = {x, v.depthwise ? pack_depthwise(rw, w, &v) : pack_weights(rw, w, &v)};
-    for (size_t i = 0; i < node->n_attrs; i++) {
-        attrs[i] = node->attrs[i];
-        switch (attrs[i].key) {
-        case ASH_ATTR_X_BLOCK: attrs[i].i = v.x_block; break;
-        case ASH_ATTR_Y_BLOCK: attrs[i].i = v.y_block; break;
-        case ASH_ATTR_W_BLOCK: attrs[i].i = v.w_block; break;
-        case ASH_ATTR_O: attrs[i].i = v.o; break;
-        default: break;
-        }
-    }
-    ash_value y = ash_build(rw->to, ASH_OP_CONV, ins, 2, attrs, node->n_attrs);
+    ash_value y = ash_layout__blocked_conv(l, node, x, ash_layout__pack_weights(rw, w, &v), &v, false);
     if (v.y_block)
         ash_layout__set_blocked(l, node->out, v.y_block, y);
     else
@@ -121,11 +125,6 @@ void ash_layout__conv(ash_layout *l, const ash_node *node) {
 }
 
 /* --- matrix products ------------------------------------------------------------------------------ */
-
-/* How n columns lie in blocks. */
-typedef struct columns {
-    ash_dim n, blocks, missing; /* `missing` columns of zeros fill the last block */
-} columns;
 
 /* True when a constant lies in memory with its columns in rows: a transposed weight. The kernel then reads
  * along k, and gains nothing from packing as long as it waits for memory: a weight that stays in the cache
@@ -146,17 +145,17 @@ static bool lies_in_columns(const ash_graph *graph, ash_value b) {
 /* True when the second operand is worth packing: it is a constant, so that packing costs nothing at
  * execution, or enough rows read it. With columns that are an expression, what is missing is one too, and
  * must be known never to be negative. */
-static bool read_columns(const ash_layout *l, const ash_node *node, columns *c) {
+bool ash_layout__columns(const ash_layout *l, const ash_node *node, ash_layout_columns *c) {
     const ash_type *a = ash_graph__type(l->rw.from, node->ins[0]),
                    *b = ash_graph__type(l->rw.from, node->ins[1]);
     const ash_costs *costs = &l->rw.opt->target->costs;
     ash_dims *dims = l->rw.to->dims;
     int64_t min, max;
-    if (a->dtype != ASH_F32 || b->rank >= ASH_MAX_RANK || ash_node_int(node, ASH_ATTR_B_BLOCK))
-        return false;
+    if (b->rank >= ASH_MAX_RANK || ash_node_int(node, ASH_ATTR_B_BLOCK)) return false;
     ash_dims_bounds(dims, a->dims[a->rank - 2], &min, &max);
     bool small = ash_type_max_bytes(dims, b) <= costs->pack_bytes;
-    bool free = l->constant[node->ins[1]] && (small || !lies_in_columns(l->rw.from, node->ins[1]));
+    bool reads_along = a->dtype == ASH_F32 && lies_in_columns(l->rw.from, node->ins[1]);
+    bool free = l->constant[node->ins[1]] && (small || !reads_along);
     c->n = b->dims[b->rank - 1];
     if ((max < costs->pack_rows && !free) || c->n == 0) return false;
     if (ash_dims_combine(dims, ASH_DIM_ADD, c->n, l->lanes - 1, &c->blocks, NULL) != ASH_OK ||
@@ -169,7 +168,8 @@ static bool read_columns(const ash_layout *l, const ash_node *node, columns *c) 
 }
 
 /* [batch..., k, n], n padded to whole blocks -> [batch..., k, n/B, B] -> [batch..., n/B, k, B] */
-static ash_value pack_columns(ash_rewrite *rw, ash_value b, const columns *c, int64_t block) {
+ash_value ash_layout__pack_columns(ash_rewrite *rw, ash_value b, const ash_layout_columns *c,
+                                   int64_t block) {
     if (b == ASH_NO_VALUE) return ASH_NO_VALUE;
     ash_type type = ash_rewrite__type(rw, b);
     unsigned last = type.rank - 1;
@@ -177,7 +177,7 @@ static ash_value pack_columns(ash_rewrite *rw, ash_value b, const columns *c, in
     for (unsigned d = 0; d <= type.rank; d++) perm[d] = d;
     perm[last - 1] = last;
     perm[last] = last - 1;
-    b = pad_zero(rw, b, last, c->missing);
+    b = ash_layout__pad_zero(rw, b, last, c->missing);
     type.dims[last] = c->blocks;
     type.dims[type.rank++] = block;
     return ash_transpose(rw->to, ash_reshape(rw->to, b, type.dims, type.rank), perm);
@@ -186,13 +186,14 @@ static ash_value pack_columns(ash_rewrite *rw, ash_value b, const columns *c, in
 void ash_layout__matmul(ash_layout *l, const ash_node *node) {
     ash_rewrite *rw = &l->rw;
     ash_value a = ash_layout__plain(l, node->ins[0]), b = ash_layout__plain(l, node->ins[1]);
-    columns c;
-    if (!read_columns(l, node, &c)) {
+    ash_layout_columns c;
+    bool single = ash_rewrite__type(rw, a).dtype == ASH_F32;
+    if (!single || !ash_layout__columns(l, node, &c)) {
         ash_rewrite__copy(rw, node);
         return;
     }
     ash_rewrite__name(rw, node);
     ash_attr attrs[] = {ASH_ATTR_I(N, c.n), ASH_ATTR_I(B_BLOCK, l->lanes)};
-    ash_value ins[] = {a, pack_columns(rw, b, &c, l->lanes)};
+    ash_value ins[] = {a, ash_layout__pack_columns(rw, b, &c, l->lanes)};
     ash_rewrite__bind(rw, node->out, ash_build(rw->to, ASH_OP_MATMUL, ins, 2, attrs, 2));
 }

@@ -40,7 +40,7 @@ static void name_like(ash_layout *l, ash_value value) {
 }
 
 /* [n, c, s...] -> [n, c/B, B, s...] -> [n, c/B, s..., B] */
-static ash_value pack(ash_rewrite *rw, ash_value x, int64_t block) {
+ash_value ash_layout__pack(ash_rewrite *rw, ash_value x, int64_t block) {
     if (x == ASH_NO_VALUE) return ASH_NO_VALUE;
     ash_type type = ash_rewrite__type(rw, x);
     ash_dim dims[ASH_MAX_RANK] = {type.dims[0], type.dims[1] / block, block};
@@ -99,7 +99,7 @@ static ash_value blocked_broadcast(ash_layout *l, ash_value value, int64_t block
     } else {
         source = ash_reshape(rw->to, ash_layout__plain(l, from), aligned.dims, aligned.rank);
         if (has_channels) {
-            source = pack(rw, source, block);
+            source = ash_layout__pack(rw, source, block);
         } else { /* [n, 1, s...] -> [n, 1, s..., 1] */
             aligned.dims[aligned.rank++] = 1;
             source = ash_reshape(rw->to, source, aligned.dims, aligned.rank);
@@ -119,7 +119,7 @@ ash_value ash_layout__blocked(ash_layout *l, ash_value value, int64_t block) {
     } else {
         ash_value plain = ash_layout__plain(l, value);
         name_like(l, value);
-        *form = pack(&l->rw, plain, block);
+        *form = ash_layout__pack(&l->rw, plain, block);
     }
     return *form;
 }

@@ -36,9 +36,15 @@ static bool has_vectors(const ash_target *target) {
            ash_target_lanes(target, sizeof(float)) >= ASH_MIN_BLOCK;
 }
 
+/* Kernels for products of bytes, which the layout pass finds. */
+static bool multiplies_bytes(const ash_target *target) {
+    return has_vectors(target) && target->dot4;
+}
+
 static const row pipeline[] = {
     /* name, function, level, requires, breaks, provides, when */
     {"dce", ash_opt__dce, ASH_OPT_NONE, 0, 0, 0, NULL},
+    {"quantize", ash_opt__quantize, ASH_OPT_FULL, PLAIN, 0, 0, multiplies_bytes},
     {"fold", ash_opt__fold, ASH_OPT_EXACT, PLAIN, 0, 0, NULL},
     {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0, NULL},
     {"simplify", ash_opt__simplify, ASH_OPT_EXACT, 0, 0, CANONICAL, NULL},

@@ -4,6 +4,7 @@
  *     f16, bf16:  op(x, w)      ->  cast(op(cast(x), cast(w)))
  *     i32:        conv(x, w)    ->  cast(conv(cast(x), cast(w)))                    where each sum fits f32
  *                               ->  16 * cast(conv(x', cast(w / 16))) + cast(conv(x', cast(w mod 16))) else
+ *           but not where the target multiplies bytes (bytes.h)
  *
  * Half floats accumulate in f32 and round once at the end either way; only the order of the sums differs.
  * Integers are exact: the operands come from bytes (a quantised network), so a bound on every partial sum
@@ -11,7 +12,7 @@
  * into two digits of four bits, the lower one from -8 to 7. What has no such bound stays as it is.
  *
  * Casts of weights are computed in the plan's prologue. Cost: half-float weights take twice their bytes. */
-#include "rewrite.h"
+#include "bytes.h"
 
 enum { DEPTH = 16 }; /* operands that are followed for a bound */
 
@@ -28,15 +29,9 @@ static double magnitude(interval v) {
 }
 
 static bool constant_interval(const ash_value_info *info, interval *out) {
-    int64_t count;
-    if (info->type.dtype != ASH_I32 || !info->blob || !ash_type_static_count(&info->type, &count))
-        return false;
-    *out = (interval){0};
-    for (int64_t i = 0; i < count; i++) {
-        int32_t v;
-        memcpy(&v, (const uint8_t *)info->blob->data + (size_t)i * sizeof v, sizeof v);
-        *out = (interval){ASH_MIN(out->low, (double)v), ASH_MAX(out->high, (double)v)};
-    }
+    int64_t low, high;
+    if (!ash_bytes__range(info, &low, &high)) return false;
+    *out = (interval){(double)low, (double)high};
     return true;
 }
 
@@ -118,6 +113,8 @@ static ash_value widen_integers(ash_rewrite *rw, const ash_node *node) {
 static ash_value widen(ash_rewrite *rw, const ash_node *node) {
     if (node->op != ASH_OP_CONV && node->op != ASH_OP_MATMUL) return ASH_NO_VALUE;
     ash_dtype dtype = ash_graph__type(rw->from, node->out)->dtype;
+    ash_bytes x_bytes, w_bytes; /* where bytes are multiplied, the layout pass does that */
+    if (ash_bytes__takes(rw->opt->target, rw->from, node, &x_bytes, &w_bytes)) return ASH_NO_VALUE;
     if (dtype == ASH_I32 && node->op == ASH_OP_CONV) return widen_integers(rw, node);
     if (dtype != ASH_F16 && dtype != ASH_BF16) return ASH_NO_VALUE;
     ash_rewrite__name(rw, node);

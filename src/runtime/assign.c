@@ -276,6 +276,20 @@ ash_status ash_schedule__create(const ash_allocator *a, const ash_program *progr
     return single ? ash_schedule__create(a, program, 1, out, diag) : ASH_NO_MEMORY(diag);
 }
 
+ash_status ash_schedule__keep(const ash_schedule *s, ash_arena *arena, ash_schedule *out, ash_diag *diag) {
+    size_t n = s->n_steps;
+    *out = *s;
+    out->allocator = NULL;
+    out->stream = ash_arena_copy(arena, s->stream, n, sizeof *s->stream);
+    out->event = ash_arena_copy(arena, s->event, n, sizeof *s->event);
+    out->first_wait = ash_arena_copy(arena, s->first_wait, n + 1, sizeof *s->first_wait);
+    out->waits = ash_arena_copy(arena, s->waits, s->n_waits, sizeof *s->waits);
+    out->position = ash_arena_copy(arena, s->position, n, sizeof *s->position);
+    out->clocks = ash_arena_copy(arena, s->clocks, n, s->streams * sizeof *s->clocks);
+    bool made = out->stream && out->event && out->first_wait && out->waits && out->position && out->clocks;
+    return made ? ASH_OK : ASH_NO_MEMORY(diag);
+}
+
 void ash_schedule__free(ash_schedule *s) {
     if (!s->allocator) return;
     const ash_allocator *a = s->allocator;

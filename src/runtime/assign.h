@@ -11,8 +11,8 @@
 
 /* Steps are main steps, numbered from 0 in the order of issue. */
 typedef struct ash_schedule {
-    const ash_allocator *allocator;
-    uint32_t streams, n_steps; /* counts */
+    const ash_allocator *allocator; /* NULL: nothing is to be freed */
+    uint32_t streams, n_steps;      /* counts */
     uint32_t n_events, n_waits;
     uint32_t *stream;       /* per step */
     uint32_t *event;        /* per step: what is recorded after it, or ASH_NO_EVENT */
@@ -28,6 +28,9 @@ typedef struct ash_schedule {
  * nothing. */
 ash_status ash_schedule__create(const ash_allocator *a, const ash_program *program, uint32_t streams,
                                 ash_schedule *out, ash_diag *diag);
+/* A copy in an arena, which is gone with it and is not freed. */
+ash_status ash_schedule__keep(const ash_schedule *schedule, ash_arena *arena, ash_schedule *out,
+                              ash_diag *diag);
 void ash_schedule__free(ash_schedule *schedule); /* a zeroed one is allowed */
 
 /* Whether step `a` is over, for certain, before step `b` begins. */

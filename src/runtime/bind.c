@@ -5,8 +5,8 @@
 
 void ash_plan__set_base(ash_plan *plan, uint32_t root, ash_address base) {
     plan->base[root] = base;
-    for (uint32_t i = plan->first_entry[root]; i < plan->first_entry[root + 1]; i++) {
-        const ash_plan_entry *entry = &plan->entries[i];
+    for (uint32_t i = plan->core->first_entry[root]; i < plan->core->first_entry[root + 1]; i++) {
+        const ash_plan_entry *entry = &plan->core->entries[i];
         plan->table[entry->slot] = base ? base + entry->offset : 0;
     }
 }
@@ -31,7 +31,7 @@ uint64_t ash_plan_arena_align(const ash_plan *plan) {
 
 static void drop_arenas(ash_plan *plan) {
     for (uint32_t b = 0; b < plan->n_buffers; b++) {
-        const ash_place *place = &plan->layout.places[b];
+        const ash_place *place = &plan->layout->places[b];
         if (place->home == ASH_HOME_MAIN && place->root == b) ash_plan__set_base(plan, b, 0);
     }
     for (uint32_t i = 0; i < plan->n_arenas; i++) {
@@ -66,7 +66,7 @@ ash_status ash_plan__need_arenas(ash_plan *plan, ash_diag *diag) {
     if (plan->arenas_ready) return ASH_OK;
     ash_status status = make_storages(plan, diag);
     for (uint32_t b = 0; status == ASH_OK && b < plan->n_buffers; b++) {
-        const ash_place *place = &plan->layout.places[b];
+        const ash_place *place = &plan->layout->places[b];
         if (place->home != ASH_HOME_MAIN || place->root != b) continue;
         ash_address start;
         status = ash_storage__address(plan->arenas[place->arena].storage, &start, diag);
@@ -92,7 +92,9 @@ static ash_status bind_arena(ash_plan *plan, const ash_plan_block *block, uint64
                 (unsigned long long)plan->block_size);
     ASH_FAIL_IF(plan->arenas_ready, diag, ASH_ERROR_STATE,
                 "the arena is in use: bind it before inputs are set, or release all");
-    ASH_TRY(ash_plan__check_block_memory(plan, ASH_TENANT_ARENA, block->address, plan->block_size, diag));
+    const ash_plan_span span = {plan->device->class->host_memory, block->address,
+                                block->address + plan->block_size, ASH_TENANT_ARENA, 0};
+    ASH_TRY(ash_plan__check_block_memory(plan, &span, diag));
     ash_plan__set_block(&plan->block, block);
     plan->spans_known = false;
     if (plan->opening) plan->opening->block_bytes = size;
@@ -135,12 +137,12 @@ static ash_status save_outputs(ash_plan *plan, ash_diag *diag) {
     ash_status status = ash_storage__address(storage, &start, diag);
     for (size_t i = 0; status == ASH_OK && i < p->outputs.len; i++) {
         uint32_t b = p->outputs.at[i];
-        const ash_place *place = &plan->layout.places[b];
+        const ash_place *place = &plan->layout->places[b];
         if (place->home != ASH_HOME_MAIN || index->output[b] != i) continue;
         ash_type type;
         uint64_t bytes; /* present ones, which are those of the results */
         ash_plan__present_type(plan, b, &type, &bytes);
-        uint64_t within = place->offset - plan->layout.places[place->root].offset;
+        uint64_t within = place->offset - plan->layout->places[place->root].offset;
         status =
             ash_plan__copy(plan, start + index->saved[i], plan->base[place->root] + within, bytes, diag);
     }
@@ -182,7 +184,7 @@ ash_status ash_plan_release_all(ash_plan *plan, uint64_t *released, ash_diag *di
     pthread_mutex_lock(&plan->lock);
     uint64_t bytes = plan->arenas_ready ? arena_bytes(plan) : 0;
     if (plan->saved) bytes += ash_storage_size(plan->saved);
-    bool made_again = !plan->core->settled_weights;
+    bool made_again = !plan->shared->settled_weights;
     if (plan->weights && made_again) bytes += ash_storage_size(plan->weights->storage);
     bytes += ash_plan__drop_states(plan);
     drop_arenas(plan);
@@ -260,9 +262,33 @@ static ash_status check_input(const ash_plan *plan, size_t position, const ash_g
     return status;
 }
 
+/* Whether its own bytes are others' before an execution is over. */
+static bool is_used_up(const ash_plan *plan, size_t position) {
+    const ash_place *place = &plan->layout->places[plan->program->inputs.at[position]];
+    return plan->layout->reuse_inputs && place->home == ASH_HOME_MAIN &&
+           place->end <= 2 * (int64_t)plan->n_steps;
+}
+
+/* The results may lie in the bytes that the next input is written to. */
+static void lose_results(ash_plan *plan) {
+    if (!plan->executed || plan->saved) return;
+    plan->executed = false;
+    ash_plan__refresh_views(plan);
+}
+
+void ash_plan__use_inputs(ash_plan *plan) {
+    if (!plan->layout->reuse_inputs) return;
+    for (size_t i = 0; i < plan->n_inputs; i++) {
+        ash_plan_input_state *input = &plan->inputs[i];
+        if (input->bound || !is_used_up(plan, i)) continue;
+        *input = (ash_plan_input_state){.used = true};
+        ash_plan__refresh_views_of(plan, plan->program->inputs.at[i]);
+    }
+}
+
 ash_status ash_plan__unbind_input(ash_plan *plan, size_t position, ash_diag *diag) {
     uint32_t b = plan->program->inputs.at[position];
-    const ash_place *place = &plan->layout.places[b];
+    const ash_place *place = &plan->layout->places[b];
     ash_status status = ASH_OK;
     if (place->home != ASH_HOME_MAIN) {
         status = ash_fail(diag, ASH_ERROR_STATE,
@@ -271,6 +297,7 @@ ash_status ash_plan__unbind_input(ash_plan *plan, size_t position, ash_diag *dia
         return status;
     }
     ASH_TRY(ash_plan__need_arenas(plan, diag));
+    if (is_used_up(plan, position)) lose_results(plan);
     if (!plan->inputs[position].bound) return ASH_OK;
     ash_address start;
     ASH_TRY(ash_storage__address(plan->arenas[place->arena].storage, &start, diag));
@@ -297,7 +324,7 @@ ash_status ash_plan__set_input(ash_plan *plan, size_t position, const ash_given 
     ash_storage_release(lent.storage);
     ASH_TRY(status);
     bool was_given = ash_plan__is_given(plan, position);
-    ash_plan__give(plan, position, NULL);
+    ash_plan__give(plan, position, given, false);
     if (!was_given) ash_plan__refresh_views_of(plan, b);
     return ASH_OK;
 }
@@ -333,18 +360,54 @@ ash_status ash_plan_bind_input(ash_plan *plan, size_t position, const ash_type *
     return give_data(plan, position, type, data, size, true, diag);
 }
 
+static ash_status give_room(ash_plan *plan, size_t position, const void *data, uint64_t size, bool bind,
+                            ash_diag *diag) {
+    ASH_FAIL_IF(plan->opening, diag, ASH_ERROR_STATE,
+                "inputs say the sizes of open dims: give them in their shapes");
+    uint64_t most = (uint64_t)plan->program->buffers.at[plan->program->inputs.at[position]].bytes;
+    ASH_FAIL_IF(size < most, diag, ASH_ERROR_INVALID_ARGUMENT,
+                "%llu bytes given, the input has %llu at the variables' maxima", (unsigned long long)size,
+                (unsigned long long)most);
+    ash_given given = ash_plan__given(plan, NULL, data, most);
+    given.room = true;
+    return ash_plan__give_input(plan, position, &given, bind, diag);
+}
+
+static ash_status give_any_room(ash_plan *plan, size_t position, const void *data, uint64_t size, bool bind,
+                                ash_diag *diag) {
+    ASH_NEED(diag, plan);
+    if (size) ASH_NEED(diag, data);
+    ASH_TRY(ash_plan__check_position(plan, position, diag));
+    pthread_mutex_lock(&plan->lock);
+    ash_status status = give_room(plan, position, data, size, bind, diag);
+    pthread_mutex_unlock(&plan->lock);
+    if (status != ASH_OK)
+        ash_diag__add_node(diag, ash_plan_input_name(plan, position), "input", ASH_NO_OFFSET);
+    return status;
+}
+
+ash_status ash_plan_set_input_room(ash_plan *plan, size_t position, const void *data, uint64_t size,
+                                   ash_diag *diag) {
+    return give_any_room(plan, position, data, size, false, diag);
+}
+
+ash_status ash_plan_bind_input_room(ash_plan *plan, size_t position, const void *data, uint64_t size,
+                                    ash_diag *diag) {
+    return give_any_room(plan, position, data, size, true, diag);
+}
+
 /* Whether an address is that of the input's own place, which the caller has from a view. */
 static bool is_own_place(const ash_plan *plan, size_t position, ash_address address) {
-    const ash_place *place = &plan->layout.places[plan->program->inputs.at[position]];
+    const ash_place *place = &plan->layout->places[plan->program->inputs.at[position]];
     ash_address start;
     return plan->arenas_ready && place->home == ASH_HOME_MAIN &&
            ash_storage__address(plan->arenas[place->arena].storage, &start, NULL) == ASH_OK &&
            address == start + place->offset;
 }
 
-static ash_status use_own_place(ash_plan *plan, size_t position, ash_diag *diag) {
+static ash_status use_own_place(ash_plan *plan, size_t position, const ash_given *given, ash_diag *diag) {
     ASH_TRY(ash_plan__unbind_input(plan, position, diag));
-    ash_plan__give(plan, position, NULL);
+    ash_plan__give(plan, position, given, false);
     ash_plan__refresh_views_of(plan, plan->program->inputs.at[position]);
     return ASH_OK;
 }
@@ -358,10 +421,12 @@ static ash_status read_in_place(ash_plan *plan, size_t position, const ash_given
     ASH_FAIL_IF(given->address % align != 0, diag, ASH_ERROR_INVALID_ARGUMENT,
                 "the address of input \"%.60s\" is no multiple of %llu bytes",
                 ash_plan_input_name(plan, position), (unsigned long long)align);
-    ASH_TRY(ash_plan__check_input_memory(plan, position, given->address, given->size, diag));
-    if (now->bound && now->address == given->address && ash_plan__is_given(plan, position)) return ASH_OK;
+    ASH_TRY(ash_plan__check_input_memory(plan, position, given, diag));
+    if (now->bound && now->address == given->address && now->room == given->room &&
+        ash_plan__is_given(plan, position))
+        return ASH_OK;
     ASH_TRY(ash_plan__wrap_bound(plan, b, given, &storage, diag));
-    ash_plan__give(plan, position, given);
+    ash_plan__give(plan, position, given, true);
     ash_storage_release(plan->own[b]);
     plan->own[b] = storage;
     ash_plan__set_base(plan, b, given->address);
@@ -370,21 +435,22 @@ static ash_status read_in_place(ash_plan *plan, size_t position, const ash_given
 
 /* Binds it to others, which are copied now and before each execution. */
 static ash_status read_a_copy(ash_plan *plan, size_t position, const ash_given *given, ash_diag *diag) {
-    ash_home home = plan->layout.places[plan->program->inputs.at[position]].home;
+    ash_home home = plan->layout->places[plan->program->inputs.at[position]].home;
     ASH_FAIL_IF(
         home != ASH_HOME_MAIN, diag, ASH_ERROR_DEVICE,
         "the plan has no bytes for its inputs, and memory of the host is out of the reach of %.100s",
         plan->device->name);
+    ASH_TRY(ash_plan__check_input_memory(plan, position, given, diag));
     ASH_TRY(ash_plan__unbind_input(plan, position, diag));
     ASH_TRY(ash_plan__take(plan, plan->base[plan->program->inputs.at[position]], given, diag));
-    ash_plan__give(plan, position, given);
+    ash_plan__give(plan, position, given, true);
     return ASH_OK;
 }
 
 ash_status ash_plan__bind_input(ash_plan *plan, size_t position, const ash_given *given, ash_diag *diag) {
     ASH_TRY(check_input(plan, position, given, diag));
     if (given->size && is_own_place(plan, position, given->address))
-        return use_own_place(plan, position, diag);
+        return use_own_place(plan, position, given, diag);
     ash_file *file = ash_file_at(plan->context, given->data, given->size);
     ash_status status = file ? ash_file_check_bytes(file, given->data, given->size, diag) : ASH_OK;
     if (status == ASH_OK)
@@ -413,20 +479,22 @@ ash_status ash_plan__fetch_inputs(const ash_plan *plan, ash_diag *diag) {
 bool ash_plan__is_given(const ash_plan *plan, size_t position) {
     const ash_plan_input_state *input = &plan->inputs[position];
     const ash_type *type = &plan->program->buffers.at[plan->program->inputs.at[position]].type;
-    for (unsigned i = 0; input->given && i < type->rank; i++)
+    for (unsigned i = 0; input->given && !input->room && i < type->rank; i++)
         if (ash_dims_eval(plan->program->dims, type->dims[i], plan->vars) != input->dims[i]) return false;
     return input->given;
 }
 
-void ash_plan__give(ash_plan *plan, size_t position, const ash_given *bound) {
+void ash_plan__give(ash_plan *plan, size_t position, const ash_given *given, bool bound) {
     ash_plan_input_state *input = &plan->inputs[position];
+    uint32_t b = plan->program->inputs.at[position];
     ash_type type;
-    *input = (ash_plan_input_state){.given = true, .bound = bound != NULL};
+    *input = (ash_plan_input_state){.given = true, .bound = bound, .room = given->room};
     if (bound) {
-        input->data = bound->data;
-        input->address = bound->address;
+        input->data = given->data;
+        input->address = given->address;
     }
-    ash_plan__present_type(plan, plan->program->inputs.at[position], &type, &input->bytes);
+    ash_plan__present_type(plan, b, &type, &input->bytes);
+    if (given->room) input->bytes = (uint64_t)plan->program->buffers.at[b].bytes;
     for (unsigned i = 0; i < type.rank; i++) input->dims[i] = type.dims[i];
 }
 
@@ -436,7 +504,10 @@ ash_status ash_plan__check_inputs(const ash_plan *plan, ash_diag *diag) {
         const ash_type *shape = &plan->program->buffers.at[plan->program->inputs.at[i]].type;
         ash_type was = {.dtype = shape->dtype, .rank = shape->rank};
         memcpy(was.dims, plan->inputs[i].dims, was.rank * sizeof *was.dims);
-        if (!plan->inputs[i].given)
+        if (plan->inputs[i].used)
+            ash_fail(diag, ASH_ERROR_STATE,
+                     "the input was used up by the execution that it was set for: set it again");
+        else if (!plan->inputs[i].given)
             ash_fail(diag, ASH_ERROR_STATE, "the input has not been set");
         else
             ash_plan__mismatch(plan->program->dims, shape, plan->vars, &was, ASH_ERROR_STATE,
@@ -480,14 +551,14 @@ static ash_status own_bytes(ash_plan *plan, uint32_t b, ash_address *out, ash_di
 
 ash_status ash_plan__set_parameter(ash_plan *plan, uint32_t b, const ash_given *given, ash_diag *diag) {
     ASH_TRY(ash_plan__check_given(plan, b, given, "was given, the parameter is", diag));
-    ASH_FAIL_IF(plan->core->settled_weights, diag, ASH_ERROR_STATE,
+    ASH_FAIL_IF(plan->shared->settled_weights, diag, ASH_ERROR_STATE,
                 "the originals of the weights were released: parameters stay as they are");
     ash_address own;
     ASH_TRY(ash_file_check_given(plan->context, given->data, given->size, diag));
-    ASH_TRY(ash_plan__make_room(plan, diag));
+    if (!ash_plan__lacks_weights(plan)) ASH_TRY(ash_plan__make_room(plan, diag));
     ASH_TRY(own_bytes(plan, b, &own, diag));
     ASH_TRY(ash_plan__take(plan, own, given, diag)); /* maybe the parameter's own view */
-    const ash_place *place = &plan->layout.places[b];
+    const ash_place *place = &plan->layout->places[b];
     if (place->home == ASH_HOME_BLOB) {
         ash_plan__set_base(plan, b, own);
         ash_plan__refresh_views_of(plan, b);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a caller sees of a plan's buffers: outputs, inputs in place, intermediate results. */
 #include "base/file.h"
+#include "base/sized.h"
 #include "plan.h"
 
 const char *ash_role_text(ash_role role) {
@@ -36,7 +37,7 @@ bool ash_plan__has_results(const ash_plan *plan) {
 
 /* The bytes of an input that is given in its present shape. */
 static ash_storage *locate_input(const ash_plan *plan, uint32_t buffer, size_t position, uint64_t *offset) {
-    const ash_place *place = &plan->layout.places[buffer], *root = &plan->layout.places[place->root];
+    const ash_place *place = &plan->layout->places[buffer], *root = &plan->layout->places[place->root];
     if (!plan->own[place->root]) return plan->arenas[place->arena].storage; /* its own place, or a copy */
     *offset = place->offset - (place->home == ASH_HOME_MAIN ? root->offset : 0);
     if (!plan->inputs[position].data) *offset += plan->lent[position].offset;
@@ -45,7 +46,7 @@ static ash_storage *locate_input(const ash_plan *plan, uint32_t buffer, size_t p
 
 /* The storage that has a buffer's bytes now, or NULL when none has. */
 static ash_storage *locate(const ash_plan *plan, uint32_t buffer, uint64_t *offset) {
-    const ash_place *place = &plan->layout.places[buffer];
+    const ash_place *place = &plan->layout->places[buffer];
     bool results = ash_plan__has_results(plan);
     *offset = place->offset;
     uint32_t input = plan->core->index.input[place->root], output = plan->core->index.output[buffer];
@@ -59,6 +60,8 @@ static ash_storage *locate(const ash_plan *plan, uint32_t buffer, uint64_t *offs
     switch (place->home) {
     case ASH_HOME_MAIN: return results ? plan->arenas[place->arena].storage : NULL;
     case ASH_HOME_STATE: /* a new value is there when it has been computed */
+        if (plan->own[place->root]) *offset -= plan->layout->places[place->root].offset;
+        if (plan->own[place->root]) return results || place->root == buffer ? plan->own[place->root] : NULL;
         return results || place->root == buffer ? plan->arenas[place->arena].storage : NULL;
     case ASH_HOME_WEIGHTS: return plan->weights ? plan->weights->storage : NULL;
     case ASH_HOME_BLOB: return plan->own[place->root] ? plan->own[place->root] : plan->blobs[place->root];
@@ -90,8 +93,8 @@ static void release_blob(void *blob) {
 
 /* A storage around a constant's bytes, so that views can hold on to them. */
 static ash_status wrap_blob(ash_plan *plan, uint32_t root, ash_diag *diag) {
-    if (plan->layout.places[root].home != ASH_HOME_BLOB || plan->blobs[root]) return ASH_OK;
-    ash_blob *blob = ash_blob_retain(plan->program->buffers.at[root].blob);
+    if (plan->layout->places[root].home != ASH_HOME_BLOB || plan->blobs[root]) return ASH_OK;
+    ash_blob *blob = ash_blob_retain(plan->shared->originals[root]);
     ash_status status = ash_storage__wrap(plan->context, (void *)blob->data, blob->size, false,
                                           release_blob, blob, &plan->blobs[root], diag);
     if (status != ASH_OK) ash_blob_release(blob);
@@ -124,8 +127,8 @@ ash_status ash_plan__wrap_bound(ash_plan *plan, uint32_t root, const ash_given *
 ash_status ash_plan__view(ash_plan *plan, uint32_t buffer, ash_view **out, ash_diag *diag) {
     if (!plan->views[buffer]) {
         ash_storage *nowhere;
-        ASH_TRY(wrap_blob(plan, plan->layout.places[buffer].root, diag));
-        ASH_TRY(wrap_input(plan, plan->layout.places[buffer].root, diag));
+        ASH_TRY(wrap_blob(plan, plan->layout->places[buffer].root, diag));
+        ASH_TRY(wrap_input(plan, plan->layout->places[buffer].root, diag));
         ASH_TRY(ash_storage_create(plan->device, 0, 0, &nowhere, diag));
         ash_type none = {.dtype = plan->program->buffers.at[buffer].type.dtype, .rank = 1};
         ash_status status = ash_view_create(nowhere, 0, 0, &none, &plan->views[buffer], diag);
@@ -133,7 +136,7 @@ ash_status ash_plan__view(ash_plan *plan, uint32_t buffer, ash_view **out, ash_d
         ASH_TRY(status);
         if (plan->program->buffers.at[buffer].kind != ASH_BUFFER_INPUT)
             ash_view__protect(plan->views[buffer]);
-        uint32_t root = plan->layout.places[buffer].root;
+        uint32_t root = plan->layout->places[buffer].root;
         plan->viewed[plan->n_viewed++] = buffer;
         plan->next_viewed[buffer] = plan->first_viewed[root];
         plan->first_viewed[root] = buffer;
@@ -206,7 +209,7 @@ static ash_status input_view(ash_plan *plan, size_t position, ash_view **out, as
     uint32_t buffer = plan->program->inputs.at[position];
     ASH_TRY(ash_plan__view(plan, buffer, out, diag));
     ASH_TRY(ash_plan__unbind_input(plan, position, diag));
-    ash_plan__give(plan, position, NULL);
+    ash_plan__give(plan, position, &(ash_given){0}, false);
     ash_plan__refresh_views_of(plan, buffer);
     return ASH_OK;
 }
@@ -269,7 +272,7 @@ ash_status ash_plan_outputs(ash_plan *plan, const ash_view **out, size_t room, a
     return ASH_OK;
 }
 
-ash_status ash_plan_output_index(const ash_plan *plan, size_t position, uint32_t *out, ash_diag *diag) {
+ash_status ash_plan_output_index(const ash_plan *plan, size_t position, size_t *out, ash_diag *diag) {
     ASH_TRY(check_output(plan, position, diag));
     ASH_NEED(diag, out);
     *out = plan->program->outputs.at[position];
@@ -278,44 +281,46 @@ ash_status ash_plan_output_index(const ash_plan *plan, size_t position, uint32_t
 
 /* --- buffers ---------------------------------------------------------------------------------- */
 
-uint32_t ash_plan_buffer_count(const ash_plan *plan) {
+size_t ash_plan_buffer_count(const ash_plan *plan) {
     return plan ? plan->n_buffers : 0;
 }
 
-static ash_status check_buffer(const ash_plan *plan, uint32_t index, ash_diag *diag) {
+static ash_status check_buffer(const ash_plan *plan, size_t index, ash_diag *diag) {
     ASH_NEED(diag, plan);
     ASH_TRY(ash_open__check(plan, diag));
     ASH_FAIL_IF(index >= plan->n_buffers, diag, ASH_ERROR_NOT_FOUND,
-                "there is no buffer %u: the plan has %u", index, plan->n_buffers);
+                "there is no buffer %zu: the plan has %u", index, plan->n_buffers);
     return ASH_OK;
 }
 
-ash_status ash_plan_buffer_at(const ash_plan *plan, uint32_t index, ash_buffer_info *out, ash_diag *diag) {
+ASH_SIZED(ash_buffer_info, end);
+
+ash_status ash_plan_buffer_at(const ash_plan *plan, size_t index, ash_buffer_info *out, ash_diag *diag) {
     ASH_TRY(check_buffer(plan, index, diag));
     ASH_NEED(diag, out);
     const ash_buffer *b = &plan->program->buffers.at[index];
-    const ash_place *place = &plan->layout.places[index];
-    *out = (ash_buffer_info){.role = role_of(b->kind),
-                             .type = b->type,
-                             .bytes = ash_buffer__bytes(b, plan->threads),
-                             .value = b->origin,
-                             .name = b->name,
-                             .root = place->root,
-                             .arena = UINT32_MAX};
+    const ash_place *place = &plan->layout->places[index];
+    ash_buffer_info own = {.role = role_of(b->kind),
+                           .type = b->type,
+                           .bytes = ash_buffer__bytes(b, plan->core->threads),
+                           .value = b->origin,
+                           .name = b->name,
+                           .root = place->root,
+                           .arena = UINT32_MAX};
     for (unsigned i = 0; i < b->type.rank; i++) {
         int64_t least;
-        ash_dims_bounds(plan->program->dims, b->type.dims[i], &least, &out->type.dims[i]);
+        ash_dims_bounds(plan->program->dims, b->type.dims[i], &least, &own.type.dims[i]);
     }
     if (place->home == ASH_HOME_MAIN || place->home == ASH_HOME_STATE) {
-        out->arena = place->arena;
-        out->offset = place->offset;
-        out->begin = plan->layout.places[place->root].begin;
-        out->end = plan->layout.places[place->root].end;
+        own.arena = place->arena;
+        own.offset = place->offset;
+        own.begin = plan->layout->places[place->root].begin;
+        own.end = plan->layout->places[place->root].end;
     }
-    return ASH_OK;
+    return ASH_GIVE(ash_buffer_info, &own, out, diag);
 }
 
-ash_status ash_plan_buffer_index(const ash_plan *plan, ash_value value, uint32_t *out, ash_diag *diag) {
+ash_status ash_plan_buffer_index(const ash_plan *plan, ash_value value, size_t *out, ash_diag *diag) {
     ASH_NEED(diag, plan, out);
     uint64_t buffer;
     ASH_TRY(ash_open__check(plan, diag));
@@ -324,7 +329,7 @@ ash_status ash_plan_buffer_index(const ash_plan *plan, ash_value value, uint32_t
         "no buffer holds value %u: it does not exist, or was fused or simplified away; ask for it with "
         "`keep` when preparing",
         value);
-    *out = (uint32_t)buffer;
+    *out = buffer;
     return ASH_OK;
 }
 
@@ -336,10 +341,10 @@ static uint32_t declared_root(const ash_plan *plan, uint32_t buffer) {
 }
 
 static bool overlap(const ash_plan *plan, uint32_t a, uint32_t b) {
-    const ash_place *x = &plan->layout.places[a], *y = &plan->layout.places[b];
+    const ash_place *x = &plan->layout->places[a], *y = &plan->layout->places[b];
     if (x->home != ASH_HOME_MAIN || y->home != ASH_HOME_MAIN || x->arena != y->arena) return false;
     const ash_buffer *p = &plan->program->buffers.at[a], *q = &plan->program->buffers.at[b];
-    uint64_t p_bytes = (uint64_t)p->bytes, q_bytes = ash_buffer__bytes(q, plan->threads);
+    uint64_t p_bytes = (uint64_t)p->bytes, q_bytes = ash_buffer__bytes(q, plan->core->threads);
     return x->offset < y->offset + q_bytes && y->offset < x->offset + p_bytes;
 }
 
@@ -365,12 +370,12 @@ static size_t first_overwrite(const ash_plan *plan, uint32_t buffer, uint32_t *b
 
 static ash_status check_intact(const ash_plan *plan, uint32_t buffer, ash_diag *diag) {
     const ash_buffer *b = &plan->program->buffers.at[buffer];
-    const ash_place *place = &plan->layout.places[buffer];
+    const ash_place *place = &plan->layout->places[buffer];
     ASH_FAIL_IF(b->kind == ASH_BUFFER_SCRATCH, diag, ASH_ERROR_STATE,
                 "buffer %u is scratch: it holds no result", buffer);
     ASH_FAIL_IF(place->home == ASH_HOME_STAGING || place->home == ASH_HOME_NONE, diag, ASH_ERROR_STATE,
                 "buffer %u is needed at prepare alone: its bytes are gone", buffer);
-    const ash_blob *blob = plan->program->buffers.at[place->root].blob;
+    const ash_blob *blob = plan->shared->originals[place->root];
     ASH_FAIL_IF(place->home == ASH_HOME_BLOB && !blob, diag, ASH_ERROR_STATE,
                 "buffer %u was packed, and its bytes were released", buffer);
     if (place->home == ASH_HOME_BLOB && blob->file) ASH_TRY(ash_file_check(blob->file, diag));
@@ -388,24 +393,24 @@ static ash_status check_intact(const ash_plan *plan, uint32_t buffer, ash_diag *
                         step - plan->program->prologue,
                         ash_plan__step_name(&plan->program->steps.at[step]));
     }
-    bool dead = plan->layout.places[place->root].end <= 2 * (int64_t)plan->n_steps;
+    bool dead = plan->layout->places[place->root].end <= 2 * (int64_t)plan->n_steps;
     ASH_FAIL_IF(
-        plan->poison && dead, diag, ASH_ERROR_STATE,
+        plan->core->poison && dead, diag, ASH_ERROR_STATE,
         "buffer %u is dead at the end, and the plan poisons dead bytes; ask for the value with `keep` when "
         "preparing",
         buffer);
     return ASH_OK;
 }
 
-ash_status ash_plan_buffer_view(ash_plan *plan, uint32_t index, const ash_view **out, ash_diag *diag) {
+ash_status ash_plan_buffer_view(ash_plan *plan, size_t index, const ash_view **out, ash_diag *diag) {
     ASH_TRY(check_buffer(plan, index, diag));
     ASH_NEED(diag, out);
-    ASH_TRY(check_intact(plan, index, diag));
-    return locked_view(plan, index, out, diag);
+    ASH_TRY(check_intact(plan, (uint32_t)index, diag));
+    return locked_view(plan, (uint32_t)index, out, diag);
 }
 
 ash_status ash_plan_buffer(ash_plan *plan, ash_value value, const ash_view **out, ash_diag *diag) {
-    uint32_t index;
+    size_t index;
     ASH_TRY(ash_plan_buffer_index(plan, value, &index, diag));
     return ash_plan_buffer_view(plan, index, out, diag);
 }

@@ -5,35 +5,8 @@
 #include "order.h"
 #include "plan.h"
 
-ash_plan_options ash_plan_options_default(void) {
-    return (ash_plan_options){0};
-}
-
 const char *ash_plan__step_name(const ash_step *step) {
     return step->name ? step->name : step->kind == ASH_STEP_COPY ? "copy" : "kernel";
-}
-
-/* Starting and ending a parallel run costs up to a microsecond, and operands that one core has written must
- * come to the other; a step that takes little more than that on one core stays on the calling thread. */
-bool ash_plan__is_parallel(const ash_plan *plan, const ash_step *step) {
-    if (plan->threads <= 1 || step->one_worker || step->kind == ASH_STEP_COPY) return false;
-    int64_t least, most;
-    ash_dims_bounds(plan->program->dims, step->chunks, &least, &most);
-    if (most <= 1) return false;
-    if (step->kind == ASH_STEP_CALL) return true; /* its chunks are the caller's wish */
-    if (step->flops == 0 && step->bytes == 0) return true;
-    const ash_costs *c = &plan->program->target.costs;
-    return ASH_MAX(step->flops / c->share_flops, step->bytes / c->share_bytes) > c->share_ns;
-}
-
-int64_t ash_plan__piece(const ash_plan *plan, const ash_step *step) {
-    const ash_costs *c = &plan->program->target.costs;
-    int64_t least, most;
-    ash_dims_bounds(plan->program->dims, step->chunks, &least, &most);
-    if (most <= 0) return 0;
-    double cost = ASH_MAX(ash_schedule__cost(c, step), step->chunk_work * c->unit_ns * (double)most);
-    if (cost <= 2 * c->look_ns) return 0;
-    return ASH_MAX((int64_t)((double)most * c->look_ns / cost), 1);
 }
 
 /* Bytes that a copy moves: what its access says, but no more than the source has with the present
@@ -68,221 +41,61 @@ void ash_plan__refresh_steps(ash_plan *plan) {
     ash_plan__refresh_calls(plan);
 }
 
-/* --- checks of the program -------------------------------------------------------------------- */
+/* --- steps ------------------------------------------------------------------------------------ */
 
-static ash_status check_step(const ash_program *p, size_t index, ash_diag *diag) {
-    const ash_step *step = &p->steps.at[index];
-    const char *name = ash_plan__step_name(step);
-    for (uint32_t i = 0; i < step->n_accesses; i++) {
-        const ash_access *access = &step->accesses[i];
-        ASH_FAIL_IF(access->buffer >= p->buffers.len, diag, ASH_ERROR_INTERNAL,
-                    "step %zu (%s) has no buffer %u", index, name, access->buffer);
-        ASH_FAIL_IF(access->begin < 0 || access->end < access->begin ||
-                        access->end > p->buffers.at[access->buffer].bytes,
-                    diag, ASH_ERROR_INTERNAL, "step %zu (%s) leaves buffer %u: bytes %lld to %lld of %lld",
-                    index, name, access->buffer, (long long)access->begin, (long long)access->end,
-                    (long long)p->buffers.at[access->buffer].bytes);
-        ash_buffer_kind kind = p->buffers.at[access->buffer].kind;
-        bool fixed =
-            kind == ASH_BUFFER_INPUT || kind == ASH_BUFFER_CONSTANT || kind == ASH_BUFFER_PARAMETER;
-        ASH_FAIL_IF(access->write && fixed, diag, ASH_ERROR_INTERNAL,
-                    "step %zu (%s) writes buffer %u, which is fixed", index, name, access->buffer);
-    }
-    if (step->kind == ASH_STEP_COPY) {
-        bool well = step->n_accesses == 2 && !step->accesses[0].write && step->accesses[1].write &&
-                    step->accesses[0].end - step->accesses[0].begin ==
-                        step->accesses[1].end - step->accesses[1].begin;
-        ASH_FAIL_IF(!well, diag, ASH_ERROR_INTERNAL, "step %zu (%s) is no copy of equal bytes", index,
-                    name);
-        return ASH_OK;
-    }
-    if (step->kind == ASH_STEP_SETTLE) {
-        bool well = step->n_buffers == 2 && step->n_accesses >= 2 && !step->accesses[0].write &&
-                    step->accesses[1].write && step->buffers[0] == step->accesses[0].buffer &&
-                    step->buffers[1] == step->accesses[1].buffer && index >= p->prologue &&
-                    step->accesses[0].end == sizeof(int64_t) && step->accesses[1].end == sizeof(int64_t) &&
-                    step->var < ash_dims_var_count(p->dims) && ash_dims_var(p->dims, step->var)->settled;
-        ASH_FAIL_IF(!well, diag, ASH_ERROR_INTERNAL, "step %zu (%s) does not settle a variable", index,
-                    name);
-        return ASH_OK;
-    }
-    bool call = step->kind == ASH_STEP_CALL;
-    ASH_FAIL_IF(step->nest >= (call ? p->calls.len : p->nests.len), diag, ASH_ERROR_INTERNAL,
-                "step %zu (%s) has no %s", index, name, call ? "function" : "nest");
-    if (call) {
-        const ash_program_call *c = &p->calls.at[step->nest];
-        uint64_t count = (uint64_t)c->n_ins + c->n_outs + (c->scratch > 0);
-        ASH_FAIL_IF(count != step->n_buffers, diag, ASH_ERROR_INTERNAL,
-                    "step %zu (%s) has %u buffers, its function takes %llu", index, name, step->n_buffers,
-                    (unsigned long long)count);
-    }
-    for (uint32_t i = 0; i < step->n_buffers; i++) {
-        bool declared = false;
-        for (uint32_t k = 0; k < step->n_accesses; k++)
-            declared |= step->accesses[k].buffer == step->buffers[i];
-        ASH_FAIL_IF(!declared, diag, ASH_ERROR_INTERNAL, "step %zu (%s) has no access record for buffer %u",
-                    index, name, step->buffers[i]);
-    }
-    return ASH_OK;
-}
-
-static ash_status check_program(const ash_program *p, ash_diag *diag) {
-    ASH_FAIL_IF(p->prologue > p->steps.len, diag, ASH_ERROR_INTERNAL, "a prologue of %zu steps among %zu",
-                p->prologue, p->steps.len);
-    for (uint32_t b = 0; b < p->buffers.len; b++) {
-        const ash_buffer *buffer = &p->buffers.at[b];
-        ASH_FAIL_IF(buffer->bytes < 0 || (buffer->align && !ash_is_pow2(buffer->align)), diag,
-                    ASH_ERROR_INTERNAL, "buffer %u has %lld bytes at a multiple of %u", b,
-                    (long long)buffer->bytes, buffer->align);
-        ASH_FAIL_IF(buffer->kind == ASH_BUFFER_STATE && buffer->root == ASH_NO_BUFFER && buffer->blob &&
-                        buffer->blob->size != (size_t)buffer->bytes,
-                    diag, ASH_ERROR_INTERNAL, "state buffer %u of %lld bytes begins with %zu", b,
-                    (long long)buffer->bytes, buffer->blob->size);
-        bool constant = buffer->kind == ASH_BUFFER_CONSTANT || buffer->kind == ASH_BUFFER_PARAMETER;
-        ASH_FAIL_IF(constant && buffer->root == ASH_NO_BUFFER &&
-                        (!buffer->blob || buffer->blob->size != (size_t)buffer->bytes),
-                    diag, ASH_ERROR_INTERNAL, "constant buffer %u of %lld bytes has other data", b,
-                    (long long)buffer->bytes);
-        if (buffer->root == ASH_NO_BUFFER) continue;
-        ASH_FAIL_IF(buffer->root >= p->buffers.len || p->buffers.at[buffer->root].root != ASH_NO_BUFFER,
-                    diag, ASH_ERROR_INTERNAL, "buffer %u lies in buffer %u, which is no root", b,
-                    buffer->root);
-        int64_t room = p->buffers.at[buffer->root].bytes;
-        ASH_FAIL_IF(buffer->offset < 0 || buffer->offset > room || buffer->bytes > room - buffer->offset,
-                    diag, ASH_ERROR_INTERNAL, "buffer %u leaves its root: %lld bytes at %lld of %lld", b,
-                    (long long)buffer->bytes, (long long)buffer->offset, (long long)room);
-    }
-    for (size_t s = 0; s < p->steps.len; s++) ASH_TRY(check_step(p, s, diag));
-    for (size_t i = 0; i < p->inputs.len; i++)
-        ASH_FAIL_IF(p->inputs.at[i] >= p->buffers.len ||
-                        p->buffers.at[p->inputs.at[i]].kind != ASH_BUFFER_INPUT ||
-                        p->buffers.at[p->inputs.at[i]].root != ASH_NO_BUFFER,
-                    diag, ASH_ERROR_INTERNAL, "input %zu has no buffer of its own", i);
-    for (size_t i = 0; i < p->states.len; i++)
-        ASH_FAIL_IF(p->states.at[i] >= p->buffers.len ||
-                        p->buffers.at[p->states.at[i]].kind != ASH_BUFFER_STATE ||
-                        p->buffers.at[p->states.at[i]].root != ASH_NO_BUFFER,
-                    diag, ASH_ERROR_INTERNAL, "state %zu has no buffer of its own", i);
-    for (size_t i = 0; i < p->outputs.len; i++)
-        ASH_FAIL_IF(p->outputs.at[i] >= p->buffers.len, diag, ASH_ERROR_INTERNAL,
-                    "output %zu has no buffer", i);
-    return ASH_OK;
-}
-
-/* --- tables ----------------------------------------------------------------------------------- */
-
-static uint32_t table_buffer(const ash_step *step, uint32_t i) {
-    return step->kind == ASH_STEP_COPY ? step->accesses[i].buffer : step->buffers[i];
-}
-
-static uint32_t table_count(const ash_step *step) {
-    return step->kind == ASH_STEP_COPY ? 2 : step->n_buffers;
-}
-
-/* Slots of its table behind those of buffers: what can stop a kernel. */
-static uint32_t table_tail(const ash_program *p, const ash_step *step) {
-    return step->kind == ASH_STEP_KERNEL && p->nests.at[step->nest].polls;
-}
-
-static uint64_t offset_in_root(const ash_plan *plan, uint32_t buffer) {
-    const ash_buffer *b = &plan->program->buffers.at[buffer];
-    return b->root == ASH_NO_BUFFER ? 0 : (uint64_t)b->offset;
-}
-
-/* The table and the chunks are filled in later. */
-static ash_plan_step describe_step(ash_plan *plan, uint32_t index, const ash_address *table,
-                                   ash_plan_settling **settling) {
+/* The chunks are filled in later. */
+static ash_plan_step describe_step(ash_plan *plan, uint32_t index, ash_plan_settling **settling) {
     const ash_step *step = &plan->program->steps.at[index];
-    ash_chunks chunks = {.piece = ash_plan__piece(plan, step),
-                         .parallel = ash_plan__is_parallel(plan, step)};
-    ash_plan_step s = {.kind = ASH_COMMAND_HOST, .index = index};
+    const ash_plan_work *work = &plan->core->work[index];
+    const ash_address *table = plan->table + work->slot;
+    ash_chunks chunks = {.piece = work->piece, .parallel = work->parallel};
+    ash_plan_step s = {.kind = work->kind, .index = index};
     switch (step->kind) {
     case ASH_STEP_COPY:
-        s.kind = ASH_COMMAND_COPY;
         s.work.copy = (ash_transfer){
             .buffers = table, .from = step->accesses[0].begin, .to = step->accesses[1].begin};
         return s;
     case ASH_STEP_KERNEL:
-        s.kind = ASH_COMMAND_LAUNCH;
         s.work.launch = (ash_launch){.kernel = plan->kernels[step->nest],
                                      .buffers = table,
-                                     .count = table_count(step) + table_tail(plan->program, step),
+                                     .count = work->count,
                                      .vars = plan->vars,
                                      .chunks = chunks};
         return s;
     case ASH_STEP_CALL: s.work.host = ash_plan__call_host(plan, step->nest); break;
-    case ASH_STEP_SETTLE:
-        **settling = (ash_plan_settling){.plan = plan, .var = step->var};
-        s.work.host = ash_plan__settle_host((*settling)++);
-        break;
+    case ASH_STEP_SETTLE: s.work.host = ash_plan__settle_host((*settling)++); break;
     }
     s.work.host.buffers = table;
     s.work.host.chunks = chunks;
     return s;
 }
 
-static void fill_steps(ash_plan *plan) {
-    const ash_program *p = plan->program;
+/* Steps and fills lie in one piece, as the core's distances have it. */
+static ash_status make_steps(ash_plan *plan, ash_diag *diag) {
+    _Static_assert(_Alignof(ash_fill) <= _Alignof(ash_plan_step), "fills lie behind the steps");
+    const ash_plan_core *core = plan->core;
+    size_t fills = core->n_fills * sizeof *plan->fills, steps = plan->n_steps * sizeof *plan->steps;
+    plan->n_settlings = core->n_settled;
+    plan->steps = ash_arena_alloc(&plan->arena, 1, steps + fills);
+    plan->alive = ash_arena_alloc(&plan->arena, plan->n_buffers, sizeof *plan->alive);
+    plan->table = ash_arena_alloc(&plan->arena, core->n_table, sizeof *plan->table);
+    plan->settlings = ash_arena_alloc(&plan->arena, core->n_settled, sizeof *plan->settlings);
+    if (!plan->steps || !plan->alive || !plan->table || !plan->settlings) return ASH_NO_MEMORY(diag);
+    plan->fills = (ash_fill *)(plan->steps + plan->n_steps);
     ash_plan_settling *settling = plan->settlings;
-    size_t slot = 0;
-    for (size_t i = 0; i < plan->n_steps; i++) {
-        const ash_step *step = &p->steps.at[p->prologue + i];
-        plan->steps[i] = describe_step(plan, (uint32_t)(p->prologue + i), plan->table + slot, &settling);
-        for (uint32_t k = 0; k < table_count(step); k++, slot++) {
-            uint32_t buffer = table_buffer(step, k);
-            plan->first_entry[plan->layout.places[buffer].root + 1]++;
-        }
-        slot += table_tail(p, step);
-    }
-}
-
-/* Counting sort of the table's slots by root. */
-static void fill_entries(ash_plan *plan, uint32_t *next) {
-    const ash_program *p = plan->program;
-    for (uint32_t b = 0; b < plan->n_buffers; b++) plan->first_entry[b + 1] += plan->first_entry[b];
-    memcpy(next, plan->first_entry, plan->n_buffers * sizeof *next);
-    uint32_t slot = 0;
-    for (size_t i = 0; i < plan->n_steps; i++) {
-        const ash_step *step = &p->steps.at[p->prologue + i];
-        for (uint32_t k = 0; k < table_count(step); k++, slot++) {
-            uint32_t buffer = table_buffer(step, k), root = plan->layout.places[buffer].root;
-            plan->entries[next[root]++] = (ash_plan_entry){root, slot, offset_in_root(plan, buffer)};
-        }
-        slot += table_tail(p, step);
-    }
-}
-
-static ash_status make_tables(ash_plan *plan, ash_diag *diag) {
-    const ash_allocator *a = plan->allocator;
-    const ash_program *p = plan->program;
-    plan->n_steps = p->steps.len - p->prologue;
-    for (size_t s = p->prologue; s < p->steps.len; s++) {
-        plan->n_entries += table_count(&p->steps.at[s]);
-        plan->n_table += table_count(&p->steps.at[s]) + table_tail(p, &p->steps.at[s]);
-        plan->n_settlings += p->steps.at[s].kind == ASH_STEP_SETTLE;
-    }
-    ASH_FAIL_IF(plan->n_table > UINT32_MAX, diag, ASH_ERROR_OUT_OF_RANGE,
-                "the program has too many operands");
-    plan->steps = ash_mem_calloc(a, plan->n_steps, sizeof *plan->steps);
-    plan->table = ash_mem_calloc(a, plan->n_table, sizeof *plan->table);
-    plan->entries = ash_mem_calloc(a, plan->n_entries, sizeof *plan->entries);
-    plan->first_entry = ash_mem_calloc(a, plan->n_buffers + 1, sizeof *plan->first_entry);
-    plan->settlings = ash_mem_calloc(a, plan->n_settlings, sizeof *plan->settlings);
-    uint32_t *next = ash_mem_alloc(a, plan->n_buffers, sizeof *next);
-    bool made = plan->steps && plan->table && plan->entries && plan->first_entry && plan->settlings && next;
-    if (made) {
-        fill_steps(plan);
-        fill_entries(plan, next);
-    }
-    ash_mem_free(a, next, plan->n_buffers, sizeof *next);
-    return made ? ash_plan__make_settlings(plan, diag) : ASH_NO_MEMORY(diag);
+    for (size_t i = 0; i < plan->n_settlings; i++)
+        plan->settlings[i] = (ash_plan_settling){plan, &core->settled[i]};
+    for (size_t i = 0; i < plan->n_steps; i++)
+        plan->steps[i] = describe_step(plan, (uint32_t)(plan->program->prologue + i), &settling);
+    ash_plan__make_poison(plan);
+    return ASH_OK;
 }
 
 /* --- arenas ----------------------------------------------------------------------------------- */
 
 static ash_status make_arenas(ash_plan *plan, ash_diag *diag) {
-    const ash_memory_arena *arenas = ash_memory_plan_arenas(plan->layout.main, &plan->n_arenas);
-    plan->arenas = ash_mem_calloc(plan->allocator, plan->n_arenas, sizeof *plan->arenas);
+    const ash_memory_arena *arenas = ash_memory_plan_arenas(plan->layout->main, &plan->n_arenas);
+    plan->arenas = ash_arena_alloc(&plan->arena, plan->n_arenas, sizeof *plan->arenas);
     if (!plan->arenas) return ASH_NO_MEMORY(diag);
     plan->block_align = ASH_STORAGE_ALIGN;
     for (uint32_t i = 0; i < plan->n_arenas; i++) {
@@ -299,24 +112,25 @@ static ash_status make_arenas(ash_plan *plan, ash_diag *diag) {
 }
 
 static ash_status make_state(ash_plan *plan, ash_diag *diag) {
-    const ash_allocator *a = plan->allocator;
+    ash_arena *a = &plan->arena;
     const ash_program *p = plan->program;
     plan->n_vars = ash_dims_var_count(p->dims);
     plan->n_inputs = p->inputs.len;
-    plan->vars = ash_mem_calloc(a, plan->n_vars, sizeof *plan->vars);
-    plan->old_vars = ash_mem_calloc(a, plan->n_vars, sizeof *plan->old_vars);
-    plan->result_vars = ash_mem_calloc(a, plan->n_vars, sizeof *plan->result_vars);
-    plan->base = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->base);
-    plan->blobs = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->blobs);
-    plan->own = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->own);
-    plan->changed = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->changed);
-    plan->views = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->views);
-    plan->viewed = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->viewed);
-    plan->first_viewed = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->first_viewed);
-    plan->next_viewed = ash_mem_calloc(a, plan->n_buffers, sizeof *plan->next_viewed);
-    plan->inputs = ash_mem_calloc(a, plan->n_inputs, sizeof *plan->inputs);
-    plan->lent = ash_mem_calloc(a, plan->n_inputs, sizeof *plan->lent);
-    plan->timings = ash_mem_calloc(a, p->steps.len - p->prologue, sizeof *plan->timings);
+    plan->n_steps = plan->core->n_steps;
+    plan->vars = ash_arena_alloc(a, plan->n_vars, sizeof *plan->vars);
+    plan->old_vars = ash_arena_alloc(a, plan->n_vars, sizeof *plan->old_vars);
+    plan->result_vars = ash_arena_alloc(a, plan->n_vars, sizeof *plan->result_vars);
+    plan->base = ash_arena_alloc(a, plan->n_buffers, sizeof *plan->base);
+    plan->blobs = ash_arena_alloc(a, plan->n_buffers, sizeof *plan->blobs);
+    plan->own = ash_arena_alloc(a, plan->n_buffers, sizeof *plan->own);
+    plan->changed = ash_arena_alloc(a, plan->n_buffers, sizeof *plan->changed);
+    plan->views = ash_arena_alloc(a, plan->n_buffers, sizeof *plan->views);
+    plan->viewed = ash_arena_alloc(a, plan->n_buffers, sizeof *plan->viewed);
+    plan->first_viewed = ash_arena_alloc(a, plan->n_buffers, sizeof *plan->first_viewed);
+    plan->next_viewed = ash_arena_alloc(a, plan->n_buffers, sizeof *plan->next_viewed);
+    plan->inputs = ash_arena_alloc(a, plan->n_inputs, sizeof *plan->inputs);
+    plan->lent = ash_arena_alloc(a, plan->n_inputs, sizeof *plan->lent);
+    plan->timings = ash_arena_alloc(a, plan->n_steps, sizeof *plan->timings);
     if (!plan->vars || !plan->old_vars || !plan->result_vars || !plan->base || !plan->blobs || !plan->own ||
         !plan->views || !plan->viewed || !plan->first_viewed || !plan->next_viewed || !plan->inputs ||
         !plan->timings || !plan->changed || !plan->lent)
@@ -329,10 +143,12 @@ static ash_status make_state(ash_plan *plan, ash_diag *diag) {
 }
 
 static void point_at_blobs(ash_plan *plan) {
-    for (uint32_t b = 0; b < plan->n_buffers; b++)
-        if (plan->layout.places[b].home == ASH_HOME_BLOB && plan->layout.places[b].root == b &&
-            plan->program->buffers.at[b].blob)
-            ash_plan__set_base(plan, b, (ash_address)plan->program->buffers.at[b].blob->data);
+    for (uint32_t b = 0; b < plan->n_buffers; b++) {
+        const ash_place *place = &plan->layout->places[b];
+        const ash_blob *blob = plan->shared->originals[b];
+        if (place->home == ASH_HOME_BLOB && place->root == b && blob)
+            ash_plan__set_base(plan, b, (ash_address)blob->data);
+    }
 }
 
 /* --- streams ---------------------------------------------------------------------------------- */
@@ -344,16 +160,15 @@ uint32_t ash_plan__stream_count(const ash_plan_options *options) {
 /* What stops the streams also stops kernels that are on their way. */
 static void point_at_stop(ash_plan *plan) {
     const ash_program *p = plan->program;
-    size_t slot = 0;
     for (size_t s = p->prologue; s < p->steps.len; s++) {
-        const ash_step *step = &p->steps.at[s];
-        slot += table_count(step);
-        if (table_tail(p, step)) plan->table[slot++] = plan->streams->stop;
+        const ash_plan_work *work = &plan->core->work[s];
+        if (work->kind == ASH_COMMAND_LAUNCH && work->count > p->steps.at[s].n_buffers)
+            plan->table[work->slot + work->count - 1] = plan->streams->stop;
     }
 }
 
 static ash_status make_streams(ash_plan *plan, ash_diag *diag) {
-    const ash_schedule *s = &plan->schedule;
+    const ash_schedule *s = plan->schedule;
     uint32_t shares[ASH_PLAN_MOST_STREAMS] = {0};
     ash_plan__count_commands(plan, shares);
     ash_streams_options options = {.streams = s->streams,
@@ -361,8 +176,8 @@ static ash_status make_streams(ash_plan *plan, ash_diag *diag) {
                                    .commands =
                                        ASH_MAX((uint32_t)plan->n_commands, 1u), /* of the prologue */
                                    .shares = shares,
-                                   .threads = plan->threads,
-                                   .maker = plan->core->source.maker,
+                                   .threads = plan->core->threads,
+                                   .maker = plan->shared->source.maker,
                                    .cancel = plan->progress.cancel};
     ASH_TRY(ash_streams__create(plan->device, &options, &plan->streams, diag));
     plan->early = plan->streams;
@@ -385,100 +200,49 @@ ash_status ash_plan__check_options(const ash_plan_options *options, ash_diag *di
     ASH_FAIL_IF(!many && options->streams > 1, diag, ASH_ERROR_INVALID_ARGUMENT,
                 "%u streams are asked for, mode %s has one", options->streams,
                 ash_mode_text(options->mode));
+    ASH_FAIL_IF(options->late_capture && options->mode != ASH_MODE_GRAPH, diag, ASH_ERROR_INVALID_ARGUMENT,
+                "late_capture is of mode graph, and this is mode %s", ash_mode_text(options->mode));
     return ASH_OK;
 }
 
 /* --- life ------------------------------------------------------------------------------------- */
 
-static void release_core(const ash_allocator *a, ash_plan_core *core) {
-    if (!core || atomic_fetch_sub(&core->refs, 1) != 1) return;
-    size_t n = core->program->nests.len;
-    ash_plan_index__free(&core->index);
-    ash_layout__free(&core->layout);
-    ash_schedule__free(&core->schedule);
-    for (size_t i = 0; core->kernels && i < n; i++)
-        if (core->kernels[i]) core->device->class->unload(core->device, core->kernels[i]);
-    ash_mem_free(a, core->kernels, n, sizeof *core->kernels);
-    if (core->source.release) core->source.release(core->source.owner);
-    ash_program__free(core->program);
-    ash_device_close(core->device);
-    ash_mem_free(a, core, 1, sizeof *core);
-}
-
-static ash_status load_kernels(ash_plan_core *core, const ash_allocator *a, ash_diag *diag) {
-    size_t n = core->program->nests.len;
-    const ash_device_class *class = core->device->class;
-    ASH_FAIL_IF(!class->load, diag, ASH_ERROR_DEVICE, "%.100s computes nothing", core->device->name);
-    core->kernels = ash_mem_calloc(a, n, sizeof *core->kernels);
-    if (!core->kernels) return ASH_NO_MEMORY(diag);
-    for (size_t i = 0; i < n; i++) {
-        ash_kernel_image image = {.host = core->source.fns[i]};
-        ASH_TRY(class->load(core->device, &image, &core->kernels[i], diag));
-    }
-    core->source.fns = NULL; /* they are the caller's */
-    return ASH_OK;
-}
-
-/* Takes the program and the kernels over, also when it fails. */
-static ash_status make_core(ash_context *context, ash_program *program, const ash_kernel_source *source,
-                            ash_device *device, ash_plan_core **out, ash_diag *diag) {
-    const ash_allocator *a = ash_context__allocator(context);
-    ash_plan_core *core = ash_mem_calloc(a, 1, sizeof *core);
-    if (!core) {
-        if (source->release) source->release(source->owner);
-        ash_program__free(program);
-        return ASH_NO_MEMORY(diag);
-    }
-    *core = (ash_plan_core){.program = program, .source = *source};
-    atomic_init(&core->refs, 1);
-    ash_status status = ASH_OK;
-    if (device)
-        core->device = ash_device__retain(device);
-    else
-        status = ash_device__default(context, &core->device, diag);
-    if (status == ASH_OK) status = load_kernels(core, a, diag);
-    if (status == ASH_OK)
-        *out = core;
-    else
-        release_core(a, core);
-    return status;
-}
-
-/* Everything of a plan but its core, with the core's schedule and layout. `like`: the capture of a replica,
- * or NULL. */
+/* Everything of a plan but its core, as the core says. `like`: the capture of a replica, or NULL. */
 static ash_status make_rest(ash_plan *plan, const ash_capture *like, ash_diag *diag) {
-    plan->schedule = plan->core->schedule;
-    plan->layout = plan->core->layout;
     ASH_TRY(make_state(plan, diag));
     ASH_TRY(ash_plan__make_calls(plan, diag));
-    ASH_TRY(make_tables(plan, diag));
+    ASH_TRY(make_steps(plan, diag));
     ASH_TRY(make_arenas(plan, diag));
     ASH_TRY(ash_plan__make_spans(plan, diag));
-    ASH_TRY(ash_plan__find_files(plan, diag));
-    ASH_TRY(ash_plan__make_poison(plan, diag));
     ASH_TRY(ash_plan__make_commands(plan, diag));
     ASH_TRY(make_streams(plan, diag));
     point_at_stop(plan);
     ash_plan__refresh_steps(plan);
     point_at_blobs(plan);
-    return ash_plan__capture(plan, like, diag);
+    return plan->core->late && !like ? ASH_OK : ash_plan__capture(plan, like, diag);
 }
 
-/* A plan around a core, which it holds, with nothing made yet; NULL when there is no memory. */
-static ash_plan *new_plan(ash_context *context, ash_plan_core *core) {
+/* A plan around a core, which is its own share of it, with nothing made yet; NULL when there is no
+ * memory. */
+static ash_plan *new_plan(ash_context *context, ash_plan_shared *shared) {
     const ash_allocator *a = ash_context__allocator(context);
+    const ash_plan_core *core = shared->core;
     ash_plan *plan = ash_mem_calloc(a, 1, sizeof *plan);
     if (!plan) {
-        release_core(a, core);
+        ash_plan__unshare(shared);
         return NULL;
     }
     *plan = (ash_plan){.context = context,
                        .allocator = a,
+                       .shared = shared,
                        .core = core,
-                       .program = core->program,
-                       .device = core->device,
-                       .kernels = core->kernels,
-                       .n_buffers = (uint32_t)core->program->buffers.len};
+                       .program = &core->program,
+                       .schedule = &core->schedule,
+                       .layout = &core->layout,
+                       .device = shared->device,
+                       .kernels = shared->kernels,
+                       .n_buffers = core->n_buffers};
+    ash_arena_init(&plan->arena, a);
     pthread_mutex_init(&plan->lock, NULL);
     return plan;
 }
@@ -493,44 +257,66 @@ ash_status ash_plan__build(ash_context *context, ash_program *program, const ash
     return ash_plan__build_ordered(context, program, NULL, kernels, options, out, diag);
 }
 
+/* Orders the steps, unless that was done, and makes the core: of these the plan is made. */
+static ash_status make_core(ash_context *context, ash_program *program, const ash_plan_options *options,
+                            ash_plan_shared *shared, ash_plan_report *report, bool ordered,
+                            ash_diag *diag) {
+    const ash_allocator *a = ash_context__allocator(context);
+    ash_schedule schedule = {0};
+    ash_layout layout = {0};
+    ash_plan_core *core = NULL;
+    ash_plan_parts parts = {.program = program,
+                            .schedule = &schedule,
+                            .layout = &layout,
+                            .device = shared->device->name,
+                            .mode = options->mode,
+                            .threads = ash_plan__threads(context, options),
+                            .poison = options->poison,
+                            .late = options->late_capture};
+    ash_status status;
+    int64_t start = ash_clock__now();
+    if (!ordered)
+        ASH_TRY(ash_order__improve(context, program, options, parts.threads, &report->order, NULL, diag));
+    ASH_TRY_DONE(ash_schedule__create(a, program, ash_plan__stream_count(options), &schedule, diag));
+    ASH_TRY_DONE(ash_layout__create(context, program, &schedule, options, parts.threads,
+                                    shared->device->class->host_memory, &layout, diag));
+    report->memory_ns = ash_clock__now() - start;
+    ASH_TRY_DONE(ash_plan_core__create(&parts, &core, diag));
+    status = ash_plan__share_core(shared, core, program, diag);
+done:
+    ash_schedule__free(&schedule);
+    ash_layout__free(&layout);
+    return status;
+}
+
 ash_status ash_plan__build_ordered(ash_context *context, ash_program *program,
                                    const ash_plan_order_report *order, const ash_kernel_source *kernels,
                                    const ash_plan_options *options, ash_plan **out, ash_diag *diag) {
-    const ash_allocator *a = ash_context__allocator(context);
-    ash_plan_core *core = NULL;
+    ash_plan_shared *shared = NULL;
+    ash_plan_report report = {0};
+    ash_plan *plan = NULL;
     *out = NULL;
-    ASH_TRY(make_core(context, program, kernels, options->device, &core, diag));
-    ash_plan *plan = new_plan(context, core);
-    if (!plan) return ASH_NO_MEMORY(diag);
-    plan->poison = options->poison;
-    plan->mode = options->mode;
-    plan->progress = options->progress;
-    plan->threads = ash_plan__threads(context, options);
+    if (order) report.order = *order;
     ash_status status;
+    ASH_TRY_DONE(ash_plan__share(context, kernels, program->nests.len, options->device, &shared, diag));
     ASH_TRY_DONE(ash_plan__check_options(options, diag));
-    ASH_TRY_DONE(check_program(program, diag));
-    int64_t start = ash_clock__now();
+    ASH_TRY_DONE(ash_plan__check_program(program, diag));
     ash_plan_options own = *options;
-    own.device = plan->device;
+    own.device = shared->device;
     if (!own.memory.progress.cancel && !own.memory.progress.report) own.memory.progress = own.progress;
-    options = &own;
-    if (order)
-        plan->report.order = *order;
-    else
-        ASH_TRY_DONE(
-            ash_order__improve(context, program, options, plan->threads, &plan->report.order, NULL, diag));
-    plan->n_buffers = (uint32_t)program->buffers.len;
-    ASH_TRY_DONE(ash_schedule__create(a, program, ash_plan__stream_count(options), &core->schedule, diag));
-    ASH_TRY_DONE(ash_layout__create(context, program, &core->schedule, &options->memory, plan->threads,
-                                    plan->device->class->host_memory, options->keep, options->keep_count,
-                                    &core->layout, diag));
-    ASH_TRY_DONE(ash_plan_index__create(a, program, &core->layout, &core->index, diag));
-    plan->report.memory_ns = ash_clock__now() - start;
+    ASH_TRY_DONE(make_core(context, program, &own, shared, &report, order != NULL, diag));
+    plan = new_plan(context, shared);
+    shared = NULL; /* the plan's */
+    ASH_FAIL_IF_DONE(!plan, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+    plan->progress = options->progress;
+    plan->report = report;
     ASH_TRY_DONE(make_rest(plan, NULL, diag));
     *out = plan;
-    return ASH_OK;
+    plan = NULL;
 done:
     ash_plan_destroy(plan);
+    ash_plan__unshare(shared);
+    ash_program__free(program);
     return status;
 }
 
@@ -540,33 +326,35 @@ static void share_weights(const ash_plan *from, ash_plan *to) {
     if (to->weights) atomic_fetch_add(&to->weights->plans, 1);
     to->weights_ready = from->weights_ready;
     for (uint32_t b = 0; b < to->n_buffers; b++) {
-        ash_home home = to->layout.places[b].home;
+        ash_home home = to->layout->places[b].home;
         bool parameter = to->program->buffers.at[b].kind == ASH_BUFFER_PARAMETER;
         if (parameter && from->own[b]) to->own[b] = ash_storage_retain(from->own[b]);
-        if (to->layout.places[b].root == b && (home == ASH_HOME_WEIGHTS || home == ASH_HOME_BLOB))
+        if (to->layout->places[b].root == b && (home == ASH_HOME_WEIGHTS || home == ASH_HOME_BLOB))
             ash_plan__set_base(to, b, from->base[b]);
     }
 }
 
 static ash_status replicate(ash_plan *plan, ash_plan **out, ash_diag *diag) {
-    atomic_fetch_add(&plan->core->refs, 1);
-    ash_plan *twin = new_plan(plan->context, plan->core);
+    atomic_fetch_add(&plan->shared->plans, 1);
+    ash_plan *twin = new_plan(plan->context, plan->shared);
     if (!twin) return ASH_NO_MEMORY(diag);
-    twin->poison = plan->poison;
-    twin->mode = plan->mode;
     twin->progress.cancel = plan->progress.cancel;
-    twin->threads = plan->threads;
     ash_status status = plan->opening ? ash_open__copy(plan->opening, &twin->opening, diag) : ASH_OK;
     if (status == ASH_OK) status = make_rest(twin, plan->capture, diag);
     if (status != ASH_OK) {
         ash_plan_destroy(twin);
         return status;
     }
+    int64_t capture_ns = twin->report.capture_ns;
     twin->report = plan->report;
+    twin->report.capture_ns = capture_ns;
+    twin->report.captured_late = false;
     if (plan->n_vars) memcpy(twin->vars, plan->vars, plan->n_vars * sizeof *plan->vars);
     share_weights(plan, twin);
-    if (!plan->weights_ready) status = ash_plan__make_room(plan, diag); /* each makes its own */
-    if (!twin->weights_ready && status == ASH_OK) status = ash_plan__make_room(twin, diag);
+    if (!plan->weights_ready && !ash_plan__lacks_weights(plan)) /* each makes its own */
+        status = ash_plan__make_room(plan, diag);
+    if (!twin->weights_ready && !ash_plan__lacks_weights(twin) && status == ASH_OK)
+        status = ash_plan__make_room(twin, diag);
     if (status != ASH_OK) {
         ash_plan_destroy(twin);
         return status;
@@ -587,13 +375,11 @@ ash_status ash_plan_replicate(ash_plan *plan, ash_plan **out, ash_diag *diag) {
     return status;
 }
 
-static void release_storages(ash_plan *plan, ash_storage **list) {
+static void release_storages(const ash_plan *plan, ash_storage **list) {
     for (uint32_t b = 0; list && b < plan->n_buffers; b++) ash_storage_release(list[b]);
-    ash_mem_free(plan->allocator, list, plan->n_buffers, sizeof(ash_storage *));
 }
 
 void ash_plan__clear(ash_plan *plan) {
-    const ash_allocator *a = plan->allocator;
     for (uint32_t i = 0; i < plan->n_viewed; i++) {
         ash_view *view = plan->views[plan->viewed[i]];
         if (!view) continue; /* it goes on in the next plan */
@@ -609,36 +395,13 @@ void ash_plan__clear(ash_plan *plan) {
     ash_storage_release(plan->weights_block.storage);
     release_storages(plan, plan->blobs);
     release_storages(plan, plan->own);
-    ash_mem_free(a, plan->changed, plan->n_buffers, sizeof *plan->changed);
-    ash_mem_free(a, plan->views, plan->n_buffers, sizeof *plan->views);
-    ash_mem_free(a, plan->viewed, plan->n_buffers, sizeof *plan->viewed);
-    ash_mem_free(a, plan->first_viewed, plan->n_buffers, sizeof *plan->first_viewed);
-    ash_mem_free(a, plan->next_viewed, plan->n_buffers, sizeof *plan->next_viewed);
-    ash_plan__free_spans(plan);
     ash_plan__free_lent(plan);
-    ash_mem_free(a, plan->arenas, plan->n_arenas, sizeof *plan->arenas);
-    ash_mem_free(a, plan->inputs, plan->n_inputs, sizeof *plan->inputs);
-    ash_mem_free(a, plan->states, plan->n_states, sizeof *plan->states);
-    ash_mem_free(a, plan->vars, plan->n_vars, sizeof *plan->vars);
-    ash_mem_free(a, plan->old_vars, plan->n_vars, sizeof *plan->old_vars);
-    ash_mem_free(a, plan->result_vars, plan->n_vars, sizeof *plan->result_vars);
-    ash_mem_free(a, plan->base, plan->n_buffers, sizeof *plan->base);
-    ash_mem_free(a, plan->steps, plan->n_steps, sizeof *plan->steps);
-    ash_mem_free(a, plan->table, plan->n_table, sizeof *plan->table);
-    ash_mem_free(a, plan->entries, plan->n_entries, sizeof *plan->entries);
-    ash_mem_free(a, plan->first_entry, plan->n_buffers + 1, sizeof *plan->first_entry);
-    ash_mem_free(a, plan->settlings, plan->n_settlings, sizeof *plan->settlings);
-    ash_mem_free(a, plan->resized, plan->n_resized, sizeof *plan->resized);
-    ash_mem_free(a, plan->timings, plan->program->steps.len - plan->program->prologue,
-                 sizeof *plan->timings);
-    ash_plan__free_calls(plan);
-    ash_plan__free_commands(plan);
-    ash_plan__free_poison(plan);
-    ash_plan__free_files(plan);
+    ash_plan__free_states(plan);
     if (plan->capture) plan->streams->class->capture_free(plan->streams, plan->capture);
     if (plan->early != plan->streams) ash_streams__destroy(plan->early);
     ash_streams__destroy(plan->streams);
-    release_core(a, plan->core);
+    ash_arena_free(&plan->arena);
+    ash_plan__unshare(plan->shared);
 }
 
 void ash_plan_destroy(ash_plan *plan) {

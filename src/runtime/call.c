@@ -76,31 +76,23 @@ static void describe(ash_plan_call *c, unsigned threads) {
 
 ash_status ash_plan__make_calls(ash_plan *plan, ash_diag *diag) {
     const ash_program *p = plan->program;
+    size_t n_types = 0, n_operands = 0;
     for (size_t i = 0; i < p->calls.len; i++) {
-        plan->n_call_types += (size_t)p->calls.at[i].n_ins + p->calls.at[i].n_outs;
-        plan->n_call_operands += buffer_count(&p->calls.at[i]);
+        n_types += (size_t)p->calls.at[i].n_ins + p->calls.at[i].n_outs;
+        n_operands += buffer_count(&p->calls.at[i]);
     }
-    plan->calls = ash_mem_calloc(plan->allocator, p->calls.len, sizeof *plan->calls);
-    plan->call_types = ash_mem_calloc(plan->allocator, plan->n_call_types, sizeof *plan->call_types);
-    plan->call_operands =
-        ash_mem_calloc(plan->allocator, plan->n_call_operands, sizeof *plan->call_operands);
-    if (!plan->calls || !plan->call_types || !plan->call_operands) return ASH_NO_MEMORY(diag);
-    ash_type *types = plan->call_types;
-    ash_operand *operands = plan->call_operands;
+    plan->calls = ash_arena_alloc(&plan->arena, p->calls.len, sizeof *plan->calls);
+    ash_type *types = ash_arena_alloc(&plan->arena, n_types, sizeof *types);
+    ash_operand *operands = ash_arena_alloc(&plan->arena, n_operands, sizeof *operands);
+    if (!plan->calls || !types || !operands) return ASH_NO_MEMORY(diag);
     for (size_t i = 0; i < p->calls.len; i++) {
         plan->calls[i] =
             (ash_plan_call){.plan = plan, .program = &p->calls.at[i], .types = types, .operands = operands};
-        describe(&plan->calls[i], plan->threads);
+        describe(&plan->calls[i], plan->core->threads);
         types += (size_t)p->calls.at[i].n_ins + p->calls.at[i].n_outs;
         operands += buffer_count(&p->calls.at[i]);
     }
     for (uint32_t s = 0; s < p->steps.len; s++)
         if (p->steps.at[s].kind == ASH_STEP_CALL) plan->calls[p->steps.at[s].nest].step = s;
     return ASH_OK;
-}
-
-void ash_plan__free_calls(ash_plan *plan) {
-    ash_mem_free(plan->allocator, plan->calls, plan->program->calls.len, sizeof *plan->calls);
-    ash_mem_free(plan->allocator, plan->call_types, plan->n_call_types, sizeof *plan->call_types);
-    ash_mem_free(plan->allocator, plan->call_operands, plan->n_call_operands, sizeof *plan->call_operands);
 }

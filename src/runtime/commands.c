@@ -3,47 +3,30 @@
  *
  *     per step:  wait ... | launch, copy or host | fill ... (dead bytes, when they are poisoned) | record
  *
- * The list is made once. What it points at (tables, chunks, bytes) is kept up to date by who changes it, so
- * that an execution hands the list to the streams, or replays what they have made of it. */
+ * The core has the list; here its numbers become this plan's work. What that points at (tables, chunks,
+ * bytes) is kept up to date by who changes it, so that an execution hands the list to the streams, or
+ * replays what they have made of it. */
 #include "plan.h"
 
-static void add_wait(ash_plan *plan, uint32_t stream, uint32_t event) {
-    plan->commands[plan->n_commands++] =
-        (ash_command){.kind = ASH_COMMAND_WAIT, .stream = stream, .event = event};
-}
-
-static void add_step(ash_plan *plan, uint32_t i) {
-    const ash_schedule *s = &plan->schedule;
-    uint32_t stream = s->stream[i];
-    const ash_plan_step *step = &plan->steps[i];
-    for (uint32_t w = s->first_wait[i]; w < s->first_wait[i + 1]; w++)
-        add_wait(plan, stream, s->event[s->waits[w].after]);
-    plan->commands[plan->n_commands++] =
-        (ash_command){.kind = step->kind, .stream = stream, .work = &step->work};
-    for (uint32_t f = plan->first_fill[i]; f < plan->first_fill[i + 1]; f++)
-        plan->commands[plan->n_commands++] =
-            (ash_command){.kind = ASH_COMMAND_FILL, .stream = stream, .fill = &plan->fills[f]};
-    if (s->event[i] == ASH_NO_EVENT) return;
-    plan->commands[plan->n_commands++] =
-        (ash_command){.kind = ASH_COMMAND_RECORD, .stream = stream, .event = s->event[i]};
-}
-
-/* Most that there can be. */
-static uint64_t room(const ash_plan *plan) {
-    return (uint64_t)plan->n_steps + plan->n_fills + plan->schedule.n_events + plan->schedule.n_waits;
+static ash_command make(const ash_plan *plan, const ash_plan_command *from) {
+    ash_command command = {.kind = from->kind, .stream = from->stream};
+    switch (from->kind) {
+    case ASH_COMMAND_LAUNCH:
+    case ASH_COMMAND_COPY:
+    case ASH_COMMAND_HOST: command.work = &plan->steps[from->subject].work; break;
+    case ASH_COMMAND_FILL: command.fill = &plan->fills[from->subject]; break;
+    case ASH_COMMAND_RECORD:
+    case ASH_COMMAND_WAIT: command.event = from->subject; break;
+    }
+    return command;
 }
 
 ash_status ash_plan__make_commands(ash_plan *plan, ash_diag *diag) {
-    uint64_t count = room(plan);
-    ASH_FAIL_IF(count > UINT32_MAX, diag, ASH_ERROR_OUT_OF_RANGE, "the program has too many steps");
-    plan->commands = ash_mem_alloc(plan->allocator, (size_t)count, sizeof *plan->commands);
+    plan->n_commands = plan->core->n_commands;
+    plan->commands = ash_arena_alloc(&plan->arena, plan->n_commands, sizeof *plan->commands);
     if (!plan->commands) return ASH_NO_MEMORY(diag);
-    for (uint32_t i = 0; i < plan->n_steps; i++) add_step(plan, i);
+    for (size_t i = 0; i < plan->n_commands; i++) plan->commands[i] = make(plan, &plan->core->commands[i]);
     return ASH_OK;
-}
-
-void ash_plan__free_commands(ash_plan *plan) {
-    ash_mem_free(plan->allocator, plan->commands, (size_t)room(plan), sizeof *plan->commands);
 }
 
 void ash_plan__time_commands(ash_plan *plan, bool timed) {

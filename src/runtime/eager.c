@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Mode eager: compile, run, drop. */
+#include "base/sized.h"
 #include "onnx/tensor.h"
 #include "plan.h"
 
@@ -41,7 +42,7 @@ static ash_status prepare_and_run(ash_context *context, const ash_graph *graph,
     ash_plan *plan;
     ASH_TRY(ash_plan_prepare(context, graph, options, &plan, diag));
     ash_status status = run_once(plan, call, diag);
-    if (status == ASH_OK && call->report) *call->report = ash_plan_describe(plan);
+    if (status == ASH_OK && call->report) status = ash_plan_describe_to(plan, call->report, diag);
     ash_plan_destroy(plan);
     return status;
 }
@@ -63,9 +64,14 @@ static ash_status close_and_run(ash_context *context, const ash_graph *graph,
     return status;
 }
 
+ASH_SIZED(ash_eager_call, report);
+
 ash_status ash_eager(ash_context *context, const ash_graph *graph, const ash_plan_options *options,
                      const ash_eager_call *call, ash_diag *diag) {
+    ash_eager_call own;
     ASH_NEED(diag, call);
+    ASH_TRY(ASH_TAKE(ash_eager_call, call, &own, diag));
+    call = &own;
     if (call->input_count) ASH_NEED(diag, call->inputs);
     if (call->output_count) ASH_NEED(diag, call->outputs);
     for (size_t i = 0; i < call->output_count; i++) call->outputs[i] = NULL;

@@ -5,18 +5,29 @@
  * streams and waits. */
 #include <stdatomic.h>
 
+#include "base/sized.h"
 #include "plan.h"
 
 ash_status ash_plan__capture(ash_plan *plan, const ash_capture *like, ash_diag *diag) {
-    bool graph = plan->mode == ASH_MODE_GRAPH;
-    if (!graph && plan->schedule.streams == 1) return ASH_OK;
+    bool graph = plan->core->mode == ASH_MODE_GRAPH;
+    if (!graph && plan->schedule->streams == 1) return ASH_OK;
     if (graph) ASH_TRY(ash_progress__report(&plan->progress, ASH_STAGE_CAPTURE, 0, 1, diag));
     ash_streams *streams = plan->streams;
+    int64_t start = ash_clock__now();
     ash_status status =
         streams->class->instantiate(streams, plan->commands, plan->n_commands, like, &plan->capture, diag);
+    if (status == ASH_OK) plan->report.capture_ns = ash_clock__now() - start;
     if (status != ASH_ERROR_UNSUPPORTED || graph) return status;
     if (diag) ash_diag_clear(diag);
     return ASH_OK; /* issued each time */
+}
+
+/* What prepare has put off. */
+static ash_status need_capture(ash_plan *plan, ash_diag *diag) {
+    if (!plan->core->late || plan->capture) return ASH_OK;
+    ASH_TRY(ash_plan__capture(plan, NULL, diag));
+    plan->report.captured_late = true;
+    return ASH_OK;
 }
 
 static ash_status issue(ash_plan *plan, ash_diag *diag) {
@@ -32,13 +43,13 @@ static ash_status issue_timed(ash_plan *plan, ash_profile *profile, ash_diag *di
     for (uint32_t i = 0; status == ASH_OK && i < plan->n_steps; i++) {
         const ash_timing *t = &plan->timings[i];
         profile[i] =
-            (ash_profile){i, t->threads, plan->schedule.stream[i], t->start - start, t->end - t->start};
+            (ash_profile){i, t->threads, plan->schedule->stream[i], t->start - start, t->end - t->start};
     }
     return status;
 }
 
 static ash_status run(ash_plan *plan, ash_profile *profile, ash_diag *diag) {
-    if (plan->poison) ASH_TRY(ash_plan__poison_start(plan, diag));
+    if (plan->core->poison) ASH_TRY(ash_plan__poison_start(plan, diag));
     plan->active = plan->streams;
     if (profile) return issue_timed(plan, profile, diag);
     if (!plan->capture) return issue(plan, diag);
@@ -129,18 +140,21 @@ static void describe_var(const ash_plan *plan, size_t index, ash_plan_var *out) 
                           .open = var->open};
 }
 
+ASH_SIZED(ash_plan_var, value);
+
 ash_status ash_plan_var_at(ash_plan *plan, size_t index, ash_plan_var *out, ash_diag *diag) {
+    ash_plan_var own;
     ASH_NEED(diag, plan, out);
     pthread_mutex_lock(&plan->lock);
     size_t count = ash_plan_var_count(plan);
-    if (index < count) describe_var(plan, index, out);
+    if (index < count) describe_var(plan, index, &own);
     pthread_mutex_unlock(&plan->lock);
     ASH_FAIL_IF(index >= count, diag, ASH_ERROR_NOT_FOUND, "there is no variable %zu: the plan has %zu",
                 index, count);
-    return ASH_OK;
+    return ASH_GIVE(ash_plan_var, &own, out, diag);
 }
 
-static ash_status set_vars(ash_plan *plan, const ash_var_binding *vars, size_t count, ash_diag *diag) {
+ash_status ash_plan__set_vars(ash_plan *plan, const ash_var_binding *vars, size_t count, ash_diag *diag) {
     return plan->opening ? ash_open__set_vars(plan, vars, count, diag)
                          : ash_plan__bind_vars(plan, vars, count, diag);
 }
@@ -148,7 +162,7 @@ static ash_status set_vars(ash_plan *plan, const ash_var_binding *vars, size_t c
 ash_status ash_plan_set_vars(ash_plan *plan, const ash_var_binding *vars, size_t count, ash_diag *diag) {
     ASH_NEED(diag, plan);
     pthread_mutex_lock(&plan->lock);
-    ash_status status = set_vars(plan, vars, count, diag);
+    ash_status status = ash_plan__set_vars(plan, vars, count, diag);
     pthread_mutex_unlock(&plan->lock);
     return status;
 }
@@ -180,7 +194,7 @@ void ash_plan_progress(const ash_plan *plan, uint64_t *done, uint64_t *total) {
 }
 
 /* What the caller can get wrong comes first; then the bytes are written. */
-static ash_status execute(ash_plan *plan, ash_profile *profile, ash_diag *diag) {
+ash_status ash_plan__execute(ash_plan *plan, ash_profile *profile, ash_diag *diag) {
     ASH_FAIL_IF(ash_cancel_is_on(plan->progress.cancel), diag, ASH_ERROR_CANCELLED,
                 "cancelled before the execution began");
     ASH_TRY(ash_plan__check_inputs(plan, diag));
@@ -189,9 +203,13 @@ static ash_status execute(ash_plan *plan, ash_profile *profile, ash_diag *diag) 
     ASH_TRY(ash_plan__need_states(plan, diag));
     ASH_TRY(ash_plan__need_arenas(plan, diag));
     ASH_TRY(ash_plan__need_weights(plan, diag));
+    ASH_TRY(need_capture(plan, diag));
     ASH_TRY(ash_plan__fetch_inputs(plan, diag));
+    ASH_TRY(ash_plan__fetch_states(plan, diag));
     atomic_store_explicit(&plan->begun, plan->streams->class->done(plan->streams), memory_order_relaxed);
     ash_status status = run(plan, profile, diag);
+    ash_plan__use_inputs(plan);
+    if (status == ASH_OK) status = ash_plan__return_states(plan, diag);
     if (status != ASH_OK) {
         ash_plan__note_incomplete(plan);
         return status;
@@ -206,30 +224,38 @@ static ash_status execute(ash_plan *plan, ash_profile *profile, ash_diag *diag) 
     return ASH_OK;
 }
 
-/* Executes with other values, which are taken back when that fails. */
-static ash_status execute_bound(ash_plan *plan, const ash_var_binding *vars, size_t count,
-                                ash_profile *profile, ash_diag *diag) {
+void ash_plan__save_vars(ash_plan *plan) {
+    if (plan->n_vars) memcpy(plan->old_vars, plan->vars, plan->n_vars * sizeof *plan->vars);
+}
+
+void ash_plan__restore_vars(ash_plan *plan) {
     size_t bytes = plan->n_vars * sizeof *plan->vars;
-    if (bytes) memcpy(plan->old_vars, plan->vars, bytes);
-    ASH_TRY(ash_plan__bind_vars(plan, vars, count, diag));
-    ash_status status = execute(plan, profile, diag);
-    if (status == ASH_OK || !bytes || memcmp(plan->old_vars, plan->vars, bytes) == 0) return status;
+    if (!bytes || memcmp(plan->old_vars, plan->vars, bytes) == 0) return;
     memcpy(plan->vars, plan->old_vars, bytes);
     if (!plan->executed) ash_plan__unsettle(plan);
     ash_plan__refresh_steps(plan);
     ash_plan__refresh_views(plan);
+}
+
+/* Executes with other values, which are taken back when that fails. */
+static ash_status execute_bound(ash_plan *plan, const ash_var_binding *vars, size_t count,
+                                ash_profile *profile, ash_diag *diag) {
+    ash_plan__save_vars(plan);
+    ASH_TRY(ash_plan__bind_vars(plan, vars, count, diag));
+    ash_status status = ash_plan__execute(plan, profile, diag);
+    if (status != ASH_OK) ash_plan__restore_vars(plan);
     return status;
 }
 
 static ash_status execute_all(ash_plan *plan, const ash_var_binding *vars, size_t count,
                               ash_profile *profile, size_t room, ash_diag *diag) {
     if (plan->opening) {
-        if (count) ASH_TRY(set_vars(plan, vars, count, diag));
+        if (count) ASH_TRY(ash_plan__set_vars(plan, vars, count, diag));
         ASH_TRY(ash_open__ready(plan, true, diag));
     }
     ASH_FAIL_IF(profile && room < plan->n_steps, diag, ASH_ERROR_OUT_OF_RANGE,
                 "room for %zu entries, the plan has %zu operations", room, plan->n_steps);
-    if (plan->opening || count == 0) return execute(plan, profile, diag);
+    if (plan->opening || count == 0) return ash_plan__execute(plan, profile, diag);
     return execute_bound(plan, vars, count, profile, diag);
 }
 
@@ -255,7 +281,7 @@ ash_status ash_plan_execute_vars_profiled(ash_plan *plan, const ash_var_binding 
                                           ash_profile *profile, size_t room, ash_diag *diag) {
     ASH_NEED(diag, plan, profile);
     ASH_FAIL_IF(
-        plan->mode == ASH_MODE_GRAPH, diag, ASH_ERROR_UNSUPPORTED,
+        plan->core->mode == ASH_MODE_GRAPH, diag, ASH_ERROR_UNSUPPORTED,
         "mode graph replays all operations as one, which have no times of their own: profile in mode "
         "stream");
     return execute_locked(plan, vars, count, profile, room, diag);

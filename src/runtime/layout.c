@@ -2,9 +2,9 @@
 /* program ─accesses→ lifetimes ─in-place→ classes ─planner→ places
  *
  * Classes are buffers that lie in the same bytes: a root, its views, and results that take over a dying
- * operand of the same size. Inputs and states keep their bytes between executions, so they are live
- * throughout; outputs and kept values live until the end, one step past the last, where the caller reads
- * them.
+ * operand of the same size. States keep their bytes between executions, so they are live throughout, and
+ * so do inputs, unless they are used up: then they are live from the beginning to their last reader.
+ * Outputs and kept values live until the end, one step past the last, where the caller reads them.
  *
  * With one stream, lifetimes are intervals of the steps. With several, they are clocks: what is over, for
  * certain, before the first access, and what must be over after the last; a result takes over an operand's
@@ -14,6 +14,7 @@
 
 #include "ashlar/device.h"
 #include "base/map.h"
+#include "memory/plan.h"
 
 enum { LANE_MAIN = 0, LANE_WEIGHTS = LANE_MAIN, LANE_STAGING = 1 };
 
@@ -31,11 +32,12 @@ struct work {
     struct span *main;       /* per buffer, of its root; in main steps */
     struct span *early;      /* the same in prologue steps */
     const ash_schedule *schedule;
-    uint32_t *reach; /* with several streams, per root and stream: steps of the stream up to the last that
+    uint32_t *reach;   /* with several streams, per root and stream: steps of the stream up to the last that
                         touches it */
-    uint32_t *meet;  /* and: how many are over before any but the first step that touches it */
-    bool *pinned;    /* per root: read after the last step */
-    bool in_place;   /* constants can be read where they are */
+    uint32_t *meet;    /* and: how many are over before any but the first step that touches it */
+    bool *pinned;      /* per root: read after the last step */
+    bool reuse_inputs; /* inputs do not keep their bytes */
+    bool in_place;     /* constants can be read where they are */
     const char **maker; /* per buffer: name of the first main step that writes it, or NULL */
 };
 
@@ -257,13 +259,24 @@ static bool is_early_home(ash_home home) {
     return home == ASH_HOME_WEIGHTS || home == ASH_HOME_STAGING;
 }
 
+/* Whether a root has its bytes before the first step; also after the last. What no step touches but the
+ * caller reads is live throughout. */
+static bool is_there_first(const struct work *w, uint32_t root) {
+    ash_buffer_kind kind = w->program->buffers.at[root].kind;
+    return kind == ASH_BUFFER_INPUT || kind == ASH_BUFFER_STATE || w->main[root].first > w->main[root].last;
+}
+
+static bool is_there_last(const struct work *w, uint32_t root) {
+    bool used_up = w->reuse_inputs && w->program->buffers.at[root].kind == ASH_BUFFER_INPUT &&
+                   w->main[root].first <= w->main[root].last && !w->pinned[root];
+    return is_there_first(w, root) && !used_up;
+}
+
 /* Half steps during which a root of the executions is live. */
 static void main_life(struct work *w, uint32_t b) {
     ash_place *place = &w->layout->places[b];
-    ash_buffer_kind kind = w->program->buffers.at[b].kind;
-    bool kept = kind == ASH_BUFFER_INPUT || kind == ASH_BUFFER_STATE;
-    place->begin = kept || w->main[b].first > w->main[b].last ? 0 : 2 * w->main[b].first;
-    place->end = kept || w->pinned[b] ? 2 * w->steps + 2 : 2 * w->main[b].last + 2;
+    place->begin = is_there_first(w, b) ? 0 : 2 * w->main[b].first;
+    place->end = is_there_last(w, b) || w->pinned[b] ? 2 * w->steps + 2 : 2 * w->main[b].last + 2;
 }
 
 /* And of the prologue: a constant that is copied is there before the first step. */
@@ -382,8 +395,7 @@ static ash_memory_schedule memory_schedule(const struct problem *problem) {
     return schedule;
 }
 
-/* Clocks, where there are several streams. Inputs and states keep their bytes between executions; what no
- * step touches but the caller reads is live throughout. */
+/* Clocks, where there are several streams. */
 static ash_status find_clocks(struct problem *problem, ash_context *context, ash_memory_problem *mp,
                               ash_diag *diag) {
     const struct work *w = problem->work;
@@ -393,12 +405,10 @@ static ash_status find_clocks(struct problem *problem, ash_context *context, ash
                                        problem->release, diag));
     for (uint32_t i = 0; i < problem->count; i++) {
         uint32_t root = w->layout->places[problem->of[i]].root;
-        ash_buffer_kind kind = w->program->buffers.at[root].kind;
-        bool kept = kind == ASH_BUFFER_INPUT || kind == ASH_BUFFER_STATE;
-        bool untouched = w->main[root].first > w->main[root].last;
+        bool first = is_there_first(w, root), last = is_there_last(w, root);
         for (size_t t = (size_t)i * schedule.streams; t < (size_t)(i + 1) * schedule.streams; t++) {
-            if (kept || untouched) problem->acquire[t] = 0;
-            if (kept || untouched) problem->release[t] = 2 * (int64_t)schedule.op_count + 2;
+            if (first) problem->acquire[t] = 0;
+            if (last) problem->release[t] = 2 * (int64_t)schedule.op_count + 2;
         }
     }
     mp->streams = schedule.streams;
@@ -410,7 +420,7 @@ static ash_status find_clocks(struct problem *problem, ash_context *context, ash
 /* Both proofs: of the lifetimes, and of the bytes that the steps will touch in their order. */
 static ash_status check(struct problem *problem, ash_context *context, const ash_memory_problem *mp,
                         const ash_memory_plan *plan, ash_diag *diag) {
-    uint32_t arenas;
+    size_t arenas;
     const ash_memory_place *places = ash_memory_plan_places(plan, NULL);
     const ash_memory_arena *arena = ash_memory_plan_arenas(plan, &arenas);
     ash_layout *layout = problem->work->layout;
@@ -483,9 +493,9 @@ done:
 }
 
 /* Weights and staging have one arena each. */
-static void note_early_arenas(ash_layout *layout) {
-    uint32_t count;
-    const ash_memory_arena *arenas = ash_memory_plan_arenas(layout->prologue, &count);
+static void note_early_arenas(ash_layout *layout, const ash_memory_plan *plan) {
+    size_t count;
+    const ash_memory_arena *arenas = ash_memory_plan_arenas(plan, &count);
     for (uint32_t i = 0; i < count; i++) {
         bool weights = arenas[i].lane == LANE_WEIGHTS;
         *(weights ? &layout->weights_size : &layout->staging_size) = arenas[i].size;
@@ -493,8 +503,33 @@ static void note_early_arenas(ash_layout *layout) {
     }
 }
 
+/* Whether the weights hold what the caller is to have the bytes of: parameters and what is computed from
+ * one, constants and what is computed from these alone. */
+static ash_status find_lent(struct work *w, const ash_memory_options *options, ash_diag *diag) {
+    const ash_program *p = w->program;
+    const ash_place *places = w->layout->places;
+    if (!options->omit_params && !options->omit_constants) return ASH_OK;
+    bool *varies = ash_mem_calloc(w->allocator, p->buffers.len, sizeof *varies);
+    if (!varies) return ASH_NO_MEMORY(diag);
+    for (uint32_t b = 0; b < p->buffers.len; b++)
+        if (p->buffers.at[b].kind == ASH_BUFFER_PARAMETER) varies[places[b].root] = true;
+    for (size_t s = 0; s < p->prologue; s++) {
+        const ash_step *step = &p->steps.at[s];
+        bool reads = false;
+        for (uint32_t i = 0; i < step->n_accesses; i++)
+            reads |= varies[places[step->accesses[i].buffer].root];
+        for (uint32_t i = 0; reads && i < step->n_accesses; i++)
+            if (step->accesses[i].write) varies[places[step->accesses[i].buffer].root] = true;
+    }
+    for (uint32_t b = 0; b < p->buffers.len; b++)
+        if (places[b].root == b && places[b].home == ASH_HOME_WEIGHTS && places[b].bytes)
+            w->layout->lent_weights |= varies[b] ? options->omit_params : options->omit_constants;
+    ash_mem_free(w->allocator, varies, p->buffers.len, sizeof *varies);
+    return ASH_OK;
+}
+
 static void note_state_arenas(ash_layout *layout) {
-    uint32_t count;
+    size_t count;
     const ash_memory_arena *arenas = ash_memory_plan_arenas(layout->main, &count);
     for (uint32_t i = 0; i < count; i++)
         if (arenas[i].lane == ASH_LANE_STATE) layout->state += arenas[i].size;
@@ -521,8 +556,12 @@ static ash_status plan_all(struct work *w, ash_context *context, const ash_memor
     }
     ash_memory_options early = ash_memory_options_inference();
     early.strategy = ASH_MEMORY_BEST_FIT;
-    ASH_TRY(plan_section(w, context, true, &early, &w->layout->prologue, diag));
-    note_early_arenas(w->layout);
+    ash_memory_plan *prologue = NULL;
+    ash_status status = plan_section(w, context, true, &early, &prologue, diag);
+    if (status == ASH_OK) note_early_arenas(w->layout, prologue);
+    ash_memory_plan_destroy(prologue);
+    ASH_TRY(status);
+    ASH_TRY(find_lent(w, options, diag));
     ASH_TRY(plan_section(w, context, false, options, &w->layout->main, diag));
     note_state_arenas(w->layout);
     place_in_blobs(w);
@@ -530,18 +569,22 @@ static ash_status plan_all(struct work *w, ash_context *context, const ash_memor
 }
 
 ash_status ash_layout__create(ash_context *context, const ash_program *program,
-                              const ash_schedule *schedule, const ash_memory_options *options,
-                              unsigned threads, bool in_place, const ash_value *keep, size_t keep_count,
-                              ash_layout *out, ash_diag *diag) {
+                              const ash_schedule *schedule, const ash_plan_options *options,
+                              unsigned threads, bool in_place, ash_layout *out, ash_diag *diag) {
     const ash_allocator *a = ash_context__allocator(context);
     size_t n = program->buffers.len, clocks = schedule->streams > 1 ? n * schedule->streams : 0;
     const uint64_t align = (uint64_t)program->target.costs.align_bytes;
-    *out = (ash_layout){.allocator = a, .count = n, .weights_align = align, .staging_align = align};
+    *out = (ash_layout){.allocator = a,
+                        .count = n,
+                        .weights_align = align,
+                        .staging_align = align,
+                        .reuse_inputs = options->reuse_inputs};
     struct work w = {.program = program,
                      .allocator = a,
                      .layout = out,
                      .threads = threads,
                      .schedule = schedule,
+                     .reuse_inputs = options->reuse_inputs,
                      .in_place = in_place};
     w.prologue = (int64_t)program->prologue;
     w.steps = (int64_t)program->steps.len - w.prologue;
@@ -560,14 +603,14 @@ ash_status ash_layout__create(ash_context *context, const ash_program *program,
     find_spans(&w);
     find_reach(&w);
     find_makers(&w);
-    if (!ash_layout__find_pinned(program, keep, keep_count, w.pinned)) {
+    if (!ash_layout__find_pinned(program, options->keep, options->keep_count, w.pinned)) {
         status = ASH_NO_MEMORY(diag);
         goto done;
     }
     start_roots(&w);
     place_in_place(&w);
     flatten_roots(&w);
-    ASH_TRY_DONE(plan_all(&w, context, options, diag));
+    ASH_TRY_DONE(plan_all(&w, context, &options->memory, diag));
 done:
     ash_mem_free(a, w.main, n, sizeof *w.main);
     ash_mem_free(a, w.early, n, sizeof *w.early);
@@ -579,10 +622,20 @@ done:
     return status;
 }
 
+ash_status ash_layout__keep(const ash_layout *layout, ash_arena *arena, const ash_allocator *inside,
+                            ash_layout *out, ash_diag *diag) {
+    *out = *layout;
+    out->allocator = NULL;
+    out->places = ash_arena_copy(arena, layout->places, layout->count, sizeof *layout->places);
+    out->problem.buffers = ash_arena_copy(arena, layout->problem.buffers, layout->problem.buffer_count,
+                                          sizeof *layout->problem.buffers);
+    out->main = ash_memory_plan__copy(layout->main, inside);
+    return out->places && out->problem.buffers && out->main ? ASH_OK : ASH_NO_MEMORY(diag);
+}
+
 void ash_layout__free(ash_layout *layout) {
     if (!layout->allocator) return;
     ash_memory_plan_destroy(layout->main);
-    ash_memory_plan_destroy(layout->prologue);
     ash_mem_free(layout->allocator, (void *)layout->problem.buffers, layout->count,
                  sizeof *layout->problem.buffers);
     ash_mem_free(layout->allocator, layout->places, layout->count, sizeof *layout->places);

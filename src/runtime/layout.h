@@ -5,6 +5,7 @@
 #define ASH_LAYOUT_H
 
 #include "ashlar/memory_schedule.h"
+#include "ashlar/plan.h"
 #include "assign.h"
 #include "kernel/program.h"
 
@@ -35,30 +36,34 @@ typedef struct ash_place {
 enum { ASH_LANE_STATE = 2 };
 
 typedef struct ash_layout {
-    const ash_allocator *allocator;
-    ash_place *places; /* per buffer of the program */
+    const ash_allocator *allocator; /* NULL: nothing is to be freed */
+    ash_place *places;              /* per buffer of the program */
     size_t count;
     ash_memory_plan *main;         /* arenas of the executions */
     ash_memory_problem problem;    /* that it solves; its buffers are the layout's, with room for `count` */
-    ash_memory_plan *prologue;     /* weights and staging */
     ash_memory_check_report check; /* of the executions: lifetimes and offsets */
     ash_memory_replay_report replay; /* of the executions: every access to every byte, in order */
     uint64_t weights_size, weights_align, staging_size, staging_align; /* bytes */
-    uint64_t inplace; /* bytes of results that took over those of an operand */
-    uint64_t state;   /* bytes of the arenas of states */
+    uint64_t inplace;  /* bytes of results that took over those of an operand */
+    uint64_t state;    /* bytes of the arenas of states */
+    bool reuse_inputs; /* inputs in MAIN are used up whose place ends before the last step is over */
+    bool lent_weights; /* the plan allocates no block for weights */
 } ash_layout;
 
-/* Lifetimes follow the schedule's streams and waits. `keep`: values of the caller's graph that stay
- * readable until the next execution. `threads`: workers that scratch is for. `in_place`: constants can be
- * read where they are, in the host's memory, if they are aligned. */
+/* Lifetimes follow the schedule's streams and waits. Of the options: what the planner takes, values of the
+ * caller's graph that stay readable until the next execution, whether inputs do. `threads`: workers that
+ * scratch is for. `in_place`: constants can be read where they are, in the host's memory, if they are
+ * aligned. */
 ash_status ash_layout__create(ash_context *context, const ash_program *program,
-                              const ash_schedule *schedule, const ash_memory_options *options,
-                              unsigned threads, bool in_place, const ash_value *keep, size_t keep_count,
-                              ash_layout *out, ash_diag *diag);
+                              const ash_schedule *schedule, const ash_plan_options *options,
+                              unsigned threads, bool in_place, ash_layout *out, ash_diag *diag);
 /* Marks the roots that are read after the last step: outputs and kept values. `pinned` has an entry per
  * buffer and is false before. False: there is no memory. */
 bool ash_layout__find_pinned(const ash_program *program, const ash_value *keep, size_t keep_count,
                              bool *pinned);
+/* A copy in an arena, which `inside` takes from; it is gone with it and is not freed. */
+ash_status ash_layout__keep(const ash_layout *layout, ash_arena *arena, const ash_allocator *inside,
+                            ash_layout *out, ash_diag *diag);
 void ash_layout__free(ash_layout *layout); /* a zeroed one is allowed */
 
 #endif

@@ -28,7 +28,6 @@ void ash_plan__hold_input(ash_plan *plan, size_t position, ash_file *file, const
 
 void ash_plan__free_lent(ash_plan *plan) {
     for (size_t i = 0; plan->lent && i < plan->n_inputs; i++) ash_plan__hold_input(plan, i, NULL, NULL);
-    ash_mem_free(plan->allocator, plan->lent, plan->n_inputs, sizeof *plan->lent);
 }
 
 ash_status ash_plan__check_lent_files(const ash_plan *plan, ash_diag *diag) {
@@ -128,6 +127,14 @@ ash_status ash_plan_set_state_view(ash_plan *plan, size_t position, const ash_vi
 
 /* --- blocks ----------------------------------------------------------------------------------------- */
 
+ash_status ash_plan__lent_view(const ash_plan *plan, const ash_view *view, ash_given *out, ash_diag *diag) {
+    ASH_TRY(ash_plan__given_view(plan, view, out, diag));
+    ASH_FAIL_IF(ash_device__context(ash_storage_device(out->storage)) != plan->context, diag,
+                ASH_ERROR_INVALID_ARGUMENT, "the view belongs to another context than the plan");
+    ASH_FAIL_IF(!ash_view__writable(view), diag, ASH_ERROR_STATE, "the view is read-only");
+    return ASH_OK;
+}
+
 /* What was given, as memory that the device writes. The block holds nothing yet. */
 static ash_status find_block(const ash_plan *plan, const ash_given *given, ash_plan_block *out,
                              ash_diag *diag) {
@@ -144,10 +151,7 @@ static ash_status view_block(const ash_plan *plan, ash_view *view, ash_plan_bloc
     *out = (ash_plan_block){0};
     *size = ash_view_bytes(view);
     if (!view) return ASH_OK;
-    ASH_TRY(ash_plan__given_view(plan, view, &given, diag));
-    ASH_FAIL_IF(ash_device__context(ash_storage_device(given.storage)) != plan->context, diag,
-                ASH_ERROR_INVALID_ARGUMENT, "the view belongs to another context than the plan");
-    ASH_FAIL_IF(!ash_view__writable(view), diag, ASH_ERROR_STATE, "the view is read-only");
+    ASH_TRY(ash_plan__lent_view(plan, view, &given, diag));
     return find_block(plan, &given, out, diag);
 }
 

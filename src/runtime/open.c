@@ -382,13 +382,13 @@ static ash_status check_blocks(const ash_plan *plan, const ash_plan *next, ash_d
                 "the arena that was bound has %llu bytes, and these sizes need %llu at a multiple of %llu",
                 (unsigned long long)o->block_bytes, (unsigned long long)next->block_size,
                 (unsigned long long)next->block_align);
-    ASH_FAIL_IF(weights && (o->weights_bytes < next->layout.weights_size ||
-                            weights % next->layout.weights_align != 0),
+    ASH_FAIL_IF(weights && (o->weights_bytes < next->layout->weights_size ||
+                            weights % next->layout->weights_align != 0),
                 diag, ASH_ERROR_OUT_OF_RANGE,
                 "the block for weights that was bound has %llu bytes, and these sizes need %llu at a "
                 "multiple of %llu",
-                (unsigned long long)o->weights_bytes, (unsigned long long)next->layout.weights_size,
-                (unsigned long long)next->layout.weights_align);
+                (unsigned long long)o->weights_bytes, (unsigned long long)next->layout->weights_size,
+                (unsigned long long)next->layout->weights_align);
     return ASH_OK;
 }
 

@@ -17,6 +17,7 @@ typedef struct ash_given {
     ash_address address;  /* where the plan's device finds them, or 0 */
     ash_storage *storage; /* of the view that has them, or NULL; */
     uint64_t offset;      /* where they begin in it */
+    bool room;            /* for an input whatever the variables are: as many bytes as its place has */
 } ash_given;
 
 /* What was given to an input and is in no buffer yet. */

@@ -40,16 +40,15 @@ static uint32_t root_of(const ash_program *p, uint32_t b) {
 /* --- what an order takes ---------------------------------------------------------------------- */
 
 static ash_status lay_out(const orderer *o, uint64_t capacity, ash_layout *layout, ash_diag *diag) {
-    ash_memory_options options = o->options->memory;
-    options.capacity = capacity;
+    ash_plan_options options = *o->options;
+    options.memory.capacity = capacity;
     ASH_TRY(ash_progress__report(&o->options->progress, ASH_STAGE_ORDER, o->tries, MOST_TRIES, diag));
     ash_schedule schedule = {0};
     ash_status status = ash_schedule__create(o->program->allocator, o->program,
                                              ash_plan__stream_count(o->options), &schedule, diag);
     if (status == ASH_OK)
         status = ash_layout__create(o->context, o->program, &schedule, &options, o->threads,
-                                    o->options->device->class->host_memory, o->options->keep,
-                                    o->options->keep_count, layout, diag);
+                                    o->options->device->class->host_memory, layout, diag);
     ash_schedule__free(&schedule);
     return status;
 }
@@ -70,8 +69,8 @@ static bool is_met(const orderer *o) {
 
 /* --- the order -------------------------------------------------------------------------------- */
 
-/* Program buffers as the planner sees them, number for number. Inputs keep their bytes between executions,
- * and what lies outside the arenas is the same at every peak. */
+/* Program buffers as the planner sees them, number for number. Inputs keep their bytes between executions
+ * unless they are used up, and what lies outside the arenas is the same at every peak. */
 static ash_status make_buffers(const orderer *o, ash_memory_buffer *buffers, ash_diag *diag) {
     const ash_program *p = o->program;
     for (uint32_t b = 0; b < p->buffers.len; b++) {
@@ -88,6 +87,9 @@ static ash_status make_buffers(const orderer *o, ash_memory_buffer *buffers, ash
         }
         switch (p->buffers.at[root_of(p, b)].kind) {
         case ASH_BUFFER_INPUT:
+            buffers[b].kind = ASH_MEMORY_CONSTANT;
+            if (o->options->reuse_inputs && !o->pinned[root_of(p, b)]) buffers[b].kind = ASH_MEMORY_INPUT;
+            break;
         case ASH_BUFFER_CONSTANT:
         case ASH_BUFFER_PARAMETER:
         case ASH_BUFFER_WEIGHT: buffers[b].kind = ASH_MEMORY_CONSTANT; break;
@@ -331,7 +333,8 @@ static int by_size(const void *a, const void *b) {
 
 /* The step at which the largest arena's bound is reached, and the roots that are live there. */
 static uint32_t find_peak(const orderer *o, const ash_layout *layout, uint32_t *roots, uint32_t *count) {
-    uint32_t arenas, worst = UINT32_MAX;
+    size_t arenas;
+    uint32_t worst = UINT32_MAX;
     const ash_memory_arena *arena = ash_memory_plan_arenas(layout->main, &arenas);
     *count = 0;
     for (uint32_t i = 0; i < arenas; i++) /* those of states are the same at any time */

@@ -16,24 +16,35 @@
 #include "base/file.h"
 #include "plan.h"
 
-/* Beside the arenas: the caller's block, weights that are there, the caller's block for others, weights of
- * the room for the next prologue, kept outputs. */
+/* Beside the arenas and bound states: the caller's block, weights that are there, the caller's block for
+ * others, weights of the room for the next prologue, kept outputs. */
 enum { OTHERS = 5 };
 
-ash_status ash_plan__make_spans(ash_plan *plan, ash_diag *diag) {
-    plan->spans = ash_mem_alloc(plan->allocator, (size_t)plan->n_arenas + OTHERS, sizeof *plan->spans);
-    plan->spans_known = false;
-    return plan->spans ? ASH_OK : ASH_NO_MEMORY(diag);
+static size_t room_of(const ash_plan *plan) {
+    return plan->n_arenas + plan->n_states + OTHERS;
 }
 
-void ash_plan__free_spans(ash_plan *plan) {
-    ash_mem_free(plan->allocator, plan->spans, (size_t)plan->n_arenas + OTHERS, sizeof *plan->spans);
+ash_status ash_plan__make_spans(ash_plan *plan, ash_diag *diag) {
+    plan->spans = ash_arena_alloc(&plan->arena, room_of(plan), sizeof *plan->spans);
+    plan->spans_known = false;
+    return plan->spans ? ASH_OK : ASH_NO_MEMORY(diag);
 }
 
 /* --- what is written ------------------------------------------------------------------------------ */
 
 static void add(ash_plan *plan, ash_plan_tenant tenant, uint32_t index, ash_address begin, uint64_t size) {
-    if (begin && size) plan->spans[plan->n_spans++] = (ash_plan_span){begin, begin + size, tenant, index};
+    bool host = plan->device->class->host_memory;
+    if (begin && size)
+        plan->spans[plan->n_spans++] = (ash_plan_span){host, begin, begin + size, tenant, index};
+}
+
+/* Where the caller has bound a state. */
+static void add_state(ash_plan *plan, uint32_t position) {
+    const ash_plan_state_slot *slot = &plan->states[position];
+    uint64_t bytes = (uint64_t)plan->program->buffers.at[slot->buffer].bytes;
+    add(plan, ASH_TENANT_STATE, position, slot->block.address, bytes);
+    add(plan, ASH_TENANT_STATE, position, (ash_address)slot->host, bytes);
+    if (slot->host && bytes) plan->spans[plan->n_spans - 1].host = true;
 }
 
 static void add_storage(ash_plan *plan, ash_plan_tenant tenant, uint32_t index, ash_storage *storage) {
@@ -44,6 +55,7 @@ static void add_storage(ash_plan *plan, ash_plan_tenant tenant, uint32_t index, 
 
 static int by_address(const void *a, const void *b) {
     const ash_plan_span *x = a, *y = b;
+    if (x->host != y->host) return x->host ? 1 : -1;
     return x->begin < y->begin ? -1 : x->begin > y->begin;
 }
 
@@ -60,8 +72,9 @@ static void find_spans(ash_plan *plan) {
     if (next) add_storage(plan, ASH_TENANT_WEIGHTS, 0, next->storage);
     ash_address later = plan->weights_block.address;
     if (!(weights && weights->block.address == later) && !(next && next->block.address == later))
-        add(plan, ASH_TENANT_WEIGHTS, 0, later, plan->layout.weights_size);
+        add(plan, ASH_TENANT_WEIGHTS, 0, later, plan->layout->weights_size);
     add_storage(plan, ASH_TENANT_SAVED, 0, plan->saved);
+    for (uint32_t i = 0; i < plan->n_states; i++) add_state(plan, i);
     if (plan->n_spans) qsort(plan->spans, plan->n_spans, sizeof *plan->spans, by_address);
     plan->spans_known = true;
 }
@@ -69,7 +82,11 @@ static void find_spans(ash_plan *plan) {
 /* --- meeting -------------------------------------------------------------------------------------- */
 
 static bool meet(const ash_plan_span *a, const ash_plan_span *b) {
-    return a->begin < b->end && b->begin < a->end;
+    return a->host == b->host && a->begin < b->end && b->begin < a->end;
+}
+
+static bool is_below(const ash_plan_span *a, const ash_plan_span *b) {
+    return a->host != b->host ? b->host : a->end <= b->begin;
 }
 
 /* The first span that is written and has bytes in common with one that is given. What is replaced by it,
@@ -80,21 +97,26 @@ static const ash_plan_span *find_written(const ash_plan *plan, const ash_plan_sp
     size_t low = 0, high = plan->n_spans;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (plan->spans[middle].end <= given->begin)
+        if (is_below(&plan->spans[middle], given))
             low = middle + 1;
         else
             high = middle;
     }
-    for (; low < plan->n_spans && plan->spans[low].begin < given->end; low++)
-        if ((shared || plan->spans[low].tenant != given->tenant) && meet(&plan->spans[low], given))
-            return &plan->spans[low];
+    for (; low < plan->n_spans && meet(&plan->spans[low], given); low++) {
+        const ash_plan_span *span = &plan->spans[low];
+        bool same = span->tenant == given->tenant &&
+                    (given->tenant != ASH_TENANT_STATE || span->index == given->index);
+        if (shared || !same) return span;
+    }
     return NULL;
 }
 
 static ash_plan_span input_span(const ash_plan *plan, size_t position) {
     const ash_plan_input_state *input = &plan->inputs[position];
-    uint64_t bytes = input->bound && input->address ? input->bytes : 0;
-    return (ash_plan_span){input->address, input->address + bytes, ASH_TENANT_INPUT, (uint32_t)position};
+    bool host = !input->address || plan->device->class->host_memory;
+    ash_address begin = input->address ? input->address : (ash_address)input->data;
+    uint64_t bytes = input->bound && begin ? input->bytes : 0;
+    return (ash_plan_span){host, begin, begin + bytes, ASH_TENANT_INPUT, (uint32_t)position};
 }
 
 /* What is read and has bytes in common with a block: bound inputs; constants and parameters, also those
@@ -105,13 +127,15 @@ static bool find_read(const ash_plan *plan, const ash_plan_span *given, ash_plan
         if (meet(out, given)) return true;
     }
     for (uint32_t b = 0; b < plan->n_buffers; b++) {
-        const ash_blob *blob = plan->program->buffers.at[b].blob;
+        const ash_blob *blob = plan->shared->originals[b];
         if (!blob) continue;
         ash_address begin = (ash_address)blob->data;
-        *out = (ash_plan_span){begin, begin + blob->size, ASH_TENANT_CONSTANT, b};
-        if (plan->device->class->host_memory && meet(out, given)) return true;
-        if (!plan->own[b] || ash_storage__address(plan->own[b], &begin, NULL) != ASH_OK) continue;
-        *out = (ash_plan_span){begin, begin + ash_storage_size(plan->own[b]), ASH_TENANT_CONSTANT, b};
+        *out = (ash_plan_span){true, begin, begin + blob->size, ASH_TENANT_CONSTANT, b};
+        if (meet(out, given)) return true;
+        if (!plan->own[b] || plan->program->buffers.at[b].kind == ASH_BUFFER_STATE) continue;
+        if (ash_storage__address(plan->own[b], &begin, NULL) != ASH_OK) continue;
+        *out = (ash_plan_span){plan->device->class->host_memory, begin,
+                               begin + ash_storage_size(plan->own[b]), ASH_TENANT_CONSTANT, b};
         if (meet(out, given)) return true;
     }
     return false;
@@ -124,12 +148,14 @@ enum { NAME = 96 };
 static void name_span(const ash_plan *plan, const ash_plan_span *span, char name[NAME]) {
     static const char *const kinds[] = {[ASH_TENANT_ARENA] = "the plan's arena",
                                         [ASH_TENANT_STATES] = "the plan's states",
+                                        [ASH_TENANT_STATE] = "state",
                                         [ASH_TENANT_WEIGHTS] = "the packed weights",
                                         [ASH_TENANT_SAVED] = "the outputs that the plan has kept",
                                         [ASH_TENANT_INPUT] = "input",
                                         [ASH_TENANT_CONSTANT] = "a constant"};
     const char *text = NULL, *kind = kinds[span->tenant];
     if (span->tenant == ASH_TENANT_ARENA && plan->block.address) kind = "the arena that was bound";
+    if (span->tenant == ASH_TENANT_STATE) text = ash_plan_state_name(plan, span->index);
     if (span->tenant == ASH_TENANT_INPUT) text = ash_plan_input_name(plan, span->index);
     if (span->tenant == ASH_TENANT_CONSTANT) {
         const ash_buffer *buffer = &plan->program->buffers.at[span->index];
@@ -142,11 +168,16 @@ static void name_span(const ash_plan *plan, const ash_plan_span *span, char name
         snprintf(name, NAME, "%s", kind);
 }
 
+/* What is handed in is not there yet. */
+static void name_given(const ash_plan *plan, const ash_plan_span *given, char name[NAME]) {
+    name_span(plan, given, name);
+    if (given->tenant == ASH_TENANT_ARENA) snprintf(name, NAME, "the arena");
+}
+
 static ash_status refuse(const ash_plan *plan, const ash_plan_span *given, const ash_plan_span *other,
                          ash_diag *diag) {
     char name[NAME], other_name[NAME];
-    name_span(plan, given, name);
-    if (given->tenant == ASH_TENANT_ARENA) snprintf(name, sizeof name, "the arena");
+    name_given(plan, given, name);
     name_span(plan, other, other_name);
     ash_fail(diag, ASH_ERROR_INVALID_ARGUMENT, "%s at 0x%llx to 0x%llx overlaps %s at 0x%llx to 0x%llx",
              name, (unsigned long long)given->begin, (unsigned long long)given->end, other_name,
@@ -156,30 +187,35 @@ static ash_status refuse(const ash_plan *plan, const ash_plan_span *given, const
     return ASH_ERROR_INVALID_ARGUMENT;
 }
 
-ash_status ash_plan__check_input_memory(ash_plan *plan, size_t position, ash_address address, uint64_t size,
+ash_status ash_plan__check_input_memory(ash_plan *plan, size_t position, const ash_given *given,
                                         ash_diag *diag) {
-    ash_plan_span given = {address, address + size, ASH_TENANT_INPUT, (uint32_t)position};
+    ash_plan_span span = {.host = !given->address || plan->device->class->host_memory,
+                          .begin = given->address ? given->address : (ash_address)given->data,
+                          .tenant = ASH_TENANT_INPUT,
+                          .index = (uint32_t)position};
+    span.end = span.begin + given->size;
     find_spans(plan);
-    const ash_plan_span *other = size ? find_written(plan, &given) : NULL;
-    return other ? refuse(plan, &given, other, diag) : ASH_OK;
+    const ash_plan_span *other = given->size ? find_written(plan, &span) : NULL;
+    return other ? refuse(plan, &span, other, diag) : ASH_OK;
 }
 
-ash_status ash_plan__check_block_memory(ash_plan *plan, ash_plan_tenant tenant, ash_address begin,
-                                        uint64_t size, ash_diag *diag) {
-    ash_plan_span given = {begin, begin + size, tenant, 0}, read;
-    if (!begin || size == 0) return ASH_OK;
+ash_status ash_plan__check_block_memory(ash_plan *plan, const ash_plan_span *block, ash_diag *diag) {
+    ash_plan_span read;
+    if (!block->begin || block->begin == block->end) return ASH_OK;
     find_spans(plan);
-    const ash_plan_span *other = find_written(plan, &given);
-    if (other) return refuse(plan, &given, other, diag);
-    if (find_read(plan, &given, &read)) return refuse(plan, &given, &read, diag);
-    bool host = plan->device->class->host_memory;
-    ash_file *file = host ? ash_file_at(plan->context, (const void *)begin, size) : NULL;
+    const ash_plan_span *other = find_written(plan, block);
+    if (other) return refuse(plan, block, other, diag);
+    if (find_read(plan, block, &read)) return refuse(plan, block, &read, diag);
+    ash_file *file = NULL;
+    if (block->host)
+        file = ash_file_at(plan->context, (const void *)block->begin, block->end - block->begin);
     if (!file) return ASH_OK;
+    char name[NAME];
+    name_given(plan, block, name);
     ash_fail(diag, ASH_ERROR_INVALID_ARGUMENT,
-             "%s at 0x%llx to 0x%llx lies in '%.200s', which is mapped and cannot "
+             "memory for %s at 0x%llx to 0x%llx lies in '%.200s', which is mapped and cannot "
              "be written",
-             tenant == ASH_TENANT_ARENA ? "the arena" : "the memory for the weights",
-             (unsigned long long)given.begin, (unsigned long long)given.end, file->path);
+             name, (unsigned long long)block->begin, (unsigned long long)block->end, file->path);
     ash_file_release(file);
     return ASH_ERROR_INVALID_ARGUMENT;
 }

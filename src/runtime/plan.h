@@ -3,6 +3,8 @@
  *
  *   prepare.c   graph → program → kernels → plan          layout.h    where buffers lie
  *   build.c     program + kernels → plan                  bind.c      memory, addresses, inputs, parameters
+ *   core.c      what does not change, and is shared       check.c     what is wrong with a program
+ *   shared.c    what is shared beside the core
  *   assign.c    steps to streams                          execute.c   issuing, variables, profile
  *   prologue.c  packed weights                            poison.c    dead bytes
  *   buffers.c   outputs and intermediate results          state.c     what is kept between executions
@@ -14,6 +16,7 @@
  *   index.h     what is looked up                         settle.c    sizes that depend on data
  *   open.c      sizes that come with the inputs           types.c     what is given fits
  *   fit.c       lowered so that it fits                   order.c     steps in another order
+ *   run.c       inputs, execution and results at once
  *
  * Every buffer's address is base[its root] + offset. Steps have tables of addresses, made ahead; when a
  * base changes, the entries that depend on it are written anew, so that executing looks nothing up. */
@@ -24,14 +27,11 @@
 #include <stdatomic.h>
 
 #include "ashlar/plan.h"
-#include "assign.h"
 #include "base/clock.h"
 #include "base/progress.h"
+#include "core.h"
 #include "device/device.h"
 #include "device/stream.h"
-#include "index.h"
-#include "kernel/program.h"
-#include "layout.h"
 #include "open.h"
 
 /* What a step that calls a function of the caller passes on. */
@@ -55,12 +55,6 @@ typedef struct ash_plan_step {
     } work;
 } ash_plan_step;
 
-/* A table entry that depends on the base of a root. */
-typedef struct ash_plan_entry {
-    uint32_t root, slot; /* buffer, index in the table */
-    uint64_t offset;     /* bytes */
-} ash_plan_entry;
-
 /* Memory that the caller handed in: of the host, or of a view. */
 typedef struct ash_plan_block {
     ash_address address;  /* 0: none */
@@ -74,14 +68,16 @@ typedef struct ash_plan_arena {
     bool state;           /* of states: not a part of the block */
 } ash_plan_arena;
 
-/* A step that settles a variable, and the steps whose chunks or bytes mention that. */
+/* What a step that settles a variable passes on. */
 typedef struct ash_plan_settling {
     struct ash_plan *plan;
-    uint32_t var, first, count; /* in the plan's list */
+    const ash_plan_settled *settled;
 } ash_plan_settling;
 
 typedef struct ash_plan_input_state {
     bool given, bound;
+    bool used;                  /* an execution has used it up */
+    bool room;                  /* given for all values of the variables */
     int64_t dims[ASH_MAX_RANK]; /* of the shape that it was given in */
     uint64_t bytes;             /* that were given */
     const void *data;           /* bound: where the host finds them, or NULL */
@@ -101,6 +97,7 @@ typedef struct ash_plan_lent {
 typedef enum ash_plan_tenant {
     ASH_TENANT_ARENA,
     ASH_TENANT_STATES,
+    ASH_TENANT_STATE, /* bound; its position */
     ASH_TENANT_WEIGHTS,
     ASH_TENANT_SAVED,
     ASH_TENANT_INPUT,   /* bound; its position */
@@ -108,6 +105,7 @@ typedef enum ash_plan_tenant {
 } ash_plan_tenant;
 
 typedef struct ash_plan_span {
+    bool host;              /* addresses of the host, not of the device */
     ash_address begin, end; /* half-open */
     ash_plan_tenant tenant;
     uint32_t index;
@@ -135,8 +133,11 @@ typedef struct ash_plan_room {
 
 typedef struct ash_plan_state_slot {
     uint32_t buffer;
-    bool changes;   /* some step writes it */
-    bool undefined; /* an execution that changes it did not come to its end */
+    bool changes;         /* some step writes it */
+    bool undefined;       /* an execution that changes it did not come to its end */
+    ash_plan_block block; /* the caller's memory that it lies in, and the storage that has `host` */
+    void *host;           /* the caller's memory, out of the device's reach: what is there comes before each
+                             execution, and goes there after it; or NULL */
 } ash_plan_state_slot;
 
 /* Distinct mapped files of the plan's constants, held by these: first those that executions read. */
@@ -153,18 +154,23 @@ typedef struct ash_kernel_source {
     void (*release)(void *owner);
 } ash_kernel_source;
 
-/* What replicas share. Constant once it is built. */
-typedef struct ash_plan_core {
-    _Atomic long refs; /* plans */
-    ash_program *program;
+/* What belongs to a core and is no value. Replicas share it with the core, which goes with the last of
+ * them. What is written here after it is made is written while one plan alone has it, under that plan's
+ * lock. */
+typedef struct ash_plan_shared {
+    _Atomic long plans; /* that have it */
+    const ash_allocator *allocator;
+    const ash_plan_core *core;
+    ash_device *device; /* held */
     ash_kernel_source source;
-    ash_device *device;   /* held */
     ash_kernel **kernels; /* per nest, loaded by the device; NULL: not yet */
-    ash_schedule schedule;
-    ash_layout layout;
-    ash_plan_index index;
+    size_t n_kernels;
+    ash_blob *
+        *originals; /* per buffer: its bytes, held, where it is an `original` of the core that has not been
+                              released */
+    ash_plan_files files; /* that these lie in */
     bool settled_weights; /* their originals are gone: they stay as they are */
-} ash_plan_core;
+} ash_plan_shared;
 
 struct ash_plan {
     pthread_mutex_t lock; /* held by every call that changes or runs the plan */
@@ -172,44 +178,34 @@ struct ash_plan {
 
     ash_context *context;
     const ash_allocator *allocator;
-    ash_plan_core *core; /* the next five are its own */
-    ash_program *program;
+    ash_arena arena; /* of the lists that are made with the plan */
+    ash_plan_shared *shared;
+    const ash_plan_core *core; /* the next three are parts of it */
+    const ash_program *program;
+    const ash_schedule *schedule;
+    const ash_layout *layout;
     ash_device *device; /* that all memory of the plan is on */
     ash_kernel *const *kernels;
-    ash_schedule schedule;
-    ash_layout layout;
     ash_streams *streams;  /* that the main steps run on */
     ash_command *commands; /* all that an execution issues to them */
     size_t n_commands;
-    ash_capture *capture; /* of these, or NULL: they are issued at each execution */
-    ash_streams *active;  /* those that run now, of the two */
-    ash_streams *early;   /* one stream, for the prologue; the same where the main steps have one */
-    ash_mode mode;
-    unsigned threads;
-    bool poison;
+    ash_capture *capture;  /* of these, or NULL: they are issued at each execution */
+    ash_streams *active;   /* those that run now, of the two */
+    ash_streams *early;    /* one stream, for the prologue; the same where the main steps have one */
     ash_progress progress; /* the function while the plan is prepared; the switch always */
 
     /* fixed after building */
-    uint32_t n_buffers, n_arenas;
-    size_t n_steps, n_entries, n_table, n_vars, n_inputs, n_states, n_fills;
-    ash_plan_step *steps;
-    ash_address *table;      /* all steps' addresses, one after the other */
-    ash_plan_entry *entries; /* sorted by root */
-    uint32_t *first_entry;   /* per buffer and one more: the first entry of that root */
-    ash_plan_call *calls;    /* per call of the program */
-    ash_type *call_types;    /* of all of them */
-    ash_operand *call_operands;
-    ash_plan_settling *settlings; /* per step that settles a variable */
-    uint32_t *resized;            /* steps, by the variables that they mention */
-    size_t n_call_types, n_call_operands, n_settlings, n_resized;
-    ash_timing *timings;     /* per step: of the last profiled execution */
-    ash_fill *fills;         /* what steps leave behind, step by step, when dead bytes are poisoned */
-    uint32_t *first_fill;    /* per step and one more: its first fill */
-    uint32_t *touches;       /* per root: fills of it */
-    _Atomic uint32_t *alive; /* per root: of these, those of steps that are not over */
+    uint32_t n_buffers;
+    size_t n_arenas;
+    size_t n_steps, n_vars, n_inputs, n_states, n_settlings;
+    ash_plan_step *steps; /* and behind them the fills */
+    ash_fill *fills;
+    ash_address *table;               /* all steps' addresses, one after the other */
+    ash_plan_call *calls;             /* per call of the program */
+    ash_plan_settling *settlings;     /* per step that settles a variable */
+    ash_timing *timings;              /* per step: of the last profiled execution */
+    _Atomic uint32_t *alive;          /* per root: of the fills of it, those of steps that are not over */
     uint64_t block_size, block_align; /* bytes of all arenas but those of states, in one block */
-    ash_plan_files files;
-    bool *reads; /* per root: an execution reads it, or it is an output; others are the prologue's */
 
     /* what changes */
     int64_t *vars,
@@ -228,7 +224,8 @@ struct ash_plan {
     ash_storage *saved;           /* the outputs' bytes while the arenas are released */
     ash_storage **blobs;          /* per buffer with a blob that was asked for: storage around its bytes */
     ash_storage *
-        *own; /* per buffer: bytes of a parameter that was set, storage around an input that was bound */
+        *own; /* per buffer: bytes of a parameter that was set, storage around what an input or a state
+                 was bound to */
     ash_plan_input_state *inputs;
     ash_plan_lent *lent;   /* per input */
     uint32_t n_lent_files; /* of these, how many hold a file */
@@ -268,10 +265,6 @@ uint32_t ash_plan__stream_count(const ash_plan_options *options);
 /* Chunk counts and copy sizes for the present variables: of all steps, of one. */
 void ash_plan__refresh_steps(ash_plan *plan);
 void ash_plan__refresh_step(ash_plan *plan, uint32_t step);
-/* Whether a step is worth more than one thread. */
-bool ash_plan__is_parallel(const ash_plan *plan, const ash_step *step);
-/* Chunks of a step to run at once, so that a thread looks at the switch every few milliseconds; 0: all. */
-int64_t ash_plan__piece(const ash_plan *plan, const ash_step *step);
 /* "conv+add+relu" or what describes the step, never NULL. */
 const char *ash_plan__step_name(const ash_step *step);
 
@@ -279,6 +272,22 @@ const char *ash_plan__step_name(const ash_step *step);
 void ash_plan__clear(ash_plan *plan);
 /* The plan, which is cleared, takes over everything but the handle of `next`, which is gone then. */
 void ash_plan__become(ash_plan *plan, ash_plan *next);
+
+/* --- check.c ---------------------------------------------------------------------------------- */
+
+/* ASH_ERROR_INTERNAL says what is wrong with a program. */
+ash_status ash_plan__check_program(const ash_program *program, ash_diag *diag);
+
+/* --- shared.c --------------------------------------------------------------------------------- */
+
+/* What a plan has from its kernels' source, which it takes over, also when it fails, and a device (NULL:
+ * the default one). There is no core yet. */
+ash_status ash_plan__share(ash_context *context, const ash_kernel_source *source, size_t kernels,
+                           ash_device *device, ash_plan_shared **out, ash_diag *diag);
+/* Takes the core over, and the program's blobs as its originals. */
+ash_status ash_plan__share_core(ash_plan_shared *shared, ash_plan_core *core, ash_program *program,
+                                ash_diag *diag);
+void ash_plan__unshare(ash_plan_shared *shared); /* one plan has it less; NULL is allowed */
 
 /* --- prepare.c -------------------------------------------------------------------------------- */
 
@@ -305,8 +314,6 @@ ash_status ash_plan__check_given(const ash_plan *plan, uint32_t buffer, const as
 /* Describes a step that settles a variable as a function of the host; `buffers` and chunks are the
  * caller's to fill in. */
 ash_host ash_plan__settle_host(ash_plan_settling *settling);
-/* Lists which steps mention which variables; the steps and `settlings` are there. */
-ash_status ash_plan__make_settlings(ash_plan *plan, ash_diag *diag);
 /* Gives settled variables their bounds. */
 void ash_plan__unsettle(ash_plan *plan);
 
@@ -321,6 +328,12 @@ ash_status ash_plan__find_var(const ash_dims *dims, const ash_var_binding *bindi
                               ash_diag *diag);
 /* Gives the program's variables new values; under the lock. */
 ash_status ash_plan__bind_vars(ash_plan *plan, const ash_var_binding *vars, size_t count, ash_diag *diag);
+/* The same for any plan, and back to the values that a plan without open dims had when they were saved. */
+ash_status ash_plan__set_vars(ash_plan *plan, const ash_var_binding *vars, size_t count, ash_diag *diag);
+void ash_plan__save_vars(ash_plan *plan);
+void ash_plan__restore_vars(ash_plan *plan);
+/* ash_plan_execute, under the lock, of a plan that is ready. */
+ash_status ash_plan__execute(ash_plan *plan, ash_profile *profile, ash_diag *diag);
 
 /* Makes a capture of the commands: in mode graph, and of several streams where these can. `like`: that of a
  * replica, or NULL. */
@@ -328,9 +341,8 @@ ash_status ash_plan__capture(ash_plan *plan, const ash_capture *like, ash_diag *
 
 /* --- commands.c ------------------------------------------------------------------------------- */
 
-/* Lists what an execution issues, once steps and fills are described. */
+/* Makes the core's commands ones of this plan's work. */
 ash_status ash_plan__make_commands(ash_plan *plan, ash_diag *diag);
-void ash_plan__free_commands(ash_plan *plan);
 /* Has the next round of them timed, or no longer. */
 void ash_plan__time_commands(ash_plan *plan, bool timed);
 /* Commands per stream. */
@@ -381,8 +393,10 @@ ash_status ash_plan__check_position(const ash_plan *plan, size_t position, ash_d
 ash_status ash_plan__unbind_input(ash_plan *plan, size_t position, ash_diag *diag);
 /* Whether an input is given in its present shape. */
 bool ash_plan__is_given(const ash_plan *plan, size_t position);
-/* The input counts as given, in its present shape: bound to these bytes, or, NULL, in its own place. */
-void ash_plan__give(ash_plan *plan, size_t position, const ash_given *bound);
+/* The input counts as given, in its present shape or for all: bound to these bytes, or in its own place. */
+void ash_plan__give(ash_plan *plan, size_t position, const ash_given *given, bool bound);
+/* An execution has begun: inputs whose bytes it reuses are given no more. */
+void ash_plan__use_inputs(ash_plan *plan);
 /* Every input is given in its present shape. */
 ash_status ash_plan__check_inputs(const ash_plan *plan, ash_diag *diag);
 
@@ -402,6 +416,8 @@ ash_status ash_plan__bind_memory(ash_plan *plan, void *memory, uint64_t size, as
 ash_status ash_plan__bind_view(ash_plan *plan, ash_view *view, ash_plan_bind_fn *bind, ash_diag *diag);
 /* A block is another from now on, whose storage it holds. */
 void ash_plan__set_block(ash_plan_block *block, const ash_plan_block *now);
+/* What a view has, as memory that may be written and that the plan may hold. */
+ash_status ash_plan__lent_view(const ash_plan *plan, const ash_view *view, ash_given *out, ash_diag *diag);
 /* Some bytes of a block as a storage. */
 ash_status ash_plan__part(const ash_plan *plan, const ash_plan_block *block, uint64_t offset, uint64_t size,
                           ash_storage **out, ash_diag *diag);
@@ -414,13 +430,11 @@ ash_status ash_plan__check_lent_files(const ash_plan *plan, ash_diag *diag);
 /* --- overlap.c; under the lock ----------------------------------------------------------------- */
 
 ash_status ash_plan__make_spans(ash_plan *plan, ash_diag *diag);
-void ash_plan__free_spans(ash_plan *plan);
 /* ASH_ERROR_INVALID_ARGUMENT names what overlaps: an input that is bound, and what the plan writes; */
-ash_status ash_plan__check_input_memory(ash_plan *plan, size_t position, ash_address address, uint64_t size,
+ash_status ash_plan__check_input_memory(ash_plan *plan, size_t position, const ash_given *given,
                                         ash_diag *diag);
-/* a block for the arena or the weights, and what the plan writes or reads; */
-ash_status ash_plan__check_block_memory(ash_plan *plan, ash_plan_tenant tenant, ash_address begin,
-                                        uint64_t size, ash_diag *diag);
+/* a block for the arena, the weights or a state, and what the plan writes or reads; */
+ash_status ash_plan__check_block_memory(ash_plan *plan, const ash_plan_span *block, ash_diag *diag);
 /* memory of the plan's own that has come, and inputs that are bound. */
 ash_status ash_plan__check_own_memory(ash_plan *plan, ash_diag *diag);
 
@@ -432,18 +446,23 @@ ash_status ash_plan__set_state(ash_plan *plan, size_t position, const ash_given 
 ash_status ash_plan__make_states(ash_plan *plan, ash_diag *diag);
 /* Memory for the states, with their initial contents, if there is none yet. */
 ash_status ash_plan__need_states(ash_plan *plan, ash_diag *diag);
+/* Copies states that lie out of the device's reach to where executions find them, and back. */
+ash_status ash_plan__fetch_states(const ash_plan *plan, ash_diag *diag);
+ash_status ash_plan__return_states(const ash_plan *plan, ash_diag *diag);
+void ash_plan__free_states(ash_plan *plan);
 /* ASH_ERROR_STATE names one that is undefined. */
 ash_status ash_plan__check_states(const ash_plan *plan, ash_diag *diag);
 /* To be called when an execution has begun and did not come to its end: the states that it changes may be
  * half old, half new, and are undefined until they are set or reset. */
 void ash_plan__lose_states(ash_plan *plan);
-/* Gives the memory of states back: they begin anew. Returns its bytes. */
+/* Gives the plan's memory of states back: they begin anew, but for those that lie in the caller's. Returns
+ * its bytes. */
 uint64_t ash_plan__drop_states(ash_plan *plan);
 
 /* --- files.c ---------------------------------------------------------------------------------- */
 
-ash_status ash_plan__find_files(ash_plan *plan, ash_diag *diag);
-void ash_plan__free_files(ash_plan *plan);
+/* Lists the files that the originals lie in. */
+ash_status ash_plan__find_files(ash_plan_shared *shared, ash_diag *diag);
 /* ASH_ERROR_IO when a file that executions read in place, or any, has become too short. */
 ash_status ash_plan__check_files(const ash_plan *plan, ash_diag *diag);
 ash_status ash_plan__check_all_files(const ash_plan *plan, ash_diag *diag);
@@ -452,9 +471,12 @@ ash_status ash_plan__check_all_files(const ash_plan *plan, ash_diag *diag);
 
 /* Marks the prologue steps that must run again because of `changed`, in room->stale. */
 void ash_plan__find_stale(const ash_plan *plan, ash_plan_room *room);
-/* A place for the weights: in the caller's block, or, if it is none, of the plan. */
+/* A place for the weights: in the caller's block, or, if it is none, of the plan. ASH_ERROR_STATE where the
+ * plan allocates none. */
 ash_status ash_plan__make_weights(ash_plan *plan, const ash_plan_block *block, ash_plan_weights **out,
                                   ash_diag *diag);
+/* The weights have no bytes, and cannot have any before the caller hands them in. */
+bool ash_plan__lacks_weights(const ash_plan *plan);
 void ash_plan__free_weights(const ash_plan *plan, ash_plan_weights *weights); /* one plan has them less */
 /* The weights if no replica has them too. Others, and the block that they lie in, are left to the replicas:
  * NULL. */
@@ -473,7 +495,6 @@ void ash_plan__point_at_weights(ash_plan *plan, ash_address base);
 
 /* What the calls of the program pass on, once there are variables. */
 ash_status ash_plan__make_calls(ash_plan *plan, ash_diag *diag);
-void ash_plan__free_calls(ash_plan *plan);
 /* Types and chunks for the present variables. */
 void ash_plan__refresh_calls(ash_plan *plan);
 void ash_plan__refresh_call(ash_plan *plan, uint32_t call);
@@ -490,10 +511,9 @@ ash_status ash_plan__need_weights(ash_plan *plan, ash_diag *diag);
 
 /* --- poison.c: dead bytes are filled, in every mode --------------------------------------------- */
 
-/* Lists what each step leaves behind. */
-ash_status ash_plan__make_poison(ash_plan *plan, ash_diag *diag);
-void ash_plan__free_poison(ash_plan *plan);
-/* Before the first step: everything is dead but the inputs. */
+/* Describes the core's fills, for which there is room. */
+void ash_plan__make_poison(ash_plan *plan);
+/* Before the first step: everything in the arenas is dead but the inputs. */
 ash_status ash_plan__poison_start(ash_plan *plan, ash_diag *diag);
 
 /* --- buffers.c; under the lock ---------------------------------------------------------------- */

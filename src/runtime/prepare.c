@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* From a graph to a plan: optimise, lower, compile, lay out, run the prologue. */
+#include "base/sized.h"
 #include "code/code.h"
 #include "fit.h"
 
@@ -65,7 +66,7 @@ static ash_status build(struct making *m, ash_plan **out, ash_diag *diag) {
     ash_mem_free(a, source.fns, n, sizeof *source.fns);
     ASH_TRY(status);
     pthread_mutex_lock(&(*out)->lock);
-    status = ash_plan__need_weights(*out, diag);
+    if (!ash_plan__lacks_weights(*out)) status = ash_plan__need_weights(*out, diag);
     (*out)->progress.report = NULL; /* it was for preparing */
     pthread_mutex_unlock(&(*out)->lock);
     return status;
@@ -110,14 +111,17 @@ done:
     return status;
 }
 
+ASH_SIZED(ash_plan_options, device);
+
 ash_status ash_plan_prepare(ash_context *context, const ash_graph *graph, const ash_plan_options *options,
                             ash_plan **out, ash_diag *diag) {
     ASH_NEED(diag, out);
     *out = NULL;
     ASH_FAIL_IF(!context || !graph, diag, ASH_ERROR_INVALID_ARGUMENT, "%s is NULL",
                 context ? "the graph" : "the context");
-    ash_plan_options defaults = ash_plan_options_default();
-    if (!options) options = &defaults;
+    ash_plan_options own;
+    ASH_TRY(ASH_TAKE(ash_plan_options, options, &own, diag));
+    options = &own;
     ASH_FAIL_IF(options->keep_count && !options->keep, diag, ASH_ERROR_INVALID_ARGUMENT,
                 "the list of values to keep is NULL");
     ASH_TRY(ash_plan__check_options(options, diag));

@@ -24,11 +24,11 @@ struct prologue {
 
 /* A constant where it lies that no execution reads. */
 static bool is_early(const ash_plan *plan, uint32_t root) {
-    return plan->layout.places[root].home == ASH_HOME_BLOB && !plan->reads[root];
+    return plan->layout->places[root].home == ASH_HOME_BLOB && !plan->core->reads[root];
 }
 
 static bool is_dropped(const struct prologue *run, uint32_t root) {
-    const ash_blob *blob = run->plan->program->buffers.at[root].blob;
+    const ash_blob *blob = run->plan->shared->originals[root];
     return blob && blob->mapped && is_early(run->plan, root) && !run->plan->own[root];
 }
 
@@ -39,7 +39,7 @@ static void drop_pages(struct prologue *run) {
     for (uint32_t b = 0; b < run->plan->n_buffers; b++) {
         if (!run->room->read[b]) continue;
         run->room->read[b] = false;
-        const ash_blob *blob = run->plan->program->buffers.at[b].blob;
+        const ash_blob *blob = run->plan->shared->originals[b];
         uintptr_t start = (uintptr_t)blob->data & ~(page - 1);
         uintptr_t end = ((uintptr_t)blob->data + blob->size + page - 1) & ~(page - 1);
         if (blob->size) madvise((void *)start, end - start, MADV_DONTNEED);
@@ -51,7 +51,7 @@ static void drop_pages(struct prologue *run) {
 static int64_t note_reads(struct prologue *run, const ash_step *step) {
     int64_t bytes = 0;
     for (uint32_t i = 0; i < step->n_accesses; i++) {
-        uint32_t root = run->plan->layout.places[step->accesses[i].buffer].root;
+        uint32_t root = run->plan->layout->places[step->accesses[i].buffer].root;
         if (step->accesses[i].write || !is_dropped(run, root)) continue;
         run->room->read[root] = true;
         bytes += step->accesses[i].end - step->accesses[i].begin;
@@ -61,7 +61,7 @@ static int64_t note_reads(struct prologue *run, const ash_step *step) {
 
 static ash_address address(const struct prologue *run, uint32_t buffer) {
     const ash_plan *plan = run->plan;
-    const ash_place *place = &plan->layout.places[buffer];
+    const ash_place *place = &plan->layout->places[buffer];
     switch (place->home) {
     case ASH_HOME_WEIGHTS: return run->weights_base + place->offset;
     case ASH_HOME_STAGING: return run->staging_base + place->offset;
@@ -97,8 +97,10 @@ static ash_status run_chunks(const struct prologue *run, const ash_step *step, a
     return finish(run, diag);
 }
 
-static ash_status run_work(struct prologue *run, const ash_step *step, ash_diag *diag) {
+static ash_status run_work(struct prologue *run, size_t s, ash_diag *diag) {
     ash_plan *plan = run->plan;
+    const ash_step *step = &plan->program->steps.at[s];
+    const ash_plan_work *work = &plan->core->work[s];
     ash_address *table = run->room->table;
     for (uint32_t i = 0; i < step->n_buffers; i++) table[i] = address(run, step->buffers[i]);
     if (step->kind == ASH_STEP_KERNEL && plan->program->nests.at[step->nest].polls)
@@ -106,8 +108,7 @@ static ash_status run_work(struct prologue *run, const ash_step *step, ash_diag 
     int64_t chunks = ash_dims_eval(plan->program->dims, step->chunks, plan->vars);
     int64_t bytes = note_reads(run, step);
     int64_t pieces = ASH_MAX(ASH_MIN(ash_ceil_div(bytes, WINDOW), chunks), 1), done = 0;
-    ash_chunks piece = {.piece = ash_plan__piece(plan, step),
-                        .parallel = ash_plan__is_parallel(plan, step)};
+    ash_chunks piece = {.piece = work->piece, .parallel = work->parallel};
     for (int64_t k = 1; k <= pieces; k++) {
         piece.begin = done;
         piece.end = done = chunks / pieces * k + ASH_MIN(chunks % pieces, k);
@@ -121,8 +122,9 @@ static ash_status run_work(struct prologue *run, const ash_step *step, ash_diag 
     return ASH_OK;
 }
 
-static ash_status run_step(struct prologue *run, const ash_step *step, ash_diag *diag) {
-    if (step->kind != ASH_STEP_COPY) return run_work(run, step, diag);
+static ash_status run_step(struct prologue *run, size_t s, ash_diag *diag) {
+    const ash_step *step = &run->plan->program->steps.at[s];
+    if (step->kind != ASH_STEP_COPY) return run_work(run, s, diag);
     run->resident += note_reads(run, step);
     const ash_access *from = &step->accesses[0], *to = &step->accesses[1];
     ash_address buffers[] = {address(run, from->buffer), address(run, to->buffer)};
@@ -136,9 +138,10 @@ static ash_status run_step(struct prologue *run, const ash_step *step, ash_diag 
 /* What no step has written reads as NaN. */
 static ash_status poison(const struct prologue *run, ash_diag *diag) {
     const ash_plan *plan = run->plan;
-    if (!plan->poison) return ASH_OK;
-    if (run->whole) ASH_TRY(ash_plan__fill(plan, run->weights_base, 0xff, plan->layout.weights_size, diag));
-    return ash_plan__fill(plan, run->staging_base, 0xff, plan->layout.staging_size, diag);
+    if (!plan->core->poison) return ASH_OK;
+    if (run->whole)
+        ASH_TRY(ash_plan__fill(plan, run->weights_base, 0xff, plan->layout->weights_size, diag));
+    return ash_plan__fill(plan, run->staging_base, 0xff, plan->layout->staging_size, diag);
 }
 
 /* Constants whose bytes do not lie as kernels need them are copied before the first step. */
@@ -146,11 +149,12 @@ static ash_status copy_constants(struct prologue *run, ash_diag *diag) {
     const ash_plan *plan = run->plan;
     for (uint32_t b = 0; b < plan->n_buffers; b++) {
         const ash_buffer *buffer = &plan->program->buffers.at[b];
-        const ash_place *place = &plan->layout.places[b];
-        if (!buffer->blob || place->root != b) continue;
+        const ash_place *place = &plan->layout->places[b];
+        const ash_blob *blob = plan->shared->originals[b];
+        if (!blob || place->root != b) continue;
         if (place->home != ASH_HOME_WEIGHTS && place->home != ASH_HOME_STAGING) continue;
         if (place->home == ASH_HOME_WEIGHTS && !run->whole && !plan->changed[b]) continue;
-        const char *from = buffer->blob->data;
+        const char *from = blob->data;
         ash_address own = 0;
         if (plan->own[b]) ASH_TRY(ash_storage__address(plan->own[b], &own, diag));
         for (int64_t at = 0, piece; at < buffer->bytes; at += piece) {
@@ -160,7 +164,7 @@ static ash_status copy_constants(struct prologue *run, ash_diag *diag) {
             ash_address to = address(run, b) + (uint64_t)at;
             ASH_TRY(own ? ash_plan__copy(plan, to, own + (uint64_t)at, (uint64_t)piece, diag)
                         : ash_plan__write(plan, to, from + at, (uint64_t)piece, diag));
-            if (!buffer->blob->mapped || own) continue;
+            if (!blob->mapped || own) continue;
             run->room->read[b] = true;
             run->resident += piece;
             if (run->resident >= WINDOW) drop_pages(run);
@@ -181,17 +185,18 @@ static ash_status find_bases(struct prologue *run, ash_diag *diag) {
 static void count_bytes(struct prologue *run) {
     ash_plan *plan = run->plan;
     ash_plan_report *report = &plan->report;
-    report->weights = plan->layout.weights_size;
-    report->staging = plan->layout.staging_size;
+    report->weights = plan->layout->weights_size;
+    report->staging = plan->layout->staging_size;
     report->constants = report->mapped = report->released = 0;
     for (uint32_t b = 0; b < plan->n_buffers; b++) {
         const ash_buffer *buffer = &plan->program->buffers.at[b];
-        if (!buffer->blob || buffer->kind == ASH_BUFFER_STATE || plan->layout.places[b].root != b) continue;
-        bool in_place = plan->layout.places[b].home == ASH_HOME_BLOB && plan->reads[b];
-        if (buffer->blob->mapped && !in_place) report->released += (uint64_t)buffer->bytes;
+        const ash_blob *blob = plan->shared->originals[b];
+        if (!blob || buffer->kind == ASH_BUFFER_STATE || plan->layout->places[b].root != b) continue;
+        bool in_place = plan->layout->places[b].home == ASH_HOME_BLOB && plan->core->reads[b];
+        if (blob->mapped && !in_place) report->released += (uint64_t)buffer->bytes;
         if (!in_place) continue;
         report->constants += (uint64_t)buffer->bytes;
-        if (buffer->blob->mapped) report->mapped += (uint64_t)buffer->bytes;
+        if (blob->mapped) report->mapped += (uint64_t)buffer->bytes;
     }
 }
 
@@ -213,7 +218,7 @@ static ash_status run_steps(struct prologue *run, ash_diag *diag) {
     for (size_t s = 0; s < p->prologue; s++) {
         if (!run->whole && !run->room->stale[s]) continue;
         ASH_TRY(ash_progress__report(&plan->progress, ASH_STAGE_WEIGHTS, s, p->prologue, diag));
-        ASH_TRY(run_step(run, &p->steps.at[s], diag));
+        ASH_TRY(run_step(run, s, diag));
         plan->report.prologue_runs++;
     }
     return ASH_OK;

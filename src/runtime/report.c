@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What a plan says about itself: operations, kernels, numbers. */
+#include "base/sized.h"
 #include "base/text.h"
 #include "device/blocks.h"
 #include "plan.h"
@@ -18,8 +19,12 @@ const char *ash_plan_order_text(ash_plan_order order) {
     return (unsigned)order < ASH_PLAN_ORDER_COUNT ? names[order] : "?";
 }
 
-static ash_status describe(ash_plan *plan, size_t first, size_t count, size_t index, ash_prepared_op *out,
-                           ash_diag *diag) {
+ASH_SIZED(ash_prepared_op, wait_count);
+
+/* Operations of the prologue, or those behind it. */
+static ash_status describe(ash_plan *plan, bool early, size_t index, ash_prepared_op *out, ash_diag *diag) {
+    size_t first = early ? 0 : plan->program->prologue;
+    size_t count = early ? plan->program->prologue : plan->n_steps;
     ASH_NEED(diag, out);
     ASH_FAIL_IF(index >= count, diag, ASH_ERROR_NOT_FOUND, "there is no operation %zu: there are %zu",
                 index, count);
@@ -28,20 +33,27 @@ static ash_status describe(ash_plan *plan, size_t first, size_t count, size_t in
                                               [ASH_STEP_CALL] = ASH_PREPARED_CALL,
                                               [ASH_STEP_SETTLE] = ASH_PREPARED_SETTLE};
     const ash_step *step = &plan->program->steps.at[first + index];
-    *out = (ash_prepared_op){
+    ash_prepared_op own = {
         .kind = kinds[step->kind],
         .name = ash_plan__step_name(step),
         .kernel = step->kind == ASH_STEP_KERNEL ? step->nest : UINT32_MAX,
-        .parallel = ash_plan__is_parallel(plan, step),
+        .parallel = plan->core->work[first + index].parallel,
         .flops = step->flops,
         .bytes = step->bytes,
         .nodes = step->nodes,
         .node_count = step->n_nodes,
+        .event = UINT32_MAX,
     };
+    const ash_schedule *s = plan->schedule;
+    if (!early) {
+        own.stream = s->stream[index];
+        own.event = s->event[index] == ASH_NO_EVENT ? UINT32_MAX : s->event[index];
+        own.wait_count = s->first_wait[index + 1] - s->first_wait[index];
+    }
     pthread_mutex_lock(&plan->lock);
-    out->chunks = ash_dims_eval(plan->program->dims, step->chunks, plan->vars);
+    own.chunks = ash_dims_eval(plan->program->dims, step->chunks, plan->vars);
     pthread_mutex_unlock(&plan->lock);
-    return ASH_OK;
+    return ASH_GIVE(ash_prepared_op, &own, out, diag);
 }
 
 size_t ash_plan_op_count(const ash_plan *plan) {
@@ -50,7 +62,21 @@ size_t ash_plan_op_count(const ash_plan *plan) {
 
 ash_status ash_plan_op_at(ash_plan *plan, size_t index, ash_prepared_op *out, ash_diag *diag) {
     ASH_NEED(diag, plan);
-    return describe(plan, plan->program->prologue, plan->n_steps, index, out, diag);
+    return describe(plan, false, index, out, diag);
+}
+
+ash_status ash_plan_op_wait(const ash_plan *plan, size_t index, size_t wait, ash_op_wait *out,
+                            ash_diag *diag) {
+    ASH_NEED(diag, plan, out);
+    ASH_FAIL_IF(index >= plan->n_steps, diag, ASH_ERROR_NOT_FOUND,
+                "there is no operation %zu: there are %zu", index, plan->n_steps);
+    const ash_schedule *s = plan->schedule;
+    uint32_t count = s->first_wait[index + 1] - s->first_wait[index];
+    ASH_FAIL_IF(wait >= count, diag, ASH_ERROR_NOT_FOUND, "there is no wait %zu: operation %zu has %u",
+                wait, index, count);
+    uint32_t after = s->waits[s->first_wait[index] + wait].after;
+    *out = (ash_op_wait){.event = s->event[after], .op = after};
+    return ASH_OK;
 }
 
 size_t ash_plan_prologue_count(const ash_plan *plan) {
@@ -59,7 +85,7 @@ size_t ash_plan_prologue_count(const ash_plan *plan) {
 
 ash_status ash_plan_prologue_at(ash_plan *plan, size_t index, ash_prepared_op *out, ash_diag *diag) {
     ASH_NEED(diag, plan);
-    return describe(plan, 0, plan->program->prologue, index, out, diag);
+    return describe(plan, true, index, out, diag);
 }
 
 /* --- what operations touch -------------------------------------------------------------------- */
@@ -67,6 +93,8 @@ ash_status ash_plan_prologue_at(ash_plan *plan, size_t index, ash_prepared_op *o
 static size_t access_count(const ash_plan *plan, size_t first, size_t count, size_t index) {
     return index < count ? plan->program->steps.at[first + index].n_accesses : 0;
 }
+
+ASH_SIZED(ash_op_access, end);
 
 static ash_status describe_access(const ash_plan *plan, size_t first, size_t count, size_t index,
                                   size_t access, ash_op_access *out, ash_diag *diag) {
@@ -79,11 +107,12 @@ static ash_status describe_access(const ash_plan *plan, size_t first, size_t cou
     const ash_access *a = &step->accesses[access];
     const ash_buffer *buffer = &plan->program->buffers.at[a->buffer];
     bool scratch = buffer->kind == ASH_BUFFER_SCRATCH;
-    *out = (ash_op_access){.buffer = a->buffer,
-                           .write = a->write || scratch,
-                           .begin = (uint64_t)a->begin,
-                           .end = scratch ? ash_buffer__bytes(buffer, plan->threads) : (uint64_t)a->end};
-    return ASH_OK;
+    const ash_op_access own = {.buffer = a->buffer,
+                               .write = a->write || scratch,
+                               .begin = (uint64_t)a->begin,
+                               .end = scratch ? ash_buffer__bytes(buffer, plan->core->threads)
+                                              : (uint64_t)a->end};
+    return ASH_GIVE(ash_op_access, &own, out, diag);
 }
 
 size_t ash_plan_op_access_count(const ash_plan *plan, size_t index) {
@@ -116,10 +145,6 @@ size_t ash_plan_kernel_count(const ash_plan *plan) {
     return plan ? plan->program->nests.len : 0;
 }
 
-void ash_plan_text_free(const ash_plan *plan, char *text, size_t len) {
-    if (plan && text) ash_mem_free(plan->allocator, text, len + 1, 1);
-}
-
 const char *ash_mode_text(ash_mode mode) {
     static const char *const names[ASH_MODE_COUNT] = {
         [ASH_MODE_STREAM] = "stream", [ASH_MODE_GRAPH] = "graph", [ASH_MODE_MULTI_STREAM] = "multi_stream"};
@@ -137,33 +162,25 @@ static unsigned streams_used(const ash_schedule *s) {
 static uint64_t count_originals(const ash_plan *plan) {
     uint64_t bytes = 0;
     for (uint32_t b = 0; b < plan->n_buffers; b++) {
-        const ash_blob *blob = plan->program->buffers.at[b].blob;
-        if (!blob || plan->layout.places[b].root != b) continue;
+        const ash_blob *blob = plan->shared->originals[b];
+        if (!blob || plan->layout->places[b].root != b) continue;
         bool original = ash_plan__is_original(plan, b), heap = !blob->mapped && blob->release;
         if (heap && (original || plan->own[b])) bytes += blob->size;
-        if (plan->own[b] && original) bytes += ash_storage_size(plan->own[b]);
+        bool state = plan->program->buffers.at[b].kind == ASH_BUFFER_STATE; /* bound: the caller's */
+        if (plan->own[b] && original && !state) bytes += ash_storage_size(plan->own[b]);
     }
     return bytes;
 }
 
 /* Bytes of what the plan has made to describe itself. What replicas share is counted for each. */
 static uint64_t count_tables(const ash_plan *plan) {
-    const ash_program *p = plan->program;
-    const ash_schedule *s = &plan->schedule;
-    uint64_t per_buffer = sizeof(ash_buffer) + sizeof(ash_place) + 2 * sizeof(ash_memory_buffer) +
-                          8 * sizeof(void *) + 4 * sizeof(uint32_t);
-    uint64_t per_step = sizeof(ash_step) + sizeof(ash_plan_step) + sizeof(ash_timing) +
-                        (2 + (uint64_t)s->streams) * sizeof(uint32_t);
-    uint64_t bytes = plan->n_buffers * per_buffer + p->steps.len * per_step +
-                     plan->n_table * sizeof(void *) + plan->n_entries * sizeof(ash_plan_entry) +
-                     ash_arena_bytes(&p->arena);
-    for (size_t n = 0; n < p->nests.len; n++)
-        bytes += sizeof(ash_nest) + p->nests.at[n].code.cap * sizeof *p->nests.at[n].code.at;
-    return bytes;
+    return ash_arena_bytes(&plan->core->arena) + ash_arena_bytes(&plan->arena);
 }
 
-ash_plan_report ash_plan_describe(const ash_plan *plan) {
-    if (!plan) return (ash_plan_report){0};
+ASH_SIZED(ash_plan_report, order);
+
+ash_status ash_plan_describe_to(const ash_plan *plan, ash_plan_report *out, ash_diag *diag) {
+    ASH_NEED(diag, plan, out);
     pthread_mutex_lock((pthread_mutex_t *)&plan->lock);
     ash_plan_report report = plan->report;
     report.originals = count_originals(plan);
@@ -171,32 +188,33 @@ ash_plan_report ash_plan_describe(const ash_plan *plan) {
     report.caches = ash_blocks__kept(ash_device__blocks(plan->device));
     report.overlapped = plan->streams->class->counts(plan->streams).overlapped;
     pthread_mutex_unlock((pthread_mutex_t *)&plan->lock);
-    report.mode = plan->mode;
-    if (plan->mode == ASH_MODE_GRAPH) report.captured = plan->streams->class->captured(plan->capture);
-    report.streams = streams_used(&plan->schedule);
-    report.events = plan->schedule.n_events;
-    report.waits = plan->schedule.n_waits;
-    report.ops = (uint32_t)plan->n_steps;
-    report.prologue_ops = (uint32_t)plan->program->prologue;
-    report.kernels = (uint32_t)plan->program->nests.len;
+    report.mode = plan->core->mode;
+    if (plan->core->mode == ASH_MODE_GRAPH && plan->capture)
+        report.captured = plan->streams->class->captured(plan->capture);
+    report.streams = streams_used(plan->schedule);
+    report.events = plan->schedule->n_events;
+    report.waits = plan->schedule->n_waits;
+    report.ops = plan->n_steps;
+    report.prologue_ops = plan->program->prologue;
+    report.kernels = plan->program->nests.len;
     report.splits = plan->program->splits;
     for (size_t s = plan->program->prologue; s < plan->program->steps.len; s++)
         report.one_worker += plan->program->steps.at[s].one_worker;
-    report.threads = plan->threads;
-    report.inplace = plan->layout.inplace;
-    report.state = plan->layout.state;
+    report.threads = plan->core->threads;
+    report.inplace = plan->layout->inplace;
+    report.state = plan->layout->state;
     report.states_in_place = plan->program->updated;
     report.states_copied = plan->program->copied;
-    report.memory = ash_memory_plan_summary(plan->layout.main);
-    report.check = plan->layout.check;
-    report.replay = plan->layout.replay;
-    return report;
+    report.memory = ash_memory_plan_summary(plan->layout->main);
+    report.check = plan->layout->check;
+    report.replay = plan->layout->replay;
+    return ASH_GIVE(ash_plan_report, &report, out, diag);
 }
 
 const ash_memory_plan *ash_plan_memory(const ash_plan *plan) {
-    return plan ? plan->layout.main : NULL;
+    return plan ? plan->layout->main : NULL;
 }
 
 const ash_memory_problem *ash_plan_memory_problem(const ash_plan *plan) {
-    return plan ? &plan->layout.problem : NULL;
+    return plan ? &plan->layout->problem : NULL;
 }

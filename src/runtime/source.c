@@ -15,17 +15,17 @@ static ash_status print(const ash_plan *plan, const ash_nest *nest, ash_source s
     return ash_fail(diag, ASH_ERROR_INVALID_ARGUMENT, "no such kind of source");
 }
 
-ash_status ash_plan_kernel_source(const ash_plan *plan, uint32_t kernel, ash_source source, char **out,
-                                  size_t *len, ash_diag *diag) {
-    ASH_NEED(diag, plan, out, len);
+ash_status ash_plan_kernel_source(const ash_plan *plan, size_t kernel, ash_source source, char **out,
+                                  uint64_t *size, ash_diag *diag) {
+    ASH_NEED(diag, plan, out, size);
     *out = NULL;
     ASH_FAIL_IF(kernel >= plan->program->nests.len, diag, ASH_ERROR_NOT_FOUND,
-                "there is no kernel %u: the plan has %zu", kernel, plan->program->nests.len);
+                "there is no kernel %zu: the plan has %zu", kernel, plan->program->nests.len);
     ash_text text;
     ash_text_init(&text, plan->allocator);
     ash_status status = print(plan, &plan->program->nests.at[kernel], source, &text, diag);
     if (status == ASH_OK) {
-        *len = text.len;
+        *size = text.len;
         *out = ash_mem_alloc(plan->allocator, text.len + 1, 1);
         if (!*out)
             status = ASH_NO_MEMORY(diag);

@@ -2,8 +2,9 @@
 /* States: what a plan keeps from one execution to the next.
  *
  * They lie in arenas of their own, which are no part of the block that a caller may hand in and stay when
- * the others are given back. Main steps read and write them like any other buffer; who computes a new value
- * in place and who copies it was decided when the graph was lowered (kernel/state.c). */
+ * the others are given back, or each where the caller has bound it. Main steps read and write them like
+ * any other buffer; who computes a new value in place and who copies it was decided when the graph was
+ * lowered (kernel/state.c). */
 #include "base/file.h"
 #include "plan.h"
 
@@ -20,7 +21,7 @@ static void find_changed(const ash_program *p, bool *changed) {
 ash_status ash_plan__make_states(ash_plan *plan, ash_diag *diag) {
     const ash_program *p = plan->program;
     plan->n_states = p->states.len;
-    plan->states = ash_mem_calloc(plan->allocator, plan->n_states, sizeof *plan->states);
+    plan->states = ash_arena_alloc(&plan->arena, plan->n_states, sizeof *plan->states);
     bool *changed = ash_mem_calloc(plan->allocator, p->buffers.len, sizeof *changed);
     if (plan->states && changed) find_changed(p, changed);
     for (size_t i = 0; i < plan->n_states && plan->states && changed; i++)
@@ -32,7 +33,7 @@ ash_status ash_plan__make_states(ash_plan *plan, ash_diag *diag) {
 
 /* What states begin with may lie in files. */
 static ash_status check_content(const ash_plan *plan, size_t position, ash_diag *diag) {
-    const ash_blob *blob = plan->program->buffers.at[plan->states[position].buffer].blob;
+    const ash_blob *blob = plan->shared->originals[plan->states[position].buffer];
     return blob && blob->file ? ash_file_check(blob->file, diag) : ASH_OK;
 }
 
@@ -41,14 +42,45 @@ static ash_status check_contents(const ash_plan *plan, ash_diag *diag) {
     return ASH_OK;
 }
 
+static uint64_t bytes_of(const ash_plan *plan, const ash_plan_state_slot *slot) {
+    return (uint64_t)plan->program->buffers.at[slot->buffer].bytes;
+}
+
+static bool is_bound(const ash_plan_state_slot *slot) {
+    return slot->block.address || slot->host;
+}
+
+static ash_status fetch(const ash_plan *plan, const ash_plan_state_slot *slot, ash_diag *diag) {
+    if (!slot->host) return ASH_OK;
+    return ash_plan__write(plan, plan->base[slot->buffer], slot->host, bytes_of(plan, slot), diag);
+}
+
+static ash_status give_back(const ash_plan *plan, const ash_plan_state_slot *slot, ash_diag *diag) {
+    if (!slot->host) return ASH_OK;
+    return ash_plan__read(plan, slot->host, plan->base[slot->buffer], bytes_of(plan, slot), diag);
+}
+
+ash_status ash_plan__fetch_states(const ash_plan *plan, ash_diag *diag) {
+    for (size_t i = 0; i < plan->n_states; i++) ASH_TRY(fetch(plan, &plan->states[i], diag));
+    return ASH_OK;
+}
+
+ash_status ash_plan__return_states(const ash_plan *plan, ash_diag *diag) {
+    for (size_t i = 0; i < plan->n_states; i++)
+        if (plan->states[i].changes) ASH_TRY(give_back(plan, &plan->states[i], diag));
+    return ASH_OK;
+}
+
 /* Zeros, or what the graph says, in all bytes that a state has. */
 static ash_status start_anew(ash_plan *plan, size_t position, ash_diag *diag) {
-    uint32_t b = plan->states[position].buffer;
-    const ash_buffer *buffer = &plan->program->buffers.at[b];
-    uint64_t bytes = (uint64_t)buffer->bytes;
-    ASH_TRY(buffer->blob ? ash_plan__write(plan, plan->base[b], buffer->blob->data, bytes, diag)
-                         : ash_plan__fill(plan, plan->base[b], 0, bytes, diag));
-    plan->states[position].undefined = false;
+    ash_plan_state_slot *slot = &plan->states[position];
+    const ash_blob *blob = plan->shared->originals[slot->buffer];
+    uint64_t bytes = bytes_of(plan, slot);
+    ash_address to = plan->base[slot->buffer];
+    ASH_TRY(blob ? ash_plan__write(plan, to, blob->data, bytes, diag)
+                 : ash_plan__fill(plan, to, 0, bytes, diag));
+    ASH_TRY(give_back(plan, slot, diag));
+    slot->undefined = false;
     return ASH_OK;
 }
 
@@ -56,11 +88,11 @@ uint64_t ash_plan__drop_states(ash_plan *plan) {
     uint64_t bytes = 0;
     for (size_t i = 0; i < plan->n_states; i++) {
         ash_plan__set_base(plan, plan->states[i].buffer, 0);
-        plan->states[i].undefined = false;
+        if (!is_bound(&plan->states[i])) plan->states[i].undefined = false;
     }
     for (uint32_t i = 0; i < plan->n_arenas; i++) {
         if (!plan->arenas[i].state) continue;
-        if (plan->states_ready) bytes += plan->arenas[i].size;
+        if (plan->arenas[i].storage) bytes += plan->arenas[i].size;
         ash_storage_release(plan->arenas[i].storage);
         plan->arenas[i].storage = NULL;
     }
@@ -68,18 +100,32 @@ uint64_t ash_plan__drop_states(ash_plan *plan) {
     return bytes;
 }
 
-static ash_status allocate(ash_plan *plan, ash_diag *diag) {
-    for (uint32_t i = 0; i < plan->n_arenas; i++) {
-        ash_plan_arena *arena = &plan->arenas[i];
-        if (!arena->state) continue;
+void ash_plan__free_states(ash_plan *plan) {
+    for (size_t i = 0; plan->states && i < plan->n_states; i++)
+        ash_storage_release(plan->states[i].block.storage);
+}
+
+/* The state's own place; its arena is there from now on. */
+static ash_status find_place(ash_plan *plan, const ash_plan_state_slot *slot, ash_address *out,
+                             ash_diag *diag) {
+    const ash_place *place = &plan->layout->places[slot->buffer];
+    ash_plan_arena *arena = &plan->arenas[place->arena];
+    if (!arena->storage) {
         ASH_TRY(ash_plan__allocate(plan, arena->size, arena->align, &arena->storage, diag));
+        plan->spans_known = false;
     }
+    ASH_TRY(ash_storage__address(arena->storage, out, diag));
+    *out += place->offset;
+    return ASH_OK;
+}
+
+/* Points at where each lies. An arena in which none lies is not allocated. */
+static ash_status allocate(ash_plan *plan, ash_diag *diag) {
     for (size_t i = 0; i < plan->n_states; i++) {
-        uint32_t b = plan->states[i].buffer;
-        const ash_place *place = &plan->layout.places[b];
-        ash_address start;
-        ASH_TRY(ash_storage__address(plan->arenas[place->arena].storage, &start, diag));
-        ash_plan__set_base(plan, b, start + place->offset);
+        const ash_plan_state_slot *slot = &plan->states[i];
+        ash_address at = slot->block.address;
+        if (!at) ASH_TRY(find_place(plan, slot, &at, diag));
+        ash_plan__set_base(plan, slot->buffer, at);
     }
     return ASH_OK;
 }
@@ -89,7 +135,8 @@ ash_status ash_plan__need_states(ash_plan *plan, ash_diag *diag) {
     ASH_TRY(check_contents(plan, diag));
     ash_status status = allocate(plan, diag);
     if (status == ASH_OK) status = ash_plan__check_own_memory(plan, diag);
-    for (size_t i = 0; status == ASH_OK && i < plan->n_states; i++) status = start_anew(plan, i, diag);
+    for (size_t i = 0; status == ASH_OK && i < plan->n_states; i++)
+        if (!is_bound(&plan->states[i])) status = start_anew(plan, i, diag);
     if (status != ASH_OK) {
         ash_plan__drop_states(plan);
         return status;
@@ -103,7 +150,8 @@ ash_status ash_plan__check_states(const ash_plan *plan, ash_diag *diag) {
     for (size_t i = 0; i < plan->n_states; i++) {
         if (!plan->states[i].undefined) continue;
         ash_fail(diag, ASH_ERROR_STATE,
-                 "an execution that changes the state did not come to its end: set or reset it first");
+                 "an execution that changes the state did not come to its end: set, reset or bind "
+                 "it first");
         ash_diag__add_node(diag, ash_plan_state_name(plan, i), "state", ASH_NO_OFFSET);
         return ASH_ERROR_STATE;
     }
@@ -153,6 +201,8 @@ ash_status ash_plan_state(ash_plan *plan, size_t position, const ash_view **out,
     ash_view *view;
     pthread_mutex_lock(&plan->lock);
     ash_status status = ash_plan__need_states(plan, diag);
+    if (status == ASH_OK && !plan->states[position].undefined)
+        status = fetch(plan, &plan->states[position], diag); /* the caller may have written there */
     if (status == ASH_OK) status = ash_plan__view(plan, plan->states[position].buffer, &view, diag);
     pthread_mutex_unlock(&plan->lock);
     if (status == ASH_OK) *out = view;
@@ -169,6 +219,7 @@ ash_status ash_plan__set_state(ash_plan *plan, size_t position, const ash_given 
     ASH_TRY(ash_plan__take(plan, plan->base[b], given, diag)); /* maybe the state's own view */
     if (bytes > given->size)
         ASH_TRY(ash_plan__fill(plan, plan->base[b] + given->size, 0, bytes - given->size, diag));
+    ASH_TRY(give_back(plan, &plan->states[position], diag));
     plan->states[position].undefined = false;
     return ASH_OK;
 }
@@ -187,14 +238,18 @@ ash_status ash_plan_set_state(ash_plan *plan, size_t position, const ash_type *t
     return status;
 }
 
+/* What is not there yet begins anew when it is needed; the caller's memory is there. */
+static ash_status reset(ash_plan *plan, size_t position, ash_diag *diag) {
+    if (!plan->states_ready && !is_bound(&plan->states[position])) return ASH_OK;
+    ASH_TRY(ash_plan__need_states(plan, diag));
+    return start_anew(plan, position, diag);
+}
+
 ash_status ash_plan_reset_state(ash_plan *plan, size_t position, ash_diag *diag) {
     ASH_TRY(check_position(plan, position, diag));
     pthread_mutex_lock(&plan->lock);
-    ash_status status = ASH_OK;
-    if (plan->states_ready) { /* else they begin anew when they are needed */
-        status = check_content(plan, position, diag);
-        if (status == ASH_OK) status = start_anew(plan, position, diag);
-    }
+    ash_status status = plan->states_ready ? check_content(plan, position, diag) : ASH_OK;
+    if (status == ASH_OK) status = reset(plan, position, diag);
     pthread_mutex_unlock(&plan->lock);
     return status;
 }
@@ -203,8 +258,112 @@ ash_status ash_plan_reset_states(ash_plan *plan, ash_diag *diag) {
     ASH_NEED(diag, plan);
     pthread_mutex_lock(&plan->lock);
     ash_status status = plan->states_ready ? check_contents(plan, diag) : ASH_OK;
-    for (size_t i = 0; status == ASH_OK && plan->states_ready && i < plan->n_states; i++)
-        status = start_anew(plan, i, diag);
+    for (size_t i = 0; status == ASH_OK && i < plan->n_states; i++) status = reset(plan, i, diag);
     pthread_mutex_unlock(&plan->lock);
     return status;
+}
+
+/* --- in the caller's memory ------------------------------------------------------------------------ */
+
+uint64_t ash_plan_state_size(const ash_plan *plan, size_t position) {
+    return plan && position < plan->n_states ? bytes_of(plan, &plan->states[position]) : 0;
+}
+
+uint64_t ash_plan_state_align(const ash_plan *plan, size_t position) {
+    if (!plan || position >= plan->n_states) return 0;
+    return ASH_MAX(plan->program->buffers.at[plan->states[position].buffer].align,
+                   (uint32_t)ASH_STORAGE_ALIGN);
+}
+
+static ash_status check_memory(ash_plan *plan, size_t position, const ash_given *given, ash_diag *diag) {
+    const ash_type *type = &plan->program->buffers.at[plan->states[position].buffer].type;
+    uint64_t bytes = ash_plan_state_size(plan, position), align = ash_plan_state_align(plan, position);
+    ash_address begin = given->address ? given->address : (ash_address)given->data;
+    ASH_FAIL_IF(given->type && given->type->dtype != type->dtype, diag, ASH_ERROR_TYPE,
+                "a view of %s was given, the state is of %s", ash_dtype_name(given->type->dtype),
+                ash_dtype_name(type->dtype));
+    ASH_FAIL_IF(given->address % align != 0, diag, ASH_ERROR_INVALID_ARGUMENT,
+                "the address for the state is no multiple of %llu bytes", (unsigned long long)align);
+    ASH_FAIL_IF(given->size < bytes, diag, ASH_ERROR_OUT_OF_RANGE,
+                "%llu bytes were given for the state, %llu are needed", (unsigned long long)given->size,
+                (unsigned long long)bytes);
+    bool host = !given->address || plan->device->class->host_memory;
+    const ash_plan_span span = {host, begin, begin + bytes, ASH_TENANT_STATE, (uint32_t)position};
+    return ash_plan__check_block_memory(plan, &span, diag);
+}
+
+/* The value stays, in the plan's own place. */
+static ash_status take_back(ash_plan *plan, size_t position, ash_diag *diag) {
+    ash_plan_state_slot *slot = &plan->states[position];
+    ash_address to;
+    if (!is_bound(slot)) return ASH_OK;
+    ASH_TRY(ash_plan__need_states(plan, diag));
+    ASH_TRY(find_place(plan, slot, &to, diag));
+    ASH_TRY(slot->host ? fetch(plan, slot, diag)
+                       : ash_plan__copy(plan, to, slot->block.address, bytes_of(plan, slot), diag));
+    ash_plan__set_base(plan, slot->buffer, to);
+    return ASH_OK;
+}
+
+static ash_status settle_in(ash_plan *plan, size_t position, const ash_given *given, ash_storage **own,
+                            ash_diag *diag) {
+    ash_plan_state_slot *slot = &plan->states[position];
+    ash_plan_block block = {given->address, given->storage, given->offset};
+    ash_address at = given->address;
+    ASH_TRY(check_memory(plan, position, given, diag));
+    if (at) ASH_TRY(ash_plan__part(plan, &block, 0, bytes_of(plan, slot), own, diag));
+    if (!plan->states_ready) return ASH_OK;
+    if (!at) ASH_TRY(find_place(plan, slot, &at, diag));
+    ash_plan__set_base(plan, slot->buffer, at);
+    return ASH_OK;
+}
+
+/* Nothing has changed after a failure. */
+static ash_status bind_state(ash_plan *plan, size_t position, const ash_given *given, ash_diag *diag) {
+    ASH_TRY(ash_open__check(plan, diag));
+    ASH_TRY(check_position(plan, position, diag));
+    ash_plan_state_slot *slot = &plan->states[position];
+    bool given_any = given->address || given->data;
+    ash_storage *own = NULL;
+    ash_status status =
+        given_any ? settle_in(plan, position, given, &own, diag) : take_back(plan, position, diag);
+    if (status != ASH_OK) {
+        ash_storage_release(own);
+        return status;
+    }
+    const ash_plan_block block = {given->address, given->storage, given->offset};
+    ash_plan__set_block(&slot->block, &block);
+    slot->host = given->address ? NULL : (void *)given->data;
+    if (given_any) slot->undefined = false;
+    ash_storage_release(plan->own[slot->buffer]);
+    plan->own[slot->buffer] = own;
+    plan->spans_known = false;
+    ash_plan__refresh_views_of(plan, slot->buffer);
+    return ASH_OK;
+}
+
+static ash_status name_failure(const ash_plan *plan, size_t position, ash_status status, ash_diag *diag) {
+    if (status != ASH_OK && ash_plan_state_name(plan, position))
+        ash_diag__add_node(diag, ash_plan_state_name(plan, position), "state", ASH_NO_OFFSET);
+    return status;
+}
+
+ash_status ash_plan_bind_state(ash_plan *plan, size_t position, void *memory, uint64_t size,
+                               ash_diag *diag) {
+    ASH_NEED(diag, plan);
+    pthread_mutex_lock(&plan->lock);
+    ash_given given = ash_plan__given(plan, NULL, memory, size);
+    ash_status status = bind_state(plan, position, &given, diag);
+    pthread_mutex_unlock(&plan->lock);
+    return name_failure(plan, position, status, diag);
+}
+
+ash_status ash_plan_bind_state_view(ash_plan *plan, size_t position, ash_view *view, ash_diag *diag) {
+    ASH_NEED(diag, plan);
+    ash_given given = {0};
+    pthread_mutex_lock(&plan->lock);
+    ash_status status = view ? ash_plan__lent_view(plan, view, &given, diag) : ASH_OK;
+    if (status == ASH_OK) status = bind_state(plan, position, &given, diag);
+    pthread_mutex_unlock(&plan->lock);
+    return name_failure(plan, position, status, diag);
 }

@@ -95,6 +95,7 @@ ash_status ash_plan__check_given(const ash_plan *plan, uint32_t buffer, const as
     const ash_type *type = given->type;
     ash_type now;
     uint64_t bytes;
+    if (given->room) return ASH_OK;
     ash_plan__present_type(plan, buffer, &now, &bytes);
     if (type) {
         ASH_TRY(ash_plan__check_numbers(type, diag));

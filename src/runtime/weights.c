@@ -31,15 +31,15 @@ static void visit(struct marks *m, size_t s) {
     ash_plan_room *room = m->room;
     bool differs = false;
     for (uint32_t i = 0; i < step->n_accesses; i++) {
-        uint32_t root = plan->layout.places[step->accesses[i].buffer].root;
+        uint32_t root = plan->layout->places[step->accesses[i].buffer].root;
         bool write = step->accesses[i].write;
         differs |= !write && room->changed[root];
         if (differs || (write && room->made[root])) set(m, &room->stale[s]);
     }
     for (uint32_t i = 0; room->stale[s] && i < step->n_accesses; i++) {
-        uint32_t root = plan->layout.places[step->accesses[i].buffer].root;
+        uint32_t root = plan->layout->places[step->accesses[i].buffer].root;
         bool write = step->accesses[i].write;
-        bool gone = plan->layout.places[root].home == ASH_HOME_STAGING || room->last_writer[root] > s;
+        bool gone = plan->layout->places[root].home == ASH_HOME_STAGING || room->last_writer[root] > s;
         if (write || gone) set(m, &room->made[root]);
         if (write && differs) set(m, &room->changed[root]);
     }
@@ -50,7 +50,7 @@ static void find_last_writers(struct marks *m) {
     for (size_t s = 0; s < p->prologue; s++)
         for (uint32_t i = 0; i < p->steps.at[s].n_accesses; i++)
             if (p->steps.at[s].accesses[i].write)
-                m->room->last_writer[m->plan->layout.places[p->steps.at[s].accesses[i].buffer].root] =
+                m->room->last_writer[m->plan->layout->places[p->steps.at[s].accesses[i].buffer].root] =
                     s + 1;
 }
 
@@ -72,16 +72,20 @@ void ash_plan__find_stale(const ash_plan *plan, ash_plan_room *room) {
 /* --- whose memory ----------------------------------------------------------------------------- */
 
 uint64_t ash_plan_weights_size(const ash_plan *plan) {
-    return plan ? plan->layout.weights_size : 0;
+    return plan ? plan->layout->weights_size : 0;
 }
 
 uint64_t ash_plan_weights_align(const ash_plan *plan) {
-    return plan ? plan->layout.weights_align : 0;
+    return plan ? plan->layout->weights_align : 0;
 }
 
 ash_status ash_plan__make_weights(ash_plan *plan, const ash_plan_block *block, ash_plan_weights **out,
                                   ash_diag *diag) {
-    const ash_layout *layout = &plan->layout;
+    const ash_layout *layout = plan->layout;
+    ASH_FAIL_IF(layout->lent_weights && !block->address, diag, ASH_ERROR_STATE,
+                "the plan has no bytes for its weights, which are %llu at a multiple of %llu: bind them to "
+                "the caller's",
+                (unsigned long long)layout->weights_size, (unsigned long long)layout->weights_align);
     ash_plan_weights *weights = ash_mem_calloc(plan->allocator, 1, sizeof *weights);
     if (!weights) return ASH_NO_MEMORY(diag);
     ash_status status = block->address
@@ -95,6 +99,10 @@ ash_status ash_plan__make_weights(ash_plan *plan, const ash_plan_block *block, a
     else
         ash_plan__free_weights(plan, weights);
     return status;
+}
+
+bool ash_plan__lacks_weights(const ash_plan *plan) {
+    return plan->layout->lent_weights && !plan->weights && !plan->weights_block.address;
 }
 
 void ash_plan__free_weights(const ash_plan *plan, ash_plan_weights *weights) {
@@ -115,7 +123,7 @@ ash_plan_weights *ash_plan__own_weights(ash_plan *plan) {
 
 void ash_plan__point_at_weights(ash_plan *plan, ash_address base) {
     for (uint32_t b = 0; b < plan->n_buffers; b++) {
-        const ash_place *place = &plan->layout.places[b];
+        const ash_place *place = &plan->layout->places[b];
         if (place->home == ASH_HOME_WEIGHTS && place->root == b)
             ash_plan__set_base(plan, b, base + place->offset);
     }
@@ -149,7 +157,7 @@ static size_t widest_step(const ash_program *p) {
 
 static ash_status fill_room(ash_plan *plan, ash_plan_room *room, ash_diag *diag) {
     const ash_allocator *a = plan->allocator;
-    const ash_layout *layout = &plan->layout;
+    const ash_layout *layout = plan->layout;
     size_t n = plan->n_buffers;
     room->width = widest_step(plan->program);
     room->table = ash_mem_calloc(a, room->width, sizeof *room->table);
@@ -202,7 +210,7 @@ ash_status ash_plan__move_weights(ash_plan *plan, const ash_plan_block *block, a
         ash_address from, to;
         ASH_TRY(ash_storage__address(plan->weights->storage, &from, diag));
         ASH_TRY(ash_storage__address(weights->storage, &to, diag)); /* which is there */
-        ASH_TRY(ash_plan__copy(plan, to, from, plan->layout.weights_size, diag));
+        ASH_TRY(ash_plan__copy(plan, to, from, plan->layout->weights_size, diag));
         ash_plan__point_at_weights(plan, to);
     } else if (plan->room) {
         ash_plan__free_weights(plan, plan->room->weights);
@@ -217,7 +225,7 @@ ash_status ash_plan__move_weights(ash_plan *plan, const ash_plan_block *block, a
 }
 
 static ash_status bind_weights(ash_plan *plan, const ash_plan_block *block, uint64_t size, ash_diag *diag) {
-    uint64_t align = plan->layout.weights_align, needed = plan->layout.weights_size;
+    uint64_t align = plan->layout->weights_align, needed = plan->layout->weights_size;
     ASH_FAIL_IF(block->address && block->address % align != 0, diag, ASH_ERROR_INVALID_ARGUMENT,
                 "the address for the weights is no multiple of %llu bytes", (unsigned long long)align);
     ASH_FAIL_IF(block->address && size < needed, diag, ASH_ERROR_OUT_OF_RANGE,
@@ -225,7 +233,9 @@ static ash_status bind_weights(ash_plan *plan, const ash_plan_block *block, uint
                 (unsigned long long)needed);
     const ash_plan_block *present = plan->weights ? &plan->weights->block : &plan->weights_block;
     if (block->address != present->address) {
-        ASH_TRY(ash_plan__check_block_memory(plan, ASH_TENANT_WEIGHTS, block->address, needed, diag));
+        const ash_plan_span span = {plan->device->class->host_memory, block->address,
+                                    block->address + needed, ASH_TENANT_WEIGHTS, 0};
+        ASH_TRY(ash_plan__check_block_memory(plan, &span, diag));
         ASH_TRY(ash_plan__move_weights(plan, block, diag));
     } else {
         ash_plan__set_block(&plan->weights_block, block);
@@ -248,22 +258,23 @@ ash_status ash_plan_bind_weights_view(ash_plan *plan, ash_view *view, ash_diag *
 /* --- originals ---------------------------------------------------------------------------------- */
 
 bool ash_plan__is_original(const ash_plan *plan, uint32_t b) {
-    const ash_buffer *buffer = &plan->program->buffers.at[b];
-    const ash_place *place = &plan->layout.places[b];
-    return buffer->blob && place->root == b && !(place->home == ASH_HOME_BLOB && plan->reads[b]);
+    const ash_place *place = &plan->layout->places[b];
+    return plan->shared->originals[b] && place->root == b &&
+           !(place->home == ASH_HOME_BLOB && plan->core->reads[b]);
 }
 
 /* What states begin with stays: they can be reset. */
 static uint64_t drop_original(ash_plan *plan, uint32_t b) {
-    ash_buffer *buffer = &plan->program->buffers.at[b];
+    bool state = plan->program->buffers.at[b].kind == ASH_BUFFER_STATE;
+    ash_blob *blob = plan->shared->originals[b];
     uint64_t bytes = plan->own[b] ? ash_storage_size(plan->own[b]) : 0;
-    if (!ash_plan__is_original(plan, b) || buffer->kind == ASH_BUFFER_STATE || plan->blobs[b]) return 0;
-    if (!buffer->blob->mapped && buffer->blob->release) bytes += buffer->blob->size;
-    ash_blob_release(buffer->blob);
+    if (!ash_plan__is_original(plan, b) || state || plan->blobs[b]) return 0;
+    if (!blob->mapped && blob->release) bytes += blob->size;
+    ash_blob_release(blob);
     ash_storage_release(plan->own[b]);
-    buffer->blob = NULL;
+    plan->shared->originals[b] = NULL;
     plan->own[b] = NULL;
-    if (plan->layout.places[b].home == ASH_HOME_BLOB) ash_plan__set_base(plan, b, 0);
+    if (plan->layout->places[b].home == ASH_HOME_BLOB) ash_plan__set_base(plan, b, 0);
     return bytes;
 }
 
@@ -271,11 +282,11 @@ static ash_status release_originals(ash_plan *plan, uint64_t *released, ash_diag
     ASH_FAIL_IF(
         plan->opening, diag, ASH_ERROR_STATE,
         "a plan of an open graph keeps the originals of its weights: it is made again for other sizes");
-    ASH_FAIL_IF(atomic_load(&plan->core->refs) != 1, diag, ASH_ERROR_STATE,
+    ASH_FAIL_IF(atomic_load(&plan->shared->plans) != 1, diag, ASH_ERROR_STATE,
                 "a plan with replicas keeps the originals of its weights: these may need them");
     ASH_TRY(ash_plan__need_weights(plan, diag));
     ash_plan__free_room(plan);
-    plan->core->settled_weights = true;
+    plan->shared->settled_weights = true;
     for (uint32_t b = 0; b < plan->n_buffers; b++) *released += drop_original(plan, b);
     plan->spans_known = false;
     return ASH_OK;

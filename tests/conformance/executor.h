@@ -19,9 +19,9 @@ extern const executor executor_double;    /* the reference evaluator in double p
 
 extern const executor executor_plan; /* prepared and compiled: the execution plan */
 
-/* Whether a node or an output reads an input. Some tests have data of another shape for one that only lends
- * its dtype (CastLike). */
-bool executor_is_read(const ash_graph *graph, ash_value value);
+/* Whether a tensor is what input `i` takes. Some tests have data of another shape for an input that nothing
+ * reads, since it only lends its dtype (CastLike): such an input is left as it is. */
+bool executor_takes(const ash_graph *graph, size_t i, const ash_tensor *tensor);
 /* Checks the inputs' types, and gives the values of the variables: from dims that are a variable and
  * nothing else. `vars` has an entry per variable of the graph's dims, with a default. */
 ash_status executor_bind_vars(const ash_graph *graph, const ash_tensor *const *inputs, int64_t *vars,

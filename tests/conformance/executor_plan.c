@@ -14,7 +14,7 @@ static ash_status set_vars(ash_plan *plan, const ash_graph *graph, const ash_ten
     for (size_t i = 0; i < n; i++) values[i] = ash_dims_var(graph->dims, i)->min;
     ash_status status = executor_bind_vars(graph, inputs, values, diag);
     for (size_t i = 0; i < ash_plan_var_count(plan) && status == ASH_OK; i++) {
-        ash_plan_var var;
+        ash_plan_var var = ASH_INIT(ash_plan_var);
         status = ash_plan_var_at(plan, i, &var, diag);
         for (size_t k = 0; k < n && status == ASH_OK; k++)
             if (!var.settled && strcmp(ash_dims_var(graph->dims, k)->name, var.name) == 0)
@@ -29,7 +29,7 @@ static ash_status set_inputs(ash_plan *plan, const ash_graph *graph, const ash_t
                              ash_diag *diag) {
     for (size_t i = 0; i < graph->inputs.len; i++) {
         ash_view *own;
-        if (executor_is_read(graph, graph->inputs.at[i]))
+        if (executor_takes(graph, i, inputs[i]))
             ASH_TRY(ash_plan_set_input(plan, i, ash_tensor_type(inputs[i]), ash_tensor_data(inputs[i]),
                                        ash_tensor_size(inputs[i]), diag));
         else

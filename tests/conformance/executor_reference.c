@@ -5,13 +5,21 @@
 #include "executor.h"
 #include "ir/ir.h"
 
-bool executor_is_read(const ash_graph *graph, ash_value value) {
+static bool is_read(const ash_graph *graph, ash_value value) {
     for (size_t i = 0; i < graph->nodes.len; i++)
         for (size_t k = 0; k < graph->nodes.at[i].n_ins; k++)
             if (graph->nodes.at[i].ins[k] == value) return true;
     for (size_t i = 0; i < graph->outputs.len; i++)
         if (graph->outputs.at[i].value == value) return true;
     return false;
+}
+
+bool executor_takes(const ash_graph *graph, size_t i, const ash_tensor *tensor) {
+    const ash_type *want = ash_graph__type(graph, graph->inputs.at[i]), *have = ash_tensor_type(tensor);
+    bool same = want->rank == have->rank && want->dtype == have->dtype;
+    for (unsigned d = 0; d < want->rank && same; d++)
+        same = !ash_dim_is_const(want->dims[d]) || want->dims[d] == have->dims[d];
+    return same || is_read(graph, graph->inputs.at[i]);
 }
 
 static bool is_variable(const ash_graph *graph, ash_dim dim) {
@@ -26,7 +34,7 @@ ash_status executor_bind_vars(const ash_graph *graph, const ash_tensor *const *i
     for (size_t i = 0; i < graph->inputs.len; i++) {
         const ash_type *want = ash_graph__type(graph, graph->inputs.at[i]),
                        *have = ash_tensor_type(inputs[i]);
-        if (!executor_is_read(graph, graph->inputs.at[i])) continue;
+        if (!executor_takes(graph, i, inputs[i])) continue;
         ASH_FAIL_IF(want->rank != have->rank || want->dtype != have->dtype, diag,
                     ASH_ERROR_INVALID_ARGUMENT, "input %zu has another type", i);
         for (unsigned d = 0; d < want->rank; d++) {
@@ -37,7 +45,7 @@ ash_status executor_bind_vars(const ash_graph *graph, const ash_tensor *const *i
     for (size_t i = 0; i < graph->inputs.len; i++) {
         const ash_type *want = ash_graph__type(graph, graph->inputs.at[i]),
                        *have = ash_tensor_type(inputs[i]);
-        for (unsigned d = 0; d < want->rank && executor_is_read(graph, graph->inputs.at[i]); d++)
+        for (unsigned d = 0; d < want->rank && executor_takes(graph, i, inputs[i]); d++)
             ASH_FAIL_IF(ash_dims_eval(graph->dims, want->dims[d], vars) != have->dims[d], diag,
                         ASH_ERROR_INVALID_ARGUMENT, "input %zu has %lld elements along dim %u", i,
                         (long long)have->dims[d], d);
@@ -72,8 +80,7 @@ static ash_status run(ash_context *context, const ash_graph *graph, const ash_te
         int64_t dims[ASH_MAX_RANK];
         for (unsigned d = 0; d < type->rank; d++) dims[d] = ash_dims_eval(graph->dims, type->dims[d], vars);
         ASH_TRY_DONE(ash_wide_alloc(a, type->dtype, type->rank, dims, &ins[i], diag));
-        if (executor_is_read(graph, graph->inputs.at[i]))
-            ash_wide_load(&ins[i], ash_tensor_data(inputs[i]));
+        if (executor_takes(graph, i, inputs[i])) ash_wide_load(&ins[i], ash_tensor_data(inputs[i]));
     }
     ASH_TRY_DONE(ash_eval_graph(graph, ins, vars, precision, outs, diag));
     for (size_t i = 0; i < n_outs; i++)

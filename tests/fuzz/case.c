@@ -115,7 +115,7 @@ char *case_print(const fuzz_case *c) {
     }
     fprintf(out, "%.*s", (int)len, body);
     fclose(out);
-    ash_graph_text_free(c->g, body, len);
+    ash_context_free_text(c->g->context, body, len);
     return text;
 }
 

@@ -28,7 +28,9 @@ static bool init(void) {
 enum {
     ROUND = 1, /* rounding to integral values is one instruction: SSE4.1, or not x86 */
     F16 = 2,   /* f16 <-> f32 conversion instructions */
-    SCALE = 4  /* AVX-512: x * 2^n with every corner case */
+    SCALE = 4, /* AVX-512: x * 2^n with every corner case */
+    X86 = 8,   /* pairs of products of 16 bits, in every x86-64 */
+    VNNI = 16  /* four products of bytes, in registers of every length that there is */
 };
 
 static bool has(const ash_target *target, const char *name) {
@@ -39,7 +41,8 @@ static unsigned features(const ash_target *target) {
     if (!ash_target__is(target, "x86_64")) return ROUND;
     bool round = has(target, "sse4.1") || has(target, "avx"), f16 = has(target, "f16c");
     bool scale = has(target, "avx512f") && has(target, "avx512vl");
-    return (round ? ROUND : 0u) | (f16 ? F16 : 0u) | (scale ? SCALE : 0u);
+    return X86 | (round ? ROUND : 0u) | (f16 ? F16 : 0u) | (scale ? SCALE : 0u) |
+           (target->dot4 == 1 ? VNNI : 0u);
 }
 
 /* --- the boundary ------------------------------------------------------------------------------------ */
@@ -157,6 +160,48 @@ static val to_f16(ash_emit *e, val a) {
     return LLVMBuildBitCast(e->b, half, ash_emit__like(half, ash_emit__type(e, ASH_U16, 1)), "");
 }
 
+/* A call whose operands are brought to the types that this LLVM declares. */
+static val call_on_bits(ash_emit *e, const char *name, val *args, unsigned n) {
+    unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
+    LLVMTypeRef type = LLVMIntrinsicGetType(e->ctx, id, NULL, 0), params[3];
+    LLVMGetParamTypes(type, params);
+    for (unsigned i = 0; i < n; i++) args[i] = LLVMBuildBitCast(e->b, args[i], params[i], "");
+    return ash_emit__intrinsic(e, name, NULL, 0, args, n);
+}
+
+/* The even and the odd bytes apart, as 16 bits: a pair of their products never leaves 32 (pmaddubsw, which
+ * takes the bytes as they are, saturates at 16). */
+static val pairs(ash_emit *e, const char *name, val a, val b, bool odd) {
+    LLVMTypeRef halves = LLVMVectorType(LLVMInt16TypeInContext(e->ctx), 2 * ash_emit__lanes(a));
+    a = LLVMBuildBitCast(e->b, a, halves, "");
+    b = LLVMBuildBitCast(e->b, b, halves, "");
+    a = odd ? i_shr(e, a, 8) : i_and(e, a, 255);
+    b = i_sar(e, odd ? b : i_shl(e, b, 8), 8);
+    return call_on_bits(e, name, (val[]){a, b}, 2);
+}
+
+/* vpdpbusd, or two pmaddwd. */
+static val dot4(ash_emit *e, val a, val b, val c) {
+    enum { PARTS = 16 };
+    static const char *const one[] = {"llvm.x86.avx512.vpdpbusd.128", "llvm.x86.avx512.vpdpbusd.256",
+                                      "llvm.x86.avx512.vpdpbusd.512"};
+    static const char *const two[] = {"llvm.x86.sse2.pmadd.wd", "llvm.x86.avx2.pmadd.wd",
+                                      "llvm.x86.avx512.pmaddw.d.512"};
+    unsigned lanes = ash_emit__lanes(c), most = ash_target_lanes(e->target, 4);
+    if (!(e->features & X86)) return NULL;
+    if (lanes > most && ash_is_pow2(lanes) && lanes / most <= PARTS) {
+        val parts[PARTS];
+        for (unsigned i = 0; i < lanes / most; i++)
+            parts[i] = dot4(e, ash_emit__part(e, a, i * most, most), ash_emit__part(e, b, i * most, most),
+                            ash_emit__part(e, c, i * most, most));
+        return ash_emit__join(e, parts, lanes / most);
+    }
+    if (lanes > most || (lanes != 4 && lanes != 8 && lanes != 16)) return NULL;
+    if (e->features & VNNI) return call_on_bits(e, one[lanes / 8], (val[]){c, a, b}, 3);
+    val even = pairs(e, two[lanes / 8], a, b, false), odd = pairs(e, two[lanes / 8], a, b, true);
+    return i_add(e, i_add(e, c, even), odd);
+}
+
 /* --- the C library ----------------------------------------------------------------------------------- */
 
 /* Its functions are correct to about one unit in the last place, one lane at a time. The linker has their
@@ -212,5 +257,6 @@ const ash_code_target ash_code__host = {
     .scale = scale,
     .from_f16 = from_f16,
     .to_f16 = to_f16,
+    .dot4 = dot4,
     .library = library,
 };

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/* Kernels of their own that work on rows: the elements along one axis, for each position of the others. A
+ * chunk is a row, or one of several parts of it. */
+#ifndef ASH_ROWS_H
+#define ASH_ROWS_H
+
+#include "kern.h"
+
+typedef struct ash_rows {
+    ash_kern *k;
+    const ash_node *node;
+    unsigned rank, axis;      /* of the operand */
+    ash_ix idx[ASH_MAX_RANK]; /* position in the operand; along the axis the symbol `step` */
+    ash_sym step;
+    ash_dim count; /* elements along the axis */
+    void (*body)(struct ash_rows *r);
+} ash_rows;
+
+/* Opens the loop over rows of the first operand: over its first `dims` dims without the axis, times
+ * `parts`, whose number is put into *part. The caller closes it with one `end`. */
+ash_dim ash_rows_begin(ash_rows *r, ash_kern *k, unsigned dims, ash_dim parts, ash_ref *part);
+
+/* Whether a comes before b, by value alone. A NaN counts as larger than every number, or as `nan_first`
+ * says as the one that is looked for. */
+ash_ref ash_rows_precedes(ash_kern *k, bool largest, bool nan_first, ash_ref a, ash_ref b);
+
+ash_dim ash_kern_lower_topk(ash_kern *k); /* topk.c; the number of chunks */
+
+#endif

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: MIT */
+/* The k best elements of each row, in order; of equals the first come first. One pass, with those that are
+ * the best so far in scratch memory: a sorted list where they are few, a heap where they are many. An
+ * element that is not among them costs one comparison, of a whole vector where the row's elements are
+ * neighbours. */
+#include "heap.h"
+#include "rows.h"
+#include "tile.h"
+
+/* --- few ---------------------------------------------------------------------------------------------- */
+
+/* The best elements so far, in order, in scratch memory: values and indices. */
+typedef struct best_list {
+    uint16_t values, places;
+    ash_ref first_value, first_place; /* of this worker */
+    ash_ref count;                    /* cell */
+} best_list;
+
+static ash_ref list_at(ash_kern *k, ash_ref first, ash_ref i) {
+    return ash_nest_binary(&k->nest, ASH_OP_ADD, first, i);
+}
+
+/* The place of x in the list: behind all that x does not precede. Half of what is left in each step. */
+static ash_ref find_place(ash_kern *k, const best_list *l, bool largest, int64_t most, ash_ref x,
+                          ash_ref count) {
+    ash_nest *n = &k->nest;
+    ash_ref low = ash_nest_cell(n, ash_nest_index(n, 0)), high = ash_nest_cell(n, count);
+    unsigned steps = 64 - (unsigned)__builtin_clzll((uint64_t)most);
+    ash_nest_loop(n, ash_nest_index(n, 0), ash_nest_index(n, steps), 1, 1);
+    ash_ref from = ash_nest_get(n, low), to = ash_nest_get(n, high);
+    ash_ref middle = ash_nest_idiv(n, ash_nest_binary(n, ASH_OP_ADD, from, to), ash_nest_index(n, 2));
+    ash_ref open = ash_nest_binary(n, ASH_OP_LT, from, to); /* else the middle may lie past the list */
+    ash_ref at = ash_nest_select(n, open, middle, ash_nest_index(n, 0));
+    ash_ref y = ash_nest_load(n, l->values, list_at(k, l->first_value, at), 1, ASH_NO_REF);
+    ash_ref before = ash_nest_binary(n, ASH_OP_AND, open, ash_rows_precedes(k, largest, largest, x, y));
+    ash_ref behind = ash_nest_binary(n, ASH_OP_AND, open, ash_nest_unary(n, ASH_OP_NOT, before));
+    ash_nest_set(n, high, ash_nest_select(n, before, middle, to));
+    ash_nest_set(
+        n, low,
+        ash_nest_select(n, behind, ash_nest_binary(n, ASH_OP_ADD, middle, ash_nest_index(n, 1)), from));
+    ash_nest_end(n);
+    return ash_nest_get(n, low);
+}
+
+static void move_in_list(ash_kern *k, uint16_t buf, ash_ref first, ash_ref from) {
+    ash_nest *n = &k->nest;
+    ash_ref at = list_at(k, first, from);
+    ash_ref y = ash_nest_load(n, buf, at, 1, ASH_NO_REF);
+    ash_nest_store(n, buf, ash_nest_binary(n, ASH_OP_ADD, at, ash_nest_index(n, 1)), y, ASH_NO_REF);
+}
+
+/* Puts x, element i, into its place, if it has one. */
+static void insert(ash_kern *k, const best_list *l, bool largest, int64_t most, ash_ref x, ash_ref i) {
+    ash_nest *n = &k->nest;
+    ash_ref one = ash_nest_index(n, 1), limit = ash_nest_index(n, most), count = ash_nest_get(n, l->count);
+    ash_ref end = ash_nest_index(n, most - 1);
+    ash_ref worst = ash_nest_load(n, l->values, list_at(k, l->first_value, end), 1, ASH_NO_REF);
+    ash_ref room = ash_nest_binary(n, ASH_OP_LT, count, limit);
+    ash_nest_if(n, ash_nest_binary(n, ASH_OP_OR, room, ash_rows_precedes(k, largest, largest, x, worst)));
+    ash_ref to = find_place(k, l, largest, most, x, count);
+    ash_ref last = ash_nest_binary(n, ASH_OP_MIN, count, end); /* falls out, or is the free place */
+    ash_ref step = ash_nest_loop(n, ash_nest_index(n, 0), ash_nest_binary(n, ASH_OP_SUB, last, to), 1, 1);
+    ash_ref from = ash_nest_binary(n, ASH_OP_SUB, ash_nest_binary(n, ASH_OP_SUB, last, one), step);
+    move_in_list(k, l->values, l->first_value, from);
+    move_in_list(k, l->places, l->first_place, from);
+    ash_nest_end(n);
+    ash_nest_store(n, l->values, list_at(k, l->first_value, to), x, ASH_NO_REF);
+    ash_nest_store(n, l->places, list_at(k, l->first_place, to), i, ASH_NO_REF);
+    ash_nest_set(n, l->count,
+                 ash_nest_binary(n, ASH_OP_MIN, limit, ash_nest_binary(n, ASH_OP_ADD, count, one)));
+    ash_nest_end(n);
+}
+
+static void insert_range(ash_rows *r, const best_list *l, bool largest, int64_t most, ash_ref from,
+                         ash_ref to) {
+    ash_kern *k = r->k;
+    size_t mark = ash_kern_mark(k);
+    ash_ref i = ash_kern_loop(k, r->step, from, to, 1, 1);
+    insert(k, l, largest, most, ash_kern_eval(k, r->node->ins[0], r->idx), i);
+    ash_nest_end(&k->nest);
+    ash_kern_forget(k, mark);
+}
+
+/* Whether any of the next elements precedes a number. */
+static ash_ref some_precede(ash_rows *r, bool largest, unsigned lanes, ash_ref worst) {
+    ash_kern *k = r->k;
+    ash_nest *n = &k->nest;
+    size_t mark = ash_kern_mark(k);
+    k->vsym = r->step;
+    k->lanes = lanes;
+    k->aligned = true;
+    ash_ref x = ash_kern_splat(k, ash_kern_eval(k, r->node->ins[0], r->idx));
+    ash_ref better = ash_rows_precedes(k, largest, largest, x, ash_kern_splat(k, worst));
+    k->vsym = ASH_NO_SYM;
+    k->lanes = 1;
+    ash_kern_forget(k, mark);
+    ash_ref any = ash_nest_hreduce(n, ASH_OP_OR, ash_nest_cast(n, ASH_I32, better));
+    return ash_nest_unary(n, ASH_OP_NOT, ash_nest_binary(n, ASH_OP_EQ, any, ash_nest_int(n, ASH_I32, 0)));
+}
+
+/* The same, or whether the list has room. */
+static ash_ref some_belong(ash_rows *r, const best_list *l, bool largest, int64_t most, unsigned lanes) {
+    ash_nest *n = &r->k->nest;
+    ash_ref limit = ash_nest_index(n, most), end = ash_nest_index(n, most - 1);
+    ash_ref worst = ash_nest_load(n, l->values, list_at(r->k, l->first_value, end), 1, ASH_NO_REF);
+    ash_ref room = ash_nest_binary(n, ASH_OP_LT, ash_nest_get(n, l->count), limit);
+    return ash_nest_binary(n, ASH_OP_OR, room, some_precede(r, largest, lanes, worst));
+}
+
+/* One pass with a sorted list of the best: an element that is not among them costs one comparison. */
+static ash_dim list_topk(ash_kern *k) {
+    ash_rows r;
+    ash_nest *n = &k->nest;
+    const ash_node *node = &k->graph->nodes.at[k->group->root];
+    const ash_type *in = ash_graph__type(k->graph, node->ins[0]);
+    bool largest = ash_node_int(node, ASH_ATTR_LARGEST);
+    int64_t most = ash_node_int(node, ASH_ATTR_K);
+    best_list l;
+    l.values = ash_kern_scratch(k, ash_kern_dtype(in->dtype), ASH_MAX(most, 1), &l.first_value);
+    l.places = ash_kern_scratch(k, ASH_I64, ASH_MAX(most, 1), &l.first_place);
+    ash_dim total = ash_rows_begin(&r, k, in->rank, 1, NULL);
+    if (ash_kern_lost(k)) return total;
+    ash_ref zero = ash_nest_index(n, 0);
+    /* so that what is read of an empty list is a number of this row */
+    size_t mark = ash_kern_mark(k);
+    ash_kern_set_sym(k, r.step, zero);
+    ash_ref any = ash_kern_eval(k, node->ins[0], r.idx);
+    ash_kern_forget(k, mark);
+    for (unsigned both = 0; both < 2; both++)
+        ash_nest_store(n, l.values, list_at(k, l.first_value, ash_nest_index(n, both ? most - 1 : 0)), any,
+                       ASH_NO_REF);
+    l.count = ash_nest_cell(n, zero);
+    ash_ref done = zero, count = ash_kern_dim(k, r.count);
+    unsigned lanes = ash_target_lanes(k->low->target, ash_dtype_size(ash_kern_dtype(in->dtype)));
+    if (r.axis + 1 == r.rank && lanes > 1) {
+        ash_ref step = ash_nest_index(n, lanes);
+        done = ash_nest_binary(n, ASH_OP_MUL, ash_nest_idiv(n, count, step), step);
+        ash_ref from = ash_kern_loop(k, r.step, zero, done, lanes, 1);
+        ash_nest_if(n, some_belong(&r, &l, largest, most, lanes));
+        insert_range(&r, &l, largest, most, from, ash_nest_binary(n, ASH_OP_ADD, from, step));
+        ash_nest_end(n);
+        ash_nest_end(n);
+        ash_kern_forget(k, mark);
+    }
+    insert_range(&r, &l, largest, most, done, count);
+    ash_sym rank = ash_kern_sym(k, most);
+    ash_ix out[ASH_MAX_RANK];
+    memcpy(out, r.idx, sizeof out);
+    out[r.axis] = ash_ix_sym(&k->ixs, rank);
+    ash_ref j = ash_kern_loop(k, rank, zero, ash_nest_index(n, most), 1, 1);
+    ash_kern_store(k, node->out, out,
+                   ash_nest_load(n, l.values, list_at(k, l.first_value, j), 1, ASH_NO_REF));
+    ash_kern_store(k, node->out + 1, out,
+                   ash_nest_load(n, l.places, list_at(k, l.first_place, j), 1, ASH_NO_REF));
+    ash_nest_end(n);
+    ash_kern_forget(k, mark);
+    ash_nest_end(n);
+    return total;
+}
+
+/* --- many ------------------------------------------------------------------------------------------- */
+
+/* The worst on top: so that its place is the next better one's. Of equals the first is the better. */
+static ash_ref is_worse(const ash_heap *h, ash_heap_entry a, ash_heap_entry b) {
+    ash_nest *n = &h->k->nest;
+    ash_ref worse = ash_rows_precedes(h->k, h->largest, h->largest, b.key, a.key);
+    ash_ref better = ash_rows_precedes(h->k, h->largest, h->largest, a.key, b.key);
+    ash_ref later = ash_nest_binary(n, ASH_OP_LT, b.number, a.number);
+    return ash_nest_binary(n, ASH_OP_OR, worse,
+                           ash_nest_binary(n, ASH_OP_AND, ash_nest_unary(n, ASH_OP_NOT, better), later));
+}
+
+/* Each of the elements [from, to) that is better than the top takes its place. */
+static void replace_range(ash_rows *r, const ash_heap *h, ash_ref from, ash_ref to) {
+    ash_kern *k = r->k;
+    ash_nest *n = &k->nest;
+    size_t mark = ash_kern_mark(k);
+    ash_ref i = ash_kern_loop(k, r->step, from, to, 1, 1);
+    ash_ref x = ash_kern_eval(k, r->node->ins[0], r->idx);
+    ash_nest_if(n,
+                ash_rows_precedes(k, h->largest, h->largest, x, ash_heap_at(h, ash_nest_index(n, 0)).key));
+    ash_heap_replace(h, (ash_heap_entry){x, i});
+    ash_nest_end(n);
+    ash_nest_end(n);
+    ash_kern_forget(k, mark);
+}
+
+/* The same for vectors, which are passed over as a whole when none of their elements is better. */
+static void replace_vectors(ash_rows *r, const ash_heap *h, ash_ref from, ash_ref to, unsigned lanes) {
+    ash_kern *k = r->k;
+    ash_nest *n = &k->nest;
+    size_t mark = ash_kern_mark(k);
+    ash_ref i = ash_kern_loop(k, r->step, from, to, lanes, 1);
+    ash_nest_if(n, some_precede(r, h->largest, lanes, ash_heap_at(h, ash_nest_index(n, 0)).key));
+    replace_range(r, h, i, ash_nest_binary(n, ASH_OP_ADD, i, ash_nest_index(n, lanes)));
+    ash_nest_end(n);
+    ash_nest_end(n);
+    ash_kern_forget(k, mark);
+}
+
+/* The first k elements are a heap, and the others are compared with its top; in the end it is emptied, the
+ * worst first. */
+static ash_dim heap_topk(ash_kern *k) {
+    ash_rows r;
+    ash_nest *n = &k->nest;
+    const ash_node *node = &k->graph->nodes.at[k->group->root];
+    const ash_type *in = ash_graph__type(k->graph, node->ins[0]);
+    ash_dtype dtype = ash_kern_dtype(in->dtype);
+    ash_dim most = ash_node_int(node, ASH_ATTR_K);
+    ash_heap h = {.above = is_worse, .largest = ash_node_int(node, ASH_ATTR_LARGEST)};
+    ash_heap_init(&h, k, dtype, most, in->dims[ash_node_int(node, ASH_ATTR_AXIS)]);
+    ash_dim total = ash_rows_begin(&r, k, in->rank, 1, NULL);
+    ash_ref zero = ash_nest_index(n, 0), one = ash_nest_index(n, 1);
+    ash_ref count = ash_kern_dim(k, r.count), kept = ash_kern_dim(k, most);
+    h.count = ash_nest_cell(n, kept);
+    size_t mark = ash_kern_mark(k);
+    ash_ref i = ash_kern_loop(k, r.step, zero, kept, 1, 1);
+    ash_heap_put(&h, i, (ash_heap_entry){ash_kern_eval(k, node->ins[0], r.idx), i});
+    ash_nest_end(n);
+    ash_kern_forget(k, mark);
+    ash_heap_make(&h);
+    ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, zero, kept)); /* else there is no top */
+    unsigned lanes = ash_target_lanes(k->low->target, ash_dtype_size(dtype));
+    ash_ref from = kept;
+    if (r.axis + 1 == r.rank && lanes > 1) {
+        ash_ref step = ash_nest_index(n, lanes), up = ash_nest_index(n, lanes - 1);
+        ash_ref whole = ash_nest_binary(n, ASH_OP_MUL, ash_nest_idiv(n, count, step), step);
+        ash_ref next = ash_nest_binary(
+            n, ASH_OP_MUL, ash_nest_idiv(n, ash_nest_binary(n, ASH_OP_ADD, kept, up), step), step);
+        ash_ref first = ash_nest_binary(n, ASH_OP_MIN, next, count);
+        replace_range(&r, &h, kept, first);
+        replace_vectors(&r, &h, first, whole, lanes);
+        from = ash_nest_binary(n, ASH_OP_MAX, first, whole);
+    }
+    replace_range(&r, &h, from, count);
+    ash_nest_end(n);
+    ash_sym rank = ash_kern_sym(k, most);
+    ash_ix out[ASH_MAX_RANK];
+    memcpy(out, r.idx, sizeof out);
+    out[r.axis] = ash_ix_sym(&k->ixs, rank);
+    ash_ref taken = ash_nest_loop(n, zero, kept, 1, 1);
+    ash_kern_set_sym(k, rank,
+                     ash_nest_binary(n, ASH_OP_SUB, ash_nest_binary(n, ASH_OP_SUB, kept, one), taken));
+    ash_heap_entry worst = ash_heap_take(&h);
+    ash_kern_store(k, node->out, out, worst.key);
+    ash_kern_store(k, node->out + 1, out, worst.number);
+    ash_nest_end(n);
+    ash_kern_forget(k, mark);
+    ash_nest_end(n);
+    return total;
+}
+
+/* A list where they are few and their number is known: moving the elements of a short one costs less than
+ * the steps of a heap. */
+ash_dim ash_kern_lower_topk(ash_kern *k) {
+    const ash_node *node = &k->graph->nodes.at[k->group->root];
+    ash_dim most = ash_node_int(node, ASH_ATTR_K);
+    bool few = ash_dim_is_const(most) && most <= k->low->target->costs.list_elements;
+    return few ? list_topk(k) : heap_topk(k);
+}
