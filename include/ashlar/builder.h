@@ -160,8 +160,8 @@ ASH_API ash_value ash_scatter_nd(ash_graph *graph, ash_value x, ash_value indice
 /* Philox 4x32-10 (Salmon, Moraes, Dror and Shaw 2011): four words from a key of two and a counter of four,
  * all u32, broadcast. The same key and counter give the same words on every device, in any mode, on any
  * number of threads. Writes `words` and returns the first. */
-ASH_API ash_value ash_philox(ash_graph *graph, const ash_value key[2], const ash_value counter[4],
-                             ash_value words[4]);
+ASH_API ash_value ash_philox(ash_graph *graph, const ash_value *key, const ash_value *counter,
+                             ash_value *words);
 
 /* Tensors of random numbers. `seed` and `stream` are i64 or u64 scalars: the key, and the upper half of the
  * counter, whose lower half is an element's number in row-major order. What has the same two has the same

@@ -36,8 +36,7 @@ static void philox(ash_graph *graph, ash_value key[2], ash_value counter[4]) {
     }
 }
 
-ash_value ash_philox(ash_graph *graph, const ash_value key[2], const ash_value counter[4],
-                     ash_value words[4]) {
+ash_value ash_philox(ash_graph *graph, const ash_value *key, const ash_value *counter, ash_value *words) {
     ash_value k[2], w[4];
     ASH_BUILD_NEED(graph, key, counter, words);
     for (int i = 0; i < 2; i++) k[i] = ash_cast(graph, key[i], ASH_U64);
