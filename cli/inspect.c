@@ -33,6 +33,15 @@ static bool print_kernels(struct session *s) {
     return true;
 }
 
+static bool print_plan(struct session *s) {
+    char *text;
+    uint64_t size;
+    if (ash_plan_print(s->plan, &text, &size, &s->diag) != ASH_OK) return session_failed(s, "plan");
+    fwrite(text, 1, size, stdout);
+    ash_context_free_text(s->context, text, size);
+    return true;
+}
+
 static bool print_source(struct session *s, ash_source source, unsigned only) {
     for (uint32_t k = 0; k < ash_plan_kernel_count(s->plan); k++) {
         if (only != UINT32_MAX && k != only) continue;
@@ -53,11 +62,13 @@ static bool inspect(struct session *s, const char *stage, unsigned kernel, bool 
     } sources[] = {{"nest", ASH_SOURCE_NEST}, {"llvm", ASH_SOURCE_IR}, {"asm", ASH_SOURCE_ASSEMBLY}};
     if (!strcmp(stage, "graph")) return print_graph(s, data);
     if (!session_prepare(s)) return false;
+    if (!strcmp(stage, "plan")) return print_plan(s);
     if (!strcmp(stage, "kernels")) return print_kernels(s);
     if (!strcmp(stage, "buffers")) return show_buffers(s);
     for (size_t i = 0; i < COUNT(sources); i++)
         if (!strcmp(stage, sources[i].name)) return print_source(s, sources[i].source, kernel);
-    fprintf(stderr, "ashlar inspect: no stage \"%s\"; there are graph, kernels, buffers, nest, llvm, asm\n",
+    fprintf(stderr,
+            "ashlar inspect: no stage \"%s\"; there are graph, plan, kernels, buffers, nest, llvm, asm\n",
             stage);
     return false;
 }
@@ -77,7 +88,7 @@ int cmd_inspect(int argc, char **argv) {
     struct list words;
     int status;
     session_options(&s, common);
-    if (!options_read(argc, argv, "inspect graph|kernels|buffers|nest|llvm|asm MODEL.onnx [options]",
+    if (!options_read(argc, argv, "inspect graph|plan|kernels|buffers|nest|llvm|asm MODEL.onnx [options]",
                       tables, &words, &status))
         return status;
     if (words.count != 2) {

@@ -11,18 +11,14 @@
 #include "ir/eval.h"
 #include "ir/ir.h"
 #include "kernel/program.h"
+#include "random.h"
 #include "testing.h"
 
 enum { GUARD = 256 };
 
-static inline uint64_t test_random(uint64_t *state) {
-    *state = *state * 6364136223846793005u + 1442695040888963407u;
-    return *state >> 33;
-}
-
 static inline void test_fill(ash_wide *t, uint64_t *state) {
     for (int64_t i = 0; i < t->count; i++) {
-        double u = (double)test_random(state) / (double)(1u << 31);
+        double u = (double)test_congruent(state) / (double)(1u << 31);
         if (ash_dtype_is_float(t->dtype))
             t->f[i] = u * 2 - 1;
         else

@@ -12,6 +12,7 @@
 
 #include "ashlar/builder.h"
 #include "ir/eval.h"
+#include "random.h"
 #include "testing.h"
 
 enum { FUZZ_VALUES = 160 };
@@ -41,15 +42,8 @@ typedef struct fuzz {
 
 #define FUZZ_NONE UINT32_MAX
 
-static inline uint64_t fuzz_random(uint64_t *state) {
-    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return z ^ z >> 31;
-}
-
 static inline int64_t pick(fuzz *f, int64_t n) {
-    return n <= 0 ? 0 : (int64_t)(fuzz_random(&f->state) % (uint64_t)n);
+    return n <= 0 ? 0 : (int64_t)(test_random(&f->state) % (uint64_t)n);
 }
 
 static inline bool chance(fuzz *f, unsigned percent) {
@@ -169,7 +163,7 @@ static inline void fuzz_fill(ash_wide *t, uint64_t seed, int64_t limit, bool spe
     uint64_t state = seed;
     bool wild = seed % 3 == 0;
     for (int64_t i = 0; i < t->count; i++) {
-        uint64_t r = fuzz_random(&state);
+        uint64_t r = test_random(&state);
         if (ash_dtype_is_float(t->dtype))
             t->f[i] =
                 special && r % 4 == 0 ? odd[r / 4 % ASH_COUNT(odd)] : (double)((int64_t)(r >> 8) % 32) / 4;
@@ -192,7 +186,7 @@ static inline uint32_t new_leaf(fuzz *f, const ash_type *type, int64_t limit) {
     unsigned n = f->n_inputs;
     if (n == FUZZ_VALUES || ash_type_max_count(f->g->dims, type) > 8 * f->room) return FUZZ_NONE;
     bool special = ash_dtype_is_float(type->dtype) && chance(f, 8);
-    uint64_t seed = fuzz_random(&f->state);
+    uint64_t seed = test_random(&f->state);
     int64_t count, kind = pick(f, 10);
     ash_value id;
     if (kind < 4 && ash_type_static_count(type, &count)) {

@@ -8,6 +8,7 @@
 
 #include "ashlar/builder.h"
 #include "opt/opt.h"
+#include "random.h"
 #include "testing.h"
 
 typedef struct fixture {
@@ -50,17 +51,11 @@ static inline void restart(fixture *f) {
 
 /* --- data ----------------------------------------------------------------------------------------- */
 
-static inline uint64_t draw(uint64_t *state) { /* splitmix64 */
-    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return z ^ z >> 31;
-}
 static inline unsigned below(uint64_t *state, unsigned n) {
-    return (unsigned)(draw(state) % n);
+    return (unsigned)(test_random(state) % n);
 }
 static inline double uniform(uint64_t *state) { /* in [-1, 1) */
-    return (double)(int64_t)draw(state) / 9223372036854775808.0;
+    return (double)(int64_t)test_random(state) / 9223372036854775808.0;
 }
 
 static inline ash_type type_of(ash_dtype dtype, unsigned rank, const ash_dim *dims) {

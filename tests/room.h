@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "ashlar/memory.h"
+#include "random.h"
 
 enum { ROOM_CUT, ROOM_FEW, ROOM_MANY, ROOM_FAMILIES };
 enum { ROOM_MOST = 2048 };                       /* buffers of a problem */
@@ -31,8 +32,7 @@ static const char *const room_names[] = {"cut", "few", "many"};
 
 /* From 0 to n - 1, n above 0. */
 static inline uint64_t room_below(room *r, uint64_t n) {
-    r->seed ^= r->seed << 13, r->seed ^= r->seed >> 7, r->seed ^= r->seed << 17;
-    return (r->seed >> 11) % n;
+    return test_below(&r->seed, n);
 }
 
 /* From `least` to `most`, small ones more often: each doubling is as likely as the next. */

@@ -5,10 +5,9 @@
 #define ASH_STATE_TESTING_H
 
 #include "apart.h"
-#include "testing.h"
+#include "graph_room.h"
 
 #include "ashlar/builder.h"
-#include "ashlar/plan.h"
 #include "ashlar/reference.h"
 #include "code/code.h"
 #include "kernel/program.h"
@@ -19,30 +18,8 @@ static ash_diag diag;
 
 enum { N = 6, CELLS = N * N };
 
-struct room {
-    test_memory memory;
-    ash_context *context;
-    ash_graph *g;
-    ash_plan *plan;
-    uint64_t random;
-};
-
 static inline int setup(void **state) {
-    struct room *r = calloc(1, sizeof *r);
-    ash_context_options options = {.allocator = test_memory_allocator(&r->memory), .threads = 2};
-    assert_ok(ash_context_create(&options, &r->context, &diag));
-    *state = r;
-    return 0;
-}
-
-static inline int teardown(void **state) {
-    struct room *r = *state;
-    ash_plan_destroy(r->plan);
-    ash_graph_destroy(r->g);
-    ash_context_destroy(r->context);
-    assert_int_equal(r->memory.live, 0);
-    free(r);
-    return 0;
+    return room_open(state, 2);
 }
 
 static inline void fresh_graph(struct room *r) {

@@ -1,27 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Compositions of the builder: the reference evaluator and plans against what C says. */
-#include "testing.h"
 
 #include <math.h>
 
 #include "ashlar/builder.h"
 #include "ashlar/plan.h"
 #include "ashlar/reference.h"
+#include "one_context.h"
 
 static ash_diag diag;
-
-static ash_context *context;
-
-static int setup(void **state) {
-    (void)state;
-    return ash_context_create(&(ash_context_options){.threads = 1}, &context, &diag) != ASH_OK;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    ash_context_destroy(context);
-    return 0;
-}
 
 /* Output 0 of a plan of a graph with one input, after `n` is bound (where there is such a variable). */
 static void run_plan(const ash_graph *g, bool optimize, const void *data, uint64_t size, int64_t n,
@@ -281,5 +268,5 @@ int main(void) {
         cmocka_unit_test(means_over_nothing),  cmocka_unit_test(comparisons),
         cmocka_unit_test(no_ops_are_left_out), cmocka_unit_test(refusals_name_node_and_operator),
         cmocka_unit_test(products_are_numpys), cmocka_unit_test(scalars)};
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "code/code.h"
 #include "ir/ir.h"
+#include "random.h"
 #include "testing.h"
 
 /* The levels that this machine can run, the host last; a level that it cannot run is printed as skipped. */
@@ -78,14 +79,6 @@ static inline ash_ref test_mul(ash_nest *n, ash_ref a, int64_t b) {
 /* A loop over the kernel's chunks. */
 static inline ash_ref test_chunks(ash_nest *n) {
     return ash_nest_loop(n, ash_nest_arg(n, ASH_NEST_BEGIN_ARG), ash_nest_arg(n, ASH_NEST_END_ARG), 1, 0);
-}
-
-/* A generator of numbers that is the same everywhere. */
-static inline uint64_t test_random(uint64_t *state) {
-    uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
 }
 
 #endif

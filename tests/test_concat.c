@@ -8,6 +8,7 @@
  *   ASHLAR_FUZZ_COUNT=n      so many seeds
  *   ASHLAR_FUZZ_FIRST=n      from that seed on
  *   ASHLAR_FUZZ_EVERY=n      every n-th of them is executed */
+#include "random.h"
 #include "state_testing.h"
 
 enum { DEFAULT_COUNT = 600, EXECUTE_EVERY = 30, VALUES = 64, RANK = 3, ROOM = 600, FOUND = 3, INPUTS = 3 };
@@ -33,10 +34,7 @@ typedef struct world {
     } while (0)
 
 static int64_t pick(world *w, int64_t n) {
-    uint64_t z = w->random += UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return (int64_t)((z ^ z >> 31) % (uint64_t)n);
+    return (int64_t)(test_random(&w->random) % (uint64_t)n);
 }
 
 static const ash_type *type_of(const world *w, ash_value v) {

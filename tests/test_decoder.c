@@ -10,7 +10,7 @@ int example_main(void);
 #include <math.h>
 
 #include "base/clock.h"
-#include "testing.h"
+#include "graph_room.h"
 
 static ash_diag diag;
 
@@ -19,27 +19,8 @@ enum { TOKENS = 20, VOCABULARY = 96 };
 static const int64_t text[TOKENS] = {5,  17, 80, 3,  3,  41, 95, 0,  62, 7,
                                      19, 28, 33, 90, 71, 1,  5,  54, 12, 88};
 
-struct room {
-    test_memory memory;
-    ash_context *context;
-    ash_plan *plan;
-};
-
 static int setup(void **state) {
-    struct room *r = calloc(1, sizeof *r);
-    ash_context_options options = {.allocator = test_memory_allocator(&r->memory), .threads = 2};
-    assert_ok(ash_context_create(&options, &r->context, &diag));
-    *state = r;
-    return 0;
-}
-
-static int teardown(void **state) {
-    struct room *r = *state;
-    ash_plan_destroy(r->plan);
-    ash_context_destroy(r->context);
-    assert_int_equal(r->memory.live, 0);
-    free(r);
-    return 0;
+    return room_open(state, 2);
 }
 
 static void prepare(struct room *r, int64_t longest, int64_t count, const ash_plan_options *options) {

@@ -2,6 +2,7 @@
 /* Index expressions against plain arithmetic: random expressions are built twice, as ash_ix and as a tree
  * that is computed naively for all values of the symbols; what is claimed of them is checked by trying. */
 #include "kernel/index.h"
+#include "random.h"
 #include "testing.h"
 
 enum { SYMS = 3, NODES = 24, VARS = 2, CASES = 4000 };
@@ -32,8 +33,7 @@ typedef struct point {
 } point;
 
 static int64_t pick(fixture *f, int64_t n) {
-    f->state = f->state * 6364136223846793005u + 1442695040888963407u;
-    return (int64_t)((f->state >> 33) % (uint64_t)n);
+    return (int64_t)(test_congruent(&f->state) % (uint64_t)n);
 }
 
 static ash_dim combine(fixture *f, ash_dim_op op, ash_dim a, ash_dim b) {

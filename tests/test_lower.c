@@ -2,19 +2,7 @@
 /* Fusion and lowering: compiled graphs against the reference evaluator, fused and not. */
 #include "ashlar/builder.h"
 #include "differential.h"
-
-static ash_context *context;
-
-static int setup(void **state) {
-    (void)state;
-    return ash_context_create(&(ash_context_options){.threads = 1}, &context, NULL);
-}
-
-static int teardown(void **state) {
-    (void)state;
-    ash_context_destroy(context);
-    return 0;
-}
+#include "one_context.h"
 
 static ash_graph *new_graph(void) {
     ash_graph *g;
@@ -577,5 +565,5 @@ int main(void) {
         cmocka_unit_test(test_blocked_conv_over_reshape),
         cmocka_unit_test(test_half_floats_are_rounded_before_casts),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, set_up, tear_down);
 }

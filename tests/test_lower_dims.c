@@ -6,21 +6,9 @@
 #include "differential.h"
 #include "kernel/kern.h"
 #include "nest_interp.h"
+#include "one_context.h"
 
 enum { VARS = 3, EXPRESSIONS = 48, ROUNDS = 60, SAMPLES = 16, COMPILED_EVERY = 6 };
-
-static ash_context *context;
-
-static int setup(void **state) {
-    (void)state;
-    return ash_context_create(&(ash_context_options){.threads = 1}, &context, NULL);
-}
-
-static int teardown(void **state) {
-    (void)state;
-    ash_context_destroy(context);
-    return 0;
-}
 
 /* --- expressions ---------------------------------------------------------------------------------- */
 
@@ -36,8 +24,8 @@ static const int64_t least[VARS] = {0, 1, 3};
 /* Small numbers often, so that bounds decide sometimes, and large ones. */
 static ash_dim operand(pool *p) {
     static const int64_t numbers[] = {0, 1, 2, 3, 5, 8, 13, 57, 100, 4096, 1 << 20};
-    if (test_random(&p->state) % 3 == 0) return numbers[test_random(&p->state) % ASH_COUNT(numbers)];
-    return p->at[test_random(&p->state) % p->n];
+    if (test_congruent(&p->state) % 3 == 0) return numbers[test_congruent(&p->state) % ASH_COUNT(numbers)];
+    return p->at[test_congruent(&p->state) % p->n];
 }
 
 /* a, and what a rest is: a - b * floor(a / b). */
@@ -58,7 +46,7 @@ static void fill_pool(pool *p, uint64_t seed, int64_t most) {
     for (unsigned i = 0; i < VARS; i++)
         assert_ok(ash_dims_add_var(p->dims, names[i], least[i], most, &p->at[i], &diag));
     for (unsigned tries = 0; p->n < ASH_COUNT(p->at); tries++) {
-        unsigned op = (unsigned)(test_random(&p->state) % 7);
+        unsigned op = (unsigned)(test_congruent(&p->state) % 7);
         ash_dim a = operand(p), b = operand(p), out;
         bool made = op == 6 ? remainder_of(p, a, b, &out)
                             : ash_dims_combine(p->dims, (ash_dim_op)op, a, b, &out, NULL) == ASH_OK;
@@ -128,7 +116,7 @@ static void test_expressions(void **state) {
                 int64_t count = most[round % ASH_COUNT(most)] - least[i] + 1;
                 vars[i] = least[i] + (s == 0   ? 0
                                       : s == 1 ? count - 1
-                                               : (int64_t)(test_random(&p.state) % (uint64_t)count));
+                                               : (int64_t)(test_congruent(&p.state) % (uint64_t)count));
             }
             interpret(&nest, vars, got[0]);
             if (fn) fn((void *[]){got[1]}, vars, 0, 1, 0);
@@ -181,5 +169,5 @@ int main(void) {
         cmocka_unit_test(test_expressions),
         cmocka_unit_test(test_slices),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, set_up, tear_down);
 }

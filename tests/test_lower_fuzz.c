@@ -13,10 +13,10 @@
 #include "fuzz_ops.h"
 #include "kernel/kern.h"
 #include "nest_interp.h"
+#include "one_context.h"
 
 enum { DEFAULT_COUNT = 2000, COMPILE_EVERY = 25, GUARD_BYTES = 64 };
 
-static ash_context *context;
 static ash_target targets[5];
 static unsigned n_targets, n_named, n_runs, n_compiled, n_looking,
     n_in_place; /* the targets by name come first: those can be compiled for */
@@ -34,13 +34,7 @@ static int setup(void **state) {
     targets[n_targets] = targets[0]; /* short vectors with masks */
     targets[n_targets].masks = true;
     snprintf(targets[n_targets++].cpu, sizeof targets->cpu, "sve");
-    return ash_context_create(&(ash_context_options){.threads = 1}, &context, NULL);
-}
-
-static int teardown(void **state) {
-    (void)state;
-    ash_context_destroy(context);
-    return 0;
+    return open_context(1);
 }
 
 /* One seed in one way: how it ran, and what went wrong. */
@@ -145,9 +139,9 @@ static void run_step(trial *t, size_t s) {
         if (b->kind == ASH_BUFFER_SCRATCH) memset(m->undefined, 1, (size_t)m->bytes);
     }
     int64_t chunks = ash_dims_eval(p->dims, step->chunks, t->vars), starts[8];
-    unsigned n = 1 + (unsigned)(fuzz_random(&t->state) % ASH_MIN(ASH_MAX(chunks, 1), 7));
+    unsigned n = 1 + (unsigned)(test_random(&t->state) % ASH_MIN(ASH_MAX(chunks, 1), 7));
     for (unsigned i = 0; i <= n; i++) starts[i] = i == n ? chunks : chunks * i / n;
-    unsigned shift = (unsigned)(fuzz_random(&t->state) % n); /* the pieces in another order */
+    unsigned shift = (unsigned)(test_random(&t->state) % n); /* the pieces in another order */
     for (unsigned i = 0; i < n && !t->error[0]; i++) {
         unsigned at = (n - 1 - i + shift) % n;
         char error[256] = "";
@@ -235,9 +229,9 @@ static void look_often(ash_program *p) {
 static void try_program(trial *t, const ash_target *target, bool fuse, bool compiled,
                         const ash_wide *expected, const fuzz_value *const *bounds) {
     const ash_graph *g = t->f->g;
-    ash_value kept[2] = {(ash_value)(fuzz_random(&t->state) % g->values.len),
-                         (ash_value)(fuzz_random(&t->state) % g->values.len)};
-    ash_lower_options options = {.fuse = fuse, .keep = kept, .n_keep = fuzz_random(&t->state) % 8 ? 0 : 2};
+    ash_value kept[2] = {(ash_value)(test_random(&t->state) % g->values.len),
+                         (ash_value)(test_random(&t->state) % g->values.len)};
+    ash_lower_options options = {.fuse = fuse, .keep = kept, .n_keep = test_random(&t->state) % 8 ? 0 : 2};
     ash_program *p;
     ash_diag diag;
     ash_code *code = NULL;
@@ -248,7 +242,7 @@ static void try_program(trial *t, const ash_target *target, bool fuse, bool comp
         return;
     }
     if (n_runs++ % 8 == 0) check_repeats(t, target, &options, p);
-    if (fuzz_random(&t->state) % 4 == 0) look_often(p);
+    if (test_random(&t->state) % 4 == 0) look_often(p);
     if (compiled) {
         ash_compiler *compiler;
         assert_ok(ash_compiler__get(context, &compiler, &diag));
@@ -309,8 +303,8 @@ static bool run_vars(const fuzz *f, uint64_t seed, const int64_t *vars, const fu
         fuzz_fill(&inputs[i], f->fill[i], f->limit[i], f->is_special[i]);
     }
     assert_ok(ash_eval_graph(g, inputs, vars, ASH_EVAL_DOUBLE, expected, &diag));
-    unsigned chosen = (unsigned)(fuzz_random(&state) % n_targets);
-    bool compile = seed % COMPILE_EVERY == 0, compile_fused = fuzz_random(&state) % 4 != 0;
+    unsigned chosen = (unsigned)(test_random(&state) % n_targets);
+    bool compile = seed % COMPILE_EVERY == 0, compile_fused = test_random(&state) % 4 != 0;
     for (unsigned way = 0; way < 4 * n_targets && ok; way++) {
         unsigned target = way / 4;
         bool fuse = way & 1, compiled = way & 2;
@@ -389,5 +383,5 @@ static void test_random_graphs(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_graphs)};
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, setup, tear_down);
 }

@@ -7,21 +7,14 @@
 #include "code/code.h"
 #include "ir/ir.h"
 #include "kernel/program.h"
-#include "testing.h"
+#include "one_context.h"
 
-static ash_context *context;
 static ash_target target;
 
 static int setup(void **state) {
     (void)state;
     if (ash_target__named("x86-64-v4", &target, NULL) != ASH_OK) return 1;
-    return ash_context_create(&(ash_context_options){.threads = 1}, &context, NULL);
-}
-
-static int teardown(void **state) {
-    (void)state;
-    ash_context_destroy(context);
-    return 0;
+    return open_context(1);
 }
 
 static ash_graph *new_graph(ash_context *in) {
@@ -385,5 +378,5 @@ static void test_no_memory(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_growth), cmocka_unit_test(test_large),
                                        cmocka_unit_test(test_no_memory)};
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, setup, tear_down);
 }

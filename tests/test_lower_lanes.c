@@ -4,10 +4,10 @@
  * of 0), for lengths around the widths of vectors, as numbers and as variables, for several targets. */
 #include "ashlar/builder.h"
 #include "interpreted.h"
+#include "one_context.h"
 
 enum { LONGEST = 67 };
 
-static ash_context *context;
 static ash_target targets[4];
 
 static int setup(void **state) {
@@ -17,13 +17,7 @@ static int setup(void **state) {
         if (ash_target__named(names[i], &targets[i], NULL) != ASH_OK) return 1;
     targets[3] = targets[0]; /* short vectors with masks */
     targets[3].masks = true;
-    return ash_context_create(&(ash_context_options){.threads = 1}, &context, NULL);
-}
-
-static int teardown(void **state) {
-    (void)state;
-    ash_context_destroy(context);
-    return 0;
+    return open_context(1);
 }
 
 /* --- operands ------------------------------------------------------------------------------------- */
@@ -245,5 +239,5 @@ int main(void) {
         cmocka_unit_test(test_products),
         cmocka_unit_test(test_compiled),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, setup, tear_down);
 }

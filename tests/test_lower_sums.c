@@ -4,24 +4,18 @@
  * sign, all alike or not, so that nothing but the errors of additions is seen. */
 #include "ashlar/builder.h"
 #include "differential.h"
+#include "one_context.h"
 
 /* Relative errors, of terms that differ and of terms that are all alike, whose errors have one sign: each
  * level of some hundred has up to 1e-5 then. One running sum of 10^6 has 1e-4 to 1e-2. */
 static const double BOUND[2] = {1e-6, 2e-5};
 
-static ash_context *context;
 static ash_compiler *compiler;
 
 static int setup(void **state) {
     (void)state;
-    if (ash_context_create(&(ash_context_options){.threads = 1}, &context, NULL) != ASH_OK) return 1;
+    if (open_context(1)) return 1;
     return ash_compiler__get(context, &compiler, NULL) != ASH_OK;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    ash_context_destroy(context);
-    return 0;
 }
 
 static ash_graph *new_graph(void) {
@@ -244,5 +238,5 @@ int main(void) {
         cmocka_unit_test(test_products),
         cmocka_unit_test(test_convolutions),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, setup, tear_down);
 }

@@ -4,19 +4,7 @@
  * targets), the results are compared with the reference evaluator. */
 #include "ashlar/builder.h"
 #include "differential.h"
-
-static ash_context *context;
-
-static int setup(void **state) {
-    (void)state;
-    return ash_context_create(&(ash_context_options){.threads = 1}, &context, NULL);
-}
-
-static int teardown(void **state) {
-    (void)state;
-    ash_context_destroy(context);
-    return 0;
-}
+#include "one_context.h"
 
 static ash_graph *new_graph(void) {
     ash_graph *g;
@@ -197,5 +185,5 @@ int main(void) {
         cmocka_unit_test(test_gathers_stay),      cmocka_unit_test(test_what_is_left),
         cmocka_unit_test(test_extrema_and_lists), cmocka_unit_test(test_not_a_number),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* The checker against a plain one that compares all pairs, and against planted defects. */
 #include "ashlar/memory_report.h"
-#include "testing.h"
+#include "one_context.h"
+#include "random.h"
 
 static ash_diag diag;
-static ash_context *context;
 static uint64_t seed = 1;
-
-static uint64_t random_below(uint64_t n) {
-    seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
-    return n ? (seed >> 11) % n : 0;
-}
 
 enum { MOST = 24, MOST_STREAMS = 3, OPS = 30 };
 
@@ -28,11 +23,11 @@ static void random_clocks(problem *p, uint32_t streams, uint32_t count) {
     int64_t position[OPS], done[MOST_STREAMS] = {0};
     bool any[MOST_STREAMS] = {false};
     for (uint32_t o = 0; o < OPS; o++) {
-        stream[o] = (uint32_t)random_below(streams);
+        stream[o] = (uint32_t)test_below(&seed, streams);
         uint32_t s = stream[o];
         if (any[s]) memcpy(clocks[o], clocks[last[s]], sizeof clocks[o]);
-        for (uint32_t waits = (uint32_t)random_below(3); o && waits; waits--) {
-            uint32_t w = (uint32_t)random_below(o);
+        for (uint32_t waits = (uint32_t)test_below(&seed, 3); o && waits; waits--) {
+            uint32_t w = (uint32_t)test_below(&seed, o);
             for (uint32_t t = 0; t < streams; t++)
                 if (clocks[w][t] > clocks[o][t]) clocks[o][t] = clocks[w][t];
             if (position[w] + 2 > clocks[o][stream[w]]) clocks[o][stream[w]] = position[w] + 2;
@@ -45,49 +40,51 @@ static void random_clocks(problem *p, uint32_t streams, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
         int64_t *acquire = p->acquire + i * streams, *release = p->release + i * streams;
         memset(release, 0, streams * sizeof *release);
-        uint32_t o = (uint32_t)random_below(OPS);
+        uint32_t o = (uint32_t)test_below(&seed, OPS);
         memcpy(acquire, clocks[o], streams * sizeof *acquire);
-        for (uint32_t n = (uint32_t)random_below(4) + 1; n; n--) {
+        for (uint32_t n = (uint32_t)test_below(&seed, 4) + 1; n; n--) {
             for (uint32_t t = 0; t < streams; t++)
                 if (clocks[o][t] < acquire[t]) acquire[t] = clocks[o][t];
             if (position[o] + 2 > release[stream[o]]) release[stream[o]] = position[o] + 2;
-            o = (uint32_t)random_below(OPS);
+            o = (uint32_t)test_below(&seed, OPS);
         }
     }
 }
 
 static void random_problem(problem *p) {
     memset(p, 0, sizeof *p);
-    uint32_t n = (uint32_t)random_below(MOST) + 1, streams = (uint32_t)random_below(MOST_STREAMS + 1);
-    bool aligned = random_below(3) == 0;
+    uint32_t n = (uint32_t)test_below(&seed, MOST) + 1,
+             streams = (uint32_t)test_below(&seed, MOST_STREAMS + 1);
+    bool aligned = test_below(&seed, 3) == 0;
     for (uint32_t i = 0; i < n; i++) {
-        int64_t begin = (int64_t)random_below(20) - 4;
-        p->buffers[i] = ash_memory_buffer_init(random_below(5) ? random_below(40) : 0,
-                                               aligned ? 1u << random_below(4) : 0, begin,
-                                               begin + (int64_t)random_below(8));
-        p->buffers[i].kind = random_below(3) ? ASH_MEMORY_INTERMEDIATE
-                                             : (ash_memory_kind)random_below(ASH_MEMORY_KIND_COUNT);
-        p->buffers[i].lane = (uint32_t)random_below(2) * 5;
-        p->buffers[i].key = random_below(2);
-        p->buffers[i].output_ancestor = random_below(2);
-        if (i && random_below(4) == 0) {
-            uint32_t root = (uint32_t)random_below(i);
+        int64_t begin = (int64_t)test_below(&seed, 20) - 4;
+        p->buffers[i] = ash_memory_buffer_init(test_below(&seed, 5) ? test_below(&seed, 40) : 0,
+                                               aligned ? 1u << test_below(&seed, 4) : 0, begin,
+                                               begin + (int64_t)test_below(&seed, 8));
+        p->buffers[i].kind = test_below(&seed, 3)
+                                 ? ASH_MEMORY_INTERMEDIATE
+                                 : (ash_memory_kind)test_below(&seed, ASH_MEMORY_KIND_COUNT);
+        p->buffers[i].lane = (uint32_t)test_below(&seed, 2) * 5;
+        p->buffers[i].key = test_below(&seed, 2);
+        p->buffers[i].output_ancestor = test_below(&seed, 2);
+        if (i && test_below(&seed, 4) == 0) {
+            uint32_t root = (uint32_t)test_below(&seed, i);
             if (p->buffers[root].root != ASH_MEMORY_NONE) root = p->buffers[root].root;
             p->buffers[i].root = root;
             p->buffers[i].lane = p->buffers[root].lane;
             uint64_t align = p->buffers[i].align ? p->buffers[i].align : 1;
-            p->buffers[i].root_offset = random_below(p->buffers[root].size + 1) / align * align;
-            p->buffers[i].size = random_below(p->buffers[root].size - p->buffers[i].root_offset + 1);
+            p->buffers[i].root_offset = test_below(&seed, p->buffers[root].size + 1) / align * align;
+            p->buffers[i].size = test_below(&seed, p->buffers[root].size - p->buffers[i].root_offset + 1);
         }
     }
     if (streams) random_clocks(p, streams, n);
     for (uint32_t h = 0; h < 2; h++)
-        p->holes[h] =
-            (ash_memory_hole){(uint32_t)random_below(2) * 5, random_below(50), random_below(20), 0, 9};
+        p->holes[h] = (ash_memory_hole){(uint32_t)test_below(&seed, 2) * 5, test_below(&seed, 50),
+                                        test_below(&seed, 20), 0, 9};
     p->form = (ash_memory_problem){.buffers = p->buffers,
                                    .buffer_count = n,
                                    .holes = p->holes,
-                                   .hole_count = (uint32_t)random_below(3),
+                                   .hole_count = (uint32_t)test_below(&seed, 3),
                                    .streams = streams,
                                    .acquire = p->acquire,
                                    .release = p->release};
@@ -202,15 +199,15 @@ static void agrees_with_the_plain_checker(void **state) {
         static problem p;
         random_problem(&p);
         ash_memory_options o = ash_memory_options_inference();
-        o.mode =
-            p.form.hole_count ? ASH_MEMORY_ARENA : (ash_memory_mode)random_below(ASH_MEMORY_MODE_COUNT);
-        o.strategy = (ash_memory_strategy)random_below(ASH_MEMORY_STRATEGY_COUNT);
+        o.mode = p.form.hole_count ? ASH_MEMORY_ARENA
+                                   : (ash_memory_mode)test_below(&seed, ASH_MEMORY_MODE_COUNT);
+        o.strategy = (ash_memory_strategy)test_below(&seed, ASH_MEMORY_STRATEGY_COUNT);
         o.node_budget = 200;
-        o.omit_params = !(random_below(4));
-        o.omit_inputs = !(random_below(4));
-        o.omit_constants = !(random_below(4));
-        o.arena_no_reuse = random_below(6) == 0;
-        o.pin_output_ancestors = random_below(4) == 0;
+        o.omit_params = !(test_below(&seed, 4));
+        o.omit_inputs = !(test_below(&seed, 4));
+        o.omit_constants = !(test_below(&seed, 4));
+        o.arena_no_reuse = test_below(&seed, 6) == 0;
+        o.pin_output_ancestors = test_below(&seed, 4) == 0;
         ash_memory_plan *plan;
         assert_ok(ash_memory_plan_create(context, &p.form, &o, &plan, &diag));
         size_t arena_count;
@@ -223,11 +220,11 @@ static void agrees_with_the_plain_checker(void **state) {
             assert_true(arenas[a].used <= arenas[a].size);
         }
         for (int moves = 0; moves < 3; moves++) {
-            uint32_t i = (uint32_t)random_below(p.form.buffer_count);
+            uint32_t i = (uint32_t)test_below(&seed, p.form.buffer_count);
             uint32_t root = p.form.buffers[i].root == ASH_MEMORY_NONE ? i : p.form.buffers[i].root;
             if (places[root].arena == ASH_MEMORY_NONE) continue;
             uint64_t room = arenas[places[root].arena].size - p.form.buffers[root].size;
-            uint64_t to = random_below(room + 1) / 8 * 8;
+            uint64_t to = test_below(&seed, room + 1) / 8 * 8;
             for (uint32_t j = 0; j < p.form.buffer_count; j++)
                 if (j == root || p.form.buffers[j].root == root)
                     places[j].offset = to + p.form.buffers[j].root_offset;
@@ -290,10 +287,12 @@ static void extreme_times(void **state) {
     for (long round = 0; round < 300; round++) {
         ash_memory_buffer b[MOST];
         for (uint32_t i = 0; i < MOST; i++) {
-            int64_t begin = random_below(3) ? -end + (int64_t)random_below(9) : end - 9;
-            b[i] = ash_memory_buffer_init(random_below(40), 1, begin,
-                                          random_below(3) ? end - (int64_t)random_below(8) : begin + 1);
-            if (random_below(4) == 0) b[i].kind = (ash_memory_kind)random_below(ASH_MEMORY_KIND_COUNT);
+            int64_t begin = test_below(&seed, 3) ? -end + (int64_t)test_below(&seed, 9) : end - 9;
+            b[i] = ash_memory_buffer_init(test_below(&seed, 40), 1, begin,
+                                          test_below(&seed, 3) ? end - (int64_t)test_below(&seed, 8)
+                                                               : begin + 1);
+            if (test_below(&seed, 4) == 0)
+                b[i].kind = (ash_memory_kind)test_below(&seed, ASH_MEMORY_KIND_COUNT);
         }
         ash_memory_problem p = {.buffers = b, .buffer_count = MOST};
         ash_memory_options o = ash_memory_options_inference();
@@ -457,17 +456,6 @@ static void planted_defects(void **state) {
     }
 }
 
-static int create_context(void **state) {
-    (void)state;
-    return ash_context_create(NULL, &context, &diag) != ASH_OK;
-}
-
-static int destroy_context(void **state) {
-    (void)state;
-    ash_context_destroy(context);
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(agrees_with_the_plain_checker),
@@ -477,5 +465,5 @@ int main(void) {
         cmocka_unit_test(sound_example),
         cmocka_unit_test(planted_defects),
     };
-    return cmocka_run_group_tests(tests, create_context, destroy_context);
+    return cmocka_run_group_tests(tests, set_up, tear_down);
 }

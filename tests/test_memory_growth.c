@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "ashlar/memory.h"
+#include "random.h"
 #include "testing.h"
 
 enum { LARGEST = TEST_WATCHED ? 100000 : 1000000 };
@@ -32,7 +33,7 @@ typedef enum family { MIXED, SHORT, IDENTICAL, NESTED, FAMILIES } family;
 static void fill(ash_memory_buffer *b, uint32_t count, family f) {
     uint64_t seed = 99;
     for (uint32_t i = 0; i < count; i++) {
-        seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
+        test_xorshift(&seed);
         int64_t span = (int64_t)(seed >> 20) % 30 + 1, from = f == IDENTICAL ? 0 : (int64_t)i;
         if (seed % 50 == 0) span *= 10;
         if (f == NESTED && i % 2) span = 2 * ((int64_t)count - from);

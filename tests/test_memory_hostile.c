@@ -9,6 +9,7 @@
 
 #include "ashlar/memory_report.h"
 #include "ashlar/memory_schedule.h"
+#include "random.h"
 #include "testing.h"
 
 static ash_diag diag;
@@ -17,33 +18,28 @@ static test_memory memory;
 static uint64_t seed = 1;
 static double seconds;
 
-static uint64_t random_below(uint64_t n) {
-    seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
-    return n ? (seed >> 11) % n : 0;
-}
-
 static bool chance(uint64_t of) {
-    return random_below(of) == 0;
+    return test_below(&seed, of) == 0;
 }
 
 /* Beside a power of two, or anything. */
 static uint64_t hostile(void) {
-    uint64_t near = UINT64_C(1) << random_below(64);
-    switch (random_below(6)) {
+    uint64_t near = UINT64_C(1) << test_below(&seed, 64);
+    switch (test_below(&seed, 6)) {
     case 0: return near;
-    case 1: return near - 1 - random_below(3);
-    case 2: return near + 1 + random_below(3);
-    case 3: return (uint64_t)0 - random_below(5);
+    case 1: return near - 1 - test_below(&seed, 3);
+    case 2: return near + 1 + test_below(&seed, 3);
+    case 3: return (uint64_t)0 - test_below(&seed, 5);
     case 4: return seed;
-    default: return random_below(40);
+    default: return test_below(&seed, 40);
     }
 }
 
 /* A number that a problem may have, but once in `wild` times. */
 static uint64_t number(uint64_t wild, unsigned most_bits) {
     if (chance(wild)) return hostile();
-    uint64_t top = UINT64_C(1) << random_below(most_bits + 1);
-    return chance(3) ? top - random_below(top < 4 ? top : 4) : random_below(chance(4) ? top : 50);
+    uint64_t top = UINT64_C(1) << test_below(&seed, most_bits + 1);
+    return chance(3) ? top - test_below(&seed, top < 4 ? top : 4) : test_below(&seed, chance(4) ? top : 50);
 }
 
 /* --- what has to hold --------------------------------------------------------------------------- */
@@ -88,9 +84,9 @@ static void check_reports(const ash_memory_problem *problem, const ash_memory_pl
 
 static bool plan_and_judge(const ash_memory_problem *problem) {
     ash_memory_options o = ash_memory_options_inference();
-    if (!chance(3)) o.strategy = (ash_memory_strategy)random_below(ASH_MEMORY_STRATEGY_COUNT);
-    if (chance(4)) o.mode = (ash_memory_mode)random_below(ASH_MEMORY_MODE_COUNT);
-    o.node_budget = 1 + random_below(300);
+    if (!chance(3)) o.strategy = (ash_memory_strategy)test_below(&seed, ASH_MEMORY_STRATEGY_COUNT);
+    if (chance(4)) o.mode = (ash_memory_mode)test_below(&seed, ASH_MEMORY_MODE_COUNT);
+    o.node_budget = 1 + test_below(&seed, 300);
     o.capacity = chance(4) ? number(4, 62) : 0;
     o.arena_no_reuse = chance(8), o.pin_output_ancestors = chance(8);
     o.omit_params = chance(4), o.omit_inputs = chance(4), o.omit_constants = chance(4);
@@ -128,34 +124,35 @@ static void add_field(int column, uint64_t row, uint64_t rows, uint64_t wild) {
     static const char *const junk[] = {
         "", " ", "-", "+1", "0x10", "1e3", "--1", "99999999999999999999", "1 2", "\"", "\t3\t"};
     if (chance(wild * 4)) {
-        add("%s", junk[random_below(sizeof junk / sizeof *junk)]);
+        add("%s", junk[test_below(&seed, sizeof junk / sizeof *junk)]);
         return;
     }
     uint64_t near = 4611686018427387904u; /* 2^62 */
     switch (column) {
-    case 0: add("%s%llu", chance(3) ? "b" : "", (unsigned long long)random_below(rows + 1)); break;
+    case 0: add("%s%llu", chance(3) ? "b" : "", (unsigned long long)test_below(&seed, rows + 1)); break;
     case 1:
-        add("%lld",
-            (long long)(chance(6) ? (int64_t)(random_below(3) - near) : (int64_t)(number(wild, 5) - 4)));
+        add("%lld", (long long)(chance(6) ? (int64_t)(test_below(&seed, 3) - near)
+                                          : (int64_t)(number(wild, 5) - 4)));
         break;
     case 2:
-        add("%lld",
-            (long long)(chance(6) ? (int64_t)(near - random_below(3)) : (int64_t)(number(wild, 6) + 4)));
+        add("%lld", (long long)(chance(6) ? (int64_t)(near - test_below(&seed, 3))
+                                          : (int64_t)(number(wild, 6) + 4)));
         break;
     case 3: add("%lld", (long long)number(wild, chance(5) ? 62 : 12)); break;
     case 4:
-        add("%llu", (unsigned long long)(chance(wild) ? hostile()
-                                                      : UINT64_C(1) << random_below(chance(8) ? 33 : 7)));
+        add("%llu",
+            (unsigned long long)(chance(wild) ? hostile()
+                                              : UINT64_C(1) << test_below(&seed, chance(8) ? 33 : 7)));
         break;
     case 5:
     case 6:
         if (chance(column == 5 ? 12 : 2)) break;
-        add("%llu", (unsigned long long)(chance(3) ? number(wild, 62) : random_below(20) * 64));
+        add("%llu", (unsigned long long)(chance(3) ? number(wild, 62) : test_below(&seed, 20) * 64));
         break;
-    case 7: add("%lld", (long long)(chance(3) ? number(wild, 32) : random_below(2))); break;
-    case 8: add("%s", kinds[random_below(chance(wild) ? 8 : 6)]); break;
+    case 7: add("%lld", (long long)(chance(3) ? number(wild, 32) : test_below(&seed, 2))); break;
+    case 8: add("%s", kinds[test_below(&seed, chance(wild) ? 8 : 6)]); break;
     case 9:
-        if (chance(4)) add("%lld", (long long)(chance(wild) ? hostile() : random_below(row + 1)));
+        if (chance(4)) add("%lld", (long long)(chance(wild) ? hostile() : test_below(&seed, row + 1)));
         break;
     case 10:
         if (chance(2)) add("%lld", (long long)(chance(2) ? 0 : number(wild, 10)));
@@ -170,11 +167,11 @@ static void make_text(void) {
     static const char *const names[] = {"id",     "lower", "upper", "size", "alignment",   "offset",
                                         "pinned", "lane",  "kind",  "root", "root_offset", "hint"};
     int columns[16], count = 0;
-    uint64_t wild = chance(3) ? 8 : 400, rows = random_below(chance(8) ? 200 : 12);
+    uint64_t wild = chance(3) ? 8 : 400, rows = test_below(&seed, chance(8) ? 200 : 12);
     for (int c = 0; c < 12; c++)
         if (c < 4 ? !chance(200) : chance(c == 6 ? 12 : 3)) columns[count++] = c;
     for (int c = 0; c + 1 < count && chance(2); c++) {
-        int to = (int)random_below((uint64_t)count), moved = columns[c];
+        int to = (int)test_below(&seed, (uint64_t)count), moved = columns[c];
         columns[c] = columns[to], columns[to] = moved;
     }
     length = 0;
@@ -188,12 +185,12 @@ static void make_text(void) {
         }
         add(chance(20) ? "\r\n\n" : row + 1 == rows && chance(3) ? "" : "\n");
     }
-    for (uint64_t n = chance(4) ? random_below(6) : 0; n && length; n--) {
-        size_t at = (size_t)random_below(length);
+    for (uint64_t n = chance(4) ? test_below(&seed, 6) : 0; n && length; n--) {
+        size_t at = (size_t)test_below(&seed, length);
         if (chance(3))
             length = at;
         else
-            text[at] = (char)random_below(chance(2) ? 256 : 64);
+            text[at] = (char)test_below(&seed, chance(2) ? 256 : 64);
     }
 }
 
@@ -232,26 +229,26 @@ static bool try_structs(void) {
     int64_t acquire[MOST * STREAMS], release[MOST * STREAMS];
     uint64_t wild = chance(3) ? 10 : 2000;
     bool lanes = chance(10);
-    uint32_t count = (uint32_t)random_below(MOST) + 1,
-             streams = chance(2) ? 0 : 1 + (uint32_t)random_below(STREAMS);
+    uint32_t count = (uint32_t)test_below(&seed, MOST) + 1,
+             streams = chance(2) ? 0 : 1 + (uint32_t)test_below(&seed, STREAMS);
     for (uint32_t i = 0; i < count; i++) {
         int64_t begin = (int64_t)number(wild, 4), end = begin;
         if (chance(wild))
             end = (int64_t)hostile();
         else if (begin < INT64_MAX - 64)
-            end += (int64_t)random_below(12);
+            end += (int64_t)test_below(&seed, 12);
         b[i] = ash_memory_buffer_init(
             number(wild, chance(4) ? 62 : 10),
-            chance(wild) ? hostile() : UINT64_C(1) << random_below(chance(9) ? 32 : 6), begin, end);
-        b[i].kind = (ash_memory_kind)(chance(wild) ? hostile() : random_below(ASH_MEMORY_KIND_COUNT));
+            chance(wild) ? hostile() : UINT64_C(1) << test_below(&seed, chance(9) ? 32 : 6), begin, end);
+        b[i].kind = (ash_memory_kind)(chance(wild) ? hostile() : test_below(&seed, ASH_MEMORY_KIND_COUNT));
         b[i].lane = lanes ? i : chance(6) ? (uint32_t)number(wild, 31) : 0;
         if (chance(lanes ? 2 : 12)) b[i].pinned = number(wild, 62);
-        if (chance(5)) b[i].root = (uint32_t)(chance(wild) ? hostile() : random_below(i + 1));
+        if (chance(5)) b[i].root = (uint32_t)(chance(wild) ? hostile() : test_below(&seed, i + 1));
         if (b[i].root != ASH_MEMORY_NONE && !chance(wild) && b[i].root < i) {
             const ash_memory_buffer *root = &b[b[i].root];
             b[i].lane = root->lane, b[i].align = 1;
-            b[i].root_offset = root->size ? random_below(root->size) : 0;
-            b[i].size = random_below(root->size - b[i].root_offset + 1);
+            b[i].root_offset = root->size ? test_below(&seed, root->size) : 0;
+            b[i].size = test_below(&seed, root->size - b[i].root_offset + 1);
         }
         if (chance(wild)) b[i].root_offset = hostile();
         places[i] = (ash_memory_place){.offset = number(wild, 62), .arena = (uint32_t)number(wild, 1)};
@@ -265,11 +262,11 @@ static bool try_structs(void) {
                                      (int64_t)(number(wild, 6) + 8)};
     for (int a = 0; a < 3; a++)
         arenas[a] = (ash_memory_arena){
-            .lane = (uint32_t)(a / 2), .size = hostile(), .align = UINT64_C(1) << random_below(33)};
+            .lane = (uint32_t)(a / 2), .size = hostile(), .align = UINT64_C(1) << test_below(&seed, 33)};
     ash_memory_problem problem = {.buffers = b,
                                   .buffer_count = count,
                                   .holes = holes,
-                                  .hole_count = chance(3) ? (uint32_t)random_below(4) : 0,
+                                  .hole_count = chance(3) ? (uint32_t)test_below(&seed, 4) : 0,
                                   .streams = streams,
                                   .acquire = acquire,
                                   .release = release};
@@ -280,7 +277,7 @@ static bool try_structs(void) {
 /* --- as schedules ------------------------------------------------------------------------------- */
 
 static uint32_t index_below(uint32_t count, uint64_t wild) {
-    return (uint32_t)(chance(wild) ? hostile() : random_below(count));
+    return (uint32_t)(chance(wild) ? hostile() : test_below(&seed, count));
 }
 
 static bool try_schedules(void) {
@@ -292,14 +289,14 @@ static bool try_schedules(void) {
     uint32_t op_streams[OPS], order[OPS];
     int64_t acquire[MOST * STREAMS], release[MOST * STREAMS];
     uint64_t wild = chance(3) ? 20 : 5000;
-    uint32_t count = (uint32_t)random_below(MOST) + 1, ops = (uint32_t)random_below(OPS) + 1;
+    uint32_t count = (uint32_t)test_below(&seed, MOST) + 1, ops = (uint32_t)test_below(&seed, OPS) + 1;
     for (uint32_t i = 0; i < count; i++) {
         b[i] = ash_memory_buffer_init(number(wild, chance(4) ? 62 : 6), 1, 0, 0);
-        if (chance(4)) b[i].kind = (ash_memory_kind)random_below(ASH_MEMORY_KIND_COUNT);
+        if (chance(4)) b[i].kind = (ash_memory_kind)test_below(&seed, ASH_MEMORY_KIND_COUNT);
         if (i && chance(6)) b[i].root = index_below(i, wild);
         if (i && b[i].root < i && b[b[i].root].root != ASH_MEMORY_NONE && !chance(wild))
             b[i].root = ASH_MEMORY_NONE;
-        if (b[i].root < i) b[i].size = random_below(b[b[i].root].size + 1);
+        if (b[i].root < i) b[i].size = test_below(&seed, b[b[i].root].size + 1);
         places[i] =
             (ash_memory_place){.offset = number(wild, chance(4) ? 62 : 5), .arena = index_below(2, wild)};
     }
@@ -311,7 +308,7 @@ static bool try_schedules(void) {
     for (int a = 0; a < ACCESSES; a++) {
         uint32_t buffer = index_below(count, wild * ACCESSES);
         uint64_t size = buffer < count ? b[buffer].size : 0,
-                 offset = chance(3) ? random_below(size + 1) : 0;
+                 offset = chance(3) ? test_below(&seed, size + 1) : 0;
         accesses[a] = (ash_memory_access){
             index_below(ops, wild * ACCESSES), buffer,
             (ash_memory_access_kind)index_below(ASH_MEMORY_ACCESS_KIND_COUNT, wild * ACCESSES), offset,
@@ -324,9 +321,9 @@ static bool try_schedules(void) {
                              .streams = chance(2) ? 0 : STREAMS,
                              .op_streams = op_streams,
                              .waits = waits,
-                             .wait_count = (uint32_t)random_below(WAITS + 1),
+                             .wait_count = (uint32_t)test_below(&seed, WAITS + 1),
                              .accesses = accesses,
-                             .access_count = (uint32_t)random_below(ACCESSES + 1)};
+                             .access_count = (uint32_t)test_below(&seed, ACCESSES + 1)};
     if (s.streams == 0) s.op_streams = NULL;
     if (s.wait_count && waits[0].op == 0) s.wait_count = 0; /* the first operation waits for nothing */
     for (uint32_t w = 0; w < s.wait_count; w++)
@@ -335,7 +332,8 @@ static bool try_schedules(void) {
                 ASH_ERROR_INVALID_ARGUMENT;
     if (ash_memory_schedule_ancestors(context, &s, b, count, &diag) != ASH_OK) return false;
     if (!s.streams)
-        ash_memory_order_search(context, &s, b, count, (uint32_t)random_below(4), NULL, order, NULL, &diag);
+        ash_memory_order_search(context, &s, b, count, (uint32_t)test_below(&seed, 4), NULL, order, NULL,
+                                &diag);
     ash_memory_problem problem = {.buffers = b, .buffer_count = count};
     if (s.streams) {
         if (ash_memory_schedule_clocks(context, &s, count, acquire, release, &diag) != ASH_OK) return false;

@@ -3,16 +3,11 @@
 #include <time.h>
 
 #include "ashlar/memory_schedule.h"
-#include "testing.h"
+#include "one_context.h"
+#include "random.h"
 
 static ash_diag diag;
-static ash_context *context;
 static uint64_t seed = 5;
-
-static uint64_t random_below(uint64_t n) {
-    seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
-    return n ? (seed >> 11) % n : 0;
-}
 
 enum { MOST = 8, ACCESSES = 4 * MOST };
 
@@ -27,11 +22,11 @@ static void random_program(program *p, uint32_t ops) {
     p->ops = ops;
     p->accesses = 0;
     for (uint32_t i = 0; i < ops; i++) {
-        p->b[i] = ash_memory_buffer_init(random_below(20) + 1, 1, 0, 0);
-        for (uint64_t reads = i ? random_below(3) : 0; reads; reads--)
+        p->b[i] = ash_memory_buffer_init(test_below(&seed, 20) + 1, 1, 0, 0);
+        for (uint64_t reads = i ? test_below(&seed, 3) : 0; reads; reads--)
             p->a[p->accesses++] = (ash_memory_access){
-                i, (uint32_t)random_below(i), random_below(2) ? ASH_MEMORY_READ : ASH_MEMORY_READ_EARLY, 0,
-                ASH_MEMORY_WHOLE};
+                i, (uint32_t)test_below(&seed, i),
+                test_below(&seed, 2) ? ASH_MEMORY_READ : ASH_MEMORY_READ_EARLY, 0, ASH_MEMORY_WHOLE};
         p->a[p->accesses++] = (ash_memory_access){i, i, ASH_MEMORY_WRITE, 0, ASH_MEMORY_WHOLE};
     }
     p->b[ops - 1].kind = ASH_MEMORY_OUTPUT;
@@ -82,7 +77,7 @@ static void finds_the_lowest_order(void **state) {
     long better = 0;
     for (int round = 0; round < 400; round++) {
         program p;
-        random_program(&p, 2 + (uint32_t)random_below(5));
+        random_program(&p, 2 + (uint32_t)test_below(&seed, 5));
         uint32_t order[MOST], given[MOST];
         for (uint32_t i = 0; i < p.ops; i++) given[i] = i;
         uint64_t before = load_of(&p, given), best = try_orders(&p, given, 0);
@@ -145,8 +140,9 @@ static void large_graphs_take_linear_time(void **state) {
     for (int large = 0; large < 2; large++) {
         uint32_t ops = large ? LARGE : LARGE / 4, n = 0;
         for (uint32_t i = 0; i < ops; i++) {
-            uint32_t from = (uint32_t)random_below(BACK) + 1, other = (uint32_t)random_below(BACK) + 1;
-            b[i] = ash_memory_buffer_init(random_below(1000) + 1, 1, 0, 0);
+            uint32_t from = (uint32_t)test_below(&seed, BACK) + 1,
+                     other = (uint32_t)test_below(&seed, BACK) + 1;
+            b[i] = ash_memory_buffer_init(test_below(&seed, 1000) + 1, 1, 0, 0);
             if (from <= i) a[n++] = (ash_memory_access){i, i - from, ASH_MEMORY_READ, 0, ASH_MEMORY_WHOLE};
             if (other <= i && other != from)
                 a[n++] = (ash_memory_access){i, i - other, ASH_MEMORY_READ, 0, ASH_MEMORY_WHOLE};
@@ -221,17 +217,6 @@ static void training_pairs_share_weights(void **state) {
     ash_memory_plan_destroy(first);
 }
 
-static int create_context(void **state) {
-    (void)state;
-    return ash_context_create(NULL, &context, &diag) != ASH_OK;
-}
-
-static int destroy_context(void **state) {
-    (void)state;
-    ash_context_destroy(context);
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(finds_the_lowest_order),
@@ -239,5 +224,5 @@ int main(void) {
         cmocka_unit_test(large_graphs_take_linear_time),
         cmocka_unit_test(training_pairs_share_weights),
     };
-    return cmocka_run_group_tests(tests, create_context, destroy_context);
+    return cmocka_run_group_tests(tests, set_up, tear_down);
 }

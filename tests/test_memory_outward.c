@@ -2,6 +2,7 @@
 /* Graphs of the shape that training has, at sizes at which no search would end: the placement outward from
  * the heaviest moment packs them to their load. */
 #include "ashlar/memory.h"
+#include "random.h"
 #include "testing.h"
 
 static ash_diag diag;
@@ -9,8 +10,7 @@ static ash_context *context;
 static uint64_t seed;
 
 static int64_t below(int64_t n) {
-    seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
-    return (int64_t)(seed >> 11) % n;
+    return (int64_t)test_below(&seed, (uint64_t)n);
 }
 
 /* Sizes repeat in real graphs: 12 of them, some odd. */

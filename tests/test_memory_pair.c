@@ -6,10 +6,10 @@
 #include <math.h>
 
 #include "ashlar/memory_schedule.h"
-#include "testing.h"
+#include "one_context.h"
+#include "random.h"
 
 static ash_diag diag;
-static ash_context *context;
 
 /* --- the network: y = relu(x W1 + b1) W2 + b2, loss = sum of (y - t)^2 ---------------------------- */
 
@@ -318,8 +318,7 @@ static uint64_t seed = 5;
 
 static void fill(float *values, uint64_t bytes) {
     for (uint64_t i = 0; i < bytes / sizeof *values; i++) {
-        seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
-        values[i] = (float)(seed >> 40) / (float)(1 << 24) - 0.5f;
+        values[i] = (float)(test_xorshift(&seed) >> 40) / (float)(1 << 24) - 0.5f;
     }
 }
 
@@ -471,22 +470,11 @@ static void unsound_pairs_are_refused(void **state) {
     ash_memory_plan_destroy(plan);
 }
 
-static int create_context(void **state) {
-    (void)state;
-    return ash_context_create(NULL, &context, &diag) != ASH_OK;
-}
-
-static int destroy_context(void **state) {
-    (void)state;
-    ash_context_destroy(context);
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(training_pair_runs),
         cmocka_unit_test(forgotten_activation_is_noticed),
         cmocka_unit_test(unsound_pairs_are_refused),
     };
-    return cmocka_run_group_tests(tests, create_context, destroy_context);
+    return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -4,10 +4,10 @@
 #include "ashlar/memory_report.h"
 #include "room.h"
 #include "room_calls.h"
-#include "testing.h"
+
+#include "one_context.h" /* behind functions that have a parameter of this name */
 
 static ash_diag diag;
-static ash_context *context;
 static room problem_room;
 
 static ash_memory_problem make(uint32_t number, uint32_t count) {
@@ -114,17 +114,6 @@ static void public_problems_with_room(void **state) {
     }
 }
 
-static int create_context(void **state) {
-    (void)state;
-    return ash_context_create(NULL, &context, &diag) != ASH_OK;
-}
-
-static int destroy_context(void **state) {
-    (void)state;
-    ash_context_destroy(context);
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_packings_are_packings),
@@ -132,5 +121,5 @@ int main(void) {
         cmocka_unit_test(refusals_name_what_minimising_finds),
         cmocka_unit_test(public_problems_with_room),
     };
-    return cmocka_run_group_tests(tests, create_context, destroy_context);
+    return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* From schedules to lifetimes and clocks, and the replay that judges a plan by its bytes. */
 #include "ashlar/memory_schedule.h"
-#include "testing.h"
+#include "one_context.h"
+#include "random.h"
 
 static ash_diag diag;
-static ash_context *context;
 static uint64_t seed = 7;
-
-static uint64_t random_below(uint64_t n) {
-    seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
-    return n ? (seed >> 11) % n : 0;
-}
 
 static ash_memory_access touch(uint32_t op, uint32_t buffer, ash_memory_access_kind kind) {
     return (ash_memory_access){.op = op, .buffer = buffer, .kind = kind, .size = ASH_MEMORY_WHOLE};
@@ -213,23 +208,24 @@ static void random_programs(void **state) {
     enum { OPS = 40, BUFFERS = 30 };
     long shared = 0, races = 0;
     for (int round = 0; round < 3000; round++) {
-        uint32_t streams = (uint32_t)random_below(4) + 1, count = 0, waits = 0;
+        uint32_t streams = (uint32_t)test_below(&seed, 4) + 1, count = 0, waits = 0;
         uint32_t op_streams[OPS], writer[BUFFERS];
         ash_memory_wait wait[2 * OPS * 3];
         ash_memory_access a[OPS * 4];
         ash_memory_buffer b[BUFFERS];
         uint32_t accesses = 0;
         for (uint32_t o = 0; o < OPS; o++) {
-            op_streams[o] = (uint32_t)random_below(streams);
-            for (uint64_t reads = count ? random_below(3) : 0; reads; reads--) {
-                uint32_t x = count - 1 - (uint32_t)random_below(count < 6 ? count : 6);
+            op_streams[o] = (uint32_t)test_below(&seed, streams);
+            for (uint64_t reads = count ? test_below(&seed, 3) : 0; reads; reads--) {
+                uint32_t x = count - 1 - (uint32_t)test_below(&seed, count < 6 ? count : 6);
                 wait[waits++] = (ash_memory_wait){o, writer[x]}; /* also where the stream says so already */
-                a[accesses++] = touch(o, x, random_below(2) ? ASH_MEMORY_READ : ASH_MEMORY_READ_EARLY);
+                a[accesses++] = touch(o, x, test_below(&seed, 2) ? ASH_MEMORY_READ : ASH_MEMORY_READ_EARLY);
             }
-            if (random_below(4) == 0 && o) wait[waits++] = (ash_memory_wait){o, (uint32_t)random_below(o)};
+            if (test_below(&seed, 4) == 0 && o)
+                wait[waits++] = (ash_memory_wait){o, (uint32_t)test_below(&seed, o)};
             if (count == BUFFERS) continue;
-            b[count] = ash_memory_buffer_init(random_below(50) + 1, 1, 0, 0);
-            if (random_below(12) == 0) b[count].kind = ASH_MEMORY_OUTPUT;
+            b[count] = ash_memory_buffer_init(test_below(&seed, 50) + 1, 1, 0, 0);
+            if (test_below(&seed, 12) == 0) b[count].kind = ASH_MEMORY_OUTPUT;
             writer[count] = o;
             a[accesses++] = touch(o, count++, ASH_MEMORY_WRITE);
         }
@@ -248,8 +244,8 @@ static void random_programs(void **state) {
                                       .acquire = acquire,
                                       .release = release};
         ash_memory_options o = ash_memory_options_inference();
-        o.mode = random_below(4) ? ASH_MEMORY_ARENA : ASH_MEMORY_REMAP;
-        o.strategy = (ash_memory_strategy)random_below(ASH_MEMORY_STRATEGY_COUNT);
+        o.mode = test_below(&seed, 4) ? ASH_MEMORY_ARENA : ASH_MEMORY_REMAP;
+        o.strategy = (ash_memory_strategy)test_below(&seed, ASH_MEMORY_STRATEGY_COUNT);
         o.node_budget = 200;
         ash_memory_plan *plan;
         assert_ok(ash_memory_plan_create(context, &problem, &o, &plan, &diag));
@@ -273,17 +269,6 @@ static void random_programs(void **state) {
     assert_true(races > 500);
 }
 
-static int create_context(void **state) {
-    (void)state;
-    return ash_context_create(NULL, &context, &diag) != ASH_OK;
-}
-
-static int destroy_context(void **state) {
-    (void)state;
-    ash_context_destroy(context);
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lifetimes),
@@ -292,5 +277,5 @@ int main(void) {
         cmocka_unit_test(replay_finds_defects_on_streams),
         cmocka_unit_test(random_programs),
     };
-    return cmocka_run_group_tests(tests, create_context, destroy_context);
+    return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -4,16 +4,11 @@
 #include <time.h>
 
 #include "ashlar/memory_report.h"
-#include "testing.h"
+#include "one_context.h"
+#include "random.h"
 
 static ash_diag diag;
-static ash_context *context;
 static uint64_t seed = 99;
-
-static uint64_t random_below(uint64_t n) {
-    seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
-    return n ? (seed >> 11) % n : 0;
-}
 
 static char *slurp(const char *name, uint64_t *size) {
     char path[512];
@@ -91,7 +86,7 @@ static void odd_sizes_still_fit(void **state) {
         assert_non_null(b);
         memcpy(b, problem.buffers, problem.buffer_count * sizeof *b);
         for (uint32_t k = 0; k < problem.buffer_count; k++)
-            if (random_below(5) == 0) b[k].size -= random_below(b[k].size / 64 + 1);
+            if (test_below(&seed, 5) == 0) b[k].size -= test_below(&seed, b[k].size / 64 + 1);
         problem.buffers = b;
         ash_memory_options options = ash_memory_options_inference();
         options.strategy = ASH_MEMORY_SEARCH;
@@ -189,13 +184,14 @@ static void agrees_with_exhaustive_search(void **state) {
     long proven = 0, above_load = 0;
     for (int round = 0; round < ROUNDS; round++) {
         ash_memory_buffer b[MOST];
-        uint32_t count = (uint32_t)random_below(MOST) + 1;
-        uint64_t span = random_below(8) + 2, sizes = random_below(9) + 1;
+        uint32_t count = (uint32_t)test_below(&seed, MOST) + 1;
+        uint64_t span = test_below(&seed, 8) + 2, sizes = test_below(&seed, 9) + 1;
         bool aligned = round % 4 == 0;
         for (uint32_t i = 0; i < count; i++) {
-            int64_t begin = (int64_t)random_below(span);
-            b[i] = ash_memory_buffer_init(random_below(sizes) + 1, aligned ? 1u << random_below(3) : 1,
-                                          begin, begin + 1 + (int64_t)random_below(span));
+            int64_t begin = (int64_t)test_below(&seed, span);
+            b[i] = ash_memory_buffer_init(test_below(&seed, sizes) + 1,
+                                          aligned ? 1u << test_below(&seed, 3) : 1, begin,
+                                          begin + 1 + (int64_t)test_below(&seed, span));
         }
         oracle o = {.b = b, .count = count, .best = UINT64_MAX};
         try_all(&o, 0, 0);
@@ -226,9 +222,9 @@ static void same_bytes_every_time(void **state) {
     enum { N = 400 };
     ash_memory_buffer b[N];
     for (int i = 0; i < N; i++) {
-        int64_t begin = (int64_t)random_below(100);
-        b[i] = ash_memory_buffer_init(random_below(5000) * 4 + 4, 4, begin,
-                                      begin + 1 + (int64_t)random_below(30));
+        int64_t begin = (int64_t)test_below(&seed, 100);
+        b[i] = ash_memory_buffer_init(test_below(&seed, 5000) * 4 + 4, 4, begin,
+                                      begin + 1 + (int64_t)test_below(&seed, 30));
     }
     ash_memory_problem problem = {.buffers = b, .buffer_count = N};
     for (int s = 0; s < ASH_MEMORY_STRATEGY_COUNT; s++) {
@@ -266,17 +262,6 @@ static void time_limits_are_kept(void **state) {
     free(text);
 }
 
-static int create_context(void **state) {
-    (void)state;
-    return ash_context_create(NULL, &context, &diag) != ASH_OK;
-}
-
-static int destroy_context(void **state) {
-    (void)state;
-    ash_context_destroy(context);
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(public_problems_reach_their_optimum),
@@ -286,5 +271,5 @@ int main(void) {
         cmocka_unit_test(same_bytes_every_time),
         cmocka_unit_test(time_limits_are_kept),
     };
-    return cmocka_run_group_tests(tests, create_context, destroy_context);
+    return cmocka_run_group_tests(tests, set_up, tear_down);
 }

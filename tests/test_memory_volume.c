@@ -7,18 +7,13 @@
  *   test_memory_volume [ROUNDS]
  */
 #include "ashlar/memory_schedule.h"
-#include "testing.h"
+#include "one_context.h"
+#include "random.h"
 
 static ash_diag diag;
-static ash_context *context;
 static uint64_t seed = 20261120;
 
 static long rounds = TEST_WATCHED ? 1000 : 20000;
-
-static uint64_t random_below(uint64_t n) {
-    seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
-    return n ? (seed >> 11) % n : 0;
-}
 
 enum { OPS = 40, BUFFERS = 64, STREAMS = 4, ACCESSES = 8 * OPS, WAITS = 2048, PARTS = 3 };
 
@@ -44,7 +39,7 @@ static uint32_t add_buffer(program *p, uint64_t size, uint64_t align, uint32_t l
     assert_true(p->count < BUFFERS);
     p->b[p->count] = ash_memory_buffer_init(size, align, 0, 0);
     p->b[p->count].lane = lane;
-    p->b[p->count].key = random_below(2);
+    p->b[p->count].key = test_below(&seed, 2);
     return p->count++;
 }
 
@@ -63,21 +58,21 @@ static void touch(program *p, uint32_t op, uint32_t buffer, ash_memory_access_ki
 /* A buffer that can be read now, or NONE. */
 static uint32_t pick(const program *p) {
     for (int tries = 0; tries < 8 && p->count; tries++) {
-        uint32_t b = p->count - 1 - (uint32_t)random_below(p->count < 10 ? p->count : 10);
+        uint32_t b = p->count - 1 - (uint32_t)test_below(&seed, p->count < 10 ? p->count : 10);
         if (!p->dead[b]) return b;
     }
     return ASH_MEMORY_NONE;
 }
 
 static uint64_t random_align(void) {
-    return random_below(3) ? 1 : UINT64_C(1) << random_below(7);
+    return test_below(&seed, 3) ? 1 : UINT64_C(1) << test_below(&seed, 7);
 }
 
 /* Parts that tile a root, each written by an operation of its own. Returns the next operation. */
 static uint32_t add_concatenation(program *p, uint32_t op) {
     uint64_t align = random_align(), sizes[PARTS], sum = 0;
-    for (int k = 0; k < PARTS; k++) sum += sizes[k] = (random_below(20) + 1) * align;
-    uint32_t root = add_buffer(p, sum, align, (uint32_t)random_below(2));
+    for (int k = 0; k < PARTS; k++) sum += sizes[k] = (test_below(&seed, 20) + 1) * align;
+    uint32_t root = add_buffer(p, sum, align, (uint32_t)test_below(&seed, 2));
     sum = 0;
     for (int k = 0; k < PARTS; k++) {
         uint32_t part = add_buffer(p, sizes[k], align, p->b[root].lane);
@@ -104,21 +99,21 @@ static void add_in_place(program *p, uint32_t op, uint32_t operand) {
 
 static void add_boundary(program *p) {
     static const ash_memory_kind kinds[] = {ASH_MEMORY_PARAMETER, ASH_MEMORY_INPUT, ASH_MEMORY_CONSTANT};
-    for (uint64_t n = random_below(4); n; n--) {
-        uint32_t b = add_buffer(p, random_below(60), random_align(), (uint32_t)random_below(2));
-        p->b[b].kind = kinds[random_below(3)];
+    for (uint64_t n = test_below(&seed, 4); n; n--) {
+        uint32_t b = add_buffer(p, test_below(&seed, 60), random_align(), (uint32_t)test_below(&seed, 2));
+        p->b[b].kind = kinds[test_below(&seed, 3)];
     }
 }
 
 static void random_program(program *p) {
     memset(p, 0, sizeof *p);
-    p->streams = (uint32_t)random_below(STREAMS) + 1;
+    p->streams = (uint32_t)test_below(&seed, STREAMS) + 1;
     add_boundary(p);
     uint32_t boundary = p->count;
-    for (uint32_t op = 0; op < OPS; op++) p->op_streams[op] = (uint32_t)random_below(p->streams);
+    for (uint32_t op = 0; op < OPS; op++) p->op_streams[op] = (uint32_t)test_below(&seed, p->streams);
     for (uint32_t op = 0; op + PARTS <= OPS && p->count + PARTS + 2 < BUFFERS; op++) {
         uint32_t operand = pick(p);
-        uint64_t shape = random_below(10);
+        uint64_t shape = test_below(&seed, 10);
         if (shape == 0) {
             op = add_concatenation(p, op) - 1;
             continue;
@@ -127,18 +122,18 @@ static void random_program(program *p) {
             add_in_place(p, op, operand);
             continue;
         }
-        for (uint64_t reads = random_below(3); reads && operand != ASH_MEMORY_NONE; reads--) {
-            touch(p, op, operand, random_below(2) ? ASH_MEMORY_READ : ASH_MEMORY_READ_EARLY);
+        for (uint64_t reads = test_below(&seed, 3); reads && operand != ASH_MEMORY_NONE; reads--) {
+            touch(p, op, operand, test_below(&seed, 2) ? ASH_MEMORY_READ : ASH_MEMORY_READ_EARLY);
             operand = pick(p);
         }
         if (shape == 2)
-            touch(p, op, add_buffer(p, random_below(30), random_align(), 0), ASH_MEMORY_SCRATCH);
+            touch(p, op, add_buffer(p, test_below(&seed, 30), random_align(), 0), ASH_MEMORY_SCRATCH);
         if (shape == 2) p->dead[p->count - 1] = true;
-        touch(p, op, add_buffer(p, random_below(60), random_align(), (uint32_t)random_below(2)),
+        touch(p, op, add_buffer(p, test_below(&seed, 60), random_align(), (uint32_t)test_below(&seed, 2)),
               ASH_MEMORY_WRITE);
     }
     for (uint32_t b = boundary; b < p->count; b++)
-        if (!p->dead[b] && random_below(10) == 0) p->b[b].kind = ASH_MEMORY_OUTPUT;
+        if (!p->dead[b] && test_below(&seed, 10) == 0) p->b[b].kind = ASH_MEMORY_OUTPUT;
     p->form.op_count = OPS;
     p->form.streams = p->streams;
     p->form.op_streams = p->op_streams;
@@ -148,7 +143,7 @@ static void random_program(program *p) {
 
 /* Lifetimes in one of the two forms; sometimes something is pinned, and bytes are taken. */
 static void make_problem(program *p) {
-    bool clocks = p->streams > 1 || random_below(2);
+    bool clocks = p->streams > 1 || test_below(&seed, 2);
     assert_ok(ash_memory_schedule_ancestors(context, &p->form, p->b, p->count, &diag));
     if (clocks)
         assert_ok(ash_memory_schedule_clocks(context, &p->form, p->count, p->acquire, p->release, &diag));
@@ -160,16 +155,17 @@ static void make_problem(program *p) {
         p->problem.acquire = p->acquire;
         p->problem.release = p->release;
     }
-    if (random_below(4) == 0) {
-        uint32_t b = (uint32_t)random_below(p->count);
-        if (p->b[b].root == ASH_MEMORY_NONE) p->b[b].pinned = random_below(8) * 64;
+    if (test_below(&seed, 4) == 0) {
+        uint32_t b = (uint32_t)test_below(&seed, p->count);
+        if (p->b[b].root == ASH_MEMORY_NONE) p->b[b].pinned = test_below(&seed, 8) * 64;
     }
     p->problem.holes = p->holes;
-    p->problem.hole_count = random_below(4) ? 0 : (uint32_t)random_below(3);
+    p->problem.hole_count = test_below(&seed, 4) ? 0 : (uint32_t)test_below(&seed, 3);
     for (uint32_t h = 0; h < p->problem.hole_count; h++) {
-        int64_t begin = (int64_t)random_below(2 * OPS);
-        p->holes[h] = (ash_memory_hole){(uint32_t)random_below(2), random_below(200), random_below(40),
-                                        begin, begin + (int64_t)random_below(30)};
+        int64_t begin = (int64_t)test_below(&seed, 2 * OPS);
+        p->holes[h] =
+            (ash_memory_hole){(uint32_t)test_below(&seed, 2), test_below(&seed, 200), test_below(&seed, 40),
+                              begin, begin + (int64_t)test_below(&seed, 30)};
     }
 }
 
@@ -180,17 +176,17 @@ static bool is_special(const program *p) {
 }
 
 static ash_memory_options random_options(const program *p) {
-    ash_memory_options o =
-        random_below(4) ? ash_memory_options_inference() : ash_memory_options_backward_activations_only();
-    if (random_below(2)) {
-        o.omit_params = !(random_below(2));
-        o.omit_inputs = !(random_below(2));
-        o.omit_constants = !(random_below(2));
+    ash_memory_options o = test_below(&seed, 4) ? ash_memory_options_inference()
+                                                : ash_memory_options_backward_activations_only();
+    if (test_below(&seed, 2)) {
+        o.omit_params = !(test_below(&seed, 2));
+        o.omit_inputs = !(test_below(&seed, 2));
+        o.omit_constants = !(test_below(&seed, 2));
     }
-    o.arena_no_reuse = random_below(8) == 0;
-    o.pin_output_ancestors = random_below(4) == 0;
-    o.mode = is_special(p) ? ASH_MEMORY_ARENA : (ash_memory_mode)random_below(ASH_MEMORY_MODE_COUNT);
-    o.strategy = (ash_memory_strategy)random_below(ASH_MEMORY_STRATEGY_COUNT);
+    o.arena_no_reuse = test_below(&seed, 8) == 0;
+    o.pin_output_ancestors = test_below(&seed, 4) == 0;
+    o.mode = is_special(p) ? ASH_MEMORY_ARENA : (ash_memory_mode)test_below(&seed, ASH_MEMORY_MODE_COUNT);
+    o.strategy = (ash_memory_strategy)test_below(&seed, ASH_MEMORY_STRATEGY_COUNT);
     o.node_budget = 300;
     return o;
 }
@@ -199,12 +195,13 @@ static ash_memory_options random_options(const program *p) {
 static void move_one(const program *p, const ash_memory_plan *plan, long *caught, long *passed) {
     ash_memory_place places[BUFFERS];
     size_t arena_count;
-    uint32_t b = root_of(p, (uint32_t)random_below(p->count));
+    uint32_t b = root_of(p, (uint32_t)test_below(&seed, p->count));
     const ash_memory_arena *arenas = ash_memory_plan_arenas(plan, &arena_count);
     memcpy(places, ash_memory_plan_places(plan, NULL), p->count * sizeof *places);
     if (places[b].arena == ASH_MEMORY_NONE) return;
-    uint64_t size = arenas[places[b].arena].size, to = random_below(size + 1);
-    if (random_below(2)) to = places[b].offset + (random_below(2) ? 1 : (uint64_t)-1); /* by one byte */
+    uint64_t size = arenas[places[b].arena].size, to = test_below(&seed, size + 1);
+    if (test_below(&seed, 2))
+        to = places[b].offset + (test_below(&seed, 2) ? 1 : (uint64_t)-1); /* by one byte */
     for (uint32_t m = 0; m < p->count; m++)
         if (root_of(p, m) == b) places[m].offset = to + p->b[m].root_offset;
     bool sound = ash_memory_check(context, &p->problem, places, arenas, arena_count, NULL, &diag) == ASH_OK;
@@ -262,19 +259,8 @@ static void random_programs(void **state) {
     assert_true(refused < rounds / 4 && caught > rounds / 2 && passed > rounds / 20);
 }
 
-static int create_context(void **state) {
-    (void)state;
-    return ash_context_create(NULL, &context, &diag) != ASH_OK;
-}
-
-static int destroy_context(void **state) {
-    (void)state;
-    ash_context_destroy(context);
-    return 0;
-}
-
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(random_programs)};
     if (argc > 1) rounds = strtol(argv[1], NULL, 10);
-    return cmocka_run_group_tests(tests, create_context, destroy_context);
+    return cmocka_run_group_tests(tests, set_up, tear_down);
 }

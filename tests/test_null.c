@@ -35,6 +35,7 @@ static const char *const optional[] = {
     "ash_plan_bind_arena.memory",
     "ash_plan_bind_input.type",
     "ash_plan_bind_weights.memory",
+    "ash_plan_on_release.hook",
     "ash_plan_release_all.released",
     "ash_plan_bind_arena_view.view",
     "ash_plan_bind_state.memory",
@@ -48,6 +49,7 @@ static const char *const optional[] = {
     "ash_reference_step.states",
     "ash_slice.steps",
     "ash_tensor_create.name",
+    "ash_tensor_from_view.name",
 };
 
 /* Arguments named `options` that must be there all the same. */

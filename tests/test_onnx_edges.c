@@ -1,26 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Nodes at the edge of what their operator allows: an attribute or an index that cannot be is an error that
  * names the node, never a guess; and powers of mixed types are exact. */
-#include "testing.h"
 
 #include "ashlar/onnx.h"
 #include "base/base.h"
 #include "ir/ir.h"
+#include "one_context.h"
 #include "onnx_bytes.h"
 
 static ash_diag diag;
-static ash_context *context;
-
-static int set_up(void **state) {
-    (void)state;
-    return ash_context_create(NULL, &context, &diag) != ASH_OK;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    ash_context_destroy(context);
-    return 0;
-}
 
 /* --- nodes ---------------------------------------------------------------------------------------- */
 

@@ -1,25 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Functions that a model defines: what a call becomes, and what is refused. Results are compared with
  * onnxruntime's by `conformance` on tests/data/onnx/functions. */
-#include "testing.h"
 
 #include "ashlar/onnx.h"
 #include "ir/ir.h"
+#include "one_context.h"
 #include "onnx_bytes.h"
 
 static ash_diag diag;
-static ash_context *context;
-
-static int set_up(void **state) {
-    (void)state;
-    return ash_context_create(NULL, &context, &diag) != ASH_OK;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    ash_context_destroy(context);
-    return 0;
-}
 
 /* --- models by hand ------------------------------------------------------------------------------- */
 

@@ -1,29 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* Import: what becomes of a model, and what the errors say. Results are compared with onnxruntime's by the
  * program `conformance`, which also runs tests/data/onnx. */
-#include "testing.h"
 
 #include <unistd.h>
 
 #include "ashlar/onnx.h"
 #include "base/text.h"
 #include "ir/ir.h"
+#include "one_context.h"
 #include "onnx/import.h"
 #include "open_model.h"
 
 static ash_diag diag;
-static ash_context *context;
-
-static int set_up(void **state) {
-    (void)state;
-    return ash_context_create(NULL, &context, &diag) != ASH_OK;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    ash_context_destroy(context);
-    return 0;
-}
 
 static ash_status parse(const bytes *model, const ash_onnx_options *options, ash_graph **graph) {
     return ash_onnx_parse(context, model->at, model->len, options, graph, &diag);

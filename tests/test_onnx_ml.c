@@ -1,25 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Attributes of ai.onnx.ml that are wrong, on purpose or not, and what needs strings or maps: each is an
  * error that says what, and names the node. */
-#include "testing.h"
 
 #include "ashlar/onnx.h"
 #include "base/base.h"
+#include "one_context.h"
 #include "onnx_bytes.h"
 
 static ash_diag diag;
-static ash_context *context;
-
-static int set_up(void **state) {
-    (void)state;
-    return ash_context_create(NULL, &context, &diag) != ASH_OK;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    ash_context_destroy(context);
-    return 0;
-}
 
 /* --- attributes ----------------------------------------------------------------------------------- */
 

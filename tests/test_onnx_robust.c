@@ -9,6 +9,7 @@
 
 #include "ashlar/onnx.h"
 #include "base/base.h"
+#include "random.h"
 
 enum { LARGEST = 64 << 20 /* bytes of one allocation */, FLIPS = 2000, CUTS = 200 };
 
@@ -38,14 +39,6 @@ static ash_context *watched(watcher *w) {
     const ash_context_options options = {.allocator = {watch_alloc, watch_free, w}};
     assert_int_equal(ash_context_create(&options, &context, NULL), ASH_OK);
     return context;
-}
-
-/* xorshift: the same numbers on every machine. */
-static uint64_t next_random(uint64_t *state) {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    return *state;
 }
 
 static uint8_t *load(const char *fixture, const char *file, size_t *size) {
@@ -95,7 +88,7 @@ static void test_truncated_models(void **state) {
         size_t size;
         uint64_t seed = 88172645463325252u + f;
         uint8_t *data = load(fixtures[f], "model.onnx", &size);
-        for (size_t i = 0; i < CUTS; i++) try_import(context, data, next_random(&seed) % size);
+        for (size_t i = 0; i < CUTS; i++) try_import(context, data, test_xorshift(&seed) % size);
         for (size_t len = 0; len < 64; len++) try_import(context, data, len);
         free(data);
     }
@@ -115,9 +108,9 @@ static void test_flipped_bytes(void **state) {
         for (size_t i = 0; i < FLIPS; i++) {
             /* Half of the flips in the first kilobyte of nodes, where structure is; weights make up the
              * rest. */
-            size_t at = next_random(&seed) % (i & 1 && size > 2048 ? 2048 : size);
+            size_t at = test_xorshift(&seed) % (i & 1 && size > 2048 ? 2048 : size);
             uint8_t old = data[at];
-            data[at] = i % 4 < 2 ? (uint8_t)(old ^ (1u << (i / 4 % 8))) : (uint8_t)next_random(&seed);
+            data[at] = i % 4 < 2 ? (uint8_t)(old ^ (1u << (i / 4 % 8))) : (uint8_t)test_xorshift(&seed);
             try_import(context, data, size);
             data[at] = old;
         }
@@ -146,9 +139,9 @@ static void flip_below(ash_context *context, const char *folder, uint64_t *seed,
         size_t size = f ? fread(data, 1, sizeof data, f) : 0;
         if (f) fclose(f);
         for (size_t i = 0; i < flips && size; i++) {
-            size_t at = next_random(seed) % size;
+            size_t at = test_xorshift(seed) % size;
             uint8_t old = data[at];
-            data[at] = i & 1 ? (uint8_t)next_random(seed) : (uint8_t)(old ^ (1u << (i / 2 % 8)));
+            data[at] = i & 1 ? (uint8_t)test_xorshift(seed) : (uint8_t)(old ^ (1u << (i / 2 % 8)));
             try_import(context, data, i % 10 == 9 ? at : size);
             data[at] = old;
         }
@@ -194,9 +187,9 @@ static void test_flipped_tensor_files(void **state) {
     fclose(f);
     uint64_t seed = 1;
     for (size_t i = 0; i < FLIPS; i++) {
-        size_t at = next_random(&seed) % size, len = i % 8 ? size : next_random(&seed) % size;
+        size_t at = test_xorshift(&seed) % size, len = i % 8 ? size : test_xorshift(&seed) % size;
         uint8_t old = data[at];
-        data[at] = (uint8_t)next_random(&seed);
+        data[at] = (uint8_t)test_xorshift(&seed);
         assert_int_equal(pwrite(fd, data, len, 0), len);
         assert_int_equal(ftruncate(fd, (off_t)len), 0);
         if (ash_tensor_read(context, path, &tensor, &diag) == ASH_OK) ash_tensor_destroy(tensor);

@@ -1,26 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Slices and pads whose bounds are computed: every pair of the bounds below, over sizes that are numbers
  * and sizes that are variables, against the specification's words. */
-#include "testing.h"
 
 #include "ashlar/onnx.h"
 #include "ashlar/reference.h"
 #include "base/base.h"
+#include "one_context.h"
 #include "onnx_bytes.h"
 
 static ash_diag diag;
-static ash_context *context;
-
-static int set_up(void **state) {
-    (void)state;
-    return ash_context_create(NULL, &context, &diag) != ASH_OK;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    ash_context_destroy(context);
-    return 0;
-}
 
 /* --- bounds --------------------------------------------------------------------------------------- */
 

@@ -2,6 +2,7 @@
 /* Tensor files: .npy and .pb, written, read, and refused. */
 #include "onnx_folder.h"
 
+#include "ashlar/device.h"
 #include "ashlar/tensor.h"
 #include "base/base.h"
 #include "onnx_bytes.h"
@@ -65,6 +66,38 @@ static void test_scalars_and_empty_tensors(void **state) {
         ash_tensor_destroy(back);
         unlink(in_folder("e.npy"));
     }
+}
+
+/* A tensor is a view with a name: of its own bytes, or of those of a view that exists. */
+static void test_tensors_are_views(void **state) {
+    (void)state;
+    const ash_type type = {.dtype = ASH_F32, .rank = 2, .dims = {2, 3}}, row = {ASH_F32, 1, {3}};
+    float data[6] = {1, 2, 3, 4, 5, 6}, out[6];
+    ash_tensor *tensor, *back;
+    ash_storage *storage;
+    ash_view *view;
+    void *address;
+    assert_ok(ash_tensor_create(context, "own", &type, data, sizeof data, &tensor, &diag));
+    assert_memory_equal(ash_view_type(ash_tensor_view(tensor)), &type, sizeof type);
+    assert_ok(ash_view_copy_out(ash_tensor_view(tensor), out, sizeof out, &diag));
+    assert_memory_equal(out, data, sizeof data);
+    assert_status(ash_view_data_mut((ash_view *)ash_tensor_view(tensor), &address, &diag), ASH_ERROR_STATE);
+    ash_tensor_destroy(tensor);
+
+    assert_ok(ash_storage_wrap(context, data, sizeof data, true, &storage, &diag));
+    assert_ok(ash_view_create(storage, 3 * sizeof *data, 3 * sizeof *data, &row, &view, &diag));
+    assert_ok(ash_tensor_from_view(view, "row", &tensor, &diag));
+    ash_view_release(view);
+    ash_storage_release(storage);
+    assert_ptr_equal(ash_tensor_data(tensor), data + 3);
+    assert_string_equal(ash_tensor_name(tensor), "row");
+    assert_ok(ash_tensor_write(tensor, in_folder("row.pb"), &diag));
+    assert_ok(ash_tensor_read(context, in_folder("row.pb"), &back, &diag));
+    assert_memory_equal(ash_tensor_data(back), data + 3, 3 * sizeof *data);
+    assert_string_equal(ash_tensor_name(back), "row");
+    ash_tensor_destroy(back);
+    ash_tensor_destroy(tensor);
+    unlink(in_folder("row.pb"));
 }
 
 static void test_create_checks_the_size(void **state) {
@@ -202,6 +235,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_round_trip_of_every_dtype),
         cmocka_unit_test(test_scalars_and_empty_tensors),
+        cmocka_unit_test(test_tensors_are_views),
         cmocka_unit_test(test_create_checks_the_size),
         cmocka_unit_test(test_npy_big_endian_and_fortran_order),
         cmocka_unit_test(test_npy_refusals),

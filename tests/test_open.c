@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Models that leave dims open: sizes come with the inputs, and a plan is then as one of fixed dims. */
-#include "testing.h"
+#include "graph_room.h"
 
 #include "apart.h"
 #include <pthread.h>
 #include <stdatomic.h>
 
 #include "ashlar/onnx.h"
-#include "ashlar/plan.h"
 #include "ashlar/reference.h"
 #include "open_model.h"
 
@@ -17,29 +16,8 @@ static ash_diag diag;
 
 enum { MOST = 64 };
 
-struct room {
-    test_memory memory;
-    ash_context *context;
-    ash_graph *g;
-    ash_plan *plan;
-};
-
 static int setup(void **state) {
-    struct room *r = calloc(1, sizeof *r);
-    ash_context_options options = {.allocator = test_memory_allocator(&r->memory), .threads = 2};
-    assert_ok(ash_context_create(&options, &r->context, &diag));
-    *state = r;
-    return 0;
-}
-
-static int teardown(void **state) {
-    struct room *r = *state;
-    ash_plan_destroy(r->plan);
-    ash_graph_destroy(r->g);
-    ash_context_destroy(r->context);
-    assert_int_equal(r->memory.live, 0);
-    free(r);
-    return 0;
+    return room_open(state, 2);
 }
 
 static ash_type f32(unsigned rank, int64_t a, int64_t b) {

@@ -9,6 +9,7 @@
 
 #include "ashlar/builder.h"
 #include "ashlar/onnx.h"
+#include "random.h"
 
 enum { ROWS = TEST_WATCHED ? 100000 : 1000000 };
 
@@ -156,7 +157,7 @@ static void a_million_rows(void **state) {
         assert_non_null(file);
         fputs(HEAD "\n", file);
         for (int i = 0; i < (large ? ROWS : ROWS / 10); i++) {
-            seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
+            test_xorshift(&seed);
             fprintf(file, "b%d,%d,%d,%d\n", i, i, i + 1 + (int)((seed >> 20) % 30),
                     64 * (int)(1 + (seed >> 40) % 1000));
         }

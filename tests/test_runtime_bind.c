@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A plan's memory: arenas of the caller's, releasing, packed weights, parameters, mapped constants, failing
  * allocations. */
-#include "programs.h"
+#include "plan_room.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -9,28 +9,10 @@
 
 static ash_diag diag;
 
-struct room {
-    test_memory memory;
-    ash_context *context;
-    maker m;
-    ash_plan *plan;
-};
-
 static int setup(void **state) {
-    struct room *r = calloc(1, sizeof *r);
-    ash_context_options options = {.allocator = test_memory_allocator(&r->memory), .threads = 2};
-    assert_ok(ash_context_create(&options, &r->context, &diag));
-    maker_init(&r->m, r->context);
-    *state = r;
-    return 0;
-}
-
-static int teardown(void **state) {
+    room_open(state, 2);
     struct room *r = *state;
-    ash_plan_destroy(r->plan);
-    ash_context_destroy(r->context);
-    assert_int_equal(r->memory.live, 0);
-    free(r);
+    maker_init(&r->m, r->context);
     return 0;
 }
 

@@ -3,62 +3,40 @@
  * code, tables and caches have numbers; and while weights are packed, a window of their file is resident at
  * most. */
 #include "apart.h"
-#include "testing.h"
-
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "ashlar/builder.h"
 #include "ashlar/onnx.h"
-#include "ashlar/plan.h"
 
 static ash_diag diag;
 
 enum { SIDE = 192, BYTES = SIDE * SIDE * 4 };
 
-struct room {
-    test_memory memory;
-    ash_context *context;
-    ash_graph *graph;
-    ash_plan *plan;
-    float want[SIDE];
-};
+#define ROOM_MORE float want[SIDE];
+#include "graph_room.h"
 
 /* y = s' = s + x w, where w is packed: a constant or a parameter, which the graph has copied. */
 static void make_graph(struct room *r, bool parameter) {
     static float w[SIDE * SIDE], start[SIDE];
     for (int i = 0; i < SIDE * SIDE; i++) w[i] = (float)(i % 29) / 16 - 1;
     for (int i = 0; i < SIDE; i++) start[i] = (float)i;
-    assert_ok(ash_graph_create(r->context, "net", &r->graph, &diag));
+    assert_ok(ash_graph_create(r->context, "net", &r->g, &diag));
     ash_type tx = {.dtype = ASH_F32, .rank = 2, .dims = {1, SIDE}};
     ash_type tw = {.dtype = ASH_F32, .rank = 2, .dims = {SIDE, SIDE}};
-    ash_value x = ash_graph_input(r->graph, "x", &tx);
-    ash_value s = ash_graph_state(r->graph, "s", &tx, start, sizeof start, ASH_DATA_COPY);
-    ash_value k = parameter ? ash_graph_parameter(r->graph, "w", &tw, w, sizeof w, ASH_DATA_COPY)
-                            : ash_graph_constant(r->graph, &tw, w, sizeof w, ASH_DATA_COPY);
-    ash_value next = ash_add(r->graph, s, ash_matmul(r->graph, x, k));
-    ash_graph_update(r->graph, s, next);
-    ash_graph_output(r->graph, "y", next);
-    assert_ok(ash_graph_status(r->graph, &diag));
+    ash_value x = ash_graph_input(r->g, "x", &tx);
+    ash_value s = ash_graph_state(r->g, "s", &tx, start, sizeof start, ASH_DATA_COPY);
+    ash_value k = parameter ? ash_graph_parameter(r->g, "w", &tw, w, sizeof w, ASH_DATA_COPY)
+                            : ash_graph_constant(r->g, &tw, w, sizeof w, ASH_DATA_COPY);
+    ash_value next = ash_add(r->g, s, ash_matmul(r->g, x, k));
+    ash_graph_update(r->g, s, next);
+    ash_graph_output(r->g, "y", next);
+    assert_ok(ash_graph_status(r->g, &diag));
 }
 
 static int setup(void **state) {
-    struct room *r = calloc(1, sizeof *r);
-    ash_context_options options = {.allocator = test_memory_allocator(&r->memory), .threads = 1};
-    assert_ok(ash_context_create(&options, &r->context, &diag));
-    *state = r;
-    return 0;
-}
-
-static int teardown(void **state) {
-    struct room *r = *state;
-    ash_plan_destroy(r->plan);
-    ash_graph_destroy(r->graph);
-    ash_context_destroy(r->context);
-    assert_int_equal(r->memory.live, 0);
-    free(r);
-    return 0;
+    return room_open(state, 1);
 }
 
 static void run(ash_plan *plan, float *out) {
@@ -80,7 +58,7 @@ static void check(struct room *r, ash_plan *plan) {
 
 static void prepare(struct room *r, bool parameter) {
     make_graph(r, parameter);
-    assert_ok(ash_plan_prepare(r->context, r->graph, NULL, &r->plan, &diag));
+    assert_ok(ash_plan_prepare(r->context, r->g, NULL, &r->plan, &diag));
     run(r->plan, r->want);
 }
 
@@ -97,11 +75,11 @@ static void originals_are_released(void **state) {
     check(r, r->plan);
     /* The graph has them too, and is as it was. */
     ash_plan *other;
-    assert_ok(ash_plan_prepare(r->context, r->graph, NULL, &other, &diag));
+    assert_ok(ash_plan_prepare(r->context, r->g, NULL, &other, &diag));
     check(r, other);
     ash_plan_destroy(other);
-    ash_graph_destroy(r->graph);
-    r->graph = NULL;
+    ash_graph_destroy(r->g);
+    r->g = NULL;
     assert_true(r->memory.live + BYTES <= live);
     check(r, r->plan);
     assert_ok(ash_plan_release_originals(r->plan, &released, &diag));
@@ -142,10 +120,10 @@ static void parameters_stay(void **state) {
 
 static void a_plan_that_is_made_again_keeps_them(void **state) {
     struct room *r = *state;
-    assert_ok(ash_graph_create(r->context, "net", &r->graph, &diag));
+    assert_ok(ash_graph_create(r->context, "net", &r->g, &diag));
     ash_type tx = {.dtype = ASH_F32, .rank = 1, .dims = {4}};
-    ash_graph_output(r->graph, "y", ash_relu(r->graph, ash_graph_input(r->graph, "x", &tx)));
-    assert_ok(ash_plan_prepare(r->context, r->graph, NULL, &r->plan, &diag));
+    ash_graph_output(r->g, "y", ash_relu(r->g, ash_graph_input(r->g, "x", &tx)));
+    assert_ok(ash_plan_prepare(r->context, r->g, NULL, &r->plan, &diag));
     assert_ok(ash_plan_release_originals(r->plan, NULL, &diag)); /* there are none */
     assert_int_equal(ash_plan_release_originals(NULL, NULL, &diag), ASH_ERROR_INVALID_ARGUMENT);
 }
@@ -163,13 +141,13 @@ static void all_has_a_number(void **state) {
     struct room kept = {.context = keeper};
     prepare(&kept, false);
     ash_plan *other;
-    assert_ok(ash_plan_prepare(keeper, kept.graph, NULL, &other, &diag));
+    assert_ok(ash_plan_prepare(keeper, kept.g, NULL, &other, &diag));
     assert_int_equal(ash_plan_describe(other).code, 0); /* the first plan's */
     uint64_t weights = ash_plan_describe(other).weights;
     ash_plan_destroy(other);
     assert_true(ash_plan_describe(kept.plan).caches >= weights);
     ash_plan_destroy(kept.plan);
-    ash_graph_destroy(kept.graph);
+    ash_graph_destroy(kept.g);
     ash_context_destroy(keeper);
 }
 

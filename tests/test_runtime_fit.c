@@ -3,20 +3,13 @@
  * on one thread; and the refusal names the smallest of all. */
 #include "ashlar/builder.h"
 #include "ashlar/plan.h"
-#include "testing.h"
+#include "one_context.h"
 
-static ash_context *context;
 static ash_diag diag;
 
 static int setup(void **state) {
     (void)state;
-    return ash_context_create(&(ash_context_options){.threads = 2}, &context, NULL);
-}
-
-static int teardown(void **state) {
-    (void)state;
-    ash_context_destroy(context);
-    return 0;
+    return open_context(2);
 }
 
 static ash_value constant(ash_graph *g, const ash_type *type) {
@@ -215,5 +208,5 @@ int main(void) {
         cmocka_unit_test(groups_are_split), cmocka_unit_test(scratch_is_split),
         cmocka_unit_test(winograd_is_left_out), cmocka_unit_test(steps_run_on_one_thread),
         cmocka_unit_test(the_smallest_is_named)};
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, setup, tear_down);
 }

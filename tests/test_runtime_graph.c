@@ -2,12 +2,9 @@
 /* Plans from graphs, through the public interface: results against the reference evaluator in double
  * precision, in every planner mode, with poison, with variables; intermediate results, parameters, kernel
  * sources. */
-#include "testing.h"
-
 #include <math.h>
 
 #include "ashlar/builder.h"
-#include "ashlar/plan.h"
 #include "ashlar/reference.h"
 #include "ir/ir.h"
 
@@ -15,31 +12,13 @@ static ash_diag diag;
 
 enum { BATCH = 6, IN = 20, HIDDEN = 33, OUT = 5 };
 
-struct room {
-    test_memory memory;
-    ash_context *context;
-    ash_graph *graph;
-    ash_plan *plan;
-    ash_value x, w1, h, scaled, y;
+#define ROOM_MORE                                                                                          \
+    ash_value x, w1, h, scaled, y;                                                                         \
     float w1_data[IN * HIDDEN], w2_data[HIDDEN * OUT];
-};
+#include "graph_room.h"
 
 static int setup(void **state) {
-    struct room *r = calloc(1, sizeof *r);
-    ash_context_options options = {.allocator = test_memory_allocator(&r->memory), .threads = 2};
-    assert_ok(ash_context_create(&options, &r->context, &diag));
-    *state = r;
-    return 0;
-}
-
-static int teardown(void **state) {
-    struct room *r = *state;
-    ash_plan_destroy(r->plan);
-    ash_graph_destroy(r->graph);
-    ash_context_destroy(r->context);
-    assert_int_equal(r->memory.live, 0);
-    free(r);
-    return 0;
+    return room_open(state, 2);
 }
 
 static float wave(int i) {
@@ -50,7 +29,7 @@ static float wave(int i) {
 static void make_graph(struct room *r, bool batch_varies) {
     ash_graph *g;
     assert_ok(ash_graph_create(r->context, "net", &g, &diag));
-    r->graph = g;
+    r->g = g;
     ash_dim batch = batch_varies ? ash_graph_var(g, "batch", 1, BATCH) : BATCH;
     ash_type tx = {.dtype = ASH_F32, .rank = 2, .dims = {batch, IN}};
     ash_type t1 = {.dtype = ASH_F32, .rank = 2, .dims = {IN, HIDDEN}};
@@ -82,7 +61,7 @@ static void reference(struct room *r, const float *x, int64_t batch, double *y) 
     ash_wide in, out;
     assert_ok(ash_wide_alloc(a, ASH_F32, 2, dims, &in, &diag));
     ash_wide_load(&in, x);
-    assert_ok(ash_eval_graph(r->graph, &in, &batch, ASH_EVAL_DOUBLE, &out, &diag));
+    assert_ok(ash_eval_graph(r->g, &in, &batch, ASH_EVAL_DOUBLE, &out, &diag));
     assert_int_equal(out.count, batch * OUT);
     memcpy(y, out.f, (size_t)out.count * sizeof *y);
     ash_wide_free(a, &in);
@@ -125,7 +104,7 @@ static void every_way_to_prepare(void **state) {
         options.threads = 1 + (unsigned)way / 12 % 2;
         options.poison = way % 2;
         set_mode(&options, way / 24);
-        assert_ok(ash_plan_prepare(r->context, r->graph, &options, &r->plan, &diag));
+        assert_ok(ash_plan_prepare(r->context, r->g, &options, &r->plan, &diag));
         run_and_compare(r, BATCH, 0);
         run_and_compare(r, BATCH, 77);
         ash_plan_destroy(r->plan);
@@ -140,7 +119,7 @@ static void variables(void **state) {
         ash_plan_options options = ash_plan_options_default();
         options.poison = true;
         set_mode(&options, mode);
-        assert_ok(ash_plan_prepare(r->context, r->graph, &options, &r->plan, &diag));
+        assert_ok(ash_plan_prepare(r->context, r->g, &options, &r->plan, &diag));
         ash_plan_report before = ash_plan_describe(r->plan);
         run_and_compare(r, BATCH, 1);
         for (int64_t batch = 1; batch <= BATCH; batch++) {
@@ -176,7 +155,7 @@ static void eager(void **state) {
                                .outputs = &out,
                                .output_count = 1,
                                .report = &report};
-        assert_ok(ash_eager(r->context, r->graph, NULL, &call, &diag));
+        assert_ok(ash_eager(r->context, r->g, NULL, &call, &diag));
         assert_true(report.ops > 0 && report.memory.size > 0 && report.check.buffers > 0);
         assert_string_equal(ash_tensor_name(out), "y");
         assert_int_equal(ash_tensor_type(out)->dims[0], batch);
@@ -185,10 +164,10 @@ static void eager(void **state) {
             assert_true(fabs(((const float *)ash_tensor_data(out))[i] - want[i]) < 1e-5);
         ash_tensor_destroy(out);
         var.value = batch == BATCH ? 1 : batch + 1;
-        assert_status(ash_eager(r->context, r->graph, NULL, &call, &diag), ASH_ERROR_SHAPE);
+        assert_status(ash_eager(r->context, r->g, NULL, &call, &diag), ASH_ERROR_SHAPE);
         assert_null(out);
         call.output_count = 0;
-        assert_status(ash_eager(r->context, r->graph, NULL, &call, &diag), ASH_ERROR_INVALID_ARGUMENT);
+        assert_status(ash_eager(r->context, r->g, NULL, &call, &diag), ASH_ERROR_INVALID_ARGUMENT);
         ash_tensor_destroy(in);
     }
 }
@@ -196,14 +175,14 @@ static void eager(void **state) {
 static void the_graph_may_go(void **state) {
     struct room *r = *state;
     make_graph(r, false);
-    assert_ok(ash_plan_prepare(r->context, r->graph, NULL, &r->plan, &diag));
+    assert_ok(ash_plan_prepare(r->context, r->g, NULL, &r->plan, &diag));
     run_and_compare(r, BATCH, 3);
     float x[BATCH * IN] __attribute__((aligned(64))), first[BATCH * OUT], again[BATCH * OUT];
     const ash_view *view;
     assert_ok(ash_plan_output(r->plan, 0, &view, &diag));
     assert_ok(ash_view_copy_out(view, first, sizeof first, &diag));
-    ash_graph_destroy(r->graph);
-    r->graph = NULL;
+    ash_graph_destroy(r->g);
+    r->g = NULL;
     input_values(x, BATCH * IN, 3);
     assert_ok(ash_plan_bind_input(r->plan, 0, NULL, x, sizeof x, &diag));
     assert_ok(ash_plan_execute(r->plan, &diag));
@@ -215,17 +194,17 @@ static void new_parameters(struct room *r, int mode) {
     ash_plan_options options = ash_plan_options_default();
     set_mode(&options, mode);
     make_graph(r, false);
-    assert_ok(ash_plan_prepare(r->context, r->graph, &options, &r->plan, &diag));
+    assert_ok(ash_plan_prepare(r->context, r->g, &options, &r->plan, &diag));
     run_and_compare(r, BATCH, 3);
-    ash_graph_destroy(r->graph);
+    ash_graph_destroy(r->g);
     float fresh[IN * HIDDEN];
     make_graph(r, false);
     for (int i = 0; i < IN * HIDDEN; i++) fresh[i] = -r->w1_data[i] * 2;
     /* The same network with the new weights from the start is the reference. */
-    ash_graph_destroy(r->graph);
+    ash_graph_destroy(r->g);
     ash_graph *g;
     assert_ok(ash_graph_create(r->context, "net", &g, &diag));
-    r->graph = g;
+    r->g = g;
     ash_type tx = {.dtype = ASH_F32, .rank = 2, .dims = {BATCH, IN}};
     ash_type t1 = {.dtype = ASH_F32, .rank = 2, .dims = {IN, HIDDEN}};
     ash_type t2 = {.dtype = ASH_F32, .rank = 2, .dims = {HIDDEN, OUT}};
@@ -243,9 +222,9 @@ static void new_parameters(struct room *r, int mode) {
     assert_ok(ash_plan_set_parameter(r->plan, "w1", NULL, fresh, sizeof fresh, &diag));
     run_and_compare(r, BATCH, 3);
     ash_plan_destroy(r->plan);
-    ash_graph_destroy(r->graph);
+    ash_graph_destroy(r->g);
     r->plan = NULL;
-    r->graph = NULL;
+    r->g = NULL;
 }
 
 static void parameters(void **state) {
@@ -264,7 +243,7 @@ static void replicate_in(struct room *r, int mode) {
     ash_plan_options options = ash_plan_options_default();
     set_mode(&options, mode);
     make_graph(r, true);
-    assert_ok(ash_plan_prepare(r->context, r->graph, &options, &r->plan, &diag));
+    assert_ok(ash_plan_prepare(r->context, r->g, &options, &r->plan, &diag));
     run_and_compare(r, BATCH, 3);
     read_output(r->plan, first);
     ash_plan *one = r->plan, *two;
@@ -300,9 +279,9 @@ static void replicate_in(struct room *r, int mode) {
     read_output(three, y);
     assert_memory_equal(y, first, sizeof y);
     ash_plan_destroy(three);
-    ash_graph_destroy(r->graph);
+    ash_graph_destroy(r->g);
     r->plan = NULL;
-    r->graph = NULL;
+    r->g = NULL;
 }
 
 static void replicate(void **state) {
@@ -316,7 +295,7 @@ static void intermediate_results(void **state) {
     options.keep = &r->h;
     options.keep_count = 1;
     options.poison = true;
-    assert_ok(ash_plan_prepare(r->context, r->graph, &options, &r->plan, &diag));
+    assert_ok(ash_plan_prepare(r->context, r->g, &options, &r->plan, &diag));
     run_and_compare(r, BATCH, 3);
     const ash_view *view;
     float h[BATCH * HIDDEN], x[BATCH * IN];
@@ -334,7 +313,7 @@ static void intermediate_results(void **state) {
     assert_ok(ash_plan_buffer_index(r->plan, r->x, &index, &diag));
     options.keep = &(ash_value){9999};
     ash_plan *none;
-    assert_status(ash_plan_prepare(r->context, r->graph, &options, &none, &diag), ASH_ERROR_NOT_FOUND);
+    assert_status(ash_plan_prepare(r->context, r->g, &options, &none, &diag), ASH_ERROR_NOT_FOUND);
     assert_null(none);
 }
 
@@ -391,9 +370,9 @@ static void every_value_can_be_kept(void **state) {
     ash_graph *all[2];
     for (int i = 0; i < SIDE * SIDE; i++)
         weights[0][i] = wave(i), weights[1][i] = wave(i + 77), x[i] = wave(i + 500);
-    r->graph = make_origins(r->context, weights[0], false);
+    r->g = make_origins(r->context, weights[0], false);
     for (int w = 0; w < 2; w++) all[w] = make_origins(r->context, weights[w], true);
-    size_t count = ash_graph_value_count(r->graph);
+    size_t count = ash_graph_value_count(r->g);
     assert_true(count <= 64);
     for (ash_value v = 0; v < count; v++) keep[v] = v;
     for (int form = 0; form < 16; form++) {
@@ -401,7 +380,7 @@ static void every_value_can_be_kept(void **state) {
         options.keep = keep, options.keep_count = count;
         options.no_optimize = !(form & 1), options.no_fuse = !(form & 2), options.poison = form & 4;
         options.mode = form & 8 ? ASH_MODE_GRAPH : ASH_MODE_STREAM;
-        assert_ok(ash_plan_prepare(r->context, r->graph, &options, &r->plan, &diag));
+        assert_ok(ash_plan_prepare(r->context, r->g, &options, &r->plan, &diag));
         for (int round = 0; round < 3; round++) {
             const void *input = x;
             ash_reference *want;
@@ -427,10 +406,10 @@ static void every_value_can_be_kept(void **state) {
 static void fused_values_have_no_buffer(void **state) {
     struct room *r = *state;
     make_graph(r, false);
-    assert_ok(ash_plan_prepare(r->context, r->graph, NULL, &r->plan, &diag));
+    assert_ok(ash_plan_prepare(r->context, r->g, NULL, &r->plan, &diag));
     run_and_compare(r, BATCH, 3);
     size_t missing = 0;
-    for (ash_value v = 0; v < ash_graph_value_count(r->graph); v++) {
+    for (ash_value v = 0; v < ash_graph_value_count(r->g); v++) {
         const ash_view *view;
         ash_status status = ash_plan_buffer(r->plan, v, &view, &diag);
         if (status == ASH_ERROR_NOT_FOUND) missing++;
@@ -444,7 +423,7 @@ static void odd_graphs(void **state) {
     struct room *r = *state;
     ash_graph *g;
     assert_ok(ash_graph_create(r->context, "odd", &g, &diag));
-    r->graph = g;
+    r->g = g;
     ash_dim n = ash_graph_var(g, "n", 0, 4);
     ash_type scalar = {.dtype = ASH_F32}, some = {.dtype = ASH_F32, .rank = 1, .dims = {n}};
     ash_type none = {.dtype = ASH_F32, .rank = 2, .dims = {3, 0}},
@@ -503,7 +482,7 @@ static void odd_graphs(void **state) {
 static void sources(void **state) {
     struct room *r = *state;
     make_graph(r, false);
-    assert_ok(ash_plan_prepare(r->context, r->graph, NULL, &r->plan, &diag));
+    assert_ok(ash_plan_prepare(r->context, r->g, NULL, &r->plan, &diag));
     assert_true(ash_plan_kernel_count(r->plan) >= 1);
     static const ash_source kinds[] = {ASH_SOURCE_NEST, ASH_SOURCE_IR, ASH_SOURCE_ASSEMBLY};
     static const char *const marks[] = {"buffer b0", "define", "ret"};
@@ -532,7 +511,7 @@ static void executing_allocates_nothing(void **state) {
         ash_plan_options options = ash_plan_options_default();
         options.threads = 1 + (unsigned)way % 2;
         set_mode(&options, way / 2);
-        assert_ok(ash_plan_prepare(r->context, r->graph, &options, &r->plan, &diag));
+        assert_ok(ash_plan_prepare(r->context, r->g, &options, &r->plan, &diag));
         run_and_compare(r, BATCH, 3);
         long before = r->memory.count;
         for (int64_t batch = BATCH; batch > 0; batch--) {
@@ -558,7 +537,7 @@ static void accesses(void **state) {
     make_graph(r, false);
     ash_plan_options options = ash_plan_options_default();
     options.no_fuse = true;
-    assert_ok(ash_plan_prepare(r->context, r->graph, &options, &r->plan, &diag));
+    assert_ok(ash_plan_prepare(r->context, r->g, &options, &r->plan, &diag));
     uint32_t buffers = ash_plan_buffer_count(r->plan);
     ash_buffer_info b = ASH_INIT(ash_buffer_info);
     assert_true(buffers < 64);
@@ -610,13 +589,13 @@ static void budgets_and_refusals(void **state) {
     make_graph(r, false);
     ash_plan_options options = ash_plan_options_default();
     options.memory.capacity = 64;
-    assert_status(ash_plan_prepare(r->context, r->graph, &options, &r->plan, &diag), ASH_ERROR_BUDGET);
+    assert_status(ash_plan_prepare(r->context, r->g, &options, &r->plan, &diag), ASH_ERROR_BUDGET);
     assert_status(ash_plan_prepare(r->context, NULL, NULL, &r->plan, &diag), ASH_ERROR_INVALID_ARGUMENT);
-    assert_status(ash_plan_prepare(NULL, r->graph, NULL, &r->plan, &diag), ASH_ERROR_INVALID_ARGUMENT);
-    assert_status(ash_plan_prepare(r->context, r->graph, NULL, NULL, &diag), ASH_ERROR_INVALID_ARGUMENT);
+    assert_status(ash_plan_prepare(NULL, r->g, NULL, &r->plan, &diag), ASH_ERROR_INVALID_ARGUMENT);
+    assert_status(ash_plan_prepare(r->context, r->g, NULL, NULL, &diag), ASH_ERROR_INVALID_ARGUMENT);
     ash_type wrong = {.dtype = ASH_F32, .rank = 2, .dims = {7, 7}};
-    ash_matmul(r->graph, r->x, ash_graph_input(r->graph, "q", &wrong));
-    assert_status(ash_plan_prepare(r->context, r->graph, NULL, &r->plan, &diag), ASH_ERROR_SHAPE);
+    ash_matmul(r->g, r->x, ash_graph_input(r->g, "q", &wrong));
+    assert_status(ash_plan_prepare(r->context, r->g, NULL, &r->plan, &diag), ASH_ERROR_SHAPE);
 }
 
 /* What a caller does with a plan, up to the first failure. */
@@ -627,7 +606,7 @@ static ash_status live(struct room *r, const ash_plan_options *options) {
     ash_status status;
     uint64_t bytes = sizeof x;
     input_values(x, BATCH * IN, 3);
-    ASH_TRY_DONE(ash_plan_prepare(r->context, r->graph, options, &plan, &diag));
+    ASH_TRY_DONE(ash_plan_prepare(r->context, r->g, options, &plan, &diag));
     ASH_TRY_DONE(ash_plan_set_input(plan, 0, NULL, x, bytes, &diag));
     ASH_TRY_DONE(ash_plan_execute(plan, &diag));
     ASH_TRY_DONE(ash_plan_output(plan, 0, &view, &diag));
@@ -658,8 +637,7 @@ static void failed_allocations(void **state) {
         options.poison = true;
         options.no_fuse = way >= 3;
         set_mode(&options, way % 3);
-        assert_ok(
-            ash_plan_prepare(r->context, r->graph, &options, &r->plan, &diag)); /* keeps the kernels */
+        assert_ok(ash_plan_prepare(r->context, r->g, &options, &r->plan, &diag)); /* keeps the kernels */
         assert_ok(live(r, &options));
         long long before = r->memory.live;
         long first = r->memory.count, most;

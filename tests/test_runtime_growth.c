@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "ashlar/builder.h"
+#include "graph_room.h"
 #include "programs.h"
 
 static ash_diag diag;
@@ -13,25 +14,8 @@ enum { FEW = 1000, TIMES = 8, WIDTH = 4 };
 static const ash_type row = {.dtype = ASH_F32, .rank = 1, .dims = {WIDTH}};
 static const float zeros[WIDTH] __attribute__((aligned(64)));
 
-struct room {
-    test_memory memory;
-    ash_context *context;
-};
-
 static int setup(void **state) {
-    struct room *r = calloc(1, sizeof *r);
-    ash_context_options options = {.allocator = test_memory_allocator(&r->memory), .threads = 2};
-    assert_ok(ash_context_create(&options, &r->context, &diag));
-    *state = r;
-    return 0;
-}
-
-static int teardown(void **state) {
-    struct room *r = *state;
-    ash_context_destroy(r->context);
-    assert_int_equal(r->memory.live, 0);
-    free(r);
-    return 0;
+    return room_open(state, 2);
 }
 
 /* Seconds of this thread, whatever else the machine does. */

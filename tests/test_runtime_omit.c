@@ -179,8 +179,7 @@ static void parameters_and_replicas(void **state) {
     ash_view_release(second);
 }
 
-/* In plans of graphs, whose prologue runs while they are prepared; and in one call there is no place for
- * it. */
+/* In plans of graphs, whose prologue runs while they are prepared; in one call there is no place for it. */
 static void prepare_leaves_it(void **state) {
     struct room *r = *state;
     static const float p[CELLS] = {1, 2, 3};

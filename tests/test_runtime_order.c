@@ -1,28 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Order and recomputation: less memory, the same bits; budgets are met or refused with what was found. */
+#include "graph_room.h"
 #include "programs.h"
+#include "random.h"
 
 static ash_diag diag;
 
-struct room {
-    test_memory memory;
-    ash_context *context;
-};
-
 static int setup(void **state) {
-    struct room *r = calloc(1, sizeof *r);
-    ash_context_options options = {.allocator = test_memory_allocator(&r->memory), .threads = 1};
-    assert_ok(ash_context_create(&options, &r->context, &diag));
-    *state = r;
-    return 0;
-}
-
-static int teardown(void **state) {
-    struct room *r = *state;
-    ash_context_destroy(r->context);
-    assert_int_equal(r->memory.live, 0);
-    free(r);
-    return 0;
+    return room_open(state, 1);
 }
 
 static ash_plan_options options_for(ash_plan_order order, uint64_t capacity) {
@@ -226,26 +211,22 @@ static void what_does_not_fit_is_refused(void **state) {
 
 static uint64_t random_seed;
 
-static uint64_t random_below(uint64_t n) {
-    random_seed ^= random_seed << 13, random_seed ^= random_seed >> 7, random_seed ^= random_seed << 17;
-    return (random_seed >> 11) % n;
-}
-
 /* Thin and wide values of one another, some cheap to compute again; two of them are outputs. */
 static void make_random(maker *m) {
     enum { N = 16, STEPS = 24 };
     uint32_t thin[STEPS + 3], wide[STEPS], thins = 0, wides = 0;
     thin[thins++] = maker_buffer(m, ASH_BUFFER_INPUT, N, "x");
     for (int k = 0; k < STEPS; k++) {
-        uint32_t a = thin[thins - 1 - random_below(thins < 5 ? thins : 5)], b = thin[random_below(thins)];
-        uint64_t shape = random_below(5);
+        uint32_t a = thin[thins - 1 - test_below(&random_seed, thins < 5 ? thins : 5)],
+                 b = thin[test_below(&random_seed, thins)];
+        uint64_t shape = test_below(&random_seed, 5);
         ash_step *step;
         if (shape < 2) {
             uint32_t y = maker_buffer(m, ASH_BUFFER_LOCAL, 4 * N, NULL);
             step = maker_step(m, "widen", widen, N, 1, 2, (const uint32_t[]){y, a});
             wide[wides++] = y;
         } else if (shape < 4 && wides) {
-            uint32_t from = wide[wides - 1 - random_below(wides < 4 ? wides : 4)];
+            uint32_t from = wide[wides - 1 - test_below(&random_seed, wides < 4 ? wides : 4)];
             uint32_t y = maker_buffer(m, ASH_BUFFER_LOCAL, N, NULL);
             step = maker_step(m, "narrow", narrow, N, 1, 2, (const uint32_t[]){y, from});
             thin[thins++] = y;
@@ -254,12 +235,13 @@ static void make_random(maker *m) {
             step = maker_step(m, "sum", compute_sum, N, 1, 3, (const uint32_t[]){y, a, b});
             thin[thins++] = y;
         }
-        step->flops = random_below(3) ? 1000 : 10;
+        step->flops = test_below(&random_seed, 3) ? 1000 : 10;
     }
     for (int o = 0; o < 2; o++) {
         uint32_t y = maker_buffer(m, ASH_BUFFER_OUTPUT, N, o ? "z" : "y"),
-                 a = thin[thins - 1 - random_below(2) % thins];
-        maker_step(m, "sum", compute_sum, N, 1, 3, (const uint32_t[]){y, a, thin[random_below(thins)]});
+                 a = thin[thins - 1 - test_below(&random_seed, 2) % thins];
+        maker_step(m, "sum", compute_sum, N, 1, 3,
+                   (const uint32_t[]){y, a, thin[test_below(&random_seed, thins)]});
         maker_output(m, y, o ? "z" : "y");
     }
 }

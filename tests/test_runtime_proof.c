@@ -3,38 +3,16 @@
  * streams, events, waits, accesses and places alone, with vector clocks of its own, it is shown for every
  * pair of accesses to a common byte of which one writes that one happens before the other. The same code
  * finds each wait that is left out. */
-#include "testing.h"
+#include "graph_room.h"
 
 #include "ashlar/builder.h"
-#include "ashlar/plan.h"
 
 static ash_diag diag;
 
 enum { N = 96, BRANCHES = 6, DEEP = 3 };
 
-struct room {
-    test_memory memory;
-    ash_context *context;
-    ash_graph *g;
-    ash_plan *plan;
-};
-
 static int setup(void **state) {
-    struct room *r = calloc(1, sizeof *r);
-    ash_context_options options = {.allocator = test_memory_allocator(&r->memory), .threads = 2};
-    assert_ok(ash_context_create(&options, &r->context, &diag));
-    *state = r;
-    return 0;
-}
-
-static int teardown(void **state) {
-    struct room *r = *state;
-    ash_plan_destroy(r->plan);
-    ash_graph_destroy(r->g);
-    ash_context_destroy(r->context);
-    assert_int_equal(r->memory.live, 0);
-    free(r);
-    return 0;
+    return room_open(state, 2);
 }
 
 /* --- what is asked of the plan -------------------------------------------------------------------- */
@@ -162,8 +140,7 @@ struct verdict {
     uint32_t first, second; /* of a race */
 };
 
-/* Every pair that meets is in order; with `dropped` below the number of waits, as if that were not
- * there. */
+/* Looks at every pair that meets; with `dropped` below the number of waits, as if that were not there. */
 static struct verdict prove(const struct schedule *s, size_t dropped) {
     struct verdict v = {0};
     uint32_t *clocks = find_clocks(s, dropped);

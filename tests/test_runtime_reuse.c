@@ -1,40 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* Inputs whose bytes are others' after their last reader: the arena is smaller, the results are the same
  * bits in every mode, and an input must be set again for each execution. */
-#include "testing.h"
-
 #include "apart.h"
 #include "ashlar/builder.h"
-#include "ashlar/plan.h"
 
 static ash_diag diag;
 
 enum { N = 32, CELLS = N * N, BYTES = CELLS * 4, DEEP = 5 };
 
-struct room {
-    test_memory memory;
-    ash_context *context;
-    ash_graph *g;
-    ash_plan *plan;
-    ash_value x;
-};
+#define ROOM_MORE ash_value x;
+#include "graph_room.h"
 
 static int setup(void **state) {
-    struct room *r = calloc(1, sizeof *r);
-    ash_context_options options = {.allocator = test_memory_allocator(&r->memory), .threads = 2};
-    assert_ok(ash_context_create(&options, &r->context, &diag));
-    *state = r;
-    return 0;
-}
-
-static int teardown(void **state) {
-    struct room *r = *state;
-    ash_plan_destroy(r->plan);
-    ash_graph_destroy(r->g);
-    ash_context_destroy(r->context);
-    assert_int_equal(r->memory.live, 0);
-    free(r);
-    return 0;
+    return room_open(state, 2);
 }
 
 /* y: x and z are read at the beginning alone, and products follow; x itself may be an output, too. */

@@ -1,43 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /* One call for other values of the variables: with inputs that are given at their maximum once, or with
  * everything in the call. Threads that share a plan get what belongs to their own values. */
-#include "testing.h"
+#include "graph_room.h"
 
 #include <pthread.h>
 
 #include "apart.h"
 #include "ashlar/builder.h"
 #include "ashlar/onnx.h"
-#include "ashlar/plan.h"
 #include "open_model.h"
 
 static ash_diag diag;
 
 enum { MOST = 24, THREADS = 4, ROUNDS = 40 };
 
-struct room {
-    test_memory memory;
-    ash_context *context;
-    ash_graph *g;
-    ash_plan *plan;
-};
-
 static int setup(void **state) {
-    struct room *r = calloc(1, sizeof *r);
-    ash_context_options options = {.allocator = test_memory_allocator(&r->memory), .threads = 2};
-    assert_ok(ash_context_create(&options, &r->context, &diag));
-    *state = r;
-    return 0;
-}
-
-static int teardown(void **state) {
-    struct room *r = *state;
-    ash_plan_destroy(r->plan);
-    ash_graph_destroy(r->g);
-    ash_context_destroy(r->context);
-    assert_int_equal(r->memory.live, 0);
-    free(r);
-    return 0;
+    return room_open(state, 2);
 }
 
 static ash_type vector(ash_dim n) {

@@ -1,41 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /* Variables of an imported model: a plan is prepared once for the largest shapes, and follows whatever its
  * variables say within them, without compiling, allocating or moving anything. */
-#include "testing.h"
+#include "graph_room.h"
 
 #include <math.h>
 
 #include "ashlar/onnx.h"
-#include "ashlar/plan.h"
 #include "ashlar/reference.h"
 
 static ash_diag diag;
 
 enum { BATCH = 3, SEQUENCE = 7 };
 
-struct room {
-    test_memory memory;
-    ash_context *context;
-    ash_graph *g;
-    ash_plan *plan;
-};
-
 static int setup(void **state) {
-    struct room *r = calloc(1, sizeof *r);
-    ash_context_options options = {.allocator = test_memory_allocator(&r->memory), .threads = 2};
-    assert_ok(ash_context_create(&options, &r->context, &diag));
-    *state = r;
-    return 0;
-}
-
-static int teardown(void **state) {
-    struct room *r = *state;
-    ash_plan_destroy(r->plan);
-    ash_graph_destroy(r->g);
-    ash_context_destroy(r->context);
-    assert_int_equal(r->memory.live, 0);
-    free(r);
-    return 0;
+    return room_open(state, 2);
 }
 
 /* A small BERT whose batch and sequence the file leaves open; their bounds are given here. */

@@ -1,50 +1,30 @@
 /* SPDX-License-Identifier: MIT */
 /* What the views of a plan show when variables, inputs and parameters change behind them: bytes that are
  * there and of the present shape, or an error. */
-#include "testing.h"
+#include "graph_room.h"
 
 #include "apart.h"
 #include "ashlar/builder.h"
-#include "ashlar/plan.h"
 
 static ash_diag diag;
 
 enum { MOST = 12 };
 
-struct room {
-    test_memory memory;
-    ash_context *context;
-    ash_graph *graph;
-    ash_plan *plan;
-};
-
 static int setup(void **state) {
-    struct room *r = calloc(1, sizeof *r);
-    ash_context_options options = {.allocator = test_memory_allocator(&r->memory), .threads = 2};
-    assert_ok(ash_context_create(&options, &r->context, &diag));
-    assert_ok(ash_graph_create(r->context, "g", &r->graph, &diag));
-    *state = r;
-    return 0;
-}
-
-static int teardown(void **state) {
+    room_open(state, 2);
     struct room *r = *state;
-    ash_plan_destroy(r->plan);
-    ash_graph_destroy(r->graph);
-    ash_context_destroy(r->context);
-    assert_int_equal(r->memory.live, 0);
-    free(r);
+    assert_ok(ash_graph_create(r->context, "g", &r->g, &diag));
     return 0;
 }
 
 /* x of [a, b]: itself as "x", -x as "y". */
 static void make_plan(struct room *r) {
-    ash_dim a = ash_graph_var(r->graph, "a", 1, MOST), b = ash_graph_var(r->graph, "b", 1, MOST);
+    ash_dim a = ash_graph_var(r->g, "a", 1, MOST), b = ash_graph_var(r->g, "b", 1, MOST);
     ash_type type = {.dtype = ASH_F32, .rank = 2, .dims = {a, b}};
-    ash_value x = ash_graph_input(r->graph, "x", &type);
-    ash_graph_output(r->graph, "x", x);
-    ash_graph_output(r->graph, "y", ash_neg(r->graph, x));
-    assert_ok(ash_plan_prepare(r->context, r->graph, NULL, &r->plan, &diag));
+    ash_value x = ash_graph_input(r->g, "x", &type);
+    ash_graph_output(r->g, "x", x);
+    ash_graph_output(r->g, "y", ash_neg(r->g, x));
+    assert_ok(ash_plan_prepare(r->context, r->g, NULL, &r->plan, &diag));
 }
 
 static ash_status set_shape(struct room *r, int64_t a, int64_t b) {
@@ -231,7 +211,7 @@ static void a_failed_call_changes_nothing(void **state) {
         assert_true(first(output(r, 1)) == -3);
         ash_plan_destroy(r->plan);
         r->plan = NULL;
-        assert_ok(ash_plan_prepare(r->context, r->graph, NULL, &r->plan, &diag));
+        assert_ok(ash_plan_prepare(r->context, r->g, NULL, &r->plan, &diag));
         assert_ok(set_shape(r, 3, 4));
         assert_ok(ash_plan_bind_input(r->plan, 0, NULL, x, sizeof x, &diag));
     }

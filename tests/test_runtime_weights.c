@@ -2,6 +2,7 @@
 /* Packed weights: which steps of the prologue run again when parameters are set, and weights in the
  * caller's memory. */
 #include "plan_room.h"
+#include "random.h"
 
 static ash_diag diag;
 
@@ -14,8 +15,7 @@ static int setup(void **state) {
 #define LIST(...) ((const uint32_t[]){__VA_ARGS__})
 
 static uint32_t pick(struct room *r, uint32_t below) {
-    r->random = r->random * 6364136223846793005ULL + 1442695040888963407ULL;
-    return (uint32_t)(r->random >> 33) % below;
+    return (uint32_t)test_congruent(&r->random) % below;
 }
 
 /* Half of the result, so that two steps make one. */

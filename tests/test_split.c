@@ -8,21 +8,15 @@
 #include "code/code.h"
 #include "fuzz_ops.h"
 #include "kernel/program.h"
+#include "one_context.h"
 #include "opt/opt.h"
 #include "runtime/layout.h"
 
-static ash_context *context;
 static ash_diag diag;
 
 static int setup(void **state) {
     (void)state;
-    return ash_context_create(&(ash_context_options){.threads = 2}, &context, NULL);
-}
-
-static int teardown(void **state) {
-    (void)state;
-    ash_context_destroy(context);
-    return 0;
+    return open_context(2);
 }
 
 /* --- programs ----------------------------------------------------------------------------------------- */
@@ -72,16 +66,16 @@ static ash_graph *make_graph(uint64_t seed) {
     ash_graph *g;
     uint64_t state = seed;
     ash_value values[64];
-    unsigned n = 0, wanted = 8 + (unsigned)(fuzz_random(&state) % 50);
+    unsigned n = 0, wanted = 8 + (unsigned)(test_random(&state) % 50);
     assert_ok(ash_graph_create(context, "random", &g, &diag));
     ash_type type = {.dtype = ASH_F32, .rank = 2, .dims = {32, 32}};
     values[n++] = ash_graph_input(g, "x", &type);
     values[n++] = ash_graph_input(g, "w", &type);
     while (n < wanted) {
-        unsigned near = n < 8 ? n : 8, kind = (unsigned)(fuzz_random(&state) % 10);
-        ash_value a = values[n - 1 - fuzz_random(&state) % near], b = values[fuzz_random(&state) % n];
+        unsigned near = n < 8 ? n : 8, kind = (unsigned)(test_random(&state) % 10);
+        ash_value a = values[n - 1 - test_random(&state) % near], b = values[test_random(&state) % n];
         if (kind >= 8) b = values[n - 1];
-        ash_value v = kind < 2    ? ash_matmul(g, a, values[fuzz_random(&state) % 2])
+        ash_value v = kind < 2    ? ash_matmul(g, a, values[test_random(&state) % 2])
                       : kind == 2 ? ash_relu(g, a)
                       : kind == 3 ? ash_transpose(g, a, (const int64_t[]){1, 0})
                       : kind == 4 ? ash_add(g, a, ash_reduce_sum(g, b, (const int64_t[]){1}, 1, true))
@@ -89,7 +83,7 @@ static ash_graph *make_graph(uint64_t seed) {
         values[n++] = v;
     }
     ash_graph_output(g, "y", values[n - 1]);
-    if (fuzz_random(&state) % 2) ash_graph_output(g, "z", values[n / 2]);
+    if (test_random(&state) % 2) ash_graph_output(g, "z", values[n / 2]);
     assert_ok(ash_graph_status(g, &diag));
     return g;
 }
@@ -274,5 +268,5 @@ int main(void) {
                                        cmocka_unit_test(sum_of_branches),
                                        cmocka_unit_test(splits_are_reported),
                                        cmocka_unit_test(many_branches), cmocka_unit_test(no_memory)};
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, setup, tear_down);
 }

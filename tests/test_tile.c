@@ -4,10 +4,10 @@
 #include "ashlar/plan.h"
 #include "differential.h"
 #include "kernel/tile.h"
+#include "one_context.h"
 
 enum { THREADS = 4, BLOCK = 8 };
 
-static ash_context *context;
 static ash_target avx2;      /* with the caches of one processor, whatever this machine has */
 static ash_graph *graphs[4]; /* of the running test; they go with it, also when it fails */
 
@@ -24,13 +24,7 @@ static ash_target level(const char *name, int64_t l1_bytes) {
 static int setup(void **state) {
     (void)state;
     avx2 = level("x86-64-v3", 32 << 10);
-    return ash_context_create(&(ash_context_options){.threads = THREADS}, &context, NULL);
-}
-
-static int teardown(void **state) {
-    (void)state;
-    ash_context_destroy(context);
-    return 0;
+    return open_context(THREADS);
 }
 
 static int drop_graphs(void **state) {
@@ -145,13 +139,13 @@ static void chunks_cover_all_lines(void **state) {
     (void)state;
     uint64_t random = 1;
     for (int i = 0; i < 2000; i++) {
-        int64_t unit = 1 + (int64_t)(test_random(&random) % 12),
-                inner = 1 + (int64_t)(test_random(&random) % 5000);
-        ash_tile_work work = {.lines = (int64_t)(test_random(&random) % 4000),
+        int64_t unit = 1 + (int64_t)(test_congruent(&random) % 12),
+                inner = 1 + (int64_t)(test_congruent(&random) % 5000);
+        ash_tile_work work = {.lines = (int64_t)(test_congruent(&random) % 4000),
                               .unit = unit,
                               .line_bytes = inner * 4,
                               .line_flops = 2 * inner * 16,
-                              .strips = 1 + (int64_t)(test_random(&random) % 100),
+                              .strips = 1 + (int64_t)(test_congruent(&random) % 100),
                               .strip_bytes = inner * 16 * 4};
         ash_tile_cut cut = ash_tile_choose_cut(&avx2, &work);
         assert_true(cut.per > 0 && cut.per % unit == 0);
@@ -278,5 +272,5 @@ int main(void) {
         TILE_TEST(scattered_operand_is_copied_once),
         TILE_TEST(runs_are_read_where_they_lie),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, setup, tear_down);
 }

@@ -194,6 +194,43 @@ ASH_API ash_status ash_plan_release_intermediates(ash_plan *plan, uint64_t *rele
  * them again, and finds the states reset to their initial contents. */
 ASH_API ash_status ash_plan_release_all(ash_plan *plan, uint64_t *released, ash_diag *diag);
 
+/* What a plan gives back. */
+typedef enum ash_release_kind {
+    ASH_RELEASE_BUFFER, /* bytes of one buffer, which the plan had */
+    ASH_RELEASE_BLOCK,  /* memory of the caller's that was bound: the plan touches it no more, nor do its
+                           replicas, and it may be freed */
+    ASH_RELEASE_COUNT
+} ash_release_kind;
+
+ASH_API const char *ash_release_text(ash_release_kind kind); /* "block"; "?" outside the enumeration */
+
+typedef struct ash_release {
+    ash_release_kind kind;
+    uint32_t buffer;  /* index of the buffer; UINT32_MAX of a block */
+    const char *name; /* of an input, parameter, state or output, or NULL; of blocks "arena" and "weights",
+                           too */
+    uint64_t bytes;   /* of the buffer at the variables' maxima; those of the block that were used */
+    ash_device *device; /* that they are on, or were lent from; borrowed */
+    const void
+        *memory; /* of a block that came as a pointer; NULL: as a view, which the plan holds no more */
+    uint64_t reserved[4]; /* 0: room for fields to come */
+} ash_release;
+
+typedef void (*ash_release_fn)(void *user, const ash_release *what);
+
+typedef struct ash_release_hook {
+    ash_release_fn fn;
+    void *user; /* passed on */
+} ash_release_hook;
+
+/* Has a function, which is copied from `hook`, told of each buffer whose bytes are given back, by the two
+ * calls above and when the plan is destroyed, and of each block as soon as the plan has done with it: bound
+ * elsewhere, set over, or the plan destroyed. Buffers that share bytes are told of one by one, those that
+ * lie in others (views) with these, and outputs that were kept when these are given back. NULL: nobody is
+ * told. Replicas that are made later tell the same function. It is called under the plan's lock, also in
+ * the middle of a call that binds, and must not call the plan. */
+ASH_API ash_status ash_plan_on_release(ash_plan *plan, const ash_release_hook *hook, ash_diag *diag);
+
 /* Gives up the originals of packed weights, `originals` in ash_plan_report: the plan keeps the weights that
  * it has (and makes them now, if it has none), and can make no others. Parameters can no longer be set, and
  * ash_plan_release_all leaves the weights. Their memory is free when the graph, which has them too, is
@@ -533,6 +570,11 @@ typedef enum ash_source { ASH_SOURCE_NEST, ASH_SOURCE_IR, ASH_SOURCE_ASSEMBLY } 
 ASH_API size_t ash_plan_kernel_count(const ash_plan *plan);
 ASH_API ash_status ash_plan_kernel_source(const ash_plan *plan, size_t kernel, ash_source source,
                                           char **out, uint64_t *size, ash_diag *diag);
+/* All that preparing has decided, as text: buffers and where they lie, operations with what they read and
+ * write, the names of their kernels' code, streams, waits, the list of commands. Plans that are made of the
+ * same graph for the same machine with the same options have the same text; of an open graph, when they are
+ * given the same sizes. *out is freed with ash_context_free_text. */
+ASH_API ash_status ash_plan_print(ash_plan *plan, char **out, uint64_t *size, ash_diag *diag);
 
 /* What the order search did. */
 typedef struct ash_plan_order_report {

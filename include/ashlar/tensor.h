@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Tensors outside of graphs: what a program reads from a file, hands to an import or a plan, and writes
- * back. A tensor never changes once it is made, and may be read from several threads. */
+ * back. A tensor is a view (ashlar/device.h) of memory of this process with a name, and with elements that
+ * never change: so it can be read from several threads, and goes wherever a view goes. */
 #ifndef ASHLAR_TENSOR_H
 #define ASHLAR_TENSOR_H
 
-#include "graph.h"
+#include "device.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -16,6 +17,13 @@ typedef struct ash_tensor ash_tensor;
  * and must be exact. `name` is copied and may be NULL. The caller destroys *out. */
 ASH_API ash_status ash_tensor_create(ash_context *context, const char *name, const ash_type *type,
                                      const void *data, uint64_t size, ash_tensor **out, ash_diag *diag);
+
+/* A tensor of the bytes that a view has now, which are not copied: it holds the view's storage, and nobody
+ * may write to them as long as it is there. `name` is copied and may be NULL. ASH_ERROR_DEVICE when the
+ * device has no addresses in this process, ASH_ERROR_STATE when the view has no bytes. The caller destroys
+ * *out. */
+ASH_API ash_status ash_tensor_from_view(const ash_view *view, const char *name, ash_tensor **out,
+                                        ash_diag *diag);
 
 /* Reads a file: NumPy's .npy (format 1 to 3, either byte order, C or Fortran order), or a serialised ONNX
  * TensorProto
@@ -30,9 +38,10 @@ ASH_API ash_status ash_tensor_write(const ash_tensor *tensor, const char *path, 
 ASH_API void ash_tensor_destroy(ash_tensor *tensor); /* NULL is allowed */
 
 /* All borrowed from the tensor. */
+ASH_API const ash_view *ash_tensor_view(const ash_tensor *tensor);
 ASH_API const char *ash_tensor_name(const ash_tensor *tensor); /* "" when it has none */
 ASH_API const ash_type *ash_tensor_type(const ash_tensor *tensor);
-ASH_API const void *ash_tensor_data(const ash_tensor *tensor); /* aligned for its elements */
+ASH_API const void *ash_tensor_data(const ash_tensor *tensor); /* aligned as the view is */
 ASH_API uint64_t ash_tensor_size(const ash_tensor *tensor);    /* bytes */
 
 #ifdef __cplusplus

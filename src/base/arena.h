@@ -5,7 +5,11 @@
 
 #include "base.h"
 
-typedef struct ash_arena_block ash_arena_block;
+/* What an arena takes from its allocator: this, and the objects behind it. */
+typedef struct ash_arena_block {
+    struct ash_arena_block *next;
+    size_t bytes; /* of the whole block, this header included */
+} ash_arena_block;
 
 typedef struct ash_arena {
     const ash_allocator *allocator;
@@ -24,8 +28,7 @@ char *ash_arena_strdup(ash_arena *arena, const char *text);
 void *ash_arena_copy(ash_arena *arena, const void *data, size_t count, size_t size);
 void ash_arena_free(ash_arena *arena);
 /* What takes from the arena, which keeps what is given back: for objects that take an allocator and are
- * gone with the arena. The arena stays where it is as long as somebody takes; at most 16 bytes of
- * alignment. */
+ * gone with the arena. The arena stays where it is as long as somebody takes. Alignment is 16 at most. */
 ash_allocator ash_arena_allocator(ash_arena *arena);
 uint64_t ash_arena_bytes(const ash_arena *arena); /* that its blocks have */
 

@@ -156,6 +156,7 @@ ash_status ash_context__slot(ash_context *context, ash_slot slot,
 const ash_allocator *ash_context__allocator(const ash_context *context);
 uint64_t ash_context__keep_bytes(const ash_context *context);  /* see ash_context_options */
 uint64_t ash_context__cache_bytes(const ash_context *context); /* the same */
+bool ash_context__keeps_heap(const ash_context *context);      /* the same */
 /* A variable of the environment, as every floor asks for it: NULL when there is none, and in a process that
  * has rights which its caller has not (setuid programs). */
 const char *ash_environment__get(const char *name);

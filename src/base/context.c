@@ -27,6 +27,7 @@ struct ash_context {
     ash_files files;                /* that are mapped */
     unsigned threads;
     uint64_t keep_bytes, cache_bytes;
+    bool keep_heap;
     ash_text cache_dir; /* empty: no cache */
     void (*log)(void *user, ash_log_level level, const char *message);
     void *log_user;
@@ -79,6 +80,7 @@ ash_status ash_context_create(const ash_context_options *options, ash_context **
     context->allocator = *a;
     context->threads = options->threads ? options->threads : core_count();
     context->keep_bytes = options->keep_bytes;
+    context->keep_heap = options->keep_heap;
     context->cache_bytes = options->cache_bytes ? options->cache_bytes : CACHE_BYTES;
     context->log = options->log;
     context->log_user = options->log_user;
@@ -156,6 +158,10 @@ uint64_t ash_context__cache_bytes(const ash_context *context) {
 
 uint64_t ash_context__keep_bytes(const ash_context *context) {
     return context->keep_bytes;
+}
+
+bool ash_context__keeps_heap(const ash_context *context) {
+    return context->keep_heap;
 }
 
 const char *ash_context__cache_dir(const ash_context *context) {

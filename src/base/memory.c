@@ -57,11 +57,6 @@ bool ash_vec__grow(const ash_allocator *a, void **at, size_t *cap, size_t len, s
 
 /* --- arena ---------------------------------------------------------------------------------------- */
 
-struct ash_arena_block {
-    ash_arena_block *next;
-    size_t bytes; /* of the whole block, this header included */
-};
-
 enum {
     HEADER = (sizeof(ash_arena_block) + ALIGN - 1) / ALIGN * ALIGN,
     FIRST_BLOCK = 4096,

@@ -43,6 +43,10 @@ ash_status ash_code__compile(ash_compiler *compiler, const ash_target *target, c
 ash_code *ash_code__retain(ash_code *code);
 void ash_code__release(ash_code *code); /* NULL is allowed */
 
+/* Appends the name of a nest's code: equal for equal code, in every process with this version of ashlar. */
+ash_status ash_code__print_key(const ash_target *target, const ash_nest *nest, struct ash_text *out,
+                               ash_diag *diag);
+
 /* LLVM IR after optimisation, and assembly, of one nest as text. */
 ash_status ash_code__ir(const ash_target *target, const ash_nest *nest, struct ash_text *out,
                         ash_diag *diag);

@@ -7,6 +7,7 @@
 #include <llvm-c/Core.h>
 
 #include "cache.h"
+#include "code.h"
 #include "code_version.h"
 
 enum {
@@ -71,4 +72,19 @@ void ash_identity__write(const ash_target *target, const ash_nest *nest, ash_tex
     }
     for (size_t i = 0; i < nest->shuffles.len; i++)
         add(out, (const uint64_t[]){fold_sign(nest->shuffles.at[i])}, 1);
+}
+
+ash_status ash_code__print_key(const ash_target *target, const ash_nest *nest, ash_text *out,
+                               ash_diag *diag) {
+    char key[ASH_KEY_TEXT];
+    ash_text identity;
+    ash_text_init(&identity, out->allocator);
+    ash_identity__write(target, nest, &identity);
+    ash_status status = ash_text_status(&identity, diag);
+    if (status == ASH_OK) {
+        ash_key__format(ash_key__of(&identity), key);
+        ash_text_add(out, "%s", key);
+    }
+    ash_text_free(&identity);
+    return status;
 }

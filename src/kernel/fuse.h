@@ -2,16 +2,16 @@
 /* Fusion: which nodes become one kernel.
  *
  * Nodes are visited last to first, so that all users of a value are placed before its producer. A producer
- * joins its users' group when they are all in one group, reach the value at the same index, and the group's
- * shape of loop allows it; else it becomes the root of a group of its own, and its result is stored. Since
- * a group takes a node only when it holds all of the node's users, groups never depend on each other in a
- * circle, and their roots in node order are a valid schedule.
+ * joins its users' group when they are all in one group, reach the value at the same index, and the
+ * group's shape of loop allows it; else it becomes the root of a group of its own, and its result is
+ * stored. Since a group takes a node only when it holds all of the node's users, groups never depend on
+ * each other in a circle, and their roots in node order are a valid schedule.
  *
  * A group has iteration axes: the dims of its root, then, when the root is smaller than what is reduced,
  * the reduced axes. Each value in the group is labelled with the axis that runs along each of its dims.
- * Movement (reshape, transpose, broadcast, slice, iota) is virtual: it belongs to no group, and is resolved
- * in the index wherever it is read. So is dequantisation, casts and scales of one byte, where several groups
- * read it: it is computed by each of them.
+ * Movement (reshape, transpose, broadcast, slice, iota) is virtual: it belongs to no group, and is
+ * resolved in the index wherever it is read. So is dequantisation, casts and scales of one byte, where
+ * several groups read it: it is computed by each of them.
  *
  *   map      every element of the root from the same elements of the operands
  *   rows     reductions over one common set of axes, and what is computed from them: softmax, normalisation

@@ -52,28 +52,59 @@ static void collect(ash_loops *l) {
     ash_kern_store(k, l->target, target, 0);
 }
 
-/* A dry run with some axes merged. The caller frees `dry`. */
-static void dry_run(const ash_loops *l, ash_kern *dry, ash_loops *out, uint32_t joined) {
-    ash_kern_init(dry, l->k->low, l->k->group_id);
-    *out = *l;
-    out->k = dry;
-    make_axes(out, joined);
-    collect(out);
+/* An evaluation with some axes merged, to see the addresses. */
+typedef struct dry_run {
+    ash_kern kern;
+    ash_loops loops;
+} dry_run;
+
+/* The caller frees `run->kern`. */
+static void make_run(const ash_loops *l, dry_run *run, uint32_t joined) {
+    ash_kern_init(&run->kern, l->k->low, l->k->group_id);
+    run->loops = *l;
+    run->loops.k = &run->kern;
+    make_axes(&run->loops, joined);
+    collect(&run->loops);
 }
 
 /* Whether every address is linear in every merged axis. */
-static bool merge_works(const ash_loops *l, uint32_t joined) {
-    ash_kern dry;
-    ash_loops trial;
-    dry_run(l, &dry, &trial, joined);
-    bool linear = !dry.failed && !dry.ixs.failed;
-    for (size_t i = 0; i < dry.leaves.len && linear; i++)
-        for (unsigned a = 0; a < trial.n_outer + trial.n_inner && linear; a++)
-            linear = ash_ix_is_linear(&dry.ixs, dry.leaves.at[i],
-                                      a < trial.n_outer ? trial.outer[a].sym
-                                                        : trial.inner[a - trial.n_outer].sym);
-    ash_kern_free(&dry);
+static bool is_linear(const dry_run *run) {
+    const ash_kern *dry = &run->kern;
+    const ash_loops *l = &run->loops;
+    bool linear = !dry->failed && !dry->ixs.failed;
+    for (size_t i = 0; i < dry->leaves.len && linear; i++)
+        for (unsigned a = 0; a < l->n_outer + l->n_inner && linear; a++)
+            linear = ash_ix_is_linear(&dry->ixs, dry->leaves.at[i],
+                                      a < l->n_outer ? l->outer[a].sym : l->inner[a - l->n_outer].sym);
     return linear;
+}
+
+/* Merges axes as long as that works. Returns the evaluation with what has been merged, which is one of the
+ * two rooms, and which the caller frees. */
+static dry_run *merge_axes(const ash_loops *l, dry_run *run, dry_run *spare, uint32_t *joined) {
+    int last[2] = {-1, -1};
+    bool made = false;
+    *joined = 0;
+    for (unsigned i = 0; i < l->n_axes; i++) {
+        int *before = &last[l->reduced >> i & 1];
+        bool window_axis = l->anchor && i >= l->n_root_axes;
+        bool first = *before < 0;
+        *before = (int)i;
+        if (first || window_axis) continue;
+        make_run(l, spare, *joined | 1u << i);
+        if (!is_linear(spare)) {
+            ash_kern_free(&spare->kern);
+            continue;
+        }
+        if (made) ash_kern_free(&run->kern);
+        dry_run *works = spare;
+        spare = run;
+        run = works;
+        made = true;
+        *joined |= 1u << i;
+    }
+    if (!made) make_run(l, run, 0);
+    return run;
 }
 
 /* Addresses that are neighbours along a symbol, less those that are neither neighbours nor equal. */
@@ -113,37 +144,30 @@ static unsigned widen(const ash_kern *dry, const ash_axis *a, unsigned lanes) {
 }
 
 void ash_loops__choose_axes(ash_loops *l) {
-    uint32_t joined = 0;
-    int last[2] = {-1, -1};
-    for (unsigned i = 0; i < l->n_axes; i++) {
-        int *before = &last[l->reduced >> i & 1];
-        bool window_axis = l->anchor && i >= l->n_root_axes;
-        if (*before >= 0 && !window_axis && merge_works(l, joined | 1u << i)) joined |= 1u << i;
-        *before = (int)i;
-    }
-    ash_kern dry;
-    ash_loops trial;
-    dry_run(l, &dry, &trial, joined);
+    uint32_t joined;
+    dry_run rooms[2], *run = merge_axes(l, &rooms[0], &rooms[1], &joined);
+    const ash_kern *dry = &run->kern;
+    const ash_loops *trial = &run->loops;
     int best = -1001;
     bool inner = false;
     for (unsigned kind = 0; kind < 2; kind++) {
-        unsigned n = kind ? trial.n_inner : trial.n_outer;
-        const ash_axis *list = kind ? trial.inner : trial.outer;
+        unsigned n = kind ? trial->n_inner : trial->n_outer;
+        const ash_axis *list = kind ? trial->inner : trial->outer;
         /* A vector along a window, or along the channels that a convolution sums, has no use. */
         if (kind && l->anchor && ash_op_infos[l->anchor->op].class != ASH_CLASS_MATMUL) continue;
         if (!n) continue;
-        int points = score(&dry, list[n - 1].sym, list[n - 1].extent);
+        int points = score(dry, list[n - 1].sym, list[n - 1].extent);
         if (points > best) best = points, inner = kind;
     }
     l->vector_inner = inner;
     l->lanes = l->narrow = 1;
     l->turn = -1;
     if (best > -1000) {
-        const ash_axis *a = inner ? &trial.inner[trial.n_inner - 1] : &trial.outer[trial.n_outer - 1];
+        const ash_axis *a = inner ? &trial->inner[trial->n_inner - 1] : &trial->outer[trial->n_outer - 1];
         l->narrow = ash_kern_lanes(l->k);
-        ash_loops__choose_turn(l, &dry, &trial);
-        l->lanes = l->turn >= 0 ? l->narrow : widen(&dry, a, l->narrow);
+        ash_loops__choose_turn(l, dry, trial);
+        l->lanes = l->turn >= 0 ? l->narrow : widen(dry, a, l->narrow);
     }
-    ash_kern_free(&dry);
+    ash_kern_free(&run->kern);
     make_axes(l, joined);
 }

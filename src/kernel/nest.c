@@ -57,19 +57,35 @@ ash_ref ash_nest_add(ash_nest *nest, ash_inst inst) {
 
 /* --- values that are computed once ------------------------------------------------------------------- */
 
-/* The same pure instruction among the last ones that are in scope here, or ASH_NO_REF. */
+/* Whether two instructions are equal: most differ in what they begin with. */
+static bool is_same(const ash_inst *a, const ash_inst *b) {
+    uint64_t x, y; /* operator, lanes, dtype, buffer */
+    memcpy(&x, a, sizeof x);
+    memcpy(&y, b, sizeof y);
+    return x == y && memcmp(a, b, sizeof *a) == 0;
+}
+
+/* The same pure instruction among the last ones that are in scope here, or ASH_NO_REF. It comes after its
+ * operands, so that what is computed from something new is not looked for. */
 static ash_ref find(const ash_nest *n, const ash_inst *inst) {
+    _Static_assert(ASH_NEST_IF == ASH_NEST_LOOP + 1 && ASH_NEST_ELSE == ASH_NEST_LOOP + 2 &&
+                       ASH_NEST_END == ASH_NEST_LOOP + 3,
+                   "structure is told by one comparison");
     size_t len = n->code.len, stop = len > WINDOW ? len - WINDOW : 0;
+    const ash_ref operands[] = {inst->a, inst->b, inst->c};
     unsigned closed = 0; /* blocks that ended behind us: what is in them is out of scope */
+    for (size_t i = 0; i < ASH_COUNT(operands); i++)
+        if (operands[i] != ASH_NO_REF) stop = ASH_MAX(stop, (size_t)operands[i] + 1);
     for (size_t i = len; i-- > stop;) {
         const ash_inst *at = &n->code.at[i];
+        if ((unsigned)at->op - ASH_NEST_LOOP > ASH_NEST_END - ASH_NEST_LOOP) {
+            if (!closed && is_same(at, inst)) return (ash_ref)i;
+            continue;
+        }
         switch (at->op) {
         case ASH_NEST_END: closed++; break;
         case ASH_NEST_ELSE: closed += closed == 0; break;
-        case ASH_NEST_IF:
-        case ASH_NEST_LOOP: closed -= closed != 0; break;
-        default:
-            if (!closed && memcmp(at, inst, sizeof *at) == 0) return (ash_ref)i;
+        default: closed -= closed != 0; break;
         }
     }
     return ASH_NO_REF;

@@ -126,8 +126,8 @@ ash_status ash_program__lower(const ash_graph *graph, const ash_target *target,
                               const ash_lower_options *options, ash_program **out, ash_diag *diag);
 void ash_program__free(ash_program *program); /* NULL is allowed */
 
-/* A program that is not changed any more, in one arena: the one that the lists and names of `program` lie
- * in already, which by now is the caller's, and which `inside` takes from. It has no blobs: they stay with
+/* A program that is not changed any more, in one arena: that in which the lists and names of `program` lie
+ * already, which by now is the caller's, and which `inside` takes from. It has no blobs: they stay with
  * `program`. It is gone with the arena, and is not freed. */
 ash_status ash_program__keep(const ash_program *program, ash_arena *arena, const ash_allocator *inside,
                              ash_program *out, ash_diag *diag);

@@ -72,6 +72,7 @@ typedef struct sweep {
     const ash_graph *graph;
     const ash_fusion *fusion;
     const ash_split_options *options;
+    bool apart; /* each node is seen as a group: see run_apart */
     ash_arena arena;
     ash_value *behind; /* per value: the one that lies in memory or is computed, behind movement; of stored
                           ones the one whose bytes they lie in */
@@ -102,13 +103,13 @@ static const ash_group *group_of(const sweep *s, uint32_t node) {
 
 static bool is_root(const sweep *s, uint32_t node) {
     const ash_group *g = group_of(s, node);
-    return g && g->root == node;
+    return g && (s->apart || g->root == node);
 }
 
 /* A reshape that is stored by itself, of what lies in memory, perhaps behind other reshapes. */
 static bool is_view(const sweep *s, uint32_t n) {
     const ash_node *node = &s->graph->nodes.at[n];
-    if (group_of(s, n)->n_nodes != 1) return false;
+    if (!s->apart && group_of(s, n)->n_nodes != 1) return false;
     while (node->op == ASH_OP_RESHAPE) {
         const ash_value_info *in = ash_graph__value(s->graph, node->ins[0]);
         if (in->kind != ASH_VALUE_NODE || s->fusion->group_of[in->node] != ASH_NO_GROUP) return true;
@@ -165,7 +166,7 @@ static void find_bytes(sweep *s) {
         for (unsigned o = 0; group && o < node->n_outs; o++) {
             held *h = &s->helds[node->out + o];
             bool own = s->behind[node->out + o] == node->out + o;
-            h->stored = group->root == n;
+            h->stored = is_root(s, n);
             if (own && is_local(s, node->out + o)) h->bytes = bytes_of(s, node->out + o);
         }
     }
@@ -472,6 +473,72 @@ static void run(sweep *s) {
     }
 }
 
+/* --- a group per node ------------------------------------------------------------------------------- */
+
+/* Which nodes are in groups at all, the rest being movement, does not depend on how they are grouped. So
+ * what a group per node would take follows from any fusion; and as nothing waits then, and nothing is cut,
+ * it is enough to count who reads what. */
+
+static bool is_main(const sweep *s, uint32_t n) {
+    const ash_group *g = group_of(s, n);
+    return g && !g->constant;
+}
+
+/* A node's distinct operands in memory lose a reader each, or gain one. */
+static void count_readers(sweep *s, uint32_t n, uint32_t *seen, bool more) {
+    const ash_node *node = &s->graph->nodes.at[n];
+    for (unsigned i = 0; i < node->n_ins; i++) {
+        ash_value v = s->behind[node->ins[i]];
+        held *h = &s->helds[v];
+        if (!h->bytes || seen[v] == n) continue;
+        seen[v] = n;
+        h->holders += more ? 1 : UINT32_MAX;
+        if (!h->holders) s->live -= h->bytes;
+    }
+}
+
+/* Whether a node by itself reads its operands where it stores: see is_at_root. */
+static bool is_at_itself(const sweep *s, const ash_node *node) {
+    return ash_op_is_elementwise(node->op) || ash_op_infos[node->op].class == ASH_CLASS_SCAN ||
+           ash_node_reduces_nothing(s->graph, node);
+}
+
+static int64_t in_place_apart(const sweep *s, const ash_node *node) {
+    int64_t bytes = s->helds[node->out].bytes;
+    if (node->n_outs != 1 || !bytes || !is_at_itself(s, node)) return 0;
+    for (unsigned i = 0; i < node->n_ins; i++) {
+        ash_value v = s->behind[node->ins[i]];
+        bool same = s->helds[v].holders == 1 && s->helds[v].bytes == bytes;
+        for (unsigned k = 0; same && k < node->n_ins; k++)
+            same = s->behind[node->ins[k]] != v || s->reshaped[node->ins[k]] == v;
+        if (same) return bytes;
+    }
+    return 0;
+}
+
+static void run_apart(sweep *s, uint32_t *seen) {
+    size_t nodes = s->graph->nodes.len;
+    memset(seen, 0xff, s->graph->values.len * sizeof *seen);
+    for (uint32_t n = 0; n < nodes; n++)
+        if (is_main(s, n)) count_readers(s, n, seen, true);
+    memset(seen, 0xff, s->graph->values.len * sizeof *seen);
+    for (uint32_t n = 0; n < nodes; n++) {
+        const ash_node *node = &s->graph->nodes.at[n];
+        if (!is_main(s, n)) continue;
+        for (unsigned o = 0; o < node->n_outs; o++) {
+            const held *h = &s->helds[s->behind[node->out + o]];
+            if (!h->born) s->live += h->bytes;
+        }
+        s->peak = ASH_MAX(s->peak, s->live - in_place_apart(s, node));
+        count_readers(s, n, seen, false);
+        for (unsigned o = 0; o < node->n_outs; o++) {
+            held *h = &s->helds[s->behind[node->out + o]];
+            if (!h->born && !h->holders) s->live -= h->bytes;
+            h->born = true;
+        }
+    }
+}
+
 /* --- all ---------------------------------------------------------------------------------------------- */
 
 typedef struct splitter {
@@ -483,35 +550,44 @@ typedef struct splitter {
     int64_t limit;         /* bytes */
 } splitter;
 
+/* Finds what lies where; false: out of memory. */
+static bool begin(sweep *s, uint32_t **seen) {
+    size_t values = s->graph->values.len;
+    ash_arena_init(&s->arena, s->graph->allocator);
+    s->behind = ash_arena_alloc(&s->arena, values, sizeof *s->behind);
+    s->reshaped = ash_arena_alloc(&s->arena, values, sizeof *s->reshaped);
+    s->helds = ash_arena_alloc(&s->arena, values, sizeof *s->helds);
+    *seen = ash_arena_alloc(&s->arena, values, sizeof **seen);
+    if (!s->behind || !s->reshaped || !s->helds || !*seen) return false;
+    find_places(s);
+    find_bytes(s);
+    return true;
+}
+
+/* Finds who holds what; false: out of memory. */
+static bool begin_groups(sweep *s, uint32_t *seen) {
+    s->next_value = ash_arena_alloc(&s->arena, s->graph->values.len, sizeof *s->next_value);
+    s->groups = ash_arena_alloc(&s->arena, s->fusion->groups.len, sizeof *s->groups);
+    s->ends = ash_arena_alloc(&s->arena, s->graph->nodes.len, sizeof *s->ends);
+    if (!s->next_value || !s->groups || !s->ends) return false;
+    find_pairs(s, seen);
+    s->next_wait = ash_arena_alloc(&s->arena, s->pairs.len, sizeof *s->next_wait);
+    return s->next_wait && !s->failed;
+}
+
 /* The peak of a fusion; with `cut`, what has to be stored so that it is within the limit, as far as that
  * can be seen, and how much that is. */
-static ash_status look(const splitter *f, const ash_fusion *fusion, bool *cut, int64_t *peak,
-                       uint32_t *cuts, ash_diag *diag) {
+static ash_status look(const splitter *f, bool *cut, int64_t *peak, uint32_t *cuts, ash_diag *diag) {
     const ash_graph *graph = f->graph;
-    size_t values = graph->values.len, nodes = graph->nodes.len;
+    uint32_t *seen;
     sweep s = {.graph = graph,
-               .fusion = fusion,
+               .fusion = f->out,
                .options = f->options,
-               .whole = fusion == f->out ? f->whole : NULL,
+               .whole = f->whole,
                .room = f->limit,
+               .patience = 8 * (uint64_t)(graph->nodes.len + graph->values.len),
                .cut = cut};
-    s.patience = 8 * (uint64_t)(nodes + values);
-    ash_arena_init(&s.arena, graph->allocator);
-    s.behind = ash_arena_alloc(&s.arena, values, sizeof *s.behind);
-    s.reshaped = ash_arena_alloc(&s.arena, values, sizeof *s.reshaped);
-    s.helds = ash_arena_alloc(&s.arena, values, sizeof *s.helds);
-    s.next_value = ash_arena_alloc(&s.arena, values, sizeof *s.next_value);
-    s.groups = ash_arena_alloc(&s.arena, fusion->groups.len, sizeof *s.groups);
-    s.ends = ash_arena_alloc(&s.arena, nodes, sizeof *s.ends);
-    uint32_t *seen = ash_arena_alloc(&s.arena, values, sizeof *seen);
-    s.failed = !s.behind || !s.reshaped || !s.helds || !s.next_value || !s.groups || !s.ends || !seen;
-    if (!s.failed) {
-        find_places(&s);
-        find_bytes(&s);
-        find_pairs(&s, seen);
-        s.next_wait = ash_arena_alloc(&s.arena, s.pairs.len, sizeof *s.next_wait);
-        s.failed |= !s.next_wait;
-    }
+    s.failed = !begin(&s, &seen) || !begin_groups(&s, seen);
     if (!s.failed) run(&s);
     *peak = s.peak;
     *cuts = s.cuts;
@@ -522,22 +598,22 @@ static ash_status look(const splitter *f, const ash_fusion *fusion, bool *cut, i
     return s.failed ? ASH_NO_MEMORY(diag) : ASH_OK;
 }
 
-/* A group per node, to see what these would take. */
-static ash_status look_unfused(const splitter *f, int64_t *peak, ash_diag *diag) {
-    ash_fusion single;
-    uint32_t none;
-    ash_status status =
-        ash_fusion_build(f->graph, f->options->costs, f->options->stored, false, &single, diag);
-    if (status == ASH_OK) status = look(f, &single, NULL, peak, &none, diag);
-    ash_fusion_free(&single);
-    return status;
+/* What a group per node would take. */
+static ash_status look_apart(const splitter *f, int64_t *peak, ash_diag *diag) {
+    uint32_t *seen;
+    sweep s = {.graph = f->graph, .fusion = f->out, .options = f->options, .apart = true};
+    s.failed = !begin(&s, &seen);
+    if (!s.failed) run_apart(&s, seen);
+    *peak = s.peak;
+    ash_arena_free(&s.arena);
+    return s.failed ? ASH_NO_MEMORY(diag) : ASH_OK;
 }
 
 static ash_status fuse_again(const splitter *f, const bool *stored, int64_t *peak, ash_diag *diag) {
     uint32_t none;
     ash_fusion_free(f->out);
     ASH_TRY(ash_fusion_build(f->graph, f->options->costs, stored, true, f->out, diag));
-    return look(f, f->out, NULL, peak, &none, diag);
+    return look(f, NULL, peak, &none, diag);
 }
 
 /* How many values are stored for the peak; `out` receives them where it is not NULL. */
@@ -583,7 +659,7 @@ static ash_status split(splitter *f, ash_split_report *report, ash_diag *diag) {
     memcpy(f->stored, f->options->stored, size);
     memcpy(f->best, f->stored, size);
     for (int round = 0; round < ROUNDS && peak > f->limit; round++) {
-        ASH_TRY(look(f, f->out, f->stored, &seen, &cuts, diag));
+        ASH_TRY(look(f, f->stored, &seen, &cuts, diag));
         if (!cuts) break;
         ASH_TRY(fuse_again(f, f->stored, &peak, diag));
         if (peak >= report->chosen) continue;
@@ -618,14 +694,14 @@ ash_status ash_fusion_split(const ash_graph *graph, const ash_split_options *opt
     *out = (ash_fusion){.allocator = a};
     ASH_TRY(ash_fusion_build(graph, options->costs, options->stored, options->fuse, out, diag));
     if (!options->fuse || options->freely) return ASH_OK;
-    ASH_TRY(look_unfused(&f, &report->unfused, diag));
+    ASH_TRY(look_apart(&f, &report->unfused, diag));
     ash_status status = ASH_OK;
     if (options->scratch) {
         f.whole = ash_mem_calloc(a, nodes, sizeof *f.whole);
         if (!f.whole) return ASH_NO_MEMORY(diag);
         note_whole(&f);
     }
-    ASH_TRY_DONE(look(&f, out, NULL, &report->fused, &none, diag));
+    ASH_TRY_DONE(look(&f, NULL, &report->fused, &none, diag));
     report->chosen = report->fused;
     f.limit = options->room ? ASH_MIN(options->room, report->unfused) : report->unfused;
     if (report->fused <= f.limit) goto done;

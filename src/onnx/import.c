@@ -241,11 +241,11 @@ static ash_value bound_input(ash_import *im, const char *name, ash_type *type) {
     for (size_t i = 0; i < im->options->n_binds; i++) {
         const ash_onnx_bind *bind = &im->options->binds[i];
         if (strcmp(bind->input, name) != 0) continue;
+        const void *data;
         *type = *ash_tensor_type(bind->tensor);
-        im->status = ash_tensor__check(bind->tensor, &im->diag);
+        im->status = ash_view_data(ash_tensor_view(bind->tensor), &data, &im->diag);
         if (im->status != ASH_OK) return ASH_NO_VALUE;
-        return ash_graph_constant(im->graph, type, ash_tensor_data(bind->tensor),
-                                  ash_tensor_size(bind->tensor), ASH_DATA_COPY);
+        return ash_graph_constant(im->graph, type, data, ash_tensor_size(bind->tensor), ASH_DATA_COPY);
     }
     return ASH_NO_VALUE;
 }

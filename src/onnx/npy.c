@@ -155,7 +155,8 @@ static void convert(const header *h, const uint8_t *from, uint8_t *to, int64_t c
     }
 }
 
-ash_status ash_npy__read(const ash_allocator *a, ash_file *file, ash_tensor **out, ash_diag *diag) {
+ash_status ash_npy__read(ash_context *context, ash_file *file, ash_tensor **out, ash_diag *diag) {
+    const ash_allocator *a = ash_context__allocator(context);
     ASH_FAIL_IF(file->size < 10, diag, ASH_ERROR_FORMAT, "a .npy file that ends in its first bytes");
     unsigned version = file->data[6], width = version == 1 ? 2 : 4;
     ASH_FAIL_IF(version < 1 || version > 3, diag, ASH_ERROR_UNSUPPORTED, "version %u of the .npy format",
@@ -179,16 +180,17 @@ ash_status ash_npy__read(const ash_allocator *a, ash_file *file, ash_tensor **ou
         ASH_TRY(ash_blob_create_owned(a, bytes, &blob, diag));
         convert(&h, h.end, (uint8_t *)blob->data, (int64_t)(bytes / size));
     }
-    return ash_tensor__make(a, NULL, 0, &h.type, blob, out, diag);
+    return ash_tensor__make(context, NULL, 0, &h.type, blob, out, diag);
 }
 
 /* Version 1: the header is padded with spaces so that the elements start at a multiple of 64. */
 void ash_npy__write(ash_sink *sink, const char *name, const ash_tensor *tensor) {
     char dict[512];
+    const ash_type *type = ash_tensor_type(tensor);
     int n = snprintf(dict, sizeof dict, "{'descr': '%s', 'fortran_order': False, 'shape': (", name);
-    for (unsigned i = 0; i < tensor->type.rank; i++)
-        n += snprintf(dict + n, sizeof dict - (size_t)n, "%lld,%s", (long long)tensor->type.dims[i],
-                      i + 1 < tensor->type.rank ? " " : "");
+    for (unsigned i = 0; i < type->rank; i++)
+        n += snprintf(dict + n, sizeof dict - (size_t)n, "%lld,%s", (long long)type->dims[i],
+                      i + 1 < type->rank ? " " : "");
     n += snprintf(dict + n, sizeof dict - (size_t)n, "), }");
     size_t total = (size_t)ash_align_up(10 + (uint64_t)n + 1, 64);
     const uint8_t prefix[] = {1, 0, (uint8_t)(total - 10), (uint8_t)((total - 10) >> 8)};

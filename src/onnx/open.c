@@ -58,8 +58,8 @@ static ash_status copy_binds(const ash_import *im, model_recipe *r, ash_diag *di
         const ash_tensor *from = o->binds[i].tensor;
         ash_tensor *copy;
         if (!(binds[i].input = ash_arena_strdup(&r->arena, o->binds[i].input))) return ASH_NO_MEMORY(diag);
-        ASH_TRY(ash_tensor__make(r->allocator, from->name, strlen(from->name), &from->type,
-                                 ash_blob_retain(from->blob), &copy, diag));
+        ASH_TRY(ash_tensor__name(im->source.context, from->name, strlen(from->name),
+                                 ash_view_retain(from->view), &copy, diag));
         binds[i].tensor = copy;
         r->options.n_binds = r->n_tensors = i + 1;
     }

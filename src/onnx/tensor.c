@@ -2,6 +2,7 @@
 /* Tensors as objects, and the choice between the two file formats. */
 #include "tensor.h"
 
+#include "device/device.h"
 #include "wire_out.h"
 
 ash_status ash_tensor__bytes(const ash_type *type, size_t *bytes, ash_diag *diag) {
@@ -21,21 +22,43 @@ ash_status ash_tensor__bytes(const ash_type *type, size_t *bytes, ash_diag *diag
     return ASH_OK;
 }
 
-ash_status ash_tensor__make(const ash_allocator *a, const char *name, size_t name_len, const ash_type *type,
-                            ash_blob *blob, ash_tensor **out, ash_diag *diag) {
+ash_status ash_tensor__name(ash_context *context, const char *name, size_t name_len, ash_view *view,
+                            ash_tensor **out, ash_diag *diag) {
+    const ash_allocator *a = ash_context__allocator(context);
     ash_tensor *tensor = ash_mem_calloc(a, 1, sizeof *tensor);
     char *copy = ash_mem_alloc(a, name_len + 1, 1);
-    if (!tensor || !copy) {
+    const void *data = NULL;
+    ash_status status = tensor && copy ? ash_view_data(view, &data, diag) : ASH_NO_MEMORY(diag);
+    if (status != ASH_OK) {
         ash_mem_free(a, tensor, 1, sizeof *tensor);
         ash_mem_free(a, copy, name_len + 1, 1);
-        ash_blob_release(blob);
-        return ASH_NO_MEMORY(diag);
+        ash_view_release(view);
+        return status;
     }
     if (name_len) memcpy(copy, name, name_len);
     copy[name_len] = 0;
-    *tensor = (ash_tensor){a, copy, name_len + 1, *type, blob};
+    *tensor = (ash_tensor){a, copy, name_len + 1, view, data};
     *out = tensor;
     return ASH_OK;
+}
+
+static void release_blob(void *blob) {
+    ash_blob_release(blob);
+}
+
+ash_status ash_tensor__make(ash_context *context, const char *name, size_t name_len, const ash_type *type,
+                            ash_blob *blob, ash_tensor **out, ash_diag *diag) {
+    ash_storage *storage;
+    ash_view *view;
+    ash_status status = ash_storage__wrap(context, (void *)blob->data, blob->size, false, release_blob,
+                                          blob, &storage, diag);
+    if (status != ASH_OK) {
+        ash_blob_release(blob);
+        return status;
+    }
+    status = ash_view_create(storage, 0, blob->size, type, &view, diag);
+    ash_storage_release(storage);
+    return status == ASH_OK ? ash_tensor__name(context, name, name_len, view, out, diag) : status;
 }
 
 ash_status ash_tensor_create(ash_context *context, const char *name, const ash_type *type, const void *data,
@@ -53,19 +76,29 @@ ash_status ash_tensor_create(ash_context *context, const char *name, const ash_t
     ASH_TRY(ash_file_check_given(context, data, size, diag));
     ASH_TRY(ash_blob_create_owned(a, size, &blob, diag));
     if (size) memcpy((void *)blob->data, data, size);
-    return ash_tensor__make(a, name, name ? strlen(name) : 0, type, blob, out, diag);
+    return ash_tensor__make(context, name, name ? strlen(name) : 0, type, blob, out, diag);
 }
 
-ash_status ash_tensor__check(const ash_tensor *tensor, ash_diag *diag) {
-    return tensor->blob->file ? ash_file_check(tensor->blob->file, diag) : ASH_OK;
+ash_status ash_tensor_from_view(const ash_view *view, const char *name, ash_tensor **out, ash_diag *diag) {
+    ash_view *own;
+    ASH_NEED(diag, out);
+    *out = NULL;
+    ASH_NEED(diag, view);
+    ASH_TRY(ash_view_slice(view, 0, ash_view_bytes(view), ash_view_type(view), &own, diag));
+    return ash_tensor__name(ash_device__context(ash_storage_device(ash_view_storage(own))), name,
+                            name ? strlen(name) : 0, own, out, diag);
 }
 
 void ash_tensor_destroy(ash_tensor *tensor) {
     if (!tensor) return;
     const ash_allocator *a = tensor->allocator;
-    ash_blob_release(tensor->blob);
+    ash_view_release(tensor->view);
     ash_mem_free(a, tensor->name, tensor->name_size, 1);
     ash_mem_free(a, tensor, 1, sizeof *tensor);
+}
+
+const ash_view *ash_tensor_view(const ash_tensor *tensor) {
+    return tensor ? tensor->view : NULL;
 }
 
 const char *ash_tensor_name(const ash_tensor *tensor) {
@@ -73,15 +106,15 @@ const char *ash_tensor_name(const ash_tensor *tensor) {
 }
 
 const ash_type *ash_tensor_type(const ash_tensor *tensor) {
-    return tensor ? &tensor->type : NULL;
+    return tensor ? ash_view_type(tensor->view) : NULL;
 }
 
 const void *ash_tensor_data(const ash_tensor *tensor) {
-    return tensor ? tensor->blob->data : NULL;
+    return tensor ? tensor->data : NULL;
 }
 
 uint64_t ash_tensor_size(const ash_tensor *tensor) {
-    return tensor ? tensor->blob->size : 0;
+    return tensor ? ash_view_bytes(tensor->view) : 0;
 }
 
 /* --- files ---------------------------------------------------------------------------------------- */
@@ -97,7 +130,8 @@ static ash_status read_proto(ash_context *context, const char *path, ash_file *f
     ash_status status = ash_onnx__tensor_read(ash_wire__open(file->data, file->size, diag), &tensor);
     if (status == ASH_OK) status = ash_onnx__tensor_data(&source, &tensor, &type, &blob);
     if (status == ASH_OK)
-        status = ash_tensor__make(a, (const char *)tensor.name.at, tensor.name.len, &type, blob, out, diag);
+        status = ash_tensor__make(context, (const char *)tensor.name.at, tensor.name.len, &type, blob, out,
+                                  diag);
     ash_onnx__source_free(&source);
     return status;
 }
@@ -106,11 +140,10 @@ ash_status ash_tensor_read(ash_context *context, const char *path, ash_tensor **
     ASH_NEED(diag, out);
     *out = NULL;
     ASH_NEED(diag, context, path);
-    const ash_allocator *a = ash_context__allocator(context);
     ash_file *file;
     ASH_TRY(ash_file_map(context, path, &file, diag));
-    ash_status status =
-        ash_npy__is(file) ? ash_npy__read(a, file, out, diag) : read_proto(context, path, file, out, diag);
+    ash_status status = ash_npy__is(file) ? ash_npy__read(context, file, out, diag)
+                                          : read_proto(context, path, file, out, diag);
     ash_file_release(file);
     return status;
 }
@@ -123,13 +156,14 @@ static bool ends_with(const char *text, const char *end) {
 ash_status ash_tensor_write(const ash_tensor *tensor, const char *path, ash_diag *diag) {
     ASH_NEED(diag, tensor, path);
     bool npy = ends_with(path, ".npy");
-    const char *descr = ash_npy__descr(tensor->type.dtype);
+    const ash_type *type = ash_tensor_type(tensor);
+    const char *descr = ash_npy__descr(type->dtype);
     ash_sink sink;
     ASH_FAIL_IF(!npy && !ends_with(path, ".pb"), diag, ASH_ERROR_INVALID_ARGUMENT,
                 "'%s' ends neither in .npy nor in .pb", path);
     ASH_FAIL_IF(npy && !descr, diag, ASH_ERROR_UNSUPPORTED,
-                ".npy files have no type for %s; write a .pb file", ash_dtype_name(tensor->type.dtype));
-    ASH_TRY(ash_tensor__check(tensor, diag));
+                ".npy files have no type for %s; write a .pb file", ash_dtype_name(type->dtype));
+    ASH_TRY(ash_view__check(tensor->view, diag));
     ASH_TRY(ash_sink_open(tensor->allocator, path, &sink, diag));
     if (npy) {
         ash_npy__write(&sink, descr, tensor);
@@ -137,9 +171,9 @@ ash_status ash_tensor_write(const ash_tensor *tensor, const char *path, ash_diag
         ash_wire_out out = {&sink, 0};
         ash_wire_out__tensor(&out, 0,
                              &(ash_onnx_tensor_out){.name = tensor->name,
-                                                    .type = &tensor->type,
-                                                    .data = tensor->blob->data,
-                                                    .size = tensor->blob->size,
+                                                    .type = type,
+                                                    .data = tensor->data,
+                                                    .size = ash_tensor_size(tensor),
                                                     .align = 64});
     }
     return ash_sink_close(&sink, true, diag);

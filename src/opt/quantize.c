@@ -3,20 +3,20 @@
  *
  *     conv((x - a) * s, (w - b) * t)  ->  conv(x - a, w - b) * (s * t)
  *
- * and so for matrix products, with x - a and w - b in i32 as casts of bytes less a zero point, which is what
- * kernels for bytes look for, and what MatMulInteger and QLinearConv are from the start. The padding of a
- * convolution is 0 in both forms. All that follows is elementwise and goes into the product's kernel; a bias
- * in i32 of scale s * t is added to the sums.
+ * and so for matrix products, with x - a and w - b in i32 as casts of bytes less a zero point, which is
+ * what kernels for bytes look for, and what MatMulInteger and QLinearConv are from the start. The padding
+ * of a convolution is 0 in both forms. All that follows is elementwise and goes into the product's kernel;
+ * a bias in i32 of scale s * t is added to the sums.
  *
  * Sums are exact: a product of real numbers stays where they may leave i32, which takes more than 33,025
- * terms. So a result is rounded three times, when it becomes f32, by s * t, and times that, and is nearer to
- * what the file says than a sum of rounded products. Where it is divided by the scale of the next layer, the
- * quotient of the scales is taken first, as onnxruntime does: within 3 ulp of a tie it may be rounded to the
- * other neighbour.
+ * terms. So a result is rounded three times, when it becomes f32, by s * t, and times that, and is nearer
+ * to what the file says than a sum of rounded products. Where it is divided by the scale of the next
+ * layer, the quotient of the scales is taken first, as onnxruntime does: within 3 ulp of a tie it may be
+ * rounded to the other neighbour.
  *
  * Movement and maxima of dequantised values happen to the bytes, quantisation goes in front of a
- * concatenation, and quantising what was dequantised in the same scale does nothing: for |n| <= 255, n * s / s
- * differs from n by less than 2^-14 after its two roundings.
+ * concatenation, and quantising what was dequantised in the same scale does nothing: for |n| <= 255, n * s
+ * / s differs from n by less than 2^-14 after its two roundings.
  *
  * Runs first, since fold would make real numbers of weights. What is replaced here is dead if nobody else
  * reads it. */
@@ -93,8 +93,8 @@ static bool is_byte_like(const quantize *p, ash_value zero, ash_dtype dtype) {
     return true;
 }
 
-/* v + b or v - b for an i32 v, with b per channel at most: a zero point of bytes, or something that is added
- * to a product. */
+/* v + b or v - b for an i32 v, with b per channel at most: a zero point of bytes, or something that is
+ * added to a product. */
 static ash_quantum shift(quantize *p, ash_value value, ash_value by, ash_op op) {
     ash_rewrite *rw = &p->rw;
     double number;
@@ -354,8 +354,8 @@ static ash_quantum product(quantize *p, const ash_node *node) {
 
 /* --- the pass ------------------------------------------------------------------------------------- */
 
-/* What a node's result is in integers, if it is that by its operator and operands. *built: its image is made
- * of that, else it is a copy: what is constant is folded, and a broadcast shows what it repeats. */
+/* What a node's result is in integers, if it is that by its operator and operands. *built: its image is
+ * made of that, else it is a copy: what is constant is folded, and a broadcast shows what it repeats. */
 static ash_quantum read_node(quantize *p, const ash_node *node, bool *built) {
     ash_quantum v = nothing;
     *built = true;

@@ -29,7 +29,7 @@ uint64_t ash_plan_arena_align(const ash_plan *plan) {
     return plan ? plan->block_align : 0;
 }
 
-static void drop_arenas(ash_plan *plan) {
+void ash_plan__drop_arenas(ash_plan *plan) {
     for (uint32_t b = 0; b < plan->n_buffers; b++) {
         const ash_place *place = &plan->layout->places[b];
         if (place->home == ASH_HOME_MAIN && place->root == b) ash_plan__set_base(plan, b, 0);
@@ -74,7 +74,7 @@ ash_status ash_plan__need_arenas(ash_plan *plan, ash_diag *diag) {
     }
     if (status == ASH_OK) status = ash_plan__check_own_memory(plan, diag);
     if (status != ASH_OK) {
-        drop_arenas(plan);
+        ash_plan__drop_arenas(plan);
         return status;
     }
     for (size_t i = 0; i < plan->n_inputs; i++)
@@ -95,6 +95,9 @@ static ash_status bind_arena(ash_plan *plan, const ash_plan_block *block, uint64
     const ash_plan_span span = {plan->device->class->host_memory, block->address,
                                 block->address + plan->block_size, ASH_TENANT_ARENA, 0};
     ASH_TRY(ash_plan__check_block_memory(plan, &span, diag));
+    const ash_plan_block before = plan->block;
+    if (before.address && before.address != block->address)
+        ash_plan__tell_block(plan, "arena", &before, plan->block_size);
     ash_plan__set_block(&plan->block, block);
     plan->spans_known = false;
     if (plan->opening) plan->opening->block_bytes = size;
@@ -109,100 +112,6 @@ ash_status ash_plan_bind_arena(ash_plan *plan, void *memory, uint64_t size, ash_
 ash_status ash_plan_bind_arena_view(ash_plan *plan, ash_view *view, ash_diag *diag) {
     ASH_NEED(diag, plan);
     return ash_plan__bind_view(plan, view, bind_arena, diag);
-}
-
-/* --- releasing -------------------------------------------------------------------------------- */
-
-static void forget_inputs(ash_plan *plan) {
-    for (size_t i = 0; i < plan->n_inputs; i++)
-        if (!plan->inputs[i].bound) plan->inputs[i].given = false;
-    ash_open__forget(plan);
-}
-
-static uint64_t arena_bytes(const ash_plan *plan) {
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < plan->n_arenas; i++)
-        if (!plan->arenas[i].state) bytes += plan->arenas[i].size;
-    return bytes;
-}
-
-/* Copies the outputs that lie in an arena into one block. */
-static ash_status save_outputs(ash_plan *plan, ash_diag *diag) {
-    const ash_program *p = plan->program;
-    const ash_plan_index *index = &plan->core->index;
-    uint64_t size = index->saved[p->outputs.len];
-    ash_storage *storage;
-    ash_address start;
-    ASH_TRY(ash_plan__allocate(plan, size, 0, &storage, diag));
-    ash_status status = ash_storage__address(storage, &start, diag);
-    for (size_t i = 0; status == ASH_OK && i < p->outputs.len; i++) {
-        uint32_t b = p->outputs.at[i];
-        const ash_place *place = &plan->layout->places[b];
-        if (place->home != ASH_HOME_MAIN || index->output[b] != i) continue;
-        ash_type type;
-        uint64_t bytes; /* present ones, which are those of the results */
-        ash_plan__present_type(plan, b, &type, &bytes);
-        uint64_t within = place->offset - plan->layout->places[place->root].offset;
-        status =
-            ash_plan__copy(plan, start + index->saved[i], plan->base[place->root] + within, bytes, diag);
-    }
-    if (status != ASH_OK) {
-        ash_storage_release(storage);
-        return status;
-    }
-    plan->saved = storage;
-    plan->spans_known = false;
-    return ASH_OK;
-}
-
-static ash_status release_intermediates(ash_plan *plan, uint64_t *released, ash_diag *diag) {
-    if (!plan->arenas_ready) return ASH_OK;
-    if (!ash_plan__has_results(plan))
-        plan->executed = false;
-    else if (!plan->saved) /* otherwise they were saved when the arenas were released before */
-        ASH_TRY(save_outputs(plan, diag));
-    drop_arenas(plan);
-    forget_inputs(plan);
-    ash_plan__refresh_views(plan);
-    uint64_t bytes = arena_bytes(plan), saved = plan->saved ? ash_storage_size(plan->saved) : 0;
-    *released = bytes > saved ? bytes - saved : 0;
-    return ASH_OK;
-}
-
-ash_status ash_plan_release_intermediates(ash_plan *plan, uint64_t *released, ash_diag *diag) {
-    ASH_NEED(diag, plan);
-    uint64_t bytes = 0;
-    pthread_mutex_lock(&plan->lock);
-    ash_status status = release_intermediates(plan, &bytes, diag);
-    pthread_mutex_unlock(&plan->lock);
-    if (released) *released = bytes;
-    return status;
-}
-
-ash_status ash_plan_release_all(ash_plan *plan, uint64_t *released, ash_diag *diag) {
-    ASH_NEED(diag, plan);
-    pthread_mutex_lock(&plan->lock);
-    uint64_t bytes = plan->arenas_ready ? arena_bytes(plan) : 0;
-    if (plan->saved) bytes += ash_storage_size(plan->saved);
-    bool made_again = !plan->shared->settled_weights;
-    if (plan->weights && made_again) bytes += ash_storage_size(plan->weights->storage);
-    bytes += ash_plan__drop_states(plan);
-    drop_arenas(plan);
-    forget_inputs(plan);
-    ash_storage_release(plan->saved);
-    plan->saved = NULL;
-    if (made_again) {
-        ash_plan__own_weights(plan);
-        ash_plan__free_weights(plan, plan->weights);
-        ash_plan__free_room(plan);
-        plan->weights = NULL;
-        plan->weights_ready = false;
-    }
-    plan->executed = plan->spans_known = false;
-    ash_plan__refresh_views(plan);
-    pthread_mutex_unlock(&plan->lock);
-    if (released) *released = bytes;
-    return ASH_OK;
 }
 
 /* --- inputs ----------------------------------------------------------------------------------- */

@@ -222,8 +222,7 @@ static ash_status make_rest(ash_plan *plan, const ash_capture *like, ash_diag *d
     return plan->core->late && !like ? ASH_OK : ash_plan__capture(plan, like, diag);
 }
 
-/* A plan around a core, which is its own share of it, with nothing made yet; NULL when there is no
- * memory. */
+/* A plan that takes over one share of a core, with nothing made yet; NULL when there is no memory. */
 static ash_plan *new_plan(ash_context *context, ash_plan_shared *shared) {
     const ash_allocator *a = ash_context__allocator(context);
     const ash_plan_core *core = shared->core;
@@ -339,6 +338,7 @@ static ash_status replicate(ash_plan *plan, ash_plan **out, ash_diag *diag) {
     ash_plan *twin = new_plan(plan->context, plan->shared);
     if (!twin) return ASH_NO_MEMORY(diag);
     twin->progress.cancel = plan->progress.cancel;
+    twin->release = plan->release;
     ash_status status = plan->opening ? ash_open__copy(plan->opening, &twin->opening, diag) : ASH_OK;
     if (status == ASH_OK) status = make_rest(twin, plan->capture, diag);
     if (status != ASH_OK) {
@@ -388,11 +388,10 @@ void ash_plan__clear(ash_plan *plan) {
     }
     for (uint32_t i = 0; plan->arenas && i < plan->n_arenas; i++)
         ash_storage_release(plan->arenas[i].storage);
-    ash_plan__free_weights(plan, plan->weights);
-    ash_plan__free_room(plan);
+    ash_plan__drop_weights(plan);
     ash_storage_release(plan->saved);
+    if (plan->block.address) ash_plan__tell_block(plan, "arena", &plan->block, plan->block_size);
     ash_storage_release(plan->block.storage);
-    ash_storage_release(plan->weights_block.storage);
     release_storages(plan, plan->blobs);
     release_storages(plan, plan->own);
     ash_plan__free_lent(plan);
@@ -407,6 +406,7 @@ void ash_plan__clear(ash_plan *plan) {
 void ash_plan_destroy(ash_plan *plan) {
     if (!plan) return;
     const ash_allocator *a = plan->allocator;
+    ash_plan__tell_all(plan);
     ash_plan__clear(plan);
     ash_open__free(plan->opening);
     pthread_mutex_destroy(&plan->lock);

@@ -245,7 +245,7 @@ static ash_status list_gaps(ash_plan_core *core, const ash_allocator *a, ash_dia
     ash_plan_gap *inputs = ash_mem_calloc(a, p->inputs.len, sizeof *inputs);
     for (size_t i = 0; core->gaps && inputs && i < p->inputs.len; i++) {
         const ash_place *place = &core->layout.places[p->inputs.at[i]];
-        if (place->home == ASH_HOME_MAIN)
+        if (place->home == ASH_HOME_MAIN && place->bytes)
             inputs[count++] = (ash_plan_gap){place->arena, place->offset, place->bytes};
     }
     if (count) qsort(inputs, count, sizeof *inputs, by_place);
@@ -299,12 +299,15 @@ uint64_t ash_plan_core__distance(const ash_plan_core *core, const ash_plan_comma
 static ash_status find_read(ash_plan_core *core, ash_diag *diag) {
     const ash_program *p = &core->program;
     core->reads = ash_arena_alloc(&core->arena, core->n_buffers, sizeof *core->reads);
-    if (!core->reads) return ASH_NO_MEMORY(diag);
+    core->outputs = ash_arena_alloc(&core->arena, core->n_buffers, sizeof *core->outputs);
+    if (!core->reads || !core->outputs) return ASH_NO_MEMORY(diag);
     for (size_t s = p->prologue; s < p->steps.len; s++)
         for (uint32_t i = 0; i < p->steps.at[s].n_accesses; i++)
             core->reads[core->layout.places[p->steps.at[s].accesses[i].buffer].root] = true;
-    for (size_t i = 0; i < p->outputs.len; i++)
-        core->reads[core->layout.places[p->outputs.at[i]].root] = true;
+    for (size_t i = 0; i < p->outputs.len; i++) {
+        uint32_t root = core->layout.places[p->outputs.at[i]].root;
+        core->reads[root] = core->outputs[root] = true;
+    }
     return ASH_OK;
 }
 

@@ -8,10 +8,10 @@
  *     commands   the list that an execution issues, and what it is made of   below
  *
  * It is a value. All of it lies in one arena, the structure itself included, and once it is made nobody
- * writes to it: every replica reads the same one, at the same time. It has no address of anything that
- * runs: memory is buffers and offsets, kernels are nests, work is steps and fills by number, and functions
- * of the caller are what the context knows them by. So two cores of the same graph, target and options are
- * the same text (ash_plan_core__print), whoever made them and where.
+ * writes to it: every replica reads the same one, at the same time. It has no address of anything that runs
+ * or is computed with: memory is buffers and offsets, kernels are nests, work is steps and fills by number,
+ * and functions of the caller are what the context knows them by. So cores of the same graph, target and
+ * options are the same text (ash_plan_core__print), whoever made them and where.
  *
  * What belongs to it and is no value lies beside it (ash_plan_shared in plan.h): the device, loaded
  * kernels, the bytes of constants, files. What a plan has for itself (addresses, chunks, variables,
@@ -77,6 +77,7 @@ typedef struct ash_plan_core {
     uint32_t n_buffers, n_steps; /* all buffers, main steps */
     bool *original; /* per buffer: a constant or parameter, or a state that does not begin as zeros: its
                        bytes are beside the core */
+    bool *outputs;  /* per root: an output lies in it */
     bool *reads;    /* per root: an execution or a caller reads it; others are the prologue's */
 
     ash_plan_work *work;     /* per step, those of the prologue first */
@@ -118,6 +119,9 @@ void ash_plan_core__free(ash_plan_core *core); /* NULL is allowed */
 /* Whether a root's bytes are poisoned when they are dead: those of inputs stay between executions, or lie
  * where the caller has bound them. */
 bool ash_plan_core__is_mortal(const ash_plan_core *core, uint32_t root);
+
+/* All of it as text, the same for equal cores: see core_print.c. */
+ash_status ash_plan_core__print(const ash_plan_core *core, struct ash_text *out, ash_diag *diag);
 
 /* Bytes between the work of the first command of an execution that does something, and of this one. A plan
  * lays its steps and fills out like this, and captured entries find them by it. */

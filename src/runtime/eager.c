@@ -15,7 +15,7 @@ static ash_status take_output(ash_plan *plan, size_t position, ash_tensor **out,
         ash_blob_release(blob);
         return status;
     }
-    return ash_tensor__make(plan->allocator, name, strlen(name), ash_view_type(view), blob, out, diag);
+    return ash_tensor__make(plan->context, name, strlen(name), ash_view_type(view), blob, out, diag);
 }
 
 static ash_status run_once(ash_plan *plan, const ash_eager_call *call, ash_diag *diag) {
@@ -27,9 +27,7 @@ static ash_status run_once(ash_plan *plan, const ash_eager_call *call, ash_diag 
     for (size_t i = 0; i < call->input_count; i++) {
         const ash_tensor *tensor = call->inputs[i];
         ASH_FAIL_IF(!tensor, diag, ASH_ERROR_INVALID_ARGUMENT, "input %zu is NULL", i);
-        ASH_TRY(ash_tensor__check(tensor, diag));
-        ASH_TRY(ash_plan_set_input(plan, i, ash_tensor_type(tensor), ash_tensor_data(tensor),
-                                   ash_tensor_size(tensor), diag));
+        ASH_TRY(ash_plan_set_input_view(plan, i, ash_tensor_view(tensor), diag));
     }
     ASH_TRY(ash_plan_execute(plan, diag));
     for (size_t i = 0; i < call->output_count; i++) ASH_TRY(take_output(plan, i, &call->outputs[i], diag));

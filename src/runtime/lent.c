@@ -18,9 +18,21 @@ void ash_plan__hold_input(ash_plan *plan, size_t position, ash_file *file, const
     ash_plan_lent *lent = &plan->lent[position], before = *lent;
     plan->n_lent_files += (file != NULL) - (before.file != NULL);
     *lent = (ash_plan_lent){.file = file};
-    if (given && given->storage) {
-        lent->storage = ash_storage_retain(given->storage);
-        lent->offset = given->offset;
+    if (given) {
+        *lent = (ash_plan_lent){.file = file,
+                                .storage = given->storage,
+                                .offset = given->offset,
+                                .bound = true,
+                                .data = given->data,
+                                .address = given->address,
+                                .bytes = given->size};
+        if (given->storage) ash_storage_retain(given->storage);
+    }
+    bool same = lent->bound && before.data == lent->data && before.address == lent->address;
+    if (before.bound && !same) {
+        const ash_plan_block block = {before.data ? (ash_address)before.data : before.address,
+                                      before.storage, 0};
+        ash_plan__tell_block(plan, ash_plan_input_name(plan, position), &block, before.bytes);
     }
     ash_file_release(before.file);
     ash_storage_release(before.storage);

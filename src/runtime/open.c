@@ -413,6 +413,14 @@ done:
     return status;
 }
 
+/* Of what ends with the old sizes: buffers, bound states, inputs that were bound in other sizes. */
+static void tell_end(ash_plan *plan) {
+    ash_plan__tell_all(plan);
+    ash_plan__free_states(plan);
+    for (size_t i = 0; i < plan->n_inputs; i++)
+        if (!plan->opening->waiting[i].given) ash_plan__hold_input(plan, i, NULL, NULL);
+}
+
 static ash_status replace(ash_plan *plan, ash_diag *diag) {
     ash_opening *o = plan->opening;
     ash_plan *next;
@@ -420,9 +428,13 @@ static ash_status replace(ash_plan *plan, ash_diag *diag) {
     ash_plan_block arena = {0}, weights = {0}, before = weights_block(plan);
     ash_plan__set_block(&arena, &plan->block);
     ash_plan__set_block(&weights, &before);
+    tell_end(plan);
+    const ash_release_hook release = plan->release;
+    plan->release.fn = NULL; /* blocks go over */
     pthread_mutex_lock(&o->changed);
     ash_plan__take_views(plan, next);
     ash_plan__become(plan, next);
+    plan->release = release;
     pthread_mutex_unlock(&o->changed);
     memcpy(o->ready, o->sizes, o->n_vars * sizeof *o->ready);
     o->is_ready = true;

@@ -212,8 +212,9 @@ ash_status ash_plan__check_block_memory(ash_plan *plan, const ash_plan_span *blo
     if (!file) return ASH_OK;
     char name[NAME];
     name_given(plan, block, name);
+    if (block->tenant == ASH_TENANT_WEIGHTS) snprintf(name, NAME, "the memory for the weights");
     ash_fail(diag, ASH_ERROR_INVALID_ARGUMENT,
-             "memory for %s at 0x%llx to 0x%llx lies in '%.200s', which is mapped and cannot "
+             "%s at 0x%llx to 0x%llx lies in '%.200s', which is mapped and cannot "
              "be written",
              name, (unsigned long long)block->begin, (unsigned long long)block->end, file->path);
     ash_file_release(file);

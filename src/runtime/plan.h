@@ -4,19 +4,19 @@
  *   prepare.c   graph → program → kernels → plan          layout.h    where buffers lie
  *   build.c     program + kernels → plan                  bind.c      memory, addresses, inputs, parameters
  *   core.c      what does not change, and is shared       check.c     what is wrong with a program
- *   shared.c    what is shared beside the core
+ *   shared.c    what is shared beside the core            core_print.c   the core as text
  *   assign.c    steps to streams                          execute.c   issuing, variables, profile
  *   prologue.c  packed weights                            poison.c    dead bytes
  *   buffers.c   outputs and intermediate results          state.c     what is kept between executions
  *   files.c     mapped files of constants                 weights.c   whose memory, what is stale
- *   source.c    text of the kernels                       report.c    operations, numbers
+ *   source.c    the core and its kernels as text          report.c    operations, numbers
  *   eager.c     all of it in one call                     call.c      functions of the caller
  *   lent.c      what is given as a view, held files       overlap.c   memory that is handed in
  *   commands.c  the list that an execution issues         bytes.c     every byte that moves
  *   index.h     what is looked up                         settle.c    sizes that depend on data
  *   open.c      sizes that come with the inputs           types.c     what is given fits
  *   fit.c       lowered so that it fits                   order.c     steps in another order
- *   run.c       inputs, execution and results at once
+ *   run.c       inputs, execution and results at once     release.c   giving back, and telling of it
  *
  * Every buffer's address is base[its root] + offset. Steps have tables of addresses, made ahead; when a
  * base changes, the entries that depend on it are written anew, so that executing looks nothing up. */
@@ -91,6 +91,10 @@ typedef struct ash_plan_lent {
     struct ash_file *file;
     ash_storage *storage;
     uint64_t offset; /* of the bytes in it */
+    bool bound;      /* to these: */
+    const void *data;
+    ash_address address;
+    uint64_t bytes;
 } ash_plan_lent;
 
 /* Who has bytes of memory: those that are written, then those that are read. */
@@ -154,9 +158,8 @@ typedef struct ash_kernel_source {
     void (*release)(void *owner);
 } ash_kernel_source;
 
-/* What belongs to a core and is no value. Replicas share it with the core, which goes with the last of
- * them. What is written here after it is made is written while one plan alone has it, under that plan's
- * lock. */
+/* What belongs to a core and is no value. Replicas share it, and the last of them frees it with the core.
+ * What is written here after it is made is written while one plan alone has it, under that plan's lock. */
 typedef struct ash_plan_shared {
     _Atomic long plans; /* that have it */
     const ash_allocator *allocator;
@@ -165,15 +168,15 @@ typedef struct ash_plan_shared {
     ash_kernel_source source;
     ash_kernel **kernels; /* per nest, loaded by the device; NULL: not yet */
     size_t n_kernels;
-    ash_blob *
-        *originals; /* per buffer: its bytes, held, where it is an `original` of the core that has not been
-                              released */
+    ash_blob **originals; /* per buffer: its bytes, held, where it is an `original` of the core that
+                              has not been released */
     ash_plan_files files; /* that these lie in */
     bool settled_weights; /* their originals are gone: they stay as they are */
 } ash_plan_shared;
 
 struct ash_plan {
-    pthread_mutex_t lock; /* held by every call that changes or runs the plan */
+    pthread_mutex_t lock;     /* held by every call that changes or runs the plan */
+    ash_release_hook release; /* who is told of what is given back, or nobody */
     ash_opening *opening; /* of a plan of an open graph, else NULL; all below is replaced for other sizes */
 
     ash_context *context;
@@ -280,8 +283,8 @@ ash_status ash_plan__check_program(const ash_program *program, ash_diag *diag);
 
 /* --- shared.c --------------------------------------------------------------------------------- */
 
-/* What a plan has from its kernels' source, which it takes over, also when it fails, and a device (NULL:
- * the default one). There is no core yet. */
+/* Makes it of a source of kernels, which it takes over, also when it fails, and a device (NULL: the default
+ * one). There is no core yet. */
 ash_status ash_plan__share(ash_context *context, const ash_kernel_source *source, size_t kernels,
                            ash_device *device, ash_plan_shared **out, ash_diag *diag);
 /* Takes the core over, and the program's blobs as its originals. */
@@ -372,6 +375,8 @@ ash_status ash_plan__allocate(const ash_plan *plan, uint64_t size, uint64_t alig
 
 /* Gives a root another base, and writes the table entries that depend on it. */
 void ash_plan__set_base(ash_plan *plan, uint32_t root, ash_address base);
+/* Gives the arenas' memory back; a block of the caller's stays bound. */
+void ash_plan__drop_arenas(ash_plan *plan);
 /* Memory for the arenas, if there is none yet. */
 ash_status ash_plan__need_arenas(ash_plan *plan, ash_diag *diag);
 /* The type and the bytes of a buffer with the present variables. */
@@ -399,6 +404,14 @@ void ash_plan__give(ash_plan *plan, size_t position, const ash_given *given, boo
 void ash_plan__use_inputs(ash_plan *plan);
 /* Every input is given in its present shape. */
 ash_status ash_plan__check_inputs(const ash_plan *plan, ash_diag *diag);
+
+/* --- release.c; under the lock ------------------------------------------------------------------ */
+
+/* The plan has done with memory of the caller's. */
+void ash_plan__tell_block(const ash_plan *plan, const char *name, const ash_plan_block *block,
+                          uint64_t bytes);
+/* All buffers' bytes are about to go. */
+void ash_plan__tell_all(const ash_plan *plan);
 
 /* --- lent.c; under the lock -------------------------------------------------------------------- */
 
@@ -449,6 +462,7 @@ ash_status ash_plan__need_states(ash_plan *plan, ash_diag *diag);
 /* Copies states that lie out of the device's reach to where executions find them, and back. */
 ash_status ash_plan__fetch_states(const ash_plan *plan, ash_diag *diag);
 ash_status ash_plan__return_states(const ash_plan *plan, ash_diag *diag);
+/* Lets go of memory that states are bound to. */
 void ash_plan__free_states(ash_plan *plan);
 /* ASH_ERROR_STATE names one that is undefined. */
 ash_status ash_plan__check_states(const ash_plan *plan, ash_diag *diag);
@@ -481,6 +495,8 @@ void ash_plan__free_weights(const ash_plan *plan, ash_plan_weights *weights); /*
 /* The weights if no replica has them too. Others, and the block that they lie in, are left to the replicas:
  * NULL. */
 ash_plan_weights *ash_plan__own_weights(ash_plan *plan);
+/* Lets go of weights, room and block. */
+void ash_plan__drop_weights(ash_plan *plan);
 /* Makes or completes the room for the next prologue. A failure leaves the plan as it was. */
 ash_status ash_plan__make_room(ash_plan *plan, ash_diag *diag);
 void ash_plan__free_room(ash_plan *plan);

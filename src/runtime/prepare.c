@@ -46,7 +46,7 @@ static ash_status compile(struct making *m, ash_kernel_source *out, ash_diag *di
         ash_mem_free(a, out->fns, n, sizeof *out->fns);
         return status;
     }
-    if (m->stats.compiled) ash_mem_trim(); /* before there are weights: LLVM has taken tens of megabytes */
+    if (m->stats.compiled && !ash_context__keeps_heap(m->context)) ash_mem_trim(); /* of LLVM's */
     out->maker = ash_code__entry;
     out->owner = code;
     out->release = release_code;

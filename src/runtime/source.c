@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The text of a plan's kernels: loop nest, LLVM IR, assembly. */
+/* The text of a plan, and of its kernels: loop nest, LLVM IR, assembly. */
 #include "base/text.h"
 #include "code/code.h"
 #include "plan.h"
@@ -15,6 +15,21 @@ static ash_status print(const ash_plan *plan, const ash_nest *nest, ash_source s
     return ash_fail(diag, ASH_ERROR_INVALID_ARGUMENT, "no such kind of source");
 }
 
+/* Hands a text out, and frees it. */
+static ash_status hand_out(const ash_plan *plan, ash_text *text, ash_status status, char **out,
+                           uint64_t *size, ash_diag *diag) {
+    if (status == ASH_OK) {
+        *size = text->len;
+        *out = ash_mem_alloc(plan->allocator, text->len + 1, 1);
+        if (!*out)
+            status = ASH_NO_MEMORY(diag);
+        else
+            memcpy(*out, text->at ? text->at : "", text->len + 1);
+    }
+    ash_text_free(text);
+    return status;
+}
+
 ash_status ash_plan_kernel_source(const ash_plan *plan, size_t kernel, ash_source source, char **out,
                                   uint64_t *size, ash_diag *diag) {
     ASH_NEED(diag, plan, out, size);
@@ -24,14 +39,16 @@ ash_status ash_plan_kernel_source(const ash_plan *plan, size_t kernel, ash_sourc
     ash_text text;
     ash_text_init(&text, plan->allocator);
     ash_status status = print(plan, &plan->program->nests.at[kernel], source, &text, diag);
-    if (status == ASH_OK) {
-        *size = text.len;
-        *out = ash_mem_alloc(plan->allocator, text.len + 1, 1);
-        if (!*out)
-            status = ASH_NO_MEMORY(diag);
-        else
-            memcpy(*out, text.at ? text.at : "", text.len + 1);
-    }
-    ash_text_free(&text);
-    return status;
+    return hand_out(plan, &text, status, out, size, diag);
+}
+
+ash_status ash_plan_print(ash_plan *plan, char **out, uint64_t *size, ash_diag *diag) {
+    ASH_NEED(diag, plan, out, size);
+    *out = NULL;
+    ash_text text;
+    ash_text_init(&text, plan->allocator);
+    pthread_mutex_lock(&plan->lock);
+    ash_status status = ash_plan_core__print(plan->core, &text, diag);
+    pthread_mutex_unlock(&plan->lock);
+    return hand_out(plan, &text, status, out, size, diag);
 }

@@ -100,9 +100,22 @@ uint64_t ash_plan__drop_states(ash_plan *plan) {
     return bytes;
 }
 
+/* The plan has done with what a state was bound to. */
+static void tell_bound(const ash_plan *plan, size_t position) {
+    const ash_plan_state_slot *slot = &plan->states[position];
+    ash_plan_block block = slot->block;
+    if (slot->host) block.address = (ash_address)slot->host;
+    if (block.address)
+        ash_plan__tell_block(plan, ash_plan_state_name(plan, position), &block, bytes_of(plan, slot));
+}
+
 void ash_plan__free_states(ash_plan *plan) {
-    for (size_t i = 0; plan->states && i < plan->n_states; i++)
+    for (size_t i = 0; plan->states && i < plan->n_states; i++) {
+        tell_bound(plan, i);
         ash_storage_release(plan->states[i].block.storage);
+        plan->states[i].block = (ash_plan_block){0};
+        plan->states[i].host = NULL;
+    }
 }
 
 /* The state's own place; its arena is there from now on. */
@@ -332,6 +345,8 @@ static ash_status bind_state(ash_plan *plan, size_t position, const ash_given *g
         return status;
     }
     const ash_plan_block block = {given->address, given->storage, given->offset};
+    if (slot->block.address != given->address || (slot->host && slot->host != given->data))
+        tell_bound(plan, position);
     ash_plan__set_block(&slot->block, &block);
     slot->host = given->address ? NULL : (void *)given->data;
     if (given_any) slot->undefined = false;

@@ -94,10 +94,12 @@ ash_status ash_plan__make_weights(ash_plan *plan, const ash_plan_block *block, a
                                                  &weights->storage, diag);
     atomic_init(&weights->plans, 1);
     ash_plan__set_block(&weights->block, block);
-    if (status == ASH_OK)
+    if (status == ASH_OK) {
         *out = weights;
-    else
-        ash_plan__free_weights(plan, weights);
+        return ASH_OK;
+    }
+    weights->block.address = 0; /* it was not taken */
+    ash_plan__free_weights(plan, weights);
     return status;
 }
 
@@ -107,6 +109,8 @@ bool ash_plan__lacks_weights(const ash_plan *plan) {
 
 void ash_plan__free_weights(const ash_plan *plan, ash_plan_weights *weights) {
     if (!weights || atomic_fetch_sub(&weights->plans, 1) != 1) return;
+    if (weights->block.address && weights->block.address != plan->weights_block.address)
+        ash_plan__tell_block(plan, "weights", &weights->block, plan->layout->weights_size);
     ash_storage_release(weights->storage);
     ash_storage_release(weights->block.storage);
     ash_mem_free(plan->allocator, weights, 1, sizeof *weights);
@@ -202,6 +206,25 @@ ash_status ash_plan__make_room(ash_plan *plan, ash_diag *diag) {
 
 /* --- the caller's block ------------------------------------------------------------------------- */
 
+/* The block for weights that are to come is another; what `old` has ends with that. */
+static void set_weights_block(ash_plan *plan, const ash_plan_weights *old, const ash_plan_block *block) {
+    ash_plan_block before = plan->weights_block;
+    bool moved = before.address && before.address != block->address;
+    if (moved && !(old && old->block.address == before.address))
+        ash_plan__tell_block(plan, "weights", &before, plan->layout->weights_size);
+    ash_plan__set_block(&plan->weights_block, block);
+}
+
+void ash_plan__drop_weights(ash_plan *plan) {
+    static const ash_plan_block none;
+    ash_plan_weights *weights = plan->weights, *next = plan->room ? plan->room->weights : NULL;
+    bool of_next = next && next->block.address == plan->weights_block.address;
+    set_weights_block(plan, of_next ? next : weights, &none);
+    ash_plan__free_weights(plan, weights);
+    plan->weights = NULL;
+    ash_plan__free_room(plan);
+}
+
 /* Weights that are there move; others will be made in the new place. */
 ash_status ash_plan__move_weights(ash_plan *plan, const ash_plan_block *block, ash_diag *diag) {
     ash_plan_weights *weights = NULL;
@@ -217,9 +240,10 @@ ash_status ash_plan__move_weights(ash_plan *plan, const ash_plan_block *block, a
         plan->room->weights = weights;
         weights = NULL;
     }
-    ash_plan__free_weights(plan, plan->weights);
+    ash_plan_weights *old = plan->weights;
     plan->weights = weights;
-    ash_plan__set_block(&plan->weights_block, block);
+    set_weights_block(plan, old, block);
+    ash_plan__free_weights(plan, old);
     ash_plan__refresh_views(plan);
     return ASH_OK;
 }

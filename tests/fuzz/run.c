@@ -29,9 +29,9 @@ static ash_plan_options arithmetic_of(uint64_t way) {
     ash_plan_options options = ash_plan_options_default();
     uint64_t state = way ^ 0xa51;
     if (way == 0) return options;
-    options.no_fuse = fuzz_random(&state) % 4 == 0;
-    options.no_optimize = fuzz_random(&state) % 4 == 0;
-    options.no_winograd = fuzz_random(&state) % 4 == 0;
+    options.no_fuse = test_random(&state) % 4 == 0;
+    options.no_optimize = test_random(&state) % 4 == 0;
+    options.no_winograd = test_random(&state) % 4 == 0;
     return options;
 }
 
@@ -39,15 +39,15 @@ static ash_plan_options options_of(uint64_t way, char text[128]) {
     ash_plan_options options = arithmetic_of(way);
     uint64_t state = way;
     if (way != 0) {
-        options.memory.mode = (ash_memory_mode)(fuzz_random(&state) % ASH_MEMORY_MODE_COUNT);
-        options.memory.strategy = (ash_memory_strategy)(fuzz_random(&state) % ASH_MEMORY_STRATEGY_COUNT);
-        options.memory.pin_output_ancestors = fuzz_random(&state) % 8 == 0;
-        options.mode = (ash_mode)(fuzz_random(&state) % ASH_MODE_COUNT);
+        options.memory.mode = (ash_memory_mode)(test_random(&state) % ASH_MEMORY_MODE_COUNT);
+        options.memory.strategy = (ash_memory_strategy)(test_random(&state) % ASH_MEMORY_STRATEGY_COUNT);
+        options.memory.pin_output_ancestors = test_random(&state) % 8 == 0;
+        options.mode = (ash_mode)(test_random(&state) % ASH_MODE_COUNT);
         if (options.mode == ASH_MODE_MULTI_STREAM)
-            options.streams = 2 + (unsigned)(fuzz_random(&state) % 3);
-        options.threads = 1 + (unsigned)(fuzz_random(&state) % 3);
-        options.order = fuzz_random(&state) % 4 ? ASH_PLAN_ORDER_AUTO : ASH_PLAN_ORDER_ON;
-        options.poison = options.mode != ASH_MODE_GRAPH && fuzz_random(&state) % 3 == 0;
+            options.streams = 2 + (unsigned)(test_random(&state) % 3);
+        options.threads = 1 + (unsigned)(test_random(&state) % 3);
+        options.order = test_random(&state) % 4 ? ASH_PLAN_ORDER_AUTO : ASH_PLAN_ORDER_ON;
+        options.poison = options.mode != ASH_MODE_GRAPH && test_random(&state) % 3 == 0;
     }
     snprintf(text, 128, "%s %u, %s %s, threads %u%s%s%s%s%s", ash_mode_text(options.mode), options.streams,
              ash_memory_mode_text(options.memory.mode), ash_memory_strategy_text(options.memory.strategy),

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT */
+/* Allocations, and who wrote and read each of their bytes last.
+ *
+ * A cell remembers one writer and the readers after it. Each access must come after the last write,
+ * each write after all readers since: after in time for all orders that streams and events allow, not
+ * in the one that ran. Readers that nothing orders, as weights have on several streams, are a list; its
+ * numbers have the top bit set. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "machine.h"
+
+static ptx_allocation **all; /* by address */
+static size_t n_all, room_all;
+static uint64_t next_address;
+
+/* Readers that nothing orders: one, and the others. */
+typedef struct reader_pair {
+    uint32_t one, others;
+} reader_pair;
+static reader_pair *pairs;
+static uint32_t n_pairs, room_pairs;
+static const uint32_t PAIR = UINT32_C(1) << 31;
+
+static size_t place_of(uint64_t address) { /* of the first that begins past it */
+    size_t low = 0, high = n_all;
+    while (low < high) {
+        size_t mid = (low + high) / 2;
+        if (all[mid]->address <= address)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+ptx_allocation *ptx_allocation_new(uint64_t bytes, ptx_kind kind, int device, void *host) {
+    ptx_allocation *a = ptx_alloc(1, sizeof *a);
+    *a = (ptx_allocation){.bytes = bytes, .kind = kind, .device = device};
+    a->shadow = (ptx_shadow){ptx_alloc(bytes / 4 + 1, sizeof(ptx_cell)), bytes, 2};
+    if (host) {
+        a->data = host;
+    } else {
+        void *data = NULL;
+        if (posix_memalign(&data, 512, bytes + 1)) abort();
+        if (kind == HOST_MEMORY || bytes < 1 << 20) memset(data, 0xa5, bytes);
+        a->data = data;
+        a->owned = true;
+    }
+    if (kind == HOST_MEMORY) {
+        a->address = (uint64_t)(uintptr_t)a->data;
+    } else { /* never the same address twice, and never one next to another */
+        if (!next_address) next_address = PTX_DEVICE_FIRST;
+        a->address = next_address;
+        next_address += (bytes + 4096 + 512 * (ptx_random() % 64) + 511) / 512 * 512;
+    }
+    if (n_all == room_all) {
+        room_all = room_all ? 2 * room_all : 64;
+        all = realloc(all, room_all * sizeof(ptx_allocation *));
+        if (!all) abort();
+    }
+    size_t at = place_of(a->address);
+    memmove(all + at + 1, all + at, (n_all++ - at) * sizeof(ptx_allocation *));
+    all[at] = a;
+    return a;
+}
+
+static void destroy(ptx_allocation *a) {
+    free(a->shadow.cells);
+    if (a->owned) free(a->data);
+    free(a);
+}
+
+void ptx_allocation_free(ptx_allocation *a) {
+    size_t at = place_of(a->address) - 1;
+    memmove(all + at, all + at + 1, (--n_all - at) * sizeof(ptx_allocation *));
+    destroy(a);
+}
+
+void ptx_allocations_free(void) {
+    for (size_t i = 0; i < n_all; i++) destroy(all[i]);
+    free(all);
+    free(pairs);
+    all = NULL;
+    pairs = NULL;
+    n_all = room_all = n_pairs = room_pairs = 0;
+}
+
+ptx_allocation *ptx_allocation_find(uint64_t address) {
+    size_t at = place_of(address);
+    if (!at || address - all[at - 1]->address >= all[at - 1]->bytes) return NULL;
+    return all[at - 1];
+}
+
+ptx_allocation *ptx_allocation_at(size_t n) {
+    return n < n_all ? all[n] : NULL;
+}
+
+uint64_t ptx_allocations_bytes(int device) {
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < n_all; i++)
+        if (all[i]->kind == DEVICE_MEMORY && all[i]->device == device) bytes += all[i]->bytes;
+    return bytes;
+}
+
+const char *ptx_allocation_near(uint64_t address) {
+    static char text[160];
+    size_t at = place_of(address);
+    if (at && address - all[at - 1]->address < UINT64_C(1) << 32) {
+        const ptx_allocation *a = all[at - 1];
+        snprintf(text, sizeof text, "0x%llx, byte %llu of an allocation of %llu",
+                 (unsigned long long)address, (unsigned long long)(address - a->address),
+                 (unsigned long long)a->bytes);
+    } else if (at < n_all && all[at]->address - address < UINT64_C(1) << 32) {
+        snprintf(text, sizeof text, "0x%llx, %llu bytes before an allocation", (unsigned long long)address,
+                 (unsigned long long)(all[at]->address - address));
+    } else {
+        snprintf(text, sizeof text, "0x%llx, far from every allocation", (unsigned long long)address);
+    }
+    return text;
+}
+
+/* --- who was there before * ----------------------------------------------------------------------- */
+
+void ptx_shadow_narrow(ptx_shadow *s) {
+    if (!s->shift) return;
+    ptx_cell *cells = ptx_alloc(s->bytes + 1, sizeof *cells);
+    for (uint64_t i = 0; i < s->bytes; i++) cells[i] = s->cells[i >> s->shift];
+    free(s->cells);
+    s->cells = cells;
+    s->shift = 0;
+}
+
+static ptx_cell *cells_of(ptx_allocation *a, uint64_t offset, uint64_t bytes, uint64_t *n) {
+    ptx_shadow *s = &a->shadow;
+    if (((offset | bytes) & 3) && s->shift) ptx_shadow_narrow(s);
+    *n = bytes >> s->shift;
+    return s->cells + (offset >> s->shift);
+}
+
+/* Whether all readers of a cell are done before the command. *other is one that is not. */
+static bool readers_done(uint32_t reader, const ptx_who *who, uint32_t *other) {
+    for (; reader & PAIR; reader = pairs[reader & ~PAIR].others) {
+        *other = pairs[reader & ~PAIR].one;
+        if (!ptx_task_ordered(*other, who->task)) return false;
+    }
+    *other = reader;
+    return reader < who->safe || ptx_task_ordered(reader, who->task);
+}
+
+/* The readers of a cell with this command among them. */
+static uint32_t with_reader(uint32_t reader, const ptx_who *who) {
+    uint32_t other;
+    if (!(reader & PAIR) && reader >= who->base) return who->base; /* several blocks of this launch */
+    if (readers_done(reader, who, &other)) return who->me;
+    for (uint32_t r = reader; r & PAIR; r = pairs[r & ~PAIR].others)
+        if (pairs[r & ~PAIR].one == who->base) return reader;
+    for (uint32_t i = n_pairs; i-- > 0 && i + 64 > n_pairs;)
+        if (pairs[i].one == who->base && pairs[i].others == reader) return PAIR | i;
+    if (n_pairs == room_pairs) {
+        room_pairs = room_pairs ? 2 * room_pairs : 64;
+        pairs = realloc(pairs, room_pairs * sizeof *pairs);
+        if (!pairs) abort();
+    }
+    pairs[n_pairs] = (reader_pair){who->base, reader};
+    return PAIR | n_pairs++;
+}
+
+/* An earlier writer of the cell, or reader: what it is to this command. */
+static ptx_check conflict(uint32_t writer, const ptx_who *who) {
+    ptx_check check = writer >= who->base ? PTX_BLOCK_RACE : PTX_STREAM_RACE;
+    if (check == PTX_STREAM_RACE && ptx_task_ordered(writer, who->task)) return PTX_N_CHECKS;
+    return ptx_checks(check) ? check : PTX_N_CHECKS;
+}
+
+static ptx_check read_slowly(ptx_cell *c, const ptx_who *who, bool copies, uint32_t *other) {
+    *other = c->writer;
+    if (!c->writer) {
+        if (!copies && ptx_checks(PTX_UNINITIALISED)) return PTX_UNINITIALISED;
+    } else if (c->writer >= who->safe && c->writer != who->me) {
+        ptx_check check = conflict(c->writer, who);
+        if (check != PTX_N_CHECKS) return check;
+    }
+    if (c->reader != who->me) c->reader = c->reader < who->safe ? who->me : with_reader(c->reader, who);
+    return PTX_N_CHECKS;
+}
+
+static ptx_check write_slowly(ptx_cell *c, const ptx_who *who, uint32_t *other) {
+    *other = c->writer;
+    ptx_check check = PTX_N_CHECKS;
+    if (c->writer >= who->safe && c->writer != who->me) check = conflict(c->writer, who);
+    if (check == PTX_N_CHECKS && c->reader >= who->safe && c->reader != who->me) {
+        *other = c->reader;
+        if (!(c->reader & PAIR) && c->reader >= who->base)
+            check = conflict(c->reader, who);
+        else if (!readers_done(c->reader, who, other) && ptx_checks(PTX_STREAM_RACE))
+            check = PTX_STREAM_RACE;
+    }
+    *c = (ptx_cell){who->me, 0};
+    return check;
+}
+
+static const ptx_who before_all = {.me = 1, .base = UINT32_MAX, .safe = UINT32_MAX};
+
+ptx_check ptx_note_read(ptx_allocation *a, uint64_t offset, uint64_t bytes, const ptx_who *who, bool copies,
+                        uint32_t *other) {
+    uint64_t n;
+    if (!who) who = &before_all;
+    const uint32_t me = who->me, safe = who->safe;
+    for (ptx_cell *c = cells_of(a, offset, bytes, &n), *end = c + n; c < end; c++) {
+        if ((c->writer - 1 < safe - 1 || c->writer == me) && (c->reader < safe || c->reader == me)) {
+            c->reader = me;
+        } else {
+            ptx_check check = read_slowly(c, who, copies, other);
+            if (check != PTX_N_CHECKS) return check;
+        }
+    }
+    return PTX_N_CHECKS;
+}
+
+ptx_check ptx_note_write(ptx_allocation *a, uint64_t offset, uint64_t bytes, const ptx_who *who,
+                         uint32_t *other) {
+    uint64_t n;
+    if (!who) who = &before_all;
+    const uint32_t me = who->me, safe = who->safe;
+    for (ptx_cell *c = cells_of(a, offset, bytes, &n), *end = c + n; c < end; c++) {
+        if ((c->writer < safe || c->writer == me) && (c->reader < safe || c->reader == me)) {
+            *c = (ptx_cell){me, 0};
+        } else {
+            ptx_check check = write_slowly(c, who, other);
+            if (check != PTX_N_CHECKS) return check;
+        }
+    }
+    return PTX_N_CHECKS;
+}

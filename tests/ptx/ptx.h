@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT */
+/* A stand-in for the CUDA driver, for tests: a shared library with the driver's exported names
+ * (functions.def) that reads PTX and interprets it, checks everything on the way, and does what streams
+ * and graphs allow in an order that a seed decides. These functions are beside the driver's: what to
+ * check, what to break, and what was seen.
+ *
+ * The first finding makes the context lost, as an illegal address does on hardware: all later calls
+ * answer with its code until the last retain of the primary context is released. Commands run when
+ * somebody waits or asks (cuStreamSynchronize, cuEventQuery, a copy that blocks, ...), in the thread of
+ * that call, and some at once: the seed decides. All calls take one lock; functions of the host run
+ * under it, so they must not wait for another thread's call. */
+#ifndef PTX_H
+#define PTX_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "abi.h"
+
+/* CHECK(name, text, code): what the stand-in looks for, and the driver's answer from then on. */
+#define PTX_CHECKS(CHECK)                                                                                  \
+    CHECK(BOUNDS, "bounds", CUDA_ERROR_ILLEGAL_ADDRESS)             /* outside of every allocation */      \
+    CHECK(ALIGNMENT, "alignment", CUDA_ERROR_MISALIGNED_ADDRESS)    /* of an address to its access */      \
+    CHECK(READ_ONLY, "read-only", CUDA_ERROR_ILLEGAL_ADDRESS)       /* a store to constants */             \
+    CHECK(UNINITIALISED, "uninitialised", CUDA_ERROR_LAUNCH_FAILED) /* a read of bytes nobody wrote */     \
+    CHECK(SHARED_RACE, "shared race", CUDA_ERROR_LAUNCH_FAILED)     /* threads, no barrier between */      \
+    CHECK(BLOCK_RACE, "block race", CUDA_ERROR_LAUNCH_FAILED)       /* blocks of one launch */             \
+    CHECK(STREAM_RACE, "stream race", CUDA_ERROR_LAUNCH_FAILED)     /* commands that nothing orders */     \
+    CHECK(ASYNC, "async", CUDA_ERROR_LAUNCH_FAILED)                 /* cp.async touched before its wait */ \
+    CHECK(BARRIER, "barrier", CUDA_ERROR_LAUNCH_FAILED)             /* that not all threads reach */       \
+    CHECK(CONVERGENCE, "convergence", CUDA_ERROR_LAUNCH_FAILED)     /* mma, shuffle: not the whole warp */ \
+    CHECK(TRAP, "trap", CUDA_ERROR_LAUNCH_FAILED)                   /* the kernel says so itself */        \
+    CHECK(ENDLESS, "endless", CUDA_ERROR_LAUNCH_TIMEOUT)            /* more instructions than allowed */   \
+    CHECK(HOST_FUNCTION, "host function", CUDA_ERROR_LAUNCH_FAILED) /* one that calls the driver */
+
+typedef enum ptx_check {
+#define CHECK(name, text, code) PTX_##name,
+    PTX_CHECKS(CHECK)
+#undef CHECK
+        PTX_N_CHECKS
+} ptx_check;
+
+/* What a kernel did, or all of them. Requests are those of one warp for one instruction. */
+typedef struct ptx_counters {
+    uint64_t launches, blocks;
+    uint64_t lane_instructions, warp_instructions;
+    uint64_t multiply_adds; /* lane instructions fma and mad on floats */
+    uint64_t matrix;        /* warp instructions mma */
+    uint64_t barriers;      /* per block */
+    struct {
+        uint64_t requests;
+        uint64_t
+            wavefronts; /* passes of 128 bytes: at least bytes / 128 a request, more with bank conflicts */
+        uint64_t conflicts; /* wavefronts beyond those of the access's width */
+    } shared_load, shared_store, matrix_load;
+    struct {
+        uint64_t requests, sectors, bytes; /* sectors of 32 bytes; bytes that lanes asked for */
+    } global_load, global_store;           /* copies by cp.async are loads */
+} ptx_counters;
+
+/* What the machine has; ptx_reset sets these. */
+typedef struct ptx_machine {
+    int devices;                /* 1; 0: cuInit answers no device */
+    int capability;             /* 90: sm_90 */
+    int driver_version;         /* 12080 */
+    uint64_t memory;            /* bytes of a device: 16 GiB */
+    int multiprocessors;        /* 132 */
+    uint64_t instruction_limit; /* lane instructions of a launch: 2^36 */
+} ptx_machine;
+
+#pragma GCC visibility push(default)
+
+/* Everything as at the start of the process, on a machine of these numbers (NULL: the defaults), with
+ * this seed for the order of blocks and commands. All handles and memory that the driver gave out are
+ * void. */
+void ptx_reset(const ptx_machine *machine, uint64_t seed);
+/* Turns one check off or on; all are on after ptx_reset. Bounds, alignment and what ends a kernel stay
+ * on. */
+void ptx_check_set(ptx_check check, bool on);
+/* The n-th driver call from now (1: the next one) does nothing and answers `code`; 0 takes it back. */
+void ptx_fail_at(uint64_t n, CUresult code);
+/* The driver calls since ptx_reset: of one function by its exported name, of all when NULL. */
+uint64_t ptx_calls(const char *function);
+
+/* What was found first: "" or "CHECK: kernel K, line L: INSTRUCTION: block (x, y, z) thread (x, y, z):
+ * why". Valid until the next driver call. */
+const char *ptx_finding(void);
+/* The check of it, PTX_N_CHECKS when there is none, and its name. */
+ptx_check ptx_finding_check(void);
+const char *ptx_check_name(ptx_check check);
+/* Why a module or a link was refused last, as the log of the JIT has it, too. */
+const char *ptx_refusal(void);
+
+/* Counts since ptx_reset or ptx_counters_reset of kernels with this name, in any module; of all when
+ * NULL. */
+void ptx_counters_read(const char *kernel, ptx_counters *counters);
+void ptx_counters_reset(void);
+
+/* Objects that nobody has destroyed yet: allocations, modules, streams, events, graphs, retained
+ * contexts. */
+uint64_t ptx_live(void);
+/* The commands that ran since ptx_reset, in their order: "kernel NAME", "copy", "fill", "host",
+ * "event", "wait". Returns the name of the n-th (from 0) and what it ran on (streams in the order of
+ * their creation, from 1; 0: the null stream; nodes of graphs: the stream of the launch); NULL past the
+ * end. */
+const char *ptx_history(uint64_t n, int *stream);
+/* The graph that was instantiated, for cuGraphGetNodes and cuGraphGetEdges; it dies with the executable. */
+CUgraph ptx_exec_graph(CUgraphExec exec);
+
+#pragma GCC visibility pop
+
+#endif

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: MIT */
+/* Runs a launch: block after block in an order of the seed, each to its end; in a block, always those
+ * threads that are at the lowest instruction, all of them at once, until they part, meet others, wait
+ * or leave. */
+#include <stdlib.h>
+
+#include "machine.h"
+
+/* --- rows that are filled before * ---------------------------------------------------------------- */
+
+static uint64_t special_value(const ptx_block *b, ptx_special special, unsigned lane,
+                              const unsigned *block) {
+    const ptx_launch *l = b->launch;
+    unsigned x = l->threads[0], y = l->threads[1], in_warp = lane % PTX_WARP;
+    switch (special) {
+    case TID_X: return lane % x;
+    case TID_Y: return lane / x % y;
+    case TID_Z: return lane / x / y;
+    case NTID_X:
+    case NTID_Y:
+    case NTID_Z: return l->threads[special - NTID_X];
+    case CTAID_X:
+    case CTAID_Y:
+    case CTAID_Z: return block[special - CTAID_X];
+    case NCTAID_X:
+    case NCTAID_Y:
+    case NCTAID_Z: return l->grid[special - NCTAID_X];
+    case LANEID: return in_warp;
+    case WARPID: return lane / PTX_WARP;
+    case NWARPID: return b->pad / PTX_WARP;
+    case SMID: return b->number % (unsigned)ptx_is.multiprocessors;
+    case NSMID: return (unsigned)ptx_is.multiprocessors;
+    case GRIDID: return b->who.base;
+    case LANEMASK_EQ: return UINT32_C(1) << in_warp;
+    case LANEMASK_LT: return (UINT32_C(1) << in_warp) - 1;
+    case LANEMASK_LE: return UINT32_MAX >> (31 - in_warp);
+    case LANEMASK_GE: return ~((UINT32_C(1) << in_warp) - 1);
+    case LANEMASK_GT: return ~(UINT32_MAX >> (31 - in_warp));
+    case DYNAMIC_SMEM: return l->dynamic_bytes;
+    case TOTAL_SMEM: return b->shared_bytes;
+    default: return b->executed; /* clocks */
+    }
+}
+
+/* Rows of constants once a launch, those of special registers for each block. */
+static void fill_rows(ptx_block *b, const unsigned *block) {
+    const ptx_kernel *k = b->kernel;
+    for (uint32_t i = 0; i < k->n_constants; i++) {
+        const ptx_constant *c = &k->constants[i];
+        void *row = ptx_row(b, c->row);
+        if ((c->special == N_SPECIALS) != (block == NULL)) continue;
+        for (unsigned l = 0; l < b->threads; l++)
+            ptx_put(row, c->row.bytes, l, block ? special_value(b, c->special, l, block) : c->value);
+    }
+}
+
+/* --- control -------------------------------------------------------------------------------------- */
+
+/* Makes the threads at the lowest place active. Returns where the next others are; PTX_WAITS when none
+ * are left to run. */
+static uint32_t choose(ptx_block *b) {
+    uint32_t least = PTX_WAITS, next = PTX_WAITS;
+    for (unsigned l = 0; l < b->threads; l++)
+        if (b->at[l] < least) least = b->at[l];
+    b->n = 0;
+    b->pc = least;
+    if (least == PTX_WAITS) return PTX_WAITS;
+    for (unsigned l = 0; l < b->threads; l++) {
+        if (b->at[l] == least)
+            b->active[b->n++] = (uint16_t)l;
+        else if (b->at[l] < next)
+            next = b->at[l];
+    }
+    b->lane = b->active;
+    b->full = b->n == b->threads;
+    return next;
+}
+
+static void go(ptx_block *b, uint32_t to) {
+    for (unsigned i = 0; i < b->n; i++) b->at[b->lane[i]] = to;
+}
+
+/* Nobody runs: those who wait go on, if everybody waits at the same place. */
+static bool release(ptx_block *b) {
+    unsigned first = PTX_THREADS, waiting = 0;
+    for (unsigned l = 0; l < b->threads; l++) {
+        if (b->at[l] != PTX_WAITS) continue;
+        if (first == PTX_THREADS) first = l;
+        waiting++;
+    }
+    if (!waiting) return false;
+    b->n = 0;
+    b->pc = b->barrier[first];
+    for (unsigned l = 0; l < b->threads && ptx_checks(PTX_BARRIER); l++) {
+        if (b->at[l] == PTX_LEFT) {
+            ptx_found_at(b, PTX_BARRIER, first, "waits; thread %u has left, and never comes", l);
+            return false;
+        }
+        if (b->barrier[l] != b->pc) {
+            ptx_found_at(b, PTX_BARRIER, first, "waits; thread %u waits in line %u", l,
+                         b->kernel->insns[b->barrier[l]].line);
+            return false;
+        }
+    }
+    for (unsigned l = 0; l < b->threads; l++)
+        if (b->at[l] == PTX_WAITS) b->at[l] = b->barrier[l] + 1;
+    b->counters->barriers++;
+    ptx_shared_barrier(b);
+    return true;
+}
+
+static unsigned warps(const ptx_block *b) {
+    if (b->full) return b->pad / PTX_WARP;
+    unsigned n = 0, last = PTX_WARP;
+    for (unsigned i = 0; i < b->n; i++) {
+        n += b->lane[i] / PTX_WARP != last;
+        last = b->lane[i] / PTX_WARP;
+    }
+    return n;
+}
+
+/* The active threads whose guard holds are active alone. */
+static void narrow(ptx_block *b, ptx_operand guard) {
+    const uint8_t *row = ptx_row(b, guard);
+    unsigned n = 0;
+    for (unsigned i = 0; i < b->n; i++) {
+        b->some[n] = b->lane[i];
+        n += row[b->lane[i]] != guard.negated;
+    }
+    b->lane = b->some;
+    b->full = n == b->threads;
+    b->n = n;
+}
+
+/* An instruction that says where threads go on. */
+static void control(ptx_block *b, const ptx_insn *in) {
+    switch ((ptx_control)in->control) {
+    case BRANCH: go(b, in->target); break;
+    case BRANCH_TABLE: {
+        const uint32_t *which = ptx_row(b, in->op[0]);
+        for (unsigned i = 0; i < b->n; i++) {
+            unsigned l = b->lane[i];
+            if (which[l] >= in->n_targets) {
+                ptx_found_at(b, PTX_TRAP, l, "entry %u of a table of %u branches", which[l], in->n_targets);
+                return;
+            }
+            b->at[l] = b->kernel->targets[in->target + which[l]];
+        }
+        break;
+    }
+    case LEAVE: go(b, PTX_LEFT); break;
+    default:
+        for (unsigned i = 0; i < b->n; i++) b->barrier[b->lane[i]] = b->pc;
+        go(b, PTX_WAITS);
+        break;
+    }
+}
+
+/* Until the active threads must be chosen anew. */
+static void run_active(ptx_block *b, uint32_t next) {
+    const ptx_insn *insns = b->kernel->insns;
+    const uint16_t *lane = b->lane;
+    const unsigned n = b->n, n_warps = warps(b);
+    const bool full = b->full;
+    ptx_counters *counters = b->counters;
+    uint32_t pc = b->pc;
+    for (;;) {
+        const ptx_insn *in = &insns[pc];
+        b->pc = pc;
+        unsigned of_warps = n_warps;
+        if (in->guard.slot != PTX_NONE) {
+            narrow(b, in->guard);
+            of_warps = warps(b);
+        }
+        b->executed += b->n;
+        counters->warp_instructions += of_warps;
+        if (in->multiply_add) counters->multiply_adds += b->n;
+        if (in->matrix) counters->matrix += of_warps;
+        if (in->control == RUN) {
+            if (b->n) in->run(b, in);
+            pc++;
+        } else if (in->control == BRANCH && (!b->n || b->n == n)) {
+            pc = b->n ? in->target : pc + 1;
+        } else {
+            /* The others go on behind it. */
+            unsigned some = b->n;
+            const uint16_t *those = b->lane;
+            b->lane = lane;
+            b->n = n;
+            go(b, pc + 1);
+            b->lane = those;
+            b->n = some;
+            control(b, in);
+            return;
+        }
+        b->lane = lane;
+        b->n = n;
+        b->full = full;
+        if (b->failed || pc >= next || b->executed > ptx_is.instruction_limit) {
+            go(b, pc);
+            return;
+        }
+    }
+}
+
+static void run_block(ptx_block *b) {
+    for (unsigned l = 0; l < b->threads; l++) b->at[l] = 0;
+    memset(b->async_group, 0, sizeof b->async_group);
+    b->n_async = 0;
+    ptx_shared_begin(b);
+    while (!b->failed) {
+        uint32_t next = choose(b);
+        if (b->pc == PTX_WAITS) {
+            if (!release(b)) return;
+        } else {
+            run_active(b, next);
+            if (b->executed > ptx_is.instruction_limit)
+                ptx_found_at(b, PTX_ENDLESS, b->lane[0], "%llu instructions, and no end",
+                             (unsigned long long)b->executed);
+        }
+    }
+}
+
+static uint64_t common_divisor(uint64_t a, uint64_t b) {
+    while (b) {
+        uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+static void *aligned(size_t bytes) {
+    void *data = NULL;
+    if (posix_memalign(&data, 128, bytes ? bytes : 128)) abort();
+    memset(data, 0xa5, bytes);
+    return data;
+}
+
+bool ptx_launch_run(const ptx_launch *launch, ptx_who who) {
+    const ptx_kernel *k = launch->kernel;
+    ptx_block *b = ptx_alloc(1, sizeof *b);
+    b->kernel = k;
+    b->launch = launch;
+    b->threads = launch->threads[0] * launch->threads[1] * launch->threads[2];
+    b->pad = (b->threads + PTX_WARP - 1) / PTX_WARP * PTX_WARP;
+    b->who = who;
+    b->counters = ptx_counters_of(k->name);
+    b->frame = aligned((size_t)(k->frame_bytes + 8) * b->pad);
+    b->local = aligned((size_t)k->local_bytes * b->threads);
+    b->shared_bytes = k->shared_bytes + launch->dynamic_bytes;
+    b->shared = aligned(b->shared_bytes);
+    if (b->shared_bytes)
+        b->shadow = (ptx_shadow){ptx_alloc(b->shared_bytes / 4 + 2, sizeof(ptx_cell)), b->shared_bytes, 2};
+    fill_rows(b, NULL);
+    uint64_t n = launch->n_blocks, step = ptx_random() % n + 1, at = ptx_random() % n;
+    while (common_divisor(step, n) != 1) step++;
+    for (uint64_t i = 0; i < n && !b->failed; i++, at = (at + step) % n) {
+        b->number = at;
+        b->who.me = who.base + 2 + (uint32_t)at;
+        unsigned block[3] = {(unsigned)(at % launch->grid[0]),
+                             (unsigned)(at / launch->grid[0] % launch->grid[1]),
+                             (unsigned)(at / launch->grid[0] / launch->grid[1])};
+        fill_rows(b, block);
+        run_block(b);
+    }
+    b->counters->launches++;
+    b->counters->blocks += n;
+    b->counters->lane_instructions += b->executed;
+    bool done = !b->failed;
+    free(b->frame);
+    free(b->local);
+    free(b->shared);
+    free(b->shadow.cells);
+    free(b->warp_of_group);
+    free(b->async);
+    free(b);
+    return done;
+}

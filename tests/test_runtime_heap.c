@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/* What compiling has freed goes back to the system, unless the context is told to leave the heap alone. */
+#include "testing.h"
+
+#include "ashlar/builder.h"
+#include "ashlar/plan.h"
+
+static ash_diag diag;
+
+static int trims;
+
+/* In place of the C library's. */
+int malloc_trim(size_t pad);
+int malloc_trim(size_t pad) {
+    (void)pad;
+    trims++;
+    return 0;
+}
+
+/* Prepares the same graph so often; the trims that came of it. */
+static int prepare(bool keep_heap, int times) {
+    ash_context_options options = {.threads = 1, .keep_heap = keep_heap};
+    ash_context *context;
+    ash_graph *g;
+    ash_type type = {.dtype = ASH_F32, .rank = 1, .dims = {64}};
+    assert_ok(ash_context_create(&options, &context, &diag));
+    assert_ok(ash_graph_create(context, "heap", &g, &diag));
+    ash_graph_output(g, "y", ash_tanh(g, ash_graph_input(g, "x", &type)));
+    assert_ok(ash_graph_status(g, &diag));
+    trims = 0;
+    ash_plan *plans[2];
+    for (int i = 0; i < times; i++) {
+        assert_ok(ash_plan_prepare(context, g, NULL, &plans[i], &diag));
+        assert_int_equal(ash_plan_describe(plans[i]).kernels, 1);
+    }
+    for (int i = 0; i < times; i++) ash_plan_destroy(plans[i]);
+    ash_graph_destroy(g);
+    ash_context_destroy(context);
+    return trims;
+}
+
+static void heap_goes_back_after_compiling(void **state) {
+    (void)state;
+#ifdef __GLIBC__
+    assert_int_equal(prepare(false, 1), 1);
+    assert_int_equal(prepare(false, 2), 1); /* the second had its kernels in memory */
+#endif
+    assert_int_equal(prepare(true, 2), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(heap_goes_back_after_compiling)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
