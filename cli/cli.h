@@ -22,6 +22,7 @@ int cmd_run(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
 int cmd_profile(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
+int cmd_devices(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
 int cmd_pack(int argc, char **argv);
 
@@ -80,7 +81,7 @@ struct execution {
 
 struct session {
     /* options */
-    const char *cache;
+    const char *cache, *device_name;
     bool no_cache, verbose;
     unsigned threads, seed;
     struct list vars, inputs, binds;
@@ -97,6 +98,7 @@ struct session {
     ash_plan_report report; /* of the plan, or of that of the last eager call */
     ash_tensor **given;     /* mode eager: the inputs */
     ash_tensor **results;   /* and the outputs of the last call */
+    void **fetched; /* copies of inputs, then of outputs, that lie on a device; NULL: none yet */
     ash_diag diag;
     ash_status status; /* of reading the environment; told when the session is opened */
 };
@@ -105,7 +107,7 @@ struct session {
  * any. */
 struct session session_defaults(void);
 /* Rows for the options above; they point into `session`. Of COUNT SESSION_OPTIONS, and an end. */
-enum { SESSION_OPTIONS = 18 };
+enum { SESSION_OPTIONS = 19 };
 void session_options(struct session *session, struct option rows[SESSION_OPTIONS + 1]);
 bool session_open(struct session *session, const char *path); /* context and graph; prints why not */
 bool session_prepare(struct session *session);                /* and the plan; prints why not */

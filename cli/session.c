@@ -36,6 +36,9 @@ struct session session_defaults(void) {
 void session_options(struct session *s, struct option rows[SESSION_OPTIONS + 1]) {
     ash_plan_options *o = &s->plan_options;
     const struct option all[SESSION_OPTIONS + 1] = {
+        {"--device", "NAME",
+         "what runs the model: CPU (default), CUDA:n; CUDA:sm_80 to look at plans for such GPUs",
+         OPTION_TEXT, &s->device_name},
         {"--threads", "N", "threads of one execution (default: all cores)", OPTION_UINT, &s->threads},
         {"--mode", "MODE", "execution: stream (default), graph, multi_stream=N, eager", OPTION_EXECUTION,
          &s->execution},
@@ -267,6 +270,9 @@ bool session_open(struct session *s, const char *path) {
                                    .cache_dir = s->no_cache ? "" : s->cache,
                                    .log = s->verbose ? log_all : log_line};
     if (ash_context_create(&options, &s->context, &s->diag) != ASH_OK) return session_failed(s, "context");
+    if (s->device_name &&
+        ash_device_open(s->context, s->device_name, &s->plan_options.device, &s->diag) != ASH_OK)
+        return session_failed(s, s->device_name);
     return load_graph(s);
 }
 
@@ -291,6 +297,8 @@ void session_close(struct session *s) {
     if (s->graph) session_drop_values(s);
     ash_plan_destroy(s->plan);
     ash_graph_destroy(s->graph);
+    ash_device_close(s->plan_options.device);
+    s->plan_options.device = NULL;
     ash_context_destroy(s->context);
     s->plan = NULL, s->graph = NULL, s->context = NULL;
 }

@@ -43,8 +43,15 @@ static void drop_results(struct session *s) {
     }
 }
 
+static size_t value_count(const struct session *s) {
+    return ash_graph_input_count(s->graph) + ash_graph_output_count(s->graph);
+}
+
 void session_drop_values(struct session *s) {
     drop_results(s);
+    for (size_t i = 0; s->fetched && i < value_count(s); i++) free(s->fetched[i]);
+    free(s->fetched);
+    s->fetched = NULL;
     for (size_t i = 0; s->given && i < ash_graph_input_count(s->graph); i++)
         ash_tensor_destroy(s->given[i]);
     free(s->given);
@@ -117,6 +124,23 @@ bool session_find_input(const struct session *s, const char *name, size_t *out) 
     return false;
 }
 
+/* The bytes of a view: where they lie, or, on a device that the host has no addresses on, a copy that is the
+ * session's until it is closed or the value with the same number is looked at again. */
+static ash_status look(struct session *s, const ash_view *view, size_t number, const void **data) {
+    ash_status status = ash_view_data(view, data, &s->diag);
+    if (status != ASH_ERROR_DEVICE) return status;
+    uint64_t bytes = ash_view_bytes(view);
+    void *copy = malloc(bytes ? (size_t)bytes : 1);
+    if (!s->fetched) s->fetched = calloc(value_count(s), sizeof *s->fetched);
+    if (!copy || !s->fetched) {
+        free(copy);
+        return s->diag.code = ASH_ERROR_OUT_OF_MEMORY;
+    }
+    free(s->fetched[number]);
+    *data = s->fetched[number] = copy;
+    return ash_view_copy_out(view, copy, bytes, &s->diag);
+}
+
 bool session_input(struct session *s, size_t position, const void **data) {
     ash_view *view;
     if (s->execution.eager) {
@@ -124,7 +148,7 @@ bool session_input(struct session *s, size_t position, const void **data) {
         return true;
     }
     if (ash_plan_input(s->plan, position, &view, &s->diag) == ASH_OK &&
-        ash_view_data(view, data, &s->diag) == ASH_OK)
+        look(s, view, position, data) == ASH_OK)
         return true;
     return session_failed(s, input_name(s, position));
 }
@@ -200,11 +224,14 @@ static bool set_random(struct session *s, size_t position, uint64_t *state) {
     ash_view *view;
     void *data;
     if (s->execution.eager) return give_random(s, position, state);
-    if (ash_plan_input(s->plan, position, &view, &s->diag) != ASH_OK ||
-        ash_view_data_mut(view, &data, &s->diag) != ASH_OK)
+    if (ash_plan_input(s->plan, position, &view, &s->diag) != ASH_OK)
         return session_failed(s, input_name(s, position));
-    fill_random(ash_view_type(view), data, ash_view_bytes(view), state);
-    return true;
+    uint64_t bytes = ash_view_bytes(view);
+    if (!(data = malloc(bytes ? (size_t)bytes : 1))) return no_memory();
+    fill_random(ash_view_type(view), data, bytes, state);
+    ash_status status = ash_view_copy_in(view, data, bytes, &s->diag);
+    free(data);
+    return status == ASH_OK || session_failed(s, input_name(s, position));
 }
 
 bool session_fill_inputs(struct session *s) {
@@ -233,7 +260,7 @@ bool session_output(struct session *s, size_t position, struct output *out) {
         return true;
     }
     if (ash_plan_output(s->plan, position, &view, &s->diag) != ASH_OK ||
-        ash_view_data(view, &out->data, &s->diag) != ASH_OK)
+        look(s, view, ash_graph_input_count(s->graph) + position, &out->data) != ASH_OK)
         return session_failed(s, out->name);
     out->type = *ash_view_type(view);
     out->bytes = ash_view_bytes(view);

@@ -2,6 +2,7 @@
 /* The device of the tests: see apart.h. Part of every test program. */
 #include "apart.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -562,10 +563,42 @@ ash_status apart_open(ash_context *context, ash_device **out, ash_diag *diag) {
 
 /* --- every plan on it ------------------------------------------------------------------------------- */
 
-bool apart_is_wished(void) {
+static const char *wished(void) {
     const char *text = getenv("ASHLAR_TEST_DEVICE");
-    must(!text || !*text || strcmp(text, "apart") == 0, "ASHLAR_TEST_DEVICE is \"apart\" or nothing");
-    return text && *text;
+    return text && *text ? text : NULL;
+}
+
+bool apart_is_wished(void) {
+    return wished() && strcmp(wished(), "apart") == 0;
+}
+
+bool cuda_is_wished(void) {
+    return wished() && !apart_is_wished();
+}
+
+/* The stand-in for the CUDA driver, where that is what CUDA:0 is by; else NULL. */
+static void *stand_in(const char *function) {
+    const char *path = getenv("ASHLAR_CUDA_DRIVER");
+    void *library = path ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
+    return library ? dlsym(library, function) : NULL;
+}
+
+/* Fills of several streams find by a shared number which is the last, and that orders them; the stand-in, which
+ * looks for races between commands that nothing orders, knows streams and events alone. */
+static void allow_fills(void) {
+    enum { STREAM_RACE = 6 }; /* tests/ptx/ptx.h */
+    void *found = stand_in("ptx_check_set");
+    void (*set)(int, bool);
+    memcpy(&set, &found, sizeof found);
+    if (found) set(STREAM_RACE, false);
+}
+
+static ash_status open_wished(ash_context *context, const ash_plan_options *options, ash_device **out,
+                              ash_diag *diag) {
+    if (apart_is_wished()) return apart_open(context, out, diag);
+    ASH_TRY(ash_device_open(context, wished(), out, diag));
+    if (options->poison) allow_fills();
+    return ASH_OK;
 }
 
 ash_status __real_ash_plan_prepare(ash_context *context, const ash_graph *graph,
@@ -586,10 +619,10 @@ ash_status __wrap_ash_view_data_mut(ash_view *view, void **out, ash_diag *diag);
 ash_status __wrap_ash_plan_prepare(ash_context *context, const ash_graph *graph,
                                    const ash_plan_options *options, ash_plan **out, ash_diag *diag) {
     ash_plan_options with = options ? *options : ash_plan_options_default();
-    if (!context || with.device || !apart_is_wished())
+    if (!context || with.device || !wished())
         return __real_ash_plan_prepare(context, graph, options, out, diag);
     if (out) *out = NULL;
-    ASH_TRY(apart_open(context, &with.device, diag));
+    ASH_TRY(open_wished(context, &with, &with.device, diag));
     ash_status status = __real_ash_plan_prepare(context, graph, &with, out, diag);
     ash_device_close(with.device);
     return status;
@@ -613,15 +646,28 @@ ash_status __wrap_ash_plan__build(ash_context *context, ash_program *program,
     return status;
 }
 
+/* Its memory is in this process. */
+static void *reach_cuda(ash_address address, uint64_t bytes) {
+    void *found = stand_in("ptx_memory");
+    must(found != NULL, "this driver does not show its memory");
+    void *(*memory)(uint64_t, uint64_t);
+    memcpy(&memory, &found, sizeof found);
+    void *data = memory(address, bytes);
+    must(data != NULL, "bytes that are in no block");
+    return data;
+}
+
 /* Tests look into the device's memory, and write there, through a door that is not the library's. */
 static ash_status look(const ash_view *view, ash_status status, void **out, ash_diag *diag) {
     ash_address start;
     ash_storage *storage = ash_view_storage(view);
-    if (status != ASH_ERROR_DEVICE || !storage || ash_storage_device(storage)->class != &apart_class)
-        return status;
+    const ash_device *device = status == ASH_ERROR_DEVICE && storage ? ash_storage_device(storage) : NULL;
+    if (!device || (device->class != &apart_class && device->class != &ash_device__cuda)) return status;
     ash_diag_clear(diag);
     ASH_TRY(ash_storage__address(storage, &start, diag));
-    *out = reach(ash_storage_device(storage), start + ash_view_offset(view), ash_view_bytes(view));
+    start += ash_view_offset(view);
+    uint64_t bytes = ash_view_bytes(view);
+    *out = device->class == &apart_class ? reach(device, start, bytes) : reach_cuda(start, bytes);
     return ASH_OK;
 }
 

@@ -9,7 +9,7 @@
  * bytes, whoever reads too early or writes too early shows.
  *
  * With ASHLAR_TEST_DEVICE=apart in the environment every plan of a test program that names no device is on
- * this one. */
+ * this one; with ASHLAR_TEST_DEVICE=CUDA:0 it is on that, but for plans whose kernels a test has written in C. */
 #ifndef ASH_APART_H
 #define ASH_APART_H
 
@@ -30,12 +30,22 @@ extern reorder_plan reorder;
 ash_status apart_open(ash_context *context, ash_device **out, ash_diag *diag);
 /* Whether plans are on it that name no device. */
 bool apart_is_wished(void);
+/* Whether such plans are on a GPU. */
+bool cuda_is_wished(void);
 
-/* Ends a test that is about what this device does not have, and says so. */
+/* Ends a test that is about what such devices do not have, and says so. */
 #define NOT_APART(what)                                                                                    \
     do {                                                                                                   \
-        if (!apart_is_wished()) break;                                                                     \
-        print_message("SKIP on APART: %s\n", what);                                                        \
+        if (!apart_is_wished() && !cuda_is_wished()) break;                                                \
+        print_message("SKIP on another device: %s\n", what);                                               \
+        skip();                                                                                            \
+    } while (0)
+
+/* The same for what GPUs do not have. */
+#define NOT_CUDA(what)                                                                                     \
+    do {                                                                                                   \
+        if (!cuda_is_wished()) break;                                                                      \
+        print_message("SKIP on CUDA: %s\n", what);                                                         \
         skip();                                                                                            \
     } while (0)
 

@@ -16,7 +16,7 @@ typedef struct maker {
     ash_context *context;
     const ash_allocator *a;
     ash_program *p;
-    ash_kernel_fn fns[128];
+    ash_kernel_image images[128];
     bool apart; /* on the device of apart.h */
 } maker;
 
@@ -99,8 +99,8 @@ static inline ash_step *maker_step(maker *m, const char *name, ash_kernel_fn fn,
                   .n_accesses = count,
                   .accesses = accesses,
                   .inplace = ASH_NO_BUFFER};
-    assert_true(p->nests.len < ASH_COUNT(m->fns));
-    m->fns[p->nests.len] = fn;
+    assert_true(p->nests.len < ASH_COUNT(m->images));
+    m->images[p->nests.len] = (ash_kernel_image){.host = fn};
     if (fn) assert_true(ash_vec_push(m->a, &p->nests, (ash_nest){.allocator = m->a}));
     assert_true(ash_vec_push(m->a, &p->steps, s));
     return &p->steps.at[p->steps.len - 1];
@@ -116,7 +116,7 @@ static inline ash_step *maker_copy(maker *m, uint32_t from, uint32_t to) {
 static inline ash_status maker_build(maker *m, const ash_plan_options *options, ash_plan **out,
                                      ash_diag *diag) {
     ash_plan_options with = options ? *options : ash_plan_options_default();
-    ash_kernel_source source = {.fns = m->fns, .maker = ash_code__entry};
+    ash_kernel_source source = {.images = m->images, .maker = ash_code__entry};
     if (m->apart) assert_int_equal(apart_open(m->context, &with.device, diag), ASH_OK);
     ash_status status = ash_plan__build(m->context, m->p, &source, &with, out, diag);
     if (m->apart) ash_device_close(with.device);

@@ -197,13 +197,14 @@ static void judge(world *w, unsigned way) {
         ash_program__free(program);
         return;
     }
-    ash_kernel_source source = {.fns = ash_mem_alloc(a, n, sizeof *source.fns)};
-    for (size_t i = 0; i < n; i++) source.fns[i] = no_kernel;
+    ash_kernel_image *images = ash_mem_alloc(a, n, sizeof *images);
+    ash_kernel_source source = {.images = images};
+    for (size_t i = 0; i < n; i++) images[i] = (ash_kernel_image){.host = no_kernel};
     for (size_t i = 0; i < program->steps.len; i++) /* worth several streams */
         program->steps.at[i].work = 1e6;
     assert_works(w, ash_plan__build(w->r->context, program, &source, &options, &plan, &diag));
     ash_plan_destroy(plan);
-    ash_mem_free(a, source.fns, n, sizeof *source.fns);
+    ash_mem_free(a, images, n, sizeof *images);
 }
 
 static size_t fill(world *w, unsigned input, int32_t *cells) {

@@ -80,9 +80,11 @@ static void devices_by_name(void **state) {
 static void devices_that_are_not_there(void **state) {
     struct room *r = *state;
     ash_device *d;
+    setenv("ASHLAR_CUDA_DRIVER", "/no/such/library.so", 1);
     assert_status(ash_device_open(r->context, "CUDA:0", &d, &diag), ASH_ERROR_DEVICE);
-    assert_non_null(strstr(diag.message, "no driver"));
+    assert_non_null(strstr(diag.message, "no CUDA driver: /no/such/library.so"));
     assert_null(d);
+    unsetenv("ASHLAR_CUDA_DRIVER");
     static const char *const none[] = {"CUDA", "CUDA:", "CUDA:x", "CUDA:1x", "CUDA:-1"};
     for (size_t i = 0; i < ASH_COUNT(none); i++) {
         assert_status(ash_device_open(r->context, none[i], &d, &diag), ASH_ERROR_DEVICE);

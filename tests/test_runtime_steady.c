@@ -210,7 +210,8 @@ static void a_plan_of_a_graph(void **state) {
             assert_ok(ash_plan_execute(r->plan, &diag));
             assert_int_equal(r->memory.count, before);
         }
-        assert_true(ash_plan_describe(r->plan).prologue_runs > 1);
+        if (!cuda_is_wished()) /* where nothing is packed */
+            assert_true(ash_plan_describe(r->plan).prologue_runs > 1);
     }
 }
 

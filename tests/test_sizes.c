@@ -630,12 +630,13 @@ static double plan_sizes(struct room *r, unsigned count) {
     double start = seconds();
     assert_ok(ash_program__lower(r->g, ash_compiler__target(compiler), NULL, &program, &diag));
     size_t n = program->nests.len;
-    ash_kernel_source source = {.fns = calloc(n, sizeof *source.fns)};
-    for (size_t i = 0; i < n; i++) source.fns[i] = no_kernel;
+    ash_kernel_image *images = calloc(n, sizeof *images);
+    ash_kernel_source source = {.images = images};
+    for (size_t i = 0; i < n; i++) images[i].host = no_kernel;
     ash_plan_options options = ash_plan_options_default();
     options.memory.strategy = ASH_MEMORY_TLSF;
     assert_ok(ash_plan__build(r->context, program, &source, &options, &r->plan, &diag));
-    free(source.fns);
+    free(images);
     return seconds() - start;
 }
 

@@ -56,7 +56,7 @@ struct task {
 };
 
 static const ash_kernel *loaded(ash_kernel_fn fn) {
-    ash_kernel_image image = {fn};
+    ash_kernel_image image = {.host = fn};
     ash_kernel *kernel;
     assert_ok(ash_device__cpu.load(NULL, &image, &kernel, &diag));
     return kernel;

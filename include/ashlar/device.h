@@ -54,6 +54,7 @@ typedef struct ash_device_info {
     bool writable;
     uint64_t capacity; /* bytes that a storage may have: the size of a file; UINT64_MAX where only memory
                           limits it */
+    const char *detail; /* what it is, in a line, where there is more to say than its name; else NULL */
 } ash_device_info;
 
 /* Opens a device by name; the same device as before while that is open and what it names is unchanged. One

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The numbers of machines: the table of processors, and what follows from a target's names. */
+/* The numbers of machines: the tables of processors and GPUs, and what follows from a target's names. */
 #include "target.h"
+
+#include <stdio.h>
 
 #include <unistd.h>
 
@@ -75,6 +77,38 @@ void ash_target__fill(ash_target *target) {
     target->l2_bytes = USUAL_L2;
 #endif
     target->costs = ash_costs__cpu;
+}
+
+/* --- GPUs -------------------------------------------------------------------------------------------- */
+
+/* Compute capabilities, ascending, and the least version of PTX that has them: what a driver must know. */
+static const struct gpu {
+    unsigned capability, ptx;
+} gpus[] = {{70, 60}, {72, 61}, {75, 63}, {80, 70}, {86, 71}, {87, 74}, {89, 78}, {90, 78}};
+
+/* What a thread may take for its own. Vectors are what one access moves; sums of tiles stay in registers,
+ * of which a thread has 255 scalar ones. A thread has no cache of its own that tiles could be cut for. */
+enum { GPU_VECTOR = 16, GPU_VECTORS = 24, GPU_CHAINS = 4, GPU_CACHE = 32 << 20 };
+
+bool ash_target__gpu(unsigned capability, ash_target *target) {
+    size_t i = ASH_COUNT(gpus);
+    while (i > 0 && gpus[i - 1].capability > capability) i--;
+    if (i == 0) return false;
+    *target = (ash_target){.kind = ASH_TARGET_GPU,
+                           .triple = "nvptx64-nvidia-cuda",
+                           .vector_bytes = GPU_VECTOR,
+                           .vector_registers = GPU_VECTORS,
+                           .chains = GPU_CHAINS,
+                           .fma = true,
+                           .l1_bytes = GPU_CACHE,
+                           .l2_bytes = GPU_CACHE,
+                           .costs = ash_costs__cpu};
+    snprintf(target->cpu, sizeof target->cpu, "sm_%u", gpus[i - 1].capability);
+    snprintf(target->features, sizeof target->features, "+ptx%u", gpus[i - 1].ptx);
+#define COST(name, gpu, unit, origin) target->costs.name = (gpu);
+#include "costs_gpu.def"
+#undef COST
+    return true;
 }
 
 ash_status ash_target__check_runs(const ash_target *machine, const ash_target *target, ash_diag *diag) {

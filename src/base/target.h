@@ -11,7 +11,7 @@
 
 typedef enum ash_target_kind {
     ASH_TARGET_CPU, /* one chunk is one thread's, with vector registers */
-    ASH_TARGET_GPU, /* one chunk is a block of threads' */
+    ASH_TARGET_GPU, /* one chunk is one thread's; there are tens of thousands of them */
     ASH_TARGET_KINDS
 } ash_target_kind;
 
@@ -33,6 +33,9 @@ typedef struct ash_target {
 
 /* Sets what follows from a processor's triple and features; caches are this machine's. */
 void ash_target__fill(ash_target *target);
+/* A GPU by its compute capability, as in sm_80: 80. Those that are newer than what LLVM knows get the
+ * newest that it does, which their driver compiles for them. false: too old. */
+bool ash_target__gpu(unsigned capability, ash_target *target);
 /* Whether the triple begins with `arch`; whether the features have "+feature". */
 bool ash_target__is(const ash_target *target, const char *arch);
 bool ash_target__has(const ash_target *target, const char *feature, size_t len);

@@ -13,7 +13,7 @@
 #include "kernel/nest.h"
 
 typedef struct ash_compiler ash_compiler;
-typedef struct ash_code ash_code; /* executable memory of some kernels; reference counted */
+typedef struct ash_code ash_code; /* some kernels, in executable memory or as bytes; reference counted */
 
 /* The context's compiler, made at first use. */
 ash_status ash_compiler__get(ash_context *context, ash_compiler **out, ash_diag *diag);
@@ -21,7 +21,7 @@ ash_status ash_compiler__get(ash_context *context, ash_compiler **out, ash_diag 
  * prepared for, ask for it. */
 const ash_target *ash_compiler__target(const ash_compiler *compiler);
 /* Fills a target for this machine, or for a level by name: "host", "x86-64", "x86-64-v3" (AVX2),
- * "x86-64-v4" (AVX-512). A level that this machine cannot run still compiles to text. */
+ * "x86-64-v4" (AVX-512), or for a GPU: "sm_80". What this machine cannot run still compiles to text. */
 ash_status ash_target__named(const char *name, ash_target *out, ash_diag *diag);
 
 typedef struct ash_code_stats {
@@ -33,13 +33,16 @@ typedef struct ash_code_stats {
     uint64_t nanoseconds;
 } ash_code_stats;
 
-/* Makes `count` nests, which were lowered for `target`, executable: fns[i] is the entry of nests[i], valid
- * while *out is held. ASH_ERROR_UNSUPPORTED when this machine cannot run code for the target. A cancelled
- * compilation is ASH_ERROR_CANCELLED: `progress`, which may be NULL, is told on the calling thread, between
- * kernels. `stats` may be NULL. */
+/* Makes kernels of `count` nests, which were lowered for `target`. For processors they are executable:
+ * fns[i] is the entry of nests[i], valid while *out is held; ASH_ERROR_UNSUPPORTED when this machine
+ * cannot run code for the target. For GPUs they are bytes, for a device to load, and `fns` is not
+ * written. A cancelled compilation is ASH_ERROR_CANCELLED: `progress`, which may be NULL, is told on the
+ * calling thread, between kernels. `stats` may be NULL. */
 ash_status ash_code__compile(ash_compiler *compiler, const ash_target *target, const ash_nest *const *nests,
                              size_t count, ash_kernel_fn *fns, ash_code **out, const ash_progress *progress,
                              ash_code_stats *stats, ash_diag *diag);
+/* Of the nest with this number. What it points at is the code's. */
+ash_kernel_image ash_code__image(const ash_code *code, size_t index);
 ash_code *ash_code__retain(ash_code *code);
 void ash_code__release(ash_code *code); /* NULL is allowed */
 

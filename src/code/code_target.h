@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a kind of machine does its own way when a nest becomes code: one table for each kind, src/code/host
- * for processors. The emitter (emit*.c) is the same for all of them. It walks the nest, lays out loops,
- * takes addresses apart and writes formulas, and comes here for two things only:
+ * for processors, src/code/nvptx for GPUs. The emitter (emit*.c) is the same for all of them. It walks
+ * the nest, lays out loops, takes addresses apart and writes formulas, and comes here for two things only:
  *
  *   the kernel's boundary   how a function is declared, and where the range of chunks, the worker, the
  *                           variables, the buffers and the words that stop it are found. Nothing else of
@@ -14,8 +14,11 @@
 #include "emit.h"
 
 struct ash_code_target {
-    /* Registers LLVM's code generator for it, once in a process; false: this LLVM has none. */
+    /* Registers LLVM's code generator for it, once in a process, when it is first asked for; false: this
+     * LLVM has none. */
     bool (*init)(void);
+    const char *part;   /* of LLVM that this is, as it is called when LLVM is built */
+    bool text;          /* kernels leave LLVM as assembly, and not as object files */
     const char *passes; /* of LLVM's middle end, for the function of a nest */
     /* What the functions below want to know of a target: bits that they alone read (ash_emit.features). */
     unsigned (*features)(const ash_target *target);
@@ -30,6 +33,9 @@ struct ash_code_target {
     LLVMValueRef (*buffer)(ash_emit *e, uint16_t buf);    /* its address */
     /* Finds the addresses of the words that are looked at: ash_emit.asked and left_out. */
     void (*stop)(ash_emit *e);
+    bool looks_first; /* every kernel looks at them before its first chunk, as nobody else could for it */
+    /* Most bytes that a load of elements of one byte may have; 0: any. */
+    unsigned byte_lanes;
 
     /* --- instructions: a NULL result is none --------------------------------------------------------- */
 
@@ -43,11 +49,12 @@ struct ash_code_target {
     LLVMValueRef (*dot4)(ash_emit *e, LLVMValueRef a, LLVMValueRef b, LLVMValueRef c);
 
     /* The remainder (REM) of f32 and f64, and functions of f64 that the emitter has no formula for; never
-     * NULL. */
+     * NULL. What the machine does not have is noted in ash_emit.lacks, and the result is anything. */
     LLVMValueRef (*library)(ash_emit *e, ash_op op, ash_dtype dtype, LLVMValueRef a, LLVMValueRef b);
 };
 
-extern const ash_code_target ash_code__host; /* host/host.c */
+extern const ash_code_target ash_code__host;  /* host/host.c */
+extern const ash_code_target ash_code__nvptx; /* nvptx/nvptx.c */
 
 /* The table of a kind; NULL: nothing generates code for it. */
 const ash_code_target *ash_code_target__of(ash_target_kind kind);

@@ -16,6 +16,7 @@
 #include <llvm-c/Core.h>
 
 #include "cache.h"
+#include "code_target.h"
 #include "link.h"
 #include "llvm.h"
 
@@ -34,7 +35,12 @@ typedef struct entry {
     ash_text identity;
     size_t refs; /* held by ash_code objects and calls; guarded by the compiler's lock, as is `state` */
     enum state state;
-    ash_linked linked;
+    ash_linked linked; /* code of processors; for other machines: */
+    char *blob;        /* `size` bytes and a zero */
+    size_t size;
+    char symbol[SYMBOL];
+    uint32_t vars; /* of the nest, as in ash_kernel_image */
+    bool by_worker;
 } entry;
 
 struct ash_compiler {
@@ -164,6 +170,7 @@ static void drop(ash_compiler *c, entry *e) {
     ash_linker__unload(c->linker, &e->linked);
     unlist(c, e);
     ash_text_free(&e->identity);
+    if (e->blob) ash_mem_free(c->allocator, e->blob, e->size + 1, 1);
     ash_mem_free(c->allocator, e, 1, sizeof *e);
 }
 
@@ -190,11 +197,35 @@ struct batch {
     char why[ASH_CACHE_WHY]; /* the first refusal of what lay in the cache directory */
 };
 
-static void symbol_of(const entry *e, char symbol[SYMBOL]) {
-    memcpy(symbol, "ash_", 4);
-    ash_key__format(e->key, symbol + 4);
-    size_t end = strlen(symbol);
-    if (e->twin) snprintf(symbol + end, SYMBOL - end, "_%u", e->twin);
+static void name(entry *e) {
+    memcpy(e->symbol, "ash_", 4);
+    ash_key__format(e->key, e->symbol + 4);
+    size_t end = strlen(e->symbol);
+    if (e->twin) snprintf(e->symbol + end, SYMBOL - end, "_%u", e->twin);
+}
+
+/* What a launch must know of the nest. */
+static void survey(entry *e, const ash_nest *nest) {
+    for (ash_ref i = 0; i < nest->code.len; i++) {
+        const ash_inst *inst = &nest->code.at[i];
+        e->by_worker |= inst->op == ASH_NEST_WORKER;
+        if (inst->op == ASH_NEST_VAR) e->vars = ASH_MAX(e->vars, (uint32_t)inst->i + 1);
+    }
+}
+
+/* What LLVM, or an earlier run, made of a nest becomes the entry's. */
+static ash_status take(ash_compiler *c, const ash_target *target, entry *e, const void *bytes, size_t size,
+                       ash_diag *diag) {
+    if (!ash_code_target__of(target->kind)->text)
+        return ash_linker__load(c->linker, bytes, size, e->symbol, &e->linked, diag);
+    ASH_FAIL_IF(size == 0 || size > SIZE_MAX / 2, diag, ASH_ERROR_INTERNAL, "a kernel of no bytes");
+    char *blob = ash_mem_alloc(c->allocator, size + 1, 1);
+    if (!blob) return ASH_NO_MEMORY(diag);
+    memcpy(blob, bytes, size);
+    blob[size] = 0;
+    e->blob = blob;
+    e->size = size;
+    return ASH_OK;
 }
 
 static void fail_batch(struct batch *batch, ash_status status, const ash_diag *diag) {
@@ -221,15 +252,14 @@ static void note_refusal(struct batch *batch, const char *why) {
 }
 
 /* True when the cache had a file that loads. */
-static bool make_from_disk(struct batch *batch, const char *dir, entry *e, const char *symbol) {
+static bool make_from_disk(struct batch *batch, const char *dir, entry *e) {
     ash_compiler *c = batch->compiler;
     ash_cached cached;
     char why[ASH_CACHE_WHY] = "";
     bool found = ash_cache__load(c->allocator, dir, e->key, &e->identity, &cached, why);
     if (*why) note_refusal(batch, why);
     if (!found) return false;
-    bool loaded =
-        ash_linker__load(c->linker, cached.object, cached.size, symbol, &e->linked, NULL) == ASH_OK;
+    bool loaded = take(c, batch->target, e, cached.object, cached.size, NULL) == ASH_OK;
     if (loaded) count(batch, cached.size, true);
     ash_cached__free(c->allocator, &cached);
     return loaded;
@@ -247,16 +277,18 @@ static void tell_refusals(const struct batch *batch) {
 static ash_status make(struct batch *batch, ash_llvm_machine *machine, struct task *task, ash_diag *diag) {
     ash_compiler *c = batch->compiler;
     const char *dir = task->entry->twin ? NULL : ash_context__cache_dir(c->context);
-    char symbol[SYMBOL];
+    bool text = ash_code_target__of(batch->target->kind)->text;
     LLVMMemoryBufferRef object;
-    symbol_of(task->entry, symbol);
-    if (dir && make_from_disk(batch, dir, task->entry, symbol)) return ASH_OK;
+    name(task->entry);
+    survey(task->entry, task->nest);
+    if (dir && make_from_disk(batch, dir, task->entry)) return ASH_OK;
     if (!machine->machine)
         ASH_TRY(ash_llvm__machine_create(batch->target, LLVMCodeGenLevelDefault, machine, diag));
-    ASH_TRY(ash_llvm__compile(machine, task->nest, symbol, ASH_LLVM_OBJECT, &object, diag));
+    ASH_TRY(ash_llvm__compile(machine, task->nest, task->entry->symbol,
+                              text ? ASH_LLVM_ASSEMBLY : ASH_LLVM_OBJECT, &object, diag));
     const char *bytes = LLVMGetBufferStart(object);
     size_t size = LLVMGetBufferSize(object);
-    ash_status status = ash_linker__load(c->linker, bytes, size, symbol, &task->entry->linked, diag);
+    ash_status status = take(c, batch->target, task->entry, bytes, size, diag);
     if (status == ASH_OK) {
         count(batch, size, false);
         if (dir) {
@@ -415,7 +447,12 @@ ash_status ash_code__compile(ash_compiler *compiler, const ash_target *target, c
     uint64_t start = now();
     ash_code *code = NULL;
     struct wanted *wanted = NULL;
-    ASH_TRY(ash_target__check_runs(&compiler->target, target, diag));
+    if (target->kind == compiler->target.kind)
+        ASH_TRY(ash_target__check_runs(&compiler->target, target, diag));
+    else
+        ASH_FAIL_IF(!ash_target__is(target, "nvptx64"), diag, ASH_ERROR_UNSUPPORTED,
+                    "%s is no kind of GPU that code is generated for", target->triple);
+    ASH_TRY(ash_llvm__init(target->kind, diag));
     for (size_t i = 0; i < count; i++) ASH_TRY(ash_nest_verify(nests[i], diag));
     ASH_TRY(allocate(compiler, nests, count, &code, &wanted, diag));
     struct batch batch = {
@@ -427,7 +464,8 @@ ash_status ash_code__compile(ash_compiler *compiler, const ash_target *target, c
     if (status == ASH_OK) status = make_all(&batch, wanted, code);
     tell_refusals(&batch);
     if (status == ASH_OK) {
-        for (size_t i = 0; i < count; i++) fns[i] = code->entries[i]->linked.fn;
+        for (size_t i = 0; i < count && target->kind == ASH_TARGET_CPU; i++)
+            fns[i] = code->entries[i]->linked.fn;
         *out = code;
     } else {
         if (diag) *diag = batch.diag;
@@ -442,6 +480,16 @@ ash_status ash_code__compile(ash_compiler *compiler, const ash_target *target, c
     ash_mem_free(a, wanted, count, sizeof *wanted);
     pthread_mutex_destroy(&batch.lock);
     return status;
+}
+
+ash_kernel_image ash_code__image(const ash_code *code, size_t index) {
+    const entry *e = code->entries[index];
+    return (ash_kernel_image){.host = e->linked.fn,
+                              .blob = e->blob,
+                              .size = e->size,
+                              .symbol = e->symbol,
+                              .vars = e->vars,
+                              .by_worker = e->by_worker};
 }
 
 ash_code *ash_code__retain(ash_code *code) {

@@ -405,6 +405,7 @@ static void emit_function(ash_emit *e, const char *symbol) {
     body = new_block(e);
     LLVMPositionBuilderAtEnd(e->at_entry, e->entry);
     LLVMPositionBuilderAtEnd(e->b, body);
+    if (e->kind->looks_first) emit_poll(e);
     emit_range(e, 0, (ash_ref)e->nest->code.len);
     LLVMBuildRetVoid(e->b);
     LLVMBuildBr(e->at_entry, body);
@@ -435,6 +436,8 @@ ash_status ash_emit__nest(const ash_code_target *kind, const ash_target *target,
         emit_function(&e, symbol);
         LLVMDisposeBuilder(e.b);
         LLVMDisposeBuilder(e.at_entry);
+        if (e.lacks)
+            status = ash_fail(diag, ASH_ERROR_UNSUPPORTED, "%s has no %s", target->cpu, e.lacks);
     }
     ash_mem_free(a, open, n, sizeof *open);
     ash_mem_free(a, e.slots, n, sizeof *e.slots);

@@ -51,6 +51,7 @@ typedef struct ash_emit {
     LLVMMetadataRef *others;      /* per buffer: scopes of all other groups */
     bool *constant;               /* per buffer: nothing of its group is written */
     unsigned kind_scope, kind_noalias, kind_invariant;
+    const char *lacks; /* what this kind of machine does not have, and the nest needs; NULL: nothing */
 } ash_emit;
 
 /* Emits `nest` as the function `symbol` into an empty module whose data layout is set, for a target and in

@@ -266,17 +266,36 @@ static LLVMValueRef align_argument(ash_emit *e, unsigned align) {
     return LLVMConstInt(LLVMInt32TypeInContext(e->ctx), align, false);
 }
 
+static LLVMValueRef load_part(ash_emit *e, uint16_t buf, LLVMTypeRef type, LLVMValueRef ptr,
+                              unsigned align) {
+    LLVMValueRef v = LLVMBuildLoad2(e->b, type, ptr, "");
+    LLVMSetAlignment(v, align);
+    describe(e, v, buf, true);
+    return v;
+}
+
+/* `count` loads of so many elements of a byte, one behind the other. */
+static LLVMValueRef load_parts(ash_emit *e, uint16_t buf, LLVMTypeRef element, LLVMValueRef ptr,
+                               unsigned count, unsigned lanes, unsigned align) {
+    enum { MOST = 16 };
+    LLVMTypeRef type = LLVMVectorType(element, lanes), i64 = LLVMInt64TypeInContext(e->ctx);
+    LLVMValueRef parts[MOST];
+    for (unsigned i = 0; i < count && i < MOST; i++)
+        parts[i] = load_part(e, buf, type, offset_by(e, element, ptr, LLVMConstInt(i64, i * lanes, false)),
+                             ASH_MIN(align, lanes));
+    return ash_emit__join(e, parts, ASH_MIN(count, MOST));
+}
+
 static LLVMValueRef load(ash_emit *e, const ash_inst *inst, ash_dtype dtype) {
     uint64_t multiple;
     LLVMValueRef ptr = address(e, inst, &multiple), v;
     LLVMTypeRef element = memory_element(e, dtype), vector = LLVMVectorType(element, inst->lanes);
     unsigned align = alignment(e, inst, multiple);
-    if (inst->b == ASH_NO_REF) {
-        v = LLVMBuildLoad2(e->b, ash_emit__vector(element, inst->lanes), ptr, "");
-        LLVMSetAlignment(v, align);
-        describe(e, v, inst->buf, true);
-        return v;
-    }
+    unsigned most = ash_dtype_size(dtype) == 1 ? e->kind->byte_lanes : 0;
+    if (inst->b == ASH_NO_REF && most && inst->lanes > most && inst->lanes % most == 0)
+        return load_parts(e, inst->buf, element, ptr, inst->lanes / most, most, align);
+    if (inst->b == ASH_NO_REF)
+        return load_part(e, inst->buf, ash_emit__vector(element, inst->lanes), ptr, align);
     LLVMValueRef args[] = {ptr, align_argument(e, align), mask_of(e, inst, inst->lanes),
                            LLVMConstNull(vector)};
     v = masked_access(e, "llvm.masked.load", vector, LLVMTypeOf(ptr), args);

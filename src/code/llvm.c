@@ -39,23 +39,21 @@ static void on_fatal_error(const char *reason) {
     longjmp(rescue->back, 1);
 }
 
-static bool initialised[ASH_TARGET_KINDS];
-
-static void init_once(void) {
-    for (unsigned kind = 0; kind < ASH_TARGET_KINDS; kind++) {
-        const ash_code_target *table = ash_code_target__of((ash_target_kind)kind);
-        initialised[kind] = table && table->init();
-    }
-    LLVMInstallFatalErrorHandler(on_fatal_error);
-}
+static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows */
+static bool handled;
+static enum { UNTRIED, THERE, MISSING } kinds[ASH_TARGET_KINDS];
 
 ash_status ash_llvm__init(ash_target_kind kind, ash_diag *diag) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, init_once);
-    ASH_FAIL_IF(!ash_code_target__of(kind), diag, ASH_ERROR_UNSUPPORTED,
-                "nothing generates code for this kind of machine");
-    ASH_FAIL_IF(!initialised[kind], diag, ASH_ERROR_UNSUPPORTED,
-                "this LLVM has no code generator for this machine");
+    const ash_code_target *table = ash_code_target__of(kind);
+    ASH_FAIL_IF(!table, diag, ASH_ERROR_UNSUPPORTED, "nothing generates code for this kind of machine");
+    pthread_mutex_lock(&init_lock);
+    if (!handled) LLVMInstallFatalErrorHandler(on_fatal_error);
+    handled = true;
+    if (kinds[kind] == UNTRIED) kinds[kind] = table->init() ? THERE : MISSING;
+    bool there = kinds[kind] == THERE;
+    pthread_mutex_unlock(&init_lock);
+    ASH_FAIL_IF(!there, diag, ASH_ERROR_UNSUPPORTED,
+                "no code for this kind of machine: LLVM was built without %s", table->part);
     return ASH_OK;
 }
 

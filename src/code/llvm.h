@@ -7,8 +7,8 @@
 
 #include "code.h"
 
-/* Registers the code generators of all kinds of machine that have a table and installs the handler for
- * fatal errors, once per process, from any thread; ASH_ERROR_UNSUPPORTED when there is none for `kind`. */
+/* Registers LLVM's code generator for a kind of machine, and the handler for fatal errors, when they are
+ * first needed, from any thread; ASH_ERROR_UNSUPPORTED says what is missing. */
 ash_status ash_llvm__init(ash_target_kind kind, ash_diag *diag);
 
 /* What one thread compiles with. */

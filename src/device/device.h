@@ -25,7 +25,9 @@ typedef struct ash_device_class {
     bool cpu_accessible; /* its addresses are addresses of this process */
     bool host_memory;    /* and the other way round: it reaches all memory of this process */
     bool writable;
-    /* Readies the device that `rest` names: what follows the colon, or NULL. Sets device->capacity. */
+    bool paper; /* nothing runs on it: plans are made to be looked at */
+    /* Readies the device that `rest` names: what follows the colon, or NULL. Sets device->capacity, and may
+     * give the device another class. */
     ash_status (*open)(ash_device *device, const char *rest, ash_diag *diag);
     void (*close)(ash_device *device);
     /* Whether an open device is still what its name says; otherwise opening the name makes another. */
@@ -42,6 +44,9 @@ typedef struct ash_device_class {
     ash_status (*copy_out)(ash_device *device, void *to, ash_address from, uint64_t size, ash_diag *diag);
     ash_status (*copy)(ash_device *device, ash_address to, ash_address from, uint64_t size, ash_diag *diag);
     ash_status (*fill)(ash_device *device, ash_address to, uint8_t value, uint64_t size, ash_diag *diag);
+    /* What kernels are made for, as long as the device is open. NULL: for the processor that this process
+     * runs on. */
+    const struct ash_target *(*target)(const ash_device *device);
     /* A kernel is unloaded before the device is closed. */
     ash_status (*load)(ash_device *device, const ash_kernel_image *image, ash_kernel **out, ash_diag *diag);
     void (*unload)(ash_device *device, ash_kernel *kernel);
@@ -60,7 +65,8 @@ struct ash_device {
     size_t name_size; /* bytes, with the terminator */
     long refs;        /* guarded by the registry's lock */
     uint64_t capacity;
-    void *own; /* of the class */
+    const char *detail; /* of its class: what it is, in a line; or NULL */
+    void *own;          /* of the class */
 };
 
 extern const ash_device_class ash_device__cpu;
@@ -78,8 +84,8 @@ ash_status ash_device__default(ash_context *context, ash_device **out, ash_diag 
 /* ASH_ERROR_DEVICE where nothing can be computed, ASH_ERROR_INVALID_ARGUMENT without a stream. */
 ash_status ash_streams__create(ash_device *device, const ash_streams_options *options, ash_streams **out,
                                ash_diag *diag);
-/* Copies bytes from one device to another, or on one. ASH_ERROR_UNSUPPORTED where they are two and the host
- * has no addresses on either. */
+/* Copies bytes from one device to another, through memory of the host where that has addresses on neither, or
+ * on one. */
 ash_status ash_device__copy(ash_device *to_device, ash_address to, ash_device *from_device,
                             ash_address from, uint64_t size, ash_diag *diag);
 /* A number that the context gives out once. */

@@ -3,6 +3,8 @@
 #ifndef ASH_KERNEL_H
 #define ASH_KERNEL_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* A place in the memory of a device: a number, to which bytes may be added, and which nobody but the device
@@ -15,9 +17,17 @@ typedef uintptr_t __attribute__((may_alias)) ash_address;
 typedef void (*ash_kernel_fn)(void *const *buffers, const int64_t *vars, int64_t begin, int64_t end,
                               int64_t worker);
 
-/* What src/code makes of a nest, and a device loads. */
+enum { ASH_CUDA_BLOCK = 256 }; /* most threads of a block that a kernel for CUDA is made for */
+
+/* What src/code makes of a nest, and a device loads: a function of this process, or bytes that the device
+ * makes one of. It stays for as long as the kernel is loaded. */
 typedef struct ash_kernel_image {
-    ash_kernel_fn host; /* code of this process; it stays for as long as the kernel is loaded */
+    ash_kernel_fn host; /* NULL: bytes */
+    const char *blob;   /* PTX, as src/code/nvptx describes it, and a zero byte */
+    size_t size;        /* bytes, without that */
+    const char *symbol; /* its entry */
+    uint32_t vars;      /* variables that it reads are the first so many, or some of them */
+    bool by_worker;     /* it asks which worker it is, for scratch memory */
 } ash_kernel_image;
 
 /* What a device made of an image: its own affair. On the CPU a kernel's address is that of its code, so

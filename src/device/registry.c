@@ -4,6 +4,8 @@
 #include "blocks.h"
 #include "device.h"
 
+enum { BETWEEN = 8 << 20 }; /* bytes of the host that copies between other devices go through */
+
 struct ash_devices {
     ash_context *context;
     ash_allocator allocator;
@@ -145,14 +147,15 @@ void ash_device_close(ash_device *device) {
     free_device(registry, device);
 }
 
-ASH_SIZED(ash_device_info, capacity);
+ASH_SIZED(ash_device_info, detail);
 
 ash_status ash_device_describe_to(const ash_device *device, ash_device_info *out, ash_diag *diag) {
     ASH_NEED(diag, device, out);
     const ash_device_info own = {.name = device->name,
                                  .cpu_accessible = device->class->cpu_accessible,
                                  .writable = device->class->writable,
-                                 .capacity = device->capacity};
+                                 .capacity = device->capacity,
+                                 .detail = device->detail};
     return ASH_GIVE(ash_device_info, &own, out, diag);
 }
 
@@ -172,12 +175,29 @@ ash_blocks *ash_device__blocks(ash_device *device) {
     return &device->registry->blocks;
 }
 
+/* Two devices that the host has no addresses on: piece by piece through its memory. */
+static ash_status copy_between(ash_device *to_device, ash_address to, ash_device *from_device,
+                               ash_address from, uint64_t size, ash_diag *diag) {
+    const ash_allocator *a = ash_device__allocator(to_device);
+    size_t room = (size_t)ASH_MIN(size, (uint64_t)BETWEEN);
+    if (!size) return ASH_OK;
+    char *piece = ash_mem_alloc(a, room, 1);
+    if (!piece) return ASH_NO_MEMORY(diag);
+    ash_status status = ASH_OK;
+    for (uint64_t at = 0; at < size && status == ASH_OK; at += room) {
+        uint64_t bytes = ASH_MIN(size - at, (uint64_t)room);
+        status = from_device->class->copy_out(from_device, piece, from + at, bytes, diag);
+        if (status == ASH_OK) status = to_device->class->copy_in(to_device, to + at, piece, bytes, diag);
+    }
+    ash_mem_free(a, piece, room, 1);
+    return status;
+}
+
 ash_status ash_device__copy(ash_device *to_device, ash_address to, ash_device *from_device,
                             ash_address from, uint64_t size, ash_diag *diag) {
     const ash_device_class *target = to_device->class, *source = from_device->class;
     if (to_device == from_device) return target->copy(to_device, to, from, size, diag);
     if (source->cpu_accessible) return target->copy_in(to_device, to, (void *)from, size, diag);
-    ASH_FAIL_IF(!target->cpu_accessible, diag, ASH_ERROR_UNSUPPORTED, "copy from %.100s to %.100s",
-                from_device->name, to_device->name);
-    return source->copy_out(from_device, (void *)to, from, size, diag);
+    if (target->cpu_accessible) return source->copy_out(from_device, (void *)to, from, size, diag);
+    return copy_between(to_device, to, from_device, from, size, diag);
 }

@@ -20,36 +20,38 @@ struct making {
 
 static ash_status lower(struct making *m, const ash_graph *graph, ash_diag *diag) {
     int64_t start = ash_clock__now();
-    ASH_TRY(
-        ash_fit__lower(m->context, ash_compiler__target(m->compiler), graph, m->options, &m->fitted, diag));
+    const ash_device *device = m->options->device;
+    const ash_target *target =
+        device->class->target ? device->class->target(device) : ash_compiler__target(m->compiler);
+    ASH_TRY(ash_fit__lower(m->context, target, graph, m->options, &m->fitted, diag));
     m->lower_ns = ash_clock__now() - start;
     return ASH_OK;
 }
 
-static ash_status compile(struct making *m, ash_kernel_source *out, ash_diag *diag) {
+/* *images, one per nest, are the caller's; what they point at is out->owner's. */
+static ash_status compile(struct making *m, ash_kernel_image *images, ash_kernel_source *out,
+                          ash_diag *diag) {
     const ash_allocator *a = ash_context__allocator(m->context);
     int64_t start = ash_clock__now();
     size_t n = m->fitted.program->nests.len;
     const ash_nest **nests = ash_mem_alloc(a, n, sizeof *nests);
+    ash_kernel_fn *fns = ash_mem_calloc(a, n, sizeof *fns);
     ash_code *code = NULL;
-    out->fns = ash_mem_calloc(a, n, sizeof *out->fns);
     ash_status status = ASH_OK;
-    if (!nests || !out->fns) {
+    if (!nests || !fns) {
         status = ASH_NO_MEMORY(diag);
     } else {
         for (size_t i = 0; i < n; i++) nests[i] = &m->fitted.program->nests.at[i];
-        status = ash_code__compile(m->compiler, &m->fitted.program->target, nests, n, out->fns, &code,
+        status = ash_code__compile(m->compiler, &m->fitted.program->target, nests, n, fns, &code,
                                    &m->options->progress, &m->stats, diag);
     }
     ash_mem_free(a, nests, n, sizeof *nests);
-    if (status != ASH_OK) {
-        ash_mem_free(a, out->fns, n, sizeof *out->fns);
-        return status;
-    }
+    ash_mem_free(a, fns, n, sizeof *fns);
+    ASH_TRY(status);
+    for (size_t i = 0; i < n; i++) images[i] = ash_code__image(code, i);
     if (m->stats.compiled && !ash_context__keeps_heap(m->context)) ash_mem_trim(); /* of LLVM's */
-    out->maker = ash_code__entry;
-    out->owner = code;
-    out->release = release_code;
+    *out = (ash_kernel_source){
+        .images = images, .maker = ash_code__entry, .owner = code, .release = release_code};
     m->compile_ns = ash_clock__now() - start;
     return ASH_OK;
 }
@@ -57,16 +59,20 @@ static ash_status compile(struct making *m, ash_kernel_source *out, ash_diag *di
 static ash_status build(struct making *m, ash_plan **out, ash_diag *diag) {
     const ash_allocator *a = ash_context__allocator(m->context);
     ash_kernel_source source = {0};
-    ASH_TRY(compile(m, &source, diag));
     size_t n = m->fitted.program->nests.len;
-    ash_program *program = m->fitted.program;
-    m->fitted.program = NULL;
-    ash_status status =
-        ash_plan__build_ordered(m->context, program, &m->fitted.order, &source, m->options, out, diag);
-    ash_mem_free(a, source.fns, n, sizeof *source.fns);
+    ash_kernel_image *images = ash_mem_calloc(a, n, sizeof *images);
+    if (!images) return ASH_NO_MEMORY(diag);
+    ash_status status = compile(m, images, &source, diag);
+    if (status == ASH_OK) {
+        ash_program *program = m->fitted.program;
+        m->fitted.program = NULL;
+        status =
+            ash_plan__build_ordered(m->context, program, &m->fitted.order, &source, m->options, out, diag);
+    }
+    ash_mem_free(a, images, n, sizeof *images);
     ASH_TRY(status);
     pthread_mutex_lock(&(*out)->lock);
-    if (!ash_plan__lacks_weights(*out)) status = ash_plan__need_weights(*out, diag);
+    if (!m->options->device->class->paper) status = ash_plan__need_weights(*out, diag);
     (*out)->progress.report = NULL; /* it was for preparing */
     pthread_mutex_unlock(&(*out)->lock);
     return status;

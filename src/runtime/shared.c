@@ -10,11 +10,9 @@ static ash_status load_kernels(ash_plan_shared *shared, ash_diag *diag) {
     ASH_FAIL_IF(!class->load, diag, ASH_ERROR_DEVICE, "%.100s computes nothing", shared->device->name);
     shared->kernels = ash_mem_calloc(shared->allocator, shared->n_kernels, sizeof *shared->kernels);
     if (!shared->kernels) return ASH_NO_MEMORY(diag);
-    for (size_t i = 0; i < shared->n_kernels; i++) {
-        ash_kernel_image image = {.host = shared->source.fns[i]};
-        ASH_TRY(class->load(shared->device, &image, &shared->kernels[i], diag));
-    }
-    shared->source.fns = NULL; /* they are the caller's */
+    for (size_t i = 0; i < shared->n_kernels; i++)
+        ASH_TRY(class->load(shared->device, &shared->source.images[i], &shared->kernels[i], diag));
+    shared->source.images = NULL; /* they are the caller's */
     return ASH_OK;
 }
 

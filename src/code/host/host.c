@@ -246,6 +246,7 @@ static val library(ash_emit *e, ash_op op, ash_dtype dtype, val a, val b) {
 
 const ash_code_target ash_code__host = {
     .init = init,
+    .part = "the host's processor",
     .passes = passes,
     .features = features,
     .declare = declare,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What this machine is, and the levels of x86-64 by name. */
+/* Targets by name: what this machine is, the levels of x86-64, and GPUs. */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include <llvm-c/Core.h>
 
@@ -38,7 +39,15 @@ static ash_status host(ash_target *out, ash_diag *diag) {
     return ASH_OK;
 }
 
+/* A GPU: "sm_80". */
+static bool gpu(const char *name, ash_target *out) {
+    size_t digits = strncmp(name, "sm_", 3) == 0 ? strspn(name + 3, "0123456789") : 0;
+    if (digits < 2 || digits > 4 || name[3 + digits]) return false;
+    return ash_target__gpu((unsigned)strtoul(name + 3, NULL, 10), out);
+}
+
 ash_status ash_target__named(const char *name, ash_target *out, ash_diag *diag) {
+    if (gpu(name, out)) return ash_llvm__init(ASH_TARGET_GPU, diag);
     ASH_TRY(ash_llvm__init(ASH_TARGET_CPU, diag));
     ASH_TRY(host(out, diag));
     if (strcmp(name, "host") == 0) return ASH_OK;

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT */
+/* Kernels for NVIDIA's GPUs, as PTX. A thread runs a range of the launch's chunks.
+ *
+ *     .entry kernel(global buffer, ..., [global words,] global words, global record)
+ *
+ *     buffer   an address for each of the nest's buffers, in the order of the launch's table; for nests
+ *              that poll the table ends with the address of the words, as on every machine
+ *     words    i32 asked, i32 left_out: a kernel that finds one of them set leaves, and sets the second
+ *     record   i64 begin, i64 end, i64 variable 0, 1, ...
+ *
+ * With T threads in the grid and n chunks, thread t has ceil(n / T) of them from t * ceil(n / T) on: one
+ * each where there are as many threads as chunks, in which case neighbours read neighbouring vectors. A
+ * nest that asks for the worker gets the thread's number; whoever launches it has scratch memory for so
+ * many.
+ *
+ * Arithmetic is that of processors with multiply-add: IEEE division and roots, no contraction (no operation
+ * has such a flag), subnormal numbers as they are. */
+#include "nvptx.h"
+
+#include <llvm-c/Target.h>
+
+#include "code/emit_ops.h"
+
+enum {
+    GLOBAL = 1,       /* address space */
+    PTX_KERNEL = 71,  /* calling convention */
+    MOST_PARAMS = 500 /* pointers: there is room for 4 KiB of parameters */
+};
+enum { BEGIN, END, FIRST_VARIABLE }; /* of a record */
+
+static const char passes[] = "always-inline,function(sroa,early-cse,loop-mssa(licm),early-cse<memssa>)";
+
+static bool init(void) {
+#ifdef ASHLAR_NVPTX
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
+    return true;
+#else
+    return false;
+#endif
+}
+
+static unsigned features(const ash_target *target) {
+    (void)target;
+    return 0;
+}
+
+/* --- the boundary ------------------------------------------------------------------------------------ */
+
+static void add_attribute(ash_emit *e, LLVMValueRef fn, LLVMAttributeIndex at, const char *name,
+                          uint64_t value) {
+    unsigned kind = LLVMGetEnumAttributeKindForName(name, strlen(name));
+    LLVMAddAttributeAtIndex(fn, at, LLVMCreateEnumAttribute(e->ctx, kind, value));
+}
+
+static unsigned table_len(const ash_emit *e) {
+    return (unsigned)e->nest->buffers.len + e->nest->polls;
+}
+
+/* Whether no other pointer leads to bytes of it that somebody writes. */
+static bool is_alone(const ash_nest *nest, size_t index) {
+    const ash_nest_buffer *own = &nest->buffers.at[index];
+    bool others = false, written = own->written;
+    for (size_t i = 0; i < nest->buffers.len; i++) {
+        if (i == index || nest->buffers.at[i].group != own->group) continue;
+        others = true;
+        written |= nest->buffers.at[i].written;
+    }
+    return !others || !written;
+}
+
+static void describe_param(ash_emit *e, unsigned i) {
+    const ash_nest_buffer *b = &e->nest->buffers.at[i];
+    if (is_alone(e->nest, i)) add_attribute(e, e->fn, i + 1, "noalias", 0);
+    if (!b->written) add_attribute(e, e->fn, i + 1, "readonly", 0);
+    add_attribute(e, e->fn, i + 1, "nocapture", 0);
+    add_attribute(e, e->fn, i + 1, "align", b->align);
+}
+
+/* The most threads of a block, so that registers are shared out among no more. */
+static void limit_threads(ash_emit *e) {
+    static const char name[] = "maxntidx";
+    LLVMMetadataRef limit[] = {
+        LLVMValueAsMetadata(e->fn), LLVMMDStringInContext2(e->ctx, name, strlen(name)),
+        LLVMValueAsMetadata(LLVMConstInt(LLVMInt32TypeInContext(e->ctx), ASH_CUDA_BLOCK, false))};
+    LLVMAddNamedMetadataOperand(e->module, "nvvm.annotations",
+                                LLVMMetadataAsValue(e->ctx, LLVMMDNodeInContext2(e->ctx, limit, 3)));
+}
+
+static void declare(ash_emit *e, const char *symbol) {
+    LLVMTypeRef params[MOST_PARAMS];
+    unsigned n = table_len(e) + 2;
+    if (n > MOST_PARAMS) e->lacks = "room for the parameters of a kernel with so many buffers";
+    for (unsigned i = 0; i < n && i < MOST_PARAMS; i++)
+        params[i] = LLVMPointerTypeInContext(e->ctx, GLOBAL);
+    e->fn = LLVMAddFunction(
+        e->module, symbol,
+        LLVMFunctionType(LLVMVoidTypeInContext(e->ctx), params, ASH_MIN(n, MOST_PARAMS), false));
+    LLVMSetFunctionCallConv(e->fn, PTX_KERNEL);
+    add_attribute(e, e->fn, LLVMAttributeFunctionIndex, "nounwind", 0);
+    for (unsigned i = 0; i < e->nest->buffers.len && i < MOST_PARAMS; i++) describe_param(e, i);
+    limit_threads(e);
+}
+
+static LLVMValueRef param(ash_emit *e, unsigned i) {
+    return LLVMGetParam(e->fn, ASH_MIN(i, LLVMCountParams(e->fn) - 1));
+}
+
+static LLVMValueRef number(ash_emit *e, int64_t value) {
+    return LLVMConstInt(LLVMInt64TypeInContext(e->ctx), (uint64_t)value, true);
+}
+
+static LLVMValueRef recorded(ash_emit *e, int64_t index) {
+    LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx);
+    LLVMValueRef at = number(e, index), record = param(e, table_len(e) + 1);
+    LLVMValueRef value =
+        LLVMBuildLoad2(e->at_entry, i64, LLVMBuildGEP2(e->at_entry, i64, record, &at, 1, ""), "");
+    LLVMSetMetadata(value, e->kind_invariant,
+                    LLVMMetadataAsValue(e->ctx, LLVMMDNodeInContext2(e->ctx, NULL, 0)));
+    return value;
+}
+
+static LLVMValueRef special_register(ash_emit *e, const char *name) {
+    unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
+    LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->module, id, NULL, 0);
+    LLVMValueRef narrow =
+        LLVMBuildCall2(e->at_entry, LLVMIntrinsicGetType(e->ctx, id, NULL, 0), fn, NULL, 0, "");
+    return LLVMBuildZExt(e->at_entry, narrow, LLVMInt64TypeInContext(e->ctx), "");
+}
+
+static LLVMValueRef least(ash_emit *e, LLVMValueRef a, LLVMValueRef b) {
+    return LLVMBuildSelect(e->at_entry, LLVMBuildICmp(e->at_entry, LLVMIntSLT, a, b, ""), a, b, "");
+}
+
+/* The thread's number, or an end of its range. What is computed twice, LLVM finds. */
+static LLVMValueRef special(ash_emit *e, ash_nest_op op) {
+    LLVMBuilderRef b = e->at_entry;
+    LLVMValueRef size = special_register(e, "llvm.nvvm.read.ptx.sreg.ntid.x");
+    LLVMValueRef thread = LLVMBuildNSWAdd(
+        b, LLVMBuildNSWMul(b, special_register(e, "llvm.nvvm.read.ptx.sreg.ctaid.x"), size, ""),
+        special_register(e, "llvm.nvvm.read.ptx.sreg.tid.x"), "");
+    if (op == ASH_NEST_WORKER) return thread;
+    LLVMValueRef threads =
+        LLVMBuildNSWMul(b, special_register(e, "llvm.nvvm.read.ptx.sreg.nctaid.x"), size, "");
+    LLVMValueRef first = recorded(e, BEGIN), end = recorded(e, END);
+    LLVMValueRef chunks = LLVMBuildNSWSub(b, end, first, "");
+    LLVMValueRef up = LLVMBuildNSWAdd(b, chunks, LLVMBuildNSWSub(b, threads, number(e, 1), ""), "");
+    LLVMValueRef per = LLVMBuildSDiv(b, up, threads, "");
+    LLVMValueRef from = LLVMBuildNSWAdd(b, first, LLVMBuildNSWMul(b, thread, per, ""), "");
+    return op == ASH_NEST_BEGIN_ARG ? from : least(e, LLVMBuildNSWAdd(b, from, per, ""), end);
+}
+
+static LLVMValueRef variable(ash_emit *e, int64_t index) {
+    return recorded(e, FIRST_VARIABLE + index);
+}
+
+static LLVMValueRef buffer(ash_emit *e, uint16_t buf) {
+    return param(e, buf);
+}
+
+static void stop(ash_emit *e) {
+    LLVMValueRef one = number(e, 1);
+    e->asked = param(e, table_len(e));
+    e->left_out = LLVMBuildGEP2(e->at_entry, LLVMInt32TypeInContext(e->ctx), e->asked, &one, 1, "");
+}
+
+/* --- instructions ------------------------------------------------------------------------------------ */
+
+static val round_to(ash_emit *e, ash_op op, val a) {
+    const char *name = op == ASH_OP_FLOOR   ? "llvm.floor"
+                       : op == ASH_OP_CEIL  ? "llvm.ceil"
+                       : op == ASH_OP_TRUNC ? "llvm.trunc"
+                                            : "llvm.roundeven";
+    return ash_emit__unary(e, name, a);
+}
+
+static val scale(ash_emit *e, val q, val n) {
+    return (void)e, (void)q, (void)n, NULL;
+}
+
+static val from_f16(ash_emit *e, val a) {
+    val half = LLVMBuildBitCast(e->b, a, ash_emit__like(a, LLVMHalfTypeInContext(e->ctx)), "");
+    return LLVMBuildFPExt(e->b, half, ash_emit__like(a, ash_emit__type(e, ASH_F32, 1)), "");
+}
+
+static val to_f16(ash_emit *e, val a) {
+    val half = LLVMBuildFPTrunc(e->b, a, ash_emit__like(a, LLVMHalfTypeInContext(e->ctx)), "");
+    return LLVMBuildBitCast(e->b, half, ash_emit__like(half, ash_emit__type(e, ASH_U16, 1)), "");
+}
+
+const ash_code_target ash_code__nvptx = {
+    .init = init,
+    .part = "NVPTX",
+    .text = true,
+    .passes = passes,
+    .features = features,
+    .declare = declare,
+    .special = special,
+    .variable = variable,
+    .buffer = buffer,
+    .stop = stop,
+    .looks_first = true,
+    .byte_lanes = 8, /* LLVM 19 loads 16 bytes at once whatever their alignment, which faults */
+    .round = round_to,
+    .scale = scale,
+    .from_f16 = from_f16,
+    .to_f16 = to_f16,
+    .library = ash_nvptx__library,
+};

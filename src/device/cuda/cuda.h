@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/* The inside of CUDA devices.
+ *
+ *   driver.c    the driver's library, found at run time
+ *   device.c    devices: context, memory, copies
+ *   module.c    kernels: PTX to functions, and those of our own
+ *   script.c    lists of commands as operations of the driver
+ *   stream.c    streams: operations that are issued, or made into a graph
+ *   paper.c     kinds of GPUs, for which plans can be made where none is there */
+#ifndef ASH_CUDA_H
+#define ASH_CUDA_H
+
+#include "base/target.h"
+#include "device/device.h"
+#include "driver.h"
+
+/* Bytes of each of the two buffers that copies of the host's memory go through: as they come, at most. */
+enum { CUDA_STAGING_FIRST = 64 << 10, CUDA_STAGING_MOST = 8 << 20 };
+
+typedef struct cuda_device {
+    cu_driver driver;
+    int device;
+    cu_context context; /* the device's primary one */
+    ash_target target;
+    atomic_int lost;      /* the result after which nothing works any more, or 0 */
+    pthread_mutex_t lock; /* guards what follows: copies outside of streams, one at a time */
+    cu_stream stream;
+    cu_event events[2];
+    void *staging[2];  /* pinned, of so many bytes each: */
+    uint64_t room;
+    cu_module builtin; /* kernels of our own */
+    cu_function copy_kernel, fill_kernel;
+    char detail[160];
+} cuda_device;
+
+/* What an image becomes. */
+struct ash_kernel {
+    cu_module module;
+    cu_function function;
+    uint32_t vars;
+    bool by_worker;
+};
+
+static inline cuda_device *cuda__of(const ash_device *device) {
+    return device->own;
+}
+
+/* Makes the device's context the thread's, until it is left. ASH_ERROR_DEVICE when the device is lost. */
+ash_status cuda__enter(cuda_device *d, ash_diag *diag);
+void cuda__leave(cuda_device *d);
+/* What a call of the driver answered; remembers when it means that the device is lost. */
+ash_status cuda__check(cuda_device *d, int result, const char *what, ash_diag *diag);
+
+/* module.c; within the context. */
+ash_status cuda__load_builtin(cuda_device *d, ash_diag *diag);
+ash_status cuda__load(ash_device *device, const ash_kernel_image *image, ash_kernel **out, ash_diag *diag);
+void cuda__unload(ash_device *device, ash_kernel *kernel);
+
+/* stream.c */
+ash_status cuda__create_streams(ash_device *device, const ash_streams_options *options, ash_streams **out,
+                                ash_diag *diag);
+
+/* paper.c: `CUDA:sm_80`. */
+ash_status cuda__open_paper(ash_device *device, const char *name, ash_diag *diag);
+
+#endif

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/* Kernels: PTX that the driver compiles, and two of our own, for copies and fills whose number of bytes
+ * is known when they run. */
+#include "cuda.h"
+
+#include <stdio.h>
+
+enum { LOG = 4096 }; /* bytes that the driver may say about a module */
+
+/* Both look at the words first, as every kernel does (src/code/nvptx).
+ *
+ *   copy(to, from, words, record)   record: i64 bytes
+ *   fill(to, words, record)         record: i64 bytes, i64 value, i64 address of an i32 or 0
+ *
+ * With an address there is one block, which takes one away from the number there, and fills if it was 1. */
+static const char builtin[] =
+    ".version 6.0\n.target sm_70\n.address_size 64\n"
+    ".visible .entry ash_copy(.param .u64 to, .param .u64 from, .param .u64 words, .param .u64 record)\n"
+    "{\n"
+    "  .reg .pred %p<4>;\n  .reg .b32 %r<8>;\n  .reg .b64 %d<16>;\n"
+    "  ld.param.u64 %d0, [to];\n  ld.param.u64 %d1, [from];\n"
+    "  ld.param.u64 %d2, [words];\n  ld.param.u64 %d3, [record];\n"
+    "  ld.relaxed.sys.global.u32 %r0, [%d2];\n  ld.relaxed.sys.global.u32 %r1, [%d2+4];\n"
+    "  or.b32 %r0, %r0, %r1;\n  setp.ne.s32 %p0, %r0, 0;\n  @%p0 bra STOPPED;\n"
+    "  ld.global.u64 %d4, [%d3];\n"
+    "  mov.u32 %r2, %ctaid.x;\n  mov.u32 %r3, %ntid.x;\n  mov.u32 %r4, %tid.x;\n  mov.u32 %r5, %nctaid.x;\n"
+    "  mul.wide.u32 %d5, %r2, %r3;\n  cvt.u64.u32 %d6, %r4;\n  add.s64 %d5, %d5, %d6;\n"
+    "  mul.wide.u32 %d7, %r5, %r3;\n"
+    "NEXT:\n"
+    "  setp.ge.s64 %p1, %d5, %d4;\n  @%p1 bra DONE;\n"
+    "  add.s64 %d8, %d1, %d5;\n  ld.global.u8 %r6, [%d8];\n"
+    "  add.s64 %d9, %d0, %d5;\n  st.global.u8 [%d9], %r6;\n"
+    "  add.s64 %d5, %d5, %d7;\n  bra NEXT;\n"
+    "STOPPED:\n  mov.u32 %r7, 1;\n  st.relaxed.sys.global.u32 [%d2+4], %r7;\n"
+    "DONE:\n  ret;\n}\n"
+    ".visible .entry ash_fill(.param .u64 to, .param .u64 words, .param .u64 record)\n"
+    "{\n"
+    "  .reg .pred %p<4>;\n  .reg .b32 %r<12>;\n  .reg .b64 %d<16>;\n  .shared .align 4 .b32 last;\n"
+    "  ld.param.u64 %d0, [to];\n  ld.param.u64 %d2, [words];\n  ld.param.u64 %d3, [record];\n"
+    "  ld.relaxed.sys.global.u32 %r0, [%d2];\n  ld.relaxed.sys.global.u32 %r1, [%d2+4];\n"
+    "  or.b32 %r0, %r0, %r1;\n  setp.ne.s32 %p0, %r0, 0;\n  @%p0 bra STOPPED;\n"
+    "  ld.global.u64 %d4, [%d3];\n  ld.global.u64 %d10, [%d3+8];\n  ld.global.u64 %d11, [%d3+16];\n"
+    "  cvt.u32.u64 %r6, %d10;\n"
+    "  mov.u32 %r2, %ctaid.x;\n  mov.u32 %r3, %ntid.x;\n  mov.u32 %r4, %tid.x;\n  mov.u32 %r5, %nctaid.x;\n"
+    "  setp.eq.s64 %p1, %d11, 0;\n  @%p1 bra FILL;\n"
+    "  setp.ne.s32 %p2, %r4, 0;\n  @%p2 bra TOGETHER;\n"
+    "  atom.global.add.u32 %r8, [%d11], -1;\n  st.shared.u32 [last], %r8;\n"
+    "TOGETHER:\n  bar.sync 0;\n  ld.shared.u32 %r9, [last];\n"
+    "  setp.ne.s32 %p3, %r9, 1;\n  @%p3 bra DONE;\n"
+    "FILL:\n"
+    "  mul.wide.u32 %d5, %r2, %r3;\n  cvt.u64.u32 %d6, %r4;\n  add.s64 %d5, %d5, %d6;\n"
+    "  mul.wide.u32 %d7, %r5, %r3;\n"
+    "NEXT:\n"
+    "  setp.ge.s64 %p1, %d5, %d4;\n  @%p1 bra DONE;\n"
+    "  add.s64 %d9, %d0, %d5;\n  st.global.u8 [%d9], %r6;\n"
+    "  add.s64 %d5, %d5, %d7;\n  bra NEXT;\n"
+    "STOPPED:\n  mov.u32 %r7, 1;\n  st.relaxed.sys.global.u32 [%d2+4], %r7;\n"
+    "DONE:\n  ret;\n}\n";
+
+static ash_status load(cuda_device *d, const char *text, const char *name, cu_module *out, ash_diag *diag) {
+    char log[LOG] = "";
+    int options[] = {CU_LOG, CU_LOG_BYTES};
+    void *values[] = {log, (void *)(uintptr_t)sizeof log};
+    int result = d->driver.module_load(out, text, 2, options, values);
+    if (result == CU_OK) return ASH_OK;
+    char what[LOG + 128];
+    log[sizeof log - 1] = 0;
+    snprintf(what, sizeof what, "the CUDA driver refuses kernel %.60s%s%.200s", name, *log ? ": " : "",
+             log);
+    return cuda__check(d, result, what, diag);
+}
+
+static ash_status find(cuda_device *d, cu_module module, const char *name, cu_function *out,
+                       ash_diag *diag) {
+    return cuda__check(d, d->driver.module_function(out, module, name), name, diag);
+}
+
+ash_status cuda__load_builtin(cuda_device *d, ash_diag *diag) {
+    ASH_TRY(load(d, builtin, "copy", &d->builtin, diag));
+    ASH_TRY(find(d, d->builtin, "ash_copy", &d->copy_kernel, diag));
+    return find(d, d->builtin, "ash_fill", &d->fill_kernel, diag);
+}
+
+ash_status cuda__load(ash_device *device, const ash_kernel_image *image, ash_kernel **out, ash_diag *diag) {
+    cuda_device *d = cuda__of(device);
+    ASH_FAIL_IF(!image->blob, diag, ASH_ERROR_UNSUPPORTED, "%.100s cannot run code for processors",
+                device->name);
+    ash_kernel *kernel = ash_mem_calloc(ash_device__allocator(device), 1, sizeof *kernel);
+    if (!kernel) return ASH_NO_MEMORY(diag);
+    kernel->vars = image->vars;
+    kernel->by_worker = image->by_worker;
+    ash_status status = cuda__enter(d, diag);
+    if (status == ASH_OK) {
+        status = load(d, image->blob, image->symbol, &kernel->module, diag);
+        if (status == ASH_OK) status = find(d, kernel->module, image->symbol, &kernel->function, diag);
+        cuda__leave(d);
+    }
+    if (status != ASH_OK) {
+        cuda__unload(device, kernel);
+        return status;
+    }
+    *out = kernel;
+    return ASH_OK;
+}
+
+void cuda__unload(ash_device *device, ash_kernel *kernel) {
+    cuda_device *d = cuda__of(device);
+    if (kernel->module) {
+        d->driver.push(d->context); /* of a lost device as well */
+        d->driver.module_unload(kernel->module);
+        cuda__leave(d);
+    }
+    ash_mem_free(ash_device__allocator(device), kernel, 1, sizeof *kernel);
+}

@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: MIT */
+/* Commands to operations of the driver: see stream.h. */
+#include "base/clock.h"
+#include "base/map.h"
+#include "stream.h"
+
+enum {
+    NO_SEGMENT = UINT32_MAX,
+    MOST_THREADS = 1 << 21, /* of a launch; threads take several chunks past that */
+    RANGE = 2,              /* i64s of a launch's record before the variables */
+    FILL_WORDS = 3,         /* of a fill's */
+    OPERAND_ALIGN = 64,     /* of what a function of the host gets */
+    SLOT = 64               /* bytes: segments begin at multiples, and so do shared numbers */
+};
+
+/* One pass over the commands. */
+struct maker {
+    cuda_streams *streams;
+    cuda_script *script;
+    uint32_t *open;  /* per stream: its segment, or NO_SEGMENT */
+    uint64_t *steps; /* per stream: so far */
+    uint32_t n_segments;
+    bool hosts;     /* there was a function of the host */
+    ash_map shared; /* numbers that fills share, to places in the script's list */
+};
+
+/* --- memory ------------------------------------------------------------------------------------------ */
+
+#define PUSH(m, list, ...)                                                                                 \
+    (ash_vec_reserve((m)->streams->allocator, &(m)->script->list, 1) &&                                    \
+     ((m)->script->list.at[(m)->script->list.len++] = __VA_ARGS__, true))
+
+void cuda_script__free(cuda_streams *s, cuda_script *script) {
+    const ash_allocator *a = s->allocator;
+    if (!script) return;
+    for (size_t i = 0; i < script->calls.len; i++)
+        if (script->calls.at[i].host) {
+            uint32_t n = script->calls.at[i].was.count + 1u;
+            ash_mem_free(a, script->calls.at[i].table, n, sizeof(void *));
+            ash_mem_free(a, script->calls.at[i].sizes, n, sizeof(uint64_t));
+        }
+    if (script->records) s->cuda->driver.release(script->records);
+    if (script->mirror) s->cuda->driver.release_host(script->mirror);
+    if (script->staging) s->cuda->driver.release_host(script->staging);
+    ash_vec_free(a, &script->ops);
+    ash_vec_free(a, &script->items);
+    ash_vec_free(a, &script->calls);
+    ash_vec_free(a, &script->segments);
+    ash_vec_free(a, &script->order);
+    ash_vec_free(a, &script->values);
+    ash_vec_free(a, &script->addresses);
+    ash_vec_free(a, &script->fills);
+    ash_mem_free(a, script->commands, script->count, sizeof *script->commands);
+    ash_mem_free(a, script, 1, sizeof *script);
+}
+
+static bool is_of_host(const cuda_call *call, const ash_host *host) {
+    const ash_host *was = &call->was;
+    bool same = was->fn == host->fn && was->arg == host->arg && was->count == host->count;
+    same = same && was->operands == host->operands && was->buffers == host->buffers;
+    for (uint32_t i = 0; same && i < host->count; i++) same = call->sizes[i] == host->operands[i].bytes;
+    return same;
+}
+
+static bool is_of_kernel(const cuda_item *item, const ash_command *command) {
+    const ash_launch *launch = command->launch;
+    if (command->kind == ASH_COMMAND_FILL) return (item->left != 0) == (command->fill->left != NULL);
+    return command->kind != ASH_COMMAND_LAUNCH ||
+           (item->function == launch->kernel->function && item->params == launch->count + 2 &&
+            item->parallel == launch->chunks.parallel);
+}
+
+bool cuda_script__is_of(const cuda_script *script, const ash_command *commands, size_t count) {
+    const cuda_item *item = script->items.at;
+    const cuda_call *call = script->calls.at;
+    if (script->count != count) return false;
+    for (size_t i = 0; i < count; i++) {
+        const ash_command *a = &script->commands[i], *b = &commands[i];
+        bool same = a->kind == b->kind && a->stream == b->stream && a->timing == b->timing;
+        same = same && (ash_command__works(a) ? a->work == b->work : a->event == b->event);
+        if (!same) return false;
+        /* other work may lie where some has been that is over */
+        if (a->kind == ASH_COMMAND_HOST) {
+            while (!call->host) call++; /* of segments */
+            if (!is_of_host(call++, b->host)) return false;
+        } else if (ash_command__works(a) && !is_of_kernel(item++, b)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* --- one command ------------------------------------------------------------------------------------- */
+
+static bool add_op(struct maker *m, cuda_op op) {
+    return PUSH(m, ops, op);
+}
+
+/* The segment that the next kernel of a stream is in. */
+static bool open_segment(struct maker *m, uint32_t stream) {
+    if (m->open[stream] != NO_SEGMENT) return true;
+    uint32_t segment = m->open[stream] = m->n_segments++;
+    if (!m->hosts) return true;
+    cuda_call call = {.streams = m->streams,
+                      .script = m->script,
+                      .segment = segment,
+                      .stream = stream,
+                      .over = m->steps[stream]};
+    uint32_t index = (uint32_t)m->script->calls.len;
+    return PUSH(m, calls, call) &&
+           add_op(m, (cuda_op){.kind = CUDA_CALL, .stream = stream, .item = index}) &&
+           add_op(m, (cuda_op){.kind = CUDA_IN, .stream = stream, .item = segment});
+}
+
+static bool add_params(struct maker *m, cuda_item *item, uint32_t count) {
+    cuda_script *script = m->script;
+    item->first = (uint32_t)script->values.len;
+    item->params = count;
+    for (uint32_t i = 0; i < count; i++)
+        if (!PUSH(m, values, 0)) return false;
+    return true;
+}
+
+static void shape_launch(const struct maker *m, const ash_launch *launch, cuda_item *item) {
+    const ash_kernel *kernel = launch->kernel;
+    int64_t threads = ASH_MAX(launch->chunks.end - launch->chunks.begin, 1);
+    if (kernel->by_worker)
+        threads = launch->chunks.parallel
+                      ? (int64_t)ASH_MIN(ASH_MAX(m->streams->options.threads, 1u), (unsigned)ASH_CUDA_BLOCK)
+                      : 1;
+    threads = ASH_MIN(threads, MOST_THREADS);
+    item->block = (unsigned)ASH_MIN(threads, ASH_CUDA_BLOCK);
+    item->grid = (unsigned)((threads + item->block - 1) / item->block);
+    item->function = kernel->function;
+    item->parallel = launch->chunks.parallel;
+    item->words = RANGE + kernel->vars;
+}
+
+static void shape_bytes(int64_t bytes, cuda_item *item) {
+    int64_t blocks = (ASH_MAX(bytes, 1) + ASH_CUDA_BLOCK - 1) / ASH_CUDA_BLOCK;
+    item->block = ASH_CUDA_BLOCK;
+    item->grid = (unsigned)ASH_MIN(blocks, MOST_THREADS / ASH_CUDA_BLOCK);
+}
+
+/* Fills that share a number. */
+static bool share(struct maker *m, const ash_fill *fill, cuda_item *item) {
+    uint64_t index = m->script->fills.len, key = (uintptr_t)fill->left;
+    if (!ash_map_get(&m->shared, key, &index) &&
+        !(PUSH(m, fills, fill) && ash_map_put(&m->shared, key, index)))
+        return false;
+    item->left = (index + 1) * SLOT;
+    item->grid = 1;
+    return true;
+}
+
+static bool add_kernel(struct maker *m, const ash_command *command) {
+    if (!open_segment(m, command->stream)) return false;
+    cuda_item item = {.command = command, .segment = m->open[command->stream]};
+    bool added = true;
+    switch (command->kind) {
+    case ASH_COMMAND_LAUNCH:
+        shape_launch(m, command->launch, &item);
+        added = add_params(m, &item, command->launch->count + 2);
+        break;
+    case ASH_COMMAND_COPY:
+        item.function = m->streams->cuda->copy_kernel;
+        item.words = 1;
+        shape_bytes(command->copy->bytes, &item);
+        added = add_params(m, &item, 4);
+        break;
+    default:
+        item.function = m->streams->cuda->fill_kernel;
+        item.words = FILL_WORDS;
+        shape_bytes((int64_t)ASH_MIN(command->fill->bytes, (uint64_t)INT64_MAX / 2), &item);
+        added = add_params(m, &item, 3) && (!command->fill->left || share(m, command->fill, &item));
+    }
+    uint32_t index = (uint32_t)m->script->items.len;
+    return added && PUSH(m, items, item) &&
+           add_op(m, (cuda_op){.kind = CUDA_KERNEL, .stream = command->stream, .item = index});
+}
+
+/* Copies of what it reads and writes: where they lie in the staging memory is known when all is. */
+static bool add_host(struct maker *m, const ash_command *command) {
+    const ash_host *host = command->host;
+    cuda_script *script = m->script;
+    uint32_t stream = command->stream, index = (uint32_t)script->calls.len;
+    cuda_call call = {.streams = m->streams,
+                      .script = script,
+                      .host = host,
+                      .was = *host,
+                      .segment = NO_SEGMENT,
+                      .stream = stream,
+                      .over = m->steps[stream],
+                      .timing = command->timing};
+    uint64_t at = script->staging_bytes;
+    call.table = ash_mem_calloc(m->streams->allocator, host->count + 1u, sizeof(void *));
+    call.sizes = ash_mem_calloc(m->streams->allocator, host->count + 1u, sizeof(uint64_t));
+    if (!call.table || !call.sizes || !PUSH(m, calls, call)) {
+        ash_mem_free(m->streams->allocator, call.table, host->count + 1u, sizeof(void *));
+        ash_mem_free(m->streams->allocator, call.sizes, host->count + 1u, sizeof(uint64_t));
+        return false;
+    }
+    bool added = true;
+    for (uint32_t i = 0; i < host->count; i++) {
+        call.sizes[i] = host->operands[i].bytes;
+        call.table[i] = (void *)(uintptr_t)at; /* for now: bytes into the staging memory */
+        at += ash_align_up(host->operands[i].bytes + 1, OPERAND_ALIGN);
+        if (host->operands[i].read)
+            added = added && add_op(m, (cuda_op){.kind = CUDA_OUT,
+                                                 .stream = stream,
+                                                 .host = call.table[i],
+                                                 .operand = &host->buffers[i],
+                                                 .bytes = host->operands[i].bytes});
+    }
+    script->staging_bytes = at;
+    /* what kernels have left out, the function must know */
+    added = added &&
+            add_op(m, (cuda_op){.kind = CUDA_OUT, .stream = stream, .bytes = 2 * sizeof(int32_t)}) &&
+            add_op(m, (cuda_op){.kind = CUDA_CALL, .stream = stream, .item = index});
+    for (uint32_t i = 0; i < host->count; i++)
+        if (host->operands[i].write)
+            added = added && add_op(m, (cuda_op){.kind = CUDA_IN,
+                                                 .stream = stream,
+                                                 .host = call.table[i],
+                                                 .operand = &host->buffers[i],
+                                                 .bytes = host->operands[i].bytes});
+    m->open[stream] = NO_SEGMENT;
+    m->hosts = true;
+    return added;
+}
+
+static bool add(struct maker *m, const ash_command *command) {
+    bool step = ash_command__is_step(command), added;
+    switch (command->kind) {
+    case ASH_COMMAND_HOST: added = add_host(m, command); break;
+    case ASH_COMMAND_RECORD:
+        added =
+            add_op(m, (cuda_op){.kind = CUDA_RECORD, .stream = command->stream, .item = command->event});
+        break;
+    case ASH_COMMAND_WAIT:
+        if (m->hosts) m->open[command->stream] = NO_SEGMENT;
+        added = add_op(m, (cuda_op){.kind = CUDA_WAIT, .stream = command->stream, .item = command->event});
+        break;
+    default: added = add_kernel(m, command);
+    }
+    m->steps[command->stream] += step;
+    m->script->steps += step;
+    return added;
+}
+
+/* --- where all of it lies ---------------------------------------------------------------------------- */
+
+/* Items by segment, and the place of each record: those of a segment lie side by side. */
+static bool place(struct maker *m) {
+    cuda_script *script = m->script;
+    const ash_allocator *a = m->streams->allocator;
+    if (!ash_vec_reserve(a, &script->segments, m->n_segments + 2) ||
+        !ash_vec_reserve(a, &script->order, script->items.len + 1))
+        return false;
+    uint32_t *first = script->segments.at;
+    memset(first, 0, (m->n_segments + 2) * sizeof *first);
+    for (size_t i = 0; i < script->items.len; i++) first[script->items.at[i].segment + 2]++;
+    for (uint32_t k = 0; k < m->n_segments; k++) first[k + 2] += first[k + 1];
+    for (size_t i = 0; i < script->items.len; i++)
+        script->order.at[first[script->items.at[i].segment + 1]++] = (uint32_t)i;
+    script->segments.len = m->n_segments + 1;
+    uint64_t at = script->fixed = (script->fills.len + 1) * (uint64_t)SLOT;
+    for (uint32_t k = 0; k < m->n_segments; k++) {
+        at = ash_align_up(at, SLOT);
+        for (uint32_t i = first[k]; i < first[k + 1]; i++) {
+            cuda_item *item = &script->items.at[script->order.at[i]];
+            item->record = at;
+            at += item->words * sizeof(int64_t);
+        }
+    }
+    script->record_bytes = ash_align_up(at, SLOT);
+    return true;
+}
+
+static ash_status take_memory(struct maker *m, ash_diag *diag) {
+    cuda_script *script = m->script;
+    cuda_device *d = m->streams->cuda;
+    void *pinned = NULL;
+    ASH_TRY(cuda__check(d, d->driver.allocate(&script->records, script->record_bytes),
+                        "memory for what kernels read", diag));
+    ASH_TRY(cuda__check(d, d->driver.allocate_host(&pinned, script->record_bytes), "pinned memory", diag));
+    script->mirror = pinned;
+    memset(script->mirror, 0, script->record_bytes);
+    if (!script->staging_bytes) return ASH_OK;
+    ASH_TRY(cuda__check(d, d->driver.allocate_host(&pinned, script->staging_bytes), "pinned memory", diag));
+    script->staging = pinned;
+    return ASH_OK;
+}
+
+/* Distances become addresses. */
+static bool settle(struct maker *m) {
+    cuda_script *script = m->script;
+    for (size_t i = 0; i < script->calls.len; i++)
+        for (uint32_t k = 0; script->calls.at[i].host && k < script->calls.at[i].host->count; k++)
+            script->calls.at[i].table[k] = script->staging + (uintptr_t)script->calls.at[i].table[k];
+    for (size_t i = 0; i < script->ops.len; i++) {
+        cuda_op *op = &script->ops.at[i];
+        if (op->kind != CUDA_IN && op->kind != CUDA_OUT) continue;
+        if (op->operand) {
+            op->host = script->staging + (uintptr_t)op->host;
+        } else if (op->kind == CUDA_OUT) {
+            op->host = m->streams->pinned + CUDA_READ;
+        } else {
+            const uint32_t *first = &script->segments.at[op->item];
+            const cuda_item *from = &script->items.at[script->order.at[first[0]]],
+                            *last = &script->items.at[script->order.at[first[1] - 1]];
+            op->offset = from->record;
+            op->bytes = last->record + last->words * sizeof(int64_t) - from->record;
+            op->host = script->mirror + op->offset;
+        }
+    }
+    if (!ash_vec_reserve(m->streams->allocator, &script->addresses, script->values.len + 1)) return false;
+    for (size_t i = 0; i < script->values.len; i++) script->addresses.at[i] = &script->values.at[i];
+    script->addresses.len = script->values.len;
+    return true;
+}
+
+ash_status cuda_script__make(cuda_streams *s, const ash_command *commands, size_t count, cuda_script **out,
+                             ash_diag *diag) {
+    const ash_allocator *a = s->allocator;
+    uint32_t n = s->options.streams;
+    struct maker m = {.streams = s, .script = ash_mem_calloc(a, 1, sizeof *m.script)};
+    if (!m.script) return ASH_NO_MEMORY(diag);
+    m.script->count = count;
+    ash_map_init(&m.shared, a);
+    m.script->commands = ash_mem_alloc(a, count, sizeof *commands);
+    m.open = ash_mem_alloc(a, n, sizeof *m.open);
+    m.steps = ash_mem_calloc(a, n, sizeof *m.steps);
+    bool made = m.script->commands && m.open && m.steps;
+    for (uint32_t i = 0; made && i < n; i++) m.open[i] = NO_SEGMENT;
+    if (made && count) memcpy(m.script->commands, commands, count * sizeof *commands);
+    for (size_t i = 0; made && i < count; i++) made = add(&m, &m.script->commands[i]);
+    made = made && place(&m);
+    ash_status status = made ? take_memory(&m, diag) : ASH_NO_MEMORY(diag);
+    if (status == ASH_OK && !settle(&m)) status = ASH_NO_MEMORY(diag);
+    if (!m.script->commands) m.script->count = 0;
+    ash_map_free(&m.shared);
+    ash_mem_free(a, m.open, n, sizeof *m.open);
+    ash_mem_free(a, m.steps, n, sizeof *m.steps);
+    if (status == ASH_OK)
+        *out = m.script;
+    else
+        cuda_script__free(s, m.script);
+    return status;
+}
+
+/* --- what is read when it runs ----------------------------------------------------------------------- */
+
+static int64_t present(const int64_t *number) {
+    return __atomic_load_n(number, __ATOMIC_RELAXED); /* others may be settled at the same time */
+}
+
+static void refresh_item(const cuda_script *script, const cuda_item *item, bool stopped) {
+    int64_t *record = (int64_t *)(void *)(script->mirror + item->record);
+    const ash_command *c = item->command;
+    switch (c->kind) {
+    case ASH_COMMAND_LAUNCH:
+        record[0] = c->launch->chunks.begin;
+        record[1] = stopped ? record[0] : present(&c->launch->chunks.end);
+        for (uint32_t i = RANGE; i < item->words; i++) record[i] = present(&c->launch->vars[i - RANGE]);
+        break;
+    case ASH_COMMAND_COPY: record[0] = stopped ? 0 : present(&c->copy->bytes); break;
+    default:
+        record[0] = stopped ? 0 : (int64_t)c->fill->bytes;
+        record[1] = c->fill->value;
+        record[2] = item->left ? (int64_t)(script->records + item->left) : 0;
+    }
+}
+
+void cuda_script__refresh(cuda_streams *s, cuda_script *script, uint32_t segment) {
+    bool stopped = ash_stop__has_left_out(&s->stop);
+    for (uint32_t i = script->segments.at[segment]; i < script->segments.at[segment + 1]; i++)
+        refresh_item(script, &script->items.at[script->order.at[i]], stopped);
+}
+
+void cuda_script__refresh_all(cuda_streams *s, cuda_script *script) {
+    for (size_t i = 0; i < script->fills.len; i++) {
+        int32_t left = (int32_t)atomic_load_explicit(script->fills.at[i]->left, memory_order_relaxed);
+        memcpy(script->mirror + (i + 1) * SLOT, &left, sizeof left);
+    }
+    for (uint32_t k = 0; k + 1 < script->segments.len; k++) cuda_script__refresh(s, script, k);
+}
+
+bool cuda_script__read_params(cuda_streams *s, cuda_script *script, cuda_item *item) {
+    cu_address *values = &script->values.at[item->first];
+    const ash_command *c = item->command;
+    bool changed = false;
+    uint32_t n = item->params - 2;
+    for (uint32_t i = 0; i < item->params; i++) {
+        cu_address value;
+        if (i >= n)
+            value = i == n ? s->words : script->records + item->record;
+        else if (c->kind == ASH_COMMAND_LAUNCH)
+            value = c->launch->buffers[i];
+        else if (c->kind == ASH_COMMAND_COPY)
+            value = c->copy->buffers[1 - i] + (uint64_t)(i == 0 ? c->copy->to : c->copy->from);
+        else
+            value = *c->fill->buffer;
+        changed |= values[i] != value;
+        values[i] = value;
+    }
+    return changed;
+}
+
+/* --- on a thread of the driver ----------------------------------------------------------------------- */
+
+static bool stops(cuda_streams *s) {
+    bool stop = ash_stop__is_asked(&s->stop) || s->pinned[CUDA_READ] || s->pinned[CUDA_READ + 1];
+    if (stop) ash_stop__set_left_out(&s->stop, true);
+    return stop;
+}
+
+static void run_host(const cuda_call *call) {
+    const ash_chunks *chunks = &call->host->chunks;
+    int64_t end = present(&chunks->end), piece = chunks->piece ? chunks->piece : INT64_MAX;
+    int64_t start = ash_clock__now();
+    if (stops(call->streams)) return;
+    for (int64_t at = chunks->begin; at < end;) {
+        int64_t next = end - at > piece ? at + piece : end;
+        if (at > chunks->begin && stops(call->streams)) return;
+        call->host->fn(call->host->arg, call->table, at, next, 0);
+        at = next;
+    }
+    if (call->timing) *call->timing = (ash_timing){start, ash_clock__now(), 1};
+}
+
+void cuda_script__call(void *argument) {
+    cuda_call *call = argument;
+    cuda_streams *s = call->streams;
+    atomic_store_explicit(&s->over[call->stream], call->over, memory_order_relaxed);
+    if (call->host)
+        run_host(call);
+    else
+        cuda_script__refresh(s, call->script, call->segment);
+}

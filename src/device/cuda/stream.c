@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: MIT */
+/* Streams of a GPU: operations are issued as soon as there are commands, and `finish` waits for them,
+ * looking at the switch meanwhile. */
+#include "stream.h"
+
+#include <sched.h>
+
+#include "base/clock.h"
+
+enum { AGAIN_NS = 1000000, TIMES = 64 };
+
+static cuda_streams *of(ash_streams *streams) {
+    return (cuda_streams *)streams;
+}
+
+static void fail(cuda_streams *s, ash_status status, const ash_diag *why) {
+    if (s->failed != ASH_OK || status == ASH_OK) return;
+    s->failed = (int)status;
+    s->why = *why;
+}
+
+static bool check(cuda_streams *s, int result, const char *what) {
+    ash_diag why = {0};
+    if (result == CU_OK) return true;
+    fail(s, cuda__check(s->cuda, result, what, &why), &why);
+    return false;
+}
+
+/* --- times ------------------------------------------------------------------------------------------- */
+
+static bool more_times(cuda_streams *s) {
+    if (s->timed < s->n_times) return true;
+    uint32_t room = s->n_times + TIMES;
+    void *times = ash_mem_calloc(s->allocator, room, sizeof *s->times);
+    if (!times) return false;
+    if (s->n_times) memcpy(times, s->times, s->n_times * sizeof *s->times);
+    ash_mem_free(s->allocator, s->times, s->n_times, sizeof *s->times);
+    s->times = times;
+    for (; s->n_times < room; s->n_times++)
+        if (!check(s, s->cuda->driver.event_create(&s->times[s->n_times].before, 0), "an event") ||
+            !check(s, s->cuda->driver.event_create(&s->times[s->n_times].after, 0), "an event"))
+            break;
+    return s->timed < s->n_times;
+}
+
+static void begin_time(cuda_streams *s, const ash_command *c) {
+    if (!c->timing || !more_times(s)) return;
+    s->times[s->timed].timing = c->timing;
+    check(s, s->cuda->driver.event_record(s->times[s->timed].before, s->streams[c->stream]), "an event");
+}
+
+static void end_time(cuda_streams *s, const ash_command *c) {
+    if (!c->timing || s->timed == s->n_times || s->times[s->timed].timing != c->timing) return;
+    check(s, s->cuda->driver.event_record(s->times[s->timed++].after, s->streams[c->stream]), "an event");
+}
+
+static void read_times(cuda_streams *s) {
+    for (uint32_t i = 0; i < s->timed; i++) {
+        float before = 0, after = 0;
+        const cu_driver *f = &s->cuda->driver;
+        check(s, f->event_elapsed(&before, s->origin, s->times[i].before), "a time");
+        check(s, f->event_elapsed(&after, s->origin, s->times[i].after), "a time");
+        *s->times[i].timing =
+            (ash_timing){s->start + (int64_t)(before * 1e6), s->start + (int64_t)(after * 1e6), 1};
+        s->times[i].timing = NULL;
+    }
+    s->timed = 0;
+}
+
+/* --- issuing ----------------------------------------------------------------------------------------- */
+
+/* The words are zero, and whatever comes on any stream comes after that. */
+void cuda_streams__begin(cuda_streams *s) {
+    const cu_driver *f = &s->cuda->driver;
+    s->began = true;
+    s->pinned[CUDA_READ] = s->pinned[CUDA_READ + 1] = 0;
+    for (uint32_t i = 0; i < s->options.streams; i++)
+        atomic_store_explicit(&s->over[i], 0, memory_order_relaxed);
+    check(s, f->copy_in(s->words, s->pinned + CUDA_ZEROS, 2 * sizeof(int32_t), s->control), "a copy");
+}
+
+/* What follows on all streams comes after what is on the control stream. */
+static void fork_streams(cuda_streams *s) {
+    const cu_driver *f = &s->cuda->driver;
+    check(s, f->event_record(s->begun, s->control), "an event");
+    for (uint32_t i = 0; i < s->options.streams; i++)
+        check(s, f->stream_wait(s->streams[i], s->begun, 0), "a wait");
+}
+
+static void issue_kernel(cuda_streams *s, cuda_script *script, cuda_item *item) {
+    const cu_driver *f = &s->cuda->driver;
+    const ash_command *c = item->command;
+    cuda_script__read_params(s, script, item);
+    begin_time(s, c);
+    check(s,
+          f->launch(item->function, item->grid, 1, 1, item->block, 1, 1, 0, s->streams[c->stream],
+                    &script->addresses.at[item->first], NULL),
+          "a launch");
+    end_time(s, c);
+}
+
+static void issue_op(cuda_streams *s, cuda_script *script, const cuda_op *op) {
+    const cu_driver *f = &s->cuda->driver;
+    cu_stream stream = s->streams[op->stream];
+    switch (op->kind) {
+    case CUDA_KERNEL: issue_kernel(s, script, &script->items.at[op->item]); break;
+    case CUDA_IN:
+        if (op->bytes)
+            check(s,
+                  f->copy_in(op->operand ? *op->operand : script->records + op->offset, op->host, op->bytes,
+                             stream),
+                  "a copy to the GPU");
+        break;
+    case CUDA_OUT:
+        if (op->bytes)
+            check(s, f->copy_out(op->host, op->operand ? *op->operand : s->words, op->bytes, stream),
+                  "a copy from the GPU");
+        break;
+    case CUDA_CALL:
+        check(s, f->launch_host(stream, cuda_script__call, &script->calls.at[op->item]), "a function");
+        break;
+    case CUDA_RECORD: check(s, f->event_record(s->events[op->item], stream), "an event"); break;
+    case CUDA_WAIT: check(s, f->stream_wait(stream, s->events[op->item], 0), "a wait"); break;
+    }
+}
+
+static void issue_script(cuda_streams *s, cuda_script *script) {
+    if (!s->began) cuda_streams__begin(s);
+    cuda_script__refresh_all(s, script);
+    check(s, s->cuda->driver.copy_in(script->records, script->mirror, script->record_bytes, s->control),
+          "a copy to the GPU");
+    bool timed = false;
+    for (size_t i = 0; i < script->count && !timed; i++) timed = script->commands[i].timing != NULL;
+    if (timed) {
+        s->start = ash_clock__now();
+        check(s, s->cuda->driver.event_record(s->origin, s->control), "an event");
+    }
+    fork_streams(s);
+    for (size_t i = 0; i < script->ops.len && s->failed == ASH_OK; i++)
+        issue_op(s, script, &script->ops.at[i]);
+}
+
+static void issue(ash_streams *streams, const ash_command *commands, size_t count) {
+    cuda_streams *s = of(streams);
+    ash_diag why = {0};
+    ash_status status = cuda__enter(s->cuda, &why);
+    if (status == ASH_OK) {
+        cuda_script *script = s->idle;
+        s->idle = NULL;
+        if (script && !cuda_script__is_of(script, commands, count)) {
+            cuda_script__free(s, script);
+            script = NULL;
+        }
+        if (!script) status = cuda_script__make(s, commands, count, &script, &why);
+        if (status == ASH_OK) {
+            script->next = s->round;
+            s->round = script;
+            issue_script(s, script);
+        }
+        cuda__leave(s->cuda);
+    }
+    fail(s, status, &why);
+}
+
+/* --- waiting ----------------------------------------------------------------------------------------- */
+
+/* Tells kernels that have not begun, and those that look. */
+static void ask(cuda_streams *s) {
+    const cu_driver *f = &s->cuda->driver;
+    ash_stop__set_left_out(&s->stop, true);
+    check(s, f->copy_in(s->words, s->pinned + CUDA_ONES, sizeof(int32_t), s->control), "a copy");
+    check(s, f->stream_synchronize(s->control), "the GPU");
+}
+
+static void wait_stream(cuda_streams *s, cu_stream stream) {
+    const cu_driver *f = &s->cuda->driver;
+    if (!s->options.cancel) {
+        check(s, f->stream_synchronize(stream), "the GPU");
+        return;
+    }
+    int result;
+    int64_t again = 0;
+    while ((result = f->stream_query(stream)) == CU_NOT_READY) {
+        int64_t now = ash_clock__now();
+        if (ash_cancel__is_on(s->options.cancel) && now >= again) {
+            ask(s);
+            again = now + AGAIN_NS;
+        }
+        sched_yield();
+    }
+    check(s, result, "the GPU");
+}
+
+ash_status cuda_streams__wait(cuda_streams *s, uint64_t steps, ash_diag *diag) {
+    const cu_driver *f = &s->cuda->driver;
+    for (uint32_t i = 0; i < s->options.streams; i++) wait_stream(s, s->streams[i]);
+    wait_stream(s, s->control);
+    int32_t *read = s->pinned + CUDA_READ;
+    if (s->options.cancel) {
+        check(s, f->copy_out(read, s->words, 2 * sizeof *read, s->control), "a copy");
+        check(s, f->stream_synchronize(s->control), "the GPU");
+    }
+    bool left_out = ash_stop__has_left_out(&s->stop) || read[1];
+    if (s->failed == ASH_OK) read_times(s);
+    s->timed = 0;
+    int failed = s->failed;
+    uint64_t over = 0;
+    for (uint32_t i = 0; i < s->options.streams; i++)
+        over += atomic_exchange_explicit(&s->over[i], 0, memory_order_relaxed);
+    bool whole = failed == ASH_OK && !left_out;
+    atomic_fetch_add_explicit(&s->done, whole ? steps : over, memory_order_relaxed);
+    ash_stop__set_left_out(&s->stop, false);
+    s->failed = ASH_OK;
+    s->began = false;
+    if (failed != ASH_OK) {
+        if (diag) *diag = s->why;
+        return (ash_status)failed;
+    }
+    return left_out ? ash_fail(diag, ASH_ERROR_CANCELLED, "the execution was cancelled") : ASH_OK;
+}
+
+/* One script stays, for the next round may say the same. */
+static void end_round(cuda_streams *s) {
+    for (cuda_script *script = s->round, *next; script; script = next) {
+        next = script->next;
+        script->next = NULL;
+        if (s->idle)
+            cuda_script__free(s, script);
+        else
+            s->idle = script;
+    }
+    s->round = NULL;
+}
+
+static ash_status finish(ash_streams *streams, ash_diag *diag) {
+    cuda_streams *s = of(streams);
+    if (!s->began && s->failed == ASH_OK) return ASH_OK;
+    uint64_t steps = 0;
+    for (const cuda_script *script = s->round; script; script = script->next) steps += script->steps;
+    s->cuda->driver.push(s->cuda->context); /* also where the device was lost: what was taken goes back */
+    ash_status status = cuda_streams__wait(s, steps, diag);
+    end_round(s);
+    cuda__leave(s->cuda);
+    return status;
+}
+
+static void stop(ash_streams *streams) {
+    ash_stop__set_left_out(&of(streams)->stop, true);
+}
+
+static ash_streams_counts counts(const ash_streams *streams) {
+    (void)streams;
+    return (ash_streams_counts){0}; /* the driver does not say */
+}
+
+static uint64_t done(const ash_streams *streams) {
+    const cuda_streams *s = (const cuda_streams *)streams;
+    uint64_t over = atomic_load_explicit(&s->done, memory_order_relaxed);
+    for (uint32_t i = 0; i < s->options.streams; i++)
+        over += atomic_load_explicit(&s->over[i], memory_order_relaxed);
+    return over;
+}
+
+/* --- life -------------------------------------------------------------------------------------------- */
+
+static void destroy(ash_streams *streams) {
+    cuda_streams *s = of(streams);
+    const cu_driver *f = &s->cuda->driver;
+    const ash_allocator *a = s->allocator;
+    f->push(s->cuda->context); /* of a lost device as well */
+    end_round(s);
+    cuda_script__free(s, s->idle);
+    for (uint32_t i = 0; s->streams && i < s->options.streams; i++)
+        if (s->streams[i]) f->stream_destroy(s->streams[i]);
+    for (uint32_t i = 0; s->events && i < s->options.events; i++)
+        if (s->events[i]) f->event_destroy(s->events[i]);
+    for (uint32_t i = 0; i < s->n_times; i++) {
+        f->event_destroy(s->times[i].before);
+        f->event_destroy(s->times[i].after);
+    }
+    if (s->control) f->stream_destroy(s->control);
+    if (s->begun) f->event_destroy(s->begun);
+    if (s->origin) f->event_destroy(s->origin);
+    if (s->words) f->release(s->words);
+    if (s->pinned) f->release_host(s->pinned);
+    cuda__leave(s->cuda);
+    ash_mem_free(a, s->streams, s->options.streams, sizeof *s->streams);
+    ash_mem_free(a, s->events, s->options.events, sizeof *s->events);
+    ash_mem_free(a, s->times, s->n_times, sizeof *s->times);
+    ash_mem_free(a, (void *)s->over, s->options.streams, sizeof *s->over);
+    ash_mem_free(a, s, 1, sizeof *s);
+}
+
+static const ash_stream_class class = {.kind = "CUDA",
+                                       .destroy = destroy,
+                                       .issue = issue,
+                                       .stop = stop,
+                                       .finish = finish,
+                                       .counts = counts,
+                                       .done = done,
+                                       .instantiate = cuda_graph__instantiate,
+                                       .replay = cuda_graph__replay,
+                                       .capture_free = cuda_graph__free,
+                                       .captured = cuda_graph__captured,
+                                       .compiled = cuda_graph__compiled};
+
+static ash_status make(cuda_streams *s, ash_diag *diag) {
+    cuda_device *d = s->cuda;
+    const cu_driver *f = &d->driver;
+    void *pinned = NULL;
+    for (uint32_t i = 0; i < s->options.streams; i++)
+        ASH_TRY(cuda__check(d, f->stream_create(&s->streams[i], CU_NON_BLOCKING), "a stream", diag));
+    for (uint32_t i = 0; i < s->options.events; i++)
+        ASH_TRY(cuda__check(d, f->event_create(&s->events[i], CU_DISABLE_TIMING), "an event", diag));
+    ASH_TRY(cuda__check(d, f->stream_create(&s->control, CU_NON_BLOCKING), "a stream", diag));
+    ASH_TRY(cuda__check(d, f->event_create(&s->begun, CU_DISABLE_TIMING), "an event", diag));
+    ASH_TRY(cuda__check(d, f->event_create(&s->origin, 0), "an event", diag));
+    ASH_TRY(cuda__check(d, f->allocate(&s->words, 2 * sizeof(int32_t)), "memory of the GPU", diag));
+    ASH_TRY(
+        cuda__check(d, f->allocate_host(&pinned, CUDA_PINNED * sizeof(int32_t)), "pinned memory", diag));
+    s->pinned = pinned;
+    for (int i = 0; i < CUDA_PINNED; i++) s->pinned[i] = i >= CUDA_ONES && i < CUDA_READ;
+    s->base.stop = (ash_address)s->words;
+    return ASH_OK;
+}
+
+ash_status cuda__create_streams(ash_device *device, const ash_streams_options *options, ash_streams **out,
+                                ash_diag *diag) {
+    const ash_allocator *a = ash_device__allocator(device);
+    cuda_device *d = cuda__of(device);
+    ASH_TRY(cuda__enter(d, diag));
+    cuda_streams *s = ash_mem_calloc(a, 1, sizeof *s);
+    ash_status status = ASH_OK;
+    if (s) {
+        *s = (cuda_streams){.base = {.class = &class},
+                            .device = device,
+                            .cuda = d,
+                            .allocator = a,
+                            .options = *options,
+                            .stop = {.asked = options->cancel ? options->cancel : &ash_cancel__never}};
+        s->streams = ash_mem_calloc(a, options->streams, sizeof *s->streams);
+        s->events = ash_mem_calloc(a, options->events, sizeof *s->events);
+        s->over = ash_mem_calloc(a, options->streams, sizeof *s->over);
+        status = s->streams && s->events && s->over ? make(s, diag) : ASH_NO_MEMORY(diag);
+        if (status != ASH_OK) destroy(&s->base);
+    } else {
+        status = ASH_NO_MEMORY(diag);
+    }
+    cuda__leave(d);
+    if (status == ASH_OK) *out = &s->base;
+    return status;
+}

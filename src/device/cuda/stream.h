@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT */
+/* Streams of a GPU from the inside.
+ *
+ * A list of commands becomes a script: operations that the driver has, and memory for what is read when
+ * they run.
+ *
+ *     record    i64s on the device that a kernel reads: which chunks, the variables; how many bytes
+ *     mirror    the records in pinned memory, from which they are uploaded; before that the present
+ *               numbers are put there ("refreshed")
+ *     staging   pinned memory for the operands of functions of the host
+ *
+ * All records are refreshed and uploaded when a round begins. A function of the host may change what later
+ * commands read; so after one, in the order of issue, records are refreshed and uploaded again: those of a
+ * segment, which are commands of one stream with no function and no wait between them, before its first.
+ *
+ *     host      copy out ... | the function | copy in ...
+ *     segment   refresh | upload | kernel | kernel | ...
+ *
+ * The same operations are issued to streams, or become nodes of a graph, in a line. */
+#ifndef ASH_CUDA_STREAM_H
+#define ASH_CUDA_STREAM_H
+
+#include "cuda.h"
+
+typedef enum cuda_op_kind {
+    CUDA_KERNEL, /* a launch, a copy or a fill */
+    CUDA_IN,     /* bytes of pinned memory to the device */
+    CUDA_OUT,
+    CUDA_CALL, /* a function on a thread of the driver */
+    CUDA_RECORD,
+    CUDA_WAIT
+} cuda_op_kind;
+
+typedef struct cuda_call {
+    struct cuda_streams *streams;
+    struct cuda_script *script;
+    const ash_host *host; /* NULL: a segment is refreshed */
+    ash_host was;         /* what it said when the script was made */
+    void **table;         /* addresses of its operands' copies */
+    uint64_t *sizes;      /* and their bytes */
+    uint32_t segment, stream;
+    uint64_t over; /* steps of its stream that are over when it begins */
+    ash_timing *timing;
+} cuda_call;
+
+typedef struct cuda_op {
+    cuda_op_kind kind;
+    uint32_t stream;
+    uint32_t item;              /* KERNEL: which; RECORD, WAIT: the event; CALL: which */
+    void *host;                 /* IN, OUT: pinned memory */
+    uint64_t offset;            /* IN, OUT: bytes into the records, where `operand` is NULL */
+    const ash_address *operand; /* or the entry of a table with the address */
+    uint64_t bytes;
+} cuda_op;
+
+/* A command that a kernel does. */
+typedef struct cuda_item {
+    const ash_command *command;
+    uint32_t segment, words; /* i64s of its record */
+    uint64_t record;         /* bytes into the records */
+    cu_function function;
+    unsigned grid, block;
+    bool parallel; /* of a launch, as the chunks said */
+    uint32_t first,
+        params;    /* addresses of its parameters, and where they are: entries of the script's lists */
+    uint64_t left; /* of a fill that others share a number with: bytes into the records, else 0 */
+} cuda_item;
+
+typedef struct cuda_script {
+    struct cuda_script *next;
+    ash_command *commands; /* what it was made of */
+    size_t count;
+    uint32_t steps;
+    ASH_VEC(cuda_op) ops;
+    ASH_VEC(cuda_item) items;
+    ASH_VEC(cuda_call) calls;
+    ASH_VEC(uint32_t) segments;      /* per segment: its first item in `order`, and the end */
+    ASH_VEC(uint32_t) order;         /* items by segment */
+    ASH_VEC(cu_address) values;      /* of parameters, when they were last read */
+    ASH_VEC(void *) addresses;       /* of these */
+    ASH_VEC(const ash_fill *) fills; /* one for each shared number */
+    cu_address records;
+    char *mirror, *staging; /* pinned, or NULL where there is none */
+    uint64_t record_bytes, staging_bytes;
+    uint64_t fixed; /* bytes of the records that are not a segment's: shared numbers */
+} cuda_script;
+
+typedef struct cuda_streams {
+    ash_streams base;
+    ash_device *device;
+    cuda_device *cuda;
+    const ash_allocator *allocator;
+    ash_streams_options options;
+    cu_stream *streams, control;
+    cu_event *events, begun; /* begun: the words and records are there */
+    struct {
+        cu_event before, after;
+        ash_timing *timing;
+    } *times;
+    uint32_t n_times, timed;
+    cu_event origin; /* with `times`: the clock's `start` */
+    int64_t start;
+    cu_address words;   /* i32 asked, i32 left out: on the device */
+    int32_t *pinned;    /* zeros, ones and what was read of them */
+    ash_stop stop;      /* what functions of the host look at, and what they say */
+    cuda_script *round; /* of the present one */
+    cuda_script *idle;  /* that can be used again, or NULL */
+    bool began;
+    int failed; /* first failure of the round; ASH_OK */
+    ash_diag why;
+    _Atomic uint64_t *over; /* per stream: steps of this round that are known to be over */
+    _Atomic uint64_t done;  /* steps of earlier ones */
+} cuda_streams;
+
+enum { CUDA_ZEROS = 0, CUDA_ONES = 2, CUDA_READ = 4, CUDA_PINNED = 8 }; /* of `pinned`, in i32s */
+
+/* script.c: within the context. */
+ash_status cuda_script__make(cuda_streams *s, const ash_command *commands, size_t count, cuda_script **out,
+                             ash_diag *diag);
+void cuda_script__free(cuda_streams *s, cuda_script *script);
+/* Whether it was made of these. */
+bool cuda_script__is_of(const cuda_script *script, const ash_command *commands, size_t count);
+/* Puts the present numbers into the mirror: all records, or those of one segment. */
+void cuda_script__refresh_all(cuda_streams *s, cuda_script *script);
+void cuda_script__refresh(cuda_streams *s, cuda_script *script, uint32_t segment);
+/* Reads the addresses that a kernel gets; whether they are others than before. */
+bool cuda_script__read_params(cuda_streams *s, cuda_script *script, cuda_item *item);
+/* What the driver calls: a function of the host, or refreshing a segment. */
+void cuda_script__call(void *call);
+
+/* graph.c */
+ash_status cuda_graph__instantiate(ash_streams *streams, const ash_command *commands, size_t count,
+                                   const ash_capture *like, ash_capture **out, ash_diag *diag);
+ash_status cuda_graph__replay(ash_streams *streams, const ash_capture *capture, ash_diag *diag);
+void cuda_graph__free(ash_streams *streams, ash_capture *capture);
+uint32_t cuda_graph__captured(const ash_capture *capture);
+bool cuda_graph__compiled(const ash_capture *capture);
+
+/* stream.c: a round's begin and end, for graphs as well; within the context. */
+void cuda_streams__begin(cuda_streams *s);
+ash_status cuda_streams__wait(cuda_streams *s, uint64_t steps, ash_diag *diag);
+
+#endif

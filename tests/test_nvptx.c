@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: MIT */
+/* Kernels for GPUs, as text: what every one of them must look like, and, where the CUDA toolkit's
+ * assembler is installed, that it takes them. What they compute is seen on the stand-in for the driver
+ * (the tests *_cuda). */
+#include <unistd.h>
+
+#include "ashlar/plan.h"
+#include "base/text.h"
+#include "code/link.h"
+#include "code/nvptx/nvptx.h"
+#include "kernel/program.h"
+#include "opt_testing.h"
+
+static ash_diag diag;
+
+/* --- graphs --------------------------------------------------------------------------------------- */
+
+static ash_value of(ash_graph *g, ash_op op, ash_value x) {
+    ash_value y = ASH_NO_VALUE;
+    ash_graph_add(g, op, &x, 1, NULL, 0, &y);
+    return y;
+}
+
+static ash_value two(ash_graph *g, ash_op op, ash_value a, ash_value b) {
+    ash_value ins[] = {a, b}, y = ASH_NO_VALUE;
+    ash_graph_add(g, op, ins, 2, NULL, 0, &y);
+    return y;
+}
+
+/* Kernels of every shape: tiles, rows, a gather, transposes, half floats, bytes, remainders, a sum that
+ * is long enough to look at the switch, sizes that are variables. */
+static void everything(fixture *f) {
+    ash_graph *g = f->g;
+    ash_dim n = ash_graph_var(g, "n", 1, 40), huge = INT64_C(1) << 34;
+    ash_value x = INPUT(f, "x", ASH_F32, n, 24), image = INPUT(f, "image", ASH_F32, 1, 16, 9, 9);
+    ash_value i = INPUT(f, "i", ASH_I64, 7), half = INPUT(f, "half", ASH_F16, 33);
+    ash_value bytes = INPUT(f, "bytes", ASH_U8, 5, 67), long_one = INPUT(f, "long", ASH_F32, huge);
+    ash_value wide = INPUT(f, "wide", ASH_F64, 30);
+    ash_value w = CONSTANT(f, ASH_F32, 24, 17), filter = CONSTANT(f, ASH_F32, 8, 16, 3, 3);
+    ash_graph_output(g, "tile", ash_relu(g, ash_matmul(g, x, w)));
+    ash_graph_output(g, "conv", ash_tanh(g, ash_conv2d(g, image, filter, 1, 1, 1)));
+    ash_graph_output(g, "rows", ash_softmax(g, x, 1));
+    ash_graph_output(g, "gather", ash_gather(g, w, i, 0));
+    ash_graph_output(g, "turned", of(g, ASH_OP_FLOOR, ash_transpose(g, x, (int64_t[]){1, 0})));
+    ash_graph_output(g, "half", of(g, ASH_OP_SIN, half));
+    ash_graph_output(g, "bytes", two(g, ASH_OP_MAX, bytes, ash_transpose(g, bytes, (int64_t[]){0, 1})));
+    ash_graph_output(g, "moved", ash_transpose(g, bytes, (int64_t[]){1, 0}));
+    ash_graph_output(g, "rest", two(g, ASH_OP_REM, x, ash_exp(g, x)));
+    ash_graph_output(g, "modulus", two(g, ASH_OP_MOD, wide, of(g, ASH_OP_SQRT, wide)));
+    ash_graph_output(g, "sum", ash_reduce_sum(g, long_one, (int64_t[]){0}, 1, false));
+}
+
+static ash_program *lower(fixture *f, const ash_target *target) {
+    ash_program *p;
+    assert_ok(optimise(f, NULL, target, (ash_opt_options){0}, &diag));
+    assert_ok(ash_program__lower(f->out, target, NULL, &p, &diag));
+    return p;
+}
+
+/* --- what every kernel must look like ------------------------------------------------------------- */
+
+/* An instruction that the hardware would round otherwise, or the assembler contract. */
+static void check_arithmetic(const char *ptx) {
+    static const char *const bad[] = {"\tmul.f",    "\tadd.f",    "\tsub.f",     ".ftz",
+                                      "div.full",   "div.approx", "sqrt.approx", "rsqrt",
+                                      "ex2.approx", "lg2.approx", "sin.approx",  "\tmad.f"};
+    for (size_t i = 0; i < ASH_COUNT(bad); i++)
+        if (strstr(ptx, bad[i])) fail_msg("%s in\n%s", bad[i], ptx);
+}
+
+/* No load of 16 single bytes at once: LLVM makes one of them whatever the address is a multiple of. A
+ * nest that has none of its own has buffers of bytes that are multiples of a byte. */
+static void check_bytes(const ash_nest *nest, const char *ptx) {
+    for (size_t i = 0; i < nest->buffers.len; i++)
+        if (ash_dtype_size(nest->buffers.at[i].dtype) != 1) return;
+    static const char *const wide[] = {".v4.u32", ".v2.u32", ".v4.b32", ".v2.u64", ".v2.b64"};
+    for (size_t i = 0; i < ASH_COUNT(wide); i++)
+        if (strstr(ptx, wide[i])) fail_msg("%s in\n%s", wide[i], ptx);
+}
+
+static bool has_ptxas(void) {
+    return system("command -v ptxas >/dev/null 2>&1") == 0;
+}
+
+/* Bytes that the kernel's registers spill; -1: it was refused. */
+static int assemble(const char *ptx, const char *sm) {
+    char name[] = "/tmp/ashlar_ptx_XXXXXX", command[256], line[512];
+    int fd = mkstemp(name), spilled = 0;
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, ptx, strlen(ptx)), (ssize_t)strlen(ptx));
+    close(fd);
+    snprintf(command, sizeof command, "ptxas -v -arch=%s -o /dev/null %s 2>&1", sm, name);
+    FILE *out = popen(command, "r");
+    assert_non_null(out);
+    while (fgets(line, sizeof line, out)) {
+        const char *at = strstr(line, " bytes stack frame, ");
+        if (at) sscanf(at, " bytes stack frame, %d", &spilled);
+        if (strstr(line, "error") || strstr(line, "fatal")) print_message("%s", line);
+    }
+    bool good = pclose(out) == 0;
+    unlink(name);
+    return good ? spilled : -1;
+}
+
+static void kernels_of_every_shape(void **state) {
+    fixture *f = *state;
+    static const char *const kinds[] = {"sm_70", "sm_80", "sm_90"};
+    bool assembler = has_ptxas();
+    for (size_t k = 0; k < ASH_COUNT(kinds); k++) {
+        ash_target target;
+        size_t polls = 0, vars = 0, spills = 0;
+        char header[64];
+        restart(f);
+        everything(f);
+        assert_ok(ash_target__named(kinds[k], &target, &diag));
+        ash_program *p = lower(f, &target);
+        snprintf(header, sizeof header, ".target %s\n", kinds[k]);
+        assert_true(p->nests.len >= 10);
+        for (size_t i = 0; i < p->nests.len; i++) {
+            ash_text text;
+            ash_text_init(&text, &ash_allocator__libc);
+            assert_ok(ash_code__assembly(&target, &p->nests.at[i], &text, &diag));
+            ash_text_add_bytes(&text, "", 1);
+            assert_non_null(strstr(text.at, header));
+            assert_non_null(strstr(text.at, ".visible .entry kernel("));
+            assert_non_null(strstr(text.at, ".maxntid 256"));
+            check_arithmetic(text.at);
+            check_bytes(&p->nests.at[i], text.at);
+            polls += p->nests.at[i].polls;
+            for (size_t c = 0; c < p->nests.at[i].code.len; c++)
+                vars += p->nests.at[i].code.at[c].op == ASH_NEST_VAR;
+            int spilled = assembler && k ? assemble(text.at, kinds[k]) : 0;
+            if (spilled < 0) fail_msg("ptxas refuses\n%s", text.at);
+            spills += spilled > 0;
+            ash_text_free(&text);
+        }
+        assert_true(polls > 0 && vars > 0);
+        print_message("%s: %zu kernels, %s, %zu spill\n", kinds[k], p->nests.len,
+                      assembler && k ? "assembled" : "not assembled", spills);
+        ash_program__free(p);
+    }
+}
+
+/* Sixteen bytes from an address that is a multiple of nothing. */
+static void bytes_from_anywhere(void **state) {
+    (void)state;
+    ash_target target;
+    ash_text text;
+    ash_nest n;
+    assert_ok(ash_target__named("sm_80", &target, &diag));
+    for (unsigned lanes = 4; lanes <= 32; lanes *= 2) {
+        ash_nest_init(&n, &ash_allocator__libc);
+        uint16_t from = ash_nest_buffer_add(&n, (ash_nest_buffer){ASH_U8, 1, 0, false}),
+                 to = ash_nest_buffer_add(&n, (ash_nest_buffer){ASH_U8, 1, 1, true});
+        ash_ref c = ash_nest_loop(&n, ash_nest_arg(&n, ASH_NEST_BEGIN_ARG),
+                                  ash_nest_arg(&n, ASH_NEST_END_ARG), 1, 0);
+        ash_ref at = ash_nest_binary(&n, ASH_OP_MUL, c, ash_nest_index(&n, 33));
+        ash_ref x = ash_nest_load(&n, from, at, lanes, ASH_NO_REF);
+        ash_nest_store(&n, to, at, ash_nest_binary(&n, ASH_OP_ADD, x, x), ASH_NO_REF);
+        ash_nest_end(&n);
+        ash_text_init(&text, &ash_allocator__libc);
+        assert_ok(ash_code__assembly(&target, &n, &text, &diag));
+        ash_text_add_bytes(&text, "", 1);
+        check_bytes(&n, text.at);
+        ash_text_free(&text);
+        ash_nest_free(&n);
+    }
+}
+
+/* --- kinds ---------------------------------------------------------------------------------------- */
+
+static void kinds_of_gpus(void **state) {
+    (void)state;
+    ash_target t;
+    assert_ok(ash_target__named("sm_80", &t, &diag));
+    assert_int_equal(t.kind, ASH_TARGET_GPU);
+    assert_string_equal(t.cpu, "sm_80");
+    assert_string_equal(t.features, "+ptx70");
+    assert_int_equal(t.vector_bytes, 16);
+    assert_ok(ash_target__named("sm_120", &t, &diag)); /* newer than LLVM */
+    assert_string_equal(t.cpu, "sm_90");
+    assert_ok(ash_target__named("sm_88", &t, &diag)); /* between two */
+    assert_string_equal(t.cpu, "sm_87");
+    static const char *const none[] = {"sm_35", "sm_", "sm_8", "sm_80x", "sm_800000"};
+    for (size_t i = 0; i < ASH_COUNT(none); i++)
+        assert_status(ash_target__named(none[i], &t, &diag), ASH_ERROR_NOT_FOUND);
+}
+
+/* What a GPU has no formula for is refused by name. */
+static void functions_of_f64_are_refused(void **state) {
+    fixture *f = *state;
+    ash_target target;
+    ash_text text;
+    assert_ok(ash_target__named("sm_80", &target, &diag));
+    ash_graph_output(f->g, "y", of(f->g, ASH_OP_SIN, INPUT(f, "x", ASH_F64, 10)));
+    ash_program *p = lower(f, &target);
+    ash_text_init(&text, &ash_allocator__libc);
+    assert_status(ash_code__assembly(&target, &p->nests.at[0], &text, &diag), ASH_ERROR_UNSUPPORTED);
+    assert_non_null(strstr(diag.message, "sm_80 has no"));
+    ash_text_free(&text);
+    ash_program__free(p);
+}
+
+/* --- a device of paper ---------------------------------------------------------------------------- */
+
+static void plans_for_gpus_that_are_not_there(void **state) {
+    fixture *f = *state;
+    ash_plan_options options = ash_plan_options_default();
+    ash_plan *plan;
+    char *text;
+    size_t len;
+    ash_value x = INPUT(f, "x", ASH_F32, 3, 24), w = CONSTANT(f, ASH_F32, 24, 17);
+    ash_graph_output(
+        f->g, "y",
+        ash_relu(f->g, ash_matmul(f->g, x,
+                                  ash_transpose(f->g, ash_transpose(f->g, w, (int64_t[]){1, 0}),
+                                                (int64_t[]){1, 0}))));
+    assert_status(ash_device_open(f->context, "CUDA:sm_20", &options.device, &diag), ASH_ERROR_DEVICE);
+    assert_ok(ash_device_open(f->context, "CUDA:sm_90", &options.device, &diag));
+    for (int mode = ASH_MODE_STREAM; mode <= ASH_MODE_GRAPH; mode++) {
+        options.mode = (ash_mode)mode;
+        assert_ok(ash_plan_prepare(f->context, f->g, &options, &plan, &diag));
+        assert_ok(ash_plan_kernel_source(plan, 0, ASH_SOURCE_ASSEMBLY, &text, &len, &diag));
+        assert_non_null(strstr(text, ".target sm_90"));
+        ash_context_free_text(f->context, text, len);
+        float data[3 * 24] = {0};
+        assert_ok(ash_plan_set_input(plan, 0, &(ash_type){.dtype = ASH_F32, .rank = 2, .dims = {3, 24}},
+                                     data, sizeof data, &diag));
+        assert_status(ash_plan_execute(plan, &diag), ASH_ERROR_DEVICE);
+        assert_non_null(strstr(diag.message, "a kind of GPU"));
+        ash_plan_destroy(plan);
+    }
+    ash_device_close(options.device);
+}
+
+/* --- the remainder -------------------------------------------------------------------------------- */
+
+/* The formula for GPUs, compiled for this machine, where it can be compared with the C library. */
+static ash_status fill(const ash_target *target, const void *nest, const char *symbol, LLVMModuleRef module,
+                       ash_diag *why) {
+    ash_code_target mixed = ash_code__host;
+    mixed.library = ash_nvptx__library;
+    return ash_emit__nest(&mixed, target, nest, symbol, module, why);
+}
+
+static ash_nest remainder_nest(ash_dtype dtype) {
+    ash_nest n;
+    ash_nest_init(&n, &ash_allocator__libc);
+    uint16_t buffers[3];
+    for (uint16_t i = 0; i < 3; i++)
+        buffers[i] = ash_nest_buffer_add(&n, (ash_nest_buffer){dtype, 8, i, i == 2});
+    ash_ref c =
+        ash_nest_loop(&n, ash_nest_arg(&n, ASH_NEST_BEGIN_ARG), ash_nest_arg(&n, ASH_NEST_END_ARG), 1, 0);
+    ash_ref at = ash_nest_binary(&n, ASH_OP_MUL, c, ash_nest_index(&n, 4));
+    ash_ref a = ash_nest_load(&n, buffers[0], at, 4, ASH_NO_REF),
+            b = ash_nest_load(&n, buffers[1], at, 4, ASH_NO_REF);
+    ash_nest_store(&n, buffers[2], at, ash_nest_binary(&n, ASH_OP_REM, a, b), ASH_NO_REF);
+    ash_nest_end(&n);
+    return n;
+}
+
+/* Numbers of every size, and the edges. */
+static double any_number(uint64_t *seed, bool single) {
+    static const double edges[] = {0,
+                                   -0.0,
+                                   1,
+                                   -1,
+                                   0.5,
+                                   3,
+                                   INFINITY,
+                                   -INFINITY,
+                                   NAN,
+                                   0x1p-149,
+                                   0x1p-1074,
+                                   0x1.fffffep127,
+                                   0x1.fffffffffffffp1023,
+                                   0x1p-126,
+                                   0x1p-1022,
+                                   7};
+    uint64_t bits = test_random(seed);
+    if (bits % 8 == 0) return edges[bits / 8 % ASH_COUNT(edges)];
+    if (bits % 8 == 1) return (double)(int64_t)(test_random(seed) >> 40) / 8;
+    bits = test_random(seed);
+    if (single) {
+        uint32_t low = (uint32_t)bits;
+        float x;
+        memcpy(&x, &low, sizeof x);
+        return x;
+    }
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static void remainders_are_exact(void **state) {
+    fixture *f = *state;
+    enum { COUNT = 4096 };
+    static double wide[3][COUNT];
+    static float narrow[3][COUNT];
+    ash_compiler *compiler;
+    ash_linker *linker;
+    assert_ok(ash_compiler__get(f->context, &compiler, &diag));
+    assert_ok(ash_linker__create(&ash_allocator__libc, ash_compiler__target(compiler), &linker, &diag));
+    for (int single = 0; single < 2; single++) {
+        ash_llvm_machine machine = {0};
+        LLVMMemoryBufferRef object;
+        ash_linked linked = {0};
+        const char *symbol = single ? "rem_f32" : "rem_f64";
+        ash_nest n = remainder_nest(single ? ASH_F32 : ASH_F64);
+        assert_ok(ash_llvm__machine_create(ash_compiler__target(compiler), LLVMCodeGenLevelDefault,
+                                           &machine, &diag));
+        assert_ok(
+            ash_llvm__build(&machine, fill, &n, symbol, "always-inline", ASH_LLVM_OBJECT, &object, &diag));
+        assert_ok(ash_linker__load(linker, LLVMGetBufferStart(object), LLVMGetBufferSize(object), symbol,
+                                   &linked, &diag));
+        LLVMDisposeMemoryBuffer(object);
+        ash_llvm__machine_destroy(&machine);
+        ash_nest_free(&n);
+        uint64_t seed = 1;
+        for (int i = 0; i < COUNT; i++) {
+            for (int k = 0; k < 2; k++) narrow[k][i] = (float)(wide[k][i] = any_number(&seed, single));
+            if (i % 3 == 0) wide[1][i] = wide[0][i] / 3, narrow[1][i] = narrow[0][i] / 3;
+        }
+        void *buffers[3];
+        for (int k = 0; k < 3; k++) buffers[k] = single ? (void *)narrow[k] : (void *)wide[k];
+        linked.fn(buffers, NULL, 0, COUNT / 4, 0);
+        for (int i = 0; i < COUNT; i++) {
+            double want = single ? fmodf(narrow[0][i], narrow[1][i]) : fmod(wide[0][i], wide[1][i]);
+            double got = single ? narrow[2][i] : wide[2][i];
+            if (isnan(want) ? isnan(got) : want == got && signbit(want) == signbit(got)) continue;
+            fail_msg("%s: %a rem %a is %a, not %a", symbol, single ? narrow[0][i] : wide[0][i],
+                     single ? narrow[1][i] : wide[1][i], want, got);
+        }
+        ash_linker__unload(linker, &linked);
+    }
+    ash_linker__destroy(linker);
+}
+
+/* --- the driver ----------------------------------------------------------------------------------- */
+
+static void drivers_that_are_not_there(void **state) {
+    fixture *f = *state;
+    static const char stub[] = "/usr/local/cuda/lib64/stubs/libcuda.so";
+    ash_device *device;
+    setenv("ASHLAR_CUDA_DRIVER", "/no/such/library.so", 1);
+    assert_status(ash_device_open(f->context, "CUDA:0", &device, &diag), ASH_ERROR_DEVICE);
+    assert_non_null(strstr(diag.message, "no CUDA driver: /no/such/library.so"));
+    setenv("ASHLAR_CUDA_DRIVER", "libc.so.6", 1);
+    assert_status(ash_device_open(f->context, "CUDA:0", &device, &diag), ASH_ERROR_DEVICE);
+    assert_non_null(strstr(diag.message, "it has no cuInit"));
+    if (access(stub, R_OK) == 0) { /* the toolkit has one to link with */
+        setenv("ASHLAR_CUDA_DRIVER", stub, 1);
+        assert_status(ash_device_open(f->context, "CUDA:0", &device, &diag), ASH_ERROR_DEVICE);
+        assert_non_null(strstr(diag.message, "is a stub"));
+    }
+    unsetenv("ASHLAR_CUDA_DRIVER");
+    assert_null(device);
+}
+
+int main(void) {
+    if (ash_llvm__init(ASH_TARGET_GPU, &diag) != ASH_OK) {
+        fprintf(stderr, "SKIP: %s\n", diag.message);
+        return 77;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(kernels_of_every_shape, setup, teardown),
+        cmocka_unit_test(bytes_from_anywhere),
+        cmocka_unit_test(kinds_of_gpus),
+        cmocka_unit_test_setup_teardown(functions_of_f64_are_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(plans_for_gpus_that_are_not_there, setup, teardown),
+        cmocka_unit_test_setup_teardown(remainders_are_exact, setup, teardown),
+        cmocka_unit_test_setup_teardown(drivers_that_are_not_there, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
