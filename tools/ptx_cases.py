@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes tests/data/ptx_cases.txt: instructions of PTX with operands and results, computed here from the manual's words in exact
-arithmetic (fractions and integers of any size), so that nothing of the stand-in judges itself.
+"""Writes tests/data/ptx_cases.txt: instructions of PTX with operands and results, computed here from the manual's words in
+exact arithmetic (fractions and integers of any size), so that nothing of the stand-in judges itself.
 
     tools/ptx_cases.py [FILE]
 
@@ -342,6 +342,8 @@ def whole():
     case("set.lt.u32.s32", "set.lt.u32.s32 d, a, b;", ["b32"] * 3, two, lambda x, y: -(signed(x, 32) < signed(y, 32)))
     case("set.lt.f32.s32", "set.lt.f32.s32 d, a, b;", ["b32"] * 3, two,
          lambda x, y: 0x3f800000 if signed(x, 32) < signed(y, 32) else 0)
+    case("xor.pred", "{ .reg .pred r, q; mov.pred q, -1; setp.lt.u32 r, a, b; xor.pred r, r, -1; and.pred r, r, q;"
+         " selp.u32 d, 1, 0, r; }", ["b32"] * 3, two, lambda x, y: x >= y)
     case("guard", "{ .reg .pred r; setp.lt.u32 r, a, b; mov.u32 d, c; @r add.u32 d, d, 1; @!r add.u32 d, d, 2; }",
          ["b32"] * 4, three, lambda x, y, z: z + (1 if x < y else 2))
     case("mov packs", "{ .reg .b16 l, h; mov.b32 {l, h}, a; mov.b32 d, {h, l}; }", ["b32"] * 2, [(x,) for x, _ in two],

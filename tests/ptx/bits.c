@@ -16,14 +16,15 @@
         PTX_LANES(b, l, T x = p[l]; T y = q[l]; d[l] = (T)(expr));                                         \
         break;                                                                                             \
     }
-/* One byte is a predicate, of which -1 is true. */
+/* clang-format off */
 #define BY_BYTES(form, expr)                                                                               \
     switch (in->op[0].bytes) {                                                                             \
-    case 1:                                                                                                \
-    form(uint8_t, (expr) & 1) case 2:                                                                      \
-    form(uint16_t, expr) case 4:                                                                           \
-        form(uint32_t, expr) default : form(uint64_t, expr)                                                \
+    case 1: form(uint8_t, expr)                                                                            \
+    case 2: form(uint16_t, expr)                                                                           \
+    case 4: form(uint32_t, expr)                                                                           \
+    default: form(uint64_t, expr)                                                                          \
     }
+/* clang-format on */
 
 void ptx_run_and(ptx_block *b, const ptx_insn *in) {
     BY_BYTES(BINARY, x & y)

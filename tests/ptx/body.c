@@ -104,7 +104,9 @@ static ptx_operand value(ptx_reader *r, unsigned bytes, bool written, bool wider
     ptx_token t = r->token;
     if (t.kind == T_INTEGER || t.kind == T_FLOAT32 || t.kind == T_FLOAT64 || ptx_at(r, "-")) {
         if (written) ptx_fail(r, "a number is written");
-        return ptx_constant_row(r, literal(r, bytes), bytes, N_SPECIALS, false);
+        uint64_t bits = literal(r, bytes);
+        if (bytes == 1) bits = bits != 0; /* a predicate: -1 is true */
+        return ptx_constant_row(r, bits, bytes, N_SPECIALS, false);
     }
     if (t.kind != T_NAME) ptx_fail(r, "an operand expected before \"%.*s\"", (int)t.len, t.at);
     ptx_next(r);

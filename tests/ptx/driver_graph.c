@@ -389,7 +389,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph, u
 CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) {
     ENTER(cuGraphExecDestroy, NEEDS_CONTEXT);
     REFUSE_IF(!ptx_object_is(hGraphExec, AN_EXEC), CUDA_ERROR_INVALID_HANDLE);
-    while (!ptx_moment_reached(&hGraphExec->over)) ptx_run_one();
+    ptx_wait_for(&hGraphExec->over);
     ptx_object_destroy(hGraphExec);
     return ptx_state();
 }

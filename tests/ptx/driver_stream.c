@@ -74,15 +74,14 @@ static CUresult stream_wait(ptx_stream *s) {
     return ptx_state();
 }
 
-/* What is in the stream is done first; on hardware the call does not wait for it. */
+/* On hardware the call does not wait for what is in the stream. Here it does, and the host counts as
+ * having waited: what it did would have to be remembered for ever. */
 CUresult cuStreamDestroy_v2(CUstream hStream) {
     ENTER(cuStreamDestroy_v2, NEEDS_CONTEXT);
     REFUSE_IF(!ptx_object_is(hStream, A_STREAM), CUDA_ERROR_INVALID_HANDLE);
-    ptx_moment end = ptx_lane_end(hStream->lane);
-    while (!ptx_moment_reached(&end)) ptx_run_one();
-    free(end.clock.over);
+    CUresult code = stream_wait(hStream);
     ptx_object_destroy(hStream);
-    return ptx_state();
+    return code;
 }
 
 CUresult cuStreamSynchronize(CUstream hStream) {
