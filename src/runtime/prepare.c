@@ -72,7 +72,8 @@ static ash_status build(struct making *m, ash_plan **out, ash_diag *diag) {
     ash_mem_free(a, images, n, sizeof *images);
     ASH_TRY(status);
     pthread_mutex_lock(&(*out)->lock);
-    if (!m->options->device->class->paper) status = ash_plan__need_weights(*out, diag);
+    if (!m->options->device->class->paper && !ash_plan__lacks_weights(*out))
+        status = ash_plan__need_weights(*out, diag);
     (*out)->progress.report = NULL; /* it was for preparing */
     pthread_mutex_unlock(&(*out)->lock);
     return status;
