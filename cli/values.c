@@ -124,8 +124,8 @@ bool session_find_input(const struct session *s, const char *name, size_t *out) 
     return false;
 }
 
-/* The bytes of a view: where they lie, or, on a device that the host has no addresses on, a copy that is the
- * session's until it is closed or the value with the same number is looked at again. */
+/* The bytes of a view: where they lie, or, on a device that the host has no addresses on, a copy that is
+ * the session's until it is closed or the value with the same number is looked at again. */
 static ash_status look(struct session *s, const ash_view *view, size_t number, const void **data) {
     ash_status status = ash_view_data(view, data, &s->diag);
     if (status != ASH_ERROR_DEVICE) return status;

@@ -583,8 +583,8 @@ static void *stand_in(const char *function) {
     return library ? dlsym(library, function) : NULL;
 }
 
-/* Fills of several streams find by a shared number which is the last, and that orders them; the stand-in, which
- * looks for races between commands that nothing orders, knows streams and events alone. */
+/* Fills of several streams find by a shared number which is the last, and that orders them; the stand-in,
+ * which looks for races between commands that nothing orders, knows streams and events alone. */
 static void allow_fills(void) {
     enum { STREAM_RACE = 6 }; /* tests/ptx/ptx.h */
     void *found = stand_in("ptx_check_set");

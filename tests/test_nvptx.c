@@ -208,7 +208,7 @@ static void plans_for_gpus_that_are_not_there(void **state) {
     ash_plan_options options = ash_plan_options_default();
     ash_plan *plan;
     char *text;
-    size_t len;
+    uint64_t len;
     ash_value x = INPUT(f, "x", ASH_F32, 3, 24), w = CONSTANT(f, ASH_F32, 24, 17);
     ash_graph_output(
         f->g, "y",
@@ -222,7 +222,7 @@ static void plans_for_gpus_that_are_not_there(void **state) {
         assert_ok(ash_plan_prepare(f->context, f->g, &options, &plan, &diag));
         assert_ok(ash_plan_kernel_source(plan, 0, ASH_SOURCE_ASSEMBLY, &text, &len, &diag));
         assert_non_null(strstr(text, ".target sm_90"));
-        ash_plan_text_free(plan, text, len);
+        ash_context_free_text(f->context, text, len);
         float data[3 * 24] = {0};
         assert_ok(ash_plan_set_input(plan, 0, &(ash_type){.dtype = ASH_F32, .rank = 2, .dims = {3, 24}},
                                      data, sizeof data, &diag));
@@ -277,10 +277,10 @@ static double any_number(uint64_t *seed, bool single) {
                                    0x1p-126,
                                    0x1p-1022,
                                    7};
-    uint64_t bits = draw(seed);
+    uint64_t bits = test_random(seed);
     if (bits % 8 == 0) return edges[bits / 8 % ASH_COUNT(edges)];
-    if (bits % 8 == 1) return (double)(int64_t)(draw(seed) >> 40) / 8;
-    bits = draw(seed);
+    if (bits % 8 == 1) return (double)(int64_t)(test_random(seed) >> 40) / 8;
+    bits = test_random(seed);
     if (single) {
         uint32_t low = (uint32_t)bits;
         float x;

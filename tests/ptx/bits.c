@@ -16,10 +16,11 @@
         PTX_LANES(b, l, T x = p[l]; T y = q[l]; d[l] = (T)(expr));                                         \
         break;                                                                                             \
     }
+/* One byte is a predicate, of which -1 is true. */
 #define BY_BYTES(form, expr)                                                                               \
     switch (in->op[0].bytes) {                                                                             \
     case 1:                                                                                                \
-    form(uint8_t, (expr) & 1 /* predicates; -1 is true */) case 2:                                                                            \
+    form(uint8_t, (expr) & 1) case 2:                                                                      \
     form(uint16_t, expr) case 4:                                                                           \
         form(uint32_t, expr) default : form(uint64_t, expr)                                                \
     }

@@ -96,8 +96,8 @@ const char *ptx_refusal(void);
 void ptx_counters_read(const char *kernel, ptx_counters *counters);
 void ptx_counters_reset(void);
 
-/* The bytes of an allocation on a device where they lie in this process, for tests that look into it; NULL when they are in
- * none. What is written there counts as written by nobody. */
+/* The bytes of an allocation on a device where they lie in this process, for tests that look into it;
+ * NULL when they are in none. What is written there counts as written by nobody. */
 void *ptx_memory(uint64_t address, uint64_t bytes);
 
 /* Objects that nobody has destroyed yet: allocations, modules, streams, events, graphs, retained
