@@ -4,9 +4,9 @@
  * Its memory is out of the host's reach, and the host's out of its own: addresses are numbers that fault
  * where they are used as pointers. Kernels are loaded, functions of the host work on copies of what they
  * declare, and one thread runs the commands of a round in an order that a seed picks among all that the
- * interface allows. Commands of a stream may be put off as long as nothing waits for them; those of several
- * streams run in turns, a few chunks or bytes at a time, chunks in any order. With a plan that poisons dead
- * bytes, whoever reads too early or writes too early shows.
+ * interface allows. Commands of a stream may be put off as long as nothing waits for them; those of
+ * several streams run in turns, a few chunks or bytes at a time, chunks in any order. With a plan that
+ * poisons dead bytes, whoever reads too early or writes too early shows.
  *
  * With ASHLAR_TEST_DEVICE=apart in the environment every plan of a test program that names no device is on
  * this one; with ASHLAR_TEST_DEVICE=CUDA:0 it is on that, but for plans whose kernels a test has written

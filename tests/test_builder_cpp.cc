@@ -12,6 +12,7 @@ extern "C" {
 #include "ashlar/builder.h"
 #include "ashlar/dlpack.h"
 #include "ashlar/function.h"
+#include "ashlar/train.h"
 #include "ashlar/onnx.h"
 #include "ashlar/plan.h"
 

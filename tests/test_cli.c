@@ -314,7 +314,7 @@ static void errors_name_the_values(void **state) {
         says(cases[i].says);
     }
     assert_int_equal(ashlar("inspect soul %s/model.onnx --no-cache"), 1);
-    says("there are graph, kernels, buffers, nest, llvm, asm");
+    says("there are graph, plan, kernels, buffers, nest, llvm, asm");
 }
 
 /* What there is, where something is named that there is not. */

@@ -532,6 +532,33 @@ static void test_half_floats_are_rounded_before_casts(void **state) {
         }
 }
 
+/* What is dequantised is computed by both of its readers, from the byte; what a product reads is stored. */
+static void test_dequantisation_is_not_stored(void **state) {
+    (void)state;
+    for (unsigned products = 0; products < 2; products++) {
+        ash_diag diag;
+        ash_program *p;
+        ash_compiler *compiler;
+        ash_graph *g = new_graph();
+        ash_type bytes = {.dtype = ASH_U8, .rank = 2, .dims = {20, 36}};
+        ash_value x = ash_cast(g, ash_graph_input(g, "x", &bytes), ASH_I32);
+        x = ash_cast(g, ash_sub(g, x, ash_scalar(g, ASH_I32, 7)), ASH_F32);
+        x = ash_mul(g, x, ash_scalar(g, ASH_F32, 0.25));
+        ash_graph_output(g, "rows", ash_reduce_sum(g, x, (int64_t[]){1}, 1, false));
+        ash_value y = products ? ash_matmul(g, x, INPUT(g, "w", 36, 5))
+                               : ash_reduce_max(g, x, (int64_t[]){0}, 1, false);
+        ash_graph_output(g, "other", y);
+        assert_ok(ash_compiler__get(context, &compiler, &diag));
+        assert_ok(ash_program__lower(g, ash_compiler__target(compiler), &(ash_lower_options){.fuse = true},
+                                     &p, &diag));
+        assert_int_equal(p->steps.len, 2 + products);
+        ash_program__free(p);
+        static const int64_t vars[8];
+        test_differential(context, g, vars, 1e-6);
+        ash_graph_destroy(g);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_elementwise),
@@ -564,6 +591,7 @@ int main(void) {
         cmocka_unit_test(test_window_over_reshape),
         cmocka_unit_test(test_blocked_conv_over_reshape),
         cmocka_unit_test(test_half_floats_are_rounded_before_casts),
+        cmocka_unit_test(test_dequantisation_is_not_stored),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -16,24 +16,38 @@
 #include "ashlar/onnx.h"
 #include "ashlar/plan.h"
 #include "ashlar/reference.h"
+#include "ashlar/train.h"
 #include "ashlar/version.h"
 #include "testing.h"
 
 /* Arguments that may be NULL, as the headers say, beside every `diag` and `options`. In functions that
  * return no status these are all places for results, too. */
 static const char *const optional[] = {
-    "ash_context_destroy.context",     "ash_diag_format.out",
-    "ash_graph_create.name",           "ash_graph_name_next.name",
-    "ash_memory_check.report",         "ash_memory_order_search.progress",
-    "ash_memory_order_search.report",  "ash_memory_schedule_check.report",
-    "ash_plan_bind_arena.memory",      "ash_plan_bind_input.type",
-    "ash_plan_bind_weights.memory",    "ash_plan_on_release.hook",
-    "ash_plan_release_all.released",   "ash_plan_bind_arena_view.view",
-    "ash_plan_bind_state.memory",      "ash_plan_bind_state_view.view",
-    "ash_plan_bind_weights_view.view", "ash_plan_release_originals.released",
-    "ash_plan_set_input.type",         "ash_plan_set_parameter.type",
-    "ash_plan_set_state.type",         "ash_plan_release_intermediates.released",
-    "ash_reference_step.states",       "ash_slice.steps",
+    "ash_context_destroy.context",
+    "ash_diag_format.out",
+    "ash_graph_create.name",
+    "ash_graph_gradients.seeds",
+    "ash_graph_name_next.name",
+    "ash_memory_check.report",
+    "ash_memory_order_search.progress",
+    "ash_memory_order_search.report",
+    "ash_memory_schedule_check.report",
+    "ash_plan_bind_arena.memory",
+    "ash_plan_bind_input.type",
+    "ash_plan_bind_weights.memory",
+    "ash_plan_on_release.hook",
+    "ash_plan_release_all.released",
+    "ash_plan_bind_arena_view.view",
+    "ash_plan_bind_state.memory",
+    "ash_plan_bind_state_view.view",
+    "ash_plan_bind_weights_view.view",
+    "ash_plan_release_originals.released",
+    "ash_plan_set_input.type",
+    "ash_plan_set_parameter.type",
+    "ash_plan_set_state.type",
+    "ash_plan_release_intermediates.released",
+    "ash_reference_step.states",
+    "ash_slice.steps",
     "ash_tensor_create.name",
     "ash_tensor_from_view.name",
 };

@@ -259,6 +259,8 @@ static void use(ash_plan *plan, const ash_plan_options *options) {
     assert_int_equal(ash_plan_describe(plan).ops, plan->core->n_steps);
     assert_ok(ash_plan_print(plan, &text, &len, &diag));
     ash_context_free_text(plan->context, text, len);
+    assert_ok(ash_plan_kernel_source(plan, 0, ASH_SOURCE_IR, &text, &len, &diag));
+    ash_context_free_text(plan->context, text, len);
 }
 
 static void nobody_writes_to_it(void **state) {

@@ -9,6 +9,7 @@
 #include "ashlar/function.h"
 #include "ashlar/onnx.h"
 #include "ashlar/plan.h"
+#include "ashlar/train.h"
 #include "base/sized.h"
 #include "testing.h"
 
@@ -65,6 +66,31 @@ OPTIONS(ash_onnx_write_options) {
 OPTIONS(ash_onnx_options) {
     ash_graph *graph;
     ash_status status = ash_onnx_read(made.context, made.path, s, &graph, &diag);
+    ash_graph_destroy(graph);
+    return status;
+}
+
+/* A graph with a state, which the call may leave failed. */
+static ash_graph *fresh_graph(ash_value *state) {
+    const ash_type type = {ASH_F32, 1, {4}};
+    ash_graph *graph;
+    assert_ok(ash_graph_create(made.context, NULL, &graph, NULL));
+    *state = ash_graph_state(graph, "s", &type, NULL, 0, ASH_DATA_COPY);
+    return graph;
+}
+
+OPTIONS(ash_gradient_options) {
+    ash_value x, grad;
+    ash_graph *graph = fresh_graph(&x);
+    ash_status status = ash_graph_gradients(graph, &x, NULL, 1, &x, 1, s, &grad, &diag);
+    ash_graph_destroy(graph);
+    return status;
+}
+
+OPTIONS(ash_optimizer_options) {
+    ash_value x;
+    ash_graph *graph = fresh_graph(&x);
+    ash_status status = ash_graph_optimize(graph, &x, &x, 1, ash_scalar(graph, ASH_F32, 1), s, &diag);
     ash_graph_destroy(graph);
     return status;
 }

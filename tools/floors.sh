@@ -12,7 +12,7 @@ cd "${1:-$(dirname "$0")/..}" || exit 2
 
 grep -rHn '^[[:space:]]*#[[:space:]]*include' --include='*.[ch]' src cli examples include 2>/dev/null | awk -F: '
 BEGIN {
-    n = split("base 0 ir 1 device 1 onnx 2 opt 2 kernel 2 memory 2 code 3 runtime 4", word, " ")
+    n = split("base 0 ir 1 device 1 onnx 2 grad 2 opt 2 kernel 2 memory 2 code 3 runtime 4", word, " ")
     for (i = 1; i < n; i += 2) floor[word[i]] = word[i + 1]
 }
 function bad(why) { printf "%s:%s: %s: %s\n", $1, $2, line, why; failed++; good = 0 }

@@ -155,6 +155,26 @@ ASH_API ash_value ash_scatter_elements(ash_graph *graph, ash_value x, ash_value 
 ASH_API ash_value ash_scatter_nd(ash_graph *graph, ash_value x, ash_value indices, ash_value updates,
                                  ash_scatter mode);
 
+/* --- random numbers ------------------------------------------------------------------------------- */
+
+/* Philox 4x32-10 (Salmon, Moraes, Dror and Shaw 2011): four words from a key of two and a counter of four,
+ * all u32, broadcast. The same key and counter give the same words on every device, in any mode, on any
+ * number of threads. Writes `words` and returns the first. */
+ASH_API ash_value ash_philox(ash_graph *graph, const ash_value *key, const ash_value *counter,
+                             ash_value *words);
+
+/* Tensors of random numbers. `seed` and `stream` are i64 or u64 scalars: the key, and the upper half of the
+ * counter, whose lower half is an element's number in row-major order. What has the same two has the same
+ * numbers: give each use a seed of its own, and each execution a stream, as a state that counts them.
+ *
+ * uniform: in [0, 1), as many bits as the dtype has digits; normal: with mean 0 and variance 1. */
+ASH_API ash_value ash_random_uniform(ash_graph *graph, ash_dtype dtype, ash_value seed, ash_value stream,
+                                     const ash_dim *dims, unsigned rank);
+ASH_API ash_value ash_random_normal(ash_graph *graph, ash_dtype dtype, ash_value seed, ash_value stream,
+                                    const ash_dim *dims, unsigned rank);
+/* Elements of x, each 0 with the probability `rate`, which is below 1, and else divided by 1 - rate. */
+ASH_API ash_value ash_dropout(ash_graph *graph, ash_value x, double rate, ash_value seed, ash_value stream);
+
 /* --- generated: the classes whose operators are alike --------------------------------------------- */
 
 /* ash_<name> for each row of ops.def of these classes: ash_exp(graph, x), ash_add(graph, a, b),

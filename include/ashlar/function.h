@@ -36,6 +36,20 @@ typedef struct ash_call {
  * status does; then the operations that have not begun are left out, and the execution fails with it. */
 typedef ash_status (*ash_function_run)(void *user, const ash_call *call, ash_diag *diag);
 
+/* A node of which gradients are asked for (ash_graph_gradients, train.h). Everything is borrowed for the
+ * time of the call. */
+typedef struct ash_gradient_call {
+    ash_graph *graph;            /* to append nodes to */
+    const ash_value *ins, *outs; /* operands and results of the node */
+    const ash_value *out_grads;  /* the results' gradients; ASH_NO_VALUE: 0 */
+    uint32_t n_ins, n_outs;
+} ash_gradient_call;
+
+/* Appends what computes the gradients of the operands, and writes them to `in_grads`, where all are
+ * ASH_NO_VALUE: 0. Each is of its operand's type; those that nobody asked for are dropped. */
+typedef ash_status (*ash_function_gradient)(void *user, const ash_gradient_call *call, ash_value *in_grads,
+                                            ash_diag *diag);
+
 typedef struct ash_function {
     size_t size;      /* bytes that the caller knows, or 0: ASH_INIT */
     const char *name; /* copied */
@@ -47,7 +61,8 @@ typedef struct ash_function {
      * execution calls it exactly once for each chunk of each node whose results are needed. */
     bool pure;
     void *user;
-    void (*release)(void *user); /* called when the context is destroyed; NULL: nothing */
+    void (*release)(void *user);    /* called when the context is destroyed; NULL: nothing */
+    ash_function_gradient gradient; /* NULL: it has none */
 } ash_function;
 
 /* Registers a function with the context. ASH_ERROR_INVALID_ARGUMENT when the name is empty or taken, or

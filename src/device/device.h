@@ -84,8 +84,8 @@ ash_status ash_device__default(ash_context *context, ash_device **out, ash_diag 
 /* ASH_ERROR_DEVICE where nothing can be computed, ASH_ERROR_INVALID_ARGUMENT without a stream. */
 ash_status ash_streams__create(ash_device *device, const ash_streams_options *options, ash_streams **out,
                                ash_diag *diag);
-/* Copies bytes from one device to another, through memory of the host where that has addresses on
- * neither, or on one. */
+/* Copies bytes from one device to another, through memory of the host where that has addresses on neither,
+ * or on one. */
 ash_status ash_device__copy(ash_device *to_device, ash_address to, ash_device *from_device,
                             ash_address from, uint64_t size, ash_diag *diag);
 /* A number that the context gives out once. */

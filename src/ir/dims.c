@@ -78,7 +78,7 @@ ash_status ash_dims_copy(const ash_dims *dims, const ash_allocator *a, ash_dims 
 
 /* --- interning ---------------------------------------------------------------------------------- */
 
-static uint64_t hash_terms(const ash_term *terms, uint32_t n) {
+static uint64_t hash_terms(const ash_poly_term *terms, uint32_t n) {
     uint64_t hash = n;
     for (uint32_t i = 0; i < n; i++) {
         hash = ash_hash(&terms[i].coef, sizeof terms[i].coef, hash);
@@ -87,7 +87,7 @@ static uint64_t hash_terms(const ash_term *terms, uint32_t n) {
     return hash;
 }
 
-static bool same_terms(const ash_term *a, const ash_term *b, uint32_t n) {
+static bool same_terms(const ash_poly_term *a, const ash_poly_term *b, uint32_t n) {
     for (uint32_t i = 0; i < n; i++)
         if (a[i].coef != b[i].coef || a[i].n != b[i].n ||
             memcmp(a[i].atoms, b[i].atoms, a[i].n * sizeof *a[i].atoms))
@@ -525,7 +525,7 @@ size_t ash_dims_term_count(const ash_dims *dims, ash_dim dim) {
 int64_t ash_dims_term(const ash_dims *dims, ash_dim dim, size_t term, size_t *atom_count) {
     *atom_count = 0;
     if (dim >= 0) return dim;
-    const ash_term *t = &ash_dims__expr(dims, dim)->terms[term];
+    const ash_poly_term *t = &ash_dims__expr(dims, dim)->terms[term];
     *atom_count = t->n;
     return t->coef;
 }

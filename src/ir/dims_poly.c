@@ -20,7 +20,7 @@ static int compare_atoms(const ash_dims *dims, uint32_t a, uint32_t b) {
 
 /* A monomial order: it does not change when both sides are multiplied by the same atoms, which is what
  * division needs. */
-static int compare_products(const ash_dims *dims, const ash_term *a, const ash_term *b) {
+static int compare_products(const ash_dims *dims, const ash_poly_term *a, const ash_poly_term *b) {
     if (a->n != b->n) return a->n > b->n ? -1 : 1;
     for (uint32_t i = 0; i < a->n; i++) {
         int order = compare_atoms(dims, a->atoms[i], b->atoms[i]);
@@ -45,12 +45,12 @@ int ash_dims__compare(const ash_dims *dims, ash_dim a, ash_dim b) {
 
 void ash_poly__const(int64_t value, ash_poly *p) {
     p->n = value != 0;
-    p->at[0] = (ash_term){.coef = value};
+    p->at[0] = (ash_poly_term){.coef = value};
 }
 
 void ash_poly__atom(uint32_t atom, ash_poly *p) {
     p->n = 1;
-    p->at[0] = (ash_term){1, 1, {atom}};
+    p->at[0] = (ash_poly_term){1, 1, {atom}};
 }
 
 void ash_poly__load(const ash_dims *dims, ash_dim dim, ash_poly *p) {
@@ -70,7 +70,7 @@ bool ash_poly__is_const(const ash_poly *p, int64_t *value) {
 }
 
 /* p += t, keeping the canonical form. */
-static bool add_term(const ash_dims *dims, ash_poly *p, const ash_term *t) {
+static bool add_term(const ash_dims *dims, ash_poly *p, const ash_poly_term *t) {
     uint32_t low = 0, high = p->n;
     while (low < high) {
         uint32_t middle = (low + high) / 2;
@@ -98,13 +98,14 @@ static bool add_term(const ash_dims *dims, ash_poly *p, const ash_term *t) {
 bool ash_poly__add(const ash_dims *dims, ash_poly *p, const ash_poly *q, int64_t scale) {
     if (scale == 0) return true;
     for (uint32_t i = 0; i < q->n; i++) {
-        ash_term t = q->at[i];
+        ash_poly_term t = q->at[i];
         if (!ash_mul_i64(t.coef, scale, &t.coef) || !add_term(dims, p, &t)) return false;
     }
     return true;
 }
 
-static bool mul_terms(const ash_dims *dims, const ash_term *a, const ash_term *b, ash_term *out) {
+static bool mul_terms(const ash_dims *dims, const ash_poly_term *a, const ash_poly_term *b,
+                      ash_poly_term *out) {
     if (a->n + b->n > ASH_POLY_DEGREE || !ash_mul_i64(a->coef, b->coef, &out->coef)) return false;
     uint32_t i = 0, j = 0;
     for (out->n = 0; out->n < a->n + b->n; out->n++) {
@@ -116,10 +117,10 @@ static bool mul_terms(const ash_dims *dims, const ash_term *a, const ash_term *b
 }
 
 /* p += scale * t * q. */
-static bool add_product(const ash_dims *dims, ash_poly *p, const ash_term *t, const ash_poly *q,
+static bool add_product(const ash_dims *dims, ash_poly *p, const ash_poly_term *t, const ash_poly *q,
                         int64_t scale) {
     for (uint32_t i = 0; i < q->n; i++) {
-        ash_term product;
+        ash_poly_term product;
         if (!mul_terms(dims, t, &q->at[i], &product) || !ash_mul_i64(product.coef, scale, &product.coef) ||
             !add_term(dims, p, &product))
             return false;
@@ -135,9 +136,9 @@ bool ash_poly__mul(const ash_dims *dims, const ash_poly *a, const ash_poly *b, a
 }
 
 /* a / b when b's coefficient and atoms divide a's. */
-static bool divide_terms(const ash_term *a, const ash_term *b, ash_term *out) {
+static bool divide_terms(const ash_poly_term *a, const ash_poly_term *b, ash_poly_term *out) {
     if (b->n > a->n || (a->coef == INT64_MIN && b->coef == -1) || a->coef % b->coef) return false;
-    *out = (ash_term){.coef = a->coef / b->coef};
+    *out = (ash_poly_term){.coef = a->coef / b->coef};
     uint32_t j = 0;
     for (uint32_t i = 0; i < a->n; i++) {
         if (j < b->n && a->atoms[i] == b->atoms[j])
@@ -152,7 +153,7 @@ bool ash_poly__divide(const ash_dims *dims, const ash_poly *a, const ash_poly *b
     ash_poly rest = *a;
     q->n = 0;
     while (rest.n) {
-        ash_term t;
+        ash_poly_term t;
         if (!divide_terms(&rest.at[0], &b->at[0], &t) || !add_term(dims, q, &t) ||
             !add_product(dims, &rest, &t, b, -1))
             return false;
@@ -168,7 +169,7 @@ static bool fits(wide value) {
     return value >= INT64_MIN && value <= INT64_MAX;
 }
 
-static bool term_interval(const ash_dims *dims, const ash_term *t, int64_t *min, int64_t *max) {
+static bool term_interval(const ash_dims *dims, const ash_poly_term *t, int64_t *min, int64_t *max) {
     *min = *max = t->coef;
     for (uint32_t i = 0; i < t->n; i++) {
         const ash_dim_node *atom = &dims->atoms.at[t->atoms[i]];
@@ -210,7 +211,7 @@ static bool prove_replaced(proof *state, const ash_poly *p, uint32_t i, uint32_t
                            int64_t shift, int64_t scale, int depth) {
     const ash_dims *dims = state->dims;
     ash_poly next = {.n = 0}, value, offset;
-    ash_term rest = p->at[i];
+    ash_poly_term rest = p->at[i];
     memmove(&rest.atoms[k], &rest.atoms[k + 1], (rest.n - k - 1) * sizeof *rest.atoms);
     rest.n--;
     ash_poly__load(dims, by, &value);
@@ -246,7 +247,7 @@ static bool prove(proof *state, const ash_poly *p, int depth) {
     if (ash_poly__interval(state->dims, p, &min, &max) && min >= 0) return true;
     if (depth == 0) return false;
     for (uint32_t i = 0; i < p->n; i++) {
-        const ash_term *t = &p->at[i];
+        const ash_poly_term *t = &p->at[i];
         uint32_t negative = 0; /* factors that may be */
         for (uint32_t k = 0; k < t->n; k++) negative += state->dims->atoms.at[t->atoms[k]].min < 0;
         for (uint32_t k = 0; k < t->n; k++) {

@@ -22,20 +22,20 @@ enum {
     ASH_POLY_COST = 2000  /* steps to evaluate a dim, nested atoms included */
 };
 
-typedef struct ash_term {
+typedef struct ash_poly_term {
     int64_t coef; /* not 0 */
     uint32_t n;   /* atoms */
     uint32_t atoms[ASH_POLY_DEGREE];
-} ash_term;
+} ash_poly_term;
 
 typedef struct ash_poly {
     uint32_t n;
-    ash_term at[ASH_POLY_TERMS];
+    ash_poly_term at[ASH_POLY_TERMS];
 } ash_poly;
 
 /* An interned polynomial. */
 typedef struct ash_dim_expr {
-    const ash_term *terms;
+    const ash_poly_term *terms;
     uint32_t n, depth, cost;
     uint32_t next;    /* of those with the same hash, plus 1, or 0 */
     int64_t min, max; /* bounds over all values of the variables */

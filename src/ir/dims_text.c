@@ -52,7 +52,7 @@ void ash_dims_print(const ash_dims *dims, ash_dim dim, ash_text *out) {
     bool bare = expr->n == 1 && expr->terms[0].coef == 1 && expr->terms[0].n == 1;
     if (!bare) ash_text_add(out, "(");
     for (uint32_t i = 0; i < expr->n; i++) {
-        const ash_term *t = &expr->terms[i];
+        const ash_poly_term *t = &expr->terms[i];
         uint64_t size = t->coef < 0 ? 0 - (uint64_t)t->coef : (uint64_t)t->coef;
         ash_text_add(out, "%s", i ? t->coef < 0 ? " - " : " + " : t->coef < 0 ? "-" : "");
         if (size != 1 || !t->n) ash_text_add(out, "%llu%s", (unsigned long long)size, t->n ? "*" : "");

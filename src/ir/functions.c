@@ -79,7 +79,7 @@ static ash_status append(struct functions *f, const ash_function *given, ash_dia
     return ASH_OK;
 }
 
-ASH_SIZED(ash_function, release);
+ASH_SIZED(ash_function, gradient);
 
 ash_status ash_context_add_function(ash_context *context, const ash_function *function, ash_diag *diag) {
     struct functions *f;

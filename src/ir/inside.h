@@ -6,10 +6,6 @@
 #include "base/text.h"
 #include "dims_poly.h"
 
-/* Keeps a diagnostic as the graph's sticky error, unless there is one; returns its code. One that names no
- * node is charged to the name that nodes are given now. */
-ash_status ash_graph__stick(ash_graph *graph, const ash_diag *diag);
-
 /* Checks that a dtype and dims make a type: every dim known and never negative, and the dims' maxima, zeros
  * left out, multiply to bytes that fit 64 bits. */
 ash_status ash_type__check(const ash_dims *dims, const ash_type *type, ash_diag *diag);

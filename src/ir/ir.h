@@ -319,6 +319,9 @@ static inline ash_value ash_graph__settler(const ash_graph *graph, uint32_t var)
  * them must come after them and keeps them alive. */
 void ash_graph__each_settler(const ash_graph *graph, const ash_node *node,
                              void (*visit)(void *user, ash_value settler), void *user);
+/* Keeps a diagnostic as the graph's sticky error, unless there is one; returns its code. One that names no
+ * node is charged to the name that nodes are given now. */
+ash_status ash_graph__stick(ash_graph *graph, const ash_diag *diag);
 /* Records a failure as the graph's sticky error and returns its status. */
 ash_status ash_graph__fail(ash_graph *graph, ash_status code, const char *fmt, ...) ASH_PRINTF(3, 4);
 

@@ -41,12 +41,12 @@ typedef struct conv {
     ash_sym batch, group, block, lane, position[MAX_SPACE]; /* of the result; lane < store_lanes */
     ash_sym vector, vector_lane;                            /* of the weights */
     ash_sym channel_block, channel, step[MAX_SPACE];        /* of the sum; channel counts inside a block */
-    ash_sym four, four_lane;          /* of the weights of bytes: the step inside a block, and the lane */
-    ash_ix anchor[ASH_MAX_RANK];      /* index of the result */
-    ash_tile_slices slices;           /* of the channel blocks */
-    ash_blocks sum_blocks[MAX_SPACE]; /* partial sums: of the channel blocks, then of the
+    ash_sym four, four_lane;     /* of the weights of bytes: the step inside a block, and the lane */
+    ash_ix anchor[ASH_MAX_RANK]; /* index of the result */
+    ash_tile_slices slices;      /* of the channel blocks */
+    ash_partial_blocks sum_blocks[MAX_SPACE]; /* partial sums: of the channel blocks, then of the
                                                                window without its last dim */
-    unsigned top;                     /* level of the whole sums */
+    unsigned top;                             /* level of the whole sums */
     ash_ref from, line; /* the chunk's first line and the present one; positions, when merged */
 } conv;
 

@@ -282,7 +282,7 @@ uint16_t ash_kern_scratch(ash_kern *k, ash_dtype dtype, ash_dim count, ash_ref *
 }
 
 void ash_kern_access(ash_kern *k, ash_value value, bool write) {
-    const ash_place *p = &k->low->places[value];
+    const ash_value_place *p = &k->low->places[value];
     const ash_access access = {p->buffer, write, p->begin, p->end};
     for (size_t i = 0; i < k->accesses.len; i++) {
         const ash_access *a = &k->accesses.at[i];
@@ -294,7 +294,7 @@ void ash_kern_access(ash_kern *k, ash_value value, bool write) {
 }
 
 ash_ix ash_kern_linear(ash_kern *k, ash_value value, const ash_ix *idx) {
-    const ash_place *p = &k->low->places[value];
+    const ash_value_place *p = &k->low->places[value];
     const ash_type *type = ash_graph__type(k->graph, value);
     ash_ixs *ixs = &k->ixs;
     if (!p->contiguous) {

@@ -16,12 +16,12 @@
 
 /* Where a stored value lies: element (i0, i1, ...) at offset + sum of i * stride, in elements of its
  * dtype. */
-typedef struct ash_place {
+typedef struct ash_value_place {
     uint32_t buffer; /* of the program, or ASH_NO_BUFFER */
     bool contiguous; /* row-major from the buffer's start; the fields below do not count */
     ash_dim offset, strides[ASH_MAX_RANK];
     int64_t begin, end; /* bytes of the buffer that access records name for the value */
-} ash_place;
+} ash_value_place;
 
 typedef struct ash_lowering {
     const ash_graph *graph;
@@ -29,7 +29,7 @@ typedef struct ash_lowering {
     const ash_allocator *allocator;
     ash_fusion fusion;
     ash_program *program;
-    ash_place *places;            /* per value */
+    ash_value_place *places;      /* per value */
     const uint32_t *last_reads;   /* per value: root of the last group that reads it */
     ash_map nest_ids;             /* hash of a nest's content to its index in the program */
     const ash_progress *progress; /* or NULL */

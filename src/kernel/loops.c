@@ -12,7 +12,7 @@
 
 /* --- loops ---------------------------------------------------------------------------------------- */
 
-unsigned ash_loops__unroll(const ash_kern *k, const ash_blocks *blocks) {
+unsigned ash_loops__unroll(const ash_kern *k, const ash_partial_blocks *blocks) {
     const ash_costs *c = &k->low->target->costs;
     return blocks && blocks->n && ash_loops__work(k) <= c->unroll_body ? (unsigned)c->unroll_copies : 1;
 }
@@ -20,7 +20,7 @@ unsigned ash_loops__unroll(const ash_kern *k, const ash_blocks *blocks) {
 static void full_vectors(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref to,
                          const ash_loops_inner *inner) {
     ash_kern *k = l->k;
-    const ash_blocks *blocks = k->lanes == l->lanes ? inner->blocks : NULL;
+    const ash_partial_blocks *blocks = k->lanes == l->lanes ? inner->blocks : NULL;
     if (blocks) ash_blocks_open(&k->nest, blocks, k->lanes, &from, &to);
     ash_kern_loop(k, a->sym, from, to, k->lanes, ash_loops__unroll(k, blocks));
     inner->body(l, inner->arg);

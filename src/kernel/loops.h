@@ -70,7 +70,7 @@ void ash_loops__choose_axes(ash_loops *l);
 typedef struct ash_loops_inner {
     void (*body)(ash_loops *l, void *arg);
     void *arg;
-    const ash_blocks *blocks; /* of the loop over full vectors, or NULL: it is one loop */
+    const ash_partial_blocks *blocks; /* of the loop over full vectors, or NULL: it is one loop */
     void (*close)(ash_loops *l, void *arg,
                   unsigned level); /* at the end of a block: adds level to level + 1 */
 } ash_loops_inner;
@@ -82,7 +82,7 @@ void ash_loops__vector(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref to
                        const ash_loops_inner *inner);
 /* Copies of the body for a loop that is cut into blocks: how long it runs is not a number then, so the
  * compiler does not see that it pays. */
-unsigned ash_loops__unroll(const ash_kern *k, const ash_blocks *blocks);
+unsigned ash_loops__unroll(const ash_kern *k, const ash_partial_blocks *blocks);
 /* Evaluates and stores the root at the present position. */
 void ash_loops__store(ash_loops *l, void *arg);
 

@@ -20,9 +20,9 @@ enum { FULL, NARROW, SCALAR, KINDS };
 typedef struct reduction {
     const ash_node *node;
     ash_op combine;
-    unsigned top;                    /* the last level: the result, in the end */
-    accumulator acc[KINDS];          /* those but FULL only along a reduced axis: behind the full vectors */
-    ash_blocks blocks[ASH_MAX_AXES]; /* per inner axis */
+    unsigned top;           /* the last level: the result, in the end */
+    accumulator acc[KINDS]; /* those but FULL only along a reduced axis: behind the full vectors */
+    ash_partial_blocks blocks[ASH_MAX_AXES]; /* per inner axis */
 } reduction;
 
 static void make_accumulator(ash_kern *k, reduction *r, unsigned kind, unsigned first, ash_ref neutral,
@@ -104,7 +104,7 @@ static void inner_loops(ash_loops *l, unsigned depth, reduction *r) {
         return;
     }
     const ash_axis *a = &l->inner[depth];
-    const ash_blocks *blocks = &r->blocks[depth];
+    const ash_partial_blocks *blocks = &r->blocks[depth];
     ash_ref from = ash_nest_index(n, 0), to = ash_kern_dim(k, a->extent);
     if (depth + 1 == l->n_inner && l->vector_inner) {
         bool whole = ash_dim_is_const(a->extent) && a->extent % l->lanes == 0;

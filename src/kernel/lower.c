@@ -257,13 +257,13 @@ static ash_status lower_kernel(ash_lowering *low, uint32_t id) {
 /* Kernels for the parts that nobody has written in place. */
 static ash_status lower_concat(ash_lowering *low, uint32_t id) {
     const ash_node *concat = &low->graph->nodes.at[low->fusion.groups.at[id].root];
-    const ash_place *whole = &low->places[concat->out];
+    const ash_value_place *whole = &low->places[concat->out];
     ash_dim strides[ASH_MAX_RANK], offset = whole->contiguous ? 0 : whole->offset, shift = 0;
     ASH_TRY(ash_lower__strides(low, concat->out, strides));
     int64_t axis = ash_node_int(concat, ASH_ATTR_AXIS);
     ash_status status = ASH_OK;
     for (unsigned i = 0; i < concat->n_ins && status == ASH_OK; i++) {
-        const ash_place *part = &low->places[concat->ins[i]];
+        const ash_value_place *part = &low->places[concat->ins[i]];
         bool there = ash_lower__is_empty(low, concat->ins[i]) ||
                      (part->buffer == whole->buffer && !part->contiguous && part->offset == offset);
         if (!there) {

@@ -112,7 +112,8 @@ static void emit_step(product *p, ash_tile *t, int64_t row_stride, ash_ref rest)
 }
 
 /* All whole steps, in blocks of partial sums. */
-static void emit_steps(product *p, ash_tile *t, const ash_blocks *blocks, ash_ref to, int64_t row_stride) {
+static void emit_steps(product *p, ash_tile *t, const ash_partial_blocks *blocks, ash_ref to,
+                       int64_t row_stride) {
     ash_kern *k = p->k;
     ash_nest *n = &k->nest;
     size_t mark = ash_kern_mark(k);
@@ -163,7 +164,7 @@ static void emit_tile(product *p, unsigned rows, unsigned vectors, ash_ref row0,
                   .first = block0,
                   .columns = p->n};
     int64_t terms = 1;
-    ash_blocks blocks = {0}; /* sums of integers are exact in any order */
+    ash_partial_blocks blocks = {0}; /* sums of integers are exact in any order */
     if (!p->bytes)
         blocks = ash_blocks_plan(ash_kern_max(k, p->inner), ASH_PARTIAL_TILE_TERMS, &terms, &t.top);
     ash_tile_set_root(&t, p->out);
@@ -262,8 +263,9 @@ static void emit_dots(product *p, unsigned rows, unsigned columns, ash_ref colum
     ash_tile t = {.k = k, .anchor = p->node, .rows = rows, .vectors = columns, .lanes = lanes};
     ash_ref tails[ASH_TILE_MAX], zero = ash_nest_float(n, ASH_F32, 0);
     int64_t whole = p->inner / lanes * lanes, terms = 1;
-    const ash_blocks blocks = ash_blocks_plan(whole / lanes, ASH_PARTIAL_TILE_TERMS, &terms, &t.top),
-                     none = {0};
+    const ash_partial_blocks blocks =
+                                 ash_blocks_plan(whole / lanes, ASH_PARTIAL_TILE_TERMS, &terms, &t.top),
+                             none = {0};
     ash_tile_set_root(&t, p->out);
     ash_tile_open(&t);
     ash_kern_set_sym(k, p->row, ash_nest_index(n, 0));
@@ -274,7 +276,7 @@ static void emit_dots(product *p, unsigned rows, unsigned columns, ash_ref colum
     for (unsigned pass = 0; pass < 2; pass++) { /* whole vectors, then single elements */
         unsigned width = pass ? 1 : lanes;
         if (pass && whole == p->inner) break;
-        const ash_blocks *around = pass ? &none : &blocks;
+        const ash_partial_blocks *around = pass ? &none : &blocks;
         ash_ref from = ash_nest_index(n, pass ? whole : 0), to = ash_nest_index(n, pass ? p->inner : whole);
         ash_blocks_open(n, around, width, &from, &to);
         ash_kern_loop(k, p->step, from, to, width, pass ? 1 : (unsigned)k->low->target->costs.tile_unroll);

@@ -215,7 +215,7 @@ static void cumsum_body(ash_rows *r) {
     ash_ref zero = ash_kern_splat(k, ash_kern_neutral(k, ASH_OP_ADD, dtype)), sums[ASH_PARTIAL_LEVELS];
     unsigned top = 0;
     int64_t terms = 1;
-    ash_blocks blocks = {0};
+    ash_partial_blocks blocks = {0};
     if (ash_dtype_is_float(dtype))
         blocks = ash_blocks_plan(ash_kern_max(k, r->count), ASH_PARTIAL_TERMS, &terms, &top);
     for (unsigned level = 0; level <= top; level++) sums[level] = ash_nest_cell(n, zero);

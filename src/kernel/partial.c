@@ -3,8 +3,8 @@
 
 #include "ir/ir.h"
 
-ash_blocks ash_blocks_plan(int64_t trips, int64_t limit, int64_t *terms, unsigned *level) {
-    ash_blocks b = {.level = *level};
+ash_partial_blocks ash_blocks_plan(int64_t trips, int64_t limit, int64_t *terms, unsigned *level) {
+    ash_partial_blocks b = {.level = *level};
     while (trips > 2 * limit / *terms && *level + 1 < ASH_PARTIAL_LEVELS) {
         int64_t per = ASH_MAX(limit / *terms, 1);
         b.size[b.n] = b.n ? b.size[b.n - 1] * per : per;
@@ -17,7 +17,8 @@ ash_blocks ash_blocks_plan(int64_t trips, int64_t limit, int64_t *terms, unsigne
     return b;
 }
 
-void ash_blocks_open(ash_nest *n, const ash_blocks *blocks, int64_t step, ash_ref *from, ash_ref *to) {
+void ash_blocks_open(ash_nest *n, const ash_partial_blocks *blocks, int64_t step, ash_ref *from,
+                     ash_ref *to) {
     for (unsigned i = blocks->n; i-- > 0;) {
         int64_t size = blocks->size[i] * step;
         *from = ash_nest_loop(n, *from, *to, size, 1);

@@ -28,18 +28,19 @@ enum {
 };
 
 /* The blocks that one loop is cut into. */
-typedef struct ash_blocks {
+typedef struct ash_partial_blocks {
     unsigned n;                           /* block loops around the loop; 0: it stays as it is */
     unsigned level;                       /* that grows within block 0; block i is added to level + i + 1 */
     int64_t size[ASH_PARTIAL_LEVELS - 1]; /* iterations, block 0 is the innermost */
-} ash_blocks;
+} ash_partial_blocks;
 
 /* Plans a loop of at most `trips` iterations, each of which adds *terms terms to level *level. Both are
  * what the loop around this one finds afterwards. Blocks of `limit` terms, where there are more than twice
  * as many. */
-ash_blocks ash_blocks_plan(int64_t trips, int64_t limit, int64_t *terms, unsigned *level);
+ash_partial_blocks ash_blocks_plan(int64_t trips, int64_t limit, int64_t *terms, unsigned *level);
 /* Opens the block loops around a loop over [*from, *to) in steps of `step`, and narrows both to the
  * innermost block. The caller closes each with one `end`, behind the additions to the next level. */
-void ash_blocks_open(ash_nest *n, const ash_blocks *blocks, int64_t step, ash_ref *from, ash_ref *to);
+void ash_blocks_open(ash_nest *n, const ash_partial_blocks *blocks, int64_t step, ash_ref *from,
+                     ash_ref *to);
 
 #endif

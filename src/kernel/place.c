@@ -30,11 +30,11 @@ static ash_status new_buffer(ash_lowering *low, ash_value value, ash_buffer_kind
         uintptr_t address = (uintptr_t)info->blob->data;
         align = address ? (uint32_t)ASH_MIN(address & -address, (uintptr_t)usual) : usual;
     }
-    ash_place *place = &low->places[value];
+    ash_value_place *place = &low->places[value];
     const char *name = info->name ? ash_arena_strdup(&low->program->arena, info->name) : NULL;
     if (info->name && !name) return ASH_NO_MEMORY(low->diag);
     int64_t bytes = ash_type_max_bytes(low->program->dims, &info->type);
-    *place = (ash_place){.contiguous = true, .end = bytes};
+    *place = (ash_value_place){.contiguous = true, .end = bytes};
     const ash_buffer buffer = {.kind = kind,
                                .type = info->type,
                                .bytes = bytes,
@@ -82,7 +82,7 @@ ash_dim ash_lower__combine(ash_lowering *low, ash_dim_op op, ash_dim a, ash_dim 
 }
 
 ash_status ash_lower__strides(ash_lowering *low, ash_value value, ash_dim *strides) {
-    const ash_place *p = &low->places[value];
+    const ash_value_place *p = &low->places[value];
     const ash_type *type = ash_graph__type(low->graph, value);
     ash_status status = ASH_OK;
     ash_dim stride = 1;
@@ -122,7 +122,7 @@ static bool is_settled_before(void *user, uint32_t var) {
 
 /* Whether the settled variables that a place mentions have their values when the kernel of `value` runs:
  * their steps come before it, since groups are lowered in the order of their roots. */
-static bool is_known_in_time(const ash_lowering *low, ash_value value, const ash_place *place) {
+static bool is_known_in_time(const ash_lowering *low, ash_value value, const ash_value_place *place) {
     const ash_dims *dims = low->program->dims;
     struct moment at = {low->graph, value};
     if (!ash_dims_has_settled(dims)) return true;
@@ -133,7 +133,7 @@ static bool is_known_in_time(const ash_lowering *low, ash_value value, const ash
 }
 
 /* The bytes from a value's first to its last; all of the buffer's, when they are not numbers. */
-static void find_bytes(const ash_lowering *low, ash_value value, ash_place *place) {
+static void find_bytes(const ash_lowering *low, ash_value value, ash_value_place *place) {
     const ash_type *type = ash_graph__type(low->graph, value);
     int64_t count, size = (int64_t)ash_dtype_size(type->dtype), last = place->offset;
     bool known = ash_dim_is_const(place->offset) && ash_type_static_count(type, &count) && count > 0;
@@ -147,15 +147,15 @@ static void find_bytes(const ash_lowering *low, ash_value value, ash_place *plac
 
 /* Gives the parts of a concatenation their places in it. */
 static ash_status place_parts(ash_lowering *low, const ash_node *concat, const bool *stored) {
-    const ash_place whole = low->places[concat->out];
-    ash_place part = {.buffer = whole.buffer, .offset = whole.contiguous ? 0 : whole.offset},
-              *before = NULL; /* the last part that has been placed */
+    const ash_value_place whole = low->places[concat->out];
+    ash_value_place part = {.buffer = whole.buffer, .offset = whole.contiguous ? 0 : whole.offset},
+                    *before = NULL; /* the last part that has been placed */
     ASH_TRY(ash_lower__strides(low, concat->out, part.strides));
     int64_t axis = ash_node_int(concat, ASH_ATTR_AXIS);
     ash_status status = ASH_OK;
     for (unsigned i = 0; i < concat->n_ins && status == ASH_OK; i++) {
         ash_value value = concat->ins[i];
-        ash_place *place = &low->places[value];
+        ash_value_place *place = &low->places[value];
         if (!ash_lower__is_empty(low, value) &&
             is_placeable(low, value, stored, low->fusion.constant[concat->out]) &&
             is_known_in_time(low, value, &part)) {
@@ -213,7 +213,7 @@ static ash_status view_buffers(ash_lowering *low) {
         const ash_group *g = &low->fusion.groups.at[i];
         ash_value out = low->graph->nodes.at[g->root].out, in = ash_lower__viewed(low, g);
         if (in == ASH_NO_VALUE) continue;
-        const ash_place *place = &low->places[in];
+        const ash_value_place *place = &low->places[in];
         ASH_TRY(new_buffer(low, out, g->constant ? ASH_BUFFER_STAGING : ASH_BUFFER_LOCAL));
         if (!place->contiguous) continue; /* a copy after all */
         ash_buffer *view = &low->program->buffers.at[low->places[out].buffer];

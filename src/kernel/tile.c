@@ -154,7 +154,7 @@ void ash_tile_open(ash_tile *t) {
         for (unsigned i = 0; i < t->rows * t->vectors; i++) t->cells[level][i] = ash_nest_cell(n, zero);
 }
 
-void ash_tile_close_blocks(ash_tile *t, const ash_blocks *blocks) {
+void ash_tile_close_blocks(ash_tile *t, const ash_partial_blocks *blocks) {
     ash_nest *n = &t->k->nest;
     for (unsigned level = blocks->level; level < blocks->level + blocks->n; level++) {
         ash_ref zero = zero_of(t);

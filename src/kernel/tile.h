@@ -98,7 +98,7 @@ ash_dtype ash_tile_dtype(ash_tile_math math);
 /* Makes the accumulators of all levels: zero. */
 void ash_tile_open(ash_tile *t);
 /* Closes the block loops around a loop that adds to the accumulators (partial.h). */
-void ash_tile_close_blocks(ash_tile *t, const ash_blocks *blocks);
+void ash_tile_close_blocks(ash_tile *t, const ash_partial_blocks *blocks);
 /* One multiply-add per accumulator of row p: `a` has lanes, or four bytes for all of them; b[v] are
  * vectors. */
 void ash_tile_add(ash_tile *t, unsigned p, const ash_ref *b, ash_ref a);

@@ -423,7 +423,7 @@ static void emit_product(winograd *g, unsigned rows, unsigned vectors, ash_ref r
     ash_ref m = add(g, add(g, g->m_at, times(g, g->point, g->m_point)),
                     times(g, add(g, times(g, slot, g->block), row0), g->lanes));
     int64_t terms = g->x_lanes;
-    ash_blocks blocks = ash_blocks_plan(g->depth, ASH_PARTIAL_TILE_TERMS, &terms, &t.top);
+    ash_partial_blocks blocks = ash_blocks_plan(g->depth, ASH_PARTIAL_TILE_TERMS, &terms, &t.top);
     ash_tile_open(&t);
     ash_ref v = add(g, add(g, g->v_at, times(g, g->point, g->v_point)), times(g, row0, g->x_lanes));
     ash_ref u = add(g, g->u_at, times(g, g->u_slice, g->u_point));

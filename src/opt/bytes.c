@@ -176,7 +176,7 @@ static ash_value in_dtype(ash_graph *to, ash_value x, int64_t shift, ash_dtype d
 }
 
 /* The source, with the movement that lies between it and a value. */
-static ash_value moved(ash_layout *l, const ash_bytes *b, ash_value value) {
+static ash_value moved(ash_layout_pass *l, const ash_bytes *b, ash_value value) {
     const ash_graph *from = l->rw.from;
     if (value == b->source) return ash_layout__plain(l, value);
     const ash_node *node = producer(from, value);
@@ -185,17 +185,17 @@ static ash_value moved(ash_layout *l, const ash_bytes *b, ash_value value) {
     return ash_build(l->rw.to, node->op, &x, 1, node->attrs, node->n_attrs);
 }
 
-ash_value ash_bytes__image(ash_layout *l, const ash_bytes *b, ash_dtype dtype) {
+ash_value ash_bytes__image(ash_layout_pass *l, const ash_bytes *b, ash_dtype dtype) {
     return in_dtype(l->rw.to, moved(l, b, b->operand), ash_bytes__shift(b, dtype), dtype);
 }
 
-ash_value ash_bytes__blocked(ash_layout *l, const ash_bytes *b, ash_dtype dtype, int64_t block) {
+ash_value ash_bytes__blocked(ash_layout_pass *l, const ash_bytes *b, ash_dtype dtype, int64_t block) {
     ash_value x = b->moved ? ash_layout__pack(&l->rw, moved(l, b, b->operand), block)
                            : ash_layout__blocked(l, b->source, block);
     return in_dtype(l->rw.to, x, ash_bytes__shift(b, dtype), dtype);
 }
 
-ash_value ash_bytes__offset(ash_layout *l, const ash_bytes *b, ash_dtype dtype) {
+ash_value ash_bytes__offset(ash_layout_pass *l, const ash_bytes *b, ash_dtype dtype) {
     ash_graph *to = l->rw.to;
     int64_t known = ash_bytes__shift(b, dtype) + b->offset;
     if (b->zero == ASH_NO_VALUE)

@@ -41,11 +41,11 @@ bool ash_bytes__range(const ash_value_info *info, int64_t *low, int64_t *high);
 /* --- building, in the layout pass ----------------------------------------------------------------- */
 
 /* The bytes of an operand in a dtype, u8 or i8, in the operand's dims. */
-ash_value ash_bytes__image(ash_layout *l, const ash_bytes *b, ash_dtype dtype);
+ash_value ash_bytes__image(ash_layout_pass *l, const ash_bytes *b, ash_dtype dtype);
 /* The same blocked, where the operand has dims as [n, c, space...]. */
-ash_value ash_bytes__blocked(ash_layout *l, const ash_bytes *b, ash_dtype dtype, int64_t block);
+ash_value ash_bytes__blocked(ash_layout_pass *l, const ash_bytes *b, ash_dtype dtype, int64_t block);
 /* operand - image, i32; of the dims of `zero`, or a scalar. ASH_NO_VALUE: nothing, or a failure. */
-ash_value ash_bytes__offset(ash_layout *l, const ash_bytes *b, ash_dtype dtype);
+ash_value ash_bytes__offset(ash_layout_pass *l, const ash_bytes *b, ash_dtype dtype);
 /* Whether that is known to be nothing, and what is known of it where there is no zero point. */
 bool ash_bytes__is_centred(const ash_bytes *b, ash_dtype dtype);
 int64_t ash_bytes__shift(const ash_bytes *b, ash_dtype dtype);

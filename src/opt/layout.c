@@ -15,12 +15,12 @@
 #include "layout.h"
 
 /* True when a value takes any form at no cost at run time: constants, and broadcasts. */
-static bool is_neutral(const ash_layout *l, ash_value value) {
+static bool is_neutral(const ash_layout_pass *l, ash_value value) {
     return l->deferred[value] || l->constant[value];
 }
 
 /* The form in which a node is computed when either will do: the block, or 0 for plain. */
-static int64_t choose(const ash_layout *l, const ash_node *node) {
+static int64_t choose(const ash_layout_pass *l, const ash_node *node) {
     int64_t block = 0;
     bool plain_only = false, blocked_only = false;
     for (size_t k = 0; k < node->n_ins; k++) {
@@ -36,7 +36,7 @@ static int64_t choose(const ash_layout *l, const ash_node *node) {
 
 /* The node over blocked operands (the first `n_data` of them), with other attributes where `attrs` is not
  * NULL. */
-static ash_value add_blocked(ash_layout *l, const ash_node *node, int64_t block, size_t n_data,
+static ash_value add_blocked(ash_layout_pass *l, const ash_node *node, int64_t block, size_t n_data,
                              const ash_attr *attrs) {
     ash_rewrite *rw = &l->rw;
     ash_value *ins = ash_arena_alloc(&rw->scratch, node->n_ins, sizeof *ins);
@@ -51,13 +51,13 @@ static ash_value add_blocked(ash_layout *l, const ash_node *node, int64_t block,
     return ash_build(rw->to, node->op, ins, node->n_ins, attrs ? attrs : node->attrs, node->n_attrs);
 }
 
-static void copy_blocked(ash_layout *l, const ash_node *node, int64_t block, size_t n_data,
+static void copy_blocked(ash_layout_pass *l, const ash_node *node, int64_t block, size_t n_data,
                          const ash_attr *attrs) {
     ash_value y = add_blocked(l, node, block, n_data, attrs);
     ash_layout__set_blocked(l, node->out, block, y);
 }
 
-static bool layout_elementwise(ash_layout *l, const ash_node *node) {
+static bool layout_elementwise(ash_layout_pass *l, const ash_node *node) {
     int64_t block = choose(l, node);
     if (!block) return false;
     copy_blocked(l, node, block, node->n_ins, NULL);
@@ -65,7 +65,7 @@ static bool layout_elementwise(ash_layout *l, const ash_node *node) {
 }
 
 /* Windows over spatial axes: the same axes in both forms. */
-static bool layout_pool(ash_layout *l, const ash_node *node) {
+static bool layout_pool(ash_layout_pass *l, const ash_node *node) {
     int64_t block = choose(l, node);
     const ash_attr *axes = ash_node_attr(node, ASH_ATTR_AXES);
     if (!block || (axes->count && axes->list[0] < 2)) return false;
@@ -74,7 +74,7 @@ static bool layout_pool(ash_layout *l, const ash_node *node) {
 }
 
 /* Reductions over spatial axes. When none of those is left, [n, c/B, B] is [n, c] already. */
-static bool layout_reduce(ash_layout *l, const ash_node *node) {
+static bool layout_reduce(ash_layout_pass *l, const ash_node *node) {
     int64_t block = choose(l, node);
     const ash_attr *axes = ash_node_attr(node, ASH_ATTR_AXES);
     ash_type type = *ash_graph__type(l->rw.from, node->out);
@@ -89,7 +89,7 @@ static bool layout_reduce(ash_layout *l, const ash_node *node) {
 
 /* The widest block, no wider than `block`, in which all operands of a concat along channels can be
  * joined. */
-static int64_t common_block(const ash_layout *l, const ash_node *node, int64_t block) {
+static int64_t common_block(const ash_layout_pass *l, const ash_node *node, int64_t block) {
     for (; block >= ASH_MIN_BLOCK; block /= 2) {
         size_t k = 0;
         while (k < node->n_ins && ash_layout__can_block(l, node->ins[k], block)) k++;
@@ -98,7 +98,7 @@ static int64_t common_block(const ash_layout *l, const ash_node *node, int64_t b
     return 0;
 }
 
-static bool layout_concat(ash_layout *l, const ash_node *node) {
+static bool layout_concat(ash_layout_pass *l, const ash_node *node) {
     int64_t block = choose(l, node);
     if (block) block = common_block(l, node, block);
     if (!block) return false;
@@ -124,7 +124,7 @@ static ash_attr blocked_list(ash_rewrite *rw, const ash_attr *attr, int64_t chan
 }
 
 /* Slices that take whole blocks of channels. */
-static bool layout_slice(ash_layout *l, const ash_node *node) {
+static bool layout_slice(ash_layout_pass *l, const ash_node *node) {
     int64_t block = choose(l, node);
     const ash_attr *dims = ash_node_attr(node, ASH_ATTR_DIMS),
                    *starts = ash_node_attr(node, ASH_ATTR_STARTS);
@@ -141,7 +141,7 @@ static bool layout_slice(ash_layout *l, const ash_node *node) {
 }
 
 /* Pads of spatial dims. */
-static bool layout_pad(ash_layout *l, const ash_node *node) {
+static bool layout_pad(ash_layout_pass *l, const ash_node *node) {
     ash_value x = node->ins[0];
     int64_t block = ash_layout__has_blocked(l, x);
     const ash_attr *before = ash_node_attr(node, ASH_ATTR_BEFORE),
@@ -156,14 +156,14 @@ static bool layout_pad(ash_layout *l, const ash_node *node) {
 
 /* A broadcast waits for the form that is asked for, unless its operand waits too: then this one is made
  * now, so that no long chain is ever waiting. */
-static bool layout_broadcast(ash_layout *l, const ash_node *node) {
+static bool layout_broadcast(ash_layout_pass *l, const ash_node *node) {
     bool waits = !l->deferred[node->ins[0]] || ash_layout__has_plain(l, node->ins[0]);
     l->deferred[node->out] = waits;
     return waits;
 }
 
 /* True when the node was built in blocked form, or waits. */
-static bool layout_node(ash_layout *l, const ash_node *node) {
+static bool layout_node(ash_layout_pass *l, const ash_node *node) {
     if (ash_op_is_elementwise(node->op)) return layout_elementwise(l, node);
     switch (ash_op_infos[node->op].class) {
     case ASH_CLASS_POOL: return layout_pool(l, node);
@@ -179,12 +179,12 @@ static bool layout_node(ash_layout *l, const ash_node *node) {
     }
 }
 
-static void copy_plain(ash_layout *l, const ash_node *node) {
+static void copy_plain(ash_layout_pass *l, const ash_node *node) {
     for (size_t k = 0; k < node->n_ins; k++) ash_layout__plain(l, node->ins[k]);
     if (ash_rewrite__ok(&l->rw)) ash_rewrite__copy(&l->rw, node);
 }
 
-static void rebuild(ash_layout *l) {
+static void rebuild(ash_layout_pass *l) {
     ash_rewrite *rw = &l->rw;
     for (size_t i = 0; i < rw->from->nodes.len && ash_rewrite__ok(rw); i++) {
         const ash_node *node = &rw->from->nodes.at[i];
@@ -200,7 +200,7 @@ static void rebuild(ash_layout *l) {
 }
 
 /* Outputs, updates and kept values are plain: what the caller sees has the dims that it gave. */
-static void finish(ash_layout *l) {
+static void finish(ash_layout_pass *l) {
     ash_rewrite *rw = &l->rw;
     for (size_t i = 0; i < rw->from->outputs.len && ash_rewrite__ok(rw); i++)
         ash_layout__plain(l, rw->from->outputs.at[i].value);
@@ -212,7 +212,7 @@ static void finish(ash_layout *l) {
 }
 
 ash_status ash_opt__layout(const ash_opt *opt, const ash_graph *from, ash_graph **out, ash_diag *diag) {
-    ash_layout l = {.lanes = ASH_MIN_BLOCK};
+    ash_layout_pass l = {.lanes = ASH_MIN_BLOCK};
     ash_arena arena;
     while (2 * l.lanes <= ASH_MIN((int64_t)ash_target_lanes(opt->target, 4), ASH_MAX_BLOCK)) l.lanes *= 2;
     ASH_TRY(ash_rewrite__begin(&l.rw, opt, from, diag));

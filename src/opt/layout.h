@@ -22,36 +22,36 @@ typedef struct ash_forms {
     ash_value blocked[ASH_BLOCKS]; /* values of `to`, ASH_NO_VALUE: not made; the plain form is rw.map */
 } ash_forms;
 
-typedef struct ash_layout {
+typedef struct ash_layout_pass {
     ash_rewrite rw;
     int64_t lanes;    /* of one vector of f32, at most ASH_MAX_BLOCK */
     ash_forms *forms; /* per value of `from` */
     bool *constant;   /* per value of `from`: it does not depend on inputs */
     bool *deferred;   /* per value of `from`: a broadcast that waits for the form that is asked for */
-} ash_layout;
+} ash_layout_pass;
 
 /* The widest block, from the lanes of a vector down, that divides a number of channels; 0 when none
  * does. */
-int64_t ash_layout__block(const ash_layout *l, ash_dim channels);
+int64_t ash_layout__block(const ash_layout_pass *l, ash_dim channels);
 /* True when a value of `from` can have a blocked form. */
-bool ash_layout__can_block(const ash_layout *l, ash_value value, int64_t block);
+bool ash_layout__can_block(const ash_layout_pass *l, ash_value value, int64_t block);
 /* The widest blocked form that a value has; 0 when it has none. */
-int64_t ash_layout__has_blocked(const ash_layout *l, ash_value value);
-bool ash_layout__has_plain(const ash_layout *l, ash_value value);
+int64_t ash_layout__has_blocked(const ash_layout_pass *l, ash_value value);
+bool ash_layout__has_plain(const ash_layout_pass *l, ash_value value);
 
 /* The value of `to` with that form, made when it is not there. */
-ash_value ash_layout__plain(ash_layout *l, ash_value value);
-ash_value ash_layout__blocked(ash_layout *l, ash_value value, int64_t block);
+ash_value ash_layout__plain(ash_layout_pass *l, ash_value value);
+ash_value ash_layout__blocked(ash_layout_pass *l, ash_value value, int64_t block);
 /* [n, c, s...] -> [n, c/B, s..., B], of a value of `to`. */
 ash_value ash_layout__pack(ash_rewrite *rw, ash_value x, int64_t block);
 /* Records a form that the pass has built. */
-void ash_layout__set_blocked(ash_layout *l, ash_value value, int64_t block, ash_value image);
+void ash_layout__set_blocked(ash_layout_pass *l, ash_value value, int64_t block, ash_value image);
 
 /* Convolutions and matrix products, with their weights packed. */
-void ash_layout__conv(ash_layout *l, const ash_node *node);
-void ash_layout__matmul(ash_layout *l, const ash_node *node);
+void ash_layout__conv(ash_layout_pass *l, const ash_node *node);
+void ash_layout__matmul(ash_layout_pass *l, const ash_node *node);
 /* The same on bytes; false: the node is none of those. */
-bool ash_layout__bytes(ash_layout *l, const ash_node *node);
+bool ash_layout__bytes(ash_layout_pass *l, const ash_node *node);
 
 /* The blocks of a convolution. */
 typedef struct ash_layout_conv {
@@ -66,14 +66,14 @@ typedef struct ash_layout_columns {
 } ash_layout_columns;
 
 /* Chooses the blocks of a convolution with these channels and groups, whose operand is `x` of `from`. */
-void ash_layout__choose_blocks(const ash_layout *l, ash_value x, ash_layout_conv *v);
+void ash_layout__choose_blocks(const ash_layout_pass *l, ash_value x, ash_layout_conv *v);
 /* Weights [o, c/g, k...] in the order that ops.def states. */
 ash_value ash_layout__pack_weights(ash_rewrite *rw, ash_value w, const ash_layout_conv *v);
 /* The convolution over operands in that form; records the result's. */
-ash_value ash_layout__blocked_conv(ash_layout *l, const ash_node *node, ash_value x, ash_value w,
+ash_value ash_layout__blocked_conv(ash_layout_pass *l, const ash_node *node, ash_value x, ash_value w,
                                    const ash_layout_conv *v, bool padded);
 /* Whether the second operand of a product is worth packing, and its columns. */
-bool ash_layout__columns(const ash_layout *l, const ash_node *node, ash_layout_columns *c);
+bool ash_layout__columns(const ash_layout_pass *l, const ash_node *node, ash_layout_columns *c);
 /* [batch..., k, n] -> [batch..., n/B, k, B], zero past n. */
 ash_value ash_layout__pack_columns(ash_rewrite *rw, ash_value b, const ash_layout_columns *c,
                                    int64_t block);

@@ -44,7 +44,7 @@ static ash_value cross(ash_graph *to, ash_value x, ash_value w_sum, ash_value y,
 
 /* --- matrix products ------------------------------------------------------------------------------ */
 
-static bool matmul(ash_layout *l, const ash_node *node, const ash_bytes *a, const ash_bytes *b) {
+static bool matmul(ash_layout_pass *l, const ash_node *node, const ash_bytes *a, const ash_bytes *b) {
     ash_rewrite *rw = &l->rw;
     ash_graph *to = rw->to;
     ash_layout_columns c;
@@ -100,7 +100,7 @@ static ash_value pad_operand(ash_graph *to, const ash_node *node, ash_value x, u
 
 /* The operand in blocks of channels, padded where `offset` is not ASH_NO_VALUE, and then with as many
  * channels of bytes 0 as fours lack, so that these add to no sum. */
-static ash_value blocked_operand(ash_layout *l, const ash_node *node, const ash_bytes *b,
+static ash_value blocked_operand(ash_layout_pass *l, const ash_node *node, const ash_bytes *b,
                                  const ash_layout_conv *v, ash_value offset) {
     int64_t channels = ash_graph__type(l->rw.from, node->ins[0])->dims[1];
     unsigned rank = ash_graph__type(l->rw.from, node->ins[0])->rank;
@@ -145,7 +145,7 @@ static ash_value per_channel(ash_graph *to, ash_value v, const ash_layout_conv *
     return ash_reshape(to, v, dims, 3 + space);
 }
 
-static bool conv(ash_layout *l, const ash_node *node, const ash_bytes *xb, const ash_bytes *wb) {
+static bool conv(ash_layout_pass *l, const ash_node *node, const ash_bytes *xb, const ash_bytes *wb) {
     ash_rewrite *rw = &l->rw;
     ash_graph *to = rw->to;
     int64_t channels = ash_graph__type(rw->from, node->ins[0])->dims[1];
@@ -188,7 +188,7 @@ static bool conv(ash_layout *l, const ash_node *node, const ash_bytes *xb, const
     return true;
 }
 
-bool ash_layout__bytes(ash_layout *l, const ash_node *node) {
+bool ash_layout__bytes(ash_layout_pass *l, const ash_node *node) {
     ash_bytes x, w;
     if (!ash_bytes__takes(l->rw.opt->target, l->rw.from, node, &x, &w)) return false;
     return node->op == ASH_OP_CONV ? conv(l, node, &x, &w) : matmul(l, node, &x, &w);

@@ -7,7 +7,7 @@
 /* --- convolutions --------------------------------------------------------------------------------- */
 
 /* True for the convolutions that this pass blocks. */
-static bool read_conv(const ash_layout *l, const ash_node *node, ash_layout_conv *v) {
+static bool read_conv(const ash_layout_pass *l, const ash_node *node, ash_layout_conv *v) {
     const ash_type *x = ash_graph__type(l->rw.from, node->ins[0]),
                    *w = ash_graph__type(l->rw.from, node->ins[1]);
     if (x->dtype != ASH_F32 || !ash_dim_is_const(x->dims[1]) || !ash_dim_is_const(w->dims[0])) return false;
@@ -19,12 +19,12 @@ static bool read_conv(const ash_layout *l, const ash_node *node, ash_layout_conv
 
 /* A narrower form that the operand has already will do: its block says how channels are loaded, not how
  * many results are computed at once. */
-static int64_t operand_block(const ash_layout *l, ash_value x, ash_dim channels) {
+static int64_t operand_block(const ash_layout_pass *l, ash_value x, ash_dim channels) {
     int64_t block = ash_layout__has_blocked(l, x);
     return block && channels % block == 0 ? block : ash_layout__block(l, channels);
 }
 
-void ash_layout__choose_blocks(const ash_layout *l, ash_value x, ash_layout_conv *v) {
+void ash_layout__choose_blocks(const ash_layout_pass *l, ash_value x, ash_layout_conv *v) {
     if (v->depthwise) {
         v->x_block = v->y_block = v->w_block = operand_block(l, x, v->c);
         return;
@@ -80,7 +80,7 @@ ash_value ash_layout__pack_weights(ash_rewrite *rw, ash_value w, const ash_layou
     return ash_transpose(rw->to, ash_reshape(rw->to, w, dims, rank), perm);
 }
 
-ash_value ash_layout__blocked_conv(ash_layout *l, const ash_node *node, ash_value x, ash_value w,
+ash_value ash_layout__blocked_conv(ash_layout_pass *l, const ash_node *node, ash_value x, ash_value w,
                                    const ash_layout_conv *v, bool padded) {
     static const int64_t none[ASH_MAX_RANK];
     ash_attr attrs[ASH_ATTR_COUNT];
@@ -102,7 +102,7 @@ ash_value ash_layout__blocked_conv(ash_layout *l, const ash_node *node, ash_valu
     return ash_build(l->rw.to, ASH_OP_CONV, ins, 2, attrs, node->n_attrs);
 }
 
-void ash_layout__conv(ash_layout *l, const ash_node *node) {
+void ash_layout__conv(ash_layout_pass *l, const ash_node *node) {
     ash_rewrite *rw = &l->rw;
     ash_layout_conv v;
     ash_value w = ash_layout__plain(l, node->ins[1]);
@@ -145,7 +145,7 @@ static bool lies_in_columns(const ash_graph *graph, ash_value b) {
 /* True when the second operand is worth packing: it is a constant, so that packing costs nothing at
  * execution, or enough rows read it. With columns that are an expression, what is missing is one too, and
  * must be known never to be negative. */
-bool ash_layout__columns(const ash_layout *l, const ash_node *node, ash_layout_columns *c) {
+bool ash_layout__columns(const ash_layout_pass *l, const ash_node *node, ash_layout_columns *c) {
     const ash_type *a = ash_graph__type(l->rw.from, node->ins[0]),
                    *b = ash_graph__type(l->rw.from, node->ins[1]);
     const ash_costs *costs = &l->rw.opt->target->costs;
@@ -183,7 +183,7 @@ ash_value ash_layout__pack_columns(ash_rewrite *rw, ash_value b, const ash_layou
     return ash_transpose(rw->to, ash_reshape(rw->to, b, type.dims, type.rank), perm);
 }
 
-void ash_layout__matmul(ash_layout *l, const ash_node *node) {
+void ash_layout__matmul(ash_layout_pass *l, const ash_node *node) {
     ash_rewrite *rw = &l->rw;
     ash_value a = ash_layout__plain(l, node->ins[0]), b = ash_layout__plain(l, node->ins[1]);
     ash_layout_columns c;

@@ -6,35 +6,35 @@ static unsigned slot(int64_t block) {
     return (unsigned)__builtin_ctzll((unsigned long long)block) - 2;
 }
 
-int64_t ash_layout__block(const ash_layout *l, ash_dim channels) {
+int64_t ash_layout__block(const ash_layout_pass *l, ash_dim channels) {
     if (!ash_dim_is_const(channels) || channels == 0) return 0;
     for (int64_t block = l->lanes; block >= ASH_MIN_BLOCK; block /= 2)
         if (channels % block == 0) return block;
     return 0;
 }
 
-bool ash_layout__can_block(const ash_layout *l, ash_value value, int64_t block) {
+bool ash_layout__can_block(const ash_layout_pass *l, ash_value value, int64_t block) {
     const ash_type *type = ash_graph__type(l->rw.from, value);
     return type->rank >= 2 && type->rank < ASH_MAX_RANK && ash_dim_is_const(type->dims[1]) &&
            type->dims[1] > 0 && type->dims[1] % block == 0;
 }
 
-int64_t ash_layout__has_blocked(const ash_layout *l, ash_value value) {
+int64_t ash_layout__has_blocked(const ash_layout_pass *l, ash_value value) {
     for (unsigned s = ASH_BLOCKS; s-- > 0;)
         if (l->forms[value].blocked[s] != ASH_NO_VALUE) return ASH_MIN_BLOCK << s;
     return 0;
 }
 
-bool ash_layout__has_plain(const ash_layout *l, ash_value value) {
+bool ash_layout__has_plain(const ash_layout_pass *l, ash_value value) {
     return l->rw.map[value] != ASH_NO_VALUE;
 }
 
-void ash_layout__set_blocked(ash_layout *l, ash_value value, int64_t block, ash_value image) {
+void ash_layout__set_blocked(ash_layout_pass *l, ash_value value, int64_t block, ash_value image) {
     l->forms[value].blocked[slot(block)] = image;
 }
 
 /* Conversions carry the name of the node whose result they convert. */
-static void name_like(ash_layout *l, ash_value value) {
+static void name_like(ash_layout_pass *l, ash_value value) {
     const ash_value_info *info = ash_graph__value(l->rw.from, value);
     if (info->kind == ASH_VALUE_NODE) ash_rewrite__name(&l->rw, &l->rw.from->nodes.at[info->node]);
 }
@@ -60,11 +60,11 @@ static ash_value unpack(ash_rewrite *rw, ash_value x, const ash_type *plain) {
     return ash_reshape(rw->to, ash_transpose(rw->to, x, perm), plain->dims, plain->rank);
 }
 
-static const ash_node *producer(const ash_layout *l, ash_value value) {
+static const ash_node *producer(const ash_layout_pass *l, ash_value value) {
     return &l->rw.from->nodes.at[l->rw.from->values.at[value].node];
 }
 
-ash_value ash_layout__plain(ash_layout *l, ash_value value) {
+ash_value ash_layout__plain(ash_layout_pass *l, ash_value value) {
     ash_rewrite *rw = &l->rw;
     if (rw->map[value] != ASH_NO_VALUE) return rw->map[value];
     int64_t block = ash_layout__has_blocked(l, value);
@@ -84,7 +84,7 @@ ash_value ash_layout__plain(ash_layout *l, ash_value value) {
 
 /* A broadcast, made on the blocked dims: its source is brought to the rank of the result, and is blocked
  * too when it has channels of its own. */
-static ash_value blocked_broadcast(ash_layout *l, ash_value value, int64_t block) {
+static ash_value blocked_broadcast(ash_layout_pass *l, ash_value value, int64_t block) {
     ash_rewrite *rw = &l->rw;
     ash_value from = producer(l, value)->ins[0], source;
     ash_type type = *ash_graph__type(rw->from, value), aligned = *ash_graph__type(rw->from, from);
@@ -111,7 +111,7 @@ static ash_value blocked_broadcast(ash_layout *l, ash_value value, int64_t block
     return ash_broadcast_to(rw->to, source, type.dims, type.rank);
 }
 
-ash_value ash_layout__blocked(ash_layout *l, ash_value value, int64_t block) {
+ash_value ash_layout__blocked(ash_layout_pass *l, ash_value value, int64_t block) {
     ash_value *form = &l->forms[value].blocked[slot(block)];
     if (*form != ASH_NO_VALUE) return *form;
     if (l->deferred[value] && !ash_layout__has_plain(l, value)) {

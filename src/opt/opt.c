@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The pipeline: one table, top to bottom.
  *
+ * quantize comes first: it looks for dequantisation as files spell it, and fold leaves real numbers alone.
  * fold comes before simplify, so that rules see the constants; cse before it, so that "the same operand
  * twice" is the same value. affine wants constants in the form that simplify leaves (one broadcast of a
  * small value). reciprocal comes after it, so that a division of a channel is one of its weights, and

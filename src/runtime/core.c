@@ -351,6 +351,7 @@ ash_status ash_plan_core__create(const ash_plan_parts *parts, ash_plan_core **ou
     ash_arena_init(&p->arena, a);
     ash_status status = copy_parts(core, parts, diag);
     if (status == ASH_OK) status = make_tables(core, a, diag);
+    core->allocator = *a; /* who reads, and needs room for it, does not take it here */
     if (status == ASH_OK)
         *out = core;
     else

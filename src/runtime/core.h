@@ -62,7 +62,7 @@ typedef struct ash_plan_command {
 
 typedef struct ash_plan_core {
     ash_arena arena;         /* of all that follows, this included */
-    ash_allocator allocator; /* takes from the arena, and gives nothing back */
+    ash_allocator allocator; /* of the parts: the arena's while they are made, the heap's for who reads */
     ash_program program;     /* blobs are not in it: what has one is an `original` */
     ash_schedule schedule;
     ash_layout layout;

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+/* Differentiation: what the rules of gradients.def are written with.
+ *
+ * A rule is called once for a node of which some result has a gradient, and gives the gradient of each
+ * operand that wants one, as a value of the operand's type:
+ *
+ *     void ash_grad__sin(ash_grad *c) {
+ *         ash_grad__give(c, 0, ash_mul(c->graph, c->g, ash_cos(c->graph, c->node.ins[0])));
+ *     }
+ *
+ * Laws. Nodes are appended to the caller's graph with the functions of ir/build.h, and nothing else. A
+ * rule looks at its node, the types around it, and what is constant; dims with variables stay what they
+ * are. What it builds has rules itself, so that it can be differentiated again. Failures are the graph's
+ * sticky error. */
+#ifndef ASH_GRAD_H
+#define ASH_GRAD_H
+
+#include "ashlar/train.h"
+#include "ir/build.h"
+
+typedef struct ash_grad {
+    ash_graph *graph;
+    ash_node node;          /* the node that the gradient goes through */
+    ash_value g;            /* gradient of its first result, ASH_NO_VALUE: 0 */
+    const ash_value *grads; /* of each result, the same */
+    struct ash_walk *walk;
+} ash_grad;
+
+typedef void ash_grad_rule(ash_grad *c);
+
+/* Whether the gradient of this operand is asked for. */
+bool ash_grad__wants(const ash_grad *c, size_t operand);
+/* Adds to the gradient of an operand, which is of its type; dropped when nobody wants it. */
+void ash_grad__give(ash_grad *c, size_t operand, ash_value gradient);
+/* Refuses the node: `why` follows the operator's name in the message, which goes on with the path. */
+void ash_grad__refuse(ash_grad *c, const char *why);
+/* Whether a value of the caller's graph is made of constants alone. */
+bool ash_grad__is_constant(const ash_grad *c, ash_value value);
+
+static inline ash_type ash_grad__type(const ash_graph *graph, ash_value value) {
+    const ash_type none = {.dtype = ASH_F32}, *type = ash_graph_type(graph, value);
+    return type ? *type : none; /* after a failure */
+}
+/* Zeros of a type, and of a value's. */
+ash_value ash_grad__zeros(ash_graph *graph, const ash_type *type);
+ash_value ash_grad__zeros_like(ash_graph *graph, ash_value value);
+
+/* --- places along all axes: rule_move.c ----------------------------------------------------------- */
+
+/* Where elements lie along each axis of a tensor: i at starts + i * steps, the steps at least 1. */
+typedef struct ash_places {
+    ash_dim starts[ASH_MAX_RANK]; /* as ash_dims_combine has them: they may be negative */
+    int64_t steps[ASH_MAX_RANK];
+    ash_dim sizes[ASH_MAX_RANK]; /* take: elements that are taken; put: of the whole */
+} ash_places;
+
+/* Every element of `x` where it is. */
+ash_places ash_grad__whole(const ash_type *x);
+/* The elements of x at these places, which lie inside. */
+ash_value ash_grad__take(ash_graph *graph, ash_value x, const ash_places *places);
+/* The inverse: zeros, and the elements of x at these places; what would lie outside is dropped. */
+ash_value ash_grad__put(ash_graph *graph, ash_value x, const ash_places *places);
+/* A sum or difference of dims that may be negative. */
+ash_dim ash_grad__dim(ash_graph *graph, ash_dim_op op, ash_dim a, ash_dim b);
+/* The least value that a dim can have. */
+int64_t ash_grad__least(const ash_graph *graph, ash_dim dim);
+
+/* --- the rules ------------------------------------------------------------------------------------ */
+
+#define RULE(ID, rule) ash_grad_rule ash_grad__##rule;
+#define ZERO(ID, why)
+#define NONE(ID, why)
+#include "gradients.def"
+#undef RULE
+#undef ZERO
+#undef NONE
+
+#endif

@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: MIT */
+/* Reverse mode: gradients of a graph's values, appended to the graph.
+ *
+ * Two walks mark the nodes that gradients go through: forward from the xs (what depends on them),
+ * backward from the ys (what they depend on). A third goes backward over those that are both, last node
+ * first, so that a value's gradient is complete, the sum of what each use has given, before the node
+ * that made it is asked (gradients.def). All three are linear. The order of the sums is the order of the
+ * nodes, and so results are the same each time. */
+#include <stdio.h>
+
+#include "base/sized.h"
+#include "base/text.h"
+#include "grad.h"
+
+typedef enum kind { KIND_RULE = 1, KIND_ZERO, KIND_NONE } kind;
+
+typedef struct row {
+    kind kind;
+    ash_grad_rule *rule;
+    const char *why;
+} row;
+
+/* In the order of the operators. */
+#define RULE(ID, rule) {KIND_RULE, ash_grad__##rule, NULL},
+#define ZERO(ID, why)  {KIND_ZERO, NULL, why},
+#define NONE(ID, why)  {KIND_NONE, NULL, why},
+static const row rows[] = {
+#include "gradients.def"
+};
+#undef RULE
+#undef ZERO
+#undef NONE
+
+/* Every operator has a row, at its place. */
+#define RULE(ID, rule) ROW_##ID,
+#define ZERO(ID, why)  ROW_##ID,
+#define NONE(ID, why)  ROW_##ID,
+enum {
+#include "gradients.def"
+    ROWS
+};
+#undef RULE
+#undef ZERO
+#undef NONE
+_Static_assert((int)ROWS == (int)ASH_OP_COUNT, "an operator without a row in gradients.def");
+#define OP(ID, name, CLASS, imin, imax, outs, attrs)                                                       \
+    _Static_assert((int)ROW_##ID == (int)ASH_OP_##ID, "gradients.def is not in the order of "              \
+                                                      "ops.def: " #ID);
+#include "ashlar/ops.def"
+#undef OP
+
+/* What is known of a value. */
+enum {
+    MARK_X = 1,        /* one of the xs */
+    MARK_Y = 2,        /* one of the ys */
+    MARK_STOP = 4,     /* counts as a constant */
+    MARK_CONSTANT = 8, /* made of constants alone */
+    MARK_ACTIVE = 16,  /* some x has a derivative that goes through it */
+    MARK_SMOOTH = 32,  /* some y has a derivative by it */
+    MARK_REACHES = 64, /* some y depends on it, and it is not known that the derivative is 0 */
+};
+
+struct ash_walk {
+    ash_graph *graph;
+    size_t n_values, n_nodes; /* of the graph as it was */
+    uint8_t *marks;           /* per value */
+    ash_value *grads;         /* per value; ASH_NO_VALUE: 0 */
+    uint32_t *next;           /* per value that reaches some y: a node on the way */
+    ash_diag *diag;
+};
+typedef struct ash_walk walk;
+
+static bool is_float(const ash_graph *graph, ash_value value) {
+    return ash_dtype_is_float(ash_graph__type(graph, value)->dtype);
+}
+
+/* Whether a result of the node has all of these marks. */
+static bool has_result(const walk *w, const ash_node *node, unsigned marks) {
+    for (uint16_t k = 0; k < node->n_outs; k++)
+        if ((w->marks[node->out + k] & (marks | MARK_STOP)) == marks) return true;
+    return false;
+}
+
+/* Whether gradients go from the node's results to an operand. */
+static bool carries(const walk *w, const ash_node *node, ash_value operand) {
+    if (rows[node->op].kind != KIND_RULE || !is_float(w->graph, operand)) return false;
+    for (uint16_t k = 0; k < node->n_outs; k++)
+        if (is_float(w->graph, node->out + k)) return true;
+    return false;
+}
+
+/* Whether an operand only chooses among others, as a condition or an index: its derivative is 0. */
+static bool chooses(const ash_node *node, uint16_t operand) {
+    switch (ash_op_infos[node->op].class) {
+    case ASH_CLASS_SELECT: return operand == 0;
+    case ASH_CLASS_GATHER:
+    case ASH_CLASS_SCATTER: return operand == 1;
+    default: return false;
+    }
+}
+
+/* --- marking -------------------------------------------------------------------------------------- */
+
+static void mark_active(const walk *w) {
+    const ash_graph *graph = w->graph;
+    for (size_t v = 0; v < w->n_values; v++) {
+        if (graph->values.at[v].kind == ASH_VALUE_CONSTANT) w->marks[v] |= MARK_CONSTANT;
+        if (w->marks[v] & MARK_X) w->marks[v] |= MARK_ACTIVE;
+    }
+    for (size_t i = 0; i < w->n_nodes; i++) {
+        const ash_node *node = &graph->nodes.at[i];
+        unsigned marks = ash_node__is_pure(graph, node) ? MARK_CONSTANT : 0;
+        for (uint16_t k = 0; k < node->n_ins; k++) {
+            if (!(w->marks[node->ins[k]] & MARK_CONSTANT)) marks &= ~(unsigned)MARK_CONSTANT;
+            if (w->marks[node->ins[k]] & MARK_ACTIVE && carries(w, node, node->ins[k]))
+                marks |= MARK_ACTIVE;
+        }
+        for (uint16_t k = 0; k < node->n_outs; k++) {
+            uint8_t *mark = &w->marks[node->out + k];
+            unsigned own = marks;
+            if (*mark & MARK_STOP || !is_float(graph, node->out + k)) own &= ~(unsigned)MARK_ACTIVE;
+            *mark |= (uint8_t)own;
+        }
+    }
+}
+
+static void mark_reaching(const walk *w) {
+    for (size_t v = 0; v < w->n_values; v++)
+        if (w->marks[v] & MARK_Y) w->marks[v] |= MARK_SMOOTH | MARK_REACHES;
+    for (size_t i = w->n_nodes; i-- > 0;) {
+        const ash_node *node = &w->graph->nodes.at[i];
+        if (rows[node->op].kind == KIND_ZERO || !has_result(w, node, MARK_REACHES)) continue;
+        bool smooth = has_result(w, node, MARK_SMOOTH);
+        for (uint16_t k = 0; k < node->n_ins; k++) {
+            uint8_t *mark = &w->marks[node->ins[k]];
+            if (chooses(node, k)) continue;
+            bool carried = smooth && carries(w, node, node->ins[k]);
+            /* A way that gradients go is the better one to tell. */
+            if (!(*mark & MARK_REACHES) || (carried && !(*mark & MARK_SMOOTH)))
+                w->next[node->ins[k]] = (uint32_t)i;
+            *mark |= carried ? MARK_REACHES | MARK_SMOOTH : MARK_REACHES;
+        }
+    }
+}
+
+/* --- paths ---------------------------------------------------------------------------------------- */
+
+enum { PATH_SHOWN = 4 }; /* nodes that are spelled out at either end of a path */
+
+static void print_value(const walk *w, ash_value value, ash_text *out) {
+    const ash_graph *graph = w->graph;
+    const char *name = graph->values.at[value].name;
+    for (size_t i = 0; !name && i < graph->outputs.len; i++)
+        if (graph->outputs.at[i].value == value) name = graph->outputs.at[i].name;
+    if (name)
+        ash_text_add(out, "'%.40s'", name);
+    else
+        ash_text_add(out, "value %u", (unsigned)value);
+}
+
+static void print_node(const walk *w, uint32_t node, ash_text *out) {
+    const ash_node *n = &w->graph->nodes.at[node];
+    ash_text_add(out, " -> %s", ash_op_name(n->op));
+    if (n->name) ash_text_add(out, " '%.24s'", n->name);
+}
+
+/* The result of a node by which it goes on to some y. */
+static ash_value reaching_result(const walk *w, const ash_node *node) {
+    ash_value found = node->out;
+    for (uint16_t k = node->n_outs; k-- > 0;)
+        if (w->marks[node->out + k] & MARK_REACHES && !(w->marks[node->out + k] & MARK_STOP))
+            found = node->out + k;
+    return found;
+}
+
+/* Appends the path from `x` to a y: its first nodes and its last. */
+static void print_path(const walk *w, ash_value x, ash_text *out) {
+    uint32_t last[PATH_SHOWN];
+    size_t n = 0;
+    ash_value at = x;
+    print_value(w, x, out);
+    for (; !(w->marks[at] & MARK_Y); n++) {
+        uint32_t node = w->next[at];
+        if (n < PATH_SHOWN) print_node(w, node, out);
+        last[n % PATH_SHOWN] = node;
+        at = reaching_result(w, &w->graph->nodes.at[node]);
+    }
+    if (n > 2 * (size_t)PATH_SHOWN) ash_text_add(out, " -> ...");
+    for (size_t i = ASH_MAX((size_t)PATH_SHOWN, n > PATH_SHOWN ? n - PATH_SHOWN : 0); i < n; i++)
+        print_node(w, last[i % PATH_SHOWN], out);
+    ash_text_add(out, " -> ");
+    print_value(w, at, out);
+}
+
+static ash_status fail_path(const walk *w, ash_value x, const ash_node *culprit, const char *why) {
+    ash_text text;
+    ash_text_init(&text, w->graph->allocator);
+    print_path(w, x, &text);
+    ash_status status =
+        ash_fail(w->diag, ASH_ERROR_UNSUPPORTED, "%s %s, on the way %s", ash_op_name(culprit->op), why,
+                 text.at && !text.failed ? text.at : "to the loss");
+    ash_diag__add_node(w->diag, culprit->name, ash_op_name(culprit->op), ASH_NO_OFFSET);
+    ash_text_free(&text);
+    return status;
+}
+
+/* An x that reaches a y on roads alone that no gradient takes. */
+static ash_status check_x(const walk *w, ash_value x) {
+    if ((w->marks[x] & (MARK_REACHES | MARK_SMOOTH)) != MARK_REACHES) return ASH_OK;
+    for (ash_value at = x; !(w->marks[at] & MARK_Y);) {
+        const ash_node *node = &w->graph->nodes.at[w->next[at]];
+        if (!carries(w, node, at)) {
+            char why[96];
+            snprintf(why, sizeof why, "has no derivative (%s)",
+                     rows[node->op].why ? rows[node->op].why
+                                        : "its operand or result is no floating point number");
+            return fail_path(w, x, node, why);
+        }
+        at = reaching_result(w, node);
+    }
+    return ASH_OK;
+}
+
+void ash_grad__refuse(ash_grad *c, const char *why) {
+    const walk *w = c->walk;
+    ash_value at = c->node.out;
+    /* Back to some x, by the operands that gradients would go to. */
+    for (const ash_node *node = &c->node;; node = &w->graph->nodes.at[w->graph->values.at[at].node]) {
+        uint16_t k = 0;
+        while (k + 1 < node->n_ins &&
+               !(w->marks[node->ins[k]] & MARK_ACTIVE && carries(w, node, node->ins[k])))
+            k++;
+        at = node->ins[k];
+        w->next[at] = w->graph->values.at[node->out].node;
+        if (w->marks[at] & MARK_X || w->graph->values.at[at].kind != ASH_VALUE_NODE) break;
+    }
+    ash_diag diag;
+    walk told = *w;
+    told.diag = &diag;
+    fail_path(&told, at, &c->node, why);
+    ash_graph__stick(c->graph, &diag);
+}
+
+/* --- the walk ------------------------------------------------------------------------------------- */
+
+bool ash_grad__wants(const ash_grad *c, size_t operand) {
+    return c->walk->marks[c->node.ins[operand]] & MARK_ACTIVE &&
+           carries(c->walk, &c->node, c->node.ins[operand]);
+}
+
+bool ash_grad__is_constant(const ash_grad *c, ash_value value) {
+    return c->walk->marks[value] & MARK_CONSTANT;
+}
+
+static void add_gradient(walk *w, ash_value value, ash_value gradient) {
+    ash_value *sum = &w->grads[value];
+    if (gradient == ASH_NO_VALUE || w->graph->status != ASH_OK) return;
+    if (!ash_type_equal(ash_graph__type(w->graph, value), ash_graph__type(w->graph, gradient))) {
+        ash_graph__fail(w->graph, ASH_ERROR_INTERNAL, "the gradient of value %u is of another type",
+                        (unsigned)value);
+        return;
+    }
+    *sum = *sum == ASH_NO_VALUE ? gradient : ash_add(w->graph, *sum, gradient);
+}
+
+void ash_grad__give(ash_grad *c, size_t operand, ash_value gradient) {
+    if (ash_grad__wants(c, operand)) add_gradient(c->walk, c->node.ins[operand], gradient);
+}
+
+/* The graph grows meanwhile: the node is a copy, its lists stay where they are. */
+static void go_through(walk *w, size_t i) {
+    ash_value grads[ASH_OP_OUTS];
+    ash_grad c = {.graph = w->graph, .node = w->graph->nodes.at[i], .grads = grads, .walk = w};
+    if (rows[c.node.op].kind != KIND_RULE || !has_result(w, &c.node, MARK_ACTIVE)) return;
+    bool any = false, wanted = false;
+    for (uint16_t k = 0; k < c.node.n_outs; k++) {
+        ash_value out = c.node.out + k;
+        grads[k] = w->marks[out] & MARK_STOP ? ASH_NO_VALUE : w->grads[out];
+        any |= grads[k] != ASH_NO_VALUE;
+    }
+    for (uint16_t k = 0; k < c.node.n_ins; k++) wanted |= ash_grad__wants(&c, k);
+    if (!any || !wanted) return;
+    c.g = grads[0];
+    w->graph->next_name = c.node.name;
+    rows[c.node.op].rule(&c);
+}
+
+static void differentiate(walk *w, const ash_value *ys, const ash_value *seeds, size_t n_ys) {
+    const char *name = w->graph->next_name;
+    for (size_t i = 0; i < n_ys; i++) {
+        const ash_type type = *ash_graph__type(w->graph, ys[i]);
+        add_gradient(w, ys[i],
+                     seeds ? seeds[i] : ash_build__fill(w->graph, type.dtype, 1, type.dims, type.rank));
+    }
+    for (size_t i = w->n_nodes; i-- > 0 && w->graph->status == ASH_OK;) go_through(w, i);
+    w->graph->next_name = name;
+}
+
+/* --- the door ------------------------------------------------------------------------------------- */
+
+static ash_status mark_all(const walk *w, const ash_value *values, size_t n, unsigned mark,
+                           const char *what) {
+    for (size_t i = 0; i < n; i++) {
+        ASH_FAIL_IF(values[i] >= w->n_values, w->diag, ASH_ERROR_INVALID_ARGUMENT,
+                    "%s %zu is no value of the graph", what, i);
+        ASH_FAIL_IF(mark != MARK_STOP && !is_float(w->graph, values[i]), w->diag, ASH_ERROR_TYPE,
+                    "%s %zu is %s, and only floating point values have gradients", what, i,
+                    ash_dtype_name(ash_graph__type(w->graph, values[i])->dtype));
+        w->marks[values[i]] |= (uint8_t)mark;
+    }
+    return ASH_OK;
+}
+
+static ash_status check_seeds(const walk *w, const ash_value *ys, const ash_value *seeds, size_t n_ys) {
+    for (size_t i = 0; seeds && i < n_ys; i++) {
+        ASH_FAIL_IF(seeds[i] >= w->n_values, w->diag, ASH_ERROR_INVALID_ARGUMENT,
+                    "seed %zu is no value of the graph", i);
+        ASH_FAIL_IF(!ash_type_equal(ash_graph__type(w->graph, ys[i]), ash_graph__type(w->graph, seeds[i])),
+                    w->diag, ASH_ERROR_SHAPE, "seed %zu has another type than y %zu", i, i);
+    }
+    return ASH_OK;
+}
+
+static ash_status run(walk *w, const ash_value *ys, const ash_value *seeds, size_t n_ys,
+                      const ash_value *xs, size_t n_xs, const ash_gradient_options *options,
+                      ash_value *grads) {
+    ASH_TRY(mark_all(w, ys, n_ys, MARK_Y, "y"));
+    ASH_TRY(mark_all(w, xs, n_xs, MARK_X, "x"));
+    ASH_TRY(mark_all(w, options->stops, options->n_stops, MARK_STOP, "stop"));
+    ASH_TRY(check_seeds(w, ys, seeds, n_ys));
+    mark_active(w);
+    mark_reaching(w);
+    for (size_t i = 0; i < n_xs; i++) ASH_TRY(check_x(w, xs[i]));
+    differentiate(w, ys, seeds, n_ys);
+    for (size_t i = 0; i < n_xs; i++)
+        grads[i] =
+            w->grads[xs[i]] == ASH_NO_VALUE ? ash_grad__zeros_like(w->graph, xs[i]) : w->grads[xs[i]];
+    return ash_graph_status(w->graph, w->diag);
+}
+
+static ash_status check_call(const ash_graph *graph, const ash_value *ys, size_t n_ys, const ash_value *xs,
+                             size_t n_xs, const ash_gradient_options *options, const ash_value *grads,
+                             ash_diag *diag) {
+    if (n_ys) ASH_NEED(diag, ys);
+    if (n_xs) ASH_NEED(diag, xs, grads);
+    ASH_FAIL_IF(options->n_stops && !options->stops, diag, ASH_ERROR_INVALID_ARGUMENT, "stops is NULL");
+    ASH_TRY(ash_graph_status(graph, diag));
+    ASH_TRY(ash_graph__check_closed(graph, diag));
+    ASH_FAIL_IF(graph->internal, diag, ASH_ERROR_UNSUPPORTED, "a graph in the forms of one target");
+    return ASH_OK;
+}
+
+ASH_SIZED(ash_gradient_options, n_stops);
+
+ash_status ash_graph_gradients(ash_graph *graph, const ash_value *ys, const ash_value *seeds, size_t n_ys,
+                               const ash_value *xs, size_t n_xs, const ash_gradient_options *options,
+                               ash_value *grads, ash_diag *diag) {
+    ash_gradient_options taken;
+    ash_diag own;
+    ASH_NEED(diag, graph);
+    const ash_allocator *a = graph->allocator;
+    walk w = {.graph = graph, .n_values = graph->values.len, .n_nodes = graph->nodes.len, .diag = &own};
+    ash_status status = ASH_TAKE(ash_gradient_options, options, &taken, &own);
+    if (status == ASH_OK) status = check_call(graph, ys, n_ys, xs, n_xs, &taken, grads, &own);
+    if (status == ASH_OK) {
+        w.marks = ash_mem_calloc(a, w.n_values, sizeof *w.marks);
+        w.grads = ash_mem_alloc(a, w.n_values, sizeof *w.grads);
+        w.next = ash_mem_alloc(a, w.n_values, sizeof *w.next);
+        if (!w.marks || !w.grads || !w.next) {
+            status = ASH_NO_MEMORY(&own);
+        } else {
+            for (size_t v = 0; v < w.n_values; v++) w.grads[v] = ASH_NO_VALUE;
+            status = run(&w, ys, seeds, n_ys, xs, n_xs, &taken, grads);
+        }
+    }
+    ash_mem_free(a, w.marks, w.n_values, sizeof *w.marks);
+    ash_mem_free(a, w.grads, w.n_values, sizeof *w.grads);
+    ash_mem_free(a, w.next, w.n_values, sizeof *w.next);
+    if (status == ASH_OK) return ASH_OK;
+    for (size_t i = 0; grads && i < n_xs; i++) grads[i] = ASH_NO_VALUE;
+    ash_graph__stick(graph, &own);
+    if (diag) *diag = own;
+    return status;
+}

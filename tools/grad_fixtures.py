@@ -1,0 +1,324 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Writes tests/data/grad_torch.txt: gradients as PyTorch's autograd has them, for tests/test_grad_torch.c.
+
+    python3 tools/grad_fixtures.py > tests/data/grad_torch.txt        (needs torch and numpy)
+
+A case is a graph in the text form with one output, then the numbers of its inputs in order, of which the last, `seed`, is
+the gradient of the output, and then the gradients of those that are f64 ("-": of integers there is none):
+
+    === name
+    graph "case"
+    %0: f64[3] = input "x0"
+    ...
+    --- in
+    1 2.5 -3
+    --- gradients
+    0.5 0 1
+
+With --train it writes tests/data/train_torch.txt instead, for tests/test_train.c: a small classifier, and a line for each
+optimiser with the losses of 20 steps.
+"""
+import math
+import sys
+
+import torch
+import torch.nn.functional as F
+
+torch.manual_seed(12)
+D = torch.float64
+
+
+def text(numbers):
+    return " ".join(repr(round(v, 12)) if isinstance(v, float) else str(int(v)) for v in numbers) or ""
+
+
+class Case:
+    """A graph and what PyTorch makes of it, side by side."""
+
+    def __init__(self, name):
+        self.name, self.lines, self.inputs, self.count = name, [], [], 0
+
+    def line(self, tensor, rest):
+        dtype = {D: "f64", torch.int64: "i64", torch.bool: "bool"}[tensor.dtype]
+        self.lines.append(f"%{self.count}: {dtype}[{', '.join(map(str, tensor.shape))}] = {rest}")
+        tensor.id = self.count
+        self.count += 1
+        return tensor
+
+    def input(self, tensor):
+        tensor = tensor.detach().clone()
+        if tensor.dtype == D:
+            tensor.requires_grad_()
+        self.inputs.append(tensor)
+        return self.line(tensor, f'input "x{len(self.inputs) - 1}"')
+
+    def random(self, *shape, steps=1000, low=-1.0, high=1.0):
+        """Few steps: ties."""
+        return self.input(torch.round((torch.rand(shape, dtype=D) * (high - low) + low) * steps) / steps)
+
+    def numbers(self, *values):
+        return self.input(torch.tensor(values, dtype=D))
+
+    def indices(self, low, high, *shape):
+        return self.input(torch.randint(low, high, tuple(shape)))
+
+    def constant(self, value):
+        return self.line(torch.tensor(float(value), dtype=D), f"constant {{{value}}}")
+
+    def op(self, result, name, operands, attrs=""):
+        return self.line(result, f"{name}({', '.join(f'%{o.id}' for o in operands)}) {attrs}".rstrip())
+
+    def broadcast(self, x, shape):
+        return self.op(x.expand(shape), "broadcast", [x], f"dims={list(shape)}")
+
+    def end(self, y):
+        seed = torch.round((torch.rand(y.shape, dtype=D) * 2 - 1) * 100) / 100
+        xs = [x for x in self.inputs if x.requires_grad]
+        found = torch.autograd.grad(y, xs, seed, allow_unused=True)
+        seed = self.line(seed, 'input "seed"')
+        print(f"=== {self.name}")
+        print('graph "case"')
+        print("\n".join(self.lines))
+        print(f'output "y" = %{y.id}')
+        print("--- in")
+        for x in self.inputs + [seed]:
+            print(text(x.detach().reshape(-1).tolist()))
+        print("--- gradients")
+        found = iter(found)
+        for x in self.inputs:
+            if not x.requires_grad:
+                print("-")
+                continue
+            g = next(found)
+            print(text((torch.zeros_like(x) if g is None else g).reshape(-1).tolist()))
+
+
+# --- training ------------------------------------------------------------------------------------------
+
+def train():
+    """The network and the data of tests/test_train.c, in f32: 20 -> 32 -> 32 -> 5, 16 rows."""
+    def made(number, scale, *shape):
+        count = math.prod(shape)
+        return torch.tensor([math.sin(0.7 * k * k + k + number) * scale for k in range(count)]).reshape(shape)
+
+    optimizers = {
+        "sgd": lambda p: torch.optim.SGD(p, 0.1),
+        "sgd momentum": lambda p: torch.optim.SGD(p, 0.05, momentum=0.9),
+        "sgd nesterov decay": lambda p: torch.optim.SGD(p, 0.05, momentum=0.8, nesterov=True, weight_decay=0.01),
+        "sgd clip": lambda p: torch.optim.SGD(p, 0.5),
+        "adam": lambda p: torch.optim.Adam(p, 0.01),
+        "adam decay": lambda p: torch.optim.Adam(p, 0.01, betas=(0.8, 0.99), eps=1e-6, weight_decay=0.05),
+        "adamw": lambda p: torch.optim.AdamW(p, 0.01),
+    }
+    for name, make in optimizers.items():
+        shapes = [(20, 32), (32,), (32, 32), (32,), (32, 5), (5,)]
+        ps = [made(i, 0.3, *shape) if len(shape) == 2 else torch.zeros(shape) for i, shape in enumerate(shapes)]
+        for p in ps:
+            p.requires_grad_()
+        x, labels = made(10, 1, 16, 20), torch.tensor([k * k % 5 for k in range(16)])
+        optimizer, losses = make(ps), []
+        for step in range(20):
+            h = torch.relu(x @ ps[0] + ps[1])
+            h = torch.relu(h @ ps[2] + ps[3])
+            loss = F.cross_entropy(h @ ps[4] + ps[5], labels)
+            optimizer.zero_grad()
+            loss.backward()
+            if "clip" in name:
+                torch.nn.utils.clip_grad_norm_(ps, 0.25)
+            optimizer.step()
+            losses.append(loss.item())
+        print(f"{name}: {text(losses)}")
+
+
+if "--train" in sys.argv:
+    train()
+    sys.exit()
+
+# --- elementwise ---------------------------------------------------------------------------------------
+
+UNARY = {"neg": torch.neg, "abs": torch.abs, "sign": torch.sign, "floor": torch.floor, "ceil": torch.ceil,
+         "trunc": torch.trunc, "round": torch.round, "sqrt": torch.sqrt, "exp": torch.exp, "log": torch.log,
+         "sin": torch.sin, "cos": torch.cos, "tan": torch.tan, "asin": torch.asin, "acos": torch.acos,
+         "atan": torch.atan, "sinh": torch.sinh, "cosh": torch.cosh, "tanh": torch.tanh, "asinh": torch.asinh,
+         "acosh": torch.acosh, "atanh": torch.atanh, "erf": torch.erf, "sigmoid": torch.sigmoid}
+RANGE = {"sqrt": (0.1, 4), "log": (0.1, 4), "asin": (-0.9, 0.9), "acos": (-0.9, 0.9), "acosh": (1.1, 4),
+         "atanh": (-0.9, 0.9)}
+for name, function in UNARY.items():
+    low, high = RANGE.get(name, (-3, 3))
+    c = Case(name)
+    x = c.random(7, low=low, high=high)
+    c.end(c.op(function(x), name, [x]))
+for name in ("abs", "sign", "sigmoid", "tanh", "erf", "exp"):  # at 0, and far from it
+    c = Case(name + " at edges")
+    x = c.numbers(0.0, -0.0, 20.0, -20.0, 1e-9)
+    c.end(c.op(UNARY[name](x), name, [x]))
+
+BINARY = {"add": torch.add, "sub": torch.sub, "mul": torch.mul, "div": torch.div, "mod": torch.remainder,
+          "rem": torch.fmod, "pow": torch.pow, "min": torch.minimum, "max": torch.maximum}
+for name, function in BINARY.items():
+    c = Case(name)
+    positive = name == "pow"
+    a, b = c.random(3, 4, low=0.1 if positive else -2, high=2), c.random(3, 4, low=0.3, high=2)
+    c.end(c.op(function(a, b), name, [a, b]))
+for name in ("min", "max"):  # equal ones share
+    c = Case(name + " with ties")
+    a, b = c.random(4, 5, steps=2), c.random(4, 5, steps=2)
+    c.end(c.op(BINARY[name](a, b), name, [a, b]))
+c = Case("pow at zeros")
+a, b = c.numbers(0.0, 0.0, 0.0, 2.0, 3.0), c.numbers(0.0, 1.0, 2.0, 0.0, -1.0)
+c.end(c.op(torch.pow(a, b), "pow", [a, b]))
+c = Case("relu at 0: the constant has all")
+x = c.numbers(-1.0, 0.0, 2.0, -0.0)
+zero = c.broadcast(c.constant(0.0), [4])
+c.end(c.op(torch.relu(x), "max", [x, zero]))
+c = Case("hardtanh at its bends")
+x = c.numbers(-2.0, -1.0, 0.0, 1.0, 2.0)
+low, high = c.broadcast(c.constant(-1.0), [5]), c.broadcast(c.constant(1.0), [5])
+inner = c.op(torch.maximum(x, low), "max", [x, low])
+y = F.hardtanh(x)
+c.end(c.op(y, "min", [inner, high]))
+c = Case("select")
+a, b, s = c.random(3, 4), c.random(3, 4), c.random(3, 4)
+less = c.op(s < a, "lt", [s, a])
+c.end(c.op(torch.where(less, a, b), "select", [less, a, b]))
+c = Case("one value as both operands")
+x = c.random(5)
+y = c.op(x * x, "mul", [x, x])
+c.end(c.op(y * x, "mul", [y, x]))
+
+# --- movement ------------------------------------------------------------------------------------------
+
+c = Case("reshape")
+x = c.random(2, 3, 4)
+c.end(c.op(x.reshape(6, 4), "reshape", [x], "dims=[6, 4]"))
+c = Case("transpose")
+x = c.random(2, 3, 4)
+c.end(c.op(x.permute(2, 0, 1), "transpose", [x], "perm=[2, 0, 1]"))
+for shape, to in (((), (3,)), ((1,), (3,)), ((3,), (2, 3)), ((2, 1, 3), (4, 2, 5, 3)), ((1, 1), (2, 3)), ((2, 1), (2, 0))):
+    c = Case(f"broadcast {shape} to {to}")
+    c.end(c.broadcast(c.random(*shape), to))
+c = Case("slice")
+x = c.random(7, 6)
+c.end(c.op(x[1:6:2, 5:6].flip(0), "slice", [x], "starts=[5, 5] steps=[-2, 1] dims=[3, 1]"))
+c = Case("pad")
+x = c.random(3, 2)
+v = c.random()
+gaps = torch.stack([x[0], v.expand(2), x[1], v.expand(2), x[2]])
+y = torch.cat([v.expand(1, 2), gaps, v.expand(2, 2)])
+c.end(c.op(torch.cat([y, v.expand(8, 1)], 1), "pad", [x, v], "before=[1, 0] after=[2, 1] interior=[1, 0]"))
+c = Case("concat")
+a, b = c.random(2, 3), c.random(2, 2)
+c.end(c.op(torch.cat([a, b, a], 1), "concat", [a, b, a], "axis=1"))
+
+# --- reductions ----------------------------------------------------------------------------------------
+
+for axes in ([0], [1], [0, 2], [0, 1, 2]):
+    c = Case(f"reduce_sum {axes}")
+    x = c.random(2, 3, 4)
+    c.end(c.op(x.sum(axes), "reduce_sum", [x], f"axes={axes}"))
+    for name, function in (("reduce_max", torch.amax), ("reduce_min", torch.amin)):
+        for steps in (1000, 1):
+            c = Case(f"{name} {axes}" + (" with ties" if steps == 1 else ""))
+            x = c.random(2, 3, 4, steps=steps)
+            c.end(c.op(function(x, axes), name, [x], f"axes={axes}"))
+for values in ((2.0, 3.0, -4.0), (0.0, 3.0, -4.0), (0.0, 0.0, 5.0), (7.0,), ()):
+    c = Case(f"reduce_prod of {list(values)}")
+    x = c.numbers(*values)
+    c.end(c.op(x.prod(0), "reduce_prod", [x], "axes=[0]"))
+c = Case("reduce_prod of rows")
+x = c.random(3, 4, steps=3)
+c.end(c.op(x.prod(1), "reduce_prod", [x], "axes=[1]"))
+c = Case("reduce_sum of nothing")
+x = c.random(2, 0)
+c.end(c.op(x.sum(1), "reduce_sum", [x], "axes=[1]"))
+c = Case("cumsum")
+x = c.random(3, 4)
+c.end(c.op(x.cumsum(1), "cumsum", [x], "axis=1 exclusive=0 reverse=0"))
+c = Case("cumsum from the end")
+x = c.random(3, 4)
+c.end(c.op(x.flip(0).cumsum(0).flip(0), "cumsum", [x], "axis=0 exclusive=0 reverse=1"))
+for k, largest in ((1, 1), (3, 0), (3, 1)):
+    c = Case(f"topk {k} {largest}")
+    x = c.random(2, 5)
+    y, at = x.topk(k, 1, bool(largest))
+    c.lines.append(f"%{c.count}: f64[2, {k}], %{c.count + 1}: i64[2, {k}] = topk(%{x.id}) axis=1 k={k} largest={largest}")
+    y.id = c.count
+    c.count += 2
+    c.end(y)
+
+# --- contractions and windows --------------------------------------------------------------------------
+
+for batch, m, k, n in (([], 2, 3, 4), ([2], 3, 2, 2), ([2, 3], 1, 2, 1), ([], 2, 0, 3)):
+    c = Case(f"matmul {batch} {m} {k} {n}")
+    a, b = c.random(*batch, m, k), c.random(*batch, k, n)
+    c.end(c.op(a @ b, "matmul", [a, b], "b_block=0 n=0"))
+
+CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
+for space, size, kernel, stride, dilation, pad, groups, ins, outs in (
+        (1, [9], [3], [1], [1], [0], 1, 2, 3), (1, [9], [3], [2], [1], [1], 1, 2, 3), (1, [10], [2], [3], [2], [0], 2, 2, 4),
+        (2, [5, 5], [3, 3], [1, 1], [1, 1], [1, 1], 1, 2, 2), (2, [6, 5], [3, 2], [2, 1], [1, 1], [1, 0], 1, 2, 3),
+        (2, [6, 6], [3, 3], [2, 2], [1, 1], [1, 1], 4, 4, 4), (2, [7, 6], [2, 3], [2, 3], [3, 1], [2, 1], 2, 4, 6),
+        (2, [5, 5], [1, 1], [1, 1], [1, 1], [0, 0], 1, 3, 2), (2, [5, 6], [1, 1], [2, 2], [1, 1], [0, 0], 1, 3, 2),
+        (2, [4, 4], [2, 2], [1, 1], [1, 1], [3, 3], 1, 1, 2), (2, [6, 6], [3, 3], [1, 1], [2, 2], [2, 2], 3, 3, 6),
+        (3, [3, 4, 3], [2, 2, 2], [1, 2, 1], [1, 1, 2], [1, 1, 1], 1, 2, 2), (3, [3, 3, 3], [2, 1, 3], [1, 1, 1], [1, 1, 1], [0, 0, 1], 2, 2, 2)):
+    c = Case(f"conv{space}d {size} kernel {kernel} stride {stride} dilation {dilation} pad {pad} groups {groups}")
+    x, w = c.random(2, ins, *size, steps=100), c.random(outs, ins // groups, *kernel, steps=100)
+    y = CONV[space](x, w, None, stride, pad, dilation, groups)
+    c.end(c.op(y, "conv", [x, w], f"strides={stride} dilations={dilation} before={pad} after={pad} groups={groups} "
+                                  "x_block=0 y_block=0 w_block=0 o=0"))
+
+for kernel, stride, pad, dilation in (([2, 2], [2, 2], [0, 0], [1, 1]), ([3, 3], [2, 2], [1, 1], [1, 1]), ([3, 2], [1, 1], [1, 1], [1, 1]),
+                                      ([2, 3], [2, 1], [0, 1], [2, 1]), ([5, 5], [1, 1], [0, 0], [1, 1])):
+    for steps in (1000, 1):
+        c = Case(f"pool_max {kernel} stride {stride} pad {pad} dilation {dilation}" + (" with ties" if steps == 1 else ""))
+        x = c.random(1, 2, 5, 6, steps=steps)
+        y = F.max_pool2d(x, kernel, stride, pad, dilation)
+        c.end(c.op(y, "pool_max", [x], f"axes=[2, 3] kernel={kernel} strides={stride} dilations={dilation} before={pad} after={pad}"))
+    if dilation == [1, 1]:
+        c = Case(f"pool_sum {kernel} stride {stride} pad {pad}")
+        x = c.random(1, 2, 5, 6)
+        y = F.avg_pool2d(x, kernel, stride, pad, divisor_override=1)
+        c.end(c.op(y, "pool_sum", [x], f"axes=[2, 3] kernel={kernel} strides={stride} dilations=[1, 1] before={pad} after={pad}"))
+
+# --- indices -------------------------------------------------------------------------------------------
+
+for axis, shape in ((0, (4,)), (1, (2, 3)), (2, ()), (0, (0,))):
+    c = Case(f"gather {axis} {shape}")
+    x, at = c.random(5, 4, 3), c.indices(0, 3, *shape)
+    y = x.index_select(axis, at.reshape(-1)).reshape(list(x.shape[:axis]) + list(shape) + list(x.shape[axis + 1:]))
+    c.end(c.op(y, "gather", [x, at], f"axis={axis}"))
+for axis in (0, 1):
+    c = Case(f"gather_elements {axis}")
+    x, at = c.random(3, 4), c.indices(0, 3, 3, 4)
+    c.end(c.op(x.gather(axis, at), "gather_elements", [x, at], f"axis={axis}"))
+    c = Case(f"scatter_elements {axis} add")
+    x, at, u = c.random(3, 4), c.indices(0, 3, 3, 4), c.random(3, 4)
+    c.end(c.op(x.scatter_add(axis, at, u), "scatter_elements", [x, at, u], f"axis={axis} mode=1"))
+    for mode, reduce in ((3, "amin"), (4, "amax")):
+        c = Case(f"scatter_elements {axis} {reduce} with ties")
+        x, at, u = c.random(3, 4, steps=2), c.indices(0, 3, 3, 4), c.random(3, 4, steps=2)
+        c.end(c.op(x.scatter_reduce(axis, at, u, reduce), "scatter_elements", [x, at, u], f"axis={axis} mode={mode}"))
+c = Case("scatter_elements set, each place once")
+x, u = c.random(4, 3), c.random(2, 3)
+at = c.input(torch.tensor([[0, 3, 1], [2, 0, 2]]))
+c.end(c.op(x.scatter(0, at, u), "scatter_elements", [x, at, u], "axis=0 mode=0"))
+c = Case("gather_nd")
+x, at = c.random(3, 4, 2), c.input(torch.tensor([[0, 1], [2, 3], [0, 1]]))
+c.end(c.op(x[at[:, 0], at[:, 1]], "gather_nd", [x, at], "batch=0"))
+c = Case("scatter_nd add")
+x, at, u = c.random(3, 4), c.input(torch.tensor([[0], [2], [0]])), c.random(3, 4)
+c.end(c.op(x.index_put((at[:, 0],), u, accumulate=True), "scatter_nd", [x, at, u], "mode=1"))
+
+# --- compositions --------------------------------------------------------------------------------------
+
+c = Case("softmax")
+x = c.random(3, 4)
+largest = c.op(x.amax(1), "reduce_max", [x], "axes=[1]")
+column = c.op(largest.reshape(3, 1), "reshape", [largest], "dims=[3, 1]")
+e = c.op(torch.exp(x), "sub", [x, c.broadcast(column, [3, 4])])
+e = c.op(e, "exp", [e])
+total = c.op(e.sum(1), "reduce_sum", [e], "axes=[1]")
+column = c.op(total.reshape(3, 1), "reshape", [total], "dims=[3, 1]")
+whole = c.broadcast(column, [3, 4])
+c.end(c.op(torch.softmax(x, 1), "div", [e, whole]))
