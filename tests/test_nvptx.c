@@ -208,7 +208,7 @@ static void plans_for_gpus_that_are_not_there(void **state) {
     ash_plan_options options = ash_plan_options_default();
     ash_plan *plan;
     char *text;
-    size_t len;
+    uint64_t len;
     ash_value x = INPUT(f, "x", ASH_F32, 3, 24), w = CONSTANT(f, ASH_F32, 24, 17);
     ash_graph_output(
         f->g, "y",

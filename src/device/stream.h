@@ -69,6 +69,7 @@ typedef struct ash_fill {
 /* What a function of the host does with one of its buffers. Neither: it is room, of undefined contents. */
 typedef struct ash_operand {
     uint64_t bytes; /* from its address on */
+    uint64_t most;  /* that `bytes` can become before it runs; 0: they stay */
     bool read;
     bool write; /* all of the bytes */
 } ash_operand;

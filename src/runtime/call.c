@@ -74,6 +74,15 @@ static void describe(ash_plan_call *c, unsigned threads) {
         c->operands[p->n_ins + p->n_outs].bytes = threads * ash_align_up((uint64_t)p->scratch, 64);
 }
 
+/* Which step calls it, and how large its operands can become. */
+static void place(ash_plan *plan, uint32_t step) {
+    const ash_program *p = plan->program;
+    ash_plan_call *c = &plan->calls[p->steps.at[step].nest];
+    c->step = step;
+    for (uint32_t k = 0; k < c->program->n_ins + c->program->n_outs; k++)
+        c->operands[k].most = (uint64_t)p->buffers.at[p->steps.at[step].buffers[k]].bytes;
+}
+
 ash_status ash_plan__make_calls(ash_plan *plan, ash_diag *diag) {
     const ash_program *p = plan->program;
     size_t n_types = 0, n_operands = 0;
@@ -93,6 +102,6 @@ ash_status ash_plan__make_calls(ash_plan *plan, ash_diag *diag) {
         operands += buffer_count(&p->calls.at[i]);
     }
     for (uint32_t s = 0; s < p->steps.len; s++)
-        if (p->steps.at[s].kind == ASH_STEP_CALL) plan->calls[p->steps.at[s].nest].step = s;
+        if (p->steps.at[s].kind == ASH_STEP_CALL) place(plan, s);
     return ASH_OK;
 }

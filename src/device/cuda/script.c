@@ -54,11 +54,16 @@ void cuda_script__free(cuda_streams *s, cuda_script *script) {
     ash_mem_free(a, script, 1, sizeof *script);
 }
 
+/* Copies are of what an operand can become: how much of it there is, is known when the function runs. */
+static uint64_t most(const ash_operand *operand) {
+    return ASH_MAX(operand->most, operand->bytes);
+}
+
 static bool is_of_host(const cuda_call *call, const ash_host *host) {
     const ash_host *was = &call->was;
     bool same = was->fn == host->fn && was->arg == host->arg && was->count == host->count;
     same = same && was->operands == host->operands && was->buffers == host->buffers;
-    for (uint32_t i = 0; same && i < host->count; i++) same = call->sizes[i] == host->operands[i].bytes;
+    for (uint32_t i = 0; same && i < host->count; i++) same = call->sizes[i] == most(&host->operands[i]);
     return same;
 }
 
@@ -202,15 +207,15 @@ static bool add_host(struct maker *m, const ash_command *command) {
     }
     bool added = true;
     for (uint32_t i = 0; i < host->count; i++) {
-        call.sizes[i] = host->operands[i].bytes;
+        call.sizes[i] = most(&host->operands[i]);
         call.table[i] = (void *)(uintptr_t)at; /* for now: bytes into the staging memory */
-        at += ash_align_up(host->operands[i].bytes + 1, OPERAND_ALIGN);
+        at += ash_align_up(call.sizes[i] + 1, OPERAND_ALIGN);
         if (host->operands[i].read)
             added = added && add_op(m, (cuda_op){.kind = CUDA_OUT,
                                                  .stream = stream,
                                                  .host = call.table[i],
                                                  .operand = &host->buffers[i],
-                                                 .bytes = host->operands[i].bytes});
+                                                 .bytes = call.sizes[i]});
     }
     script->staging_bytes = at;
     /* what kernels have left out, the function must know */
@@ -223,7 +228,7 @@ static bool add_host(struct maker *m, const ash_command *command) {
                                                  .stream = stream,
                                                  .host = call.table[i],
                                                  .operand = &host->buffers[i],
-                                                 .bytes = host->operands[i].bytes});
+                                                 .bytes = call.sizes[i]});
     m->open[stream] = NO_SEGMENT;
     m->hosts = true;
     return added;
@@ -289,6 +294,7 @@ static ash_status take_memory(struct maker *m, ash_diag *diag) {
     if (!script->staging_bytes) return ASH_OK;
     ASH_TRY(cuda__check(d, d->driver.allocate_host(&pinned, script->staging_bytes), "pinned memory", diag));
     script->staging = pinned;
+    memset(script->staging, 0, script->staging_bytes);
     return ASH_OK;
 }
 
