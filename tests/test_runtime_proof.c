@@ -207,7 +207,7 @@ static void every_pair_is_in_order(void **state) {
                     fail_msg("nobody misses the wait of operation %u", s.waits[w].op);
             free_schedule(&s);
         }
-    assert_true(planted > 20);
+    assert_true(planted > 10);
 }
 
 /* Bytes that are taken over too early are found, too: a result that is moved into those of another. */

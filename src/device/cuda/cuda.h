@@ -26,7 +26,7 @@ typedef struct cuda_device {
     pthread_mutex_t lock; /* guards what follows: copies outside of streams, one at a time */
     cu_stream stream;
     cu_event events[2];
-    void *staging[2];  /* pinned, of so many bytes each: */
+    void *staging[2]; /* pinned, of so many bytes each: */
     uint64_t room;
     cu_module builtin; /* kernels of our own */
     cu_function copy_kernel, fill_kernel;
@@ -41,26 +41,27 @@ struct ash_kernel {
     bool by_worker;
 };
 
-static inline cuda_device *cuda__of(const ash_device *device) {
+static inline cuda_device *ash_cuda__of(const ash_device *device) {
     return device->own;
 }
 
 /* Makes the device's context the thread's, until it is left. ASH_ERROR_DEVICE when the device is lost. */
-ash_status cuda__enter(cuda_device *d, ash_diag *diag);
-void cuda__leave(cuda_device *d);
+ash_status ash_cuda__enter(cuda_device *d, ash_diag *diag);
+void ash_cuda__leave(cuda_device *d);
 /* What a call of the driver answered; remembers when it means that the device is lost. */
-ash_status cuda__check(cuda_device *d, int result, const char *what, ash_diag *diag);
+ash_status ash_cuda__check(cuda_device *d, int result, const char *what, ash_diag *diag);
 
 /* module.c; within the context. */
-ash_status cuda__load_builtin(cuda_device *d, ash_diag *diag);
-ash_status cuda__load(ash_device *device, const ash_kernel_image *image, ash_kernel **out, ash_diag *diag);
-void cuda__unload(ash_device *device, ash_kernel *kernel);
+ash_status ash_cuda__load_builtin(cuda_device *d, ash_diag *diag);
+ash_status ash_cuda__load(ash_device *device, const ash_kernel_image *image, ash_kernel **out,
+                          ash_diag *diag);
+void ash_cuda__unload(ash_device *device, ash_kernel *kernel);
 
 /* stream.c */
-ash_status cuda__create_streams(ash_device *device, const ash_streams_options *options, ash_streams **out,
-                                ash_diag *diag);
+ash_status ash_cuda__create_streams(ash_device *device, const ash_streams_options *options,
+                                    ash_streams **out, ash_diag *diag);
 
 /* paper.c: `CUDA:sm_80`. */
-ash_status cuda__open_paper(ash_device *device, const char *name, ash_diag *diag);
+ash_status ash_cuda__open_paper(ash_device *device, const char *name, ash_diag *diag);
 
 #endif

@@ -13,30 +13,30 @@
 /* --- calls ------------------------------------------------------------------------------------------- */
 
 static ash_status lost(const cuda_device *d, int result, ash_diag *diag) {
-    return cu_driver__check(&d->driver, result, "the GPU is lost since an earlier failure", diag);
+    return ash_cu_driver__check(&d->driver, result, "the GPU is lost since an earlier failure", diag);
 }
 
-ash_status cuda__enter(cuda_device *d, ash_diag *diag) {
+ash_status ash_cuda__enter(cuda_device *d, ash_diag *diag) {
     int before = atomic_load(&d->lost);
     if (before) return lost(d, before, diag);
-    return cuda__check(d, d->driver.push(d->context), "the GPU's context", diag);
+    return ash_cuda__check(d, d->driver.push(d->context), "the GPU's context", diag);
 }
 
-void cuda__leave(cuda_device *d) {
+void ash_cuda__leave(cuda_device *d) {
     cu_context was;
     d->driver.pop(&was);
 }
 
-ash_status cuda__check(cuda_device *d, int result, const char *what, ash_diag *diag) {
+ash_status ash_cuda__check(cuda_device *d, int result, const char *what, ash_diag *diag) {
     if (result == CU_OK) return ASH_OK;
-    if (cu_driver__is_lost(result)) atomic_store(&d->lost, result);
-    return cu_driver__check(&d->driver, result, what, diag);
+    if (ash_cu_driver__is_lost(result)) atomic_store(&d->lost, result);
+    return ash_cu_driver__check(&d->driver, result, what, diag);
 }
 
 /* --- life -------------------------------------------------------------------------------------------- */
 
 static void close_device(ash_device *device) {
-    cuda_device *d = cuda__of(device);
+    cuda_device *d = ash_cuda__of(device);
     if (d->context) {
         /* also of a lost device: what can be given back is */
         d->driver.push(d->context);
@@ -46,7 +46,7 @@ static void close_device(ash_device *device) {
         }
         if (d->stream) d->driver.stream_destroy(d->stream);
         if (d->builtin) d->driver.module_unload(d->builtin);
-        cuda__leave(d);
+        ash_cuda__leave(d);
         d->driver.primary_release(d->device);
     }
     pthread_mutex_destroy(&d->lock);
@@ -59,12 +59,14 @@ static ash_status describe(ash_device *device, cuda_device *d, ash_diag *diag) {
     size_t bytes = 0;
     char name[96] = "";
     const cu_driver *f = &d->driver;
-    ASH_TRY(cuda__check(d, f->device_attribute(&major, CU_CAPABILITY_MAJOR, d->device), "the GPU", diag));
-    ASH_TRY(cuda__check(d, f->device_attribute(&minor, CU_CAPABILITY_MINOR, d->device), "the GPU", diag));
     ASH_TRY(
-        cuda__check(d, f->device_attribute(&processors, CU_MULTIPROCESSORS, d->device), "the GPU", diag));
-    ASH_TRY(cuda__check(d, f->device_memory(&bytes, d->device), "the GPU's memory", diag));
-    ASH_TRY(cuda__check(d, f->device_name(name, sizeof name, d->device), "the GPU's name", diag));
+        ash_cuda__check(d, f->device_attribute(&major, CU_CAPABILITY_MAJOR, d->device), "the GPU", diag));
+    ASH_TRY(
+        ash_cuda__check(d, f->device_attribute(&minor, CU_CAPABILITY_MINOR, d->device), "the GPU", diag));
+    ASH_TRY(ash_cuda__check(d, f->device_attribute(&processors, CU_MULTIPROCESSORS, d->device), "the GPU",
+                            diag));
+    ASH_TRY(ash_cuda__check(d, f->device_memory(&bytes, d->device), "the GPU's memory", diag));
+    ASH_TRY(ash_cuda__check(d, f->device_name(name, sizeof name, d->device), "the GPU's name", diag));
     f->driver_version(&version);
     ASH_FAIL_IF(!ash_target__gpu((unsigned)(10 * major + minor), &d->target), diag, ASH_ERROR_DEVICE,
                 "%.100s: %s has compute capability %d.%d, and 7.0 is needed", device->name, name, major,
@@ -78,31 +80,31 @@ static ash_status describe(ash_device *device, cuda_device *d, ash_diag *diag) {
 
 static ash_status make(cuda_device *d, ash_diag *diag) {
     const cu_driver *f = &d->driver;
-    ASH_TRY(cuda__check(d, f->stream_create(&d->stream, CU_NON_BLOCKING), "a stream", diag));
+    ASH_TRY(ash_cuda__check(d, f->stream_create(&d->stream, CU_NON_BLOCKING), "a stream", diag));
     for (int i = 0; i < 2; i++) {
-        ASH_TRY(cuda__check(d, f->event_create(&d->events[i], CU_DISABLE_TIMING), "an event", diag));
+        ASH_TRY(ash_cuda__check(d, f->event_create(&d->events[i], CU_DISABLE_TIMING), "an event", diag));
     }
-    return cuda__load_builtin(d, diag);
+    return ash_cuda__load_builtin(d, diag);
 }
 
 static ash_status open_gpu(ash_device *device, cuda_device *d, long ordinal, ash_diag *diag) {
     int count = 0;
     const cu_driver *f = &d->driver;
-    ASH_TRY(cu_driver__open(&d->driver, diag));
-    ASH_TRY(cuda__check(d, f->device_count(&count), "the number of GPUs", diag));
+    ASH_TRY(ash_cu_driver__open(&d->driver, diag));
+    ASH_TRY(ash_cuda__check(d, f->device_count(&count), "the number of GPUs", diag));
     ASH_FAIL_IF(ordinal >= count, diag, ASH_ERROR_DEVICE, "%.100s: the CUDA driver lists %d GPU%s",
                 device->name, count, count == 1 ? "" : "s");
-    ASH_TRY(cuda__check(d, f->device_get(&d->device, (int)ordinal), "the GPU", diag));
+    ASH_TRY(ash_cuda__check(d, f->device_get(&d->device, (int)ordinal), "the GPU", diag));
     ASH_TRY(describe(device, d, diag));
-    ASH_TRY(cuda__check(d, f->primary_retain(&d->context, d->device), "the GPU's context", diag));
-    ASH_TRY(cuda__enter(d, diag));
+    ASH_TRY(ash_cuda__check(d, f->primary_retain(&d->context, d->device), "the GPU's context", diag));
+    ASH_TRY(ash_cuda__enter(d, diag));
     ash_status status = make(d, diag);
-    cuda__leave(d);
+    ash_cuda__leave(d);
     return status;
 }
 
 static ash_status cuda_open(ash_device *device, const char *rest, ash_diag *diag) {
-    if (rest && strncmp(rest, "sm_", 3) == 0) return cuda__open_paper(device, rest, diag);
+    if (rest && strncmp(rest, "sm_", 3) == 0) return ash_cuda__open_paper(device, rest, diag);
     size_t digits = rest ? strspn(rest, "0123456789") : 0;
     ASH_FAIL_IF(digits == 0 || digits > 4 || rest[digits], diag, ASH_ERROR_DEVICE,
                 "\"%.100s\" names no GPU: write CUDA:n, or CUDA:sm_80 for a kind of GPU", device->name);
@@ -116,11 +118,11 @@ static ash_status cuda_open(ash_device *device, const char *rest, ash_diag *diag
 }
 
 static bool cuda_current(ash_device *device) {
-    return atomic_load(&cuda__of(device)->lost) == 0;
+    return atomic_load(&ash_cuda__of(device)->lost) == 0;
 }
 
 static const ash_target *target(const ash_device *device) {
-    return &cuda__of(device)->target;
+    return &ash_cuda__of(device)->target;
 }
 
 /* --- memory ------------------------------------------------------------------------------------------ */
@@ -141,34 +143,34 @@ static ash_status get(cuda_device *d, ash_block *block, ash_diag *diag) {
                         (unsigned long long)block->size, (unsigned long long)left,
                         (unsigned long long)total);
     }
-    ASH_TRY(cuda__check(d, result, "memory of the GPU", diag));
+    ASH_TRY(ash_cuda__check(d, result, "memory of the GPU", diag));
     block->address = (ash_address)ash_align_up(base, block->align);
     block->taken = block->address - base;
     result = d->driver.fill(base, 0, size + more, d->stream);
     if (result == CU_OK) result = d->driver.stream_synchronize(d->stream);
     if (result != CU_OK) d->driver.release(base);
-    return cuda__check(d, result, "clearing memory of the GPU", diag);
+    return ash_cuda__check(d, result, "clearing memory of the GPU", diag);
 }
 
 static ash_status allocate(ash_device *device, ash_block *block, ash_diag *diag) {
-    cuda_device *d = cuda__of(device);
-    ASH_TRY(cuda__enter(d, diag));
+    cuda_device *d = ash_cuda__of(device);
+    ASH_TRY(ash_cuda__enter(d, diag));
     pthread_mutex_lock(&d->lock);
     ash_status status = get(d, block, diag);
     pthread_mutex_unlock(&d->lock);
-    cuda__leave(d);
+    ash_cuda__leave(d);
     return status;
 }
 
 static void release(ash_device *device, ash_block *block) {
-    cuda_device *d = cuda__of(device);
+    cuda_device *d = ash_cuda__of(device);
     d->driver.push(d->context); /* of a lost device as well */
     d->driver.release(block->address - block->taken);
-    cuda__leave(d);
+    ash_cuda__leave(d);
 }
 
 static ash_status check(ash_device *device, const ash_block *block, ash_diag *diag) {
-    const cuda_device *d = cuda__of(device);
+    const cuda_device *d = ash_cuda__of(device);
     int before = atomic_load(&d->lost);
     (void)block;
     return before ? lost(d, before, diag) : ASH_OK;
@@ -243,14 +245,14 @@ static int set(cuda_device *d, cu_address to, uint8_t value, uint64_t size) {
 }
 
 #define ON_DEVICE(device, what, diag, call)                                                                \
-    cuda_device *d = cuda__of(device);                                                                     \
+    cuda_device *d = ash_cuda__of(device);                                                                 \
     if (size == 0) return ASH_OK;                                                                          \
-    ASH_TRY(cuda__enter(d, diag));                                                                         \
+    ASH_TRY(ash_cuda__enter(d, diag));                                                                     \
     pthread_mutex_lock(&d->lock);                                                                          \
     int result = (call);                                                                                   \
     pthread_mutex_unlock(&d->lock);                                                                        \
-    cuda__leave(d);                                                                                        \
-    return cuda__check(d, result, what, diag);
+    ash_cuda__leave(d);                                                                                    \
+    return ash_cuda__check(d, result, what, diag);
 
 static ash_status copy_in(ash_device *device, ash_address to, const void *from, uint64_t size,
                           ash_diag *diag) {
@@ -284,7 +286,7 @@ const ash_device_class ash_device__cuda = {
     .copy_out = copy_out,
     .copy = copy,
     .fill = fill,
-    .load = cuda__load,
-    .unload = cuda__unload,
-    .create_streams = cuda__create_streams,
+    .load = ash_cuda__load,
+    .unload = ash_cuda__unload,
+    .create_streams = ash_cuda__create_streams,
 };

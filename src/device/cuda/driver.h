@@ -81,10 +81,10 @@ typedef struct cu_driver {
 /* Finds the driver, and initialises it: libcuda.so.1, or the library that ASHLAR_CUDA_DRIVER names (which
  * is not looked at in processes that have rights which their caller has not). ASH_ERROR_DEVICE says what
  * is missing. It stays loaded. */
-ash_status cu_driver__open(cu_driver *out, ash_diag *diag);
+ash_status ash_cu_driver__open(cu_driver *out, ash_diag *diag);
 /* ASH_OK for CU_OK, else a failure that says what was tried and what the driver calls the reason. */
-ash_status cu_driver__check(const cu_driver *driver, int result, const char *what, ash_diag *diag);
+ash_status ash_cu_driver__check(const cu_driver *driver, int result, const char *what, ash_diag *diag);
 /* Whether after this result nothing works any more on the device. */
-bool cu_driver__is_lost(int result);
+bool ash_cu_driver__is_lost(int result);
 
 #endif

@@ -56,7 +56,7 @@ static int add_node(cuda_streams *s, ash_capture *c, size_t i, cu_node *last) {
     switch (op->kind) {
     case CUDA_KERNEL: {
         cuda_item *item = &script->items.at[op->item];
-        cuda_script__read_params(s, script, item);
+        ash_cuda_script__read_params(s, script, item);
         cu_kernel_params p = kernel_params(script, item);
         result = f->graph_kernel(&node, c->graph, after, count, &p);
         break;
@@ -70,7 +70,7 @@ static int add_node(cuda_streams *s, ash_capture *c, size_t i, cu_node *last) {
         break;
     }
     case CUDA_CALL: {
-        cu_host_params p = {cuda_script__call, &script->calls.at[op->item]};
+        cu_host_params p = {ash_cuda_script__call, &script->calls.at[op->item]};
         result = f->graph_host(&node, c->graph, after, count, &p);
         break;
     }
@@ -85,14 +85,14 @@ static ash_status make(cuda_streams *s, ash_capture *c, ash_diag *diag) {
     const cu_driver *f = &s->cuda->driver;
     cuda_script *script = c->script;
     cu_node last = NULL;
-    ASH_TRY(cuda__check(s->cuda, f->graph_create(&c->graph, 0), "a graph", diag));
+    ASH_TRY(ash_cuda__check(s->cuda, f->graph_create(&c->graph, 0), "a graph", diag));
     cu_copy_params all = copy_params(true, script->mirror, script->records, script->record_bytes);
-    ASH_TRY(cuda__check(s->cuda, f->graph_copy(&last, c->graph, NULL, 0, &all, s->cuda->context),
-                        "a graph's node", diag));
+    ASH_TRY(ash_cuda__check(s->cuda, f->graph_copy(&last, c->graph, NULL, 0, &all, s->cuda->context),
+                            "a graph's node", diag));
     for (size_t i = 0; i < script->ops.len; i++)
-        ASH_TRY(cuda__check(s->cuda, add_node(s, c, i, &last), "a graph's node", diag));
-    ASH_TRY(
-        cuda__check(s->cuda, f->graph_instantiate(&c->exec, c->graph, 0), "instantiating a graph", diag));
+        ASH_TRY(ash_cuda__check(s->cuda, add_node(s, c, i, &last), "a graph's node", diag));
+    ASH_TRY(ash_cuda__check(s->cuda, f->graph_instantiate(&c->exec, c->graph, 0), "instantiating a graph",
+                            diag));
     c->made = true;
     return ASH_OK;
 }
@@ -107,7 +107,7 @@ static bool is_placed(const cuda_streams *s, const cuda_script *script) {
     return true;
 }
 
-void cuda_graph__free(ash_streams *streams, ash_capture *c) {
+void ash_cuda_graph__free(ash_streams *streams, ash_capture *c) {
     cuda_streams *s = of(streams);
     const ash_allocator *a = s->allocator;
     if (!c) return;
@@ -117,15 +117,15 @@ void cuda_graph__free(ash_streams *streams, ash_capture *c) {
     if (c->graph) s->cuda->driver.graph_destroy(c->graph);
     ash_mem_free(a, c->nodes, n, sizeof *c->nodes);
     ash_mem_free(a, c->last, n, sizeof *c->last);
-    cuda_script__free(s, c->script);
-    cuda__leave(s->cuda);
+    ash_cuda_script__free(s, c->script);
+    ash_cuda__leave(s->cuda);
     ash_mem_free(a, c, 1, sizeof *c);
 }
 
 static ash_status instantiate(cuda_streams *s, const ash_command *commands, size_t count, ash_capture *c,
                               ash_diag *diag) {
     const ash_allocator *a = s->allocator;
-    ASH_TRY(cuda_script__make(s, commands, count, &c->script, diag));
+    ASH_TRY(ash_cuda_script__make(s, commands, count, &c->script, diag));
     size_t n = c->script->ops.len;
     c->nodes = ash_mem_calloc(a, n, sizeof *c->nodes);
     c->last = ash_mem_calloc(a, n, sizeof *c->last);
@@ -133,8 +133,8 @@ static ash_status instantiate(cuda_streams *s, const ash_command *commands, size
     return is_placed(s, c->script) ? make(s, c, diag) : ASH_OK;
 }
 
-ash_status cuda_graph__instantiate(ash_streams *streams, const ash_command *commands, size_t count,
-                                   const ash_capture *like, ash_capture **out, ash_diag *diag) {
+ash_status ash_cuda_graph__instantiate(ash_streams *streams, const ash_command *commands, size_t count,
+                                       const ash_capture *like, ash_capture **out, ash_diag *diag) {
     cuda_streams *s = of(streams);
     (void)like; /* nothing was compiled for it */
     ASH_FAIL_IF(s->options.streams > 1, diag, ASH_ERROR_UNSUPPORTED,
@@ -144,15 +144,15 @@ ash_status cuda_graph__instantiate(ash_streams *streams, const ash_command *comm
                     "command %zu is timed, which a capture cannot be", i);
     ash_capture *c = ash_mem_calloc(s->allocator, 1, sizeof *c);
     if (!c) return ASH_NO_MEMORY(diag);
-    ash_status status = cuda__enter(s->cuda, diag);
+    ash_status status = ash_cuda__enter(s->cuda, diag);
     if (status == ASH_OK) {
         status = instantiate(s, commands, count, c, diag);
-        cuda__leave(s->cuda);
+        ash_cuda__leave(s->cuda);
     }
     if (status == ASH_OK)
         *out = c;
     else
-        cuda_graph__free(streams, c);
+        ash_cuda_graph__free(streams, c);
     return status;
 }
 
@@ -165,7 +165,7 @@ static int update(cuda_streams *s, const ash_capture *c) {
         const cuda_op *op = &script->ops.at[i];
         if (op->kind == CUDA_KERNEL) {
             cuda_item *item = &script->items.at[op->item];
-            if (!cuda_script__read_params(s, script, item)) continue;
+            if (!ash_cuda_script__read_params(s, script, item)) continue;
             cu_kernel_params p = kernel_params(script, item);
             result = f->exec_kernel(c->exec, c->nodes[i], &p);
         } else if (c->last[i] && c->last[i] != device_end(s, script, op)) {
@@ -178,34 +178,34 @@ static int update(cuda_streams *s, const ash_capture *c) {
 }
 
 static ash_status ready(cuda_streams *s, ash_capture *c, ash_diag *diag) {
-    return c->made ? cuda__check(s->cuda, update(s, c), "a graph's node", diag) : make(s, c, diag);
+    return c->made ? ash_cuda__check(s->cuda, update(s, c), "a graph's node", diag) : make(s, c, diag);
 }
 
-ash_status cuda_graph__replay(ash_streams *streams, const ash_capture *capture, ash_diag *diag) {
+ash_status ash_cuda_graph__replay(ash_streams *streams, const ash_capture *capture, ash_diag *diag) {
     cuda_streams *s = of(streams);
     const cu_driver *f = &s->cuda->driver;
     ash_capture *c = (ash_capture *)capture; /* ours; its nodes follow what tables say */
-    ASH_TRY(cuda__enter(s->cuda, diag));
+    ASH_TRY(ash_cuda__enter(s->cuda, diag));
     ash_status status = ready(s, c, diag);
     if (status == ASH_OK) {
-        cuda_streams__begin(s);
-        cuda_script__refresh_all(s, c->script);
+        ash_cuda_streams__begin(s);
+        ash_cuda_script__refresh_all(s, c->script);
         int result = f->event_record(s->begun, s->control);
         if (result == CU_OK) result = f->stream_wait(s->streams[0], s->begun, 0);
         if (result == CU_OK) result = f->exec_launch(c->exec, s->streams[0]);
-        status = cuda__check(s->cuda, result, "launching a graph", diag);
-        ash_status waited = cuda_streams__wait(s, c->script->steps, status == ASH_OK ? diag : NULL);
+        status = ash_cuda__check(s->cuda, result, "launching a graph", diag);
+        ash_status waited = ash_cuda_streams__wait(s, c->script->steps, status == ASH_OK ? diag : NULL);
         if (status == ASH_OK) status = waited;
     }
-    cuda__leave(s->cuda);
+    ash_cuda__leave(s->cuda);
     return status;
 }
 
-uint32_t cuda_graph__captured(const ash_capture *capture) {
+uint32_t ash_cuda_graph__captured(const ash_capture *capture) {
     return capture->script->steps;
 }
 
-bool cuda_graph__compiled(const ash_capture *capture) {
+bool ash_cuda_graph__compiled(const ash_capture *capture) {
     (void)capture;
     return false;
 }

@@ -67,48 +67,49 @@ static ash_status load(cuda_device *d, const char *text, const char *name, cu_mo
     log[sizeof log - 1] = 0;
     snprintf(what, sizeof what, "the CUDA driver refuses kernel %.60s%s%.200s", name, *log ? ": " : "",
              log);
-    return cuda__check(d, result, what, diag);
+    return ash_cuda__check(d, result, what, diag);
 }
 
 static ash_status find(cuda_device *d, cu_module module, const char *name, cu_function *out,
                        ash_diag *diag) {
-    return cuda__check(d, d->driver.module_function(out, module, name), name, diag);
+    return ash_cuda__check(d, d->driver.module_function(out, module, name), name, diag);
 }
 
-ash_status cuda__load_builtin(cuda_device *d, ash_diag *diag) {
+ash_status ash_cuda__load_builtin(cuda_device *d, ash_diag *diag) {
     ASH_TRY(load(d, builtin, "copy", &d->builtin, diag));
     ASH_TRY(find(d, d->builtin, "ash_copy", &d->copy_kernel, diag));
     return find(d, d->builtin, "ash_fill", &d->fill_kernel, diag);
 }
 
-ash_status cuda__load(ash_device *device, const ash_kernel_image *image, ash_kernel **out, ash_diag *diag) {
-    cuda_device *d = cuda__of(device);
+ash_status ash_cuda__load(ash_device *device, const ash_kernel_image *image, ash_kernel **out,
+                          ash_diag *diag) {
+    cuda_device *d = ash_cuda__of(device);
     ASH_FAIL_IF(!image->blob, diag, ASH_ERROR_UNSUPPORTED, "%.100s cannot run code for processors",
                 device->name);
     ash_kernel *kernel = ash_mem_calloc(ash_device__allocator(device), 1, sizeof *kernel);
     if (!kernel) return ASH_NO_MEMORY(diag);
     kernel->vars = image->vars;
     kernel->by_worker = image->by_worker;
-    ash_status status = cuda__enter(d, diag);
+    ash_status status = ash_cuda__enter(d, diag);
     if (status == ASH_OK) {
         status = load(d, image->blob, image->symbol, &kernel->module, diag);
         if (status == ASH_OK) status = find(d, kernel->module, image->symbol, &kernel->function, diag);
-        cuda__leave(d);
+        ash_cuda__leave(d);
     }
     if (status != ASH_OK) {
-        cuda__unload(device, kernel);
+        ash_cuda__unload(device, kernel);
         return status;
     }
     *out = kernel;
     return ASH_OK;
 }
 
-void cuda__unload(ash_device *device, ash_kernel *kernel) {
-    cuda_device *d = cuda__of(device);
+void ash_cuda__unload(ash_device *device, ash_kernel *kernel) {
+    cuda_device *d = ash_cuda__of(device);
     if (kernel->module) {
         d->driver.push(d->context); /* of a lost device as well */
         d->driver.module_unload(kernel->module);
-        cuda__leave(d);
+        ash_cuda__leave(d);
     }
     ash_mem_free(ash_device__allocator(device), kernel, 1, sizeof *kernel);
 }

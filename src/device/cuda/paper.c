@@ -192,7 +192,7 @@ static const ash_device_class class = {
     .create_streams = create_streams,
 };
 
-ash_status cuda__open_paper(ash_device *device, const char *name, ash_diag *diag) {
+ash_status ash_cuda__open_paper(ash_device *device, const char *name, ash_diag *diag) {
     size_t digits = strspn(name + 3, "0123456789");
     struct paper *p = ash_mem_calloc(ash_device__allocator(device), 1, sizeof *p);
     if (!p) return ASH_NO_MEMORY(diag);

@@ -30,7 +30,7 @@ struct maker {
     (ash_vec_reserve((m)->streams->allocator, &(m)->script->list, 1) &&                                    \
      ((m)->script->list.at[(m)->script->list.len++] = __VA_ARGS__, true))
 
-void cuda_script__free(cuda_streams *s, cuda_script *script) {
+void ash_cuda_script__free(cuda_streams *s, cuda_script *script) {
     const ash_allocator *a = s->allocator;
     if (!script) return;
     for (size_t i = 0; i < script->calls.len; i++)
@@ -75,7 +75,7 @@ static bool is_of_kernel(const cuda_item *item, const ash_command *command) {
             item->parallel == launch->chunks.parallel);
 }
 
-bool cuda_script__is_of(const cuda_script *script, const ash_command *commands, size_t count) {
+bool ash_cuda_script__is_of(const cuda_script *script, const ash_command *commands, size_t count) {
     const cuda_item *item = script->items.at;
     const cuda_call *call = script->calls.at;
     if (script->count != count) return false;
@@ -286,13 +286,15 @@ static ash_status take_memory(struct maker *m, ash_diag *diag) {
     cuda_script *script = m->script;
     cuda_device *d = m->streams->cuda;
     void *pinned = NULL;
-    ASH_TRY(cuda__check(d, d->driver.allocate(&script->records, script->record_bytes),
-                        "memory for what kernels read", diag));
-    ASH_TRY(cuda__check(d, d->driver.allocate_host(&pinned, script->record_bytes), "pinned memory", diag));
+    ASH_TRY(ash_cuda__check(d, d->driver.allocate(&script->records, script->record_bytes),
+                            "memory for what kernels read", diag));
+    ASH_TRY(
+        ash_cuda__check(d, d->driver.allocate_host(&pinned, script->record_bytes), "pinned memory", diag));
     script->mirror = pinned;
     memset(script->mirror, 0, script->record_bytes);
     if (!script->staging_bytes) return ASH_OK;
-    ASH_TRY(cuda__check(d, d->driver.allocate_host(&pinned, script->staging_bytes), "pinned memory", diag));
+    ASH_TRY(
+        ash_cuda__check(d, d->driver.allocate_host(&pinned, script->staging_bytes), "pinned memory", diag));
     script->staging = pinned;
     memset(script->staging, 0, script->staging_bytes);
     return ASH_OK;
@@ -326,8 +328,8 @@ static bool settle(struct maker *m) {
     return true;
 }
 
-ash_status cuda_script__make(cuda_streams *s, const ash_command *commands, size_t count, cuda_script **out,
-                             ash_diag *diag) {
+ash_status ash_cuda_script__make(cuda_streams *s, const ash_command *commands, size_t count,
+                                 cuda_script **out, ash_diag *diag) {
     const ash_allocator *a = s->allocator;
     uint32_t n = s->options.streams;
     struct maker m = {.streams = s, .script = ash_mem_calloc(a, 1, sizeof *m.script)};
@@ -351,7 +353,7 @@ ash_status cuda_script__make(cuda_streams *s, const ash_command *commands, size_
     if (status == ASH_OK)
         *out = m.script;
     else
-        cuda_script__free(s, m.script);
+        ash_cuda_script__free(s, m.script);
     return status;
 }
 
@@ -378,21 +380,21 @@ static void refresh_item(const cuda_script *script, const cuda_item *item, bool 
     }
 }
 
-void cuda_script__refresh(cuda_streams *s, cuda_script *script, uint32_t segment) {
+void ash_cuda_script__refresh(cuda_streams *s, cuda_script *script, uint32_t segment) {
     bool stopped = ash_stop__has_left_out(&s->stop);
     for (uint32_t i = script->segments.at[segment]; i < script->segments.at[segment + 1]; i++)
         refresh_item(script, &script->items.at[script->order.at[i]], stopped);
 }
 
-void cuda_script__refresh_all(cuda_streams *s, cuda_script *script) {
+void ash_cuda_script__refresh_all(cuda_streams *s, cuda_script *script) {
     for (size_t i = 0; i < script->fills.len; i++) {
         int32_t left = (int32_t)atomic_load_explicit(script->fills.at[i]->left, memory_order_relaxed);
         memcpy(script->mirror + (i + 1) * SLOT, &left, sizeof left);
     }
-    for (uint32_t k = 0; k + 1 < script->segments.len; k++) cuda_script__refresh(s, script, k);
+    for (uint32_t k = 0; k + 1 < script->segments.len; k++) ash_cuda_script__refresh(s, script, k);
 }
 
-bool cuda_script__read_params(cuda_streams *s, cuda_script *script, cuda_item *item) {
+bool ash_cuda_script__read_params(cuda_streams *s, cuda_script *script, cuda_item *item) {
     cu_address *values = &script->values.at[item->first];
     const ash_command *c = item->command;
     bool changed = false;
@@ -435,12 +437,12 @@ static void run_host(const cuda_call *call) {
     if (call->timing) *call->timing = (ash_timing){start, ash_clock__now(), 1};
 }
 
-void cuda_script__call(void *argument) {
+void ash_cuda_script__call(void *argument) {
     cuda_call *call = argument;
     cuda_streams *s = call->streams;
     atomic_store_explicit(&s->over[call->stream], call->over, memory_order_relaxed);
     if (call->host)
         run_host(call);
     else
-        cuda_script__refresh(s, call->script, call->segment);
+        ash_cuda_script__refresh(s, call->script, call->segment);
 }

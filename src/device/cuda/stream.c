@@ -22,7 +22,7 @@ static void fail(cuda_streams *s, ash_status status, const ash_diag *why) {
 static bool check(cuda_streams *s, int result, const char *what) {
     ash_diag why = {0};
     if (result == CU_OK) return true;
-    fail(s, cuda__check(s->cuda, result, what, &why), &why);
+    fail(s, ash_cuda__check(s->cuda, result, what, &why), &why);
     return false;
 }
 
@@ -70,7 +70,7 @@ static void read_times(cuda_streams *s) {
 /* --- issuing ----------------------------------------------------------------------------------------- */
 
 /* The words are zero, and whatever comes on any stream comes after that. */
-void cuda_streams__begin(cuda_streams *s) {
+void ash_cuda_streams__begin(cuda_streams *s) {
     const cu_driver *f = &s->cuda->driver;
     s->began = true;
     s->pinned[CUDA_READ] = s->pinned[CUDA_READ + 1] = 0;
@@ -90,7 +90,7 @@ static void fork_streams(cuda_streams *s) {
 static void issue_kernel(cuda_streams *s, cuda_script *script, cuda_item *item) {
     const cu_driver *f = &s->cuda->driver;
     const ash_command *c = item->command;
-    cuda_script__read_params(s, script, item);
+    ash_cuda_script__read_params(s, script, item);
     begin_time(s, c);
     check(s,
           f->launch(item->function, item->grid, 1, 1, item->block, 1, 1, 0, s->streams[c->stream],
@@ -117,7 +117,7 @@ static void issue_op(cuda_streams *s, cuda_script *script, const cuda_op *op) {
                   "a copy from the GPU");
         break;
     case CUDA_CALL:
-        check(s, f->launch_host(stream, cuda_script__call, &script->calls.at[op->item]), "a function");
+        check(s, f->launch_host(stream, ash_cuda_script__call, &script->calls.at[op->item]), "a function");
         break;
     case CUDA_RECORD: check(s, f->event_record(s->events[op->item], stream), "an event"); break;
     case CUDA_WAIT: check(s, f->stream_wait(stream, s->events[op->item], 0), "a wait"); break;
@@ -125,8 +125,8 @@ static void issue_op(cuda_streams *s, cuda_script *script, const cuda_op *op) {
 }
 
 static void issue_script(cuda_streams *s, cuda_script *script) {
-    if (!s->began) cuda_streams__begin(s);
-    cuda_script__refresh_all(s, script);
+    if (!s->began) ash_cuda_streams__begin(s);
+    ash_cuda_script__refresh_all(s, script);
     check(s, s->cuda->driver.copy_in(script->records, script->mirror, script->record_bytes, s->control),
           "a copy to the GPU");
     bool timed = false;
@@ -143,21 +143,21 @@ static void issue_script(cuda_streams *s, cuda_script *script) {
 static void issue(ash_streams *streams, const ash_command *commands, size_t count) {
     cuda_streams *s = of(streams);
     ash_diag why = {0};
-    ash_status status = cuda__enter(s->cuda, &why);
+    ash_status status = ash_cuda__enter(s->cuda, &why);
     if (status == ASH_OK) {
         cuda_script *script = s->idle;
         s->idle = NULL;
-        if (script && !cuda_script__is_of(script, commands, count)) {
-            cuda_script__free(s, script);
+        if (script && !ash_cuda_script__is_of(script, commands, count)) {
+            ash_cuda_script__free(s, script);
             script = NULL;
         }
-        if (!script) status = cuda_script__make(s, commands, count, &script, &why);
+        if (!script) status = ash_cuda_script__make(s, commands, count, &script, &why);
         if (status == ASH_OK) {
             script->next = s->round;
             s->round = script;
             issue_script(s, script);
         }
-        cuda__leave(s->cuda);
+        ash_cuda__leave(s->cuda);
     }
     fail(s, status, &why);
 }
@@ -191,7 +191,7 @@ static void wait_stream(cuda_streams *s, cu_stream stream) {
     check(s, result, "the GPU");
 }
 
-ash_status cuda_streams__wait(cuda_streams *s, uint64_t steps, ash_diag *diag) {
+ash_status ash_cuda_streams__wait(cuda_streams *s, uint64_t steps, ash_diag *diag) {
     const cu_driver *f = &s->cuda->driver;
     for (uint32_t i = 0; i < s->options.streams; i++) wait_stream(s, s->streams[i]);
     wait_stream(s, s->control);
@@ -225,7 +225,7 @@ static void end_round(cuda_streams *s) {
         next = script->next;
         script->next = NULL;
         if (s->idle)
-            cuda_script__free(s, script);
+            ash_cuda_script__free(s, script);
         else
             s->idle = script;
     }
@@ -238,9 +238,9 @@ static ash_status finish(ash_streams *streams, ash_diag *diag) {
     uint64_t steps = 0;
     for (const cuda_script *script = s->round; script; script = script->next) steps += script->steps;
     s->cuda->driver.push(s->cuda->context); /* also where the device was lost: what was taken goes back */
-    ash_status status = cuda_streams__wait(s, steps, diag);
+    ash_status status = ash_cuda_streams__wait(s, steps, diag);
     end_round(s);
-    cuda__leave(s->cuda);
+    ash_cuda__leave(s->cuda);
     return status;
 }
 
@@ -269,7 +269,7 @@ static void destroy(ash_streams *streams) {
     const ash_allocator *a = s->allocator;
     f->push(s->cuda->context); /* of a lost device as well */
     end_round(s);
-    cuda_script__free(s, s->idle);
+    ash_cuda_script__free(s, s->idle);
     for (uint32_t i = 0; s->streams && i < s->options.streams; i++)
         if (s->streams[i]) f->stream_destroy(s->streams[i]);
     for (uint32_t i = 0; s->events && i < s->options.events; i++)
@@ -283,7 +283,7 @@ static void destroy(ash_streams *streams) {
     if (s->origin) f->event_destroy(s->origin);
     if (s->words) f->release(s->words);
     if (s->pinned) f->release_host(s->pinned);
-    cuda__leave(s->cuda);
+    ash_cuda__leave(s->cuda);
     ash_mem_free(a, s->streams, s->options.streams, sizeof *s->streams);
     ash_mem_free(a, s->events, s->options.events, sizeof *s->events);
     ash_mem_free(a, s->times, s->n_times, sizeof *s->times);
@@ -298,37 +298,37 @@ static const ash_stream_class class = {.kind = "CUDA",
                                        .finish = finish,
                                        .counts = counts,
                                        .done = done,
-                                       .instantiate = cuda_graph__instantiate,
-                                       .replay = cuda_graph__replay,
-                                       .capture_free = cuda_graph__free,
-                                       .captured = cuda_graph__captured,
-                                       .compiled = cuda_graph__compiled};
+                                       .instantiate = ash_cuda_graph__instantiate,
+                                       .replay = ash_cuda_graph__replay,
+                                       .capture_free = ash_cuda_graph__free,
+                                       .captured = ash_cuda_graph__captured,
+                                       .compiled = ash_cuda_graph__compiled};
 
 static ash_status make(cuda_streams *s, ash_diag *diag) {
     cuda_device *d = s->cuda;
     const cu_driver *f = &d->driver;
     void *pinned = NULL;
     for (uint32_t i = 0; i < s->options.streams; i++)
-        ASH_TRY(cuda__check(d, f->stream_create(&s->streams[i], CU_NON_BLOCKING), "a stream", diag));
+        ASH_TRY(ash_cuda__check(d, f->stream_create(&s->streams[i], CU_NON_BLOCKING), "a stream", diag));
     for (uint32_t i = 0; i < s->options.events; i++)
-        ASH_TRY(cuda__check(d, f->event_create(&s->events[i], CU_DISABLE_TIMING), "an event", diag));
-    ASH_TRY(cuda__check(d, f->stream_create(&s->control, CU_NON_BLOCKING), "a stream", diag));
-    ASH_TRY(cuda__check(d, f->event_create(&s->begun, CU_DISABLE_TIMING), "an event", diag));
-    ASH_TRY(cuda__check(d, f->event_create(&s->origin, 0), "an event", diag));
-    ASH_TRY(cuda__check(d, f->allocate(&s->words, 2 * sizeof(int32_t)), "memory of the GPU", diag));
-    ASH_TRY(
-        cuda__check(d, f->allocate_host(&pinned, CUDA_PINNED * sizeof(int32_t)), "pinned memory", diag));
+        ASH_TRY(ash_cuda__check(d, f->event_create(&s->events[i], CU_DISABLE_TIMING), "an event", diag));
+    ASH_TRY(ash_cuda__check(d, f->stream_create(&s->control, CU_NON_BLOCKING), "a stream", diag));
+    ASH_TRY(ash_cuda__check(d, f->event_create(&s->begun, CU_DISABLE_TIMING), "an event", diag));
+    ASH_TRY(ash_cuda__check(d, f->event_create(&s->origin, 0), "an event", diag));
+    ASH_TRY(ash_cuda__check(d, f->allocate(&s->words, 2 * sizeof(int32_t)), "memory of the GPU", diag));
+    ASH_TRY(ash_cuda__check(d, f->allocate_host(&pinned, CUDA_PINNED * sizeof(int32_t)), "pinned memory",
+                            diag));
     s->pinned = pinned;
     for (int i = 0; i < CUDA_PINNED; i++) s->pinned[i] = i >= CUDA_ONES && i < CUDA_READ;
     s->base.stop = (ash_address)s->words;
     return ASH_OK;
 }
 
-ash_status cuda__create_streams(ash_device *device, const ash_streams_options *options, ash_streams **out,
-                                ash_diag *diag) {
+ash_status ash_cuda__create_streams(ash_device *device, const ash_streams_options *options,
+                                    ash_streams **out, ash_diag *diag) {
     const ash_allocator *a = ash_device__allocator(device);
-    cuda_device *d = cuda__of(device);
-    ASH_TRY(cuda__enter(d, diag));
+    cuda_device *d = ash_cuda__of(device);
+    ASH_TRY(ash_cuda__enter(d, diag));
     cuda_streams *s = ash_mem_calloc(a, 1, sizeof *s);
     ash_status status = ASH_OK;
     if (s) {
@@ -346,7 +346,7 @@ ash_status cuda__create_streams(ash_device *device, const ash_streams_options *o
     } else {
         status = ASH_NO_MEMORY(diag);
     }
-    cuda__leave(d);
+    ash_cuda__leave(d);
     if (status == ASH_OK) *out = &s->base;
     return status;
 }

@@ -115,29 +115,29 @@ typedef struct cuda_streams {
 enum { CUDA_ZEROS = 0, CUDA_ONES = 2, CUDA_READ = 4, CUDA_PINNED = 8 }; /* of `pinned`, in i32s */
 
 /* script.c: within the context. */
-ash_status cuda_script__make(cuda_streams *s, const ash_command *commands, size_t count, cuda_script **out,
-                             ash_diag *diag);
-void cuda_script__free(cuda_streams *s, cuda_script *script);
+ash_status ash_cuda_script__make(cuda_streams *s, const ash_command *commands, size_t count,
+                                 cuda_script **out, ash_diag *diag);
+void ash_cuda_script__free(cuda_streams *s, cuda_script *script);
 /* Whether it was made of these. */
-bool cuda_script__is_of(const cuda_script *script, const ash_command *commands, size_t count);
+bool ash_cuda_script__is_of(const cuda_script *script, const ash_command *commands, size_t count);
 /* Puts the present numbers into the mirror: all records, or those of one segment. */
-void cuda_script__refresh_all(cuda_streams *s, cuda_script *script);
-void cuda_script__refresh(cuda_streams *s, cuda_script *script, uint32_t segment);
+void ash_cuda_script__refresh_all(cuda_streams *s, cuda_script *script);
+void ash_cuda_script__refresh(cuda_streams *s, cuda_script *script, uint32_t segment);
 /* Reads the addresses that a kernel gets; whether they are others than before. */
-bool cuda_script__read_params(cuda_streams *s, cuda_script *script, cuda_item *item);
+bool ash_cuda_script__read_params(cuda_streams *s, cuda_script *script, cuda_item *item);
 /* What the driver calls: a function of the host, or refreshing a segment. */
-void cuda_script__call(void *call);
+void ash_cuda_script__call(void *call);
 
 /* graph.c */
-ash_status cuda_graph__instantiate(ash_streams *streams, const ash_command *commands, size_t count,
-                                   const ash_capture *like, ash_capture **out, ash_diag *diag);
-ash_status cuda_graph__replay(ash_streams *streams, const ash_capture *capture, ash_diag *diag);
-void cuda_graph__free(ash_streams *streams, ash_capture *capture);
-uint32_t cuda_graph__captured(const ash_capture *capture);
-bool cuda_graph__compiled(const ash_capture *capture);
+ash_status ash_cuda_graph__instantiate(ash_streams *streams, const ash_command *commands, size_t count,
+                                       const ash_capture *like, ash_capture **out, ash_diag *diag);
+ash_status ash_cuda_graph__replay(ash_streams *streams, const ash_capture *capture, ash_diag *diag);
+void ash_cuda_graph__free(ash_streams *streams, ash_capture *capture);
+uint32_t ash_cuda_graph__captured(const ash_capture *capture);
+bool ash_cuda_graph__compiled(const ash_capture *capture);
 
 /* stream.c: a round's begin and end, for graphs as well; within the context. */
-void cuda_streams__begin(cuda_streams *s);
-ash_status cuda_streams__wait(cuda_streams *s, uint64_t steps, ash_diag *diag);
+void ash_cuda_streams__begin(cuda_streams *s);
+ash_status ash_cuda_streams__wait(cuda_streams *s, uint64_t steps, ash_diag *diag);
 
 #endif
