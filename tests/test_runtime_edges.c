@@ -197,15 +197,15 @@ static void check_edges(struct room *r, ash_graph *graph, unsigned streams, bool
     set_inputs(r);
     ash_plan_report report = ash_plan_describe(r->plan);
     if (report.streams < 2 || report.waits < least)
-        fail_msg("%u streams, %u waits", report.streams, report.waits);
+        fail_msg("%u streams, %zu waits", report.streams, report.waits);
     assert_false(some_order_differs(r));
-    uint32_t step = report.waits > 40 ? report.waits / 20 : 1; /* of many, some from everywhere */
-    for (uint32_t drop = 0; drop < report.waits; drop += step) {
+    uint32_t waits = (uint32_t)report.waits, step = waits > 40 ? waits / 20 : 1; /* of many, some */
+    for (uint32_t drop = 0; drop < waits; drop += step) {
         reorder.drop = drop;
         bool found = some_order_differs(r);
         reorder.drop = UINT32_MAX;
         if (!found && !only_writes(r->plan, &r->plan->schedule->waits[drop]))
-            fail_msg("nothing shows that wait %u of %u is missing", drop, report.waits);
+            fail_msg("nothing shows that wait %u of %u is missing", drop, waits);
     }
     assert_false(some_order_differs(r));
 }

@@ -29,6 +29,7 @@ typedef struct ash_sized {
                    #T ": " #last " is not its last field in the first release");                           \
     static const ash_sized sized_##T = {#T, ASH_SIZED_FIRST(T, last), sizeof(T)}
 
+/* NOLINTNEXTLINE(bugprone-sizeof-expression): the size of a pointer is meant, where the field is one */
 #define ASH_SIZED_FIRST(T, last) (offsetof(T, last) + sizeof((T){0}.last))
 
 /* From options, or NULL, which are the defaults, to the library's own. */

@@ -223,7 +223,7 @@ static ash_status check_x(const walk *w, ash_value x) {
 
 void ash_grad__refuse(ash_grad *c, const char *why) {
     const walk *w = c->walk;
-    ash_value at = c->node.out;
+    ash_value at;
     /* Back to some x, by the operands that gradients would go to. */
     for (const ash_node *node = &c->node;; node = &w->graph->nodes.at[w->graph->values.at[at].node]) {
         uint16_t k = 0;

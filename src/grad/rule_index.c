@@ -91,7 +91,7 @@ static ash_value drop_skipped(const ash_grad *c, ash_value updates) {
     ash_graph *t = c->graph;
     if (c->node.op != ASH_OP_SCATTER_ND) return updates;
     const ash_type x = ash_grad__type(t, c->node.ins[0]), indices = ash_grad__type(t, c->node.ins[1]);
-    const unsigned last = indices.rank - 1;
+    const unsigned last = indices.rank ? indices.rank - 1 : 0; /* it has one */
     ash_type mask = ash_grad__type(t, updates);
     ash_value sizes = list_dims(t, x.dims, (unsigned)indices.dims[last]);
     ash_value at = ash_cast(t, c->node.ins[1], ASH_I64);

@@ -186,7 +186,7 @@ static ash_value all_at_once(linear *l) {
 }
 
 void ash_onnx__op_linear_attention(ash_import *im) {
-    enum { QUERY, PAST = 3 };
+    enum { QUERY = 0, PAST = 3 };
     linear l = {.im = im, .graph = im->graph, .decay = ASH_NO_VALUE, .beta = ASH_NO_VALUE};
     if (!read_operands(&l)) return;
     ash_type query = ash_import__in_type(im, QUERY);

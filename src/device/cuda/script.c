@@ -364,7 +364,7 @@ static int64_t present(const int64_t *number) {
 }
 
 static void refresh_item(const cuda_script *script, const cuda_item *item, bool stopped) {
-    int64_t *record = (int64_t *)(void *)(script->mirror + item->record);
+    int64_t *record = __builtin_assume_aligned(script->mirror + item->record, sizeof *record);
     const ash_command *c = item->command;
     switch (c->kind) {
     case ASH_COMMAND_LAUNCH:
