@@ -98,7 +98,7 @@ struct session {
     ash_plan_report report; /* of the plan, or of that of the last eager call */
     ash_tensor **given;     /* mode eager: the inputs */
     ash_tensor **results;   /* and the outputs of the last call */
-    void **fetched; /* copies of inputs, then of outputs, that lie on a device; NULL: none yet */
+    void **fetched;         /* copies of inputs, then of outputs, that lie on a device; NULL: none yet */
     ash_diag diag;
     ash_status status; /* of reading the environment; told when the session is opened */
 };

@@ -12,9 +12,9 @@ extern "C" {
 #include "ashlar/builder.h"
 #include "ashlar/dlpack.h"
 #include "ashlar/function.h"
-#include "ashlar/train.h"
 #include "ashlar/onnx.h"
 #include "ashlar/plan.h"
+#include "ashlar/train.h"
 
 static ash_status nothing(void *, const ash_call *, ash_diag *) {
     return ASH_OK;

@@ -52,7 +52,7 @@ typedef struct ash_device_info {
     const char *name;    /* "CPU", "DISK:weights.bin"; borrowed from the device */
     bool cpu_accessible; /* storage has an address in this process */
     bool writable;
-    uint64_t capacity; /* bytes that a storage may have: the size of a file; UINT64_MAX where only memory
+    uint64_t capacity;  /* bytes that a storage may have: the size of a file; UINT64_MAX where only memory
                           limits it */
     const char *detail; /* what it is, in a line, where there is more to say than its name; else NULL */
 } ash_device_info;

@@ -436,8 +436,7 @@ ash_status ash_emit__nest(const ash_code_target *kind, const ash_target *target,
         emit_function(&e, symbol);
         LLVMDisposeBuilder(e.b);
         LLVMDisposeBuilder(e.at_entry);
-        if (e.lacks)
-            status = ash_fail(diag, ASH_ERROR_UNSUPPORTED, "%s has no %s", target->cpu, e.lacks);
+        if (e.lacks) status = ash_fail(diag, ASH_ERROR_UNSUPPORTED, "%s has no %s", target->cpu, e.lacks);
     }
     ash_mem_free(a, open, n, sizeof *open);
     ash_mem_free(a, e.slots, n, sizeof *e.slots);

@@ -153,7 +153,7 @@ typedef struct ash_plan_files {
 /* Where kernels come from: code.h in earnest, C functions in tests. */
 typedef struct ash_kernel_source {
     const ash_kernel_image *images; /* per nest of the program; loaded while the plan is built */
-    ash_entry_maker maker; /* what makes one function of captured launches of them, or NULL */
+    ash_entry_maker maker;          /* what makes one function of captured launches of them, or NULL */
     void *owner; /* keeps the functions alive; released by the plan, also when building it fails */
     void (*release)(void *owner);
 } ash_kernel_source;
