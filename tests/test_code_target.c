@@ -11,8 +11,8 @@
 #include "code/code_target.h"
 #include "code/emit_ops.h"
 #include "code/llvm.h"
+#include "every_kernel.h"
 #include "kernel/program.h"
-#include "opt_testing.h"
 
 /* --- the device ----------------------------------------------------------------------------------- */
 
@@ -155,38 +155,6 @@ static void check_memory(const char *ir) {
     assert_null(strstr(ir, "@fmod"));
 }
 
-static ash_value of(ash_graph *g, ash_op op, ash_value x) {
-    ash_value y = ASH_NO_VALUE;
-    ash_graph_add(g, op, &x, 1, NULL, 0, &y);
-    return y;
-}
-
-static ash_value two(ash_graph *g, ash_op op, ash_value a, ash_value b) {
-    ash_value ins[] = {a, b}, y = ASH_NO_VALUE;
-    ash_graph_add(g, op, ins, 2, NULL, 0, &y);
-    return y;
-}
-
-/* Kernels of every shape: a tile with its epilogue, rows, a gather, transposes, half floats, remainders,
- * functions of f64, a sum that is long enough to look at the switch, sizes that are variables. */
-static void everything(fixture *f) {
-    ash_graph *g = f->g;
-    ash_dim n = ash_graph_var(g, "n", 1, 40), huge = INT64_C(1) << 34;
-    ash_value x = INPUT(f, "x", ASH_F32, n, 24), image = INPUT(f, "image", ASH_F32, 1, 16, 9, 9);
-    ash_value i = INPUT(f, "i", ASH_I64, 7), wide = INPUT(f, "wide", ASH_F64, 100);
-    ash_value half = INPUT(f, "half", ASH_F16, 33), long_one = INPUT(f, "long", ASH_F32, huge);
-    ash_value w = CONSTANT(f, ASH_F32, 24, 17), filter = CONSTANT(f, ASH_F32, 8, 16, 3, 3);
-    ash_graph_output(g, "tile", ash_relu(g, ash_matmul(g, x, w)));
-    ash_graph_output(g, "conv", ash_tanh(g, ash_conv2d(g, image, filter, 1, 1, 1)));
-    ash_graph_output(g, "rows", ash_softmax(g, x, 1));
-    ash_graph_output(g, "gather", ash_gather(g, w, i, 0));
-    ash_graph_output(g, "turned", of(g, ASH_OP_FLOOR, ash_transpose(g, x, (int64_t[]){1, 0})));
-    ash_graph_output(g, "half", of(g, ASH_OP_SIN, half));
-    ash_graph_output(g, "rest", two(g, ASH_OP_REM, x, ash_exp(g, x)));
-    ash_graph_output(g, "sine", of(g, ASH_OP_SIN, wide));
-    ash_graph_output(g, "sum", ash_reduce_sum(g, long_one, (int64_t[]){0}, 1, false));
-}
-
 static void nests_become_kernels_of_another_machine(void **state) {
     fixture *f = *state;
     static const char *const levels[] = {"x86-64-v3", "x86-64-v4"};
@@ -196,7 +164,8 @@ static void nests_become_kernels_of_another_machine(void **state) {
         ash_diag diag;
         size_t polls = 0, vars = 0, chunks = 0;
         restart(f);
-        everything(f);
+        every_kernel(f);
+        ash_graph_output(f->g, "sine", ash_sin(f->g, INPUT(f, "wide", ASH_F64, 100)));
         assert_ok(ash_target__named(levels[l], &target, &diag));
         assert_ok(optimise(f, NULL, &target, (ash_opt_options){0}, &diag));
         assert_ok(ash_program__lower(f->out, &target, NULL, &p, &diag));

@@ -8,46 +8,21 @@
 #include "base/text.h"
 #include "code/link.h"
 #include "code/nvptx/nvptx.h"
+#include "every_kernel.h"
 #include "kernel/program.h"
-#include "opt_testing.h"
 
 static ash_diag diag;
 
 /* --- graphs --------------------------------------------------------------------------------------- */
 
-static ash_value of(ash_graph *g, ash_op op, ash_value x) {
-    ash_value y = ASH_NO_VALUE;
-    ash_graph_add(g, op, &x, 1, NULL, 0, &y);
-    return y;
-}
-
-static ash_value two(ash_graph *g, ash_op op, ash_value a, ash_value b) {
-    ash_value ins[] = {a, b}, y = ASH_NO_VALUE;
-    ash_graph_add(g, op, ins, 2, NULL, 0, &y);
-    return y;
-}
-
-/* Kernels of every shape: tiles, rows, a gather, transposes, half floats, bytes, remainders, a sum that
- * is long enough to look at the switch, sizes that are variables. */
+/* And bytes, and remainders of f64. */
 static void everything(fixture *f) {
     ash_graph *g = f->g;
-    ash_dim n = ash_graph_var(g, "n", 1, 40), huge = INT64_C(1) << 34;
-    ash_value x = INPUT(f, "x", ASH_F32, n, 24), image = INPUT(f, "image", ASH_F32, 1, 16, 9, 9);
-    ash_value i = INPUT(f, "i", ASH_I64, 7), half = INPUT(f, "half", ASH_F16, 33);
-    ash_value bytes = INPUT(f, "bytes", ASH_U8, 5, 67), long_one = INPUT(f, "long", ASH_F32, huge);
-    ash_value wide = INPUT(f, "wide", ASH_F64, 30);
-    ash_value w = CONSTANT(f, ASH_F32, 24, 17), filter = CONSTANT(f, ASH_F32, 8, 16, 3, 3);
-    ash_graph_output(g, "tile", ash_relu(g, ash_matmul(g, x, w)));
-    ash_graph_output(g, "conv", ash_tanh(g, ash_conv2d(g, image, filter, 1, 1, 1)));
-    ash_graph_output(g, "rows", ash_softmax(g, x, 1));
-    ash_graph_output(g, "gather", ash_gather(g, w, i, 0));
-    ash_graph_output(g, "turned", of(g, ASH_OP_FLOOR, ash_transpose(g, x, (int64_t[]){1, 0})));
-    ash_graph_output(g, "half", of(g, ASH_OP_SIN, half));
-    ash_graph_output(g, "bytes", two(g, ASH_OP_MAX, bytes, ash_transpose(g, bytes, (int64_t[]){0, 1})));
+    ash_value bytes = INPUT(f, "bytes", ASH_U8, 5, 67), wide = INPUT(f, "wide", ASH_F64, 30);
+    every_kernel(f);
+    ash_graph_output(g, "bytes", ash_max(g, bytes, ash_transpose(g, bytes, (int64_t[]){0, 1})));
     ash_graph_output(g, "moved", ash_transpose(g, bytes, (int64_t[]){1, 0}));
-    ash_graph_output(g, "rest", two(g, ASH_OP_REM, x, ash_exp(g, x)));
-    ash_graph_output(g, "modulus", two(g, ASH_OP_MOD, wide, of(g, ASH_OP_SQRT, wide)));
-    ash_graph_output(g, "sum", ash_reduce_sum(g, long_one, (int64_t[]){0}, 1, false));
+    ash_graph_output(g, "modulus", ash_mod(g, wide, ash_sqrt(g, wide)));
 }
 
 static ash_program *lower(fixture *f, const ash_target *target) {
@@ -192,7 +167,7 @@ static void functions_of_f64_are_refused(void **state) {
     ash_target target;
     ash_text text;
     assert_ok(ash_target__named("sm_80", &target, &diag));
-    ash_graph_output(f->g, "y", of(f->g, ASH_OP_SIN, INPUT(f, "x", ASH_F64, 10)));
+    ash_graph_output(f->g, "y", ash_sin(f->g, INPUT(f, "x", ASH_F64, 10)));
     ash_program *p = lower(f, &target);
     ash_text_init(&text, &ash_allocator__libc);
     assert_status(ash_code__assembly(&target, &p->nests.at[0], &text, &diag), ASH_ERROR_UNSUPPORTED);

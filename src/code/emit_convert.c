@@ -16,6 +16,26 @@ static LLVMValueRef bits_of(ash_emit *e, LLVMValueRef v, ash_dtype as) {
     return LLVMBuildBitCast(e->b, v, type_like(e, v, as), "");
 }
 
+/* --- by instructions -------------------------------------------------------------------------------- */
+
+LLVMValueRef ash_emit__round(ash_emit *e, ash_op op, LLVMValueRef a) {
+    const char *name = op == ASH_OP_FLOOR   ? "llvm.floor"
+                       : op == ASH_OP_CEIL  ? "llvm.ceil"
+                       : op == ASH_OP_TRUNC ? "llvm.trunc"
+                                            : "llvm.roundeven";
+    return ash_emit__unary(e, name, a);
+}
+
+LLVMValueRef ash_emit__from_f16(ash_emit *e, LLVMValueRef a) {
+    LLVMValueRef half = LLVMBuildBitCast(e->b, a, ash_emit__like(a, LLVMHalfTypeInContext(e->ctx)), "");
+    return LLVMBuildFPExt(e->b, half, type_like(e, a, ASH_F32), "");
+}
+
+LLVMValueRef ash_emit__to_f16(ash_emit *e, LLVMValueRef a) {
+    return bits_of(e, LLVMBuildFPTrunc(e->b, a, ash_emit__like(a, LLVMHalfTypeInContext(e->ctx)), ""),
+                   ASH_U16);
+}
+
 /* --- bf16 -------------------------------------------------------------------------------------------- */
 
 static LLVMValueRef bf16_to_f32(ash_emit *e, LLVMValueRef a) {

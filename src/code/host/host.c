@@ -116,12 +116,7 @@ static void stop(ash_emit *e) {
 /* --- instructions ------------------------------------------------------------------------------------ */
 
 static val round_to(ash_emit *e, ash_op op, val a) {
-    if (!(e->features & ROUND)) return NULL;
-    const char *name = op == ASH_OP_FLOOR   ? "llvm.floor"
-                       : op == ASH_OP_CEIL  ? "llvm.ceil"
-                       : op == ASH_OP_TRUNC ? "llvm.trunc"
-                                            : "llvm.roundeven";
-    return ash_emit__unary(e, name, a);
+    return e->features & ROUND ? ash_emit__round(e, op, a) : NULL;
 }
 
 /* vscalefps, whose registers have 16, 8 or 4 lanes; longer vectors take several. */
@@ -149,15 +144,11 @@ static val scale(ash_emit *e, val q, val n) {
 }
 
 static val from_f16(ash_emit *e, val a) {
-    if (!(e->features & F16)) return NULL;
-    val half = LLVMBuildBitCast(e->b, a, ash_emit__like(a, LLVMHalfTypeInContext(e->ctx)), "");
-    return LLVMBuildFPExt(e->b, half, ash_emit__like(a, ash_emit__type(e, ASH_F32, 1)), "");
+    return e->features & F16 ? ash_emit__from_f16(e, a) : NULL;
 }
 
 static val to_f16(ash_emit *e, val a) {
-    if (!(e->features & F16)) return NULL;
-    val half = LLVMBuildFPTrunc(e->b, a, ash_emit__like(a, LLVMHalfTypeInContext(e->ctx)), "");
-    return LLVMBuildBitCast(e->b, half, ash_emit__like(half, ash_emit__type(e, ASH_U16, 1)), "");
+    return e->features & F16 ? ash_emit__to_f16(e, a) : NULL;
 }
 
 /* A call whose operands are brought to the types that this LLVM declares. */

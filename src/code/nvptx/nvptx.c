@@ -168,26 +168,8 @@ static void stop(ash_emit *e) {
 
 /* --- instructions ------------------------------------------------------------------------------------ */
 
-static val round_to(ash_emit *e, ash_op op, val a) {
-    const char *name = op == ASH_OP_FLOOR   ? "llvm.floor"
-                       : op == ASH_OP_CEIL  ? "llvm.ceil"
-                       : op == ASH_OP_TRUNC ? "llvm.trunc"
-                                            : "llvm.roundeven";
-    return ash_emit__unary(e, name, a);
-}
-
 static val scale(ash_emit *e, val q, val n) {
     return (void)e, (void)q, (void)n, NULL;
-}
-
-static val from_f16(ash_emit *e, val a) {
-    val half = LLVMBuildBitCast(e->b, a, ash_emit__like(a, LLVMHalfTypeInContext(e->ctx)), "");
-    return LLVMBuildFPExt(e->b, half, ash_emit__like(a, ash_emit__type(e, ASH_F32, 1)), "");
-}
-
-static val to_f16(ash_emit *e, val a) {
-    val half = LLVMBuildFPTrunc(e->b, a, ash_emit__like(a, LLVMHalfTypeInContext(e->ctx)), "");
-    return LLVMBuildBitCast(e->b, half, ash_emit__like(half, ash_emit__type(e, ASH_U16, 1)), "");
 }
 
 const ash_code_target ash_code__nvptx = {
@@ -203,9 +185,9 @@ const ash_code_target ash_code__nvptx = {
     .stop = stop,
     .looks_first = true,
     .byte_lanes = 8, /* LLVM 19 loads 16 bytes at once whatever their alignment, which faults */
-    .round = round_to,
+    .round = ash_emit__round,
     .scale = scale,
-    .from_f16 = from_f16,
-    .to_f16 = to_f16,
+    .from_f16 = ash_emit__from_f16,
+    .to_f16 = ash_emit__to_f16,
     .library = ash_nvptx__library,
 };

@@ -208,7 +208,7 @@ static bool add_host(struct maker *m, const ash_command *command) {
     bool added = true;
     for (uint32_t i = 0; i < host->count; i++) {
         call.sizes[i] = most(&host->operands[i]);
-        call.table[i] = (void *)(uintptr_t)at; /* for now: bytes into the staging memory */
+        call.table[i] = (void *)(uintptr_t)at; /* the distance, until `locate` */
         at += ash_align_up(call.sizes[i] + 1, OPERAND_ALIGN);
         if (host->operands[i].read)
             added = added && add_op(m, (cuda_op){.kind = CUDA_OUT,
@@ -301,7 +301,7 @@ static ash_status take_memory(struct maker *m, ash_diag *diag) {
 }
 
 /* Distances become addresses. */
-static bool settle(struct maker *m) {
+static bool locate(struct maker *m) {
     cuda_script *script = m->script;
     for (size_t i = 0; i < script->calls.len; i++)
         for (uint32_t k = 0; script->calls.at[i].host && k < script->calls.at[i].host->count; k++)
@@ -345,7 +345,7 @@ ash_status ash_cuda_script__make(cuda_streams *s, const ash_command *commands, s
     for (size_t i = 0; made && i < count; i++) made = add(&m, &m.script->commands[i]);
     made = made && place(&m);
     ash_status status = made ? take_memory(&m, diag) : ASH_NO_MEMORY(diag);
-    if (status == ASH_OK && !settle(&m)) status = ASH_NO_MEMORY(diag);
+    if (status == ASH_OK && !locate(&m)) status = ASH_NO_MEMORY(diag);
     if (!m.script->commands) m.script->count = 0;
     ash_map_free(&m.shared);
     ash_mem_free(a, m.open, n, sizeof *m.open);
