@@ -100,7 +100,7 @@ LLVMValueRef ash_emit__join(ash_emit *e, LLVMValueRef *parts, unsigned count);
 LLVMValueRef ash_emit__cast(ash_emit *e, ash_dtype from, ash_dtype to, LLVMValueRef a);
 /* For tables of machines that have instructions for them: FLOOR, CEIL, TRUNC or ROUND; f32 out of the bits
  * of an f16, and back. */
-LLVMValueRef ash_emit__round(ash_emit *e, ash_op op, LLVMValueRef a);
+LLVMValueRef ash_emit__round_by_instruction(ash_emit *e, ash_op op, LLVMValueRef a);
 LLVMValueRef ash_emit__from_f16(ash_emit *e, LLVMValueRef a);
 LLVMValueRef ash_emit__to_f16(ash_emit *e, LLVMValueRef a);
 static inline bool ash_emit__is_half(ash_dtype dtype) {

@@ -18,7 +18,7 @@ static LLVMValueRef bits_of(ash_emit *e, LLVMValueRef v, ash_dtype as) {
 
 /* --- by instructions -------------------------------------------------------------------------------- */
 
-LLVMValueRef ash_emit__round(ash_emit *e, ash_op op, LLVMValueRef a) {
+LLVMValueRef ash_emit__round_by_instruction(ash_emit *e, ash_op op, LLVMValueRef a) {
     const char *name = op == ASH_OP_FLOOR   ? "llvm.floor"
                        : op == ASH_OP_CEIL  ? "llvm.ceil"
                        : op == ASH_OP_TRUNC ? "llvm.trunc"

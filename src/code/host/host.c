@@ -116,7 +116,7 @@ static void stop(ash_emit *e) {
 /* --- instructions ------------------------------------------------------------------------------------ */
 
 static val round_to(ash_emit *e, ash_op op, val a) {
-    return e->features & ROUND ? ash_emit__round(e, op, a) : NULL;
+    return e->features & ROUND ? ash_emit__round_by_instruction(e, op, a) : NULL;
 }
 
 /* vscalefps, whose registers have 16, 8 or 4 lanes; longer vectors take several. */
