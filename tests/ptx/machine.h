@@ -21,21 +21,31 @@ enum {
     PTX_ARGUMENTS = 6,
 };
 
-/* Types: TYPE(NAME, text, bytes, kind). */
-#define PTX_TYPES(TYPE)                                                                                    \
-    TYPE(NO_TYPE, "", 0, 'n')                                                                              \
-    TYPE(PRED, "pred", 1, 'p')                                                                             \
-    TYPE(B8, "b8", 1, 'b')                                                                                 \
-    TYPE(U8, "u8", 1, 'u')                                                                                 \
-    TYPE(S8, "s8", 1, 's')                                                                                 \
-    TYPE(B16, "b16", 2, 'b')                                                                               \
-    TYPE(U16, "u16", 2, 'u')                                                                               \
-    TYPE(S16, "s16", 2, 's')                                                                               \
-    TYPE(F16, "f16", 2, 'f')                                                                               \
-    TYPE(BF16, "bf16", 2, 'f') TYPE(B32, "b32", 4, 'b') TYPE(U32, "u32", 4, 'u') TYPE(S32, "s32", 4, 's')  \
-        TYPE(F32, "f32", 4, 'f') TYPE(TF32, "tf32", 4, 'f') TYPE(F16X2, "f16x2", 4, 'f')                   \
-            TYPE(BF16X2, "bf16x2", 4, 'f') TYPE(B64, "b64", 8, 'b') TYPE(U64, "u64", 8, 'u')               \
-                TYPE(S64, "s64", 8, 's') TYPE(F64, "f64", 8, 'f')
+/* Types: TYPE(NAME, text, bytes, kind). One to a line: the formatter does not come to rest on these. */
+/* clang-format off */
+#define PTX_TYPES(TYPE) \
+    TYPE(NO_TYPE, "", 0, 'n') \
+    TYPE(PRED, "pred", 1, 'p') \
+    TYPE(B8, "b8", 1, 'b') \
+    TYPE(U8, "u8", 1, 'u') \
+    TYPE(S8, "s8", 1, 's') \
+    TYPE(B16, "b16", 2, 'b') \
+    TYPE(U16, "u16", 2, 'u') \
+    TYPE(S16, "s16", 2, 's') \
+    TYPE(F16, "f16", 2, 'f') \
+    TYPE(BF16, "bf16", 2, 'f') \
+    TYPE(B32, "b32", 4, 'b') \
+    TYPE(U32, "u32", 4, 'u') \
+    TYPE(S32, "s32", 4, 's') \
+    TYPE(F32, "f32", 4, 'f') \
+    TYPE(TF32, "tf32", 4, 'f') \
+    TYPE(F16X2, "f16x2", 4, 'f') \
+    TYPE(BF16X2, "bf16x2", 4, 'f') \
+    TYPE(B64, "b64", 8, 'b') \
+    TYPE(U64, "u64", 8, 'u') \
+    TYPE(S64, "s64", 8, 's') \
+    TYPE(F64, "f64", 8, 'f')
+/* clang-format on */
 
 typedef enum ptx_type {
 #define TYPE(name, text, bytes, kind) name,
