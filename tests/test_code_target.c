@@ -82,6 +82,11 @@ static val no_dot4(ash_emit *e, val a, val b, val c) {
     return (void)e, (void)a, (void)b, (void)c, NULL;
 }
 
+static val no_lookup(ash_emit *e, val table, val bytes) {
+    (void)e, (void)table, (void)bytes;
+    return NULL;
+}
+
 static val library(ash_emit *e, ash_op op, ash_dtype dtype, val a, val b) {
     (void)op, (void)dtype;
     return b ? LLVMBuildFRem(e->b, a, b, "") : a;
@@ -100,6 +105,7 @@ static const ash_code_target device = {
     .from_f16 = no_cast,
     .to_f16 = no_cast,
     .dot4 = no_dot4,
+    .lookup = no_lookup,
     .library = library,
 };
 

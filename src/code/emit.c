@@ -388,7 +388,8 @@ static void emit_range(ash_emit *e, ash_ref from, ash_ref to) {
         case ASH_NEST_STORE:
         case ASH_NEST_GATHER:
         case ASH_NEST_SCATTER:
-        case ASH_NEST_PREFETCH: ash_emit__memory(e, ref); break;
+        case ASH_NEST_PREFETCH:
+        case ASH_NEST_LOOKUP: ash_emit__memory(e, ref); break;
         case ASH_NEST_POLL: emit_poll(e); break;
         default: e->slots[ref] = (ash_slot_value){emit_value(e, ref), NULL, 0};
         }

@@ -238,6 +238,44 @@ bool ash_node__is_bytes(const ash_graph *graph, const ash_node *node) {
            ash_graph__type(graph, node->ins[1])->dtype == ASH_I8;
 }
 
+int64_t ash_node__work(const ash_costs *c, const ash_node *node) {
+    switch (node->op) {
+    case ASH_OP_DIV:
+    case ASH_OP_SQRT: return c->work_divide;
+    case ASH_OP_EXP:
+    case ASH_OP_LOG:
+    case ASH_OP_TANH:
+    case ASH_OP_SIGMOID:
+    case ASH_OP_ERF:
+    case ASH_OP_SIN:
+    case ASH_OP_COS: return c->work_function;
+    case ASH_OP_POW:
+    case ASH_OP_MOD:
+    case ASH_OP_REM: return c->work_far_function;
+    case ASH_OP_PAD: return c->work_gather;
+    default: break;
+    }
+    switch (ash_op_infos[node->op].class) {
+    case ASH_CLASS_MOVE: return 0;
+    case ASH_CLASS_GATHER: return c->work_gather;
+    case ASH_CLASS_UNARY: return node->op >= ASH_OP_TAN ? c->work_far_function : c->work_simple;
+    default: return c->work_simple;
+    }
+}
+
+ash_value ash_node__looked_up(const ash_graph *graph, const ash_node *node) {
+    if (node->op != ASH_OP_GATHER) return ASH_NO_VALUE;
+    const ash_type *table = ash_graph__type(graph, node->ins[0]);
+    const ash_value_info *index = ash_graph__value(graph, node->ins[1]);
+    if (table->rank != 1 || table->dims[0] != ASH_LOOKUP_ENTRIES || ash_dtype_size(table->dtype) != 1 ||
+        table->dtype == ASH_BOOL || index->kind != ASH_VALUE_NODE)
+        return ASH_NO_VALUE;
+    const ash_node *cast = &graph->nodes.at[index->node];
+    if (cast->op != ASH_OP_CAST) return ASH_NO_VALUE;
+    ash_dtype dtype = ash_graph__type(graph, cast->ins[0])->dtype;
+    return dtype == ASH_U8 || dtype == ASH_I8 ? cast->ins[0] : ASH_NO_VALUE;
+}
+
 size_t ash_graph_var_count(const ash_graph *graph) {
     return graph ? ash_dims_var_count(graph->dims) : 0;
 }

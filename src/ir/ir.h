@@ -10,6 +10,7 @@
 #include "ashlar/function.h"
 #include "ashlar/graph.h"
 #include "base/arena.h"
+#include "base/costs.h"
 #include "base/map.h"
 
 /* --- tables --------------------------------------------------------------------------------------- */
@@ -347,6 +348,13 @@ bool ash_node_has_numbers(const ash_node *node);
  * of their terms lie side by side in the second operand, but for depthwise convolutions. */
 enum { ASH_BYTE_TERMS = 4 };
 bool ash_node__is_bytes(const ash_graph *graph, const ash_node *node);
+/* A gather of bytes from 256 of them, by an index that is a cast of bytes: of u8, or of i8, whose negative
+ * numbers count from the end, so that the entries are in the order of the bits. Returns those bytes, or
+ * ASH_NO_VALUE for other nodes. */
+enum { ASH_LOOKUP_ENTRIES = 256 };
+ash_value ash_node__looked_up(const ash_graph *graph, const ash_node *node);
+/* Instructions that a node takes for a vector of results, about. */
+int64_t ash_node__work(const ash_costs *costs, const ash_node *node);
 static inline int64_t ash_node_int(const ash_node *node, ash_attr_key key) {
     return ash_node_attr(node, key)->i;
 }

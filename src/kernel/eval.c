@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Evaluation by demand: the element of a value at an index, as instructions. */
-#include "kern.h"
+#include "tile.h"
 
 /* --- remembering ---------------------------------------------------------------------------------- */
 
@@ -225,9 +225,22 @@ static void index_gather(ash_kern *k, const ash_node *node, const ash_ix *idx, a
     to[axis] = loaded_index(k, from, at, x->dims[axis], some);
 }
 
+/* What the bytes at an index name in a table. */
+static ash_ref eval_lookup(ash_kern *k, const ash_node *node, ash_value bytes, const ash_ix *idx) {
+    ash_tile_operand table;
+    const ash_ix first = ash_ix_const(&k->ixs, 0);
+    ash_ref at = ash_kern_eval(k, bytes, idx);
+    if (k->collecting || ash_kern_lost(k)) return at;
+    bool stored = ash_tile_operand_at(k, node->ins[0], &first, &table);
+    ash_kern_expect(k, stored); /* as fusion has asked for it */
+    return stored ? ash_nest_lookup(&k->nest, table.buf, ash_kern_index(k, table.linear), at) : 0;
+}
+
 static ash_ref eval_gather(ash_kern *k, const ash_node *node, const ash_ix *idx) {
     ash_ix to[ASH_MAX_RANK] = {0};
     ash_ref some = ASH_NO_REF;
+    ash_value bytes = ash_node__looked_up(k->graph, node);
+    if (bytes != ASH_NO_VALUE) return eval_lookup(k, node, bytes, idx);
     index_gather(k, node, idx, to, &some);
     if (some == ASH_NO_REF) return ash_kern_eval(k, node->ins[0], to);
     /* zero where an axis is empty */

@@ -324,6 +324,12 @@ static void place(fuser *f, uint32_t n, uint32_t group) {
         ask(f, node->ins[0], &in);
         return;
     }
+    ash_value bytes = ash_node__looked_up(f->graph, node);
+    if (bytes != ASH_NO_VALUE) { /* without the cast to an index */
+        ask_stored(f, node->ins[0]);
+        ask(f, bytes, &r);
+        return;
+    }
     switch (ash_op_infos[node->op].class) {
     case ASH_CLASS_MATMUL:
     case ASH_CLASS_CONV: g->kind = ASH_GROUP_TILE, g->anchor = n; break;
@@ -362,6 +368,7 @@ static ash_status visit(fuser *f, uint32_t n, const bool *stored, ash_diag *diag
     request *r = &f->requests[node->out];
     bool reduces =
         ash_op_infos[node->op].class == ASH_CLASS_REDUCE && !ash_node_reduces_nothing(f->graph, node);
+    if (node->op == ASH_OP_CAST && r->state == UNUSED && !must_store) return ASH_OK; /* of a lookup alone */
     if (ash_op_is_virtual(node->op) && !must_store) {
         pass_on(f, node);
         return ASH_OK;
@@ -410,6 +417,7 @@ static void mark_from_reduction(const ash_graph *graph, bool *from) {
         bool any = ash_op_infos[node->op].class == ASH_CLASS_REDUCE;
         if (ash_op_is_elementwise(node->op) || ash_op_is_virtual(node->op))
             for (unsigned i = 0; i < node->n_ins; i++) any |= from[node->ins[i]];
+        if (ash_node__looked_up(graph, node) != ASH_NO_VALUE) any |= from[node->ins[1]];
         from[node->out] = any;
     }
 }
@@ -462,7 +470,8 @@ static bool mark_deep(fuser *f) {
         const ash_node *node = &graph->nodes.at[n];
         if (!ash_op_is_virtual(node->op) && !is_pointwise(f, node)) continue;
         chain c = {0};
-        for (unsigned i = 0; i < node->n_ins; i++) {
+        unsigned first = ash_node__looked_up(graph, node) != ASH_NO_VALUE; /* a table is stored */
+        for (unsigned i = first; i < node->n_ins; i++) {
             c.depth = ASH_MAX(c.depth, chains[node->ins[i]].depth);
             c.turns = ASH_MAX(c.turns, chains[node->ins[i]].turns);
         }

@@ -374,6 +374,13 @@ ash_ref ash_nest_gather(ash_nest *n, uint16_t buf, ash_ref indices, ash_ref mask
     return access(n, make(ASH_NEST_GATHER, buffer_dtype(n, buf), lanes, indices, mask, ASH_NO_REF), buf);
 }
 
+ash_ref ash_nest_lookup(ash_nest *n, uint16_t buf, ash_ref index, ash_ref bytes) {
+    ash_inst inst =
+        make(ASH_NEST_LOOKUP, buffer_dtype(n, buf), ash_nest_at(n, bytes)->lanes, bytes, index, ASH_NO_REF);
+    inst.buf = buf;
+    return ash_nest_add(n, inst);
+}
+
 void ash_nest_scatter(ash_nest *n, uint16_t buf, ash_ref indices, ash_ref value, ash_ref mask) {
     access(n, make(ASH_NEST_SCATTER, buffer_dtype(n, buf), 0, indices, mask, value), buf);
 }

@@ -207,6 +207,19 @@ static ash_status dot4(struct check *c, ash_ref ref) {
     return use_typed(c, ref, inst->c, ASH_I32, lanes);
 }
 
+static ash_status look_up(struct check *c, ash_ref ref) {
+    const ash_inst *inst = at(c, ref);
+    REQUIRE(c, ref, inst->buf < c->nest->buffers.len, "no such buffer");
+    ash_dtype dtype = c->nest->buffers.at[inst->buf].dtype;
+    REQUIRE(c, ref, dtype == ASH_U8 || dtype == ASH_I8, "a table of something else than bytes");
+    ASH_TRY(result(c, ref, dtype, inst->lanes));
+    ASH_TRY(use(c, ref, inst->a));
+    dtype = (ash_dtype)at(c, inst->a)->dtype;
+    REQUIRE(c, ref, dtype == ASH_U8 || dtype == ASH_I8, "looked up by something else than bytes");
+    ASH_TRY(use_typed(c, ref, inst->a, dtype, inst->lanes));
+    return use_typed(c, ref, inst->b, ASH_I64, 1);
+}
+
 static ash_status shuffle(struct check *c, ash_ref ref) {
     const ash_inst *inst = at(c, ref);
     ASH_TRY(use(c, ref, inst->a));
@@ -282,6 +295,7 @@ static ash_status instruction(struct check *c, ash_ref ref) {
         ASH_TRY(use_typed(c, ref, inst->a, inst->dtype, inst->lanes));
         return use_typed(c, ref, inst->b, inst->dtype, inst->lanes);
     case ASH_NEST_DOT4: return dot4(c, ref);
+    case ASH_NEST_LOOKUP: return look_up(c, ref);
     case ASH_NEST_IDIV:
     case ASH_NEST_IMOD:
         ASH_TRY(result(c, ref, ASH_I64, inst->lanes));

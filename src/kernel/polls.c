@@ -320,6 +320,7 @@ static double work_of(const survey *s, const ash_inst *inst) {
     case ASH_NEST_IF: return 1;
     case ASH_NEST_IDIV:
     case ASH_NEST_IMOD: return c->unit_index * registers;
+    case ASH_NEST_LOOKUP:
     case ASH_NEST_HREDUCE: return c->unit_reduce;
     case ASH_NEST_COMPUTE: break;
     default: return 0;

@@ -5,7 +5,8 @@
  * fold comes before simplify, so that rules see the constants; cse before it, so that "the same operand
  * twice" is the same value. affine wants constants in the form that simplify leaves (one broadcast of a
  * small value). reciprocal comes after it, so that a division of a channel is one of its weights, and
- * before fold, which computes 1 / c. widen comes after affine, so that a normalisation is still next to its
+ * before fold, which computes 1 / c. lookup comes after the last fold, whose functions are not the kernels'.
+ * widen comes after affine, so that a normalisation is still next to its
  * convolution, and before layout, which knows f32 alone. layout comes after everything that speaks of
  * channels as dim 1; winograd reads the weights as it has packed them. What layout inserts is then cleaned
  * up by the same passes. */
@@ -42,6 +43,11 @@ static bool multiplies_bytes(const ash_target *target) {
     return has_vectors(target) && target->dot4;
 }
 
+/* Tables of bytes, in place of what is computed from one byte. */
+static bool looks_up(const ash_target *target) {
+    return has_vectors(target) && target->lookup;
+}
+
 static const row pipeline[] = {
     /* name, function, level, requires, breaks, provides, when */
     {"dce", ash_opt__dce, ASH_OPT_NONE, 0, 0, 0, NULL},
@@ -55,6 +61,7 @@ static const row pipeline[] = {
     {"fold", ash_opt__fold, ASH_OPT_EXACT, PLAIN, 0, 0, NULL},
     {"simplify", ash_opt__simplify, ASH_OPT_EXACT, 0, 0, CANONICAL, NULL},
     {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0, NULL},
+    {"lookup", ash_opt__lookup, ASH_OPT_EXACT, PLAIN, CANONICAL, 0, looks_up},
     {"widen", ash_opt__widen, ASH_OPT_FULL, PLAIN, CANONICAL, 0, NULL},
     {"layout", ash_opt__layout, ASH_OPT_FULL, PLAIN, PLAIN | CANONICAL, 0, has_vectors},
     {"winograd", ash_opt__winograd, ASH_OPT_FULL, 0, CANONICAL, 0, has_vectors},

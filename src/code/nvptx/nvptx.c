@@ -172,6 +172,10 @@ static val scale(ash_emit *e, val q, val n) {
     return (void)e, (void)q, (void)n, NULL;
 }
 
+static val lookup(ash_emit *e, val table, val bytes) {
+    return (void)e, (void)table, (void)bytes, NULL;
+}
+
 const ash_code_target ash_code__nvptx = {
     .init = init,
     .part = "NVPTX",
@@ -189,5 +193,6 @@ const ash_code_target ash_code__nvptx = {
     .scale = scale,
     .from_f16 = ash_emit__from_f16,
     .to_f16 = ash_emit__to_f16,
+    .lookup = lookup,
     .library = ash_nvptx__library,
 };
