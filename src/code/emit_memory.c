@@ -143,7 +143,8 @@ static LLVMValueRef sum_at(ash_emit *e, const struct form *f, uint32_t depth) {
     return sum;
 }
 
-/* The address of the element `index`, and what its distance in bytes from the base is known to be a multiple of. */
+/* The address of element `index`, and what its distance in bytes from the base is known to be a multiple
+ * of. */
 static LLVMValueRef address(ash_emit *e, const ash_inst *inst, ash_ref index, uint64_t *multiple) {
     ash_dtype dtype = e->nest->buffers.at[inst->buf].dtype;
     LLVMTypeRef element = memory_element(e, dtype), i64 = LLVMInt64TypeInContext(e->ctx);

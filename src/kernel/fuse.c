@@ -199,6 +199,14 @@ static bool label_reduction(const fuser *f, const ash_node *node, ash_group *g, 
     return true;
 }
 
+/* Whether a node makes bytes of wider numbers. */
+static bool narrows(const fuser *f, const ash_node *node) {
+    if (node->op != ASH_OP_CAST) return false;
+    ash_dtype to = ash_graph__type(f->graph, node->out)->dtype;
+    return (to == ASH_U8 || to == ASH_I8) &&
+           ash_dtype_size(ash_graph__type(f->graph, node->ins[0])->dtype) > 1;
+}
+
 /* Whether a node whose result the group reads as `r` says may be computed inside it. */
 static bool may_join(const fuser *f, const ash_node *node, const request *r) {
     if (!f->fuse || (r->state != LABELLED && r->state != REARRANGED)) return false;
@@ -209,6 +217,8 @@ static bool may_join(const fuser *f, const ash_node *node, const request *r) {
     uint32_t mask = label_mask(r->labels, out->rank), missing = long_axes(g) & ~mask;
     if (is_pointwise(f, node)) {
         if (r->state == REARRANGED) return g->kind == ASH_GROUP_MAP;
+        /* rows are gone over several times: bytes are read, and not what a product has summed */
+        if (g->kind == ASH_GROUP_ROWS && narrows(f, node)) return false;
         if (!r->repeated || (missing & ~g->reduced) == 0) return true;
         return !g->reduced && g->anchor == ASH_NO_NODE && f->from_reduction[node->out];
     }
