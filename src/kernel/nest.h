@@ -72,8 +72,8 @@ typedef enum ash_nest_op {
     ASH_NEST_DOT4, /* lane j: c[j] + the sum over i < 4 of a[4 j + i] * b[4 j + i]. a: u8, b: i8, c and the
                          result: i32, exact but that sums wrap. b has four times the result's lanes; a
                          too, or 4, which count for every lane */
-    ASH_NEST_LOOKUP, /* a: bytes; the elements of a byte that they number among 256 in the buffer from index b
-                         (scalar i64). i8 counts by its bits: -1 is 255 */
+    ASH_NEST_LOOKUP, /* a: bytes; the elements of a byte that they number among 256 in the buffer, from b on
+                         (an index, scalar i64). i8 counts by its bits: -1 is 255 */
     ASH_NEST_HREDUCE, /* all lanes of a into a scalar, by the core operator i: ADD, MUL, MIN, MAX, AND, OR;
                          pairwise, halves first, so that the order is fixed: lane j with lane j + ceil(n/2),
                          the middle lane of an odd number waits for the next round */
