@@ -296,6 +296,14 @@ static inline void interp_value(interp *in, ash_ref ref, const ash_inst *inst) {
             }
             break;
         }
+        case ASH_NEST_WHOLE: {
+            double x = interp_at(in, inst->a)[lane].f;
+            bad[lane] = interp_poison(in, inst->a)[lane];
+            if (!bad[lane] && (x != floor(x) || fabs(x) > 0x1p30))
+                interp_fail(in, ref, "%g is not whole, or large", x);
+            to[lane].i = bad[lane] ? 0 : (int64_t)x;
+            break;
+        }
         default: interp_fail(in, ref, "operation %u is unknown", inst->op); return;
         }
     }

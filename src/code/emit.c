@@ -105,6 +105,7 @@ static bool is_pure(const ash_inst *inst) {
     case ASH_NEST_IMOD:
     case ASH_NEST_FMA:
     case ASH_NEST_DOT4:
+    case ASH_NEST_WHOLE:
     case ASH_NEST_HREDUCE: return true;
     default: return false;
     }
@@ -332,6 +333,9 @@ static LLVMValueRef emit_value(ash_emit *e, ash_ref ref) {
     case ASH_NEST_DOT4:
         return ash_emit__dot4(e, ash_emit__value(e, inst->a), ash_emit__value(e, inst->b),
                               ash_emit__value(e, inst->c));
+    case ASH_NEST_WHOLE:
+        return LLVMBuildFPToSI(e->b, ash_emit__value(e, inst->a), ash_emit__type(e, ASH_I32, inst->lanes),
+                               "");
     case ASH_NEST_HREDUCE:
         return ash_emit__hreduce(e, (ash_op)inst->i, (ash_dtype)inst->dtype, ash_emit__value(e, inst->a));
     default: return NULL;

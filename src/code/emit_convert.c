@@ -158,8 +158,9 @@ static LLVMValueRef clamped_to_integer(ash_emit *e, ash_dtype from, ash_dtype to
     int bits = (int)ash_dtype_size(to) * 8 - is_signed;
     double high = (double)((INT64_C(1) << bits) - 1), low = is_signed ? -high - 1 : 0;
     LLVMTypeRef type = LLVMTypeOf(a);
-    LLVMValueRef is_number = LLVMBuildFCmp(e->b, LLVMRealORD, a, a, "");
-    LLVMValueRef x = LLVMBuildSelect(e->b, is_number, a, LLVMConstNull(type), "");
+    LLVMValueRef is_number = LLVMBuildFCmp(e->b, LLVMRealORD, a, a, ""), x = a;
+    if (is_signed)
+        x = LLVMBuildSelect(e->b, is_number, a, LLVMConstNull(type), ""); /* else 0 is the least */
     LLVMValueRef least = ash_emit__const_float(type, low);
     LLVMValueRef most = ash_emit__const_float(type, rough ? 0x1.fffffep30 : high);
     x = LLVMBuildSelect(e->b, LLVMBuildFCmp(e->b, LLVMRealOGT, x, least, ""), x, least, "");

@@ -335,6 +335,10 @@ ash_ref ash_nest_dot4(ash_nest *n, ash_ref a, ash_ref b, ash_ref c) {
     return pure(n, make(ASH_NEST_DOT4, ASH_I32, ash_nest_at(n, c)->lanes, a, b, c));
 }
 
+ash_ref ash_nest_whole(ash_nest *n, ash_ref a) {
+    return pure(n, make(ASH_NEST_WHOLE, ASH_I32, ash_nest_at(n, a)->lanes, a, ASH_NO_REF, ASH_NO_REF));
+}
+
 ash_ref ash_nest_hreduce(ash_nest *n, ash_op op, ash_ref vector) {
     const ash_inst *v = ash_nest_at(n, vector);
     if (v->lanes == 1) return vector;

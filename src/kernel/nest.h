@@ -69,9 +69,10 @@ typedef enum ash_nest_op {
     ASH_NEST_IDIV,    /* a / b for i64, a >= 0, b > 0 */
     ASH_NEST_IMOD,    /* a % b for i64, a >= 0, b > 0 */
     ASH_NEST_FMA,     /* a * b + c; one rounding where the target has the instruction */
-    ASH_NEST_DOT4, /* lane j: c[j] + the sum over i < 4 of a[4 j + i] * b[4 j + i]. a: u8, b: i8, c and the
+    ASH_NEST_DOT4,  /* lane j: c[j] + the sum over i < 4 of a[4 j + i] * b[4 j + i]. a: u8, b: i8, c and the
                          result: i32, exact but that sums wrap. b has four times the result's lanes; a
                          too, or 4, which count for every lane */
+    ASH_NEST_WHOLE, /* a, whole numbers of f32 that i32 has, as i32 */
     ASH_NEST_LOOKUP, /* a: bytes; the elements of a byte that they number among 256 in the buffer, from b on
                          (an index, scalar i64). i8 counts by its bits: -1 is 255 */
     ASH_NEST_HREDUCE, /* all lanes of a into a scalar, by the core operator i: ADD, MUL, MIN, MAX, AND, OR;
@@ -163,6 +164,7 @@ ash_ref ash_nest_idiv(ash_nest *n, ash_ref a, ash_ref b);
 ash_ref ash_nest_imod(ash_nest *n, ash_ref a, ash_ref b);
 ash_ref ash_nest_fma(ash_nest *n, ash_ref a, ash_ref b, ash_ref c);
 ash_ref ash_nest_dot4(ash_nest *n, ash_ref a, ash_ref b, ash_ref c);
+ash_ref ash_nest_whole(ash_nest *n, ash_ref a);
 ash_ref ash_nest_lookup(ash_nest *n, uint16_t buf, ash_ref index, ash_ref bytes);
 ash_ref ash_nest_hreduce(ash_nest *n, ash_op op, ash_ref vector);
 

@@ -295,6 +295,9 @@ static ash_status instruction(struct check *c, ash_ref ref) {
         ASH_TRY(use_typed(c, ref, inst->a, inst->dtype, inst->lanes));
         return use_typed(c, ref, inst->b, inst->dtype, inst->lanes);
     case ASH_NEST_DOT4: return dot4(c, ref);
+    case ASH_NEST_WHOLE:
+        ASH_TRY(result(c, ref, ASH_I32, inst->lanes));
+        return use_typed(c, ref, inst->a, ASH_F32, inst->lanes);
     case ASH_NEST_LOOKUP: return look_up(c, ref);
     case ASH_NEST_IDIV:
     case ASH_NEST_IMOD:
