@@ -213,7 +213,14 @@ static val lookup(ash_emit *e, val table, val bytes) {
     enum { LANES = 64, PARTS = 4 };
     static const char name[] = "llvm.x86.avx512.vpermi2var.qi.512";
     unsigned lanes = ash_emit__lanes(bytes);
-    if (!(e->features & VBMI) || lanes == 1 || lanes > LANES) return NULL;
+    if (!(e->features & VBMI) || lanes == 1 || lanes > PARTS * LANES) return NULL;
+    if (lanes > LANES) {
+        if (lanes % LANES) return NULL;
+        val parts[PARTS];
+        for (unsigned i = 0; i < lanes / LANES; i++)
+            parts[i] = lookup(e, table, ash_emit__part(e, bytes, i * LANES, LANES));
+        return ash_emit__join(e, parts, lanes / LANES);
+    }
     val quarters[PARTS], whole = widened(e, bytes, LANES);
     for (unsigned i = 0; i < PARTS; i++) quarters[i] = ash_emit__part(e, table, i * LANES, LANES);
     val low = call_on_bits(e, name, (val[]){quarters[0], whole, quarters[1]}, 3);
