@@ -199,6 +199,18 @@ static bool label_reduction(const fuser *f, const ash_node *node, ash_group *g, 
     return true;
 }
 
+/* Whether a group reads a value in the value's own order. Bytes are padded in theirs, line by line: in
+ * another one they would be gathered under masks, which no processor does at once. */
+static bool is_in_order(const request *r, unsigned rank) {
+    int8_t last = ASH_LABEL_NONE;
+    for (unsigned d = 0; d < rank; d++) {
+        if (r->labels[d] == ASH_LABEL_NONE) continue;
+        if (r->labels[d] < last) return false;
+        last = r->labels[d];
+    }
+    return r->state == LABELLED;
+}
+
 /* Whether a node makes bytes of wider numbers. */
 static bool narrows(const fuser *f, const ash_node *node) {
     if (node->op != ASH_OP_CAST) return false;
@@ -216,6 +228,9 @@ static bool may_join(const fuser *f, const ash_node *node, const request *r) {
     if (g->kind == ASH_GROUP_CONCAT || g->kind == ASH_GROUP_OTHER) return false;
     uint32_t mask = label_mask(r->labels, out->rank), missing = long_axes(g) & ~mask;
     if (is_pointwise(f, node)) {
+        if (node->op == ASH_OP_PAD && ash_dtype_size(out->dtype) == 1 && !g->constant &&
+            !is_in_order(r, out->rank))
+            return false;
         if (r->state == REARRANGED) return g->kind == ASH_GROUP_MAP;
         /* rows are gone over several times: bytes are read, and not what a product has summed */
         if (g->kind == ASH_GROUP_ROWS && narrows(f, node)) return false;
