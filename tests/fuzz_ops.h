@@ -4,7 +4,7 @@
 #ifndef ASH_FUZZ_OPS_H
 #define ASH_FUZZ_OPS_H
 
-#include "fuzz_graph.h"
+#include "fuzz_bytes.h"
 
 static inline uint32_t keep_node(fuzz *f, ash_op op, const ash_value *ins, size_t n, const ash_attr *attrs,
                                  size_t n_attrs, double most, double error, int fraction, bool special) {
@@ -751,7 +751,8 @@ static inline void fuzz_build_with(fuzz *f, ash_graph *g, uint64_t seed, const f
         {fuzz_unary, 14},    {fuzz_binary, 22},   {fuzz_select, 4},    {fuzz_cast, 5}, {fuzz_reshape, 9},
         {fuzz_transpose, 8}, {fuzz_broadcast, 5}, {fuzz_slice, 7},     {fuzz_pad, 5},  {fuzz_concat, 6},
         {fuzz_iota, 2},      {fuzz_reduce, 9},    {fuzz_normalise, 7}, {fuzz_rows, 4}, {fuzz_gather, 6},
-        {fuzz_scatter, 4},   {fuzz_pool, 5},      {fuzz_matmul, 5},    {fuzz_conv, 4}, {fuzz_winograd, 2}};
+        {fuzz_scatter, 4},   {fuzz_pool, 5},      {fuzz_matmul, 5},    {fuzz_conv, 4}, {fuzz_winograd, 2},
+        {fuzz_layer, 3}};
     *f = (fuzz){.state = seed, .g = g, .room = 6000, .wide = n_more > 0};
     bool large = chance(f, 1); /* several chunks to a kernel */
     if (large) f->room = 150000;

@@ -7,9 +7,8 @@
  * small value). reciprocal comes after it, so that a division of a channel is one of its weights, and
  * before fold, which computes 1 / c. lookup comes after the last fold, whose functions are not those of
  * kernels. widen comes after affine, so that a normalisation is still next to its convolution, and before
- * layout, which knows f32 alone. layout comes after everything that speaks of
- * channels as dim 1; winograd reads the weights as it has packed them. What layout inserts is then cleaned
- * up by the same passes.
+ * layout, which knows f32 alone. layout comes after everything that speaks of channels as dim 1; winograd
+ * reads the weights as it has packed them. What layout inserts is then cleaned up by the same passes.
  *
  * A pass that rewrites around certain operators is passed over when the graph has none of them: it would
  * build the same graph once more. */
