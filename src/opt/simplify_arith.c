@@ -69,6 +69,15 @@ static bool is_sum(const ash_rewrite *rw, ash_value value, ash_node *sum) {
     return ash_rewrite__def(rw, value, ASH_OP_ADD, sum) || ash_rewrite__def(rw, value, ASH_OP_SUB, sum);
 }
 
+/* Whether two types have the same dims, but for leading ones that one of them lacks. */
+static bool runs_along(const ash_type *a, const ash_type *b) {
+    const ash_type *more = a->rank > b->rank ? a : b, *less = more == a ? b : a;
+    unsigned lead = more->rank - less->rank;
+    for (unsigned d = 0; d < more->rank; d++)
+        if (more->dims[d] != (d < lead ? 1 : less->dims[d - lead])) return false;
+    return true;
+}
+
 /* (x + spread a) + spread b -> x + spread (a + b) for integers, which wrap alike, and either sign of each:
  * two numbers of every channel are one. Fewer elements are added, and no more nodes. */
 static ash_value sum_of_spread(ash_rewrite *rw, const ash_node *n) {
@@ -79,7 +88,7 @@ static ash_value sum_of_spread(ash_rewrite *rw, const ash_node *n) {
         return ASH_NO_VALUE;
     ash_type type = ash_rewrite__type(rw, A(n)), small = ash_rewrite__type(rw, A(&a)),
              other = ash_rewrite__type(rw, A(&b));
-    if (!ash_type_same_dims(&small, &other)) return ASH_NO_VALUE;
+    if (!runs_along(&small, &other)) return ASH_NO_VALUE;
     ash_op op = sum.op == n->op ? ASH_OP_ADD : ASH_OP_SUB;
     ash_value both = ash_build__binary(rw->to, op, A(&a), A(&b));
     return ash_build__binary(rw->to, sum.op, A(&sum), ash_broadcast_to(rw->to, both, type.dims, type.rank));
