@@ -166,10 +166,10 @@ static inline void prepare_reordered(struct room *r, unsigned streams) {
     size_t n = program->nests.len;
     const ash_nest **nests = ash_mem_alloc(a, n, sizeof *nests);
     ash_kernel_source source = {.maker = ash_code__entry, .release = release_code};
-    ash_kernel_fn *fns = ash_mem_calloc(a, n, sizeof *fns);
     ash_kernel_image *images = ash_mem_calloc(a, n, sizeof *images);
     for (size_t i = 0; i < n; i++) nests[i] = &program->nests.at[i];
-    assert_ok(ash_code__compile(compiler, &program->target, nests, n, fns, &code, NULL, NULL, &diag));
+    assert_ok(ash_code__compile(
+        compiler, &(ash_code_job){.target = &program->target, .nests = nests, .count = n}, &code, &diag));
     for (size_t i = 0; i < n; i++) images[i] = ash_code__image(code, i);
     source.images = images;
     source.owner = code;
@@ -179,7 +179,6 @@ static inline void prepare_reordered(struct room *r, unsigned streams) {
     assert_ok(ash_plan__build(r->context, program, &source, &options, &r->plan, &diag));
     ash_device_close(options.device);
     ash_mem_free(a, nests, n, sizeof *nests);
-    ash_mem_free(a, fns, n, sizeof *fns);
     ash_mem_free(a, images, n, sizeof *images);
 }
 
