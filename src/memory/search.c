@@ -188,15 +188,17 @@ static uint64_t count_steps(const ash_memory__pack *pack) {
     return steps;
 }
 
-ash_status ash_memory__search(const ash_allocator *a, const ash_memory__pack *pack, uint64_t goal,
-                              ash_memory__budget *budget, uint64_t *best, uint64_t *peak, uint64_t *proven,
-                              ash_diag *diag) {
+ash_status ash_memory__search(ash_memory__lowering *l, ash_diag *diag) {
+    const ash_allocator *a = l->allocator;
+    const ash_memory__pack *pack = l->pack;
+    ash_memory__budget *budget = l->budget;
     uint32_t n = pack->count;
     uint64_t near_nodes = budget->near_nodes;
-    search s = {.allocator = a, .pack = pack, .budget = budget, .best = best, .peak = *peak, .goal = goal};
+    search s = {
+        .allocator = a, .pack = pack, .budget = budget, .best = l->best, .peak = l->peak, .goal = l->goal};
     ash_memory__descent *descent = NULL;
     ash_status status = ASH_OK;
-    *proven = pack->load;
+    l->proven = pack->load;
     s.offsets = ash_mem_alloc(a, n, sizeof *s.offsets);
     s.best_order = ash_mem_calloc(a, n, sizeof *s.best_order);
     s.keys = ash_mem_alloc(a, n, sizeof *s.keys);
@@ -209,13 +211,13 @@ ash_status ash_memory__search(const ash_allocator *a, const ash_memory__pack *pa
     try_orders(&s);
     bool components = !pack->fixed && !pack->conflicts;
     if (s.peak > s.goal && components) {
-        ASH_TRY_DONE(ash_memory__descent_create(a, pack, goal, budget, best, &descent, diag));
-        ASH_TRY_DONE(ash_memory__glance(descent, proven, diag));
+        ASH_TRY_DONE(ash_memory__descent_create(a, pack, l->goal, budget, l->best, &descent, diag));
+        ASH_TRY_DONE(ash_memory__glance(descent, &l->proven, diag));
     }
-    s.peak = ash_memory__peak(pack, best);
+    s.peak = ash_memory__peak(pack, l->best);
     if (s.peak > s.goal && s.ordered) squeak(&s);
-    if (s.peak > s.goal && components) ASH_TRY_DONE(ash_memory__descend(descent, proven, diag));
-    *peak = ash_memory__peak(pack, best);
+    if (s.peak > s.goal && components) ASH_TRY_DONE(ash_memory__descend(descent, &l->proven, diag));
+    l->peak = ash_memory__peak(pack, l->best);
 done:
     ash_memory__descent_destroy(descent);
     budget->nodes += s.withheld;
