@@ -37,7 +37,12 @@ static ash_status create(struct room *r, const ash_memory_options *options, unsi
     ash_schedule__free(&r->schedule);
     assert_ok(ash_schedule__create(r->m.a, r->m.p, 1, &r->schedule, &diag));
     ash_plan_options plan = {.memory = *options, .keep = keep, .keep_count = keeps};
-    return ash_layout__create(r->context, r->m.p, &r->schedule, &plan, threads, true, &r->layout, &diag);
+    const ash_layout_job job = {.program = r->m.p,
+                                .schedule = &r->schedule,
+                                .options = &plan,
+                                .threads = threads,
+                                .in_place = true};
+    return ash_layout__create(r->context, &job, &r->layout, &diag);
 }
 
 static void lay_out(struct room *r, ash_memory_mode mode, const ash_value *keep, size_t keeps) {
