@@ -50,8 +50,9 @@ ash_status ash_tensor__make(ash_context *context, const char *name, size_t name_
                             ash_blob *blob, ash_tensor **out, ash_diag *diag) {
     ash_storage *storage;
     ash_view *view;
-    ash_status status = ash_storage__wrap(context, (void *)blob->data, blob->size, false, release_blob,
-                                          blob, &storage, diag);
+    const ash_foreign bytes = {
+        .data = (void *)blob->data, .size = blob->size, .release = release_blob, .owner = blob};
+    ash_status status = ash_storage__wrap(context, &bytes, &storage, diag);
     if (status != ASH_OK) {
         ash_blob_release(blob);
         return status;
