@@ -13,9 +13,10 @@ try() {
     local tool=$1 want=$2 file=$3 root=$folder/tree report
     rm -rf "$root"
     mkdir -p "$root/src/base" "$root/$(dirname "$file")"
-    local licence='/* SPDX-License-Identifier: MIT */\n'
+    local licence='/* SPDX-License-Identifier: MIT */\n/* What the file is for. */\n\n'
     printf '%b' "$licence" '#include "base.h"\n' >"$root/src/base/good.c"
     [ "$want" = "no SPDX line" ] && licence=""
+    [ "$want" = "no head" ] && licence='/* SPDX-License-Identifier: MIT */\n'
     printf '%b' "$licence" "$4" >"$root/$file"
     report=$("$tools/$tool" "$root")
     local status=$?
@@ -45,6 +46,8 @@ try floors.sh "by name alone" include/ashlar/a.h '#include "ashlar/graph.h"\n'
 try sources.sh "" src/ir/a.c 'int a;\n'
 try sources.sh "no SPDX line" src/ir/a.c 'int a;\nint b;\n'
 try sources.sh "no SPDX line" src/ir/a.c 'int a;\n'
+try sources.sh "no head" src/ir/a.c '#include <math.h>\n'
+try sources.sh "no head" src/ir/a.h '#include "a.h"\n'
 try sources.sh "unfinished" src/ir/a.c 'int a; /* TO''DO: more */\n'
 try sources.sh "unfinished" src/ir/a.c '/* FIX''ME */\n'
 try sources.sh "" src/ir/a.c 'char path[] = "XXXX''XX";\n'

@@ -4,12 +4,13 @@
 #
 #     tools/sources.sh [ROOT]
 #
-# A line that names the licence at its head, at most 900 lines a file, no TODO, FIXME or XXX, no tabs or blanks at the end
-# of lines, and a comment for every public function: one in the paragraph of declarations that it stands in. In C: at most
-# 108 columns, functions of at most seven parameters (public ones, and those of other people's interfaces, may have more:
-# what they take is a struct otherwise), a ruler is one line, a comment ends on the line of its last word (unless that line is a drawing or code), and
-# what stands under an indented line of a table is indented too: what a formatter that reflows comments would break. Prints
-# each offence and then "N passed, N failed, 0 skipped", counted in files.
+# A line that names the licence at its head, in C followed by what the file is for or by the header that says it; at most 900
+# lines a file, no TODO, FIXME or XXX, no tabs or blanks at the end of lines, and a comment for every public function: one in
+# the paragraph of declarations that it stands in. In C: at most 108 columns; functions of at most seven parameters (more are
+# fields of a struct; public functions, and those of interfaces that are not ours, may have them); a ruler is one line, a comment
+# ends on the line of its last word (unless that line is a drawing or code), and what stands under an indented line of a table is
+# indented too: what a formatter that reflows comments would break. Prints each offence and then "N passed, N failed, 0 skipped",
+# counted in files.
 set -u
 cd "${1:-$(dirname "$0")/..}" || exit 2
 
@@ -38,6 +39,12 @@ function parameters(text,    i, c, depth, count) {
 function file_end() { paragraph_end(); if (file && !licensed) bad_at(file ":1", "no SPDX line") }
 FNR == 1 { file_end(); file = FILENAME; files++; licensed = 0; offences = 0; public = FILENAME ~ /^include\// }
 FNR <= 2 && /SPDX-License-Identifier: MIT/ { licensed = 1 }
+FNR == 2 && FILENAME ~ /\.[ch]$/ {
+    own = FILENAME
+    sub(/.*\//, "", own)
+    if (!sub(/\.c$/, ".h", own)) own = ""
+    if (!/^\/\*/ && $0 != "#include \"" own "\"") bad("no head: what the file is for, or the header that says it")
+}
 FNR == 1 { code = FILENAME ~ /\.(c|h|cc)$/; comment = before = 0 }
 code {
     columns = $0

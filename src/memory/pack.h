@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Packs, which instance.h makes, as the planners see them: peaks, and the planners themselves. */
 #ifndef ASH_MEMORY_PACK_H
 #define ASH_MEMORY_PACK_H
 
