@@ -10,11 +10,11 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <llvm-c/Core.h>
 
+#include "base/clock.h"
 #include "cache.h"
 #include "code_target.h"
 #include "link.h"
@@ -410,12 +410,6 @@ static ash_status make_all(struct batch *batch, struct wanted *wanted, ash_code 
     }
 }
 
-static uint64_t now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 static ash_status allocate(ash_compiler *c, const ash_nest *const *nests, size_t count, ash_code **code,
                            struct wanted **wanted, ash_diag *diag) {
     const ash_allocator *a = c->allocator;
@@ -445,7 +439,7 @@ ash_status ash_code__compile(ash_compiler *compiler, const ash_code_job *job, as
     const ash_allocator *a = compiler->allocator;
     const ash_target *target = job->target;
     size_t count = job->count;
-    uint64_t start = now();
+    int64_t start = ash_clock__now();
     ash_code *code = NULL;
     struct wanted *wanted = NULL;
     if (target->kind == compiler->target.kind)
@@ -474,7 +468,7 @@ ash_status ash_code__compile(ash_compiler *compiler, const ash_code_job *job, as
     }
     if (job->stats) {
         *job->stats = batch.stats;
-        job->stats->nanoseconds = now() - start;
+        job->stats->nanoseconds = (uint64_t)(ash_clock__now() - start);
     }
     ash_vec_free(a, &batch.tasks);
     for (size_t i = 0; i < count; i++) ash_text_free(&wanted[i].identity);

@@ -108,6 +108,10 @@ ash_status ash_storage__wrap(ash_context *context, const ash_foreign *bytes, ash
 ash_status ash_storage__part(ash_storage *storage, uint64_t offset, uint64_t size, ash_storage **out,
                              ash_diag *diag);
 
+/* The bytes of a type; false when its dtype is unknown, its dims are no numbers, or they go past 64
+ * bits. */
+bool ash_view__type_bytes(const ash_type *type, uint64_t *out);
+
 /* Points a view elsewhere, at bytes that are known to be inside `storage`; NULL leaves it without bytes.
  * The view keeps its id. Not safe against other users of the view. */
 void ash_view__retarget(ash_view *view, ash_storage *storage, uint64_t offset);

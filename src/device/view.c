@@ -13,8 +13,7 @@ struct ash_view {
     ash_type type;
 };
 
-/* Bytes of a type whose dims are numbers; false when they are not, or past 64 bits. */
-static bool type_bytes(const ash_type *type, uint64_t *out) {
+bool ash_view__type_bytes(const ash_type *type, uint64_t *out) {
     uint64_t bytes = ash_dtype_size(type->dtype);
     if (bytes == 0 || type->rank > ASH_MAX_RANK) return false;
     bool empty = false;
@@ -32,7 +31,7 @@ static bool type_bytes(const ash_type *type, uint64_t *out) {
 static ash_status make(const ash_view *whole, uint64_t offset, uint64_t length, const ash_type *type,
                        ash_view **out, ash_diag *diag) {
     uint64_t bytes;
-    ASH_FAIL_IF(!type_bytes(type, &bytes), diag, ASH_ERROR_SHAPE,
+    ASH_FAIL_IF(!ash_view__type_bytes(type, &bytes), diag, ASH_ERROR_SHAPE,
                 "a view has a known dtype and dims that are numbers, whose bytes fit 64 bits");
     ASH_FAIL_IF(bytes != length, diag, ASH_ERROR_SHAPE, "the type takes %llu bytes, the view has %llu",
                 (unsigned long long)bytes, (unsigned long long)length);

@@ -14,8 +14,7 @@
  * a thousandth. Shelves and wide nodes are charged by their work. */
 #include "search.h"
 
-#include <time.h>
-
+#include "base/clock.h"
 #include "shelf.h"
 
 enum { STEPS_PER_NODE = 100, NEAR = 1000 };
@@ -24,15 +23,9 @@ static const uint64_t MOST_STEPS = UINT64_C(1)
 
 /* --- the budget ----------------------------------------------------------------------------------- */
 
-static uint64_t now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
-}
-
 void ash_memory__budget_init(ash_memory__budget *budget, uint64_t nodes, uint64_t time_limit_ns) {
     *budget = (ash_memory__budget){.nodes = nodes};
-    if (time_limit_ns) budget->deadline = now_ns() + time_limit_ns;
+    if (time_limit_ns) budget->deadline = (uint64_t)ash_clock__now() + time_limit_ns;
 }
 
 void ash_memory__spend(ash_memory__budget *budget, uint64_t nodes) {
@@ -44,7 +37,7 @@ bool ash_memory__spent(ash_memory__budget *budget) {
     if (!budget->late &&
         !ash_progress__go(budget->progress, ASH_STAGE_MEMORY, budget->spent, budget->spent + budget->nodes))
         budget->late = budget->stopped = true;
-    if (budget->deadline && !budget->late) budget->late = now_ns() >= budget->deadline;
+    if (budget->deadline && !budget->late) budget->late = (uint64_t)ash_clock__now() >= budget->deadline;
     return !budget->nodes || budget->late;
 }
 

@@ -458,7 +458,11 @@ static void write_indexed(ash_writer *w, const ash_node *node, const char *op, c
 }
 
 static void write_access(ash_writer *w, const ash_node *node) {
-    static const char *const modes[] = {"none", "add", "mul", "min", "max"};
+    static const char *const modes[] = {[ASH_SCATTER_SET] = "none",
+                                        [ASH_SCATTER_ADD] = "add",
+                                        [ASH_SCATTER_MUL] = "mul",
+                                        [ASH_SCATTER_MIN] = "min",
+                                        [ASH_SCATTER_MAX] = "max"};
     bool has_axis = node->op != ASH_OP_GATHER_ND && node->op != ASH_OP_SCATTER_ND;
     bool scatters = node->op == ASH_OP_SCATTER_ELEMENTS || node->op == ASH_OP_SCATTER_ND;
     ash_writer_attr attrs[2];
