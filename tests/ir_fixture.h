@@ -10,12 +10,16 @@
 
 typedef struct room fixture;
 
-static inline int setup(void **state) {
+static inline int setup_with(void **state, unsigned threads) {
     ash_diag diag;
-    room_open(state, 1);
+    room_open(state, threads);
     fixture *f = *state;
     assert_ok(ash_graph_create(f->context, "test", &f->g, &diag));
     return 0;
+}
+
+static inline int setup(void **state) {
+    return setup_with(state, 1);
 }
 
 /* Starts anew with an empty graph, after a test has made the old one fail. */

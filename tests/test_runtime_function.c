@@ -13,6 +13,7 @@
     counted sort, one, tick;                                                                               \
     ash_cancel cancel;
 #include "graph_room.h"
+#include "ways.h"
 
 static ash_diag diag;
 
@@ -33,26 +34,6 @@ static int leave(void **state) {
     assert_true(r->sort.released == 1 && r->one.released == 1 && r->tick.released == 1);
     free(r);
     return 0;
-}
-
-static const struct way {
-    ash_mode mode;
-    unsigned streams, threads;
-    bool poison;
-} ways[] = {
-    {ASH_MODE_STREAM, 1, 1, false},       {ASH_MODE_STREAM, 1, 3, false},
-    {ASH_MODE_STREAM, 1, 2, true},        {ASH_MODE_GRAPH, 1, 1, false},
-    {ASH_MODE_GRAPH, 1, 3, false},        {ASH_MODE_MULTI_STREAM, 2, 1, false},
-    {ASH_MODE_MULTI_STREAM, 2, 2, false}, {ASH_MODE_MULTI_STREAM, 3, 3, true},
-};
-
-static ash_plan_options options_of(const struct way *way) {
-    ash_plan_options options = ash_plan_options_default();
-    options.mode = way->mode;
-    options.streams = way->streams;
-    options.threads = way->threads;
-    options.poison = way->poison;
-    return options;
 }
 
 static void prepare(struct room *r, const ash_plan_options *options) {
