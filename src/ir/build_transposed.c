@@ -5,7 +5,8 @@
  * phase p, it is a convolution of x with every s-th weight. So all phases are one convolution with as many
  * times the channels, and a movement puts them side by side:
  *
- *     w [c, m, k]  ->  [m, p, c, t], t backwards      y [n, m * p, q]  ->  [n, m, q, p]  ->  [n, m, q * s + p]
+ *     w [c, m, k]   ->  [m, p, c, t], t backwards
+ *     y [n, m * p, q]  ->  [n, m, q, p]  ->  [n, m, q * s + p]
  *
  * (weights are filled up with zeros where s does not divide k). It takes ceil(k / s) * s products for an
  * element of x, where zeros between the elements of x would cost s * k. An axis whose weights are dilated
