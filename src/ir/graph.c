@@ -239,6 +239,8 @@ bool ash_node__is_bytes(const ash_graph *graph, const ash_node *node) {
 }
 
 int64_t ash_node__work(const ash_costs *c, const ash_node *node) {
+    _Static_assert(ASH_OP_TAN == ASH_OP_COS + 1 && ASH_OP_ADD == ASH_OP_TAN + 12,
+                   "from tan on, operators of one operand are functions");
     switch (node->op) {
     case ASH_OP_DIV:
     case ASH_OP_SQRT: return c->work_divide;

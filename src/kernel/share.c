@@ -98,6 +98,7 @@ static const ash_inst *constant_behind(const ash_nest *n, ash_ref ref) {
 }
 
 static bool is_memory(const ash_inst *inst) {
+    _Static_assert(ASH_NEST_PREFETCH == ASH_NEST_LOAD + 4, "what accesses memory stands together");
     return inst->op >= ASH_NEST_LOAD && inst->op <= ASH_NEST_PREFETCH;
 }
 
@@ -254,8 +255,8 @@ static void count_sizes(sharer *s) {
     }
 }
 
-/* Fills the words of nest `i`: its outline, or its number (no outline is one word) where so few nests have its
- * size that they stay as they are. */
+/* Fills the words of nest `i`: its outline, or its number (no outline is one word) where so few nests have
+ * its size that they stay as they are. */
 static void describe(sharer *s, uint32_t i) {
     const ash_nest *n = &s->low->program->nests.at[i];
     uint64_t count = 0;
