@@ -53,6 +53,7 @@ static ash_status describe_work(ash_plan_core *core, ash_diag *diag) {
     static const ash_command_kind kinds[] = {[ASH_STEP_KERNEL] = ASH_COMMAND_LAUNCH,
                                              [ASH_STEP_COPY] = ASH_COMMAND_COPY,
                                              [ASH_STEP_CALL] = ASH_COMMAND_HOST,
+                                             [ASH_STEP_LOOP] = ASH_COMMAND_HOST,
                                              [ASH_STEP_SETTLE] = ASH_COMMAND_HOST};
     const ash_program *p = &core->program;
     uint64_t slot = 0;

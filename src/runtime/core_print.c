@@ -166,6 +166,7 @@ static void print_subject(const ash_plan_core *core, const ash_step *step, ash_t
     switch (step->kind) {
     case ASH_STEP_KERNEL: ash_text_add(out, "kernel k%u", step->nest); break;
     case ASH_STEP_COPY: ash_text_add(out, "copy"); break;
+    case ASH_STEP_LOOP: ash_text_add(out, "loop l%u", step->nest); break;
     case ASH_STEP_SETTLE: ash_text_add(out, "settle $%u", step->var); break;
     case ASH_STEP_CALL:
         ash_text_add(out, "call c%u of %u, %u, scratch %" PRId64, step->nest, p->calls.at[step->nest].n_ins,
