@@ -138,7 +138,7 @@ static const char cumulate[] = "graph \"cumulate\"\n"
                                "%y: i32[4] = add(%c, %b)\n"
                                "%last: i32[4], %all: i32[n, 4], %back: i32[n, 4] ="
                                " loop(%i, %c, %s, %zero, %x, %d, %d, %y)"
-                               " trips=n carried=1 scanned=1 until=0 backward=";
+                               " trips=n carried=1 scanned=1 given=0 until=0 backward=";
 
 static void counted(void **state) {
     char text[2048];
@@ -180,7 +180,7 @@ static void swapped(void **state) {
           "%s: i32[4] = add(%a, %b)\n"
           "%p: i32[4], %q: i32[4], %r: i32[4], %t: i32[4], %all: i32[n, 4], %olds: i32[n, 4], %ys: i32[n, 4] = "
           "loop(%i, %a, %b, %c, %d, %x, %y, %x, %y, %b, %s, %c, %y, %s, %a, %y)"
-          " trips=n carried=4 scanned=0 until=0 backward=2 body=0\n"
+          " trips=n carried=4 scanned=0 given=0 until=0 backward=2 body=0\n"
           "output \"p\" = %p\noutput \"q\" = %q\noutput \"r\" = %r\noutput \"t\" = %t\n"
           "output \"all\" = %all\noutput \"olds\" = %olds\noutput \"ys\" = %ys\n",
           5);

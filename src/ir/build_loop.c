@@ -17,9 +17,9 @@ static bool known(const ash_graph *graph, const ash_value *values, uint32_t coun
 bool ash_build__begin_loop(ash_graph *graph, const ash_loop *loop) {
     const ash_type number = {.dtype = ASH_I64};
     ash_value *out = loop->arguments;
-    for (uint32_t k = 0; k < 1 + loop->carried + loop->scanned; k++) out[k] = ASH_NO_VALUE;
+    for (uint32_t k = 0; k < 1 + loop->carried + loop->scanned + loop->given; k++) out[k] = ASH_NO_VALUE;
     if (graph->status != ASH_OK || !known(graph, loop->init, loop->carried) ||
-        !known(graph, loop->xs, loop->scanned))
+        !known(graph, loop->xs, loop->scanned) || !known(graph, loop->gives, loop->given))
         return false;
     *out++ = ash_build__argument(graph, &number);
     for (uint32_t k = 0; k < loop->carried; k++) {
@@ -29,6 +29,10 @@ bool ash_build__begin_loop(ash_graph *graph, const ash_loop *loop) {
     for (uint32_t k = 0; k < loop->scanned; k++) {
         ash_type type = *ash_graph__type(graph, loop->xs[k]);
         if (type.rank) memmove(type.dims, type.dims + 1, --type.rank * sizeof *type.dims);
+        *out++ = ash_build__argument(graph, &type);
+    }
+    for (uint32_t k = 0; k < loop->given; k++) {
+        ash_type type = *ash_graph__type(graph, loop->gives[k]);
         *out++ = ash_build__argument(graph, &type);
     }
     return graph->status == ASH_OK;
@@ -52,8 +56,8 @@ static bool find_types(const ash_graph *graph, const ash_loop *loop, ash_type *t
 
 ash_status ash_build__end_loop(ash_graph *graph, const ash_loop *loop, ash_value *outs) {
     uint32_t until = loop->go != ASH_NO_VALUE, count = until + loop->carried + loop->stacked;
-    uint32_t n_args = 1 + loop->carried + loop->scanned,
-             n_ins = n_args + 2 * (until + loop->carried) + loop->scanned + loop->stacked;
+    uint32_t n_args = 1 + loop->carried + loop->scanned + loop->given,
+             n_ins = n_args + 2 * (until + loop->carried) + loop->scanned + loop->given + loop->stacked;
     for (uint32_t k = 0; k < count; k++) outs[k] = ASH_NO_VALUE;
     if (graph->status != ASH_OK || !known(graph, loop->next, loop->carried) ||
         !known(graph, loop->ys, loop->stacked))
@@ -72,12 +76,14 @@ ash_status ash_build__end_loop(ash_graph *graph, const ash_loop *loop, ash_value
     if (until) *at++ = loop->go;
     for (uint32_t k = 0; k < loop->carried; k++) *at++ = loop->init[k];
     for (uint32_t k = 0; k < loop->scanned; k++) *at++ = loop->xs[k];
+    for (uint32_t k = 0; k < loop->given; k++) *at++ = loop->gives[k];
     if (until) *at++ = loop->next_go;
     for (uint32_t k = 0; k < loop->carried; k++) *at++ = loop->next[k];
     for (uint32_t k = 0; k < loop->stacked; k++) *at++ = loop->ys[k];
     const ash_attr attrs[] = {ASH_ATTR_I(TRIPS, loop->trips),
                               ASH_ATTR_I(CARRIED, loop->carried),
                               ASH_ATTR_I(SCANNED, loop->scanned),
+                              ASH_ATTR_I(GIVEN, loop->given),
                               ASH_ATTR_I(UNTIL, until),
                               ASH_ATTR_I(BACKWARD, (int64_t)loop->backward),
                               ASH_ATTR_I(BODY, 0),

@@ -14,17 +14,21 @@ bool ash_loop__parts(const ash_attr *attrs, size_t n_attrs, size_t n_ins, size_t
                      ash_loop_parts *out) {
     int64_t until = number(attrs, n_attrs, ASH_ATTR_UNTIL), most = ASH_MANY,
             carried = number(attrs, n_attrs, ASH_ATTR_CARRIED),
-            scanned = number(attrs, n_attrs, ASH_ATTR_SCANNED), own = (int64_t)n_outs - until - carried;
-    if (until < 0 || carried < 0 || scanned < 0 || carried > most || scanned > most || own < 0) return false;
+            scanned = number(attrs, n_attrs, ASH_ATTR_SCANNED),
+            given = number(attrs, n_attrs, ASH_ATTR_GIVEN), own = (int64_t)n_outs - until - carried;
+    if (until < 0 || carried < 0 || scanned < 0 || given < 0 || own < 0) return false;
+    if (carried > most || scanned > most || given > most) return false;
     *out = (ash_loop_parts){.body = number(attrs, n_attrs, ASH_ATTR_BODY) > 0,
                             .until = (uint32_t)until,
                             .carried = (uint32_t)carried,
                             .scanned = (uint32_t)scanned,
                             .stacked = (uint32_t)own};
-    out->go = out->body ? 0 : 1 + out->carried + out->scanned;
+    out->given = out->body ? 0 : (uint32_t)given;
+    out->go = out->body ? 0 : 1 + out->carried + out->scanned + out->given;
     out->init = out->go + out->until;
     out->xs = out->init + out->carried;
-    out->next_go = out->captures = out->xs + out->scanned;
+    out->gives = out->xs + out->scanned;
+    out->next_go = out->captures = out->gives + out->given;
     out->next = out->next_go + out->until;
     out->ys = out->next + out->carried;
     out->finals = out->until;
@@ -84,6 +88,12 @@ static ash_status check_body(const ash_inference *c, const ash_loop_parts *p, as
         uint32_t slice = ASH_LOOP_CARRIED + p->carried + k;
         ASH_INFER_FAIL_IF(!is_slice(&c->ins[slice], &c->ins[p->xs + k], trips), c, ASH_ERROR_SHAPE,
                           "operand %u is no slice of operand %u", slice, p->xs + k);
+    }
+    for (uint32_t k = 0; k < p->given; k++) {
+        uint32_t argument = ASH_LOOP_CARRIED + p->carried + p->scanned + k, outer = p->gives + k;
+        ASH_INFER_FAIL_IF(!ash_type_equal(&c->ins[argument], &c->ins[outer]), c, ASH_ERROR_SHAPE,
+                          "operands %u and %u, an argument and the value that it is, differ in type",
+                          argument, outer);
     }
     return ASH_OK;
 }

@@ -375,8 +375,9 @@ bool ash_node__is_pure(const ash_graph *graph, const ash_node *node);
 /* Where a loop's operands and results stand (ops.def). */
 typedef struct ash_loop_parts {
     bool body; /* in the form that names a body */
-    uint32_t until, carried, scanned, stacked, captured; /* how many there are */
-    uint32_t go, init, xs;     /* the first operand of each kind: whether to begin, to begin with, to slice */
+    uint32_t until, carried, scanned, given, stacked, captured; /* how many there are */
+    uint32_t go, init, xs, gives; /* the first operand of each kind: whether to begin, to begin with, to slice,
+                                     from outside */
     uint32_t next_go, next, ys; /* and of what an iteration makes: whether to go on, carried, to stack */
     uint32_t captures;          /* values from outside, where it names a body */
     uint32_t finals, stacks;    /* first result of each kind, behind the number of iterations */

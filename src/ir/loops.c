@@ -177,29 +177,6 @@ static void free_part(const splitter *s, part *p) {
     ash_mem_free(s->from->allocator, p, 1, sizeof *p);
 }
 
-/* The body of a loop, with its arguments. */
-static ash_status begin(splitter *s, uint32_t loop) {
-    const ash_graph *g = s->from;
-    const ash_node *node = &g->nodes.at[loop];
-    ash_loop_parts parts = ash_node__loop(node);
-    part *p = s->parts[loop] = ash_mem_calloc(g->allocator, 1, sizeof *p);
-    if (!p) return ASH_NO_MEMORY(s->diag);
-    ash_map_init(&p->captured, g->allocator);
-    ASH_TRY(ash_graph__derive(g, &p->graph, s->diag));
-    p->graph->internal = p->graph->body = true;
-    for (uint32_t i = 0; i < parts.go; i++) {
-        ash_value argument = node->ins[i];
-        bool carried = i > 0 && i <= parts.carried;
-        char name[24];
-        snprintf(name, sizeof name, "%s%u", carried ? "carried" : i ? "slice" : "iteration",
-                 carried ? i - 1 : i ? i - 1 - parts.carried : 0);
-        s->image[argument] = carried
-                                 ? ash_graph__state_blob(p->graph, name, ash_graph__type(g, argument), NULL)
-                                 : ash_graph_input(p->graph, name, ash_graph__type(g, argument));
-    }
-    return status_of(s, p->graph, node);
-}
-
 /* Whether a value from outside is made again inside: it takes no memory there, or more outside. */
 static bool comes_along(const splitter *s, ash_value value) {
     const ash_value_info *info = &s->from->values.at[value];
@@ -235,6 +212,30 @@ static ash_status inside(splitter *s, part *p, ash_value value, ash_value *out) 
     return ash_map_put(&p->captured, value, *out) ? ASH_OK : ASH_NO_MEMORY(s->diag);
 }
 
+/* The body of a loop, with its arguments. */
+static ash_status begin(splitter *s, uint32_t loop) {
+    const ash_graph *g = s->from;
+    const ash_node *node = &g->nodes.at[loop];
+    ash_loop_parts parts = ash_node__loop(node);
+    part *p = s->parts[loop] = ash_mem_calloc(g->allocator, 1, sizeof *p);
+    if (!p) return ASH_NO_MEMORY(s->diag);
+    ash_map_init(&p->captured, g->allocator);
+    ASH_TRY(ash_graph__derive(g, &p->graph, s->diag));
+    p->graph->internal = p->graph->body = true;
+    for (uint32_t i = 0; i < parts.go - parts.given; i++) {
+        ash_value argument = node->ins[i];
+        bool carried = i > 0 && i <= parts.carried;
+        char name[24];
+        snprintf(name, sizeof name, "%s%u", carried ? "carried" : i ? "slice" : "iteration",
+                 carried ? i - 1 : i ? i - 1 - parts.carried : 0);
+        s->image[argument] = carried
+                                 ? ash_graph__state_blob(p->graph, name, ash_graph__type(g, argument), NULL)
+                                 : ash_graph_input(p->graph, name, ash_graph__type(g, argument));
+    }
+    for (uint32_t k = 0; k < parts.given; k++)
+        ASH_TRY(inside(s, p, node->ins[parts.gives + k], &s->image[node->ins[parts.go - parts.given + k]]));
+    return status_of(s, p->graph, node);
+}
 /* Copies a node, over the images of its operands, into a body, or, if that is NULL, into `to`. */
 static ash_status copy(splitter *s, part *p, const ash_node *node) {
     ash_value outs[ASH_OP_OUTS];
@@ -278,7 +279,7 @@ static ash_status add_loop(splitter *s, part *p, const ash_node *node) {
     ash_attr attrs[ASH_ATTR_COUNT];
     ash_value outs[ASH_OP_OUTS];
     ASH_TRY(end(s, p, node));
-    uint32_t own = parts.next_go - parts.go, count = own + (uint32_t)p->captures.len;
+    uint32_t own = parts.gives - parts.go, count = own + (uint32_t)p->captures.len;
     if (ash_graph__has_loops(p->graph)) {
         ASH_TRY(ash_graph__split_loops(p->graph, &whole, NULL, s->diag));
         ash_graph_destroy(p->graph);
