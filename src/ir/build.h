@@ -100,14 +100,14 @@ ash_value ash_build__mean(ash_graph *graph, ash_value x, uint32_t axes, bool kee
 typedef struct ash_loop {
     ash_dim trips; /* iterations, at most */
     uint32_t carried, scanned, given, stacked;
-    uint64_t backward;         /* a bit for each scanned, then each stacked value */
-    ash_value go, next_go;     /* whether to begin, and to go on; go = ASH_NO_VALUE: no condition */
-    const ash_value *init;     /* carried values before the first iteration */
-    const ash_value *xs;       /* values to slice along dim 0, which is `trips` */
-    const ash_value *gives;    /* values from outside that arguments stand for */
-    ash_value *arguments;      /* the iteration's number, carried values, slices, given values */
-    const ash_value *next;     /* what an iteration makes of the carried values, */
-    const ash_value *ys;       /* and what is stacked */
+    uint64_t backward;      /* a bit for each scanned, then each stacked value */
+    ash_value go, next_go;  /* whether to begin, and to go on; go = ASH_NO_VALUE: no condition */
+    const ash_value *init;  /* carried values before the first iteration */
+    const ash_value *xs;    /* values to slice along dim 0, which is `trips` */
+    const ash_value *gives; /* values from outside that arguments stand for */
+    ash_value *arguments;   /* the iteration's number, carried values, slices, given values */
+    const ash_value *next;  /* what an iteration makes of the carried values, */
+    const ash_value *ys;    /* and what is stacked */
 } ash_loop;
 
 /* An argument; a loop's belong to it alone. */

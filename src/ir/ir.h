@@ -289,9 +289,9 @@ struct ash_graph {
      * something equal, and writes as many results as its operator has. NULL: the node is added as it is. */
     void (*emit)(void *user, const ash_node *node, ash_value *outs);
     void *emit_user;
-    uint64_t made_bytes; /* of constants that build.h has made of numbers */
+    uint64_t made_bytes;         /* of constants that build.h has made of numbers */
     ASH_VEC(ash_graph *) bodies; /* of loops, by their number less 1: the graph's */
-    bool body;     /* of a loop: nothing is computed once and for all */
+    bool body;                   /* of a loop: nothing is computed once and for all */
     bool derived;  /* made by a pass: origins are the pass's to set, else each value is its own origin */
     bool internal; /* nodes may be in the forms of one target, which attributes of type FORM tell */
     ash_status status; /* the sticky error */
@@ -374,9 +374,10 @@ bool ash_node__is_pure(const ash_graph *graph, const ash_node *node);
 
 /* Where a loop's operands and results stand (ops.def). */
 typedef struct ash_loop_parts {
-    bool body; /* in the form that names a body */
+    bool body;                                                  /* in the form that names a body */
     uint32_t until, carried, scanned, given, stacked, captured; /* how many there are */
-    uint32_t go, init, xs, gives; /* the first operand of each kind: whether to begin, to begin with, to slice,
+    uint32_t go, init, xs,
+        gives; /* the first operand of each kind: whether to begin, to begin with, to slice,
                                      from outside */
     uint32_t next_go, next, ys; /* and of what an iteration makes: whether to go on, carried, to stack */
     uint32_t captures;          /* values from outside, where it names a body */

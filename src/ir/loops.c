@@ -109,8 +109,7 @@ static ash_status fill_owners(owners *o) {
     for (size_t n = 0; n < g->nodes.len; n++) o->around[n] = NOBODY;
     ASH_TRY(own_arguments(o));
     for (uint32_t n = 0; n < g->nodes.len; n++) ASH_TRY(own_node(o, n));
-    for (size_t i = 0; i < g->outputs.len; i++)
-        ASH_TRY(check_seen(o, g->outputs.at[i].value, "an output"));
+    for (size_t i = 0; i < g->outputs.len; i++) ASH_TRY(check_seen(o, g->outputs.at[i].value, "an output"));
     for (size_t i = 0; i < g->states.len; i++)
         ASH_TRY(check_seen(o, g->states.at[i].update, "the update of a state"));
     return ASH_OK;
@@ -144,16 +143,16 @@ ash_status ash_graph__check_loops(const ash_graph *graph, ash_diag *diag) {
 /* A body on its way. */
 typedef struct part {
     ash_graph *graph;
-    ash_map captured;             /* values from outside to their images */
-    ASH_VEC(ash_value) captures;  /* those that are inputs, in order */
+    ash_map captured;            /* values from outside to their images */
+    ASH_VEC(ash_value) captures; /* those that are inputs, in order */
 } part;
 
 typedef struct splitter {
     const ash_graph *from;
     ash_graph *to;
     owners owners;
-    ash_value *image; /* per value: in `to`, or in the body that it is in */
-    part **parts;     /* per node that is a loop of no other: its body while it grows, or NULL */
+    ash_value *image;  /* per value: in `to`, or in the body that it is in */
+    part **parts;      /* per node that is a loop of no other: its body while it grows, or NULL */
     ash_arena scratch; /* lists of operands of one node */
     ash_diag *diag;
 } splitter;
@@ -177,6 +176,14 @@ static void free_part(const splitter *s, part *p) {
     ash_mem_free(s->from->allocator, p, 1, sizeof *p);
 }
 
+/* A leaf of a body is there before any node of it has settled a variable. */
+static ash_status check_size(const splitter *s, ash_value value) {
+    ASH_FAIL_IF(ash_graph__check_leaf_type(s->from, ash_graph__type(s->from, value), NULL) != ASH_OK,
+                s->diag, ASH_ERROR_UNSUPPORTED,
+                "a value whose size depends on data is read in the body of a loop, which is not supported");
+    return ASH_OK;
+}
+
 /* Whether a value from outside is made again inside: it takes no memory there, or more outside. */
 static bool comes_along(const splitter *s, ash_value value) {
     const ash_value_info *info = &s->from->values.at[value];
@@ -196,6 +203,7 @@ static ash_status inside(splitter *s, part *p, ash_value value, ash_value *out) 
     if (ash_map_get(&p->captured, value, &found)) return *out = (ash_value)found, ASH_OK;
     if (!comes_along(s, value)) {
         char name[24];
+        ASH_TRY(check_size(s, value));
         snprintf(name, sizeof name, "outer%zu", p->captures.len);
         *out = ash_graph_input(p->graph, name, &info->type);
         if (!ash_vec_push(g->allocator, &p->captures, value)) return ASH_NO_MEMORY(s->diag);
@@ -225,9 +233,15 @@ static ash_status begin(splitter *s, uint32_t loop) {
     for (uint32_t i = 0; i < parts.go - parts.given; i++) {
         ash_value argument = node->ins[i];
         bool carried = i > 0 && i <= parts.carried;
+        ASH_TRY(check_size(s, argument));
         char name[24];
-        snprintf(name, sizeof name, "%s%u", carried ? "carried" : i ? "slice" : "iteration",
-                 carried ? i - 1 : i ? i - 1 - parts.carried : 0);
+        snprintf(name, sizeof name, "%s%u",
+                 carried ? "carried"
+                 : i     ? "slice"
+                         : "iteration",
+                 carried ? i - 1
+                 : i     ? i - 1 - parts.carried
+                         : 0);
         s->image[argument] = carried
                                  ? ash_graph__state_blob(p->graph, name, ash_graph__type(g, argument), NULL)
                                  : ash_graph_input(p->graph, name, ash_graph__type(g, argument));
@@ -334,7 +348,15 @@ static ash_status split(splitter *s) {
     s->to->internal = true;
     for (ash_value v = 0; v < g->values.len; v++) s->image[v] = ASH_NO_VALUE;
     for (ash_value v = 0; v < g->values.len; v++) ASH_TRY(take_leaf(s, v));
-    for (uint32_t n = 0; n < g->nodes.len; n++) ASH_TRY(take_node(s, n));
+    for (uint32_t n = 0; n < g->nodes.len; n++) {
+        ash_status status = take_node(s, n);
+        if (status != ASH_OK) {
+            uint32_t owner = s->owners.of[g->nodes.at[n].out];
+            const ash_node *node = &g->nodes.at[owner == NOBODY ? n : owner];
+            ash_diag__add_node(s->diag, node->name, ash_op_name(node->op), ASH_NO_OFFSET);
+            return status;
+        }
+    }
     hand_on_origins(s);
     for (size_t i = 0; i < g->states.len; i++)
         if (g->states.at[i].update != ASH_NO_VALUE)

@@ -39,25 +39,32 @@ static uint32_t buffer_of(const lowering *l, ash_value value) {
     return l->low->places[value].buffer;
 }
 
-/* Per value of the body, what its address can be relied on to be a multiple of; 0: it is usual. */
+/* What the address of an operand or result can be relied on to be a multiple of. */
+static uint32_t align_of(const lowering *l, ash_value value) {
+    return l->low->program->buffers.at[buffer_of(l, value)].align;
+}
+
+/* The same per value of the body; 0: it is usual. */
 static void find_aligns(const lowering *l, uint32_t *aligns) {
     const ash_graph *g = l->graph;
+    const ash_node *node = l->node;
     const ash_loop_parts *p = &l->loop->parts;
-    const ash_program *around = l->low->program;
     const uint32_t usual = (uint32_t)l->low->target->costs.align_bytes;
     aligns[g->inputs.at[0]] = sizeof(int64_t);
+    for (uint32_t k = 0; k < p->carried; k++)
+        aligns[g->states.at[k].value] = align_of(l, node->out + p->finals + k);
     for (uint32_t k = 0; k < p->scanned; k++) {
-        uint32_t whole = around->buffers.at[buffer_of(l, l->node->ins[p->xs + k])].align;
         ash_value slice = g->inputs.at[1 + k];
-        aligns[slice] = ASH_MIN(whole, slice_align(ash_graph__type(g, slice), usual));
+        aligns[slice] =
+            ASH_MIN(align_of(l, node->ins[p->xs + k]), slice_align(ash_graph__type(g, slice), usual));
     }
     for (uint32_t k = 0; k < p->captured; k++)
-        aligns[g->inputs.at[1 + p->scanned + k]] =
-            around->buffers.at[buffer_of(l, l->node->ins[p->captures + k])].align;
+        aligns[g->inputs.at[1 + p->scanned + k]] = align_of(l, node->ins[p->captures + k]);
     for (uint32_t k = 0; k < p->stacked; k++) {
         ash_value value = g->outputs.at[p->until + k].value;
         if (g->values.at[value].kind == ASH_VALUE_NODE)
-            aligns[value] = slice_align(ash_graph__type(g, value), usual);
+            aligns[value] = ASH_MIN(align_of(l, node->out + p->stacks + k),
+                                    slice_align(ash_graph__type(g, value), usual));
     }
 }
 
@@ -206,11 +213,13 @@ static ash_status lower_loop(lowering *l) {
     loop->offsets = ash_arena_alloc(&p->arena, n, sizeof *loop->offsets);
     l->buffers = ash_arena_alloc(&p->arena, l->node->n_ins + n + l->node->n_outs + 1, sizeof *l->buffers);
     if (!loop->constants || !loop->direct || !loop->offsets || !l->buffers) return ASH_NO_MEMORY(low->diag);
-    for (unsigned i = 0; i < l->node->n_ins; i++) l->buffers[l->n_buffers++] = buffer_of(l, l->node->ins[i]);
+    for (unsigned i = 0; i < l->node->n_ins; i++)
+        l->buffers[l->n_buffers++] = buffer_of(l, l->node->ins[i]);
     ASH_TRY(hand_constants_out(l));
     l->n_ins = l->n_buffers;
     bind(l);
-    for (unsigned k = 0; k < l->node->n_outs; k++) l->buffers[l->n_buffers++] = buffer_of(l, l->node->out + k);
+    for (unsigned k = 0; k < l->node->n_outs; k++)
+        l->buffers[l->n_buffers++] = buffer_of(l, l->node->out + k);
     ASH_TRY(ash_lower__scratch(low, ASH_U8, 0, &l->buffers[l->n_buffers]));
     p->buffers.at[l->buffers[l->n_buffers++]].one_worker = true;
     return add_step(l);

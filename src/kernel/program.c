@@ -34,7 +34,8 @@ static bool keep_nest(ash_nest *nest, ash_arena *arena, const ash_allocator *ins
 static bool keep_lists(ash_program *out, ash_arena *arena, const ash_allocator *inside);
 
 /* A body has no nests of its own, and the dims of the program around it. */
-static bool keep_loop(ash_program_loop *loop, ash_dims *dims, ash_arena *arena, const ash_allocator *inside) {
+static bool keep_loop(ash_program_loop *loop, ash_dims *dims, ash_arena *arena,
+                      const ash_allocator *inside) {
     ash_program *body = ash_arena_copy(arena, loop->body, 1, sizeof *body);
     if (!body) return false;
     loop->body = body;

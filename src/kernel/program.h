@@ -44,7 +44,7 @@ typedef struct ash_buffer {
     uint32_t root;   /* a view: the buffer whose bytes it lies in (never itself a view), or ASH_NO_BUFFER */
     int64_t offset;  /* of a view: bytes into the root */
     bool one_worker; /* scratch of a step that runs on one thread: it has one worker's */
-    bool bound;      /* of a loop's body: its bytes are where the loop's step says, perhaps elsewhere at each
+    bool bound; /* of a loop's body: its bytes are where the loop's step says, perhaps elsewhere at each
                         iteration */
 } ash_buffer;
 
@@ -71,10 +71,10 @@ typedef enum ash_step_kind {
 
 typedef struct ash_step {
     ash_step_kind kind;
-    const char *name;        /* of what it computes: "conv+add+relu" */
-    uint32_t nest;           /* index of its nest, for kernels; among the calls, for calls; among the loops */
-    uint32_t var;            /* what it settles */
-    ash_dim chunks;          /* independent pieces of work */
+    const char *name; /* of what it computes: "conv+add+relu" */
+    uint32_t nest;    /* index of its nest, for kernels; among the calls, for calls; among the loops */
+    uint32_t var;     /* what it settles */
+    ash_dim chunks;   /* independent pieces of work */
     const uint32_t *buffers; /* per buffer of the nest; operands, results and scratch of a call */
     uint32_t n_buffers, n_accesses;
     const ash_access *accesses; /* one or more per buffer; scratch included */
@@ -100,7 +100,8 @@ typedef struct ash_program_call {
  * form that names a body), constants of the body, the node's results, scratch memory for what the body
  * computes. Of the body's buffers, bound ones lie where loop.c says. */
 typedef struct ash_program_loop {
-    struct ash_program *body; /* without prologue and nests: its steps name those of the outermost program */
+    struct ash_program
+        *body; /* without prologue and nests: its steps name those of the outermost program */
     ash_loop_parts parts;
     ash_dim trips;
     uint64_t backward;   /* a bit for each scanned, then each stacked value */

@@ -216,8 +216,8 @@ static void scan(ash_import *im, const ash_wire *body, size_t *states, size_t n_
     size_t *ins = ash_onnx__indices(im, n_ins), *results = ash_onnx__indices(im, n_outs);
     int64_t steps = -1;
     for (size_t k = 0; k < n_xs; k++) {
-        unsigned axis =
-            ash_import__axis(im, ash_onnx__list_entry(im, "scan_input_axes", k, 0), ash_import__type(im, xs[k]).rank);
+        unsigned axis = ash_import__axis(im, ash_onnx__list_entry(im, "scan_input_axes", k, 0),
+                                         ash_import__type(im, xs[k]).rank);
         ash_dim dim = ash_import__type(im, xs[k]).dims[axis];
         if (steps >= 0 && dim != steps)
             ash_import__fail(im, ASH_ERROR_SHAPE, "scanned operands differ in length");

@@ -9,6 +9,8 @@
  *
  * Carried values keep their shapes. What is stacked has room for `trips` iterations; where a condition ends
  * the loop, how many there were is a size that depends on data. */
+#include <stdio.h>
+
 #include "control.h"
 
 static bool no_memory(ash_import *im) {
@@ -29,15 +31,35 @@ static ash_value scalar(ash_import *im, ash_value value, ash_dtype dtype) {
     ash_type type = ash_import__type(im, value);
     if (!ash_import__ok(im)) return ASH_NO_VALUE;
     if (!ash_type_static_count(&type, &count) || count != 1)
-        return ash_import__fail(im, ASH_ERROR_SHAPE, "a condition or a number of iterations that is no scalar");
+        return ash_import__fail(im, ASH_ERROR_SHAPE,
+                                "a condition or a number of iterations that is no scalar");
     return ash_cast(im->graph, ash_reshape(im->graph, value, NULL, 0), dtype);
 }
 
 /* --- If ------------------------------------------------------------------------------------------- */
 
+/* The operand must be known at import after all: fails, and says which input to bind, where that helps. */
+static void need_known(ash_import *im, size_t operand) {
+    const int64_t *numbers;
+    size_t n;
+    if (ash_import__ok(im) && ash_import__ints(im, operand, &numbers, &n))
+        ash_import__fail(im, ASH_ERROR_INTERNAL, "what was not known is known");
+}
+
+/* A failure in one of the branches is told with what would leave that branch out. */
+static void add_advice(ash_import *im) {
+    size_t used = strlen(im->diag.message);
+    if (im->status == ASH_ERROR_UNSUPPORTED || im->status == ASH_ERROR_SHAPE)
+        snprintf(
+            im->diag.message + used, sizeof im->diag.message - used, "%s",
+            "; it is in a branch of an If whose condition is not known when the model is read: where an "
+            "input decides it, bind that input");
+}
+
 /* A branch that runs when `go` is true; the entries of its results, and what they are outside of it, zeros
  * where it does not run. */
-static bool add_branch(ash_import *im, const char *name, ash_value go, size_t *entries, ash_value *results) {
+static bool add_branch(ash_import *im, const char *name, ash_value go, size_t *entries,
+                       ash_value *results) {
     size_t n = im->node->n_outs;
     ash_graph *g = im->graph;
     ash_import_gate gate = {0};
@@ -46,6 +68,10 @@ static bool add_branch(ash_import *im, const char *name, ash_value go, size_t *e
     ash_value *ys = values(im, n), *outs = values(im, n + 1), *arguments = NULL;
     if (!body || !ys || !outs) return false;
     bool ok = ash_import__gated_body(im, *body, &gate, entries, n) == ASH_OK;
+    if (!ok) add_advice(im);
+    for (size_t k = 0; ok && k < n; k++)
+        if (im->values.at[entries[k]].absent || im->values.at[entries[k]].sequence) need_known(im, 0);
+    ok = ok && ash_import__ok(im);
     for (size_t k = 0; ok && k < n; k++) ys[k] = ash_import__materialize(im, entries[k]);
     ok = ok && ash_import__ok(im) && (arguments = values(im, 1 + gate.arguments.len));
     if (ok) {
@@ -106,7 +132,7 @@ void ash_onnx__roll_if(ash_import *im) {
 typedef struct rolled {
     const ash_wire *body;
     size_t states, scans;
-    ash_value most; /* the number of iterations, where it is computed, or ASH_NO_VALUE */
+    ash_value most;  /* the number of iterations, where it is computed, or ASH_NO_VALUE */
     ash_value begin; /* whether to begin, or ASH_NO_VALUE: it does */
     ash_value *init, *arguments, *next;
     size_t *ins, *outs;
@@ -165,10 +191,9 @@ static bool open_loop(ash_import *im, rolled *r) {
 static bool import_body(ash_import *im, rolled *r) {
     r->ins[0] = ash_onnx__tensor_entry(im, r->arguments[0]);
     r->ins[1] = ash_onnx__number_entry(im, ASH_BOOL, 1); /* or there would be no iteration */
-    for (size_t s = 0; s < r->states; s++)
-        r->ins[2 + s] = ash_onnx__tensor_entry(im, r->arguments[1 + s]);
-    if (!ash_import__ok(im) || ash_import__body(im, *r->body, r->ins, 2 + r->states, r->outs,
-                                                1 + r->states + r->scans) != ASH_OK)
+    for (size_t s = 0; s < r->states; s++) r->ins[2 + s] = ash_onnx__tensor_entry(im, r->arguments[1 + s]);
+    if (!ash_import__ok(im) ||
+        ash_import__body(im, *r->body, r->ins, 2 + r->states, r->outs, 1 + r->states + r->scans) != ASH_OK)
         return false;
     for (size_t k = 0; k < r->states + r->scans; k++)
         r->next[k] = ash_import__materialize(im, r->outs[1 + k]);
@@ -204,9 +229,9 @@ void ash_onnx__roll_loop(ash_import *im) {
     if (!open_loop(im, &r) || !import_body(im, &r) || !add_conditions(im, &r)) return;
     bool until = r.loop.go != ASH_NO_VALUE;
     if (r.scans && r.loop.trips == ASH_OPEN_MOST) {
+        if (r.most != ASH_NO_VALUE) need_known(im, 0);
         ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
-                         "scanned results of a loop whose number of iterations has no bound when the model "
-                         "is read");
+                         "scanned results of a loop whose number of iterations has no bound");
         return;
     }
     ash_value *outs = values(im, 1 + r.states + r.scans);
@@ -276,7 +301,8 @@ void ash_onnx__roll_scan(ash_import *im, const size_t *states, size_t n_states, 
     for (size_t k = 0; k < n_outs && ash_import__ok(im); k++) {
         unsigned axis = 0;
         if (k >= n_states)
-            axis = (unsigned)ash_import__axis(im, ash_onnx__list_entry(im, "scan_output_axes", k - n_states, 0),
+            axis = (unsigned)ash_import__axis(im,
+                                              ash_onnx__list_entry(im, "scan_output_axes", k - n_states, 0),
                                               ash_import__type(im, outs[k]).rank);
         if (!ash_import__ok(im)) return;
         ash_import__out(im, k, k < n_states ? outs[k] : move_axis(im, outs[k], 0, axis));

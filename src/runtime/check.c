@@ -33,8 +33,8 @@ static ash_status check_loop(const ash_program *p, const ash_step *step, size_t 
                  last = step->buffers[count - 1 - results + parts->finals + k];
         well = p->buffers.at[init].bytes == p->buffers.at[last].bytes &&
                p->buffers.at[init].bytes == loop->body->buffers.at[state].bytes;
-        ASH_FAIL_IF(!well, diag, ASH_ERROR_INTERNAL, "carried value %u of step %zu (%s) changes its bytes", k,
-                    index, name);
+        ASH_FAIL_IF(!well, diag, ASH_ERROR_INTERNAL, "carried value %u of step %zu (%s) changes its bytes",
+                    k, index, name);
     }
     return check_all(loop->body, nests, diag);
 }

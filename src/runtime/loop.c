@@ -30,8 +30,7 @@ static ash_status take_offsets(ash_context *context, const ash_program *body, as
     ash_schedule schedule = {0};
     ash_layout layout = {0};
     size_t arenas;
-    ash_status status =
-        ash_schedule__create(ash_context__allocator(context), body, 1, &schedule, diag);
+    ash_status status = ash_schedule__create(ash_context__allocator(context), body, 1, &schedule, diag);
     if (status == ASH_OK)
         status = ash_layout__create(context, body, &schedule, options, 1, true, &layout, diag);
     const ash_memory_arena *arena = status == ASH_OK ? ash_memory_plan_arenas(layout.main, &arenas) : NULL;
@@ -203,7 +202,8 @@ static void turn(ash_plan_loop *l, int64_t t) {
     const ash_program *body = loop->body;
     const ash_loop_parts *p = &loop->parts;
     l->number = t;
-    for (uint32_t k = 0; k < p->scanned; k++) l->base[body->inputs.at[1 + k]] = (ash_address)slice_at(l, k, t);
+    for (uint32_t k = 0; k < p->scanned; k++)
+        l->base[body->inputs.at[1 + k]] = (ash_address)slice_at(l, k, t);
     for (uint32_t k = 0; k < p->stacked; k++)
         if (loop->direct[k])
             l->base[body->outputs.at[p->until + k]] = (ash_address)slice_at(l, p->scanned + k, t);
@@ -225,7 +225,8 @@ static void run_copy(const ash_plan_loop *l, const ash_step *step, const ash_add
     int64_t bytes = ASH_MIN(step->accesses[0].end,
                             present_bytes(l->plan, type_of(l->loop->body, step->accesses[0].buffer)));
     if (bytes > step->accesses[0].begin)
-        memmove((char *)table[1] + step->accesses[1].begin, (const char *)table[0] + step->accesses[0].begin,
+        memmove((char *)table[1] + step->accesses[1].begin,
+                (const char *)table[0] + step->accesses[0].begin,
                 (size_t)(bytes - step->accesses[0].begin));
 }
 
@@ -266,7 +267,8 @@ static void run_loop(ash_plan_loop *l, void *const *buffers) {
         run_body(l);
         for (uint32_t k = 0; k < p->stacked; k++)
             if (!l->loop->direct[k])
-                memcpy(slice_at(l, p->scanned + k, t), (const void *)address(l, body->outputs.at[p->until + k]),
+                memcpy(slice_at(l, p->scanned + k, t),
+                       (const void *)address(l, body->outputs.at[p->until + k]),
                        (size_t)l->slices[p->scanned + k].bytes);
         if (p->until) go = *(const bool *)address(l, body->outputs.at[0]);
     }
