@@ -111,6 +111,7 @@ typedef struct ash_program_loop {
     int64_t *offsets; /* per buffer of the body that is a root and not bound: bytes into the scratch memory;
                          the runtime's to fill in */
     int64_t bytes;    /* of that memory */
+    unsigned workers; /* threads that it has room for */
     bool laid_out;    /* it has */
 } ash_program_loop;
 

@@ -8,9 +8,11 @@
  * results; see kernel/loop.c. Between iterations the tables of addresses are written anew, which is a few
  * additions, and the switch is looked at. The carried values lie in the results from the first iteration on.
  *
- * The body's kernels run on the thread that runs the step. */
+ * Where executions have one stream, the body's kernels take the pool's threads as others do; where they have
+ * several, the threads are the streams', and a loop runs on one. */
 #include "loop.h"
 
+#include "base/pool.h"
 #include "layout.h"
 #include "plan.h"
 
@@ -32,7 +34,7 @@ static ash_status take_offsets(ash_context *context, const ash_program *body, as
     size_t arenas;
     ash_status status = ash_schedule__create(ash_context__allocator(context), body, 1, &schedule, diag);
     if (status == ASH_OK)
-        status = ash_layout__create(context, body, &schedule, options, 1, true, &layout, diag);
+        status = ash_layout__create(context, body, &schedule, options, loop->workers, true, &layout, diag);
     const ash_memory_arena *arena = status == ASH_OK ? ash_memory_plan_arenas(layout.main, &arenas) : NULL;
     for (size_t b = 0; status == ASH_OK && b < body->buffers.len; b++) {
         const ash_place *place = &layout.places[b];
@@ -59,6 +61,8 @@ static ash_status lay_out(ash_context *context, ash_program *program, size_t ind
     ash_step *step = step_of(program, index);
     int64_t bytes;
     ASH_FAIL_IF(!step || !step->n_buffers, diag, ASH_ERROR_INTERNAL, "no step runs loop %zu", index);
+    bool alone = ash_plan__stream_count(options) == 1;
+    loop->workers = alone ? ash_plan__threads(context, options) : 1;
     ASH_TRY(ash_loop__lay_out(context, loop->body, options, diag));
     ASH_TRY(take_offsets(context, loop->body, loop, options, &bytes, diag));
     uint32_t scratch = step->buffers[step->n_buffers - 1];
@@ -72,7 +76,11 @@ static ash_status lay_out(ash_context *context, ash_program *program, size_t ind
 
 ash_status ash_loop__lay_out(ash_context *context, ash_program *program, const ash_plan_options *options,
                              ash_diag *diag) {
-    ash_plan_options own = {.memory = options->memory, .progress = options->progress};
+    ash_plan_options own = {.memory = options->memory,
+                            .progress = options->progress,
+                            .mode = options->mode,
+                            .streams = options->streams,
+                            .threads = options->threads};
     own.memory.capacity = 0;
     own.memory.arena_no_reuse |= own.memory.mode == ASH_MEMORY_DISABLED;
     own.memory.mode = ASH_MEMORY_ARENA;
@@ -101,10 +109,16 @@ static ash_status make_loop(ash_plan *plan, const ash_program_loop *loop, ash_pl
     for (size_t s = 0; s < body->steps.len; s++) entries += table_entries(plan, &body->steps.at[s]);
     out->base = ash_arena_alloc(&plan->arena, body->buffers.len, sizeof *out->base);
     out->table = ash_arena_alloc(&plan->arena, entries, sizeof *out->table);
+    out->parallel = ash_arena_alloc(&plan->arena, body->steps.len, sizeof *out->parallel);
     out->chunks = ash_arena_alloc(&plan->arena, body->steps.len, sizeof *out->chunks);
     out->slices = ash_arena_alloc(&plan->arena, (size_t)loop->parts.scanned + loop->parts.stacked,
                                   sizeof *out->slices);
-    if (!out->base || !out->table || !out->chunks || !out->slices) return ASH_NO_MEMORY(diag);
+    if (!out->base || !out->table || !out->parallel || !out->chunks || !out->slices)
+        return ASH_NO_MEMORY(diag);
+    bool alone = plan->schedule->streams == 1 && loop->workers > 1;
+    for (size_t s = 0; s < body->steps.len; s++)
+        out->parallel[s] = alone && ash_plan_core__is_parallel(body, loop->workers, &body->steps.at[s]);
+    if (alone) ASH_TRY(ash_pool__get(plan->context, &out->pool, diag));
     return make_loops(plan, body, &out->inner, diag);
 }
 
@@ -230,6 +244,28 @@ static void run_copy(const ash_plan_loop *l, const ash_step *step, const ash_add
                 (size_t)(bytes - step->accesses[0].begin));
 }
 
+struct piece {
+    ash_kernel_fn kernel;
+    void *const *table;
+    const int64_t *vars;
+};
+
+static void run_piece(void *arg, int64_t begin, int64_t end, unsigned worker) {
+    const struct piece *p = arg;
+    p->kernel(p->table, p->vars, begin, end, worker);
+}
+
+static void run_kernel(const ash_plan_loop *l, size_t s, const ash_address *table) {
+    const ash_plan *plan = l->plan;
+    const ash_kernel *kernel = plan->kernels[l->loop->body->steps.at[s].nest];
+    struct piece piece = {(ash_kernel_fn)(uintptr_t)kernel, (void *const *)table, plan->vars};
+    if (l->chunks[s] <= 0) return;
+    if (l->parallel[s])
+        ash_pool__run(l->pool, l->loop->workers, l->chunks[s], run_piece, &piece);
+    else
+        run_piece(&piece, 0, l->chunks[s], 0);
+}
+
 static void run_body(ash_plan_loop *l) {
     const ash_program *body = l->loop->body;
     const ash_plan *plan = l->plan;
@@ -240,9 +276,8 @@ static void run_body(ash_plan_loop *l) {
             run_copy(l, step, table);
         else if (step->kind == ASH_STEP_LOOP)
             run_loop(&l->inner[step->nest], (void *const *)table);
-        else if (l->chunks[s] > 0)
-            ((ash_kernel_fn)(uintptr_t)plan->kernels[step->nest])((void *const *)table, plan->vars, 0,
-                                                                  l->chunks[s], 0);
+        else
+            run_kernel(l, s, table);
         table += table_entries(plan, step);
     }
 }

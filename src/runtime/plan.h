@@ -50,14 +50,17 @@ typedef struct ash_plan_loop {
     struct ash_plan *plan;
     const ash_program_loop *loop;
     struct ash_plan_loop *inner; /* per loop of the body */
+    struct ash_pool *pool;       /* NULL: one thread runs it all */
+    bool *parallel;              /* per step of the body: worth more than one */
     ash_address *base;  /* per buffer of the body that is a root: its first byte in this iteration */
     ash_address *table; /* of all steps of the body, one after the other */
-    int64_t *chunks;    /* per step of the body, with the present variables; as the next two */
+    int64_t *chunks;    /* per step of the body, with the present variables; as `slices`, `trips` */
     struct {
         char *whole;
-        int64_t bytes;     /* of a slice */
-    } *slices;             /* per scanned, then stacked value */
-    int64_t trips, number; /* iterations at most; the number of the present one */
+        int64_t bytes; /* of a slice */
+    } *slices;         /* per scanned, then stacked value */
+    int64_t trips;     /* iterations at most */
+    int64_t number;    /* of the present one */
 } ash_plan_loop;
 
 /* A main step, ready to be issued. Chunk counts and bytes are those of the present variables. */
