@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Loops, from the graph to the plan: what is refused, the text form, and results beside the reference
- * evaluator's, bit for bit, in every mode. Graphs compute in integers, or in floating point that is exact. */
+ * evaluator's, bit for bit, in every mode. Graphs compute in integers, or in floating point that is
+ * exact. */
 #include "graph_room.h"
 
 #include <pthread.h>

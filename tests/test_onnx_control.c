@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Control flow: what a small file may make of it in memory and time where import lays it out, names of bodies,
- * cancellation, conditions that are computed, and loops that stay loops. */
+/* Control flow: what a small file may make of it in memory and time where import lays it out, names of
+ * bodies, cancellation, conditions that are computed, and loops that stay loops. */
 #include "testing.h"
 
 #include "ashlar/onnx.h"

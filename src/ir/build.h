@@ -112,10 +112,11 @@ typedef struct ash_loop {
 
 /* An argument; a loop's belong to it alone. */
 ash_value ash_build__argument(ash_graph *graph, const ash_type *type);
-/* Adds the arguments of a loop; `next`, `ys`, `next_go` do not count yet. False when something has failed. */
+/* Adds the arguments of a loop; `next`, `ys`, `next_go` do not count yet. False when something has
+ * failed. */
 bool ash_build__begin_loop(ash_graph *graph, const ash_loop *loop);
-/* Adds the loop whose body has been built. Results: how many iterations there were, if there is a condition;
- * carried values; stacked values. */
+/* Adds the loop whose body has been built. Results: how many iterations there were, if there is a
+ * condition; carried values; stacked values. */
 ash_status ash_build__end_loop(ash_graph *graph, const ash_loop *loop, ash_value *outs);
 
 #endif

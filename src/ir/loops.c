@@ -4,9 +4,9 @@
  * A graph stays one list of nodes, loops or not. What depends on an argument of a loop is in that loop's
  * body, everything else is outside, so that passes need to know of two operators alone, which they leave as
  * they are: each node is an equation that holds in every iteration, and what does not change between
- * iterations is outside by itself. An argument's owner is the loop that has it as an operand; a node is owned
- * by the innermost of its operands' owners, the one that comes first among the nodes; and the nodes of that
- * body which have operands of another owner say what is around it.
+ * iterations is outside by itself. An argument's owner is the loop that has it as an operand; a node is
+ * owned by the innermost of its operands' owners, the one that comes first among the nodes; and the nodes
+ * of that body which have operands of another owner say what is around it.
  *
  *     %2 = argument, %3 = argument                    owner: the loop
  *     %4 = matmul(%3, %0)  %5 = add(%2, %4)           the same

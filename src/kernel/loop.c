@@ -11,10 +11,11 @@
  *     what is read from outside       where it is
  *     constant                        a constant of the program around it
  *     output, a stacked value         iteration number times a slice's bytes into the result
- *     everything else                 the step's scratch memory, at offsets that the runtime's planner finds
+ *     everything else                 the step's scratch memory, at offsets that the planner finds
  *
  * Such buffers of the body are `bound`: their bytes are elsewhere, and may lie in other places at each
- * iteration. A stacked value that is another buffer of the body's as well (a state, an operand) is copied. */
+ * iteration. A stacked value that is another buffer of the body's as well (a state, an operand) is
+ * copied. */
 #include "kern.h"
 
 typedef struct lowering {

@@ -266,8 +266,8 @@ static void open_cell(const rnn *r, unsigned d, ash_value x, bool batch_first, c
     c->c = r->kind == ONNX_LSTM ? initial(r, 6, d, batch_first ? 1 : 0) : ASH_NO_VALUE;
 }
 
-/* A step whose number is `t`, an i64 scalar, and the result that it hands out. Past the end of a sequence the
- * state stays and the result is 0: so a reversed one begins at its own last element. */
+/* A step whose number is `t`, an i64 scalar, and the result that it hands out. Past the end of a sequence
+ * the state stays and the result is 0: so a reversed one begins at its own last element. */
 static ash_value masked_step(const rnn *r, const function *f, cell *c, ash_value now, ash_value t) {
     ash_graph *g = r->im->graph;
     ash_value h = c->h, state = c->c;

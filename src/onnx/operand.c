@@ -29,8 +29,8 @@ static bool in_scope(const ash_import_scope *scope, ash_span name, uint64_t *ind
            (scope->constants && ash_strmap_get(scope->constants, (const char *)name.at, name.len, index));
 }
 
-/* What an entry from outside is within a gate. What is known at import, and what the model holds, stays as it
- * is. */
+/* What an entry from outside is within a gate. What is known at import, and what the model holds, stays
+ * as it is. */
 static size_t pass_gate(ash_import *im, ash_import_scope *scope, ash_span name, size_t index) {
     const ash_import_value *entry = &im->values.at[index];
     if (entry->value == ASH_NO_VALUE || entry->list || entry->tensor || entry->absent || entry->sequence ||

@@ -33,8 +33,8 @@ typedef struct ash_place {
     uint64_t bytes;     /* of a root: what its place has */
 } ash_place;
 
-/* Main arenas of these lanes hold states, and nothing else; what is bound, in memory that nobody takes: there
- * for the checkers. */
+/* Main arenas of these lanes hold states, and nothing else; what is bound, in memory that nobody takes:
+ * there for the checkers. */
 enum { ASH_LANE_STATE = 2, ASH_LANE_BOUND = 3 };
 
 typedef struct ash_layout {

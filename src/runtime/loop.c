@@ -6,10 +6,10 @@
  * other, as often as the loop runs. The body has no memory of its own: what it computes lies in the step's
  * scratch memory, where the planner has put it (`offsets`), and everything else in the step's operands and
  * results; see kernel/loop.c. Between iterations the tables of addresses are written anew, which is a few
- * additions, and the switch is looked at. The carried values lie in the results from the first iteration on.
+ * additions, and the switch is looked at. The carried values lie in the results throughout.
  *
- * Where executions have one stream, the body's kernels take the pool's threads as others do; where they have
- * several, the threads are the streams', and a loop runs on one. */
+ * Where executions have one stream, the body's kernels take the pool's threads as others do; where they
+ * have several, the threads are the streams', and a loop runs on one. */
 #include "loop.h"
 
 #include "base/pool.h"
