@@ -2,6 +2,7 @@
 /* Loops, from the graph to the plan: what is refused, the text form, and results beside the reference
  * evaluator's, bit for bit, in every mode. Graphs compute in integers, or in floating point that is
  * exact. */
+#include "apart.h"
 #include "graph_room.h"
 
 #include <pthread.h>
@@ -426,6 +427,46 @@ static void refused(void **state) {
     }
 }
 
+/* What cannot be lowered names the loop: a size that depends on data, read in a body or settled there, and a
+ * device that keeps its memory to itself. */
+static void named(void **state) {
+    struct room *r = *state;
+    ash_plan_options options = ash_plan_options_default();
+    char text[2048];
+    snprintf(text, sizeof text, "%s0 body=0 @\"sum\"\noutput \"last\" = %%last\n", cumulate);
+    parse(r, text);
+    assert_ok(apart_open(r->context, &options.device, &diag));
+    assert_status(ash_plan_prepare(r->context, r->g, &options, &r->plan, &diag), ASH_ERROR_UNSUPPORTED);
+    assert_string_equal(diag.node, "sum");
+    ash_device_close(options.device);
+    options.device = NULL;
+    static const char body[] =
+        "%y: i32[4] = add(%c, %s)\n"
+        "%last: i32[4] = loop(%i, %c, %zero, %y) trips=3 carried=1 scanned=0 given=0 "
+        "until=0 backward=0 body=0 @\"unsized\"\noutput \"last\" = %last\n";
+    static const char *const sums[] = {
+        "%settled: i64[] = settle(%k) n=m\n%p: i32[m, 4] = slice(%x) starts=[0, 0] steps=[1, 1] dims=[m, "
+        "4]\n" SCALAR "%c: i32[4] = argument() dtype=i32 dims=[4]\n"
+        "%b: i32[4] = argument() dtype=i32 dims=[4]\n"
+        "%j: i64[1] = reshape(%i) dims=[1]\n%w: i32[1, 4] = gather(%p, %j) axis=0\n"
+        "%s: i32[4] = reshape(%w) dims=[4]\n",
+        SCALAR "%c: i32[4] = argument() dtype=i32 dims=[4]\n"
+               "%settled: i64[] = settle(%i) n=m\n%p: i32[m, 4] = slice(%x) starts=[0, 0] steps=[1, 1] "
+               "dims=[m, 4]\n"
+               "%s: i32[4] = reduce_sum(%p) axes=[0]\n"};
+    for (size_t i = 0; i < ASH_COUNT(sums); i++) {
+        snprintf(
+            text, sizeof text,
+            "graph \"sizes\"\nvar m settled 5\n%%x: i32[5, 4] = input \"x\"\n%%k: i64[] = input \"k\"\n"
+            "%%zero: i32[4] = constant {0, 0, 0, 0}\n%s%s",
+            sums[i], body);
+        parse(r, text);
+        assert_status(ash_plan_prepare(r->context, r->g, &options, &r->plan, &diag), ASH_ERROR_UNSUPPORTED);
+        assert_string_equal(diag.op, i ? "settle" : "loop");
+        assert_non_null(strstr(diag.message, "depends on data"));
+    }
+}
+
 /* --- stopping, and failures ----------------------------------------------------------------------- */
 
 static bool turn_on(void *user, ash_stage stage, uint64_t done, uint64_t total) {
@@ -518,6 +559,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(nested, setup, teardown),
         cmocka_unit_test_setup_teardown(same_bits, setup, teardown),
         cmocka_unit_test_setup_teardown(refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(named, setup, teardown),
         cmocka_unit_test_setup_teardown(cancelled, setup, teardown),
         cmocka_unit_test_setup_teardown(failed_allocations, setup, teardown),
     };
