@@ -427,8 +427,8 @@ static void refused(void **state) {
     }
 }
 
-/* What cannot be lowered names the loop: a size that depends on data, read in a body or settled there, and a
- * device that keeps its memory to itself. */
+/* What cannot be lowered names the loop: a size that depends on data, read in a body or settled there, and
+ * a device that keeps its memory to itself. */
 static void named(void **state) {
     struct room *r = *state;
     ash_plan_options options = ash_plan_options_default();

@@ -31,10 +31,14 @@ static ash_status take_offsets(ash_context *context, const ash_program *body, as
                                const ash_plan_options *options, int64_t *bytes, ash_diag *diag) {
     ash_schedule schedule = {0};
     ash_layout layout = {0};
+    const ash_layout_job job = {.program = body,
+                                .schedule = &schedule,
+                                .options = options,
+                                .threads = loop->workers,
+                                .in_place = true};
     size_t arenas;
     ash_status status = ash_schedule__create(ash_context__allocator(context), body, 1, &schedule, diag);
-    if (status == ASH_OK)
-        status = ash_layout__create(context, body, &schedule, options, loop->workers, true, &layout, diag);
+    if (status == ASH_OK) status = ash_layout__create(context, &job, &layout, diag);
     const ash_memory_arena *arena = status == ASH_OK ? ash_memory_plan_arenas(layout.main, &arenas) : NULL;
     for (size_t b = 0; status == ASH_OK && b < body->buffers.len; b++) {
         const ash_place *place = &layout.places[b];
