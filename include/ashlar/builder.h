@@ -212,6 +212,8 @@ ASH_API ash_value ash_dropout(ash_graph *graph, ash_value x, double rate, ash_va
 #define ASH_BUILD_NMS(function)
 #define ASH_BUILD_SETTLE(function)
 #define ASH_BUILD_CUSTOM(function) /* ash_custom, in function.h */
+#define ASH_BUILD_ARGUMENT(function)
+#define ASH_BUILD_LOOP(function)
 
 #define OP(ID, name, CLASS, imin, imax, outs, attrs) ASH_BUILD_##CLASS(ash_##name)
 #include "ops.def"

@@ -185,6 +185,8 @@ ash_value ash_cast(ash_graph *graph, ash_value x, ash_dtype dtype) {
 #define DEFINE_NMS(OPERATOR, function)
 #define DEFINE_SETTLE(OPERATOR, function)
 #define DEFINE_CUSTOM(OPERATOR, function)
+#define DEFINE_ARGUMENT(OPERATOR, function)
+#define DEFINE_LOOP(OPERATOR, function)
 
 #define OP(ID, name, CLASS, imin, imax, outs, attrs) DEFINE_##CLASS(ASH_OP_##ID, ash_##name)
 #include "ashlar/ops.def"

@@ -47,6 +47,7 @@ ash_status ash_graph__derive(const ash_graph *from, ash_graph **out, ash_diag *d
     *out = NULL;
     ASH_TRY(create(from->context, ash_dims_retain(from->dims), from->name, true, out, diag));
     (*out)->internal = from->internal;
+    (*out)->body = from->body;
     return ASH_OK;
 }
 
@@ -59,6 +60,8 @@ void ash_graph_destroy(ash_graph *graph) {
     ash_vec_free(a, &graph->inputs);
     ash_vec_free(a, &graph->outputs);
     ash_vec_free(a, &graph->states);
+    for (size_t i = 0; i < graph->bodies.len; i++) ash_graph_destroy(graph->bodies.at[i]);
+    ash_vec_free(a, &graph->bodies);
     ash_vec_free(a, &graph->settlers);
     ash_strmap_free(&graph->names);
     ash_strmap_free(&graph->output_names);

@@ -122,7 +122,8 @@ static ash_status check_dim(const ash_inference *c, const char *name, ash_dim di
 static ash_status check_attr(const ash_inference *c, const ash_attr *attr) {
     const ash_attr_info *info = &ash_attr_infos[attr->key];
     bool flag = attr->key == ASH_ATTR_LAST || attr->key == ASH_ATTR_EXCLUSIVE ||
-                attr->key == ASH_ATTR_REVERSE || attr->key == ASH_ATTR_LARGEST;
+                attr->key == ASH_ATTR_REVERSE || attr->key == ASH_ATTR_LARGEST ||
+                attr->key == ASH_ATTR_UNTIL;
     switch (info->type) {
     case ASH_ATTR_TYPE_FORM:
     case ASH_ATTR_TYPE_INT:
@@ -300,6 +301,8 @@ static ash_status infer_class(const ash_inference *c) {
     case ASH_CLASS_NMS: return ash_infer__nms(c);
     case ASH_CLASS_SETTLE: return infer_settle(c);
     case ASH_CLASS_CUSTOM: return ash_infer__custom(c);
+    case ASH_CLASS_ARGUMENT: return ash_infer__argument(c);
+    case ASH_CLASS_LOOP: return ash_infer__loop(c);
     }
     return ash_fail(c->diag, ASH_ERROR_INTERNAL, "an operator of no class");
 }

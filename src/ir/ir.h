@@ -42,6 +42,8 @@ typedef enum ash_class {
     ASH_CLASS_NMS,
     ASH_CLASS_SETTLE,
     ASH_CLASS_CUSTOM,
+    ASH_CLASS_ARGUMENT,
+    ASH_CLASS_LOOP,
 } ash_class;
 
 typedef enum ash_attr_type {
@@ -289,7 +291,9 @@ struct ash_graph {
      * something equal, and writes as many results as its operator has. NULL: the node is added as it is. */
     void (*emit)(void *user, const ash_node *node, ash_value *outs);
     void *emit_user;
-    uint64_t made_bytes; /* of constants that build.h has made of numbers */
+    uint64_t made_bytes;         /* of constants that build.h has made of numbers */
+    ASH_VEC(ash_graph *) bodies; /* of loops, by their number less 1: the graph's */
+    bool body;                   /* of a loop: nothing is computed once and for all */
     bool derived;  /* made by a pass: origins are the pass's to set, else each value is its own origin */
     bool internal; /* nodes may be in the forms of one target, which attributes of type FORM tell */
     ash_status status; /* the sticky error */
@@ -372,8 +376,48 @@ ash_status ash_function__run(const ash_function *function, const ash_call *call,
 /* The function that a node of class CUSTOM calls. */
 const ash_function *ash_node__function(const ash_graph *graph, const ash_node *node);
 /* Whether a node may be evaluated at any time, and any number of times: not one that settles a variable,
- * and functions only if they say so. */
+ * arguments, loops, and functions only if they say so. */
 bool ash_node__is_pure(const ash_graph *graph, const ash_node *node);
+
+/* --- loops: loops.c ------------------------------------------------------------------------------- */
+
+/* Where a loop's operands and results stand (ops.def). */
+typedef struct ash_loop_parts {
+    bool body;                                                  /* in the form that names a body */
+    uint32_t until, carried, scanned, given, stacked, captured; /* how many there are */
+    uint32_t go, init, xs,
+        gives; /* the first operand of each kind: whether to begin, to begin with, to slice,
+                                     from outside */
+    uint32_t next_go, next, ys; /* and of what an iteration makes: whether to go on, carried, to stack */
+    uint32_t captures;          /* values from outside, where it names a body */
+    uint32_t finals, stacks;    /* first result of each kind, behind the number of iterations */
+} ash_loop_parts;
+
+/* False when the numbers of operands and results do not fit the attributes. */
+bool ash_loop__parts(const ash_attr *attrs, size_t n_attrs, size_t n_ins, size_t n_outs,
+                     ash_loop_parts *out);
+static inline ash_loop_parts ash_node__loop(const ash_node *node) { /* which is in a graph */
+    ash_loop_parts parts = {0};
+    ash_loop__parts(node->attrs, node->n_attrs, node->n_ins, node->n_outs, &parts);
+    return parts;
+}
+/* Which argument of a loop is what. */
+enum { ASH_LOOP_ITERATION = 0, ASH_LOOP_CARRIED = 1 };
+
+/* Whether there are loops that name no body. */
+bool ash_graph__has_loops(const ash_graph *graph);
+/* Checks that arguments belong to one loop each, and that nobody outside sees what depends on them. */
+ash_status ash_graph__check_loops(const ash_graph *graph, ash_diag *diag);
+/* The graph with its bodies in graphs of their own, which share its dims:
+ *
+ *   inputs    the iteration's number, the slices, then what the body reads from outside
+ *   states    the carried values
+ *   outputs   whether to go on, values to stack
+ *
+ * What does not depend on an argument stays outside and is computed once; but constants of one element,
+ * broadcasts and iotas come along. `map`, with an entry for each value, or NULL: what each has become, or
+ * ASH_NO_VALUE. Linear in the nodes, for each level of loops in loops. */
+ash_status ash_graph__split_loops(const ash_graph *graph, ash_graph **out, ash_value *map, ash_diag *diag);
 
 /* The attribute `results`: writes n types as one list (room for n * (2 + ASH_MAX_RANK) numbers), and
  * returns its length. */

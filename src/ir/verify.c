@@ -159,6 +159,10 @@ ash_status ash_graph_verify(const ash_graph *graph, ash_diag *diag) {
     if (status == ASH_OK) status = check_updates(&v);
     if (status == ASH_OK) status = check_settlers(&v);
     if (status == ASH_OK) status = check_outputs(&v);
+    if (status == ASH_OK) {
+        status = ash_graph__check_loops(graph, diag);
+        if (status != ASH_ERROR_UNSUPPORTED) status = defect(status, diag);
+    }
     ash_strmap_free(&v.names);
     return status;
 }

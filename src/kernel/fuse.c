@@ -263,6 +263,7 @@ static ash_group_kind kind_of(const fuser *f, const ash_node *node) {
     case ASH_CLASS_NMS:
     case ASH_CLASS_SETTLE:
     case ASH_CLASS_SCATTER:
+    case ASH_CLASS_LOOP:
     case ASH_CLASS_CUSTOM: return ASH_GROUP_OTHER;
     default: return ASH_GROUP_MAP;
     }
@@ -428,7 +429,7 @@ static void mark_constants(const ash_graph *graph, bool *constant) {
     for (size_t n = 0; n < graph->nodes.len; n++) {
         const ash_node *node = &graph->nodes.at[n];
         int64_t count;
-        bool all = ash_node__is_pure(graph, node) && ash_node_has_numbers(node);
+        bool all = !graph->body && ash_node__is_pure(graph, node) && ash_node_has_numbers(node);
         for (unsigned i = 0; i < node->n_outs; i++)
             all &= ash_type_static_count(ash_graph__type(graph, node->out + i), &count);
         for (unsigned i = 0; i < node->n_ins; i++) all &= constant[node->ins[i]];

@@ -164,7 +164,7 @@ typedef struct learner {
 } learner;
 
 /* The shape that an input is known to have: false where nothing is. *said: by the options. */
-static bool find_shape(const ash_import *im, ash_span input, known_shape *out, bool *said) {
+static bool find_shape(ash_import *im, ash_span input, known_shape *out, bool *said) {
     const ash_type *type = NULL;
     *said = false;
     for (size_t i = 0; i < im->options->n_binds && !type; i++)

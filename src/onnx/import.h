@@ -37,7 +37,14 @@ typedef struct ash_import_value {
 
 /* Names visible at a node: those of its own graph, then of the graphs around it, up to the function that
  * they are in. */
+/* Values from outside that a body takes as arguments, so that what it computes of them belongs to it: of
+ * branches that may not be taken. */
+typedef struct ash_import_gate {
+    ASH_VEC(ash_value) arguments, outer; /* one for one */
+} ash_import_gate;
+
 typedef struct ash_import_scope {
+    ash_import_gate *gate; /* of a body that has one, or NULL */
     struct ash_import_scope *parent;
     ash_strmap names;            /* to indices of ash_import.values */
     const ash_strmap *constants; /* the same for the initializers of a body, or NULL */
@@ -123,6 +130,12 @@ bool ash_import__table_is_sorted(void);
  * present one. */
 ash_status ash_import__body(ash_import *im, ash_wire graph, const size_t *ins, size_t n_ins, size_t *outs,
                             size_t n_outs);
+/* The same of a body without inputs, whose names from outside come through a gate, empty at first, which
+ * the caller frees. */
+ash_status ash_import__gated_body(ash_import *im, ash_wire graph, ash_import_gate *gate, size_t *outs,
+                                  size_t n_outs);
+void ash_import__free_gate(ash_import *im, ash_import_gate *gate);
+
 /* Lowers the nodes of a function, a FunctionProto, in the present scope. */
 ash_status ash_import__function_nodes(ash_import *im, ash_wire function);
 void ash_import__free_blocks(ash_import *im);
@@ -246,7 +259,7 @@ unsigned ash_import__axis(ash_import *im, int64_t axis, unsigned rank);
 /* --- values by index ------------------------------------------------------------------------------ */
 
 /* The index of a name that is visible at the node, or SIZE_MAX. */
-size_t ash_import__find_name(const ash_import *im, ash_span name);
+size_t ash_import__find_name(ash_import *im, ash_span name);
 /* Makes the entry `index` known under a name of the present graph; one that the graph has already is a
  * failure. */
 void ash_import__alias(ash_import *im, ash_span name, size_t index);

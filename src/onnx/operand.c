@@ -29,12 +29,34 @@ static bool in_scope(const ash_import_scope *scope, ash_span name, uint64_t *ind
            (scope->constants && ash_strmap_get(scope->constants, (const char *)name.at, name.len, index));
 }
 
-size_t ash_import__find_name(const ash_import *im, ash_span name) {
+/* What an entry from outside is within a gate. What is known at import, and what the model holds, stays
+ * as it is. */
+static size_t pass_gate(ash_import *im, ash_import_scope *scope, ash_span name, size_t index) {
+    const ash_import_value *entry = &im->values.at[index];
+    if (entry->value == ASH_NO_VALUE || entry->list || entry->tensor || entry->absent || entry->sequence ||
+        ash_import__fold(im, entry->value) != ASH_NO_VALUE)
+        return index;
+    const ash_value outer = im->values.at[index].value;
+    const ash_type type = ash_import__type(im, outer);
+    const ash_import_value inside = {.type = type, .value = ash_build__argument(im->graph, &type)};
+    if (inside.value == ASH_NO_VALUE) return index;
+    bool kept = ash_vec_push(im->allocator, &im->values, inside) &&
+                ash_vec_push(im->allocator, &scope->gate->arguments, inside.value) &&
+                ash_vec_push(im->allocator, &scope->gate->outer, outer) &&
+                ash_strmap_put(&scope->names, (const char *)name.at, name.len, im->values.len - 1);
+    if (!kept) im->status = ASH_NO_MEMORY(&im->diag);
+    return im->values.len - 1;
+}
+
+static size_t find_in(ash_import *im, ash_import_scope *scope, ash_span name) {
     uint64_t index;
-    if (name.len == 0) return SIZE_MAX;
-    for (const ash_import_scope *scope = im->scope; scope; scope = scope->parent)
-        if (in_scope(scope, name, &index)) return (size_t)index;
-    return SIZE_MAX;
+    if (in_scope(scope, name, &index)) return (size_t)index;
+    size_t found = scope->parent ? find_in(im, scope->parent, name) : SIZE_MAX;
+    return found != SIZE_MAX && scope->gate ? pass_gate(im, scope, name, found) : found;
+}
+
+size_t ash_import__find_name(ash_import *im, ash_span name) {
+    return name.len ? find_in(im, im->scope, name) : SIZE_MAX;
 }
 
 void ash_import__alias(ash_import *im, ash_span name, size_t index) {

@@ -16,6 +16,7 @@ typedef enum ash_home {
     ASH_HOME_WEIGHTS, /* the arena that lives as long as the plan */
     ASH_HOME_STAGING, /* the prologue's arena */
     ASH_HOME_BLOB,    /* where the constant's bytes are */
+    ASH_HOME_BOUND,   /* of a loop's body: where the loop's step says */
     ASH_HOME_CALLER   /* where the caller binds it */
 } ash_home;
 
@@ -32,8 +33,9 @@ typedef struct ash_place {
     uint64_t bytes;     /* of a root: what its place has */
 } ash_place;
 
-/* Main arenas of this lane hold states, and nothing else. */
-enum { ASH_LANE_STATE = 2 };
+/* Main arenas of these lanes hold states, and nothing else; what is bound, in memory that nobody takes:
+ * there for the checkers. */
+enum { ASH_LANE_STATE = 2, ASH_LANE_BOUND = 3 };
 
 typedef struct ash_layout {
     const ash_allocator *allocator; /* NULL: nothing is to be freed */

@@ -206,7 +206,9 @@ static double work_of(const ash_step *step) {
 static bool repeats(const orderer *o, uint32_t from, uint32_t at, uint32_t root) {
     const ash_program *p = o->program;
     const ash_step *step = &p->steps.at[from];
-    if (step->kind == ASH_STEP_SETTLE || o->spent + work_of(step) > o->work / 4) return false;
+    if (step->kind == ASH_STEP_SETTLE || step->kind == ASH_STEP_LOOP ||
+        o->spent + work_of(step) > o->work / 4)
+        return false;
     if (step->kind == ASH_STEP_CALL && !p->calls.at[step->nest].function->pure) return false;
     for (uint32_t i = 0; i < step->n_accesses; i++) {
         const ash_access *a = &step->accesses[i];
