@@ -133,11 +133,14 @@ static ash_dim input_dim(ash_import *im, ash_dims *pool, const ash_onnx_info *in
     return dim;
 }
 
-ash_status ash_import__input_type(ash_import *im, const ash_onnx_info *info, ash_type *type) {
+ash_status ash_import__input_type(ash_import *im, const ash_onnx_info *info, ash_type *type,
+                                  ash_narrow *narrow) {
     ash_diag *diag = &im->diag;
+    ash_onnx_element element;
     ASH_FAIL_IF(!info->tensor, diag, ASH_ERROR_UNSUPPORTED, "an input that is not a tensor");
-    ASH_FAIL_IF(!ash_onnx__dtype(info->dtype, &type->dtype), diag, ASH_ERROR_UNSUPPORTED,
+    ASH_FAIL_IF(!ash_onnx__element(info->dtype, &element), diag, ASH_ERROR_UNSUPPORTED,
                 "an input of type %s (%lld)", ash_onnx__dtype_name(info->dtype), (long long)info->dtype);
+    type->dtype = element.dtype, *narrow = element.narrow;
     ASH_FAIL_IF(!info->has_shape, diag, ASH_ERROR_UNSUPPORTED, "an input without a shape");
     ASH_FAIL_IF(info->rank > ASH_MAX_RANK, diag, ASH_ERROR_UNSUPPORTED, "an input of more than %d dims",
                 ASH_MAX_RANK);

@@ -225,7 +225,7 @@ static void declare_initializer(ash_import *im, ash_wire message, size_t positio
         return;
     }
     im->status = ash_onnx__tensor_read(message, tensor);
-    const ash_import_value value = {.value = ASH_NO_VALUE, .tensor = tensor};
+    const ash_import_value value = ash_import__of_tensor(tensor);
     ash_import__declare(im, tensor->name, &value);
     ash_diag__add_node(&im->diag, NULL, NULL, tensor->offset);
 }
@@ -237,12 +237,13 @@ static void refuse_sparse(ash_import *im, ash_wire message, size_t position) {
 }
 
 /* The value of an input that the options bind to a tensor. */
-static ash_value bound_input(ash_import *im, const char *name, ash_type *type) {
+static ash_value bound_input(ash_import *im, const char *name, ash_type *type, ash_narrow *narrow) {
     for (size_t i = 0; i < im->options->n_binds; i++) {
         const ash_onnx_bind *bind = &im->options->binds[i];
         if (strcmp(bind->input, name) != 0) continue;
         const void *data;
         *type = *ash_tensor_type(bind->tensor);
+        *narrow = ash_tensor_narrow(bind->tensor);
         im->status = ash_view_data(ash_tensor_view(bind->tensor), &data, &im->diag);
         if (im->status != ASH_OK) return ASH_NO_VALUE;
         return ash_graph_constant(im->graph, type, data, ash_tensor_size(bind->tensor), ASH_DATA_COPY);
@@ -262,10 +263,11 @@ static void declare_input(ash_import *im, ash_wire message, size_t position) {
         im->status = ASH_NO_MEMORY(&im->diag);
         return;
     }
-    value.value = bound_input(im, name, &value.type);
+    value.value = bound_input(im, name, &value.type, &value.narrow);
     if (value.value == ASH_NO_VALUE && ash_import__ok(im)) {
-        im->status = ash_import__input_type(im, &info, &value.type);
+        im->status = ash_import__input_type(im, &info, &value.type, &value.narrow);
         if (im->status == ASH_OK) value.value = ash_graph_input(im->graph, name, &value.type);
+        ash_graph__mark_input(im->graph, value.value, value.narrow);
     }
     ash_import__declare(im, info.name, &value);
     if (!ash_import__ok(im)) ash_diag__add_node(&im->diag, name, "graph input", info.offset);
@@ -284,8 +286,10 @@ static void add_output(ash_import *im, ash_wire message, size_t position) {
         im->status = ASH_NO_MEMORY(&im->diag);
     else if (index == SIZE_MAX)
         ash_import__fail(im, ASH_ERROR_FORMAT, "no node computes this output");
-    else
+    else {
         ash_graph_output(im->graph, name, ash_import__materialize(im, index));
+        ash_graph__mark_output(im->graph, im->graph->outputs.len - 1, im->values.at[index].narrow);
+    }
     if (!ash_import__ok(im)) ash_diag__add_node(&im->diag, name, "graph output", info.offset);
 }
 

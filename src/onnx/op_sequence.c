@@ -95,8 +95,8 @@ void ash_onnx__op_sequence_erase(ash_import *im) {
 void ash_onnx__op_sequence_at(ash_import *im) {
     sequence s;
     size_t at;
-    if (read_sequence(im, 0, &s) && position(im, 1, s.n, s.n, s.n, &at))
-        ash_import__out(im, 0, ash_import__materialize(im, s.items[at]));
+    if (read_sequence(im, 0, &s) && position(im, 1, s.n, s.n, s.n, &at) && ash_import__wants(im, 0))
+        ash_import__alias(im, im->node->outs[0], s.items[at]);
 }
 
 void ash_onnx__op_sequence_length(ash_import *im) {

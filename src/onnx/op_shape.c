@@ -333,7 +333,7 @@ void ash_onnx__op_constant(ash_import *im) {
         ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
                          "a constant that is neither numbers nor a dense tensor");
     }
-    ash_import__out(im, 0, value);
+    ash_import__out_narrow(im, 0, value, ash_import__attr_narrow(im, "value"));
 }
 
 void ash_onnx__op_constant_of_shape(ash_import *im) {
@@ -342,7 +342,8 @@ void ash_onnx__op_constant_of_shape(ash_import *im) {
     if (!dims_of(im, 0, out.dims, &out.rank)) return;
     if (!ash_import__attr_tensor(im, "value", &type, &value)) value = ash_scalar(im->graph, ASH_F32, 0);
     value = ash_reshape(im->graph, value, NULL, 0);
-    ash_import__out(im, 0, ash_broadcast_to(im->graph, value, out.dims, out.rank));
+    value = ash_broadcast_to(im->graph, value, out.dims, out.rank);
+    ash_import__out_narrow(im, 0, value, ash_import__attr_narrow(im, "value"));
 }
 
 /* A range of integers that are known, or dims; the step is a number. */

@@ -108,11 +108,10 @@ ash_value ash_import__materialize(ash_import *im, size_t index) {
     if (!ash_import__ok(im)) return ASH_NO_VALUE;
     ash_import_value *entry = &im->values.at[index];
     if (entry->absent) return ash_import__fail(im, ASH_ERROR_FORMAT, "an operand that the call leaves out");
-    if (entry->tensor && ash_onnx__is_nibble(entry->tensor->dtype) &&
-        !(im->node && ash_span_is(im->node->op, "DequantizeLinear")))
+    if (entry->narrow != ASH_NARROW_NONE && im->node && im->row && !ash_import__takes_narrow(im->row))
         return ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
-                                "data of type %s, which DequantizeLinear alone reads",
-                                ash_onnx__dtype_name(entry->tensor->dtype));
+                                "an operand of type %s, which Cast or DequantizeLinear must convert first",
+                                ash_narrow_name(entry->narrow));
     if (entry->sequence)
         return ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a sequence where a tensor belongs");
     if (entry->value == ASH_NO_VALUE && entry->list)
@@ -153,6 +152,11 @@ ash_value ash_import__in(ash_import *im, size_t k) {
 ash_type ash_import__in_type(ash_import *im, size_t k) {
     ash_import_value *entry = operand(im, k);
     return entry ? entry->type : (ash_type){.dtype = ASH_F32};
+}
+
+ash_narrow ash_import__in_narrow(const ash_import *im, size_t k) {
+    size_t index = ash_import__has(im, k) ? ash_import__find_name(im, im->node->ins[k]) : SIZE_MAX;
+    return index == SIZE_MAX ? ASH_NARROW_NONE : im->values.at[index].narrow;
 }
 
 ash_type ash_import__type(const ash_import *im, ash_value value) {
@@ -326,8 +330,12 @@ bool ash_import__wants(const ash_import *im, size_t k) {
 }
 
 void ash_import__out(ash_import *im, size_t k, ash_value value) {
+    ash_import__out_narrow(im, k, value, ash_import__moved_narrow(im));
+}
+
+void ash_import__out_narrow(ash_import *im, size_t k, ash_value value, ash_narrow narrow) {
     if (!ash_import__wants(im, k) || value == ASH_NO_VALUE) return;
-    ash_import_value entry = {.type = ash_import__type(im, value), .value = value};
+    ash_import_value entry = {.type = ash_import__type(im, value), .value = value, .narrow = narrow};
     ash_import__declare(im, im->node->outs[k], &entry);
 }
 
@@ -407,13 +415,21 @@ bool ash_import__attr_tensor(ash_import *im, const char *name, ash_type *type, a
         return true;
     }
     im->status = ash_onnx__tensor_read(attr->message, &tensor);
-    if (im->status == ASH_OK && ash_onnx__is_nibble(tensor.dtype))
+    if (im->status == ASH_OK && ash_import__of_tensor(&tensor).narrow && !ash_import__takes_narrow(im->row))
         ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "attribute '%s' of type %s", name,
                          ash_onnx__dtype_name(tensor.dtype));
     if (im->status == ASH_OK) im->status = ash_onnx__tensor_data(&im->source, &tensor, type, &blob);
     if (im->status != ASH_OK) return false;
     *value = ash_import__note_constant(im, attr, ash_graph__constant_blob(im->graph, type, blob));
     return *value != ASH_NO_VALUE;
+}
+
+ash_narrow ash_import__attr_narrow(ash_import *im, const char *name) {
+    const ash_onnx_attr *attr = ash_import__attr(im, name, ONNX_ATTR_TENSOR);
+    ash_onnx_tensor tensor;
+    if (!attr || !ash_import__ok(im)) return ASH_NARROW_NONE;
+    im->status = ash_onnx__tensor_read(attr->message, &tensor);
+    return im->status == ASH_OK ? ash_import__of_tensor(&tensor).narrow : ASH_NARROW_NONE;
 }
 
 bool ash_import__ints_of(ash_import *im, const char *attr, size_t k, int64_t from, const int64_t **list,
