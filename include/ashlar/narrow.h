@@ -40,8 +40,8 @@ ASH_API unsigned ash_narrow_bits(ash_narrow narrow);
 /* What a byte of a graph stands for. Bits past the type's own do not count; ASH_NARROW_NONE: the byte. */
 ASH_API double ash_narrow_value(ash_narrow narrow, uint8_t byte);
 
-/* What the elements of an input or output are; ASH_NARROW_NONE past the end, and for the outputs of an open
- * graph, of which only the names are known. */
+/* What the elements of an input or output are; ASH_NARROW_NONE past the end, and for the outputs of an
+ * open graph, of which only the names are known. */
 ASH_API ash_narrow ash_graph_input_narrow(const ash_graph *graph, size_t position);
 ASH_API ash_narrow ash_graph_output_narrow(const ash_graph *graph, size_t position);
 

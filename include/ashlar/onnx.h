@@ -37,6 +37,17 @@ typedef struct ash_onnx_shape {
     const ash_type *type; /* of static dims */
 } ash_onnx_shape;
 
+/* What a graph input that is a sequence of tensors, or an optional one, is for this import. A sequence
+ * called "x" becomes as many inputs as it has tensors, "x.0", "x.1", ..., of types whose dims are numbers.
+ * An optional tensor needs none of this to be there: it is an input like any other. A sequence that is an
+ * output becomes as many outputs, called the same way. */
+typedef struct ash_onnx_sequence {
+    const char *input;
+    const ash_type *types; /* of its tensors */
+    size_t length;         /* how many they are */
+    bool absent;           /* an optional that has nothing: neither tensors nor an empty sequence */
+} ash_onnx_sequence;
+
 /* Zeroed options are the defaults. */
 typedef struct ash_onnx_options {
     size_t size;              /* bytes that the caller knows, or 0: ASH_INIT */
@@ -52,6 +63,8 @@ typedef struct ash_onnx_options {
                            lies in the file not counted; past it ASH_ERROR_BUDGET. 0: 1 GiB */
     ash_progress progress; /* told of the nodes of the model's graph, and asked before every node, those of
                               loop bodies each time */
+    const ash_onnx_sequence *sequences; /* none of a name twice */
+    size_t n_sequences;
 } ash_onnx_options;
 
 /* Reads a model file: operator sets 1 to 28 of the default domain. Where the sizes of input dims are not
@@ -74,8 +87,8 @@ typedef struct ash_onnx_options {
  * (ASH_ERROR_OUT_OF_RANGE); of those that an execution computes, gathers take the nearest element and
  * ScatterND leaves the update out.
  *
- * A broken file is ASH_ERROR_FORMAT; what cannot be expressed (an unknown operator, strings, sequences,
- * shapes that depend on data) is ASH_ERROR_UNSUPPORTED. The diagnostic names the node (or, if it has no
+ * A broken file is ASH_ERROR_FORMAT; what cannot be expressed (an unknown operator, strings, sequences
+ * whose length depends on data) is ASH_ERROR_UNSUPPORTED. The diagnostic names the node (or, if it has no
  * name, its first output), the operator with domain and operator set, and the byte offset of the node in
  * the file. The caller destroys *out. */
 ASH_API ash_status ash_onnx_read(ash_context *context, const char *path, const ash_onnx_options *options,

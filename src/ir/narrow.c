@@ -63,7 +63,8 @@ static double float_value(const ash_narrow_float *f, uint8_t byte) {
     double value = ldexp(exponent ? low + (1u << f->mantissa) : low,
                          (exponent ? exponent : 1) - f->bias - f->mantissa);
     if (f->unsigned_zero && (byte & (2 * sign - 1)) == sign) return (double)NAN;
-    if (code > f->largest) value = f->overflow != f->nan && code == f->overflow ? (double)INFINITY : (double)NAN;
+    if (code > f->largest)
+        value = f->overflow != f->nan && code == f->overflow ? (double)INFINITY : (double)NAN;
     return byte & sign ? -value : value;
 }
 

@@ -9,8 +9,9 @@
  * exponent alone, and is no such type. */
 typedef struct ash_narrow_float {
     int bits, mantissa, bias;
-    uint8_t largest;  /* code of the largest finite number */
-    uint8_t overflow; /* code past it, where a conversion does not saturate: infinity, NaN, or the largest */
+    uint8_t largest; /* code of the largest finite number */
+    uint8_t
+        overflow; /* code past it, where a conversion does not saturate: infinity, NaN, or the largest */
     uint8_t nan;
     bool unsigned_zero; /* a sign and nothing else is NaN, and zero has no sign */
 } ash_narrow_float;

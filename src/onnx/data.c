@@ -176,10 +176,10 @@ static ash_status normal_bools(const ash_allocator *a, ash_blob **blob, ash_diag
     return status;
 }
 
-/* A byte for each of `count` elements of `bits` bits, which follow each other from the lowest bit on; that of
- * a signed integer is the number. */
-static ash_status unpack(const ash_allocator *a, unsigned bits, bool is_signed, size_t count, ash_blob **blob,
-                         ash_diag *diag) {
+/* A byte for each of `count` elements of `bits` bits, which follow each other from the lowest bit on; that
+ * of a signed integer is the number. */
+static ash_status unpack(const ash_allocator *a, unsigned bits, bool is_signed, size_t count,
+                         ash_blob **blob, ash_diag *diag) {
     const uint8_t *packed = (*blob)->data;
     size_t size = (*blob)->size;
     ash_blob *fresh;

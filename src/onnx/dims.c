@@ -137,7 +137,12 @@ ash_status ash_import__input_type(ash_import *im, const ash_onnx_info *info, ash
                                   ash_narrow *narrow) {
     ash_diag *diag = &im->diag;
     ash_onnx_element element;
-    ASH_FAIL_IF(!info->tensor, diag, ASH_ERROR_UNSUPPORTED, "an input that is not a tensor");
+    ASH_FAIL_IF(!info->tensor, diag, ASH_ERROR_UNSUPPORTED,
+                "an input that is neither a tensor nor a sequence of such");
+    ASH_FAIL_IF(
+        info->dtype == ONNX_STRING, diag, ASH_ERROR_UNSUPPORTED,
+        "an input of type string (8): tensors have numbers alone. Cut the model behind what its strings "
+        "become (a vocabulary's indices, a one-hot row), compute that outside, and give it as input");
     ASH_FAIL_IF(!ash_onnx__element(info->dtype, &element), diag, ASH_ERROR_UNSUPPORTED,
                 "an input of type %s (%lld)", ash_onnx__dtype_name(info->dtype), (long long)info->dtype);
     type->dtype = element.dtype, *narrow = element.narrow;
@@ -196,7 +201,7 @@ static ash_status note_shape(ash_import *im, learner *l, ash_wire message) {
     ash_onnx_info info;
     bool said;
     ASH_TRY(im->status = ash_onnx__info_read(message, &info));
-    if (!info.has_shape || !find_shape(im, info.name, &known, &said)) return ASH_OK;
+    if (!info.has_shape || info.sequence || !find_shape(im, info.name, &known, &said)) return ASH_OK;
     if (info.rank != known.rank && said)
         ash_import__fail(im, ASH_ERROR_INVALID_ARGUMENT,
                          "input '%.*s' has %zu dims, the shape that is given for it %u",

@@ -237,8 +237,8 @@ ash_value ash_import__found(ash_import *im, ash_value x, size_t k, unsigned axis
 
 /* --- elements of few bits: narrow.c ---------------------------------------------------------------- */
 
-/* Whether the operator of a row moves elements of any type from operands to results of the same; whether it
- * takes bytes that stand for something else at all. All others refuse them. */
+/* Whether the operator of a row moves elements of any type from operands to results of the same; whether
+ * it takes bytes that stand for something else at all. All others refuse them. */
 bool ash_import__moves_narrow(const ash_import_row *row);
 bool ash_import__takes_narrow(const ash_import_row *row);
 /* The first operand that has such bytes says what those of a moving operator's results are. */
@@ -278,6 +278,10 @@ size_t ash_import__find_name(const ash_import *im, ash_span name);
 void ash_import__alias(ash_import *im, ash_span name, size_t index);
 /* The same for a new entry. */
 void ash_import__declare(ash_import *im, ash_span name, const ash_import_value *value);
+/* A new entry without a name; 0 after a failure. */
+size_t ash_import__entry(ash_import *im, const ash_import_value *value);
+/* The same for a tensor of the graph; ASH_NO_VALUE is none. */
+size_t ash_import__tensor_entry(ash_import *im, ash_value value);
 /* The graph's value for entry `index`: reads the initializer, or makes a tensor of the list. */
 ash_value ash_import__materialize(ash_import *im, size_t index);
 

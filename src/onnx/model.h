@@ -95,9 +95,11 @@ typedef struct ash_onnx_node {
 /* ValueInfoProto, for graph inputs. */
 typedef struct ash_onnx_info {
     ash_span name;
-    bool tensor, has_shape; /* a tensor type; not a sequence, map, optional or sparse tensor */
-    int64_t dtype;          /* an ash_onnx_dtype, unchecked */
-    size_t rank;            /* may exceed ASH_MAX_RANK: then `dims` has the first of them */
+    bool tensor, has_shape;  /* tensors, of which the rest tells; not a map, a sparse tensor or sequences of
+                               sequences */
+    bool sequence, optional; /* of tensors; an optional may be one of a sequence */
+    int64_t dtype;           /* an ash_onnx_dtype, unchecked */
+    size_t rank;             /* may exceed ASH_MAX_RANK: then `dims` has the first of them */
     struct {
         int64_t value; /* elements, or -1 when it is not known */
         ash_span param;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Conversions between element types: Cast, CastLike, BitCast.
  *
- * The narrow types are bytes in a graph, and no operator of the core knows of them. Codes become numbers by a
- * table with a number for each code; numbers become codes by arithmetic on their bits: rounded to the mantissa,
- * halves to even, as IEEE 754 rounds, which is an addition and a shift. What is too small for a mantissa with
- * a leading one is scaled and rounded to an integer, which is the code. */
+ * The narrow types are bytes in a graph, and no operator of the core knows of them. Codes become numbers by
+ * a table with a number for each code; numbers become codes by arithmetic on their bits: rounded to the
+ * mantissa, halves to even, as IEEE 754 rounds, which is an addition and a shift. What is too small for a
+ * mantissa with a leading one is scaled and rounded to an integer, which is the code. */
 #include <math.h>
 
 #include "ops.h"
@@ -70,9 +70,9 @@ static ash_value encode(ash_graph *g, const binary *b, const ash_narrow_float *f
     return ash_cast(g, ash_or(g, code, sign), ASH_U8);
 }
 
-/* Exponents. Below 2^-127 there is nothing: those numbers are it where conversion saturates, and NaN else; of
- * negative ones, which the specification leaves open, the absolute value counts. In f32 the smallest two
- * exponents share the field 0. */
+/* Exponents. Below 2^-127 there is nothing: those numbers are it where conversion saturates, and NaN else;
+ * of negative ones, which the specification leaves open, the absolute value counts. In f32 the smallest
+ * two exponents share the field 0. */
 static ash_value encode_exponent(ash_graph *g, ash_value x, bool saturate, ash_onnx_rounding rounding) {
     enum { LEAST = 0x400000 /* bits of 2^-127 */, MOST = 254, NOT_A_NUMBER = 255 };
     const binary b = binary_of(g, ash_cast(g, x, ASH_F32));
@@ -82,8 +82,9 @@ static ash_value encode_exponent(ash_graph *g, ash_value x, bool saturate, ash_o
     ash_value zero = unsigned_scalar(g, ASH_U32, 0), one = unsigned_scalar(g, ASH_U32, 1);
     ash_value exponent = with(g, ASH_OP_SHR, &b, b.size, 23);
     ash_value rest = with(g, ASH_OP_AND, &b, b.size, (1 << 23) - 1);
-    ash_value least = ash_select(g, ash_eq(g, exponent, zero), unsigned_scalar(g, ASH_U32, small_from[rounding]),
-                                 unsigned_scalar(g, ASH_U32, from[rounding]));
+    ash_value least =
+        ash_select(g, ash_eq(g, exponent, zero), unsigned_scalar(g, ASH_U32, small_from[rounding]),
+                   unsigned_scalar(g, ASH_U32, from[rounding]));
     ash_value code = ash_add(g, exponent, ash_select(g, ash_le(g, least, rest), one, zero));
     if (saturate) {
         code = with(g, ASH_OP_MIN, &b, code, MOST);
@@ -127,8 +128,8 @@ static ash_value to_int(ash_import *im, ash_value x, ash_narrow to) {
     return ash_build__with(g, ASH_OP_SUB, ash_build__with(g, ASH_OP_XOR, x, range / 2), range / 2);
 }
 
-ash_value ash_onnx__convert(ash_import *im, ash_value x, ash_narrow from, ash_onnx_element to, bool saturate,
-                            ash_onnx_rounding rounding) {
+ash_value ash_onnx__convert(ash_import *im, ash_value x, ash_narrow from, ash_onnx_element to,
+                            bool saturate, ash_onnx_rounding rounding) {
     if (from == to.narrow && from != ASH_NARROW_NONE) return x;
     x = ash_onnx__from_narrow(im, x, from, ash_dtype_is_float(to.dtype) ? to.dtype : ASH_F32);
     if (to.narrow == ASH_NARROW_NONE) return ash_cast(im->graph, x, to.dtype);
@@ -138,7 +139,8 @@ ash_value ash_onnx__convert(ash_import *im, ash_value x, ash_narrow from, ash_on
 
 static void cast_to(ash_import *im, ash_onnx_element to) {
     bool saturate = ash_import__attr_int(im, "saturate", 1) != 0;
-    ash_onnx_rounding rounding = (ash_onnx_rounding)ASH_IMPORT_CHOICE(im, "round_mode", "up", "down", "nearest");
+    ash_onnx_rounding rounding =
+        (ash_onnx_rounding)ASH_IMPORT_CHOICE(im, "round_mode", "up", "down", "nearest");
     ash_value x = ash_import__in(im, 0);
     if (!ash_import__ok(im)) return;
     x = ash_onnx__convert(im, x, ash_import__in_narrow(im, 0), to, saturate, rounding);
@@ -150,7 +152,8 @@ static bool wanted(ash_import *im, const char *what, ash_onnx_element *to) {
     int64_t want = ash_import__attr_int(im, "to", ONNX_UNDEFINED);
     if (ash_onnx__element(want, to)) return true;
     ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "%s to %s (%lld)%s", what, ash_onnx__dtype_name(want),
-                     (long long)want, want == ONNX_STRING ? ": make texts of the numbers outside of the model" : "");
+                     (long long)want,
+                     want == ONNX_STRING ? ": make texts of the numbers outside of the model" : "");
     return false;
 }
 
@@ -191,37 +194,31 @@ void ash_onnx__op_bit_cast(ash_import *im) {
 /* --- who takes bytes that stand for something ----------------------------------------------------- */
 
 static ash_import_fn *const movers[] = {
-    ash_onnx__op_center_crop_pad,
-    ash_onnx__op_compress,
-    ash_onnx__op_concat,
-    ash_onnx__op_depth_to_space,
-    ash_onnx__op_expand,
-    ash_onnx__op_flatten,
-    ash_onnx__op_gather,
-    ash_onnx__op_gather_elements,
-    ash_onnx__op_gather_nd,
-    ash_onnx__op_pad,
-    ash_onnx__op_reshape,
-    ash_onnx__op_reverse_sequence,
-    ash_onnx__op_slice,
-    ash_onnx__op_space_to_depth,
-    ash_onnx__op_split,
-    ash_onnx__op_squeeze,
-    ash_onnx__op_tensor_scatter,
-    ash_onnx__op_tile,
-    ash_onnx__op_transpose,
-    ash_onnx__op_trilu,
-    ash_onnx__op_unsqueeze,
-    ash_onnx__op_where,
+    ash_onnx__op_center_crop_pad, ash_onnx__op_compress,
+    ash_onnx__op_concat,          ash_onnx__op_depth_to_space,
+    ash_onnx__op_expand,          ash_onnx__op_flatten,
+    ash_onnx__op_gather,          ash_onnx__op_gather_elements,
+    ash_onnx__op_gather_nd,       ash_onnx__op_pad,
+    ash_onnx__op_reshape,         ash_onnx__op_reverse_sequence,
+    ash_onnx__op_slice,           ash_onnx__op_space_to_depth,
+    ash_onnx__op_split,           ash_onnx__op_squeeze,
+    ash_onnx__op_tensor_scatter,  ash_onnx__op_tile,
+    ash_onnx__op_transpose,       ash_onnx__op_trilu,
+    ash_onnx__op_unsqueeze,       ash_onnx__op_where,
 };
 
 /* These look at what the bytes are. Those of control flow bind values under other names. */
 static ash_import_fn *const readers[] = {
-    ash_onnx__op_bit_cast,       ash_onnx__op_cast,
-    ash_onnx__op_cast_like,      ash_onnx__op_constant,
-    ash_onnx__op_constant_of_shape, ash_onnx__op_dequantize,
-    ash_onnx__op_quantize,       ash_onnx__op_sequence_construct,
-    ash_onnx__op_sequence_insert, ash_onnx__op_shape,
+    ash_onnx__op_bit_cast,
+    ash_onnx__op_cast,
+    ash_onnx__op_cast_like,
+    ash_onnx__op_constant,
+    ash_onnx__op_constant_of_shape,
+    ash_onnx__op_dequantize,
+    ash_onnx__op_quantize,
+    ash_onnx__op_sequence_construct,
+    ash_onnx__op_sequence_insert,
+    ash_onnx__op_shape,
     ash_onnx__op_size,
 };
 

@@ -48,8 +48,8 @@ ash_value ash_onnx__quantize(ash_import *im, ash_value x, ash_value scale, ash_v
     return ash_cast(im->graph, x, to);
 }
 
-/* A scale or zero point, operand k, for each element of a tensor of this type, in floating point where it is
- * codes; ASH_NO_VALUE when it is missing. */
+/* A scale or zero point, operand k, for each element of a tensor of this type, in floating point where it
+ * is codes; ASH_NO_VALUE when it is missing. */
 static ash_value spread(ash_import *im, size_t k, const ash_type *type, unsigned axis, int64_t block) {
     if (!ash_import__has(im, k)) return ASH_NO_VALUE;
     ash_value v = ash_onnx__from_narrow(im, ash_import__in(im, k), ash_import__in_narrow(im, k), ASH_F32);
@@ -61,12 +61,15 @@ static ash_dtype attr_dtype(ash_import *im, const char *name, ash_dtype absent) 
     int64_t wanted = ash_import__attr_int(im, name, ONNX_UNDEFINED);
     ash_dtype dtype = absent;
     if (wanted != ONNX_UNDEFINED && (!ash_onnx__dtype(wanted, &dtype) || !ash_dtype_is_float(dtype)))
-        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "attribute '%s' is %s", name, ash_onnx__dtype_name(wanted));
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "attribute '%s' is %s", name,
+                         ash_onnx__dtype_name(wanted));
     return dtype;
 }
 
-/* The codes of x / scale; zero points are not added to float8 numbers, as in the specification's evaluator. */
-static ash_value quantize_codes(ash_import *im, ash_value x, ash_value scale, ash_value zero, ash_narrow to) {
+/* The codes of x / scale; zero points are not added to float8 numbers, as in the specification's
+ * evaluator. */
+static ash_value quantize_codes(ash_import *im, ash_value x, ash_value scale, ash_value zero,
+                                ash_narrow to) {
     ash_dtype dtype = ash_import__type(im, scale).dtype;
     x = ash_div(im->graph, ash_cast(im->graph, x, dtype), scale);
     if (zero != ASH_NO_VALUE && ash_narrow_bits(to) < 8)
@@ -75,7 +78,8 @@ static ash_value quantize_codes(ash_import *im, ash_value x, ash_value scale, as
     return ash_onnx__to_codes(im, x, to, saturate, ONNX_UP);
 }
 
-static ash_value quantize_ints(ash_import *im, ash_value x, ash_value scale, ash_value zero, ash_narrow to) {
+static ash_value quantize_ints(ash_import *im, ash_value x, ash_value scale, ash_value zero,
+                               ash_narrow to) {
     int range = 1 << ash_narrow_bits(to);
     double low = ash_narrow_dtype(to) == ASH_I8 ? -range / 2 : 0;
     x = ash_onnx__quantize(im, x, scale, zero, ASH_I32);

@@ -58,6 +58,17 @@ void ash_import__declare(ash_import *im, ash_span name, const ash_import_value *
         im->status = ASH_NO_MEMORY(&im->diag);
 }
 
+size_t ash_import__entry(ash_import *im, const ash_import_value *value) {
+    if (ash_vec_push(im->allocator, &im->values, *value)) return im->values.len - 1;
+    ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+    return 0;
+}
+
+size_t ash_import__tensor_entry(ash_import *im, ash_value value) {
+    if (value == ASH_NO_VALUE) return 0;
+    return ash_import__entry(im, &(ash_import_value){.type = ash_import__type(im, value), .value = value});
+}
+
 /* --- values --------------------------------------------------------------------------------------- */
 
 /* A tensor of the graph from an initializer. Integers stay constants also when parameters are asked for:

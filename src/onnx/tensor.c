@@ -126,8 +126,9 @@ ash_status ash_tensor_set_narrow(ash_tensor *tensor, ash_narrow narrow, ash_diag
     ASH_FAIL_IF((unsigned)narrow >= ASH_NARROW_COUNT, diag, ASH_ERROR_INVALID_ARGUMENT,
                 "no element type has the number %d", (int)narrow);
     ash_dtype have = ash_tensor_type(tensor)->dtype, want = ash_narrow_dtype(narrow);
-    ASH_FAIL_IF(narrow != ASH_NARROW_NONE && have != want, diag, ASH_ERROR_TYPE, "%s in a tensor of %s, not %s",
-                ash_narrow_name(narrow), ash_dtype_name(have), ash_dtype_name(want));
+    ASH_FAIL_IF(narrow != ASH_NARROW_NONE && have != want, diag, ASH_ERROR_TYPE,
+                "%s in a tensor of %s, not %s", ash_narrow_name(narrow), ash_dtype_name(have),
+                ash_dtype_name(want));
     tensor->narrow = narrow;
     return ASH_OK;
 }
@@ -173,8 +174,8 @@ static bool ends_with(const char *text, const char *end) {
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* The elements as .pb files have them: those of few bits packed, from the lowest bit on, into `*fresh`, which
- * the caller frees; all others where they are. */
+/* The elements as .pb files have them: those of few bits packed, from the lowest bit on, into `*fresh`,
+ * which the caller frees; all others where they are. */
 static ash_status packed(const ash_tensor *tensor, const void **data, size_t *size, uint8_t **fresh,
                          ash_diag *diag) {
     unsigned bits = ash_narrow_bits(tensor->narrow);

@@ -29,8 +29,9 @@ static ash_status run_once(ash_plan *plan, const ash_graph *graph, const ash_eag
         const ash_tensor *tensor = call->inputs[i];
         ASH_FAIL_IF(!tensor, diag, ASH_ERROR_INVALID_ARGUMENT, "input %zu is NULL", i);
         ash_narrow have = ash_tensor_narrow(tensor), want = ash_graph_input_narrow(graph, i);
-        ASH_FAIL_IF(have != want, diag, ASH_ERROR_TYPE, "input %zu has narrow elements %s, the graph's are %s", i,
-                    ash_narrow_name(have), ash_narrow_name(want));
+        ASH_FAIL_IF(have != want, diag, ASH_ERROR_TYPE,
+                    "input %zu has narrow elements %s, the graph's are %s", i, ash_narrow_name(have),
+                    ash_narrow_name(want));
         ASH_TRY(ash_plan_set_input_view(plan, i, ash_tensor_view(tensor), diag));
     }
     ASH_TRY(ash_plan_execute(plan, diag));

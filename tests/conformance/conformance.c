@@ -24,8 +24,9 @@
 #include "ashlar/onnx.h"
 #include "executor.h"
 #include "ir/ir.h"
+#include "values.h"
 
-enum { MAX_TENSORS = 64, MAX_REASONS = 512, BIND_STEPS = 5, MOST_VAR = 4096 };
+enum { MAX_REASONS = 512, BIND_STEPS = 5, MOST_VAR = 4096 };
 
 typedef struct reason {
     char text[160];
@@ -46,32 +47,9 @@ static struct {
 
 static const executor *const executors[] = {&executor_reference, &executor_double, &executor_plan};
 
-typedef struct tensors {
-    ash_tensor *at[MAX_TENSORS];
-    size_t n;
-} tensors;
-
-static void free_tensors(tensors *t) {
-    for (size_t i = 0; i < t->n; i++) ash_tensor_destroy(t->at[i]);
-    t->n = 0;
-}
-
 static bool exists(const char *path) {
     struct stat info;
     return stat(path, &info) == 0;
-}
-
-/* folder/prefix_0.pb, folder/prefix_1.pb, ... */
-static ash_status read_tensors(ash_context *context, const char *folder, const char *prefix, tensors *out,
-                               ash_diag *diag) {
-    char path[4096];
-    for (out->n = 0; out->n < MAX_TENSORS; out->n++) {
-        snprintf(path, sizeof path, "%s/%s_%zu.pb", folder, prefix, out->n);
-        if (!exists(path)) break;
-        ash_status status = ash_tensor_read(context, path, &out->at[out->n], diag);
-        if (status != ASH_OK) return status;
-    }
-    return ASH_OK;
 }
 
 /* --- comparison ----------------------------------------------------------------------------------- */
@@ -124,7 +102,8 @@ static bool same_narrow(const ash_tensor *have, const ash_tensor *want, char *wh
         double x = ash_narrow_value(ash_tensor_narrow(have), h[i]),
                y = ash_narrow_value(ash_tensor_narrow(want), w[i]);
         if (x == y ? !signbit(x) == !signbit(y) : isnan(x) && isnan(y)) continue;
-        snprintf(why, size, "element %lld is %g (0x%02x) instead of %g (0x%02x)", (long long)i, x, h[i], y, w[i]);
+        snprintf(why, size, "element %lld is %g (0x%02x) instead of %g (0x%02x)", (long long)i, x, h[i], y,
+                 w[i]);
         return false;
     }
     return true;
@@ -212,15 +191,20 @@ static ash_status import(ash_context *context, const char *path, const tensors *
     for (*step = 0; *step < BIND_STEPS; ++*step) {
         ash_onnx_bind list[MAX_TENSORS];
         ash_onnx_shape shapes[MAX_TENSORS];
-        ash_onnx_options options = {.binds = list, .shapes = shapes};
-        if (!state.given) options.var_min = 1, options.var_max = largest_dim(inputs);
-        for (size_t i = 0; i < inputs->n && state.given; i++)
+        ash_onnx_options options = {.binds = list,
+                                    .shapes = shapes,
+                                    .sequences = inputs->sequences,
+                                    .n_sequences = inputs->n_sequences};
+        /* The tensors of a sequence have sizes; and so do all, where nothing else has helped. */
+        bool given = state.given || inputs->n_sequences || *step == BIND_STEPS - 1;
+        if (!given) options.var_min = 1, options.var_max = largest_dim(inputs);
+        for (size_t i = 0; i < inputs->n && given; i++)
             shapes[options.n_shapes++] =
                 (ash_onnx_shape){ash_tensor_name(inputs->at[i]), ash_tensor_type(inputs->at[i])};
         for (size_t i = 0; i < inputs->n; i++)
             if (binds(*step, inputs->at[i], i) && ash_tensor_name(inputs->at[i])[0])
                 list[options.n_binds++] = (ash_onnx_bind){ash_tensor_name(inputs->at[i]), inputs->at[i]};
-        if (options.n_binds == last) continue;
+        if (options.n_binds == last && *step < BIND_STEPS - 1) continue;
         last = options.n_binds;
         status = ash_onnx_read(context, path, &options, graph, diag);
         if (status == ASH_OK || !strstr(diag->message, "must be known at import")) break;
@@ -316,10 +300,16 @@ static const char rounds[] =
  * and 120 (116 and 119 in f16) are expected. onnxruntime and onnx's evaluator say -128. */
 static const char wraps[] = "expects values below -128 modulo 256, but QuantizeLinear saturates";
 
+/* Element 12 is 0.469190 exactly; expected is 0.469482, for weights that were rounded to f16 on the way.
+ * Kernels round once, and are nearer. */
+static const char halves[] = "expects an element that is 1.2 units off, by roundings on the way";
+
 static const struct {
     const char *name, *why;
 } defects[] = {
     {"test_adam_multiple", no_epsilon},
+    {"test_attention_4d_causal_fp16", halves},
+    {"test_attention_4d_causal_fp16_expanded", halves},
     {"test_averagepool_3d_dilations_large_count_include_pad_is_1_ceil_mode_is_True", counts_nothing},
     {"test_dft_inverse", rounds},
     {"test_dft_inverse_opset19", rounds},
@@ -361,9 +351,8 @@ static void run_test(const char *folder) {
         snprintf(set, sizeof set, "%s/test_data_set_%d", folder, sets);
         if (!exists(set)) break;
         ash_diag unread;
-        /* Inputs that are no tensors (sequences, strings) cannot be read; then the import names the
-         * reason. */
-        if (read_tensors(context, set, "input", &inputs, &unread) != ASH_OK) {
+        /* Inputs that are no numbers cannot be read; then the import names the reason. */
+        if (read_tensors(context, model, set, true, &inputs, &unread) != ASH_OK) {
             ash_graph *graph = NULL;
             status = ash_onnx_read(context, model, &(ash_onnx_options){.var_min = 1, .var_max = MOST_VAR},
                                    &graph, &diag);
@@ -372,7 +361,7 @@ static void run_test(const char *folder) {
             free_tensors(&inputs);
             break;
         }
-        ash_status outputs = read_tensors(context, set, "output", &want, &unread);
+        ash_status outputs = read_tensors(context, model, set, false, &want, &unread);
         status = run_set(context, model, &inputs, &want, &step, why, sizeof why, &diag);
         if (status == ASH_OK && outputs != ASH_OK) status = outputs, diag = unread;
         free_tensors(&inputs);
