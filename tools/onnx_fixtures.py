@@ -770,6 +770,33 @@ def bits_spec():
     return n.model(), [{"x": (3, 4), "k": (5,), "spectrum": (2, 5, 3, 2)}]
 
 
+def resized():
+    """Opset 18: images whose sizes are variables, to sizes that are computed, and by scales."""
+    n = Net("resized", 18)
+    x, y, line = n.input("x", [1, 2, "h", "w"]), n.input("y", [1, 3, "p", "q"]), n.input("line", ["h", 3])
+    space = n.op("Shape", y, start=2)
+    both = n.op("Concat", n.op("Shape", x, end=2), space, axis=0)
+    for more in ({"mode": "nearest"}, {"mode": "linear"}, {"mode": "cubic"},
+                 {"mode": "linear", "coordinate_transformation_mode": "align_corners"},
+                 {"mode": "linear", "coordinate_transformation_mode": "asymmetric"},
+                 {"mode": "cubic", "coordinate_transformation_mode": "pytorch_half_pixel", "exclude_outside": 1},
+                 {"mode": "linear", "coordinate_transformation_mode": "half_pixel_symmetric"},
+                 {"mode": "nearest", "coordinate_transformation_mode": "tf_half_pixel_for_nn", "nearest_mode": "floor"},
+                 {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "ceil"},
+                 {"mode": "nearest", "nearest_mode": "round_prefer_ceil"}):
+        n.output(n.op("Add", n.op("Resize", x, "", "", both, **more), n.const(np.float32(4))))  # far from 0
+    twice = n.op("Mul", n.op("Shape", x, start=2), n.ints(2))
+    n.output(n.op("Resize", x, "", "", n.op("Concat", n.op("Shape", x, end=2), twice, axis=0), mode="linear"))
+    for scale in (2, 1.5, 0.75):
+        scales = n.const(np.array([1, 1, scale, 1], np.float32))
+        n.output(n.op("Resize", x, "", scales, mode="linear", coordinate_transformation_mode="asymmetric"))
+    n.output(n.op("Resize", line, "", "", n.op("Concat", n.op("Shape", y, start=2, end=3), n.ints(3), axis=0), mode="linear"))
+    n.output(n.op("Tile", line, n.op("Shape", y, start=2)))
+    n.output(n.op("Pad", line, n.op("Concat", n.ints(0, 0), space, axis=0)))
+    return n.model(), [{"x": (1, 2, h, w), "y": (1, 3, p, q), "line": (h, 3)}
+                       for h, w, p, q in ((5, 6, 9, 7), (8, 3, 4, 3), (1, 4, 6, 1), (16, 16, 16, 16))]
+
+
 def sampled():
     """Opset 20: images and volumes that are read between their elements."""
     n = Net("sampled", 20)
@@ -941,7 +968,7 @@ def edges():
 FIXTURES = [resnet_like, inception_like, mobilenet_like, bert_like, shapes, mlp_external, typed_data, recurrent, upsampler,
             einsum, fused, quantized, half, unsorted, ties, functions,
             attention, group_query, decoder, few_bits, quantized_more, blocks, newer, newest_spec, found, detector, uniques, edges,
-            narrow_spec, narrow_codes_spec, bits_spec, sampled, deformed_spec, batch_scan, sequences]
+            narrow_spec, narrow_codes_spec, bits_spec, sampled, deformed_spec, batch_scan, sequences, resized]
 
 
 def feed(net, info, shape, rng):

@@ -61,7 +61,8 @@ static void refuse_operator(ash_import *im, bool known) {
     if (advice) ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "the operator is not supported: %s", advice);
     ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
                      known ? "this version of the operator is not supported"
-                           : "the operator is not supported");
+                           : "the operator is not supported; a lowering of the caller's could say what it "
+                             "computes (ash_onnx_options.operators)");
 }
 
 static void lower_node(ash_import *im) {
@@ -70,7 +71,9 @@ static void lower_node(ash_import *im) {
     im->opset = opset_of(im, node->domain);
     im->row = ash_import__find(node->domain, node->op, im->opset, &known);
     /* A function in a domain that has the operator is its definition for those who do not know it. */
-    const ash_onnx_function *function = im->row && im->opset ? NULL : ash_import__function(im, node);
+    const ash_onnx_operator *given = im->row ? NULL : ash_import__given(im, node);
+    const ash_onnx_function *function =
+        given || (im->row && im->opset) ? NULL : ash_import__function(im, node);
     for (size_t i = 0; i < node->n_attrs; i++)
         if (node->attrs[i].ref.len)
             ash_import__fail(im, ASH_ERROR_FORMAT,
@@ -79,10 +82,12 @@ static void lower_node(ash_import *im) {
     if (im->row && im->opset == 0 && !function)
         ash_import__fail(im, ASH_ERROR_FORMAT, "the %s does not import the operator set of this domain",
                          im->call ? "function" : "model");
-    else if (!im->row && !function)
+    else if (!im->row && !function && !given)
         refuse_operator(im, known);
     else if (!within_limits(im))
         return;
+    else if (given)
+        ash_import__lower_given(im, given);
     else if (function)
         ash_import__call(im, function);
     else if (ash_import__ok(im) && !ash_import__track(im))
@@ -271,6 +276,15 @@ static const ash_onnx_sequence *given_sequence(const ash_import *im, const char 
     return NULL;
 }
 
+/* Whether a tensor of this type can be among those that the model says. */
+static bool can_be(const ash_onnx_info *info, const ash_type *type) {
+    if (!info->has_shape) return true;
+    bool same = info->rank == type->rank;
+    for (unsigned i = 0; i < type->rank && same; i++)
+        same = info->dims[i].value < 0 || info->dims[i].value == type->dims[i];
+    return same;
+}
+
 /* An input for each tensor of a sequence, in its own shape. */
 static ash_import_value sequence_input(ash_import *im, const ash_onnx_info *info,
                                        const ash_onnx_sequence *given) {
@@ -281,6 +295,8 @@ static ash_import_value sequence_input(ash_import *im, const ash_onnx_info *info
         const ash_type *type = &given->types[i];
         ash_onnx_info element = *info;
         ash_text name;
+        if (!can_be(info, type))
+            ash_import__fail(im, ASH_ERROR_SHAPE, "tensor %zu has another shape than the model says", i);
         element.has_shape = true, element.rank = type->rank;
         for (unsigned k = 0; k < ASH_MIN(type->rank, (unsigned)ASH_MAX_RANK); k++)
             element.dims[k].value = type->dims[k];
@@ -386,7 +402,7 @@ static void check_node(ash_import *im, ash_wire message, size_t position) {
     if (im->status == ASH_OK) {
         im->node = &node;
         im->opset = opset_of(im, node.domain);
-        if (!ash_import__find(node.domain, node.op, im->opset, &known) &&
+        if (!ash_import__find(node.domain, node.op, im->opset, &known) && !ash_import__given(im, &node) &&
             !ash_import__function(im, &node)) {
             refuse_operator(im, known);
             locate(im, position);
@@ -447,7 +463,8 @@ static ash_status graph_name(ash_import *im, char **name) {
 /* The options name nothing twice, and nothing by NULL. */
 static ash_status check_names(const ash_onnx_options *o, ash_diag *diag) {
     ASH_FAIL_IF((o->n_vars && !o->vars) || (o->n_shapes && !o->shapes) || (o->n_binds && !o->binds) ||
-                    (o->n_sequences && !o->sequences),
+                    (o->n_sequences && !o->sequences) || (o->n_ties && !o->ties) ||
+                    (o->n_operators && !o->operators),
                 diag, ASH_ERROR_INVALID_ARGUMENT, "a list of the options is NULL");
     for (size_t i = 0; i < o->n_vars; i++) {
         ASH_FAIL_IF(!o->vars[i].name, diag, ASH_ERROR_INVALID_ARGUMENT, "the name of dim %zu is NULL", i);
@@ -464,6 +481,21 @@ static ash_status check_names(const ash_onnx_options *o, ash_diag *diag) {
         for (size_t k = 0; k < i; k++)
             ASH_FAIL_IF(!strcmp(o->binds[k].input, o->binds[i].input), diag, ASH_ERROR_INVALID_ARGUMENT,
                         "input '%s' is bound twice", o->binds[i].input);
+    }
+    for (size_t i = 0; i < o->n_operators; i++) {
+        const ash_onnx_operator *op = &o->operators[i];
+        ASH_FAIL_IF(!op->domain || !op->op || !op->lower, diag, ASH_ERROR_INVALID_ARGUMENT,
+                    "the domain, the name or the lowering of operator %zu is NULL", i);
+        for (size_t k = 0; k < i; k++)
+            ASH_FAIL_IF(!strcmp(o->operators[k].domain, op->domain) && !strcmp(o->operators[k].op, op->op),
+                        diag, ASH_ERROR_INVALID_ARGUMENT, "operator '%s' is given twice", op->op);
+    }
+    for (size_t i = 0; i < o->n_ties; i++) {
+        ASH_FAIL_IF(!o->ties[i].name || !o->ties[i].expression, diag, ASH_ERROR_INVALID_ARGUMENT,
+                    "the name or the expression of tie %zu is NULL", i);
+        for (size_t k = 0; k < i + o->n_vars; k++)
+            ASH_FAIL_IF(!strcmp(k < i ? o->ties[k].name : o->vars[k - i].name, o->ties[i].name), diag,
+                        ASH_ERROR_INVALID_ARGUMENT, "dim '%s' is given twice", o->ties[i].name);
     }
     for (size_t i = 0; i < o->n_sequences; i++) {
         const ash_onnx_sequence *s = &o->sequences[i];
@@ -510,10 +542,11 @@ static ash_status check_options(ash_import *im) {
     for (size_t i = 0; i < o->n_sequences; i++)
         ASH_FAIL_IF(!has_value(im, o->sequences[i].input), &im->diag, ASH_ERROR_NOT_FOUND,
                     "the model has no input '%s' for a sequence", o->sequences[i].input);
-    for (size_t i = 0; i < o->n_vars; i++) {
+    for (size_t i = 0; i < o->n_vars + o->n_ties; i++) {
+        const char *name = i < o->n_vars ? o->vars[i].name : o->ties[i - o->n_vars].name;
         uint64_t found;
-        ASH_FAIL_IF(!ash_strmap_get(&im->dims, o->vars[i].name, strlen(o->vars[i].name), &found), &im->diag,
-                    ASH_ERROR_NOT_FOUND, "no input of the model has a dim '%s'", o->vars[i].name);
+        ASH_FAIL_IF(!ash_strmap_get(&im->dims, name, strlen(name), &found), &im->diag, ASH_ERROR_NOT_FOUND,
+                    "no input of the model has a dim '%s'", name);
     }
     return ASH_OK;
 }
@@ -594,7 +627,7 @@ ash_status ash_import__bytes(ash_context *context, const void *data, size_t size
     return status;
 }
 
-ASH_SIZED(ash_onnx_options, n_sequences);
+ASH_SIZED(ash_onnx_options, n_operators);
 
 ash_status ash_onnx_parse(ash_context *context, const void *data, uint64_t size,
                           const ash_onnx_options *options, ash_graph **out, ash_diag *diag) {

@@ -96,6 +96,7 @@ typedef struct ash_import {
     int64_t opset;        /* version that the model or function imports of the node's domain */
     bool has_absent;      /* some value is */
     unsigned nesting;     /* graphs around the node */
+    unsigned ties;        /* names of dims that are being replaced by expressions, each in the one before */
     size_t lowered;       /* nodes so far, those of repeated bodies each time */
     uint64_t names;       /* operands, results and attributes that they have */
     uint64_t kept;        /* bytes of lists and constants that import made */
@@ -177,6 +178,12 @@ void ash_import__call(ash_import *im, const ash_onnx_function *function);
 /* A node as it is for the present call: attributes that refer to the call's have their values or are gone.
  * Its attributes are written anew, in the node's scratch arena. */
 void ash_import__resolve(ash_import *im, ash_onnx_node *node);
+
+/* --- operators of the caller: caller.c -------------------------------------------------------------- */
+
+/* What the options have for a node's operator, or NULL. */
+const ash_onnx_operator *ash_import__given(const ash_import *im, const ash_onnx_node *node);
+void ash_import__lower_given(ash_import *im, const ash_onnx_operator *given);
 
 /* Records a failure; the first one stays. Returns ASH_NO_VALUE, so that a lowering can return it. */
 ash_value ash_import__fail(ash_import *im, ash_status code, const char *fmt, ...) ASH_PRINTF(3, 4);

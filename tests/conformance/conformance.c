@@ -2,14 +2,16 @@
 /* Runs ONNX backend tests: folders with a model.onnx and test_data_set_*, each with input_*.pb and
  * output_*.pb.
  *
- *     conformance [-v] [-s] [-g] [-e EXECUTOR] [-m SUBSTRING] [-n TOLERANCE] [-w DIRECTORY] FOLDER...
+ *     conformance [-v] [-s] [-g] [-e EXECUTOR] [-m SUBSTRING] [-n TOLERANCE] [-w DIRECTORY] [-o FILE]
+ *                 FOLDER...
  *
  * Each FOLDER is such a test, or holds tests at any depth. A model is imported and run; every result is
  * compared in dtype, shape and value (rtol 1e-3, atol 1e-7 for floating point numbers, as ONNX's own runner
  * does; all others must be equal). Where a shape or the like comes from a graph input, the import needs
  * that input as a constant: then it is repeated with more and more inputs bound to the test's data. With -g
  * dims that are no numbers take the sizes of the test's inputs. With -n floating point numbers may be off
- * by that part of the largest in their tensor. Each
+ * by that part of the largest in their tensor. With -o
+ * the FILE becomes a table of operators, with what the run says of each (docs/onnx.md). Each
  * test is counted once: passed, failed, or skipped as unsupported, with the reason. The exit status is 1
  * when one failed, or, with -s, when one was skipped. */
 #include <dirent.h>
@@ -24,6 +26,7 @@
 #include "ashlar/onnx.h"
 #include "executor.h"
 #include "ir/ir.h"
+#include "report.h"
 #include "values.h"
 
 enum { MAX_REASONS = 512, BIND_STEPS = 5, MOST_VAR = 4096 };
@@ -38,7 +41,8 @@ static struct {
     bool given;  /* dims take the sizes of the inputs */
     double norm; /* largest error, as a part of the tensor's largest number; 0: of each element's own */
     const char *match;
-    const char *rewrite; /* directory for models written and read again, or NULL */
+    const char *document; /* of operators, or NULL */
+    const char *rewrite;  /* directory for models written and read again, or NULL */
     const executor *executor;
     int passed, failed, skipped, defective, bound;
     reason reasons[MAX_REASONS];
@@ -345,6 +349,7 @@ static void run_test(const char *folder) {
     ash_diag diag;
     tensors inputs, want;
     ash_status status = ash_context_create(NULL, &context, &diag);
+    seen_types seen = {0, 0};
     int step = 0, sets = 0;
     snprintf(model, sizeof model, "%s/model.onnx", folder);
     for (; status == ASH_OK && !why[0]; sets++) {
@@ -361,6 +366,7 @@ static void run_test(const char *folder) {
             free_tensors(&inputs);
             break;
         }
+        report_types(&seen, &inputs);
         ash_status outputs = read_tensors(context, model, set, false, &want, &unread);
         status = run_set(context, model, &inputs, &want, &step, why, sizeof why, &diag);
         if (status == ASH_OK && outputs != ASH_OK) status = outputs, diag = unread;
@@ -370,6 +376,8 @@ static void run_test(const char *folder) {
     if (sets == 0 && status == ASH_OK && !why[0]) snprintf(why, sizeof why, "no test data");
     if (status != ASH_OK) ash_diag_format(&diag, line, sizeof line);
     const char *defect = defect_of(folder);
+    if (state.document && (status == ASH_ERROR_UNSUPPORTED || (status == ASH_OK && !why[0])))
+        report_case(model, seen, status == ASH_OK ? NULL : diag.message);
     if (defect && status == ASH_OK && why[0]) {
         state.defective++;
         printf("DATA %s: %s (%s)\n", folder, defect, why);
@@ -419,7 +427,9 @@ static int by_count(const void *a, const void *b) {
 int main(int argc, char **argv) {
     int i = 1, folders = 0;
     for (; i < argc; i++) {
-        if (strcmp(argv[i], "-v") == 0) {
+        if (strcmp(argv[i], "-o") == 0 && i + 1 < argc) {
+            state.document = argv[++i];
+        } else if (strcmp(argv[i], "-v") == 0) {
             state.verbose = true;
         } else if (strcmp(argv[i], "-s") == 0) {
             state.strict = true;
@@ -445,7 +455,7 @@ int main(int argc, char **argv) {
     if (!folders)
         return fprintf(stderr,
                        "usage: conformance [-v] [-s] [-g] [-e EXECUTOR] [-m SUBSTRING] [-n TOLERANCE] [-w "
-                       "DIRECTORY] FOLDER...\n"),
+                       "DIRECTORY] [-o FILE] FOLDER...\n"),
                2;
     qsort(state.reasons, (size_t)state.n_reasons, sizeof *state.reasons, by_count);
     if (state.n_reasons) printf("unsupported, by reason:\n");
@@ -454,5 +464,8 @@ int main(int argc, char **argv) {
     printf("%d passed, %d failed, %d skipped, %d with defective data (%d of the passed with inputs bound "
            "at import)\n",
            state.passed, state.failed, state.skipped, state.defective, state.bound);
+    int cases = state.passed + state.failed + state.skipped + state.defective;
+    if (state.document && !report_write(state.document, state.passed, cases))
+        return fprintf(stderr, "conformance: cannot write %s\n", state.document), 2;
     return state.failed || !state.passed || (state.strict && state.skipped);
 }
