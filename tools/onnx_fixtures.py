@@ -930,6 +930,15 @@ def uniques():
     return n.model(), [{"x": (k,), "y": (m, 3)} for k, m in ((20, 12), (200, 50), (1, 1), (33, 7))]
 
 
+def tails():
+    """Functions where their results are tiny: the logarithm shows relative errors."""
+    n = Net("tails", 17)
+    x = n.input("x", ["n"])
+    down = n.op("Neg", n.op("Abs", n.op("Mul", x, n.const(np.float32(30)))))
+    n.output(n.op("Log", n.op("Softplus", down)))
+    return n.model(), [{"x": (64,)}]
+
+
 def edges():
     """Opset 18: bounds that are computed and of either sign, and what lies at the edge of an operator's meaning."""
     n = Net("edges", 18)
@@ -967,7 +976,7 @@ def edges():
 
 FIXTURES = [resnet_like, inception_like, mobilenet_like, bert_like, shapes, mlp_external, typed_data, recurrent, upsampler,
             einsum, fused, quantized, half, unsorted, ties, functions,
-            attention, group_query, decoder, few_bits, quantized_more, blocks, newer, newest_spec, found, detector, uniques, edges,
+            attention, group_query, decoder, few_bits, quantized_more, blocks, newer, newest_spec, found, detector, uniques, edges, tails,
             narrow_spec, narrow_codes_spec, bits_spec, sampled, deformed_spec, batch_scan, sequences, resized]
 
 

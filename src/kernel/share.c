@@ -254,8 +254,8 @@ static void count_sizes(sharer *s) {
     }
 }
 
-/* Fills the words of nest `i`: its outline, or its number (no outline is one word) where so few nests have its
- * size that they stay as they are. */
+/* Fills the words of nest `i`: its outline, or its number (no outline is one word) where so few nests have
+ * its size that they stay as they are. */
 static void describe(sharer *s, uint32_t i) {
     const ash_nest *n = &s->low->program->nests.at[i];
     uint64_t count = 0;
