@@ -790,11 +790,35 @@ def resized():
     for scale in (2, 1.5, 0.75):
         scales = n.const(np.array([1, 1, scale, 1], np.float32))
         n.output(n.op("Resize", x, "", scales, mode="linear", coordinate_transformation_mode="asymmetric"))
+    grown = n.op("Cast", n.op("Floor", n.op("Mul", n.op("Cast", n.op("Shape", x, start=2), to=F32), n.const(np.float32(3)))), to=I64)
+    n.output(n.op("Resize", x, "", "", n.op("Concat", n.op("Shape", x, end=2), grown, axis=0), mode="nearest"))
+    height = n.op("Cast", n.op("Squeeze", n.op("Shape", x, start=2, end=3)), to=F32)
+    n.output(n.op("Range", n.const(np.float32(0)), height, n.const(np.float32(2))))
+    n.output(n.op("Range", height, n.const(np.float32(-1)), n.const(np.float32(-1))))
     n.output(n.op("Resize", line, "", "", n.op("Concat", n.op("Shape", y, start=2, end=3), n.ints(3), axis=0), mode="linear"))
     n.output(n.op("Tile", line, n.op("Shape", y, start=2)))
     n.output(n.op("Pad", line, n.op("Concat", n.ints(0, 0), space, axis=0)))
     return n.model(), [{"x": (1, 2, h, w), "y": (1, 3, p, q), "line": (h, 3)}
                        for h, w, p, q in ((5, 6, 9, 7), (8, 3, 4, 3), (1, 4, 6, 1), (16, 16, 16, 16))]
+
+
+def inner_names():
+    """Opset 18: bodies whose names are those of later nodes around them."""
+    n = Net("inner_names", 18)
+    x, info = n.input("x", [3]), helper.make_tensor_value_info
+    node = helper.make_node
+    then = helper.make_graph([node("Neg", ["x"], ["t"]), node("Exp", ["t"], ["u"])], "then", [], [info("u", F32, [3])])
+    other = helper.make_graph([node("Exp", ["x"], ["t"]), node("Neg", ["t"], ["u"])], "other", [], [info("u", F32, [3])])
+    body = helper.make_graph(
+        [node("Identity", ["on"], ["go"]), node("Add", ["s", "x"], ["t"]), node("Identity", ["t"], ["u"]), node("Neg", ["t"], ["w"])],
+        "body", [info("i", I64, []), info("on", TensorProto.BOOL, []), info("s", F32, [3])],
+        [info("go", TensorProto.BOOL, []), info("u", F32, [3]), info("w", F32, [3])])
+    first = n.op("If", n.const(np.array(True)), then_branch=then, else_branch=other)
+    last, seen = n.op("Loop", n.const(np.array(2, np.int64)), "", first, outs=2, body=body)
+    n.nodes += [node("Sin", [first], ["t"]), node("Cos", [last], ["s"]), node("Add", ["s", "t"], ["u"])]
+    n.output("u")
+    n.output(seen)
+    return n.model(), [{"x": (3,)}]
 
 
 def sampled():
@@ -977,7 +1001,7 @@ def edges():
 FIXTURES = [resnet_like, inception_like, mobilenet_like, bert_like, shapes, mlp_external, typed_data, recurrent, upsampler,
             einsum, fused, quantized, half, unsorted, ties, functions,
             attention, group_query, decoder, few_bits, quantized_more, blocks, newer, newest_spec, found, detector, uniques, edges, tails,
-            narrow_spec, narrow_codes_spec, bits_spec, sampled, deformed_spec, batch_scan, sequences, resized]
+            narrow_spec, narrow_codes_spec, bits_spec, sampled, deformed_spec, batch_scan, sequences, resized, inner_names]
 
 
 def feed(net, info, shape, rng):

@@ -224,6 +224,8 @@ bool ash_import__floats(ash_import *im, size_t k, const double **list, size_t *c
 /* The same without a failure. */
 bool ash_import__try_list(ash_import *im, size_t k, const ash_import_int **list, size_t *count);
 bool ash_import__try_ints(ash_import *im, size_t k, const int64_t **list, size_t *count);
+/* The same for floating point numbers, all of them whole. */
+bool ash_import__try_whole(ash_import *im, size_t k, const ash_import_int **list, size_t *count);
 bool ash_import__try_floats(ash_import *im, size_t k, const double **list, size_t *count);
 
 /* Binds result k, if the node wants it. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What a lowering function sees of its node: operands, attributes, results. */
+#include <math.h>
 #include <stdio.h>
 
 #include "import.h"
@@ -93,7 +94,7 @@ static void read_initializer(ash_import *im, ash_import_value *entry) {
 
 /* A tensor of the graph from a tracked list: a constant, or, where dims are in it, a concatenation. */
 static ash_value tensor_of_list(ash_import *im, const ash_import_value *entry) {
-    bool dims = false;
+    bool dims = ash_dtype_is_float(entry->type.dtype); /* lists of these are for their dims */
     for (size_t i = 0; i < entry->count; i++) dims |= entry->list[i].dim;
     if (!dims) {
         int64_t *numbers = ash_arena_alloc(im->scratch, entry->count, sizeof *numbers);
@@ -107,8 +108,13 @@ static ash_value tensor_of_list(ash_import *im, const ash_import_value *entry) {
     const ash_type number = {.dtype = entry->type.dtype};
     for (size_t i = 0; i < entry->count; i++) {
         ash_import_int e = entry->list[i];
-        ash_value scalar = e.dim ? ash_cast(im->graph, ash_build__dim(im->graph, e.v), entry->type.dtype)
-                                 : ash_build__ints(im->graph, &number, &e.v);
+        ash_value scalar;
+        if (e.dim)
+            scalar = ash_cast(im->graph, ash_build__dim(im->graph, e.v), entry->type.dtype);
+        else if (ash_dtype_is_float(entry->type.dtype))
+            scalar = ash_scalar(im->graph, entry->type.dtype, (double)e.v);
+        else
+            scalar = ash_build__ints(im->graph, &number, &e.v);
         parts[i] = ash_reshape(im->graph, scalar, one, 1);
     }
     ash_value joined = ash_concat(im->graph, parts, entry->count, 0);
@@ -263,6 +269,21 @@ bool ash_import__try_floats(ash_import *im, size_t k, const double **out, size_t
     for (size_t i = 0; i < *count; i++) numbers[i] = ash_import__float_at(blob, dtype, i);
     *out = numbers;
     return true;
+}
+
+bool ash_import__try_whole(ash_import *im, size_t k, const ash_import_int **list, size_t *count) {
+    const double *numbers;
+    if (ash_import__try_list(im, k, list, count)) return true;
+    if (!ash_import__has(im, k) || !ash_dtype_is_float(ash_import__in_type(im, k).dtype) ||
+        !ash_import__try_floats(im, k, &numbers, count) || *count > ASH_IMPORT_LIST)
+        return false;
+    ash_import_int *whole = ash_arena_alloc(im->scratch, *count, sizeof *whole);
+    for (size_t i = 0; whole && i < *count; i++) {
+        if (!(fabs(numbers[i]) <= 0x1p24) || numbers[i] != trunc(numbers[i])) return false;
+        whole[i] = (ash_import_int){(int64_t)numbers[i], false};
+    }
+    *list = whole;
+    return whole != NULL;
 }
 
 /* Says why operand k is not known, and which graph inputs to bind where that is what it takes. */
