@@ -352,8 +352,8 @@ static ash_value whole_scalar(ash_graph *g, ash_dtype dtype, int64_t number) {
                                      : ash_build__ints(g, &scalar, &number);
 }
 
-/* A range of integers that are known, or dims; the step is a number. Of floating point numbers that are whole
- * only where one is a dim. */
+/* A range of integers that are known, or dims; the step is a number. Of floating point numbers that are
+ * whole only where one is a dim. */
 static bool range_of_ints(ash_import *im, ash_dtype dtype) {
     const ash_import_int *ends[2], *delta;
     size_t n[3];

@@ -4,9 +4,10 @@
  * A model computes shapes with tensors: Shape, Gather, Mul, Concat, Reshape. Here such nodes are computed
  * at import, when all their operands are small integer tensors whose elements are known as numbers or dims.
  * The result is a list again; it becomes a tensor of the graph only when a node that is not followed here
- * asks for one. Sizes may pass through floating point numbers, as where an exporter computes floor(2.0 * h):
- * lists of these have at least one dim in them, and are whole numbers that the dtype has exactly. Where a step cannot be expressed (a comparison that depends on a variable), the node is
- * lowered like any other. */
+ * asks for one. Sizes may pass through floating point numbers, as where an exporter computes
+ * floor(2.0 * h): lists of these have at least one dim in them, and are whole numbers that the dtype has
+ * exactly. Where a step cannot be expressed (a comparison that depends on a variable), the node is lowered
+ * like any other. */
 #include "import.h"
 
 typedef struct tracked {
