@@ -46,6 +46,8 @@ ASH_API ash_value ash_build(ash_graph *graph, ash_op op, const ash_value *ins, s
 
 /* Elements converted to another dtype; see ops.def. */
 ASH_API ash_value ash_cast(ash_graph *graph, ash_value x, ash_dtype dtype);
+/* Their bits as another dtype of the same size; bool is none. */
+ASH_API ash_value ash_bitcast(ash_graph *graph, ash_value x, ash_dtype dtype);
 
 /* A constant of rank 0. Integers: `value` must be one that the dtype has; bool: whether it is not 0. */
 ASH_API ash_value ash_scalar(ash_graph *graph, ash_dtype dtype, double value);

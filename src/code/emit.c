@@ -316,6 +316,8 @@ static LLVMValueRef emit_compute(ash_emit *e, const ash_inst *inst) {
     ash_dtype from = (ash_dtype)ash_nest_at(e->nest, inst->a)->dtype;
     if (inst->i == ASH_OP_SELECT) return LLVMBuildSelect(e->b, a, b, ash_emit__value(e, inst->c), "");
     if (inst->i == ASH_OP_CAST) return ash_emit__cast(e, from, (ash_dtype)inst->dtype, a);
+    if (inst->i == ASH_OP_BITCAST)
+        return LLVMBuildBitCast(e->b, a, ash_emit__type(e, (ash_dtype)inst->dtype, inst->lanes), "");
     return ash_emit__compute(e, (ash_op)inst->i, from, a, b);
 }
 

@@ -332,7 +332,7 @@ static ash_status add_output(ash_graph *graph, const char *name, ash_value value
     if (!copy || !ash_vec_reserve(graph->allocator, &graph->outputs, 1) ||
         !ash_strmap_put(&graph->output_names, copy, strlen(copy), graph->outputs.len))
         return ASH_NO_MEMORY(diag);
-    graph->outputs.at[graph->outputs.len++] = (ash_output){copy, value};
+    graph->outputs.at[graph->outputs.len++] = (ash_output){copy, value, 0};
     return ASH_OK;
 }
 

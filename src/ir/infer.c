@@ -215,8 +215,12 @@ static ash_status infer_select(const ash_inference *c) {
 }
 
 static ash_status infer_cast(const ash_inference *c) {
+    ash_dtype from = c->ins[0].dtype, to = (ash_dtype)ash_infer__attr(c, ASH_ATTR_DTYPE)->i;
+    ASH_FAIL_IF(c->op == ASH_OP_BITCAST &&
+                    (from == ASH_BOOL || to == ASH_BOOL || ash_dtype_size(from) != ash_dtype_size(to)),
+                c->diag, ASH_ERROR_TYPE, "the bits of %s as %s", ash_dtype_name(from), ash_dtype_name(to));
     c->outs[0] = c->ins[0];
-    c->outs[0].dtype = (ash_dtype)ash_infer__attr(c, ASH_ATTR_DTYPE)->i;
+    c->outs[0].dtype = to;
     return ASH_OK;
 }
 

@@ -233,6 +233,7 @@ typedef struct ash_value_info {
     uint32_t node;    /* producing node, for ASH_VALUE_NODE */
     ash_value origin; /* the same value in the graph that the caller built, or ASH_NO_VALUE */
     const char *name; /* of an input, parameter or state, else NULL */
+    uint8_t narrow;   /* of an input: an ash_narrow (ashlar/narrow.h), which only callers look at */
     ash_blob *blob; /* data of a constant or parameter; what a state starts with, NULL: zeros; else NULL */
 } ash_value_info;
 
@@ -248,6 +249,7 @@ typedef struct ash_node {
 typedef struct ash_output {
     const char *name;
     ash_value value;
+    uint8_t narrow; /* an ash_narrow */
 } ash_output;
 
 typedef struct ash_state {

@@ -276,7 +276,7 @@ static ash_ref eval_dropped_dims(ash_kern *k, const ash_node *node, const ash_ix
 static bool is_rounded(const ash_kern *k, ash_value value) {
     while (!is_stored(k, value)) {
         const ash_node *node = &k->graph->nodes.at[ash_graph__value(k->graph, value)->node];
-        if (node->op == ASH_OP_CAST) return true;
+        if (ash_op_infos[node->op].class == ASH_CLASS_CAST) return true;
         if (!ash_op_is_virtual(node->op) || node->op == ASH_OP_IOTA) return false;
         value = node->ins[0];
     }
@@ -289,7 +289,9 @@ static ash_ref eval_cast(ash_kern *k, const ash_node *node, ash_ref in) {
     ash_nest *n = &k->nest;
     ash_dtype from = ash_graph__type(k->graph, node->ins[0])->dtype,
               to = ash_graph__type(k->graph, node->out)->dtype, wide = ash_kern_dtype(to);
-    if (from != to && from != ash_kern_dtype(from) && !is_rounded(k, node->ins[0]))
+    if (node->op == ASH_OP_BITCAST)
+        in = ash_nest_bitcast(n, to, ash_nest_cast(n, from, in));
+    else if (from != to && from != ash_kern_dtype(from) && !is_rounded(k, node->ins[0]))
         in = ash_nest_cast(n, ash_kern_dtype(from), ash_nest_cast(n, from, in));
     if (ash_nest_at(n, in)->dtype != to) in = ash_nest_cast(n, to, in);
     return to == wide ? in : ash_nest_cast(n, wide, in); /* the rounding stays */

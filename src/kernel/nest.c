@@ -339,6 +339,11 @@ ash_ref ash_nest_cast(ash_nest *n, ash_dtype to, ash_ref a) {
     return compute(n, ASH_OP_CAST, to, a, ASH_NO_REF, ASH_NO_REF);
 }
 
+ash_ref ash_nest_bitcast(ash_nest *n, ash_dtype to, ash_ref a) {
+    if (ash_nest_at(n, a)->dtype == to) return a;
+    return compute(n, ASH_OP_BITCAST, to, a, ASH_NO_REF, ASH_NO_REF);
+}
+
 static ash_ref divide(ash_nest *n, ash_nest_op op, ash_ref a, ash_ref b) {
     int64_t x, y;
     if (constant(n, b, ASH_I64, &y) && y > 0) {

@@ -164,6 +164,7 @@ ash_ref ash_nest_unary(ash_nest *n, ash_op op, ash_ref a);
 ash_ref ash_nest_binary(ash_nest *n, ash_op op, ash_ref a, ash_ref b);
 ash_ref ash_nest_select(ash_nest *n, ash_ref condition, ash_ref a, ash_ref b);
 ash_ref ash_nest_cast(ash_nest *n, ash_dtype to, ash_ref a);
+ash_ref ash_nest_bitcast(ash_nest *n, ash_dtype to, ash_ref a); /* dtypes of one size, none bool */
 ash_ref ash_nest_idiv(ash_nest *n, ash_ref a, ash_ref b);
 ash_ref ash_nest_imod(ash_nest *n, ash_ref a, ash_ref b);
 ash_ref ash_nest_fma(ash_nest *n, ash_ref a, ash_ref b, ash_ref c);

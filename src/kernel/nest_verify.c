@@ -150,6 +150,7 @@ static bool op_takes(ash_op op, ash_dtype dtype) {
     case ASH_OP_XOR: return kind != ASH_KIND_FLOAT;
     case ASH_OP_SHL:
     case ASH_OP_SHR: return kind == ASH_KIND_UNSIGNED;
+    case ASH_OP_BITCAST: return kind != ASH_KIND_BOOL;
     default:
         return ash_op_infos[op].class == ASH_CLASS_UNARY ? kind == ASH_KIND_FLOAT
                                                          : ash_op_is_elementwise(op);
@@ -172,6 +173,9 @@ static ash_status compute(struct check *c, ash_ref ref) {
     }
     ASH_TRY(use_typed(c, ref, inst->a, in, inst->lanes));
     if (ash_op_infos[op].ins_min == 2) ASH_TRY(use_typed(c, ref, inst->b, in, inst->lanes));
+    if (op == ASH_OP_BITCAST)
+        REQUIRE(c, ref, inst->dtype != ASH_BOOL && ash_dtype_size(inst->dtype) == ash_dtype_size(in),
+                "the bits as a dtype of another size");
     if (class == ASH_CLASS_CAST) return ASH_OK;
     return result(c, ref, class == ASH_CLASS_COMPARE ? ASH_BOOL : in, inst->lanes);
 }

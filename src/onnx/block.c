@@ -71,7 +71,7 @@ static ash_status read_initializers(ash_import *im, ash_wire graph, ash_import_b
         ASH_FAIL_IF(!tensor->name.len, &im->diag, ASH_ERROR_FORMAT, "a value without a name");
         ASH_FAIL_IF(ash_strmap_get(&block->constants, name, tensor->name.len, &other), &im->diag,
                     ASH_ERROR_FORMAT, "the name '%.*s' is defined twice", ASH_SPAN_ARG(tensor->name));
-        const ash_import_value value = {.value = ASH_NO_VALUE, .tensor = tensor};
+        const ash_import_value value = ash_import__of_tensor(tensor);
         if (!ash_strmap_put(&block->constants, name, tensor->name.len, im->values.len) ||
             !ash_vec_push(im->allocator, &im->values, value))
             return ASH_NO_MEMORY(&im->diag);

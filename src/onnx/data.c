@@ -134,12 +134,13 @@ static ash_status typed_data(ash_onnx_source *source, const ash_onnx_tensor *ten
 /* --- all kinds ------------------------------------------------------------------------------------ */
 
 /* Type of the tensor, and its size in elements; dims whose product overflows are refused. */
-static ash_status tensor_type(const ash_onnx_tensor *tensor, ash_type *type, int64_t *count) {
+static ash_status tensor_type(const ash_onnx_tensor *tensor, ash_type *type, ash_onnx_element *element,
+                              int64_t *count) {
     ash_diag *diag = tensor->body.diag;
-    *type = (ash_type){.rank = tensor->rank, .dtype = tensor->dtype == ONNX_UINT4 ? ASH_U8 : ASH_I8};
-    ASH_FAIL_IF(!ash_onnx__is_nibble(tensor->dtype) && !ash_onnx__dtype(tensor->dtype, &type->dtype), diag,
-                ASH_ERROR_UNSUPPORTED, "tensor data of type %s (%lld)", ash_onnx__dtype_name(tensor->dtype),
+    ASH_FAIL_IF(!ash_onnx__element(tensor->dtype, element), diag, ASH_ERROR_UNSUPPORTED,
+                "tensor data of type %s (%lld)", ash_onnx__dtype_name(tensor->dtype),
                 (long long)tensor->dtype);
+    *type = (ash_type){.rank = tensor->rank, .dtype = element->dtype};
     *count = 1;
     for (unsigned i = 0; i < tensor->rank; i++) {
         type->dims[i] = tensor->dims[i];
@@ -164,22 +165,27 @@ static ash_status normal_bools(const ash_allocator *a, ash_blob **blob, ash_diag
     return status;
 }
 
-/* A byte for each of `count` elements of four bits, the first of a byte in its low half. */
-static ash_status unpack(const ash_allocator *a, bool is_signed, size_t count, ash_blob **blob,
-                         ash_diag *diag) {
+/* A byte for each of `count` elements of `bits` bits, which follow each other from the lowest bit on; that
+ * of a signed integer is the number. */
+static ash_status unpack(const ash_allocator *a, unsigned bits, bool is_signed, size_t count,
+                         ash_blob **blob, ash_diag *diag) {
     const uint8_t *packed = (*blob)->data;
+    size_t size = (*blob)->size;
     ash_blob *fresh;
     ash_status status = ash_blob_create_owned(a, count, &fresh, diag);
     for (size_t i = 0; status == ASH_OK && i < count; i++) {
-        uint8_t bits = packed[i / 2] >> (i % 2 * 4) & 15;
-        ((uint8_t *)fresh->data)[i] = is_signed && bits > 7 ? bits | 0xf0 : bits;
+        size_t at = i / 8 * bits + i % 8 * bits / 8;
+        unsigned pair = packed[at] | (at + 1 < size ? (unsigned)packed[at + 1] << 8 : 0);
+        unsigned code = pair >> (i % 8 * bits % 8) & ((1u << bits) - 1);
+        if (is_signed && code >> (bits - 1)) code |= ~0u << bits;
+        ((uint8_t *)fresh->data)[i] = (uint8_t)code;
     }
     ash_blob_release(*blob);
     *blob = status == ASH_OK ? fresh : NULL;
     return status;
 }
 
-/* The elements as they are stored: four-bit ones in bytes of two. */
+/* The elements as they are stored, narrow ones packed. */
 static ash_status stored_data(ash_onnx_source *source, const ash_onnx_tensor *tensor, const ash_type *type,
                               int64_t count, ash_blob **blob) {
     ash_diag *diag = tensor->body.diag;
@@ -200,10 +206,13 @@ static ash_status stored_data(ash_onnx_source *source, const ash_onnx_tensor *te
 static ash_status tensor_data(ash_onnx_source *source, const ash_onnx_tensor *tensor, ash_type *type,
                               ash_blob **blob) {
     int64_t count = 0;
-    ASH_TRY(tensor_type(tensor, type, &count));
-    if (!ash_onnx__is_nibble(tensor->dtype)) return stored_data(source, tensor, type, count, blob);
-    ASH_TRY(stored_data(source, tensor, type, count / 2 + count % 2, blob));
-    return unpack(source->allocator, type->dtype == ASH_I8, (size_t)count, blob, tensor->body.diag);
+    ash_onnx_element element;
+    ASH_TRY(tensor_type(tensor, type, &element, &count));
+    unsigned bits = ash_narrow_bits(element.narrow);
+    bool codes = bits == 6 && !tensor->has_raw && !tensor->external; /* int32_data has one to a number */
+    if (bits == 0 || bits == 8 || codes) return stored_data(source, tensor, type, count, blob);
+    ASH_TRY(stored_data(source, tensor, type, count / 8 * bits + (count % 8 * bits + 7) / 8, blob));
+    return unpack(source->allocator, bits, type->dtype == ASH_I8, (size_t)count, blob, tensor->body.diag);
 }
 
 ash_status ash_onnx__tensor_data(ash_onnx_source *source, const ash_onnx_tensor *tensor, ash_type *type,

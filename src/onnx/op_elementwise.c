@@ -135,21 +135,6 @@ void ash_onnx__op_where(ash_import *im) {
     ash_import__out(im, 0, ash_select(im->graph, c, yes, no));
 }
 
-void ash_onnx__op_cast(ash_import *im) {
-    ash_dtype to = ASH_F32;
-    int64_t want = ash_import__attr_int(im, "to", ONNX_UNDEFINED);
-    if (!ash_onnx__dtype(want, &to))
-        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a cast to %s (%lld)", ash_onnx__dtype_name(want),
-                         (long long)want);
-    ash_import__out(im, 0, ash_cast(im->graph, ash_import__in(im, 0), to));
-}
-
-void ash_onnx__op_cast_like(ash_import *im) {
-    ash_dtype to = ash_import__in_type(im, 1).dtype;
-    ash_import__out(im, 0, ash_cast(im->graph, ash_import__in(im, 0), to));
-}
-
-/* Also of a sequence. */
 /* Another name; also of a sequence or of nothing. */
 void ash_onnx__op_identity(ash_import *im) {
     size_t index = ash_import__has(im, 0) ? ash_import__find_name(im, im->node->ins[0]) : SIZE_MAX;

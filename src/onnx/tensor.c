@@ -32,7 +32,7 @@ ash_status ash_tensor__name(ash_context *context, const char *name, size_t name_
     }
     if (name_len) memcpy(copy, name, name_len);
     copy[name_len] = 0;
-    *tensor = (ash_tensor){a, copy, name_len + 1, view, data};
+    *tensor = (ash_tensor){a, copy, name_len + 1, view, data, ASH_NARROW_NONE};
     *out = tensor;
     return ASH_OK;
 }
@@ -113,6 +113,22 @@ uint64_t ash_tensor_size(const ash_tensor *tensor) {
     return tensor ? ash_view_bytes(tensor->view) : 0;
 }
 
+ash_narrow ash_tensor_narrow(const ash_tensor *tensor) {
+    return tensor ? tensor->narrow : ASH_NARROW_NONE;
+}
+
+ash_status ash_tensor_set_narrow(ash_tensor *tensor, ash_narrow narrow, ash_diag *diag) {
+    ASH_NEED(diag, tensor);
+    ASH_FAIL_IF((unsigned)narrow >= ASH_NARROW_COUNT, diag, ASH_ERROR_INVALID_ARGUMENT,
+                "no element type has the number %d", (int)narrow);
+    ash_dtype have = ash_tensor_type(tensor)->dtype, want = ash_narrow_dtype(narrow);
+    ASH_FAIL_IF(narrow != ASH_NARROW_NONE && have != want, diag, ASH_ERROR_TYPE,
+                "%s in a tensor of %s, not %s", ash_narrow_name(narrow), ash_dtype_name(have),
+                ash_dtype_name(want));
+    tensor->narrow = narrow;
+    return ASH_OK;
+}
+
 /* --- files ---------------------------------------------------------------------------------------- */
 
 static ash_status read_proto(ash_context *context, const char *path, ash_file *file, ash_tensor **out,
@@ -128,6 +144,11 @@ static ash_status read_proto(ash_context *context, const char *path, ash_file *f
     if (status == ASH_OK)
         status = ash_tensor__make(context, (const char *)tensor.name.at, tensor.name.len, &type, blob, out,
                                   diag);
+    if (status == ASH_OK) {
+        ash_onnx_element element;
+        ash_onnx__element(tensor.dtype, &element);
+        (*out)->narrow = element.narrow;
+    }
     ash_onnx__source_free(&source);
     return status;
 }
@@ -149,6 +170,28 @@ static bool ends_with(const char *text, const char *end) {
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
+/* The elements as .pb files have them: those of few bits packed, from the lowest bit on, into `*fresh`,
+ * which the caller frees; all others where they are. */
+static ash_status packed(const ash_tensor *tensor, const void **data, size_t *size, uint8_t **fresh,
+                         ash_diag *diag) {
+    unsigned bits = ash_narrow_bits(tensor->narrow);
+    *data = tensor->data, *size = ash_tensor_size(tensor), *fresh = NULL;
+    if (bits == 0 || bits == 8) return ASH_OK;
+    const uint8_t *codes = tensor->data;
+    size_t count = *size;
+    *size = count / 8 * bits + (count % 8 * bits + 7) / 8;
+    uint8_t *out = ash_mem_calloc(tensor->allocator, *size, 1);
+    if (!out) return ASH_NO_MEMORY(diag);
+    for (size_t i = 0; i < count; i++) {
+        size_t at = i / 8 * bits + i % 8 * bits / 8;
+        unsigned code = (codes[i] & ((1u << bits) - 1)) << (i % 8 * bits % 8);
+        out[at] |= (uint8_t)code;
+        if (code >> 8) out[at + 1] |= (uint8_t)(code >> 8);
+    }
+    *data = *fresh = out;
+    return ASH_OK;
+}
+
 ash_status ash_tensor_write(const ash_tensor *tensor, const char *path, ash_diag *diag) {
     ASH_NEED(diag, tensor, path);
     bool npy = ends_with(path, ".npy");
@@ -163,14 +206,14 @@ ash_status ash_tensor_write(const ash_tensor *tensor, const char *path, ash_diag
     ASH_TRY(ash_sink_open(tensor->allocator, path, &sink, diag));
     if (npy) {
         ash_npy__write(&sink, descr, tensor);
-    } else {
-        ash_wire_out out = {&sink, 0};
-        ash_wire_out__tensor(&out, 0,
-                             &(ash_onnx_tensor_out){.name = tensor->name,
-                                                    .type = type,
-                                                    .data = tensor->data,
-                                                    .size = ash_tensor_size(tensor),
-                                                    .align = 64});
+        return ash_sink_close(&sink, true, diag);
     }
-    return ash_sink_close(&sink, true, diag);
+    ash_wire_out out = {&sink, 0};
+    ash_onnx_tensor_out whole = {.name = tensor->name, .type = type, .narrow = tensor->narrow, .align = 64};
+    uint8_t *fresh;
+    ash_status status = packed(tensor, &whole.data, &whole.size, &fresh, diag);
+    if (status == ASH_OK) ash_wire_out__tensor(&out, 0, &whole);
+    ash_status closed = ash_sink_close(&sink, status == ASH_OK, diag);
+    if (fresh) ash_mem_free(tensor->allocator, fresh, whole.size, 1);
+    return status == ASH_OK ? closed : status;
 }

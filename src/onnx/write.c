@@ -405,6 +405,12 @@ ash_status ash_onnx_write(const ash_graph *graph, const char *path, const ash_on
     ASH_FAIL_IF(graph->states.len, diag, ASH_ERROR_UNSUPPORTED,
                 "ONNX has no state that is kept between executions, and the graph has \"%.100s\"",
                 ash_graph__value(graph, graph->states.at[0].value)->name);
+    for (size_t i = 0; i < ASH_MAX(graph->inputs.len, graph->outputs.len); i++) {
+        ash_narrow in = ash_graph_input_narrow(graph, i),
+                   narrow = in ? in : ash_graph_output_narrow(graph, i);
+        ASH_FAIL_IF(narrow, diag, ASH_ERROR_UNSUPPORTED, "%s %zu is %s, and the graph has bytes for it",
+                    in ? "input" : "output", i, ash_narrow_name(narrow));
+    }
     ash_writer w = {.graph = graph, .allocator = graph->allocator, .diag = diag ? diag : &unused};
     if (own.external) {
         w.external_name = own.external;
