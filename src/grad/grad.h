@@ -45,6 +45,9 @@ static inline ash_type ash_grad__type(const ash_graph *graph, ash_value value) {
 ash_value ash_grad__zeros(ash_graph *graph, const ash_type *type);
 ash_value ash_grad__zeros_like(ash_graph *graph, ash_value value);
 
+/* TYPE unless it is a bool scalar. */
+ash_status ash_grad__check_when(const ash_graph *graph, ash_value when, ash_diag *diag);
+
 /* --- places along all axes: rule_move.c ----------------------------------------------------------- */
 
 /* Where elements lie along each axis of a tensor: i at starts + i * steps, the steps at least 1. */
