@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Checkpoints: a plan that goes on from a file has the bits of one that never stopped; a file with any byte
- * changed, cut anywhere, or made to mislead is refused with its offset, and leaves the states as they are. */
+/* Checkpoints: a plan that goes on from a file has the bits of one that never stopped; a file with any
+ * byte changed, cut anywhere, or made to mislead is refused with its offset, and leaves the states as they
+ * are. */
 #include "ir_fixture.h"
 
 #include <sys/stat.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* ONNX's operators that draw random numbers: moments, types and shapes, the same numbers in plan and
- * reference evaluator, other ones for another seed, stream or node, and for each step of what is trained. */
+ * reference evaluator, other ones for another seed, stream or node, and for each step of what is trained.
+ * */
 #include "ir_fixture.h"
 
 #include <math.h>

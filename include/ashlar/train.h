@@ -127,9 +127,10 @@ ASH_API ash_status ash_graph_optimize(ash_graph *graph, const ash_value *states,
 
 /* Gradients of a batch that is executed in `count` pieces of one size ("micro-batches"). Replaces each, in
  * its place, by the mean of those of this execution and of the ones before it in the batch, which states
- * add up: "NAME.0", "NAME.1", ... and the count "NAME.count", i64; NULL: "batch". Returns a bool scalar that
- * is true in the last execution of a batch, when the means are whole: the `when` of ash_graph_optimize.
- * A count of 0 is ASH_ERROR_INVALID_ARGUMENT, the graph's sticky error; then ASH_NO_VALUE. */
+ * add up: "NAME.0", "NAME.1", ... and the count "NAME.count", i64; NULL: "batch". Returns a bool scalar
+ * that is true in the last execution of a batch, when the means are whole: the `when` of
+ * ash_graph_optimize. A count of 0 is ASH_ERROR_INVALID_ARGUMENT, the graph's sticky error; then
+ * ASH_NO_VALUE. */
 ASH_API ash_value ash_graph_accumulate(ash_graph *graph, ash_value *grads, size_t n, uint64_t count,
                                        const char *name);
 
@@ -176,8 +177,8 @@ typedef struct ash_rate_schedule {
     double factor;
 } ash_rate_schedule;
 
-/* The rate of a step, counted from 0: a number for the input `rate` of a training step. A kind that there is
- * not is ASH_ERROR_INVALID_ARGUMENT. */
+/* The rate of a step, counted from 0: a number for the input `rate` of a training step. A kind that there
+ * is not is ASH_ERROR_INVALID_ARGUMENT. */
 ASH_API ash_status ash_rate_at(const ash_rate_schedule *schedule, uint64_t step, double *out,
                                ash_diag *diag);
 

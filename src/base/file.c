@@ -183,8 +183,8 @@ void ash_sink_fill(ash_sink *sink, uint8_t byte, size_t count) {
     }
 }
 
-/* The name in its folder, on the disk. Some file systems have no such call for folders: what is lost then is
- * the new file, not the old one. */
+/* The name in its folder, on the disk. Some file systems have no such call for folders: what is lost then
+ * is the new file, not the old one. */
 static void sync_folder(const char *path) {
     char folder[4096];
     const char *slash = strrchr(path, '/');

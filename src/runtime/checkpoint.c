@@ -4,8 +4,8 @@
  *
  *     "__metadata__": {"ashlar.crc32": "HHHHHHHH TTTTTTTT TTTTTTTT ...", "ashlar.note": NOTE}
  *
- * T is the CRC-32 of a tensor's bytes, in the order of the file; H that of the file before the tensors, with
- * eight zeros in H's own place. So any damage is found before anything is set, and where it is. */
+  * T is the CRC-32 of a tensor's bytes, in the order of the file; H that of the file before the tensors,
+  * with eight zeros in H's own place. So any damage is found before anything is set, and where it is. */
 #include <stdio.h>
 
 #include "ashlar/train.h"

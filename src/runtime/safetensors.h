@@ -2,7 +2,8 @@
 /* The safetensors format: 8 bytes that say how long the header is, the header, a JSON object, and the
  * tensors' bytes, one behind the other without gaps:
  *
- *     {"__metadata__": {KEY: TEXT, ...}, NAME: {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...}
+  * {"__metadata__": {KEY: TEXT, ...}, NAME: {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]},
+  * ...}
  *
  * What is read may come from anybody: every number is checked against the file's size before it is used,
  * and a defect is ASH_ERROR_FORMAT with its offset in the file. */

@@ -291,7 +291,8 @@ static const char rounds[] =
  * and 120 (116 and 119 in f16) are expected. onnxruntime and onnx's evaluator say -128. */
 static const char wraps[] = "expects values below -128 modulo 256, but QuantizeLinear saturates";
 
-/* The operator leaves the generator open; the numbers are NumPy's, even where the model is a composition. */
+/* The operator leaves the generator open; the numbers are NumPy's, even where the model is a composition.
+ * */
 static const char draws[] = "expects the numbers of one generator";
 
 static const struct {
