@@ -203,6 +203,11 @@ bool show_buffers(struct session *session);
 /* Where a buffer's bytes come from: its own name, or what the first operation that writes it computes. */
 struct line buffer_maker(ash_plan *plan, uint32_t buffer);
 
+/* --- profiles: profile.c -------------------------------------------------------------------------- */
+
+/* Executes the session's plan some times on the inputs that it has, and shows the time of its operations. */
+bool show_profile(struct session *session);
+
 /* --- the memory timeline: timeline.c -------------------------------------------------------------- */
 
 /* The live bytes over the operations, and who stands at the peak. */

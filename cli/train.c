@@ -32,7 +32,7 @@ struct trainer {
     struct list curves;
     double held, rate, least;
     unsigned epochs, patience, warmup;
-    bool resume;
+    bool resume, profile;
     char path[1024]; /* of the checkpoint */
 };
 
@@ -260,6 +260,18 @@ static bool open_all(struct trainer *r, const char *model) {
     return good && training_prepare(s, &r->training, d);
 }
 
+/* Where the time of a step goes. */
+static bool profile(struct trainer *r) {
+    double loss;
+    data_shuffle(&r->data, r->session.seed, 0);
+    if (!training_step(&r->session, &r->training, &r->data, r->data.held, 0, &loss)) return false;
+    r->session.plan = r->training.step;
+    r->session.report = ash_plan_describe(r->training.step);
+    bool good = show_profile(&r->session);
+    r->session.plan = NULL; /* it is the training's */
+    return good;
+}
+
 static bool train(struct trainer *r, const char *model) {
     if (!open_all(r, model)) return false;
     r->training.schedule.rate = r->rate;
@@ -271,6 +283,7 @@ static bool train(struct trainer *r, const char *model) {
            r->data.rows, r->data.held, (unsigned long long)(executions(r) / r->training.accumulate),
            r->training.trained, show_bytes(ash_plan_arena_size(r->training.step)).text,
            show_bytes(report.state).text);
+    if (r->profile) return profile(r);
     return (!r->resume || load(r)) && run_all(r);
 }
 
@@ -329,6 +342,7 @@ int cmd_train(int argc, char **argv) {
         {"--checkpoint", "FILE", "where all is kept after each epoch and Ctrl-C (default: OUT.safetensors)",
          OPTION_TEXT, &r.checkpoint},
         {"--resume", NULL, "go on from the checkpoint, where there is one", OPTION_FLAG, &r.resume},
+        {"--profile", NULL, "show where the time of a step goes, and end", OPTION_FLAG, &r.profile},
         {"--curve", "FILE", "the losses as .csv or .html; may be given again", OPTION_LIST, &r.curves},
         {0},
     };

@@ -3,6 +3,8 @@
  * interrupted or killed and resumed ends with the bytes of one that was not. */
 #include "cli_fixture.h"
 
+#include <math.h>
+
 #include "ashlar/builder.h"
 #include "ashlar/onnx.h"
 #include "ashlar/plan.h"
@@ -79,6 +81,27 @@ static void digits_are_learned(void **state) {
     assert_ok(ash_onnx_read(room.context, path_of("trained.onnx"), &options, &g, &diag));
     assert_int_equal(ash_graph_type(g, ash_graph_input_at(g, 0, NULL))->dims[0], 1797);
     ash_graph_destroy(g);
+}
+
+/* Mean losses of the first epochs, on the examples trained on and on the others, as PyTorch has them
+ * (tools/digits_torch.py). */
+static void losses_are_those_of_torch(void **state) {
+    (void)state;
+    static const double want[3][2] = {
+        {1.71361434, 0.92293638}, {0.487918791, 0.322849602}, {0.204379725, 0.196079895}};
+    assert_int_equal(ashlar(TRAIN "-o %s/torch.onnx --epochs 3 --curve %s/torch.csv"), 0);
+    read_back("torch.csv");
+    const char *line = room.out;
+    for (unsigned i = 0; i < 3; i++) {
+        unsigned epoch;
+        double loss, held;
+        line = strchr(line, '\n');
+        assert_non_null(line);
+        assert_int_equal(sscanf(++line, "%u,%lf,%lf", &epoch, &loss, &held), 3);
+        assert_int_equal(epoch, i + 1);
+        assert_true(fabs(loss - want[i][0]) < 1e-5 * want[i][0]);
+        assert_true(fabs(held - want[i][1]) < 1e-5 * want[i][1]);
+    }
 }
 
 /* As often as it takes to hit it under way: it starts in some tenths of a second, and runs for some more.
@@ -212,6 +235,7 @@ static void wrong_command_lines(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(digits_are_learned),
+        cmocka_unit_test(losses_are_those_of_torch),
         cmocka_unit_test(stopped_and_resumed_has_the_same_bytes),
         cmocka_unit_test(damaged_checkpoints_are_refused),
         cmocka_unit_test(other_options),
