@@ -205,7 +205,8 @@ struct line buffer_maker(ash_plan *plan, uint32_t buffer);
 
 /* --- profiles: profile.c -------------------------------------------------------------------------- */
 
-/* Executes the session's plan some times on the inputs that it has, and shows the time of its operations. */
+/* Executes the session's plan some times on the inputs that it has, and shows the time of its operations.
+ * */
 bool show_profile(struct session *session);
 
 /* --- the memory timeline: timeline.c -------------------------------------------------------------- */

@@ -162,8 +162,8 @@ static void test_extrema_and_lists(void **state) {
             }
 }
 
-/* Rows that are added to rows, some of them several times: columns in vectors and chunks, whatever is left of
- * the last one; indices of one and of two coordinates, some outside; and the dim may be a variable. */
+/* Rows that are added to rows, some of them several times: columns in vectors and chunks, whatever is left
+ * of the last one; indices of one and of two coordinates, some outside; and the dim may be a variable. */
 static void test_scattered_rows(void **state) {
     (void)state;
     static const int64_t widths[] = {1, 7, 16, 33, 64, 65, 130, 200};

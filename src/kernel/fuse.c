@@ -266,8 +266,8 @@ static bool new_group(fuser *f, uint32_t n) {
 }
 
 /* Whether neighbours along the last dim of what movement makes of a stored value lie at one distance, at
- * least in runs, and rows at one distance everywhere: then a product steps through them with an addition, and
- * a copy would gain nothing. Without the second there are no tiles of rows. */
+ * least in runs, and rows at one distance everywhere: then a product steps through them with an addition,
+ * and a copy would gain nothing. Without the second there are no tiles of rows. */
 static bool lies_evenly(fuser *f, ash_value value) {
     const ash_graph *g = f->graph;
     const ash_type *type = ash_graph__type(g, value);
