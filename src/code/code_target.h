@@ -36,6 +36,7 @@ struct ash_code_target {
     bool looks_first; /* every kernel looks at them before its first chunk, as nobody else could for it */
     /* Most bytes that a load of elements of one byte may have; 0: any. */
     unsigned byte_lanes;
+    unsigned extend_lanes; /* most lanes that become f64 out of f32 at once; 0: any */
 
     /* --- instructions: a NULL result is none --------------------------------------------------------- */
 

@@ -104,7 +104,7 @@ static inline val as_float(ash_emit *e, val a) {
                             "");
 }
 static inline val to_f64(ash_emit *e, val a) {
-    return LLVMBuildFPExt(e->b, a, ash_emit__like(a, ash_emit__type(e, ASH_F64, 1)), "");
+    return ash_emit__extend(e, a);
 }
 static inline val to_f32(ash_emit *e, val a) {
     return LLVMBuildFPTrunc(e->b, a, ash_emit__like(a, ash_emit__type(e, ASH_F32, 1)), "");
