@@ -49,8 +49,8 @@ struct ash_code_target {
     /* c plus, in each i32, the sum of the products of its four bytes: of a without sign, of b with sign. */
     LLVMValueRef (*dot4)(ash_emit *e, LLVMValueRef a, LLVMValueRef b, LLVMValueRef c);
 
-    /* The remainder (REM) of f32 and f64, and functions of f64 that the emitter has no formula for; never
-     * NULL. What the machine does not have is noted in ash_emit.lacks, and the result is anything. */
+    /* The remainder (REM) of f32 and f64, which is never NULL, and functions of f64 where the machine has a
+     * library; the emitter's formulas of f64 need a fused multiply-add. */
     LLVMValueRef (*library)(ash_emit *e, ash_op op, ash_dtype dtype, LLVMValueRef a, LLVMValueRef b);
 };
 
