@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What machines without a C library compute by formulas: the remainder of f32 and f64, and functions of f64.
- * The formulas are compiled for this machine, where they can be compared with its library. */
+/* What machines without a C library compute by formulas: the remainder of f32 and f64, and functions of
+ * f64. The formulas are compiled for this machine, where they can be compared with its library. */
 #include "ashlar/plan.h"
 #include "code/link.h"
 #include "code/nvptx/nvptx.h"
@@ -173,7 +173,8 @@ static double between(uint64_t *seed, double low, double high) {
     return low + (high - low) * ((double)(test_random(seed) >> 11) * 0x1p-53);
 }
 
-/* Arguments that come closest to a multiple of pi/2, as a number and as a part of it, and those about limits. */
+/* Arguments that come closest to a multiple of pi/2, as a number and as a part of it, and some about
+ * limits. */
 static const double hard[] = {6381956970095103.0 * 0x1p797,
                               0x1.6ac5b262ca1ffp849,
                               0x1.0p16,

@@ -11,8 +11,7 @@
 #include "coefficients.h"
 #include "emit_ops.h"
 
-/* --- exp
- * --------------------------------------------------------------------------------------------- */
+/* --- exp --------------------------------------------------------------------------------------------- */
 
 /* (1 + q) * 2^n for any n that the result may need, subnormal results included, with two roundings,
  * the second of them in subnormal results alone. The lowest bits of `biased` hold n + 2 * bias: half
@@ -85,8 +84,7 @@ static val exp_pair(ash_emit *e, val x, val low) {
     return scale(e, exp_minus_1(e, f, r, r), p.n, p.biased);
 }
 
-/* --- log
- * --------------------------------------------------------------------------------------------- */
+/* --- log --------------------------------------------------------------------------------------------- */
 
 /* 0 gives -inf, what is below and NaN give NaN, inf stays. */
 static val log_special(ash_emit *e, val x, val out) {
@@ -130,7 +128,7 @@ val ash_emit__log_f64(ash_emit *e, val x) {
     return log_special(e, x, f_fma(e, k, f_const(x, 0x1.62e42fee00000p-1), out));
 }
 
-/* --- made of exp -------------------------------------------------------------------------- */
+/* --- made of exp ------------------------------------------------------------------------------------- */
 
 /* None of them needs e^x itself. With e^x = s (1 + q) and s a power of two, e^x - 1 and e^x + 1 are
  * one multiply-add each, s q + (s - 1) and s q + (s + 1): nothing cancels near 0, so that no
@@ -198,8 +196,7 @@ val ash_emit__exponential(ash_emit *e, ash_op op, val x) {
     }
 }
 
-/* --- through f64
- * ------------------------------------------------------------------------------------- */
+/* --- through f64 ------------------------------------------------------------------------------------- */
 
 /* x + c3 x^3 + c5 x^5 + c7 x^7: for |x| below 2^-6 more than f32 can tell. */
 static val odd_series(ash_emit *e, val x, double c3, double c5, double c7) {
@@ -248,8 +245,7 @@ val ash_emit__hyperbolic(ash_emit *e, ash_op op, val x) {
     }
 }
 
-/* --- pow
- * --------------------------------------------------------------------------------------------- */
+/* --- pow --------------------------------------------------------------------------------------------- */
 
 static val is_whole(ash_emit *e, val x) {
     return LLVMBuildFCmp(e->b, LLVMRealOEQ, ash_emit__round(e, ASH_OP_ROUND, x), x, "");

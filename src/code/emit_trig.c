@@ -77,7 +77,7 @@ static quadrant reduce_large(ash_emit *e, val x) {
     return (quadrant){.r = r, .n = LLVMBuildTrunc(e->b, n, i32, "")};
 }
 
-/* --- the lanes that are too large * ------------------------------------------------------------------ */
+/* --- the lanes that are too large -------------------------------------------------------------------- */
 
 /* One part of a quadrant in lane `lane`; NULL, which some have not, stays. */
 static val pick(ash_emit *e, val part, val lane) {

@@ -16,8 +16,7 @@
 
 typedef ash_quadrant quadrant; /* with `low`; n is i64 */
 
-/* --- reduction
- * --------------------------------------------------------------------------------------- */
+/* --- reduction --------------------------------------------------------------------------------------- */
 
 /* x - n PI/2 is exact: a multiple of 2^-52 below 1. Of the second part's product both halves are
  * known, and the third part is past all that can cancel. */
@@ -92,8 +91,7 @@ static quadrant reduce_large(ash_emit *e, val x) {
                       n};
 }
 
-/* --- sin, cos, tan
- * ----------------------------------------------------------------------------------- */
+/* --- sin, cos, tan ----------------------------------------------------------------------------------- */
 
 static val sine(ash_emit *e, quadrant q, val z) {
     val low = f_fma(e, f_mul(e, z, f_const(z, -0.5)), q.low, q.low);
@@ -124,8 +122,7 @@ static val trigonometric(ash_emit *e, ash_op op, val x) {
     return as_float(e, LLVMBuildXor(e->b, as_bits(e, out), i_and(e, sign, INT64_MIN), ""));
 }
 
-/* --- their inverses
- * ---------------------------------------------------------------------------------- */
+/* --- their inverses ---------------------------------------------------------------------------------- */
 
 /* As emit_trig.c has it, with both parts of pi. */
 static val atan_of(ash_emit *e, val x) {
@@ -163,8 +160,7 @@ static val asin_acos(ash_emit *e, ash_op op, val x) {
     return f_select(e, far, f_select(e, f_lt(e, x, 0), outer, near_one), inner);
 }
 
-/* --- hyperbolic functions
- * ---------------------------------------------------------------------------- */
+/* --- hyperbolic functions ---------------------------------------------------------------------------- */
 
 /* With p = e^a / 4, which is finite wherever the result is: cosh a = 2p + 1 / (8p), and with g = p -
  * 1/4, which does not cancel, sinh a = 2g + 2g / (4g + 1). */
@@ -211,8 +207,7 @@ static val atanh_of(ash_emit *e, val a) {
     return f_mul(e, log_1p(e, u), f_const(a, 0.5));
 }
 
-/* --- erf
- * --------------------------------------------------------------------------------------------- */
+/* --- erf --------------------------------------------------------------------------------------------- */
 
 static val erf_of(ash_emit *e, val a) {
     val near = f_fma(e, F_POLY(e, f_mul(e, a, a), erf_near), a, a);

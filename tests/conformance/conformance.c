@@ -9,9 +9,9 @@
  * does; all others must be equal). Where a shape or the like comes from a graph input, the import needs
  * that input as a constant: then it is repeated with more and more inputs bound to the test's data. With -g
  * dims that are no numbers take the sizes of the test's inputs. With -n floating point numbers may be off
- * by that part of the largest in their tensor. Each
- * test is counted once: passed, failed, or skipped as unsupported by the import, with the reason. The exit status is 1
- * when one failed, or, with -s, when one was skipped. */
+ * by that part of the largest in their tensor. Each test is counted once: passed, failed, or skipped as
+ * unsupported by the import, with the reason. The exit status is 1 when one failed, or, with -s, when one
+ * was skipped. */
 #include <dirent.h>
 #include <math.h>
 #include <stdarg.h>

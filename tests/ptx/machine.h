@@ -53,6 +53,21 @@ typedef enum ptx_type {
 #undef TYPE
 } ptx_type;
 
+static const struct {
+    uint8_t bytes;
+    char kind;
+} ptx_type_facts[] = {
+#define TYPE(name, text, bytes, kind) {bytes, kind},
+    PTX_TYPES(TYPE)
+#undef TYPE
+};
+static inline unsigned ptx_type_bytes(ptx_type type) {
+    return ptx_type_facts[type].bytes;
+}
+static inline char ptx_type_kind(ptx_type type) {
+    return ptx_type_facts[type].kind;
+}
+
 /* Modifiers, in groups of which an instruction has one word at most: its number in the group, 0 none. */
 typedef enum ptx_group {
     G_ROUND,   /* rn rz rm rp rni rzi rmi rpi rna */
@@ -401,8 +416,6 @@ const ptx_op *ptx_op_find(const char *name, size_t len, size_t *used);
 /* The number of a modifier in one of the groups; *group is which. 0: there is none. */
 int ptx_word_find(const char *word, size_t len, uint64_t groups, ptx_group *group);
 ptx_type ptx_type_find(const char *word, size_t len);
-unsigned ptx_type_bytes(ptx_type type);
-char ptx_type_kind(ptx_type type);
 ptx_special ptx_special_find(const char *name, size_t len, unsigned *bytes);
 
 /* read.c: a module from PTX, NULL and ptx_refusal's text when it is refused. The text is copied.
