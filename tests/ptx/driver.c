@@ -11,6 +11,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool initialised, set_up;
 static uint64_t calls[N_CALLS], calls_now, fail_at;
 static CUresult fail_code;
+static const char *failed;
 static ptx_context contexts[MOST_DEVICES];
 static _Thread_local ptx_context *current[MOST_CURRENT]; /* a stack */
 static _Thread_local unsigned n_current;
@@ -49,7 +50,10 @@ CUresult ptx_enter(ptx_call call, ptx_needs needs) {
     set_up = true;
     calls[call]++;
     calls_now++;
-    if (fail_at && calls_now == fail_at) return fail_code;
+    if (fail_at && calls_now == fail_at) {
+        failed = names[call];
+        return fail_code;
+    }
     if (needs >= NEEDS_INIT && !initialised) return CUDA_ERROR_NOT_INITIALIZED;
     if (needs < NEEDS_CONTEXT) return CUDA_SUCCESS;
     return ptx_current() ? ptx_state() : CUDA_ERROR_INVALID_CONTEXT;
@@ -106,6 +110,7 @@ void ptx_reset(const ptx_machine *machine, uint64_t seed) {
     ptx_check_reset(machine, seed);
     memset(calls, 0, sizeof calls);
     calls_now = fail_at = 0;
+    failed = NULL;
     era++;
     initialised = false;
     set_up = true;
@@ -115,6 +120,10 @@ void ptx_reset(const ptx_machine *machine, uint64_t seed) {
 void ptx_fail_at(uint64_t n, CUresult code) {
     fail_at = n ? calls_now + n : 0;
     fail_code = code;
+}
+
+const char *ptx_failed(void) {
+    return failed;
 }
 
 uint64_t ptx_calls(const char *function) {

@@ -79,6 +79,8 @@ void ptx_reset(const ptx_machine *machine, uint64_t seed);
 void ptx_check_set(ptx_check check, bool on);
 /* The n-th driver call from now (1: the next one) does nothing and answers `code`; 0 takes it back. */
 void ptx_fail_at(uint64_t n, CUresult code);
+/* The exported name of the call that failed so since ptx_reset; NULL: none did yet. */
+const char *ptx_failed(void);
 /* The driver calls since ptx_reset: of one function by its exported name, of all when NULL. */
 uint64_t ptx_calls(const char *function);
 

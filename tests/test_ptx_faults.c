@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+/* A driver that fails: call 1, 2, 3, ... of a plan's life (device, preparing, executing twice, reading, giving back)
+ * answers with an error, in each mode. Whatever fails, some call of ashlar's says so, everything is given back, and
+ * after a loss the same name opens a device that works. */
+#include "cuda_room.h"
+
+static ash_diag diag;
+
+typedef struct room {
+    test_memory memory;
+    ash_context *context;
+    ash_graph *graph;
+    cuda_results want;
+} room;
+
+/* Products, rows, a state, a size that depends on data, and what reads it. */
+static ash_graph *make(ash_context *context) {
+    ash_graph *g;
+    assert_ok(ash_graph_create(context, "g", &g, &diag));
+    ash_type type = {.dtype = ASH_F32, .rank = 2, .dims = {6, 20}},
+             row = {.dtype = ASH_F32, .rank = 1, .dims = {20}};
+    static float numbers[400];
+    for (size_t i = 0; i < 400; i++) numbers[i] = (float)(i * 37 % 64) / 64 - 0.5f;
+    ash_type square = {.dtype = ASH_F32, .rank = 2, .dims = {20, 20}};
+    ash_value x = ash_graph_input(g, "x", &type);
+    ash_value w = ash_graph_constant(g, &square, numbers, sizeof numbers, ASH_DATA_COPY);
+    ash_value sum = ash_graph_state(g, "sum", &row, NULL, 0, ASH_DATA_COPY);
+    ash_value y = ash_softmax(g, ash_relu(g, ash_matmul(g, x, w)), 1);
+    ash_value next = ash_add(g, sum, ash_reduce(g, ASH_OP_REDUCE_SUM, y, (const int64_t[]){0}, 1, false));
+    ash_graph_update(g, sum, next);
+    ash_value count, where = ash_nonzero(g, ash_gt(g, x, ash_scalar(g, ASH_F32, 0)), &count);
+    ash_graph_output(g, "y", ash_add(g, y, next));
+    ash_dim settled = ash_settle(g, "settled", count, 120);
+    ash_graph_output(g, "where", ash_add(g, where, where));
+    ash_graph_output(g, "those", ash_neg(g, ash_slice_axis(g, where, 0, 0, settled)));
+    ash_graph_output(g, "count", count);
+    assert_ok(ash_graph_status(g, &diag));
+    return g;
+}
+
+static int open_room(void **state) {
+    room *r = calloc(1, sizeof *r);
+    ash_context_options options = {.allocator = test_memory_allocator(&r->memory), .threads = 1};
+    assert_ok(ash_context_create(&options, &r->context, &diag));
+    r->graph = make(r->context);
+    assert_ok(cuda_room_run(r->context, r->graph, NULL, ash_plan_options_default(), &r->want, &diag));
+    *state = r;
+    return 0;
+}
+
+static int close_room(void **state) {
+    room *r = *state;
+    cuda_results_free(&r->want);
+    ash_graph_destroy(r->graph);
+    ash_context_destroy(r->context);
+    assert_int_equal(r->memory.live, 0);
+    free(r);
+    return 0;
+}
+
+/* A whole life; what it computes is close to the processor's. */
+static ash_status live(room *r, int mode) {
+    ash_device *device;
+    cuda_results got = {0};
+    diag.message[0] = 0;
+    ash_status status = cuda_room_device(r->context, true, &device, &diag);
+    if (status == ASH_OK)
+        status = cuda_room_run(r->context, r->graph, device, cuda_room_mode(mode), &got, &diag);
+    ash_device_close(device);
+    if (status == ASH_OK) {
+        assert_int_equal(got.n, r->want.n);
+        for (size_t i = 0; i < got.n; i++) assert_int_equal(got.bytes[i], r->want.bytes[i]);
+        for (size_t k = 0; k < got.bytes[0] / 4; k++)
+            assert_true(fabsf(((float *)got.data[0])[k] - ((float *)r->want.data[0])[k]) < 1e-5f);
+        for (size_t i = 1; i < got.n; i++) assert_memory_equal(got.data[i], r->want.data[i], got.bytes[i]);
+    }
+    cuda_results_free(&got);
+    return status;
+}
+
+/* What gives back, and what looks whether something is over: nobody can do anything about their failures, and what
+ * they did not give back is left. */
+static bool gives_back(const char *function) {
+    static const char *const names[] = {
+        "cuMemFree_v2",       "cuMemFreeHost",      "cuStreamDestroy_v2",
+        "cuEventDestroy_v2",  "cuModuleUnload",     "cuGraphDestroy",
+        "cuGraphExecDestroy", "cuCtxPopCurrent_v2", "cuDevicePrimaryCtxRelease_v2"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i], function) == 0) return true;
+    return false;
+}
+
+/* Every `step`-th call. */
+static void check_failures(room *r, int mode, CUresult code, ash_status expected, uint64_t step) {
+    cuda_room_driver(1);
+    assert_ok(live(r, mode)); /* kernels are compiled */
+    uint64_t calls = ptx_calls(NULL), tried = 0;
+    assert_int_equal(ptx_live(), 0);
+    long long kept = r->memory.live;
+    for (uint64_t n = 1; n <= calls; n += step) {
+        cuda_room_driver(1);
+        ptx_fail_at(n, code);
+        ash_status status = live(r, mode);
+        const char *function = ptx_failed();
+        if (!function) break;
+        if (gives_back(function)) continue;
+        tried++;
+        if (status == ASH_OK && strcmp(function, "cuCtxPushCurrent_v2") == 0) continue; /* to give back */
+        if (status == ASH_OK)
+            fail_msg("call %llu, %s, fails, and nobody says so", (unsigned long long)n, function);
+        if (status != expected && status != ASH_ERROR_DEVICE)
+            fail_msg("call %llu, %s: status %d: %s", (unsigned long long)n, function, (int)status,
+                     diag.message);
+        if (!diag.message[0])
+            fail_msg("call %llu, %s: no reason is given", (unsigned long long)n, function);
+        if (ptx_live() != 0)
+            fail_msg("call %llu, %s: %llu things are left", (unsigned long long)n, function,
+                     (unsigned long long)ptx_live());
+        if (r->memory.live != kept)
+            fail_msg("call %llu, %s: memory is left", (unsigned long long)n, function);
+        if (tried % 16 == 0) assert_ok(live(r, mode)); /* the same name, once more */
+    }
+    print_message("%s: %llu calls\n", ash_mode_text((ash_mode)mode), (unsigned long long)tried);
+    assert_true(tried > 30);
+}
+
+static void memory_runs_out(void **state) {
+    for (int mode = 0; mode < ASH_MODE_COUNT; mode++)
+        check_failures(*state, mode, CUDA_ERROR_OUT_OF_MEMORY, ASH_ERROR_OUT_OF_MEMORY, 1);
+}
+
+static void devices_are_lost(void **state) {
+    for (int mode = 0; mode < ASH_MODE_COUNT; mode++)
+        check_failures(*state, mode, CUDA_ERROR_LAUNCH_FAILED, ASH_ERROR_DEVICE, 3);
+}
+
+/* No failure, and the same bits, whatever the order of blocks and of streams that nothing orders. */
+static void seeds_change_nothing(void **state) {
+    room *r = *state;
+    for (int mode = 0; mode < ASH_MODE_COUNT; mode++)
+        for (uint64_t seed = 1; seed <= 4; seed++) {
+            cuda_room_driver(seed);
+            assert_ok(live(r, mode));
+            assert_string_equal(ptx_finding(), "");
+        }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(seeds_change_nothing, open_room, close_room),
+        cmocka_unit_test_setup_teardown(memory_runs_out, open_room, close_room),
+        cmocka_unit_test_setup_teardown(devices_are_lost, open_room, close_room),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
