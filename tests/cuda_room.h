@@ -13,7 +13,7 @@
 #include "random.h"
 #include "testing.h"
 
-enum { ROOM_OUTPUTS = 8 };
+enum { ROOM_OUTPUTS = 8, ROOM_OPS = 64 };
 
 /* The outputs of an execution, one block each. */
 typedef struct cuda_results {
@@ -31,13 +31,6 @@ static inline void cuda_results_free(cuda_results *r) {
 static inline void cuda_room_driver(uint64_t seed) {
     assert_int_equal(setenv("ASHLAR_CUDA_DRIVER", PTX_DRIVER, 1), 0);
     ptx_reset(NULL, seed);
-}
-
-/* A machine of this process, "cpu", or "CUDA:0". */
-static inline ash_status cuda_room_device(ash_context *context, bool gpu, ash_device **out,
-                                          ash_diag *diag) {
-    *out = NULL;
-    return gpu ? ash_device_open(context, "CUDA:0", out, diag) : ASH_OK;
 }
 
 /* Inputs that are floats are between -1 and 1, others zeros; the same for the same plan. */
@@ -76,16 +69,20 @@ static inline ash_status cuda_room_read(ash_plan *plan, cuda_results *out, ash_d
     return ASH_OK;
 }
 
-/* Prepares, executes and reads; `out` has what there was, also after a failure. `device`: NULL is the processor. */
+/* Prepares, executes twice and reads; `out` has what there was, also after a failure. `device`: NULL is the processor. */
 static inline ash_status cuda_room_run(ash_context *context, const ash_graph *graph, ash_device *device,
-                                       ash_plan_options options, cuda_results *out, ash_diag *diag) {
+                                       ash_plan_options options, bool profiled, cuda_results *out,
+                                       ash_diag *diag) {
     ash_plan *plan = NULL;
     *out = (cuda_results){0};
     options.device = device;
     ash_status status = ash_plan_prepare(context, graph, &options, &plan, diag);
     if (status == ASH_OK) status = cuda_room_fill(plan, diag);
     if (status == ASH_OK) status = ash_plan_execute(plan, diag);
-    if (status == ASH_OK) status = ash_plan_execute(plan, diag); /* a replay */
+    ash_profile times[ROOM_OPS];
+    if (status == ASH_OK) /* once more: a replay */
+        status = profiled ? ash_plan_execute_profiled(plan, times, ROOM_OPS, diag)
+                          : ash_plan_execute(plan, diag);
     if (status == ASH_OK) status = cuda_room_read(plan, out, diag);
     ash_plan_destroy(plan);
     return status;

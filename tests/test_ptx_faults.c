@@ -2,6 +2,7 @@
 /* A driver that fails: call 1, 2, 3, ... of a plan's life (device, preparing, executing twice, reading, giving back)
  * answers with an error, in each mode. Whatever fails, some call of ashlar's says so, everything is given back, and
  * after a loss the same name opens a device that works. */
+#include "code/llvm.h"
 #include "cuda_room.h"
 
 static ash_diag diag;
@@ -11,6 +12,8 @@ typedef struct room {
     ash_context *context;
     ash_graph *graph;
     cuda_results want;
+    ash_cancel cancel;
+    ash_plan *paper; /* for such a GPU: its kernels are compiled, and stay so */
 } room;
 
 /* Products, rows, a state, a size that depends on data, and what reads it. */
@@ -43,7 +46,12 @@ static int open_room(void **state) {
     ash_context_options options = {.allocator = test_memory_allocator(&r->memory), .threads = 1};
     assert_ok(ash_context_create(&options, &r->context, &diag));
     r->graph = make(r->context);
-    assert_ok(cuda_room_run(r->context, r->graph, NULL, ash_plan_options_default(), &r->want, &diag));
+    assert_ok(
+        cuda_room_run(r->context, r->graph, NULL, ash_plan_options_default(), false, &r->want, &diag));
+    ash_plan_options paper = ash_plan_options_default();
+    assert_ok(ash_device_open(r->context, "CUDA:sm_90", &paper.device, &diag));
+    assert_ok(ash_plan_prepare(r->context, r->graph, &paper, &r->paper, &diag));
+    ash_device_close(paper.device);
     *state = r;
     return 0;
 }
@@ -51,6 +59,7 @@ static int open_room(void **state) {
 static int close_room(void **state) {
     room *r = *state;
     cuda_results_free(&r->want);
+    ash_plan_destroy(r->paper);
     ash_graph_destroy(r->graph);
     ash_context_destroy(r->context);
     assert_int_equal(r->memory.live, 0);
@@ -58,14 +67,24 @@ static int close_room(void **state) {
     return 0;
 }
 
+/* The modes, and a profile with a switch to cancel by. */
+enum { PROFILED = ASH_MODE_COUNT, N_WAYS };
+
+static ash_plan_options options_of(room *r, int way) {
+    ash_plan_options options = cuda_room_mode(way == PROFILED ? ASH_MODE_STREAM : way);
+    if (way == PROFILED) options.progress.cancel = &r->cancel;
+    return options;
+}
+
 /* A whole life; what it computes is close to the processor's. */
-static ash_status live(room *r, int mode) {
-    ash_device *device;
+static ash_status live(room *r, int way) {
+    ash_device *device = NULL;
     cuda_results got = {0};
     diag.message[0] = 0;
-    ash_status status = cuda_room_device(r->context, true, &device, &diag);
+    ash_status status = ash_device_open(r->context, "CUDA:0", &device, &diag);
     if (status == ASH_OK)
-        status = cuda_room_run(r->context, r->graph, device, cuda_room_mode(mode), &got, &diag);
+        status =
+            cuda_room_run(r->context, r->graph, device, options_of(r, way), way == PROFILED, &got, &diag);
     ash_device_close(device);
     if (status == ASH_OK) {
         assert_int_equal(got.n, r->want.n);
@@ -90,17 +109,16 @@ static bool gives_back(const char *function) {
     return false;
 }
 
-/* Every `step`-th call. */
-static void check_failures(room *r, int mode, CUresult code, ash_status expected, uint64_t step) {
+static void check_failures(room *r, int way, CUresult code, ash_status expected) {
     cuda_room_driver(1);
-    assert_ok(live(r, mode)); /* kernels are compiled */
+    assert_ok(live(r, way)); /* kernels are compiled */
     uint64_t calls = ptx_calls(NULL), tried = 0;
     assert_int_equal(ptx_live(), 0);
     long long kept = r->memory.live;
-    for (uint64_t n = 1; n <= calls; n += step) {
+    for (uint64_t n = 1; n <= calls; n++) {
         cuda_room_driver(1);
         ptx_fail_at(n, code);
-        ash_status status = live(r, mode);
+        ash_status status = live(r, way);
         const char *function = ptx_failed();
         if (!function) break;
         if (gives_back(function)) continue;
@@ -118,34 +136,39 @@ static void check_failures(room *r, int mode, CUresult code, ash_status expected
                      (unsigned long long)ptx_live());
         if (r->memory.live != kept)
             fail_msg("call %llu, %s: memory is left", (unsigned long long)n, function);
-        if (tried % 16 == 0) assert_ok(live(r, mode)); /* the same name, once more */
+        if (tried % 16 == 0) assert_ok(live(r, way)); /* the same name, once more */
     }
-    print_message("%s: %llu calls\n", ash_mode_text((ash_mode)mode), (unsigned long long)tried);
-    assert_true(tried > 30);
+    print_message("%s: %llu calls\n", way == PROFILED ? "profiled" : ash_mode_text((ash_mode)way),
+                  (unsigned long long)tried);
+    assert_true(tried > 100);
 }
 
 static void memory_runs_out(void **state) {
-    for (int mode = 0; mode < ASH_MODE_COUNT; mode++)
-        check_failures(*state, mode, CUDA_ERROR_OUT_OF_MEMORY, ASH_ERROR_OUT_OF_MEMORY, 1);
+    for (int way = 0; way < N_WAYS; way++)
+        check_failures(*state, way, CUDA_ERROR_OUT_OF_MEMORY, ASH_ERROR_OUT_OF_MEMORY);
 }
 
 static void devices_are_lost(void **state) {
-    for (int mode = 0; mode < ASH_MODE_COUNT; mode++)
-        check_failures(*state, mode, CUDA_ERROR_LAUNCH_FAILED, ASH_ERROR_DEVICE, 3);
+    for (int way = 0; way < N_WAYS; way++)
+        check_failures(*state, way, CUDA_ERROR_LAUNCH_FAILED, ASH_ERROR_DEVICE);
 }
 
 /* No failure, and the same bits, whatever the order of blocks and of streams that nothing orders. */
 static void seeds_change_nothing(void **state) {
     room *r = *state;
-    for (int mode = 0; mode < ASH_MODE_COUNT; mode++)
+    for (int way = 0; way < N_WAYS; way++)
         for (uint64_t seed = 1; seed <= 4; seed++) {
             cuda_room_driver(seed);
-            assert_ok(live(r, mode));
+            assert_ok(live(r, way));
             assert_string_equal(ptx_finding(), "");
         }
 }
 
 int main(void) {
+    if (ash_llvm__init(ASH_TARGET_GPU, &diag) != ASH_OK) {
+        fprintf(stderr, "SKIP: %s\n", diag.message);
+        return 77;
+    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(seeds_change_nothing, open_room, close_room),
         cmocka_unit_test_setup_teardown(memory_runs_out, open_room, close_room),
