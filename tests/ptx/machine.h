@@ -333,6 +333,7 @@ struct ptx_block {
     unsigned n;                    /* of them */
     bool full;                     /* all threads of the block are active */
     uint32_t pc;                   /* of the present instruction */
+    uint8_t carry[PTX_THREADS];    /* of add.cc and its kin */
     uint32_t at[PTX_THREADS];      /* where each thread goes on; PTX_LEFT, PTX_WAITS */
     uint32_t barrier[PTX_THREADS]; /* of those that wait: where */
     uint16_t active[PTX_THREADS], some[PTX_THREADS];
