@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 enum { MOST_DEVICES = 16, MOST_CURRENT = 32 };
 
@@ -39,6 +40,12 @@ CUresult ptx_state(void) {
     return c ? c->lost : CUDA_SUCCESS;
 }
 
+/* Of a process that never said one. */
+static uint64_t first_seed(void) {
+    const char *text = getenv("PTX_SEED");
+    return text ? strtoull(text, NULL, 10) : 0;
+}
+
 CUresult ptx_enter(ptx_call call, ptx_needs needs) {
     if (ptx_in_host_function()) {
         if (ptx_checks(PTX_HOST_FUNCTION))
@@ -46,7 +53,7 @@ CUresult ptx_enter(ptx_call call, ptx_needs needs) {
         return CUDA_ERROR_NOT_PERMITTED;
     }
     pthread_mutex_lock(&lock);
-    if (!set_up) ptx_check_reset(NULL, 0);
+    if (!set_up) ptx_check_reset(NULL, first_seed());
     set_up = true;
     calls[call]++;
     calls_now++;

@@ -70,9 +70,9 @@ typedef struct ptx_machine {
 
 #pragma GCC visibility push(default)
 
-/* Everything as at the start of the process, on a machine of these numbers (NULL: the defaults), with
- * this seed for the order of blocks and commands. All handles and memory that the driver gave out are
- * void. */
+/* Everything as at the start of the process, on a machine of these numbers (NULL: the defaults), with this
+ * seed for the order of blocks and commands: at the start it is PTX_SEED of the environment, or 0. All
+ * handles and memory that the driver gave out are void. */
 void ptx_reset(const ptx_machine *machine, uint64_t seed);
 /* Turns one check off or on; all are on after ptx_reset. Bounds, alignment and what ends a kernel stay
  * on. */
