@@ -2,6 +2,9 @@
 /* A driver that fails: call 1, 2, 3, ... of a plan's life (device, preparing, executing twice, reading, giving back)
  * answers with an error, in each mode. Whatever fails, some call of ashlar's says so, everything is given back, and
  * after a loss the same name opens a device that works. */
+#include <pthread.h>
+#include <time.h>
+
 #include "code/llvm.h"
 #include "cuda_room.h"
 
@@ -164,12 +167,55 @@ static void seeds_change_nothing(void **state) {
         }
 }
 
+/* --- stopping --------------------------------------------------------------------------------------- */
+
+static void *press(void *arg) {
+    nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+    ash_cancel_set(arg, true);
+    return NULL;
+}
+
+/* One that would take hours: it looks on its way at the words that a copy on another stream sets. */
+static void a_kernel_is_stopped_on_its_way(void **state) {
+    room *r = *state;
+    const ash_dim huge = INT64_C(1) << 37;
+    for (int mode = 0; mode < 2; mode++) {
+        ash_graph *g;
+        pthread_t presser;
+        cuda_results none;
+        ash_plan_options options = cuda_room_mode(mode);
+        cuda_room_driver((uint64_t)mode);
+        options.progress.cancel = &r->cancel;
+        assert_ok(ash_graph_create(r->context, "long", &g, &diag));
+        ash_value x = ash_graph_input(g, "x", &(ash_type){.dtype = ASH_F32, .rank = 1, .dims = {1}});
+        x = ash_exp(g, ash_broadcast_to(g, x, &huge, 1));
+        ash_graph_output(g, "y", ash_reduce(g, ASH_OP_REDUCE_SUM, x, (const int64_t[]){0}, 1, false));
+        assert_ok(ash_device_open(r->context, "CUDA:0", &options.device, &diag));
+        ash_plan *plan; /* compiled before the switch is pressed */
+        assert_ok(ash_plan_prepare(r->context, g, &options, &plan, &diag));
+        assert_int_equal(pthread_create(&presser, NULL, press, &r->cancel), 0);
+        ash_status status = cuda_room_fill(plan, &diag);
+        if (status == ASH_OK) status = ash_plan_execute(plan, &diag);
+        assert_int_equal(status, ASH_ERROR_CANCELLED);
+        pthread_join(presser, NULL);
+        ash_cancel_set(&r->cancel, false);
+        assert_int_equal(cuda_room_read(plan, &none, &diag), ASH_ERROR_STATE);
+        cuda_results_free(&none);
+        assert_true(ptx_calls("cuLaunchKernel") + ptx_calls("cuGraphLaunch") > 0);
+        ash_plan_destroy(plan);
+        ash_device_close(options.device);
+        ash_graph_destroy(g);
+        assert_int_equal(ptx_live(), 0);
+    }
+}
+
 int main(void) {
     if (ash_llvm__init(ASH_TARGET_GPU, &diag) != ASH_OK) {
         fprintf(stderr, "SKIP: %s\n", diag.message);
         return 77;
     }
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_kernel_is_stopped_on_its_way, open_room, close_room),
         cmocka_unit_test_setup_teardown(seeds_change_nothing, open_room, close_room),
         cmocka_unit_test_setup_teardown(memory_runs_out, open_room, close_room),
         cmocka_unit_test_setup_teardown(devices_are_lost, open_room, close_room),

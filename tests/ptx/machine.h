@@ -325,9 +325,11 @@ typedef struct ptx_launch {
 struct ptx_block {
     const ptx_kernel *kernel;
     const ptx_launch *launch;
-    uint64_t number;  /* of the block in the launch */
-    unsigned threads; /* of the block */
-    unsigned pad;     /* elements of a row: threads, rounded up to whole warps */
+    uint64_t number;     /* of the block in the launch */
+    uint64_t step, over; /* to the next block's number; blocks that are done */
+    bool within;         /* a block, and not between two */
+    unsigned threads;    /* of the block */
+    unsigned pad;        /* elements of a row: threads, rounded up to whole warps */
     unsigned char *frame;
     const uint16_t *lane;          /* the active threads, ascending */
     unsigned n;                    /* of them */
@@ -355,7 +357,7 @@ struct ptx_block {
     ptx_who who;
     ptx_allocation *near; /* what was accessed last */
     ptx_counters *counters;
-    uint64_t executed;
+    uint64_t executed, until; /* instructions of threads; how many before the launch is put off */
     bool failed;
 };
 
@@ -424,8 +426,11 @@ ptx_special ptx_special_find(const char *name, size_t len, unsigned *bytes);
 ptx_module *ptx_module_read(const char *text, size_t len, int device);
 void ptx_module_free(ptx_module *module);
 
-/* run.c: all blocks of a launch, in an order of the seed. False when something was found. */
-bool ptx_launch_run(const ptx_launch *launch, ptx_who who);
+/* run.c: all blocks of a launch, in an order of the seed. It runs for about so many instructions; true: it
+ * is over, or something was found. */
+ptx_block *ptx_launch_begin(const ptx_launch *launch, ptx_who who);
+bool ptx_launch_run(ptx_block *block, uint64_t most);
+void ptx_launch_end(ptx_block *block);
 
 /* check.c: findings. Notes the first one. With a block, its present instruction is named. Returns
  * false, always. */
