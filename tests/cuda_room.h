@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Plans on a GPU whose driver is the stand-in (ptx/ptx.h), beside the same on the processor. For programs that are
- * linked with the stand-in: test_ptx_*.c. */
+/* Plans on a GPU whose driver is the stand-in (ptx/ptx.h), beside the same on the processor. For
+ * programs that are linked with the stand-in: test_ptx_*.c. */
 #ifndef ASH_CUDA_ROOM_H
 #define ASH_CUDA_ROOM_H
 
@@ -27,7 +27,8 @@ static inline void cuda_results_free(cuda_results *r) {
     *r = (cuda_results){0};
 }
 
-/* The driver as at the start of a process, with this seed for all that nothing orders. No device is open. */
+/* The driver as at the start of a process, with this seed for all that nothing orders. No device is
+ * open. */
 static inline void cuda_room_driver(uint64_t seed) {
     assert_int_equal(setenv("ASHLAR_CUDA_DRIVER", PTX_DRIVER, 1), 0);
     ptx_reset(NULL, seed);
@@ -69,7 +70,8 @@ static inline ash_status cuda_room_read(ash_plan *plan, cuda_results *out, ash_d
     return ASH_OK;
 }
 
-/* Prepares, executes twice and reads; `out` has what there was, also after a failure. `device`: NULL is the processor. */
+/* Prepares, executes twice and reads; `out` has what there was, also after a failure. `device`: NULL is
+ * the processor. */
 static inline ash_status cuda_room_run(ash_context *context, const ash_graph *graph, ash_device *device,
                                        ash_plan_options options, bool profiled, cuda_results *out,
                                        ash_diag *diag) {

@@ -8,14 +8,14 @@
 
 static ash_diag diag;
 
-typedef struct room {
+typedef struct formulas {
     ash_context *context;
     ash_compiler *compiler;
     ash_linker *linker;
-} room;
+} formulas;
 
 static int open_room(void **state) {
-    static room r;
+    static formulas r;
     assert_ok(ash_context_create(NULL, &r.context, &diag));
     assert_ok(ash_compiler__get(r.context, &r.compiler, &diag));
     assert_ok(ash_linker__create(&ash_allocator__libc, ash_compiler__target(r.compiler), &r.linker, &diag));
@@ -24,7 +24,7 @@ static int open_room(void **state) {
 }
 
 static int close_room(void **state) {
-    room *r = *state;
+    formulas *r = *state;
     ash_linker__destroy(r->linker);
     ash_context_destroy(r->context);
     return 0;
@@ -59,7 +59,7 @@ static ash_nest nest_of(ash_op op, ash_dtype dtype) {
 }
 
 /* Runs it on COUNT elements of three buffers. */
-static void run(room *r, ash_op op, ash_dtype dtype, void *a, void *b, void *out) {
+static void run(formulas *r, ash_op op, ash_dtype dtype, void *a, void *b, void *out) {
     static const char symbol[] = "formula";
     ash_llvm_machine machine = {0};
     LLVMMemoryBufferRef object;
@@ -67,8 +67,13 @@ static void run(room *r, ash_op op, ash_dtype dtype, void *a, void *b, void *out
     ash_nest n = nest_of(op, dtype);
     const ash_target *target = ash_compiler__target(r->compiler);
     assert_ok(ash_llvm__machine_create(target, LLVMCodeGenLevelDefault, &machine, &diag));
-    assert_ok(
-        ash_llvm__build(&machine, fill, &n, symbol, "always-inline", ASH_LLVM_OBJECT, &object, &diag));
+    const ash_llvm_job job = {.machine = &machine,
+                              .fill = fill,
+                              .what = &n,
+                              .symbol = symbol,
+                              .passes = "always-inline",
+                              .form = ASH_LLVM_OBJECT};
+    assert_ok(ash_llvm__build(&job, &object, &diag));
     assert_ok(ash_linker__load(r->linker, LLVMGetBufferStart(object), LLVMGetBufferSize(object), symbol,
                                &linked, &diag));
     LLVMDisposeMemoryBuffer(object);
@@ -114,7 +119,7 @@ static double any_number(uint64_t *seed, bool single) {
 }
 
 static void remainders_are_exact(void **state) {
-    room *r = *state;
+    formulas *r = *state;
     static double wide[3][COUNT];
     static float narrow[3][COUNT];
     for (int single = 0; single < 2; single++) {
@@ -196,7 +201,7 @@ static const double hard[] = {6381956970095103.0 * 0x1p797,
                               22};
 
 static void functions_of_f64(void **state) {
-    room *r = *state;
+    formulas *r = *state;
     static double x[COUNT], y[COUNT];
     if (!ash_compiler__target(r->compiler)->fma) skip();
     for (size_t k = 0; k < ASH_COUNT(functions); k++) {
@@ -222,7 +227,7 @@ static void functions_of_f64(void **state) {
 }
 
 static void powers_of_f64(void **state) {
-    room *r = *state;
+    formulas *r = *state;
     static double x[COUNT], y[COUNT], out[COUNT];
     if (!ash_compiler__target(r->compiler)->fma) skip();
     uint64_t seed = 7;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Which bits of a GPU are those of the processor (docs/cuda.md has the list): every elementwise operator on every
- * dtype, casts between all of them, movement, extrema, integers. Functions of f64 for which a processor takes the C
- * library are none of them, nor are sums and products of floats, whose order is that of the machine's schedule:
- * they are close. The processor must have a fused multiply-add, as formulas use it where there is one. */
+/* Which bits of a GPU are those of the processor (docs/cuda.md has the list): every elementwise operator
+ * on every dtype, casts between all of them, movement, extrema, integers. Functions of f64 for which a
+ * processor takes the C library are none of them, nor are sums and products of floats, whose order is
+ * that of the machine's schedule: they are close. The processor must have a fused multiply-add, as
+ * formulas use it where there is one. */
 #include "base/target.h"
 #include "code/code.h"
 #include "code/llvm.h"

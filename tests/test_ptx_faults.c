@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A driver that fails: call 1, 2, 3, ... of a plan's life (device, preparing, executing twice, reading, giving back)
- * answers with an error, in each mode. Whatever fails, some call of ashlar's says so, everything is given back, and
- * after a loss the same name opens a device that works. */
+/* A driver that fails: call 1, 2, 3, ... of a plan's life (device, preparing, executing twice, reading,
+ * giving back) answers with an error, in each mode. Whatever fails, some call of ashlar's says so,
+ * everything is given back, and after a loss the same name opens a device that works. */
 #include <pthread.h>
 #include <time.h>
 
@@ -100,8 +100,8 @@ static ash_status live(room *r, int way) {
     return status;
 }
 
-/* What gives back, and what looks whether something is over: nobody can do anything about their failures, and what
- * they did not give back is left. */
+/* What gives back, and what looks whether something is over: nobody can do anything about their
+ * failures, and what they did not give back is left. */
 static bool gives_back(const char *function) {
     static const char *const names[] = {
         "cuMemFree_v2",       "cuMemFreeHost",      "cuStreamDestroy_v2",

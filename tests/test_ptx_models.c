@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Whole models on the stand-in for the driver, with every check on, beside the processor: SqueezeNet, MobileNet v2
- * and BERT mini, layer by layer as they were published, with made-up weights and small images. Two seeds for the
- * order of blocks and streams, each of which gives the same bits. */
+/* Whole models on the stand-in for the driver, with every check on, beside the processor: SqueezeNet,
+ * MobileNet v2 and BERT mini, layer by layer as they were published, with made-up weights and small
+ * images. Two seeds for the order of blocks and streams, each of which gives the same bits. */
 #include "code/llvm.h"
 #include "cuda_room.h"
 

@@ -104,6 +104,8 @@ typedef struct ash_nest_buffer {
 typedef struct ash_nest {
     const ash_allocator *allocator;
     ASH_VEC(ash_inst) code;
+    ASH_VEC(uint8_t)
+    tags; /* per instruction: 0 for structure, else a hash, so that equal ones are found fast */
     ASH_VEC(ash_nest_buffer) buffers;
     ASH_VEC(int32_t) shuffles;
     bool failed;    /* building failed: what was added after is lost */
@@ -124,6 +126,8 @@ void ash_nest_print(const ash_nest *nest, struct ash_text *out);
 
 uint16_t ash_nest_buffer_add(ash_nest *nest, ash_nest_buffer buffer);
 ash_ref ash_nest_add(ash_nest *nest, ash_inst inst);
+/* Each gets the other's instructions; both have one allocator. */
+void ash_nest__exchange_code(ash_nest *a, ash_nest *b);
 
 ash_ref ash_nest_arg(ash_nest *n, ash_nest_op which); /* BEGIN_ARG, END_ARG or WORKER */
 ash_ref ash_nest_int(ash_nest *n, ash_dtype dtype, int64_t value);
