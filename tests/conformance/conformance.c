@@ -6,14 +6,14 @@
  *                 FOLDER...
  *
  * Each FOLDER is such a test, or holds tests at any depth. A model is imported and run; every result is
- * compared in dtype, shape and value (rtol 1e-3, atol 1e-7 for floating point numbers, as ONNX's own runner
- * does; all others must be equal). Where a shape or the like comes from a graph input, the import needs
- * that input as a constant: then it is repeated with more and more inputs bound to the test's data. With -g
- * dims that are no numbers take the sizes of the test's inputs. With -n floating point numbers may be off
- * by that part of the largest in their tensor. With -o
- * the FILE becomes a table of operators, with what the run says of each (docs/onnx.md). Each
- * test is counted once: passed, failed, or skipped as unsupported, with the reason. The exit status is 1
- * when one failed, or, with -s, when one was skipped. */
+ * compared in dtype, shape and value (rtol 1e-3, atol 1e-7 for floating point numbers, as ONNX's own
+ * runner does; all others must be equal). Where a shape or the like comes from a graph input, the import
+ * needs that input as a constant: then it is repeated with more and more inputs bound to the test's data.
+ * With -g dims that are no numbers take the sizes of the test's inputs. With -n floating point numbers may
+ * be off by that part of the largest in their tensor. With -o the FILE becomes a table of operators, with
+ * what the run says of each (docs/onnx.md). Each test is counted once: passed, failed, or skipped as
+ * unsupported by the import, with the reason. The exit status is 1 when one failed, or, with -s, when one
+ * was skipped. */
 #include <dirent.h>
 #include <math.h>
 #include <stdarg.h>
@@ -271,7 +271,11 @@ static ash_status run_set(ash_context *context, const char *path, tensors *input
     status = ash_graph_verify(graph, diag);
     if (n_ins > MAX_TENSORS || n_outs > MAX_TENSORS)
         snprintf(why, WHY, "more than %d inputs or results", MAX_TENSORS);
-    if (status == ASH_OK && !why[0]) status = state.executor->run(context, graph, ins, have.at, diag);
+    if (status == ASH_OK && !why[0]) {
+        status = state.executor->run(context, graph, ins, have.at, diag);
+        /* what was imported is run, on every device */
+        if (status == ASH_ERROR_UNSUPPORTED) diag->code = status = ASH_ERROR_INTERNAL;
+    }
     if (status == ASH_OK && !why[0]) {
         have.n = n_outs;
         for (size_t i = 0; i < n_outs && status == ASH_OK; i++)
