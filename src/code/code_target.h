@@ -27,10 +27,11 @@ struct ash_code_target {
 
     /* Adds the function, with its convention and attributes: ash_emit.fn. */
     void (*declare)(ash_emit *e, const char *symbol);
-    /* What an instruction without operands stands for: BEGIN_ARG, END_ARG, WORKER. */
+    /* What an instruction without operands stands for: BEGIN_ARG, END_ARG, WORKER, THREAD. */
     LLVMValueRef (*special)(ash_emit *e, ash_nest_op op);
     LLVMValueRef (*variable)(ash_emit *e, int64_t index); /* an i64 */
     LLVMValueRef (*buffer)(ash_emit *e, uint16_t buf);    /* its address */
+    LLVMValueRef (*shared)(ash_emit *e, uint16_t number); /* that of a memory of the block; with `block` */
     /* Finds the addresses of the words that are looked at: ash_emit.asked and left_out. */
     void (*stop)(ash_emit *e);
     bool looks_first; /* every kernel looks at them before its first chunk, as nobody else could for it */
@@ -47,6 +48,13 @@ struct ash_code_target {
 
     /* c plus, in each i32, the sum of the products of its four bytes: of a without sign, of b with sign. */
     LLVMValueRef (*dot4)(ash_emit *e, LLVMValueRef a, LLVMValueRef b, LLVMValueRef c);
+
+    /* --- blocks of threads: NULL where there are none, and no nest has `threads` ------------------------ */
+
+    /* BARRIER, COPY_COMMIT, COPY_WAIT; REDUCE of `a`. */
+    LLVMValueRef (*block)(ash_emit *e, const ash_inst *inst, LLVMValueRef a);
+    /* COPY_ASYNC of so many bytes between two addresses; `condition` may be NULL. */
+    void (*copy)(ash_emit *e, LLVMValueRef to, LLVMValueRef from, unsigned bytes, LLVMValueRef condition);
 
     /* The remainder (REM) of f32 and f64, and functions of f64 that the emitter has no formula for; never
      * NULL. What the machine does not have is noted in ash_emit.lacks, and the result is anything. */

@@ -308,7 +308,8 @@ static LLVMValueRef emit_value(ash_emit *e, ash_ref ref) {
     switch ((ash_nest_op)inst->op) {
     case ASH_NEST_BEGIN_ARG:
     case ASH_NEST_END_ARG:
-    case ASH_NEST_WORKER: return e->kind->special(e, (ash_nest_op)inst->op);
+    case ASH_NEST_WORKER:
+    case ASH_NEST_THREAD: return e->kind->special(e, (ash_nest_op)inst->op);
     case ASH_NEST_VAR: return e->kind->variable(e, inst->i);
     case ASH_NEST_INT:
         return LLVMConstInt(element_type(e->ctx, (ash_dtype)inst->dtype), (uint64_t)inst->i, true);
@@ -334,6 +335,7 @@ static LLVMValueRef emit_value(ash_emit *e, ash_ref ref) {
                               ash_emit__value(e, inst->c));
     case ASH_NEST_HREDUCE:
         return ash_emit__hreduce(e, (ash_op)inst->i, (ash_dtype)inst->dtype, ash_emit__value(e, inst->a));
+    case ASH_NEST_REDUCE: return e->kind->block(e, inst, ash_emit__value(e, inst->a));
     default: return NULL;
     }
 }
@@ -388,7 +390,11 @@ static void emit_range(ash_emit *e, ash_ref from, ash_ref to) {
         case ASH_NEST_STORE:
         case ASH_NEST_GATHER:
         case ASH_NEST_SCATTER:
+        case ASH_NEST_COPY_ASYNC:
         case ASH_NEST_PREFETCH: ash_emit__memory(e, ref); break;
+        case ASH_NEST_BARRIER:
+        case ASH_NEST_COPY_COMMIT:
+        case ASH_NEST_COPY_WAIT: e->kind->block(e, inst, NULL); break;
         case ASH_NEST_POLL: emit_poll(e); break;
         default: e->slots[ref] = (ash_slot_value){emit_value(e, ref), NULL, 0};
         }
@@ -416,6 +422,8 @@ ash_status ash_emit__nest(const ash_code_target *kind, const ash_target *target,
     const ash_allocator *a = nest->allocator;
     size_t n = nest->code.len, buffers = nest->buffers.len;
     ash_emit e = {.nest = nest, .target = target, .kind = kind, .module = module};
+    ASH_FAIL_IF(nest->threads && !kind->block, diag, ASH_ERROR_UNSUPPORTED, "%s has no blocks of threads",
+                target->cpu);
     e.features = kind->features(target);
     ash_ref *open = ash_mem_alloc(a, n, sizeof *open);
     e.slots = ash_mem_calloc(a, n, sizeof *e.slots);

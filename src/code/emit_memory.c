@@ -121,6 +121,7 @@ static LLVMTypeRef memory_element(ash_emit *e, ash_dtype dtype) {
 }
 
 static LLVMValueRef base_of(ash_emit *e, uint16_t buf) {
+    if (buf & ASH_NEST_SHARED) return e->kind->shared(e, (uint16_t)(buf & ~ASH_NEST_SHARED));
     if (!e->bases[buf]) e->bases[buf] = e->kind->buffer(e, buf);
     return e->bases[buf];
 }
@@ -144,15 +145,15 @@ static LLVMValueRef sum_at(ash_emit *e, const struct form *f, uint32_t depth) {
 }
 
 /* The address of an element, and what its distance in bytes from the base is known to be a multiple of. */
-static LLVMValueRef address(ash_emit *e, const ash_inst *inst, uint64_t *multiple) {
-    ash_dtype dtype = e->nest->buffers.at[inst->buf].dtype;
+static LLVMValueRef address_of(ash_emit *e, uint16_t buf, ash_ref index, uint64_t *multiple) {
+    ash_dtype dtype = ash_nest_dtype(e->nest, buf);
     LLVMTypeRef element = memory_element(e, dtype), i64 = LLVMInt64TypeInContext(e->ctx);
-    LLVMValueRef ptr = base_of(e, inst->buf);
+    LLVMValueRef ptr = base_of(e, buf);
     struct form f = {0};
-    take_apart(e, &f, inst->a, 1);
+    take_apart(e, &f, index, 1);
     if (f.overflow) {
         f = (struct form){0};
-        add_term(&f, ash_emit__value(e, inst->a), e->depth[inst->a], 1, multiple_of(e, inst->a, 8));
+        add_term(&f, ash_emit__value(e, index), e->depth[index], 1, multiple_of(e, index, 8));
     }
     uint32_t deepest = 0;
     unsigned shift = twos(f.constant);
@@ -168,6 +169,10 @@ static LLVMValueRef address(ash_emit *e, const ash_inst *inst, uint64_t *multipl
     if (f.constant) ptr = offset_by(e, element, ptr, LLVMConstInt(i64, (uint64_t)f.constant, true));
     *multiple = (uint64_t)ash_dtype_size(dtype) << ASH_MIN(shift, 12);
     return ptr;
+}
+
+static LLVMValueRef address(ash_emit *e, const ash_inst *inst, uint64_t *multiple) {
+    return address_of(e, inst->buf, inst->a, multiple);
 }
 
 /* --- what is known about overlap --------------------------------------------------------------------- */
@@ -214,7 +219,7 @@ void ash_emit__memory_begin(ash_emit *e) {
 }
 
 static void describe(ash_emit *e, LLVMValueRef access, uint16_t buf, bool load) {
-    if (!e->scope[buf]) return;
+    if ((buf & ASH_NEST_SHARED) || !e->scope[buf]) return;
     LLVMSetMetadata(access, e->kind_scope, LLVMMetadataAsValue(e->ctx, e->scope[buf]));
     LLVMSetMetadata(access, e->kind_noalias, LLVMMetadataAsValue(e->ctx, e->others[buf]));
     if (load && e->constant[buf])
@@ -259,7 +264,9 @@ static LLVMValueRef masked_access(ash_emit *e, const char *name, LLVMTypeRef vec
 }
 
 static unsigned alignment(const ash_emit *e, const ash_inst *inst, uint64_t multiple) {
-    return (unsigned)ASH_MIN((uint64_t)e->nest->buffers.at[inst->buf].align, multiple);
+    enum { OF_BLOCK = 16 }; /* that its memory begins at a multiple of */
+    uint64_t base = inst->buf & ASH_NEST_SHARED ? OF_BLOCK : e->nest->buffers.at[inst->buf].align;
+    return (unsigned)ASH_MIN(base, multiple);
 }
 
 static LLVMValueRef align_argument(ash_emit *e, unsigned align) {
@@ -354,15 +361,24 @@ static void prefetch(ash_emit *e, const ash_inst *inst) {
     ash_emit__intrinsic(e, "llvm.prefetch", &type, 1, args, ASH_COUNT(args));
 }
 
+static void copy_async(ash_emit *e, const ash_inst *inst) {
+    uint64_t multiple;
+    LLVMValueRef to = address(e, inst, &multiple);
+    LLVMValueRef from = address_of(e, (uint16_t)inst->i, inst->b, &multiple);
+    unsigned bytes = inst->unroll * (unsigned)ash_dtype_size(ash_nest_dtype(e->nest, inst->buf));
+    e->kind->copy(e, to, from, bytes, inst->c == ASH_NO_REF ? NULL : ash_emit__value(e, inst->c));
+}
+
 void ash_emit__memory(ash_emit *e, ash_ref ref) {
     const ash_inst *inst = ash_nest_at(e->nest, ref);
-    ash_dtype dtype = e->nest->buffers.at[inst->buf].dtype;
+    ash_dtype dtype = ash_nest_dtype(e->nest, inst->buf);
     LLVMValueRef v = NULL;
     switch (inst->op) {
     case ASH_NEST_LOAD: v = to_register(e, dtype, load(e, inst, dtype)); break;
     case ASH_NEST_GATHER: v = to_register(e, dtype, gather(e, inst, dtype)); break;
     case ASH_NEST_STORE: store(e, inst, to_memory(e, dtype, ash_emit__value(e, inst->c))); break;
     case ASH_NEST_SCATTER: scatter(e, inst, dtype, to_memory(e, dtype, ash_emit__value(e, inst->c))); break;
+    case ASH_NEST_COPY_ASYNC: copy_async(e, inst); break;
     default: prefetch(e, inst);
     }
     e->slots[ref] = (ash_slot_value){v, NULL, 0};

@@ -264,6 +264,7 @@ static range range_of(const survey *s, ash_ref ref) {
     case ASH_NEST_BEGIN_ARG: return (range){0, s->chunks};
     case ASH_NEST_END_ARG: return (range){0, s->chunks};
     case ASH_NEST_WORKER: return (range){0, INT32_MAX};
+    case ASH_NEST_THREAD: return (range){0, s->nest->threads};
     case ASH_NEST_VAR: return range_of_var(s, inst->i);
     case ASH_NEST_INT: return (range){inst->i, inst->i};
     case ASH_NEST_LOOP: return (range){s->ranges[inst->a].low, add(s->ranges[inst->b].high, -1, FOREVER)};
@@ -442,7 +443,7 @@ ash_status ash_nest_add_polls(ash_nest *nest, const ash_costs *costs, const ash_
         if (at(&s, ref)->op == ASH_NEST_BEGIN_ARG) s.begin = ref;
     bound_values(&s);
     *work = measure(&s);
-    if (!looks_anywhere(&s)) goto done;
+    if (nest->threads || !looks_anywhere(&s)) goto done; /* a thread may not leave its block */
     map = ash_mem_alloc(a, n, sizeof *map);
     twice = ash_mem_alloc(a, n, sizeof *twice);
     if (map && twice) rewrite(&s, map, twice, &to);

@@ -26,7 +26,8 @@ void ash_program__free(ash_program *p) {
 
 static bool keep_nest(ash_nest *nest, ash_arena *arena, const ash_allocator *inside) {
     nest->allocator = inside;
-    return KEEP(arena, &nest->code) && KEEP(arena, &nest->buffers) && KEEP(arena, &nest->shuffles);
+    return KEEP(arena, &nest->code) && KEEP(arena, &nest->buffers) && KEEP(arena, &nest->shuffles) &&
+           KEEP(arena, &nest->shared);
 }
 
 ash_status ash_program__keep(const ash_program *p, ash_arena *arena, const ash_allocator *inside,
