@@ -95,6 +95,53 @@ static void batches(void **state) {
     for (int64_t n = 1; n <= 100; n += 33) check(g, &n, 1);
 }
 
+/* --- convolutions --------------------------------------------------------------------------------- */
+
+static void convolutions(void **state) {
+    (void)state;
+    static const struct {
+        int64_t n, c, o, size, window, stride, dilation, before, after, groups;
+        unsigned blocks;
+    } cases[] = {
+        {1, 32, 40, 8, 3, 1, 1, 1, 1, 1, 1},  {2, 16, 33, 7, 3, 1, 1, 1, 1, 1, 1}, /* images in one tile */
+        {1, 24, 64, 8, 1, 1, 1, 0, 0, 1, 1},  {3, 20, 9, 5, 1, 2, 1, 0, 0, 1, 1},
+        {1, 3, 16, 19, 7, 2, 1, 3, 3, 1, 1},  {2, 5, 8, 9, 3, 2, 2, 2, 0, 1, 1}, /* few channels */
+        {1, 64, 32, 6, 3, 1, 1, 0, 1, 2, 1},  {2, 12, 24, 6, 2, 1, 1, 1, 0, 2, 1},
+        {1, 17, 130, 12, 3, 1, 1, 1, 1, 1, 1}, {1, 8, 8, 6, 3, 1, 1, 1, 1, 8, 0}, /* depthwise: none */
+    };
+    for (size_t i = 0; i < ASH_COUNT(cases); i++)
+        for (int packed = 0; packed < 2; packed++) {
+            ash_graph *g = new_graph();
+            ash_window w = {0, cases[i].stride, cases[i].dilation, cases[i].before, cases[i].after};
+            ash_window windows[] = {w, w};
+            const int64_t filters = cases[i].o / cases[i].groups, channels = cases[i].c / cases[i].groups;
+            ash_value x = INPUT("x", cases[i].n, cases[i].c, cases[i].size, cases[i].size);
+            ash_value bias = INPUT("bias", cases[i].o, 1, 1), y;
+            if (packed && cases[i].blocks) { /* blocks of 32, as src/opt/filters.c has them */
+                const int64_t strides[] = {w.stride, w.stride}, dilations[] = {w.dilation, w.dilation};
+                const int64_t before[] = {w.before, w.before}, after[] = {w.after, w.after};
+                ash_value ins[] = {x, INPUT("w", cases[i].groups, ash_ceil_div(filters, 32), channels, cases[i].window,
+                                            cases[i].window, 1, 32)};
+                ash_attr attrs[] = {ASH_ATTR_LIST(STRIDES, strides, 2),
+                                    ASH_ATTR_LIST(DILATIONS, dilations, 2),
+                                    ASH_ATTR_LIST(BEFORE, before, 2),
+                                    ASH_ATTR_LIST(AFTER, after, 2),
+                                    ASH_ATTR_I(GROUPS, cases[i].groups),
+                                    ASH_ATTR_I(X_BLOCK, 0),
+                                    ASH_ATTR_I(Y_BLOCK, 0),
+                                    ASH_ATTR_I(W_BLOCK, 32),
+                                    ASH_ATTR_I(O, cases[i].o)};
+                g->internal = true;
+                ash_graph_add(g, ASH_OP_CONV, ins, 2, attrs, ASH_COUNT(attrs), &y);
+            } else {
+                y = ash_conv(g, x, INPUT("w", cases[i].o, channels, cases[i].window, cases[i].window), windows, 2,
+                             cases[i].groups);
+            }
+            ash_graph_output(g, "y", ash_relu(g, ash_add(g, y, bias)));
+            check(g, NULL, cases[i].blocks);
+        }
+}
+
 /* --- what the judges find -------------------------------------------------------------------------- */
 
 enum { THREADS = 64 };
@@ -241,6 +288,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(products, drop_graph),
         cmocka_unit_test_teardown(batches, drop_graph),
+        cmocka_unit_test_teardown(convolutions, drop_graph),
         cmocka_unit_test(races),
         cmocka_unit_test(reductions),
         cmocka_unit_test(meetings_of_some),

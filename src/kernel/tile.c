@@ -325,7 +325,7 @@ ash_status ash_kern_lower_tile(ash_kern *k, ash_dim *chunks, bool *done) {
         return ASH_OK;
     if (k->low->target->kind == ASH_TARGET_GPU) {
         bool product = ash_op_infos[anchor->op].class == ASH_CLASS_MATMUL;
-        *done = product && ash_gpu_lower_matmul(k, chunks);
+        *done = product ? ash_gpu_lower_matmul(k, chunks) : ash_gpu_lower_conv(k, chunks);
     } else if (anchor->op == ASH_OP_WINOGRAD)
         ash_kern_lower_winograd(k, chunks), *done = true;
     else

@@ -7,7 +7,7 @@
  * small value). reciprocal comes after it, so that a division of a channel is one of its weights, and
  * before fold, which computes 1 / c. widen comes after affine, so that a normalisation is still next to its
  * convolution, and before layout, which knows f32 alone. layout comes after everything that speaks of
- * channels as dim 1; winograd reads the weights as it has packed them. What layout inserts is then cleaned
+ * channels as dim 1; winograd reads the weights as it has packed them. filters is what GPUs have instead of both. What layout inserts is then cleaned
  * up by the same passes. */
 #include "layout.h"
 #include "rewrite.h"
@@ -42,6 +42,11 @@ static bool multiplies_bytes(const ash_target *target) {
     return has_vectors(target) && target->dot4;
 }
 
+/* Products as tiles in the memory of a block of threads. */
+static bool has_blocks(const ash_target *target) {
+    return target && target->kind == ASH_TARGET_GPU;
+}
+
 static const row pipeline[] = {
     /* name, function, level, requires, breaks, provides, when */
     {"dce", ash_opt__dce, ASH_OPT_NONE, 0, 0, 0, NULL},
@@ -58,6 +63,7 @@ static const row pipeline[] = {
     {"widen", ash_opt__widen, ASH_OPT_FULL, PLAIN, CANONICAL, 0, NULL},
     {"layout", ash_opt__layout, ASH_OPT_FULL, PLAIN, PLAIN | CANONICAL, 0, has_vectors},
     {"winograd", ash_opt__winograd, ASH_OPT_FULL, 0, CANONICAL, 0, has_vectors},
+    {"filters", ash_opt__filters, ASH_OPT_FULL, PLAIN, PLAIN | CANONICAL, 0, has_blocks},
     {"simplify", ash_opt__simplify, ASH_OPT_EXACT, 0, 0, CANONICAL, NULL},
     {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0, NULL},
     {"dce", ash_opt__dce, ASH_OPT_NONE, 0, 0, 0, NULL},

@@ -47,16 +47,17 @@ void ash_gpu_bound(ash_gpu_operand *o, ash_ix at, ash_dim end) {
     o->bounds[o->n_bounds++].end = end;
 }
 
-/* Whether the operand's index is a multiple of `width` wherever `line` is: then neighbours along it, which are all
+/* Whether an index of the operand is a multiple of `width` wherever `line` is: then neighbours along it, which are all
  * inside or all outside, are one aligned copy. */
-static bool is_multiple(const ash_kern *k, const ash_gpu_operand *o, unsigned width) {
+static bool is_multiple(const ash_kern *k, const ash_gpu_operand *o, ash_ix ix, unsigned width) {
     const ash_ixs *ixs = &k->ixs;
-    ash_sum sum = ash_ix_sum(ixs, o->at.linear);
+    ash_sum sum = ash_ix_sum(ixs, ix);
     for (uint32_t i = 0; i < sum.n; i++) {
         const ash_term *t = &ixs->terms.at[sum.first + i];
         const ash_atom *atom = &ixs->atoms.at[t->atom];
         bool line = atom->kind == ASH_ATOM_SYM && atom->ref == o->line;
-        if (t->c % width && !line) return false;
+        bool rest = atom->kind == ASH_ATOM_MOD && atom->by > 0 && atom->by % width == 0;
+        if (t->c % width && !line && !(rest && is_multiple(k, o, atom->ref, width))) return false;
     }
     return true;
 }
@@ -82,7 +83,7 @@ static void settle(ash_gpu_tile *g, ash_gpu_operand *o, unsigned lines) {
     o->lines = lines;
     o->width = 1;
     if (!ash_kern_lost(k)) {
-        bool aligned = k->nest.buffers.at[o->at.buf].align >= ALIGN && is_multiple(k, o, WIDTH);
+        bool aligned = k->nest.buffers.at[o->at.buf].align >= ALIGN && is_multiple(k, o, o->at.linear, WIDTH);
         if (aligned && side_by_side(k, o, o->line, WIDTH) && are_whole(k, o, WIDTH)) o->width = WIDTH;
         o->turned = !side_by_side(k, o, o->line, 2) && side_by_side(k, o, o->term, 2);
     }
