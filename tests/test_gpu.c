@@ -142,6 +142,32 @@ static void convolutions(void **state) {
         }
 }
 
+/* --- rows ----------------------------------------------------------------------------------------- */
+
+/* Sums, extremes, softmax and normalisation over rows that are short, of a warp's, and of a block's. */
+static void rows(void **state) {
+    (void)state;
+    static const int64_t lengths[] = {5, 32, 33, 127, 128, 130, 1000, 4097};
+    for (size_t i = 0; i < ASH_COUNT(lengths); i++) {
+        const int64_t n = lengths[i], axis[] = {2};
+        ash_graph *g = new_graph();
+        ash_value x = INPUT("x", 2, 3, n);
+        ash_graph_output(g, "sum", ash_reduce_sum(g, x, axis, 1, true));
+        ash_graph_output(g, "max", ash_reduce_max(g, ash_abs(g, x), axis, 1, false));
+        ash_graph_output(g, "softmax", ash_softmax(g, x, 2));
+        check(g, NULL, n < 32 ? 0 : 3);
+    }
+    ash_graph *g = new_graph(); /* along an axis that is not the last: columns are threads' */
+    const int64_t axis[] = {0};
+    ash_graph_output(g, "y", ash_reduce_sum(g, INPUT("x", 70, 40), axis, 1, false));
+    check(g, NULL, 0);
+    g = new_graph();
+    ash_dim size = ash_graph_var(g, "size", 1, 300);
+    ash_type type = {.dtype = ASH_F32, .rank = 2, .dims = {3, size}};
+    ash_graph_output(g, "y", ash_softmax(g, ash_graph_input(g, "x", &type), 1));
+    for (int64_t n = 1; n <= 300; n += 37) check(g, &n, 1);
+}
+
 /* --- what the judges find -------------------------------------------------------------------------- */
 
 enum { THREADS = 64 };
@@ -289,6 +315,7 @@ int main(void) {
         cmocka_unit_test_teardown(products, drop_graph),
         cmocka_unit_test_teardown(batches, drop_graph),
         cmocka_unit_test_teardown(convolutions, drop_graph),
+        cmocka_unit_test_teardown(rows, drop_graph),
         cmocka_unit_test(races),
         cmocka_unit_test(reductions),
         cmocka_unit_test(meetings_of_some),

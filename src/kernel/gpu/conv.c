@@ -161,24 +161,23 @@ static bool find_operands(conv *c) {
 
 static ash_ref first_tile(conv *c) {
     ash_kern *k = c->k;
-    ash_ref zero = ash_nest_index(&k->nest, 0);
-    if (c->places > 1) c->at_channel = ash_nest_cell(&k->nest, zero);
+    ash_ref zero = ash_nest_index(&k->nest, 0), narrow = ash_nest_int(&k->nest, ASH_I32, 0);
+    if (c->places > 1) c->at_channel = ash_nest_cell(&k->nest, narrow);
     for (unsigned s = 0; s < c->space; s++) {
-        if (c->window[s] > 1) c->at_step[s] = ash_nest_cell(&k->nest, zero);
+        if (c->window[s] > 1) c->at_step[s] = ash_nest_cell(&k->nest, narrow);
         ash_kern_set_sym(k, c->step[s], zero);
     }
     return zero;
 }
 
-/* *carry: whether it moves on; in the end, whether it began anew, at `end`. */
+/* *carry: whether it moves on; in the end, whether it began anew, at `end`. In 32 bits, which are one register. */
 static ash_ref move_on(ash_nest *n, ash_ref cell, int64_t by, int64_t end, ash_ref *carry) {
-    ash_ref zero = ash_nest_index(n, 0), now = ash_nest_get(n, cell), next;
-    next = ash_nest_binary(n, ASH_OP_ADD, now, ash_nest_index(n, by));
+    ash_ref now = ash_nest_get(n, cell), next = ash_nest_binary(n, ASH_OP_ADD, now, ash_nest_int(n, ASH_I32, by));
     if (*carry != ASH_NO_REF) next = ash_nest_select(n, *carry, next, now);
-    *carry = ash_nest_binary(n, ASH_OP_LE, ash_nest_index(n, end), next);
-    next = ash_nest_select(n, *carry, zero, next);
+    *carry = ash_nest_binary(n, ASH_OP_LE, ash_nest_int(n, ASH_I32, end), next);
+    next = ash_nest_select(n, *carry, ash_nest_int(n, ASH_I32, 0), next);
     ash_nest_set(n, cell, next);
-    return next;
+    return ash_nest_cast(n, ASH_I64, next);
 }
 
 static ash_ref set_tile(void *arg, ash_ref tile, bool first) {
