@@ -129,6 +129,8 @@ typedef struct ash_nest_shared {
 typedef struct ash_nest {
     const ash_allocator *allocator;
     ASH_VEC(ash_inst) code;
+    ASH_VEC(uint8_t)
+    tags; /* per instruction: 0 for structure, else a hash, so that equal ones are found fast */
     ASH_VEC(ash_nest_buffer) buffers;
     ASH_VEC(int32_t) shuffles;
     uint32_t threads; /* of a block, which takes a chunk together, a multiple of 32, at most 1024; 0: a chunk
@@ -159,6 +161,8 @@ uint16_t ash_nest_shared_add(ash_nest *nest, ash_dtype dtype, uint32_t count);
 /* Of a buffer, or a memory of the block. */
 ash_dtype ash_nest_dtype(const ash_nest *nest, uint16_t buf);
 ash_ref ash_nest_add(ash_nest *nest, ash_inst inst);
+/* Each gets the other's instructions; both have one allocator. */
+void ash_nest__exchange_code(ash_nest *a, ash_nest *b);
 
 ash_ref ash_nest_arg(ash_nest *n, ash_nest_op which); /* BEGIN_ARG, END_ARG, WORKER or THREAD */
 ash_ref ash_nest_int(ash_nest *n, ash_dtype dtype, int64_t value);

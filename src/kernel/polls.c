@@ -448,9 +448,7 @@ ash_status ash_nest_add_polls(ash_nest *nest, const ash_costs *costs, const ash_
     twice = ash_mem_alloc(a, n, sizeof *twice);
     if (map && twice) rewrite(&s, map, twice, &to);
     if (map && twice && !to.failed) {
-        ash_vec_free(a, &nest->code);
-        nest->code.at = to.code.at, nest->code.len = to.code.len, nest->code.cap = to.code.cap;
-        to.code.at = NULL, to.code.len = to.code.cap = 0;
+        ash_nest__exchange_code(nest, &to);
         nest->polls = true;
     } else {
         status = ASH_NO_MEMORY(diag);

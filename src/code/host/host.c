@@ -244,6 +244,7 @@ const ash_code_target ash_code__host = {
     .special = special,
     .variable = variable,
     .buffer = buffer,
+    .same_register = "=r,0",
     .stop = stop,
     .round = round_to,
     .scale = scale,
