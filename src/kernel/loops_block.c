@@ -5,17 +5,19 @@
  *
  *     thread t of T:   vectors t, t + T, t + 2 T, ...   then elements t, t + T, ... of what is left
  *
- * Short rows stay a thread's own: most of a warp would have nothing to do. */
+ * Short rows stay a thread's own: most of a warp would have nothing to do; so do those that take so long that they
+ * have to look whether they are to stop, which a thread of a block may not do. */
 #include "loops.h"
 
-enum { WARP = 32, BLOCK = 256, SHORT = 32, LONG = 4096 }; /* threads; elements of a row */
+enum { WARP = 32, BLOCK = 256 };                        /* threads */
+enum { SHORT = 32, LONG = 4096, LONGEST = 1 << 26 }; /* elements of a row */
 
 void ash_loops__choose_threads(ash_loops *l) {
     const ash_kern *k = l->k;
     l->threads = 0;
     if (k->low->target->kind != ASH_TARGET_GPU || !l->reduced || l->anchor || !l->vector_inner) return;
     int64_t length = ash_kern_max(k, l->inner[l->n_inner - 1].extent);
-    if (length < SHORT) return;
+    if (length < SHORT || length > LONGEST) return;
     l->threads = length < LONG ? WARP : BLOCK;
     l->lanes = l->narrow; /* one access each */
     l->turn = -1;
