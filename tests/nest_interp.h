@@ -302,6 +302,13 @@ static inline void interp_hreduce(interp *in, ash_ref ref, const ash_inst *inst)
     interp_poison(in, ref)[0] = bad;
 }
 
+/* What is said to be narrow is. */
+static inline void interp_narrow(interp *in, ash_ref ref, const ash_inst *inst, int64_t a, int64_t b) {
+    if (inst->unroll != ASH_NEST_NARROW || *interp_poison(in, inst->a) || *interp_poison(in, inst->b)) return;
+    if (a != (int32_t)a || b != (int32_t)b)
+        interp_fail(in, ref, "%lld and %lld do not fit 32 bits", (long long)a, (long long)b);
+}
+
 static inline void interp_value(interp *in, ash_ref ref, const ash_inst *inst) {
     interp_lane *to = interp_at(in, ref);
     bool *bad = interp_poison(in, ref);
@@ -339,6 +346,7 @@ static inline void interp_value(interp *in, ash_ref ref, const ash_inst *inst) {
         case ASH_NEST_IDIV:
         case ASH_NEST_IMOD: {
             int64_t a = interp_at(in, inst->a)[lane].i, b = interp_at(in, inst->b)[lane].i;
+            interp_narrow(in, ref, inst, a, b);
             bad[lane] = interp_poison(in, inst->a)[lane] || interp_poison(in, inst->b)[lane] || a < 0;
             if (b <= 0) {
                 interp_fail(in, ref, "a division by %lld", (long long)b);
@@ -524,7 +532,11 @@ static inline void interp_one(interp *in, ash_ref ref, const ash_inst *inst) {
     case ASH_NEST_SCATTER: interp_access(in, ref, inst); break;
     case ASH_NEST_PREFETCH:
     case ASH_NEST_POLL: break; /* nobody asks */
-    case ASH_NEST_COMPUTE: interp_compute(in, ref, inst); break;
+    case ASH_NEST_COMPUTE:
+        if (inst->unroll == ASH_NEST_NARROW)
+            interp_narrow(in, ref, inst, interp_at(in, inst->a)->i, interp_at(in, inst->b)->i);
+        interp_compute(in, ref, inst);
+        break;
     case ASH_NEST_HREDUCE: interp_hreduce(in, ref, inst); break;
     case ASH_NEST_COPY_ASYNC: interp_copy_async(in, ref, inst); break;
     case ASH_NEST_COPY_COMMIT: in->groups[in->thread]++; break;

@@ -308,10 +308,17 @@ static LLVMValueRef emit_shuffle(ash_emit *e, const ash_inst *inst) {
     return inst->lanes == 1 ? LLVMBuildExtractElement(e->b, out, const_index(e, 0), "") : out;
 }
 
+/* An operand of an instruction that may be narrow. */
+static LLVMValueRef operand(ash_emit *e, const ash_inst *inst, ash_ref ref) {
+    LLVMValueRef v = ash_emit__value(e, ref);
+    return inst->unroll == ASH_NEST_NARROW ? LLVMBuildTrunc(e->b, v, LLVMInt32TypeInContext(e->ctx), "") : v;
+}
+
 static LLVMValueRef emit_compute(ash_emit *e, const ash_inst *inst) {
-    LLVMValueRef a = ash_emit__value(e, inst->a);
-    LLVMValueRef b = inst->b == ASH_NO_REF ? NULL : ash_emit__value(e, inst->b);
-    ash_dtype from = (ash_dtype)ash_nest_at(e->nest, inst->a)->dtype;
+    LLVMValueRef a = operand(e, inst, inst->a);
+    LLVMValueRef b = inst->b == ASH_NO_REF ? NULL : operand(e, inst, inst->b);
+    bool narrow = inst->unroll == ASH_NEST_NARROW;
+    ash_dtype from = narrow ? ASH_I32 : (ash_dtype)ash_nest_at(e->nest, inst->a)->dtype;
     if (inst->i == ASH_OP_SELECT) return LLVMBuildSelect(e->b, a, b, ash_emit__value(e, inst->c), "");
     if (inst->i == ASH_OP_CAST) return ash_emit__cast(e, from, (ash_dtype)inst->dtype, a);
     return ash_emit__compute(e, (ash_op)inst->i, from, a, b);
@@ -324,8 +331,9 @@ static LLVMValueRef emit_float(ash_emit *e, ash_dtype dtype, double value) {
 
 /* Division of numbers that are not negative: unsigned, which is cheaper. */
 static LLVMValueRef emit_divide(ash_emit *e, const ash_inst *inst) {
-    LLVMValueRef a = ash_emit__value(e, inst->a), b = ash_emit__value(e, inst->b);
-    return inst->op == ASH_NEST_IDIV ? LLVMBuildUDiv(e->b, a, b, "") : LLVMBuildURem(e->b, a, b, "");
+    LLVMValueRef a = operand(e, inst, inst->a), b = operand(e, inst, inst->b);
+    LLVMValueRef out = inst->op == ASH_NEST_IDIV ? LLVMBuildUDiv(e->b, a, b, "") : LLVMBuildURem(e->b, a, b, "");
+    return inst->unroll == ASH_NEST_NARROW ? LLVMBuildZExt(e->b, out, LLVMInt64TypeInContext(e->ctx), "") : out;
 }
 
 static LLVMValueRef emit_cell(ash_emit *e, const ash_inst *inst) {

@@ -196,6 +196,8 @@ static ash_status make_stoppable(ash_kern *k, ash_dim chunks, double *work) {
     ASH_TRY(ash_nest_status(&k->nest, low->diag));
     ASH_TRY(ash_nest_verify(&k->nest, low->diag));
     ash_dims_bounds(low->program->dims, chunks, &fewest, &most_chunks);
+    if (low->target->kind == ASH_TARGET_GPU)
+        ASH_TRY(ash_nest_narrow(&k->nest, low->program->dims, most_chunks, low->diag));
     ASH_TRY(ash_nest_add_polls(&k->nest, &low->target->costs, low->program->dims, most_chunks, work,
                                low->diag));
     return k->nest.polls ? ash_nest_verify(&k->nest, low->diag) : ASH_OK;

@@ -37,6 +37,8 @@ struct ash_text;
 typedef uint32_t ash_ref; /* an instruction, and its result */
 #define ASH_NO_REF UINT32_MAX
 
+enum { ASH_NEST_NARROW = 32 };
+
 /* Fields: a b c operands; i f immediates; buf buffer; "type" is the result's dtype and lanes. */
 typedef enum ash_nest_op {
     /* arguments of the kernel, all i64 */
@@ -102,6 +104,7 @@ typedef struct ash_inst {
     uint16_t dtype; /* ash_dtype of the result */
     uint16_t buf;   /* a buffer, or with ASH_NEST_SHARED in it a memory of the block */
     ash_ref a, b, c;
+    /* IDIV, IMOD, comparisons: ASH_NEST_NARROW where 32 bits hold both operands, i64 scalars, else 0 */
     uint32_t
         unroll; /* LOOP: iterations per trip that code generation should lay out in a row; 0 or 1: none */
     union {
