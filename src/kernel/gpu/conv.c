@@ -5,7 +5,7 @@
  *     columns    output positions, of all images one after the other: neighbours read neighbours
  *     terms      input channels and window
  *
- * A k-tile is 16 input channels at one place of the window, so that what differs between its copies is a number, and
+ * A k-tile is some input channels at one place of the window, so that what differs between its copies is a number, and
  * whether a position's input lies inside is found once for all of them; the place moves on like an odometer. With fewer
  * than 16 channels to a group the terms are counted in the order of plain weights, and each copy finds its own channel
  * and place.
@@ -14,7 +14,7 @@
  * plain loops: depthwise convolutions, and groups of few channels, which have no rows to fill a tile. */
 #include "tile.h"
 
-enum { MAX_SPACE = ASH_MAX_RANK - 2, LEAST_ROWS = 8 };
+enum { MAX_SPACE = ASH_MAX_RANK - 2, LEAST_ROWS = 8, FEW_CHANNELS = 16 };
 
 typedef struct conv {
     ash_kern *k;
@@ -55,7 +55,7 @@ static bool read_node(conv *c) {
         c->places *= window;
         c->positions = ash_kern_product(k, c->positions, c->out[s]);
     }
-    c->flat = c->places > 1 && c->channels < ASH_GPU_TERMS;
+    c->flat = c->places > 1 && c->channels < FEW_CHANNELS;
     return c->filters >= LEAST_ROWS && c->channels > 0;
 }
 
@@ -148,7 +148,7 @@ static bool find_operands(conv *c) {
     ash_gpu_operand *a = &c->tile.a, *b = &c->tile.b;
     ash_ix place[MAX_SPACE];
     int64_t terms = c->flat ? c->channels * c->places : c->channels;
-    a->term = b->term = ash_gpu_sym(k, terms, ASH_GPU_TERMS);
+    a->term = b->term = ash_gpu_sym(k, terms, c->tile.shape.terms);
     a->line = ash_gpu_sym(k, c->filters, ash_gpu_rows(c->tile.shape));
     b->line = ash_gpu_sym(k, c->positions, ash_gpu_columns(c->tile.shape));
     ash_ix term = ash_ix_sym(&k->ixs, a->term), channel = term_at(c, place);
@@ -185,8 +185,8 @@ static ash_ref set_tile(void *arg, ash_ref tile, bool first) {
     ash_nest *n = &c->k->nest;
     ash_ref carry = ASH_NO_REF;
     if (first && !c->flat) return first_tile(c);
-    if (c->flat || c->places == 1) return ash_nest_binary(n, ASH_OP_MUL, tile, ash_nest_index(n, ASH_GPU_TERMS));
-    ash_ref channel = move_on(n, c->at_channel, ASH_GPU_TERMS, c->channels, &carry);
+    if (c->flat || c->places == 1) return ash_nest_binary(n, ASH_OP_MUL, tile, ash_nest_index(n, c->tile.shape.terms));
+    ash_ref channel = move_on(n, c->at_channel, c->tile.shape.terms, c->channels, &carry);
     for (unsigned s = c->space; s-- > 0;)
         if (c->window[s] > 1) ash_kern_set_sym(c->k, c->step[s], move_on(n, c->at_step[s], 1, c->window[s], &carry));
     return channel;
@@ -198,12 +198,13 @@ bool ash_gpu_lower_conv(ash_kern *k, ash_dim *chunks) {
     conv c = {.k = k, .node = &k->graph->nodes.at[k->group->anchor]};
     ash_nest *n = &k->nest;
     if (!read_node(&c)) return false;
-    ash_gpu_shape shape = ash_gpu_choose(k->low->target, c.filters, ash_kern_max(k, c.positions), c.groups);
+    int64_t terms = c.flat ? c.channels * c.places : c.channels;
+    ash_gpu_shape shape = ash_gpu_choose(k->low->target, c.filters, ash_kern_max(k, c.positions), c.groups, terms);
     c.tile = (ash_gpu_tile){.k = k, .shape = shape, .set = set_tile, .arg = &c};
     make_symbols(&c);
     if (!find_operands(&c)) return false;
-    int64_t rows = ash_gpu_rows(shape), columns = ash_gpu_columns(shape), terms = c.channels;
-    int64_t k_tiles = ash_ceil_div(c.flat ? terms * c.places : terms, ASH_GPU_TERMS) * (c.flat ? 1 : c.places);
+    int64_t rows = ash_gpu_rows(shape), columns = ash_gpu_columns(shape);
+    int64_t k_tiles = ash_ceil_div(terms, shape.terms) * (c.flat ? 1 : c.places);
     int64_t tiles_down = ash_ceil_div(c.filters, rows);
     ash_dim tiles_across = ash_kern_ceil_div(k, c.positions, columns);
     ash_gpu_tile_open(&c.tile);

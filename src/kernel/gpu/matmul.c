@@ -34,7 +34,7 @@ static bool find_operands(product *p) {
     ash_gpu_operand *a = &p->tile.a, *b = &p->tile.b;
     unsigned last = p->rank - 1;
     ash_ix at_a[ASH_MAX_RANK], at_b[ASH_MAX_RANK];
-    a->term = b->term = ash_gpu_sym(k, p->inner, ASH_GPU_TERMS);
+    a->term = b->term = ash_gpu_sym(k, p->inner, p->tile.shape.terms);
     a->line = ash_gpu_sym(k, p->m, ash_gpu_rows(p->tile.shape));
     b->line = ash_gpu_sym(k, p->n, ash_gpu_columns(p->tile.shape));
     memcpy(at_a, p->out, sizeof at_a);
@@ -54,7 +54,7 @@ static ash_ref set_tile(void *arg, ash_ref tile, bool first) {
     product *p = arg;
     (void)first;
     ash_nest *n = &p->k->nest;
-    return ash_nest_binary(n, ASH_OP_MUL, tile, ash_nest_index(n, ASH_GPU_TERMS));
+    return ash_nest_binary(n, ASH_OP_MUL, tile, ash_nest_index(n, p->tile.shape.terms));
 }
 
 /* Sets the batch symbols from a number. */
@@ -82,14 +82,15 @@ bool ash_gpu_lower_matmul(ash_kern *k, ash_dim *chunks) {
     if (ash_node_int(node, ASH_ATTR_B_BLOCK)) return false;
     for (unsigned d = 0; d + 2 < p.rank; d++) batches = ash_kern_product(k, batches, out->dims[d]);
     ash_gpu_shape shape =
-        ash_gpu_choose(k->low->target, ash_kern_max(k, p.m), ash_kern_max(k, p.n), ash_kern_max(k, batches));
+        ash_gpu_choose(k->low->target, ash_kern_max(k, p.m), ash_kern_max(k, p.n), ash_kern_max(k, batches),
+                       ash_kern_max(k, p.inner));
     p.tile = (ash_gpu_tile){.k = k, .shape = shape, .set = set_tile, .arg = &p};
     make_symbols(&p);
     if (!find_operands(&p)) return false;
     int64_t rows = ash_gpu_rows(shape), columns = ash_gpu_columns(shape);
     ash_dim tiles_down = ash_kern_ceil_div(k, p.m, rows), tiles_across = ash_kern_ceil_div(k, p.n, columns);
     ash_gpu_tile_open(&p.tile);
-    p.tile.k_tiles = ash_kern_dim(k, ash_kern_ceil_div(k, p.inner, ASH_GPU_TERMS));
+    p.tile.k_tiles = ash_kern_dim(k, ash_kern_ceil_div(k, p.inner, shape.terms));
     ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG), ash_kern_argument(k, ASH_NEST_END_ARG),
                                   1, 1);
     ash_ref across = ash_kern_dim(k, tiles_across), down = ash_kern_dim(k, tiles_down);

@@ -11,10 +11,10 @@ static const struct {
     ash_gpu_shape shape;
     double share;
 } shapes[] = {
-    {{8, 4, 4, 1}, 0.92}, /* 128 x 128, 128 threads */
-    {{8, 2, 2, 1}, 0.88}, /* 64 x 64, 64 threads */
-    {{8, 1, 2, 1}, 0.78}, /* 64 x 32, 64 threads */
-    {{4, 1, 2, 1}, 0.65}, /* 32 x 32, 64 threads */
+    {{8, 4, 4, 1, 16}, 0.92}, /* 128 x 128, 128 threads */
+    {{8, 2, 2, 1, 32}, 0.90}, /* 64 x 64, 64 threads */
+    {{8, 1, 2, 1, 32}, 0.84}, /* 64 x 32, 64 threads */
+    {{4, 1, 2, 1, 32}, 0.75}, /* 32 x 32, 64 threads */
 };
 
 /* Relative time: of a multiprocessor with the most blocks, whose four schedulers work where they have a warp. */
@@ -29,11 +29,15 @@ static double time_of(const ash_target *target, size_t i, int64_t rows, int64_t 
     return each * tile / (busy * shapes[i].share);
 }
 
-ash_gpu_shape ash_gpu_choose(const ash_target *target, int64_t rows, int64_t columns, int64_t batches) {
+ash_gpu_shape ash_gpu_choose(const ash_target *target, int64_t rows, int64_t columns, int64_t batches, int64_t terms) {
+    enum { FEW = 16, LITTLE = 8 }; /* terms of a k-tile that wastes less; one in so many may be wasted */
     size_t best = 0;
     for (size_t i = 1; i < ASH_COUNT(shapes); i++)
         if (time_of(target, i, rows, columns, batches) < time_of(target, best, rows, columns, batches)) best = i;
-    return shapes[best].shape;
+    ash_gpu_shape s = shapes[best].shape;
+    int64_t whole = ash_ceil_div(terms, s.terms) * s.terms;
+    if (whole - terms > terms / LITTLE) s.terms = FEW;
+    return s;
 }
 
 /* --- operands ------------------------------------------------------------------------------------- */
@@ -87,7 +91,7 @@ static void settle(ash_gpu_tile *g, ash_gpu_operand *o, unsigned lines) {
         if (aligned && side_by_side(k, o, o->line, WIDTH) && are_whole(k, o, WIDTH)) o->width = WIDTH;
         o->turned = !side_by_side(k, o, o->line, 2) && side_by_side(k, o, o->term, 2);
     }
-    uint32_t count = 2 * ASH_GPU_TERMS * (lines + ASH_GPU_LANES);
+    uint32_t count = 2 * g->shape.terms * (lines + ASH_GPU_LANES);
     o->memory = ash_nest_shared_add(&k->nest, ASH_F32, count);
 }
 
@@ -95,8 +99,8 @@ static void settle(ash_gpu_tile *g, ash_gpu_operand *o, unsigned lines) {
 static int64_t pitch_of(const ash_gpu_operand *o) {
     return o->lines + ASH_GPU_LANES;
 }
-static int64_t half_of(const ash_gpu_operand *o) {
-    return ASH_GPU_TERMS * pitch_of(o);
+static int64_t half_of(const ash_gpu_tile *g, const ash_gpu_operand *o) {
+    return g->shape.terms * pitch_of(o);
 }
 
 /* --- copies --------------------------------------------------------------------------------------- */
@@ -133,7 +137,7 @@ static void copy(ash_gpu_tile *g, const ash_gpu_operand *o, ash_ref half, ash_re
         ash_ref own_term = ash_nest_imod(n, g->thread, ash_nest_index(n, TOGETHER)),
                 own_line = ash_nest_idiv(n, g->thread, ash_nest_index(n, TOGETHER));
         for (int64_t line = 0; line < o->lines; line += threads / TOGETHER)
-            for (int64_t term = 0; term < ASH_GPU_TERMS; term += TOGETHER)
+            for (int64_t term = 0; term < g->shape.terms; term += TOGETHER)
                 copy_one(g, o, half, term0, own_line, line, own_term, term);
         return;
     }
@@ -141,15 +145,15 @@ static void copy(ash_gpu_tile *g, const ash_gpu_operand *o, ash_ref half, ash_re
     ash_ref own_line = MUL(n, ash_nest_imod(n, g->thread, ash_nest_index(n, per)), o->width),
             own_term = ash_nest_idiv(n, g->thread, ash_nest_index(n, per));
     if (per >= threads) own_term = ash_nest_index(n, 0);
-    for (int64_t term = 0; term < ASH_GPU_TERMS; term += threads / per)
+    for (int64_t term = 0; term < g->shape.terms; term += threads / per)
         copy_one(g, o, half, term0, own_line, 0, own_term, term);
 }
 
 static void copy_both(ash_gpu_tile *g, ash_ref tile, bool first, ash_ref odd) {
     ash_nest *n = &g->k->nest;
     ash_ref term0 = g->set(g->arg, tile, first);
-    copy(g, &g->a, MUL(n, odd, half_of(&g->a)), term0);
-    copy(g, &g->b, MUL(n, odd, half_of(&g->b)), term0);
+    copy(g, &g->a, MUL(n, odd, half_of(g, &g->a)), term0);
+    copy(g, &g->b, MUL(n, odd, half_of(g, &g->b)), term0);
 }
 
 /* --- sums ----------------------------------------------------------------------------------------- */
@@ -224,8 +228,8 @@ void ash_gpu_tile_sum(ash_gpu_tile *g, ash_tile *t, ash_ref row, ash_ref column,
     copy_both(g, later, false, next);
     ash_nest_end(n);
     ash_nest_copy_commit(n);
-    ash_ref a_at = ADD(n, MUL(n, now, half_of(&g->a)), line_a), b_at = ADD(n, MUL(n, now, half_of(&g->b)), line_b);
-    ash_ref term = ash_nest_loop(n, zero, ash_nest_index(n, ASH_GPU_TERMS), 1, ASH_GPU_TERMS);
+    ash_ref a_at = ADD(n, MUL(n, now, half_of(g, &g->a)), line_a), b_at = ADD(n, MUL(n, now, half_of(g, &g->b)), line_b);
+    ash_ref term = ash_nest_loop(n, zero, ash_nest_index(n, g->shape.terms), 1, g->shape.terms);
     add_term(g, t, term, a_at, b_at);
     ash_nest_end(n);
     ash_nest_set(n, odd, next);

@@ -2,10 +2,10 @@
 /* Products of matrices on a GPU: a block of threads computes a tile of the result.
  *
  *     for each chunk                              a tile of `rows` x `columns` of the result
- *         for each k-tile                         16 terms of the sums
+ *         for each k-tile                         16 or 32 terms of the sums
  *             wait for its copies, meet
  *             copy the next one                   both operands, to the other half of the block's memory
- *             for each of the 16 terms
+ *             for each of its terms
  *                 acc[p][v] += a[p] * b[v]        of tile.h, on vectors of 4
  *         evaluate and store the root
  *
@@ -16,7 +16,7 @@
  *     thread l of a warp:   down = l & 1 | l >> 4 << 1,   across = l >> 1 & 7
  *     its rows              4 down + 16 i + 0..3          its columns   4 across + 32 j + 0..3
  *
- * In the block's memory an operand lies as [term][line], lines padded by 4: [16][rows + 4] and [16][columns + 4]. An
+ * In the block's memory an operand lies as [term][line], lines padded by 4: [terms][rows + 4] and [terms][columns + 4]. An
  * operand whose lines lie side by side in memory is copied 16 bytes at a time (4, where it is not aligned); one whose
  * terms do is transposed on the way, by copies of 4 bytes, 8 terms of 4 lines to a warp, which are whole sectors of
  * memory and different banks. What lies outside an operand arrives as zeros, so that the loop has no edges.
@@ -27,11 +27,11 @@
 
 #include "kernel/tile.h"
 
-enum { ASH_GPU_TERMS = 16, ASH_GPU_LANES = 4, ASH_GPU_BOUNDS = 4 };
+enum { ASH_GPU_LANES = 4, ASH_GPU_BOUNDS = 4 };
 
-/* Of a block: what a thread has, and how its warps lie; threads = 32 * down * across. */
+/* Of a block: what a thread has, how its warps lie (threads = 32 * down * across), and the terms of a k-tile. */
 typedef struct ash_gpu_shape {
-    unsigned thread_rows, thread_vectors, down, across;
+    unsigned thread_rows, thread_vectors, down, across, terms;
 } ash_gpu_shape;
 
 static inline unsigned ash_gpu_rows(ash_gpu_shape s) {
@@ -44,9 +44,9 @@ static inline unsigned ash_gpu_threads(ash_gpu_shape s) {
     return 32 * s.down * s.across;
 }
 
-/* The shape in which a product of rows x columns, `batches` times, is done first; from the sizes and the number of
- * multiprocessors alone. */
-ash_gpu_shape ash_gpu_choose(const ash_target *target, int64_t rows, int64_t columns, int64_t batches);
+/* The shape in which a product of rows x columns, `batches` times, whose k-tiles are cut out of runs of `terms` terms, is
+ * done first; from the sizes and the number of multiprocessors alone. */
+ash_gpu_shape ash_gpu_choose(const ash_target *target, int64_t rows, int64_t columns, int64_t batches, int64_t terms);
 
 /* An operand as it is copied. Its index is in terms of the symbols of the tile. */
 typedef struct ash_gpu_operand {
