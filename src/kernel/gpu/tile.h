@@ -27,7 +27,7 @@
 
 #include "kernel/tile.h"
 
-enum { ASH_GPU_LANES = 4, ASH_GPU_BOUNDS = 4 };
+enum { ASH_GPU_LANES = 4, ASH_GPU_BOUNDS = 6 };
 
 /* Of a block: what a thread has, how its warps lie (threads = 32 * down * across), and the terms of a k-tile. */
 typedef struct ash_gpu_shape {
