@@ -323,13 +323,12 @@ ash_status ash_kern_lower_tile(ash_kern *k, ash_dim *chunks, bool *done) {
     *done = false;
     if (ash_graph__type(k->graph, anchor->out)->dtype != ASH_F32 && !ash_node__is_bytes(k->graph, anchor))
         return ASH_OK;
-    if (k->low->target->kind == ASH_TARGET_GPU) {
-        bool product = ash_op_infos[anchor->op].class == ASH_CLASS_MATMUL;
-        *done = product ? ash_gpu_lower_matmul(k, chunks) : ash_gpu_lower_conv(k, chunks);
-    } else if (anchor->op == ASH_OP_WINOGRAD)
+    bool product = ash_op_infos[anchor->op].class == ASH_CLASS_MATMUL;
+    if (anchor->op == ASH_OP_WINOGRAD)
         ash_kern_lower_winograd(k, chunks), *done = true;
+    else if (k->low->target->kind == ASH_TARGET_GPU)
+        *done = product ? ash_gpu_lower_matmul(k, chunks) : ash_gpu_lower_conv(k, chunks);
     else
-        *done = ash_op_infos[anchor->op].class == ASH_CLASS_MATMUL ? ash_kern_lower_matmul(k, chunks)
-                                                                   : ash_kern_lower_conv(k, chunks);
+        *done = product ? ash_kern_lower_matmul(k, chunks) : ash_kern_lower_conv(k, chunks);
     return ash_kern_status(k);
 }

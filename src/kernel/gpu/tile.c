@@ -234,5 +234,6 @@ void ash_gpu_tile_sum(ash_gpu_tile *g, ash_tile *t, ash_ref row, ash_ref column,
     ash_nest_end(n);
     ash_nest_set(n, odd, next);
     ash_nest_end(n);
+    ash_nest_copy_wait(n, 0); /* of a sum without terms */
     ash_kern_forget(k, mark);
 }
