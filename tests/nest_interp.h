@@ -7,10 +7,10 @@
  * lanes that are off in a quotient of a negative number) never decides, never is an address, and never is
  * in a result.
  *
- * Where a block of threads takes a chunk, each instruction runs for all threads that come by before the next
- * one does. Between two barriers no thread touches a byte that another one writes, in the block's memory or in
- * a buffer; all come by at a barrier; what is copied is touched by nobody before the thread that copies has
- * waited, and by others not before a barrier after that. */
+ * Where a block of threads takes a chunk, each instruction runs for all threads that come by before the
+ * next one does. Between two barriers no thread touches a byte that another one writes, in the block's
+ * memory or in a buffer; all come by at a barrier; what is copied is touched by nobody before the thread
+ * that copies has waited, and by others not before a barrier after that. */
 #ifndef ASH_NEST_INTERP_H
 #define ASH_NEST_INTERP_H
 
@@ -64,21 +64,21 @@ typedef struct interp {
     const interp_buffer *buffers;
     const int64_t *vars;
     int64_t begin, end, worker;
-    int32_t chunk;      /* number of the present chunk, plus 1 */
-    int32_t threads;    /* of a block; 1 where there is none */
-    int32_t thread;     /* the present one */
-    int32_t epoch;      /* barriers that were passed, plus 1 */
-    size_t per_thread;  /* lanes of all results */
-    interp_lane *lanes; /* of all results of all threads */
-    bool *poison;       /* per lane: it has no value */
-    interp_memory *shared;    /* the block's */
-    interp_byte **of_shared;  /* per memory, per byte */
-    interp_byte **of_buffer;  /* per buffer, per byte of its storage; NULL without a block */
+    int32_t chunk;           /* number of the present chunk, plus 1 */
+    int32_t threads;         /* of a block; 1 where there is none */
+    int32_t thread;          /* the present one */
+    int32_t epoch;           /* barriers that were passed, plus 1 */
+    size_t per_thread;       /* lanes of all results */
+    interp_lane *lanes;      /* of all results of all threads */
+    bool *poison;            /* per lane: it has no value */
+    interp_memory *shared;   /* the block's */
+    interp_byte **of_shared; /* per memory, per byte */
+    interp_byte **of_buffer; /* per buffer, per byte of its storage; NULL without a block */
     ASH_VEC(interp_copy) copies;
     int32_t *groups; /* per thread: that it has committed */
-    size_t *first;      /* per instruction: its first lane */
-    uint32_t *match;    /* LOOP, IF, ELSE: what closes them */
-    char *error;        /* 256 bytes; empty: none */
+    size_t *first;   /* per instruction: its first lane */
+    uint32_t *match; /* LOOP, IF, ELSE: what closes them */
+    char *error;     /* 256 bytes; empty: none */
 } interp;
 
 static inline void interp_fail(interp *in, ash_ref ref, const char *fmt, ...) ASH_PRINTF(3, 4);
@@ -115,7 +115,8 @@ static inline bool interp_race(interp *in, ash_ref ref, interp_byte *b, bool wri
     bool written = b->writer && b->writer != own && b->write_epoch == in->epoch;
     bool read = b->reader && b->reader != own && b->read_epoch == in->epoch;
     if (b->pending) {
-        interp_fail(in, ref, "thread %d touches byte %lld, which is being copied", in->thread, (long long)at);
+        interp_fail(in, ref, "thread %d touches byte %lld, which is being copied", in->thread,
+                    (long long)at);
     } else if (written || (write && read)) {
         interp_fail(in, ref, "threads %d and %d touch byte %lld without a barrier in between", in->thread,
                     (written ? b->writer : b->reader) - 1, (long long)at);
@@ -304,7 +305,8 @@ static inline void interp_hreduce(interp *in, ash_ref ref, const ash_inst *inst)
 
 /* What is said to be narrow is. */
 static inline void interp_narrow(interp *in, ash_ref ref, const ash_inst *inst, int64_t a, int64_t b) {
-    if (inst->unroll != ASH_NEST_NARROW || *interp_poison(in, inst->a) || *interp_poison(in, inst->b)) return;
+    if (inst->unroll != ASH_NEST_NARROW || *interp_poison(in, inst->a) || *interp_poison(in, inst->b))
+        return;
     if (a != (int32_t)a || b != (int32_t)b)
         interp_fail(in, ref, "%lld and %lld do not fit 32 bits", (long long)a, (long long)b);
 }
@@ -398,7 +400,8 @@ static inline void interp_reduce(interp *in, ash_ref ref, const ash_inst *inst, 
         in->thread = t;
         held[t] = *interp_at(in, inst->a);
         for (int32_t other = 0; other < in->threads; other++)
-            if (other / (int32_t)inst->unroll == t / (int32_t)inst->unroll) bad[other] |= *interp_poison(in, inst->a);
+            if (other / (int32_t)inst->unroll == t / (int32_t)inst->unroll)
+                bad[other] |= *interp_poison(in, inst->a);
     }
     for (int32_t half = (int32_t)inst->unroll / 2; half; half /= 2) {
         for (int32_t t = 0; t < in->threads; t++) {
@@ -442,7 +445,8 @@ static inline void interp_copy_async(interp *in, ash_ref ref, const ash_inst *in
         if (i == 0 && at % copy.bytes) interp_fail(in, ref, "a copy from byte %lld", (long long)at);
     }
     if (copy.at % copy.bytes) interp_fail(in, ref, "a copy to byte %lld", (long long)copy.at);
-    for (unsigned i = 0; i < copy.bytes && !in->error[0]; i++) in->of_shared[number][copy.at + i].pending = true;
+    for (unsigned i = 0; i < copy.bytes && !in->error[0]; i++)
+        in->of_shared[number][copy.at + i].pending = true;
     if (!ash_vec_push(&ash_allocator__libc, &in->copies, copy)) abort();
 }
 
@@ -579,15 +583,18 @@ static inline void interp_open_block(interp *in) {
     in->of_buffer = calloc(n->buffers.len + 1, sizeof *in->of_buffer);
     for (size_t i = 0; i < n->shared.len; i++) {
         size_t bytes = n->shared.at[i].count * ash_dtype_size(n->shared.at[i].dtype);
-        in->shared[i] = (interp_memory){.data = calloc(bytes, 1), .undefined = malloc(bytes), .bytes = (int64_t)bytes};
+        in->shared[i] =
+            (interp_memory){.data = calloc(bytes, 1), .undefined = malloc(bytes), .bytes = (int64_t)bytes};
         memset(in->shared[i].undefined, 1, bytes);
         in->of_shared[i] = calloc(bytes, sizeof **in->of_shared);
     }
-    for (size_t i = 0; i < n->buffers.len && n->threads; i++) /* buffers of one storage share what is known */
+    for (size_t i = 0; i < n->buffers.len && n->threads;
+         i++) /* buffers of one storage share what is known */
         for (size_t k = 0; k <= i && !in->of_buffer[i]; k++)
-            in->of_buffer[i] = k == i ? calloc((size_t)in->buffers[i].memory->bytes + 1, sizeof **in->of_buffer)
-                               : in->buffers[k].memory == in->buffers[i].memory ? in->of_buffer[k]
-                                                                               : NULL;
+            in->of_buffer[i] =
+                k == i ? calloc((size_t)in->buffers[i].memory->bytes + 1, sizeof **in->of_buffer)
+                : in->buffers[k].memory == in->buffers[i].memory ? in->of_buffer[k]
+                                                                 : NULL;
 }
 
 static inline void interp_close_block(interp *in) {
@@ -610,7 +617,8 @@ static inline void interp_close_block(interp *in) {
     ash_vec_free(&ash_allocator__libc, &in->copies);
 }
 
-/* Runs the chunks [begin, end), one after the other. `error` (256 bytes) receives what went wrong, or "". */
+/* Runs the chunks [begin, end), one after the other. `error` (256 bytes) receives what went wrong, or "".
+ * */
 static inline void interp_run(const ash_nest *nest, const interp_buffer *buffers, const int64_t *vars,
                               int64_t begin, int64_t end, int64_t worker, char *error) {
     interp in = {.nest = nest,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Schedules for GPUs, in the interpreter of nests: results against the reference evaluator, races and barriers; and
- * that both judges find what is wrong. */
+/* Schedules for GPUs, in the interpreter of nests: results against the reference evaluator, races and
+ * barriers; and that both judges find what is wrong. */
 #include "ashlar/builder.h"
 #include "interpreted.h"
 #include "one_context.h"
@@ -62,14 +62,16 @@ static void check(const ash_graph *g, const int64_t *vars, unsigned blocks) {
 
 static void products(void **state) {
     (void)state;
-    static const int64_t sizes[][3] = {{64, 64, 64}, {128, 32, 128}, {33, 17, 35}, {1, 100, 70}, {70, 5, 3},
-                                       {32, 1, 32},  {65, 16, 36},   {5, 48, 130}};
+    static const int64_t sizes[][3] = {{64, 64, 64}, {128, 32, 128}, {33, 17, 35}, {1, 100, 70},
+                                       {70, 5, 3},   {32, 1, 32},    {65, 16, 36}, {5, 48, 130}};
     for (size_t i = 0; i < ASH_COUNT(sizes); i++) {
         const int64_t m = sizes[i][0], k = sizes[i][1], n = sizes[i][2];
         for (int turned = 0; turned < 4; turned++) { /* as it lies, or transposed, either operand */
             ash_graph *g = new_graph();
-            ash_value a = turned & 1 ? ash_transpose(g, INPUT("a", k, m), (int64_t[]){1, 0}) : INPUT("a", m, k);
-            ash_value b = turned & 2 ? ash_transpose(g, INPUT("b", n, k), (int64_t[]){1, 0}) : INPUT("b", k, n);
+            ash_value a =
+                turned & 1 ? ash_transpose(g, INPUT("a", k, m), (int64_t[]){1, 0}) : INPUT("a", m, k);
+            ash_value b =
+                turned & 2 ? ash_transpose(g, INPUT("b", n, k), (int64_t[]){1, 0}) : INPUT("b", k, n);
             ash_value sum = ash_add(g, ash_matmul(g, a, b), INPUT("bias", n));
             ash_graph_output(g, "y", ash_relu(g, ash_add(g, sum, INPUT("rest", m, 1))));
             check(g, NULL, 1);
@@ -103,10 +105,10 @@ static void convolutions(void **state) {
         int64_t n, c, o, size, window, stride, dilation, before, after, groups;
         unsigned blocks;
     } cases[] = {
-        {1, 32, 40, 8, 3, 1, 1, 1, 1, 1, 1},  {2, 16, 33, 7, 3, 1, 1, 1, 1, 1, 1}, /* images in one tile */
-        {1, 24, 64, 8, 1, 1, 1, 0, 0, 1, 1},  {3, 20, 9, 5, 1, 2, 1, 0, 0, 1, 1},
-        {1, 3, 16, 19, 7, 2, 1, 3, 3, 1, 1},  {2, 5, 8, 9, 3, 2, 2, 2, 0, 1, 1}, /* few channels */
-        {1, 64, 32, 6, 3, 1, 1, 0, 1, 2, 1},  {2, 12, 24, 6, 2, 1, 1, 1, 0, 2, 1},
+        {1, 32, 40, 8, 3, 1, 1, 1, 1, 1, 1},   {2, 16, 33, 7, 3, 1, 1, 1, 1, 1, 1}, /* images in one tile */
+        {1, 24, 64, 8, 1, 1, 1, 0, 0, 1, 1},   {3, 20, 9, 5, 1, 2, 1, 0, 0, 1, 1},
+        {1, 3, 16, 19, 7, 2, 1, 3, 3, 1, 1},   {2, 5, 8, 9, 3, 2, 2, 2, 0, 1, 1}, /* few channels */
+        {1, 64, 32, 6, 3, 1, 1, 0, 1, 2, 1},   {2, 12, 24, 6, 2, 1, 1, 1, 0, 2, 1},
         {1, 17, 130, 12, 3, 1, 1, 1, 1, 1, 1}, {1, 8, 8, 6, 3, 1, 1, 1, 1, 8, 0}, /* depthwise: none */
     };
     for (size_t i = 0; i < ASH_COUNT(cases); i++)
@@ -120,8 +122,8 @@ static void convolutions(void **state) {
             if (packed && cases[i].blocks) { /* blocks of 32, as src/opt/filters.c has them */
                 const int64_t strides[] = {w.stride, w.stride}, dilations[] = {w.dilation, w.dilation};
                 const int64_t before[] = {w.before, w.before}, after[] = {w.after, w.after};
-                ash_value ins[] = {x, INPUT("w", cases[i].groups, ash_ceil_div(filters, 32), channels, cases[i].window,
-                                            cases[i].window, 1, 32)};
+                ash_value ins[] = {x, INPUT("w", cases[i].groups, ash_ceil_div(filters, 32), channels,
+                                            cases[i].window, cases[i].window, 1, 32)};
                 ash_attr attrs[] = {ASH_ATTR_LIST(STRIDES, strides, 2),
                                     ASH_ATTR_LIST(DILATIONS, dilations, 2),
                                     ASH_ATTR_LIST(BEFORE, before, 2),
@@ -134,8 +136,8 @@ static void convolutions(void **state) {
                 g->internal = true;
                 ash_graph_add(g, ASH_OP_CONV, ins, 2, attrs, ASH_COUNT(attrs), &y);
             } else {
-                y = ash_conv(g, x, INPUT("w", cases[i].o, channels, cases[i].window, cases[i].window), windows, 2,
-                             cases[i].groups);
+                y = ash_conv(g, x, INPUT("w", cases[i].o, channels, cases[i].window, cases[i].window),
+                             windows, 2, cases[i].groups);
             }
             ash_graph_output(g, "y", ash_relu(g, ash_add(g, y, bias)));
             check(g, NULL, cases[i].blocks);
@@ -180,7 +182,8 @@ static ash_nest exchange(bool barrier, bool by_copy, bool wait) {
     uint16_t from = ash_nest_buffer_add(&n, (ash_nest_buffer){ASH_F32, 64, 0, false}),
              to = ash_nest_buffer_add(&n, (ash_nest_buffer){ASH_F32, 64, 1, true});
     uint16_t memory = ash_nest_shared_add(&n, ASH_F32, THREADS);
-    ash_ref chunk = ash_nest_loop(&n, ash_nest_arg(&n, ASH_NEST_BEGIN_ARG), ash_nest_arg(&n, ASH_NEST_END_ARG), 1, 0);
+    ash_ref chunk =
+        ash_nest_loop(&n, ash_nest_arg(&n, ASH_NEST_BEGIN_ARG), ash_nest_arg(&n, ASH_NEST_END_ARG), 1, 0);
     ash_ref thread = ash_nest_arg(&n, ASH_NEST_THREAD), two = ash_nest_index(&n, 2);
     ash_ref base = ash_nest_binary(&n, ASH_OP_MUL, chunk, ash_nest_index(&n, THREADS));
     ash_ref at = ash_nest_binary(&n, ASH_OP_ADD, base, thread);
@@ -194,7 +197,8 @@ static ash_nest exchange(bool barrier, bool by_copy, bool wait) {
     if (barrier) ash_nest_barrier(&n);
     ash_ref pair = ash_nest_binary(&n, ASH_OP_MUL, ash_nest_idiv(&n, thread, two), two);
     ash_ref odd = ash_nest_imod(&n, thread, two);
-    ash_ref other = ash_nest_binary(&n, ASH_OP_ADD, pair, ash_nest_binary(&n, ASH_OP_SUB, ash_nest_index(&n, 1), odd));
+    ash_ref other =
+        ash_nest_binary(&n, ASH_OP_ADD, pair, ash_nest_binary(&n, ASH_OP_SUB, ash_nest_index(&n, 1), odd));
     ash_nest_store(&n, to, at, ash_nest_load(&n, memory, other, 1, ASH_NO_REF), ASH_NO_REF);
     ash_nest_barrier(&n);
     ash_nest_end(&n);
@@ -216,7 +220,8 @@ static void interpret(const ash_nest *n, float *to, char *error) {
         memset(undefined[i], (int)i, sizeof undefined[i]);
         memset(writer[i], 0, sizeof writer[i]);
         memset(reader[i], 0, sizeof reader[i]);
-        memory[i] = (interp_memory){(unsigned char *)data[i], undefined[i], writer[i], reader[i], sizeof data[i]};
+        memory[i] =
+            (interp_memory){(unsigned char *)data[i], undefined[i], writer[i], reader[i], sizeof data[i]};
         buffers[i] = (interp_buffer){&memory[i], 0, false, accesses, 2, i};
     }
     interp_run(n, buffers, NULL, 0, 2, 0, error);
@@ -255,9 +260,11 @@ static void reductions(void **state) {
     n.threads = THREADS;
     uint16_t from = ash_nest_buffer_add(&n, (ash_nest_buffer){ASH_F32, 64, 0, false}),
              out = ash_nest_buffer_add(&n, (ash_nest_buffer){ASH_F32, 64, 1, true});
-    ash_ref chunk = ash_nest_loop(&n, ash_nest_arg(&n, ASH_NEST_BEGIN_ARG), ash_nest_arg(&n, ASH_NEST_END_ARG), 1, 0);
-    ash_ref at = ash_nest_binary(&n, ASH_OP_ADD, ash_nest_binary(&n, ASH_OP_MUL, chunk, ash_nest_index(&n, THREADS)),
-                                 ash_nest_arg(&n, ASH_NEST_THREAD));
+    ash_ref chunk =
+        ash_nest_loop(&n, ash_nest_arg(&n, ASH_NEST_BEGIN_ARG), ash_nest_arg(&n, ASH_NEST_END_ARG), 1, 0);
+    ash_ref at =
+        ash_nest_binary(&n, ASH_OP_ADD, ash_nest_binary(&n, ASH_OP_MUL, chunk, ash_nest_index(&n, THREADS)),
+                        ash_nest_arg(&n, ASH_NEST_THREAD));
     ash_ref sum = ash_nest_reduce(&n, ASH_OP_ADD, ash_nest_load(&n, from, at, 1, ASH_NO_REF), 8);
     ash_nest_store(&n, out, at, sum, ASH_NO_REF);
     ash_nest_end(&n);
@@ -275,7 +282,8 @@ static void meetings_of_some(void **state) {
         ash_nest n;
         ash_nest_init(&n, &ash_allocator__libc);
         n.threads = THREADS;
-        ash_ref thread = ash_nest_arg(&n, ASH_NEST_THREAD), zero = ash_nest_index(&n, 0), one = ash_nest_index(&n, 1);
+        ash_ref thread = ash_nest_arg(&n, ASH_NEST_THREAD), zero = ash_nest_index(&n, 0),
+                one = ash_nest_index(&n, 1);
         ash_ref cell = ash_nest_cell(&n, zero), few = ash_nest_binary(&n, ASH_OP_LT, thread, one);
         switch (how) {
         case 0: ash_nest_if(&n, few); break;

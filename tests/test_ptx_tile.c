@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Kernels of GPU schedules on the stand-in for the driver: results against the reference evaluator, and what their
- * accesses cost: no bank conflicts, and no sector of memory that is asked for in parts. */
+/* Kernels of GPU schedules on the stand-in for the driver: results against the reference evaluator, and
+ * what their accesses cost: no bank conflicts, and no sector of memory that is asked for in parts. */
 #include "ashlar/builder.h"
 #include "base/text.h"
 #include "code/link.h"
@@ -76,7 +76,8 @@ static ptx_counters run(const char *sm, unsigned blocks, int64_t chunks) {
     for (size_t i = 0; i < p->buffers.len; i++) {
         const ash_buffer *b = &p->buffers.at[i];
         results[i] = calloc((size_t)b->bytes + 1, 1);
-        if (b->root == ASH_NO_BUFFER) memory[i] = ptx_room_memory(b->blob ? b->blob->data : NULL, (size_t)b->bytes);
+        if (b->root == ASH_NO_BUFFER)
+            memory[i] = ptx_room_memory(b->blob ? b->blob->data : NULL, (size_t)b->bytes);
     }
     for (size_t i = 0; i < p->inputs.len; i++) {
         uint32_t b = p->inputs.at[i];
@@ -109,7 +110,8 @@ static void check_accesses(const ptx_counters *n) {
     assert_int_equal(n->global_store.sectors * 32, n->global_store.bytes);
 }
 
-/* All ways in which operands lie, in sizes that are whole tiles; both with and without asynchronous copies. */
+/* All ways in which operands lie, in sizes that are whole tiles; both with and without asynchronous copies.
+ * */
 static void products(void **state) {
     (void)state;
     static const char *const kinds[] = {"sm_70", "sm_80"};
@@ -117,8 +119,10 @@ static void products(void **state) {
         for (int turned = 0; turned < 4; turned++) {
             ash_graph *g = new_graph();
             const int64_t m = 128, k = 64, n = 128;
-            ash_value a = turned & 1 ? ash_transpose(g, INPUT("a", k, m), (int64_t[]){1, 0}) : INPUT("a", m, k);
-            ash_value b = turned & 2 ? ash_transpose(g, INPUT("b", n, k), (int64_t[]){1, 0}) : INPUT("b", k, n);
+            ash_value a =
+                turned & 1 ? ash_transpose(g, INPUT("a", k, m), (int64_t[]){1, 0}) : INPUT("a", m, k);
+            ash_value b =
+                turned & 2 ? ash_transpose(g, INPUT("b", n, k), (int64_t[]){1, 0}) : INPUT("b", k, n);
             ash_graph_output(g, "y", ash_relu(g, ash_add(g, ash_matmul(g, a, b), INPUT("bias", n))));
             ptx_counters c = run(kinds[i], 1, 1);
             check_accesses(&c);
@@ -152,14 +156,16 @@ static void edges(void **state) {
     ash_graph_output(g, "y", ash_matmul(g, INPUT("a", 2, 45, 19), INPUT("b", 19, 37)));
     run("sm_80", 1, 3);
     g = new_graph();
-    ash_graph_output(g, "y", ash_relu(g, ash_conv2d(g, INPUT("x", 2, 20, 9, 9), INPUT("w", 24, 20, 3, 3), 1, 1, 1)));
+    ash_graph_output(
+        g, "y", ash_relu(g, ash_conv2d(g, INPUT("x", 2, 20, 9, 9), INPUT("w", 24, 20, 3, 3), 1, 1, 1)));
     run("sm_80", 1, 2);
     g = new_graph();
     ash_graph_output(g, "y", ash_conv2d(g, INPUT("x", 1, 3, 15, 15), INPUT("w", 16, 3, 7, 7), 2, 3, 1));
     run("sm_70", 1, 4);
 }
 
-/* A warp's rows, and a block's: neighbours read neighbours, sums are of the same bits however they are started. */
+/* A warp's rows, and a block's: neighbours read neighbours, sums are of the same bits however they are
+ * started. */
 static void rows(void **state) {
     (void)state;
     static const int64_t lengths[] = {128, 1024, 8192};

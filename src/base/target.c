@@ -89,8 +89,8 @@ static const struct gpu {
             {86, 71, 82}, {87, 74, 16}, {89, 78, 128}, {90, 78, 132}};
 
 /* What a thread may take for its own. Vectors are what one access moves; sums of tiles stay in registers,
- * of which a thread has 255 scalar ones. A thread has no cache of its own that tiles could be cut for. Other
- * threads hide the latency of its chains, and neighbours are to read neighbouring vectors. */
+ * of which a thread has 255 scalar ones. A thread has no cache of its own that tiles could be cut for.
+ * Other threads hide the latency of its chains, and neighbours are to read neighbouring vectors. */
 enum { GPU_VECTOR = 16, GPU_VECTORS = 24, GPU_CHAINS = 1, GPU_CACHE = 32 << 20 };
 
 bool ash_target__gpu(unsigned capability, ash_target *target) {

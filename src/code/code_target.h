@@ -32,8 +32,8 @@ struct ash_code_target {
     LLVMValueRef (*variable)(ash_emit *e, int64_t index); /* an i64 */
     LLVMValueRef (*buffer)(ash_emit *e, uint16_t buf);    /* its address */
     LLVMValueRef (*shared)(ash_emit *e, uint16_t number); /* that of a memory of the block; with `block` */
-    /* Constraints of assembly whose result, an i64, is its operand in the same register; NULL where variables of
-     * outer loops need not be hidden from the code generator (emit.c). */
+    /* Constraints of assembly whose result, an i64, is its operand in the same register; NULL where
+     * variables of outer loops need not be hidden from the code generator (emit.c). */
     const char *same_register;
     /* Finds the addresses of the words that are looked at: ash_emit.asked and left_out. */
     void (*stop)(ash_emit *e);

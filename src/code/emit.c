@@ -311,7 +311,8 @@ static LLVMValueRef emit_shuffle(ash_emit *e, const ash_inst *inst) {
 /* An operand of an instruction that may be narrow. */
 static LLVMValueRef operand(ash_emit *e, const ash_inst *inst, ash_ref ref) {
     LLVMValueRef v = ash_emit__value(e, ref);
-    return inst->unroll == ASH_NEST_NARROW ? LLVMBuildTrunc(e->b, v, LLVMInt32TypeInContext(e->ctx), "") : v;
+    return inst->unroll == ASH_NEST_NARROW ? LLVMBuildTrunc(e->b, v, LLVMInt32TypeInContext(e->ctx), "")
+                                           : v;
 }
 
 static LLVMValueRef emit_compute(ash_emit *e, const ash_inst *inst) {
@@ -332,8 +333,10 @@ static LLVMValueRef emit_float(ash_emit *e, ash_dtype dtype, double value) {
 /* Division of numbers that are not negative: unsigned, which is cheaper. */
 static LLVMValueRef emit_divide(ash_emit *e, const ash_inst *inst) {
     LLVMValueRef a = operand(e, inst, inst->a), b = operand(e, inst, inst->b);
-    LLVMValueRef out = inst->op == ASH_NEST_IDIV ? LLVMBuildUDiv(e->b, a, b, "") : LLVMBuildURem(e->b, a, b, "");
-    return inst->unroll == ASH_NEST_NARROW ? LLVMBuildZExt(e->b, out, LLVMInt64TypeInContext(e->ctx), "") : out;
+    LLVMValueRef out =
+        inst->op == ASH_NEST_IDIV ? LLVMBuildUDiv(e->b, a, b, "") : LLVMBuildURem(e->b, a, b, "");
+    return inst->unroll == ASH_NEST_NARROW ? LLVMBuildZExt(e->b, out, LLVMInt64TypeInContext(e->ctx), "")
+                                           : out;
 }
 
 static LLVMValueRef emit_cell(ash_emit *e, const ash_inst *inst) {

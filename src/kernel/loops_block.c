@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* Rows on a GPU: a warp takes a row, or a block of several warps a long one. Neighbouring threads read neighbouring
- * vectors, each has accumulators of its own, and in the end these are put together by a fixed tree: within the warps by
- * exchange, then one number of each warp through the block's memory.
+/* Rows on a GPU: a warp takes a row, or a block of several warps a long one. Neighbouring threads read
+ * neighbouring vectors, each has accumulators of its own, and in the end these are put together by a fixed
+ * tree: within the warps by exchange, then one number of each warp through the block's memory.
  *
  *     thread t of T:   vectors t, t + T, t + 2 T, ...   then elements t, t + T, ... of what is left
  *
- * Short rows stay a thread's own: most of a warp would have nothing to do; so do those that take so long that they
- * have to look whether they are to stop, which a thread of a block may not do. */
+ * Short rows stay a thread's own: most of a warp would have nothing to do; so do those that take so long
+ * that they have to look whether they are to stop, which a thread of a block may not do. */
 #include "loops.h"
 
-enum { WARP = 32, BLOCK = 256 };                        /* threads */
+enum { WARP = 32, BLOCK = 256 };                     /* threads */
 enum { SHORT = 32, LONG = 4096, LONGEST = 1 << 26 }; /* elements of a row */
 
 void ash_loops__choose_threads(ash_loops *l) {
@@ -47,7 +47,8 @@ ash_ref ash_loops__together(ash_loops *l, ash_op combine, ash_ref own) {
     ash_nest_store(n, memory, ash_nest_idiv(n, thread, size), warp_has, ASH_NO_REF);
     ash_nest_end(n);
     ash_nest_barrier(n);
-    ash_ref one = ash_nest_load(n, memory, ash_nest_imod(n, thread, ash_nest_index(n, warps)), 1, ASH_NO_REF);
+    ash_ref one =
+        ash_nest_load(n, memory, ash_nest_imod(n, thread, ash_nest_index(n, warps)), 1, ASH_NO_REF);
     ash_ref all = ash_nest_reduce(n, combine, one, warps);
     ash_nest_barrier(n); /* before it is written again */
     return all;

@@ -21,7 +21,8 @@ static bool same_nest(const ash_nest *a, const ash_nest *b) {
     for (size_t i = 0; i < a->buffers.len && same; i++)
         same = same_buffer(&a->buffers.at[i], &b->buffers.at[i]);
     for (size_t i = 0; i < a->shared.len && same; i++)
-        same = a->shared.at[i].dtype == b->shared.at[i].dtype && a->shared.at[i].count == b->shared.at[i].count;
+        same = a->shared.at[i].dtype == b->shared.at[i].dtype &&
+               a->shared.at[i].count == b->shared.at[i].count;
     return same;
 }
 

@@ -38,7 +38,8 @@ void ash_nest_free(ash_nest *nest) {
 
 ash_status ash_nest_status(const ash_nest *nest, ash_diag *diag) {
     ASH_FAIL_IF(nest->too_large, diag, ASH_ERROR_OUT_OF_RANGE,
-                "this kernel has more than %u buffers or %u instructions", ASH_NEST_SHARED - 1u, ASH_NO_REF);
+                "this kernel has more than %u buffers or %u instructions", ASH_NEST_SHARED - 1u,
+                ASH_NO_REF);
     return nest->failed ? ASH_NO_MEMORY(diag) : ASH_OK;
 }
 
@@ -451,8 +452,8 @@ ash_ref ash_nest_reduce(ash_nest *n, ash_op op, ash_ref scalar, unsigned threads
 
 void ash_nest_copy_async(ash_nest *n, uint16_t to, ash_ref to_index, uint16_t from, ash_ref from_index,
                          unsigned elements, ash_ref condition) {
-    ash_inst inst = make(ASH_NEST_COPY_ASYNC, ash_nest_dtype(n, to), 0, to_index, from_index,
-                         trim_mask(n, condition));
+    ash_inst inst =
+        make(ASH_NEST_COPY_ASYNC, ash_nest_dtype(n, to), 0, to_index, from_index, trim_mask(n, condition));
     inst.buf = to;
     inst.i = from;
     inst.unroll = elements;

@@ -16,10 +16,10 @@
  * chunk looks at certain places (POLL) whether it is asked to stop, and then ends where it is; what it
  * should have written is undefined then.
  *
- * On a GPU a chunk is a thread's, or, where the nest has `threads`, that of a block of so many: each of them
- * executes all of the nest, and what they do differs by THREAD alone. They share memory (SHARED), and meet at
- * a BARRIER: what one has written, another may read behind the next one. BARRIER, REDUCE, COPY_COMMIT and
- * COPY_WAIT stand where all threads of the block come by, or none. */
+ * On a GPU a chunk is a thread's, or, where the nest has `threads`, that of a block of so many: each of
+ * them executes all of the nest, and what they do differs by THREAD alone. They share memory (SHARED), and
+ * meet at a BARRIER: what one has written, another may read behind the next one. BARRIER, REDUCE,
+ * COPY_COMMIT and COPY_WAIT stand where all threads of the block come by, or none. */
 #ifndef ASH_NEST_H
 #define ASH_NEST_H
 
@@ -89,10 +89,10 @@ typedef enum ash_nest_op {
     ASH_NEST_REDUCE, /* the scalars a of `unroll` neighbouring threads (a power of two, at most 32; the first
                         is a multiple of it), by the core operator i, as HREDUCE: each gets the result, and
                         they are put together in one fixed tree: thread j with j ^ half, halves first */
-    ASH_NEST_COPY_ASYNC,  /* `unroll` neighbours (4, 8 or 16 bytes, at a multiple of that in both) from element
-                             b of buffer i to element a of shared memory `buf`; c: a bool, without it zeros
-                             are written and nothing is read. They are there, for the thread that copies, at
-                             its COPY_WAIT, and may not be touched before. */
+    ASH_NEST_COPY_ASYNC,  /* `unroll` neighbours (4, 8 or 16 bytes, at a multiple of that in both) from
+                             element b of buffer i to element a of shared memory `buf`; c: a bool, where it
+                             does not hold zeros are written and nothing is read. They are there, for the
+                             thread that copies, at its COPY_WAIT, and may not be touched before. */
     ASH_NEST_COPY_COMMIT, /* the thread's copies since the last one are a group */
     ASH_NEST_COPY_WAIT,   /* until all groups of the thread are there, but the last i */
     ASH_NEST_OP_COUNT
@@ -121,8 +121,8 @@ typedef struct ash_nest_buffer {
     bool written;
 } ash_nest_buffer;
 
-/* Memory of a block of threads: the bit of ash_inst.buf that says so, and what is known of it. Undefined when
- * the kernel begins; its base is a multiple of 16 bytes. */
+/* Memory of a block of threads: the bit of ash_inst.buf that says so, and what is known of it. Undefined
+ * when the kernel begins; its base is a multiple of 16 bytes. */
 enum { ASH_NEST_SHARED = 0x8000 };
 typedef struct ash_nest_shared {
     ash_dtype dtype;
@@ -136,7 +136,8 @@ typedef struct ash_nest {
     tags; /* per instruction: 0 for structure, else a hash, so that equal ones are found fast */
     ASH_VEC(ash_nest_buffer) buffers;
     ASH_VEC(int32_t) shuffles;
-    uint32_t threads; /* of a block, which takes a chunk together, a multiple of 32, at most 1024; 0: a chunk
+    uint32_t
+        threads; /* of a block, which takes a chunk together, a multiple of 32, at most 1024; 0: a chunk
                          is one thread's */
     ASH_VEC(ash_nest_shared) shared;
     bool failed;    /* building failed: what was added after is lost */

@@ -3,14 +3,15 @@
  *
  * A value varies when it can differ between threads: THREAD does, and what is computed from something that
  * does, or is loaded from where it says; so does what another thread may write, memory of the block and
- * written buffers. A cell varies when it is set to something that does, or where not all threads come by. So
- * it is found by going over the nest until nothing changes, which is as often as cells depend on each other. */
+ * written buffers. A cell varies when it is set to something that does, or where not all threads come by.
+ * So it is found by going over the nest until nothing changes, which is as often as cells depend on each
+ * other. */
 #include "nest.h"
 
 struct look {
     const ash_nest *nest;
-    bool *varies;      /* per instruction: its result; of a block's opener: not all threads come by */
-    ash_ref *openers;  /* of the blocks that are open */
+    bool *varies;     /* per instruction: its result; of a block's opener: not all threads come by */
+    ash_ref *openers; /* of the blocks that are open */
     uint32_t depth;
     bool changed;
 };

@@ -265,7 +265,8 @@ static ash_status of_block(struct check *c, ash_ref ref) {
     switch (inst->op) {
     case ASH_NEST_THREAD: return result(c, ref, ASH_I64, 1);
     case ASH_NEST_REDUCE:
-        REQUIRE(c, ref, ash_is_pow2(inst->unroll) && inst->unroll <= 32 && c->nest->threads % inst->unroll == 0,
+        REQUIRE(c, ref,
+                ash_is_pow2(inst->unroll) && inst->unroll <= 32 && c->nest->threads % inst->unroll == 0,
                 "a reduction over so many threads");
         return reduce(c, ref, 1);
     case ASH_NEST_COPY_ASYNC: return copy_async(c, ref);
@@ -322,9 +323,7 @@ static ash_status instruction(struct check *c, ash_ref ref) {
         ASH_TRY(result(c, ref, ASH_I64, inst->lanes));
         ASH_TRY(use_typed(c, ref, inst->a, ASH_I64, inst->lanes));
         return use_typed(c, ref, inst->b, ASH_I64, inst->lanes);
-    case ASH_NEST_HREDUCE:
-        ASH_TRY(use(c, ref, inst->a));
-        return reduce(c, ref, at(c, inst->a)->lanes);
+    case ASH_NEST_HREDUCE: ASH_TRY(use(c, ref, inst->a)); return reduce(c, ref, at(c, inst->a)->lanes);
     case ASH_NEST_POLL:
         REQUIRE(c, ref, c->nest->polls, "a look in a nest that is said to have none");
         REQUIRE(c, ref, !c->nest->threads, "a thread may not leave its block");

@@ -113,8 +113,8 @@ static void find_indexes(sharer *s, const ash_nest *n) {
         if (is_memory(inst)) {
             mark(s, inst->a);
             mark(s, inst->b);
-        } else if (s->indexes.at[i] || inst->op == ASH_NEST_COPY_ASYNC || inst->op == ASH_NEST_LOOP || inst->op == ASH_NEST_IF ||
-                   (inst->op == ASH_NEST_SET && s->indexes.at[inst->a])) {
+        } else if (s->indexes.at[i] || inst->op == ASH_NEST_COPY_ASYNC || inst->op == ASH_NEST_LOOP ||
+                   inst->op == ASH_NEST_IF || (inst->op == ASH_NEST_SET && s->indexes.at[inst->a])) {
             mark(s, inst->a);
             mark(s, inst->b);
             mark(s, inst->c);
@@ -257,8 +257,8 @@ static void count_sizes(sharer *s) {
     }
 }
 
-/* Fills the words of nest `i`: its outline, or its number (no outline is one word) where so few nests have its
- * size that they stay as they are. */
+/* Fills the words of nest `i`: its outline, or its number (no outline is one word) where so few nests have
+ * its size that they stay as they are. */
 static void describe(sharer *s, uint32_t i) {
     const ash_nest *n = &s->low->program->nests.at[i];
     uint64_t count = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "gpu/tile.h"
+#include "kernel/gpu/tile.h"
 
 /* --- choosing a shape ----------------------------------------------------------------------------- */
 
@@ -225,7 +225,8 @@ static void store_vector(ash_tile *t, unsigned p, unsigned v) {
     if (t->math == ASH_TILE_WIDENED) vector = ash_nest_cast(n, ASH_I32, vector);
     int64_t apart = t->vectors_apart ? t->vectors_apart : 1;
     ash_ref number = ash_nest_binary(n, ASH_OP_ADD, t->first, ash_nest_index(n, v * apart));
-    ash_ref first = t->columns_end ? ash_nest_binary(n, ASH_OP_MUL, number, ash_nest_index(n, t->lanes)) : number;
+    ash_ref first =
+        t->columns_end ? ash_nest_binary(n, ASH_OP_MUL, number, ash_nest_index(n, t->lanes)) : number;
     bool limited = open_below(t, t->columns_end, first, t->columns);
     for (unsigned r = 0; r < runs; r++) {
         ash_ref block = ash_nest_binary(n, ASH_OP_MUL, number, ash_nest_index(n, runs));

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* The weights of convolutions as GPUs read them: output channels side by side, in blocks (ops.def, conv), so that a copy
- * takes 16 bytes and the terms of a sum lie in rows. Constant weights alone, which are packed in the prologue, once. Input
- * and result stay plain: a warp runs along positions, not along channels. Groups with fewer channels than a block stay as
- * they are: the last block is filled with zeros. */
+/* The weights of convolutions as GPUs read them: output channels side by side, in blocks (ops.def, conv),
+ * so that a copy takes 16 bytes and the terms of a sum lie in rows. Constant weights alone, which are
+ * packed in the prologue, once. Input and result stay plain: a warp runs along positions, not along
+ * channels. Groups with fewer channels than a block stay as they are: the last block is filled with zeros.
+ * */
 #include "layout.h"
 
 enum { BLOCK = 32 };
 
 static bool is_packed(const ash_rewrite *rw, const bool *constant, const ash_node *node) {
-    const ash_type *x = ash_graph__type(rw->from, node->ins[0]), *w = ash_graph__type(rw->from, node->ins[1]);
-    if (node->op != ASH_OP_CONV || !constant[node->ins[1]] || ash_node_int(node, ASH_ATTR_W_BLOCK)) return false;
+    const ash_type *x = ash_graph__type(rw->from, node->ins[0]),
+                   *w = ash_graph__type(rw->from, node->ins[1]);
+    if (node->op != ASH_OP_CONV || !constant[node->ins[1]] || ash_node_int(node, ASH_ATTR_W_BLOCK))
+        return false;
     if (x->dtype != ASH_F32 || !ash_dim_is_const(x->dims[1]) || !ash_dim_is_const(w->dims[0])) return false;
     return w->rank + 3 <= ASH_MAX_RANK && w->dims[0] / ash_node_int(node, ASH_ATTR_GROUPS) >= BLOCK;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What the threads of a block do together: their memory, barriers, reductions by exchange, and copies that
- * nobody waits for. GPUs before sm_80 have no such copies: there they are a load and a store, which are over
- * at once, so that commits and waits are nothing. */
+ * nobody waits for. GPUs before sm_80 have no such copies: there they are a load and a store, which are
+ * over at once, so that commits and waits are nothing. */
 #include "nvptx.h"
 
 #include <stdio.h>
@@ -97,15 +97,16 @@ static void copy_at_once(ash_emit *e, val to, val from, unsigned bytes, val cond
     LLVMSetAlignment(LLVMBuildStore(e->b, data, to), bytes);
 }
 
-void ash_nvptx__copy(ash_emit *e, LLVMValueRef to, LLVMValueRef from, unsigned bytes, LLVMValueRef condition) {
+void ash_nvptx__copy(ash_emit *e, LLVMValueRef to, LLVMValueRef from, unsigned bytes,
+                     LLVMValueRef condition) {
     if (!(e->features & ASH_NVPTX_COPIES)) {
         copy_at_once(e, to, from, bytes, condition);
         return;
     }
     /* sixteen bytes go past the first-level cache */
     char name[64];
-    snprintf(name, sizeof name, "llvm.nvvm.cp.async.%s.shared.global.%u%s", bytes == 16 ? "cg" : "ca", bytes,
-             condition ? ".s" : "");
+    snprintf(name, sizeof name, "llvm.nvvm.cp.async.%s.shared.global.%u%s", bytes == 16 ? "cg" : "ca",
+             bytes, condition ? ".s" : "");
     val size = condition ? f_select(e, condition, number(e, bytes), number(e, 0)) : NULL;
     val args[] = {to, from, size};
     ash_emit__intrinsic(e, name, NULL, 0, args, condition ? 3 : 2);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Kernels for NVIDIA's GPUs, as PTX. A thread, or a block of them (block.c), runs a range of the launch's chunks.
+/* Kernels for NVIDIA's GPUs, as PTX. A thread, or a block of them (block.c), runs a range of the launch's
+ * chunks.
  *
  *     .entry kernel(global buffer, ..., [global words,] global words, global record)
  *

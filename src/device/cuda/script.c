@@ -7,7 +7,7 @@
 enum {
     NO_SEGMENT = UINT32_MAX,
     MOST_THREADS = 1 << 21, /* of a launch; threads take several chunks past that */
-    MOST_BLOCKS = 1 << 16, /* the same of blocks that take a chunk together */
+    MOST_BLOCKS = 1 << 16,  /* the same of blocks that take a chunk together */
     RANGE = 2,              /* i64s of a launch's record before the variables */
     FILL_WORDS = 3,         /* of a fill's */
     OPERAND_ALIGN = 64,     /* of what a function of the host gets */

@@ -5,13 +5,14 @@
  *     columns    output positions, of all images one after the other: neighbours read neighbours
  *     terms      input channels and window
  *
- * A k-tile is some input channels at one place of the window, so that what differs between its copies is a number, and
- * whether a position's input lies inside is found once for all of them; the place moves on like an odometer. With fewer
- * than 16 channels to a group the terms are counted in the order of plain weights, and each copy finds its own channel
- * and place.
+ * A k-tile is some input channels at one place of the window, so that what differs between its copies is a
+ * number, and whether a position's input lies inside is found once for all of them; the place moves on like
+ * an odometer. With fewer than 16 channels to a group the terms are counted in the order of plain weights,
+ * and each copy finds its own channel and place.
  *
- * Weights lie packed, blocks of output channels side by side (src/opt/filters.c), or as the graph has them. What is left to
- * plain loops: depthwise convolutions, and groups of few channels, which have no rows to fill a tile. */
+ * Weights lie packed, blocks of output channels side by side (src/opt/filters.c), or as the graph has them.
+ * What is left to plain loops: depthwise convolutions, and groups of few channels, which have no rows to
+ * fill a tile. */
 #include "tile.h"
 
 enum { MAX_SPACE = ASH_MAX_RANK - 2, LEAST_ROWS = 8, FEW_CHANNELS = 16 };
@@ -35,13 +36,14 @@ typedef struct conv {
 static bool read_node(conv *c) {
     ash_kern *k = c->k;
     const ash_node *node = c->node;
-    const ash_type *x = ash_graph__type(k->graph, node->ins[0]), *w = ash_graph__type(k->graph, node->ins[1]),
-                   *y = ash_graph__type(k->graph, node->out);
+    const ash_type *x = ash_graph__type(k->graph, node->ins[0]),
+                   *w = ash_graph__type(k->graph, node->ins[1]), *y = ash_graph__type(k->graph, node->out);
     c->space = ash_node_attr(node, ASH_ATTR_STRIDES)->count;
     c->w_block = ash_node_int(node, ASH_ATTR_W_BLOCK);
     c->groups = ash_node_int(node, ASH_ATTR_GROUPS);
     bool plain = !ash_node_int(node, ASH_ATTR_X_BLOCK) && !ash_node_int(node, ASH_ATTR_Y_BLOCK);
-    if (!plain || node->op != ASH_OP_CONV || !ash_dim_is_const(x->dims[1]) || !ash_dim_is_const(y->dims[1])) return false;
+    if (!plain || node->op != ASH_OP_CONV || !ash_dim_is_const(x->dims[1]) || !ash_dim_is_const(y->dims[1]))
+        return false;
     c->channels = x->dims[1] / c->groups;
     c->filters = y->dims[1] / c->groups;
     c->batch = y->dims[0];
@@ -59,7 +61,8 @@ static bool read_node(conv *c) {
     return c->filters >= LEAST_ROWS && c->channels > 0;
 }
 
-/* Image and place of a position. Of one image the first dim needs no remainder: what is past its end is not stored. */
+/* Image and place of a position. Of one image the first dim needs no remainder: what is past its end is not
+ * stored. */
 static ash_ix place_of(conv *c, ash_ix position, ash_ix *idx) {
     ash_ixs *ixs = &c->k->ixs;
     for (unsigned s = c->space; s-- > 0;) {
@@ -78,8 +81,8 @@ static void make_symbols(conv *c) {
     c->block = ash_kern_sym(k, ash_kern_ceil_div(k, c->positions, ASH_GPU_LANES));
     c->lane = ash_kern_sym(k, ASH_GPU_LANES);
     for (unsigned s = 0; s < c->space; s++) c->step[s] = ash_kern_sym(k, c->window[s]);
-    ash_ix position =
-        ash_ix_add(ixs, ash_ix_scale(ixs, ash_ix_sym(ixs, c->block), ASH_GPU_LANES), ash_ix_sym(ixs, c->lane));
+    ash_ix position = ash_ix_add(ixs, ash_ix_scale(ixs, ash_ix_sym(ixs, c->block), ASH_GPU_LANES),
+                                 ash_ix_sym(ixs, c->lane));
     c->anchor[0] = place_of(c, position, c->anchor + 2);
     c->anchor[1] =
         ash_ix_add(ixs, ash_ix_scale(ixs, ash_ix_sym(ixs, c->group), c->filters), ash_ix_sym(ixs, c->row));
@@ -128,13 +131,15 @@ static bool find_input(conv *c, ash_ix channel, const ash_ix *place) {
     const ash_type *x = ash_graph__type(k->graph, c->node->ins[0]);
     const int64_t *strides = ash_node_list(c->node, ASH_ATTR_STRIDES),
                   *dilations = ash_node_list(c->node, ASH_ATTR_DILATIONS),
-                  *before = ash_node_list(c->node, ASH_ATTR_BEFORE), *after = ash_node_list(c->node, ASH_ATTR_AFTER);
+                  *before = ash_node_list(c->node, ASH_ATTR_BEFORE),
+                  *after = ash_node_list(c->node, ASH_ATTR_AFTER);
     ash_ix idx[ASH_MAX_RANK], out[MAX_SPACE], line = ash_ix_sym(ixs, b->line);
     ash_gpu_bound(b, line, c->positions);
     idx[0] = place_of(c, line, out);
     idx[1] = ash_ix_add(ixs, ash_ix_scale(ixs, ash_ix_sym(ixs, c->group), c->channels), channel);
     for (unsigned s = 0; s < c->space; s++) {
-        idx[2 + s] = ash_ix_add(ixs, ash_ix_scale(ixs, out[s], strides[s]), ash_ix_scale(ixs, place[s], dilations[s]));
+        idx[2 + s] = ash_ix_add(ixs, ash_ix_scale(ixs, out[s], strides[s]),
+                                ash_ix_scale(ixs, place[s], dilations[s]));
         idx[2 + s] = ash_ix_sub(ixs, idx[2 + s], ash_ix_dim(ixs, before[s]));
         if (before[s] == 0 && after[s] == 0) continue; /* never outside */
         if (b->n_bounds == ASH_GPU_BOUNDS) return false;
@@ -170,9 +175,11 @@ static ash_ref first_tile(conv *c) {
     return zero;
 }
 
-/* *carry: whether it moves on; in the end, whether it began anew, at `end`. In 32 bits, which are one register. */
+/* *carry: whether it moves on; in the end, whether it began anew, at `end`. In 32 bits, which are one
+ * register. */
 static ash_ref move_on(ash_nest *n, ash_ref cell, int64_t by, int64_t end, ash_ref *carry) {
-    ash_ref now = ash_nest_get(n, cell), next = ash_nest_binary(n, ASH_OP_ADD, now, ash_nest_int(n, ASH_I32, by));
+    ash_ref now = ash_nest_get(n, cell),
+            next = ash_nest_binary(n, ASH_OP_ADD, now, ash_nest_int(n, ASH_I32, by));
     if (*carry != ASH_NO_REF) next = ash_nest_select(n, *carry, next, now);
     *carry = ash_nest_binary(n, ASH_OP_LE, ash_nest_int(n, ASH_I32, end), next);
     next = ash_nest_select(n, *carry, ash_nest_int(n, ASH_I32, 0), next);
@@ -185,10 +192,12 @@ static ash_ref set_tile(void *arg, ash_ref tile, bool first) {
     ash_nest *n = &c->k->nest;
     ash_ref carry = ASH_NO_REF;
     if (first && !c->flat) return first_tile(c);
-    if (c->flat || c->places == 1) return ash_nest_binary(n, ASH_OP_MUL, tile, ash_nest_index(n, c->tile.shape.terms));
+    if (c->flat || c->places == 1)
+        return ash_nest_binary(n, ASH_OP_MUL, tile, ash_nest_index(n, c->tile.shape.terms));
     ash_ref channel = move_on(n, c->at_channel, c->tile.shape.terms, c->channels, &carry);
     for (unsigned s = c->space; s-- > 0;)
-        if (c->window[s] > 1) ash_kern_set_sym(c->k, c->step[s], move_on(n, c->at_step[s], 1, c->window[s], &carry));
+        if (c->window[s] > 1)
+            ash_kern_set_sym(c->k, c->step[s], move_on(n, c->at_step[s], 1, c->window[s], &carry));
     return channel;
 }
 
@@ -199,7 +208,8 @@ bool ash_gpu_lower_conv(ash_kern *k, ash_dim *chunks) {
     ash_nest *n = &k->nest;
     if (!read_node(&c)) return false;
     int64_t terms = c.flat ? c.channels * c.places : c.channels;
-    ash_gpu_shape shape = ash_gpu_choose(k->low->target, c.filters, ash_kern_max(k, c.positions), c.groups, terms);
+    ash_gpu_shape shape =
+        ash_gpu_choose(k->low->target, c.filters, ash_kern_max(k, c.positions), c.groups, terms);
     c.tile = (ash_gpu_tile){.k = k, .shape = shape, .set = set_tile, .arg = &c};
     make_symbols(&c);
     if (!find_operands(&c)) return false;
@@ -209,13 +219,15 @@ bool ash_gpu_lower_conv(ash_kern *k, ash_dim *chunks) {
     ash_dim tiles_across = ash_kern_ceil_div(k, c.positions, columns);
     ash_gpu_tile_open(&c.tile);
     c.tile.k_tiles = ash_nest_index(n, k_tiles);
-    ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG), ash_kern_argument(k, ASH_NEST_END_ARG),
-                                  1, 1);
+    ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
+                                  ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
     ash_ref down = ash_nest_index(n, tiles_down), across = ash_kern_dim(k, tiles_across);
     ash_ref rest = ash_nest_idiv(n, chunk, down);
     ash_kern_set_sym(k, c.group, ash_nest_idiv(n, rest, across));
     ash_ref row = ash_nest_binary(n, ASH_OP_MUL, ash_nest_imod(n, chunk, down), ash_nest_index(n, rows)),
-            column = ash_nest_binary(n, ASH_OP_MUL, ash_nest_imod(n, rest, across), ash_nest_index(n, columns)), row0;
+            column =
+                ash_nest_binary(n, ASH_OP_MUL, ash_nest_imod(n, rest, across), ash_nest_index(n, columns)),
+            row0;
     ash_tile t = {.k = k, .anchor = c.node, .block = c.block, .lane = c.lane, .columns = c.positions};
     t.rows_end = c.filters % rows ? c.filters : 0;
     t.columns_end = !ash_dim_is_const(c.positions) || c.positions % columns;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Matrix products of f32 on a GPU: chunks are (batch, tile of rows, tile of columns), neighbours share their rows. */
+/* Matrix products of f32 on a GPU: chunks are (batch, tile of rows, tile of columns), neighbours share
+ * their rows. */
 #include "tile.h"
 
 typedef struct product {
@@ -24,8 +25,8 @@ static void make_symbols(product *p) {
     p->block = ash_kern_sym(k, ash_kern_ceil_div(k, p->n, ASH_GPU_LANES));
     p->lane = ash_kern_sym(k, ASH_GPU_LANES);
     p->out[p->rank - 2] = ash_ix_sym(ixs, p->row);
-    p->out[p->rank - 1] =
-        ash_ix_add(ixs, ash_ix_scale(ixs, ash_ix_sym(ixs, p->block), ASH_GPU_LANES), ash_ix_sym(ixs, p->lane));
+    p->out[p->rank - 1] = ash_ix_add(ixs, ash_ix_scale(ixs, ash_ix_sym(ixs, p->block), ASH_GPU_LANES),
+                                     ash_ix_sym(ixs, p->lane));
 }
 
 static bool find_operands(product *p) {
@@ -47,7 +48,8 @@ static bool find_operands(product *p) {
     ash_gpu_bound(b, at_b[last], p->n);
     ash_gpu_bound(a, term, p->inner);
     ash_gpu_bound(b, term, p->inner);
-    return ash_tile_operand_at(k, p->node->ins[0], at_a, &a->at) && ash_tile_operand_at(k, p->node->ins[1], at_b, &b->at);
+    return ash_tile_operand_at(k, p->node->ins[0], at_a, &a->at) &&
+           ash_tile_operand_at(k, p->node->ins[1], at_b, &b->at);
 }
 
 static ash_ref set_tile(void *arg, ash_ref tile, bool first) {
@@ -70,7 +72,8 @@ static void decode_batch(product *p, ash_ref number) {
 
 bool ash_gpu_lower_matmul(ash_kern *k, ash_dim *chunks) {
     const ash_node *node = &k->graph->nodes.at[k->group->anchor];
-    const ash_type *out = ash_graph__type(k->graph, node->out), *a = ash_graph__type(k->graph, node->ins[0]);
+    const ash_type *out = ash_graph__type(k->graph, node->out),
+                   *a = ash_graph__type(k->graph, node->ins[0]);
     ash_nest *n = &k->nest;
     product p = {.k = k,
                  .node = node,
@@ -81,9 +84,8 @@ bool ash_gpu_lower_matmul(ash_kern *k, ash_dim *chunks) {
     ash_dim batches = 1;
     if (ash_node_int(node, ASH_ATTR_B_BLOCK)) return false;
     for (unsigned d = 0; d + 2 < p.rank; d++) batches = ash_kern_product(k, batches, out->dims[d]);
-    ash_gpu_shape shape =
-        ash_gpu_choose(k->low->target, ash_kern_max(k, p.m), ash_kern_max(k, p.n), ash_kern_max(k, batches),
-                       ash_kern_max(k, p.inner));
+    ash_gpu_shape shape = ash_gpu_choose(k->low->target, ash_kern_max(k, p.m), ash_kern_max(k, p.n),
+                                         ash_kern_max(k, batches), ash_kern_max(k, p.inner));
     p.tile = (ash_gpu_tile){.k = k, .shape = shape, .set = set_tile, .arg = &p};
     make_symbols(&p);
     if (!find_operands(&p)) return false;
@@ -91,13 +93,15 @@ bool ash_gpu_lower_matmul(ash_kern *k, ash_dim *chunks) {
     ash_dim tiles_down = ash_kern_ceil_div(k, p.m, rows), tiles_across = ash_kern_ceil_div(k, p.n, columns);
     ash_gpu_tile_open(&p.tile);
     p.tile.k_tiles = ash_kern_dim(k, ash_kern_ceil_div(k, p.inner, shape.terms));
-    ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG), ash_kern_argument(k, ASH_NEST_END_ARG),
-                                  1, 1);
+    ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
+                                  ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
     ash_ref across = ash_kern_dim(k, tiles_across), down = ash_kern_dim(k, tiles_down);
     ash_ref rest = ash_nest_idiv(n, chunk, across);
     decode_batch(&p, ash_nest_idiv(n, rest, down));
     ash_ref row = ash_nest_binary(n, ASH_OP_MUL, ash_nest_imod(n, rest, down), ash_nest_index(n, rows)),
-            column = ash_nest_binary(n, ASH_OP_MUL, ash_nest_imod(n, chunk, across), ash_nest_index(n, columns)), row0;
+            column =
+                ash_nest_binary(n, ASH_OP_MUL, ash_nest_imod(n, chunk, across), ash_nest_index(n, columns)),
+            row0;
     ash_tile t = {.k = k, .anchor = node, .block = p.block, .lane = p.lane, .columns = p.n};
     t.rows_end = ash_dim_is_const(p.m) && p.m % rows == 0 ? 0 : p.m;
     t.columns_end = !ash_dim_is_const(p.n) || p.n % columns;

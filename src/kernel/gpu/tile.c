@@ -17,7 +17,8 @@ static const struct {
     {{4, 1, 2, 1, 32}, 0.75}, /* 32 x 32, 64 threads */
 };
 
-/* Relative time: of a multiprocessor with the most blocks, whose four schedulers work where they have a warp. */
+/* Relative time: of a multiprocessor with the most blocks, whose four schedulers work where they have a
+ * warp. */
 static double time_of(const ash_target *target, size_t i, int64_t rows, int64_t columns, int64_t batches) {
     enum { SCHEDULERS = 4 };
     ash_gpu_shape s = shapes[i].shape;
@@ -29,11 +30,13 @@ static double time_of(const ash_target *target, size_t i, int64_t rows, int64_t 
     return each * tile / (busy * shapes[i].share);
 }
 
-ash_gpu_shape ash_gpu_choose(const ash_target *target, int64_t rows, int64_t columns, int64_t batches, int64_t terms) {
+ash_gpu_shape ash_gpu_choose(const ash_target *target, int64_t rows, int64_t columns, int64_t batches,
+                             int64_t terms) {
     enum { FEW = 16, LITTLE = 8 }; /* terms of a k-tile that wastes less; one in so many may be wasted */
     size_t best = 0;
     for (size_t i = 1; i < ASH_COUNT(shapes); i++)
-        if (time_of(target, i, rows, columns, batches) < time_of(target, best, rows, columns, batches)) best = i;
+        if (time_of(target, i, rows, columns, batches) < time_of(target, best, rows, columns, batches))
+            best = i;
     ash_gpu_shape s = shapes[best].shape;
     int64_t whole = ash_ceil_div(terms, s.terms) * s.terms;
     if (whole - terms > terms / LITTLE) s.terms = FEW;
@@ -51,8 +54,8 @@ void ash_gpu_bound(ash_gpu_operand *o, ash_ix at, ash_dim end) {
     o->bounds[o->n_bounds++].end = end;
 }
 
-/* Whether an index of the operand is a multiple of `width` wherever `line` is: then neighbours along it, which are all
- * inside or all outside, are one aligned copy. */
+/* Whether an index of the operand is a multiple of `width` wherever `line` is: then neighbours along it,
+ * which are all inside or all outside, are one aligned copy. */
 static bool is_multiple(const ash_kern *k, const ash_gpu_operand *o, ash_ix ix, unsigned width) {
     const ash_ixs *ixs = &k->ixs;
     ash_sum sum = ash_ix_sum(ixs, ix);
@@ -87,7 +90,8 @@ static void settle(ash_gpu_tile *g, ash_gpu_operand *o, unsigned lines) {
     o->lines = lines;
     o->width = 1;
     if (!ash_kern_lost(k)) {
-        bool aligned = k->nest.buffers.at[o->at.buf].align >= ALIGN && is_multiple(k, o, o->at.linear, WIDTH);
+        bool aligned =
+            k->nest.buffers.at[o->at.buf].align >= ALIGN && is_multiple(k, o, o->at.linear, WIDTH);
         if (aligned && side_by_side(k, o, o->line, WIDTH) && are_whole(k, o, WIDTH)) o->width = WIDTH;
         o->turned = !side_by_side(k, o, o->line, 2) && side_by_side(k, o, o->term, 2);
     }
@@ -114,17 +118,20 @@ static ash_ref all_bounds(ash_kern *k, const ash_gpu_operand *o) {
     return all;
 }
 
-/* One copy: of the element at a line and a term of the tile, each a number of the thread's own and a constant. */
-static void copy_one(ash_gpu_tile *g, const ash_gpu_operand *o, ash_ref half, ash_ref term0, ash_ref own_line,
-                     int64_t line, ash_ref own_term, int64_t term) {
+/* One copy: of the element at a line and a term of the tile, each a number of the thread's own and a
+ * constant. */
+static void copy_one(ash_gpu_tile *g, const ash_gpu_operand *o, ash_ref half, ash_ref term0,
+                     ash_ref own_line, int64_t line, ash_ref own_term, int64_t term) {
     ash_kern *k = g->k;
     ash_nest *n = &k->nest;
-    ash_ref of_line = ADD(n, own_line, ash_nest_index(n, line)), of_term = ADD(n, own_term, ash_nest_index(n, term));
+    ash_ref of_line = ADD(n, own_line, ash_nest_index(n, line)),
+            of_term = ADD(n, own_term, ash_nest_index(n, term));
     size_t mark = ash_kern_mark(k);
     ash_kern_set_sym(k, o->line, ADD(n, o->first_line, of_line));
     ash_kern_set_sym(k, o->term, ADD(n, term0, of_term));
     ash_ref to = ADD(n, ADD(n, half, MUL(n, of_term, pitch_of(o))), of_line);
-    ash_nest_copy_async(n, o->memory, to, o->at.buf, ash_kern_index(k, o->at.linear), o->width, all_bounds(k, o));
+    ash_nest_copy_async(n, o->memory, to, o->at.buf, ash_kern_index(k, o->at.linear), o->width,
+                        all_bounds(k, o));
     ash_kern_forget(k, mark);
 }
 
@@ -158,19 +165,21 @@ static void copy_both(ash_gpu_tile *g, ash_ref tile, bool first, ash_ref odd) {
 
 /* --- sums ----------------------------------------------------------------------------------------- */
 
-/* The multiply-adds of one term; the indices are of the thread's first line, at term 0 of the present half. */
+/* The multiply-adds of one term; the indices are of the thread's first line, at term 0 of the present half.
+ * */
 static void add_term(ash_gpu_tile *g, ash_tile *t, ash_ref term, ash_ref a_at, ash_ref b_at) {
     ash_nest *n = &g->k->nest;
     ash_ref b[8], a = ASH_NO_REF;
     ash_ref from_a = ADD(n, a_at, MUL(n, term, pitch_of(&g->a))),
             from_b = ADD(n, b_at, MUL(n, term, pitch_of(&g->b)));
     for (unsigned v = 0; v < t->vectors; v++)
-        b[v] = ash_nest_load(n, g->b.memory, ADD(n, from_b, ash_nest_index(n, v * t->vectors_apart * t->lanes)),
-                             t->lanes, ASH_NO_REF);
+        b[v] = ash_nest_load(n, g->b.memory,
+                             ADD(n, from_b, ash_nest_index(n, v * t->vectors_apart * t->lanes)), t->lanes,
+                             ASH_NO_REF);
     for (unsigned p = 0; p < t->rows; p++) {
         if (p % t->run == 0)
-            a = ash_nest_load(n, g->a.memory, ADD(n, from_a, ash_nest_index(n, p / t->run * t->rows_apart)), t->run,
-                              ASH_NO_REF);
+            a = ash_nest_load(n, g->a.memory, ADD(n, from_a, ash_nest_index(n, p / t->run * t->rows_apart)),
+                              t->run, ASH_NO_REF);
         ash_tile_add(t, p, b, ash_nest_splat(n, ash_nest_extract(n, a, p % t->run), t->lanes));
     }
 }
@@ -187,7 +196,8 @@ static void place_thread(ash_gpu_tile *g, ash_ref *line_a, ash_ref *line_b) {
     ash_nest *n = &g->k->nest;
     ash_ref t = g->thread, two = ash_nest_index(n, 2), lane = ash_nest_imod(n, t, ash_nest_index(n, 32)),
             warp = ash_nest_idiv(n, t, ash_nest_index(n, 32));
-    ash_ref down = ADD(n, ash_nest_imod(n, lane, two), MUL(n, ash_nest_idiv(n, lane, ash_nest_index(n, 16)), 2)),
+    ash_ref down = ADD(n, ash_nest_imod(n, lane, two),
+                       MUL(n, ash_nest_idiv(n, lane, ash_nest_index(n, 16)), 2)),
             across = ash_nest_imod(n, ash_nest_idiv(n, lane, two), ash_nest_index(n, 8));
     ash_ref warp_down = warp, warp_across = ash_nest_index(n, 0);
     if (g->shape.across > 1) {
@@ -221,14 +231,16 @@ void ash_gpu_tile_sum(ash_gpu_tile *g, ash_tile *t, ash_ref row, ash_ref column,
     ash_nest_copy_commit(n);
     ash_ref odd = ash_nest_cell(n, zero);
     ash_ref tile = ash_nest_loop(n, zero, g->k_tiles, 1, 1);
-    ash_ref now = ash_nest_get(n, odd), next = ash_nest_binary(n, ASH_OP_SUB, one, now), later = ADD(n, tile, one);
+    ash_ref now = ash_nest_get(n, odd), next = ash_nest_binary(n, ASH_OP_SUB, one, now),
+            later = ADD(n, tile, one);
     ash_nest_copy_wait(n, 0);
     ash_nest_barrier(n);
     ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, later, g->k_tiles));
     copy_both(g, later, false, next);
     ash_nest_end(n);
     ash_nest_copy_commit(n);
-    ash_ref a_at = ADD(n, MUL(n, now, half_of(g, &g->a)), line_a), b_at = ADD(n, MUL(n, now, half_of(g, &g->b)), line_b);
+    ash_ref a_at = ADD(n, MUL(n, now, half_of(g, &g->a)), line_a),
+            b_at = ADD(n, MUL(n, now, half_of(g, &g->b)), line_b);
     ash_ref term = ash_nest_loop(n, zero, ash_nest_index(n, g->shape.terms), 1, g->shape.terms);
     add_term(g, t, term, a_at, b_at);
     ash_nest_end(n);

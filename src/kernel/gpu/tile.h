@@ -9,17 +9,18 @@
  *                 acc[p][v] += a[p] * b[v]        of tile.h, on vectors of 4
  *         evaluate and store the root
  *
- * A warp is 4 threads down by 8 across; a thread has runs of 4 rows and vectors of 4 columns, which interleave with
- * those of its neighbours, so that each of its loads from the block's memory takes 16 bytes and neighbours read
- * neighbours:
+ * A warp is 4 threads down by 8 across; a thread has runs of 4 rows and vectors of 4 columns, which
+ * interleave with those of its neighbours, so that each of its loads from the block's memory takes 16 bytes
+ * and neighbours read neighbours:
  *
  *     thread l of a warp:   down = l & 1 | l >> 4 << 1,   across = l >> 1 & 7
  *     its rows              4 down + 16 i + 0..3          its columns   4 across + 32 j + 0..3
  *
- * In the block's memory an operand lies as [term][line], lines padded by 4: [terms][rows + 4] and [terms][columns + 4]. An
- * operand whose lines lie side by side in memory is copied 16 bytes at a time (4, where it is not aligned); one whose
- * terms do is transposed on the way, by copies of 4 bytes, 8 terms of 4 lines to a warp, which are whole sectors of
- * memory and different banks. What lies outside an operand arrives as zeros, so that the loop has no edges.
+ * In the block's memory an operand lies as [term][line], lines padded by 4: [terms][rows + 4] and
+ * [terms][columns + 4]. An operand whose lines lie side by side in memory is copied 16 bytes at a time (4,
+ * where it is not aligned); one whose terms do is transposed on the way, by copies of 4 bytes, 8 terms of 4
+ * lines to a warp, which are whole sectors of memory and different banks. What lies outside an operand
+ * arrives as zeros, so that the loop has no edges.
  *
  * A sum is one chain of multiply-adds, however long. */
 #ifndef ASH_GPU_TILE_H
@@ -29,7 +30,8 @@
 
 enum { ASH_GPU_LANES = 4, ASH_GPU_BOUNDS = 6 };
 
-/* Of a block: what a thread has, how its warps lie (threads = 32 * down * across), and the terms of a k-tile. */
+/* Of a block: what a thread has, how its warps lie (threads = 32 * down * across), and the terms of a
+ * k-tile. */
 typedef struct ash_gpu_shape {
     unsigned thread_rows, thread_vectors, down, across, terms;
 } ash_gpu_shape;
@@ -44,9 +46,10 @@ static inline unsigned ash_gpu_threads(ash_gpu_shape s) {
     return 32 * s.down * s.across;
 }
 
-/* The shape in which a product of rows x columns, `batches` times, whose k-tiles are cut out of runs of `terms` terms, is
- * done first; from the sizes and the number of multiprocessors alone. */
-ash_gpu_shape ash_gpu_choose(const ash_target *target, int64_t rows, int64_t columns, int64_t batches, int64_t terms);
+/* The shape in which a product of rows x columns, `batches` times, whose k-tiles are cut out of runs of
+ * `terms` terms, is done first; from the sizes and the number of multiprocessors alone. */
+ash_gpu_shape ash_gpu_choose(const ash_target *target, int64_t rows, int64_t columns, int64_t batches,
+                             int64_t terms);
 
 /* An operand as it is copied. Its index is in terms of the symbols of the tile. */
 typedef struct ash_gpu_operand {
@@ -70,8 +73,8 @@ typedef struct ash_gpu_tile {
     ash_gpu_shape shape;
     ash_gpu_operand a, b;
     ash_ref k_tiles; /* how many */
-    /* Sets all symbols that say which k-tile is copied, and *term to its first term; for the first one (`tile` is
-     * 0), then, within the loop, for number `tile`. */
+    /* Sets all symbols that say which k-tile is copied, and *term to its first term; for the first one
+     * (`tile` is 0), then, within the loop, for number `tile`. */
     ash_ref (*set)(void *arg, ash_ref tile, bool first);
     void *arg;
     /* made by ash_gpu_tile_open */
@@ -82,11 +85,11 @@ typedef struct ash_gpu_tile {
 ash_sym ash_gpu_sym(ash_kern *k, ash_dim extent, int64_t tile);
 /* Adds 0 <= at < end to an operand's bounds. */
 void ash_gpu_bound(ash_gpu_operand *o, ash_ix at, ash_dim end);
-/* Makes the nest one of blocks, with the memory of both operands, and decides how they are copied. Before the chunk
- * loop. */
+/* Makes the nest one of blocks, with the memory of both operands, and decides how they are copied. Before
+ * the chunk loop. */
 void ash_gpu_tile_open(ash_gpu_tile *g);
-/* Within the chunk loop: the sums of the tile whose first row and column are given, into the accumulators of `t`, which
- * is made ready for ash_tile_store. *row0: the thread's first row. */
+/* Within the chunk loop: the sums of the tile whose first row and column are given, into the accumulators
+ * of `t`, which is made ready for ash_tile_store. *row0: the thread's first row. */
 void ash_gpu_tile_sum(ash_gpu_tile *g, ash_tile *t, ash_ref row, ash_ref column, ash_ref *row0);
 
 bool ash_gpu_lower_matmul(ash_kern *k, ash_dim *chunks);
