@@ -52,7 +52,7 @@ struct ash_code_target {
     /* c plus, in each i32, the sum of the products of its four bytes: of a without sign, of b with sign. */
     LLVMValueRef (*dot4)(ash_emit *e, LLVMValueRef a, LLVMValueRef b, LLVMValueRef c);
 
-    /* --- blocks of threads: NULL where there are none, and no nest has `threads` ------------------------ */
+    /* --- blocks of threads: NULL where no nest has `threads` ----------------------------------------- */
 
     /* BARRIER, COPY_COMMIT, COPY_WAIT; REDUCE of `a`. */
     LLVMValueRef (*block)(ash_emit *e, const ash_inst *inst, LLVMValueRef a);

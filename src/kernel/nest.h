@@ -86,13 +86,14 @@ typedef enum ash_nest_op {
     ASH_NEST_POLL,    /* ends the kernel when that is asked for, and notes that something was left out */
     /* blocks of threads */
     ASH_NEST_BARRIER,
-    ASH_NEST_REDUCE, /* the scalars a of `unroll` neighbouring threads (a power of two, at most 32; the first
-                        is a multiple of it), by the core operator i, as HREDUCE: each gets the result, and
-                        they are put together in one fixed tree: thread j with j ^ half, halves first */
-    ASH_NEST_COPY_ASYNC,  /* `unroll` neighbours (4, 8 or 16 bytes, at a multiple of that in both) from
-                             element b of buffer i to element a of shared memory `buf`; c: a bool, where it
-                             does not hold zeros are written and nothing is read. They are there, for the
-                             thread that copies, at its COPY_WAIT, and may not be touched before. */
+    /* the scalars a of `unroll` neighbouring threads (a power of two, at most 32; the first a multiple of it),
+       by the core operator i, as HREDUCE: each gets the result, and they are put together in one fixed tree:
+       thread j with j ^ half, halves first */
+    ASH_NEST_REDUCE,
+    /* `unroll` neighbours (4, 8 or 16 bytes, at a multiple of that in both) from element b of buffer i to
+       element a of shared memory `buf`; c: a bool, where it does not hold zeros are written and nothing is
+       read. They are there, for the thread that copies, at its COPY_WAIT, and may not be touched before. */
+    ASH_NEST_COPY_ASYNC,
     ASH_NEST_COPY_COMMIT, /* the thread's copies since the last one are a group */
     ASH_NEST_COPY_WAIT,   /* until all groups of the thread are there, but the last i */
     ASH_NEST_OP_COUNT
