@@ -116,7 +116,9 @@ static char *ir_of(const ash_target *target, const ash_nest *nest) {
     LLVMMemoryBufferRef text;
     ash_diag diag;
     assert_ok(ash_llvm__machine_create(target, LLVMCodeGenLevelDefault, &machine, &diag));
-    assert_ok(ash_llvm__build(&machine, fill, nest, "kernel", NULL, ASH_LLVM_IR, &text, &diag));
+    const ash_llvm_job job = {
+        .machine = &machine, .fill = fill, .what = nest, .symbol = "kernel", .form = ASH_LLVM_IR};
+    assert_ok(ash_llvm__build(&job, &text, &diag));
     char *copy = strndup(LLVMGetBufferStart(text), LLVMGetBufferSize(text));
     LLVMDisposeMemoryBuffer(text);
     ash_llvm__machine_destroy(&machine);

@@ -287,8 +287,13 @@ static void remainders_are_exact(void **state) {
         ash_nest n = remainder_nest(single ? ASH_F32 : ASH_F64);
         assert_ok(ash_llvm__machine_create(ash_compiler__target(compiler), LLVMCodeGenLevelDefault,
                                            &machine, &diag));
-        assert_ok(
-            ash_llvm__build(&machine, fill, &n, symbol, "always-inline", ASH_LLVM_OBJECT, &object, &diag));
+        const ash_llvm_job job = {.machine = &machine,
+                                  .fill = fill,
+                                  .what = &n,
+                                  .symbol = symbol,
+                                  .passes = "always-inline",
+                                  .form = ASH_LLVM_OBJECT};
+        assert_ok(ash_llvm__build(&job, &object, &diag));
         assert_ok(ash_linker__load(linker, LLVMGetBufferStart(object), LLVMGetBufferSize(object), symbol,
                                    &linked, &diag));
         LLVMDisposeMemoryBuffer(object);

@@ -10,27 +10,10 @@
 
 static ash_diag diag;
 
-/* An allocator that knows the most that was ever live, bytes. */
-typedef struct meter {
-    test_memory memory;
-    long long most;
-} meter;
-
-static void *meter_alloc(void *user, size_t size, size_t align) {
-    meter *m = user;
-    void *ptr = test_memory_alloc(&m->memory, size, align);
-    m->most = ASH_MAX(m->most, m->memory.live);
-    return ptr;
-}
-
-static void meter_free(void *user, void *ptr, size_t size) {
-    test_memory_free(&((meter *)user)->memory, ptr, size);
-}
-
-static ash_context *open_metered(meter *m) {
-    ash_context_options options = {.allocator = {meter_alloc, meter_free, m}};
+static ash_context *open_metered(test_memory *m) {
+    ash_context_options options = {.allocator = test_memory_allocator(m)};
     ash_context *context;
-    *m = (meter){0};
+    *m = (test_memory){0};
     assert_ok(ash_context_create(&options, &context, &diag));
     return context;
 }
@@ -144,7 +127,7 @@ static text looping(int64_t trips, const text *body) {
 static void test_initializers_are_read_once(void **state) {
     (void)state;
     enum { TRIPS = 1000, WEIGHTS = 5000 };
-    meter m;
+    test_memory m;
     ash_context *context = open_metered(&m);
     text body = {0};
     ash_graph *graph;
@@ -173,7 +156,7 @@ static void test_initializers_are_read_once(void **state) {
 static void test_attributes_are_read_once(void **state) {
     (void)state;
     enum { TRIPS = 200, NUMBERS = 100000 };
-    meter m;
+    test_memory m;
     ash_context *context = open_metered(&m);
     text inner = {0}, outer = {0}, node = {0}, attr = {0}, list = {0};
     ash_graph *graph;
@@ -204,7 +187,7 @@ static void test_attributes_are_read_once(void **state) {
 static void test_memory_is_bounded(void **state) {
     (void)state;
     enum { MOST = 8 << 20 };
-    meter m;
+    test_memory m;
     ash_context *context = open_metered(&m);
     ash_onnx_options options = {.max_bytes = MOST};
     text body = {0};
@@ -241,7 +224,7 @@ static void test_refused_memory(void **state) {
     (void)state;
     static const int64_t four[] = {4};
     static const float ones[] = {1, 1, 1, 1};
-    meter m;
+    test_memory m;
     ash_context *context = open_metered(&m);
     text inner = {0}, outer = {0};
     bytes sum = make_node(NULL, "Add", "s", "w", "so"), w = make_tensor("w", 1, four, 1, ones, sizeof ones);
@@ -251,15 +234,15 @@ static void test_refused_memory(void **state) {
     add_body_names(&outer);
     add_loop(&outer, "n", "s", "so", &inner);
     text model = looping(3, &outer);
-    long long live = m.memory.live;
+    long long live = m.live;
     ash_graph *graph = NULL;
     for (long k = 1; !graph; k++) {
-        m.memory.count = 0;
-        m.memory.fail_at = k;
+        m.count = 0;
+        m.fail_at = k;
         ash_status status = ash_onnx_parse(context, model.at, model.len, NULL, &graph, &diag);
-        m.memory.fail_at = 0;
+        m.fail_at = 0;
         assert_true(status == ASH_OK || status == ASH_ERROR_OUT_OF_MEMORY);
-        if (status != ASH_OK) assert_int_equal(m.memory.live, live);
+        if (status != ASH_OK) assert_int_equal(m.live, live);
     }
     assert_int_equal(ash_graph_node_count(graph), 9);
     ash_graph_destroy(graph);
@@ -284,7 +267,7 @@ static bool tell(void *user, ash_stage stage, uint64_t done, uint64_t total) {
 
 static void test_import_stops_at_every_call(void **state) {
     (void)state;
-    meter m;
+    test_memory m;
     ash_context *context = open_metered(&m);
     text body = {0};
     bytes sum = make_node(NULL, "Neg", "s", NULL, "so");
@@ -297,7 +280,7 @@ static void test_import_stops_at_every_call(void **state) {
     assert_ok(ash_onnx_parse(context, model.at, model.len, &options, &graph, &diag));
     ash_graph_destroy(graph);
     long calls = t.calls;
-    long long live = m.memory.live;
+    long long live = m.live;
     assert_true(calls == 1 + 20 * 2 && t.well && t.total == 1);
     for (long k = 1; k <= calls; k++) {
         t = (teller){.well = true, .stop_at = k};
@@ -305,7 +288,7 @@ static void test_import_stops_at_every_call(void **state) {
                       ASH_ERROR_CANCELLED);
         assert_null(graph);
         assert_int_equal(t.calls, k);
-        assert_int_equal(m.memory.live, live);
+        assert_int_equal(m.live, live);
     }
     ash_cancel cancel = {0};
     options.progress = (ash_progress){.cancel = &cancel};
@@ -324,7 +307,7 @@ static void test_names_of_bodies_hide(void **state) {
     (void)state;
     static const int64_t four[] = {4};
     static const float data[] = {1, 2, 3, 4};
-    meter m;
+    test_memory m;
     ash_context *context = open_metered(&m);
     text body = {0}, graph_ = {0};
     bytes x = make_info("x", four, 1), y = make_info("y", NULL, 0);
@@ -401,7 +384,7 @@ static void check_condition(ash_context *context, const int64_t *dims, size_t ra
 static void test_conditions(void **state) {
     (void)state;
     static const int64_t one[] = {1}, image[] = {3, 640, 640};
-    meter m;
+    test_memory m;
     ash_context *context = open_metered(&m);
     check_condition(context, one, 1, "ReduceMax", "it is computed from 'flag': bind that input");
     check_condition(context, image, 3, "ReduceMax", "but is computed when the graph runs");

@@ -745,6 +745,31 @@ def uniques():
     return n.model(), [{"x": (k,), "y": (m, 3)} for k, m in ((20, 12), (200, 50), (1, 1), (33, 7))]
 
 
+def transposed():
+    """Transposed convolutions: strides that divide the kernel and not, dilated, grouped, padded on both sides, 1 to 3 dims."""
+    n = Net("transposed", 17)
+    image, line, room = n.input("image", [2, 4, "h", "w"]), n.input("line", [1, 3, "h"]), n.input("room", [1, 2, 3, 2, 4])
+    for groups, kernel, attrs in ((1, (4, 4), {"strides": [2, 2], "pads": [1, 1, 1, 1]}), (1, (2, 2), {"strides": [2, 2]}),
+                                  (2, (3, 5), {"strides": [2, 3], "pads": [1, 0, 0, 2], "output_padding": [1, 2]}),
+                                  (4, (3, 3), {"strides": [2, 1], "dilations": [1, 2]}),
+                                  (1, (1, 2), {"strides": [3, 4]}), (1, (2, 3), {"strides": [2, 2], "dilations": [3, 1]}),
+                                  (2, (5, 3), {"strides": [1, 2], "pads": [3, 2, 2, 2]})):
+        n.output(n.op("ConvTranspose", image, n.weight(4, 3, *kernel), n.weight(3 * groups), group=groups, **attrs))
+    n.output(n.op("ConvTranspose", line, n.weight(3, 2, 16), strides=[8], pads=[4, 4]))
+    n.output(n.op("ConvTranspose", line, n.weight(3, 2, 7), strides=[2], pads=[5, 0], output_padding=[1]))
+    n.output(n.op("ConvTranspose", room, n.weight(2, 3, 2, 3, 4), strides=[2, 1, 2], pads=[0, 1, 1, 0, 1, 2]))
+    return n.model(), [{"image": (2, 4, h, w), "line": (1, 3, h), "room": (1, 2, 3, 2, 4)} for h, w in ((5, 4), (9, 2), (3, 7))]
+
+
+def tails():
+    """Functions where their results are tiny: the logarithm shows relative errors."""
+    n = Net("tails", 17)
+    x = n.input("x", ["n"])
+    down = n.op("Neg", n.op("Abs", n.op("Mul", x, n.const(np.float32(30)))))
+    n.output(n.op("Log", n.op("Softplus", down)))
+    return n.model(), [{"x": (64,)}]
+
+
 def edges():
     """Opset 18: bounds that are computed and of either sign, and what lies at the edge of an operator's meaning."""
     n = Net("edges", 18)
@@ -782,7 +807,8 @@ def edges():
 
 FIXTURES = [resnet_like, inception_like, mobilenet_like, bert_like, shapes, mlp_external, typed_data, recurrent, upsampler,
             einsum, fused, quantized, half, unsorted, ties, functions,
-            attention, group_query, decoder, few_bits, quantized_more, blocks, newer, newest_spec, found, detector, uniques, edges]
+            attention, group_query, decoder, few_bits, quantized_more, blocks, newer, newest_spec, found, detector, uniques, edges,
+            transposed, tails]
 
 
 def feed(net, info, shape, rng):

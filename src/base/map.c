@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "map.h"
 
+#include "clock.h"
+
 #include <pthread.h>
 #include <stdatomic.h>
-#include <time.h>
 #include <unistd.h>
 
 #define XXH_INLINE_ALL
@@ -24,10 +25,9 @@ static uint64_t mix(uint64_t x) {
 }
 
 static void draw_secret(void) {
-    struct timespec t = {0};
     if (getentropy(secret, sizeof secret) != 0) { /* a system without random numbers */
-        clock_gettime(CLOCK_MONOTONIC, &t);
-        uint64_t x = (uint64_t)t.tv_nsec ^ (uint64_t)(uintptr_t)&t ^ (uint64_t)getpid() << 40;
+        int64_t now = ash_clock__now();
+        uint64_t x = (uint64_t)now ^ (uint64_t)(uintptr_t)&now ^ (uint64_t)getpid() << 40;
         for (size_t i = 0; i < ASH_COUNT(secret); i++) secret[i] = mix(x += 0x9e3779b97f4a7c15u);
     }
     atomic_store_explicit(&drawn, true, memory_order_release);

@@ -304,8 +304,10 @@ static ash_status infer_class(const ash_inference *c) {
     return ash_fail(c->diag, ASH_ERROR_INTERNAL, "an operator of no class");
 }
 
-ash_status ash_infer(ash_dims *dims, ash_op op, const ash_type *ins, size_t n_ins, const ash_attr *attrs,
-                     size_t n_attrs, ash_type *outs, ash_diag *diag) {
+ash_status ash_infer(ash_dims *dims, const ash_node *node, const ash_type *ins, ash_type *outs,
+                     ash_diag *diag) {
+    ash_op op = node->op;
+    size_t n_ins = node->n_ins;
     ASH_FAIL_IF((unsigned)op >= ASH_OP_COUNT, diag, ASH_ERROR_INVALID_ARGUMENT,
                 "no operator has the number %d", (int)op);
     const ash_op_info *info = &ash_op_infos[op];
@@ -313,10 +315,10 @@ ash_status ash_infer(ash_dims *dims, ash_op op, const ash_type *ins, size_t n_in
                 ASH_ERROR_INVALID_ARGUMENT, "%s takes %s%u operand%s, not %zu", info->name,
                 info->ins_max == ASH_MANY ? "at least " : "", info->ins_min, info->ins_min == 1 ? "" : "s",
                 n_ins);
-    ash_inference c = {dims, op, ins, n_ins, attrs, n_attrs, outs, diag};
+    const ash_inference c = {dims, op, ins, n_ins, node->attrs, node->n_attrs, outs, diag};
     ASH_TRY(check_attrs(&c));
     ASH_TRY(infer_class(&c));
-    for (size_t i = 0, n = ash_op__out_count(op, attrs, n_attrs); i < n; i++) {
+    for (size_t i = 0, n = ash_op__out_count(op, node->attrs, node->n_attrs); i < n; i++) {
         for (unsigned k = outs[i].rank; k < ASH_MAX_RANK; k++) outs[i].dims[k] = 0;
         ASH_TRY(ash_type__check(dims, &outs[i], diag));
     }

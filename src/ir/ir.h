@@ -204,10 +204,11 @@ typedef struct ash_blob {
         *file; /* the mapped file that it lies in, for ash_file_check; NULL: none that is known */
 } ash_blob;
 
-/* A blob around `data`; on failure nothing is released. */
-ash_status ash_blob_create(const ash_allocator *a, const void *data, size_t size, bool mapped,
-                           void (*release)(void *owner, const void *data, size_t size), void *owner,
-                           ash_blob **out, ash_diag *diag);
+/* A blob with what `like` says of its data, owner and file; on failure nothing is released. */
+ash_status ash_blob_create(const ash_allocator *a, const ash_blob *like, ash_blob **out, ash_diag *diag);
+/* A blob of bytes in a mapped file, of which it takes over a reference; on failure, too. */
+ash_status ash_blob_create_mapped(const ash_allocator *a, struct ash_file *file, const void *data,
+                                  size_t size, ash_blob **out, ash_diag *diag);
 /* A blob with memory of its own, 64-byte aligned and zeroed; fill it through (void *)blob->data. */
 ash_status ash_blob_create_owned(const ash_allocator *a, size_t size, ash_blob **out, ash_diag *diag);
 ash_blob *ash_blob_retain(ash_blob *blob);
@@ -389,10 +390,10 @@ int64_t ash_type_max_bytes(const ash_dims *dims, const ash_type *type);
 /* Elements for the given values of the variables. */
 int64_t ash_type_count(const ash_dims *dims, const ash_type *type, const int64_t *vars);
 
-/* Shape inference (infer.c): checks operands and attributes of one node and writes the types of its
- * outputs. */
-ash_status ash_infer(ash_dims *dims, ash_op op, const ash_type *ins, size_t n_ins, const ash_attr *attrs,
-                     size_t n_attrs, ash_type *outs, ash_diag *diag);
+/* Shape inference (infer.c): checks attributes and operands, which have the types `ins`, of one node, and
+ * writes the types of its outputs. Of the node: operator, number of operands, attributes. */
+ash_status ash_infer(ash_dims *dims, const ash_node *node, const ash_type *ins, ash_type *outs,
+                     ash_diag *diag);
 
 /* --- reference evaluator: eval*.c ----------------------------------------------------------------- */
 

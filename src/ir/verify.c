@@ -66,9 +66,7 @@ static ash_status check_node(verifier *v, ash_value value, size_t *outs) {
     for (uint16_t i = 0; i < node->n_ins; i++)
         DEFECT_IF(node->ins[i] >= value, v, "operand %u is value %u, which does not come before", i,
                   node->ins[i]);
-    ash_status status = ash_graph__infer(graph, node->op, node->ins, node->n_ins, node->attrs,
-                                         node->n_attrs, types, v->diag);
-    ASH_TRY(defect(status, v->diag));
+    ASH_TRY(defect(ash_graph__infer(graph, node, types, v->diag), v->diag));
     ASH_TRY(defect(ash_graph__check_settled(graph, node, types, v->diag), v->diag));
     for (size_t i = 0; i < *outs; i++) {
         const ash_value_info *info = &graph->values.at[value + i];

@@ -13,6 +13,8 @@ bool ash_loops__root_is_full(const ash_loops *l) {
 
 /* Instructions to a vector, about. */
 static int64_t cost_of(const ash_costs *c, const ash_node *node) {
+    _Static_assert(ASH_OP_TAN == ASH_OP_COS + 1 && ASH_OP_ADD == ASH_OP_TAN + 12,
+                   "from tan on, operators of one operand are functions");
     switch (node->op) {
     case ASH_OP_DIV:
     case ASH_OP_SQRT: return c->work_divide;

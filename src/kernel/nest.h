@@ -86,9 +86,9 @@ typedef enum ash_nest_op {
     ASH_NEST_POLL,    /* ends the kernel when that is asked for, and notes that something was left out */
     /* blocks of threads */
     ASH_NEST_BARRIER,
-    /* the scalars a of `unroll` neighbouring threads (a power of two, at most 32; the first a multiple of it),
-       by the core operator i, as HREDUCE: each gets the result, and they are put together in one fixed tree:
-       thread j with j ^ half, halves first */
+    /* the scalars a of `unroll` neighbouring threads, a power of two of at most 32, the first a multiple of
+       it: put together by the core operator i as HREDUCE does, in one fixed tree, thread j with j ^ half,
+       halves first; each gets the result */
     ASH_NEST_REDUCE,
     /* `unroll` neighbours (4, 8 or 16 bytes, at a multiple of that in both) from element b of buffer i to
        element a of shared memory `buf`; c: a bool, where it does not hold zeros are written and nothing is

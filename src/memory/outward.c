@@ -342,7 +342,6 @@ static void cut_window(outward *o, ash_memory__item *items, ash_memory__pack *pa
 static ash_status search_window(const ash_allocator *a, outward *o, ash_memory__item *items,
                                 uint64_t *placed, uint32_t *count, uint64_t *peak, ash_diag *diag) {
     ash_memory__pack part;
-    uint64_t proven;
     ash_memory__budget budget;
     cut_window(o, items, &part);
     *peak = 0;
@@ -350,20 +349,25 @@ static ash_status search_window(const ash_allocator *a, outward *o, ash_memory__
     if (!part.count) return ASH_OK;
     ash_memory__budget_init(&budget, ASH_MIN(o->budget->nodes, (uint64_t)WINDOW_NODES), 0);
     budget.progress = o->budget->progress;
-    *peak = UINT64_MAX;
-    ASH_TRY(ash_memory__search(a, &part, part.load, &budget, placed, peak, &proven, diag));
+    ash_memory__lowering window = {.allocator = a,
+                                   .pack = &part,
+                                   .budget = &budget,
+                                   .goal = part.load,
+                                   .best = placed,
+                                   .peak = UINT64_MAX};
+    ASH_TRY(ash_memory__search(&window, diag));
     for (uint32_t k = 0; k < part.count; k++) placed[k] *= part.unit;
-    *peak *= part.unit;
+    *peak = window.peak * part.unit;
     ash_memory__spend(o->budget, budget.spent);
     if (budget.stopped) o->budget->late = o->budget->stopped = true;
     return ASH_OK;
 }
 
-/* Packs everything around the window, in several ways; keeps in `best` what is lower than *peak. */
-static ash_status pack_around(const ash_allocator *a, outward *o, uint64_t goal, uint64_t *best,
-                              uint64_t *peak, ash_diag *diag) {
+/* Packs everything around the window, in several ways; keeps what is lower than the best. */
+static ash_status pack_around(outward *o, ash_memory__lowering *l, ash_diag *diag) {
+    const ash_allocator *a = l->allocator;
     uint32_t n = o->pack->count, count = 0;
-    uint64_t height = 0, align = 1;
+    uint64_t goal = l->goal, height = 0, align = 1;
     ash_memory__item *items = ash_mem_alloc(a, WINDOW_ITEMS, sizeof *items);
     uint64_t *placed = ash_mem_alloc(a, WINDOW_ITEMS, sizeof *placed);
     uint32_t *numbers = ash_mem_alloc(a, WINDOW_ITEMS, sizeof *numbers);
@@ -372,16 +376,16 @@ static ash_status pack_around(const ash_allocator *a, outward *o, uint64_t goal,
     ASH_TRY_DONE(search_window(a, o, items, placed, &count, &height, diag));
     memcpy(numbers, o->core, count * sizeof *numbers);
     for (uint32_t k = 0; k < count; k++) align = ASH_MAX(align, o->pack->items[numbers[k]].align);
-    for (stacking by = BY_DEATH; by < STACKINGS && *peak > goal && !ash_memory__spent(o->budget); by++) {
+    for (stacking by = BY_DEATH; by < STACKINGS && l->peak > goal && !ash_memory__spent(o->budget); by++) {
         uint64_t base = ash_align_up(stack(o, by), align), least = base + height;
-        if (least >= *peak) continue;
+        if (least >= l->peak) continue;
         for (uint32_t k = 0; k < count; k++) o->offsets[numbers[k]] = base + placed[k];
-        uint64_t right = place_side(o, RIGHT, ASH_MAX(least, goal), *peak);
+        uint64_t right = place_side(o, RIGHT, ASH_MAX(least, goal), l->peak);
         if (right == UINT64_MAX) continue;
-        uint64_t left = place_side(o, LEFT, ASH_MAX(ASH_MAX(least, goal), right), *peak);
+        uint64_t left = place_side(o, LEFT, ASH_MAX(ASH_MAX(least, goal), right), l->peak);
         if (left == UINT64_MAX) continue;
-        *peak = ASH_MAX(least, ASH_MAX(left, right));
-        memcpy(best, o->offsets, n * sizeof *best);
+        l->peak = ASH_MAX(least, ASH_MAX(left, right));
+        memcpy(l->best, o->offsets, n * sizeof *l->best);
     }
 done:
     ash_mem_free(a, numbers, WINDOW_ITEMS, sizeof *numbers);
@@ -490,23 +494,23 @@ static bool outward_init(const ash_allocator *a, outward *o) {
            o->trial && o->offsets;
 }
 
-ash_status ash_memory__outward(const ash_allocator *a, const ash_memory__pack *pack,
-                               const ash_memory__class *classes, uint64_t goal, ash_memory__budget *budget,
-                               uint64_t *best, uint64_t *peak, ash_diag *diag) {
+ash_status ash_memory__outward(ash_memory__lowering *l, const ash_memory__class *classes, ash_diag *diag) {
     static const uint64_t shares[] = {UINT64_MAX, 256, 64, 32}; /* windows: load less a share of it */
+    const ash_allocator *a = l->allocator;
+    const ash_memory__pack *pack = l->pack;
     if (pack->conflicts || pack->fixed || !pack->columns) return ASH_OK;
     outward o = {.pack = pack,
                  .classes = classes,
-                 .budget = budget,
+                 .budget = l->budget,
                  .begin = pack->load_at,
                  .end = pack->load_at + 1};
     ash_status status = ASH_OK;
     ASH_FAIL_IF_DONE(!outward_init(a, &o), diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
     sort_all(&o);
     measure_load(&o);
-    for (size_t w = 0; w < ASH_COUNT(shares) && *peak > goal && !ash_memory__spent(budget); w++)
+    for (size_t w = 0; w < ASH_COUNT(shares) && l->peak > l->goal && !ash_memory__spent(l->budget); w++)
         if (w == 0 || widen(&o, pack->load - pack->load / shares[w]))
-            ASH_TRY_DONE(pack_around(a, &o, goal, best, peak, diag));
+            ASH_TRY_DONE(pack_around(&o, l, diag));
 done:
     outward_free(a, &o);
     return status;

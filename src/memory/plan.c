@@ -26,20 +26,22 @@ static void forget_time(const ash_allocator *a, ash_memory__pack *pack) {
 typedef ash_status planner(const ash_allocator *allocator, const ash_memory__pack *pack, uint64_t *offsets,
                            ash_diag *diag);
 
-/* Runs one planner, and keeps its offsets in `best` when they are lower than *peak. */
-static ash_status attempt(const ash_allocator *a, const ash_memory__pack *pack, planner *plan,
-                          ash_memory_strategy strategy, uint64_t *best, uint64_t *peak,
+/* Runs one planner, and keeps its offsets when they are lower than the best; a peak of UINT64_MAX: there
+ * are none yet. */
+static ash_status attempt(ash_memory__lowering *l, planner *plan, ash_memory_strategy strategy,
                           ash_memory_strategy *found_by, ash_diag *diag) {
-    uint64_t *offsets = *peak == UINT64_MAX ? best : ash_mem_alloc(a, pack->count, sizeof *offsets);
+    const ash_allocator *a = l->allocator;
+    uint32_t n = l->pack->count;
+    uint64_t *offsets = l->peak == UINT64_MAX ? l->best : ash_mem_alloc(a, n, sizeof *offsets);
     if (!offsets) return ASH_NO_MEMORY(diag);
-    ash_status status = plan(a, pack, offsets, diag);
-    uint64_t reached = status == ASH_OK ? ash_memory__peak(pack, offsets) : UINT64_MAX;
-    if (reached < *peak) {
-        if (offsets != best) memcpy(best, offsets, pack->count * sizeof *best);
-        *peak = reached;
+    ash_status status = plan(a, l->pack, offsets, diag);
+    uint64_t reached = status == ASH_OK ? ash_memory__peak(l->pack, offsets) : UINT64_MAX;
+    if (reached < l->peak) {
+        if (offsets != l->best) memcpy(l->best, offsets, n * sizeof *offsets);
+        l->peak = reached;
         *found_by = strategy;
     }
-    if (offsets != best) ash_mem_free(a, offsets, pack->count, sizeof *offsets);
+    if (offsets != l->best) ash_mem_free(a, offsets, n, sizeof *offsets);
     return status;
 }
 
@@ -63,55 +65,65 @@ static void init_budgets(const ash_memory_options *options, budgets *b) {
     b->fitting.progress = b->lowering.progress = &options->progress;
 }
 
-/* The strategies, cheapest first, until one reaches the goal: units of the highest end, and of what is
- * proven. */
-static ash_status pack_lane(const ash_allocator *a, const ash_memory__pack *pack,
-                            const ash_memory__class *classes, const ash_memory_options *options,
-                            uint64_t goal, ash_memory__budget *budget, uint64_t *offsets, uint64_t *peak,
-                            uint64_t *proven, ash_memory_strategy *found_by, ash_diag *diag) {
+/* The strategies, cheapest first, until one reaches the goal, from a peak of UINT64_MAX on. */
+static ash_status pack_lane(ash_memory__lowering *l, const ash_memory__class *classes,
+                            const ash_memory_options *options, ash_memory_strategy *found_by,
+                            ash_diag *diag) {
     ash_memory_strategy strategy = options->strategy;
     bool any = strategy == ASH_MEMORY_AUTO || strategy == ASH_MEMORY_SEARCH;
-    *peak = UINT64_MAX;
-    *proven = pack->load;
+    l->proven = l->pack->load;
     if (any || strategy == ASH_MEMORY_TLSF)
-        ASH_TRY(attempt(a, pack, ash_memory__tlsf, ASH_MEMORY_TLSF, offsets, peak, found_by, diag));
-    if (any && *peak > goal && !options->arena_no_reuse) {
-        uint64_t found = *peak;
-        ASH_TRY(ash_memory__outward(a, pack, classes, goal, budget, offsets, &found, diag));
-        if (found > goal) ASH_TRY(ash_memory__search(a, pack, goal, budget, offsets, &found, proven, diag));
-        if (found < *peak) *found_by = ASH_MEMORY_SEARCH;
-        *peak = found;
+        ASH_TRY(attempt(l, ash_memory__tlsf, ASH_MEMORY_TLSF, found_by, diag));
+    if (any && l->peak > l->goal && !options->arena_no_reuse) {
+        uint64_t before = l->peak;
+        ASH_TRY(ash_memory__outward(l, classes, diag));
+        if (l->peak > l->goal) ASH_TRY(ash_memory__search(l, diag));
+        if (l->peak < before) *found_by = ASH_MEMORY_SEARCH;
     }
     /* The search has decreasing size among its orders, unless there are too many items for orders. */
-    if (strategy == ASH_MEMORY_BEST_FIT || (any && *peak > goal))
-        ASH_TRY(attempt(a, pack, ash_memory__best_fit, ASH_MEMORY_BEST_FIT, offsets, peak, found_by, diag));
+    if (strategy == ASH_MEMORY_BEST_FIT || (any && l->peak > l->goal))
+        ASH_TRY(attempt(l, ash_memory__best_fit, ASH_MEMORY_BEST_FIT, found_by, diag));
     return ASH_OK;
 }
 
-/* Under the capacity, if one is given and can be met; otherwise as low as it goes. The arena's load
- * becomes its proven bound. */
-static ash_status plan_lane(const ash_allocator *a, const ash_memory__pack *pack,
-                            const ash_memory__class *classes, const ash_memory_options *options, budgets *b,
-                            uint64_t *offsets, ash_memory_arena *arena, ash_diag *diag) {
-    uint64_t peak = UINT64_MAX, proven = 0, before = b->fitting.spent + b->lowering.spent;
-    uint64_t goal = options->capacity / pack->unit;
-    if (options->capacity && goal >= pack->load)
-        ASH_TRY(pack_lane(a, pack, classes, options, goal, &b->fitting, offsets, &peak, &proven,
-                          &arena->found_by, diag));
+/* A lane of an instance: under the capacity, if one is given and can be met; otherwise as low as it goes.
+ * The arena's load becomes its proven bound. */
+static ash_status plan_lane(const ash_memory__instance *in, uint32_t lane,
+                            const ash_memory_options *options, budgets *b, uint64_t *offsets,
+                            ash_memory_arena *arena, ash_diag *diag) {
+    const ash_allocator *a = in->allocator;
+    const ash_memory__pack *pack = &in->packs[lane];
+    uint64_t goal = options->capacity / pack->unit, peak = UINT64_MAX, proven = 0;
+    uint64_t before = b->fitting.spent + b->lowering.spent;
+    ash_memory__lowering under = {.allocator = a,
+                                  .pack = pack,
+                                  .budget = &b->fitting,
+                                  .goal = goal,
+                                  .best = offsets,
+                                  .peak = UINT64_MAX};
+    if (options->capacity && goal >= pack->load) {
+        ASH_TRY(pack_lane(&under, in->classes, options, &arena->found_by, diag));
+        peak = under.peak;
+        proven = under.proven;
+    }
     if (peak > goal && !b->fitting.stopped) {
-        uint64_t *lower = peak == UINT64_MAX ? offsets : ash_mem_alloc(a, pack->count, sizeof *lower);
-        uint64_t found = UINT64_MAX, bound = 0;
+        uint64_t *best = peak == UINT64_MAX ? offsets : ash_mem_alloc(a, pack->count, sizeof *best);
+        ash_memory__lowering lower = {.allocator = a,
+                                      .pack = pack,
+                                      .budget = &b->lowering,
+                                      .goal = pack->load,
+                                      .best = best,
+                                      .peak = UINT64_MAX};
         ash_memory_strategy found_by = options->strategy;
-        if (!lower) return ASH_NO_MEMORY(diag);
-        ash_status status = pack_lane(a, pack, classes, options, pack->load, &b->lowering, lower, &found,
-                                      &bound, &found_by, diag);
-        if (status == ASH_OK && found < peak) {
-            if (lower != offsets) memcpy(offsets, lower, pack->count * sizeof *offsets);
-            peak = found;
+        if (!best) return ASH_NO_MEMORY(diag);
+        ash_status status = pack_lane(&lower, in->classes, options, &found_by, diag);
+        if (status == ASH_OK && lower.peak < peak) {
+            if (best != offsets) memcpy(offsets, best, pack->count * sizeof *offsets);
+            peak = lower.peak;
             arena->found_by = found_by;
         }
-        if (status == ASH_OK) proven = ASH_MAX(proven, bound);
-        if (lower != offsets) ash_mem_free(a, lower, pack->count, sizeof *lower);
+        if (status == ASH_OK) proven = ASH_MAX(proven, lower.proven);
+        if (best != offsets) ash_mem_free(a, best, pack->count, sizeof *best);
         ASH_TRY(status);
     }
     arena->nodes = b->fitting.spent + b->lowering.spent - before;
@@ -162,7 +174,7 @@ static ash_status plan_arenas(ash_memory__instance *in, const ash_memory_options
         if (options->arena_no_reuse) forget_time(in->allocator, pack);
         uint64_t *offsets = ash_mem_alloc(in->allocator, pack->count, sizeof *offsets);
         if (!offsets) return ASH_NO_MEMORY(diag);
-        ash_status status = plan_lane(in->allocator, pack, in->classes, options, &b, offsets, arena, diag);
+        ash_status status = plan_lane(in, lane, options, &b, offsets, arena, diag);
         if (status == ASH_OK) place_items(in, pack, lane, offsets, plan);
         ash_mem_free(in->allocator, offsets, pack->count, sizeof *offsets);
         ASH_TRY(status);

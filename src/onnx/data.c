@@ -16,26 +16,16 @@ void ash_onnx__source_free(ash_onnx_source *source) {
     ash_vec_free(source->allocator, &source->externals);
 }
 
-static void release_file(void *owner, const void *data, size_t size) {
-    (void)data, (void)size;
-    ash_file_release(owner);
-}
-
-ash_status ash_onnx__blob_at(const ash_allocator *a, ash_file *file, const void *data, size_t size,
-                             size_t align, size_t copy_bytes, ash_blob **out, ash_diag *diag) {
-    bool misaligned = (uintptr_t)data % align != 0;
-    if (!file || size == 0 || (misaligned && size <= copy_bytes)) {
-        ASH_TRY(ash_blob_create_owned(a, size, out, diag));
-        if (size) memcpy((void *)(*out)->data, data, size);
-        return ASH_OK;
-    }
-    ash_status status =
-        ash_blob_create(a, data, size, true, release_file, ash_file_retain(file), out, diag);
-    if (status != ASH_OK)
-        ash_file_release(file);
-    else
-        (*out)->file = file;
-    return status;
+ash_status ash_onnx__blob_at(const ash_allocator *a, const ash_onnx_bytes *bytes, ash_blob **out,
+                             ash_diag *diag) {
+    const uint8_t *data = bytes->span.at;
+    size_t size = bytes->span.len;
+    bool misaligned = (uintptr_t)data % bytes->align != 0;
+    if (bytes->file && size && (!misaligned || size > bytes->copy_bytes))
+        return ash_blob_create_mapped(a, ash_file_retain(bytes->file), data, size, out, diag);
+    ASH_TRY(ash_blob_create_owned(a, size, out, diag));
+    if (size) memcpy((void *)(*out)->data, data, size);
+    return ASH_OK;
 }
 
 /* --- external data -------------------------------------------------------------------------------- */
@@ -127,12 +117,11 @@ static ash_status typed_data(ash_onnx_source *source, const ash_onnx_tensor *ten
     ash_diag *diag = tensor->body.diag;
     typed_field field = field_of(type->dtype);
     size_t size = ash_dtype_size(type->dtype);
-    ash_span span;
+    ash_onnx_bytes bytes = {.file = source->file, .align = size, .copy_bytes = source->copy_bytes};
     bool found;
-    ASH_TRY(packed_span(tensor, field, &span, &found));
-    if (found && span.len == count * size)
-        return ash_onnx__blob_at(source->allocator, source->file, span.at, span.len, size,
-                                 source->copy_bytes, blob, diag);
+    ASH_TRY(packed_span(tensor, field, &bytes.span, &found));
+    if (found && bytes.span.len == count * size)
+        return ash_onnx__blob_at(source->allocator, &bytes, blob, diag);
     ASH_FAIL_IF(count > (uint64_t)(tensor->body.end - tensor->body.at), diag, ASH_ERROR_FORMAT,
                 "the dims say %llu elements, which is more than the tensor has bytes",
                 (unsigned long long)count);
@@ -195,16 +184,16 @@ static ash_status stored_data(ash_onnx_source *source, const ash_onnx_tensor *te
                               int64_t count, ash_blob **blob) {
     ash_diag *diag = tensor->body.diag;
     size_t size = ash_dtype_size(type->dtype);
-    ash_span span = tensor->raw;
-    ash_file *file = source->file;
+    ash_onnx_bytes bytes = {
+        .file = source->file, .span = tensor->raw, .align = size, .copy_bytes = source->copy_bytes};
     if (tensor->external)
-        ASH_TRY(external_span(source, tensor, &file, &span));
+        ASH_TRY(external_span(source, tensor, &bytes.file, &bytes.span));
     else if (!tensor->has_raw)
         return typed_data(source, tensor, type, (uint64_t)count, blob);
-    ASH_FAIL_IF(span.len != (uint64_t)count * size, diag, ASH_ERROR_FORMAT,
-                "%zu bytes of data, but the dims say %llu", span.len, (unsigned long long)count * size);
-    ASH_TRY(ash_onnx__blob_at(source->allocator, file, span.at, span.len, size, source->copy_bytes, blob,
-                              diag));
+    ASH_FAIL_IF(bytes.span.len != (uint64_t)count * size, diag, ASH_ERROR_FORMAT,
+                "%zu bytes of data, but the dims say %llu", bytes.span.len,
+                (unsigned long long)count * size);
+    ASH_TRY(ash_onnx__blob_at(source->allocator, &bytes, blob, diag));
     return type->dtype == ASH_BOOL ? normal_bools(source->allocator, blob, diag) : ASH_OK;
 }
 

@@ -183,12 +183,19 @@ static int64_t list_entry(ash_import *im, const char *name, size_t i, int64_t ab
     return ash_import__attr_ints(im, name, &list, &n) && i < n ? list[i] : absent;
 }
 
-/* Scan over [steps, ...] operands. `states` and `xs` are entries; outs receives final states, then stacked
- * results. */
-static void scan(ash_import *im, const ash_wire *body, size_t *states, size_t n_states, const ash_value *xs,
-                 size_t n_xs, ash_value *outs, size_t n_outs) {
-    size_t n_ins = n_states + n_xs, n_scans = n_outs - n_states;
-    size_t *ins = indices(im, n_ins), *results = indices(im, n_outs);
+/* A scan over [steps, ...] operands. */
+typedef struct scan {
+    const ash_wire *body;
+    size_t n_states, n_xs, n_outs;
+    size_t *states;  /* entries */
+    ash_value *xs;   /* what it goes over */
+    ash_value *outs; /* final states, then stacked results */
+} scan;
+
+static void run_scan(ash_import *im, const scan *c) {
+    size_t n_states = c->n_states, n_xs = c->n_xs, n_ins = n_states + n_xs, n_scans = c->n_outs - n_states;
+    size_t *ins = indices(im, n_ins), *results = indices(im, c->n_outs);
+    const ash_value *xs = c->xs;
     int64_t steps = -1;
     for (size_t k = 0; k < n_xs; k++) {
         unsigned axis =
@@ -207,7 +214,7 @@ static void scan(ash_import *im, const ash_wire *body, size_t *states, size_t n_
         ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
         return;
     }
-    memcpy(ins, states, n_states * sizeof *ins);
+    memcpy(ins, c->states, n_states * sizeof *ins);
     for (int64_t i = 0; i < steps && ash_import__ok(im); i++) {
         for (size_t k = 0; k < n_xs; k++) {
             unsigned axis = ash_import__axis(im, list_entry(im, "scan_input_axes", k, 0),
@@ -215,7 +222,7 @@ static void scan(ash_import *im, const ash_wire *body, size_t *states, size_t n_
             int64_t at = list_entry(im, "scan_input_directions", k, 0) ? steps - 1 - i : i;
             ins[n_states + k] = tensor_entry(im, ash_build__at(im->graph, xs[k], axis, at));
         }
-        if (ash_import__body(im, *body, ins, n_ins, results, n_outs) != ASH_OK) return;
+        if (ash_import__body(im, *c->body, ins, n_ins, results, c->n_outs) != ASH_OK) return;
         for (size_t s = 0; s < n_scans; s++) {
             ash_value value = ash_import__materialize(im, results[n_states + s]);
             unsigned rank = ash_import__type(im, value).rank + 1;
@@ -226,35 +233,37 @@ static void scan(ash_import *im, const ash_wire *body, size_t *states, size_t n_
         memcpy(ins, results, n_states * sizeof *ins);
     }
     for (size_t s = 0; s < n_states && ash_import__ok(im); s++)
-        outs[s] = ash_import__materialize(im, ins[s]);
+        c->outs[s] = ash_import__materialize(im, ins[s]);
     for (size_t s = 0; s < n_scans && ash_import__ok(im); s++) {
         unsigned rank = ash_import__type(im, parts[s * (size_t)steps]).rank;
         unsigned axis = ash_import__axis(im, list_entry(im, "scan_output_axes", s, 0), rank);
-        outs[n_states + s] = ash_concat(im->graph, parts + s * (size_t)steps, (size_t)steps, axis);
+        c->outs[n_states + s] = ash_concat(im->graph, parts + s * (size_t)steps, (size_t)steps, axis);
     }
 }
 
 void ash_onnx__op_scan(ash_import *im) {
     int64_t n_xs = ash_import__attr_int(im, "num_scan_inputs", 0);
-    const ash_wire *body = body_attr(im, "body");
     size_t n_ins = im->node->n_ins, n_outs = im->node->n_outs;
-    if (!body || n_xs <= 0 || (uint64_t)n_xs > n_ins || n_outs < n_ins - (size_t)n_xs) {
+    scan c = {.body = body_attr(im, "body"), .n_outs = n_outs};
+    if (!c.body || n_xs <= 0 || (uint64_t)n_xs > n_ins || n_outs < n_ins - (size_t)n_xs) {
         ash_import__fail(im, ASH_ERROR_FORMAT, "num_scan_inputs does not fit the operands and results");
         return;
     }
-    size_t n_states = n_ins - (size_t)n_xs, *states = indices(im, n_states);
-    ash_value *xs = ash_arena_alloc(im->scratch, (size_t)n_xs, sizeof *xs);
-    ash_value *outs = ash_arena_alloc(im->scratch, n_outs, sizeof *outs);
-    if (!states || !xs || !outs) {
+    c.n_xs = (size_t)n_xs;
+    c.n_states = n_ins - c.n_xs;
+    c.states = indices(im, c.n_states);
+    c.xs = ash_arena_alloc(im->scratch, c.n_xs, sizeof *c.xs);
+    c.outs = ash_arena_alloc(im->scratch, n_outs, sizeof *c.outs);
+    if (!c.states || !c.xs || !c.outs) {
         ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
         return;
     }
-    for (size_t k = 0; k < n_states && ash_import__ok(im); k++) {
+    for (size_t k = 0; k < c.n_states && ash_import__ok(im); k++) {
         ash_import__in_type(im, k);
-        states[k] = ash_import__find_name(im, im->node->ins[k]);
+        c.states[k] = ash_import__find_name(im, im->node->ins[k]);
     }
-    for (size_t k = 0; k < (size_t)n_xs; k++) xs[k] = ash_import__in(im, n_states + k);
+    for (size_t k = 0; k < c.n_xs; k++) c.xs[k] = ash_import__in(im, c.n_states + k);
     if (!ash_import__ok(im)) return;
-    scan(im, body, states, n_states, xs, (size_t)n_xs, outs, n_outs);
-    for (size_t k = 0; k < n_outs && ash_import__ok(im); k++) ash_import__out(im, k, outs[k]);
+    run_scan(im, &c);
+    for (size_t k = 0; k < n_outs && ash_import__ok(im); k++) ash_import__out(im, k, c.outs[k]);
 }

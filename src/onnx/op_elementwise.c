@@ -265,11 +265,18 @@ void ash_onnx__op_hard_swish(ash_import *im) {
     ash_import__out(im, 0, ash_mul(im->graph, x, ash_onnx__hard_sigmoid(im, x, 1.0 / 6, 0.5)));
 }
 
+/* log(1 + u) for u >= 0, small ones too: with w = 1 + u as it is rounded, log(w) lacks what w lacks, over
+ * w. */
+static ash_value log_of_one_and(ash_graph *g, ash_value u) {
+    ash_value w = ash_build__with(g, ASH_OP_ADD, u, 1);
+    ash_value lost = ash_sub(g, u, ash_build__with(g, ASH_OP_SUB, w, 1));
+    return ash_add(g, ash_log(g, w), ash_div(g, lost, w));
+}
+
 /* log(1 + exp(x)) as max(x, 0) + log(1 + exp(-|x|)), which never overflows. */
 ash_value ash_onnx__softplus(ash_import *im, ash_value x) {
-    ash_value tail = ash_neg(im->graph, ash_abs(im->graph, x));
-    tail = ash_build__with(im->graph, ASH_OP_ADD, ash_exp(im->graph, tail), 1);
-    return ash_add(im->graph, ash_relu(im->graph, x), ash_log(im->graph, tail));
+    ash_value tail = ash_exp(im->graph, ash_neg(im->graph, ash_abs(im->graph, x)));
+    return ash_add(im->graph, ash_relu(im->graph, x), log_of_one_and(im->graph, tail));
 }
 
 ash_value ash_onnx__softsign(ash_import *im, ash_value x) {

@@ -6,19 +6,14 @@
 #include "wire_out.h"
 
 ash_status ash_tensor__bytes(const ash_type *type, size_t *bytes, ash_diag *diag) {
-    int64_t count = 1, size = (int64_t)ash_dtype_size(type->dtype);
-    ASH_FAIL_IF(size == 0 || type->rank > ASH_MAX_RANK, diag, ASH_ERROR_INVALID_ARGUMENT,
-                "a type that cannot be");
-    bool empty = false;
-    for (unsigned i = 0; i < type->rank; i++) {
+    uint64_t size;
+    ASH_FAIL_IF(ash_dtype_size(type->dtype) == 0 || type->rank > ASH_MAX_RANK, diag,
+                ASH_ERROR_INVALID_ARGUMENT, "a type that cannot be");
+    for (unsigned i = 0; i < type->rank; i++)
         ASH_FAIL_IF(!ash_dim_is_const(type->dims[i]), diag, ASH_ERROR_SHAPE, "dim %u is not a number", i);
-        empty |= type->dims[i] == 0;
-        ASH_FAIL_IF(type->dims[i] && !ash_mul_i64(count, type->dims[i], &count), diag,
-                    ASH_ERROR_OUT_OF_RANGE, "dims whose product overflows");
-    }
-    ASH_FAIL_IF(!ash_mul_i64(count, size, &count), diag, ASH_ERROR_OUT_OF_RANGE,
+    ASH_FAIL_IF(!ash_view__type_bytes(type, &size) || size > SIZE_MAX / 2, diag, ASH_ERROR_OUT_OF_RANGE,
                 "dims whose product overflows");
-    *bytes = empty ? 0 : (size_t)count;
+    *bytes = (size_t)size;
     return ASH_OK;
 }
 
@@ -50,8 +45,9 @@ ash_status ash_tensor__make(ash_context *context, const char *name, size_t name_
                             ash_blob *blob, ash_tensor **out, ash_diag *diag) {
     ash_storage *storage;
     ash_view *view;
-    ash_status status = ash_storage__wrap(context, (void *)blob->data, blob->size, false, release_blob,
-                                          blob, &storage, diag);
+    const ash_foreign bytes = {
+        .data = (void *)blob->data, .size = blob->size, .release = release_blob, .owner = blob};
+    ash_status status = ash_storage__wrap(context, &bytes, &storage, diag);
     if (status != ASH_OK) {
         ash_blob_release(blob);
         return status;

@@ -75,14 +75,6 @@ static bool matmul(ash_layout_pass *l, const ash_node *node, const ash_bytes *a,
 
 /* --- convolutions --------------------------------------------------------------------------------- */
 
-static bool is_padded(const ash_node *node) {
-    const ash_attr *before = ash_node_attr(node, ASH_ATTR_BEFORE),
-                   *after = ash_node_attr(node, ASH_ATTR_AFTER);
-    for (uint32_t i = 0; i < before->count; i++)
-        if (before->list[i] || after->list[i]) return true;
-    return false;
-}
-
 /* The operand, plain or blocked, padded with what is zero in the graph. `rank` is its own. */
 static ash_value pad_operand(ash_graph *to, const ash_node *node, ash_value x, unsigned rank,
                              ash_value offset) {
@@ -160,7 +152,7 @@ static bool conv(ash_layout_pass *l, const ash_node *node, const ash_bytes *xb, 
     ash_rewrite__name(rw, node);
     ash_value plain = ash_bytes__image(l, wb, ASH_I8), w = plain;
     ash_value x_offset = ash_bytes__offset(l, xb, ASH_U8), w_offset = ash_bytes__offset(l, wb, ASH_I8);
-    bool padded = x_offset != ASH_NO_VALUE && is_padded(node);
+    bool padded = x_offset != ASH_NO_VALUE && ash_bytes__is_padded(node);
     ash_value x = blocked_operand(l, node, xb, &v, padded ? x_offset : ASH_NO_VALUE);
     if (!ash_rewrite__ok(rw)) return true;
     ash_type type = ash_rewrite__type(rw, plain);

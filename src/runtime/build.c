@@ -277,8 +277,12 @@ static ash_status make_core(ash_context *context, ash_program *program, const as
     if (!ordered)
         ASH_TRY(ash_order__improve(context, program, options, parts.threads, &report->order, NULL, diag));
     ASH_TRY_DONE(ash_schedule__create(a, program, ash_plan__stream_count(options), &schedule, diag));
-    ASH_TRY_DONE(ash_layout__create(context, program, &schedule, options, parts.threads,
-                                    shared->device->class->host_memory, &layout, diag));
+    const ash_layout_job job = {.program = program,
+                                .schedule = &schedule,
+                                .options = options,
+                                .threads = parts.threads,
+                                .in_place = shared->device->class->host_memory};
+    ASH_TRY_DONE(ash_layout__create(context, &job, &layout, diag));
     report->memory_ns = ash_clock__now() - start;
     ASH_TRY_DONE(ash_plan_core__create(&parts, &core, diag));
     status = ash_plan__share_core(shared, core, program, diag);

@@ -568,9 +568,11 @@ static ash_status plan_all(struct work *w, ash_context *context, const ash_memor
     return ASH_OK;
 }
 
-ash_status ash_layout__create(ash_context *context, const ash_program *program,
-                              const ash_schedule *schedule, const ash_plan_options *options,
-                              unsigned threads, bool in_place, ash_layout *out, ash_diag *diag) {
+ash_status ash_layout__create(ash_context *context, const ash_layout_job *job, ash_layout *out,
+                              ash_diag *diag) {
+    const ash_program *program = job->program;
+    const ash_schedule *schedule = job->schedule;
+    const ash_plan_options *options = job->options;
     const ash_allocator *a = ash_context__allocator(context);
     size_t n = program->buffers.len, clocks = schedule->streams > 1 ? n * schedule->streams : 0;
     const uint64_t align = (uint64_t)program->target.costs.align_bytes;
@@ -582,10 +584,10 @@ ash_status ash_layout__create(ash_context *context, const ash_program *program,
     struct work w = {.program = program,
                      .allocator = a,
                      .layout = out,
-                     .threads = threads,
+                     .threads = job->threads,
                      .schedule = schedule,
                      .reuse_inputs = options->reuse_inputs,
-                     .in_place = in_place};
+                     .in_place = job->in_place};
     w.prologue = (int64_t)program->prologue;
     w.steps = (int64_t)program->steps.len - w.prologue;
     w.main = ash_mem_alloc(a, n, sizeof *w.main);

@@ -46,9 +46,12 @@ static ash_status lay_out(const orderer *o, uint64_t capacity, ash_layout *layou
     ash_schedule schedule = {0};
     ash_status status = ash_schedule__create(o->program->allocator, o->program,
                                              ash_plan__stream_count(o->options), &schedule, diag);
-    if (status == ASH_OK)
-        status = ash_layout__create(o->context, o->program, &schedule, &options, o->threads,
-                                    o->options->device->class->host_memory, layout, diag);
+    const ash_layout_job job = {.program = o->program,
+                                .schedule = &schedule,
+                                .options = &options,
+                                .threads = o->threads,
+                                .in_place = o->options->device->class->host_memory};
+    if (status == ASH_OK) status = ash_layout__create(o->context, &job, layout, diag);
     ash_schedule__free(&schedule);
     return status;
 }

@@ -232,8 +232,11 @@ static ash_status rewrite(ash_context *context, const char *model, ash_graph **g
                : status;
 }
 
+enum { WHY = 1024 }; /* bytes of a reason */
+
+/* Writes to `why` what is wrong, nothing if it is right. */
 static ash_status run_set(ash_context *context, const char *path, tensors *inputs, tensors *want, int *step,
-                          char *why, size_t size, ash_diag *diag) {
+                          char *why, ash_diag *diag) {
     ash_graph *graph = NULL;
     const ash_tensor *ins[MAX_TENSORS];
     tensors have = {.n = 0};
@@ -248,7 +251,7 @@ static ash_status run_set(ash_context *context, const char *path, tensors *input
         ash_value value = ash_graph_input_at(graph, i, &name);
         ash_tensor **tensor = find(inputs, name, i);
         if (!tensor) {
-            snprintf(why, size, "no data for input '%s'", name);
+            snprintf(why, WHY, "no data for input '%s'", name);
             break;
         }
         as_bf16(context, tensor, ash_graph_type(graph, value)->dtype);
@@ -256,16 +259,16 @@ static ash_status run_set(ash_context *context, const char *path, tensors *input
     }
     status = ash_graph_verify(graph, diag);
     if (n_ins > MAX_TENSORS || n_outs > MAX_TENSORS)
-        snprintf(why, size, "more than %d inputs or results", MAX_TENSORS);
+        snprintf(why, WHY, "more than %d inputs or results", MAX_TENSORS);
     if (status == ASH_OK && !why[0]) status = state.executor->run(context, graph, ins, have.at, diag);
     if (status == ASH_OK && !why[0]) {
         have.n = n_outs;
-        if (n_outs < want->n) snprintf(why, size, "%zu results instead of %zu", n_outs, want->n);
+        if (n_outs < want->n) snprintf(why, WHY, "%zu results instead of %zu", n_outs, want->n);
         for (size_t i = 0; i < want->n && !why[0]; i++) {
             char detail[512];
             as_bf16(context, &want->at[i], ash_tensor_type(have.at[i])->dtype);
             if (!same(context, have.at[i], want->at[i], detail, sizeof detail))
-                snprintf(why, size, "result %zu: %s", i, detail);
+                snprintf(why, WHY, "result %zu: %s", i, detail);
         }
     }
     free_tensors(&have);
@@ -325,7 +328,7 @@ static void count_reason(const ash_diag *diag) {
 }
 
 static void run_test(const char *folder) {
-    char model[4096], set[4096], why[1024] = "", line[1024] = "";
+    char model[4096], set[4096], why[WHY] = "", line[1024] = "";
     ash_context *context = NULL;
     ash_diag diag;
     tensors inputs, want;
@@ -348,7 +351,7 @@ static void run_test(const char *folder) {
             break;
         }
         ash_status outputs = read_tensors(context, set, "output", &want, &unread);
-        status = run_set(context, model, &inputs, &want, &step, why, sizeof why, &diag);
+        status = run_set(context, model, &inputs, &want, &step, why, &diag);
         if (status == ASH_OK && outputs != ASH_OK) status = outputs, diag = unread;
         free_tensors(&inputs);
         free_tensors(&want);
