@@ -115,7 +115,7 @@ static bool is_pure(const ash_inst *inst) {
 }
 
 static bool is_leaf(const ash_inst *inst) {
-    _Static_assert(ASH_NEST_BEGIN_ARG == 0 && ASH_NEST_FLOAT == 5, "what has no operands comes first");
+    _Static_assert(ASH_NEST_BEGIN_ARG == 0 && ASH_NEST_FLOAT == 6, "what has no operands comes first");
     return inst->op <= ASH_NEST_FLOAT || inst->op == ASH_NEST_LANES;
 }
 

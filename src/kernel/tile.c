@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+#include "tile.h"
+
 #include "kernel/gpu/tile.h"
 
 /* --- choosing a shape ----------------------------------------------------------------------------- */

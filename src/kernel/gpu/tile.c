@@ -118,42 +118,49 @@ static ash_ref all_bounds(ash_kern *k, const ash_gpu_operand *o) {
     return all;
 }
 
-/* One copy: of the element at a line and a term of the tile, each a number of the thread's own and a
- * constant. */
-static void copy_one(ash_gpu_tile *g, const ash_gpu_operand *o, ash_ref half, ash_ref term0,
-                     ash_ref own_line, int64_t line, ash_ref own_term, int64_t term) {
+static void copy_one(ash_gpu_tile *g, const ash_gpu_operand *o, const share *own, int64_t line,
+                     int64_t term) {
+ * of the memory that it goes to, as an index. */
+typedef struct share {
+    ash_ref line, term, term0, half;
+} share;
+
+/* One copy, so many lines and terms further on. */
+static void copy_one(ash_gpu_tile *g, const ash_gpu_operand *o, const share *own, int64_t line,
+                     int64_t term) {
     ash_kern *k = g->k;
     ash_nest *n = &k->nest;
-    ash_ref of_line = ADD(n, own_line, ash_nest_index(n, line)),
-            of_term = ADD(n, own_term, ash_nest_index(n, term));
+    ash_ref of_line = ADD(n, own->line, ash_nest_index(n, line)),
+            of_term = ADD(n, own->term, ash_nest_index(n, term));
     size_t mark = ash_kern_mark(k);
     ash_kern_set_sym(k, o->line, ADD(n, o->first_line, of_line));
-    ash_kern_set_sym(k, o->term, ADD(n, term0, of_term));
-    ash_ref to = ADD(n, ADD(n, half, MUL(n, of_term, pitch_of(o))), of_line);
+    ash_kern_set_sym(k, o->term, ADD(n, own->term0, of_term));
+    ash_ref to = ADD(n, ADD(n, own->half, MUL(n, of_term, pitch_of(o))), of_line);
     ash_nest_copy_async(n, o->memory, to, o->at.buf, ash_kern_index(k, o->at.linear), o->width,
                         all_bounds(k, o));
     ash_kern_forget(k, mark);
 }
 
-/* The block's copies of one k-tile of an operand; `half`: of the memory, an index. */
+/* The block's copies of one k-tile of an operand. */
 static void copy(ash_gpu_tile *g, const ash_gpu_operand *o, ash_ref half, ash_ref term0) {
     enum { TOGETHER = 8 }; /* terms of a line that neighbours copy: a sector */
     ash_nest *n = &g->k->nest;
     int64_t threads = ash_gpu_threads(g->shape);
+    share own = {.term0 = term0, .half = half};
     if (o->turned) {
-        ash_ref own_term = ash_nest_imod(n, g->thread, ash_nest_index(n, TOGETHER)),
-                own_line = ash_nest_idiv(n, g->thread, ash_nest_index(n, TOGETHER));
+        ash_ref together = ash_nest_index(n, TOGETHER);
+        own.term = ash_nest_imod(n, g->thread, together);
+        own.line = ash_nest_idiv(n, g->thread, together);
         for (int64_t line = 0; line < o->lines; line += threads / TOGETHER)
             for (int64_t term = 0; term < g->shape.terms; term += TOGETHER)
-                copy_one(g, o, half, term0, own_line, line, own_term, term);
+                copy_one(g, o, &own, line, term);
         return;
     }
     int64_t per = o->lines / o->width; /* threads to a term */
-    ash_ref own_line = MUL(n, ash_nest_imod(n, g->thread, ash_nest_index(n, per)), o->width),
-            own_term = ash_nest_idiv(n, g->thread, ash_nest_index(n, per));
-    if (per >= threads) own_term = ash_nest_index(n, 0);
-    for (int64_t term = 0; term < g->shape.terms; term += threads / per)
-        copy_one(g, o, half, term0, own_line, 0, own_term, term);
+    ash_ref many = ash_nest_index(n, per);
+    own.line = MUL(n, ash_nest_imod(n, g->thread, many), o->width);
+    own.term = per < threads ? ash_nest_idiv(n, g->thread, many) : ash_nest_index(n, 0);
+    for (int64_t term = 0; term < g->shape.terms; term += threads / per) copy_one(g, o, &own, 0, term);
 }
 
 static void copy_both(ash_gpu_tile *g, ash_ref tile, bool first, ash_ref odd) {
