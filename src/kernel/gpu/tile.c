@@ -118,9 +118,8 @@ static ash_ref all_bounds(ash_kern *k, const ash_gpu_operand *o) {
     return all;
 }
 
-static void copy_one(ash_gpu_tile *g, const ash_gpu_operand *o, const share *own, int64_t line,
-                     int64_t term) {
- * of the memory that it goes to, as an index. */
+/* What a thread copies of one k-tile: its first line and term in the tile, the first term of all, and the
+ * half of the memory that it goes to, as an index. */
 typedef struct share {
     ash_ref line, term, term0, half;
 } share;
