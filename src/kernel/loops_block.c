@@ -38,7 +38,7 @@ int64_t ash_loops__apart(const ash_loops *l) {
 ash_ref ash_loops__together(ash_loops *l, ash_op combine, ash_ref own) {
     ash_nest *n = &l->k->nest;
     if (!l->threads) return own;
-    ash_nest_barrier(n); /* some threads had an element more than others: from here on they go together again */
+    ash_nest_barrier(n); /* where some had an element more than others, all go on together */
     ash_ref warp_has = ash_nest_reduce(n, combine, own, WARP);
     if (l->threads == WARP || n->failed) return warp_has;
     unsigned warps = l->threads / WARP;
