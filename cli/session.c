@@ -17,6 +17,10 @@ static void on_interrupt(int signal_number) {
     ash_cancel_set(&interrupted, true);
 }
 
+bool session_interrupted(void) {
+    return ash_cancel_is_on(&interrupted);
+}
+
 static void catch_interrupts(struct session *s) {
     struct sigaction before,
         action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
@@ -144,8 +148,8 @@ const char *split_option(const char *option, const char *text, char *name, size_
 }
 
 struct shapes {
-    ash_onnx_shape at[2 * LIST_ROOM];
-    ash_tensor *tensors[2 * LIST_ROOM];
+    ash_onnx_shape at[3 * LIST_ROOM];
+    ash_tensor *tensors[3 * LIST_ROOM]; /* NULL: the type is somebody else's */
     size_t count;
 };
 
@@ -166,6 +170,7 @@ static void find_shapes(struct session *s, struct shapes *shapes) {
         if (file && read_tensor(s->context, file, names[i], &tensor, NULL) == ASH_OK)
             add_shape(shapes, names[i], tensor);
     }
+    for (size_t i = 0; i < s->n_shapes && i < LIST_ROOM; i++) shapes->at[shapes->count++] = s->shapes[i];
     for (size_t i = 0; s->check && i < LIST_ROOM; i++) {
         snprintf(path, sizeof path, "%s/test_data_set_%d/input_%zu.pb", s->check, s->check_set, i);
         if (access(path, F_OK) != 0) break;
@@ -235,7 +240,7 @@ static bool read_graph(struct session *s, const ash_onnx_options *options) {
     return false;
 }
 
-static bool load_graph(struct session *s) {
+bool session_load(struct session *s) {
     struct shapes shapes = {.count = 0};
     static char names[LIST_ROOM][256], inputs[LIST_ROOM][256];
     ash_onnx_var vars[LIST_ROOM];
@@ -257,13 +262,14 @@ static bool load_graph(struct session *s) {
     options.shapes = shapes.at, options.n_shapes = shapes.count;
     options.binds = binds, options.n_binds = s->binds.count;
     options.progress.cancel = s->plan_options.progress.cancel;
+    options.parameters = s->parameters;
     good = good && read_graph(s, &options);
     for (size_t i = 0; i < s->binds.count; i++) ash_tensor_destroy(tensors[i]);
     for (size_t i = 0; i < shapes.count; i++) ash_tensor_destroy(shapes.tensors[i]);
     return good;
 }
 
-bool session_open(struct session *s, const char *path) {
+bool session_start(struct session *s, const char *path) {
     s->path = path;
     catch_interrupts(s);
     if (s->status != ASH_OK) return session_failed(s, "environment");
@@ -279,7 +285,11 @@ bool session_open(struct session *s, const char *path) {
     if (s->device_name &&
         ash_device_open(s->context, s->device_name, &s->plan_options.device, &s->diag) != ASH_OK)
         return session_failed(s, s->device_name);
-    return load_graph(s);
+    return true;
+}
+
+bool session_open(struct session *s, const char *path) {
+    return session_start(s, path) && session_load(s);
 }
 
 bool session_prepare(struct session *s) {

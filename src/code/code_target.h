@@ -39,6 +39,7 @@ struct ash_code_target {
     bool looks_first; /* every kernel looks at them before its first chunk, as nobody else could for it */
     /* Most bytes that a load of elements of one byte may have; 0: any. */
     unsigned byte_lanes;
+    unsigned extend_lanes; /* most lanes that become f64 out of f32 at once; 0: any */
 
     /* --- instructions: a NULL result is none --------------------------------------------------------- */
 
@@ -54,8 +55,8 @@ struct ash_code_target {
     /* For each of the bytes the one that it numbers in a table, a vector of 256. */
     LLVMValueRef (*lookup)(ash_emit *e, LLVMValueRef table, LLVMValueRef bytes);
 
-    /* The remainder (REM) of f32 and f64, and functions of f64 that the emitter has no formula for; never
-     * NULL. What the machine does not have is noted in ash_emit.lacks, and the result is anything. */
+    /* The remainder (REM) of f32 and f64, which is never NULL, and functions of f64 where the machine has a
+     * library; the emitter's formulas of f64 need a fused multiply-add. */
     LLVMValueRef (*library)(ash_emit *e, ash_op op, ash_dtype dtype, LLVMValueRef a, LLVMValueRef b);
 };
 

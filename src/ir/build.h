@@ -88,6 +88,13 @@ ash_value ash_build__channels(ash_graph *graph, ash_value x, unsigned trailing);
 /* The product of dims [from, to). */
 ash_dim ash_build__product(ash_graph *graph, const ash_type *type, unsigned from, unsigned to);
 
+/* --- random numbers: build_random.c --------------------------------------------------------------- */
+
+/* Parameters of models that draw random numbers (i64 scalars), which a caller may set: where no seed is
+ * said, and which of all numbers of a seed an execution draws. */
+#define ASH_RANDOM_SEED   "random.seed"
+#define ASH_RANDOM_STREAM "random.stream"
+
 /* --- reductions: build_reduce.c ------------------------------------------------------------------- */
 
 /* Over the axes in the bit mask; `keep`: reduced dims stay as 1. */

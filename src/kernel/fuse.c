@@ -292,18 +292,21 @@ static bool new_group(fuser *f, uint32_t n) {
 }
 
 /* Whether neighbours along the last dim of what movement makes of a stored value lie at one distance, at
- * least in runs: then a product steps through them with an addition, and a copy would gain nothing. */
+ * least in runs, and rows at one distance everywhere: then a product steps through them with an addition,
+ * and a copy would gain nothing. Without the second there are no tiles of rows. */
 static bool lies_evenly(fuser *f, ash_value value) {
     const ash_graph *g = f->graph;
     const ash_type *type = ash_graph__type(g, value);
     ash_ix at[ASH_MAX_RANK] = {0}, to[ASH_MAX_RANK] = {0}, linear;
-    ash_sym last = 0;
+    ash_sym last = 0, row = 0;
     ash_ixs ixs;
     ash_ixs_init(&ixs, f->fusion->allocator, g->dims);
     for (unsigned d = 0; d < type->rank; d++) {
+        row = last;
         last = ash_ix_new_sym(&ixs, type->dims[d]);
         at[d] = ash_ix_sym(&ixs, last);
     }
+    const bool rows = type->rank > 1;
     while (ash_graph__value(g, value)->kind == ASH_VALUE_NODE && !f->packed[value] && !f->deep[value]) {
         const ash_node *node = &g->nodes.at[ash_graph__value(g, value)->node];
         if (!ash_op_is_virtual(node->op) || node->op == ASH_OP_IOTA) break;
@@ -316,7 +319,8 @@ static bool lies_evenly(fuser *f, ash_value value) {
     for (unsigned d = 0; d < type->rank; d++)
         linear = ash_ix_add(&ixs, ash_ix_mul(&ixs, linear, type->dims[d]), at[d]);
     int64_t stride;
-    bool even = ash_ix_lane_stride(&ixs, linear, last, (unsigned)f->costs->read_run, true, &stride);
+    bool even = ash_ix_lane_stride(&ixs, linear, last, (unsigned)f->costs->read_run, true, &stride) &&
+                (!rows || ash_ix_lane_stride(&ixs, linear, row, 2, false, &stride));
     f->failed |= ixs.failed && !ixs.too_large;
     ash_ixs_free(&ixs);
     return even;

@@ -115,7 +115,9 @@ typedef struct ash_import {
     ash_map folded;    /* graph value -> constant with its elements, made by fold.c */
     ash_map masks;     /* graph value that was asked where it is true -> index of `found` */
     ASH_VEC(ash_import_found) found;
-    ash_status status; /* the sticky failure */
+    uint64_t draws;                       /* nodes so far that draw random numbers */
+    ash_value random_seed, random_stream; /* parameters that they share, once `draws` */
+    ash_status status;                    /* the sticky failure */
     ash_diag diag;
 } ash_import;
 

@@ -144,31 +144,6 @@ void ash_onnx__op_identity(ash_import *im) {
         ash_import__alias(im, im->node->outs[0], index);
 }
 
-/* Inference: the data pass, and the mask is all true. Training with a ratio above 0 draws random
- * numbers. */
-void ash_onnx__op_dropout(ash_import *im) {
-    ash_value x = ash_import__in(im, 0);
-    ash_type type = ash_import__type(im, x);
-    const ash_import_int *training;
-    const double *ratio;
-    size_t n, n_ratio;
-    if (im->opset >= 12 && ash_import__has(im, 2)) {
-        if (!ash_import__list(im, 2, &training, &n)) return;
-        bool draws = n == 1 && training[0].v != 0;
-        if (draws && ash_import__has(im, 1)) {
-            if (!ash_import__floats(im, 1, &ratio, &n_ratio)) return;
-            draws = n_ratio != 1 || ratio[0] != 0;
-        }
-        if (draws)
-            ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "dropout in training mode draws random numbers");
-    }
-    ash_import__out(im, 0, x);
-    if (ash_import__wants(im, 1))
-        ash_import__out(
-            im, 1,
-            ash_build__fill(im->graph, im->opset >= 10 ? ASH_BOOL : type.dtype, 1, type.dims, type.rank));
-}
-
 /* --- activations ---------------------------------------------------------------------------------- */
 
 /* x where it is positive, else alpha * (exp(x) - 1); the exponent never overflows. */
