@@ -349,9 +349,10 @@ static ash_status search_window(const ash_allocator *a, outward *o, ash_memory__
     *count = part.count;
     if (!part.count) return ASH_OK;
     ash_memory__budget_init(&budget, ASH_MIN(o->budget->nodes, (uint64_t)WINDOW_NODES), 0);
+    budget.enough = part.load;
     budget.progress = o->budget->progress;
     *peak = UINT64_MAX;
-    ASH_TRY(ash_memory__search(a, &part, part.load, &budget, placed, peak, &proven, diag));
+    ASH_TRY(ash_memory__search(a, &part, &budget, placed, peak, &proven, diag));
     for (uint32_t k = 0; k < part.count; k++) placed[k] *= part.unit;
     *peak *= part.unit;
     ash_memory__spend(o->budget, budget.spent);
@@ -360,8 +361,9 @@ static ash_status search_window(const ash_allocator *a, outward *o, ash_memory__
 }
 
 /* Packs everything around the window, in several ways; keeps in `best` what is lower than *peak. */
-static ash_status pack_around(const ash_allocator *a, outward *o, uint64_t goal, uint64_t *best,
-                              uint64_t *peak, ash_diag *diag) {
+static ash_status pack_around(const ash_allocator *a, outward *o, uint64_t *best, uint64_t *peak,
+                              ash_diag *diag) {
+    const uint64_t load = o->pack->load, enough = o->budget->enough;
     uint32_t n = o->pack->count, count = 0;
     uint64_t height = 0, align = 1;
     ash_memory__item *items = ash_mem_alloc(a, WINDOW_ITEMS, sizeof *items);
@@ -372,13 +374,13 @@ static ash_status pack_around(const ash_allocator *a, outward *o, uint64_t goal,
     ASH_TRY_DONE(search_window(a, o, items, placed, &count, &height, diag));
     memcpy(numbers, o->core, count * sizeof *numbers);
     for (uint32_t k = 0; k < count; k++) align = ASH_MAX(align, o->pack->items[numbers[k]].align);
-    for (stacking by = BY_DEATH; by < STACKINGS && *peak > goal && !ash_memory__spent(o->budget); by++) {
+    for (stacking by = BY_DEATH; by < STACKINGS && *peak > enough && !ash_memory__spent(o->budget); by++) {
         uint64_t base = ash_align_up(stack(o, by), align), least = base + height;
         if (least >= *peak) continue;
         for (uint32_t k = 0; k < count; k++) o->offsets[numbers[k]] = base + placed[k];
-        uint64_t right = place_side(o, RIGHT, ASH_MAX(least, goal), *peak);
+        uint64_t right = place_side(o, RIGHT, ASH_MAX(least, load), *peak);
         if (right == UINT64_MAX) continue;
-        uint64_t left = place_side(o, LEFT, ASH_MAX(ASH_MAX(least, goal), right), *peak);
+        uint64_t left = place_side(o, LEFT, ASH_MAX(ASH_MAX(least, load), right), *peak);
         if (left == UINT64_MAX) continue;
         *peak = ASH_MAX(least, ASH_MAX(left, right));
         memcpy(best, o->offsets, n * sizeof *best);
@@ -491,8 +493,8 @@ static bool outward_init(const ash_allocator *a, outward *o) {
 }
 
 ash_status ash_memory__outward(const ash_allocator *a, const ash_memory__pack *pack,
-                               const ash_memory__class *classes, uint64_t goal, ash_memory__budget *budget,
-                               uint64_t *best, uint64_t *peak, ash_diag *diag) {
+                               const ash_memory__class *classes, ash_memory__budget *budget, uint64_t *best,
+                               uint64_t *peak, ash_diag *diag) {
     static const uint64_t shares[] = {UINT64_MAX, 256, 64, 32}; /* windows: load less a share of it */
     if (pack->conflicts || pack->fixed || !pack->columns) return ASH_OK;
     outward o = {.pack = pack,
@@ -504,9 +506,9 @@ ash_status ash_memory__outward(const ash_allocator *a, const ash_memory__pack *p
     ASH_FAIL_IF_DONE(!outward_init(a, &o), diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
     sort_all(&o);
     measure_load(&o);
-    for (size_t w = 0; w < ASH_COUNT(shares) && *peak > goal && !ash_memory__spent(budget); w++)
+    for (size_t w = 0; w < ASH_COUNT(shares) && *peak > budget->enough && !ash_memory__spent(budget); w++)
         if (w == 0 || widen(&o, pack->load - pack->load / shares[w]))
-            ASH_TRY_DONE(pack_around(a, &o, goal, best, peak, diag));
+            ASH_TRY_DONE(pack_around(a, &o, best, peak, diag));
 done:
     outward_free(a, &o);
     return status;
