@@ -29,8 +29,8 @@ static const uint64_t MOST_PAIRS = UINT64_C(1) << 25; /* of a component that the
 static const uint64_t MOST_NODES = UINT64_C(1) << 40; /* of a try */
 enum { COARSEST = 512, FINEST = 1 << 14 };            /* grains to the load */
 enum { LEVELS = 7 };                                  /* the most there are, that of whole units included */
-enum { GLANCE_DIVE = 3500, DIVE = 4000 };             /* nodes of the shortest dive */
-enum { NODES = 4000 }; /* of a glance, of the first ejection and of the first try */
+enum { NODES = 5000 }; /* of a glance, of the first ejection and of the first try */
+enum { DIVE = 4000 };  /* nodes of the shortest dive */
 
 /* A component with sizes in grains. */
 typedef struct level {
@@ -277,8 +277,7 @@ static ash_status glance(descent *d, component *c, ash_diag *diag) {
     ash_memory__verdict verdict = ASH_MEMORY__REFUTED;
     while (verdict == ASH_MEMORY__REFUTED && c->peak > c->proven && !ash_memory__spent(d->budget)) {
         verdict = ASH_MEMORY__UNKNOWN;
-        ASH_TRY(
-            try_level(d, c, &c->levels[c->level_count - 1], c->proven, NODES, GLANCE_DIVE, &verdict, diag));
+        ASH_TRY(try_level(d, c, &c->levels[c->level_count - 1], c->proven, NODES, DIVE, &verdict, diag));
     }
     return ASH_OK;
 }
