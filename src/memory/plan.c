@@ -82,9 +82,9 @@ static ash_status pack_lane(const ash_allocator *a, const ash_memory__pack *pack
     return ASH_OK;
 }
 
-/* The same way down whatever the capacity, which only says where it may end, and that it may take longer: so
- * no call finds less than another with fewer steps, and a refusal names what no other call finds in as many.
- * The arena's load becomes its proven bound. */
+/* The same way down whatever the capacity, which only says where it may end, and that it may take longer:
+ * so no call finds less than another with fewer steps, and a refusal names what no other call finds in as
+ * many. The arena's load becomes its proven bound. */
 static ash_status plan_lane(const ash_allocator *a, const ash_memory__pack *pack,
                             const ash_memory__class *classes, const ash_memory_options *options,
                             ash_memory__budget *budget, uint64_t *offsets, ash_memory_arena *arena,

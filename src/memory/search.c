@@ -7,8 +7,8 @@
  *
  * Capacity descent by ejection and valley search (descend.c), from the best packing.
  *
- * Squeaky wheel (Joslin and Clements, 1999), for what the descent does not take. From the best order: items that
- * end above a target somewhat below the best packing move forward, and it packs again.
+ * Squeaky wheel (Joslin and Clements, 1999), for what the descent does not take. From the best order:
+ * items that end above a target somewhat below the best packing move forward, and it packs again.
  *
  * The budget is counted in nodes of about two microseconds. A default budget shrinks once the gap is below
  * a thousandth. Shelves and wide nodes are charged by their work. */

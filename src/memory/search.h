@@ -65,8 +65,8 @@ ash_status ash_memory__eject_create(const ash_allocator *allocator, const ash_me
                                     ash_memory__eject **out, ash_diag *diag);
 /* NULL is allowed. */
 void ash_memory__eject_destroy(ash_memory__eject *eject);
-/* Lowers the packing `offsets` until it is at most `enough` (at least the field's bound) or about `nodes` steps
- * are spent. Goes on where it was when that packing is as high as the last one it found. */
+/* Lowers the packing `offsets` until it is at most `enough` (at least the field's bound) or about `nodes`
+ * steps are spent. Goes on where it was when that packing is as high as the last one it found. */
 void ash_memory__eject_lower(ash_memory__eject *eject, uint64_t enough, ash_memory__budget *budget,
                              uint64_t nodes, uint64_t *offsets);
 
@@ -82,11 +82,11 @@ void ash_memory__descent_destroy(ash_memory__descent *descent);
  * highest component is none that can be searched. *proven, in and out: no packing is lower. */
 ash_status ash_memory__descend(ash_memory__descent *descent, uint64_t *proven, ash_diag *diag);
 
-/* Lowers the packing in `best`, whose peak is *peak, until that is low enough or the budget is spent. *proven:
- * no packing is lower.
+/* Lowers the packing in `best`, whose peak is *peak, until that is low enough or the budget is spent.
+ * *proven: no packing is lower.
  *
- * How it goes does not depend on the budget, which only says where it ends: with more nodes, and with fewer that
- * are enough, it finds the same and more. */
+ * How it goes does not depend on the budget, which only says where it ends: with more nodes, and with
+ * fewer that are enough, it finds the same and more. */
 ash_status ash_memory__search(const ash_allocator *allocator, const ash_memory__pack *pack,
                               ash_memory__budget *budget, uint64_t *best, uint64_t *peak, uint64_t *proven,
                               ash_diag *diag);
