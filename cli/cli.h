@@ -25,6 +25,7 @@ int cmd_bench(int argc, char **argv);
 int cmd_devices(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
 int cmd_pack(int argc, char **argv);
+int cmd_train(int argc, char **argv);
 
 /* --- standard streams: output.c --------------------------------------------------------------- */
 
@@ -39,6 +40,7 @@ typedef enum option_kind {
     OPTION_FLAG,      /* bool: true when given */
     OPTION_UINT,      /* unsigned */
     OPTION_BYTES,     /* uint64_t: "512", "64k", "1.5G" */
+    OPTION_REAL,      /* double, not below 0 */
     OPTION_TEXT,      /* const char * */
     OPTION_LIST,      /* struct list: may be given again */
     OPTION_MODE,      /* ash_memory_mode */
@@ -89,6 +91,9 @@ struct session {
     ash_plan_options plan_options;
     /* what is made of them */
     const char *path;
+    bool parameters;              /* the model's floating point initializers are parameters */
+    const ash_onnx_shape *shapes; /* of inputs that are going to be given, or NULL */
+    size_t n_shapes;
     const char *check; /* folder with inputs and expected outputs, or NULL */
     char unsaid[512];  /* names of dims whose sizes nobody has said, so that they are 1; or "" */
     int check_set;     /* number of the set in it whose inputs tell the sizes of dynamic dims */
@@ -109,11 +114,15 @@ struct session session_defaults(void);
 /* Rows for the options above; they point into `session`. Of COUNT SESSION_OPTIONS, and an end. */
 enum { SESSION_OPTIONS = 19 };
 void session_options(struct session *session, struct option rows[SESSION_OPTIONS + 1]);
-bool session_open(struct session *session, const char *path); /* context and graph; prints why not */
-bool session_prepare(struct session *session);                /* and the plan; prints why not */
+bool session_open(struct session *session, const char *path);  /* the next two; prints why not */
+bool session_start(struct session *session, const char *path); /* the context */
+bool session_load(struct session *session);                    /* and the graph */
+bool session_prepare(struct session *session);                 /* and the plan; prints why not */
 void session_close(struct session *session);
 /* Opens the session anew, with the sizes of another set of inputs; prints why not. */
 bool session_reopen(struct session *session, int check_set);
+/* Whether Ctrl-C was pressed. */
+bool session_interrupted(void);
 /* Prints the session's diagnostic after what could not be done, and returns false. */
 bool session_failed(const struct session *session, const char *what);
 /* Lists a graph's inputs with their types on standard error, to the end of the line. */
@@ -124,6 +133,10 @@ void tell_inputs(const struct session *s, const ash_graph *graph);
 /* Shows from here on, on a terminal, how far work is that takes long; and no longer. */
 void progress_begin(ash_progress *progress);
 void progress_end(ash_progress *progress);
+/* The same line with a text of one's own, where it is a terminal, and at most ten times a second; and away
+ * with it. */
+void progress_say(const char *text);
+void progress_wipe(void);
 
 /* --- tensors from files: npz.c ---------------------------------------------------------------- */
 
@@ -189,6 +202,12 @@ bool show_buffers(struct session *session);
 
 /* Where a buffer's bytes come from: its own name, or what the first operation that writes it computes. */
 struct line buffer_maker(ash_plan *plan, uint32_t buffer);
+
+/* --- profiles: profile.c -------------------------------------------------------------------------- */
+
+/* Executes the session's plan some times on the inputs that it has, and shows the time of its operations.
+ * */
+bool show_profile(struct session *session);
 
 /* --- the memory timeline: timeline.c -------------------------------------------------------------- */
 

@@ -13,6 +13,7 @@ static const struct command {
     {"plan", "show what a model becomes: operations, buffers, arenas", cmd_plan},
     {"profile", "time every operation of a model", cmd_profile},
     {"bench", "time a model over many executions", cmd_bench},
+    {"train", "train a model on the arrays of a file", cmd_train},
     {"pack", "lay the buffers of a CSV file into arenas, or check where somebody laid them", cmd_pack},
     {"devices", "list the devices of this machine", cmd_devices},
     {"inspect", "print graph, kernels, buffers, loop nests, LLVM IR or assembly", cmd_inspect},

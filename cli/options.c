@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Options from tables: the same rows are parsed and shown in the help. */
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,6 +49,12 @@ static bool read_bytes(const char *text, uint64_t *out) {
     if (*end || value > 1e18) return false;
     *out = (uint64_t)value;
     return true;
+}
+
+static bool read_real(const char *text, double *out) {
+    char *end;
+    *out = strtod(text, &end);
+    return end != text && !*end && isfinite(*out) && *out >= 0;
 }
 
 static bool read_named(const char *text, int count, const char *(*name)(int), int *out) {
@@ -99,6 +106,7 @@ static bool read_value(const struct option *row, const char *text) {
     switch (row->kind) {
     case OPTION_UINT: return read_uint(text, row->target);
     case OPTION_BYTES: return read_bytes(text, row->target);
+    case OPTION_REAL: return read_real(text, row->target);
     case OPTION_TEXT: *(const char **)row->target = text; return true;
     case OPTION_LIST: {
         struct list *list = row->target;
@@ -137,6 +145,7 @@ static const char *expected(const struct option *row, char *room, size_t size) {
         {OPTION_EXECUTION, ASH_MODE_COUNT, execution_name, ", eager"},
     };
     if (row->kind == OPTION_UINT) return "a whole number up to 1000000000";
+    if (row->kind == OPTION_REAL) return "a number that is not below 0";
     if (row->kind == OPTION_BYTES) return "a number of bytes, as 4096, 64M or 1.5G,";
     if (row->kind == OPTION_LIST) return "no more than 64 of them";
     int len = snprintf(room, size, "one of ");

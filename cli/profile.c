@@ -161,12 +161,12 @@ struct wishes {
     const char *trace;
 };
 
-static int profile_model(struct session *s, const struct wishes *w) {
+static bool profile_plan(struct session *s, const struct wishes *w) {
     size_t count = ash_plan_op_count(s->plan);
     struct row *rows = calloc(count + 1, sizeof *rows);
     struct sorted *order = calloc(count + 1, sizeof *order);
     double wall = 0;
-    bool good = rows && order && session_fill_inputs(s) && measure(s, w->repeat, rows, count, &wall);
+    bool good = rows && order && measure(s, w->repeat, rows, count, &wall);
     for (size_t i = 0; good && i < count; i++)
         order[i] = (struct sorted){w->key->value(&rows[i]), (uint32_t)i};
     if (good) {
@@ -177,7 +177,12 @@ static int profile_model(struct session *s, const struct wishes *w) {
     }
     free(rows);
     free(order);
-    return good ? EXIT_GOOD : EXIT_BAD;
+    return good;
+}
+
+bool show_profile(struct session *s) {
+    const struct wishes usual = {.repeat = 5, .limit = 25, .key = find_key("time")};
+    return profile_plan(s, &usual);
 }
 
 int cmd_profile(int argc, char **argv) {
@@ -207,7 +212,9 @@ int cmd_profile(int argc, char **argv) {
         return EXIT_USAGE;
     }
     status = EXIT_BAD;
-    if (session_open(&s, words.at[0]) && session_prepare(&s)) status = profile_model(&s, &w);
+    if (session_open(&s, words.at[0]) && session_prepare(&s) && session_fill_inputs(&s) &&
+        profile_plan(&s, &w))
+        status = EXIT_GOOD;
     session_close(&s);
     return status;
 }

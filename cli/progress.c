@@ -39,9 +39,23 @@ void progress_begin(ash_progress *progress) {
     progress->report = line.terminal ? report : NULL;
 }
 
-void progress_end(ash_progress *progress) {
+void progress_say(const char *text) {
+    const int64_t now = now_ns();
+    char whole[256];
+    line.terminal = isatty(STDERR_FILENO);
+    if (!line.terminal || (line.last && now - line.last < EVERY_MS * 1000000LL)) return;
+    line.last = now;
+    put(whole, (size_t)snprintf(whole, sizeof whole, "\r\033[K%.200s", text));
+}
+
+void progress_wipe(void) {
     static const char wipe[] = "\r\033[K";
-    progress->report = NULL;
     if (line.terminal && line.last) put(wipe, sizeof wipe - 1);
-    line.terminal = false; /* a plan keeps the function that it was prepared with */
+    line.terminal = false;
+    line.last = 0;
+}
+
+void progress_end(ash_progress *progress) {
+    progress->report = NULL;
+    progress_wipe(); /* a plan keeps the function that it was prepared with */
 }

@@ -21,8 +21,10 @@ static bool write_outputs(struct session *s, const char *folder) {
         if (!session_output(s, i, &output)) return false;
         ash_status status = ash_tensor_create(s->context, output.name, &output.type, output.data,
                                               output.bytes, &tensor, &s->diag);
+        ash_narrow narrow = ash_graph_output_narrow(s->graph, i);
+        if (status == ASH_OK) status = ash_tensor_set_narrow(tensor, narrow, &s->diag);
         snprintf(path, sizeof path, "%s/output_%zu.%s", folder, i,
-                 output.type.dtype == ASH_BF16 ? "pb" : "npy");
+                 narrow || output.type.dtype == ASH_BF16 ? "pb" : "npy");
         if (status == ASH_OK) status = ash_tensor_write(tensor, path, &s->diag);
         ash_tensor_destroy(tensor);
         if (status != ASH_OK) return session_failed(s, path);

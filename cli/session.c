@@ -17,6 +17,10 @@ static void on_interrupt(int signal_number) {
     ash_cancel_set(&interrupted, true);
 }
 
+bool session_interrupted(void) {
+    return ash_cancel_is_on(&interrupted);
+}
+
 static void catch_interrupts(struct session *s) {
     struct sigaction before,
         action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
@@ -56,8 +60,8 @@ void session_options(struct session *s, struct option rows[SESSION_OPTIONS + 1])
         {"--no-winograd", NULL, "convolutions by their definition alone", OPTION_FLAG, &o->no_winograd},
         {"--poison", NULL, "fill dead bytes with NaNs between operations", OPTION_FLAG, &o->poison},
         {"--var", "NAME=N",
-         "size of a dynamic dim; NAME=MIN..MAX keeps it variable (others are those of the given inputs, or "
-         "1)",
+         "size of a dynamic dim; NAME=MIN..MAX keeps it variable, NAME=EXPRESSION ties it to others "
+         "(the rest are those of the given inputs, or 1)",
          OPTION_LIST, &s->vars},
         {"--input", "NAME=FILE", "an input from a .npy, .npz or .pb file; others are random", OPTION_LIST,
          &s->inputs},
@@ -105,22 +109,31 @@ static bool read_number(const char **at, int64_t *out) {
     return good;
 }
 
-/* "batch=4" and "batch=1..8"; the name ends at the equals sign. */
-static bool read_var(const char *text, ash_onnx_var *out, char *name, size_t size) {
+/* "batch=4" and "batch=1..8", or "total=past + seq", which ties a name to others; the name ends at the
+ * equals sign. */
+static bool read_var(const char *text, ash_onnx_options *out, ash_onnx_var *vars, ash_onnx_tie *ties,
+                     char *name, size_t size) {
     const char *equals = strrchr(text, '='), *at = equals ? equals + 1 : text;
     int64_t min = 0, max = 0;
-    bool good = equals && read_number(&at, &min);
+    bool number = read_number(&at, &min), good = equals && *at;
     max = min;
-    if (good && !strncmp(at, "..", 2)) {
+    if (number && !strncmp(at, "..", 2)) {
         at += 2;
-        good = read_number(&at, &max);
+        good = read_number(&at, &max) && !*at;
+    } else if (number && !*at) {
+        good = equals != NULL;
+    } else {
+        number = false;
     }
-    if (!good || *at) {
-        fprintf(stderr, "ashlar: --var %s: NAME=N or NAME=MIN..MAX is expected\n", text);
+    if (!good) {
+        fprintf(stderr, "ashlar: --var %s: NAME=N, NAME=MIN..MAX or NAME=EXPRESSION is expected\n", text);
         return false;
     }
     snprintf(name, size, "%.*s", (int)(equals - text), text);
-    *out = (ash_onnx_var){name, min, max};
+    if (number)
+        vars[out->n_vars++] = (ash_onnx_var){name, min, max};
+    else
+        ties[out->n_ties++] = (ash_onnx_tie){name, equals + 1};
     return true;
 }
 
@@ -135,8 +148,8 @@ const char *split_option(const char *option, const char *text, char *name, size_
 }
 
 struct shapes {
-    ash_onnx_shape at[2 * LIST_ROOM];
-    ash_tensor *tensors[2 * LIST_ROOM];
+    ash_onnx_shape at[3 * LIST_ROOM];
+    ash_tensor *tensors[3 * LIST_ROOM]; /* NULL: the type is somebody else's */
     size_t count;
 };
 
@@ -157,6 +170,7 @@ static void find_shapes(struct session *s, struct shapes *shapes) {
         if (file && read_tensor(s->context, file, names[i], &tensor, NULL) == ASH_OK)
             add_shape(shapes, names[i], tensor);
     }
+    for (size_t i = 0; i < s->n_shapes && i < LIST_ROOM; i++) shapes->at[shapes->count++] = s->shapes[i];
     for (size_t i = 0; s->check && i < LIST_ROOM; i++) {
         snprintf(path, sizeof path, "%s/test_data_set_%d/input_%zu.pb", s->check, s->check_set, i);
         if (access(path, F_OK) != 0) break;
@@ -226,14 +240,16 @@ static bool read_graph(struct session *s, const ash_onnx_options *options) {
     return false;
 }
 
-static bool load_graph(struct session *s) {
+bool session_load(struct session *s) {
     struct shapes shapes = {.count = 0};
     static char names[LIST_ROOM][256], inputs[LIST_ROOM][256];
     ash_onnx_var vars[LIST_ROOM];
+    ash_onnx_tie ties[LIST_ROOM];
     ash_onnx_bind binds[LIST_ROOM];
     ash_tensor *tensors[LIST_ROOM] = {NULL};
+    ash_onnx_options options = {.size = sizeof options, .vars = vars, .ties = ties};
     for (size_t i = 0; i < s->vars.count; i++)
-        if (!read_var(s->vars.at[i], &vars[i], names[i], sizeof names[i])) return false;
+        if (!read_var(s->vars.at[i], &options, vars, ties, names[i], sizeof names[i])) return false;
     bool good = true;
     for (size_t i = 0; good && i < s->binds.count; i++) {
         const char *file = split_option("--bind", s->binds.at[i], inputs[i], sizeof inputs[i]);
@@ -243,21 +259,17 @@ static bool load_graph(struct session *s) {
         binds[i] = (ash_onnx_bind){inputs[i], tensors[i]};
     }
     if (good) find_shapes(s, &shapes);
-    ash_onnx_options options = {.size = sizeof options,
-                                .vars = vars,
-                                .n_vars = s->vars.count,
-                                .shapes = shapes.at,
-                                .n_shapes = shapes.count,
-                                .binds = binds,
-                                .n_binds = s->binds.count,
-                                .progress = {.cancel = s->plan_options.progress.cancel}};
+    options.shapes = shapes.at, options.n_shapes = shapes.count;
+    options.binds = binds, options.n_binds = s->binds.count;
+    options.progress.cancel = s->plan_options.progress.cancel;
+    options.parameters = s->parameters;
     good = good && read_graph(s, &options);
     for (size_t i = 0; i < s->binds.count; i++) ash_tensor_destroy(tensors[i]);
     for (size_t i = 0; i < shapes.count; i++) ash_tensor_destroy(shapes.tensors[i]);
     return good;
 }
 
-bool session_open(struct session *s, const char *path) {
+bool session_start(struct session *s, const char *path) {
     s->path = path;
     catch_interrupts(s);
     if (s->status != ASH_OK) return session_failed(s, "environment");
@@ -273,7 +285,11 @@ bool session_open(struct session *s, const char *path) {
     if (s->device_name &&
         ash_device_open(s->context, s->device_name, &s->plan_options.device, &s->diag) != ASH_OK)
         return session_failed(s, s->device_name);
-    return load_graph(s);
+    return true;
+}
+
+bool session_open(struct session *s, const char *path) {
+    return session_start(s, path) && session_load(s);
 }
 
 bool session_prepare(struct session *s) {

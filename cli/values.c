@@ -85,15 +85,19 @@ static bool keep_given(struct session *s, size_t position, ash_tensor *tensor) {
     return true;
 }
 
+static ash_status copy_tensor(struct session *s, const ash_tensor *tensor, ash_tensor **copy) {
+    ash_status status = ash_tensor_create(s->context, ash_tensor_name(tensor), ash_tensor_type(tensor),
+                                          ash_tensor_data(tensor), ash_tensor_size(tensor), copy, &s->diag);
+    return status == ASH_OK ? ash_tensor_set_narrow(*copy, ash_tensor_narrow(tensor), &s->diag) : status;
+}
+
 static bool give(struct session *s, size_t position, const ash_tensor *tensor) {
     const void *data = ash_tensor_data(tensor);
     size_t size = ash_tensor_size(tensor);
     ash_tensor *copy;
-    ash_status status =
-        s->execution.eager
-            ? ash_tensor_create(s->context, ash_tensor_name(tensor), ash_tensor_type(tensor), data, size,
-                                &copy, &s->diag)
-            : ash_plan_set_input(s->plan, position, ash_tensor_type(tensor), data, size, &s->diag);
+    ash_status status = s->execution.eager ? copy_tensor(s, tensor, &copy)
+                                           : ash_plan_set_input(s->plan, position, ash_tensor_type(tensor),
+                                                                data, size, &s->diag);
     if (status != ASH_OK) return session_failed(s, input_name(s, position));
     return !s->execution.eager || keep_given(s, position, copy);
 }
@@ -101,7 +105,8 @@ static bool give(struct session *s, size_t position, const ash_tensor *tensor) {
 bool session_fits(const struct session *s, size_t position, const ash_tensor *tensor) {
     ash_type want = input_type(s, position);
     const ash_type *have = ash_tensor_type(tensor);
-    bool same = want.dtype == have->dtype && want.rank == have->rank;
+    bool same = want.dtype == have->dtype && want.rank == have->rank &&
+                ash_tensor_narrow(tensor) == ash_graph_input_narrow(s->graph, position);
     for (unsigned i = 0; same && i < want.rank; i++) same = want.dims[i] == have->dims[i];
     return same;
 }
@@ -110,8 +115,14 @@ bool session_set_input(struct session *s, size_t position, const ash_tensor *ten
     if (session_fits(s, position, tensor)) return give(s, position, tensor);
     ash_type want = input_type(s, position);
     const ash_type *have = ash_tensor_type(tensor);
-    fprintf(stderr, "ashlar: input %s is %s, the file has %s; --var sets the size of a dynamic dim\n",
-            input_name(s, position), show_type(&want).text, show_type(have).text);
+    ash_narrow wanted = ash_graph_input_narrow(s->graph, position), given = ash_tensor_narrow(tensor);
+    if (wanted != given)
+        fprintf(stderr,
+                "ashlar: input %s has elements of type %s, those of the file are %s; a .pb file says it\n",
+                input_name(s, position), ash_narrow_name(wanted), ash_narrow_name(given));
+    else
+        fprintf(stderr, "ashlar: input %s is %s, the file has %s; --var sets the size of a dynamic dim\n",
+                input_name(s, position), show_type(&want).text, show_type(have).text);
     return false;
 }
 
@@ -216,6 +227,8 @@ static bool give_random(struct session *s, size_t position, uint64_t *state) {
     ash_status status =
         ash_tensor_create(s->context, input_name(s, position), &type, data, bytes, &tensor, &s->diag);
     free(data);
+    if (status == ASH_OK)
+        status = ash_tensor_set_narrow(tensor, ash_graph_input_narrow(s->graph, position), &s->diag);
     if (status != ASH_OK) return session_failed(s, input_name(s, position));
     return keep_given(s, position, tensor);
 }

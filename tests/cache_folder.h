@@ -44,8 +44,13 @@ static inline ash_code *compile_all(ash_compiler *compiler, ash_code_stats *stat
         nests[k] = small(k + 1, k);
         pointers[k] = &nests[k];
     }
-    assert_ok(ash_code__compile(compiler, ash_compiler__target(compiler), pointers, KERNELS, fns, &code,
-                                NULL, stats, &diag));
+    assert_ok(ash_code__compile(compiler,
+                                &(ash_code_job){.target = ash_compiler__target(compiler),
+                                                .nests = pointers,
+                                                .count = KERNELS,
+                                                .fns = fns,
+                                                .stats = stats},
+                                &code, &diag));
     for (int k = 0; k < KERNELS; k++) {
         expect(fns[k], k + 1, k);
         ash_nest_free(&nests[k]);

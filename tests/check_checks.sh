@@ -13,9 +13,10 @@ try() {
     local tool=$1 want=$2 file=$3 root=$folder/tree report
     rm -rf "$root"
     mkdir -p "$root/src/base" "$root/$(dirname "$file")"
-    local licence='/* SPDX-License-Identifier: MIT */\n'
+    local licence='/* SPDX-License-Identifier: MIT */\n/* What the file is for. */\n\n'
     printf '%b' "$licence" '#include "base.h"\n' >"$root/src/base/good.c"
     [ "$want" = "no SPDX line" ] && licence=""
+    [ "$want" = "no head" ] && licence='/* SPDX-License-Identifier: MIT */\n'
     printf '%b' "$licence" "$4" >"$root/$file"
     report=$("$tools/$tool" "$root")
     local status=$?
@@ -45,6 +46,8 @@ try floors.sh "by name alone" include/ashlar/a.h '#include "ashlar/graph.h"\n'
 try sources.sh "" src/ir/a.c 'int a;\n'
 try sources.sh "no SPDX line" src/ir/a.c 'int a;\nint b;\n'
 try sources.sh "no SPDX line" src/ir/a.c 'int a;\n'
+try sources.sh "no head" src/ir/a.c '#include <math.h>\n'
+try sources.sh "no head" src/ir/a.h '#include "a.h"\n'
 try sources.sh "unfinished" src/ir/a.c 'int a; /* TO''DO: more */\n'
 try sources.sh "unfinished" src/ir/a.c '/* FIX''ME */\n'
 try sources.sh "" src/ir/a.c 'char path[] = "XXXX''XX";\n'
@@ -61,6 +64,10 @@ try sources.sh "alone on a line" src/ir/a.c 'struct a {\n    /* One\n     * two.
 try sources.sh "" src/ir/a.c '/* One:\n *\n *     a drawing\n */\n'
 try sources.sh "lost its indentation" src/ir/a.c '/* One:\n *\n *   a  first\n * second\n *   b  third */\n'
 try sources.sh "" src/ir/a.c '/* One:\n *   a  first\n *      second\n *\n * More. */\n'
+try sources.sh "a takes 8 parameters" src/ir/a.c 'int a(int b, int c, int d, int e, int f, int g, int h, int i);\n'
+try sources.sh "b takes 8 parameters" src/ir/a.c 'static int *b(int (*c)(int, int), int d, int e, int f,\n    int g, int h, int i, int j) {\n}\n'
+try sources.sh "" src/ir/a.c 'int a(int (*b)(int, int), int c, int d, int e, /* one, two */\n    int f, int g, int h);\n'
+try sources.sh "" include/ashlar/a.h '/* One. */\nASH_API int a(int b, int c, int d, int e, int f, int g, int h, int i);\n'
 try sources.sh "without a comment" include/ashlar/a.h 'ASH_API int a(void);\n'
 try sources.sh "without a comment" include/ashlar/a.h '/* One. */\n\nASH_API int a(void);\n\nint b;\n'
 try sources.sh "" include/ashlar/a.h '/* One. */\nASH_API int a(void);\nASH_API int b(void);\n'

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 # docs/testing.md, checked: every test that it names is a function of its file and is run there, and each row of the two tables
 # (B1 to B7, E1 to E13) is in it. And src/base/costs.def: somebody reads every row.
+# And the words of docs/architecture.md: the files that they are explained in exist.
 #
 #     tests/check_rows.sh [ROOT]
 set -u
@@ -32,6 +33,11 @@ done
 for name in $(sed -nE 's/^COST\([a-z0-9_]+, ([a-z0-9_]+),.*/\1/p' src/base/costs.def); do
     grep -rqE "(->|\.)$name\b" --include='*.[ch]' src && passed=$((passed + 1)) || bad "src/base/costs.def: nobody reads $name"
 done
+
+while read -r file; do
+    found=$(ls "src/$file" "include/ashlar/$file" "$file" 2>/dev/null)
+    [ -n "$found" ] && passed=$((passed + 1)) || bad "docs/architecture.md, Words: there is no $file"
+done < <(sed -n '/^## Words/,$p' docs/architecture.md | grep '^| ' | sed 's/.*|\(.*\)|$/\1/' | grep -oE '[a-z_/]+\.(c|h|def)')
 
 echo "$passed passed, $failed failed, 0 skipped"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 20 ]

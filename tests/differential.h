@@ -36,7 +36,9 @@ static inline void test_run_program(ash_context *context, const ash_program *p, 
     ash_kernel_fn *fns = calloc(p->nests.len + 1, sizeof *fns);
     ash_code *code;
     for (size_t i = 0; i < p->nests.len; i++) nests[i] = &p->nests.at[i];
-    assert_ok(ash_code__compile(compiler, &p->target, nests, p->nests.len, fns, &code, NULL, NULL, &diag));
+    assert_ok(ash_code__compile(
+        compiler, &(ash_code_job){.target = &p->target, .nests = nests, .count = p->nests.len, .fns = fns},
+        &code, &diag));
     for (size_t i = 0; i < p->buffers.len; i++) {
         const ash_buffer *b = &p->buffers.at[i];
         if (b->root != ASH_NO_BUFFER) continue;

@@ -108,7 +108,8 @@ static inline ash_value try_add(fuzz *f, ash_op op, const ash_value *ins, size_t
         if (ins[i] == ASH_NO_VALUE) return ASH_NO_VALUE;
         types[i] = *type_of(f, ins[i]);
     }
-    if (ash_infer(f->g->dims, op, types, n, sorted, n_attrs, outs, &diag) != ASH_OK) return ASH_NO_VALUE;
+    const ash_node node = {.op = op, .n_ins = (uint16_t)n, .n_attrs = (uint16_t)n_attrs, .attrs = sorted};
+    if (ash_infer(f->g->dims, &node, types, outs, &diag) != ASH_OK) return ASH_NO_VALUE;
     if (ash_type_max_count(f->g->dims, &outs[0]) > 8 * f->room) return ASH_NO_VALUE;
     ash_graph_add(f->g, op, ins, n, sorted, n_attrs, made);
     if (second) *second = made[1];

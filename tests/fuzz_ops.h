@@ -4,11 +4,19 @@
 #ifndef ASH_FUZZ_OPS_H
 #define ASH_FUZZ_OPS_H
 
-#include "fuzz_graph.h"
+#include "fuzz_bytes.h"
+
+/* What is known of a value, but for its own rounding. */
+typedef struct fuzz_bounds {
+    double most, error;
+    int fraction;
+    bool special;
+} fuzz_bounds;
 
 static inline uint32_t keep_node(fuzz *f, ash_op op, const ash_value *ins, size_t n, const ash_attr *attrs,
-                                 size_t n_attrs, double most, double error, int fraction, bool special) {
-    return keep(f, try_add(f, op, ins, n, attrs, n_attrs, NULL), most, error, fraction, special);
+                                 size_t n_attrs, fuzz_bounds b) {
+    ash_value id = try_add(f, op, ins, n, attrs, n_attrs, NULL);
+    return keep(f, id, b.most, b.error, b.fraction, b.special);
 }
 
 static inline void mark_used(fuzz *f, uint32_t i) {
@@ -28,17 +36,18 @@ static inline void fuzz_unary(fuzz *f) {
     ash_dtype dtype = type_of(f, v.id)->dtype;
     mark_used(f, i);
     if (dtype == ASH_BOOL) {
-        keep_node(f, ASH_OP_NOT, &v.id, 1, NULL, 0, 1, 0, 0, false);
+        keep_node(f, ASH_OP_NOT, &v.id, 1, NULL, 0, (fuzz_bounds){1, 0, 0, false});
     } else if (!ash_dtype_is_float(dtype)) {
-        keep_node(f, ints[pick(f, 4)], &v.id, 1, NULL, 0, 0, 0, 0, false);
+        keep_node(f, ints[pick(f, 4)], &v.id, 1, NULL, 0, (fuzz_bounds){0, 0, 0, false});
     } else if (is_exact(f, i) && chance(f, 50)) {
-        keep_node(f, steps[pick(f, 7)], &v.id, 1, NULL, 0, v.most + 1, 0, v.fraction, v.special);
+        keep_node(f, steps[pick(f, 7)], &v.id, 1, NULL, 0,
+                  (fuzz_bounds){v.most + 1, 0, v.fraction, v.special});
     } else if (chance(f, 30) || v.most > 100) {
-        keep_node(f, chance(f, 50) ? ASH_OP_NEG : ASH_OP_ABS, &v.id, 1, NULL, 0, v.most, v.error,
-                  v.fraction, v.special);
+        keep_node(f, chance(f, 50) ? ASH_OP_NEG : ASH_OP_ABS, &v.id, 1, NULL, 0,
+                  (fuzz_bounds){v.most, v.error, v.fraction, v.special});
     } else {
-        keep_node(f, smooth[pick(f, 7)], &v.id, 1, NULL, 0, ASH_MAX(ASH_MIN(v.most, 7), 2), 1.2 * v.error,
-                  -1, v.special);
+        keep_node(f, smooth[pick(f, 7)], &v.id, 1, NULL, 0,
+                  (fuzz_bounds){ASH_MAX(ASH_MIN(v.most, 7), 2), 1.2 * v.error, -1, v.special});
     }
 }
 
@@ -68,42 +77,44 @@ static inline void fuzz_binary(fuzz *f) {
     int fraction = ASH_MAX(a.fraction, b.fraction);
     mark_used(f, i), mark_used(f, k);
     if (dtype == ASH_BOOL) {
-        keep_node(f, ints[9 + pick(f, 3)], ins, 2, NULL, 0, 1, 0, 0, false);
+        keep_node(f, ints[9 + pick(f, 3)], ins, 2, NULL, 0, (fuzz_bounds){1, 0, 0, false});
         return;
     }
     if (!ash_dtype_is_float(dtype)) {
         keep_node(f, ints[pick(f, ash_dtype_kind(dtype) == ASH_KIND_UNSIGNED ? 14 : 12)], ins, 2, NULL, 0,
-                  0, 0, 0, false);
+                  (fuzz_bounds){0, 0, 0, false});
         return;
     }
     switch (pick(f, 7)) {
     case 0:
-        keep_node(f, ASH_OP_ADD, ins, 2, NULL, 0, a.most + b.most, a.error + b.error, exact ? fraction : -1,
-                  special);
+        keep_node(f, ASH_OP_ADD, ins, 2, NULL, 0,
+                  (fuzz_bounds){a.most + b.most, a.error + b.error, exact ? fraction : -1, special});
         break;
     case 1:
-        keep_node(f, ASH_OP_SUB, ins, 2, NULL, 0, a.most + b.most, a.error + b.error, exact ? fraction : -1,
-                  special);
+        keep_node(f, ASH_OP_SUB, ins, 2, NULL, 0,
+                  (fuzz_bounds){a.most + b.most, a.error + b.error, exact ? fraction : -1, special});
         break;
     case 2:
         if (is_doubtful(a, b)) break;
-        keep_node(f, ASH_OP_MUL, ins, 2, NULL, 0, a.most * b.most,
-                  a.most * b.error + b.most * a.error + a.error * b.error,
-                  exact ? a.fraction + b.fraction : -1, special);
+        keep_node(f, ASH_OP_MUL, ins, 2, NULL, 0,
+                  (fuzz_bounds){a.most * b.most, a.most * b.error + b.most * a.error + a.error * b.error,
+                                exact ? a.fraction + b.fraction : -1, special});
         break;
     case 3:
     case 4:
-        keep_node(f, chance(f, 50) ? ASH_OP_MIN : ASH_OP_MAX, ins, 2, NULL, 0, ASH_MAX(a.most, b.most),
-                  ASH_MAX(a.error, b.error), exact ? fraction : -1, special);
+        keep_node(f, chance(f, 50) ? ASH_OP_MIN : ASH_OP_MAX, ins, 2, NULL, 0,
+                  (fuzz_bounds){ASH_MAX(a.most, b.most), ASH_MAX(a.error, b.error), exact ? fraction : -1,
+                                special});
         break;
     case 5:
         if (exact)
-            keep_node(f, chance(f, 50) ? ASH_OP_MOD : ASH_OP_REM, ins, 2, NULL, 0, ASH_MAX(a.most, b.most),
-                      0, fraction, true);
+            keep_node(f, chance(f, 50) ? ASH_OP_MOD : ASH_OP_REM, ins, 2, NULL, 0,
+                      (fuzz_bounds){ASH_MAX(a.most, b.most), 0, fraction, true});
         break;
     default:
         if (exact && is_leaf(f, b.id))
-            keep_node(f, ASH_OP_DIV, ins, 2, NULL, 0, a.most * ldexp(1, b.fraction), 0, -1, true);
+            keep_node(f, ASH_OP_DIV, ins, 2, NULL, 0,
+                      (fuzz_bounds){a.most * ldexp(1, b.fraction), 0, -1, true});
     }
 }
 
@@ -114,7 +125,7 @@ static inline uint32_t fuzz_compare(fuzz *f) {
     if (k == FUZZ_NONE || !is_exact(f, k)) return FUZZ_NONE;
     ash_value ins[] = {f->values[i].id, f->values[k].id};
     mark_used(f, i), mark_used(f, k);
-    return keep_node(f, (ash_op)(ASH_OP_EQ + pick(f, 3)), ins, 2, NULL, 0, 1, 0, 0, false);
+    return keep_node(f, (ash_op)(ASH_OP_EQ + pick(f, 3)), ins, 2, NULL, 0, (fuzz_bounds){1, 0, 0, false});
 }
 
 static inline void fuzz_select(fuzz *f) {
@@ -133,9 +144,10 @@ static inline void fuzz_select(fuzz *f) {
     fuzz_value a = f->values[i], b = f->values[k];
     ash_value ins[] = {f->values[c].id, a.id, b.id};
     mark_used(f, i), mark_used(f, k), mark_used(f, c);
-    keep_node(f, ASH_OP_SELECT, ins, 3, NULL, 0, ASH_MAX(a.most, b.most), ASH_MAX(a.error, b.error),
-              is_exact(f, i) && is_exact(f, k) ? ASH_MAX(a.fraction, b.fraction) : -1,
-              a.special || b.special);
+    keep_node(f, ASH_OP_SELECT, ins, 3, NULL, 0,
+              (fuzz_bounds){ASH_MAX(a.most, b.most), ASH_MAX(a.error, b.error),
+                            is_exact(f, i) && is_exact(f, k) ? ASH_MAX(a.fraction, b.fraction) : -1,
+                            a.special || b.special});
 }
 
 /* Integers become floating point where every value of theirs is one. */
@@ -150,9 +162,10 @@ static inline void fuzz_cast(fuzz *f) {
     if (!from_float && to_float && bits > digits_of(to)) return;
     mark_used(f, i);
     if (from_float)
-        keep_node(f, ASH_OP_CAST, &v.id, 1, &attr, 1, v.most, v.error, v.fraction, v.special);
+        keep_node(f, ASH_OP_CAST, &v.id, 1, &attr, 1,
+                  (fuzz_bounds){v.most, v.error, v.fraction, v.special});
     else
-        keep_node(f, ASH_OP_CAST, &v.id, 1, &attr, 1, ldexp(1, bits), 0, 0, false);
+        keep_node(f, ASH_OP_CAST, &v.id, 1, &attr, 1, (fuzz_bounds){ldexp(1, bits), 0, 0, false});
 }
 
 /* --- movement ------------------------------------------------------------------------------------- */
@@ -273,8 +286,9 @@ static inline void fuzz_pad(fuzz *f) {
     ash_attr attrs[] = {ASH_ATTR_LIST(BEFORE, before, type.rank), ASH_ATTR_LIST(AFTER, after, type.rank),
                         ASH_ATTR_LIST(INTERIOR, interior, type.rank)};
     mark_used(f, i), mark_used(f, fill);
-    keep_node(f, ASH_OP_PAD, ins, 2, attrs, 3, ASH_MAX(a.most, b.most), a.error,
-              is_exact(f, i) ? ASH_MAX(a.fraction, b.fraction) : -1, a.special || b.special);
+    keep_node(f, ASH_OP_PAD, ins, 2, attrs, 3,
+              (fuzz_bounds){ASH_MAX(a.most, b.most), a.error,
+                            is_exact(f, i) ? ASH_MAX(a.fraction, b.fraction) : -1, a.special || b.special});
 }
 
 static inline void fuzz_concat(fuzz *f) {
@@ -296,7 +310,8 @@ static inline void fuzz_concat(fuzz *f) {
         if (chance(f, 30)) {
             fuzz_value v = f->values[k];
             ash_op op = type_of(f, v.id)->dtype == ASH_BOOL ? ASH_OP_NOT : ASH_OP_NEG;
-            uint32_t neg = keep_node(f, op, &v.id, 1, NULL, 0, v.most, v.error, v.fraction, v.special);
+            uint32_t neg =
+                keep_node(f, op, &v.id, 1, NULL, 0, (fuzz_bounds){v.most, v.error, v.fraction, v.special});
             if (neg != FUZZ_NONE) k = neg;
         }
         fuzz_value v = f->values[k];
@@ -307,8 +322,8 @@ static inline void fuzz_concat(fuzz *f) {
         mark_used(f, k);
     }
     ash_attr attr = ASH_ATTR_I(AXIS, axis);
-    keep_node(f, ASH_OP_CONCAT, ins, n, &attr, 1, all.most, all.error, exact ? all.fraction : -1,
-              all.special);
+    keep_node(f, ASH_OP_CONCAT, ins, n, &attr, 1,
+              (fuzz_bounds){all.most, all.error, exact ? all.fraction : -1, all.special});
 }
 
 static inline void fuzz_iota(fuzz *f) {
@@ -321,7 +336,7 @@ static inline void fuzz_iota(fuzz *f) {
     if (dtype == ASH_BOOL || (ash_dtype_is_float(dtype) && most > ldexp(1, digits_of(dtype)))) return;
     ash_attr attrs[] = {ASH_ATTR_LIST(DIMS, type.dims, type.rank), ASH_ATTR_I(DTYPE, dtype),
                         ASH_ATTR_I(AXIS, axis)};
-    keep_node(f, ASH_OP_IOTA, NULL, 0, attrs, 3, most, 0, 0, false);
+    keep_node(f, ASH_OP_IOTA, NULL, 0, attrs, 3, (fuzz_bounds){most, 0, 0, false});
 }
 
 /* --- reductions ----------------------------------------------------------------------------------- */
@@ -342,14 +357,16 @@ static inline void fuzz_reduce(fuzz *f) {
     if (is_float && op == ASH_OP_REDUCE_SUM) {
         double most = ASH_MAX(v.most * count, 0), error = v.error * count;
         if (!is_exact(f, i)) error += most * count * step_of(ASH_MIN(type->dtype, ASH_F64));
-        keep_node(f, op, &v.id, 1, &attr, 1, most, error, v.fraction, v.special);
+        keep_node(f, op, &v.id, 1, &attr, 1, (fuzz_bounds){most, error, v.fraction, v.special});
     } else if (is_float && op == ASH_OP_REDUCE_PROD) {
         if (count > 4 || v.most > 16) return;
-        keep_node(f, op, &v.id, 1, &attr, 1, pow(ASH_MAX(v.most, 1), count),
-                  count * pow(ASH_MAX(v.most, 1), count) * v.error,
-                  v.fraction < 0 ? -1 : v.fraction * (int)count, v.special);
+        keep_node(f, op, &v.id, 1, &attr, 1,
+                  (fuzz_bounds){pow(ASH_MAX(v.most, 1), count),
+                                count * pow(ASH_MAX(v.most, 1), count) * v.error,
+                                v.fraction < 0 ? -1 : v.fraction * (int)count, v.special});
     } else {
-        keep_node(f, op, &v.id, 1, &attr, 1, ASH_MAX(v.most, 1), v.error, v.fraction, is_float);
+        keep_node(f, op, &v.id, 1, &attr, 1,
+                  (fuzz_bounds){ASH_MAX(v.most, 1), v.error, v.fraction, is_float});
     }
 }
 
@@ -400,11 +417,13 @@ static inline void fuzz_rows(fuzz *f) {
     if (what == 0) {
         if (min == 0) return;
         ash_attr attrs[] = {ASH_ATTR_I(AXIS, axis), ASH_ATTR_I(LAST, pick(f, 2))};
-        keep_node(f, chance(f, 50) ? ASH_OP_ARGMAX : ASH_OP_ARGMIN, &v.id, 1, attrs, 2, 0, 0, 0, false);
+        keep_node(f, chance(f, 50) ? ASH_OP_ARGMAX : ASH_OP_ARGMIN, &v.id, 1, attrs, 2,
+                  (fuzz_bounds){0, 0, 0, false});
     } else if (what == 1) {
         ash_attr attrs[] = {ASH_ATTR_I(AXIS, axis), ASH_ATTR_I(EXCLUSIVE, pick(f, 2)),
                             ASH_ATTR_I(REVERSE, pick(f, 2))};
-        keep_node(f, ASH_OP_CUMSUM, &v.id, 1, attrs, 3, v.most * (double)max, 0, v.fraction, v.special);
+        keep_node(f, ASH_OP_CUMSUM, &v.id, 1, attrs, 3,
+                  (fuzz_bounds){v.most * (double)max, 0, v.fraction, v.special});
     } else {
         ash_value at = ASH_NO_VALUE;
         ash_attr attrs[] = {ASH_ATTR_I(AXIS, axis), ASH_ATTR_I(K, pick(f, ASH_MIN(min, 9) + 1)),
@@ -508,8 +527,9 @@ static inline void fuzz_scatter(fuzz *f) {
         mode == ASH_SCATTER_ADD && !is_exact(f, i) ? v.error + most * count * step_of(type.dtype) : v.error;
     mark_used(f, i), mark_used(f, u);
     keep_node(f, nd ? ASH_OP_SCATTER_ND : ASH_OP_SCATTER_ELEMENTS, ins, 3, nd ? elements + 1 : elements,
-              nd ? 1 : 2, most, error, is_exact(f, i) ? ASH_MAX(v.fraction, 2) : -1,
-              v.special || f->values[u].special);
+              nd ? 1 : 2,
+              (fuzz_bounds){most, error, is_exact(f, i) ? ASH_MAX(v.fraction, 2) : -1,
+                            v.special || f->values[u].special});
 }
 
 /* --- windows and products ------------------------------------------------------------------------- */
@@ -545,12 +565,13 @@ static inline void fuzz_pool(fuzz *f) {
                         ASH_ATTR_LIST(STRIDES, w.strides, n), ASH_ATTR_LIST(DILATIONS, w.dilations, n)};
     mark_used(f, i);
     if (chance(f, 50)) {
-        keep_node(f, ASH_OP_POOL_MAX, &v.id, 1, attrs, 6, v.most, v.error, v.fraction, true);
+        keep_node(f, ASH_OP_POOL_MAX, &v.id, 1, attrs, 6, (fuzz_bounds){v.most, v.error, v.fraction, true});
     } else {
         double error =
             v.error * count +
             (is_exact(f, i) ? 0 : v.most * count * count * step_of(ASH_MIN(type->dtype, ASH_F64)));
-        keep_node(f, ASH_OP_POOL_SUM, &v.id, 1, attrs, 6, v.most * count, error, v.fraction, v.special);
+        keep_node(f, ASH_OP_POOL_SUM, &v.id, 1, attrs, 6,
+                  (fuzz_bounds){v.most * count, error, v.fraction, v.special});
     }
 }
 
@@ -733,8 +754,8 @@ static inline void fuzz_winograd(fuzz *f) {
     ash_value ins[] = {f->values[i].id, f->values[k].id};
     double most = f->values[i].most * f->values[k].most * growth[form] * (double)c;
     f->g->internal = true;
-    keep_node(f, ASH_OP_WINOGRAD, ins, 2, attrs, 5, most, most * (double)(c + 24) * step_of(ASH_F32), -1,
-              false);
+    keep_node(f, ASH_OP_WINOGRAD, ins, 2, attrs, 5,
+              (fuzz_bounds){most, most * (double)(c + 24) * step_of(ASH_F32), -1, false});
 }
 
 /* --- the graph ------------------------------------------------------------------------------------ */
@@ -751,7 +772,8 @@ static inline void fuzz_build_with(fuzz *f, ash_graph *g, uint64_t seed, const f
         {fuzz_unary, 14},    {fuzz_binary, 22},   {fuzz_select, 4},    {fuzz_cast, 5}, {fuzz_reshape, 9},
         {fuzz_transpose, 8}, {fuzz_broadcast, 5}, {fuzz_slice, 7},     {fuzz_pad, 5},  {fuzz_concat, 6},
         {fuzz_iota, 2},      {fuzz_reduce, 9},    {fuzz_normalise, 7}, {fuzz_rows, 4}, {fuzz_gather, 6},
-        {fuzz_scatter, 4},   {fuzz_pool, 5},      {fuzz_matmul, 5},    {fuzz_conv, 4}, {fuzz_winograd, 2}};
+        {fuzz_scatter, 4},   {fuzz_pool, 5},      {fuzz_matmul, 5},    {fuzz_conv, 4}, {fuzz_winograd, 2},
+        {fuzz_layer, 3}};
     *f = (fuzz){.state = seed, .g = g, .room = 6000, .wide = n_more > 0};
     bool large = chance(f, 1); /* several chunks to a kernel */
     if (large) f->room = 150000;

@@ -14,16 +14,19 @@ static inline uint32_t wide_computed(fuzz *f, uint32_t i) {
     fuzz_value v = f->values[i];
     ash_dtype dtype = type_of(f, v.id)->dtype;
     mark_used(f, i);
-    if (dtype == ASH_BOOL) return keep_node(f, ASH_OP_NOT, &v.id, 1, NULL, 0, 1, 0, 0, false);
+    if (dtype == ASH_BOOL)
+        return keep_node(f, ASH_OP_NOT, &v.id, 1, NULL, 0, (fuzz_bounds){1, 0, 0, false});
     uint32_t k = chance(f, 40) ? like(f, i) : FUZZ_NONE;
     if (k == FUZZ_NONE)
-        return keep_node(f, ASH_OP_NEG, &v.id, 1, NULL, 0, v.most, v.error, v.fraction, v.special);
+        return keep_node(f, ASH_OP_NEG, &v.id, 1, NULL, 0,
+                         (fuzz_bounds){v.most, v.error, v.fraction, v.special});
     fuzz_value w = f->values[k];
     ash_value ins[] = {v.id, w.id};
     mark_used(f, k);
-    return keep_node(f, ASH_OP_MAX, ins, 2, NULL, 0, ASH_MAX(v.most, w.most), ASH_MAX(v.error, w.error),
-                     is_exact(f, i) && is_exact(f, k) ? ASH_MAX(v.fraction, w.fraction) : -1,
-                     v.special || w.special);
+    return keep_node(f, ASH_OP_MAX, ins, 2, NULL, 0,
+                     (fuzz_bounds){ASH_MAX(v.most, w.most), ASH_MAX(v.error, w.error),
+                                   is_exact(f, i) && is_exact(f, k) ? ASH_MAX(v.fraction, w.fraction) : -1,
+                                   v.special || w.special});
 }
 
 static inline uint32_t wide_join(fuzz *f, const uint32_t *parts, unsigned n, int64_t axis) {
@@ -39,8 +42,8 @@ static inline uint32_t wide_join(fuzz *f, const uint32_t *parts, unsigned n, int
         mark_used(f, parts[p]);
     }
     ash_attr attr = ASH_ATTR_I(AXIS, axis);
-    return keep_node(f, ASH_OP_CONCAT, ins, n, &attr, 1, all.most, all.error, exact ? all.fraction : -1,
-                     all.special);
+    return keep_node(f, ASH_OP_CONCAT, ins, n, &attr, 1,
+                     (fuzz_bounds){all.most, all.error, exact ? all.fraction : -1, all.special});
 }
 
 /* Concatenations on several axes, one of which is a part of the next; parts and results have other users.
@@ -127,8 +130,9 @@ static inline void wide_repeat(fuzz *f) {
         ash_attr axes = ASH_ATTR_LIST(AXES, &axis, 1);
         double more = op == ASH_OP_REDUCE_SUM ? ASH_MAX(count, 1) : 1;
         mark_used(f, a);
-        keep_node(f, op, &x.id, 1, &axes, 1, x.most * more, x.error * more, x.fraction,
-                  x.special || op == ASH_OP_REDUCE_MAX || op == ASH_OP_REDUCE_MIN);
+        keep_node(f, op, &x.id, 1, &axes, 1,
+                  (fuzz_bounds){x.most * more, x.error * more, x.fraction,
+                                x.special || op == ASH_OP_REDUCE_MAX || op == ASH_OP_REDUCE_MIN});
         return;
     }
     if (one.dtype == ASH_BOOL) return;
@@ -190,8 +194,8 @@ static inline void wide_state(fuzz *f) {
     uint32_t s = keep(f, state, 2 * ASH_MAX(v.most, 8), v.error, v.error == 0 ? v.fraction : -1, v.special);
     if (s == FUZZ_NONE) return;
     ash_value ins[] = {state, v.id};
-    uint32_t next = keep_node(f, chance(f, 50) ? ASH_OP_MAX : ASH_OP_MIN, ins, 2, NULL, 0, v.most, v.error,
-                              v.error == 0 ? v.fraction : -1, v.special);
+    uint32_t next = keep_node(f, chance(f, 50) ? ASH_OP_MAX : ASH_OP_MIN, ins, 2, NULL, 0,
+                              (fuzz_bounds){v.most, v.error, v.error == 0 ? v.fraction : -1, v.special});
     mark_used(f, i), mark_used(f, s);
     if (next == FUZZ_NONE) return;
     ash_graph_update(f->g, state, f->values[next].id);

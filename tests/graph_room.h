@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* A context with counted memory, a graph and a plan: what tests of plans set up, and where nothing may be
- * left. A file whose room has more in it defines ROOM_MORE, members that need no freeing, before it
- * includes this. */
+/* A context with counted memory, a device, graphs and a plan: what tests set up, and where nothing may be
+ * left. A file whose room has more in it defines ROOM_MORE, its members, before it includes this; where
+ * some of them are to be freed, its tests end with a function of its own that does that and calls
+ * teardown(). */
 #ifndef ASH_GRAPH_ROOM_H
 #define ASH_GRAPH_ROOM_H
 
@@ -16,7 +17,8 @@
 struct room {
     test_memory memory;
     ash_context *context;
-    ash_graph *g;
+    ash_device *device; /* this and what follows may be NULL */
+    ash_graph *g, *out; /* the caller's, and one that was made of it */
     ash_plan *plan;
     uint64_t random;
     ROOM_MORE
@@ -30,13 +32,18 @@ static inline int room_open(void **state, unsigned threads) {
     return 0;
 }
 
-static inline int teardown(void **state) {
-    struct room *r = *state;
+static inline void room_clear(struct room *r) {
     ash_plan_destroy(r->plan);
     ash_graph_destroy(r->g);
+    ash_graph_destroy(r->out);
+    ash_device_close(r->device);
     ash_context_destroy(r->context);
     assert_int_equal(r->memory.live, 0);
-    free(r);
+}
+
+static inline int teardown(void **state) {
+    room_clear(*state);
+    free(*state);
     return 0;
 }
 

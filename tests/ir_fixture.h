@@ -3,34 +3,23 @@
 #ifndef ASH_IR_FIXTURE_H
 #define ASH_IR_FIXTURE_H
 
-#include "testing.h"
+#include "graph_room.h"
 
 #include "ashlar/builder.h"
 #include "ir/ir.h"
 
-typedef struct fixture {
-    test_memory memory;
-    ash_context *context;
-    ash_graph *g;
-} fixture;
+typedef struct room fixture;
 
-static inline int setup(void **state) {
+static inline int setup_with(void **state, unsigned threads) {
     ash_diag diag;
-    fixture *f = calloc(1, sizeof *f);
-    ash_context_options options = {.allocator = test_memory_allocator(&f->memory), .threads = 1};
-    assert_ok(ash_context_create(&options, &f->context, &diag));
+    room_open(state, threads);
+    fixture *f = *state;
     assert_ok(ash_graph_create(f->context, "test", &f->g, &diag));
-    *state = f;
     return 0;
 }
 
-static inline int teardown(void **state) {
-    fixture *f = *state;
-    ash_graph_destroy(f->g);
-    ash_context_destroy(f->context);
-    assert_int_equal(f->memory.live, 0);
-    free(f);
-    return 0;
+static inline int setup(void **state) {
+    return setup_with(state, 1);
 }
 
 /* Starts anew with an empty graph, after a test has made the old one fail. */

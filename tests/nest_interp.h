@@ -166,6 +166,16 @@ static inline void interp_access(interp *in, ash_ref ref, const ash_inst *inst) 
     }
 }
 
+static inline void interp_lookup(interp *in, ash_ref ref, const ash_inst *inst) {
+    for (unsigned lane = 0; lane < inst->lanes && !in->error[0]; lane++) {
+        if (interp_poison(in, inst->a)[lane]) /* any byte is there to be looked up by */
+            interp_poison(in, ref)[lane] = true;
+        else
+            interp_load(in, ref, inst, interp_at(in, inst->b)->i + (interp_at(in, inst->a)[lane].i & 255),
+                        lane);
+    }
+}
+
 /* --- arithmetic ----------------------------------------------------------------------------------- */
 
 static inline void interp_compute(interp *in, ash_ref ref, const ash_inst *inst) {
@@ -286,6 +296,14 @@ static inline void interp_value(interp *in, ash_ref ref, const ash_inst *inst) {
             }
             break;
         }
+        case ASH_NEST_WHOLE: {
+            double x = interp_at(in, inst->a)[lane].f;
+            bad[lane] = interp_poison(in, inst->a)[lane];
+            if (!bad[lane] && (x != floor(x) || fabs(x) > 0x1p30))
+                interp_fail(in, ref, "%g is not whole, or large", x);
+            to[lane].i = bad[lane] ? 0 : (int64_t)x;
+            break;
+        }
         default: interp_fail(in, ref, "operation %u is unknown", inst->op); return;
         }
     }
@@ -344,6 +362,7 @@ static inline void interp_block(interp *in, ash_ref from, ash_ref to) {
         case ASH_NEST_STORE:
         case ASH_NEST_GATHER:
         case ASH_NEST_SCATTER: interp_access(in, ref, inst); break;
+        case ASH_NEST_LOOKUP: interp_lookup(in, ref, inst); break;
         case ASH_NEST_PREFETCH:
         case ASH_NEST_POLL: break; /* nobody asks */
         case ASH_NEST_COMPUTE: interp_compute(in, ref, inst); break;

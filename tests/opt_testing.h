@@ -7,36 +7,18 @@
 #include <math.h>
 
 #include "ashlar/builder.h"
+#include "graph_room.h"
 #include "opt/opt.h"
 #include "random.h"
-#include "testing.h"
 
-typedef struct fixture {
-    test_memory memory;
-    ash_context *context;
-    ash_graph *g;   /* the caller's graph */
-    ash_graph *out; /* the optimised one */
-    uint64_t random;
-} fixture;
+typedef struct room fixture;
 
 static inline int setup(void **state) {
     ash_diag diag;
-    fixture *f = calloc(1, sizeof *f);
-    ash_context_options options = {.allocator = test_memory_allocator(&f->memory), .threads = 1};
-    assert_ok(ash_context_create(&options, &f->context, &diag));
-    assert_ok(ash_graph_create(f->context, "test", &f->g, &diag));
-    f->random = 1;
-    *state = f;
-    return 0;
-}
-
-static inline int teardown(void **state) {
+    room_open(state, 1);
     fixture *f = *state;
-    ash_graph_destroy(f->g);
-    ash_graph_destroy(f->out);
-    ash_context_destroy(f->context);
-    assert_int_equal(f->memory.live, 0);
-    free(f);
+    f->random = 1;
+    assert_ok(ash_graph_create(f->context, "test", &f->g, &diag));
     return 0;
 }
 

@@ -31,17 +31,16 @@ static inline ash_plan *reorder_prepare(ash_context *context, const ash_graph *f
     reorder_weigh(program);
     size_t n = program->nests.len;
     const ash_nest **nests = calloc(n + 1, sizeof *nests);
-    ash_kernel_fn *fns = ash_mem_calloc(a, n, sizeof *fns);
     ash_kernel_image *images = ash_mem_calloc(a, n, sizeof *images);
     for (size_t i = 0; i < n; i++) nests[i] = &program->nests.at[i];
-    assert_ok(ash_code__compile(compiler, &program->target, nests, n, fns, &code, NULL, NULL, &diag));
+    assert_ok(ash_code__compile(
+        compiler, &(ash_code_job){.target = &program->target, .nests = nests, .count = n}, &code, &diag));
     for (size_t i = 0; i < n; i++) images[i] = ash_code__image(code, i);
     source.images = images;
     source.owner = code;
     assert_ok(apart_open(context, &apart.device, &diag));
     assert_ok(ash_plan__build(context, program, &source, &apart, &plan, &diag));
     ash_device_close(apart.device);
-    ash_mem_free(a, fns, n, sizeof *fns);
     ash_mem_free(a, images, n, sizeof *images);
     ash_graph_destroy(graph);
     free(nests);

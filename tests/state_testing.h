@@ -4,8 +4,8 @@
 #ifndef ASH_STATE_TESTING_H
 #define ASH_STATE_TESTING_H
 
-#include "apart.h"
 #include "graph_room.h"
+#include "reorder_plan.h"
 
 #include "ashlar/builder.h"
 #include "ashlar/reference.h"
@@ -143,44 +143,14 @@ static inline void follow(struct room *r, ash_plan *plan) {
     }
 }
 
-static inline void release_code(void *owner) {
-    ash_code__release(owner);
-}
-
 /* A plan of the room's graph on the streams that reorder. */
 static inline void prepare_reordered(struct room *r, unsigned streams) {
-    const ash_allocator *a = ash_context__allocator(r->context);
     ash_plan_options options = ash_plan_options_default();
-    ash_compiler *compiler;
-    ash_graph *made;
-    ash_program *program;
-    ash_code *code;
     options.mode = ASH_MODE_MULTI_STREAM;
     options.streams = streams;
     options.poison = true;
-    assert_ok(ash_compiler__get(r->context, &compiler, &diag));
-    assert_ok(ash_opt__run(r->g, ash_compiler__target(compiler), NULL, &made, &diag));
-    assert_ok(ash_program__lower(made, ash_compiler__target(compiler), NULL, &program, &diag));
-    ash_graph_destroy(made);
-    reorder_weigh(program);
-    size_t n = program->nests.len;
-    const ash_nest **nests = ash_mem_alloc(a, n, sizeof *nests);
-    ash_kernel_source source = {.maker = ash_code__entry, .release = release_code};
-    ash_kernel_fn *fns = ash_mem_calloc(a, n, sizeof *fns);
-    ash_kernel_image *images = ash_mem_calloc(a, n, sizeof *images);
-    for (size_t i = 0; i < n; i++) nests[i] = &program->nests.at[i];
-    assert_ok(ash_code__compile(compiler, &program->target, nests, n, fns, &code, NULL, NULL, &diag));
-    for (size_t i = 0; i < n; i++) images[i] = ash_code__image(code, i);
-    source.images = images;
-    source.owner = code;
     ash_plan_destroy(r->plan);
-    r->plan = NULL;
-    assert_ok(apart_open(r->context, &options.device, &diag));
-    assert_ok(ash_plan__build(r->context, program, &source, &options, &r->plan, &diag));
-    ash_device_close(options.device);
-    ash_mem_free(a, nests, n, sizeof *nests);
-    ash_mem_free(a, fns, n, sizeof *fns);
-    ash_mem_free(a, images, n, sizeof *images);
+    r->plan = reorder_prepare(r->context, r->g, &options);
 }
 
 #endif

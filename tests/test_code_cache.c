@@ -69,12 +69,17 @@ static void test_same_call(void **state) {
     ash_nest a = small(3, 1), b = small(3, 1);
     ash_kernel_fn fns[2];
     test_code_open(&t, NULL);
-    assert_ok(ash_code__compile(t.compiler, &t.target, (const ash_nest *[]){&a, &b}, 2, fns, &code, NULL,
-                                &stats, &diag));
+    assert_ok(ash_code__compile(t.compiler,
+                                &(ash_code_job){.target = &t.target,
+                                                .nests = (const ash_nest *[]){&a, &b},
+                                                .count = 2,
+                                                .fns = fns,
+                                                .stats = &stats},
+                                &code, &diag));
     assert_ptr_equal(fns[0], fns[1]);
     assert_int_equal(stats.compiled, 1);
     ash_code__release(code);
-    assert_ok(ash_code__compile(t.compiler, &t.target, NULL, 0, NULL, &code, NULL, NULL, &diag));
+    assert_ok(ash_code__compile(t.compiler, &(ash_code_job){.target = &t.target}, &code, &diag));
     ash_code__release(code);
     ash_nest_free(&a);
     ash_nest_free(&b);
@@ -136,8 +141,10 @@ static void one_more(uint64_t cache_bytes, int k) {
     ash_diag diag;
     ash_nest nest = small(k, k);
     test_code_open(&t, &options);
-    assert_ok(ash_code__compile(t.compiler, &t.target, (const ash_nest *[]){&nest}, 1, &fn, &code, NULL,
-                                NULL, &diag));
+    assert_ok(ash_code__compile(
+        t.compiler,
+        &(ash_code_job){.target = &t.target, .nests = (const ash_nest *[]){&nest}, .count = 1, .fns = &fn},
+        &code, &diag));
     expect(fn, k, k);
     ash_code__release(code);
     ash_nest_free(&nest);
@@ -276,9 +283,15 @@ static void test_cancelled(void **state) {
         nests[k] = small(k + 1, k);
         pointers[k] = &nests[k];
     }
-    assert_status(
-        ash_code__compile(t.compiler, &t.target, pointers, KERNELS, fns, &code, &progress, &stats, &diag),
-        ASH_ERROR_CANCELLED);
+    assert_status(ash_code__compile(t.compiler,
+                                    &(ash_code_job){.target = &t.target,
+                                                    .nests = pointers,
+                                                    .count = KERNELS,
+                                                    .fns = fns,
+                                                    .progress = &progress,
+                                                    .stats = &stats},
+                                    &code, &diag),
+                  ASH_ERROR_CANCELLED);
     assert_null(code);
     assert_int_equal(stats.compiled, 2);
     for (int k = 0; k < KERNELS; k++) ash_nest_free(&nests[k]);
@@ -297,9 +310,12 @@ static void test_refused(void **state) {
     ash_nest n = small(2, 0);
     n.code.at[n.code.len - 1].buf = 9;
     test_code_open(&t, NULL);
-    assert_status(ash_code__compile(t.compiler, &t.target, (const ash_nest *[]){&n}, 1, &fn, &code, NULL,
-                                    NULL, &diag),
-                  ASH_ERROR_INTERNAL);
+    assert_status(
+        ash_code__compile(
+            t.compiler,
+            &(ash_code_job){.target = &t.target, .nests = (const ash_nest *[]){&n}, .count = 1, .fns = &fn},
+            &code, &diag),
+        ASH_ERROR_INTERNAL);
     ash_nest_free(&n);
     assert_status(ash_target__named("pentium", &target, &diag), ASH_ERROR_NOT_FOUND);
     n = small(2, 0);
@@ -308,8 +324,11 @@ static void test_refused(void **state) {
         if (way == 0) snprintf(target.features, sizeof target.features, "+no-such-thing");
         if (way == 1) snprintf(target.triple, sizeof target.triple, "sparc-sun-solaris");
         if (way == 2) target.kind = ASH_TARGET_GPU;
-        assert_status(ash_code__compile(t.compiler, &target, (const ash_nest *[]){&n}, 1, &fn, &code, NULL,
-                                        NULL, &diag),
+        assert_status(ash_code__compile(
+                          t.compiler,
+                          &(ash_code_job){
+                              .target = &target, .nests = (const ash_nest *[]){&n}, .count = 1, .fns = &fn},
+                          &code, &diag),
                       ASH_ERROR_UNSUPPORTED);
         assert_null(code);
     }
@@ -332,8 +351,11 @@ static void *want_some(void *user) {
             nests[k] = small(from + k, 3);
             pointers[k] = &nests[k];
         }
-        if (ash_code__compile(compiler, ash_compiler__target(compiler), pointers, 8, fns, &code, NULL, NULL,
-                              NULL) != ASH_OK)
+        if (ash_code__compile(
+                compiler,
+                &(ash_code_job){
+                    .target = ash_compiler__target(compiler), .nests = pointers, .count = 8, .fns = fns},
+                &code, NULL) != ASH_OK)
             return user;
         for (int k = 0; k < 8; k++) {
             int32_t x = 5, y = 0;
@@ -379,8 +401,11 @@ static void test_failed_allocations(void **state) {
         ash_status status = ash_context_create(&options, &context, &diag);
         if (status == ASH_OK) status = ash_compiler__get(context, &compiler, &diag);
         if (status == ASH_OK)
-            status = ash_code__compile(compiler, ash_compiler__target(compiler), both, 2, fns, &code, NULL,
-                                       NULL, &diag);
+            status = ash_code__compile(
+                compiler,
+                &(ash_code_job){
+                    .target = ash_compiler__target(compiler), .nests = both, .count = 2, .fns = fns},
+                &code, &diag);
         if (status == ASH_OK) expect(fns[1], 7, 2);
         bool reached = memory.count >= fail_at;
         ash_code__release(code);

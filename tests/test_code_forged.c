@@ -20,8 +20,13 @@ static ash_code_stats compile_one(int factor, int repeats) {
     ash_diag diag;
     ash_nest nest = small(factor, repeats);
     test_code_open(&t, &options);
-    assert_ok(ash_code__compile(t.compiler, &t.target, (const ash_nest *[]){&nest}, 1, &fn, &code, NULL,
-                                &stats, &diag));
+    assert_ok(ash_code__compile(t.compiler,
+                                &(ash_code_job){.target = &t.target,
+                                                .nests = (const ash_nest *[]){&nest},
+                                                .count = 1,
+                                                .fns = &fn,
+                                                .stats = &stats},
+                                &code, &diag));
     expect(fn, factor, repeats);
     ash_code__release(code);
     ash_nest_free(&nest);

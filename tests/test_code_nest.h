@@ -52,7 +52,9 @@ static inline ash_kernel_fn test_code_compile(test_code *t, ash_nest *nest, ash_
     ash_diag diag;
     const ash_nest *one = nest;
     assert_ok(ash_nest_verify(nest, &diag));
-    assert_ok(ash_code__compile(t->compiler, &t->target, &one, 1, &fn, code, NULL, NULL, &diag));
+    assert_ok(ash_code__compile(
+        t->compiler, &(ash_code_job){.target = &t->target, .nests = &one, .count = 1, .fns = &fn}, code,
+        &diag));
     ash_nest_free(nest);
     return fn;
 }

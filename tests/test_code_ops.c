@@ -405,7 +405,9 @@ static void check_level(test_code *t, const char *level) {
             pointers[count] = &nests[count];
             count++;
         }
-    assert_ok(ash_code__compile(t->compiler, &t->target, pointers, count, fns, &code, NULL, NULL, &diag));
+    assert_ok(ash_code__compile(
+        t->compiler, &(ash_code_job){.target = &t->target, .nests = pointers, .count = count, .fns = fns},
+        &code, &diag));
     for (size_t k = 0; k < count; k++) {
         check(level, &plans[k], fns[k]);
         ash_nest_free(&nests[k]);

@@ -82,6 +82,11 @@ static val no_dot4(ash_emit *e, val a, val b, val c) {
     return (void)e, (void)a, (void)b, (void)c, NULL;
 }
 
+static val no_lookup(ash_emit *e, val table, val bytes) {
+    (void)e, (void)table, (void)bytes;
+    return NULL;
+}
+
 static val library(ash_emit *e, ash_op op, ash_dtype dtype, val a, val b) {
     (void)op, (void)dtype;
     return b ? LLVMBuildFRem(e->b, a, b, "") : a;
@@ -100,6 +105,7 @@ static const ash_code_target device = {
     .from_f16 = no_cast,
     .to_f16 = no_cast,
     .dot4 = no_dot4,
+    .lookup = no_lookup,
     .library = library,
 };
 
@@ -116,7 +122,9 @@ static char *ir_of(const ash_target *target, const ash_nest *nest) {
     LLVMMemoryBufferRef text;
     ash_diag diag;
     assert_ok(ash_llvm__machine_create(target, LLVMCodeGenLevelDefault, &machine, &diag));
-    assert_ok(ash_llvm__build(&machine, fill, nest, "kernel", NULL, ASH_LLVM_IR, &text, &diag));
+    const ash_llvm_job job = {
+        .machine = &machine, .fill = fill, .what = nest, .symbol = "kernel", .form = ASH_LLVM_IR};
+    assert_ok(ash_llvm__build(&job, &text, &diag));
     char *copy = strndup(LLVMGetBufferStart(text), LLVMGetBufferSize(text));
     LLVMDisposeMemoryBuffer(text);
     ash_llvm__machine_destroy(&machine);

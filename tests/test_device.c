@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Devices, storage and views: registry, lazy and once-only memory, mapped files and what files do, bounds,
  * copies. */
-#include "testing.h"
-
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -11,14 +9,10 @@
 #include "base/base.h"
 #include "device/device.h"
 
-static ash_diag diag;
+#define ROOM_MORE char path[64]; /* of a file with 10000 bytes: i % 251 */
+#include "graph_room.h"
 
-struct room {
-    test_memory memory;
-    ash_context *context;
-    ash_device *cpu;
-    char path[64]; /* of a file with 10000 bytes: i % 251 */
-};
+static ash_diag diag;
 
 static void write_file(const char *path, size_t size) {
     FILE *f = fopen(path, "wb");
@@ -28,27 +22,20 @@ static void write_file(const char *path, size_t size) {
 }
 
 static int setup(void **state) {
-    struct room *r = calloc(1, sizeof *r);
-    ash_context_options options = {.allocator = test_memory_allocator(&r->memory), .threads = 1};
-    assert_ok(ash_context_create(&options, &r->context, &diag));
-    assert_ok(ash_device_open(r->context, "CPU", &r->cpu, &diag));
+    room_open(state, 1);
+    struct room *r = *state;
+    assert_ok(ash_device_open(r->context, "CPU", &r->device, &diag));
     strcpy(r->path, "/tmp/ashlar-test-XXXXXX");
     int fd = mkstemp(r->path);
     assert_true(fd >= 0);
     close(fd);
     write_file(r->path, 10000);
-    *state = r;
     return 0;
 }
 
-static int teardown(void **state) {
-    struct room *r = *state;
-    ash_device_close(r->cpu);
-    ash_context_destroy(r->context);
-    assert_int_equal(r->memory.live, 0);
-    unlink(r->path);
-    free(r);
-    return 0;
+static int leave(void **state) {
+    unlink(((struct room *)*state)->path);
+    return teardown(state);
 }
 
 static ash_type type_of(ash_dtype dtype, int64_t n) {
@@ -59,7 +46,7 @@ static void devices_by_name(void **state) {
     struct room *r = *state;
     ash_device *d, *again;
     assert_ok(ash_device_open(r->context, "CPU", &d, &diag));
-    assert_ptr_equal(d, r->cpu);
+    assert_ptr_equal(d, r->device);
     ash_device_info info = ash_device_describe(d);
     assert_string_equal(info.name, "CPU");
     assert_true(info.cpu_accessible && info.writable);
@@ -109,7 +96,7 @@ static void memory_is_lazy_zeroed_aligned(void **state) {
     for (size_t a = 0; a < ASH_COUNT(aligns); a++)
         for (size_t s = 0; s < ASH_COUNT(sizes); s++) {
             ash_storage *storage;
-            assert_ok(ash_storage_create(r->cpu, sizes[s], aligns[a], &storage, &diag));
+            assert_ok(ash_storage_create(r->device, sizes[s], aligns[a], &storage, &diag));
             assert_false(ash_storage_allocated(storage));
             assert_int_equal(ash_storage_size(storage), sizes[s]);
             ash_type type = type_of(ASH_U8, (int64_t)sizes[s]);
@@ -125,9 +112,9 @@ static void memory_is_lazy_zeroed_aligned(void **state) {
             ash_view_release(view);
         }
     ash_storage *storage;
-    assert_status(ash_storage_create(r->cpu, 8, 48, &storage, &diag), ASH_ERROR_INVALID_ARGUMENT);
+    assert_status(ash_storage_create(r->device, 8, 48, &storage, &diag), ASH_ERROR_INVALID_ARGUMENT);
     assert_status(ash_storage_create(NULL, 8, 0, &storage, &diag), ASH_ERROR_INVALID_ARGUMENT);
-    assert_ok(ash_storage_create(r->cpu, UINT64_MAX, 0, &storage, &diag));
+    assert_ok(ash_storage_create(r->device, UINT64_MAX, 0, &storage, &diag));
     assert_status(ash_storage_allocate(storage, &diag), ASH_ERROR_OUT_OF_MEMORY);
     assert_non_null(strstr(diag.message, "18446744073709551615"));
     ash_storage_release(storage);
@@ -276,7 +263,7 @@ static void racing_threads_open_devices(void **state) {
 static void failed_allocation_can_be_tried_again(void **state) {
     struct room *r = *state;
     ash_storage *storage;
-    assert_ok(ash_storage_create(r->cpu, 400, 0, &storage, &diag));
+    assert_ok(ash_storage_create(r->device, 400, 0, &storage, &diag));
     r->memory.fail_at = r->memory.count + 1;
     assert_status(ash_storage_allocate(storage, &diag), ASH_ERROR_OUT_OF_MEMORY);
     assert_non_null(strstr(diag.message, "400"));
@@ -289,7 +276,7 @@ static void failed_allocation_can_be_tried_again(void **state) {
 static void views_are_bounded(void **state) {
     struct room *r = *state;
     ash_storage *storage;
-    assert_ok(ash_storage_create(r->cpu, 1000, 0, &storage, &diag));
+    assert_ok(ash_storage_create(r->device, 1000, 0, &storage, &diag));
     ash_view *view, *part, *other;
     ash_type t10 = type_of(ASH_F32, 10), t250 = type_of(ASH_F32, 250), none = type_of(ASH_F32, 0);
     assert_ok(ash_view_create(storage, 0, 1000, &t250, &view, &diag));
@@ -327,7 +314,7 @@ static void views_are_bounded(void **state) {
 static void copies_are_exact(void **state) {
     struct room *r = *state;
     ash_storage *storage;
-    assert_ok(ash_storage_create(r->cpu, 64, 0, &storage, &diag));
+    assert_ok(ash_storage_create(r->device, 64, 0, &storage, &diag));
     ash_type f4 = type_of(ASH_F32, 4), i4 = type_of(ASH_I32, 4), f5 = type_of(ASH_F32, 5);
     ash_view *a, *b, *c, *d;
     assert_ok(ash_view_create(storage, 0, 16, &f4, &a, &diag));
@@ -360,7 +347,7 @@ static void ids_are_unique(void **state) {
     for (int i = 0; i < 10; i++) {
         ash_storage *storage;
         ash_view *view, *same;
-        assert_ok(ash_storage_create(r->cpu, 8, 0, &storage, &diag));
+        assert_ok(ash_storage_create(r->device, 8, 0, &storage, &diag));
         assert_true(ash_storage_id(storage) > last);
         last = ash_storage_id(storage);
         for (int k = 0; k < 2; k++) { /* handles of one storage have ids of their own */
@@ -423,7 +410,7 @@ static void files_are_mapped_read_only(void **state) {
     assert_status(ash_view_copy_in(view, bytes, 500, &diag), ASH_ERROR_STATE);
     assert_status(ash_view_data_mut(view, &data, &diag), ASH_ERROR_STATE);
 
-    assert_ok(ash_storage_create(r->cpu, 500, 0, &memory, &diag));
+    assert_ok(ash_storage_create(r->device, 500, 0, &memory, &diag));
     assert_ok(ash_view_create(memory, 0, 500, &type, &copy, &diag));
     assert_ok(ash_view_copy(copy, view, &diag));
     assert_status(ash_view_copy(view, copy, &diag), ASH_ERROR_STATE);
@@ -568,7 +555,7 @@ static void freed_blocks_are_kept(void **state) {
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, leave)
     const struct CMUnitTest tests[] = {
         TEST(devices_by_name),
         TEST(devices_that_are_not_there),

@@ -1,59 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Graph evaluation: memory, variables, precision, refusals, failing allocations. */
-#include "ashlar/builder.h"
 #include "ir/eval.h"
-#include "testing.h"
-
-/* Counts like test_memory, and keeps the peak of live bytes. */
-typedef struct peak_memory {
-    test_memory memory;
-    long long peak;
-} peak_memory;
-
-static void *peak_alloc(void *user, size_t size, size_t align) {
-    peak_memory *p = user;
-    void *ptr = test_memory_alloc(&p->memory, size, align);
-    p->peak = ASH_MAX(p->peak, p->memory.live);
-    return ptr;
-}
-
-static void peak_free(void *user, void *ptr, size_t size) {
-    test_memory_free(&((peak_memory *)user)->memory, ptr, size);
-}
-
-typedef struct fixture {
-    peak_memory memory;
-    ash_context *context;
-    ash_graph *g;
-} fixture;
-
-static int setup(void **state) {
-    ash_diag diag;
-    fixture *f = calloc(1, sizeof *f);
-    ash_context_options options = {.allocator = {peak_alloc, peak_free, &f->memory}, .threads = 1};
-    assert_ok(ash_context_create(&options, &f->context, &diag));
-    assert_ok(ash_graph_create(f->context, "test", &f->g, &diag));
-    *state = f;
-    return 0;
-}
-
-static int teardown(void **state) {
-    fixture *f = *state;
-    ash_graph_destroy(f->g);
-    ash_context_destroy(f->context);
-    assert_int_equal(f->memory.memory.live, 0);
-    free(f);
-    return 0;
-}
-
-static ash_value add_input(ash_graph *g, const char *name, ash_dtype dtype, unsigned rank,
-                           const ash_dim *dims) {
-    ash_type type = {.dtype = dtype, .rank = rank};
-    memcpy(type.dims, dims, rank * sizeof *dims);
-    return ash_graph_input(g, name, &type);
-}
-#define DIMS(...)                  ASH_COUNT(((ash_dim[]){__VA_ARGS__})), ((ash_dim[]){__VA_ARGS__})
-#define INPUT(g, name, dtype, ...) add_input(g, name, dtype, DIMS(__VA_ARGS__))
+#include "ir_fixture.h"
 
 /* A row-major f32 operand over memory of the caller. */
 #define F32(array, ...)                                                                                    \
@@ -84,7 +32,7 @@ static void boundary(void **state) {
     ash_diag diag;
     const float weights[] = {10, 20};
     ash_type type = {.dtype = ASH_F32, .rank = 1, .dims = {2}};
-    ash_value x = INPUT(g, "x", ASH_F32, 2), unused = INPUT(g, "unused", ASH_F32, 5);
+    ash_value x = INPUT(g, "x", F32, 2), unused = INPUT(g, "unused", F32, 5);
     ash_value w = ash_graph_parameter(g, "w", &type, weights, sizeof weights, ASH_DATA_COPY);
     ash_value sum = ash_add(g, x, w);
     ash_exp(g, unused);
@@ -112,7 +60,7 @@ static void frees_after_last_use(void **state) {
     fixture *f = *state;
     ash_diag diag;
     enum { COUNT = 10000, LENGTH = 50 };
-    ash_value x = INPUT(f->g, "x", ASH_F32, COUNT), y = x;
+    ash_value x = INPUT(f->g, "x", F32, COUNT), y = x;
     for (int i = 0; i < LENGTH; i++) {
         ash_value next = ash_neg(f->g, y);
         ash_exp(f->g, y);
@@ -125,20 +73,20 @@ static void frees_after_last_use(void **state) {
     xs[3] = 7;
     const ash_wide in = {.dtype = ASH_F32, .rank = 1, .dims = {COUNT}, .count = COUNT, .f = xs};
     ash_wide out;
-    long long before = f->memory.memory.live;
-    f->memory.peak = 0;
+    long long before = f->memory.live;
+    f->memory.most = 0;
     assert_ok(ash_eval_graph(f->g, &in, NULL, ASH_EVAL_DTYPE, &out, &diag));
     assert_true(out.f[3] == 7);
-    assert_true(f->memory.peak - before < 3 * COUNT * (long long)sizeof(double));
+    assert_true(f->memory.most - before < 3 * COUNT * (long long)sizeof(double));
     free_all(f->g, &out);
-    assert_int_equal(f->memory.memory.live, before);
+    assert_int_equal(f->memory.live, before);
     free(xs);
 }
 
 static void precision(void **state) {
     ash_graph *g = ((fixture *)*state)->g;
     ash_diag diag;
-    ash_value x = INPUT(g, "x", ASH_F16, 1), n = INPUT(g, "n", ASH_U8, 1), one = ash_scalar(g, ASH_F16, 1);
+    ash_value x = INPUT(g, "x", F16, 1), n = INPUT(g, "n", U8, 1), one = ash_scalar(g, ASH_F16, 1);
     ash_graph_output(g, "x + 1 + 1", ash_add(g, ash_add(g, x, one), one));
     ash_graph_output(g, "n + n", ash_add(g, n, n));
     assert_ok(ash_graph_status(g, &diag));
@@ -161,7 +109,7 @@ static void precision(void **state) {
 static ash_value build_dynamic(ash_graph *g) {
     ash_dim n = ash_graph_var(g, "n", 0, 4), k = ash_graph_dim_min(g, n, 1),
             n1 = ash_graph_dim_add(g, n, 1);
-    ash_value x = INPUT(g, "x", ASH_F32, n, 2);
+    ash_value x = INPUT(g, "x", F32, n, 2);
     ash_value padded = ash_pad(g, x, ash_scalar(g, ASH_F32, 9), (ash_dim[]){n, 0}, (ash_dim[]){1, 0});
     ash_graph_output(g, "padded", padded); /* [2n + 1, 2] */
     ash_value tail = ash_slice(g, padded, (ash_dim[]){n, 1}, (int64_t[]){1, 1}, (ash_dim[]){n1, 1});
@@ -222,7 +170,7 @@ static void variable_windows(void **state) {
     ash_graph *g = ((fixture *)*state)->g;
     ash_diag diag;
     ash_dim p = ash_graph_var(g, "p", 0, 3), pads[] = {p, 2};
-    ash_value x = INPUT(g, "x", ASH_F32, 1, 1, 4), w = INPUT(g, "w", ASH_F32, 1, 1, 2);
+    ash_value x = INPUT(g, "x", F32, 1, 1, 4), w = INPUT(g, "w", F32, 1, 1, 2);
     for (int i = 0; i < 2; i++) {
         ash_window window = {.kernel = 2, .stride = 1, .dilation = 1, .before = pads[i], .after = 0};
         ash_graph_output(g, i ? "conv 2" : "conv p", ash_conv(g, x, w, &window, 1, 1));
@@ -301,17 +249,17 @@ static void failing_allocations(void **state) {
     assert_ok(ash_graph_status(f->g, &diag));
     double xs[] = {1, 2, 3, 4};
     ash_wide x = F32(xs, 2, 2), outs[8];
-    long long before = f->memory.memory.live;
+    long long before = f->memory.live;
     long tries = 0;
     for (ash_status status = ASH_ERROR_OUT_OF_MEMORY; status != ASH_OK; tries++) {
-        f->memory.memory.count = 0;
-        f->memory.memory.fail_at = tries + 1;
+        f->memory.count = 0;
+        f->memory.fail_at = tries + 1;
         status = ash_eval_graph(f->g, &x, (int64_t[]){2}, ASH_EVAL_DTYPE, outs, &diag);
-        f->memory.memory.fail_at = 0;
+        f->memory.fail_at = 0;
         if (status == ASH_OK) break;
         assert_int_equal(status, ASH_ERROR_OUT_OF_MEMORY);
         assert_int_equal(diag.code, ASH_ERROR_OUT_OF_MEMORY);
-        assert_int_equal(f->memory.memory.live, before);
+        assert_int_equal(f->memory.live, before);
         for (size_t i = 0; i < ASH_COUNT(outs); i++) assert_null(outs[i].f);
     }
     assert_true(tries > 20);

@@ -314,15 +314,12 @@ static ash_value make_attention(ash_graph *g, ash_dim n) {
 }
 
 /* Runs a plan of `g` and writes its outputs one after the other; how many numbers they are. */
-static size_t run_plan(ash_context *context, const ash_graph *g, ash_mode mode, unsigned threads,
+static size_t run_plan(ash_context *context, const ash_graph *g, ash_plan_options options,
                        float *const *data, const size_t *sizes, float *out, size_t most) {
-    ash_plan_options options = ash_plan_options_default();
     ash_plan *plan;
     size_t used = 0;
-    options.mode = mode;
-    options.threads = threads;
     options.poison = true;
-    options.streams = mode == ASH_MODE_MULTI_STREAM ? 3 : options.streams;
+    if (options.mode == ASH_MODE_MULTI_STREAM) options.streams = 3;
     assert_ok(ash_plan_prepare(context, g, &options, &plan, &diag));
     assert_ok(ash_plan_set_vars(plan, &(ash_var_binding){"n", BATCH}, 1, &diag));
     for (size_t i = 0; i < ash_graph_input_count(g); i++)
@@ -367,7 +364,10 @@ static void check_plans(fixture *f, ash_value (*make)(ash_graph *g, ash_dim n)) 
     ash_reference *r;
     assert_ok(
         ash_reference_run(g, (const void *const *)data, n, (const char *const[]){"n"}, vars, 1, &r, &diag));
-    size_t used = run_plan(f->context, g, ASH_MODE_STREAM, 1, data, sizes, first, ROOM), at = 0;
+    ash_plan_options options = ash_plan_options_default();
+    options.mode = ASH_MODE_STREAM;
+    options.threads = 1;
+    size_t used = run_plan(f->context, g, options, data, sizes, first, ROOM), at = 0;
     for (size_t i = 0; i <= n_xs; i++) {
         size_t count;
         double most = 0;
@@ -382,8 +382,9 @@ static void check_plans(fixture *f, ash_value (*make)(ash_graph *g, ash_dim n)) 
     for (int mode = 0; mode < ASH_MODE_COUNT; mode++)
         for (unsigned threads = 1; threads <= 2; threads++) {
             memset(other, 0, ROOM * sizeof *other);
-            assert_int_equal(run_plan(f->context, g, (ash_mode)mode, threads, data, sizes, other, ROOM),
-                             used);
+            options.mode = (ash_mode)mode;
+            options.threads = threads;
+            assert_int_equal(run_plan(f->context, g, options, data, sizes, other, ROOM), used);
             assert_memory_equal(first, other, used * sizeof *first);
         }
     ash_reference_destroy(r);
@@ -393,12 +394,7 @@ static void check_plans(fixture *f, ash_value (*make)(ash_graph *g, ash_dim n)) 
 }
 
 static int setup_threads(void **state) {
-    fixture *f = calloc(1, sizeof *f);
-    ash_context_options options = {.allocator = test_memory_allocator(&f->memory), .threads = 2};
-    assert_ok(ash_context_create(&options, &f->context, &diag));
-    assert_ok(ash_graph_create(f->context, "test", &f->g, &diag));
-    *state = f;
-    return 0;
+    return setup_with(state, 2);
 }
 
 static void plans_of_mlp(void **state) {

@@ -23,6 +23,11 @@ static void build(struct room *r, ash_dtype half) {
     ash_value most =
         ash_reduce_max(r->g, ash_cast(r->g, made(r->g, x, 3), ASH_F64), (int64_t[]){1}, 1, true);
     ash_graph_output(r->g, "most", ash_broadcast_to(r->g, most, type.dims, 2));
+    ash_value bits = ash_bitcast(r->g, made(r->g, x, 4), ASH_U16); /* those of what it is rounded to */
+    bits = ash_bitcast(r->g, ash_xor(r->g, bits, ash_scalar(r->g, ASH_U16, 1)), half);
+    ash_graph_output(r->g, "bits", ash_cast(r->g, bits, ASH_F64));
+    bits = ash_bitcast(r->g, ash_cast(r->g, made(r->g, x, 5), ASH_F32), ASH_I32);
+    ash_graph_output(r->g, "again", ash_bitcast(r->g, ash_neg(r->g, ash_neg(r->g, bits)), ASH_F32));
 }
 
 static void execute(struct room *r) {

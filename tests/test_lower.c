@@ -532,6 +532,26 @@ static void test_half_floats_are_rounded_before_casts(void **state) {
         }
 }
 
+/* Bits as every other dtype of their size, in the midst of arithmetic on both sides. */
+static void test_bits_as_another_dtype(void **state) {
+    (void)state;
+    static const int64_t vars[8];
+    for (int from = 0; from < ASH_DTYPE_COUNT; from++)
+        for (int to = 0; to < ASH_DTYPE_COUNT; to++) {
+            if (from == to || from == ASH_BOOL || to == ASH_BOOL ||
+                ash_dtype_size((ash_dtype)from) != ash_dtype_size((ash_dtype)to))
+                continue;
+            ash_graph *g = new_graph();
+            const ash_type type = {.dtype = (ash_dtype)from, .rank = 2, .dims = {7, 37}};
+            ash_value x = ash_graph_input(g, "x", &type);
+            ash_value y = ash_bitcast(g, ash_mul(g, x, x), (ash_dtype)to);
+            ash_graph_output(g, "plain", y);
+            ash_graph_output(g, "turned", ash_abs(g, ash_transpose(g, y, (int64_t[]){1, 0})));
+            test_differential(context, g, vars, 0);
+            ash_graph_destroy(g);
+        }
+}
+
 /* What is dequantised is computed by both of its readers, from the byte; what a product reads is stored. */
 static void test_dequantisation_is_not_stored(void **state) {
     (void)state;
@@ -591,6 +611,7 @@ int main(void) {
         cmocka_unit_test(test_window_over_reshape),
         cmocka_unit_test(test_blocked_conv_over_reshape),
         cmocka_unit_test(test_half_floats_are_rounded_before_casts),
+        cmocka_unit_test(test_bits_as_another_dtype),
         cmocka_unit_test(test_dequantisation_is_not_stored),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

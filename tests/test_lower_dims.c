@@ -107,8 +107,11 @@ static void test_expressions(void **state) {
         lower_all(&p, &nest);
         if (round % COMPILED_EVERY == 0) {
             const ash_nest *one = &nest;
-            assert_ok(ash_code__compile(compiler, ash_compiler__target(compiler), &one, 1, &fn, &code, NULL,
-                                        NULL, &diag));
+            assert_ok(ash_code__compile(
+                compiler,
+                &(ash_code_job){
+                    .target = ash_compiler__target(compiler), .nests = &one, .count = 1, .fns = &fn},
+                &code, &diag));
         }
         for (unsigned s = 0; s < SAMPLES; s++) {
             int64_t vars[VARS], got[2][VARS + EXPRESSIONS] = {{0}};

@@ -250,8 +250,9 @@ static void try_program(trial *t, const ash_target *target, bool fuse, bool comp
         const ash_nest **nests = calloc(p->nests.len + 1, sizeof *nests);
         fns = calloc(p->nests.len + 1, sizeof *fns);
         for (size_t i = 0; i < p->nests.len; i++) nests[i] = &p->nests.at[i];
-        ash_status status =
-            ash_code__compile(compiler, target, nests, p->nests.len, fns, &code, NULL, NULL, &diag);
+        ash_status status = ash_code__compile(
+            compiler, &(ash_code_job){.target = target, .nests = nests, .count = p->nests.len, .fns = fns},
+            &code, &diag);
         free(nests);
         if (status != ASH_OK) {
             ash_diag_format(&diag, t->error, sizeof t->error);

@@ -56,11 +56,15 @@ static survey lower(ash_graph *g, ash_value out, const char *level) {
     return s;
 }
 
-static void compare(ash_graph *g, ash_value out, double tolerance) {
-    static const int64_t vars[8];
+static void compare_at(ash_graph *g, ash_value out, int64_t var, double tolerance) {
+    const int64_t vars[8] = {var};
     ash_graph_output(g, "y", out);
     test_differential(context, g, vars, tolerance);
     ash_graph_destroy(g);
+}
+
+static void compare(ash_graph *g, ash_value out, double tolerance) {
+    compare_at(g, out, 0, tolerance);
 }
 
 /* A softmax computes its exponentials once; rows past the second level of cache are not kept. */
@@ -158,6 +162,28 @@ static void test_extrema_and_lists(void **state) {
             }
 }
 
+/* Rows that are added to rows, some of them several times: columns in vectors and chunks, whatever is left
+ * of the last one; indices of one and of two coordinates, some outside; and the dim may be a variable. */
+static void test_scattered_rows(void **state) {
+    (void)state;
+    static const int64_t widths[] = {1, 7, 16, 33, 64, 65, 130, 200};
+    static const ash_dtype dtypes[] = {ASH_F32, ASH_F64, ASH_I64, ASH_U8, ASH_F16};
+    for (size_t i = 0; i < ASH_COUNT(widths); i++)
+        for (int turn = 0; turn < 5; turn++) {
+            ash_graph *g = new_graph();
+            const int64_t columns = turn == 4 ? ash_graph_var(g, "columns", 1, widths[i]) : widths[i];
+            const bool deep = turn % 2;
+            ash_value x = deep ? input(g, "x", dtypes[turn], 3, (ash_dim[]){3, 4, columns})
+                               : input(g, "x", dtypes[turn], 2, (ash_dim[]){4, columns});
+            ash_value at = input(g, "at", ASH_I64, 2, (ash_dim[]){9, deep ? 2 : 1});
+            ash_value u = input(g, "u", dtypes[turn], 2, (ash_dim[]){9, columns});
+            at = ash_sub(g, at, ash_scalar(g, ASH_I64, 5)); /* -5 ... 4 */
+            static const ash_scatter modes[] = {ASH_SCATTER_ADD, ASH_SCATTER_SET, ASH_SCATTER_MIN};
+            compare_at(g, ash_scatter_nd(g, x, at, u, modes[(i + (size_t)turn) % 3]), (widths[i] + 1) / 2,
+                       dtypes[turn] == ASH_F16 ? 1e-2 : 1e-6);
+        }
+}
+
 /* The first NaN is the extremum, and comes first among the largest. */
 static void test_not_a_number(void **state) {
     (void)state;
@@ -184,6 +210,7 @@ int main(void) {
         cmocka_unit_test(test_kept_rows),         cmocka_unit_test(test_transposed_blocks),
         cmocka_unit_test(test_gathers_stay),      cmocka_unit_test(test_what_is_left),
         cmocka_unit_test(test_extrema_and_lists), cmocka_unit_test(test_not_a_number),
+        cmocka_unit_test(test_scattered_rows),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -1,29 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* The planner's core: problem forms, options, modes, errors, and what happens when memory runs out. */
 #include "ashlar/memory_report.h"
-#include "testing.h"
+#include "graph_room.h"
 
 static ash_diag diag;
 
-typedef struct fixture {
-    test_memory memory;
-    ash_context *context;
-} fixture;
+typedef struct room fixture;
 
 static int setup(void **state) {
-    fixture *f = calloc(1, sizeof *f);
-    ash_context_options options = {.allocator = test_memory_allocator(&f->memory)};
-    if (ash_context_create(&options, &f->context, &diag) != ASH_OK) return 1;
-    *state = f;
-    return 0;
-}
-
-static int teardown(void **state) {
-    fixture *f = *state;
-    ash_context_destroy(f->context);
-    int leaked = f->memory.live != 0;
-    free(f);
-    return leaked;
+    return room_open(state, 1);
 }
 
 static ash_memory_buffer interval(uint64_t size, int64_t begin, int64_t end) {

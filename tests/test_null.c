@@ -24,7 +24,9 @@
  * return no status these are all places for results, too. */
 static const char *const optional[] = {
     "ash_context_destroy.context",
+    "ash_conv_transpose.extra",
     "ash_diag_format.out",
+    "ash_graph_accumulate.name",
     "ash_graph_create.name",
     "ash_graph_gradients.seeds",
     "ash_graph_name_next.name",
@@ -38,6 +40,8 @@ static const char *const optional[] = {
     "ash_plan_on_release.hook",
     "ash_plan_release_all.released",
     "ash_plan_bind_arena_view.view",
+    "ash_plan_load_states.note",
+    "ash_plan_save_states.note",
     "ash_plan_bind_state.memory",
     "ash_plan_bind_state_view.view",
     "ash_plan_bind_weights_view.view",

@@ -6,7 +6,7 @@
 
 #include "ashlar/plan.h"
 #include "base/text.h"
-#include "code/link.h"
+#include "code/llvm.h"
 #include "code/nvptx/nvptx.h"
 #include "every_kernel.h"
 #include "kernel/program.h"
@@ -15,7 +15,7 @@ static ash_diag diag;
 
 /* --- graphs --------------------------------------------------------------------------------------- */
 
-/* And bytes, and remainders of f64. */
+/* And bytes, and functions of f64. */
 static void everything(fixture *f) {
     ash_graph *g = f->g;
     ash_value bytes = INPUT(f, "bytes", ASH_U8, 5, 67), wide = INPUT(f, "wide", ASH_F64, 30);
@@ -23,6 +23,10 @@ static void everything(fixture *f) {
     ash_graph_output(g, "bytes", ash_max(g, bytes, ash_transpose(g, bytes, (int64_t[]){0, 1})));
     ash_graph_output(g, "moved", ash_transpose(g, bytes, (int64_t[]){1, 0}));
     ash_graph_output(g, "modulus", ash_mod(g, wide, ash_sqrt(g, wide)));
+    ash_graph_output(g, "power", ash_pow(g, wide, ash_sin(g, ash_tan(g, ash_cos(g, wide)))));
+    ash_graph_output(g, "arcs", ash_asin(g, ash_acos(g, ash_atan(g, ash_erf(g, wide)))));
+    ash_graph_output(g, "hyperbolic", ash_sinh(g, ash_cosh(g, ash_tanh(g, wide))));
+    ash_graph_output(g, "areas", ash_asinh(g, ash_acosh(g, ash_atanh(g, wide))));
 }
 
 static ash_program *lower(fixture *f, const ash_target *target) {
@@ -161,21 +165,6 @@ static void kinds_of_gpus(void **state) {
         assert_status(ash_target__named(none[i], &t, &diag), ASH_ERROR_NOT_FOUND);
 }
 
-/* What a GPU has no formula for is refused by name. */
-static void functions_of_f64_are_refused(void **state) {
-    fixture *f = *state;
-    ash_target target;
-    ash_text text;
-    assert_ok(ash_target__named("sm_80", &target, &diag));
-    ash_graph_output(f->g, "y", ash_sin(f->g, INPUT(f, "x", ASH_F64, 10)));
-    ash_program *p = lower(f, &target);
-    ash_text_init(&text, &ash_allocator__libc);
-    assert_status(ash_code__assembly(&target, &p->nests.at[0], &text, &diag), ASH_ERROR_UNSUPPORTED);
-    assert_non_null(strstr(diag.message, "sm_80 has no"));
-    ash_text_free(&text);
-    ash_program__free(p);
-}
-
 /* --- a device of paper ---------------------------------------------------------------------------- */
 
 static void plans_for_gpus_that_are_not_there(void **state) {
@@ -208,109 +197,6 @@ static void plans_for_gpus_that_are_not_there(void **state) {
     ash_device_close(options.device);
 }
 
-/* --- the remainder -------------------------------------------------------------------------------- */
-
-/* The formula for GPUs, compiled for this machine, where it can be compared with the C library. */
-static ash_status fill(const ash_target *target, const void *nest, const char *symbol, LLVMModuleRef module,
-                       ash_diag *why) {
-    ash_code_target mixed = ash_code__host;
-    mixed.library = ash_nvptx__library;
-    return ash_emit__nest(&mixed, target, nest, symbol, module, why);
-}
-
-static ash_nest remainder_nest(ash_dtype dtype) {
-    ash_nest n;
-    ash_nest_init(&n, &ash_allocator__libc);
-    uint16_t buffers[3];
-    for (uint16_t i = 0; i < 3; i++)
-        buffers[i] = ash_nest_buffer_add(&n, (ash_nest_buffer){dtype, 8, i, i == 2});
-    ash_ref c =
-        ash_nest_loop(&n, ash_nest_arg(&n, ASH_NEST_BEGIN_ARG), ash_nest_arg(&n, ASH_NEST_END_ARG), 1, 0);
-    ash_ref at = ash_nest_binary(&n, ASH_OP_MUL, c, ash_nest_index(&n, 4));
-    ash_ref a = ash_nest_load(&n, buffers[0], at, 4, ASH_NO_REF),
-            b = ash_nest_load(&n, buffers[1], at, 4, ASH_NO_REF);
-    ash_nest_store(&n, buffers[2], at, ash_nest_binary(&n, ASH_OP_REM, a, b), ASH_NO_REF);
-    ash_nest_end(&n);
-    return n;
-}
-
-/* Numbers of every size, and the edges. */
-static double any_number(uint64_t *seed, bool single) {
-    static const double edges[] = {0,
-                                   -0.0,
-                                   1,
-                                   -1,
-                                   0.5,
-                                   3,
-                                   INFINITY,
-                                   -INFINITY,
-                                   NAN,
-                                   0x1p-149,
-                                   0x1p-1074,
-                                   0x1.fffffep127,
-                                   0x1.fffffffffffffp1023,
-                                   0x1p-126,
-                                   0x1p-1022,
-                                   7};
-    uint64_t bits = test_random(seed);
-    if (bits % 8 == 0) return edges[bits / 8 % ASH_COUNT(edges)];
-    if (bits % 8 == 1) return (double)(int64_t)(test_random(seed) >> 40) / 8;
-    bits = test_random(seed);
-    if (single) {
-        uint32_t low = (uint32_t)bits;
-        float x;
-        memcpy(&x, &low, sizeof x);
-        return x;
-    }
-    double x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-static void remainders_are_exact(void **state) {
-    fixture *f = *state;
-    enum { COUNT = 4096 };
-    static double wide[3][COUNT];
-    static float narrow[3][COUNT];
-    ash_compiler *compiler;
-    ash_linker *linker;
-    assert_ok(ash_compiler__get(f->context, &compiler, &diag));
-    assert_ok(ash_linker__create(&ash_allocator__libc, ash_compiler__target(compiler), &linker, &diag));
-    for (int single = 0; single < 2; single++) {
-        ash_llvm_machine machine = {0};
-        LLVMMemoryBufferRef object;
-        ash_linked linked = {0};
-        const char *symbol = single ? "rem_f32" : "rem_f64";
-        ash_nest n = remainder_nest(single ? ASH_F32 : ASH_F64);
-        assert_ok(ash_llvm__machine_create(ash_compiler__target(compiler), LLVMCodeGenLevelDefault,
-                                           &machine, &diag));
-        assert_ok(
-            ash_llvm__build(&machine, fill, &n, symbol, "always-inline", ASH_LLVM_OBJECT, &object, &diag));
-        assert_ok(ash_linker__load(linker, LLVMGetBufferStart(object), LLVMGetBufferSize(object), symbol,
-                                   &linked, &diag));
-        LLVMDisposeMemoryBuffer(object);
-        ash_llvm__machine_destroy(&machine);
-        ash_nest_free(&n);
-        uint64_t seed = 1;
-        for (int i = 0; i < COUNT; i++) {
-            for (int k = 0; k < 2; k++) narrow[k][i] = (float)(wide[k][i] = any_number(&seed, single));
-            if (i % 3 == 0) wide[1][i] = wide[0][i] / 3, narrow[1][i] = narrow[0][i] / 3;
-        }
-        void *buffers[3];
-        for (int k = 0; k < 3; k++) buffers[k] = single ? (void *)narrow[k] : (void *)wide[k];
-        linked.fn(buffers, NULL, 0, COUNT / 4, 0);
-        for (int i = 0; i < COUNT; i++) {
-            double want = single ? fmodf(narrow[0][i], narrow[1][i]) : fmod(wide[0][i], wide[1][i]);
-            double got = single ? narrow[2][i] : wide[2][i];
-            if (isnan(want) ? isnan(got) : want == got && signbit(want) == signbit(got)) continue;
-            fail_msg("%s: %a rem %a is %a, not %a", symbol, single ? narrow[0][i] : wide[0][i],
-                     single ? narrow[1][i] : wide[1][i], want, got);
-        }
-        ash_linker__unload(linker, &linked);
-    }
-    ash_linker__destroy(linker);
-}
-
 /* --- the driver ----------------------------------------------------------------------------------- */
 
 static void drivers_that_are_not_there(void **state) {
@@ -341,9 +227,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(kernels_of_every_shape, setup, teardown),
         cmocka_unit_test(bytes_from_anywhere),
         cmocka_unit_test(kinds_of_gpus),
-        cmocka_unit_test_setup_teardown(functions_of_f64_are_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(plans_for_gpus_that_are_not_there, setup, teardown),
-        cmocka_unit_test_setup_teardown(remainders_are_exact, setup, teardown),
         cmocka_unit_test_setup_teardown(drivers_that_are_not_there, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -70,7 +70,7 @@ static void check(fixture *f, unsigned lanes, const int64_t *vars) {
                        (ash_opt_options){.dump = compare, .dump_user = &exact}, &diag));
     assert_ok(optimise(f, NULL, &target, (ash_opt_options){.dump = compare, .dump_user = &all}, &diag));
     assert_int_equal(all.passes, exact.passes + 2);
-    assert_int_equal(all.passes, 16);
+    assert_in_range(all.passes, 14, 16); /* quantize and reciprocal where there is a cast, a quotient */
 }
 
 /* Transposes whose operand depends on an input: conversions that every execution pays for. */

@@ -1,42 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /* A plan on a device that the host does not reach (apart.h): the same bits in every mode, memory of the
  * caller's as views on it, and what is refused. */
-#include "testing.h"
-
 #include "apart.h"
 #include "ashlar/builder.h"
 #include "runtime/plan.h"
 
-static ash_diag diag;
-
 enum { ROWS = 6, INNER = 40, COLUMNS = 24, BYTES = ROWS * INNER * 4, RESULT = ROWS * COLUMNS };
 
-struct room {
-    test_memory memory;
-    ash_context *context;
-    ash_device *apart;
-    ash_graph *graph;
-    ash_plan *plan;
-    float x[ROWS * INNER];
-};
+#define ROOM_MORE float x[ROWS * INNER];
+#include "graph_room.h"
+
+static ash_diag diag;
 
 static int setup(void **state) {
-    struct room *r = calloc(1, sizeof *r);
-    ash_context_options options = {.allocator = test_memory_allocator(&r->memory), .threads = 2};
-    assert_ok(ash_context_create(&options, &r->context, &diag));
-    assert_ok(apart_open(r->context, &r->apart, &diag));
-    *state = r;
-    return 0;
-}
-
-static int teardown(void **state) {
+    room_open(state, 2);
     struct room *r = *state;
-    ash_plan_destroy(r->plan);
-    ash_graph_destroy(r->graph);
-    ash_device_close(r->apart);
-    ash_context_destroy(r->context);
-    assert_int_equal(r->memory.live, 0);
-    free(r);
+    assert_ok(apart_open(r->context, &r->device, &diag));
     return 0;
 }
 
@@ -49,8 +28,8 @@ static void make_graph(struct room *r) {
     for (int i = 0; i < INNER * COLUMNS; i++) w[i] = (float)(i * 7 % 13) - 6;
     for (int i = 0; i < COLUMNS; i++) b[i] = (float)i / 4;
     for (int i = 0; i < ROWS * INNER; i++) r->x[i] = (float)(i * 5 % 11) - 5;
-    assert_ok(ash_graph_create(r->context, "g", &r->graph, &diag));
-    ash_graph *g = r->graph;
+    assert_ok(ash_graph_create(r->context, "g", &r->g, &diag));
+    ash_graph *g = r->g;
     ash_value x = ash_graph_input(g, "x", &tx), p = ash_graph_constant(g, &tw, w, sizeof w, ASH_DATA_COPY);
     ash_value y = ash_add(g, ash_relu(g, ash_matmul(g, x, p)),
                           ash_graph_parameter(g, "b", &tb, b, sizeof b, ASH_DATA_COPY));
@@ -65,7 +44,7 @@ static void prepare(struct room *r, ash_device *device, ash_mode mode) {
     options.streams = mode == ASH_MODE_MULTI_STREAM ? 2 : 1;
     ash_plan_destroy(r->plan);
     r->plan = NULL;
-    assert_ok(ash_plan_prepare(r->context, r->graph, &options, &r->plan, &diag));
+    assert_ok(ash_plan_prepare(r->context, r->g, &options, &r->plan, &diag));
 }
 
 static void run(struct room *r, float y[RESULT]) {
@@ -91,7 +70,7 @@ static ash_view *new_view(struct room *r, uint64_t bytes) {
     ash_type type = {.dtype = ASH_U8, .rank = 1, .dims = {(int64_t)bytes}};
     ash_storage *storage;
     ash_view *view;
-    assert_ok(ash_storage_create(r->apart, bytes, 64, &storage, &diag));
+    assert_ok(ash_storage_create(r->device, bytes, 64, &storage, &diag));
     assert_ok(ash_view_create(storage, 0, bytes, &type, &view, &diag));
     ash_storage_release(storage);
     return view;
@@ -108,14 +87,14 @@ static void every_mode_has_the_same_bits(void **state) {
     float want[RESULT], have[RESULT];
     expect(r, want);
     for (int mode = 0; mode < ASH_MODE_COUNT; mode++) {
-        prepare(r, r->apart, (ash_mode)mode);
-        assert_ptr_equal(ash_plan_device(r->plan), r->apart);
+        prepare(r, r->device, (ash_mode)mode);
+        assert_ptr_equal(ash_plan_device(r->plan), r->device);
         assert_ok(ash_plan_set_input(r->plan, 0, NULL, r->x, BYTES, &diag));
         run(r, have);
         assert_memory_equal(have, want, sizeof want);
         const ash_view *view;
         assert_ok(ash_plan_output(r->plan, 0, &view, &diag));
-        assert_ptr_equal(ash_storage_device(ash_view_storage(view)), r->apart);
+        assert_ptr_equal(ash_storage_device(ash_view_storage(view)), r->device);
         assert_false(ash_device_describe(ash_plan_device(r->plan)).cpu_accessible);
     }
     assert_null(ash_plan_device(NULL));
@@ -131,7 +110,7 @@ static void inputs_of_the_caller(void **state) {
     assert_ok(ash_plan_set_input(r->plan, 0, NULL, r->x, BYTES, &diag));
     run(r, other);
     r->x[7] -= 1;
-    prepare(r, r->apart, ASH_MODE_GRAPH);
+    prepare(r, r->device, ASH_MODE_GRAPH);
     assert_ok(ash_plan_bind_input(r->plan, 0, NULL, r->x, BYTES, &diag));
     run(r, have);
     assert_memory_equal(have, want, sizeof want);
@@ -164,7 +143,7 @@ static void blocks_of_the_caller(void **state) {
     ash_type type = {.dtype = ASH_F32, .rank = 2, .dims = {ROWS, INNER}};
     static char host[1 << 16] __attribute__((aligned(4096)));
     expect(r, want);
-    prepare(r, r->apart, ASH_MODE_STREAM);
+    prepare(r, r->device, ASH_MODE_STREAM);
     uint64_t arena = ash_plan_arena_size(r->plan), weights = ash_plan_weights_size(r->plan);
     assert_true(arena > 0 && weights > 0 && arena < sizeof host && weights < sizeof host);
     assert_status(ash_plan_bind_arena(r->plan, host, sizeof host, &diag), ASH_ERROR_DEVICE);
@@ -210,7 +189,7 @@ static void where_nothing_is_computed(void **state) {
     make_graph(r);
     assert_ok(
         ash_device_open(r->context, "DISK:" ASH_SOURCE_DIR "/CMakeLists.txt", &options.device, &diag));
-    assert_status(ash_plan_prepare(r->context, r->graph, &options, &plan, &diag), ASH_ERROR_DEVICE);
+    assert_status(ash_plan_prepare(r->context, r->g, &options, &plan, &diag), ASH_ERROR_DEVICE);
     assert_non_null(strstr(diag.message, "computes nothing"));
     assert_null(plan);
     ash_device_close(options.device);
@@ -221,13 +200,13 @@ static void failing_allocations(void **state) {
     struct room *r = *state;
     ash_plan_options options = ash_plan_options_default();
     ash_status status = ASH_ERROR_OUT_OF_MEMORY;
-    options.device = r->apart;
+    options.device = r->device;
     make_graph(r);
-    prepare(r, r->apart, ASH_MODE_STREAM); /* the compiler and its kernels are there from now on */
+    prepare(r, r->device, ASH_MODE_STREAM); /* the compiler and its kernels are there from now on */
     for (long n = 1; status != ASH_OK && n < 20000; n += 1 + n / 16) {
         ash_plan *plan = NULL;
         r->memory.fail_at = r->memory.count + n;
-        status = ash_plan_prepare(r->context, r->graph, &options, &plan, &diag);
+        status = ash_plan_prepare(r->context, r->g, &options, &plan, &diag);
         r->memory.fail_at = 0;
         ash_plan_destroy(plan);
     }

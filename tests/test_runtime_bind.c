@@ -356,7 +356,8 @@ static void mapped_constants_are_given_back(void **state) {
     uint32_t c = maker_buffer(&r->m, ASH_BUFFER_CONSTANT, (int64_t)size / 4, NULL),
              w = maker_buffer(&r->m, ASH_BUFFER_WEIGHT, 16, NULL),
              y = maker_buffer(&r->m, ASH_BUFFER_OUTPUT, 16, "y");
-    assert_ok(ash_blob_create(r->m.a, mapped, size, true, NULL, NULL, &r->m.p->buffers.at[c].blob, &diag));
+    assert_ok(ash_blob_create(r->m.a, &(ash_blob){.data = mapped, .size = size, .mapped = true},
+                              &r->m.p->buffers.at[c].blob, &diag));
     maker_step(&r->m, "pack", kernel_pack, (int64_t)size / 65536, 1, 2, LIST(w, c));
     r->m.p->prologue = 1;
     maker_step(&r->m, "add1", kernel_add1, 16, 1, 2, LIST(y, w));
@@ -391,10 +392,9 @@ static void unaligned_constants(void **state) {
              x = maker_buffer(&r->m, ASH_BUFFER_INPUT, N, "x"),
              a = maker_buffer(&r->m, ASH_BUFFER_LOCAL, N, NULL),
              y = maker_buffer(&r->m, ASH_BUFFER_OUTPUT, N, "y");
-    assert_ok(
-        ash_blob_create(r->m.a, bytes + 1, N * 4, false, NULL, NULL, &r->m.p->buffers.at[c].blob, &diag));
-    assert_ok(
-        ash_blob_create(r->m.a, bytes + 1, N * 4, false, NULL, NULL, &r->m.p->buffers.at[d].blob, &diag));
+    const ash_blob numbers = {.data = bytes + 1, .size = N * 4};
+    assert_ok(ash_blob_create(r->m.a, &numbers, &r->m.p->buffers.at[c].blob, &diag));
+    assert_ok(ash_blob_create(r->m.a, &numbers, &r->m.p->buffers.at[d].blob, &diag));
     maker_step(&r->m, "twice", kernel_twice, N, 1, 2, LIST(w, c));
     r->m.p->prologue = 1;
     maker_step(&r->m, "add", kernel_add, N, 1, 3, LIST(a, x, w));

@@ -3,6 +3,7 @@
  * from another thread, in every mode; what was stopped leaves nothing behind, and what comes after it is
  * right. */
 #include "plan_room.h"
+#include "ways.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -18,25 +19,8 @@ static int setup(void **state) {
     return room_open(state, 3);
 }
 
-/* The modes, with one thread and with several. */
-static const struct way {
-    ash_mode mode;
-    unsigned streams, threads;
-    bool poison;
-} ways[] = {
-    {ASH_MODE_STREAM, 1, 1, false},       {ASH_MODE_STREAM, 1, 3, false},
-    {ASH_MODE_STREAM, 1, 2, true},        {ASH_MODE_GRAPH, 1, 1, false},
-    {ASH_MODE_GRAPH, 1, 3, false},        {ASH_MODE_MULTI_STREAM, 2, 1, false},
-    {ASH_MODE_MULTI_STREAM, 2, 2, false}, {ASH_MODE_MULTI_STREAM, 3, 2, true},
-    {ASH_MODE_MULTI_STREAM, 4, 3, false},
-};
-
-static ash_plan_options options_of(const struct way *way, const ash_cancel *cancel) {
-    ash_plan_options options = ash_plan_options_default();
-    options.mode = way->mode;
-    options.streams = way->streams;
-    options.threads = way->threads;
-    options.poison = way->poison;
+static ash_plan_options cancellable(const struct way *way, const ash_cancel *cancel) {
+    ash_plan_options options = options_of(way);
     options.progress.cancel = cancel;
     return options;
 }
@@ -92,7 +76,7 @@ static void preparing_stops_at_every_call(void **state) {
     ash_plan_destroy(r->plan);
     r->plan = NULL;
     for (size_t i = 0; i < ASH_COUNT(ways); i++) {
-        ash_plan_options options = options_of(&ways[i], NULL);
+        ash_plan_options options = cancellable(&ways[i], NULL);
         struct teller t = {.well = true};
         options.progress.report = tell;
         options.progress.user = &t;
@@ -136,7 +120,7 @@ static void the_switch_refuses(void **state) {
     float want[3 * 40], have[3 * 40];
     const ash_view *view;
     ash_graph *g = make_graph(r);
-    ash_plan_options options = options_of(&ways[0], &r->cancel);
+    ash_plan_options options = cancellable(&ways[0], &r->cancel);
     ash_cancel_set(&r->cancel, true);
     assert_true(ash_cancel_is_on(&r->cancel) && !ash_cancel_is_on(NULL));
     assert_status(ash_plan_prepare(r->context, g, &options, &r->plan, &diag), ASH_ERROR_CANCELLED);
@@ -216,7 +200,7 @@ static void expect_none(struct room *r) {
 
 /* Two chains of steps that meet at the end; with one chunk per step each run is a step. */
 static void build_watched(struct room *r, const struct way *way, int chains, int64_t chunks, double ns) {
-    ash_plan_options options = options_of(way, &r->cancel);
+    ash_plan_options options = cancellable(way, &r->cancel);
     uint32_t ends[2];
     ash_plan_destroy(r->plan);
     r->plan = NULL;
@@ -363,7 +347,7 @@ static void results_are_whole_or_none(void **state) {
 static void the_prologue_stops(void **state) {
     struct room *r = *state;
     float p[N], want[N], have[N];
-    ash_plan_options options = options_of(&ways[1], &r->cancel);
+    ash_plan_options options = cancellable(&ways[1], &r->cancel);
     for (int i = 0; i < N; i++) p[i] = (float)i;
     maker_init(&r->m, r->context);
     uint32_t weight = maker_data(&r->m, ASH_BUFFER_PARAMETER, p, N, "p");

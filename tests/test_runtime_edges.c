@@ -8,33 +8,21 @@
 #include "ashlar/builder.h"
 #include "ashlar/onnx.h"
 
+#define ROOM_MORE void *want[8]; /* per output: bytes of mode stream */
+#include "graph_room.h"
+
 static ash_diag diag;
 
 enum { ORDERS = 300 };
 
-struct room {
-    ash_context *context;
-    ash_graph *graph;
-    ash_plan *plan;
-    void *want[8]; /* per output: bytes of mode stream */
-};
-
 static int setup(void **state) {
-    struct room *r = calloc(1, sizeof *r);
-    ash_context_options options = {.threads = 2};
-    assert_ok(ash_context_create(&options, &r->context, &diag));
-    *state = r;
-    return 0;
+    return room_open(state, 2);
 }
 
-static int teardown(void **state) {
+static int leave(void **state) {
     struct room *r = *state;
     for (size_t i = 0; i < ASH_COUNT(r->want); i++) free(r->want[i]);
-    ash_plan_destroy(r->plan);
-    ash_graph_destroy(r->graph);
-    ash_context_destroy(r->context);
-    free(r);
-    return 0;
+    return teardown(state);
 }
 
 /* --- networks --------------------------------------------------------------------------------- */
@@ -121,7 +109,7 @@ static ash_graph *recurrent(ash_context *context) {
 
 static void prepare_reordered(struct room *r, const ash_plan_options *options) {
     ash_plan_destroy(r->plan);
-    r->plan = reorder_prepare(r->context, r->graph, options);
+    r->plan = reorder_prepare(r->context, r->g, options);
 }
 
 static void set_inputs(struct room *r) {
@@ -183,7 +171,7 @@ static bool only_writes(const ash_plan *plan, const ash_memory_wait *wait) {
 /* Leaves out one edge after the other, at least `least` of them, on `streams` streams. */
 static void check_edges(struct room *r, ash_graph *graph, unsigned streams, bool fuse, uint32_t least) {
     assert_ok(ash_graph_status(graph, &diag));
-    r->graph = graph;
+    r->g = graph;
     ash_plan_options options = ash_plan_options_default();
     options.no_fuse = !fuse;
     assert_ok(ash_plan_prepare(r->context, graph, &options, &r->plan, &diag));
@@ -231,7 +219,7 @@ static void a_recurrent_model(void **state) {
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, leave)
     const struct CMUnitTest tests[] = {
         TEST(attention_on_two_streams),
         TEST(unfused_attention_on_three),

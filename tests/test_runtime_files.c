@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Plans whose weights lie in mapped files, and what becomes of the files: cut short, emptied, replaced,
  * removed. */
-#include "testing.h"
-
 #include "apart.h"
 #include <fcntl.h>
 #include <math.h>
@@ -13,18 +11,14 @@
 #include "ashlar/onnx.h"
 #include "ashlar/plan.h"
 
+#define ROOM_MORE                                                                                          \
+    char folder[64], model[96], weights[96];                                                               \
+    float want;
+#include "graph_room.h"
+
 static ash_diag diag;
 
 enum { WIDE = 6000, IN = 64, OUT = 96 };
-
-struct room {
-    test_memory memory;
-    ash_context *context;
-    ash_graph *graph;
-    ash_plan *plan;
-    char folder[64], model[96], weights[96];
-    float want;
-};
 
 /* y = sum(x * w) + sum(relu(u m)): w is read where it lies, m is packed. With a data file beside it, or in
  * one. */
@@ -54,28 +48,21 @@ static void write_model(struct room *r, bool external) {
 }
 
 static int setup(void **state) {
-    struct room *r = calloc(1, sizeof *r);
-    ash_context_options options = {.allocator = test_memory_allocator(&r->memory), .threads = 1};
-    assert_ok(ash_context_create(&options, &r->context, &diag));
+    room_open(state, 1);
+    struct room *r = *state;
     strcpy(r->folder, "/tmp/ashlar-files-XXXXXX");
     assert_non_null(mkdtemp(r->folder));
     snprintf(r->model, sizeof r->model, "%s/model.onnx", r->folder);
     snprintf(r->weights, sizeof r->weights, "%s/weights.bin", r->folder);
-    *state = r;
     return 0;
 }
 
-static int teardown(void **state) {
+static int leave(void **state) {
     struct room *r = *state;
-    ash_plan_destroy(r->plan);
-    ash_graph_destroy(r->graph);
-    ash_context_destroy(r->context);
-    assert_int_equal(r->memory.live, 0);
     unlink(r->model);
     unlink(r->weights);
     rmdir(r->folder);
-    free(r);
-    return 0;
+    return teardown(state);
 }
 
 static void set_inputs(struct room *r) {
@@ -94,8 +81,8 @@ static void check_result(struct room *r) {
 }
 
 static void prepare_and_run(struct room *r) {
-    assert_ok(ash_onnx_read(r->context, r->model, NULL, &r->graph, &diag));
-    assert_ok(ash_plan_prepare(r->context, r->graph, NULL, &r->plan, &diag));
+    assert_ok(ash_onnx_read(r->context, r->model, NULL, &r->g, &diag));
+    assert_ok(ash_plan_prepare(r->context, r->g, NULL, &r->plan, &diag));
     ash_plan_report report = ash_plan_describe(r->plan);
     assert_true(report.mapped >= WIDE * sizeof(float) && report.released >= IN * OUT * sizeof(float));
     set_inputs(r);
@@ -156,7 +143,7 @@ static void cut_short(void **state) {
             refused(r, ash_plan_execute(r->plan, &diag), path);
             check_result(r); /* of the last execution */
             refused(r, ash_plan_buffer_view(r->plan, w, &view, &diag), path);
-            refused(r, ash_plan_prepare(r->context, r->graph, NULL, &second, &diag), path);
+            refused(r, ash_plan_prepare(r->context, r->g, NULL, &second, &diag), path);
             assert_null(second);
             put(path, bytes, size);
             assert_ok(ash_plan_execute(r->plan, &diag));
@@ -172,8 +159,8 @@ static void cut_short(void **state) {
         check_result(r);
         free(bytes);
         ash_plan_destroy(r->plan);
-        ash_graph_destroy(r->graph);
-        r->plan = NULL, r->graph = NULL;
+        ash_graph_destroy(r->g);
+        r->plan = NULL, r->g = NULL;
     }
 }
 
@@ -191,8 +178,8 @@ static void cut_short_behind_packed_weights(void **state) {
     ash_graph_output(g, "y", ash_matmul(g, u, ash_graph_constant(g, &tm, m, sizeof m, ASH_DATA_COPY)));
     assert_ok(ash_onnx_write(g, r->model, NULL, &diag));
     ash_graph_destroy(g);
-    assert_ok(ash_onnx_read(r->context, r->model, NULL, &r->graph, &diag));
-    assert_ok(ash_plan_prepare(r->context, r->graph, NULL, &r->plan, &diag));
+    assert_ok(ash_onnx_read(r->context, r->model, NULL, &r->g, &diag));
+    assert_ok(ash_plan_prepare(r->context, r->g, NULL, &r->plan, &diag));
     assert_int_equal(ash_plan_describe(r->plan).mapped, 0);
     size_t size;
     void *bytes = take(r->model, &size);
@@ -238,7 +225,7 @@ static void replaced_and_removed(void **state) {
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, leave)
     const struct CMUnitTest tests[] = {
         TEST(cut_short),
         TEST(cut_short_behind_packed_weights),

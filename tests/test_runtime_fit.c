@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A capacity is met by other lowerings before it is refused: groups that are split, no Winograd, operations
  * on one thread; and the refusal names the smallest of all. */
+#include "apart.h"
 #include "ashlar/builder.h"
 #include "ashlar/plan.h"
 #include "one_context.h"
@@ -108,6 +109,7 @@ static void groups_are_split(void **state) {
 static void scratch_is_split(void **state) {
     (void)state;
     enum { ROWS = 40, LONG = 20000, INNER = 16 };
+    NOT_CUDA("a softmax is split otherwise");
     static float want[ROWS * LONG], got[ROWS * LONG];
     ash_graph *g;
     assert_ok(ash_graph_create(context, "softmax", &g, &diag));
@@ -146,6 +148,7 @@ static ash_graph *make_conv(int64_t channels, int64_t stride) {
 static void winograd_is_left_out(void **state) {
     (void)state;
     static float want[RESULT], got[RESULT];
+    NOT_CUDA("there is no Winograd");
     ash_graph *g = make_conv(CHANNELS, 1);
     ash_plan_options direct = two_threads(0);
     direct.no_winograd = true;
@@ -163,6 +166,7 @@ static void steps_run_on_one_thread(void **state) {
     (void)state;
     enum { MANY = 512, HALF = PIXELS / 2 };
     static float want[MANY * HALF * HALF], got[MANY * HALF * HALF];
+    NOT_CUDA("convolutions have no scratch memory");
     ash_graph *g = make_conv(MANY, 2);
     ash_plan_options one = two_threads(0);
     one.threads = 1;

@@ -9,71 +9,43 @@
 
 #include "ashlar/builder.h"
 
+#define ROOM_MORE                                                                                          \
+    counted sort, one, tick;                                                                               \
+    ash_cancel cancel;
+#include "graph_room.h"
+#include "ways.h"
+
 static ash_diag diag;
 
 enum { ROWS = 9, WIDE = 6, THREADS = 3 };
 
-struct room {
-    test_memory memory;
-    counted sort, one, tick;
-    ash_cancel cancel;
-    ash_context *context;
-    ash_graph *graph;
-    ash_plan *plan;
-};
-
 static int setup(void **state) {
-    struct room *r = calloc(1, sizeof *r);
-    ash_context_options options = {.allocator = test_memory_allocator(&r->memory), .threads = THREADS};
-    assert_ok(ash_context_create(&options, &r->context, &diag));
+    room_open(state, THREADS);
+    struct room *r = *state;
     add_function(r->context, "sort", sort_rows, &r->sort, true);
     add_function(r->context, "one", plus_one, &r->one, true);
     add_function(r->context, "tick", tick, &r->tick, false);
-    *state = r;
     return 0;
 }
 
-static int teardown(void **state) {
+static int leave(void **state) {
     struct room *r = *state;
-    ash_plan_destroy(r->plan);
-    ash_graph_destroy(r->graph);
-    ash_context_destroy(r->context);
+    room_clear(r);
     assert_true(r->sort.released == 1 && r->one.released == 1 && r->tick.released == 1);
-    assert_int_equal(r->memory.live, 0);
     free(r);
     return 0;
-}
-
-static const struct way {
-    ash_mode mode;
-    unsigned streams, threads;
-    bool poison;
-} ways[] = {
-    {ASH_MODE_STREAM, 1, 1, false},       {ASH_MODE_STREAM, 1, 3, false},
-    {ASH_MODE_STREAM, 1, 2, true},        {ASH_MODE_GRAPH, 1, 1, false},
-    {ASH_MODE_GRAPH, 1, 3, false},        {ASH_MODE_MULTI_STREAM, 2, 1, false},
-    {ASH_MODE_MULTI_STREAM, 2, 2, false}, {ASH_MODE_MULTI_STREAM, 3, 3, true},
-};
-
-static ash_plan_options options_of(const struct way *way) {
-    ash_plan_options options = ash_plan_options_default();
-    options.mode = way->mode;
-    options.streams = way->streams;
-    options.threads = way->threads;
-    options.poison = way->poison;
-    return options;
 }
 
 static void prepare(struct room *r, const ash_plan_options *options) {
     ash_plan_destroy(r->plan);
     r->plan = NULL;
-    assert_ok(ash_plan_prepare(r->context, r->graph, options, &r->plan, &diag));
+    assert_ok(ash_plan_prepare(r->context, r->g, options, &r->plan, &diag));
 }
 
 static ash_graph *new_graph(struct room *r) {
-    ash_graph_destroy(r->graph);
-    assert_ok(ash_graph_create(r->context, "net", &r->graph, &diag));
-    return r->graph;
+    ash_graph_destroy(r->g);
+    assert_ok(ash_graph_create(r->context, "net", &r->g, &diag));
+    return r->g;
 }
 
 static ash_type matrix(ash_dtype dtype, ash_dim rows, ash_dim wide) {
@@ -134,7 +106,7 @@ static bool agrees(struct room *r, int64_t rows, int seed) {
     if (rows) assert_int_equal(r->sort.rows, rows);
     assert_ok(ash_wide_alloc(a, ASH_F32, 2, (const int64_t[]){rows, WIDE}, &in, &diag));
     ash_wide_load(&in, x);
-    assert_ok(ash_eval_graph(r->graph, &in, &rows, ASH_EVAL_DTYPE, want, &diag));
+    assert_ok(ash_eval_graph(r->g, &in, &rows, ASH_EVAL_DTYPE, want, &diag));
     for (size_t i = 0; i < ash_plan_output_count(r->plan); i++) {
         const ash_view *view;
         const void *data;
@@ -190,7 +162,7 @@ static void reordered(void **state) {
     struct room *r = *state;
     make_net(r);
     ash_plan_options options = options_of(&(struct way){ASH_MODE_MULTI_STREAM, 3, 3, true});
-    r->plan = reorder_prepare(r->context, r->graph, &options);
+    r->plan = reorder_prepare(r->context, r->g, &options);
     uint32_t waits = ash_plan_describe(r->plan).waits;
     assert_true(waits > 1);
     for (reorder.seed = 0; reorder.seed < 200; reorder.seed++)
@@ -335,7 +307,7 @@ static void when_calls_are_made(void **state) {
     }
     r->one.fail_at = r->one.calls + 1;
     ash_plan_destroy(r->plan);
-    assert_status(ash_plan_prepare(r->context, r->graph, NULL, &r->plan, &diag), ASH_ERROR_IO);
+    assert_status(ash_plan_prepare(r->context, r->g, NULL, &r->plan, &diag), ASH_ERROR_IO);
     assert_null(r->plan);
     assert_string_equal(diag.op, "one");
     r->one.fail_at = 0;
@@ -536,7 +508,7 @@ static void failing_allocations(void **state) {
     for (long at = 1;; at++) {
         r->memory.count = 0;
         r->memory.fail_at = at;
-        ash_status status = ash_plan_prepare(r->context, r->graph, &options, &r->plan, &diag);
+        ash_status status = ash_plan_prepare(r->context, r->g, &options, &r->plan, &diag);
         r->memory.fail_at = 0;
         if (status == ASH_OK) break;
         assert_int_equal(status, ASH_ERROR_OUT_OF_MEMORY);
@@ -545,7 +517,7 @@ static void failing_allocations(void **state) {
     compare(r, ROWS, 1);
 }
 
-#define FUNCTION_TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
+#define FUNCTION_TEST(function) cmocka_unit_test_setup_teardown(function, setup, leave)
 
 int main(void) {
     const struct CMUnitTest tests[] = {

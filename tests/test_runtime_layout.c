@@ -2,34 +2,27 @@
 /* Layout: lifetimes from accesses, views, in-place classes, homes, and what the checkers refuse. */
 #include "programs.h"
 
+#define ROOM_MORE                                                                                          \
+    maker m;                                                                                               \
+    ash_schedule schedule;                                                                                 \
+    ash_layout layout;
+#include "graph_room.h"
+
 static ash_diag diag;
 
-struct room {
-    test_memory memory;
-    ash_context *context;
-    maker m;
-    ash_schedule schedule;
-    ash_layout layout;
-};
-
 static int setup(void **state) {
-    struct room *r = calloc(1, sizeof *r);
-    ash_context_options options = {.allocator = test_memory_allocator(&r->memory), .threads = 3};
-    assert_ok(ash_context_create(&options, &r->context, &diag));
+    room_open(state, 3);
+    struct room *r = *state;
     maker_init(&r->m, r->context);
-    *state = r;
     return 0;
 }
 
-static int teardown(void **state) {
+static int leave(void **state) {
     struct room *r = *state;
     ash_layout__free(&r->layout);
     ash_schedule__free(&r->schedule);
     ash_program__free(r->m.p);
-    ash_context_destroy(r->context);
-    assert_int_equal(r->memory.live, 0);
-    free(r);
-    return 0;
+    return teardown(state);
 }
 
 static ash_status create(struct room *r, const ash_memory_options *options, unsigned threads,
@@ -37,7 +30,12 @@ static ash_status create(struct room *r, const ash_memory_options *options, unsi
     ash_schedule__free(&r->schedule);
     assert_ok(ash_schedule__create(r->m.a, r->m.p, 1, &r->schedule, &diag));
     ash_plan_options plan = {.memory = *options, .keep = keep, .keep_count = keeps};
-    return ash_layout__create(r->context, r->m.p, &r->schedule, &plan, threads, true, &r->layout, &diag);
+    const ash_layout_job job = {.program = r->m.p,
+                                .schedule = &r->schedule,
+                                .options = &plan,
+                                .threads = threads,
+                                .in_place = true};
+    return ash_layout__create(r->context, &job, &r->layout, &diag);
 }
 
 static void lay_out(struct room *r, ash_memory_mode mode, const ash_value *keep, size_t keeps) {
@@ -284,7 +282,7 @@ static void an_empty_program(void **state) {
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, leave)
     const struct CMUnitTest tests[] = {
         TEST(chain_of_lifetimes),
         TEST(modes),

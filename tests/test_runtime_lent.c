@@ -2,8 +2,6 @@
 /* What a caller hands in: memory that overlaps memory of the plan is refused, with both names and nothing
  * changed; bytes in a mapped file that was cut short are an error of the call, whichever way they came;
  * views say more than pointers; contexts are not mixed. */
-#include "testing.h"
-
 #include "apart.h"
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -14,45 +12,34 @@
 #include "ashlar/plan.h"
 #include "ashlar/reference.h"
 
+#define ROOM_MORE                                                                                          \
+    ash_context *other;                                                                                    \
+    float *x; /* N elements, aligned */                                                                    \
+    char path[64];                                                                                         \
+    ash_view *view; /* of the file, which the device is: N elements */
+#include "graph_room.h"
+
 static ash_diag diag;
 
 enum { N = 4096, BYTES = N * 4, DEEP = 64 };
 
-struct room {
-    test_memory memory;
-    ash_context *context, *other;
-    ash_graph *graph;
-    ash_plan *plan;
-    float *x; /* N elements, aligned */
-    char path[64];
-    ash_device *disk;
-    ash_view *view; /* of the file: N elements */
-};
-
 static int setup(void **state) {
-    struct room *r = calloc(1, sizeof *r);
+    room_open(state, 1);
+    struct room *r = *state;
     ash_context_options options = {.allocator = test_memory_allocator(&r->memory), .threads = 1};
-    assert_ok(ash_context_create(&options, &r->context, &diag));
     assert_ok(ash_context_create(&options, &r->other, &diag));
     r->x = aligned_alloc(64, BYTES);
     for (int i = 0; i < N; i++) r->x[i] = (float)(i % 17) - 8;
-    *state = r;
     return 0;
 }
 
-static int teardown(void **state) {
+static int leave(void **state) {
     struct room *r = *state;
-    ash_plan_destroy(r->plan);
-    ash_graph_destroy(r->graph);
     ash_view_release(r->view);
-    ash_device_close(r->disk);
-    ash_context_destroy(r->context);
     ash_context_destroy(r->other);
-    assert_int_equal(r->memory.live, 0);
     if (r->path[0]) unlink(r->path);
     free(r->x);
-    free(r);
-    return 0;
+    return teardown(state);
 }
 
 static ash_type vector(int64_t n) {
@@ -78,12 +65,12 @@ static void make_graph(struct room *r, ash_context *context, const void *constan
     ash_graph_update(g, s, ash_add(g, s, x));
     ash_graph_output(g, "y", ash_mul(g, y, q));
     assert_ok(ash_graph_status(g, &diag));
-    r->graph = g;
+    r->g = g;
 }
 
 static void make_plan(struct room *r, const ash_plan_options *options) {
     make_graph(r, r->context, NULL, ASH_DATA_COPY);
-    assert_ok(ash_plan_prepare(r->context, r->graph, options, &r->plan, &diag));
+    assert_ok(ash_plan_prepare(r->context, r->g, options, &r->plan, &diag));
     assert_true(ash_plan_weights_size(r->plan) > 64);
 }
 
@@ -176,8 +163,8 @@ static void an_input_in_the_arena(void **state) {
         assert_ok(ash_plan_execute(r->plan, &diag));
         ash_plan_destroy(r->plan);
         r->plan = NULL;
-        ash_graph_destroy(r->graph);
-        r->graph = NULL;
+        ash_graph_destroy(r->g);
+        r->g = NULL;
         free(memory);
     }
 }
@@ -229,7 +216,7 @@ static void blocks_over_constants(void **state) {
     NOT_APART("memory of the host's for the arena or the weights");
     struct room *r = *state;
     make_graph(r, r->context, r->x, ASH_DATA_BORROW);
-    assert_ok(ash_plan_prepare(r->context, r->graph, NULL, &r->plan, &diag));
+    assert_ok(ash_plan_prepare(r->context, r->g, NULL, &r->plan, &diag));
     REFUSED(ash_plan_bind_arena(r->plan, r->x, UINT64_MAX, &diag));
     check_refusal("the arena at", "overlaps"); /* the constant, or what lies behind it */
     REFUSED(ash_plan_bind_weights(r->plan, r->x, UINT64_MAX, &diag));
@@ -340,7 +327,7 @@ static void memory_that_appears(void **state) {
     ash_context_options options = {.allocator = {pool_alloc, pool_free, NULL}, .threads = 1};
     assert_ok(ash_context_create(&options, &context, &diag));
     make_graph(r, context, NULL, ASH_DATA_COPY);
-    assert_ok(ash_plan_prepare(context, r->graph, NULL, &plan, &diag));
+    assert_ok(ash_plan_prepare(context, r->g, NULL, &plan, &diag));
     assert_ok(ash_plan_bind_input(plan, 0, NULL, pool + 64, BYTES, &diag));
     from_pool = true;
     REFUSED(ash_plan_execute(plan, &diag));
@@ -348,8 +335,8 @@ static void memory_that_appears(void **state) {
     from_pool = false;
     assert_ok(ash_plan_execute(plan, &diag));
     ash_plan_destroy(plan);
-    ash_graph_destroy(r->graph);
-    r->graph = NULL;
+    ash_graph_destroy(r->g);
+    r->g = NULL;
     ash_context_destroy(context);
 }
 
@@ -365,8 +352,8 @@ static void make_file(struct room *r) {
     assert_int_equal(write(fd, r->x, BYTES), BYTES);
     close(fd);
     snprintf(name, sizeof name, "DISK:%s", r->path);
-    assert_ok(ash_device_open(r->context, name, &r->disk, &diag));
-    assert_ok(ash_storage_create(r->disk, BYTES, 0, &storage, &diag));
+    assert_ok(ash_device_open(r->context, name, &r->device, &diag));
+    assert_ok(ash_storage_create(r->device, BYTES, 0, &storage, &diag));
     assert_ok(ash_view_create(storage, 0, BYTES, &type, &r->view, &diag));
     ash_storage_release(storage);
 }
@@ -433,9 +420,9 @@ static void a_file_is_held(void **state) {
         else
             assert_ok(ash_plan_bind_input(r->plan, 0, NULL, file_data(r), BYTES, &diag));
         ash_view_release(r->view);
-        ash_device_close(r->disk);
+        ash_device_close(r->device);
         r->view = NULL;
-        r->disk = NULL;
+        r->device = NULL;
         unlink(r->path);
         assert_ok(ash_plan_execute(r->plan, &diag));
     }
@@ -470,7 +457,7 @@ static void copies_from_a_file(void **state) {
     CUT(ash_graph_parse(r->context, data, BYTES, &g, &diag));
     const void *inputs[] = {data};
     ash_reference *reference;
-    CUT(ash_reference_run(r->graph, inputs, 1, NULL, NULL, 0, &reference, &diag));
+    CUT(ash_reference_run(r->g, inputs, 1, NULL, NULL, 0, &reference, &diag));
     for (int borrow = 0; borrow < 2; borrow++) {
         assert_ok(ash_graph_create(r->context, "g", &g, &diag));
         ash_graph_constant(g, &type, data, BYTES, borrow ? ASH_DATA_BORROW : ASH_DATA_COPY);
@@ -500,13 +487,13 @@ static void a_borrowed_constant(void **state) {
     for (int before = 0; before < 2; before++) {
         if (before) {
             ash_view_release(r->view);
-            ash_device_close(r->disk);
+            ash_device_close(r->device);
             unlink(r->path);
             make_file(r);
         }
         make_graph(r, r->context, file_data(r), ASH_DATA_BORROW);
         if (!before) {
-            assert_ok(ash_plan_prepare(r->context, r->graph, NULL, &r->plan, &diag));
+            assert_ok(ash_plan_prepare(r->context, r->g, NULL, &r->plan, &diag));
             assert_ok(ash_plan_bind_input(r->plan, 0, NULL, r->x, BYTES, &diag));
             assert_ok(ash_plan_execute(r->plan, &diag));
             assert_true(ash_plan_describe(r->plan).mapped >= BYTES);
@@ -515,16 +502,16 @@ static void a_borrowed_constant(void **state) {
         if (!before) CUT(ash_plan_execute(r->plan, &diag));
         ash_plan_destroy(r->plan);
         r->plan = NULL;
-        CUT(ash_plan_prepare(r->context, r->graph, NULL, &r->plan, &diag));
-        CUT(ash_reference_run(r->graph, inputs, 1, NULL, NULL, 0, &reference, &diag));
-        CUT(ash_graph_print(r->graph, true, &text, &len, &diag));
-        CUT(ash_graph_verify(r->graph, &diag));
-        ash_graph_destroy(r->graph);
-        r->graph = NULL;
+        CUT(ash_plan_prepare(r->context, r->g, NULL, &r->plan, &diag));
+        CUT(ash_reference_run(r->g, inputs, 1, NULL, NULL, 0, &reference, &diag));
+        CUT(ash_graph_print(r->g, true, &text, &len, &diag));
+        CUT(ash_graph_verify(r->g, &diag));
+        ash_graph_destroy(r->g);
+        r->g = NULL;
     }
     ash_graph *g;
     ash_view_release(r->view);
-    ash_device_close(r->disk);
+    ash_device_close(r->device);
     unlink(r->path);
     make_file(r);
     assert_ok(ash_graph_create(r->context, "g", &g, &diag));
@@ -577,16 +564,16 @@ static void a_tensor_that_was_read(void **state) {
                                .input_count = 1,
                                .outputs = &result,
                                .output_count = 1};
-        assert_ok(ash_eager(r->context, r->graph, NULL, &call, &diag));
+        assert_ok(ash_eager(r->context, r->g, NULL, &call, &diag));
         ash_tensor_destroy(result);
         assert_int_equal(truncate(path, 300), 0);
-        assert_status(ash_eager(r->context, r->graph, NULL, &call, &diag), ASH_ERROR_IO);
+        assert_status(ash_eager(r->context, r->g, NULL, &call, &diag), ASH_ERROR_IO);
         assert_null(result);
         char copy[] = "/tmp/ashlar_lent_copy.npy";
         assert_status(ash_tensor_write(tensor, copy, &diag), ASH_ERROR_IO);
         ash_tensor_destroy(tensor);
-        ash_graph_destroy(r->graph);
-        r->graph = NULL;
+        ash_graph_destroy(r->g);
+        r->g = NULL;
         unlink(path);
     }
 }
@@ -607,9 +594,9 @@ static void wrapped_bytes_of_a_file(void **state) {
     assert_ok(ash_view_create(storage, 0, BYTES, &type, &view, &diag));
     ash_storage_release(storage);
     ash_view_release(r->view);
-    ash_device_close(r->disk);
+    ash_device_close(r->device);
     r->view = NULL;
-    r->disk = NULL;
+    r->device = NULL;
     assert_ok(ash_view_copy_out(view, copy, sizeof copy, &diag)); /* which holds the file */
     assert_memory_equal(copy, r->x, sizeof copy);
     cut(r);
@@ -711,7 +698,7 @@ static void contexts_are_not_mixed(void **state) {
     ash_type type = vector(N);
     ash_tensor *result = NULL, *tensor;
     make_graph(r, r->other, NULL, ASH_DATA_COPY);
-    REFUSED(ash_plan_prepare(r->context, r->graph, NULL, &r->plan, &diag));
+    REFUSED(ash_plan_prepare(r->context, r->g, NULL, &r->plan, &diag));
     assert_non_null(strstr(diag.message, "another context"));
     assert_null(r->plan);
     assert_ok(ash_tensor_create(r->context, "x", &type, r->x, BYTES, &tensor, &diag));
@@ -719,10 +706,10 @@ static void contexts_are_not_mixed(void **state) {
                            .input_count = 1,
                            .outputs = &result,
                            .output_count = 1};
-    REFUSED(ash_eager(r->context, r->graph, NULL, &call, &diag));
+    REFUSED(ash_eager(r->context, r->g, NULL, &call, &diag));
     ash_tensor_destroy(tensor);
-    ash_graph_destroy(r->graph);
-    r->graph = NULL;
+    ash_graph_destroy(r->g);
+    r->g = NULL;
     make_plan(r, NULL);
     ash_view *view = make_view(r, r->other, &type, r->x);
     REFUSED(ash_plan_bind_input_view(r->plan, 0, view, &diag));
@@ -735,7 +722,7 @@ static void contexts_are_not_mixed(void **state) {
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, leave)
     const struct CMUnitTest tests[] = {
         TEST(the_output_as_input),    TEST(an_input_in_the_arena),     TEST(weights_in_the_arena),
         TEST(blocks_over_constants),  TEST(a_block_that_replicas_use), TEST(what_is_allowed),

@@ -95,6 +95,22 @@ OPTIONS(ash_optimizer_options) {
     return status;
 }
 
+OPTIONS(ash_loss_scale_options) {
+    const ash_type type = {ASH_F32, 0, {0}};
+    ash_value x;
+    ash_graph *graph = fresh_graph(&x);
+    ash_value scale = ash_graph_state(graph, "scale", &type, NULL, 0, ASH_DATA_COPY);
+    ash_graph_unscale(graph, &x, 1, scale, s);
+    ash_status status = ash_graph_status(graph, &diag);
+    ash_graph_destroy(graph);
+    return status;
+}
+
+OPTIONS(ash_rate_schedule) {
+    double rate;
+    return ash_rate_at(s, 0, &rate, &diag);
+}
+
 static ash_status nothing(void *user, const ash_call *call, ash_diag *unused) {
     return (void)user, (void)call, (void)unused, ASH_OK;
 }

@@ -44,7 +44,9 @@ static taken take(const ash_graph *g, const ash_lower_options *options) {
             if (p->buffers.at[a->buffer].kind == ASH_BUFFER_SCRATCH) a->begin = a->end = 0;
         }
     assert_ok(ash_schedule__create(p->allocator, p, 1, &schedule, &diag));
-    assert_ok(ash_layout__create(context, p, &schedule, &plan, 1, true, &layout, &diag));
+    const ash_layout_job job = {
+        .program = p, .schedule = &schedule, .options = &plan, .threads = 1, .in_place = true};
+    assert_ok(ash_layout__create(context, &job, &layout, &diag));
     taken t = {ash_memory_plan_summary(layout.main).lower_bound, p->steps.len - p->prologue, p->splits};
     ash_layout__free(&layout);
     ash_schedule__free(&schedule);

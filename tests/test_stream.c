@@ -1,49 +1,37 @@
 /* SPDX-License-Identifier: MIT */
 /* The CPU's streams: order within a stream and by events, chunks exactly once, fewer threads than streams,
  * what does not fit. */
-#include "testing.h"
-
 #include <stdatomic.h>
 
 #include "device/device.h"
 
-static ash_diag diag;
-
 enum { MOST = 600 };
 
-struct room {
-    test_memory memory;
-    ash_context *context;
-    ash_device *cpu;
-    ash_streams *streams;
-    _Atomic uint32_t clock;                    /* counts what has run */
+#define ROOM_MORE                                                                                          \
+    ash_streams *streams;                                                                                  \
+    _Atomic uint32_t clock;                    /* counts what has run */                                   \
     _Atomic uint32_t begun[MOST], ended[MOST]; /* per task: the clock */
-};
+#include "graph_room.h"
+
+static ash_diag diag;
 
 static int setup(void **state) {
-    struct room *r = calloc(1, sizeof *r);
-    ash_context_options options = {.allocator = test_memory_allocator(&r->memory), .threads = 4};
-    assert_ok(ash_context_create(&options, &r->context, &diag));
-    assert_ok(ash_device_open(r->context, "CPU", &r->cpu, &diag));
-    *state = r;
+    room_open(state, 4);
+    struct room *r = *state;
+    assert_ok(ash_device_open(r->context, "CPU", &r->device, &diag));
     return 0;
 }
 
-static int teardown(void **state) {
-    struct room *r = *state;
-    ash_streams__destroy(r->streams);
-    ash_device_close(r->cpu);
-    ash_context_destroy(r->context);
-    assert_int_equal(r->memory.live, 0);
-    free(r);
-    return 0;
+static int leave(void **state) {
+    ash_streams__destroy(((struct room *)*state)->streams);
+    return teardown(state);
 }
 
 static ash_streams *make(struct room *r, uint32_t streams, uint32_t events, unsigned threads) {
     ash_streams_options options = {
         .streams = streams, .events = events, .commands = 4 * MOST, .threads = threads};
     ash_streams__destroy(r->streams);
-    assert_ok(ash_streams__create(r->cpu, &options, &r->streams, &diag));
+    assert_ok(ash_streams__create(r->device, &options, &r->streams, &diag));
     return r->streams;
 }
 
@@ -303,7 +291,7 @@ static void the_switch_leaves_out(void **state) {
             ash_streams_options options = {
                 .streams = streams, .events = 8, .commands = 40, .threads = threads, .cancel = &cancel};
             ash_streams__destroy(r->streams);
-            assert_ok(ash_streams__create(r->cpu, &options, &r->streams, &diag));
+            assert_ok(ash_streams__create(r->device, &options, &r->streams, &diag));
             ash_streams *s = r->streams;
             ash_streams__host(s, 0, &count_before, NULL);
             ash_streams__host(s, 0, &on, NULL);
@@ -396,18 +384,18 @@ static void failing_allocations(void **state) {
     for (long n = 1; status != ASH_OK && n < 100; n++) {
         ash_streams__destroy(r->streams);
         r->memory.fail_at = r->memory.count + n;
-        status = ash_streams__create(r->cpu, &options, &r->streams, &diag);
+        status = ash_streams__create(r->device, &options, &r->streams, &diag);
         r->memory.fail_at = 0;
         assert_true(status == ASH_OK || (status == ASH_ERROR_OUT_OF_MEMORY && !r->streams));
     }
     assert_ok(status);
     options.streams = 0;
     ash_streams *none;
-    assert_status(ash_streams__create(r->cpu, &options, &none, &diag), ASH_ERROR_INVALID_ARGUMENT);
+    assert_status(ash_streams__create(r->device, &options, &none, &diag), ASH_ERROR_INVALID_ARGUMENT);
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, leave)
     const struct CMUnitTest tests[] = {
         TEST(order_is_kept),       TEST(chunks_run_once),       TEST(copies_and_calls),
         TEST(too_many_commands),   TEST(failing_allocations),   TEST(captures_of_several),

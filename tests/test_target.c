@@ -58,6 +58,7 @@ static void numbers_follow_from_names(void **state) {
         assert_int_equal(t.vector_registers, cases[i].vector_registers);
         assert_int_equal(t.chains, cases[i].chains);
         assert_int_equal(t.dot4, cases[i].dot4);
+        assert_true(!t.lookup == !t.dot4);
         assert_int_equal(t.masks, cases[i].masks);
         assert_int_equal(t.fma, cases[i].fma);
         assert_true(t.l1_bytes > 0 && t.l2_bytes > 0);

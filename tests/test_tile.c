@@ -259,6 +259,25 @@ static void runs_are_read_where_they_lie(void **state) {
     ash_program__free(p);
 }
 
+/* The same of several images, whose rows do not lie at one distance: copied once, since without tiles of
+ * rows the product would take many times as long. */
+static void rows_of_several_images_are_copied_once(void **state) {
+    (void)state;
+    static const int64_t vars[8];
+    ash_graph *g = new_graph();
+    ash_value x = INPUT(g, "x", 3, 4, 16, 64), w = INPUT(g, "w", 256, 32);
+    x = ash_reshape(g, ash_transpose(g, x, (int64_t[]){0, 2, 1, 3}), (int64_t[]){48, 256}, 2);
+    ash_graph_output(g, "y", ash_matmul(g, x, w));
+    ash_program *p = lower(g, &avx2);
+    assert_int_equal(p->steps.len, 2);
+    const ash_nest *product = &p->nests.at[p->steps.at[1].nest];
+    size_t sums = 0;
+    for (size_t i = 0; i < product->code.len; i++) sums += product->code.at[i].op == ASH_NEST_FMA;
+    assert_true(sums > 1); /* several rows at once */
+    ash_program__free(p);
+    test_differential(context, g, vars, 1e-6);
+}
+
 #define TILE_TEST(function) cmocka_unit_test_teardown(function, drop_graphs)
 
 int main(void) {
@@ -271,6 +290,7 @@ int main(void) {
         TILE_TEST(workers_have_sums_of_their_own),
         TILE_TEST(scattered_operand_is_copied_once),
         TILE_TEST(runs_are_read_where_they_lie),
+        TILE_TEST(rows_of_several_images_are_copied_once),
     };
     return cmocka_run_group_tests(tests, setup, tear_down);
 }

@@ -283,12 +283,7 @@ static void parameters_become_states(void **state) {
 }
 
 static int setup_threads(void **state) {
-    fixture *f = calloc(1, sizeof *f);
-    ash_context_options options = {.allocator = test_memory_allocator(&f->memory), .threads = 2};
-    assert_ok(ash_context_create(&options, &f->context, &diag));
-    assert_ok(ash_graph_create(f->context, "test", &f->g, &diag));
-    *state = f;
-    return 0;
+    return setup_with(state, 2);
 }
 
 int main(void) {

@@ -41,10 +41,11 @@
 #endif
 
 /* Counts allocations; the one numbered `fail_at` (from 1) and all after it fail, 0 never. `live` is what
- * has not been given back, in bytes: 0 at the end of a test that leaks nothing. */
+ * has not been given back, in bytes: 0 at the end of a test that leaks nothing. `most`: the most that was
+ * ever live. */
 typedef struct test_memory {
     long count, fail_at;
-    long long live;
+    long long live, most;
 } test_memory;
 
 static inline void *test_memory_alloc(void *user, size_t size, size_t align) {
@@ -53,7 +54,11 @@ static inline void *test_memory_alloc(void *user, size_t size, size_t align) {
     if (m->fail_at && n >= m->fail_at) return NULL;
     void *ptr = NULL;
     if (posix_memalign(&ptr, align < sizeof(void *) ? sizeof(void *) : align, size)) return NULL;
-    __atomic_add_fetch(&m->live, (long long)size, __ATOMIC_RELAXED);
+    long long live = __atomic_add_fetch(&m->live, (long long)size, __ATOMIC_RELAXED);
+    long long most = __atomic_load_n(&m->most, __ATOMIC_RELAXED);
+    while (live > most &&
+           !__atomic_compare_exchange_n(&m->most, &most, live, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
     return ptr;
 }
 

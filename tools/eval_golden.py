@@ -17,6 +17,7 @@ with floating point elements in C's notation, hexadecimal unless they are whole.
 """
 import itertools
 import math
+import struct
 from fractions import Fraction
 from pathlib import Path
 
@@ -279,6 +280,40 @@ def cast(g):
         for dst in ALL:
             y = vec(lambda v: cast_value(src, dst, v), x)
             g.case(f"cast {src} {dst}", "cast", {"dtype": dst}, [(src, x)], [(dst, y)])
+
+
+def pattern_of(dtype, v):
+    """The bits of a number, of which no NaN is one."""
+    if dtype not in FLOATS:
+        return int(v) & (1 << WIDTHS[dtype]) - 1
+    if dtype == "bf16":
+        return struct.unpack("<I", struct.pack("<f", v))[0] >> 16
+    return int.from_bytes(struct.pack({"f16": "<e", "f32": "<f", "f64": "<d"}[dtype], v), "little")
+
+
+def number_of(dtype, bits):
+    if dtype not in FLOATS:
+        signed = dtype[0] == "i" and bits >> WIDTHS[dtype] - 1
+        return bits - (1 << WIDTHS[dtype]) if signed else bits
+    if dtype == "bf16":
+        return struct.unpack("<f", struct.pack("<I", bits << 16))[0]
+    size = WIDTHS[dtype] // 8
+    return struct.unpack({"f16": "<e", "f32": "<f", "f64": "<d"}[dtype], bits.to_bytes(size, "little"))[0]
+
+
+WIDTHS = {dtype: int(dtype.lstrip("biuf")) for dtype in ALL if dtype != "bool"}
+
+
+def bitcast(g):
+    for src, width in WIDTHS.items():
+        patterns = [0, 1, 2, (1 << width - 1) - 1 - (1 << width - 4), 1 << width - 1, (1 << width - 1) + 1, 5 << width - 5,
+                    3 << width - 3 | 0x55 << max(width - 12, 0) & (1 << width - 4) - 1]
+        for dst in (d for d, w in WIDTHS.items() if w == width and d != src):
+            kept = [p & (1 << width) - 1 for p in patterns]
+            kept = [p for p in kept if not any(math.isnan(number_of(t, p)) for t in (src, dst) if t in FLOATS)]
+            x, y = ([number_of(t, p) for p in kept] for t in (src, dst))
+            assert [pattern_of(src, v) for v in x] == kept
+            g.case(f"bitcast {src} {dst}", "bitcast", {"dtype": dst}, [(src, arr(src, x))], [(dst, arr(dst, y))])
 
 
 # --- movement -------------------------------------------------------------------------------------------------------
@@ -797,7 +832,7 @@ def choices(g):
 def main():
     folder = Path(__file__).resolve().parent.parent / "tests" / "data"
     g = Golden(folder)
-    for name, parts in {"elementwise": (unary, binary, select, cast), "movement": (movement,),
+    for name, parts in {"elementwise": (unary, binary, select, cast, bitcast), "movement": (movement,),
                         "reduce": (reductions, pools, scans, orders), "contract": (products, convolutions, extremes, winograds),
                         "index": (gathers, scatters, choices)}.items():
         for part in parts:

@@ -13,6 +13,7 @@ import os
 import sys
 import zlib
 
+import ml_dtypes
 import numpy as np
 import onnx
 import onnx.parser
@@ -676,6 +677,214 @@ def newest_spec():
     return n.model(), [{"a": (2, 5), "b": (2, 5), "blocks": (1, 6, 4)}]
 
 
+NARROW = [TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT8E4M3FNUZ, TensorProto.FLOAT8E5M2, TensorProto.FLOAT8E5M2FNUZ]
+TINY = [TensorProto.FLOAT4E2M1, TensorProto.FLOAT6E2M3, TensorProto.FLOAT6E3M2]
+FEW = [TensorProto.INT4, TensorProto.UINT4, TensorProto.INT2, TensorProto.UINT2]
+
+
+def narrow_edges():
+    """What is representable in one of the types, halfway between neighbours, beside that, and past the ends."""
+    numbers = {0.0, 1e-30, 3.4e38, np.inf, np.nan}
+    for name, bits in (("float8_e4m3fn", 8), ("float8_e4m3fnuz", 8), ("float8_e5m2", 8), ("float8_e5m2fnuz", 8),
+                       ("float4_e2m1fn", 4), ("float6_e2m3fn", 6), ("float6_e3m2fn", 6)):
+        have = np.arange(1 << (bits - 1), dtype=np.uint8).view(getattr(ml_dtypes, name)).astype(np.float64)
+        have = [*have[np.isfinite(have)]]
+        have.append(2 * have[-1] - have[-2])
+        for low, high in list(zip(have, have[1:]))[:: 1 if bits < 8 else 5] + [(have[-2], have[-1]), (have[-3], have[-2])]:
+            middle = (low + high) / 2
+            numbers |= {low, middle, float(np.nextafter(np.float32(middle), np.float32(0))),
+                        float(np.nextafter(np.float32(middle), np.float32(np.inf)))}
+    numbers = sorted(v for v in numbers if not np.isnan(v))
+    return np.array([*(-v for v in numbers[::-1]), *numbers, np.nan], np.float32)
+
+
+def narrow_spec():
+    """Opset 28: conversions between the types of few bits and others, in both directions; expected by ONNX's own reference."""
+    n = Net("narrow_spec", 28)
+    x, wide, half = n.input("x", ["n"]), n.input("wide", ["n"], TensorProto.DOUBLE), n.input("half", [40], F16)
+    count, power = n.input("count", [9], TensorProto.INT32), n.input("power", [12])
+    for dtype in NARROW + TINY:
+        for saturate in (0, 1) if dtype in NARROW else (1,):
+            more = {} if saturate else {"saturate": 0}
+            n.output(n.op("Cast", x, to=dtype, **more), dtype=dtype)
+            n.output(n.op("Cast", wide, to=dtype, **more), dtype=dtype)
+        n.output(n.op("Cast", n.op("Transpose", n.op("Cast", half, to=dtype)), to=F16), dtype=F16)
+        n.output(n.op("Cast", count, to=dtype), dtype=dtype)
+    for dtype in FEW:
+        few = n.op("Cast", count, to=dtype)
+        n.output(few, dtype=dtype)
+        n.output(n.op("Cast", n.op("Reshape", few, n.ints(3, 3)), to=F32))
+    for mode in ("up", "down", "nearest"):
+        exponent = n.op("Cast", power, to=TensorProto.FLOAT8E8M0, round_mode=mode)
+        n.output(exponent, dtype=TensorProto.FLOAT8E8M0)
+        n.output(n.op("Cast", exponent, to=F32))
+    wide_values = narrow_edges()
+    return n.model(), [{"x": wide_values, "wide": wide_values.astype(np.float64) * (1 + 2.0**-20),
+                        "half": np.linspace(-9, 9, 40).astype(np.float16),
+                        "count": np.array([0, 1, -1, 7, 8, -9, 240, -300, 70000], np.int32),
+                        "power": np.array([1, 1.1, 1.4999, 1.5, 1.75, 2, 3, 3e38, 1.2e-38, 5.9e20, 448, np.nan], np.float32)}]
+
+
+def narrow_codes_spec():
+    """Opset 28: every code of every type as a number; what quantisation makes of them. Expected by ONNX's own reference."""
+    n = Net("narrow_codes_spec", 28)
+    x = n.input("x", [4, 6])
+    scale, steps = n.const(np.float32(0.37)), n.const((0.2 + n.rng.random(4)).astype(np.float32))
+    sets = {"x": (4, 6)}
+    for i, dtype in enumerate(NARROW + TINY + [TensorProto.FLOAT8E8M0]):
+        kind = helper.tensor_dtype_to_np_dtype(dtype)
+        codes = np.arange(256 if dtype in NARROW or i == 7 else 16 if dtype == TINY[0] else 64, dtype=np.uint8).view(kind)
+        name = n.input(f"codes_{i}", [len(codes)], dtype)
+        sets[name] = codes
+        n.output(n.op("Cast", name, to=F32))
+        n.output(n.op("Concat", name, n.op("Slice", name, n.ints(3), n.ints(9)), axis=0), dtype=dtype)
+        if dtype in NARROW + TINY[:1]:
+            q = n.op("QuantizeLinear", x, steps, axis=0, output_dtype=dtype)
+            n.output(q, dtype=dtype)
+            n.output(n.op("DequantizeLinear", q, steps, axis=0))
+            n.output(n.op("DequantizeLinear", name, scale))
+    for dtype in FEW:
+        kind = helper.tensor_dtype_to_np_dtype(dtype)
+        zeros = n.const(np.array([0, 1, 0, 1]).astype(kind))
+        q = n.op("QuantizeLinear", x, steps, zeros, axis=0)
+        n.output(q, dtype=dtype)
+        n.output(n.op("DequantizeLinear", q, steps, zeros, axis=0))
+    return n.model(), [sets]
+
+
+def bits_spec():
+    """Opset 26: the same bits as another type; one-sided spectra back to signals. Expected by ONNX's own reference."""
+    n = Net("bits_spec", 26)
+    x, k, spectrum = n.input("x", [3, 4]), n.input("k", [5], I64), n.input("spectrum", [2, 5, 3, 2])
+    whole = n.op("BitCast", n.op("Mul", x, x), to=TensorProto.INT32)
+    n.output(whole, dtype=TensorProto.INT32)
+    n.output(n.op("BitCast", whole, to=TensorProto.UINT32), dtype=TensorProto.UINT32)
+    n.output(n.op("BitCast", n.op("Add", whole, n.const(np.int32(1 << 22))), to=F32))
+    n.output(n.op("BitCast", k, to=TensorProto.DOUBLE), dtype=TensorProto.DOUBLE)
+    half = n.op("Cast", x, to=F16)
+    n.output(n.op("BitCast", n.op("Neg", half), to=TensorProto.UINT16), dtype=TensorProto.UINT16)
+    n.output(n.op("BitCast", n.op("BitCast", half, to=TensorProto.INT16), to=TensorProto.BFLOAT16), dtype=TensorProto.BFLOAT16)
+    for length in (8, 9, 6, 12):
+        n.output(n.op("DFT", spectrum, n.const(np.int64(length)), n.const(np.int64(1)), inverse=1, onesided=1))
+    n.output(n.op("DFT", spectrum, "", n.const(np.int64(2)), inverse=1, onesided=1))
+    return n.model(), [{"x": (3, 4), "k": (5,), "spectrum": (2, 5, 3, 2)}]
+
+
+def resized():
+    """Opset 18: images whose sizes are variables, to sizes that are computed, and by scales."""
+    n = Net("resized", 18)
+    x, y, line = n.input("x", [1, 2, "h", "w"]), n.input("y", [1, 3, "p", "q"]), n.input("line", ["h", 3])
+    space = n.op("Shape", y, start=2)
+    both = n.op("Concat", n.op("Shape", x, end=2), space, axis=0)
+    for more in ({"mode": "nearest"}, {"mode": "linear"}, {"mode": "cubic"},
+                 {"mode": "linear", "coordinate_transformation_mode": "align_corners"},
+                 {"mode": "linear", "coordinate_transformation_mode": "asymmetric"},
+                 {"mode": "cubic", "coordinate_transformation_mode": "pytorch_half_pixel", "exclude_outside": 1},
+                 {"mode": "linear", "coordinate_transformation_mode": "half_pixel_symmetric"},
+                 {"mode": "nearest", "coordinate_transformation_mode": "tf_half_pixel_for_nn", "nearest_mode": "floor"},
+                 {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "ceil"},
+                 {"mode": "nearest", "nearest_mode": "round_prefer_ceil"}):
+        n.output(n.op("Add", n.op("Resize", x, "", "", both, **more), n.const(np.float32(4))))  # far from 0
+    twice = n.op("Mul", n.op("Shape", x, start=2), n.ints(2))
+    n.output(n.op("Resize", x, "", "", n.op("Concat", n.op("Shape", x, end=2), twice, axis=0), mode="linear"))
+    for scale in (2, 1.5, 0.75):
+        scales = n.const(np.array([1, 1, scale, 1], np.float32))
+        n.output(n.op("Resize", x, "", scales, mode="linear", coordinate_transformation_mode="asymmetric"))
+    grown = n.op("Cast", n.op("Floor", n.op("Mul", n.op("Cast", n.op("Shape", x, start=2), to=F32), n.const(np.float32(3)))), to=I64)
+    n.output(n.op("Resize", x, "", "", n.op("Concat", n.op("Shape", x, end=2), grown, axis=0), mode="nearest"))
+    height = n.op("Cast", n.op("Squeeze", n.op("Shape", x, start=2, end=3)), to=F32)
+    n.output(n.op("Range", n.const(np.float32(0)), height, n.const(np.float32(2))))
+    n.output(n.op("Range", height, n.const(np.float32(-1)), n.const(np.float32(-1))))
+    n.output(n.op("Resize", line, "", "", n.op("Concat", n.op("Shape", y, start=2, end=3), n.ints(3), axis=0), mode="linear"))
+    n.output(n.op("Tile", line, n.op("Shape", y, start=2)))
+    n.output(n.op("Pad", line, n.op("Concat", n.ints(0, 0), space, axis=0)))
+    return n.model(), [{"x": (1, 2, h, w), "y": (1, 3, p, q), "line": (h, 3)}
+                       for h, w, p, q in ((5, 6, 9, 7), (8, 3, 4, 3), (1, 4, 6, 1), (16, 16, 16, 16))]
+
+
+def inner_names():
+    """Opset 18: bodies whose names are those of later nodes around them."""
+    n = Net("inner_names", 18)
+    x, info = n.input("x", [3]), helper.make_tensor_value_info
+    node = helper.make_node
+    then = helper.make_graph([node("Neg", ["x"], ["t"]), node("Exp", ["t"], ["u"])], "then", [], [info("u", F32, [3])])
+    other = helper.make_graph([node("Exp", ["x"], ["t"]), node("Neg", ["t"], ["u"])], "other", [], [info("u", F32, [3])])
+    body = helper.make_graph(
+        [node("Identity", ["on"], ["go"]), node("Add", ["s", "x"], ["t"]), node("Identity", ["t"], ["u"]), node("Neg", ["t"], ["w"])],
+        "body", [info("i", I64, []), info("on", TensorProto.BOOL, []), info("s", F32, [3])],
+        [info("go", TensorProto.BOOL, []), info("u", F32, [3]), info("w", F32, [3])])
+    first = n.op("If", n.const(np.array(True)), then_branch=then, else_branch=other)
+    last, seen = n.op("Loop", n.const(np.array(2, np.int64)), "", first, outs=2, body=body)
+    n.nodes += [node("Sin", [first], ["t"]), node("Cos", [last], ["s"]), node("Add", ["s", "t"], ["u"])]
+    n.output("u")
+    n.output(seen)
+    return n.model(), [{"x": (3,)}]
+
+
+def sampled():
+    """Opset 20: images and volumes that are read between their elements."""
+    n = Net("sampled", 20)
+    image, volume = n.input("image", [2, 4, 7, 6]), n.input("volume", [2, 3, 4, 5, 6])
+    grid, rois = n.input("grid", [2, 2, 3, 4, 3]), n.input("rois", [3, 4])
+    for mode in ("linear", "nearest"):
+        for padding in ("zeros", "border", "reflection"):
+            n.output(n.op("GridSample", volume, grid, mode=mode, padding_mode=padding, align_corners=int(padding == "border")))
+    which = n.ints(1, 0, 1)
+    for mode in ("max", "avg"):
+        n.output(n.op("RoiAlign", image, rois, which, mode=mode, output_height=3, output_width=2, sampling_ratio=2))
+    return n.model(), [{"image": (2, 4, 7, 6), "volume": (2, 3, 4, 5, 6), "grid": (2, 2, 3, 4, 3),
+                        "rois": np.array([[0, 0, 4, 5], [1, 1.5, 5, 3], [-2, 3, 9, 9]], np.float32)}]
+
+
+def deformed_spec():
+    """Opset 22: windows whose elements have positions of their own; expected by ONNX's own reference."""
+    n = Net("deformed_spec", 22)
+    x = n.input("x", [2, 4, 7, 6])
+    first, second = n.input("first", [2, 18, 7, 6]), n.input("second", [2, 24, 3, 3])
+    mask = n.input("mask", [2, 12, 3, 3])
+    n.output(n.op("DeformConv", x, n.weight(5, 4, 3, 3), first, kernel_shape=[3, 3], pads=[1, 1, 1, 1]))
+    n.output(n.op("DeformConv", x, n.weight(6, 2, 3, 2), second, n.weight(6), mask, kernel_shape=[3, 2], strides=[2, 2],
+                  pads=[0, 1, 1, 0], dilations=[1, 1], group=2, offset_group=2))
+    return n.model(), [{"x": (2, 4, 7, 6), "first": (2, 18, 7, 6), "second": (2, 24, 3, 3), "mask": (2, 12, 3, 3)}]
+
+
+def batch_scan():
+    """Opset 8: Scan over the second dim, with a batch before it."""
+    n = Net("batch_scan", 8)
+    start, x, y = n.input("start", [2, 3]), n.input("x", [2, 4, 3]), n.input("y", [2, 4, 3])
+    info = helper.make_tensor_value_info
+    body = helper.make_graph(
+        [helper.make_node("Mul", ["state", "b"], ["scaled"]), helper.make_node("Add", ["scaled", "a"], ["next"]),
+         helper.make_node("Neg", ["next"], ["seen"])],
+        "body", [info("state", F32, [3]), info("a", F32, [3]), info("b", F32, [3])],
+        [info("next", F32, [3]), info("seen", F32, [3])])
+    last, seen = n.op("Scan", "", start, x, y, outs=2, num_scan_inputs=2, body=body, directions=[0, 1])
+    n.output(last, [2, 3])
+    n.output(seen, [2, 4, 3])
+    return n.model(), [{"start": (2, 3), "x": (2, 4, 3), "y": (2, 4, 3)}]
+
+
+def sequences():
+    """Opset 17: sequences that come in and go out."""
+    n = Net("sequences", 17)
+    n.inputs.append(helper.make_tensor_sequence_value_info("parts", F32, ["rows", 3]))
+    x, info = n.input("x", [4, 3]), helper.make_tensor_value_info
+    body = helper.make_graph(
+        [helper.make_node("MatMul", ["part", "w"], ["product"]), helper.make_node("Shape", ["part"], ["size"])],
+        "body", [info("part", F32, ["rows", 3]), info("w", F32, [3, 2])],
+        [info("product", F32, ["rows", 2]), info("size", I64, [2])])
+    products, sizes = n.op("SequenceMap", "parts", n.weight(3, 2), outs=2, body=body)
+    longer = n.op("SequenceInsert", "parts", x, n.const(np.int64(1)))
+    n.output(n.op("ConcatFromSequence", longer, axis=0))
+    n.output(n.op("SequenceLength", longer), [], I64)
+    for name, dtype in ((longer, F32), (products, F32), (sizes, I64)):
+        n.outputs.append(helper.make_tensor_sequence_value_info(name, dtype, None))
+    pieces = n.op("SplitToSequence", x, axis=0, keepdims=0)
+    n.outputs.append(helper.make_tensor_sequence_value_info(pieces, F32, None))
+    parts = [n.rng.standard_normal((rows, 3)).astype(np.float32) for rows in (2, 1, 5)]
+    return n.model(), [{"parts": parts, "x": (4, 3)}, {"parts": parts[:1], "x": (4, 3)}]
+
+
 def found():
     """Opset 13: what is above a limit, and what models do with it."""
     n = Net("found", 13)
@@ -745,6 +954,31 @@ def uniques():
     return n.model(), [{"x": (k,), "y": (m, 3)} for k, m in ((20, 12), (200, 50), (1, 1), (33, 7))]
 
 
+def transposed():
+    """Transposed convolutions: strides that divide the kernel and not, dilated, grouped, padded on both sides, 1 to 3 dims."""
+    n = Net("transposed", 17)
+    image, line, room = n.input("image", [2, 4, "h", "w"]), n.input("line", [1, 3, "h"]), n.input("room", [1, 2, 3, 2, 4])
+    for groups, kernel, attrs in ((1, (4, 4), {"strides": [2, 2], "pads": [1, 1, 1, 1]}), (1, (2, 2), {"strides": [2, 2]}),
+                                  (2, (3, 5), {"strides": [2, 3], "pads": [1, 0, 0, 2], "output_padding": [1, 2]}),
+                                  (4, (3, 3), {"strides": [2, 1], "dilations": [1, 2]}),
+                                  (1, (1, 2), {"strides": [3, 4]}), (1, (2, 3), {"strides": [2, 2], "dilations": [3, 1]}),
+                                  (2, (5, 3), {"strides": [1, 2], "pads": [3, 2, 2, 2]})):
+        n.output(n.op("ConvTranspose", image, n.weight(4, 3, *kernel), n.weight(3 * groups), group=groups, **attrs))
+    n.output(n.op("ConvTranspose", line, n.weight(3, 2, 16), strides=[8], pads=[4, 4]))
+    n.output(n.op("ConvTranspose", line, n.weight(3, 2, 7), strides=[2], pads=[5, 0], output_padding=[1]))
+    n.output(n.op("ConvTranspose", room, n.weight(2, 3, 2, 3, 4), strides=[2, 1, 2], pads=[0, 1, 1, 0, 1, 2]))
+    return n.model(), [{"image": (2, 4, h, w), "line": (1, 3, h), "room": (1, 2, 3, 2, 4)} for h, w in ((5, 4), (9, 2), (3, 7))]
+
+
+def tails():
+    """Functions where their results are tiny: the logarithm shows relative errors."""
+    n = Net("tails", 17)
+    x = n.input("x", ["n"])
+    down = n.op("Neg", n.op("Abs", n.op("Mul", x, n.const(np.float32(30)))))
+    n.output(n.op("Log", n.op("Softplus", down)))
+    return n.model(), [{"x": (64,)}]
+
+
 def edges():
     """Opset 18: bounds that are computed and of either sign, and what lies at the edge of an operator's meaning."""
     n = Net("edges", 18)
@@ -782,12 +1016,14 @@ def edges():
 
 FIXTURES = [resnet_like, inception_like, mobilenet_like, bert_like, shapes, mlp_external, typed_data, recurrent, upsampler,
             einsum, fused, quantized, half, unsorted, ties, functions,
-            attention, group_query, decoder, few_bits, quantized_more, blocks, newer, newest_spec, found, detector, uniques, edges]
+            attention, group_query, decoder, few_bits, quantized_more, blocks, newer, newest_spec, found, detector, uniques, edges,
+            transposed, tails, narrow_spec, narrow_codes_spec, bits_spec, sampled, deformed_spec, batch_scan, sequences, resized,
+            inner_names]
 
 
 def feed(net, info, shape, rng):
     """Random numbers of a shape, or an array as it is."""
-    if isinstance(shape, np.ndarray):
+    if isinstance(shape, (np.ndarray, list)):
         return shape
     if info.type.tensor_type.elem_type == I64:
         return rng.integers(0, 32, shape, dtype=np.int64)
@@ -814,7 +1050,8 @@ def write(out, fixture):
         for kind, items in (("input", feeds.items()), ("output", zip(names, run(names, feeds)))):
             for i, (tensor, array) in enumerate(items):
                 with open(os.path.join(data, f"{kind}_{i}.pb"), "wb") as f:
-                    f.write(numpy_helper.from_array(array, tensor).SerializeToString())
+                    make = numpy_helper.from_list if isinstance(array, list) else numpy_helper.from_array
+                    f.write(make(array, tensor).SerializeToString())
 
 
 def main():

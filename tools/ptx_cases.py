@@ -251,6 +251,16 @@ def whole():
             b = f"{'b'}{bits}"
             case(f"add.{t}", f"add.{t} d, a, b;", [t] * 3, two, lambda x, y: x + y)
             case(f"sub.{t}", f"sub.{t} d, a, b;", [t] * 3, two, lambda x, y: x - y)
+            if bits > 16:
+                carry = lambda *terms: sum(terms) >> bits
+                case(f"add.cc.{t}", f"add.cc.{t} d, a, b; addc.{t} d, a, b;", [t] * 3, two,
+                     lambda x, y: x + y + carry(x, y))
+                case(f"addc.cc.{t}", f"add.cc.{t} d, a, b; addc.cc.{t} d, a, b; addc.{t} d, a, b;", [t] * 3, two,
+                     lambda x, y: x + y + carry(x, y, carry(x, y)))
+                case(f"sub.cc.{t}", f"sub.cc.{t} d, a, b; subc.{t} d, a, b;", [t] * 3, two,
+                     lambda x, y: x - y - (x < y))
+                case(f"subc.cc.{t}", f"sub.cc.{t} d, a, b; subc.cc.{t} d, a, b; subc.{t} d, a, b;", [t] * 3, two,
+                     lambda x, y: x - y - (x - (x < y) < y))
             case(f"mul.lo.{t}", f"mul.lo.{t} d, a, b;", [t] * 3, two, lambda x, y: v(x) * v(y))
             case(f"mul.hi.{t}", f"mul.hi.{t} d, a, b;", [t] * 3, two, lambda x, y: v(x) * v(y) >> bits)
             case(f"mad.lo.{t}", f"mad.lo.{t} d, a, b, c;", [t] * 4, three, lambda x, y, z: v(x) * v(y) + v(z))

@@ -4,11 +4,13 @@
 #
 #     tools/sources.sh [ROOT]
 #
-# A line that names the licence at its head, at most 900 lines a file, no TODO, FIXME or XXX, no tabs or blanks at the end
-# of lines, and a comment for every public function: one in the paragraph of declarations that it stands in. In C: at most
-# 108 columns, a ruler is one line, a comment ends on the line of its last word (unless that line is a drawing or code), and
-# what stands under an indented line of a table is indented too: what a formatter that reflows comments would break. Prints
-# each offence and then "N passed, N failed, 0 skipped", counted in files.
+# A line that names the licence at its head, in C followed by what the file is for or by the header that says it; at most 900
+# lines a file, no TODO, FIXME or XXX, no tabs or blanks at the end of lines, and a comment for every public function: one in
+# the paragraph of declarations that it stands in. In C: at most 108 columns; functions of at most seven parameters (more are
+# fields of a struct; public functions, and those of interfaces that are not ours, may have them); a ruler is one line, a comment
+# ends on the line of its last word (unless that line is a drawing or code), and what stands under an indented line of a table is
+# indented too: what a formatter that reflows comments would break. Prints each offence and then "N passed, N failed, 0 skipped",
+# counted in files.
 set -u
 cd "${1:-$(dirname "$0")/..}" || exit 2
 
@@ -22,9 +24,27 @@ function paragraph_end() {
     declares = ""
     comments = 0
 }
+# Of a function that begins with this text; 0: they go on.
+function parameters(text,    i, c, depth, count) {
+    gsub(/\/\*[^*]*\*\//, "", text)
+    count = 1
+    for (i = index(text, "("); i <= length(text); i++) {
+        c = substr(text, i, 1)
+        depth += (c == "(") - (c == ")")
+        if (!depth) return count
+        count += c == "," && depth == 1
+    }
+    return 0
+}
 function file_end() { paragraph_end(); if (file && !licensed) bad_at(file ":1", "no SPDX line") }
 FNR == 1 { file_end(); file = FILENAME; files++; licensed = 0; offences = 0; public = FILENAME ~ /^include\// }
 FNR <= 2 && /SPDX-License-Identifier: MIT/ { licensed = 1 }
+FNR == 2 && FILENAME ~ /\.[ch]$/ {
+    own = FILENAME
+    sub(/.*\//, "", own)
+    if (!sub(/\.c$/, ".h", own)) own = ""
+    if (!/^\/\*/ && $0 != "#include \"" own "\"") bad("no head: what the file is for, or the header that says it")
+}
 FNR == 1 { code = FILENAME ~ /\.(c|h|cc)$/; comment = before = 0 }
 code {
     columns = $0
@@ -38,6 +58,19 @@ code {
     if (before == 2 && /^ *\* [^ *]/) bad("a line of a drawing that has lost its indentation")
     before = now
     if (/\*\//) comment = before = 0
+}
+code && head == "" && /^[A-Za-z_][A-Za-z_0-9 *]*[ *][a-z_A-Z0-9]+\(/ { head_at = FILENAME ":" FNR }
+code && (head != "" || head_at != "") {
+    head = head " " $0
+    n = parameters(head)
+    if (n) {
+        name = head
+        sub(/\(.*/, "", name)
+        sub(/.*[ *]/, "", name)
+        if (public) exported[name]
+        if (n > 7 && !(name in exported) && name !~ /^cu[A-Z]/) bad_at(head_at, name " takes " n " parameters")
+        head = head_at = ""
+    }
 }
 FNR == 901 { bad("more than 900 lines") }
 /(^|[^A-Za-z])(TODO|FIXME|XXX)([^A-Za-z]|$)/ && FILENAME !~ /tools\/sources\.sh$/ { bad("unfinished: " $0) }

@@ -46,6 +46,8 @@ ASH_API ash_value ash_build(ash_graph *graph, ash_op op, const ash_value *ins, s
 
 /* Elements converted to another dtype; see ops.def. */
 ASH_API ash_value ash_cast(ash_graph *graph, ash_value x, ash_dtype dtype);
+/* Their bits as another dtype of the same size; bool is none. */
+ASH_API ash_value ash_bitcast(ash_graph *graph, ash_value x, ash_dtype dtype);
 
 /* A constant of rank 0. Integers: `value` must be one that the dtype has; bool: whether it is not 0. */
 ASH_API ash_value ash_scalar(ash_graph *graph, ash_dtype dtype, double value);
@@ -135,6 +137,15 @@ typedef struct ash_window {
 ASH_API ash_value ash_conv(ash_graph *graph, ash_value x, ash_value w, const ash_window *windows, size_t n,
                            int64_t groups);
 
+/* The transposed convolution (of strides that spread): x [n, c, space...], w [c, o/groups, kernel...], a
+ * window per spatial dim, whose kernel, stride, dilation and paddings are numbers. An element of x adds
+ * its products with the weights to elements that begin `stride` after those of its neighbour; `before` and
+ * `after` elements are cut off the ends, and extra[i] are added behind (NULL: none), so that a spatial dim
+ * is (size - 1) * stride + (kernel - 1) * dilation + 1 - before - after + extra. The size before it must
+ * be at least 1. */
+ASH_API ash_value ash_conv_transpose(ash_graph *graph, ash_value x, ash_value w, const ash_window *windows,
+                                     const int64_t *extra, size_t n, int64_t groups);
+
 /* Two spatial dims with one stride and one padding on all sides. */
 ASH_API ash_value ash_conv2d(ash_graph *graph, ash_value x, ash_value w, int64_t stride, ash_dim padding,
                              int64_t groups);
@@ -203,6 +214,8 @@ ASH_API ash_value ash_dropout(ash_graph *graph, ash_value x, double rate, ash_va
 #define ASH_BUILD_NMS(function)
 #define ASH_BUILD_SETTLE(function)
 #define ASH_BUILD_CUSTOM(function) /* ash_custom, in function.h */
+#define ASH_BUILD_ARGUMENT(function)
+#define ASH_BUILD_LOOP(function)
 
 #define OP(ID, name, CLASS, imin, imax, outs, attrs) ASH_BUILD_##CLASS(ash_##name)
 #include "ops.def"

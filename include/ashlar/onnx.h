@@ -20,6 +20,14 @@ typedef struct ash_onnx_var {
     int64_t min, max;
 } ash_onnx_var;
 
+/* A named dim that is an expression of others, "total" that is "past + sequence": sums and products of
+ * names and numbers, with parentheses. Models that name sizes apart, but compute with them as if they were
+ * equal, need it where they are variables. The name is then no variable; inputs are held to the
+ * expression. */
+typedef struct ash_onnx_tie {
+    const char *name, *expression;
+} ash_onnx_tie;
+
 /* A graph input that is a constant for this import: needed where the model takes from an input what a graph
  * must know beforehand, such as the target of a Reshape. */
 typedef struct ash_onnx_bind {
@@ -37,6 +45,48 @@ typedef struct ash_onnx_shape {
     const ash_type *type; /* of static dims */
 } ash_onnx_shape;
 
+/* What a graph input that is a sequence of tensors, or an optional one, is for this import. A sequence
+ * called "x" becomes as many inputs as it has tensors, "x.0", "x.1", ..., of types whose dims are numbers.
+ * An optional tensor needs none of this to be there: it is an input like any other. A sequence that is an
+ * output becomes as many outputs, called the same way. */
+typedef struct ash_onnx_sequence {
+    const char *input;
+    const ash_type *types; /* of its tensors */
+    size_t length;         /* how many they are */
+    bool absent;           /* an optional that has nothing: neither tensors nor an empty sequence */
+} ash_onnx_sequence;
+
+/* A node of an operator that the library does not have, as its lowering sees it. Everything is borrowed
+ * for the time of the call. The library makes it, and later versions have more at its end. */
+typedef struct ash_onnx_call {
+    ash_graph *graph;        /* to append nodes to */
+    const char *domain, *op; /* "" is the default domain */
+    int64_t version;         /* that the model imports of the domain; 0: none */
+    const ash_value *ins;    /* ASH_NO_VALUE: left out */
+    ash_value *outs;         /* to be filled; those that the node does not name may stay ASH_NO_VALUE */
+    size_t n_ins, n_outs;
+    const void *node; /* for the functions below */
+} ash_onnx_call;
+
+/* Appends what computes a node's results: nodes of the builder, among them calls of functions of the
+ * caller (ash_custom, ashlar/function.h). A failure, also a sticky one of the graph, is the import's, and
+ * is charged to the node. */
+typedef ash_status (*ash_onnx_lower)(void *user, const ash_onnx_call *call, ash_diag *diag);
+
+typedef struct ash_onnx_operator {
+    const char *domain, *op; /* "" is the default domain */
+    ash_onnx_lower lower;
+    void *user;
+} ash_onnx_operator;
+
+/* Attributes of the node: what is absent, or of another type, is `absent`, NULL with *count 0. Texts are
+ * not terminated. Borrowed for the time of the call. */
+ASH_API int64_t ash_onnx_call_int(const ash_onnx_call *call, const char *name, int64_t absent);
+ASH_API double ash_onnx_call_float(const ash_onnx_call *call, const char *name, double absent);
+ASH_API const int64_t *ash_onnx_call_ints(const ash_onnx_call *call, const char *name, size_t *count);
+ASH_API const float *ash_onnx_call_floats(const ash_onnx_call *call, const char *name, size_t *count);
+ASH_API const char *ash_onnx_call_text(const ash_onnx_call *call, const char *name, size_t *count);
+
 /* Zeroed options are the defaults. */
 typedef struct ash_onnx_options {
     size_t size;              /* bytes that the caller knows, or 0: ASH_INIT */
@@ -52,6 +102,15 @@ typedef struct ash_onnx_options {
                            lies in the file not counted; past it ASH_ERROR_BUDGET. 0: 1 GiB */
     ash_progress progress; /* told of the nodes of the model's graph, and asked before every node, those of
                               loop bodies each time */
+    const ash_onnx_sequence *sequences; /* none of a name twice */
+    size_t n_sequences;
+    const ash_onnx_tie *ties; /* none of a name twice, and none of `vars` */
+    size_t n_ties;
+    /* For operators that the library does not have, also where the model defines them by a function. Of a
+     * graph that is open, `lower` is called for each set of sizes: it and `user` must live as long as the
+     * graph and plans made from it. None of a name twice. */
+    const ash_onnx_operator *operators;
+    size_t n_operators;
 } ash_onnx_options;
 
 /* Reads a model file: operator sets 1 to 28 of the default domain. Where the sizes of input dims are not
@@ -74,8 +133,8 @@ typedef struct ash_onnx_options {
  * (ASH_ERROR_OUT_OF_RANGE); of those that an execution computes, gathers take the nearest element and
  * ScatterND leaves the update out.
  *
- * A broken file is ASH_ERROR_FORMAT; what cannot be expressed (an unknown operator, strings, sequences,
- * shapes that depend on data) is ASH_ERROR_UNSUPPORTED. The diagnostic names the node (or, if it has no
+ * A broken file is ASH_ERROR_FORMAT; what cannot be expressed (an unknown operator, strings, sequences
+ * whose length depends on data) is ASH_ERROR_UNSUPPORTED. The diagnostic names the node (or, if it has no
  * name, its first output), the operator with domain and operator set, and the byte offset of the node in
  * the file. The caller destroys *out. */
 ASH_API ash_status ash_onnx_read(ash_context *context, const char *path, const ash_onnx_options *options,
@@ -93,10 +152,11 @@ typedef struct ash_onnx_write_options {
     uint64_t external_min; /* bytes from which a tensor is large; 0: 1024 */
 } ash_onnx_write_options;
 
-/* Writes a graph as an ONNX model of operator set 18. Data are streamed, and aligned to 64 bytes where they
- * are large. The files appear under their names when they are complete, that of external data first. What
- * only compiled graphs have (blocked layouts), and what ONNX cannot say (convolutions and windowed sums of
- * integers), is ASH_ERROR_UNSUPPORTED. `options` may be NULL. */
+/* Writes a graph as an ONNX model of operator set 18. Data are streamed, and aligned to 64 bytes where
+ * they are large. The files appear under their names when they are complete, that of external data first.
+ * What only compiled graphs have (blocked layouts), and what ONNX cannot say (convolutions and windowed
+ * sums of integers, inputs and outputs of narrow elements), is ASH_ERROR_UNSUPPORTED. `options` may be
+ * NULL. */
 ASH_API ash_status ash_onnx_write(const ash_graph *graph, const char *path,
                                   const ash_onnx_write_options *options, ash_diag *diag);
 

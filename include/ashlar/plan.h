@@ -506,6 +506,7 @@ typedef enum ash_prepared_kind {
     ASH_PREPARED_COPY,
     ASH_PREPARED_CALL,   /* of a function of the caller (ashlar/function.h), which is its name */
     ASH_PREPARED_SETTLE, /* a size that depends on data becomes known */
+    ASH_PREPARED_LOOP,   /* a loop: its body's operations, as often as it runs */
     ASH_PREPARED_COUNT
 } ash_prepared_kind;
 

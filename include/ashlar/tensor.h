@@ -6,6 +6,7 @@
 #define ASHLAR_TENSOR_H
 
 #include "device.h"
+#include "narrow.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -32,7 +33,8 @@ ASH_API ash_status ash_tensor_from_view(const ash_view *view, const char *name, 
 ASH_API ash_status ash_tensor_read(ash_context *context, const char *path, ash_tensor **out,
                                    ash_diag *diag);
 
-/* Writes a file, .npy or .pb by the ending of `path`. NumPy has no bf16: such a tensor needs .pb. */
+/* Writes a file, .npy or .pb by the ending of `path`. NumPy has no bf16: such a tensor needs .pb. Of
+ * narrow elements a .npy gets the bytes. */
 ASH_API ash_status ash_tensor_write(const ash_tensor *tensor, const char *path, ash_diag *diag);
 
 ASH_API void ash_tensor_destroy(ash_tensor *tensor); /* NULL is allowed */
@@ -43,6 +45,12 @@ ASH_API const char *ash_tensor_name(const ash_tensor *tensor); /* "" when it has
 ASH_API const ash_type *ash_tensor_type(const ash_tensor *tensor);
 ASH_API const void *ash_tensor_data(const ash_tensor *tensor); /* aligned as the view is */
 ASH_API uint64_t ash_tensor_size(const ash_tensor *tensor);    /* bytes */
+
+/* What the elements of a tensor of bytes are (ashlar/narrow.h); a new tensor's are bytes, one from a .pb
+ * what the file says. To be said before others see the tensor. ASH_ERROR_TYPE when its dtype is not
+ * ash_narrow_dtype. */
+ASH_API ash_narrow ash_tensor_narrow(const ash_tensor *tensor);
+ASH_API ash_status ash_tensor_set_narrow(ash_tensor *tensor, ash_narrow narrow, ash_diag *diag);
 
 #ifdef __cplusplus
 }

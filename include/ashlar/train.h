@@ -15,6 +15,7 @@
 #define ASHLAR_TRAIN_H
 
 #include "builder.h"
+#include "plan.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -57,9 +58,27 @@ ASH_API ash_status ash_graph_gradients(ash_graph *graph, const ash_value *ys, co
 
 /* A copy of a graph in which every floating point parameter is a state that begins with its bytes: what
  * an optimiser can update, of a network that was read from a file (ash_onnx_options.parameters). All
- * values have the ids that they have in `graph`. The two graphs share their variables and dims, and are
- * used from one thread at a time. An open graph is ASH_ERROR_STATE. The caller destroys *out. */
+ * values have the ids that they have in `graph`. The parameter "random.stream" of models that draw random
+ * numbers becomes a state that counts executions, so that each draws others. The two graphs share their
+ * variables and dims, and are used from one thread at a time. An open graph is ASH_ERROR_STATE. The caller
+ * destroys *out. */
 ASH_API ash_status ash_graph_trainable(const ash_graph *graph, ash_graph **out, ash_diag *diag);
+
+/* What a parameter is to be: `size` bytes, row-major elements of its type. */
+typedef struct ash_parameter_bytes {
+    const char *name;
+    const void *data;
+    uint64_t size;
+} ash_parameter_bytes;
+
+/* A copy of a graph in which the parameters that `values` names have these bytes, which are copied: what
+ * was trained, to be written as a model (ash_onnx_write). Ids, variables and threads as for
+ * ash_graph_trainable. A name that no parameter has is
+ * ASH_ERROR_NOT_FOUND, a wrong size
+ * ASH_ERROR_INVALID_ARGUMENT.
+ * The caller destroys *out. */
+ASH_API ash_status ash_graph_with_parameters(const ash_graph *graph, const ash_parameter_bytes *values,
+                                             size_t n, ash_graph **out, ash_diag *diag);
 
 /* --- losses --------------------------------------------------------------------------------------- */
 
@@ -85,6 +104,8 @@ typedef struct ash_optimizer_options {
     double beta1, beta2; /* of Adam: how slowly the means of g and g^2 follow; 0: 0.9 and 0.999 */
     double epsilon;      /* of Adam: beside the root; 0: 1e-8 */
     const char *name;    /* begins the name of the count of steps; NULL: "optimizer" */
+    const ash_value
+        *when; /* a bool scalar: nothing changes in executions where it is false; NULL: always */
 } ash_optimizer_options;
 
 /* Scales gradients, in their place, so that the square root of the sum of all their squares is at most
@@ -101,6 +122,80 @@ ASH_API ash_value ash_graph_clip_norm(ash_graph *graph, ash_value *grads, size_t
 ASH_API ash_status ash_graph_optimize(ash_graph *graph, const ash_value *states, const ash_value *grads,
                                       size_t n, ash_value rate, const ash_optimizer_options *options,
                                       ash_diag *diag);
+
+/* --- batches in pieces ------------------------------------------------------------------------------ */
+
+/* Gradients of a batch that is executed in `count` pieces of one size ("micro-batches"). Replaces each, in
+ * its place, by the mean of those of this execution and of the ones before it in the batch, which states
+ * add up: "NAME.0", "NAME.1", ... and the count "NAME.count", i64; NULL: "batch". Returns a bool scalar
+ * that is true in the last execution of a batch, when the means are whole: the `when` of
+ * ash_graph_optimize. A count of 0 is ASH_ERROR_INVALID_ARGUMENT, the graph's sticky error; then
+ * ASH_NO_VALUE. */
+ASH_API ash_value ash_graph_accumulate(ash_graph *graph, ash_value *grads, size_t n, uint64_t count,
+                                       const char *name);
+
+/* --- scaled losses ---------------------------------------------------------------------------------- */
+
+typedef struct ash_loss_scale_options {
+    size_t size;           /* bytes that the caller knows, or 0: ASH_INIT */
+    double growth;         /* factor after `interval` executions without an overflow; 0: 2 */
+    double backoff;        /* factor after an overflow; 0: 0.5 */
+    uint64_t interval;     /* executions; 0: 2000 */
+    const ash_value *when; /* a bool scalar: the scale changes only where it is true; NULL: always */
+} ash_loss_scale_options;
+
+/* Undoes the scale of a loss whose gradients are made in f16: they are made with the seed `scale`, cast to
+ * the loss's dtype, so that small ones do not vanish, and divided by it here, in their place. `scale` is an
+ * f32 scalar state without an update ("loss_scale", which begins with 65536, say), which follows PyTorch's
+ * GradScaler: less after an overflow, more after many executions without. Their count is a state beside it,
+ * "NAME.good". Returns a bool scalar: whether all gradients are finite; the `when` of ash_graph_optimize.
+ * Failures are the graph's sticky error; then ASH_NO_VALUE. `options` may be NULL. */
+ASH_API ash_value ash_graph_unscale(ash_graph *graph, ash_value *grads, size_t n, ash_value scale,
+                                    const ash_loss_scale_options *options);
+
+/* --- rates ------------------------------------------------------------------------------------------ */
+
+typedef enum ash_rate_kind {
+    ASH_RATE_CONSTANT,
+    ASH_RATE_LINEAR, /* from `rate` to rate * least, at step `steps`; and so on */
+    ASH_RATE_COSINE, /* the same along half a period of a cosine (Loshchilov and Hutter, 2017) */
+    ASH_RATE_DECAY,  /* times `factor` every `every` steps */
+    ASH_RATE_COUNT
+} ash_rate_kind;
+
+ASH_API const char *ash_rate_text(ash_rate_kind kind); /* "cosine"; "?" outside the enumeration */
+
+/* How fast to learn at which step. */
+typedef struct ash_rate_schedule {
+    size_t size; /* bytes that the caller knows, or 0: ASH_INIT */
+    ash_rate_kind kind;
+    double rate;     /* the largest */
+    uint64_t warmup; /* steps, the first ones, in which it rises from rate / warmup to `rate` */
+    uint64_t steps;  /* all, those of the warmup included */
+    double least;    /* part of `rate` that is left at the end; from 0 to 1 */
+    uint64_t every;  /* steps */
+    double factor;
+} ash_rate_schedule;
+
+/* The rate of a step, counted from 0: a number for the input `rate` of a training step. A kind that there
+ * is not is ASH_ERROR_INVALID_ARGUMENT. */
+ASH_API ash_status ash_rate_at(const ash_rate_schedule *schedule, uint64_t step, double *out,
+                               ash_diag *diag);
+
+/* --- checkpoints ------------------------------------------------------------------------------------ */
+
+/* Writes the states of a plan, as they are between two executions, to a file in the safetensors format. It
+ * appears under its name when it is complete and on the disk, in the place of one that was there. `note`, a
+ * text of the caller's (which epoch, what seed), is kept with it; NULL: "". Checksums are kept as well. An
+ * execution that did not come to its end leaves nothing to write: ASH_ERROR_STATE. */
+ASH_API ash_status ash_plan_save_states(ash_plan *plan, const char *path, const char *note, ash_diag *diag);
+/* Sets all states of a plan to what ash_plan_save_states has written, and copies the note to `note`, with a
+ * NUL, where that is not NULL; one that does not fit `room` bytes is ASH_ERROR_OUT_OF_RANGE. A file that is
+ * damaged in any place is ASH_ERROR_FORMAT with the offset, one of other states, or of others types,
+ * ASH_ERROR_TYPE, and names one; nothing has changed then. The plan goes on from there as the one that was
+ * written would have, with the same bits. */
+ASH_API ash_status ash_plan_load_states(ash_plan *plan, const char *path, char *note, size_t room,
+                                        ash_diag *diag);
 
 #ifdef __cplusplus
 }

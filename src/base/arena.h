@@ -27,6 +27,8 @@ char *ash_arena_strdup(ash_arena *arena, const char *text);
 /* A copy of `count * size` bytes; NULL when there is no memory. */
 void *ash_arena_copy(ash_arena *arena, const void *data, size_t count, size_t size);
 void ash_arena_free(ash_arena *arena);
+/* What was taken from `from`, of the same allocator, is the arena's from now on; `from` is empty. */
+void ash_arena_join(ash_arena *arena, ash_arena *from);
 /* What takes from the arena, which keeps what is given back: for objects that take an allocator and are
  * gone with the arena. The arena stays where it is as long as somebody takes. Alignment is 16 at most. */
 ash_allocator ash_arena_allocator(ash_arena *arena);

@@ -101,7 +101,8 @@ void ash_mem_trim(void);
 
 /* Makes room for `n` elements more; false when there is no memory (the array is then as it was). */
 #define ash_vec_reserve(a, v, n)                                                                           \
-    ash_vec__grow((a), (void **)&(v)->at, &(v)->cap, (v)->len, (n), sizeof *(v)->at)
+    ((size_t)(n) <= (v)->cap - (v)->len ||                                                                 \
+     ash_vec__grow((a), (void **)&(v)->at, &(v)->cap, (v)->len, (n), sizeof *(v)->at))
 /* Appends a value; false when there is no memory. */
 #define ash_vec_push(a, v, ...)                                                                            \
     (ash_vec_reserve((a), (v), 1) && ((v)->at[(v)->len++] = (__VA_ARGS__), true))

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* Contexts: options and what the environment says, and what hangs on one: pool, compiler, devices, mapped
+ * files, functions of the caller. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* secure_getenv */
 #endif

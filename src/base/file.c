@@ -183,10 +183,27 @@ void ash_sink_fill(ash_sink *sink, uint8_t byte, size_t count) {
     }
 }
 
+/* The name in its folder, on the disk. Some file systems have no such call for folders: what is lost then
+ * is the new file, not the old one. */
+static void sync_folder(const char *path) {
+    char folder[4096];
+    const char *slash = strrchr(path, '/');
+    size_t len = slash ? (size_t)(slash - path) + 1 : 0;
+    if (len >= sizeof folder) return;
+    memcpy(folder, slash ? path : ".", slash ? len : 2);
+    if (slash) folder[len] = 0;
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return;
+    fsync(fd);
+    close(fd);
+}
+
 ash_status ash_sink_close(ash_sink *sink, bool keep, ash_diag *diag) {
     if (keep) sink_flush(sink);
+    if (keep && sink->durable && !sink->direct && !sink->error && fsync(sink->fd) != 0) sink->error = errno;
     if (close(sink->fd) != 0 && !sink->error) sink->error = errno;
     if (keep && !sink->error && !sink->direct && rename(sink->part, sink->path) != 0) sink->error = errno;
+    if (keep && sink->durable && !sink->direct && !sink->error) sync_folder(sink->path);
     ash_status status = ASH_OK;
     if (keep && sink->error) status = fail_errno(diag, sink->error, "write", sink->path);
     if ((!keep || sink->error) && !sink->direct) unlink(sink->part);

@@ -66,6 +66,7 @@ typedef struct ash_sink {
     uint64_t position; /* bytes written so far, buffered ones included */
     int fd, error;     /* the first errno, or 0 */
     bool direct;       /* `path` itself is written: it is no regular file */
+    bool durable;      /* for who opened it to set: the file is on the disk when it appears */
 } ash_sink;
 
 ash_status ash_sink_open(const ash_allocator *a, const char *path, ash_sink *sink, ash_diag *diag);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "map.h"
 
+#include "clock.h"
+
 #include <pthread.h>
-#include <time.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
 #define XXH_INLINE_ALL
@@ -13,6 +15,7 @@
 /* Names, shapes and constants of models come from anybody, and keys that all meet in one place of a table
  * would make it quadratic. So hashes depend on numbers that are drawn once per process. */
 static uint64_t secret[24];
+static atomic_bool drawn;
 
 /* A bijection in which every bit depends on all. */
 static uint64_t mix(uint64_t x) {
@@ -22,16 +25,17 @@ static uint64_t mix(uint64_t x) {
 }
 
 static void draw_secret(void) {
-    struct timespec t = {0};
-    if (getentropy(secret, sizeof secret) == 0) return;
-    clock_gettime(CLOCK_MONOTONIC, &t); /* a system without random numbers */
-    uint64_t x = (uint64_t)t.tv_nsec ^ (uint64_t)(uintptr_t)&t ^ (uint64_t)getpid() << 40;
-    for (size_t i = 0; i < ASH_COUNT(secret); i++) secret[i] = mix(x += 0x9e3779b97f4a7c15u);
+    if (getentropy(secret, sizeof secret) != 0) { /* a system without random numbers */
+        int64_t now = ash_clock__now();
+        uint64_t x = (uint64_t)now ^ (uint64_t)(uintptr_t)&now ^ (uint64_t)getpid() << 40;
+        for (size_t i = 0; i < ASH_COUNT(secret); i++) secret[i] = mix(x += 0x9e3779b97f4a7c15u);
+    }
+    atomic_store_explicit(&drawn, true, memory_order_release);
 }
 
 static const uint64_t *get_secret(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, draw_secret);
+    if (!atomic_load_explicit(&drawn, memory_order_acquire)) pthread_once(&once, draw_secret);
     return secret;
 }
 

@@ -112,6 +112,20 @@ void ash_arena_free(ash_arena *arena) {
     ash_arena_init(arena, arena->allocator);
 }
 
+void ash_arena_join(ash_arena *arena, ash_arena *from) {
+    if (!arena->blocks) {
+        arena->blocks = from->blocks;
+        arena->used = from->used;
+        arena->room = from->room;
+    } else if (from->blocks) {
+        ash_arena_block *last = from->blocks;
+        while (last->next) last = last->next;
+        last->next = arena->blocks->next;
+        arena->blocks->next = from->blocks;
+    }
+    ash_arena_init(from, from->allocator);
+}
+
 static void *arena_alloc(void *user, size_t size, size_t align) {
     return align <= ALIGN ? ash_arena_alloc(user, size, 1) : NULL;
 }

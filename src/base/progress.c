@@ -13,8 +13,10 @@ bool ash_cancel_is_on(const ash_cancel *cancel) {
 }
 
 const char *ash_stage_text(ash_stage stage) {
-    static const char *const text[ASH_STAGE_COUNT] = {"import", "optimize", "lower",   "compile",
-                                                      "order",  "memory",   "capture", "weights"};
+    static const char *const text[ASH_STAGE_COUNT] = {
+        [ASH_STAGE_IMPORT] = "import",   [ASH_STAGE_OPTIMIZE] = "optimize", [ASH_STAGE_LOWER] = "lower",
+        [ASH_STAGE_COMPILE] = "compile", [ASH_STAGE_ORDER] = "order",       [ASH_STAGE_MEMORY] = "memory",
+        [ASH_STAGE_CAPTURE] = "capture", [ASH_STAGE_WEIGHTS] = "weights"};
     return (unsigned)stage < ASH_STAGE_COUNT ? text[stage] : "?";
 }
 

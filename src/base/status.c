@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Statuses and diagnostics as text. The lowest layer writes a diagnostic, upper layers add the node. */
 #include <stdio.h>
 
 #include "ashlar/version.h"

@@ -26,7 +26,8 @@ typedef struct ash_target {
     bool masks;      /* masked loads and stores cost what plain ones do */
     bool fma;        /* a fused multiply-add instruction */
     unsigned
-        dot4; /* what four products of bytes and their sum cost, in multiply-adds; 0: not worth trying */
+        dot4;   /* what four products of bytes and their sum cost, in multiply-adds; 0: not worth trying */
+    int lookup; /* what looking bytes up in a table costs, instructions a vector; 0: none */
     int64_t l1_bytes, l2_bytes; /* data cache of one core */
     ash_costs costs;            /* what its machines have in common */
 } ash_target;

@@ -14,6 +14,7 @@ void ash_text_free(ash_text *text) {
 
 /* Room for `more` bytes and the terminator. */
 static bool room(ash_text *text, size_t more) {
+    if (!text->failed && more < text->cap - text->len) return true;
     if (!text->failed && (more == SIZE_MAX || !ash_vec__grow(text->allocator, (void **)&text->at,
                                                              &text->cap, text->len, more + 1, 1)))
         text->failed = true;

@@ -33,14 +33,22 @@ typedef struct ash_code_stats {
     uint64_t nanoseconds;
 } ash_code_stats;
 
-/* Makes kernels of `count` nests, which were lowered for `target`. For processors they are executable:
- * fns[i] is the entry of nests[i], valid while *out is held; ASH_ERROR_UNSUPPORTED when this machine
- * cannot run code for the target. For GPUs they are bytes, for a device to load, and `fns` is not
- * written. A cancelled compilation is ASH_ERROR_CANCELLED: `progress`, which may be NULL, is told on the
- * calling thread, between kernels. `stats` may be NULL. */
-ash_status ash_code__compile(ash_compiler *compiler, const ash_target *target, const ash_nest *const *nests,
-                             size_t count, ash_kernel_fn *fns, ash_code **out, const ash_progress *progress,
-                             ash_code_stats *stats, ash_diag *diag);
+/* What is to be compiled. */
+typedef struct ash_code_job {
+    const ash_target *target; /* that the nests were lowered for */
+    const ash_nest *const *nests;
+    size_t count;
+    ash_kernel_fn
+        *fns; /* for processors, written unless NULL: the entry of each nest, while the code is held */
+    const ash_progress *progress; /* told on the calling thread, between kernels; NULL: nobody */
+    ash_code_stats *stats;        /* written unless NULL */
+} ash_code_job;
+
+/* Makes kernels of nests. For processors they are executable; ASH_ERROR_UNSUPPORTED when this machine
+ * cannot run code for the target. For GPUs they are bytes, for a device to load. A cancelled compilation is
+ * ASH_ERROR_CANCELLED. */
+ash_status ash_code__compile(ash_compiler *compiler, const ash_code_job *job, ash_code **out,
+                             ash_diag *diag);
 /* Of the nest with this number. What it points at is the code's. */
 ash_kernel_image ash_code__image(const ash_code *code, size_t index);
 ash_code *ash_code__retain(ash_code *code);

@@ -31,11 +31,15 @@ struct ash_code_target {
     LLVMValueRef (*special)(ash_emit *e, ash_nest_op op);
     LLVMValueRef (*variable)(ash_emit *e, int64_t index); /* an i64 */
     LLVMValueRef (*buffer)(ash_emit *e, uint16_t buf);    /* its address */
+    /* Constraints of assembly whose result, an i64, is its operand in the same register; NULL where
+     * variables of outer loops need not be hidden from the code generator (emit.c). */
+    const char *same_register;
     /* Finds the addresses of the words that are looked at: ash_emit.asked and left_out. */
     void (*stop)(ash_emit *e);
     bool looks_first; /* every kernel looks at them before its first chunk, as nobody else could for it */
     /* Most bytes that a load of elements of one byte may have; 0: any. */
     unsigned byte_lanes;
+    unsigned extend_lanes; /* most lanes that become f64 out of f32 at once; 0: any */
 
     /* --- instructions: a NULL result is none --------------------------------------------------------- */
 
@@ -48,8 +52,11 @@ struct ash_code_target {
     /* c plus, in each i32, the sum of the products of its four bytes: of a without sign, of b with sign. */
     LLVMValueRef (*dot4)(ash_emit *e, LLVMValueRef a, LLVMValueRef b, LLVMValueRef c);
 
-    /* The remainder (REM) of f32 and f64, and functions of f64 that the emitter has no formula for; never
-     * NULL. What the machine does not have is noted in ash_emit.lacks, and the result is anything. */
+    /* For each of the bytes the one that it numbers in a table, a vector of 256. */
+    LLVMValueRef (*lookup)(ash_emit *e, LLVMValueRef table, LLVMValueRef bytes);
+
+    /* The remainder (REM) of f32 and f64, which is never NULL, and functions of f64 where the machine has a
+     * library; the emitter's formulas of f64 need a fused multiply-add. */
     LLVMValueRef (*library)(ash_emit *e, ash_op op, ash_dtype dtype, LLVMValueRef a, LLVMValueRef b);
 };
 

@@ -78,10 +78,69 @@ static const double asin_f64[] = {
     -0x1.ddba822509bd6p-8, 0x1.02047ea52cbdcp-5,
 };
 
+/* sin r = r + r^3 P(r^2), |r| <= pi/4: relative error 2^-56.4 */
+static const double sin_wide[] = {
+    -0x1.5555555555548p-3, 0x1.111111110f7cap-7,   -0x1.a01a019bfd2b5p-13,
+    0x1.71de356721d9ep-19, -0x1.ae5e5a00f6cebp-26, 0x1.5d8fa640900fep-33,
+};
+
+/* cos r = 1 - r^2/2 + r^4 P(r^2), |r| <= pi/4: relative error 2^-59.6 */
+static const double cos_wide[] = {
+    0x1.555555555554bp-5,   -0x1.6c16c16c14f8ap-10, 0x1.a01a019c8399bp-16,
+    -0x1.27e4f7ea3d7d6p-22, 0x1.1ee9d7565f60ep-29,  -0x1.8fa467d21df50p-37,
+};
+
+/* atan x = x + x^3 P(x^2), |x| <= tan(pi/8): relative error 2^-58.4 */
+static const double atan_wide[] = {
+    -0x1.5555555555554p-2, 0x1.9999999999649p-3, -0x1.24924924755adp-3, 0x1.c71c71b740976p-4,
+    -0x1.745d14b85304cp-4, 0x1.3b136e0e561a8p-4, -0x1.110c71099e4bdp-4, 0x1.e171de90879bep-5,
+    -0x1.ab7cb187c0623p-5, 0x1.70ea2467a5b2ap-5, -0x1.1230caef51dfap-5, 0x1.f1cded530d66fp-7,
+};
+
+/* asin x = x + x^3 P(x^2), |x| <= 1/2: relative error 2^-59.3 */
+static const double asin_wide[] = {
+    0x1.5555555555553p-3,  0x1.3333333333a3cp-4, 0x1.6db6db6d48ad6p-5,  0x1.f1c71ca83ab6cp-6,
+    0x1.6e8b9af223139p-6,  0x1.1c4f85684a0aep-6, 0x1.c980e387c6ed7p-7,  0x1.7ba413be73e6bp-7,
+    0x1.36c4023ceeeb9p-7,  0x1.4803ef521e11dp-7, 0x1.64f3870364c20p-11, 0x1.96cc5162ea3e5p-6,
+    -0x1.ac7bca2d7a864p-6, 0x1.139fa491b8100p-5,
+};
+
+/* log(1 + f) = 2s + 2/3 s^3 + s^5 P(s^2), s = f / (2 + f), |f| <= sqrt(2) - 1: relative error 2^-65.9 */
+static const double log_wide[] = {
+    0x1.9999999999b2fp-2, 0x1.2492492457ef0p-2, 0x1.c71c722d45b7ep-3, 0x1.745ce9edac4b3p-3,
+    0x1.3b1eea5559bf5p-3, 0x1.0f800e2977cdep-3, 0x1.0e41759749ea4p-3,
+};
+
+/* erf x = x + x P(x^2), |x| <= 1: relative error 2^-56.3 */
+static const double erf_near[] = {
+    0x1.06eba8214db69p-3,  -0x1.812746b0379e6p-2,  0x1.ce2f21a042b1ep-4,  -0x1.b82ce312848f9p-6,
+    0x1.565bcd0dae906p-8,  -0x1.c02db3d89ff17p-11, 0x1.f9a3219801f28p-14, -0x1.f4d1de848f402p-17,
+    0x1.b9dee84a67607p-20, -0x1.5f1ce5870f45ap-23, 0x1.f7a09245b7acep-27, -0x1.385faecd4f94bp-30,
+    0x1.055b115006a12p-34,
+};
+
+/* erf t = 1 - exp(-P(t - 2)), 1 <= t <= 5.95: relative error 2^-55.5 */
+static const double erf_far[] = {
+    0x1.575b329b1f516p+2,   0x1.1ac3258a8dc2cp+2,   0x1.d8f5dece92394p-1,   0x1.0dc3b5fb10b53p-6,
+    -0x1.d406b373a049dp-9,  0x1.7ffcfb46e5677p-11,  -0x1.1bc3a6091ca09p-13, 0x1.5b656f825b4f5p-16,
+    -0x1.06045576cd152p-19, -0x1.b549d5455de0cp-23, 0x1.73e5fafcfd740p-23,  -0x1.f0adbef34341cp-25,
+    0x1.e045660ec8a74p-27,  -0x1.5a4fa576b94a8p-29, 0x1.195fe1b3e93c4p-32,  0x1.3d502baf17e5ep-35,
+    -0x1.04ed1ee68c30fp-35, 0x1.6b77cd23e4325p-37,  -0x1.5dbfb08af0353p-39, 0x1.a8b686bfb2159p-42,
+    -0x1.4ff0bee2ae252p-46, -0x1.0cfb5813b501dp-48, 0x1.1d016e588d340p-51,
+};
+
 /* 2/pi * 2^200, rounded down: bytes, lowest first, then 8 of zeros */
 static const uint8_t two_over_pi[] = {
     0xfe, 0x41, 0x90, 0x43, 0x3c, 0x99, 0x95, 0x62, 0xdb, 0xc0, 0xdd, 0x34, 0xf5, 0xd1, 0x57, 0x27, 0xfc,
     0x29, 0x15, 0x44, 0x4e, 0x6e, 0x83, 0xf9, 0xa2, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+};
+
+/* 2/pi * 2^1216, rounded down: words, lowest first, then one of zeros */
+static const uint64_t two_over_pi_wide[] = {
+    0x56033046fc7b6bab, 0x6bfb5fb11f8d5d08, 0x3d0739f78a5292ea, 0x7527bac7ebe5f17b, 0x4f463f669e5fea2d,
+    0x6d367ecf27cb09b7, 0xef2f118b5a0a6d1f, 0x1ff897ffde05980f, 0x9c845f8bbdf9283b, 0x3991d639835339f4,
+    0xe99c7026b45f7e41, 0xe88235f52ebb4484, 0xfe1deb1cb129a73e, 0x06492eea09d1921c, 0xb7246e3a424dd2e0,
+    0xfe5163abdebbc561, 0xdb6295993c439041, 0xfc2757d1f534ddc0, 0xa2f9836e4e441529, 0x0000000000000000,
 };
 
 #endif

@@ -10,11 +10,11 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <llvm-c/Core.h>
 
+#include "base/clock.h"
 #include "cache.h"
 #include "code_target.h"
 #include "link.h"
@@ -410,12 +410,6 @@ static ash_status make_all(struct batch *batch, struct wanted *wanted, ash_code 
     }
 }
 
-static uint64_t now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 static ash_status allocate(ash_compiler *c, const ash_nest *const *nests, size_t count, ash_code **code,
                            struct wanted **wanted, ash_diag *diag) {
     const ash_allocator *a = c->allocator;
@@ -440,11 +434,12 @@ static ash_status allocate(ash_compiler *c, const ash_nest *const *nests, size_t
     return ASH_NO_MEMORY(diag);
 }
 
-ash_status ash_code__compile(ash_compiler *compiler, const ash_target *target, const ash_nest *const *nests,
-                             size_t count, ash_kernel_fn *fns, ash_code **out, const ash_progress *progress,
-                             ash_code_stats *stats, ash_diag *diag) {
+ash_status ash_code__compile(ash_compiler *compiler, const ash_code_job *job, ash_code **out,
+                             ash_diag *diag) {
     const ash_allocator *a = compiler->allocator;
-    uint64_t start = now();
+    const ash_target *target = job->target;
+    size_t count = job->count;
+    int64_t start = ash_clock__now();
     ash_code *code = NULL;
     struct wanted *wanted = NULL;
     if (target->kind == compiler->target.kind)
@@ -453,10 +448,10 @@ ash_status ash_code__compile(ash_compiler *compiler, const ash_target *target, c
         ASH_FAIL_IF(!ash_target__is(target, "nvptx64"), diag, ASH_ERROR_UNSUPPORTED,
                     "%s is no kind of GPU that code is generated for", target->triple);
     ASH_TRY(ash_llvm__init(target->kind, diag));
-    for (size_t i = 0; i < count; i++) ASH_TRY(ash_nest_verify(nests[i], diag));
-    ASH_TRY(allocate(compiler, nests, count, &code, &wanted, diag));
+    for (size_t i = 0; i < count; i++) ASH_TRY(ash_nest_verify(job->nests[i], diag));
+    ASH_TRY(allocate(compiler, job->nests, count, &code, &wanted, diag));
     struct batch batch = {
-        .compiler = compiler, .target = target, .progress = progress, .caller = pthread_self()};
+        .compiler = compiler, .target = target, .progress = job->progress, .caller = pthread_self()};
     pthread_mutex_init(&batch.lock, NULL);
     ash_status status = ASH_OK;
     for (size_t i = 0; i < count && status == ASH_OK; i++)
@@ -464,16 +459,16 @@ ash_status ash_code__compile(ash_compiler *compiler, const ash_target *target, c
     if (status == ASH_OK) status = make_all(&batch, wanted, code);
     tell_refusals(&batch);
     if (status == ASH_OK) {
-        for (size_t i = 0; i < count && target->kind == ASH_TARGET_CPU; i++)
-            fns[i] = code->entries[i]->linked.fn;
+        for (size_t i = 0; i < count && job->fns && target->kind == ASH_TARGET_CPU; i++)
+            job->fns[i] = code->entries[i]->linked.fn;
         *out = code;
     } else {
         if (diag) *diag = batch.diag;
         ash_code__release(code);
     }
-    if (stats) {
-        *stats = batch.stats;
-        stats->nanoseconds = now() - start;
+    if (job->stats) {
+        *job->stats = batch.stats;
+        job->stats->nanoseconds = (uint64_t)(ash_clock__now() - start);
     }
     ash_vec_free(a, &batch.tasks);
     for (size_t i = 0; i < count; i++) ash_text_free(&wanted[i].identity);

@@ -4,7 +4,11 @@
  * Loops are emitted rotated (guard, body, test at the bottom) and already unrolled: the emitter lays the
  * body out as often as LOOP.unroll says, each copy with its own constant distance to the loop variable, and
  * finishes with a loop or copies for the rest. So LLVM's unroller and its scalar evolution need not run,
- * which is most of what they would cost. Cells are allocas, which sroa turns into registers. */
+ * which is most of what they would cost. Cells are allocas, which sroa turns into registers.
+ *
+ * LLVM's reduction of address arithmetic (loop strength reduction, part of its code generator) weighs, for
+ * every loop, all addresses in it, those of inner loops too: half the time of a compilation. Only innermost
+ * loops gain from it, 1.4 to 1.6 times, so it does not see that the variables of others count. */
 #include "code_target.h"
 
 /* --- types and constants ----------------------------------------------------------------------------- */
@@ -105,12 +109,14 @@ static bool is_pure(const ash_inst *inst) {
     case ASH_NEST_IMOD:
     case ASH_NEST_FMA:
     case ASH_NEST_DOT4:
+    case ASH_NEST_WHOLE:
     case ASH_NEST_HREDUCE: return true;
     default: return false;
     }
 }
 
 static bool is_leaf(const ash_inst *inst) {
+    _Static_assert(ASH_NEST_BEGIN_ARG == 0 && ASH_NEST_FLOAT == 5, "what has no operands comes first");
     return inst->op <= ASH_NEST_FLOAT || inst->op == ASH_NEST_LANES;
 }
 
@@ -156,6 +162,18 @@ static bool index_value(LLVMValueRef v, int64_t *out) {
     return true;
 }
 
+static uint64_t count_trips(int64_t from, int64_t to, int64_t step) {
+    return to > from ? ((uint64_t)to - (uint64_t)from - 1) / (uint64_t)step + 1 : 0;
+}
+
+/* Whether all bodies of a loop are laid out in a row. */
+static bool is_laid_out(const ash_nest *n, ash_ref loop) {
+    const ash_inst *inst = ash_nest_at(n, loop), *from = ash_nest_at(n, inst->a),
+                   *to = ash_nest_at(n, inst->b);
+    return from->op == ASH_NEST_INT && to->op == ASH_NEST_INT &&
+           count_trips(from->i, to->i, inst->i) <= ASH_MAX(inst->unroll, 1u);
+}
+
 /* `copies` bodies in a row; the loop variable of the first is base + offset (base may be NULL: a
  * number). */
 static void emit_bodies(ash_emit *e, ash_ref loop, LLVMValueRef base, int64_t offset, uint64_t copies) {
@@ -171,6 +189,23 @@ static void emit_bodies(ash_emit *e, ash_ref loop, LLVMValueRef base, int64_t of
     }
 }
 
+/* Whether a loop of LLVM is in the body of this one. */
+static bool has_inner_loop(const ash_emit *e, ash_ref loop) {
+    for (ash_ref ref = loop + 1; ref < e->close[loop]; ref++)
+        if (ash_nest_at(e->nest, ref)->op == ASH_NEST_LOOP && !is_laid_out(e->nest, ref)) return true;
+    return false;
+}
+
+/* The value as something of which nothing is known, in the same register. */
+static LLVMValueRef hidden(ash_emit *e, LLVMValueRef value) {
+    const char *constraints = e->kind->same_register;
+    if (!constraints) return value;
+    LLVMTypeRef i64 = LLVMTypeOf(value), type = LLVMFunctionType(i64, &i64, 1, false);
+    LLVMValueRef nothing = LLVMGetInlineAsm(type, "", 0, constraints, strlen(constraints), false, false,
+                                            LLVMInlineAsmDialectATT, false);
+    return LLVMBuildCall2(e->b, type, nothing, &value, 1, "");
+}
+
 /* A loop whose body is `copies` bodies: runs while the variable is below `limit`, from `from`, which is
  * known to be below it when `guarded` is false. Returns the variable's value behind the loop. */
 static LLVMValueRef emit_rotated(ash_emit *e, ash_ref loop, LLVMValueRef from, LLVMValueRef limit,
@@ -183,7 +218,7 @@ static LLVMValueRef emit_rotated(ash_emit *e, ash_ref loop, LLVMValueRef from, L
         LLVMBuildBr(e->b, body);
     LLVMPositionBuilderAtEnd(e->b, body);
     LLVMValueRef var = LLVMBuildPhi(e->b, i64, "");
-    emit_bodies(e, loop, var, 0, copies);
+    emit_bodies(e, loop, has_inner_loop(e, loop) ? hidden(e, var) : var, 0, copies);
     LLVMValueRef next =
         LLVMBuildNSWAdd(e->b, var, const_index(e, ash_nest_at(e->nest, loop)->i * (int64_t)copies), "");
     LLVMBasicBlockRef latch = LLVMGetInsertBlock(e->b);
@@ -199,14 +234,13 @@ static LLVMValueRef emit_rotated(ash_emit *e, ash_ref loop, LLVMValueRef from, L
 
 static void emit_counted_loop(ash_emit *e, ash_ref loop, int64_t from, int64_t to) {
     const ash_inst *inst = ash_nest_at(e->nest, loop);
-    uint64_t step = (uint64_t)inst->i, copies = ASH_MAX(inst->unroll, 1u);
-    uint64_t trips = to > from ? ((uint64_t)to - (uint64_t)from - 1) / step + 1 : 0;
+    uint64_t copies = ASH_MAX(inst->unroll, 1u), trips = count_trips(from, to, inst->i);
     uint64_t rest = trips % copies;
     if (trips <= copies) {
         emit_bodies(e, loop, NULL, from, trips);
         return;
     }
-    int64_t limit = from + (int64_t)((trips - rest) * step);
+    int64_t limit = from + (int64_t)(trips - rest) * inst->i;
     emit_rotated(e, loop, const_index(e, from), const_index(e, limit), copies, false);
     emit_bodies(e, loop, NULL, limit, rest);
 }
@@ -282,6 +316,8 @@ static LLVMValueRef emit_compute(ash_emit *e, const ash_inst *inst) {
     ash_dtype from = (ash_dtype)ash_nest_at(e->nest, inst->a)->dtype;
     if (inst->i == ASH_OP_SELECT) return LLVMBuildSelect(e->b, a, b, ash_emit__value(e, inst->c), "");
     if (inst->i == ASH_OP_CAST) return ash_emit__cast(e, from, (ash_dtype)inst->dtype, a);
+    if (inst->i == ASH_OP_BITCAST)
+        return LLVMBuildBitCast(e->b, a, ash_emit__type(e, (ash_dtype)inst->dtype, inst->lanes), "");
     return ash_emit__compute(e, (ash_op)inst->i, from, a, b);
 }
 
@@ -332,6 +368,9 @@ static LLVMValueRef emit_value(ash_emit *e, ash_ref ref) {
     case ASH_NEST_DOT4:
         return ash_emit__dot4(e, ash_emit__value(e, inst->a), ash_emit__value(e, inst->b),
                               ash_emit__value(e, inst->c));
+    case ASH_NEST_WHOLE:
+        return LLVMBuildFPToSI(e->b, ash_emit__value(e, inst->a), ash_emit__type(e, ASH_I32, inst->lanes),
+                               "");
     case ASH_NEST_HREDUCE:
         return ash_emit__hreduce(e, (ash_op)inst->i, (ash_dtype)inst->dtype, ash_emit__value(e, inst->a));
     default: return NULL;
@@ -388,7 +427,8 @@ static void emit_range(ash_emit *e, ash_ref from, ash_ref to) {
         case ASH_NEST_STORE:
         case ASH_NEST_GATHER:
         case ASH_NEST_SCATTER:
-        case ASH_NEST_PREFETCH: ash_emit__memory(e, ref); break;
+        case ASH_NEST_PREFETCH:
+        case ASH_NEST_LOOKUP: ash_emit__memory(e, ref); break;
         case ASH_NEST_POLL: emit_poll(e); break;
         default: e->slots[ref] = (ash_slot_value){emit_value(e, ref), NULL, 0};
         }

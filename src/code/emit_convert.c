@@ -158,8 +158,9 @@ static LLVMValueRef clamped_to_integer(ash_emit *e, ash_dtype from, ash_dtype to
     int bits = (int)ash_dtype_size(to) * 8 - is_signed;
     double high = (double)((INT64_C(1) << bits) - 1), low = is_signed ? -high - 1 : 0;
     LLVMTypeRef type = LLVMTypeOf(a);
-    LLVMValueRef is_number = LLVMBuildFCmp(e->b, LLVMRealORD, a, a, "");
-    LLVMValueRef x = LLVMBuildSelect(e->b, is_number, a, LLVMConstNull(type), "");
+    LLVMValueRef is_number = LLVMBuildFCmp(e->b, LLVMRealORD, a, a, ""), x = a;
+    if (is_signed)
+        x = LLVMBuildSelect(e->b, is_number, a, LLVMConstNull(type), ""); /* else 0 is the least */
     LLVMValueRef least = ash_emit__const_float(type, low);
     LLVMValueRef most = ash_emit__const_float(type, rough ? 0x1.fffffep30 : high);
     x = LLVMBuildSelect(e->b, LLVMBuildFCmp(e->b, LLVMRealOGT, x, least, ""), x, least, "");
@@ -204,6 +205,15 @@ static LLVMValueRef to_half(ash_emit *e, ash_dtype from, ash_dtype to, LLVMValue
     return narrow(e, to, f64_to_f32_odd(e, integer_to_float(e, from, ASH_F64, a)));
 }
 
+LLVMValueRef ash_emit__extend(ash_emit *e, LLVMValueRef a) {
+    unsigned lanes = ash_emit__lanes(a), most = e->kind->extend_lanes;
+    if (!most || lanes <= most || lanes % 2) return LLVMBuildFPExt(e->b, a, type_like(e, a, ASH_F64), "");
+    LLVMValueRef parts[2];
+    for (unsigned i = 0; i < 2; i++)
+        parts[i] = ash_emit__extend(e, ash_emit__part(e, a, i * (lanes / 2), lanes / 2));
+    return ash_emit__join(e, parts, 2);
+}
+
 LLVMValueRef ash_emit__cast(ash_emit *e, ash_dtype from, ash_dtype to, LLVMValueRef a) {
     if (from == to) return a;
     if (to == ASH_BOOL) return to_bool(e, from, a);
@@ -213,6 +223,5 @@ LLVMValueRef ash_emit__cast(ash_emit *e, ash_dtype from, ash_dtype to, LLVMValue
     if (!from_float && !to_float) return integer_to_integer(e, from, to, a);
     if (!from_float) return integer_to_float(e, from, to, a);
     if (!to_float) return float_to_integer(e, from, to, a);
-    LLVMTypeRef type = type_like(e, a, to);
-    return to == ASH_F64 ? LLVMBuildFPExt(e->b, a, type, "") : LLVMBuildFPTrunc(e->b, a, type, "");
+    return to == ASH_F64 ? ash_emit__extend(e, a) : LLVMBuildFPTrunc(e->b, a, type_like(e, a, to), "");
 }

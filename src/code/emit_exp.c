@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /* exp, log, and what is made of them.
  *
- * Frequent functions of f32 (exp, log, tanh, sigmoid, erf) are computed in f32; the others (pow, hyperbolic
- * ones and their inverses) in f64 with one rounding at the end, which costs twice the lanes and needs no
- * care for the last bit. exp and log of f64 serve both themselves and those. Polynomials come from
- * tools/minimax.py; docs/codegen.md has the measured errors. Every formula works lane by lane, so that
- * scalars and vectors agree bit for bit. */
+ * Frequent functions of f32 (exp, log, tanh, sigmoid, erf) are computed in f32; the others (pow,
+ * hyperbolic ones and their inverses) in f64 with one rounding at the end, which costs twice the lanes
+ * and needs no care for the last bit. exp and log of f64 serve both themselves and those; tanh and pow
+ * are here for f64, too, all else of f64 is in emit_wide.c. Polynomials come from tools/minimax.py;
+ * docs/codegen.md has the measured errors. Every formula works lane by lane, so that scalars and
+ * vectors agree bit for bit. */
 #include "code_target.h"
 #include "coefficients.h"
 #include "emit_ops.h"
 
 /* --- exp --------------------------------------------------------------------------------------------- */
 
-/* (1 + q) * 2^n for any n that the result may need, subnormal results included, with two roundings, the
- * second of them in subnormal results alone. The lowest bits of `biased` hold n + 2 * bias: half of them is
- * the biased exponent of one factor, the rest of the other. */
+/* (1 + q) * 2^n for any n that the result may need, subnormal results included, with two roundings,
+ * the second of them in subnormal results alone. The lowest bits of `biased` hold n + 2 * bias: half
+ * of them is the biased exponent of one factor, the rest of the other. */
 static val scale(ash_emit *e, val q, val n, val biased) {
     unsigned mantissa = is_single(q) ? 23 : 52;
     val own = e->kind->scale(e, q, n);
@@ -75,6 +76,14 @@ val ash_emit__exp_f64(ash_emit *e, val x) {
     return exp_of(e, &double_form, f_at_most(e, f_at_least(e, x, -746), 710));
 }
 
+/* e^(x + low), f64: low is small beside x. */
+static val exp_pair(ash_emit *e, val x, val low) {
+    const exp_form *f = &double_form;
+    reduced p = reduce(e, f, f_at_most(e, f_at_least(e, x, -746), 710), 2 * f->bias);
+    val r = f_add(e, p.r, low);
+    return scale(e, exp_minus_1(e, f, r, r), p.n, p.biased);
+}
+
 /* --- log --------------------------------------------------------------------------------------------- */
 
 /* 0 gives -inf, what is below and NaN give NaN, inf stays. */
@@ -85,8 +94,8 @@ static val log_special(ash_emit *e, val x, val out) {
     return f_select(e, f_eq(e, x, 0), f_const(x, -__builtin_inf()), out);
 }
 
-/* x = 2^k m with m from `low` to 2 low; returns k as a float and m in *m. Subnormal numbers are scaled up
- * first. */
+/* x = 2^k m with m from `low` to 2 low; returns k as a float and m in *m. Subnormal numbers are scaled
+ * up first. */
 static val split(ash_emit *e, val x, double smallest, double low, val *m) {
     bool single = is_single(x);
     unsigned mantissa = single ? 23 : 52;
@@ -119,49 +128,46 @@ val ash_emit__log_f64(ash_emit *e, val x) {
     return log_special(e, x, f_fma(e, k, f_const(x, 0x1.62e42fee00000p-1), out));
 }
 
-/* --- made of exp, in f32 -------------------------------------------------------------------------- */
+/* --- made of exp ------------------------------------------------------------------------------------- */
 
-/* None of them needs e^x itself. With e^x = s (1 + q) and s a power of two, e^x - 1 and e^x + 1 are one
- * multiply-add each, s q + (s - 1) and s q + (s + 1): nothing cancels near 0, so that no polynomial of its
- * own is needed there, and s comes out of the reduction with one shift. */
-
-typedef struct exp_parts {
-    val s, q;
-} exp_parts;
+/* None of them needs e^x itself. With e^x = s (1 + q) and s a power of two, e^x - 1 and e^x + 1 are
+ * one multiply-add each, s q + (s - 1) and s q + (s + 1): nothing cancels near 0, so that no
+ * polynomial of its own is needed there, and s comes out of the reduction with one shift. */
 
 /* For n + shift in the range of normal exponents. */
-static exp_parts exp_parts_of(ash_emit *e, val x, int64_t shift) {
-    reduced p = reduce(e, &single_form, x, single_form.bias + shift);
-    val s = as_float(e, i_shl(e, as_bits(e, p.biased), single_form.mantissa));
-    return (exp_parts){s, exp_minus_1(e, &single_form, p.r, p.r)};
+ash_exp_parts ash_emit__exp_parts(ash_emit *e, val x, int64_t shift) {
+    const exp_form *f = is_single(x) ? &single_form : &double_form;
+    reduced p = reduce(e, f, x, f->bias + shift);
+    val s = as_float(e, i_shl(e, as_bits(e, p.biased), f->mantissa));
+    return (ash_exp_parts){s, exp_minus_1(e, f, p.r, p.r)};
 }
 
 /* The sign of x on a number that is not negative. */
 static val with_sign(ash_emit *e, val size, val x) {
-    val sign = i_and(e, as_bits(e, x), INT32_MIN);
+    val sign = i_and(e, as_bits(e, x), is_single(x) ? INT32_MIN : INT64_MIN);
     return as_float(e, LLVMBuildOr(e->b, as_bits(e, size), sign, ""));
 }
 
-/* (1 - t) / (1 + t) with t = e^-2|x|, which is 1 from 9.02 on. */
-static val tanh_f32_of(ash_emit *e, val x) {
-    val size = f_at_most(e, f_abs(e, x), 10), one = f_const(x, 1);
-    exp_parts t = exp_parts_of(e, f_neg(e, f_add(e, size, size)), 0);
+/* (1 - t) / (1 + t) with t = e^-2|x|, which is 1 from 9.02 on (19.1 in f64). */
+static val tanh_of(ash_emit *e, val x) {
+    val size = f_at_most(e, f_abs(e, x), is_single(x) ? 10 : 20), one = f_const(x, 1);
+    ash_exp_parts t = ash_emit__exp_parts(e, f_neg(e, f_add(e, size, size)), 0);
     val above = f_fma(e, f_neg(e, t.s), t.q, f_sub(e, one, t.s));
     val below = f_fma(e, t.s, t.q, f_add(e, t.s, one));
     return with_sign(e, f_div(e, above, below), x);
 }
 
-/* c / (c + c t) with t = e^-x. The factor c = 2^-24 keeps c t finite where the result is subnormal. Taking
- * c before s rounds less than s + c first would where t is just past 2^24. */
+/* c / (c + c t) with t = e^-x. The factor c = 2^-24 keeps c t finite where the result is subnormal.
+ * Taking c before s rounds less than s + c first would where t is just past 2^24. */
 static val sigmoid_f32_of(ash_emit *e, val x) {
     enum { SHIFT = -24 };
     val c = f_const(x, 0x1p-24);
-    exp_parts t = exp_parts_of(e, f_neg(e, f_at_most(e, f_at_least(e, x, -104), 18)), SHIFT);
+    ash_exp_parts t = ash_emit__exp_parts(e, f_neg(e, f_at_most(e, f_at_least(e, x, -104), 18)), SHIFT);
     return f_div(e, c, f_add(e, f_fma(e, t.s, t.q, c), t.s));
 }
 
-/* 1 / (1 + t) or t / (1 + t) with t = e^-|x|, which cannot overflow. What 1 + t loses is put back, to first
- * order. */
+/* 1 / (1 + t) or t / (1 + t) with t = e^-|x|, which cannot overflow. What 1 + t loses is put back, to
+ * first order. */
 static val sigmoid_f64_of(ash_emit *e, val x) {
     val one = f_const(x, 1), t = ash_emit__exp_f64(e, f_neg(e, f_abs(e, x)));
     val sum = f_add(e, one, t), lost = f_sub(e, t, f_sub(e, sum, one));
@@ -169,8 +175,8 @@ static val sigmoid_f64_of(ash_emit *e, val x) {
     return f_fma(e, f_neg(e, out), lost, out);
 }
 
-/* 1 - e^-u with u = |x| + |x| P(|x|). What rounding takes from u is put back behind the polynomial of e^r:
- * near 0 it is the larger part of the error. */
+/* 1 - e^-u with u = |x| + |x| P(|x|). What rounding takes from u is put back behind the polynomial of
+ * e^r: near 0 it is the larger part of the error. */
 static val erf_f32_of(ash_emit *e, val x) {
     val size = f_at_most(e, f_abs(e, x), 3.93), p = F_POLY(e, size, erf_f32), one = f_const(x, 1);
     val u = f_fma(e, p, size, size), lost = f_fma(e, p, size, f_sub(e, size, u));
@@ -184,7 +190,7 @@ val ash_emit__exponential(ash_emit *e, ash_op op, val x) {
     switch (op) {
     case ASH_OP_EXP: return is_single(x) ? ash_emit__exp_f32(e, x) : ash_emit__exp_f64(e, x);
     case ASH_OP_LOG: return is_single(x) ? log_f32_of(e, x) : ash_emit__log_f64(e, x);
-    case ASH_OP_TANH: return tanh_f32_of(e, x);
+    case ASH_OP_TANH: return tanh_of(e, x);
     case ASH_OP_SIGMOID: return is_single(x) ? sigmoid_f32_of(e, x) : sigmoid_f64_of(e, x);
     default: return erf_f32_of(e, x);
     }
@@ -245,12 +251,65 @@ static val is_whole(ash_emit *e, val x) {
     return LLVMBuildFCmp(e->b, LLVMRealOEQ, ash_emit__round(e, ASH_OP_ROUND, x), x, "");
 }
 
+/* A number as a sum of two, the second below half a unit of the first. */
+typedef struct pair {
+    val high, low;
+} pair;
+
+/* a + b where a is 0 or no smaller than b; exact. */
+static pair pair_sum(ash_emit *e, val a, val b) {
+    val sum = f_add(e, a, b);
+    return (pair){sum, f_sub(e, b, f_sub(e, sum, a))};
+}
+
+/* a * b; exact with a fused multiply-add. */
+static pair pair_product(ash_emit *e, val a, val b) {
+    val product = f_mul(e, a, b);
+    return (pair){product, f_fma(e, a, b, f_neg(e, product))};
+}
+
+/* log x for pow, with an error of about 2^-65: x = 2^k (1 + f), s = f / (2 + f), and k ln(2) + 2s +
+ * 2/3 s^3 in pairs. Below, `low` is anything where the logarithm is not finite. */
+static pair log_pair(ash_emit *e, val x) {
+    val m, k = split(e, x, 0x1p-1022, 0x1.6a09e667f3bcdp-1, &m), two = f_const(x, 2);
+    val f = f_sub(e, m, f_const(x, 1));
+    pair under = pair_sum(e, two, f);
+    val s = f_div(e, f, under.high), minus_s = f_neg(e, s);
+    val rest = f_fma(e, minus_s, under.low, f_fma(e, minus_s, under.high, f));
+    val s_low = f_div(e, rest, under.high), s_twice = f_add(e, s, s);
+    pair z = pair_product(e, s, s);
+    z.low = f_fma(e, s_twice, s_low, z.low);
+    pair cube = pair_product(e, s, z.high);
+    cube.low = f_add(e, cube.low, f_fma(e, s, z.low, f_mul(e, s_low, z.high)));
+    val third = f_const(x, 0x1.5555555555555p-1);
+    pair term = pair_product(e, third, cube.high);
+    term.low = f_fma(e, third, cube.low, f_fma(e, cube.high, f_const(x, 0x1.5555555555555p-55), term.low));
+    val tail = f_mul(e, f_mul(e, cube.high, z.high), F_POLY(e, z.high, log_wide));
+    pair sum = pair_sum(e, s_twice, term.high);
+    val low = f_add(e, sum.low, f_fma(e, two, s_low, f_add(e, term.low, tail)));
+    low = f_fma(e, k, f_const(x, 0x1.a39ef35793c76p-33), low);
+    pair all = pair_sum(e, f_mul(e, k, f_const(x, 0x1.62e42fee00000p-1)), sum.high);
+    pair out = pair_sum(e, all.high, f_add(e, all.low, low));
+    return (pair){log_special(e, x, out.high), out.low};
+}
+
+/* e^(y log x) in f64. What is past the range of results needs no second part, and may have none. */
+static val power_f64(ash_emit *e, val x, val y) {
+    pair log = log_pair(e, x), out = pair_product(e, y, log.high);
+    val low = f_fma(e, y, log.low, out.low), bounded = f_lt(e, f_abs(e, out.high), 0x1p10);
+    return exp_pair(e, out.high, f_select(e, bounded, low, f_const(x, 0)));
+}
+
+static val power_f32(ash_emit *e, val x, val y) {
+    val power = f_mul(e, to_f64(e, y), ash_emit__log_f64(e, to_f64(e, x)));
+    return to_f32(e, ash_emit__exp_f64(e, power));
+}
+
 /* e^(y log|x|), with the sign that an odd y gives. The special cases are C's (annex F.10.4.4): 0,
  * infinities and NaN come out of the formula but for those below. */
-val ash_emit__pow_f32(ash_emit *e, val x, val y) {
+val ash_emit__pow(ash_emit *e, val x, val y) {
     val size = f_abs(e, x), one = f_const(x, 1);
-    val power = f_mul(e, to_f64(e, y), ash_emit__log_f64(e, to_f64(e, size)));
-    val out = to_f32(e, ash_emit__exp_f64(e, power));
+    val out = is_single(x) ? power_f32(e, size, y) : power_f64(e, size, y);
     /* 1 to an infinite power: 0 times infinity above */
     val unit = LLVMBuildAnd(e->b, f_eq(e, size, 1), LLVMBuildNot(e->b, f_is_nan(e, y), ""), "");
     out = f_select(e, unit, one, out);

@@ -40,20 +40,22 @@ LLVMValueRef ash_emit__round(ash_emit *e, ash_op op, LLVMValueRef a) {
 /* --- which formula ----------------------------------------------------------------------------------- */
 
 LLVMValueRef ash_emit__math(ash_emit *e, ash_op op, ash_dtype dtype, LLVMValueRef a, LLVMValueRef b) {
-    if (dtype == ASH_F64 && op != ASH_OP_EXP && op != ASH_OP_LOG && op != ASH_OP_SIGMOID)
-        return e->kind->library(e, op, dtype, a, b);
+    bool wide = dtype == ASH_F64,
+         own = wide && op != ASH_OP_EXP && op != ASH_OP_LOG && op != ASH_OP_SIGMOID;
+    LLVMValueRef out = own ? e->kind->library(e, op, dtype, a, b) : NULL;
+    if (out) return out;
     switch (op) {
     case ASH_OP_EXP:
     case ASH_OP_LOG:
     case ASH_OP_TANH:
-    case ASH_OP_SIGMOID:
-    case ASH_OP_ERF: return ash_emit__exponential(e, op, a);
+    case ASH_OP_SIGMOID: return ash_emit__exponential(e, op, a);
+    case ASH_OP_ERF: return wide ? ash_emit__wide(e, op, a) : ash_emit__exponential(e, op, a);
+    case ASH_OP_POW: return ash_emit__pow(e, a, b);
     case ASH_OP_SINH:
     case ASH_OP_COSH:
     case ASH_OP_ASINH:
     case ASH_OP_ACOSH:
-    case ASH_OP_ATANH: return ash_emit__hyperbolic(e, op, a);
-    case ASH_OP_POW: return ash_emit__pow_f32(e, a, b);
-    default: return ash_emit__trigonometric(e, op, a);
+    case ASH_OP_ATANH: return wide ? ash_emit__wide(e, op, a) : ash_emit__hyperbolic(e, op, a);
+    default: return wide ? ash_emit__wide(e, op, a) : ash_emit__trigonometric(e, op, a);
     }
 }

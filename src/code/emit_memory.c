@@ -143,16 +143,17 @@ static LLVMValueRef sum_at(ash_emit *e, const struct form *f, uint32_t depth) {
     return sum;
 }
 
-/* The address of an element, and what its distance in bytes from the base is known to be a multiple of. */
-static LLVMValueRef address(ash_emit *e, const ash_inst *inst, uint64_t *multiple) {
+/* The address of element `index`, and what its distance in bytes from the base is known to be a multiple
+ * of. */
+static LLVMValueRef address(ash_emit *e, const ash_inst *inst, ash_ref index, uint64_t *multiple) {
     ash_dtype dtype = e->nest->buffers.at[inst->buf].dtype;
     LLVMTypeRef element = memory_element(e, dtype), i64 = LLVMInt64TypeInContext(e->ctx);
     LLVMValueRef ptr = base_of(e, inst->buf);
     struct form f = {0};
-    take_apart(e, &f, inst->a, 1);
+    take_apart(e, &f, index, 1);
     if (f.overflow) {
         f = (struct form){0};
-        add_term(&f, ash_emit__value(e, inst->a), e->depth[inst->a], 1, multiple_of(e, inst->a, 8));
+        add_term(&f, ash_emit__value(e, index), e->depth[index], 1, multiple_of(e, index, 8));
     }
     uint32_t deepest = 0;
     unsigned shift = twos(f.constant);
@@ -288,7 +289,7 @@ static LLVMValueRef load_parts(ash_emit *e, uint16_t buf, LLVMTypeRef element, L
 
 static LLVMValueRef load(ash_emit *e, const ash_inst *inst, ash_dtype dtype) {
     uint64_t multiple;
-    LLVMValueRef ptr = address(e, inst, &multiple), v;
+    LLVMValueRef ptr = address(e, inst, inst->a, &multiple), v;
     LLVMTypeRef element = memory_element(e, dtype), vector = LLVMVectorType(element, inst->lanes);
     unsigned align = alignment(e, inst, multiple);
     unsigned most = ash_dtype_size(dtype) == 1 ? e->kind->byte_lanes : 0;
@@ -305,7 +306,7 @@ static LLVMValueRef load(ash_emit *e, const ash_inst *inst, ash_dtype dtype) {
 
 static void store(ash_emit *e, const ash_inst *inst, LLVMValueRef v) {
     uint64_t multiple;
-    LLVMValueRef ptr = address(e, inst, &multiple), access;
+    LLVMValueRef ptr = address(e, inst, inst->a, &multiple), access;
     unsigned align = alignment(e, inst, multiple);
     if (inst->b == ASH_NO_REF) {
         access = LLVMBuildStore(e->b, v, ptr);
@@ -347,11 +348,33 @@ static void scatter(ash_emit *e, const ash_inst *inst, ash_dtype dtype, LLVMValu
 static void prefetch(ash_emit *e, const ash_inst *inst) {
     enum { KEEP = 3, DATA = 1 }; /* locality, kind of cache: as llvm.prefetch numbers them */
     uint64_t multiple;
-    LLVMValueRef ptr = address(e, inst, &multiple);
+    LLVMValueRef ptr = address(e, inst, inst->a, &multiple);
     LLVMTypeRef i32 = LLVMInt32TypeInContext(e->ctx), type = LLVMTypeOf(ptr);
     LLVMValueRef args[] = {ptr, LLVMConstInt(i32, inst->i != 0, false), LLVMConstInt(i32, KEEP, false),
                            LLVMConstInt(i32, DATA, false)};
     ash_emit__intrinsic(e, "llvm.prefetch", &type, 1, args, ASH_COUNT(args));
+}
+
+/* By the machine's instructions, or one by one. */
+static LLVMValueRef lookup(ash_emit *e, const ash_inst *inst) {
+    enum { ENTRIES = 256 };
+    uint64_t multiple;
+    LLVMTypeRef byte = LLVMInt8TypeInContext(e->ctx), i64 = LLVMInt64TypeInContext(e->ctx);
+    LLVMValueRef ptr = address(e, inst, inst->b, &multiple), at = ash_emit__value(e, inst->a);
+    LLVMValueRef table =
+        load_part(e, inst->buf, LLVMVectorType(byte, ENTRIES), ptr, alignment(e, inst, multiple));
+    LLVMValueRef found = e->kind->lookup(e, table, at);
+    if (found) return found;
+    LLVMValueRef out = LLVMGetPoison(LLVMVectorType(byte, inst->lanes));
+    at = as_vector(e, at);
+    for (unsigned i = 0; i < inst->lanes; i++) {
+        LLVMValueRef lane = LLVMConstInt(i64, i, false);
+        LLVMValueRef number = LLVMBuildExtractElement(e->b, at, lane, "");
+        number = LLVMBuildZExt(e->b, number, i64, "");
+        LLVMValueRef one = load_part(e, inst->buf, byte, offset_by(e, byte, ptr, number), 1);
+        out = LLVMBuildInsertElement(e->b, out, one, lane, "");
+    }
+    return as_scalar(e, out);
 }
 
 void ash_emit__memory(ash_emit *e, ash_ref ref) {
@@ -363,6 +386,7 @@ void ash_emit__memory(ash_emit *e, ash_ref ref) {
     case ASH_NEST_GATHER: v = to_register(e, dtype, gather(e, inst, dtype)); break;
     case ASH_NEST_STORE: store(e, inst, to_memory(e, dtype, ash_emit__value(e, inst->c))); break;
     case ASH_NEST_SCATTER: scatter(e, inst, dtype, to_memory(e, dtype, ash_emit__value(e, inst->c))); break;
+    case ASH_NEST_LOOKUP: v = lookup(e, inst); break;
     default: prefetch(e, inst);
     }
     e->slots[ref] = (ash_slot_value){v, NULL, 0};

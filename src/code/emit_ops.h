@@ -104,7 +104,7 @@ static inline val as_float(ash_emit *e, val a) {
                             "");
 }
 static inline val to_f64(ash_emit *e, val a) {
-    return LLVMBuildFPExt(e->b, a, ash_emit__like(a, ash_emit__type(e, ASH_F64, 1)), "");
+    return ash_emit__extend(e, a);
 }
 static inline val to_f32(ash_emit *e, val a) {
     return LLVMBuildFPTrunc(e->b, a, ash_emit__like(a, ash_emit__type(e, ASH_F32, 1)), "");
@@ -136,10 +136,31 @@ val ash_emit__exp_f32(ash_emit *e, val x);
 val ash_emit__exp_f64(ash_emit *e, val x);
 val ash_emit__log_f64(ash_emit *e, val x);
 
-/* Functions of f32. */
-val ash_emit__exponential(ash_emit *e, ash_op op, val x); /* EXP LOG TANH SIGMOID ERF */
-val ash_emit__hyperbolic(ash_emit *e, ash_op op, val x);  /* SINH COSH ASINH ACOSH ATANH */
-val ash_emit__pow_f32(ash_emit *e, val x, val y);
+/* e^x = s (1 + q), s * 2^-shift a power of two in the range of normal numbers. */
+typedef struct ash_exp_parts {
+    val s, q;
+} ash_exp_parts;
+ash_exp_parts ash_emit__exp_parts(ash_emit *e, val x, int64_t shift);
+
+/* Of |x|: |x| = n pi/2 + r + low with |r| <= pi/4. */
+typedef struct ash_quadrant {
+    val r, low; /* low: NULL where r alone is good enough */
+    val n;      /* an integer: multiples of pi/2, modulo 4 at least */
+} ash_quadrant;
+#define ASH_QUADRANT_LIMIT 65536.0
+/* The quadrant of one number from the limit to infinity. */
+typedef ash_quadrant ash_quadrant_fn(ash_emit *e, val x);
+/* `q` with the lanes of x past the limit done again, by `slow`. */
+ash_quadrant ash_emit__fix_large(ash_emit *e, val x, ash_quadrant q, ash_quadrant_fn *slow);
+/* Constant bytes in the module. */
+val ash_emit__table(ash_emit *e, const char *name, const void *data, size_t bytes, unsigned align);
+
+/* Functions of f32, and the first of f64, too. */
+val ash_emit__exponential(ash_emit *e, ash_op op, val x); /* EXP LOG TANH SIGMOID; of f32 ERF */
+val ash_emit__pow(ash_emit *e, val x, val y);
+val ash_emit__hyperbolic(ash_emit *e, ash_op op, val x);    /* SINH COSH ASINH ACOSH ATANH */
 val ash_emit__trigonometric(ash_emit *e, ash_op op, val x); /* SIN COS TAN ASIN ACOS ATAN */
+/* Functions of f64: ERF, and those of the two before. */
+val ash_emit__wide(ash_emit *e, ash_op op, val x);
 
 #endif

@@ -8,12 +8,9 @@
 #include "coefficients.h"
 #include "emit_ops.h"
 
-#define LIMIT 65536.0
+#define LIMIT ASH_QUADRANT_LIMIT
 
-typedef struct quadrant {
-    val r; /* f32, or f64 when asked for */
-    val n; /* i32: multiples of pi/2, modulo 4 at least */
-} quadrant;
+typedef ash_quadrant quadrant; /* without `low`; r is f32, or f64 when asked for, n i32 */
 
 /* --- reduction --------------------------------------------------------------------------------------- */
 
@@ -25,7 +22,7 @@ static quadrant reduce_f32(ash_emit *e, val x) {
     val r = f_fma(e, n, f_const(x, -0x1.921fb4p+0), x);
     r = f_fma(e, n, f_const(x, -0x1.4442d0p-24), r);
     r = f_fma(e, n, f_const(x, -0x1.846988p-48), r);
-    return (quadrant){r, as_bits(e, biased)};
+    return (quadrant){.r = r, .n = as_bits(e, biased)};
 }
 
 /* The first part of pi/2 has 33 bits, so its product with n is exact also without fusing. */
@@ -35,17 +32,17 @@ static quadrant reduce_f64(ash_emit *e, val x) {
     val n = f_sub(e, biased, f_const(wide, 0x1.8p52));
     val r = f_sub(e, wide, f_mul(e, n, f_const(wide, 0x1.921fb54400000p+0)));
     r = f_sub(e, r, f_mul(e, n, f_const(wide, 0x1.0b4611a626331p-34)));
-    return (quadrant){
-        r, LLVMBuildTrunc(e->b, as_bits(e, biased), ash_emit__like(x, ash_emit__type(e, ASH_I32, 1)), "")};
+    LLVMTypeRef i32 = ash_emit__like(x, ash_emit__type(e, ASH_I32, 1));
+    return (quadrant){.r = r, .n = LLVMBuildTrunc(e->b, as_bits(e, biased), i32, "")};
 }
 
-static val table_of_two_over_pi(ash_emit *e) {
-    static const char name[] = "two_over_pi";
+val ash_emit__table(ash_emit *e, const char *name, const void *data, size_t bytes, unsigned align) {
     val table = LLVMGetNamedGlobal(e->module, name);
     if (table) return table;
-    val bytes = LLVMConstStringInContext2(e->ctx, (const char *)two_over_pi, sizeof two_over_pi, true);
-    table = LLVMAddGlobal(e->module, LLVMTypeOf(bytes), name);
-    LLVMSetInitializer(table, bytes);
+    val text = LLVMConstStringInContext2(e->ctx, data, bytes, true);
+    table = LLVMAddGlobal(e->module, LLVMTypeOf(text), name);
+    LLVMSetInitializer(table, text);
+    LLVMSetAlignment(table, align);
     LLVMSetGlobalConstant(table, true);
     LLVMSetLinkage(table, LLVMPrivateLinkage);
     LLVMSetUnnamedAddress(table, LLVMGlobalUnnamedAddr);
@@ -65,7 +62,8 @@ static quadrant reduce_large(ash_emit *e, val x) {
     val lowest =
         i_sub(e, i_const(s, TABLE_BITS - WINDOW + 1 + 1), s); /* number of the window's lowest bit */
     val byte = LLVMBuildZExt(e->b, LLVMBuildLShr(e->b, lowest, i_const(s, 3), ""), i64, "");
-    val at = LLVMBuildGEP2(e->b, LLVMInt8TypeInContext(e->ctx), table_of_two_over_pi(e), &byte, 1, "");
+    val table = ash_emit__table(e, "two_over_pi", two_over_pi, sizeof two_over_pi, 1);
+    val at = LLVMBuildGEP2(e->b, LLVMInt8TypeInContext(e->ctx), table, &byte, 1, "");
     val window = LLVMBuildLoad2(e->b, i128, at, "");
     LLVMSetAlignment(window, 1);
     window = LLVMBuildLShr(e->b, window, LLVMBuildZExt(e->b, i_and(e, lowest, 7), i128, ""), "");
@@ -76,23 +74,30 @@ static quadrant reduce_large(ash_emit *e, val x) {
     val rest = LLVMBuildSIToFP(e->b, i_sub(e, turns, i_shl(e, n, 62)), f64, "");
     val r = f_mul(e, rest, f_const(rest, 0x1.921fb54442d18p+0 * 0x1p-62));
     r = f_select(e, f_eq(e, x, __builtin_inf()), f_const(r, __builtin_nan("")), r);
-    return (quadrant){r, LLVMBuildTrunc(e->b, n, i32, "")};
+    return (quadrant){.r = r, .n = LLVMBuildTrunc(e->b, n, i32, "")};
+}
+
+/* --- the lanes that are too large -------------------------------------------------------------------- */
+
+/* One part of a quadrant in lane `lane`; NULL, which some have not, stays. */
+static val pick(ash_emit *e, val part, val lane) {
+    bool vector = part && ash_emit__lanes(part) > 1;
+    return vector ? LLVMBuildExtractElement(e->b, part, lane, "") : part;
+}
+
+static val put(ash_emit *e, val large, val part, val fresh, val lane) {
+    if (!part) return NULL;
+    fresh = f_select(e, large, fresh, pick(e, part, lane));
+    return ash_emit__lanes(part) > 1 ? LLVMBuildInsertElement(e->b, part, fresh, lane, "") : fresh;
 }
 
 /* The slow way for one lane, where it is past LIMIT. */
-static quadrant fix_lane(ash_emit *e, val x, quadrant q, val lane) {
-    bool vector = ash_emit__lanes(x) > 1, single = is_single(q.r);
-    val one = vector ? LLVMBuildExtractElement(e->b, x, lane, "") : x;
-    val large = f_gt(e, one, LIMIT);
-    quadrant slow = reduce_large(e, f_select(e, large, one, f_const(one, 2 * LIMIT)));
-    if (single) slow.r = to_f32(e, slow.r);
-    val old_r = vector ? LLVMBuildExtractElement(e->b, q.r, lane, "") : q.r;
-    val old_n = vector ? LLVMBuildExtractElement(e->b, q.n, lane, "") : q.n;
-    slow.r = f_select(e, large, slow.r, old_r);
-    slow.n = f_select(e, large, slow.n, old_n);
-    if (!vector) return slow;
-    return (quadrant){LLVMBuildInsertElement(e->b, q.r, slow.r, lane, ""),
-                      LLVMBuildInsertElement(e->b, q.n, slow.n, lane, "")};
+static quadrant fix_lane(ash_emit *e, val x, quadrant q, val lane, ash_quadrant_fn *slow) {
+    val one = pick(e, x, lane), large = f_gt(e, one, LIMIT);
+    quadrant fresh = slow(e, f_select(e, large, one, f_const(one, 2 * LIMIT)));
+    if (is_single(q.r)) fresh.r = to_f32(e, fresh.r);
+    return (quadrant){put(e, large, q.r, fresh.r, lane), put(e, large, q.low, fresh.low, lane),
+                      put(e, large, q.n, fresh.n, lane)};
 }
 
 static val any(ash_emit *e, val condition) {
@@ -101,9 +106,17 @@ static val any(ash_emit *e, val condition) {
     return ash_emit__intrinsic(e, "llvm.vector.reduce.or", &type, 1, &condition, 1);
 }
 
-/* `q` with the lanes past LIMIT done again: a branch that is hardly ever taken, around a loop over the
- * lanes. */
-static quadrant fix_large(ash_emit *e, val x, quadrant q) {
+/* A loop's value, or what is left of it: by two ways to here. */
+static val merge(ash_emit *e, val part) {
+    return part ? LLVMBuildPhi(e->b, LLVMTypeOf(part), "") : NULL;
+}
+
+static void came(val phi, val a, val b, LLVMBasicBlockRef *from) {
+    if (phi) LLVMAddIncoming(phi, (val[]){a, b}, from, 2);
+}
+
+/* A branch that is hardly ever taken, around a loop over the lanes. */
+quadrant ash_emit__fix_large(ash_emit *e, val x, quadrant q, ash_quadrant_fn *slow) {
     LLVMTypeRef i32 = LLVMInt32TypeInContext(e->ctx);
     LLVMBasicBlockRef before = LLVMGetInsertBlock(e->b);
     LLVMBasicBlockRef body = LLVMAppendBasicBlockInContext(e->ctx, e->fn, "");
@@ -111,19 +124,17 @@ static quadrant fix_large(ash_emit *e, val x, quadrant q) {
     LLVMBuildCondBr(e->b, any(e, f_gt(e, x, LIMIT)), body, after);
     LLVMPositionBuilderAtEnd(e->b, body);
     val lane = LLVMBuildPhi(e->b, i32, "");
-    quadrant in = {LLVMBuildPhi(e->b, LLVMTypeOf(q.r), ""), LLVMBuildPhi(e->b, LLVMTypeOf(q.n), "")};
-    quadrant out = fix_lane(e, x, in, lane);
+    quadrant in = {merge(e, q.r), merge(e, q.low), merge(e, q.n)};
+    quadrant out = fix_lane(e, x, in, lane, slow);
     val next = i_add(e, lane, i_const(lane, 1));
     val more = LLVMBuildICmp(e->b, LLVMIntULT, next, i_const(lane, ash_emit__lanes(x)), "");
     LLVMBuildCondBr(e->b, more, body, after);
     LLVMBasicBlockRef from[] = {before, body};
     LLVMAddIncoming(lane, (val[]){LLVMConstInt(i32, 0, false), next}, from, 2);
-    LLVMAddIncoming(in.r, (val[]){q.r, out.r}, from, 2);
-    LLVMAddIncoming(in.n, (val[]){q.n, out.n}, from, 2);
+    came(in.r, q.r, out.r, from), came(in.low, q.low, out.low, from), came(in.n, q.n, out.n, from);
     LLVMPositionBuilderAtEnd(e->b, after);
-    quadrant both = {LLVMBuildPhi(e->b, LLVMTypeOf(q.r), ""), LLVMBuildPhi(e->b, LLVMTypeOf(q.n), "")};
-    LLVMAddIncoming(both.r, (val[]){q.r, out.r}, from, 2);
-    LLVMAddIncoming(both.n, (val[]){q.n, out.n}, from, 2);
+    quadrant both = {merge(e, q.r), merge(e, q.low), merge(e, q.n)};
+    came(both.r, q.r, out.r, from), came(both.low, q.low, out.low, from), came(both.n, q.n, out.n, from);
     return both;
 }
 
@@ -148,7 +159,7 @@ static val sin_cos(ash_emit *e, ash_op op, val x) {
         q = reduce_f64(e, size);
         q.r = to_f32(e, q.r);
     }
-    q = fix_large(e, size, q);
+    q = ash_emit__fix_large(e, size, q, reduce_large);
     if (op == ASH_OP_COS) q.n = i_add(e, q.n, i_const(q.n, 1));
     val z = f_mul(e, q.r, q.r);
     val sine = sin_poly(e, q.r, z, sin_f32, ASH_COUNT(sin_f32));
@@ -163,7 +174,7 @@ static val sin_cos(ash_emit *e, ash_op op, val x) {
 /* The quotient in f64; in odd quadrants -cos / sin. */
 static val tan_of(ash_emit *e, val x) {
     val size = f_abs(e, x);
-    quadrant q = fix_large(e, size, reduce_f64(e, size));
+    quadrant q = ash_emit__fix_large(e, size, reduce_f64(e, size), reduce_large);
     val z = f_mul(e, q.r, q.r);
     val sine = sin_poly(e, q.r, z, sin_f64, ASH_COUNT(sin_f64));
     val cosine = cos_poly(e, z, cos_f64, ASH_COUNT(cos_f64));

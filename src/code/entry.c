@@ -217,8 +217,9 @@ static ash_status compile(ash_compiler *compiler, const struct entry_source *sou
     char symbol[40]; /* an address of its own, while it lives */
     snprintf(symbol, sizeof symbol, "ash_entry_%llx", (unsigned long long)(uintptr_t)entry);
     ASH_TRY(ash_llvm__machine_create(ash_compiler__target(compiler), LLVMCodeGenLevelNone, &machine, diag));
-    ash_status status =
-        ash_llvm__build(&machine, fill, source, symbol, NULL, ASH_LLVM_OBJECT, &object, diag);
+    const ash_llvm_job job = {
+        .machine = &machine, .fill = fill, .what = source, .symbol = symbol, .form = ASH_LLVM_OBJECT};
+    ash_status status = ash_llvm__build(&job, &object, diag);
     if (status == ASH_OK) {
         status = ash_linker__load(entry->linker, LLVMGetBufferStart(object), LLVMGetBufferSize(object),
                                   symbol, &entry->linked, diag);

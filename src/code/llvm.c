@@ -84,23 +84,19 @@ void ash_llvm__machine_destroy(ash_llvm_machine *machine) {
 
 /* --- one module -------------------------------------------------------------------------------------- */
 
-struct job {
-    const ash_llvm_machine *machine;
-    ash_llvm_fill fill;
-    const void *what;
-    const char *symbol, *passes;
-    ash_llvm_form form;
+/* What LLVM says of one module. */
+struct report {
     ash_diag *diag;
-    bool failed; /* LLVM reported an error, which is in `diag` */
+    bool failed; /* it reported an error, which is in `diag` */
 };
 
 static void on_diagnostic(LLVMDiagnosticInfoRef info, void *user) {
-    struct job *job = user;
+    struct report *report = user;
     if (LLVMGetDiagInfoSeverity(info) != LLVMDSError) return;
     char *text = LLVMGetDiagInfoDescription(info);
-    ash_fail(job->diag, ASH_ERROR_INTERNAL, "LLVM: %s", text);
+    ash_fail(report->diag, ASH_ERROR_INTERNAL, "LLVM: %s", text);
     LLVMDisposeMessage(text);
-    job->failed = true;
+    report->failed = true;
 }
 
 static ash_status verify_module(LLVMModuleRef module, ash_diag *diag) {
@@ -116,19 +112,20 @@ static ash_status verify_module(LLVMModuleRef module, ash_diag *diag) {
     return status;
 }
 
-static ash_status optimise(const struct job *job, LLVMModuleRef module) {
+static ash_status optimise(const ash_llvm_job *job, LLVMModuleRef module, ash_diag *diag) {
     if (!job->passes) return ASH_OK;
     LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
     LLVMErrorRef error = LLVMRunPasses(module, job->passes, job->machine->machine, options);
     LLVMDisposePassBuilderOptions(options);
     if (!error) return ASH_OK;
     char *text = LLVMGetErrorMessage(error);
-    ash_status status = ash_fail(job->diag, ASH_ERROR_INTERNAL, "LLVM's passes: %s", text);
+    ash_status status = ash_fail(diag, ASH_ERROR_INTERNAL, "LLVM's passes: %s", text);
     LLVMDisposeErrorMessage(text);
     return status;
 }
 
-static ash_status write_out(const struct job *job, LLVMModuleRef module, LLVMMemoryBufferRef *out) {
+static ash_status write_out(const ash_llvm_job *job, LLVMModuleRef module, LLVMMemoryBufferRef *out,
+                            ash_diag *diag) {
     char *text = NULL;
     if (job->form == ASH_LLVM_IR) {
         text = LLVMPrintModuleToString(module);
@@ -139,44 +136,43 @@ static ash_status write_out(const struct job *job, LLVMModuleRef module, LLVMMem
     LLVMCodeGenFileType type = job->form == ASH_LLVM_OBJECT ? LLVMObjectFile : LLVMAssemblyFile;
     if (!LLVMTargetMachineEmitToMemoryBuffer(job->machine->machine, module, type, &text, out))
         return ASH_OK;
-    ash_status status =
-        ash_fail(job->diag, ASH_ERROR_INTERNAL, "LLVM's code generator: %s", text ? text : "");
+    ash_status status = ash_fail(diag, ASH_ERROR_INTERNAL, "LLVM's code generator: %s", text ? text : "");
     LLVMDisposeMessage(text);
     return status;
 }
 
-static ash_status run(struct job *job, LLVMContextRef ctx, LLVMMemoryBufferRef *out) {
+static ash_status run(const ash_llvm_job *job, LLVMContextRef ctx, struct report *report,
+                      LLVMMemoryBufferRef *out) {
+    ash_diag *diag = report->diag;
     const ash_target *target = job->machine->target;
     LLVMModuleRef module = LLVMModuleCreateWithNameInContext(job->symbol, ctx);
     LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(job->machine->machine);
     LLVMSetModuleDataLayout(module, layout);
     LLVMDisposeTargetData(layout);
     LLVMSetTarget(module, target->triple);
-    ash_status status = job->fill(target, job->what, job->symbol, module, job->diag);
-    if (status == ASH_OK) status = verify_module(module, job->diag);
-    if (status == ASH_OK) status = optimise(job, module);
-    if (status == ASH_OK) status = write_out(job, module, out);
+    ash_status status = job->fill(target, job->what, job->symbol, module, diag);
+    if (status == ASH_OK) status = verify_module(module, diag);
+    if (status == ASH_OK) status = optimise(job, module, diag);
+    if (status == ASH_OK) status = write_out(job, module, out, diag);
     LLVMDisposeModule(module);
-    if (status == ASH_OK && job->failed) {
+    if (status == ASH_OK && report->failed) {
         LLVMDisposeMemoryBuffer(*out);
         status = ASH_ERROR_INTERNAL;
     }
     return status;
 }
 
-ash_status ash_llvm__build(const ash_llvm_machine *machine, ash_llvm_fill fill, const void *what,
-                           const char *symbol, const char *passes, ash_llvm_form form,
-                           LLVMMemoryBufferRef *out, ash_diag *diag) {
-    struct job job = {machine, fill, what, symbol, passes, form, diag, false};
+ash_status ash_llvm__build(const ash_llvm_job *job, LLVMMemoryBufferRef *out, ash_diag *diag) {
+    struct report report = {.diag = diag};
     struct rescue here, *outer = rescue;
     LLVMContextRef ctx = LLVMContextCreate();
-    LLVMContextSetDiagnosticHandler(ctx, on_diagnostic, &job);
+    LLVMContextSetDiagnosticHandler(ctx, on_diagnostic, &report);
     rescue = &here;
     if (setjmp(here.back)) {
         rescue = outer;
         return ash_fail(diag, ASH_ERROR_INTERNAL, "LLVM: %s", here.reason);
     }
-    ash_status status = run(&job, ctx, out);
+    ash_status status = run(job, ctx, &report, out);
     rescue = outer;
     LLVMContextDispose(ctx);
     return status;
@@ -189,8 +185,13 @@ static ash_status fill_nest(const ash_target *target, const void *nest, const ch
 
 ash_status ash_llvm__compile(const ash_llvm_machine *machine, const ash_nest *nest, const char *symbol,
                              ash_llvm_form form, LLVMMemoryBufferRef *out, ash_diag *diag) {
-    return ash_llvm__build(machine, fill_nest, nest, symbol,
-                           ash_code_target__of(machine->target->kind)->passes, form, out, diag);
+    const ash_llvm_job job = {.machine = machine,
+                              .fill = fill_nest,
+                              .what = nest,
+                              .symbol = symbol,
+                              .passes = ash_code_target__of(machine->target->kind)->passes,
+                              .form = form};
+    return ash_llvm__build(&job, out, diag);
 }
 
 /* --- text -------------------------------------------------------------------------------------------- */

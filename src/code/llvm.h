@@ -28,11 +28,18 @@ typedef enum ash_llvm_form { ASH_LLVM_OBJECT, ASH_LLVM_ASSEMBLY, ASH_LLVM_IR } a
 typedef ash_status (*ash_llvm_fill)(const ash_target *target, const void *what, const char *symbol,
                                     LLVMModuleRef module, ash_diag *diag);
 
-/* Compiles what `fill` makes of `what`; `passes` may be NULL for none. *out is given back with
- * LLVMDisposeMemoryBuffer. */
-ash_status ash_llvm__build(const ash_llvm_machine *machine, ash_llvm_fill fill, const void *what,
-                           const char *symbol, const char *passes, ash_llvm_form form,
-                           LLVMMemoryBufferRef *out, ash_diag *diag);
+/* A module to be made of `what`. */
+typedef struct ash_llvm_job {
+    const ash_llvm_machine *machine;
+    ash_llvm_fill fill;
+    const void *what;
+    const char *symbol;
+    const char *passes; /* NULL: none */
+    ash_llvm_form form;
+} ash_llvm_job;
+
+/* Compiles a module; *out is given back with LLVMDisposeMemoryBuffer. */
+ash_status ash_llvm__build(const ash_llvm_job *job, LLVMMemoryBufferRef *out, ash_diag *diag);
 /* The same of a nest, as a function called `symbol`. */
 ash_status ash_llvm__compile(const ash_llvm_machine *machine, const ash_nest *nest, const char *symbol,
                              ash_llvm_form form, LLVMMemoryBufferRef *out, ash_diag *diag);

@@ -91,14 +91,26 @@ ash_status ash_device__copy(ash_device *to_device, ash_address to, ash_device *f
 /* A number that the context gives out once. */
 uint64_t ash_device__new_id(ash_device *device);
 
-/* A read-only or writable storage around foreign bytes; `release` (may be NULL) is called with `owner` at
- * its end, but not when this call fails. */
-ash_status ash_storage__wrap(ash_context *context, void *data, uint64_t size, bool writable,
-                             void (*release)(void *owner), void *owner, ash_storage **out, ash_diag *diag);
+/* Bytes of the host's that belong to somebody else. */
+typedef struct ash_foreign {
+    void *data;
+    uint64_t size; /* bytes */
+    bool writable;
+    void (*release)(void *owner); /* called when nobody reads them any more; NULL: nothing */
+    void *owner;
+} ash_foreign;
+
+/* A storage around foreign bytes; on failure nothing is released. */
+ash_status ash_storage__wrap(ash_context *context, const ash_foreign *bytes, ash_storage **out,
+                             ash_diag *diag);
 
 /* Some bytes of a storage, which it holds, as a storage of their own. */
 ash_status ash_storage__part(ash_storage *storage, uint64_t offset, uint64_t size, ash_storage **out,
                              ash_diag *diag);
+
+/* The bytes of a type; false when its dtype is unknown, its dims are no numbers, or they go past 64
+ * bits. */
+bool ash_view__type_bytes(const ash_type *type, uint64_t *out);
 
 /* Points a view elsewhere, at bytes that are known to be inside `storage`; NULL leaves it without bytes.
  * The view keeps its id. Not safe against other users of the view. */

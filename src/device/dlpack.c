@@ -84,10 +84,13 @@ static ash_status take(ash_context *context, const DLTensor *t, bool writable, f
     foreign *owner = ash_mem_calloc(who.allocator, 1, sizeof *owner);
     if (!owner) return ASH_NO_MEMORY(diag);
     *owner = who;
-    void *data = bytes ? (char *)t->data + t->byte_offset : NULL;
+    const ash_foreign lent = {.data = bytes ? (char *)t->data + t->byte_offset : NULL,
+                              .size = bytes,
+                              .writable = writable,
+                              .release = release_foreign,
+                              .owner = owner};
     ash_storage *storage;
-    ash_status status =
-        ash_storage__wrap(context, data, bytes, writable, release_foreign, owner, &storage, diag);
+    ash_status status = ash_storage__wrap(context, &lent, &storage, diag);
     if (status != ASH_OK) {
         release_foreign(owner);
         return status;

@@ -51,32 +51,32 @@ ash_status ash_storage_create(ash_device *device, uint64_t size, uint64_t align,
     return make(device, size, ASH_MAX(align, (uint64_t)ASH_STORAGE_ALIGN), out, diag);
 }
 
-ash_status ash_storage__wrap(ash_context *context, void *data, uint64_t size, bool writable,
-                             void (*release)(void *owner), void *owner, ash_storage **out, ash_diag *diag) {
+ash_status ash_storage__wrap(ash_context *context, const ash_foreign *bytes, ash_storage **out,
+                             ash_diag *diag) {
     static char nothing[ASH_STORAGE_ALIGN] __attribute__((aligned(ASH_STORAGE_ALIGN)));
     ash_device *cpu;
     *out = NULL;
-    ash_file *file = ash_file_at(context, data, size);
+    ash_file *file = ash_file_at(context, bytes->data, bytes->size);
     ash_status status = ASH_OK;
-    if (file && writable)
+    if (file && bytes->writable)
         status = ash_fail(diag, ASH_ERROR_INVALID_ARGUMENT,
                           "the bytes lie in '%.200s', which is mapped and cannot be written", file->path);
     if (status == ASH_OK) status = ash_device_open(context, "CPU", &cpu, diag);
     if (status == ASH_OK) {
-        status = make(cpu, size, 1, out, diag);
+        status = make(cpu, bytes->size, 1, out, diag);
         ash_device_close(cpu);
     }
     if (status != ASH_OK) {
         ash_file_release(file);
         return status;
     }
-    if (!data) data = nothing; /* of 0 bytes */
+    void *data = bytes->data ? bytes->data : nothing; /* of 0 bytes */
     ash_storage *storage = *out;
-    storage->writable = writable;
+    storage->writable = bytes->writable;
     storage->foreign = true;
     storage->file = file;
-    storage->release = release;
-    storage->owner = owner;
+    storage->release = bytes->release;
+    storage->owner = bytes->owner;
     storage->block.address = (ash_address)data;
     storage->block.align = (uint64_t)1 << __builtin_ctzll((uintptr_t)data);
     atomic_store_explicit(&storage->allocated, true, memory_order_release);
@@ -89,7 +89,8 @@ ash_status ash_storage_wrap(ash_context *context, void *data, uint64_t size, boo
     *out = NULL;
     ASH_NEED(diag, context);
     if (size) ASH_NEED(diag, data);
-    return ash_storage__wrap(context, data, size, writable, NULL, NULL, out, diag);
+    const ash_foreign bytes = {.data = data, .size = size, .writable = writable};
+    return ash_storage__wrap(context, &bytes, out, diag);
 }
 
 static void release_whole(void *owner) {

@@ -101,6 +101,9 @@ typedef enum ash_command_kind {
     ASH_COMMAND_WAIT
 } ash_command_kind;
 
+_Static_assert(ASH_COMMAND_HOST + 1 == ASH_COMMAND_FILL && ASH_COMMAND_FILL + 1 == ASH_COMMAND_RECORD,
+               "steps come first, then what else does something");
+
 typedef struct ash_command {
     ash_command_kind kind;
     uint32_t stream;

@@ -13,8 +13,7 @@ struct ash_view {
     ash_type type;
 };
 
-/* Bytes of a type whose dims are numbers; false when they are not, or past 64 bits. */
-static bool type_bytes(const ash_type *type, uint64_t *out) {
+bool ash_view__type_bytes(const ash_type *type, uint64_t *out) {
     uint64_t bytes = ash_dtype_size(type->dtype);
     if (bytes == 0 || type->rank > ASH_MAX_RANK) return false;
     bool empty = false;
@@ -28,29 +27,28 @@ static bool type_bytes(const ash_type *type, uint64_t *out) {
     return true;
 }
 
-/* `start` and `room`: the window that the view must lie in, bytes of the storage. */
-static ash_status make(ash_storage *storage, uint64_t start, uint64_t room, uint64_t offset,
-                       uint64_t length, const ash_type *type, bool writable, ash_view **out,
-                       ash_diag *diag) {
+/* A view of some bytes of another, `whole`: of its storage, offset, bytes and whether it is writable. */
+static ash_status make(const ash_view *whole, uint64_t offset, uint64_t length, const ash_type *type,
+                       ash_view **out, ash_diag *diag) {
     uint64_t bytes;
-    ASH_FAIL_IF(!type_bytes(type, &bytes), diag, ASH_ERROR_SHAPE,
+    ASH_FAIL_IF(!ash_view__type_bytes(type, &bytes), diag, ASH_ERROR_SHAPE,
                 "a view has a known dtype and dims that are numbers, whose bytes fit 64 bits");
     ASH_FAIL_IF(bytes != length, diag, ASH_ERROR_SHAPE, "the type takes %llu bytes, the view has %llu",
                 (unsigned long long)bytes, (unsigned long long)length);
-    ASH_FAIL_IF(offset > room || length > room - offset, diag, ASH_ERROR_OUT_OF_RANGE,
+    ASH_FAIL_IF(offset > whole->bytes || length > whole->bytes - offset, diag, ASH_ERROR_OUT_OF_RANGE,
                 "a view of %llu bytes at byte %llu does not lie inside of %llu bytes",
-                (unsigned long long)length, (unsigned long long)offset, (unsigned long long)room);
-    ash_device *device = ash_storage_device(storage);
+                (unsigned long long)length, (unsigned long long)offset, (unsigned long long)whole->bytes);
+    ash_device *device = ash_storage_device(whole->storage);
     const ash_allocator *a = ash_device__allocator(device);
     ash_view *view = ash_mem_calloc(a, 1, sizeof *view);
     if (!view) return ASH_NO_MEMORY(diag);
-    view->storage = ash_storage_retain(storage);
+    view->storage = ash_storage_retain(whole->storage);
     view->allocator = a;
     view->device = ash_device__retain(device);
     view->id = ash_device__new_id(device);
-    view->offset = start + offset;
+    view->offset = whole->offset + offset;
     view->bytes = length;
-    view->writable = writable;
+    view->writable = whole->writable;
     view->type = *type;
     atomic_init(&view->refs, 1);
     *out = view;
@@ -63,8 +61,9 @@ ash_status ash_view_create(ash_storage *storage, uint64_t offset, uint64_t lengt
     *out = NULL;
     ASH_FAIL_IF(!storage || !type, diag, ASH_ERROR_INVALID_ARGUMENT, "%s is NULL",
                 storage ? "the type" : "the storage");
-    return make(storage, 0, ash_storage_size(storage), offset, length, type, ash_storage_writable(storage),
-                out, diag);
+    const ash_view whole = {
+        .storage = storage, .bytes = ash_storage_size(storage), .writable = ash_storage_writable(storage)};
+    return make(&whole, offset, length, type, out, diag);
 }
 
 ash_status ash_view_slice(const ash_view *view, uint64_t offset, uint64_t length, const ash_type *type,
@@ -75,7 +74,7 @@ ash_status ash_view_slice(const ash_view *view, uint64_t offset, uint64_t length
                 view ? "the type" : "the view");
     ASH_FAIL_IF(!view->storage, diag, ASH_ERROR_STATE,
                 "the view has no bytes: they were released, or are not there yet");
-    return make(view->storage, view->offset, view->bytes, offset, length, type, view->writable, out, diag);
+    return make(view, offset, length, type, out, diag);
 }
 
 ash_view *ash_view_retain(ash_view *view) {

@@ -45,6 +45,9 @@ static inline ash_type ash_grad__type(const ash_graph *graph, ash_value value) {
 ash_value ash_grad__zeros(ash_graph *graph, const ash_type *type);
 ash_value ash_grad__zeros_like(ash_graph *graph, ash_value value);
 
+/* TYPE unless it is a bool scalar. */
+ash_status ash_grad__check_when(const ash_graph *graph, ash_value when, ash_diag *diag);
+
 /* --- places along all axes: rule_move.c ----------------------------------------------------------- */
 
 /* Where elements lie along each axis of a tensor: i at starts + i * steps, the steps at least 1. */
@@ -60,6 +63,10 @@ ash_places ash_grad__whole(const ash_type *x);
 ash_value ash_grad__take(ash_graph *graph, ash_value x, const ash_places *places);
 /* The inverse: zeros, and the elements of x at these places; what would lie outside is dropped. */
 ash_value ash_grad__put(ash_graph *graph, ash_value x, const ash_places *places);
+/* Puts the elements along `axis` where windows of `span` = (kernel - 1) * dilation elements beside their
+ * own would meet an operand's `size` elements. */
+void ash_grad__put_windows(ash_graph *graph, ash_places *places, unsigned axis, int64_t span,
+                           int64_t stride, ash_dim before, ash_dim size);
 /* A sum or difference of dims that may be negative. */
 ash_dim ash_grad__dim(ash_graph *graph, ash_dim_op op, ash_dim a, ash_dim b);
 /* The least value that a dim can have. */

@@ -321,29 +321,35 @@ static ash_status check_seeds(const walk *w, const ash_value *ys, const ash_valu
     return ASH_OK;
 }
 
-static ash_status run(walk *w, const ash_value *ys, const ash_value *seeds, size_t n_ys,
-                      const ash_value *xs, size_t n_xs, const ash_gradient_options *options,
-                      ash_value *grads) {
-    ASH_TRY(mark_all(w, ys, n_ys, MARK_Y, "y"));
-    ASH_TRY(mark_all(w, xs, n_xs, MARK_X, "x"));
-    ASH_TRY(mark_all(w, options->stops, options->n_stops, MARK_STOP, "stop"));
-    ASH_TRY(check_seeds(w, ys, seeds, n_ys));
+/* What the caller asks for. */
+typedef struct question {
+    const ash_value *ys, *seeds, *xs;
+    size_t n_ys, n_xs;
+    ash_gradient_options options;
+} question;
+
+static ash_status run(walk *w, const question *q, ash_value *grads) {
+    ASH_TRY(mark_all(w, q->ys, q->n_ys, MARK_Y, "y"));
+    ASH_TRY(mark_all(w, q->xs, q->n_xs, MARK_X, "x"));
+    ASH_TRY(mark_all(w, q->options.stops, q->options.n_stops, MARK_STOP, "stop"));
+    ASH_TRY(check_seeds(w, q->ys, q->seeds, q->n_ys));
     mark_active(w);
     mark_reaching(w);
-    for (size_t i = 0; i < n_xs; i++) ASH_TRY(check_x(w, xs[i]));
-    differentiate(w, ys, seeds, n_ys);
-    for (size_t i = 0; i < n_xs; i++)
-        grads[i] =
-            w->grads[xs[i]] == ASH_NO_VALUE ? ash_grad__zeros_like(w->graph, xs[i]) : w->grads[xs[i]];
+    for (size_t i = 0; i < q->n_xs; i++) ASH_TRY(check_x(w, q->xs[i]));
+    differentiate(w, q->ys, q->seeds, q->n_ys);
+    for (size_t i = 0; i < q->n_xs; i++) {
+        ash_value x = q->xs[i], gradient = w->grads[x];
+        grads[i] = gradient == ASH_NO_VALUE ? ash_grad__zeros_like(w->graph, x) : gradient;
+    }
     return ash_graph_status(w->graph, w->diag);
 }
 
-static ash_status check_call(const ash_graph *graph, const ash_value *ys, size_t n_ys, const ash_value *xs,
-                             size_t n_xs, const ash_gradient_options *options, const ash_value *grads,
+static ash_status check_call(const ash_graph *graph, const question *q, const ash_value *grads,
                              ash_diag *diag) {
-    if (n_ys) ASH_NEED(diag, ys);
-    if (n_xs) ASH_NEED(diag, xs, grads);
-    ASH_FAIL_IF(options->n_stops && !options->stops, diag, ASH_ERROR_INVALID_ARGUMENT, "stops is NULL");
+    const ash_value *ys = q->ys, *xs = q->xs;
+    if (q->n_ys) ASH_NEED(diag, ys);
+    if (q->n_xs) ASH_NEED(diag, xs, grads);
+    ASH_FAIL_IF(q->options.n_stops && !q->options.stops, diag, ASH_ERROR_INVALID_ARGUMENT, "stops is NULL");
     ASH_TRY(ash_graph_status(graph, diag));
     ASH_TRY(ash_graph__check_closed(graph, diag));
     ASH_FAIL_IF(graph->internal, diag, ASH_ERROR_UNSUPPORTED, "a graph in the forms of one target");
@@ -355,13 +361,13 @@ ASH_SIZED(ash_gradient_options, n_stops);
 ash_status ash_graph_gradients(ash_graph *graph, const ash_value *ys, const ash_value *seeds, size_t n_ys,
                                const ash_value *xs, size_t n_xs, const ash_gradient_options *options,
                                ash_value *grads, ash_diag *diag) {
-    ash_gradient_options taken;
+    question q = {.ys = ys, .seeds = seeds, .n_ys = n_ys, .xs = xs, .n_xs = n_xs};
     ash_diag own;
     ASH_NEED(diag, graph);
     const ash_allocator *a = graph->allocator;
     walk w = {.graph = graph, .n_values = graph->values.len, .n_nodes = graph->nodes.len, .diag = &own};
-    ash_status status = ASH_TAKE(ash_gradient_options, options, &taken, &own);
-    if (status == ASH_OK) status = check_call(graph, ys, n_ys, xs, n_xs, &taken, grads, &own);
+    ash_status status = ASH_TAKE(ash_gradient_options, options, &q.options, &own);
+    if (status == ASH_OK) status = check_call(graph, &q, grads, &own);
     if (status == ASH_OK) {
         w.marks = ash_mem_calloc(a, w.n_values, sizeof *w.marks);
         w.grads = ash_mem_alloc(a, w.n_values, sizeof *w.grads);
@@ -370,7 +376,7 @@ ash_status ash_graph_gradients(ash_graph *graph, const ash_value *ys, const ash_
             status = ASH_NO_MEMORY(&own);
         } else {
             for (size_t v = 0; v < w.n_values; v++) w.grads[v] = ASH_NO_VALUE;
-            status = run(&w, ys, seeds, n_ys, xs, n_xs, &taken, grads);
+            status = run(&w, &q, grads);
         }
     }
     ash_mem_free(a, w.marks, w.n_values, sizeof *w.marks);

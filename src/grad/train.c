@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Parameters as states, losses and optimisers: functions that build graphs, and nothing else. */
+/* Losses, clipping and optimisers: functions that build graphs, and nothing else. */
 #include <stdio.h>
 
 #include "base/sized.h"
@@ -7,56 +7,6 @@
 
 static ash_value with(ash_graph *t, ash_op op, ash_value x, double number) {
     return ash_build__with(t, op, x, number);
-}
-
-/* --- parameters that change ----------------------------------------------------------------------- */
-
-static bool is_trained(const ash_value_info *info) {
-    return info->kind == ASH_VALUE_PARAMETER && ash_dtype_is_float(info->type.dtype);
-}
-
-/* Appends the value `v` of `from`, and those that its node makes beside it. */
-static ash_status copy_value(ash_graph *to, const ash_graph *from, ash_value v) {
-    const ash_value_info *info = ash_graph__value(from, v);
-    ash_value outs[ASH_OP_OUTS];
-    if (is_trained(info)) {
-        ash_graph__state_blob(to, info->name, &info->type, ash_blob_retain(info->blob));
-        return to->status;
-    }
-    if (info->kind != ASH_VALUE_NODE) return ash_graph__copy_leaf(to, from, v, outs);
-    const ash_node *node = &from->nodes.at[info->node];
-    if (node->out != v) return ASH_OK;
-    ash_graph_name_next(to, node->name);
-    return ash_graph_add(to, node->op, node->ins, node->n_ins, node->attrs, node->n_attrs, outs);
-}
-
-/* Values are appended in the order of their ids, and so have the same. */
-static void copy_graph(ash_graph *to, const ash_graph *from) {
-    to->derived = false; /* a graph of the caller's: each value is its own origin */
-    for (ash_value v = 0; v < from->values.len && to->status == ASH_OK; v++) copy_value(to, from, v);
-    ash_graph_name_next(to, NULL);
-    for (size_t i = 0; i < from->states.len; i++)
-        if (from->states.at[i].update != ASH_NO_VALUE)
-            ash_graph_update(to, from->states.at[i].value, from->states.at[i].update);
-    for (size_t i = 0; i < from->outputs.len; i++)
-        ash_graph_output(to, from->outputs.at[i].name, from->outputs.at[i].value);
-}
-
-ash_status ash_graph_trainable(const ash_graph *graph, ash_graph **out, ash_diag *diag) {
-    ASH_NEED(diag, out);
-    *out = NULL;
-    ASH_NEED(diag, graph);
-    ash_graph *copy;
-    ASH_TRY(ash_graph_status(graph, diag));
-    ASH_TRY(ash_graph__check_closed(graph, diag));
-    ASH_TRY(ash_graph__derive(graph, &copy, diag));
-    copy_graph(copy, graph);
-    ash_status status = ash_graph_status(copy, diag);
-    if (status == ASH_OK)
-        *out = copy;
-    else
-        ash_graph_destroy(copy);
-    return status;
 }
 
 /* --- losses --------------------------------------------------------------------------------------- */
@@ -136,11 +86,17 @@ static ash_value beside(const step *s, ash_value state, const char *what) {
     return ash_graph_state(s->graph, name, &type, NULL, 0, ASH_DATA_COPY);
 }
 
+/* What a state is after this execution, if the step is taken in it. */
+static void become(const step *s, ash_value state, ash_value next) {
+    if (s->options->when) next = ash_select(s->graph, *s->options->when, next, state);
+    ash_graph_update(s->graph, state, next);
+}
+
 /* Moves a mean towards a value, and returns what it is then. */
 static ash_value follow(const step *s, ash_value mean, ash_value value, double beta) {
     ash_graph *t = s->graph;
     ash_value next = ash_add(t, with(t, ASH_OP_MUL, mean, beta), with(t, ASH_OP_MUL, value, 1 - beta));
-    ash_graph_update(t, mean, next);
+    become(s, mean, next);
     return next;
 }
 
@@ -151,7 +107,7 @@ static ash_value sgd_move(const step *s, ash_value state, ash_value g) {
     if (momentum != 0) {
         ash_value velocity = beside(s, state, "velocity");
         ash_value next = ash_add(t, with(t, ASH_OP_MUL, velocity, momentum), g);
-        ash_graph_update(t, velocity, next);
+        become(s, velocity, next);
         g = s->options->nesterov ? ash_add(t, g, with(t, ASH_OP_MUL, next, momentum)) : next;
     }
     return ash_mul(t, g, like(s, s->rate, state));
@@ -177,7 +133,7 @@ static void update_state(const step *s, ash_value state, ash_value g) {
         old = ash_mul(t, state, ash_build__from(t, ASH_OP_SUB, 1, shrink));
     }
     ash_value move = o->kind == ASH_OPTIMIZER_SGD ? sgd_move(s, state, g) : adam_move(s, state, g);
-    ash_graph_update(t, state, ash_sub(t, old, move));
+    become(s, state, ash_sub(t, old, move));
 }
 
 /* The count of steps, and what follows from it for all states alike: in double precision, since 1 - beta^t
@@ -190,7 +146,7 @@ static void count_steps(step *s) {
     snprintf(name, sizeof name, "%.200s.step", o->name ? o->name : "optimizer");
     ash_value count = ash_graph_state(t, name, &scalar, NULL, 0, ASH_DATA_COPY);
     ash_value next = with(t, ASH_OP_ADD, count, 1);
-    ash_graph_update(t, count, next);
+    become(s, count, next);
     ash_value steps = ash_cast(t, next, ASH_F64);
     ash_value first = ash_build__from(t, ASH_OP_SUB, 1, ash_build__from(t, ASH_OP_POW, o->beta1, steps));
     ash_value second = ash_build__from(t, ASH_OP_SUB, 1, ash_build__from(t, ASH_OP_POW, o->beta2, steps));
@@ -208,6 +164,7 @@ static ash_status check_step(const ash_graph *graph, const ash_value *states, co
     const ash_type *type = ash_graph_type(graph, rate);
     ASH_FAIL_IF(!type || type->rank || !ash_dtype_is_float(type->dtype), diag, ASH_ERROR_TYPE,
                 "the rate is no floating point scalar");
+    if (options->when) ASH_TRY(ash_grad__check_when(graph, *options->when, diag));
     for (size_t i = 0; i < n; i++) {
         const ash_type *of = ash_graph_type(graph, states[i]), *by = ash_graph_type(graph, grads[i]);
         ASH_FAIL_IF(!of || !by, diag, ASH_ERROR_INVALID_ARGUMENT, "%s %zu is no value of the graph",
@@ -220,7 +177,14 @@ static ash_status check_step(const ash_graph *graph, const ash_value *states, co
     return ASH_OK;
 }
 
-ASH_SIZED(ash_optimizer_options, name);
+ash_status ash_grad__check_when(const ash_graph *graph, ash_value when, ash_diag *diag) {
+    const ash_type *type = ash_graph_type(graph, when);
+    ASH_FAIL_IF(!type || type->rank || type->dtype != ASH_BOOL, diag, ASH_ERROR_TYPE,
+                "`when` is no bool scalar of the graph");
+    return ASH_OK;
+}
+
+ASH_SIZED(ash_optimizer_options, when);
 
 static ash_status take_options(const ash_optimizer_options *given, ash_optimizer_options *own,
                                ash_diag *diag) {

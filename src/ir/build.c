@@ -145,6 +145,13 @@ ash_value ash_cast(ash_graph *graph, ash_value x, ash_dtype dtype) {
     return ash_build(graph, ASH_OP_CAST, &x, 1, &attr, 1);
 }
 
+ash_value ash_bitcast(ash_graph *graph, ash_value x, ash_dtype dtype) {
+    const ash_type *type = ash_graph_type(graph, x);
+    const ash_attr attr = ASH_ATTR_I(DTYPE, dtype);
+    if (type && type->dtype == dtype) return x;
+    return ash_build(graph, ASH_OP_BITCAST, &x, 1, &attr, 1);
+}
+
 /* --- generated ------------------------------------------------------------------------------------ */
 
 #define DEFINE_UNARY(OPERATOR, function)                                                                   \
@@ -185,6 +192,8 @@ ash_value ash_cast(ash_graph *graph, ash_value x, ash_dtype dtype) {
 #define DEFINE_NMS(OPERATOR, function)
 #define DEFINE_SETTLE(OPERATOR, function)
 #define DEFINE_CUSTOM(OPERATOR, function)
+#define DEFINE_ARGUMENT(OPERATOR, function)
+#define DEFINE_LOOP(OPERATOR, function)
 
 #define OP(ID, name, CLASS, imin, imax, outs, attrs) DEFINE_##CLASS(ASH_OP_##ID, ash_##name)
 #include "ashlar/ops.def"

@@ -88,10 +88,42 @@ ash_value ash_build__channels(ash_graph *graph, ash_value x, unsigned trailing);
 /* The product of dims [from, to). */
 ash_dim ash_build__product(ash_graph *graph, const ash_type *type, unsigned from, unsigned to);
 
+/* --- random numbers: build_random.c --------------------------------------------------------------- */
+
+/* Parameters of models that draw random numbers (i64 scalars), which a caller may set: where no seed is
+ * said, and which of all numbers of a seed an execution draws. */
+#define ASH_RANDOM_SEED   "random.seed"
+#define ASH_RANDOM_STREAM "random.stream"
+
 /* --- reductions: build_reduce.c ------------------------------------------------------------------- */
 
 /* Over the axes in the bit mask; `keep`: reduced dims stay as 1. */
 ash_value ash_build__reduce(ash_graph *graph, ash_op op, ash_value x, uint32_t axes, bool keep);
 ash_value ash_build__mean(ash_graph *graph, ash_value x, uint32_t axes, bool keep);
+
+/* --- loops: build_loop.c -------------------------------------------------------------------------- */
+
+/* A loop that is being built; see ops.def. The lists are the caller's. */
+typedef struct ash_loop {
+    ash_dim trips; /* iterations, at most */
+    uint32_t carried, scanned, given, stacked;
+    uint64_t backward;      /* a bit for each scanned, then each stacked value */
+    ash_value go, next_go;  /* whether to begin, and to go on; go = ASH_NO_VALUE: no condition */
+    const ash_value *init;  /* carried values before the first iteration */
+    const ash_value *xs;    /* values to slice along dim 0, which is `trips` */
+    const ash_value *gives; /* values from outside that arguments stand for */
+    ash_value *arguments;   /* the iteration's number, carried values, slices, given values */
+    const ash_value *next;  /* what an iteration makes of the carried values, */
+    const ash_value *ys;    /* and what is stacked */
+} ash_loop;
+
+/* An argument; a loop's belong to it alone. */
+ash_value ash_build__argument(ash_graph *graph, const ash_type *type);
+/* Adds the arguments of a loop; `next`, `ys`, `next_go` do not count yet. False when something has
+ * failed. */
+bool ash_build__begin_loop(ash_graph *graph, const ash_loop *loop);
+/* Adds the loop whose body has been built. Results: how many iterations there were, if there is a
+ * condition; carried values; stacked values. */
+ash_status ash_build__end_loop(ash_graph *graph, const ash_loop *loop, ash_value *outs);
 
 #endif

@@ -66,10 +66,9 @@ ash_status ash_custom__check(const ash_graph *graph, const ash_attr *attrs, size
 
 /* --- building ----------------------------------------------------------------------------------- */
 
-static ash_status add_call(ash_graph *graph, const char *function, const ash_value *ins, size_t n_ins,
-                           const ash_type *types, size_t n_outs, const ash_custom_options *options,
-                           ash_value *outs) {
-    int64_t list[ASH_OP_OUTS * (2 + ASH_MAX_RANK)];
+/* The number of the function that is called, for results of these types. */
+static ash_status find_function(ash_graph *graph, const char *function, const ash_type *types,
+                                size_t n_outs, int64_t *number) {
     if (n_outs < 1 || n_outs > ASH_OP_OUTS)
         return ash_graph__fail(graph, ASH_ERROR_INVALID_ARGUMENT,
                                "a call has a function and 1 to %d results, not %zu", (int)ASH_OP_OUTS,
@@ -78,15 +77,11 @@ static ash_status add_call(ash_graph *graph, const char *function, const ash_val
         if (types[i].rank > ASH_MAX_RANK || (unsigned)types[i].dtype >= ASH_DTYPE_COUNT)
             return ash_graph__fail(graph, ASH_ERROR_INVALID_ARGUMENT, "result %zu of %.80s has no type", i,
                                    function);
-    int64_t number = ash_context_find_function(graph->context, function);
-    if (number < 0)
+    *number = ash_context_find_function(graph->context, function);
+    if (*number < 0)
         return ash_graph__fail(graph, ASH_ERROR_NOT_FOUND, "the context has no function called \"%.100s\"",
                                function);
-    ash_attr attrs[] = {ASH_ATTR_I(FUNCTION, number),
-                        ASH_ATTR_LIST(RESULTS, list, ash_results__write(types, n_outs, list)),
-                        ASH_ATTR_I(CHUNKS, options->chunks ? options->chunks : 1),
-                        ASH_ATTR_I(SCRATCH, options->scratch), ASH_ATTR_I(DURATION, options->duration)};
-    return ash_graph_add(graph, ASH_OP_CUSTOM, ins, n_ins, attrs, ASH_COUNT(attrs), outs);
+    return ASH_OK;
 }
 
 static ash_status check_arguments(const char *function, const ash_value *ins, size_t n_ins,
@@ -102,12 +97,20 @@ ash_status ash_custom(ash_graph *graph, const char *function, const ash_value *i
                       const ash_type *types, size_t n_outs, const ash_custom_options *options,
                       ash_value *outs) {
     ash_custom_options own;
+    int64_t number = -1, list[ASH_OP_OUTS * (2 + ASH_MAX_RANK)];
     ash_diag diag;
     ASH_NEED(NULL, graph);
     ash_status status = check_arguments(function, ins, n_ins, types, outs, &diag);
     if (status == ASH_OK) status = ASH_TAKE(ash_custom_options, options, &own, &diag);
     if (status != ASH_OK) ash_graph__stick(graph, &diag);
-    if (status == ASH_OK) status = add_call(graph, function, ins, n_ins, types, n_outs, &own, outs);
+    if (status == ASH_OK) status = find_function(graph, function, types, n_outs, &number);
+    if (status == ASH_OK) {
+        const ash_attr attrs[] = {ASH_ATTR_I(FUNCTION, number),
+                                  ASH_ATTR_LIST(RESULTS, list, ash_results__write(types, n_outs, list)),
+                                  ASH_ATTR_I(CHUNKS, own.chunks ? own.chunks : 1),
+                                  ASH_ATTR_I(SCRATCH, own.scratch), ASH_ATTR_I(DURATION, own.duration)};
+        status = ash_graph_add(graph, ASH_OP_CUSTOM, ins, n_ins, attrs, ASH_COUNT(attrs), outs);
+    }
     for (size_t i = 0; status != ASH_OK && outs && i < n_outs; i++) outs[i] = ASH_NO_VALUE;
     return status;
 }

@@ -206,20 +206,25 @@ typedef struct proof {
 
 static bool prove(proof *state, const ash_poly *p, int depth);
 
-/* Whether scale * (p without term i) + term i with its atom k replaced by (by + shift) is nonnegative. */
-static bool prove_replaced(proof *state, const ash_poly *p, uint32_t i, uint32_t k, ash_dim by,
-                           int64_t shift, int64_t scale, int depth) {
+/* What bounds an atom: (of + shift) / scale. */
+typedef struct bound {
+    ash_dim of;
+    int64_t shift, scale;
+} bound;
+
+/* Whether scale * (p without term i) + term i with its atom k replaced by (of + shift) is nonnegative. */
+static bool prove_replaced(proof *state, const ash_poly *p, uint32_t i, uint32_t k, bound by, int depth) {
     const ash_dims *dims = state->dims;
     ash_poly next = {.n = 0}, value, offset;
     ash_poly_term rest = p->at[i];
     memmove(&rest.atoms[k], &rest.atoms[k + 1], (rest.n - k - 1) * sizeof *rest.atoms);
     rest.n--;
-    ash_poly__load(dims, by, &value);
-    ash_poly__const(shift, &offset);
+    ash_poly__load(dims, by.of, &value);
+    ash_poly__const(by.shift, &offset);
     ash_poly others = *p;
     others.n--;
     memmove(&others.at[i], &others.at[i + 1], (others.n - i) * sizeof *others.at);
-    return ash_poly__add(dims, &value, &offset, 1) && ash_poly__add(dims, &next, &others, scale) &&
+    return ash_poly__add(dims, &value, &offset, 1) && ash_poly__add(dims, &next, &others, by.scale) &&
            add_product(dims, &next, &rest, &value, 1) && prove(state, &next, depth - 1);
 }
 
@@ -229,16 +234,16 @@ static bool prove_by_atom(proof *state, const ash_poly *p, uint32_t i, uint32_t 
     bool positive = p->at[i].coef > 0;
     if (atom->is_var)
         return !positive &&
-               prove_replaced(state, p, i, k, state->dims->vars.at[atom->var].limit, 0, 1, depth);
+               prove_replaced(state, p, i, k, (bound){state->dims->vars.at[atom->var].limit, 0, 1}, depth);
     if (atom->op == ASH_DIM_DIV) {
         if (atom->b <= 0) return false;
         /* (a - (b - 1)) / b <= floor(a / b) <= a / b */
-        return prove_replaced(state, p, i, k, atom->a, positive ? 1 - atom->b : 0, atom->b, depth);
+        return prove_replaced(state, p, i, k, (bound){atom->a, positive ? 1 - atom->b : 0, atom->b}, depth);
     }
     bool either = positive == (atom->op == ASH_DIM_MAX);
-    bool first = prove_replaced(state, p, i, k, atom->a, 0, 1, depth);
+    bool first = prove_replaced(state, p, i, k, (bound){atom->a, 0, 1}, depth);
     if (first == either) return first;
-    return prove_replaced(state, p, i, k, atom->b, 0, 1, depth);
+    return prove_replaced(state, p, i, k, (bound){atom->b, 0, 1}, depth);
 }
 
 static bool prove(proof *state, const ash_poly *p, int depth) {

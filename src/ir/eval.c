@@ -34,6 +34,9 @@ static ash_status evaluate(const ash_eval *e) {
     case ASH_CLASS_NMS: return ash_eval__nms(e);
     case ASH_CLASS_SETTLE: ash_eval__settle(e); break;
     case ASH_CLASS_CUSTOM: return ash_eval__custom(e);
+    case ASH_CLASS_LOOP: return ash_eval__loop(e);
+    case ASH_CLASS_ARGUMENT:
+        return ash_fail(e->diag, ASH_ERROR_INTERNAL, "an argument has no value outside of its loop");
     }
     return ASH_OK;
 }
@@ -250,9 +253,9 @@ static ash_status run_graph(run *r, const ash_wide *inputs, ash_wide *outputs) {
     return status;
 }
 
-ash_status ash_eval_step(const ash_graph *graph, const ash_wide *inputs, const int64_t *vars,
-                         ash_eval_precision precision, ash_wide *states, ash_wide *outputs,
-                         ash_diag *diag) {
+static ash_status eval_whole(const ash_graph *graph, const ash_wide *inputs, const int64_t *vars,
+                             ash_eval_precision precision, ash_wide *states, ash_wide *outputs,
+                             ash_diag *diag) {
     const ash_allocator *a = graph->allocator;
     size_t n_values = graph->values.len, n_vars = ash_dims_var_count(graph->dims), n_ins = 0;
     for (size_t n = 0; n < graph->nodes.len; n++) n_ins = ASH_MAX(n_ins, graph->nodes.at[n].n_ins);
@@ -270,6 +273,19 @@ ash_status ash_eval_step(const ash_graph *graph, const ash_wide *inputs, const i
     ash_mem_free(a, r.values, n_values, sizeof *r.values);
     ash_mem_free(a, r.last_use, n_values, sizeof *r.last_use);
     ash_mem_free(a, r.ins, n_ins, sizeof *r.ins);
+    return status;
+}
+
+ash_status ash_eval_step(const ash_graph *graph, const ash_wide *inputs, const int64_t *vars,
+                         ash_eval_precision precision, ash_wide *states, ash_wide *outputs,
+                         ash_diag *diag) {
+    ash_graph *split;
+    if (!ash_graph__has_loops(graph))
+        return eval_whole(graph, inputs, vars, precision, states, outputs, diag);
+    for (size_t o = 0; o < graph->outputs.len; o++) outputs[o] = (ash_wide){0};
+    ASH_TRY(ash_graph__split_loops(graph, &split, NULL, diag));
+    ash_status status = eval_whole(split, inputs, vars, precision, states, outputs, diag);
+    ash_graph_destroy(split);
     return status;
 }
 

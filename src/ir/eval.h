@@ -43,6 +43,7 @@ ash_status ash_eval__nms(const ash_eval *e);
 void ash_eval__nonzero(const ash_eval *e);
 void ash_eval__settle(const ash_eval *e);
 ash_status ash_eval__custom(const ash_eval *e);
+ash_status ash_eval__loop(const ash_eval *e);
 
 /* The value of a dim of the node's attributes. */
 int64_t ash_eval__dim(const ash_eval *e, ash_dim dim);

@@ -33,14 +33,24 @@ static int64_t terms_together(const ash_eval *e) {
 
 /* --- matmul ------------------------------------------------------------------------------------------ */
 
-/* One row of the result, out[n], from a row a[k] and the blocks b[ceil(n / block), ceil(k / terms), block,
- * terms]. */
-static void matmul_row(const ash_wide *a, int64_t a_at, const ash_wide *b, int64_t b_at, int64_t k,
-                       int64_t block, int64_t terms, const ash_wide *y, int64_t y_at, int64_t n) {
+/* y[m, n] = a[m, k] by the blocks b[ceil(n / block), ceil(k / terms), block, terms]. */
+typedef struct matmul {
+    const ash_wide *a, *b, *y;
+    int64_t m, n, k, block, terms;
+} matmul;
+
+static int64_t block_size(const matmul *c) {
+    return ash_ceil_div(c->k, c->terms) * c->terms * c->block;
+}
+
+/* One row of the result, from a row of a and all blocks: where they begin. */
+static void matmul_row(const matmul *c, int64_t a_at, int64_t b_at, int64_t y_at) {
+    const ash_wide *a = c->a, *b = c->b, *y = c->y;
+    int64_t block = c->block, terms = c->terms;
     bool is_float = ash_dtype_is_float(y->dtype);
-    for (int64_t j = 0; j < n; j += block, b_at += ash_ceil_div(k, terms) * terms * block) {
-        int64_t width = ASH_MIN(block, n - j);
-        for (int64_t i = 0; i < k; i++)
+    for (int64_t j = 0; j < c->n; j += block, b_at += block_size(c)) {
+        int64_t width = ASH_MIN(block, c->n - j);
+        for (int64_t i = 0; i < c->k; i++)
             if (is_float)
                 add_row_float(y->f + y_at + j, 1, a->f[a_at + i], b->f + b_at + i * block, 1, width);
             else
@@ -50,17 +60,22 @@ static void matmul_row(const ash_wide *a, int64_t a_at, const ash_wide *b, int64
 }
 
 void ash_eval__matmul(const ash_eval *e) {
-    const ash_wide *a = &e->ins[0], *b = &e->ins[1], *y = &e->outs[0];
+    const ash_wide *a = &e->ins[0], *y = &e->outs[0];
     fill_zero(y);
     if (y->count == 0) return;
-    int64_t m = y->dims[y->rank - 2], n = y->dims[y->rank - 1], k = a->dims[a->rank - 1];
-    int64_t block = ash_node_int(e->node, ASH_ATTR_B_BLOCK);
-    if (block == 0) block = n;
-    int64_t terms = terms_together(e), batches = y->count / (m * n);
-    int64_t b_size = ash_ceil_div(n, block) * ash_ceil_div(k, terms) * terms * block;
+    matmul c = {.a = a,
+                .b = &e->ins[1],
+                .y = y,
+                .m = y->dims[y->rank - 2],
+                .n = y->dims[y->rank - 1],
+                .k = a->dims[a->rank - 1],
+                .block = ash_node_int(e->node, ASH_ATTR_B_BLOCK),
+                .terms = terms_together(e)};
+    if (c.block == 0) c.block = c.n;
+    int64_t batches = y->count / (c.m * c.n), b_size = ash_ceil_div(c.n, c.block) * block_size(&c);
     for (int64_t batch = 0; batch < batches; batch++)
-        for (int64_t i = batch * m; i < (batch + 1) * m; i++)
-            matmul_row(a, i * k, b, batch * b_size, k, block, terms, y, i * n, n);
+        for (int64_t i = batch * c.m; i < (batch + 1) * c.m; i++)
+            matmul_row(&c, i * c.k, batch * b_size, i * c.n);
 }
 
 /* --- conv -------------------------------------------------------------------------------------------- */

@@ -195,8 +195,30 @@ static double int_to_float(ash_dtype from, ash_dtype to, ash_eval_precision prec
     return int_to_double_sticky(negative, negative ? -(uint64_t)x : (uint64_t)x);
 }
 
+/* Each element goes through memory as its dtype has it there. */
+static void bitcast(const ash_wide *x, const ash_wide *y) {
+    for (int64_t i = 0; i < y->count; i++) {
+        uint64_t bits = 0;
+        ash_wide from = {.dtype = x->dtype, .count = 1}, to = {.dtype = y->dtype, .count = 1};
+        if (ash_dtype_is_float(x->dtype))
+            from.f = x->f + i;
+        else
+            from.i = x->i + i;
+        if (ash_dtype_is_float(y->dtype))
+            to.f = y->f + i;
+        else
+            to.i = y->i + i;
+        ash_wide_store(&from, &bits);
+        ash_wide_load(&to, &bits);
+    }
+}
+
 void ash_eval__cast(const ash_eval *e) {
     const ash_wide *x = &e->ins[0], *y = &e->outs[0];
+    if (e->node->op == ASH_OP_BITCAST) {
+        bitcast(x, y);
+        return;
+    }
     bool from_float = ash_dtype_is_float(x->dtype), to_float = ash_dtype_is_float(y->dtype);
     if (from_float && to_float)
         for (int64_t i = 0; i < y->count; i++) y->f[i] = x->f[i];

@@ -47,6 +47,7 @@ ash_status ash_graph__derive(const ash_graph *from, ash_graph **out, ash_diag *d
     *out = NULL;
     ASH_TRY(create(from->context, ash_dims_retain(from->dims), from->name, true, out, diag));
     (*out)->internal = from->internal;
+    (*out)->body = from->body;
     return ASH_OK;
 }
 
@@ -59,6 +60,8 @@ void ash_graph_destroy(ash_graph *graph) {
     ash_vec_free(a, &graph->inputs);
     ash_vec_free(a, &graph->outputs);
     ash_vec_free(a, &graph->states);
+    for (size_t i = 0; i < graph->bodies.len; i++) ash_graph_destroy(graph->bodies.at[i]);
+    ash_vec_free(a, &graph->bodies);
     ash_vec_free(a, &graph->settlers);
     ash_strmap_free(&graph->names);
     ash_strmap_free(&graph->output_names);
@@ -236,6 +239,46 @@ bool ash_node__is_bytes(const ash_graph *graph, const ash_node *node) {
     return (node->op == ASH_OP_MATMUL || node->op == ASH_OP_CONV) &&
            ash_graph__type(graph, node->ins[0])->dtype == ASH_U8 &&
            ash_graph__type(graph, node->ins[1])->dtype == ASH_I8;
+}
+
+int64_t ash_node__work(const ash_costs *c, const ash_node *node) {
+    _Static_assert(ASH_OP_TAN == ASH_OP_COS + 1 && ASH_OP_ADD == ASH_OP_TAN + 12,
+                   "from tan on, operators of one operand are functions");
+    switch (node->op) {
+    case ASH_OP_DIV:
+    case ASH_OP_SQRT: return c->work_divide;
+    case ASH_OP_EXP:
+    case ASH_OP_LOG:
+    case ASH_OP_TANH:
+    case ASH_OP_SIGMOID:
+    case ASH_OP_ERF:
+    case ASH_OP_SIN:
+    case ASH_OP_COS: return c->work_function;
+    case ASH_OP_POW:
+    case ASH_OP_MOD:
+    case ASH_OP_REM: return c->work_far_function;
+    case ASH_OP_PAD: return c->work_gather;
+    default: break;
+    }
+    switch (ash_op_infos[node->op].class) {
+    case ASH_CLASS_MOVE: return 0;
+    case ASH_CLASS_GATHER: return c->work_gather;
+    case ASH_CLASS_UNARY: return node->op >= ASH_OP_TAN ? c->work_far_function : c->work_simple;
+    default: return c->work_simple;
+    }
+}
+
+ash_value ash_node__looked_up(const ash_graph *graph, const ash_node *node) {
+    if (node->op != ASH_OP_GATHER) return ASH_NO_VALUE;
+    const ash_type *table = ash_graph__type(graph, node->ins[0]);
+    const ash_value_info *index = ash_graph__value(graph, node->ins[1]);
+    if (table->rank != 1 || table->dims[0] != ASH_LOOKUP_ENTRIES || ash_dtype_size(table->dtype) != 1 ||
+        table->dtype == ASH_BOOL || index->kind != ASH_VALUE_NODE)
+        return ASH_NO_VALUE;
+    const ash_node *cast = &graph->nodes.at[index->node];
+    if (cast->op != ASH_OP_CAST) return ASH_NO_VALUE;
+    ash_dtype dtype = ash_graph__type(graph, cast->ins[0])->dtype;
+    return dtype == ASH_U8 || dtype == ASH_I8 ? cast->ins[0] : ASH_NO_VALUE;
 }
 
 size_t ash_graph_var_count(const ash_graph *graph) {

@@ -7,19 +7,27 @@
 
 enum { BLOB_ALIGN = 64 };
 
-ash_status ash_blob_create(const ash_allocator *a, const void *data, size_t size, bool mapped,
-                           void (*release)(void *owner, const void *data, size_t size), void *owner,
-                           ash_blob **out, ash_diag *diag) {
+ash_status ash_blob_create(const ash_allocator *a, const ash_blob *like, ash_blob **out, ash_diag *diag) {
     *out = ash_mem_alloc(a, 1, sizeof **out);
     if (!*out) return ASH_NO_MEMORY(diag);
-    **out = (ash_blob){.allocator = a,
-                       .data = data,
-                       .size = size,
-                       .refs = 1,
-                       .mapped = mapped,
-                       .release = release,
-                       .owner = owner};
+    **out = *like;
+    (*out)->allocator = a;
+    (*out)->refs = 1;
     return ASH_OK;
+}
+
+static void release_file(void *owner, const void *data, size_t size) {
+    (void)data, (void)size;
+    ash_file_release(owner);
+}
+
+ash_status ash_blob_create_mapped(const ash_allocator *a, ash_file *file, const void *data, size_t size,
+                                  ash_blob **out, ash_diag *diag) {
+    const ash_blob like = {
+        .data = data, .size = size, .mapped = true, .release = release_file, .owner = file, .file = file};
+    ash_status status = ash_blob_create(a, &like, out, diag);
+    if (status != ASH_OK) ash_file_release(file);
+    return status;
 }
 
 static void free_owned(void *owner, const void *data, size_t size) {
@@ -32,7 +40,8 @@ ash_status ash_blob_create_owned(const ash_allocator *a, size_t size, ash_blob *
     void *data = a->alloc(a->user, size ? size : 1, BLOB_ALIGN);
     if (!data) return ASH_NO_MEMORY(diag);
     memset(data, 0, size);
-    ash_status status = ash_blob_create(a, data, size, false, free_owned, (void *)a, out, diag);
+    const ash_blob like = {.data = data, .size = size, .release = free_owned, .owner = (void *)a};
+    ash_status status = ash_blob_create(a, &like, out, diag);
     if (status != ASH_OK) free_owned((void *)a, data, size);
     return status;
 }
@@ -175,23 +184,14 @@ ash_value ash_graph__constant_blob(ash_graph *graph, const ash_type *type, ash_b
     return ash_graph__leaf_blob(graph, NULL, type, blob);
 }
 
-static void release_file(void *owner, const void *data, size_t size) {
-    (void)data, (void)size;
-    ash_file_release(owner);
-}
-
 /* Bytes of the caller's, which may lie in a mapped file: then the blob holds it. */
 static ash_status borrow(const ash_graph *graph, const void *data, size_t size, ash_blob **out,
                          ash_diag *diag) {
     ash_file *file = ash_file_at(graph->context, data, size);
-    if (!file) return ash_blob_create(graph->allocator, data, size, false, NULL, NULL, out, diag);
+    if (!file) return ash_blob_create(graph->allocator, &(ash_blob){.data = data, .size = size}, out, diag);
     ash_status status = ash_file_check_bytes(file, data, size, diag);
-    if (status == ASH_OK)
-        status = ash_blob_create(graph->allocator, data, size, true, release_file, file, out, diag);
-    if (status == ASH_OK)
-        (*out)->file = file;
-    else
-        ash_file_release(file);
+    if (status == ASH_OK) return ash_blob_create_mapped(graph->allocator, file, data, size, out, diag);
+    ash_file_release(file);
     return status;
 }
 
@@ -332,7 +332,7 @@ static ash_status add_output(ash_graph *graph, const char *name, ash_value value
     if (!copy || !ash_vec_reserve(graph->allocator, &graph->outputs, 1) ||
         !ash_strmap_put(&graph->output_names, copy, strlen(copy), graph->outputs.len))
         return ASH_NO_MEMORY(diag);
-    graph->outputs.at[graph->outputs.len++] = (ash_output){copy, value};
+    graph->outputs.at[graph->outputs.len++] = (ash_output){copy, value, 0};
     return ASH_OK;
 }
 

@@ -17,15 +17,12 @@ void ash_graph_name_next(ash_graph *graph, const char *name) {
 }
 
 /* Copies the attributes in ascending order of keys; room for ASH_ATTR_COUNT. */
-static ash_status sort_attrs(const ash_attr *attrs, size_t n, ash_attr *sorted, ash_diag *diag) {
-    ASH_FAIL_IF(n > ASH_ATTR_COUNT, diag, ASH_ERROR_INVALID_ARGUMENT, "%zu attributes, more than there are",
-                n);
+static void sort_attrs(const ash_attr *attrs, size_t n, ash_attr *sorted) {
     for (size_t i = 0; i < n; i++) {
         size_t at = i;
         for (; at && sorted[at - 1].key > attrs[i].key; at--) sorted[at] = sorted[at - 1];
         sorted[at] = attrs[i];
     }
-    return ASH_OK;
 }
 
 /* What a pass makes for one target belongs behind that pass. */
@@ -40,22 +37,21 @@ static ash_status check_forms(const ash_graph *graph, const ash_attr *attrs, siz
 
 enum { FEW = 8 }; /* operands whose types fit the stack */
 
-ash_status ash_graph__infer(const ash_graph *graph, ash_op op, const ash_value *ins, size_t n_ins,
-                            const ash_attr *attrs, size_t n_attrs, ash_type *outs, ash_diag *diag) {
+ash_status ash_graph__infer(const ash_graph *graph, const ash_node *node, ash_type *outs, ash_diag *diag) {
     ash_type few[FEW], *types = few;
     ash_status status = ASH_OK;
-    if (n_ins > FEW && !(types = ash_mem_alloc(graph->allocator, n_ins, sizeof *types)))
+    if (node->n_ins > FEW && !(types = ash_mem_alloc(graph->allocator, node->n_ins, sizeof *types)))
         return ASH_NO_MEMORY(diag);
-    for (size_t i = 0; i < n_ins; i++) {
-        ASH_FAIL_IF_DONE(ins[i] >= graph->values.len, diag, ASH_ERROR_INVALID_ARGUMENT,
+    for (size_t i = 0; i < node->n_ins; i++) {
+        ASH_FAIL_IF_DONE(node->ins[i] >= graph->values.len, diag, ASH_ERROR_INVALID_ARGUMENT,
                          "operand %zu is no value of the graph", i);
-        types[i] = graph->values.at[ins[i]].type;
+        types[i] = graph->values.at[node->ins[i]].type;
     }
-    ASH_TRY_DONE(ash_infer(graph->dims, op, types, n_ins, attrs, n_attrs, outs, diag));
-    ASH_TRY_DONE(check_forms(graph, attrs, n_attrs, diag));
-    if (op == ASH_OP_CUSTOM) status = ash_custom__check(graph, attrs, n_attrs, diag);
+    ASH_TRY_DONE(ash_infer(graph->dims, node, types, outs, diag));
+    ASH_TRY_DONE(check_forms(graph, node->attrs, node->n_attrs, diag));
+    if (node->op == ASH_OP_CUSTOM) status = ash_custom__check(graph, node->attrs, node->n_attrs, diag);
 done:
-    if (types != few) ash_mem_free(graph->allocator, types, n_ins, sizeof *types);
+    if (types != few) ash_mem_free(graph->allocator, types, node->n_ins, sizeof *types);
     return status;
 }
 
@@ -72,34 +68,29 @@ static bool keep_attr(ash_graph *graph, const ash_attr *attr, ash_attr *kept) {
     return kept->list != NULL;
 }
 
-/* Everything that can fail comes before the first change that counts; what the arena holds by then is never
- * seen. */
-static ash_status append(ash_graph *graph, ash_op op, const ash_value *ins, size_t n_ins,
-                         const ash_attr *attrs, size_t n_attrs, const ash_type *types, ash_value *outs,
+/* Appends a copy of the node. Everything that can fail comes before the first change that counts; what the
+ * arena holds by then is never seen. */
+static ash_status append(ash_graph *graph, ash_node node, const ash_type *types, ash_value *outs,
                          ash_diag *diag) {
-    size_t n_outs = ash_op__out_count(op, attrs, n_attrs);
+    size_t n_outs = ash_op__out_count(node.op, node.attrs, node.n_attrs);
     ASH_FAIL_IF(graph->values.len + n_outs > ASH_NO_VALUE, diag, ASH_ERROR_OUT_OF_RANGE,
                 "a graph has at most 2^32 - 1 values");
-    ash_value *kept_ins = ash_arena_copy(&graph->arena, ins, n_ins, sizeof *ins);
-    ash_attr *kept_attrs = ash_arena_copy(&graph->arena, attrs, n_attrs, sizeof *attrs);
-    if (!kept_ins || !kept_attrs) return ASH_NO_MEMORY(diag);
-    for (size_t i = 0; i < n_attrs; i++)
-        if (!keep_attr(graph, &attrs[i], &kept_attrs[i])) return ASH_NO_MEMORY(diag);
-    ash_value first = (ash_value)graph->values.len;
-    const ash_node node = {.op = op,
-                           .n_ins = (uint16_t)n_ins,
-                           .n_attrs = (uint16_t)n_attrs,
-                           .n_outs = (uint16_t)n_outs,
-                           .out = first,
-                           .ins = kept_ins,
-                           .attrs = kept_attrs,
-                           .name = graph->next_name};
+    ash_value *ins = ash_arena_copy(&graph->arena, node.ins, node.n_ins, sizeof *ins);
+    ash_attr *attrs = ash_arena_copy(&graph->arena, node.attrs, node.n_attrs, sizeof *attrs);
+    if (!ins || !attrs) return ASH_NO_MEMORY(diag);
+    for (size_t i = 0; i < node.n_attrs; i++)
+        if (!keep_attr(graph, &node.attrs[i], &attrs[i])) return ASH_NO_MEMORY(diag);
+    node.ins = ins;
+    node.attrs = attrs;
+    node.n_outs = (uint16_t)n_outs;
+    node.out = (ash_value)graph->values.len;
+    node.name = graph->next_name;
     ASH_TRY(ash_graph__check_settled(graph, &node, types, diag));
     if (!ash_vec_reserve(graph->allocator, &graph->values, n_outs) ||
         !ash_vec_reserve(graph->allocator, &graph->nodes, 1) || !ash_graph__reserve_settler(graph, &node))
         return ASH_NO_MEMORY(diag);
     for (size_t i = 0; i < n_outs; i++) {
-        outs[i] = first + (ash_value)i;
+        outs[i] = node.out + (ash_value)i;
         graph->values.at[graph->values.len++] = (ash_value_info){
             .type = types[i],
             .kind = ASH_VALUE_NODE,
@@ -112,19 +103,27 @@ static ash_status append(ash_graph *graph, ash_op op, const ash_value *ins, size
     return ASH_OK;
 }
 
-static ash_status add(ash_graph *graph, ash_op op, const ash_value *ins, size_t n_ins,
-                      const ash_attr *attrs, size_t n_attrs, ash_value *outs, ash_diag *diag) {
-    ash_attr sorted[ASH_ATTR_COUNT];
-    ash_type types[ASH_OP_OUTS];
+static ash_status check_arguments(const ash_value *ins, size_t n_ins, const ash_attr *attrs, size_t n_attrs,
+                                  const ash_value *outs, ash_diag *diag) {
     ASH_NEED(diag, outs);
     if (n_ins) ASH_NEED(diag, ins);
     if (n_attrs) ASH_NEED(diag, attrs);
     ASH_FAIL_IF(n_ins >= ASH_MANY, diag, ASH_ERROR_INVALID_ARGUMENT, "%zu operands, at most %d", n_ins,
                 ASH_MANY - 1);
+    ASH_FAIL_IF(n_attrs > ASH_ATTR_COUNT, diag, ASH_ERROR_INVALID_ARGUMENT,
+                "%zu attributes, more than there are", n_attrs);
+    return ASH_OK;
+}
+
+/* The node with its attributes in any order. */
+static ash_status add(ash_graph *graph, ash_node node, ash_value *outs, ash_diag *diag) {
+    ash_attr sorted[ASH_ATTR_COUNT];
+    ash_type types[ASH_OP_OUTS];
     ASH_TRY(ash_graph__check_closed(graph, diag));
-    ASH_TRY(sort_attrs(attrs, n_attrs, sorted, diag));
-    ASH_TRY(ash_graph__infer(graph, op, ins, n_ins, sorted, n_attrs, types, diag));
-    return append(graph, op, ins, n_ins, sorted, n_attrs, types, outs, diag);
+    sort_attrs(node.attrs, node.n_attrs, sorted);
+    node.attrs = sorted;
+    ASH_TRY(ash_graph__infer(graph, &node, types, diag));
+    return append(graph, node, types, outs, diag);
 }
 
 static ash_status try_add(ash_graph *graph, ash_op op, const ash_value *ins, size_t n_ins,
@@ -132,7 +131,10 @@ static ash_status try_add(ash_graph *graph, ash_op op, const ash_value *ins, siz
     ash_diag diag;
     for (size_t i = 0; ins && graph->status != ASH_OK && i < n_ins; i++)
         if (ins[i] == ASH_NO_VALUE) return graph->status;
-    ash_status status = add(graph, op, ins, n_ins, attrs, n_attrs, outs, &diag);
+    const ash_node node = {
+        .op = op, .n_ins = (uint16_t)n_ins, .n_attrs = (uint16_t)n_attrs, .ins = ins, .attrs = attrs};
+    ash_status status = check_arguments(ins, n_ins, attrs, n_attrs, outs, &diag);
+    if (status == ASH_OK) status = add(graph, node, outs, &diag);
     if (status == ASH_OK) return ASH_OK;
     ash_diag__add_node(&diag, NULL, ash_op_name(op), ASH_NO_OFFSET);
     return ash_graph__stick(graph, &diag);

@@ -122,7 +122,8 @@ static ash_status check_dim(const ash_inference *c, const char *name, ash_dim di
 static ash_status check_attr(const ash_inference *c, const ash_attr *attr) {
     const ash_attr_info *info = &ash_attr_infos[attr->key];
     bool flag = attr->key == ASH_ATTR_LAST || attr->key == ASH_ATTR_EXCLUSIVE ||
-                attr->key == ASH_ATTR_REVERSE || attr->key == ASH_ATTR_LARGEST;
+                attr->key == ASH_ATTR_REVERSE || attr->key == ASH_ATTR_LARGEST ||
+                attr->key == ASH_ATTR_UNTIL;
     switch (info->type) {
     case ASH_ATTR_TYPE_FORM:
     case ASH_ATTR_TYPE_INT:
@@ -214,8 +215,12 @@ static ash_status infer_select(const ash_inference *c) {
 }
 
 static ash_status infer_cast(const ash_inference *c) {
+    ash_dtype from = c->ins[0].dtype, to = (ash_dtype)ash_infer__attr(c, ASH_ATTR_DTYPE)->i;
+    ASH_FAIL_IF(c->op == ASH_OP_BITCAST &&
+                    (from == ASH_BOOL || to == ASH_BOOL || ash_dtype_size(from) != ash_dtype_size(to)),
+                c->diag, ASH_ERROR_TYPE, "the bits of %s as %s", ash_dtype_name(from), ash_dtype_name(to));
     c->outs[0] = c->ins[0];
-    c->outs[0].dtype = (ash_dtype)ash_infer__attr(c, ASH_ATTR_DTYPE)->i;
+    c->outs[0].dtype = to;
     return ASH_OK;
 }
 
@@ -300,12 +305,16 @@ static ash_status infer_class(const ash_inference *c) {
     case ASH_CLASS_NMS: return ash_infer__nms(c);
     case ASH_CLASS_SETTLE: return infer_settle(c);
     case ASH_CLASS_CUSTOM: return ash_infer__custom(c);
+    case ASH_CLASS_ARGUMENT: return ash_infer__argument(c);
+    case ASH_CLASS_LOOP: return ash_infer__loop(c);
     }
     return ash_fail(c->diag, ASH_ERROR_INTERNAL, "an operator of no class");
 }
 
-ash_status ash_infer(ash_dims *dims, ash_op op, const ash_type *ins, size_t n_ins, const ash_attr *attrs,
-                     size_t n_attrs, ash_type *outs, ash_diag *diag) {
+ash_status ash_infer(ash_dims *dims, const ash_node *node, const ash_type *ins, ash_type *outs,
+                     ash_diag *diag) {
+    ash_op op = node->op;
+    size_t n_ins = node->n_ins;
     ASH_FAIL_IF((unsigned)op >= ASH_OP_COUNT, diag, ASH_ERROR_INVALID_ARGUMENT,
                 "no operator has the number %d", (int)op);
     const ash_op_info *info = &ash_op_infos[op];
@@ -313,10 +322,10 @@ ash_status ash_infer(ash_dims *dims, ash_op op, const ash_type *ins, size_t n_in
                 ASH_ERROR_INVALID_ARGUMENT, "%s takes %s%u operand%s, not %zu", info->name,
                 info->ins_max == ASH_MANY ? "at least " : "", info->ins_min, info->ins_min == 1 ? "" : "s",
                 n_ins);
-    ash_inference c = {dims, op, ins, n_ins, attrs, n_attrs, outs, diag};
+    const ash_inference c = {dims, op, ins, n_ins, node->attrs, node->n_attrs, outs, diag};
     ASH_TRY(check_attrs(&c));
     ASH_TRY(infer_class(&c));
-    for (size_t i = 0, n = ash_op__out_count(op, attrs, n_attrs); i < n; i++) {
+    for (size_t i = 0, n = ash_op__out_count(op, node->attrs, node->n_attrs); i < n; i++) {
         for (unsigned k = outs[i].rank; k < ASH_MAX_RANK; k++) outs[i].dims[k] = 0;
         ASH_TRY(ash_type__check(dims, &outs[i], diag));
     }

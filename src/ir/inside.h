@@ -14,9 +14,8 @@ void ash_dims__print_name(const char *name, ash_text *out);
 /* Appends "[batch, 3]". */
 void ash_dims__print_list(const ash_dims *dims, const ash_dim *list, size_t n, ash_text *out);
 
-/* Infers the types of a node's outputs from its operands' values. */
-ash_status ash_graph__infer(const ash_graph *graph, ash_op op, const ash_value *ins, size_t n_ins,
-                            const ash_attr *attrs, size_t n_attrs, ash_type *outs, ash_diag *diag);
+/* Infers the types of a node's outputs from its operands' values. Its outputs need not be there yet. */
+ash_status ash_graph__infer(const ash_graph *graph, const ash_node *node, ash_type *outs, ash_diag *diag);
 /* Checks that the settled variables which a node mentions are settled before its first result, and that no
  * other node settles the one that it settles. `outs`: the types of its results. */
 ash_status ash_graph__check_settled(const ash_graph *graph, const ash_node *node, const ash_type *outs,

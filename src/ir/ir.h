@@ -10,6 +10,7 @@
 #include "ashlar/function.h"
 #include "ashlar/graph.h"
 #include "base/arena.h"
+#include "base/costs.h"
 #include "base/map.h"
 
 /* --- tables --------------------------------------------------------------------------------------- */
@@ -41,6 +42,8 @@ typedef enum ash_class {
     ASH_CLASS_NMS,
     ASH_CLASS_SETTLE,
     ASH_CLASS_CUSTOM,
+    ASH_CLASS_ARGUMENT,
+    ASH_CLASS_LOOP,
 } ash_class;
 
 typedef enum ash_attr_type {
@@ -204,10 +207,11 @@ typedef struct ash_blob {
         *file; /* the mapped file that it lies in, for ash_file_check; NULL: none that is known */
 } ash_blob;
 
-/* A blob around `data`; on failure nothing is released. */
-ash_status ash_blob_create(const ash_allocator *a, const void *data, size_t size, bool mapped,
-                           void (*release)(void *owner, const void *data, size_t size), void *owner,
-                           ash_blob **out, ash_diag *diag);
+/* A blob with what `like` says of its data, owner and file; on failure nothing is released. */
+ash_status ash_blob_create(const ash_allocator *a, const ash_blob *like, ash_blob **out, ash_diag *diag);
+/* A blob of bytes in a mapped file, of which it takes over a reference; on failure, too. */
+ash_status ash_blob_create_mapped(const ash_allocator *a, struct ash_file *file, const void *data,
+                                  size_t size, ash_blob **out, ash_diag *diag);
 /* A blob with memory of its own, 64-byte aligned and zeroed; fill it through (void *)blob->data. */
 ash_status ash_blob_create_owned(const ash_allocator *a, size_t size, ash_blob **out, ash_diag *diag);
 ash_blob *ash_blob_retain(ash_blob *blob);
@@ -229,6 +233,7 @@ typedef struct ash_value_info {
     uint32_t node;    /* producing node, for ASH_VALUE_NODE */
     ash_value origin; /* the same value in the graph that the caller built, or ASH_NO_VALUE */
     const char *name; /* of an input, parameter or state, else NULL */
+    uint8_t narrow;   /* of an input: an ash_narrow (ashlar/narrow.h), which only callers look at */
     ash_blob *blob; /* data of a constant or parameter; what a state starts with, NULL: zeros; else NULL */
 } ash_value_info;
 
@@ -244,6 +249,7 @@ typedef struct ash_node {
 typedef struct ash_output {
     const char *name;
     ash_value value;
+    uint8_t narrow; /* an ash_narrow */
 } ash_output;
 
 typedef struct ash_state {
@@ -287,7 +293,9 @@ struct ash_graph {
      * something equal, and writes as many results as its operator has. NULL: the node is added as it is. */
     void (*emit)(void *user, const ash_node *node, ash_value *outs);
     void *emit_user;
-    uint64_t made_bytes; /* of constants that build.h has made of numbers */
+    uint64_t made_bytes;         /* of constants that build.h has made of numbers */
+    ASH_VEC(ash_graph *) bodies; /* of loops, by their number less 1: the graph's */
+    bool body;                   /* of a loop: nothing is computed once and for all */
     bool derived;  /* made by a pass: origins are the pass's to set, else each value is its own origin */
     bool internal; /* nodes may be in the forms of one target, which attributes of type FORM tell */
     ash_status status; /* the sticky error */
@@ -347,6 +355,13 @@ bool ash_node_has_numbers(const ash_node *node);
  * of their terms lie side by side in the second operand, but for depthwise convolutions. */
 enum { ASH_BYTE_TERMS = 4 };
 bool ash_node__is_bytes(const ash_graph *graph, const ash_node *node);
+/* A gather of bytes from 256 of them, by an index that is a cast of bytes: of u8, or of i8, whose negative
+ * numbers count from the end, so that the entries are in the order of the bits. Returns those bytes, or
+ * ASH_NO_VALUE for other nodes. */
+enum { ASH_LOOKUP_ENTRIES = 256 };
+ash_value ash_node__looked_up(const ash_graph *graph, const ash_node *node);
+/* Instructions that a node takes for a vector of results, about. */
+int64_t ash_node__work(const ash_costs *costs, const ash_node *node);
 static inline int64_t ash_node_int(const ash_node *node, ash_attr_key key) {
     return ash_node_attr(node, key)->i;
 }
@@ -363,8 +378,48 @@ ash_status ash_function__run(const ash_function *function, const ash_call *call,
 /* The function that a node of class CUSTOM calls. */
 const ash_function *ash_node__function(const ash_graph *graph, const ash_node *node);
 /* Whether a node may be evaluated at any time, and any number of times: not one that settles a variable,
- * and functions only if they say so. */
+ * arguments, loops, and functions only if they say so. */
 bool ash_node__is_pure(const ash_graph *graph, const ash_node *node);
+
+/* --- loops: loops.c ------------------------------------------------------------------------------- */
+
+/* Where a loop's operands and results stand (ops.def). */
+typedef struct ash_loop_parts {
+    bool body;                                                  /* in the form that names a body */
+    uint32_t until, carried, scanned, given, stacked, captured; /* how many there are */
+    uint32_t go, init, xs,
+        gives; /* the first operand of each kind: whether to begin, to begin with, to slice,
+                                     from outside */
+    uint32_t next_go, next, ys; /* and of what an iteration makes: whether to go on, carried, to stack */
+    uint32_t captures;          /* values from outside, where it names a body */
+    uint32_t finals, stacks;    /* first result of each kind, behind the number of iterations */
+} ash_loop_parts;
+
+/* False when the numbers of operands and results do not fit the attributes. */
+bool ash_loop__parts(const ash_attr *attrs, size_t n_attrs, size_t n_ins, size_t n_outs,
+                     ash_loop_parts *out);
+static inline ash_loop_parts ash_node__loop(const ash_node *node) { /* which is in a graph */
+    ash_loop_parts parts = {0};
+    ash_loop__parts(node->attrs, node->n_attrs, node->n_ins, node->n_outs, &parts);
+    return parts;
+}
+/* Which argument of a loop is what. */
+enum { ASH_LOOP_ITERATION = 0, ASH_LOOP_CARRIED = 1 };
+
+/* Whether there are loops that name no body. */
+bool ash_graph__has_loops(const ash_graph *graph);
+/* Checks that arguments belong to one loop each, and that nobody outside sees what depends on them. */
+ash_status ash_graph__check_loops(const ash_graph *graph, ash_diag *diag);
+/* The graph with its bodies in graphs of their own, which share its dims:
+ *
+ *   inputs    the iteration's number, the slices, then what the body reads from outside
+ *   states    the carried values
+ *   outputs   whether to go on, values to stack
+ *
+ * What does not depend on an argument stays outside and is computed once; but constants of one element,
+ * broadcasts and iotas come along. `map`, with an entry for each value, or NULL: what each has become, or
+ * ASH_NO_VALUE. Linear in the nodes, for each level of loops in loops. */
+ash_status ash_graph__split_loops(const ash_graph *graph, ash_graph **out, ash_value *map, ash_diag *diag);
 
 /* The attribute `results`: writes n types as one list (room for n * (2 + ASH_MAX_RANK) numbers), and
  * returns its length. */
@@ -389,10 +444,10 @@ int64_t ash_type_max_bytes(const ash_dims *dims, const ash_type *type);
 /* Elements for the given values of the variables. */
 int64_t ash_type_count(const ash_dims *dims, const ash_type *type, const int64_t *vars);
 
-/* Shape inference (infer.c): checks operands and attributes of one node and writes the types of its
- * outputs. */
-ash_status ash_infer(ash_dims *dims, ash_op op, const ash_type *ins, size_t n_ins, const ash_attr *attrs,
-                     size_t n_attrs, ash_type *outs, ash_diag *diag);
+/* Shape inference (infer.c): checks attributes and operands, which have the types `ins`, of one node, and
+ * writes the types of its outputs. Of the node: operator, number of operands, attributes. */
+ash_status ash_infer(ash_dims *dims, const ash_node *node, const ash_type *ins, ash_type *outs,
+                     ash_diag *diag);
 
 /* --- reference evaluator: eval*.c ----------------------------------------------------------------- */
 

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* The reference evaluator for callers: a graph on their numbers, results in double precision, and one step
+ * of a graph with states. */
 #include "ashlar/reference.h"
 
 #include "base/file.h"

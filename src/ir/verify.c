@@ -66,9 +66,7 @@ static ash_status check_node(verifier *v, ash_value value, size_t *outs) {
     for (uint16_t i = 0; i < node->n_ins; i++)
         DEFECT_IF(node->ins[i] >= value, v, "operand %u is value %u, which does not come before", i,
                   node->ins[i]);
-    ash_status status = ash_graph__infer(graph, node->op, node->ins, node->n_ins, node->attrs,
-                                         node->n_attrs, types, v->diag);
-    ASH_TRY(defect(status, v->diag));
+    ASH_TRY(defect(ash_graph__infer(graph, node, types, v->diag), v->diag));
     ASH_TRY(defect(ash_graph__check_settled(graph, node, types, v->diag), v->diag));
     for (size_t i = 0; i < *outs; i++) {
         const ash_value_info *info = &graph->values.at[value + i];
@@ -161,6 +159,10 @@ ash_status ash_graph_verify(const ash_graph *graph, ash_diag *diag) {
     if (status == ASH_OK) status = check_updates(&v);
     if (status == ASH_OK) status = check_settlers(&v);
     if (status == ASH_OK) status = check_outputs(&v);
+    if (status == ASH_OK) {
+        status = ash_graph__check_loops(graph, diag);
+        if (status != ASH_ERROR_UNSUPPORTED) status = defect(status, diag);
+    }
     ash_strmap_free(&v.names);
     return status;
 }

@@ -256,6 +256,31 @@ static void prefetch_next(conv *c, const pattern *p, const ash_tile_operand *x, 
         ash_nest_prefetch(n, x->buf, ash_nest_binary(n, ASH_OP_ADD, at, ash_nest_index(n, ahead)), false);
 }
 
+/* Vector v of a tile's weights, and the input of one row, at the present symbols. */
+static ash_ref load_weights(conv *c, const ash_tile *t, const ash_tile_operand *w, unsigned v) {
+    ash_kern *k = c->k;
+    ash_nest *n = &k->nest;
+    ash_kern_set_sym(k, c->vector, ash_nest_binary(n, ASH_OP_ADD, t->first, ash_nest_index(n, v)));
+    ash_ref b =
+        ash_nest_load(n, w->buf, ash_kern_index(k, w->linear), (unsigned)(c->lanes * c->terms), ASH_NO_REF);
+    ash_kern_set_sym(k, c->vector, t->first);
+    return c->math == ASH_TILE_WIDENED ? ash_nest_cast(n, ASH_F32, b) : b;
+}
+
+static ash_ref load_input(conv *c, const ash_tile *t, const ash_tile_operand *x, ash_ref at,
+                          int64_t further) {
+    ash_nest *n = &c->k->nest;
+    ash_ref index = ash_nest_binary(n, ASH_OP_ADD, at, ash_nest_index(n, further));
+    ash_ref a = ash_nest_load(n, x->buf, index, c->depthwise ? t->lanes : (unsigned)c->terms, ASH_NO_REF);
+    if (c->math == ASH_TILE_WIDENED) return ash_nest_cast(n, ASH_F32, a);
+    return c->depthwise || c->math == ASH_TILE_BYTES ? a : ash_nest_splat(n, a, t->lanes);
+}
+
+/* Whether the window's columns are laid out without a loop over channels around each. */
+static bool is_by_rows(const conv *c) {
+    return c->math == ASH_TILE_WIDENED || (c->math == ASH_TILE_BYTES && c->x_block == c->terms);
+}
+
 /* The multiply-adds of one window column, for all channels of a block. */
 static void emit_column(conv *c, ash_tile *t, const pattern *p, int64_t column) {
     ash_kern *k = c->k;
@@ -280,22 +305,51 @@ static void emit_column(conv *c, ash_tile *t, const pattern *p, int64_t column) 
         ash_kern_set_sym(k, c->channel, ash_nest_binary(n, ASH_OP_MUL, step, ash_nest_index(n, c->terms)));
     }
     ash_ref b[8], at = ash_kern_index(k, x.linear);
-    for (unsigned v = 0; v < t->vectors; v++) {
-        ash_kern_set_sym(k, c->vector, ash_nest_binary(n, ASH_OP_ADD, t->first, ash_nest_index(n, v)));
-        b[v] = ash_nest_load(n, w.buf, ash_kern_index(k, w.linear), (unsigned)(c->lanes * c->terms),
-                             ASH_NO_REF);
-        if (c->math == ASH_TILE_WIDENED) b[v] = ash_nest_cast(n, ASH_F32, b[v]);
-    }
-    ash_kern_set_sym(k, c->vector, t->first);
-    for (int r = p->from[column]; r < p->to[column]; r++) {
-        ash_ref index = ash_nest_binary(n, ASH_OP_ADD, at, ash_nest_index(n, r * stride));
-        ash_ref a =
-            ash_nest_load(n, x.buf, index, c->depthwise ? t->lanes : (unsigned)c->terms, ASH_NO_REF);
-        if (c->math == ASH_TILE_WIDENED) a = ash_nest_cast(n, ASH_F32, a);
-        bool repeat = !c->depthwise && c->math == ASH_TILE_F32;
-        ash_tile_add(t, (unsigned)r, b, repeat ? ash_nest_splat(n, a, t->lanes) : a);
-    }
+    for (unsigned v = 0; v < t->vectors; v++) b[v] = load_weights(c, t, &w, v);
+    for (int r = p->from[column]; r < p->to[column]; r++)
+        ash_tile_add(t, (unsigned)r, b, load_input(c, t, &x, at, r * stride));
     if (loop) ash_nest_end(n);
+    ash_kern_forget(k, mark);
+}
+
+/* All window columns of a convolution of bytes that has no loop over channels inside, row by row: an input
+ * that several columns read is loaded once, and its last reader comes as many rows later as the window has
+ * columns, so that registers suffice. */
+static void emit_by_rows(conv *c, ash_tile *t, const pattern *p) {
+    enum { MOST = 8 };
+    ash_kern *k = c->k;
+    ash_nest *n = &k->nest;
+    unsigned last = c->space - 1;
+    int64_t window = c->window[last], stride, step = c->stride[last], dilation = c->dilation[last];
+    ash_ref w[MAX_WINDOW][MOST] = {0}, at[MAX_WINDOW] = {0}, inputs[ASH_TILE_MAX][MAX_WINDOW];
+    ash_tile_operand x[MAX_WINDOW], weights;
+    size_t mark = ash_kern_mark(k);
+    ash_kern_set_sym(k, c->channel, ash_nest_index(n, 0));
+    ash_kern_set_sym(k, c->four, ash_nest_index(n, 0));
+    for (int64_t column = 0; column < window; column++) {
+        bool found = operands_at(c, column, &x[column], &weights, &stride);
+        ash_kern_expect(k, found); /* as every column was looked at before */
+        if (!found) return;
+        at[column] = ash_kern_index(k, x[column].linear);
+        for (unsigned v = 0; v < t->vectors && p->from[column] < p->to[column]; v++)
+            w[column][v] = load_weights(c, t, &weights, v);
+    }
+    for (int r = 0; r < (int)p->rows; r++)
+        for (int64_t column = 0; column < window; column++) {
+            if (r < p->from[column] || r >= p->to[column]) continue;
+            ash_ref *input = &inputs[r][column];
+            *input = ASH_NO_REF;
+            for (int64_t back = 1; back <= r && column * dilation + back * step <= (window - 1) * dilation;
+                 back++) {
+                int64_t other = column + back * step / dilation;
+                if (back * step % dilation || r - back < p->from[other] || r - back >= p->to[other])
+                    continue;
+                *input = inputs[r - back][other];
+                break;
+            }
+            if (*input == ASH_NO_REF) *input = load_input(c, t, &x[column], at[column], r * stride);
+            ash_tile_add(t, (unsigned)r, w[column], *input);
+        }
     ash_kern_forget(k, mark);
 }
 
@@ -374,7 +428,10 @@ static void emit_tile(conv *c, const pattern *p, unsigned vectors, ash_ref first
         ash_kern_loop(k, c->channel_block, from, to, 1, 1);
     }
     unsigned opened = open_window(c);
-    for (int64_t column = 0; column < c->window[c->space - 1]; column++) emit_column(c, &t, p, column);
+    if (is_by_rows(c))
+        emit_by_rows(c, &t, p);
+    else
+        for (int64_t column = 0; column < c->window[c->space - 1]; column++) emit_column(c, &t, p, column);
     for (unsigned loop = 1 + opened; loop-- > c->depthwise;) {
         ash_nest_end(n);
         ash_tile_close_blocks(&t, &c->sum_blocks[loop]);
@@ -482,8 +539,14 @@ bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks) {
         if (!operands_at(&c, column, &x, &w, &stride)) return false;
     const ash_type *y = ash_graph__type(k->graph, c.node->out);
     int64_t blocks = c.depthwise ? c.groups / c.lanes : ash_ceil_div(c.o_group, c.lanes);
+    unsigned most_rows = ASH_TILE_MAX;
+    if (is_by_rows(&c)) { /* beside the window's weights, and as many inputs */
+        unsigned beside = 2 * (unsigned)c.window[c.space - 1];
+        most_rows =
+            beside < k->low->target->vector_registers ? k->low->target->vector_registers - beside : 1;
+    }
     ash_tile_shape shape = ash_tile_choose(k->low->target, ASH_MAX(c.width, 1), c.depthwise ? 1 : blocks,
-                                           inner_steps(&c), ASH_TILE_MAX, c.math);
+                                           inner_steps(&c), most_rows, c.math);
     int64_t strips = ash_ceil_div(blocks, shape.vectors);
     ash_dim lines = 1;
     for (unsigned s = 0; s + 1 < c.space; s++) lines = ash_kern_product(k, lines, c.out[s]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Evaluation by demand: the element of a value at an index, as instructions. */
-#include "kern.h"
+#include "tile.h"
 
 /* --- remembering ---------------------------------------------------------------------------------- */
 
@@ -225,9 +225,22 @@ static void index_gather(ash_kern *k, const ash_node *node, const ash_ix *idx, a
     to[axis] = loaded_index(k, from, at, x->dims[axis], some);
 }
 
+/* What the bytes at an index name in a table. */
+static ash_ref eval_lookup(ash_kern *k, const ash_node *node, ash_value bytes, const ash_ix *idx) {
+    ash_tile_operand table;
+    const ash_ix first = ash_ix_const(&k->ixs, 0);
+    ash_ref at = ash_kern_eval(k, bytes, idx);
+    if (k->collecting || ash_kern_lost(k)) return at;
+    bool stored = ash_tile_operand_at(k, node->ins[0], &first, &table);
+    ash_kern_expect(k, stored); /* as fusion has asked for it */
+    return stored ? ash_nest_lookup(&k->nest, table.buf, ash_kern_index(k, table.linear), at) : 0;
+}
+
 static ash_ref eval_gather(ash_kern *k, const ash_node *node, const ash_ix *idx) {
     ash_ix to[ASH_MAX_RANK] = {0};
     ash_ref some = ASH_NO_REF;
+    ash_value bytes = ash_node__looked_up(k->graph, node);
+    if (bytes != ASH_NO_VALUE) return eval_lookup(k, node, bytes, idx);
     index_gather(k, node, idx, to, &some);
     if (some == ASH_NO_REF) return ash_kern_eval(k, node->ins[0], to);
     /* zero where an axis is empty */
@@ -263,7 +276,7 @@ static ash_ref eval_dropped_dims(ash_kern *k, const ash_node *node, const ash_ix
 static bool is_rounded(const ash_kern *k, ash_value value) {
     while (!is_stored(k, value)) {
         const ash_node *node = &k->graph->nodes.at[ash_graph__value(k->graph, value)->node];
-        if (node->op == ASH_OP_CAST) return true;
+        if (ash_op_infos[node->op].class == ASH_CLASS_CAST) return true;
         if (!ash_op_is_virtual(node->op) || node->op == ASH_OP_IOTA) return false;
         value = node->ins[0];
     }
@@ -276,7 +289,9 @@ static ash_ref eval_cast(ash_kern *k, const ash_node *node, ash_ref in) {
     ash_nest *n = &k->nest;
     ash_dtype from = ash_graph__type(k->graph, node->ins[0])->dtype,
               to = ash_graph__type(k->graph, node->out)->dtype, wide = ash_kern_dtype(to);
-    if (from != to && from != ash_kern_dtype(from) && !is_rounded(k, node->ins[0]))
+    if (node->op == ASH_OP_BITCAST)
+        in = ash_nest_bitcast(n, to, ash_nest_cast(n, from, in));
+    else if (from != to && from != ash_kern_dtype(from) && !is_rounded(k, node->ins[0]))
         in = ash_nest_cast(n, ash_kern_dtype(from), ash_nest_cast(n, from, in));
     if (ash_nest_at(n, in)->dtype != to) in = ash_nest_cast(n, to, in);
     return to == wide ? in : ash_nest_cast(n, wide, in); /* the rounding stays */

@@ -199,6 +199,26 @@ static bool label_reduction(const fuser *f, const ash_node *node, ash_group *g, 
     return true;
 }
 
+/* Whether a group reads a value in the value's own order. Bytes are padded in theirs, line by line: in
+ * another one they would be gathered under masks, which no processor does at once. */
+static bool is_in_order(const request *r, unsigned rank) {
+    int8_t last = ASH_LABEL_NONE;
+    for (unsigned d = 0; d < rank; d++) {
+        if (r->labels[d] == ASH_LABEL_NONE) continue;
+        if (r->labels[d] < last) return false;
+        last = r->labels[d];
+    }
+    return r->state == LABELLED;
+}
+
+/* Whether a node makes bytes of wider numbers. */
+static bool narrows(const fuser *f, const ash_node *node) {
+    if (node->op != ASH_OP_CAST) return false;
+    ash_dtype to = ash_graph__type(f->graph, node->out)->dtype;
+    return (to == ASH_U8 || to == ASH_I8) &&
+           ash_dtype_size(ash_graph__type(f->graph, node->ins[0])->dtype) > 1;
+}
+
 /* Whether a node whose result the group reads as `r` says may be computed inside it. */
 static bool may_join(const fuser *f, const ash_node *node, const request *r) {
     if (!f->fuse || (r->state != LABELLED && r->state != REARRANGED)) return false;
@@ -208,7 +228,12 @@ static bool may_join(const fuser *f, const ash_node *node, const request *r) {
     if (g->kind == ASH_GROUP_CONCAT || g->kind == ASH_GROUP_OTHER) return false;
     uint32_t mask = label_mask(r->labels, out->rank), missing = long_axes(g) & ~mask;
     if (is_pointwise(f, node)) {
+        if (node->op == ASH_OP_PAD && ash_dtype_size(out->dtype) == 1 && !g->constant &&
+            !is_in_order(r, out->rank))
+            return false;
         if (r->state == REARRANGED) return g->kind == ASH_GROUP_MAP;
+        /* rows are gone over several times: bytes are read, and not what a product has summed */
+        if (g->kind == ASH_GROUP_ROWS && narrows(f, node)) return false;
         if (!r->repeated || (missing & ~g->reduced) == 0) return true;
         return !g->reduced && g->anchor == ASH_NO_NODE && f->from_reduction[node->out];
     }
@@ -238,6 +263,7 @@ static ash_group_kind kind_of(const fuser *f, const ash_node *node) {
     case ASH_CLASS_NMS:
     case ASH_CLASS_SETTLE:
     case ASH_CLASS_SCATTER:
+    case ASH_CLASS_LOOP:
     case ASH_CLASS_CUSTOM: return ASH_GROUP_OTHER;
     default: return ASH_GROUP_MAP;
     }
@@ -266,18 +292,21 @@ static bool new_group(fuser *f, uint32_t n) {
 }
 
 /* Whether neighbours along the last dim of what movement makes of a stored value lie at one distance, at
- * least in runs: then a product steps through them with an addition, and a copy would gain nothing. */
+ * least in runs, and rows at one distance everywhere: then a product steps through them with an addition,
+ * and a copy would gain nothing. Without the second there are no tiles of rows. */
 static bool lies_evenly(fuser *f, ash_value value) {
     const ash_graph *g = f->graph;
     const ash_type *type = ash_graph__type(g, value);
     ash_ix at[ASH_MAX_RANK] = {0}, to[ASH_MAX_RANK] = {0}, linear;
-    ash_sym last = 0;
+    ash_sym last = 0, row = 0;
     ash_ixs ixs;
     ash_ixs_init(&ixs, f->fusion->allocator, g->dims);
     for (unsigned d = 0; d < type->rank; d++) {
+        row = last;
         last = ash_ix_new_sym(&ixs, type->dims[d]);
         at[d] = ash_ix_sym(&ixs, last);
     }
+    const bool rows = type->rank > 1;
     while (ash_graph__value(g, value)->kind == ASH_VALUE_NODE && !f->packed[value] && !f->deep[value]) {
         const ash_node *node = &g->nodes.at[ash_graph__value(g, value)->node];
         if (!ash_op_is_virtual(node->op) || node->op == ASH_OP_IOTA) break;
@@ -290,7 +319,8 @@ static bool lies_evenly(fuser *f, ash_value value) {
     for (unsigned d = 0; d < type->rank; d++)
         linear = ash_ix_add(&ixs, ash_ix_mul(&ixs, linear, type->dims[d]), at[d]);
     int64_t stride;
-    bool even = ash_ix_lane_stride(&ixs, linear, last, (unsigned)f->costs->read_run, true, &stride);
+    bool even = ash_ix_lane_stride(&ixs, linear, last, (unsigned)f->costs->read_run, true, &stride) &&
+                (!rows || ash_ix_lane_stride(&ixs, linear, row, 2, false, &stride));
     f->failed |= ixs.failed && !ixs.too_large;
     ash_ixs_free(&ixs);
     return even;
@@ -322,6 +352,12 @@ static void place(fuser *f, uint32_t n, uint32_t group) {
         for (unsigned d = 0, o = 0; d < type->rank; d++)
             if (!ash_node_reduces_dim(node, d)) in.labels[d] = r.labels[o++];
         ask(f, node->ins[0], &in);
+        return;
+    }
+    ash_value bytes = ash_node__looked_up(f->graph, node);
+    if (bytes != ASH_NO_VALUE) { /* without the cast to an index */
+        ask_stored(f, node->ins[0]);
+        ask(f, bytes, &r);
         return;
     }
     switch (ash_op_infos[node->op].class) {
@@ -362,6 +398,7 @@ static ash_status visit(fuser *f, uint32_t n, const bool *stored, ash_diag *diag
     request *r = &f->requests[node->out];
     bool reduces =
         ash_op_infos[node->op].class == ASH_CLASS_REDUCE && !ash_node_reduces_nothing(f->graph, node);
+    if (node->op == ASH_OP_CAST && r->state == UNUSED && !must_store) return ASH_OK; /* of a lookup alone */
     if (ash_op_is_virtual(node->op) && !must_store) {
         pass_on(f, node);
         return ASH_OK;
@@ -396,7 +433,7 @@ static void mark_constants(const ash_graph *graph, bool *constant) {
     for (size_t n = 0; n < graph->nodes.len; n++) {
         const ash_node *node = &graph->nodes.at[n];
         int64_t count;
-        bool all = ash_node__is_pure(graph, node) && ash_node_has_numbers(node);
+        bool all = !graph->body && ash_node__is_pure(graph, node) && ash_node_has_numbers(node);
         for (unsigned i = 0; i < node->n_outs; i++)
             all &= ash_type_static_count(ash_graph__type(graph, node->out + i), &count);
         for (unsigned i = 0; i < node->n_ins; i++) all &= constant[node->ins[i]];
@@ -410,6 +447,7 @@ static void mark_from_reduction(const ash_graph *graph, bool *from) {
         bool any = ash_op_infos[node->op].class == ASH_CLASS_REDUCE;
         if (ash_op_is_elementwise(node->op) || ash_op_is_virtual(node->op))
             for (unsigned i = 0; i < node->n_ins; i++) any |= from[node->ins[i]];
+        if (ash_node__looked_up(graph, node) != ASH_NO_VALUE) any |= from[node->ins[1]];
         from[node->out] = any;
     }
 }
@@ -462,7 +500,8 @@ static bool mark_deep(fuser *f) {
         const ash_node *node = &graph->nodes.at[n];
         if (!ash_op_is_virtual(node->op) && !is_pointwise(f, node)) continue;
         chain c = {0};
-        for (unsigned i = 0; i < node->n_ins; i++) {
+        unsigned first = ash_node__looked_up(graph, node) != ASH_NO_VALUE; /* a table is stored */
+        for (unsigned i = first; i < node->n_ins; i++) {
             c.depth = ASH_MAX(c.depth, chains[node->ins[i]].depth);
             c.turns = ASH_MAX(c.turns, chains[node->ins[i]].turns);
         }

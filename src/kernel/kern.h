@@ -30,6 +30,8 @@ typedef struct ash_lowering {
     ash_fusion fusion;
     ash_program *program;
     ash_value_place *places;      /* per value */
+    const uint32_t *aligns;       /* see ash_lower_options, as `fuse` */
+    bool fuse;
     const uint32_t *last_reads;   /* per value: root of the last group that reads it */
     ash_map nest_ids;             /* hash of a nest's content to its index in the program */
     const ash_progress *progress; /* or NULL */
@@ -233,6 +235,13 @@ ash_dim ash_lower__combine(ash_lowering *low, ash_dim_op op, ash_dim a, ash_dim 
 
 /* The step of a group that is a call of the caller's function: call.c. */
 ash_status ash_lower__call(ash_lowering *low, uint32_t group);
+
+/* The step of a group that is a loop: loop.c. */
+ash_status ash_lower__loop(ash_lowering *low, uint32_t group);
+/* Takes over the nests and the arenas of bodies, once the program's own nests are what they stay. */
+ash_status ash_lower__adopt_bodies(ash_lowering *low);
+/* Adds a nest to the program, which takes it over, or finds the same one there: lower.c. */
+ash_status ash_lower__add_nest(ash_lowering *low, ash_nest *nest, uint32_t *out);
 
 /* Makes one nest of many that differ in numbers alone, once all steps are there: share.c. */
 ash_status ash_lower__share_nests(ash_lowering *low);

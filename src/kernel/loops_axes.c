@@ -143,6 +143,8 @@ static unsigned widen(const ash_kern *dry, const ash_axis *a, unsigned lanes) {
     return lanes;
 }
 
+enum { SHORT_LANES = 4 }; /* of the shortest vectors that are worth having */
+
 void ash_loops__choose_axes(ash_loops *l) {
     uint32_t joined;
     dry_run rooms[2], *run = merge_axes(l, &rooms[0], &rooms[1], &joined);
@@ -165,6 +167,10 @@ void ash_loops__choose_axes(ash_loops *l) {
     if (best > -1000) {
         const ash_axis *a = inner ? &trial->inner[trial->n_inner - 1] : &trial->outer[trial->n_outer - 1];
         l->narrow = ash_kern_lanes(l->k);
+        /* what is computed element by element has vectors as long as a short axis, and needs no mask */
+        bool short_axis = ash_dim_is_const(a->extent) && a->extent < l->narrow && ash_is_pow2(a->extent);
+        if (short_axis && a->extent >= SHORT_LANES && !l->reduced && !l->anchor)
+            l->narrow = (unsigned)a->extent;
         ash_loops__choose_turn(l, dry, trial);
         l->lanes = l->turn >= 0 ? l->narrow : widen(dry, a, l->narrow);
     }

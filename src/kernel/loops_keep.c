@@ -11,36 +11,10 @@ bool ash_loops__root_is_full(const ash_loops *l) {
     return l->reduced & ((1u << l->n_root_axes) - 1);
 }
 
-/* Instructions to a vector, about. */
-static int64_t cost_of(const ash_costs *c, const ash_node *node) {
-    switch (node->op) {
-    case ASH_OP_DIV:
-    case ASH_OP_SQRT: return c->work_divide;
-    case ASH_OP_EXP:
-    case ASH_OP_LOG:
-    case ASH_OP_TANH:
-    case ASH_OP_SIGMOID:
-    case ASH_OP_ERF:
-    case ASH_OP_SIN:
-    case ASH_OP_COS: return c->work_function;
-    case ASH_OP_POW:
-    case ASH_OP_MOD:
-    case ASH_OP_REM: return c->work_far_function;
-    case ASH_OP_PAD: return c->work_gather;
-    default: break;
-    }
-    switch (ash_op_infos[node->op].class) {
-    case ASH_CLASS_MOVE: return 0;
-    case ASH_CLASS_GATHER: return c->work_gather;
-    case ASH_CLASS_UNARY: return node->op >= ASH_OP_TAN ? c->work_far_function : c->work_simple;
-    default: return c->work_simple;
-    }
-}
-
 int64_t ash_loops__work(const ash_kern *k) {
     int64_t work = 0;
     for (uint32_t i = 0; i < k->group->n_nodes; i++)
-        work += cost_of(&k->low->target->costs, &k->graph->nodes.at[k->group->nodes[i]]);
+        work += ash_node__work(&k->low->target->costs, &k->graph->nodes.at[k->group->nodes[i]]);
     return work;
 }
 
@@ -93,7 +67,7 @@ static int64_t visit(survey *s, ash_value value) {
     }
     if (s->seen[low].last == s->loop + 1) return 0;
     s->seen[low].last = s->loop + 1;
-    int64_t cost = cost_of(c, node);
+    int64_t cost = ash_node__work(c, node);
     unsigned first = s->seen[low].first;
     for (unsigned i = 0; i < node->n_ins; i++) cost += visit(s, node->ins[i]);
     if (!first) {

@@ -94,9 +94,9 @@ bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out
 /* --- the loops ------------------------------------------------------------------------------------ */
 
 void ash_loops__choose_turn(ash_loops *l, const ash_kern *dry, const ash_loops *trial) {
-    unsigned lanes = l->narrow;
-    if (l->vector_inner || l->anchor || trial->n_inner || lanes < 2 || lanes > ASH_MAX_TURNED ||
-        (lanes & (lanes - 1)) || ash_loops__work(dry) > dry->low->target->costs.turn_body)
+    unsigned lanes = ASH_MIN(l->narrow, (unsigned)ASH_MAX_TURNED);
+    if (l->vector_inner || l->anchor || trial->n_inner || lanes < 2 || (lanes & (lanes - 1)) ||
+        ash_loops__work(dry) > dry->low->target->costs.turn_body)
         return;
     const ash_axis *v = &trial->outer[trial->n_outer - 1];
     if (ash_kern_max(dry, v->extent) < lanes) return;
@@ -109,6 +109,7 @@ void ash_loops__choose_turn(ash_loops *l, const ash_kern *dry, const ash_loops *
             count += is_turned(&dry->ixs, dry->leaves.at[i], v->sym, other->sym, lanes);
         if (count > most) most = count, l->turn = (int)a;
     }
+    if (l->turn >= 0) l->narrow = lanes;
 }
 
 typedef struct block {

@@ -32,8 +32,7 @@ static uint64_t hash_nest(const ash_nest *nest, uint64_t seed) {
     return hash;
 }
 
-/* Adds the nest to the program, which takes it over, or finds the same one there. */
-static ash_status add_nest(ash_lowering *low, ash_nest *nest, uint32_t *out) {
+ash_status ash_lower__add_nest(ash_lowering *low, ash_nest *nest, uint32_t *out) {
     ash_program *p = low->program;
     for (uint64_t seed = 0;; seed++) {
         uint64_t hash = hash_nest(nest, seed), id;
@@ -225,7 +224,7 @@ static ash_status add_step(ash_kern *k, ash_dim chunks, bool whole_group) {
     step.n_accesses = (uint32_t)k->accesses.len;
     step.nodes = nodes;
     ASH_TRY(make_stoppable(k, chunks, &step.chunk_work));
-    ASH_TRY(add_nest(low, &k->nest, &step.nest));
+    ASH_TRY(ash_lower__add_nest(low, &k->nest, &step.nest));
     return ash_vec_push(p->allocator, &p->steps, step) ? ASH_OK : ASH_NO_MEMORY(low->diag);
 }
 
@@ -303,6 +302,7 @@ static ash_status lower_group(ash_lowering *low, uint32_t id) {
     switch (ash_op_infos[root->op].class) {
     case ASH_CLASS_SCATTER: return lower_scatter(low, id);
     case ASH_CLASS_CUSTOM: return ash_lower__call(low, id);
+    case ASH_CLASS_LOOP: return ash_lower__loop(low, id);
     case ASH_CLASS_SETTLE: return ash_kern_settle_step(low, root);
     default: return lower_kernel(low, id);
     }
@@ -393,10 +393,10 @@ static bool *stored_values(const ash_graph *graph, const bool *kept) {
     for (size_t i = 0; i < graph->states.len; i++)
         if (graph->states.at[i].update != ASH_NO_VALUE) stored[graph->states.at[i].update] = true;
     for (size_t n = 0; n < graph->nodes.len;
-         n++) { /* functions, and what settles, see whole values, row-major */
+         n++) { /* functions, loops, and what settles, see whole values, row-major */
         const ash_node *node = &graph->nodes.at[n];
         ash_class class = ash_op_infos[node->op].class;
-        if (class != ASH_CLASS_CUSTOM && class != ASH_CLASS_SETTLE) continue;
+        if (class != ASH_CLASS_CUSTOM && class != ASH_CLASS_LOOP && class != ASH_CLASS_SETTLE) continue;
         for (unsigned i = 0; i < node->n_ins; i++) stored[node->ins[i]] = true;
         for (unsigned i = 0; i < node->n_outs; i++) stored[node->out + i] = true;
     }
@@ -427,12 +427,9 @@ static ash_status own_dims(ash_program *p, ash_diag *diag) {
     return ASH_OK;
 }
 
-ash_status ash_program__lower(const ash_graph *graph, const ash_target *target,
-                              const ash_lower_options *options, ash_program **out, ash_diag *diag) {
+static ash_status lower(const ash_graph *graph, const ash_target *target, const ash_lower_options *options,
+                        ash_program **out, ash_diag *diag) {
     const ash_allocator *a = graph->allocator;
-    static const ash_lower_options defaults = {.fuse = true};
-    if (!options) options = &defaults;
-    *out = NULL;
     ash_program *p = ash_mem_calloc(a, 1, sizeof *p);
     if (!p) return ASH_NO_MEMORY(diag);
     p->allocator = a;
@@ -443,6 +440,8 @@ ash_status ash_program__lower(const ash_graph *graph, const ash_target *target,
                         .target = &p->target,
                         .allocator = a,
                         .program = p,
+                        .aligns = options->aligns,
+                        .fuse = options->fuse,
                         .progress = options->progress,
                         .settled = ASH_NO_BUFFER,
                         .diag = diag};
@@ -473,6 +472,7 @@ ash_status ash_program__lower(const ash_graph *graph, const ash_target *target,
     p->prologue = p->steps.len;
     ASH_TRY_DONE(lower_groups(&low, false));
     ASH_TRY_DONE(ash_lower__share_nests(&low));
+    ASH_TRY_DONE(ash_lower__adopt_bodies(&low));
     ASH_TRY_DONE(ash_lower__states(&low, options));
     ASH_TRY_DONE(settle_kinds(&low, kept));
     ASH_TRY_DONE(own_dims(p, diag));
@@ -487,5 +487,54 @@ done:
         ash_program__free(p);
     else
         *out = p;
+    return status;
+}
+
+/* --- graphs with loops -------------------------------------------------------------------------------- */
+
+/* What the options and the program say of nodes and values of the graph, they say of those that these have
+ * become where bodies are apart: `image`, per value. */
+static ash_status lower_split(const ash_graph *graph, const ash_graph *split, const ash_value *image,
+                              const ash_target *target, const ash_lower_options *options, ash_program **out,
+                              ash_diag *diag) {
+    const ash_allocator *a = graph->allocator;
+    ash_lower_options own = *options;
+    size_t values = split->values.len, nodes = split->nodes.len;
+    int64_t *scratch = options->scratch ? ash_mem_calloc(a, nodes, sizeof *scratch) : NULL;
+    ash_value *back = ash_mem_alloc(a, values, sizeof *back);
+    ash_status status = back && (scratch || !options->scratch) ? ASH_OK : ASH_NO_MEMORY(diag);
+    for (size_t n = 0; status == ASH_OK && scratch && n < graph->nodes.len; n++) {
+        ash_value out_image = image[graph->nodes.at[n].out];
+        if (out_image != ASH_NO_VALUE) scratch[split->values.at[out_image].node] = options->scratch[n];
+    }
+    own.scratch = scratch;
+    if (status == ASH_OK) status = lower(split, target, &own, out, diag);
+    for (size_t v = 0; status == ASH_OK && v < values; v++) back[v] = ASH_NO_VALUE;
+    for (ash_value v = 0; status == ASH_OK && v < graph->values.len; v++)
+        if (image[v] != ASH_NO_VALUE) back[image[v]] = v;
+    for (size_t b = 0; status == ASH_OK && b < (*out)->buffers.len; b++) {
+        ash_buffer *buffer = &(*out)->buffers.at[b];
+        if (buffer->value != ASH_NO_VALUE) buffer->value = back[buffer->value];
+    }
+    ash_mem_free(a, scratch, nodes, sizeof *scratch);
+    ash_mem_free(a, back, values, sizeof *back);
+    return status;
+}
+
+ash_status ash_program__lower(const ash_graph *graph, const ash_target *target,
+                              const ash_lower_options *options, ash_program **out, ash_diag *diag) {
+    static const ash_lower_options defaults = {.fuse = true};
+    ash_graph *split;
+    if (!options) options = &defaults;
+    *out = NULL;
+    if (!ash_graph__has_loops(graph)) return lower(graph, target, options, out, diag);
+    ash_value *image = ash_mem_alloc(graph->allocator, graph->values.len, sizeof *image);
+    if (!image) return ASH_NO_MEMORY(diag);
+    ash_status status = ash_graph__split_loops(graph, &split, image, diag);
+    if (status == ASH_OK) {
+        status = lower_split(graph, split, image, target, options, out, diag);
+        ash_graph_destroy(split);
+    }
+    ash_mem_free(graph->allocator, image, graph->values.len, sizeof *image);
     return status;
 }

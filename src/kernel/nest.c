@@ -5,6 +5,9 @@
  * folded, and a value that was computed a few instructions before, and is still in scope, is found again
  * instead of made twice. Code generation would do the same later; doing it here keeps nests small, readable
  * and equal when they mean the same. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* memrchr */
+#endif
 #include "nest.h"
 
 #include "base/text.h"
@@ -26,6 +29,7 @@ void ash_nest_init(ash_nest *nest, const ash_allocator *allocator) {
 
 void ash_nest_free(ash_nest *nest) {
     ash_vec_free(nest->allocator, &nest->code);
+    ash_vec_free(nest->allocator, &nest->tags);
     ash_vec_free(nest->allocator, &nest->buffers);
     ash_vec_free(nest->allocator, &nest->shuffles);
     nest->failed = nest->too_large = false;
@@ -46,54 +50,81 @@ uint16_t ash_nest_buffer_add(ash_nest *nest, ash_nest_buffer buffer) {
     return (uint16_t)(nest->buffers.len - 1);
 }
 
-ash_ref ash_nest_add(ash_nest *nest, ash_inst inst) {
+/* LOOP, IF, ELSE, END. */
+static bool is_structure(const ash_inst *inst) {
+    _Static_assert(ASH_NEST_IF == ASH_NEST_LOOP + 1 && ASH_NEST_ELSE == ASH_NEST_LOOP + 2 &&
+                       ASH_NEST_END == ASH_NEST_LOOP + 3,
+                   "structure is told by one comparison");
+    return (unsigned)inst->op - ASH_NEST_LOOP <= ASH_NEST_END - ASH_NEST_LOOP;
+}
+
+static uint8_t tag_of(const ash_inst *inst) {
+    uint64_t word[sizeof *inst / sizeof(uint64_t)], mixed = 0;
+    if (is_structure(inst)) return 0;
+    memcpy(word, inst, sizeof word);
+    for (size_t i = 0; i < ASH_COUNT(word); i++) mixed = (mixed ^ word[i]) * 0x9e3779b97f4a7c15u;
+    return (uint8_t)(mixed >> 56 | 1);
+}
+
+static ash_ref add_tagged(ash_nest *nest, const ash_inst *inst, uint8_t tag) {
     nest->too_large |= nest->code.len >= ASH_NO_REF;
-    if (nest->failed || nest->too_large || !ash_vec_push(nest->allocator, &nest->code, inst)) {
+    if (nest->failed || nest->too_large || !ash_vec_push(nest->allocator, &nest->tags, tag) ||
+        !ash_vec_push(nest->allocator, &nest->code, *inst)) {
         nest->failed = true;
         return ASH_NO_REF;
     }
     return (ash_ref)(nest->code.len - 1);
 }
 
-/* --- values that are computed once ------------------------------------------------------------------- */
-
-/* Whether two instructions are equal: most differ in what they begin with. */
-static bool is_same(const ash_inst *a, const ash_inst *b) {
-    uint64_t x, y; /* operator, lanes, dtype, buffer */
-    memcpy(&x, a, sizeof x);
-    memcpy(&y, b, sizeof y);
-    return x == y && memcmp(a, b, sizeof *a) == 0;
+ash_ref ash_nest_add(ash_nest *nest, ash_inst inst) {
+    return add_tagged(nest, &inst, tag_of(&inst));
 }
 
-/* The same pure instruction among the last ones that are in scope here, or ASH_NO_REF. It comes after its
- * operands, so that what is computed from something new is not looked for. */
-static ash_ref find(const ash_nest *n, const ash_inst *inst) {
-    _Static_assert(ASH_NEST_IF == ASH_NEST_LOOP + 1 && ASH_NEST_ELSE == ASH_NEST_LOOP + 2 &&
-                       ASH_NEST_END == ASH_NEST_LOOP + 3,
-                   "structure is told by one comparison");
-    size_t len = n->code.len, stop = len > WINDOW ? len - WINDOW : 0;
-    const ash_ref operands[] = {inst->a, inst->b, inst->c};
-    unsigned closed = 0; /* blocks that ended behind us: what is in them is out of scope */
-    for (size_t i = 0; i < ASH_COUNT(operands); i++)
-        if (operands[i] != ASH_NO_REF) stop = ASH_MAX(stop, (size_t)operands[i] + 1);
-    for (size_t i = len; i-- > stop;) {
-        const ash_inst *at = &n->code.at[i];
-        if ((unsigned)at->op - ASH_NEST_LOOP > ASH_NEST_END - ASH_NEST_LOOP) {
-            if (!closed && is_same(at, inst)) return (ash_ref)i;
-            continue;
-        }
-        switch (at->op) {
+void ash_nest__exchange_code(ash_nest *a, ash_nest *b) {
+    ash_nest was = *a;
+    a->code.at = b->code.at, a->code.len = b->code.len, a->code.cap = b->code.cap;
+    a->tags.at = b->tags.at, a->tags.len = b->tags.len, a->tags.cap = b->tags.cap;
+    b->code.at = was.code.at, b->code.len = was.code.len, b->code.cap = was.code.cap;
+    b->tags.at = was.tags.at, b->tags.len = was.tags.len, b->tags.cap = was.tags.cap;
+}
+
+/* --- values that are computed once ------------------------------------------------------------------- */
+
+/* Whether what instruction `ref` computes is in scope at the end: no block that contains it has ended. */
+static bool is_in_scope(const ash_nest *n, size_t ref) {
+    unsigned closed = 0; /* blocks that ended behind us */
+    if (!memchr(n->tags.at + ref, 0, n->tags.len - ref)) return true;
+    for (size_t i = n->code.len; i-- > ref;) {
+        if (n->tags.at[i]) continue;
+        switch (n->code.at[i].op) {
         case ASH_NEST_END: closed++; break;
         case ASH_NEST_ELSE: closed += closed == 0; break;
         default: closed -= closed != 0; break;
         }
     }
+    return !closed;
+}
+
+/* The same pure instruction among the last ones that are in scope here, or ASH_NO_REF. It comes after its
+ * operands, so that what is computed from something new is not looked for. */
+static ash_ref find(const ash_nest *n, const ash_inst *inst, uint8_t tag) {
+    size_t len = n->code.len, first = len > WINDOW ? len - WINDOW : 0;
+    const ash_ref operands[] = {inst->a, inst->b, inst->c};
+    for (size_t i = 0; i < ASH_COUNT(operands); i++)
+        if (operands[i] != ASH_NO_REF) first = ASH_MAX(first, (size_t)operands[i] + 1);
+    while (first < len) {
+        const uint8_t *at = memrchr(n->tags.at + first, tag, len - first);
+        if (!at) break;
+        len = (size_t)(at - n->tags.at);
+        if (!memcmp(&n->code.at[len], inst, sizeof *inst) && is_in_scope(n, len)) return (ash_ref)len;
+    }
     return ASH_NO_REF;
 }
 
 static ash_ref pure(ash_nest *n, ash_inst inst) {
-    ash_ref same = find(n, &inst);
-    return same != ASH_NO_REF ? same : ash_nest_add(n, inst);
+    uint8_t tag = tag_of(&inst);
+    ash_ref same = find(n, &inst, tag);
+    return same != ASH_NO_REF ? same : add_tagged(n, &inst, tag);
 }
 
 static ash_inst make(ash_nest_op op, ash_dtype dtype, unsigned lanes, ash_ref a, ash_ref b, ash_ref c) {
@@ -308,6 +339,11 @@ ash_ref ash_nest_cast(ash_nest *n, ash_dtype to, ash_ref a) {
     return compute(n, ASH_OP_CAST, to, a, ASH_NO_REF, ASH_NO_REF);
 }
 
+ash_ref ash_nest_bitcast(ash_nest *n, ash_dtype to, ash_ref a) {
+    if (ash_nest_at(n, a)->dtype == to) return a;
+    return compute(n, ASH_OP_BITCAST, to, a, ASH_NO_REF, ASH_NO_REF);
+}
+
 static ash_ref divide(ash_nest *n, ash_nest_op op, ash_ref a, ash_ref b) {
     int64_t x, y;
     if (constant(n, b, ASH_I64, &y) && y > 0) {
@@ -333,6 +369,10 @@ ash_ref ash_nest_fma(ash_nest *n, ash_ref a, ash_ref b, ash_ref c) {
 
 ash_ref ash_nest_dot4(ash_nest *n, ash_ref a, ash_ref b, ash_ref c) {
     return pure(n, make(ASH_NEST_DOT4, ASH_I32, ash_nest_at(n, c)->lanes, a, b, c));
+}
+
+ash_ref ash_nest_whole(ash_nest *n, ash_ref a) {
+    return pure(n, make(ASH_NEST_WHOLE, ASH_I32, ash_nest_at(n, a)->lanes, a, ASH_NO_REF, ASH_NO_REF));
 }
 
 ash_ref ash_nest_hreduce(ash_nest *n, ash_op op, ash_ref vector) {
@@ -372,6 +412,13 @@ void ash_nest_store(ash_nest *n, uint16_t buf, ash_ref index, ash_ref value, ash
 ash_ref ash_nest_gather(ash_nest *n, uint16_t buf, ash_ref indices, ash_ref mask) {
     unsigned lanes = ash_nest_at(n, indices)->lanes;
     return access(n, make(ASH_NEST_GATHER, buffer_dtype(n, buf), lanes, indices, mask, ASH_NO_REF), buf);
+}
+
+ash_ref ash_nest_lookup(ash_nest *n, uint16_t buf, ash_ref index, ash_ref bytes) {
+    ash_inst inst =
+        make(ASH_NEST_LOOKUP, buffer_dtype(n, buf), ash_nest_at(n, bytes)->lanes, bytes, index, ASH_NO_REF);
+    inst.buf = buf;
+    return ash_nest_add(n, inst);
 }
 
 void ash_nest_scatter(ash_nest *n, uint16_t buf, ash_ref indices, ash_ref value, ash_ref mask) {

@@ -69,9 +69,12 @@ typedef enum ash_nest_op {
     ASH_NEST_IDIV,    /* a / b for i64, a >= 0, b > 0 */
     ASH_NEST_IMOD,    /* a % b for i64, a >= 0, b > 0 */
     ASH_NEST_FMA,     /* a * b + c; one rounding where the target has the instruction */
-    ASH_NEST_DOT4, /* lane j: c[j] + the sum over i < 4 of a[4 j + i] * b[4 j + i]. a: u8, b: i8, c and the
+    ASH_NEST_DOT4,  /* lane j: c[j] + the sum over i < 4 of a[4 j + i] * b[4 j + i]. a: u8, b: i8, c and the
                          result: i32, exact but that sums wrap. b has four times the result's lanes; a
                          too, or 4, which count for every lane */
+    ASH_NEST_WHOLE, /* a, whole numbers of f32 that i32 has, as i32 */
+    ASH_NEST_LOOKUP, /* a: bytes; the elements of a byte that they number among 256 in the buffer, from b on
+                         (an index, scalar i64). i8 counts by its bits: -1 is 255 */
     ASH_NEST_HREDUCE, /* all lanes of a into a scalar, by the core operator i: ADD, MUL, MIN, MAX, AND, OR;
                          pairwise, halves first, so that the order is fixed: lane j with lane j + ceil(n/2),
                          the middle lane of an odd number waits for the next round */
@@ -104,6 +107,8 @@ typedef struct ash_nest_buffer {
 typedef struct ash_nest {
     const ash_allocator *allocator;
     ASH_VEC(ash_inst) code;
+    ASH_VEC(uint8_t)
+    tags; /* per instruction: 0 for structure, else a hash, so that equal ones are found fast */
     ASH_VEC(ash_nest_buffer) buffers;
     ASH_VEC(int32_t) shuffles;
     bool failed;    /* building failed: what was added after is lost */
@@ -124,6 +129,8 @@ void ash_nest_print(const ash_nest *nest, struct ash_text *out);
 
 uint16_t ash_nest_buffer_add(ash_nest *nest, ash_nest_buffer buffer);
 ash_ref ash_nest_add(ash_nest *nest, ash_inst inst);
+/* Each gets the other's instructions; both have one allocator. */
+void ash_nest__exchange_code(ash_nest *a, ash_nest *b);
 
 ash_ref ash_nest_arg(ash_nest *n, ash_nest_op which); /* BEGIN_ARG, END_ARG or WORKER */
 ash_ref ash_nest_int(ash_nest *n, ash_dtype dtype, int64_t value);
@@ -157,10 +164,13 @@ ash_ref ash_nest_unary(ash_nest *n, ash_op op, ash_ref a);
 ash_ref ash_nest_binary(ash_nest *n, ash_op op, ash_ref a, ash_ref b);
 ash_ref ash_nest_select(ash_nest *n, ash_ref condition, ash_ref a, ash_ref b);
 ash_ref ash_nest_cast(ash_nest *n, ash_dtype to, ash_ref a);
+ash_ref ash_nest_bitcast(ash_nest *n, ash_dtype to, ash_ref a); /* dtypes of one size, none bool */
 ash_ref ash_nest_idiv(ash_nest *n, ash_ref a, ash_ref b);
 ash_ref ash_nest_imod(ash_nest *n, ash_ref a, ash_ref b);
 ash_ref ash_nest_fma(ash_nest *n, ash_ref a, ash_ref b, ash_ref c);
 ash_ref ash_nest_dot4(ash_nest *n, ash_ref a, ash_ref b, ash_ref c);
+ash_ref ash_nest_whole(ash_nest *n, ash_ref a);
+ash_ref ash_nest_lookup(ash_nest *n, uint16_t buf, ash_ref index, ash_ref bytes);
 ash_ref ash_nest_hreduce(ash_nest *n, ash_op op, ash_ref vector);
 
 /* What builders see in place of an instruction that was lost to a failed allocation: an i64 scalar. */

@@ -21,7 +21,8 @@ static const char *const names[ASH_NEST_OP_COUNT] = {
     [ASH_NEST_STORE] = "store",       [ASH_NEST_GATHER] = "gather",   [ASH_NEST_SCATTER] = "scatter",
     [ASH_NEST_PREFETCH] = "prefetch", [ASH_NEST_COMPUTE] = "compute", [ASH_NEST_IDIV] = "idiv",
     [ASH_NEST_IMOD] = "imod",         [ASH_NEST_FMA] = "fma",         [ASH_NEST_DOT4] = "dot4",
-    [ASH_NEST_HREDUCE] = "hreduce",   [ASH_NEST_POLL] = "poll",
+    [ASH_NEST_WHOLE] = "whole",       [ASH_NEST_LOOKUP] = "lookup",   [ASH_NEST_HREDUCE] = "hreduce",
+    [ASH_NEST_POLL] = "poll",
 };
 
 static void operand(const ash_nest *n, ash_ref ref, ash_text *out) {
@@ -78,6 +79,7 @@ static void value(const ash_nest *n, const ash_inst *inst, ash_text *out) {
         mask(n, inst, out);
         return;
     }
+    if (inst->op == ASH_NEST_LOOKUP) ash_text_add(out, " b%u", inst->buf);
     operands(n, inst, out);
     if (inst->op == ASH_NEST_EXTRACT || inst->op == ASH_NEST_VAR)
         ash_text_add(out, "%s%" PRId64, inst->op == ASH_NEST_VAR ? " " : ", ", inst->i);

@@ -150,6 +150,7 @@ static bool op_takes(ash_op op, ash_dtype dtype) {
     case ASH_OP_XOR: return kind != ASH_KIND_FLOAT;
     case ASH_OP_SHL:
     case ASH_OP_SHR: return kind == ASH_KIND_UNSIGNED;
+    case ASH_OP_BITCAST: return kind != ASH_KIND_BOOL;
     default:
         return ash_op_infos[op].class == ASH_CLASS_UNARY ? kind == ASH_KIND_FLOAT
                                                          : ash_op_is_elementwise(op);
@@ -172,6 +173,9 @@ static ash_status compute(struct check *c, ash_ref ref) {
     }
     ASH_TRY(use_typed(c, ref, inst->a, in, inst->lanes));
     if (ash_op_infos[op].ins_min == 2) ASH_TRY(use_typed(c, ref, inst->b, in, inst->lanes));
+    if (op == ASH_OP_BITCAST)
+        REQUIRE(c, ref, inst->dtype != ASH_BOOL && ash_dtype_size(inst->dtype) == ash_dtype_size(in),
+                "the bits as a dtype of another size");
     if (class == ASH_CLASS_CAST) return ASH_OK;
     return result(c, ref, class == ASH_CLASS_COMPARE ? ASH_BOOL : in, inst->lanes);
 }
@@ -205,6 +209,19 @@ static ash_status dot4(struct check *c, ash_ref ref) {
     ASH_TRY(use_typed(c, ref, inst->a, ASH_U8, have));
     ASH_TRY(use_typed(c, ref, inst->b, ASH_I8, 4 * lanes));
     return use_typed(c, ref, inst->c, ASH_I32, lanes);
+}
+
+static ash_status look_up(struct check *c, ash_ref ref) {
+    const ash_inst *inst = at(c, ref);
+    REQUIRE(c, ref, inst->buf < c->nest->buffers.len, "no such buffer");
+    ash_dtype dtype = c->nest->buffers.at[inst->buf].dtype;
+    REQUIRE(c, ref, dtype == ASH_U8 || dtype == ASH_I8, "a table of something else than bytes");
+    ASH_TRY(result(c, ref, dtype, inst->lanes));
+    ASH_TRY(use(c, ref, inst->a));
+    dtype = (ash_dtype)at(c, inst->a)->dtype;
+    REQUIRE(c, ref, dtype == ASH_U8 || dtype == ASH_I8, "looked up by something else than bytes");
+    ASH_TRY(use_typed(c, ref, inst->a, dtype, inst->lanes));
+    return use_typed(c, ref, inst->b, ASH_I64, 1);
 }
 
 static ash_status shuffle(struct check *c, ash_ref ref) {
@@ -282,6 +299,10 @@ static ash_status instruction(struct check *c, ash_ref ref) {
         ASH_TRY(use_typed(c, ref, inst->a, inst->dtype, inst->lanes));
         return use_typed(c, ref, inst->b, inst->dtype, inst->lanes);
     case ASH_NEST_DOT4: return dot4(c, ref);
+    case ASH_NEST_WHOLE:
+        ASH_TRY(result(c, ref, ASH_I32, inst->lanes));
+        return use_typed(c, ref, inst->a, ASH_F32, inst->lanes);
+    case ASH_NEST_LOOKUP: return look_up(c, ref);
     case ASH_NEST_IDIV:
     case ASH_NEST_IMOD:
         ASH_TRY(result(c, ref, ASH_I64, inst->lanes));

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Kernels of their own: argument of an extremum, cumulative sum, scatter, numbers of true elements.
  *
- * The first two, and the top k (topk.c), work on rows. Scatter is one chunk, since updates of one element
- * have an order; its operand is in its place already. So is nonzero, where each place depends on all
- * elements before. */
+  * The first two, and the top k (topk.c), work on rows. Updates of one element of a scatter have an order,
+  * so a chunk makes all updates: of some columns, where updates are rows, and else it is the only one. Its
+  * operand is in its place already. Nonzero is one chunk, where each place depends on all elements before.
+  * */
 #include "loops.h"
 #include "rows.h"
 
@@ -288,43 +289,98 @@ static ash_ix target_index(ash_kern *k, ash_ref raw, ash_dim size, bool skip, as
     return ash_ix_loaded(&k->ixs, i, INT64_MAX, 0); /* every loop here is scalar */
 }
 
-static ash_dim lower_scatter(ash_kern *k) {
-    ash_nest *n = &k->nest;
-    const ash_node *node = &k->graph->nodes.at[k->group->root];
-    const ash_type *x = ash_graph__type(k->graph, node->ins[0]),
-                   *indices = ash_graph__type(k->graph, node->ins[1]);
-    const ash_type *updates = ash_graph__type(k->graph, node->ins[2]);
+typedef struct scatter {
+    ash_kern *k;
+    const ash_node *node;
+    ash_ix idx[ASH_MAX_RANK]; /* position in the updates */
+} scatter;
+
+/* Makes the update at the present position. */
+static void emit_update(scatter *s) {
     static const ash_op combine[] = {[ASH_SCATTER_ADD] = ASH_OP_ADD,
                                      [ASH_SCATTER_MUL] = ASH_OP_MUL,
                                      [ASH_SCATTER_MIN] = ASH_OP_MIN,
                                      [ASH_SCATTER_MAX] = ASH_OP_MAX};
+    ash_kern *k = s->k;
+    ash_nest *n = &k->nest;
+    const ash_node *node = s->node;
+    const ash_type *x = ash_graph__type(k->graph, node->ins[0]),
+                   *indices = ash_graph__type(k->graph, node->ins[1]);
     ash_scatter mode = (ash_scatter)ash_node_int(node, ASH_ATTR_MODE);
-    ash_ix idx[ASH_MAX_RANK], to[ASH_MAX_RANK];
-    size_t mark = ash_kern_mark(k);
-    ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG), ash_kern_argument(k, ASH_NEST_END_ARG), 1,
-                  1);
-    open_loops(k, updates, idx);
+    ash_ix to[ASH_MAX_RANK];
     ash_ref inside = ASH_NO_REF;
     if (node->op == ASH_OP_SCATTER_ELEMENTS) {
         unsigned axis = (unsigned)ash_node_int(node, ASH_ATTR_AXIS);
-        memcpy(to, idx, sizeof to);
-        to[axis] = target_index(k, ash_kern_eval(k, node->ins[1], idx), x->dims[axis], false, &inside);
+        memcpy(to, s->idx, sizeof to);
+        to[axis] = target_index(k, ash_kern_eval(k, node->ins[1], s->idx), x->dims[axis], false, &inside);
     } else {
         unsigned outer = indices->rank - 1, depth = (unsigned)indices->dims[outer];
         ash_ix at[ASH_MAX_RANK];
-        memcpy(at, idx, sizeof at);
+        memcpy(at, s->idx, sizeof at);
         for (unsigned d = 0; d < depth; d++) {
             at[outer] = ash_ix_const(&k->ixs, d);
             to[d] = target_index(k, ash_kern_eval(k, node->ins[1], at), x->dims[d], true, &inside);
         }
-        for (unsigned d = depth; d < x->rank; d++) to[d] = idx[outer + d - depth];
+        for (unsigned d = depth; d < x->rank; d++) to[d] = s->idx[outer + d - depth];
     }
     if (inside != ASH_NO_REF) ash_nest_if(n, inside);
-    ash_ref value = ash_kern_eval(k, node->ins[2], idx);
+    ash_ref value = ash_kern_eval(k, node->ins[2], s->idx);
     if (mode != ASH_SCATTER_SET)
         value = ash_nest_binary(n, combine[mode], ash_kern_load(k, node->out, to), value);
     ash_kern_store(k, node->out, to, value);
-    close_loops(k, updates->rank + (inside != ASH_NO_REF), mark);
+    if (inside != ASH_NO_REF) ash_nest_end(n);
+}
+
+/* All updates in their order, along the first `dims` dims. */
+static void emit_updates(scatter *s, unsigned dims) {
+    ash_type outer = *ash_graph__type(s->k->graph, s->node->ins[2]);
+    size_t mark = ash_kern_mark(s->k);
+    outer.rank = dims;
+    open_loops(s->k, &outer, s->idx);
+    emit_update(s);
+    close_loops(s->k, dims, mark);
+}
+
+static void emit_columns(ash_loops *l, void *arg) {
+    scatter *s = arg;
+    emit_updates(s, ash_graph__type(l->k->graph, s->node->ins[2])->rank - 1);
+}
+
+/* Where whole rows are updated, the last coordinate of an update is its own in the result, so that columns
+ * are independent: vectors of them, and chunks. */
+static ash_dim lower_columns(scatter *s, ash_dim extent, unsigned lanes) {
+    ash_kern *k = s->k;
+    ash_nest *n = &k->nest;
+    const ash_costs *c = &k->low->target->costs;
+    const unsigned last = ash_graph__type(k->graph, s->node->ins[2])->rank - 1;
+    const unsigned wide = ASH_MIN((unsigned)c->scan_vectors * lanes, (unsigned)c->chunk_scatter_elements);
+    ash_ref begin = ash_kern_argument(k, ASH_NEST_BEGIN_ARG), end = ash_kern_argument(k, ASH_NEST_END_ARG);
+    ash_ref part = ash_nest_loop(n, begin, end, 1, 1), size = ash_nest_index(n, c->chunk_scatter_elements);
+    ash_loops l = {.k = k, .lanes = ash_kern_max(k, extent) >= wide ? wide : lanes, .narrow = lanes};
+    ash_axis axis = {ash_kern_sym(k, extent), extent};
+    s->idx[last] = ash_ix_sym(&k->ixs, axis.sym);
+    ash_ref from = ash_nest_binary(n, ASH_OP_MUL, part, size);
+    ash_ref to =
+        ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, from, size), ash_kern_dim(k, extent));
+    ash_loops__vector(&l, &axis, from, to, ash_dim_is_const(extent) && extent % l.lanes == 0,
+                      &(ash_loops_inner){.body = emit_columns, .arg = s});
+    ash_nest_end(n);
+    return ash_kern_ceil_div(k, extent, c->chunk_scatter_elements);
+}
+
+static ash_dim lower_scatter(ash_kern *k) {
+    scatter s = {.k = k, .node = &k->graph->nodes.at[k->group->root]};
+    const ash_type *indices = ash_graph__type(k->graph, s.node->ins[1]);
+    const ash_type *updates = ash_graph__type(k->graph, s.node->ins[2]);
+    const unsigned lanes = ash_target_lanes(k->low->target, ash_dtype_size(ash_kern_dtype(updates->dtype)));
+    if (s.node->op == ASH_OP_SCATTER_ND && updates->rank >= indices->rank && lanes > 1) {
+        const ash_dim extent = updates->dims[updates->rank - 1];
+        if (ash_kern_max(k, extent) >= lanes) return lower_columns(&s, extent, lanes);
+    }
+    ash_nest *n = &k->nest;
+    ash_ref begin = ash_kern_argument(k, ASH_NEST_BEGIN_ARG), end = ash_kern_argument(k, ASH_NEST_END_ARG);
+    ash_nest_loop(n, begin, end, 1, 1);
+    emit_updates(&s, updates->rank);
     ash_nest_end(n);
     return 1;
 }

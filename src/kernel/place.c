@@ -30,6 +30,7 @@ static ash_status new_buffer(ash_lowering *low, ash_value value, ash_buffer_kind
         uintptr_t address = (uintptr_t)info->blob->data;
         align = address ? (uint32_t)ASH_MIN(address & -address, (uintptr_t)usual) : usual;
     }
+    if (low->aligns && low->aligns[value]) align = ASH_MIN(align, low->aligns[value]);
     ash_value_place *place = &low->places[value];
     const char *name = info->name ? ash_arena_strdup(&low->program->arena, info->name) : NULL;
     if (info->name && !name) return ASH_NO_MEMORY(low->diag);

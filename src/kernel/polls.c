@@ -313,6 +313,7 @@ static double work_of(const survey *s, const ash_inst *inst) {
     case ASH_NEST_LOAD:
     case ASH_NEST_SHUFFLE:
     case ASH_NEST_FMA:
+    case ASH_NEST_WHOLE:
     case ASH_NEST_DOT4: return registers;
     case ASH_NEST_STORE:
     case ASH_NEST_PREFETCH:
@@ -320,6 +321,7 @@ static double work_of(const survey *s, const ash_inst *inst) {
     case ASH_NEST_IF: return 1;
     case ASH_NEST_IDIV:
     case ASH_NEST_IMOD: return c->unit_index * registers;
+    case ASH_NEST_LOOKUP:
     case ASH_NEST_HREDUCE: return c->unit_reduce;
     case ASH_NEST_COMPUTE: break;
     default: return 0;
@@ -447,9 +449,7 @@ ash_status ash_nest_add_polls(ash_nest *nest, const ash_costs *costs, const ash_
     twice = ash_mem_alloc(a, n, sizeof *twice);
     if (map && twice) rewrite(&s, map, twice, &to);
     if (map && twice && !to.failed) {
-        ash_vec_free(a, &nest->code);
-        nest->code.at = to.code.at, nest->code.len = to.code.len, nest->code.cap = to.code.cap;
-        to.code.at = NULL, to.code.len = to.code.cap = 0;
+        ash_nest__exchange_code(nest, &to);
         nest->polls = true;
     } else {
         status = ASH_NO_MEMORY(diag);

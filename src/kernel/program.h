@@ -44,6 +44,8 @@ typedef struct ash_buffer {
     uint32_t root;   /* a view: the buffer whose bytes it lies in (never itself a view), or ASH_NO_BUFFER */
     int64_t offset;  /* of a view: bytes into the root */
     bool one_worker; /* scratch of a step that runs on one thread: it has one worker's */
+    bool bound; /* of a loop's body: its bytes are where the loop's step says, perhaps elsewhere at each
+                        iteration */
 } ash_buffer;
 
 /* Bytes of a buffer where so many workers run its step. */
@@ -61,6 +63,7 @@ typedef enum ash_step_kind {
     ASH_STEP_KERNEL, /* a generated kernel */
     ASH_STEP_COPY,   /* accesses[0] is read, accesses[1] written, byte for byte */
     ASH_STEP_CALL,   /* a function of the caller */
+    ASH_STEP_LOOP,   /* a program of its own, as often as the loop runs; see ash_program_loop */
     ASH_STEP_SETTLE  /* the i64 in accesses[0] is read, brought within 0 and the limit of variable `var`,
                         becomes  its value, and is written to accesses[1]; steps that mention the variable
                         read that */
@@ -68,10 +71,10 @@ typedef enum ash_step_kind {
 
 typedef struct ash_step {
     ash_step_kind kind;
-    const char *name;        /* of what it computes: "conv+add+relu" */
-    uint32_t nest;           /* index of its nest, for kernels; among the calls, for calls */
-    uint32_t var;            /* what it settles */
-    ash_dim chunks;          /* independent pieces of work */
+    const char *name; /* of what it computes: "conv+add+relu" */
+    uint32_t nest;    /* index of its nest, for kernels; among the calls, for calls; among the loops */
+    uint32_t var;     /* what it settles */
+    ash_dim chunks;   /* independent pieces of work */
     const uint32_t *buffers; /* per buffer of the nest; operands, results and scratch of a call */
     uint32_t n_buffers, n_accesses;
     const ash_access *accesses; /* one or more per buffer; scratch included */
@@ -93,6 +96,25 @@ typedef struct ash_program_call {
     int64_t scratch; /* bytes of each call; what a worker has is this, rounded up to the buffer's bytes */
 } ash_program_call;
 
+/* What a step of kind ASH_STEP_LOOP runs. The step's buffers: the node's operands (ash_loop_parts, in the
+ * form that names a body), constants of the body, the node's results, scratch memory for what the body
+ * computes. Of the body's buffers, bound ones lie where loop.c says. */
+typedef struct ash_program_loop {
+    struct ash_program
+        *body; /* without prologue and nests: its steps name those of the outermost program */
+    ash_loop_parts parts;
+    ash_dim trips;
+    uint64_t backward;   /* a bit for each scanned, then each stacked value */
+    uint32_t *constants; /* of the body: n_constants buffers */
+    uint32_t n_constants;
+    bool *direct;     /* per stacked value: the body computes it where it is stacked; else it is copied */
+    int64_t *offsets; /* per buffer of the body that is a root and not bound: bytes into the scratch memory;
+                         the runtime's to fill in */
+    int64_t bytes;    /* of that memory */
+    unsigned workers; /* threads that it has room for */
+    bool laid_out;    /* it has */
+} ash_program_loop;
+
 typedef struct ash_program {
     const ash_allocator *allocator;
     ash_target target; /* what it was lowered for; its nests are compiled for nothing else */
@@ -103,6 +125,7 @@ typedef struct ash_program {
     size_t prologue;         /* the first so many steps run at prepare */
     ASH_VEC(ash_nest) nests; /* distinct */
     ASH_VEC(ash_program_call) calls;
+    ASH_VEC(ash_program_loop) loops;
     ASH_VEC(uint32_t)
     inputs, states, outputs;  /* buffers, in the graph's order; an output may be any kind of buffer */
     uint32_t updated, copied; /* states that are computed in their own bytes; that are copied there last */
@@ -114,6 +137,8 @@ typedef struct ash_lower_options {
     bool fuse;              /* false: one kernel per node */
     bool fuse_freely;       /* whatever it does to the peak of live bytes: see split.h */
     int64_t room;           /* bytes that this peak is to stay within; 0: what the rule there allows */
+    const uint32_t *aligns; /* per value: what its address is a multiple of, where that is less than usual;
+                               or NULL */
     const int64_t *scratch; /* per node, where it is known: see split.h; or NULL */
     const ash_value *keep;  /* values (of the caller's graph) that must exist in a buffer of their own */
     size_t n_keep;

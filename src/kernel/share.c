@@ -78,6 +78,7 @@ typedef struct sharer {
     ASH_VEC(family) families;
     uint32_t *family_of; /* per nest */
     uint32_t *row_of;    /* per nest: its place in the family */
+    ash_map sizes;       /* of nests, to how many have them */
     ash_map ids;         /* hash of an outline to its family */
     /* of the family that is merged */
     ASH_VEC(uint64_t) bits; /* per nest: its free numbers */
@@ -97,6 +98,7 @@ static const ash_inst *constant_behind(const ash_nest *n, ash_ref ref) {
 }
 
 static bool is_memory(const ash_inst *inst) {
+    _Static_assert(ASH_NEST_PREFETCH == ASH_NEST_LOAD + 4, "what accesses memory stands together");
     return inst->op >= ASH_NEST_LOAD && inst->op <= ASH_NEST_PREFETCH;
 }
 
@@ -236,10 +238,41 @@ static uint32_t family_of(sharer *s) {
     return 0;
 }
 
-static void find_families(sharer *s) {
+/* What nests of one outline have in common and is counted at once. */
+static uint64_t size_of(const ash_nest *n) {
+    uint32_t count = 0;
+    for (ash_ref i = 0; i < n->code.len; i++) count += !is_constant(n, i);
+    return (uint64_t)count << 32 ^ (uint64_t)n->shuffles.len << 16 ^ n->buffers.len;
+}
+
+/* Counts the nests of each size in s->sizes. */
+static void count_sizes(sharer *s) {
     const ash_program *p = s->low->program;
     for (uint32_t i = 0; i < p->nests.len && !s->failed; i++) {
-        outline(s, &p->nests.at[i]);
+        uint64_t size = size_of(&p->nests.at[i]), count = 0;
+        ash_map_get(&s->sizes, size, &count);
+        s->failed = !ash_map_put(&s->sizes, size, count + 1);
+    }
+}
+
+/* Fills the words of nest `i`: its outline, or its number (no outline is one word) where so few nests have
+ * its size that they stay as they are. */
+static void describe(sharer *s, uint32_t i) {
+    const ash_nest *n = &s->low->program->nests.at[i];
+    uint64_t count = 0;
+    if (ash_map_get(&s->sizes, size_of(n), &count) && count > ALIKE) {
+        outline(s, n);
+        return;
+    }
+    s->words.len = 0;
+    put(s, i);
+}
+
+static void find_families(sharer *s) {
+    const ash_program *p = s->low->program;
+    count_sizes(s);
+    for (uint32_t i = 0; i < p->nests.len && !s->failed; i++) {
+        describe(s, i);
         if (s->failed) return;
         uint32_t id = s->family_of[i] = family_of(s);
         if (s->failed) return;
@@ -545,6 +578,7 @@ ash_status ash_lower__share_nests(ash_lowering *low) {
     const size_t count = p->nests.len;
     if (count <= ALIKE) return ASH_OK;
     sharer s = {.low = low, .a = low->allocator};
+    ash_map_init(&s.sizes, s.a);
     ash_map_init(&s.ids, s.a);
     s.family_of = ash_mem_alloc(s.a, count, sizeof *s.family_of);
     s.row_of = ash_mem_alloc(s.a, count, sizeof *s.row_of);
@@ -563,6 +597,7 @@ ash_status ash_lower__share_nests(ash_lowering *low) {
     ash_vec_free(s.a, &s.bits);
     ash_vec_free(s.a, &s.roles);
     ash_vec_free(s.a, &s.parameters);
+    ash_map_free(&s.sizes);
     ash_map_free(&s.ids);
     ash_mem_free(s.a, s.family_of, count, sizeof *s.family_of);
     ash_mem_free(s.a, s.row_of, count, sizeof *s.row_of);

@@ -218,7 +218,7 @@ static void store_results(ash_tile *t, ash_sym row, ash_ref row0) {
         ash_kern_set_sym(k, row, ash_nest_binary(n, ASH_OP_ADD, row0, ash_nest_index(n, p)));
         for (unsigned v = 0; v < t->vectors; v++) {
             ash_ref vector = ash_nest_get(n, t->cells[t->top][p * t->vectors + v]);
-            if (t->math == ASH_TILE_WIDENED) vector = ash_nest_cast(n, ASH_I32, vector);
+            if (t->math == ASH_TILE_WIDENED) vector = ash_nest_whole(n, vector);
             ash_ref number = ash_nest_binary(n, ASH_OP_ADD, t->first, ash_nest_index(n, v));
             for (unsigned r = 0; r < runs; r++) {
                 ash_ref block = ash_nest_binary(n, ASH_OP_MUL, number, ash_nest_index(n, runs));

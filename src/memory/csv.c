@@ -46,6 +46,8 @@ typedef struct reader {
 
 static const char *const names[COLUMNS] = {"id",     "lower", "upper", "size", "alignment",  "offset",
                                            "pinned", "lane",  "kind",  "root", "root_offset"};
+_Static_assert(ID == 0 && ALIGNMENT == 4 && ROOT_OFFSET + 1 == COLUMNS,
+               "names are in the order of columns");
 
 #define BAD(r, ...) ash_fail_at((r)->diag, ASH_ERROR_FORMAT, (r)->line_at, __VA_ARGS__)
 

@@ -218,12 +218,13 @@ static uint64_t keep(descent *d, const component *c, const level *l) {
 
 /* Is there a packing under `capacity`, with sizes of a level? The peak comes down when one is found; what
  * is proven goes up when there is none of whole units. */
-static ash_status try_level(descent *d, component *c, level *l, uint64_t capacity, uint64_t nodes,
-                            uint64_t dive, ash_memory__verdict *verdict, ash_diag *diag) {
-    uint64_t grains = capacity / l->grain;
+static ash_status try_level(descent *d, component *c, level *l, ash_memory__limits limits,
+                            ash_memory__verdict *verdict, ash_diag *diag) {
+    uint64_t capacity = limits.capacity, grains = capacity / l->grain;
     if (l->field.bound > grains || grains > INT32_MAX - 1) return ASH_OK;
     if (!l->valley) ASH_TRY(ash_memory__valley_create(d->allocator, &l->field, &l->valley, diag));
-    ASH_TRY(ash_memory__valley_try(l->valley, grains, d->budget, nodes, dive, d->offsets, verdict, diag));
+    limits.capacity = grains;
+    ASH_TRY(ash_memory__valley_try(l->valley, limits, d->budget, d->offsets, verdict, diag));
     if (*verdict == ASH_MEMORY__FOUND) {
         c->peak = keep(d, c, l);
         c->lead = (uint32_t)(l - c->levels);
@@ -242,7 +243,8 @@ static ash_status try_capacity(descent *d, component *c, uint64_t capacity, uint
     *verdict = ASH_MEMORY__UNKNOWN;
     for (uint32_t k = 0, lead = c->lead; k < c->level_count && *verdict == ASH_MEMORY__UNKNOWN; k++) {
         level *l = &c->levels[k == 0 ? lead : k <= lead ? k - 1 : k];
-        ASH_TRY(try_level(d, c, l, capacity, k ? nodes / SHARE : nodes, DIVE, verdict, diag));
+        const ash_memory__limits limits = {capacity, k ? nodes / SHARE : nodes, DIVE};
+        ASH_TRY(try_level(d, c, l, limits, verdict, diag));
     }
     return ASH_OK;
 }
@@ -277,8 +279,8 @@ static ash_status glance(descent *d, component *c, ash_diag *diag) {
     ash_memory__verdict verdict = ASH_MEMORY__REFUTED;
     while (verdict == ASH_MEMORY__REFUTED && c->peak > c->proven && !ash_memory__spent(d->budget)) {
         verdict = ASH_MEMORY__UNKNOWN;
-        ASH_TRY(
-            try_level(d, c, &c->levels[c->level_count - 1], c->proven, NODES, GLANCE_DIVE, &verdict, diag));
+        const ash_memory__limits limits = {c->proven, NODES, GLANCE_DIVE};
+        ASH_TRY(try_level(d, c, &c->levels[c->level_count - 1], limits, &verdict, diag));
     }
     return ASH_OK;
 }

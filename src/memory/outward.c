@@ -342,7 +342,6 @@ static void cut_window(outward *o, ash_memory__item *items, ash_memory__pack *pa
 static ash_status search_window(const ash_allocator *a, outward *o, ash_memory__item *items,
                                 uint64_t *placed, uint32_t *count, uint64_t *peak, ash_diag *diag) {
     ash_memory__pack part;
-    uint64_t proven;
     ash_memory__budget budget;
     cut_window(o, items, &part);
     *peak = 0;
@@ -351,20 +350,21 @@ static ash_status search_window(const ash_allocator *a, outward *o, ash_memory__
     ash_memory__budget_init(&budget, ASH_MIN(o->budget->nodes, (uint64_t)WINDOW_NODES), 0);
     budget.enough = part.load;
     budget.progress = o->budget->progress;
-    *peak = UINT64_MAX;
-    ASH_TRY(ash_memory__search(a, &part, &budget, placed, peak, &proven, diag));
+    ash_memory__lowering window = {
+        .allocator = a, .pack = &part, .budget = &budget, .best = placed, .peak = UINT64_MAX};
+    ASH_TRY(ash_memory__search(&window, diag));
     for (uint32_t k = 0; k < part.count; k++) placed[k] *= part.unit;
-    *peak *= part.unit;
+    *peak = window.peak * part.unit;
     ash_memory__spend(o->budget, budget.spent);
     if (budget.stopped) o->budget->late = o->budget->stopped = true;
     return ASH_OK;
 }
 
-/* Packs everything around the window, in several ways; keeps in `best` what is lower than *peak. */
-static ash_status pack_around(const ash_allocator *a, outward *o, uint64_t *best, uint64_t *peak,
-                              ash_diag *diag) {
-    const uint64_t load = o->pack->load, enough = o->budget->enough;
+/* Packs everything around the window, in several ways; keeps what is lower than the best. */
+static ash_status pack_around(outward *o, ash_memory__lowering *l, ash_diag *diag) {
+    const ash_allocator *a = l->allocator;
     uint32_t n = o->pack->count, count = 0;
+    const uint64_t load = l->pack->load, enough = l->budget->enough;
     uint64_t height = 0, align = 1;
     ash_memory__item *items = ash_mem_alloc(a, WINDOW_ITEMS, sizeof *items);
     uint64_t *placed = ash_mem_alloc(a, WINDOW_ITEMS, sizeof *placed);
@@ -374,16 +374,17 @@ static ash_status pack_around(const ash_allocator *a, outward *o, uint64_t *best
     ASH_TRY_DONE(search_window(a, o, items, placed, &count, &height, diag));
     memcpy(numbers, o->core, count * sizeof *numbers);
     for (uint32_t k = 0; k < count; k++) align = ASH_MAX(align, o->pack->items[numbers[k]].align);
-    for (stacking by = BY_DEATH; by < STACKINGS && *peak > enough && !ash_memory__spent(o->budget); by++) {
+    for (stacking by = BY_DEATH; by < STACKINGS && l->peak > enough && !ash_memory__spent(o->budget);
+         by++) {
         uint64_t base = ash_align_up(stack(o, by), align), least = base + height;
-        if (least >= *peak) continue;
+        if (least >= l->peak) continue;
         for (uint32_t k = 0; k < count; k++) o->offsets[numbers[k]] = base + placed[k];
-        uint64_t right = place_side(o, RIGHT, ASH_MAX(least, load), *peak);
+        uint64_t right = place_side(o, RIGHT, ASH_MAX(least, load), l->peak);
         if (right == UINT64_MAX) continue;
-        uint64_t left = place_side(o, LEFT, ASH_MAX(ASH_MAX(least, load), right), *peak);
+        uint64_t left = place_side(o, LEFT, ASH_MAX(ASH_MAX(least, load), right), l->peak);
         if (left == UINT64_MAX) continue;
-        *peak = ASH_MAX(least, ASH_MAX(left, right));
-        memcpy(best, o->offsets, n * sizeof *best);
+        l->peak = ASH_MAX(least, ASH_MAX(left, right));
+        memcpy(l->best, o->offsets, n * sizeof *l->best);
     }
 done:
     ash_mem_free(a, numbers, WINDOW_ITEMS, sizeof *numbers);
@@ -492,23 +493,24 @@ static bool outward_init(const ash_allocator *a, outward *o) {
            o->trial && o->offsets;
 }
 
-ash_status ash_memory__outward(const ash_allocator *a, const ash_memory__pack *pack,
-                               const ash_memory__class *classes, ash_memory__budget *budget, uint64_t *best,
-                               uint64_t *peak, ash_diag *diag) {
+ash_status ash_memory__outward(ash_memory__lowering *l, const ash_memory__class *classes, ash_diag *diag) {
     static const uint64_t shares[] = {UINT64_MAX, 256, 64, 32}; /* windows: load less a share of it */
+    const ash_allocator *a = l->allocator;
+    const ash_memory__pack *pack = l->pack;
     if (pack->conflicts || pack->fixed || !pack->columns) return ASH_OK;
     outward o = {.pack = pack,
                  .classes = classes,
-                 .budget = budget,
+                 .budget = l->budget,
                  .begin = pack->load_at,
                  .end = pack->load_at + 1};
     ash_status status = ASH_OK;
     ASH_FAIL_IF_DONE(!outward_init(a, &o), diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
     sort_all(&o);
     measure_load(&o);
-    for (size_t w = 0; w < ASH_COUNT(shares) && *peak > budget->enough && !ash_memory__spent(budget); w++)
+    for (size_t w = 0;
+         w < ASH_COUNT(shares) && l->peak > l->budget->enough && !ash_memory__spent(l->budget); w++)
         if (w == 0 || widen(&o, pack->load - pack->load / shares[w]))
-            ASH_TRY_DONE(pack_around(a, &o, best, peak, diag));
+            ASH_TRY_DONE(pack_around(&o, l, diag));
 done:
     outward_free(a, &o);
     return status;

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* How the pack of a lane is made of its classes, by columns or by clocks, and segregated fit over one in
+ * any order. */
 #ifndef ASH_MEMORY_PACK_H
 #define ASH_MEMORY_PACK_H
 

@@ -26,20 +26,22 @@ static void forget_time(const ash_allocator *a, ash_memory__pack *pack) {
 typedef ash_status planner(const ash_allocator *allocator, const ash_memory__pack *pack, uint64_t *offsets,
                            ash_diag *diag);
 
-/* Runs one planner, and keeps its offsets in `best` when they are lower than *peak. */
-static ash_status attempt(const ash_allocator *a, const ash_memory__pack *pack, planner *plan,
-                          ash_memory_strategy strategy, uint64_t *best, uint64_t *peak,
+/* Runs one planner, and keeps its offsets when they are lower than the best; a peak of UINT64_MAX: there
+ * are none yet. */
+static ash_status attempt(ash_memory__lowering *l, planner *plan, ash_memory_strategy strategy,
                           ash_memory_strategy *found_by, ash_diag *diag) {
-    uint64_t *offsets = *peak == UINT64_MAX ? best : ash_mem_alloc(a, pack->count, sizeof *offsets);
+    const ash_allocator *a = l->allocator;
+    uint32_t n = l->pack->count;
+    uint64_t *offsets = l->peak == UINT64_MAX ? l->best : ash_mem_alloc(a, n, sizeof *offsets);
     if (!offsets) return ASH_NO_MEMORY(diag);
-    ash_status status = plan(a, pack, offsets, diag);
-    uint64_t reached = status == ASH_OK ? ash_memory__peak(pack, offsets) : UINT64_MAX;
-    if (reached < *peak) {
-        if (offsets != best) memcpy(best, offsets, pack->count * sizeof *best);
-        *peak = reached;
+    ash_status status = plan(a, l->pack, offsets, diag);
+    uint64_t reached = status == ASH_OK ? ash_memory__peak(l->pack, offsets) : UINT64_MAX;
+    if (reached < l->peak) {
+        if (offsets != l->best) memcpy(l->best, offsets, n * sizeof *offsets);
+        l->peak = reached;
         *found_by = strategy;
     }
-    if (offsets != best) ash_mem_free(a, offsets, pack->count, sizeof *offsets);
+    if (offsets != l->best) ash_mem_free(a, offsets, n, sizeof *offsets);
     return status;
 }
 
@@ -56,48 +58,45 @@ static void init_budget(const ash_memory_options *options, ash_memory__budget *b
     b->progress = &options->progress;
 }
 
-/* The strategies, cheapest first, until one finds what is enough: units of the highest end, and of what is
- * proven. */
-static ash_status pack_lane(const ash_allocator *a, const ash_memory__pack *pack,
-                            const ash_memory__class *classes, const ash_memory_options *options,
-                            ash_memory__budget *budget, uint64_t *offsets, uint64_t *peak, uint64_t *proven,
-                            ash_memory_strategy *found_by, ash_diag *diag) {
+/* The strategies, cheapest first, until one finds what is enough, from a peak of UINT64_MAX on. */
+static ash_status pack_lane(ash_memory__lowering *l, const ash_memory__class *classes,
+                            const ash_memory_options *options, ash_memory_strategy *found_by,
+                            ash_diag *diag) {
     ash_memory_strategy strategy = options->strategy;
     bool any = strategy == ASH_MEMORY_AUTO || strategy == ASH_MEMORY_SEARCH;
-    *peak = UINT64_MAX;
-    *proven = pack->load;
+    l->proven = l->pack->load;
     if (any || strategy == ASH_MEMORY_TLSF)
-        ASH_TRY(attempt(a, pack, ash_memory__tlsf, ASH_MEMORY_TLSF, offsets, peak, found_by, diag));
-    if (any && *peak > budget->enough && !options->arena_no_reuse) {
-        uint64_t found = *peak;
-        ASH_TRY(ash_memory__outward(a, pack, classes, budget, offsets, &found, diag));
-        if (found > budget->enough)
-            ASH_TRY(ash_memory__search(a, pack, budget, offsets, &found, proven, diag));
-        if (found < *peak) *found_by = ASH_MEMORY_SEARCH;
-        *peak = found;
+        ASH_TRY(attempt(l, ash_memory__tlsf, ASH_MEMORY_TLSF, found_by, diag));
+    if (any && l->peak > l->budget->enough && !options->arena_no_reuse) {
+        uint64_t before = l->peak;
+        ASH_TRY(ash_memory__outward(l, classes, diag));
+        if (l->peak > l->budget->enough) ASH_TRY(ash_memory__search(l, diag));
+        if (l->peak < before) *found_by = ASH_MEMORY_SEARCH;
     }
     /* The search has decreasing size among its orders, unless there are too many items for orders. */
-    if (strategy == ASH_MEMORY_BEST_FIT || (any && *peak > budget->enough))
-        ASH_TRY(attempt(a, pack, ash_memory__best_fit, ASH_MEMORY_BEST_FIT, offsets, peak, found_by, diag));
+    if (strategy == ASH_MEMORY_BEST_FIT || (any && l->peak > l->budget->enough))
+        ASH_TRY(attempt(l, ash_memory__best_fit, ASH_MEMORY_BEST_FIT, found_by, diag));
     return ASH_OK;
 }
 
-/* The same way down whatever the capacity, which only says where it may end, and that it may take longer:
- * so no call finds less than another with fewer steps, and a refusal names what no other call finds in as
- * many. The arena's load becomes its proven bound. */
-static ash_status plan_lane(const ash_allocator *a, const ash_memory__pack *pack,
-                            const ash_memory__class *classes, const ash_memory_options *options,
-                            ash_memory__budget *budget, uint64_t *offsets, ash_memory_arena *arena,
-                            ash_diag *diag) {
-    uint64_t peak, proven, before = budget->spent, capacity = options->capacity / pack->unit;
+/* A lane of an instance, the same way down whatever the capacity, which only says where it may end, and
+ * that it may take longer: so no call finds less than another with fewer steps, and a refusal names what no
+ * other call finds in as many. The arena's load becomes its proven bound. */
+static ash_status plan_lane(const ash_memory__instance *in, uint32_t lane,
+                            const ash_memory_options *options, ash_memory__budget *budget,
+                            uint64_t *offsets, ash_memory_arena *arena, ash_diag *diag) {
+    const ash_memory__pack *pack = &in->packs[lane];
+    uint64_t before = budget->spent, capacity = options->capacity / pack->unit;
     if (options->capacity && capacity < pack->load) budget->nodes /= FITTING; /* only to be named */
     budget->enough = ASH_MAX(capacity, pack->load);
-    ASH_TRY(pack_lane(a, pack, classes, options, budget, offsets, &peak, &proven, &arena->found_by, diag));
+    ash_memory__lowering l = {
+        .allocator = in->allocator, .pack = pack, .budget = budget, .best = offsets, .peak = UINT64_MAX};
+    ASH_TRY(pack_lane(&l, in->classes, options, &arena->found_by, diag));
     arena->nodes = budget->spent - before;
-    uint64_t bound = ASH_MAX(arena->lower_bound, ash_align_up(proven * pack->unit, pack->granule));
+    uint64_t bound = ASH_MAX(arena->lower_bound, ash_align_up(l.proven * pack->unit, pack->granule));
     if (bound > arena->lower_bound) {
         arena->lower_bound = bound;
-        if (peak == proven) arena->certificate = ASH_MEMORY_OPTIMAL_BY_SEARCH;
+        if (l.peak == l.proven) arena->certificate = ASH_MEMORY_OPTIMAL_BY_SEARCH;
     }
     return ASH_OK;
 }
@@ -140,7 +139,7 @@ static ash_status plan_arenas(ash_memory__instance *in, const ash_memory_options
         if (options->arena_no_reuse) forget_time(in->allocator, pack);
         uint64_t *offsets = ash_mem_alloc(in->allocator, pack->count, sizeof *offsets);
         if (!offsets) return ASH_NO_MEMORY(diag);
-        ash_status status = plan_lane(in->allocator, pack, in->classes, options, &b, offsets, arena, diag);
+        ash_status status = plan_lane(in, lane, options, &b, offsets, arena, diag);
         if (status == ASH_OK) place_items(in, pack, lane, offsets, plan);
         ash_mem_free(in->allocator, offsets, pack->count, sizeof *offsets);
         ASH_TRY(status);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Mode remap: whole allocations, which tenants of one rounded size take one after the other. */
 #ifndef ASH_MEMORY_REMAP_H
 #define ASH_MEMORY_REMAP_H
 

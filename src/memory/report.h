@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* What the texts, tables and pictures of a plan share. */
 #ifndef ASH_MEMORY_REPORT_INTERNAL_H
 #define ASH_MEMORY_REPORT_INTERNAL_H
 

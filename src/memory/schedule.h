@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* What the checkers and the order search share of a schedule: streams, and records grouped by a field. */
 #ifndef ASH_MEMORY_SCHEDULE_INTERNAL_H
 #define ASH_MEMORY_SCHEDULE_INTERNAL_H
 

@@ -14,8 +14,7 @@
  * a thousandth. Shelves and wide nodes are charged by their work. */
 #include "search.h"
 
-#include <time.h>
-
+#include "base/clock.h"
 #include "shelf.h"
 
 enum { STEPS_PER_NODE = 100, NEAR = 1000 };
@@ -24,15 +23,9 @@ static const uint64_t MOST_STEPS = UINT64_C(1)
 
 /* --- the budget ----------------------------------------------------------------------------------- */
 
-static uint64_t now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
-}
-
 void ash_memory__budget_init(ash_memory__budget *budget, uint64_t nodes, uint64_t time_limit_ns) {
     *budget = (ash_memory__budget){.nodes = nodes};
-    if (time_limit_ns) budget->deadline = now_ns() + time_limit_ns;
+    if (time_limit_ns) budget->deadline = (uint64_t)ash_clock__now() + time_limit_ns;
 }
 
 void ash_memory__spend(ash_memory__budget *budget, uint64_t nodes) {
@@ -44,7 +37,7 @@ bool ash_memory__spent(ash_memory__budget *budget) {
     if (!budget->late &&
         !ash_progress__go(budget->progress, ASH_STAGE_MEMORY, budget->spent, budget->spent + budget->nodes))
         budget->late = budget->stopped = true;
-    if (budget->deadline && !budget->late) budget->late = now_ns() >= budget->deadline;
+    if (budget->deadline && !budget->late) budget->late = (uint64_t)ash_clock__now() >= budget->deadline;
     return !budget->nodes || budget->late;
 }
 
@@ -192,15 +185,16 @@ static uint64_t count_steps(const ash_memory__pack *pack) {
     return steps;
 }
 
-ash_status ash_memory__search(const ash_allocator *a, const ash_memory__pack *pack,
-                              ash_memory__budget *budget, uint64_t *best, uint64_t *peak, uint64_t *proven,
-                              ash_diag *diag) {
+ash_status ash_memory__search(ash_memory__lowering *l, ash_diag *diag) {
+    const ash_allocator *a = l->allocator;
+    const ash_memory__pack *pack = l->pack;
+    ash_memory__budget *budget = l->budget;
     uint32_t n = pack->count;
     uint64_t near_nodes = budget->near_nodes;
-    search s = {.allocator = a, .pack = pack, .budget = budget, .best = best, .peak = *peak};
+    search s = {.allocator = a, .pack = pack, .budget = budget, .best = l->best, .peak = l->peak};
     ash_memory__descent *descent = NULL;
     ash_status status = ASH_OK;
-    *proven = pack->load;
+    l->proven = pack->load;
     s.offsets = ash_mem_alloc(a, n, sizeof *s.offsets);
     s.best_order = ash_mem_calloc(a, n, sizeof *s.best_order);
     s.keys = ash_mem_alloc(a, n, sizeof *s.keys);
@@ -213,15 +207,15 @@ ash_status ash_memory__search(const ash_allocator *a, const ash_memory__pack *pa
     try_orders(&s);
     bool components = !pack->fixed && !pack->conflicts;
     if (!done(&s) && components) {
-        ASH_TRY_DONE(ash_memory__descent_create(a, pack, budget, best, &descent, diag));
-        ASH_TRY_DONE(ash_memory__descend(descent, proven, diag));
-        s.peak = ash_memory__peak(pack, best);
+        ASH_TRY_DONE(ash_memory__descent_create(a, pack, budget, l->best, &descent, diag));
+        ASH_TRY_DONE(ash_memory__descend(descent, &l->proven, diag));
+        s.peak = ash_memory__peak(pack, l->best);
     }
-    if (s.peak > *proven && !done(&s) && s.ordered) {
+    if (s.peak > l->proven && !done(&s) && s.ordered) {
         squeak(&s);
-        if (components) ASH_TRY_DONE(ash_memory__descend(descent, proven, diag));
+        if (components) ASH_TRY_DONE(ash_memory__descend(descent, &l->proven, diag));
     }
-    *peak = ash_memory__peak(pack, best);
+    l->peak = ash_memory__peak(pack, l->best);
 done:
     ash_memory__descent_destroy(descent);
     budget->nodes += s.withheld;

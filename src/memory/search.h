@@ -52,11 +52,17 @@ ash_status ash_memory__valley_create(const ash_allocator *allocator, const ash_m
                                      ash_memory__valley **out, ash_diag *diag);
 /* NULL is allowed. */
 void ash_memory__valley_destroy(ash_memory__valley *valley);
-/* Looks for a packing under `capacity` (below 2^31 units, at least the field's bound) for at most `nodes`
- * steps, `dive` of them or a multiple between restarts: found, with `offsets`; refuted, when there is
- * none; or unknown. What it learns of the columns it keeps from one try to the next. */
-ash_status ash_memory__valley_try(ash_memory__valley *valley, uint64_t capacity, ash_memory__budget *budget,
-                                  uint64_t nodes, uint64_t dive, uint64_t *offsets,
+/* What a try may take. */
+typedef struct ash_memory__limits {
+    uint64_t capacity; /* units: at least the field's bound, below 2^31 */
+    uint64_t nodes;    /* steps, at most */
+    uint64_t dive;     /* steps between restarts, or a multiple of them */
+} ash_memory__limits;
+
+/* Looks for a packing under a capacity: found, with `offsets`; refuted, when there is none; or unknown.
+ * What it learns of the columns it keeps from one try to the next. */
+ash_status ash_memory__valley_try(ash_memory__valley *valley, ash_memory__limits limits,
+                                  ash_memory__budget *budget, uint64_t *offsets,
                                   ash_memory__verdict *verdict, ash_diag *diag);
 
 /* Who lowers packings of a field, which is borrowed, by driving items out of their places. */
@@ -82,19 +88,20 @@ void ash_memory__descent_destroy(ash_memory__descent *descent);
  * highest component is none that can be searched. *proven, in and out: no packing is lower. */
 ash_status ash_memory__descend(ash_memory__descent *descent, uint64_t *proven, ash_diag *diag);
 
-/* Lowers the packing in `best`, whose peak is *peak, until that is low enough or the budget is spent.
- * *proven: no packing is lower.
- *
- * How it goes does not depend on the budget, which only says where it ends: with more nodes, and with
- * fewer that are enough, it finds the same and more. */
-ash_status ash_memory__search(const ash_allocator *allocator, const ash_memory__pack *pack,
-                              ash_memory__budget *budget, uint64_t *best, uint64_t *peak, uint64_t *proven,
-                              ash_diag *diag);
+/* A packing that is to be lowered until its peak is low enough, or the budget is spent. How that goes does
+ * not depend on the budget, which only says where it ends: with more nodes it finds the same and more. */
+typedef struct ash_memory__lowering {
+    const ash_allocator *allocator;
+    const ash_memory__pack *pack;
+    ash_memory__budget *budget;
+    uint64_t *best;  /* in and out: offsets */
+    uint64_t peak;   /* in and out, units: their peak */
+    uint64_t proven; /* out, units: no packing is lower. ash_memory__search writes it */
+} ash_memory__lowering;
 
-/* Lowers the packing in `best`, whose peak is *peak, by placing everything outward from the load's moment.
- * Does nothing with pinned items or with clocks. */
-ash_status ash_memory__outward(const ash_allocator *allocator, const ash_memory__pack *pack,
-                               const ash_memory__class *classes, ash_memory__budget *budget, uint64_t *best,
-                               uint64_t *peak, ash_diag *diag);
+ash_status ash_memory__search(ash_memory__lowering *l, ash_diag *diag);
+
+/* By placing everything outward from the load's moment. Does nothing with pinned items or with clocks. */
+ash_status ash_memory__outward(ash_memory__lowering *l, const ash_memory__class *classes, ash_diag *diag);
 
 #endif

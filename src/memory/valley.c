@@ -528,16 +528,16 @@ void ash_memory__valley_destroy(ash_memory__valley *v) {
     ash_mem_free(v->allocator, v, 1, sizeof *v);
 }
 
-ash_status ash_memory__valley_try(ash_memory__valley *v, uint64_t capacity, ash_memory__budget *budget,
-                                  uint64_t nodes, uint64_t dive, uint64_t *offsets,
+ash_status ash_memory__valley_try(ash_memory__valley *v, ash_memory__limits limits,
+                                  ash_memory__budget *budget, uint64_t *offsets,
                                   ash_memory__verdict *verdict, ash_diag *diag) {
-    uint64_t cost = 1 + v->slots_count / SLOTS_PER_NODE;
-    v->capacity = (uint32_t)capacity;
+    uint64_t cost = 1 + v->slots_count / SLOTS_PER_NODE, nodes = limits.nodes;
+    v->capacity = (uint32_t)limits.capacity;
     v->offsets = offsets;
     v->budget = budget;
     *verdict = ASH_MEMORY__UNKNOWN;
     for (uint32_t k = 0; nodes && *verdict == ASH_MEMORY__UNKNOWN && !ash_memory__spent(budget); k++) {
-        uint64_t share = ASH_MIN(ASH_MIN(nodes, budget->nodes / cost + 1), dive * luby(k / 4 + 1));
+        uint64_t share = ASH_MIN(ASH_MIN(nodes, budget->nodes / cost + 1), limits.dive * luby(k / 4 + 1));
         v->nodes = share;
         restart(v, v->turn);
         outcome o = solve_parts(v, 0, v->field->columns);

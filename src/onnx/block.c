@@ -71,7 +71,7 @@ static ash_status read_initializers(ash_import *im, ash_wire graph, ash_import_b
         ASH_FAIL_IF(!tensor->name.len, &im->diag, ASH_ERROR_FORMAT, "a value without a name");
         ASH_FAIL_IF(ash_strmap_get(&block->constants, name, tensor->name.len, &other), &im->diag,
                     ASH_ERROR_FORMAT, "the name '%.*s' is defined twice", ASH_SPAN_ARG(tensor->name));
-        const ash_import_value value = {.value = ASH_NO_VALUE, .tensor = tensor};
+        const ash_import_value value = ash_import__of_tensor(tensor);
         if (!ash_strmap_put(&block->constants, name, tensor->name.len, im->values.len) ||
             !ash_vec_push(im->allocator, &im->values, value))
             return ASH_NO_MEMORY(&im->diag);
@@ -145,15 +145,15 @@ static ash_status body(ash_import *im, const ash_import_block *block, const size
     return ASH_OK;
 }
 
-ash_status ash_import__body(ash_import *im, ash_wire graph, const size_t *ins, size_t n_ins, size_t *outs,
-                            size_t n_outs) {
+static ash_status nested_body(ash_import *im, ash_wire graph, ash_import_gate *gate, const size_t *ins,
+                              size_t n_ins, size_t *outs, size_t n_outs) {
     const ash_import_block *block = block_of(im, graph, false);
     if (!block) return im->status;
     if (im->nesting == MAX_NESTING) {
         ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "graphs nest more than %d deep", MAX_NESTING);
         return im->status;
     }
-    ash_import_scope scope = {.parent = im->scope, .constants = &block->constants};
+    ash_import_scope scope = {.gate = gate, .parent = im->scope, .constants = &block->constants};
     ash_strmap_init(&scope.names, im->allocator);
     im->scope = &scope;
     im->nesting++;
@@ -162,4 +162,19 @@ ash_status ash_import__body(ash_import *im, ash_wire graph, const size_t *ins, s
     im->scope = scope.parent;
     ash_strmap_free(&scope.names);
     return im->status;
+}
+
+ash_status ash_import__body(ash_import *im, ash_wire graph, const size_t *ins, size_t n_ins, size_t *outs,
+                            size_t n_outs) {
+    return nested_body(im, graph, NULL, ins, n_ins, outs, n_outs);
+}
+
+ash_status ash_import__gated_body(ash_import *im, ash_wire graph, ash_import_gate *gate, size_t *outs,
+                                  size_t n_outs) {
+    return nested_body(im, graph, gate, NULL, 0, outs, n_outs);
+}
+
+void ash_import__free_gate(ash_import *im, ash_import_gate *gate) {
+    ash_vec_free(im->allocator, &gate->arguments);
+    ash_vec_free(im->allocator, &gate->outer);
 }

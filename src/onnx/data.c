@@ -16,26 +16,16 @@ void ash_onnx__source_free(ash_onnx_source *source) {
     ash_vec_free(source->allocator, &source->externals);
 }
 
-static void release_file(void *owner, const void *data, size_t size) {
-    (void)data, (void)size;
-    ash_file_release(owner);
-}
-
-ash_status ash_onnx__blob_at(const ash_allocator *a, ash_file *file, const void *data, size_t size,
-                             size_t align, size_t copy_bytes, ash_blob **out, ash_diag *diag) {
-    bool misaligned = (uintptr_t)data % align != 0;
-    if (!file || size == 0 || (misaligned && size <= copy_bytes)) {
-        ASH_TRY(ash_blob_create_owned(a, size, out, diag));
-        if (size) memcpy((void *)(*out)->data, data, size);
-        return ASH_OK;
-    }
-    ash_status status =
-        ash_blob_create(a, data, size, true, release_file, ash_file_retain(file), out, diag);
-    if (status != ASH_OK)
-        ash_file_release(file);
-    else
-        (*out)->file = file;
-    return status;
+ash_status ash_onnx__blob_at(const ash_allocator *a, const ash_onnx_bytes *bytes, ash_blob **out,
+                             ash_diag *diag) {
+    const uint8_t *data = bytes->span.at;
+    size_t size = bytes->span.len;
+    bool misaligned = (uintptr_t)data % bytes->align != 0;
+    if (bytes->file && size && (!misaligned || size > bytes->copy_bytes))
+        return ash_blob_create_mapped(a, ash_file_retain(bytes->file), data, size, out, diag);
+    ASH_TRY(ash_blob_create_owned(a, size, out, diag));
+    if (size) memcpy((void *)(*out)->data, data, size);
+    return ASH_OK;
 }
 
 /* --- external data -------------------------------------------------------------------------------- */
@@ -127,12 +117,11 @@ static ash_status typed_data(ash_onnx_source *source, const ash_onnx_tensor *ten
     ash_diag *diag = tensor->body.diag;
     typed_field field = field_of(type->dtype);
     size_t size = ash_dtype_size(type->dtype);
-    ash_span span;
+    ash_onnx_bytes bytes = {.file = source->file, .align = size, .copy_bytes = source->copy_bytes};
     bool found;
-    ASH_TRY(packed_span(tensor, field, &span, &found));
-    if (found && span.len == count * size)
-        return ash_onnx__blob_at(source->allocator, source->file, span.at, span.len, size,
-                                 source->copy_bytes, blob, diag);
+    ASH_TRY(packed_span(tensor, field, &bytes.span, &found));
+    if (found && bytes.span.len == count * size)
+        return ash_onnx__blob_at(source->allocator, &bytes, blob, diag);
     ASH_FAIL_IF(count > (uint64_t)(tensor->body.end - tensor->body.at), diag, ASH_ERROR_FORMAT,
                 "the dims say %llu elements, which is more than the tensor has bytes",
                 (unsigned long long)count);
@@ -145,12 +134,13 @@ static ash_status typed_data(ash_onnx_source *source, const ash_onnx_tensor *ten
 /* --- all kinds ------------------------------------------------------------------------------------ */
 
 /* Type of the tensor, and its size in elements; dims whose product overflows are refused. */
-static ash_status tensor_type(const ash_onnx_tensor *tensor, ash_type *type, int64_t *count) {
+static ash_status tensor_type(const ash_onnx_tensor *tensor, ash_type *type, ash_onnx_element *element,
+                              int64_t *count) {
     ash_diag *diag = tensor->body.diag;
-    *type = (ash_type){.rank = tensor->rank, .dtype = tensor->dtype == ONNX_UINT4 ? ASH_U8 : ASH_I8};
-    ASH_FAIL_IF(!ash_onnx__is_nibble(tensor->dtype) && !ash_onnx__dtype(tensor->dtype, &type->dtype), diag,
-                ASH_ERROR_UNSUPPORTED, "tensor data of type %s (%lld)", ash_onnx__dtype_name(tensor->dtype),
+    ASH_FAIL_IF(!ash_onnx__element(tensor->dtype, element), diag, ASH_ERROR_UNSUPPORTED,
+                "tensor data of type %s (%lld)", ash_onnx__dtype_name(tensor->dtype),
                 (long long)tensor->dtype);
+    *type = (ash_type){.rank = tensor->rank, .dtype = element->dtype};
     *count = 1;
     for (unsigned i = 0; i < tensor->rank; i++) {
         type->dims[i] = tensor->dims[i];
@@ -175,46 +165,54 @@ static ash_status normal_bools(const ash_allocator *a, ash_blob **blob, ash_diag
     return status;
 }
 
-/* A byte for each of `count` elements of four bits, the first of a byte in its low half. */
-static ash_status unpack(const ash_allocator *a, bool is_signed, size_t count, ash_blob **blob,
-                         ash_diag *diag) {
+/* A byte for each of `count` elements of `bits` bits, which follow each other from the lowest bit on; that
+ * of a signed integer is the number. */
+static ash_status unpack(const ash_allocator *a, unsigned bits, bool is_signed, size_t count,
+                         ash_blob **blob, ash_diag *diag) {
     const uint8_t *packed = (*blob)->data;
+    size_t size = (*blob)->size;
     ash_blob *fresh;
     ash_status status = ash_blob_create_owned(a, count, &fresh, diag);
     for (size_t i = 0; status == ASH_OK && i < count; i++) {
-        uint8_t bits = packed[i / 2] >> (i % 2 * 4) & 15;
-        ((uint8_t *)fresh->data)[i] = is_signed && bits > 7 ? bits | 0xf0 : bits;
+        size_t at = i / 8 * bits + i % 8 * bits / 8;
+        unsigned pair = packed[at] | (at + 1 < size ? (unsigned)packed[at + 1] << 8 : 0);
+        unsigned code = pair >> (i % 8 * bits % 8) & ((1u << bits) - 1);
+        if (is_signed && code >> (bits - 1)) code |= ~0u << bits;
+        ((uint8_t *)fresh->data)[i] = (uint8_t)code;
     }
     ash_blob_release(*blob);
     *blob = status == ASH_OK ? fresh : NULL;
     return status;
 }
 
-/* The elements as they are stored: four-bit ones in bytes of two. */
+/* The elements as they are stored, narrow ones packed. */
 static ash_status stored_data(ash_onnx_source *source, const ash_onnx_tensor *tensor, const ash_type *type,
                               int64_t count, ash_blob **blob) {
     ash_diag *diag = tensor->body.diag;
     size_t size = ash_dtype_size(type->dtype);
-    ash_span span = tensor->raw;
-    ash_file *file = source->file;
+    ash_onnx_bytes bytes = {
+        .file = source->file, .span = tensor->raw, .align = size, .copy_bytes = source->copy_bytes};
     if (tensor->external)
-        ASH_TRY(external_span(source, tensor, &file, &span));
+        ASH_TRY(external_span(source, tensor, &bytes.file, &bytes.span));
     else if (!tensor->has_raw)
         return typed_data(source, tensor, type, (uint64_t)count, blob);
-    ASH_FAIL_IF(span.len != (uint64_t)count * size, diag, ASH_ERROR_FORMAT,
-                "%zu bytes of data, but the dims say %llu", span.len, (unsigned long long)count * size);
-    ASH_TRY(ash_onnx__blob_at(source->allocator, file, span.at, span.len, size, source->copy_bytes, blob,
-                              diag));
+    ASH_FAIL_IF(bytes.span.len != (uint64_t)count * size, diag, ASH_ERROR_FORMAT,
+                "%zu bytes of data, but the dims say %llu", bytes.span.len,
+                (unsigned long long)count * size);
+    ASH_TRY(ash_onnx__blob_at(source->allocator, &bytes, blob, diag));
     return type->dtype == ASH_BOOL ? normal_bools(source->allocator, blob, diag) : ASH_OK;
 }
 
 static ash_status tensor_data(ash_onnx_source *source, const ash_onnx_tensor *tensor, ash_type *type,
                               ash_blob **blob) {
     int64_t count = 0;
-    ASH_TRY(tensor_type(tensor, type, &count));
-    if (!ash_onnx__is_nibble(tensor->dtype)) return stored_data(source, tensor, type, count, blob);
-    ASH_TRY(stored_data(source, tensor, type, count / 2 + count % 2, blob));
-    return unpack(source->allocator, type->dtype == ASH_I8, (size_t)count, blob, tensor->body.diag);
+    ash_onnx_element element;
+    ASH_TRY(tensor_type(tensor, type, &element, &count));
+    unsigned bits = ash_narrow_bits(element.narrow);
+    bool codes = bits == 6 && !tensor->has_raw && !tensor->external; /* int32_data has one to a number */
+    if (bits == 0 || bits == 8 || codes) return stored_data(source, tensor, type, count, blob);
+    ASH_TRY(stored_data(source, tensor, type, count / 8 * bits + (count % 8 * bits + 7) / 8, blob));
+    return unpack(source->allocator, bits, type->dtype == ASH_I8, (size_t)count, blob, tensor->body.diag);
 }
 
 ash_status ash_onnx__tensor_data(ash_onnx_source *source, const ash_onnx_tensor *tensor, ash_type *type,

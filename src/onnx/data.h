@@ -39,9 +39,16 @@ ash_status ash_onnx__external_file(ash_onnx_source *source, ash_span location, a
 ash_status ash_onnx__tensor_data(ash_onnx_source *source, const ash_onnx_tensor *tensor, ash_type *type,
                                  ash_blob **blob);
 
-/* A blob of `size` bytes at `data` inside a mapping: of the mapping, or a copy when it is misaligned for
- * `align` and at most `copy_bytes` long. `file` NULL: always a copy. */
-ash_status ash_onnx__blob_at(const ash_allocator *a, ash_file *file, const void *data, size_t size,
-                             size_t align, size_t copy_bytes, ash_blob **out, ash_diag *diag);
+/* Bytes that may lie inside a mapping. */
+typedef struct ash_onnx_bytes {
+    ash_file *file; /* the mapping's; NULL: none */
+    ash_span span;
+    size_t align;      /* bytes: what who reads them wants */
+    size_t copy_bytes; /* up to this length they are copied where they are misaligned for that */
+} ash_onnx_bytes;
+
+/* A blob of such bytes: of the mapping, or a copy. */
+ash_status ash_onnx__blob_at(const ash_allocator *a, const ash_onnx_bytes *bytes, ash_blob **out,
+                             ash_diag *diag);
 
 #endif

@@ -31,8 +31,16 @@ static bool has_bounds(const ash_onnx_options *o) {
     return o->var_min || o->var_max;
 }
 
-/* What the name is in `pool`: a number, a variable with bounds, or an open one. While the shapes are looked
- * at, what no option names is open. */
+static const ash_onnx_tie *tie_of(const ash_import *im, ash_span name) {
+    for (size_t i = 0; i < im->options->n_ties; i++)
+        if (ash_span_is(name, im->options->ties[i].name)) return &im->options->ties[i];
+    return NULL;
+}
+
+static ash_dim tied_dim(ash_import *im, ash_dims *pool, const ash_onnx_tie *tie);
+
+/* What the name is in `pool`: a number, a variable with bounds, or an open one; an expression where the
+ * options say so. While the shapes are looked at, what no option names is open. */
 static ash_dim named_dim(ash_import *im, ash_dims *pool, ash_span text) {
     const ash_onnx_options *o = im->options;
     const ash_onnx_var *var = var_of(im, text);
@@ -44,6 +52,8 @@ static ash_dim named_dim(ash_import *im, ash_dims *pool, ash_span text) {
     char *name = ash_arena_strndup(&im->arena, (const char *)text.at, text.len);
     if (!name || !ash_strmap_put(&im->dims, name, text.len, 0))
         return ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory"), 0;
+    const ash_onnx_tie *tie = tie_of(im, text);
+    if (tie) return ash_import__ok(im) ? tied_dim(im, pool, tie) : 0;
     if (ash_strmap_get(&im->given, name, text.len, &given)) return (ash_dim)given;
     int64_t min = var ? var->min : o->var_min, max = var ? var->max : o->var_max;
     bool open = !var && (learning || !has_bounds(o));
@@ -83,25 +93,86 @@ static ash_dim combine(ash_import *im, ash_dims *pool, ash_dim_op op, ash_dim a,
 }
 
 /* Exporters name dims that depend on one another by expressions, as "past_sequence_length + 1": sums and
- * products of names and numbers, from left to right where that is the order of precedence. With `pool` NULL
- * only says whether `text` is one. */
-static bool expression_dim(ash_import *im, ash_dims *pool, ash_span text, ash_dim *out) {
+ * products of names and numbers, parts of them in parentheses. Differences are names: what could be
+ * negative is no dim. */
+typedef struct expression {
+    ash_import *im;
+    ash_dims *pool; /* NULL: it is only looked at */
+    ash_span text;
+    size_t at;          /* bytes read */
+    unsigned operators; /* so far, parentheses among them */
+    unsigned depth;     /* parentheses that are open */
+} expression;
+
+static bool parse_sum(expression *e, ash_dim *out);
+
+static bool parse_factor(expression *e, ash_dim *out) {
+    enum { MOST_DEPTH = 16 };
     ash_span word;
     int64_t number;
-    size_t at = 0, words = 1;
-    bool summed = false;
-    if (!next_word(text, &at, &word, &number)) return false;
-    if (pool) *out = number >= 0 ? number : named_dim(im, pool, word);
-    for (; at < text.len; words++) {
-        uint8_t op = text.at[at++];
-        if ((op != '+' && op != '*') || (op == '*' && summed) || !next_word(text, &at, &word, &number))
-            return false;
-        summed = summed || op == '+';
-        if (!pool) continue;
-        ash_dim next = number >= 0 ? number : named_dim(im, pool, word);
-        *out = combine(im, pool, op == '+' ? ASH_DIM_ADD : ASH_DIM_MUL, *out, next);
+    while (e->at < e->text.len && e->text.at[e->at] == ' ') e->at++;
+    if (e->at < e->text.len && e->text.at[e->at] == '(') {
+        e->at++, e->operators++;
+        if (++e->depth > MOST_DEPTH || !parse_sum(e, out)) return false;
+        if (e->at == e->text.len || e->text.at[e->at] != ')') return false;
+        e->depth--;
+        for (e->at++; e->at < e->text.len && e->text.at[e->at] == ' ';) e->at++;
+        return true;
     }
-    return words > 1;
+    if (!next_word(e->text, &e->at, &word, &number)) return false;
+    if (e->pool) *out = number >= 0 ? number : named_dim(e->im, e->pool, word);
+    return true;
+}
+
+/* Factors with a '*' between them, or terms with a '+'. */
+static bool parse_list(expression *e, uint8_t sign, bool (*part)(expression *e, ash_dim *out),
+                       ash_dim *out) {
+    if (!part(e, out)) return false;
+    while (e->at < e->text.len && e->text.at[e->at] == sign) {
+        ash_dim next = 0;
+        e->at++, e->operators++;
+        if (!part(e, &next)) return false;
+        if (e->pool) *out = combine(e->im, e->pool, sign == '+' ? ASH_DIM_ADD : ASH_DIM_MUL, *out, next);
+    }
+    return true;
+}
+
+static bool parse_product(expression *e, ash_dim *out) {
+    return parse_list(e, '*', parse_factor, out);
+}
+
+static bool parse_sum(expression *e, ash_dim *out) {
+    return parse_list(e, '+', parse_product, out);
+}
+
+/* Whether a text is one; *out is what it is in `pool`, which may be NULL. */
+static bool expression_dim(ash_import *im, ash_dims *pool, ash_span text, ash_dim *out) {
+    expression e = {.im = im, .pool = pool, .text = text};
+    return parse_sum(&e, out) && e.at == text.len && e.operators > 0;
+}
+
+/* A name that the options say is an expression of others. */
+static ash_dim tied_dim(ash_import *im, ash_dims *pool, const ash_onnx_tie *tie) {
+    enum { MOST_TIES = 16 };
+    const ash_span text = {(const uint8_t *)tie->expression, strlen(tie->expression)};
+    expression e = {.im = im, .text = text};
+    ash_dim dim = 0;
+    if (!parse_sum(&e, &dim) || e.at != text.len) {
+        ash_import__fail(im, ASH_ERROR_INVALID_ARGUMENT,
+                         "dim '%s' is tied to '%s', which is no sum or product of names and numbers",
+                         tie->name, tie->expression);
+        return 0;
+    }
+    if (im->ties == MOST_TIES) {
+        ash_import__fail(im, ASH_ERROR_INVALID_ARGUMENT,
+                         "dim '%s' is tied to itself, or over too many others", tie->name);
+        return 0;
+    }
+    im->ties++;
+    e = (expression){.im = im, .pool = pool, .text = text};
+    parse_sum(&e, &dim);
+    im->ties--;
+    return dim;
 }
 
 /* --- types ---------------------------------------------------------------------------------------- */
@@ -133,11 +204,19 @@ static ash_dim input_dim(ash_import *im, ash_dims *pool, const ash_onnx_info *in
     return dim;
 }
 
-ash_status ash_import__input_type(ash_import *im, const ash_onnx_info *info, ash_type *type) {
+ash_status ash_import__input_type(ash_import *im, const ash_onnx_info *info, ash_type *type,
+                                  ash_narrow *narrow) {
     ash_diag *diag = &im->diag;
-    ASH_FAIL_IF(!info->tensor, diag, ASH_ERROR_UNSUPPORTED, "an input that is not a tensor");
-    ASH_FAIL_IF(!ash_onnx__dtype(info->dtype, &type->dtype), diag, ASH_ERROR_UNSUPPORTED,
+    ash_onnx_element element;
+    ASH_FAIL_IF(!info->tensor, diag, ASH_ERROR_UNSUPPORTED,
+                "an input that is neither a tensor nor a sequence of such");
+    ASH_FAIL_IF(
+        info->dtype == ONNX_STRING, diag, ASH_ERROR_UNSUPPORTED,
+        "an input of type string (8): tensors have numbers alone. Cut the model behind what its strings "
+        "become (a vocabulary's indices, a one-hot row), compute that outside, and give it as input");
+    ASH_FAIL_IF(!ash_onnx__element(info->dtype, &element), diag, ASH_ERROR_UNSUPPORTED,
                 "an input of type %s (%lld)", ash_onnx__dtype_name(info->dtype), (long long)info->dtype);
+    type->dtype = element.dtype, *narrow = element.narrow;
     ASH_FAIL_IF(!info->has_shape, diag, ASH_ERROR_UNSUPPORTED, "an input without a shape");
     ASH_FAIL_IF(info->rank > ASH_MAX_RANK, diag, ASH_ERROR_UNSUPPORTED, "an input of more than %d dims",
                 ASH_MAX_RANK);
@@ -164,7 +243,7 @@ typedef struct learner {
 } learner;
 
 /* The shape that an input is known to have: false where nothing is. *said: by the options. */
-static bool find_shape(const ash_import *im, ash_span input, known_shape *out, bool *said) {
+static bool find_shape(ash_import *im, ash_span input, known_shape *out, bool *said) {
     const ash_type *type = NULL;
     *said = false;
     for (size_t i = 0; i < im->options->n_binds && !type; i++)
@@ -193,7 +272,7 @@ static ash_status note_shape(ash_import *im, learner *l, ash_wire message) {
     ash_onnx_info info;
     bool said;
     ASH_TRY(im->status = ash_onnx__info_read(message, &info));
-    if (!info.has_shape || !find_shape(im, info.name, &known, &said)) return ASH_OK;
+    if (!info.has_shape || info.sequence || !find_shape(im, info.name, &known, &said)) return ASH_OK;
     if (info.rank != known.rank && said)
         ash_import__fail(im, ASH_ERROR_INVALID_ARGUMENT,
                          "input '%.*s' has %zu dims, the shape that is given for it %u",

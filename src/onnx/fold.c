@@ -112,7 +112,7 @@ static bool evaluate(fold *f, const ash_node *node) {
 static bool attributes_known(const fold *f) {
     for (size_t i = 0; i < f->nodes.len; i++) {
         const ash_node *node = &f->im->graph->nodes.at[f->nodes.at[i]];
-        if (node->op == ASH_OP_SETTLE || !ash_node_has_numbers(node)) return false;
+        if (!ash_node__is_pure(f->im->graph, node) || !ash_node_has_numbers(node)) return false;
     }
     return true;
 }

@@ -4,6 +4,7 @@
 #include "import.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/progress.h"
 #include "base/sized.h"
@@ -15,7 +16,8 @@ enum {
     NEWEST_OPSET = 28,
     OLDEST_IR_WITH_OPSETS = 3,
     MAX_LOWERED = 1 << 20, /* nodes, those of unrolled bodies counted each time */
-    MAX_NAMES = 1 << 26
+    MAX_NAMES = 1 << 26,
+    MAX_SEQUENCE = 1 << 16 /* tensors of a sequence that is an input */
 };
 
 /* Fields of GraphProto. */
@@ -59,7 +61,8 @@ static void refuse_operator(ash_import *im, bool known) {
     if (advice) ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "the operator is not supported: %s", advice);
     ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
                      known ? "this version of the operator is not supported"
-                           : "the operator is not supported");
+                           : "the operator is not supported; a lowering of the caller's could say what it "
+                             "computes (ash_onnx_options.operators)");
 }
 
 static void lower_node(ash_import *im) {
@@ -68,7 +71,9 @@ static void lower_node(ash_import *im) {
     im->opset = opset_of(im, node->domain);
     im->row = ash_import__find(node->domain, node->op, im->opset, &known);
     /* A function in a domain that has the operator is its definition for those who do not know it. */
-    const ash_onnx_function *function = im->row && im->opset ? NULL : ash_import__function(im, node);
+    const ash_onnx_operator *given = im->row ? NULL : ash_import__given(im, node);
+    const ash_onnx_function *function =
+        given || (im->row && im->opset) ? NULL : ash_import__function(im, node);
     for (size_t i = 0; i < node->n_attrs; i++)
         if (node->attrs[i].ref.len)
             ash_import__fail(im, ASH_ERROR_FORMAT,
@@ -77,10 +82,12 @@ static void lower_node(ash_import *im) {
     if (im->row && im->opset == 0 && !function)
         ash_import__fail(im, ASH_ERROR_FORMAT, "the %s does not import the operator set of this domain",
                          im->call ? "function" : "model");
-    else if (!im->row && !function)
+    else if (!im->row && !function && !given)
         refuse_operator(im, known);
     else if (!within_limits(im))
         return;
+    else if (given)
+        ash_import__lower_given(im, given);
     else if (function)
         ash_import__call(im, function);
     else if (ash_import__ok(im) && !ash_import__track(im))
@@ -225,7 +232,7 @@ static void declare_initializer(ash_import *im, ash_wire message, size_t positio
         return;
     }
     im->status = ash_onnx__tensor_read(message, tensor);
-    const ash_import_value value = {.value = ASH_NO_VALUE, .tensor = tensor};
+    const ash_import_value value = ash_import__of_tensor(tensor);
     ash_import__declare(im, tensor->name, &value);
     ash_diag__add_node(&im->diag, NULL, NULL, tensor->offset);
 }
@@ -237,12 +244,13 @@ static void refuse_sparse(ash_import *im, ash_wire message, size_t position) {
 }
 
 /* The value of an input that the options bind to a tensor. */
-static ash_value bound_input(ash_import *im, const char *name, ash_type *type) {
+static ash_value bound_input(ash_import *im, const char *name, ash_type *type, ash_narrow *narrow) {
     for (size_t i = 0; i < im->options->n_binds; i++) {
         const ash_onnx_bind *bind = &im->options->binds[i];
         if (strcmp(bind->input, name) != 0) continue;
         const void *data;
         *type = *ash_tensor_type(bind->tensor);
+        *narrow = ash_tensor_narrow(bind->tensor);
         im->status = ash_view_data(ash_tensor_view(bind->tensor), &data, &im->diag);
         if (im->status != ASH_OK) return ASH_NO_VALUE;
         return ash_graph_constant(im->graph, type, data, ash_tensor_size(bind->tensor), ASH_DATA_COPY);
@@ -250,11 +258,88 @@ static ash_value bound_input(ash_import *im, const char *name, ash_type *type) {
     return ASH_NO_VALUE;
 }
 
+/* An input for a tensor of its own. */
+static ash_import_value tensor_input(ash_import *im, const ash_onnx_info *info, const char *name) {
+    ash_import_value value = {.value = ASH_NO_VALUE};
+    value.value = bound_input(im, name, &value.type, &value.narrow);
+    if (value.value == ASH_NO_VALUE && ash_import__ok(im)) {
+        im->status = ash_import__input_type(im, info, &value.type, &value.narrow);
+        if (im->status == ASH_OK) value.value = ash_graph_input(im->graph, name, &value.type);
+        ash_graph__mark_input(im->graph, value.value, value.narrow);
+    }
+    return value;
+}
+
+static const ash_onnx_sequence *given_sequence(const ash_import *im, const char *name) {
+    for (size_t i = 0; i < im->options->n_sequences; i++)
+        if (strcmp(im->options->sequences[i].input, name) == 0) return &im->options->sequences[i];
+    return NULL;
+}
+
+/* Whether a tensor of this type can be among those that the model says. */
+static bool can_be(const ash_onnx_info *info, const ash_type *type) {
+    if (!info->has_shape) return true;
+    bool same = info->rank == type->rank;
+    for (unsigned i = 0; i < type->rank && same; i++)
+        same = info->dims[i].value < 0 || info->dims[i].value == type->dims[i];
+    return same;
+}
+
+/* An input for each tensor of a sequence, in its own shape. */
+static ash_import_value sequence_input(ash_import *im, const ash_onnx_info *info,
+                                       const ash_onnx_sequence *given) {
+    ash_import_value value = {.value = ASH_NO_VALUE, .sequence = true, .count = given->length};
+    size_t *items = ash_import__keep(im, given->length, sizeof *items);
+    value.items = items;
+    for (size_t i = 0; i < given->length && ash_import__ok(im); i++) {
+        const ash_type *type = &given->types[i];
+        ash_onnx_info element = *info;
+        ash_text name;
+        if (!can_be(info, type))
+            ash_import__fail(im, ASH_ERROR_SHAPE, "tensor %zu has another shape than the model says", i);
+        element.has_shape = true, element.rank = type->rank;
+        for (unsigned k = 0; k < ASH_MIN(type->rank, (unsigned)ASH_MAX_RANK); k++)
+            element.dims[k].value = type->dims[k];
+        ash_text_init(&name, im->allocator);
+        ash_text_add(&name, "%.*s.%zu", ASH_SPAN_ARG(info->name), i);
+        im->status = ash_text_status(&name, &im->diag);
+        if (ash_import__ok(im)) {
+            const ash_import_value item = tensor_input(im, &element, name.at);
+            items[i] = ash_import__entry(im, &item);
+            if (ash_import__ok(im) && item.type.dtype != type->dtype)
+                ash_import__fail(im, ASH_ERROR_TYPE, "tensor %zu is %s, but the model's are %s", i,
+                                 ash_dtype_name(type->dtype), ash_dtype_name(item.type.dtype));
+        }
+        ash_text_free(&name);
+    }
+    return value;
+}
+
+static ash_import_value input_of(ash_import *im, const ash_onnx_info *info, const char *name) {
+    const ash_import_value nothing = {.value = ASH_NO_VALUE, .absent = true};
+    const ash_onnx_sequence *given = given_sequence(im, name);
+    if (given && !info->sequence && !(info->optional && given->absent))
+        ash_import__fail(im, ASH_ERROR_INVALID_ARGUMENT,
+                         "the options have a sequence for it, but it is none");
+    else if (given && given->absent && !info->optional)
+        ash_import__fail(im, ASH_ERROR_INVALID_ARGUMENT, "it is no optional, and cannot be absent");
+    else if (given && given->absent)
+        return nothing;
+    else if (info->sequence && !given)
+        ash_import__fail(
+            im, ASH_ERROR_UNSUPPORTED,
+            "a sequence whose length is not known: say how many tensors it has and of what types "
+            "(ash_onnx_options.sequences), and give them as the inputs %s.0, %s.1, ...",
+            name, name);
+    else
+        return given ? sequence_input(im, info, given) : tensor_input(im, info, name);
+    return nothing;
+}
+
 /* An input that has an initializer is that initializer: its default value. */
 static void declare_input(ash_import *im, ash_wire message, size_t position) {
     (void)position;
     ash_onnx_info info;
-    ash_import_value value = {.value = ASH_NO_VALUE};
     im->status = ash_onnx__info_read(message, &info);
     if (im->status != ASH_OK || ash_import__find_name(im, info.name) != SIZE_MAX) return;
     char *name = ash_arena_strndup(&im->arena, (const char *)info.name.at, info.name.len);
@@ -262,16 +347,32 @@ static void declare_input(ash_import *im, ash_wire message, size_t position) {
         im->status = ASH_NO_MEMORY(&im->diag);
         return;
     }
-    value.value = bound_input(im, name, &value.type);
-    if (value.value == ASH_NO_VALUE && ash_import__ok(im)) {
-        im->status = ash_import__input_type(im, &info, &value.type);
-        if (im->status == ASH_OK) value.value = ash_graph_input(im->graph, name, &value.type);
-    }
+    const ash_import_value value = input_of(im, &info, name);
     ash_import__declare(im, info.name, &value);
     if (!ash_import__ok(im)) ash_diag__add_node(&im->diag, name, "graph input", info.offset);
 }
 
 /* --- outputs -------------------------------------------------------------------------------------- */
+
+static void output_tensor(ash_import *im, const char *name, size_t index) {
+    ash_graph_output(im->graph, name, ash_import__materialize(im, index));
+    if (ash_import__ok(im))
+        ash_graph__mark_output(im->graph, im->graph->outputs.len - 1, im->values.at[index].narrow);
+}
+
+/* An output for each tensor of a sequence, NAME.0, NAME.1, ...; none for what is absent. */
+static void output_value(ash_import *im, const char *name, size_t index) {
+    const ash_import_value value = im->values.at[index];
+    if (!value.sequence && !value.absent) output_tensor(im, name, index);
+    for (size_t i = 0; value.sequence && i < value.count && ash_import__ok(im); i++) {
+        ash_text text;
+        ash_text_init(&text, im->allocator);
+        ash_text_add(&text, "%s.%zu", name, i);
+        im->status = ash_text_status(&text, &im->diag);
+        if (ash_import__ok(im)) output_tensor(im, text.at, value.items[i]);
+        ash_text_free(&text);
+    }
+}
 
 static void add_output(ash_import *im, ash_wire message, size_t position) {
     (void)position;
@@ -285,7 +386,7 @@ static void add_output(ash_import *im, ash_wire message, size_t position) {
     else if (index == SIZE_MAX)
         ash_import__fail(im, ASH_ERROR_FORMAT, "no node computes this output");
     else
-        ash_graph_output(im->graph, name, ash_import__materialize(im, index));
+        output_value(im, name, index);
     if (!ash_import__ok(im)) ash_diag__add_node(&im->diag, name, "graph output", info.offset);
 }
 
@@ -301,7 +402,7 @@ static void check_node(ash_import *im, ash_wire message, size_t position) {
     if (im->status == ASH_OK) {
         im->node = &node;
         im->opset = opset_of(im, node.domain);
-        if (!ash_import__find(node.domain, node.op, im->opset, &known) &&
+        if (!ash_import__find(node.domain, node.op, im->opset, &known) && !ash_import__given(im, &node) &&
             !ash_import__function(im, &node)) {
             refuse_operator(im, known);
             locate(im, position);
@@ -319,6 +420,10 @@ static void name_output(ash_import *im, ash_wire message, size_t position) {
     const char *name = ash_arena_strndup(&im->arena, (const char *)info.name.at, info.name.len);
     if (!name || !ash_vec_push(im->allocator, &im->output_names, name))
         im->status = ASH_NO_MEMORY(&im->diag);
+    else if (info.sequence || info.optional)
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
+                         "a sequence, whose length may hang on dims that are open: give them sizes");
+    if (!ash_import__ok(im)) ash_diag__add_node(&im->diag, name, "graph output", info.offset);
 }
 
 /* --- the model ------------------------------------------------------------------------------------ */
@@ -357,8 +462,10 @@ static ash_status graph_name(ash_import *im, char **name) {
 
 /* The options name nothing twice, and nothing by NULL. */
 static ash_status check_names(const ash_onnx_options *o, ash_diag *diag) {
-    ASH_FAIL_IF((o->n_vars && !o->vars) || (o->n_shapes && !o->shapes) || (o->n_binds && !o->binds), diag,
-                ASH_ERROR_INVALID_ARGUMENT, "a list of the options is NULL");
+    ASH_FAIL_IF((o->n_vars && !o->vars) || (o->n_shapes && !o->shapes) || (o->n_binds && !o->binds) ||
+                    (o->n_sequences && !o->sequences) || (o->n_ties && !o->ties) ||
+                    (o->n_operators && !o->operators),
+                diag, ASH_ERROR_INVALID_ARGUMENT, "a list of the options is NULL");
     for (size_t i = 0; i < o->n_vars; i++) {
         ASH_FAIL_IF(!o->vars[i].name, diag, ASH_ERROR_INVALID_ARGUMENT, "the name of dim %zu is NULL", i);
         for (size_t k = 0; k < i; k++)
@@ -375,7 +482,53 @@ static ash_status check_names(const ash_onnx_options *o, ash_diag *diag) {
             ASH_FAIL_IF(!strcmp(o->binds[k].input, o->binds[i].input), diag, ASH_ERROR_INVALID_ARGUMENT,
                         "input '%s' is bound twice", o->binds[i].input);
     }
+    for (size_t i = 0; i < o->n_operators; i++) {
+        const ash_onnx_operator *op = &o->operators[i];
+        ASH_FAIL_IF(!op->domain || !op->op || !op->lower, diag, ASH_ERROR_INVALID_ARGUMENT,
+                    "the domain, the name or the lowering of operator %zu is NULL", i);
+        for (size_t k = 0; k < i; k++)
+            ASH_FAIL_IF(!strcmp(o->operators[k].domain, op->domain) && !strcmp(o->operators[k].op, op->op),
+                        diag, ASH_ERROR_INVALID_ARGUMENT, "operator '%s' is given twice", op->op);
+    }
+    for (size_t i = 0; i < o->n_ties; i++) {
+        ASH_FAIL_IF(!o->ties[i].name || !o->ties[i].expression, diag, ASH_ERROR_INVALID_ARGUMENT,
+                    "the name or the expression of tie %zu is NULL", i);
+        for (size_t k = 0; k < i + o->n_vars; k++)
+            ASH_FAIL_IF(!strcmp(k < i ? o->ties[k].name : o->vars[k - i].name, o->ties[i].name), diag,
+                        ASH_ERROR_INVALID_ARGUMENT, "dim '%s' is given twice", o->ties[i].name);
+    }
+    for (size_t i = 0; i < o->n_sequences; i++) {
+        const ash_onnx_sequence *s = &o->sequences[i];
+        ASH_FAIL_IF(!s->input || (s->length && !s->types), diag, ASH_ERROR_INVALID_ARGUMENT,
+                    "the input or the types of sequence %zu are NULL", i);
+        ASH_FAIL_IF(s->length > MAX_SEQUENCE, diag, ASH_ERROR_INVALID_ARGUMENT,
+                    "sequence '%s' has %zu tensors; at most %d are supported", s->input, s->length,
+                    MAX_SEQUENCE);
+        for (size_t k = 0; k < s->length; k++)
+            ASH_FAIL_IF(!ash_type_static_count(&s->types[k], &(int64_t){0}), diag,
+                        ASH_ERROR_INVALID_ARGUMENT,
+                        "tensor %zu of sequence '%s' has dims that are no numbers", k, s->input);
+        for (size_t k = 0; k < i; k++)
+            ASH_FAIL_IF(!strcmp(o->sequences[k].input, s->input), diag, ASH_ERROR_INVALID_ARGUMENT,
+                        "sequence '%s' is given twice", s->input);
+    }
     return ASH_OK;
+}
+
+static bool has_value(const ash_import *im, const char *name) {
+    return ash_import__find_name(im, (ash_span){(const uint8_t *)name, strlen(name)}) != SIZE_MAX;
+}
+
+/* Whether it is the name of a tensor of a sequence, NAME.0 to NAME.(length - 1). */
+static bool is_element(const ash_onnx_options *o, const char *name) {
+    for (size_t i = 0; i < o->n_sequences; i++) {
+        size_t len = strlen(o->sequences[i].input);
+        char *end;
+        if (strncmp(name, o->sequences[i].input, len) != 0 || name[len] != '.') continue;
+        unsigned long long at = strtoull(name + len + 1, &end, 10);
+        if (name[len + 1] && !*end && at < o->sequences[i].length) return true;
+    }
+    return false;
 }
 
 /* Every name of the options must be one of the model's. */
@@ -383,13 +536,17 @@ static ash_status check_options(ash_import *im) {
     const ash_onnx_options *o = im->options;
     for (size_t i = 0; i < o->n_binds; i++) {
         const char *name = o->binds[i].input;
-        ASH_FAIL_IF(ash_import__find_name(im, (ash_span){(const uint8_t *)name, strlen(name)}) == SIZE_MAX,
-                    &im->diag, ASH_ERROR_NOT_FOUND, "the model has no input '%s' to bind", name);
+        ASH_FAIL_IF(!has_value(im, name) && !is_element(o, name), &im->diag, ASH_ERROR_NOT_FOUND,
+                    "the model has no input '%s' to bind", name);
     }
-    for (size_t i = 0; i < o->n_vars; i++) {
+    for (size_t i = 0; i < o->n_sequences; i++)
+        ASH_FAIL_IF(!has_value(im, o->sequences[i].input), &im->diag, ASH_ERROR_NOT_FOUND,
+                    "the model has no input '%s' for a sequence", o->sequences[i].input);
+    for (size_t i = 0; i < o->n_vars + o->n_ties; i++) {
+        const char *name = i < o->n_vars ? o->vars[i].name : o->ties[i - o->n_vars].name;
         uint64_t found;
-        ASH_FAIL_IF(!ash_strmap_get(&im->dims, o->vars[i].name, strlen(o->vars[i].name), &found), &im->diag,
-                    ASH_ERROR_NOT_FOUND, "no input of the model has a dim '%s'", o->vars[i].name);
+        ASH_FAIL_IF(!ash_strmap_get(&im->dims, name, strlen(name), &found), &im->diag, ASH_ERROR_NOT_FOUND,
+                    "no input of the model has a dim '%s'", name);
     }
     return ASH_OK;
 }
@@ -470,7 +627,7 @@ ash_status ash_import__bytes(ash_context *context, const void *data, size_t size
     return status;
 }
 
-ASH_SIZED(ash_onnx_options, progress);
+ASH_SIZED(ash_onnx_options, n_operators);
 
 ash_status ash_onnx_parse(ash_context *context, const void *data, uint64_t size,
                           const ash_onnx_options *options, ash_graph **out, ash_diag *diag) {

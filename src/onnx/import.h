@@ -15,6 +15,7 @@
 #include "ashlar/onnx.h"
 #include "data.h"
 #include "ir/build.h"
+#include "ir/narrow.h"
 
 /* An element of a tracked list: a number, or, when `dim`, the expression `v` (an ash_dim, negative). */
 typedef struct ash_import_int {
@@ -30,14 +31,29 @@ typedef struct ash_import_value {
     const ash_onnx_tensor *tensor; /* the initializer that it comes from, or NULL */
     const ash_import_int *list;    /* its elements, or NULL when they are not tracked */
     size_t count;                  /* elements of the list, or of the sequence */
+    ash_narrow narrow;             /* what its bytes stand for */
     bool absent;         /* nothing: an empty optional, or what the call of a function leaves out */
     bool sequence;       /* a sequence of tensors: then only `items` and `count` matter */
     const size_t *items; /* indices of ash_import.values */
 } ash_import_value;
 
+/* An initializer, which is not read yet. */
+static inline ash_import_value ash_import__of_tensor(const ash_onnx_tensor *tensor) {
+    ash_onnx_element element;
+    ash_onnx__element(tensor->dtype, &element);
+    return (ash_import_value){.value = ASH_NO_VALUE, .tensor = tensor, .narrow = element.narrow};
+}
+
 /* Names visible at a node: those of its own graph, then of the graphs around it, up to the function that
  * they are in. */
+/* Values from outside that a body takes as arguments, so that what it computes of them belongs to it: of
+ * branches that may not be taken. */
+typedef struct ash_import_gate {
+    ASH_VEC(ash_value) arguments, outer; /* one for one */
+} ash_import_gate;
+
 typedef struct ash_import_scope {
+    ash_import_gate *gate; /* of a body that has one, or NULL */
     struct ash_import_scope *parent;
     ash_strmap names;            /* to indices of ash_import.values */
     const ash_strmap *constants; /* the same for the initializers of a body, or NULL */
@@ -87,6 +103,7 @@ typedef struct ash_import {
     int64_t opset;        /* version that the model or function imports of the node's domain */
     bool has_absent;      /* some value is */
     unsigned nesting;     /* graphs around the node */
+    unsigned ties;        /* names of dims that are being replaced by expressions, each in the one before */
     size_t lowered;       /* nodes so far, those of repeated bodies each time */
     uint64_t names;       /* operands, results and attributes that they have */
     uint64_t kept;        /* bytes of lists and constants that import made */
@@ -98,7 +115,9 @@ typedef struct ash_import {
     ash_map folded;    /* graph value -> constant with its elements, made by fold.c */
     ash_map masks;     /* graph value that was asked where it is true -> index of `found` */
     ASH_VEC(ash_import_found) found;
-    ash_status status; /* the sticky failure */
+    uint64_t draws;                       /* nodes so far that draw random numbers */
+    ash_value random_seed, random_stream; /* parameters that they share, once `draws` */
+    ash_status status;                    /* the sticky failure */
     ash_diag diag;
 } ash_import;
 
@@ -123,6 +142,12 @@ bool ash_import__table_is_sorted(void);
  * present one. */
 ash_status ash_import__body(ash_import *im, ash_wire graph, const size_t *ins, size_t n_ins, size_t *outs,
                             size_t n_outs);
+/* The same of a body without inputs, whose names from outside come through a gate, empty at first, which
+ * the caller frees. */
+ash_status ash_import__gated_body(ash_import *im, ash_wire graph, ash_import_gate *gate, size_t *outs,
+                                  size_t n_outs);
+void ash_import__free_gate(ash_import *im, ash_import_gate *gate);
+
 /* Lowers the nodes of a function, a FunctionProto, in the present scope. */
 ash_status ash_import__function_nodes(ash_import *im, ash_wire function);
 void ash_import__free_blocks(ash_import *im);
@@ -141,7 +166,8 @@ void ash_import__node(ash_import *im, const ash_onnx_node *node, size_t position
 /* Finds what the shapes that are known say of the inputs' dims; before the inputs are declared. */
 ash_status ash_import__learn_dims(ash_import *im, ash_wire graph);
 /* The type of an input: its dims are numbers, variables, expressions of them. */
-ash_status ash_import__input_type(ash_import *im, const ash_onnx_info *info, ash_type *type);
+ash_status ash_import__input_type(ash_import *im, const ash_onnx_info *info, ash_type *type,
+                                  ash_narrow *narrow);
 
 /* --- open dims: open.c ------------------------------------------------------------------------------- */
 
@@ -167,6 +193,12 @@ void ash_import__call(ash_import *im, const ash_onnx_function *function);
 /* A node as it is for the present call: attributes that refer to the call's have their values or are gone.
  * Its attributes are written anew, in the node's scratch arena. */
 void ash_import__resolve(ash_import *im, ash_onnx_node *node);
+
+/* --- operators of the caller: caller.c -------------------------------------------------------------- */
+
+/* What the options have for a node's operator, or NULL. */
+const ash_onnx_operator *ash_import__given(const ash_import *im, const ash_onnx_node *node);
+void ash_import__lower_given(ash_import *im, const ash_onnx_operator *given);
 
 /* Records a failure; the first one stays. Returns ASH_NO_VALUE, so that a lowering can return it. */
 ash_value ash_import__fail(ash_import *im, ash_status code, const char *fmt, ...) ASH_PRINTF(3, 4);
@@ -196,6 +228,9 @@ ash_type ash_import__in_type(ash_import *im, size_t k);
 /* The type of a value of the graph; that of ASH_NO_VALUE is an f32 scalar. */
 ash_type ash_import__type(const ash_import *im, ash_value value);
 
+/* What its bytes stand for; ASH_NARROW_NONE also when it is missing. */
+ash_narrow ash_import__in_narrow(const ash_import *im, size_t k);
+
 /* Elements of operand k: numbers or dims; numbers alone; floating point numbers. False and a failure that
  * names the operand when they cannot be known at import. Borrowed from the node's scratch arena. */
 bool ash_import__list(ash_import *im, size_t k, const ash_import_int **list, size_t *count);
@@ -204,10 +239,14 @@ bool ash_import__floats(ash_import *im, size_t k, const double **list, size_t *c
 /* The same without a failure. */
 bool ash_import__try_list(ash_import *im, size_t k, const ash_import_int **list, size_t *count);
 bool ash_import__try_ints(ash_import *im, size_t k, const int64_t **list, size_t *count);
+/* The same for floating point numbers, all of them whole. */
+bool ash_import__try_whole(ash_import *im, size_t k, const ash_import_int **list, size_t *count);
 bool ash_import__try_floats(ash_import *im, size_t k, const double **list, size_t *count);
 
 /* Binds result k, if the node wants it. */
 void ash_import__out(ash_import *im, size_t k, ash_value value);
+/* The same for bytes that stand for something else. */
+void ash_import__out_narrow(ash_import *im, size_t k, ash_value value, ash_narrow narrow);
 /* The same with a tracked list; `list` is copied. */
 void ash_import__out_list(ash_import *im, size_t k, const ash_type *type, const ash_import_int *list);
 bool ash_import__wants(const ash_import *im, size_t k);
@@ -219,6 +258,15 @@ int64_t ash_import__int_at(const ash_blob *blob, ash_dtype dtype, size_t i);
  * value gives the same dim again, and one that is known at import gives a number. The dim is called after
  * the present node's result k and its dim `axis`, "y.0". */
 ash_value ash_import__found(ash_import *im, ash_value x, size_t k, unsigned axis, ash_dim *count);
+
+/* --- elements of few bits: narrow.c ---------------------------------------------------------------- */
+
+/* Whether the operator of a row moves elements of any type from operands to results of the same; whether
+ * it takes bytes that stand for something else at all. All others refuse them. */
+bool ash_import__moves_narrow(const ash_import_row *row);
+bool ash_import__takes_narrow(const ash_import_row *row);
+/* The first operand that has such bytes says what those of a moving operator's results are. */
+ash_narrow ash_import__moved_narrow(const ash_import *im);
 
 /* --- attributes: a wrong type is a failure, an absent one gives the default ----------------------- */
 
@@ -234,6 +282,8 @@ unsigned ash_import__attr_choice(ash_import *im, const char *name, const char *c
     ash_import__attr_choice((im), (name), (const char *const[]){__VA_ARGS__},                              \
                             sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *))
 bool ash_import__attr_tensor(ash_import *im, const char *name, ash_type *type, ash_value *value);
+/* What the bytes of such a tensor stand for; ASH_NARROW_NONE when it is absent. */
+ash_narrow ash_import__attr_narrow(ash_import *im, const char *name);
 
 /* A list of axes or the like: operand k where `from` opset on it is an operand, else the attribute. False:
  * absent. */
@@ -246,12 +296,16 @@ unsigned ash_import__axis(ash_import *im, int64_t axis, unsigned rank);
 /* --- values by index ------------------------------------------------------------------------------ */
 
 /* The index of a name that is visible at the node, or SIZE_MAX. */
-size_t ash_import__find_name(const ash_import *im, ash_span name);
+size_t ash_import__find_name(ash_import *im, ash_span name);
 /* Makes the entry `index` known under a name of the present graph; one that the graph has already is a
  * failure. */
 void ash_import__alias(ash_import *im, ash_span name, size_t index);
 /* The same for a new entry. */
 void ash_import__declare(ash_import *im, ash_span name, const ash_import_value *value);
+/* A new entry without a name; 0 after a failure. */
+size_t ash_import__entry(ash_import *im, const ash_import_value *value);
+/* The same for a tensor of the graph; ASH_NO_VALUE is none. */
+size_t ash_import__tensor_entry(ash_import *im, ash_value value);
 /* The graph's value for entry `index`: reads the initializer, or makes a tensor of the list. */
 ash_value ash_import__materialize(ash_import *im, size_t index);
 

@@ -6,13 +6,36 @@ static const struct {
     const char *name;
     int core; /* an ash_dtype, or -1 */
 } dtypes[] = {
-    {"undefined", -1},      {"float", ASH_F32},   {"uint8", ASH_U8},      {"int8", ASH_I8},
-    {"uint16", ASH_U16},    {"int16", ASH_I16},   {"int32", ASH_I32},     {"int64", ASH_I64},
-    {"string", -1},         {"bool", ASH_BOOL},   {"float16", ASH_F16},   {"double", ASH_F64},
-    {"uint32", ASH_U32},    {"uint64", ASH_U64},  {"complex64", -1},      {"complex128", -1},
-    {"bfloat16", ASH_BF16}, {"float8e4m3fn", -1}, {"float8e4m3fnuz", -1}, {"float8e5m2", -1},
-    {"float8e5m2fnuz", -1}, {"uint4", -1},        {"int4", -1},           {"float4e2m1", -1},
+    {"undefined", -1},      {"float", ASH_F32},  {"uint8", ASH_U8},    {"int8", ASH_I8},
+    {"uint16", ASH_U16},    {"int16", ASH_I16},  {"int32", ASH_I32},   {"int64", ASH_I64},
+    {"string", -1},         {"bool", ASH_BOOL},  {"float16", ASH_F16}, {"double", ASH_F64},
+    {"uint32", ASH_U32},    {"uint64", ASH_U64}, {"complex64", -1},    {"complex128", -1},
+    {"bfloat16", ASH_BF16},
 };
+
+/* The numbers that follow. */
+static const ash_narrow narrows[] = {
+    ASH_NARROW_F8E4M3FN, ASH_NARROW_F8E4M3FNUZ, ASH_NARROW_F8E5M2, ASH_NARROW_F8E5M2FNUZ,
+    ASH_NARROW_U4,       ASH_NARROW_I4,         ASH_NARROW_F4E2M1, ASH_NARROW_F8E8M0,
+    ASH_NARROW_U2,       ASH_NARROW_I2,         ASH_NARROW_F6E2M3, ASH_NARROW_F6E3M2,
+};
+
+static ash_narrow narrow_of(int64_t onnx) {
+    uint64_t at = (uint64_t)onnx - ASH_COUNT(dtypes);
+    return onnx >= 0 && at < ASH_COUNT(narrows) ? narrows[at] : ASH_NARROW_NONE;
+}
+
+bool ash_onnx__element(int64_t onnx, ash_onnx_element *out) {
+    ash_narrow narrow = narrow_of(onnx);
+    *out = (ash_onnx_element){ash_narrow_dtype(narrow), narrow};
+    return narrow != ASH_NARROW_NONE || ash_onnx__dtype(onnx, &out->dtype);
+}
+
+int64_t ash_onnx__element_of(ash_onnx_element element) {
+    for (size_t i = 0; i < ASH_COUNT(narrows) && element.narrow != ASH_NARROW_NONE; i++)
+        if (narrows[i] == element.narrow) return (int64_t)(ASH_COUNT(dtypes) + i);
+    return ash_onnx__dtype_of(element.dtype);
+}
 
 bool ash_onnx__dtype(int64_t onnx, ash_dtype *out) {
     if (onnx < 0 || (uint64_t)onnx >= ASH_COUNT(dtypes) || dtypes[onnx].core < 0) return false;
@@ -27,6 +50,8 @@ ash_onnx_dtype ash_onnx__dtype_of(ash_dtype dtype) {
 }
 
 const char *ash_onnx__dtype_name(int64_t onnx) {
+    ash_narrow narrow = narrow_of(onnx);
+    if (narrow != ASH_NARROW_NONE) return ash_narrow_name(narrow);
     return onnx >= 0 && (uint64_t)onnx < ASH_COUNT(dtypes) ? dtypes[onnx].name : "?";
 }
 
@@ -312,25 +337,43 @@ static ash_status read_shape(ash_wire message, ash_onnx_info *out) {
     }
 }
 
-/* TypeProto: tensor_type = 1; TypeProto.Tensor: elem_type = 1, shape = 2. */
-static ash_status read_type(ash_wire message, ash_onnx_info *out) {
+/* TypeProto.Tensor: elem_type = 1, shape = 2. */
+static ash_status read_tensor_type(ash_wire tensor, ash_onnx_info *out) {
     ash_field field;
     bool more;
-    ash_wire tensor, sub;
+    ash_wire sub;
+    out->tensor = true;
     for (;;) {
+        ASH_TRY(ash_wire__next(&tensor, &field, &more));
+        if (!more) return ASH_OK;
+        if (field.number == 1) ASH_TRY(ash_wire__int(&tensor, &field, &out->dtype));
+        if (field.number != 2) continue;
+        ASH_TRY(ash_wire__enter(&tensor, &field, &sub));
+        ASH_TRY(read_shape(sub, out));
+    }
+}
+
+/* TypeProto: tensor_type = 1, sequence_type = 4, optional_type = 9, of which the element's type is field
+ * 1. */
+static ash_status read_type(ash_wire message, ash_onnx_info *out) {
+    enum { TENSOR = 1, SEQUENCE = 4, OPTIONAL = 9 };
+    ash_field field;
+    bool more;
+    for (;;) {
+        ash_wire sub, element;
         ASH_TRY(ash_wire__next(&message, &field, &more));
         if (!more) return ASH_OK;
-        if (field.number != 1) continue;
-        out->tensor = true;
-        ASH_TRY(ash_wire__enter(&message, &field, &tensor));
-        for (;;) {
-            ASH_TRY(ash_wire__next(&tensor, &field, &more));
-            if (!more) break;
-            if (field.number == 1) ASH_TRY(ash_wire__int(&tensor, &field, &out->dtype));
-            if (field.number != 2) continue;
-            ASH_TRY(ash_wire__enter(&tensor, &field, &sub));
-            ASH_TRY(read_shape(sub, out));
+        bool sequence = field.number == SEQUENCE && !out->sequence;
+        bool optional = field.number == OPTIONAL && !out->sequence && !out->optional;
+        if (field.number != TENSOR && !sequence && !optional) continue;
+        ASH_TRY(ash_wire__enter(&message, &field, &sub));
+        if (field.number == TENSOR) {
+            ASH_TRY(read_tensor_type(sub, out));
+            continue;
         }
+        out->sequence |= sequence, out->optional |= optional;
+        ASH_TRY(ash_wire__enter_next(&sub, 1, &element, &more));
+        if (more) ASH_TRY(read_type(element, out)); /* at most twice, by what is there already */
     }
 }
 

@@ -6,7 +6,7 @@
 #ifndef ASH_ONNX_MODEL_H
 #define ASH_ONNX_MODEL_H
 
-#include "ashlar/graph.h"
+#include "ashlar/narrow.h"
 #include "base/arena.h"
 #include "wire.h"
 
@@ -26,17 +26,18 @@ typedef enum ash_onnx_dtype {
     ONNX_DOUBLE = 11,
     ONNX_UINT32 = 12,
     ONNX_UINT64 = 13,
-    ONNX_BFLOAT16 = 16,
-    ONNX_UINT4 = 21,
-    ONNX_INT4 = 22
+    ONNX_BFLOAT16 = 16
 } ash_onnx_dtype;
 
 /* The core dtype of an ONNX one; false when there is none. */
 bool ash_onnx__dtype(int64_t onnx, ash_dtype *out);
-/* Whether elements have four bits, two to a byte. The core has no such dtype: their data become bytes. */
-static inline bool ash_onnx__is_nibble(int64_t onnx) {
-    return onnx == ONNX_UINT4 || onnx == ONNX_INT4;
-}
+/* The same, and where the core has bytes for it also what these stand for. */
+typedef struct ash_onnx_element {
+    ash_dtype dtype;
+    ash_narrow narrow;
+} ash_onnx_element;
+bool ash_onnx__element(int64_t onnx, ash_onnx_element *out);
+int64_t ash_onnx__element_of(ash_onnx_element element);
 /* And back: every core dtype has one. */
 ash_onnx_dtype ash_onnx__dtype_of(ash_dtype dtype);
 /* "float16", "complex64", ...; "?" for an unknown number. */
@@ -94,9 +95,11 @@ typedef struct ash_onnx_node {
 /* ValueInfoProto, for graph inputs. */
 typedef struct ash_onnx_info {
     ash_span name;
-    bool tensor, has_shape; /* a tensor type; not a sequence, map, optional or sparse tensor */
-    int64_t dtype;          /* an ash_onnx_dtype, unchecked */
-    size_t rank;            /* may exceed ASH_MAX_RANK: then `dims` has the first of them */
+    bool tensor, has_shape;  /* tensors, of which the rest tells; not a map, a sparse tensor or sequences of
+                               sequences */
+    bool sequence, optional; /* of tensors; an optional may be one of a sequence */
+    int64_t dtype;           /* an ash_onnx_dtype, unchecked */
+    size_t rank;             /* may exceed ASH_MAX_RANK: then `dims` has the first of them */
     struct {
         int64_t value; /* elements, or -1 when it is not known */
         ash_span param;

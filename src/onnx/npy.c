@@ -175,7 +175,9 @@ ash_status ash_npy__read(ash_context *context, ash_file *file, ash_tensor **out,
     size_t size = ash_dtype_size(h.type.dtype);
     ash_blob *blob;
     if (!h.swap && !h.fortran && h.type.dtype != ASH_BOOL) {
-        ASH_TRY(ash_onnx__blob_at(a, file, h.end, bytes, size, SIZE_MAX, &blob, diag));
+        const ash_onnx_bytes at = {
+            .file = file, .span = {h.end, bytes}, .align = size, .copy_bytes = SIZE_MAX};
+        ASH_TRY(ash_onnx__blob_at(a, &at, &blob, diag));
     } else {
         ASH_TRY(ash_blob_create_owned(a, bytes, &blob, diag));
         convert(&h, h.end, (uint8_t *)blob->data, (int64_t)(bytes / size));

@@ -134,24 +134,6 @@ void ash_onnx__op_conv(ash_import *im) {
 
 /* --- ConvTranspose -------------------------------------------------------------------------------- */
 
-/* [c, m/groups, k...] to the weight of the equivalent convolution: [m, c/groups, k...] with each kernel
- * reversed. */
-static ash_value transposed_weight(ash_import *im, ash_value w, int64_t groups) {
-    ash_type t = ash_import__type(im, w);
-    ash_dim split[ASH_MAX_RANK + 1], merged[ASH_MAX_RANK];
-    if (groups <= 0 || !ash_dim_is_const(t.dims[0]) || t.dims[0] % groups || t.rank == ASH_MAX_RANK)
-        return ash_import__fail(im, ASH_ERROR_SHAPE, "%lld groups for %lld channels", (long long)groups,
-                                (long long)t.dims[0]);
-    split[0] = groups, split[1] = t.dims[0] / groups;
-    memcpy(&split[2], &t.dims[1], (t.rank - 1) * sizeof *split);
-    w = ash_build__swap(im->graph, ash_reshape(im->graph, w, split, t.rank + 1), 1, 2);
-    memcpy(merged, t.dims, sizeof merged);
-    merged[0] = ash_graph_dim_mul(im->graph, groups, t.dims[1]), merged[1] = t.dims[0] / groups;
-    w = ash_reshape(im->graph, w, merged, t.rank);
-    for (unsigned i = 2; i < t.rank; i++) w = ash_build__reverse(im->graph, w, i);
-    return w;
-}
-
 /* What ConvTranspose cuts off at each end of the full result: pads, or what output_shape and auto_pad ask
  * for. */
 static void transposed_pads(ash_import *im, const ash_type *x, ash_onnx_window *w, int64_t *extra) {
@@ -183,17 +165,14 @@ static void transposed_pads(ash_import *im, const ash_type *x, ash_onnx_window *
     }
 }
 
-/* The gradient of a convolution: a convolution with stride 1 over the operand with stride - 1 zeros between
- * its elements and span - 1 around it, from which the pads are cut. */
 void ash_onnx__op_conv_transpose(ash_import *im) {
     ash_value x = ash_import__in(im, 0), w = ash_import__in(im, 1);
     ash_type type = ash_import__type(im, x), weight = ash_import__type(im, w);
-    int64_t kernel[ASH_MAX_RANK], extra[ASH_MAX_RANK] = {0}, interior[ASH_MAX_RANK] = {0};
-    int64_t groups = ash_import__attr_int(im, "group", 1);
-    static const ash_dim none[ASH_MAX_RANK];
+    int64_t kernel[ASH_MAX_RANK], extra[ASH_MAX_RANK] = {0};
     const int64_t *list;
     size_t n;
     ash_onnx_window window;
+    ash_window windows[ASH_MAX_RANK];
     if (!weight_kernel(im, &weight, type.rank, kernel) || !ash_onnx__window(im, type.rank, kernel, &window))
         return;
     bool padded = ash_import__attr_ints(im, "output_padding", &list, &n);
@@ -208,23 +187,8 @@ void ash_onnx__op_conv_transpose(ash_import *im) {
     }
     if (!ash_import__ok(im)) return;
     transposed_pads(im, &type, &window, extra);
-    ash_dim cut_low[ASH_MAX_RANK] = {0}, cut_high[ASH_MAX_RANK] = {0};
-    int64_t steps[ASH_MAX_RANK];
-    for (unsigned i = 0; i < window.n; i++) {
-        int64_t around = (window.kernel[i] - 1) * window.dilations[i];
-        int64_t low = around - window.before[i], high = around - window.after[i] + extra[i];
-        interior[i + 2] = window.strides[i] - 1;
-        window.strides[i] = 1;
-        window.before[i] = ASH_MAX(low, 0), window.after[i] = ASH_MAX(high, 0);
-        cut_low[i + 2] = ASH_MAX(-low, 0), cut_high[i + 2] = ASH_MAX(-high, 0);
-    }
-    x = ash_build__pad(im->graph, x, 0, none, none, interior);
-    ash_value y = ash_onnx__conv(im, x, transposed_weight(im, w, groups), &window, groups);
-    ash_type full = ash_import__type(im, y);
-    for (unsigned i = 0; i < full.rank; i++) {
-        steps[i] = 1;
-        full.dims[i] = ash_graph_dim_sub(im->graph, full.dims[i], cut_low[i] + cut_high[i]);
-    }
-    y = ash_slice(im->graph, y, cut_low, steps, full.dims);
+    for (unsigned i = 0; i < window.n; i++) windows[i] = ash_onnx__window_at(&window, i);
+    ash_value y =
+        ash_conv_transpose(im->graph, x, w, windows, extra, window.n, ash_import__attr_int(im, "group", 1));
     ash_import__out(im, 0, add_bias(im, y, 2, window.n));
 }

@@ -135,21 +135,6 @@ void ash_onnx__op_where(ash_import *im) {
     ash_import__out(im, 0, ash_select(im->graph, c, yes, no));
 }
 
-void ash_onnx__op_cast(ash_import *im) {
-    ash_dtype to = ASH_F32;
-    int64_t want = ash_import__attr_int(im, "to", ONNX_UNDEFINED);
-    if (!ash_onnx__dtype(want, &to))
-        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a cast to %s (%lld)", ash_onnx__dtype_name(want),
-                         (long long)want);
-    ash_import__out(im, 0, ash_cast(im->graph, ash_import__in(im, 0), to));
-}
-
-void ash_onnx__op_cast_like(ash_import *im) {
-    ash_dtype to = ash_import__in_type(im, 1).dtype;
-    ash_import__out(im, 0, ash_cast(im->graph, ash_import__in(im, 0), to));
-}
-
-/* Also of a sequence. */
 /* Another name; also of a sequence or of nothing. */
 void ash_onnx__op_identity(ash_import *im) {
     size_t index = ash_import__has(im, 0) ? ash_import__find_name(im, im->node->ins[0]) : SIZE_MAX;
@@ -157,31 +142,6 @@ void ash_onnx__op_identity(ash_import *im) {
         ash_import__in(im, 0);
     else if (ash_import__wants(im, 0))
         ash_import__alias(im, im->node->outs[0], index);
-}
-
-/* Inference: the data pass, and the mask is all true. Training with a ratio above 0 draws random
- * numbers. */
-void ash_onnx__op_dropout(ash_import *im) {
-    ash_value x = ash_import__in(im, 0);
-    ash_type type = ash_import__type(im, x);
-    const ash_import_int *training;
-    const double *ratio;
-    size_t n, n_ratio;
-    if (im->opset >= 12 && ash_import__has(im, 2)) {
-        if (!ash_import__list(im, 2, &training, &n)) return;
-        bool draws = n == 1 && training[0].v != 0;
-        if (draws && ash_import__has(im, 1)) {
-            if (!ash_import__floats(im, 1, &ratio, &n_ratio)) return;
-            draws = n_ratio != 1 || ratio[0] != 0;
-        }
-        if (draws)
-            ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "dropout in training mode draws random numbers");
-    }
-    ash_import__out(im, 0, x);
-    if (ash_import__wants(im, 1))
-        ash_import__out(
-            im, 1,
-            ash_build__fill(im->graph, im->opset >= 10 ? ASH_BOOL : type.dtype, 1, type.dims, type.rank));
 }
 
 /* --- activations ---------------------------------------------------------------------------------- */
@@ -265,11 +225,18 @@ void ash_onnx__op_hard_swish(ash_import *im) {
     ash_import__out(im, 0, ash_mul(im->graph, x, ash_onnx__hard_sigmoid(im, x, 1.0 / 6, 0.5)));
 }
 
+/* log(1 + u) for u >= 0, small ones too: with w = 1 + u as it is rounded, log(w) lacks what w lacks, over
+ * w. */
+static ash_value log_of_one_and(ash_graph *g, ash_value u) {
+    ash_value w = ash_build__with(g, ASH_OP_ADD, u, 1);
+    ash_value lost = ash_sub(g, u, ash_build__with(g, ASH_OP_SUB, w, 1));
+    return ash_add(g, ash_log(g, w), ash_div(g, lost, w));
+}
+
 /* log(1 + exp(x)) as max(x, 0) + log(1 + exp(-|x|)), which never overflows. */
 ash_value ash_onnx__softplus(ash_import *im, ash_value x) {
-    ash_value tail = ash_neg(im->graph, ash_abs(im->graph, x));
-    tail = ash_build__with(im->graph, ASH_OP_ADD, ash_exp(im->graph, tail), 1);
-    return ash_add(im->graph, ash_relu(im->graph, x), ash_log(im->graph, tail));
+    ash_value tail = ash_exp(im->graph, ash_neg(im->graph, ash_abs(im->graph, x)));
+    return ash_add(im->graph, ash_relu(im->graph, x), log_of_one_and(im->graph, tail));
 }
 
 ash_value ash_onnx__softsign(ash_import *im, ash_value x) {

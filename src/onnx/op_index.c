@@ -22,20 +22,20 @@ static void check_indices(ash_import *im, size_t k, const ash_dim *dims, size_t 
     }
 }
 
-void ash_onnx__op_gather(ash_import *im) {
+static void gather(ash_import *im, ash_value (*build)(ash_graph *, ash_value, ash_value, int64_t)) {
     ash_value x = ash_import__in(im, 0), indices = ash_import__in(im, 1);
     ash_type type = ash_import__type(im, x);
     unsigned axis = ash_import__axis(im, ash_import__attr_int(im, "axis", 0), type.rank);
     if (ash_import__ok(im)) check_indices(im, 1, &type.dims[axis], 1);
-    ash_import__out(im, 0, ash_gather(im->graph, x, indices, axis));
+    ash_import__out(im, 0, build(im->graph, x, indices, axis));
+}
+
+void ash_onnx__op_gather(ash_import *im) {
+    gather(im, ash_gather);
 }
 
 void ash_onnx__op_gather_elements(ash_import *im) {
-    ash_value x = ash_import__in(im, 0), indices = ash_import__in(im, 1);
-    ash_type type = ash_import__type(im, x);
-    unsigned axis = ash_import__axis(im, ash_import__attr_int(im, "axis", 0), type.rank);
-    if (ash_import__ok(im)) check_indices(im, 1, &type.dims[axis], 1);
-    ash_import__out(im, 0, ash_gather_elements(im->graph, x, indices, axis));
+    gather(im, ash_gather_elements);
 }
 
 void ash_onnx__op_gather_nd(ash_import *im) {

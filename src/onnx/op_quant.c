@@ -48,25 +48,68 @@ ash_value ash_onnx__quantize(ash_import *im, ash_value x, ash_value scale, ash_v
     return ash_cast(im->graph, x, to);
 }
 
+/* A scale or zero point, operand k, for each element of a tensor of this type, in floating point where it
+ * is codes; ASH_NO_VALUE when it is missing. */
+static ash_value spread(ash_import *im, size_t k, const ash_type *type, unsigned axis, int64_t block) {
+    if (!ash_import__has(im, k)) return ASH_NO_VALUE;
+    ash_value v = ash_onnx__from_narrow(im, ash_import__in(im, k), ash_import__in_narrow(im, k), ASH_F32);
+    return block ? per_block(im, v, type, axis, block) : ash_onnx__along_axis(im, v, axis, type->rank);
+}
+
+/* The dtype of an attribute that may be missing. */
+static ash_dtype attr_dtype(ash_import *im, const char *name, ash_dtype absent) {
+    int64_t wanted = ash_import__attr_int(im, name, ONNX_UNDEFINED);
+    ash_dtype dtype = absent;
+    if (wanted != ONNX_UNDEFINED && (!ash_onnx__dtype(wanted, &dtype) || !ash_dtype_is_float(dtype)))
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "attribute '%s' is %s", name,
+                         ash_onnx__dtype_name(wanted));
+    return dtype;
+}
+
+/* The codes of x / scale; zero points are not added to float8 numbers, as in the specification's
+ * evaluator. */
+static ash_value quantize_codes(ash_import *im, ash_value x, ash_value scale, ash_value zero,
+                                ash_narrow to) {
+    ash_dtype dtype = ash_import__type(im, scale).dtype;
+    x = ash_div(im->graph, ash_cast(im->graph, x, dtype), scale);
+    if (zero != ASH_NO_VALUE && ash_narrow_bits(to) < 8)
+        x = ash_add(im->graph, x, ash_cast(im->graph, zero, dtype));
+    bool saturate = ash_import__attr_int(im, "saturate", 1) != 0;
+    return ash_onnx__to_codes(im, x, to, saturate, ONNX_UP);
+}
+
+static ash_value quantize_ints(ash_import *im, ash_value x, ash_value scale, ash_value zero,
+                               ash_narrow to) {
+    int range = 1 << ash_narrow_bits(to);
+    double low = ash_narrow_dtype(to) == ASH_I8 ? -range / 2 : 0;
+    x = ash_onnx__quantize(im, x, scale, zero, ASH_I32);
+    return ash_cast(im->graph, ash_clip(im->graph, x, low, low + range - 1), ash_narrow_dtype(to));
+}
+
 void ash_onnx__op_quantize(ash_import *im) {
-    ash_value x = ash_import__in(im, 0), scale = ash_import__in(im, 1), zero = ASH_NO_VALUE;
-    unsigned rank = ash_import__type(im, x).rank, axis = quant_axis(im, rank, scale);
-    ash_dtype to = ASH_U8;
+    ash_value x = ash_import__in(im, 0), y;
+    ash_type type = ash_import__type(im, x);
+    unsigned axis = quant_axis(im, type.rank, ash_import__in(im, 1));
+    ash_onnx_element to = {ASH_U8, ASH_NARROW_NONE};
     int64_t wanted = ash_import__attr_int(im, "output_dtype", ONNX_UNDEFINED);
     int64_t block = ash_import__attr_int(im, "block_size", 0);
     if (ash_import__has(im, 2))
-        to = ash_import__in_type(im, 2).dtype;
-    else if (wanted != ONNX_UNDEFINED && !ash_onnx__dtype(wanted, &to))
+        to = (ash_onnx_element){ash_import__in_type(im, 2).dtype, ash_import__in_narrow(im, 2)};
+    else if (wanted != ONNX_UNDEFINED && !ash_onnx__element(wanted, &to))
         ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a result of type %s", ash_onnx__dtype_name(wanted));
-    if (ash_dtype_is_float(to))
-        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a result that is not an integer");
-    if (ash_import__has(im, 2)) zero = ash_import__in(im, 2);
+    if (ash_dtype_is_float(to.dtype) || to.narrow == ASH_NARROW_F8E8M0)
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a result that is not quantised");
     if (!ash_import__ok(im)) return;
-    ash_type type = ash_import__type(im, x);
-    scale = block ? per_block(im, scale, &type, axis, block) : ash_onnx__along_axis(im, scale, axis, rank);
-    if (zero != ASH_NO_VALUE)
-        zero = block ? per_block(im, zero, &type, axis, block) : ash_onnx__along_axis(im, zero, axis, rank);
-    ash_import__out(im, 0, ash_onnx__quantize(im, x, scale, zero, to));
+    ash_value scale = spread(im, 1, &type, axis, block), zero = spread(im, 2, &type, axis, block);
+    ash_dtype dtype = ash_import__in_narrow(im, 1) ? type.dtype : ash_import__type(im, scale).dtype;
+    scale = ash_cast(im->graph, scale, attr_dtype(im, "precision", dtype));
+    if (to.narrow == ASH_NARROW_NONE)
+        y = ash_onnx__quantize(im, x, scale, zero, to.dtype);
+    else if (ash_onnx__is_narrow_int(to.narrow))
+        y = quantize_ints(im, x, scale, zero, to.narrow);
+    else
+        y = quantize_codes(im, x, scale, zero, to.narrow);
+    ash_import__out_narrow(im, 0, y, to.narrow);
 }
 
 /* x - zero point, in i32; the zero point, operand k_zero, may be missing. */
@@ -79,25 +122,32 @@ static ash_value centred(ash_import *im, ash_value x, size_t k_zero, unsigned ax
     return ash_sub(im->graph, x, zero);
 }
 
+/* (x - zero point) * scale, in the wider of the scale's dtype and the result's. Integers are centred as
+ * integers; codes stand for floating point numbers. */
 void ash_onnx__op_dequantize(ash_import *im) {
-    ash_value scale = ash_import__in(im, 1);
-    ash_type type = ash_import__in_type(im, 0);
-    unsigned axis = quant_axis(im, type.rank, scale);
-    ash_dtype dtype = ash_import__type(im, scale).dtype;
-    int64_t block = ash_import__attr_int(im, "block_size", 0);
     ash_value x = ash_import__in(im, 0);
-    if (block) {
-        x = ash_cast(im->graph, x, ASH_I32);
-        if (ash_import__has(im, 2)) {
-            ash_value zero = per_block(im, ash_import__in(im, 2), &type, axis, block);
-            x = ash_sub(im->graph, x, ash_cast(im->graph, zero, ASH_I32));
+    ash_narrow narrow = ash_import__in_narrow(im, 0);
+    ash_type type = ash_import__type(im, x);
+    unsigned axis = quant_axis(im, type.rank, ash_import__in(im, 1));
+    int64_t block = ash_import__attr_int(im, "block_size", 0);
+    ash_value scale = spread(im, 1, &type, axis, block);
+    ash_dtype dtype = ash_import__type(im, scale).dtype, to = attr_dtype(im, "output_dtype", dtype);
+    if (ash_dtype_size(to) > ash_dtype_size(dtype)) dtype = to;
+    if (!narrow || ash_onnx__is_narrow_int(narrow)) {
+        if (block) {
+            x = ash_cast(im->graph, x, ASH_I32);
+            if (ash_import__has(im, 2))
+                x = ash_sub(im->graph, x, ash_cast(im->graph, spread(im, 2, &type, axis, block), ASH_I32));
+        } else {
+            x = centred(im, x, 2, axis);
         }
-        scale = per_block(im, scale, &type, axis, block);
-        ash_import__out(im, 0, ash_mul(im->graph, ash_cast(im->graph, x, dtype), scale));
-        return;
+    } else {
+        ash_value zero = spread(im, 2, &type, axis, block);
+        x = ash_onnx__from_narrow(im, x, narrow, ASH_F32);
+        if (zero != ASH_NO_VALUE) x = ash_sub(im->graph, x, zero);
     }
-    x = ash_cast(im->graph, centred(im, x, 2, axis), dtype);
-    ash_import__out(im, 0, ash_mul(im->graph, x, ash_onnx__along_axis(im, scale, axis, type.rank)));
+    x = ash_mul(im->graph, ash_cast(im->graph, x, dtype), ash_cast(im->graph, scale, dtype));
+    ash_import__out(im, 0, ash_cast(im->graph, x, to));
 }
 
 ash_value ash_onnx__dynamic_quantize(ash_import *im, ash_value x, ash_value *scale_out,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Resize and Upsample: one axis after the other. Along an axis every result element is a weighted sum of a
  * few operand elements, at positions and with weights that depend on sizes alone: for nearest a gather,
- * else a gather per tap, times a constant, summed. */
+ * else a gather per tap, times a constant, summed. Where sizes are variables, positions and weights are
+ * computed when the graph runs, by the same formulas in double precision. */
 #include <math.h>
 
 #include "ops.h"
@@ -160,6 +161,112 @@ static ash_value resize_axis(ash_import *im, const resize *r, ash_value x, unsig
     return ash_select(im->graph, inside, sum, ash_scalar(im->graph, type.dtype, r->extrapolation));
 }
 
+/* --- sizes that are variables ----------------------------------------------------------------------- */
+
+/* One axis whose extents are no numbers; all values are scalars in double precision, or one for each
+ * result element. */
+typedef struct axis_formula {
+    ash_graph *g;
+    const resize *r;
+    ash_dim in, out;
+    ash_value count, wanted, scale; /* the extents, and out / in as the model says it */
+} axis_formula;
+
+static ash_value double_of(ash_graph *g, ash_dim dim) {
+    return ash_cast(g, ash_build__dim(g, dim), ASH_F64);
+}
+
+static ash_value less(const axis_formula *f, ash_value a, double number) { /* a - number */
+    return ash_build__with(f->g, ASH_OP_SUB, a, number);
+}
+
+/* What `position` says of numbers. */
+static ash_value position_formula(const axis_formula *f, ash_value x) {
+    ash_graph *g = f->g;
+    ash_value zero = ash_scalar(g, ASH_F64, 0), one = ash_scalar(g, ASH_F64, 1),
+              several = ash_lt(g, one, f->wanted);
+    ash_value centred = ash_div(g, ash_build__with(g, ASH_OP_ADD, x, 0.5), f->scale);
+    ash_value extent = ash_mul(g, f->scale, f->count);
+    switch (f->r->transform) {
+    case HALF_PIXEL: return less(f, centred, 0.5);
+    case HALF_PIXEL_SYMMETRIC: {
+        ash_value off = ash_sub(g, one, ash_div(g, f->wanted, extent));
+        off = ash_mul(g, ash_build__with(g, ASH_OP_DIV, f->count, 2), off);
+        return ash_sub(g, ash_add(g, off, centred), ash_scalar(g, ASH_F64, 0.5));
+    }
+    case PYTORCH_HALF_PIXEL: return ash_select(g, several, less(f, centred, 0.5), zero);
+    case ALIGN_CORNERS: {
+        ash_value good = ash_and(g, several, ash_not(g, ash_eq(g, extent, one)));
+        ash_value at = ash_div(g, ash_mul(g, x, less(f, f->count, 1)), less(f, extent, 1));
+        return ash_select(g, good, at, zero);
+    }
+    case ASYMMETRIC: return ash_div(g, x, f->scale);
+    case TF_HALF_PIXEL_FOR_NN: return centred;
+    case TF_CROP_AND_RESIZE: break; /* refused */
+    }
+    return x;
+}
+
+static ash_value nearest_formula(const axis_formula *f, ash_value x) {
+    switch (f->r->rounding) {
+    case ROUND_PREFER_FLOOR: return ash_ceil(f->g, less(f, x, 0.5));
+    case ROUND_PREFER_CEIL: return ash_floor(f->g, ash_build__with(f->g, ASH_OP_ADD, x, 0.5));
+    case FLOOR: return ash_floor(f->g, x);
+    case CEIL: return ash_ceil(f->g, x);
+    }
+    return x;
+}
+
+static ash_value kernel_formula(const axis_formula *f, ash_value x) {
+    ash_graph *g = f->g;
+    double a = f->r->cubic_a;
+    ash_value one = ash_scalar(g, ASH_F64, 1), zero = ash_scalar(g, ASH_F64, 0);
+    x = ash_abs(g, x);
+    ash_value near = ash_lt(g, x, one);
+    if (f->r->mode == 'l') return ash_select(g, near, ash_sub(g, one, x), zero);
+    ash_value inner = less(f, ash_build__with(g, ASH_OP_MUL, x, a + 2), a + 3);
+    inner = ash_add(g, ash_mul(g, ash_mul(g, inner, x), x), one);
+    ash_value outer = ash_build__with(g, ASH_OP_ADD, ash_mul(g, less(f, x, 5), x), 8);
+    outer = ash_build__with(g, ASH_OP_MUL, less(f, ash_mul(g, outer, x), 4), a);
+    outer = ash_select(g, ash_lt(g, x, ash_scalar(g, ASH_F64, 2)), outer, zero);
+    return ash_select(g, near, inner, outer);
+}
+
+/* The operand's elements at these positions, which are moved inside. */
+static ash_value elements(const axis_formula *f, ash_value x, ash_value at, unsigned axis) {
+    ash_value last = less(f, f->count, 1);
+    at = ash_min(f->g, ash_build__with(f->g, ASH_OP_MAX, at, 0), last);
+    return ash_gather(f->g, x, ash_cast(f->g, at, ASH_I64), axis);
+}
+
+static ash_value resize_variable(ash_import *im, const axis_formula *f, ash_value x, unsigned axis) {
+    enum { MOST = 4 };
+    ash_graph *g = im->graph;
+    ash_type type = ash_import__type(im, x);
+    ash_value at = position_formula(f, ash_iota(g, ASH_F64, &f->out, 1, 0)), where[MOST], weights[MOST];
+    ash_value total = ASH_NO_VALUE, sum = ASH_NO_VALUE;
+    ash_dim line[ASH_MAX_RANK];
+    int taps = f->r->mode == 'c' ? 4 : 2;
+    if (f->r->mode == 'n') return elements(f, x, nearest_formula(f, at), axis);
+    for (int t = 0; t < taps; t++) {
+        where[t] = ash_build__with(g, ASH_OP_ADD, ash_floor(g, at), t - taps / 2 + 1);
+        weights[t] = kernel_formula(f, ash_sub(g, where[t], at));
+        if (!f->r->exclude_outside) continue;
+        ash_value zero = ash_scalar(g, ASH_F64, 0), last = less(f, f->count, 1);
+        ash_value inside = ash_and(g, ash_le(g, zero, where[t]), ash_le(g, where[t], last));
+        weights[t] = ash_select(g, inside, weights[t], zero);
+        total = t ? ash_add(g, total, weights[t]) : weights[t];
+    }
+    for (unsigned i = 0; i < type.rank; i++) line[i] = i == axis ? f->out : 1;
+    for (int t = 0; t < taps; t++) {
+        ash_value w = total == ASH_NO_VALUE ? weights[t] : ash_div(g, weights[t], total);
+        w = ash_reshape(g, ash_cast(g, w, type.dtype), line, type.rank);
+        ash_value tap = ash_mul(g, elements(f, x, where[t], axis), w);
+        sum = t ? ash_add(g, sum, tap) : tap;
+    }
+    return sum;
+}
+
 /* --- attributes ----------------------------------------------------------------------------------- */
 
 static bool read_resize(ash_import *im, resize *r) {
@@ -179,28 +286,55 @@ static bool read_resize(ash_import *im, resize *r) {
     return ash_import__ok(im);
 }
 
+/* An axis that is resized. */
+typedef struct target {
+    unsigned axis;
+    ash_dim in, out;
+    double scale;  /* out / in; of extents that are variables 0, unless the model gives it */
+    bool is_known; /* both extents are numbers */
+} target;
+
 /* keep_aspect_ratio_policy: one scale for all axes, the smallest or the largest of those that the sizes ask
  * for. */
-static void keep_aspect(ash_import *im, const ash_type *type, const unsigned *axes, size_t n,
-                        double *scales, int64_t *sizes) {
+static void keep_aspect(ash_import *im, target *targets, size_t n) {
     enum { STRETCH, NOT_LARGER, NOT_SMALLER };
     unsigned policy =
         ASH_IMPORT_CHOICE(im, "keep_aspect_ratio_policy", "stretch", "not_larger", "not_smaller");
     bool larger = policy == NOT_LARGER;
     if (policy == STRETCH) return;
-    double scale = scales[0];
-    for (size_t i = 1; i < n; i++) scale = larger ? fmin(scale, scales[i]) : fmax(scale, scales[i]);
+    double scale = targets[0].scale;
     for (size_t i = 0; i < n; i++) {
-        scales[i] = scale;
-        sizes[i] = (int64_t)floor(scale * (double)type->dims[axes[i]] + 0.5);
+        if (!targets[i].is_known)
+            ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
+                             "resizing with one scale for dims that are no numbers");
+        scale = larger ? fmin(scale, targets[i].scale) : fmax(scale, targets[i].scale);
+    }
+    for (size_t i = 0; i < n; i++) {
+        targets[i].scale = scale;
+        targets[i].out = (int64_t)floor(scale * (double)targets[i].in + 0.5);
     }
 }
 
+/* floor(dim * scale): a scale is a whole number over a power of two. */
+static ash_dim scaled(ash_import *im, ash_dim dim, double scale) {
+    enum { MOST_BITS = 24 };
+    double size = ash_dim_is_const(dim) ? floor((double)dim * scale) : 0;
+    if (ash_dim_is_const(dim)) return size >= 0 && size < 0x1p31 ? (ash_dim)size : -1;
+    for (int bits = 0; bits <= MOST_BITS; bits++) {
+        double whole = ldexp(scale, bits);
+        if (whole != floor(whole) || whole < 1 || whole > 0x1p30) continue;
+        ash_dim times = ash_graph_dim_mul(im->graph, dim, (int64_t)whole);
+        return bits ? ash_graph_dim_div(im->graph, times, INT64_C(1) << bits) : times;
+    }
+    ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a dim that is not a number, resized by %g", scale);
+    return 0;
+}
+
 /* Which axes change, by how much, and to what size: from scales, or from sizes. */
-static bool read_sizes(ash_import *im, const ash_type *type, size_t k_scales, unsigned *axes,
-                       double *scales, int64_t *sizes, size_t *n) {
+static bool read_sizes(ash_import *im, const ash_type *type, size_t k_scales, target *targets, size_t *n) {
     const double *given = NULL;
-    const int64_t *want = NULL, *listed = NULL;
+    const ash_import_int *want = NULL;
+    const int64_t *listed = NULL;
     size_t n_axes = type->rank;
     bool by_scale = false, by_size = false;
     if (im->opset >= 18) ash_import__attr_ints(im, "axes", &listed, &n_axes);
@@ -210,7 +344,7 @@ static bool read_sizes(ash_import *im, const ash_type *type, size_t k_scales, un
         return false;
     by_scale = by_scale && *n > 0;
     if (!by_scale && ash_import__has(im, k_scales + 1) &&
-        !(by_size = ash_import__ints(im, k_scales + 1, &want, n)))
+        !(by_size = ash_import__list(im, k_scales + 1, &want, n)))
         return false;
     if (attr) *n = attr->n;
     if ((!by_scale && !by_size && !attr) || *n != n_axes || n_axes > type->rank) {
@@ -218,20 +352,21 @@ static bool read_sizes(ash_import *im, const ash_type *type, size_t k_scales, un
                          type->rank);
         return false;
     }
-    for (size_t i = 0; i < *n; i++) {
-        axes[i] = ash_import__axis(im, listed ? listed[i] : (int64_t)i, type->rank);
-        ash_dim dim = type->dims[axes[i]];
-        scales[i] = attr ? (double)attr->floats[i] : by_scale ? given[i] : 1;
-        if (!ash_dim_is_const(dim) && scales[i] == 1 && !by_size) continue;
-        if (!ash_dim_is_const(dim)) {
-            ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "resizing of a dim that is not a number");
+    for (size_t i = 0; i < *n && ash_import__ok(im); i++) {
+        target *t = &targets[i];
+        t->axis = ash_import__axis(im, listed ? listed[i] : (int64_t)i, type->rank);
+        t->in = type->dims[t->axis];
+        t->scale = attr ? (double)attr->floats[i] : by_scale ? given[i] : 0;
+        if (!by_size)
+            t->out = t->scale == 1 ? t->in : scaled(im, t->in, t->scale);
+        else if (!want[i].dim)
+            t->out = want[i].v; /* make_plan refuses a negative one */
+        else if (!ash_import__size(im, want[i], &t->out))
             return false;
-        }
-        if (by_size) scales[i] = dim ? (double)want[i] / (double)dim : 1;
-        double size = floor((double)dim * scales[i]);
-        sizes[i] = by_size ? want[i] : size >= 0 && size < 0x1p31 ? (int64_t)size : -1;
+        t->is_known = ash_dim_is_const(t->in) && (!by_size || !want[i].dim || ash_dim_is_const(t->out));
+        if (by_size && t->is_known) t->scale = t->in ? (double)t->out / (double)t->in : 1;
     }
-    if (by_size) keep_aspect(im, type, axes, *n, scales, sizes);
+    if (by_size && ash_import__ok(im)) keep_aspect(im, targets, *n);
     return ash_import__ok(im);
 }
 
@@ -246,29 +381,40 @@ static bool read_roi(ash_import *im, const resize *r, size_t n, const double **r
     return false;
 }
 
+static ash_value by_formula(ash_import *im, const resize *r, ash_value x, const target *t) {
+    ash_graph *g = im->graph;
+    axis_formula f = {.g = g, .r = r, .in = t->in, .out = t->out};
+    if (r->transform == TF_CROP_AND_RESIZE || (r->antialias && !(t->scale >= 1)))
+        return ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
+                                "antialiasing, or a region, along a dim that is not a number");
+    f.count = double_of(g, t->in), f.wanted = double_of(g, t->out);
+    f.scale = t->scale > 0 ? ash_scalar(g, ASH_F64, t->scale) : ash_div(g, f.wanted, f.count);
+    return resize_variable(im, &f, x, t->axis);
+}
+
 void ash_onnx__op_resize(ash_import *im) {
     ash_value x = ash_import__in(im, 0);
     ash_type type = ash_import__type(im, x);
-    unsigned axes[ASH_MAX_RANK];
-    double scales[ASH_MAX_RANK];
-    int64_t sizes[ASH_MAX_RANK];
+    target targets[ASH_MAX_RANK];
     const double *roi;
     size_t n;
     resize r;
     size_t k_scales = im->row->arg == ONNX_UPSAMPLE || im->opset < 11 ? 1 : 2;
-    if (!read_resize(im, &r) || !read_sizes(im, &type, k_scales, axes, scales, sizes, &n) ||
-        !read_roi(im, &r, n, &roi))
+    if (!read_resize(im, &r) || !read_sizes(im, &type, k_scales, targets, &n) || !read_roi(im, &r, n, &roi))
         return;
     bool convert = r.mode != 'n' && !ash_dtype_is_float(type.dtype);
     if (convert) x = ash_cast(im->graph, x, ASH_F32);
     for (size_t i = 0; i < n && ash_import__ok(im); i++) {
-        bool whole = !roi || (roi[i] == 0 && roi[i + n] == 1);
-        if (scales[i] == 1 && whole &&
-            (!ash_dim_is_const(type.dims[axes[i]]) || sizes[i] == type.dims[axes[i]]))
+        const target *t = &targets[i];
+        bool whole = !roi || (roi[i] == 0 && roi[i + n] == 1), same = t->is_known ? t->scale == 1 : true;
+        if (same && t->in == t->out && whole) continue;
+        if (!t->is_known) {
+            x = by_formula(im, &r, x, t);
             continue;
-        axis_plan plan = {.in = type.dims[axes[i]], .out = sizes[i], .scale = scales[i]};
+        }
+        axis_plan plan = {.in = t->in, .out = t->out, .scale = t->scale};
         if (roi) plan.roi_start = roi[i], plan.roi_end = roi[i + n];
-        x = resize_axis(im, &r, x, axes[i], &plan);
+        x = resize_axis(im, &r, x, t->axis, &plan);
     }
     ash_import__out(im, 0, convert ? ash_cast(im->graph, x, type.dtype) : x);
 }

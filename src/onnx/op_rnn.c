@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* RNN, GRU and LSTM, unrolled in time: the core has no loops. The products with the input are one large
- * product for all steps; a step is then a product with the state, and elementwise operators. */
+/* RNN, GRU and LSTM: a loop over time, whose slices are those of the products with the input, one large
+ * product for all steps; an iteration is then a product with the state, and elementwise operators. A few
+ * steps are laid out one after the other instead: their kernels may run beside those of other branches. */
 #include <math.h>
 
 #include "ops.h"
 
-enum { MAX_STEPS = 1024, MAX_GATES = 4, MAX_FUNCTIONS = 3 };
+enum { FEW_STEPS = 8 /* that are laid out */, MAX_GATES = 4, MAX_FUNCTIONS = 3 };
 
 typedef enum activation {
     RELU,
@@ -48,8 +49,8 @@ typedef struct rnn {
     ash_import *im;
     ash_onnx_recurrent kind;
     unsigned gates, functions; /* per direction */
-    int64_t hidden, steps;
-    ash_dim batch;
+    int64_t hidden;
+    ash_dim batch, steps;
     ash_dtype dtype;
     double clip; /* 0: none */
     bool input_forget, linear_before_reset;
@@ -199,9 +200,10 @@ static void gru_step(const rnn *r, const function *f, cell *c, const ash_value *
     c->h = add(r, mul(r, ash_build__from(r->im->graph, ASH_OP_SUB, 1, update), hidden), keep);
 }
 
-static void step(const rnn *r, const function *f, cell *c, int64_t t) {
+/* `now`: this step of the input, [batch, gates * hidden]. */
+static void step(const rnn *r, const function *f, cell *c, ash_value now) {
     ash_import *im = r->im;
-    ash_value now = ash_build__at(im->graph, c->input, 0, t), x[MAX_GATES];
+    ash_value x[MAX_GATES];
     for (unsigned g = 0; g < r->gates; g++)
         x[g] = ash_slice_axis(im->graph, now, 1, g * r->hidden, r->hidden);
     switch (r->kind) {
@@ -264,22 +266,61 @@ static void open_cell(const rnn *r, unsigned d, ash_value x, bool batch_first, c
     c->c = r->kind == ONNX_LSTM ? initial(r, 6, d, batch_first ? 1 : 0) : ASH_NO_VALUE;
 }
 
-/* Runs over all steps, backwards if `reverse`; ys[t] is the state after step t. Past the end of a sequence
+/* A step whose number is `t`, an i64 scalar, and the result that it hands out. Past the end of a sequence
  * the state stays and the result is 0: so a reversed one begins at its own last element. */
-static void run(const rnn *r, const function *f, cell *c, bool reverse, ash_value *ys) {
+static ash_value masked_step(const rnn *r, const function *f, cell *c, ash_value now, ash_value t) {
+    ash_graph *g = r->im->graph;
+    ash_value h = c->h, state = c->c;
+    step(r, f, c, now);
+    if (r->lens == ASH_NO_VALUE) return c->h;
+    ash_value alive = ash_lt(g, t, r->lens), y = ash_select(g, alive, c->h, ash_scalar(g, r->dtype, 0));
+    c->h = ash_select(g, alive, c->h, h);
+    if (r->kind == ONNX_LSTM) c->c = ash_select(g, alive, c->c, state);
+    return y;
+}
+
+/* Over all steps, one after the other; returns [steps, batch, hidden]. */
+static ash_value lay_out(const rnn *r, const function *f, cell *c, bool reverse) {
     ash_import *im = r->im;
-    ash_value zero = ash_scalar(im->graph, r->dtype, 0);
+    ash_value ys[FEW_STEPS];
     for (int64_t i = 0; i < r->steps && ash_import__ok(im); i++) {
         int64_t t = reverse ? r->steps - 1 - i : i;
-        ash_value h = c->h, state = c->c;
-        step(r, f, c, t);
-        ys[t] = c->h;
-        if (r->lens == ASH_NO_VALUE) continue;
-        ash_value alive = ash_build__from(im->graph, ASH_OP_LT, (double)t, r->lens);
-        ys[t] = ash_select(im->graph, alive, c->h, zero);
-        c->h = ash_select(im->graph, alive, c->h, h);
-        if (r->kind == ONNX_LSTM) c->c = ash_select(im->graph, alive, c->c, state);
+        ash_value number = r->lens == ASH_NO_VALUE ? ASH_NO_VALUE : ash_build__dim(im->graph, t);
+        ys[t] = masked_step(r, f, c, ash_build__at(im->graph, c->input, 0, t), number);
+        ys[t] = ash_build__insert_axis(im->graph, ys[t], 0);
     }
+    return ash_import__ok(im) && r->steps ? ash_concat(im->graph, ys, (size_t)r->steps, 0) : ASH_NO_VALUE;
+}
+
+/* The same as a loop. */
+static ash_value loop(const rnn *r, const function *f, cell *c, bool reverse) {
+    ash_graph *g = r->im->graph;
+    enum { STATES = 2, ARGUMENTS = 2 + STATES };
+    uint32_t carried = r->kind == ONNX_LSTM ? 2 : 1;
+    ash_value init[STATES] = {c->h, c->c}, arguments[ARGUMENTS], next[STATES], y, outs[STATES + 1];
+    ash_loop l = {.trips = r->steps,
+                  .carried = carried,
+                  .scanned = 1,
+                  .stacked = 1,
+                  .backward = reverse ? 3 : 0,
+                  .go = ASH_NO_VALUE,
+                  .init = init,
+                  .xs = &c->input,
+                  .arguments = arguments,
+                  .next = next,
+                  .ys = &y};
+    if (!ash_build__begin_loop(g, &l)) return ASH_NO_VALUE;
+    ash_value t = arguments[ASH_LOOP_ITERATION];
+    if (reverse && r->lens != ASH_NO_VALUE)
+        t = ash_sub(g, ash_sub(g, ash_build__dim(g, r->steps), ash_scalar(g, ASH_I64, 1)), t);
+    c->h = arguments[ASH_LOOP_CARRIED];
+    if (carried > 1) c->c = arguments[ASH_LOOP_CARRIED + 1];
+    y = masked_step(r, f, c, arguments[ASH_LOOP_CARRIED + carried], t);
+    next[0] = c->h, next[1] = c->c;
+    if (ash_build__end_loop(g, &l, outs) != ASH_OK) return ASH_NO_VALUE;
+    c->h = outs[0];
+    if (carried > 1) c->c = outs[1];
+    return outs[carried];
 }
 
 /* --- the operator --------------------------------------------------------------------------------- */
@@ -304,9 +345,6 @@ static bool read_shape(rnn *r, bool batch_first, unsigned *directions, bool *fir
     r->batch = x.dims[batch_first ? 0 : 1];
     if (r->hidden != hidden || r->hidden <= 0)
         ash_import__fail(im, ASH_ERROR_SHAPE, "hidden_size differs from the recurrent weight");
-    else if (!ash_dim_is_const(r->steps) || r->steps > MAX_STEPS)
-        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a sequence whose length is not a number, or above %d",
-                         MAX_STEPS);
     return ash_import__ok(im);
 }
 
@@ -335,14 +373,11 @@ static void out_states(const rnn *r, size_t k, const ash_value *states, unsigned
 }
 
 /* [steps, directions, batch, hidden], or [batch, steps, directions, hidden]. */
-static void out_sequence(const rnn *r, ash_value *const *ys, unsigned directions, bool batch_first) {
+static void out_sequence(const rnn *r, const ash_value *ys, unsigned directions, bool batch_first) {
     ash_import *im = r->im;
     ash_value parts[2], all;
     static const int64_t perm[] = {2, 0, 1, 3};
-    for (unsigned d = 0; d < directions; d++) {
-        for (int64_t t = 0; t < r->steps; t++) ys[d][t] = ash_build__insert_axis(im->graph, ys[d][t], 0);
-        parts[d] = ash_build__insert_axis(im->graph, ash_concat(im->graph, ys[d], (size_t)r->steps, 0), 1);
-    }
+    for (unsigned d = 0; d < directions; d++) parts[d] = ash_build__insert_axis(im->graph, ys[d], 1);
     all = ash_concat(im->graph, parts, directions, 1);
     ash_import__out(im, 0, batch_first ? ash_transpose(im->graph, all, perm) : all);
 }
@@ -365,21 +400,18 @@ void ash_onnx__op_recurrent(ash_import *im) {
         !read_functions(&r, directions, usual[r.kind]))
         return;
     r.lens = read_lens(&r);
-    ash_value x = ash_import__in(im, 0), *ys[2] = {NULL, NULL}, h[2], c[2];
+    ash_value x = ash_import__in(im, 0), ys[2], h[2], c[2];
+    bool few = ash_dim_is_const(r.steps) && r.steps <= FEW_STEPS;
     if (batch_first) x = ash_build__swap(im->graph, x, 0, 1);
     for (unsigned d = 0; d < directions; d++) {
         cell one;
-        ys[d] = ash_arena_alloc(im->scratch, (size_t)r.steps + 1, sizeof **ys);
-        if (!ys[d]) {
-            ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
-            return;
-        }
         open_cell(&r, d, x, batch_first, &one);
-        run(&r, r.f[d], &one, reversed || d == 1, ys[d]);
+        ys[d] = few ? lay_out(&r, r.f[d], &one, reversed || d == 1)
+                    : loop(&r, r.f[d], &one, reversed || d == 1);
         h[d] = one.h, c[d] = one.c;
     }
     if (!ash_import__ok(im)) return;
-    if (ash_import__wants(im, 0) && r.steps > 0) out_sequence(&r, ys, directions, batch_first);
+    if (ash_import__wants(im, 0) && r.steps != 0) out_sequence(&r, ys, directions, batch_first);
     out_states(&r, 1, h, directions, batch_first);
     if (r.kind == ONNX_LSTM) out_states(&r, 2, c, directions, batch_first);
 }

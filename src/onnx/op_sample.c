@@ -1,25 +1,36 @@
 /* SPDX-License-Identifier: MIT */
-/* Sampling of images at computed positions: GridSample and RoiAlign. */
-#include "ops.h"
+/* Sampling of images at computed positions: GridSample, RoiAlign and AffineGrid. */
+#include "sample.h"
 
-/* An image [n, c, h, w] flattened to [n, c, h * w], and the positions at which it is read, [n, points]
- * each. */
-typedef struct sampler {
-    ash_import *im;
-    ash_graph *graph; /* the import's */
-    ash_value flat;
-    ash_dtype dtype;
-    ash_dim n, c, h, w, points;
-    char padding; /* 'z'eros, 'b'order, 'r'eflection */
-    bool align_corners;
-} sampler;
+bool ash_sample__open(ash_import *im, ash_value image, ash_sampler *out) {
+    ash_type type = ash_import__type(im, image);
+    if (image == ASH_NO_VALUE) return false;
+    if (type.rank < 3 || type.rank > 2 + ASH_SAMPLE_SPACE) {
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "images of rank %u", type.rank);
+        return false;
+    }
+    *out = (ash_sampler){.im = im,
+                         .graph = im->graph,
+                         .dtype = type.dtype,
+                         .rank = type.rank - 2,
+                         .n = type.dims[0],
+                         .c = type.dims[1]};
+    for (unsigned i = 0; i < out->rank; i++) out->space[i] = type.dims[2 + i];
+    const ash_dim flat[] = {out->n, out->c, ash_build__product(im->graph, &type, 2, type.rank)};
+    out->flat = ash_reshape(im->graph, image, flat, 3);
+    return ash_import__ok(im);
+}
 
-static ash_value extent(const sampler *s, ash_dim dim) {
-    return ash_cast(s->graph, ash_build__dim(s->graph, dim), s->dtype);
+ash_value ash_sample__extent(const ash_sampler *s, unsigned axis) {
+    return ash_cast(s->graph, ash_build__dim(s->graph, s->space[axis]), s->dtype);
+}
+
+static ash_value last_of(const ash_sampler *s, unsigned axis) {
+    return ash_build__with(s->graph, ASH_OP_SUB, ash_sample__extent(s, axis), 1);
 }
 
 /* Mirrors positions at the ends of [low, high] until they lie inside. */
-static ash_value reflect(const sampler *s, ash_value x, double low, ash_value high) {
+static ash_value reflect(const ash_sampler *s, ash_value x, double low, ash_value high) {
     ash_import *im = s->im;
     ash_value range = ash_build__with(s->graph, ASH_OP_SUB, high, low);
     ash_value away = ash_abs(im->graph, ash_build__with(s->graph, ASH_OP_SUB, x, low));
@@ -31,42 +42,35 @@ static ash_value reflect(const sampler *s, ash_value x, double low, ash_value hi
     return ash_build__with(s->graph, ASH_OP_ADD, ash_select(im->graph, odd, back, rest), low);
 }
 
-/* The image at whole positions (as floating point numbers), [n, c, points]; what lies outside follows the
- * padding. */
-static ash_value pixel(const sampler *s, ash_value y, ash_value x) {
-    ash_import *im = s->im;
-    ash_value h = ash_build__with(s->graph, ASH_OP_SUB, extent(s, s->h), 1),
-              w = ash_build__with(s->graph, ASH_OP_SUB, extent(s, s->w), 1);
-    ash_value zero = ash_scalar(im->graph, s->dtype, 0), inside = ASH_NO_VALUE;
-    if (s->padding == 'r') {
-        double low = s->align_corners ? 0 : -0.5;
-        y = reflect(s, y, low, ash_build__with(s->graph, ASH_OP_SUB, h, low));
-        x = reflect(s, x, low, ash_build__with(s->graph, ASH_OP_SUB, w, low));
-        y = ash_round(im->graph, y), x = ash_round(im->graph, x);
-    } else if (s->padding == 'z') {
-        ash_value vertical = ash_and(s->graph, ash_le(s->graph, zero, y), ash_le(s->graph, y, h));
-        ash_value horizontal = ash_and(s->graph, ash_le(s->graph, zero, x), ash_le(s->graph, x, w));
-        inside = ash_and(s->graph, vertical, horizontal);
+ash_value ash_sample__pixel(const ash_sampler *s, const ash_value *at) {
+    ash_graph *g = s->graph;
+    ash_value zero = ash_scalar(g, s->dtype, 0), inside = ASH_NO_VALUE, index = ASH_NO_VALUE;
+    for (unsigned i = 0; i < s->rank; i++) {
+        ash_value x = at[i], last = last_of(s, i);
+        if (s->padding == 'r') {
+            double low = s->align_corners ? 0 : -0.5;
+            x = ash_round(g, reflect(s, x, low, ash_build__with(g, ASH_OP_SUB, last, low)));
+        } else if (s->padding == 'z') {
+            ash_value good = ash_and(g, ash_le(g, zero, x), ash_le(g, x, last));
+            inside = i ? ash_and(g, inside, good) : good;
+        }
+        x = ash_cast(g, ash_min(g, ash_build__with(g, ASH_OP_MAX, x, 0), last), ASH_I64);
+        index = i ? ash_add(g, ash_mul(g, index, ash_build__dim(g, s->space[i])), x) : x;
     }
-    y = ash_min(s->graph, ash_build__with(s->graph, ASH_OP_MAX, y, 0), h);
-    x = ash_min(s->graph, ash_build__with(s->graph, ASH_OP_MAX, x, 0), w);
-    ash_value row = ash_cast(im->graph, y, ASH_I64), column = ash_cast(im->graph, x, ASH_I64);
-    ash_value at = ash_add(s->graph, ash_mul(s->graph, row, ash_build__dim(im->graph, s->w)), column);
     const ash_dim one[] = {s->n, 1, s->points}, all[] = {s->n, s->c, s->points};
-    at = ash_broadcast_to(im->graph, ash_reshape(im->graph, at, one, 3), all, 3);
-    ash_value value = ash_gather_elements(im->graph, s->flat, at, 2);
+    index = ash_broadcast_to(g, ash_reshape(g, index, one, 3), all, 3);
+    ash_value value = ash_gather_elements(g, s->flat, index, 2);
     if (inside == ASH_NO_VALUE) return value;
-    return ash_select(im->graph, ash_reshape(im->graph, inside, one, 3), value, zero);
+    return ash_select(g, ash_reshape(g, inside, one, 3), value, zero);
 }
 
-/* A weight per point, against [n, c, points]. */
-static ash_value weigh(const sampler *s, ash_value value, ash_value weight) {
+ash_value ash_sample__weigh(const ash_sampler *s, ash_value value, ash_value weight) {
     const ash_dim one[] = {s->n, 1, s->points};
     return ash_mul(s->graph, value, ash_reshape(s->graph, weight, one, 3));
 }
 
 /* Keys' cubic with a = -0.75 at distances 1 + t, t, 1 - t, 2 - t. */
-static void cubic(const sampler *s, ash_value t, ash_value *out) {
+static void cubic(const ash_sampler *s, ash_value t, ash_value *out) {
     const double a = -0.75;
     for (int k = 0; k < 4; k++) {
         ash_value d = k < 2 ? ash_build__with(s->graph, ASH_OP_ADD, t, 1 - k)
@@ -86,32 +90,34 @@ static void cubic(const sampler *s, ash_value t, ash_value *out) {
     }
 }
 
-/* Weighted sum of the taps around each position: 2 x 2 (linear) or 4 x 4 (cubic). */
-static ash_value interpolate(const sampler *s, ash_value y, ash_value x, int taps) {
-    ash_import *im = s->im;
-    ash_value y0 = ash_floor(im->graph, y), x0 = ash_floor(im->graph, x);
-    ash_value ty = ash_sub(s->graph, y, y0), tx = ash_sub(s->graph, x, x0), wy[4], wx[4],
-              sum = ASH_NO_VALUE;
-    if (taps == 4) {
-        cubic(s, ty, wy), cubic(s, tx, wx);
-    } else {
-        wy[0] = ash_build__from(im->graph, ASH_OP_SUB, 1, ty), wy[1] = ty;
-        wx[0] = ash_build__from(im->graph, ASH_OP_SUB, 1, tx), wx[1] = tx;
+ash_value ash_sample__interpolate(const ash_sampler *s, const ash_value *at, int taps, ash_op combine) {
+    ash_graph *g = s->graph;
+    ash_value first[ASH_SAMPLE_SPACE], weights[ASH_SAMPLE_SPACE][4], all = ASH_NO_VALUE;
+    int count = 1;
+    for (unsigned i = 0; i < s->rank; i++, count *= taps) {
+        first[i] = ash_floor(g, at[i]);
+        ash_value t = ash_sub(g, at[i], first[i]);
+        if (taps == 4)
+            cubic(s, t, weights[i]);
+        else
+            weights[i][0] = ash_build__from(g, ASH_OP_SUB, 1, t), weights[i][1] = t;
     }
-    for (int i = 0; i < taps; i++) {
-        for (int j = 0; j < taps; j++) {
-            ash_value value = pixel(s, ash_build__with(s->graph, ASH_OP_ADD, y0, i - taps / 2 + 1),
-                                    ash_build__with(s->graph, ASH_OP_ADD, x0, j - taps / 2 + 1));
-            value = weigh(s, value, ash_mul(s->graph, wy[i], wx[j]));
-            sum = sum == ASH_NO_VALUE ? value : ash_add(s->graph, sum, value);
+    for (int tap = 0; tap < count; tap++) {
+        ash_value where[ASH_SAMPLE_SPACE], weight = ASH_NO_VALUE;
+        for (int i = 0, step = count / taps; i < (int)s->rank; i++, step /= taps) {
+            int k = tap / step % taps;
+            where[i] = ash_build__with(g, ASH_OP_ADD, first[i], k - taps / 2 + 1);
+            weight = i ? ash_mul(g, weight, weights[i][k]) : weights[i][k];
         }
+        ash_value value = ash_sample__weigh(s, ash_sample__pixel(s, where), weight);
+        all = tap ? ash_build__binary(g, combine, all, value) : value;
     }
-    return sum;
+    return all;
 }
 
 /* Position in the image of a coordinate in [-1, 1]. */
-static ash_value denormalise(const sampler *s, ash_value x, ash_dim dim) {
-    ash_value size = extent(s, dim);
+static ash_value denormalise(const ash_sampler *s, ash_value x, unsigned axis) {
+    ash_value size = ash_sample__extent(s, axis);
     x = ash_build__with(s->graph, ASH_OP_ADD, x, 1);
     if (s->align_corners)
         return ash_build__with(s->graph, ASH_OP_MUL,
@@ -122,53 +128,49 @@ static ash_value denormalise(const sampler *s, ash_value x, ash_dim dim) {
 
 /* Positions are moved inside before a linear or cubic neighbourhood is taken, as PyTorch and the
  * specification's implementation do for linear; the taps of a cubic one are moved one by one. */
-static ash_value move_inside(const sampler *s, ash_value x, ash_dim dim) {
-    ash_value last = ash_build__with(s->graph, ASH_OP_SUB, extent(s, dim), 1);
+static ash_value move_inside(const ash_sampler *s, ash_value x, unsigned axis) {
+    ash_value last = last_of(s, axis);
     double low = s->align_corners ? 0 : -0.5;
     if (s->padding == 'z') return x;
     if (s->padding == 'r') x = reflect(s, x, low, ash_build__with(s->graph, ASH_OP_SUB, last, low));
     return ash_min(s->graph, ash_build__with(s->graph, ASH_OP_MAX, x, 0), last);
 }
 
+/* The grid [n, out..., rank] has the innermost dim's coordinate first. */
 void ash_onnx__op_grid_sample(ash_import *im) {
-    ash_value x = ash_import__in(im, 0), grid = ash_import__in(im, 1);
-    ash_type type = ash_import__type(im, x), points = ash_import__type(im, grid);
-    if (type.rank != 4 || points.rank != 4 || points.dims[3] != 2) {
-        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "images of rank %u", type.rank);
+    ash_value x = ash_import__in(im, 0), grid = ash_import__in(im, 1), at[ASH_SAMPLE_SPACE], out;
+    ash_type points = ash_import__type(im, grid);
+    ash_sampler s;
+    if (!ash_sample__open(im, x, &s)) return;
+    if (points.rank != s.rank + 2 || points.dims[s.rank + 1] != s.rank) {
+        ash_import__fail(im, ASH_ERROR_SHAPE, "a grid that does not fit images of rank %u", s.rank + 2);
         return;
     }
-    sampler s = {.im = im,
-                 .graph = im->graph,
-                 .dtype = type.dtype,
-                 .n = type.dims[0],
-                 .c = type.dims[1],
-                 .h = type.dims[2],
-                 .w = type.dims[3]};
     s.align_corners = ash_import__attr_int(im, "align_corners", 0) != 0;
     s.padding = "zbr"[ASH_IMPORT_CHOICE(im, "padding_mode", "zeros", "border", "reflection")];
     enum { NEAREST = 2, CUBIC = 3 }; /* modes have two names, those of opset 16 and 20 */
     unsigned mode = ASH_IMPORT_CHOICE(im, "mode", "bilinear", "linear", "nearest", "bicubic", "cubic");
-    bool nearest = mode == NEAREST, is_cubic = mode >= CUBIC;
-    s.points = ash_build__product(im->graph, &points, 1, 3);
-    const ash_dim flat[] = {s.n, s.c, ash_build__product(im->graph, &type, 2, 4)},
-                  list[] = {s.n, s.points, 2};
-    s.flat = ash_reshape(im->graph, x, flat, 3);
+    s.points = ash_build__product(im->graph, &points, 1, s.rank + 1);
+    const ash_dim list[] = {s.n, s.points, s.rank};
     grid = ash_cast(im->graph, ash_reshape(im->graph, grid, list, 3), s.dtype);
-    ash_value px = denormalise(&s, ash_build__at(im->graph, grid, 2, 0), s.w);
-    ash_value py = denormalise(&s, ash_build__at(im->graph, grid, 2, 1), s.h), out;
-    if (!is_cubic) px = move_inside(&s, px, s.w), py = move_inside(&s, py, s.h);
-    if (nearest)
-        out = pixel(&s, ash_round(im->graph, py), ash_round(im->graph, px));
+    for (unsigned i = 0; i < s.rank; i++) {
+        at[i] = denormalise(&s, ash_build__at(im->graph, grid, 2, s.rank - 1 - i), i);
+        if (mode < CUBIC) at[i] = move_inside(&s, at[i], i);
+        if (mode == NEAREST) at[i] = ash_round(im->graph, at[i]);
+    }
+    if (mode == NEAREST)
+        out = ash_sample__pixel(&s, at);
     else
-        out = interpolate(&s, py, px, is_cubic ? 4 : 2);
-    const ash_dim dims[] = {s.n, s.c, points.dims[1], points.dims[2]};
-    ash_import__out(im, 0, ash_reshape(im->graph, out, dims, 4));
+        out = ash_sample__interpolate(&s, at, mode >= CUBIC ? 4 : 2, ASH_OP_ADD);
+    ash_dim dims[2 + ASH_SAMPLE_SPACE] = {s.n, s.c};
+    for (unsigned i = 0; i < s.rank; i++) dims[2 + i] = points.dims[1 + i];
+    ash_import__out(im, 0, ash_reshape(im->graph, out, dims, s.rank + 2));
 }
 
 /* --- RoiAlign ------------------------------------------------------------------------------------- */
 
 /* Sample positions along one axis: start + (bin + (i + 0.5) / ratio) * size, [regions, bins * ratio]. */
-static ash_value roi_positions(const sampler *s, ash_value start, ash_value end, int64_t bins,
+static ash_value roi_positions(const ash_sampler *s, ash_value start, ash_value end, int64_t bins,
                                int64_t ratio, bool half) {
     ash_import *im = s->im;
     ash_value size = ash_sub(s->graph, end, start);
@@ -184,8 +186,8 @@ static ash_value roi_positions(const sampler *s, ash_value start, ash_value end,
 }
 
 /* A position more than one element outside counts nothing; others are moved inside. */
-static ash_value roi_clamp(const sampler *s, ash_value x, ash_dim dim, ash_value *alive) {
-    ash_value size = extent(s, dim);
+static ash_value roi_clamp(const ash_sampler *s, ash_value x, unsigned axis, ash_value *alive) {
+    ash_value size = ash_sample__extent(s, axis);
     ash_value good =
         ash_and(s->graph, ash_build__from(s->graph, ASH_OP_LE, -1, x), ash_le(s->graph, x, size));
     *alive = *alive == ASH_NO_VALUE ? good : ash_and(s->graph, *alive, good);
@@ -209,17 +211,9 @@ void ash_onnx__op_roi_align(ash_import *im) {
                          "a sampling_ratio of %lld (0: as many samples as the data say)", (long long)ratio);
         return;
     }
-    sampler s = {.im = im,
-                 .graph = im->graph,
-                 .dtype = type.dtype,
-                 .n = regions.dims[0],
-                 .c = type.dims[1],
-                 .h = type.dims[2],
-                 .w = type.dims[3],
-                 .padding = 'b',
-                 .points = rows * ratio * columns * ratio};
-    const ash_dim flat[] = {s.n, s.c, ash_build__product(im->graph, &type, 2, 4)};
-    s.flat = ash_reshape(im->graph, ash_gather(im->graph, x, batch, 0), flat, 3);
+    ash_sampler s;
+    if (!ash_sample__open(im, ash_gather(im->graph, x, batch, 0), &s)) return;
+    s.padding = 'b', s.points = rows * ratio * columns * ratio;
     rois = ash_build__with(s.graph, ASH_OP_MUL, rois, ash_import__attr_float(im, "spatial_scale", 1));
     if (half) rois = ash_build__with(s.graph, ASH_OP_SUB, rois, 0.5);
     ash_value px = roi_positions(&s, ash_build__at(im->graph, rois, 1, 0),
@@ -229,16 +223,16 @@ void ash_onnx__op_roi_align(ash_import *im) {
     const ash_dim grid[] = {s.n, rows * ratio, columns * ratio}, list[] = {s.n, s.points};
     py = ash_broadcast_to(im->graph, ash_build__insert_axis(im->graph, py, 2), grid, 3);
     px = ash_broadcast_to(im->graph, ash_build__insert_axis(im->graph, px, 1), grid, 3);
-    py = roi_clamp(&s, ash_reshape(im->graph, py, list, 2), s.h, &alive);
-    px = roi_clamp(&s, ash_reshape(im->graph, px, list, 2), s.w, &alive);
-    if (max) {
-        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "mode 'max'");
-        return;
-    }
-    ash_value out = weigh(&s, interpolate(&s, py, px, 2), ash_cast(im->graph, alive, s.dtype));
+    ash_value at[] = {roi_clamp(&s, ash_reshape(im->graph, py, list, 2), 0, &alive),
+                      roi_clamp(&s, ash_reshape(im->graph, px, list, 2), 1, &alive)};
+    ash_value out = ash_sample__interpolate(&s, at, 2, max ? ASH_OP_MAX : ASH_OP_ADD);
+    out = ash_sample__weigh(&s, out, ash_cast(im->graph, alive, s.dtype));
     const ash_dim split[] = {s.n, s.c, rows, ratio, columns, ratio};
+    const uint32_t samples = 1u << 3 | 1u << 5;
     out = ash_reshape(im->graph, out, split, 6);
-    ash_import__out(im, 0, ash_build__mean(im->graph, out, 1u << 3 | 1u << 5, false));
+    ash_import__out(im, 0,
+                    max ? ash_build__reduce(im->graph, ASH_OP_REDUCE_MAX, out, samples, false)
+                        : ash_build__mean(im->graph, out, samples, false));
 }
 
 /* --- AffineGrid ----------------------------------------------------------------------------------- */

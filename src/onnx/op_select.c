@@ -2,13 +2,13 @@
 /* Operators whose results have as many elements as their operands' data say. */
 #include <stdio.h>
 
-#include "ops.h"
+#include "control.h"
 
 /* --- where a mask is true --------------------------------------------------------------------------- */
 
 /* A dim whose value is `count`, an i64 scalar that never exceeds `limit`. It is called after the present
  * node's result k and its dim `axis`, "y.0". */
-static ash_dim settle(ash_import *im, ash_value count, ash_dim limit, size_t k, unsigned axis) {
+ash_dim ash_onnx__settle(ash_import *im, ash_value count, ash_dim limit, size_t k, unsigned axis) {
     const ash_span result = k < im->node->n_outs ? im->node->outs[k] : (ash_span){0};
     if (count == ASH_NO_VALUE || !ash_import__ok(im)) return 0;
     size_t room = result.len + 40;
@@ -60,7 +60,7 @@ static ash_import_found find(ash_import *im, ash_value x, size_t k, unsigned axi
     ash_value mask = ash_cast(im->graph, x, ASH_BOOL), count;
     if (mask == ASH_NO_VALUE || found_now(im, mask, &found)) return found;
     ash_value numbers = ash_nonzero(im->graph, mask, &count);
-    found.count = settle(im, count, total, k, axis);
+    found.count = ash_onnx__settle(im, count, total, k, axis);
     found.positions = ash_slice_axis(im->graph, numbers, 0, 0, found.count);
     return found;
 }

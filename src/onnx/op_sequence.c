@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Sequences of tensors whose length and positions are known at import: lists of values that the graph never
- * sees. A sequence that is a graph input or output is refused. */
+/* Sequences of tensors whose length and positions are known at import: lists of values that the graph
+ * never sees. One that is an input of the model is an input of the graph for each tensor, one that is an
+ * output as many outputs (import.c). */
 #include "ops.h"
 
 typedef struct sequence {
@@ -18,13 +19,17 @@ static bool read_sequence(ash_import *im, size_t k, sequence *out) {
     return true;
 }
 
-static void out_sequence(ash_import *im, const size_t *items, size_t n) {
+static void out_sequence_at(ash_import *im, size_t k, const size_t *items, size_t n) {
     ash_import_value entry = {.value = ASH_NO_VALUE, .sequence = true, .count = n};
     size_t *copy = ash_import__keep(im, n, sizeof *items);
-    if (!copy || !ash_import__wants(im, 0)) return;
+    if (!copy || !ash_import__wants(im, k)) return;
     if (n) memcpy(copy, items, n * sizeof *items);
     entry.items = copy;
-    ash_import__declare(im, im->node->outs[0], &entry);
+    ash_import__declare(im, im->node->outs[k], &entry);
+}
+
+static void out_sequence(ash_import *im, const size_t *items, size_t n) {
+    out_sequence_at(im, 0, items, n);
 }
 
 static size_t *room(ash_import *im, size_t n) {
@@ -36,14 +41,6 @@ static size_t *room(ash_import *im, size_t n) {
 /* The index of a tensor operand. */
 static size_t tensor_operand(ash_import *im, size_t k) {
     return ash_import__in(im, k) == ASH_NO_VALUE ? 0 : ash_import__find_name(im, im->node->ins[k]);
-}
-
-static size_t new_entry(ash_import *im, ash_value value) {
-    const ash_import_value entry = {.type = ash_import__type(im, value), .value = value};
-    if (value == ASH_NO_VALUE) return 0;
-    if (ash_vec_push(im->allocator, &im->values, entry)) return im->values.len - 1;
-    ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
-    return 0;
 }
 
 /* Operand k as a position in [0, limit), a negative one counted from `n_items`; `absent` when it is not
@@ -95,8 +92,8 @@ void ash_onnx__op_sequence_erase(ash_import *im) {
 void ash_onnx__op_sequence_at(ash_import *im) {
     sequence s;
     size_t at;
-    if (read_sequence(im, 0, &s) && position(im, 1, s.n, s.n, s.n, &at))
-        ash_import__out(im, 0, ash_import__materialize(im, s.items[at]));
+    if (read_sequence(im, 0, &s) && position(im, 1, s.n, s.n, s.n, &at) && ash_import__wants(im, 0))
+        ash_import__alias(im, im->node->outs[0], s.items[at]);
 }
 
 void ash_onnx__op_sequence_length(ash_import *im) {
@@ -119,7 +116,8 @@ void ash_onnx__op_split_to_sequence(ash_import *im) {
     if (given && !ash_import__ints(im, 1, &sizes, &n)) return;
     if (!ash_import__ok(im) || !ash_dim_is_const(type.dims[axis]) || type.dims[axis] > ASH_IMPORT_LIST ||
         (scalar && sizes[0] <= 0)) {
-        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "parts of a dim that is huge, or no number");
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
+                         "parts of a dim that is huge, or a variable: its size must be known at import");
         return;
     }
     int64_t dim = type.dims[axis], step = !given ? 1 : scalar ? sizes[0] : 0, start = 0;
@@ -131,7 +129,7 @@ void ash_onnx__op_split_to_sequence(ash_import *im) {
         if (size < 0 || size > dim - start)
             ash_import__fail(im, ASH_ERROR_SHAPE, "a part of %lld elements", (long long)size);
         ash_value part = ash_slice_axis(im->graph, x, axis, start, size);
-        items[i] = new_entry(im, drop ? ash_build__drop_axis(im->graph, part, axis) : part);
+        items[i] = ash_import__tensor_entry(im, drop ? ash_build__drop_axis(im->graph, part, axis) : part);
         start += size;
     }
     if (ash_import__ok(im)) out_sequence(im, items, n);
@@ -155,6 +153,37 @@ void ash_onnx__op_concat_from_sequence(ash_import *im) {
         if (stack) parts[i] = ash_build__insert_axis(im->graph, parts[i], axis);
     }
     if (ash_import__ok(im)) ash_import__out(im, 0, ash_concat(im->graph, parts, s.n, axis));
+}
+
+/* The body once for each tensor of the first operand; those of other sequences go with it, tensors go with
+ * each. */
+void ash_onnx__op_sequence_map(ash_import *im) {
+    const ash_onnx_attr *body = ash_import__attr(im, "body", ONNX_ATTR_GRAPH);
+    size_t n_ins = im->node->n_ins, n_outs = im->node->n_outs;
+    sequence first, other;
+    if (!body) ash_import__fail(im, ASH_ERROR_FORMAT, "the graph 'body' is missing");
+    if (!ash_import__ok(im) || !read_sequence(im, 0, &first)) return;
+    size_t *ins = room(im, n_ins), *outs = room(im, n_outs), *all = room(im, n_outs * first.n);
+    for (size_t i = 0; i < first.n && ash_import__ok(im); i++) {
+        for (size_t k = 0; k < n_ins && ash_import__ok(im); k++) {
+            size_t index = ash_import__has(im, k) ? ash_import__find_name(im, im->node->ins[k]) : SIZE_MAX;
+            bool among = index != SIZE_MAX && im->values.at[index].sequence;
+            if (!among) {
+                ins[k] = tensor_operand(im, k);
+            } else if (read_sequence(im, k, &other)) {
+                if (other.n == first.n)
+                    ins[k] = other.items[i];
+                else
+                    ash_import__fail(im, ASH_ERROR_SHAPE, "sequences of %zu and %zu tensors", first.n,
+                                     other.n);
+            }
+        }
+        if (!ash_import__ok(im) || ash_import__body(im, body->message, ins, n_ins, outs, n_outs) != ASH_OK)
+            return;
+        for (size_t k = 0; k < n_outs; k++) all[k * first.n + i] = outs[k];
+    }
+    for (size_t k = 0; k < n_outs && ash_import__ok(im); k++)
+        out_sequence_at(im, k, all + k * first.n, first.n);
 }
 
 /* --- optionals ------------------------------------------------------------------------------------ */

@@ -333,7 +333,7 @@ void ash_onnx__op_constant(ash_import *im) {
         ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
                          "a constant that is neither numbers nor a dense tensor");
     }
-    ash_import__out(im, 0, value);
+    ash_import__out_narrow(im, 0, value, ash_import__attr_narrow(im, "value"));
 }
 
 void ash_onnx__op_constant_of_shape(ash_import *im) {
@@ -342,19 +342,28 @@ void ash_onnx__op_constant_of_shape(ash_import *im) {
     if (!dims_of(im, 0, out.dims, &out.rank)) return;
     if (!ash_import__attr_tensor(im, "value", &type, &value)) value = ash_scalar(im->graph, ASH_F32, 0);
     value = ash_reshape(im->graph, value, NULL, 0);
-    ash_import__out(im, 0, ash_broadcast_to(im->graph, value, out.dims, out.rank));
+    value = ash_broadcast_to(im->graph, value, out.dims, out.rank);
+    ash_import__out_narrow(im, 0, value, ash_import__attr_narrow(im, "value"));
 }
 
-/* A range of integers that are known, or dims; the step is a number. */
+static ash_value whole_scalar(ash_graph *g, ash_dtype dtype, int64_t number) {
+    const ash_type scalar = {.dtype = dtype};
+    return ash_dtype_is_float(dtype) ? ash_scalar(g, dtype, (double)number)
+                                     : ash_build__ints(g, &scalar, &number);
+}
+
+/* A range of integers that are known, or dims; the step is a number. Of floating point numbers that are
+ * whole only where one is a dim. */
 static bool range_of_ints(ash_import *im, ash_dtype dtype) {
     const ash_import_int *ends[2], *delta;
     size_t n[3];
     ash_graph *g = im->graph;
-    if (!ash_import__try_list(im, 0, &ends[0], &n[0]) || !ash_import__try_list(im, 1, &ends[1], &n[1]) ||
-        !ash_import__try_list(im, 2, &delta, &n[2]))
+    if (!ash_import__try_whole(im, 0, &ends[0], &n[0]) || !ash_import__try_whole(im, 1, &ends[1], &n[1]) ||
+        !ash_import__try_whole(im, 2, &delta, &n[2]))
         return false;
     if (n[0] != 1 || n[1] != 1 || n[2] != 1 || delta->dim || delta->v == 0 || delta->v == INT64_MIN)
         return false;
+    if (ash_dtype_is_float(dtype) && !ends[0]->dim && !ends[1]->dim) return false;
     bool down = delta->v < 0;
     ash_import_int way, count, start = *ends[0];
     if (!ash_import__combine(im, ASH_OP_SUB, *ends[!down], *ends[down], &way) ||
@@ -364,11 +373,9 @@ static bool range_of_ints(ash_import *im, ash_dtype dtype) {
     ash_dims_bounds(g->dims, count.v, &low, &high);
     step = ASH_MIN(step, ASH_MAX(high, 1)); /* a longer one takes one element as well */
     ash_dim dim = step == 1 ? count.v : ash_graph_dim_div(g, ash_graph_dim_add(g, count.v, step - 1), step);
-    const ash_type scalar = {.dtype = dtype};
-    ash_value i = ash_iota(im->graph, dtype, &dim, 1, 0),
-              by = ash_build__ints(im->graph, &scalar, &delta->v),
+    ash_value i = ash_iota(im->graph, dtype, &dim, 1, 0), by = whole_scalar(g, dtype, delta->v),
               from = start.dim ? ash_cast(im->graph, ash_build__dim(im->graph, start.v), dtype)
-                               : ash_build__ints(im->graph, &scalar, &start.v);
+                               : whole_scalar(g, dtype, start.v);
     i = ash_mul(im->graph, i, by);
     ash_import__out(im, 0, ash_add(im->graph, i, from));
     return true;

@@ -99,6 +99,36 @@ static ash_value fit(ash_import *im, ash_value x, unsigned axis, int64_t length)
     return ash_build__pad(im->graph, x, 0, low, high, NULL);
 }
 
+/* The real signal of `length` elements along `axis` whose spectrum, of which x [..., bins, 2] has the
+ * first half, is its own mirror image: [..., length, 1]. Every bin that has an image counts twice. */
+static ash_value real_signal(ash_import *im, ash_value x, unsigned axis, int64_t length) {
+    int64_t bins = length / 2 + 1;
+    ash_type type = ash_import__type(im, x);
+    unsigned second = type.rank - 2, last = type.rank - 1;
+    if (length > MAX_TRANSFORM || type.dims[last] != 2)
+        return ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
+                                "a one-sided spectrum of %lld elements, or a real one", (long long)length);
+    double *c = ash_arena_alloc(im->scratch, (size_t)(bins * length), sizeof *c);
+    double *s = ash_arena_alloc(im->scratch, (size_t)(bins * length), sizeof *s);
+    if (!c || !s) return ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+    for (int64_t k = 0; k < bins; k++) {
+        double weight = (k == 0 || 2 * k == length ? 1.0 : 2.0) / (double)length;
+        for (int64_t i = 0; i < length; i++) {
+            double turn = 2 * M_PI * (double)(i * k % length) / (double)length;
+            c[k * length + i] = weight * cos(turn);
+            s[k * length + i] = weight * sin(turn);
+        }
+    }
+    const ash_type matrix = {.dtype = type.dtype, .rank = 2, .dims = {bins, length}};
+    x = ash_build__swap(im->graph, fit(im, x, axis, bins), axis, second);
+    ash_value re = ash_matmul(im->graph, ash_build__at(im->graph, x, last, 0),
+                              ash_build__floats(im->graph, &matrix, c));
+    ash_value turned = ash_matmul(im->graph, ash_build__at(im->graph, x, last, 1),
+                                  ash_build__floats(im->graph, &matrix, s));
+    x = ash_build__insert_axis(im->graph, ash_sub(im->graph, re, turned), last);
+    return ash_build__swap(im->graph, x, axis, second);
+}
+
 /* The axis is an attribute before opset 20, an operand since. */
 void ash_onnx__op_dft(ash_import *im) {
     ash_value x = ash_import__in(im, 0);
@@ -115,11 +145,14 @@ void ash_onnx__op_dft(ash_import *im) {
                          axis, type.rank);
         return;
     }
-    length = type.dims[axis];
+    length = inverse && onesided ? 2 * (type.dims[axis] - 1) : type.dims[axis];
     if (ash_import__has(im, 1) && !scalar_int(im, 1, &length)) return;
-    if (length <= 0 || (inverse && onesided)) {
-        ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
-                         "an inverse one-sided transform, or one of no elements");
+    if (length <= 0) {
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a transform of no elements");
+        return;
+    }
+    if (inverse && onesided) {
+        ash_import__out(im, 0, real_signal(im, x, axis, length));
         return;
     }
     unsigned second = type.rank - 2;

@@ -66,6 +66,51 @@ static ash_status copy_binds(const ash_import *im, model_recipe *r, ash_diag *di
     return ASH_OK;
 }
 
+static ash_status copy_sequences(const ash_import *im, model_recipe *r, ash_diag *diag) {
+    const ash_onnx_options *o = im->options;
+    ash_onnx_sequence *sequences =
+        ash_arena_copy(&r->arena, o->sequences, o->n_sequences, sizeof *sequences);
+    if (!sequences) return ASH_NO_MEMORY(diag);
+    for (size_t i = 0; i < o->n_sequences; i++) {
+        const ash_onnx_sequence *from = &o->sequences[i];
+        sequences[i].input = ash_arena_strdup(&r->arena, from->input);
+        sequences[i].types = ash_arena_copy(&r->arena, from->types, from->length, sizeof *from->types);
+        if (!sequences[i].input || !sequences[i].types) return ASH_NO_MEMORY(diag);
+    }
+    r->options.sequences = sequences;
+    r->options.n_sequences = o->n_sequences;
+    return ASH_OK;
+}
+
+static ash_status copy_ties(const ash_import *im, model_recipe *r, ash_diag *diag) {
+    const ash_onnx_options *o = im->options;
+    ash_onnx_tie *ties = ash_arena_alloc(&r->arena, o->n_ties, sizeof *ties);
+    if (!ties) return ASH_NO_MEMORY(diag);
+    for (size_t i = 0; i < o->n_ties; i++) {
+        ties[i].name = ash_arena_strdup(&r->arena, o->ties[i].name);
+        ties[i].expression = ash_arena_strdup(&r->arena, o->ties[i].expression);
+        if (!ties[i].name || !ties[i].expression) return ASH_NO_MEMORY(diag);
+    }
+    r->options.ties = ties;
+    r->options.n_ties = o->n_ties;
+    return ASH_OK;
+}
+
+static ash_status copy_operators(const ash_import *im, model_recipe *r, ash_diag *diag) {
+    const ash_onnx_options *o = im->options;
+    ash_onnx_operator *operators =
+        ash_arena_copy(&r->arena, o->operators, o->n_operators, sizeof *operators);
+    if (!operators) return ASH_NO_MEMORY(diag);
+    for (size_t i = 0; i < o->n_operators; i++) {
+        operators[i].domain = ash_arena_strdup(&r->arena, o->operators[i].domain);
+        operators[i].op = ash_arena_strdup(&r->arena, o->operators[i].op);
+        if (!operators[i].domain || !operators[i].op) return ASH_NO_MEMORY(diag);
+    }
+    r->options.operators = operators;
+    r->options.n_operators = o->n_operators;
+    return ASH_OK;
+}
+
 /* The model's path, by which external data are found, whatever the process' folder is by then: its folder
  * is resolved, its own name stays, which may be a link. */
 static ash_status copy_path(const ash_import *im, model_recipe *r, ash_diag *diag) {
@@ -104,6 +149,9 @@ static ash_status copy_all(const ash_import *im, model_recipe *r, ash_diag *diag
     r->options.max_bytes = im->options->max_bytes;
     ASH_TRY(copy_vars(im, r, diag));
     ASH_TRY(copy_binds(im, r, diag));
+    ASH_TRY(copy_sequences(im, r, diag));
+    ASH_TRY(copy_ties(im, r, diag));
+    ASH_TRY(copy_operators(im, r, diag));
     ASH_TRY(copy_path(im, r, diag));
     ASH_TRY(copy_outputs(im, r, diag));
     r->bytes = im->bytes;

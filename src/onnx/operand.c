@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What a lowering function sees of its node: operands, attributes, results. */
+#include <math.h>
 #include <stdio.h>
 
 #include "import.h"
@@ -29,12 +30,34 @@ static bool in_scope(const ash_import_scope *scope, ash_span name, uint64_t *ind
            (scope->constants && ash_strmap_get(scope->constants, (const char *)name.at, name.len, index));
 }
 
-size_t ash_import__find_name(const ash_import *im, ash_span name) {
+/* What an entry from outside is within a gate. What is known at import, and what the model holds, stays
+ * as it is. */
+static size_t pass_gate(ash_import *im, ash_import_scope *scope, ash_span name, size_t index) {
+    const ash_import_value *entry = &im->values.at[index];
+    if (entry->value == ASH_NO_VALUE || entry->list || entry->tensor || entry->absent || entry->sequence ||
+        ash_import__fold(im, entry->value) != ASH_NO_VALUE)
+        return index;
+    const ash_value outer = im->values.at[index].value;
+    const ash_type type = ash_import__type(im, outer);
+    const ash_import_value inside = {.type = type, .value = ash_build__argument(im->graph, &type)};
+    if (inside.value == ASH_NO_VALUE) return index;
+    bool kept = ash_vec_push(im->allocator, &im->values, inside) &&
+                ash_vec_push(im->allocator, &scope->gate->arguments, inside.value) &&
+                ash_vec_push(im->allocator, &scope->gate->outer, outer) &&
+                ash_strmap_put(&scope->names, (const char *)name.at, name.len, im->values.len - 1);
+    if (!kept) im->status = ASH_NO_MEMORY(&im->diag);
+    return im->values.len - 1;
+}
+
+static size_t find_in(ash_import *im, ash_import_scope *scope, ash_span name) {
     uint64_t index;
-    if (name.len == 0) return SIZE_MAX;
-    for (const ash_import_scope *scope = im->scope; scope; scope = scope->parent)
-        if (in_scope(scope, name, &index)) return (size_t)index;
-    return SIZE_MAX;
+    if (in_scope(scope, name, &index)) return (size_t)index;
+    size_t found = scope->parent ? find_in(im, scope->parent, name) : SIZE_MAX;
+    return found != SIZE_MAX && scope->gate ? pass_gate(im, scope, name, found) : found;
+}
+
+size_t ash_import__find_name(ash_import *im, ash_span name) {
+    return name.len ? find_in(im, im->scope, name) : SIZE_MAX;
 }
 
 void ash_import__alias(ash_import *im, ash_span name, size_t index) {
@@ -56,6 +79,17 @@ void ash_import__declare(ash_import *im, ash_span name, const ash_import_value *
         ash_import__alias(im, name, im->values.len - 1);
     else
         im->status = ASH_NO_MEMORY(&im->diag);
+}
+
+size_t ash_import__entry(ash_import *im, const ash_import_value *value) {
+    if (ash_vec_push(im->allocator, &im->values, *value)) return im->values.len - 1;
+    ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+    return 0;
+}
+
+size_t ash_import__tensor_entry(ash_import *im, ash_value value) {
+    if (value == ASH_NO_VALUE) return 0;
+    return ash_import__entry(im, &(ash_import_value){.type = ash_import__type(im, value), .value = value});
 }
 
 /* --- values --------------------------------------------------------------------------------------- */
@@ -82,7 +116,7 @@ static void read_initializer(ash_import *im, ash_import_value *entry) {
 
 /* A tensor of the graph from a tracked list: a constant, or, where dims are in it, a concatenation. */
 static ash_value tensor_of_list(ash_import *im, const ash_import_value *entry) {
-    bool dims = false;
+    bool dims = ash_dtype_is_float(entry->type.dtype); /* lists of these are for their dims */
     for (size_t i = 0; i < entry->count; i++) dims |= entry->list[i].dim;
     if (!dims) {
         int64_t *numbers = ash_arena_alloc(im->scratch, entry->count, sizeof *numbers);
@@ -96,8 +130,13 @@ static ash_value tensor_of_list(ash_import *im, const ash_import_value *entry) {
     const ash_type number = {.dtype = entry->type.dtype};
     for (size_t i = 0; i < entry->count; i++) {
         ash_import_int e = entry->list[i];
-        ash_value scalar = e.dim ? ash_cast(im->graph, ash_build__dim(im->graph, e.v), entry->type.dtype)
-                                 : ash_build__ints(im->graph, &number, &e.v);
+        ash_value scalar;
+        if (e.dim)
+            scalar = ash_cast(im->graph, ash_build__dim(im->graph, e.v), entry->type.dtype);
+        else if (ash_dtype_is_float(entry->type.dtype))
+            scalar = ash_scalar(im->graph, entry->type.dtype, (double)e.v);
+        else
+            scalar = ash_build__ints(im->graph, &number, &e.v);
         parts[i] = ash_reshape(im->graph, scalar, one, 1);
     }
     ash_value joined = ash_concat(im->graph, parts, entry->count, 0);
@@ -108,11 +147,10 @@ ash_value ash_import__materialize(ash_import *im, size_t index) {
     if (!ash_import__ok(im)) return ASH_NO_VALUE;
     ash_import_value *entry = &im->values.at[index];
     if (entry->absent) return ash_import__fail(im, ASH_ERROR_FORMAT, "an operand that the call leaves out");
-    if (entry->tensor && ash_onnx__is_nibble(entry->tensor->dtype) &&
-        !(im->node && ash_span_is(im->node->op, "DequantizeLinear")))
+    if (entry->narrow != ASH_NARROW_NONE && im->node && im->row && !ash_import__takes_narrow(im->row))
         return ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
-                                "data of type %s, which DequantizeLinear alone reads",
-                                ash_onnx__dtype_name(entry->tensor->dtype));
+                                "an operand of type %s, which Cast or DequantizeLinear must convert first",
+                                ash_narrow_name(entry->narrow));
     if (entry->sequence)
         return ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a sequence where a tensor belongs");
     if (entry->value == ASH_NO_VALUE && entry->list)
@@ -153,6 +191,11 @@ ash_value ash_import__in(ash_import *im, size_t k) {
 ash_type ash_import__in_type(ash_import *im, size_t k) {
     ash_import_value *entry = operand(im, k);
     return entry ? entry->type : (ash_type){.dtype = ASH_F32};
+}
+
+ash_narrow ash_import__in_narrow(const ash_import *im, size_t k) {
+    size_t index = ash_import__has(im, k) ? ash_import__find_name(im, im->node->ins[k]) : SIZE_MAX;
+    return index == SIZE_MAX ? ASH_NARROW_NONE : im->values.at[index].narrow;
 }
 
 ash_type ash_import__type(const ash_import *im, ash_value value) {
@@ -250,6 +293,21 @@ bool ash_import__try_floats(ash_import *im, size_t k, const double **out, size_t
     return true;
 }
 
+bool ash_import__try_whole(ash_import *im, size_t k, const ash_import_int **list, size_t *count) {
+    const double *numbers;
+    if (ash_import__try_list(im, k, list, count)) return true;
+    if (!ash_import__has(im, k) || !ash_dtype_is_float(ash_import__in_type(im, k).dtype) ||
+        !ash_import__try_floats(im, k, &numbers, count) || *count > ASH_IMPORT_LIST)
+        return false;
+    ash_import_int *whole = ash_arena_alloc(im->scratch, *count, sizeof *whole);
+    for (size_t i = 0; whole && i < *count; i++) {
+        if (!(fabs(numbers[i]) <= 0x1p24) || numbers[i] != trunc(numbers[i])) return false;
+        whole[i] = (ash_import_int){(int64_t)numbers[i], false};
+    }
+    *list = whole;
+    return whole != NULL;
+}
+
 /* Says why operand k is not known, and which graph inputs to bind where that is what it takes. */
 static bool not_known(ash_import *im, size_t k) {
     enum { MOST = 3 };
@@ -326,8 +384,12 @@ bool ash_import__wants(const ash_import *im, size_t k) {
 }
 
 void ash_import__out(ash_import *im, size_t k, ash_value value) {
+    ash_import__out_narrow(im, k, value, ash_import__moved_narrow(im));
+}
+
+void ash_import__out_narrow(ash_import *im, size_t k, ash_value value, ash_narrow narrow) {
     if (!ash_import__wants(im, k) || value == ASH_NO_VALUE) return;
-    ash_import_value entry = {.type = ash_import__type(im, value), .value = value};
+    ash_import_value entry = {.type = ash_import__type(im, value), .value = value, .narrow = narrow};
     ash_import__declare(im, im->node->outs[k], &entry);
 }
 
@@ -407,13 +469,21 @@ bool ash_import__attr_tensor(ash_import *im, const char *name, ash_type *type, a
         return true;
     }
     im->status = ash_onnx__tensor_read(attr->message, &tensor);
-    if (im->status == ASH_OK && ash_onnx__is_nibble(tensor.dtype))
+    if (im->status == ASH_OK && ash_import__of_tensor(&tensor).narrow && !ash_import__takes_narrow(im->row))
         ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "attribute '%s' of type %s", name,
                          ash_onnx__dtype_name(tensor.dtype));
     if (im->status == ASH_OK) im->status = ash_onnx__tensor_data(&im->source, &tensor, type, &blob);
     if (im->status != ASH_OK) return false;
     *value = ash_import__note_constant(im, attr, ash_graph__constant_blob(im->graph, type, blob));
     return *value != ASH_NO_VALUE;
+}
+
+ash_narrow ash_import__attr_narrow(ash_import *im, const char *name) {
+    const ash_onnx_attr *attr = ash_import__attr(im, name, ONNX_ATTR_TENSOR);
+    ash_onnx_tensor tensor;
+    if (!attr || !ash_import__ok(im)) return ASH_NARROW_NONE;
+    im->status = ash_onnx__tensor_read(attr->message, &tensor);
+    return im->status == ASH_OK ? ash_import__of_tensor(&tensor).narrow : ASH_NARROW_NONE;
 }
 
 bool ash_import__ints_of(ash_import *im, const char *attr, size_t k, int64_t from, const int64_t **list,

@@ -30,6 +30,21 @@ enum { ONNX_UPSAMPLE = 1 }; /* Resize's older name */
 #include "operators.def"
 #undef ROW
 
+/* x to another element type. Bytes that stand for something become numbers first. `saturate` and
+ * `rounding` are the node's attributes (ash_onnx__rounding), for floating point types of eight bits. */
+typedef enum ash_onnx_rounding { ONNX_UP, ONNX_DOWN, ONNX_NEAREST } ash_onnx_rounding;
+ash_value ash_onnx__convert(ash_import *im, ash_value x, ash_narrow from, ash_onnx_element to,
+                            bool saturate, ash_onnx_rounding rounding);
+/* The numbers that bytes stand for: in a floating point dtype, or, of integers, the bytes themselves. */
+ash_value ash_onnx__from_narrow(ash_import *im, ash_value x, ash_narrow from, ash_dtype dtype);
+/* Floating point numbers as a narrow floating point type's codes. */
+ash_value ash_onnx__to_codes(ash_import *im, ash_value x, ash_narrow to, bool saturate,
+                             ash_onnx_rounding rounding);
+/* Whether one of them is an integer. */
+static inline bool ash_onnx__is_narrow_int(ash_narrow narrow) {
+    return narrow >= ASH_NARROW_U4 && narrow <= ASH_NARROW_I2;
+}
+
 /* Activations, also of the recurrent operators. */
 ash_value ash_onnx__leaky_relu(ash_import *im, ash_value x, double alpha);
 ash_value ash_onnx__elu(ash_import *im, ash_value x, double alpha);

@@ -6,19 +6,14 @@
 #include "wire_out.h"
 
 ash_status ash_tensor__bytes(const ash_type *type, size_t *bytes, ash_diag *diag) {
-    int64_t count = 1, size = (int64_t)ash_dtype_size(type->dtype);
-    ASH_FAIL_IF(size == 0 || type->rank > ASH_MAX_RANK, diag, ASH_ERROR_INVALID_ARGUMENT,
-                "a type that cannot be");
-    bool empty = false;
-    for (unsigned i = 0; i < type->rank; i++) {
+    uint64_t size;
+    ASH_FAIL_IF(ash_dtype_size(type->dtype) == 0 || type->rank > ASH_MAX_RANK, diag,
+                ASH_ERROR_INVALID_ARGUMENT, "a type that cannot be");
+    for (unsigned i = 0; i < type->rank; i++)
         ASH_FAIL_IF(!ash_dim_is_const(type->dims[i]), diag, ASH_ERROR_SHAPE, "dim %u is not a number", i);
-        empty |= type->dims[i] == 0;
-        ASH_FAIL_IF(type->dims[i] && !ash_mul_i64(count, type->dims[i], &count), diag,
-                    ASH_ERROR_OUT_OF_RANGE, "dims whose product overflows");
-    }
-    ASH_FAIL_IF(!ash_mul_i64(count, size, &count), diag, ASH_ERROR_OUT_OF_RANGE,
+    ASH_FAIL_IF(!ash_view__type_bytes(type, &size) || size > SIZE_MAX / 2, diag, ASH_ERROR_OUT_OF_RANGE,
                 "dims whose product overflows");
-    *bytes = empty ? 0 : (size_t)count;
+    *bytes = (size_t)size;
     return ASH_OK;
 }
 
@@ -37,7 +32,7 @@ ash_status ash_tensor__name(ash_context *context, const char *name, size_t name_
     }
     if (name_len) memcpy(copy, name, name_len);
     copy[name_len] = 0;
-    *tensor = (ash_tensor){a, copy, name_len + 1, view, data};
+    *tensor = (ash_tensor){a, copy, name_len + 1, view, data, ASH_NARROW_NONE};
     *out = tensor;
     return ASH_OK;
 }
@@ -50,8 +45,9 @@ ash_status ash_tensor__make(ash_context *context, const char *name, size_t name_
                             ash_blob *blob, ash_tensor **out, ash_diag *diag) {
     ash_storage *storage;
     ash_view *view;
-    ash_status status = ash_storage__wrap(context, (void *)blob->data, blob->size, false, release_blob,
-                                          blob, &storage, diag);
+    const ash_foreign bytes = {
+        .data = (void *)blob->data, .size = blob->size, .release = release_blob, .owner = blob};
+    ash_status status = ash_storage__wrap(context, &bytes, &storage, diag);
     if (status != ASH_OK) {
         ash_blob_release(blob);
         return status;
@@ -117,6 +113,22 @@ uint64_t ash_tensor_size(const ash_tensor *tensor) {
     return tensor ? ash_view_bytes(tensor->view) : 0;
 }
 
+ash_narrow ash_tensor_narrow(const ash_tensor *tensor) {
+    return tensor ? tensor->narrow : ASH_NARROW_NONE;
+}
+
+ash_status ash_tensor_set_narrow(ash_tensor *tensor, ash_narrow narrow, ash_diag *diag) {
+    ASH_NEED(diag, tensor);
+    ASH_FAIL_IF((unsigned)narrow >= ASH_NARROW_COUNT, diag, ASH_ERROR_INVALID_ARGUMENT,
+                "no element type has the number %d", (int)narrow);
+    ash_dtype have = ash_tensor_type(tensor)->dtype, want = ash_narrow_dtype(narrow);
+    ASH_FAIL_IF(narrow != ASH_NARROW_NONE && have != want, diag, ASH_ERROR_TYPE,
+                "%s in a tensor of %s, not %s", ash_narrow_name(narrow), ash_dtype_name(have),
+                ash_dtype_name(want));
+    tensor->narrow = narrow;
+    return ASH_OK;
+}
+
 /* --- files ---------------------------------------------------------------------------------------- */
 
 static ash_status read_proto(ash_context *context, const char *path, ash_file *file, ash_tensor **out,
@@ -132,6 +144,11 @@ static ash_status read_proto(ash_context *context, const char *path, ash_file *f
     if (status == ASH_OK)
         status = ash_tensor__make(context, (const char *)tensor.name.at, tensor.name.len, &type, blob, out,
                                   diag);
+    if (status == ASH_OK) {
+        ash_onnx_element element;
+        ash_onnx__element(tensor.dtype, &element);
+        (*out)->narrow = element.narrow;
+    }
     ash_onnx__source_free(&source);
     return status;
 }
@@ -153,6 +170,28 @@ static bool ends_with(const char *text, const char *end) {
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
+/* The elements as .pb files have them: those of few bits packed, from the lowest bit on, into `*fresh`,
+ * which the caller frees; all others where they are. */
+static ash_status packed(const ash_tensor *tensor, const void **data, size_t *size, uint8_t **fresh,
+                         ash_diag *diag) {
+    unsigned bits = ash_narrow_bits(tensor->narrow);
+    *data = tensor->data, *size = ash_tensor_size(tensor), *fresh = NULL;
+    if (bits == 0 || bits == 8) return ASH_OK;
+    const uint8_t *codes = tensor->data;
+    size_t count = *size;
+    *size = count / 8 * bits + (count % 8 * bits + 7) / 8;
+    uint8_t *out = ash_mem_calloc(tensor->allocator, *size, 1);
+    if (!out) return ASH_NO_MEMORY(diag);
+    for (size_t i = 0; i < count; i++) {
+        size_t at = i / 8 * bits + i % 8 * bits / 8;
+        unsigned code = (codes[i] & ((1u << bits) - 1)) << (i % 8 * bits % 8);
+        out[at] |= (uint8_t)code;
+        if (code >> 8) out[at + 1] |= (uint8_t)(code >> 8);
+    }
+    *data = *fresh = out;
+    return ASH_OK;
+}
+
 ash_status ash_tensor_write(const ash_tensor *tensor, const char *path, ash_diag *diag) {
     ASH_NEED(diag, tensor, path);
     bool npy = ends_with(path, ".npy");
@@ -167,14 +206,14 @@ ash_status ash_tensor_write(const ash_tensor *tensor, const char *path, ash_diag
     ASH_TRY(ash_sink_open(tensor->allocator, path, &sink, diag));
     if (npy) {
         ash_npy__write(&sink, descr, tensor);
-    } else {
-        ash_wire_out out = {&sink, 0};
-        ash_wire_out__tensor(&out, 0,
-                             &(ash_onnx_tensor_out){.name = tensor->name,
-                                                    .type = type,
-                                                    .data = tensor->data,
-                                                    .size = ash_tensor_size(tensor),
-                                                    .align = 64});
+        return ash_sink_close(&sink, true, diag);
     }
-    return ash_sink_close(&sink, true, diag);
+    ash_wire_out out = {&sink, 0};
+    ash_onnx_tensor_out whole = {.name = tensor->name, .type = type, .narrow = tensor->narrow, .align = 64};
+    uint8_t *fresh;
+    ash_status status = packed(tensor, &whole.data, &whole.size, &fresh, diag);
+    if (status == ASH_OK) ash_wire_out__tensor(&out, 0, &whole);
+    ash_status closed = ash_sink_close(&sink, status == ASH_OK, diag);
+    if (fresh) ash_mem_free(tensor->allocator, fresh, whole.size, 1);
+    return status == ASH_OK ? closed : status;
 }

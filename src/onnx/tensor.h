@@ -12,6 +12,7 @@ struct ash_tensor {
     size_t name_size;
     ash_view *view;
     const void *data; /* where its elements are, aligned for them */
+    ash_narrow narrow;
 };
 
 /* A tensor that takes over the caller's reference to `view`, also on failure. ASH_ERROR_IO when the

@@ -4,8 +4,10 @@
  * A model computes shapes with tensors: Shape, Gather, Mul, Concat, Reshape. Here such nodes are computed
  * at import, when all their operands are small integer tensors whose elements are known as numbers or dims.
  * The result is a list again; it becomes a tensor of the graph only when a node that is not followed here
- * asks for one. Where a step cannot be expressed (a comparison that depends on a variable), the node is
- * lowered like any other. */
+ * asks for one. Sizes may pass through floating point numbers, as where an exporter computes
+ * floor(2.0 * h): lists of these have at least one dim in them, and are whole numbers that the dtype has
+ * exactly. Where a step cannot be expressed (a comparison that depends on a variable), the node is lowered
+ * like any other. */
 #include "import.h"
 
 typedef struct tracked {
@@ -22,6 +24,24 @@ static bool operand(ash_import *im, size_t k, tracked *out) {
 
 static bool is_number(ash_import_int e) {
     return !e.dim;
+}
+
+static bool has_dim(const tracked *x) {
+    for (size_t i = 0; i < x->count; i++)
+        if (x->list[i].dim) return true;
+    return false;
+}
+
+/* Whether a floating point dtype has all that the elements can be, and one of them is a dim. */
+static bool fits_float(const ash_import *im, ash_dtype dtype, const tracked *x) {
+    int64_t most = dtype == ASH_F32 ? 1 << 24 : INT64_C(1) << 53;
+    if ((dtype != ASH_F32 && dtype != ASH_F64) || !has_dim(x)) return false;
+    for (size_t i = 0; i < x->count; i++) {
+        int64_t low = x->list[i].v, high = low;
+        if (x->list[i].dim) ash_dims_bounds(im->graph->dims, x->list[i].v, &low, &high);
+        if (low < -most || high > most) return false;
+    }
+    return true;
 }
 
 /* --- elementwise ---------------------------------------------------------------------------------- */
@@ -59,12 +79,26 @@ static ash_import_int *room(ash_import *im, const ash_type *type, size_t *count)
     return ash_arena_alloc(im->scratch, (size_t)n, sizeof(ash_import_int));
 }
 
+/* Two lists; of floating point numbers one may be a constant, and quotients are none. */
+static bool two_operands(ash_import *im, ash_op op, tracked *a, tracked *b) {
+    bool first = operand(im, 0, a), second = operand(im, 1, b);
+    tracked *other = first ? b : a;
+    const ash_type *known = first ? &a->type : &b->type;
+    if ((!first && !second) || !ash_dtype_is_float(known->dtype)) return first && second;
+    if (op != ASH_OP_ADD && op != ASH_OP_SUB && op != ASH_OP_MUL && op != ASH_OP_MIN && op != ASH_OP_MAX)
+        return false;
+    if (first && second) return true;
+    if (!ash_import__try_whole(im, first, &other->list, &other->count)) return false;
+    other->type = ash_import__in_type(im, first);
+    return true;
+}
+
 static bool track_binary(ash_import *im, ash_op op) {
     tracked a, b;
     ash_type out = {0};
     size_t count;
     bool compares = op == ASH_OP_EQ || op == ASH_OP_LT || op == ASH_OP_LE;
-    if (im->node->n_ins != 2 || im->opset < 7 || !operand(im, 0, &a) || !operand(im, 1, &b)) return false;
+    if (im->node->n_ins != 2 || im->opset < 7 || !two_operands(im, op, &a, &b)) return false;
     if (a.type.dtype != b.type.dtype || !broadcast(&a, &b, &out)) return false;
     bool swapped = ash_span_is(im->node->op, "Greater") || ash_span_is(im->node->op, "GreaterOrEqual");
     out.dtype = compares ? ASH_BOOL : a.type.dtype;
@@ -74,6 +108,9 @@ static bool track_binary(ash_import *im, ash_op op) {
         if (!ash_import__combine(im, op, swapped ? y : x, swapped ? x : y, &list[i])) return false;
         if (out.dtype == ASH_I32 && is_number(list[i]) && list[i].v != (int32_t)list[i].v) return false;
     }
+    if (ash_dtype_is_float(out.dtype) &&
+        !fits_float(im, out.dtype, &(tracked){out, list, list ? count : 0}))
+        return false;
     if (list) ash_import__out_list(im, 0, &out, list);
     return list != NULL;
 }
@@ -101,7 +138,8 @@ static bool track_cast(ash_import *im) {
     ash_dtype to;
     size_t count;
     if (!operand(im, 0, &x) || !ash_onnx__dtype(ash_import__attr_int(im, "to", 0), &to)) return false;
-    if (to != ASH_I64 && to != ASH_I32 && to != ASH_BOOL) return false;
+    if (ash_dtype_is_float(to) ? !fits_float(im, to, &x) : to != ASH_I64 && to != ASH_I32 && to != ASH_BOOL)
+        return false;
     ash_import_int *list = room(im, &x.type, &count);
     for (size_t i = 0; list && i < count; i++) {
         list[i] = x.list[i];
@@ -136,6 +174,14 @@ static bool track_neg(ash_import *im) {
     }
     if (list) ash_import__out_list(im, 0, &x.type, list);
     return list != NULL;
+}
+
+/* Floor, Ceil, Round. */
+static bool track_whole(ash_import *im) {
+    tracked x;
+    if (!operand(im, 0, &x) || !ash_dtype_is_float(x.type.dtype)) return false;
+    ash_import__out_list(im, 0, &x.type, x.list);
+    return true;
 }
 
 /* --- movement ------------------------------------------------------------------------------------- */
@@ -264,9 +310,11 @@ static const struct {
     {"Add", NULL, ASH_OP_ADD},
     {"And", NULL, ASH_OP_AND},
     {"Cast", track_cast, 0},
+    {"Ceil", track_whole, 0},
     {"Concat", track_concat, 0},
     {"Div", NULL, ASH_OP_DIV},
     {"Equal", NULL, ASH_OP_EQ},
+    {"Floor", track_whole, 0},
     {"Gather", track_gather, 0},
     {"Greater", NULL, ASH_OP_LT},
     {"GreaterOrEqual", NULL, ASH_OP_LE},
@@ -282,6 +330,7 @@ static const struct {
     {"Or", NULL, ASH_OP_OR},
     {"ReduceProd", track_reduce_prod, 0},
     {"Reshape", track_rank, 0},
+    {"Round", track_whole, 0},
     {"Slice", track_slice, 0},
     {"Squeeze", track_rank, 0},
     {"Sub", NULL, ASH_OP_SUB},

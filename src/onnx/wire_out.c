@@ -86,7 +86,8 @@ static void external_fields(ash_wire_out *out, const ash_onnx_tensor_out *tensor
 /* All fields but the data: dims = 1, data_type = 2, name = 8, external_data = 13, data_location = 14. */
 static void tensor_fields(ash_wire_out *out, const ash_onnx_tensor_out *tensor) {
     for (unsigned i = 0; i < tensor->type->rank; i++) ash_wire_out__int(out, 1, tensor->type->dims[i]);
-    ash_wire_out__int(out, 2, ash_onnx__dtype_of(tensor->type->dtype));
+    ash_wire_out__int(out, 2,
+                      ash_onnx__element_of((ash_onnx_element){tensor->type->dtype, tensor->narrow}));
     if (tensor->name[0]) ash_wire_out__text(out, 8, tensor->name);
     if (tensor->external) external_fields(out, tensor);
 }

@@ -6,7 +6,7 @@
 #ifndef ASH_WIRE_OUT_H
 #define ASH_WIRE_OUT_H
 
-#include "ashlar/graph.h"
+#include "ashlar/narrow.h"
 #include "base/file.h"
 
 typedef struct ash_wire_out {
@@ -30,6 +30,7 @@ void ash_wire_out__message(ash_wire_out *out, uint32_t field,
 typedef struct ash_onnx_tensor_out {
     const char *name;
     const ash_type *type; /* dims are numbers */
+    ash_narrow narrow;    /* what the elements are, already packed, or ASH_NARROW_NONE */
     const void *data;
     size_t size;          /* bytes */
     size_t align;         /* the data start at a multiple of this in the file; 1: anywhere */

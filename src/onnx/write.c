@@ -83,12 +83,10 @@ static void name_values(ash_writer *w) {
 
 /* --- nodes ---------------------------------------------------------------------------------------- */
 
-typedef struct node_data {
-    const char *name, *op;
-    const char *const *ins, *const *outs;
-    size_t n_ins, n_outs, n_attrs;
-    const ash_writer_attr *attrs;
-} node_data;
+typedef struct named_node {
+    const char *name; /* or NULL */
+    const ash_writer_node *node;
+} named_node;
 
 static void attr_body(ash_wire_out *out, const void *data) {
     const ash_writer_attr *attr = data;
@@ -105,10 +103,11 @@ static void attr_body(ash_wire_out *out, const void *data) {
 }
 
 static void node_body(ash_wire_out *out, const void *data) {
-    const node_data *node = data;
+    const char *name = ((const named_node *)data)->name;
+    const ash_writer_node *node = ((const named_node *)data)->node;
     for (size_t i = 0; i < node->n_ins; i++) ash_wire_out__text(out, NODE_INPUT, node->ins[i]);
     for (size_t i = 0; i < node->n_outs; i++) ash_wire_out__text(out, NODE_OUTPUT, node->outs[i]);
-    if (node->name) ash_wire_out__text(out, NODE_NAME, node->name);
+    if (name) ash_wire_out__text(out, NODE_NAME, name);
     ash_wire_out__text(out, NODE_OP, node->op);
     for (size_t i = 0; i < node->n_attrs; i++)
         ash_wire_out__message(out, NODE_ATTRIBUTE, attr_body, &node->attrs[i]);
@@ -126,17 +125,22 @@ static const char *node_label(ash_writer *w) {
     return label;
 }
 
-void ash_writer__node(ash_writer *w, const char *op, const char *const *ins, size_t n_ins,
-                      const char *const *outs, size_t n_outs, const ash_writer_attr *attrs,
-                      size_t n_attrs) {
-    const node_data data = {node_label(w), op, ins, outs, n_ins, n_outs, n_attrs, attrs};
+void ash_writer__node(ash_writer *w, const ash_writer_node *node) {
+    const named_node data = {node_label(w), node};
     ash_wire_out__message(&w->out, GRAPH_NODE, node_body, &data);
 }
 
 const char *ash_writer__op(ash_writer *w, const char *name, const char *op, const char *const *ins,
                            size_t n_ins, const ash_writer_attr *attrs, size_t n_attrs) {
     if (!name) name = ash_writer__temporary(w);
-    ash_writer__node(w, op, ins, n_ins, &name, 1, attrs, n_attrs);
+    const ash_writer_node node = {.op = op,
+                                  .ins = ins,
+                                  .n_ins = n_ins,
+                                  .outs = &name,
+                                  .n_outs = 1,
+                                  .attrs = attrs,
+                                  .n_attrs = n_attrs};
+    ash_writer__node(w, &node);
     return name;
 }
 
@@ -320,7 +324,7 @@ static void write_graph(ash_writer *w) {
     for (size_t i = 0; i < g->outputs.len; i++) {
         ash_output output = g->outputs.at[i];
         if (strcmp(w->values[output.value], output.name) != 0)
-            ash_writer__node(w, "Identity", &w->values[output.value], 1, &output.name, 1, NULL, 0);
+            ash_writer__op(w, output.name, "Identity", &w->values[output.value], 1, NULL, 0);
         write_info(w, GRAPH_OUTPUT, output.name, output.value);
     }
 }
@@ -401,6 +405,12 @@ ash_status ash_onnx_write(const ash_graph *graph, const char *path, const ash_on
     ASH_FAIL_IF(graph->states.len, diag, ASH_ERROR_UNSUPPORTED,
                 "ONNX has no state that is kept between executions, and the graph has \"%.100s\"",
                 ash_graph__value(graph, graph->states.at[0].value)->name);
+    for (size_t i = 0; i < ASH_MAX(graph->inputs.len, graph->outputs.len); i++) {
+        ash_narrow in = ash_graph_input_narrow(graph, i),
+                   narrow = in ? in : ash_graph_output_narrow(graph, i);
+        ASH_FAIL_IF(narrow, diag, ASH_ERROR_UNSUPPORTED, "%s %zu is %s, and the graph has bytes for it",
+                    in ? "input" : "output", i, ash_narrow_name(narrow));
+    }
     ash_writer w = {.graph = graph, .allocator = graph->allocator, .diag = diag ? diag : &unused};
     if (own.external) {
         w.external_name = own.external;

@@ -37,9 +37,15 @@ typedef struct ash_writer_attr {
 #define WRITE_INTS(key, items, n) ((ash_writer_attr){.name = (key), .list = (items), .count = (n)})
 #define WRITE_TEXT(key, value)    ((ash_writer_attr){.name = (key), .text = (value)})
 
-/* Appends a NodeProto with results that have names already. */
-void ash_writer__node(ash_writer *w, const char *op, const char *const *ins, size_t n_ins,
-                      const char *const *outs, size_t n_outs, const ash_writer_attr *attrs, size_t n_attrs);
+/* A NodeProto whose results have names already. */
+typedef struct ash_writer_node {
+    const char *op;
+    const char *const *ins, *const *outs;
+    size_t n_ins, n_outs, n_attrs;
+    const ash_writer_attr *attrs;
+} ash_writer_node;
+
+void ash_writer__node(ash_writer *w, const ash_writer_node *node);
 /* The same with one result, which gets a new name unless `name` is given. */
 const char *ash_writer__op(ash_writer *w, const char *name, const char *op, const char *const *ins,
                            size_t n_ins, const ash_writer_attr *attrs, size_t n_attrs);

@@ -458,7 +458,11 @@ static void write_indexed(ash_writer *w, const ash_node *node, const char *op, c
 }
 
 static void write_access(ash_writer *w, const ash_node *node) {
-    static const char *const modes[] = {"none", "add", "mul", "min", "max"};
+    static const char *const modes[] = {[ASH_SCATTER_SET] = "none",
+                                        [ASH_SCATTER_ADD] = "add",
+                                        [ASH_SCATTER_MUL] = "mul",
+                                        [ASH_SCATTER_MIN] = "min",
+                                        [ASH_SCATTER_MAX] = "max"};
     bool has_axis = node->op != ASH_OP_GATHER_ND && node->op != ASH_OP_SCATTER_ND;
     bool scatters = node->op == ASH_OP_SCATTER_ELEMENTS || node->op == ASH_OP_SCATTER_ND;
     ash_writer_attr attrs[2];
@@ -490,7 +494,9 @@ static void write_topk(ash_writer *w, const ash_node *node) {
     ash_dim k = ash_node_int(node, ASH_ATTR_K);
     const name ins[] = {value(w, node->ins[0]), ash_writer__dims(w, &k, 1)};
     const name outs[] = {value(w, node->out), value(w, node->out + 1)};
-    ash_writer__node(w, "TopK", ins, 2, outs, 2, attrs, 2);
+    const ash_writer_node topk = {
+        .op = "TopK", .ins = ins, .n_ins = 2, .outs = outs, .n_outs = 2, .attrs = attrs, .n_attrs = 2};
+    ash_writer__node(w, &topk);
 }
 
 void ash_writer__core(ash_writer *w, const ash_node *node) {

@@ -122,7 +122,7 @@ static bool is_shared(const ash_graph *from, const ash_bytes *b, uint32_t but) {
 
 /* --- which nodes ---------------------------------------------------------------------------------- */
 
-static bool is_padded(const ash_node *node) {
+bool ash_bytes__is_padded(const ash_node *node) {
     const ash_attr *before = ash_node_attr(node, ASH_ATTR_BEFORE),
                    *after = ash_node_attr(node, ASH_ATTR_AFTER);
     for (uint32_t i = 0; i < before->count; i++)
@@ -144,7 +144,8 @@ static bool takes_conv(const ash_graph *from, const ash_node *node, const ash_by
     if (in->rank >= ASH_MAX_RANK || by->rank + 4 > ASH_MAX_RANK || !ash_dim_is_const(in->dims[1]) ||
         !ash_dim_is_const(by->dims[0]) || in->dims[1] == 0 || by->dims[0] == 0)
         return false;
-    if (!is_shared(from, x, 0) || !is_shared(from, w, 1) || (is_padded(node) && !can_pad(x))) return false;
+    if (!is_shared(from, x, 0) || !is_shared(from, w, 1) || (ash_bytes__is_padded(node) && !can_pad(x)))
+        return false;
     if (groups == 1) return true;
     bool depthwise = in->dims[1] == groups && by->dims[0] == groups;
     int64_t channels = depthwise ? groups : in->dims[1] / groups; /* that lie side by side */

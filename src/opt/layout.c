@@ -64,6 +64,27 @@ static bool layout_elementwise(ash_layout_pass *l, const ash_node *node) {
     return true;
 }
 
+/* Indices along a spatial dim, as resizing has them. */
+static bool layout_gather(ash_layout_pass *l, const ash_node *node) {
+    int64_t block = ash_layout__has_blocked(l, node->ins[0]);
+    if (!block || ash_node_int(node, ASH_ATTR_AXIS) < 2) return false;
+    if (ash_graph__type(l->rw.from, node->ins[1])->rank != 1) return false;
+    copy_blocked(l, node, block, 1, NULL);
+    return true;
+}
+
+/* A lookup is one number for another. */
+static bool layout_lookup(ash_layout_pass *l, const ash_node *node) {
+    int64_t block = choose(l, node);
+    if (!block || ash_node__looked_up(l->rw.from, node) == ASH_NO_VALUE) return false;
+    const ash_value ins[] = {ash_layout__plain(l, node->ins[0]),
+                             ash_layout__blocked(l, node->ins[1], block)};
+    ash_rewrite__name(&l->rw, node);
+    ash_value y = ash_build(l->rw.to, node->op, ins, 2, node->attrs, node->n_attrs);
+    ash_layout__set_blocked(l, node->out, block, y);
+    return true;
+}
+
 /* Windows over spatial axes: the same axes in both forms. */
 static bool layout_pool(ash_layout_pass *l, const ash_node *node) {
     int64_t block = choose(l, node);
@@ -171,6 +192,7 @@ static bool layout_node(ash_layout_pass *l, const ash_node *node) {
     default: break;
     }
     switch (node->op) {
+    case ASH_OP_GATHER: return layout_lookup(l, node) || layout_gather(l, node);
     case ASH_OP_CONCAT: return layout_concat(l, node);
     case ASH_OP_SLICE: return layout_slice(l, node);
     case ASH_OP_PAD: return layout_pad(l, node);

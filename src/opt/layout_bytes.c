@@ -75,27 +75,35 @@ static bool matmul(ash_layout_pass *l, const ash_node *node, const ash_bytes *a,
 
 /* --- convolutions --------------------------------------------------------------------------------- */
 
-static bool is_padded(const ash_node *node) {
-    const ash_attr *before = ash_node_attr(node, ASH_ATTR_BEFORE),
-                   *after = ash_node_attr(node, ASH_ATTR_AFTER);
-    for (uint32_t i = 0; i < before->count; i++)
-        if (before->list[i] || after->list[i]) return true;
-    return false;
-}
-
-/* The operand, plain or blocked, padded with what is zero in the graph. `rank` is its own. */
-static ash_value pad_operand(ash_graph *to, const ash_node *node, ash_value x, unsigned rank,
+/* The operand, plain or in blocks of `block` channels, padded with what is zero in the graph. Padding sees
+ * the blocks of a line side by side, so that it copies lines, and not blocks. */
+static ash_value pad_operand(ash_rewrite *rw, const ash_node *node, ash_value x, int64_t block,
                              ash_value offset) {
     static const int64_t none[ASH_MAX_RANK];
+    ash_graph *to = rw->to;
+    if (x == ASH_NO_VALUE) return x;
+    ash_type type = ash_rewrite__type(rw, x);
+    unsigned rank = type.rank - (block != 0), last = rank - 1;
     const ash_attr *before = ash_node_attr(node, ASH_ATTR_BEFORE),
                    *after = ash_node_attr(node, ASH_ATTR_AFTER);
-    ash_dim first[ASH_MAX_RANK] = {0}, last[ASH_MAX_RANK] = {0};
+    ash_dim first[ASH_MAX_RANK] = {0}, more[ASH_MAX_RANK] = {0};
     memcpy(first + 2, before->list, before->count * sizeof *first);
-    memcpy(last + 2, after->list, after->count * sizeof *last);
-    const ash_attr attrs[] = {ASH_ATTR_LIST(BEFORE, first, rank), ASH_ATTR_LIST(AFTER, last, rank),
+    memcpy(more + 2, after->list, after->count * sizeof *more);
+    if (block) {
+        type.dims[last] = ash_graph_dim_mul(to, type.dims[last], block);
+        first[last] = ash_graph_dim_mul(to, first[last], block);
+        more[last] = ash_graph_dim_mul(to, more[last], block);
+        x = ash_reshape(to, x, type.dims, rank);
+    }
+    const ash_attr attrs[] = {ASH_ATTR_LIST(BEFORE, first, rank), ASH_ATTR_LIST(AFTER, more, rank),
                               ASH_ATTR_LIST(INTERIOR, none, rank)};
     const ash_value ins[] = {x, ash_cast(to, ash_neg(to, offset), ASH_U8)};
-    return ash_build(to, ASH_OP_PAD, ins, 2, attrs, ASH_COUNT(attrs));
+    ash_value y = ash_build(to, ASH_OP_PAD, ins, 2, attrs, ASH_COUNT(attrs));
+    if (!block || y == ASH_NO_VALUE) return y;
+    type = ash_rewrite__type(rw, y);
+    type.dims[last] = ash_graph_dim_div(to, type.dims[last], block);
+    type.dims[type.rank++] = block;
+    return ash_reshape(to, y, type.dims, type.rank);
 }
 
 /* The operand in blocks of channels, padded where `offset` is not ASH_NO_VALUE, and then with as many
@@ -103,10 +111,9 @@ static ash_value pad_operand(ash_graph *to, const ash_node *node, ash_value x, u
 static ash_value blocked_operand(ash_layout_pass *l, const ash_node *node, const ash_bytes *b,
                                  const ash_layout_conv *v, ash_value offset) {
     int64_t channels = ash_graph__type(l->rw.from, node->ins[0])->dims[1];
-    unsigned rank = ash_graph__type(l->rw.from, node->ins[0])->rank;
     bool whole = v->c == channels;
     ash_value x = whole ? ash_bytes__blocked(l, b, ASH_U8, v->x_block) : ash_bytes__image(l, b, ASH_U8);
-    if (offset != ASH_NO_VALUE) x = pad_operand(l->rw.to, node, x, rank + whole, offset);
+    if (offset != ASH_NO_VALUE) x = pad_operand(&l->rw, node, x, whole ? v->x_block : 0, offset);
     if (whole || x == ASH_NO_VALUE) return x;
     return ash_layout__pack(&l->rw, ash_layout__pad_zero(&l->rw, x, 1, v->c - channels), v->x_block);
 }
@@ -160,7 +167,7 @@ static bool conv(ash_layout_pass *l, const ash_node *node, const ash_bytes *xb, 
     ash_rewrite__name(rw, node);
     ash_value plain = ash_bytes__image(l, wb, ASH_I8), w = plain;
     ash_value x_offset = ash_bytes__offset(l, xb, ASH_U8), w_offset = ash_bytes__offset(l, wb, ASH_I8);
-    bool padded = x_offset != ASH_NO_VALUE && is_padded(node);
+    bool padded = x_offset != ASH_NO_VALUE && ash_bytes__is_padded(node);
     ash_value x = blocked_operand(l, node, xb, &v, padded ? x_offset : ASH_NO_VALUE);
     if (!ash_rewrite__ok(rw)) return true;
     ash_type type = ash_rewrite__type(rw, plain);

@@ -5,10 +5,13 @@
  * fold comes before simplify, so that rules see the constants; cse before it, so that "the same operand
  * twice" is the same value. affine wants constants in the form that simplify leaves (one broadcast of a
  * small value). reciprocal comes after it, so that a division of a channel is one of its weights, and
- * before fold, which computes 1 / c. widen comes after affine, so that a normalisation is still next to its
- * convolution, and before layout, which knows f32 alone. layout comes after everything that speaks of
- * channels as dim 1; winograd reads the weights as it has packed them. What layout inserts is then cleaned
- * up by the same passes. */
+ * before fold, which computes 1 / c. lookup comes after the last fold, whose functions are not those of
+ * kernels. widen comes after affine, so that a normalisation is still next to its convolution, and before
+ * layout, which knows f32 alone. layout comes after everything that speaks of channels as dim 1; winograd
+ * reads the weights as it has packed them. What layout inserts is then cleaned up by the same passes.
+ *
+ * A pass that rewrites around certain operators is passed over when the graph has none of them: it would
+ * build the same graph once more. */
 #include "layout.h"
 #include "rewrite.h"
 
@@ -21,13 +24,11 @@ enum {
 typedef struct row {
     const char *name;
     ash_pass *run;
-    ash_opt_level level; /* the strictest level that still has it */
-    unsigned
-        requires,
-    breaks; /* sets of the properties above */
-    unsigned provides;
-    bool (*when)(
-        const ash_target *target); /* whose business it is; NULL: everyone's, also without a target */
+    ash_opt_level level;              /* the strictest level that still has it */
+    unsigned needs, breaks, provides; /* sets of the properties above */
+    /* Whose business it is; NULL: everyone's, also without a target. */
+    bool (*when)(const ash_target *target);
+    const ash_op *about; /* it rewrites around these, up to ASH_OP_COUNT; NULL: anything */
 } row;
 
 /* Channels side by side in one vector, weights and second operands in the order in which tiles of vectors
@@ -42,25 +43,35 @@ static bool multiplies_bytes(const ash_target *target) {
     return has_vectors(target) && target->dot4;
 }
 
+/* Tables of bytes, in place of what is computed from one byte. */
+static bool looks_up(const ash_target *target) {
+    return has_vectors(target) && target->lookup;
+}
+
+static const ash_op casts[] = {ASH_OP_CAST, ASH_OP_COUNT}, quotients[] = {ASH_OP_DIV, ASH_OP_COUNT},
+                    convolutions[] = {ASH_OP_CONV, ASH_OP_COUNT},
+                    products[] = {ASH_OP_CONV, ASH_OP_MATMUL, ASH_OP_COUNT};
+
 static const row pipeline[] = {
-    /* name, function, level, requires, breaks, provides, when */
-    {"dce", ash_opt__dce, ASH_OPT_NONE, 0, 0, 0, NULL},
-    {"quantize", ash_opt__quantize, ASH_OPT_FULL, PLAIN, 0, 0, multiplies_bytes},
-    {"fold", ash_opt__fold, ASH_OPT_EXACT, PLAIN, 0, 0, NULL},
-    {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0, NULL},
-    {"simplify", ash_opt__simplify, ASH_OPT_EXACT, 0, 0, CANONICAL, NULL},
-    {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0, NULL},
-    {"affine", ash_opt__affine, ASH_OPT_FULL, PLAIN | CANONICAL, CANONICAL, 0, NULL},
-    {"reciprocal", ash_opt__reciprocal, ASH_OPT_FULL, PLAIN, CANONICAL, 0, NULL},
-    {"fold", ash_opt__fold, ASH_OPT_EXACT, PLAIN, 0, 0, NULL},
-    {"simplify", ash_opt__simplify, ASH_OPT_EXACT, 0, 0, CANONICAL, NULL},
-    {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0, NULL},
-    {"widen", ash_opt__widen, ASH_OPT_FULL, PLAIN, CANONICAL, 0, NULL},
-    {"layout", ash_opt__layout, ASH_OPT_FULL, PLAIN, PLAIN | CANONICAL, 0, has_vectors},
-    {"winograd", ash_opt__winograd, ASH_OPT_FULL, 0, CANONICAL, 0, has_vectors},
-    {"simplify", ash_opt__simplify, ASH_OPT_EXACT, 0, 0, CANONICAL, NULL},
-    {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0, NULL},
-    {"dce", ash_opt__dce, ASH_OPT_NONE, 0, 0, 0, NULL},
+    /* name, function, level, needs, breaks, provides, when, about */
+    {"dce", ash_opt__dce, ASH_OPT_NONE, 0, 0, 0, NULL, NULL},
+    {"quantize", ash_opt__quantize, ASH_OPT_FULL, PLAIN, 0, 0, multiplies_bytes, casts},
+    {"fold", ash_opt__fold, ASH_OPT_EXACT, PLAIN, 0, 0, NULL, NULL},
+    {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0, NULL, NULL},
+    {"simplify", ash_opt__simplify, ASH_OPT_EXACT, 0, 0, CANONICAL, NULL, NULL},
+    {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0, NULL, NULL},
+    {"affine", ash_opt__affine, ASH_OPT_FULL, PLAIN | CANONICAL, CANONICAL, 0, NULL, products},
+    {"reciprocal", ash_opt__reciprocal, ASH_OPT_FULL, PLAIN, CANONICAL, 0, NULL, quotients},
+    {"fold", ash_opt__fold, ASH_OPT_EXACT, PLAIN, 0, 0, NULL, NULL},
+    {"simplify", ash_opt__simplify, ASH_OPT_EXACT, 0, 0, CANONICAL, NULL, NULL},
+    {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0, NULL, NULL},
+    {"lookup", ash_opt__lookup, ASH_OPT_EXACT, PLAIN, CANONICAL, 0, looks_up, casts},
+    {"widen", ash_opt__widen, ASH_OPT_FULL, PLAIN, CANONICAL, 0, NULL, products},
+    {"layout", ash_opt__layout, ASH_OPT_FULL, PLAIN, PLAIN | CANONICAL, 0, has_vectors, NULL},
+    {"winograd", ash_opt__winograd, ASH_OPT_FULL, 0, CANONICAL, 0, has_vectors, convolutions},
+    {"simplify", ash_opt__simplify, ASH_OPT_EXACT, 0, 0, CANONICAL, NULL, NULL},
+    {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0, NULL, NULL},
+    {"dce", ash_opt__dce, ASH_OPT_NONE, 0, 0, 0, NULL, NULL},
 };
 
 const char *ash_opt__pass_at(size_t position) {
@@ -81,6 +92,14 @@ static ash_status check_options(const ash_graph *graph, const ash_opt_options *o
     return ASH_OK;
 }
 
+/* Whether the graph has what the pass is about. */
+static bool concerns(const row *pass, const ash_graph *graph) {
+    for (size_t i = 0; pass->about && i < graph->nodes.len; i++)
+        for (const ash_op *op = pass->about; *op != ASH_OP_COUNT; op++)
+            if (graph->nodes.at[i].op == *op) return true;
+    return !pass->about;
+}
+
 static bool is_on(const row *pass, const ash_target *target, const ash_opt_options *options) {
     if (pass->level < options->level || (pass->when && !pass->when(target))) return false;
     for (size_t i = 0; i < options->n_off; i++)
@@ -99,7 +118,8 @@ static ash_status run_rows(ash_opt *opt, const ash_opt_options *options, ash_gra
     ash_graph *graph = NULL;
     for (size_t r = 0; r < ASH_COUNT(pipeline); r++) {
         const row *pass = &pipeline[r];
-        if (!is_on(pass, opt->target, options) || (properties & pass->requires) != pass->requires) continue;
+        if (!is_on(pass, opt->target, options) || (properties & pass->needs) != pass->needs) continue;
+        if (!concerns(pass, graph ? graph : opt->source)) continue;
         ash_graph *next = NULL;
         opt->pass = r;
         opt->internal = pass->breaks & PLAIN;

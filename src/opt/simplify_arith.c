@@ -65,6 +65,35 @@ static ash_value sub_self(ash_rewrite *rw, const ash_node *n) {
     return ash_build__fill(rw->to, type.dtype, 0, type.dims, type.rank);
 }
 
+static bool is_sum(const ash_rewrite *rw, ash_value value, ash_node *sum) {
+    return ash_rewrite__def(rw, value, ASH_OP_ADD, sum) || ash_rewrite__def(rw, value, ASH_OP_SUB, sum);
+}
+
+/* Whether two types have the same dims, but for leading ones that one of them lacks. */
+static bool runs_along(const ash_type *a, const ash_type *b) {
+    const ash_type *more = a->rank > b->rank ? a : b, *less = more == a ? b : a;
+    unsigned lead = more->rank - less->rank;
+    for (unsigned d = 0; d < more->rank; d++)
+        if (more->dims[d] != (d < lead ? 1 : less->dims[d - lead])) return false;
+    return true;
+}
+
+/* (x + spread a) + spread b -> x + spread (a + b) for integers, which wrap alike, and either sign of each:
+ * two numbers of every channel are one. Fewer elements are added, and no more nodes. */
+static ash_value sum_of_spread(ash_rewrite *rw, const ash_node *n) {
+    ash_node sum, a, b;
+    if (is_float(rw, A(n)) || !is_sum(rw, A(n), &sum)) return ASH_NO_VALUE;
+    if (!ash_rewrite__def(rw, B(&sum), ASH_OP_BROADCAST, &a) ||
+        !ash_rewrite__def(rw, B(n), ASH_OP_BROADCAST, &b))
+        return ASH_NO_VALUE;
+    ash_type type = ash_rewrite__type(rw, A(n)), small = ash_rewrite__type(rw, A(&a)),
+             other = ash_rewrite__type(rw, A(&b));
+    if (!runs_along(&small, &other)) return ASH_NO_VALUE;
+    ash_op op = sum.op == n->op ? ASH_OP_ADD : ASH_OP_SUB;
+    ash_value both = ash_build__binary(rw->to, op, A(&a), A(&b));
+    return ash_build__binary(rw->to, sum.op, A(&sum), ash_broadcast_to(rw->to, both, type.dims, type.rank));
+}
+
 /* x * 1 -> x, x / 1 -> x */
 static ash_value times_one(ash_rewrite *rw, const ash_node *n) {
     return ash_rule__is_number(rw, B(n), 1) ? A(n) : ASH_NO_VALUE;
@@ -157,7 +186,8 @@ static const ash_rule rules[] = {
     ASH_RULE(XOR, arith, constant_right),   ASH_RULE(EQ, arith, constant_right),
     ASH_RULE(ADD, arith, add_zero),         ASH_RULE(ADD, arith, add_negation),
     ASH_RULE(SUB, arith, sub_zero),         ASH_RULE(SUB, arith, sub_negation),
-    ASH_RULE(SUB, arith, sub_self),         ASH_RULE(MUL, arith, times_one),
+    ASH_RULE(SUB, arith, sub_self),         ASH_RULE(ADD, arith, sum_of_spread),
+    ASH_RULE(SUB, arith, sum_of_spread),    ASH_RULE(MUL, arith, times_one),
     ASH_RULE(MUL, arith, times_minus_one),  ASH_RULE(MUL, arith, mul_zero),
     ASH_RULE(MUL, arith, both_negated),     ASH_RULE(DIV, arith, times_one),
     ASH_RULE(DIV, arith, times_minus_one),  ASH_RULE(DIV, arith, both_negated),

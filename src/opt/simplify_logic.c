@@ -114,6 +114,15 @@ static ash_value cast_cast(ash_rewrite *rw, const ash_node *n) {
     return ash_build(rw->to, ASH_OP_CAST, inner.ins, 1, n->attrs, n->n_attrs);
 }
 
+/* cast(x + 0) -> cast(x) to integers, for which -0 is 0 as well: a zero point of 0. */
+static ash_value cast_zero(ash_rewrite *rw, const ash_node *n) {
+    ash_node sum;
+    if (ash_dtype_is_float((ash_dtype)ash_node_int(n, ASH_ATTR_DTYPE)) ||
+        !ash_rewrite__def(rw, n->ins[0], ASH_OP_ADD, &sum) || !ash_rule__is_number(rw, sum.ins[1], 0))
+        return ASH_NO_VALUE;
+    return ash_build(rw->to, n->op, sum.ins, 1, n->attrs, n->n_attrs);
+}
+
 static const ash_rule rules[] = {
     ASH_RULE(NOT, logic, not_not),         ASH_RULE(AND, logic, bits_self),
     ASH_RULE(OR, logic, bits_self),        ASH_RULE(AND, logic, and_constant),
@@ -121,6 +130,7 @@ static const ash_rule rules[] = {
     ASH_RULE(SHL, logic, shift_zero),      ASH_RULE(SHR, logic, shift_zero),
     ASH_RULE(SELECT, logic, select_known), ASH_RULE(SELECT, logic, select_not),
     ASH_RULE(CAST, logic, cast_same),      ASH_RULE(CAST, logic, cast_cast),
+    ASH_RULE(CAST, logic, cast_zero),
 };
 
 const ash_rules ash_rules_logic = {rules, ASH_COUNT(rules)};

@@ -131,7 +131,7 @@ static bool same_splat(const ash_rewrite *rw, ash_value a, ash_value b) {
 static bool infer(ash_rewrite *rw, const ash_node *n, ash_type *type) {
     ash_type ins[2];
     for (size_t k = 0; k < n->n_ins; k++) ins[k] = ash_rewrite__type(rw, n->ins[k]);
-    return ash_infer(rw->to->dims, n->op, ins, n->n_ins, n->attrs, n->n_attrs, type, NULL) == ASH_OK;
+    return ash_infer(rw->to->dims, n, ins, type, NULL) == ASH_OK;
 }
 
 /* pad(splat c, c) -> splat c */

@@ -95,8 +95,9 @@ static void release_blob(void *blob) {
 static ash_status wrap_blob(ash_plan *plan, uint32_t root, ash_diag *diag) {
     if (plan->layout->places[root].home != ASH_HOME_BLOB || plan->blobs[root]) return ASH_OK;
     ash_blob *blob = ash_blob_retain(plan->shared->originals[root]);
-    ash_status status = ash_storage__wrap(plan->context, (void *)blob->data, blob->size, false,
-                                          release_blob, blob, &plan->blobs[root], diag);
+    const ash_foreign bytes = {
+        .data = (void *)blob->data, .size = blob->size, .release = release_blob, .owner = blob};
+    ash_status status = ash_storage__wrap(plan->context, &bytes, &plan->blobs[root], diag);
     if (status != ASH_OK) ash_blob_release(blob);
     return status;
 }

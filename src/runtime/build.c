@@ -2,6 +2,7 @@
 /* From a program and its kernels to a plan: layout, address tables, steps. */
 #include <stdatomic.h>
 
+#include "loop.h"
 #include "order.h"
 #include "plan.h"
 
@@ -63,6 +64,7 @@ static ash_plan_step describe_step(ash_plan *plan, uint32_t index, ash_plan_sett
                                      .chunks = chunks};
         return s;
     case ASH_STEP_CALL: s.work.host = ash_plan__call_host(plan, step->nest); break;
+    case ASH_STEP_LOOP: s.work.host = ash_plan__loop_host(plan, index); break;
     case ASH_STEP_SETTLE: s.work.host = ash_plan__settle_host((*settling)++); break;
     }
     s.work.host.buffers = table;
@@ -211,6 +213,7 @@ ash_status ash_plan__check_options(const ash_plan_options *options, ash_diag *di
 static ash_status make_rest(ash_plan *plan, const ash_capture *like, ash_diag *diag) {
     ASH_TRY(make_state(plan, diag));
     ASH_TRY(ash_plan__make_calls(plan, diag));
+    ASH_TRY(ash_plan__make_loops(plan, diag));
     ASH_TRY(make_steps(plan, diag));
     ASH_TRY(make_arenas(plan, diag));
     ASH_TRY(ash_plan__make_spans(plan, diag));
@@ -274,11 +277,17 @@ static ash_status make_core(ash_context *context, ash_program *program, const as
                             .late = options->late_capture};
     ash_status status;
     int64_t start = ash_clock__now();
+    ASH_TRY(ash_loop__check_device(program, shared->device, diag));
+    ASH_TRY(ash_loop__lay_out(context, program, options, diag));
     if (!ordered)
         ASH_TRY(ash_order__improve(context, program, options, parts.threads, &report->order, NULL, diag));
     ASH_TRY_DONE(ash_schedule__create(a, program, ash_plan__stream_count(options), &schedule, diag));
-    ASH_TRY_DONE(ash_layout__create(context, program, &schedule, options, parts.threads,
-                                    shared->device->class->host_memory, &layout, diag));
+    const ash_layout_job job = {.program = program,
+                                .schedule = &schedule,
+                                .options = options,
+                                .threads = parts.threads,
+                                .in_place = shared->device->class->host_memory};
+    ASH_TRY_DONE(ash_layout__create(context, &job, &layout, diag));
     report->memory_ns = ash_clock__now() - start;
     ASH_TRY_DONE(ash_plan_core__create(&parts, &core, diag));
     status = ash_plan__share_core(shared, core, program, diag);
@@ -420,6 +429,7 @@ void ash_plan__become(ash_plan *plan, ash_plan *next) {
     memcpy((char *)plan + handle, (char *)next + handle, sizeof *plan - handle);
     for (size_t i = 0; i < plan->n_settlings; i++) plan->settlings[i].plan = plan;
     for (size_t i = 0; i < plan->program->calls.len; i++) plan->calls[i].plan = plan;
+    ash_plan__move_loops(plan);
     pthread_mutex_destroy(&next->lock);
     ash_mem_free(plan->allocator, next, 1, sizeof *next);
 }

@@ -3,7 +3,43 @@
  * records and steps agree with each other. A defect is a mistake of a floor below. */
 #include "plan.h"
 
-static ash_status check_step(const ash_program *p, size_t index, ash_diag *diag) {
+static ash_status check_all(const ash_program *p, size_t nests, ash_diag *diag);
+
+/* A loop's body is a program that the loop's own buffers are enough for. */
+static ash_status check_loop(const ash_program *p, const ash_step *step, size_t index, size_t nests,
+                             ash_diag *diag) {
+    const char *name = ash_plan__step_name(step);
+    ASH_FAIL_IF(step->nest >= p->loops.len || index < p->prologue, diag, ASH_ERROR_INTERNAL,
+                "step %zu (%s) has no body", index, name);
+    const ash_program_loop *loop = &p->loops.at[step->nest];
+    const ash_loop_parts *parts = &loop->parts;
+    uint64_t results = (uint64_t)parts->stacks + parts->stacked,
+             count = (uint64_t)parts->captures + parts->captured + loop->n_constants + results + 1;
+    bool well = count == step->n_buffers && !loop->body->prologue &&
+                loop->body->inputs.len == (size_t)1 + parts->scanned + parts->captured &&
+                loop->body->states.len == parts->carried &&
+                loop->body->outputs.len == (size_t)parts->until + parts->stacked;
+    ASH_FAIL_IF(!well, diag, ASH_ERROR_INTERNAL, "the body of step %zu (%s) does not fit it", index, name);
+    for (uint32_t i = 0; i < step->n_buffers; i++) {
+        const ash_access *a = &step->accesses[i];
+        well = i < step->n_accesses && a->buffer == step->buffers[i] && a->begin == 0 &&
+               a->end == p->buffers.at[a->buffer].bytes && a->write == (i >= count - 1 - results);
+        ASH_FAIL_IF(!well, diag, ASH_ERROR_INTERNAL,
+                    "step %zu (%s) has no access record for all of buffer %u", index, name,
+                    step->buffers[i]);
+    }
+    for (uint32_t k = 0; k < parts->carried; k++) {
+        uint32_t init = step->buffers[parts->init + k], state = loop->body->states.at[k],
+                 last = step->buffers[count - 1 - results + parts->finals + k];
+        well = p->buffers.at[init].bytes == p->buffers.at[last].bytes &&
+               p->buffers.at[init].bytes == loop->body->buffers.at[state].bytes;
+        ASH_FAIL_IF(!well, diag, ASH_ERROR_INTERNAL, "carried value %u of step %zu (%s) changes its bytes",
+                    k, index, name);
+    }
+    return check_all(loop->body, nests, diag);
+}
+
+static ash_status check_step(const ash_program *p, size_t index, size_t nests, ash_diag *diag) {
     const ash_step *step = &p->steps.at[index];
     const char *name = ash_plan__step_name(step);
     for (uint32_t i = 0; i < step->n_accesses; i++) {
@@ -39,8 +75,9 @@ static ash_status check_step(const ash_program *p, size_t index, ash_diag *diag)
                     name);
         return ASH_OK;
     }
+    if (step->kind == ASH_STEP_LOOP) return check_loop(p, step, index, nests, diag);
     bool call = step->kind == ASH_STEP_CALL;
-    ASH_FAIL_IF(step->nest >= (call ? p->calls.len : p->nests.len), diag, ASH_ERROR_INTERNAL,
+    ASH_FAIL_IF(step->nest >= (call ? p->calls.len : nests), diag, ASH_ERROR_INTERNAL,
                 "step %zu (%s) has no %s", index, name, call ? "function" : "nest");
     if (call) {
         const ash_program_call *c = &p->calls.at[step->nest];
@@ -59,7 +96,8 @@ static ash_status check_step(const ash_program *p, size_t index, ash_diag *diag)
     return ASH_OK;
 }
 
-ash_status ash_plan__check_program(const ash_program *p, ash_diag *diag) {
+/* `nests`: how many its kernels may be of. */
+static ash_status check_all(const ash_program *p, size_t nests, ash_diag *diag) {
     ASH_FAIL_IF(p->prologue > p->steps.len, diag, ASH_ERROR_INTERNAL, "a prologue of %zu steps among %zu",
                 p->prologue, p->steps.len);
     for (uint32_t b = 0; b < p->buffers.len; b++) {
@@ -85,7 +123,7 @@ ash_status ash_plan__check_program(const ash_program *p, ash_diag *diag) {
                     diag, ASH_ERROR_INTERNAL, "buffer %u leaves its root: %lld bytes at %lld of %lld", b,
                     (long long)buffer->bytes, (long long)buffer->offset, (long long)room);
     }
-    for (size_t s = 0; s < p->steps.len; s++) ASH_TRY(check_step(p, s, diag));
+    for (size_t s = 0; s < p->steps.len; s++) ASH_TRY(check_step(p, s, nests, diag));
     for (size_t i = 0; i < p->inputs.len; i++)
         ASH_FAIL_IF(p->inputs.at[i] >= p->buffers.len ||
                         p->buffers.at[p->inputs.at[i]].kind != ASH_BUFFER_INPUT ||
@@ -100,4 +138,8 @@ ash_status ash_plan__check_program(const ash_program *p, ash_diag *diag) {
         ASH_FAIL_IF(p->outputs.at[i] >= p->buffers.len, diag, ASH_ERROR_INTERNAL,
                     "output %zu has no buffer", i);
     return ASH_OK;
+}
+
+ash_status ash_plan__check_program(const ash_program *p, ash_diag *diag) {
+    return check_all(p, p->nests.len, diag);
 }

@@ -10,14 +10,14 @@
 
 /* Starting and ending a parallel run costs up to a microsecond, and operands that one core has written must
  * come to the other; a step that takes little more than that on one core stays on the calling thread. */
-static bool is_parallel(const ash_plan_core *core, const ash_step *step) {
-    if (core->threads <= 1 || step->one_worker || step->kind == ASH_STEP_COPY) return false;
+bool ash_plan_core__is_parallel(const ash_program *program, unsigned threads, const ash_step *step) {
+    if (threads <= 1 || step->one_worker || step->kind == ASH_STEP_COPY) return false;
     int64_t least, most;
-    ash_dims_bounds(core->program.dims, step->chunks, &least, &most);
+    ash_dims_bounds(program->dims, step->chunks, &least, &most);
     if (most <= 1) return false;
     if (step->kind == ASH_STEP_CALL) return true; /* its chunks are the caller's wish */
     if (step->flops == 0 && step->bytes == 0) return true;
-    const ash_costs *c = &core->program.target.costs;
+    const ash_costs *c = &program->target.costs;
     return ASH_MAX(step->flops / c->share_flops, step->bytes / c->share_bytes) > c->share_ns;
 }
 
@@ -53,6 +53,7 @@ static ash_status describe_work(ash_plan_core *core, ash_diag *diag) {
     static const ash_command_kind kinds[] = {[ASH_STEP_KERNEL] = ASH_COMMAND_LAUNCH,
                                              [ASH_STEP_COPY] = ASH_COMMAND_COPY,
                                              [ASH_STEP_CALL] = ASH_COMMAND_HOST,
+                                             [ASH_STEP_LOOP] = ASH_COMMAND_HOST,
                                              [ASH_STEP_SETTLE] = ASH_COMMAND_HOST};
     const ash_program *p = &core->program;
     uint64_t slot = 0;
@@ -62,7 +63,7 @@ static ash_status describe_work(ash_plan_core *core, ash_diag *diag) {
         const ash_step *step = &p->steps.at[s];
         uint32_t count = table_buffers(step) + has_stop(core, step);
         core->work[s] = (ash_plan_work){.kind = kinds[step->kind],
-                                        .parallel = is_parallel(core, step),
+                                        .parallel = ash_plan_core__is_parallel(p, core->threads, step),
                                         .piece = piece_of(core, step),
                                         .slot = s < p->prologue ? 0 : (uint32_t)slot,
                                         .count = count};

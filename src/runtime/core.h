@@ -120,6 +120,9 @@ void ash_plan_core__free(ash_plan_core *core); /* NULL is allowed */
  * where the caller has bound them. */
 bool ash_plan_core__is_mortal(const ash_plan_core *core, uint32_t root);
 
+/* Whether a step of a program is worth more than one of so many threads. */
+bool ash_plan_core__is_parallel(const ash_program *program, unsigned threads, const ash_step *step);
+
 /* All of it as text, the same for equal cores: see core_print.c. */
 ash_status ash_plan_core__print(const ash_plan_core *core, struct ash_text *out, ash_diag *diag);
 

@@ -161,11 +161,11 @@ static ash_status print_kernels(const ash_plan_core *core, ash_text *out, ash_di
     return ASH_OK;
 }
 
-static void print_subject(const ash_plan_core *core, const ash_step *step, ash_text *out) {
-    const ash_program *p = &core->program;
+static void print_subject(const ash_program *p, const ash_step *step, ash_text *out) {
     switch (step->kind) {
     case ASH_STEP_KERNEL: ash_text_add(out, "kernel k%u", step->nest); break;
     case ASH_STEP_COPY: ash_text_add(out, "copy"); break;
+    case ASH_STEP_LOOP: ash_text_add(out, "loop l%u", step->nest); break;
     case ASH_STEP_SETTLE: ash_text_add(out, "settle $%u", step->var); break;
     case ASH_STEP_CALL:
         ash_text_add(out, "call c%u of %u, %u, scratch %" PRId64, step->nest, p->calls.at[step->nest].n_ins,
@@ -196,7 +196,7 @@ static void print_step(const ash_plan_core *core, size_t s, ash_text *out) {
     const ash_step *step = &p->steps.at[s];
     const ash_plan_work *work = &core->work[s];
     ash_text_add(out, "  #%zu ", s < p->prologue ? s : s - p->prologue);
-    print_subject(core, step, out);
+    print_subject(p, step, out);
     quote(out, ash_plan__step_name(step));
     ash_text_add(out, ", ");
     ash_dims_print(p->dims, step->chunks, out);
@@ -238,6 +238,39 @@ static void print_steps(const ash_plan_core *core, ash_text *out) {
     }
 }
 
+/* The bodies of a program's loops, and of theirs, each with the steps that it repeats. */
+static void print_loops(const ash_program *p, ash_text *out) {
+    for (size_t i = 0; i < p->loops.len; i++) {
+        const ash_program_loop *loop = &p->loops.at[i];
+        const ash_program *body = loop->body;
+        ash_text_add(out, "\nloop l%zu, ", i);
+        ash_dims_print(p->dims, loop->trips, out);
+        ash_text_add(out, " iterations%s, %" PRId64 " bytes\n",
+                     loop->parts.until ? " or until a condition" : "", loop->bytes);
+        for (uint32_t b = 0; b < body->buffers.len; b++) {
+            const ash_buffer *buffer = &body->buffers.at[b];
+            ash_text_add(out, "  %%%u %s ", b, kinds[buffer->kind]);
+            ash_type_print(p->dims, &buffer->type, out);
+            ash_text_add(out, ", align %u", buffer->align);
+            if (buffer->root != ASH_NO_BUFFER)
+                ash_text_add(out, ", view of %%%u + %" PRId64, buffer->root, buffer->offset);
+            if (loop->offsets[b] >= 0) ash_text_add(out, " + %" PRId64, loop->offsets[b]);
+            ash_text_add(out, "%s\n", buffer->bound ? ", bound" : "");
+        }
+        for (size_t s = 0; s < body->steps.len; s++) {
+            const ash_step *step = &body->steps.at[s];
+            ash_text_add(out, "  #%zu ", s);
+            print_subject(body, step, out);
+            quote(out, ash_plan__step_name(step));
+            ash_text_add(out, ", ");
+            ash_dims_print(p->dims, step->chunks, out);
+            ash_text_add(out, " chunks\n");
+            print_accesses(step, out);
+        }
+        print_loops(body, out);
+    }
+}
+
 static void print_entries(const ash_plan_core *core, ash_text *out) {
     ash_text_add(out, "\nentries of %u\n", core->n_table);
     for (uint32_t b = 0; b < core->n_buffers; b++) {
@@ -271,6 +304,7 @@ ash_status ash_plan_core__print(const ash_plan_core *core, ash_text *out, ash_di
     print_arenas(core, out);
     ASH_TRY(print_kernels(core, out, diag));
     print_steps(core, out);
+    print_loops(&core->program, out);
     print_entries(core, out);
     print_commands(core, out);
     return ash_text_status(out, diag);

@@ -18,7 +18,8 @@ static ash_status take_output(ash_plan *plan, size_t position, ash_tensor **out,
     return ash_tensor__make(plan->context, name, strlen(name), ash_view_type(view), blob, out, diag);
 }
 
-static ash_status run_once(ash_plan *plan, const ash_eager_call *call, ash_diag *diag) {
+static ash_status run_once(ash_plan *plan, const ash_graph *graph, const ash_eager_call *call,
+                           ash_diag *diag) {
     ASH_FAIL_IF(call->input_count != ash_plan_input_count(plan), diag, ASH_ERROR_INVALID_ARGUMENT,
                 "%zu inputs given, the graph has %zu", call->input_count, ash_plan_input_count(plan));
     ASH_FAIL_IF(call->output_count != ash_plan_output_count(plan), diag, ASH_ERROR_INVALID_ARGUMENT,
@@ -27,10 +28,17 @@ static ash_status run_once(ash_plan *plan, const ash_eager_call *call, ash_diag 
     for (size_t i = 0; i < call->input_count; i++) {
         const ash_tensor *tensor = call->inputs[i];
         ASH_FAIL_IF(!tensor, diag, ASH_ERROR_INVALID_ARGUMENT, "input %zu is NULL", i);
+        ash_narrow have = ash_tensor_narrow(tensor), want = ash_graph_input_narrow(graph, i);
+        ASH_FAIL_IF(have != want, diag, ASH_ERROR_TYPE,
+                    "input %zu has narrow elements %s, the graph's are %s", i, ash_narrow_name(have),
+                    ash_narrow_name(want));
         ASH_TRY(ash_plan_set_input_view(plan, i, ash_tensor_view(tensor), diag));
     }
     ASH_TRY(ash_plan_execute(plan, diag));
-    for (size_t i = 0; i < call->output_count; i++) ASH_TRY(take_output(plan, i, &call->outputs[i], diag));
+    for (size_t i = 0; i < call->output_count; i++) {
+        ASH_TRY(take_output(plan, i, &call->outputs[i], diag));
+        ASH_TRY(ash_tensor_set_narrow(call->outputs[i], ash_graph_output_narrow(graph, i), diag));
+    }
     return ASH_OK;
 }
 
@@ -39,7 +47,7 @@ static ash_status prepare_and_run(ash_context *context, const ash_graph *graph,
                                   ash_diag *diag) {
     ash_plan *plan;
     ASH_TRY(ash_plan_prepare(context, graph, options, &plan, diag));
-    ash_status status = run_once(plan, call, diag);
+    ash_status status = run_once(plan, graph, call, diag);
     if (status == ASH_OK && call->report) status = ash_plan_describe_to(plan, call->report, diag);
     ash_plan_destroy(plan);
     return status;

@@ -13,6 +13,7 @@
  * taken. Those that would be the same program as one before are left out. */
 #include "fit.h"
 
+#include "loop.h"
 #include "opt/opt.h"
 #include "order.h"
 
@@ -60,7 +61,12 @@ static ash_status lower(struct fitter *f, int way, uint64_t room, const int64_t 
                              .keep = f->options->keep,
                              .n_keep = f->options->keep_count,
                              .progress = &f->options->progress};
-    return ash_program__lower(f->optimised[direct], f->target, &low, out, diag);
+    ASH_TRY(ash_program__lower(f->optimised[direct], f->target, &low, out, diag));
+    ash_status status = ash_loop__lay_out(f->context, *out, f->options, diag);
+    if (status == ASH_OK) return ASH_OK;
+    ash_program__free(*out);
+    *out = NULL;
+    return status;
 }
 
 /* The scratch memory of all workers of a program's steps, by the nodes whose results they store. */

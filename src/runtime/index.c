@@ -87,7 +87,10 @@ void ash_plan_index__free(ash_plan_index *index) {
 
 ash_status ash_plan_index__find(const ash_plan_index *index, ash_named kind, const char *name, size_t *out,
                                 ash_diag *diag) {
-    static const char *const what[ASH_NAMED_COUNT] = {"input", "output", "parameter", "state"};
+    static const char *const what[ASH_NAMED_COUNT] = {[ASH_NAMED_INPUT] = "input",
+                                                      [ASH_NAMED_OUTPUT] = "output",
+                                                      [ASH_NAMED_PARAMETER] = "parameter",
+                                                      [ASH_NAMED_STATE] = "state"};
     uint64_t position;
     ASH_FAIL_IF(!ash_strmap_get(&index->names[kind], name, strlen(name), &position), diag,
                 ASH_ERROR_NOT_FOUND, "the plan has no %s \"%.100s\"", what[kind], name);

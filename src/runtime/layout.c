@@ -128,7 +128,7 @@ static uint32_t find(const struct work *w, uint32_t buffer) {
 }
 
 static bool is_local(const ash_buffer *b) {
-    return b->kind == ASH_BUFFER_LOCAL || b->kind == ASH_BUFFER_OUTPUT;
+    return (b->kind == ASH_BUFFER_LOCAL || b->kind == ASH_BUFFER_OUTPUT) && !b->bound;
 }
 
 /* The result of a step that could lie in `bytes` bytes at the place of an operand: a buffer with a life of
@@ -220,6 +220,7 @@ static bool in_main(const struct work *w, uint32_t b) {
 static ash_home home_of_root(const struct work *w, uint32_t b) {
     const ash_buffer *buffer = &w->program->buffers.at[b];
     bool early = w->early[b].first <= w->early[b].last, main = in_main(w, b);
+    if (buffer->bound) return ASH_HOME_BOUND;
     switch (buffer->kind) {
     case ASH_BUFFER_CONSTANT:
     case ASH_BUFFER_PARAMETER:
@@ -252,7 +253,7 @@ struct problem {
 };
 
 static bool is_main_home(ash_home home) {
-    return home == ASH_HOME_MAIN || home == ASH_HOME_STATE;
+    return home == ASH_HOME_MAIN || home == ASH_HOME_STATE || home == ASH_HOME_BOUND;
 }
 
 static bool is_early_home(ash_home home) {
@@ -310,6 +311,7 @@ static ash_status add_buffer(struct problem *problem, uint32_t b, ash_diag *diag
     m.kind = memory_kind(w, place->root);
     m.lane = root->home == ASH_HOME_STAGING ? LANE_STAGING
              : root->home == ASH_HOME_STATE ? ASH_LANE_STATE
+             : root->home == ASH_HOME_BOUND ? ASH_LANE_BOUND
                                             : LANE_MAIN;
     m.key = w->program->buffers.at[place->root].type.dtype;
     m.output_ancestor = true; /* dead code is gone by now */
@@ -568,9 +570,11 @@ static ash_status plan_all(struct work *w, ash_context *context, const ash_memor
     return ASH_OK;
 }
 
-ash_status ash_layout__create(ash_context *context, const ash_program *program,
-                              const ash_schedule *schedule, const ash_plan_options *options,
-                              unsigned threads, bool in_place, ash_layout *out, ash_diag *diag) {
+ash_status ash_layout__create(ash_context *context, const ash_layout_job *job, ash_layout *out,
+                              ash_diag *diag) {
+    const ash_program *program = job->program;
+    const ash_schedule *schedule = job->schedule;
+    const ash_plan_options *options = job->options;
     const ash_allocator *a = ash_context__allocator(context);
     size_t n = program->buffers.len, clocks = schedule->streams > 1 ? n * schedule->streams : 0;
     const uint64_t align = (uint64_t)program->target.costs.align_bytes;
@@ -582,10 +586,10 @@ ash_status ash_layout__create(ash_context *context, const ash_program *program,
     struct work w = {.program = program,
                      .allocator = a,
                      .layout = out,
-                     .threads = threads,
+                     .threads = job->threads,
                      .schedule = schedule,
                      .reuse_inputs = options->reuse_inputs,
-                     .in_place = in_place};
+                     .in_place = job->in_place};
     w.prologue = (int64_t)program->prologue;
     w.steps = (int64_t)program->steps.len - w.prologue;
     w.main = ash_mem_alloc(a, n, sizeof *w.main);

@@ -16,6 +16,7 @@ typedef enum ash_home {
     ASH_HOME_WEIGHTS, /* the arena that lives as long as the plan */
     ASH_HOME_STAGING, /* the prologue's arena */
     ASH_HOME_BLOB,    /* where the constant's bytes are */
+    ASH_HOME_BOUND,   /* of a loop's body: where the loop's step says */
     ASH_HOME_CALLER   /* where the caller binds it */
 } ash_home;
 
@@ -32,8 +33,9 @@ typedef struct ash_place {
     uint64_t bytes;     /* of a root: what its place has */
 } ash_place;
 
-/* Main arenas of this lane hold states, and nothing else. */
-enum { ASH_LANE_STATE = 2 };
+/* Main arenas of these lanes hold states, and nothing else; what is bound, in memory that nobody takes:
+ * there for the checkers. */
+enum { ASH_LANE_STATE = 2, ASH_LANE_BOUND = 3 };
 
 typedef struct ash_layout {
     const ash_allocator *allocator; /* NULL: nothing is to be freed */
@@ -50,13 +52,18 @@ typedef struct ash_layout {
     bool lent_weights; /* the plan allocates no block for weights */
 } ash_layout;
 
-/* Lifetimes follow the schedule's streams and waits. Of the options: what the planner takes, values of the
- * caller's graph that stay readable until the next execution, whether inputs do. `threads`: workers that
- * scratch is for. `in_place`: constants can be read where they are, in the host's memory, if they are
- * aligned. */
-ash_status ash_layout__create(ash_context *context, const ash_program *program,
-                              const ash_schedule *schedule, const ash_plan_options *options,
-                              unsigned threads, bool in_place, ash_layout *out, ash_diag *diag);
+/* What is to be laid out. */
+typedef struct ash_layout_job {
+    const ash_program *program;
+    const ash_schedule *schedule;    /* lifetimes follow its streams and waits */
+    const ash_plan_options *options; /* of these: what the planner takes, values of the caller's graph that
+                                        stay readable until the next execution, whether inputs do */
+    unsigned threads;                /* workers that scratch is for */
+    bool in_place; /* constants can be read where they are, in the host's memory, if they are aligned */
+} ash_layout_job;
+
+ash_status ash_layout__create(ash_context *context, const ash_layout_job *job, ash_layout *out,
+                              ash_diag *diag);
 /* Marks the roots that are read after the last step: outputs and kept values. `pinned` has an entry per
  * buffer and is false before. False: there is no memory. */
 bool ash_layout__find_pinned(const ash_program *program, const ash_value *keep, size_t keep_count,

@@ -46,9 +46,12 @@ static ash_status lay_out(const orderer *o, uint64_t capacity, ash_layout *layou
     ash_schedule schedule = {0};
     ash_status status = ash_schedule__create(o->program->allocator, o->program,
                                              ash_plan__stream_count(o->options), &schedule, diag);
-    if (status == ASH_OK)
-        status = ash_layout__create(o->context, o->program, &schedule, &options, o->threads,
-                                    o->options->device->class->host_memory, layout, diag);
+    const ash_layout_job job = {.program = o->program,
+                                .schedule = &schedule,
+                                .options = &options,
+                                .threads = o->threads,
+                                .in_place = o->options->device->class->host_memory};
+    if (status == ASH_OK) status = ash_layout__create(o->context, &job, layout, diag);
     ash_schedule__free(&schedule);
     return status;
 }
@@ -203,7 +206,9 @@ static double work_of(const ash_step *step) {
 static bool repeats(const orderer *o, uint32_t from, uint32_t at, uint32_t root) {
     const ash_program *p = o->program;
     const ash_step *step = &p->steps.at[from];
-    if (step->kind == ASH_STEP_SETTLE || o->spent + work_of(step) > o->work / 4) return false;
+    if (step->kind == ASH_STEP_SETTLE || step->kind == ASH_STEP_LOOP ||
+        o->spent + work_of(step) > o->work / 4)
+        return false;
     if (step->kind == ASH_STEP_CALL && !p->calls.at[step->nest].function->pure) return false;
     for (uint32_t i = 0; i < step->n_accesses; i++) {
         const ash_access *a = &step->accesses[i];

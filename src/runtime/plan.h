@@ -16,6 +16,7 @@
  *   index.h     what is looked up                         settle.c    sizes that depend on data
  *   open.c      sizes that come with the inputs           types.c     what is given fits
  *   fit.c       lowered so that it fits                   order.c     steps in another order
+ *   loop.c      bodies of loops
  *   run.c       inputs, execution and results at once     release.c   giving back, and telling of it
  *
  * Every buffer's address is base[its root] + offset. Steps have tables of addresses, made ahead; when a
@@ -43,6 +44,24 @@ typedef struct ash_plan_call {
     ash_type *types;       /* of operands, then results */
     ash_operand *operands; /* the same, then the scratch if there is one */
 } ash_plan_call;
+
+/* A loop of the program, or of a body in it, as it runs. */
+typedef struct ash_plan_loop {
+    struct ash_plan *plan;
+    const ash_program_loop *loop;
+    struct ash_plan_loop *inner; /* per loop of the body */
+    struct ash_pool *pool;       /* NULL: one thread runs it all */
+    bool *parallel;              /* per step of the body: worth more than one */
+    ash_address *base;  /* per buffer of the body that is a root: its first byte in this iteration */
+    ash_address *table; /* of all steps of the body, one after the other */
+    int64_t *chunks;    /* per step of the body, with the present variables; as `slices`, `trips` */
+    struct {
+        char *whole;
+        int64_t bytes; /* of a slice */
+    } *slices;         /* per scanned, then stacked value */
+    int64_t trips;     /* iterations at most */
+    int64_t number;    /* of the present one */
+} ash_plan_loop;
 
 /* A main step, ready to be issued. Chunk counts and bytes are those of the present variables. */
 typedef struct ash_plan_step {
@@ -205,6 +224,7 @@ struct ash_plan {
     ash_fill *fills;
     ash_address *table;               /* all steps' addresses, one after the other */
     ash_plan_call *calls;             /* per call of the program */
+    ash_plan_loop *loops;             /* per loop of the program */
     ash_plan_settling *settlings;     /* per step that settles a variable */
     ash_timing *timings;              /* per step: of the last profiled execution */
     _Atomic uint32_t *alive;          /* per root: of the fills of it, those of steps that are not over */
@@ -519,6 +539,18 @@ void ash_plan__refresh_call(ash_plan *plan, uint32_t call);
 ash_host ash_plan__call_host(ash_plan *plan, uint32_t call);
 /* The status of a round that has ended: that of the function that failed in it, if one did. */
 ash_status ash_plan__round(ash_plan *plan, ash_status status, ash_diag *diag);
+
+/* --- loop.c ----------------------------------------------------------------------------------- */
+
+/* What the loops of the program run with. */
+ash_status ash_plan__make_loops(ash_plan *plan, ash_diag *diag);
+/* Tells them that the plan is at another address. */
+void ash_plan__move_loops(ash_plan *plan);
+/* Describes a step that is a loop as a function of the host; `buffers` and chunks are the caller's to fill
+ * in. */
+ash_host ash_plan__loop_host(ash_plan *plan, uint32_t step);
+/* ASH_ERROR_UNSUPPORTED names a loop that the device cannot run. */
+ash_status ash_loop__check_device(const ash_program *program, const ash_device *device, ash_diag *diag);
 
 /* --- prologue.c; under the lock --------------------------------------------------------------- */
 

@@ -35,18 +35,20 @@ static ash_status compile(struct making *m, ash_kernel_image *images, ash_kernel
     int64_t start = ash_clock__now();
     size_t n = m->fitted.program->nests.len;
     const ash_nest **nests = ash_mem_alloc(a, n, sizeof *nests);
-    ash_kernel_fn *fns = ash_mem_calloc(a, n, sizeof *fns);
     ash_code *code = NULL;
     ash_status status = ASH_OK;
-    if (!nests || !fns) {
+    if (!nests) {
         status = ASH_NO_MEMORY(diag);
     } else {
         for (size_t i = 0; i < n; i++) nests[i] = &m->fitted.program->nests.at[i];
-        status = ash_code__compile(m->compiler, &m->fitted.program->target, nests, n, fns, &code,
-                                   &m->options->progress, &m->stats, diag);
+        const ash_code_job job = {.target = &m->fitted.program->target,
+                                  .nests = nests,
+                                  .count = n,
+                                  .progress = &m->options->progress,
+                                  .stats = &m->stats};
+        status = ash_code__compile(m->compiler, &job, &code, diag);
     }
     ash_mem_free(a, nests, n, sizeof *nests);
-    ash_mem_free(a, fns, n, sizeof *fns);
     ASH_TRY(status);
     for (size_t i = 0; i < n; i++) images[i] = ash_code__image(code, i);
     if (m->stats.compiled && !ash_context__keeps_heap(m->context)) ash_mem_trim(); /* of LLVM's */

@@ -9,7 +9,8 @@ const char *ash_prepared_kind_text(ash_prepared_kind kind) {
     static const char *const names[ASH_PREPARED_COUNT] = {[ASH_PREPARED_KERNEL] = "kernel",
                                                           [ASH_PREPARED_COPY] = "copy",
                                                           [ASH_PREPARED_CALL] = "call",
-                                                          [ASH_PREPARED_SETTLE] = "settle"};
+                                                          [ASH_PREPARED_SETTLE] = "settle",
+                                                          [ASH_PREPARED_LOOP] = "loop"};
     return (unsigned)kind < ASH_PREPARED_COUNT ? names[kind] : "?";
 }
 
@@ -31,6 +32,7 @@ static ash_status describe(ash_plan *plan, bool early, size_t index, ash_prepare
     static const ash_prepared_kind kinds[] = {[ASH_STEP_KERNEL] = ASH_PREPARED_KERNEL,
                                               [ASH_STEP_COPY] = ASH_PREPARED_COPY,
                                               [ASH_STEP_CALL] = ASH_PREPARED_CALL,
+                                              [ASH_STEP_LOOP] = ASH_PREPARED_LOOP,
                                               [ASH_STEP_SETTLE] = ASH_PREPARED_SETTLE};
     const ash_step *step = &plan->program->steps.at[first + index];
     ash_prepared_op own = {

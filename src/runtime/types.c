@@ -68,14 +68,8 @@ ash_status ash_plan__check_numbers(const ash_type *type, ash_diag *diag) {
 }
 
 ash_status ash_plan__check_bytes(const ash_type *type, const ash_given *given, ash_diag *diag) {
-    uint64_t bytes = ash_dtype_size(type->dtype);
-    bool fits = true, empty = false;
-    for (unsigned i = 0; i < type->rank; i++) {
-        empty |= type->dims[i] == 0;
-        fits = fits && (type->dims[i] == 0 || ash_mul_u64(bytes, (uint64_t)type->dims[i], &bytes));
-    }
-    if (empty) bytes = 0;
-    if (!fits && !empty) bytes = UINT64_MAX;
+    uint64_t bytes;
+    if (!ash_view__type_bytes(type, &bytes)) bytes = UINT64_MAX;
     if (given->size != bytes) {
         char dims[ASH_MAX_RANK * 22] = "";
         for (size_t i = 0, at = 0; i < type->rank; i++)

@@ -2,16 +2,18 @@
 /* Runs ONNX backend tests: folders with a model.onnx and test_data_set_*, each with input_*.pb and
  * output_*.pb.
  *
- *     conformance [-v] [-s] [-g] [-e EXECUTOR] [-m SUBSTRING] [-n TOLERANCE] [-w DIRECTORY] FOLDER...
+ *     conformance [-v] [-s] [-g] [-e EXECUTOR] [-m SUBSTRING] [-n TOLERANCE] [-w DIRECTORY] [-o FILE]
+ *                 FOLDER...
  *
  * Each FOLDER is such a test, or holds tests at any depth. A model is imported and run; every result is
- * compared in dtype, shape and value (rtol 1e-3, atol 1e-7 for floating point numbers, as ONNX's own runner
- * does; all others must be equal). Where a shape or the like comes from a graph input, the import needs
- * that input as a constant: then it is repeated with more and more inputs bound to the test's data. With -g
- * dims that are no numbers take the sizes of the test's inputs. With -n floating point numbers may be off
- * by that part of the largest in their tensor. Each
- * test is counted once: passed, failed, or skipped as unsupported, with the reason. The exit status is 1
- * when one failed, or, with -s, when one was skipped. */
+ * compared in dtype, shape and value (rtol 1e-3, atol 1e-7 for floating point numbers, as ONNX's own
+ * runner does; all others must be equal). Where a shape or the like comes from a graph input, the import
+ * needs that input as a constant: then it is repeated with more and more inputs bound to the test's data.
+ * With -g dims that are no numbers take the sizes of the test's inputs. With -n floating point numbers may
+ * be off by that part of the largest in their tensor. With -o the FILE becomes a table of operators, with
+ * what the run says of each (docs/onnx.md). Each test is counted once: passed, failed, or skipped as
+ * unsupported by the import, with the reason. The exit status is 1 when one failed, or, with -s, when one
+ * was skipped. */
 #include <dirent.h>
 #include <math.h>
 #include <stdarg.h>
@@ -24,8 +26,10 @@
 #include "ashlar/onnx.h"
 #include "executor.h"
 #include "ir/ir.h"
+#include "report.h"
+#include "values.h"
 
-enum { MAX_TENSORS = 64, MAX_REASONS = 512, BIND_STEPS = 5, MOST_VAR = 4096 };
+enum { MAX_REASONS = 512, BIND_STEPS = 5, MOST_VAR = 4096 };
 
 typedef struct reason {
     char text[160];
@@ -37,7 +41,8 @@ static struct {
     bool given;  /* dims take the sizes of the inputs */
     double norm; /* largest error, as a part of the tensor's largest number; 0: of each element's own */
     const char *match;
-    const char *rewrite; /* directory for models written and read again, or NULL */
+    const char *document; /* of operators, or NULL */
+    const char *rewrite;  /* directory for models written and read again, or NULL */
     const executor *executor;
     int passed, failed, skipped, defective, bound;
     reason reasons[MAX_REASONS];
@@ -46,41 +51,18 @@ static struct {
 
 static const executor *const executors[] = {&executor_reference, &executor_double, &executor_plan};
 
-typedef struct tensors {
-    ash_tensor *at[MAX_TENSORS];
-    size_t n;
-} tensors;
-
-static void free_tensors(tensors *t) {
-    for (size_t i = 0; i < t->n; i++) ash_tensor_destroy(t->at[i]);
-    t->n = 0;
-}
-
 static bool exists(const char *path) {
     struct stat info;
     return stat(path, &info) == 0;
 }
 
-/* folder/prefix_0.pb, folder/prefix_1.pb, ... */
-static ash_status read_tensors(ash_context *context, const char *folder, const char *prefix, tensors *out,
-                               ash_diag *diag) {
-    char path[4096];
-    for (out->n = 0; out->n < MAX_TENSORS; out->n++) {
-        snprintf(path, sizeof path, "%s/%s_%zu.pb", folder, prefix, out->n);
-        if (!exists(path)) break;
-        ash_status status = ash_tensor_read(context, path, &out->at[out->n], diag);
-        if (status != ASH_OK) return status;
-    }
-    return ASH_OK;
-}
-
 /* --- comparison ----------------------------------------------------------------------------------- */
 
-/* bf16: within one unit in the last place, because the files' data were rounded towards zero. */
+/* bf16: within two units in the last place, as ONNX's own runner has it. */
 static bool close_enough(ash_dtype dtype, double have, double want) {
     if (isnan(want) || isnan(have)) return isnan(want) && isnan(have);
     if (isinf(want) || isinf(have)) return want == have;
-    return fabs(have - want) <= 1e-7 + (dtype == ASH_BF16 ? 0x1p-7 : 1e-3) * fabs(want);
+    return fabs(have - want) <= 1e-7 + (dtype == ASH_BF16 ? 0x1p-6 : 1e-3) * fabs(want);
 }
 
 static bool load(ash_context *context, const ash_tensor *tensor, ash_wide *out) {
@@ -117,10 +99,29 @@ static bool same_ints(const ash_wide *have, const ash_wide *want, char *why, siz
     return true;
 }
 
+/* Bytes that stand for something are equal where that is; no NaN is another. */
+static bool same_narrow(const ash_tensor *have, const ash_tensor *want, char *why, size_t size) {
+    const uint8_t *h = ash_tensor_data(have), *w = ash_tensor_data(want);
+    for (uint64_t i = 0; i < ash_tensor_size(want); i++) {
+        double x = ash_narrow_value(ash_tensor_narrow(have), h[i]),
+               y = ash_narrow_value(ash_tensor_narrow(want), w[i]);
+        if (x == y ? !signbit(x) == !signbit(y) : isnan(x) && isnan(y)) continue;
+        snprintf(why, size, "element %lld is %g (0x%02x) instead of %g (0x%02x)", (long long)i, x, h[i], y,
+                 w[i]);
+        return false;
+    }
+    return true;
+}
+
 /* Writes the first difference to `why`. */
 static bool same(ash_context *context, const ash_tensor *have, const ash_tensor *want, char *why,
                  size_t size) {
     const ash_type *h = ash_tensor_type(have), *w = ash_tensor_type(want);
+    if (ash_tensor_narrow(have) != ash_tensor_narrow(want)) {
+        snprintf(why, size, "elements are %s instead of %s", ash_narrow_name(ash_tensor_narrow(have)),
+                 ash_narrow_name(ash_tensor_narrow(want)));
+        return false;
+    }
     if (h->dtype != w->dtype) {
         snprintf(why, size, "dtype %s instead of %s", ash_dtype_name(h->dtype), ash_dtype_name(w->dtype));
         return false;
@@ -134,6 +135,7 @@ static bool same(ash_context *context, const ash_tensor *have, const ash_tensor 
             n += snprintf(why + n, size - (size_t)n, " %lld", (long long)w->dims[i]);
         return false;
     }
+    if (ash_tensor_narrow(want) != ASH_NARROW_NONE) return same_narrow(have, want, why, size);
     ash_wide a, b;
     if (!load(context, have, &a) || !load(context, want, &b))
         return snprintf(why, size, "out of memory"), false;
@@ -193,15 +195,20 @@ static ash_status import(ash_context *context, const char *path, const tensors *
     for (*step = 0; *step < BIND_STEPS; ++*step) {
         ash_onnx_bind list[MAX_TENSORS];
         ash_onnx_shape shapes[MAX_TENSORS];
-        ash_onnx_options options = {.binds = list, .shapes = shapes};
-        if (!state.given) options.var_min = 1, options.var_max = largest_dim(inputs);
-        for (size_t i = 0; i < inputs->n && state.given; i++)
+        ash_onnx_options options = {.binds = list,
+                                    .shapes = shapes,
+                                    .sequences = inputs->sequences,
+                                    .n_sequences = inputs->n_sequences};
+        /* The tensors of a sequence have sizes; and so do all, where nothing else has helped. */
+        bool given = state.given || inputs->n_sequences || *step == BIND_STEPS - 1;
+        if (!given) options.var_min = 1, options.var_max = largest_dim(inputs);
+        for (size_t i = 0; i < inputs->n && given; i++)
             shapes[options.n_shapes++] =
                 (ash_onnx_shape){ash_tensor_name(inputs->at[i]), ash_tensor_type(inputs->at[i])};
         for (size_t i = 0; i < inputs->n; i++)
             if (binds(*step, inputs->at[i], i) && ash_tensor_name(inputs->at[i])[0])
                 list[options.n_binds++] = (ash_onnx_bind){ash_tensor_name(inputs->at[i]), inputs->at[i]};
-        if (options.n_binds == last) continue;
+        if (options.n_binds == last && *step < BIND_STEPS - 1) continue;
         last = options.n_binds;
         status = ash_onnx_read(context, path, &options, graph, diag);
         if (status == ASH_OK || !strstr(diag->message, "must be known at import")) break;
@@ -232,8 +239,11 @@ static ash_status rewrite(ash_context *context, const char *model, ash_graph **g
                : status;
 }
 
+enum { WHY = 1024 }; /* bytes of a reason */
+
+/* Writes to `why` what is wrong, nothing if it is right. */
 static ash_status run_set(ash_context *context, const char *path, tensors *inputs, tensors *want, int *step,
-                          char *why, size_t size, ash_diag *diag) {
+                          char *why, ash_diag *diag) {
     ash_graph *graph = NULL;
     const ash_tensor *ins[MAX_TENSORS];
     tensors have = {.n = 0};
@@ -248,24 +258,34 @@ static ash_status run_set(ash_context *context, const char *path, tensors *input
         ash_value value = ash_graph_input_at(graph, i, &name);
         ash_tensor **tensor = find(inputs, name, i);
         if (!tensor) {
-            snprintf(why, size, "no data for input '%s'", name);
+            snprintf(why, WHY, "no data for input '%s'", name);
             break;
         }
         as_bf16(context, tensor, ash_graph_type(graph, value)->dtype);
         ins[i] = *tensor;
+        if (ash_tensor_narrow(*tensor) != ash_graph_input_narrow(graph, i))
+            snprintf(why, WHY, "input '%s' has elements %s, the data %s", name,
+                     ash_narrow_name(ash_graph_input_narrow(graph, i)),
+                     ash_narrow_name(ash_tensor_narrow(*tensor)));
     }
     status = ash_graph_verify(graph, diag);
     if (n_ins > MAX_TENSORS || n_outs > MAX_TENSORS)
-        snprintf(why, size, "more than %d inputs or results", MAX_TENSORS);
-    if (status == ASH_OK && !why[0]) status = state.executor->run(context, graph, ins, have.at, diag);
+        snprintf(why, WHY, "more than %d inputs or results", MAX_TENSORS);
+    if (status == ASH_OK && !why[0]) {
+        status = state.executor->run(context, graph, ins, have.at, diag);
+        /* what was imported is run, on every device */
+        if (status == ASH_ERROR_UNSUPPORTED) diag->code = status = ASH_ERROR_INTERNAL;
+    }
     if (status == ASH_OK && !why[0]) {
         have.n = n_outs;
-        if (n_outs < want->n) snprintf(why, size, "%zu results instead of %zu", n_outs, want->n);
+        for (size_t i = 0; i < n_outs && status == ASH_OK; i++)
+            status = ash_tensor_set_narrow(have.at[i], ash_graph_output_narrow(graph, i), diag);
+        if (n_outs < want->n) snprintf(why, WHY, "%zu results instead of %zu", n_outs, want->n);
         for (size_t i = 0; i < want->n && !why[0]; i++) {
             char detail[512];
             as_bf16(context, &want->at[i], ash_tensor_type(have.at[i])->dtype);
             if (!same(context, have.at[i], want->at[i], detail, sizeof detail))
-                snprintf(why, size, "result %zu: %s", i, detail);
+                snprintf(why, WHY, "result %zu: %s", i, detail);
         }
     }
     free_tensors(&have);
@@ -291,17 +311,36 @@ static const char rounds[] =
  * and 120 (116 and 119 in f16) are expected. onnxruntime and onnx's evaluator say -128. */
 static const char wraps[] = "expects values below -128 modulo 256, but QuantizeLinear saturates";
 
+/* Element 12 is 0.469190 exactly; expected is 0.469482, for weights that were rounded to f16 on the way.
+ * Kernels round once, and are nearer. */
+static const char halves[] = "expects an element that is 1.2 units off, by roundings on the way";
+/* The operator leaves the generator open; the numbers are NumPy's, even where the model is a composition.
+ * */
+static const char draws[] = "expects the numbers of one generator";
+
 static const struct {
     const char *name, *why;
 } defects[] = {
     {"test_adam_multiple", no_epsilon},
+    {"test_attention_4d_causal_fp16", halves},
+    {"test_attention_4d_causal_fp16_expanded", halves},
     {"test_averagepool_3d_dilations_large_count_include_pad_is_1_ceil_mode_is_True", counts_nothing},
+    {"test_bernoulli", draws},
+    {"test_bernoulli_double", draws},
+    {"test_bernoulli_double_expanded", draws},
+    {"test_bernoulli_expanded", draws},
+    {"test_bernoulli_seed", draws},
+    {"test_bernoulli_seed_expanded", draws},
     {"test_dft_inverse", rounds},
     {"test_dft_inverse_opset19", rounds},
     {"test_qlinearmatmul_2D_int8_float16", wraps},
     {"test_qlinearmatmul_2D_int8_float32", wraps},
     {"test_qlinearmatmul_3D_int8_float16", wraps},
     {"test_qlinearmatmul_3D_int8_float32", wraps},
+    {"test_training_dropout", draws},
+    {"test_training_dropout_default", draws},
+    {"test_training_dropout_default_mask", draws},
+    {"test_training_dropout_mask", draws},
 };
 
 static const char *defect_of(const char *folder) {
@@ -325,20 +364,20 @@ static void count_reason(const ash_diag *diag) {
 }
 
 static void run_test(const char *folder) {
-    char model[4096], set[4096], why[1024] = "", line[1024] = "";
+    char model[4096], set[4096], why[WHY] = "", line[1024] = "";
     ash_context *context = NULL;
     ash_diag diag;
     tensors inputs, want;
     ash_status status = ash_context_create(NULL, &context, &diag);
+    seen_types seen = {0, 0};
     int step = 0, sets = 0;
     snprintf(model, sizeof model, "%s/model.onnx", folder);
     for (; status == ASH_OK && !why[0]; sets++) {
         snprintf(set, sizeof set, "%s/test_data_set_%d", folder, sets);
         if (!exists(set)) break;
         ash_diag unread;
-        /* Inputs that are no tensors (sequences, strings) cannot be read; then the import names the
-         * reason. */
-        if (read_tensors(context, set, "input", &inputs, &unread) != ASH_OK) {
+        /* Inputs that are no numbers cannot be read; then the import names the reason. */
+        if (read_tensors(context, model, set, true, &inputs, &unread) != ASH_OK) {
             ash_graph *graph = NULL;
             status = ash_onnx_read(context, model, &(ash_onnx_options){.var_min = 1, .var_max = MOST_VAR},
                                    &graph, &diag);
@@ -347,8 +386,9 @@ static void run_test(const char *folder) {
             free_tensors(&inputs);
             break;
         }
-        ash_status outputs = read_tensors(context, set, "output", &want, &unread);
-        status = run_set(context, model, &inputs, &want, &step, why, sizeof why, &diag);
+        report_types(&seen, &inputs);
+        ash_status outputs = read_tensors(context, model, set, false, &want, &unread);
+        status = run_set(context, model, &inputs, &want, &step, why, &diag);
         if (status == ASH_OK && outputs != ASH_OK) status = outputs, diag = unread;
         free_tensors(&inputs);
         free_tensors(&want);
@@ -356,6 +396,8 @@ static void run_test(const char *folder) {
     if (sets == 0 && status == ASH_OK && !why[0]) snprintf(why, sizeof why, "no test data");
     if (status != ASH_OK) ash_diag_format(&diag, line, sizeof line);
     const char *defect = defect_of(folder);
+    if (state.document && (status == ASH_ERROR_UNSUPPORTED || (status == ASH_OK && !why[0])))
+        report_case(model, seen, status == ASH_OK ? NULL : diag.message);
     if (defect && status == ASH_OK && why[0]) {
         state.defective++;
         printf("DATA %s: %s (%s)\n", folder, defect, why);
@@ -405,7 +447,9 @@ static int by_count(const void *a, const void *b) {
 int main(int argc, char **argv) {
     int i = 1, folders = 0;
     for (; i < argc; i++) {
-        if (strcmp(argv[i], "-v") == 0) {
+        if (strcmp(argv[i], "-o") == 0 && i + 1 < argc) {
+            state.document = argv[++i];
+        } else if (strcmp(argv[i], "-v") == 0) {
             state.verbose = true;
         } else if (strcmp(argv[i], "-s") == 0) {
             state.strict = true;
@@ -431,7 +475,7 @@ int main(int argc, char **argv) {
     if (!folders)
         return fprintf(stderr,
                        "usage: conformance [-v] [-s] [-g] [-e EXECUTOR] [-m SUBSTRING] [-n TOLERANCE] [-w "
-                       "DIRECTORY] FOLDER...\n"),
+                       "DIRECTORY] [-o FILE] FOLDER...\n"),
                2;
     qsort(state.reasons, (size_t)state.n_reasons, sizeof *state.reasons, by_count);
     if (state.n_reasons) printf("unsupported, by reason:\n");
@@ -440,5 +484,8 @@ int main(int argc, char **argv) {
     printf("%d passed, %d failed, %d skipped, %d with defective data (%d of the passed with inputs bound "
            "at import)\n",
            state.passed, state.failed, state.skipped, state.defective, state.bound);
+    int cases = state.passed + state.failed + state.skipped + state.defective;
+    if (state.document && !report_write(state.document, state.passed, cases))
+        return fprintf(stderr, "conformance: cannot write %s\n", state.document), 2;
     return state.failed || !state.passed || (state.strict && state.skipped);
 }

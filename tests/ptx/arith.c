@@ -123,6 +123,40 @@ void ptx_run_add(ptx_block *b, const ptx_insn *in) {
     finish(b, in);
 }
 
+/* With the thread's carry, or what is borrowed: it comes in where the instruction takes it, and is kept
+ * where it gives one. */
+static void carried(ptx_block *b, const ptx_insn *in, bool minus, bool takes, bool gives) {
+    unsigned bytes = ptx_type_bytes((ptx_type)in->type[0]);
+    uint64_t all = UINT64_MAX >> (64 - 8 * bytes);
+    void *d = ptx_row(b, in->op[0]);
+    const void *p = ptx_row(b, in->op[1]), *q = ptx_row(b, in->op[2]);
+    PTX_LANES(b, l, {
+        uint64_t x = ptx_get(p, bytes, l), y = ptx_get(q, bytes, l), c = takes ? b->carry[l] : 0;
+        uint64_t made = (minus ? x - y - c : x + y + c) & all;
+        if (gives) b->carry[l] = minus ? x < y || (c && x == y) : made < x || (c && made == x);
+        ptx_put(d, bytes, l, made);
+    });
+}
+
+void ptx_run_add_cc(ptx_block *b, const ptx_insn *in) {
+    carried(b, in, false, false, true);
+}
+void ptx_run_addc(ptx_block *b, const ptx_insn *in) {
+    carried(b, in, false, true, false);
+}
+void ptx_run_addc_cc(ptx_block *b, const ptx_insn *in) {
+    carried(b, in, false, true, true);
+}
+void ptx_run_sub_cc(ptx_block *b, const ptx_insn *in) {
+    carried(b, in, true, false, true);
+}
+void ptx_run_subc(ptx_block *b, const ptx_insn *in) {
+    carried(b, in, true, true, false);
+}
+void ptx_run_subc_cc(ptx_block *b, const ptx_insn *in) {
+    carried(b, in, true, true, true);
+}
+
 void ptx_run_sub(ptx_block *b, const ptx_insn *in) {
     if (in->type[0] == S32 && in->word[G_SAT]) {
         int32_t *d = ptx_row(b, in->op[0]);

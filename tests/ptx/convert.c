@@ -100,6 +100,8 @@ void ptx_run_cvt(ptx_block *b, const ptx_insn *in) {
         });
     } else if (from == S32 && to == S64 && p.bytes == 4 && d.bytes == 8) {
         PTX_LANES(b, l, ((int64_t *)result)[l] = ((const int32_t *)first)[l]);
+    } else if ((to == U64 || to == S64) && from == U32 && p.bytes == 4 && d.bytes == 8) {
+        PTX_LANES(b, l, ((uint64_t *)result)[l] = ((const uint32_t *)first)[l]);
     } else if (to == U32 && d.bytes == 4 && (from == U64 || from == S64) && !in->word[G_SAT]) {
         PTX_LANES(b, l, ((uint32_t *)result)[l] = (uint32_t)((const uint64_t *)first)[l]);
     } else {

@@ -74,11 +74,15 @@ void ptx_count_global(ptx_block *b, const uint64_t *address, unsigned bytes, boo
         requests++;
         uint64_t seen[PTX_WARP]; /* an access lies in one sector: it is aligned */
         unsigned different = 0;
+        uint64_t last = 0, most = 0;
         for (unsigned j = 0; j < n; j++) {
             uint64_t sector = address[b->lane[i + j]] >> 5;
-            unsigned k = different;
+            if (sector == last && j) continue;
+            unsigned k = sector > most || !j ? 0 : different; /* past all others it is new */
             while (k > 0 && seen[k - 1] != sector) k--;
             if (!k) seen[different++] = sector;
+            last = sector;
+            if (sector > most) most = sector;
         }
         sectors += different;
     }

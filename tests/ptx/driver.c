@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 enum { MOST_DEVICES = 16, MOST_CURRENT = 32 };
 
@@ -11,6 +12,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool initialised, set_up;
 static uint64_t calls[N_CALLS], calls_now, fail_at;
 static CUresult fail_code;
+static const char *failed;
 static ptx_context contexts[MOST_DEVICES];
 static _Thread_local ptx_context *current[MOST_CURRENT]; /* a stack */
 static _Thread_local unsigned n_current;
@@ -38,6 +40,12 @@ CUresult ptx_state(void) {
     return c ? c->lost : CUDA_SUCCESS;
 }
 
+/* Of a process that never said one. */
+static uint64_t first_seed(void) {
+    const char *text = getenv("PTX_SEED");
+    return text ? strtoull(text, NULL, 10) : 0;
+}
+
 CUresult ptx_enter(ptx_call call, ptx_needs needs) {
     if (ptx_in_host_function()) {
         if (ptx_checks(PTX_HOST_FUNCTION))
@@ -45,11 +53,14 @@ CUresult ptx_enter(ptx_call call, ptx_needs needs) {
         return CUDA_ERROR_NOT_PERMITTED;
     }
     pthread_mutex_lock(&lock);
-    if (!set_up) ptx_check_reset(NULL, 0);
+    if (!set_up) ptx_check_reset(NULL, first_seed());
     set_up = true;
     calls[call]++;
     calls_now++;
-    if (fail_at && calls_now == fail_at) return fail_code;
+    if (fail_at && calls_now == fail_at) {
+        failed = names[call];
+        return fail_code;
+    }
     if (needs >= NEEDS_INIT && !initialised) return CUDA_ERROR_NOT_INITIALIZED;
     if (needs < NEEDS_CONTEXT) return CUDA_SUCCESS;
     return ptx_current() ? ptx_state() : CUDA_ERROR_INVALID_CONTEXT;
@@ -106,6 +117,7 @@ void ptx_reset(const ptx_machine *machine, uint64_t seed) {
     ptx_check_reset(machine, seed);
     memset(calls, 0, sizeof calls);
     calls_now = fail_at = 0;
+    failed = NULL;
     era++;
     initialised = false;
     set_up = true;
@@ -115,6 +127,10 @@ void ptx_reset(const ptx_machine *machine, uint64_t seed) {
 void ptx_fail_at(uint64_t n, CUresult code) {
     fail_at = n ? calls_now + n : 0;
     fail_code = code;
+}
+
+const char *ptx_failed(void) {
+    return failed;
 }
 
 uint64_t ptx_calls(const char *function) {

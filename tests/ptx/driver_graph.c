@@ -117,9 +117,7 @@ static CUresult add(CUgraphNode *handle, CUgraph g, const CUgraphNode *after, si
 
 /* --- nodes ---------------------------------------------------------------------------------------- */
 
-static uint64_t end_of(bool host, const void *pointer, CUdeviceptr device, size_t x, size_t y, size_t z,
-                       size_t pitch, size_t height) {
-    uint64_t base = host ? (uint64_t)(uintptr_t)pointer : device;
+static uint64_t end_of(uint64_t base, size_t x, size_t y, size_t z, size_t pitch, size_t height) {
     return base + x + (y + z * height) * pitch;
 }
 
@@ -130,10 +128,10 @@ static ptx_task *memcpy_task(const CUDA_MEMCPY3D *p, CUresult *why) {
     bool from_host = p->srcMemoryType == CU_MEMORYTYPE_HOST,
          to_host = p->dstMemoryType == CU_MEMORYTYPE_HOST;
     if (!p->srcMemoryType || !p->dstMemoryType || p->srcMemoryType > 4 || p->dstMemoryType > 4) return NULL;
-    uint64_t from = end_of(from_host, p->srcHost, p->srcDevice, p->srcXInBytes, p->srcY, p->srcZ,
-                           p->srcPitch, p->srcHeight);
-    uint64_t to = end_of(to_host, p->dstHost, p->dstDevice, p->dstXInBytes, p->dstY, p->dstZ, p->dstPitch,
-                         p->dstHeight);
+    uint64_t from = from_host ? (uint64_t)(uintptr_t)p->srcHost : p->srcDevice;
+    uint64_t to = to_host ? (uint64_t)(uintptr_t)p->dstHost : p->dstDevice;
+    from = end_of(from, p->srcXInBytes, p->srcY, p->srcZ, p->srcPitch, p->srcHeight);
+    to = end_of(to, p->dstXInBytes, p->dstY, p->dstZ, p->dstPitch, p->dstHeight);
     if (from_host == ptx_is_device(from) || to_host == ptx_is_device(to)) {
         if (p->srcMemoryType != CU_MEMORYTYPE_UNIFIED && p->dstMemoryType != CU_MEMORYTYPE_UNIFIED)
             return NULL;

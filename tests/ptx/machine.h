@@ -53,6 +53,21 @@ typedef enum ptx_type {
 #undef TYPE
 } ptx_type;
 
+static const struct {
+    uint8_t bytes;
+    char kind;
+} ptx_type_facts[] = {
+#define TYPE(name, text, bytes, kind) {bytes, kind},
+    PTX_TYPES(TYPE)
+#undef TYPE
+};
+static inline unsigned ptx_type_bytes(ptx_type type) {
+    return ptx_type_facts[type].bytes;
+}
+static inline char ptx_type_kind(ptx_type type) {
+    return ptx_type_facts[type].kind;
+}
+
 /* Modifiers, in groups of which an instruction has one word at most: its number in the group, 0 none. */
 typedef enum ptx_group {
     G_ROUND,   /* rn rz rm rp rni rzi rmi rpi rna */
@@ -310,14 +325,17 @@ typedef struct ptx_launch {
 struct ptx_block {
     const ptx_kernel *kernel;
     const ptx_launch *launch;
-    uint64_t number;  /* of the block in the launch */
-    unsigned threads; /* of the block */
-    unsigned pad;     /* elements of a row: threads, rounded up to whole warps */
+    uint64_t number;     /* of the block in the launch */
+    uint64_t step, over; /* to the next block's number; blocks that are done */
+    bool within;         /* a block, and not between two */
+    unsigned threads;    /* of the block */
+    unsigned pad;        /* elements of a row: threads, rounded up to whole warps */
     unsigned char *frame;
     const uint16_t *lane;          /* the active threads, ascending */
     unsigned n;                    /* of them */
     bool full;                     /* all threads of the block are active */
     uint32_t pc;                   /* of the present instruction */
+    uint8_t carry[PTX_THREADS];    /* of add.cc and its kin */
     uint32_t at[PTX_THREADS];      /* where each thread goes on; PTX_LEFT, PTX_WAITS */
     uint32_t barrier[PTX_THREADS]; /* of those that wait: where */
     uint16_t active[PTX_THREADS], some[PTX_THREADS];
@@ -339,7 +357,7 @@ struct ptx_block {
     ptx_who who;
     ptx_allocation *near; /* what was accessed last */
     ptx_counters *counters;
-    uint64_t executed;
+    uint64_t executed, until; /* instructions of threads; how many before the launch is put off */
     bool failed;
 };
 
@@ -401,8 +419,6 @@ const ptx_op *ptx_op_find(const char *name, size_t len, size_t *used);
 /* The number of a modifier in one of the groups; *group is which. 0: there is none. */
 int ptx_word_find(const char *word, size_t len, uint64_t groups, ptx_group *group);
 ptx_type ptx_type_find(const char *word, size_t len);
-unsigned ptx_type_bytes(ptx_type type);
-char ptx_type_kind(ptx_type type);
 ptx_special ptx_special_find(const char *name, size_t len, unsigned *bytes);
 
 /* read.c: a module from PTX, NULL and ptx_refusal's text when it is refused. The text is copied.
@@ -410,8 +426,11 @@ ptx_special ptx_special_find(const char *name, size_t len, unsigned *bytes);
 ptx_module *ptx_module_read(const char *text, size_t len, int device);
 void ptx_module_free(ptx_module *module);
 
-/* run.c: all blocks of a launch, in an order of the seed. False when something was found. */
-bool ptx_launch_run(const ptx_launch *launch, ptx_who who);
+/* run.c: all blocks of a launch, in an order of the seed. It runs for about so many instructions; true: it
+ * is over, or something was found. */
+ptx_block *ptx_launch_begin(const ptx_launch *launch, ptx_who who);
+bool ptx_launch_run(ptx_block *block, uint64_t most);
+void ptx_launch_end(ptx_block *block);
 
 /* check.c: findings. Notes the first one. With a block, its present instruction is named. Returns
  * false, always. */

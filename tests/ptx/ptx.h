@@ -70,15 +70,17 @@ typedef struct ptx_machine {
 
 #pragma GCC visibility push(default)
 
-/* Everything as at the start of the process, on a machine of these numbers (NULL: the defaults), with
- * this seed for the order of blocks and commands. All handles and memory that the driver gave out are
- * void. */
+/* Everything as at the start of the process, on a machine of these numbers (NULL: the defaults), with this
+ * seed for the order of blocks and commands: at the start it is PTX_SEED of the environment, or 0. All
+ * handles and memory that the driver gave out are void. */
 void ptx_reset(const ptx_machine *machine, uint64_t seed);
 /* Turns one check off or on; all are on after ptx_reset. Bounds, alignment and what ends a kernel stay
  * on. */
 void ptx_check_set(ptx_check check, bool on);
 /* The n-th driver call from now (1: the next one) does nothing and answers `code`; 0 takes it back. */
 void ptx_fail_at(uint64_t n, CUresult code);
+/* The exported name of the call that failed so since ptx_reset; NULL: none did yet. */
+const char *ptx_failed(void);
 /* The driver calls since ptx_reset: of one function by its exported name, of all when NULL. */
 uint64_t ptx_calls(const char *function);
 

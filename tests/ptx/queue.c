@@ -29,7 +29,9 @@ static size_t first_numbered; /* of the history: whose numbers are in use */
 static uint32_t next_base = 16;
 static const ptx_clock *present; /* of the command that runs */
 static int lost = -1;
-static double now; /* milliseconds, of a machine that does nothing but count */
+enum { PIECE = 1 << 18 };  /* instructions that a kernel runs for at a time */
+static ptx_block *running; /* a kernel that is put off, or runs */
+static double now;         /* milliseconds, of a machine that does nothing but count */
 static _Thread_local bool in_host_function;
 
 bool ptx_in_host_function(void) {
@@ -249,18 +251,26 @@ static void fill(const ptx_task *t, const ptx_who *who) {
     }
 }
 
-static void run_task(ptx_task *t) {
-    ptx_who who = begin(t);
+/* Runs a piece of a kernel; true: it is over. Between pieces copies run, as long as they may; no other
+ * kernel does, and what the pieces touch has one owner. */
+static bool run_kernel(ptx_task *t) {
+    if (!running) running = ptx_launch_begin(&t->launch, begin(t));
+    uint64_t before = running->executed;
+    bool over = ptx_launch_run(running, PIECE);
+    now += (double)(running->executed - before) * 1e-9;
+    if (over) ptx_launch_end(running);
+    if (over) running = NULL;
+    return over;
+}
+
+static bool run_task(ptx_task *t) {
     present = &t->clock;
     now += 0.002;
+    bool over = true;
+    ptx_who who = {0};
+    if (t->kind != TASK_KERNEL) who = begin(t);
     switch (t->kind) {
-    case TASK_KERNEL: {
-        const ptx_counters *counters = ptx_counters_of(t->launch.kernel->name);
-        uint64_t before = counters->lane_instructions;
-        ptx_launch_run(&t->launch, who);
-        now += (double)(counters->lane_instructions - before) * 1e-9;
-        break;
-    }
+    case TASK_KERNEL: over = run_kernel(t); break;
     case TASK_COPY: copy(t, &who); break;
     case TASK_FILL: fill(t, &who); break;
     case TASK_HOST:
@@ -275,10 +285,12 @@ static void run_task(ptx_task *t) {
     }
     present = NULL;
     if (ptx_finding_check() != PTX_N_CHECKS) lost = t->device;
+    return over;
 }
 
 static bool is_ready(const lane *l) {
     if (!l->first) return false;
+    if (running && l->first->kind == TASK_KERNEL) return running->launch == &l->first->launch;
     for (uint32_t i = 0; i < l->first->n_after; i++)
         if (lanes[l->first->after[i].lane].over < l->first->after[i].number) return false;
     return true;
@@ -286,6 +298,8 @@ static bool is_ready(const lane *l) {
 
 /* What is issued is over, without having run. */
 static void drop_all(void) {
+    if (running) ptx_launch_end(running);
+    running = NULL;
     for (uint32_t i = 0; i < n_lanes; i++) {
         while (lanes[i].first) {
             ptx_task *next = lanes[i].first->next;
@@ -305,11 +319,12 @@ static bool run_any(void) {
     if (!n) return false;
     lane *l = &lanes[which];
     ptx_task *t = l->first;
-    run_task(t);
+    bool over = run_task(t);
     if (lost >= 0) {
         drop_all();
         return false;
     }
+    if (!over) return true;
     l->first = t->next;
     if (!l->first) l->last = &l->first;
     l->over = t->number;

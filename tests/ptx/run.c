@@ -196,22 +196,27 @@ static void run_active(ptx_block *b, uint32_t next) {
         b->lane = lane;
         b->n = n;
         b->full = full;
-        if (b->failed || pc >= next || b->executed > ptx_is.instruction_limit) {
+        if (b->failed || pc >= next || b->executed >= b->until) {
             go(b, pc);
             return;
         }
     }
 }
 
-static void run_block(ptx_block *b) {
+static void begin_block(ptx_block *b) {
     for (unsigned l = 0; l < b->threads; l++) b->at[l] = 0;
     memset(b->async_group, 0, sizeof b->async_group);
     b->n_async = 0;
     ptx_shared_begin(b);
+}
+
+/* False: it goes on later. */
+static bool run_block(ptx_block *b) {
     while (!b->failed) {
+        if (b->executed >= b->until) return false;
         uint32_t next = choose(b);
         if (b->pc == PTX_WAITS) {
-            if (!release(b)) return;
+            if (!release(b)) return true;
         } else {
             run_active(b, next);
             if (b->executed > ptx_is.instruction_limit)
@@ -219,6 +224,7 @@ static void run_block(ptx_block *b) {
                              (unsigned long long)b->executed);
         }
     }
+    return true;
 }
 
 static uint64_t common_divisor(uint64_t a, uint64_t b) {
@@ -237,7 +243,7 @@ static void *aligned(size_t bytes) {
     return data;
 }
 
-bool ptx_launch_run(const ptx_launch *launch, ptx_who who) {
+ptx_block *ptx_launch_begin(const ptx_launch *launch, ptx_who who) {
     const ptx_kernel *k = launch->kernel;
     ptx_block *b = ptx_alloc(1, sizeof *b);
     b->kernel = k;
@@ -253,21 +259,38 @@ bool ptx_launch_run(const ptx_launch *launch, ptx_who who) {
     if (b->shared_bytes)
         b->shadow = (ptx_shadow){ptx_alloc(b->shared_bytes / 4 + 2, sizeof(ptx_cell)), b->shared_bytes, 2};
     fill_rows(b, NULL);
-    uint64_t n = launch->n_blocks, step = ptx_random() % n + 1, at = ptx_random() % n;
-    while (common_divisor(step, n) != 1) step++;
-    for (uint64_t i = 0; i < n && !b->failed; i++, at = (at + step) % n) {
-        b->number = at;
-        b->who.me = who.base + 2 + (uint32_t)at;
-        unsigned block[3] = {(unsigned)(at % launch->grid[0]),
-                             (unsigned)(at / launch->grid[0] % launch->grid[1]),
-                             (unsigned)(at / launch->grid[0] / launch->grid[1])};
-        fill_rows(b, block);
-        run_block(b);
+    uint64_t n = launch->n_blocks;
+    b->step = ptx_random() % n + 1;
+    b->number = ptx_random() % n;
+    while (common_divisor(b->step, n) != 1) b->step++;
+    return b;
+}
+
+bool ptx_launch_run(ptx_block *b, uint64_t most) {
+    const ptx_launch *launch = b->launch;
+    uint64_t n = launch->n_blocks, limit = ptx_is.instruction_limit;
+    b->until = b->executed + most <= limit ? b->executed + most : limit + 1;
+    for (; b->over < n && !b->failed; b->over++, b->number = (b->number + b->step) % n) {
+        if (!b->within) {
+            uint64_t at = b->number;
+            b->who.me = b->who.base + 2 + (uint32_t)at;
+            unsigned block[3] = {(unsigned)(at % launch->grid[0]),
+                                 (unsigned)(at / launch->grid[0] % launch->grid[1]),
+                                 (unsigned)(at / launch->grid[0] / launch->grid[1])};
+            fill_rows(b, block);
+            begin_block(b);
+            b->within = true;
+        }
+        if (!run_block(b)) return false;
+        b->within = false;
     }
+    return true;
+}
+
+void ptx_launch_end(ptx_block *b) {
     b->counters->launches++;
-    b->counters->blocks += n;
+    b->counters->blocks += b->launch->n_blocks;
     b->counters->lane_instructions += b->executed;
-    bool done = !b->failed;
     free(b->frame);
     free(b->local);
     free(b->shared);
@@ -275,5 +298,4 @@ bool ptx_launch_run(const ptx_launch *launch, ptx_who who) {
     free(b->warp_of_group);
     free(b->async);
     free(b);
-    return done;
 }

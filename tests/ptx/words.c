@@ -90,28 +90,16 @@ int ptx_word_find(const char *word, size_t len, uint64_t groups, ptx_group *grou
     return 0;
 }
 
-static const struct {
-    const char *name;
-    uint8_t bytes;
-    char kind;
-} types[] = {
-#define TYPE(name, text, bytes, kind) [name] = {text, bytes, kind},
+static const char *const types[] = {
+#define TYPE(name, text, bytes, kind) text,
     PTX_TYPES(TYPE)
 #undef TYPE
 };
 
 ptx_type ptx_type_find(const char *word, size_t len) {
     for (size_t i = 1; i < sizeof types / sizeof *types; i++)
-        if (is(word, len, types[i].name)) return (ptx_type)i;
+        if (is(word, len, types[i])) return (ptx_type)i;
     return NO_TYPE;
-}
-
-unsigned ptx_type_bytes(ptx_type type) {
-    return types[type].bytes;
-}
-
-char ptx_type_kind(ptx_type type) {
-    return types[type].kind;
 }
 
 static const struct {

@@ -30,7 +30,8 @@ enum {
     F16 = 2,   /* f16 <-> f32 conversion instructions */
     SCALE = 4, /* AVX-512: x * 2^n with every corner case */
     X86 = 8,   /* pairs of products of 16 bits, in every x86-64 */
-    VNNI = 16  /* four products of bytes, in registers of every length that there is */
+    VNNI = 16, /* four products of bytes, in registers of every length that there is */
+    VBMI = 32  /* bytes picked from two registers */
 };
 
 static bool has(const ash_target *target, const char *name) {
@@ -42,7 +43,7 @@ static unsigned features(const ash_target *target) {
     bool round = has(target, "sse4.1") || has(target, "avx"), f16 = has(target, "f16c");
     bool scale = has(target, "avx512f") && has(target, "avx512vl");
     return X86 | (round ? ROUND : 0u) | (f16 ? F16 : 0u) | (scale ? SCALE : 0u) |
-           (target->dot4 == 1 ? VNNI : 0u);
+           (target->dot4 == 1 ? VNNI : 0u) | (has(target, "avx512vbmi") ? VBMI : 0u);
 }
 
 /* --- the boundary ------------------------------------------------------------------------------------ */
@@ -160,6 +161,19 @@ static val call_on_bits(ash_emit *e, const char *name, val *args, unsigned n) {
     return ash_emit__intrinsic(e, name, NULL, 0, args, n);
 }
 
+/* A vector of `lanes` that begins with this one; the others are anything. */
+static val widened(ash_emit *e, val v, unsigned lanes) {
+    LLVMTypeRef i32 = LLVMInt32TypeInContext(e->ctx);
+    unsigned have = ash_emit__lanes(v);
+    if (have == lanes) return v;
+    val pick = LLVMGetPoison(LLVMVectorType(i32, lanes));
+    for (unsigned i = 0; i < have; i++) {
+        val at = LLVMConstInt(i32, i, false);
+        pick = LLVMBuildInsertElement(e->b, pick, at, at, "");
+    }
+    return LLVMBuildShuffleVector(e->b, v, LLVMGetPoison(LLVMTypeOf(v)), pick, "");
+}
+
 /* The even and the odd bytes apart, as 16 bits: a pair of their products never leaves 32 (pmaddubsw, which
  * takes the bytes as they are, saturates at 16). */
 static val pairs(ash_emit *e, const char *name, val a, val b, bool odd) {
@@ -191,6 +205,28 @@ static val dot4(ash_emit *e, val a, val b, val c) {
     if (e->features & VNNI) return call_on_bits(e, one[lanes / 8], (val[]){c, a, b}, 3);
     val even = pairs(e, two[lanes / 8], a, b, false), odd = pairs(e, two[lanes / 8], a, b, true);
     return i_add(e, i_add(e, c, even), odd);
+}
+
+/* vpermi2b picks from two registers by the lower seven bits of a number; the eighth chooses between two of
+ * them. */
+static val lookup(ash_emit *e, val table, val bytes) {
+    enum { LANES = 64, PARTS = 4 };
+    static const char name[] = "llvm.x86.avx512.vpermi2var.qi.512";
+    unsigned lanes = ash_emit__lanes(bytes);
+    if (!(e->features & VBMI) || lanes == 1 || lanes > PARTS * LANES) return NULL;
+    if (lanes > LANES) {
+        if (lanes % LANES) return NULL;
+        val parts[PARTS];
+        for (unsigned i = 0; i < lanes / LANES; i++)
+            parts[i] = lookup(e, table, ash_emit__part(e, bytes, i * LANES, LANES));
+        return ash_emit__join(e, parts, lanes / LANES);
+    }
+    val quarters[PARTS], whole = widened(e, bytes, LANES);
+    for (unsigned i = 0; i < PARTS; i++) quarters[i] = ash_emit__part(e, table, i * LANES, LANES);
+    val low = call_on_bits(e, name, (val[]){quarters[0], whole, quarters[1]}, 3);
+    val high = call_on_bits(e, name, (val[]){quarters[2], whole, quarters[3]}, 3);
+    val upper = LLVMBuildICmp(e->b, LLVMIntSLT, whole, LLVMConstNull(LLVMTypeOf(whole)), "");
+    return ash_emit__part(e, LLVMBuildSelect(e->b, upper, high, low, ""), 0, lanes);
 }
 
 /* --- the C library ----------------------------------------------------------------------------------- */
@@ -244,11 +280,13 @@ const ash_code_target ash_code__host = {
     .special = special,
     .variable = variable,
     .buffer = buffer,
+    .same_register = "=r,0",
     .stop = stop,
     .round = round_to,
     .scale = scale,
     .from_f16 = from_f16,
     .to_f16 = to_f16,
     .dot4 = dot4,
+    .lookup = lookup,
     .library = library,
 };

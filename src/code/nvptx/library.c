@@ -8,9 +8,7 @@
  *     x rem y = r * 2^ey with the sign of x
  *
  * where r < my has at most 24 bits (53), so that k = 40 of them (11) may come in at a time. One function
- * in the module, called for each lane, which LLVM inlines.
- *
- * Functions of f64 that the emitter has no formula for are not here yet. */
+ * in the module, called for each lane, which LLVM inlines. All else the emitter has formulas for. */
 #include "nvptx.h"
 
 #include "code/emit_ops.h"
@@ -117,10 +115,7 @@ static val remainder_function(ash_emit *e, const struct format *f) {
 
 LLVMValueRef ash_nvptx__library(ash_emit *e, ash_op op, ash_dtype dtype, LLVMValueRef a, LLVMValueRef b) {
     (void)dtype;
-    if (op != ASH_OP_REM) {
-        if (!e->lacks) e->lacks = "function of f64 for one of the operators";
-        return a;
-    }
+    if (op != ASH_OP_REM) return NULL;
     struct format f = format_of(e, ash_emit__element(LLVMTypeOf(a)));
     LLVMTypeRef params[] = {f.type, f.type}, type = LLVMFunctionType(f.type, params, 2, false);
     val fn = remainder_function(e, &f), out = LLVMGetPoison(LLVMTypeOf(a));

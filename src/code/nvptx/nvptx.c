@@ -172,6 +172,10 @@ static val scale(ash_emit *e, val q, val n) {
     return (void)e, (void)q, (void)n, NULL;
 }
 
+static val lookup(ash_emit *e, val table, val bytes) {
+    return (void)e, (void)table, (void)bytes, NULL;
+}
+
 const ash_code_target ash_code__nvptx = {
     .init = init,
     .part = "NVPTX",
@@ -184,10 +188,12 @@ const ash_code_target ash_code__nvptx = {
     .buffer = buffer,
     .stop = stop,
     .looks_first = true,
-    .byte_lanes = 8, /* LLVM 19 loads 16 bytes at once whatever their alignment, which faults */
+    .extend_lanes = 4, /* LLVM 19 ends the process when it extends a load of more */
+    .byte_lanes = 8,   /* LLVM 19 loads 16 bytes at once whatever their alignment, which faults */
     .round = ash_emit__round_by_instruction,
     .scale = scale,
     .from_f16 = ash_emit__from_f16,
     .to_f16 = ash_emit__to_f16,
+    .lookup = lookup,
     .library = ash_nvptx__library,
 };

@@ -47,6 +47,8 @@ static inline cuda_device *ash_cuda__of(const ash_device *device) {
 
 /* Makes the device's context the thread's, until it is left. ASH_ERROR_DEVICE when the device is lost. */
 ash_status ash_cuda__enter(cuda_device *d, ash_diag *diag);
+/* The same to give back what was taken, of a lost device as well; false: nothing is to be left. */
+bool ash_cuda__enter_last(cuda_device *d);
 void ash_cuda__leave(cuda_device *d);
 /* What a call of the driver answered; remembers when it means that the device is lost. */
 ash_status ash_cuda__check(cuda_device *d, int result, const char *what, ash_diag *diag);

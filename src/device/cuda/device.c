@@ -22,6 +22,10 @@ ash_status ash_cuda__enter(cuda_device *d, ash_diag *diag) {
     return ash_cuda__check(d, d->driver.push(d->context), "the GPU's context", diag);
 }
 
+bool ash_cuda__enter_last(cuda_device *d) {
+    return d->driver.push(d->context) == CU_OK;
+}
+
 void ash_cuda__leave(cuda_device *d) {
     cu_context was;
     d->driver.pop(&was);
@@ -38,15 +42,14 @@ ash_status ash_cuda__check(cuda_device *d, int result, const char *what, ash_dia
 static void close_device(ash_device *device) {
     cuda_device *d = ash_cuda__of(device);
     if (d->context) {
-        /* also of a lost device: what can be given back is */
-        d->driver.push(d->context);
+        bool entered = ash_cuda__enter_last(d);
         for (int i = 0; i < 2; i++) {
             if (d->staging[i]) d->driver.release_host(d->staging[i]);
             if (d->events[i]) d->driver.event_destroy(d->events[i]);
         }
         if (d->stream) d->driver.stream_destroy(d->stream);
         if (d->builtin) d->driver.module_unload(d->builtin);
-        ash_cuda__leave(d);
+        if (entered) ash_cuda__leave(d);
         d->driver.primary_release(d->device);
     }
     pthread_mutex_destroy(&d->lock);
@@ -67,7 +70,7 @@ static ash_status describe(ash_device *device, cuda_device *d, ash_diag *diag) {
                             diag));
     ASH_TRY(ash_cuda__check(d, f->device_memory(&bytes, d->device), "the GPU's memory", diag));
     ASH_TRY(ash_cuda__check(d, f->device_name(name, sizeof name, d->device), "the GPU's name", diag));
-    f->driver_version(&version);
+    ASH_TRY(ash_cuda__check(d, f->driver_version(&version), "the CUDA driver's version", diag));
     ASH_FAIL_IF(!ash_target__gpu((unsigned)(10 * major + minor), &d->target), diag, ASH_ERROR_DEVICE,
                 "%.100s: %s has compute capability %d.%d, and 7.0 is needed", device->name, name, major,
                 minor);
@@ -164,9 +167,9 @@ static ash_status allocate(ash_device *device, ash_block *block, ash_diag *diag)
 
 static void release(ash_device *device, ash_block *block) {
     cuda_device *d = ash_cuda__of(device);
-    d->driver.push(d->context); /* of a lost device as well */
+    bool entered = ash_cuda__enter_last(d);
     d->driver.release(block->address - block->taken);
-    ash_cuda__leave(d);
+    if (entered) ash_cuda__leave(d);
 }
 
 static ash_status check(ash_device *device, const ash_block *block, ash_diag *diag) {

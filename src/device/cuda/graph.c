@@ -112,13 +112,13 @@ void ash_cuda_graph__free(ash_streams *streams, ash_capture *c) {
     const ash_allocator *a = s->allocator;
     if (!c) return;
     size_t n = c->script ? c->script->ops.len : 0;
-    s->cuda->driver.push(s->cuda->context); /* of a lost device as well */
+    bool entered = ash_cuda__enter_last(s->cuda);
     if (c->exec) s->cuda->driver.exec_destroy(c->exec);
     if (c->graph) s->cuda->driver.graph_destroy(c->graph);
     ash_mem_free(a, c->nodes, n, sizeof *c->nodes);
     ash_mem_free(a, c->last, n, sizeof *c->last);
     ash_cuda_script__free(s, c->script);
-    ash_cuda__leave(s->cuda);
+    if (entered) ash_cuda__leave(s->cuda);
     ash_mem_free(a, c, 1, sizeof *c);
 }
 

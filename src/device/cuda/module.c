@@ -107,9 +107,9 @@ ash_status ash_cuda__load(ash_device *device, const ash_kernel_image *image, ash
 void ash_cuda__unload(ash_device *device, ash_kernel *kernel) {
     cuda_device *d = ash_cuda__of(device);
     if (kernel->module) {
-        d->driver.push(d->context); /* of a lost device as well */
+        bool entered = ash_cuda__enter_last(d);
         d->driver.module_unload(kernel->module);
-        ash_cuda__leave(d);
+        if (entered) ash_cuda__leave(d);
     }
     ash_mem_free(ash_device__allocator(device), kernel, 1, sizeof *kernel);
 }

@@ -29,18 +29,25 @@ static bool check(cuda_streams *s, int result, const char *what) {
 /* --- times ------------------------------------------------------------------------------------------- */
 
 static bool more_times(cuda_streams *s) {
+    const cu_driver *f = &s->cuda->driver;
     if (s->timed < s->n_times) return true;
-    uint32_t room = s->n_times + TIMES;
-    void *times = ash_mem_calloc(s->allocator, room, sizeof *s->times);
-    if (!times) return false;
-    if (s->n_times) memcpy(times, s->times, s->n_times * sizeof *s->times);
-    ash_mem_free(s->allocator, s->times, s->n_times, sizeof *s->times);
-    s->times = times;
-    for (; s->n_times < room; s->n_times++)
-        if (!check(s, s->cuda->driver.event_create(&s->times[s->n_times].before, 0), "an event") ||
-            !check(s, s->cuda->driver.event_create(&s->times[s->n_times].after, 0), "an event"))
-            break;
-    return s->timed < s->n_times;
+    if (s->n_times == s->room_times) {
+        uint32_t room = s->room_times + TIMES;
+        void *times = ash_mem_calloc(s->allocator, room, sizeof *s->times);
+        if (!times) return false;
+        if (s->n_times) memcpy(times, s->times, s->n_times * sizeof *s->times);
+        ash_mem_free(s->allocator, s->times, s->room_times, sizeof *s->times);
+        s->times = times;
+        s->room_times = room;
+    }
+    cu_event *before = &s->times[s->n_times].before, *after = &s->times[s->n_times].after;
+    if (!check(s, f->event_create(before, 0), "an event")) return false;
+    if (!check(s, f->event_create(after, 0), "an event")) {
+        f->event_destroy(*before);
+        return false;
+    }
+    s->n_times++;
+    return true;
 }
 
 static void begin_time(cuda_streams *s, const ash_command *c) {
@@ -237,10 +244,11 @@ static ash_status finish(ash_streams *streams, ash_diag *diag) {
     if (!s->began && s->failed == ASH_OK) return ASH_OK;
     uint64_t steps = 0;
     for (const cuda_script *script = s->round; script; script = script->next) steps += script->steps;
-    s->cuda->driver.push(s->cuda->context); /* also where the device was lost: what was taken goes back */
+    /* also where the device was lost: what was taken goes back */
+    bool entered = check(s, s->cuda->driver.push(s->cuda->context), "the GPU's context");
     ash_status status = ash_cuda_streams__wait(s, steps, diag);
     end_round(s);
-    ash_cuda__leave(s->cuda);
+    if (entered) ash_cuda__leave(s->cuda);
     return status;
 }
 
@@ -267,7 +275,7 @@ static void destroy(ash_streams *streams) {
     cuda_streams *s = of(streams);
     const cu_driver *f = &s->cuda->driver;
     const ash_allocator *a = s->allocator;
-    f->push(s->cuda->context); /* of a lost device as well */
+    bool entered = ash_cuda__enter_last(s->cuda);
     end_round(s);
     ash_cuda_script__free(s, s->idle);
     for (uint32_t i = 0; s->streams && i < s->options.streams; i++)
@@ -283,10 +291,10 @@ static void destroy(ash_streams *streams) {
     if (s->origin) f->event_destroy(s->origin);
     if (s->words) f->release(s->words);
     if (s->pinned) f->release_host(s->pinned);
-    ash_cuda__leave(s->cuda);
+    if (entered) ash_cuda__leave(s->cuda);
     ash_mem_free(a, s->streams, s->options.streams, sizeof *s->streams);
     ash_mem_free(a, s->events, s->options.events, sizeof *s->events);
-    ash_mem_free(a, s->times, s->n_times, sizeof *s->times);
+    ash_mem_free(a, s->times, s->room_times, sizeof *s->times);
     ash_mem_free(a, (void *)s->over, s->options.streams, sizeof *s->over);
     ash_mem_free(a, s, 1, sizeof *s);
 }

@@ -97,7 +97,7 @@ typedef struct cuda_streams {
         cu_event before, after;
         ash_timing *timing;
     } *times;
-    uint32_t n_times, timed;
+    uint32_t n_times, room_times, timed;
     cu_event origin; /* with `times`: the clock's `start` */
     int64_t start;
     cu_address words;   /* i32 asked, i32 left out: on the device */

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: MIT */
+/* Loops: which nodes are whose body, and bodies as graphs of their own.
+ *
+ * A graph stays one list of nodes, loops or not. What depends on an argument of a loop is in that loop's
+ * body, everything else is outside, so that passes need to know of two operators alone, which they leave as
+ * they are: each node is an equation that holds in every iteration, and what does not change between
+ * iterations is outside by itself. An argument's owner is the loop that has it as an operand; a node is
+ * owned by the innermost of its operands' owners, the one that comes first among the nodes; and the nodes
+ * of that body which have operands of another owner say what is around it.
+ *
+ *     %2 = argument, %3 = argument                    owner: the loop
+ *     %4 = matmul(%3, %0)  %5 = add(%2, %4)           the same
+ *     %6 = exp(%0)                                    outside
+ *     %7, %8 = loop(%1 %2 %3, init, xs, %5, %5)
+ *
+ * Evaluating and lowering want bodies apart: there a graph is split first. */
+#include "inside.h"
+
+#include <stdio.h>
+
+#define NOBODY UINT32_MAX
+
+typedef struct owners {
+    const ash_graph *graph;
+    uint32_t *of;     /* per value: the node of its loop, or NOBODY */
+    uint32_t *around; /* per node that is a loop: the loop that it is in the body of, or NOBODY */
+    ash_diag *diag;
+} owners;
+
+bool ash_graph__has_loops(const ash_graph *graph) {
+    for (size_t n = 0; n < graph->nodes.len; n++)
+        if (graph->nodes.at[n].op == ASH_OP_LOOP && !ash_node__loop(&graph->nodes.at[n]).body) return true;
+    return false;
+}
+
+static ash_status own_arguments(owners *o) {
+    const ash_graph *g = o->graph;
+    for (uint32_t n = 0; n < g->nodes.len; n++) {
+        const ash_node *node = &g->nodes.at[n];
+        if (node->op != ASH_OP_LOOP) continue;
+        ash_loop_parts p = ash_node__loop(node);
+        for (uint32_t i = 0; !p.body && i < p.go; i++) {
+            const ash_value_info *info = &g->values.at[node->ins[i]];
+            bool argument = info->kind == ASH_VALUE_NODE && g->nodes.at[info->node].op == ASH_OP_ARGUMENT;
+            bool taken = o->of[node->ins[i]] != NOBODY;
+            if (argument && !taken) {
+                o->of[node->ins[i]] = n;
+                continue;
+            }
+            ash_fail(o->diag, ASH_ERROR_INVALID_ARGUMENT, "operand %u is %s", i,
+                     argument ? "an argument of another loop, or twice there" : "no argument");
+            ash_diag__add_node(o->diag, node->name, ash_op_name(node->op), ASH_NO_OFFSET);
+            return ASH_ERROR_INVALID_ARGUMENT;
+        }
+    }
+    return ASH_OK;
+}
+
+/* One and the same node is in the bodies of both: the one that comes first is inside of the other. */
+static void nest(owners *o, uint32_t a, uint32_t b) {
+    while (a != b && b != NOBODY) {
+        uint32_t inner = ASH_MIN(a, b), outer = ASH_MAX(a, b), present = o->around[inner];
+        o->around[inner] = ASH_MIN(outer, present);
+        a = outer;
+        b = present;
+    }
+}
+
+static ash_status own_node(owners *o, uint32_t n) {
+    const ash_graph *g = o->graph;
+    const ash_node *node = &g->nodes.at[n];
+    if (node->op == ASH_OP_ARGUMENT) return ASH_OK;
+    bool loop = node->op == ASH_OP_LOOP;
+    ash_loop_parts p = loop ? ash_node__loop(node) : (ash_loop_parts){.body = true};
+    uint32_t own = p.body ? NOBODY : n;
+    for (uint32_t i = p.body ? 0 : p.go; i < node->n_ins; i++) {
+        uint32_t of = o->of[node->ins[i]];
+        bool inside = !p.body && of == n && i >= p.next_go;
+        if (of == NOBODY || inside) continue;
+        if (of <= n) {
+            ash_fail(o->diag, ASH_ERROR_INVALID_ARGUMENT,
+                     "operand %u depends on an argument of a loop, and is used outside of its body", i);
+            ash_diag__add_node(o->diag, node->name, ash_op_name(node->op), ASH_NO_OFFSET);
+            return ASH_ERROR_INVALID_ARGUMENT;
+        }
+        if (own != NOBODY) nest(o, own, of);
+        own = ASH_MIN(own, of);
+    }
+    if (!p.body) own = o->around[n];
+    if (own != NOBODY && node->op == ASH_OP_SETTLE) {
+        ash_fail(o->diag, ASH_ERROR_UNSUPPORTED,
+                 "a size that depends on data, in the body of a loop, which is not supported");
+        ash_diag__add_node(o->diag, node->name, ash_op_name(node->op), ASH_NO_OFFSET);
+        return ASH_ERROR_UNSUPPORTED;
+    }
+    for (unsigned k = 0; k < node->n_outs; k++) o->of[node->out + k] = own;
+    return ASH_OK;
+}
+
+static ash_status check_seen(const owners *o, ash_value value, const char *what) {
+    ASH_FAIL_IF(value != ASH_NO_VALUE && o->of[value] != NOBODY, o->diag, ASH_ERROR_INVALID_ARGUMENT,
+                "%s is in the body of a loop", what);
+    return ASH_OK;
+}
+
+static ash_status fill_owners(owners *o) {
+    const ash_graph *g = o->graph;
+    for (size_t v = 0; v < g->values.len; v++) o->of[v] = NOBODY;
+    for (size_t n = 0; n < g->nodes.len; n++) o->around[n] = NOBODY;
+    ASH_TRY(own_arguments(o));
+    for (uint32_t n = 0; n < g->nodes.len; n++) ASH_TRY(own_node(o, n));
+    for (size_t i = 0; i < g->outputs.len; i++) ASH_TRY(check_seen(o, g->outputs.at[i].value, "an output"));
+    for (size_t i = 0; i < g->states.len; i++)
+        ASH_TRY(check_seen(o, g->states.at[i].update, "the update of a state"));
+    return ASH_OK;
+}
+
+static void free_owners(owners *o) {
+    const ash_allocator *a = o->graph->allocator;
+    ash_mem_free(a, o->of, o->graph->values.len, sizeof *o->of);
+    ash_mem_free(a, o->around, o->graph->nodes.len, sizeof *o->around);
+}
+
+static ash_status find_owners(const ash_graph *graph, owners *o, ash_diag *diag) {
+    *o = (owners){.graph = graph, .diag = diag};
+    o->of = ash_mem_alloc(graph->allocator, graph->values.len, sizeof *o->of);
+    o->around = ash_mem_alloc(graph->allocator, graph->nodes.len, sizeof *o->around);
+    ash_status status = o->of && o->around ? fill_owners(o) : ASH_NO_MEMORY(diag);
+    if (status != ASH_OK) free_owners(o);
+    return status;
+}
+
+ash_status ash_graph__check_loops(const ash_graph *graph, ash_diag *diag) {
+    owners o;
+    if (!ash_graph__has_loops(graph)) return ASH_OK;
+    ASH_TRY(find_owners(graph, &o, diag));
+    free_owners(&o);
+    return ASH_OK;
+}
+
+/* --- splitting ------------------------------------------------------------------------------------ */
+
+/* A body on its way. */
+typedef struct part {
+    ash_graph *graph;
+    ash_map captured;            /* values from outside to their images */
+    ASH_VEC(ash_value) captures; /* those that are inputs, in order */
+} part;
+
+typedef struct splitter {
+    const ash_graph *from;
+    ash_graph *to;
+    owners owners;
+    ash_value *image;  /* per value: in `to`, or in the body that it is in */
+    part **parts;      /* per node that is a loop of no other: its body while it grows, or NULL */
+    ash_arena scratch; /* lists of operands of one node */
+    ash_diag *diag;
+} splitter;
+
+static uint32_t outermost(const splitter *s, uint32_t loop) {
+    while (s->owners.around[loop] != NOBODY) loop = s->owners.around[loop];
+    return loop;
+}
+
+static ash_status status_of(const splitter *s, const ash_graph *graph, const ash_node *node) {
+    ash_status status = ash_graph_status(graph, s->diag);
+    if (status != ASH_OK) ash_diag__add_node(s->diag, node->name, ash_op_name(node->op), ASH_NO_OFFSET);
+    return status;
+}
+
+static void free_part(const splitter *s, part *p) {
+    if (!p) return;
+    ash_graph_destroy(p->graph);
+    ash_map_free(&p->captured);
+    ash_vec_free(s->from->allocator, &p->captures);
+    ash_mem_free(s->from->allocator, p, 1, sizeof *p);
+}
+
+/* A leaf of a body is there before any node of it has settled a variable. */
+static ash_status check_size(const splitter *s, ash_value value) {
+    ASH_FAIL_IF(ash_graph__check_leaf_type(s->from, ash_graph__type(s->from, value), NULL) != ASH_OK,
+                s->diag, ASH_ERROR_UNSUPPORTED,
+                "a value whose size depends on data is read in the body of a loop, which is not supported");
+    return ASH_OK;
+}
+
+/* Whether a value from outside is made again inside: it takes no memory there, or more outside. */
+static bool comes_along(const splitter *s, ash_value value) {
+    const ash_value_info *info = &s->from->values.at[value];
+    int64_t count;
+    if (info->kind == ASH_VALUE_CONSTANT) return ash_type_static_count(&info->type, &count) && count == 1;
+    if (info->kind != ASH_VALUE_NODE) return false;
+    ash_op op = s->from->nodes.at[info->node].op;
+    return op == ASH_OP_BROADCAST || op == ASH_OP_IOTA;
+}
+
+/* What a value is in a body, which it may be outside of. */
+static ash_status inside(splitter *s, part *p, ash_value value, ash_value *out) {
+    const ash_graph *g = s->from;
+    const ash_value_info *info = &g->values.at[value];
+    uint64_t found;
+    if (s->owners.of[value] != NOBODY) return *out = s->image[value], ASH_OK;
+    if (ash_map_get(&p->captured, value, &found)) return *out = (ash_value)found, ASH_OK;
+    if (!comes_along(s, value)) {
+        char name[24];
+        ASH_TRY(check_size(s, value));
+        snprintf(name, sizeof name, "outer%zu", p->captures.len);
+        *out = ash_graph_input(p->graph, name, &info->type);
+        if (!ash_vec_push(g->allocator, &p->captures, value)) return ASH_NO_MEMORY(s->diag);
+    } else if (info->kind == ASH_VALUE_CONSTANT) {
+        ash_graph__copy_leaf(p->graph, g, value, out);
+    } else {
+        const ash_node *node = &g->nodes.at[info->node];
+        ash_value in = ASH_NO_VALUE;
+        if (node->n_ins) ASH_TRY(inside(s, p, node->ins[0], &in));
+        ash_graph_name_next(p->graph, node->name);
+        ash_graph_add(p->graph, node->op, &in, node->n_ins, node->attrs, node->n_attrs, out);
+    }
+    ASH_TRY(ash_graph_status(p->graph, s->diag));
+    return ash_map_put(&p->captured, value, *out) ? ASH_OK : ASH_NO_MEMORY(s->diag);
+}
+
+/* The body of a loop, with its arguments. */
+static ash_status begin(splitter *s, uint32_t loop) {
+    const ash_graph *g = s->from;
+    const ash_node *node = &g->nodes.at[loop];
+    ash_loop_parts parts = ash_node__loop(node);
+    part *p = s->parts[loop] = ash_mem_calloc(g->allocator, 1, sizeof *p);
+    if (!p) return ASH_NO_MEMORY(s->diag);
+    ash_map_init(&p->captured, g->allocator);
+    ASH_TRY(ash_graph__derive(g, &p->graph, s->diag));
+    p->graph->internal = p->graph->body = true;
+    for (uint32_t i = 0; i < parts.go - parts.given; i++) {
+        ash_value argument = node->ins[i];
+        bool carried = i > 0 && i <= parts.carried;
+        ASH_TRY(check_size(s, argument));
+        char name[24];
+        snprintf(name, sizeof name, "%s%u",
+                 carried ? "carried"
+                 : i     ? "slice"
+                         : "iteration",
+                 carried ? i - 1
+                 : i     ? i - 1 - parts.carried
+                         : 0);
+        s->image[argument] = carried
+                                 ? ash_graph__state_blob(p->graph, name, ash_graph__type(g, argument), NULL)
+                                 : ash_graph_input(p->graph, name, ash_graph__type(g, argument));
+    }
+    for (uint32_t k = 0; k < parts.given; k++)
+        ASH_TRY(inside(s, p, node->ins[parts.gives + k], &s->image[node->ins[parts.go - parts.given + k]]));
+    return status_of(s, p->graph, node);
+}
+/* Copies a node, over the images of its operands, into a body, or, if that is NULL, into `to`. */
+static ash_status copy(splitter *s, part *p, const ash_node *node) {
+    ash_value outs[ASH_OP_OUTS];
+    ash_graph *to = p ? p->graph : s->to;
+    ash_value *ins = ash_arena_alloc(&s->scratch, node->n_ins, sizeof *ins);
+    if (!ins) return ASH_NO_MEMORY(s->diag);
+    for (uint32_t i = 0; i < node->n_ins; i++) {
+        ins[i] = s->image[node->ins[i]];
+        if (p) ASH_TRY(inside(s, p, node->ins[i], &ins[i]));
+    }
+    ash_graph_name_next(to, node->name);
+    ash_graph_add(to, node->op, ins, node->n_ins, node->attrs, node->n_attrs, outs);
+    ASH_TRY(status_of(s, to, node));
+    for (unsigned k = 0; k < node->n_outs; k++) s->image[node->out + k] = outs[k];
+    return ASH_OK;
+}
+
+/* All that the body makes is there. */
+static ash_status end(splitter *s, part *p, const ash_node *node) {
+    ash_loop_parts parts = ash_node__loop(node);
+    ash_value value;
+    for (uint32_t k = 0; k < parts.carried; k++) {
+        ASH_TRY(inside(s, p, node->ins[parts.next + k], &value));
+        ash_graph_update(p->graph, s->image[node->ins[ASH_LOOP_CARRIED + k]], value);
+    }
+    for (uint32_t k = 0; k < parts.until + parts.stacked; k++) {
+        uint32_t operand = k < parts.until ? parts.next_go + k : parts.ys + k - parts.until;
+        char name[24];
+        snprintf(name, sizeof name, k < parts.until ? "go" : "stacked%u", k - parts.until);
+        ASH_TRY(inside(s, p, node->ins[operand], &value));
+        ash_graph_output(p->graph, name, value);
+    }
+    ash_graph_name_next(p->graph, NULL);
+    return status_of(s, p->graph, node);
+}
+
+/* The loop itself, whose body is complete. */
+static ash_status add_loop(splitter *s, part *p, const ash_node *node) {
+    ash_loop_parts parts = ash_node__loop(node);
+    ash_graph *whole = NULL;
+    ash_attr attrs[ASH_ATTR_COUNT];
+    ash_value outs[ASH_OP_OUTS];
+    ASH_TRY(end(s, p, node));
+    uint32_t own = parts.gives - parts.go, count = own + (uint32_t)p->captures.len;
+    if (ash_graph__has_loops(p->graph)) {
+        ASH_TRY(ash_graph__split_loops(p->graph, &whole, NULL, s->diag));
+        ash_graph_destroy(p->graph);
+        p->graph = whole;
+    }
+    ash_value *ins = ash_arena_alloc(&s->scratch, count, sizeof *ins);
+    if (!ins || !ash_vec_push(s->from->allocator, &s->to->bodies, p->graph)) return ASH_NO_MEMORY(s->diag);
+    p->graph = NULL;
+    for (uint32_t i = 0; i < own; i++) ins[i] = s->image[node->ins[parts.go + i]];
+    for (uint32_t i = own; i < count; i++) ins[i] = s->image[p->captures.at[i - own]];
+    memcpy(attrs, node->attrs, node->n_attrs * sizeof *attrs);
+    for (size_t i = 0; i < node->n_attrs; i++)
+        if (attrs[i].key == ASH_ATTR_BODY) attrs[i].i = (int64_t)s->to->bodies.len;
+    ash_graph_name_next(s->to, node->name);
+    ash_graph_add(s->to, ASH_OP_LOOP, ins, count, attrs, node->n_attrs, outs);
+    for (unsigned k = 0; k < node->n_outs; k++) s->image[node->out + k] = outs[k];
+    return status_of(s, s->to, node);
+}
+
+static ash_status take_node(splitter *s, uint32_t n) {
+    const ash_node *node = &s->from->nodes.at[n];
+    uint32_t owner = s->owners.of[node->out];
+    if (owner == NOBODY && node->op == ASH_OP_ARGUMENT) return ASH_OK; /* of a loop that is gone */
+    if (owner == NOBODY && node->op == ASH_OP_LOOP && !ash_node__loop(node).body) {
+        if (!s->parts[n]) ASH_TRY(begin(s, n)); /* nothing depends on its arguments */
+        ash_status status = add_loop(s, s->parts[n], node);
+        free_part(s, s->parts[n]);
+        s->parts[n] = NULL;
+        return status;
+    }
+    if (owner == NOBODY) return copy(s, NULL, node);
+    uint32_t loop = outermost(s, owner);
+    if (!s->parts[loop]) ASH_TRY(begin(s, loop));
+    bool own = node->op == ASH_OP_ARGUMENT && owner == loop;
+    return own ? ASH_OK : copy(s, s->parts[loop], node);
+}
+
+static ash_status take_leaf(splitter *s, ash_value value) {
+    const ash_value_info *info = &s->from->values.at[value];
+    if (info->kind != ASH_VALUE_NODE) return ash_graph__copy_leaf(s->to, s->from, value, &s->image[value]);
+    return ASH_OK;
+}
+
+static void hand_on_origins(const splitter *s) {
+    for (ash_value v = 0; v < s->from->values.len; v++)
+        if (s->image[v] != ASH_NO_VALUE && s->owners.of[v] == NOBODY)
+            s->to->values.at[s->image[v]].origin = s->from->values.at[v].origin;
+}
+
+static ash_status split(splitter *s) {
+    const ash_graph *g = s->from;
+    s->to->internal = true;
+    for (ash_value v = 0; v < g->values.len; v++) s->image[v] = ASH_NO_VALUE;
+    for (ash_value v = 0; v < g->values.len; v++) ASH_TRY(take_leaf(s, v));
+    for (uint32_t n = 0; n < g->nodes.len; n++) {
+        ash_status status = take_node(s, n);
+        if (status != ASH_OK) {
+            uint32_t owner = s->owners.of[g->nodes.at[n].out];
+            const ash_node *node = &g->nodes.at[owner == NOBODY ? n : owner];
+            ash_diag__add_node(s->diag, node->name, ash_op_name(node->op), ASH_NO_OFFSET);
+            return status;
+        }
+    }
+    hand_on_origins(s);
+    for (size_t i = 0; i < g->states.len; i++)
+        if (g->states.at[i].update != ASH_NO_VALUE)
+            ash_graph_update(s->to, s->image[g->states.at[i].value], s->image[g->states.at[i].update]);
+    for (size_t i = 0; i < g->outputs.len; i++)
+        ash_graph_output(s->to, g->outputs.at[i].name, s->image[g->outputs.at[i].value]);
+    ash_graph_name_next(s->to, NULL);
+    return ash_graph_status(s->to, s->diag);
+}
+
+ash_status ash_graph__split_loops(const ash_graph *graph, ash_graph **out, ash_value *map, ash_diag *diag) {
+    const ash_allocator *a = graph->allocator;
+    size_t values = graph->values.len, nodes = graph->nodes.len;
+    splitter s = {.from = graph, .diag = diag};
+    *out = NULL;
+    ASH_TRY(find_owners(graph, &s.owners, diag));
+    ash_arena_init(&s.scratch, a);
+    s.image = map ? map : ash_mem_alloc(a, values, sizeof *s.image);
+    s.parts = ash_mem_calloc(a, nodes, sizeof(part *));
+    ash_status status = s.image && s.parts ? ash_graph__derive(graph, &s.to, diag) : ASH_NO_MEMORY(diag);
+    if (status == ASH_OK) status = split(&s);
+    for (size_t v = 0; status == ASH_OK && v < values; v++)
+        if (s.owners.of[v] != NOBODY) s.image[v] = ASH_NO_VALUE;
+    for (size_t n = 0; s.parts && n < nodes; n++) free_part(&s, s.parts[n]);
+    ash_mem_free(a, s.parts, nodes, sizeof(part *));
+    if (!map) ash_mem_free(a, s.image, values, sizeof *s.image);
+    ash_arena_free(&s.scratch);
+    free_owners(&s.owners);
+    if (status == ASH_OK)
+        *out = s.to;
+    else
+        ash_graph_destroy(s.to);
+    return status;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/* What the two ways to import control flow share: bodies laid out one after the other (op_control.c), and
+ * loops of the graph (op_loop.c). */
+#ifndef ASH_ONNX_CONTROL_H
+#define ASH_ONNX_CONTROL_H
+
+#include "ops.h"
+
+/* A body with so many iterations, known when the model is read, is laid out; one with more is a loop. */
+enum { ASH_ONNX_FEW = 16 };
+
+/* The body in an attribute; NULL and a failure when there is none. */
+const ash_wire *ash_onnx__body_attr(ash_import *im, const char *name);
+/* Room for n indices of entries; NULL and a failure when there is no memory. */
+size_t *ash_onnx__indices(ash_import *im, size_t n);
+/* New entries without a name: a value of the graph; a scalar of i64 or bool with a known element. */
+size_t ash_onnx__tensor_entry(ash_import *im, ash_value value);
+size_t ash_onnx__number_entry(ash_import *im, ash_dtype dtype, int64_t number);
+/* Result k is another name of the entry `index`. */
+void ash_onnx__out_entry(ash_import *im, size_t k, size_t index);
+/* The entry's only element, when it is known. */
+bool ash_onnx__known_scalar(ash_import *im, size_t index, int64_t *out);
+/* Entry i of a list attribute, or `absent`. */
+int64_t ash_onnx__list_entry(ash_import *im, const char *name, size_t i, int64_t absent);
+
+/* The node as loops of the graph; If on a condition that is computed. */
+void ash_onnx__roll_if(ash_import *im);
+void ash_onnx__roll_loop(ash_import *im);
+/* `states` are entries, `xs` the scanned operands; both are there. */
+void ash_onnx__roll_scan(ash_import *im, const size_t *states, size_t n_states, const ash_value *xs,
+                         size_t n_xs);
+
+/* op_select.c: the dim that a count of result k's elements along `axis` settles, at most `limit`. */
+ash_dim ash_onnx__settle(ash_import *im, ash_value count, ash_dim limit, size_t k, unsigned axis);
+
+#endif

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: MIT */
+/* Control flow as loops of the graph: each body is imported once, over arguments, whatever the number of
+ * iterations.
+ *
+ * A branch of If is a loop of one iteration at most, whose results are stacked: there are zeros where the
+ * branch is not taken, and a select takes the right ones. What it computes belongs to it because names from
+ * outside reach it through a gate, as arguments. In a body of Loop and Scan what depends on no argument is
+ * computed once, before the loop.
+ *
+ * Carried values keep their shapes. What is stacked has room for `trips` iterations; where a condition ends
+ * the loop, how many there were is a size that depends on data. */
+#include <stdio.h>
+
+#include "control.h"
+
+static bool no_memory(ash_import *im) {
+    ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+    return false;
+}
+
+static ash_value *values(ash_import *im, size_t n) {
+    ash_value *list = ash_arena_alloc(im->scratch, n, sizeof *list);
+    if (!list) no_memory(im);
+    for (size_t i = 0; list && i < n; i++) list[i] = ASH_NO_VALUE;
+    return list;
+}
+
+/* A value of one element, of a rank as it may be, as a scalar of a dtype. */
+static ash_value scalar(ash_import *im, ash_value value, ash_dtype dtype) {
+    int64_t count;
+    ash_type type = ash_import__type(im, value);
+    if (!ash_import__ok(im)) return ASH_NO_VALUE;
+    if (!ash_type_static_count(&type, &count) || count != 1)
+        return ash_import__fail(im, ASH_ERROR_SHAPE,
+                                "a condition or a number of iterations that is no scalar");
+    return ash_cast(im->graph, ash_reshape(im->graph, value, NULL, 0), dtype);
+}
+
+/* --- If ------------------------------------------------------------------------------------------- */
+
+/* The operand must be known at import after all: fails, and says which input to bind, where that helps. */
+static void need_known(ash_import *im, size_t operand) {
+    const int64_t *numbers;
+    size_t n;
+    if (ash_import__ok(im) && ash_import__ints(im, operand, &numbers, &n))
+        ash_import__fail(im, ASH_ERROR_INTERNAL, "what was not known is known");
+}
+
+/* A failure in one of the branches is told with what would leave that branch out. */
+static void add_advice(ash_import *im) {
+    size_t used = strlen(im->diag.message);
+    if (im->status == ASH_ERROR_UNSUPPORTED || im->status == ASH_ERROR_SHAPE)
+        snprintf(
+            im->diag.message + used, sizeof im->diag.message - used, "%s",
+            "; it is in a branch of an If whose condition is not known when the model is read: where an "
+            "input decides it, bind that input");
+}
+
+/* A branch that runs when `go` is true; the entries of its results, and what they are outside of it, zeros
+ * where it does not run. */
+static bool add_branch(ash_import *im, const char *name, ash_value go, size_t *entries,
+                       ash_value *results) {
+    size_t n = im->node->n_outs;
+    ash_graph *g = im->graph;
+    ash_import_gate gate = {0};
+    const ash_type number = {.dtype = ASH_I64};
+    const ash_wire *body = ash_onnx__body_attr(im, name);
+    ash_value *ys = values(im, n), *outs = values(im, n + 1), *arguments = NULL;
+    if (!body || !ys || !outs) return false;
+    bool ok = ash_import__gated_body(im, *body, &gate, entries, n) == ASH_OK;
+    if (!ok) add_advice(im);
+    for (size_t k = 0; ok && k < n; k++)
+        if (im->values.at[entries[k]].absent || im->values.at[entries[k]].sequence) need_known(im, 0);
+    ok = ok && ash_import__ok(im);
+    for (size_t k = 0; ok && k < n; k++) ys[k] = ash_import__materialize(im, entries[k]);
+    ok = ok && ash_import__ok(im) && (arguments = values(im, 1 + gate.arguments.len));
+    if (ok) {
+        arguments[0] = ash_build__argument(g, &number);
+        if (gate.arguments.len)
+            memcpy(arguments + 1, gate.arguments.at, gate.arguments.len * sizeof *arguments);
+        const ash_loop loop = {.trips = 1,
+                               .given = (uint32_t)gate.arguments.len,
+                               .stacked = (uint32_t)n,
+                               .go = go,
+                               .next_go = ash_scalar(g, ASH_BOOL, 0),
+                               .gives = gate.outer.at,
+                               .arguments = arguments,
+                               .ys = ys};
+        ok = ash_build__end_loop(g, &loop, outs) == ASH_OK;
+    }
+    for (size_t k = 0; ok && k < n; k++) results[k] = ash_build__drop_axis(g, outs[1 + k], 0);
+    ash_import__free_gate(im, &gate);
+    return ok && ash_import__ok(im);
+}
+
+/* Whether both branches have the same known elements. */
+static bool are_same(const ash_import *im, size_t a, size_t b) {
+    const ash_import_value *x = &im->values.at[a], *y = &im->values.at[b];
+    if (!x->list || !y->list || x->count != y->count || !ash_type_equal(&x->type, &y->type)) return false;
+    for (size_t i = 0; i < x->count; i++)
+        if (x->list[i].v != y->list[i].v || x->list[i].dim != y->list[i].dim) return false;
+    return true;
+}
+
+void ash_onnx__roll_if(ash_import *im) {
+    size_t n = im->node->n_outs, *entries[2];
+    ash_value *results[2], go = scalar(im, ash_import__in(im, 0), ASH_BOOL);
+    static const char *const names[] = {"then_branch", "else_branch"};
+    for (int b = 0; b < 2; b++) {
+        entries[b] = ash_onnx__indices(im, n);
+        results[b] = values(im, n);
+        if (!entries[b] || !results[b] || !ash_import__ok(im)) return;
+        ash_value taken = b ? ash_build__unary(im->graph, ASH_OP_NOT, go) : go;
+        if (!add_branch(im, names[b], taken, entries[b], results[b])) return;
+    }
+    for (size_t k = 0; k < n && ash_import__ok(im); k++) {
+        ash_type a = ash_import__type(im, results[0][k]), b = ash_import__type(im, results[1][k]);
+        if (are_same(im, entries[0][k], entries[1][k]))
+            ash_onnx__out_entry(im, k, entries[0][k]);
+        else if (!ash_type_equal(&a, &b))
+            ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
+                             "the branches differ in the type of result %zu, and the condition is computed "
+                             "when the graph runs",
+                             k);
+        else
+            ash_import__out(im, k, ash_select(im->graph, go, results[0][k], results[1][k]));
+    }
+}
+
+/* --- Loop ----------------------------------------------------------------------------------------- */
+
+typedef struct rolled {
+    const ash_wire *body;
+    size_t states, scans;
+    ash_value most;  /* the number of iterations, where it is computed, or ASH_NO_VALUE */
+    ash_value begin; /* whether to begin, or ASH_NO_VALUE: it does */
+    ash_value *init, *arguments, *next;
+    size_t *ins, *outs;
+    ash_loop loop;
+} rolled;
+
+static bool find_trips(ash_import *im, rolled *r) {
+    const ash_import_int *list;
+    size_t n;
+    r->loop.trips = ASH_OPEN_MOST;
+    if (!ash_import__has(im, 0)) return true;
+    if (!ash_import__try_list(im, 0, &list, &n))
+        r->most = scalar(im, ash_import__in(im, 0), ASH_I64);
+    else if (n == 1)
+        r->loop.trips = list[0].dim ? ash_graph_dim_max(im->graph, list[0].v, 0) : ASH_MAX(list[0].v, 0);
+    else
+        ash_import__fail(im, ASH_ERROR_SHAPE, "a number of iterations of %zu elements", n);
+    return ash_import__ok(im);
+}
+
+static bool find_begin(ash_import *im, rolled *r) {
+    const int64_t *known;
+    size_t n;
+    if (!ash_import__has(im, 1)) return true;
+    if (!ash_import__try_ints(im, 1, &known, &n))
+        r->begin = scalar(im, ash_import__in(im, 1), ASH_BOOL);
+    else if (n == 1 && !known[0])
+        r->begin = ash_scalar(im->graph, ASH_BOOL, 0);
+    return ash_import__ok(im);
+}
+
+static bool open_loop(ash_import *im, rolled *r) {
+    size_t n_ins = ASH_MAX(im->node->n_ins, (size_t)2);
+    *r = (rolled){.body = ash_onnx__body_attr(im, "body"), .states = n_ins - 2};
+    r->most = r->begin = ASH_NO_VALUE;
+    r->scans = im->node->n_outs - r->states; /* there are as many: looked at before */
+    r->init = values(im, r->states);
+    r->next = values(im, r->states + r->scans);
+    r->arguments = values(im, 1 + r->states);
+    r->ins = ash_onnx__indices(im, 2 + r->states);
+    r->outs = ash_onnx__indices(im, 1 + r->states + r->scans);
+    if (!r->body || !r->init || !r->next || !r->arguments || !r->ins || !r->outs) return false;
+    if (!find_trips(im, r) || !find_begin(im, r)) return false;
+    for (size_t s = 0; s < r->states && ash_import__ok(im); s++) r->init[s] = ash_import__in(im, 2 + s);
+    r->loop = (ash_loop){.trips = r->loop.trips,
+                         .carried = (uint32_t)r->states,
+                         .stacked = (uint32_t)r->scans,
+                         .go = ASH_NO_VALUE,
+                         .init = r->init,
+                         .arguments = r->arguments,
+                         .next = r->next,
+                         .ys = r->next + r->states};
+    return ash_import__ok(im) && ash_build__begin_loop(im->graph, &r->loop);
+}
+
+static bool import_body(ash_import *im, rolled *r) {
+    r->ins[0] = ash_onnx__tensor_entry(im, r->arguments[0]);
+    r->ins[1] = ash_onnx__number_entry(im, ASH_BOOL, 1); /* or there would be no iteration */
+    for (size_t s = 0; s < r->states; s++) r->ins[2 + s] = ash_onnx__tensor_entry(im, r->arguments[1 + s]);
+    if (!ash_import__ok(im) ||
+        ash_import__body(im, *r->body, r->ins, 2 + r->states, r->outs, 1 + r->states + r->scans) != ASH_OK)
+        return false;
+    for (size_t k = 0; k < r->states + r->scans; k++)
+        r->next[k] = ash_import__materialize(im, r->outs[1 + k]);
+    for (size_t s = 0; s < r->states && ash_import__ok(im); s++) {
+        ash_type before = ash_import__type(im, r->init[s]), after = ash_import__type(im, r->next[s]);
+        if (!ash_type_equal(&before, &after))
+            ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
+                             "state %zu has another shape after an iteration than before", s);
+    }
+    return ash_import__ok(im);
+}
+
+/* Whether to begin and to go on, where that is not always so. */
+static bool add_conditions(ash_import *im, rolled *r) {
+    ash_graph *g = im->graph;
+    int64_t known;
+    bool always = ash_onnx__known_scalar(im, r->outs[0], &known) && known;
+    if (!ash_import__ok(im)) return false;
+    if (always && r->begin == ASH_NO_VALUE && r->most == ASH_NO_VALUE) return true;
+    ash_value on = ash_scalar(g, ASH_BOOL, 1), i = r->arguments[0];
+    r->loop.go = r->begin == ASH_NO_VALUE ? on : r->begin;
+    r->loop.next_go = always ? on : scalar(im, ash_import__materialize(im, r->outs[0]), ASH_BOOL);
+    if (r->most != ASH_NO_VALUE) {
+        ash_value next = ash_add(g, i, ash_scalar(g, ASH_I64, 1));
+        r->loop.go = ash_and(g, r->loop.go, ash_lt(g, ash_scalar(g, ASH_I64, 0), r->most));
+        r->loop.next_go = ash_and(g, r->loop.next_go, ash_lt(g, next, r->most));
+    }
+    return ash_import__ok(im);
+}
+
+void ash_onnx__roll_loop(ash_import *im) {
+    rolled r;
+    if (!open_loop(im, &r) || !import_body(im, &r) || !add_conditions(im, &r)) return;
+    bool until = r.loop.go != ASH_NO_VALUE;
+    if (r.scans && r.loop.trips == ASH_OPEN_MOST) {
+        if (r.most != ASH_NO_VALUE) need_known(im, 0);
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
+                         "scanned results of a loop whose number of iterations has no bound");
+        return;
+    }
+    ash_value *outs = values(im, 1 + r.states + r.scans);
+    if (!outs || ash_build__end_loop(im->graph, &r.loop, outs) != ASH_OK) return;
+    for (size_t s = 0; s < r.states; s++) ash_import__out(im, s, outs[until + s]);
+    for (size_t s = 0; s < r.scans && ash_import__ok(im); s++) {
+        ash_value all = outs[until + r.states + s];
+        if (until && ash_import__wants(im, r.states + s)) {
+            ash_dim count = ash_onnx__settle(im, outs[0], r.loop.trips, r.states + s, 0);
+            all = ash_slice_axis(im->graph, all, 0, 0, count);
+        }
+        ash_import__out(im, r.states + s, all);
+    }
+}
+
+/* --- Scan ----------------------------------------------------------------------------------------- */
+
+/* Moves an axis to another place; the others keep their order. */
+static ash_value move_axis(ash_import *im, ash_value x, unsigned from, unsigned to) {
+    unsigned rank = ash_import__type(im, x).rank;
+    int64_t perm[ASH_MAX_RANK];
+    for (unsigned d = 0, at = 0; d < rank; d++) {
+        if (at == from) at++;
+        perm[d] = d == to ? from : at++;
+    }
+    return from == to ? x : ash_transpose(im->graph, x, perm);
+}
+
+void ash_onnx__roll_scan(ash_import *im, const size_t *states, size_t n_states, const ash_value *xs,
+                         size_t n_xs) {
+    size_t n_outs = im->node->n_outs, n_scans = n_outs - n_states, n_ins = n_states + n_xs;
+    const ash_wire *body = ash_onnx__body_attr(im, "body");
+    ash_value *init = values(im, n_states), *lying = values(im, n_xs), *next = values(im, n_outs);
+    ash_value *arguments = values(im, 1 + n_ins), *outs = values(im, n_outs);
+    size_t *ins = ash_onnx__indices(im, n_ins), *results = ash_onnx__indices(im, n_outs);
+    if (!body || !init || !lying || !next || !arguments || !outs || !ins || !results) return;
+    ash_loop loop = {.carried = (uint32_t)n_states,
+                     .scanned = (uint32_t)n_xs,
+                     .stacked = (uint32_t)n_scans,
+                     .go = ASH_NO_VALUE,
+                     .init = init,
+                     .xs = lying,
+                     .arguments = arguments,
+                     .next = next,
+                     .ys = next + n_states};
+    for (size_t s = 0; s < n_states; s++) init[s] = ash_import__materialize(im, states[s]);
+    for (size_t k = 0; k < n_xs && ash_import__ok(im); k++) {
+        int64_t axis = ash_import__axis(im, ash_onnx__list_entry(im, "scan_input_axes", k, 0),
+                                        ash_import__type(im, xs[k]).rank);
+        if (!ash_import__ok(im)) return;
+        lying[k] = move_axis(im, xs[k], (unsigned)axis, 0);
+        ash_dim steps = ash_import__type(im, lying[k]).dims[0];
+        if (k && steps != loop.trips)
+            ash_import__fail(im, ASH_ERROR_SHAPE, "scanned operands differ in length");
+        loop.trips = steps;
+        if (k < 62 && ash_onnx__list_entry(im, "scan_input_directions", k, 0))
+            loop.backward |= UINT64_C(1) << k;
+    }
+    for (size_t s = 0; s < n_scans; s++)
+        if (n_xs + s < 62 && ash_onnx__list_entry(im, "scan_output_directions", s, 0))
+            loop.backward |= UINT64_C(1) << (n_xs + s);
+    if (!ash_import__ok(im) || !ash_build__begin_loop(im->graph, &loop)) return;
+    for (size_t k = 0; k < n_ins; k++) ins[k] = ash_onnx__tensor_entry(im, arguments[1 + k]);
+    if (!ash_import__ok(im) || ash_import__body(im, *body, ins, n_ins, results, n_outs) != ASH_OK) return;
+    for (size_t k = 0; k < n_outs; k++) next[k] = ash_import__materialize(im, results[k]);
+    if (!ash_import__ok(im) || ash_build__end_loop(im->graph, &loop, outs) != ASH_OK) return;
+    for (size_t k = 0; k < n_outs && ash_import__ok(im); k++) {
+        unsigned axis = 0;
+        if (k >= n_states)
+            axis = (unsigned)ash_import__axis(im,
+                                              ash_onnx__list_entry(im, "scan_output_axes", k - n_states, 0),
+                                              ash_import__type(im, outs[k]).rank);
+        if (!ash_import__ok(im)) return;
+        ash_import__out(im, k, k < n_states ? outs[k] : move_axis(im, outs[k], 0, axis));
+    }
+}

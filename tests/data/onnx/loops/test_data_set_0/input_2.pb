@@ -1,0 +1,1 @@
+Bstart_valueJˆb¿BN½rqd½'D?

@@ -1,0 +1,1 @@
+Bstart_valueJÓs‘>X.Q¾#$7¿øP?

@@ -1,0 +1,1 @@
+BscannedJ4·>Qå¾¾t¿ PA>

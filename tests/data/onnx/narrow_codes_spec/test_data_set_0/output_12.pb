@@ -1,0 +1,1 @@
+Bquantizelinear_24J¾<CAA¸;¬:¿º¸¶2A¾¼½ÄºA0Áº

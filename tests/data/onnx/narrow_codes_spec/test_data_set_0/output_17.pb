@@ -1,0 +1,1 @@
+Bquantizelinear_32Jб@GEE╪?╟>ц╬╪╨6Eбюах╬E4е╬

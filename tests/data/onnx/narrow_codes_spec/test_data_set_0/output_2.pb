@@ -1,0 +1,1 @@
+Bquantizelinear_8J¼8EBB°6™3¿´°¬%B»¹ºÈ³B!Ãµ

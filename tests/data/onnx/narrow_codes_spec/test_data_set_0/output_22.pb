@@ -1,0 +1,1 @@
+Bquantizelinear_40J+E”‚Á™	´ªž­

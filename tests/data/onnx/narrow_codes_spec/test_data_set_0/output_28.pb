@@ -1,0 +1,1 @@
+FB	concat_52J5@ DaH¢,Lã<P$MTe]X¦m\ç}`(Ždižhª®lë¾p,Ïtmßx®ï|ïÿQ

@@ -1,0 +1,1 @@
+Bquantizelinear_16Jд@MJJ╦>║;г╪╦╢-Jцабп╩J)к╫

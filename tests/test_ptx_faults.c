@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: MIT */
+/* A driver that fails: call 1, 2, 3, ... of a plan's life (device, preparing, executing twice, reading,
+ * giving back) answers with an error, in each mode. Whatever fails, some call of ashlar's says so,
+ * everything is given back, and after a loss the same name opens a device that works. */
+#include <pthread.h>
+#include <time.h>
+
+#include "code/llvm.h"
+#include "cuda_room.h"
+
+static ash_diag diag;
+
+typedef struct room {
+    test_memory memory;
+    ash_context *context;
+    ash_graph *graph;
+    cuda_results want;
+    ash_cancel cancel;
+    ash_plan *paper; /* for such a GPU: its kernels are compiled, and stay so */
+} room;
+
+/* Products, rows, a state, a size that depends on data, and what reads it. */
+static ash_graph *make(ash_context *context) {
+    ash_graph *g;
+    assert_ok(ash_graph_create(context, "g", &g, &diag));
+    ash_type type = {.dtype = ASH_F32, .rank = 2, .dims = {6, 20}},
+             row = {.dtype = ASH_F32, .rank = 1, .dims = {20}};
+    static float numbers[400];
+    for (size_t i = 0; i < 400; i++) numbers[i] = (float)(i * 37 % 64) / 64 - 0.5f;
+    ash_type square = {.dtype = ASH_F32, .rank = 2, .dims = {20, 20}};
+    ash_value x = ash_graph_input(g, "x", &type);
+    ash_value w = ash_graph_constant(g, &square, numbers, sizeof numbers, ASH_DATA_COPY);
+    ash_value sum = ash_graph_state(g, "sum", &row, NULL, 0, ASH_DATA_COPY);
+    ash_value y = ash_softmax(g, ash_relu(g, ash_matmul(g, x, w)), 1);
+    ash_value next = ash_add(g, sum, ash_reduce(g, ASH_OP_REDUCE_SUM, y, (const int64_t[]){0}, 1, false));
+    ash_graph_update(g, sum, next);
+    ash_value count, where = ash_nonzero(g, ash_gt(g, x, ash_scalar(g, ASH_F32, 0)), &count);
+    ash_graph_output(g, "y", ash_add(g, y, next));
+    ash_dim settled = ash_settle(g, "settled", count, 120);
+    ash_graph_output(g, "where", ash_add(g, where, where));
+    ash_graph_output(g, "those", ash_neg(g, ash_slice_axis(g, where, 0, 0, settled)));
+    ash_graph_output(g, "count", count);
+    assert_ok(ash_graph_status(g, &diag));
+    return g;
+}
+
+static int open_room(void **state) {
+    room *r = calloc(1, sizeof *r);
+    ash_context_options options = {.allocator = test_memory_allocator(&r->memory), .threads = 1};
+    assert_ok(ash_context_create(&options, &r->context, &diag));
+    r->graph = make(r->context);
+    assert_ok(
+        cuda_room_run(r->context, r->graph, NULL, ash_plan_options_default(), false, &r->want, &diag));
+    ash_plan_options paper = ash_plan_options_default();
+    assert_ok(ash_device_open(r->context, "CUDA:sm_90", &paper.device, &diag));
+    assert_ok(ash_plan_prepare(r->context, r->graph, &paper, &r->paper, &diag));
+    ash_device_close(paper.device);
+    *state = r;
+    return 0;
+}
+
+static int close_room(void **state) {
+    room *r = *state;
+    cuda_results_free(&r->want);
+    ash_plan_destroy(r->paper);
+    ash_graph_destroy(r->graph);
+    ash_context_destroy(r->context);
+    assert_int_equal(r->memory.live, 0);
+    free(r);
+    return 0;
+}
+
+/* The modes, and a profile with a switch to cancel by. */
+enum { PROFILED = ASH_MODE_COUNT, N_WAYS };
+
+static ash_plan_options options_of(room *r, int way) {
+    ash_plan_options options = cuda_room_mode(way == PROFILED ? ASH_MODE_STREAM : way);
+    if (way == PROFILED) options.progress.cancel = &r->cancel;
+    return options;
+}
+
+/* A whole life; what it computes is close to the processor's. */
+static ash_status live(room *r, int way) {
+    ash_device *device = NULL;
+    cuda_results got = {0};
+    diag.message[0] = 0;
+    ash_status status = ash_device_open(r->context, "CUDA:0", &device, &diag);
+    if (status == ASH_OK)
+        status =
+            cuda_room_run(r->context, r->graph, device, options_of(r, way), way == PROFILED, &got, &diag);
+    ash_device_close(device);
+    if (status == ASH_OK) {
+        assert_int_equal(got.n, r->want.n);
+        for (size_t i = 0; i < got.n; i++) assert_int_equal(got.bytes[i], r->want.bytes[i]);
+        for (size_t k = 0; k < got.bytes[0] / 4; k++)
+            assert_true(fabsf(((float *)got.data[0])[k] - ((float *)r->want.data[0])[k]) < 1e-5f);
+        for (size_t i = 1; i < got.n; i++) assert_memory_equal(got.data[i], r->want.data[i], got.bytes[i]);
+    }
+    cuda_results_free(&got);
+    return status;
+}
+
+/* What gives back, and what looks whether something is over: nobody can do anything about their
+ * failures, and what they did not give back is left. */
+static bool gives_back(const char *function) {
+    static const char *const names[] = {
+        "cuMemFree_v2",       "cuMemFreeHost",      "cuStreamDestroy_v2",
+        "cuEventDestroy_v2",  "cuModuleUnload",     "cuGraphDestroy",
+        "cuGraphExecDestroy", "cuCtxPopCurrent_v2", "cuDevicePrimaryCtxRelease_v2"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i], function) == 0) return true;
+    return false;
+}
+
+static void check_failures(room *r, int way, CUresult code, ash_status expected) {
+    cuda_room_driver(1);
+    assert_ok(live(r, way)); /* kernels are compiled */
+    uint64_t calls = ptx_calls(NULL), tried = 0;
+    assert_int_equal(ptx_live(), 0);
+    long long kept = r->memory.live;
+    for (uint64_t n = 1; n <= calls; n++) {
+        cuda_room_driver(1);
+        ptx_fail_at(n, code);
+        ash_status status = live(r, way);
+        const char *function = ptx_failed();
+        if (!function) break;
+        if (gives_back(function)) continue;
+        tried++;
+        if (status == ASH_OK && strcmp(function, "cuCtxPushCurrent_v2") == 0) continue; /* to give back */
+        if (status == ASH_OK)
+            fail_msg("call %llu, %s, fails, and nobody says so", (unsigned long long)n, function);
+        if (status != expected && status != ASH_ERROR_DEVICE)
+            fail_msg("call %llu, %s: status %d: %s", (unsigned long long)n, function, (int)status,
+                     diag.message);
+        if (!diag.message[0])
+            fail_msg("call %llu, %s: no reason is given", (unsigned long long)n, function);
+        if (ptx_live() != 0)
+            fail_msg("call %llu, %s: %llu things are left", (unsigned long long)n, function,
+                     (unsigned long long)ptx_live());
+        if (r->memory.live != kept)
+            fail_msg("call %llu, %s: memory is left", (unsigned long long)n, function);
+        if (tried % 16 == 0) assert_ok(live(r, way)); /* the same name, once more */
+    }
+    print_message("%s: %llu calls\n", way == PROFILED ? "profiled" : ash_mode_text((ash_mode)way),
+                  (unsigned long long)tried);
+    assert_true(tried > 100);
+}
+
+static void memory_runs_out(void **state) {
+    for (int way = 0; way < N_WAYS; way++)
+        check_failures(*state, way, CUDA_ERROR_OUT_OF_MEMORY, ASH_ERROR_OUT_OF_MEMORY);
+}
+
+static void devices_are_lost(void **state) {
+    for (int way = 0; way < N_WAYS; way++)
+        check_failures(*state, way, CUDA_ERROR_LAUNCH_FAILED, ASH_ERROR_DEVICE);
+}
+
+/* No failure, and the same bits, whatever the order of blocks and of streams that nothing orders. */
+static void seeds_change_nothing(void **state) {
+    room *r = *state;
+    for (int way = 0; way < N_WAYS; way++)
+        for (uint64_t seed = 1; seed <= 4; seed++) {
+            cuda_room_driver(seed);
+            assert_ok(live(r, way));
+            assert_string_equal(ptx_finding(), "");
+        }
+}
+
+/* --- stopping --------------------------------------------------------------------------------------- */
+
+static void *press(void *arg) {
+    nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+    ash_cancel_set(arg, true);
+    return NULL;
+}
+
+/* One that would take hours: it looks on its way at the words that a copy on another stream sets. */
+static void a_kernel_is_stopped_on_its_way(void **state) {
+    room *r = *state;
+    const ash_dim huge = INT64_C(1) << 37;
+    for (int mode = 0; mode < 2; mode++) {
+        ash_graph *g;
+        pthread_t presser;
+        cuda_results none;
+        ash_plan_options options = cuda_room_mode(mode);
+        cuda_room_driver((uint64_t)mode);
+        options.progress.cancel = &r->cancel;
+        assert_ok(ash_graph_create(r->context, "long", &g, &diag));
+        ash_value x = ash_graph_input(g, "x", &(ash_type){.dtype = ASH_F32, .rank = 1, .dims = {1}});
+        x = ash_exp(g, ash_broadcast_to(g, x, &huge, 1));
+        ash_graph_output(g, "y", ash_reduce(g, ASH_OP_REDUCE_SUM, x, (const int64_t[]){0}, 1, false));
+        assert_ok(ash_device_open(r->context, "CUDA:0", &options.device, &diag));
+        ash_plan *plan; /* compiled before the switch is pressed */
+        assert_ok(ash_plan_prepare(r->context, g, &options, &plan, &diag));
+        assert_int_equal(pthread_create(&presser, NULL, press, &r->cancel), 0);
+        ash_status status = cuda_room_fill(plan, &diag);
+        if (status == ASH_OK) status = ash_plan_execute(plan, &diag);
+        assert_int_equal(status, ASH_ERROR_CANCELLED);
+        pthread_join(presser, NULL);
+        ash_cancel_set(&r->cancel, false);
+        assert_int_equal(cuda_room_read(plan, &none, &diag), ASH_ERROR_STATE);
+        cuda_results_free(&none);
+        assert_true(ptx_calls("cuLaunchKernel") + ptx_calls("cuGraphLaunch") > 0);
+        ash_plan_destroy(plan);
+        ash_device_close(options.device);
+        ash_graph_destroy(g);
+        assert_int_equal(ptx_live(), 0);
+    }
+}
+
+int main(void) {
+    if (ash_llvm__init(ASH_TARGET_GPU, &diag) != ASH_OK) {
+        fprintf(stderr, "SKIP: %s\n", diag.message);
+        return 77;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_kernel_is_stopped_on_its_way, open_room, close_room),
+        cmocka_unit_test_setup_teardown(seeds_change_nothing, open_room, close_room),
+        cmocka_unit_test_setup_teardown(memory_runs_out, open_room, close_room),
+        cmocka_unit_test_setup_teardown(devices_are_lost, open_room, close_room),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
