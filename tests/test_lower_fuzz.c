@@ -17,7 +17,7 @@
 
 enum { DEFAULT_COUNT = 2000, COMPILE_EVERY = 25, GUARD_BYTES = 64 };
 
-static ash_target targets[5];
+static ash_target targets[6];
 static unsigned n_targets, n_named, n_runs, n_compiled, n_looking,
     n_in_place; /* the targets by name come first: those can be compiled for */
 
@@ -34,6 +34,7 @@ static int setup(void **state) {
     targets[n_targets] = targets[0]; /* short vectors with masks */
     targets[n_targets].masks = true;
     snprintf(targets[n_targets++].cpu, sizeof targets->cpu, "sve");
+    if (ash_target__named("sm_80", &targets[n_targets++], NULL) != ASH_OK) return 1;
     return open_context(1);
 }
 

@@ -8,7 +8,7 @@
 
 enum { LONGEST = 67 };
 
-static ash_target targets[4];
+static ash_target targets[5];
 
 static int setup(void **state) {
     (void)state;
@@ -17,6 +17,7 @@ static int setup(void **state) {
         if (ash_target__named(names[i], &targets[i], NULL) != ASH_OK) return 1;
     targets[3] = targets[0]; /* short vectors with masks */
     targets[3].masks = true;
+    if (ash_target__named("sm_80", &targets[4], NULL) != ASH_OK) return 1;
     return open_context(1);
 }
 

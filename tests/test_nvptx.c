@@ -102,7 +102,10 @@ static void kernels_of_every_shape(void **state) {
             ash_text_add_bytes(&text, "", 1);
             assert_non_null(strstr(text.at, header));
             assert_non_null(strstr(text.at, ".visible .entry kernel("));
-            assert_non_null(strstr(text.at, ".maxntid 256"));
+            uint32_t threads = p->nests.at[i].threads;
+            char most[32];
+            snprintf(most, sizeof most, ".maxntid %u", threads ? threads : ASH_CUDA_BLOCK);
+            assert_non_null(strstr(text.at, most));
             check_arithmetic(text.at);
             check_bytes(&p->nests.at[i], text.at);
             polls += p->nests.at[i].polls;

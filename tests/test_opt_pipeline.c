@@ -135,8 +135,14 @@ static void forms_are_the_business_of_vectors(void **state) {
         assert_null(strstr(d.names, "layout"));
         assert_null(strstr(d.names, "winograd"));
         assert_non_null(strstr(d.names, "widen"));
-        assert_false(f->out->internal);
-        assert_int_equal(ash_node_int(find_op(f->out, ASH_OP_CONV, 0), ASH_ATTR_W_BLOCK), 0);
+        const ash_node *conv = find_op(f->out, ASH_OP_CONV, 0);
+        bool filters = others[i] == &gpu; /* weights alone, of constants in whole blocks */
+        int64_t o = ash_graph__type(f->out, conv->out)->dims[1];
+        assert_int_equal(f->out->internal, filters);
+        assert_int_equal(strstr(d.names, "filters") != NULL, filters);
+        assert_int_equal(ash_node_int(conv, ASH_ATTR_W_BLOCK), filters && o >= 32 ? 32 : 0);
+        assert_int_equal(ash_node_int(conv, ASH_ATTR_X_BLOCK), 0);
+        assert_int_equal(ash_node_int(conv, ASH_ATTR_Y_BLOCK), 0);
     }
     const char *const off[] = {"layout"};
     const ash_opt_options plain = {.off = off, .n_off = 1};

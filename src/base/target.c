@@ -92,14 +92,17 @@ void ash_target__fill(ash_target *target) {
 
 /* --- GPUs -------------------------------------------------------------------------------------------- */
 
-/* Compute capabilities, ascending, and the least version of PTX that has them: what a driver must know. */
+/* Compute capabilities, ascending, the least version of PTX that has them: what a driver must know; and
+ * multiprocessors of the usual one: V100, Xavier, T4, A100, RTX 3090, Orin, RTX 4090, H100. */
 static const struct gpu {
-    unsigned capability, ptx;
-} gpus[] = {{70, 60}, {72, 61}, {75, 63}, {80, 70}, {86, 71}, {87, 74}, {89, 78}, {90, 78}};
+    unsigned capability, ptx, multiprocessors;
+} gpus[] = {{70, 60, 80}, {72, 61, 8},  {75, 63, 40},  {80, 70, 108},
+            {86, 71, 82}, {87, 74, 16}, {89, 78, 128}, {90, 78, 132}};
 
 /* What a thread may take for its own. Vectors are what one access moves; sums of tiles stay in registers,
- * of which a thread has 255 scalar ones. A thread has no cache of its own that tiles could be cut for. */
-enum { GPU_VECTOR = 16, GPU_VECTORS = 24, GPU_CHAINS = 4, GPU_CACHE = 32 << 20 };
+ * of which a thread has 255 scalar ones. A thread has no cache of its own that tiles could be cut for.
+ * Other threads hide the latency of its chains, and neighbours are to read neighbouring vectors. */
+enum { GPU_VECTOR = 16, GPU_VECTORS = 24, GPU_CHAINS = 1, GPU_CACHE = 32 << 20 };
 
 bool ash_target__gpu(unsigned capability, ash_target *target) {
     size_t i = ASH_COUNT(gpus);
@@ -113,6 +116,7 @@ bool ash_target__gpu(unsigned capability, ash_target *target) {
                            .fma = true,
                            .l1_bytes = GPU_CACHE,
                            .l2_bytes = GPU_CACHE,
+                           .multiprocessors = gpus[i - 1].multiprocessors,
                            .costs = ash_costs__cpu};
     snprintf(target->cpu, sizeof target->cpu, "sm_%u", gpus[i - 1].capability);
     snprintf(target->features, sizeof target->features, "+ptx%u", gpus[i - 1].ptx);

@@ -29,6 +29,7 @@ typedef struct ash_target {
         dot4;   /* what four products of bytes and their sum cost, in multiply-adds; 0: not worth trying */
     int lookup; /* what looking bytes up in a table costs, instructions a vector; 0: none */
     int64_t l1_bytes, l2_bytes; /* data cache of one core */
+    unsigned multiprocessors;   /* of a GPU: cores with four schedulers; 0: it is none */
     ash_costs costs;            /* what its machines have in common */
 } ash_target;
 

@@ -27,10 +27,11 @@ struct ash_code_target {
 
     /* Adds the function, with its convention and attributes: ash_emit.fn. */
     void (*declare)(ash_emit *e, const char *symbol);
-    /* What an instruction without operands stands for: BEGIN_ARG, END_ARG, WORKER. */
+    /* What an instruction without operands stands for: BEGIN_ARG, END_ARG, WORKER, THREAD. */
     LLVMValueRef (*special)(ash_emit *e, ash_nest_op op);
     LLVMValueRef (*variable)(ash_emit *e, int64_t index); /* an i64 */
     LLVMValueRef (*buffer)(ash_emit *e, uint16_t buf);    /* its address */
+    LLVMValueRef (*shared)(ash_emit *e, uint16_t number); /* that of a memory of the block; with `block` */
     /* Constraints of assembly whose result, an i64, is its operand in the same register; NULL where
      * variables of outer loops need not be hidden from the code generator (emit.c). */
     const char *same_register;
@@ -54,6 +55,13 @@ struct ash_code_target {
 
     /* For each of the bytes the one that it numbers in a table, a vector of 256. */
     LLVMValueRef (*lookup)(ash_emit *e, LLVMValueRef table, LLVMValueRef bytes);
+
+    /* --- blocks of threads: NULL where no nest has `threads` ----------------------------------------- */
+
+    /* BARRIER, COPY_COMMIT, COPY_WAIT; REDUCE of `a`. */
+    LLVMValueRef (*block)(ash_emit *e, const ash_inst *inst, LLVMValueRef a);
+    /* COPY_ASYNC of so many bytes between two addresses; `condition` may be NULL. */
+    void (*copy)(ash_emit *e, LLVMValueRef to, LLVMValueRef from, unsigned bytes, LLVMValueRef condition);
 
     /* The remainder (REM) of f32 and f64, which is never NULL, and functions of f64 where the machine has a
      * library; the emitter's formulas of f64 need a fused multiply-add. */

@@ -41,6 +41,7 @@ typedef struct entry {
     char symbol[SYMBOL];
     uint32_t vars; /* of the nest, as in ash_kernel_image */
     bool by_worker;
+    uint32_t threads;
 } entry;
 
 struct ash_compiler {
@@ -206,6 +207,7 @@ static void name(entry *e) {
 
 /* What a launch must know of the nest. */
 static void survey(entry *e, const ash_nest *nest) {
+    e->threads = nest->threads;
     for (ash_ref i = 0; i < nest->code.len; i++) {
         const ash_inst *inst = &nest->code.at[i];
         e->by_worker |= inst->op == ASH_NEST_WORKER;
@@ -484,7 +486,8 @@ ash_kernel_image ash_code__image(const ash_code *code, size_t index) {
                               .size = e->size,
                               .symbol = e->symbol,
                               .vars = e->vars,
-                              .by_worker = e->by_worker};
+                              .by_worker = e->by_worker,
+                              .threads = e->threads};
 }
 
 ash_code *ash_code__retain(ash_code *code) {

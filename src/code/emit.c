@@ -116,7 +116,7 @@ static bool is_pure(const ash_inst *inst) {
 }
 
 static bool is_leaf(const ash_inst *inst) {
-    _Static_assert(ASH_NEST_BEGIN_ARG == 0 && ASH_NEST_FLOAT == 5, "what has no operands comes first");
+    _Static_assert(ASH_NEST_BEGIN_ARG == 0 && ASH_NEST_FLOAT == 6, "what has no operands comes first");
     return inst->op <= ASH_NEST_FLOAT || inst->op == ASH_NEST_LANES;
 }
 
@@ -310,10 +310,18 @@ static LLVMValueRef emit_shuffle(ash_emit *e, const ash_inst *inst) {
     return inst->lanes == 1 ? LLVMBuildExtractElement(e->b, out, const_index(e, 0), "") : out;
 }
 
+/* An operand of an instruction that may be narrow. */
+static LLVMValueRef operand(ash_emit *e, const ash_inst *inst, ash_ref ref) {
+    LLVMValueRef v = ash_emit__value(e, ref);
+    return inst->unroll == ASH_NEST_NARROW ? LLVMBuildTrunc(e->b, v, LLVMInt32TypeInContext(e->ctx), "")
+                                           : v;
+}
+
 static LLVMValueRef emit_compute(ash_emit *e, const ash_inst *inst) {
-    LLVMValueRef a = ash_emit__value(e, inst->a);
-    LLVMValueRef b = inst->b == ASH_NO_REF ? NULL : ash_emit__value(e, inst->b);
-    ash_dtype from = (ash_dtype)ash_nest_at(e->nest, inst->a)->dtype;
+    LLVMValueRef a = operand(e, inst, inst->a);
+    LLVMValueRef b = inst->b == ASH_NO_REF ? NULL : operand(e, inst, inst->b);
+    bool narrow = inst->unroll == ASH_NEST_NARROW;
+    ash_dtype from = narrow ? ASH_I32 : (ash_dtype)ash_nest_at(e->nest, inst->a)->dtype;
     if (inst->i == ASH_OP_SELECT) return LLVMBuildSelect(e->b, a, b, ash_emit__value(e, inst->c), "");
     if (inst->i == ASH_OP_CAST) return ash_emit__cast(e, from, (ash_dtype)inst->dtype, a);
     if (inst->i == ASH_OP_BITCAST)
@@ -328,8 +336,11 @@ static LLVMValueRef emit_float(ash_emit *e, ash_dtype dtype, double value) {
 
 /* Division of numbers that are not negative: unsigned, which is cheaper. */
 static LLVMValueRef emit_divide(ash_emit *e, const ash_inst *inst) {
-    LLVMValueRef a = ash_emit__value(e, inst->a), b = ash_emit__value(e, inst->b);
-    return inst->op == ASH_NEST_IDIV ? LLVMBuildUDiv(e->b, a, b, "") : LLVMBuildURem(e->b, a, b, "");
+    LLVMValueRef a = operand(e, inst, inst->a), b = operand(e, inst, inst->b);
+    LLVMValueRef out =
+        inst->op == ASH_NEST_IDIV ? LLVMBuildUDiv(e->b, a, b, "") : LLVMBuildURem(e->b, a, b, "");
+    return inst->unroll == ASH_NEST_NARROW ? LLVMBuildZExt(e->b, out, LLVMInt64TypeInContext(e->ctx), "")
+                                           : out;
 }
 
 static LLVMValueRef emit_cell(ash_emit *e, const ash_inst *inst) {
@@ -344,7 +355,8 @@ static LLVMValueRef emit_value(ash_emit *e, ash_ref ref) {
     switch ((ash_nest_op)inst->op) {
     case ASH_NEST_BEGIN_ARG:
     case ASH_NEST_END_ARG:
-    case ASH_NEST_WORKER: return e->kind->special(e, (ash_nest_op)inst->op);
+    case ASH_NEST_WORKER:
+    case ASH_NEST_THREAD: return e->kind->special(e, (ash_nest_op)inst->op);
     case ASH_NEST_VAR: return e->kind->variable(e, inst->i);
     case ASH_NEST_INT:
         return LLVMConstInt(element_type(e->ctx, (ash_dtype)inst->dtype), (uint64_t)inst->i, true);
@@ -373,6 +385,7 @@ static LLVMValueRef emit_value(ash_emit *e, ash_ref ref) {
                                "");
     case ASH_NEST_HREDUCE:
         return ash_emit__hreduce(e, (ash_op)inst->i, (ash_dtype)inst->dtype, ash_emit__value(e, inst->a));
+    case ASH_NEST_REDUCE: return e->kind->block(e, inst, ash_emit__value(e, inst->a));
     default: return NULL;
     }
 }
@@ -427,8 +440,12 @@ static void emit_range(ash_emit *e, ash_ref from, ash_ref to) {
         case ASH_NEST_STORE:
         case ASH_NEST_GATHER:
         case ASH_NEST_SCATTER:
+        case ASH_NEST_COPY_ASYNC:
         case ASH_NEST_PREFETCH:
         case ASH_NEST_LOOKUP: ash_emit__memory(e, ref); break;
+        case ASH_NEST_BARRIER:
+        case ASH_NEST_COPY_COMMIT:
+        case ASH_NEST_COPY_WAIT: e->kind->block(e, inst, NULL); break;
         case ASH_NEST_POLL: emit_poll(e); break;
         default: e->slots[ref] = (ash_slot_value){emit_value(e, ref), NULL, 0};
         }
@@ -456,6 +473,8 @@ ash_status ash_emit__nest(const ash_code_target *kind, const ash_target *target,
     const ash_allocator *a = nest->allocator;
     size_t n = nest->code.len, buffers = nest->buffers.len;
     ash_emit e = {.nest = nest, .target = target, .kind = kind, .module = module};
+    ASH_FAIL_IF(nest->threads && !kind->block, diag, ASH_ERROR_UNSUPPORTED, "%s has no blocks of threads",
+                target->cpu);
     e.features = kind->features(target);
     ash_ref *open = ash_mem_alloc(a, n, sizeof *open);
     e.slots = ash_mem_calloc(a, n, sizeof *e.slots);

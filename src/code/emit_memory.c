@@ -121,6 +121,7 @@ static LLVMTypeRef memory_element(ash_emit *e, ash_dtype dtype) {
 }
 
 static LLVMValueRef base_of(ash_emit *e, uint16_t buf) {
+    if (buf & ASH_NEST_SHARED) return e->kind->shared(e, (uint16_t)(buf & ~ASH_NEST_SHARED));
     if (!e->bases[buf]) e->bases[buf] = e->kind->buffer(e, buf);
     return e->bases[buf];
 }
@@ -145,10 +146,10 @@ static LLVMValueRef sum_at(ash_emit *e, const struct form *f, uint32_t depth) {
 
 /* The address of element `index`, and what its distance in bytes from the base is known to be a multiple
  * of. */
-static LLVMValueRef address(ash_emit *e, const ash_inst *inst, ash_ref index, uint64_t *multiple) {
-    ash_dtype dtype = e->nest->buffers.at[inst->buf].dtype;
+static LLVMValueRef address(ash_emit *e, uint16_t buf, ash_ref index, uint64_t *multiple) {
+    ash_dtype dtype = ash_nest_dtype(e->nest, buf);
     LLVMTypeRef element = memory_element(e, dtype), i64 = LLVMInt64TypeInContext(e->ctx);
-    LLVMValueRef ptr = base_of(e, inst->buf);
+    LLVMValueRef ptr = base_of(e, buf);
     struct form f = {0};
     take_apart(e, &f, index, 1);
     if (f.overflow) {
@@ -215,7 +216,7 @@ void ash_emit__memory_begin(ash_emit *e) {
 }
 
 static void describe(ash_emit *e, LLVMValueRef access, uint16_t buf, bool load) {
-    if (!e->scope[buf]) return;
+    if ((buf & ASH_NEST_SHARED) || !e->scope[buf]) return;
     LLVMSetMetadata(access, e->kind_scope, LLVMMetadataAsValue(e->ctx, e->scope[buf]));
     LLVMSetMetadata(access, e->kind_noalias, LLVMMetadataAsValue(e->ctx, e->others[buf]));
     if (load && e->constant[buf])
@@ -260,7 +261,9 @@ static LLVMValueRef masked_access(ash_emit *e, const char *name, LLVMTypeRef vec
 }
 
 static unsigned alignment(const ash_emit *e, const ash_inst *inst, uint64_t multiple) {
-    return (unsigned)ASH_MIN((uint64_t)e->nest->buffers.at[inst->buf].align, multiple);
+    enum { OF_BLOCK = 16 }; /* that its memory begins at a multiple of */
+    uint64_t base = inst->buf & ASH_NEST_SHARED ? OF_BLOCK : e->nest->buffers.at[inst->buf].align;
+    return (unsigned)ASH_MIN(base, multiple);
 }
 
 static LLVMValueRef align_argument(ash_emit *e, unsigned align) {
@@ -289,7 +292,7 @@ static LLVMValueRef load_parts(ash_emit *e, uint16_t buf, LLVMTypeRef element, L
 
 static LLVMValueRef load(ash_emit *e, const ash_inst *inst, ash_dtype dtype) {
     uint64_t multiple;
-    LLVMValueRef ptr = address(e, inst, inst->a, &multiple), v;
+    LLVMValueRef ptr = address(e, inst->buf, inst->a, &multiple), v;
     LLVMTypeRef element = memory_element(e, dtype), vector = LLVMVectorType(element, inst->lanes);
     unsigned align = alignment(e, inst, multiple);
     unsigned most = ash_dtype_size(dtype) == 1 ? e->kind->byte_lanes : 0;
@@ -306,7 +309,7 @@ static LLVMValueRef load(ash_emit *e, const ash_inst *inst, ash_dtype dtype) {
 
 static void store(ash_emit *e, const ash_inst *inst, LLVMValueRef v) {
     uint64_t multiple;
-    LLVMValueRef ptr = address(e, inst, inst->a, &multiple), access;
+    LLVMValueRef ptr = address(e, inst->buf, inst->a, &multiple), access;
     unsigned align = alignment(e, inst, multiple);
     if (inst->b == ASH_NO_REF) {
         access = LLVMBuildStore(e->b, v, ptr);
@@ -348,7 +351,7 @@ static void scatter(ash_emit *e, const ash_inst *inst, ash_dtype dtype, LLVMValu
 static void prefetch(ash_emit *e, const ash_inst *inst) {
     enum { KEEP = 3, DATA = 1 }; /* locality, kind of cache: as llvm.prefetch numbers them */
     uint64_t multiple;
-    LLVMValueRef ptr = address(e, inst, inst->a, &multiple);
+    LLVMValueRef ptr = address(e, inst->buf, inst->a, &multiple);
     LLVMTypeRef i32 = LLVMInt32TypeInContext(e->ctx), type = LLVMTypeOf(ptr);
     LLVMValueRef args[] = {ptr, LLVMConstInt(i32, inst->i != 0, false), LLVMConstInt(i32, KEEP, false),
                            LLVMConstInt(i32, DATA, false)};
@@ -360,7 +363,7 @@ static LLVMValueRef lookup(ash_emit *e, const ash_inst *inst) {
     enum { ENTRIES = 256 };
     uint64_t multiple;
     LLVMTypeRef byte = LLVMInt8TypeInContext(e->ctx), i64 = LLVMInt64TypeInContext(e->ctx);
-    LLVMValueRef ptr = address(e, inst, inst->b, &multiple), at = ash_emit__value(e, inst->a);
+    LLVMValueRef ptr = address(e, inst->buf, inst->b, &multiple), at = ash_emit__value(e, inst->a);
     LLVMValueRef table =
         load_part(e, inst->buf, LLVMVectorType(byte, ENTRIES), ptr, alignment(e, inst, multiple));
     LLVMValueRef found = e->kind->lookup(e, table, at);
@@ -377,9 +380,17 @@ static LLVMValueRef lookup(ash_emit *e, const ash_inst *inst) {
     return as_scalar(e, out);
 }
 
+static void copy_async(ash_emit *e, const ash_inst *inst) {
+    uint64_t multiple;
+    LLVMValueRef to = address(e, inst->buf, inst->a, &multiple);
+    LLVMValueRef from = address(e, (uint16_t)inst->i, inst->b, &multiple);
+    unsigned bytes = inst->unroll * (unsigned)ash_dtype_size(ash_nest_dtype(e->nest, inst->buf));
+    e->kind->copy(e, to, from, bytes, inst->c == ASH_NO_REF ? NULL : ash_emit__value(e, inst->c));
+}
+
 void ash_emit__memory(ash_emit *e, ash_ref ref) {
     const ash_inst *inst = ash_nest_at(e->nest, ref);
-    ash_dtype dtype = e->nest->buffers.at[inst->buf].dtype;
+    ash_dtype dtype = ash_nest_dtype(e->nest, inst->buf);
     LLVMValueRef v = NULL;
     switch (inst->op) {
     case ASH_NEST_LOAD: v = to_register(e, dtype, load(e, inst, dtype)); break;
@@ -387,6 +398,7 @@ void ash_emit__memory(ash_emit *e, ash_ref ref) {
     case ASH_NEST_STORE: store(e, inst, to_memory(e, dtype, ash_emit__value(e, inst->c))); break;
     case ASH_NEST_SCATTER: scatter(e, inst, dtype, to_memory(e, dtype, ash_emit__value(e, inst->c))); break;
     case ASH_NEST_LOOKUP: v = lookup(e, inst); break;
+    case ASH_NEST_COPY_ASYNC: copy_async(e, inst); break;
     default: prefetch(e, inst);
     }
     e->slots[ref] = (ash_slot_value){v, NULL, 0};

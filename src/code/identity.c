@@ -70,6 +70,9 @@ void ash_identity__write(const ash_target *target, const ash_nest *nest, ash_tex
         const uint64_t numbers[] = {b->dtype, b->align, b->group, b->written};
         add(out, numbers, ASH_COUNT(numbers));
     }
+    if (nest->threads) add(out, (const uint64_t[]){nest->threads, nest->shared.len}, 2);
+    for (size_t i = 0; i < nest->shared.len; i++)
+        add(out, (const uint64_t[]){nest->shared.at[i].dtype, nest->shared.at[i].count}, 2);
     for (size_t i = 0; i < nest->shuffles.len; i++)
         add(out, (const uint64_t[]){fold_sign(nest->shuffles.at[i])}, 1);
 }

@@ -28,6 +28,7 @@ typedef struct ash_kernel_image {
     const char *symbol; /* its entry */
     uint32_t vars;      /* variables that it reads are the first so many, or some of them */
     bool by_worker;     /* it asks which worker it is, for scratch memory */
+    uint32_t threads;   /* of a block that takes a chunk together; 0: a chunk is one thread's */
 } ash_kernel_image;
 
 /* What a device made of an image: its own affair. On the CPU a kernel's address is that of its code, so

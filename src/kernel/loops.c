@@ -21,8 +21,10 @@ static void full_vectors(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref 
                          const ash_loops_inner *inner) {
     ash_kern *k = l->k;
     const ash_partial_blocks *blocks = k->lanes == l->lanes ? inner->blocks : NULL;
-    if (blocks) ash_blocks_open(&k->nest, blocks, k->lanes, &from, &to);
-    ash_kern_loop(k, a->sym, from, to, k->lanes, ash_loops__unroll(k, blocks));
+    int64_t apart = ash_loops__apart(l);
+    from = ash_loops__own(l, from);
+    if (blocks) ash_blocks_open(&k->nest, blocks, apart, &from, &to);
+    ash_kern_loop(k, a->sym, from, to, apart, ash_loops__unroll(k, blocks));
     inner->body(l, inner->arg);
     ash_nest_end(&k->nest);
     for (unsigned i = 0; blocks && i < blocks->n; i++) {
@@ -104,6 +106,21 @@ static void store_loops(ash_loops *l, unsigned depth) {
     ash_kern_forget(k, mark);
 }
 
+/* The root at one position of the outer axes: of a block, the first thread stores it. */
+static void store_one(ash_loops *l) {
+    ash_nest *n = &l->k->nest;
+    if (!l->threads) {
+        ash_loops__store(l, NULL);
+        return;
+    }
+    ash_ref thread = ash_kern_argument(l->k, ASH_NEST_THREAD);
+    size_t mark = ash_kern_mark(l->k);
+    ash_nest_if(n, ash_nest_binary(n, ASH_OP_EQ, thread, ash_nest_index(n, 0)));
+    ash_loops__store(l, NULL);
+    ash_nest_end(n);
+    ash_kern_forget(l->k, mark);
+}
+
 /* All that happens at one position of the outer axes. */
 static void row(ash_loops *l, void *arg) {
     (void)arg;
@@ -123,7 +140,7 @@ static void row(ash_loops *l, void *arg) {
     if (!l->anchor && ash_loops__root_is_full(l))
         store_loops(l, 0);
     else
-        ash_loops__store(l, NULL);
+        store_one(l);
     k->known.len = known;
 }
 
@@ -170,7 +187,8 @@ static ash_dim emit(ash_loops *l) {
         ash_nest_end(n);
         return ash_kern_product(k, rows, parts);
     }
-    int64_t rows_per = ASH_MAX(per / row_length, 1);
+    int64_t rows_per = l->threads ? 1 : ASH_MAX(per / row_length, 1);
+    n->threads = l->threads;
     ash_ref size = ash_nest_index(n, rows_per), chunk = ash_nest_loop(n, first, end, 1, 1);
     ash_ref from = ash_nest_binary(n, ASH_OP_MUL, chunk, size);
     ash_ref to =

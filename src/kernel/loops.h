@@ -43,7 +43,9 @@ typedef struct ash_loops {
     uint32_t
         bounded; /* bit per inner axis: a window whose loop runs only over positions inside the input */
     unsigned lanes, narrow; /* of a full vector; of a vector of one register each, behind the full ones */
-    int turn; /* outer axis along which what is gathered along the vector axis has neighbours, or -1 */
+    unsigned
+        threads; /* of a block that takes a row together, a vector each in turn; 0: a row is one thread's */
+    int turn;    /* outer axis along which what is gathered along the vector axis has neighbours, or -1 */
     ash_kept kept[ASH_MAX_KEPT];
     unsigned n_kept, loop; /* the loop over the reduced axes that is being made */
 } ash_loops;
@@ -58,6 +60,17 @@ void ash_loops__store_index(const ash_loops *l, ash_ix *idx);
 void ash_loops__anchor_index(const ash_loops *l, ash_ix *idx);
 /* The accumulator after one more element of a reduction. */
 ash_ref ash_loops__accumulate(ash_loops *l, const ash_node *node, ash_op combine, ash_ref acc);
+
+/* --- loops_block.c ------------------------------------------------------------------------------------ */
+
+/* On a GPU, decides whether a block of threads takes a row together: sets l->threads. */
+void ash_loops__choose_threads(ash_loops *l);
+/* The thread's first element of a loop along the vector axis that begins at `from`, in vectors of the
+ * present lanes; and how far apart its vectors are. */
+ash_ref ash_loops__own(const ash_loops *l, ash_ref from);
+int64_t ash_loops__apart(const ash_loops *l);
+/* What the threads of the block have, put together in a fixed order: each gets the result. */
+ash_ref ash_loops__together(ash_loops *l, ash_op combine, ash_ref own);
 
 /* --- loops_axes.c ------------------------------------------------------------------------------------- */
 

@@ -176,4 +176,5 @@ void ash_loops__choose_axes(ash_loops *l) {
     }
     ash_kern_free(&run->kern);
     make_axes(l, joined);
+    ash_loops__choose_threads(l);
 }

@@ -134,7 +134,7 @@ static unsigned plan_blocks(const ash_loops *l, reduction *r, ash_dtype dtype) {
     for (unsigned i = l->n_inner; i-- > 0 && sums;) {
         bool vector = l->vector_inner && i + 1 == l->n_inner;
         int64_t trips = ASH_MAX(ash_kern_max(l->k, l->inner[i].extent), 1);
-        if (vector) trips = ash_ceil_div(trips, l->lanes);
+        if (vector) trips = ash_ceil_div(trips, l->lanes * ASH_MAX(l->threads, 1u));
         r->blocks[i] = ash_blocks_plan(trips, ASH_PARTIAL_TERMS, &terms, &level);
         if (vector) behind = level;
     }
@@ -166,6 +166,7 @@ void ash_loops__reduce(ash_loops *l, const ash_node *node) {
                                     ash_nest_hreduce(n, r.combine, ash_nest_get(n, r.acc[i].at[r.top])));
         k->vsym = ASH_NO_SYM;
         k->lanes = 1;
+        result = ash_loops__together(l, r.combine, result);
     }
     ash_kern_know(k, node->out, result);
 }

@@ -13,12 +13,16 @@ static bool same_buffer(const ash_nest_buffer *a, const ash_nest_buffer *b) {
 
 static bool same_nest(const ash_nest *a, const ash_nest *b) {
     bool same = a->code.len == b->code.len && a->buffers.len == b->buffers.len &&
-                a->shuffles.len == b->shuffles.len &&
+                a->shuffles.len == b->shuffles.len && a->threads == b->threads &&
+                a->shared.len == b->shared.len &&
                 !memcmp(a->code.at, b->code.at, a->code.len * sizeof *a->code.at) &&
                 (!a->shuffles.len ||
                  !memcmp(a->shuffles.at, b->shuffles.at, a->shuffles.len * sizeof *a->shuffles.at));
     for (size_t i = 0; i < a->buffers.len && same; i++)
         same = same_buffer(&a->buffers.at[i], &b->buffers.at[i]);
+    for (size_t i = 0; i < a->shared.len && same; i++)
+        same = a->shared.at[i].dtype == b->shared.at[i].dtype &&
+               a->shared.at[i].count == b->shared.at[i].count;
     return same;
 }
 
@@ -27,6 +31,10 @@ static uint64_t hash_nest(const ash_nest *nest, uint64_t seed) {
     for (size_t i = 0; i < nest->buffers.len; i++) {
         const ash_nest_buffer *b = &nest->buffers.at[i];
         uint32_t key[] = {b->dtype, b->align, b->group, b->written};
+        hash = ash_hash(key, sizeof key, hash);
+    }
+    for (size_t i = 0; i < nest->shared.len; i++) {
+        uint32_t key[] = {nest->shared.at[i].dtype, nest->shared.at[i].count, nest->threads};
         hash = ash_hash(key, sizeof key, hash);
     }
     return hash;
@@ -188,6 +196,8 @@ static ash_status make_stoppable(ash_kern *k, ash_dim chunks, double *work) {
     ASH_TRY(ash_nest_status(&k->nest, low->diag));
     ASH_TRY(ash_nest_verify(&k->nest, low->diag));
     ash_dims_bounds(low->program->dims, chunks, &fewest, &most_chunks);
+    if (low->target->kind == ASH_TARGET_GPU)
+        ASH_TRY(ash_nest_narrow(&k->nest, low->program->dims, most_chunks, low->diag));
     ASH_TRY(ash_nest_add_polls(&k->nest, &low->target->costs, low->program->dims, most_chunks, work,
                                low->diag));
     return k->nest.polls ? ash_nest_verify(&k->nest, low->diag) : ASH_OK;

@@ -32,22 +32,39 @@ void ash_nest_free(ash_nest *nest) {
     ash_vec_free(nest->allocator, &nest->tags);
     ash_vec_free(nest->allocator, &nest->buffers);
     ash_vec_free(nest->allocator, &nest->shuffles);
+    ash_vec_free(nest->allocator, &nest->shared);
     nest->failed = nest->too_large = false;
 }
 
 ash_status ash_nest_status(const ash_nest *nest, ash_diag *diag) {
     ASH_FAIL_IF(nest->too_large, diag, ASH_ERROR_OUT_OF_RANGE,
-                "this kernel has more than %u buffers or %u instructions", UINT16_MAX, ASH_NO_REF);
+                "this kernel has more than %u buffers or %u instructions", ASH_NEST_SHARED - 1u,
+                ASH_NO_REF);
     return nest->failed ? ASH_NO_MEMORY(diag) : ASH_OK;
 }
 
 uint16_t ash_nest_buffer_add(ash_nest *nest, ash_nest_buffer buffer) {
-    nest->too_large |= nest->buffers.len >= UINT16_MAX;
+    nest->too_large |= nest->buffers.len >= ASH_NEST_SHARED;
     if (nest->too_large || !ash_vec_push(nest->allocator, &nest->buffers, buffer)) {
         nest->failed = true;
         return 0;
     }
     return (uint16_t)(nest->buffers.len - 1);
+}
+
+uint16_t ash_nest_shared_add(ash_nest *nest, ash_dtype dtype, uint32_t count) {
+    nest->too_large |= nest->shared.len >= ASH_NEST_SHARED;
+    if (nest->too_large || !ash_vec_push(nest->allocator, &nest->shared, (ash_nest_shared){dtype, count})) {
+        nest->failed = true;
+        return ASH_NEST_SHARED;
+    }
+    return (uint16_t)(ASH_NEST_SHARED | (nest->shared.len - 1));
+}
+
+ash_dtype ash_nest_dtype(const ash_nest *nest, uint16_t buf) {
+    size_t at = buf & ~ASH_NEST_SHARED;
+    if (buf & ASH_NEST_SHARED) return at < nest->shared.len ? nest->shared.at[at].dtype : ASH_F32;
+    return at < nest->buffers.len ? nest->buffers.at[at].dtype : ASH_F32;
 }
 
 /* LOOP, IF, ELSE, END. */
@@ -385,10 +402,6 @@ ash_ref ash_nest_hreduce(ash_nest *n, ash_op op, ash_ref vector) {
 
 /* --- memory ------------------------------------------------------------------------------------------ */
 
-static ash_dtype buffer_dtype(const ash_nest *n, uint16_t buf) {
-    return buf < n->buffers.len ? n->buffers.at[buf].dtype : ASH_F32;
-}
-
 /* A mask that is always on is none. */
 static ash_ref trim_mask(const ash_nest *n, ash_ref mask) {
     int64_t x;
@@ -402,27 +415,27 @@ static ash_ref access(ash_nest *n, ash_inst inst, uint16_t buf) {
 }
 
 ash_ref ash_nest_load(ash_nest *n, uint16_t buf, ash_ref index, unsigned lanes, ash_ref mask) {
-    return access(n, make(ASH_NEST_LOAD, buffer_dtype(n, buf), lanes, index, mask, ASH_NO_REF), buf);
+    return access(n, make(ASH_NEST_LOAD, ash_nest_dtype(n, buf), lanes, index, mask, ASH_NO_REF), buf);
 }
 
 void ash_nest_store(ash_nest *n, uint16_t buf, ash_ref index, ash_ref value, ash_ref mask) {
-    access(n, make(ASH_NEST_STORE, buffer_dtype(n, buf), 0, index, mask, value), buf);
+    access(n, make(ASH_NEST_STORE, ash_nest_dtype(n, buf), 0, index, mask, value), buf);
 }
 
 ash_ref ash_nest_gather(ash_nest *n, uint16_t buf, ash_ref indices, ash_ref mask) {
     unsigned lanes = ash_nest_at(n, indices)->lanes;
-    return access(n, make(ASH_NEST_GATHER, buffer_dtype(n, buf), lanes, indices, mask, ASH_NO_REF), buf);
+    return access(n, make(ASH_NEST_GATHER, ash_nest_dtype(n, buf), lanes, indices, mask, ASH_NO_REF), buf);
 }
 
 ash_ref ash_nest_lookup(ash_nest *n, uint16_t buf, ash_ref index, ash_ref bytes) {
     ash_inst inst =
-        make(ASH_NEST_LOOKUP, buffer_dtype(n, buf), ash_nest_at(n, bytes)->lanes, bytes, index, ASH_NO_REF);
+        make(ASH_NEST_LOOKUP, ash_nest_dtype(n, buf), ash_nest_at(n, bytes)->lanes, bytes, index, ASH_NO_REF);
     inst.buf = buf;
     return ash_nest_add(n, inst);
 }
 
 void ash_nest_scatter(ash_nest *n, uint16_t buf, ash_ref indices, ash_ref value, ash_ref mask) {
-    access(n, make(ASH_NEST_SCATTER, buffer_dtype(n, buf), 0, indices, mask, value), buf);
+    access(n, make(ASH_NEST_SCATTER, ash_nest_dtype(n, buf), 0, indices, mask, value), buf);
 }
 
 void ash_nest_poll(ash_nest *n) {
@@ -431,7 +444,42 @@ void ash_nest_poll(ash_nest *n) {
 }
 
 void ash_nest_prefetch(ash_nest *n, uint16_t buf, ash_ref index, bool for_writing) {
-    ash_inst inst = make(ASH_NEST_PREFETCH, buffer_dtype(n, buf), 0, index, ASH_NO_REF, ASH_NO_REF);
+    ash_inst inst = make(ASH_NEST_PREFETCH, ash_nest_dtype(n, buf), 0, index, ASH_NO_REF, ASH_NO_REF);
     inst.i = for_writing;
     access(n, inst, buf);
+}
+
+/* --- blocks of threads ------------------------------------------------------------------------------- */
+
+static void effect(ash_nest *n, ash_nest_op op, int64_t i) {
+    ash_nest_add(n, leaf(op, ASH_I64, 0, i));
+}
+
+void ash_nest_barrier(ash_nest *n) {
+    effect(n, ASH_NEST_BARRIER, 0);
+}
+
+ash_ref ash_nest_reduce(ash_nest *n, ash_op op, ash_ref scalar, unsigned threads) {
+    ash_inst inst = make(ASH_NEST_REDUCE, ash_nest_at(n, scalar)->dtype, 1, scalar, ASH_NO_REF, ASH_NO_REF);
+    inst.i = op;
+    inst.unroll = threads;
+    return threads == 1 ? scalar : ash_nest_add(n, inst);
+}
+
+void ash_nest_copy_async(ash_nest *n, uint16_t to, ash_ref to_index, uint16_t from, ash_ref from_index,
+                         unsigned elements, ash_ref condition) {
+    ash_inst inst =
+        make(ASH_NEST_COPY_ASYNC, ash_nest_dtype(n, to), 0, to_index, from_index, trim_mask(n, condition));
+    inst.buf = to;
+    inst.i = from;
+    inst.unroll = elements;
+    ash_nest_add(n, inst);
+}
+
+void ash_nest_copy_commit(ash_nest *n) {
+    effect(n, ASH_NEST_COPY_COMMIT, 0);
+}
+
+void ash_nest_copy_wait(ash_nest *n, unsigned left) {
+    effect(n, ASH_NEST_COPY_WAIT, left);
 }

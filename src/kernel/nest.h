@@ -14,7 +14,12 @@
  * The kernel made from a nest has one contract on every device (ash_kernel_fn): it runs the chunks [begin,
  * end), in any split over any number of workers, with the same results. One that can take long for a single
  * chunk looks at certain places (POLL) whether it is asked to stop, and then ends where it is; what it
- * should have written is undefined then. */
+ * should have written is undefined then.
+ *
+ * On a GPU a chunk is a thread's, or, where the nest has `threads`, that of a block of so many: each of
+ * them executes all of the nest, and what they do differs by THREAD alone. They share memory (SHARED), and
+ * meet at a BARRIER: what one has written, another may read behind the next one. BARRIER, REDUCE,
+ * COPY_COMMIT and COPY_WAIT stand where all threads of the block come by, or none. */
 #ifndef ASH_NEST_H
 #define ASH_NEST_H
 
@@ -32,13 +37,16 @@ struct ash_text;
 typedef uint32_t ash_ref; /* an instruction, and its result */
 #define ASH_NO_REF UINT32_MAX
 
+enum { ASH_NEST_NARROW = 32 };
+
 /* Fields: a b c operands; i f immediates; buf buffer; "type" is the result's dtype and lanes. */
 typedef enum ash_nest_op {
     /* arguments of the kernel, all i64 */
     ASH_NEST_BEGIN_ARG, /* first chunk */
     ASH_NEST_END_ARG,   /* one past the last chunk */
     ASH_NEST_WORKER,
-    ASH_NEST_VAR, /* i: index of the variable */
+    ASH_NEST_THREAD, /* number of the thread in its block, below nest->threads */
+    ASH_NEST_VAR,    /* i: index of the variable */
     /* values */
     ASH_NEST_INT,     /* i, of an integer type or bool; lanes 1 */
     ASH_NEST_FLOAT,   /* f, of a floating point type; lanes 1 */
@@ -79,6 +87,18 @@ typedef enum ash_nest_op {
                          pairwise, halves first, so that the order is fixed: lane j with lane j + ceil(n/2),
                          the middle lane of an odd number waits for the next round */
     ASH_NEST_POLL,    /* ends the kernel when that is asked for, and notes that something was left out */
+    /* blocks of threads */
+    ASH_NEST_BARRIER,
+    /* the scalars a of `unroll` neighbouring threads, a power of two of at most 32, the first a multiple of
+       it: put together by the core operator i as HREDUCE does, in one fixed tree, thread j with j ^ half,
+       halves first; each gets the result */
+    ASH_NEST_REDUCE,
+    /* `unroll` neighbours (4, 8 or 16 bytes, at a multiple of that in both) from element b of buffer i to
+       element a of shared memory `buf`; c: a bool, where it does not hold zeros are written and nothing is
+       read. They are there, for the thread that copies, at its COPY_WAIT, and may not be touched before. */
+    ASH_NEST_COPY_ASYNC,
+    ASH_NEST_COPY_COMMIT, /* the thread's copies since the last one are a group */
+    ASH_NEST_COPY_WAIT,   /* until all groups of the thread are there, but the last i */
     ASH_NEST_OP_COUNT
 } ash_nest_op;
 
@@ -86,8 +106,9 @@ typedef struct ash_inst {
     uint16_t op;    /* ash_nest_op */
     uint16_t lanes; /* of the result; 1 is a scalar, 0 no result */
     uint16_t dtype; /* ash_dtype of the result */
-    uint16_t buf;
+    uint16_t buf;   /* a buffer, or with ASH_NEST_SHARED in it a memory of the block */
     ash_ref a, b, c;
+    /* IDIV, IMOD, comparisons: ASH_NEST_NARROW where 32 bits hold both operands, i64 scalars, else 0 */
     uint32_t
         unroll; /* LOOP: iterations per trip that code generation should lay out in a row; 0 or 1: none */
     union {
@@ -104,6 +125,14 @@ typedef struct ash_nest_buffer {
     bool written;
 } ash_nest_buffer;
 
+/* Memory of a block of threads: the bit of ash_inst.buf that says so, and what is known of it. Undefined
+ * when the kernel begins; its base is a multiple of 16 bytes. */
+enum { ASH_NEST_SHARED = 0x8000 };
+typedef struct ash_nest_shared {
+    ash_dtype dtype;
+    uint32_t count; /* elements */
+} ash_nest_shared;
+
 typedef struct ash_nest {
     const ash_allocator *allocator;
     ASH_VEC(ash_inst) code;
@@ -111,6 +140,10 @@ typedef struct ash_nest {
     tags; /* per instruction: 0 for structure, else a hash, so that equal ones are found fast */
     ASH_VEC(ash_nest_buffer) buffers;
     ASH_VEC(int32_t) shuffles;
+    uint32_t
+        threads; /* of a block, which takes a chunk together, a multiple of 32, at most 1024; 0: a chunk
+                         is one thread's */
+    ASH_VEC(ash_nest_shared) shared;
     bool failed;    /* building failed: what was added after is lost */
     bool too_large; /* and why: more than references can name; else out of memory */
     bool polls;     /* it contains a POLL */
@@ -122,17 +155,24 @@ void ash_nest_free(ash_nest *nest);
 ash_status ash_nest_status(const ash_nest *nest, ash_diag *diag);
 /* Checks structure, operand types and scopes; a defect is ASH_ERROR_INTERNAL. */
 ash_status ash_nest_verify(const ash_nest *nest, ash_diag *diag);
+/* Part of it, for nests with blocks of threads that are right otherwise: what the whole block must come by
+ * stands under conditions and bounds that are the same for all of its threads. */
+ash_status ash_nest__verify_block(const ash_nest *nest, ash_diag *diag);
 /* Readable text: nested loops, one instruction a line. */
 void ash_nest_print(const ash_nest *nest, struct ash_text *out);
 
 /* --- building: each appends and returns the result --------------------------------------------------- */
 
 uint16_t ash_nest_buffer_add(ash_nest *nest, ash_nest_buffer buffer);
+/* Memory of the block: what loads and stores name it by. */
+uint16_t ash_nest_shared_add(ash_nest *nest, ash_dtype dtype, uint32_t count);
+/* Of a buffer, or a memory of the block. */
+ash_dtype ash_nest_dtype(const ash_nest *nest, uint16_t buf);
 ash_ref ash_nest_add(ash_nest *nest, ash_inst inst);
 /* Each gets the other's instructions; both have one allocator. */
 void ash_nest__exchange_code(ash_nest *a, ash_nest *b);
 
-ash_ref ash_nest_arg(ash_nest *n, ash_nest_op which); /* BEGIN_ARG, END_ARG or WORKER */
+ash_ref ash_nest_arg(ash_nest *n, ash_nest_op which); /* BEGIN_ARG, END_ARG, WORKER or THREAD */
 ash_ref ash_nest_int(ash_nest *n, ash_dtype dtype, int64_t value);
 ash_ref ash_nest_index(ash_nest *n, int64_t value); /* an i64 */
 ash_ref ash_nest_float(ash_nest *n, ash_dtype dtype, double value);
@@ -172,6 +212,15 @@ ash_ref ash_nest_dot4(ash_nest *n, ash_ref a, ash_ref b, ash_ref c);
 ash_ref ash_nest_whole(ash_nest *n, ash_ref a);
 ash_ref ash_nest_lookup(ash_nest *n, uint16_t buf, ash_ref index, ash_ref bytes);
 ash_ref ash_nest_hreduce(ash_nest *n, ash_op op, ash_ref vector);
+
+/* Blocks of threads. */
+void ash_nest_barrier(ash_nest *n);
+ash_ref ash_nest_reduce(ash_nest *n, ash_op op, ash_ref scalar, unsigned threads);
+/* `condition` may be ASH_NO_REF: it holds. */
+void ash_nest_copy_async(ash_nest *n, uint16_t to, ash_ref to_index, uint16_t from, ash_ref from_index,
+                         unsigned elements, ash_ref condition);
+void ash_nest_copy_commit(ash_nest *n);
+void ash_nest_copy_wait(ash_nest *n, unsigned left);
 
 /* What builders see in place of an instruction that was lost to a failed allocation: an i64 scalar. */
 extern const ash_inst ash_nest__lost;

@@ -12,17 +12,43 @@
 #include "nest.h"
 
 static const char *const names[ASH_NEST_OP_COUNT] = {
-    [ASH_NEST_BEGIN_ARG] = "begin",   [ASH_NEST_END_ARG] = "end",     [ASH_NEST_WORKER] = "worker",
-    [ASH_NEST_VAR] = "var",           [ASH_NEST_INT] = "int",         [ASH_NEST_FLOAT] = "float",
-    [ASH_NEST_SPLAT] = "splat",       [ASH_NEST_LANES] = "lanes",     [ASH_NEST_EXTRACT] = "extract",
-    [ASH_NEST_SHUFFLE] = "shuffle",   [ASH_NEST_LOOP] = "for",        [ASH_NEST_IF] = "if",
-    [ASH_NEST_ELSE] = "else",         [ASH_NEST_END] = "}",           [ASH_NEST_CELL] = "cell",
-    [ASH_NEST_GET] = "get",           [ASH_NEST_SET] = "set",         [ASH_NEST_LOAD] = "load",
-    [ASH_NEST_STORE] = "store",       [ASH_NEST_GATHER] = "gather",   [ASH_NEST_SCATTER] = "scatter",
-    [ASH_NEST_PREFETCH] = "prefetch", [ASH_NEST_COMPUTE] = "compute", [ASH_NEST_IDIV] = "idiv",
-    [ASH_NEST_IMOD] = "imod",         [ASH_NEST_FMA] = "fma",         [ASH_NEST_DOT4] = "dot4",
-    [ASH_NEST_WHOLE] = "whole",       [ASH_NEST_LOOKUP] = "lookup",   [ASH_NEST_HREDUCE] = "hreduce",
+    [ASH_NEST_BEGIN_ARG] = "begin",
+    [ASH_NEST_END_ARG] = "end",
+    [ASH_NEST_WORKER] = "worker",
+    [ASH_NEST_THREAD] = "thread",
+    [ASH_NEST_VAR] = "var",
+    [ASH_NEST_INT] = "int",
+    [ASH_NEST_FLOAT] = "float",
+    [ASH_NEST_SPLAT] = "splat",
+    [ASH_NEST_LANES] = "lanes",
+    [ASH_NEST_EXTRACT] = "extract",
+    [ASH_NEST_SHUFFLE] = "shuffle",
+    [ASH_NEST_LOOP] = "for",
+    [ASH_NEST_IF] = "if",
+    [ASH_NEST_ELSE] = "else",
+    [ASH_NEST_END] = "}",
+    [ASH_NEST_CELL] = "cell",
+    [ASH_NEST_GET] = "get",
+    [ASH_NEST_SET] = "set",
+    [ASH_NEST_LOAD] = "load",
+    [ASH_NEST_STORE] = "store",
+    [ASH_NEST_GATHER] = "gather",
+    [ASH_NEST_SCATTER] = "scatter",
+    [ASH_NEST_PREFETCH] = "prefetch",
+    [ASH_NEST_COMPUTE] = "compute",
+    [ASH_NEST_IDIV] = "idiv",
+    [ASH_NEST_IMOD] = "imod",
+    [ASH_NEST_FMA] = "fma",
+    [ASH_NEST_DOT4] = "dot4",
+    [ASH_NEST_WHOLE] = "whole",
+    [ASH_NEST_LOOKUP] = "lookup",
+    [ASH_NEST_HREDUCE] = "hreduce",
     [ASH_NEST_POLL] = "poll",
+    [ASH_NEST_BARRIER] = "barrier",
+    [ASH_NEST_REDUCE] = "reduce",
+    [ASH_NEST_COPY_ASYNC] = "copy",
+    [ASH_NEST_COPY_COMMIT] = "commit",
+    [ASH_NEST_COPY_WAIT] = "wait",
 };
 
 static void operand(const ash_nest *n, ash_ref ref, ash_text *out) {
@@ -46,10 +72,14 @@ static void operands(const ash_nest *n, const ash_inst *inst, ash_text *out) {
     }
 }
 
-static void place(const ash_nest *n, const ash_inst *inst, ash_text *out) {
-    ash_text_add(out, " b%u[", inst->buf);
-    operand(n, inst->a, out);
+static void element(const ash_nest *n, uint16_t buf, ash_ref index, ash_text *out) {
+    ash_text_add(out, " %c%u[", buf & ASH_NEST_SHARED ? 's' : 'b', buf & ~(unsigned)ASH_NEST_SHARED);
+    operand(n, index, out);
     ash_text_add(out, "]");
+}
+
+static void place(const ash_nest *n, const ash_inst *inst, ash_text *out) {
+    element(n, inst->buf, inst->a, out);
 }
 
 static void mask(const ash_nest *n, const ash_inst *inst, ash_text *out) {
@@ -70,7 +100,8 @@ static void loop(const ash_nest *n, ash_ref ref, ash_text *out) {
 }
 
 static void value(const ash_nest *n, const ash_inst *inst, ash_text *out) {
-    bool names_op = inst->op == ASH_NEST_COMPUTE || inst->op == ASH_NEST_HREDUCE;
+    bool names_op =
+        inst->op == ASH_NEST_COMPUTE || inst->op == ASH_NEST_HREDUCE || inst->op == ASH_NEST_REDUCE;
     if (inst->op != ASH_NEST_COMPUTE) ash_text_add(out, "%s", names[inst->op]);
     if (names_op)
         ash_text_add(out, "%s%s", inst->op == ASH_NEST_COMPUTE ? "" : " ", ash_op_name((ash_op)inst->i));
@@ -87,6 +118,8 @@ static void value(const ash_nest *n, const ash_inst *inst, ash_text *out) {
         for (size_t i = 0; i < inst->lanes && (size_t)inst->i + i < n->shuffles.len; i++)
             ash_text_add(out, "%s%" PRId32, i ? " " : " [", n->shuffles.at[(size_t)inst->i + i]);
     if (inst->op == ASH_NEST_SHUFFLE) ash_text_add(out, "]");
+    if (inst->op != ASH_NEST_REDUCE && inst->unroll == ASH_NEST_NARROW) ash_text_add(out, " narrow");
+    if (inst->op == ASH_NEST_REDUCE) ash_text_add(out, " of %u threads", inst->unroll);
 }
 
 static void effect(const ash_nest *n, ash_ref ref, ash_text *out) {
@@ -112,6 +145,17 @@ static void effect(const ash_nest *n, ash_ref ref, ash_text *out) {
         place(n, inst, out);
         if (inst->i) ash_text_add(out, " for writing");
         break;
+    case ASH_NEST_COPY_ASYNC:
+        ash_text_add(out, "copy %u", inst->unroll);
+        place(n, inst, out);
+        ash_text_add(out, ",");
+        element(n, (uint16_t)inst->i, inst->b, out);
+        if (inst->c != ASH_NO_REF) {
+            ash_text_add(out, " if ");
+            operand(n, inst->c, out);
+        }
+        break;
+    case ASH_NEST_COPY_WAIT: ash_text_add(out, "wait %" PRId64, inst->i); break;
     default:
         ash_text_add(out, "%s", inst->op < ASH_NEST_OP_COUNT ? names[inst->op] : "?");
         operands(n, inst, out);
@@ -119,11 +163,15 @@ static void effect(const ash_nest *n, ash_ref ref, ash_text *out) {
 }
 
 void ash_nest_print(const ash_nest *n, ash_text *out) {
+    if (n->threads) ash_text_add(out, "threads %u\n", n->threads);
     for (size_t i = 0; i < n->buffers.len; i++) {
         const ash_nest_buffer *b = &n->buffers.at[i];
         ash_text_add(out, "buffer b%zu: %s align %u group %u%s\n", i, ash_dtype_name(b->dtype), b->align,
                      b->group, b->written ? " written" : "");
     }
+    for (size_t i = 0; i < n->shared.len; i++)
+        ash_text_add(out, "shared s%zu: %s %u\n", i, ash_dtype_name(n->shared.at[i].dtype),
+                     n->shared.at[i].count);
     int depth = 0;
     for (ash_ref ref = 0; ref < n->code.len; ref++) {
         const ash_inst *inst = ash_nest_at(n, ref);

@@ -109,8 +109,10 @@ static ash_status structure(struct check *c, ash_ref ref) {
 
 static ash_status memory(struct check *c, ash_ref ref) {
     const ash_inst *inst = at(c, ref);
-    REQUIRE(c, ref, inst->buf < c->nest->buffers.len, "no such buffer");
-    const ash_nest_buffer *buffer = &c->nest->buffers.at[inst->buf];
+    bool shared = inst->buf & ASH_NEST_SHARED;
+    size_t number = inst->buf & ~ASH_NEST_SHARED;
+    REQUIRE(c, ref, number < (shared ? c->nest->shared.len : c->nest->buffers.len), "no such buffer");
+    ash_dtype dtype = ash_nest_dtype(c->nest, inst->buf);
     bool stores = inst->op == ASH_NEST_STORE || inst->op == ASH_NEST_SCATTER;
     bool indexed = inst->op == ASH_NEST_GATHER || inst->op == ASH_NEST_SCATTER;
     unsigned lanes = inst->lanes;
@@ -118,11 +120,12 @@ static ash_status memory(struct check *c, ash_ref ref) {
     if (stores) {
         ASH_TRY(use(c, ref, inst->c));
         lanes = at(c, inst->c)->lanes;
-        ASH_TRY(use_typed(c, ref, inst->c, buffer->dtype, lanes));
-        REQUIRE(c, ref, buffer->written, "a store to a buffer that is not written");
+        ASH_TRY(use_typed(c, ref, inst->c, dtype, lanes));
+        REQUIRE(c, ref, shared || c->nest->buffers.at[number].written,
+                "a store to a buffer that is not written");
         REQUIRE(c, ref, inst->lanes == 0, "a store has a result");
     } else {
-        REQUIRE(c, ref, inst->dtype == buffer->dtype, "a load of another dtype than the buffer's");
+        REQUIRE(c, ref, inst->dtype == dtype, "a load of another dtype than the buffer's");
         REQUIRE(c, ref, lanes >= 1 && lanes <= LANES_MAX, "lanes out of range");
     }
     if (inst->b != ASH_NO_REF) ASH_TRY(use_typed(c, ref, inst->b, ASH_BOOL, lanes));
@@ -180,10 +183,10 @@ static ash_status compute(struct check *c, ash_ref ref) {
     return result(c, ref, class == ASH_CLASS_COMPARE ? ASH_BOOL : in, inst->lanes);
 }
 
-static ash_status reduce(struct check *c, ash_ref ref) {
+/* HREDUCE of `lanes` lanes, or REDUCE of threads. */
+static ash_status reduce(struct check *c, ash_ref ref, unsigned lanes) {
     const ash_inst *inst = at(c, ref);
-    ASH_TRY(use(c, ref, inst->a));
-    ASH_TRY(use_typed(c, ref, inst->a, inst->dtype, at(c, inst->a)->lanes));
+    ASH_TRY(use_typed(c, ref, inst->a, inst->dtype, lanes));
     REQUIRE(c, ref, inst->lanes == 1, "a horizontal reduction gives a scalar");
     switch (inst->i) {
     case ASH_OP_ADD:
@@ -255,6 +258,39 @@ static ash_status integer(struct check *c, ash_ref ref) {
     return ASH_OK;
 }
 
+/* --- blocks of threads ------------------------------------------------------------------------------- */
+
+static ash_status copy_async(struct check *c, ash_ref ref) {
+    const ash_inst *inst = at(c, ref);
+    const ash_nest *n = c->nest;
+    REQUIRE(c, ref, (inst->buf & ASH_NEST_SHARED) && (inst->buf & ~ASH_NEST_SHARED) < (int)n->shared.len,
+            "a copy to what is no memory of the block");
+    REQUIRE(c, ref, inst->i >= 0 && (uint64_t)inst->i < n->buffers.len, "a copy from no buffer");
+    ash_dtype dtype = ash_nest_dtype(n, inst->buf);
+    REQUIRE(c, ref, n->buffers.at[inst->i].dtype == dtype, "a copy from a buffer of another dtype");
+    uint64_t bytes = inst->unroll * ash_dtype_size(dtype);
+    REQUIRE(c, ref, bytes == 4 || bytes == 8 || bytes == 16, "a copy of neither 4 nor 8 nor 16 bytes");
+    REQUIRE(c, ref, n->buffers.at[inst->i].align >= bytes, "a copy from a buffer of a lower alignment");
+    ASH_TRY(use_typed(c, ref, inst->a, ASH_I64, 1));
+    if (inst->c != ASH_NO_REF) ASH_TRY(use_typed(c, ref, inst->c, ASH_BOOL, 1));
+    return use_typed(c, ref, inst->b, ASH_I64, 1);
+}
+
+static ash_status of_block(struct check *c, ash_ref ref) {
+    const ash_inst *inst = at(c, ref);
+    REQUIRE(c, ref, c->nest->threads, "an instruction of a block of threads, of which there is none");
+    switch (inst->op) {
+    case ASH_NEST_THREAD: return result(c, ref, ASH_I64, 1);
+    case ASH_NEST_REDUCE:
+        REQUIRE(c, ref,
+                ash_is_pow2(inst->unroll) && inst->unroll <= 32 && c->nest->threads % inst->unroll == 0,
+                "a reduction over so many threads");
+        return reduce(c, ref, 1);
+    case ASH_NEST_COPY_ASYNC: return copy_async(c, ref);
+    default: REQUIRE(c, ref, inst->i >= 0, "a wait for less than no group"); return ASH_OK;
+    }
+}
+
 static ash_status instruction(struct check *c, ash_ref ref) {
     const ash_inst *inst = at(c, ref);
     REQUIRE(c, ref, inst->op < ASH_NEST_OP_COUNT, "unknown operation");
@@ -308,10 +344,17 @@ static ash_status instruction(struct check *c, ash_ref ref) {
         ASH_TRY(result(c, ref, ASH_I64, inst->lanes));
         ASH_TRY(use_typed(c, ref, inst->a, ASH_I64, inst->lanes));
         return use_typed(c, ref, inst->b, ASH_I64, inst->lanes);
-    case ASH_NEST_HREDUCE: return reduce(c, ref);
+    case ASH_NEST_HREDUCE: ASH_TRY(use(c, ref, inst->a)); return reduce(c, ref, at(c, inst->a)->lanes);
     case ASH_NEST_POLL:
         REQUIRE(c, ref, c->nest->polls, "a look in a nest that is said to have none");
+        REQUIRE(c, ref, !c->nest->threads, "a thread may not leave its block");
         break;
+    case ASH_NEST_THREAD:
+    case ASH_NEST_BARRIER:
+    case ASH_NEST_REDUCE:
+    case ASH_NEST_COPY_ASYNC:
+    case ASH_NEST_COPY_COMMIT:
+    case ASH_NEST_COPY_WAIT: return of_block(c, ref);
     case ASH_NEST_OP_COUNT: break;
     }
     return ASH_OK;
@@ -327,7 +370,13 @@ static ash_status value_has_lanes(struct check *c, ash_ref ref) {
     case ASH_NEST_STORE:
     case ASH_NEST_SCATTER:
     case ASH_NEST_PREFETCH:
-    case ASH_NEST_POLL: REQUIRE(c, ref, inst->lanes == 0, "an instruction without result has lanes"); break;
+    case ASH_NEST_POLL:
+    case ASH_NEST_BARRIER:
+    case ASH_NEST_COPY_ASYNC:
+    case ASH_NEST_COPY_COMMIT:
+    case ASH_NEST_COPY_WAIT:
+        REQUIRE(c, ref, inst->lanes == 0, "an instruction without result has lanes");
+        break;
     default: REQUIRE(c, ref, inst->lanes > 0, "a result without lanes");
     }
     return ASH_OK;
@@ -339,6 +388,11 @@ static ash_status walk(struct check *c) {
         ASH_FAIL_IF(n->buffers.at[i].dtype >= ASH_DTYPE_COUNT || !ash_is_pow2(n->buffers.at[i].align),
                     c->diag, ASH_ERROR_INTERNAL,
                     "loop nest, buffer %zu: unknown dtype, or alignment not a power of two", i);
+    ASH_FAIL_IF(n->threads % 32 || n->threads > 1024, c->diag, ASH_ERROR_INTERNAL,
+                "loop nest: a block of %u threads", n->threads);
+    for (size_t i = 0; i < n->shared.len; i++)
+        ASH_FAIL_IF(!n->threads || n->shared.at[i].dtype >= ASH_DTYPE_COUNT, c->diag, ASH_ERROR_INTERNAL,
+                    "loop nest, memory %zu of the block: unknown dtype, or no block", i);
     enter(c, ASH_NO_REF, false);
     for (ash_ref ref = 0; ref < n->code.len; ref++) {
         ASH_TRY(instruction(c, ref));
@@ -357,6 +411,7 @@ ash_status ash_nest_verify(const ash_nest *nest, ash_diag *diag) {
     c.open = ash_mem_calloc(a, n + 1, sizeof *c.open);
     c.stack = ash_mem_alloc(a, n + 1, sizeof *c.stack);
     ash_status status = c.home && c.open && c.stack ? walk(&c) : ASH_NO_MEMORY(diag);
+    if (status == ASH_OK && nest->threads) status = ash_nest__verify_block(nest, diag);
     ash_mem_free(a, c.home, n, sizeof *c.home);
     ash_mem_free(a, c.open, n + 1, sizeof *c.open);
     ash_mem_free(a, c.stack, n + 1, sizeof *c.stack);

@@ -26,7 +26,8 @@ static ash_status new_buffer(ash_lowering *low, ash_value value, ash_buffer_kind
     const ash_value_info *info = ash_graph__value(low->graph, value);
     const uint32_t usual = (uint32_t)low->target->costs.align_bytes;
     uint32_t align = usual;
-    if (info->blob && kind != ASH_BUFFER_STATE) { /* data lies where it lies */
+    bool copied = low->target->kind == ASH_TARGET_GPU;       /* it lies among the weights */
+    if (info->blob && kind != ASH_BUFFER_STATE && !copied) { /* data lies where it lies */
         uintptr_t address = (uintptr_t)info->blob->data;
         align = address ? (uint32_t)ASH_MIN(address & -address, (uintptr_t)usual) : usual;
     }

@@ -264,6 +264,7 @@ static range range_of(const survey *s, ash_ref ref) {
     case ASH_NEST_BEGIN_ARG: return (range){0, s->chunks};
     case ASH_NEST_END_ARG: return (range){0, s->chunks};
     case ASH_NEST_WORKER: return (range){0, INT32_MAX};
+    case ASH_NEST_THREAD: return (range){0, s->nest->threads};
     case ASH_NEST_VAR: return range_of_var(s, inst->i);
     case ASH_NEST_INT: return (range){inst->i, inst->i};
     case ASH_NEST_LOOP: return (range){s->ranges[inst->a].low, add(s->ranges[inst->b].high, -1, FOREVER)};
@@ -425,6 +426,33 @@ static bool looks_anywhere(const survey *s) {
     return false;
 }
 
+/* Whether 32 bits hold it. */
+static bool is_narrow(const survey *s, ash_ref ref) {
+    const ash_inst *inst = at(s, ref);
+    range r = s->ranges[ref];
+    return inst->dtype == ASH_I64 && inst->lanes == 1 && r.low >= INT32_MIN && r.high <= INT32_MAX;
+}
+
+static bool is_comparison(const ash_inst *inst) {
+    return inst->op == ASH_NEST_COMPUTE && ash_op_infos[inst->i].class == ASH_CLASS_COMPARE;
+}
+
+ash_status ash_nest_narrow(ash_nest *nest, const ash_dims *dims, int64_t chunks, ash_diag *diag) {
+    size_t n = nest->code.len;
+    survey s = {.nest = nest, .dims = dims, .chunks = chunks, .begin = ASH_NO_REF};
+    s.ranges = ash_mem_calloc(nest->allocator, n, sizeof *s.ranges);
+    if (!s.ranges) return ASH_NO_MEMORY(diag);
+    bound_values(&s);
+    for (ash_ref ref = 0; ref < n; ref++) {
+        ash_inst *inst = &nest->code.at[ref];
+        bool divides = inst->op == ASH_NEST_IDIV || inst->op == ASH_NEST_IMOD;
+        if ((divides || is_comparison(inst)) && is_narrow(&s, inst->a) && is_narrow(&s, inst->b))
+            inst->unroll = ASH_NEST_NARROW;
+    }
+    ash_mem_free(nest->allocator, s.ranges, n, sizeof *s.ranges);
+    return ASH_OK;
+}
+
 ash_status ash_nest_add_polls(ash_nest *nest, const ash_costs *costs, const ash_dims *dims, int64_t chunks,
                               double *work, ash_diag *diag) {
     const ash_allocator *a = nest->allocator;
@@ -444,7 +472,7 @@ ash_status ash_nest_add_polls(ash_nest *nest, const ash_costs *costs, const ash_
         if (at(&s, ref)->op == ASH_NEST_BEGIN_ARG) s.begin = ref;
     bound_values(&s);
     *work = measure(&s);
-    if (!looks_anywhere(&s)) goto done;
+    if (nest->threads || !looks_anywhere(&s)) goto done; /* a thread may not leave its block */
     map = ash_mem_alloc(a, n, sizeof *map);
     twice = ash_mem_alloc(a, n, sizeof *twice);
     if (map && twice) rewrite(&s, map, twice, &to);

@@ -28,7 +28,8 @@ void ash_program__free(ash_program *p) {
 
 static bool keep_nest(ash_nest *nest, ash_arena *arena, const ash_allocator *inside) {
     nest->allocator = inside;
-    return KEEP(arena, &nest->code) && KEEP(arena, &nest->buffers) && KEEP(arena, &nest->shuffles);
+    return KEEP(arena, &nest->code) && KEEP(arena, &nest->buffers) && KEEP(arena, &nest->shuffles) &&
+           KEEP(arena, &nest->shared);
 }
 
 static bool keep_lists(ash_program *out, ash_arena *arena, const ash_allocator *inside);

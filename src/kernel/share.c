@@ -114,8 +114,8 @@ static void find_indexes(sharer *s, const ash_nest *n) {
         if (is_memory(inst)) {
             mark(s, inst->a);
             mark(s, inst->b);
-        } else if (s->indexes.at[i] || inst->op == ASH_NEST_LOOP || inst->op == ASH_NEST_IF ||
-                   (inst->op == ASH_NEST_SET && s->indexes.at[inst->a])) {
+        } else if (s->indexes.at[i] || inst->op == ASH_NEST_COPY_ASYNC || inst->op == ASH_NEST_LOOP ||
+                   inst->op == ASH_NEST_IF || (inst->op == ASH_NEST_SET && s->indexes.at[inst->a])) {
             mark(s, inst->a);
             mark(s, inst->b);
             mark(s, inst->c);
@@ -209,6 +209,9 @@ static void outline(sharer *s, const ash_nest *n) {
         put(s, b->dtype | (uint64_t)b->group << 8 | (uint64_t)b->written << 24 | (uint64_t)b->align << 32);
     }
     for (size_t i = 0; i < n->shuffles.len; i++) put(s, (uint64_t)n->shuffles.at[i]);
+    for (size_t i = 0; i < n->shared.len; i++)
+        put(s, n->shared.at[i].dtype | (uint64_t)n->shared.at[i].count << 8);
+    if (n->threads) put(s, n->threads);
 }
 
 /* The family of the nest that has been outlined, a new one where there is none. */
@@ -405,6 +408,9 @@ static ash_status emit_merged(sharer *s, family *f) {
     w.to = ash_mem_alloc(s->a, length, sizeof *w.to);
     if (!w.to) return ASH_NO_MEMORY(diag);
     for (size_t i = 0; i < w.from->buffers.len; i++) ash_nest_buffer_add(w.nest, w.from->buffers.at[i]);
+    for (size_t i = 0; i < w.from->shared.len; i++)
+        ash_nest_shared_add(w.nest, w.from->shared.at[i].dtype, w.from->shared.at[i].count);
+    w.nest->threads = w.from->threads;
     emit_parameters(s, w.nest);
     emit_code(&w);
     ash_mem_free(s->a, w.to, length, sizeof *w.to);

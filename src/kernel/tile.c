@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "tile.h"
 
+#include "kernel/gpu/tile.h"
+
 /* --- choosing a shape ----------------------------------------------------------------------------- */
 
 /* Cycles of one inner step: what takes longest of the multiply-adds, the loads, and the time until a sum
@@ -193,9 +195,9 @@ static void store_run(ash_tile *t, ash_ref block, ash_ref value) {
     ash_value root = k->graph->nodes.at[k->group->root].out;
     size_t mark = ash_kern_mark(k), known = k->known.len;
     ash_kern_set_sym(k, t->block, block);
-    if (t->columns % t->lanes) {
+    if (!ash_dim_is_const(t->columns) || t->columns % t->lanes) {
         ash_ref first = ash_nest_binary(n, ASH_OP_MUL, block, ash_nest_index(n, t->store_lanes));
-        ash_ref left = ash_nest_binary(n, ASH_OP_SUB, ash_nest_index(n, t->columns), first);
+        ash_ref left = ash_nest_binary(n, ASH_OP_SUB, ash_kern_dim(k, t->columns), first);
         k->mask =
             ash_nest_binary(n, ASH_OP_LT, ash_nest_lanes(n, k->lanes), ash_nest_splat(n, left, k->lanes));
     }
@@ -206,26 +208,49 @@ static void store_run(ash_tile *t, ash_ref block, ash_ref value) {
     ash_kern_forget(k, mark);
 }
 
-static void store_results(ash_tile *t, ash_sym row, ash_ref row0) {
+/* Opens a block where a number is below a limit, if there is one. */
+static bool open_below(ash_tile *t, bool limited, ash_ref number, ash_dim limit) {
+    ash_nest *n = &t->k->nest;
+    if (limited) ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, number, ash_kern_dim(t->k, limit)));
+    return limited;
+}
+
+static int64_t row_of(const ash_tile *t, unsigned p) {
+    return t->run ? p / t->run * t->rows_apart + p % t->run : p;
+}
+
+static void store_vector(ash_tile *t, unsigned p, unsigned v) {
     ash_kern *k = t->k;
     ash_nest *n = &k->nest;
     unsigned runs = t->lanes / t->store_lanes;
+    ash_ref vector = ash_nest_get(n, t->cells[t->top][p * t->vectors + v]);
+    if (t->math == ASH_TILE_WIDENED) vector = ash_nest_whole(n, vector);
+    int64_t apart = t->vectors_apart ? t->vectors_apart : 1;
+    ash_ref number = ash_nest_binary(n, ASH_OP_ADD, t->first, ash_nest_index(n, v * apart));
+    ash_ref first =
+        t->columns_end ? ash_nest_binary(n, ASH_OP_MUL, number, ash_nest_index(n, t->lanes)) : number;
+    bool limited = open_below(t, t->columns_end, first, t->columns);
+    for (unsigned r = 0; r < runs; r++) {
+        ash_ref block = ash_nest_binary(n, ASH_OP_MUL, number, ash_nest_index(n, runs));
+        store_run(t, ash_nest_binary(n, ASH_OP_ADD, block, ash_nest_index(n, r)),
+                  lanes_of(n, vector, r * t->store_lanes, t->store_lanes, t->lanes));
+    }
+    if (limited) ash_nest_end(n);
+}
+
+static void store_results(ash_tile *t, ash_sym row, ash_ref row0) {
+    ash_kern *k = t->k;
+    ash_nest *n = &k->nest;
     k->vsym = t->lane;
     k->lanes = t->store_lanes;
     k->aligned = true;
     ash_kern_set_sym(k, t->lane, ash_nest_index(n, 0));
     for (unsigned p = 0; p < t->rows; p++) {
-        ash_kern_set_sym(k, row, ash_nest_binary(n, ASH_OP_ADD, row0, ash_nest_index(n, p)));
-        for (unsigned v = 0; v < t->vectors; v++) {
-            ash_ref vector = ash_nest_get(n, t->cells[t->top][p * t->vectors + v]);
-            if (t->math == ASH_TILE_WIDENED) vector = ash_nest_whole(n, vector);
-            ash_ref number = ash_nest_binary(n, ASH_OP_ADD, t->first, ash_nest_index(n, v));
-            for (unsigned r = 0; r < runs; r++) {
-                ash_ref block = ash_nest_binary(n, ASH_OP_MUL, number, ash_nest_index(n, runs));
-                store_run(t, ash_nest_binary(n, ASH_OP_ADD, block, ash_nest_index(n, r)),
-                          lanes_of(n, vector, r * t->store_lanes, t->store_lanes, t->lanes));
-            }
-        }
+        ash_ref at = ash_nest_binary(n, ASH_OP_ADD, row0, ash_nest_index(n, row_of(t, p)));
+        ash_kern_set_sym(k, row, at);
+        bool limited = open_below(t, t->rows_end != 0, at, t->rows_end);
+        for (unsigned v = 0; v < t->vectors; v++) store_vector(t, p, v);
+        if (limited) ash_nest_end(n);
     }
     k->vsym = ASH_NO_SYM;
     k->lanes = 1;
@@ -301,10 +326,12 @@ ash_status ash_kern_lower_tile(ash_kern *k, ash_dim *chunks, bool *done) {
     *done = false;
     if (ash_graph__type(k->graph, anchor->out)->dtype != ASH_F32 && !ash_node__is_bytes(k->graph, anchor))
         return ASH_OK;
+    bool product = ash_op_infos[anchor->op].class == ASH_CLASS_MATMUL;
     if (anchor->op == ASH_OP_WINOGRAD)
         ash_kern_lower_winograd(k, chunks), *done = true;
+    else if (k->low->target->kind == ASH_TARGET_GPU)
+        *done = product ? ash_gpu_lower_matmul(k, chunks) : ash_gpu_lower_conv(k, chunks);
     else
-        *done = ash_op_infos[anchor->op].class == ASH_CLASS_MATMUL ? ash_kern_lower_matmul(k, chunks)
-                                                                   : ash_kern_lower_conv(k, chunks);
+        *done = product ? ash_kern_lower_matmul(k, chunks) : ash_kern_lower_conv(k, chunks);
     return ash_kern_status(k);
 }

@@ -14,7 +14,7 @@
 #include "kern.h"
 #include "partial.h"
 
-enum { ASH_TILE_MAX = 31 };
+enum { ASH_TILE_MAX = 32 };
 
 typedef struct ash_tile_shape {
     unsigned rows, vectors;
@@ -88,7 +88,13 @@ typedef struct ash_tile {
     ash_sym block, lane;       /* output channel or column: block * store_lanes + lane */
     ash_ref first;             /* number of vector 0 */
     ash_ix root[ASH_MAX_AXES]; /* index of the group's root, in the tile's symbols */
-    int64_t columns; /* in all; a vector that reaches past them is masked. 0: all vectors are whole */
+    ash_dim columns; /* in all; a vector that reaches past them is masked. 0: all vectors are whole */
+    /* Of a thread of a block (gpu/tile.h), whose rows and vectors are apart: row p is row0 + p / run *
+     * rows_apart + p % run, vector v is number first + v * vectors_apart. 0: all are side by side. */
+    unsigned run;
+    int64_t rows_apart, vectors_apart;
+    ash_dim rows_end; /* rows from here on are not stored; 0: there are none such */
+    bool columns_end; /* neither are vectors that begin behind the columns */
 } ash_tile;
 
 /* Sets the root's index from that of the anchor's result. */

@@ -515,7 +515,7 @@ static ash_status check_names(const ash_onnx_options *o, ash_diag *diag) {
     return ASH_OK;
 }
 
-static bool has_value(const ash_import *im, const char *name) {
+static bool has_value(ash_import *im, const char *name) {
     return ash_import__find_name(im, (ash_span){(const uint8_t *)name, strlen(name)}) != SIZE_MAX;
 }
 

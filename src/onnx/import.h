@@ -229,7 +229,7 @@ ash_type ash_import__in_type(ash_import *im, size_t k);
 ash_type ash_import__type(const ash_import *im, ash_value value);
 
 /* What its bytes stand for; ASH_NARROW_NONE also when it is missing. */
-ash_narrow ash_import__in_narrow(const ash_import *im, size_t k);
+ash_narrow ash_import__in_narrow(ash_import *im, size_t k);
 
 /* Elements of operand k: numbers or dims; numbers alone; floating point numbers. False and a failure that
  * names the operand when they cannot be known at import. Borrowed from the node's scratch arena. */
@@ -266,7 +266,7 @@ ash_value ash_import__found(ash_import *im, ash_value x, size_t k, unsigned axis
 bool ash_import__moves_narrow(const ash_import_row *row);
 bool ash_import__takes_narrow(const ash_import_row *row);
 /* The first operand that has such bytes says what those of a moving operator's results are. */
-ash_narrow ash_import__moved_narrow(const ash_import *im);
+ash_narrow ash_import__moved_narrow(ash_import *im);
 
 /* --- attributes: a wrong type is a failure, an absent one gives the default ----------------------- */
 

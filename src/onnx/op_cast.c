@@ -236,7 +236,7 @@ bool ash_import__takes_narrow(const ash_import_row *row) {
     return ash_import__moves_narrow(row) || among(readers, ASH_COUNT(readers), row);
 }
 
-ash_narrow ash_import__moved_narrow(const ash_import *im) {
+ash_narrow ash_import__moved_narrow(ash_import *im) {
     ash_narrow narrow = ASH_NARROW_NONE;
     if (!im->row || !ash_import__moves_narrow(im->row)) return narrow;
     for (size_t k = 0; k < im->node->n_ins && !narrow; k++) narrow = ash_import__in_narrow(im, k);

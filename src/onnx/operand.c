@@ -193,7 +193,7 @@ ash_type ash_import__in_type(ash_import *im, size_t k) {
     return entry ? entry->type : (ash_type){.dtype = ASH_F32};
 }
 
-ash_narrow ash_import__in_narrow(const ash_import *im, size_t k) {
+ash_narrow ash_import__in_narrow(ash_import *im, size_t k) {
     size_t index = ash_import__has(im, k) ? ash_import__find_name(im, im->node->ins[k]) : SIZE_MAX;
     return index == SIZE_MAX ? ASH_NARROW_NONE : im->values.at[index].narrow;
 }

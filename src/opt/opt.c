@@ -8,7 +8,8 @@
  * before fold, which computes 1 / c. lookup comes after the last fold, whose functions are not those of
  * kernels. widen comes after affine, so that a normalisation is still next to its convolution, and before
  * layout, which knows f32 alone. layout comes after everything that speaks of channels as dim 1; winograd
- * reads the weights as it has packed them. What layout inserts is then cleaned up by the same passes.
+ * reads the weights as it has packed them; filters is what GPUs have instead of both. What they insert is
+ * then cleaned up by the same passes.
  *
  * A pass that rewrites around certain operators is passed over when the graph has none of them: it would
  * build the same graph once more. */
@@ -48,6 +49,11 @@ static bool looks_up(const ash_target *target) {
     return has_vectors(target) && target->lookup;
 }
 
+/* Products as tiles in the memory of a block of threads. */
+static bool has_blocks(const ash_target *target) {
+    return target && target->kind == ASH_TARGET_GPU;
+}
+
 static const ash_op casts[] = {ASH_OP_CAST, ASH_OP_COUNT}, quotients[] = {ASH_OP_DIV, ASH_OP_COUNT},
                     convolutions[] = {ASH_OP_CONV, ASH_OP_COUNT},
                     products[] = {ASH_OP_CONV, ASH_OP_MATMUL, ASH_OP_COUNT};
@@ -69,6 +75,7 @@ static const row pipeline[] = {
     {"widen", ash_opt__widen, ASH_OPT_FULL, PLAIN, CANONICAL, 0, NULL, products},
     {"layout", ash_opt__layout, ASH_OPT_FULL, PLAIN, PLAIN | CANONICAL, 0, has_vectors, NULL},
     {"winograd", ash_opt__winograd, ASH_OPT_FULL, 0, CANONICAL, 0, has_vectors, convolutions},
+    {"filters", ash_opt__filters, ASH_OPT_FULL, PLAIN, PLAIN | CANONICAL, 0, has_blocks, convolutions},
     {"simplify", ash_opt__simplify, ASH_OPT_EXACT, 0, 0, CANONICAL, NULL, NULL},
     {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0, NULL, NULL},
     {"dce", ash_opt__dce, ASH_OPT_NONE, 0, 0, 0, NULL, NULL},

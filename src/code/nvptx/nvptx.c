@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Kernels for NVIDIA's GPUs, as PTX. A thread runs a range of the launch's chunks.
+/* Kernels for NVIDIA's GPUs, as PTX. A thread, or a block of them (block.c), runs a range of the launch's
+ * chunks.
  *
  *     .entry kernel(global buffer, ..., [global words,] global words, global record)
  *
@@ -13,9 +14,14 @@
  * nest that asks for the worker gets the thread's number; whoever launches it has scratch memory for so
  * many.
  *
+ * A nest with blocks of threads is launched with a block of so many for each chunk, or fewer blocks, which
+ * take several each.
+ *
  * Arithmetic is that of processors with multiply-add: IEEE division and roots, no contraction (no operation
  * has such a flag), subnormal numbers as they are. */
 #include "nvptx.h"
+
+#include <stdio.h>
 
 #include <llvm-c/Target.h>
 
@@ -43,8 +49,9 @@ static bool init(void) {
 }
 
 static unsigned features(const ash_target *target) {
-    (void)target;
-    return 0;
+    unsigned capability = 0;
+    sscanf(target->cpu, "sm_%u", &capability);
+    return capability >= 80 ? ASH_NVPTX_COPIES : 0;
 }
 
 /* --- the boundary ------------------------------------------------------------------------------------ */
@@ -82,9 +89,10 @@ static void describe_param(ash_emit *e, unsigned i) {
 /* The most threads of a block, so that registers are shared out among no more. */
 static void limit_threads(ash_emit *e) {
     static const char name[] = "maxntidx";
+    unsigned most = e->nest->threads ? e->nest->threads : ASH_CUDA_BLOCK;
     LLVMMetadataRef limit[] = {
         LLVMValueAsMetadata(e->fn), LLVMMDStringInContext2(e->ctx, name, strlen(name)),
-        LLVMValueAsMetadata(LLVMConstInt(LLVMInt32TypeInContext(e->ctx), ASH_CUDA_BLOCK, false))};
+        LLVMValueAsMetadata(LLVMConstInt(LLVMInt32TypeInContext(e->ctx), most, false))};
     LLVMAddNamedMetadataOperand(e->module, "nvvm.annotations",
                                 LLVMMetadataAsValue(e->ctx, LLVMMDNodeInContext2(e->ctx, limit, 3)));
 }
@@ -134,16 +142,20 @@ static LLVMValueRef least(ash_emit *e, LLVMValueRef a, LLVMValueRef b) {
     return LLVMBuildSelect(e->at_entry, LLVMBuildICmp(e->at_entry, LLVMIntSLT, a, b, ""), a, b, "");
 }
 
-/* The thread's number, or an end of its range. What is computed twice, LLVM finds. */
+/* The number of the thread, or an end of its range; of the block, where that takes chunks together. What is
+ * computed twice, LLVM finds. */
 static LLVMValueRef special(ash_emit *e, ash_nest_op op) {
     LLVMBuilderRef b = e->at_entry;
-    LLVMValueRef size = special_register(e, "llvm.nvvm.read.ptx.sreg.ntid.x");
-    LLVMValueRef thread = LLVMBuildNSWAdd(
-        b, LLVMBuildNSWMul(b, special_register(e, "llvm.nvvm.read.ptx.sreg.ctaid.x"), size, ""),
-        special_register(e, "llvm.nvvm.read.ptx.sreg.tid.x"), "");
+    if (op == ASH_NEST_THREAD) return special_register(e, "llvm.nvvm.read.ptx.sreg.tid.x");
+    LLVMValueRef thread = special_register(e, "llvm.nvvm.read.ptx.sreg.ctaid.x");
+    LLVMValueRef threads = special_register(e, "llvm.nvvm.read.ptx.sreg.nctaid.x");
+    if (!e->nest->threads) {
+        LLVMValueRef size = special_register(e, "llvm.nvvm.read.ptx.sreg.ntid.x");
+        thread = LLVMBuildNSWAdd(b, LLVMBuildNSWMul(b, thread, size, ""),
+                                 special_register(e, "llvm.nvvm.read.ptx.sreg.tid.x"), "");
+        threads = LLVMBuildNSWMul(b, threads, size, "");
+    }
     if (op == ASH_NEST_WORKER) return thread;
-    LLVMValueRef threads =
-        LLVMBuildNSWMul(b, special_register(e, "llvm.nvvm.read.ptx.sreg.nctaid.x"), size, "");
     LLVMValueRef first = recorded(e, BEGIN), end = recorded(e, END);
     LLVMValueRef chunks = LLVMBuildNSWSub(b, end, first, "");
     LLVMValueRef up = LLVMBuildNSWAdd(b, chunks, LLVMBuildNSWSub(b, threads, number(e, 1), ""), "");
@@ -195,5 +207,8 @@ const ash_code_target ash_code__nvptx = {
     .from_f16 = ash_emit__from_f16,
     .to_f16 = ash_emit__to_f16,
     .lookup = lookup,
+    .shared = ash_nvptx__shared,
+    .block = ash_nvptx__block,
+    .copy = ash_nvptx__copy,
     .library = ash_nvptx__library,
 };

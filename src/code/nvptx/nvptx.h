@@ -5,6 +5,14 @@
 
 #include "code/code_target.h"
 
+enum { ASH_NVPTX_COPIES = 1 }; /* features: copies to a block's memory that nobody waits for */
+
+/* block.c: ash_code_target.shared, block and copy. */
+LLVMValueRef ash_nvptx__shared(ash_emit *e, uint16_t number);
+LLVMValueRef ash_nvptx__block(ash_emit *e, const ash_inst *inst, LLVMValueRef a);
+void ash_nvptx__copy(ash_emit *e, LLVMValueRef to, LLVMValueRef from, unsigned bytes,
+                     LLVMValueRef condition);
+
 /* ash_code_target.library: there is none on a GPU, so that what is here is written out. */
 LLVMValueRef ash_nvptx__library(ash_emit *e, ash_op op, ash_dtype dtype, LLVMValueRef a, LLVMValueRef b);
 

@@ -37,7 +37,7 @@ typedef struct cuda_device {
 struct ash_kernel {
     cu_module module;
     cu_function function;
-    uint32_t vars;
+    uint32_t vars, threads;
     bool by_worker;
 };
 

@@ -90,6 +90,7 @@ ash_status ash_cuda__load(ash_device *device, const ash_kernel_image *image, ash
     if (!kernel) return ASH_NO_MEMORY(diag);
     kernel->vars = image->vars;
     kernel->by_worker = image->by_worker;
+    kernel->threads = image->threads;
     ash_status status = ash_cuda__enter(d, diag);
     if (status == ASH_OK) {
         status = load(d, image->blob, image->symbol, &kernel->module, diag);

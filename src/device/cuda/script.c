@@ -7,6 +7,7 @@
 enum {
     NO_SEGMENT = UINT32_MAX,
     MOST_THREADS = 1 << 21, /* of a launch; threads take several chunks past that */
+    MOST_BLOCKS = 1 << 16,  /* the same of blocks that take a chunk together */
     RANGE = 2,              /* i64s of a launch's record before the variables */
     FILL_WORDS = 3,         /* of a fill's */
     OPERAND_ALIGN = 64,     /* of what a function of the host gets */
@@ -128,7 +129,15 @@ static bool add_params(struct maker *m, cuda_item *item, uint32_t count) {
 
 static void shape_launch(const struct maker *m, const ash_launch *launch, cuda_item *item) {
     const ash_kernel *kernel = launch->kernel;
-    int64_t threads = ASH_MAX(launch->chunks.end - launch->chunks.begin, 1);
+    int64_t chunks = ASH_MAX(launch->chunks.end - launch->chunks.begin, 1), threads = chunks;
+    item->function = kernel->function;
+    item->parallel = launch->chunks.parallel;
+    item->words = RANGE + kernel->vars;
+    if (kernel->threads) { /* a block for each chunk */
+        item->block = kernel->threads;
+        item->grid = (unsigned)ASH_MIN(chunks, MOST_BLOCKS);
+        return;
+    }
     if (kernel->by_worker)
         threads = launch->chunks.parallel
                       ? (int64_t)ASH_MIN(ASH_MAX(m->streams->options.threads, 1u), (unsigned)ASH_CUDA_BLOCK)
@@ -136,9 +145,6 @@ static void shape_launch(const struct maker *m, const ash_launch *launch, cuda_i
     threads = ASH_MIN(threads, MOST_THREADS);
     item->block = (unsigned)ASH_MIN(threads, ASH_CUDA_BLOCK);
     item->grid = (unsigned)((threads + item->block - 1) / item->block);
-    item->function = kernel->function;
-    item->parallel = launch->chunks.parallel;
-    item->words = RANGE + kernel->vars;
 }
 
 static void shape_bytes(int64_t bytes, cuda_item *item) {

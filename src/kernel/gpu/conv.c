@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: MIT */
+/* Convolutions of f32 on a GPU, as products of weights by inputs that nobody writes down:
+ *
+ *     rows       output channels of a group
+ *     columns    output positions, of all images one after the other: neighbours read neighbours
+ *     terms      input channels and window
+ *
+ * A k-tile is some input channels at one place of the window, so that what differs between its copies is a
+ * number, and whether a position's input lies inside is found once for all of them; the place moves on like
+ * an odometer. With fewer than 16 channels to a group the terms are counted in the order of plain weights,
+ * and each copy finds its own channel and place.
+ *
+ * Weights lie packed, blocks of output channels side by side (src/opt/filters.c), or as the graph has them.
+ * What is left to plain loops: depthwise convolutions, and groups of few channels, which have no rows to
+ * fill a tile. */
+#include "tile.h"
+
+enum { MAX_SPACE = ASH_MAX_RANK - 2, LEAST_ROWS = 8, FEW_CHANNELS = 16 };
+
+typedef struct conv {
+    ash_kern *k;
+    const ash_node *node;
+    unsigned space;
+    int64_t w_block, groups, channels, filters; /* channels and filters of one group */
+    bool flat;                                  /* terms are channels and window in one */
+    int64_t places;                             /* of the window */
+    ash_dim batch, positions;                   /* images; positions of all of them */
+    ash_dim out[MAX_SPACE];
+    int64_t window[MAX_SPACE];
+    ash_sym group, row, block, lane, step[MAX_SPACE];
+    ash_ix anchor[ASH_MAX_RANK];
+    ash_ref at_channel, at_step[MAX_SPACE]; /* cells: where the k-tile is */
+    ash_gpu_tile tile;
+} conv;
+
+static bool read_node(conv *c) {
+    ash_kern *k = c->k;
+    const ash_node *node = c->node;
+    const ash_type *x = ash_graph__type(k->graph, node->ins[0]),
+                   *w = ash_graph__type(k->graph, node->ins[1]), *y = ash_graph__type(k->graph, node->out);
+    c->space = ash_node_attr(node, ASH_ATTR_STRIDES)->count;
+    c->w_block = ash_node_int(node, ASH_ATTR_W_BLOCK);
+    c->groups = ash_node_int(node, ASH_ATTR_GROUPS);
+    bool plain = !ash_node_int(node, ASH_ATTR_X_BLOCK) && !ash_node_int(node, ASH_ATTR_Y_BLOCK);
+    if (!plain || node->op != ASH_OP_CONV || !ash_dim_is_const(x->dims[1]) || !ash_dim_is_const(y->dims[1]))
+        return false;
+    c->channels = x->dims[1] / c->groups;
+    c->filters = y->dims[1] / c->groups;
+    c->batch = y->dims[0];
+    c->positions = c->batch;
+    c->places = 1;
+    for (unsigned s = 0; s < c->space; s++) {
+        ash_dim window = w->dims[(c->w_block ? 3 : 2) + s];
+        if (!ash_dim_is_const(window)) return false;
+        c->out[s] = y->dims[2 + s];
+        c->window[s] = window;
+        c->places *= window;
+        c->positions = ash_kern_product(k, c->positions, c->out[s]);
+    }
+    c->flat = c->places > 1 && c->channels < FEW_CHANNELS;
+    return c->filters >= LEAST_ROWS && c->channels > 0;
+}
+
+/* Image and place of a position. Of one image the first dim needs no remainder: what is past its end is not
+ * stored. */
+static ash_ix place_of(conv *c, ash_ix position, ash_ix *idx) {
+    ash_ixs *ixs = &c->k->ixs;
+    for (unsigned s = c->space; s-- > 0;) {
+        bool outermost = s == 0 && c->batch == 1;
+        idx[s] = outermost ? position : ash_ix_mod(ixs, position, c->out[s]);
+        position = outermost ? ash_ix_const(ixs, 0) : ash_ix_div(ixs, position, c->out[s]);
+    }
+    return position;
+}
+
+static void make_symbols(conv *c) {
+    ash_kern *k = c->k;
+    ash_ixs *ixs = &k->ixs;
+    c->group = ash_kern_sym(k, c->groups);
+    c->row = ash_kern_sym(k, c->filters);
+    c->block = ash_kern_sym(k, ash_kern_ceil_div(k, c->positions, ASH_GPU_LANES));
+    c->lane = ash_kern_sym(k, ASH_GPU_LANES);
+    for (unsigned s = 0; s < c->space; s++) c->step[s] = ash_kern_sym(k, c->window[s]);
+    ash_ix position = ash_ix_add(ixs, ash_ix_scale(ixs, ash_ix_sym(ixs, c->block), ASH_GPU_LANES),
+                                 ash_ix_sym(ixs, c->lane));
+    c->anchor[0] = place_of(c, position, c->anchor + 2);
+    c->anchor[1] =
+        ash_ix_add(ixs, ash_ix_scale(ixs, ash_ix_sym(ixs, c->group), c->filters), ash_ix_sym(ixs, c->row));
+}
+
+/* The channel and the place in the window of the term that is copied. */
+static ash_ix term_at(const conv *c, ash_ix *place) {
+    ash_ixs *ixs = &c->k->ixs;
+    ash_ix term = ash_ix_sym(ixs, c->tile.a.term);
+    for (unsigned s = c->space; s-- > 0;) {
+        place[s] = c->flat ? ash_ix_mod(ixs, term, c->window[s]) : ash_ix_sym(ixs, c->step[s]);
+        if (c->flat) term = ash_ix_div(ixs, term, c->window[s]);
+    }
+    return term;
+}
+
+static bool find_weights(conv *c, ash_ix channel, const ash_ix *place) {
+    ash_kern *k = c->k;
+    ash_ixs *ixs = &k->ixs;
+    ash_gpu_operand *a = &c->tile.a;
+    ash_ix idx[ASH_MAX_RANK], row = ash_ix_sym(ixs, a->line), group = ash_ix_sym(ixs, c->group);
+    unsigned d = 0;
+    int64_t rows = c->filters;
+    if (c->w_block) {
+        rows = ash_ceil_div(rows, c->w_block) * c->w_block; /* zeros fill the last block */
+        idx[d++] = group;
+        idx[d++] = ash_ix_div(ixs, row, c->w_block);
+        idx[d++] = channel;
+    } else {
+        idx[d++] = ash_ix_add(ixs, ash_ix_scale(ixs, group, c->filters), row);
+        idx[d++] = channel;
+    }
+    for (unsigned s = 0; s < c->space; s++) idx[d++] = place[s];
+    if (c->w_block) {
+        idx[d++] = ash_ix_const(ixs, 0);
+        idx[d++] = ash_ix_mod(ixs, row, c->w_block);
+    }
+    ash_gpu_bound(a, row, rows);
+    return ash_tile_operand_at(k, c->node->ins[1], idx, &a->at);
+}
+
+static bool find_input(conv *c, ash_ix channel, const ash_ix *place) {
+    ash_kern *k = c->k;
+    ash_ixs *ixs = &k->ixs;
+    ash_gpu_operand *b = &c->tile.b;
+    const ash_type *x = ash_graph__type(k->graph, c->node->ins[0]);
+    const int64_t *strides = ash_node_list(c->node, ASH_ATTR_STRIDES),
+                  *dilations = ash_node_list(c->node, ASH_ATTR_DILATIONS),
+                  *before = ash_node_list(c->node, ASH_ATTR_BEFORE),
+                  *after = ash_node_list(c->node, ASH_ATTR_AFTER);
+    ash_ix idx[ASH_MAX_RANK], out[MAX_SPACE], line = ash_ix_sym(ixs, b->line);
+    ash_gpu_bound(b, line, c->positions);
+    idx[0] = place_of(c, line, out);
+    idx[1] = ash_ix_add(ixs, ash_ix_scale(ixs, ash_ix_sym(ixs, c->group), c->channels), channel);
+    for (unsigned s = 0; s < c->space; s++) {
+        idx[2 + s] = ash_ix_add(ixs, ash_ix_scale(ixs, out[s], strides[s]),
+                                ash_ix_scale(ixs, place[s], dilations[s]));
+        idx[2 + s] = ash_ix_sub(ixs, idx[2 + s], ash_ix_dim(ixs, before[s]));
+        if (before[s] == 0 && after[s] == 0) continue; /* never outside */
+        if (b->n_bounds == ASH_GPU_BOUNDS) return false;
+        ash_gpu_bound(b, idx[2 + s], x->dims[2 + s]);
+    }
+    return ash_tile_operand_at(k, c->node->ins[0], idx, &b->at);
+}
+
+static bool find_operands(conv *c) {
+    ash_kern *k = c->k;
+    ash_gpu_operand *a = &c->tile.a, *b = &c->tile.b;
+    ash_ix place[MAX_SPACE];
+    int64_t terms = c->flat ? c->channels * c->places : c->channels;
+    a->term = b->term = ash_gpu_sym(k, terms, c->tile.shape.terms);
+    a->line = ash_gpu_sym(k, c->filters, ash_gpu_rows(c->tile.shape));
+    b->line = ash_gpu_sym(k, c->positions, ash_gpu_columns(c->tile.shape));
+    ash_ix term = ash_ix_sym(&k->ixs, a->term), channel = term_at(c, place);
+    ash_gpu_bound(a, term, terms);
+    ash_gpu_bound(b, term, terms);
+    return find_weights(c, channel, place) && find_input(c, channel, place);
+}
+
+/* --- where the k-tile is --------------------------------------------------------------------------- */
+
+static ash_ref first_tile(conv *c) {
+    ash_kern *k = c->k;
+    ash_ref zero = ash_nest_index(&k->nest, 0), narrow = ash_nest_int(&k->nest, ASH_I32, 0);
+    if (c->places > 1) c->at_channel = ash_nest_cell(&k->nest, narrow);
+    for (unsigned s = 0; s < c->space; s++) {
+        if (c->window[s] > 1) c->at_step[s] = ash_nest_cell(&k->nest, narrow);
+        ash_kern_set_sym(k, c->step[s], zero);
+    }
+    return zero;
+}
+
+/* *carry: whether it moves on; in the end, whether it began anew, at `end`. In 32 bits, which are one
+ * register. */
+static ash_ref move_on(ash_nest *n, ash_ref cell, int64_t by, int64_t end, ash_ref *carry) {
+    ash_ref now = ash_nest_get(n, cell),
+            next = ash_nest_binary(n, ASH_OP_ADD, now, ash_nest_int(n, ASH_I32, by));
+    if (*carry != ASH_NO_REF) next = ash_nest_select(n, *carry, next, now);
+    *carry = ash_nest_binary(n, ASH_OP_LE, ash_nest_int(n, ASH_I32, end), next);
+    next = ash_nest_select(n, *carry, ash_nest_int(n, ASH_I32, 0), next);
+    ash_nest_set(n, cell, next);
+    return ash_nest_cast(n, ASH_I64, next);
+}
+
+static ash_ref set_tile(void *arg, ash_ref tile, bool first) {
+    conv *c = arg;
+    ash_nest *n = &c->k->nest;
+    ash_ref carry = ASH_NO_REF;
+    if (first && !c->flat) return first_tile(c);
+    if (c->flat || c->places == 1)
+        return ash_nest_binary(n, ASH_OP_MUL, tile, ash_nest_index(n, c->tile.shape.terms));
+    ash_ref channel = move_on(n, c->at_channel, c->tile.shape.terms, c->channels, &carry);
+    for (unsigned s = c->space; s-- > 0;)
+        if (c->window[s] > 1)
+            ash_kern_set_sym(c->k, c->step[s], move_on(n, c->at_step[s], 1, c->window[s], &carry));
+    return channel;
+}
+
+/* --- chunks ---------------------------------------------------------------------------------------- */
+
+bool ash_gpu_lower_conv(ash_kern *k, ash_dim *chunks) {
+    conv c = {.k = k, .node = &k->graph->nodes.at[k->group->anchor]};
+    ash_nest *n = &k->nest;
+    if (!read_node(&c)) return false;
+    int64_t terms = c.flat ? c.channels * c.places : c.channels;
+    ash_gpu_shape shape =
+        ash_gpu_choose(k->low->target, c.filters, ash_kern_max(k, c.positions), c.groups, terms);
+    c.tile = (ash_gpu_tile){.k = k, .shape = shape, .set = set_tile, .arg = &c};
+    make_symbols(&c);
+    if (!find_operands(&c)) return false;
+    int64_t rows = ash_gpu_rows(shape), columns = ash_gpu_columns(shape);
+    int64_t k_tiles = ash_ceil_div(terms, shape.terms) * (c.flat ? 1 : c.places);
+    int64_t tiles_down = ash_ceil_div(c.filters, rows);
+    ash_dim tiles_across = ash_kern_ceil_div(k, c.positions, columns);
+    ash_gpu_tile_open(&c.tile);
+    c.tile.k_tiles = ash_nest_index(n, k_tiles);
+    ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
+                                  ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
+    ash_ref down = ash_nest_index(n, tiles_down), across = ash_kern_dim(k, tiles_across);
+    ash_ref rest = ash_nest_idiv(n, chunk, down);
+    ash_kern_set_sym(k, c.group, ash_nest_idiv(n, rest, across));
+    ash_ref row = ash_nest_binary(n, ASH_OP_MUL, ash_nest_imod(n, chunk, down), ash_nest_index(n, rows)),
+            column =
+                ash_nest_binary(n, ASH_OP_MUL, ash_nest_imod(n, rest, across), ash_nest_index(n, columns)),
+            row0;
+    ash_tile t = {.k = k, .anchor = c.node, .block = c.block, .lane = c.lane, .columns = c.positions};
+    t.rows_end = c.filters % rows ? c.filters : 0;
+    t.columns_end = !ash_dim_is_const(c.positions) || c.positions % columns;
+    ash_tile_set_root(&t, c.anchor);
+    ash_gpu_tile_sum(&c.tile, &t, row, column, &row0);
+    ash_tile_store(&t, c.row, row0, NULL, ASH_NO_REF);
+    ash_nest_end(n);
+    *chunks = ash_kern_product(k, tiles_across, tiles_down * c.groups);
+    return true;
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/* Matrix products of f32 on a GPU: chunks are (batch, tile of rows, tile of columns), neighbours share
+ * their rows. */
+#include "tile.h"
+
+typedef struct product {
+    ash_kern *k;
+    const ash_node *node;
+    unsigned rank; /* of both operands and the result */
+    ash_dim m, n, inner;
+    ash_sym row, block, lane, batch[ASH_MAX_RANK];
+    ash_ix out[ASH_MAX_RANK]; /* index of the result */
+    ash_gpu_tile tile;
+} product;
+
+static void make_symbols(product *p) {
+    ash_kern *k = p->k;
+    ash_ixs *ixs = &k->ixs;
+    const ash_type *out = ash_graph__type(k->graph, p->node->out);
+    for (unsigned d = 0; d + 2 < p->rank; d++) {
+        p->batch[d] = ash_kern_sym(k, out->dims[d]);
+        p->out[d] = ash_ix_sym(ixs, p->batch[d]);
+    }
+    p->row = ash_kern_sym(k, p->m);
+    p->block = ash_kern_sym(k, ash_kern_ceil_div(k, p->n, ASH_GPU_LANES));
+    p->lane = ash_kern_sym(k, ASH_GPU_LANES);
+    p->out[p->rank - 2] = ash_ix_sym(ixs, p->row);
+    p->out[p->rank - 1] = ash_ix_add(ixs, ash_ix_scale(ixs, ash_ix_sym(ixs, p->block), ASH_GPU_LANES),
+                                     ash_ix_sym(ixs, p->lane));
+}
+
+static bool find_operands(product *p) {
+    ash_kern *k = p->k;
+    ash_ixs *ixs = &k->ixs;
+    ash_gpu_operand *a = &p->tile.a, *b = &p->tile.b;
+    unsigned last = p->rank - 1;
+    ash_ix at_a[ASH_MAX_RANK], at_b[ASH_MAX_RANK];
+    a->term = b->term = ash_gpu_sym(k, p->inner, p->tile.shape.terms);
+    a->line = ash_gpu_sym(k, p->m, ash_gpu_rows(p->tile.shape));
+    b->line = ash_gpu_sym(k, p->n, ash_gpu_columns(p->tile.shape));
+    memcpy(at_a, p->out, sizeof at_a);
+    memcpy(at_b, p->out, sizeof at_b);
+    ash_ix term = ash_ix_sym(ixs, a->term);
+    at_a[last - 1] = ash_ix_sym(ixs, a->line);
+    at_a[last] = at_b[last - 1] = term;
+    at_b[last] = ash_ix_sym(ixs, b->line);
+    ash_gpu_bound(a, at_a[last - 1], p->m);
+    ash_gpu_bound(b, at_b[last], p->n);
+    ash_gpu_bound(a, term, p->inner);
+    ash_gpu_bound(b, term, p->inner);
+    return ash_tile_operand_at(k, p->node->ins[0], at_a, &a->at) &&
+           ash_tile_operand_at(k, p->node->ins[1], at_b, &b->at);
+}
+
+static ash_ref set_tile(void *arg, ash_ref tile, bool first) {
+    product *p = arg;
+    (void)first;
+    ash_nest *n = &p->k->nest;
+    return ash_nest_binary(n, ASH_OP_MUL, tile, ash_nest_index(n, p->tile.shape.terms));
+}
+
+/* Sets the batch symbols from a number. */
+static void decode_batch(product *p, ash_ref number) {
+    ash_kern *k = p->k;
+    const ash_type *out = ash_graph__type(k->graph, p->node->out);
+    for (unsigned d = p->rank - 2; d-- > 0;) {
+        ash_ref extent = ash_kern_dim(k, out->dims[d]);
+        ash_kern_set_sym(k, p->batch[d], d ? ash_nest_imod(&k->nest, number, extent) : number);
+        if (d) number = ash_nest_idiv(&k->nest, number, extent);
+    }
+}
+
+bool ash_gpu_lower_matmul(ash_kern *k, ash_dim *chunks) {
+    const ash_node *node = &k->graph->nodes.at[k->group->anchor];
+    const ash_type *out = ash_graph__type(k->graph, node->out),
+                   *a = ash_graph__type(k->graph, node->ins[0]);
+    ash_nest *n = &k->nest;
+    product p = {.k = k,
+                 .node = node,
+                 .rank = out->rank,
+                 .m = out->dims[out->rank - 2],
+                 .n = out->dims[out->rank - 1],
+                 .inner = a->dims[a->rank - 1]};
+    ash_dim batches = 1;
+    if (ash_node_int(node, ASH_ATTR_B_BLOCK)) return false;
+    for (unsigned d = 0; d + 2 < p.rank; d++) batches = ash_kern_product(k, batches, out->dims[d]);
+    ash_gpu_shape shape = ash_gpu_choose(k->low->target, ash_kern_max(k, p.m), ash_kern_max(k, p.n),
+                                         ash_kern_max(k, batches), ash_kern_max(k, p.inner));
+    p.tile = (ash_gpu_tile){.k = k, .shape = shape, .set = set_tile, .arg = &p};
+    make_symbols(&p);
+    if (!find_operands(&p)) return false;
+    int64_t rows = ash_gpu_rows(shape), columns = ash_gpu_columns(shape);
+    ash_dim tiles_down = ash_kern_ceil_div(k, p.m, rows), tiles_across = ash_kern_ceil_div(k, p.n, columns);
+    ash_gpu_tile_open(&p.tile);
+    p.tile.k_tiles = ash_kern_dim(k, ash_kern_ceil_div(k, p.inner, shape.terms));
+    ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
+                                  ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
+    ash_ref across = ash_kern_dim(k, tiles_across), down = ash_kern_dim(k, tiles_down);
+    ash_ref rest = ash_nest_idiv(n, chunk, across);
+    decode_batch(&p, ash_nest_idiv(n, rest, down));
+    ash_ref row = ash_nest_binary(n, ASH_OP_MUL, ash_nest_imod(n, rest, down), ash_nest_index(n, rows)),
+            column =
+                ash_nest_binary(n, ASH_OP_MUL, ash_nest_imod(n, chunk, across), ash_nest_index(n, columns)),
+            row0;
+    ash_tile t = {.k = k, .anchor = node, .block = p.block, .lane = p.lane, .columns = p.n};
+    t.rows_end = ash_dim_is_const(p.m) && p.m % rows == 0 ? 0 : p.m;
+    t.columns_end = !ash_dim_is_const(p.n) || p.n % columns;
+    ash_tile_set_root(&t, p.out);
+    ash_gpu_tile_sum(&p.tile, &t, row, column, &row0);
+    ash_tile_store(&t, p.row, row0, NULL, ASH_NO_REF);
+    ash_nest_end(n);
+    *chunks = ash_kern_product(k, ash_kern_product(k, tiles_down, tiles_across), batches);
+    return true;
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT */
+/* Products of matrices on a GPU: a block of threads computes a tile of the result.
+ *
+ *     for each chunk                              a tile of `rows` x `columns` of the result
+ *         for each k-tile                         16 or 32 terms of the sums
+ *             wait for its copies, meet
+ *             copy the next one                   both operands, to the other half of the block's memory
+ *             for each of its terms
+ *                 acc[p][v] += a[p] * b[v]        of tile.h, on vectors of 4
+ *         evaluate and store the root
+ *
+ * A warp is 4 threads down by 8 across; a thread has runs of 4 rows and vectors of 4 columns, which
+ * interleave with those of its neighbours, so that each of its loads from the block's memory takes 16 bytes
+ * and neighbours read neighbours:
+ *
+ *     thread l of a warp:   down = l & 1 | l >> 4 << 1,   across = l >> 1 & 7
+ *     its rows              4 down + 16 i + 0..3          its columns   4 across + 32 j + 0..3
+ *
+ * In the block's memory an operand lies as [term][line], lines padded by 4: [terms][rows + 4] and
+ * [terms][columns + 4]. An operand whose lines lie side by side in memory is copied 16 bytes at a time (4,
+ * where it is not aligned); one whose terms do is transposed on the way, by copies of 4 bytes, 8 terms of 4
+ * lines to a warp, which are whole sectors of memory and different banks. What lies outside an operand
+ * arrives as zeros, so that the loop has no edges.
+ *
+ * A sum is one chain of multiply-adds, however long. */
+#ifndef ASH_GPU_TILE_H
+#define ASH_GPU_TILE_H
+
+#include "kernel/tile.h"
+
+enum { ASH_GPU_LANES = 4, ASH_GPU_BOUNDS = 6 };
+
+/* Of a block: what a thread has, how its warps lie (threads = 32 * down * across), and the terms of a
+ * k-tile. */
+typedef struct ash_gpu_shape {
+    unsigned thread_rows, thread_vectors, down, across, terms;
+} ash_gpu_shape;
+
+static inline unsigned ash_gpu_rows(ash_gpu_shape s) {
+    return s.thread_rows * 4 * s.down;
+}
+static inline unsigned ash_gpu_columns(ash_gpu_shape s) {
+    return s.thread_vectors * ASH_GPU_LANES * 8 * s.across;
+}
+static inline unsigned ash_gpu_threads(ash_gpu_shape s) {
+    return 32 * s.down * s.across;
+}
+
+/* The shape in which a product of rows x columns, `batches` times, whose k-tiles are cut out of runs of
+ * `terms` terms, is done first; from the sizes and the number of multiprocessors alone. */
+ash_gpu_shape ash_gpu_choose(const ash_target *target, int64_t rows, int64_t columns, int64_t batches,
+                             int64_t terms);
+
+/* An operand as it is copied. Its index is in terms of the symbols of the tile. */
+typedef struct ash_gpu_operand {
+    ash_tile_operand at;
+    ash_sym line, term; /* row or column; term of the sum, or the part of it that runs within a k-tile */
+    struct {
+        ash_ix at;
+        ash_dim end;
+    } bounds[ASH_GPU_BOUNDS]; /* an element exists where 0 <= at < end holds for all */
+    unsigned n_bounds;
+    /* set by ash_gpu_operand_settle */
+    unsigned lines; /* of the tile */
+    bool turned;    /* terms lie side by side: it is transposed on the way */
+    unsigned width; /* elements to a copy */
+    uint16_t memory;
+    ash_ref first_line; /* of the chunk's tile */
+} ash_gpu_operand;
+
+typedef struct ash_gpu_tile {
+    ash_kern *k;
+    ash_gpu_shape shape;
+    ash_gpu_operand a, b;
+    ash_ref k_tiles; /* how many */
+    /* Sets all symbols that say which k-tile is copied, and *term to its first term; for the first one
+     * (`tile` is 0), then, within the loop, for number `tile`. */
+    ash_ref (*set)(void *arg, ash_ref tile, bool first);
+    void *arg;
+    /* made by ash_gpu_tile_open */
+    ash_ref thread;
+} ash_gpu_tile;
+
+/* A symbol for lines or terms that are copied: they reach past `extent`, up to a multiple of `tile`. */
+ash_sym ash_gpu_sym(ash_kern *k, ash_dim extent, int64_t tile);
+/* Adds 0 <= at < end to an operand's bounds. */
+void ash_gpu_bound(ash_gpu_operand *o, ash_ix at, ash_dim end);
+/* Makes the nest one of blocks, with the memory of both operands, and decides how they are copied. Before
+ * the chunk loop. */
+void ash_gpu_tile_open(ash_gpu_tile *g);
+/* Within the chunk loop: the sums of the tile whose first row and column are given, into the accumulators
+ * of `t`, which is made ready for ash_tile_store. *row0: the thread's first row. */
+void ash_gpu_tile_sum(ash_gpu_tile *g, ash_tile *t, ash_ref row, ash_ref column, ash_ref *row0);
+
+bool ash_gpu_lower_matmul(ash_kern *k, ash_dim *chunks);
+bool ash_gpu_lower_conv(ash_kern *k, ash_dim *chunks);
+
+#endif

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: MIT */
+/* Schedules for GPUs, in the interpreter of nests: results against the reference evaluator, races and
+ * barriers; and that both judges find what is wrong. */
+#include "ashlar/builder.h"
+#include "interpreted.h"
+#include "one_context.h"
+#include "opt/opt.h"
+
+static ash_diag diag;
+static ash_graph *graph;
+static ash_target sm_80;
+
+static int setup(void **state) {
+    (void)state;
+    assert_ok(ash_target__named("sm_80", &sm_80, &diag));
+    return open_context(1);
+}
+
+static int drop_graph(void **state) {
+    (void)state;
+    ash_graph_destroy(graph);
+    graph = NULL;
+    return 0;
+}
+
+static ash_graph *new_graph(void) {
+    ash_graph_destroy(graph);
+    graph = NULL;
+    assert_ok(ash_graph_create(context, "test", &graph, &diag));
+    return graph;
+}
+
+static ash_value input(const char *name, unsigned rank, const int64_t *dims) {
+    ash_type type = {.dtype = ASH_F32, .rank = rank};
+    for (unsigned d = 0; d < rank; d++) type.dims[d] = dims[d];
+    return ash_graph_input(graph, name, &type);
+}
+#define INPUT(name, ...)                                                                                   \
+    input(name, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (int64_t[]){__VA_ARGS__})
+
+/* How many kernels of the graph take chunks with blocks of threads. */
+static unsigned blocks_of(const ash_graph *g) {
+    ash_program *p;
+    unsigned count = 0;
+    assert_ok(ash_program__lower(g, &sm_80, NULL, &p, &diag));
+    for (size_t i = 0; i < p->nests.len; i++) count += p->nests.at[i].threads > 0;
+    ash_program__free(p);
+    return count;
+}
+
+/* Interprets the graph as it is lowered for the GPU, and compares. */
+static void check(const ash_graph *g, const int64_t *vars, unsigned blocks) {
+    ash_wide *inputs = test_inputs(g, vars), *expected = test_expected(g, inputs, vars);
+    ash_lower_options options = {.fuse = true};
+    assert_int_equal(blocks_of(g), blocks);
+    test_interpreted(g, &sm_80, &options, vars, inputs, expected, 1e-5);
+    test_free_expected(g, expected);
+    test_free_inputs(g, inputs);
+}
+
+/* --- products ------------------------------------------------------------------------------------- */
+
+static void products(void **state) {
+    (void)state;
+    static const int64_t sizes[][3] = {{64, 64, 64}, {128, 32, 128}, {33, 17, 35}, {1, 100, 70},
+                                       {70, 5, 3},   {32, 1, 32},    {65, 16, 36}, {5, 48, 130}};
+    for (size_t i = 0; i < ASH_COUNT(sizes); i++) {
+        const int64_t m = sizes[i][0], k = sizes[i][1], n = sizes[i][2];
+        for (int turned = 0; turned < 4; turned++) { /* as it lies, or transposed, either operand */
+            ash_graph *g = new_graph();
+            ash_value a =
+                turned & 1 ? ash_transpose(g, INPUT("a", k, m), (int64_t[]){1, 0}) : INPUT("a", m, k);
+            ash_value b =
+                turned & 2 ? ash_transpose(g, INPUT("b", n, k), (int64_t[]){1, 0}) : INPUT("b", k, n);
+            ash_value sum = ash_add(g, ash_matmul(g, a, b), INPUT("bias", n));
+            ash_graph_output(g, "y", ash_relu(g, ash_add(g, sum, INPUT("rest", m, 1))));
+            check(g, NULL, 1);
+        }
+    }
+}
+
+/* Batches, one operand for all of them, heads that lie side by side, and a variable size. */
+static void batches(void **state) {
+    (void)state;
+    ash_graph *g = new_graph();
+    ash_graph_output(g, "y", ash_matmul(g, INPUT("a", 2, 3, 20, 24), INPUT("b", 3, 24, 40)));
+    check(g, NULL, 1);
+    g = new_graph(); /* attention: [b, s, h, d] */
+    ash_value q = ash_transpose(g, INPUT("q", 2, 20, 3, 8), (int64_t[]){0, 2, 1, 3}),
+              k = ash_transpose(g, INPUT("k", 2, 20, 3, 8), (int64_t[]){0, 2, 3, 1});
+    ash_graph_output(g, "y", ash_matmul(g, q, k));
+    check(g, NULL, 1);
+    g = new_graph();
+    ash_dim rows = ash_graph_var(g, "rows", 1, 100);
+    ash_type type = {.dtype = ASH_F32, .rank = 2, .dims = {rows, 33}};
+    ash_graph_output(g, "y", ash_matmul(g, ash_graph_input(g, "a", &type), INPUT("b", 33, 50)));
+    for (int64_t n = 1; n <= 100; n += 33) check(g, &n, 1);
+}
+
+/* --- convolutions --------------------------------------------------------------------------------- */
+
+static void convolutions(void **state) {
+    (void)state;
+    static const struct {
+        int64_t n, c, o, size, window, stride, dilation, before, after, groups;
+        unsigned blocks;
+    } cases[] = {
+        {1, 32, 40, 8, 3, 1, 1, 1, 1, 1, 1},   {2, 16, 33, 7, 3, 1, 1, 1, 1, 1, 1}, /* images in one tile */
+        {1, 24, 64, 8, 1, 1, 1, 0, 0, 1, 1},   {3, 20, 9, 5, 1, 2, 1, 0, 0, 1, 1},
+        {1, 3, 16, 19, 7, 2, 1, 3, 3, 1, 1},   {2, 5, 8, 9, 3, 2, 2, 2, 0, 1, 1}, /* few channels */
+        {1, 64, 32, 6, 3, 1, 1, 0, 1, 2, 1},   {2, 12, 24, 6, 2, 1, 1, 1, 0, 2, 1},
+        {1, 17, 130, 12, 3, 1, 1, 1, 1, 1, 1}, {1, 8, 8, 6, 3, 1, 1, 1, 1, 8, 0}, /* depthwise: none */
+    };
+    for (size_t i = 0; i < ASH_COUNT(cases); i++)
+        for (int packed = 0; packed < 2; packed++) {
+            ash_graph *g = new_graph();
+            ash_window w = {0, cases[i].stride, cases[i].dilation, cases[i].before, cases[i].after};
+            ash_window windows[] = {w, w};
+            const int64_t filters = cases[i].o / cases[i].groups, channels = cases[i].c / cases[i].groups;
+            ash_value x = INPUT("x", cases[i].n, cases[i].c, cases[i].size, cases[i].size);
+            ash_value bias = INPUT("bias", cases[i].o, 1, 1), y;
+            if (packed && cases[i].blocks) { /* blocks of 32, as src/opt/filters.c has them */
+                const int64_t strides[] = {w.stride, w.stride}, dilations[] = {w.dilation, w.dilation};
+                const int64_t before[] = {w.before, w.before}, after[] = {w.after, w.after};
+                ash_value ins[] = {x, INPUT("w", cases[i].groups, ash_ceil_div(filters, 32), channels,
+                                            cases[i].window, cases[i].window, 1, 32)};
+                ash_attr attrs[] = {ASH_ATTR_LIST(STRIDES, strides, 2),
+                                    ASH_ATTR_LIST(DILATIONS, dilations, 2),
+                                    ASH_ATTR_LIST(BEFORE, before, 2),
+                                    ASH_ATTR_LIST(AFTER, after, 2),
+                                    ASH_ATTR_I(GROUPS, cases[i].groups),
+                                    ASH_ATTR_I(X_BLOCK, 0),
+                                    ASH_ATTR_I(Y_BLOCK, 0),
+                                    ASH_ATTR_I(W_BLOCK, 32),
+                                    ASH_ATTR_I(O, cases[i].o)};
+                g->internal = true;
+                ash_graph_add(g, ASH_OP_CONV, ins, 2, attrs, ASH_COUNT(attrs), &y);
+            } else {
+                y = ash_conv(g, x, INPUT("w", cases[i].o, channels, cases[i].window, cases[i].window),
+                             windows, 2, cases[i].groups);
+            }
+            ash_graph_output(g, "y", ash_relu(g, ash_add(g, y, bias)));
+            check(g, NULL, cases[i].blocks);
+        }
+}
+
+/* --- rows ----------------------------------------------------------------------------------------- */
+
+/* Sums, extremes, softmax and normalisation over rows that are short, of a warp's, and of a block's. */
+static void rows(void **state) {
+    (void)state;
+    static const int64_t lengths[] = {5, 32, 33, 127, 128, 130, 1000, 4097};
+    for (size_t i = 0; i < ASH_COUNT(lengths); i++) {
+        const int64_t n = lengths[i], axis[] = {2};
+        ash_graph *g = new_graph();
+        ash_value x = INPUT("x", 2, 3, n);
+        ash_graph_output(g, "sum", ash_reduce_sum(g, x, axis, 1, true));
+        ash_graph_output(g, "max", ash_reduce_max(g, ash_abs(g, x), axis, 1, false));
+        ash_graph_output(g, "softmax", ash_softmax(g, x, 2));
+        check(g, NULL, n < 32 ? 0 : 3);
+    }
+    ash_graph *g = new_graph(); /* along an axis that is not the last: columns are threads' */
+    const int64_t axis[] = {0};
+    ash_graph_output(g, "y", ash_reduce_sum(g, INPUT("x", 70, 40), axis, 1, false));
+    check(g, NULL, 0);
+    g = new_graph();
+    ash_dim size = ash_graph_var(g, "size", 1, 300);
+    ash_type type = {.dtype = ASH_F32, .rank = 2, .dims = {3, size}};
+    ash_graph_output(g, "y", ash_softmax(g, ash_graph_input(g, "x", &type), 1));
+    for (int64_t n = 1; n <= 300; n += 37) check(g, &n, 1);
+}
+
+/* --- what the judges find -------------------------------------------------------------------------- */
+
+enum { THREADS = 64 };
+
+/* Neighbours exchange their numbers: shared[thread] = from[thread], to[thread] = shared[thread ^ 1]. */
+static ash_nest exchange(bool barrier, bool by_copy, bool wait) {
+    ash_nest n;
+    ash_nest_init(&n, &ash_allocator__libc);
+    n.threads = THREADS;
+    uint16_t from = ash_nest_buffer_add(&n, (ash_nest_buffer){ASH_F32, 64, 0, false}),
+             to = ash_nest_buffer_add(&n, (ash_nest_buffer){ASH_F32, 64, 1, true});
+    uint16_t memory = ash_nest_shared_add(&n, ASH_F32, THREADS);
+    ash_ref chunk =
+        ash_nest_loop(&n, ash_nest_arg(&n, ASH_NEST_BEGIN_ARG), ash_nest_arg(&n, ASH_NEST_END_ARG), 1, 0);
+    ash_ref thread = ash_nest_arg(&n, ASH_NEST_THREAD), two = ash_nest_index(&n, 2);
+    ash_ref base = ash_nest_binary(&n, ASH_OP_MUL, chunk, ash_nest_index(&n, THREADS));
+    ash_ref at = ash_nest_binary(&n, ASH_OP_ADD, base, thread);
+    if (by_copy) {
+        ash_nest_copy_async(&n, memory, thread, from, at, 1, ASH_NO_REF);
+        ash_nest_copy_commit(&n);
+        if (wait) ash_nest_copy_wait(&n, 0);
+    } else {
+        ash_nest_store(&n, memory, thread, ash_nest_load(&n, from, at, 1, ASH_NO_REF), ASH_NO_REF);
+    }
+    if (barrier) ash_nest_barrier(&n);
+    ash_ref pair = ash_nest_binary(&n, ASH_OP_MUL, ash_nest_idiv(&n, thread, two), two);
+    ash_ref odd = ash_nest_imod(&n, thread, two);
+    ash_ref other =
+        ash_nest_binary(&n, ASH_OP_ADD, pair, ash_nest_binary(&n, ASH_OP_SUB, ash_nest_index(&n, 1), odd));
+    ash_nest_store(&n, to, at, ash_nest_load(&n, memory, other, 1, ASH_NO_REF), ASH_NO_REF);
+    ash_nest_barrier(&n);
+    ash_nest_end(&n);
+    assert_ok(ash_nest_verify(&n, &diag));
+    return n;
+}
+
+/* Runs it over two chunks; what the interpreter says. */
+static void interpret(const ash_nest *n, float *to, char *error) {
+    enum { COUNT = 2 * THREADS };
+    static float data[2][COUNT];
+    static bool undefined[2][sizeof data[0]];
+    static int32_t writer[2][sizeof data[0]], reader[2][sizeof data[0]];
+    static const ash_access accesses[] = {{0, false, 0, sizeof data[0]}, {1, true, 0, sizeof data[0]}};
+    interp_memory memory[2];
+    interp_buffer buffers[2];
+    for (int i = 0; i < COUNT; i++) data[0][i] = (float)i;
+    for (uint32_t i = 0; i < 2; i++) {
+        memset(undefined[i], (int)i, sizeof undefined[i]);
+        memset(writer[i], 0, sizeof writer[i]);
+        memset(reader[i], 0, sizeof reader[i]);
+        memory[i] =
+            (interp_memory){(unsigned char *)data[i], undefined[i], writer[i], reader[i], sizeof data[i]};
+        buffers[i] = (interp_buffer){&memory[i], 0, false, accesses, 2, i};
+    }
+    interp_run(n, buffers, NULL, 0, 2, 0, error);
+    memcpy(to, data[1], sizeof data[1]);
+}
+
+static void races(void **state) {
+    (void)state;
+    static const struct {
+        bool barrier, by_copy, wait;
+        const char *says; /* NULL: nothing */
+    } cases[] = {{true, false, false, NULL},
+                 {false, false, false, "without a barrier"},
+                 {true, true, true, NULL},
+                 {false, true, true, "without a barrier"},
+                 {true, true, false, "which is being copied"}};
+    for (size_t i = 0; i < ASH_COUNT(cases); i++) {
+        char error[256];
+        float to[2 * THREADS];
+        ash_nest n = exchange(cases[i].barrier, cases[i].by_copy, cases[i].wait);
+        interpret(&n, to, error);
+        if (cases[i].says && !strstr(error, cases[i].says)) fail_msg("case %zu: %s", i, error);
+        if (!cases[i].says) assert_string_equal(error, "");
+        for (int k = 0; k < 2 * THREADS && !cases[i].says; k++) assert_true(to[k] == (float)(k ^ 1));
+        ash_nest_free(&n);
+    }
+}
+
+/* The sum of each eight neighbours. */
+static void reductions(void **state) {
+    (void)state;
+    char error[256];
+    float to[2 * THREADS];
+    ash_nest n;
+    ash_nest_init(&n, &ash_allocator__libc);
+    n.threads = THREADS;
+    uint16_t from = ash_nest_buffer_add(&n, (ash_nest_buffer){ASH_F32, 64, 0, false}),
+             out = ash_nest_buffer_add(&n, (ash_nest_buffer){ASH_F32, 64, 1, true});
+    ash_ref chunk =
+        ash_nest_loop(&n, ash_nest_arg(&n, ASH_NEST_BEGIN_ARG), ash_nest_arg(&n, ASH_NEST_END_ARG), 1, 0);
+    ash_ref at =
+        ash_nest_binary(&n, ASH_OP_ADD, ash_nest_binary(&n, ASH_OP_MUL, chunk, ash_nest_index(&n, THREADS)),
+                        ash_nest_arg(&n, ASH_NEST_THREAD));
+    ash_ref sum = ash_nest_reduce(&n, ASH_OP_ADD, ash_nest_load(&n, from, at, 1, ASH_NO_REF), 8);
+    ash_nest_store(&n, out, at, sum, ASH_NO_REF);
+    ash_nest_end(&n);
+    assert_ok(ash_nest_verify(&n, &diag));
+    interpret(&n, to, error);
+    assert_string_equal(error, "");
+    for (int k = 0; k < 2 * THREADS; k++) assert_true(to[k] == (float)(k / 8 * 64 + 28));
+    ash_nest_free(&n);
+}
+
+/* What some threads of a block alone come by. */
+static void meetings_of_some(void **state) {
+    (void)state;
+    for (int how = 0; how < 6; how++) {
+        ash_nest n;
+        ash_nest_init(&n, &ash_allocator__libc);
+        n.threads = THREADS;
+        ash_ref thread = ash_nest_arg(&n, ASH_NEST_THREAD), zero = ash_nest_index(&n, 0),
+                one = ash_nest_index(&n, 1);
+        ash_ref cell = ash_nest_cell(&n, zero), few = ash_nest_binary(&n, ASH_OP_LT, thread, one);
+        switch (how) {
+        case 0: ash_nest_if(&n, few); break;
+        case 1: ash_nest_loop(&n, zero, thread, 1, 1); break;
+        case 2: /* by way of a cell that is set after it is read */
+            ash_nest_loop(&n, zero, one, 1, 1);
+            ash_nest_if(&n, ash_nest_binary(&n, ASH_OP_LT, ash_nest_get(&n, cell), one));
+            break;
+        case 3:
+            ash_nest_if(&n, few);
+            ash_nest_else(&n);
+            break;
+        default: ash_nest_if(&n, ash_nest_binary(&n, ASH_OP_LT, zero, ash_nest_arg(&n, ASH_NEST_END_ARG)));
+        }
+        if (how == 5)
+            ash_nest_copy_wait(&n, 0);
+        else
+            ash_nest_barrier(&n);
+        ash_nest_end(&n);
+        if (how == 2) {
+            ash_nest_set(&n, cell, thread);
+            ash_nest_end(&n);
+        }
+        ash_status status = ash_nest_verify(&n, &diag);
+        if (how >= 4) {
+            assert_ok(status);
+        } else {
+            assert_status(status, ASH_ERROR_INTERNAL);
+            assert_non_null(strstr(diag.message, "not all threads"));
+        }
+        ash_nest_free(&n);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(products, drop_graph),
+        cmocka_unit_test_teardown(batches, drop_graph),
+        cmocka_unit_test_teardown(convolutions, drop_graph),
+        cmocka_unit_test_teardown(rows, drop_graph),
+        cmocka_unit_test(races),
+        cmocka_unit_test(reductions),
+        cmocka_unit_test(meetings_of_some),
+    };
+    return cmocka_run_group_tests(tests, setup, tear_down);
+}

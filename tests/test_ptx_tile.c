@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT */
+/* Kernels of GPU schedules on the stand-in for the driver: results against the reference evaluator, and
+ * what their accesses cost: no bank conflicts, and no sector of memory that is asked for in parts. */
+#include "ashlar/builder.h"
+#include "base/text.h"
+#include "code/link.h"
+#include "differential.h"
+#include "one_context.h"
+#include "ptx_room.h"
+
+static ash_diag diag;
+static ash_graph *graph;
+
+static ash_graph *new_graph(void) {
+    ash_graph_destroy(graph);
+    graph = NULL;
+    assert_ok(ash_graph_create(context, "test", &graph, &diag));
+    return graph;
+}
+
+static int drop_graph(void **state) {
+    (void)state;
+    ash_graph_destroy(graph);
+    graph = NULL;
+    return 0;
+}
+
+static ash_value input(const char *name, unsigned rank, const int64_t *dims) {
+    ash_type type = {.dtype = ASH_F32, .rank = rank};
+    for (unsigned d = 0; d < rank; d++) type.dims[d] = dims[d];
+    return ash_graph_input(graph, name, &type);
+}
+#define INPUT(name, ...)                                                                                   \
+    input(name, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (int64_t[]){__VA_ARGS__})
+
+/* A step's kernel, `chunks` of them to a block, or one to a thread. */
+static void run_step(ptx_room *room, const ash_program *p, const ash_step *step, const CUdeviceptr *memory,
+                     int64_t chunks) {
+    const ash_nest *nest = &p->nests.at[step->nest];
+    int64_t record[] = {0, ash_dims_eval(p->dims, step->chunks, NULL)};
+    static const int32_t words[2] = {0};
+    CUdeviceptr at[66];
+    void *params[66];
+    ash_text text;
+    uint32_t n = 0;
+    for (; n < step->n_buffers; n++) {
+        const ash_buffer *b = &p->buffers.at[step->buffers[n]];
+        at[n] = b->root == ASH_NO_BUFFER ? memory[step->buffers[n]] : memory[b->root] + (uint64_t)b->offset;
+    }
+    at[n++] = ptx_room_memory(words, sizeof words);
+    if (nest->polls) at[n] = at[n - 1], n++;
+    at[n++] = ptx_room_memory(record, sizeof record);
+    for (uint32_t i = 0; i < n; i++) params[i] = &at[i];
+    ash_text_init(&text, &ash_allocator__libc);
+    assert_ok(ash_code__assembly(&p->target, nest, &text, &diag));
+    ash_text_add_bytes(&text, "", 1);
+    assert_cu(cuModuleLoadData(&room->module, text.at));
+    unsigned threads = nest->threads ? nest->threads : 64,
+             grid = (unsigned)ash_ceil_div(record[1], nest->threads ? chunks : threads);
+    assert_cu(ptx_room_run(ptx_room_function(room, "kernel"), grid, threads, 0, params));
+    ash_text_free(&text);
+}
+
+/* Runs the graph; what it cost. `blocks`: of its kernels so many have blocks of threads. */
+static ptx_counters run(const char *sm, unsigned blocks, int64_t chunks) {
+    ash_target target;
+    ash_program *p;
+    ptx_room room;
+    ptx_counters counters;
+    assert_ok(ash_target__named(sm, &target, &diag));
+    ash_wide *inputs = test_inputs(graph, NULL), *expected = test_expected(graph, inputs, NULL);
+    assert_ok(ash_program__lower(graph, &target, NULL, &p, &diag));
+    ptx_room_open(&room, 7);
+    CUdeviceptr *memory = calloc(p->buffers.len, sizeof *memory);
+    void **results = calloc(p->buffers.len, sizeof *results);
+    for (size_t i = 0; i < p->buffers.len; i++) {
+        const ash_buffer *b = &p->buffers.at[i];
+        results[i] = calloc((size_t)b->bytes + 1, 1);
+        if (b->root == ASH_NO_BUFFER)
+            memory[i] = ptx_room_memory(b->blob ? b->blob->data : NULL, (size_t)b->bytes);
+    }
+    for (size_t i = 0; i < p->inputs.len; i++) {
+        uint32_t b = p->inputs.at[i];
+        ash_wide_store(&inputs[i], results[b]);
+        assert_cu(cuMemcpyHtoD_v2(memory[b], results[b], (size_t)p->buffers.at[b].bytes));
+    }
+    ptx_counters_reset();
+    for (size_t s = 0; s < p->steps.len; s++) run_step(&room, p, &p->steps.at[s], memory, chunks);
+    ptx_counters_read(NULL, &counters);
+    for (size_t i = 0; i < p->buffers.len; i++)
+        if (memory[i]) assert_cu(cuMemcpyDtoH_v2(results[i], memory[i], (size_t)p->buffers.at[i].bytes));
+    assert_string_equal(ptx_finding(), "");
+    test_compare_outputs(p, results, expected, 1e-5);
+    for (size_t i = 0; i < p->nests.len; i++) blocks -= p->nests.at[i].threads > 0;
+    assert_int_equal(blocks, 0);
+    for (size_t i = 0; i < p->buffers.len; i++) free(results[i]);
+    free(results);
+    free(memory);
+    ash_program__free(p);
+    test_free_expected(graph, expected);
+    test_free_inputs(graph, inputs);
+    return counters;
+}
+
+/* Threads read whole sectors together, and different banks. */
+static void check_accesses(const ptx_counters *n) {
+    assert_int_equal(n->shared_load.conflicts, 0);
+    assert_int_equal(n->shared_store.conflicts, 0);
+    assert_true(n->global_load.sectors * 32 <= n->global_load.bytes);
+    assert_int_equal(n->global_store.sectors * 32, n->global_store.bytes);
+}
+
+/* All ways in which operands lie, in sizes that are whole tiles; both with and without asynchronous copies.
+ * */
+static void products(void **state) {
+    (void)state;
+    static const char *const kinds[] = {"sm_70", "sm_80"};
+    for (size_t i = 0; i < ASH_COUNT(kinds); i++)
+        for (int turned = 0; turned < 4; turned++) {
+            ash_graph *g = new_graph();
+            const int64_t m = 128, k = 64, n = 128;
+            ash_value a =
+                turned & 1 ? ash_transpose(g, INPUT("a", k, m), (int64_t[]){1, 0}) : INPUT("a", m, k);
+            ash_value b =
+                turned & 2 ? ash_transpose(g, INPUT("b", n, k), (int64_t[]){1, 0}) : INPUT("b", k, n);
+            ash_graph_output(g, "y", ash_relu(g, ash_add(g, ash_matmul(g, a, b), INPUT("bias", n))));
+            ptx_counters c = run(kinds[i], 1, 1);
+            check_accesses(&c);
+            assert_int_equal(c.multiply_adds, m * n * k);
+        }
+}
+
+/* Tiles of every shape: those that a number of multiprocessors makes the best. */
+static void shapes(void **state) {
+    (void)state;
+    static const struct {
+        int64_t m, n;
+        uint64_t rows, columns;
+    } cases[] = {{1408, 1152, 128, 128}, {1408, 1536, 64, 64}, {640, 640, 64, 32}, {512, 256, 32, 32}};
+    for (size_t i = 0; i < ASH_COUNT(cases); i++) {
+        ash_graph *g = new_graph();
+        const int64_t m = cases[i].m, n = cases[i].n;
+        ash_graph_output(g, "y", ash_matmul(g, INPUT("a", m, 32), INPUT("b", 32, n)));
+        ptx_counters c = run("sm_80", 1, 1);
+        check_accesses(&c);
+        assert_true(c.shared_load.requests > 0);
+        assert_int_equal(c.multiply_adds, m * n * 32);
+        assert_int_equal(c.blocks, (uint64_t)(m * n) / (cases[i].rows * cases[i].columns));
+    }
+}
+
+/* Sizes that no tile divides, and what is at the edges of an image; blocks that take several chunks. */
+static void edges(void **state) {
+    (void)state;
+    ash_graph *g = new_graph();
+    ash_graph_output(g, "y", ash_matmul(g, INPUT("a", 2, 45, 19), INPUT("b", 19, 37)));
+    run("sm_80", 1, 3);
+    g = new_graph();
+    ash_graph_output(
+        g, "y", ash_relu(g, ash_conv2d(g, INPUT("x", 2, 20, 9, 9), INPUT("w", 24, 20, 3, 3), 1, 1, 1)));
+    run("sm_80", 1, 2);
+    g = new_graph();
+    ash_graph_output(g, "y", ash_conv2d(g, INPUT("x", 1, 3, 15, 15), INPUT("w", 16, 3, 7, 7), 2, 3, 1));
+    run("sm_70", 1, 4);
+}
+
+/* A warp's rows, and a block's: neighbours read neighbours, sums are of the same bits however they are
+ * started. */
+static void rows(void **state) {
+    (void)state;
+    static const int64_t lengths[] = {128, 1024, 8192};
+    for (size_t i = 0; i < ASH_COUNT(lengths); i++) {
+        ash_graph *g = new_graph();
+        ash_graph_output(g, "y", ash_softmax(g, INPUT("x", 3, lengths[i]), 1));
+        ptx_counters c = run("sm_80", 1, 2);
+        check_accesses(&c);
+    }
+}
+
+/* Elementwise operators: a vector of 16 bytes to a thread. */
+static void maps(void **state) {
+    (void)state;
+    ash_graph *g = new_graph();
+    ash_graph_output(g, "y", ash_add(g, INPUT("a", 40, 128), ash_relu(g, INPUT("b", 40, 128))));
+    ptx_counters c = run("sm_80", 0, 1);
+    check_accesses(&c);
+    assert_int_equal(c.global_store.requests, 40 * 128 / (32 * 4));
+}
+
+int main(void) {
+    if (ash_llvm__init(ASH_TARGET_GPU, &diag) != ASH_OK) {
+        fprintf(stderr, "SKIP: %s\n", diag.message);
+        return 77;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(products, drop_graph), cmocka_unit_test_teardown(shapes, drop_graph),
+        cmocka_unit_test_teardown(edges, drop_graph),    cmocka_unit_test_teardown(rows, drop_graph),
+        cmocka_unit_test_teardown(maps, drop_graph),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
