@@ -10,7 +10,7 @@
  * last names is above the first. Takes the random problems I to I + C - 1 of room.h (default: the first
  * 210, of 50 to 2,000 buffers), or variants of files: as they are, shuffled and turned round, with a
  * twentieth of the buffers left out, with trimmed lives, with sizes a little smaller. Exits with 1 when a
- * refusal is above, or the ratios without a capacity are above the others on average. */
+ * refusal or a call without a capacity is above. */
 #include "ashlar/memory_report.h"
 #include "room.h"
 #include "room_calls.h"
@@ -150,5 +150,5 @@ int main(int argc, char **argv) {
            total.problems, total.ratio[0] / total.problems, total.seconds[0],
            total.ratio[1] / total.problems, total.seconds[1], total.better, total.above_bisection,
            total.worst, total.above_refusal);
-    return total.above_refusal || total.ratio[0] > total.ratio[1];
+    return total.above_refusal || total.above_bisection;
 }

@@ -51,13 +51,36 @@ static void minimising_is_no_worse_than_bisection(void **state) {
         double ratio = (double)one.size / (double)one.load, other = (double)halved.size / (double)one.load;
         all += ratio;
         all_halved += other;
-        if (ratio > 1.05 * other) fail_msg("%u: %.4f, by bisection %.4f", number, ratio, other);
+        if (one.size > halved.size) fail_msg("%u: %.4f, by bisection %.4f", number, ratio, other);
     }
     print_message("%.4f, by bisection %.4f\n", all / PROBLEMS, all_halved / PROBLEMS);
     assert_true(all <= all_halved);
 }
 
-/* With the same node budget, a capacity that is not met names what is found without one, or less. */
+/* More steps find no more bytes; and what a call finds without a capacity, one with that capacity finds in
+ * as many steps. So no sequence of calls is lower than one call without a capacity that spends as many as
+ * all. */
+static void the_way_down_is_one(void **state) {
+    (void)state;
+    static const uint64_t budgets[] = {1000, 4000, 16000, 40000};
+    for (uint32_t number = 0; number < 18; number++) {
+        ash_memory_problem problem = make(number, 120);
+        room_answer one, capped;
+        uint64_t before = UINT64_MAX;
+        for (size_t k = 0; k < sizeof budgets / sizeof *budgets; k++) {
+            room_call(context, &problem, ASH_MEMORY_SEARCH, budgets[k], 0, &one);
+            if (one.size > before)
+                fail_msg("%u: more with %llu steps", number, (unsigned long long)budgets[k]);
+            before = one.size;
+            if (!room_call(context, &problem, ASH_MEMORY_SEARCH, budgets[k], one.size, &capped))
+                fail_msg("%u: %llu is refused", number, (unsigned long long)one.size);
+            assert_true(capped.nodes <= one.nodes);
+        }
+    }
+}
+
+/* A capacity that is not met names what as many steps find without one, or less; and what they find for
+ * another capacity. */
 static void refusals_name_what_minimising_finds(void **state) {
     (void)state;
     static const ash_memory_strategy strategies[] = {ASH_MEMORY_SEARCH, ASH_MEMORY_AUTO};
@@ -66,14 +89,14 @@ static void refusals_name_what_minimising_finds(void **state) {
         for (int s = 0; s < 2; s++) {
             ash_memory_problem problem = make(number, 80);
             room_answer one, capped;
-            room_call(context, &problem, strategies[s], 5000, 0, &one);
-            const uint64_t capacities[] = {one.size - 1, one.load + (one.size - one.load) / 2, one.load,
-                                           one.load - 1};
-            for (size_t k = 0; k < 4 && one.size > one.load; k++) {
+            room_call(context, &problem, strategies[s], ROOM_FITTED * 5000, 0, &one);
+            const uint64_t capacities[] = {one.size - 1, one.load + (one.size - one.load) / 2, one.load};
+            for (size_t k = 0; k < 3 && one.size > one.load; k++) {
                 bool fits =
                     room_call(context, &problem, strategies[s], ROOM_FITTED * 5000, capacities[k], &capped);
                 if (fits) {
                     assert_true(capped.size <= capacities[k]);
+                    if (capped.size < one.size) fail_msg("%u: fits where nothing was found", number);
                     continue;
                 }
                 refused++;
@@ -93,7 +116,7 @@ static void public_problems_with_room(void **state) {
     static const struct {
         const char *name;
         double most;
-    } files[] = {{"D.1048576.csv", 1.040}, {"J.1048576.csv", 1.040}};
+    } files[] = {{"D.1048576.csv", 1.042}, {"J.1048576.csv", 1.040}};
     static char text[1 << 16];
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         char path[512];
@@ -118,6 +141,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_packings_are_packings),
         cmocka_unit_test(minimising_is_no_worse_than_bisection),
+        cmocka_unit_test(the_way_down_is_one),
         cmocka_unit_test(refusals_name_what_minimising_finds),
         cmocka_unit_test(public_problems_with_room),
     };

@@ -118,13 +118,14 @@ typedef struct ash_memory_options {
     ash_memory_mode mode;
     ash_memory_strategy strategy; /* mode arena only */
     uint64_t node_budget;         /* search steps over all arenas; 0: the default, about a second. With a
-                                     capacity up to three times as many are spent on it first */
+                                     capacity up to four times as many are spent */
     uint64_t
         time_limit_ns; /* nanoseconds for the search, or 0: none. With one, plans may differ between runs */
     uint64_t
         capacity; /* bytes that each arena may take, or 0: no limit. The search ends at the first packing
                      that fits; when none is found the call fails and names the smallest size found,
-                     which is never above what the same options find without a capacity */
+                     which is never above what a call finds in as many steps with another capacity,
+                     or without one */
     ash_progress progress; /* of the search: told about every millisecond */
     uint64_t reserved[8];  /* 0: room for fields to come, since other structs contain this one */
 } ash_memory_options;

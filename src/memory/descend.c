@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: MIT */
-/* Capacity descent: valley search under capacities below the lowest packing so far.
+/* Capacity descent: ejection from the lowest packing so far, and valley search under capacities below it.
  *
  *   peak    ----------------  the lowest packing so far
  *                  step       twice as long after a packing was found, half as long after none was
  *   tried   ----------------
  *   failed  ----------------  with as many nodes nothing was found here; halfway to it at most
- *   floor   ----------------  the goal, or what is proven
+ *   floor   ----------------  what is proven
  *
  * How hard a capacity is nobody knows before, only that a lower one is harder. So tries begin with few
  * nodes and long steps; where they fail, first the steps become shorter, and when nothing is left between
  * the peak and what failed, a new round begins with twice the nodes a little below the peak. So a budget of
  * any size goes to capacities that are about as hard as it can solve, and none of it to a bound that cannot
  * be met before what is easier has been tried. An eighth goes to the floor all the same: some problems are
- * easier where they are tight. Where a capacity is the goal, seven eighths do.
+ * easier where they are tight.
+ *
+ * Ejection and the tries take turns from the same packing, more often the one that finds. A capacity that
+ * the caller gives is not tried for itself: it says where the descent may end. So what a budget finds is
+ * found with any larger one, and with any capacity that lets it go on as far.
  *
  * The columns that no item joins to the next part a pack into components. The highest is the one to lower.
  *
@@ -22,9 +26,11 @@
 #include "search.h"
 
 static const uint64_t MOST_PAIRS = UINT64_C(1) << 25; /* of a component that the valley search takes */
+static const uint64_t MOST_NODES = UINT64_C(1) << 40; /* of a try */
 enum { COARSEST = 512, FINEST = 1 << 14 };            /* grains to the load */
 enum { LEVELS = 7 };                                  /* the most there are, that of whole units included */
 enum { GLANCE_DIVE = 3500, DIVE = 4000 };             /* nodes of the shortest dive */
+enum { NODES = 4000 }; /* of a glance, of the first ejection and of the first try */
 
 /* A component with sizes in grains. */
 typedef struct level {
@@ -42,8 +48,11 @@ typedef struct component {
     uint64_t failed;             /* units: with `nodes` nothing was found under this; 0: not tried */
     uint64_t nodes, floor_nodes; /* of the next try, and of the next at the floor */
     uint64_t spent, floor_spent; /* steps of those tries so far */
-    uint64_t pairs;              /* of items that live together, and more */
-    level *levels;               /* LEVELS, the coarsest first; NULL: not looked at */
+    uint64_t below_idle,
+        eject_idle;           /* steps below the peak, and of ejection, since these last found something */
+    ash_memory__eject *eject; /* made with its first turn */
+    uint64_t pairs;           /* of items that live together, and more */
+    level *levels;            /* LEVELS, the coarsest first; NULL: not looked at */
     uint32_t level_count;
     uint32_t lead; /* the level that found the last packing */
 } component;
@@ -52,7 +61,6 @@ struct ash_memory__descent {
     const ash_allocator *allocator;
     const ash_memory__pack *pack;
     ash_memory__budget *budget;
-    uint64_t goal;     /* units */
     uint64_t *best;    /* of the pack, units */
     uint64_t *offsets; /* of the component in hand, grains */
     component *components;
@@ -76,6 +84,7 @@ static void level_free(const ash_allocator *a, level *l, bool shared) {
 
 /* The tables that all levels share belong to the one of grain 1. */
 static void component_free(const ash_allocator *a, component *c) {
+    ash_memory__eject_destroy(c->eject);
     for (uint32_t k = 0; k < c->level_count; k++) level_free(a, &c->levels[k], c->levels[k].grain > 1);
     ash_mem_free(a, c->levels, LEVELS, sizeof *c->levels);
 }
@@ -260,28 +269,19 @@ static component *highest(descent *d, uint64_t *proven) {
         if (!c || d->components[k].peak > c->peak) c = &d->components[k];
         *proven = ASH_MAX(*proven, d->components[k].proven);
     }
-    bool over = !c || c->peak <= ASH_MAX(d->goal, *proven) || c->count > ASH_MEMORY__VALLEY_ITEMS ||
-                c->pairs > MOST_PAIRS;
+    bool over = !c || c->peak <= ASH_MAX(d->budget->enough, *proven) ||
+                c->count > ASH_MEMORY__VALLEY_ITEMS || c->pairs > MOST_PAIRS;
     return over ? NULL : c;
 }
 
-ash_status ash_memory__glance(ash_memory__descent *d, uint64_t *proven, ash_diag *diag) {
-    enum { SHARE = 16, TIGHT_SHARE = 256 };
-    measure_peaks(d);
-    for (component *c; (c = highest(d, proven)) && !ash_memory__spent(d->budget);) {
-        ash_memory__verdict verdict = ASH_MEMORY__UNKNOWN;
-        ASH_TRY(need_levels(d, c, diag));
-        level *whole = &c->levels[c->level_count - 1];
-        c->proven = ASH_MAX(c->proven, *proven);
-        const ash_memory__limits tight = {c->proven, d->budget->nodes / TIGHT_SHARE, GLANCE_DIVE};
-        if (c->proven < d->goal) ASH_TRY(try_level(d, c, whole, tight, &verdict, diag));
-        uint64_t floor = ASH_MAX(d->goal, c->proven);
-        if (c->peak <= floor) continue;
-        const ash_memory__limits loose = {floor, d->budget->nodes / SHARE, GLANCE_DIVE};
-        ASH_TRY(try_level(d, c, whole, loose, &verdict, diag));
-        if (verdict == ASH_MEMORY__UNKNOWN) break;
+/* Most problems that can be solved are so with a few nodes at the bound. */
+static ash_status glance(descent *d, component *c, ash_diag *diag) {
+    ash_memory__verdict verdict = ASH_MEMORY__REFUTED;
+    while (verdict == ASH_MEMORY__REFUTED && c->peak > c->proven && !ash_memory__spent(d->budget)) {
+        verdict = ASH_MEMORY__UNKNOWN;
+        const ash_memory__limits limits = {c->proven, NODES, GLANCE_DIVE};
+        ASH_TRY(try_level(d, c, &c->levels[c->level_count - 1], limits, &verdict, diag));
     }
-    highest(d, proven);
     return ASH_OK;
 }
 
@@ -290,7 +290,7 @@ static ash_status try_floor(descent *d, component *c, uint64_t floor, ash_diag *
     ash_memory__verdict verdict;
     uint64_t before = d->budget->spent;
     ASH_TRY(try_capacity(d, c, floor, c->floor_nodes, &verdict, diag));
-    c->floor_nodes = ASH_MIN(2 * c->floor_nodes, d->budget->nodes);
+    c->floor_nodes = ASH_MIN(2 * c->floor_nodes, MOST_NODES);
     c->floor_spent += d->budget->spent - before;
     return ASH_OK;
 }
@@ -304,6 +304,7 @@ static ash_status try_below(descent *d, component *c, uint64_t floor, ash_diag *
     uint64_t capacity = c->peak - ASH_MIN(c->step, c->peak - floor);
     ASH_TRY(try_capacity(d, c, capacity, c->nodes, &verdict, diag));
     c->spent += d->budget->spent - before;
+    c->below_idle = verdict == ASH_MEMORY__FOUND ? 0 : c->below_idle + d->budget->spent - before;
     if (verdict == ASH_MEMORY__FOUND) {
         c->step *= 2;
     } else if (verdict == ASH_MEMORY__UNKNOWN) {
@@ -313,29 +314,46 @@ static ash_status try_below(descent *d, component *c, uint64_t floor, ash_diag *
     if (c->peak > c->failed + least) return ASH_OK;
     c->failed = 0;
     c->step = AGAIN * least;
-    c->nodes = ASH_MIN(2 * c->nodes, d->budget->nodes);
+    c->nodes = ASH_MIN(2 * c->nodes, MOST_NODES);
     return ASH_OK;
 }
 
+/* Ejection from the peak down. */
+static ash_status try_ejection(descent *d, component *c, uint64_t nodes, ash_diag *diag) {
+    const level *whole = &c->levels[c->level_count - 1];
+    uint64_t before = d->budget->spent, peak = c->peak;
+    if (!c->eject) ASH_TRY(ash_memory__eject_create(d->allocator, &whole->field, &c->eject, diag));
+    memcpy(d->offsets, d->best + c->first, c->count * sizeof *d->offsets);
+    ash_memory__eject_lower(c->eject, ASH_MAX(d->budget->enough, c->proven), d->budget, nodes, d->offsets);
+    c->peak = keep(d, c, whole);
+    c->eject_idle = c->peak < peak ? 0 : c->eject_idle + d->budget->spent - before;
+    return ASH_OK;
+}
+
+/* One turn: of the floor while that has had less than its part, else of ejection or of the valley search
+ * below the peak, whichever has spent less since it last found something; ejection, which is at its end
+ * sooner, counts IDLE times. */
+static ash_status take_turn(descent *d, component *c, ash_diag *diag) {
+    enum { PART = 8, IDLE = 7 };
+    if (c->floor_spent * (PART - 1) < c->spent) return try_floor(d, c, c->proven, diag);
+    return c->eject_idle * IDLE <= c->below_idle ? try_ejection(d, c, c->nodes, diag)
+                                                 : try_below(d, c, c->proven, diag);
+}
+
 ash_status ash_memory__descend(ash_memory__descent *d, uint64_t *proven, ash_diag *diag) {
-    enum {
-        NODES = 4000,
-        EIGHTHS = 1,
-        CAPPED_EIGHTHS = 7
-    }; /* of the first try; of what is spent, at the floor */
-    uint64_t eighths = d->budget->capped ? CAPPED_EIGHTHS : EIGHTHS;
     measure_peaks(d);
     for (component *c; (c = highest(d, proven)) && !ash_memory__spent(d->budget);) {
         ASH_TRY(need_levels(d, c, diag));
         c->proven = ASH_MAX(c->proven, *proven);
-        uint64_t floor = ASH_MAX(d->goal, c->proven);
-        if (!c->nodes) {
-            c->nodes = c->floor_nodes = NODES;
-            c->step = c->peak - floor;
-        }
         ash_memory__spend(d->budget, 1); /* also where no level can take a try */
-        bool at_floor = c->floor_spent * (8 - eighths) < c->spent * eighths;
-        ASH_TRY((at_floor ? try_floor : try_below)(d, c, floor, diag));
+        if (c->nodes) {
+            ASH_TRY(take_turn(d, c, diag));
+            continue;
+        }
+        c->nodes = c->floor_nodes = NODES;
+        ASH_TRY(try_ejection(d, c, NODES, diag));
+        ASH_TRY(glance(d, c, diag));
+        c->step = c->peak - ASH_MIN(c->peak, c->proven);
     }
     return ASH_OK;
 }
@@ -359,12 +377,12 @@ static uint32_t part(const ash_memory__pack *pack, component *components) {
     return count;
 }
 
-ash_status ash_memory__descent_create(const ash_allocator *a, const ash_memory__pack *pack, uint64_t goal,
+ash_status ash_memory__descent_create(const ash_allocator *a, const ash_memory__pack *pack,
                                       ash_memory__budget *budget, uint64_t *best, ash_memory__descent **out,
                                       ash_diag *diag) {
     descent *d = *out = ash_mem_calloc(a, 1, sizeof *d);
     if (!d) return ASH_NO_MEMORY(diag);
-    *d = (descent){.allocator = a, .pack = pack, .budget = budget, .goal = goal, .best = best};
+    *d = (descent){.allocator = a, .pack = pack, .budget = budget, .best = best};
     d->count = part(pack, NULL);
     d->components = ash_mem_calloc(a, d->count, sizeof *d->components);
     d->offsets = ash_mem_alloc(a, pack->count, sizeof *d->offsets);

@@ -348,13 +348,10 @@ static ash_status search_window(const ash_allocator *a, outward *o, ash_memory__
     *count = part.count;
     if (!part.count) return ASH_OK;
     ash_memory__budget_init(&budget, ASH_MIN(o->budget->nodes, (uint64_t)WINDOW_NODES), 0);
+    budget.enough = part.load;
     budget.progress = o->budget->progress;
-    ash_memory__lowering window = {.allocator = a,
-                                   .pack = &part,
-                                   .budget = &budget,
-                                   .goal = part.load,
-                                   .best = placed,
-                                   .peak = UINT64_MAX};
+    ash_memory__lowering window = {
+        .allocator = a, .pack = &part, .budget = &budget, .best = placed, .peak = UINT64_MAX};
     ASH_TRY(ash_memory__search(&window, diag));
     for (uint32_t k = 0; k < part.count; k++) placed[k] *= part.unit;
     *peak = window.peak * part.unit;
@@ -367,7 +364,8 @@ static ash_status search_window(const ash_allocator *a, outward *o, ash_memory__
 static ash_status pack_around(outward *o, ash_memory__lowering *l, ash_diag *diag) {
     const ash_allocator *a = l->allocator;
     uint32_t n = o->pack->count, count = 0;
-    uint64_t goal = l->goal, height = 0, align = 1;
+    const uint64_t load = l->pack->load, enough = l->budget->enough;
+    uint64_t height = 0, align = 1;
     ash_memory__item *items = ash_mem_alloc(a, WINDOW_ITEMS, sizeof *items);
     uint64_t *placed = ash_mem_alloc(a, WINDOW_ITEMS, sizeof *placed);
     uint32_t *numbers = ash_mem_alloc(a, WINDOW_ITEMS, sizeof *numbers);
@@ -376,13 +374,14 @@ static ash_status pack_around(outward *o, ash_memory__lowering *l, ash_diag *dia
     ASH_TRY_DONE(search_window(a, o, items, placed, &count, &height, diag));
     memcpy(numbers, o->core, count * sizeof *numbers);
     for (uint32_t k = 0; k < count; k++) align = ASH_MAX(align, o->pack->items[numbers[k]].align);
-    for (stacking by = BY_DEATH; by < STACKINGS && l->peak > goal && !ash_memory__spent(o->budget); by++) {
+    for (stacking by = BY_DEATH; by < STACKINGS && l->peak > enough && !ash_memory__spent(o->budget);
+         by++) {
         uint64_t base = ash_align_up(stack(o, by), align), least = base + height;
         if (least >= l->peak) continue;
         for (uint32_t k = 0; k < count; k++) o->offsets[numbers[k]] = base + placed[k];
-        uint64_t right = place_side(o, RIGHT, ASH_MAX(least, goal), l->peak);
+        uint64_t right = place_side(o, RIGHT, ASH_MAX(least, load), l->peak);
         if (right == UINT64_MAX) continue;
-        uint64_t left = place_side(o, LEFT, ASH_MAX(ASH_MAX(least, goal), right), l->peak);
+        uint64_t left = place_side(o, LEFT, ASH_MAX(ASH_MAX(least, load), right), l->peak);
         if (left == UINT64_MAX) continue;
         l->peak = ASH_MAX(least, ASH_MAX(left, right));
         memcpy(l->best, o->offsets, n * sizeof *l->best);
@@ -508,7 +507,8 @@ ash_status ash_memory__outward(ash_memory__lowering *l, const ash_memory__class 
     ASH_FAIL_IF_DONE(!outward_init(a, &o), diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
     sort_all(&o);
     measure_load(&o);
-    for (size_t w = 0; w < ASH_COUNT(shares) && l->peak > l->goal && !ash_memory__spent(l->budget); w++)
+    for (size_t w = 0;
+         w < ASH_COUNT(shares) && l->peak > l->budget->enough && !ash_memory__spent(l->budget); w++)
         if (w == 0 || widen(&o, pack->load - pack->load / shares[w]))
             ASH_TRY_DONE(pack_around(&o, l, diag));
 done:

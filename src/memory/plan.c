@@ -45,27 +45,20 @@ static ash_status attempt(ash_memory__lowering *l, planner *plan, ash_memory_str
     return status;
 }
 
-/* About a second, a quarter of one, and what is left of either where the gap is below a thousandth. Where
- * a capacity is given, failing is dear: FITTING times as much may be tried for it, before what is always
- * spent on the smallest packing, which is then what a refusal names. */
-enum { NODES_SEARCH = 400000, NODES_AUTO = 100000, NODES_NEAR = 10000, FITTING = 3 };
+/* About a second, a quarter of one, and what is left of either where the gap is below a thousandth. Where a
+ * capacity is given, failing is dear: FITTING times as much may be spent. */
+enum { NODES_SEARCH = 400000, NODES_AUTO = 100000, NODES_NEAR = 10000, FITTING = 4 };
 
-typedef struct budgets {
-    ash_memory__budget fitting, lowering; /* under a capacity; as if there were none */
-} budgets;
-
-static void init_budgets(const ash_memory_options *options, budgets *b) {
+static void init_budget(const ash_memory_options *options, ash_memory__budget *b) {
     uint64_t nodes = options->strategy == ASH_MEMORY_SEARCH ? NODES_SEARCH : NODES_AUTO;
-    uint64_t time = options->time_limit_ns, early = time - time / (FITTING + 1);
     if (options->node_budget) nodes = options->node_budget;
-    ash_memory__budget_init(&b->fitting, ASH_MIN(nodes, UINT64_MAX / FITTING) * FITTING, early);
-    ash_memory__budget_init(&b->lowering, nodes, time);
-    b->fitting.capped = true;
-    if (!options->node_budget) b->lowering.near_nodes = NODES_NEAR;
-    b->fitting.progress = b->lowering.progress = &options->progress;
+    if (options->capacity) nodes = ASH_MIN(nodes, UINT64_MAX / FITTING) * FITTING;
+    ash_memory__budget_init(b, nodes, options->time_limit_ns);
+    if (!options->node_budget && !options->capacity) b->near_nodes = NODES_NEAR;
+    b->progress = &options->progress;
 }
 
-/* The strategies, cheapest first, until one reaches the goal, from a peak of UINT64_MAX on. */
+/* The strategies, cheapest first, until one finds what is enough, from a peak of UINT64_MAX on. */
 static ash_status pack_lane(ash_memory__lowering *l, const ash_memory__class *classes,
                             const ash_memory_options *options, ash_memory_strategy *found_by,
                             ash_diag *diag) {
@@ -74,63 +67,36 @@ static ash_status pack_lane(ash_memory__lowering *l, const ash_memory__class *cl
     l->proven = l->pack->load;
     if (any || strategy == ASH_MEMORY_TLSF)
         ASH_TRY(attempt(l, ash_memory__tlsf, ASH_MEMORY_TLSF, found_by, diag));
-    if (any && l->peak > l->goal && !options->arena_no_reuse) {
+    if (any && l->peak > l->budget->enough && !options->arena_no_reuse) {
         uint64_t before = l->peak;
         ASH_TRY(ash_memory__outward(l, classes, diag));
-        if (l->peak > l->goal) ASH_TRY(ash_memory__search(l, diag));
+        if (l->peak > l->budget->enough) ASH_TRY(ash_memory__search(l, diag));
         if (l->peak < before) *found_by = ASH_MEMORY_SEARCH;
     }
     /* The search has decreasing size among its orders, unless there are too many items for orders. */
-    if (strategy == ASH_MEMORY_BEST_FIT || (any && l->peak > l->goal))
+    if (strategy == ASH_MEMORY_BEST_FIT || (any && l->peak > l->budget->enough))
         ASH_TRY(attempt(l, ash_memory__best_fit, ASH_MEMORY_BEST_FIT, found_by, diag));
     return ASH_OK;
 }
 
-/* A lane of an instance: under the capacity, if one is given and can be met; otherwise as low as it goes.
- * The arena's load becomes its proven bound. */
+/* A lane of an instance, the same way down whatever the capacity, which only says where it may end, and
+ * that it may take longer: so no call finds less than another with fewer steps, and a refusal names what no
+ * other call finds in as many. The arena's load becomes its proven bound. */
 static ash_status plan_lane(const ash_memory__instance *in, uint32_t lane,
-                            const ash_memory_options *options, budgets *b, uint64_t *offsets,
-                            ash_memory_arena *arena, ash_diag *diag) {
-    const ash_allocator *a = in->allocator;
+                            const ash_memory_options *options, ash_memory__budget *budget,
+                            uint64_t *offsets, ash_memory_arena *arena, ash_diag *diag) {
     const ash_memory__pack *pack = &in->packs[lane];
-    uint64_t goal = options->capacity / pack->unit, peak = UINT64_MAX, proven = 0;
-    uint64_t before = b->fitting.spent + b->lowering.spent;
-    ash_memory__lowering under = {.allocator = a,
-                                  .pack = pack,
-                                  .budget = &b->fitting,
-                                  .goal = goal,
-                                  .best = offsets,
-                                  .peak = UINT64_MAX};
-    if (options->capacity && goal >= pack->load) {
-        ASH_TRY(pack_lane(&under, in->classes, options, &arena->found_by, diag));
-        peak = under.peak;
-        proven = under.proven;
-    }
-    if (peak > goal && !b->fitting.stopped) {
-        uint64_t *best = peak == UINT64_MAX ? offsets : ash_mem_alloc(a, pack->count, sizeof *best);
-        ash_memory__lowering lower = {.allocator = a,
-                                      .pack = pack,
-                                      .budget = &b->lowering,
-                                      .goal = pack->load,
-                                      .best = best,
-                                      .peak = UINT64_MAX};
-        ash_memory_strategy found_by = options->strategy;
-        if (!best) return ASH_NO_MEMORY(diag);
-        ash_status status = pack_lane(&lower, in->classes, options, &found_by, diag);
-        if (status == ASH_OK && lower.peak < peak) {
-            if (best != offsets) memcpy(offsets, best, pack->count * sizeof *offsets);
-            peak = lower.peak;
-            arena->found_by = found_by;
-        }
-        if (status == ASH_OK) proven = ASH_MAX(proven, lower.proven);
-        if (best != offsets) ash_mem_free(a, best, pack->count, sizeof *best);
-        ASH_TRY(status);
-    }
-    arena->nodes = b->fitting.spent + b->lowering.spent - before;
-    uint64_t bound = ASH_MAX(arena->lower_bound, ash_align_up(proven * pack->unit, pack->granule));
+    uint64_t before = budget->spent, capacity = options->capacity / pack->unit;
+    if (options->capacity && capacity < pack->load) budget->nodes /= FITTING; /* only to be named */
+    budget->enough = ASH_MAX(capacity, pack->load);
+    ash_memory__lowering l = {
+        .allocator = in->allocator, .pack = pack, .budget = budget, .best = offsets, .peak = UINT64_MAX};
+    ASH_TRY(pack_lane(&l, in->classes, options, &arena->found_by, diag));
+    arena->nodes = budget->spent - before;
+    uint64_t bound = ASH_MAX(arena->lower_bound, ash_align_up(l.proven * pack->unit, pack->granule));
     if (bound > arena->lower_bound) {
         arena->lower_bound = bound;
-        if (peak == proven) arena->certificate = ASH_MEMORY_OPTIMAL_BY_SEARCH;
+        if (l.peak == l.proven) arena->certificate = ASH_MEMORY_OPTIMAL_BY_SEARCH;
     }
     return ASH_OK;
 }
@@ -157,10 +123,9 @@ static uint64_t lane_bound(const ash_memory__pack *pack) {
 
 static ash_status plan_arenas(ash_memory__instance *in, const ash_memory_options *options,
                               ash_memory_plan *plan, ash_diag *diag) {
-    budgets b;
-    init_budgets(options, &b);
-    uint64_t nodes = b.lowering.nodes + (options->capacity ? b.fitting.nodes : 0);
-    ASH_TRY(ash_progress__report(&options->progress, ASH_STAGE_MEMORY, 0, nodes, diag));
+    ash_memory__budget b;
+    init_budget(options, &b);
+    ASH_TRY(ash_progress__report(&options->progress, ASH_STAGE_MEMORY, 0, b.nodes, diag));
     for (uint32_t lane = 0; lane < in->lane_count; lane++) {
         ash_memory__pack *pack = &in->packs[lane];
         ash_memory_arena *arena = &plan->arenas[lane];
@@ -178,8 +143,8 @@ static ash_status plan_arenas(ash_memory__instance *in, const ash_memory_options
         if (status == ASH_OK) place_items(in, pack, lane, offsets, plan);
         ash_mem_free(in->allocator, offsets, pack->count, sizeof *offsets);
         ASH_TRY(status);
-        ASH_FAIL_IF(b.fitting.stopped || b.lowering.stopped, diag, ASH_ERROR_CANCELLED,
-                    "cancelled at stage %s", ash_stage_text(ASH_STAGE_MEMORY));
+        ASH_FAIL_IF(b.stopped, diag, ASH_ERROR_CANCELLED, "cancelled at stage %s",
+                    ash_stage_text(ASH_STAGE_MEMORY));
         arena->size = ash_align_up(arena->used, pack->granule);
         ASH_FAIL_IF(
             options->capacity && arena->used > options->capacity, diag, ASH_ERROR_BUDGET,

@@ -3,12 +3,12 @@
  * peak is the bound or the budget is spent.
  *
  * Orders, for what is left by outward.c. First or best fit by distance from the load, size, area, span,
- * birth. Small problems are then glanced at by the valley search, which settles most of them.
+ * birth.
  *
- * Squeaky wheel (Joslin and Clements, 1999). From the best order: items that end above a target somewhat
- * below the best packing move forward, and it packs again.
+ * Capacity descent by ejection and valley search (descend.c), from the best packing.
  *
- * Capacity descent by valley search (descend.c), from the best packing.
+ * Squeaky wheel (Joslin and Clements, 1999), for what the descent does not take. From the best order:
+ * items that end above a target somewhat below the best packing move forward, and it packs again.
  *
  * The budget is counted in nodes of about two microseconds. A default budget shrinks once the gap is below
  * a thousandth. Shelves and wide nodes are charged by their work. */
@@ -48,7 +48,7 @@ typedef struct search {
     const ash_memory__pack *pack;
     ash_memory__budget *budget;
     uint64_t *best;       /* the lowest packing so far */
-    uint64_t peak, goal;  /* units: of `best`; where to stop */
+    uint64_t peak;        /* units: of `best` */
     uint64_t *offsets;    /* of the packing under construction */
     uint32_t *best_order; /* the order that gave `best`, and its rule */
     ash_memory__fit best_rule;
@@ -81,10 +81,10 @@ static uint64_t key_of(const search *s, uint32_t i, sort_key key) {
     }
 }
 
-/* Near the goal the budget shrinks: what is left to gain is less than what alignment wastes. */
+/* Near the load the budget shrinks: what is left to gain is less than what alignment wastes. */
 static void ease(search *s) {
-    uint64_t gap = s->peak - s->goal;
-    if (s->peak <= s->goal || gap > s->goal / NEAR || !s->budget->near_nodes) return;
+    uint64_t load = s->pack->load;
+    if (s->peak <= load || s->peak - load > load / NEAR || !s->budget->near_nodes) return;
     uint64_t taken = s->budget->nodes - ASH_MIN(s->budget->nodes, s->budget->near_nodes);
     s->budget->nodes -= taken;
     s->budget->near_nodes = 0;
@@ -112,6 +112,10 @@ static void pack_in_order(search *s, ash_memory__fit fit) {
     ease(s);
 }
 
+static bool done(search *s) {
+    return s->peak <= s->budget->enough || ash_memory__spent(s->budget);
+}
+
 static void try_orders(search *s) {
     static const struct {
         sort_key keys[3]; /* the most significant first */
@@ -124,7 +128,7 @@ static void try_orders(search *s) {
         {{DEATH, SPAN, END}, ASH_MEMORY__BEST},           {{PEAK_FIRST, SIZE, END}, ASH_MEMORY__BEST},
     };
     uint32_t n = s->pack->count;
-    for (size_t r = 0; r < ASH_COUNT(rules) && s->peak > s->goal && !ash_memory__spent(s->budget); r++) {
+    for (size_t r = 0; r < ASH_COUNT(rules) && !done(s); r++) {
         for (uint32_t i = 0; i < n; i++) s->keys[i].value = i;
         for (int k = 2; k >= 0; k--) {
             if (rules[r].keys[k] == END) continue;
@@ -149,9 +153,9 @@ static void squeak(search *s) {
     uint64_t random = 1, peak = s->peak;
     uint64_t stop = s->budget->nodes - s->budget->nodes / SHARE, withheld = s->withheld;
     for (uint32_t k = 0; k < n; k++) s->keys[k].value = s->best_order[k];
-    while (stale < STALE && s->peak > s->goal && s->budget->nodes > stop && !ash_memory__spent(s->budget)) {
+    while (stale < STALE && s->budget->nodes > stop && !done(s)) {
         const uint64_t *offsets = stale % PATIENCE ? s->offsets : s->best;
-        uint64_t target = ASH_MAX(s->goal, s->peak - s->peak / DEPTH - 1);
+        uint64_t target = ASH_MAX(s->pack->load, s->peak - s->peak / DEPTH - 1);
         for (uint32_t k = 0; k < n; k++) {
             uint32_t i = s->keys[k].value;
             s->keys[k].key = ((uint64_t)k + 1) << 20;
@@ -187,8 +191,7 @@ ash_status ash_memory__search(ash_memory__lowering *l, ash_diag *diag) {
     ash_memory__budget *budget = l->budget;
     uint32_t n = pack->count;
     uint64_t near_nodes = budget->near_nodes;
-    search s = {
-        .allocator = a, .pack = pack, .budget = budget, .best = l->best, .peak = l->peak, .goal = l->goal};
+    search s = {.allocator = a, .pack = pack, .budget = budget, .best = l->best, .peak = l->peak};
     ash_memory__descent *descent = NULL;
     ash_status status = ASH_OK;
     l->proven = pack->load;
@@ -203,13 +206,15 @@ ash_status ash_memory__search(ash_memory__lowering *l, ash_diag *diag) {
     ASH_FAIL_IF_DONE(!s.has_shelf, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
     try_orders(&s);
     bool components = !pack->fixed && !pack->conflicts;
-    if (s.peak > s.goal && components) {
-        ASH_TRY_DONE(ash_memory__descent_create(a, pack, l->goal, budget, l->best, &descent, diag));
-        ASH_TRY_DONE(ash_memory__glance(descent, &l->proven, diag));
+    if (!done(&s) && components) {
+        ASH_TRY_DONE(ash_memory__descent_create(a, pack, budget, l->best, &descent, diag));
+        ASH_TRY_DONE(ash_memory__descend(descent, &l->proven, diag));
+        s.peak = ash_memory__peak(pack, l->best);
     }
-    s.peak = ash_memory__peak(pack, l->best);
-    if (s.peak > s.goal && s.ordered) squeak(&s);
-    if (s.peak > s.goal && components) ASH_TRY_DONE(ash_memory__descend(descent, &l->proven, diag));
+    if (s.peak > l->proven && !done(&s) && s.ordered) {
+        squeak(&s);
+        if (components) ASH_TRY_DONE(ash_memory__descend(descent, &l->proven, diag));
+    }
     l->peak = ash_memory__peak(pack, l->best);
 done:
     ash_memory__descent_destroy(descent);

@@ -23,11 +23,11 @@ typedef struct ash_memory__field {
 typedef struct ash_memory__budget {
     uint64_t nodes;               /* left */
     uint64_t near_nodes;          /* left for a lane from when the gap is below a thousandth; 0: as many */
+    uint64_t enough;              /* units: a packing as low as this ends the search, at least the load */
     uint64_t spent;               /* steps so far */
     uint64_t deadline;            /* nanoseconds of the monotonic clock, or 0 */
     bool late;                    /* the deadline has passed, or the search was stopped */
     bool stopped;                 /* by who follows the progress */
-    bool capped;                  /* a capacity is given: packings above the goal are of no use */
     const ash_progress *progress; /* or NULL */
 } ash_memory__budget;
 
@@ -65,27 +65,35 @@ ash_status ash_memory__valley_try(ash_memory__valley *valley, ash_memory__limits
                                   ash_memory__budget *budget, uint64_t *offsets,
                                   ash_memory__verdict *verdict, ash_diag *diag);
 
+/* Who lowers packings of a field, which is borrowed, by driving items out of their places. */
+typedef struct ash_memory__eject ash_memory__eject;
+ash_status ash_memory__eject_create(const ash_allocator *allocator, const ash_memory__field *field,
+                                    ash_memory__eject **out, ash_diag *diag);
+/* NULL is allowed. */
+void ash_memory__eject_destroy(ash_memory__eject *eject);
+/* Lowers the packing `offsets` until it is at most `enough` (at least the field's bound) or about `nodes`
+ * steps are spent. Goes on where it was when that packing is as high as the last one it found. */
+void ash_memory__eject_lower(ash_memory__eject *eject, uint64_t enough, ash_memory__budget *budget,
+                             uint64_t nodes, uint64_t *offsets);
+
 /* A pack without pinned items and clocks on its way down: its components, and what was learned of them.
  * All is borrowed. */
 typedef struct ash_memory__descent ash_memory__descent;
 ash_status ash_memory__descent_create(const ash_allocator *allocator, const ash_memory__pack *pack,
-                                      uint64_t goal, ash_memory__budget *budget, uint64_t *best,
-                                      ash_memory__descent **out, ash_diag *diag);
+                                      ash_memory__budget *budget, uint64_t *best, ash_memory__descent **out,
+                                      ash_diag *diag);
 /* NULL is allowed. */
 void ash_memory__descent_destroy(ash_memory__descent *descent);
-/* Most problems that can be solved take no more than a small share of the budget. Where there is room
- * above the bound, the bound comes first, for an even smaller one: a tight problem leaves less to choose.
- * *proven, in and out: no packing is lower. */
-ash_status ash_memory__glance(ash_memory__descent *descent, uint64_t *proven, ash_diag *diag);
-/* Lowers the packing in `best` until it is at the goal, or at what is proven, or the budget is spent. */
+/* Lowers the packing in `best` until it is low enough, or at what is proven, or the budget is spent, or its
+ * highest component is none that can be searched. *proven, in and out: no packing is lower. */
 ash_status ash_memory__descend(ash_memory__descent *descent, uint64_t *proven, ash_diag *diag);
 
-/* A packing that is to be lowered until its peak is at most the goal, or the budget is spent. */
+/* A packing that is to be lowered until its peak is low enough, or the budget is spent. How that goes does
+ * not depend on the budget, which only says where it ends: with more nodes it finds the same and more. */
 typedef struct ash_memory__lowering {
     const ash_allocator *allocator;
     const ash_memory__pack *pack;
     ash_memory__budget *budget;
-    uint64_t goal;   /* units: at least the load */
     uint64_t *best;  /* in and out: offsets */
     uint64_t peak;   /* in and out, units: their peak */
     uint64_t proven; /* out, units: no packing is lower. ash_memory__search writes it */
