@@ -49,6 +49,10 @@ static const row rows[] = {
     {"select", "bool[] i8[3] i8[3]", "", "operands 0 and 1 differ in shape", ASH_ERROR_SHAPE},
     {"cast", "f32[a]", "dtype=bool", "bool[a]", 0},
     {"cast", "f32[a]", "", "attribute dtype is missing", ASH_ERROR_INVALID_ARGUMENT},
+    {"bitcast", "f32[a]", "dtype=i32", "i32[a]", 0},
+    {"bitcast", "bf16[2, a]", "dtype=u16", "u16[2, a]", 0},
+    {"bitcast", "f32[a]", "dtype=f64", "the bits of f32 as f64", ASH_ERROR_TYPE},
+    {"bitcast", "bool[a]", "dtype=u8", "the bits of bool as u8", ASH_ERROR_TYPE},
     /* movement */
     {"reshape", "f32[a, 6]", "dims=[3, (2*a)]", "f32[3, (2*a)]", 0},
     {"reshape", "f32[2, 3]", "dims=[]", "another number of elements than []; operands f32[2, 3]",

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* What compiling has freed goes back to the system, unless the context is told to leave the heap alone. */
+/* What compiling has freed goes back to the system, and the pages of LLVM's code with it, unless the
+ * context is told to leave the heap alone. */
 #include "testing.h"
+
+#include <stdio.h>
 
 #include "ashlar/builder.h"
 #include "ashlar/plan.h"
@@ -48,7 +51,29 @@ static void heap_goes_back_after_compiling(void **state) {
     assert_int_equal(prepare(true, 2), 0);
 }
 
+/* Bytes of files that are resident: code of programs and libraries. 0: nobody tells. */
+static long long file_bytes(void) {
+    char line[256];
+    long long kilobytes = 0;
+    FILE *status = fopen("/proc/self/status", "r");
+    while (status && fgets(line, sizeof line, status)) sscanf(line, "RssFile: %lld", &kilobytes);
+    if (status) fclose(status);
+    return kilobytes * 1024;
+}
+
+/* And who needs the code again has it. */
+static void pages_of_code_go_back_after_compiling(void **state) {
+    (void)state;
+    for (int round = 0; round < 2; round++) {
+        prepare(true, 1);
+        long long kept = file_bytes();
+        prepare(false, 1);
+        if (kept) assert_true(file_bytes() < kept - (8 << 20));
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(heap_goes_back_after_compiling)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(heap_goes_back_after_compiling),
+                                       cmocka_unit_test(pages_of_code_go_back_after_compiling)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,7 @@ static void costs_have_units_and_origins(void **state) {
 #include "base/costs.def"
 #undef COST
     };
-    static const char *const origins[] = {"architecture", "derived", "measured", "tuned"};
+    static const char *const origins[] = {"architecture", "derived", "measured", "tuned", "chosen"};
     for (size_t i = 0; i < ASH_COUNT(rows); i++) {
         size_t o = 0, word = strcspn(rows[i].origin, ":");
         while (o < ASH_COUNT(origins) &&

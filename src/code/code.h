@@ -54,6 +54,10 @@ ash_kernel_image ash_code__image(const ash_code *code, size_t index);
 ash_code *ash_code__retain(ash_code *code);
 void ash_code__release(ash_code *code); /* NULL is allowed */
 
+/* Gives back to the system what LLVM has taken and needs no more, unless the context keeps its heap: free
+ * memory of the C library, and the pages of its code (pages.c). After compilations, before what stays. */
+void ash_code__give_back(const ash_context *context);
+
 /* Appends the name of a nest's code: equal for equal code, in every process with this version of ashlar. */
 ash_status ash_code__print_key(const ash_target *target, const ash_nest *nest, struct ash_text *out,
                                ash_diag *diag);

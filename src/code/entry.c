@@ -239,6 +239,7 @@ ash_status ash_code__entry(ash_context *context, const ash_command *commands, si
     *entry = (struct entry){.allocator = a, .linker = ash_compiler__linker(compiler)};
     struct entry_source source = {commands, count};
     ash_status status = compile(compiler, &source, entry, diag);
+    ash_code__give_back(context);
     if (status != ASH_OK) {
         ash_mem_free(a, entry, 1, sizeof *entry);
         return status;

@@ -339,7 +339,7 @@ static double work_of(const survey *s, const ash_inst *inst) {
     default: break;
     }
     bool function = ash_op_infos[inst->i].class == ASH_CLASS_UNARY;
-    return (function ? c->unit_function : c->unit_other) * registers;
+    return (function ? (double)c->work_function : c->unit_other) * registers;
 }
 
 static double iterations(const survey *s, const ash_inst *loop) {

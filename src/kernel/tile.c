@@ -17,8 +17,7 @@ static double step_cycles(const ash_target *target, unsigned rows, unsigned vect
 static double tile_cycles(const ash_target *target, unsigned rows, unsigned vectors, double steps,
                           ash_tile_math math) {
     const ash_costs *c = &target->costs;
-    return step_cycles(target, rows, vectors, math) * steps + c->tile_begin +
-           c->tile_store * rows * vectors;
+    return step_cycles(target, rows, vectors, math) * steps + c->tile_begin;
 }
 
 ash_tile_shape ash_tile_choose(const ash_target *target, int64_t rows, int64_t blocks, int64_t steps,

@@ -51,7 +51,7 @@ static ash_status compile(struct making *m, ash_kernel_image *images, ash_kernel
     ash_mem_free(a, nests, n, sizeof *nests);
     ASH_TRY(status);
     for (size_t i = 0; i < n; i++) images[i] = ash_code__image(code, i);
-    if (m->stats.compiled && !ash_context__keeps_heap(m->context)) ash_mem_trim(); /* of LLVM's */
+    if (m->stats.compiled || m->stats.from_disk) ash_code__give_back(m->context);
     *out = (ash_kernel_source){
         .images = images, .maker = ash_code__entry, .owner = code, .release = release_code};
     m->compile_ns = ash_clock__now() - start;
