@@ -53,7 +53,7 @@ typedef struct ash_context_options {
     ash_allocator allocator; /* all zero: the C library's */
     unsigned threads; /* threads that one execution may use, the caller's included; 0: as many as there are
                          cores */
-    bool keep_heap; /* what the C library keeps of freed memory stays with the process, and so do pages of
+    bool keep_heap;   /* what the C library keeps of freed memory stays with the process, and so do pages of
                        LLVM's code. Otherwise a prepare that had kernels compiled or loaded gives them
                        back to the system (malloc_trim with glibc): LLVM takes tens of megabytes, from the
                        C library and not from the hooks. This is for all of the process's heap, and takes

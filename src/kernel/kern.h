@@ -29,8 +29,8 @@ typedef struct ash_lowering {
     const ash_allocator *allocator;
     ash_fusion fusion;
     ash_program *program;
-    ash_value_place *places;      /* per value */
-    const uint32_t *aligns;       /* see ash_lower_options, as `fuse` */
+    ash_value_place *places; /* per value */
+    const uint32_t *aligns;  /* see ash_lower_options, as `fuse` */
     bool fuse;
     const uint32_t *last_reads;   /* per value: root of the last group that reads it */
     ash_map nest_ids;             /* hash of a nest's content to its index in the program */

@@ -428,8 +428,8 @@ ash_ref ash_nest_gather(ash_nest *n, uint16_t buf, ash_ref indices, ash_ref mask
 }
 
 ash_ref ash_nest_lookup(ash_nest *n, uint16_t buf, ash_ref index, ash_ref bytes) {
-    ash_inst inst =
-        make(ASH_NEST_LOOKUP, ash_nest_dtype(n, buf), ash_nest_at(n, bytes)->lanes, bytes, index, ASH_NO_REF);
+    ash_inst inst = make(ASH_NEST_LOOKUP, ash_nest_dtype(n, buf), ash_nest_at(n, bytes)->lanes, bytes,
+                         index, ASH_NO_REF);
     inst.buf = buf;
     return ash_nest_add(n, inst);
 }
