@@ -131,10 +131,10 @@ static void random_graphs_take_no_more(void **state) {
     }
     print_message("%u graphs, %u higher when whole, %u lowered by %u splits\n", count, higher, lowered,
                   splits);
-    /* One is known, among the graphs of some compilers (they differ in the order of arguments): a softmax over the
-     * first of two variable dims, 64 bytes higher (docs/journal.md). */
+    /* One is known, among the graphs of some compilers (they differ in the order of arguments): a softmax
+     * over the first of two variable dims, 64 bytes higher (docs/journal.md). */
     assert_true(failed <= 1);
-    assert_true(lowered > 50 && higher <= lowered);
+    assert_true(lowered > 50 && higher <= lowered + failed);
 }
 
 /* --- sums of branches --------------------------------------------------------------------------------- */
