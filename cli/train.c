@@ -64,6 +64,7 @@ static bool load(struct trainer *r) {
     }
     if (ash_plan_load_states(r->training.step, r->path, note, sizeof note, &r->session.diag) != ASH_OK)
         return session_failed(&r->session, r->path);
+    /* NOLINTNEXTLINE(cert-err34-c): a checkpoint of ours, whose bytes are checked */
     if (sscanf(note, NOTE_FORMAT "%la " NOTE_END, &seed, &batch, &accumulate, &rows, &held, &p->epoch,
                &done, &count, &p->sum, &p->best, &p->waited) != 11) {
         fprintf(stderr, "ashlar: %s is no checkpoint of `ashlar train`\n", r->path);

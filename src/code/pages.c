@@ -12,6 +12,7 @@
 #endif
 #include <link.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -48,11 +49,13 @@ static void drop_pages(const module *m, FILE *maps) {
     unsigned long begin, end, from = 0, to = 0, inode;
     unsigned long long changed;
     while (fgets(line, sizeof line, maps)) {
+        /* NOLINTNEXTLINE(cert-err34-c): the system's own numbers */
         if (sscanf(line, "%lx-%lx %4s %*x %*s %lu", &begin, &end, rights, &inode) == 4) {
             bool ours = begin >= m->begin && begin < m->end && inode;
             from = to = 0;
             if (ours && rights[1] != 'w' && rights[3] == 'p') from = begin, to = end;
-        } else if (from < to && sscanf(line, "Anonymous: %llu", &changed) == 1) {
+        } else if (from < to && strncmp(line, "Anonymous:", 10) == 0) {
+            changed = strtoull(line + 10, NULL, 10);
             if (changed == 0) madvise((void *)from, to - from, MADV_DONTNEED);
             from = to = 0;
         }

@@ -97,9 +97,10 @@ static ash_status write_header(ash_plan *plan, const char *note, saved *states, 
         ash_text_add(text, ":{\"dtype\":\"%s\",\"shape\":[", ash_safetensors__dtype(type->dtype));
         for (unsigned d = 0; d < type->rank; d++)
             ash_text_add(text, "%s%lld", d ? "," : "", (long long)type->dims[d]);
+        const uint64_t end = offset + states[i].size;
         ash_text_add(text, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)offset,
-                     (unsigned long long)(offset + states[i].size));
-        offset += states[i].size;
+                     (unsigned long long)end);
+        offset = end;
     }
     ash_text_add(text, "}");
     while (text->len % ALIGN && !text->failed) ash_text_add(text, " ");

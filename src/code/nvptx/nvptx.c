@@ -21,7 +21,7 @@
  * has such a flag), subnormal numbers as they are. */
 #include "nvptx.h"
 
-#include <stdio.h>
+#include <stdlib.h>
 
 #include <llvm-c/Target.h>
 
@@ -49,8 +49,7 @@ static bool init(void) {
 }
 
 static unsigned features(const ash_target *target) {
-    unsigned capability = 0;
-    sscanf(target->cpu, "sm_%u", &capability);
+    unsigned long capability = strncmp(target->cpu, "sm_", 3) ? 0 : strtoul(target->cpu + 3, NULL, 10);
     return capability >= 80 ? ASH_NVPTX_COPIES : 0;
 }
 
