@@ -22,6 +22,17 @@ static inline int setup(void **state) {
     return 0;
 }
 
+/* On the usual allocator: what the evaluator hands out is freed with it. */
+static inline int begin(void **state) {
+    ash_diag diag;
+    fixture *f = calloc(1, sizeof *f);
+    ash_context_options options = {.threads = 1};
+    assert_ok(ash_context_create(&options, &f->context, &diag));
+    assert_ok(ash_graph_create(f->context, "test", &f->g, &diag));
+    *state = f;
+    return 0;
+}
+
 /* A fresh graph under test. */
 static inline void restart(fixture *f) {
     ash_diag diag;

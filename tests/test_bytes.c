@@ -297,17 +297,6 @@ static void compiled_code_is_exact(void **state) {
     }
 }
 
-/* On the usual allocator: what the evaluator hands out is freed with it. */
-static int begin(void **state) {
-    ash_diag diag;
-    fixture *f = calloc(1, sizeof *f);
-    ash_context_options options = {.threads = 1};
-    assert_ok(ash_context_create(&options, &f->context, &diag));
-    assert_ok(ash_graph_create(f->context, "test", &f->g, &diag));
-    *state = f;
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(products_are_exact, begin, teardown),

@@ -51,6 +51,14 @@ void ash_kern_set_sym(ash_kern *k, ash_sym sym, ash_ref ref) {
     if (!ash_kern_lost(k)) k->sym_refs.at[sym] = ref;
 }
 
+void ash_kern_decode(ash_kern *k, const ash_dim *dims, unsigned rank, const ash_sym *syms, ash_ref number) {
+    for (unsigned d = rank; d-- > 0;) {
+        ash_ref extent = ash_kern_dim(k, dims[d]);
+        ash_kern_set_sym(k, syms[d], d ? ash_nest_imod(&k->nest, number, extent) : number);
+        if (d) number = ash_nest_idiv(&k->nest, number, extent);
+    }
+}
+
 ash_ref ash_kern_loop(ash_kern *k, ash_sym sym, ash_ref from, ash_ref to, int64_t step, unsigned unroll) {
     ash_ref v = ash_nest_loop(&k->nest, from, to, step, unroll);
     ash_kern_set_sym(k, sym, v);

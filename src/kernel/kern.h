@@ -124,6 +124,8 @@ ash_sym ash_kern_sym(ash_kern *k, ash_dim extent); /* a new symbol without a val
 /* Opens a loop whose variable becomes the symbol's value. */
 ash_ref ash_kern_loop(ash_kern *k, ash_sym sym, ash_ref from, ash_ref to, int64_t step, unsigned unroll);
 void ash_kern_set_sym(ash_kern *k, ash_sym sym, ash_ref ref);
+/* Sets a symbol for each of `rank` dims from the number of an element, row by row. */
+void ash_kern_decode(ash_kern *k, const ash_dim *dims, unsigned rank, const ash_sym *syms, ash_ref number);
 /* A mark of what is remembered now, and forgetting all that came after it: around each block. */
 size_t ash_kern_mark(const ash_kern *k);
 void ash_kern_forget(ash_kern *k, size_t mark);

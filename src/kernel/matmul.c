@@ -75,17 +75,6 @@ static bool stride_along(const product *p, ash_ix linear, ash_sym sym, int64_t *
     return ash_ix_lane_stride(&p->k->ixs, linear, sym, 2, false, stride);
 }
 
-/* Sets the batch symbols from a number. */
-static void decode_batch(product *p, ash_ref number) {
-    ash_kern *k = p->k;
-    const ash_type *out = ash_graph__type(k->graph, p->node->out);
-    for (unsigned d = p->rank - 2; d-- > 0;) {
-        ash_ref extent = ash_kern_dim(k, out->dims[d]);
-        ash_kern_set_sym(k, p->batch[d], d ? ash_nest_imod(&k->nest, number, extent) : number);
-        if (d) number = ash_nest_idiv(&k->nest, number, extent);
-    }
-}
-
 /* The multiply-adds of the step that the symbols are at. `rest`: which of its terms there are, or
  * ASH_NO_REF: all. */
 static void emit_step(product *p, ash_tile *t, int64_t row_stride, ash_ref rest) {
@@ -231,7 +220,8 @@ static ash_dim emit_columns(product *p, int64_t row_stride) {
     ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
                                   ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
     ash_ref row_block, strip;
-    decode_batch(p, ash_tile_decode(k, &cut, chunk, ash_kern_dim(k, row_blocks), ash_nest_index(n, strips),
+    ash_kern_decode(k, ash_graph__type(k->graph, p->node->out)->dims, p->rank - 2, p->batch,
+                    ash_tile_decode(k, &cut, chunk, ash_kern_dim(k, row_blocks), ash_nest_index(n, strips),
                                     &row_block, &strip));
     ash_ref from = ash_nest_binary(n, ASH_OP_MUL, row_block, ash_nest_index(n, cut.per));
     ash_ref to =
@@ -328,7 +318,8 @@ static ash_dim emit_inner(product *p, int64_t row_stride, int64_t column_stride)
     ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
                                   ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
     ash_ref n_parts = ash_nest_index(n, parts), part = ash_nest_imod(n, chunk, n_parts);
-    decode_batch(p, ash_nest_idiv(n, chunk, n_parts));
+    ash_kern_decode(k, ash_graph__type(k->graph, p->node->out)->dims, p->rank - 2, p->batch,
+                    ash_nest_idiv(n, chunk, n_parts));
     ash_ref from = ash_nest_binary(n, ASH_OP_MUL, part, ash_nest_index(n, per));
     ash_ref to =
         ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_index(n, per)),

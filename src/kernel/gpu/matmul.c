@@ -59,17 +59,6 @@ static ash_ref set_tile(void *arg, ash_ref tile, bool first) {
     return ash_nest_binary(n, ASH_OP_MUL, tile, ash_nest_index(n, p->tile.shape.terms));
 }
 
-/* Sets the batch symbols from a number. */
-static void decode_batch(product *p, ash_ref number) {
-    ash_kern *k = p->k;
-    const ash_type *out = ash_graph__type(k->graph, p->node->out);
-    for (unsigned d = p->rank - 2; d-- > 0;) {
-        ash_ref extent = ash_kern_dim(k, out->dims[d]);
-        ash_kern_set_sym(k, p->batch[d], d ? ash_nest_imod(&k->nest, number, extent) : number);
-        if (d) number = ash_nest_idiv(&k->nest, number, extent);
-    }
-}
-
 bool ash_gpu_lower_matmul(ash_kern *k, ash_dim *chunks) {
     const ash_node *node = &k->graph->nodes.at[k->group->anchor];
     const ash_type *out = ash_graph__type(k->graph, node->out),
@@ -97,7 +86,8 @@ bool ash_gpu_lower_matmul(ash_kern *k, ash_dim *chunks) {
                                   ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
     ash_ref across = ash_kern_dim(k, tiles_across), down = ash_kern_dim(k, tiles_down);
     ash_ref rest = ash_nest_idiv(n, chunk, across);
-    decode_batch(&p, ash_nest_idiv(n, rest, down));
+    ash_kern_decode(k, ash_graph__type(k->graph, p.node->out)->dims, p.rank - 2, p.batch,
+                    ash_nest_idiv(n, rest, down));
     ash_ref row = ash_nest_binary(n, ASH_OP_MUL, ash_nest_imod(n, rest, down), ash_nest_index(n, rows)),
             column =
                 ash_nest_binary(n, ASH_OP_MUL, ash_nest_imod(n, chunk, across), ash_nest_index(n, columns)),
