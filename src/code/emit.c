@@ -471,16 +471,18 @@ static void emit_function(ash_emit *e, const char *symbol) {
 ash_status ash_emit__nest(const ash_code_target *kind, const ash_target *target, const ash_nest *nest,
                           const char *symbol, LLVMModuleRef module, ash_diag *diag) {
     const ash_allocator *a = nest->allocator;
-    size_t n = nest->code.len, buffers = nest->buffers.len;
+    size_t n = nest->code.len, buffers = nest->buffers.len, bases = buffers + nest->shared.len;
     ash_emit e = {.nest = nest, .target = target, .kind = kind, .module = module};
     ASH_FAIL_IF(nest->threads && !kind->block, diag, ASH_ERROR_UNSUPPORTED, "%s has no blocks of threads",
                 target->cpu);
+    ASH_FAIL_IF(nest->shared.len && !nest->threads && kind->block, diag, ASH_ERROR_UNSUPPORTED,
+                "a thread of %s has no memory of its own", target->cpu);
     e.features = kind->features(target);
     ash_ref *open = ash_mem_alloc(a, n, sizeof *open);
     e.slots = ash_mem_calloc(a, n, sizeof *e.slots);
     e.close = ash_mem_alloc(a, n, sizeof *e.close);
     e.depth = ash_mem_alloc(a, n, sizeof *e.depth);
-    e.bases = ash_mem_calloc(a, buffers, sizeof *e.bases);
+    e.bases = ash_mem_calloc(a, bases, sizeof *e.bases);
     e.scope = ash_mem_calloc(a, buffers, sizeof *e.scope);
     e.others = ash_mem_calloc(a, buffers, sizeof *e.others);
     e.constant = ash_mem_calloc(a, buffers, sizeof *e.constant);
@@ -501,7 +503,7 @@ ash_status ash_emit__nest(const ash_code_target *kind, const ash_target *target,
     ash_mem_free(a, e.slots, n, sizeof *e.slots);
     ash_mem_free(a, e.close, n, sizeof *e.close);
     ash_mem_free(a, e.depth, n, sizeof *e.depth);
-    ash_mem_free(a, e.bases, buffers, sizeof *e.bases);
+    ash_mem_free(a, e.bases, bases, sizeof *e.bases);
     ash_mem_free(a, e.scope, buffers, sizeof *e.scope);
     ash_mem_free(a, e.others, buffers, sizeof *e.others);
     ash_mem_free(a, e.constant, buffers, sizeof *e.constant);

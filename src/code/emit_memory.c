@@ -121,9 +121,11 @@ static LLVMTypeRef memory_element(ash_emit *e, ash_dtype dtype) {
 }
 
 static LLVMValueRef base_of(ash_emit *e, uint16_t buf) {
-    if (buf & ASH_NEST_SHARED) return e->kind->shared(e, (uint16_t)(buf & ~ASH_NEST_SHARED));
-    if (!e->bases[buf]) e->bases[buf] = e->kind->buffer(e, buf);
-    return e->bases[buf];
+    bool shared = buf & ASH_NEST_SHARED;
+    uint16_t number = (uint16_t)(buf & ~ASH_NEST_SHARED);
+    LLVMValueRef *base = &e->bases[shared ? e->nest->buffers.len + number : number];
+    if (!*base) *base = shared ? e->kind->shared(e, number) : e->kind->buffer(e, number);
+    return *base;
 }
 
 static LLVMValueRef offset_by(ash_emit *e, LLVMTypeRef element, LLVMValueRef ptr, LLVMValueRef index) {

@@ -108,7 +108,8 @@ static void emit_steps(product *p, ash_tile *t, const ash_partial_blocks *blocks
     size_t mark = ash_kern_mark(k);
     ash_ref from = ash_nest_index(n, 0);
     ash_blocks_open(n, blocks, 1, &from, &to);
-    ash_ref step = ash_kern_loop(k, p->step, from, to, 1, (unsigned)k->low->target->costs.tile_unroll);
+    unsigned unroll = ash_tile_unroll(k->low->target, t->rows * t->vectors);
+    ash_ref step = ash_kern_loop(k, p->step, from, to, 1, unroll);
     if (p->bytes)
         ash_kern_set_sym(k, p->term, ash_nest_binary(n, ASH_OP_MUL, step, ash_nest_index(n, p->terms)));
     emit_step(p, t, row_stride, ASH_NO_REF);

@@ -218,11 +218,11 @@ static int64_t row_of(const ash_tile *t, unsigned p) {
     return t->run ? p / t->run * t->rows_apart + p % t->run : p;
 }
 
-static void store_vector(ash_tile *t, unsigned p, unsigned v) {
+/* Stores vector v of a row from its sums. */
+static void store_vector(ash_tile *t, unsigned v, ash_ref vector) {
     ash_kern *k = t->k;
     ash_nest *n = &k->nest;
     unsigned runs = t->lanes / t->store_lanes;
-    ash_ref vector = ash_nest_get(n, t->cells[t->top][p * t->vectors + v]);
     if (t->math == ASH_TILE_WIDENED) vector = ash_nest_whole(n, vector);
     int64_t apart = t->vectors_apart ? t->vectors_apart : 1;
     ash_ref number = ash_nest_binary(n, ASH_OP_ADD, t->first, ash_nest_index(n, v * apart));
@@ -237,22 +237,86 @@ static void store_vector(ash_tile *t, unsigned p, unsigned v) {
     if (limited) ash_nest_end(n);
 }
 
-static void store_results(ash_tile *t, ash_sym row, ash_ref row0) {
+/* The rows one after the other, laid out. */
+static void store_rows(ash_tile *t, ash_sym row, ash_ref row0) {
+    ash_nest *n = &t->k->nest;
+    for (unsigned p = 0; p < t->rows; p++) {
+        ash_ref at = ash_nest_binary(n, ASH_OP_ADD, row0, ash_nest_index(n, row_of(t, p)));
+        ash_kern_set_sym(t->k, row, at);
+        bool limited = open_below(t, t->rows_end != 0, at, t->rows_end);
+        for (unsigned v = 0; v < t->vectors; v++)
+            store_vector(t, v, ash_nest_get(n, t->cells[t->top][p * t->vectors + v]));
+        if (limited) ash_nest_end(n);
+    }
+}
+
+/* The kernel's own memory for the sums of a tile, which all its tiles use in turn. */
+static uint16_t memory_of_sums(const ash_tile *t) {
+    ash_nest *n = &t->k->nest;
+    uint32_t count = t->rows * t->vectors * t->lanes;
+    if (!n->shared.len) return ash_nest_shared_add(n, ash_tile_dtype(t->math), count);
+    n->shared.at[0].count = ASH_MAX(n->shared.at[0].count, count);
+    return ASH_NEST_SHARED;
+}
+
+/* A loop over the rows, which finds their sums in memory. */
+static void store_rows_in_loop(ash_tile *t, ash_sym row, ash_ref row0) {
     ash_kern *k = t->k;
     ash_nest *n = &k->nest;
+    uint16_t sums = memory_of_sums(t);
+    int64_t width = t->vectors * t->lanes;
+    for (unsigned i = 0; i < t->rows * t->vectors; i++)
+        ash_nest_store(n, sums, ash_nest_index(n, i * t->lanes), ash_nest_get(n, t->cells[t->top][i]),
+                       ASH_NO_REF);
+    ash_ref rows = ash_nest_index(n, t->rows);
+    if (t->rows_end)
+        rows = ash_nest_binary(n, ASH_OP_MIN, rows,
+                               ash_nest_binary(n, ASH_OP_SUB, ash_kern_dim(k, t->rows_end), row0));
+    size_t mark = ash_kern_mark(k);
+    ash_ref p = ash_nest_loop(n, ash_nest_index(n, 0), rows, 1, 1);
+    ash_ref at = ash_nest_binary(n, ASH_OP_MUL, p, ash_nest_index(n, width)), sum[ASH_TILE_MAX];
+    for (unsigned v = 0; v < t->vectors; v++)
+        sum[v] = ash_nest_load(n, sums, ash_nest_binary(n, ASH_OP_ADD, at, ash_nest_index(n, v * t->lanes)),
+                               t->lanes, ASH_NO_REF);
+    ash_kern_set_sym(k, row, ash_nest_binary(n, ASH_OP_ADD, row0, p));
+    for (unsigned v = 0; v < t->vectors; v++) store_vector(t, v, sum[v]);
+    ash_nest_end(n);
+    ash_kern_forget(k, mark);
+}
+
+/* Whether what follows the sums is so much that it is written once for all rows: laid out for each of them
+ * it is most of the kernel's code. The sums go to memory and come back, and the loop counts, which little
+ * work would feel. */
+static bool is_worth_a_loop(const ash_tile *t) {
+    const ash_kern *k = t->k;
+    const ash_costs *c = &k->low->target->costs;
+    int64_t work = 0;
+    if (k->nest.threads || t->rows < 2) return false;
+    for (uint32_t i = 0; i < k->group->n_nodes; i++) {
+        const ash_node *node = &k->graph->nodes.at[k->group->nodes[i]];
+        if (node != t->anchor) work += ash_node__work(c, node);
+    }
+    return work >= c->loop_work && work * t->rows * t->vectors >= c->loop_body;
+}
+
+static void store_results(ash_tile *t, ash_sym row, ash_ref row0) {
+    ash_kern *k = t->k;
     k->vsym = t->lane;
     k->lanes = t->store_lanes;
     k->aligned = true;
-    ash_kern_set_sym(k, t->lane, ash_nest_index(n, 0));
-    for (unsigned p = 0; p < t->rows; p++) {
-        ash_ref at = ash_nest_binary(n, ASH_OP_ADD, row0, ash_nest_index(n, row_of(t, p)));
-        ash_kern_set_sym(k, row, at);
-        bool limited = open_below(t, t->rows_end != 0, at, t->rows_end);
-        for (unsigned v = 0; v < t->vectors; v++) store_vector(t, p, v);
-        if (limited) ash_nest_end(n);
-    }
+    ash_kern_set_sym(k, t->lane, ash_nest_index(&k->nest, 0));
+    if (is_worth_a_loop(t))
+        store_rows_in_loop(t, row, row0);
+    else
+        store_rows(t, row, row0);
     k->vsym = ASH_NO_SYM;
     k->lanes = 1;
+}
+
+unsigned ash_tile_unroll(const ash_target *target, unsigned sums) {
+    const ash_costs *c = &target->costs;
+    int64_t copies = c->tile_body / ASH_MAX(sums, 1u);
+    return (unsigned)ASH_MIN(ASH_MAX(copies, 1), c->tile_unroll);
 }
 
 void ash_tile_store(ash_tile *t, ash_sym row, ash_ref row0, const ash_tile_slices *slices, ash_ref slot) {

@@ -103,6 +103,15 @@ static LLVMValueRef buffer(ash_emit *e, uint16_t buf) {
     return constant_entry_of(e, BUFFERS, LLVMPointerTypeInContext(e->ctx, 0), buf);
 }
 
+/* On the stack. Its address goes nowhere, so LLVM knows by itself that it overlaps no buffer. */
+static val shared(ash_emit *e, uint16_t number) {
+    const ash_nest_shared *s = &e->nest->shared.at[number];
+    uint64_t bytes = (uint64_t)s->count * ash_dtype_size(s->dtype);
+    val memory = LLVMBuildAlloca(e->at_entry, LLVMArrayType2(LLVMInt8TypeInContext(e->ctx), bytes), "");
+    LLVMSetAlignment(memory, e->target->vector_bytes);
+    return memory;
+}
+
 static void stop(ash_emit *e) {
     _Static_assert(sizeof(int) == 4 && offsetof(ash_stop, asked) == 0 && offsetof(ash_cancel, on) == 0,
                    "what a look reads");
@@ -280,6 +289,7 @@ const ash_code_target ash_code__host = {
     .special = special,
     .variable = variable,
     .buffer = buffer,
+    .shared = shared,
     .same_register = "=r,0",
     .stop = stop,
     .round = round_to,
