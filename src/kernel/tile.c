@@ -218,14 +218,13 @@ static int64_t row_of(const ash_tile *t, unsigned p) {
     return t->run ? p / t->run * t->rows_apart + p % t->run : p;
 }
 
-/* Stores vector v of a row from its sums. */
-static void store_vector(ash_tile *t, unsigned v, ash_ref vector) {
+/* Stores vector `v` of the present row from its sums. */
+static void store_vector(ash_tile *t, ash_ref v, ash_ref vector) {
     ash_kern *k = t->k;
     ash_nest *n = &k->nest;
     unsigned runs = t->lanes / t->store_lanes;
     if (t->math == ASH_TILE_WIDENED) vector = ash_nest_whole(n, vector);
-    int64_t apart = t->vectors_apart ? t->vectors_apart : 1;
-    ash_ref number = ash_nest_binary(n, ASH_OP_ADD, t->first, ash_nest_index(n, v * apart));
+    ash_ref number = ash_nest_binary(n, ASH_OP_ADD, t->first, v);
     ash_ref first =
         t->columns_end ? ash_nest_binary(n, ASH_OP_MUL, number, ash_nest_index(n, t->lanes)) : number;
     bool limited = open_below(t, t->columns_end, first, t->columns);
@@ -237,15 +236,17 @@ static void store_vector(ash_tile *t, unsigned v, ash_ref vector) {
     if (limited) ash_nest_end(n);
 }
 
-/* The rows one after the other, laid out. */
-static void store_rows(ash_tile *t, ash_sym row, ash_ref row0) {
+/* Row by row and vector by vector, laid out. */
+static void store_laid_out(ash_tile *t, ash_sym row, ash_ref row0) {
     ash_nest *n = &t->k->nest;
+    int64_t apart = t->vectors_apart ? t->vectors_apart : 1;
     for (unsigned p = 0; p < t->rows; p++) {
         ash_ref at = ash_nest_binary(n, ASH_OP_ADD, row0, ash_nest_index(n, row_of(t, p)));
         ash_kern_set_sym(t->k, row, at);
         bool limited = open_below(t, t->rows_end != 0, at, t->rows_end);
         for (unsigned v = 0; v < t->vectors; v++)
-            store_vector(t, v, ash_nest_get(n, t->cells[t->top][p * t->vectors + v]));
+            store_vector(t, ash_nest_index(n, v * apart),
+                         ash_nest_get(n, t->cells[t->top][p * t->vectors + v]));
         if (limited) ash_nest_end(n);
     }
 }
@@ -259,27 +260,27 @@ static uint16_t memory_of_sums(const ash_tile *t) {
     return ASH_NEST_SHARED;
 }
 
-/* A loop over the rows, which finds their sums in memory. */
-static void store_rows_in_loop(ash_tile *t, ash_sym row, ash_ref row0) {
+/* A loop over the vectors, and in it one over the rows: what belongs to columns is loaded once. */
+static void store_in_loops(ash_tile *t, ash_sym row, ash_ref row0) {
     ash_kern *k = t->k;
     ash_nest *n = &k->nest;
     uint16_t sums = memory_of_sums(t);
-    int64_t width = t->vectors * t->lanes;
-    for (unsigned i = 0; i < t->rows * t->vectors; i++)
-        ash_nest_store(n, sums, ash_nest_index(n, i * t->lanes), ash_nest_get(n, t->cells[t->top][i]),
-                       ASH_NO_REF);
-    ash_ref rows = ash_nest_index(n, t->rows);
+    ash_ref zero = ash_nest_index(n, 0), rows = ash_nest_index(n, t->rows);
+    for (unsigned v = 0; v < t->vectors; v++)
+        for (unsigned p = 0; p < t->rows; p++)
+            ash_nest_store(n, sums, ash_nest_index(n, (v * t->rows + p) * t->lanes),
+                           ash_nest_get(n, t->cells[t->top][p * t->vectors + v]), ASH_NO_REF);
     if (t->rows_end)
         rows = ash_nest_binary(n, ASH_OP_MIN, rows,
                                ash_nest_binary(n, ASH_OP_SUB, ash_kern_dim(k, t->rows_end), row0));
     size_t mark = ash_kern_mark(k);
-    ash_ref p = ash_nest_loop(n, ash_nest_index(n, 0), rows, 1, 1);
-    ash_ref at = ash_nest_binary(n, ASH_OP_MUL, p, ash_nest_index(n, width)), sum[ASH_TILE_MAX];
-    for (unsigned v = 0; v < t->vectors; v++)
-        sum[v] = ash_nest_load(n, sums, ash_nest_binary(n, ASH_OP_ADD, at, ash_nest_index(n, v * t->lanes)),
-                               t->lanes, ASH_NO_REF);
+    ash_ref v = ash_nest_loop(n, zero, ash_nest_index(n, t->vectors), 1, 1);
+    ash_ref p = ash_nest_loop(n, zero, rows, 1, 1);
+    ash_ref at = ash_nest_binary(n, ASH_OP_MUL, v, ash_nest_index(n, t->rows * t->lanes));
+    at = ash_nest_binary(n, ASH_OP_ADD, at, ash_nest_binary(n, ASH_OP_MUL, p, ash_nest_index(n, t->lanes)));
     ash_kern_set_sym(k, row, ash_nest_binary(n, ASH_OP_ADD, row0, p));
-    for (unsigned v = 0; v < t->vectors; v++) store_vector(t, v, sum[v]);
+    store_vector(t, v, ash_nest_load(n, sums, at, t->lanes, ASH_NO_REF));
+    ash_nest_end(n);
     ash_nest_end(n);
     ash_kern_forget(k, mark);
 }
@@ -306,9 +307,9 @@ static void store_results(ash_tile *t, ash_sym row, ash_ref row0) {
     k->aligned = true;
     ash_kern_set_sym(k, t->lane, ash_nest_index(&k->nest, 0));
     if (is_worth_a_loop(t))
-        store_rows_in_loop(t, row, row0);
+        store_in_loops(t, row, row0);
     else
-        store_rows(t, row, row0);
+        store_laid_out(t, row, row0);
     k->vsym = ASH_NO_SYM;
     k->lanes = 1;
 }
