@@ -75,6 +75,7 @@ static void declare(ash_emit *e, const char *symbol) {
     add_text_attribute(e, "prefer-vector-width", bits);
     add_text_attribute(e, "min-legal-vector-width", bits);
     add_text_attribute(e, "no-trapping-math", "true");
+    add_text_attribute(e, "stackrealign", ""); /* or registers that are spilled lie across two lines */
 }
 
 static LLVMValueRef special(ash_emit *e, ash_nest_op op) {
