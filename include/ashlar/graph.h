@@ -222,8 +222,8 @@ ASH_API ash_status ash_graph_var_at(const ash_graph *graph, size_t index, ash_gr
                                     ash_diag *diag);
 /* The values of variables with which inputs have these types, as many as the graph has (NULL: nothing is
  * said of that one), whose dims are numbers: for ash_plan_set_vars and whatever else takes bindings. `out`
- * has room for one per variable; *n receives how many are known. A dim that is a variable says its value, an
- * expression one that no other dim says. ASH_ERROR_SHAPE, naming the input: one variable would have two
+ * has room for one per variable; *n receives how many are known. A dim that is a variable says its value,
+ * an expression one that no other dim says. ASH_ERROR_SHAPE, naming the input: one variable would have two
  * values. Whether bounds, dtypes and other dims fit is told where the values and inputs are set. */
 ASH_API ash_status ash_graph_learn_vars(const ash_graph *graph, const ash_type *const *inputs, size_t count,
                                         ash_var_binding *out, size_t *n, ash_diag *diag);
