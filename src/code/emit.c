@@ -7,8 +7,8 @@
  * which is most of what they would cost. Cells are allocas, which sroa turns into registers.
  *
  * LLVM's reduction of address arithmetic (loop strength reduction, part of its code generator) weighs, for
- * every loop, all addresses in it: half the time of a compilation. Only innermost loops gain from it, 1.4 to
- * 1.6 times, and what it does for them is simple, the nest being the schedule already: a product of the
+ * every loop, all addresses in it: half the time of a compilation. Only innermost loops gain from it, 1.4
+ * to 1.6 times, and what it does for them is simple, the nest being the schedule already: a product of the
  * variable becomes a count of its own, one for each distance that addresses move by. So the emitter does
  * that, and LLVM does not see that variables count. */
 #include "code_target.h"
