@@ -284,7 +284,7 @@ static void test_own_memory(void **state) {
 /* Addresses in loops that move by more distances than are counted, forwards and backwards, from any first
  * number on: y[i] = sum over k of x_k[c_k * i + d_k]. */
 static void check_distances(test_code *t) {
-    enum { BUFFERS = 9, TRIPS = 11, ROOM = 300 };
+    enum { BUFFERS = 9, TRIPS = 11, SPACE = 300 };
     static const int64_t by[BUFFERS] = {1, 2, 3, 5, -3, 7, 11, -13, 17};
     for (int64_t from = 0; from <= 2; from += 2)
         for (unsigned unroll = 1; unroll <= 3; unroll += 2) {
@@ -302,12 +302,12 @@ static void check_distances(test_code *t) {
             ash_nest_end(&n);
             ash_code *code;
             ash_kernel_fn fn = test_code_compile(t, &n, &code);
-            static int32_t in[BUFFERS][ROOM];
+            static int32_t in[BUFFERS][SPACE];
             int32_t out[TRIPS];
             void *places[BUFFERS + 1] = {out};
             for (int k = 0; k < BUFFERS; k++) {
                 places[k + 1] = in[k];
-                for (int e = 0; e < ROOM; e++) in[k][e] = (k + 1) * 1000 + e * e % 977;
+                for (int e = 0; e < SPACE; e++) in[k][e] = (k + 1) * 1000 + e * e % 977;
             }
             for (int64_t to = from; to <= TRIPS; to++) {
                 memset(out, 0, sizeof out);
