@@ -317,9 +317,10 @@ static void store_results(ash_tile *t, ash_sym row, ash_ref row0) {
     k->lanes = 1;
 }
 
-unsigned ash_tile_unroll(const ash_target *target, unsigned sums) {
+unsigned ash_tile_unroll(const ash_target *target, unsigned rows, unsigned vectors) {
     const ash_costs *c = &target->costs;
-    int64_t copies = c->tile_body / ASH_MAX(sums, 1u);
+    int64_t sums = ASH_MAX(rows * vectors, 1u), free = target->vector_registers - sums - 1;
+    int64_t copies = ASH_MIN(c->tile_body / sums, free / ASH_MAX(vectors, 1u));
     return (unsigned)ASH_MIN(ASH_MAX(copies, 1), c->tile_unroll);
 }
 
