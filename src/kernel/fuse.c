@@ -293,8 +293,9 @@ static bool new_group(fuser *f, uint32_t n) {
 
 /* Whether neighbours along the last dim of what movement makes of a stored value lie at one distance, at
  * least in runs, and rows at one distance everywhere: then a product steps through them with an addition,
- * and a copy would gain nothing. Without the second there are no tiles of rows. */
-static bool lies_evenly(fuser *f, ash_value value) {
+ * and a copy would gain nothing. Without the second there are no tiles of rows. *apart is the distance of
+ * neighbours. */
+static bool lies_evenly(fuser *f, ash_value value, int64_t *apart) {
     const ash_graph *g = f->graph;
     const ash_type *type = ash_graph__type(g, value);
     ash_ix at[ASH_MAX_RANK] = {0}, to[ASH_MAX_RANK] = {0}, linear;
@@ -319,11 +320,21 @@ static bool lies_evenly(fuser *f, ash_value value) {
     for (unsigned d = 0; d < type->rank; d++)
         linear = ash_ix_add(&ixs, ash_ix_mul(&ixs, linear, type->dims[d]), at[d]);
     int64_t stride;
-    bool even = ash_ix_lane_stride(&ixs, linear, last, (unsigned)f->costs->read_run, true, &stride) &&
+    bool even = ash_ix_lane_stride(&ixs, linear, last, (unsigned)f->costs->read_run, true, apart) &&
                 (!rows || ash_ix_lane_stride(&ixs, linear, row, 2, false, &stride));
     f->failed |= ixs.failed && !ixs.too_large;
     ash_ixs_free(&ixs);
     return even;
+}
+
+/* Whether a value is picked from another one along one axis, at constant indices: a gather from it then
+ * goes through to that one, for one more index. */
+static bool picks(const fuser *f, ash_value value) {
+    const ash_value_info *info = ash_graph__value(f->graph, value);
+    if (info->kind != ASH_VALUE_NODE) return false;
+    const ash_node *node = &f->graph->nodes.at[info->node];
+    return node->op == ASH_OP_GATHER && f->fusion->constant[node->ins[1]] &&
+           ash_node__looked_up(f->graph, node) == ASH_NO_VALUE;
 }
 
 /* Places node `n` in group `group` and hands the request for its result on to its operands. */
@@ -366,9 +377,20 @@ static void place(fuser *f, uint32_t n, uint32_t group) {
     case ASH_CLASS_POOL: g->kind = ASH_GROUP_POOL, g->anchor = n; break;
     default: break;
     }
-    for (unsigned i = 0; i < node->n_ins; i++) ask_stored(f, node->ins[i]);
+    for (unsigned i = 0; i < node->n_ins; i++) {
+        request through = {.state = REARRANGED, .group = group};
+        memset(through.labels, ASH_LABEL_NONE, sizeof through.labels);
+        if (node->op == ASH_OP_GATHER && i == 0 && picks(f, node->ins[0]))
+            ask(f, node->ins[0], &through);
+        else
+            ask_stored(f, node->ins[i]);
+    }
     if (node->op == ASH_OP_MATMUL && ash_node_int(node, ASH_ATTR_B_BLOCK)) f->packed[node->ins[1]] = true;
-    if (node->op == ASH_OP_MATMUL && !lies_evenly(f, node->ins[0])) f->packed[node->ins[0]] = true;
+    int64_t apart;
+    if (node->op == ASH_OP_MATMUL && !lies_evenly(f, node->ins[0], &apart)) f->packed[node->ins[0]] = true;
+    /* a window reads each element often, in vectors along the last dim */
+    if (g->kind == ASH_GROUP_POOL && (!lies_evenly(f, node->ins[0], &apart) || apart > 1))
+        f->packed[node->ins[0]] = true;
     if (node->op == ASH_OP_CONV && ash_node_int(node, ASH_ATTR_W_BLOCK)) f->packed[node->ins[1]] = true;
     if (node->op == ASH_OP_CONV && ash_node_int(node, ASH_ATTR_X_BLOCK)) f->packed[node->ins[0]] = true;
     if (node->op == ASH_OP_WINOGRAD) f->packed[node->ins[0]] = f->packed[node->ins[1]] = true;
