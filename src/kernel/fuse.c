@@ -327,6 +327,14 @@ static bool lies_evenly(fuser *f, ash_value value, int64_t *apart) {
     return even;
 }
 
+/* Whether a gather along another axis than the last has as many elements as its operand, or more. */
+static bool reads_all(const fuser *f, const ash_node *node) {
+    const ash_type *x = ash_graph__type(f->graph, node->ins[0]);
+    return ash_node_int(node, ASH_ATTR_AXIS) + 1 < (int64_t)x->rank &&
+           ash_type_max_count(f->graph->dims, ash_graph__type(f->graph, node->out)) >=
+               ash_type_max_count(f->graph->dims, x);
+}
+
 /* Whether a value is picked from another one along one axis, at constant indices: a gather from it then
  * goes through to that one, for one more index. */
 static bool picks(const fuser *f, ash_value value) {
@@ -388,6 +396,10 @@ static void place(fuser *f, uint32_t n, uint32_t group) {
     if (node->op == ASH_OP_MATMUL && ash_node_int(node, ASH_ATTR_B_BLOCK)) f->packed[node->ins[1]] = true;
     int64_t apart;
     if (node->op == ASH_OP_MATMUL && !lies_evenly(f, node->ins[0], &apart)) f->packed[node->ins[0]] = true;
+    /* rows that are picked, as many as there are at least, are read as rows */
+    if (node->op == ASH_OP_GATHER && reads_all(f, node) &&
+        (!lies_evenly(f, node->ins[0], &apart) || apart > 1))
+        f->packed[node->ins[0]] = true;
     /* a window reads each element often, in vectors along the last dim */
     if (g->kind == ASH_GROUP_POOL && (!lies_evenly(f, node->ins[0], &apart) || apart > 1))
         f->packed[node->ins[0]] = true;
