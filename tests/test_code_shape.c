@@ -106,7 +106,10 @@ static void test_tile_code(void **state) {
         assert_int_equal(count(text, "vfmadd231ps"), rows * 2 * copies);
         assert_int_equal(count(text, "(%rsp)"), 0);
         assert_int_equal(count(text, "vbroadcastss") + count(text, "{1to16}"), rows * copies);
-        assert_int_equal(count(text, tiles[k].store), rows * 2); /* the stores, no copies */
+        assert_true(count(text, tiles[k].store) >= rows * 2); /* the stores */
+        char *loop = strstr(text, "vfmadd231ps");
+        *strstr(loop, "\tj") = 0;
+        assert_int_equal(count(loop, tiles[k].store), 0); /* no copies where the sums grow */
         free(text);
     }
 }
