@@ -321,7 +321,9 @@ unsigned ash_tile_unroll(const ash_target *target, unsigned rows, unsigned vecto
     const ash_costs *c = &target->costs;
     int64_t sums = ASH_MAX(rows * vectors, 1u), free = target->vector_registers - sums - 1;
     int64_t copies = ASH_MIN(c->tile_body / sums, free / ASH_MAX(vectors, 1u));
-    return (unsigned)ASH_MIN(ASH_MAX(copies, 1), c->tile_unroll);
+    unsigned out = 1; /* a power of two, as most extents are multiples of one */
+    while (2 * out <= ASH_MIN(copies, c->tile_unroll)) out *= 2;
+    return out;
 }
 
 void ash_tile_store(ash_tile *t, ash_sym row, ash_ref row0, const ash_tile_slices *slices, ash_ref slot) {
