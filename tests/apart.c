@@ -438,7 +438,8 @@ static void step(struct streams *d, struct stream *s) {
     s->table = NULL;
     s->begun = false;
     s->next++;
-    if (!ash_command__is_step(c) || !is_stream(d, s) || left_out || ash_stop__has_left_out(&d->stop)) return;
+    if (!ash_command__is_step(c) || !is_stream(d, s) || left_out || ash_stop__has_left_out(&d->stop))
+        return;
     atomic_fetch_add(&d->done, 1);
     if (c->timing) *c->timing = (ash_timing){s->start, ash_clock__now(), 1};
 }

@@ -115,7 +115,8 @@ typedef struct ash_repeat {
      * byte at `look`, or true. */
     int (*next)(void *arg, uint64_t turn, bool go);
     void *arg;
-    const ash_address *look; /* points at the address of a bool, to be read when the last list is over, or at 0.
+    const ash_address
+        *look; /* points at the address of a bool, to be read when the last list is over, or at 0.
                                 Nobody looks before turn 0 */
     ash_command_list lists[ASH_REPEAT_LISTS];
     bool waits; /* turn 0 depends on functions of the host that come before on the stream */
@@ -246,7 +247,7 @@ typedef struct ash_stream_class {
     ash_status (*replay)(ash_streams *streams, const ash_capture *capture, ash_diag *diag);
     void (*capture_free)(ash_streams *streams, ash_capture *capture); /* NULL is allowed */
     uint32_t (*captured)(const ash_capture *capture); /* steps in it: not those that are issued beside it */
-    bool (*compiled)(const ash_capture *capture); /* for it, not for the one that it is like */
+    bool (*compiled)(const ash_capture *capture);     /* for it, not for the one that it is like */
 } ash_stream_class;
 
 /* The first member of each device's own structure. */

@@ -121,7 +121,8 @@ void ash_cpu__repeat(ash_cpu *cpu, const ash_repeat *repeat) {
         int next = repeat->next(repeat->arg, turn, !look || *(const bool *)*repeat->look);
         if (next == ASH_REPEAT_OVER) return;
         const ash_command_list *list = &repeat->lists[next];
-        for (uint32_t i = 0; i < list->count && !ash_cpu__stops(cpu); i++) run_work(cpu, &list->commands[i]);
+        for (uint32_t i = 0; i < list->count && !ash_cpu__stops(cpu); i++)
+            run_work(cpu, &list->commands[i]);
     }
 }
 

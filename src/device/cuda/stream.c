@@ -140,7 +140,8 @@ static void issue_direct(cuda_streams *s, const ash_command *c, cu_stream stream
     const cu_driver *f = &s->cuda->driver;
     if (c->kind == ASH_COMMAND_COPY) {
         const ash_transfer *copy = c->copy;
-        cu_address from = copy->buffers[0] + (uint64_t)copy->from, to = copy->buffers[1] + (uint64_t)copy->to;
+        cu_address from = copy->buffers[0] + (uint64_t)copy->from,
+                   to = copy->buffers[1] + (uint64_t)copy->to;
         if (copy->bytes > 0 && from != to)
             check(s, f->copy(to, from, (size_t)copy->bytes, stream), "a copy on the GPU");
     } else if (c->kind == ASH_COMMAND_FILL) {

@@ -61,7 +61,7 @@ typedef struct cuda_op {
 
 typedef struct cuda_repeat {
     const ash_repeat *repeat;
-    ash_repeat was;                    /* what it said when the script was made */
+    ash_repeat was;                     /* what it said when the script was made */
     size_t first[ASH_REPEAT_LISTS + 1]; /* operations of each list, and where the last one ends */
 } cuda_repeat;
 
@@ -69,7 +69,7 @@ typedef struct cuda_repeat {
 typedef struct cuda_item {
     const ash_command *command;
     uint32_t stream, segment, words; /* i64s of its record */
-    uint64_t record;         /* bytes into the records */
+    uint64_t record;                 /* bytes into the records */
     cu_function function;
     unsigned grid, block;
     bool parallel; /* of a launch, as the chunks said */
@@ -125,7 +125,13 @@ typedef struct cuda_streams {
     _Atomic uint64_t done;  /* steps of earlier ones */
 } cuda_streams;
 
-enum { CUDA_ZEROS = 0, CUDA_ONES = 2, CUDA_READ = 4, CUDA_LOOK = 6, CUDA_PINNED = 8 }; /* of `pinned`, in i32s */
+enum {
+    CUDA_ZEROS = 0,
+    CUDA_ONES = 2,
+    CUDA_READ = 4,
+    CUDA_LOOK = 6,
+    CUDA_PINNED = 8
+}; /* of `pinned`, in i32s */
 
 /* script.c: within the context. */
 ash_status ash_cuda_script__make(cuda_streams *s, const ash_command *commands, size_t count,
