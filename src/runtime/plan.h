@@ -16,7 +16,7 @@
  *   index.h     what is looked up                         settle.c    sizes that depend on data
  *   open.c      sizes that come with the inputs           types.c     what is given fits
  *   fit.c       lowered so that it fits                   order.c     steps in another order
- *   loop.c      bodies of loops
+ *   loop.c      bodies of loops                    explain.c   what a GPU would take
  *   run.c       inputs, execution and results at once     release.c   giving back, and telling of it
  *
  * Every buffer's address is base[its root] + offset. Steps have tables of addresses, made ahead; when a
