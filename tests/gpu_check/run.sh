@@ -52,5 +52,7 @@ if ! ldd "$check" | grep -Eq 'libLLVM|libasan|libtsan'; then
     [ "$size" -le $((64 << 20)) ] || fail "$size bytes"
     needs=$(ldd "$check" | grep -Ev 'linux-vdso|ld-linux|lib(c|m|dl|pthread|rt)\.so')
     [ -z "$needs" ] || fail "needs $needs"
+    newest=$(objdump -T "$check" | sed -n 's/.*(GLIBC_\([0-9.]*\)).*/\1/p' | sort -V | tail -1)
+    [ "$(printf '%s\n2.35\n' "$newest" | sort -V | tail -1)" = 2.35 ] || fail "needs glibc $newest"
 fi
 exit $bad

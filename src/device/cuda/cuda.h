@@ -30,7 +30,7 @@ typedef struct cuda_device {
     uint64_t room;
     cu_module builtin; /* kernels of our own */
     cu_function copy_kernel, fill_kernel, store_kernel;
-    char detail[160];
+    char detail[256];
 } cuda_device;
 
 /* What an image becomes. */
