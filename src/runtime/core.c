@@ -310,6 +310,12 @@ uint64_t ash_plan_core__distance(const ash_plan_core *core, const ash_plan_comma
 
 /* --- all -------------------------------------------------------------------------------------- */
 
+bool ash_plan_core__reads_weights(const ash_program *program, const ash_access *access) {
+    ash_buffer_kind kind = program->buffers.at[access->buffer].kind;
+    return !access->write &&
+           (kind == ASH_BUFFER_CONSTANT || kind == ASH_BUFFER_PARAMETER || kind == ASH_BUFFER_WEIGHT);
+}
+
 /* Roots that an execution or a caller reads. */
 static ash_status find_read(ash_plan_core *core, ash_diag *diag) {
     const ash_program *p = &core->program;
@@ -317,8 +323,12 @@ static ash_status find_read(ash_plan_core *core, ash_diag *diag) {
     core->outputs = ash_arena_alloc(&core->arena, core->n_buffers, sizeof *core->outputs);
     if (!core->reads || !core->outputs) return ASH_NO_MEMORY(diag);
     for (size_t s = p->prologue; s < p->steps.len; s++)
-        for (uint32_t i = 0; i < p->steps.at[s].n_accesses; i++)
-            core->reads[core->layout.places[p->steps.at[s].accesses[i].buffer].root] = true;
+        for (uint32_t i = 0; i < p->steps.at[s].n_accesses; i++) {
+            const ash_access *access = &p->steps.at[s].accesses[i];
+            core->reads[core->layout.places[access->buffer].root] = true;
+            if (ash_plan_core__reads_weights(p, access))
+                core->weight_reads += (double)(access->end - access->begin);
+        }
     for (size_t i = 0; i < p->outputs.len; i++) {
         uint32_t root = core->layout.places[p->outputs.at[i]].root;
         core->reads[root] = core->outputs[root] = true;

@@ -43,21 +43,12 @@ static const double launch_ns = 1500, issue_ns = 2200, stream_gap_ns = 900, grap
 /* Share of multiply-adds in the loop of what is no tile: addresses and loads are the rest. */
 static const double plain_share = 0.3;
 
-static double sum_reads(const ash_program *p, const ash_step *step, bool weights) {
+/* What a step reads of what all executions read. */
+static double weights_of(const ash_program *p, const ash_step *step) {
     double bytes = 0;
-    for (uint32_t i = 0; i < step->n_accesses; i++) {
-        const ash_access *a = &step->accesses[i];
-        ash_buffer_kind kind = p->buffers.at[a->buffer].kind;
-        bool weight =
-            kind == ASH_BUFFER_CONSTANT || kind == ASH_BUFFER_PARAMETER || kind == ASH_BUFFER_WEIGHT;
-        if (!a->write && weight == weights) bytes += (double)(a->end - a->begin);
-    }
-    return bytes;
-}
-
-static double all_weights(const ash_program *p) {
-    double bytes = 0;
-    for (size_t s = p->prologue; s < p->steps.len; s++) bytes += sum_reads(p, &p->steps.at[s], true);
+    for (uint32_t i = 0; i < step->n_accesses; i++)
+        if (ash_plan_core__reads_weights(p, &step->accesses[i]))
+            bytes += (double)(step->accesses[i].end - step->accesses[i].begin);
     return bytes;
 }
 
@@ -145,9 +136,9 @@ static void forecast_kernel(const ash_plan *plan, const ash_program *p, const as
     double hidden = ASH_MIN(warps / HIDING_WARPS, 1);
     double flops_ns = 2.0 * g->lanes * g->mhz / 1000 * tile.share * hidden;
     double coming = busy * (tiled ? (double)f->shared_bytes / 2 : (double)f->threads * ACCESS);
-    double weights = sum_reads(p, step, true), half = (double)g->l2_bytes / 2;
+    double weights = weights_of(p, step), half = (double)g->l2_bytes / 2;
     double other = ASH_MAX(step->bytes - weights, 0);
-    double far = (all_weights(plan->program) > half ? weights : 0) + (other > half ? other : 0), most = 0;
+    double far = (plan->core->weight_reads > half ? weights : 0) + (other > half ? other : 0), most = 0;
     f->bound = "launch";
     bound(f, "issue", each * step->flops / (double)f->blocks / flops_ns, &most);
     bound(f, "l2", ASH_MAX(step->bytes, tile.copied) / rate(g->l2, coming, l2_latency_ns), &most);
