@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* ashlar plan --explain: what each operation is expected to take on a GPU that need not be there. Registers are
- * those that ptxas says, where that is installed: $PTXAS, else what PATH has. */
+/* ashlar plan --explain: what each operation is expected to take on a GPU that need not be there.
+ * Registers are those that ptxas says, where that is installed: $PTXAS, else what PATH has. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

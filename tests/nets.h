@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* SqueezeNet, MobileNet v2 and BERT mini, layer by layer as they were published, with made-up weights, for tests
- * on GPUs. */
+/* SqueezeNet, MobileNet v2 and BERT mini, layer by layer as they were published, with made-up weights,
+ * for tests on GPUs. */
 #ifndef ASH_NETS_H
 #define ASH_NETS_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Forecasts for GPUs: what bounds an operation, and that times lie between what the machine's numbers allow and
- * a few times that. */
+/* Forecasts for GPUs: what bounds an operation, and that times lie between what the machine's numbers
+ * allow and a few times that. */
 #include "ashlar/builder.h"
 #include "ashlar/plan.h"
 #include "base/base.h"
@@ -59,7 +59,8 @@ static void elementwise(void **state) {
         }
 }
 
-/* A large product is bounded by arithmetic, and at least half as fast as that; more registers, fewer blocks. */
+/* A large product is bounded by arithmetic, and at least half as fast as that; more registers, fewer
+ * blocks. */
 static void product(void **state) {
     ash_context *context = *state;
     enum { N = 4096 };

@@ -81,8 +81,8 @@ static uint64_t execute(room *r, int64_t rows, const char *function) {
     return calls;
 }
 
-/* Without a condition the host waits for nothing, however many iterations there are; with one it waits in each
- * but the last. */
+/* Without a condition the host waits for nothing, however many iterations there are; with one it waits in
+ * each but the last. */
 static void waits(void **state) {
     (void)state;
     for (int mode = ASH_MODE_STREAM; mode <= ASH_MODE_MULTI_STREAM; mode++)

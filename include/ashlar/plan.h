@@ -535,8 +535,8 @@ ASH_API ash_status ash_plan_op_at(ash_plan *plan, size_t index, ash_prepared_op 
 ASH_API size_t ash_plan_prologue_count(const ash_plan *plan);
 ASH_API ash_status ash_plan_prologue_at(ash_plan *plan, size_t index, ash_prepared_op *out, ash_diag *diag);
 
-/* What an operation is expected to take on the usual GPU of the kind that the plan is for, which need not be
- * there: arithmetic on its numbers at the variables' maxima, and no measurement. */
+/* What an operation is expected to take on the usual GPU of the kind that the plan is for, which need not
+ * be there: arithmetic on its numbers at the variables' maxima, and no measurement. */
 typedef struct ash_op_forecast {
     size_t size;      /* bytes that the caller knows: ASH_INIT */
     const char *gpu;  /* "A100" */
@@ -552,7 +552,8 @@ typedef struct ash_op_forecast {
     double stream_ns, graph_ns; /* what an execution takes longer by it, in mode stream and in mode graph */
 } ash_op_forecast;
 
-/* `registers`: what ptxas says of the kernel, or 0. ASH_ERROR_UNSUPPORTED where the plan is not for a GPU. */
+/* `registers`: what ptxas says of the kernel, or 0. ASH_ERROR_UNSUPPORTED where the plan is not for a
+ * GPU. */
 ASH_API ash_status ash_plan_op_forecast(const ash_plan *plan, size_t index, uint32_t registers,
                                         ash_op_forecast *out, ash_diag *diag);
 

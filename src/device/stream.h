@@ -26,12 +26,12 @@
  * operands that it declares, at the addresses that it is handed: where the host reaches them, their own;
  * elsewhere those of copies, which the device makes before, of what is read, and after, of what is written.
  *
- * A repeat is steered by a function of the host, on the thread that issues or on one that runs its stream. It is
- * asked for one list after the other, and may then write what the commands of that list point at, bytes and
- * addresses but not chunks: for it is asked when those of the list before have been read. It runs ahead of the
- * stream, but where it wants to know a byte of the device's memory: then all that came before is over. Lists in
- * a repeat have launches, copies, fills, stores and repeats, on the repeat's stream whatever they say, which
- * nobody times or counts.
+ * A repeat is steered by a function of the host, on the thread that issues or on one that runs its
+ * stream. It is asked for one list after the other, and may then write what the commands of that list
+ * point at, bytes and addresses but not chunks: for it is asked when those of the list before have been
+ * read. It runs ahead of the stream, but where it wants to know a byte of the device's memory: then all
+ * that came before is over. Lists in a repeat have launches, copies, fills, stores and repeats, on the
+ * repeat's stream whatever they say, which nobody times or counts.
  *
  * A function of the host may stop its streams, when it fails: then commands that have not begun are left
  * out as by the switch below, and the round fails in the same way.
@@ -111,8 +111,8 @@ typedef struct ash_command_list {
 enum { ASH_REPEAT_LISTS = 3, ASH_REPEAT_OVER = -1 };
 
 typedef struct ash_repeat {
-    /* Which list comes next, or ASH_REPEAT_OVER. `turn`: how often it was asked before in this round; `go`: the
-     * byte at `look`, or true. */
+    /* Which list comes next, or ASH_REPEAT_OVER. `turn`: how often it was asked before in this round;
+     * `go`: the byte at `look`, or true. */
     int (*next)(void *arg, uint64_t turn, bool go);
     void *arg;
     const ash_address

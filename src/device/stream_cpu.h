@@ -73,8 +73,8 @@ void ash_cpu__run_range(ash_cpu *cpu, const ash_command *command, int64_t begin,
                         unsigned worker);
 /* Copies, fills and stores. */
 void ash_cpu__move(ash_cpu *cpu, const ash_command *command);
-/* Runs a repeat on this thread; launches in it that are worth several threads have them where the streams are
- * one. */
+/* Runs a repeat on this thread; launches in it that are worth several threads have them where the streams
+ * are one. */
 void ash_cpu__repeat(ash_cpu *cpu, const ash_repeat *repeat);
 bool ash_cpu__note_left_out(ash_cpu *cpu); /* returns true */
 

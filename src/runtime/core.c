@@ -132,8 +132,8 @@ static void list_type(struct listing *l, const ash_program *p, uint32_t buffer) 
     for (unsigned d = 0; d < type->rank; d++) ash_dims_each_settled(p->dims, type->dims[d], list_var, l);
 }
 
-/* A step's chunks; for a copy the elements of its source, for a call the shapes that it is told; for a loop its
- * iterations, and all that is in its body. */
+/* A step's chunks; for a copy the elements of its source, for a call the shapes that it is told; for a
+ * loop its iterations, and all that is in its body. */
 static void list_in(struct listing *l, const ash_program *p, const ash_step *step) {
     ash_dims_each_settled(p->dims, step->chunks, list_var, l);
     if (step->kind == ASH_STEP_COPY) list_type(l, p, step->accesses[0].buffer);

@@ -8,14 +8,14 @@
  *
  *     issue              multiply-adds of the fullest multiprocessor at its rate, less what else its
  *                        instructions are, less what too few warps cannot hide
- *     l2, memory         bytes at the rate of the machine, or at that of the bytes that can be on their way at
- *                        a time, divided by the latency
+ *     l2, memory         bytes at the rate of the machine, or at that of the bytes that can be on their way
+ *                        at a time, divided by the latency
  *     launch             what an empty kernel takes
  *
- * The time is the last one and the largest of the others. It is arithmetic on the numbers of the usual GPU of
- * the kind (base/gpus.def), for the variables' maxima, and leaves out clocks that change, banks, and what two
- * kernels do to each other. Weights come from memory unless all of them fit into half of the second-level cache;
- * everything else does where the operation touches more than that. */
+ * The time is the last one and the largest of the others. It is arithmetic on the numbers of the usual
+ * GPU of the kind (base/gpus.def), for the variables' maxima, and leaves out clocks that change, banks,
+ * and what two kernels do to each other. Weights come from memory unless all of them fit into half of the
+ * second-level cache; everything else does where the operation touches more than that. */
 #include <math.h>
 
 #include "base/gpus.h"
@@ -34,9 +34,9 @@ enum {
     ACCESS = 16             /* bytes that a thread has on their way */
 };
 
-/* Nanoseconds: from the driver to an empty kernel's end; of the host for a launch, of a kernel behind another in
- * a stream and in a graph; of a copy and a function of the host with what is around it. Estimates after what is
- * published of A100 and H100. */
+/* Nanoseconds: from the driver to an empty kernel's end; of the host for a launch, of a kernel behind
+ * another in a stream and in a graph; of a copy and a function of the host with what is around it.
+ * Estimates after what is published of A100 and H100. */
 static const double launch_ns = 1500, issue_ns = 2200, stream_gap_ns = 900, graph_gap_ns = 500,
                     host_ns = 25000, dram_latency_ns = 600, l2_latency_ns = 280;
 

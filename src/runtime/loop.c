@@ -2,17 +2,18 @@
 /* Loops in a plan.
  *
  * A loop is a step like others, and a repeat (device/stream.h): commands that run once before the first
- * iteration, those of an iteration, and those behind the last one. On each kind of device the commands of an
- * iteration are launches and copies like those of other steps; what the host adds between two of them is a few
- * additions, the tables of addresses. The body has no memory of its own: what it computes lies in the step's
- * scratch memory, where the planner has put it (`offsets`), the iteration's number behind that, and everything
- * else in the step's operands and results; see kernel/loop.c. The carried values lie in the results throughout.
+ * iteration, those of an iteration, and those behind the last one. On each kind of device the commands of
+ * an iteration are launches and copies like those of other steps; what the host adds between two of them
+ * is a few additions, the tables of addresses. The body has no memory of its own: what it computes lies
+ * in the step's scratch memory, where the planner has put it (`offsets`), the iteration's number behind
+ * that, and everything else in the step's operands and results; see kernel/loop.c. The carried values lie
+ * in the results throughout.
  *
- *     before       carried values are copied to the results; what is stacked is zeros where the loop may end early
- *     iteration    poison, the number, the body's steps, copies of what is stacked and was computed elsewhere
+ *     before       carried values are copied to the results; zeros where the loop may end early
+ *     iteration    poison, the number, the body's steps, copies of what is stacked and lies elsewhere
  *     behind       the number of iterations, where that is not known
  *
- * Whether there is another iteration is known ahead, or is a byte that the streams read when the body is over.
+ * Whether there is another iteration is known ahead, or is a byte that the streams read behind the body.
  *
  * Where executions have one stream, the body's kernels take the pool's threads as others do; where they
  * have several, the threads are the streams', and a loop runs on one. */

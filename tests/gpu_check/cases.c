@@ -6,7 +6,6 @@
 
 /* Sizes come as `n`; the other one is for who wants to know which of the two it is. */
 #define CASE(function) static void function(ash_graph *g, int64_t n, int64_t quick)
-#define AXES(...)      (const int64_t[]){__VA_ARGS__}, sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)
 
 static ash_value input(ash_graph *g, const char *name, ash_dtype dtype, int64_t rows, int64_t columns) {
     return ash_graph_input(g, name, &(ash_type){dtype, 2, {rows, columns}});
@@ -142,16 +141,16 @@ CASE(normal_rows) {
 CASE(sums) {
     (void)quick;
     ash_value x = input(g, "x", ASH_F32, n, n);
-    ash_graph_output(g, "rows", ash_reduce(g, ASH_OP_REDUCE_SUM, x, AXES(1), false));
-    ash_graph_output(g, "columns", ash_reduce(g, ASH_OP_REDUCE_SUM, x, AXES(0), false));
-    ash_graph_output(g, "all", ash_reduce(g, ASH_OP_REDUCE_SUM, x, AXES(0, 1), false));
+    ash_graph_output(g, "rows", ash_reduce(g, ASH_OP_REDUCE_SUM, x, (const int64_t[]){1}, 1, false));
+    ash_graph_output(g, "columns", ash_reduce(g, ASH_OP_REDUCE_SUM, x, (const int64_t[]){0}, 1, false));
+    ash_graph_output(g, "all", ash_reduce(g, ASH_OP_REDUCE_SUM, x, (const int64_t[]){0, 1}, 2, false));
 }
 
 CASE(extrema) {
     (void)quick;
     ash_value x = input(g, "x", ASH_F32, n, n), where;
     ash_value most = ash_topk(g, x, 1, 5, true, &where);
-    ash_graph_output(g, "max", ash_reduce(g, ASH_OP_REDUCE_MAX, x, AXES(1), false));
+    ash_graph_output(g, "max", ash_reduce(g, ASH_OP_REDUCE_MAX, x, (const int64_t[]){1}, 1, false));
     ash_graph_output(g, "most", most);
     ash_graph_output(g, "where", where);
 }
@@ -253,8 +252,8 @@ CASE(condition) {
                      .ys = &next};
     if (!ash_build__begin_loop(g, &loop)) return;
     next = ash_add(g, ash_add(g, arguments[1], arguments[1]), arguments[0]);
-    loop.next_go =
-        ash_lt(g, ash_reduce(g, ASH_OP_REDUCE_MAX, next, AXES(0), false), ash_scalar(g, ASH_I64, 100000));
+    loop.next_go = ash_lt(g, ash_reduce(g, ASH_OP_REDUCE_MAX, next, (const int64_t[]){0}, 1, false),
+                          ash_scalar(g, ASH_I64, 100000));
     ash_build__end_loop(g, &loop, outs);
     ash_graph_output(g, "count", outs[0]);
     ash_graph_output(g, "last", outs[1]);

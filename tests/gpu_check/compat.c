@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What LLVM's archives ask of a C library that is newer than those of machines with GPUs: arc4random came with
- * glibc 2.36, and Ubuntu 22.04 has 2.35. */
+/* What LLVM's archives ask of a C library that is newer than those of machines with GPUs: arc4random came
+ * with glibc 2.36, and Ubuntu 22.04 has 2.35. */
 #include <stdint.h>
 #include <sys/random.h>
 

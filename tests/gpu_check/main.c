@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* gpu_check: one program that needs nothing but a driver, and says whether ashlar is right on this GPU, and how
- * fast. Status 0: all passed; 1: something failed; 2: there is no GPU, or the command is wrong. */
+/* gpu_check: one program that needs nothing but a driver, and says whether ashlar is right on this GPU,
+ * and how fast. Status 0: all passed; 1: something failed; 2: no GPU, or the command is wrong. */
 #include <stdio.h>
 #include <string.h>
 

@@ -94,8 +94,8 @@ static ash_status set_variables(ash_plan *plan, unsigned variant, ash_diag *diag
     return ASH_OK;
 }
 
-/* The results of the last of so many executions, which begin with the states' initial contents; each twice where
- * there are none, so that a capture is replayed. */
+/* The results of the last of so many executions, which begin with the states' initial contents; each
+ * twice where there are none, so that a capture is replayed. */
 static ash_status execute(ash_plan *plan, unsigned rounds, unsigned variant, results *out, ash_diag *diag) {
     *out = (results){0};
     ash_status status = set_variables(plan, variant, diag);
@@ -273,25 +273,30 @@ static ash_status measure(const check_run *run, ash_plan *plan, ash_mode mode, c
     return status;
 }
 
-/* `first`: what the first mode found, which the others must find, too. */
-static ash_status check_mode(const check_run *run, const check_case *which, const ash_graph *graph,
-                             ash_mode mode, const results *want, results *first, check_row *row,
+/* A case, and what was found of it: by the processor, and by the first mode, which others must agree with. */
+typedef struct found {
+    const check_case *which;
+    const ash_graph *graph;
+    results want[VARIANTS], first[VARIANTS];
+} found;
+
+static ash_status check_mode(const check_run *run, found *of, ash_mode mode, check_row *row,
                              ash_diag *diag) {
     ash_plan *plan;
-    ash_status status = prepare(run, graph, run->device, mode, &plan, diag);
+    ash_status status = prepare(run, of->graph, run->device, mode, &plan, diag);
     if (status != ASH_OK) return status;
     for (unsigned v = 0; v < VARIANTS && status == ASH_OK; v++) {
-        results got;
-        status = execute(plan, which->rounds, v, &got, diag);
-        if (status == ASH_OK) compare(run, which, &want[v], &got, row);
-        if (status == ASH_OK && first[v].n && !equal(&first[v], &got) && row->passed) {
+        results got, *first = &of->first[v];
+        status = execute(plan, of->which->rounds, v, &got, diag);
+        if (status == ASH_OK) compare(run, of->which, &of->want[v], &got, row);
+        if (status == ASH_OK && first->n && !equal(first, &got) && row->passed) {
             row->passed = false;
             snprintf(row->why, sizeof row->why, "other bits than in mode stream");
         }
-        if (first[v].n)
+        if (first->n)
             results_free(&got);
         else
-            first[v] = got;
+            *first = got;
     }
     if (status == ASH_OK) status = measure(run, plan, mode, row, diag);
     ash_plan_destroy(plan);
@@ -340,7 +345,7 @@ static ash_status processor(const check_run *run, const check_case *which, const
 
 void check_graph(const check_run *run, const check_case *which) {
     static const ash_mode modes[] = {ASH_MODE_STREAM, ASH_MODE_GRAPH, ASH_MODE_MULTI_STREAM};
-    results want[VARIANTS] = {0}, first[VARIANTS] = {0};
+    found of = {.which = which};
     ash_graph *graph;
     ash_diag diag = {0};
     int64_t size = run->options.quick ? which->quick : which->full;
@@ -348,17 +353,18 @@ void check_graph(const check_run *run, const check_case *which) {
     ash_status status = ash_graph_create(run->context, which->name, &graph, &diag);
     if (status == ASH_OK) which->make(graph, size, which->quick);
     if (status == ASH_OK) status = ash_graph_status(graph, &diag);
-    if (status == ASH_OK) status = processor(run, which, graph, want, &diag);
+    of.graph = graph;
+    if (status == ASH_OK) status = processor(run, which, graph, of.want, &diag);
     if (status != ASH_OK) end_row(&row, status, &diag);
     for (size_t m = 0; status == ASH_OK && m < sizeof modes / sizeof *modes; m++) {
         row = row_of(which, ash_mode_text(modes[m]));
-        end_row(&row, check_mode(run, which, graph, modes[m], want, first, &row, &diag), &diag);
+        end_row(&row, check_mode(run, &of, modes[m], &row, &diag), &diag);
     }
     row = row_of(which, "eager");
     if (status == ASH_OK) end_row(&row, check_eager(run, which, graph, &row, &diag), &diag);
     for (unsigned v = 0; v < VARIANTS; v++) {
-        results_free(&want[v]);
-        results_free(&first[v]);
+        results_free(&of.want[v]);
+        results_free(&of.first[v]);
     }
     ash_graph_destroy(graph);
 }

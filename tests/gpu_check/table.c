@@ -39,7 +39,8 @@ static void put_number(double number) {
 }
 
 static const char *number(double value, char *room, size_t size) {
-    snprintf(room, size, value < 0 ? "" : value < 1000 ? "%.1f" : "%.0f", value);
+    if (value < 0) return "";
+    snprintf(room, size, value < 1000 ? "%.1f" : "%.0f", value);
     return room;
 }
 

@@ -3,10 +3,10 @@
  * records, which the first node uploads, and parameters of the nodes whose addresses are others than
  * before. Commands of several streams are issued instead.
  *
- * A repeat is cut out: what comes before it is one graph, what comes behind it another, and between the two
- * its commands are issued. Graphs that decide for themselves (conditional nodes) need a driver of CUDA 12.4, and
- * nodes with the addresses of every iteration would be as many as there are iterations; so repeats are not in the
- * capture, and not counted in it. */
+ * A repeat is cut out: what comes before it is one graph, what comes behind it another, and between the
+ * two its commands are issued. Graphs that decide for themselves (conditional nodes) need a driver of
+ * CUDA 12.4, and nodes with the addresses of every iteration would be as many as there are iterations; so
+ * repeats are not in the capture, and not counted in it. */
 #include "stream.h"
 
 /* Operations that are a graph, and the repeat behind them. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Kernels: PTX that the driver compiles, and three of our own: copies and fills whose number of bytes is known
- * when they run, and one that stores a number. */
+/* Kernels: PTX that the driver compiles, and three of our own: copies and fills whose number of bytes is
+ * known when they run, and one that stores a number. */
 #include "cuda.h"
 
 #include <stdio.h>

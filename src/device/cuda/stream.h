@@ -16,10 +16,10 @@
  *     host      copy out ... | the function | copy in ...
  *     segment   refresh | upload | kernel | kernel | ...
  *
- * The same operations are issued to streams, or become nodes of a graph, in a line. A repeat is neither: its lists
- * are operations behind it, which the thread that issues runs as often as the host says. Launches in it have
- * records like others, in the segment that is open when it begins; copies, fills and stores are calls of the
- * driver with the numbers that they have when they are issued. */
+ * The same operations are issued to streams, or become nodes of a graph, in a line. A repeat is neither:
+ * its lists are operations behind it, which the thread that issues runs as often as the host says.
+ * Launches in it have records like others, in the segment that is open when it begins; copies, fills and
+ * stores are calls of the driver with the numbers that they have when they are issued. */
 #ifndef ASH_CUDA_STREAM_H
 #define ASH_CUDA_STREAM_H
 
