@@ -39,7 +39,7 @@ static uint64_t count_of(const ash_type *type) {
     return count;
 }
 
-/* Floats between -1 and 1, integers between -50 and 49; the same for the same input. The caller frees it. */
+/* Floats between -1 and 1, integers between -50 and 49, the same for the same input. Freed by who asks. */
 static void *numbers(const ash_type *type, size_t input) {
     uint64_t count = count_of(type), seed = input + 1;
     unsigned char *data = calloc(count + 1, 8);
@@ -273,7 +273,7 @@ static ash_status measure(const check_run *run, ash_plan *plan, ash_mode mode, c
     return status;
 }
 
-/* A case, and what was found of it: by the processor, and by the first mode, which others must agree with. */
+/* A case, and what was found of it: by the processor, and by the first mode, whose bits others need. */
 typedef struct found {
     const check_case *which;
     const ash_graph *graph;
