@@ -637,7 +637,8 @@ typedef struct ash_plan_report {
     uint64_t kernels_refused; /* in the cache on disk, where others could have written them: not taken */
     ash_mode mode;
     unsigned threads, streams; /* streams: those with an operation */
-    size_t captured;           /* operations in the capture of mode graph; 0 before there is one */
+    size_t captured;           /* operations in the capture of mode graph, without those that are issued
+                                  between its parts (loops on a GPU); 0 before there is one */
     bool captured_late;        /* by an execution: see ash_plan_options.late_capture */
     size_t events, waits; /* placed where an operation needs one of another stream; operations that wait
                                for one, and how often */
