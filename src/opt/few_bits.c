@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: MIT */
+/* few_bits: products with constant weights of 2, 4 or 8 bits keep them packed.
+ *
+ *     matmul(a, (cast(q) - zero) * scale)  ->  matmul_bits(a, words of q, scale, zero)
+ *
+ * where q are integers of few bits, scale and zero are the same for `span` neighbours along the inner dim (or
+ * for all of them), and each lies behind movement: as files spell MatMulNBits, DequantizeLinear by blocks or
+ * by axis, and what they transpose. The form is in ops.def; packing is a computation on constants, which the
+ * prologue does. So the weights take as much memory as in the file, at the price of being unpacked by every
+ * execution; without the pass, the prologue unpacks them once, as floating point numbers.
+ *
+ * Not exact: a sum's terms are scaled together, behind the sum.
+ *
+ * Which integers have few bits is known from a mask, or from a constant's values. The dims of the product's
+ * second operand, [k, n], are followed through the movement as tags:
+ *
+ *     TERM, COLUMN    along k, along n                               [k, n]
+ *     BLOCK, TERM     k as blocks of `span`, behind a reshape        [k / span, span, n] */
+#include "layout.h"
+
+enum { DEPTH = 16 /* nodes that are followed */ };
+
+typedef enum tag { ONE, TERM, COLUMN, BLOCK } tag; /* ONE: the dim is 1, or its elements are alike */
+
+/* A value behind movement, and what runs along its dims. */
+typedef struct operand {
+    ash_value value; /* ASH_NO_VALUE: none */
+    tag tags[ASH_MAX_RANK];
+    int64_t span; /* of a BLOCK; 0: no dim is one */
+} operand;
+
+typedef struct weights {
+    operand q, scale, zero;
+    int64_t k, n, span;
+    int64_t bits;
+    bool is_signed; /* q is i8: everything is shifted by half the range */
+    double middle;  /* what zero is where it has no value */
+} weights;
+
+static const ash_node *producer(const ash_graph *from, ash_value value) {
+    const ash_value_info *info = ash_graph__value(from, value);
+    return info->kind == ASH_VALUE_NODE ? &from->nodes.at[info->node] : NULL;
+}
+
+static ash_dtype dtype_of(const ash_graph *from, ash_value value) {
+    return ash_graph__type(from, value)->dtype;
+}
+
+/* --- movement ------------------------------------------------------------------------------------- */
+
+/* [x, y] behind [p, q, r], where p q = x or q r = y runs along k. */
+static bool split(const ash_type *in, operand *o) {
+    bool first = o->tags[0] == TERM;
+    if (in->rank != 3 || o->span || (!first && o->tags[1] != TERM)) return false;
+    o->tags[2] = first ? o->tags[1] : TERM;
+    o->tags[1] = first ? TERM : BLOCK;
+    if (first) o->tags[0] = BLOCK;
+    o->span = in->dims[first ? 1 : 2];
+    return o->span > 0;
+}
+
+/* One reshape: of the same dims but for those of 1, or one that splits the inner dim into blocks. */
+static bool through_reshape(const ash_type *in, const ash_type *out, operand *o) {
+    operand from = *o;
+    unsigned at = 0, d = 0;
+    for (; d < in->rank; d++) {
+        o->tags[d] = ONE;
+        if (in->dims[d] == 1) continue;
+        while (at < out->rank && out->dims[at] == 1) at++;
+        if (at == out->rank || out->dims[at] != in->dims[d]) break;
+        o->tags[d] = from.tags[at++];
+    }
+    while (at < out->rank && out->dims[at] == 1) at++;
+    if (d == in->rank && at == out->rank) return true;
+    *o = from;
+    if (out->rank != 2 || in->rank != 3) return false;
+    bool first = o->tags[0] == TERM;
+    bool fits = first ? in->dims[2] == out->dims[1] && in->dims[0] * in->dims[1] == out->dims[0]
+                      : in->dims[0] == out->dims[0] && in->dims[1] * in->dims[2] == out->dims[1];
+    return fits && split(in, o);
+}
+
+/* A slice may leave out what is behind the last terms. */
+static bool through_slice(const ash_node *node, const ash_type *in, const ash_type *out, const operand *o) {
+    for (unsigned d = 0; d < in->rank; d++) {
+        if (ash_node_list(node, ASH_ATTR_STARTS)[d] || ash_node_list(node, ASH_ATTR_STEPS)[d] != 1)
+            return false;
+        if (in->dims[d] != out->dims[d] && (o->tags[d] != TERM || o->span)) return false;
+    }
+    return true;
+}
+
+/* Follows a value to what is no movement of it, or to what is the same along the dims that are left. */
+static void follow(const ash_graph *from, operand *o) {
+    const ash_node *node;
+    for (unsigned depth = 0; depth < DEPTH && (node = producer(from, o->value)) && node->n_ins; depth++) {
+        const ash_type *out = ash_graph__type(from, o->value), *in = ash_graph__type(from, node->ins[0]);
+        operand next = *o;
+        switch (node->op) {
+        case ASH_OP_TRANSPOSE:
+            for (unsigned d = 0; d < out->rank; d++)
+                next.tags[ash_node_list(node, ASH_ATTR_PERM)[d]] = o->tags[d];
+            break;
+        case ASH_OP_BROADCAST:
+            for (unsigned d = 0; d < in->rank; d++) {
+                unsigned at = d + out->rank - in->rank;
+                next.tags[d] = in->dims[d] == out->dims[at] ? o->tags[at] : ONE;
+            }
+            break;
+        case ASH_OP_RESHAPE:
+            if (!through_reshape(in, out, &next)) return;
+            break;
+        case ASH_OP_SLICE:
+            if (!through_slice(node, in, out, o)) return;
+            break;
+        default: return;
+        }
+        *o = next;
+        o->value = node->ins[0];
+    }
+}
+
+/* Whether a scale or zero point, followed to its end, is the same along the terms of a span. */
+static bool is_shared(const ash_graph *from, const operand *o) {
+    const ash_type *type = ash_graph__type(from, o->value);
+    for (unsigned d = 0; d < type->rank; d++)
+        if (type->dims[d] != 1 && o->tags[d] == TERM) return false;
+    return true;
+}
+
+static bool has_blocks(const ash_graph *from, const operand *o) {
+    const ash_type *type = ash_graph__type(from, o->value);
+    for (unsigned d = 0; d < type->rank; d++)
+        if (type->dims[d] != 1 && o->tags[d] == BLOCK) return true;
+    return false;
+}
+
+/* --- finding -------------------------------------------------------------------------------------- */
+
+/* The number that a constant, or a broadcast of one, is everywhere. */
+static bool number_of(const ash_graph *from, ash_value value, double *number) {
+    const ash_node *node = producer(from, value);
+    if (node && node->op == ASH_OP_BROADCAST) value = node->ins[0];
+    const ash_value_info *info = ash_graph__value(from, value);
+    if (info->kind != ASH_VALUE_CONSTANT || !info->blob) return false;
+    size_t size = ash_dtype_size(info->type.dtype);
+    const uint8_t *bytes = info->blob->data;
+    if (info->blob->size < size || memcmp(bytes, bytes + size, info->blob->size - size) != 0) return false;
+    union {
+        uint8_t u8;
+        int8_t i8;
+        int32_t i32;
+        float f32;
+    } one;
+    memcpy(&one, bytes, ASH_MIN(size, sizeof one));
+    switch (info->type.dtype) {
+    case ASH_U8: *number = one.u8; return true;
+    case ASH_I8: *number = one.i8; return true;
+    case ASH_I32: *number = one.i32; return true;
+    case ASH_F32: *number = (double)one.f32; return true;
+    default: return false;
+    }
+}
+
+/* The bits that the bytes of a constant need: as they are, or, of i8, less the lowest number of as many
+ * bits. Reading stops at the first that needs eight. */
+static int64_t bits_of_bytes(const ash_value_info *info) {
+    const uint8_t *bytes = info->blob->data;
+    uint8_t half = info->type.dtype == ASH_I8 ? 8 : 0, as_four = 0, as_two = 0;
+    for (size_t i = 0; i < info->blob->size; i++) {
+        as_four |= (uint8_t)(bytes[i] + half), as_two |= (uint8_t)(bytes[i] + half / 4);
+        if (as_four > 15) return 8;
+    }
+    return as_two > 3 ? 4 : 2;
+}
+
+/* The bits of integers: what a mask leaves, or a constant's values need. */
+static int64_t bits_of(const ash_graph *from, ash_value q) {
+    const ash_node *node;
+    double mask;
+    for (unsigned depth = 0; depth < DEPTH && (node = producer(from, q)); depth++) {
+        if (node->op == ASH_OP_AND && number_of(from, node->ins[1], &mask) && (mask == 15 || mask == 3))
+            return mask == 15 ? 4 : 2;
+        if (node->op != ASH_OP_RESHAPE && node->op != ASH_OP_TRANSPOSE && node->op != ASH_OP_SLICE) return 8;
+        q = node->ins[0];
+    }
+    const ash_value_info *info = ash_graph__value(from, q);
+    return info->kind == ASH_VALUE_CONSTANT && info->blob ? bits_of_bytes(info) : 8;
+}
+
+static bool is_byte(const ash_graph *from, ash_value value) {
+    return dtype_of(from, value) == ASH_U8 || dtype_of(from, value) == ASH_I8;
+}
+
+/* The operand of a cast, or the value itself. */
+static ash_value before_cast(const ash_graph *from, ash_value value) {
+    const ash_node *node = producer(from, value);
+    return node && node->op == ASH_OP_CAST ? node->ins[0] : value;
+}
+
+/* Takes cast(q) - zero apart, where the cast may be one to i32 first: `value` has the tags of w->q. */
+static bool find_integers(const ash_graph *from, ash_value value, weights *w) {
+    ash_value x = value, zero = ASH_NO_VALUE;
+    for (unsigned step = 0; step < 3 && !is_byte(from, x); step++) {
+        const ash_node *node = producer(from, x);
+        if (!node) return false;
+        if (node->op == ASH_OP_SUB && zero == ASH_NO_VALUE)
+            x = node->ins[0], zero = node->ins[1];
+        else if (node->op == ASH_OP_CAST)
+            x = node->ins[0];
+        else
+            return false;
+    }
+    if (!is_byte(from, x)) return false;
+    w->q.value = x;
+    w->is_signed = dtype_of(from, x) == ASH_I8;
+    w->middle = 0;
+    if (zero == ASH_NO_VALUE || number_of(from, zero, &w->middle)) return true;
+    w->zero = w->q;
+    w->zero.value = before_cast(from, zero);
+    follow(from, &w->zero);
+    w->zero.value = before_cast(from, w->zero.value);
+    follow(from, &w->zero);
+    if (!number_of(from, w->zero.value, &w->middle)) return is_shared(from, &w->zero);
+    w->zero.value = ASH_NO_VALUE;
+    return true;
+}
+
+/* Spans of scales and zero points are one, and whole words. */
+static bool agree(const ash_graph *from, weights *w) {
+    const operand *both[] = {&w->scale, &w->zero};
+    int64_t terms = 32 / w->bits;
+    for (unsigned i = 0; i < 2; i++) {
+        if (both[i]->value == ASH_NO_VALUE || !has_blocks(from, both[i])) continue;
+        if (w->span && both[i]->span != w->span) return false;
+        w->span = both[i]->span;
+    }
+    if (!w->span) w->span = ash_ceil_div(w->k, terms) * terms;
+    return w->span % terms == 0;
+}
+
+/* Takes the second operand of a product apart; false when it is no such weight. */
+static bool find(const ash_graph *from, const ash_node *node, const bool *constant, weights *w) {
+    const ash_type *type = ash_graph__type(from, node->ins[1]);
+    ash_dtype dtype = type->dtype;
+    if (node->op != ASH_OP_MATMUL || !constant[node->ins[1]] || ash_node_int(node, ASH_ATTR_B_BLOCK) ||
+        type->rank != 2 || type->dims[0] == 0 || type->dims[1] == 0)
+        return false;
+    if (dtype != ASH_F32 && dtype != ASH_F16 && dtype != ASH_BF16) return false;
+    *w = (weights){.k = type->dims[0], .n = type->dims[1]};
+    w->scale.value = w->zero.value = ASH_NO_VALUE;
+    operand b = {.value = node->ins[1], .tags = {TERM, COLUMN}};
+    follow(from, &b);
+    const ash_node *product = producer(from, b.value);
+    if (!product || product->op != ASH_OP_MUL) return false;
+    for (unsigned i = 0; i < 2; i++) {
+        w->q = w->scale = b;
+        w->scale.value = product->ins[1 - i];
+        if (!find_integers(from, product->ins[i], w)) continue;
+        w->bits = bits_of(from, w->q.value);
+        follow(from, &w->scale);
+        return is_shared(from, &w->scale) && agree(from, w);
+    }
+    return false;
+}
+
+/* --- building ------------------------------------------------------------------------------------- */
+
+/* The operand as [rows, n]: its dims in the order BLOCK, TERM, COLUMN, as often as it takes. Rows past the
+ * last are cut. */
+static ash_value matrix(ash_rewrite *rw, const operand *o, ash_value x, int64_t rows, int64_t n) {
+    static const tag order[] = {BLOCK, TERM, COLUMN};
+    if (x == ASH_NO_VALUE) return x;
+    ash_type type = ash_rewrite__type(rw, x);
+    int64_t perm[ASH_MAX_RANK], own = 1;
+    unsigned at = 0;
+    bool columns = false;
+    for (unsigned i = 0; i < ASH_COUNT(order); i++)
+        for (unsigned d = 0; d < type.rank; d++) {
+            if (o->tags[d] != order[i] || type.dims[d] == 1) continue;
+            perm[at++] = d;
+            if (order[i] == COLUMN)
+                columns = true;
+            else
+                own *= type.dims[d];
+        }
+    for (unsigned d = 0; d < type.rank; d++)
+        if (type.dims[d] == 1) perm[at++] = d;
+    const ash_dim dims[] = {own, columns ? n : 1}, all[] = {own == 1 ? rows : own, n};
+    x = ash_reshape(rw->to, ash_transpose(rw->to, x, perm), dims, 2);
+    return ash_slice_axis(rw->to, ash_broadcast_to(rw->to, x, all, 2), 0, 0, rows);
+}
+
+/* Bytes of i8 as u8 with the lowest number of `bits` bits as 0. */
+static ash_value unsigned_bytes(ash_graph *to, ash_value x, int64_t bits) {
+    const ash_type *type = ash_graph_type(to, x);
+    if (!type || type->dtype != ASH_I8) return x;
+    return ash_build__with(to, ASH_OP_ADD, ash_bitcast(to, x, ASH_U8), (double)(1 << (bits - 1)));
+}
+
+/* q as words: [ceil(k / T), n] of u32, of [k, n] bytes. */
+static ash_value words_of(ash_rewrite *rw, ash_value q, const weights *w) {
+    ash_graph *to = rw->to;
+    int64_t terms = 32 / w->bits, count = ash_ceil_div(w->k, terms);
+    q = ash_layout__pad_zero(rw, q, 0, count * terms - w->k);
+    ash_value words = ASH_NO_VALUE;
+    for (int64_t t = 0; t < terms; t++) {
+        const ash_dim starts[] = {t, 0}, dims[] = {count, w->n};
+        const int64_t steps[] = {terms, 1};
+        ash_value one = ash_cast(to, ash_slice(to, q, starts, steps, dims), ASH_U32);
+        if (t) one = ash_build__with(to, ASH_OP_SHL, one, (double)(t * w->bits));
+        words = t ? ash_build__binary(to, ASH_OP_OR, words, one) : one;
+    }
+    return words;
+}
+
+/* Zero points as [rows, n], bytes where they were integers; ASH_NO_VALUE where they are the middle. */
+static ash_value zeros_of(ash_rewrite *rw, const weights *w, int64_t rows) {
+    ash_graph *to = rw->to;
+    double half = w->is_signed ? (double)(1 << (w->bits - 1)) : 0;
+    const ash_dim dims[] = {rows, w->n};
+    if (w->zero.value == ASH_NO_VALUE) {
+        double zero = w->middle + half;
+        if (zero == (double)(1 << (w->bits - 1))) return ASH_NO_VALUE;
+        bool whole = zero >= 0 && zero <= 255 && zero == (double)(int)zero;
+        return ash_build__fill(to, whole ? ASH_U8 : ASH_F32, zero, dims, 2);
+    }
+    ash_value zero = matrix(rw, &w->zero, ash_rewrite__get(rw, w->zero.value), rows, w->n);
+    if (is_byte(rw->from, w->zero.value) && w->is_signed == (dtype_of(rw->from, w->zero.value) == ASH_I8))
+        return unsigned_bytes(to, zero, w->bits);
+    zero = ash_cast(to, zero, ASH_F32);
+    return half != 0 ? ash_build__with(to, ASH_OP_ADD, zero, half) : zero;
+}
+
+static ash_value packed(ash_rewrite *rw, const ash_node *node, const weights *w, int64_t lanes) {
+    ash_graph *to = rw->to;
+    int64_t rows = ash_ceil_div(w->k, w->span), blocks = ash_ceil_div(w->n, lanes);
+    const ash_layout_columns c = {.n = w->n, .blocks = blocks, .missing = blocks * lanes - w->n};
+    ash_value a = ash_rewrite__get(rw, node->ins[0]), q = ash_rewrite__get(rw, w->q.value);
+    ash_value scale = ash_rewrite__get(rw, w->scale.value);
+    if (!ash_rewrite__ok(rw)) return ASH_NO_VALUE;
+    ash_rewrite__name(rw, node);
+    ash_dtype dtype = ash_rewrite__type(rw, a).dtype;
+    q = matrix(rw, &w->q, unsigned_bytes(to, q, w->bits), w->k, w->n);
+    scale = matrix(rw, &w->scale, scale, rows, w->n);
+    ash_value zeros = zeros_of(rw, w, rows);
+    if (!ash_rewrite__ok(rw)) return ASH_NO_VALUE;
+    const ash_value ins[] = {ash_cast(to, a, ASH_F32),
+                             ash_layout__pack_columns(rw, words_of(rw, q, w), &c, lanes),
+                             ash_layout__pack_columns(rw, scale, &c, lanes),
+                             ash_layout__pack_columns(rw, zeros, &c, lanes)};
+    const ash_attr attrs[] = {ASH_ATTR_I(N, w->n), ASH_ATTR_I(B_BLOCK, lanes), ASH_ATTR_I(BITS, w->bits),
+                              ASH_ATTR_I(SPAN, w->span)};
+    ash_value y = ash_build(to, ASH_OP_MATMUL_BITS, ins, zeros == ASH_NO_VALUE ? 3 : 4, attrs, 4);
+    return ash_cast(to, y, dtype);
+}
+
+ash_status ash_opt__few_bits(const ash_opt *opt, const ash_graph *from, ash_graph **out, ash_diag *diag) {
+    ash_rewrite rw;
+    weights w;
+    int64_t lanes = ASH_MIN_BLOCK;
+    while (2 * lanes <= ASH_MIN((int64_t)ash_target_lanes(opt->target, 4), ASH_MAX_BLOCK)) lanes *= 2;
+    ASH_TRY(ash_rewrite__begin(&rw, opt, from, diag));
+    bool *constant = ash_arena_alloc(&rw.scratch, from->values.len, sizeof *constant);
+    if (!constant) return ash_rewrite__abandon(&rw, ASH_NO_MEMORY(diag));
+    ash_rewrite__find_constants(&rw, constant);
+    for (size_t i = 0; i < from->nodes.len && ash_rewrite__ok(&rw); i++) {
+        const ash_node *node = &from->nodes.at[i];
+        if (!ash_rewrite__is_live(&rw, node)) continue;
+        if (find(from, node, constant, &w))
+            ash_rewrite__bind(&rw, node->out, packed(&rw, node, &w, lanes));
+        else
+            ash_rewrite__copy(&rw, node);
+    }
+    return ash_rewrite__end(&rw, out);
+}
