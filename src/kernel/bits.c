@@ -360,9 +360,11 @@ static ash_dim emit(bits *b) {
     int64_t vector_bytes = b->inner * b->lanes * (int64_t)sizeof(float);
     int64_t near = ASH_MAX(ash_share_of(target->l2_bytes, c->near_share) / ASH_MAX(vector_bytes, 1), 1);
     bool apart = b->inner * (int64_t)sizeof(float) % c->set_bytes;
+    unsigned most_rows = apart ? ASH_TILE_MAX : (unsigned)c->set_rows;
     b->shape = few ? (ash_tile_shape){(unsigned)m, few_vectors(b, (unsigned)m, blocks)}
-                   : ash_tile_choose(target, m, ASH_MIN(blocks, near), b->inner,
-                                     apart ? ASH_TILE_MAX : (unsigned)c->set_rows, ASH_TILE_F32);
+                   : ash_tile_choose(target, m, blocks, b->inner, most_rows, ASH_TILE_F32);
+    if (!few && b->shape.vectors > near)
+        b->shape = ash_tile_choose(target, m, near, b->inner, most_rows, ASH_TILE_F32);
     unsigned width = b->shape.vectors * b->lanes;
     int64_t strips = ash_ceil_div(blocks, b->shape.vectors), line = 2 * ASH_MAX(b->inner, 1) * width;
     int64_t per = few ? m : ASH_MIN(ASH_MAX(c->chunk_most_flops / line, c->bits_lines), m);
