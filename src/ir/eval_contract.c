@@ -86,7 +86,8 @@ static double weight_of(const ash_eval *e, int64_t t, int64_t column) {
     int64_t word = (column / block * words->dims[1] + t / terms) * block + column % block;
     int64_t scale = (column / block * scales->dims[1] + t / span) * block + column % block;
     double zero = (double)(1 << (bits - 1));
-    if (e->node->n_ins > 3) zero = e->ins[3].dtype == ASH_U8 ? (double)e->ins[3].i[scale] : e->ins[3].f[scale];
+    if (e->node->n_ins > 3)
+        zero = e->ins[3].dtype == ASH_U8 ? (double)e->ins[3].i[scale] : e->ins[3].f[scale];
     int64_t number = words->i[word] >> (t % terms * bits) & ((1 << bits) - 1);
     return ((double)number - zero) * scales->f[scale];
 }

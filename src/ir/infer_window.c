@@ -123,7 +123,7 @@ static ash_status check_columns(const ash_inference *c, size_t i, int64_t n, int
     return ASH_OK;
 }
 
-ash_status ash_infer__matmul_bits(const ash_inference *c) {
+ash_status ash_infer__bits(const ash_inference *c) {
     const ash_type *a = &c->ins[0];
     int64_t block = ash_infer__attr(c, ASH_ATTR_B_BLOCK)->i, bits = ash_infer__attr(c, ASH_ATTR_BITS)->i;
     int64_t span = ash_infer__attr(c, ASH_ATTR_SPAN)->i;
@@ -132,8 +132,8 @@ ash_status ash_infer__matmul_bits(const ash_inference *c) {
                       (long long)bits);
     ASH_INFER_FAIL_IF(block <= 0 || span <= 0 || span % (32 / bits), c, ASH_ERROR_INVALID_ARGUMENT,
                       "b_block is %lld, span is %lld", (long long)block, (long long)span);
-    ASH_INFER_FAIL_IF(a->dtype != ASH_F32 || a->rank != 2 || c->ins[1].dtype != ASH_U32, c,
-                      ASH_ERROR_TYPE, "no matrix of f32 and words");
+    ASH_INFER_FAIL_IF(a->dtype != ASH_F32 || a->rank != 2 || c->ins[1].dtype != ASH_U32, c, ASH_ERROR_TYPE,
+                      "no matrix of f32 and words");
     ASH_INFER_FAIL_IF(!ash_dim_is_const(a->dims[1]) || !ash_dim_is_const(n) || n < 0, c, ASH_ERROR_SHAPE,
                       "inner dim and columns are no numbers");
     ASH_TRY(ash_infer__kind(c, 2, ASH_KINDS_FLOAT, "floating point"));

@@ -77,8 +77,7 @@ static words load_words(bits *b, ash_ref block0, unsigned vectors, ash_ref word)
     for (unsigned v = 0; v < vectors; v++) {
         ash_kern_set_sym(k, b->block, plus(b, block0, v));
         w.at[v] = ash_nest_load(n, b->words.buf, ash_kern_index(k, b->words.linear), b->lanes, ASH_NO_REF);
-        w.shifted[v] =
-            ash_nest_binary(n, ASH_OP_SHR, w.at[v], splat(b, ash_nest_int(n, ASH_U32, SHIFT)));
+        w.shifted[v] = ash_nest_binary(n, ASH_OP_SHR, w.at[v], splat(b, ash_nest_int(n, ASH_U32, SHIFT)));
     }
     return w;
 }
@@ -115,11 +114,13 @@ static ash_ref load_zero(const bits *b) {
 
 /* The sums of a part of a span. */
 typedef struct sums {
-    ash_ref at[ASH_TILE_MAX], operands[ASH_TILE_MAX]; /* acc; of each row, the sum of a where there are zeros */
+    ash_ref at[ASH_TILE_MAX],
+        operands[ASH_TILE_MAX]; /* acc; of each row, the sum of a where there are zeros */
 } sums;
 
 /* Adds the `terms` terms of a word to the sums; `first` is the number of the first one. */
-static void add_word(bits *b, const ash_tile *t, const sums *s, ash_ref row0, ash_ref word, unsigned terms) {
+static void add_word(bits *b, const ash_tile *t, const sums *s, ash_ref row0, ash_ref word,
+                     unsigned terms) {
     ash_kern *k = b->k;
     ash_nest *n = &k->nest;
     words w = load_words(b, t->first, t->vectors, word);
@@ -166,9 +167,9 @@ static void add_part(bits *b, ash_tile *t, ash_ref row0, ash_ref first, int64_t 
         for (unsigned r = 0; r < t->rows; r++) {
             ash_ref cell = t->cells[0][r * t->vectors + v], sum = ash_nest_get(n, s.at[r * t->vectors + v]);
             if (b->has_zeros)
-                sum = ash_nest_binary(
-                    n, ASH_OP_SUB, sum,
-                    ash_nest_binary(n, ASH_OP_MUL, shift, ash_nest_get(n, s.operands[r])));
+                sum =
+                    ash_nest_binary(n, ASH_OP_SUB, sum,
+                                    ash_nest_binary(n, ASH_OP_MUL, shift, ash_nest_get(n, s.operands[r])));
             ash_nest_set(n, cell, ash_nest_fma(n, scale, sum, ash_nest_get(n, cell)));
         }
     }
@@ -221,7 +222,8 @@ static void emit_few(bits *b, unsigned rows, unsigned vectors, ash_ref row0, ash
 /* --- more rows ------------------------------------------------------------------------------------ */
 
 static ash_ref panel_row(const bits *b, ash_ref term) {
-    return ash_nest_binary(&b->k->nest, ASH_OP_ADD, b->panel_at, times(b, term, b->shape.vectors * b->lanes));
+    return ash_nest_binary(&b->k->nest, ASH_OP_ADD, b->panel_at,
+                           times(b, term, b->shape.vectors * b->lanes));
 }
 
 /* Unpacks `terms` terms of a word into the panel. */
@@ -308,14 +310,15 @@ static void emit_many(bits *b, unsigned vectors, ash_ref from, ash_ref to, ash_r
     unsigned rows = b->shape.rows;
     unpack_strip(b, vectors, block0);
     ash_ref size = ash_nest_binary(n, ASH_OP_SUB, to, from);
-    ash_ref middle = ash_nest_binary(n, ASH_OP_ADD, from,
-                                     times(b, ash_nest_idiv(n, size, number(b, rows)), rows));
+    ash_ref middle =
+        ash_nest_binary(n, ASH_OP_ADD, from, times(b, ash_nest_idiv(n, size, number(b, rows)), rows));
     emit_tile(b, rows, vectors, ash_nest_loop(n, from, middle, rows, 1), block0);
     ash_nest_end(n);
     if (!ash_dim_is_const(b->m) && rows > 1) {
         emit_tile(b, 1, vectors, ash_nest_loop(n, middle, to, 1, 1), block0);
         ash_nest_end(n);
-    } else if (b->m % rows) { /* blocks of rows are whole tiles: only the last has a rest, always the same */
+    } else if (b->m %
+               rows) { /* blocks of rows are whole tiles: only the last has a rest, always the same */
         ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, middle, to));
         emit_tile(b, (unsigned)(b->m % rows), vectors, middle, block0);
         ash_nest_end(n);

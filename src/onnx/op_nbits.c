@@ -107,7 +107,8 @@ void ash_onnx__op_gather_block_quantized(ash_import *im) {
     ash_value at = ash_reshape(im->graph, ash_import__in(im, INDICES), &count, 1);
     ash_value rows = unpack(im, ash_gather(im->graph, ash_import__in(im, DATA), at, 0), bits);
     rows = ash_build__pad(im->graph, rows, 0, low, high, NULL);
-    ash_value scale = ash_gather(im->graph, ash_import__in(im, SCALES), at, 0), zero = zero_points(im, ZEROS);
+    ash_value scale = ash_gather(im->graph, ash_import__in(im, SCALES), at, 0),
+              zero = zero_points(im, ZEROS);
     const ash_dim bytes[] = {data.dims[0], (blocks * bits + 7) / 8};
     if (zero != ASH_NO_VALUE) zero = ash_gather(im->graph, ash_reshape(im->graph, zero, bytes, 2), at, 0);
     rows = dequantize(im, ash_reshape(im->graph, rows, apart, 3), scale, zero, bits);

@@ -181,7 +181,8 @@ static int64_t bits_of(const ash_graph *from, ash_value q) {
     for (unsigned depth = 0; depth < DEPTH && (node = producer(from, q)); depth++) {
         if (node->op == ASH_OP_AND && number_of(from, node->ins[1], &mask) && (mask == 15 || mask == 3))
             return mask == 15 ? 4 : 2;
-        if (node->op != ASH_OP_RESHAPE && node->op != ASH_OP_TRANSPOSE && node->op != ASH_OP_SLICE) return 8;
+        if (node->op != ASH_OP_RESHAPE && node->op != ASH_OP_TRANSPOSE && node->op != ASH_OP_SLICE)
+            return 8;
         q = node->ins[0];
     }
     const ash_value_info *info = ash_graph__value(from, q);
@@ -345,10 +346,9 @@ static ash_value packed(ash_rewrite *rw, const ash_node *node, const weights *w,
     scale = matrix(rw, &w->scale, scale, rows, w->n);
     ash_value zeros = zeros_of(rw, w, rows);
     if (!ash_rewrite__ok(rw)) return ASH_NO_VALUE;
-    const ash_value ins[] = {ash_cast(to, a, ASH_F32),
-                             ash_layout__pack_columns(rw, words_of(rw, q, w), &c, lanes),
-                             ash_layout__pack_columns(rw, scale, &c, lanes),
-                             ash_layout__pack_columns(rw, zeros, &c, lanes)};
+    const ash_value ins[] = {
+        ash_cast(to, a, ASH_F32), ash_layout__pack_columns(rw, words_of(rw, q, w), &c, lanes),
+        ash_layout__pack_columns(rw, scale, &c, lanes), ash_layout__pack_columns(rw, zeros, &c, lanes)};
     const ash_attr attrs[] = {ASH_ATTR_I(N, w->n), ASH_ATTR_I(B_BLOCK, lanes), ASH_ATTR_I(BITS, w->bits),
                               ASH_ATTR_I(SPAN, w->span)};
     ash_value y = ash_build(to, ASH_OP_MATMUL_BITS, ins, zeros == ASH_NO_VALUE ? 3 : 4, attrs, 4);
