@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Weights of 2, 4 and 8 bits: that products read them packed however files spell them, and what they compute,
- * against the same graph in double precision, for every making of x86-64; and that all else is left alone. */
+/* Weights of 2, 4 and 8 bits: that products read them packed however files spell them, and what they
+ * compute, against the same graph in double precision, for every making of x86-64; and that all else is
+ * left alone. */
 #include "differential.h"
 #include "interpreted.h"
 #include "ir/build.h"
@@ -131,7 +132,8 @@ static unsigned count_packed(const ash_graph *g) {
     return n;
 }
 
-/* `rows` are those of the first operand, a dim, at most 40; with a bias and a minimum behind the product. */
+/* `rows` are those of the first operand, a dim, at most 40; with a bias and a minimum behind the product.
+ * */
 static void build(fixture *f, const weight *w, ash_dim rows) {
     ash_graph *g = f->g;
     ash_type type = TYPE(ASH_F32, rows, w->k);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Weights of a few bits each, several to a byte, with a scale and a zero point for each block of them:
- * com.microsoft's MatMulNBits and GatherBlockQuantized. A graph spells unpacking out; the pass few_bits makes
- * products of it that read packed weights, where the target has such kernels, and elsewhere the prologue
- * unpacks them to floating point numbers. Rows are gathered packed, and unpacked then. */
+ * com.microsoft's MatMulNBits and GatherBlockQuantized. A graph spells unpacking out; the pass few_bits
+ * makes products of it that read packed weights, where the target has such kernels, and elsewhere the
+ * prologue unpacks them to floating point numbers. Rows are gathered packed, and unpacked then. */
 #include "ops.h"
 
 static bool read_bits(ash_import *im, int64_t *bits, int64_t *block) {
@@ -14,8 +14,7 @@ static bool read_bits(ash_import *im, int64_t *bits, int64_t *block) {
     return ash_import__ok(im);
 }
 
-/* The numbers of `bits` bits in the bytes of x along its last axis, lowest bits first. */
-static ash_value unpack(ash_import *im, ash_value x, int64_t bits) {
+ash_value ash_onnx__unpack(ash_import *im, ash_value x, int64_t bits) {
     ash_type t = ash_import__type(im, x);
     const ash_dim per_byte = 8 / bits;
     if (t.dtype != ASH_U8 || t.rank == 0 || t.rank == ASH_MAX_RANK)
@@ -29,8 +28,8 @@ static ash_value unpack(ash_import *im, ash_value x, int64_t bits) {
     return ash_reshape(im->graph, x, t.dims, t.rank);
 }
 
-/* (x - zero point) * scale for x [rows, blocks, block] and zero points that are packed along the blocks, or as
- * many floating point numbers, or, without a value, the middle of the range. */
+/* (x - zero point) * scale for x [rows, blocks, block] and zero points that are packed along the blocks,
+ * or as many floating point numbers, or, without a value, the middle of the range. */
 static ash_value dequantize(ash_import *im, ash_value x, ash_value scales, ash_value zero, int64_t bits) {
     ash_type t = ash_import__type(im, x);
     ash_dtype dtype = ash_import__type(im, scales).dtype;
@@ -39,7 +38,7 @@ static ash_value dequantize(ash_import *im, ash_value x, ash_value scales, ash_v
     if (zero != ASH_NO_VALUE) {
         if (ash_import__type(im, zero).dtype == ASH_U8) {
             const ash_dim bytes[] = {t.dims[0], (t.dims[1] * bits + 7) / 8};
-            zero = unpack(im, ash_reshape(im->graph, zero, bytes, 2), bits);
+            zero = ash_onnx__unpack(im, ash_reshape(im->graph, zero, bytes, 2), bits);
             zero = ash_slice_axis(im->graph, zero, 1, 0, t.dims[1]);
         }
         zero = ash_reshape(im->graph, ash_cast(im->graph, zero, dtype), each, 3);
@@ -71,7 +70,7 @@ void ash_onnx__op_matmul_nbits(ash_import *im) {
     }
     ash_dim blocks = (k + block - 1) / block;
     const ash_dim bytes[] = {n, blocks, block * bits / 8}, flat[] = {n, blocks * block};
-    ash_value b = unpack(im, ash_reshape(im->graph, ash_import__in(im, B), bytes, 3), bits);
+    ash_value b = ash_onnx__unpack(im, ash_reshape(im->graph, ash_import__in(im, B), bytes, 3), bits);
     b = dequantize(im, b, ash_import__in(im, SCALES), zero_points(im, ZEROS), bits);
     b = ash_slice_axis(im->graph, ash_reshape(im->graph, b, flat, 2), 1, 0, k);
     ash_value y = ash_matmul(im->graph, ash_import__in(im, A), ash_build__swap(im->graph, b, 0, 1));
@@ -105,7 +104,7 @@ void ash_onnx__op_gather_block_quantized(ash_import *im) {
     ash_dim high[2] = {0, blocks * block - columns};
     const ash_dim apart[] = {count, blocks, block}, flat[] = {count, blocks * block};
     ash_value at = ash_reshape(im->graph, ash_import__in(im, INDICES), &count, 1);
-    ash_value rows = unpack(im, ash_gather(im->graph, ash_import__in(im, DATA), at, 0), bits);
+    ash_value rows = ash_onnx__unpack(im, ash_gather(im->graph, ash_import__in(im, DATA), at, 0), bits);
     rows = ash_build__pad(im->graph, rows, 0, low, high, NULL);
     ash_value scale = ash_gather(im->graph, ash_import__in(im, SCALES), at, 0),
               zero = zero_points(im, ZEROS);

@@ -3,19 +3,24 @@
  *
  *     matmul(a, (cast(q) - zero) * scale)  ->  matmul_bits(a, words of q, scale, zero)
  *
- * where q are integers of few bits, scale and zero are the same for `span` neighbours along the inner dim (or
- * for all of them), and each lies behind movement: as files spell MatMulNBits, DequantizeLinear by blocks or
- * by axis, and what they transpose. The form is in ops.def; packing is a computation on constants, which the
- * prologue does. So the weights take as much memory as in the file, at the price of being unpacked by every
- * execution; without the pass, the prologue unpacks them once, as floating point numbers.
+ * where q are integers of few bits, scale and zero are the same for `span` neighbours along the inner dim
+ * (or for all of them), and each lies behind movement: as files spell MatMulNBits, DequantizeLinear by
+ * blocks or by axis, and what they transpose. The form is in ops.def; packing is a computation on
+ * constants, which the prologue does. So the weights take as much memory as in the file, at the price of
+ * being unpacked by every execution; without the pass, the prologue unpacks them once, as floating point
+ * numbers.
  *
  * Not exact: a sum's terms are scaled together, behind the sum.
+ *
+ * Rows that are gathered from such weights (an embedding) are gathered from what these are computed from:
+ * few_bits_rows.c.
  *
  * Which integers have few bits is known from a mask, or from a constant's values. The dims of the product's
  * second operand, [k, n], are followed through the movement as tags:
  *
  *     TERM, COLUMN    along k, along n                               [k, n]
  *     BLOCK, TERM     k as blocks of `span`, behind a reshape        [k / span, span, n] */
+#include "few_bits.h"
 #include "layout.h"
 
 enum { DEPTH = 16 /* nodes that are followed */ };
@@ -174,13 +179,29 @@ static int64_t bits_of_bytes(const ash_value_info *info) {
     return as_two > 3 ? 4 : 2;
 }
 
-/* The bits of integers: what a mask leaves, or a constant's values need. */
-static int64_t bits_of(const ash_graph *from, ash_value q) {
+/* The operand x of (x ^ half) - half, which gives numbers of few bits their sign; else ASH_NO_VALUE. */
+static ash_value before_sign(const ash_graph *from, const ash_node *node, double *half) {
+    double flipped;
+    if (node->op != ASH_OP_SUB || !number_of(from, node->ins[1], half)) return ASH_NO_VALUE;
+    const ash_node *cast = producer(from, node->ins[0]);
+    const ash_node *flip = cast && cast->op == ASH_OP_BITCAST ? producer(from, cast->ins[0]) : NULL;
+    if (!flip || flip->op != ASH_OP_XOR || !number_of(from, flip->ins[1], &flipped) || flipped != *half)
+        return ASH_NO_VALUE;
+    return flip->ins[0];
+}
+
+/* The bits of integers: what a mask leaves, with a sign or without, or a constant's values need. */
+static int64_t bits_of(const ash_graph *from, ash_value q, unsigned depth) {
     const ash_node *node;
-    double mask;
-    for (unsigned depth = 0; depth < DEPTH && (node = producer(from, q)); depth++) {
+    double mask, half;
+    for (; depth < DEPTH && (node = producer(from, q)); depth++) {
         if (node->op == ASH_OP_AND && number_of(from, node->ins[1], &mask) && (mask == 15 || mask == 3))
             return mask == 15 ? 4 : 2;
+        ash_value masked = before_sign(from, node, &half);
+        if (masked != ASH_NO_VALUE) {
+            int64_t bits = bits_of(from, masked, depth + 1);
+            return bits < 8 && half == (double)(1 << (bits - 1)) ? bits : 8;
+        }
         if (node->op != ASH_OP_RESHAPE && node->op != ASH_OP_TRANSPOSE && node->op != ASH_OP_SLICE)
             return 8;
         q = node->ins[0];
@@ -258,7 +279,7 @@ static bool find(const ash_graph *from, const ash_node *node, const bool *consta
         w->q = w->scale = b;
         w->scale.value = product->ins[1 - i];
         if (!find_integers(from, product->ins[i], w)) continue;
-        w->bits = bits_of(from, w->q.value);
+        w->bits = bits_of(from, w->q.value, 0);
         follow(from, &w->scale);
         return is_shared(from, &w->scale) && agree(from, w);
     }
@@ -367,7 +388,10 @@ ash_status ash_opt__few_bits(const ash_opt *opt, const ash_graph *from, ash_grap
     for (size_t i = 0; i < from->nodes.len && ash_rewrite__ok(&rw); i++) {
         const ash_node *node = &from->nodes.at[i];
         if (!ash_rewrite__is_live(&rw, node)) continue;
-        if (find(from, node, constant, &w))
+        ash_value y = ash_few_bits__rows(&rw, node, constant);
+        if (y != ASH_NO_VALUE)
+            ash_rewrite__bind(&rw, node->out, y);
+        else if (find(from, node, constant, &w))
             ash_rewrite__bind(&rw, node->out, packed(&rw, node, &w, lanes));
         else
             ash_rewrite__copy(&rw, node);

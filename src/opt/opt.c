@@ -58,14 +58,13 @@ static bool has_blocks(const ash_target *target) {
 
 static const ash_op casts[] = {ASH_OP_CAST, ASH_OP_COUNT}, quotients[] = {ASH_OP_DIV, ASH_OP_COUNT},
                     convolutions[] = {ASH_OP_CONV, ASH_OP_COUNT},
-                    matrices[] = {ASH_OP_MATMUL, ASH_OP_COUNT},
                     products[] = {ASH_OP_CONV, ASH_OP_MATMUL, ASH_OP_COUNT};
 
 static const row pipeline[] = {
     /* name, function, level, needs, breaks, provides, when, about */
     {"dce", ash_opt__dce, ASH_OPT_NONE, 0, 0, 0, NULL, NULL},
     {"quantize", ash_opt__quantize, ASH_OPT_FULL, PLAIN, 0, 0, multiplies_bytes, casts},
-    {"few_bits", ash_opt__few_bits, ASH_OPT_FULL, PLAIN, COMMON, 0, has_vectors, matrices},
+    {"few_bits", ash_opt__few_bits, ASH_OPT_FULL, PLAIN, COMMON, 0, has_vectors, casts},
     {"fold", ash_opt__fold, ASH_OPT_EXACT, PLAIN, 0, 0, NULL, NULL},
     {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0, NULL, NULL},
     {"simplify", ash_opt__simplify, ASH_OPT_EXACT, 0, 0, CANONICAL, NULL, NULL},
