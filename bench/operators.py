@@ -185,6 +185,21 @@ def measure(options, folder, name, nodes, inputs, constants, outputs):
     return statistics.median(ours), statistics.median(theirs), ""
 
 
+def few_bits():
+    """Weights of 4 and 8 bits with a scale for blocks of 32, for a step of a decoder and for a prompt."""
+    k, n, block = 2048, 8192, 32
+    for bits in (4, 8):
+        b = RANDOM.integers(0, 256, (n, k // block, block * bits // 8), dtype=np.uint8)
+        scales = (RANDOM.random((n, k // block)) / 100 + 0.01).astype(np.float32)
+        zeros = RANDOM.integers(0, 256, (n, k // block * bits // 8), dtype=np.uint8)
+        for rows in (1, 4, 128):
+            for name, more in (("", {}), (", zero points", {"z": zeros})):
+                case(f"MatMulNBits {bits} bits, {rows} rows{name}",
+                     [("MatMulNBits", ["x", "b", "s", *more], ["y"],
+                       {"K": k, "N": n, "bits": bits, "block_size": block, "domain": "com.microsoft"})],
+                     {"x": normal(1, rows, k)}, {"b": b, "s": scales, **more})
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ashlar", default="build/ashlar")
@@ -193,7 +208,7 @@ def main():
     parser.add_argument("--above", type=float, default=0)
     parser.add_argument("names", nargs="*", metavar="CASE")
     options = parser.parse_args()
-    for group in (convolutions, ordering, planes, movement, rows, products):
+    for group in (convolutions, ordering, planes, movement, rows, products, few_bits):
         group()
     lines = []
     for name, *rest in CASES:

@@ -354,47 +354,79 @@ static ash_value zeros_of(ash_rewrite *rw, const weights *w, int64_t rows) {
     return half != 0 ? ash_build__with(to, ASH_OP_ADD, zero, half) : zero;
 }
 
-static ash_value packed(ash_rewrite *rw, const ash_node *node, const weights *w, int64_t lanes) {
-    ash_graph *to = rw->to;
+/* A second operand, and its image in `to`. */
+typedef struct operands {
+    bool found;
+    weights w;
+    ash_value words, scale, zeros;
+} operands;
+
+/* What becomes of the second operand of a product; the same for all products that read it. */
+static void pack(ash_rewrite *rw, const ash_node *node, int64_t lanes, operands *o) {
+    const weights *w = &o->w;
     int64_t rows = ash_ceil_div(w->k, w->span), blocks = ash_ceil_div(w->n, lanes);
     const ash_layout_columns c = {.n = w->n, .blocks = blocks, .missing = blocks * lanes - w->n};
-    ash_value a = ash_rewrite__get(rw, node->ins[0]), q = ash_rewrite__get(rw, w->q.value);
-    ash_value scale = ash_rewrite__get(rw, w->scale.value);
+    ash_value q = ash_rewrite__get(rw, w->q.value), scale = ash_rewrite__get(rw, w->scale.value);
+    ash_rewrite__name(rw, node);
+    q = matrix(rw, &w->q, unsigned_bytes(rw->to, q, w->bits), w->k, w->n);
+    o->words = ash_layout__pack_columns(rw, q == ASH_NO_VALUE ? q : words_of(rw, q, w), &c, lanes);
+    o->scale = ash_layout__pack_columns(rw, matrix(rw, &w->scale, scale, rows, w->n), &c, lanes);
+    o->zeros = ash_layout__pack_columns(rw, zeros_of(rw, w, rows), &c, lanes);
+}
+
+static ash_value product(ash_rewrite *rw, const ash_node *node, int64_t lanes, const operands *o) {
+    ash_graph *to = rw->to;
+    ash_value a = ash_rewrite__get(rw, node->ins[0]);
     if (!ash_rewrite__ok(rw)) return ASH_NO_VALUE;
     ash_rewrite__name(rw, node);
     ash_dtype dtype = ash_rewrite__type(rw, a).dtype;
-    q = matrix(rw, &w->q, unsigned_bytes(to, q, w->bits), w->k, w->n);
-    scale = matrix(rw, &w->scale, scale, rows, w->n);
-    ash_value zeros = zeros_of(rw, w, rows);
-    if (!ash_rewrite__ok(rw)) return ASH_NO_VALUE;
-    const ash_value ins[] = {
-        ash_cast(to, a, ASH_F32), ash_layout__pack_columns(rw, words_of(rw, q, w), &c, lanes),
-        ash_layout__pack_columns(rw, scale, &c, lanes), ash_layout__pack_columns(rw, zeros, &c, lanes)};
-    const ash_attr attrs[] = {ASH_ATTR_I(N, w->n), ASH_ATTR_I(B_BLOCK, lanes), ASH_ATTR_I(BITS, w->bits),
-                              ASH_ATTR_I(SPAN, w->span)};
-    ash_value y = ash_build(to, ASH_OP_MATMUL_BITS, ins, zeros == ASH_NO_VALUE ? 3 : 4, attrs, 4);
-    return ash_cast(to, y, dtype);
+    const ash_value ins[] = {ash_cast(to, a, ASH_F32), o->words, o->scale, o->zeros};
+    const ash_attr attrs[] = {ASH_ATTR_I(N, o->w.n), ASH_ATTR_I(B_BLOCK, lanes),
+                              ASH_ATTR_I(BITS, o->w.bits), ASH_ATTR_I(SPAN, o->w.span)};
+    size_t n = o->zeros == ASH_NO_VALUE ? 3 : 4;
+    return ash_cast(to, ash_build(to, ASH_OP_MATMUL_BITS, ins, n, attrs, 4), dtype);
+}
+
+/* The pass: what is known of each value of `from` as a second operand, NULL: not looked at yet. */
+typedef struct few_bits {
+    ash_rewrite rw;
+    int64_t lanes;
+    bool *constant;
+    operands **known;
+} few_bits;
+
+/* The image of a node's result where it has a form here, else ASH_NO_VALUE. */
+static ash_value image_of(few_bits *p, const ash_node *node) {
+    ash_rewrite *rw = &p->rw;
+    if (node->op != ASH_OP_MATMUL) return ash_few_bits__rows(rw, node, p->constant);
+    operands **known = &p->known[node->ins[1]];
+    if (!*known) {
+        *known = ash_arena_alloc(&rw->scratch, 1, sizeof **known);
+        if (!*known) return ash_graph__fail(rw->to, ASH_ERROR_OUT_OF_MEMORY, "out of memory"), ASH_NO_VALUE;
+        (*known)->found = find(rw->from, node, p->constant, &(*known)->w);
+        if ((*known)->found) pack(rw, node, p->lanes, *known);
+    }
+    return (*known)->found ? product(rw, node, p->lanes, *known) : ASH_NO_VALUE;
 }
 
 ash_status ash_opt__few_bits(const ash_opt *opt, const ash_graph *from, ash_graph **out, ash_diag *diag) {
-    ash_rewrite rw;
-    weights w;
-    int64_t lanes = ASH_MIN_BLOCK;
-    while (2 * lanes <= ASH_MIN((int64_t)ash_target_lanes(opt->target, 4), ASH_MAX_BLOCK)) lanes *= 2;
-    ASH_TRY(ash_rewrite__begin(&rw, opt, from, diag));
-    bool *constant = ash_arena_alloc(&rw.scratch, from->values.len, sizeof *constant);
-    if (!constant) return ash_rewrite__abandon(&rw, ASH_NO_MEMORY(diag));
-    ash_rewrite__find_constants(&rw, constant);
-    for (size_t i = 0; i < from->nodes.len && ash_rewrite__ok(&rw); i++) {
+    few_bits p = {.lanes = ASH_MIN_BLOCK};
+    ash_rewrite *rw = &p.rw;
+    while (2 * p.lanes <= ASH_MIN((int64_t)ash_target_lanes(opt->target, 4), ASH_MAX_BLOCK)) p.lanes *= 2;
+    ASH_TRY(ash_rewrite__begin(rw, opt, from, diag));
+    p.constant = ash_arena_alloc(&rw->scratch, from->values.len, sizeof *p.constant);
+    p.known = ash_arena_alloc(&rw->scratch, from->values.len, sizeof *p.known);
+    if (!p.constant || !p.known) return ash_rewrite__abandon(rw, ASH_NO_MEMORY(diag));
+    memset(p.known, 0, from->values.len * sizeof *p.known);
+    ash_rewrite__find_constants(rw, p.constant);
+    for (size_t i = 0; i < from->nodes.len && ash_rewrite__ok(rw); i++) {
         const ash_node *node = &from->nodes.at[i];
-        if (!ash_rewrite__is_live(&rw, node)) continue;
-        ash_value y = ash_few_bits__rows(&rw, node, constant);
-        if (y != ASH_NO_VALUE)
-            ash_rewrite__bind(&rw, node->out, y);
-        else if (find(from, node, constant, &w))
-            ash_rewrite__bind(&rw, node->out, packed(&rw, node, &w, lanes));
-        else
-            ash_rewrite__copy(&rw, node);
+        if (!ash_rewrite__is_live(rw, node)) continue;
+        ash_value image = image_of(&p, node);
+        if (image != ASH_NO_VALUE)
+            ash_rewrite__bind(rw, node->out, image);
+        else if (ash_rewrite__ok(rw))
+            ash_rewrite__copy(rw, node);
     }
-    return ash_rewrite__end(&rw, out);
+    return ash_rewrite__end(rw, out);
 }
