@@ -152,7 +152,8 @@ def model_of(nodes, inputs, constants, outputs):
         [helper.make_empty_tensor_value_info(n) for n in outputs],
         [numpy_helper.from_array(v, n) for n, v in constants.items()])
     opset = 18 if any(op in ("Mish",) or attrs.get("reduction") for op, _, _, attrs in nodes) else 17
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)],
+                              ir_version=9)
     return onnx.shape_inference.infer_shapes(model)
 
 

@@ -320,20 +320,73 @@ static ash_value unsigned_bytes(ash_graph *to, ash_value x, int64_t bits) {
     return ash_build__with(to, ASH_OP_ADD, ash_bitcast(to, x, ASH_U8), (double)(1 << (bits - 1)));
 }
 
-/* q as words: [ceil(k / T), n] of u32, of [k, n] bytes. */
-static ash_value words_of(ash_rewrite *rw, ash_value q, const weights *w) {
+/* The bytes that a value unpacks, as the file has them: their numbers of `bits` bits along the last axis, the
+ * lowest bits first,
+ *
+ *     reshape((bytes[..., 1] >> bits * iota) & mask)
+ *
+ * ASH_NO_VALUE: it is nothing of the kind. Then words are made of numbers one by one. */
+static ash_value bytes_of(const ash_graph *from, ash_value value, int64_t bits) {
+    static const ash_op down[] = {ASH_OP_RESHAPE, ASH_OP_AND, ASH_OP_SHR, ASH_OP_BROADCAST, ASH_OP_RESHAPE};
+    static const ash_op shift[] = {ASH_OP_BROADCAST, ASH_OP_MUL, ASH_OP_IOTA};
+    const ash_node *shr = NULL, *mul = NULL, *node;
+    ash_value x = value, by;
+    ash_type t = *ash_graph__type(from, value), one = {0};
+    double number;
+    for (unsigned i = 0; i < ASH_COUNT(down); i++, x = node->ins[0]) {
+        if (!(node = producer(from, x)) || node->op != down[i]) return ASH_NO_VALUE;
+        if (node->op == ASH_OP_SHR) shr = node;
+        one = *ash_graph__type(from, x);
+    }
+    by = shr->ins[1];
+    for (unsigned i = 0; i < ASH_COUNT(shift); i++, by = node->n_ins ? node->ins[0] : by) {
+        if (!(node = producer(from, by)) || node->op != shift[i]) return ASH_NO_VALUE;
+        if (node->op == ASH_OP_MUL) mul = node;
+    }
+    const ash_type *bytes = ash_graph__type(from, x), *steps = ash_graph__type(from, by);
+    if (bytes->rank != t.rank || one.rank != t.rank + 1 || one.dims[t.rank] != 1 || steps->rank != 1 ||
+        steps->dims[0] * bits != 8 || !number_of(from, mul->ins[1], &number) || number != (double)bits)
+        return ASH_NO_VALUE;
+    t.dims[t.rank - 1] = t.dims[t.rank - 1] * bits / 8;
+    return ash_type_same_dims(bytes, &t) && !memcmp(one.dims, t.dims, t.rank * sizeof *t.dims)
+               ? x
+               : ASH_NO_VALUE;
+}
+
+/* Units of some bits as words, [ceil(k / T), n] of u32: of [rows, n] bytes, that may be i8. */
+static ash_value words_of(ash_rewrite *rw, ash_value units, int64_t unit, bool whole, const weights *w) {
     ash_graph *to = rw->to;
-    int64_t terms = 32 / w->bits, count = ash_ceil_div(w->k, terms);
-    q = ash_layout__pad_zero(rw, q, 0, count * terms - w->k);
+    int64_t each = 32 / unit, count = ash_ceil_div(w->k, 32 / w->bits);
+    if (units == ASH_NO_VALUE) return units;
+    ash_dim rows = ash_rewrite__type(rw, units).dims[0];
+    units = ash_layout__pad_zero(rw, units, 0, count * each - rows);
     ash_value words = ASH_NO_VALUE;
-    for (int64_t t = 0; t < terms; t++) {
+    for (int64_t t = 0; t < each; t++) {
         const ash_dim starts[] = {t, 0}, dims[] = {count, w->n};
-        const int64_t steps[] = {terms, 1};
-        ash_value one = ash_cast(to, ash_slice(to, q, starts, steps, dims), ASH_U32);
-        if (t) one = ash_build__with(to, ASH_OP_SHL, one, (double)(t * w->bits));
+        const int64_t steps[] = {each, 1};
+        ash_value one = ash_slice(to, units, starts, steps, dims);
+        one = ash_cast(to, whole ? one : unsigned_bytes(to, one, w->bits), ASH_U32);
+        if (t) one = ash_build__with(to, ASH_OP_SHL, one, (double)(t * unit));
         words = t ? ash_build__binary(to, ASH_OP_OR, words, one) : one;
     }
     return words;
+}
+
+/* q as words. Bytes of a file are taken four at a time; numbers with a sign have its bit turned round. */
+static ash_value words(ash_rewrite *rw, const weights *w) {
+    const ash_graph *from = rw->from;
+    const ash_node *node = producer(from, w->q.value);
+    double half = 0;
+    ash_value plain = node && w->is_signed ? before_sign(from, node, &half) : ASH_NO_VALUE;
+    ash_value bytes = bytes_of(from, plain == ASH_NO_VALUE ? w->q.value : plain, w->bits);
+    unsigned last = ash_graph__type(from, w->q.value)->rank - 1;
+    if (bytes == ASH_NO_VALUE || w->q.tags[last] != TERM || (w->is_signed && plain == ASH_NO_VALUE))
+        return words_of(rw, matrix(rw, &w->q, ash_rewrite__get(rw, w->q.value), w->k, w->n), w->bits, false,
+                        w);
+    ash_value x = matrix(rw, &w->q, ash_rewrite__get(rw, bytes), ash_ceil_div(w->k * w->bits, 8), w->n);
+    x = words_of(rw, x, 8, true, w);
+    uint32_t signs = UINT32_MAX / ((1u << w->bits) - 1) << (w->bits - 1);
+    return w->is_signed ? ash_build__with(rw->to, ASH_OP_XOR, x, (double)signs) : x;
 }
 
 /* Zero points as [rows, n], bytes where they were integers; ASH_NO_VALUE where they are the middle. */
@@ -366,10 +419,9 @@ static void pack(ash_rewrite *rw, const ash_node *node, int64_t lanes, operands 
     const weights *w = &o->w;
     int64_t rows = ash_ceil_div(w->k, w->span), blocks = ash_ceil_div(w->n, lanes);
     const ash_layout_columns c = {.n = w->n, .blocks = blocks, .missing = blocks * lanes - w->n};
-    ash_value q = ash_rewrite__get(rw, w->q.value), scale = ash_rewrite__get(rw, w->scale.value);
+    ash_value scale = ash_rewrite__get(rw, w->scale.value);
     ash_rewrite__name(rw, node);
-    q = matrix(rw, &w->q, unsigned_bytes(rw->to, q, w->bits), w->k, w->n);
-    o->words = ash_layout__pack_columns(rw, q == ASH_NO_VALUE ? q : words_of(rw, q, w), &c, lanes);
+    o->words = ash_layout__pack_columns(rw, words(rw, w), &c, lanes);
     o->scale = ash_layout__pack_columns(rw, matrix(rw, &w->scale, scale, rows, w->n), &c, lanes);
     o->zeros = ash_layout__pack_columns(rw, zeros_of(rw, w, rows), &c, lanes);
 }
