@@ -25,6 +25,7 @@ typedef enum spelling {
     BLOCKS_TURNED,  /* the same of [n, k], and a transpose */
     COLUMNS,        /* DequantizeLinear with a scale per column */
     ONE_SCALE,
+    SIGNED_ROWS, /* BLOCKS_TURNED of packed numbers that have a sign, as int4 of files comes */
     SPELLINGS
 } spelling;
 
@@ -101,7 +102,7 @@ static ash_value build_weight(fixture *f, const weight *w) {
     ash_graph *g = f->g;
     ash_dim blocks = ash_ceil_div(w->k, w->block);
     int64_t low = lowest(w), range = (int64_t)1 << w->bits;
-    bool turned = w->spelling == BLOCKS_TURNED;
+    bool turned = w->spelling == BLOCKS_TURNED || w->spelling == SIGNED_ROWS;
     if (w->spelling == ROWS_IN_BLOCKS) {
         const ash_dim flat[] = {w->n, blocks * w->block};
         ash_type each = TYPE(ASH_F32, w->n, blocks, 1);
@@ -121,7 +122,16 @@ static ash_value build_weight(fixture *f, const weight *w) {
         scale = spread(g, scale, turned, w->block, w->k);
         z = spread(g, z, turned, w->block, w->k);
     }
-    ash_value x = ash_cast(g, numbers(f, w->dtype, low, low + range, type), ASH_F32);
+    ash_value x;
+    if (w->spelling == SIGNED_ROWS) {
+        double half = (double)range / 2;
+        x = unpacked(g, numbers(f, ASH_U8, 0, 256, TYPE(ASH_U8, w->n, w->k * w->bits / 8)), w->bits);
+        x = ash_bitcast(g, ash_build__with(g, ASH_OP_XOR, x, half), ASH_I8);
+        x = ash_build__with(g, ASH_OP_SUB, x, half);
+    } else {
+        x = numbers(f, w->dtype, low, low + range, type);
+    }
+    x = ash_cast(g, x, ASH_F32);
     x = ash_mul(g, minus_zero(f, w, x, z), scale);
     return turned ? ash_build__swap(g, x, 0, 1) : x;
 }
@@ -183,6 +193,7 @@ static void spellings(void **state) {
                         .zero = (zero)(s % ZEROS),
                         .dtype = s % 3 ? ASH_U8 : ASH_I8};
             if (w.spelling == ROWS_IN_BLOCKS) w.dtype = ASH_U8;
+            if (w.spelling == SIGNED_ROWS) w.dtype = ASH_I8, w.k += 3; /* whole bytes */
             restart(f);
             build(f, &w, 1 + (s + t) % 7);
             check(f, &target, 1, NULL, false);
@@ -282,12 +293,44 @@ static void others_are_left_alone(void **state) {
     }
 }
 
+/* Rows of a table are gathered from its numbers, scales and zero points; of one that is small they are not. */
+static void tables(void **state) {
+    fixture *f = *state;
+    ash_target target = made(makings[0]);
+    static const spelling turned[] = {BLOCKS_TURNED, SIGNED_ROWS, ONE_SCALE};
+    for (unsigned i = 0; i < 2 * ASH_COUNT(turned) * ASH_COUNT(every_bits); i++) {
+        weight w = {40, 50, every_bits[i / 2 % 3], 16, turned[i / 6], i & 1 ? ZERO_BYTES : NO_ZERO, ASH_I8};
+        if (w.spelling == ONE_SCALE) w.k = 50, w.n = 40; /* [k, n] */
+        restart(f);
+        ash_graph *g = f->g;
+        ash_value table = build_weight(f, &w), ids = INPUT(f, "ids", ASH_I32, 3, 5);
+        if (w.spelling != ONE_SCALE)
+            table = g->nodes.at[ash_graph__value(g, table)->node].ins[0]; /* before it is turned */
+        ash_graph_output(g, "y", ash_neg(g, ash_gather(g, table, ids, 0)));
+        for (unsigned small = 0; small < 2; small++) {
+            ash_diag diag;
+            target.costs.pack_bytes = small ? 40 * 50 * 4 : 0;
+            check(f, &target, 0, NULL, false);
+            assert_ok(optimise(f, "few_bits", &target, (ash_opt_options){0}, &diag));
+            for (size_t n = 0; n < f->out->nodes.len; n++) {
+                const ash_node *node = &f->out->nodes.at[n];
+                if (node->op != ASH_OP_GATHER) continue;
+                ash_dtype dtype = ash_graph_type(f->out, node->ins[0])->dtype;
+                const ash_value_info *from = ash_graph__value(f->out, node->ins[0]);
+                assert_true(small ? dtype == ASH_F32 && from->kind == ASH_VALUE_NODE
+                                  : from->kind == ASH_VALUE_CONSTANT);
+            }
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(spellings, begin, teardown),
         cmocka_unit_test_setup_teardown(rows, begin, teardown),
         cmocka_unit_test_setup_teardown(long_sums, begin, teardown),
         cmocka_unit_test_setup_teardown(compiled, begin, teardown),
+        cmocka_unit_test_setup_teardown(tables, begin, teardown),
         cmocka_unit_test_setup_teardown(others_are_left_alone, begin, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
