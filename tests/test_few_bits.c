@@ -293,7 +293,8 @@ static void others_are_left_alone(void **state) {
     }
 }
 
-/* Rows of a table are gathered from its numbers, scales and zero points; of one that is small they are not. */
+/* Rows of a table are gathered from its numbers, scales and zero points; of one that is small they are
+ * not. */
 static void tables(void **state) {
     fixture *f = *state;
     ash_target target = made(makings[0]);

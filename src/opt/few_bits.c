@@ -320,8 +320,8 @@ static ash_value unsigned_bytes(ash_graph *to, ash_value x, int64_t bits) {
     return ash_build__with(to, ASH_OP_ADD, ash_bitcast(to, x, ASH_U8), (double)(1 << (bits - 1)));
 }
 
-/* The bytes that a value unpacks, as the file has them: their numbers of `bits` bits along the last axis, the
- * lowest bits first,
+/* The bytes that a value unpacks, as the file has them: their numbers of `bits` bits along the last
+ * axis, the lowest bits first,
  *
  *     reshape((bytes[..., 1] >> bits * iota) & mask)
  *
