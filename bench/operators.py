@@ -174,7 +174,8 @@ def model_of(nodes, inputs, constants, outputs):
         [helper.make_empty_tensor_value_info(n) for n in outputs],
         [numpy_helper.from_array(v, n) for n, v in constants.items()])
     opset = 18 if any(op in ("Mish",) or attrs.get("reduction") for op, _, _, attrs in nodes) else 17
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)],
+                              ir_version=9)
     return onnx.shape_inference.infer_shapes(model)
 
 
@@ -207,6 +208,21 @@ def measure(options, folder, name, nodes, inputs, constants, outputs):
     return statistics.median(ours), statistics.median(theirs), ""
 
 
+def few_bits():
+    """Weights of 4 and 8 bits with a scale for blocks of 32, for a step of a decoder and for a prompt."""
+    k, n, block = 2048, 8192, 32
+    for bits in (4, 8):
+        b = RANDOM.integers(0, 256, (n, k // block, block * bits // 8), dtype=np.uint8)
+        scales = (RANDOM.random((n, k // block)) / 100 + 0.01).astype(np.float32)
+        zeros = RANDOM.integers(0, 256, (n, k // block * bits // 8), dtype=np.uint8)
+        for rows in (1, 4, 128):
+            for name, more in (("", {}), (", zero points", {"z": zeros})):
+                case(f"MatMulNBits {bits} bits, {rows} rows{name}",
+                     [("MatMulNBits", ["x", "b", "s", *more], ["y"],
+                       {"K": k, "N": n, "bits": bits, "block_size": block, "domain": "com.microsoft"})],
+                     {"x": normal(1, rows, k)}, {"b": b, "s": scales, **more})
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ashlar", default="build/ashlar")
@@ -215,7 +231,7 @@ def main():
     parser.add_argument("--above", type=float, default=0)
     parser.add_argument("names", nargs="*", metavar="CASE")
     options = parser.parse_args()
-    for group in (convolutions, ordering, planes, movement, rows, products):
+    for group in (convolutions, ordering, planes, movement, rows, products, few_bits):
         group()
     lines = []
     for name, *rest in CASES:

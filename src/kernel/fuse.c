@@ -433,6 +433,8 @@ static void place(fuser *f, uint32_t n, uint32_t group) {
         else
             ask_stored(f, node->ins[i]);
     }
+    for (unsigned i = 0; node->op == ASH_OP_MATMUL_BITS && i < node->n_ins; i++)
+        f->packed[node->ins[i]] = true;
     if (node->op == ASH_OP_MATMUL && ash_node_int(node, ASH_ATTR_B_BLOCK)) f->packed[node->ins[1]] = true;
     if (node->op == ASH_OP_MATMUL && !lies_evenly(f, node->ins[0])) f->packed[node->ins[0]] = true;
     bool often = g->kind == ASH_GROUP_POOL || (node->op == ASH_OP_GATHER && reads_all(f, node));
