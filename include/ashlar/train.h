@@ -182,6 +182,59 @@ typedef struct ash_rate_schedule {
 ASH_API ash_status ash_rate_at(const ash_rate_schedule *schedule, uint64_t step, double *out,
                                ash_diag *diag);
 
+/* --- pairs ------------------------------------------------------------------------------------------ */
+
+/* Prepares a graph as two plans that take turns: the first computes all that can be computed without the
+ * `seeds`, the second what depends on them. The seeds are inputs of the graph, which are known between the
+ * two: gradients of the results, in most cases. So the graph of a training step,
+ *
+ *     ash_value seed = ash_graph_input(g, "dloss", &scalar);
+ *     ash_graph_gradients(g, &loss, &seed, 1, w, 2, NULL, grads, &diag);
+ *     ash_plan_prepare_pair(context, g, &seed, 1, &options, NULL, &forward, &backward, &diag);
+ *
+ * has a forward plan and a backward plan, the update of the weights included, if there is one. (Without
+ * seeds to cut at, ash_plan_prepare makes one plan of both, with the same bits; so does ash_eager.)
+ *
+ * Each has those of the graph's inputs and outputs, in the graph's order, that are its own: an input belongs
+ * to the first plan that reads it, or to the second if it is a seed, an output to the plan that computes it.
+ * A state is updated by the second when the new value depends on a seed, or when the second reads the old
+ * one. What the second needs of the first's results is left where it was computed, and nothing overwrites
+ * it before its last reader: both are laid out as one schedule, in one arena, and the checkers' proof is of
+ * that schedule. What only the second needs, it computes itself. Weights, states, parameters, variables and
+ * kernels exist once.
+ *
+ * Either plan can be asked about what is common, and told to change it: states, parameters, variables, the
+ * arena and the block for weights, release; ash_plan_describe says of both what is planned for the pair.
+ * Their calls wait for each other. Executing the first ends the second's results; the first's stay until it
+ * is executed again. The second is executed once after each execution of the first (of several in a row, the
+ * last one counts). It is ASH_ERROR_STATE, with the reason, when the first has not been executed, and when
+ * since then variables have other values, an input of the first, a state or a parameter was given, or memory
+ * was released. What was bound to the first must stay as it is until the second has run. Neither has
+ * replicas. They are destroyed in any order; memory of the caller's that is bound stays until both are.
+ *
+ * `second_options` has the second's mode, streams and late_capture; all else is planned once, by `options`,
+ * and is zero there or the same. NULL: as the first. (memory.omit_params, of the preset
+ * ash_memory_options_backward_activations_only, says what is so in any case: the second has no parameters of
+ * its own.) ASH_ERROR_INVALID_ARGUMENT also where a seed is no input, or one of the two has nothing to do;
+ * ASH_ERROR_UNSUPPORTED for an open graph. The caller destroys *first and *second. */
+ASH_API ash_status ash_plan_prepare_pair(ash_context *context, const ash_graph *graph,
+                                         const ash_value *seeds, size_t n_seeds,
+                                         const ash_plan_options *options,
+                                         const ash_plan_options *second_options, ash_plan **first,
+                                         ash_plan **second, ash_diag *diag);
+
+/* Makes the states of `plan` that have the name of one of `from` the same state: weights that are trained by
+ * one plan and used by another, of another graph, without a copy (evaluation between epochs). Whoever
+ * changes it changes it for both; setting, binding and releasing are done to it where it is, in `from`. What
+ * `plan` had in these is given up; its other states stay its own, as do those of its replicas. The calls of
+ * both plans wait for each other from then on. `from` may be destroyed first: its states stay.
+ *
+ * *shared, which may be NULL, receives how many there are: none is ASH_ERROR_NOT_FOUND. A state of another
+ * type, or whose shape has variables, is ASH_ERROR_TYPE, and names it. `plan` is none of a pair and shares
+ * nothing yet (ASH_ERROR_STATE); neither is of an open graph (ASH_ERROR_UNSUPPORTED); they are of one context
+ * and on one device (ASH_ERROR_INVALID_ARGUMENT). No other thread may use `plan` meanwhile. */
+ASH_API ash_status ash_plan_share_states(ash_plan *plan, ash_plan *from, size_t *shared, ash_diag *diag);
+
 /* --- checkpoints ------------------------------------------------------------------------------------ */
 
 /* Writes the states of a plan, as they are between two executions, to a file in the safetensors format. It

@@ -3,6 +3,7 @@
 #include "kern.h"
 
 #include "base/text.h"
+#include "cut.h"
 #include "split.h"
 
 /* --- steps ------------------------------------------------------------------------------------------- */
@@ -437,6 +438,16 @@ static ash_status own_dims(ash_program *p, ash_diag *diag) {
     return ASH_OK;
 }
 
+/* Notes which inputs come later, and cuts the program by them. */
+static ash_status cut(ash_program *p, const bool *seeds, ash_diag *diag) {
+    uint32_t *list = ash_arena_alloc(&p->arena, p->inputs.len, sizeof *list);
+    if (!list) return ASH_NO_MEMORY(diag);
+    p->seeds = list;
+    for (size_t i = 0; i < p->inputs.len; i++)
+        if (seeds[i]) list[p->n_seeds++] = p->inputs.at[i];
+    return ash_program__cut(p, diag);
+}
+
 static ash_status lower(const ash_graph *graph, const ash_target *target, const ash_lower_options *options,
                         ash_program **out, ash_diag *diag) {
     const ash_allocator *a = graph->allocator;
@@ -486,6 +497,7 @@ static ash_status lower(const ash_graph *graph, const ash_target *target, const 
     ASH_TRY_DONE(ash_lower__states(&low, options));
     ASH_TRY_DONE(settle_kinds(&low, kept));
     ASH_TRY_DONE(own_dims(p, diag));
+    if (options->seeds) ASH_TRY_DONE(cut(p, options->seeds, diag));
 done:
     ash_mem_free(a, last_reads, graph->values.len, sizeof *last_reads);
     ash_mem_free(a, stored, graph->values.len, sizeof *stored);
