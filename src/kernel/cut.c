@@ -25,7 +25,7 @@ struct touch {
 };
 
 struct cutting {
-    ash_program *program;
+    const ash_program *program;
     size_t steps; /* main ones */
     ASH_VEC(struct touch) touches;
     uint32_t *reads, *writes; /* per buffer: the first touch of late steps that read and write it */
@@ -40,7 +40,7 @@ static uint32_t root_of(const ash_program *p, uint32_t buffer) {
     return root == ASH_NO_BUFFER ? buffer : root;
 }
 
-static ash_step *step_at(const struct cutting *c, size_t i) {
+static const ash_step *step_at(const struct cutting *c, size_t i) {
     return &c->program->steps.at[c->program->prologue + i];
 }
 
@@ -178,8 +178,7 @@ static void find_late_outputs(const struct cutting *c, bool *late) {
     }
 }
 
-static bool divide_all(struct cutting *c) {
-    ash_program *p = c->program;
+static bool divide_all(struct cutting *c, ash_program *p) {
     const ash_allocator *a = p->allocator;
     size_t ends = p->inputs.len + p->outputs.len,
            most = ASH_MAX(c->steps * sizeof(ash_step), ends * sizeof(char *));
@@ -199,30 +198,50 @@ static bool divide_all(struct cutting *c) {
     return late && room;
 }
 
-ash_status ash_program__cut(ash_program *p, ash_diag *diag) {
+/* Marks what is late; false: no memory. To be freed with finish(). */
+static bool start(struct cutting *c, const ash_program *p) {
     const ash_allocator *a = p->allocator;
     size_t n = p->buffers.len;
-    struct cutting c = {.program = p, .steps = p->steps.len - p->prologue};
-    c.reads = ash_mem_alloc(a, n, sizeof *c.reads);
-    c.writes = ash_mem_alloc(a, n, sizeof *c.writes);
-    c.late = ash_mem_calloc(a, c.steps, sizeof *c.late);
-    c.met = ash_mem_calloc(a, n, sizeof *c.met);
-    c.changed = ash_mem_calloc(a, n, sizeof *c.changed);
-    c.essential = ash_mem_calloc(a, n, sizeof *c.essential);
-    bool made = c.reads && c.writes && c.late && c.met && c.changed && c.essential;
-    for (size_t b = 0; made && b < n; b++) c.reads[b] = c.writes[b] = NOTHING;
-    if (made) made = find_late(&c);
+    *c = (struct cutting){.program = p, .steps = p->steps.len - p->prologue};
+    c->reads = ash_mem_alloc(a, n, sizeof *c->reads);
+    c->writes = ash_mem_alloc(a, n, sizeof *c->writes);
+    c->late = ash_mem_calloc(a, c->steps, sizeof *c->late);
+    c->met = ash_mem_calloc(a, n, sizeof *c->met);
+    c->changed = ash_mem_calloc(a, n, sizeof *c->changed);
+    c->essential = ash_mem_calloc(a, n, sizeof *c->essential);
+    bool made = c->reads && c->writes && c->late && c->met && c->changed && c->essential;
+    for (size_t b = 0; made && b < n; b++) c->reads[b] = c->writes[b] = NOTHING;
+    return made && find_late(c);
+}
+
+static void finish(struct cutting *c) {
+    const ash_allocator *a = c->program->allocator;
+    size_t n = c->program->buffers.len;
+    ash_vec_free(a, &c->touches);
+    ash_mem_free(a, c->reads, n, sizeof *c->reads);
+    ash_mem_free(a, c->writes, n, sizeof *c->writes);
+    ash_mem_free(a, c->late, c->steps, sizeof *c->late);
+    ash_mem_free(a, c->met, n, sizeof *c->met);
+    ash_mem_free(a, c->changed, n, sizeof *c->changed);
+    ash_mem_free(a, c->essential, n, sizeof *c->essential);
+}
+
+ash_status ash_program__find_late(const ash_program *p, bool *late, ash_diag *diag) {
+    struct cutting c;
+    bool made = start(&c, p);
+    for (size_t s = 0; made && s < p->steps.len; s++) late[s] = s >= p->prologue && c.late[s - p->prologue];
+    finish(&c);
+    return made ? ASH_OK : ASH_NO_MEMORY(diag);
+}
+
+ash_status ash_program__cut(ash_program *p, ash_diag *diag) {
+    struct cutting c;
+    bool made = start(&c, p);
     if (made) {
         find_essential(&c);
         sink(&c);
-        made = divide_all(&c);
+        made = divide_all(&c, p);
     }
-    ash_vec_free(a, &c.touches);
-    ash_mem_free(a, c.reads, n, sizeof *c.reads);
-    ash_mem_free(a, c.writes, n, sizeof *c.writes);
-    ash_mem_free(a, c.late, c.steps, sizeof *c.late);
-    ash_mem_free(a, c.met, n, sizeof *c.met);
-    ash_mem_free(a, c.changed, n, sizeof *c.changed);
-    ash_mem_free(a, c.essential, n, sizeof *c.essential);
+    finish(&c);
     return made ? ASH_OK : ASH_NO_MEMORY(diag);
 }

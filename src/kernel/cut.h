@@ -10,5 +10,7 @@
  * part in the order that it had; `cut` says how many are in the first. To be called again when steps were
  * added or put in another order: it depends on nothing but their access records. */
 ash_status ash_program__cut(ash_program *program, ash_diag *diag);
+/* Marks the steps, by number, that cannot run before the seeds are known. */
+ash_status ash_program__find_late(const ash_program *program, bool *late, ash_diag *diag);
 
 #endif
