@@ -8,6 +8,7 @@
 
 #include "ashlar/plan.h"
 #include "ashlar/train.h"
+#include "device/device.h"
 
 static ash_diag diag;
 
@@ -558,7 +559,8 @@ static void evaluation(void **state) {
     ash_graph_output(g, "y", ash_add(g, add_network(g, &t, x, ASH_NO_VALUE), ash_cast(g, own, ASH_F32)));
     ash_plan *plan;
     size_t shared, at;
-    assert_ok(ash_plan_prepare(f->context, g, NULL, &plan, &diag));
+    options.device = ash_plan_device(p.first);
+    assert_ok(ash_plan_prepare(f->context, g, &options, &plan, &diag));
     assert_ok(ash_plan_share_states(plan, p.second, &shared, &diag));
     assert_int_equal(shared, s.n + 1); /* the stream, too */
     refused(ash_plan_share_states(plan, p.first, NULL, &diag), ASH_ERROR_STATE, "shares states already");
@@ -601,13 +603,16 @@ static void evaluation(void **state) {
 static ash_plan *plan_with_state(fixture *f, const char *name, ash_type type) {
     ash_graph *g = fresh(f);
     ash_plan *plan;
+    ash_plan_options options = in_mode(ASH_MODE_STREAM);
+    options.device = f->device;
     ash_graph_output(g, "y", ash_neg(g, ash_graph_state(g, name, &type, NULL, 0, ASH_DATA_COPY)));
-    assert_ok(ash_plan_prepare(f->context, g, NULL, &plan, &diag));
+    assert_ok(ash_plan_prepare(f->context, g, &options, &plan, &diag));
     return plan;
 }
 
 static void sharing_is_refused(void **state) {
     fixture *f = *state;
+    assert_ok(ash_device__default(f->context, &f->device, &diag));
     ash_plan *a = plan_with_state(f, "s", TYPE(F32, 4)), *b = plan_with_state(f, "t", TYPE(F32, 4));
     ash_plan *c = plan_with_state(f, "s", TYPE(F32, 5)), *d = plan_with_state(f, "s", TYPE(F32, 4));
     size_t shared = 9;
