@@ -2,6 +2,7 @@
 /* Pairs: a forward and a backward plan that are made together. Against one plan of the same graph, bit for bit,
  * whatever the modes, threads and planners of the two; the proof that nothing overwrites what is handed over,
  * from what the public interface says; what is refused; and states that plans of different graphs share. */
+#include "apart.h"
 #include "ir_fixture.h"
 
 #include <math.h>
@@ -9,6 +10,7 @@
 #include "ashlar/plan.h"
 #include "ashlar/train.h"
 #include "device/device.h"
+#include "runtime/plan.h"
 
 static ash_diag diag;
 
@@ -163,6 +165,8 @@ static size_t run_one(fixture *f, const ash_plan_options *options, uint8_t *out,
     return add_states(plan, out, used);
 }
 
+static unsigned most_streams; /* of the two plans of any pair together */
+
 typedef struct pair {
     ash_plan *first, *second;
 } pair;
@@ -184,6 +188,8 @@ static size_t run_pair(const fixture *f, const step *s, const ash_plan_options *
                        const ash_plan_options *second, uint8_t *out, uint64_t *arena) {
     pair p = prepare(f, s, options, second);
     size_t used = 0;
+    unsigned streams = ash_plan_describe(p.first).streams + ash_plan_describe(p.second).streams;
+    if (streams > most_streams) most_streams = streams;
     *arena = ash_plan_arena_size(p.first);
     assert_int_equal(ash_plan_arena_size(p.second), *arena);
     assert_int_equal(ash_plan_input_count(p.first) + ash_plan_input_count(p.second), 4);
@@ -223,6 +229,7 @@ static void in_every_mode(void **state) {
     fixture *f = *state;
     uint64_t arena, other;
     step s;
+    most_streams = 0;
     for (int update = 0; update < 2; update++) {
         add_step(fresh(f), &s, update);
         ash_plan_options options = in_mode(0);
@@ -238,6 +245,7 @@ static void in_every_mode(void **state) {
             assert_memory_equal(one, two, used);
         }
     }
+    if (!cuda_is_wished()) assert_true(most_streams > 3); /* both have several */
 }
 
 /* No planner takes more than it takes for one plan. */
@@ -338,6 +346,117 @@ static void what_is_saved_stays(void **state) {
     assert_true(report.replay.accesses > r.reads); /* of both: the checkers have seen the one schedule */
     assert_int_equal(report.weights, ash_plan_describe(p.first).weights);
     destroy(&p);
+}
+
+/* --- with less memory ------------------------------------------------------------------------------------ */
+
+/* Branches of elementwise operators, each of which leaves a value that is cheap to compute again. */
+static void add_branches(ash_graph *g, step *s) {
+    enum { TALL = 128, HERE = 6 };
+    *s = (step){0};
+    ash_value x = INPUT(g, "x", F32, TALL, WIDE), sum = ASH_NO_VALUE;
+    s->seed = INPUT(g, "seed", F32, TALL, WIDE);
+    for (int i = 0; i < HERE; i++) {
+        ash_value h = ash_tanh(g, ash_mul(g, x, add_weight(g, s, TYPE(F32, WIDE))));
+        sum = sum == ASH_NO_VALUE ? h : ash_mul(g, sum, h);
+    }
+    assert_ok(ash_graph_gradients(g, &sum, &s->seed, 1, s->weights, s->n, NULL, s->grads, &diag));
+    ash_graph_output(g, "y", sum);
+    for (size_t i = 0; i < s->n; i++) {
+        const char name[] = {'d', (char)('0' + i), 0};
+        ash_graph_output(g, name, s->grads[i]);
+    }
+}
+
+static size_t run_branches(const pair *p, uint8_t *out) {
+    static float x[128 * WIDE];
+    for (size_t k = 0; k < ASH_COUNT(x); k++) x[k] = made(3, k);
+    give(p->first, "x", x, sizeof x);
+    give(p->second, "seed", x, sizeof x);
+    assert_ok(ash_plan_execute(p->first, &diag));
+    size_t used = add_outputs(p->first, out, 0);
+    assert_ok(ash_plan_execute(p->second, &diag));
+    return add_outputs(p->second, out, used);
+}
+
+/* A capacity is the pair's: orders and recomputation see both parts, and what is computed again is computed by
+ * the second. */
+static void within_a_capacity(void **state) {
+    fixture *f = *state;
+    step s;
+    add_branches(f->g, &s);
+    ash_plan_options options = in_mode(ASH_MODE_STREAM);
+    options.memory.node_budget = 2000;
+    options.poison = true;
+    pair whole = prepare(f, &s, &options, NULL), p;
+    size_t used = run_branches(&whole, one), most_again = 0, met = 0;
+    uint64_t arena = ash_plan_arena_size(whole.first);
+    ash_status status = ASH_OK;
+    for (uint64_t capacity = arena; status == ASH_OK; capacity -= arena / 32) {
+        options.memory.capacity = capacity;
+        status =
+            ash_plan_prepare_pair(f->context, f->g, &s.seed, 1, &options, NULL, &p.first, &p.second, &diag);
+        if (status != ASH_OK) break;
+        assert_true(ash_plan_arena_size(p.first) <= capacity);
+        assert_int_equal(replay_all(&p, false).wrong, 0);
+        size_t again = ash_plan_describe(p.first).order.recomputed;
+        assert_int_equal(run_branches(&p, two), used);
+        assert_memory_equal(one, two, used);
+        if (again > most_again) most_again = again;
+        assert_true(ash_plan_op_count(p.second) >= ash_plan_op_count(whole.second));
+        destroy(&p);
+        met++;
+    }
+    destroy(&whole);
+    assert_int_equal(status, ASH_ERROR_BUDGET);
+    assert_true(met > 4 && most_again > 1);
+}
+
+/* Every allocation fails once, until preparing succeeds; then those of the first executions. */
+static void without_memory(void **state) {
+    fixture *f = *state;
+    step s = {0};
+    ash_graph *g = f->g;
+    pair p;
+    ash_value x = INPUT(g, "x", F32, 4, 4), late = INPUT(g, "late", F32, 4, 4), w;
+    w = add_weight(g, &s, TYPE(F32, 4, 4));
+    ash_value y = ash_tanh(g, ash_matmul(g, x, w)), grad;
+    assert_ok(ash_graph_gradients(g, &y, &late, 1, &w, 1, NULL, &grad, &diag));
+    ash_graph_output(g, "y", y);
+    ash_graph_output(g, "dw", grad);
+    s.seed = late;
+    ash_plan_options options = in_mode(ASH_MODE_MULTI_STREAM);
+    f->plan = prepare(f, &s, &options, NULL).second; /* keeps the kernels */
+    ash_plan *kept = ash_plan__memory(f->plan);
+    ash_status status = ASH_ERROR_OUT_OF_MEMORY;
+    for (long n = 1; status != ASH_OK; n++) {
+        long long before = f->memory.live;
+        f->memory.count = 0;
+        f->memory.fail_at = n;
+        status = ash_plan_prepare_pair(f->context, g, &late, 1, &options, NULL, &p.first, &p.second, &diag);
+        f->memory.fail_at = 0;
+        if (status == ASH_OK) break;
+        assert_int_equal(status, ASH_ERROR_OUT_OF_MEMORY);
+        assert_int_equal(f->memory.live, before);
+    }
+    const float ones[16] = {1, 1, 1, 1};
+    for (long n = 1, more = 1; more; n++) {
+        more = 0;
+        for (int turn = 0; turn < 4; turn++) {
+            f->memory.count = 0;
+            f->memory.fail_at = n;
+            status = turn < 2
+                         ? ash_plan_set_input(turn ? p.second : p.first, 0, NULL, ones, sizeof ones, &diag)
+                         : ash_plan_execute(turn == 3 ? p.second : p.first, &diag);
+            f->memory.fail_at = 0;
+            if (status == ASH_OK) continue;
+            assert_true(status == ASH_ERROR_OUT_OF_MEMORY || status == ASH_ERROR_STATE);
+            more = 1;
+        }
+        assert_ok(ash_plan_release_all(p.second, NULL, &diag));
+    }
+    destroy(&p);
+    ash_plan_destroy(kept);
 }
 
 /* --- misuse ------------------------------------------------------------------------------------------------ */
@@ -508,6 +627,61 @@ static void what_the_second_reads_of_states(void **state) {
     }
 }
 
+/* Values that are between the two, and what is told of memory that is given back. */
+static void count_released(void *user, const ash_release *what) {
+    (void)what;
+    ++*(int *)user;
+}
+
+static void what_is_in_between(void **state) {
+    fixture *f = *state;
+    step s = {0};
+    ash_graph *g = f->g;
+    ash_value x = INPUT(g, "x", F32, 8), late = INPUT(g, "late", F32, 8),
+              w = add_weight(g, &s, TYPE(F32, 8));
+    ash_value h = ash_tanh(g, ash_mul(g, x, w)), y = ash_reduce_sum(g, h, (const int64_t[]){0}, 1, false);
+    ash_value product = ash_mul(g, h, late), last = ash_exp(g, product);
+    ash_graph_output(g, "y", y);
+    ash_graph_output(g, "last", ash_reduce_sum(g, last, (const int64_t[]){0}, 1, false));
+    s.seed = late;
+    ash_plan_options options = in_mode(ASH_MODE_STREAM);
+    options.keep = (const ash_value[]){h, last};
+    options.keep_count = 2;
+    pair p = prepare(f, &s, &options, NULL);
+    float a[8], b[8], got[8];
+    const ash_view *view;
+    int first = 0, second = 0;
+    for (int k = 0; k < 8; k++) a[k] = b[k] = (float)k / 8;
+    assert_ok(ash_plan_on_release(p.first, &(ash_release_hook){count_released, &first}, &diag));
+    assert_ok(ash_plan_on_release(p.second, &(ash_release_hook){count_released, &second}, &diag));
+    assert_ok(ash_plan_set_input(p.first, 0, NULL, a, sizeof a, &diag));
+    assert_ok(ash_plan_set_input(p.second, 0, NULL, b, sizeof b, &diag));
+    assert_ok(ash_plan_execute(p.first, &diag));
+    refused(ash_plan_buffer(p.first, last, &view, &diag), ASH_ERROR_STATE, "second plan of the pair");
+    assert_ok(ash_plan_execute(p.second, &diag));
+    for (int turn = 0; turn < 2; turn++) { /* kept, so it can be read of both */
+        assert_ok(ash_plan_buffer(turn ? p.second : p.first, h, &view, &diag));
+        assert_ok(ash_view_copy_out(view, got, sizeof got, &diag));
+        for (int k = 0; k < 8; k++)
+            assert_true(fabsf(got[k] - tanhf(a[k] * 0.2f * made(0, (size_t)k))) < 1e-6f);
+    }
+    float values[8];
+    assert_ok(ash_plan_buffer(p.second, last, &view, &diag));
+    assert_ok(ash_view_copy_out(view, values, sizeof values, &diag));
+    for (int k = 0; k < 8; k++) assert_true(fabsf(values[k] - expf(got[k] * b[k])) < 1e-5f);
+    for (int turn = 0; turn < 2; turn++) { /* the other's input, and a weight */
+        assert_ok(ash_plan_buffer(turn ? p.second : p.first, x, &view, &diag));
+        assert_ok(ash_view_copy_out(view, got, sizeof got, &diag));
+        assert_memory_equal(got, a, sizeof a);
+        assert_ok(ash_plan_buffer(turn ? p.second : p.first, w, &view, &diag));
+        assert_ok(ash_view_copy_out(view, got, sizeof got, &diag));
+        assert_true(got[3] == 0.2f * made(0, 3));
+    }
+    assert_ok(ash_plan_release_all(p.second, NULL, &diag));
+    assert_true(first > 3 && second == 0); /* the memory is the first's */
+    destroy(&p);
+}
+
 /* Bytes that are bound are read by both where they lie. */
 static void bound_inputs(void **state) {
     fixture *f = *state;
@@ -631,9 +805,12 @@ static void sharing_is_refused(void **state) {
 int main(void) {
 #define PAIR_TEST(function) cmocka_unit_test_setup_teardown(function, two_threads, teardown)
     const struct CMUnitTest tests[] = {
-        PAIR_TEST(in_every_mode), PAIR_TEST(by_every_planner), PAIR_TEST(what_is_saved_stays),
-        PAIR_TEST(turns),         PAIR_TEST(preparing),        PAIR_TEST(what_the_second_reads_of_states),
-        PAIR_TEST(bound_inputs),  PAIR_TEST(evaluation),       PAIR_TEST(sharing_is_refused),
+        PAIR_TEST(in_every_mode),       PAIR_TEST(by_every_planner),
+        PAIR_TEST(what_is_saved_stays), PAIR_TEST(turns),
+        PAIR_TEST(preparing),           PAIR_TEST(what_the_second_reads_of_states),
+        PAIR_TEST(within_a_capacity),   PAIR_TEST(without_memory),
+        PAIR_TEST(what_is_in_between),  PAIR_TEST(bound_inputs),
+        PAIR_TEST(evaluation),          PAIR_TEST(sharing_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

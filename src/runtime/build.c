@@ -385,9 +385,8 @@ static ash_status build(struct building *w, const ash_kernel_source *kernels, as
     if (w->late) {
         w->shared = shared;
         atomic_fetch_add(&shared->plans, 1);
-        const ash_plan_core *core = w->second;
-        w->second = NULL;
-        status = make_plan(w, core, plans[0], &plans[1], diag);
+        status = make_plan(w, w->second, plans[0], &plans[1], diag);
+        if (plans[1]) w->second = NULL; /* the plan's */
         w->shared = NULL;
         ASH_TRY_DONE(status);
         *second = plans[1];
