@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ashlar/train.h"
 #include "base/clock.h"
 #include "runtime/plan.h"
 
@@ -604,9 +605,8 @@ static ash_status open_wished(ash_context *context, const ash_plan_options *opti
 ash_status __real_ash_plan_prepare(ash_context *context, const ash_graph *graph,
                                    const ash_plan_options *options, ash_plan **out, ash_diag *diag);
 ash_status __real_ash_plan_prepare_pair(ash_context *context, const ash_graph *graph,
-                                        const ash_value *seeds, size_t n_seeds,
-                                        const ash_plan_options *options, const ash_plan_options *late,
-                                        ash_plan **first, ash_plan **second, ash_diag *diag);
+                                        const ash_pair_options *options, ash_plan **first,
+                                        ash_plan **second, ash_diag *diag);
 ash_status __real_ash_plan__build(ash_context *context, ash_program *program,
                                   const ash_kernel_source *kernels, const ash_plan_options *options,
                                   ash_plan **out, ash_diag *diag);
@@ -615,9 +615,8 @@ ash_status __real_ash_view_data_mut(ash_view *view, void **out, ash_diag *diag);
 ash_status __wrap_ash_plan_prepare(ash_context *context, const ash_graph *graph,
                                    const ash_plan_options *options, ash_plan **out, ash_diag *diag);
 ash_status __wrap_ash_plan_prepare_pair(ash_context *context, const ash_graph *graph,
-                                        const ash_value *seeds, size_t n_seeds,
-                                        const ash_plan_options *options, const ash_plan_options *late,
-                                        ash_plan **first, ash_plan **second, ash_diag *diag);
+                                        const ash_pair_options *options, ash_plan **first,
+                                        ash_plan **second, ash_diag *diag);
 ash_status __wrap_ash_plan__build(ash_context *context, ash_program *program,
                                   const ash_kernel_source *kernels, const ash_plan_options *options,
                                   ash_plan **out, ash_diag *diag);
@@ -637,18 +636,15 @@ ash_status __wrap_ash_plan_prepare(ash_context *context, const ash_graph *graph,
 }
 
 ash_status __wrap_ash_plan_prepare_pair(ash_context *context, const ash_graph *graph,
-                                        const ash_value *seeds, size_t n_seeds,
-                                        const ash_plan_options *options, const ash_plan_options *late,
-                                        ash_plan **first, ash_plan **second, ash_diag *diag) {
-    ash_plan_options with = options ? *options : ash_plan_options_default();
-    if (!context || with.device || !wished())
-        return __real_ash_plan_prepare_pair(context, graph, seeds, n_seeds, options, late, first, second,
-                                            diag);
-    if (first) *first = NULL;
-    if (second) *second = NULL;
+                                        const ash_pair_options *options, ash_plan **first,
+                                        ash_plan **second, ash_diag *diag) {
+    ash_plan_options with = options && options->first ? *options->first : ash_plan_options_default();
+    if (!context || !options || with.device || !wished())
+        return __real_ash_plan_prepare_pair(context, graph, options, first, second, diag);
+    ash_pair_options pair = *options;
+    pair.first = &with;
     ASH_TRY(open_wished(context, &with, &with.device, diag));
-    ash_status status =
-        __real_ash_plan_prepare_pair(context, graph, seeds, n_seeds, &with, late, first, second, diag);
+    ash_status status = __real_ash_plan_prepare_pair(context, graph, &pair, first, second, diag);
     ash_device_close(with.device);
     return status;
 }

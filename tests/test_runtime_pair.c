@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Pairs: a forward and a backward plan that are made together. Against one plan of the same graph, bit for bit,
- * whatever the modes, threads and planners of the two; the proof that nothing overwrites what is handed over,
- * from what the public interface says; what is refused; and states that plans of different graphs share. */
+/* Pairs: a forward and a backward plan that are made together. Against one plan of the same graph, bit for
+ * bit, whatever the modes, threads and planners of the two; the proof that nothing overwrites what is
+ * handed over, from what the public interface says; what is refused; and states that plans of different
+ * graphs share. */
 #include "apart.h"
 #include "ir_fixture.h"
 
@@ -63,7 +64,8 @@ static ash_value add_stream(ash_graph *g) {
     return stream;
 }
 
-/* Inputs: x, labels, rate, seed. Outputs: logits, loss, the gradients; with an optimiser, weights follow. */
+/* Inputs: x, labels, rate, seed. Outputs: logits, loss, the gradients; with an optimiser, weights follow.
+ * */
 static void add_step(ash_graph *g, step *s, bool update) {
     ash_dim rows = ash_graph_var(g, "rows", 1, ROWS);
     *s = (step){0};
@@ -171,11 +173,20 @@ typedef struct pair {
     ash_plan *first, *second;
 } pair;
 
+static ash_status try_to_prepare(const fixture *f, ash_value seed, const ash_plan_options *options,
+                                 const ash_plan_options *second, pair *p) {
+    const ash_pair_options of = {.size = sizeof of,
+                                 .seeds = &seed,
+                                 .n_seeds = seed != ASH_NO_VALUE,
+                                 .first = options,
+                                 .second = second};
+    return ash_plan_prepare_pair(f->context, f->g, &of, &p->first, &p->second, &diag);
+}
+
 static pair prepare(const fixture *f, const step *s, const ash_plan_options *options,
                     const ash_plan_options *second) {
     pair p;
-    assert_ok(
-        ash_plan_prepare_pair(f->context, f->g, &s->seed, 1, options, second, &p.first, &p.second, &diag));
+    assert_ok(try_to_prepare(f, s->seed, options, second, &p));
     return p;
 }
 
@@ -214,7 +225,7 @@ static size_t run_pair(const fixture *f, const step *s, const ash_plan_options *
     return used;
 }
 
-/* --- the same bits ------------------------------------------------------------------------------------- */
+/* --- the same bits ----------------------------------------------------------------------------------- */
 
 static uint8_t one[NUMBERS * sizeof(float)], two[NUMBERS * sizeof(float)];
 
@@ -274,7 +285,7 @@ static void by_every_planner(void **state) {
     }
 }
 
-/* --- nothing is overwritten ------------------------------------------------------------------------------ */
+/* --- nothing is overwritten -------------------------------------------------------------------------- */
 
 /* Whose each byte of the arenas is, by root; replayed over the accesses of plans in an order. Returns how
  * many accesses read another's bytes. */
@@ -348,7 +359,7 @@ static void what_is_saved_stays(void **state) {
     destroy(&p);
 }
 
-/* --- with less memory ------------------------------------------------------------------------------------ */
+/* --- with less memory -------------------------------------------------------------------------------- */
 
 /* Branches of elementwise operators, each of which leaves a value that is cheap to compute again. */
 static void add_branches(ash_graph *g, step *s) {
@@ -379,8 +390,8 @@ static size_t run_branches(const pair *p, uint8_t *out) {
     return add_outputs(p->second, out, used);
 }
 
-/* A capacity is the pair's: orders and recomputation see both parts, and what is computed again is computed by
- * the second. */
+/* A capacity is the pair's: orders and recomputation see both parts, and what is computed again is
+ * computed by the second. */
 static void within_a_capacity(void **state) {
     fixture *f = *state;
     step s;
@@ -394,8 +405,7 @@ static void within_a_capacity(void **state) {
     ash_status status = ASH_OK;
     for (uint64_t capacity = arena; status == ASH_OK; capacity -= arena / 32) {
         options.memory.capacity = capacity;
-        status =
-            ash_plan_prepare_pair(f->context, f->g, &s.seed, 1, &options, NULL, &p.first, &p.second, &diag);
+        status = try_to_prepare(f, s.seed, &options, NULL, &p);
         if (status != ASH_OK) break;
         assert_true(ash_plan_arena_size(p.first) <= capacity);
         assert_int_equal(replay_all(&p, false).wrong, 0);
@@ -433,7 +443,7 @@ static void without_memory(void **state) {
         long long before = f->memory.live;
         f->memory.count = 0;
         f->memory.fail_at = n;
-        status = ash_plan_prepare_pair(f->context, g, &late, 1, &options, NULL, &p.first, &p.second, &diag);
+        status = try_to_prepare(f, late, &options, NULL, &p);
         f->memory.fail_at = 0;
         if (status == ASH_OK) break;
         assert_int_equal(status, ASH_ERROR_OUT_OF_MEMORY);
@@ -459,7 +469,7 @@ static void without_memory(void **state) {
     ash_plan_destroy(kept);
 }
 
-/* --- misuse ------------------------------------------------------------------------------------------------ */
+/* --- misuse ------------------------------------------------------------------------------------------ */
 
 static void refused(ash_status status, ash_status code, const char *why) {
     assert_int_equal(status, code);
@@ -556,27 +566,24 @@ static void preparing(void **state) {
     add_step(f->g, &s, false);
     pair p;
     ash_plan_options options = in_mode(ASH_MODE_STREAM), second = in_mode(ASH_MODE_GRAPH);
-    refused(ash_plan_prepare_pair(f->context, f->g, &s.loss, 1, &options, NULL, &p.first, &p.second, &diag),
-            ASH_ERROR_INVALID_ARGUMENT, "is no input");
-    refused(ash_plan_prepare_pair(f->context, f->g, &s.seed, 0, &options, NULL, &p.first, &p.second, &diag),
-            ASH_ERROR_INVALID_ARGUMENT, "second plan of the pair has nothing to do");
+    refused(try_to_prepare(f, s.loss, &options, NULL, &p), ASH_ERROR_INVALID_ARGUMENT, "is no input");
+    refused(try_to_prepare(f, ASH_NO_VALUE, &options, NULL, &p), ASH_ERROR_INVALID_ARGUMENT,
+            "second plan of the pair has nothing to do");
     assert_null(p.first);
     assert_null(p.second);
     second.threads = 1;
-    refused(
-        ash_plan_prepare_pair(f->context, f->g, &s.seed, 1, &options, &second, &p.first, &p.second, &diag),
-        ASH_ERROR_INVALID_ARGUMENT, "planned as one");
+    refused(try_to_prepare(f, s.seed, &options, &second, &p), ASH_ERROR_INVALID_ARGUMENT, "planned as one");
     ash_graph *g = fresh(f);
     ash_value x = INPUT(g, "x", F32, 4);
     ash_graph_output(g, "y", ash_exp(g, x));
-    refused(ash_plan_prepare_pair(f->context, g, &x, 1, NULL, NULL, &p.first, &p.second, &diag),
-            ASH_ERROR_INVALID_ARGUMENT, "first plan of the pair has nothing to do");
+    refused(try_to_prepare(f, x, NULL, NULL, &p), ASH_ERROR_INVALID_ARGUMENT,
+            "first plan of the pair has nothing to do");
 }
 
-/* --- states that change, sizes that depend on data ---------------------------------------------------------- */
+/* --- states that change, sizes that depend on data --------------------------------------------------- */
 
-/* The first part computes a state's new value, which has to wait until the second has read the old one; a size
- * that the first finds is one of the second's. */
+/* The first part computes a state's new value, which has to wait until the second has read the old one; a
+ * size that the first finds is one of the second's. */
 static void what_the_second_reads_of_states(void **state) {
     fixture *f = *state;
     for (int mode = 0; mode < ASH_MODE_COUNT; mode++) {
@@ -715,7 +722,7 @@ static void bound_inputs(void **state) {
     destroy(&p);
 }
 
-/* --- shared states ------------------------------------------------------------------------------------------- */
+/* --- shared states ----------------------------------------------------------------------------------- */
 
 /* A network without dropout, whose weights are those of a pair. */
 static void evaluation(void **state) {

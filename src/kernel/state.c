@@ -12,8 +12,8 @@
  * Then the buffer becomes a view of the state, and dependences, lifetimes and streams follow from that. The
  * new value of a scatter whose operand is the result of a scatter, and so on, brings the whole chain along.
  * Otherwise the new value stays where it is, and is copied into the state by a last step. So it does in a
- * program of two parts (cut.h) where the first computes it and the second reads the old one: in place it would
- * have to wait, with all that reads it.
+ * program of two parts (cut.h) where the first computes it and the second reads the old one: in place it
+ * would have to wait, with all that reads it.
  *
  * What a graph reads of a state after the execution, as an output, as a kept value or as another state's
  * new value, is the old value: it is copied out by a first step when the state changes. */

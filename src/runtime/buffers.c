@@ -46,7 +46,8 @@ static ash_storage *locate_input(const ash_plan *plan, uint32_t buffer, size_t p
 
 static ash_storage *locate(const ash_plan *plan, uint32_t buffer, uint64_t *offset);
 
-/* The same of a state, or of a new value that lies in its bytes, which is there when it has been computed. */
+/* The same of a state, or of a new value that lies in its bytes, which is there when it has been computed.
+ * */
 static ash_storage *locate_state(const ash_plan *plan, uint32_t buffer, bool results, uint64_t *offset) {
     const ash_plan *memory = ash_plan__memory(plan);
     const ash_place *place = &plan->layout->places[buffer];

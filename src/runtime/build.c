@@ -412,18 +412,16 @@ ash_status ash_plan__build_ordered(ash_context *context, ash_program *program,
     return build(&w, kernels, out, NULL, diag);
 }
 
-ash_status ash_plan__build_pair(ash_context *context, ash_program *program,
-                                const ash_plan_order_report *order, const ash_kernel_source *kernels,
-                                const ash_plan_options *options, const ash_plan_options *late,
-                                ash_plan **first, ash_plan **second, ash_diag *diag) {
+ash_status ash_plan__build_pair(ash_context *context, const ash_plan_halves *of, ash_plan **first,
+                                ash_plan **second, ash_diag *diag) {
     struct building w = {.context = context,
-                         .program = program,
-                         .options = options,
-                         .late = late,
+                         .program = of->program,
+                         .options = of->options,
+                         .late = of->late,
                          .ordered = true,
-                         .report.order = *order};
+                         .report.order = *of->order};
     *first = *second = NULL;
-    return build(&w, kernels, first, second, diag);
+    return build(&w, of->kernels, first, second, diag);
 }
 
 /* Shares the weights, and the bytes of parameters that were set. */

@@ -315,8 +315,8 @@ static ash_status find_read(ash_plan_core *core, ash_diag *diag) {
     return ASH_OK;
 }
 
-/* Of a program in two parts, one: its steps, and its share of the lists, which lie in one piece. (As long as
- * both together is the capacity of either.) */
+/* Of a program in two parts, one: its steps, and its share of the lists, which lie in one piece. (As long
+ * as both together is the capacity of either.) */
 #define TAKE_PART(list, count, second)                                                                     \
     ((list)->len = (second) ? (list)->cap - (count) : (count), (list)->at += (second) ? (count) : 0)
 

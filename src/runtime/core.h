@@ -101,9 +101,9 @@ typedef struct ash_plan_core {
     uint32_t n_commands;
 } ash_plan_core;
 
-/* What a core is made of. A program that is cut (kernel/cut.h) is that of two cores: the first part's, which
- * has all that belongs to both, and then the second's, which lies beside it and must not outlive it. Lives of
- * places are those of one clock for both parts. */
+/* What a core is made of. A program that is cut (kernel/cut.h) is that of two cores: the first part's,
+ * which has all that belongs to both, and then the second's, which lies beside it and must not outlive it.
+ * Lives of places are those of one clock for both parts. */
 typedef struct ash_plan_parts {
     ash_program *program;    /* NULL: that of `of` */
     const ash_plan_core *of; /* the first part's core, or NULL */

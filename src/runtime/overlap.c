@@ -17,7 +17,8 @@
 #include "plan.h"
 
 /* Beside the arenas and bound states: the caller's block, weights that are there, the caller's block for
- * others, weights of the room for the next prologue, kept outputs of the plan and of the other of a pair. */
+ * others, weights of the room for the next prologue, kept outputs of the plan and of the other of a pair.
+ * */
 enum { OTHERS = 6 };
 
 static size_t room_of(const ash_plan *plan) {

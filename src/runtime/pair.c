@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Plans that use one memory.
  *
- * A pair is one program in two parts (kernel/cut.h), planned as one: the steps of both on one clock, so that
- * what the first part leaves for the second has its place from the step that writes it to the last that
- * reads it, and both checkers have judged that. Its two plans are two windows on that program, with the
- * same buffers at the same places:
+ * A pair is one program in two parts (kernel/cut.h), planned as one: the steps of both on one clock, so
+ * that what the first part leaves for the second has its place from the step that writes it to the last
+ * that reads it, and both checkers have judged that. Its two plans are two windows on that program, with
+ * the same buffers at the same places:
  *
  *                  first                         second
  *     has          arenas, weights, states,      inputs of its own, results
@@ -17,9 +17,9 @@
  * What would make the second compute with something else than the first has left is noted where it happens
  * (ash_plan__lose_saved), and refused when the second is executed.
  *
- * Plans of different graphs share states alone, each by its slot: the state is the other plan's, and here is
- * its address. They have one lock as well. A plan whose memory or states another one uses stays until that
- * is gone. */
+ * Plans of different graphs share states alone, each by its slot: the state is the other plan's, and here
+ * is its address. They have one lock as well. A plan whose memory or states another one uses stays until
+ * that is gone. */
 #include "ashlar/train.h"
 #include "plan.h"
 

@@ -303,11 +303,16 @@ void ash_plan__refresh_step(ash_plan *plan, uint32_t step);
 /* "conv+add+relu" or what describes the step, never NULL. */
 const char *ash_plan__step_name(const ash_step *step);
 
-/* The same of a program that is cut (kernel/cut.h): a pair. `late` says the second's mode and streams. */
-ash_status ash_plan__build_pair(ash_context *context, ash_program *program,
-                                const ash_plan_order_report *order, const ash_kernel_source *kernels,
-                                const ash_plan_options *options, const ash_plan_options *late,
-                                ash_plan **first, ash_plan **second, ash_diag *diag);
+/* What a pair is built of. */
+typedef struct ash_plan_halves {
+    ash_program *program; /* cut (kernel/cut.h), and taken over, also after a failure */
+    const ash_plan_order_report *order;
+    const ash_kernel_source *kernels;
+    const ash_plan_options *options, *late; /* of both; the second's mode and streams */
+} ash_plan_halves;
+
+ash_status ash_plan__build_pair(ash_context *context, const ash_plan_halves *of, ash_plan **first,
+                                ash_plan **second, ash_diag *diag);
 
 /* Frees everything that a plan has but its handle: the lock and the opening. */
 void ash_plan__clear(ash_plan *plan);

@@ -82,8 +82,8 @@ static ash_status build(struct making *m, ash_plan **out, ash_plan **second, ash
     if (status == ASH_OK) {
         ash_program *program = m->fitted.program;
         m->fitted.program = NULL;
-        status = m->seeds ? ash_plan__build_pair(m->context, program, &m->fitted.order, &source, m->options,
-                                                 m->late, out, second, diag)
+        const ash_plan_halves halves = {program, &m->fitted.order, &source, m->options, m->late};
+        status = m->seeds ? ash_plan__build_pair(m->context, &halves, out, second, diag)
                           : ash_plan__build_ordered(m->context, program, &m->fitted.order, &source,
                                                     m->options, out, diag);
     }
@@ -201,27 +201,32 @@ static ash_status check_late(const ash_plan_options *first, const ash_plan_optio
 }
 
 /* Marks the inputs that are seeds, by number. */
-static ash_status find_seeds(const ash_graph *graph, const ash_value *seeds, size_t n_seeds, bool *out,
+static ash_status find_seeds(const ash_graph *graph, const ash_pair_options *options, bool *out,
                              ash_diag *diag) {
-    for (size_t i = 0; i < n_seeds; i++) {
+    for (size_t i = 0; i < options->n_seeds; i++) {
         size_t k = 0, count = ash_graph_input_count(graph);
-        while (k < count && ash_graph_input_at(graph, k, NULL) != seeds[i]) k++;
+        while (k < count && ash_graph_input_at(graph, k, NULL) != options->seeds[i]) k++;
         ASH_FAIL_IF(k == count, diag, ASH_ERROR_INVALID_ARGUMENT, "value %u is no input of the graph",
-                    seeds[i]);
+                    options->seeds[i]);
         out[k] = true;
     }
     return ASH_OK;
 }
 
-ash_status ash_plan_prepare_pair(ash_context *context, const ash_graph *graph, const ash_value *seeds,
-                                 size_t n_seeds, const ash_plan_options *options,
-                                 const ash_plan_options *second_options, ash_plan **first,
-                                 ash_plan **second, ash_diag *diag) {
-    ASH_NEED(diag, context, graph, seeds, first, second);
+ASH_SIZED(ash_pair_options, second);
+
+ash_status ash_plan_prepare_pair(ash_context *context, const ash_graph *graph,
+                                 const ash_pair_options *options, ash_plan **first, ash_plan **second,
+                                 ash_diag *diag) {
+    ASH_NEED(diag, first, second);
     *first = *second = NULL;
+    ASH_NEED(diag, context, graph, options);
+    ash_pair_options pair;
     ash_plan_options own, late;
-    ASH_TRY(ASH_TAKE(ash_plan_options, options, &own, diag));
-    ASH_TRY(ASH_TAKE(ash_plan_options, second_options ? second_options : options, &late, diag));
+    ASH_TRY(ASH_TAKE(ash_pair_options, options, &pair, diag));
+    ASH_TRY(ASH_TAKE(ash_plan_options, pair.first, &own, diag));
+    ASH_TRY(ASH_TAKE(ash_plan_options, pair.second ? pair.second : pair.first, &late, diag));
+    ASH_FAIL_IF(pair.n_seeds && !pair.seeds, diag, ASH_ERROR_INVALID_ARGUMENT, "the list of seeds is NULL");
     ASH_TRY(check(context, graph, &own, diag));
     ASH_TRY(check_late(&own, &late, diag));
     ASH_FAIL_IF(graph->recipe, diag, ASH_ERROR_UNSUPPORTED,
@@ -230,7 +235,7 @@ ash_status ash_plan_prepare_pair(ash_context *context, const ash_graph *graph, c
     bool *marks = ash_mem_calloc(ash_context__allocator(context), count, sizeof *marks);
     if (!marks) return ASH_NO_MEMORY(diag);
     struct making m = {.context = context, .late = &late, .seeds = marks};
-    ash_status status = find_seeds(graph, seeds, n_seeds, marks, diag);
+    ash_status status = find_seeds(graph, &pair, marks, diag);
     if (status == ASH_OK) status = prepare(&m, graph, &own, first, second, diag);
     ash_mem_free(ash_context__allocator(context), marks, count, sizeof *marks);
     return status;
