@@ -172,8 +172,10 @@ static ash_status follow(ash_plan *plan, ash_diag *diag) {
         ash_address at = slot->of->base[slot->of->states[slot->position].buffer];
         if (plan->base[slot->buffer] == at) continue;
         ash_plan__set_base(plan, slot->buffer, at);
-        ASH_TRY(ash_plan__check_own_memory(plan, diag));
+        ash_status status = ash_plan__check_own_memory(plan, diag);
+        if (status != ASH_OK) ash_plan__set_base(plan, slot->buffer, 0); /* and asks again next time */
         ash_plan__refresh_views_of(plan, slot->buffer);
+        ASH_TRY(status);
     }
     return ASH_OK;
 }
