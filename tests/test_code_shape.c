@@ -141,7 +141,7 @@ static ash_nest tile_of_bytes(const ash_target *target, int depth) {
     return n;
 }
 
-/* Sums of bytes stay in registers, too, beside what a step loads; and quantising has no step for rounding. */
+/* Sums of bytes stay in registers, too, beside what a step loads; quantising has no step for rounding. */
 static void test_bytes_code(void **state) {
     (void)state;
     static const struct {
