@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ashlar/train.h"
 #include "base/clock.h"
 #include "runtime/plan.h"
 
@@ -654,6 +655,9 @@ static ash_status open_wished(ash_context *context, const ash_plan_options *opti
 
 ash_status __real_ash_plan_prepare(ash_context *context, const ash_graph *graph,
                                    const ash_plan_options *options, ash_plan **out, ash_diag *diag);
+ash_status __real_ash_plan_prepare_pair(ash_context *context, const ash_graph *graph,
+                                        const ash_pair_options *options, ash_plan **first,
+                                        ash_plan **second, ash_diag *diag);
 ash_status __real_ash_plan__build(ash_context *context, ash_program *program,
                                   const ash_kernel_source *kernels, const ash_plan_options *options,
                                   ash_plan **out, ash_diag *diag);
@@ -661,6 +665,9 @@ ash_status __real_ash_view_data(const ash_view *view, const void **out, ash_diag
 ash_status __real_ash_view_data_mut(ash_view *view, void **out, ash_diag *diag);
 ash_status __wrap_ash_plan_prepare(ash_context *context, const ash_graph *graph,
                                    const ash_plan_options *options, ash_plan **out, ash_diag *diag);
+ash_status __wrap_ash_plan_prepare_pair(ash_context *context, const ash_graph *graph,
+                                        const ash_pair_options *options, ash_plan **first,
+                                        ash_plan **second, ash_diag *diag);
 ash_status __wrap_ash_plan__build(ash_context *context, ash_program *program,
                                   const ash_kernel_source *kernels, const ash_plan_options *options,
                                   ash_plan **out, ash_diag *diag);
@@ -675,6 +682,20 @@ ash_status __wrap_ash_plan_prepare(ash_context *context, const ash_graph *graph,
     if (out) *out = NULL;
     ASH_TRY(open_wished(context, &with, &with.device, diag));
     ash_status status = __real_ash_plan_prepare(context, graph, &with, out, diag);
+    ash_device_close(with.device);
+    return status;
+}
+
+ash_status __wrap_ash_plan_prepare_pair(ash_context *context, const ash_graph *graph,
+                                        const ash_pair_options *options, ash_plan **first,
+                                        ash_plan **second, ash_diag *diag) {
+    ash_plan_options with = options && options->first ? *options->first : ash_plan_options_default();
+    if (!context || !options || with.device || !wished())
+        return __real_ash_plan_prepare_pair(context, graph, options, first, second, diag);
+    ash_pair_options pair = *options;
+    pair.first = &with;
+    ASH_TRY(open_wished(context, &with, &with.device, diag));
+    ash_status status = __real_ash_plan_prepare_pair(context, graph, &pair, first, second, diag);
     ash_device_close(with.device);
     return status;
 }

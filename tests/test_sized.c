@@ -106,6 +106,24 @@ OPTIONS(ash_loss_scale_options) {
     return status;
 }
 
+OPTIONS(ash_pair_options) {
+    const ash_type type = {ASH_F32, 1, {4}};
+    ash_value x, seed;
+    ash_graph *graph = fresh_graph(&x);
+    ash_plan *first, *second;
+    x = ash_exp(graph, x);
+    seed = ash_graph_input(graph, "seed", &type);
+    ash_graph_output(graph, "y", x);
+    ash_graph_output(graph, "z", ash_mul(graph, x, seed));
+    s->seeds = &seed;
+    s->n_seeds = 1;
+    ash_status status = ash_plan_prepare_pair(made.context, graph, s, &first, &second, &diag);
+    ash_plan_destroy(first);
+    ash_plan_destroy(second);
+    ash_graph_destroy(graph);
+    return status;
+}
+
 OPTIONS(ash_rate_schedule) {
     double rate;
     return ash_rate_at(s, 0, &rate, &diag);

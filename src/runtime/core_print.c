@@ -195,7 +195,7 @@ static void print_step(const ash_plan_core *core, size_t s, ash_text *out) {
     const ash_program *p = &core->program;
     const ash_step *step = &p->steps.at[s];
     const ash_plan_work *work = &core->work[s];
-    ash_text_add(out, "  #%zu ", s < p->prologue ? s : s - p->prologue);
+    ash_text_add(out, "  #%zu ", s < p->prologue ? s : s - ash_plan_core__step(core, 0));
     print_subject(p, step, out);
     quote(out, ash_plan__step_name(step));
     ash_text_add(out, ", ");
@@ -226,7 +226,7 @@ static void print_steps(const ash_plan_core *core, ash_text *out) {
     for (size_t s = 0; s < prologue; s++) print_step(core, s, out);
     ash_text_add(out, "\nsteps\n");
     for (uint32_t i = 0; i < core->n_steps; i++) {
-        print_step(core, prologue + i, out);
+        print_step(core, ash_plan_core__step(core, i), out);
         print_order(&core->schedule, i, out);
     }
     for (uint32_t i = 0; i < core->n_settled; i++) {

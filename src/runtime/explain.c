@@ -198,7 +198,8 @@ ash_status ash_plan_op_forecast(const ash_plan *plan, size_t index, uint32_t reg
         "predictions are for GPUs (CUDA:n, or CUDA:sm_80 for a kind of GPU), and this plan is for %.60s",
         plan->device->name);
     ash_op_forecast own = {.gpu = g->name};
-    forecast(plan, plan->program, &plan->program->steps.at[plan->program->prologue + index], g, registers,
+    forecast(plan, plan->program,
+             &plan->program->steps.at[ash_plan_core__step(plan->core, (uint32_t)index)], g, registers,
              &own);
     return ASH_GIVE(ash_op_forecast, &own, out, diag);
 }
