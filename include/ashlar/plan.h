@@ -579,11 +579,13 @@ ASH_API ash_status ash_plan_print(ash_plan *plan, char **out, uint64_t *size, as
 
 /* What the order search did. */
 typedef struct ash_plan_order_report {
-    uint64_t given_size;  /* bytes of the arenas in the graph's order */
-    size_t moved;         /* operations that are not where they were */
-    size_t recomputed;    /* operations that run a second time */
-    bool searched;        /* otherwise all of this is 0, or there was no need */
-    uint64_t reserved[4]; /* 0: room for fields to come */
+    uint64_t given_size;       /* bytes of the arenas in the graph's order, without those of states */
+    size_t moved;              /* operations that are not where they were */
+    size_t recomputed;         /* operations that run once more, to compute results again */
+    bool searched;             /* otherwise all of this is 0, or there was no need */
+    double given_ns, again_ns; /* nanoseconds that an execution is estimated to take on one core, as the
+                                  graph has it; and that computing again adds to it */
+    uint64_t reserved[2];      /* 0: room for fields to come */
 } ash_plan_order_report;
 
 typedef struct ash_plan_report {
