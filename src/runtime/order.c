@@ -168,7 +168,7 @@ static ash_status reorder(orderer *o, ash_plan_order_report *report, ash_diag *d
     status = measure(o, &size, diag);
     if (status == ASH_OK && size < o->size) {
         o->size = size;
-        report->moved = moved;
+        report->moved = ASH_MIN(report->moved + moved, steps);
     } else {
         memcpy(main, given, steps * sizeof *given);
     }
@@ -245,7 +245,7 @@ static ash_status hasten(orderer *o, ash_plan_order_report *report, ash_diag *di
     status = measure(o, &size, diag);
     if (status == ASH_OK && size <= o->size) {
         o->size = size;
-        report->moved += moved;
+        report->moved = ASH_MIN(report->moved + moved, steps);
     } else {
         memcpy(main, given, steps * sizeof *given);
     }
@@ -422,9 +422,9 @@ ash_status ash_order__improve(ash_context *context, ash_program *program, const 
     if (search) {
         report->given_size = o.size;
         report->searched = true;
-        ASH_TRY_DONE(reorder(&o, report, diag));
+        if (capacity && !is_met(&o)) ASH_TRY_DONE(hasten(&o, report, diag));
+        if (!capacity || !is_met(&o)) ASH_TRY_DONE(reorder(&o, report, diag));
     }
-    if (search && capacity && !is_met(&o)) ASH_TRY_DONE(hasten(&o, report, diag));
     if (search && capacity && !is_met(&o)) ASH_TRY_DONE(recompute(&o, report, diag));
     if (capacity && !is_met(&o)) status = refuse(&o, diag);
 done:
