@@ -315,13 +315,21 @@ static uint32_t limit(const rows *list, uint32_t r) {
     return ASH_MIN(list->first[r + 1], list->first[r] + NEIGHBOURS);
 }
 
+/* The main step for which a root is read next so that something is computed again, but for `made`. */
+static uint32_t find_claim(const run *w, uint32_t r, uint32_t made) {
+    const rows *readers = &w->a->readers;
+    uint32_t need = NIL;
+    for (uint32_t k = readers->first[r]; k < limit(readers, r); k++) {
+        const entry *e = &w->entries[readers->at[k]];
+        if (e->wanted && readers->at[k] != made) need = ASH_MIN(need, e->need);
+    }
+    return need;
+}
+
 /* The main step at which a root is read next, by itself or for what is computed from it. */
 static uint32_t find_need(const run *w, uint32_t r) {
-    const rows *readers = &w->a->readers;
-    uint32_t need = next_use(w, r);
-    for (uint32_t k = readers->first[r]; k < limit(readers, r); k++)
-        if (w->entries[readers->at[k]].wanted) need = ASH_MIN(need, w->entries[readers->at[k]].need);
-    return need;
+    uint32_t use = next_use(w, r), claim = find_claim(w, r, NIL);
+    return ASH_MIN(use, claim);
 }
 
 /* Whether a root that is here could come back before main step `need`. */
@@ -387,7 +395,7 @@ static candidate pop_candidate(run *w) {
 
 /* A root that may be forgotten from now on, at a price that may have risen. */
 static void offer(run *w, uint32_t r) {
-    if (!w->entries[r].here || w->a->results[r].kept || !w->a->results[r].repeats) return;
+    if (!w->entries[r].here || w->a->results[r].kept || !w->a->results[r].repeats || w->failed) return;
     double price = find_price(w, r);
     if (price > w->entries[r].offered) push_candidate(w, (candidate){price, r});
 }
@@ -491,8 +499,7 @@ static void leave(run *w, uint32_t root) {
     }
 }
 
-static void forget(run *w, uint32_t r) {
-    uint32_t need = find_need(w, r);
+static void forget(run *w, uint32_t r, uint32_t need) {
     leave(w, r);
     want(w, r, need);
 }
@@ -500,7 +507,7 @@ static void forget(run *w, uint32_t r) {
 /* After a root was used, or lost a claim. */
 static void settle(run *w, uint32_t r) {
     entry *e = &w->entries[r];
-    if (!e->here || e->locks || w->a->results[r].kept) return;
+    if (!e->here || e->locks || w->a->results[r].kept || w->failed) return;
     if (!e->claims && next_use(w, r) == NIL)
         leave(w, r); /* nobody will read it, as far as is known: what is forgotten later may want it */
     else
@@ -538,7 +545,7 @@ static void make_room(run *w, uint64_t more) {
     while (w->live + more > w->room && !w->failed) {
         uint32_t r = choose(w);
         if (r == NIL) break;
-        forget(w, r);
+        forget(w, r, find_need(w, r));
     }
     w->out.peak = ASH_MAX(w->out.peak, w->live + more);
 }
@@ -557,7 +564,7 @@ static uint32_t find_dying(const run *w, uint32_t s, uint32_t own, bool again, b
         b->offset || e->locks != 1 || e->cursor + uses != w->a->uses.first[r + 1])
         return NIL;
     if (e->claims <= claims) return r;
-    return forced && comes_back(w, r, find_need(w, r)) ? r : NIL;
+    return forced && comes_back(w, r, find_claim(w, r, own)) ? r : NIL;
 }
 
 /* --- steps ------------------------------------------------------------------------------------ */
@@ -568,13 +575,13 @@ static void begin_result(run *w, uint32_t s, uint32_t own, uint64_t more, bool a
     if (own != NIL && dying == NIL && w->live + more > w->room) dying = find_dying(w, s, own, again, true);
     uint64_t less = dying == NIL ? 0 : w->a->results[dying].bytes;
     make_room(w, more - ASH_MIN(less, more));
-    if (dying == NIL) return;
-    /* It is gone when the step is over, and its bytes are the result's until then. */
-    if (w->entries[dying].claims > (again ? 1u : 0u)) {
-        w->entries[dying].cursor += again ? 0 : 1;
-        forget(w, dying);
-        w->entries[dying].cursor -= again ? 0 : 1;
-    }
+    if (dying == NIL || w->entries[dying].claims <= (again ? 1u : 0u)) return;
+    /* It is claimed, perhaps by what was just forgotten, and its bytes are the result's. */
+    uint32_t need = find_claim(w, dying, own);
+    if (comes_back(w, dying, need))
+        forget(w, dying, need);
+    else
+        make_room(w, more); /* it stays */
 }
 
 static void lock_operands(run *w, uint32_t r, bool on) {

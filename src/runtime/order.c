@@ -15,6 +15,7 @@
 
 #include "again.h"
 #include "device/device.h"
+#include "hasten.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -150,6 +151,30 @@ done:
     return status;
 }
 
+/* Updates of states early (hasten.c), which by itself gives little, and what follows more room. */
+static ash_status hasten(orderer *o, ash_plan_order_report *report, ash_diag *diag) {
+    ash_program *p = o->program;
+    const ash_allocator *a = o->allocator;
+    size_t steps = p->steps.len - p->prologue, moved = 0;
+    ash_step *given = ash_mem_alloc(a, steps, sizeof *given), *main = p->steps.at + p->prologue;
+    ash_status status = ASH_OK;
+    uint64_t size = 0;
+    ASH_FAIL_IF_DONE(!given, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+    memcpy(given, main, steps * sizeof *given);
+    ASH_TRY_DONE(ash_plan__hasten(p, o->pinned, &moved, diag));
+    if (!moved) goto done;
+    status = measure(o, &size, diag);
+    if (status == ASH_OK && size <= o->size) {
+        o->size = size;
+        report->moved = moved;
+    } else {
+        memcpy(main, given, steps * sizeof *given);
+    }
+done:
+    ash_mem_free(a, given, steps, sizeof *given);
+    return status;
+}
+
 static ash_status reorder(orderer *o, ash_plan_order_report *report, ash_diag *diag) {
     ash_program *p = o->program;
     const ash_allocator *a = o->allocator;
@@ -175,87 +200,6 @@ static ash_status reorder(orderer *o, ash_plan_order_report *report, ash_diag *d
 done:
     ash_mem_free(a, given, steps, sizeof *given);
     ash_mem_free(a, order, steps, sizeof *order);
-    return status;
-}
-
-/* --- steps that free ---------------------------------------------------------------------------- */
-
-typedef struct life {
-    uint32_t first, last; /* main steps that touch a root */
-} life;
-
-/* Whether a step takes no more bytes than it frees. */
-static bool is_moved(const orderer *o, uint32_t s, const life *lives) {
-    const ash_program *p = o->program;
-    const ash_step *step = &p->steps.at[p->prologue + s];
-    int64_t more = 0;
-    if (step->kind != ASH_STEP_KERNEL && step->kind != ASH_STEP_COPY) return false;
-    for (uint32_t i = 0; i < step->n_accesses; i++) {
-        uint32_t root = root_of(p, step->accesses[i].buffer);
-        if (p->buffers.at[root].kind != ASH_BUFFER_LOCAL || o->pinned[root]) continue;
-        if (lives[root].first == s) more += p->buffers.at[root].bytes;
-        if (lives[root].last == s) more -= p->buffers.at[root].bytes;
-    }
-    return more <= 0;
-}
-
-/* Moves steps that free as much as they take, as updates of states do, to behind the last step that they
- * depend on: at the end of a training step all gradients would be live at once. The arenas do not grow. */
-static ash_status hasten(orderer *o, ash_plan_order_report *report, ash_diag *diag) {
-    ash_program *p = o->program;
-    const ash_allocator *a = o->allocator;
-    const uint32_t steps = (uint32_t)(p->steps.len - p->prologue), n = (uint32_t)p->buffers.len;
-    ash_step *given = ash_mem_alloc(a, steps, sizeof *given), *main = p->steps.at + p->prologue;
-    life *lives = ash_mem_alloc(a, n, sizeof *lives);
-    /* Per root: the latest place of a step that has written it, or touched it. Per step: its own. */
-    uint32_t *written = ash_mem_calloc(a, n, sizeof *written),
-             *touched = ash_mem_calloc(a, n, sizeof *touched),
-             *place = ash_mem_alloc(a, steps, sizeof *place),
-             *at = ash_mem_calloc(a, steps + 1, sizeof *at);
-    ash_status status = ASH_OK;
-    uint64_t size = 0;
-    size_t moved = 0;
-    bool made = given && lives && written && touched && place && at;
-    ASH_FAIL_IF_DONE(!made, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
-    for (uint32_t b = 0; b < n; b++) lives[b] = (life){UINT32_MAX, 0};
-    for (uint32_t s = 0; s < steps; s++)
-        for (uint32_t i = 0; i < main[s].n_accesses; i++) {
-            life *l = &lives[root_of(p, main[s].accesses[i].buffer)];
-            *l = (life){ASH_MIN(l->first, s), s};
-        }
-    for (uint32_t s = 0; s < steps; s++) {
-        uint32_t after = 0;
-        for (uint32_t i = 0; i < main[s].n_accesses; i++) {
-            uint32_t root = root_of(p, main[s].accesses[i].buffer);
-            after = ASH_MAX(after, main[s].accesses[i].write ? touched[root] : written[root]);
-        }
-        place[s] = is_moved(o, s, lives) ? after : s;
-        moved += place[s] != s;
-        at[place[s] + 1]++;
-        for (uint32_t i = 0; i < main[s].n_accesses; i++) {
-            uint32_t root = root_of(p, main[s].accesses[i].buffer);
-            touched[root] = ASH_MAX(touched[root], place[s]);
-            if (main[s].accesses[i].write) written[root] = ASH_MAX(written[root], place[s]);
-        }
-    }
-    if (!moved) goto done;
-    memcpy(given, main, steps * sizeof *given);
-    for (uint32_t s = 0; s < steps; s++) at[s + 1] += at[s];
-    for (uint32_t s = 0; s < steps; s++) main[at[place[s]]++] = given[s];
-    status = measure(o, &size, diag);
-    if (status == ASH_OK && size <= o->size) {
-        o->size = size;
-        report->moved = ASH_MIN(report->moved + moved, steps);
-    } else {
-        memcpy(main, given, steps * sizeof *given);
-    }
-done:
-    ash_mem_free(a, given, steps, sizeof *given);
-    ash_mem_free(a, lives, n, sizeof *lives);
-    ash_mem_free(a, written, n, sizeof *written);
-    ash_mem_free(a, touched, n, sizeof *touched);
-    ash_mem_free(a, place, steps, sizeof *place);
-    ash_mem_free(a, at, steps + 1, sizeof *at);
     return status;
 }
 
@@ -292,10 +236,16 @@ static ash_status try_schedule(orderer *o, ash_again *again, uint64_t *size, ash
 /* Computes results again until the capacity is met, or as little as possible is live. */
 static ash_status recompute(orderer *o, ash_plan_order_report *report, ash_diag *diag) {
     const uint64_t capacity = o->options->memory.capacity;
+    ash_program *p = o->program;
+    size_t steps = p->steps.len - p->prologue, moved = 0;
     uint64_t room = capacity, size = 0;
     ash_again *again = NULL;
     bool found = true;
     ash_status status;
+    ash_step *given = ash_mem_alloc(o->allocator, steps, sizeof *given);
+    ASH_FAIL_IF_DONE(!given, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+    if (steps) memcpy(given, p->steps.at + p->prologue, steps * sizeof *given);
+    ASH_TRY_DONE(ash_plan__hasten(p, o->pinned, &moved, diag));
     ASH_TRY_DONE(ash_again__open(o->program, o->pinned, o->threads, find_base(o), &again, diag));
     for (int round = 0; round < ROUNDS && !is_met(o); round++) {
         ASH_TRY_DONE(ash_again__within(again, room, &found, diag));
@@ -307,7 +257,13 @@ static ash_status recompute(orderer *o, ash_plan_order_report *report, ash_diag 
     ASH_TRY_DONE(ash_again__least(again, &o->options->progress, &found, diag));
     if (found) ASH_TRY_DONE(try_schedule(o, again, &size, report, diag));
 done:
+    if (report->recomputed) {
+        report->moved = ASH_MIN(report->moved + moved, steps);
+    } else if (given && steps) {
+        memcpy(p->steps.at + p->prologue, given, steps * sizeof *given);
+    }
     ash_again__close(again);
+    ash_mem_free(o->allocator, given, steps, sizeof *given);
     return status;
 }
 
