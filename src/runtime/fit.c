@@ -116,7 +116,8 @@ static ash_status try_once(struct fitter *f, int way, uint64_t room, const int64
     return order(f, way, diag);
 }
 
-/* Splits what was lowered whole, with less room where something that does not pack is in the way. */
+/* Splits what was lowered whole, with less room where something that does not pack is in the way; at last
+ * wherever it frees anything, for what computes again, whose peaks are elsewhere. */
 static ash_status try_split(struct fitter *f, int way, ash_diag *diag) {
     const ash_fitted *whole = &f->ways[way & DIRECT];
     const ash_graph *graph = f->optimised[(way & DIRECT) != 0];
@@ -127,14 +128,14 @@ static ash_status try_split(struct fitter *f, int way, ash_diag *diag) {
     find_scratch(f, whole->program, graph, scratch);
     ash_status status = ASH_ERROR_BUDGET;
     for (int round = 0; round < ROUNDS && status == ASH_ERROR_BUDGET; round++) {
+        if (round == ROUNDS - 1) room = 1;
         status = try_once(f, way, room, scratch, splits, diag);
         if (status != ASH_ERROR_BUDGET) break;
         if (f->ways[way].program) {
             splits = f->ways[way].program->splits;
             size = f->sizes[way];
         }
-        if (room <= size - capacity) break;
-        room -= size - capacity;
+        room -= ASH_MIN(room - 1, size > capacity ? size - capacity : 0);
     }
     ash_mem_free(graph->allocator, scratch, graph->nodes.len, sizeof *scratch);
     return status;
