@@ -10,7 +10,8 @@
  *
  * Without a capacity there is the first way alone. With one, ways are tried from top to bottom, which is by
  * what they cost in time, each with the orders and the recomputation of order.c; the first that fits is
- * taken, or the second where it is faster than the first with what that computes again. Those that would be the same program as one before are left out. */
+ * taken, or the second where it is faster than the first with what that computes again. Those that would be
+ * the same program as one before are left out. */
 #include "fit.h"
 
 #include "loop.h"

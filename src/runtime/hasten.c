@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Steps that free, early.
  *
- * Optimisers come last in a training step's graph, and all gradients wait for them. Steps that write nothing
- * but states are moved to behind the last step that they depend on, by the access records, root by root;
+ * Optimisers come last in a training step's graph, and all gradients wait for them. Steps that write
+ * nothing but states are moved to behind the last step that they depend on, by the access records, root by root;
  * and so are the few steps before them that lead to nothing else, where they take no more bytes than they
  * free. (In the end all of the backward pass leads to states: what is moved must be near them, or all of it
  * would be, and in its order.)

@@ -6,8 +6,8 @@
  * than the given order's.
  *
  * Recomputation, only when a capacity is still exceeded: again.c finds a schedule of the steps, some of
- * them twice, in which that much is live at most. It is laid out in earnest; what does not pack is taken off
- * what the next schedule may have. Where there is none, the schedule with the lowest peak says what would
+ * them twice, in which that much is live at most. It is laid out in earnest; what does not pack is taken
+ * off what the next schedule may have. Where there is none, the schedule with the lowest peak says what would
  * have been possible.
  *
  * Results do not change by a bit: the same kernels compute on the same operands. */
@@ -58,7 +58,8 @@ static ash_status lay_out(const orderer *o, uint64_t capacity, ash_layout *layou
     return status;
 }
 
-/* The size of the arenas, without those of states: the smallest that is found, or one within the capacity. */
+/* The size of the arenas, without those of states: the smallest that is found, or one within the
+ * capacity. */
 static ash_status measure(const orderer *o, uint64_t *size, ash_diag *diag) {
     ash_layout layout = {0};
     ash_status status = lay_out(o, o->options->memory.capacity, &layout, diag);
