@@ -181,8 +181,9 @@ void show_order(const ash_plan_report *report) {
     printf("  reordered    from %s: %zu operations moved, %zu computed again\n",
            show_bytes(o->given_size).text, o->moved, o->recomputed);
     if (o->recomputed)
-        printf("  again        an estimated %s beside %s, %.3f times as long\n", show_time(o->again_ns).text,
-               show_time(o->given_ns).text, (o->given_ns + o->again_ns) / o->given_ns);
+        printf("  again        an estimated %s beside %s, %.3f times as long\n",
+               show_time(o->again_ns).text, show_time(o->given_ns).text,
+               (o->given_ns + o->again_ns) / o->given_ns);
 }
 
 void show_memory(const ash_plan_report *report) {

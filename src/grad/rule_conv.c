@@ -3,10 +3,10 @@
  *
  * A convolution's gradient by its operand is a convolution: of the result's gradient, whose elements are
  * put as far apart as the strides say, with the weights turned round. With strides that would multiply
- * zeros: it is the transposed convolution (ir/build_transposed.c), phase by phase, where sizes are numbers, and with
- * a kernel of one position the elements are put apart behind the convolution. By its weights it is, for each
- * position of the kernel, a product of two matrices: the result's gradient, and the operand's elements
- * that meet it there; the sums run over images and space.
+ * zeros: it is the transposed convolution (ir/build_transposed.c), phase by phase, where sizes are
+ * numbers, and with a kernel of one position the elements are put apart behind the convolution. By its
+ * weights it is, for each position of the kernel, a product of two matrices: the result's gradient, and
+ * the operand's elements that meet it there; the sums run over images and space.
  *
  * Where images are large, these products take their operands from where they lie. The operand is padded
  * once, and an image of it laid flat, row after row; the result's gradient is widened with zeros to rows as

@@ -2,10 +2,10 @@
 /* Steps that free, early.
  *
  * Optimisers come last in a training step's graph, and all gradients wait for them. Steps that write
- * nothing but states are moved to behind the last step that they depend on, by the access records, root by root;
- * and so are the few steps before them that lead to nothing else, where they take no more bytes than they
- * free. (In the end all of the backward pass leads to states: what is moved must be near them, or all of it
- * would be, and in its order.)
+ * nothing but states are moved to behind the last step that they depend on, by the access records, root
+ * by root; and so are the few steps before them that lead to nothing else, where they take no more bytes
+ * than they free. (In the end all of the backward pass leads to states: what is moved must be near them,
+ * or all of it would be, and in its order.)
  *
  * Places are numbers of the given order. A step that is moved takes the latest place of those that it
  * depends on; steps of one place stay in their order, so each comes after what it depends on. Linear. */

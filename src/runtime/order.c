@@ -7,8 +7,8 @@
  *
  * Recomputation, only when a capacity is still exceeded: again.c finds a schedule of the steps, some of
  * them twice, in which that much is live at most. It is laid out in earnest; what does not pack is taken
- * off what the next schedule may have. Where there is none, the schedule with the lowest peak says what would
- * have been possible.
+ * off what the next schedule may have. Where there is none, the schedule with the lowest peak says what
+ * would have been possible.
  *
  * Results do not change by a bit: the same kernels compute on the same operands. */
 #include "order.h"
