@@ -16,7 +16,8 @@
  *   index.h     what is looked up                         settle.c    sizes that depend on data
  *   open.c      sizes that come with the inputs           types.c     what is given fits
  *   fit.c       lowered so that it fits                   order.c     steps in another order
- *   again.c     results that are computed again           hasten.c    updates of states early
+ *   again.c     results that are computed again           again_run.c which, and when
+ *   hasten.c    updates of states early
  *   loop.c      bodies of loops
  *   run.c       inputs, execution and results at once     release.c   giving back, and telling of it
  *
