@@ -5,8 +5,8 @@
     bench/train_models.py FOLDER
     bench/train_compare.py ASHLAR FOLDER [NAME...] [--threads N] [--turns N]
 
-Both begin with the weights of the model's file and see the same batch; SGD, a rate of 0.01. PyTorch executes the nodes of
-the file, with its own batch and layer normalisation, eagerly. Times are medians of steps, in turns of 5. Needs torch, onnx.
+Both begin with the weights of the model's file and see the same batch; SGD, a rate of 0.001. PyTorch executes the nodes of the file, with its own batch and layer normalisation, eagerly. Times
+are medians of steps, in turns of 5. Needs torch, onnx.
 """
 import argparse
 import csv
@@ -22,7 +22,7 @@ import torch
 from onnx import numpy_helper
 from torch.nn import functional as F
 
-STEPS, TURN, RATE = 20, 5, 0.01
+STEPS, TURN, RATE = 20, 5, 0.001
 SIMPLE = {"Add": torch.add, "Mul": torch.mul, "MatMul": torch.matmul, "Relu": torch.relu, "Erf": torch.erf}
 
 
