@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What is read without gathering: indices from tables of constants that are lines, stairs or runs, and lanes that
- * lie close together; and windows: columns that are a loop, depthwise ones row by row, long ones, maxima of
- * lines. Each graph is optimised and lowered for several targets, and interpreted: results are compared with
- * the evaluator, and no byte beside an operand is touched. */
+/* What is read without gathering: indices from tables of constants that are lines, stairs or runs, and
+ * lanes that lie close together; and windows: columns that are a loop, depthwise ones row by row, long
+ * ones, maxima of lines. Each graph is optimised and lowered for several targets, and interpreted:
+ * results are compared with the evaluator, and no byte beside an operand is touched. */
 #include "ashlar/builder.h"
 #include "interpreted.h"
 #include "one_context.h"
@@ -224,8 +224,8 @@ static void test_long_window(void **state) {
     compare(g, conv(g, &(shape){1, 16, 1200, 1000, 8, 0, 1, 1}), 1e-6);
 }
 
-/* Maxima of lines: of plain and blocked operands, with strides, and where a window is longer than what it is
- * over. */
+/* Maxima of lines: of plain and blocked operands, with strides, and where a window is longer than what it
+ * is over. */
 static void test_large_maxima(void **state) {
     (void)state;
     for (int64_t channels = 3; channels <= 16; channels += 13)

@@ -16,7 +16,7 @@
 static struct {
     ash_context *context;
     ash_graph *graph;
-    ash_plan *plan;
+    ash_plan *plan, *paper; /* paper: for a kind of GPU */
     ash_device *device;
     char path[64]; /* of a model */
 } made;
@@ -154,6 +154,10 @@ REPORT(ash_buffer_info) {
 
 REPORT(ash_prepared_op) {
     return ash_plan_op_at(made.plan, 0, s, &diag);
+}
+
+REPORT(ash_op_forecast) {
+    return ash_plan_op_forecast(made.paper, 0, 0, s, &diag);
 }
 
 REPORT(ash_op_access) {
@@ -328,6 +332,10 @@ static int setup(void **state) {
     ash_graph_var(made.graph, "n", 1, 4);
     ash_graph_output(made.graph, "y", ash_exp(made.graph, ash_graph_input(made.graph, "x", &type)));
     assert_ok(ash_plan_prepare(made.context, made.graph, NULL, &made.plan, &diag));
+    ash_plan_options paper = ash_plan_options_default();
+    assert_ok(ash_device_open(made.context, "CUDA:sm_80", &paper.device, &diag));
+    assert_ok(ash_plan_prepare(made.context, made.graph, &paper, &made.paper, &diag));
+    ash_device_close(paper.device);
     assert_ok(ash_onnx_write(made.graph, made.path, NULL, &diag));
     assert_ok(ash_device_open(made.context, "CPU", &made.device, &diag));
     return 0;
@@ -338,6 +346,7 @@ static int teardown(void **state) {
     unlink(made.path);
     ash_device_close(made.device);
     ash_plan_destroy(made.plan);
+    ash_plan_destroy(made.paper);
     ash_graph_destroy(made.graph);
     ash_context_destroy(made.context);
     return 0;

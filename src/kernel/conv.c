@@ -291,15 +291,16 @@ static ash_ref load_input(conv *c, const ash_tile *t, const ash_tile_operand *x,
     return c->depthwise || c->math == ASH_TILE_BYTES ? a : ash_nest_splat(n, a, t->lanes);
 }
 
-/* Registers that are left for sums when all window columns are laid out: beside the weights of one line, and
- * as many inputs. */
+/* Registers that are left for sums when all window columns are laid out: beside the weights of one line,
+ * and as many inputs. */
 static unsigned rows_beside(const conv *c) {
     unsigned beside = 2 * (unsigned)c->window[c->space - 1], all = c->k->low->target->vector_registers;
     return beside < all ? all - beside : 1;
 }
 
-/* Whether a tile goes row by row: where there is no loop over channels inside. In f32 that pays for depthwise
- * convolutions, which else load an input for each multiply-add, where enough sums hide each other's latency. */
+/* Whether a tile goes row by row: where there is no loop over channels inside. In f32 that pays for
+ * depthwise convolutions, which else load an input for each multiply-add, where enough sums hide each
+ * other's latency. */
 static bool is_by_rows(const conv *c) {
     const ash_costs *costs = &c->k->low->target->costs;
     switch (c->math) {
@@ -360,8 +361,8 @@ static void emit_columns(conv *c, ash_tile *t, const pattern *p, int64_t first, 
     ash_kern_forget(k, mark);
 }
 
-/* All window columns, row by row: an input that several columns read is loaded once, and its last reader comes as
- * many rows later as the window has columns, so that registers suffice. */
+/* All window columns, row by row: an input that several columns read is loaded once, and its last reader
+ * comes as many rows later as the window has columns, so that registers suffice. */
 static void emit_by_rows(conv *c, ash_tile *t, const pattern *p) {
     enum { MOST = 8 };
     ash_kern *k = c->k;

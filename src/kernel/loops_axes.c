@@ -123,8 +123,8 @@ static int score(const ash_kern *dry, ash_sym sym, ash_dim extent) {
 
 /* Several registers to a vector, where the axis is long enough and every address stays as simple:
  * independent chains of instructions that hide each other's latency, and several partial results for a
- * reduction. A short reduction across rows takes half of all registers: the more of a row is read at once, the
- * fewer pages are gone through. */
+ * reduction. A short reduction across rows takes half of all registers: the more of a row is read at
+ * once, the fewer pages are gone through. */
 static unsigned widen(const ash_kern *dry, const ash_axis *a, unsigned lanes, bool across) {
     int64_t narrow, wide;
     const ash_target *target = dry->low->target;

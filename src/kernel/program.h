@@ -110,6 +110,7 @@ typedef struct ash_program_loop {
     bool *direct;     /* per stacked value: the body computes it where it is stacked; else it is copied */
     int64_t *offsets; /* per buffer of the body that is a root and not bound: bytes into the scratch memory;
                          the runtime's to fill in */
+    int64_t number;   /* bytes into it at which an i64 is the iteration's number; -1: nobody reads that */
     int64_t bytes;    /* of that memory */
     unsigned workers; /* threads that it has room for */
     bool laid_out;    /* it has */

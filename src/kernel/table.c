@@ -3,8 +3,8 @@
  *
  * A table that is a line (every second element) or stairs (each element twice) becomes an expression, and
  * nothing is loaded. Of others it is known that they name elements that there are, so that nothing is
- * brought inside; and where a long part of one counts up (what lies between reflected ends), vectors of that
- * part are loaded as neighbours, where the others are gathered. */
+ * brought inside; and where a long part of one counts up (what lies between reflected ends), vectors of
+ * that part are loaded as neighbours, where the others are gathered. */
 #include "kern.h"
 
 enum {
@@ -146,9 +146,10 @@ bool ash_kern_load_run(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out) {
     return true;
 }
 
-/* --- lanes that lie close together ----------------------------------------------------------------------- */
+/* --- lanes that lie close together ---------------------------------------------------------------- */
 
-/* The distance of each lane's element from the first one's: false when it is not the same for all vectors. */
+/* The distance of each lane's element from the first one's: false when it is not the same for all
+ * vectors. */
 static bool lane_offsets(const ash_kern *k, ash_ix linear, int64_t *offsets) {
     const ash_ixs *ixs = &k->ixs;
     ash_sum sum = ash_ix_sum(ixs, linear);

@@ -245,7 +245,7 @@ void ash_onnx__op_roi_align(ash_import *im) {
         roi_positions(&s, ash_build__at(g, rois, 1, 0), ash_build__at(g, rois, 1, 2), columns, ratio, half);
     ash_value py =
         roi_positions(&s, ash_build__at(g, rois, 1, 1), ash_build__at(g, rois, 1, 3), rows, ratio, half);
-    /* [samples, results]: the samples that are put together lie apart, results that are neighbours do not */
+    /* [samples, results]: samples of one result lie apart, neighbouring results do not */
     ash_dim bins = ash_graph_dim_mul(g, regions.dims[0], rows * columns);
     const ash_dim all[] = {ratio, ratio, regions.dims[0], rows, columns}, list[] = {ratio * ratio, bins};
     ash_value at[] = {roi_grid(g, py, all, 0), roi_grid(g, px, all, 1), ASH_NO_VALUE};

@@ -101,10 +101,10 @@ static size_t axes_left(const ash_layout_pass *l, const ash_node *node, const as
     return n;
 }
 
-/* Windows over spatial axes: the same axes in both forms. The maximum over a large one is that of the maxima
- * of its lines; of equals, and of zeros with either sign, it is the same one, since lines come in the order
- * that the whole window has. Then blocks pay for a plain operand, too: vectors along a line would be masked
- * at its ends. */
+/* Windows over spatial axes: the same axes in both forms. The maximum over a large one is that of the
+ * maxima of its lines; of equals, and of zeros with either sign, it is the same one, since lines come in
+ * the order that the whole window has. Then blocks pay for a plain operand, too: vectors along a line
+ * would be masked at its ends. */
 static bool layout_pool(ash_layout_pass *l, const ash_node *node) {
     int64_t block = choose(l, node);
     const ash_attr *axes = ash_node_attr(node, ASH_ATTR_AXES);

@@ -27,6 +27,7 @@ static const ash_step *resize(ash_plan *plan, uint32_t i) {
     switch (s->kind) {
     case ASH_COMMAND_LAUNCH: s->work.launch.chunks.end = chunks; break;
     case ASH_COMMAND_HOST: s->work.host.chunks.end = chunks; break;
+    case ASH_COMMAND_REPEAT: ash_plan__refresh_loop(&plan->loops[step->nest]); break;
     default: s->work.copy.bytes = copy_bytes(plan, step); break;
     }
     return step;
@@ -64,7 +65,7 @@ static ash_plan_step describe_step(ash_plan *plan, uint32_t index, ash_plan_sett
                                      .chunks = chunks};
         return s;
     case ASH_STEP_CALL: s.work.host = ash_plan__call_host(plan, step->nest); break;
-    case ASH_STEP_LOOP: s.work.host = ash_plan__loop_host(plan, index); break;
+    case ASH_STEP_LOOP: s.work.repeat = ash_plan__loop_repeat(&plan->loops[step->nest], table); return s;
     case ASH_STEP_SETTLE: s.work.host = ash_plan__settle_host((*settling)++); break;
     }
     s.work.host.buffers = table;
@@ -277,7 +278,6 @@ static ash_status make_core(ash_context *context, ash_program *program, const as
                             .late = options->late_capture};
     ash_status status;
     int64_t start = ash_clock__now();
-    ASH_TRY(ash_loop__check_device(program, shared->device, diag));
     ASH_TRY(ash_loop__lay_out(context, program, options, diag));
     if (!ordered)
         ASH_TRY(ash_order__improve(context, program, options, parts.threads, &report->order, NULL, diag));

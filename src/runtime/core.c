@@ -53,7 +53,7 @@ static ash_status describe_work(ash_plan_core *core, ash_diag *diag) {
     static const ash_command_kind kinds[] = {[ASH_STEP_KERNEL] = ASH_COMMAND_LAUNCH,
                                              [ASH_STEP_COPY] = ASH_COMMAND_COPY,
                                              [ASH_STEP_CALL] = ASH_COMMAND_HOST,
-                                             [ASH_STEP_LOOP] = ASH_COMMAND_HOST,
+                                             [ASH_STEP_LOOP] = ASH_COMMAND_REPEAT,
                                              [ASH_STEP_SETTLE] = ASH_COMMAND_HOST};
     const ash_program *p = &core->program;
     uint64_t slot = 0;
@@ -113,31 +113,42 @@ static ash_status list_entries(ash_plan_core *core, ash_diag *diag) {
 struct listing {
     ash_plan_core *core;
     uint32_t *place; /* per variable: counts, then where its next step goes */
+    uint32_t *last;  /* per variable: the step that was listed last, plus one */
     uint32_t step;
     bool fill;
 };
 
 static bool list_var(void *user, uint32_t var) {
     struct listing *l = user;
+    if (l->last[var] == l->step + 1) return true;
+    l->last[var] = l->step + 1;
     if (l->fill) l->core->resized[l->place[var]] = l->step;
     l->place[var]++;
     return true;
 }
 
-static void list_type(struct listing *l, uint32_t buffer) {
-    const ash_program *p = &l->core->program;
+static void list_type(struct listing *l, const ash_program *p, uint32_t buffer) {
     const ash_type *type = &p->buffers.at[buffer].type;
     for (unsigned d = 0; d < type->rank; d++) ash_dims_each_settled(p->dims, type->dims[d], list_var, l);
 }
 
-/* A step's chunks; for a copy the elements of its source, for a call the shapes that it is told. */
-static void list_step(struct listing *l, uint32_t i) {
-    const ash_step *step = main_step(l->core, i);
-    l->step = i;
-    ash_dims_each_settled(l->core->program.dims, step->chunks, list_var, l);
-    if (step->kind == ASH_STEP_COPY) list_type(l, step->accesses[0].buffer);
+/* A step's chunks; for a copy the elements of its source, for a call the shapes that it is told; for a
+ * loop its iterations, and all that is in its body. */
+static void list_in(struct listing *l, const ash_program *p, const ash_step *step) {
+    ash_dims_each_settled(p->dims, step->chunks, list_var, l);
+    if (step->kind == ASH_STEP_COPY) list_type(l, p, step->accesses[0].buffer);
     for (uint32_t k = 0; step->kind == ASH_STEP_CALL && k < step->n_buffers; k++)
-        list_type(l, step->buffers[k]);
+        list_type(l, p, step->buffers[k]);
+    if (step->kind != ASH_STEP_LOOP) return;
+    const ash_program_loop *loop = &p->loops.at[step->nest];
+    ash_dims_each_settled(p->dims, loop->trips, list_var, l);
+    for (uint32_t b = 0; b < loop->body->buffers.len; b++) list_type(l, loop->body, b);
+    for (size_t s = 0; s < loop->body->steps.len; s++) list_in(l, loop->body, &loop->body->steps.at[s]);
+}
+
+static void list_step(struct listing *l, uint32_t i) {
+    l->step = i;
+    list_in(l, &l->core->program, main_step(l->core, i));
 }
 
 /* Counting sort of the steps by the variables that they mention. */
@@ -153,6 +164,7 @@ static ash_status list_resized(struct listing *l, ash_diag *diag) {
     core->resized = ash_arena_alloc(&core->arena, core->n_resized, sizeof *core->resized);
     if (!core->resized) return ASH_NO_MEMORY(diag);
     l->fill = true;
+    memset(l->last, 0, vars * sizeof *l->last);
     for (uint32_t i = 0; i < core->n_steps; i++) list_step(l, i);
     return ASH_OK;
 }
@@ -164,8 +176,9 @@ static ash_status list_settled(ash_plan_core *core, const ash_allocator *a, ash_
         core->n_settled += main_step(core, i)->kind == ASH_STEP_SETTLE;
     core->settled = ash_arena_alloc(&core->arena, core->n_settled, sizeof *core->settled);
     uint32_t *place = ash_mem_calloc(a, vars, sizeof *place), at = 0;
-    struct listing l = {.core = core, .place = place};
-    ash_status status = core->settled && place ? list_resized(&l, diag) : ASH_NO_MEMORY(diag);
+    uint32_t *last = ash_mem_calloc(a, vars, sizeof *last);
+    struct listing l = {.core = core, .place = place, .last = last};
+    ash_status status = core->settled && place && last ? list_resized(&l, diag) : ASH_NO_MEMORY(diag);
     for (uint32_t i = 0; status == ASH_OK && i < core->n_steps; i++) {
         const ash_step *step = main_step(core, i);
         if (step->kind != ASH_STEP_SETTLE) continue;
@@ -173,6 +186,7 @@ static ash_status list_settled(ash_plan_core *core, const ash_allocator *a, ash_
         core->settled[at++] = (ash_plan_settled){step->var, first, place[step->var] - first};
     }
     ash_mem_free(a, place, vars, sizeof *place);
+    ash_mem_free(a, last, vars, sizeof *last);
     return status;
 }
 
@@ -296,6 +310,12 @@ uint64_t ash_plan_core__distance(const ash_plan_core *core, const ash_plan_comma
 
 /* --- all -------------------------------------------------------------------------------------- */
 
+bool ash_plan_core__reads_weights(const ash_program *program, const ash_access *access) {
+    ash_buffer_kind kind = program->buffers.at[access->buffer].kind;
+    return !access->write &&
+           (kind == ASH_BUFFER_CONSTANT || kind == ASH_BUFFER_PARAMETER || kind == ASH_BUFFER_WEIGHT);
+}
+
 /* Roots that an execution or a caller reads. */
 static ash_status find_read(ash_plan_core *core, ash_diag *diag) {
     const ash_program *p = &core->program;
@@ -303,8 +323,12 @@ static ash_status find_read(ash_plan_core *core, ash_diag *diag) {
     core->outputs = ash_arena_alloc(&core->arena, core->n_buffers, sizeof *core->outputs);
     if (!core->reads || !core->outputs) return ASH_NO_MEMORY(diag);
     for (size_t s = p->prologue; s < p->steps.len; s++)
-        for (uint32_t i = 0; i < p->steps.at[s].n_accesses; i++)
-            core->reads[core->layout.places[p->steps.at[s].accesses[i].buffer].root] = true;
+        for (uint32_t i = 0; i < p->steps.at[s].n_accesses; i++) {
+            const ash_access *access = &p->steps.at[s].accesses[i];
+            core->reads[core->layout.places[access->buffer].root] = true;
+            if (ash_plan_core__reads_weights(p, access))
+                core->weight_reads += (double)(access->end - access->begin);
+        }
     for (size_t i = 0; i < p->outputs.len; i++) {
         uint32_t root = core->layout.places[p->outputs.at[i]].root;
         core->reads[root] = core->outputs[root] = true;

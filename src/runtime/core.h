@@ -79,6 +79,7 @@ typedef struct ash_plan_core {
                        bytes are beside the core */
     bool *outputs;  /* per root: an output lies in it */
     bool *reads;    /* per root: an execution or a caller reads it; others are the prologue's */
+    double weight_reads; /* bytes that the main steps read of constants, parameters and weights */
 
     ash_plan_work *work;     /* per step, those of the prologue first */
     ash_plan_entry *entries; /* sorted by root */
@@ -119,6 +120,9 @@ void ash_plan_core__free(ash_plan_core *core); /* NULL is allowed */
 /* Whether a root's bytes are poisoned when they are dead: those of inputs stay between executions, or lie
  * where the caller has bound them. */
 bool ash_plan_core__is_mortal(const ash_plan_core *core, uint32_t root);
+
+/* Whether this reads what is the same in every execution: constants, parameters, weights. */
+bool ash_plan_core__reads_weights(const ash_program *program, const ash_access *access);
 
 /* Whether a step of a program is worth more than one of so many threads. */
 bool ash_plan_core__is_parallel(const ash_program *program, unsigned threads, const ash_step *step);

@@ -245,8 +245,10 @@ static void print_loops(const ash_program *p, ash_text *out) {
         const ash_program *body = loop->body;
         ash_text_add(out, "\nloop l%zu, ", i);
         ash_dims_print(p->dims, loop->trips, out);
-        ash_text_add(out, " iterations%s, %" PRId64 " bytes\n",
+        ash_text_add(out, " iterations%s, %" PRId64 " bytes",
                      loop->parts.until ? " or until a condition" : "", loop->bytes);
+        if (loop->number >= 0) ash_text_add(out, ", the number at + %" PRId64, loop->number);
+        ash_text_add(out, "\n");
         for (uint32_t b = 0; b < body->buffers.len; b++) {
             const ash_buffer *buffer = &body->buffers.at[b];
             ash_text_add(out, "  %%%u %s ", b, kinds[buffer->kind]);
@@ -284,8 +286,9 @@ static void print_entries(const ash_plan_core *core, ash_text *out) {
 
 static void print_commands(const ash_plan_core *core, ash_text *out) {
     static const char *const names[] = {
-        [ASH_COMMAND_LAUNCH] = "launch #", [ASH_COMMAND_COPY] = "copy #",    [ASH_COMMAND_HOST] = "host #",
-        [ASH_COMMAND_FILL] = "fill %",     [ASH_COMMAND_RECORD] = "record ", [ASH_COMMAND_WAIT] = "wait "};
+        [ASH_COMMAND_LAUNCH] = "launch #", [ASH_COMMAND_COPY] = "copy #", [ASH_COMMAND_HOST] = "host #",
+        [ASH_COMMAND_REPEAT] = "repeat #", [ASH_COMMAND_FILL] = "fill %", [ASH_COMMAND_STORE] = "store ",
+        [ASH_COMMAND_RECORD] = "record ",  [ASH_COMMAND_WAIT] = "wait "};
     ash_text_add(out, "\ncommands\n");
     for (uint32_t i = 0; i < core->n_commands; i++) {
         const ash_plan_command *c = &core->commands[i];

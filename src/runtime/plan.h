@@ -17,7 +17,7 @@
  *   open.c      sizes that come with the inputs           types.c     what is given fits
  *   fit.c       lowered so that it fits                   order.c     steps in another order
  *   again.c     results that are computed again           again_run.c which, and when
- *   hasten.c    updates of states early
+ *   hasten.c    updates of states early                   explain.c   what a GPU would take
  *   loop.c      bodies of loops
  *   run.c       inputs, execution and results at once     release.c   giving back, and telling of it
  *
@@ -47,22 +47,35 @@ typedef struct ash_plan_call {
     ash_operand *operands; /* the same, then the scratch if there is one */
 } ash_plan_call;
 
+/* A command of a loop's. */
+typedef union ash_plan_loop_work {
+    ash_launch launch;
+    ash_transfer copy;
+    ash_fill fill;
+    ash_store store;
+} ash_plan_loop_work;
+
 /* A loop of the program, or of a body in it, as it runs. */
 typedef struct ash_plan_loop {
     struct ash_plan *plan;
     const ash_program_loop *loop;
     struct ash_plan_loop *inner; /* per loop of the body */
-    struct ash_pool *pool;       /* NULL: one thread runs it all */
-    bool *parallel;              /* per step of the body: worth more than one */
-    ash_address *base;  /* per buffer of the body that is a root: its first byte in this iteration */
-    ash_address *table; /* of all steps of the body, one after the other */
-    int64_t *chunks;    /* per step of the body, with the present variables; as `slices`, `trips` */
+    ash_repeat repeat;           /* its lists: what comes before, an iteration, what comes after */
+    ash_command *commands;       /* of all lists, */
+    ash_plan_loop_work *works;   /* and what they do */
+    uint32_t n_commands, first_step;
+    const ash_address *operands; /* the table of the step that runs it */
+    ash_address *base;   /* per buffer of the body that is a root: its first byte in this iteration */
+    ash_address *starts; /* of the copies that carried values begin with: pairs */
+    ash_address *table;  /* of an iteration's commands, one after the other */
+    ash_address number_at, look;
     struct {
-        char *whole;
-        int64_t bytes; /* of a slice */
+        ash_address whole;
+        int64_t bytes; /* of a slice, with the present variables; as `trips` */
     } *slices;         /* per scanned, then stacked value */
     int64_t trips;     /* iterations at most */
-    int64_t number;    /* of the present one */
+    int64_t number;    /* of the present one; behind the last one: how many there were */
+    bool over;
 } ash_plan_loop;
 
 /* A main step, ready to be issued. Chunk counts and bytes are those of the present variables. */
@@ -73,6 +86,7 @@ typedef struct ash_plan_step {
         ash_launch launch;
         ash_transfer copy;
         ash_host host;
+        ash_repeat repeat;
     } work;
 } ash_plan_step;
 
@@ -546,13 +560,12 @@ ash_status ash_plan__round(ash_plan *plan, ash_status status, ash_diag *diag);
 
 /* What the loops of the program run with. */
 ash_status ash_plan__make_loops(ash_plan *plan, ash_diag *diag);
-/* Tells them that the plan is at another address. */
+/* The plan lies elsewhere now. */
 void ash_plan__move_loops(ash_plan *plan);
-/* Describes a step that is a loop as a function of the host; `buffers` and chunks are the caller's to fill
- * in. */
-ash_host ash_plan__loop_host(ash_plan *plan, uint32_t step);
-/* ASH_ERROR_UNSUPPORTED names a loop that the device cannot run. */
-ash_status ash_loop__check_device(const ash_program *program, const ash_device *device, ash_diag *diag);
+/* What a step that is a loop does; `operands`: its table. */
+ash_repeat ash_plan__loop_repeat(ash_plan_loop *loop, const ash_address *operands);
+/* Iterations, chunks and bytes are those of the present variables. */
+void ash_plan__refresh_loop(ash_plan_loop *loop);
 
 /* --- prologue.c; under the lock --------------------------------------------------------------- */
 
