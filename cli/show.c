@@ -175,8 +175,22 @@ static const char *certificate(ash_memory_certificate c) {
     }
 }
 
+void show_order(const ash_plan_report *report) {
+    const ash_plan_order_report *o = &report->order;
+    if (!o->searched) return;
+    printf("  reordered    from %s: %zu operations moved, %zu computed again\n",
+           show_bytes(o->given_size).text, o->moved, o->recomputed);
+    if (o->recomputed)
+        printf("  again        an estimated %s beside %s, %.3f times as long\n",
+               show_time(o->again_ns).text, show_time(o->given_ns).text,
+               (o->given_ns + o->again_ns) / o->given_ns);
+}
+
 void show_memory(const ash_plan_report *report) {
-    const ash_plan_report r = *report;
+    ash_plan_report r = *report;
+    r.memory.size -= r.state; /* which are never a part of the room that is shared */
+    r.memory.lower_bound -= r.state;
+    r.memory.unshared -= r.state;
     printf("weights        %s packed, %s read in place (%s in mapped files)\n", show_bytes(r.weights).text,
            show_bytes(r.constants).text, show_bytes(r.mapped).text);
     if (r.originals)
@@ -189,9 +203,7 @@ void show_memory(const ash_plan_report *report) {
     printf("  lower bound  %s (%.3f times)\n", show_bytes(r.memory.lower_bound).text, least);
     double most = r.memory.size ? (double)r.memory.unshared / (double)r.memory.size : 1;
     printf("  no reuse     %s (%.1f times as much)\n", show_bytes(r.memory.unshared).text, most);
-    if (r.order.searched)
-        printf("  reordered    from %s: %zu operations moved, %zu computed again\n",
-               show_bytes(r.order.given_size).text, r.order.moved, r.order.recomputed);
+    show_order(&r);
     if (r.splits) printf("  split        kernels at %zu results, for less memory\n", r.splits);
     if (r.no_winograd || r.one_worker)
         printf("  limited      %s%s%zu operations on one thread\n", r.no_winograd ? "no Winograd" : "",

@@ -121,8 +121,8 @@ typedef struct ash_memory_options {
                                      capacity up to four times as many are spent */
     uint64_t
         time_limit_ns; /* nanoseconds for the search, or 0: none. With one, plans may differ between runs */
-    uint64_t
-        capacity; /* bytes that each arena may take, or 0: no limit. The search ends at the first packing
+    uint64_t capacity; /* bytes that each arena may take, or 0: no limit; one that holds nothing but states,
+                     which share with nobody, may take more. The search ends at the first packing
                      that fits; when none is found the call fails and names the smallest size found,
                      which is never above what a call finds in as many steps with another capacity,
                      or without one */

@@ -54,7 +54,7 @@ enum { ASH_PLAN_MOST_STREAMS = 64 };
  * memory. Results are the same, bit for bit, and the arena is never larger. */
 typedef enum ash_plan_order {
     ASH_PLAN_ORDER_AUTO, /* only where memory.capacity is given and the graph's order exceeds it; if another
-                            order does too, cheap results are computed again instead of being kept */
+                            order does too, results are computed again instead of being kept */
     ASH_PLAN_ORDER_OFF,  /* the graph's order */
     ASH_PLAN_ORDER_ON,   /* always look for a smaller arena */
     ASH_PLAN_ORDER_COUNT
@@ -66,8 +66,9 @@ ASH_API const char *ash_plan_order_text(ash_plan_order order); /* "auto"; "?" ou
 typedef struct ash_plan_options {
     size_t size;               /* bytes that the caller knows, or 0: ASH_INIT */
     ash_memory_options memory; /* planner mode and strategy, and what else the planner takes; `capacity` is
-                                  the most that the arena may take: prepare meets it, if need be with
-                                  other orders, kernels that are split, without Winograd, or with operations
+                                  the most that the arena may take, beside the arenas of states: prepare
+                                  meets it, if need be with other orders, results that are computed again,
+                                  kernels that are split, without Winograd, or with operations
                                   on one thread (docs/memory.md), or fails with BUDGET and names the
                                   smallest size found and what lies there at the peak.
                                   Parameters and constants are read where they lie, or packed into the
@@ -596,11 +597,13 @@ ASH_API ash_status ash_plan_print(ash_plan *plan, char **out, uint64_t *size, as
 
 /* What the order search did. */
 typedef struct ash_plan_order_report {
-    uint64_t given_size;  /* bytes of the arenas in the graph's order */
-    size_t moved;         /* operations that are not where they were */
-    size_t recomputed;    /* operations that run a second time */
-    bool searched;        /* otherwise all of this is 0, or there was no need */
-    uint64_t reserved[4]; /* 0: room for fields to come */
+    uint64_t given_size;       /* bytes of the arenas in the graph's order, without those of states */
+    size_t moved;              /* operations that are not where they were */
+    size_t recomputed;         /* operations that run once more, to compute results again */
+    bool searched;             /* otherwise all of this is 0, or there was no need */
+    double given_ns, again_ns; /* nanoseconds that an execution is estimated to take on one core, as the
+                                  graph has it; and that computing again adds to it */
+    uint64_t reserved[2];      /* 0: room for fields to come */
 } ash_plan_order_report;
 
 typedef struct ash_plan_report {

@@ -2,9 +2,11 @@
 /* The rule of convolutions.
  *
  * A convolution's gradient by its operand is a convolution: of the result's gradient, whose elements are
- * put as far apart as the strides say, with the weights turned round. By its weights it is, for each
- * position of the kernel, a product of two matrices: the result's gradient, and the operand's elements
- * that meet it there; the sums run over images and space.
+ * put as far apart as the strides say, with the weights turned round. With strides that would multiply
+ * zeros: it is the transposed convolution (ir/build_transposed.c), phase by phase, where sizes are
+ * numbers, and with a kernel of one position the elements are put apart behind the convolution. By its
+ * weights it is, for each position of the kernel, a product of two matrices: the result's gradient, and
+ * the operand's elements that meet it there; the sums run over images and space.
  *
  * Where images are large, these products take their operands from where they lie. The operand is padded
  * once, and an image of it laid flat, row after row; the result's gradient is widened with zeros to rows as
@@ -53,8 +55,47 @@ static ash_value turn_weights(ash_graph *t, const conv *v, ash_value w) {
     return w;
 }
 
+static bool is_depthwise(const conv *v) {
+    return v->ins == 1 && v->outs == 1;
+}
+
+static int64_t count_positions(const conv *v) {
+    int64_t count = 1;
+    for (unsigned d = 0; d < v->space; d++) count *= v->w.dims[2 + d];
+    return count;
+}
+
+/* Whether the gradient by the operand is a transposed convolution with these windows, and so much more at
+ * the ends. */
+static bool is_transposed(ash_graph *t, const conv *v, ash_window *windows, int64_t *extra) {
+    bool strided = false;
+    if (v->space > ASH_MAX_RANK - 3 || is_depthwise(v))
+        return false; /* its phases would be no such kernel */
+    for (unsigned d = 0; d < v->space; d++) {
+        const int64_t span = (v->w.dims[2 + d] - 1) * v->dilations[d] + 1;
+        ash_dim size = ash_grad__dim(t, ASH_DIM_SUB, v->y.dims[2 + d], 1);
+        size = ash_grad__dim(t, ASH_DIM_MUL, size, v->strides[d]);
+        size = ash_grad__dim(t, ASH_DIM_ADD, size, ASH_MAX(span - v->before[d] - v->after[d], 0));
+        size = ash_grad__dim(t, ASH_DIM_SUB, size, ASH_MAX(v->before[d] + v->after[d] - span, 0));
+        const ash_dim more = ash_grad__dim(t, ASH_DIM_SUB, v->x.dims[2 + d], size);
+        if (!ash_dim_is_const(more) || v->before[d] < 0 || v->after[d] < 0 ||
+            ash_grad__least(t, v->y.dims[2 + d]) < 1)
+            return false;
+        windows[d] = (ash_window){.stride = v->strides[d],
+                                  .dilation = v->dilations[d],
+                                  .before = v->before[d],
+                                  .after = v->after[d]};
+        extra[d] = more;
+        strided |= v->strides[d] > 1;
+    }
+    return strided && count_positions(v) > 1;
+}
+
 static ash_value conv_by_operand(ash_graph *t, const conv *v, ash_value w, ash_value g) {
     ash_window windows[ASH_MAX_RANK];
+    int64_t extra[ASH_MAX_RANK];
+    if (is_transposed(t, v, windows, extra))
+        return ash_conv_transpose(t, g, w, windows, extra, v->space, v->groups);
     ash_places places = ash_grad__whole(&v->y);
     for (unsigned d = 0; d < v->space; d++) {
         const int64_t span = (v->w.dims[2 + d] - 1) * v->dilations[d];
@@ -70,7 +111,11 @@ static ash_value conv_by_operand(ash_graph *t, const conv *v, ash_value w, ash_v
         else
             ash_grad__put_windows(t, &places, 2 + d, span, v->strides[d], v->before[d], v->x.dims[2 + d]);
     }
-    return ash_conv(t, ash_grad__put(t, g, &places), turn_weights(t, v, w), windows, v->space, v->groups);
+    w = turn_weights(t, v, w);
+    if (count_positions(v) > 1)
+        return ash_conv(t, ash_grad__put(t, g, &places), w, windows, v->space, v->groups);
+    places.sizes[1] = v->x.dims[1];
+    return ash_grad__put(t, ash_conv(t, g, w, windows, v->space, v->groups), &places);
 }
 
 /* --- by the weights --------------------------------------------------------------------------------- */
@@ -78,16 +123,6 @@ static ash_value conv_by_operand(ash_graph *t, const conv *v, ash_value w, ash_v
 static ash_value no_memory(ash_graph *t) {
     ash_graph__fail(t, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
     return ASH_NO_VALUE;
-}
-
-static bool is_depthwise(const conv *v) {
-    return v->ins == 1 && v->outs == 1;
-}
-
-static int64_t count_positions(const conv *v) {
-    int64_t count = 1;
-    for (unsigned d = 0; d < v->space; d++) count *= v->w.dims[2 + d];
-    return count;
 }
 
 /* The next position of the kernel, in row-major order; false after the last. */

@@ -121,6 +121,15 @@ static uint64_t lane_bound(const ash_memory__pack *pack) {
     return ash_align_up(ASH_MAX(pack->load * pack->unit, pack->least), pack->granule);
 }
 
+/* Whether a lane holds nothing but states, which share with nobody: its size is what it is. */
+static bool holds_states(const ash_memory__instance *in, uint32_t lane) {
+    bool all = true;
+    for (uint32_t c = 0; c < in->class_count && all; c++)
+        if (in->classes[c].lane == lane && in->classes[c].reason == ASH_MEMORY_PLACED)
+            all = in->problem->buffers[in->classes[c].root].kind == ASH_MEMORY_STATE;
+    return all;
+}
+
 static ash_status plan_arenas(ash_memory__instance *in, const ash_memory_options *options,
                               ash_memory_plan *plan, ash_diag *diag) {
     ash_memory__budget b;
@@ -147,7 +156,8 @@ static ash_status plan_arenas(ash_memory__instance *in, const ash_memory_options
                     ash_stage_text(ASH_STAGE_MEMORY));
         arena->size = ash_align_up(arena->used, pack->granule);
         ASH_FAIL_IF(
-            options->capacity && arena->used > options->capacity, diag, ASH_ERROR_BUDGET,
+            options->capacity && arena->used > options->capacity && !holds_states(in, lane), diag,
+            ASH_ERROR_BUDGET,
             "lane %u does not fit into %llu bytes: the smallest packing found has %llu, the bound is %llu",
             arena->lane, (unsigned long long)options->capacity, (unsigned long long)arena->used,
             (unsigned long long)arena->lower_bound);
@@ -176,7 +186,8 @@ static ash_status plan_allocations(const ash_memory__instance *in, const uint32_
         const ash_memory__class *class = &in->classes[c];
         if (class->reason != ASH_MEMORY_PLACED) continue;
         ash_memory_arena *arena = &plan->arenas[slot_of[c]];
-        ASH_FAIL_IF(options->capacity && class->size > options->capacity, diag, ASH_ERROR_BUDGET,
+        bool state = in->problem->buffers[class->root].kind == ASH_MEMORY_STATE;
+        ASH_FAIL_IF(options->capacity && class->size > options->capacity && !state, diag, ASH_ERROR_BUDGET,
                     "%s has %llu bytes, the capacity is %llu",
                     ash_memory__label_of(in->problem, class->root).text, (unsigned long long)class->size,
                     (unsigned long long)options->capacity);

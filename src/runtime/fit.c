@@ -10,7 +10,8 @@
  *
  * Without a capacity there is the first way alone. With one, ways are tried from top to bottom, which is by
  * what they cost in time, each with the orders and the recomputation of order.c; the first that fits is
- * taken. Those that would be the same program as one before are left out. */
+ * taken, or the second where it is faster than the first with what that computes again. Those that would be
+ * the same program as one before are left out. */
 #include "fit.h"
 
 #include "loop.h"
@@ -118,7 +119,8 @@ static ash_status try_once(struct fitter *f, int way, uint64_t room, const int64
     return order(f, way, diag);
 }
 
-/* Splits what was lowered whole, with less room where something that does not pack is in the way. */
+/* Splits what was lowered whole, with less room where something that does not pack is in the way; at last
+ * wherever it frees anything, for what computes again, whose peaks are elsewhere. */
 static ash_status try_split(struct fitter *f, int way, ash_diag *diag) {
     const ash_fitted *whole = &f->ways[way & DIRECT];
     const ash_graph *graph = f->optimised[(way & DIRECT) != 0];
@@ -129,14 +131,14 @@ static ash_status try_split(struct fitter *f, int way, ash_diag *diag) {
     find_scratch(f, whole->program, graph, scratch);
     ash_status status = ASH_ERROR_BUDGET;
     for (int round = 0; round < ROUNDS && status == ASH_ERROR_BUDGET; round++) {
+        if (round == ROUNDS - 1) room = 1;
         status = try_once(f, way, room, scratch, splits, diag);
         if (status != ASH_ERROR_BUDGET) break;
         if (f->ways[way].program) {
             splits = f->ways[way].program->splits;
             size = f->sizes[way];
         }
-        if (room <= size - capacity) break;
-        room -= size - capacity;
+        room -= ASH_MIN(room - 1, size > capacity ? size - capacity : 0);
     }
     ash_mem_free(graph->allocator, scratch, graph->nodes.len, sizeof *scratch);
     return status;
@@ -184,11 +186,26 @@ static ash_status try_one_worker(struct fitter *f, int way, ash_diag *diag) {
 
 /* --- all ---------------------------------------------------------------------------------------------- */
 
-/* The first way that fits; ASH_ERROR_BUDGET when there is none. */
+/* Nanoseconds that an execution is estimated to take. */
+static double time_of(const ash_program *p) {
+    double ns = 0;
+    for (size_t s = p->prologue; s < p->steps.len; s++)
+        ns += ash_schedule__cost(&p->target.costs, &p->steps.at[s]);
+    return ns;
+}
+
+/* The way that is taken; ASH_ERROR_BUDGET when none fits. What keeps the bits comes first, and of what
+ * computes results again and what splits groups the faster. */
 static ash_status find_way(struct fitter *f, int *out, ash_diag *diag) {
     ash_status status = try_once(f, *out = 0, 0, NULL, UINT32_MAX, diag);
+    bool whole = f->options->no_fuse || f->options->fuse_freely;
+    if (status == ASH_OK && f->ways[0].order.recomputed && !whole) {
+        ash_status other = try_split(f, SPLIT, diag);
+        if (other == ASH_OK && time_of(f->ways[SPLIT].program) < time_of(f->ways[0].program)) *out = SPLIT;
+        return other == ASH_ERROR_BUDGET ? ASH_OK : other;
+    }
     if (status != ASH_ERROR_BUDGET) return status;
-    bool whole = f->options->no_fuse || f->options->fuse_freely, direct = !has_winograd(f->optimised[0]);
+    bool direct = !has_winograd(f->optimised[0]);
     for (int way = 1; way < WAYS && status == ASH_ERROR_BUDGET; way++) {
         if ((way & SPLIT && whole) || (way & DIRECT && direct)) continue;
         *out = way;

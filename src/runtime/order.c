@@ -1,25 +1,27 @@
 /* SPDX-License-Identifier: MIT */
-/* A program that needs less memory: its main steps in another order, and cheap results computed again.
+/* A program that needs less memory: its main steps in another order, and results computed again.
  *
  * Order. The memory planner's order search reorders the steps under the dependences of their access
  * records. Every candidate is laid out in earnest, and the smallest wins, so the outcome is never larger
  * than the given order's.
  *
- * Recomputation, only when a capacity is still exceeded: of the results that are live at the peak but not
- * touched there, one is taken whose step is cheap; the step is copied to just before the result's next use,
- * with a buffer of its own, and everything from there on reads that one. Candidates are tried by decreasing
- * size; one is kept when the arena shrinks. The copies together may add a quarter of the program's work.
+ * Recomputation, only when a capacity is still exceeded: again.c finds a schedule of the steps, some of
+ * them twice, in which that much is live at most. It is laid out in earnest; what does not pack is taken
+ * off what the next schedule may have. Where there is none, the schedule with the lowest peak says what
+ * would have been possible.
  *
  * Results do not change by a bit: the same kernels compute on the same operands. */
 #include "order.h"
 
+#include "again.h"
 #include "device/device.h"
+#include "hasten.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 enum { MOST_SETS = 1 << 16, WIDTH = 256, LEAST_WIDTH = 8 }; /* states per layer x operations */
-enum { MOST_TRIES = 128 };                                  /* layouts made for recomputation */
+enum { ROUNDS = 6 };                                        /* schedules that are laid out */
 
 typedef struct orderer {
     ash_context *context;
@@ -27,9 +29,9 @@ typedef struct orderer {
     ash_program *program;
     const ash_plan_options *options;
     unsigned threads;
-    bool *pinned;       /* per buffer: read after the last step */
-    uint64_t size;      /* bytes of the arenas with the present steps */
-    double work, spent; /* of the program as given; of the copies made */
+    bool *pinned;    /* per buffer: read after the last step */
+    size_t n_pinned; /* of the program as given */
+    uint64_t size;   /* bytes of the arenas with the present steps, but for those of states */
     uint32_t tries;
 } orderer;
 
@@ -42,7 +44,7 @@ static uint32_t root_of(const ash_program *p, uint32_t b) {
 static ash_status lay_out(const orderer *o, uint64_t capacity, ash_layout *layout, ash_diag *diag) {
     ash_plan_options options = *o->options;
     options.memory.capacity = capacity;
-    ASH_TRY(ash_progress__report(&o->options->progress, ASH_STAGE_ORDER, o->tries, MOST_TRIES, diag));
+    ASH_TRY(ash_progress__report(&o->options->progress, ASH_STAGE_ORDER, o->tries, ROUNDS, diag));
     ash_schedule schedule = {0};
     ash_status status = ash_schedule__create(o->program->allocator, o->program,
                                              ash_plan__stream_count(o->options), &schedule, diag);
@@ -56,12 +58,13 @@ static ash_status lay_out(const orderer *o, uint64_t capacity, ash_layout *layou
     return status;
 }
 
-/* The size of the arenas: the smallest that is found, or one within the capacity. */
+/* The size of the arenas, without those of states: the smallest that is found, or one within the
+ * capacity. */
 static ash_status measure(const orderer *o, uint64_t *size, ash_diag *diag) {
     ash_layout layout = {0};
     ash_status status = lay_out(o, o->options->memory.capacity, &layout, diag);
     if (status == ASH_ERROR_BUDGET) status = lay_out(o, 0, &layout, diag);
-    if (status == ASH_OK) *size = ash_memory_plan_summary(layout.main).size;
+    if (status == ASH_OK) *size = ash_memory_plan_summary(layout.main).size - layout.state;
     ash_layout__free(&layout);
     return status;
 }
@@ -183,6 +186,30 @@ done:
     return status;
 }
 
+/* Updates of states early (hasten.c), which by itself gives little, and what follows more room. */
+static ash_status hasten(orderer *o, ash_plan_order_report *report, ash_diag *diag) {
+    ash_program *p = o->program;
+    const ash_allocator *a = o->allocator;
+    size_t steps = p->steps.len - p->prologue, moved = 0;
+    ash_step *given = ash_mem_alloc(a, steps, sizeof *given), *main = p->steps.at + p->prologue;
+    ash_status status = ASH_OK;
+    uint64_t size = 0;
+    ASH_FAIL_IF_DONE(!given, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+    memcpy(given, main, steps * sizeof *given);
+    ASH_TRY_DONE(ash_plan__hasten(p, o->pinned, &moved, diag));
+    if (!moved) goto done;
+    status = measure(o, &size, diag);
+    if (status == ASH_OK && size <= o->size) {
+        o->size = size;
+        report->moved = moved;
+    } else {
+        memcpy(main, given, steps * sizeof *given);
+    }
+done:
+    ash_mem_free(a, given, steps, sizeof *given);
+    return status;
+}
+
 static ash_status reorder(orderer *o, ash_plan_order_report *report, ash_diag *diag) {
     ash_program *p = o->program;
     const ash_allocator *a = o->allocator;
@@ -201,7 +228,7 @@ static ash_status reorder(orderer *o, ash_plan_order_report *report, ash_diag *d
     status = measure(o, &size, diag);
     if (status == ASH_OK && size < o->size) {
         o->size = size;
-        report->moved = moved;
+        report->moved = ASH_MIN(report->moved + moved, steps);
     } else {
         memcpy(main, given, steps * sizeof *given);
     }
@@ -213,161 +240,74 @@ done:
 
 /* --- recomputation ---------------------------------------------------------------------------- */
 
-typedef struct choice {
-    uint32_t root;       /* buffer to compute again */
-    uint32_t from, next; /* program's steps: that computes it, that uses it next */
-    uint64_t bytes;
-} choice;
-
-static bool touches(const ash_program *p, const ash_step *step, uint32_t root) {
-    for (uint32_t i = 0; i < step->n_accesses; i++)
-        if (root_of(p, step->accesses[i].buffer) == root) return true;
-    return false;
+/* Bytes of inputs, which lie in the arenas all the time. */
+static uint64_t find_base(const orderer *o) {
+    uint64_t base = 0;
+    for (size_t i = 0; i < o->program->inputs.len && !o->options->memory.omit_inputs; i++)
+        base += ash_align_up((uint64_t)o->program->buffers.at[o->program->inputs.at[i]].bytes,
+                             ASH_STORAGE_ALIGN);
+    return base;
 }
+
+/* Carries a schedule out and measures it; it stays unless the arenas are larger than with the steps as they
+ * were. */
+static ash_status try_schedule(orderer *o, ash_again *again, uint64_t *size, ash_plan_order_report *report,
+                               ash_diag *diag) {
+    size_t count = 0;
+    double ns = 0;
+    o->tries++;
+    ash_status status = ash_again__carry_out(again, &count, &ns, diag);
+    if (status == ASH_OK) status = measure(o, size, diag);
+    if (status != ASH_OK || *size >= o->size) {
+        ash_again__undo(again);
+        return status;
+    }
+    o->size = *size;
+    report->recomputed = count;
+    report->again_ns = ns;
+    return ASH_OK;
+}
+
+/* Computes results again until the capacity is met, or as little as possible is live. */
+static ash_status recompute(orderer *o, ash_plan_order_report *report, ash_diag *diag) {
+    const uint64_t capacity = o->options->memory.capacity;
+    ash_program *p = o->program;
+    size_t steps = p->steps.len - p->prologue, moved = 0;
+    uint64_t room = capacity, size = 0;
+    ash_again *again = NULL;
+    bool found = true;
+    ash_status status;
+    ash_step *given = ash_mem_alloc(o->allocator, steps, sizeof *given);
+    ASH_FAIL_IF_DONE(!given, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+    if (steps) memcpy(given, p->steps.at + p->prologue, steps * sizeof *given);
+    ASH_TRY_DONE(ash_plan__hasten(p, o->pinned, &moved, diag));
+    ASH_TRY_DONE(ash_again__open(o->program, o->pinned, o->threads, find_base(o), &again, diag));
+    for (int round = 0; round < ROUNDS && !is_met(o); round++) {
+        ASH_TRY_DONE(ash_again__within(again, room, &found, diag));
+        if (!found) break;
+        ASH_TRY_DONE(try_schedule(o, again, &size, report, diag));
+        room -= ASH_MIN(room, size - ASH_MIN(size, capacity));
+    }
+    if (is_met(o)) goto done;
+    ASH_TRY_DONE(ash_again__least(again, &o->options->progress, &found, diag));
+    if (found) ASH_TRY_DONE(try_schedule(o, again, &size, report, diag));
+done:
+    if (report->recomputed) {
+        report->moved = ASH_MIN(report->moved + moved, steps);
+    } else if (given && steps) {
+        memcpy(p->steps.at + p->prologue, given, steps * sizeof *given);
+    }
+    ash_again__close(again);
+    ash_mem_free(o->allocator, given, steps, sizeof *given);
+    return status;
+}
+
+/* --- refusal ---------------------------------------------------------------------------------- */
 
 static bool writes(const ash_program *p, const ash_step *step, uint32_t root) {
     for (uint32_t i = 0; i < step->n_accesses; i++)
         if (step->accesses[i].write && root_of(p, step->accesses[i].buffer) == root) return true;
     return false;
-}
-
-static double work_of(const ash_step *step) {
-    return step->flops + step->bytes;
-}
-
-/* Whether a step can run again as number `at`: it computes one whole local result and nothing else, of
- * operands that nobody writes in between. */
-static bool repeats(const orderer *o, uint32_t from, uint32_t at, uint32_t root) {
-    const ash_program *p = o->program;
-    const ash_step *step = &p->steps.at[from];
-    if (step->kind == ASH_STEP_SETTLE || step->kind == ASH_STEP_LOOP ||
-        o->spent + work_of(step) > o->work / 4)
-        return false;
-    if (step->kind == ASH_STEP_CALL && !p->calls.at[step->nest].function->pure) return false;
-    for (uint32_t i = 0; i < step->n_accesses; i++) {
-        const ash_access *a = &step->accesses[i];
-        const ash_buffer *buffer = &p->buffers.at[a->buffer];
-        if (buffer->kind == ASH_BUFFER_SCRATCH) continue;
-        if (a->write) {
-            if (a->buffer != root || a->begin != 0 || a->end != buffer->bytes) return false;
-            continue;
-        }
-        if (root_of(p, a->buffer) == root) return false;
-        for (uint32_t s = from + 1; s < at; s++)
-            if (writes(p, &p->steps.at[s], root_of(p, a->buffer))) return false;
-    }
-    return true;
-}
-
-/* What could be computed again so that `root` is not live at step `peak`. */
-static bool find_choice(const orderer *o, uint32_t root, uint32_t peak, choice *out) {
-    const ash_program *p = o->program;
-    if (p->buffers.at[root].kind != ASH_BUFFER_LOCAL || o->pinned[root]) return false;
-    *out = (choice){root, ASH_NO_BUFFER, ASH_NO_BUFFER, (uint64_t)p->buffers.at[root].bytes};
-    for (uint32_t s = (uint32_t)p->prologue; s < p->steps.len; s++) {
-        const ash_step *step = &p->steps.at[s];
-        if (!touches(p, step, root)) continue;
-        if (s == peak) return false;
-        if (writes(p, step, root)) {
-            if (out->from != ASH_NO_BUFFER || s > peak) return false;
-            out->from = s;
-        }
-        if (s > peak && out->next == ASH_NO_BUFFER) out->next = s;
-    }
-    return out->from != ASH_NO_BUFFER && out->next != ASH_NO_BUFFER &&
-           repeats(o, out->from, out->next, root);
-}
-
-/* A copy of a buffer under another root, or ASH_NO_BUFFER when there is no memory. */
-static uint32_t copy_buffer(orderer *o, uint32_t b, uint32_t root) {
-    ash_program *p = o->program;
-    ash_buffer copy = p->buffers.at[b];
-    copy.origin = copy.value = ASH_NO_VALUE;
-    copy.root = root;
-    return ash_vec_push(o->allocator, &p->buffers, copy) ? (uint32_t)p->buffers.len - 1 : ASH_NO_BUFFER;
-}
-
-/* Makes a step work on other buffers: buffer b is now as[b]. */
-static bool redirect(orderer *o, ash_step *step, const uint32_t *as) {
-    ash_program *p = o->program;
-    uint32_t *buffers = ash_arena_alloc(&p->arena, step->n_buffers, sizeof *buffers);
-    ash_access *accesses = ash_arena_alloc(&p->arena, step->n_accesses, sizeof *accesses);
-    if (!buffers || !accesses) return false;
-    for (uint32_t i = 0; i < step->n_buffers; i++) buffers[i] = as[step->buffers[i]];
-    for (uint32_t i = 0; i < step->n_accesses; i++) {
-        accesses[i] = step->accesses[i];
-        accesses[i].buffer = as[accesses[i].buffer];
-    }
-    if (step->inplace != ASH_NO_BUFFER) step->inplace = as[step->inplace];
-    step->buffers = buffers;
-    step->accesses = accesses;
-    return true;
-}
-
-/* Carries a choice out. On failure the program is to be restored. */
-static bool recompute(orderer *o, const choice *c) {
-    ash_program *p = o->program;
-    uint32_t n = (uint32_t)p->buffers.len;
-    uint32_t *as = ash_mem_alloc(o->allocator, n, sizeof *as);
-    if (!as) return false;
-    for (uint32_t b = 0; b < n; b++) as[b] = b;
-    ash_step again = p->steps.at[c->from];
-    bool good = (as[c->root] = copy_buffer(o, c->root, ASH_NO_BUFFER)) != ASH_NO_BUFFER;
-    for (uint32_t b = 0; b < n && good; b++)
-        if (p->buffers.at[b].root == c->root)
-            good = (as[b] = copy_buffer(o, b, as[c->root])) != ASH_NO_BUFFER;
-    for (uint32_t s = c->next; s < p->steps.len && good; s++)
-        if (touches(p, &p->steps.at[s], c->root)) good = redirect(o, &p->steps.at[s], as);
-    for (uint32_t i = 0; i < again.n_accesses && good; i++) {
-        uint32_t b = again.accesses[i].buffer;
-        if (p->buffers.at[b].kind == ASH_BUFFER_SCRATCH && as[b] == b)
-            good = (as[b] = copy_buffer(o, b, ASH_NO_BUFFER)) != ASH_NO_BUFFER;
-    }
-    good = good && redirect(o, &again, as) && ash_vec_push(o->allocator, &p->steps, again);
-    ash_mem_free(o->allocator, as, n, sizeof *as);
-    if (!good) return false;
-    memmove(p->steps.at + c->next + 1, p->steps.at + c->next,
-            (p->steps.len - 1 - c->next) * sizeof *p->steps.at);
-    p->steps.at[c->next] = again;
-    return true;
-}
-
-/* Tries a choice, and takes it back unless the arenas shrink. */
-static ash_status try_choice(orderer *o, const choice *c, bool *kept, ash_diag *diag) {
-    ash_program *p = o->program;
-    size_t steps = p->steps.len, buffers = p->buffers.len;
-    ash_step *given = ash_mem_alloc(o->allocator, steps, sizeof *given);
-    uint64_t size = UINT64_MAX;
-    bool *pinned = NULL;
-    if (!given) return ASH_NO_MEMORY(diag);
-    memcpy(given, p->steps.at, steps * sizeof *given);
-    ash_status status = recompute(o, c) ? ASH_OK : ASH_NO_MEMORY(diag);
-    if (status == ASH_OK) {
-        pinned = ash_mem_calloc(o->allocator, p->buffers.len, sizeof *pinned);
-        status = pinned ? measure(o, &size, diag) : ASH_NO_MEMORY(diag);
-    }
-    *kept = status == ASH_OK && size < o->size;
-    if (*kept) {
-        memcpy(pinned, o->pinned, buffers * sizeof *pinned);
-        ash_mem_free(o->allocator, o->pinned, buffers, sizeof *pinned);
-        o->pinned = pinned;
-        o->size = size;
-        o->spent += work_of(&given[c->from]);
-    } else {
-        if (pinned) ash_mem_free(o->allocator, pinned, p->buffers.len, sizeof *pinned);
-        memcpy(p->steps.at, given, steps * sizeof *given);
-        p->steps.len = steps;
-        p->buffers.len = buffers;
-    }
-    ash_mem_free(o->allocator, given, steps, sizeof *given);
-    return status;
-}
-
-static int by_size(const void *a, const void *b) {
-    const choice *x = a, *y = b;
-    return x->bytes != y->bytes ? (x->bytes < y->bytes ? 1 : -1)
-           : x->root < y->root  ? -1
-                                : x->root > y->root;
 }
 
 /* The step at which the largest arena's bound is reached, and the roots that are live there. */
@@ -389,35 +329,6 @@ static uint32_t find_peak(const orderer *o, const ash_layout *layout, uint32_t *
     }
     return (uint32_t)(o->program->prologue + (size_t)ASH_MAX(ASH_MIN(moment / 2, last - 1), 0));
 }
-
-/* One round: keeps the first choice at the present peak that helps. */
-static ash_status lower_peak(orderer *o, bool *lower, ash_diag *diag) {
-    size_t n = o->program->buffers.len;
-    ash_layout layout = {0};
-    uint32_t *roots = ash_mem_alloc(o->allocator, n, sizeof *roots), count = 0, live = 0;
-    choice *choices = ash_mem_alloc(o->allocator, n, sizeof *choices);
-    ash_status status = ASH_OK;
-    *lower = false;
-    ASH_FAIL_IF_DONE(!roots || !choices, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
-    ASH_TRY_DONE(lay_out(o, 0, &layout, diag));
-    uint32_t peak = find_peak(o, &layout, roots, &live);
-    for (uint32_t b = 0; b < n; b++) {
-        bool there = false; /* of an in-place chain every member may be what can be computed again */
-        for (uint32_t i = 0; i < live && !there; i++) there = layout.places[b].root == roots[i];
-        if (there && o->program->buffers.at[b].root == ASH_NO_BUFFER)
-            count += find_choice(o, b, peak, &choices[count]);
-    }
-    if (count) qsort(choices, count, sizeof *choices, by_size);
-    for (uint32_t i = 0; i < count && !*lower && o->tries < MOST_TRIES; i++, o->tries++)
-        ASH_TRY_DONE(try_choice(o, &choices[i], lower, diag));
-done:
-    ash_layout__free(&layout);
-    ash_mem_free(o->allocator, choices, n, sizeof *choices);
-    ash_mem_free(o->allocator, roots, n, sizeof *roots);
-    return status;
-}
-
-/* --- refusal ---------------------------------------------------------------------------------- */
 
 /* Names the smallest size found, the operation at the peak, and those whose results lie there. */
 static ash_status refuse(const orderer *o, ash_diag *diag) {
@@ -489,26 +400,26 @@ ash_status ash_order__improve(ash_context *context, ash_program *program, const 
                  .program = program,
                  .options = options,
                  .threads = threads};
-    o.pinned = ash_mem_calloc(o.allocator, program->buffers.len, sizeof *o.pinned);
+    o.n_pinned = program->buffers.len;
+    o.pinned = ash_mem_calloc(o.allocator, o.n_pinned, sizeof *o.pinned);
     ash_status status = ASH_OK;
     bool made = o.pinned && ash_layout__find_pinned(program, options->keep, options->keep_count, o.pinned);
     ASH_FAIL_IF_DONE(!made, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
-    for (size_t s = program->prologue; s < program->steps.len; s++)
-        o.work += work_of(&program->steps.at[s]);
     ASH_TRY_DONE(measure(&o, &o.size, diag));
     if (options->order != ASH_PLAN_ORDER_ON && is_met(&o)) goto done;
+    for (size_t s = program->prologue; s < program->steps.len; s++)
+        report->given_ns += ash_schedule__cost(&program->target.costs, &program->steps.at[s]);
     bool search = options->order != ASH_PLAN_ORDER_OFF;
     if (search) {
-        *report = (ash_plan_order_report){.given_size = o.size, .searched = true};
-        ASH_TRY_DONE(reorder(&o, report, diag));
+        report->given_size = o.size;
+        report->searched = true;
+        if (capacity && !is_met(&o)) ASH_TRY_DONE(hasten(&o, report, diag));
+        if (!capacity || !is_met(&o)) ASH_TRY_DONE(reorder(&o, report, diag));
     }
-    for (bool lower = search; lower && capacity && !is_met(&o);) {
-        ASH_TRY_DONE(lower_peak(&o, &lower, diag));
-        report->recomputed += lower;
-    }
+    if (search && capacity && !is_met(&o)) ASH_TRY_DONE(recompute(&o, report, diag));
     if (capacity && !is_met(&o)) status = refuse(&o, diag);
 done:
     if (size) *size = o.size;
-    ash_mem_free(o.allocator, o.pinned, program->buffers.len, sizeof *o.pinned);
+    ash_mem_free(o.allocator, o.pinned, o.n_pinned, sizeof *o.pinned);
     return status;
 }

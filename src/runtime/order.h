@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Before the layout: the main steps in another order, and cheap results computed twice, so that the arena
- * is smaller. */
+/* Before the layout: the main steps in another order, and results computed again, so that the arena is
+ * smaller. */
 #ifndef ASH_ORDER_H
 #define ASH_ORDER_H
 

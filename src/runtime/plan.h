@@ -16,7 +16,9 @@
  *   index.h     what is looked up                         settle.c    sizes that depend on data
  *   open.c      sizes that come with the inputs           types.c     what is given fits
  *   fit.c       lowered so that it fits                   order.c     steps in another order
- *   loop.c      bodies of loops                    explain.c   what a GPU would take
+ *   again.c     results that are computed again           again_run.c which, and when
+ *   hasten.c    updates of states early                   explain.c   what a GPU would take
+ *   loop.c      bodies of loops
  *   run.c       inputs, execution and results at once     release.c   giving back, and telling of it
  *   pair.c      two plans with one memory, shared states
  *

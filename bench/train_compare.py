@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Compares training with PyTorch's: the losses of 20 steps, and the time of a step.
+
+    bench/train_models.py FOLDER
+    bench/train_compare.py ASHLAR FOLDER [NAME...] [--threads N] [--turns N]
+
+Both begin with the weights of the model's file and see the same batch; SGD, a rate of 0.001. PyTorch executes the nodes of the file, with its own batch and layer normalisation, eagerly. Times
+are medians of steps, in turns of 5. Needs torch, onnx.
+"""
+import argparse
+import csv
+import pathlib
+import statistics
+import subprocess
+import tempfile
+import time
+
+import numpy as np
+import onnx
+import torch
+from onnx import numpy_helper
+from torch.nn import functional as F
+
+STEPS, TURN, RATE = 20, 5, 0.001
+SIMPLE = {"Add": torch.add, "Mul": torch.mul, "MatMul": torch.matmul, "Relu": torch.relu, "Erf": torch.erf}
+
+
+class Network:
+    """A model's file as PyTorch computes it."""
+
+    def __init__(self, path, data):
+        self.graph = onnx.load(path).graph
+        self.values = {t.name: torch.from_numpy(numpy_helper.to_array(t).copy()) for t in self.graph.initializer}
+        for node in self.graph.node:
+            if node.op_type == "Constant":
+                self.values[node.output[0]] = torch.from_numpy(numpy_helper.to_array(node.attribute[0].t).copy())
+        self.weights = [self.values[t.name].requires_grad_() for t in self.graph.initializer if "running_" not in t.name]
+        self.x, self.labels = torch.from_numpy(data["x"]), torch.from_numpy(data["labels"])
+        self.optimizer = torch.optim.SGD(self.weights, RATE)
+
+    def node(self, node, v):
+        a = {x.name: onnx.helper.get_attribute_value(x) for x in node.attribute}
+        x, *rest = [v[name] for name in node.input]
+        match node.op_type:
+            case "Conv":
+                return F.conv2d(x, rest[0], None, a["strides"], a["pads"][:2], 1, a["group"])
+            case "BatchNormalization":
+                return F.batch_norm(x, None, None, rest[0], rest[1], True)
+            case "LayerNormalization":
+                return F.layer_norm(x, x.shape[-1:], *rest)
+            case "MaxPool":
+                return F.max_pool2d(x, a["kernel_shape"], a["strides"], a["pads"][:2])
+            case "GlobalAveragePool":
+                return x.mean((2, 3), keepdim=True)
+            case "Flatten":
+                return x.flatten(1)
+            case "Clip":
+                return F.hardtanh(x, rest[0].item(), rest[1].item())
+            case "Gather":
+                return F.embedding(rest[0], x)
+            case "Reshape":
+                return x.reshape([x.shape[i] if n == 0 else n for i, n in enumerate(rest[0].tolist())])
+            case "Transpose":
+                return x.permute(a["perm"])
+            case "Softmax":
+                return x.softmax(-1)
+        return SIMPLE[node.op_type](x, *rest)
+
+    def step(self):
+        values = dict(self.values, x=self.x)
+        for node in self.graph.node:
+            if node.op_type != "Constant":
+                values[node.output[0]] = self.node(node, values)
+        loss = F.cross_entropy(values["logits"].flatten(0, -2), self.labels.flatten())
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        return loss.item()
+
+
+def ashlar_steps(args, name, rows, steps, folder):
+    """Losses and seconds: an epoch is one batch."""
+    curve = pathlib.Path(folder) / "curve.csv"
+    files = pathlib.Path(args.folder)
+    subprocess.run([args.ashlar, "train", files / f"{name}.onnx", "--data", files / f"{name}.npz", "-o", curve.with_suffix(".onnx"),
+                    "--batch", str(rows), "--hold-out", "0", "--epochs", str(steps), "--optimizer", "sgd", "--lr", str(RATE),
+                    "--freeze", "*running_*", "--threads", str(args.threads), "--curve", curve], check=True,
+                   stdout=subprocess.DEVNULL)
+    with open(curve, newline="") as file:
+        lines = list(csv.DictReader(file))
+    return [float(line["loss"]) for line in lines], [float(line["seconds"]) for line in lines]
+
+
+def compare(args, name):
+    path = pathlib.Path(args.folder) / name
+    network = Network(f"{path}.onnx", np.load(f"{path}.npz"))
+    wanted, theirs, ours = [], [], []
+    with tempfile.TemporaryDirectory() as folder:
+        losses, _ = ashlar_steps(args, name, len(network.labels), STEPS, folder)
+        while len(wanted) < STEPS:
+            wanted.append(network.step())
+        for _ in range(args.turns):
+            for _ in range(TURN):
+                begun = time.perf_counter()
+                network.step()
+                theirs.append(time.perf_counter() - begun)
+            ours += ashlar_steps(args, name, len(network.labels), TURN + 1, folder)[1][1:]
+    apart = max(abs(a - b) / abs(b) for a, b in zip(losses, wanted))
+    times = [statistics.median(t) * 1e3 if t else float("nan") for t in (ours, theirs)]
+    print(f"| {name} | {wanted[0]:.6f} | {wanted[-1]:.6f} | {apart:.1e} | {times[0]:.1f} | {times[1]:.1f} | "
+          f"{times[1] / times[0]:.2f} |", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("ashlar")
+    parser.add_argument("folder")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("names", nargs="*", default=["mlp", "transformer", "mobilenet_v2", "resnet18"])
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    print("| model | first loss | last loss | apart by | ashlar, ms | PyTorch, ms | times as fast |\n|---|---|---|---|---|---|---|")
+    for name in args.names:
+        compare(args, name)
+
+
+main()
