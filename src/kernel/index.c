@@ -436,6 +436,19 @@ bool ash_ix_lane_stride(const ash_ixs *ixs, ash_ix ix, ash_sym sym, unsigned lan
     return true;
 }
 
+bool ash_ix_stride(ash_ixs *ixs, ash_ix ix, ash_sym sym, ash_ix *stride) {
+    building b = {.ixs = ixs};
+    ash_sum sum = ash_ix_sum(ixs, ix);
+    for (uint32_t i = 0; i < sum.n; i++) {
+        ash_term t = ixs->terms.at[sum.first + i];
+        if (!atom_depends(ixs, t.atom, sym)) continue;
+        if (ixs->atoms.at[t.atom].kind != ASH_ATOM_SYM) return false;
+        put(&b, t.c, t.d, ONE);
+    }
+    *stride = finish(&b);
+    return !ixs->failed;
+}
+
 /* --- movement ------------------------------------------------------------------------------------- */
 
 static void index_broadcast(ash_ixs *ixs, const ash_type *in, const ash_type *out, const ash_ix *idx,

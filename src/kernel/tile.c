@@ -49,6 +49,37 @@ ash_tile_shape ash_tile_choose(const ash_target *target, int64_t rows, int64_t b
     return best;
 }
 
+ash_tile_heights ash_tile_cut_rows(const ash_target *target, ash_tile_shape shape, ash_dim rows) {
+    const ash_costs *c = &target->costs;
+    ash_tile_heights h = {.n = 1, .at = {shape.rows}, .known = ash_dim_is_const(rows)};
+    if (h.known) {
+        h.at[1] = (unsigned)(rows % shape.rows);
+        h.n += h.at[1] != 0;
+        return h;
+    }
+    unsigned hides = (unsigned)__builtin_ceil(c->tile_latency * c->tile_fma / shape.vectors);
+    for (unsigned next = ASH_MIN(hides, shape.rows / 2); next && h.n < ASH_COUNT(h.at); next /= 2)
+        h.at[h.n++] = next;
+    if (h.at[h.n - 1] != 1) h.at[h.n - 1] = 1; /* whatever the costs say, every row is computed */
+    return h;
+}
+
+ash_ref ash_tile_open_height(ash_nest *n, const ash_tile_heights *h, unsigned i, ash_ref *from,
+                             ash_ref to) {
+    ash_ref first = *from, height = ash_nest_index(n, h->at[i]), end = to;
+    if (i && h->known) {
+        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, first, to));
+        return first;
+    }
+    if (h->at[i] > 1) {
+        ash_ref size = ash_nest_binary(n, ASH_OP_SUB, to, first);
+        ash_ref whole = ash_nest_binary(n, ASH_OP_MUL, ash_nest_idiv(n, size, height), height);
+        end = ash_nest_binary(n, ASH_OP_ADD, first, whole);
+    }
+    *from = end;
+    return ash_nest_loop(n, first, end, h->at[i], 1);
+}
+
 /* --- choosing an order ---------------------------------------------------------------------------- */
 
 /* Bytes from beyond the second-level cache decide. Either a strip stays in it while all lines pass, once
