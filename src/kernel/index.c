@@ -285,6 +285,7 @@ static bool divides(ash_ixs *ixs, int64_t c, ash_dim d, ash_dim by, int64_t *qc,
 /* Whether 0 <= ix < by for certain, where `by` is not 0. */
 static bool below(const ash_ixs *ixs, ash_ix ix, ash_dim by) {
     ash_sum sum = ash_ix_sum(ixs, ix);
+    ash_dim whole;
     if (sum.n == 0) return true;
     if (sum.min < 0) return false;
     int64_t min, max;
@@ -294,6 +295,9 @@ static bool below(const ash_ixs *ixs, ash_ix ix, ash_dim by) {
     const ash_term *t = &ixs->terms.at[sum.first];
     const ash_atom *atom = &ixs->atoms.at[t->atom];
     if (t->c != 1 || t->d != 1) return false;
+    if (atom->kind == ASH_ATOM_DIV) /* x / e < d where x < e d */
+        return ash_dims_combine(ixs->dims, ASH_DIM_MUL, atom->by, by, &whole, NULL) == ASH_OK &&
+               below(ixs, atom->ref, whole);
     return (atom->kind == ASH_ATOM_SYM && ixs->extents.at[atom->ref] == by) ||
            (atom->kind == ASH_ATOM_MOD && atom->by == by);
 }

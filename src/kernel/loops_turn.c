@@ -58,12 +58,14 @@ static void transpose(ash_kern *k, ash_ref *rows, unsigned lanes, size_t element
     for (unsigned bit = part; bit < lanes; bit *= 2) swap_bit(n, rows, lanes, bit);
 }
 
-/* Whether an address has neighbours along another symbol, and a constant distance along the vector symbol:
- * so no number that was loaded for each lane is part of it. */
-static bool is_turned(const ash_ixs *ixs, ash_ix at, ash_sym vsym, ash_sym along, unsigned lanes) {
+/* Whether an address has neighbours along another symbol, and one distance along the vector symbol, a number
+ * or an expression: so no number that was loaded for each lane is part of it. */
+static bool is_turned(ash_ixs *ixs, ash_ix at, ash_sym vsym, ash_sym along, unsigned lanes) {
     int64_t stride;
-    return ash_ix_lane_stride(ixs, at, vsym, lanes, true, &stride) && stride != 0 && stride != 1 &&
-           ash_ix_lane_stride(ixs, at, along, lanes, true, &stride) && stride == 1;
+    ash_ix apart;
+    bool even = ash_ix_lane_stride(ixs, at, vsym, lanes, true, &stride);
+    if (even ? stride == 0 || stride == 1 : !ash_ix_stride(ixs, at, vsym, &apart)) return false;
+    return ash_ix_lane_stride(ixs, at, along, lanes, true, &stride) && stride == 1;
 }
 
 bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out) {
@@ -93,7 +95,7 @@ bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out
 
 /* --- the loops ------------------------------------------------------------------------------------ */
 
-void ash_loops__choose_turn(ash_loops *l, const ash_kern *dry, const ash_loops *trial) {
+void ash_loops__choose_turn(ash_loops *l, ash_kern *dry, const ash_loops *trial) {
     unsigned lanes = ASH_MIN(l->narrow, (unsigned)ASH_MAX_TURNED);
     if (l->vector_inner || l->anchor || trial->n_inner || lanes < 2 || (lanes & (lanes - 1)) ||
         ash_loops__work(dry) > dry->low->target->costs.turn_body)

@@ -240,8 +240,12 @@ static ash_dim emit_columns(product *p) {
     const ash_costs *c = &k->low->target->costs;
     bool many = stride_along(p, p->a.linear, p->row, &apart) && apart * term_bytes % c->set_bytes;
     unsigned most_rows = many ? ASH_TILE_MAX : (unsigned)c->set_rows;
-    ash_tile_shape shape = ash_tile_choose(k->low->target, ASH_MAX(m, 1), ASH_MAX(blocks, 1), steps,
-                                           most_rows, p->bytes ? ASH_TILE_BYTES : ASH_TILE_F32);
+    const ash_tile_extents extents = {.rows = ASH_MAX(m, 1),
+                                      .blocks = ASH_MAX(blocks, 1),
+                                      .open_rows = !ash_dim_is_const(p->m),
+                                      .open_blocks = !ash_dim_is_const(p->n)};
+    ash_tile_shape shape = ash_tile_choose(k->low->target, &extents, steps, most_rows,
+                                           p->bytes ? ASH_TILE_BYTES : ASH_TILE_F32);
     int64_t strips = ash_ceil_div(blocks, shape.vectors), width = shape.vectors * p->lanes;
     ash_tile_work work = {.lines = m,
                           .unit = shape.rows,

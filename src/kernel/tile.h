@@ -27,9 +27,15 @@ typedef enum ash_tile_math {
     ASH_TILE_WIDENED /* one byte each, converted to f32, in which the sums are exact */
 } ash_tile_math;
 
-/* The cheapest shape for `rows` rows in runs that a tile cannot cross, `blocks` vectors and `steps` inner
- * steps; of at most `most_rows` rows. */
-ash_tile_shape ash_tile_choose(const ash_target *target, int64_t rows, int64_t blocks, int64_t steps,
+/* What a shape is chosen for: so many rows in runs that a tile cannot cross, and vectors. The most of them
+ * where they are variables. */
+typedef struct ash_tile_extents {
+    int64_t rows, blocks;
+    bool open_rows, open_blocks;
+} ash_tile_extents;
+
+/* The cheapest shape for `steps` inner steps; of at most `most_rows` rows. */
+ash_tile_shape ash_tile_choose(const ash_target *target, const ash_tile_extents *extents, int64_t steps,
                                unsigned most_rows, ash_tile_math math);
 
 /* The heights of the tiles that a run of rows is cut into: each takes what the ones before it have left. Where
