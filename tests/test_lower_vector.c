@@ -105,6 +105,21 @@ static void test_transposed_blocks(void **state) {
         survey s = lower(g, sum, levels[l]);
         assert_int_equal(s.gathers, 0);
         assert_true(s.shuffles > 0);
+        /* where a line's size is a variable as well, from channels in blocks and to them */
+        for (int packs = 0; packs < 2; packs++) {
+            g = new_graph();
+            ash_dim high = ash_graph_var(g, "h", 1, 64), wide = ash_graph_var(g, "w", 1, 64);
+            const ash_dim plain[] = {2, 32, high, wide}, split[] = {2, 2, 16, high, wide},
+                          blocked[] = {2, 2, high, wide, 16};
+            if (packs) {
+                x = ash_reshape(g, input(g, "x", ASH_F32, 4, plain), split, 5);
+                s = lower(g, ash_transpose(g, x, (int64_t[]){0, 1, 3, 4, 2}), levels[l]);
+            } else {
+                x = ash_transpose(g, input(g, "x", ASH_F32, 5, blocked), (int64_t[]){0, 1, 4, 2, 3});
+                s = lower(g, ash_reshape(g, x, plain, 4), levels[l]);
+            }
+            if (!s.shuffles) fail_msg("%s, packing %d: nothing is turned", levels[l], packs);
+        }
     }
     static const int64_t dims[][3] = {{1, 64, 48}, {3, 17, 33}, {5, 16, 8}, {20, 30, 50}};
     static const int64_t perms[][3] = {{0, 2, 1}, {2, 1, 0}, {1, 2, 0}};

@@ -429,12 +429,12 @@ bool ash_ix_lane_stride(const ash_ixs *ixs, ash_ix ix, ash_sym sym, unsigned lan
         const ash_term *t = &ixs->terms.at[sum.first + i];
         const ash_atom *atom = &ixs->atoms.at[t->atom];
         if (!atom_depends(ixs, t->atom, sym)) continue;
-        if (t->d != 1) return false;
         if (atom->kind != ASH_ATOM_SYM) {
             if (!aligned || atom->kind == ASH_ATOM_LOADED || !block_aligned(ixs, atom, sym, lanes))
                 return false;
             if (atom->kind == ASH_ATOM_DIV) continue;
         }
+        if (t->d != 1) return false;
         *stride += t->c;
     }
     return true;
