@@ -115,11 +115,29 @@ static ash_dim combine(ash_ixs *ixs, ash_dim_op op, ash_dim a, ash_dim b) {
     return out;
 }
 
-static void put(building *b, int64_t c, ash_dim d, uint32_t atom) {
-    if (d >= 0) { /* a number: part of the coefficient */
-        if (!ash_mul_i64(c, d, &c)) too_large(b->ixs);
-        d = 1;
+/* The number that all terms of a dim are multiples of, and *rest, what is left of it without: 4 n + 4 m is 4 by
+ * n + m. Of a number, that is itself by 1. */
+static int64_t content(ash_ixs *ixs, ash_dim d, ash_dim *rest) {
+    int64_t common = 0;
+    *rest = 1;
+    if (d >= 0) return d;
+    for (size_t t = 0, atoms; t < ash_dims_term_count(ixs->dims, d); t++) {
+        int64_t a = common, b = ash_dims_term(ixs->dims, d, t, &atoms);
+        while (b) {
+            int64_t left = a % b;
+            a = b, b = left;
+        }
+        common = a < 0 ? -a : a;
     }
+    *rest = d;
+    if (common <= 1) return 1;
+    *rest = combine(ixs, ASH_DIM_DIV, d, common);
+    return common;
+}
+
+/* Of a dim its content goes into the coefficient, so that equal terms are told as such. */
+static void put(building *b, int64_t c, ash_dim d, uint32_t atom) {
+    if (!ash_mul_i64(c, content(b->ixs, d, &d), &c)) too_large(b->ixs);
     if (c == 0) return;
     for (size_t i = 0; i < b->n; i++) {
         ash_term *t = &b->terms[i];
@@ -268,12 +286,13 @@ static bool divides(ash_ixs *ixs, int64_t c, ash_dim d, ash_dim by, int64_t *qc,
         }
         return false;
     }
-    if (d >= 0) return false;
+    int64_t common = content(ixs, by, &by), min, max;
+    if (d >= 0 || c % common) return false;
+    *qc = c / common;
     if (d == by) { /* also where it can be 0: then there is nothing to address */
         *qd = 1;
         return true;
     }
-    int64_t min, max;
     ash_dims_bounds(ixs->dims, by, &min, &max);
     if (min < 1) return false;
     ash_dim q = combine(ixs, ASH_DIM_DIV, d, by);
