@@ -17,6 +17,7 @@ void ash_ixs_free(ash_ixs *ixs) {
     ash_vec_free(ixs->allocator, &ixs->sums);
     ash_vec_free(ixs->allocator, &ixs->atoms);
     ash_vec_free(ixs->allocator, &ixs->extents);
+    ash_vec_free(ixs->allocator, &ixs->facts);
     ash_map_free(&ixs->sum_ids);
     ash_map_free(&ixs->atom_ids);
 }
@@ -210,6 +211,10 @@ ash_sym ash_ix_new_sym(ash_ixs *ixs, ash_dim extent) {
     return (ash_sym)(ixs->extents.len - 1);
 }
 
+void ash_ix_assume(ash_ixs *ixs, ash_ix ix, ash_dim limit) {
+    if (!ash_vec_push(ixs->allocator, &ixs->facts, (ash_ix_fact){ix, limit})) ixs->failed = true;
+}
+
 uint64_t ash_ix_syms(const ash_ixs *ixs, ash_ix ix) {
     ash_sum sum = ash_ix_sum(ixs, ix);
     uint64_t syms = 0;
@@ -301,11 +306,12 @@ static bool divides(ash_ixs *ixs, int64_t c, ash_dim d, ash_dim by, int64_t *qc,
     return true;
 }
 
-/* Whether 0 <= ix < by for certain, where `by` is not 0. */
-static bool below(const ash_ixs *ixs, ash_ix ix, ash_dim by) {
+bool ash_ix_is_below(const ash_ixs *ixs, ash_ix ix, ash_dim by) {
     ash_sum sum = ash_ix_sum(ixs, ix);
     ash_dim whole;
     if (sum.n == 0) return true;
+    for (size_t i = 0; i < ixs->facts.len; i++)
+        if (ixs->facts.at[i].ix == ix && ixs->facts.at[i].limit == by) return true;
     if (sum.min < 0) return false;
     int64_t min, max;
     ash_dims_bounds(ixs->dims, by, &min, &max);
@@ -316,7 +322,7 @@ static bool below(const ash_ixs *ixs, ash_ix ix, ash_dim by) {
     if (t->c != 1 || t->d != 1) return false;
     if (atom->kind == ASH_ATOM_DIV) /* x / e < d where x < e d */
         return ash_dims_combine(ixs->dims, ASH_DIM_MUL, atom->by, by, &whole, NULL) == ASH_OK &&
-               below(ixs, atom->ref, whole);
+               ash_ix_is_below(ixs, atom->ref, whole);
     return (atom->kind == ASH_ATOM_SYM && ixs->extents.at[atom->ref] == by) ||
            (atom->kind == ASH_ATOM_MOD && atom->by == by);
 }
@@ -366,7 +372,7 @@ ash_ix ash_ix_div(ash_ixs *ixs, ash_ix a, ash_dim d) {
     if (d == 1 || ixs->failed) return a;
     if (d == 0) return ash_ix_const(ixs, 0); /* of a tensor without elements: never computed */
     ash_ix rest, quotient = split(ixs, a, d, &rest);
-    if (ixs->failed || below(ixs, rest, d)) return quotient;
+    if (ixs->failed || ash_ix_is_below(ixs, rest, d)) return quotient;
     const ash_atom *sole = sole_atom(ixs, rest);
     if (sole && sole->kind == ASH_ATOM_DIV) { /* (x / e) / d is x / (e d) */
         ash_ix inner = sole->ref;
@@ -390,7 +396,7 @@ ash_ix ash_ix_mod(ash_ixs *ixs, ash_ix a, ash_dim d) {
     if (d <= 1 && d >= 0) return ash_ix_const(ixs, 0);
     ash_ix rest;
     split(ixs, a, d, &rest);
-    if (ixs->failed || below(ixs, rest, d)) return rest;
+    if (ixs->failed || ash_ix_is_below(ixs, rest, d)) return rest;
     const ash_atom *sole = sole_atom(ixs, rest);
     if (sole && sole->kind == ASH_ATOM_MOD && d > 0 && sole->by > 0 && sole->by % d == 0)
         return ash_ix_mod(ixs, sole->ref, d);

@@ -169,7 +169,7 @@ void ash_kern_narrow(ash_kern *k, ash_ref condition);
 typedef struct ash_kern_scope {
     ash_ref mask, guard;
     uint32_t number;
-    size_t mark;
+    size_t mark, facts;
 } ash_kern_scope;
 
 ash_kern_scope ash_kern_enter(ash_kern *k);
@@ -208,8 +208,9 @@ ash_status ash_kern_lower_part(ash_kern *k, ash_value value, ash_value target, u
                                ash_dim shift, ash_dim *chunks);
 
 /* loops_turn.c: a vector whose lanes are `linear` along the vector symbol, out of the present block; false
- * when it is not of that form. */
-bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out);
+ * when it is not of that form. `end` (unless ASH_NO_REF): some lanes may lie outside of the first so many
+ * elements of the buffer, and have any value. */
+bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref end, ash_ref *out);
 
 /* polls.c: makes a nest look whether it is asked to stop, where a loop may do more than `look_most_units`
  * of work between two looks, about every `look_units`. `chunks`: how many there can be. *work: the most
