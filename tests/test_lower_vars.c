@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Tiles of products and convolutions whose sizes are variables: every size around the tiles' heights, strictly
- * interpreted for several targets, has the values of the reference and the bits of the same size as a number;
- * and the nests are those of tiles. */
+/* Tiles of products and convolutions whose sizes are variables: every size around the tiles' heights,
+ * strictly interpreted for several targets, has the values of the reference and the bits of the same size
+ * as a number; and the nests are those of tiles. */
 #include "ashlar/builder.h"
 #include "interpreted.h"
 #include "kernel/tile.h"
@@ -187,8 +187,8 @@ static void products_of_every_size(void **state) {
     }
 }
 
-/* One size at a time: a sequence's rows, a cache's columns, the same as the inner dim. All are tiles, in several
- * heights where rows are variables. */
+/* One size at a time: a sequence's rows, a cache's columns, the same as the inner dim. All are tiles, in
+ * several heights where rows are variables. */
 static void products_are_tiles(void **state) {
     (void)state;
     for (size_t l = 1; l < ASH_COUNT(levels); l++) {

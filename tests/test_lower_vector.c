@@ -154,8 +154,8 @@ static ash_value padded_blocks(ash_graph *g, ash_dim n, bool wide, bool flat) {
     return ash_transpose(g, x, (int64_t[]){0, 2, 1});
 }
 
-/* Rows that are padded are turned all the same, and nothing is read behind them, however many there are; where
- * a row itself ends in padding it is gathered. */
+/* Rows that are padded are turned all the same, and nothing is read behind them, however many there are;
+ * where a row itself ends in padding it is gathered. */
 static void test_padded_blocks(void **state) {
     (void)state;
     static const int64_t sizes[] = {1, 15, 16, 17, 50};

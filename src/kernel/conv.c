@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* Convolutions as register tiles, on blocked channels.
  *
- * A tile is a run of neighbouring output positions along the last spatial dim, times some vectors of output
- * channels. Its inner steps are the input channels and the window. Along the last dim the window is laid
- * out in full: for each window column it is known which positions of the tile read inside the input, so
- * that padding costs neither a test nor a multiplication. Tiles with the same pattern share code; there are
- * few patterns: left edge, middle, right edge. Along the other spatial dims the loop over the window is cut
- * to what lies inside.
+ * A tile is a run of neighbouring output positions along the last spatial dim, times some vectors of
+ * output channels. Its inner steps are the input channels and the window. Along the last dim the window is
+ * laid out in full: for each window column it is known which positions of the tile read inside the input,
+ * so that padding costs neither a test nor a multiplication. Tiles with the same pattern share code; there
+ * are few patterns: left edge, middle, right edge. Along the other spatial dims the loop over the window
+ * is cut to what lies inside.
  *
- * Where the last dim's size is a variable, a line begins and ends with tiles whose pattern is known all the
- * same, as they begin at its first position or end at its last; what lies between has no edges, and is cut
- * into ever lower tiles (ash_tile_cut_rows). Lines shorter than both edges go position by position, with the
- * window cut to what lies inside:
+ * Where the last dim's size is a variable, a line begins and ends with tiles whose pattern is known all
+ * the same, as they begin at its first position or end at its last; what lies between has no edges, and is
+ * cut into ever lower tiles (ash_tile_cut_rows). The edges are tiles that fill the registers' latency, in
+ * shorter lines as few positions as can be; still shorter ones go position by position, with the window
+ * cut to what lies inside:
  *
  *     width >= left + right     | left | 14 14 ... 14 | 5 5 | 2 | 1 | right |
  *
@@ -20,8 +21,8 @@
  *
  * Bytes (u8 by i8) are the same with four neighbouring channels to a step (dot4).
  *
- * Depthwise convolutions take vectors of channels from both operands and sum over the window alone;
- * those of bytes in f32, as long as all their sums are exact there. */
+ * Depthwise convolutions take vectors of channels from both operands and sum over the window alone; those
+ * of bytes in f32, as long as all their sums are exact there. */
 #include "tile.h"
 
 enum {
@@ -514,8 +515,8 @@ static void emit_line(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref f
     }
 }
 
-/* Positions [from, to) of a line, at most `most`, all of them inside. Those of a merged convolution are a part
- * of its one line, which is cut into chunks of whole tiles. */
+/* Positions [from, to) of a line, at most `most`, all of them inside. Those of a merged convolution are a
+ * part of its one line, which is cut into chunks of whole tiles. */
 static void emit_inside(conv *c, const ash_tile_heights *heights, int64_t most, unsigned vectors,
                         ash_ref first_vector, ash_ref from, ash_ref to) {
     for (unsigned i = 0; i < heights->n; i++) {

@@ -116,8 +116,8 @@ static ash_dim combine(ash_ixs *ixs, ash_dim_op op, ash_dim a, ash_dim b) {
     return out;
 }
 
-/* The number that all terms of a dim are multiples of, and *rest, what is left of it without: 4 n + 4 m is 4 by
- * n + m. Of a number, that is itself by 1. */
+/* The number that all terms of a dim are multiples of, and *rest, what is left of it without: 4 n + 4 m is
+ * 4 by n + m. Of a number, that is itself by 1. */
 static int64_t content(ash_ixs *ixs, ash_dim d, ash_dim *rest) {
     int64_t common = 0;
     *rest = 1;

@@ -108,8 +108,8 @@ bool ash_ix_is_linear(const ash_ixs *ixs, ash_ix ix, ash_sym sym);
  * true and the constant distance between neighbouring lanes, or false when there is none. */
 bool ash_ix_lane_stride(const ash_ixs *ixs, ash_ix ix, ash_sym sym, unsigned lanes, bool aligned,
                         int64_t *stride);
-/* True and the distance between neighbouring values of `sym` where it is the same everywhere: a number or an
- * expression of the graph's variables. */
+/* True and the distance between neighbouring values of `sym` where it is the same everywhere: a number or
+ * an expression of the graph's variables. */
 bool ash_ix_stride(ash_ixs *ixs, ash_ix ix, ash_sym sym, ash_ix *stride);
 /* The operand's index behind a node that only moves elements (not iota), from that of its result. */
 void ash_ix_behind(ash_ixs *ixs, const ash_graph *graph, const ash_node *node, const ash_ix *idx,

@@ -58,8 +58,8 @@ static void transpose(ash_kern *k, ash_ref *rows, unsigned lanes, size_t element
     for (unsigned bit = part; bit < lanes; bit *= 2) swap_bit(n, rows, lanes, bit);
 }
 
-/* Whether an address has neighbours along another symbol, and one distance along the vector symbol, a number
- * or an expression: so no number that was loaded for each lane is part of it. */
+/* Whether an address has neighbours along another symbol, and one distance along the vector symbol, a
+ * number or an expression: so no number that was loaded for each lane is part of it. */
 static bool is_turned(ash_ixs *ixs, ash_ix at, ash_sym vsym, ash_sym along, unsigned lanes) {
     int64_t stride;
     ash_ix apart;

@@ -38,9 +38,9 @@ typedef struct ash_tile_extents {
 ash_tile_shape ash_tile_choose(const ash_target *target, const ash_tile_extents *extents, int64_t steps,
                                unsigned most_rows, ash_tile_math math);
 
-/* The heights of the tiles that a run of rows is cut into: each takes what the ones before it have left. Where
- * the number of rows is known these are the whole tile and the rest. Where it is known at run time alone they
- * are ever lower, down to one row:
+/* The heights of the tiles that a run of rows is cut into: each takes what the ones before it have left.
+ * Where the number of rows is known these are the whole tile and the rest. Where it is known at run time
+ * alone they are ever lower, down to one row:
  *
  *     14 14 ... 14 | 5 5 | 2 | 1
  *
