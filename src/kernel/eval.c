@@ -101,7 +101,7 @@ ash_ref ash_kern_in_bounds(ash_kern *k, ash_ix at, ash_dim limit) {
     int64_t limit_min, limit_max;
     ash_dims_bounds(k->ixs.dims, limit, &limit_min, &limit_max);
     bool low = sum.min < 0, high = sum.max >= limit_min;
-    if ((!low && !high) || ash_ix_is_below(&k->ixs, at, limit)) return ASH_NO_REF;
+    if ((!low && !high) || (limit_min > 0 && ash_ix_is_below(&k->ixs, at, limit))) return ASH_NO_REF;
     int64_t stride;
     if (ash_kern_is_vector(k, at) &&
         ash_ix_lane_stride(&k->ixs, at, k->vsym, k->lanes, k->aligned, &stride) && stride == 1)
@@ -174,6 +174,8 @@ static ash_ix loaded_index(ash_kern *k, ash_value indices, const ash_ix *at, ash
     ash_nest *n = &k->nest;
     int64_t min, max;
     uint64_t syms = 0;
+    ash_ix known;
+    if (ash_kern_table_index(k, indices, at, size, &known)) return known;
     ash_ref raw = ash_kern_eval(k, indices, at);
     if (k->ixs.failed) return 0;
     for (unsigned d = 0; d < ash_graph__type(k->graph, indices)->rank; d++)

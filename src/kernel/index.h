@@ -111,6 +111,9 @@ bool ash_ix_lane_stride(const ash_ixs *ixs, ash_ix ix, ash_sym sym, unsigned lan
 /* True and the distance between neighbouring values of `sym` where it is the same everywhere: a number or
  * an expression of the graph's variables. */
 bool ash_ix_stride(ash_ixs *ixs, ash_ix ix, ash_sym sym, ash_ix *stride);
+/* What is left of an expression divided by `by`, where `sym` is a multiple of `lanes`: true when that is always
+ * the same, and the next values of `sym` are the next ones of the expression. */
+bool ash_ix_rest(const ash_ixs *ixs, ash_ix ix, ash_sym sym, unsigned lanes, ash_dim by, int64_t *rest);
 /* The operand's index behind a node that only moves elements (not iota), from that of its result. */
 void ash_ix_behind(ash_ixs *ixs, const ash_graph *graph, const ash_node *node, const ash_ix *idx,
                    ash_ix *to);

@@ -75,6 +75,13 @@ typedef struct ash_kern_turn {
     } loads[ASH_MAX_TURNED_LOADS];
 } ash_kern_turn;
 
+/* Loaded indices, a number for each lane, that are neighbours where a condition holds. */
+typedef struct ash_kern_run {
+    ash_ref loaded; /* the vector */
+    ash_ref holds;  /* scalar bool */
+    ash_ix line;    /* what they are then */
+} ash_kern_run;
+
 typedef struct ash_kern {
     ash_lowering *low;
     const ash_graph *graph;
@@ -93,6 +100,7 @@ typedef struct ash_kern {
     ash_kern_turn *turn;       /* the present block, or NULL */
     uint32_t context; /* number of the present mask and guard, so that remembered values are not mixed up */
     ASH_VEC(ash_kern_known) known;
+    ASH_VEC(ash_kern_run) runs;
     ASH_VEC(ash_kern_memo) memo;
     ash_map memo_ids;
     bool collecting; /* nothing is emitted: the addresses that would be are put on `leaves` */
@@ -211,6 +219,15 @@ ash_status ash_kern_lower_part(ash_kern *k, ash_value value, ash_value target, u
  * when it is not of that form. `end` (unless ASH_NO_REF): some lanes may lie outside of the first so many
  * elements of the buffer, and have any value. */
 bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref end, ash_ref *out);
+
+/* table.c: the entry at an index of a table of constants that are all below `size`, as an index; false when
+ * it is no such table, or nothing is emitted now and its entries are to be loaded. */
+bool ash_kern_table_index(ash_kern *k, ash_value indices, const ash_ix *at, ash_dim size, ash_ix *out);
+/* A vector along the vector symbol that would be gathered, loaded otherwise; false when it is not of that
+ * form: neighbours where a run holds, else gathered; or elements so close together that a load or two have
+ * them all. */
+bool ash_kern_load_run(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out);
+bool ash_kern_load_near(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out);
 
 /* polls.c: makes a nest look whether it is asked to stop, where a loop may do more than `look_most_units`
  * of work between two looks, about every `look_units`. `chunks`: how many there can be. *work: the most
