@@ -105,6 +105,21 @@ static void test_transposed_blocks(void **state) {
         survey s = lower(g, sum, levels[l]);
         assert_int_equal(s.gathers, 0);
         assert_true(s.shuffles > 0);
+        /* where a line's size is a variable as well, from channels in blocks and to them */
+        for (int packs = 0; packs < 2; packs++) {
+            g = new_graph();
+            ash_dim high = ash_graph_var(g, "h", 1, 64), wide = ash_graph_var(g, "w", 1, 64);
+            const ash_dim plain[] = {2, 32, high, wide}, split[] = {2, 2, 16, high, wide},
+                          blocked[] = {2, 2, high, wide, 16};
+            if (packs) {
+                x = ash_reshape(g, input(g, "x", ASH_F32, 4, plain), split, 5);
+                s = lower(g, ash_transpose(g, x, (int64_t[]){0, 1, 3, 4, 2}), levels[l]);
+            } else {
+                x = ash_transpose(g, input(g, "x", ASH_F32, 5, blocked), (int64_t[]){0, 1, 4, 2, 3});
+                s = lower(g, ash_reshape(g, x, plain, 4), levels[l]);
+            }
+            if (!s.shuffles) fail_msg("%s, packing %d: nothing is turned", levels[l], packs);
+        }
     }
     static const int64_t dims[][3] = {{1, 64, 48}, {3, 17, 33}, {5, 16, 8}, {20, 30, 50}};
     static const int64_t perms[][3] = {{0, 2, 1}, {2, 1, 0}, {1, 2, 0}};
@@ -118,6 +133,45 @@ static void test_transposed_blocks(void **state) {
                 ash_value y = ash_graph_input(g, "z", ash_graph_type(g, turned));
                 compare(g, ash_mul(g, turned, y), dtypes[d] == ASH_F16 ? 1e-3 : 1e-6);
             }
+}
+
+/* [n, 40] padded to whole blocks of 16 rows, as columns of blocks; `wide`: 40 is padded to 48 as well;
+ * `flat`: the rows behind the last are padded as elements of one long dim. */
+static ash_value padded_blocks(ash_graph *g, ash_dim n, bool wide, bool flat) {
+    const ash_dim blocks = ash_graph_dim_div(g, ash_graph_dim_add(g, n, 15), 16);
+    const ash_dim missing = ash_graph_dim_sub(g, ash_graph_dim_mul(g, blocks, 16), n),
+                  columns = wide ? 48 : 40;
+    const ash_dim more[] = {flat ? ash_graph_dim_mul(g, missing, 40) : missing, wide ? 8 : 0},
+                  none[2] = {0};
+    ash_value x = input(g, "x", ASH_F32, 2, (ash_dim[]){n, 40});
+    if (flat) x = ash_reshape(g, x, (ash_dim[]){ash_graph_dim_mul(g, n, 40)}, 1);
+    const unsigned rank = flat ? 1 : 2;
+    const ash_attr pads[] = {ASH_ATTR_LIST(BEFORE, none, rank), ASH_ATTR_LIST(AFTER, more, rank),
+                             ASH_ATTR_LIST(INTERIOR, none, rank)};
+    const ash_value ins[] = {x, ash_scalar(g, ASH_F32, -3)};
+    ash_graph_add(g, ASH_OP_PAD, ins, 2, pads, 3, &x);
+    x = ash_reshape(g, x, (ash_dim[]){blocks, 16, columns}, 3);
+    return ash_transpose(g, x, (int64_t[]){0, 2, 1});
+}
+
+/* Rows that are padded are turned all the same, and nothing is read behind them, however many there are;
+ * where a row itself ends in padding it is gathered. */
+static void test_padded_blocks(void **state) {
+    (void)state;
+    static const int64_t sizes[] = {1, 15, 16, 17, 50};
+    for (int variable = 0; variable < 2; variable++)
+        for (int wide = 0; wide < 2; wide++) {
+            ash_graph *g = new_graph();
+            survey s = lower(g, padded_blocks(g, variable ? ash_graph_var(g, "n", 1, 64) : 50, wide, false),
+                             "x86-64-v4");
+            if (!wide) assert_true(s.shuffles > 0);
+        }
+    for (size_t i = 0; i < ASH_COUNT(sizes); i++)
+        for (int turn = 0; turn < 6; turn++) {
+            ash_graph *g = new_graph();
+            ash_dim n = turn % 2 ? ash_graph_var(g, "n", 1, 64) : sizes[i];
+            compare_at(g, padded_blocks(g, n, turn / 2 == 1, turn / 2 == 2), sizes[i], 0);
+        }
 }
 
 /* Numbers that were loaded for each lane are no address along another axis. */
@@ -207,10 +261,10 @@ static void test_not_a_number(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kept_rows),         cmocka_unit_test(test_transposed_blocks),
-        cmocka_unit_test(test_gathers_stay),      cmocka_unit_test(test_what_is_left),
-        cmocka_unit_test(test_extrema_and_lists), cmocka_unit_test(test_not_a_number),
-        cmocka_unit_test(test_scattered_rows),
+        cmocka_unit_test(test_kept_rows),     cmocka_unit_test(test_transposed_blocks),
+        cmocka_unit_test(test_padded_blocks), cmocka_unit_test(test_gathers_stay),
+        cmocka_unit_test(test_what_is_left),  cmocka_unit_test(test_extrema_and_lists),
+        cmocka_unit_test(test_not_a_number),  cmocka_unit_test(test_scattered_rows),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

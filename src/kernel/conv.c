@@ -9,6 +9,14 @@
  * spill sums for it. Tiles with the same pattern share code; there are few patterns: left edge, middle,
  * right edge. Along the other spatial dims the loop over the window is cut to what lies inside.
  *
+ * Where the last dim's size is a variable, a line begins and ends with tiles whose pattern is known all
+ * the same, as they begin at its first position or end at its last; what lies between has no edges, and is
+ * cut into ever lower tiles (ash_tile_cut_rows). The edges are tiles that fill the registers' latency, in
+ * shorter lines as few positions as can be; still shorter ones go position by position, with the window
+ * cut to what lies inside:
+ *
+ *     width >= left + right     | left | 14 14 ... 14 | 5 5 | 2 | 1 | right |
+ *
  * A convolution with a window of 1, stride 1 and no padding has no edges: its spatial dims count as one
  * long one.
  *
@@ -37,9 +45,11 @@ typedef struct conv {
     ash_dim in[MAX_SPACE], out[MAX_SPACE];
     int64_t window[MAX_SPACE], stride[MAX_SPACE], dilation[MAX_SPACE];
     ash_dim before[MAX_SPACE];
-    int64_t sums;                 /* of one position in a tile, at most */
-    int64_t width, in_width, pad; /* last spatial dim: output, input, padding before it */
-    bool padded;                  /* some window reaches out of the input along the last spatial dim */
+    int64_t sums;            /* of one position in a tile, at most */
+    ash_dim width, in_width; /* last spatial dim: output, input */
+    int64_t pad, pad_after;  /* before and behind it; behind where `width` is no number */
+    bool tested;             /* of the present tile, a single position: its window is cut at run time */
+    bool padded;             /* some window may reach out of the input along the last spatial dim */
     /* symbols */
     ash_sym batch, group, block, lane, position[MAX_SPACE]; /* of the result; lane < store_lanes */
     ash_sym vector, vector_lane;                            /* of the weights */
@@ -105,19 +115,21 @@ static bool read_node(conv *c) {
         c->before[s] = ash_node_list(node, ASH_ATTR_BEFORE)[s];
     }
     unsigned last = c->space - 1;
-    int64_t count = 1;
+    ash_dim count = 1, after = ash_node_list(node, ASH_ATTR_AFTER)[last];
     c->merged = c->space > 1 && is_pointwise(c);
-    for (unsigned s = 0; s < c->space; s++) {
-        if (!ash_dim_is_const(c->out[s]) && (c->merged || s == last)) return false;
-        count *= c->merged ? c->out[s] : 1;
-    }
-    if (!ash_dim_is_const(c->in[last]) || !ash_dim_is_const(c->before[last])) return false;
+    for (unsigned s = 0; s < c->space && c->merged; s++) count = ash_kern_product(k, count, c->out[s]);
     c->width = c->merged ? count : c->out[last];
     c->in_width = c->merged ? count : c->in[last];
+    if (!ash_dim_is_const(c->before[last])) return false;
+    if (!ash_dim_is_const(c->width) && !ash_dim_is_const(after)) return false;
+    if (ash_dim_is_const(c->width) && !ash_dim_is_const(c->in_width)) return false;
     c->pad = c->before[last];
+    c->pad_after = ash_dim_is_const(after) ? after : 0;
     int64_t end;
-    c->padded = c->pad != 0 || !ash_mul_i64(c->width - 1, c->stride[last], &end) ||
-                end + (c->window[last] - 1) * c->dilation[last] >= c->in_width;
+    c->padded = c->pad != 0 || c->pad_after != 0;
+    if (ash_dim_is_const(c->width))
+        c->padded = c->pad != 0 || !ash_mul_i64(c->width - 1, c->stride[last], &end) ||
+                    end + (c->window[last] - 1) * c->dilation[last] >= c->in_width;
     bool wide = c->window[last] > MAX_WINDOW;
     return (!wide || (c->math == ASH_TILE_F32 && !c->padded)) &&
            (c->math != ASH_TILE_WIDENED || is_exact(c));
@@ -253,6 +265,40 @@ static pattern pattern_of(const conv *c, int64_t first, unsigned rows) {
     return p;
 }
 
+/* All positions inside, whatever the window's column is. */
+static pattern pattern_inside(unsigned rows) {
+    pattern p = {.rows = rows};
+    memset(p.to, (int)rows, sizeof p.to);
+    return p;
+}
+
+/* Of positions first, first + 1, ... of a line whose size is a variable, and which reaches far enough. */
+static pattern pattern_of_begin(const conv *c, int64_t first, unsigned rows) {
+    pattern p = pattern_inside(rows);
+    unsigned last = c->space - 1;
+    for (int64_t column = 0; column < c->window[last]; column++) {
+        int64_t outside = ash_ceil_div(c->pad - column * c->dilation[last], c->stride[last]) - first;
+        p.from[column] = (int8_t)ASH_MIN(ASH_MAX(outside, 0), (int64_t)rows);
+    }
+    return p;
+}
+
+/* How far the window's last column at a position `behind` before the end of such a line reaches past the
+ * input, where `unused` elements of the padded input, less than the stride, are in no window. */
+static int64_t reach(const conv *c, int64_t behind, int64_t column, int64_t unused) {
+    unsigned last = c->space - 1;
+    int64_t left = (c->window[last] - 1 - column) * c->dilation[last];
+    return c->pad_after - unused - left - behind * c->stride[last];
+}
+
+/* Of the positions that end `end` before the end of such a line. */
+static pattern pattern_of_end(const conv *c, int64_t end, unsigned rows, int64_t unused) {
+    pattern p = pattern_inside(rows);
+    for (int64_t column = 0; column < c->window[c->space - 1]; column++)
+        while (p.to[column] && reach(c, end + rows - p.to[column], column, unused) > 0) p.to[column]--;
+    return p;
+}
+
 /* The columns from `first` on in which the same positions read inside the input: up to the result. */
 static int64_t alike_until(const conv *c, const pattern *p, int64_t first) {
     int64_t end = first + 1, window = c->window[c->space - 1];
@@ -313,7 +359,7 @@ static bool is_by_rows(const conv *c) {
 }
 
 /* The multiply-adds of the columns [first, end), in which the same positions read inside the input, for all
- * channels of a block. */
+ * channels of a block; where the tile is tested, of the one that its symbol has. */
 static void emit_columns(conv *c, ash_tile *t, const pattern *p, int64_t first, int64_t end) {
     ash_kern *k = c->k;
     ash_nest *n = &k->nest;
@@ -322,7 +368,7 @@ static void emit_columns(conv *c, ash_tile *t, const pattern *p, int64_t first, 
     int64_t stride, at_column = c->padded ? first : 0;
     if (p->from[at_column] >= p->to[at_column]) return;
     bool run = end - first > 1;
-    ash_ix column = run ? ash_ix_sym(&k->ixs, c->step[last]) : ash_ix_const(&k->ixs, first);
+    ash_ix column = run || c->tested ? ash_ix_sym(&k->ixs, c->step[last]) : ash_ix_const(&k->ixs, first);
     bool found = operands_at(c, column, &x, &w, &stride);
     if (run && !found) { /* each by itself */
         for (; first < end; first++) emit_columns(c, t, p, first, first + 1);
@@ -417,13 +463,13 @@ static void plan_sums(conv *c) {
         c->sum_blocks[0] = ash_blocks_plan(c->slices.size, ASH_PARTIAL_TILE_TERMS, &terms, &c->top);
 }
 
-/* Loops over the window but for its last dim, each cut to what lies inside the input. Returns how many were
- * opened. */
+/* Loops over the window but for its last dim, or with it where the tile is tested, each cut to what lies
+ * inside the input. Returns how many were opened. */
 static unsigned open_window(conv *c) {
     ash_kern *k = c->k;
     ash_nest *n = &k->nest;
     unsigned opened = 0;
-    for (unsigned s = 0; s + 1 < c->space && !c->merged; s++, opened++) {
+    for (unsigned s = 0; s + !c->tested < c->space && !c->merged; s++, opened++) {
         ash_ref zero = ash_nest_index(n, 0), by = ash_nest_index(n, c->dilation[s]),
                 up = ash_nest_index(n, c->dilation[s] - 1);
         ash_ix start = ash_ix_sub(&k->ixs, ash_ix_scale(&k->ixs, c->anchor[2 + s], c->stride[s]),
@@ -446,7 +492,7 @@ static ash_ref number_of(const conv *c, ash_ref position) {
     ash_nest *n = &c->k->nest;
     if (c->merged) return ash_nest_binary(n, ASH_OP_SUB, position, c->from);
     ash_ref before = ash_nest_binary(n, ASH_OP_MUL, ash_nest_binary(n, ASH_OP_SUB, c->line, c->from),
-                                     ash_nest_index(n, c->width));
+                                     ash_kern_dim(c->k, c->width));
     return ash_nest_binary(n, ASH_OP_ADD, before, position);
 }
 
@@ -481,7 +527,9 @@ static void emit_tile(conv *c, const pattern *p, unsigned vectors, ash_ref first
         ash_kern_loop(k, c->channel_block, from, to, 1, 1);
     }
     unsigned opened = open_window(c);
-    if (is_by_rows(c))
+    if (c->tested)
+        emit_columns(c, &t, p, 0, 1);
+    else if (is_by_rows(c))
         emit_by_rows(c, &t, p);
     else
         for (int64_t column = 0, end; column < c->window[c->space - 1]; column = end) {
@@ -519,26 +567,105 @@ static void emit_line(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref f
     }
 }
 
-/* --- chunks --------------------------------------------------------------------------------------- */
-
-/* Tiles of a merged convolution do not know where their line ends: the line is cut into parts, each a
- * chunk. */
-static void emit_part(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref first_vector, ash_ref from,
-                      ash_ref to) {
-    ash_nest *n = &c->k->nest;
-    unsigned rest = (unsigned)(c->width % shape.rows);
-    ash_ref rows = ash_nest_index(n, shape.rows), size = ash_nest_binary(n, ASH_OP_SUB, to, from);
-    ash_ref whole = ash_nest_binary(n, ASH_OP_MUL, ash_nest_idiv(n, size, rows), rows);
-    ash_ref middle = ash_nest_binary(n, ASH_OP_ADD, from, whole);
-    pattern p = pattern_of(c, 0, shape.rows);
-    emit_tile(c, &p, vectors, ash_nest_loop(n, from, middle, shape.rows, 1), first_vector);
-    ash_nest_end(n);
-    if (!rest) return;
-    p = pattern_of(c, 0, rest);
-    ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, middle, to));
-    emit_tile(c, &p, vectors, middle, first_vector);
-    ash_nest_end(n);
+/* Positions [from, to) of a line, at most `most`, all of them inside. Those of a merged convolution are a
+ * part of its one line, which is cut into chunks of whole tiles. */
+static void emit_inside(conv *c, const ash_tile_heights *heights, int64_t most, unsigned vectors,
+                        ash_ref first_vector, ash_ref from, ash_ref to) {
+    for (unsigned i = 0; i < heights->n; i++) {
+        const pattern p = pattern_inside(heights->at[i]);
+        if (heights->at[i] > most) continue;
+        emit_tile(c, &p, vectors, ash_tile_open_height(&c->k->nest, heights, i, &from, to), first_vector);
+        ash_nest_end(&c->k->nest);
+    }
 }
+
+/* The tile of `rows` positions that ends `end` before the line's end. Strides leave up to so many elements
+ * but one of the padded input unused; where that makes a difference, the tile is there for each case. */
+static void emit_end(conv *c, unsigned vectors, ash_ref first_vector, int64_t end, unsigned rows,
+                     ash_ref first, ash_ref unused) {
+    ash_nest *n = &c->k->nest;
+    unsigned opened = 0;
+    for (int64_t u = 0, stride = c->stride[c->space - 1]; u < stride;) {
+        const pattern p = pattern_of_end(c, end, rows, u);
+        pattern q = p;
+        while (++u < stride && !memcmp(&p, &q, sizeof p)) q = pattern_of_end(c, end, rows, u);
+        bool more = memcmp(&p, &q, sizeof p);
+        u -= more;
+        if (more) ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, unused, ash_nest_index(n, u))), opened++;
+        emit_tile(c, &p, vectors, first, first_vector);
+        if (more) ash_nest_else(n);
+    }
+    while (opened--) ash_nest_end(n);
+}
+
+/* What the elements of the padded input are that no window reads: less than the stride. */
+static ash_ref emit_unused(const conv *c) {
+    ash_nest *n = &c->k->nest;
+    unsigned last = c->space - 1;
+    int64_t window = (c->window[last] - 1) * c->dilation[last] + 1, stride = c->stride[last];
+    ash_ref read = ash_nest_binary(n, ASH_OP_MUL, ash_kern_dim(c->k, c->width), ash_nest_index(n, stride));
+    return ash_nest_binary(n, ASH_OP_ADD,
+                           ash_nest_binary(n, ASH_OP_SUB, ash_kern_dim(c->k, c->in_width), read),
+                           ash_nest_index(n, c->pad + c->pad_after - window + stride));
+}
+
+/* A line of at most `most` positions, of which the first `left` and the last `right` are its edges. */
+static void emit_edged(conv *c, const ash_tile_heights *heights, unsigned vectors, ash_ref first_vector,
+                       int64_t left, int64_t right, int64_t most) {
+    ash_kern *k = c->k;
+    ash_nest *n = &k->nest;
+    const int64_t rows = heights->at[0];
+    ash_ref unused = right && c->stride[c->space - 1] > 1 ? emit_unused(c) : ASH_NO_REF;
+    for (int64_t first = 0; first < left; first += rows) {
+        const pattern p = pattern_of_begin(c, first, (unsigned)ASH_MIN(left - first, rows));
+        emit_tile(c, &p, vectors, ash_nest_index(n, first), first_vector);
+    }
+    ash_ref end = ash_nest_binary(n, ASH_OP_SUB, ash_kern_dim(k, c->width), ash_nest_index(n, right));
+    emit_inside(c, heights, most - left - right, vectors, first_vector, ash_nest_index(n, left), end);
+    for (int64_t done = 0; done < right; done += rows) {
+        int64_t height = ASH_MIN(right - done, rows);
+        emit_end(c, vectors, first_vector, right - done - height, (unsigned)height,
+                 ash_nest_binary(n, ASH_OP_ADD, end, ash_nest_index(n, done)), unused);
+    }
+}
+
+/* How many positions an edge takes with `pad` padding there, and no fewer than `least`. */
+static int64_t edge(const conv *c, int64_t pad, int64_t least) {
+    return pad ? ASH_MAX(ash_ceil_div(pad, c->stride[c->space - 1]), least) : 0;
+}
+
+/* Positions [0, width) of a line whose size is a variable: with edges that fill a tile, else with the least
+ * edges, else one by one. */
+static void emit_open_line(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref first_vector) {
+    ash_kern *k = c->k;
+    ash_nest *n = &k->nest;
+    const ash_tile_heights heights = ash_tile_cut_rows(k->low->target, shape, c->width);
+    const int64_t least[] = {heights.at[heights.n > 1], 1};
+    int64_t most = ash_kern_max(k, c->width);
+    unsigned opened = 0;
+    ash_ref width = ash_kern_dim(k, c->width);
+    for (unsigned i = 0; i < ASH_COUNT(least); i++) {
+        int64_t left = edge(c, c->pad, least[i]), right = edge(c, c->pad_after, least[i]);
+        if (left + right > most) continue;
+        if (left + right == 0) {
+            emit_inside(c, &heights, most, vectors, first_vector, ash_nest_index(n, 0), width);
+            return;
+        }
+        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, ash_nest_index(n, left + right), width));
+        emit_edged(c, &heights, vectors, first_vector, left, right, most);
+        ash_nest_else(n);
+        opened++;
+        most = left + right - 1;
+    }
+    const pattern one = pattern_inside(1);
+    c->tested = true;
+    emit_tile(c, &one, vectors, ash_nest_loop(n, ash_nest_index(n, 0), width, 1, 1), first_vector);
+    c->tested = false;
+    ash_nest_end(n);
+    while (opened--) ash_nest_end(n);
+}
+
+/* --- chunks --------------------------------------------------------------------------------------- */
 
 /* Lines [from, to) of positions, or for a merged convolution positions [from, to). */
 static void emit_lines(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref first_vector, ash_ref from,
@@ -548,7 +675,8 @@ static void emit_lines(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref 
     c->from = from;
     ash_tile_slices_open(k, &c->slices);
     if (c->merged) {
-        emit_part(c, shape, vectors, first_vector, from, to);
+        const ash_tile_heights heights = ash_tile_cut_rows(k->low->target, shape, c->width);
+        emit_inside(c, &heights, INT64_MAX, vectors, first_vector, from, to);
         ash_tile_slices_close(k, &c->slices);
         return;
     }
@@ -559,7 +687,10 @@ static void emit_lines(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref 
         ash_kern_set_sym(k, c->position[s], s ? ash_nest_imod(n, line, extent) : line);
         if (s) line = ash_nest_idiv(n, line, extent);
     }
-    emit_line(c, shape, vectors, first_vector);
+    if (ash_dim_is_const(c->width))
+        emit_line(c, shape, vectors, first_vector);
+    else
+        emit_open_line(c, shape, vectors, first_vector);
     ash_nest_end(n);
     ash_kern_forget(k, mark);
     ash_tile_slices_close(k, &c->slices);
@@ -573,8 +704,10 @@ static int64_t inner_steps(const conv *c) {
 
 /* Lines are positions when the dims are merged, else lines of them. */
 static ash_tile_work work_of(const conv *c, ash_tile_shape shape, int64_t strips, int64_t lines) {
-    int64_t steps = ASH_MAX(inner_steps(c), 1), width = c->merged ? 1 : ASH_MAX(c->width, 1);
-    int64_t strip = shape.vectors * c->lanes, line = c->merged ? 1 : ASH_MAX(c->in_width, 1);
+    int64_t steps = ASH_MAX(inner_steps(c), 1);
+    int64_t width = c->merged ? 1 : ASH_MAX(ash_kern_max(c->k, c->width), 1);
+    int64_t strip = shape.vectors * c->lanes;
+    int64_t line = c->merged ? 1 : ASH_MAX(ash_kern_max(c->k, c->in_width), 1);
     if (!c->merged && c->space > 1) line *= c->stride[c->space - 2];
     return (ash_tile_work){.lines = lines,
                            .unit = c->merged ? shape.rows : 1,
@@ -593,12 +726,18 @@ bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks) {
     make_symbols(&c);
     for (int64_t column = 0; column < c.window[c.space - 1]; column++)
         if (!operands_at(&c, ash_ix_const(&k->ixs, column), &x, &w, &stride)) return false;
+    if (!ash_dim_is_const(c.width) && !c.merged &&
+        !operands_at(&c, ash_ix_sym(&k->ixs, c.step[c.space - 1]), &x, &w, &stride))
+        return false;
     const ash_type *y = ash_graph__type(k->graph, c.node->out);
     int64_t blocks = c.depthwise ? c.groups / c.lanes : ash_ceil_div(c.o_group, c.lanes);
     unsigned most_rows = ASH_TILE_MAX;
     if (is_by_rows(&c)) most_rows = rows_beside(&c);
-    ash_tile_shape shape = ash_tile_choose(k->low->target, ASH_MAX(c.width, 1), c.depthwise ? 1 : blocks,
-                                           inner_steps(&c), most_rows, c.math);
+    /* all of a merged convolution's positions are one line, of which a rest is little */
+    const ash_tile_extents extents = {.rows = ASH_MAX(ash_kern_max(k, c.width), 1),
+                                      .blocks = c.depthwise ? 1 : blocks,
+                                      .open_rows = !ash_dim_is_const(c.width) && !c.merged};
+    ash_tile_shape shape = ash_tile_choose(k->low->target, &extents, inner_steps(&c), most_rows, c.math);
     int64_t strips = ash_ceil_div(blocks, shape.vectors);
     ash_dim lines = 1;
     for (unsigned s = 0; s + 1 < c.space; s++) lines = ash_kern_product(k, lines, c.out[s]);
@@ -608,7 +747,7 @@ bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks) {
     int64_t per = cut.per;
     ash_dim parts = ash_kern_ceil_div(k, lines, per);
     int64_t channel_blocks = c.x_block ? c.c_group / c.x_block : c.c_group;
-    int64_t positions = per * (c.merged ? 1 : c.width);
+    int64_t positions = per * (c.merged ? 1 : ash_kern_max(k, c.width));
     c.sums = shape.vectors * c.lanes;
     c.slices = ash_tile_slice(k, channel_blocks, work.strip_bytes / ASH_MAX(channel_blocks, 1),
                               positions / shape.rows, positions * c.sums, ash_tile_dtype(c.math));

@@ -101,7 +101,7 @@ ash_ref ash_kern_in_bounds(ash_kern *k, ash_ix at, ash_dim limit) {
     int64_t limit_min, limit_max;
     ash_dims_bounds(k->ixs.dims, limit, &limit_min, &limit_max);
     bool low = sum.min < 0, high = sum.max >= limit_min;
-    if (!low && !high) return ASH_NO_REF;
+    if ((!low && !high) || (limit_min > 0 && ash_ix_is_below(&k->ixs, at, limit))) return ASH_NO_REF;
     int64_t stride;
     if (ash_kern_is_vector(k, at) &&
         ash_ix_lane_stride(&k->ixs, at, k->vsym, k->lanes, k->aligned, &stride) && stride == 1)
@@ -137,12 +137,14 @@ static ash_ref eval_pad(ash_kern *k, const ash_node *node, const ash_ix *idx) {
         ash_ix at = ash_ix_sub(&k->ixs, idx[d], ash_ix_dim(&k->ixs, before[d]));
         to[d] = ash_ix_div(&k->ixs, at, interior[d] + 1);
         if (k->collecting && (to[d] != idx[d])) ash_kern_collect(k, at);
-        if (k->collecting || k->ixs.failed) continue;
         ash_dim limit = in->dims[d];
         if (interior[d] &&
             ash_dims_combine(k->ixs.dims, ASH_DIM_MUL, limit, interior[d] + 1, &limit, NULL) != ASH_OK)
             k->failed = k->too_large = true;
-        ash_ref ok = ash_kern_in_bounds(k, at, limit);
+        ash_ref ok = k->collecting || k->ixs.failed ? ASH_NO_REF : ash_kern_in_bounds(k, at, limit);
+        if (!interior[d] && !ash_ix_is_below(&k->ixs, at, limit))
+            ash_ix_assume(&k->ixs, at, limit); /* else nothing is read */
+        if (k->collecting || k->ixs.failed) continue;
         if (interior[d]) {
             ash_ix rest = ash_ix_mod(&k->ixs, at, interior[d] + 1);
             ash_ref r =

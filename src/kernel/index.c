@@ -17,6 +17,7 @@ void ash_ixs_free(ash_ixs *ixs) {
     ash_vec_free(ixs->allocator, &ixs->sums);
     ash_vec_free(ixs->allocator, &ixs->atoms);
     ash_vec_free(ixs->allocator, &ixs->extents);
+    ash_vec_free(ixs->allocator, &ixs->facts);
     ash_map_free(&ixs->sum_ids);
     ash_map_free(&ixs->atom_ids);
 }
@@ -115,11 +116,29 @@ static ash_dim combine(ash_ixs *ixs, ash_dim_op op, ash_dim a, ash_dim b) {
     return out;
 }
 
-static void put(building *b, int64_t c, ash_dim d, uint32_t atom) {
-    if (d >= 0) { /* a number: part of the coefficient */
-        if (!ash_mul_i64(c, d, &c)) too_large(b->ixs);
-        d = 1;
+/* The number that all terms of a dim are multiples of, and *rest, what is left of it without: 4 n + 4 m is
+ * 4 by n + m. Of a number, that is itself by 1. */
+static int64_t content(ash_ixs *ixs, ash_dim d, ash_dim *rest) {
+    int64_t common = 0;
+    *rest = 1;
+    if (d >= 0) return d;
+    for (size_t t = 0, atoms; t < ash_dims_term_count(ixs->dims, d); t++) {
+        int64_t a = common, b = ash_dims_term(ixs->dims, d, t, &atoms);
+        while (b) {
+            int64_t left = a % b;
+            a = b, b = left;
+        }
+        common = a < 0 ? -a : a;
     }
+    *rest = d;
+    if (common <= 1) return 1;
+    *rest = combine(ixs, ASH_DIM_DIV, d, common);
+    return common;
+}
+
+/* Of a dim its content goes into the coefficient, so that equal terms are told as such. */
+static void put(building *b, int64_t c, ash_dim d, uint32_t atom) {
+    if (!ash_mul_i64(c, content(b->ixs, d, &d), &c)) too_large(b->ixs);
     if (c == 0) return;
     for (size_t i = 0; i < b->n; i++) {
         ash_term *t = &b->terms[i];
@@ -190,6 +209,10 @@ ash_sym ash_ix_new_sym(ash_ixs *ixs, ash_dim extent) {
         return 0;
     }
     return (ash_sym)(ixs->extents.len - 1);
+}
+
+void ash_ix_assume(ash_ixs *ixs, ash_ix ix, ash_dim limit) {
+    if (!ash_vec_push(ixs->allocator, &ixs->facts, (ash_ix_fact){ix, limit})) ixs->failed = true;
 }
 
 uint64_t ash_ix_syms(const ash_ixs *ixs, ash_ix ix) {
@@ -268,12 +291,13 @@ static bool divides(ash_ixs *ixs, int64_t c, ash_dim d, ash_dim by, int64_t *qc,
         }
         return false;
     }
-    if (d >= 0) return false;
+    int64_t common = content(ixs, by, &by), min, max;
+    if (d >= 0 || c % common) return false;
+    *qc = c / common;
     if (d == by) { /* also where it can be 0: then there is nothing to address */
         *qd = 1;
         return true;
     }
-    int64_t min, max;
     ash_dims_bounds(ixs->dims, by, &min, &max);
     if (min < 1) return false;
     ash_dim q = combine(ixs, ASH_DIM_DIV, d, by);
@@ -282,10 +306,12 @@ static bool divides(ash_ixs *ixs, int64_t c, ash_dim d, ash_dim by, int64_t *qc,
     return true;
 }
 
-/* Whether 0 <= ix < by for certain, where `by` is not 0. */
-static bool below(const ash_ixs *ixs, ash_ix ix, ash_dim by) {
+bool ash_ix_is_below(const ash_ixs *ixs, ash_ix ix, ash_dim by) {
     ash_sum sum = ash_ix_sum(ixs, ix);
+    ash_dim whole;
     if (sum.n == 0) return true;
+    for (size_t i = 0; i < ixs->facts.len; i++)
+        if (ixs->facts.at[i].ix == ix && ixs->facts.at[i].limit == by) return true;
     if (sum.min < 0) return false;
     int64_t min, max;
     ash_dims_bounds(ixs->dims, by, &min, &max);
@@ -294,6 +320,9 @@ static bool below(const ash_ixs *ixs, ash_ix ix, ash_dim by) {
     const ash_term *t = &ixs->terms.at[sum.first];
     const ash_atom *atom = &ixs->atoms.at[t->atom];
     if (t->c != 1 || t->d != 1) return false;
+    if (atom->kind == ASH_ATOM_DIV) /* x / e < d where x < e d */
+        return ash_dims_combine(ixs->dims, ASH_DIM_MUL, atom->by, by, &whole, NULL) == ASH_OK &&
+               ash_ix_is_below(ixs, atom->ref, whole);
     return (atom->kind == ASH_ATOM_SYM && ixs->extents.at[atom->ref] == by) ||
            (atom->kind == ASH_ATOM_MOD && atom->by == by);
 }
@@ -343,7 +372,7 @@ ash_ix ash_ix_div(ash_ixs *ixs, ash_ix a, ash_dim d) {
     if (d == 1 || ixs->failed) return a;
     if (d == 0) return ash_ix_const(ixs, 0); /* of a tensor without elements: never computed */
     ash_ix rest, quotient = split(ixs, a, d, &rest);
-    if (ixs->failed || below(ixs, rest, d)) return quotient;
+    if (ixs->failed || ash_ix_is_below(ixs, rest, d)) return quotient;
     const ash_atom *sole = sole_atom(ixs, rest);
     if (sole && sole->kind == ASH_ATOM_DIV) { /* (x / e) / d is x / (e d) */
         ash_ix inner = sole->ref;
@@ -367,7 +396,7 @@ ash_ix ash_ix_mod(ash_ixs *ixs, ash_ix a, ash_dim d) {
     if (d <= 1 && d >= 0) return ash_ix_const(ixs, 0);
     ash_ix rest;
     split(ixs, a, d, &rest);
-    if (ixs->failed || below(ixs, rest, d)) return rest;
+    if (ixs->failed || ash_ix_is_below(ixs, rest, d)) return rest;
     const ash_atom *sole = sole_atom(ixs, rest);
     if (sole && sole->kind == ASH_ATOM_MOD && d > 0 && sole->by > 0 && sole->by % d == 0)
         return ash_ix_mod(ixs, sole->ref, d);
@@ -425,15 +454,28 @@ bool ash_ix_lane_stride(const ash_ixs *ixs, ash_ix ix, ash_sym sym, unsigned lan
         const ash_term *t = &ixs->terms.at[sum.first + i];
         const ash_atom *atom = &ixs->atoms.at[t->atom];
         if (!atom_depends(ixs, t->atom, sym)) continue;
-        if (t->d != 1) return false;
         if (atom->kind != ASH_ATOM_SYM) {
             if (!aligned || atom->kind == ASH_ATOM_LOADED || !block_aligned(ixs, atom, sym, lanes))
                 return false;
             if (atom->kind == ASH_ATOM_DIV) continue;
         }
+        if (t->d != 1) return false;
         *stride += t->c;
     }
     return true;
+}
+
+bool ash_ix_stride(ash_ixs *ixs, ash_ix ix, ash_sym sym, ash_ix *stride) {
+    building b = {.ixs = ixs};
+    ash_sum sum = ash_ix_sum(ixs, ix);
+    for (uint32_t i = 0; i < sum.n; i++) {
+        ash_term t = ixs->terms.at[sum.first + i];
+        if (!atom_depends(ixs, t.atom, sym)) continue;
+        if (ixs->atoms.at[t.atom].kind != ASH_ATOM_SYM) return false;
+        put(&b, t.c, t.d, ONE);
+    }
+    *stride = finish(&b);
+    return !ixs->failed;
 }
 
 bool ash_ix_rest(const ash_ixs *ixs, ash_ix ix, ash_sym sym, unsigned lanes, ash_dim by, int64_t *rest) {

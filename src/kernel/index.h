@@ -48,13 +48,22 @@ typedef struct ash_sum {
     int64_t min, max;  /* bounds over all symbols and variables; INT64_MIN, INT64_MAX when unknown */
 } ash_sum;
 
+/* What holds wherever an expression is used: 0 <= ix < limit. */
+typedef struct ash_ix_fact {
+    ash_ix ix;
+    ash_dim limit;
+} ash_ix_fact;
+
 typedef struct ash_ixs {
     const ash_allocator *allocator;
     ash_dims *dims;
     ASH_VEC(ash_term) terms;
     ASH_VEC(ash_sum) sums;
     ASH_VEC(ash_atom) atoms;
-    ASH_VEC(ash_dim) extents;  /* per symbol */
+    ASH_VEC(ash_dim) extents; /* per symbol */
+    ASH_VEC(ash_ix_fact)
+    facts; /* of what is made at present: in the operand of a padding, where the element is
+                                   one of it */
     ash_map sum_ids, atom_ids; /* hash to the newest with that hash; probed by rehashing */
     bool failed;               /* out of memory, or too large */
     bool too_large;            /* arithmetic past 64 bits, or more terms than an expression may have */
@@ -62,6 +71,11 @@ typedef struct ash_ixs {
 
 void ash_ixs_init(ash_ixs *ixs, const ash_allocator *allocator, ash_dims *dims);
 void ash_ixs_free(ash_ixs *ixs);
+
+/* Whether 0 <= ix < limit is certain, where the limit is not 0. */
+bool ash_ix_is_below(const ash_ixs *ixs, ash_ix ix, ash_dim limit);
+/* Takes a fact as given, until the caller sets the number of facts back. */
+void ash_ix_assume(ash_ixs *ixs, ash_ix ix, ash_dim limit);
 
 ash_sym ash_ix_new_sym(ash_ixs *ixs, ash_dim extent); /* takes the values 0 <= s < extent */
 ash_ix ash_ix_const(ash_ixs *ixs, int64_t value);
@@ -94,6 +108,9 @@ bool ash_ix_is_linear(const ash_ixs *ixs, ash_ix ix, ash_sym sym);
  * true and the constant distance between neighbouring lanes, or false when there is none. */
 bool ash_ix_lane_stride(const ash_ixs *ixs, ash_ix ix, ash_sym sym, unsigned lanes, bool aligned,
                         int64_t *stride);
+/* True and the distance between neighbouring values of `sym` where it is the same everywhere: a number or
+ * an expression of the graph's variables. */
+bool ash_ix_stride(ash_ixs *ixs, ash_ix ix, ash_sym sym, ash_ix *stride);
 /* What is left of an expression divided by `by`, where `sym` is a multiple of `lanes`: true when that is
  * always the same, and the next values of `sym` are the next ones of the expression. */
 bool ash_ix_rest(const ash_ixs *ixs, ash_ix ix, ash_sym sym, unsigned lanes, ash_dim by, int64_t *rest);

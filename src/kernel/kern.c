@@ -75,7 +75,7 @@ void ash_kern_forget(ash_kern *k, size_t mark) {
 }
 
 ash_kern_scope ash_kern_enter(ash_kern *k) {
-    ash_kern_scope scope = {k->mask, k->guard, k->context, ash_kern_mark(k)};
+    ash_kern_scope scope = {k->mask, k->guard, k->context, ash_kern_mark(k), k->ixs.facts.len};
     k->context = (uint32_t)k->nest.code.len + 1; /* like no other: something is emitted before the next */
     return scope;
 }
@@ -85,6 +85,7 @@ void ash_kern_leave(ash_kern *k, ash_kern_scope scope) {
     k->mask = scope.mask;
     k->guard = scope.guard;
     k->context = scope.number;
+    k->ixs.facts.len = scope.facts;
 }
 
 void ash_kern_know(ash_kern *k, ash_value value, ash_ref ref) {
@@ -357,12 +358,14 @@ static bool immediate(ash_kern *k, ash_value value, ash_ref *out) {
     return true;
 }
 
-/* `first` is an index that may be read where the guard says that `linear` may not. */
-static ash_ref load_at(ash_kern *k, uint16_t buf, ash_ix linear, ash_dim first) {
+static ash_ref load_at(ash_kern *k, uint16_t buf, ash_ix linear, ash_value value) {
+    const ash_value_place *place = &k->low->places[value];
     ash_nest *n = &k->nest;
     if (!ash_kern_is_vector(k, linear)) {
         ash_ref at = ash_kern_index(k, linear);
-        if (k->guard != ASH_NO_REF) at = ash_nest_select(n, k->guard, at, ash_kern_dim(k, first));
+        /* where the guard says that it may not be read, the first one is */
+        if (k->guard != ASH_NO_REF)
+            at = ash_nest_select(n, k->guard, at, ash_kern_dim(k, place->contiguous ? 0 : place->offset));
         return ash_nest_load(n, buf, at, 1, ASH_NO_REF);
     }
     ash_ref mask = k->mask;
@@ -373,8 +376,16 @@ static ash_ref load_at(ash_kern *k, uint16_t buf, ash_ix linear, ash_dim first) 
     int64_t stride;
     if (ash_ix_lane_stride(&k->ixs, linear, k->vsym, k->lanes, k->aligned, &stride) && stride == 1)
         return ash_nest_load(n, buf, ash_kern_index(k, linear), k->lanes, mask);
-    ash_ref other;
-    if (k->turn && mask == ASH_NO_REF && ash_kern_turned_load(k, buf, linear, &other)) return other;
+    ash_ref other, end = ASH_NO_REF;
+    if (k->turn && mask != ASH_NO_REF && place->contiguous) {
+        const ash_type *type = ash_graph__type(k->graph, value);
+        ash_dim count = 1;
+        for (unsigned d = 0; d < type->rank; d++) count = ash_kern_product(k, count, type->dims[d]);
+        end = ash_kern_dim(k, count);
+    }
+    if (k->turn && (mask == ASH_NO_REF || end != ASH_NO_REF) &&
+        ash_kern_turned_load(k, buf, linear, end, &other))
+        return other;
     if (mask == ASH_NO_REF &&
         (ash_kern_load_near(k, buf, linear, &other) || ash_kern_load_run(k, buf, linear, &other)))
         return other;
@@ -397,7 +408,7 @@ ash_ref ash_kern_load(ash_kern *k, ash_value value, const ash_ix *idx) {
     ash_kern_access(k, value, false);
     if (ash_kern_lost(k)) return 0;
     note_read(k, buf, linear);
-    ref = load_at(k, buf, linear, k->low->places[value].contiguous ? 0 : k->low->places[value].offset);
+    ref = load_at(k, buf, linear, value);
     return ash_kern_dtype(type->dtype) == type->dtype ? ref : ash_nest_cast(&k->nest, ASH_F32, ref);
 }
 

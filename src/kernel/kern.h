@@ -177,7 +177,7 @@ void ash_kern_narrow(ash_kern *k, ash_ref condition);
 typedef struct ash_kern_scope {
     ash_ref mask, guard;
     uint32_t number;
-    size_t mark;
+    size_t mark, facts;
 } ash_kern_scope;
 
 ash_kern_scope ash_kern_enter(ash_kern *k);
@@ -217,8 +217,9 @@ ash_status ash_kern_lower_part(ash_kern *k, ash_value value, ash_value target, u
                                ash_dim shift, ash_dim *chunks);
 
 /* loops_turn.c: a vector whose lanes are `linear` along the vector symbol, out of the present block; false
- * when it is not of that form. */
-bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out);
+ * when it is not of that form. `end` (unless ASH_NO_REF): some lanes may lie outside of the first so many
+ * elements of the buffer, and have any value. */
+bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref end, ash_ref *out);
 
 /* table.c: the entry at an index of a table of constants that are all below `size`, as an index; false when
  * it is no such table, or nothing is emitted now and its entries are to be loaded. */

@@ -108,7 +108,7 @@ void ash_loops__reduce(ash_loops *l, const ash_node *node);
 /* --- loops_turn.c ------------------------------------------------------------------------------------ */
 
 /* Decides whether blocks are transposed in registers: sets l->turn. `dry` has the addresses. */
-void ash_loops__choose_turn(ash_loops *l, const ash_kern *dry, const ash_loops *trial);
+void ash_loops__choose_turn(ash_loops *l, ash_kern *dry, const ash_loops *trial);
 /* The chunk loop over such blocks; the number of chunks. */
 ash_dim ash_loops__emit_turned(ash_loops *l);
 

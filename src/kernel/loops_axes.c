@@ -150,7 +150,7 @@ enum { SHORT_LANES = 4 }; /* of the shortest vectors that are worth having */
 void ash_loops__choose_axes(ash_loops *l) {
     uint32_t joined;
     dry_run rooms[2], *run = merge_axes(l, &rooms[0], &rooms[1], &joined);
-    const ash_kern *dry = &run->kern;
+    ash_kern *dry = &run->kern;
     const ash_loops *trial = &run->loops;
     int best = -1001;
     bool inner = false;

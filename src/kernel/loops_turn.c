@@ -58,15 +58,17 @@ static void transpose(ash_kern *k, ash_ref *rows, unsigned lanes, size_t element
     for (unsigned bit = part; bit < lanes; bit *= 2) swap_bit(n, rows, lanes, bit);
 }
 
-/* Whether an address has neighbours along another symbol, and a constant distance along the vector symbol:
- * so no number that was loaded for each lane is part of it. */
-static bool is_turned(const ash_ixs *ixs, ash_ix at, ash_sym vsym, ash_sym along, unsigned lanes) {
+/* Whether an address has neighbours along another symbol, and one distance along the vector symbol, a
+ * number or an expression: so no number that was loaded for each lane is part of it. */
+static bool is_turned(ash_ixs *ixs, ash_ix at, ash_sym vsym, ash_sym along, unsigned lanes) {
     int64_t stride;
-    return ash_ix_lane_stride(ixs, at, vsym, lanes, true, &stride) && stride != 0 && stride != 1 &&
-           ash_ix_lane_stride(ixs, at, along, lanes, true, &stride) && stride == 1;
+    ash_ix apart;
+    bool even = ash_ix_lane_stride(ixs, at, vsym, lanes, true, &stride);
+    if (even ? stride == 0 || stride == 1 : !ash_ix_stride(ixs, at, vsym, &apart)) return false;
+    return ash_ix_lane_stride(ixs, at, along, lanes, true, &stride) && stride == 1;
 }
 
-bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out) {
+bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref end, ash_ref *out) {
     ash_kern_turn *t = k->turn;
     ash_nest *n = &k->nest;
     for (unsigned i = 0; i < t->n_loads; i++) {
@@ -74,13 +76,21 @@ bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out
         *out = t->loads[i].rows[t->row];
         return true;
     }
+    for (size_t i = 0; i < k->ixs.facts.len; i++) /* then a row could lie in the padding in part */
+        if (ash_ix_depends(&k->ixs, k->ixs.facts.at[i].ix, t->along)) return false;
     if (t->n_loads == ASH_MAX_TURNED_LOADS || t->row || ash_kern_lost(k) ||
         !is_turned(&k->ixs, linear, k->vsym, t->along, k->lanes))
         return false;
     ash_ref v = k->sym_refs.at[k->vsym], *rows = t->loads[t->n_loads].rows;
+    ash_ref zero = ash_nest_index(n, 0), last = ASH_NO_REF;
+    if (end != ASH_NO_REF) last = ash_nest_binary(n, ASH_OP_SUB, end, ash_nest_index(n, k->lanes));
     for (unsigned i = 0; i < k->lanes; i++) {
         ash_kern_set_sym(k, k->vsym, ash_nest_binary(n, ASH_OP_ADD, v, ash_nest_index(n, i)));
-        rows[i] = ash_nest_load(n, buf, ash_kern_index(k, linear), k->lanes, ASH_NO_REF);
+        ash_ref at = ash_kern_index(k, linear);
+        /* a row that is there lies wholly in the buffer, and stays where it is */
+        if (end != ASH_NO_REF)
+            at = ash_nest_binary(n, ASH_OP_MAX, ash_nest_binary(n, ASH_OP_MIN, at, last), zero);
+        rows[i] = ash_nest_load(n, buf, at, k->lanes, ASH_NO_REF);
     }
     ash_kern_set_sym(k, k->vsym, v);
     if (n->failed) return false;
@@ -93,7 +103,7 @@ bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out
 
 /* --- the loops ------------------------------------------------------------------------------------ */
 
-void ash_loops__choose_turn(ash_loops *l, const ash_kern *dry, const ash_loops *trial) {
+void ash_loops__choose_turn(ash_loops *l, ash_kern *dry, const ash_loops *trial) {
     unsigned lanes = ASH_MIN(l->narrow, (unsigned)ASH_MAX_TURNED);
     if (l->vector_inner || l->anchor || trial->n_inner || lanes < 2 || (lanes & (lanes - 1)) ||
         ash_loops__work(dry) > dry->low->target->costs.turn_body)

@@ -17,6 +17,7 @@ typedef struct product {
     const ash_node *node;
     unsigned rank; /* of both operands and the result */
     ash_dim m, n, inner;
+    ash_dim columns; /* of the present tiles: n where their last vectors may be partial, or 0 */
     bool bytes;
     int64_t terms; /* of the inner dim that one step takes */
     ash_sym row, block, lane, step;
@@ -25,6 +26,7 @@ typedef struct product {
     unsigned lanes;
     ash_ix out[ASH_MAX_RANK]; /* index of the result */
     ash_tile_operand a, b;
+    ash_ix row_stride; /* in memory, of the first operand: a number or an expression of variables */
     ash_sym batch[ASH_MAX_RANK];
 } product;
 
@@ -75,9 +77,14 @@ static bool stride_along(const product *p, ash_ix linear, ash_sym sym, int64_t *
     return ash_ix_lane_stride(&p->k->ixs, linear, sym, 2, false, stride);
 }
 
+/* Whether the last vector of columns may be partial. */
+static bool has_part(const product *p, ash_dim columns) {
+    return !ash_dim_is_const(columns) || columns % p->lanes;
+}
+
 /* The multiply-adds of the step that the symbols are at. `rest`: which of its terms there are, or
  * ASH_NO_REF: all. */
-static void emit_step(product *p, ash_tile *t, int64_t row_stride, ash_ref rest) {
+static void emit_step(product *p, ash_tile *t, ash_ref row_stride, ash_ref rest) {
     ash_kern *k = p->k;
     ash_nest *n = &k->nest;
     unsigned terms = (unsigned)p->terms;
@@ -85,24 +92,24 @@ static void emit_step(product *p, ash_tile *t, int64_t row_stride, ash_ref rest)
     for (unsigned v = 0; v < t->vectors; v++) {
         ash_ref block = ash_nest_binary(n, ASH_OP_ADD, t->first, ash_nest_index(n, v));
         ash_kern_set_sym(k, p->block, block);
-        if (!ash_node_int(p->node, ASH_ATTR_B_BLOCK) && p->n % p->lanes) {
+        if (!ash_node_int(p->node, ASH_ATTR_B_BLOCK) && has_part(p, p->columns)) {
             ash_ref first = ash_nest_binary(n, ASH_OP_MUL, block, ash_nest_index(n, p->lanes));
-            ash_ref left = ash_nest_binary(n, ASH_OP_SUB, ash_nest_index(n, p->n), first);
+            ash_ref left = ash_nest_binary(n, ASH_OP_SUB, ash_kern_dim(k, p->columns), first);
             mask = ash_nest_binary(n, ASH_OP_LT, ash_nest_lanes(n, p->lanes),
                                    ash_nest_splat(n, left, p->lanes));
         }
         b[v] = ash_nest_load(n, p->b.buf, ash_kern_index(k, p->b.linear), terms * p->lanes, mask);
     }
     for (unsigned r = 0; r < t->rows; r++) {
-        ash_ref index = ash_nest_binary(n, ASH_OP_ADD, at, ash_nest_index(n, r * row_stride));
-        ash_ref a = ash_nest_load(n, p->a.buf, index, terms, rest);
+        ash_ref further = ash_nest_binary(n, ASH_OP_MUL, row_stride, ash_nest_index(n, r));
+        ash_ref a = ash_nest_load(n, p->a.buf, ash_nest_binary(n, ASH_OP_ADD, at, further), terms, rest);
         ash_tile_add(t, r, b, p->bytes ? a : ash_nest_splat(n, a, p->lanes));
     }
 }
 
 /* All whole steps, in blocks of partial sums. */
 static void emit_steps(product *p, ash_tile *t, const ash_partial_blocks *blocks, ash_ref to,
-                       int64_t row_stride) {
+                       ash_ref row_stride) {
     ash_kern *k = p->k;
     ash_nest *n = &k->nest;
     size_t mark = ash_kern_mark(k);
@@ -119,7 +126,7 @@ static void emit_steps(product *p, ash_tile *t, const ash_partial_blocks *blocks
 }
 
 /* The terms behind the whole steps. */
-static void emit_rest(product *p, ash_tile *t, ash_ref steps, int64_t row_stride) {
+static void emit_rest(product *p, ash_tile *t, ash_ref steps, ash_ref row_stride) {
     ash_kern *k = p->k;
     ash_nest *n = &k->nest;
     if (ash_dim_is_const(p->inner) && p->inner % p->terms == 0) return;
@@ -138,8 +145,7 @@ static void emit_rest(product *p, ash_tile *t, ash_ref steps, int64_t row_stride
 }
 
 /* One tile: all steps, then the results. `row0` is its first row. */
-static void emit_tile(product *p, unsigned rows, unsigned vectors, ash_ref row0, ash_ref block0,
-                      int64_t row_stride) {
+static void emit_tile(product *p, unsigned rows, unsigned vectors, ash_ref row0, ash_ref block0) {
     ash_kern *k = p->k;
     ash_nest *n = &k->nest;
     ash_tile t = {.k = k,
@@ -152,7 +158,7 @@ static void emit_tile(product *p, unsigned rows, unsigned vectors, ash_ref row0,
                   .block = p->block,
                   .lane = p->lane,
                   .first = block0,
-                  .columns = p->n};
+                  .columns = p->columns};
     int64_t terms = 1;
     ash_partial_blocks blocks = {0}; /* sums of integers are exact in any order */
     if (!p->bytes)
@@ -164,6 +170,7 @@ static void emit_tile(product *p, unsigned rows, unsigned vectors, ash_ref row0,
     ash_kern_set_sym(k, p->lane, ash_nest_index(n, 0));
     ash_kern_set_sym(k, p->b_lane, ash_nest_index(n, 0));
     ash_ref steps = ash_nest_idiv(n, ash_kern_dim(k, p->inner), ash_nest_index(n, p->terms));
+    ash_ref row_stride = ash_kern_index(k, p->row_stride);
     emit_steps(p, &t, &blocks, steps, row_stride);
     emit_rest(p, &t, steps, row_stride);
     ash_kern_forget(k, mark);
@@ -172,22 +179,48 @@ static void emit_tile(product *p, unsigned rows, unsigned vectors, ash_ref row0,
 
 /* Rows [from, to) of a strip of `vectors` vectors. */
 static void emit_rows(product *p, ash_tile_shape shape, unsigned vectors, ash_ref from, ash_ref to,
-                      ash_ref block0, int64_t row_stride) {
-    ash_nest *n = &p->k->nest;
-    ash_ref size = ash_nest_binary(n, ASH_OP_SUB, to, from), rows = ash_nest_index(n, shape.rows);
-    ash_ref whole = ash_nest_binary(n, ASH_OP_MUL, ash_nest_idiv(n, size, rows), rows);
-    ash_ref middle = ash_nest_binary(n, ASH_OP_ADD, from, whole);
-    emit_tile(p, shape.rows, vectors, ash_nest_loop(n, from, middle, shape.rows, 1), block0, row_stride);
-    ash_nest_end(n);
-    if (!ash_dim_is_const(p->m) && shape.rows > 1) {
-        emit_tile(p, 1, vectors, ash_nest_loop(n, middle, to, 1, 1), block0, row_stride);
-        ash_nest_end(n);
-    } else if (p->m %
-               shape.rows) { /* blocks of rows are whole tiles: only the last has a rest, always the same */
-        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, middle, to));
-        emit_tile(p, (unsigned)(p->m % shape.rows), vectors, middle, block0, row_stride);
-        ash_nest_end(n);
+                      ash_ref block0) {
+    /* blocks of rows are whole tiles: only the last has a rest, always the same where m is a number */
+    const ash_tile_heights heights = ash_tile_cut_rows(p->k->low->target, shape, p->m);
+    for (unsigned i = 0; i < heights.n; i++) {
+        ash_ref row0 = ash_tile_open_height(&p->k->nest, &heights, i, &from, to);
+        emit_tile(p, heights.at[i], vectors, row0, block0);
+        ash_nest_end(&p->k->nest);
     }
+}
+
+/* The strip that begins at block0, of a number of blocks that is a number: the last one may be narrower. */
+static void emit_known_strip(product *p, ash_tile_shape shape, ash_ref strip, ash_ref from, ash_ref to,
+                             ash_ref block0) {
+    ash_nest *n = &p->k->nest;
+    int64_t blocks = ash_ceil_div(p->n, p->lanes), strips = ash_ceil_div(blocks, shape.vectors);
+    unsigned last = (unsigned)(blocks % shape.vectors);
+    p->columns = p->n;
+    if (last) ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, strip, ash_nest_index(n, strips - 1)));
+    emit_rows(p, shape, shape.vectors, from, to, block0);
+    if (!last) return;
+    ash_nest_else(n);
+    emit_rows(p, shape, last, from, to, block0);
+    ash_nest_end(n);
+}
+
+/* The same where the columns are known at run time alone: all vectors are whole, or they go one by one, and
+ * the last one is masked. */
+static void emit_open_strip(product *p, ash_tile_shape shape, ash_ref from, ash_ref to, ash_ref block0) {
+    ash_kern *k = p->k;
+    ash_nest *n = &k->nest;
+    ash_ref end = ash_nest_binary(n, ASH_OP_ADD, block0, ash_nest_index(n, shape.vectors));
+    ash_ref columns = ash_nest_binary(n, ASH_OP_MUL, end, ash_nest_index(n, p->lanes));
+    p->columns = 0;
+    ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, columns, ash_kern_dim(k, p->n)));
+    emit_rows(p, shape, shape.vectors, from, to, block0);
+    ash_nest_else(n);
+    ash_ref blocks = ash_kern_dim(k, ash_kern_ceil_div(k, p->n, p->lanes));
+    p->columns = p->n;
+    ash_ref block = ash_nest_loop(n, block0, ash_nest_binary(n, ASH_OP_MIN, end, blocks), 1, 1);
+    emit_rows(p, shape, 1, from, to, block);
+    ash_nest_end(n);
+    ash_nest_end(n);
 }
 
 static ash_dim batches(product *p) {
@@ -197,18 +230,23 @@ static ash_dim batches(product *p) {
     return count;
 }
 
-static ash_dim emit_columns(product *p, int64_t row_stride) {
+static ash_dim emit_columns(product *p) {
     ash_kern *k = p->k;
     ash_nest *n = &k->nest;
-    int64_t m = ash_kern_max(k, p->m), blocks = ash_ceil_div(p->n, p->lanes);
+    int64_t m = ash_kern_max(k, p->m), blocks = ash_ceil_div(ash_kern_max(k, p->n), p->lanes), apart;
     int64_t steps = ash_ceil_div(ash_kern_max(k, p->inner), p->terms);
     int64_t term_bytes = p->bytes ? 1 : (int64_t)sizeof(float), step_bytes = p->terms * term_bytes;
-    /* Rows that share the few lines of one cache set: no more of them than leave room for the rest. */
+    /* Rows that share the few lines of one cache set: no more of them than leave room for the rest. As many
+     * where their distance is an expression, and each has an address of its own. */
     const ash_costs *c = &k->low->target->costs;
-    bool apart = row_stride * term_bytes % c->set_bytes;
-    unsigned most_rows = apart ? ASH_TILE_MAX : (unsigned)c->set_rows;
-    ash_tile_shape shape = ash_tile_choose(k->low->target, ASH_MAX(m, 1), ASH_MAX(blocks, 1), steps,
-                                           most_rows, p->bytes ? ASH_TILE_BYTES : ASH_TILE_F32);
+    bool many = stride_along(p, p->a.linear, p->row, &apart) && apart * term_bytes % c->set_bytes;
+    unsigned most_rows = many ? ASH_TILE_MAX : (unsigned)c->set_rows;
+    const ash_tile_extents extents = {.rows = ASH_MAX(m, 1),
+                                      .blocks = ASH_MAX(blocks, 1),
+                                      .open_rows = !ash_dim_is_const(p->m),
+                                      .open_blocks = !ash_dim_is_const(p->n)};
+    ash_tile_shape shape = ash_tile_choose(k->low->target, &extents, steps, most_rows,
+                                           p->bytes ? ASH_TILE_BYTES : ASH_TILE_F32);
     int64_t strips = ash_ceil_div(blocks, shape.vectors), width = shape.vectors * p->lanes;
     ash_tile_work work = {.lines = m,
                           .unit = shape.rows,
@@ -217,30 +255,25 @@ static ash_dim emit_columns(product *p, int64_t row_stride) {
                           .strips = strips,
                           .strip_bytes = steps * width * step_bytes};
     ash_tile_cut cut = ash_tile_choose_cut(k->low->target, &work);
-    ash_dim row_blocks = ash_kern_ceil_div(k, p->m, cut.per);
+    ash_dim row_blocks = ash_kern_ceil_div(k, p->m, cut.per),
+            all_strips = ash_kern_ceil_div(k, ash_kern_ceil_div(k, p->n, p->lanes), shape.vectors);
     ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
                                   ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
     ash_ref row_block, strip;
     ash_kern_decode(k, ash_graph__type(k->graph, p->node->out)->dims, p->rank - 2, p->batch,
-                    ash_tile_decode(k, &cut, chunk, ash_kern_dim(k, row_blocks), ash_nest_index(n, strips),
-                                    &row_block, &strip));
+                    ash_tile_decode(k, &cut, chunk, ash_kern_dim(k, row_blocks),
+                                    ash_kern_dim(k, all_strips), &row_block, &strip));
     ash_ref from = ash_nest_binary(n, ASH_OP_MUL, row_block, ash_nest_index(n, cut.per));
     ash_ref to =
         ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_index(n, cut.per)),
                         ash_kern_dim(k, p->m));
     ash_ref block0 = ash_nest_binary(n, ASH_OP_MUL, strip, ash_nest_index(n, shape.vectors));
-    unsigned last = (unsigned)(blocks % shape.vectors);
-    if (last) {
-        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, strip, ash_nest_index(n, strips - 1)));
-        emit_rows(p, shape, shape.vectors, from, to, block0, row_stride);
-        ash_nest_else(n);
-        emit_rows(p, shape, last, from, to, block0, row_stride);
-        ash_nest_end(n);
-    } else {
-        emit_rows(p, shape, shape.vectors, from, to, block0, row_stride);
-    }
+    if (ash_dim_is_const(p->n))
+        emit_known_strip(p, shape, strip, from, to, block0);
+    else
+        emit_open_strip(p, shape, from, to, block0);
     ash_nest_end(n);
-    return ash_kern_product(k, ash_kern_product(k, batches(p), strips), row_blocks);
+    return ash_kern_product(k, ash_kern_product(k, batches(p), all_strips), row_blocks);
 }
 
 /* --- vectors along k ------------------------------------------------------------------------------ */
@@ -310,29 +343,29 @@ static ash_dim emit_inner(product *p, int64_t row_stride, int64_t column_stride)
     ash_nest *n = &k->nest;
     const ash_target *target = k->low->target;
     const ash_costs *c = &target->costs;
-    unsigned rows = (unsigned)p->m, columns = (unsigned)ASH_MIN(c->dot_columns, p->n);
+    const int64_t most = ASH_MAX(ash_kern_max(k, p->n), 1);
+    unsigned rows = (unsigned)p->m, columns = (unsigned)ASH_MIN(c->dot_columns, most);
     if (rows * columns > target->vector_registers - (unsigned)c->dot_registers)
         columns = (unsigned)c->dot_few_columns;
     int64_t flops = 2 * p->m * ASH_MAX(p->inner, 1);
     int64_t per = ASH_MAX(c->chunk_dot_flops / flops, 1);
-    per = ash_ceil_div(ASH_MIN(per, p->n), columns) * columns;
-    int64_t parts = ash_ceil_div(p->n, per);
+    per = ash_ceil_div(ASH_MIN(per, most), columns) * columns;
+    ash_dim parts = ash_kern_ceil_div(k, p->n, per);
     ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
                                   ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
-    ash_ref n_parts = ash_nest_index(n, parts), part = ash_nest_imod(n, chunk, n_parts);
+    ash_ref n_parts = ash_kern_dim(k, parts), part = ash_nest_imod(n, chunk, n_parts);
     ash_kern_decode(k, ash_graph__type(k->graph, p->node->out)->dims, p->rank - 2, p->batch,
                     ash_nest_idiv(n, chunk, n_parts));
     ash_ref from = ash_nest_binary(n, ASH_OP_MUL, part, ash_nest_index(n, per));
-    ash_ref to =
-        ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_index(n, per)),
-                        ash_nest_index(n, p->n));
+    ash_ref to = ash_nest_binary(
+        n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_index(n, per)), ash_kern_dim(k, p->n));
     ash_ref width = ash_nest_index(n, columns);
     ash_ref whole = ash_nest_binary(
         n, ASH_OP_MUL, ash_nest_idiv(n, ash_nest_binary(n, ASH_OP_SUB, to, from), width), width);
     ash_ref middle = ash_nest_binary(n, ASH_OP_ADD, from, whole);
     emit_dots(p, rows, columns, ash_nest_loop(n, from, middle, columns, 1), row_stride, column_stride);
     ash_nest_end(n);
-    if (p->n % columns) {
+    if (!ash_dim_is_const(p->n) || p->n % columns) {
         emit_dots(p, rows, 1, ash_nest_loop(n, middle, to, 1, 1), row_stride, column_stride);
         ash_nest_end(n);
     }
@@ -353,7 +386,6 @@ bool ash_kern_lower_matmul(ash_kern *k, ash_dim *chunks) {
                  .n = out->dims[out->rank - 1],
                  .inner = a->dims[a->rank - 1]};
     int64_t row_stride, a_step, b_step, column_stride;
-    if (!ash_dim_is_const(p.n)) return false;
     if (p.bytes) p.terms = ASH_BYTE_TERMS;
     unsigned lanes = ash_target_lanes(k->low->target, sizeof(float));
     if (!ash_node_int(node, ASH_ATTR_B_BLOCK) && ash_dim_is_const(p.m) &&
@@ -369,7 +401,7 @@ bool ash_kern_lower_matmul(ash_kern *k, ash_dim *chunks) {
         }
     }
     make_symbols(&p, lanes);
-    if (!find_operands(&p) || !stride_along(&p, p.a.linear, p.row, &row_stride) ||
+    if (!find_operands(&p) || !ash_ix_stride(&k->ixs, p.a.linear, p.row, &p.row_stride) ||
         !ash_ix_lane_stride(&k->ixs, p.b.linear, p.b_lane, lanes * (unsigned)p.terms, true, &b_step) ||
         b_step != 1)
         return false;
@@ -378,6 +410,6 @@ bool ash_kern_lower_matmul(ash_kern *k, ash_dim *chunks) {
     if (p.bytes &&
         (!ash_ix_lane_stride(&k->ixs, p.a.linear, p.term, (unsigned)p.terms, true, &a_step) || a_step != 1))
         return false;
-    *chunks = emit_columns(&p, row_stride);
+    *chunks = emit_columns(&p);
     return true;
 }

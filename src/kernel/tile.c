@@ -20,7 +20,64 @@ static double tile_cycles(const ash_target *target, unsigned rows, unsigned vect
     return step_cycles(target, rows, vectors, math) * steps + c->tile_begin;
 }
 
-ash_tile_shape ash_tile_choose(const ash_target *target, int64_t rows, int64_t blocks, int64_t steps,
+/* Ever lower tiles, down to one row. */
+static ash_tile_heights open_heights(const ash_target *target, ash_tile_shape shape) {
+    const ash_costs *c = &target->costs;
+    ash_tile_heights h = {.n = 1, .at = {shape.rows}};
+    unsigned hides = (unsigned)__builtin_ceil(c->tile_latency * c->tile_fma / shape.vectors);
+    for (unsigned next = ASH_MIN(hides, shape.rows / 2); next && h.n < ASH_COUNT(h.at); next /= 2)
+        h.at[h.n++] = next;
+    h.at[h.n - 1] = 1; /* whatever the costs say, every row is computed */
+    return h;
+}
+
+ash_tile_heights ash_tile_cut_rows(const ash_target *target, ash_tile_shape shape, ash_dim rows) {
+    if (!ash_dim_is_const(rows)) return open_heights(target, shape);
+    unsigned rest = (unsigned)(rows % shape.rows);
+    return (ash_tile_heights){.n = 1 + (rest != 0), .at = {shape.rows, rest}, .known = true};
+}
+
+enum { USUAL = 4 }; /* a size that is a variable is, when shapes are chosen, this part of its bound */
+
+/* How many tiles of each height there are, on average where the number of rows is a variable: all rests are
+ * as likely. */
+static void count_tiles(const ash_tile_heights *h, double rows, double *counts) {
+    unsigned whole = h->at[0];
+    memset(counts, 0, ASH_COUNT(h->at) * sizeof *counts);
+    if (h->known) {
+        counts[0] = (double)((int64_t)rows / whole);
+        counts[1] = h->n > 1;
+        return;
+    }
+    counts[0] = (rows - (whole - 1) / 2.0) / whole;
+    for (unsigned rest = 0; rest < whole; rest++)
+        for (unsigned i = 1, left = rest; i < h->n; left %= h->at[i++])
+            counts[i] += (double)(left / h->at[i]) / whole;
+}
+
+/* Cycles of all tiles of a shape. */
+static double shape_cycles(const ash_target *target, ash_tile_shape shape, const ash_tile_extents *e,
+                           double steps, ash_tile_math math) {
+    const ash_tile_heights h =
+        e->open_rows ? open_heights(target, shape) : ash_tile_cut_rows(target, shape, ASH_MAX(e->rows, 1));
+    double counts[ASH_COUNT(h.at)], cost = 0, whole = (double)(e->blocks / shape.vectors), single = 0;
+    unsigned rest = (unsigned)(e->blocks % shape.vectors);
+    if (e->open_blocks) { /* what is left goes vector by vector */
+        rest = 0;
+        single = (shape.vectors - 1) / 2.0;
+        whole = ((double)e->blocks / USUAL - single) / shape.vectors;
+    }
+    count_tiles(&h, (double)e->rows / (e->open_rows ? USUAL : 1), counts);
+    for (unsigned i = 0; i < h.n; i++) {
+        double cycles = whole * tile_cycles(target, h.at[i], shape.vectors, steps, math);
+        if (rest) cycles += tile_cycles(target, h.at[i], rest, steps, math);
+        if (single > 0) cycles += single * tile_cycles(target, h.at[i], 1, steps, math);
+        cost += counts[i] * cycles;
+    }
+    return rest ? cost * target->costs.tile_rest : cost;
+}
+
+ash_tile_shape ash_tile_choose(const ash_target *target, const ash_tile_extents *extents, int64_t steps,
                                unsigned most_rows, ash_tile_math math) {
     /* Pairs of bytes, even and odd ones, have their register each. Four bytes of the first operand take one
      * beside those of the sums, since no instruction repeats them as it reads them, and the next four, too,
@@ -28,28 +85,38 @@ ash_tile_shape ash_tile_choose(const ash_target *target, int64_t rows, int64_t b
     bool bytes = math == ASH_TILE_BYTES;
     unsigned registers = target->vector_registers - (bytes ? 2 : 0),
              each = bytes && target->dot4 != 1 ? 2 : 1;
-    const ash_costs *c = &target->costs;
     ash_tile_shape best = {1, 1};
     double least = 1e300;
-    for (unsigned v = 1; v <= 8 && v <= blocks; v++) {
-        for (unsigned r = 1; r <= ASH_MIN((unsigned)ASH_TILE_MAX, most_rows) && r <= rows; r++) {
+    int64_t blocks = extents->blocks / (extents->open_blocks ? USUAL : 1),
+            rows = extents->rows / (extents->open_rows ? USUAL : 1);
+    most_rows = (unsigned)ASH_MIN(ASH_MIN((int64_t)ASH_TILE_MAX, most_rows), ASH_MAX(rows, 1));
+    for (unsigned v = 1; v <= 8 && v <= ASH_MAX(blocks, 1); v++) {
+        for (unsigned r = 1; r <= most_rows; r++) {
             if (r * v + each * (v + 1) > registers || r * v > ASH_TILE_MAX) break;
-            double cost = 0;
-            int64_t full_rows = rows / r, full_blocks = blocks / v;
-            unsigned rest_rows = (unsigned)(rows % r), rest_blocks = (unsigned)(blocks % v);
-            double s = (double)steps;
-            cost += (double)full_rows * (double)full_blocks * tile_cycles(target, r, v, s, math);
-            if (rest_rows) cost += (double)full_blocks * tile_cycles(target, rest_rows, v, s, math);
-            if (rest_blocks) cost += (double)full_rows * tile_cycles(target, r, rest_blocks, s, math);
-            if (rest_rows && rest_blocks) cost += tile_cycles(target, rest_rows, rest_blocks, s, math);
-            if (rest_blocks) cost *= c->tile_rest;
-            if (cost < least) {
-                least = cost;
-                best = (ash_tile_shape){r, v};
-            }
+            const ash_tile_shape shape = {r, v};
+            double cost = shape_cycles(target, shape, extents, (double)steps, math);
+            if (cost >= least) continue;
+            least = cost;
+            best = shape;
         }
     }
     return best;
+}
+
+ash_ref ash_tile_open_height(ash_nest *n, const ash_tile_heights *h, unsigned i, ash_ref *from,
+                             ash_ref to) {
+    ash_ref first = *from, height = ash_nest_index(n, h->at[i]), end = to;
+    if (i && h->known) {
+        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, first, to));
+        return first;
+    }
+    if (h->at[i] > 1) {
+        ash_ref size = ash_nest_binary(n, ASH_OP_SUB, to, first);
+        ash_ref whole = ash_nest_binary(n, ASH_OP_MUL, ash_nest_idiv(n, size, height), height);
+        end = ash_nest_binary(n, ASH_OP_ADD, first, whole);
+    }
+    *from = end;
+    return ash_nest_loop(n, first, end, h->at[i], 1);
 }
 
 /* --- choosing an order ---------------------------------------------------------------------------- */

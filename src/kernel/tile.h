@@ -27,10 +27,35 @@ typedef enum ash_tile_math {
     ASH_TILE_WIDENED /* one byte each, converted to f32, in which the sums are exact */
 } ash_tile_math;
 
-/* The cheapest shape for `rows` rows in runs that a tile cannot cross, `blocks` vectors and `steps` inner
- * steps; of at most `most_rows` rows. */
-ash_tile_shape ash_tile_choose(const ash_target *target, int64_t rows, int64_t blocks, int64_t steps,
+/* What a shape is chosen for: so many rows in runs that a tile cannot cross, and vectors. The most of them
+ * where they are variables. */
+typedef struct ash_tile_extents {
+    int64_t rows, blocks;
+    bool open_rows, open_blocks;
+} ash_tile_extents;
+
+/* The cheapest shape for `steps` inner steps; of at most `most_rows` rows. */
+ash_tile_shape ash_tile_choose(const ash_target *target, const ash_tile_extents *extents, int64_t steps,
                                unsigned most_rows, ash_tile_math math);
+
+/* The heights of the tiles that a run of rows is cut into: each takes what the ones before it have left.
+ * Where the number of rows is known these are the whole tile and the rest. Where it is known at run time
+ * alone they are ever lower, down to one row:
+ *
+ *     14 14 ... 14 | 5 5 | 2 | 1
+ *
+ * The second one is the lowest whose sums still hide the time until one of them can be used again: a rest
+ * costs about as many cycles as it has rows. A row's result does not depend on the tile that it is in. */
+typedef struct ash_tile_heights {
+    unsigned n, at[6];
+    bool known; /* what the first leaves is the second, once at most */
+} ash_tile_heights;
+
+ash_tile_heights ash_tile_cut_rows(const ash_target *target, ash_tile_shape shape, ash_dim rows);
+/* Opens the block of the tiles of height i, from *from on, and below `to`; returns the first row of a tile.
+ * The caller ends it. *from is then behind them. */
+ash_ref ash_tile_open_height(ash_nest *n, const ash_tile_heights *heights, unsigned i, ash_ref *from,
+                             ash_ref to);
 
 /* How a product is cut into chunks: `per` lines of the first operand by one strip of the second.
  * Neighbouring chunks share their lines (`lines_stay`) or their strip, which is then read from the

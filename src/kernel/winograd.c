@@ -223,8 +223,8 @@ static void choose_sizes(winograd *g) {
         g->k->failed = g->k->too_large = true;
         return;
     }
-    g->shape = ash_tile_choose(target, c->wino_most_tiles, c->wino_strip, c->wino_most_tiles, ASH_TILE_MAX,
-                               ASH_TILE_F32);
+    ash_tile_extents extents = {.rows = c->wino_most_tiles, .blocks = c->wino_strip};
+    g->shape = ash_tile_choose(target, &extents, c->wino_most_tiles, ASH_TILE_MAX, ASH_TILE_F32);
     sizes best = {.cost = 1e300};
     for (int64_t ranges = 1; ranges <= 64; ranges++) {
         int64_t range = ash_ceil_div(g->vectors, ranges);
@@ -235,8 +235,8 @@ static void choose_sizes(winograd *g) {
     }
     bool whole = best.depth == g->channel_blocks;
     g->depth = best.depth;
-    g->shape = ash_tile_choose(target, best.block, ASH_MIN(best.range, g->shape.vectors),
-                               g->depth * g->x_lanes, ASH_TILE_MAX, ASH_TILE_F32);
+    extents = (ash_tile_extents){.rows = best.block, .blocks = ASH_MIN(best.range, g->shape.vectors)};
+    g->shape = ash_tile_choose(target, &extents, g->depth * g->x_lanes, ASH_TILE_MAX, ASH_TILE_F32);
     g->block = ASH_MIN(ash_ceil_div(best.block, g->shape.rows) * g->shape.rows, all);
     g->range = ash_ceil_div(best.range, g->shape.vectors) * g->shape.vectors;
     g->part = whole ? g->shape.vectors : g->range;
@@ -464,19 +464,17 @@ static void emit_product(winograd *g, unsigned rows, unsigned vectors, ash_ref r
 /* All tiles of the chunk for some vectors. */
 static void emit_product_rows(winograd *g, unsigned vectors, ash_ref slot) {
     ash_nest *n = &g->k->nest;
-    unsigned rows = g->shape.rows, rest = 1;
-    ash_ref count = minus(g, g->to, g->from);
-    ash_ref whole = times(g, ash_nest_idiv(n, count, number(g, rows)), rows);
-    emit_product(g, rows, vectors, ash_nest_loop(n, number(g, 0), whole, rows, 1), slot);
-    ash_nest_end(n);
-    if (rows == 1) return;
-    if (ash_dim_is_const(g->all_tiles)) { /* only the last block has a rest, always the same */
-        rest = (unsigned)(g->all_tiles % g->block % rows);
-        if (!rest && g->block % rows == 0) return;
-        if (!rest) rest = (unsigned)(g->block % rows);
+    ash_dim tiles = g->all_tiles;
+    if (ash_dim_is_const(tiles)) { /* only the last block has a rest, always the same */
+        tiles %= g->block;
+        if (tiles % g->shape.rows == 0) tiles = g->block;
     }
-    emit_product(g, rest, vectors, ash_nest_loop(n, whole, count, rest, 1), slot);
-    ash_nest_end(n);
+    const ash_tile_heights heights = ash_tile_cut_rows(g->k->low->target, g->shape, tiles);
+    ash_ref from = number(g, 0), count = minus(g, g->to, g->from);
+    for (unsigned i = 0; i < heights.n; i++) {
+        emit_product(g, heights.at[i], vectors, ash_tile_open_height(n, &heights, i, &from, count), slot);
+        ash_nest_end(n);
+    }
 }
 
 /* What the products add to M for vectors [first, end), the whole of a part or what is left. */

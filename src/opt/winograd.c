@@ -75,7 +75,7 @@ static bool read_conv(const ash_graph *from, const ash_node *node, conv *v) {
     if (ash_node_int(node, ASH_ATTR_GROUPS) != 1 || w->rank != 7 || w->dims[3] != 3 || w->dims[4] != 3)
         return false;
     if (!are_ones(ash_node_attr(node, ASH_ATTR_STRIDES)) ||
-        !are_ones(ash_node_attr(node, ASH_ATTR_DILATIONS)) || !ash_dim_is_const(y->dims[3]))
+        !are_ones(ash_node_attr(node, ASH_ATTR_DILATIONS)))
         return false;
     v->c = w->dims[2] * v->x_block;
     v->images = most(from, y->dims[0]);

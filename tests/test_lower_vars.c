@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: MIT */
+/* Tiles of products and convolutions whose sizes are variables: every size around the tiles' heights,
+ * strictly interpreted for several targets, has the values of the reference and the bits of the same size
+ * as a number; and the nests are those of tiles. */
+#include "ashlar/builder.h"
+#include "interpreted.h"
+#include "kernel/tile.h"
+#include "one_context.h"
+
+static const char *const levels[] = {"x86-64", "x86-64-v3", "x86-64-v4"};
+
+static ash_graph *new_graph(void) {
+    ash_graph *g;
+    ash_diag diag;
+    assert_ok(ash_graph_create(context, "test", &g, &diag));
+    return g;
+}
+
+static ash_value input(ash_graph *g, const char *name, unsigned rank, const ash_dim *dims) {
+    ash_type type = {.dtype = ASH_F32, .rank = rank};
+    for (unsigned d = 0; d < rank; d++) type.dims[d] = dims[d];
+    return ash_graph_input(g, name, &type);
+}
+#define INPUT(g, name, ...)                                                                                \
+    input(g, name, sizeof((ash_dim[]){__VA_ARGS__}) / sizeof(ash_dim), (ash_dim[]){__VA_ARGS__})
+
+/* A variable of the graph, or where sizes are numbers its value. */
+static ash_dim size(ash_graph *g, const char *name, int64_t min, int64_t max, int64_t number) {
+    return number ? number : ash_graph_var(g, name, min, max);
+}
+
+/* A program with the first output's bytes that it interprets to. */
+typedef struct result {
+    ash_program *p;
+    void **memory;
+} result;
+
+static result interpret(const ash_graph *g, const ash_target *target, const int64_t *vars,
+                        const ash_wide *inputs) {
+    ash_diag diag;
+    result r;
+    assert_ok(ash_program__lower(g, target, NULL, &r.p, &diag));
+    r.memory = calloc(r.p->buffers.len + 1, sizeof *r.memory);
+    test_interpret_program(r.p, inputs, vars, r.memory);
+    return r;
+}
+
+static const void *bytes_of(const result *r) {
+    const ash_buffer *b = &r->p->buffers.at[r->p->outputs.at[0]];
+    uint32_t root = b->root == ASH_NO_BUFFER ? r->p->outputs.at[0] : b->root;
+    return (const char *)r->memory[root] + b->offset;
+}
+
+static void free_result(result *r) {
+    for (size_t i = 0; i < r->p->buffers.len; i++) free(r->memory[i]);
+    free(r->memory);
+    ash_program__free(r->p);
+}
+
+/* The graph with variables and the one with numbers in their place, of the same inputs. */
+static void compare(const ash_graph *open, const ash_graph *known, const ash_target *target,
+                    const int64_t *vars) {
+    ash_wide *inputs = test_inputs(open, vars), *expected = test_expected(open, inputs, vars);
+    result a = interpret(open, target, vars, inputs), b = interpret(known, target, vars, inputs);
+    test_compare_outputs(a.p, a.memory, expected, 1e-6);
+    assert_memory_equal(bytes_of(&a), bytes_of(&b), (size_t)expected[0].count * sizeof(float));
+    free_result(&a);
+    free_result(&b);
+    test_free_expected(open, expected);
+    test_free_inputs(open, inputs);
+}
+
+/* What the nest has that does the most multiply-adds. */
+typedef struct survey {
+    size_t sums, gathers, hreduces;
+    unsigned heights; /* different numbers of rows that loops go on by */
+} survey;
+
+static survey look(const ash_graph *g, const char *level) {
+    survey best = {0};
+    ash_target target;
+    ash_program *p;
+    ash_diag diag;
+    assert_ok(ash_target__named(level, &target, &diag));
+    assert_ok(ash_program__lower(g, &target, NULL, &p, &diag));
+    for (size_t i = 0; i < p->nests.len; i++) {
+        survey s = {0};
+        uint64_t steps = 0;
+        for (size_t k = 0; k < p->nests.at[i].code.len; k++) {
+            const ash_inst *inst = &p->nests.at[i].code.at[k];
+            s.sums += inst->op == ASH_NEST_FMA;
+            s.gathers += inst->op == ASH_NEST_GATHER;
+            s.hreduces += inst->op == ASH_NEST_HREDUCE;
+            if (inst->op == ASH_NEST_LOOP && inst->i < 64) steps |= UINT64_C(1) << inst->i;
+        }
+        s.heights = (unsigned)__builtin_popcountll(steps);
+        if (s.sums > best.sums) best = s;
+    }
+    ash_program__free(p);
+    return best;
+}
+
+/* --- heights ------------------------------------------------------------------------------------------ */
+
+/* Whatever the shape is, each row is in one tile, and a rest is in fewer tiles than it has rows. */
+static void every_row_is_in_one_tile(void **state) {
+    (void)state;
+    for (size_t l = 0; l < ASH_COUNT(levels); l++) {
+        ash_target target;
+        ash_diag diag;
+        assert_ok(ash_target__named(levels[l], &target, &diag));
+        for (unsigned vectors = 1; vectors <= 8; vectors++)
+            for (unsigned rows = 1; rows * vectors <= ASH_TILE_MAX; rows++) {
+                const ash_tile_shape shape = {rows, vectors};
+                const ash_tile_heights h = ash_tile_cut_rows(&target, shape, -1);
+                assert_int_equal(h.at[0], rows);
+                assert_int_equal(h.at[h.n - 1], 1);
+                for (unsigned i = 1; i < h.n; i++) assert_true(h.at[i] < h.at[i - 1]);
+                for (unsigned count = 0; count < 3 * rows; count++) {
+                    unsigned left = count, tiles = 0;
+                    for (unsigned i = 0; i < h.n; i++) tiles += left / h.at[i], left %= h.at[i];
+                    assert_int_equal(left, 0);
+                    assert_true(count < 4 || tiles < count || rows < 4);
+                }
+                const ash_tile_heights known =
+                    ash_tile_cut_rows(&target, shape, 3 * (int64_t)rows + rows / 2);
+                assert_true(known.known);
+                assert_int_equal(known.n, 1 + (rows / 2 > 0));
+            }
+    }
+}
+
+/* --- products ----------------------------------------------------------------------------------------- */
+
+enum { MOST = 75, BATCH = 2 };
+
+static ash_dim up(ash_graph *g, ash_dim n, int64_t lanes) {
+    return ash_graph_dim_div(g, ash_graph_dim_add(g, n, lanes - 1), lanes);
+}
+
+/* relu(a b + r) of [m, k] and [k, n], each a variable where its number is 0; b packed, or its rows as they
+ * lie. */
+static ash_graph *product(int64_t lanes, bool packed, int64_t m, int64_t k, int64_t n) {
+    ash_graph *g = new_graph();
+    ash_dim rows = size(g, "m", 1, MOST, m), inner = size(g, "k", 1, MOST, k),
+            columns = size(g, "n", 1, MOST, n);
+    ash_value a = INPUT(g, "a", BATCH, rows, inner), b = INPUT(g, "b", BATCH, inner, columns), y;
+    if (packed) {
+        const ash_dim none[3] = {0, 0, 0}, blocks = up(g, columns, lanes);
+        const ash_dim more[3] = {0, 0, ash_graph_dim_sub(g, ash_graph_dim_mul(g, blocks, lanes), columns)};
+        const ash_value zero = ash_scalar(g, ASH_F32, 0), padded[] = {b, zero};
+        ash_attr pads[] = {ASH_ATTR_LIST(BEFORE, none, 3), ASH_ATTR_LIST(AFTER, more, 3),
+                           ASH_ATTR_LIST(INTERIOR, none, 3)};
+        ash_graph_add(g, ASH_OP_PAD, padded, 2, pads, 3, &b);
+        b = ash_reshape(g, b, (ash_dim[]){BATCH, inner, blocks, lanes}, 4);
+        const ash_value ins[] = {a, ash_transpose(g, b, (int64_t[]){0, 2, 1, 3})};
+        ash_attr attrs[] = {ASH_ATTR_I(N, columns), ASH_ATTR_I(B_BLOCK, lanes)};
+        g->internal = true;
+        ash_graph_add(g, ASH_OP_MATMUL, ins, 2, attrs, 2, &y);
+    } else {
+        y = ash_matmul(g, a, b);
+    }
+    ash_graph_output(g, "y", ash_relu(g, ash_add(g, y, INPUT(g, "r", BATCH, rows, columns))));
+    return g;
+}
+
+static void products_of_every_size(void **state) {
+    (void)state;
+    static const int64_t sizes[][3] = {{1, 1, 1},   {2, 3, 16},   {5, 16, 17},  {6, 17, 15},  {7, 64, 31},
+                                       {8, 5, 32},  {13, 7, 33},  {14, 31, 47}, {15, 2, 48},  {16, 67, 49},
+                                       {29, 4, 63}, {31, 75, 64}, {43, 11, 67}, {61, 13, 71}, {75, 75, 75},
+                                       {3, 29, 8},  {4, 8, 9},    {1, 75, 75},  {75, 1, 1},   {28, 32, 7}};
+    for (size_t l = 0; l < ASH_COUNT(levels); l++) {
+        ash_target target;
+        ash_diag diag;
+        assert_ok(ash_target__named(levels[l], &target, &diag));
+        const int64_t lanes = ash_target_lanes(&target, sizeof(float));
+        for (int packed = 0; packed < 2; packed++)
+            for (size_t i = l % 2; i < ASH_COUNT(sizes); i += 2) {
+                const int64_t *s = sizes[i];
+                ash_graph *open = product(lanes, packed, 0, 0, 0),
+                          *known = product(lanes, packed, s[0], s[1], s[2]);
+                compare(open, known, &target, s);
+                ash_graph_destroy(open);
+                ash_graph_destroy(known);
+            }
+    }
+}
+
+/* One size at a time: a sequence's rows, a cache's columns, the same as the inner dim. All are tiles, in
+ * several heights where rows are variables. */
+static void products_are_tiles(void **state) {
+    (void)state;
+    for (size_t l = 1; l < ASH_COUNT(levels); l++) {
+        ash_target target;
+        ash_diag diag;
+        assert_ok(ash_target__named(levels[l], &target, &diag));
+        const int64_t lanes = ash_target_lanes(&target, sizeof(float));
+        for (unsigned open = 1; open < 8; open++)
+            for (int packed = 0; packed < 2; packed++) {
+                ash_graph *g =
+                    product(lanes, packed, open & 1 ? 0 : 48, open & 2 ? 0 : 64, open & 4 ? 0 : 64);
+                const survey s = look(g, levels[l]);
+                assert_true(s.sums >= 8);
+                assert_int_equal(s.gathers, 0);
+                if (open & 1) assert_true(s.heights >= 3);
+                ash_graph_destroy(g);
+            }
+    }
+}
+
+/* A row times the keys of a cache, as they lie: along them, with vectors. */
+static void one_row_goes_along_the_keys(void **state) {
+    (void)state;
+    for (int64_t n = 1; n <= MOST; n += n < 6 ? 1 : 23) {
+        ash_graph *g[2];
+        for (int known = 0; known < 2; known++) {
+            g[known] = new_graph();
+            ash_dim keys = size(g[known], "n", 1, MOST, known ? n : 0);
+            ash_value q = INPUT(g[known], "q", BATCH, 1, 64), k = INPUT(g[known], "k", BATCH, keys, 64);
+            k = ash_transpose(g[known], k, (int64_t[]){0, 2, 1});
+            ash_graph_output(g[known], "y", ash_matmul(g[known], q, k));
+        }
+        ash_target target;
+        ash_diag diag;
+        assert_ok(ash_target__named("x86-64-v4", &target, &diag));
+        const survey s = look(g[0], "x86-64-v4");
+        assert_true(s.hreduces > 0 && s.gathers == 0);
+        compare(g[0], g[1], &target, &n);
+        ash_graph_destroy(g[0]);
+        ash_graph_destroy(g[1]);
+    }
+}
+
+/* --- convolutions ------------------------------------------------------------------------------------- */
+
+typedef struct shape {
+    int64_t c, o, window[2], stride, before, after, dilation, groups, x_block;
+} shape;
+
+enum { WIDEST = 40 };
+
+static int64_t least_size(const shape *s, unsigned d) {
+    return ASH_MAX((s->window[d] - 1) * s->dilation + 1 - s->before - s->after, 1);
+}
+
+/* relu(conv(x, w) + r) in blocks of a vector, on x [2, c, h, w]; variables where the numbers are 0. */
+static ash_graph *conv(const shape *s, int64_t lanes, int64_t h, int64_t w) {
+    ash_graph *g = new_graph();
+    const bool depthwise = s->groups == s->c;
+    const ash_dim high = size(g, "h", least_size(s, 0), WIDEST, h),
+                  wide = size(g, "w", least_size(s, 1), WIDEST, w);
+    ash_value x =
+        s->x_block ? INPUT(g, "x", 2, s->c / lanes, high, wide, lanes) : INPUT(g, "x", 2, s->c, high, wide);
+    ash_value weights = depthwise ? INPUT(g, "w", s->o / lanes, s->window[0], s->window[1], lanes)
+                                  : INPUT(g, "w", 1, s->o / lanes, s->x_block ? s->c / lanes : s->c,
+                                          s->window[0], s->window[1], s->x_block ? lanes : 1, lanes);
+    const int64_t strides[] = {s->stride, s->stride}, dilations[] = {s->dilation, s->dilation},
+                  before[] = {s->before, s->before}, after[] = {s->after, s->after};
+    ash_attr attrs[] = {ASH_ATTR_LIST(STRIDES, strides, 2),
+                        ASH_ATTR_LIST(DILATIONS, dilations, 2),
+                        ASH_ATTR_LIST(BEFORE, before, 2),
+                        ASH_ATTR_LIST(AFTER, after, 2),
+                        ASH_ATTR_I(GROUPS, s->groups),
+                        ASH_ATTR_I(X_BLOCK, s->x_block ? lanes : 0),
+                        ASH_ATTR_I(Y_BLOCK, lanes),
+                        ASH_ATTR_I(W_BLOCK, lanes),
+                        ASH_ATTR_I(O, s->o)};
+    ash_value ins[] = {x, weights}, y;
+    g->internal = true;
+    ash_graph_add(g, ASH_OP_CONV, ins, 2, attrs, 9, &y);
+    const ash_type *type = ash_graph_type(g, y);
+    assert_non_null(type);
+    ash_graph_output(g, "y", ash_relu(g, ash_add(g, y, input(g, "r", type->rank, type->dims))));
+    return g;
+}
+
+static const shape shapes[] = {
+    {16, 32, {1, 1}, 1, 0, 0, 1, 1, 1},  /* positions of all lines as one */
+    {16, 32, {3, 3}, 1, 1, 1, 1, 1, 1},  /* one position of each edge */
+    {16, 16, {3, 3}, 2, 1, 1, 1, 1, 1},  /* a right edge for odd sizes alone */
+    {16, 16, {3, 3}, 2, 0, 1, 1, 1, 1},  /* for even ones */
+    {16, 16, {2, 4}, 3, 2, 2, 1, 1, 1},  /* three kinds of right edge */
+    {16, 16, {1, 5}, 1, 6, 3, 3, 1, 1},  /* edges of several positions */
+    {16, 16, {1, 9}, 1, 0, 20, 3, 1, 1}, /* of more than a tile has rows */
+    {3, 32, {3, 3}, 1, 1, 1, 1, 1, 0},   /* plain channels */
+    {16, 16, {3, 3}, 1, 1, 1, 1, 16, 1}, /* depthwise */
+    {16, 16, {3, 5}, 2, 2, 2, 1, 16, 1}, {32, 16, {3, 1}, 1, 0, 0, 1, 1, 1}, /* no edge */
+    {16, 16, {1, 1}, 2, 0, 0, 1, 1, 1},
+};
+
+static void convolutions_of_every_width(void **state) {
+    (void)state;
+    for (size_t i = 0; i < ASH_COUNT(shapes); i++)
+        for (int64_t w = least_size(&shapes[i], 1), turn = 0; w <= WIDEST; w += w < 20 ? 1 : 3, turn++) {
+            ash_target target;
+            ash_diag diag;
+            assert_ok(ash_target__named(levels[1 + (size_t)turn % 2], &target, &diag));
+            const int64_t lanes = ash_target_lanes(&target, sizeof(float)),
+                          least = least_size(&shapes[i], 0);
+            const int64_t h = ASH_MIN(least + turn % 3, WIDEST);
+            ash_graph *open = conv(&shapes[i], lanes, 0, 0), *known = conv(&shapes[i], lanes, h, w);
+            compare(open, known, &target, (int64_t[]){h, w});
+            ash_graph_destroy(open);
+            ash_graph_destroy(known);
+        }
+}
+
+static void convolutions_are_tiles(void **state) {
+    (void)state;
+    for (size_t l = 1; l < ASH_COUNT(levels); l++) {
+        ash_target target;
+        ash_diag diag;
+        assert_ok(ash_target__named(levels[l], &target, &diag));
+        for (size_t i = 0; i < ASH_COUNT(shapes); i++) {
+            ash_graph *g = conv(&shapes[i], ash_target_lanes(&target, sizeof(float)), 0, 0);
+            const survey s = look(g, levels[l]);
+            assert_true(s.sums >= 8);
+            assert_int_equal(s.gathers, 0);
+            assert_true(s.heights >= 2);
+            ash_graph_destroy(g);
+        }
+    }
+}
+
+/* Sums that wait in memory between slices of the channels: each tile has its own. */
+static void sums_survive_between_slices(void **state) {
+    (void)state;
+    const shape s = {256, 32, {3, 3}, 1, 1, 1, 1, 1, 1};
+    ash_target target;
+    ash_diag diag;
+    ash_program *p;
+    assert_ok(ash_target__named("x86-64-v4", &target, &diag));
+    target.l1_bytes = 32 << 10;
+    const int64_t lanes = ash_target_lanes(&target, sizeof(float));
+    ash_graph *open = conv(&s, lanes, 0, 0);
+    assert_ok(ash_program__lower(open, &target, NULL, &p, &diag));
+    bool scratch = false;
+    for (size_t i = 0; i < p->buffers.len; i++) scratch |= p->buffers.at[i].kind == ASH_BUFFER_SCRATCH;
+    assert_true(scratch);
+    ash_program__free(p);
+    for (int64_t w = 1; w < WIDEST; w += 12) {
+        ash_wide *inputs = test_inputs(open, (int64_t[]){2, w}),
+                 *expected = test_expected(open, inputs, (int64_t[]){2, w});
+        test_interpreted(open, &target, NULL, (int64_t[]){2, w}, inputs, expected, 1e-6);
+        test_free_expected(open, expected);
+        test_free_inputs(open, inputs);
+    }
+    ash_graph_destroy(open);
+}
+
+/* --- compiled ----------------------------------------------------------------------------------------- */
+
+/* What is interpreted above is what code generation makes. */
+static void compiled(void **state) {
+    (void)state;
+    const ash_target *host = test_host(context);
+    const int64_t lanes = ash_target_lanes(host, sizeof(float));
+    for (int packed = 0; packed < 2; packed++) {
+        ash_graph *g = product(lanes, packed, 0, 0, 0);
+        const int64_t vars[] = {43, 67, 51};
+        test_differential(context, g, vars, 1e-6);
+        ash_graph_destroy(g);
+    }
+    for (size_t i = 0; i < ASH_COUNT(shapes); i += 2) {
+        if (shapes[i].c % lanes && shapes[i].x_block) continue;
+        ash_graph *g = conv(&shapes[i], lanes, 0, 0);
+        test_differential(context, g, (int64_t[]){17, 37}, 1e-6);
+        ash_graph_destroy(g);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_row_is_in_one_tile),    cmocka_unit_test(products_of_every_size),
+        cmocka_unit_test(products_are_tiles),          cmocka_unit_test(one_row_goes_along_the_keys),
+        cmocka_unit_test(convolutions_of_every_width), cmocka_unit_test(convolutions_are_tiles),
+        cmocka_unit_test(sums_survive_between_slices), cmocka_unit_test(compiled),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
