@@ -144,6 +144,29 @@ static void convolutions(void **state) {
         }
 }
 
+/* --- sums in parts -------------------------------------------------------------------------------- */
+
+/* As the optimiser cuts them: a kernel of tiles, and one that adds and does what comes behind. */
+static void parts(void **state) {
+    (void)state;
+    for (int conv = 0; conv < 2; conv++) {
+        ash_graph *g = new_graph(), *cut;
+        ash_value y = conv ? ash_conv2d(g, INPUT("x", 2, 96, 5, 5), INPUT("w", 40, 96, 3, 3), 1, 1, 1)
+                           : ash_matmul(g, INPUT("a", 33, 1000), INPUT("b", 1000, 20));
+        ash_value bias = conv ? INPUT("bias", 40, 1, 1) : INPUT("bias", 20);
+        ash_graph_output(g, "y", ash_relu(g, ash_add(g, y, bias)));
+        assert_ok(ash_opt__run(g, &sm_80, NULL, &cut, &diag));
+        ash_graph_destroy(g);
+        graph = cut;
+        check(cut, NULL, 1);
+        ash_program *p;
+        assert_ok(ash_program__lower(cut, &sm_80, NULL, &p, &diag));
+        assert_string_equal(p->steps.at[p->steps.len - 2].name, conv ? "conv" : "matmul");
+        assert_string_equal(p->steps.at[p->steps.len - 1].name, "reduce_sum+add+max");
+        ash_program__free(p);
+    }
+}
+
 /* --- rows ----------------------------------------------------------------------------------------- */
 
 /* Sums, extremes, softmax and normalisation over rows that are short, of a warp's, and of a block's. */
@@ -323,6 +346,7 @@ int main(void) {
         cmocka_unit_test_teardown(products, drop_graph),
         cmocka_unit_test_teardown(batches, drop_graph),
         cmocka_unit_test_teardown(convolutions, drop_graph),
+        cmocka_unit_test_teardown(parts, drop_graph),
         cmocka_unit_test_teardown(rows, drop_graph),
         cmocka_unit_test(races),
         cmocka_unit_test(reductions),

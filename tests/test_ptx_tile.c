@@ -136,7 +136,7 @@ static void shapes(void **state) {
     static const struct {
         int64_t m, n;
         uint64_t rows, columns;
-    } cases[] = {{1408, 1152, 128, 128}, {1408, 1536, 64, 64}, {640, 640, 64, 32}, {512, 256, 32, 32}};
+    } cases[] = {{1536, 896, 128, 128}, {896, 768, 64, 64}, {896, 384, 64, 32}, {256, 128, 32, 32}};
     for (size_t i = 0; i < ASH_COUNT(cases); i++) {
         ash_graph *g = new_graph();
         const int64_t m = cases[i].m, n = cases[i].n;

@@ -208,8 +208,13 @@ bool ash_gpu_lower_conv(ash_kern *k, ash_dim *chunks) {
     ash_nest *n = &k->nest;
     if (!read_node(&c)) return false;
     int64_t terms = c.flat ? c.channels * c.places : c.channels;
-    ash_gpu_shape shape =
-        ash_gpu_choose(k->low->target, c.filters, ash_kern_max(k, c.positions), c.groups, terms);
+    const ash_gpu_work work = {.rows = c.filters,
+                               .columns = ash_kern_max(k, c.positions),
+                               .batches = (double)c.groups,
+                               .terms = terms,
+                               .runs = c.flat ? 1 : c.places};
+    ash_gpu_shape shape;
+    ash_gpu_choose(k->low->target, &work, &shape);
     c.tile = (ash_gpu_tile){.k = k, .shape = shape, .set = set_tile, .arg = &c};
     make_symbols(&c);
     if (!find_operands(&c)) return false;

@@ -73,8 +73,13 @@ bool ash_gpu_lower_matmul(ash_kern *k, ash_dim *chunks) {
     ash_dim batches = 1;
     if (ash_node_int(node, ASH_ATTR_B_BLOCK)) return false;
     for (unsigned d = 0; d + 2 < p.rank; d++) batches = ash_kern_product(k, batches, out->dims[d]);
-    ash_gpu_shape shape = ash_gpu_choose(k->low->target, ash_kern_max(k, p.m), ash_kern_max(k, p.n),
-                                         ash_kern_max(k, batches), ash_kern_max(k, p.inner));
+    const ash_gpu_work work = {.rows = ash_kern_max(k, p.m),
+                               .columns = ash_kern_max(k, p.n),
+                               .batches = (double)ash_kern_max(k, batches),
+                               .terms = ash_kern_max(k, p.inner),
+                               .runs = 1};
+    ash_gpu_shape shape;
+    ash_gpu_choose(k->low->target, &work, &shape);
     p.tile = (ash_gpu_tile){.k = k, .shape = shape, .set = set_tile, .arg = &p};
     make_symbols(&p);
     if (!find_operands(&p)) return false;

@@ -4,45 +4,6 @@
 #define ADD(n, a, b) ash_nest_binary((n), ASH_OP_ADD, (a), (b))
 #define MUL(n, a, c) ash_nest_binary((n), ASH_OP_MUL, (a), ash_nest_index((n), (c)))
 
-/* --- choosing a shape ----------------------------------------------------------------------------- */
-
-/* Shapes, and the share of multiply-adds among the instructions of their loops. */
-static const struct {
-    ash_gpu_shape shape;
-    double share;
-} shapes[] = {
-    {{8, 4, 4, 1, 16}, 0.92}, /* 128 x 128, 128 threads */
-    {{8, 2, 2, 1, 32}, 0.90}, /* 64 x 64, 64 threads */
-    {{8, 1, 2, 1, 32}, 0.84}, /* 64 x 32, 64 threads */
-    {{4, 1, 2, 1, 32}, 0.75}, /* 32 x 32, 64 threads */
-};
-
-/* Relative time: of a multiprocessor with the most blocks, whose four schedulers work where they have a
- * warp. */
-static double time_of(const ash_target *target, size_t i, int64_t rows, int64_t columns, int64_t batches) {
-    enum { SCHEDULERS = 4 };
-    ash_gpu_shape s = shapes[i].shape;
-    double tile = (double)ash_gpu_rows(s) * (double)ash_gpu_columns(s);
-    double blocks = (double)ash_ceil_div(rows, ash_gpu_rows(s)) *
-                    (double)ash_ceil_div(columns, ash_gpu_columns(s)) * (double)ASH_MAX(batches, 1);
-    double each = (double)(int64_t)((blocks - 1) / target->multiprocessors) + 1;
-    double warps = each * (double)(s.down * s.across), busy = ASH_MIN(warps, SCHEDULERS) / SCHEDULERS;
-    return each * tile / (busy * shapes[i].share);
-}
-
-ash_gpu_shape ash_gpu_choose(const ash_target *target, int64_t rows, int64_t columns, int64_t batches,
-                             int64_t terms) {
-    enum { FEW = 16, LITTLE = 8 }; /* terms of a k-tile that wastes less; one in so many may be wasted */
-    size_t best = 0;
-    for (size_t i = 1; i < ASH_COUNT(shapes); i++)
-        if (time_of(target, i, rows, columns, batches) < time_of(target, best, rows, columns, batches))
-            best = i;
-    ash_gpu_shape s = shapes[best].shape;
-    int64_t whole = ash_ceil_div(terms, s.terms) * s.terms;
-    if (whole - terms > terms / LITTLE) s.terms = FEW;
-    return s;
-}
-
 /* --- operands ------------------------------------------------------------------------------------- */
 
 ash_sym ash_gpu_sym(ash_kern *k, ash_dim extent, int64_t tile) {

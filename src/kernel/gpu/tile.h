@@ -26,30 +26,10 @@
 #ifndef ASH_GPU_TILE_H
 #define ASH_GPU_TILE_H
 
+#include "base/gpu_tile.h"
 #include "kernel/tile.h"
 
-enum { ASH_GPU_LANES = 4, ASH_GPU_BOUNDS = 6 };
-
-/* Of a block: what a thread has, how its warps lie (threads = 32 * down * across), and the terms of a
- * k-tile. */
-typedef struct ash_gpu_shape {
-    unsigned thread_rows, thread_vectors, down, across, terms;
-} ash_gpu_shape;
-
-static inline unsigned ash_gpu_rows(ash_gpu_shape s) {
-    return s.thread_rows * 4 * s.down;
-}
-static inline unsigned ash_gpu_columns(ash_gpu_shape s) {
-    return s.thread_vectors * ASH_GPU_LANES * 8 * s.across;
-}
-static inline unsigned ash_gpu_threads(ash_gpu_shape s) {
-    return 32 * s.down * s.across;
-}
-
-/* The shape in which a product of rows x columns, `batches` times, whose k-tiles are cut out of runs of
- * `terms` terms, is done first; from the sizes and the number of multiprocessors alone. */
-ash_gpu_shape ash_gpu_choose(const ash_target *target, int64_t rows, int64_t columns, int64_t batches,
-                             int64_t terms);
+enum { ASH_GPU_BOUNDS = 6 };
 
 /* An operand as it is copied. Its index is in terms of the symbols of the tile. */
 typedef struct ash_gpu_operand {
