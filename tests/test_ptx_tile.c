@@ -187,6 +187,36 @@ static void maps(void **state) {
     assert_int_equal(c.global_store.requests, 40 * 128 / (32 * 4));
 }
 
+/* Transposes, of elements of every size, through the block's memory: alone, with an operand that lies along
+ * the result, and in sizes that squares do not divide. */
+static void transposes(void **state) {
+    (void)state;
+    static const ash_dtype dtypes[] = {ASH_F32, ASH_F16, ASH_U8, ASH_F64};
+    for (size_t i = 0; i < ASH_COUNT(dtypes); i++) {
+        ash_graph *g = new_graph();
+        ash_type type = {.dtype = dtypes[i], .rank = 3, .dims = {2, 64, 96}};
+        ash_value x = ash_graph_input(g, "x", &type);
+        ash_graph_output(g, "y", ash_transpose(g, x, (int64_t[]){0, 2, 1}));
+        ptx_counters c = run("sm_80", 1, 2);
+        check_accesses(&c);
+        /* whole sectors: one element to a thread; what else is read is one word for all */
+        uint64_t requests = 2 * 64 * 96 / 32, sectors = requests * ash_dtype_size(dtypes[i]);
+        assert_int_equal(c.global_load.sectors, sectors + c.global_load.requests - requests);
+        assert_int_equal(c.global_store.requests, requests);
+    }
+    ash_graph *g = new_graph();
+    const int64_t heads[] = {0, 2, 3, 1};
+    ash_value sum = ash_add(g, INPUT("x", 3, 4, 32, 64), INPUT("row", 64));
+    ash_graph_output(g, "y", ash_add(g, ash_transpose(g, sum, heads), INPUT("z", 3, 32, 64, 4)));
+    run("sm_80", 0, 3); /* a short axis: none */
+    for (int64_t rows = 17; rows < 70; rows += 26) {
+        g = new_graph();
+        ash_value t = ash_transpose(g, INPUT("x", rows, 45), (int64_t[]){1, 0});
+        ash_graph_output(g, "y", ash_relu(g, ash_add(g, ash_mul(g, t, t), INPUT("z", 45, rows))));
+        run("sm_80", 1, 2);
+    }
+}
+
 int main(void) {
     if (ash_llvm__init(ASH_TARGET_GPU, &diag) != ASH_OK) {
         fprintf(stderr, "SKIP: %s\n", diag.message);
@@ -195,7 +225,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(products, drop_graph), cmocka_unit_test_teardown(shapes, drop_graph),
         cmocka_unit_test_teardown(edges, drop_graph),    cmocka_unit_test_teardown(rows, drop_graph),
-        cmocka_unit_test_teardown(maps, drop_graph),
+        cmocka_unit_test_teardown(maps, drop_graph),     cmocka_unit_test_teardown(transposes, drop_graph),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

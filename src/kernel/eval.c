@@ -136,7 +136,10 @@ static ash_ref eval_pad(ash_kern *k, const ash_node *node, const ash_ix *idx) {
     for (unsigned d = 0; d < in->rank; d++) {
         ash_ix at = ash_ix_sub(&k->ixs, idx[d], ash_ix_dim(&k->ixs, before[d]));
         to[d] = ash_ix_div(&k->ixs, at, interior[d] + 1);
-        if (k->collecting && (to[d] != idx[d])) ash_kern_collect(k, at);
+        if (k->collecting && (to[d] != idx[d])) {
+            ash_kern_collect(k, at);
+            k->guard = 0; /* whatever it will be, there is one */
+        }
         if (k->collecting || k->ixs.failed) continue;
         ash_dim limit = in->dims[d];
         if (interior[d] &&

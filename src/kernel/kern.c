@@ -360,7 +360,9 @@ static bool immediate(ash_kern *k, ash_value value, ash_ref *out) {
 static ash_ref load_at(ash_kern *k, uint16_t buf, ash_ix linear, ash_dim first) {
     ash_nest *n = &k->nest;
     if (!ash_kern_is_vector(k, linear)) {
-        ash_ref at = ash_kern_index(k, linear);
+        ash_ref at;
+        if (k->crossing && k->guard == ASH_NO_REF && ash_kern_crossed_load(k, buf, linear, &at)) return at;
+        at = ash_kern_index(k, linear);
         if (k->guard != ASH_NO_REF) at = ash_nest_select(n, k->guard, at, ash_kern_dim(k, first));
         return ash_nest_load(n, buf, at, 1, ASH_NO_REF);
     }
@@ -381,7 +383,9 @@ ash_ref ash_kern_load(ash_kern *k, ash_value value, const ash_ix *idx) {
     const ash_type *type = ash_graph__type(k->graph, value);
     ash_ref ref;
     if (k->collecting) {
-        ash_kern_collect(k, ash_kern_linear(k, value, idx));
+        ash_ix at = ash_kern_linear(k, value, idx);
+        ash_kern_collect(k, at);
+        if (k->crossing) ash_kern_cross(k, value, at);
         return 0;
     }
     if (immediate(k, value, &ref)) return ref;

@@ -75,6 +75,19 @@ typedef struct ash_kern_turn {
     } loads[ASH_MAX_TURNED_LOADS];
 } ash_kern_turn;
 
+/* A square of elements whose operands lie along another axis than the result: they are loaded into the
+ * memory of the block of threads before (loops_cross.c). */
+typedef struct ash_kern_crossing {
+    ash_sym line, along; /* axes of the result and of the operands */
+    unsigned lanes;      /* neighbours that must lie evenly */
+    ash_ref x, y;        /* line and element of each memory where the present element is */
+    unsigned n;
+    struct {
+        uint16_t buf, memory;
+        ash_ix linear;
+    } at[ASH_MAX_TURNED_LOADS];
+} ash_kern_crossing;
+
 typedef struct ash_kern {
     ash_lowering *low;
     const ash_graph *graph;
@@ -84,13 +97,14 @@ typedef struct ash_kern {
     ash_ixs ixs;
     ASH_VEC(ash_kern_use) uses; /* per buffer of the nest */
     ASH_VEC(ash_access) accesses;
-    ASH_VEC(ash_ref) sym_refs; /* per symbol: its present value */
-    ash_sym vsym;              /* the vector symbol, or ASH_NO_SYM */
-    unsigned lanes;            /* of vectors along it; 1: everything is scalar */
-    bool aligned;              /* vectors along it start at multiples of `lanes` */
-    ash_ref mask;              /* lanes that count (vector of bool), or ASH_NO_REF: all */
-    ash_ref guard;             /* scalar: loads may touch memory only if it is true; or ASH_NO_REF */
-    ash_kern_turn *turn;       /* the present block, or NULL */
+    ASH_VEC(ash_ref) sym_refs;   /* per symbol: its present value */
+    ash_sym vsym;                /* the vector symbol, or ASH_NO_SYM */
+    unsigned lanes;              /* of vectors along it; 1: everything is scalar */
+    bool aligned;                /* vectors along it start at multiples of `lanes` */
+    ash_ref mask;                /* lanes that count (vector of bool), or ASH_NO_REF: all */
+    ash_ref guard;               /* scalar: loads may touch memory only if it is true; or ASH_NO_REF */
+    ash_kern_turn *turn;         /* the present block, or NULL */
+    ash_kern_crossing *crossing; /* the present square, or NULL */
     uint32_t context; /* number of the present mask and guard, so that remembered values are not mixed up */
     ASH_VEC(ash_kern_known) known;
     ASH_VEC(ash_kern_memo) memo;
@@ -210,6 +224,14 @@ ash_status ash_kern_lower_part(ash_kern *k, ash_value value, ash_value target, u
 /* loops_turn.c: a vector whose lanes are `linear` along the vector symbol, out of the present block; false
  * when it is not of that form. */
 bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out);
+
+/* loops_turn.c: whether an address has neighbours along another symbol, and a constant distance along the
+ * vector symbol: so no number that was loaded for each lane is part of it. */
+bool ash_kern_is_turned(const ash_ixs *ixs, ash_ix at, ash_sym vsym, ash_sym along, unsigned lanes);
+/* loops_cross.c: while collecting, notes a load of a square that is to go through the block's memory; and
+ * the element from there, false when it does not. */
+void ash_kern_cross(ash_kern *k, ash_value value, ash_ix linear);
+bool ash_kern_crossed_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out);
 
 /* polls.c: makes a nest look whether it is asked to stop, where a loop may do more than `look_most_units`
  * of work between two looks, about every `look_units`. `chunks`: how many there can be. *work: the most

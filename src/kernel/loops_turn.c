@@ -58,9 +58,7 @@ static void transpose(ash_kern *k, ash_ref *rows, unsigned lanes, size_t element
     for (unsigned bit = part; bit < lanes; bit *= 2) swap_bit(n, rows, lanes, bit);
 }
 
-/* Whether an address has neighbours along another symbol, and a constant distance along the vector symbol:
- * so no number that was loaded for each lane is part of it. */
-static bool is_turned(const ash_ixs *ixs, ash_ix at, ash_sym vsym, ash_sym along, unsigned lanes) {
+bool ash_kern_is_turned(const ash_ixs *ixs, ash_ix at, ash_sym vsym, ash_sym along, unsigned lanes) {
     int64_t stride;
     return ash_ix_lane_stride(ixs, at, vsym, lanes, true, &stride) && stride != 0 && stride != 1 &&
            ash_ix_lane_stride(ixs, at, along, lanes, true, &stride) && stride == 1;
@@ -75,7 +73,7 @@ bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out
         return true;
     }
     if (t->n_loads == ASH_MAX_TURNED_LOADS || t->row || ash_kern_lost(k) ||
-        !is_turned(&k->ixs, linear, k->vsym, t->along, k->lanes))
+        !ash_kern_is_turned(&k->ixs, linear, k->vsym, t->along, k->lanes))
         return false;
     ash_ref v = k->sym_refs.at[k->vsym], *rows = t->loads[t->n_loads].rows;
     for (unsigned i = 0; i < k->lanes; i++) {
@@ -94,19 +92,21 @@ bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out
 /* --- the loops ------------------------------------------------------------------------------------ */
 
 void ash_loops__choose_turn(ash_loops *l, const ash_kern *dry, const ash_loops *trial) {
+    enum { LEAST = 16 }; /* of an axis that is worth squares of 32 */
     unsigned lanes = ASH_MIN(l->narrow, (unsigned)ASH_MAX_TURNED);
+    unsigned least = dry->low->target->kind == ASH_TARGET_GPU ? ASH_MAX(lanes, (unsigned)LEAST) : lanes;
     if (l->vector_inner || l->anchor || trial->n_inner || lanes < 2 || (lanes & (lanes - 1)) ||
         ash_loops__work(dry) > dry->low->target->costs.turn_body)
         return;
     const ash_axis *v = &trial->outer[trial->n_outer - 1];
-    if (ash_kern_max(dry, v->extent) < lanes) return;
+    if (ash_kern_max(dry, v->extent) < least) return;
     unsigned most = 0;
     for (unsigned a = 0; a + 1 < trial->n_outer; a++) {
         const ash_axis *other = &trial->outer[a];
-        if (ash_kern_max(dry, other->extent) < lanes) continue;
+        if (ash_kern_max(dry, other->extent) < least) continue;
         unsigned count = 0;
         for (size_t i = 0; i + 1 < dry->leaves.len; i++) /* the last is where the root is stored */
-            count += is_turned(&dry->ixs, dry->leaves.at[i], v->sym, other->sym, lanes);
+            count += ash_kern_is_turned(&dry->ixs, dry->leaves.at[i], v->sym, other->sym, lanes);
         if (count > most) most = count, l->turn = (int)a;
     }
     if (l->turn >= 0) l->narrow = lanes;
