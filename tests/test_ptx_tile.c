@@ -217,6 +217,31 @@ static void transposes(void **state) {
     }
 }
 
+/* Depthwise convolutions, pools and first layers: neighbours read neighbours, whole sectors but for one
+ * at each end. */
+static void windows(void **state) {
+    (void)state;
+    for (int which = 0; which < 3; which++) {
+        ash_graph *g = new_graph();
+        ash_window w = {3, 1, 1, 1, 1};
+        ash_window both[] = {w, w};
+        const int64_t axes[] = {2, 3};
+        ash_value x = INPUT("x", 2, which == 2 ? 3 : 8, 32, 32), y;
+        if (which == 0)
+            y = ash_conv2d(g, x, INPUT("w", 8, 1, 3, 3), 1, 1, 8);
+        else if (which == 1)
+            y = ash_pool_max(g, x, axes, both, 2);
+        else
+            y = ash_conv2d(g, x, ash_transpose(g, INPUT("w", 3, 3, 3, 32), (int64_t[]){3, 0, 1, 2}), 1, 1,
+                           1);
+        ash_graph_output(g, "y", ash_relu(g, y));
+        ptx_counters c = run("sm_80", which == 2, 1);
+        assert_true(4 * c.global_load.sectors * 32 <= 5 * c.global_load.bytes);
+        assert_int_equal(c.global_store.sectors * 32, c.global_store.bytes);
+        assert_int_equal(c.shared_load.conflicts, 0);
+    }
+}
+
 int main(void) {
     if (ash_llvm__init(ASH_TARGET_GPU, &diag) != ASH_OK) {
         fprintf(stderr, "SKIP: %s\n", diag.message);
@@ -226,6 +251,7 @@ int main(void) {
         cmocka_unit_test_teardown(products, drop_graph), cmocka_unit_test_teardown(shapes, drop_graph),
         cmocka_unit_test_teardown(edges, drop_graph),    cmocka_unit_test_teardown(rows, drop_graph),
         cmocka_unit_test_teardown(maps, drop_graph),     cmocka_unit_test_teardown(transposes, drop_graph),
+        cmocka_unit_test_teardown(windows, drop_graph),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -18,16 +18,19 @@ static const struct {
     {{4, 1, 2, 1, 32}, 0.75, 8}, /* 32 x 32, 64 threads */
 };
 
-static ash_gpu_shape shape_for(size_t i, int64_t terms) {
+/* A loop of one k-tile is no loop for the assembler, which then loads all of it ahead, and spills: two of
+ * half the terms. */
+static ash_gpu_shape shape_for(size_t i, const ash_gpu_work *work) {
     ash_gpu_shape s = shapes[i].shape;
-    int64_t whole = ash_ceil_div(terms, s.terms) * s.terms;
+    int64_t terms = work->terms, whole = ash_ceil_div(terms, s.terms) * s.terms;
     if (whole - terms > terms / LITTLE) s.terms = FEW;
+    if (work->runs == 1 && terms <= s.terms) s.terms /= 2;
     return s;
 }
 
 /* Cycles of a round of so many blocks. */
 static double round_of(const ash_target *target, const ash_gpu_work *work, size_t i, double blocks) {
-    ash_gpu_shape s = shape_for(i, work->terms);
+    ash_gpu_shape s = shape_for(i, work);
     double tile = (double)ash_gpu_rows(s) * ash_gpu_columns(s) * s.terms / shapes[i].share;
     double warps = blocks * (s.down * s.across), busy = ASH_MIN(warps, SCHEDULERS) / SCHEDULERS;
     double k_tile = ASH_MAX(blocks * tile / (target->adds * busy), target->costs.block_copy);
@@ -36,7 +39,7 @@ static double round_of(const ash_target *target, const ash_gpu_work *work, size_
 }
 
 static double time_of(const ash_target *target, const ash_gpu_work *work, size_t i) {
-    ash_gpu_shape s = shape_for(i, work->terms);
+    ash_gpu_shape s = shape_for(i, work);
     double blocks = (double)ash_ceil_div(work->rows, ash_gpu_rows(s)) *
                     (double)ash_ceil_div(work->columns, ash_gpu_columns(s)) * work->batches;
     double each = __builtin_ceil(blocks / target->multiprocessors), room = shapes[i].room;
@@ -50,7 +53,7 @@ double ash_gpu_choose(const ash_target *target, const ash_gpu_work *work, ash_gp
     size_t best = 0;
     for (size_t i = 1; i < ASH_COUNT(shapes); i++)
         if (time_of(target, work, i) < time_of(target, work, best)) best = i;
-    *out = shape_for(best, work->terms);
+    *out = shape_for(best, work);
     return ASH_MAX(time_of(target, work, best), elements * work->batches * BYTES / target->memory);
 }
 
