@@ -62,7 +62,7 @@ static void run_step(ptx_room *room, const ash_program *p, const ash_step *step,
 }
 
 /* Runs the graph; what it cost. `blocks`: of its kernels so many have blocks of threads. */
-static ptx_counters run(const char *sm, unsigned blocks, int64_t chunks) {
+static ptx_counters run_within(const char *sm, unsigned blocks, int64_t chunks, double tolerance) {
     ash_target target;
     ash_program *p;
     ptx_room room;
@@ -90,7 +90,7 @@ static ptx_counters run(const char *sm, unsigned blocks, int64_t chunks) {
     for (size_t i = 0; i < p->buffers.len; i++)
         if (memory[i]) assert_cu(cuMemcpyDtoH_v2(results[i], memory[i], (size_t)p->buffers.at[i].bytes));
     assert_string_equal(ptx_finding(), "");
-    test_compare_outputs(p, results, expected, 1e-5);
+    test_compare_outputs(p, results, expected, tolerance);
     for (size_t i = 0; i < p->nests.len; i++) blocks -= p->nests.at[i].threads > 0;
     assert_int_equal(blocks, 0);
     for (size_t i = 0; i < p->buffers.len; i++) free(results[i]);
@@ -100,6 +100,10 @@ static ptx_counters run(const char *sm, unsigned blocks, int64_t chunks) {
     test_free_expected(graph, expected);
     test_free_inputs(graph, inputs);
     return counters;
+}
+
+static ptx_counters run(const char *sm, unsigned blocks, int64_t chunks) {
+    return run_within(sm, blocks, chunks, 1e-5);
 }
 
 /* Threads read whole sectors together, and different banks. */
@@ -127,6 +131,36 @@ static void products(void **state) {
             ptx_counters c = run(kinds[i], 1, 1);
             check_accesses(&c);
             assert_int_equal(c.multiply_adds, m * n * k);
+        }
+}
+
+static ash_value half_input(const char *name, ash_dtype dtype, int64_t rows, int64_t columns) {
+    ash_type type = {.dtype = dtype, .rank = 2, .dims = {rows, columns}};
+    return ash_graph_input(graph, name, &type);
+}
+
+/* Products of half floats: by matrices, of which no two rows are in one bank, however operands lie; in tiles
+ * of every shape. */
+static void halves(void **state) {
+    (void)state;
+    static const int64_t sizes[][3] = {{128, 64, 128}, {1536, 32, 896}, {1024, 64, 640}};
+    for (int dtype = 0; dtype < 2; dtype++)
+        for (size_t i = 0; i < 4 * ASH_COUNT(sizes); i++) {
+            const int64_t m = sizes[i / 4][0], k = sizes[i / 4][1], n = sizes[i / 4][2];
+            ash_dtype of = dtype ? ASH_BF16 : ASH_F16;
+            ash_graph *g = new_graph();
+            if (i / 4 && i % 4 != (size_t)dtype) continue; /* the large ones in one way each */
+            ash_value a = i & 1 ? ash_transpose(g, half_input("a", of, k, m), (int64_t[]){1, 0})
+                                : half_input("a", of, m, k);
+            ash_value b = i & 2 ? ash_transpose(g, half_input("b", of, n, k), (int64_t[]){1, 0})
+                                : half_input("b", of, k, n);
+            ash_graph_output(g, "y", ash_relu(g, ash_matmul(g, a, b)));
+            ptx_counters c = run_within("sm_80", 1, 1, 4e-3);
+            assert_int_equal(c.matrix, m * k * n / (16 * 16 * 8));
+            assert_int_equal(c.matrix_load.conflicts, 0);
+            assert_int_equal(c.shared_store.conflicts, 0);
+            assert_true(c.global_load.sectors * 32 <= c.global_load.bytes);
+            assert_int_equal(c.multiply_adds, 0);
         }
 }
 
@@ -248,10 +282,10 @@ int main(void) {
         return 77;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(products, drop_graph), cmocka_unit_test_teardown(shapes, drop_graph),
-        cmocka_unit_test_teardown(edges, drop_graph),    cmocka_unit_test_teardown(rows, drop_graph),
-        cmocka_unit_test_teardown(maps, drop_graph),     cmocka_unit_test_teardown(transposes, drop_graph),
-        cmocka_unit_test_teardown(windows, drop_graph),
+        cmocka_unit_test_teardown(halves, drop_graph),     cmocka_unit_test_teardown(products, drop_graph),
+        cmocka_unit_test_teardown(shapes, drop_graph),     cmocka_unit_test_teardown(edges, drop_graph),
+        cmocka_unit_test_teardown(rows, drop_graph),       cmocka_unit_test_teardown(maps, drop_graph),
+        cmocka_unit_test_teardown(transposes, drop_graph), cmocka_unit_test_teardown(windows, drop_graph),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -11,29 +11,33 @@
 
 #include "target.h"
 
-enum { ASH_GPU_LANES = 4 }; /* of a vector of f32 */
-
 /* Of a block: what a thread has, how its warps lie (threads = 32 * down * across), and the terms of a
- * k-tile. */
+ * k-tile. A warp is 4 threads down by 8 across, with vectors of 4; of products of half floats, 8 by 4, with
+ * vectors of 2. */
 typedef struct ash_gpu_shape {
     unsigned thread_rows, thread_vectors, down, across, terms;
+    bool halves;
 } ash_gpu_shape;
 
+static inline unsigned ash_gpu_lanes(ash_gpu_shape s) {
+    return s.halves ? 2 : 4;
+}
 static inline unsigned ash_gpu_rows(ash_gpu_shape s) {
-    return s.thread_rows * 4 * s.down;
+    return s.thread_rows * (s.halves ? 8 : 4) * s.down;
 }
 static inline unsigned ash_gpu_columns(ash_gpu_shape s) {
-    return s.thread_vectors * ASH_GPU_LANES * 8 * s.across;
+    return s.thread_vectors * ash_gpu_lanes(s) * (s.halves ? 4 : 8) * s.across;
 }
 static inline unsigned ash_gpu_threads(ash_gpu_shape s) {
     return 32 * s.down * s.across;
 }
 
-/* Products of f32 of one size. */
+/* Products of one size, of f32 or of half floats. */
 typedef struct ash_gpu_work {
     int64_t rows, columns; /* of the result of one */
     double batches;        /* how many */
     int64_t terms, runs;   /* a sum has `runs` runs of `terms` terms, which k-tiles do not cross */
+    bool halves;
 } ash_gpu_work;
 
 /* The shape in which they are done first; returns how long they take, in cycles. From the sizes and the

@@ -403,6 +403,9 @@ void ash_emit__memory(ash_emit *e, ash_ref ref) {
     case ASH_NEST_SCATTER: scatter(e, inst, dtype, to_memory(e, dtype, ash_emit__value(e, inst->c))); break;
     case ASH_NEST_LOOKUP: v = lookup(e, inst); break;
     case ASH_NEST_COPY_ASYNC: copy_async(e, inst); break;
+    case ASH_NEST_TILE_LOAD:
+        v = e->kind->tile_load(e, address(e, inst->buf, inst->a, &(uint64_t){0}), inst->i);
+        break;
     default: prefetch(e, inst);
     }
     e->slots[ref] = (ash_slot_value){v, NULL, 0};

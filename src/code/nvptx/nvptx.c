@@ -213,5 +213,7 @@ const ash_code_target ash_code__nvptx = {
     .shared = ash_nvptx__shared,
     .block = ash_nvptx__block,
     .copy = ash_nvptx__copy,
+    .mma = ash_nvptx__mma,
+    .tile_load = ash_nvptx__tile_load,
     .library = ash_nvptx__library,
 };

@@ -22,7 +22,11 @@
  * lines to a warp, which are whole sectors of memory and different banks. What lies outside an operand
  * arrives as zeros, so that the loop has no edges.
  *
- * A sum is one chain of multiply-adds, however long. */
+ * A sum is one chain of multiply-adds, however long.
+ *
+ * Half floats (halves.c): warps multiply matrices of 16 x 16 by 16 x 8, which they load from the block's
+ * memory as they lie there, [term][line], or [line][term] where terms lie side by side; lines of either are
+ * padded by 16 bytes, so that eight rows of a matrix are in different banks. */
 #ifndef ASH_GPU_TILE_H
 #define ASH_GPU_TILE_H
 
@@ -41,9 +45,11 @@ typedef struct ash_gpu_operand {
     } bounds[ASH_GPU_BOUNDS]; /* an element exists where 0 <= at < end holds for all */
     unsigned n_bounds;
     /* set by ash_gpu_operand_settle */
-    unsigned lines; /* of the tile */
-    bool turned;    /* terms lie side by side: it is transposed on the way */
-    unsigned width; /* elements to a copy */
+    unsigned lines;      /* of the tile */
+    bool turned;         /* terms lie side by side: it is transposed on the way */
+    bool by_line;        /* it lies as [line][term] in the block's memory, else as [term][line] */
+    unsigned width;      /* elements to a copy */
+    int64_t pitch, half; /* elements from one term, or line, to the next; from one half to the other */
     uint16_t memory;
     ash_ref first_line; /* of the chunk's tile */
 } ash_gpu_operand;
@@ -65,6 +71,12 @@ typedef struct ash_gpu_tile {
 ash_sym ash_gpu_sym(ash_kern *k, ash_dim extent, int64_t tile);
 /* Adds 0 <= at < end to an operand's bounds. */
 void ash_gpu_bound(ash_gpu_operand *o, ash_ix at, ash_dim end);
+/* halves.c: where a thread begins to load matrices of an operand, whose first line in the tile is the warp's;
+ * and the products of one k-tile of these into the sums, rows / 2 by vectors of 4 numbers each; the indices
+ * are of the present half. */
+ash_ref ash_gpu_half_begin(const ash_gpu_tile *g, const ash_gpu_operand *o, ash_ref line);
+void ash_gpu_half_add(const ash_gpu_tile *g, const ash_tile *t, const ash_ref *sums, ash_ref a_at,
+                      ash_ref b_at);
 /* Makes the nest one of blocks, with the memory of both operands, and decides how they are copied. Before
  * the chunk loop. */
 void ash_gpu_tile_open(ash_gpu_tile *g);
