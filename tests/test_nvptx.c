@@ -145,6 +145,8 @@ static void tiles_do_not_spill(void **state) {
             ash_value image = INPUT(f, "image", ASH_F32, 1, c, n / 32, 32),
                       filter = INPUT(f, "filter", ASH_F32, m, c, 3, 3);
             ash_graph_output(f->g, "z", ash_relu(f->g, ash_conv2d(f->g, image, filter, 1, 1, 1)));
+            ash_value h = ash_matmul(f->g, INPUT(f, "ha", ASH_F16, m, c), INPUT(f, "hb", ASH_F16, c, n));
+            ash_graph_output(f->g, "half", ash_relu(f->g, h));
             ash_program *p = lower(f, &target);
             for (size_t j = 0; j < p->nests.len; j++) {
                 ash_text text;

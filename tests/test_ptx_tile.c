@@ -243,6 +243,11 @@ static void transposes(void **state) {
     ash_value sum = ash_add(g, INPUT("x", 3, 4, 32, 64), INPUT("row", 64));
     ash_graph_output(g, "y", ash_add(g, ash_transpose(g, sum, heads), INPUT("z", 3, 32, 64, 4)));
     run("sm_80", 0, 3); /* a short axis: none */
+    g = new_graph();    /* what is padded is read under a condition, where it lies */
+    static const ash_dim before[] = {0, 0}, after[] = {24, 0};
+    ash_value padded = ash_pad(g, INPUT("x", 40, 48), ash_scalar(g, ASH_F32, 0), before, after);
+    ash_graph_output(g, "y", ash_transpose(g, padded, (int64_t[]){1, 0}));
+    run("sm_80", 1, 1);
     for (int64_t rows = 17; rows < 70; rows += 26) {
         g = new_graph();
         ash_value t = ash_transpose(g, INPUT("x", rows, 45), (int64_t[]){1, 0});
