@@ -139,8 +139,8 @@ static ash_value half_input(const char *name, ash_dtype dtype, int64_t rows, int
     return ash_graph_input(graph, name, &type);
 }
 
-/* Products of half floats: by matrices, of which no two rows are in one bank, however operands lie; in tiles
- * of every shape. */
+/* Products of half floats: by matrices, of which no two rows are in one bank, however operands lie; in
+ * tiles of every shape. */
 static void halves(void **state) {
     (void)state;
     static const int64_t sizes[][3] = {{128, 64, 128}, {1536, 32, 896}, {1024, 64, 640}};

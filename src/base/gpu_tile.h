@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Tiles in which GPUs do products: their shapes, and what a product takes in each. What passes and schedules
- * choose by: kernel/gpu/tile.h has the drawing of a tile, opt/parts.c cuts sums.
+/* Tiles in which GPUs do products: their shapes, and what a product takes in each. What passes and
+ * schedules choose by: kernel/gpu/tile.h has the drawing of a tile, opt/parts.c cuts sums.
  *
- * The time of a product is that of a multiprocessor with the most blocks. They come in rounds, of as many as
- * it has room for. A round takes, for each k-tile, what its multiply-adds take on those of the four
- * schedulers that have a warp, or the wait for its copies, if that is longer. Below the time in which memory
- * gives both operands and takes the result nothing can be. */
+ * The time of a product is that of a multiprocessor with the most blocks. They come in rounds, of as many
+ * as it has room for. A round takes, for each k-tile, what its multiply-adds take on those of the four
+ * schedulers that have a warp, or the wait for its copies, if that is longer. Below the time in which
+ * memory gives both operands and takes the result nothing can be. */
 #ifndef ASH_BASE_GPU_TILE_H
 #define ASH_BASE_GPU_TILE_H
 

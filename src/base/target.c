@@ -94,8 +94,8 @@ void ash_target__fill(ash_target *target) {
 
 /* Compute capabilities, ascending, the least version of PTX that has them: what a driver must know; and
  * multiprocessors, multiply-adds a cycle of one (of f32; of half floats, summed in f32, by mma.sync), and
- * bytes of memory a cycle at the clock that it has under load, of the usual one: V100, Xavier, T4, A100, RTX
- * 3090, Orin, RTX 4090, H100. */
+ * bytes of memory a cycle at the clock that it has under load, of the usual one: V100, Xavier, T4, A100,
+ * RTX 3090, Orin, RTX 4090, H100. */
 static const struct gpu {
     unsigned capability, ptx, multiprocessors, adds, halves, memory;
 } gpus[] = {{70, 60, 80, 64, 0, 588},      {72, 61, 8, 64, 0, 99},        {75, 63, 40, 64, 0, 201},

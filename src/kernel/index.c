@@ -153,8 +153,8 @@ static const ash_atom *sole_atom(const ash_ixs *ixs, ash_ix ix) {
     return t->c == 1 && t->d == 1 ? &ixs->atoms.at[t->atom] : NULL;
 }
 
-/* c (x % m) + c m (x / m) is c x, and c (x % m) + c m ((x / m) % k) is c (x % (m k)). Returns whether a pair
- * was found and replaced. */
+/* c (x % m) + c m (x / m) is c x, and c (x % m) + c m ((x / m) % k) is c (x % (m k)). Returns whether a
+ * pair was found and replaced. */
 static bool rejoin(building *b) {
     ash_ixs *ixs = b->ixs;
     for (size_t i = 0; i < b->n; i++) {

@@ -11,8 +11,8 @@
  *         meet
  *
  * Thread t is x = t % 32 of the lines t / 32, t / 32 + 8, ... A line of the memory is one word longer, so
- * that neighbours are in different banks both ways. What is read under a condition of its own (padding), or where
- * a loaded number says, is read where it lies. */
+ * that neighbours are in different banks both ways. What is read under a condition of its own (padding), or
+ * where a loaded number says, is read where it lies. */
 #include "loops.h"
 
 enum { SIDE = 32, THREADS = 256, LINES = THREADS / SIDE };

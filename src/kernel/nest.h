@@ -102,8 +102,8 @@ typedef enum ash_nest_op {
     /* Warps, of 32 threads each; l is the thread's number in its warp. Pairs of elements of 16 bits are an
        i32, the lower one in the lower half.
        Four matrices of 8 x 8 such elements from shared memory: thread l names row l % 8 of matrix l / 8 by
-       the index a of its first element, at a multiple of 16 bytes, and gets as lane j elements 2 (l % 4) and
-       the next one of row l / 4 of matrix j; i: 1, of matrix j transposed. i32, 4 lanes */
+       the index a of its first element, at a multiple of 16 bytes, and gets as lane j elements 2 (l % 4)
+       and the next one of row l / 4 of matrix j; i: 1, of matrix j transposed. i32, 4 lanes */
     ASH_NEST_TILE_LOAD,
     /* a b + c, of a [16, 16], b [16, 8], of the dtype i (F16, BF16), c and the result [16, 8] of f32. With
        g = l / 4 and u = 2 (l % 4), a thread has, lane by lane,

@@ -9,8 +9,8 @@
  * in a buffer like any other, and the order in which they are added is the graph's: the same bits every
  * time, and others than those of one chain.
  *
- * Whether, and into how many, says base/gpu_tile.h. Left alone: convolutions in groups, which have tiles for
- * each, and few channels, of which a k-tile has none to spare. */
+ * Whether, and into how many, says base/gpu_tile.h. Left alone: convolutions in groups, which have tiles
+ * for each, and few channels, of which a k-tile has none to spare. */
 #include "base/gpu_tile.h"
 #include "rewrite.h"
 

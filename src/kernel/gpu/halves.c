@@ -6,9 +6,10 @@
  *         load the second one's                  two of 8 lines x 16 terms at once
  *         multiply and add                       16 x 8 sums, of f32
  *
- * A load takes four matrices of 8 x 8, of which thread l of the warp names row l % 8 of matrix l / 8. Of the
- * first operand they are in the order in which MMA wants them: next lines, then next terms; of the second one
- * next terms, then next lines, which are another product's. What lies as [term][line] is loaded transposed. */
+ * A load takes four matrices of 8 x 8, of which thread l of the warp names row l % 8 of matrix l / 8. Of
+ * the first operand they are in the order in which MMA wants them: next lines, then next terms; of the
+ * second one next terms, then next lines, which are another product's. What lies as [term][line] is loaded
+ * transposed. */
 #include "tile.h"
 
 enum { ROWS = 8, TERMS = 16 }; /* of a matrix; of a product */

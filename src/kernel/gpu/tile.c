@@ -127,8 +127,8 @@ static void copy_one(ash_gpu_tile *g, const ash_gpu_operand *o, const share *own
     ash_kern_forget(k, mark);
 }
 
-/* Of eight lines, each half as long as the banks are wide and 16 bytes apart from that: in the order 0, 4, 1,
- * 5, 2, 6, 3, 7, in which neighbours are in different banks. */
+/* Of eight lines, each half as long as the banks are wide and 16 bytes apart from that: in the order 0, 4,
+ * 1, 5, 2, 6, 3, 7, in which neighbours are in different banks. */
 static ash_ref apart(ash_nest *n, ash_ref line) {
     ash_ref two = ash_nest_index(n, 2), four = ash_nest_index(n, 4), eight = ash_nest_index(n, 8);
     ash_ref pair = ash_nest_imod(n, ash_nest_idiv(n, line, two), four);

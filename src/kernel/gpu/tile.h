@@ -71,9 +71,9 @@ typedef struct ash_gpu_tile {
 ash_sym ash_gpu_sym(ash_kern *k, ash_dim extent, int64_t tile);
 /* Adds 0 <= at < end to an operand's bounds. */
 void ash_gpu_bound(ash_gpu_operand *o, ash_ix at, ash_dim end);
-/* halves.c: where a thread begins to load matrices of an operand, whose first line in the tile is the warp's;
- * and the products of one k-tile of these into the sums, rows / 2 by vectors of 4 numbers each; the indices
- * are of the present half. */
+/* halves.c: where a thread begins to load matrices of an operand, whose first line in the tile is the
+ * warp's; and the products of one k-tile of these into the sums, rows / 2 by vectors of 4 numbers each; the
+ * indices are of the present half. */
 ash_ref ash_gpu_half_begin(const ash_gpu_tile *g, const ash_gpu_operand *o, ash_ref line);
 void ash_gpu_half_add(const ash_gpu_tile *g, const ash_tile *t, const ash_ref *sums, ash_ref a_at,
                       ash_ref b_at);
