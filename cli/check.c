@@ -6,6 +6,7 @@
  * dtype and shape must be equal, floating point results within a relative error in the 2-norm, all others
  * exactly. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -82,7 +83,8 @@ static bool is_bound(const struct session *s, const char *name) {
     return false;
 }
 
-static bool set_inputs(struct session *s, const char *folder) {
+/* Reads the inputs of a set into `tensors`, an entry per input of the graph. */
+static bool read_inputs(struct session *s, const char *folder, ash_tensor **tensors) {
     size_t count = ash_graph_input_count(s->graph), given = 0;
     for (size_t i = 0;; i++) {
         ash_tensor *tensor;
@@ -94,16 +96,30 @@ static bool set_inputs(struct session *s, const char *folder) {
             ash_tensor_destroy(tensor);
             continue;
         }
-        bool good = position < count;
-        if (!good) fprintf(stderr, "ashlar: %s has more inputs than the model\n", folder);
-        if (good) good = session_set_input(s, position, tensor);
-        ash_tensor_destroy(tensor);
-        if (!good) return false;
+        if (position >= count || tensors[position]) {
+            fprintf(stderr, "ashlar: %s has more inputs than the model\n", folder);
+            ash_tensor_destroy(tensor);
+            return false;
+        }
+        tensors[position] = tensor;
         given++;
     }
     if (given == count) return true;
     fprintf(stderr, "ashlar: %s has %zu inputs, the model %zu\n", folder, given, count);
     return false;
+}
+
+static bool set_inputs(struct session *s, const char *folder) {
+    size_t count = ash_graph_input_count(s->graph);
+    ash_tensor **tensors = calloc(count + 1, sizeof(ash_tensor *));
+    if (!tensors) {
+        fprintf(stderr, "ashlar: out of memory\n");
+        return false;
+    }
+    bool good = read_inputs(s, folder, tensors) && session_set_inputs(s, tensors);
+    for (size_t i = 0; i < count; i++) ash_tensor_destroy(tensors[i]);
+    free(tensors);
+    return good;
 }
 
 /* --- the reference evaluator ------------------------------------------------------------------ */
@@ -146,8 +162,15 @@ int check_reference(struct session *s) {
     }
     for (size_t i = 0; i < count; i++)
         if (!session_input(s, i, &inputs[i])) return -1;
-    /* the variables have their maxima, here as there */
-    if (ash_reference_run(s->graph, inputs, count, NULL, NULL, 0, &reference, &s->diag) != ASH_OK) {
+    const char *names[LIST_ROOM];
+    int64_t values[LIST_ROOM];
+    if (s->n_sizes > LIST_ROOM) {
+        fprintf(stderr, "ashlar: too many variables for --reference\n");
+        return -1;
+    }
+    for (size_t i = 0; i < s->n_sizes; i++) names[i] = s->sizes[i].name, values[i] = s->sizes[i].value;
+    if (ash_reference_run(s->graph, inputs, count, names, values, s->n_sizes, &reference, &s->diag) !=
+        ASH_OK) {
         session_failed(s, "the reference evaluator");
         return -1;
     }
@@ -157,7 +180,7 @@ int check_reference(struct session *s) {
     return differ;
 }
 
-/* Whether the inputs of a set have the shapes that the session was opened with. */
+/* Whether the inputs of a set have shapes that the session's graph takes. */
 static bool set_fits(struct session *s, const char *folder, bool *fits) {
     ash_tensor *tensor;
     *fits = true;

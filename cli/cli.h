@@ -103,7 +103,9 @@ struct session {
     ash_plan_report report; /* of the plan, or of that of the last eager call */
     ash_tensor **given;     /* mode eager: the inputs */
     ash_tensor **results;   /* and the outputs of the last call */
-    void **fetched;         /* copies of inputs, then of outputs, that lie on a device; NULL: none yet */
+    ash_var_binding *sizes; /* what inputs have said of the graph's variables; NULL: nothing */
+    size_t n_sizes;
+    void **fetched; /* copies of inputs, then of outputs, that lie on a device; NULL: none yet */
     ash_diag diag;
     ash_status status; /* of reading the environment; told when the session is opened */
 };
@@ -153,10 +155,11 @@ bool session_execute(struct session *session);
 void session_drop_values(struct session *session);
 /* Sets every input: from `--input` files, the rest with seeded random numbers. */
 bool session_fill_inputs(struct session *session);
-/* Whether a tensor has the dtype and the shape of an input. */
+/* Whether a tensor has the dtype of an input, and a shape that it can have. */
 bool session_fits(const struct session *session, size_t position, const ash_tensor *tensor);
-/* Sets one input from a tensor whose dtype and shape must fit. */
-bool session_set_input(struct session *session, size_t position, const ash_tensor *tensor);
+/* Sets inputs, an entry per input of the graph (NULL: not given), and before that variables to the values
+ * that their shapes say. Destroys the tensors, and leaves NULLs. */
+bool session_set_inputs(struct session *session, ash_tensor **tensors);
 /* False, without a message, when there is no such input. */
 bool session_find_input(const struct session *session, const char *name, size_t *position);
 /* The bytes that an input was given. */

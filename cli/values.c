@@ -17,9 +17,11 @@ static const char *input_name(const struct session *s, size_t position) {
     return name;
 }
 
-/* At the variables' maxima, which they have here. */
-static ash_type input_type(const struct session *s, size_t position) {
+/* With the present values of the variables; in mode eager, which has none between its calls, with their
+ * maxima. */
+static ash_type input_type(struct session *s, size_t position) {
     ash_type type = *ash_graph_type(s->graph, ash_graph_input_at(s->graph, position, NULL));
+    if (s->plan && ash_plan_input_type(s->plan, position, &type, NULL) == ASH_OK) return type;
     for (unsigned i = 0; i < type.rank; i++) {
         int64_t least;
         ash_graph_dim_bounds(s->graph, type.dims[i], &least, &type.dims[i]);
@@ -56,7 +58,10 @@ void session_drop_values(struct session *s) {
         ash_tensor_destroy(s->given[i]);
     free(s->given);
     free(s->results);
+    free(s->sizes);
     s->given = s->results = NULL;
+    s->sizes = NULL;
+    s->n_sizes = 0;
 }
 
 bool session_execute(struct session *s) {
@@ -64,6 +69,8 @@ bool session_execute(struct session *s) {
     if (s->execution.eager) {
         drop_results(s);
         const ash_eager_call call = {.size = sizeof call,
+                                     .vars = s->sizes,
+                                     .var_count = s->n_sizes,
                                      .inputs = (const ash_tensor *const *)s->given,
                                      .input_count = ash_graph_input_count(s->graph),
                                      .outputs = s->results,
@@ -103,15 +110,19 @@ static bool give(struct session *s, size_t position, const ash_tensor *tensor) {
 }
 
 bool session_fits(const struct session *s, size_t position, const ash_tensor *tensor) {
-    ash_type want = input_type(s, position);
+    const ash_type *want = ash_graph_type(s->graph, ash_graph_input_at(s->graph, position, NULL));
     const ash_type *have = ash_tensor_type(tensor);
-    bool same = want.dtype == have->dtype && want.rank == have->rank &&
+    bool same = want->dtype == have->dtype && want->rank == have->rank &&
                 ash_tensor_narrow(tensor) == ash_graph_input_narrow(s->graph, position);
-    for (unsigned i = 0; same && i < want.rank; i++) same = want.dims[i] == have->dims[i];
+    for (unsigned i = 0; same && i < want->rank; i++) {
+        int64_t least, most;
+        ash_graph_dim_bounds(s->graph, want->dims[i], &least, &most);
+        same = have->dims[i] >= least && have->dims[i] <= most;
+    }
     return same;
 }
 
-bool session_set_input(struct session *s, size_t position, const ash_tensor *tensor) {
+static bool set_input(struct session *s, size_t position, const ash_tensor *tensor) {
     if (session_fits(s, position, tensor)) return give(s, position, tensor);
     ash_type want = input_type(s, position);
     const ash_type *have = ash_tensor_type(tensor);
@@ -124,6 +135,32 @@ bool session_set_input(struct session *s, size_t position, const ash_tensor *ten
         fprintf(stderr, "ashlar: input %s is %s, the file has %s; --var sets the size of a dynamic dim\n",
                 input_name(s, position), show_type(&want).text, show_type(have).text);
     return false;
+}
+
+/* Variables take the values that the shapes of tensors say; what does not fit is told when it is set. */
+static bool set_sizes(struct session *s, ash_tensor *const *tensors) {
+    size_t count = ash_graph_input_count(s->graph), vars = ash_graph_var_count(s->graph);
+    const ash_type **types = calloc(count + 1, sizeof *types);
+    if (!s->sizes) s->sizes = calloc(vars + 1, sizeof *s->sizes);
+    bool good = (types && s->sizes) || no_memory();
+    for (size_t i = 0; good && i < count; i++)
+        types[i] = tensors[i] && session_fits(s, i, tensors[i]) ? ash_tensor_type(tensors[i]) : NULL;
+    if (good && ash_graph_learn_vars(s->graph, types, count, s->sizes, &s->n_sizes, &s->diag) != ASH_OK)
+        good = session_failed(s, "the sizes of the inputs");
+    if (good && s->plan && ash_plan_set_vars(s->plan, s->sizes, s->n_sizes, &s->diag) != ASH_OK)
+        good = session_failed(s, "the sizes of the inputs");
+    free(types);
+    return good;
+}
+
+bool session_set_inputs(struct session *s, ash_tensor **tensors) {
+    bool good = set_sizes(s, tensors);
+    for (size_t i = 0; i < ash_graph_input_count(s->graph); i++) {
+        good = good && (!tensors[i] || set_input(s, i, tensors[i]));
+        ash_tensor_destroy(tensors[i]);
+        tensors[i] = NULL;
+    }
+    return good;
 }
 
 bool session_find_input(const struct session *s, const char *name, size_t *out) {
@@ -164,7 +201,7 @@ bool session_input(struct session *s, size_t position, const void **data) {
     return session_failed(s, input_name(s, position));
 }
 
-static bool set_from_file(struct session *s, const char *text, bool *set) {
+static bool read_input(struct session *s, const char *text, ash_tensor **tensors) {
     char name[512];
     size_t position = 0;
     const char *file = split_option("--input", text, name, sizeof name);
@@ -176,9 +213,9 @@ static bool set_from_file(struct session *s, const char *text, bool *set) {
     }
     ash_tensor *tensor;
     if (read_tensor(s->context, file, name, &tensor, &s->diag) != ASH_OK) return session_failed(s, file);
-    set[position] = session_set_input(s, position, tensor);
-    ash_tensor_destroy(tensor);
-    return set[position];
+    ash_tensor_destroy(tensors[position]); /* the last one counts */
+    tensors[position] = tensor;
+    return true;
 }
 
 /* xorshift64*: the same numbers everywhere. */
@@ -250,12 +287,15 @@ static bool set_random(struct session *s, size_t position, uint64_t *state) {
 bool session_fill_inputs(struct session *s) {
     size_t count = ash_graph_input_count(s->graph);
     bool *set = calloc(count + 1, sizeof *set);
-    if (!set) return no_memory();
+    ash_tensor **tensors = calloc(count + 1, sizeof(ash_tensor *));
+    bool good = (set && tensors) || no_memory();
     uint64_t state = 0x9e3779b97f4a7c15ULL * (s->seed + 1ULL);
-    bool good = true;
-    for (size_t i = 0; good && i < s->inputs.count; i++) good = set_from_file(s, s->inputs.at[i], set);
+    for (size_t i = 0; good && i < s->inputs.count; i++) good = read_input(s, s->inputs.at[i], tensors);
+    for (size_t i = 0; good && i < count; i++) set[i] = tensors[i] != NULL;
+    if (tensors) good = session_set_inputs(s, tensors) && good;
     for (size_t i = 0; good && i < count; i++)
         if (!set[i]) good = set_random(s, i, &state);
+    free(tensors);
     free(set);
     return good;
 }

@@ -177,6 +177,21 @@ static void check_dynamic_dims(void **state) {
     assert_null(strstr(room.out, "nothing says"));
     assert_int_equal(ashlar("run --check %s/dynamic --no-cache --repeat 1 --var rows=2"), 1);
     says("f32[3, 12]");
+    /* A range stays one, and each set says its value. */
+    for (int eager = 0; eager < 2; eager++) {
+        assert_int_equal(
+            ashlar(eager ? "run --check %s/dynamic --no-cache --repeat 1 --var rows=1..9 --mode eager"
+                         : "run --check %s/dynamic --no-cache --repeat 1 --var rows=1..9 --reference"),
+            0);
+        says("output y f32[3, 12]: agrees");
+        says("output y f32[2, 12]: agrees");
+    }
+    assert_int_equal(
+        ashlar("run %s/dynamic/model.onnx --no-cache --repeat 1 --var rows=1..9 --input x=%s/short.npy"),
+        0);
+    says("y: f32[2, 12]");
+    assert_int_equal(ashlar("run --check %s/dynamic --no-cache --repeat 1 --var rows=4..9"), 1);
+    says("f32[3, 12]");
     /* Of what is not said there is one element, and the output says so. */
     assert_int_equal(ashlar("run %s/dynamic/model.onnx --no-cache --repeat 1"), 0);
     says("y: f32[1, 12]");

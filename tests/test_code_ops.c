@@ -521,6 +521,36 @@ static void check_dot4(test_code *t, unsigned lanes, bool shared) {
     ash_code__release(code);
 }
 
+/* Rounding and casting to an integer of at most 16 bits is one step in the code: ties, both ends of the
+ * range, specials and what lies around them are as by two. */
+static void check_rounded_cast(test_code *t, ash_dtype to, unsigned lanes) {
+    ash_nest n = test_nest();
+    uint16_t x = test_buffer(&n, ASH_F32, false), y = test_buffer(&n, to, true);
+    ash_ref zero = ash_nest_index(&n, 0), v = ash_nest_load(&n, x, zero, lanes, ASH_NO_REF);
+    ash_nest_store(&n, y, zero, ash_nest_cast(&n, to, ash_nest_unary(&n, ASH_OP_ROUND, v)), ASH_NO_REF);
+    ash_code *code;
+    ash_kernel_fn fn = test_code_compile(t, &n, &code);
+    static const double ends[] = {0, 127, -128, 255, 32767, -32768, 65535};
+    float in[16];
+    unsigned char out[32];
+    uint64_t seed = to;
+    for (unsigned round = 0; round < 600; round++) {
+        for (unsigned i = 0; i < lanes; i++) {
+            uint64_t r = test_random(&seed), bits = special_bits(ASH_F32, r % SPECIALS);
+            float halves = (float)(ends[round % ASH_COUNT(ends)] + (double)((int)(r >> 8 & 15) - 8) / 2);
+            in[i] = round % 3 == 0 ? halves : round % 3 == 1 ? nextafterf(halves, r & 1 ? 1e6f : -1e6f) : 0;
+            uint32_t word = (uint32_t)bits;
+            if (round % 3 == 2) memcpy(&in[i], &word, sizeof word);
+        }
+        fn((void *[]){in, out}, NULL, 0, 1, 0);
+        for (unsigned i = 0; i < lanes; i++) {
+            num rounded = {.f = nearbyint(in[i])}, want = reference_cast(ASH_F32, to, rounded);
+            assert_int_equal(get(to, out, i).i, want.i);
+        }
+    }
+    ash_code__release(code);
+}
+
 static void test_others(void **state) {
     (void)state;
     static const unsigned lanes[] = {1, 2, 3, 4, 7, 8, 16};
@@ -531,6 +561,8 @@ static void test_others(void **state) {
         for (size_t k = 0; k < ASH_COUNT(lanes); k++) {
             check_reduce(&t, lanes[k]);
             check_index_division(&t, lanes[k]);
+            static const ash_dtype small[] = {ASH_U8, ASH_I8, ASH_U16, ASH_I16};
+            for (size_t d = 0; d < ASH_COUNT(small); d++) check_rounded_cast(&t, small[d], lanes[k]);
             if (lanes[k] > 1) check_dot4(&t, lanes[k], true);
             check_dot4(&t, 2 * lanes[k], false);
             for (int dtype = ASH_F32; dtype <= ASH_BF16; dtype++) check_fma(&t, (ash_dtype)dtype, lanes[k]);

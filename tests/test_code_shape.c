@@ -4,6 +4,7 @@
 #include <math.h>
 #include <time.h>
 
+#include "kernel/tile.h"
 #include "test_code_nest.h"
 
 static ash_target target_of(const char *level) {
@@ -13,16 +14,20 @@ static ash_target target_of(const char *level) {
     return target;
 }
 
-static char *assembly(const char *level, ash_nest *n) {
-    ash_target target = target_of(level);
+static char *assembly_for(const ash_target *target, ash_nest *n) {
     ash_text text;
     ash_diag diag;
     ash_text_init(&text, &ash_allocator__libc);
-    assert_ok(ash_code__assembly(&target, n, &text, &diag));
+    assert_ok(ash_code__assembly(target, n, &text, &diag));
     ash_nest_free(n);
     char *copy = strdup(text.at);
     ash_text_free(&text);
     return copy;
+}
+
+static char *assembly(const char *level, ash_nest *n) {
+    ash_target target = target_of(level);
+    return assembly_for(&target, n);
 }
 
 static size_t count(const char *text, const char *word) {
@@ -92,6 +97,68 @@ static void test_tile_code(void **state) {
         assert_int_equal(count(text, "(%rsp)"), 0);
         assert_int_equal(count(text, "vbroadcastss") + count(text, "{1to16}"), (size_t)rows[k] * 4);
         assert_int_equal(count(text, "vmovaps\t%zmm"), (size_t)rows[k] * 2); /* the stores, no copies */
+        free(text);
+    }
+}
+
+/* sums of u8 by i8, four terms a step, scaled and rounded to bytes: a tile of a quantised convolution, of
+ * the shape that is chosen for it. */
+static ash_nest tile_of_bytes(const ash_target *target, int depth) {
+    const unsigned lanes = target->vector_bytes / 4;
+    ash_tile_shape shape = ash_tile_choose(target, 12544, 6, depth, 14, ASH_TILE_BYTES);
+    int rows = (int)shape.rows, vectors = (int)shape.vectors;
+    ash_nest n = test_nest();
+    uint16_t a = test_buffer(&n, ASH_U8, false), b = test_buffer(&n, ASH_I8, false);
+    uint16_t scale = test_buffer(&n, ASH_F32, false), c = test_buffer(&n, ASH_U8, true);
+    ash_ref cells[ASH_TILE_MAX], columns[ASH_TILE_MAX], t = test_chunks(&n);
+    ash_ref zero = ash_nest_splat(&n, ash_nest_int(&n, ASH_I32, 0), lanes);
+    for (int k = 0; k < rows * vectors; k++) cells[k] = ash_nest_cell(&n, zero);
+    ash_ref k = ash_nest_loop(&n, ash_nest_index(&n, 0), ash_nest_index(&n, depth), 1, 2);
+    for (int v = 0; v < vectors; v++) {
+        ash_ref at =
+            test_add(&n, test_mul(&n, k, 4 * lanes), ash_nest_index(&n, v * 4 * (int)lanes * depth));
+        columns[v] = ash_nest_load(&n, b, at, 4 * lanes, ASH_NO_REF);
+    }
+    for (int r = 0; r < rows; r++) {
+        ash_ref at = test_add(&n, test_mul(&n, k, 4), ash_nest_index(&n, 4 * depth * r));
+        ash_ref four = ash_nest_load(&n, a, at, 4, ASH_NO_REF);
+        for (int v = 0; v < vectors; v++) {
+            ash_ref cell = cells[r * vectors + v];
+            ash_nest_set(&n, cell, ash_nest_dot4(&n, four, columns[v], ash_nest_get(&n, cell)));
+        }
+    }
+    ash_nest_end(&n);
+    for (int r = 0; r < rows * vectors; r++) {
+        ash_ref at =
+            test_add(&n, test_mul(&n, t, rows * vectors * (int)lanes), ash_nest_index(&n, r * (int)lanes));
+        ash_ref by =
+            ash_nest_load(&n, scale, ash_nest_index(&n, r % vectors * (int)lanes), lanes, ASH_NO_REF);
+        ash_ref y = ash_nest_cast(&n, ASH_F32, ash_nest_get(&n, cells[r]));
+        y = ash_nest_unary(&n, ASH_OP_ROUND, ash_nest_binary(&n, ASH_OP_MUL, y, by));
+        ash_nest_store(&n, c, at, ash_nest_cast(&n, ASH_U8, y), ASH_NO_REF);
+    }
+    ash_nest_end(&n);
+    return n;
+}
+
+/* Sums of bytes stay in registers, too, beside what a step loads; quantising has no step for rounding. */
+static void test_bytes_code(void **state) {
+    (void)state;
+    static const struct {
+        const char *level, *more;
+        size_t sums;
+    } rows[] = {{"x86-64-v4", ",+avx512vnni", 20}, {"x86-64-v3", ",+avxvnni", 8}};
+    for (size_t i = 0; i < ASH_COUNT(rows); i++) {
+        ash_target target = target_of(rows[i].level);
+        strcat(target.features, rows[i].more);
+        ash_target__fill(&target);
+        assert_int_equal(target.dot4, 1);
+        ash_nest n = tile_of_bytes(&target, 16);
+        char *text = assembly_for(&target, &n);
+        assert_true(count(text, "vpdpbusd") >= 2 * rows[i].sums);
+        assert_int_equal(count(text, "(%rsp)"), 0);
+        assert_int_equal(count(text, "vrndscaleps") + count(text, "vroundps"), 0);
+        assert_true(count(text, "vcvtdq2ps") >= rows[i].sums);
         free(text);
     }
 }
@@ -212,13 +279,10 @@ static void test_ir_text(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tile_code),
-        cmocka_unit_test(test_tile_speed),
-        cmocka_unit_test(test_max_is_one_instruction),
-        cmocka_unit_test(test_exp_is_short),
-        cmocka_unit_test(test_no_calls),
-        cmocka_unit_test(test_masks_are_registers),
-        cmocka_unit_test(test_ir_text),
+        cmocka_unit_test(test_tile_code),           cmocka_unit_test(test_bytes_code),
+        cmocka_unit_test(test_tile_speed),          cmocka_unit_test(test_max_is_one_instruction),
+        cmocka_unit_test(test_exp_is_short),        cmocka_unit_test(test_no_calls),
+        cmocka_unit_test(test_masks_are_registers), cmocka_unit_test(test_ir_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -236,6 +236,21 @@ static void transposed_convolution(void **state) {
     check(f, 4, NULL);
 }
 
+/* The range of a result, as dynamic quantisation asks for it: read where it lies, in blocks, also behind a
+ * transpose and a reshape, which leave the elements what they are. */
+static void ranges(void **state) {
+    fixture *f = *state;
+    ash_graph *g = f->g;
+    ash_value x = INPUT(f, "x", ASH_F32, 1, 3, 9, 7);
+    ash_value h = conv_bias(f, x, 3, 16, 3);
+    ash_value turned = ash_reshape(g, ash_transpose(g, h, (int64_t[]){0, 2, 3, 1}), (ash_dim[]){63, 16}, 2);
+    ash_graph_output(g, "most", ash_reduce_max(g, h, (int64_t[]){0, 1, 2, 3}, 4, false));
+    ash_graph_output(g, "least", ash_reduce_min(g, turned, (int64_t[]){0, 1}, 2, false));
+    ash_graph_output(g, "y", ash_reduce_max(g, conv_bias(f, h, 16, 8, 1), (int64_t[]){2, 3}, 2, false));
+    check(f, 8, NULL);
+    assert_int_equal(count_moves(f->out), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(residual_network, setup, teardown),
@@ -245,6 +260,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(normalisation_across_channels, setup, teardown),
         cmocka_unit_test_setup_teardown(attention, setup, teardown),
         cmocka_unit_test_setup_teardown(transposed_convolution, setup, teardown),
+        cmocka_unit_test_setup_teardown(ranges, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

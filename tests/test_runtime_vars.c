@@ -5,6 +5,7 @@
 
 #include <math.h>
 
+#include "ashlar/builder.h"
 #include "ashlar/onnx.h"
 #include "ashlar/reference.h"
 
@@ -14,6 +15,10 @@ enum { BATCH = 3, SEQUENCE = 7 };
 
 static int setup(void **state) {
     return room_open(state, 2);
+}
+
+static ash_type f32(unsigned rank, int64_t a, int64_t b) {
+    return (ash_type){ASH_F32, rank, {a, b}};
 }
 
 /* A small BERT whose batch and sequence the file leaves open; their bounds are given here. */
@@ -177,12 +182,90 @@ static void names_are_given_once(void **state) {
     ash_tensor_destroy(input);
 }
 
+/* x [rows, columns], y [rows + past], z [2 past, 3] */
+static void shapes_say_the_values(void **state) {
+    struct room *r = *state;
+    ash_graph *g;
+    assert_ok(ash_graph_create(r->context, "net", &g, &diag));
+    ash_dim rows = ash_graph_var(g, "rows", 1, 8), columns = ash_graph_var(g, "columns", 1, 4),
+            past = ash_graph_var(g, "past", 0, 100), sum = ash_graph_dim_add(g, rows, past),
+            twice = ash_graph_dim_mul(g, 2, past);
+    const ash_type shapes[] = {
+        {ASH_F32, 2, {rows, columns}}, {ASH_F32, 1, {sum}}, {ASH_F32, 2, {twice, 3}}};
+    static const char *const names[] = {"x", "y", "z"};
+    for (int i = 0; i < 3; i++)
+        ash_graph_output(g, names[i], ash_neg(g, ash_graph_input(g, names[i], &shapes[i])));
+    ash_var_binding out[3];
+    size_t n;
+    const ash_type x = f32(2, 5, 3), y = f32(1, 12, 0), z = f32(2, 14, 3), wide = f32(2, 6, 3),
+                   flat = f32(1, 5, 0);
+    const ash_type *given[] = {&x, &y, NULL};
+    assert_ok(ash_graph_learn_vars(g, given, 3, out, &n, &diag));
+    assert_int_equal(n, 3);
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(out[i].value, !strcmp(out[i].name, "rows")   ? 5
+                                       : !strcmp(out[i].name, "past") ? 7
+                                                                      : 3);
+    given[0] = NULL; /* past is known by z alone, and rows then by y, which comes before */
+    given[2] = &z;
+    assert_ok(ash_graph_learn_vars(g, given, 3, out, &n, &diag));
+    assert_int_equal(n, 2);
+    for (size_t i = 0; i < n; i++) assert_int_equal(out[i].value, strcmp(out[i].name, "rows") ? 7 : 5);
+    given[1] = given[2] = NULL;
+    assert_ok(ash_graph_learn_vars(g, given, 3, out, &n, &diag));
+    assert_int_equal(n, 0);
+    given[0] = &flat;
+    assert_status(ash_graph_learn_vars(g, given, 3, out, &n, &diag), ASH_ERROR_SHAPE);
+    assert_non_null(strstr(diag.message, "1 dims given, the input has 2"));
+    given[0] = &x;
+    assert_status(ash_graph_learn_vars(g, given, 2, out, &n, &diag), ASH_ERROR_INVALID_ARGUMENT);
+    /* They are what a plan takes, and what does not fit is told there. */
+    ash_plan *plan;
+    float data[6 * 3] = {0};
+    assert_ok(ash_plan_prepare(r->context, g, NULL, &plan, &diag));
+    given[1] = &y;
+    assert_ok(ash_graph_learn_vars(g, given, 3, out, &n, &diag));
+    assert_ok(ash_plan_set_vars(plan, out, n, &diag));
+    assert_ok(ash_plan_set_input(plan, 0, &x, data, 5 * 3 * sizeof *data, &diag));
+    assert_ok(ash_plan_set_input(plan, 1, &y, data, 12 * sizeof *data, &diag));
+    assert_status(ash_plan_set_input(plan, 0, &wide, data, sizeof data, &diag), ASH_ERROR_SHAPE);
+    const ash_type high = f32(2, 9, 3);
+    given[0] = &high, given[1] = NULL;
+    assert_ok(ash_graph_learn_vars(g, given, 3, out, &n, &diag));
+    assert_status(ash_plan_set_vars(plan, out, n, &diag), ASH_ERROR_OUT_OF_RANGE);
+    ash_plan_destroy(plan);
+    ash_graph_destroy(g);
+}
+
+/* One variable with two values, in one input or in two. */
+static void shapes_that_contradict(void **state) {
+    struct room *r = *state;
+    ash_graph *g;
+    assert_ok(ash_graph_create(r->context, "net", &g, &diag));
+    ash_dim n = ash_graph_var(g, "n", 1, 8);
+    const ash_type square = f32(2, n, n), line = f32(1, n, 0);
+    ash_graph_output(g, "a", ash_neg(g, ash_graph_input(g, "x", &square)));
+    ash_graph_output(g, "b", ash_neg(g, ash_graph_input(g, "y", &line)));
+    ash_var_binding out[1];
+    size_t count;
+    const ash_type oblong = f32(2, 3, 4), four = f32(2, 4, 4), five = f32(1, 5, 0);
+    const ash_type *given[] = {&oblong, NULL};
+    assert_status(ash_graph_learn_vars(g, given, 2, out, &count, &diag), ASH_ERROR_SHAPE);
+    assert_string_equal(diag.node, "x");
+    given[0] = &four, given[1] = &five;
+    assert_status(ash_graph_learn_vars(g, given, 2, out, &count, &diag), ASH_ERROR_SHAPE);
+    assert_string_equal(diag.node, "y");
+    ash_graph_destroy(g);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(an_imported_model_follows_its_variables),
         TEST(buffers_are_at_their_maximum),
         TEST(names_are_given_once),
+        TEST(shapes_say_the_values),
+        TEST(shapes_that_contradict),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -211,10 +211,22 @@ typedef struct ash_graph_variable {
     int64_t min, max; /* inclusive bounds */
 } ash_graph_variable;
 
+typedef struct ash_var_binding {
+    const char *name;
+    int64_t value;
+} ash_var_binding;
+
 ASH_API size_t ash_graph_var_count(const ash_graph *graph);
 /* ASH_ERROR_NOT_FOUND past the end. */
 ASH_API ash_status ash_graph_var_at(const ash_graph *graph, size_t index, ash_graph_variable *out,
                                     ash_diag *diag);
+/* The values of variables with which inputs have these types, as many as the graph has (NULL: nothing is
+ * said of that one), whose dims are numbers: for ash_plan_set_vars and whatever else takes bindings. `out`
+ * has room for one per variable; *n receives how many are known. A dim that is a variable says its value,
+ * an expression one that no other dim says. ASH_ERROR_SHAPE, naming the input: one variable would have two
+ * values. Whether bounds, dtypes and other dims fit is told where the values and inputs are set. */
+ASH_API ash_status ash_graph_learn_vars(const ash_graph *graph, const ash_type *const *inputs, size_t count,
+                                        ash_var_binding *out, size_t *n, ash_diag *diag);
 
 /* The text form: prints the whole graph, constants with their data when `with_data`, else as "..." (such a
  * text cannot be parsed back). *out is freed with ash_context_free_text. */

@@ -342,11 +342,6 @@ typedef struct ash_plan_var {
     int64_t min, max, value; /* inclusive bounds, present value; at first the maximum */
 } ash_plan_var;
 
-typedef struct ash_var_binding {
-    const char *name;
-    int64_t value;
-} ash_var_binding;
-
 ASH_API size_t ash_plan_var_count(const ash_plan *plan);
 ASH_API ash_status ash_plan_var_at(ash_plan *plan, size_t index, ash_plan_var *out, ash_diag *diag);
 /* Gives variables new values, open ones too; the others keep theirs. An unknown name, one that is there

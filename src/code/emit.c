@@ -317,7 +317,19 @@ static LLVMValueRef operand(ash_emit *e, const ash_inst *inst, ash_ref ref) {
                                            : v;
 }
 
+/* Whether an instruction is the cast of a rounded f32 to at most 16 bits: quantisation. */
+static bool is_rounded_cast(const ash_emit *e, const ash_inst *inst) {
+    const ash_inst *a = ash_nest_at(e->nest, inst->a);
+    ash_kind to = ash_dtype_kind((ash_dtype)inst->dtype);
+    return inst->i == ASH_OP_CAST && (to == ASH_KIND_SIGNED || to == ASH_KIND_UNSIGNED) &&
+           ash_dtype_size((ash_dtype)inst->dtype) <= 2 && a->op == ASH_NEST_COMPUTE &&
+           a->i == ASH_OP_ROUND && a->dtype == ASH_F32;
+}
+
 static LLVMValueRef emit_compute(ash_emit *e, const ash_inst *inst) {
+    if (is_rounded_cast(e, inst))
+        return ash_emit__round_to_integer(e, (ash_dtype)inst->dtype,
+                                          ash_emit__value(e, ash_nest_at(e->nest, inst->a)->a));
     LLVMValueRef a = operand(e, inst, inst->a);
     LLVMValueRef b = inst->b == ASH_NO_REF ? NULL : operand(e, inst, inst->b);
     bool narrow = inst->unroll == ASH_NEST_NARROW;

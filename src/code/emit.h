@@ -98,6 +98,8 @@ LLVMValueRef ash_emit__part(ash_emit *e, LLVMValueRef v, unsigned from, unsigned
 LLVMValueRef ash_emit__join(ash_emit *e, LLVMValueRef *parts, unsigned count);
 
 LLVMValueRef ash_emit__cast(ash_emit *e, ash_dtype from, ash_dtype to, LLVMValueRef a);
+/* The cast to an integer of at most 16 bits of what rounding (to nearest, ties to even) makes of an f32. */
+LLVMValueRef ash_emit__round_to_integer(ash_emit *e, ash_dtype to, LLVMValueRef a);
 LLVMValueRef ash_emit__extend(ash_emit *e, LLVMValueRef a); /* f32 to f64 */
 /* For tables of machines that have instructions for them: FLOOR, CEIL, TRUNC or ROUND; f32 out of the bits
  * of an f16, and back. */

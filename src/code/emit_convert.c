@@ -150,27 +150,42 @@ static LLVMValueRef integer_to_float(ash_emit *e, ash_dtype from, ash_dtype to, 
                                                    : LLVMBuildUIToFP(e->b, a, type, "");
 }
 
-/* The nearest number that the integer type has, without what is behind the point; of a NaN 0. To at most 32
- * bits with a sign, or 16 without: clamped before the conversion, which then is one instruction. The
- * largest f32 below 2^31 is no neighbour of it, so what is past it takes another select. */
-static LLVMValueRef clamped_to_integer(ash_emit *e, ash_dtype from, ash_dtype to, LLVMValueRef a) {
-    bool is_signed = ash_dtype_kind(to) == ASH_KIND_SIGNED, rough = from == ASH_F32 && to == ASH_I32;
+/* The nearest number to `a` within what an integer type has; of a NaN 0. `most`: the largest. */
+static LLVMValueRef clamp(ash_emit *e, LLVMValueRef a, ash_dtype to, double most) {
+    bool is_signed = ash_dtype_kind(to) == ASH_KIND_SIGNED;
     int bits = (int)ash_dtype_size(to) * 8 - is_signed;
-    double high = (double)((INT64_C(1) << bits) - 1), low = is_signed ? -high - 1 : 0;
+    double high = (double)((INT64_C(1) << bits) - 1);
     LLVMTypeRef type = LLVMTypeOf(a);
     LLVMValueRef is_number = LLVMBuildFCmp(e->b, LLVMRealORD, a, a, ""), x = a;
     if (is_signed)
         x = LLVMBuildSelect(e->b, is_number, a, LLVMConstNull(type), ""); /* else 0 is the least */
-    LLVMValueRef least = ash_emit__const_float(type, low);
-    LLVMValueRef most = ash_emit__const_float(type, rough ? 0x1.fffffep30 : high);
-    x = LLVMBuildSelect(e->b, LLVMBuildFCmp(e->b, LLVMRealOGT, x, least, ""), x, least, "");
-    x = LLVMBuildSelect(e->b, LLVMBuildFCmp(e->b, LLVMRealOLT, x, most, ""), x, most, "");
+    LLVMValueRef lower = ash_emit__const_float(type, is_signed ? -high - 1 : 0);
+    LLVMValueRef upper = ash_emit__const_float(type, ASH_MIN(high, most));
+    x = LLVMBuildSelect(e->b, LLVMBuildFCmp(e->b, LLVMRealOGT, x, lower, ""), x, lower, "");
+    return LLVMBuildSelect(e->b, LLVMBuildFCmp(e->b, LLVMRealOLT, x, upper, ""), x, upper, "");
+}
+
+/* The nearest number that the integer type has, without what is behind the point. To at most 32 bits with a
+ * sign, or 16 without: clamped before the conversion, which then is one instruction. The largest f32 below
+ * 2^31 is no neighbour of it, so what is past it takes another select. */
+static LLVMValueRef clamped_to_integer(ash_emit *e, ash_dtype from, ash_dtype to, LLVMValueRef a) {
+    bool rough = from == ASH_F32 && to == ASH_I32;
+    LLVMValueRef x = clamp(e, a, to, rough ? 0x1.fffffep30 : 0x1p31);
     LLVMValueRef out = LLVMBuildFPToSI(e->b, x, type_like(e, a, ASH_I32), "");
     if (rough) {
-        LLVMValueRef past = LLVMBuildFCmp(e->b, LLVMRealOGE, a, ash_emit__const_float(type, 0x1p31), "");
+        LLVMValueRef past =
+            LLVMBuildFCmp(e->b, LLVMRealOGE, a, ash_emit__const_float(LLVMTypeOf(a), 0x1p31), "");
         out = LLVMBuildSelect(e->b, past, number(out, INT32_MAX), out, "");
     }
     return to == ASH_I32 ? out : LLVMBuildTrunc(e->b, out, type_like(e, a, to), "");
+}
+
+/* Adding 1.5 * 2^23 leaves no bits behind the point, ties going to even, and the integer in the last ones:
+ * one addition instead of a rounding and a conversion. */
+LLVMValueRef ash_emit__round_to_integer(ash_emit *e, ash_dtype to, LLVMValueRef a) {
+    LLVMValueRef x = clamp(e, a, to, 0x1p31);
+    x = LLVMBuildFAdd(e->b, x, ash_emit__const_float(LLVMTypeOf(a), 0x1.8p23), "");
+    return LLVMBuildTrunc(e->b, bits_of(e, x, ASH_U32), type_like(e, a, to), "");
 }
 
 static LLVMValueRef float_to_integer(ash_emit *e, ash_dtype from, ash_dtype to, LLVMValueRef a) {

@@ -9,6 +9,43 @@
 
 enum { SHOWN = 4 }; /* operands that a message spells out */
 
+/* The largest number that a dim divides a variable by, if it does; *var is that variable. */
+static int64_t largest_divisor(const ash_dims *dims, ash_dim dim, uint32_t *var) {
+    int64_t most = 0;
+    for (size_t t = 0; dim < 0 && t < ash_dims_term_count(dims, dim); t++) {
+        size_t atoms;
+        ash_dims_term(dims, dim, t, &atoms);
+        for (size_t i = 0; i < atoms; i++) {
+            const ash_dim_atom atom = ash_dims_atom(dims, dim, t, i);
+            uint32_t inner = UINT32_MAX;
+            int64_t more = 0;
+            if (atom.is_var) {
+                if (*var == UINT32_MAX) *var = atom.var;
+                continue;
+            }
+            more = largest_divisor(dims, atom.a, &inner);
+            if (atom.op == ASH_DIM_DIV) more = ASH_MAX(more, atom.b);
+            if (more > most && inner != UINT32_MAX) most = more, *var = inner;
+        }
+    }
+    return most;
+}
+
+/* Networks that halve and double an image want sizes that are multiples: told, where dims are divided. */
+static void add_advice(const ash_inference *c, ash_text *text) {
+    int64_t most = 0;
+    uint32_t var = UINT32_MAX;
+    for (size_t i = 0; i < c->n_ins; i++)
+        for (unsigned d = 0; d < c->ins[i].rank; d++) {
+            uint32_t inner = UINT32_MAX;
+            int64_t divisor = largest_divisor(c->dims, c->ins[i].dims[d], &inner);
+            if (divisor > most) most = divisor, var = inner;
+        }
+    if (most > 1)
+        ash_text_add(text, "; if they agree for multiples of %lld alone, tie %s to another name: %lld*NAME",
+                     (long long)most, ash_dims_var(c->dims, var)->name, (long long)most);
+}
+
 ash_status ash_infer__fail(const ash_inference *c, ash_status code, const char *fmt, ...) {
     char message[256];
     va_list args;
@@ -22,6 +59,7 @@ ash_status ash_infer__fail(const ash_inference *c, ash_status code, const char *
         ash_type_print(c->dims, &c->ins[i], &text);
     }
     if (c->n_ins > SHOWN) ash_text_add(&text, ", and %zu more", c->n_ins - SHOWN);
+    if (code == ASH_ERROR_SHAPE) add_advice(c, &text);
     ash_fail(c->diag, code, "%s%s", message, text.at && !text.failed ? text.at : "");
     ash_text_free(&text);
     return code;

@@ -177,8 +177,9 @@ bool ash_dims_is_var(const ash_dims *dims, ash_dim dim, uint32_t *var);
 /* The number that a dim is when variable i has the value sizes[i], or -1 where that is unknown: one that it
  * mentions has a negative value. */
 int64_t ash_dims_present(const ash_dims *dims, ash_dim dim, const int64_t *sizes);
-/* Gives open variables the sizes that they must have so that `shape` is `given`: a dim that is a variable
- * says its size whatever that was before, an expression only where one variable of it has no size yet.
+/* Gives variables that nothing settles the sizes that they must have so that `shape` is `given`: a dim that
+ * is a variable says its size whatever that was before, an expression only where one variable of it has no
+ * size yet.
  * ASH_ERROR_SHAPE when one variable would have two sizes, and `sizes` is then undefined. Whether the
  * expressions fit is not looked at. */
 ash_status ash_dims_learn(const ash_dims *dims, const ash_type *shape, const int64_t *given, int64_t *sizes,

@@ -77,12 +77,12 @@ ash_status ash_dims_learn(const ash_dims *dims, const ash_type *shape, const int
                           ash_diag *diag) {
     uint32_t var;
     for (unsigned i = 0; i < shape->rank; i++) {
-        if (!ash_dims_is_var(dims, shape->dims[i], &var) || !ash_dims_var(dims, var)->open) continue;
+        if (!ash_dims_is_var(dims, shape->dims[i], &var) || ash_dims_var(dims, var)->settled) continue;
         ASH_TRY(learn_var(shape, given, i, ash_dims_var(dims, var)->name, diag));
         sizes[var] = given[i];
     }
     for (unsigned i = 0; i < shape->rank; i++)
-        if (unknowns(dims, shape->dims[i], sizes, &var) == 1 && ash_dims_var(dims, var)->open)
+        if (unknowns(dims, shape->dims[i], sizes, &var) == 1 && !ash_dims_var(dims, var)->settled)
             solve(dims, shape->dims[i], given[i], var, sizes);
     return ASH_OK;
 }
@@ -190,9 +190,9 @@ static ash_status learn_input(const ash_graph *graph, size_t position, const ash
     memcpy(room, sizes, n * sizeof *sizes);
     ASH_TRY(ash_dims_learn(dims, shape, given->dims, room, diag));
     for (size_t v = 0; v < n; v++)
-        ASH_FAIL_IF(ash_dims_var(dims, v)->open && sizes[v] >= 0 && room[v] != sizes[v], diag,
-                    ASH_ERROR_SHAPE, "dim '%.80s' is %lld here, and %lld in another input",
-                    ash_dims_var(dims, v)->name, (long long)room[v], (long long)sizes[v]);
+        ASH_FAIL_IF(sizes[v] >= 0 && room[v] != sizes[v], diag, ASH_ERROR_SHAPE,
+                    "dim '%.80s' is %lld here, and %lld in another input", ash_dims_var(dims, v)->name,
+                    (long long)room[v], (long long)sizes[v]);
     memcpy(sizes, room, n * sizeof *sizes);
     return ASH_OK;
 }
@@ -212,21 +212,47 @@ static ash_status learn_all(const ash_graph *graph, const ash_type *const *input
     return ASH_OK;
 }
 
+/* What the inputs say: `sizes` has an entry per variable, and as many behind them for this function; -1
+ * where nothing is said. */
+static ash_status learn_graph(const ash_graph *graph, const ash_type *const *inputs, size_t count,
+                              int64_t *sizes, ash_diag *diag) {
+    size_t n = ash_dims_var_count(graph->dims);
+    if (count) ASH_NEED(diag, inputs);
+    ASH_FAIL_IF(count != graph->inputs.len, diag, ASH_ERROR_INVALID_ARGUMENT,
+                "%zu types given, the graph has %zu inputs", count, graph->inputs.len);
+    for (size_t v = 0; v < n; v++) sizes[v] = -1;
+    return learn_all(graph, inputs, count, sizes, sizes + n, diag);
+}
+
+ash_status ash_graph_learn_vars(const ash_graph *graph, const ash_type *const *inputs, size_t count,
+                                ash_var_binding *out, size_t *n, ash_diag *diag) {
+    ASH_NEED(diag, graph, n);
+    *n = 0;
+    ASH_TRY(ash_graph_status(graph, diag));
+    size_t vars = ash_dims_var_count(graph->dims);
+    if (vars) ASH_NEED(diag, out);
+    int64_t *sizes = ash_mem_alloc(graph->allocator, 2 * vars, sizeof *sizes);
+    if (!sizes) return ASH_NO_MEMORY(diag);
+    ash_status status = learn_graph(graph, inputs, count, sizes, diag);
+    for (size_t v = 0; status == ASH_OK && v < vars; v++)
+        if (sizes[v] >= 0) out[(*n)++] = (ash_var_binding){ash_dims_var(graph->dims, v)->name, sizes[v]};
+    ash_mem_free(graph->allocator, sizes, 2 * vars, sizeof *sizes);
+    return status;
+}
+
 ash_status ash_graph_close(const ash_graph *graph, const ash_type *const *inputs, size_t count,
                            ash_graph **out, ash_diag *diag) {
     ASH_NEED(diag, out);
     *out = NULL;
     ASH_NEED(diag, graph);
-    if (count) ASH_NEED(diag, inputs);
     ASH_TRY(ash_graph_status(graph, diag));
     ASH_FAIL_IF(!graph->recipe, diag, ASH_ERROR_STATE, "the graph has no open dims");
-    ASH_FAIL_IF(count != graph->inputs.len, diag, ASH_ERROR_INVALID_ARGUMENT,
-                "%zu types given, the graph has %zu inputs", count, graph->inputs.len);
     size_t n = ash_dims_var_count(graph->dims);
     int64_t *sizes = ash_mem_alloc(graph->allocator, 2 * n, sizeof *sizes);
     if (!sizes) return ASH_NO_MEMORY(diag);
-    for (size_t v = 0; v < n; v++) sizes[v] = -1;
-    ash_status status = learn_all(graph, inputs, count, sizes, sizes + n, diag);
+    ash_status status = learn_graph(graph, inputs, count, sizes, diag);
+    for (size_t v = 0; v < n; v++) /* the others stay variable */
+        if (!ash_dims_var(graph->dims, v)->open) sizes[v] = -1;
     if (status == ASH_OK) status = ash_graph__close(graph, sizes, out, diag);
     ash_mem_free(graph->allocator, sizes, 2 * n, sizeof *sizes);
     return status;

@@ -101,6 +101,12 @@ static void through_broadcast(const ash_type *in, const ash_type *out, request *
     }
 }
 
+/* Movement of which no axis runs along a dim of the operand. */
+static void rearrange(request *r) {
+    r->state = r->repeated ? STORED : REARRANGED;
+    memset(r->labels, ASH_LABEL_NONE, sizeof r->labels);
+}
+
 /* The operand's labels behind a reshape that only adds or drops dims of 1; otherwise the elements are
  * rearranged. */
 static void through_reshape(const ash_type *in, const ash_type *out, request *r) {
@@ -111,7 +117,7 @@ static void through_reshape(const ash_type *in, const ash_type *out, request *r)
         if (in->dims[i] == 1) continue;
         while (o < out->rank && out->dims[o] == 1) o++;
         if (o == out->rank || out->dims[o] != in->dims[i]) {
-            r->state = r->repeated ? STORED : REARRANGED;
+            rearrange(r);
             return;
         }
         r->labels[i] = from.labels[o++];
@@ -138,7 +144,7 @@ static void pass_on(fuser *f, const ash_node *node) {
             const int64_t *perm = ash_node_list(node, ASH_ATTR_PERM);
             for (unsigned d = 0; d < out->rank; d++) r.labels[perm[d]] = from.labels[d];
         } else {
-            r.state = r.repeated ? STORED : REARRANGED;
+            rearrange(&r);
         }
     } else if (r.state == REARRANGED && node->op == ASH_OP_BROADCAST && !ash_type_equal(in, out)) {
         r.state = STORED;

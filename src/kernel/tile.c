@@ -22,9 +22,12 @@ static double tile_cycles(const ash_target *target, unsigned rows, unsigned vect
 
 ash_tile_shape ash_tile_choose(const ash_target *target, int64_t rows, int64_t blocks, int64_t steps,
                                unsigned most_rows, ash_tile_math math) {
-    /* pairs of bytes, even and odd ones, have their register each */
-    unsigned registers = target->vector_registers,
-             each = math == ASH_TILE_BYTES && target->dot4 != 1 ? 2 : 1;
+    /* Pairs of bytes, even and odd ones, have their register each. Four bytes of the first operand take one
+     * beside those of the sums, since no instruction repeats them as it reads them, and the next four, too,
+     * while they are loaded: with all registers taken, every step stores its sums. */
+    bool bytes = math == ASH_TILE_BYTES;
+    unsigned registers = target->vector_registers - (bytes ? 2 : 0),
+             each = bytes && target->dot4 != 1 ? 2 : 1;
     const ash_costs *c = &target->costs;
     ash_tile_shape best = {1, 1};
     double least = 1e300;

@@ -335,7 +335,7 @@ static ash_status learn_all(ash_import *im, learner *l) {
     for (size_t i = 0; i < 2 * l->shapes.len; i++) ASH_TRY(learn(im, l, &l->shapes.at[i % l->shapes.len]));
     for (size_t i = 0; i < l->shapes.len; i++) ASH_TRY(check(im, l, &l->shapes.at[i]));
     for (size_t v = 0; v < l->n; v++) {
-        if (l->sizes[v] < 0) continue;
+        if (l->sizes[v] < 0 || !ash_dims_var(l->pool, v)->open) continue; /* or an option says its bounds */
         const char *pooled = ash_dims_var(l->pool, v)->name;
         char *name = ash_arena_strdup(&im->arena, pooled);
         if (!name || !ash_strmap_put(&im->given, name, strlen(name), (uint64_t)l->sizes[v]) ||

@@ -94,11 +94,34 @@ static bool layout_pool(ash_layout_pass *l, const ash_node *node) {
     return true;
 }
 
+/* Reductions of all elements, wherever they lie: in the order in which they do. */
+static bool reduce_all(ash_layout_pass *l, const ash_node *node) {
+    ash_value x = node->ins[0];
+    for (;;) {
+        const ash_value_info *info = ash_graph__value(l->rw.from, x);
+        if (info->kind != ASH_VALUE_NODE) break;
+        const ash_node *before = &l->rw.from->nodes.at[info->node];
+        if (before->op != ASH_OP_RESHAPE && before->op != ASH_OP_TRANSPOSE) break;
+        x = before->ins[0];
+    }
+    int64_t block = ash_layout__has_blocked(l, x), dims[ASH_MAX_RANK];
+    if (!block) return false;
+    ash_value y = ash_layout__blocked(l, x, block);
+    if (!ash_rewrite__ok(&l->rw)) return true;
+    unsigned rank = ash_rewrite__type(&l->rw, y).rank;
+    for (unsigned d = 0; d < rank; d++) dims[d] = d;
+    const ash_attr axes = ASH_ATTR_LIST(AXES, dims, rank);
+    ash_rewrite__name(&l->rw, node);
+    ash_rewrite__bind(&l->rw, node->out, ash_build(l->rw.to, node->op, &y, 1, &axes, 1));
+    return true;
+}
+
 /* Reductions over spatial axes. When none of those is left, [n, c/B, B] is [n, c] already. */
 static bool layout_reduce(ash_layout_pass *l, const ash_node *node) {
     int64_t block = choose(l, node);
     const ash_attr *axes = ash_node_attr(node, ASH_ATTR_AXES);
     ash_type type = *ash_graph__type(l->rw.from, node->out);
+    if (axes->count == ash_graph__type(l->rw.from, node->ins[0])->rank && reduce_all(l, node)) return true;
     if (!block || (axes->count && axes->list[0] < 2)) return false;
     ash_value y = add_blocked(l, node, block, 1, NULL);
     if (type.rank == 2)
