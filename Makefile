@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 SETUP  ?= tools/setup.sh
 MODEL  ?= $(BUILD)/resnet50.onnx
 
-.PHONY: build run test test-release test-address test-thread test-machines fuzz install clean format lint help
+.PHONY: build run test test-release test-address test-thread test-machines fuzz gpu-check install clean format lint help
 
 # CMake configures again by itself when it must; only the first time is ours.
 build:
@@ -37,6 +37,11 @@ install: build
 	@cmake --install $(BUILD) --prefix $(PREFIX)
 	@test -n "$$DESTDIR" || test "$$(id -u)" -ne 0 || ! command -v ldconfig >/dev/null || ldconfig
 
+# The program alone is enough on a machine with a GPU: no toolchain, no LLVM, no CUDA toolkit.
+gpu-check: build
+	@cmake --build $(BUILD) --target gpu_check
+	@$(BUILD)/gpu_check --csv $(BUILD)/gpu_check.csv $(GPU_CHECK)
+
 lint:
 	@$(SETUP) lint
 	@tools/test.sh lint
@@ -56,6 +61,8 @@ help:
 	@echo 'make test-release, test-address, test-thread, lint: one part of that'
 	@echo 'make test-machines  the tests once more, as other processors (AVX2, plain x86-64, other caches)'
 	@echo 'make fuzz       random graphs through everything, SECONDS_OF_FUZZ=$(SECONDS_OF_FUZZ)'
+	@echo 'make gpu-check  builds $(BUILD)/gpu_check, one file that needs a GPU'"'"'s driver and nothing else, and runs'
+	@echo '                it here: is everything right on the GPU, and how fast (GPU_CHECK=--quick: options)'
 	@echo 'make format     formats the sources'
 	@echo 'make install    PREFIX=$(PREFIX); DESTDIR is respected'
 	@echo 'make clean      removes what was built'

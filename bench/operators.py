@@ -48,6 +48,8 @@ def transposed(name, x, w, **attrs):
 def convolutions():
     conv("1 channel, 3x3, 256x256", (1, 1, 256, 256), (32, 1, 3, 3), pads=[1] * 4)
     conv("3 channels, 7x7, stride 2", (1, 3, 224, 224), (64, 3, 7, 7), pads=[3] * 4, strides=[2, 2])
+    conv("3 channels, 3x3, stride 2", (1, 3, 224, 224), (32, 3, 3, 3), pads=[1] * 4, strides=[2, 2])
+    conv("3 channels, 16x16, stride 16", (1, 3, 224, 224), (384, 3, 16, 16), strides=[16, 16])
     conv("to 1 channel, 3x3, 256x256", (1, 32, 256, 256), (1, 32, 3, 3), pads=[1] * 4)
     conv("1-D, 1 channel, length 400", (1, 1, 16000), (64, 1, 400), strides=[160])
     conv("1-D, 80 channels, 3", (1, 80, 3000), (384, 80, 3), pads=[1, 1])
@@ -59,11 +61,18 @@ def convolutions():
     conv("grouped 1x1, 8 groups", (1, 256, 28, 28), (256, 32, 1, 1), group=8)
     conv("grouped 3x3, 32 groups", (1, 128, 56, 56), (128, 4, 3, 3), group=32, pads=[1] * 4)
     conv("depthwise 3x3", (1, 96, 112, 112), (96, 1, 3, 3), group=96, pads=[1] * 4)
+    conv("depthwise 3x3, stride 2", (1, 72, 56, 56), (72, 1, 3, 3), group=72, pads=[1] * 4, strides=[2, 2])
     conv("depthwise 5x5", (1, 120, 28, 28), (120, 1, 5, 5), group=120, pads=[2] * 4)
     conv("depthwise 7x7", (1, 96, 56, 56), (96, 1, 7, 7), group=96, pads=[3] * 4)
     conv("dilated 3x3", (1, 64, 64, 64), (64, 64, 3, 3), pads=[4] * 4, dilations=[4, 4])
     conv("3-D 3x3x3", (1, 16, 16, 32, 32), (32, 16, 3, 3, 3), pads=[1] * 6)
     conv("12 channels, 3x3", (1, 12, 64, 64), (12, 12, 3, 3), pads=[1] * 4)
+    conv("grouped 1x1, 4 channels a group", (1, 240, 28, 28), (240, 4, 1, 1), group=60)
+    for channels in (40, 36):  # blocks of 8 and of 4
+        case(f"HardSwish behind a 1x1 Conv to {channels} channels",
+             [("Conv", ["x", "w"], ["c"], {}), ("HardSwish", ["c"], ["h"], {}), ("GlobalAveragePool", ["h"], ["m"], {}),
+              ("Sigmoid", ["m"], ["s"], {}), ("Mul", ["h", "s"], ["y"], {})],
+             {"x": normal(1, 16, 112, 112)}, {"w": normal(channels, 16, 1, 1)})
     transposed("4x4, stride 2", (1, 128, 16, 16), (128, 64, 4, 4), strides=[2, 2], pads=[1] * 4)
     transposed("2x2, stride 2", (1, 64, 64, 64), (64, 32, 2, 2), strides=[2, 2])
     transposed("1-D 16, stride 8", (1, 256, 100), (256, 128, 16), strides=[8], pads=[4, 4])
@@ -85,6 +94,7 @@ def planes():
     one("MaxPool 3x3, stride 2", "MaxPool", {"x": x}, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
     one("MaxPool 2x2, stride 2", "MaxPool", {"x": x}, kernel_shape=[2, 2], strides=[2, 2])
     one("MaxPool 5x5, stride 1", "MaxPool", {"x": normal(1, 128, 20, 20)}, kernel_shape=[5, 5], pads=[2] * 4)
+    one("MaxPool 5x5, stride 1, 640 x 20 x 20", "MaxPool", {"x": normal(1, 640, 20, 20)}, kernel_shape=[5, 5], pads=[2] * 4)
     one("AveragePool 3x3", "AveragePool", {"x": x}, kernel_shape=[3, 3], pads=[1] * 4)
     one("GlobalAveragePool", "GlobalAveragePool", {"x": x})
     nothing = {"roi": np.zeros(0, np.float32)}
@@ -94,6 +104,9 @@ def planes():
     one("Resize linear x2", "Resize", {"x": normal(1, 64, 56, 56)}, double, mode="linear")
     one("Resize cubic x2", "Resize", {"x": normal(1, 16, 56, 56)}, double, mode="cubic")
     one("Pad reflect", "Pad", {"x": x}, {"p": np.array([0, 0, 3, 3, 0, 0, 3, 3])}, mode="reflect")
+    case("Resize nearest x2 between convolutions",
+         [("Conv", ["x", "w"], ["a"], {}), ("Resize", ["a", "roi", "scales"], ["b"], {"mode": "nearest"}), ("Conv", ["b", "w"], ["y"], {})],
+         {"x": normal(1, 64, 40, 40)}, {"w": normal(64, 64, 1, 1), **double})
     one("Pad constant", "Pad", {"x": x}, {"p": np.array([0, 0, 1, 1, 0, 0, 1, 1])})
     one("DepthToSpace", "DepthToSpace", {"x": x}, blocksize=2)
     one("GridSample", "GridSample", {"x": normal(1, 32, 64, 64), "g": np.tanh(normal(1, 64, 64, 2))})
@@ -135,6 +148,15 @@ def products():
     one("MatMul 128 x 768 x 768", "MatMul", {"x": normal(128, 768)}, {"w": normal(768, 768)})
     one("MatMul 1 x 1024 x 4096", "MatMul", {"x": normal(1, 1024)}, {"w": normal(1024, 4096)})
     one("MatMul two inputs, 12 x 128 x 64 x 128", "MatMul", {"a": normal(12, 128, 64), "b": normal(12, 64, 128)})
+    case("MatMul of gathered experts",
+         [("Gather", ["experts", "i"], ["w"], {}), ("MatMul", ["x", "w"], ["y"], {})],
+         {"x": normal(2, 1, 512), "i": np.array([3, 6])}, {"experts": normal(8, 512, 1024)})
+    case("attention, 12 heads of 64",
+         [*[node for n in "qkv" for node in (("Reshape", [n, "s"], [n + "r"], {}),
+                                             ("Transpose", [n + "r"], [n + "t"], {"perm": [0, 2, 3, 1] if n == "k" else [0, 2, 1, 3]}))],
+          ("MatMul", ["qt", "kt"], ["m"], {}), ("Softmax", ["m"], ["p"], {}), ("MatMul", ["p", "vt"], ["o"], {}),
+          ("Transpose", ["o"], ["ot"], {"perm": [0, 2, 1, 3]}), ("Reshape", ["ot", "z"], ["y"], {})],
+         {n: normal(1, 128, 768) for n in "qkv"}, {"s": np.array([1, 128, 12, 64]), "z": np.array([1, 128, 768])})
     one("Gemm with transposed B", "Gemm", {"x": normal(64, 512)}, {"w": normal(512, 512), "c": normal(512)}, transB=1)
     case("MatMul behind Reshape and Transpose",
          [("Reshape", ["x", "s"], ["r"], {}), ("Transpose", ["r"], ["t"], {"perm": [0, 2, 1, 3]}), ("MatMul", ["t", "k"], ["y"], {})],
@@ -152,7 +174,8 @@ def model_of(nodes, inputs, constants, outputs):
         [helper.make_empty_tensor_value_info(n) for n in outputs],
         [numpy_helper.from_array(v, n) for n, v in constants.items()])
     opset = 18 if any(op in ("Mish",) or attrs.get("reduction") for op, _, _, attrs in nodes) else 17
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)],
+                              ir_version=9)
     return onnx.shape_inference.infer_shapes(model)
 
 
@@ -185,6 +208,21 @@ def measure(options, folder, name, nodes, inputs, constants, outputs):
     return statistics.median(ours), statistics.median(theirs), ""
 
 
+def few_bits():
+    """Weights of 4 and 8 bits with a scale for blocks of 32, for a step of a decoder and for a prompt."""
+    k, n, block = 2048, 8192, 32
+    for bits in (4, 8):
+        b = RANDOM.integers(0, 256, (n, k // block, block * bits // 8), dtype=np.uint8)
+        scales = (RANDOM.random((n, k // block)) / 100 + 0.01).astype(np.float32)
+        zeros = RANDOM.integers(0, 256, (n, k // block * bits // 8), dtype=np.uint8)
+        for rows in (1, 4, 128):
+            for name, more in (("", {}), (", zero points", {"z": zeros})):
+                case(f"MatMulNBits {bits} bits, {rows} rows{name}",
+                     [("MatMulNBits", ["x", "b", "s", *more], ["y"],
+                       {"K": k, "N": n, "bits": bits, "block_size": block, "domain": "com.microsoft"})],
+                     {"x": normal(1, rows, k)}, {"b": b, "s": scales, **more})
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ashlar", default="build/ashlar")
@@ -193,7 +231,7 @@ def main():
     parser.add_argument("--above", type=float, default=0)
     parser.add_argument("names", nargs="*", metavar="CASE")
     options = parser.parse_args()
-    for group in (convolutions, ordering, planes, movement, rows, products):
+    for group in (convolutions, ordering, planes, movement, rows, products, few_bits):
         group()
     lines = []
     for name, *rest in CASES:

@@ -217,6 +217,11 @@ bool show_profile(struct session *session);
 /* The live bytes over the operations, and who stands at the peak. */
 bool show_timeline(struct session *session);
 
+/* --- forecasts: explain.c -------------------------------------------------------------------------- */
+
+/* A table of what each operation is expected to take on a GPU; false: the plan is for none. */
+bool show_forecast(struct session *session);
+
 /* --- traces: trace.c ------------------------------------------------------------------------------ */
 
 /* One execution in the Chrome trace format, which Perfetto opens; false after a message. */

@@ -10,20 +10,34 @@ static void print_device(const ash_device *device) {
     printf("%s\n", info.detail ? "" : "this machine's processors");
 }
 
-/* GPUs in their order, until there is no next one. */
-static void print_gpus(ash_context *context) {
-    for (unsigned i = 0;; i++) {
-        char name[32];
-        ash_device *device;
-        ash_diag diag;
-        snprintf(name, sizeof name, "CUDA:%u", i);
-        if (ash_device_open(context, name, &device, &diag) != ASH_OK) {
-            if (i == 0) printf("no GPU    %s\n", diag.message);
-            return;
-        }
+/* ASH_ERROR_OUT_OF_RANGE: there are fewer. */
+static ash_status print_gpu(ash_context *context, unsigned number) {
+    char name[32];
+    ash_device *device;
+    ash_diag diag = {0};
+    snprintf(name, sizeof name, "CUDA:%u", number);
+    ash_status status = ash_device_open(context, name, &device, &diag);
+    if (status == ASH_OK)
         print_device(device);
-        ash_device_close(device);
-    }
+    else if (status != ASH_ERROR_OUT_OF_RANGE)
+        printf("%-10snot usable: %s\n", name, diag.message);
+    ash_device_close(device);
+    return status;
+}
+
+/* GPUs in their order, also those that cannot be used; or why there is none. */
+static void print_gpus(ash_context *context) {
+    enum { PAST_ALL = 9999 };
+    char name[32];
+    ash_device *device;
+    ash_diag diag = {0};
+    snprintf(name, sizeof name, "CUDA:%d", PAST_ALL);
+    ash_status status = ash_device_open(context, name, &device, &diag);
+    ash_device_close(device);
+    if (status != ASH_ERROR_OUT_OF_RANGE)
+        printf("no GPU    %s\n", diag.message);
+    else
+        for (unsigned i = 0; i < PAST_ALL && print_gpu(context, i) != ASH_ERROR_OUT_OF_RANGE; i++) continue;
 }
 
 int cmd_devices(int argc, char **argv) {

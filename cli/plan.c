@@ -25,13 +25,15 @@ static void show_arenas(ash_plan *plan) {
 
 int cmd_plan(int argc, char **argv) {
     struct session s = session_defaults();
-    bool buffers = false, compare = false, timeline = false;
+    bool buffers = false, compare = false, timeline = false, explain = false;
     const char *files[ASH_MEMORY_FORMAT_COUNT] = {NULL};
     struct option common[SESSION_OPTIONS + 1];
     const struct option own[] = {
         {"--buffers", NULL, "list the buffers as well, and who writes and reads them", OPTION_FLAG,
          &buffers},
         {"--timeline", NULL, "draw the live bytes over the operations", OPTION_FLAG, &timeline},
+        {"--explain", NULL, "what each operation is expected to take on the GPU, which need not be there",
+         OPTION_FLAG, &explain},
         {"--html", "FILE", "write a picture of the arena with names and zoom", OPTION_TEXT,
          &files[ASH_MEMORY_HTML]},
         {"--svg", "FILE", "write a picture of the arena", OPTION_TEXT, &files[ASH_MEMORY_SVG]},
@@ -63,6 +65,7 @@ int cmd_plan(int argc, char **argv) {
         good = !buffers || show_buffers(&s);
         if (good && timeline) printf("\n");
         good = good && (!timeline || show_timeline(&s));
+        good = good && (!explain || show_forecast(&s));
     }
     session_close(&s);
     return good ? EXIT_GOOD : EXIT_BAD;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ashlar/train.h"
 #include "base/clock.h"
 #include "runtime/plan.h"
 
@@ -205,6 +206,8 @@ struct stream {
     uint8_t order[CHUNKS]; /* of its chunks */
     void **table;          /* of it: addresses of the host, for host functions those of copies */
     int64_t start;         /* of it, on the clock */
+    uint64_t turn;         /* of a repeat: how often it was asked */
+    struct stream *within; /* the list of a repeat that runs, or NULL */
 };
 
 struct streams {
@@ -298,11 +301,17 @@ static void shuffle(struct streams *d, struct stream *s, int64_t chunks) {
     }
 }
 
+/* Not the list of a repeat. */
+static bool is_stream(const struct streams *d, const struct stream *s) {
+    return s >= d->at && s < d->at + d->options.streams;
+}
+
 static void begin(struct streams *d, struct stream *s, const ash_command *c) {
     s->begun = true;
     s->done = 0;
+    s->turn = 0;
     s->start = ash_clock__now();
-    for (uint32_t i = 0; i < d->options.streams && ash_command__is_step(c); i++)
+    for (uint32_t i = 0; i < d->options.streams && ash_command__is_step(c) && is_stream(d, s); i++)
         if (&d->at[i] != s && d->at[i].begun) {
             d->counts.overlapped++;
             break;
@@ -359,8 +368,48 @@ static bool run_fill(const struct streams *d, const ash_fill *fill) {
     return true;
 }
 
+static bool run_store(const struct streams *d, const ash_store *store) {
+    memcpy(reach(d->device, *store->buffer, sizeof *store->value), store->value, sizeof *store->value);
+    return true;
+}
+
+static void step(struct streams *d, struct stream *s);
+
+static void end_list(struct stream *s) {
+    if (!s) return;
+    end_list(s->within);
+    free(s->table);
+    free(s);
+}
+
+/* A part of a command of the list that runs, or the next list. */
+static bool run_repeat(struct streams *d, struct stream *s, const ash_repeat *repeat) {
+    struct stream *list = s->within;
+    if (list && list->next < list->count) {
+        step(d, list);
+        return false;
+    }
+    end_list(list);
+    s->within = NULL;
+    bool go = !s->turn || !*repeat->look || *reach(d->device, *repeat->look, 1);
+    int next = repeat->next(repeat->arg, s->turn++, go);
+    if (next == ASH_REPEAT_OVER) return true;
+    s->within = calloc(1, sizeof *s->within);
+    must(s->within != NULL, "no memory");
+    s->within->commands = (ash_command *)repeat->lists[next].commands; /* read, and nothing else */
+    s->within->count = repeat->lists[next].count;
+    for (uint32_t i = 0; i < s->within->count; i++) {
+        const ash_command *c = &s->within->commands[i];
+        bool belongs = ash_command__works(c) && c->kind != ASH_COMMAND_HOST && !c->timing;
+        must(belongs, "a command that has no place in a repeat");
+    }
+    return false;
+}
+
 static bool run_part(struct streams *d, struct stream *s, const ash_command *c) {
     switch (c->kind) {
+    case ASH_COMMAND_REPEAT: return run_repeat(d, s, c->repeat);
+    case ASH_COMMAND_STORE: return run_store(d, c->store);
     case ASH_COMMAND_LAUNCH:
     case ASH_COMMAND_HOST: return run_chunks(d, s, c);
     case ASH_COMMAND_COPY: return run_copy(d, s, c->copy);
@@ -377,18 +426,21 @@ static bool stops(struct streams *d) {
     return true;
 }
 
-/* A part of the stream's next command. */
+/* A part of the stream's next command; commands in a repeat are not counted. */
 static void step(struct streams *d, struct stream *s) {
     const ash_command *c = &s->commands[s->next];
     bool left_out = ash_command__works(c) && stops(d);
     if (!s->begun && !left_out) begin(d, s, c);
     if (!left_out && !run_part(d, s, c)) return;
+    end_list(s->within);
+    s->within = NULL;
     if (s->begun && c->kind == ASH_COMMAND_HOST) end_host(d, s, c->host);
     free(s->table);
     s->table = NULL;
     s->begun = false;
     s->next++;
-    if (!ash_command__is_step(c) || left_out || ash_stop__has_left_out(&d->stop)) return;
+    if (!ash_command__is_step(c) || !is_stream(d, s) || left_out || ash_stop__has_left_out(&d->stop))
+        return;
     atomic_fetch_add(&d->done, 1);
     if (c->timing) *c->timing = (ash_timing){s->start, ash_clock__now(), 1};
 }
@@ -603,6 +655,9 @@ static ash_status open_wished(ash_context *context, const ash_plan_options *opti
 
 ash_status __real_ash_plan_prepare(ash_context *context, const ash_graph *graph,
                                    const ash_plan_options *options, ash_plan **out, ash_diag *diag);
+ash_status __real_ash_plan_prepare_pair(ash_context *context, const ash_graph *graph,
+                                        const ash_pair_options *options, ash_plan **first,
+                                        ash_plan **second, ash_diag *diag);
 ash_status __real_ash_plan__build(ash_context *context, ash_program *program,
                                   const ash_kernel_source *kernels, const ash_plan_options *options,
                                   ash_plan **out, ash_diag *diag);
@@ -610,6 +665,9 @@ ash_status __real_ash_view_data(const ash_view *view, const void **out, ash_diag
 ash_status __real_ash_view_data_mut(ash_view *view, void **out, ash_diag *diag);
 ash_status __wrap_ash_plan_prepare(ash_context *context, const ash_graph *graph,
                                    const ash_plan_options *options, ash_plan **out, ash_diag *diag);
+ash_status __wrap_ash_plan_prepare_pair(ash_context *context, const ash_graph *graph,
+                                        const ash_pair_options *options, ash_plan **first,
+                                        ash_plan **second, ash_diag *diag);
 ash_status __wrap_ash_plan__build(ash_context *context, ash_program *program,
                                   const ash_kernel_source *kernels, const ash_plan_options *options,
                                   ash_plan **out, ash_diag *diag);
@@ -624,6 +682,20 @@ ash_status __wrap_ash_plan_prepare(ash_context *context, const ash_graph *graph,
     if (out) *out = NULL;
     ASH_TRY(open_wished(context, &with, &with.device, diag));
     ash_status status = __real_ash_plan_prepare(context, graph, &with, out, diag);
+    ash_device_close(with.device);
+    return status;
+}
+
+ash_status __wrap_ash_plan_prepare_pair(ash_context *context, const ash_graph *graph,
+                                        const ash_pair_options *options, ash_plan **first,
+                                        ash_plan **second, ash_diag *diag) {
+    ash_plan_options with = options && options->first ? *options->first : ash_plan_options_default();
+    if (!context || !options || with.device || !wished())
+        return __real_ash_plan_prepare_pair(context, graph, options, first, second, diag);
+    ash_pair_options pair = *options;
+    pair.first = &with;
+    ASH_TRY(open_wished(context, &with, &with.device, diag));
+    ash_status status = __real_ash_plan_prepare_pair(context, graph, &pair, first, second, diag);
     ash_device_close(with.device);
     return status;
 }

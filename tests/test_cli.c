@@ -512,6 +512,37 @@ static void kernels_are_kept(void **state) {
     says(" 0 from the cache on disk");
 }
 
+/* What there is, with its numbers; or in one line why there is none, everywhere in the same words. */
+static void devices(void **state) {
+    (void)state;
+    assert_int_equal(setenv("ASHLAR_CUDA_DRIVER", "/nowhere/libcuda.so.1", 1), 0);
+    assert_int_equal(ashlar("devices"), 0);
+    assert_non_null(strstr(room.out, "CPU"));
+    assert_non_null(strstr(room.out, "no GPU    no CUDA driver: /nowhere/libcuda.so.1"));
+    assert_int_equal(ashlar("run %s/model.onnx --device CUDA:0"), 1);
+    assert_non_null(strstr(room.out, "no CUDA driver: /nowhere/libcuda.so.1"));
+    assert_ptr_equal(strchr(room.out, '\n'), room.out + strlen(room.out) - 1);
+    assert_int_equal(setenv("ASHLAR_CUDA_DRIVER", PTX_DRIVER, 1), 0);
+    assert_int_equal(ashlar("devices"), 0);
+    assert_non_null(strstr(
+        room.out, "CUDA:0    PTX interpreter sm_90, sm_90, 132 multiprocessors, 1.50 GHz, 3200 GB/s, "
+                  "40 MiB L2, driver for CUDA 12.8, 16.0 GiB\n"));
+    assert_null(strstr(room.out, "CUDA:1"));
+    assert_int_equal(unsetenv("ASHLAR_CUDA_DRIVER"), 0);
+}
+
+/* A forecast needs no GPU; on a processor it is refused. */
+static void explain(void **state) {
+    (void)state;
+    assert_int_equal(setenv("PTXAS", "/nowhere/ptxas", 1), 0);
+    assert_int_equal(ashlar("plan %s/model.onnx --device CUDA:sm_80 --explain"), 0);
+    assert_non_null(strstr(room.out, "expected on A100"));
+    assert_non_null(strstr(room.out, "in mode graph\nregisters: estimated"));
+    assert_int_equal(ashlar("plan %s/model.onnx --explain"), 1);
+    assert_non_null(strstr(room.out, "predictions are for GPUs"));
+    assert_int_equal(unsetenv("PTXAS"), 0);
+}
+
 static void other_commands(void **state) {
     (void)state;
     assert_int_equal(ashlar("plan %s/model.onnx --no-cache"), 0);
@@ -551,6 +582,8 @@ int main(void) {
         TEST(environment),
         TEST(errors),
         TEST(kernels_are_kept),
+        TEST(devices),
+        TEST(explain),
         TEST(other_commands),
         TEST(mode_eager),
         TEST(errors_name_the_values),

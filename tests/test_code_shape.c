@@ -52,10 +52,13 @@ static ash_nest unary(ash_op op, ash_dtype from, ash_dtype to, unsigned lanes) {
     return n;
 }
 
-/* A tile of C = A B: `rows` times two vectors of accumulators in cells, A repeated from memory, k unrolled
- * by 4. */
-static ash_nest tile(int rows, int depth) {
-    enum { LANES = 16, COLS = 2 * LANES, MOST = 64 };
+/* A tile of C = A B: `rows` times two vectors of accumulators in cells, A repeated from memory, as many
+ * steps of k in a row as lowering lays out. */
+static ash_nest tile(const char *level, int rows, int depth) {
+    enum { MOST = 64 };
+    ash_target target = target_of(level);
+    const unsigned LANES = ash_target_lanes(&target, sizeof(float)), COLS = 2 * LANES,
+                   copies = ash_tile_unroll(&target, (unsigned)rows, 2);
     ash_nest n = test_nest();
     uint16_t a = ash_nest_buffer_add(&n, (ash_nest_buffer){ASH_F32, 64, 0, false});
     uint16_t b = ash_nest_buffer_add(&n, (ash_nest_buffer){ASH_F32, 64, 1, false});
@@ -64,7 +67,7 @@ static ash_nest tile(int rows, int depth) {
     ash_ref t = test_chunks(&n);
     ash_ref zero = ash_nest_splat(&n, ash_nest_float(&n, ASH_F32, 0), LANES);
     for (int k = 0; k < 2 * rows; k++) cells[k] = ash_nest_cell(&n, zero);
-    ash_ref k = ash_nest_loop(&n, ash_nest_index(&n, 0), ash_nest_index(&n, depth), 1, 4);
+    ash_ref k = ash_nest_loop(&n, ash_nest_index(&n, 0), ash_nest_index(&n, depth), 1, copies);
     for (int v = 0; v < 2; v++) {
         ash_ref at = test_add(&n, test_mul(&n, k, COLS), ash_nest_index(&n, v * LANES));
         columns[v] = ash_nest_load(&n, b, at, LANES, ASH_NO_REF);
@@ -89,14 +92,24 @@ static ash_nest tile(int rows, int depth) {
 /* Accumulators stay in registers: the loop has its multiply-adds, and nothing on the stack. */
 static void test_tile_code(void **state) {
     (void)state;
-    static const int rows[] = {12, 14};
-    for (size_t k = 0; k < ASH_COUNT(rows); k++) {
-        ash_nest n = tile(rows[k], 256);
-        char *text = assembly("x86-64-v4", &n);
-        assert_int_equal(count(text, "vfmadd231ps"), (size_t)rows[k] * 2 * 4);
+    static const struct {
+        const char *level, *store;
+        int rows;
+    } tiles[] = {{"x86-64-v4", "vmovaps\t%zmm", 14}, {"x86-64-v4", "vmovaps\t%zmm", 12},
+                 {"x86-64-v4", "vmovaps\t%zmm", 8},  {"x86-64-v4", "vmovaps\t%zmm", 4},
+                 {"x86-64-v3", "vmovaps\t%ymm", 6},  {"x86-64-v3", "vmovaps\t%ymm", 4}};
+    for (size_t k = 0; k < ASH_COUNT(tiles); k++) {
+        ash_target target = target_of(tiles[k].level);
+        size_t rows = (size_t)tiles[k].rows, copies = ash_tile_unroll(&target, (unsigned)rows, 2);
+        ash_nest n = tile(tiles[k].level, tiles[k].rows, 256);
+        char *text = assembly(tiles[k].level, &n);
+        assert_int_equal(count(text, "vfmadd231ps"), rows * 2 * copies);
         assert_int_equal(count(text, "(%rsp)"), 0);
-        assert_int_equal(count(text, "vbroadcastss") + count(text, "{1to16}"), (size_t)rows[k] * 4);
-        assert_int_equal(count(text, "vmovaps\t%zmm"), (size_t)rows[k] * 2); /* the stores, no copies */
+        assert_int_equal(count(text, "vbroadcastss") + count(text, "{1to16}"), rows * copies);
+        assert_true(count(text, tiles[k].store) >= rows * 2); /* the stores */
+        char *loop = strstr(text, "vfmadd231ps");
+        *strstr(loop, "\tj") = 0;
+        assert_int_equal(count(loop, tiles[k].store), 0); /* no copies where the sums grow */
         free(text);
     }
 }
@@ -181,7 +194,7 @@ static void test_tile_speed(void **state) {
         test_code_close(&t);
         return;
     }
-    ash_nest n = tile(ROWS, DEPTH);
+    ash_nest n = tile("x86-64-v4", ROWS, DEPTH);
     ash_code *code;
     ash_kernel_fn fn = test_code_compile(&t, &n, &code);
     for (int i = 0; i < ROWS * DEPTH; i++) a[i] = (float)(i % 7 - 3);

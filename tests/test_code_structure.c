@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Structure and memory of nests, compiled and run at every level: loops with and without unrolling,
- * branches, cells, masks, gather and scatter, shuffles, odd numbers of lanes. */
+ * branches, cells, the kernel's own memory, distances that addresses move by, masks, gather and scatter,
+ * shuffles, odd numbers of lanes. */
 #include "test_code_nest.h"
 
 static void each_level(void (*check)(test_code *t)) {
@@ -245,10 +246,92 @@ static void test_groups(void **state) {
     each_level(check_groups);
 }
 
+/* The kernel's own memory: each row is put there, and comes back in reverse. */
+static void check_own_memory(test_code *t) {
+    enum { ROWS = 3, COLS = 20 };
+    for (unsigned lanes = 1; lanes <= 4; lanes += 3) {
+        ash_nest n = test_nest();
+        uint16_t x = test_buffer(&n, ASH_F32, false), y = test_buffer(&n, ASH_F32, true);
+        uint16_t own = ash_nest_shared_add(&n, ASH_F32, COLS);
+        ash_ref zero = ash_nest_index(&n, 0), cols = ash_nest_index(&n, COLS);
+        ash_ref row = test_mul(&n, test_chunks(&n), COLS);
+        ash_ref i = ash_nest_loop(&n, zero, cols, lanes, 1);
+        ash_nest_store(&n, own, i, ash_nest_load(&n, x, test_add(&n, row, i), lanes, ASH_NO_REF),
+                       ASH_NO_REF);
+        ash_nest_end(&n);
+        i = ash_nest_loop(&n, zero, cols, 1, 2);
+        ash_ref back = ash_nest_binary(&n, ASH_OP_SUB, ash_nest_index(&n, COLS - 1), i);
+        ash_nest_store(&n, y, test_add(&n, row, i), ash_nest_load(&n, own, back, 1, ASH_NO_REF),
+                       ASH_NO_REF);
+        ash_nest_end(&n);
+        ash_nest_end(&n);
+        ash_code *code;
+        ash_kernel_fn fn = test_code_compile(t, &n, &code);
+        float in[ROWS * COLS], out[ROWS * COLS];
+        for (int k = 0; k < ROWS * COLS; k++) in[k] = (float)k;
+        fn((void *[]){in, out}, NULL, 0, ROWS, 0);
+        for (int k = 0; k < ROWS * COLS; k++)
+            assert_float_equal(out[k], in[k / COLS * COLS + COLS - 1 - k % COLS], 0);
+        ash_code__release(code);
+    }
+}
+
+static void test_own_memory(void **state) {
+    (void)state;
+    each_level(check_own_memory);
+}
+
+/* Addresses in loops that move by more distances than are counted, forwards and backwards, from any first
+ * number on: y[i] = sum over k of x_k[c_k * i + d_k]. */
+static void check_distances(test_code *t) {
+    enum { BUFFERS = 9, TRIPS = 11, SPACE = 300 };
+    static const int64_t by[BUFFERS] = {1, 2, 3, 5, -3, 7, 11, -13, 17};
+    for (int64_t from = 0; from <= 2; from += 2)
+        for (unsigned unroll = 1; unroll <= 3; unroll += 2) {
+            ash_nest n = test_nest();
+            uint16_t x[BUFFERS], y = test_buffer(&n, ASH_I32, true);
+            for (int k = 0; k < BUFFERS; k++) x[k] = test_buffer(&n, ASH_I32, false);
+            ash_ref i = ash_nest_loop(&n, ash_nest_var(&n, 0), ash_nest_var(&n, 1), 1, unroll);
+            ash_ref sum = ash_nest_int(&n, ASH_I32, 0);
+            for (int k = 0; k < BUFFERS; k++) {
+                ash_ref at = ash_nest_binary(&n, ASH_OP_ADD, test_mul(&n, i, by[k]),
+                                             ash_nest_index(&n, by[k] < 0 ? 200 : k));
+                sum = test_add(&n, sum, ash_nest_load(&n, x[k], at, 1, ASH_NO_REF));
+            }
+            ash_nest_store(&n, y, i, sum, ASH_NO_REF);
+            ash_nest_end(&n);
+            ash_code *code;
+            ash_kernel_fn fn = test_code_compile(t, &n, &code);
+            static int32_t in[BUFFERS][SPACE];
+            int32_t out[TRIPS];
+            void *places[BUFFERS + 1] = {out};
+            for (int k = 0; k < BUFFERS; k++) {
+                places[k + 1] = in[k];
+                for (int e = 0; e < SPACE; e++) in[k][e] = (k + 1) * 1000 + e * e % 977;
+            }
+            for (int64_t to = from; to <= TRIPS; to++) {
+                memset(out, 0, sizeof out);
+                fn(places, (int64_t[]){from, to}, 0, 1, 0);
+                for (int64_t e = 0; e < TRIPS; e++) {
+                    int32_t want = 0;
+                    for (int k = 0; k < BUFFERS; k++) want += in[k][by[k] * e + (by[k] < 0 ? 200 : k)];
+                    assert_int_equal(out[e], e >= from && e < to ? want : 0);
+                }
+            }
+            ash_code__release(code);
+        }
+}
+
+static void test_distances(void **state) {
+    (void)state;
+    each_level(check_distances);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_loops),   cmocka_unit_test(test_cells), cmocka_unit_test(test_masks),
-        cmocka_unit_test(test_gathers), cmocka_unit_test(test_lanes), cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_loops),      cmocka_unit_test(test_cells),     cmocka_unit_test(test_masks),
+        cmocka_unit_test(test_gathers),    cmocka_unit_test(test_lanes),     cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_own_memory), cmocka_unit_test(test_distances),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -229,11 +229,11 @@ static void refuses_internal_forms(void **state) {
     fixture *f = *state;
     static const int64_t one[] = {1, 1}, zero[] = {0, 0};
     static const ash_attr_key keys[] = {ASH_ATTR_B_BLOCK, ASH_ATTR_X_BLOCK, ASH_ATTR_Y_BLOCK,
-                                        ASH_ATTR_W_BLOCK, ASH_ATTR_TILE};
+                                        ASH_ATTR_W_BLOCK, ASH_ATTR_TILE,    ASH_ATTR_BITS};
     for (size_t i = 0; i < ASH_COUNT(keys); i++) {
         ash_graph *g = fresh(f);
         bool x_block = keys[i] == ASH_ATTR_X_BLOCK, w_block = keys[i] == ASH_ATTR_W_BLOCK;
-        ash_value ins[2], y = 0;
+        ash_value ins[3], y = 0;
         ash_status status;
         ash_diag diag;
         ash_graph_name_next(g, "here");
@@ -241,6 +241,12 @@ static void refuses_internal_forms(void **state) {
             const ash_attr attrs[] = {ASH_ATTR_I(N, 5), ASH_ATTR_I(B_BLOCK, 4)};
             ins[0] = INPUT(g, "x", F32, 3, 6), ins[1] = INPUT(g, "w", F32, 2, 6, 4);
             status = ash_graph_add(g, ASH_OP_MATMUL, ins, 2, attrs, 2, &y);
+        } else if (keys[i] == ASH_ATTR_BITS) {
+            const ash_attr attrs[] = {ASH_ATTR_I(N, 5), ASH_ATTR_I(B_BLOCK, 4), ASH_ATTR_I(BITS, 4),
+                                      ASH_ATTR_I(SPAN, 8)};
+            ins[0] = INPUT(g, "x", F32, 3, 8), ins[1] = INPUT(g, "w", U32, 2, 1, 4);
+            ins[2] = INPUT(g, "s", F32, 2, 1, 4);
+            status = ash_graph_add(g, ASH_OP_MATMUL_BITS, ins, 3, attrs, 4, &y);
         } else if (keys[i] == ASH_ATTR_TILE) {
             const ash_attr attrs[] = {ASH_ATTR_LIST(BEFORE, one, 2), ASH_ATTR_LIST(AFTER, one, 2),
                                       ASH_ATTR_I(O, 4), ASH_ATTR_I(Y_BLOCK, 4), ASH_ATTR_I(TILE, 2)};

@@ -427,19 +427,11 @@ static void refused(void **state) {
     }
 }
 
-/* What cannot be lowered names the loop: a size that depends on data, read in a body or settled there, and
- * a device that keeps its memory to itself. */
+/* What cannot be lowered names the loop: a size that depends on data, read in a body or settled there. */
 static void named(void **state) {
     struct room *r = *state;
     ash_plan_options options = ash_plan_options_default();
     char text[2048];
-    snprintf(text, sizeof text, "%s0 body=0 @\"sum\"\noutput \"last\" = %%last\n", cumulate);
-    parse(r, text);
-    assert_ok(apart_open(r->context, &options.device, &diag));
-    assert_status(ash_plan_prepare(r->context, r->g, &options, &r->plan, &diag), ASH_ERROR_UNSUPPORTED);
-    assert_string_equal(diag.node, "sum");
-    ash_device_close(options.device);
-    options.device = NULL;
     static const char body[] =
         "%y: i32[4] = add(%c, %s)\n"
         "%last: i32[4] = loop(%i, %c, %zero, %y) trips=3 carried=1 scanned=0 given=0 "

@@ -50,6 +50,7 @@ static const char *const optional[] = {
     "ash_plan_set_parameter.type",
     "ash_plan_set_state.type",
     "ash_plan_release_intermediates.released",
+    "ash_plan_share_states.shared",
     "ash_reference_step.states",
     "ash_slice.steps",
     "ash_tensor_create.name",
@@ -57,7 +58,8 @@ static const char *const optional[] = {
 };
 
 /* Arguments named `options` that must be there all the same. */
-static const char *const needed[] = {"ash_memory_options_from_environment.options"};
+static const char *const needed[] = {"ash_memory_options_from_environment.options",
+                                     "ash_plan_prepare_pair.options"};
 
 /* Headers of which some functions are known to fail. */
 static const char *const pending[] = {""};

@@ -75,7 +75,7 @@ static void passes_go_by_what_does_not_concern_them(void **state) {
     assert_ok(optimise(f, NULL, &target, (ash_opt_options){.dump = note, .dump_user = &some}, &diag));
     assert_string_equal(
         some.names,
-        "dce quantize fold cse simplify cse reciprocal fold simplify cse layout simplify cse dce");
+        "dce quantize few_bits fold cse simplify cse reciprocal fold simplify cse layout simplify cse dce");
 }
 
 static void wrong_options_are_refused(void **state) {

@@ -7,6 +7,7 @@
 
 #include "code/llvm.h"
 #include "cuda_room.h"
+#include "ir/build.h"
 
 static ash_diag diag;
 
@@ -19,7 +20,28 @@ typedef struct room {
     ash_plan *paper; /* for such a GPU: its kernels are compiled, and stay so */
 } room;
 
-/* Products, rows, a state, a size that depends on data, and what reads it. */
+/* x is doubled until an element is past 4, five times at most. */
+static ash_value add_loop(ash_graph *g, ash_value x, ash_value go) {
+    ash_value arguments[2], next, next_go, outs[3];
+    ash_loop loop = {.trips = 5,
+                     .carried = 1,
+                     .stacked = 1,
+                     .go = go,
+                     .init = &x,
+                     .arguments = arguments,
+                     .next = &next,
+                     .ys = &next};
+    assert_true(ash_build__begin_loop(g, &loop));
+    ash_value number = ash_cast(g, arguments[0], ASH_I32);
+    next = ash_add(g, ash_add(g, arguments[1], arguments[1]), number);
+    next_go = ash_lt(g, ash_reduce(g, ASH_OP_REDUCE_MAX, next, (const int64_t[]){0}, 1, false),
+                     ash_scalar(g, ASH_I32, 4));
+    loop.next_go = next_go;
+    assert_ok(ash_build__end_loop(g, &loop, outs));
+    return ash_add(g, outs[2], ash_cast(g, outs[0], ASH_I32));
+}
+
+/* Products, rows, a state, a size that depends on data, and what reads it, a loop with a condition. */
 static ash_graph *make(ash_context *context) {
     ash_graph *g;
     assert_ok(ash_graph_create(context, "g", &g, &diag));
@@ -40,6 +62,13 @@ static ash_graph *make(ash_context *context) {
     ash_graph_output(g, "where", ash_add(g, where, where));
     ash_graph_output(g, "those", ash_neg(g, ash_slice_axis(g, where, 0, 0, settled)));
     ash_graph_output(g, "count", count);
+    ash_value first =
+        ash_cast(g,
+                 ash_gt(g, ash_slice_axis(g, ash_reshape(g, x, (const ash_dim[]){120}, 1), 0, 0, 4),
+                        ash_scalar(g, ASH_F32, 0)),
+                 ASH_I32);
+    ash_value some = ash_gt(g, count, ash_scalar(g, ASH_I64, 0));
+    ash_graph_output(g, "doubled", add_loop(g, first, some));
     assert_ok(ash_graph_status(g, &diag));
     return g;
 }

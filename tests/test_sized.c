@@ -16,7 +16,7 @@
 static struct {
     ash_context *context;
     ash_graph *graph;
-    ash_plan *plan;
+    ash_plan *plan, *paper; /* paper: for a kind of GPU */
     ash_device *device;
     char path[64]; /* of a model */
 } made;
@@ -106,6 +106,24 @@ OPTIONS(ash_loss_scale_options) {
     return status;
 }
 
+OPTIONS(ash_pair_options) {
+    const ash_type type = {ASH_F32, 1, {4}};
+    ash_value x, seed;
+    ash_graph *graph = fresh_graph(&x);
+    ash_plan *first, *second;
+    x = ash_exp(graph, x);
+    seed = ash_graph_input(graph, "seed", &type);
+    ash_graph_output(graph, "y", x);
+    ash_graph_output(graph, "z", ash_mul(graph, x, seed));
+    s->seeds = &seed;
+    s->n_seeds = 1;
+    ash_status status = ash_plan_prepare_pair(made.context, graph, s, &first, &second, &diag);
+    ash_plan_destroy(first);
+    ash_plan_destroy(second);
+    ash_graph_destroy(graph);
+    return status;
+}
+
 OPTIONS(ash_rate_schedule) {
     double rate;
     return ash_rate_at(s, 0, &rate, &diag);
@@ -154,6 +172,10 @@ REPORT(ash_buffer_info) {
 
 REPORT(ash_prepared_op) {
     return ash_plan_op_at(made.plan, 0, s, &diag);
+}
+
+REPORT(ash_op_forecast) {
+    return ash_plan_op_forecast(made.paper, 0, 0, s, &diag);
 }
 
 REPORT(ash_op_access) {
@@ -328,6 +350,10 @@ static int setup(void **state) {
     ash_graph_var(made.graph, "n", 1, 4);
     ash_graph_output(made.graph, "y", ash_exp(made.graph, ash_graph_input(made.graph, "x", &type)));
     assert_ok(ash_plan_prepare(made.context, made.graph, NULL, &made.plan, &diag));
+    ash_plan_options paper = ash_plan_options_default();
+    assert_ok(ash_device_open(made.context, "CUDA:sm_80", &paper.device, &diag));
+    assert_ok(ash_plan_prepare(made.context, made.graph, &paper, &made.paper, &diag));
+    ash_device_close(paper.device);
     assert_ok(ash_onnx_write(made.graph, made.path, NULL, &diag));
     assert_ok(ash_device_open(made.context, "CPU", &made.device, &diag));
     return 0;
@@ -338,6 +364,7 @@ static int teardown(void **state) {
     unlink(made.path);
     ash_device_close(made.device);
     ash_plan_destroy(made.plan);
+    ash_plan_destroy(made.paper);
     ash_graph_destroy(made.graph);
     ash_context_destroy(made.context);
     return 0;

@@ -230,6 +230,47 @@ static void workers_have_sums_of_their_own(void **state) {
     free(x), free(w), free(one);
 }
 
+/* --- what follows the sums --------------------------------------------------------------------------- */
+
+/* A product of m x k by k x n, and behind it a few instructions, or many. */
+static ash_graph *product_and_more(int64_t m, int64_t n, bool many) {
+    ash_graph *g = new_graph();
+    ash_value x = INPUT(g, "x", m, 40), w = INPUT(g, "w", 40, n), bias = INPUT(g, "bias", n);
+    ash_value y = ash_add(g, ash_matmul(g, x, w), bias);
+    ash_graph_output(g, "y", many ? ash_mul(g, y, ash_sigmoid(g, y)) : ash_relu(g, y));
+    return g;
+}
+
+static size_t count_computed(const ash_nest *n, ash_op op) {
+    size_t count = 0;
+    for (size_t i = 0; i < n->code.len; i++)
+        count += n->code.at[i].op == ASH_NEST_COMPUTE && n->code.at[i].i == op;
+    return count;
+}
+
+/* Much work behind the sums is there once for each tile that code is written for, not for each of its
+ * vectors; little work stays with the registers. */
+static void much_work_behind_sums_is_a_loop(void **state) {
+    (void)state;
+    static const int64_t vars[8], shapes[][2] = {{12, 64}, {23, 64}, {23, 72}, {17, 67}, {7, 8}};
+    for (size_t i = 0; i < ASH_COUNT(shapes); i++)
+        for (int many = 0; many < 2; many++) {
+            ash_graph *g = product_and_more(shapes[i][0], shapes[i][1], many);
+            ash_program *p = lower(g, &avx2);
+            const ash_nest *n = &p->nests.at[p->steps.at[p->steps.len - 1].nest];
+            if (many) {
+                assert_int_equal(n->shared.len, 1);
+                assert_true(count_computed(n, ASH_OP_SIGMOID) <= 4); /* tiles with and without the rests */
+            } else {
+                assert_int_equal(n->shared.len, 0);
+                assert_true(count_computed(n, ASH_OP_MAX) >= 6);
+            }
+            ash_program__free(p);
+            test_differential(context, g, vars, 1e-6);
+            drop_graphs(NULL);
+        }
+}
+
 /* --- a first operand that movement scatters ----------------------------------------------------------- */
 
 /* y = W flatten(x), x with blocked channels: copied together once, not gathered for every column. */
@@ -288,6 +329,7 @@ int main(void) {
         TILE_TEST(slices_where_a_strip_is_larger_than_the_cache),
         TILE_TEST(sums_survive_between_slices),
         TILE_TEST(workers_have_sums_of_their_own),
+        TILE_TEST(much_work_behind_sums_is_a_loop),
         TILE_TEST(scattered_operand_is_copied_once),
         TILE_TEST(runs_are_read_where_they_lie),
         TILE_TEST(rows_of_several_images_are_copied_once),

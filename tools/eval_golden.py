@@ -677,6 +677,30 @@ def winograds(g):
                [("f32", blocked(x, 1, xb)), ("f32", block_weights(kernels, 1, xb, wb))], [("f32", blocked(y, 1, yb))])
 
 
+def few_bits(g):
+    """Weights of few bits, packed as ops.def says from the numbers that the product is computed with."""
+    own = np.random.default_rng(11)
+    for bits, m, k, n, block, span, zero in ((4, 2, 19, 6, 4, 8, "u8"), (4, 1, 16, 5, 4, 16, None), (2, 3, 40, 3, 2, 32, "f32"),
+                                             (8, 2, 9, 4, 4, 4, "u8"), (8, 1, 6, 3, 2, 8, None)):
+        terms, blocks, groups = 32 // bits, -(-n // block), -(-k // span)
+        whole_numbers = lambda low, high, *shape: own.integers(low, high, shape)
+        a, numbers = whole_numbers(-4, 5, m, k), whole_numbers(0, 1 << bits, k, n)
+        scales, zeros = whole_numbers(1, 5, groups, n), whole_numbers(0, 1 << bits, groups, n) if zero else np.full((groups, n), 1 << (bits - 1))
+        spread = lambda t: np.repeat(t, span, axis=0)[:k]
+        y = a @ ((numbers - spread(zeros)) * spread(scales))
+
+        def columns(t):
+            t = np.pad(t, [(0, 0), (0, blocks * block - n)])
+            return t.reshape(len(t), blocks, block).transpose(1, 0, 2)
+
+        padded = np.pad(numbers, [(0, -k % terms), (0, 0)]).reshape(-1, terms, n)
+        words = (padded << (np.arange(terms) * bits)[:, None]).sum(1)
+        ins = [("f32", a), ("u32", columns(words)), ("f32", columns(scales))] + ([(zero, columns(zeros))] if zero else [])
+        g.case(f"matmul_bits {bits} {m} {k} {n}", "matmul_bits", {"n": n, "b_block": block, "bits": bits, "span": span},
+               [(dtype, arr(dtype, t.reshape(-1).tolist(), t.shape)) for dtype, t in ins],
+               [("f32", arr("f32", y.reshape(-1).tolist(), y.shape))])
+
+
 # --- indexed access ---------------------------------------------------------------------------------------------------
 
 
@@ -833,7 +857,7 @@ def main():
     folder = Path(__file__).resolve().parent.parent / "tests" / "data"
     g = Golden(folder)
     for name, parts in {"elementwise": (unary, binary, select, cast, bitcast), "movement": (movement,),
-                        "reduce": (reductions, pools, scans, orders), "contract": (products, convolutions, extremes, winograds),
+                        "reduce": (reductions, pools, scans, orders), "contract": (products, convolutions, extremes, winograds, few_bits),
                         "index": (gathers, scatters, choices)}.items():
         for part in parts:
             part(g)

@@ -646,6 +646,30 @@ def blocks():
     return n.model(), [{"x": (3, 20)}]
 
 
+def packed_spec():
+    """Opset 21: weights of four bits that stay packed, behind products and as rows of a table."""
+    n = Net("packed_spec", 21)
+    x, ids = n.input("x", [3, 64]), n.input("ids", [2, 3], I64)
+
+    def weight(dtype, shape, blocks, axis):
+        low = -8 if dtype == TensorProto.INT4 else 0
+        names = []
+        for part in (shape, blocks):
+            n.count += 1
+            numbers = (n.rng.integers(low, low + 16, int(np.prod(part))) & 15).astype(U8)
+            n.inits.append(helper.make_tensor(f"w_{n.count}", dtype, part, bytes(numbers[0::2] | numbers[1::2] << 4), raw=True))
+            names.append(n.inits[-1].name)
+        scales = n.const((0.01 + 0.05 * n.rng.random(blocks)).astype(np.float32))
+        return n.op("DequantizeLinear", names[0], scales, names[1], axis=axis, block_size=16)
+
+    for dtype in (TensorProto.INT4, TensorProto.UINT4):
+        turned = n.op("Transpose", weight(dtype, (80, 64), (80, 4), 1), perm=[1, 0])
+        n.output(n.op("MatMul", x, turned))
+        n.output(n.op("MatMul", x, weight(dtype, (64, 70), (4, 70), 0)))
+        n.output(n.op("Gather", weight(dtype, (64, 80), (64, 5), 1), ids, axis=0))
+    return n.model(), [{"x": (3, 64), "ids": (2, 3)}]
+
+
 def newer():
     """Opset 24: operators that the installed backend tests are too old for."""
     n = Net("newer", 24)
@@ -1016,7 +1040,7 @@ def edges():
 
 FIXTURES = [resnet_like, inception_like, mobilenet_like, bert_like, shapes, mlp_external, typed_data, recurrent, upsampler,
             einsum, fused, quantized, half, unsorted, ties, functions,
-            attention, group_query, decoder, few_bits, quantized_more, blocks, newer, newest_spec, found, detector, uniques, edges,
+            attention, group_query, decoder, few_bits, packed_spec, quantized_more, blocks, newer, newest_spec, found, detector, uniques, edges,
             transposed, tails, narrow_spec, narrow_codes_spec, bits_spec, sampled, deformed_spec, batch_scan, sequences, resized,
             inner_names]
 

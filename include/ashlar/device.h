@@ -57,9 +57,9 @@ typedef struct ash_device_info {
     const char *detail; /* what it is, in a line, where there is more to say than its name; else NULL */
 } ash_device_info;
 
-/* Opens a device by name; the same device as before while that is open and what it names is unchanged. One
- * that is not there is ASH_ERROR_DEVICE (a file: ASH_ERROR_NOT_FOUND or ASH_ERROR_IO) with the reason. The
- * caller closes *out. */
+/* Opens a device by name; the same device as before while that is open and what it names is unchanged.
+ * One that is not there is ASH_ERROR_DEVICE (a file: ASH_ERROR_NOT_FOUND or ASH_ERROR_IO; a number past
+ * the last GPU: ASH_ERROR_OUT_OF_RANGE) with the reason. The caller closes *out. */
 ASH_API ash_status ash_device_open(ash_context *context, const char *name, ash_device **out,
                                    ash_diag *diag);
 /* Gives up the caller's hold; storages keep their device open. NULL is allowed. */

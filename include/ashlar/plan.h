@@ -530,6 +530,28 @@ ASH_API ash_status ash_plan_op_at(ash_plan *plan, size_t index, ash_prepared_op 
 ASH_API size_t ash_plan_prologue_count(const ash_plan *plan);
 ASH_API ash_status ash_plan_prologue_at(ash_plan *plan, size_t index, ash_prepared_op *out, ash_diag *diag);
 
+/* What an operation is expected to take on the usual GPU of the kind that the plan is for, which need not
+ * be there: arithmetic on its numbers at the variables' maxima, and no measurement. */
+typedef struct ash_op_forecast {
+    size_t size;      /* bytes that the caller knows: ASH_INIT */
+    const char *gpu;  /* "A100" */
+    uint32_t threads; /* of a block; 0: it is no kernel */
+    int64_t blocks;
+    uint32_t registers;         /* of a thread */
+    bool registers_known;       /* the caller said them; else they are estimated */
+    uint64_t shared_bytes;      /* of a block */
+    uint32_t resident;          /* blocks that a multiprocessor has at a time */
+    double waves;               /* how often all multiprocessors are filled */
+    const char *bound;          /* what takes longest: "launch", "issue", "l2", "memory", "host" */
+    double ns;                  /* of the operation alone, nanoseconds */
+    double stream_ns, graph_ns; /* what an execution takes longer by it, in mode stream and in mode graph */
+} ash_op_forecast;
+
+/* `registers`: what ptxas says of the kernel, or 0. ASH_ERROR_UNSUPPORTED where the plan is not for a
+ * GPU. */
+ASH_API ash_status ash_plan_op_forecast(const ash_plan *plan, size_t index, uint32_t registers,
+                                        ash_op_forecast *out, ash_diag *diag);
+
 /* An operation begins only when an event has happened, which an earlier operation of another stream
  * records. Operations of one stream run one after the other, in schedule order. This, the accesses below
  * and the places of ash_plan_buffer_at are all that orders an execution: who asks can prove it. */
@@ -615,7 +637,8 @@ typedef struct ash_plan_report {
     uint64_t kernels_refused; /* in the cache on disk, where others could have written them: not taken */
     ash_mode mode;
     unsigned threads, streams; /* streams: those with an operation */
-    size_t captured;           /* operations in the capture of mode graph; 0 before there is one */
+    size_t captured;           /* operations in the capture of mode graph, without those that are issued
+                                  between its parts (loops on a GPU); 0 before there is one */
     bool captured_late;        /* by an execution: see ash_plan_options.late_capture */
     size_t events, waits; /* placed where an operation needs one of another stream; operations that wait
                                for one, and how often */

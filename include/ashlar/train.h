@@ -182,6 +182,68 @@ typedef struct ash_rate_schedule {
 ASH_API ash_status ash_rate_at(const ash_rate_schedule *schedule, uint64_t step, double *out,
                                ash_diag *diag);
 
+/* --- pairs ------------------------------------------------------------------------------------------ */
+
+typedef struct ash_pair_options {
+    size_t size;            /* bytes that the caller knows, or 0: ASH_INIT */
+    const ash_value *seeds; /* inputs of the graph that are known when the first plan has run */
+    size_t n_seeds;
+    const ash_plan_options *first; /* NULL: the defaults */
+    const ash_plan_options
+        *second; /* its mode, streams and late_capture; all else is planned once for both, as `first` says,
+                    and is 0 here or the same. NULL: as the first */
+} ash_pair_options;
+
+/* Prepares a graph as two plans that take turns: the first computes all that can be computed without the
+ * seeds, the second what depends on them. Seeds are what is known between the two, in most cases gradients
+ * of results. So the graph of a training step,
+ *
+ *     ash_value seed = ash_graph_input(g, "dloss", &scalar);
+ *     ash_graph_gradients(g, &loss, &seed, 1, w, 2, NULL, grads, &diag);
+ *     ash_pair_options options = {.size = sizeof options, .seeds = &seed, .n_seeds = 1};
+ *     ash_plan_prepare_pair(context, g, &options, &forward, &backward, &diag);
+ *
+ * has a forward plan and a backward plan, with the update of the weights in it, if there is one. (Uncut,
+ * with ash_plan_prepare or ash_eager, it is one plan of both, with the same bits.)
+ *
+ * Each has those of the graph's inputs and outputs, in the graph's order, that are its own: an input is the
+ * first's if that reads it, a seed the second's; an output belongs to the plan that computes it, and a
+ * state is updated by the second when its new value depends on a seed, or when the second reads the old
+ * one. What the second needs of the first's results stays where it was computed, and nothing overwrites it
+ * before its last reader: both are laid out as one schedule, in one arena, and that schedule is what the
+ * checkers have judged. What only the second needs, it computes itself. Weights, states, parameters,
+ * variables and kernels exist once.
+ *
+ * Either plan can be asked about what is common, and told to change it: states, parameters, variables, the
+ * arena, the block for weights, release; ash_plan_describe says of both what is planned for the pair. Their
+ * calls wait for each other. Executing the first ends the second's results; the first's stay until it is
+ * executed again. The second is executed once after each execution of the first (of several in a row the
+ * last one counts). It is ASH_ERROR_STATE, with the reason, when there was none, and when since then
+ * variables have other values, an input of the first, a state or a parameter was given, or memory was
+ * released. What is bound to the first stays as it is until the second has run. Neither has replicas
+ * (ASH_ERROR_UNSUPPORTED). They are destroyed in any order, but without the first the second is not
+ * executed any more; memory of the caller's that is bound stays until both are.
+ *
+ * The preset ash_memory_options_backward_activations_only may be the second's `memory`, and says what is so
+ * in any case: it has no parameters of its own. ASH_ERROR_INVALID_ARGUMENT where options differ that are
+ * for both, where a seed is no input, or one of the two has nothing to do; ASH_ERROR_UNSUPPORTED for an
+ * open graph. Otherwise as ash_plan_prepare. The caller destroys *first and *second. */
+ASH_API ash_status ash_plan_prepare_pair(ash_context *context, const ash_graph *graph,
+                                         const ash_pair_options *options, ash_plan **first,
+                                         ash_plan **second, ash_diag *diag);
+
+/* Makes the states of `plan` that have the name of one of `from` the same state: weights that one plan
+ * trains and another uses, of another graph, without a copy (evaluation between epochs). Whoever changes it
+ * changes it for both; setting, binding and releasing it happen to it where it is, in `from`. What `plan`
+ * had in these is given up; its other states stay its own, and its replicas have states of their own. The
+ * calls of both plans wait for each other from then on. `from` may be destroyed first: its states stay.
+ *
+ * *shared, which may be NULL, receives how many there are: none is ASH_ERROR_NOT_FOUND. One of another
+ * type, or whose shape has variables, is ASH_ERROR_TYPE, and is named. `plan` is none of a pair and has
+ * nothing shared yet (ASH_ERROR_STATE); neither is of an open graph (ASH_ERROR_UNSUPPORTED); they are of
+ * one context and on one device (ASH_ERROR_INVALID_ARGUMENT). No other thread may use `plan` meanwhile. */
+ASH_API ash_status ash_plan_share_states(ash_plan *plan, ash_plan *from, size_t *shared, ash_diag *diag);
+
 /* --- checkpoints ------------------------------------------------------------------------------------ */
 
 /* Writes the states of a plan, as they are between two executions, to a file in the safetensors format. It

@@ -31,7 +31,8 @@ struct ash_code_target {
     LLVMValueRef (*special)(ash_emit *e, ash_nest_op op);
     LLVMValueRef (*variable)(ash_emit *e, int64_t index); /* an i64 */
     LLVMValueRef (*buffer)(ash_emit *e, uint16_t buf);    /* its address */
-    LLVMValueRef (*shared)(ash_emit *e, uint16_t number); /* that of a memory of the block; with `block` */
+    LLVMValueRef (*shared)(ash_emit *e,
+                           uint16_t number); /* that of a memory of the block, or of the call */
     /* Constraints of assembly whose result, an i64, is its operand in the same register; NULL where
      * variables of outer loops need not be hidden from the code generator (emit.c). */
     const char *same_register;

@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <llvm-c/Core.h>
@@ -356,6 +357,11 @@ static void run(struct batch *batch) {
 
 /* --- a call ------------------------------------------------------------------------------------------ */
 
+static int by_size(const void *a, const void *b) {
+    size_t x = ((const struct task *)a)->nest->code.len, y = ((const struct task *)b)->nest->code.len;
+    return (x < y) - (x > y);
+}
+
 /* Finds or claims the entry of each nest that has none yet; claimed ones become tasks. */
 static ash_status look_up(struct batch *batch, struct wanted *wanted, ash_code *code) {
     ash_compiler *c = batch->compiler;
@@ -377,6 +383,8 @@ static ash_status look_up(struct batch *batch, struct wanted *wanted, ash_code *
         code->entries[i] = e;
     }
     pthread_mutex_unlock(&c->lock);
+    /* long ones first, so that no thread is left with one in the end */
+    if (batch->tasks.len) qsort(batch->tasks.at, batch->tasks.len, sizeof *batch->tasks.at, by_size);
     return status;
 }
 

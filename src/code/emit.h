@@ -30,6 +30,20 @@ typedef struct ash_slot_value {
     int64_t offset;
 } ash_slot_value;
 
+/* An innermost loop while its body is emitted, and what counts beside its variable: the distances in bytes
+ * that addresses move by. */
+enum { ASH_EMIT_COUNTERS = 6 };
+typedef struct ash_emit_inner {
+    LLVMValueRef variable; /* NULL: there is none */
+    LLVMValueRef from;
+    LLVMBasicBlockRef before, head;
+    unsigned n;
+    struct {
+        int64_t bytes; /* for 1 of the variable */
+        LLVMValueRef phi, value;
+    } counters[ASH_EMIT_COUNTERS];
+} ash_emit_inner;
+
 typedef struct ash_emit {
     const ash_nest *nest;
     const ash_target *target;
@@ -46,11 +60,12 @@ typedef struct ash_emit {
     ash_slot_value *slots;        /* per instruction */
     ash_ref *close;               /* per instruction: LOOP, IF, ELSE: the ELSE or END that closes it */
     uint32_t *depth;              /* per instruction: loops that its value varies in, 0 for none */
-    LLVMValueRef *bases;          /* per buffer: its address, NULL until used */
-    LLVMMetadataRef *scope;       /* per buffer: alias scope list of its group */
-    LLVMMetadataRef *others;      /* per buffer: scopes of all other groups */
-    bool *constant;               /* per buffer: nothing of its group is written */
+    LLVMValueRef *bases;     /* per buffer, then per memory of the block: its address, NULL until used */
+    LLVMMetadataRef *scope;  /* per buffer: alias scope list of its group */
+    LLVMMetadataRef *others; /* per buffer: scopes of all other groups */
+    bool *constant;          /* per buffer: nothing of its group is written */
     unsigned kind_scope, kind_noalias, kind_invariant;
+    ash_emit_inner inner;
     const char *lacks; /* what this kind of machine does not have, and the nest needs; NULL: nothing */
 } ash_emit;
 
@@ -78,6 +93,10 @@ LLVMValueRef ash_emit__intrinsic(ash_emit *e, const char *name, LLVMTypeRef *typ
 /* The same for intrinsics that are overloaded on the type of their operands alone. */
 LLVMValueRef ash_emit__unary(ash_emit *e, const char *name, LLVMValueRef a);
 LLVMValueRef ash_emit__binary(ash_emit *e, const char *name, LLVMValueRef a, LLVMValueRef b);
+
+/* So many bytes times the innermost loop's variable, as what counts by itself; NULL where `value` is not
+ * that variable, or nothing is gained. */
+LLVMValueRef ash_emit__counter(ash_emit *e, LLVMValueRef value, int64_t bytes);
 
 /* --- concepts ---------------------------------------------------------------------------------------- */
 

@@ -125,9 +125,11 @@ static LLVMTypeRef memory_element(ash_emit *e, ash_dtype dtype) {
 }
 
 static LLVMValueRef base_of(ash_emit *e, uint16_t buf) {
-    if (buf & ASH_NEST_SHARED) return e->kind->shared(e, (uint16_t)(buf & ~ASH_NEST_SHARED));
-    if (!e->bases[buf]) e->bases[buf] = e->kind->buffer(e, buf);
-    return e->bases[buf];
+    bool shared = buf & ASH_NEST_SHARED;
+    uint16_t number = (uint16_t)(buf & ~ASH_NEST_SHARED);
+    LLVMValueRef *base = &e->bases[shared ? e->nest->buffers.len + number : number];
+    if (!*base) *base = shared ? e->kind->shared(e, number) : e->kind->buffer(e, number);
+    return *base;
 }
 
 static LLVMValueRef offset_by(ash_emit *e, LLVMTypeRef element, LLVMValueRef ptr, LLVMValueRef index) {
@@ -146,6 +148,21 @@ static LLVMValueRef sum_at(ash_emit *e, const struct form *f, uint32_t depth) {
         sum = sum ? LLVMBuildAdd(e->b, sum, v, "") : v;
     }
     return sum;
+}
+
+/* The term at `depth` that the innermost loop counts by itself, in bytes, or NULL; it is taken out of the
+ * form. */
+static LLVMValueRef counter_at(ash_emit *e, struct form *f, uint32_t depth, int64_t size) {
+    for (unsigned i = 0; i < f->count; i++) {
+        struct term *t = &f->terms[i];
+        int64_t bytes;
+        if (t->depth != depth || !t->coef || !ash_mul_i64(t->coef, size, &bytes)) continue;
+        LLVMValueRef counter = ash_emit__counter(e, t->value, bytes);
+        if (!counter) continue;
+        t->coef = 0;
+        return counter;
+    }
+    return NULL;
 }
 
 /* The address of element `index`, and what its distance in bytes from the base is known to be a multiple
@@ -168,8 +185,10 @@ static LLVMValueRef address(ash_emit *e, uint16_t buf, ash_ref index, uint64_t *
         shift = ASH_MIN(shift, own);
     }
     for (uint32_t depth = 0; depth <= deepest; depth++) {
+        LLVMValueRef counter = counter_at(e, &f, depth, (int64_t)ash_dtype_size(dtype));
         LLVMValueRef sum = sum_at(e, &f, depth);
         if (sum) ptr = offset_by(e, element, ptr, sum);
+        if (counter) ptr = offset_by(e, LLVMInt8TypeInContext(e->ctx), ptr, counter);
     }
     if (f.constant) ptr = offset_by(e, element, ptr, LLVMConstInt(i64, (uint64_t)f.constant, true));
     *multiple = (uint64_t)ash_dtype_size(dtype) << ASH_MIN(shift, 12);

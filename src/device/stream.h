@@ -5,6 +5,8 @@
  *   copy      bytes from buffer to buffer
  *   fill      a buffer with one byte
  *   host      a function of the host over a range of chunks
+ *   repeat    lists of commands, of which the host says again and again which comes next
+ *   store     an i64 in a buffer; only in a repeat
  *   record    an event happens when everything before it on its stream is over
  *   wait      what follows on this stream begins when an event has happened
  *
@@ -23,6 +25,13 @@
  * memory, and nothing else. A function of the host touches memory of the host, and of the device's only the
  * operands that it declares, at the addresses that it is handed: where the host reaches them, their own;
  * elsewhere those of copies, which the device makes before, of what is read, and after, of what is written.
+ *
+ * A repeat is steered by a function of the host, on the thread that issues or on one that runs its
+ * stream. It is asked for one list after the other, and may then write what the commands of that list
+ * point at, bytes and addresses but not chunks: for it is asked when those of the list before have been
+ * read. It runs ahead of the stream, but where it wants to know a byte of the device's memory: then all
+ * that came before is over. Lists in a repeat have launches, copies, fills, stores and repeats, on the
+ * repeat's stream whatever they say, which nobody times or counts.
  *
  * A function of the host may stop its streams, when it fails: then commands that have not begun are left
  * out as by the switch below, and the round fails in the same way.
@@ -86,6 +95,33 @@ typedef struct ash_host {
     ash_chunks chunks;
 } ash_host;
 
+/* An i64 for the device: read as addresses are. */
+typedef struct ash_store {
+    const ash_address *buffer;
+    const int64_t *value;
+} ash_store;
+
+struct ash_command;
+
+typedef struct ash_command_list {
+    const struct ash_command *commands;
+    uint32_t count;
+} ash_command_list;
+
+enum { ASH_REPEAT_LISTS = 3, ASH_REPEAT_OVER = -1 };
+
+typedef struct ash_repeat {
+    /* Which list comes next, or ASH_REPEAT_OVER. `turn`: how often it was asked before in this round;
+     * `go`: the byte at `look`, or true. */
+    int (*next)(void *arg, uint64_t turn, bool go);
+    void *arg;
+    const ash_address
+        *look; /* points at the address of a bool, to be read when the last list is over, or at 0.
+                                Nobody looks before turn 0 */
+    ash_command_list lists[ASH_REPEAT_LISTS];
+    bool waits; /* turn 0 depends on functions of the host that come before on the stream */
+} ash_repeat;
+
 /* When a command ran. */
 typedef struct ash_timing {
     int64_t start, end; /* nanoseconds on the monotonic clock */
@@ -96,12 +132,14 @@ typedef enum ash_command_kind {
     ASH_COMMAND_LAUNCH,
     ASH_COMMAND_COPY,
     ASH_COMMAND_HOST,
+    ASH_COMMAND_REPEAT,
     ASH_COMMAND_FILL,
+    ASH_COMMAND_STORE,
     ASH_COMMAND_RECORD,
     ASH_COMMAND_WAIT
 } ash_command_kind;
 
-_Static_assert(ASH_COMMAND_HOST + 1 == ASH_COMMAND_FILL && ASH_COMMAND_FILL + 1 == ASH_COMMAND_RECORD,
+_Static_assert(ASH_COMMAND_REPEAT + 1 == ASH_COMMAND_FILL && ASH_COMMAND_STORE + 1 == ASH_COMMAND_RECORD,
                "steps come first, then what else does something");
 
 typedef struct ash_command {
@@ -112,7 +150,9 @@ typedef struct ash_command {
         const ash_launch *launch;
         const ash_transfer *copy;
         const ash_host *host;
+        const ash_repeat *repeat;
         const ash_fill *fill;
+        const ash_store *store;
         const void *work; /* any of them */
     };
     ash_timing *timing; /* of a step; NULL: nobody asks */
@@ -206,8 +246,8 @@ typedef struct ash_stream_class {
     /* Returns when all of it is over. */
     ash_status (*replay)(ash_streams *streams, const ash_capture *capture, ash_diag *diag);
     void (*capture_free)(ash_streams *streams, ash_capture *capture); /* NULL is allowed */
-    uint32_t (*captured)(const ash_capture *capture);                 /* steps in it */
-    bool (*compiled)(const ash_capture *capture); /* for it, not for the one that it is like */
+    uint32_t (*captured)(const ash_capture *capture); /* steps in it: not those that are issued beside it */
+    bool (*compiled)(const ash_capture *capture);     /* for it, not for the one that it is like */
 } ash_stream_class;
 
 /* The first member of each device's own structure. */

@@ -32,10 +32,13 @@ static void fill(const ash_fill *fill) {
 }
 
 void ash_cpu__move(ash_cpu *cpu, const ash_command *command) {
-    if (command->kind == ASH_COMMAND_COPY)
-        copy(cpu, command->copy);
-    else
-        fill(command->fill);
+    switch (command->kind) {
+    case ASH_COMMAND_COPY: copy(cpu, command->copy); break;
+    case ASH_COMMAND_STORE:
+        memcpy((void *)*command->store->buffer, command->store->value, sizeof *command->store->value);
+        break;
+    default: fill(command->fill);
+    }
 }
 
 bool ash_cpu__note_left_out(ash_cpu *cpu) {
@@ -94,18 +97,33 @@ static void run_chunks(void *arg, int64_t begin, int64_t end, unsigned worker) {
 
 /* Threads that ran a part of it. */
 static unsigned run_work(ash_cpu *cpu, const ash_command *command) {
+    if (command->kind == ASH_COMMAND_REPEAT) {
+        ash_cpu__repeat(cpu, command->repeat);
+        return 1;
+    }
     if (!ash_cpu__has_chunks(command)) {
         ash_cpu__move(cpu, command);
         return 1;
     }
     const ash_chunks *chunks = ash_cpu__chunks(command);
     if (chunks->end <= chunks->begin) return 1;
-    if (chunks->parallel && cpu->pool) {
+    if (chunks->parallel && cpu->pool && cpu->n_streams == 1) {
         struct run run = {cpu, command};
         return ash_pool__run(cpu->pool, cpu->threads, chunks->end - chunks->begin, run_chunks, &run);
     }
     ash_cpu__run_range(cpu, command, chunks->begin, chunks->end, 0);
     return 1;
+}
+
+void ash_cpu__repeat(ash_cpu *cpu, const ash_repeat *repeat) {
+    for (uint64_t turn = 0; !ash_cpu__stops(cpu); turn++) {
+        bool look = turn && *repeat->look;
+        int next = repeat->next(repeat->arg, turn, !look || *(const bool *)*repeat->look);
+        if (next == ASH_REPEAT_OVER) return;
+        const ash_command_list *list = &repeat->lists[next];
+        for (uint32_t i = 0; i < list->count && !ash_cpu__stops(cpu); i++)
+            run_work(cpu, &list->commands[i]);
+    }
 }
 
 /* A step is over, unless the switch has left a part of it out. */
@@ -180,6 +198,10 @@ static bool host_from_entry(void *streams, const void *work) {
     return run_from_entry(streams, ASH_COMMAND_HOST, work);
 }
 
+static bool repeat_from_entry(void *streams, const void *work) {
+    return run_from_entry(streams, ASH_COMMAND_REPEAT, work);
+}
+
 static bool fill_from_entry(void *streams, const void *work) {
     return run_from_entry(streams, ASH_COMMAND_FILL, work);
 }
@@ -250,6 +272,7 @@ static ash_status make_entry(ash_cpu *cpu, const ash_command *commands, size_t c
                                        .run = {[ASH_COMMAND_LAUNCH] = launch_from_entry,
                                                [ASH_COMMAND_COPY] = copy_from_entry,
                                                [ASH_COMMAND_HOST] = host_from_entry,
+                                               [ASH_COMMAND_REPEAT] = repeat_from_entry,
                                                [ASH_COMMAND_FILL] = fill_from_entry}};
     capture->compiled = !like || !like->shared || !does(like->shared, commands, count);
     if (capture->compiled) {

@@ -71,8 +71,11 @@ static inline bool ash_cpu__has_chunks(const ash_command *command) {
 /* Runs chunks of such a command, a piece at a time; those that the switch leaves out are noted. */
 void ash_cpu__run_range(ash_cpu *cpu, const ash_command *command, int64_t begin, int64_t end,
                         unsigned worker);
-/* Copies, or fills. */
+/* Copies, fills and stores. */
 void ash_cpu__move(ash_cpu *cpu, const ash_command *command);
+/* Runs a repeat on this thread; launches in it that are worth several threads have them where the streams
+ * are one. */
+void ash_cpu__repeat(ash_cpu *cpu, const ash_repeat *repeat);
 bool ash_cpu__note_left_out(ash_cpu *cpu); /* returns true */
 
 /* Whether the next command is to be left out, which is noted: the switch is on, or a command was left out

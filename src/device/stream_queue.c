@@ -222,6 +222,8 @@ static void run_step(ash_cpu *cpu, struct ash_cpu_stream *stream, const ash_comm
     unsigned threads = 1;
     if (ash_cpu__has_chunks(command))
         threads = run_chunks(cpu, stream, command, worker);
+    else if (command->kind == ASH_COMMAND_REPEAT)
+        ash_cpu__repeat(cpu, command->repeat);
     else
         ash_cpu__move(cpu, command);
     if (!ash_stop__has_left_out(&cpu->stop))
@@ -238,9 +240,11 @@ static bool run_command(ash_cpu *cpu, struct ash_cpu_stream *stream, const ash_c
     case ASH_COMMAND_LAUNCH:
     case ASH_COMMAND_COPY:
     case ASH_COMMAND_HOST:
+    case ASH_COMMAND_REPEAT:
         if (!ash_cpu__stops(cpu)) run_step(cpu, stream, command, worker);
         return true;
     case ASH_COMMAND_FILL:
+    case ASH_COMMAND_STORE:
         if (!ash_cpu__stops(cpu)) ash_cpu__move(cpu, command);
         return true;
     case ASH_COMMAND_RECORD:

@@ -78,6 +78,29 @@ void ash_eval__matmul(const ash_eval *e) {
             matmul_row(&c, i * c.k, batch * b_size, i * c.n);
 }
 
+/* A weight of few bits at row t of a column: where its word, scale and zero point lie is in ops.def. */
+static double weight_of(const ash_eval *e, int64_t t, int64_t column) {
+    int64_t bits = ash_node_int(e->node, ASH_ATTR_BITS), span = ash_node_int(e->node, ASH_ATTR_SPAN);
+    int64_t block = ash_node_int(e->node, ASH_ATTR_B_BLOCK), terms = 32 / bits;
+    const ash_wide *words = &e->ins[1], *scales = &e->ins[2];
+    int64_t word = (column / block * words->dims[1] + t / terms) * block + column % block;
+    int64_t scale = (column / block * scales->dims[1] + t / span) * block + column % block;
+    double zero = (double)(1 << (bits - 1));
+    if (e->node->n_ins > 3)
+        zero = e->ins[3].dtype == ASH_U8 ? (double)e->ins[3].i[scale] : e->ins[3].f[scale];
+    int64_t number = words->i[word] >> (t % terms * bits) & ((1 << bits) - 1);
+    return ((double)number - zero) * scales->f[scale];
+}
+
+void ash_eval__matmul_bits(const ash_eval *e) {
+    const ash_wide *a = &e->ins[0], *y = &e->outs[0];
+    for (int64_t i = 0; i < y->count; i++) {
+        int64_t k = a->dims[1], row = i / y->dims[1], column = i % y->dims[1];
+        y->f[i] = 0;
+        for (int64_t t = 0; t < k; t++) y->f[i] += a->f[row * k + t] * weight_of(e, t, column);
+    }
+}
+
 /* --- conv -------------------------------------------------------------------------------------------- */
 
 void ash_eval__box_window(ash_eval_box *box, unsigned dim, int64_t ins, int64_t outs, int64_t stride,

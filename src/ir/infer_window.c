@@ -110,6 +110,45 @@ ash_status ash_infer__matmul(const ash_inference *c) {
     return ASH_OK;
 }
 
+/* --- products with weights of few bits -------------------------------------------------------------- */
+
+/* Whether operand i is [ceil(n/block), ceil(k/each), block]. */
+static ash_status check_columns(const ash_inference *c, size_t i, int64_t n, int64_t block, int64_t k,
+                                int64_t each) {
+    const ash_type *t = &c->ins[i];
+    ASH_INFER_FAIL_IF(t->rank != 3 || t->dims[0] != ash_ceil_div(n, block) ||
+                          t->dims[1] != ash_ceil_div(k, each) || t->dims[2] != block,
+                      c, ASH_ERROR_SHAPE, "operand %zu is not %lld columns of %lld in blocks of %lld", i,
+                      (long long)n, (long long)ash_ceil_div(k, each), (long long)block);
+    return ASH_OK;
+}
+
+ash_status ash_infer__bits(const ash_inference *c) {
+    const ash_type *a = &c->ins[0];
+    int64_t block = ash_infer__attr(c, ASH_ATTR_B_BLOCK)->i, bits = ash_infer__attr(c, ASH_ATTR_BITS)->i;
+    int64_t span = ash_infer__attr(c, ASH_ATTR_SPAN)->i;
+    ash_dim n = ash_infer__attr(c, ASH_ATTR_N)->i;
+    ASH_INFER_FAIL_IF(bits != 2 && bits != 4 && bits != 8, c, ASH_ERROR_INVALID_ARGUMENT, "bits is %lld",
+                      (long long)bits);
+    ASH_INFER_FAIL_IF(block <= 0 || span <= 0 || span % (32 / bits), c, ASH_ERROR_INVALID_ARGUMENT,
+                      "b_block is %lld, span is %lld", (long long)block, (long long)span);
+    ASH_INFER_FAIL_IF(a->dtype != ASH_F32 || a->rank != 2 || c->ins[1].dtype != ASH_U32, c, ASH_ERROR_TYPE,
+                      "no matrix of f32 and words");
+    ASH_INFER_FAIL_IF(!ash_dim_is_const(a->dims[1]) || !ash_dim_is_const(n) || n < 0, c, ASH_ERROR_SHAPE,
+                      "inner dim and columns are no numbers");
+    ASH_TRY(ash_infer__kind(c, 2, ASH_KINDS_FLOAT, "floating point"));
+    ASH_TRY(check_columns(c, 1, n, block, a->dims[1], 32 / bits));
+    ASH_TRY(check_columns(c, 2, n, block, a->dims[1], span));
+    if (c->n_ins > 3) {
+        ASH_INFER_FAIL_IF(c->ins[3].dtype != ASH_U8 && !ash_dtype_is_float(c->ins[3].dtype), c,
+                          ASH_ERROR_TYPE, "zero points that are neither bytes nor floating point");
+        ASH_TRY(check_columns(c, 3, n, block, a->dims[1], span));
+    }
+    c->outs[0] = *a;
+    c->outs[0].dims[1] = n;
+    return ASH_OK;
+}
+
 /* --- convolutions --------------------------------------------------------------------------------- */
 
 typedef struct conv {

@@ -217,7 +217,6 @@ static ash_status learn_all(const ash_graph *graph, const ash_type *const *input
 static ash_status learn_graph(const ash_graph *graph, const ash_type *const *inputs, size_t count,
                               int64_t *sizes, ash_diag *diag) {
     size_t n = ash_dims_var_count(graph->dims);
-    if (count) ASH_NEED(diag, inputs);
     ASH_FAIL_IF(count != graph->inputs.len, diag, ASH_ERROR_INVALID_ARGUMENT,
                 "%zu types given, the graph has %zu inputs", count, graph->inputs.len);
     for (size_t v = 0; v < n; v++) sizes[v] = -1;
@@ -228,6 +227,7 @@ ash_status ash_graph_learn_vars(const ash_graph *graph, const ash_type *const *i
                                 ash_var_binding *out, size_t *n, ash_diag *diag) {
     ASH_NEED(diag, graph, n);
     *n = 0;
+    if (count) ASH_NEED(diag, inputs);
     ASH_TRY(ash_graph_status(graph, diag));
     size_t vars = ash_dims_var_count(graph->dims);
     if (vars) ASH_NEED(diag, out);
@@ -245,6 +245,7 @@ ash_status ash_graph_close(const ash_graph *graph, const ash_type *const *inputs
     ASH_NEED(diag, out);
     *out = NULL;
     ASH_NEED(diag, graph);
+    if (count) ASH_NEED(diag, inputs);
     ASH_TRY(ash_graph_status(graph, diag));
     ASH_FAIL_IF(!graph->recipe, diag, ASH_ERROR_STATE, "the graph has no open dims");
     size_t n = ash_dims_var_count(graph->dims);

@@ -2,11 +2,12 @@
 /* Convolutions as register tiles, on blocked channels.
  *
  * A tile is a run of neighbouring output positions along the last spatial dim, times some vectors of output
- * channels. Its inner steps are the input channels and the window. Along the last dim the window is laid
- * out in full: for each window column it is known which positions of the tile read inside the input, so
- * that padding costs neither a test nor a multiplication. Tiles with the same pattern share code; there are
- * few patterns: left edge, middle, right edge. Along the other spatial dims the loop over the window is cut
- * to what lies inside.
+ * channels. Its inner steps are the input channels and the window. For each window column along the last
+ * dim it is known which positions of the tile read inside the input, so that padding costs neither a test
+ * nor a multiplication. Columns in which the same positions do are one loop: all of them in most tiles.
+ * Laid out in full, LLVM would keep what it has loaded for one column until the next ones read it, and
+ * spill sums for it. Tiles with the same pattern share code; there are few patterns: left edge, middle,
+ * right edge. Along the other spatial dims the loop over the window is cut to what lies inside.
  *
  * A convolution with a window of 1, stride 1 and no padding has no edges: its spatial dims count as one
  * long one.
@@ -14,11 +15,12 @@
  * Bytes (u8 by i8) are the same with four neighbouring channels to a step (dot4).
  *
  * Depthwise convolutions take vectors of channels from both operands and sum over the window alone;
- * those of bytes in f32, as long as all their sums are exact there. */
+ * those of bytes in f32, as long as all their sums are exact there. They go row by row, with the columns
+ * laid out, so that each input is loaded once. */
 #include "tile.h"
 
 enum {
-    MAX_WINDOW = 16, /* window columns that are laid out in full */
+    MAX_WINDOW = 16, /* window columns that may differ from each other */
     MAX_SPACE = ASH_MAX_RANK - 2
 };
 
@@ -37,6 +39,7 @@ typedef struct conv {
     ash_dim before[MAX_SPACE];
     int64_t sums;                 /* of one position in a tile, at most */
     int64_t width, in_width, pad; /* last spatial dim: output, input, padding before it */
+    bool padded;                  /* some window reaches out of the input along the last spatial dim */
     /* symbols */
     ash_sym batch, group, block, lane, position[MAX_SPACE]; /* of the result; lane < store_lanes */
     ash_sym vector, vector_lane;                            /* of the weights */
@@ -44,10 +47,10 @@ typedef struct conv {
     ash_sym four, four_lane;     /* of the weights of bytes: the step inside a block, and the lane */
     ash_ix anchor[ASH_MAX_RANK]; /* index of the result */
     ash_tile_slices slices;      /* of the channel blocks */
-    ash_partial_blocks sum_blocks[MAX_SPACE]; /* partial sums: of the channel blocks, then of the
-                                                               window without its last dim */
-    unsigned top;                             /* level of the whole sums */
-    ash_ref from, line; /* the chunk's first line and the present one; positions, when merged */
+    ash_partial_blocks
+        sum_blocks[1 + MAX_SPACE]; /* partial sums: of the channel blocks, then of the window */
+    unsigned top;                  /* level of the whole sums */
+    ash_ref from, line;            /* the chunk's first line and the present one; positions, when merged */
 } conv;
 
 /* --- reading the node ----------------------------------------------------------------------------- */
@@ -112,7 +115,12 @@ static bool read_node(conv *c) {
     c->width = c->merged ? count : c->out[last];
     c->in_width = c->merged ? count : c->in[last];
     c->pad = c->before[last];
-    return c->window[last] <= MAX_WINDOW && (c->math != ASH_TILE_WIDENED || is_exact(c));
+    int64_t end;
+    c->padded = c->pad != 0 || !ash_mul_i64(c->width - 1, c->stride[last], &end) ||
+                end + (c->window[last] - 1) * c->dilation[last] >= c->in_width;
+    bool wide = c->window[last] > MAX_WINDOW;
+    return (!wide || (c->math == ASH_TILE_F32 && !c->padded)) &&
+           (c->math != ASH_TILE_WIDENED || is_exact(c));
 }
 
 /* The last position symbol runs along the tile. When the dims are merged it counts all positions. */
@@ -155,8 +163,8 @@ static void make_symbols(conv *c) {
 
 /* --- operands ------------------------------------------------------------------------------------- */
 
-/* The input at window column `column` for the tile's position symbol. */
-static bool input_at(conv *c, int64_t column, ash_tile_operand *out) {
+/* The input at a window column for the tile's position symbol. */
+static bool input_at(conv *c, ash_ix column, ash_tile_operand *out) {
     ash_kern *k = c->k;
     ash_ixs *ixs = &k->ixs;
     ash_ix idx[ASH_MAX_RANK];
@@ -171,7 +179,7 @@ static bool input_at(conv *c, int64_t column, ash_tile_operand *out) {
             idx[2 + s] = c->anchor[2 + s];
             continue;
         }
-        ash_ix step = s + 1 == c->space ? ash_ix_const(ixs, column) : ash_ix_sym(ixs, c->step[s]);
+        ash_ix step = s + 1 == c->space ? column : ash_ix_sym(ixs, c->step[s]);
         ash_ix at = ash_ix_add(ixs, ash_ix_scale(ixs, c->anchor[2 + s], c->stride[s]),
                                ash_ix_scale(ixs, step, c->dilation[s]));
         idx[2 + s] = ash_ix_sub(ixs, at, ash_ix_dim(ixs, c->before[s]));
@@ -179,7 +187,7 @@ static bool input_at(conv *c, int64_t column, ash_tile_operand *out) {
     return ash_tile_operand_at(k, c->node->ins[0], idx, out);
 }
 
-static bool weight_at(conv *c, int64_t column, ash_tile_operand *out) {
+static bool weight_at(conv *c, ash_ix column, ash_tile_operand *out) {
     ash_kern *k = c->k;
     ash_ixs *ixs = &k->ixs;
     ash_ix idx[ASH_MAX_RANK];
@@ -192,7 +200,7 @@ static bool weight_at(conv *c, int64_t column, ash_tile_operand *out) {
         idx[d++] = ash_ix_sym(ixs, c->channel_block);
     }
     for (unsigned s = 0; s < c->space; s++)
-        idx[d++] = s + 1 == c->space ? ash_ix_const(ixs, column) : ash_ix_sym(ixs, c->step[s]);
+        idx[d++] = s + 1 == c->space ? column : ash_ix_sym(ixs, c->step[s]);
     if (!c->depthwise) idx[d++] = ash_ix_sym(ixs, c->four);
     idx[d] = ash_ix_sym(ixs, c->four_lane);
     return ash_tile_operand_at(k, c->node->ins[1], idx, out);
@@ -214,8 +222,7 @@ static bool neighbours(const conv *c, const ash_tile_operand *x, ash_sym along, 
 /* Finds the operands at a window column. False where they do not lie as a tile reads them: positions at one
  * distance, lanes side by side. A reshape may leave that to some columns and not to others, as (x - 1) / 5
  * is no x / 5. */
-static bool operands_at(conv *c, int64_t column, ash_tile_operand *x, ash_tile_operand *w,
-                        int64_t *stride) {
+static bool operands_at(conv *c, ash_ix column, ash_tile_operand *x, ash_tile_operand *w, int64_t *stride) {
     return input_at(c, column, x) && weight_at(c, column, w) && position_stride(c, x, stride) &&
            neighbours(c, w, c->four_lane, c->lanes * c->terms) &&
            neighbours(c, x, c->depthwise ? c->vector_lane : c->channel, c->depthwise ? c->lanes : c->terms);
@@ -223,7 +230,7 @@ static bool operands_at(conv *c, int64_t column, ash_tile_operand *x, ash_tile_o
 
 /* --- tiles ------------------------------------------------------------------------------------------- */
 
-/* Which positions of a tile read inside the input, per window column. */
+/* Which positions of a tile read inside the input, per window column; without padding, all in each. */
 typedef struct pattern {
     unsigned rows;
     int8_t from[MAX_WINDOW], to[MAX_WINDOW];
@@ -232,7 +239,7 @@ typedef struct pattern {
 static pattern pattern_of(const conv *c, int64_t first, unsigned rows) {
     pattern p = {.rows = rows};
     unsigned last = c->space - 1;
-    for (int64_t column = 0; column < c->window[last]; column++) {
+    for (int64_t column = 0; column < c->window[last] && column < MAX_WINDOW; column++) {
         int64_t from = rows, to = 0;
         for (unsigned r = 0; r < rows; r++) {
             int64_t at = (first + r) * c->stride[last] + column * c->dilation[last] - c->pad;
@@ -244,6 +251,14 @@ static pattern pattern_of(const conv *c, int64_t first, unsigned rows) {
         p.to[column] = (int8_t)to;
     }
     return p;
+}
+
+/* The columns from `first` on in which the same positions read inside the input: up to the result. */
+static int64_t alike_until(const conv *c, const pattern *p, int64_t first) {
+    int64_t end = first + 1, window = c->window[c->space - 1];
+    if (!c->padded) return window;
+    while (end < window && p->from[end] == p->from[first] && p->to[end] == p->to[first]) end++;
+    return end;
 }
 
 /* Asks for the input of the tile that follows. A merged convolution walks through as many streams as there
@@ -276,28 +291,59 @@ static ash_ref load_input(conv *c, const ash_tile *t, const ash_tile_operand *x,
     return c->depthwise || c->math == ASH_TILE_BYTES ? a : ash_nest_splat(n, a, t->lanes);
 }
 
-/* Whether the window's columns are laid out without a loop over channels around each. */
-static bool is_by_rows(const conv *c) {
-    return c->math == ASH_TILE_WIDENED || (c->math == ASH_TILE_BYTES && c->x_block == c->terms);
+/* Registers that are left for sums when all window columns are laid out: beside the weights of one line,
+ * and as many inputs. */
+static unsigned rows_beside(const conv *c) {
+    unsigned beside = 2 * (unsigned)c->window[c->space - 1], all = c->k->low->target->vector_registers;
+    return beside < all ? all - beside : 1;
 }
 
-/* The multiply-adds of one window column, for all channels of a block. */
-static void emit_column(conv *c, ash_tile *t, const pattern *p, int64_t column) {
+/* Whether a tile goes row by row: where there is no loop over channels inside. In f32 that pays for
+ * depthwise convolutions, which else load an input for each multiply-add, where enough sums hide each
+ * other's latency. */
+static bool is_by_rows(const conv *c) {
+    const ash_costs *costs = &c->k->low->target->costs;
+    switch (c->math) {
+    case ASH_TILE_F32:
+        return c->depthwise && c->window[c->space - 1] <= MAX_WINDOW &&
+               rows_beside(c) >= costs->tile_fma * costs->tile_latency;
+    case ASH_TILE_BYTES: return c->x_block == c->terms;
+    default: return true;
+    }
+}
+
+/* The multiply-adds of the columns [first, end), in which the same positions read inside the input, for all
+ * channels of a block. */
+static void emit_columns(conv *c, ash_tile *t, const pattern *p, int64_t first, int64_t end) {
     ash_kern *k = c->k;
     ash_nest *n = &k->nest;
+    unsigned last = c->space - 1;
     ash_tile_operand x, w;
-    int64_t stride;
-    if (p->from[column] >= p->to[column]) return;
+    int64_t stride, at_column = c->padded ? first : 0;
+    if (p->from[at_column] >= p->to[at_column]) return;
+    bool run = end - first > 1;
+    ash_ix column = run ? ash_ix_sym(&k->ixs, c->step[last]) : ash_ix_const(&k->ixs, first);
     bool found = operands_at(c, column, &x, &w, &stride);
+    if (run && !found) { /* each by itself */
+        for (; first < end; first++) emit_columns(c, t, p, first, first + 1);
+        return;
+    }
     ash_kern_expect(k, found); /* as every column was looked at before */
     if (!found) return;
     size_t mark = ash_kern_mark(k);
     bool loop = !c->depthwise && c->x_block > c->terms;
+    const ash_partial_blocks *blocks = &c->sum_blocks[1 + last];
+    ash_ref from = ash_nest_index(n, first), to = ash_nest_index(n, end);
+    if (run) {
+        ash_blocks_open(n, blocks, 1, &from, &to);
+        ash_kern_loop(k, c->step[last], from, to, 1, 1);
+    }
     ash_kern_set_sym(k, c->channel, ash_nest_index(n, 0));
     if (loop && c->merged) prefetch_next(c, p, &x, stride);
     ash_kern_set_sym(k, c->four, ash_nest_index(n, 0));
     if (loop) {
-        int64_t steps = c->x_block / c->terms, unroll = k->low->target->costs.tile_unroll;
+        int64_t steps = c->x_block / c->terms,
+                unroll = ash_tile_unroll(k->low->target, t->rows, t->vectors);
         /* Fours never all in a row: inputs that other columns read too would be held in registers. */
         if (c->terms > 1) unroll = ASH_MIN(unroll, ASH_MAX(steps / 2, 1));
         ash_ref step =
@@ -306,15 +352,18 @@ static void emit_column(conv *c, ash_tile *t, const pattern *p, int64_t column) 
     }
     ash_ref b[8], at = ash_kern_index(k, x.linear);
     for (unsigned v = 0; v < t->vectors; v++) b[v] = load_weights(c, t, &w, v);
-    for (int r = p->from[column]; r < p->to[column]; r++)
+    for (int r = p->from[at_column]; r < p->to[at_column]; r++)
         ash_tile_add(t, (unsigned)r, b, load_input(c, t, &x, at, r * stride));
     if (loop) ash_nest_end(n);
+    if (run) {
+        ash_nest_end(n);
+        ash_tile_close_blocks(t, blocks);
+    }
     ash_kern_forget(k, mark);
 }
 
-/* All window columns of a convolution of bytes that has no loop over channels inside, row by row: an input
- * that several columns read is loaded once, and its last reader comes as many rows later as the window has
- * columns, so that registers suffice. */
+/* All window columns, row by row: an input that several columns read is loaded once, and its last reader
+ * comes as many rows later as the window has columns, so that registers suffice. */
 static void emit_by_rows(conv *c, ash_tile *t, const pattern *p) {
     enum { MOST = 8 };
     ash_kern *k = c->k;
@@ -327,7 +376,7 @@ static void emit_by_rows(conv *c, ash_tile *t, const pattern *p) {
     ash_kern_set_sym(k, c->channel, ash_nest_index(n, 0));
     ash_kern_set_sym(k, c->four, ash_nest_index(n, 0));
     for (int64_t column = 0; column < window; column++) {
-        bool found = operands_at(c, column, &x[column], &weights, &stride);
+        bool found = operands_at(c, ash_ix_const(&k->ixs, column), &x[column], &weights, &stride);
         ash_kern_expect(k, found); /* as every column was looked at before */
         if (!found) return;
         at[column] = ash_kern_index(k, x[column].linear);
@@ -357,7 +406,11 @@ static void emit_by_rows(conv *c, ash_tile *t, const pattern *p) {
 static void plan_sums(conv *c) {
     if (c->math != ASH_TILE_F32) return; /* exact in any order */
     unsigned last = c->space - 1;
-    int64_t terms = c->window[last] * (!c->depthwise && c->x_block ? c->x_block : 1);
+    int64_t terms = !c->depthwise && c->x_block ? c->x_block : 1, window = c->window[last];
+    if (window > MAX_WINDOW)
+        c->sum_blocks[1 + last] = ash_blocks_plan(window, ASH_PARTIAL_TILE_TERMS, &terms, &c->top);
+    else
+        terms *= window;
     for (unsigned s = c->merged ? 0 : last; s-- > 0;)
         c->sum_blocks[1 + s] = ash_blocks_plan(c->window[s], ASH_PARTIAL_TILE_TERMS, &terms, &c->top);
     if (!c->depthwise)
@@ -431,7 +484,10 @@ static void emit_tile(conv *c, const pattern *p, unsigned vectors, ash_ref first
     if (is_by_rows(c))
         emit_by_rows(c, &t, p);
     else
-        for (int64_t column = 0; column < c->window[c->space - 1]; column++) emit_column(c, &t, p, column);
+        for (int64_t column = 0, end; column < c->window[c->space - 1]; column = end) {
+            end = alike_until(c, p, column);
+            emit_columns(c, &t, p, column, end);
+        }
     for (unsigned loop = 1 + opened; loop-- > c->depthwise;) {
         ash_nest_end(n);
         ash_tile_close_blocks(&t, &c->sum_blocks[loop]);
@@ -536,15 +592,11 @@ bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks) {
     if (!read_node(&c)) return false;
     make_symbols(&c);
     for (int64_t column = 0; column < c.window[c.space - 1]; column++)
-        if (!operands_at(&c, column, &x, &w, &stride)) return false;
+        if (!operands_at(&c, ash_ix_const(&k->ixs, column), &x, &w, &stride)) return false;
     const ash_type *y = ash_graph__type(k->graph, c.node->out);
     int64_t blocks = c.depthwise ? c.groups / c.lanes : ash_ceil_div(c.o_group, c.lanes);
     unsigned most_rows = ASH_TILE_MAX;
-    if (is_by_rows(&c)) { /* beside the window's weights, and as many inputs */
-        unsigned beside = 2 * (unsigned)c.window[c.space - 1];
-        most_rows =
-            beside < k->low->target->vector_registers ? k->low->target->vector_registers - beside : 1;
-    }
+    if (is_by_rows(&c)) most_rows = rows_beside(&c);
     ash_tile_shape shape = ash_tile_choose(k->low->target, ASH_MAX(c.width, 1), c.depthwise ? 1 : blocks,
                                            inner_steps(&c), most_rows, c.math);
     int64_t strips = ash_ceil_div(blocks, shape.vectors);

@@ -175,6 +175,8 @@ static ash_ix loaded_index(ash_kern *k, ash_value indices, const ash_ix *at, ash
     ash_nest *n = &k->nest;
     int64_t min, max;
     uint64_t syms = 0;
+    ash_ix known;
+    if (ash_kern_table_index(k, indices, at, size, &known)) return known;
     ash_ref raw = ash_kern_eval(k, indices, at);
     if (k->ixs.failed) return 0;
     for (unsigned d = 0; d < ash_graph__type(k->graph, indices)->rank; d++)

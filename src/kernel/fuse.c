@@ -297,39 +297,92 @@ static bool new_group(fuser *f, uint32_t n) {
     return ash_vec_push(f->fusion->allocator, &f->fusion->groups, g);
 }
 
-/* Whether neighbours along the last dim of what movement makes of a stored value lie at one distance, at
- * least in runs, and rows at one distance everywhere: then a product steps through them with an addition,
- * and a copy would gain nothing. Without the second there are no tiles of rows. */
-static bool lies_evenly(fuser *f, ash_value value) {
+/* Where an element lies of what movement makes of a stored value: an address, in a symbol for each dim. */
+static ash_ix address_behind(const fuser *f, ash_value value, ash_ixs *ixs, ash_sym *syms) {
     const ash_graph *g = f->graph;
     const ash_type *type = ash_graph__type(g, value);
     ash_ix at[ASH_MAX_RANK] = {0}, to[ASH_MAX_RANK] = {0}, linear;
-    ash_sym last = 0, row = 0;
-    ash_ixs ixs;
-    ash_ixs_init(&ixs, f->fusion->allocator, g->dims);
     for (unsigned d = 0; d < type->rank; d++) {
-        row = last;
-        last = ash_ix_new_sym(&ixs, type->dims[d]);
-        at[d] = ash_ix_sym(&ixs, last);
+        syms[d] = ash_ix_new_sym(ixs, type->dims[d]);
+        at[d] = ash_ix_sym(ixs, syms[d]);
     }
-    const bool rows = type->rank > 1;
     while (ash_graph__value(g, value)->kind == ASH_VALUE_NODE && !f->packed[value] && !f->deep[value]) {
         const ash_node *node = &g->nodes.at[ash_graph__value(g, value)->node];
         if (!ash_op_is_virtual(node->op) || node->op == ASH_OP_IOTA) break;
-        ash_ix_behind(&ixs, g, node, at, to);
+        ash_ix_behind(ixs, g, node, at, to);
         memcpy(at, to, sizeof at);
         value = node->ins[0];
     }
     type = ash_graph__type(g, value);
-    linear = ash_ix_const(&ixs, 0);
+    linear = ash_ix_const(ixs, 0);
     for (unsigned d = 0; d < type->rank; d++)
-        linear = ash_ix_add(&ixs, ash_ix_mul(&ixs, linear, type->dims[d]), at[d]);
+        linear = ash_ix_add(ixs, ash_ix_mul(ixs, linear, type->dims[d]), at[d]);
+    return linear;
+}
+
+/* Whether neighbours along the last dim of what movement makes of a stored value lie at one distance, at
+ * least in runs, and rows at one distance everywhere: then a product steps through them with an addition,
+ * and a copy would gain nothing. Without the second there are no tiles of rows. */
+static bool lies_evenly(fuser *f, ash_value value) {
+    unsigned rank = ash_graph__type(f->graph, value)->rank;
+    ash_sym syms[ASH_MAX_RANK];
+    ash_ixs ixs;
+    ash_ixs_init(&ixs, f->fusion->allocator, f->graph->dims);
+    ash_ix linear = address_behind(f, value, &ixs, syms);
     int64_t stride;
-    bool even = ash_ix_lane_stride(&ixs, linear, last, (unsigned)f->costs->read_run, true, &stride) &&
-                (!rows || ash_ix_lane_stride(&ixs, linear, row, 2, false, &stride));
+    unsigned run = (unsigned)f->costs->read_run;
+    bool even = rank == 0 || ash_ix_lane_stride(&ixs, linear, syms[rank - 1], run, true, &stride);
+    if (rank > 1) even = even && ash_ix_lane_stride(&ixs, linear, syms[rank - 2], 2, false, &stride);
     f->failed |= ixs.failed && !ixs.too_large;
     ash_ixs_free(&ixs);
     return even;
+}
+
+/* Whether neighbours along a dim are neighbours in memory, in runs, or one element. */
+static bool lies_close(fuser *f, ash_value value, unsigned dim) {
+    ash_sym syms[ASH_MAX_RANK];
+    ash_ixs ixs;
+    ash_ixs_init(&ixs, f->fusion->allocator, f->graph->dims);
+    ash_ix linear = address_behind(f, value, &ixs, syms);
+    int64_t stride;
+    bool close = ash_ix_lane_stride(&ixs, linear, syms[dim], (unsigned)f->costs->read_run, true, &stride) &&
+                 stride <= 1;
+    f->failed |= ixs.failed && !ixs.too_large;
+    ash_ixs_free(&ixs);
+    return close;
+}
+
+/* Whether what a window or a gather reads often should lie in memory as it is named: where the vectors of
+ * its group, which run along the root's last axis, would not find neighbours. */
+static bool needs_order(fuser *f, const ash_node *node, const ash_group *g, const request *r) {
+    unsigned rank = ash_graph__type(f->graph, node->out)->rank, d = 0;
+    if (r->state != LABELLED || g->n_root_axes == 0) return false;
+    while (d < rank && r->labels[d] != (int)g->n_root_axes - 1) d++;
+    if (d == rank) return false;
+    if (node->op == ASH_OP_GATHER) {
+        unsigned axis = (unsigned)ash_node_int(node, ASH_ATTR_AXIS),
+                 indices = ash_graph__type(f->graph, node->ins[1])->rank;
+        if (d >= axis && d < axis + indices) return false;
+        if (d >= axis) d = d + 1 - indices;
+    }
+    return !lies_close(f, node->ins[0], d);
+}
+
+/* Whether a gather has as many elements as its operand, or more. */
+static bool reads_all(const fuser *f, const ash_node *node) {
+    const ash_type *x = ash_graph__type(f->graph, node->ins[0]);
+    return ash_type_max_count(f->graph->dims, ash_graph__type(f->graph, node->out)) >=
+           ash_type_max_count(f->graph->dims, x);
+}
+
+/* Whether a value is picked from another one along one axis, at constant indices: a gather from it then
+ * goes through to that one, for one more index. */
+static bool picks(const fuser *f, ash_value value) {
+    const ash_value_info *info = ash_graph__value(f->graph, value);
+    if (info->kind != ASH_VALUE_NODE) return false;
+    const ash_node *node = &f->graph->nodes.at[info->node];
+    return node->op == ASH_OP_GATHER && f->fusion->constant[node->ins[1]] &&
+           ash_node__looked_up(f->graph, node) == ASH_NO_VALUE;
 }
 
 /* Places node `n` in group `group` and hands the request for its result on to its operands. */
@@ -372,9 +425,20 @@ static void place(fuser *f, uint32_t n, uint32_t group) {
     case ASH_CLASS_POOL: g->kind = ASH_GROUP_POOL, g->anchor = n; break;
     default: break;
     }
-    for (unsigned i = 0; i < node->n_ins; i++) ask_stored(f, node->ins[i]);
+    for (unsigned i = 0; i < node->n_ins; i++) {
+        request through = {.state = REARRANGED, .group = group};
+        memset(through.labels, ASH_LABEL_NONE, sizeof through.labels);
+        if (node->op == ASH_OP_GATHER && i == 0 && picks(f, node->ins[0]))
+            ask(f, node->ins[0], &through);
+        else
+            ask_stored(f, node->ins[i]);
+    }
+    for (unsigned i = 0; node->op == ASH_OP_MATMUL_BITS && i < node->n_ins; i++)
+        f->packed[node->ins[i]] = true;
     if (node->op == ASH_OP_MATMUL && ash_node_int(node, ASH_ATTR_B_BLOCK)) f->packed[node->ins[1]] = true;
     if (node->op == ASH_OP_MATMUL && !lies_evenly(f, node->ins[0])) f->packed[node->ins[0]] = true;
+    bool often = g->kind == ASH_GROUP_POOL || (node->op == ASH_OP_GATHER && reads_all(f, node));
+    if (often && needs_order(f, node, g, &r)) f->packed[node->ins[0]] = true;
     if (node->op == ASH_OP_CONV && ash_node_int(node, ASH_ATTR_W_BLOCK)) f->packed[node->ins[1]] = true;
     if (node->op == ASH_OP_CONV && ash_node_int(node, ASH_ATTR_X_BLOCK)) f->packed[node->ins[0]] = true;
     if (node->op == ASH_OP_WINOGRAD) f->packed[node->ins[0]] = f->packed[node->ins[1]] = true;

@@ -12,12 +12,14 @@ void ash_heap_init(ash_heap *h, ash_kern *k, ash_dtype dtype, ash_dim most, ash_
     h->number_dtype = ash_kern_max(k, limit) <= INT32_MAX ? ASH_I32 : ASH_I64;
     h->levels = bits_of(ash_kern_max(k, most));
     h->keys = ash_kern_scratch(k, dtype, most, &h->first_key);
-    h->numbers = ash_kern_scratch(k, h->number_dtype, most, &h->first_number);
+    if (!h->bare) h->numbers = ash_kern_scratch(k, h->number_dtype, most, &h->first_number);
 }
 
 ash_heap_entry ash_heap_at(const ash_heap *h, ash_ref i) {
     ash_nest *n = &h->k->nest;
     ash_ref at_key = ash_nest_binary(n, ASH_OP_ADD, h->first_key, i);
+    if (h->bare)
+        return (ash_heap_entry){ash_nest_load(n, h->keys, at_key, 1, ASH_NO_REF), ash_nest_index(n, 0)};
     ash_ref at_number = ash_nest_binary(n, ASH_OP_ADD, h->first_number, i);
     ash_ref number = ash_nest_load(n, h->numbers, at_number, 1, ASH_NO_REF);
     return (ash_heap_entry){ash_nest_load(n, h->keys, at_key, 1, ASH_NO_REF),
@@ -26,14 +28,16 @@ ash_heap_entry ash_heap_at(const ash_heap *h, ash_ref i) {
 
 void ash_heap_put(const ash_heap *h, ash_ref i, ash_heap_entry entry) {
     ash_nest *n = &h->k->nest;
-    ash_ref number = ash_nest_cast(n, h->number_dtype, entry.number);
     ash_nest_store(n, h->keys, ash_nest_binary(n, ASH_OP_ADD, h->first_key, i), entry.key, ASH_NO_REF);
+    if (h->bare) return;
+    ash_ref number = ash_nest_cast(n, h->number_dtype, entry.number);
     ash_nest_store(n, h->numbers, ash_nest_binary(n, ASH_OP_ADD, h->first_number, i), number, ASH_NO_REF);
 }
 
 static ash_heap_entry choose(ash_nest *n, ash_ref condition, ash_heap_entry a, ash_heap_entry b) {
     return (ash_heap_entry){ash_nest_select(n, condition, a.key, b.key),
-                            ash_nest_select(n, condition, a.number, b.number)};
+                            a.number == b.number ? a.number
+                                                 : ash_nest_select(n, condition, a.number, b.number)};
 }
 
 /* Puts an entry in at `top`, below which the heap is in order, and moves it down to its place, `levels`

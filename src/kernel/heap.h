@@ -16,6 +16,7 @@ typedef struct ash_heap {
     /* Whether entry a goes above b; scalar bool. */
     ash_ref (*above)(const struct ash_heap *h, ash_heap_entry a, ash_heap_entry b);
     bool largest; /* for `above` */
+    bool bare;    /* entries are keys alone; their numbers are 0 */
     uint16_t keys, numbers;
     ash_dtype number_dtype;
     ash_ref first_key, first_number; /* of this worker */
@@ -23,7 +24,8 @@ typedef struct ash_heap {
     unsigned levels;                 /* at most */
 } ash_heap;
 
-/* Scratch memory for at most `most` entries, with keys of a dtype, and numbers below `limit`. */
+/* Scratch memory for at most `most` entries, with keys of a dtype, and numbers below `limit`, unless it is
+ * `bare`. */
 void ash_heap_init(ash_heap *h, ash_kern *k, ash_dtype dtype, ash_dim most, ash_dim limit);
 
 ash_heap_entry ash_heap_at(const ash_heap *h, ash_ref i);

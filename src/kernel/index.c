@@ -441,6 +441,26 @@ bool ash_ix_lane_stride(const ash_ixs *ixs, ash_ix ix, ash_sym sym, unsigned lan
     return true;
 }
 
+bool ash_ix_rest(const ash_ixs *ixs, ash_ix ix, ash_sym sym, unsigned lanes, ash_dim by, int64_t *rest) {
+    ash_sum sum = ash_ix_sum(ixs, ix);
+    bool found = false;
+    *rest = 0;
+    if (by <= 0 || lanes % by) return false;
+    for (uint32_t i = 0; i < sum.n; i++) {
+        const ash_term *t = &ixs->terms.at[sum.first + i];
+        const ash_atom *atom = &ixs->atoms.at[t->atom];
+        if (atom->kind == ASH_ATOM_ONE && t->d == 1) {
+            *rest = (t->c % by + by) % by;
+        } else if (atom->kind == ASH_ATOM_SYM && atom->ref == sym) {
+            if (t->c != 1 || t->d != 1) return false;
+            found = true;
+        } else if (t->c % by || atom_depends(ixs, t->atom, sym)) {
+            return false;
+        }
+    }
+    return found;
+}
+
 /* --- movement ------------------------------------------------------------------------------------- */
 
 static void index_broadcast(ash_ixs *ixs, const ash_type *in, const ash_type *out, const ash_ix *idx,

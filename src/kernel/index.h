@@ -94,6 +94,9 @@ bool ash_ix_is_linear(const ash_ixs *ixs, ash_ix ix, ash_sym sym);
  * true and the constant distance between neighbouring lanes, or false when there is none. */
 bool ash_ix_lane_stride(const ash_ixs *ixs, ash_ix ix, ash_sym sym, unsigned lanes, bool aligned,
                         int64_t *stride);
+/* What is left of an expression divided by `by`, where `sym` is a multiple of `lanes`: true when that is
+ * always the same, and the next values of `sym` are the next ones of the expression. */
+bool ash_ix_rest(const ash_ixs *ixs, ash_ix ix, ash_sym sym, unsigned lanes, ash_dim by, int64_t *rest);
 /* The operand's index behind a node that only moves elements (not iota), from that of its result. */
 void ash_ix_behind(ash_ixs *ixs, const ash_graph *graph, const ash_node *node, const ash_ix *idx,
                    ash_ix *to);

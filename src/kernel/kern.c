@@ -24,6 +24,7 @@ void ash_kern_free(ash_kern *k) {
     ash_vec_free(a, &k->accesses);
     ash_vec_free(a, &k->sym_refs);
     ash_vec_free(a, &k->known);
+    ash_vec_free(a, &k->runs);
     ash_vec_free(a, &k->memo);
     ash_vec_free(a, &k->leaves);
     ash_map_free(&k->memo_ids);
@@ -374,8 +375,11 @@ static ash_ref load_at(ash_kern *k, uint16_t buf, ash_ix linear, ash_dim first) 
     int64_t stride;
     if (ash_ix_lane_stride(&k->ixs, linear, k->vsym, k->lanes, k->aligned, &stride) && stride == 1)
         return ash_nest_load(n, buf, ash_kern_index(k, linear), k->lanes, mask);
-    ash_ref turned;
-    if (k->turn && mask == ASH_NO_REF && ash_kern_turned_load(k, buf, linear, &turned)) return turned;
+    ash_ref other;
+    if (k->turn && mask == ASH_NO_REF && ash_kern_turned_load(k, buf, linear, &other)) return other;
+    if (mask == ASH_NO_REF &&
+        (ash_kern_load_near(k, buf, linear, &other) || ash_kern_load_run(k, buf, linear, &other)))
+        return other;
     return ash_nest_gather(n, buf, ash_kern_vector_index(k, linear), mask);
 }
 

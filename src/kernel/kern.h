@@ -88,6 +88,13 @@ typedef struct ash_kern_crossing {
     } at[ASH_MAX_TURNED_LOADS];
 } ash_kern_crossing;
 
+/* Loaded indices, a number for each lane, that are neighbours where a condition holds. */
+typedef struct ash_kern_run {
+    ash_ref loaded; /* the vector */
+    ash_ref holds;  /* scalar bool */
+    ash_ix line;    /* what they are then */
+} ash_kern_run;
+
 typedef struct ash_kern {
     ash_lowering *low;
     const ash_graph *graph;
@@ -107,6 +114,7 @@ typedef struct ash_kern {
     ash_kern_crossing *crossing; /* the present square, or NULL */
     uint32_t context; /* number of the present mask and guard, so that remembered values are not mixed up */
     ASH_VEC(ash_kern_known) known;
+    ASH_VEC(ash_kern_run) runs;
     ASH_VEC(ash_kern_memo) memo;
     ash_map memo_ids;
     bool collecting; /* nothing is emitted: the addresses that would be are put on `leaves` */
@@ -210,6 +218,7 @@ ash_status ash_kern_lower_tile(ash_kern *k, ash_dim *chunks,
 bool ash_kern_lower_matmul(ash_kern *k, ash_dim *chunks);
 bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks);
 void ash_kern_lower_winograd(ash_kern *k, ash_dim *chunks);
+void ash_kern_lower_bits(ash_kern *k, ash_dim *chunks);
 ash_status ash_kern_lower_other(ash_kern *k, ash_dim *chunks);
 ash_dim ash_kern_lower_nms(ash_kern *k); /* nms.c; the number of chunks */
 /* A buffer of scratch memory: for each worker so many bytes, rounded up to whole lines, so that those of
@@ -232,6 +241,14 @@ bool ash_kern_is_turned(const ash_ixs *ixs, ash_ix at, ash_sym vsym, ash_sym alo
  * the element from there, false when it does not. */
 void ash_kern_cross(ash_kern *k, ash_value value, ash_ix linear);
 bool ash_kern_crossed_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out);
+/* table.c: the entry at an index of a table of constants that are all below `size`, as an index; false when
+ * it is no such table, or nothing is emitted now and its entries are to be loaded. */
+bool ash_kern_table_index(ash_kern *k, ash_value indices, const ash_ix *at, ash_dim size, ash_ix *out);
+/* A vector along the vector symbol that would be gathered, loaded otherwise; false when it is not of that
+ * form: neighbours where a run holds, else gathered; or elements so close together that a load or two have
+ * them all. */
+bool ash_kern_load_run(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out);
+bool ash_kern_load_near(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out);
 
 /* polls.c: makes a nest look whether it is asked to stop, where a loop may do more than `look_most_units`
  * of work between two looks, about every `look_units`. `chunks`: how many there can be. *work: the most

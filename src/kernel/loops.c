@@ -171,7 +171,8 @@ static ash_dim emit(ash_loops *l) {
         if (!ash_mul_i64(work, ASH_MAX(ash_kern_max(k, l->inner[i].extent), 1), &work))
             work = INT64_MAX / 2;
     int64_t row_length = v ? ASH_MAX(ash_kern_max(k, v->extent), 1) : 1,
-            per = ASH_MAX(c->chunk_elements / work, 1), least = c->chunk_vectors * l->lanes;
+            per = ASH_MAX(c->chunk_elements / work, 1),
+            least = l->across ? (int64_t)l->lanes : c->chunk_vectors * l->lanes;
     ash_ref first = ash_kern_argument(k, ASH_NEST_BEGIN_ARG), end = ash_kern_argument(k, ASH_NEST_END_ARG);
     if (v && row_length > per && row_length > least) { /* parts of rows */
         int64_t part = (int64_t)ash_align_up((uint64_t)ASH_MAX(per, least), l->lanes);

@@ -42,6 +42,7 @@ typedef struct ash_loops {
     bool vector_inner; /* the vector axis is the last inner one; else the last outer one */
     uint32_t
         bounded; /* bit per inner axis: a window whose loop runs only over positions inside the input */
+    bool across; /* rows are reduced, in vectors along them */
     unsigned lanes, narrow; /* of a full vector; of a vector of one register each, behind the full ones */
     unsigned
         threads; /* of a block that takes a row together, a vector each in turn; 0: a row is one thread's */

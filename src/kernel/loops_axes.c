@@ -123,13 +123,15 @@ static int score(const ash_kern *dry, ash_sym sym, ash_dim extent) {
 
 /* Several registers to a vector, where the axis is long enough and every address stays as simple:
  * independent chains of instructions that hide each other's latency, and several partial results for a
- * reduction. */
-static unsigned widen(const ash_kern *dry, const ash_axis *a, unsigned lanes) {
+ * reduction. A short reduction across rows takes half of all registers: the more of a row is read at
+ * once, the fewer pages are gone through. */
+static unsigned widen(const ash_kern *dry, const ash_axis *a, unsigned lanes, bool across) {
     int64_t narrow, wide;
     const ash_target *target = dry->low->target;
     unsigned chains = target->chains;
     if (ash_loops__work(dry) <= target->costs.overlap_body)
-        chains = ASH_MIN(chains, (unsigned)target->costs.overlap_chains);
+        chains = across ? ASH_MAX(chains, target->vector_registers / 2)
+                        : ASH_MIN(chains, (unsigned)target->costs.overlap_chains);
     for (unsigned factor = chains; factor > 1; factor /= 2) {
         unsigned trial = factor * lanes;
         bool fits = ash_kern_max(dry, a->extent) >= trial;
@@ -173,8 +175,9 @@ void ash_loops__choose_axes(ash_loops *l) {
         bool short_axis = ash_dim_is_const(a->extent) && a->extent < l->narrow && ash_is_pow2(a->extent);
         if (short_axis && a->extent >= SHORT_LANES && !l->reduced && !l->anchor)
             l->narrow = (unsigned)a->extent;
+        l->across = l->reduced && !l->anchor && !inner && l->k->low->target->kind == ASH_TARGET_CPU;
         ash_loops__choose_turn(l, dry, trial);
-        l->lanes = l->turn >= 0 ? l->narrow : widen(dry, a, l->narrow);
+        l->lanes = l->turn >= 0 ? l->narrow : widen(dry, a, l->narrow, l->across);
     }
     ash_kern_free(&run->kern);
     make_axes(l, joined);

@@ -3,6 +3,7 @@
 #include "kern.h"
 
 #include "base/text.h"
+#include "cut.h"
 #include "split.h"
 
 /* --- steps ------------------------------------------------------------------------------------------- */
@@ -437,6 +438,16 @@ static ash_status own_dims(ash_program *p, ash_diag *diag) {
     return ASH_OK;
 }
 
+/* Notes which inputs are known after the first part. */
+static ash_status note_seeds(ash_program *p, const bool *seeds, ash_diag *diag) {
+    uint32_t *list = ash_arena_alloc(&p->arena, p->inputs.len, sizeof *list);
+    if (!list) return ASH_NO_MEMORY(diag);
+    p->seeds = list;
+    for (size_t i = 0; i < p->inputs.len; i++)
+        if (seeds[i]) list[p->n_seeds++] = p->inputs.at[i];
+    return ASH_OK;
+}
+
 static ash_status lower(const ash_graph *graph, const ash_target *target, const ash_lower_options *options,
                         ash_program **out, ash_diag *diag) {
     const ash_allocator *a = graph->allocator;
@@ -483,9 +494,11 @@ static ash_status lower(const ash_graph *graph, const ash_target *target, const 
     ASH_TRY_DONE(lower_groups(&low, false));
     ASH_TRY_DONE(ash_lower__share_nests(&low));
     ASH_TRY_DONE(ash_lower__adopt_bodies(&low));
+    if (options->seeds) ASH_TRY_DONE(note_seeds(p, options->seeds, diag));
     ASH_TRY_DONE(ash_lower__states(&low, options));
     ASH_TRY_DONE(settle_kinds(&low, kept));
     ASH_TRY_DONE(own_dims(p, diag));
+    if (options->seeds) ASH_TRY_DONE(ash_program__cut(p, diag));
 done:
     ash_mem_free(a, last_reads, graph->values.len, sizeof *last_reads);
     ash_mem_free(a, stored, graph->values.len, sizeof *stored);

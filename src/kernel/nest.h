@@ -138,8 +138,9 @@ typedef struct ash_nest_buffer {
     bool written;
 } ash_nest_buffer;
 
-/* Memory of a block of threads: the bit of ash_inst.buf that says so, and what is known of it. Undefined
- * when the kernel begins; its base is a multiple of 16 bytes. */
+/* Memory of a block of threads, or, in a nest without `threads`, of one call of the kernel, whose stack it
+ * lies on: the bit of ash_inst.buf that says so, and what is known of it. Undefined when the kernel begins;
+ * its base is a multiple of 16 bytes. */
 enum { ASH_NEST_SHARED = 0x8000 };
 typedef struct ash_nest_shared {
     ash_dtype dtype;

@@ -414,8 +414,8 @@ static ash_status walk(struct check *c) {
     ASH_FAIL_IF(n->threads % 32 || n->threads > 1024, c->diag, ASH_ERROR_INTERNAL,
                 "loop nest: a block of %u threads", n->threads);
     for (size_t i = 0; i < n->shared.len; i++)
-        ASH_FAIL_IF(!n->threads || n->shared.at[i].dtype >= ASH_DTYPE_COUNT, c->diag, ASH_ERROR_INTERNAL,
-                    "loop nest, memory %zu of the block: unknown dtype, or no block", i);
+        ASH_FAIL_IF(n->shared.at[i].dtype >= ASH_DTYPE_COUNT, c->diag, ASH_ERROR_INTERNAL,
+                    "loop nest, memory %zu of the block: unknown dtype", i);
     enter(c, ASH_NO_REF, false);
     for (ash_ref ref = 0; ref < n->code.len; ref++) {
         ASH_TRY(instruction(c, ref));

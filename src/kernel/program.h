@@ -110,6 +110,7 @@ typedef struct ash_program_loop {
     bool *direct;     /* per stacked value: the body computes it where it is stacked; else it is copied */
     int64_t *offsets; /* per buffer of the body that is a root and not bound: bytes into the scratch memory;
                          the runtime's to fill in */
+    int64_t number;   /* bytes into it at which an i64 is the iteration's number; -1: nobody reads that */
     int64_t bytes;    /* of that memory */
     unsigned workers; /* threads that it has room for */
     bool laid_out;    /* it has */
@@ -131,6 +132,12 @@ typedef struct ash_program {
     uint32_t updated, copied; /* states that are computed in their own bytes; that are copied there last */
     ASH_VEC(const char *) output_names;
     uint32_t splits; /* values that are stored between groups so that the peak is lower: see split.h */
+    const uint32_t *seeds; /* inputs that are known after the first part has run, n_seeds of them; none: the
+                              program is one part */
+    size_t n_seeds;
+    struct {
+        size_t steps, inputs, outputs;
+    } cut; /* how many main steps, inputs and outputs, the first ones, the first of two parts has: cut.h */
 } ash_program;
 
 typedef struct ash_lower_options {
@@ -142,6 +149,8 @@ typedef struct ash_lower_options {
     const int64_t *scratch; /* per node, where it is known: see split.h; or NULL */
     const ash_value *keep;  /* values (of the caller's graph) that must exist in a buffer of their own */
     size_t n_keep;
+    const bool *seeds; /* per input of the graph: the program is cut (cut.h), and this is known after its
+                          first part; or NULL */
     const ash_progress *progress; /* told between kernels; NULL: nobody asks */
 } ash_lower_options;
 

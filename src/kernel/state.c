@@ -11,10 +11,13 @@
  *
  * Then the buffer becomes a view of the state, and dependences, lifetimes and streams follow from that. The
  * new value of a scatter whose operand is the result of a scatter, and so on, brings the whole chain along.
- * Otherwise the new value stays where it is, and is copied into the state by a last step.
+ * Otherwise the new value stays where it is, and is copied into the state by a last step. So it does in a
+ * program of two parts (cut.h) where the first computes it and the second reads the old one: in place it
+ * would have to wait, with all that reads it.
  *
  * What a graph reads of a state after the execution, as an output, as a kept value or as another state's
  * new value, is the old value: it is copied out by a first step when the state changes. */
+#include "cut.h"
 #include "kern.h"
 
 typedef struct settling {
@@ -297,15 +300,44 @@ static ash_status reorder(settling *s, const chain *c, bool *found) {
     return made ? ASH_OK : ASH_NO_MEMORY(s->low->diag);
 }
 
+/* --- parts --------------------------------------------------------------------------------------- */
+
+static bool touches(const ash_program *p, const chain *c, const ash_step *step) {
+    for (uint32_t i = 0; i < step->n_accesses; i++)
+        if (number_in(p, c, step->accesses[i].buffer) >= 0) return true;
+    return false;
+}
+
+/* Whether the first part of a program changes what lies in the common bytes, which the second touches. */
+static ash_status find_crossing(const settling *s, const chain *c, bool *out) {
+    const ash_program *p = s->program;
+    bool early = false, later = false;
+    *out = false;
+    if (!p->n_seeds) return ASH_OK;
+    bool *late = ash_mem_calloc(p->allocator, p->steps.len, sizeof *late);
+    ash_status status = late ? ash_program__find_late(p, late, s->low->diag) : ASH_NO_MEMORY(s->low->diag);
+    for (size_t i = p->prologue; status == ASH_OK && i < p->steps.len; i++) {
+        if (late[i])
+            later |= touches(p, c, &p->steps.at[i]);
+        else
+            early |= changes(p, c, &p->steps.at[i]);
+    }
+    ash_mem_free(p->allocator, late, p->steps.len, sizeof *late);
+    *out = early && later;
+    return status;
+}
+
 /* --- all ---------------------------------------------------------------------------------------- */
 
 static ash_status settle(settling *s, size_t i) {
     ash_program *p = s->program;
     uint32_t state = p->states.at[i], fresh = new_value(s, i);
     chain c;
-    bool fits_in = false;
+    bool fits_in = false, crosses = false, linked;
     if (fresh == state || p->buffers.at[state].bytes == 0) return ASH_OK;
-    if (find_chain(s, state, fresh, &c)) {
+    linked = find_chain(s, state, fresh, &c);
+    if (linked) ASH_TRY(find_crossing(s, &c, &crosses));
+    if (linked && !crosses) {
         fits_in = steps_allow(p, &c);
         if (!fits_in) ASH_TRY(reorder(s, &c, &fits_in));
     }

@@ -221,14 +221,13 @@ static int64_t row_of(const ash_tile *t, unsigned p) {
     return t->run ? p / t->run * t->rows_apart + p % t->run : p;
 }
 
-static void store_vector(ash_tile *t, unsigned p, unsigned v) {
+/* Stores vector `v` of the present row from its sums. */
+static void store_vector(ash_tile *t, ash_ref v, ash_ref vector) {
     ash_kern *k = t->k;
     ash_nest *n = &k->nest;
     unsigned runs = t->lanes / t->store_lanes;
-    ash_ref vector = ash_nest_get(n, t->cells[t->top][p * t->vectors + v]);
     if (t->math == ASH_TILE_WIDENED) vector = ash_nest_whole(n, vector);
-    int64_t apart = t->vectors_apart ? t->vectors_apart : 1;
-    ash_ref number = ash_nest_binary(n, ASH_OP_ADD, t->first, ash_nest_index(n, v * apart));
+    ash_ref number = ash_nest_binary(n, ASH_OP_ADD, t->first, v);
     ash_ref first =
         t->columns_end ? ash_nest_binary(n, ASH_OP_MUL, number, ash_nest_index(n, t->lanes)) : number;
     bool limited = open_below(t, t->columns_end, first, t->columns);
@@ -240,22 +239,91 @@ static void store_vector(ash_tile *t, unsigned p, unsigned v) {
     if (limited) ash_nest_end(n);
 }
 
-static void store_results(ash_tile *t, ash_sym row, ash_ref row0) {
+/* Row by row and vector by vector, laid out. */
+static void store_laid_out(ash_tile *t, ash_sym row, ash_ref row0) {
+    ash_nest *n = &t->k->nest;
+    int64_t apart = t->vectors_apart ? t->vectors_apart : 1;
+    for (unsigned p = 0; p < t->rows; p++) {
+        ash_ref at = ash_nest_binary(n, ASH_OP_ADD, row0, ash_nest_index(n, row_of(t, p)));
+        ash_kern_set_sym(t->k, row, at);
+        bool limited = open_below(t, t->rows_end != 0, at, t->rows_end);
+        for (unsigned v = 0; v < t->vectors; v++)
+            store_vector(t, ash_nest_index(n, v * apart),
+                         ash_nest_get(n, t->cells[t->top][p * t->vectors + v]));
+        if (limited) ash_nest_end(n);
+    }
+}
+
+/* The kernel's own memory for the sums of a tile, which all its tiles use in turn. */
+static uint16_t memory_of_sums(const ash_tile *t) {
+    ash_nest *n = &t->k->nest;
+    uint32_t count = t->rows * t->vectors * t->lanes;
+    if (!n->shared.len) return ash_nest_shared_add(n, ash_tile_dtype(t->math), count);
+    n->shared.at[0].count = ASH_MAX(n->shared.at[0].count, count);
+    return ASH_NEST_SHARED;
+}
+
+/* A loop over the vectors, and in it one over the rows: what belongs to columns is loaded once. */
+static void store_in_loops(ash_tile *t, ash_sym row, ash_ref row0) {
     ash_kern *k = t->k;
     ash_nest *n = &k->nest;
+    uint16_t sums = memory_of_sums(t);
+    ash_ref zero = ash_nest_index(n, 0), rows = ash_nest_index(n, t->rows);
+    for (unsigned v = 0; v < t->vectors; v++)
+        for (unsigned p = 0; p < t->rows; p++)
+            ash_nest_store(n, sums, ash_nest_index(n, (v * t->rows + p) * t->lanes),
+                           ash_nest_get(n, t->cells[t->top][p * t->vectors + v]), ASH_NO_REF);
+    if (t->rows_end)
+        rows = ash_nest_binary(n, ASH_OP_MIN, rows,
+                               ash_nest_binary(n, ASH_OP_SUB, ash_kern_dim(k, t->rows_end), row0));
+    size_t mark = ash_kern_mark(k);
+    ash_ref v = ash_nest_loop(n, zero, ash_nest_index(n, t->vectors), 1, 1);
+    ash_ref p = ash_nest_loop(n, zero, rows, 1, 1);
+    ash_ref at = ash_nest_binary(n, ASH_OP_MUL, v, ash_nest_index(n, t->rows * t->lanes));
+    at = ash_nest_binary(n, ASH_OP_ADD, at, ash_nest_binary(n, ASH_OP_MUL, p, ash_nest_index(n, t->lanes)));
+    ash_kern_set_sym(k, row, ash_nest_binary(n, ASH_OP_ADD, row0, p));
+    store_vector(t, v, ash_nest_load(n, sums, at, t->lanes, ASH_NO_REF));
+    ash_nest_end(n);
+    ash_nest_end(n);
+    ash_kern_forget(k, mark);
+}
+
+/* Whether what follows the sums is so much that it is written once for all rows: laid out for each of them
+ * it is most of the kernel's code. The sums go to memory and come back, and the loop counts, which little
+ * work would feel. */
+static bool is_worth_a_loop(const ash_tile *t) {
+    const ash_kern *k = t->k;
+    const ash_costs *c = &k->low->target->costs;
+    int64_t work = 0;
+    if (k->nest.threads || t->rows < 2) return false;
+    for (uint32_t i = 0; i < k->group->n_nodes; i++) {
+        const ash_node *node = &k->graph->nodes.at[k->group->nodes[i]];
+        if (node != t->anchor) work += ash_node__work(c, node);
+    }
+    return work >= c->loop_work && work * t->rows * t->vectors >= c->loop_body;
+}
+
+static void store_results(ash_tile *t, ash_sym row, ash_ref row0) {
+    ash_kern *k = t->k;
     k->vsym = t->lane;
     k->lanes = t->store_lanes;
     k->aligned = true;
-    ash_kern_set_sym(k, t->lane, ash_nest_index(n, 0));
-    for (unsigned p = 0; p < t->rows; p++) {
-        ash_ref at = ash_nest_binary(n, ASH_OP_ADD, row0, ash_nest_index(n, row_of(t, p)));
-        ash_kern_set_sym(k, row, at);
-        bool limited = open_below(t, t->rows_end != 0, at, t->rows_end);
-        for (unsigned v = 0; v < t->vectors; v++) store_vector(t, p, v);
-        if (limited) ash_nest_end(n);
-    }
+    ash_kern_set_sym(k, t->lane, ash_nest_index(&k->nest, 0));
+    if (is_worth_a_loop(t))
+        store_in_loops(t, row, row0);
+    else
+        store_laid_out(t, row, row0);
     k->vsym = ASH_NO_SYM;
     k->lanes = 1;
+}
+
+unsigned ash_tile_unroll(const ash_target *target, unsigned rows, unsigned vectors) {
+    const ash_costs *c = &target->costs;
+    int64_t sums = ASH_MAX(rows * vectors, 1u), free = target->vector_registers - sums - 1;
+    int64_t copies = ASH_MIN(c->tile_body / sums, free / ASH_MAX(vectors, 1u));
+    unsigned out = 1; /* a power of two, as most extents are multiples of one */
+    while (2 * out <= ASH_MIN(copies, c->tile_unroll)) out *= 2;
+    return out;
 }
 
 void ash_tile_store(ash_tile *t, ash_sym row, ash_ref row0, const ash_tile_slices *slices, ash_ref slot) {
@@ -332,6 +400,8 @@ ash_status ash_kern_lower_tile(ash_kern *k, ash_dim *chunks, bool *done) {
     bool product = ash_op_infos[anchor->op].class == ASH_CLASS_MATMUL;
     if (anchor->op == ASH_OP_WINOGRAD)
         ash_kern_lower_winograd(k, chunks), *done = true;
+    else if (anchor->op == ASH_OP_MATMUL_BITS)
+        ash_kern_lower_bits(k, chunks), *done = true;
     else if (k->low->target->kind == ASH_TARGET_GPU)
         *done = product ? ash_gpu_lower_matmul(k, chunks) : ash_gpu_lower_conv(k, chunks);
     else

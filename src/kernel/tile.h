@@ -113,6 +113,10 @@ void ash_tile_add(ash_tile *t, unsigned p, const ash_ref *b, ash_ref a);
  * there instead. */
 void ash_tile_store(ash_tile *t, ash_sym row, ash_ref row0, const ash_tile_slices *slices, ash_ref slot);
 
+/* How many steps of a tile's inner loop are laid out in a row: so many that the vectors of all of them have
+ * registers beside the sums. */
+unsigned ash_tile_unroll(const ash_target *target, unsigned rows, unsigned vectors);
+
 /* Loads for tiles: the address of an operand. */
 typedef struct ash_tile_operand {
     ash_value stored;

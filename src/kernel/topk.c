@@ -160,9 +160,56 @@ static ash_dim list_topk(ash_kern *k) {
 
 /* --- many ------------------------------------------------------------------------------------------- */
 
+/* Of four bytes an element and its number are one integer of eight, so that entries compare at once: above
+ * the element in an order of integers, larger ones better, below what the number lacks to 2^32. */
+enum { RANK_BITS = 32 };
+static const int64_t rank_last = UINT32_MAX;
+
+static bool has_ranks(const ash_kern *k, ash_dtype dtype, ash_dim count) {
+    return (dtype == ASH_F32 || dtype == ASH_I32) && ash_kern_max(k, count) <= INT32_MAX;
+}
+
+/* The bits of a float count up with it from 0 on, and down below; -0 is 0, and every NaN the largest. */
+static ash_ref rank_of(const ash_heap *h, ash_ref x, ash_ref i) {
+    ash_nest *n = &h->k->nest;
+    ash_ref most = ash_nest_int(n, ASH_I32, INT32_MAX), zero = ash_nest_int(n, ASH_I32, 0), order = x;
+    if (!n->failed && ash_nest_at(n, x)->dtype == ASH_F32) {
+        x = ash_nest_binary(n, ASH_OP_ADD, x, ash_nest_float(n, ASH_F32, 0));
+        order = ash_nest_bitcast(n, ASH_I32, x);
+        order = ash_nest_select(n, ash_nest_binary(n, ASH_OP_LT, order, zero),
+                                ash_nest_binary(n, ASH_OP_XOR, order, most), order);
+        order = ash_nest_select(n, ash_nest_binary(n, ASH_OP_EQ, x, x), order, most);
+    }
+    if (!h->largest) order = ash_nest_unary(n, ASH_OP_NOT, order);
+    ash_ref above = ash_nest_binary(n, ASH_OP_MUL, ash_nest_cast(n, ASH_I64, order),
+                                    ash_nest_index(n, INT64_C(1) << RANK_BITS));
+    return ash_nest_binary(n, ASH_OP_ADD, above,
+                           ash_nest_binary(n, ASH_OP_SUB, ash_nest_index(n, rank_last), i));
+}
+
+/* The entry of element i, which is x; and the element of an entry. */
+static ash_heap_entry entry_of(const ash_heap *h, ash_ref x, ash_ref i) {
+    if (!h->bare) return (ash_heap_entry){x, i};
+    return (ash_heap_entry){rank_of(h, x, i), ash_nest_index(&h->k->nest, 0)};
+}
+
+static ash_heap_entry element_of(const ash_rows *r, const ash_heap *h, ash_heap_entry entry) {
+    ash_kern *k = r->k;
+    ash_nest *n = &k->nest;
+    if (!h->bare) return entry;
+    ash_ref last = ash_nest_index(n, rank_last), low = ash_nest_binary(n, ASH_OP_AND, entry.key, last);
+    ash_ref number = ash_nest_binary(n, ASH_OP_SUB, last, low);
+    size_t mark = ash_kern_mark(k);
+    ash_kern_set_sym(k, r->step, number);
+    ash_ref x = ash_kern_eval(k, r->node->ins[0], r->idx);
+    ash_kern_forget(k, mark);
+    return (ash_heap_entry){x, number};
+}
+
 /* The worst on top: so that its place is the next better one's. Of equals the first is the better. */
 static ash_ref is_worse(const ash_heap *h, ash_heap_entry a, ash_heap_entry b) {
     ash_nest *n = &h->k->nest;
+    if (h->bare) return ash_nest_binary(n, ASH_OP_LT, a.key, b.key);
     ash_ref worse = ash_rows_precedes(h->k, h->largest, h->largest, b.key, a.key);
     ash_ref better = ash_rows_precedes(h->k, h->largest, h->largest, a.key, b.key);
     ash_ref later = ash_nest_binary(n, ASH_OP_LT, b.number, a.number);
@@ -176,10 +223,9 @@ static void replace_range(ash_rows *r, const ash_heap *h, ash_ref from, ash_ref 
     ash_nest *n = &k->nest;
     size_t mark = ash_kern_mark(k);
     ash_ref i = ash_kern_loop(k, r->step, from, to, 1, 1);
-    ash_ref x = ash_kern_eval(k, r->node->ins[0], r->idx);
-    ash_nest_if(n,
-                ash_rows_precedes(k, h->largest, h->largest, x, ash_heap_at(h, ash_nest_index(n, 0)).key));
-    ash_heap_replace(h, (ash_heap_entry){x, i});
+    ash_heap_entry entry = entry_of(h, ash_kern_eval(k, r->node->ins[0], r->idx), i);
+    ash_nest_if(n, is_worse(h, ash_heap_at(h, ash_nest_index(n, 0)), entry));
+    ash_heap_replace(h, entry);
     ash_nest_end(n);
     ash_nest_end(n);
     ash_kern_forget(k, mark);
@@ -191,7 +237,9 @@ static void replace_vectors(ash_rows *r, const ash_heap *h, ash_ref from, ash_re
     ash_nest *n = &k->nest;
     size_t mark = ash_kern_mark(k);
     ash_ref i = ash_kern_loop(k, r->step, from, to, lanes, 1);
-    ash_nest_if(n, some_precede(r, h->largest, lanes, ash_heap_at(h, ash_nest_index(n, 0)).key));
+    ash_heap_entry worst = element_of(r, h, ash_heap_at(h, ash_nest_index(n, 0)));
+    ash_kern_set_sym(k, r->step, i);
+    ash_nest_if(n, some_precede(r, h->largest, lanes, worst.key));
     replace_range(r, h, i, ash_nest_binary(n, ASH_OP_ADD, i, ash_nest_index(n, lanes)));
     ash_nest_end(n);
     ash_nest_end(n);
@@ -207,15 +255,18 @@ static ash_dim heap_topk(ash_kern *k) {
     const ash_type *in = ash_graph__type(k->graph, node->ins[0]);
     ash_dtype dtype = ash_kern_dtype(in->dtype);
     ash_dim most = ash_node_int(node, ASH_ATTR_K);
-    ash_heap h = {.above = is_worse, .largest = ash_node_int(node, ASH_ATTR_LARGEST)};
-    ash_heap_init(&h, k, dtype, most, in->dims[ash_node_int(node, ASH_ATTR_AXIS)]);
+    ash_dim elements = in->dims[ash_node_int(node, ASH_ATTR_AXIS)];
+    ash_heap h = {.above = is_worse,
+                  .largest = ash_node_int(node, ASH_ATTR_LARGEST),
+                  .bare = has_ranks(k, dtype, elements)};
+    ash_heap_init(&h, k, h.bare ? ASH_I64 : dtype, most, elements);
     ash_dim total = ash_rows_begin(&r, k, in->rank, 1, NULL);
     ash_ref zero = ash_nest_index(n, 0), one = ash_nest_index(n, 1);
     ash_ref count = ash_kern_dim(k, r.count), kept = ash_kern_dim(k, most);
     h.count = ash_nest_cell(n, kept);
     size_t mark = ash_kern_mark(k);
     ash_ref i = ash_kern_loop(k, r.step, zero, kept, 1, 1);
-    ash_heap_put(&h, i, (ash_heap_entry){ash_kern_eval(k, node->ins[0], r.idx), i});
+    ash_heap_put(&h, i, entry_of(&h, ash_kern_eval(k, node->ins[0], r.idx), i));
     ash_nest_end(n);
     ash_kern_forget(k, mark);
     ash_heap_make(&h);
@@ -241,7 +292,7 @@ static ash_dim heap_topk(ash_kern *k) {
     ash_ref taken = ash_nest_loop(n, zero, kept, 1, 1);
     ash_kern_set_sym(k, rank,
                      ash_nest_binary(n, ASH_OP_SUB, ash_nest_binary(n, ASH_OP_SUB, kept, one), taken));
-    ash_heap_entry worst = ash_heap_take(&h);
+    ash_heap_entry worst = element_of(&r, &h, ash_heap_take(&h));
     ash_kern_store(k, node->out, out, worst.key);
     ash_kern_store(k, node->out + 1, out, worst.number);
     ash_nest_end(n);

@@ -507,26 +507,21 @@ static void emit_products(winograd *g, ash_ref first, ash_ref end) {
 /* Evaluates and stores a row of a tile's results, from `column` on, as far as they lie in the result. */
 static void store_row(winograd *g, const ash_ref *y, ash_ref column, ash_ref vector) {
     ash_kern *k = g->k;
-    ash_nest *n = &k->nest;
     bool whole = ash_dim_is_const(g->out[1]) && g->out[1] % g->t.tile == 0;
-    for (unsigned j = 0; j < g->t.tile; j++) {
-        ash_tile t = {.k = k,
-                      .anchor = g->node,
-                      .rows = 1,
-                      .vectors = 1,
-                      .lanes = g->lanes,
-                      .store_lanes = g->store_lanes,
-                      .block = g->filter_block,
-                      .lane = g->lane,
-                      .first = vector,
-                      .columns = ash_node_int(g->node, ASH_ATTR_O)};
-        bool test = j && !whole;
-        ash_tile_set_root(&t, g->anchor);
-        t.cells[0][0] = ash_nest_cell(n, y[j]);
-        if (test) ash_nest_if(n, less(g, plus(g, column, j), ash_kern_dim(k, g->out[1])));
-        ash_tile_store(&t, g->column, plus(g, column, j), NULL, ASH_NO_REF);
-        if (test) ash_nest_end(n);
-    }
+    ash_tile t = {.k = k,
+                  .anchor = g->node,
+                  .rows = g->t.tile,
+                  .vectors = 1,
+                  .lanes = g->lanes,
+                  .store_lanes = g->store_lanes,
+                  .block = g->filter_block,
+                  .lane = g->lane,
+                  .first = vector,
+                  .columns = ash_node_int(g->node, ASH_ATTR_O),
+                  .rows_end = whole ? 0 : g->out[1]};
+    ash_tile_set_root(&t, g->anchor);
+    for (unsigned j = 0; j < g->t.tile; j++) t.cells[0][j] = ash_nest_cell(&k->nest, y[j]);
+    ash_tile_store(&t, g->column, column, NULL, ASH_NO_REF);
 }
 
 /* The results of the chunk's tiles for vectors [first, end). */

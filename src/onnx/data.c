@@ -203,6 +203,10 @@ static ash_status stored_data(ash_onnx_source *source, const ash_onnx_tensor *te
     return type->dtype == ASH_BOOL ? normal_bools(source->allocator, blob, diag) : ASH_OK;
 }
 
+static int64_t packed_bytes(unsigned bits, int64_t count) {
+    return count / 8 * bits + (count % 8 * bits + 7) / 8;
+}
+
 static ash_status tensor_data(ash_onnx_source *source, const ash_onnx_tensor *tensor, ash_type *type,
                               ash_blob **blob) {
     int64_t count = 0;
@@ -211,18 +215,40 @@ static ash_status tensor_data(ash_onnx_source *source, const ash_onnx_tensor *te
     unsigned bits = ash_narrow_bits(element.narrow);
     bool codes = bits == 6 && !tensor->has_raw && !tensor->external; /* int32_data has one to a number */
     if (bits == 0 || bits == 8 || codes) return stored_data(source, tensor, type, count, blob);
-    ASH_TRY(stored_data(source, tensor, type, count / 8 * bits + (count % 8 * bits + 7) / 8, blob));
+    ASH_TRY(stored_data(source, tensor, type, packed_bytes(bits, count), blob));
     return unpack(source->allocator, bits, type->dtype == ASH_I8, (size_t)count, blob, tensor->body.diag);
+}
+
+/* Says which tensor it was. */
+static ash_status named(const ash_onnx_tensor *tensor, ash_status status, ash_blob **blob) {
+    char name[96];
+    if (status == ASH_OK) return ASH_OK;
+    *blob = NULL;
+    snprintf(name, sizeof name, "%.*s", ASH_SPAN_ARG(tensor->name));
+    ash_diag__add_node(tensor->body.diag, name, NULL, tensor->offset);
+    return status;
 }
 
 ash_status ash_onnx__tensor_data(ash_onnx_source *source, const ash_onnx_tensor *tensor, ash_type *type,
                                  ash_blob **blob) {
     *blob = NULL;
-    ash_status status = tensor_data(source, tensor, type, blob);
-    if (status == ASH_OK) return ASH_OK;
+    return named(tensor, tensor_data(source, tensor, type, blob), blob);
+}
+
+static ash_status packed_data(ash_onnx_source *source, const ash_onnx_tensor *tensor, int64_t least,
+                              ash_type *type, ash_blob **blob) {
+    int64_t count = 0;
+    ash_onnx_element element;
+    ASH_TRY(tensor_type(tensor, type, &element, &count));
+    unsigned bits = ash_narrow_bits(element.narrow);
+    if ((bits != 2 && bits != 4) || count < least || type->rank == ASH_MAX_RANK ||
+        type->dims[type->rank - 1] * bits % 8)
+        return ASH_OK;
+    return stored_data(source, tensor, type, packed_bytes(bits, count), blob);
+}
+
+ash_status ash_onnx__packed_data(ash_onnx_source *source, const ash_onnx_tensor *tensor, int64_t least,
+                                 ash_type *type, ash_blob **blob) {
     *blob = NULL;
-    char name[96];
-    snprintf(name, sizeof name, "%.*s", ASH_SPAN_ARG(tensor->name));
-    ash_diag__add_node(tensor->body.diag, name, NULL, tensor->offset);
-    return status;
+    return named(tensor, packed_data(source, tensor, least, type, blob), blob);
 }

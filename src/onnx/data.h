@@ -39,6 +39,11 @@ ash_status ash_onnx__external_file(ash_onnx_source *source, ash_span location, a
 ash_status ash_onnx__tensor_data(ash_onnx_source *source, const ash_onnx_tensor *tensor, ash_type *type,
                                  ash_blob **blob);
 
+/* The bytes of a tensor of numbers narrower than a byte as they are stored, and its type. NULL: there are
+ * fewer than `least`, or they are no 2 or 4 bits, or rows do not end at a byte. */
+ash_status ash_onnx__packed_data(ash_onnx_source *source, const ash_onnx_tensor *tensor, int64_t least,
+                                 ash_type *type, ash_blob **blob);
+
 /* Bytes that may lie inside a mapping. */
 typedef struct ash_onnx_bytes {
     ash_file *file; /* the mapping's; NULL: none */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Weights of a few bits each, several to a byte, with a scale and a zero point for each block of them:
- * com.microsoft's MatMulNBits and GatherBlockQuantized. Unpacking is a computation on constants, so the
- * plan's prologue does it, and products read the weights as floating point numbers. */
+ * com.microsoft's MatMulNBits and GatherBlockQuantized. A graph spells unpacking out; the pass few_bits
+ * makes products of it that read packed weights, where the target has such kernels, and elsewhere the
+ * prologue unpacks them to floating point numbers. Rows are gathered packed, and unpacked then. */
 #include "ops.h"
 
 static bool read_bits(ash_import *im, int64_t *bits, int64_t *block) {
@@ -13,8 +14,7 @@ static bool read_bits(ash_import *im, int64_t *bits, int64_t *block) {
     return ash_import__ok(im);
 }
 
-/* The numbers of `bits` bits in the bytes of x along its last axis, lowest bits first. */
-static ash_value unpack(ash_import *im, ash_value x, int64_t bits) {
+ash_value ash_onnx__unpack(ash_import *im, ash_value x, int64_t bits) {
     ash_type t = ash_import__type(im, x);
     const ash_dim per_byte = 8 / bits;
     if (t.dtype != ASH_U8 || t.rank == 0 || t.rank == ASH_MAX_RANK)
@@ -28,18 +28,17 @@ static ash_value unpack(ash_import *im, ash_value x, int64_t bits) {
     return ash_reshape(im->graph, x, t.dims, t.rank);
 }
 
-/* (x - zero point) * scale for x [rows, blocks, block], the zero points at operand k: packed along the
- * blocks, or as many floating point numbers, or the middle of the range. */
-static ash_value dequantize(ash_import *im, ash_value x, ash_value scales, size_t k, int64_t bits) {
+/* (x - zero point) * scale for x [rows, blocks, block] and zero points that are packed along the blocks,
+ * or as many floating point numbers, or, without a value, the middle of the range. */
+static ash_value dequantize(ash_import *im, ash_value x, ash_value scales, ash_value zero, int64_t bits) {
     ash_type t = ash_import__type(im, x);
     ash_dtype dtype = ash_import__type(im, scales).dtype;
     const ash_dim each[] = {t.dims[0], t.dims[1], 1};
     x = ash_cast(im->graph, x, dtype);
-    if (ash_import__has(im, k)) {
-        ash_value zero = ash_import__in(im, k);
+    if (zero != ASH_NO_VALUE) {
         if (ash_import__type(im, zero).dtype == ASH_U8) {
             const ash_dim bytes[] = {t.dims[0], (t.dims[1] * bits + 7) / 8};
-            zero = unpack(im, ash_reshape(im->graph, zero, bytes, 2), bits);
+            zero = ash_onnx__unpack(im, ash_reshape(im->graph, zero, bytes, 2), bits);
             zero = ash_slice_axis(im->graph, zero, 1, 0, t.dims[1]);
         }
         zero = ash_reshape(im->graph, ash_cast(im->graph, zero, dtype), each, 3);
@@ -48,6 +47,10 @@ static ash_value dequantize(ash_import *im, ash_value x, ash_value scales, size_
         x = ash_build__with(im->graph, ASH_OP_SUB, x, (double)(1 << (bits - 1)));
     }
     return ash_mul(im->graph, x, ash_reshape(im->graph, scales, each, 3));
+}
+
+static ash_value zero_points(ash_import *im, size_t k) {
+    return ash_import__has(im, k) ? ash_import__in(im, k) : ASH_NO_VALUE;
 }
 
 /* a [..., k] times the transpose of b [n, k], whose blocks lie along k. The attribute accuracy_level allows
@@ -67,8 +70,8 @@ void ash_onnx__op_matmul_nbits(ash_import *im) {
     }
     ash_dim blocks = (k + block - 1) / block;
     const ash_dim bytes[] = {n, blocks, block * bits / 8}, flat[] = {n, blocks * block};
-    ash_value b = unpack(im, ash_reshape(im->graph, ash_import__in(im, B), bytes, 3), bits);
-    b = dequantize(im, b, ash_import__in(im, SCALES), ZEROS, bits);
+    ash_value b = ash_onnx__unpack(im, ash_reshape(im->graph, ash_import__in(im, B), bytes, 3), bits);
+    b = dequantize(im, b, ash_import__in(im, SCALES), zero_points(im, ZEROS), bits);
     b = ash_slice_axis(im->graph, ash_reshape(im->graph, b, flat, 2), 1, 0, k);
     ash_value y = ash_matmul(im->graph, ash_import__in(im, A), ash_build__swap(im->graph, b, 0, 1));
     if (ash_import__has(im, BIAS)) y = ash_add(im->graph, y, ash_import__in(im, BIAS));
@@ -85,7 +88,8 @@ void ash_onnx__op_gather_block_quantized(ash_import *im) {
              along = ash_import__axis(im, ash_import__attr_int(im, "quantize_axis", 1), rank);
     if (ash_import__axis(im, ash_import__attr_int(im, "gather_axis", 0), rank) != 0 || rank != 2 ||
         along != 1 || data.dtype != ASH_U8 || !ash_dim_is_const(data.dims[1]) ||
-        !ash_dim_is_const(scales.dims[1]) || scales.rank != 2) {
+        !ash_dim_is_const(scales.dims[1]) || scales.rank != 2 ||
+        ash_import__in_type(im, INDICES).rank == ASH_MAX_RANK) {
         ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
                          "other weights than rows of bytes with blocks along them");
         return;
@@ -95,11 +99,19 @@ void ash_onnx__op_gather_block_quantized(ash_import *im) {
         ash_import__fail(im, ASH_ERROR_SHAPE, "scales that do not fit the blocks");
         return;
     }
-    ash_dim low[2] = {0}, high[2] = {0, blocks * block - columns};
-    const ash_dim apart[] = {data.dims[0], blocks, block}, flat[] = {data.dims[0], blocks * block};
-    ash_value rows =
-        ash_build__pad(im->graph, unpack(im, ash_import__in(im, DATA), bits), 0, low, high, NULL);
-    rows = dequantize(im, ash_reshape(im->graph, rows, apart, 3), ash_import__in(im, SCALES), ZEROS, bits);
+    ash_type ids = ash_import__in_type(im, INDICES);
+    ash_dim count = ash_build__product(im->graph, &ids, 0, ids.rank), low[2] = {0};
+    ash_dim high[2] = {0, blocks * block - columns};
+    const ash_dim apart[] = {count, blocks, block}, flat[] = {count, blocks * block};
+    ash_value at = ash_reshape(im->graph, ash_import__in(im, INDICES), &count, 1);
+    ash_value rows = ash_onnx__unpack(im, ash_gather(im->graph, ash_import__in(im, DATA), at, 0), bits);
+    rows = ash_build__pad(im->graph, rows, 0, low, high, NULL);
+    ash_value scale = ash_gather(im->graph, ash_import__in(im, SCALES), at, 0),
+              zero = zero_points(im, ZEROS);
+    const ash_dim bytes[] = {data.dims[0], (blocks * bits + 7) / 8};
+    if (zero != ASH_NO_VALUE) zero = ash_gather(im->graph, ash_reshape(im->graph, zero, bytes, 2), at, 0);
+    rows = dequantize(im, ash_reshape(im->graph, rows, apart, 3), scale, zero, bits);
     rows = ash_slice_axis(im->graph, ash_reshape(im->graph, rows, flat, 2), 1, 0, columns);
-    ash_import__out(im, 0, ash_gather(im->graph, rows, ash_import__in(im, INDICES), 0));
+    ids.dims[ids.rank] = columns;
+    ash_import__out(im, 0, ash_reshape(im->graph, rows, ids.dims, ids.rank + 1));
 }

@@ -11,6 +11,7 @@ bool ash_sample__open(ash_import *im, ash_value image, ash_sampler *out) {
     }
     *out = (ash_sampler){.im = im,
                          .graph = im->graph,
+                         .base = ASH_NO_VALUE,
                          .dtype = type.dtype,
                          .rank = type.rank - 2,
                          .n = type.dims[0],
@@ -19,6 +20,14 @@ bool ash_sample__open(ash_import *im, ash_value image, ash_sampler *out) {
     const ash_dim flat[] = {out->n, out->c, ash_build__product(im->graph, &type, 2, type.rank)};
     out->flat = ash_reshape(im->graph, image, flat, 3);
     return ash_import__ok(im);
+}
+
+void ash_sample__by_rows(ash_sampler *s, ash_value image_numbers) {
+    static const int64_t last[] = {0, 2, 1};
+    ash_type flat = ash_import__type(s->im, s->flat);
+    const ash_dim rows[] = {ash_graph_dim_mul(s->graph, s->n, flat.dims[2]), s->c};
+    s->flat = ash_reshape(s->graph, ash_transpose(s->graph, s->flat, last), rows, 2);
+    s->base = ash_mul(s->graph, image_numbers, ash_build__dim(s->graph, flat.dims[2]));
 }
 
 ash_value ash_sample__extent(const ash_sampler *s, unsigned axis) {
@@ -57,6 +66,7 @@ ash_value ash_sample__pixel(const ash_sampler *s, const ash_value *at) {
         x = ash_cast(g, ash_min(g, ash_build__with(g, ASH_OP_MAX, x, 0), last), ASH_I64);
         index = i ? ash_add(g, ash_mul(g, index, ash_build__dim(g, s->space[i])), x) : x;
     }
+    if (s->base != ASH_NO_VALUE) return ash_gather(g, s->flat, ash_add(g, s->base, index), 0);
     const ash_dim one[] = {s->n, 1, s->points}, all[] = {s->n, s->c, s->points};
     index = ash_broadcast_to(g, ash_reshape(g, index, one, 3), all, 3);
     ash_value value = ash_gather_elements(g, s->flat, index, 2);
@@ -66,6 +76,10 @@ ash_value ash_sample__pixel(const ash_sampler *s, const ash_value *at) {
 
 ash_value ash_sample__weigh(const ash_sampler *s, ash_value value, ash_value weight) {
     const ash_dim one[] = {s->n, 1, s->points};
+    if (s->base != ASH_NO_VALUE) {
+        unsigned rank = ash_import__type(s->im, weight).rank;
+        return ash_mul(s->graph, value, ash_build__insert_axis(s->graph, weight, rank));
+    }
     return ash_mul(s->graph, value, ash_reshape(s->graph, weight, one, 3));
 }
 
@@ -185,6 +199,16 @@ static ash_value roi_positions(const ash_sampler *s, ash_value start, ash_value 
     return ash_add(s->graph, ash_build__insert_axis(im->graph, start, 1), ash_mul(s->graph, size, i));
 }
 
+/* Positions [regions, bins * ratio] along axis 0 (y) or 1 (x) as [ratio, ratio, regions, rows, columns]. */
+static ash_value roi_grid(ash_graph *g, ash_value x, const ash_dim *all, unsigned axis) {
+    static const int64_t samples_first[] = {2, 0, 1};
+    const ash_dim apart[] = {all[2], all[3 + axis], all[axis]};
+    ash_dim one[] = {1, 1, all[2], 1, 1};
+    one[axis] = all[axis], one[3 + axis] = all[3 + axis];
+    x = ash_transpose(g, ash_reshape(g, x, apart, 3), samples_first);
+    return ash_broadcast_to(g, ash_reshape(g, x, one, 5), all, 5);
+}
+
 /* A position more than one element outside counts nothing; others are moved inside. */
 static ash_value roi_clamp(const ash_sampler *s, ash_value x, unsigned axis, ash_value *alive) {
     ash_value size = ash_sample__extent(s, axis);
@@ -212,27 +236,32 @@ void ash_onnx__op_roi_align(ash_import *im) {
         return;
     }
     ash_sampler s;
-    if (!ash_sample__open(im, ash_gather(im->graph, x, batch, 0), &s)) return;
-    s.padding = 'b', s.points = rows * ratio * columns * ratio;
-    rois = ash_build__with(s.graph, ASH_OP_MUL, rois, ash_import__attr_float(im, "spatial_scale", 1));
-    if (half) rois = ash_build__with(s.graph, ASH_OP_SUB, rois, 0.5);
-    ash_value px = roi_positions(&s, ash_build__at(im->graph, rois, 1, 0),
-                                 ash_build__at(im->graph, rois, 1, 2), columns, ratio, half);
-    ash_value py = roi_positions(&s, ash_build__at(im->graph, rois, 1, 1),
-                                 ash_build__at(im->graph, rois, 1, 3), rows, ratio, half);
-    const ash_dim grid[] = {s.n, rows * ratio, columns * ratio}, list[] = {s.n, s.points};
-    py = ash_broadcast_to(im->graph, ash_build__insert_axis(im->graph, py, 2), grid, 3);
-    px = ash_broadcast_to(im->graph, ash_build__insert_axis(im->graph, px, 1), grid, 3);
-    ash_value at[] = {roi_clamp(&s, ash_reshape(im->graph, py, list, 2), 0, &alive),
-                      roi_clamp(&s, ash_reshape(im->graph, px, list, 2), 1, &alive)};
+    ash_graph *g = im->graph;
+    if (!ash_sample__open(im, x, &s)) return;
+    s.padding = 'b';
+    rois = ash_build__with(g, ASH_OP_MUL, rois, ash_import__attr_float(im, "spatial_scale", 1));
+    if (half) rois = ash_build__with(g, ASH_OP_SUB, rois, 0.5);
+    ash_value px =
+        roi_positions(&s, ash_build__at(g, rois, 1, 0), ash_build__at(g, rois, 1, 2), columns, ratio, half);
+    ash_value py =
+        roi_positions(&s, ash_build__at(g, rois, 1, 1), ash_build__at(g, rois, 1, 3), rows, ratio, half);
+    /* [samples, results]: samples of one result lie apart, neighbouring results do not */
+    ash_dim bins = ash_graph_dim_mul(g, regions.dims[0], rows * columns);
+    const ash_dim all[] = {ratio, ratio, regions.dims[0], rows, columns}, list[] = {ratio * ratio, bins};
+    ash_value at[] = {roi_grid(g, py, all, 0), roi_grid(g, px, all, 1), ASH_NO_VALUE};
+    const ash_dim image[] = {regions.dims[0], 1, 1};
+    at[2] = ash_broadcast_to(g, ash_reshape(g, ash_cast(g, batch, ASH_I64), image, 3), all, 5);
+    for (unsigned i = 0; i < ASH_COUNT(at); i++) at[i] = ash_reshape(g, at[i], list, 2);
+    ash_sample__by_rows(&s, at[2]);
+    for (unsigned i = 0; i < 2; i++) at[i] = roi_clamp(&s, at[i], i, &alive);
     ash_value out = ash_sample__interpolate(&s, at, 2, max ? ASH_OP_MAX : ASH_OP_ADD);
-    out = ash_sample__weigh(&s, out, ash_cast(im->graph, alive, s.dtype));
-    const ash_dim split[] = {s.n, s.c, rows, ratio, columns, ratio};
-    const uint32_t samples = 1u << 3 | 1u << 5;
-    out = ash_reshape(im->graph, out, split, 6);
-    ash_import__out(im, 0,
-                    max ? ash_build__reduce(im->graph, ASH_OP_REDUCE_MAX, out, samples, false)
-                        : ash_build__mean(im->graph, out, samples, false));
+    out = ash_sample__weigh(&s, out, ash_cast(g, alive, s.dtype));
+    out = max ? ash_build__reduce(g, ASH_OP_REDUCE_MAX, out, 1u << 0, false)
+              : ash_build__mean(g, out, 1u << 0, false);
+    const ash_dim apart[] = {regions.dims[0], rows * columns, s.c};
+    const ash_dim result[] = {regions.dims[0], s.c, rows, columns};
+    out = ash_build__swap(g, ash_reshape(g, out, apart, 3), 1, 2);
+    ash_import__out(im, 0, ash_reshape(g, out, result, 4));
 }
 
 /* --- AffineGrid ----------------------------------------------------------------------------------- */

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "import.h"
+#include "ops.h"
 
 ash_value ash_import__fail(ash_import *im, ash_status code, const char *fmt, ...) {
     if (!ash_import__ok(im)) return ASH_NO_VALUE;
@@ -94,12 +94,37 @@ size_t ash_import__tensor_entry(ash_import *im, ash_value value) {
 
 /* --- values --------------------------------------------------------------------------------------- */
 
+enum { KEEP_PACKED = 4096 /* elements from which on it is worth it */ };
+
+/* Numbers of 2 or 4 bits as the file has them, unpacked by the graph: so they take no more memory than
+ * there. */
+static bool read_packed(ash_import *im, ash_import_value *entry) {
+    ash_graph *g = im->graph;
+    int64_t bits = ash_narrow_bits(entry->narrow);
+    ash_blob *blob = NULL;
+    if (!ash_onnx__is_narrow_int(entry->narrow)) return false;
+    im->status = ash_onnx__packed_data(&im->source, entry->tensor, KEEP_PACKED, &entry->type, &blob);
+    if (im->status != ASH_OK || !blob) return im->status != ASH_OK;
+    ash_type bytes = entry->type;
+    bytes.dtype = ASH_U8;
+    bytes.dims[bytes.rank - 1] = bytes.dims[bytes.rank - 1] * bits / 8;
+    ash_value x = ash_onnx__unpack(im, ash_graph__constant_blob(g, &bytes, blob), bits);
+    if (entry->type.dtype == ASH_I8) {
+        double half = (double)(1 << (bits - 1));
+        x = ash_bitcast(g, ash_build__with(g, ASH_OP_XOR, x, half), ASH_I8);
+        x = ash_build__with(g, ASH_OP_SUB, x, half);
+    }
+    entry->value = x;
+    return true;
+}
+
 /* A tensor of the graph from an initializer. Integers stay constants also when parameters are asked for:
  * they are shapes and indices, on which attributes depend. */
 static void read_initializer(ash_import *im, ash_import_value *entry) {
     const ash_onnx_tensor *tensor = entry->tensor;
     ash_blob *blob;
     char *name = NULL;
+    if (read_packed(im, entry)) return;
     im->status = ash_onnx__tensor_data(&im->source, tensor, &entry->type, &blob);
     if (im->status != ASH_OK) return;
     if (im->options->parameters && ash_dtype_is_float(entry->type.dtype)) {

@@ -35,6 +35,8 @@ enum { ONNX_UPSAMPLE = 1 }; /* Resize's older name */
 typedef enum ash_onnx_rounding { ONNX_UP, ONNX_DOWN, ONNX_NEAREST } ash_onnx_rounding;
 ash_value ash_onnx__convert(ash_import *im, ash_value x, ash_narrow from, ash_onnx_element to,
                             bool saturate, ash_onnx_rounding rounding);
+/* The numbers of `bits` bits in the bytes of x along its last axis, lowest bits first. (op_nbits.c) */
+ash_value ash_onnx__unpack(ash_import *im, ash_value x, int64_t bits);
 /* The numbers that bytes stand for: in a floating point dtype, or, of integers, the bytes themselves. */
 ash_value ash_onnx__from_narrow(ash_import *im, ash_value x, ash_narrow from, ash_dtype dtype);
 /* Floating point numbers as a narrow floating point type's codes. */

@@ -85,12 +85,53 @@ static bool layout_lookup(ash_layout_pass *l, const ash_node *node) {
     return true;
 }
 
-/* Windows over spatial axes: the same axes in both forms. */
+/* How many of the first axes of a maximum over windows are left when lines are taken first, one axis after
+ * the other from the last on: fewer comparisons, and a store and a load more. */
+static size_t axes_left(const ash_layout_pass *l, const ash_node *node, const ash_window *windows,
+                        size_t n) {
+    double taps = 1, strides = 1;
+    for (size_t i = 0; i < n; i++) taps *= (double)windows[i].kernel, strides *= (double)windows[i].stride;
+    for (; node->op == ASH_OP_POOL_MAX && n > 1; n--) {
+        const ash_window *w = &windows[n - 1];
+        double lines = taps / (double)w->kernel, repeated = strides / (double)w->stride;
+        double apart = lines + (double)w->kernel * repeated + (double)l->rw.opt->target->costs.work_keep;
+        if (taps <= apart) break;
+        taps = lines, strides = repeated;
+    }
+    return n;
+}
+
+/* Windows over spatial axes: the same axes in both forms. The maximum over a large one is that of the
+ * maxima of its lines; of equals, and of zeros with either sign, it is the same one, since lines come in
+ * the order that the whole window has. Then blocks pay for a plain operand, too: vectors along a line
+ * would be masked at its ends. */
 static bool layout_pool(ash_layout_pass *l, const ash_node *node) {
     int64_t block = choose(l, node);
     const ash_attr *axes = ash_node_attr(node, ASH_ATTR_AXES);
-    if (!block || (axes->count && axes->list[0] < 2)) return false;
-    copy_blocked(l, node, block, 1, NULL);
+    ash_window windows[ASH_MAX_RANK];
+    size_t n = axes->count;
+    for (size_t i = 0; i < n; i++)
+        windows[i] = (ash_window){.kernel = ash_node_list(node, ASH_ATTR_KERNEL)[i],
+                                  .stride = ash_node_list(node, ASH_ATTR_STRIDES)[i],
+                                  .dilation = ash_node_list(node, ASH_ATTR_DILATIONS)[i],
+                                  .before = ash_node_list(node, ASH_ATTR_BEFORE)[i],
+                                  .after = ash_node_list(node, ASH_ATTR_AFTER)[i]};
+    size_t left = axes_left(l, node, windows, n);
+    const ash_type *type = ash_graph__type(l->rw.from, node->ins[0]);
+    if (n && axes->list[0] < 2)
+        block = 0;
+    else if (!block && left < n && type->rank < ASH_MAX_RANK &&
+             ash_dtype_size(type->dtype) == sizeof(float))
+        block = ash_layout__block(l, type->dims[1]);
+    ash_value y = block ? ash_layout__blocked(l, node->ins[0], block) : ash_layout__plain(l, node->ins[0]);
+    if (!ash_rewrite__ok(&l->rw)) return true;
+    ash_rewrite__name(&l->rw, node);
+    for (; n > left; n--) y = ash_pool(l->rw.to, node->op, y, axes->list + n - 1, &windows[n - 1], 1);
+    y = ash_pool(l->rw.to, node->op, y, axes->list, windows, n);
+    if (block)
+        ash_layout__set_blocked(l, node->out, block, y);
+    else
+        ash_rewrite__bind(&l->rw, node->out, y);
     return true;
 }
 

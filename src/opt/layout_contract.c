@@ -31,9 +31,10 @@ void ash_layout__choose_blocks(const ash_layout_pass *l, ash_value x, ash_layout
     }
     v->x_block = operand_block(l, x, v->c / v->groups);
     v->y_block = ash_layout__block(l, v->o / v->groups);
-    /* narrow blocks of the result take whole vectors of weights all the same: a vector is stored in
-     * parts */
-    v->w_block = v->y_block && v->o / v->groups < l->lanes ? v->y_block : l->lanes;
+    /* narrow blocks of the result take vectors of weights as long as there are filters for all the same: a
+     * vector is stored in parts */
+    v->w_block = v->y_block ? v->y_block : l->lanes;
+    while (v->w_block < l->lanes && v->w_block < v->o / v->groups) v->w_block *= 2;
 }
 
 /* [o, 1, k...] -> [o/B, B, k...] -> [o/B, k..., B] */

@@ -2,6 +2,7 @@
 /* The pipeline: one table, top to bottom.
  *
  * quantize comes first: it looks for dequantisation as files spell it, and fold leaves real numbers alone.
+ * few_bits comes before fold for the same reason.
  * fold comes before simplify, so that rules see the constants; cse before it, so that "the same operand
  * twice" is the same value. affine wants constants in the form that simplify leaves (one broadcast of a
  * small value). reciprocal comes after it, so that a division of a channel is one of its weights, and
@@ -18,9 +19,10 @@
 #include "rewrite.h"
 
 enum {
-    PLAIN = 1,     /* no operator is in a form of the target; the row that breaks it may make such */
+    PLAIN = 1,     /* no value lies in a form of the target: in blocks of channels, or packed */
     CANONICAL = 2, /* simplify has run: constants to the right, one broadcast for a splat, chains of
                       movement composed */
+    COMMON = 4,    /* no operator is the target's alone; rows that break it may make such */
 };
 
 typedef struct row {
@@ -68,6 +70,7 @@ static const row pipeline[] = {
     /* name, function, level, needs, breaks, provides, when, about */
     {"dce", ash_opt__dce, ASH_OPT_NONE, 0, 0, 0, NULL, NULL},
     {"quantize", ash_opt__quantize, ASH_OPT_FULL, PLAIN, 0, 0, multiplies_bytes, casts},
+    {"few_bits", ash_opt__few_bits, ASH_OPT_FULL, PLAIN, COMMON, 0, has_vectors, casts},
     {"fold", ash_opt__fold, ASH_OPT_EXACT, PLAIN, 0, 0, NULL, NULL},
     {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0, NULL, NULL},
     {"simplify", ash_opt__simplify, ASH_OPT_EXACT, 0, 0, CANONICAL, NULL, NULL},
@@ -79,10 +82,11 @@ static const row pipeline[] = {
     {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0, NULL, NULL},
     {"lookup", ash_opt__lookup, ASH_OPT_EXACT, PLAIN, CANONICAL, 0, looks_up, casts},
     {"widen", ash_opt__widen, ASH_OPT_FULL, PLAIN, CANONICAL, 0, NULL, products},
-    {"layout", ash_opt__layout, ASH_OPT_FULL, PLAIN, PLAIN | CANONICAL, 0, has_vectors, NULL},
+    {"layout", ash_opt__layout, ASH_OPT_FULL, PLAIN, PLAIN | CANONICAL | COMMON, 0, has_vectors, NULL},
     {"winograd", ash_opt__winograd, ASH_OPT_FULL, 0, CANONICAL, 0, has_vectors, convolutions},
     {"parts", ash_opt__parts, ASH_OPT_FULL, PLAIN, CANONICAL, 0, has_multiprocessors, products},
-    {"filters", ash_opt__filters, ASH_OPT_FULL, PLAIN, PLAIN | CANONICAL, 0, has_blocks, convolutions},
+    {"filters", ash_opt__filters, ASH_OPT_FULL, PLAIN, PLAIN | CANONICAL | COMMON, 0, has_blocks,
+     convolutions},
     {"simplify", ash_opt__simplify, ASH_OPT_EXACT, 0, 0, CANONICAL, NULL, NULL},
     {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0, NULL, NULL},
     {"dce", ash_opt__dce, ASH_OPT_NONE, 0, 0, 0, NULL, NULL},
@@ -136,7 +140,7 @@ static ash_status run_rows(ash_opt *opt, const ash_opt_options *options, ash_gra
         if (!concerns(pass, graph ? graph : opt->source)) continue;
         ash_graph *next = NULL;
         opt->pass = r;
-        opt->internal = pass->breaks & PLAIN;
+        opt->internal = pass->breaks & COMMON;
         ash_status status = ash_opt__report(opt, diag);
         if (status == ASH_OK) status = pass->run(opt, graph ? graph : opt->source, &next, diag);
         ash_graph_destroy(graph);

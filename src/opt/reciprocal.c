@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* reciprocal: a division by one number becomes a multiplication.
+/* reciprocal: a division by one number becomes a multiplication, and that of a softmax by each row's sum.
  *
  *     x / c  ->  x * (1 / c)
  *
@@ -8,7 +8,7 @@
  * where its last bit decides about something larger: 41 * (1 / 41) is below 1 in f32, and its floor is 0.
  * That is where it reaches a step (see ash_rewrite__find_stepped; quantisation is the common case). A
  * quotient of one element stays too: it costs nothing, and the scale of a tensor is of this kind. Only
- * where 1 / c is a normal number. */
+ * where 1 / c is a normal number: of a softmax it is, as one of the terms is 1. */
 #include "rewrite.h"
 
 /* What the pass knows of the values of `from`. */
@@ -21,17 +21,46 @@ static bool is_one_element(const ash_type *type) {
     return ash_type_static_count(type, &count) && count == 1;
 }
 
+/* What a value of `from` repeats, or shows in other dims, and the node that computes that, or NULL. */
+static const ash_node *source_of(const ash_rewrite *rw, ash_value value) {
+    for (;;) {
+        const ash_value_info *info = ash_graph__value(rw->from, value);
+        if (info->kind != ASH_VALUE_NODE) return NULL;
+        const ash_node *node = &rw->from->nodes.at[info->node];
+        if (node->op != ASH_OP_BROADCAST && node->op != ASH_OP_RESHAPE) return node;
+        value = node->ins[0];
+    }
+}
+
+/* e / sum(e), with e = exp(x - max(x)) and both over the same axes. */
+static bool is_softmax(const ash_rewrite *rw, const ash_node *node) {
+    const ash_node *sum = source_of(rw, node->ins[1]), *e = source_of(rw, node->ins[0]);
+    if (!sum || sum->op != ASH_OP_REDUCE_SUM || !e || e->op != ASH_OP_EXP || sum->ins[0] != node->ins[0])
+        return false;
+    const ash_node *less = source_of(rw, e->ins[0]);
+    const ash_node *most = less && less->op == ASH_OP_SUB ? source_of(rw, less->ins[1]) : NULL;
+    if (!most || most->op != ASH_OP_REDUCE_MAX || most->ins[0] != less->ins[0]) return false;
+    const ash_attr *a = ash_node_attr(sum, ASH_ATTR_AXES), *b = ash_node_attr(most, ASH_ATTR_AXES);
+    return a->count == b->count && !memcmp(a->list, b->list, a->count * sizeof *a->list);
+}
+
 /* The image of a division that becomes a multiplication; ASH_NO_VALUE: it stays. */
 static ash_value multiply(ash_rewrite *rw, const facts *f, const ash_node *node) {
     ash_number s;
-    if (node->op != ASH_OP_DIV || f->constant[node->ins[0]] || !f->constant[node->ins[1]] ||
-        f->stepped[node->out] || is_one_element(ash_graph__type(rw->from, node->out)))
+    if (node->op != ASH_OP_DIV || f->constant[node->ins[0]] || f->stepped[node->out] ||
+        is_one_element(ash_graph__type(rw->from, node->out)))
+        return ASH_NO_VALUE;
+    ash_dtype dtype = ash_graph__type(rw->from, node->out)->dtype;
+    bool softmax = is_softmax(rw, node);
+    if ((dtype != ASH_F32 && dtype != ASH_F64) || (!softmax && !f->constant[node->ins[1]]))
         return ASH_NO_VALUE;
     ash_value x = ash_rewrite__get(rw, node->ins[0]), c = ash_rewrite__get(rw, node->ins[1]);
-    if (!ash_rewrite__ok(rw) || !ash_rewrite__splat(rw, c, &s)) return ASH_NO_VALUE;
-    if (s.dtype != ASH_F32 && s.dtype != ASH_F64) return ASH_NO_VALUE;
-    double size = __builtin_fabs(s.f);
-    if (!(size > 1e-37 && size < 1e37)) return ASH_NO_VALUE;
+    if (!ash_rewrite__ok(rw)) return ASH_NO_VALUE;
+    if (!softmax) {
+        if (!ash_rewrite__splat(rw, c, &s)) return ASH_NO_VALUE;
+        double size = __builtin_fabs(s.f);
+        if (!(size > 1e-37 && size < 1e37)) return ASH_NO_VALUE;
+    }
     ash_rewrite__name(rw, node);
     return ash_mul(rw->to, x, ash_build__from(rw->to, ASH_OP_DIV, 1, c));
 }

@@ -38,9 +38,11 @@ struct assigning {
     ASH_VEC(ash_memory_wait) waits;
     uint32_t *writes, *reads; /* per buffer: the first touch of its list */
     uint32_t open;            /* streams that have a step: the first ones */
+    uint32_t most, late;      /* streams of the present part of the program; of the second one */
     /* per stream */
     uint32_t *latest; /* the last step that the present one depends on */
     uint32_t *last;   /* the last step that was issued to it */
+    uint32_t *first;  /* that of the first part of the program, once that is over */
     double *finish;   /* when that is over */
     double *end;      /* per step: when it is over */
 };
@@ -148,7 +150,7 @@ static void choose_stream(struct assigning *w, uint32_t step) {
     ash_schedule *s = w->schedule;
     uint32_t best = 0;
     double end = start_on(w, 0) + cost_on(w, step, 0);
-    for (uint32_t t = 1; t <= w->open && t < s->streams; t++) { /* those without a step are all alike */
+    for (uint32_t t = 1; t <= w->open && t < w->most; t++) { /* those without a step are all alike */
         double there = start_on(w, t) + cost_on(w, step, t);
         if (there >= end) continue;
         end = there;
@@ -160,6 +162,27 @@ static void choose_stream(struct assigning *w, uint32_t step) {
     s->stream[step] = best;
     s->position[step] = w->last[best] == NOTHING ? 0 : s->position[w->last[best]] + 1;
     w->finish[best] = w->end[step] = end;
+}
+
+/* --- parts --------------------------------------------------------------------------------------- */
+
+/* The second part begins: all streams are through. */
+static void begin_part(struct assigning *w) {
+    double end = 0;
+    w->most = w->late;
+    for (uint32_t t = 0; t < w->schedule->streams; t++) end = ASH_MAX(end, w->finish[t]);
+    for (uint32_t t = 0; t < w->schedule->streams; t++) {
+        w->finish[t] = end;
+        w->first[t] = w->last[t];
+    }
+}
+
+/* The second part's first step on a stream comes after all of the first part. */
+static void follow_part(struct assigning *w, uint32_t step) {
+    uint32_t last = w->last[w->schedule->stream[step]];
+    if (step < w->program->cut.steps || (last != NOTHING && last >= w->program->cut.steps)) return;
+    for (uint32_t t = 0; t < w->schedule->streams; t++)
+        if (w->first[t] != NOTHING) depend(w, w->first[t]);
 }
 
 /* --- waits -------------------------------------------------------------------------------------- */
@@ -214,9 +237,11 @@ static bool assign(struct assigning *w) {
     for (uint32_t t = 1; t < s->streams; t++) w->finish[t] = w->program->target.costs.start_ns;
     for (uint32_t step = 0; step < s->n_steps; step++) {
         for (uint32_t t = 0; t < w->open; t++) w->latest[t] = NOTHING;
+        if (step && step == w->program->cut.steps) begin_part(w);
         s->first_wait[step] = (uint32_t)w->waits.len;
         if (s->streams > 1 && !find_dependences(w, step)) return false;
         choose_stream(w, step);
+        follow_part(w, step);
         if (!find_waits(w, step)) return false;
         if (s->streams > 1 && !note_accesses(w, step)) return false;
     }
@@ -243,11 +268,12 @@ static uint32_t *new_list(const ash_allocator *a, size_t count) {
     return list;
 }
 
-ash_status ash_schedule__create(const ash_allocator *a, const ash_program *program, uint32_t streams,
-                                ash_schedule *out, ash_diag *diag) {
+static ash_status create(const ash_allocator *a, const ash_program *program, uint32_t most, uint32_t late,
+                         ash_schedule *out, ash_diag *diag) {
+    uint32_t streams = ASH_MAX(most, late);
     size_t n = program->steps.len - program->prologue, buffers = program->buffers.len;
     *out = (ash_schedule){.allocator = a, .streams = streams, .n_steps = (uint32_t)n};
-    struct assigning w = {.program = program, .allocator = a, .schedule = out};
+    struct assigning w = {.program = program, .allocator = a, .schedule = out, .most = most, .late = late};
     out->stream = ash_mem_calloc(a, n, sizeof *out->stream);
     out->event = new_list(a, n);
     out->first_wait = ash_mem_calloc(a, n + 1, sizeof *out->first_wait);
@@ -257,15 +283,17 @@ ash_status ash_schedule__create(const ash_allocator *a, const ash_program *progr
     w.reads = new_list(a, buffers);
     w.latest = new_list(a, streams);
     w.last = new_list(a, streams);
+    w.first = new_list(a, streams);
     w.finish = ash_mem_calloc(a, streams, sizeof *w.finish);
     w.end = ash_mem_calloc(a, n, sizeof *w.end);
     bool made = out->stream && out->event && out->first_wait && out->position && out->clocks && w.writes &&
-                w.reads && w.latest && w.last && w.finish && w.end && assign(&w);
+                w.reads && w.latest && w.last && w.first && w.finish && w.end && assign(&w);
     bool single = made && streams > 1 && !is_worth_it(&w);
     ash_mem_free(a, w.writes, buffers, sizeof *w.writes);
     ash_mem_free(a, w.reads, buffers, sizeof *w.reads);
     ash_mem_free(a, w.latest, streams, sizeof *w.latest); /* as many as were asked for */
     ash_mem_free(a, w.last, streams, sizeof *w.last);
+    ash_mem_free(a, w.first, streams, sizeof *w.first);
     ash_mem_free(a, w.finish, streams, sizeof *w.finish);
     ash_mem_free(a, w.end, n, sizeof *w.end);
     ash_vec_free(a, &w.touches);
@@ -273,7 +301,74 @@ ash_status ash_schedule__create(const ash_allocator *a, const ash_program *progr
     ash_vec_free(a, &w.waits);
     if (made && !single) return ASH_OK;
     ash_schedule__free(out);
-    return single ? ash_schedule__create(a, program, 1, out, diag) : ASH_NO_MEMORY(diag);
+    return single ? create(a, program, 1, 1, out, diag) : ASH_NO_MEMORY(diag);
+}
+
+ash_status ash_schedule__create(const ash_allocator *a, const ash_program *program, uint32_t streams,
+                                ash_schedule *out, ash_diag *diag) {
+    return create(a, program, streams, streams, out, diag);
+}
+
+ash_status ash_schedule__create_parts(const ash_allocator *a, const ash_program *program, uint32_t streams,
+                                      uint32_t late, ash_schedule *out, ash_diag *diag) {
+    return create(a, program, streams, late, out, diag);
+}
+
+/* --- one of the parts ----------------------------------------------------------------------------- */
+
+/* Steps of a stream before the part. */
+static uint32_t steps_before(const ash_schedule *whole, uint32_t first, uint32_t stream) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < first; i++) count += whole->stream[i] == stream;
+    return count;
+}
+
+/* Waits and events within the part: those across it have been waited for. */
+static void copy_waits(const ash_schedule *whole, uint32_t first, ash_schedule *out) {
+    for (uint32_t i = 0; i < out->n_steps; i++) {
+        out->first_wait[i] = out->n_waits;
+        for (uint32_t w = whole->first_wait[first + i]; w < whole->first_wait[first + i + 1]; w++) {
+            if (whole->waits[w].after < first) continue;
+            uint32_t after = whole->waits[w].after - first;
+            out->waits[out->n_waits++] = (ash_memory_wait){i, after};
+            if (out->event[after] == ASH_NO_EVENT) out->event[after] = out->n_events++;
+        }
+    }
+    out->first_wait[out->n_steps] = out->n_waits;
+}
+
+ash_status ash_schedule__part(const ash_allocator *a, const ash_schedule *whole, uint32_t first,
+                              uint32_t count, ash_schedule *out, ash_diag *diag) {
+    *out = (ash_schedule){.allocator = a, .streams = 1, .n_steps = count};
+    for (uint32_t i = 0; i < count; i++) out->streams = ASH_MAX(out->streams, whole->stream[first + i] + 1);
+    uint32_t most = whole->first_wait[first + count] - whole->first_wait[first];
+    ash_memory_wait *waits = ash_mem_alloc(a, most, sizeof *waits);
+    out->stream = ash_mem_alloc(a, count, sizeof *out->stream);
+    out->event = new_list(a, count);
+    out->first_wait = ash_mem_alloc(a, (size_t)count + 1, sizeof *out->first_wait);
+    out->position = ash_mem_alloc(a, count, sizeof *out->position);
+    out->clocks = ash_mem_alloc(a, count, out->streams * sizeof *out->clocks);
+    bool made = waits && out->stream && out->event && out->first_wait && out->position && out->clocks;
+    if (made) {
+        out->waits = waits;
+        copy_waits(whole, first, out);
+        if (count) memcpy(out->stream, whole->stream + first, count * sizeof *out->stream);
+        out->waits = ash_mem_alloc(a, out->n_waits, sizeof *out->waits);
+        if (out->waits && out->n_waits) memcpy(out->waits, waits, out->n_waits * sizeof *waits);
+        made = out->waits != NULL;
+    }
+    for (uint32_t t = 0; made && t < out->streams; t++) {
+        uint32_t before = steps_before(whole, first, t);
+        for (uint32_t i = 0; i < count; i++) {
+            if (out->stream[i] == t) out->position[i] = whole->position[first + i] - before;
+            uint32_t clock = whole->clocks[(size_t)(first + i) * whole->streams + t];
+            out->clocks[(size_t)i * out->streams + t] = clock - ASH_MIN(clock, before);
+        }
+    }
+    ash_mem_free(a, waits, most, sizeof *waits);
+    if (made) return ASH_OK;
+    ash_schedule__free(out);
+    return ASH_NO_MEMORY(diag);
 }
 
 ash_status ash_schedule__keep(const ash_schedule *s, ash_arena *arena, ash_schedule *out, ash_diag *diag) {

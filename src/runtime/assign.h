@@ -28,6 +28,13 @@ typedef struct ash_schedule {
  * nothing. */
 ash_status ash_schedule__create(const ash_allocator *a, const ash_program *program, uint32_t streams,
                                 ash_schedule *out, ash_diag *diag);
+/* The same of a program in two parts (kernel/cut.h), the second of which has `late` streams. All of the
+ * first is over before any step of the second. */
+ash_status ash_schedule__create_parts(const ash_allocator *a, const ash_program *program, uint32_t streams,
+                                      uint32_t late, ash_schedule *out, ash_diag *diag);
+/* One of the parts by itself: `count` steps from `first` on, numbered from 0. */
+ash_status ash_schedule__part(const ash_allocator *a, const ash_schedule *whole, uint32_t first,
+                              uint32_t count, ash_schedule *out, ash_diag *diag);
 /* A copy in an arena, which is gone with it and is not freed. */
 ash_status ash_schedule__keep(const ash_schedule *schedule, ash_arena *arena, ash_schedule *out,
                               ash_diag *diag);

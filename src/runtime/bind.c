@@ -5,6 +5,7 @@
 
 void ash_plan__set_base(ash_plan *plan, uint32_t root, ash_address base) {
     plan->base[root] = base;
+    plan->moved++;
     for (uint32_t i = plan->core->first_entry[root]; i < plan->core->first_entry[root + 1]; i++) {
         const ash_plan_entry *entry = &plan->core->entries[i];
         plan->table[entry->slot] = base ? base + entry->offset : 0;
@@ -40,6 +41,7 @@ void ash_plan__drop_arenas(ash_plan *plan) {
         plan->arenas[i].storage = NULL;
     }
     plan->arenas_ready = plan->spans_known = false;
+    ash_plan__lose_saved(plan, "its arena has been given back since");
 }
 
 static ash_status make_storages(ash_plan *plan, ash_diag *diag) {
@@ -57,12 +59,12 @@ static ash_status make_storages(ash_plan *plan, ash_diag *diag) {
     return ASH_OK;
 }
 
-/* Bound to bytes that the device reaches. */
-static bool is_read_in_place(const ash_plan_input_state *input) {
-    return input->bound && (input->address || input->bytes == 0);
-}
-
 ash_status ash_plan__need_arenas(ash_plan *plan, ash_diag *diag) {
+    if (plan->second) {
+        ASH_TRY(ash_plan__need_arenas(plan->owner, diag));
+        ash_plan__follow(plan);
+        return ASH_OK;
+    }
     if (plan->arenas_ready) return ASH_OK;
     ash_status status = make_storages(plan, diag);
     for (uint32_t b = 0; status == ASH_OK && b < plan->n_buffers; b++) {
@@ -78,7 +80,7 @@ ash_status ash_plan__need_arenas(ash_plan *plan, ash_diag *diag) {
         return status;
     }
     for (size_t i = 0; i < plan->n_inputs; i++)
-        if (is_read_in_place(&plan->inputs[i]))
+        if (ash_plan__is_read_in_place(&plan->inputs[i]))
             ash_plan__set_base(plan, plan->program->inputs.at[i], plan->inputs[i].address);
     plan->arenas_ready = true;
     return ASH_OK;
@@ -152,12 +154,12 @@ ash_status ash_plan_input_type(ash_plan *plan, size_t position, ash_type *out, a
     ASH_TRY(ash_plan__check_position(plan, position, diag));
     ASH_NEED(diag, out);
     uint64_t bytes;
-    pthread_mutex_lock(&plan->lock);
+    pthread_mutex_lock(plan->lock);
     if (plan->opening)
         ash_open__input_type(plan, position, out);
     else
         ash_plan__present_type(plan, plan->program->inputs.at[position], out, &bytes);
-    pthread_mutex_unlock(&plan->lock);
+    pthread_mutex_unlock(plan->lock);
     return ASH_OK;
 }
 
@@ -171,28 +173,34 @@ static ash_status check_input(const ash_plan *plan, size_t position, const ash_g
     return status;
 }
 
-/* Whether its own bytes are others' before an execution is over. */
-static bool is_used_up(const ash_plan *plan, size_t position) {
+/* Whether its own bytes are others' before the half step `over`. */
+static bool is_used_up(const ash_plan *plan, size_t position, int64_t over) {
     const ash_place *place = &plan->layout->places[plan->program->inputs.at[position]];
-    return plan->layout->reuse_inputs && place->home == ASH_HOME_MAIN &&
-           place->end <= 2 * (int64_t)plan->n_steps;
+    return plan->layout->reuse_inputs && place->home == ASH_HOME_MAIN && place->end <= over;
 }
 
-/* The results may lie in the bytes that the next input is written to. */
+/* The results, of a pair those of both, may lie in the bytes that the next input is written to. What comes
+ * in for the second plan only is apart from what the first has left. */
 static void lose_results(ash_plan *plan) {
+    if (plan->partner && !plan->second) lose_results(plan->partner);
     if (!plan->executed || plan->saved) return;
     plan->executed = false;
     ash_plan__refresh_views(plan);
 }
 
-void ash_plan__use_inputs(ash_plan *plan) {
-    if (!plan->layout->reuse_inputs) return;
+static void use_up(ash_plan *plan, int64_t over) {
     for (size_t i = 0; i < plan->n_inputs; i++) {
         ash_plan_input_state *input = &plan->inputs[i];
-        if (input->bound || !is_used_up(plan, i)) continue;
+        if (input->bound || !input->given || !is_used_up(plan, i, over)) continue;
         *input = (ash_plan_input_state){.used = true};
         ash_plan__refresh_views_of(plan, plan->program->inputs.at[i]);
     }
+}
+
+void ash_plan__use_inputs(ash_plan *plan) {
+    if (!plan->layout->reuse_inputs) return;
+    use_up(plan, ash_plan_core__end(plan->core));
+    if (plan->second) use_up(plan->owner, ash_plan_core__end(plan->core));
 }
 
 ash_status ash_plan__unbind_input(ash_plan *plan, size_t position, ash_diag *diag) {
@@ -206,7 +214,8 @@ ash_status ash_plan__unbind_input(ash_plan *plan, size_t position, ash_diag *dia
         return status;
     }
     ASH_TRY(ash_plan__need_arenas(plan, diag));
-    if (is_used_up(plan, position)) lose_results(plan);
+    const int64_t over = 2 * (int64_t)(plan->program->steps.len - plan->program->prologue);
+    if (is_used_up(plan, position, over)) lose_results(plan);
     if (!plan->inputs[position].bound) return ASH_OK;
     ash_address start;
     ASH_TRY(ash_storage__address(plan->arenas[place->arena].storage, &start, diag));
@@ -252,10 +261,10 @@ static ash_status give_data(ash_plan *plan, size_t position, const ash_type *typ
     ASH_NEED(diag, plan);
     if (size) ASH_NEED(diag, data);
     ASH_TRY(ash_plan__check_position(plan, position, diag));
-    pthread_mutex_lock(&plan->lock);
+    pthread_mutex_lock(plan->lock);
     ash_given given = ash_plan__given(plan, type, data, size);
     ash_status status = ash_plan__give_input(plan, position, &given, bind, diag);
-    pthread_mutex_unlock(&plan->lock);
+    pthread_mutex_unlock(plan->lock);
     return status;
 }
 
@@ -287,9 +296,9 @@ static ash_status give_any_room(ash_plan *plan, size_t position, const void *dat
     ASH_NEED(diag, plan);
     if (size) ASH_NEED(diag, data);
     ASH_TRY(ash_plan__check_position(plan, position, diag));
-    pthread_mutex_lock(&plan->lock);
+    pthread_mutex_lock(plan->lock);
     ash_status status = give_room(plan, position, data, size, bind, diag);
-    pthread_mutex_unlock(&plan->lock);
+    pthread_mutex_unlock(plan->lock);
     if (status != ASH_OK)
         ash_diag__add_node(diag, ash_plan_input_name(plan, position), "input", ASH_NO_OFFSET);
     return status;
@@ -309,7 +318,7 @@ ash_status ash_plan_bind_input_room(ash_plan *plan, size_t position, const void 
 static bool is_own_place(const ash_plan *plan, size_t position, ash_address address) {
     const ash_place *place = &plan->layout->places[plan->program->inputs.at[position]];
     ash_address start;
-    return plan->arenas_ready && place->home == ASH_HOME_MAIN &&
+    return ash_plan__memory(plan)->arenas_ready && place->home == ASH_HOME_MAIN &&
            ash_storage__address(plan->arenas[place->arena].storage, &start, NULL) == ASH_OK &&
            address == start + place->offset;
 }
@@ -378,7 +387,7 @@ ash_status ash_plan__fetch_inputs(const ash_plan *plan, ash_diag *diag) {
     if (plan->device->class->host_memory) return ASH_OK;
     for (size_t i = 0; i < plan->n_inputs; i++) {
         const ash_plan_input_state *input = &plan->inputs[i];
-        if (!input->bound || is_read_in_place(input)) continue;
+        if (!input->bound || ash_plan__is_read_in_place(input)) continue;
         ASH_TRY(ash_plan__write(plan, plan->base[plan->program->inputs.at[i]], input->data, input->bytes,
                                 diag));
     }
@@ -397,6 +406,7 @@ void ash_plan__give(ash_plan *plan, size_t position, const ash_given *given, boo
     ash_plan_input_state *input = &plan->inputs[position];
     uint32_t b = plan->program->inputs.at[position];
     ash_type type;
+    if (!plan->second) ash_plan__lose_saved(plan, "an input of it was given since");
     *input = (ash_plan_input_state){.given = true, .bound = bound, .room = given->room};
     if (bound) {
         input->data = given->data;
@@ -474,12 +484,14 @@ ash_status ash_plan__set_parameter(ash_plan *plan, uint32_t b, const ash_given *
     }
     plan->changed[b] = true;
     plan->weights_ready = false;
+    ash_plan__lose_saved(plan, "a parameter was set since");
     return ASH_OK;
 }
 
 ash_status ash_plan__set_named(ash_plan *plan, const char *name, const ash_given *given, ash_diag *diag) {
     size_t position;
     ASH_TRY(ash_open__check(plan, diag));
+    plan = ash_plan__memory(plan);
     ASH_TRY(ash_plan_index__find(&plan->core->index, ASH_NAMED_PARAMETER, name, &position, diag));
     ash_status status = ash_plan__set_parameter(plan, plan->core->index.parameters[position], given, diag);
     if (status != ASH_OK) ash_diag__add_node(diag, name, "parameter", ASH_NO_OFFSET);
@@ -490,9 +502,9 @@ ash_status ash_plan_set_parameter(ash_plan *plan, const char *name, const ash_ty
                                   uint64_t size, ash_diag *diag) {
     ASH_NEED(diag, plan, name);
     if (size) ASH_NEED(diag, data);
-    pthread_mutex_lock(&plan->lock);
+    pthread_mutex_lock(plan->lock);
     ash_given given = ash_plan__given(plan, type, data, size);
     ash_status status = ash_plan__set_named(plan, name, &given, diag);
-    pthread_mutex_unlock(&plan->lock);
+    pthread_mutex_unlock(plan->lock);
     return status;
 }

@@ -44,10 +44,35 @@ static ash_storage *locate_input(const ash_plan *plan, uint32_t buffer, size_t p
     return plan->own[place->root];
 }
 
+static ash_storage *locate(const ash_plan *plan, uint32_t buffer, uint64_t *offset);
+
+/* The same of a state, or of a new value that lies in its bytes, which is there when it has been computed.
+ * */
+static ash_storage *locate_state(const ash_plan *plan, uint32_t buffer, bool results, uint64_t *offset) {
+    const ash_plan *memory = ash_plan__memory(plan);
+    const ash_place *place = &plan->layout->places[buffer];
+    const uint32_t root = place->root;
+    if (!results && root != buffer) return NULL;
+    for (size_t i = 0; i < memory->n_states; i++) {
+        const ash_plan_state_slot *slot = &memory->states[i];
+        if (!slot->of || slot->buffer != root) continue;
+        uint64_t start;
+        ash_storage *storage = locate(slot->of, slot->of->states[slot->position].buffer, &start);
+        *offset = start + place->offset - plan->layout->places[root].offset;
+        return storage;
+    }
+    if (!memory->own[root]) return memory->arenas[place->arena].storage;
+    *offset -= plan->layout->places[root].offset;
+    return memory->own[root];
+}
+
 /* The storage that has a buffer's bytes now, or NULL when none has. */
 static ash_storage *locate(const ash_plan *plan, uint32_t buffer, uint64_t *offset) {
     const ash_place *place = &plan->layout->places[buffer];
+    const ash_plan *memory = ash_plan__memory(plan);
     bool results = ash_plan__has_results(plan);
+    if (plan->second && memory->core->index.input[place->root] != ASH_NO_POSITION)
+        return locate(memory, buffer, offset);
     *offset = place->offset;
     uint32_t input = plan->core->index.input[place->root], output = plan->core->index.output[buffer];
     if (input != ASH_NO_POSITION && ash_plan__is_given(plan, input))
@@ -59,12 +84,10 @@ static ash_storage *locate(const ash_plan *plan, uint32_t buffer, uint64_t *offs
     if (input != ASH_NO_POSITION) return NULL; /* the caller's bytes have no other shape */
     switch (place->home) {
     case ASH_HOME_MAIN: return results ? plan->arenas[place->arena].storage : NULL;
-    case ASH_HOME_STATE: /* a new value is there when it has been computed */
-        if (plan->own[place->root]) *offset -= plan->layout->places[place->root].offset;
-        if (plan->own[place->root]) return results || place->root == buffer ? plan->own[place->root] : NULL;
-        return results || place->root == buffer ? plan->arenas[place->arena].storage : NULL;
-    case ASH_HOME_WEIGHTS: return plan->weights ? plan->weights->storage : NULL;
-    case ASH_HOME_BLOB: return plan->own[place->root] ? plan->own[place->root] : plan->blobs[place->root];
+    case ASH_HOME_STATE: return locate_state(plan, buffer, results, offset);
+    case ASH_HOME_WEIGHTS: return memory->weights ? memory->weights->storage : NULL;
+    case ASH_HOME_BLOB:
+        return memory->own[place->root] ? memory->own[place->root] : plan->blobs[place->root];
     default: return NULL;
     }
 }
@@ -149,9 +172,9 @@ ash_status ash_plan__view(ash_plan *plan, uint32_t buffer, ash_view **out, ash_d
 
 static ash_status locked_view(ash_plan *plan, uint32_t buffer, const ash_view **out, ash_diag *diag) {
     ash_view *view;
-    pthread_mutex_lock(&plan->lock);
+    pthread_mutex_lock(plan->lock);
     ash_status status = ash_plan__view(plan, buffer, &view, diag);
-    pthread_mutex_unlock(&plan->lock);
+    pthread_mutex_unlock(plan->lock);
     if (status == ASH_OK) *out = view;
     return status;
 }
@@ -220,9 +243,9 @@ ash_status ash_plan_input(ash_plan *plan, size_t position, ash_view **out, ash_d
     ASH_FAIL_IF(position >= ash_plan_input_count(plan), diag, ASH_ERROR_NOT_FOUND,
                 "there is no input %zu: the plan has %zu", position, ash_plan_input_count(plan));
     ash_view *view;
-    pthread_mutex_lock(&plan->lock);
+    pthread_mutex_lock(plan->lock);
     ash_status status = input_view(plan, position, &view, diag);
-    pthread_mutex_unlock(&plan->lock);
+    pthread_mutex_unlock(plan->lock);
     if (status == ASH_OK) *out = view;
     return status;
 }
@@ -296,6 +319,12 @@ static ash_status check_buffer(const ash_plan *plan, size_t index, ash_diag *dia
 
 ASH_SIZED(ash_buffer_info, end);
 
+/* A half step, within those of the plan: of a pair's, the clock is that of both. */
+static int64_t on_own_clock(const ash_plan *plan, int64_t time) {
+    int64_t end = 2 * (int64_t)plan->n_steps + 2;
+    return ASH_MIN(ASH_MAX(time - 2 * (int64_t)plan->core->first, 0), end);
+}
+
 ash_status ash_plan_buffer_at(const ash_plan *plan, size_t index, ash_buffer_info *out, ash_diag *diag) {
     ASH_TRY(check_buffer(plan, index, diag));
     ASH_NEED(diag, out);
@@ -315,8 +344,8 @@ ash_status ash_plan_buffer_at(const ash_plan *plan, size_t index, ash_buffer_inf
     if (place->home == ASH_HOME_MAIN || place->home == ASH_HOME_STATE) {
         own.arena = place->arena;
         own.offset = place->offset;
-        own.begin = plan->layout->places[place->root].begin;
-        own.end = plan->layout->places[place->root].end;
+        own.begin = on_own_clock(plan, plan->layout->places[place->root].begin);
+        own.end = on_own_clock(plan, plan->layout->places[place->root].end);
     }
     return ASH_GIVE(ash_buffer_info, &own, out, diag);
 }
@@ -350,17 +379,19 @@ static bool overlap(const ash_plan *plan, uint32_t a, uint32_t b) {
 }
 
 /* The first main step that writes into a buffer's bytes after the buffer has its final contents; `by` is
- * what it writes. SIZE_MAX when there is none. Its views write on its behalf. */
-static size_t first_overwrite(const ash_plan *plan, uint32_t buffer, uint32_t *by) {
+ * what it writes. SIZE_MAX when there is none. Its views write on its behalf. *maker: the step that has
+ * written it then, or 0. Of a pair, steps are those of both plans. */
+static size_t first_overwrite(const ash_plan *plan, uint32_t buffer, uint32_t *by, size_t *maker) {
     const ash_program *p = plan->program;
     uint32_t own = declared_root(plan, buffer);
     size_t found = SIZE_MAX;
+    *maker = 0;
     for (size_t s = p->steps.len; s > p->prologue; s--) {
         const ash_step *step = &p->steps.at[s - 1];
         for (uint32_t i = 0; i < step->n_accesses; i++) {
             const ash_access *access = &step->accesses[i];
             if (!access->write) continue;
-            if (declared_root(plan, access->buffer) == own) return found;
+            if (declared_root(plan, access->buffer) == own) return *maker = s - 1, found;
             if (!overlap(plan, buffer, access->buffer)) continue;
             found = s - 1;
             *by = access->buffer;
@@ -383,7 +414,9 @@ static ash_status check_intact(const ash_plan *plan, uint32_t buffer, ash_diag *
     if (place->home != ASH_HOME_MAIN || plan->program->buffers.at[place->root].kind == ASH_BUFFER_INPUT)
         return ASH_OK;
     uint32_t by = 0;
-    size_t step = first_overwrite(plan, buffer, &by);
+    size_t maker, step = first_overwrite(plan, buffer, &by, &maker);
+    ASH_FAIL_IF(maker >= ash_plan_core__step(plan->core, plan->n_steps), diag, ASH_ERROR_STATE,
+                "buffer %u is computed by the second plan of the pair", buffer);
     if (step != SIZE_MAX) {
         const char *name = plan->program->buffers.at[by].name;
         return ash_fail(diag, ASH_ERROR_STATE,
@@ -394,7 +427,8 @@ static ash_status check_intact(const ash_plan *plan, uint32_t buffer, ash_diag *
                         step - plan->program->prologue,
                         ash_plan__step_name(&plan->program->steps.at[step]));
     }
-    bool dead = plan->layout->places[place->root].end <= 2 * (int64_t)plan->n_steps;
+    const int64_t over = 2 * (int64_t)(plan->program->steps.len - plan->program->prologue);
+    bool dead = plan->layout->places[place->root].end <= over;
     ASH_FAIL_IF(
         plan->core->poison && dead, diag, ASH_ERROR_STATE,
         "buffer %u is dead at the end, and the plan poisons dead bytes; ask for the value with `keep` when "

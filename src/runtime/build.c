@@ -2,6 +2,7 @@
 /* From a program and its kernels to a plan: layout, address tables, steps. */
 #include <stdatomic.h>
 
+#include "kernel/cut.h"
 #include "loop.h"
 #include "order.h"
 #include "plan.h"
@@ -27,6 +28,7 @@ static const ash_step *resize(ash_plan *plan, uint32_t i) {
     switch (s->kind) {
     case ASH_COMMAND_LAUNCH: s->work.launch.chunks.end = chunks; break;
     case ASH_COMMAND_HOST: s->work.host.chunks.end = chunks; break;
+    case ASH_COMMAND_REPEAT: ash_plan__refresh_loop(&plan->loops[step->nest]); break;
     default: s->work.copy.bytes = copy_bytes(plan, step); break;
     }
     return step;
@@ -64,7 +66,7 @@ static ash_plan_step describe_step(ash_plan *plan, uint32_t index, ash_plan_sett
                                      .chunks = chunks};
         return s;
     case ASH_STEP_CALL: s.work.host = ash_plan__call_host(plan, step->nest); break;
-    case ASH_STEP_LOOP: s.work.host = ash_plan__loop_host(plan, index); break;
+    case ASH_STEP_LOOP: s.work.repeat = ash_plan__loop_repeat(&plan->loops[step->nest], table); return s;
     case ASH_STEP_SETTLE: s.work.host = ash_plan__settle_host((*settling)++); break;
     }
     s.work.host.buffers = table;
@@ -88,7 +90,8 @@ static ash_status make_steps(ash_plan *plan, ash_diag *diag) {
     for (size_t i = 0; i < plan->n_settlings; i++)
         plan->settlings[i] = (ash_plan_settling){plan, &core->settled[i]};
     for (size_t i = 0; i < plan->n_steps; i++)
-        plan->steps[i] = describe_step(plan, (uint32_t)(plan->program->prologue + i), &settling);
+        plan->steps[i] =
+            describe_step(plan, (uint32_t)ash_plan_core__step(plan->core, (uint32_t)i), &settling);
     ash_plan__make_poison(plan);
     return ASH_OK;
 }
@@ -97,13 +100,15 @@ static ash_status make_steps(ash_plan *plan, ash_diag *diag) {
 
 static ash_status make_arenas(ash_plan *plan, ash_diag *diag) {
     const ash_memory_arena *arenas = ash_memory_plan_arenas(plan->layout->main, &plan->n_arenas);
-    plan->arenas = ash_arena_alloc(&plan->arena, plan->n_arenas, sizeof *plan->arenas);
+    plan->arenas = plan->second ? plan->owner->arenas
+                                : ash_arena_alloc(&plan->arena, plan->n_arenas, sizeof *plan->arenas);
     if (!plan->arenas) return ASH_NO_MEMORY(diag);
     plan->block_align = ASH_STORAGE_ALIGN;
     for (uint32_t i = 0; i < plan->n_arenas; i++) {
         uint64_t align = ASH_MAX(arenas[i].align, (uint64_t)ASH_STORAGE_ALIGN);
         bool state = arenas[i].lane == ASH_LANE_STATE;
-        plan->arenas[i] = (ash_plan_arena){.size = arenas[i].size, .align = align, .state = state};
+        if (!plan->second)
+            plan->arenas[i] = (ash_plan_arena){.size = arenas[i].size, .align = align, .state = state};
         if (state) continue;
         plan->block_align = ASH_MAX(plan->block_align, align);
         uint64_t start = ash_align_up(plan->block_size, align);
@@ -119,7 +124,7 @@ static ash_status make_state(ash_plan *plan, ash_diag *diag) {
     plan->n_vars = ash_dims_var_count(p->dims);
     plan->n_inputs = p->inputs.len;
     plan->n_steps = plan->core->n_steps;
-    plan->vars = ash_arena_alloc(a, plan->n_vars, sizeof *plan->vars);
+    plan->vars = plan->second ? plan->owner->vars : ash_arena_alloc(a, plan->n_vars, sizeof *plan->vars);
     plan->old_vars = ash_arena_alloc(a, plan->n_vars, sizeof *plan->old_vars);
     plan->result_vars = ash_arena_alloc(a, plan->n_vars, sizeof *plan->result_vars);
     plan->base = ash_arena_alloc(a, plan->n_buffers, sizeof *plan->base);
@@ -139,7 +144,8 @@ static ash_status make_state(ash_plan *plan, ash_diag *diag) {
         return ASH_NO_MEMORY(diag);
     for (uint32_t b = 0; b < plan->n_buffers; b++)
         plan->first_viewed[b] = plan->next_viewed[b] = ASH_NO_BUFFER;
-    for (size_t i = 0; i < plan->n_vars; i++) plan->vars[i] = ash_dims_var(p->dims, i)->max;
+    for (size_t i = 0; !plan->second && i < plan->n_vars; i++)
+        plan->vars[i] = ash_dims_var(p->dims, i)->max;
     ash_plan__unsettle(plan);
     return ash_plan__make_states(plan, diag);
 }
@@ -162,7 +168,8 @@ uint32_t ash_plan__stream_count(const ash_plan_options *options) {
 /* What stops the streams also stops kernels that are on their way. */
 static void point_at_stop(ash_plan *plan) {
     const ash_program *p = plan->program;
-    for (size_t s = p->prologue; s < p->steps.len; s++) {
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        size_t s = ash_plan_core__step(plan->core, i);
         const ash_plan_work *work = &plan->core->work[s];
         if (work->kind == ASH_COMMAND_LAUNCH && work->count > p->steps.at[s].n_buffers)
             plan->table[work->slot + work->count - 1] = plan->streams->stop;
@@ -226,9 +233,8 @@ static ash_status make_rest(ash_plan *plan, const ash_capture *like, ash_diag *d
 }
 
 /* A plan that takes over one share of a core, with nothing made yet; NULL when there is no memory. */
-static ash_plan *new_plan(ash_context *context, ash_plan_shared *shared) {
+static ash_plan *new_plan(ash_context *context, ash_plan_shared *shared, const ash_plan_core *core) {
     const ash_allocator *a = ash_context__allocator(context);
-    const ash_plan_core *core = shared->core;
     ash_plan *plan = ash_mem_calloc(a, 1, sizeof *plan);
     if (!plan) {
         ash_plan__unshare(shared);
@@ -243,9 +249,11 @@ static ash_plan *new_plan(ash_context *context, ash_plan_shared *shared) {
                        .layout = &core->layout,
                        .device = shared->device,
                        .kernels = shared->kernels,
-                       .n_buffers = core->n_buffers};
+                       .n_buffers = core->n_buffers,
+                       .users = 1};
     ash_arena_init(&plan->arena, a);
-    pthread_mutex_init(&plan->lock, NULL);
+    pthread_mutex_init(&plan->own_lock, NULL);
+    plan->lock = &plan->own_lock;
     return plan;
 }
 
@@ -259,73 +267,161 @@ ash_status ash_plan__build(ash_context *context, ash_program *program, const ash
     return ash_plan__build_ordered(context, program, NULL, kernels, options, out, diag);
 }
 
+/* What a plan, or a pair, is built of. */
+struct building {
+    ash_context *context;
+    ash_program *program;
+    const ash_plan_options *options;
+    const ash_plan_options *late; /* of a pair: the second's mode and streams */
+    ash_plan_shared *shared;
+    ash_plan_core *first, *second; /* the shared's; the second plan's until that is there, or NULL */
+    bool ordered;                  /* its steps are in their final order */
+    ash_plan_report report;
+};
+
+/* The cores of a pair: windows on one program, with one layout. */
+static ash_status cut_core(struct building *w, ash_plan_parts *parts, const ash_schedule *whole,
+                           ash_diag *diag) {
+    const ash_program *p = w->program;
+    const ash_allocator *a = p->allocator;
+    uint32_t cut = (uint32_t)p->cut.steps;
+    ash_schedule first = {0}, second = {0};
+    ash_status status;
+    ASH_TRY_DONE(ash_schedule__part(a, whole, 0, cut, &first, diag));
+    ASH_TRY_DONE(ash_schedule__part(a, whole, cut, whole->n_steps - cut, &second, diag));
+    parts->schedule = &first;
+    ASH_TRY_DONE(ash_plan_core__create(parts, &w->first, diag));
+    ASH_TRY_DONE(ash_plan__share_core(w->shared, w->first, w->program, diag));
+    parts->program = NULL;
+    parts->of = w->first;
+    parts->schedule = &second;
+    parts->mode = w->late->mode;
+    parts->late = w->late->late_capture;
+    status = ash_plan_core__create(parts, &w->second, diag);
+done:
+    ash_schedule__free(&first);
+    ash_schedule__free(&second);
+    return status;
+}
+
 /* Orders the steps, unless that was done, and makes the core: of these the plan is made. */
-static ash_status make_core(ash_context *context, ash_program *program, const ash_plan_options *options,
-                            ash_plan_shared *shared, ash_plan_report *report, bool ordered,
-                            ash_diag *diag) {
-    const ash_allocator *a = ash_context__allocator(context);
+static ash_status make_core(struct building *w, const ash_plan_options *options, ash_diag *diag) {
+    ash_program *program = w->program;
+    const ash_allocator *a = ash_context__allocator(w->context);
     ash_schedule schedule = {0};
     ash_layout layout = {0};
-    ash_plan_core *core = NULL;
     ash_plan_parts parts = {.program = program,
                             .schedule = &schedule,
                             .layout = &layout,
-                            .device = shared->device->name,
+                            .device = w->shared->device->name,
                             .mode = options->mode,
-                            .threads = ash_plan__threads(context, options),
+                            .threads = ash_plan__threads(w->context, options),
                             .poison = options->poison,
                             .late = options->late_capture};
+    uint32_t streams = ash_plan__stream_count(options);
+    uint32_t late = w->late ? ash_plan__stream_count(w->late) : streams;
     ash_status status;
     int64_t start = ash_clock__now();
-    ASH_TRY(ash_loop__check_device(program, shared->device, diag));
-    ASH_TRY(ash_loop__lay_out(context, program, options, diag));
-    if (!ordered)
-        ASH_TRY(ash_order__improve(context, program, options, parts.threads, &report->order, NULL, diag));
-    ASH_TRY_DONE(ash_schedule__create(a, program, ash_plan__stream_count(options), &schedule, diag));
+    ASH_TRY(ash_loop__lay_out(w->context, program, options, diag));
+    if (!w->ordered)
+        ASH_TRY(
+            ash_order__improve(w->context, program, options, parts.threads, &w->report.order, NULL, diag));
+    if (w->late) ASH_TRY(ash_program__cut(program, diag)); /* steps may have been added */
+    ASH_TRY_DONE(ash_schedule__create_parts(a, program, streams, late, &schedule, diag));
     const ash_layout_job job = {.program = program,
                                 .schedule = &schedule,
                                 .options = options,
                                 .threads = parts.threads,
-                                .in_place = shared->device->class->host_memory};
-    ASH_TRY_DONE(ash_layout__create(context, &job, &layout, diag));
-    report->memory_ns = ash_clock__now() - start;
-    ASH_TRY_DONE(ash_plan_core__create(&parts, &core, diag));
-    status = ash_plan__share_core(shared, core, program, diag);
+                                .in_place = w->shared->device->class->host_memory};
+    ASH_TRY_DONE(ash_layout__create(w->context, &job, &layout, diag));
+    w->report.memory_ns = ash_clock__now() - start;
+    if (w->late) {
+        status = cut_core(w, &parts, &schedule, diag);
+        goto done;
+    }
+    ASH_TRY_DONE(ash_plan_core__create(&parts, &w->first, diag));
+    status = ash_plan__share_core(w->shared, w->first, program, diag);
 done:
     ash_schedule__free(&schedule);
     ash_layout__free(&layout);
     return status;
 }
 
+/* A plan around a core, which takes over one share of what is shared. */
+static ash_status make_plan(const struct building *w, const ash_plan_core *core, ash_plan *owner,
+                            ash_plan **out, ash_diag *diag) {
+    ash_plan *plan = new_plan(w->context, w->shared, core);
+    if (!plan) return ASH_NO_MEMORY(diag);
+    plan->progress = w->options->progress;
+    plan->report = w->report;
+    if (owner) {
+        plan->owner = plan->partner = owner;
+        plan->second = true;
+        plan->lock = owner->lock;
+        owner->users++;
+        owner->partner = plan;
+        owner->lost = "it has not been";
+    }
+    *out = plan;
+    return make_rest(plan, NULL, diag);
+}
+
+static ash_status build(struct building *w, const ash_kernel_source *kernels, ash_plan **first,
+                        ash_plan **second, ash_diag *diag) {
+    ash_plan *plans[2] = {NULL, NULL};
+    ash_status status;
+    ASH_TRY_DONE(
+        ash_plan__share(w->context, kernels, w->program->nests.len, w->options->device, &w->shared, diag));
+    ASH_TRY_DONE(ash_plan__check_options(w->options, diag));
+    ASH_TRY_DONE(ash_plan__check_program(w->program, diag));
+    ash_plan_options own = *w->options;
+    own.device = w->shared->device;
+    if (!own.memory.progress.cancel && !own.memory.progress.report) own.memory.progress = own.progress;
+    ASH_TRY_DONE(make_core(w, &own, diag));
+    status = make_plan(w, w->first, NULL, &plans[0], diag);
+    ash_plan_shared *shared = w->shared;
+    w->shared = NULL; /* the plan's */
+    ASH_TRY_DONE(status);
+    if (w->late) {
+        w->shared = shared;
+        atomic_fetch_add(&shared->plans, 1);
+        status = make_plan(w, w->second, plans[0], &plans[1], diag);
+        if (plans[1]) w->second = NULL; /* the plan's */
+        w->shared = NULL;
+        ASH_TRY_DONE(status);
+        *second = plans[1];
+    }
+    *first = plans[0];
+    plans[0] = plans[1] = NULL;
+done:
+    ash_plan_destroy(plans[1]);
+    ash_plan_destroy(plans[0]);
+    ash_plan_core__free(w->second);
+    ash_plan__unshare(w->shared);
+    ash_program__free(w->program);
+    return status;
+}
+
 ash_status ash_plan__build_ordered(ash_context *context, ash_program *program,
                                    const ash_plan_order_report *order, const ash_kernel_source *kernels,
                                    const ash_plan_options *options, ash_plan **out, ash_diag *diag) {
-    ash_plan_shared *shared = NULL;
-    ash_plan_report report = {0};
-    ash_plan *plan = NULL;
+    struct building w = {
+        .context = context, .program = program, .options = options, .ordered = order != NULL};
+    if (order) w.report.order = *order;
     *out = NULL;
-    if (order) report.order = *order;
-    ash_status status;
-    ASH_TRY_DONE(ash_plan__share(context, kernels, program->nests.len, options->device, &shared, diag));
-    ASH_TRY_DONE(ash_plan__check_options(options, diag));
-    ASH_TRY_DONE(ash_plan__check_program(program, diag));
-    ash_plan_options own = *options;
-    own.device = shared->device;
-    if (!own.memory.progress.cancel && !own.memory.progress.report) own.memory.progress = own.progress;
-    ASH_TRY_DONE(make_core(context, program, &own, shared, &report, order != NULL, diag));
-    plan = new_plan(context, shared);
-    shared = NULL; /* the plan's */
-    ASH_FAIL_IF_DONE(!plan, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
-    plan->progress = options->progress;
-    plan->report = report;
-    ASH_TRY_DONE(make_rest(plan, NULL, diag));
-    *out = plan;
-    plan = NULL;
-done:
-    ash_plan_destroy(plan);
-    ash_plan__unshare(shared);
-    ash_program__free(program);
-    return status;
+    return build(&w, kernels, out, NULL, diag);
+}
+
+ash_status ash_plan__build_pair(ash_context *context, const ash_plan_halves *of, ash_plan **first,
+                                ash_plan **second, ash_diag *diag) {
+    struct building w = {.context = context,
+                         .program = of->program,
+                         .options = of->options,
+                         .late = of->late,
+                         .ordered = true,
+                         .report.order = *of->order};
+    *first = *second = NULL;
+    return build(&w, of->kernels, first, second, diag);
 }
 
 /* Shares the weights, and the bytes of parameters that were set. */
@@ -343,8 +439,10 @@ static void share_weights(const ash_plan *from, ash_plan *to) {
 }
 
 static ash_status replicate(ash_plan *plan, ash_plan **out, ash_diag *diag) {
+    ASH_FAIL_IF(plan->partner, diag, ASH_ERROR_UNSUPPORTED,
+                "a plan of a pair has no replicas: prepare the pair once more");
     atomic_fetch_add(&plan->shared->plans, 1);
-    ash_plan *twin = new_plan(plan->context, plan->shared);
+    ash_plan *twin = new_plan(plan->context, plan->shared, plan->core);
     if (!twin) return ASH_NO_MEMORY(diag);
     twin->progress.cancel = plan->progress.cancel;
     twin->release = plan->release;
@@ -378,9 +476,9 @@ ash_status ash_plan_replicate(ash_plan *plan, ash_plan **out, ash_diag *diag) {
     ASH_NEED(diag, out);
     *out = NULL;
     ASH_NEED(diag, plan);
-    pthread_mutex_lock(&plan->lock);
+    pthread_mutex_lock(plan->lock);
     ash_status status = replicate(plan, out, diag);
-    pthread_mutex_unlock(&plan->lock);
+    pthread_mutex_unlock(plan->lock);
     return status;
 }
 
@@ -395,7 +493,7 @@ void ash_plan__clear(ash_plan *plan) {
         ash_view__retarget(view, NULL, 0);
         ash_view_release(view);
     }
-    for (uint32_t i = 0; plan->arenas && i < plan->n_arenas; i++)
+    for (uint32_t i = 0; plan->arenas && !plan->second && i < plan->n_arenas; i++)
         ash_storage_release(plan->arenas[i].storage);
     ash_plan__drop_weights(plan);
     ash_storage_release(plan->saved);
@@ -409,17 +507,33 @@ void ash_plan__clear(ash_plan *plan) {
     if (plan->early != plan->streams) ash_streams__destroy(plan->early);
     ash_streams__destroy(plan->streams);
     ash_arena_free(&plan->arena);
+    if (plan->second) ash_plan_core__free((ash_plan_core *)plan->core);
     ash_plan__unshare(plan->shared);
 }
 
+/* The caller has done with a plan, or one that it is the owner of: whether that was the last. What only
+ * executions need goes with the caller. */
+static bool let_go(ash_plan *plan, bool caller) {
+    pthread_mutex_lock(plan->lock);
+    bool last = --plan->users == 0;
+    plan->closed |= caller;
+    if (!last && caller && !plan->partner) ash_plan__drop_arenas(plan);
+    if (last && plan->second) plan->owner->partner = NULL;
+    pthread_mutex_unlock(plan->lock);
+    return last;
+}
+
 void ash_plan_destroy(ash_plan *plan) {
-    if (!plan) return;
-    const ash_allocator *a = plan->allocator;
-    ash_plan__tell_all(plan);
-    ash_plan__clear(plan);
-    ash_open__free(plan->opening);
-    pthread_mutex_destroy(&plan->lock);
-    ash_mem_free(a, plan, 1, sizeof *plan);
+    for (bool caller = true; plan && let_go(plan, caller); caller = false) {
+        const ash_allocator *a = plan->allocator;
+        ash_plan *owner = plan->owner;
+        ash_plan__tell_all(plan);
+        ash_plan__clear(plan);
+        ash_open__free(plan->opening);
+        pthread_mutex_destroy(&plan->own_lock);
+        ash_mem_free(a, plan, 1, sizeof *plan);
+        plan = owner;
+    }
 }
 
 /* All that is not in the handle lies behind it; what points at the plan from there learns where it is. */
@@ -430,6 +544,6 @@ void ash_plan__become(ash_plan *plan, ash_plan *next) {
     for (size_t i = 0; i < plan->n_settlings; i++) plan->settlings[i].plan = plan;
     for (size_t i = 0; i < plan->program->calls.len; i++) plan->calls[i].plan = plan;
     ash_plan__move_loops(plan);
-    pthread_mutex_destroy(&next->lock);
+    pthread_mutex_destroy(&next->own_lock);
     ash_mem_free(plan->allocator, next, 1, sizeof *next);
 }

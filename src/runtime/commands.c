@@ -13,8 +13,10 @@ static ash_command make(const ash_plan *plan, const ash_plan_command *from) {
     switch (from->kind) {
     case ASH_COMMAND_LAUNCH:
     case ASH_COMMAND_COPY:
-    case ASH_COMMAND_HOST: command.work = &plan->steps[from->subject].work; break;
+    case ASH_COMMAND_HOST:
+    case ASH_COMMAND_REPEAT: command.work = &plan->steps[from->subject].work; break;
     case ASH_COMMAND_FILL: command.fill = &plan->fills[from->subject]; break;
+    case ASH_COMMAND_STORE: break; /* in repeats */
     case ASH_COMMAND_RECORD:
     case ASH_COMMAND_WAIT: command.event = from->subject; break;
     }

@@ -46,14 +46,14 @@ static bool has_stop(const ash_plan_core *core, const ash_step *step) {
 }
 
 static const ash_step *main_step(const ash_plan_core *core, uint32_t i) {
-    return &core->program.steps.at[core->program.prologue + i];
+    return &core->program.steps.at[ash_plan_core__step(core, i)];
 }
 
 static ash_status describe_work(ash_plan_core *core, ash_diag *diag) {
     static const ash_command_kind kinds[] = {[ASH_STEP_KERNEL] = ASH_COMMAND_LAUNCH,
                                              [ASH_STEP_COPY] = ASH_COMMAND_COPY,
                                              [ASH_STEP_CALL] = ASH_COMMAND_HOST,
-                                             [ASH_STEP_LOOP] = ASH_COMMAND_HOST,
+                                             [ASH_STEP_LOOP] = ASH_COMMAND_REPEAT,
                                              [ASH_STEP_SETTLE] = ASH_COMMAND_HOST};
     const ash_program *p = &core->program;
     uint64_t slot = 0;
@@ -62,12 +62,13 @@ static ash_status describe_work(ash_plan_core *core, ash_diag *diag) {
     for (size_t s = 0; s < p->steps.len; s++) {
         const ash_step *step = &p->steps.at[s];
         uint32_t count = table_buffers(step) + has_stop(core, step);
+        bool own = s >= ash_plan_core__step(core, 0) && s < ash_plan_core__step(core, core->n_steps);
         core->work[s] = (ash_plan_work){.kind = kinds[step->kind],
                                         .parallel = ash_plan_core__is_parallel(p, core->threads, step),
                                         .piece = piece_of(core, step),
-                                        .slot = s < p->prologue ? 0 : (uint32_t)slot,
+                                        .slot = own ? (uint32_t)slot : 0,
                                         .count = count};
-        if (s >= p->prologue) slot += count;
+        if (own) slot += count;
         ASH_FAIL_IF(slot > UINT32_MAX, diag, ASH_ERROR_OUT_OF_RANGE, "the program has too many operands");
     }
     core->n_table = (uint32_t)slot;
@@ -101,7 +102,7 @@ static ash_status list_entries(ash_plan_core *core, ash_diag *diag) {
         for (uint32_t k = 0; k < table_buffers(main_step(core, i)); k++) {
             uint32_t buffer = table_buffer(main_step(core, i), k), root = core->layout.places[buffer].root;
             core->entries[first[root]++] = (ash_plan_entry){
-                root, core->work[core->program.prologue + i].slot + k, offset_in_root(core, buffer)};
+                root, core->work[ash_plan_core__step(core, i)].slot + k, offset_in_root(core, buffer)};
         }
     for (uint32_t b = core->n_buffers; b > 0; b--) first[b] = first[b - 1];
     first[0] = 0;
@@ -113,31 +114,42 @@ static ash_status list_entries(ash_plan_core *core, ash_diag *diag) {
 struct listing {
     ash_plan_core *core;
     uint32_t *place; /* per variable: counts, then where its next step goes */
+    uint32_t *last;  /* per variable: the step that was listed last, plus one */
     uint32_t step;
     bool fill;
 };
 
 static bool list_var(void *user, uint32_t var) {
     struct listing *l = user;
+    if (l->last[var] == l->step + 1) return true;
+    l->last[var] = l->step + 1;
     if (l->fill) l->core->resized[l->place[var]] = l->step;
     l->place[var]++;
     return true;
 }
 
-static void list_type(struct listing *l, uint32_t buffer) {
-    const ash_program *p = &l->core->program;
+static void list_type(struct listing *l, const ash_program *p, uint32_t buffer) {
     const ash_type *type = &p->buffers.at[buffer].type;
     for (unsigned d = 0; d < type->rank; d++) ash_dims_each_settled(p->dims, type->dims[d], list_var, l);
 }
 
-/* A step's chunks; for a copy the elements of its source, for a call the shapes that it is told. */
-static void list_step(struct listing *l, uint32_t i) {
-    const ash_step *step = main_step(l->core, i);
-    l->step = i;
-    ash_dims_each_settled(l->core->program.dims, step->chunks, list_var, l);
-    if (step->kind == ASH_STEP_COPY) list_type(l, step->accesses[0].buffer);
+/* A step's chunks; for a copy the elements of its source, for a call the shapes that it is told; for a
+ * loop its iterations, and all that is in its body. */
+static void list_in(struct listing *l, const ash_program *p, const ash_step *step) {
+    ash_dims_each_settled(p->dims, step->chunks, list_var, l);
+    if (step->kind == ASH_STEP_COPY) list_type(l, p, step->accesses[0].buffer);
     for (uint32_t k = 0; step->kind == ASH_STEP_CALL && k < step->n_buffers; k++)
-        list_type(l, step->buffers[k]);
+        list_type(l, p, step->buffers[k]);
+    if (step->kind != ASH_STEP_LOOP) return;
+    const ash_program_loop *loop = &p->loops.at[step->nest];
+    ash_dims_each_settled(p->dims, loop->trips, list_var, l);
+    for (uint32_t b = 0; b < loop->body->buffers.len; b++) list_type(l, loop->body, b);
+    for (size_t s = 0; s < loop->body->steps.len; s++) list_in(l, loop->body, &loop->body->steps.at[s]);
+}
+
+static void list_step(struct listing *l, uint32_t i) {
+    l->step = i;
+    list_in(l, &l->core->program, main_step(l->core, i));
 }
 
 /* Counting sort of the steps by the variables that they mention. */
@@ -153,6 +165,7 @@ static ash_status list_resized(struct listing *l, ash_diag *diag) {
     core->resized = ash_arena_alloc(&core->arena, core->n_resized, sizeof *core->resized);
     if (!core->resized) return ASH_NO_MEMORY(diag);
     l->fill = true;
+    memset(l->last, 0, vars * sizeof *l->last);
     for (uint32_t i = 0; i < core->n_steps; i++) list_step(l, i);
     return ASH_OK;
 }
@@ -164,8 +177,9 @@ static ash_status list_settled(ash_plan_core *core, const ash_allocator *a, ash_
         core->n_settled += main_step(core, i)->kind == ASH_STEP_SETTLE;
     core->settled = ash_arena_alloc(&core->arena, core->n_settled, sizeof *core->settled);
     uint32_t *place = ash_mem_calloc(a, vars, sizeof *place), at = 0;
-    struct listing l = {.core = core, .place = place};
-    ash_status status = core->settled && place ? list_resized(&l, diag) : ASH_NO_MEMORY(diag);
+    uint32_t *last = ash_mem_calloc(a, vars, sizeof *last);
+    struct listing l = {.core = core, .place = place, .last = last};
+    ash_status status = core->settled && place && last ? list_resized(&l, diag) : ASH_NO_MEMORY(diag);
     for (uint32_t i = 0; status == ASH_OK && i < core->n_steps; i++) {
         const ash_step *step = main_step(core, i);
         if (step->kind != ASH_STEP_SETTLE) continue;
@@ -173,13 +187,14 @@ static ash_status list_settled(ash_plan_core *core, const ash_allocator *a, ash_
         core->settled[at++] = (ash_plan_settled){step->var, first, place[step->var] - first};
     }
     ash_mem_free(a, place, vars, sizeof *place);
+    ash_mem_free(a, last, vars, sizeof *last);
     return status;
 }
 
 /* --- poison ----------------------------------------------------------------------------------- */
 
 static bool is_read_by_caller(const ash_plan_core *core, uint32_t b) {
-    return core->layout.places[b].end > 2 * (int64_t)core->n_steps;
+    return core->layout.places[b].end > ash_plan_core__end(core);
 }
 
 bool ash_plan_core__is_mortal(const ash_plan_core *core, uint32_t b) {
@@ -221,7 +236,7 @@ static void add_gap(ash_plan_core *core, uint32_t arena, uint64_t begin, uint64_
     if (begin < end) core->gaps[core->n_gaps++] = (ash_plan_gap){arena, begin, end - begin};
 }
 
-/* What lies between inputs, which are sorted by place. */
+/* What lies between inputs, which are sorted by place. (Those of both plans of a pair.) */
 static void find_gaps(ash_plan_core *core, const ash_plan_gap *inputs, size_t count) {
     size_t arenas, at = 0;
     const ash_memory_arena *arena = ash_memory_plan_arenas(core->layout.main, &arenas);
@@ -239,20 +254,22 @@ static void find_gaps(ash_plan_core *core, const ash_plan_gap *inputs, size_t co
 
 static ash_status list_gaps(ash_plan_core *core, const ash_allocator *a, ash_diag *diag) {
     const ash_program *p = &core->program;
-    size_t arenas, count = 0;
-    if (!core->poison) return ASH_OK;
+    size_t arenas, all = 0, count = 0;
+    if (!core->poison || core->first) return ASH_OK; /* what is dead has been filled by the first part */
+    for (size_t b = 0; b < p->buffers.len; b++) all += p->buffers.at[b].kind == ASH_BUFFER_INPUT;
     ash_memory_plan_arenas(core->layout.main, &arenas);
-    core->gaps = ash_arena_alloc(&core->arena, arenas + p->inputs.len, sizeof *core->gaps);
-    ash_plan_gap *inputs = ash_mem_calloc(a, p->inputs.len, sizeof *inputs);
-    for (size_t i = 0; core->gaps && inputs && i < p->inputs.len; i++) {
-        const ash_place *place = &core->layout.places[p->inputs.at[i]];
-        if (place->home == ASH_HOME_MAIN && place->bytes)
+    core->gaps = ash_arena_alloc(&core->arena, arenas + all, sizeof *core->gaps);
+    ash_plan_gap *inputs = ash_mem_calloc(a, all, sizeof *inputs);
+    for (size_t b = 0; core->gaps && inputs && b < p->buffers.len; b++) {
+        const ash_place *place = &core->layout.places[b];
+        if (p->buffers.at[b].kind == ASH_BUFFER_INPUT && place->root == b && place->home == ASH_HOME_MAIN &&
+            place->bytes)
             inputs[count++] = (ash_plan_gap){place->arena, place->offset, place->bytes};
     }
     if (count) qsort(inputs, count, sizeof *inputs, by_place);
     bool made = core->gaps && inputs;
     if (made) find_gaps(core, inputs, count);
-    ash_mem_free(a, inputs, p->inputs.len, sizeof *inputs);
+    ash_mem_free(a, inputs, all, sizeof *inputs);
     return made ? ASH_OK : ASH_NO_MEMORY(diag);
 }
 
@@ -266,7 +283,7 @@ static void add_step(ash_plan_core *core, uint32_t i) {
     const ash_schedule *s = &core->schedule;
     for (uint32_t w = s->first_wait[i]; w < s->first_wait[i + 1]; w++)
         add(core, ASH_COMMAND_WAIT, i, s->event[s->waits[w].after]);
-    add(core, core->work[core->program.prologue + i].kind, i, i);
+    add(core, core->work[ash_plan_core__step(core, i)].kind, i, i);
     for (uint32_t f = core->first_fill[i]; f < core->first_fill[i + 1]; f++)
         add(core, ASH_COMMAND_FILL, i, f);
     if (s->event[i] != ASH_NO_EVENT) add(core, ASH_COMMAND_RECORD, i, s->event[i]);
@@ -296,7 +313,13 @@ uint64_t ash_plan_core__distance(const ash_plan_core *core, const ash_plan_comma
 
 /* --- all -------------------------------------------------------------------------------------- */
 
-/* Roots that an execution or a caller reads. */
+bool ash_plan_core__reads_weights(const ash_program *program, const ash_access *access) {
+    ash_buffer_kind kind = program->buffers.at[access->buffer].kind;
+    return !access->write &&
+           (kind == ASH_BUFFER_CONSTANT || kind == ASH_BUFFER_PARAMETER || kind == ASH_BUFFER_WEIGHT);
+}
+
+/* Roots that an execution or a caller reads, of the first of two parts those that any of both reads. */
 static ash_status find_read(ash_plan_core *core, ash_diag *diag) {
     const ash_program *p = &core->program;
     core->reads = ash_arena_alloc(&core->arena, core->n_buffers, sizeof *core->reads);
@@ -305,28 +328,62 @@ static ash_status find_read(ash_plan_core *core, ash_diag *diag) {
     for (size_t s = p->prologue; s < p->steps.len; s++)
         for (uint32_t i = 0; i < p->steps.at[s].n_accesses; i++)
             core->reads[core->layout.places[p->steps.at[s].accesses[i].buffer].root] = true;
-    for (size_t i = 0; i < p->outputs.len; i++) {
-        uint32_t root = core->layout.places[p->outputs.at[i]].root;
-        core->reads[root] = core->outputs[root] = true;
+    for (uint32_t s = 0; s < core->n_steps; s++)
+        for (uint32_t i = 0; i < main_step(core, s)->n_accesses; i++) {
+            const ash_access *access = &main_step(core, s)->accesses[i];
+            if (ash_plan_core__reads_weights(p, access))
+                core->weight_reads += (double)(access->end - access->begin);
+        }
+    for (size_t i = 0; i < p->outputs.len; i++)
+        core->outputs[core->layout.places[p->outputs.at[i]].root] = true;
+    for (size_t i = 0; i < (core->first ? p->outputs.len : p->outputs.cap); i++)
+        core->reads[core->layout.places[p->outputs.at[i]].root] = true;
+    return ASH_OK;
+}
+
+/* Of a program in two parts, one: its steps, and its share of the lists, which lie in one piece. (As long
+ * as both together is the capacity of either.) */
+#define TAKE_PART(list, count, second)                                                                     \
+    ((list)->len = (second) ? (list)->cap - (count) : (count), (list)->at += (second) ? (count) : 0)
+
+static void take_part(ash_plan_core *core, bool second) {
+    ash_program *p = &core->program;
+    core->first = second ? (uint32_t)p->cut.steps : 0;
+    core->n_steps = (uint32_t)(second ? p->steps.len - p->prologue - p->cut.steps : p->cut.steps);
+    TAKE_PART(&p->inputs, p->cut.inputs, second);
+    TAKE_PART(&p->outputs, p->cut.outputs, second);
+    TAKE_PART(&p->output_names, p->cut.outputs, second);
+}
+
+static ash_status copy_program(ash_plan_core *core, const ash_plan_parts *parts, ash_diag *diag) {
+    ASH_TRY(ash_schedule__keep(parts->schedule, &core->arena, &core->schedule, diag));
+    if (parts->of) {
+        core->program = parts->of->program;
+        core->layout = parts->of->layout;
+        core->original = parts->of->original;
+        take_part(core, true);
+        return ASH_OK;
     }
+    const ash_program *p = parts->program;
+    ASH_TRY(ash_program__keep(p, &core->arena, &core->allocator, &core->program, diag));
+    ASH_TRY(ash_layout__keep(parts->layout, &core->arena, &core->allocator, &core->layout, diag));
+    core->original = ash_arena_alloc(&core->arena, p->buffers.len, sizeof *core->original);
+    if (!core->original) return ASH_NO_MEMORY(diag);
+    for (size_t b = 0; b < p->buffers.len; b++) core->original[b] = p->buffers.at[b].blob != NULL;
+    core->n_steps = (uint32_t)(p->steps.len - p->prologue);
+    if (p->n_seeds) take_part(core, false);
     return ASH_OK;
 }
 
 static ash_status copy_parts(ash_plan_core *core, const ash_plan_parts *parts, ash_diag *diag) {
-    const ash_program *p = parts->program;
-    ASH_TRY(ash_program__keep(p, &core->arena, &core->allocator, &core->program, diag));
-    ASH_TRY(ash_schedule__keep(parts->schedule, &core->arena, &core->schedule, diag));
-    ASH_TRY(ash_layout__keep(parts->layout, &core->arena, &core->allocator, &core->layout, diag));
+    ASH_TRY(copy_program(core, parts, diag));
     core->device = ash_arena_strdup(&core->arena, parts->device);
-    core->original = ash_arena_alloc(&core->arena, p->buffers.len, sizeof *core->original);
-    if (!core->device || !core->original) return ASH_NO_MEMORY(diag);
-    for (size_t b = 0; b < p->buffers.len; b++) core->original[b] = p->buffers.at[b].blob != NULL;
+    if (!core->device) return ASH_NO_MEMORY(diag);
     core->mode = parts->mode;
     core->threads = parts->threads;
     core->poison = parts->poison;
     core->late = parts->late;
-    core->n_buffers = (uint32_t)p->buffers.len;
-    core->n_steps = (uint32_t)(p->steps.len - p->prologue);
+    core->n_buffers = (uint32_t)core->program.buffers.len;
     return ASH_OK;
 }
 
@@ -342,14 +399,15 @@ static ash_status make_tables(ash_plan_core *core, const ash_allocator *a, ash_d
 }
 
 ash_status ash_plan_core__create(const ash_plan_parts *parts, ash_plan_core **out, ash_diag *diag) {
-    ash_program *p = parts->program;
-    const ash_allocator *a = p->allocator;
+    const ash_allocator *a = parts->of ? parts->of->arena.allocator : parts->program->allocator;
+    ash_arena own, *arena = parts->of ? &own : &parts->program->arena;
     *out = NULL;
-    ash_plan_core *core = ash_arena_alloc(&p->arena, 1, sizeof *core);
+    ash_arena_init(&own, a);
+    ash_plan_core *core = ash_arena_alloc(arena, 1, sizeof *core);
     if (!core) return ASH_NO_MEMORY(diag);
-    core->arena = p->arena;
+    core->arena = *arena;
     core->allocator = ash_arena_allocator(&core->arena);
-    ash_arena_init(&p->arena, a);
+    ash_arena_init(arena, a);
     ash_status status = copy_parts(core, parts, diag);
     if (status == ASH_OK) status = make_tables(core, a, diag);
     core->allocator = *a; /* who reads, and needs room for it, does not take it here */

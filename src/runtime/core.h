@@ -74,11 +74,13 @@ typedef struct ash_plan_core {
     bool poison;      /* dead bytes are filled */
     bool late;        /* mode graph is captured by an execution */
 
-    uint32_t n_buffers, n_steps; /* all buffers, main steps */
+    uint32_t first; /* main steps of the program before those of the plan: not 0 for the second of a pair */
+    uint32_t n_buffers, n_steps; /* all buffers, main steps of the plan */
     bool *original; /* per buffer: a constant or parameter, or a state that does not begin as zeros: its
                        bytes are beside the core */
     bool *outputs;  /* per root: an output lies in it */
     bool *reads;    /* per root: an execution or a caller reads it; others are the prologue's */
+    double weight_reads; /* bytes that the main steps read of constants, parameters and weights */
 
     ash_plan_work *work;     /* per step, those of the prologue first */
     ash_plan_entry *entries; /* sorted by root */
@@ -100,9 +102,12 @@ typedef struct ash_plan_core {
     uint32_t n_commands;
 } ash_plan_core;
 
-/* What a core is made of. */
+/* What a core is made of. A program that is cut (kernel/cut.h) is that of two cores: the first part's,
+ * which has all that belongs to both, and then the second's, which lies beside it and must not outlive it.
+ * Lives of places are those of one clock for both parts. */
 typedef struct ash_plan_parts {
-    ash_program *program;
+    ash_program *program;    /* NULL: that of `of` */
+    const ash_plan_core *of; /* the first part's core, or NULL */
     const ash_schedule *schedule;
     const ash_layout *layout;
     const char *device; /* its name */
@@ -110,6 +115,16 @@ typedef struct ash_plan_parts {
     unsigned threads;
     bool poison, late;
 } ash_plan_parts;
+
+/* A main step of the plan, as a step of the program. */
+static inline size_t ash_plan_core__step(const ash_plan_core *core, uint32_t i) {
+    return core->program.prologue + core->first + i;
+}
+
+/* The half step, on the clock of the places, at which the plan's executions are over. */
+static inline int64_t ash_plan_core__end(const ash_plan_core *core) {
+    return 2 * ((int64_t)core->first + core->n_steps);
+}
 
 /* Makes a core of its parts. The program's lists become the core's also when this fails; what is left of it
  * is its blobs, which belong to the caller as before, buffer by buffer. */
@@ -119,6 +134,9 @@ void ash_plan_core__free(ash_plan_core *core); /* NULL is allowed */
 /* Whether a root's bytes are poisoned when they are dead: those of inputs stay between executions, or lie
  * where the caller has bound them. */
 bool ash_plan_core__is_mortal(const ash_plan_core *core, uint32_t root);
+
+/* Whether this reads what is the same in every execution: constants, parameters, weights. */
+bool ash_plan_core__reads_weights(const ash_program *program, const ash_access *access);
 
 /* Whether a step of a program is worth more than one of so many threads. */
 bool ash_plan_core__is_parallel(const ash_program *program, unsigned threads, const ash_step *step);

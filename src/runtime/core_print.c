@@ -195,7 +195,7 @@ static void print_step(const ash_plan_core *core, size_t s, ash_text *out) {
     const ash_program *p = &core->program;
     const ash_step *step = &p->steps.at[s];
     const ash_plan_work *work = &core->work[s];
-    ash_text_add(out, "  #%zu ", s < p->prologue ? s : s - p->prologue);
+    ash_text_add(out, "  #%zu ", s < p->prologue ? s : s - ash_plan_core__step(core, 0));
     print_subject(p, step, out);
     quote(out, ash_plan__step_name(step));
     ash_text_add(out, ", ");
@@ -226,7 +226,7 @@ static void print_steps(const ash_plan_core *core, ash_text *out) {
     for (size_t s = 0; s < prologue; s++) print_step(core, s, out);
     ash_text_add(out, "\nsteps\n");
     for (uint32_t i = 0; i < core->n_steps; i++) {
-        print_step(core, prologue + i, out);
+        print_step(core, ash_plan_core__step(core, i), out);
         print_order(&core->schedule, i, out);
     }
     for (uint32_t i = 0; i < core->n_settled; i++) {
@@ -245,8 +245,10 @@ static void print_loops(const ash_program *p, ash_text *out) {
         const ash_program *body = loop->body;
         ash_text_add(out, "\nloop l%zu, ", i);
         ash_dims_print(p->dims, loop->trips, out);
-        ash_text_add(out, " iterations%s, %" PRId64 " bytes\n",
+        ash_text_add(out, " iterations%s, %" PRId64 " bytes",
                      loop->parts.until ? " or until a condition" : "", loop->bytes);
+        if (loop->number >= 0) ash_text_add(out, ", the number at + %" PRId64, loop->number);
+        ash_text_add(out, "\n");
         for (uint32_t b = 0; b < body->buffers.len; b++) {
             const ash_buffer *buffer = &body->buffers.at[b];
             ash_text_add(out, "  %%%u %s ", b, kinds[buffer->kind]);
@@ -284,8 +286,9 @@ static void print_entries(const ash_plan_core *core, ash_text *out) {
 
 static void print_commands(const ash_plan_core *core, ash_text *out) {
     static const char *const names[] = {
-        [ASH_COMMAND_LAUNCH] = "launch #", [ASH_COMMAND_COPY] = "copy #",    [ASH_COMMAND_HOST] = "host #",
-        [ASH_COMMAND_FILL] = "fill %",     [ASH_COMMAND_RECORD] = "record ", [ASH_COMMAND_WAIT] = "wait "};
+        [ASH_COMMAND_LAUNCH] = "launch #", [ASH_COMMAND_COPY] = "copy #", [ASH_COMMAND_HOST] = "host #",
+        [ASH_COMMAND_REPEAT] = "repeat #", [ASH_COMMAND_FILL] = "fill %", [ASH_COMMAND_STORE] = "store ",
+        [ASH_COMMAND_RECORD] = "record ",  [ASH_COMMAND_WAIT] = "wait "};
     ash_text_add(out, "\ncommands\n");
     for (uint32_t i = 0; i < core->n_commands; i++) {
         const ash_plan_command *c = &core->commands[i];

@@ -86,6 +86,13 @@ static ash_status check_once(const ash_var_binding *vars, size_t count, ash_diag
     return ASH_OK;
 }
 
+/* Variables have other values; those of a pair are the same. */
+static void refresh(ash_plan *plan) {
+    ash_plan__refresh_steps(plan);
+    if (plan->partner) ash_plan__refresh_steps(plan->partner);
+    ash_plan__refresh_pair(plan);
+}
+
 /* Checks all, then changes all. */
 ash_status ash_plan__bind_vars(ash_plan *plan, const ash_var_binding *vars, size_t count, ash_diag *diag) {
     size_t index;
@@ -101,8 +108,7 @@ ash_status ash_plan__bind_vars(ash_plan *plan, const ash_var_binding *vars, size
     }
     if (!changed) return ASH_OK;
     ash_plan__unsettle(plan);
-    ash_plan__refresh_steps(plan);
-    ash_plan__refresh_views(plan);
+    refresh(plan);
     return ASH_OK;
 }
 
@@ -145,10 +151,10 @@ ASH_SIZED(ash_plan_var, value);
 ash_status ash_plan_var_at(ash_plan *plan, size_t index, ash_plan_var *out, ash_diag *diag) {
     ash_plan_var own;
     ASH_NEED(diag, plan, out);
-    pthread_mutex_lock(&plan->lock);
+    pthread_mutex_lock(plan->lock);
     size_t count = ash_plan_var_count(plan);
     if (index < count) describe_var(plan, index, &own);
-    pthread_mutex_unlock(&plan->lock);
+    pthread_mutex_unlock(plan->lock);
     ASH_FAIL_IF(index >= count, diag, ASH_ERROR_NOT_FOUND, "there is no variable %zu: the plan has %zu",
                 index, count);
     return ASH_GIVE(ash_plan_var, &own, out, diag);
@@ -161,9 +167,9 @@ ash_status ash_plan__set_vars(ash_plan *plan, const ash_var_binding *vars, size_
 
 ash_status ash_plan_set_vars(ash_plan *plan, const ash_var_binding *vars, size_t count, ash_diag *diag) {
     ASH_NEED(diag, plan);
-    pthread_mutex_lock(&plan->lock);
+    pthread_mutex_lock(plan->lock);
     ash_status status = ash_plan__set_vars(plan, vars, count, diag);
-    pthread_mutex_unlock(&plan->lock);
+    pthread_mutex_unlock(plan->lock);
     return status;
 }
 
@@ -173,7 +179,7 @@ void ash_plan__note_incomplete(ash_plan *plan) {
     plan->executed = false;
     if (plan->n_settlings) {
         ash_plan__unsettle(plan);
-        ash_plan__refresh_steps(plan);
+        refresh(plan);
     }
     ash_plan__lose_states(plan);
     ash_plan__refresh_views(plan);
@@ -197,15 +203,19 @@ void ash_plan_progress(const ash_plan *plan, uint64_t *done, uint64_t *total) {
 ash_status ash_plan__execute(ash_plan *plan, ash_profile *profile, ash_diag *diag) {
     ASH_FAIL_IF(ash_cancel_is_on(plan->progress.cancel), diag, ASH_ERROR_CANCELLED,
                 "cancelled before the execution began");
+    ASH_TRY(ash_plan__check_pair(plan, diag));
     ASH_TRY(ash_plan__check_inputs(plan, diag));
     ASH_TRY(ash_plan__check_files(plan, diag));
+    if (plan->second) ASH_TRY(ash_plan__check_lent_files(plan->owner, diag));
     ASH_TRY(ash_plan__check_states(plan, diag));
     ASH_TRY(ash_plan__need_states(plan, diag));
     ASH_TRY(ash_plan__need_arenas(plan, diag));
     ASH_TRY(ash_plan__need_weights(plan, diag));
+    ash_plan__follow(plan);
     ASH_TRY(need_capture(plan, diag));
     ASH_TRY(ash_plan__fetch_inputs(plan, diag));
     ASH_TRY(ash_plan__fetch_states(plan, diag));
+    ash_plan__begin_pair(plan);
     atomic_store_explicit(&plan->begun, plan->streams->class->done(plan->streams), memory_order_relaxed);
     ash_status status = run(plan, profile, diag);
     ash_plan__use_inputs(plan);
@@ -214,6 +224,7 @@ ash_status ash_plan__execute(ash_plan *plan, ash_profile *profile, ash_diag *dia
         ash_plan__note_incomplete(plan);
         return status;
     }
+    ash_plan__end_pair(plan);
     if (ash_plan__has_results(plan) && !plan->saved && plan->n_settlings == 0) return ASH_OK;
     plan->executed = true;
     if (plan->n_vars) memcpy(plan->result_vars, plan->vars, plan->n_vars * sizeof *plan->vars);
@@ -232,9 +243,8 @@ void ash_plan__restore_vars(ash_plan *plan) {
     size_t bytes = plan->n_vars * sizeof *plan->vars;
     if (!bytes || memcmp(plan->old_vars, plan->vars, bytes) == 0) return;
     memcpy(plan->vars, plan->old_vars, bytes);
-    if (!plan->executed) ash_plan__unsettle(plan);
-    ash_plan__refresh_steps(plan);
-    ash_plan__refresh_views(plan);
+    if (!ash_plan__memory(plan)->executed) ash_plan__unsettle(plan);
+    refresh(plan);
 }
 
 /* Executes with other values, which are taken back when that fails. */
@@ -262,9 +272,9 @@ static ash_status execute_all(ash_plan *plan, const ash_var_binding *vars, size_
 static ash_status execute_locked(ash_plan *plan, const ash_var_binding *vars, size_t count,
                                  ash_profile *profile, size_t room, ash_diag *diag) {
     ASH_NEED(diag, plan);
-    pthread_mutex_lock(&plan->lock);
+    pthread_mutex_lock(plan->lock);
     ash_status status = execute_all(plan, vars, count, profile, room, diag);
-    pthread_mutex_unlock(&plan->lock);
+    pthread_mutex_unlock(plan->lock);
     return status;
 }
 

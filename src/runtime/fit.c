@@ -23,6 +23,7 @@ struct fitter {
     ash_context *context;
     const ash_target *target;
     const ash_graph *graph;
+    const bool *seeds;
     const ash_plan_options *options;
     unsigned threads;
     ash_graph *optimised[2]; /* with Winograd, and without */
@@ -60,6 +61,7 @@ static ash_status lower(struct fitter *f, int way, uint64_t room, const int64_t 
                              .scratch = scratch,
                              .keep = f->options->keep,
                              .n_keep = f->options->keep_count,
+                             .seeds = f->seeds,
                              .progress = &f->options->progress};
     ASH_TRY(ash_program__lower(f->optimised[direct], f->target, &low, out, diag));
     ash_status status = ash_loop__lay_out(f->context, *out, f->options, diag);
@@ -199,13 +201,15 @@ static ash_status find_way(struct fitter *f, int *out, ash_diag *diag) {
 }
 
 ash_status ash_fit__lower(ash_context *context, const ash_target *target, const ash_graph *graph,
-                          const ash_plan_options *options, ash_fitted *out, ash_diag *diag) {
+                          const bool *seeds, const ash_plan_options *options, ash_fitted *out,
+                          ash_diag *diag) {
     ash_diag own_diag; /* refusals are compared by it */
     ash_plan_options own = *options;
     if (!own.memory.progress.cancel && !own.memory.progress.report) own.memory.progress = own.progress;
     struct fitter f = {.context = context,
                        .target = target,
                        .graph = graph,
+                       .seeds = seeds,
                        .options = &own,
                        .threads = ash_plan__threads(context, options),
                        .least = UINT64_MAX};

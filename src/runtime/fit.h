@@ -12,8 +12,10 @@ typedef struct ash_fitted {
 } ash_fitted;
 
 /* Optimises and lowers a graph for a target as the options say. ASH_ERROR_BUDGET, when no way that there is
- * meets memory.capacity, names the smallest size of all. */
+ * meets memory.capacity, names the smallest size of all. `seeds`: per input of the graph, whether it is
+ * known after the first of two parts has run, and then the program is cut (kernel/cut.h); or NULL. */
 ash_status ash_fit__lower(ash_context *context, const ash_target *target, const ash_graph *graph,
-                          const ash_plan_options *options, ash_fitted *out, ash_diag *diag);
+                          const bool *seeds, const ash_plan_options *options, ash_fitted *out,
+                          ash_diag *diag);
 
 #endif

@@ -89,9 +89,9 @@ static ash_status give_view(ash_plan *plan, size_t position, const ash_view *vie
 static ash_status give(ash_plan *plan, size_t position, const ash_view *view, bool bind, ash_diag *diag) {
     ASH_NEED(diag, plan, view);
     ASH_TRY(ash_plan__check_position(plan, position, diag));
-    pthread_mutex_lock(&plan->lock);
+    pthread_mutex_lock(plan->lock);
     ash_status status = give_view(plan, position, view, bind, diag);
-    pthread_mutex_unlock(&plan->lock);
+    pthread_mutex_unlock(plan->lock);
     if (status != ASH_OK)
         ash_diag__add_node(diag, ash_plan_input_name(plan, position), "input", ASH_NO_OFFSET);
     return status;
@@ -109,13 +109,13 @@ ash_status ash_plan_set_parameter_view(ash_plan *plan, const char *name, const a
                                        ash_diag *diag) {
     ASH_NEED(diag, plan, name, view);
     ash_given given;
-    pthread_mutex_lock(&plan->lock);
+    pthread_mutex_lock(plan->lock);
     ash_status status = ash_plan__given_view(plan, view, &given, diag);
     if (status != ASH_OK)
         ash_diag__add_node(diag, name, "parameter", ASH_NO_OFFSET);
     else
         status = ash_plan__set_named(plan, name, &given, diag);
-    pthread_mutex_unlock(&plan->lock);
+    pthread_mutex_unlock(plan->lock);
     return status;
 }
 
@@ -129,9 +129,9 @@ static ash_status set_state_view(ash_plan *plan, size_t position, const ash_view
 
 ash_status ash_plan_set_state_view(ash_plan *plan, size_t position, const ash_view *view, ash_diag *diag) {
     ASH_NEED(diag, plan, view);
-    pthread_mutex_lock(&plan->lock);
+    pthread_mutex_lock(plan->lock);
     ash_status status = set_state_view(plan, position, view, diag);
-    pthread_mutex_unlock(&plan->lock);
+    pthread_mutex_unlock(plan->lock);
     if (status != ASH_OK)
         ash_diag__add_node(diag, ash_plan_state_name(plan, position), "state", ASH_NO_OFFSET);
     return status;
@@ -169,24 +169,26 @@ static ash_status view_block(const ash_plan *plan, ash_view *view, ash_plan_bloc
 
 ash_status ash_plan__bind_memory(ash_plan *plan, void *memory, uint64_t size, ash_plan_bind_fn *bind,
                                  ash_diag *diag) {
-    pthread_mutex_lock(&plan->lock);
+    pthread_mutex_lock(plan->lock);
+    plan = ash_plan__memory(plan);
     ash_given given = ash_plan__given(plan, NULL, memory, size);
     ash_plan_block block;
     ash_status status = ash_open__check(plan, diag);
     if (status == ASH_OK) status = find_block(plan, &given, &block, diag);
     if (status == ASH_OK) status = bind(plan, &block, size, diag);
-    pthread_mutex_unlock(&plan->lock);
+    pthread_mutex_unlock(plan->lock);
     return status;
 }
 
 ash_status ash_plan__bind_view(ash_plan *plan, ash_view *view, ash_plan_bind_fn *bind, ash_diag *diag) {
-    pthread_mutex_lock(&plan->lock);
+    pthread_mutex_lock(plan->lock);
+    plan = ash_plan__memory(plan);
     ash_plan_block block;
     uint64_t size;
     ash_status status = ash_open__check(plan, diag);
     if (status == ASH_OK) status = view_block(plan, view, &block, &size, diag);
     if (status == ASH_OK) status = bind(plan, &block, size, diag);
-    pthread_mutex_unlock(&plan->lock);
+    pthread_mutex_unlock(plan->lock);
     return status;
 }
 

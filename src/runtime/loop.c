@@ -1,18 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /* Loops in a plan.
  *
- * A loop is a step like others, and a function of the host: so streams, waits, captures, profiles and the
- * switch treat it as they treat a caller's function. What it does is to run the body's steps one after the
- * other, as often as the loop runs. The body has no memory of its own: what it computes lies in the step's
- * scratch memory, where the planner has put it (`offsets`), and everything else in the step's operands and
- * results; see kernel/loop.c. Between iterations the tables of addresses are written anew, which is a few
- * additions, and the switch is looked at. The carried values lie in the results throughout.
+ * A loop is a step like others, and a repeat (device/stream.h): commands that run once before the first
+ * iteration, those of an iteration, and those behind the last one. On each kind of device the commands of
+ * an iteration are launches and copies like those of other steps; what the host adds between two of them
+ * is a few additions, the tables of addresses. The body has no memory of its own: what it computes lies
+ * in the step's scratch memory, where the planner has put it (`offsets`), the iteration's number behind
+ * that, and everything else in the step's operands and results; see kernel/loop.c. The carried values lie
+ * in the results throughout.
+ *
+ *     before       carried values are copied to the results; zeros where the loop may end early
+ *     iteration    poison, the number, the body's steps, copies of what is stacked and lies elsewhere
+ *     behind       the number of iterations, where that is not known
+ *
+ * Whether there is another iteration is known ahead, or is a byte that the streams read behind the body.
  *
  * Where executions have one stream, the body's kernels take the pool's threads as others do; where they
  * have several, the threads are the streams', and a loop runs on one. */
 #include "loop.h"
 
-#include "base/pool.h"
 #include "layout.h"
 #include "plan.h"
 
@@ -59,6 +65,22 @@ static ash_status take_offsets(ash_context *context, const ash_program *body, as
     return status;
 }
 
+static uint32_t root_of(const ash_program *body, uint32_t buffer) {
+    uint32_t root = body->buffers.at[buffer].root;
+    return root == ASH_NO_BUFFER ? buffer : root;
+}
+
+/* Whether a step reads the iteration's number, or it is stacked. */
+static bool reads_number(const ash_program *body, const ash_loop_parts *parts) {
+    uint32_t number = body->inputs.at[0];
+    for (size_t s = 0; s < body->steps.len; s++)
+        for (uint32_t i = 0; i < body->steps.at[s].n_accesses; i++)
+            if (root_of(body, body->steps.at[s].accesses[i].buffer) == number) return true;
+    for (uint32_t k = 0; k < parts->stacked; k++)
+        if (root_of(body, body->outputs.at[parts->until + k]) == number) return true;
+    return false;
+}
+
 static ash_status lay_out(ash_context *context, ash_program *program, size_t index,
                           const ash_plan_options *options, ash_diag *diag) {
     ash_program_loop *loop = &program->loops.at[index];
@@ -69,6 +91,8 @@ static ash_status lay_out(ash_context *context, ash_program *program, size_t ind
     loop->workers = alone ? ash_plan__threads(context, options) : 1;
     ASH_TRY(ash_loop__lay_out(context, loop->body, options, diag));
     ASH_TRY(take_offsets(context, loop->body, loop, options, &bytes, diag));
+    loop->number = reads_number(loop->body, &loop->parts) ? bytes : -1;
+    if (loop->number >= 0) bytes += ASH_STORAGE_ALIGN;
     uint32_t scratch = step->buffers[step->n_buffers - 1];
     program->buffers.at[scratch].bytes = program->buffers.at[scratch].type.dims[0] = bytes;
     for (uint32_t i = 0; i < step->n_accesses; i++)
@@ -96,33 +120,124 @@ ash_status ash_loop__lay_out(ash_context *context, ash_program *program, const a
 
 /* --- life ----------------------------------------------------------------------------------------- */
 
+enum { BEFORE, ITERATION, BEHIND };
+
 /* Entries of a body step's table, with what can stop a kernel. */
 static uint32_t table_entries(const ash_plan *plan, const ash_step *step) {
     if (step->kind == ASH_STEP_COPY) return 2;
     return step->n_buffers + (step->kind == ASH_STEP_KERNEL && plan->program->nests.at[step->nest].polls);
 }
 
+/* The buffers of the step that runs it: operands, constants, results, scratch. */
+static uint32_t first_constant(const ash_program_loop *loop) {
+    return loop->parts.captures + loop->parts.captured;
+}
+
+static uint32_t first_result(const ash_program_loop *loop) {
+    return first_constant(loop) + loop->n_constants;
+}
+
+static uint32_t scratch_of(const ash_program_loop *loop) {
+    return first_result(loop) + loop->parts.stacks + loop->parts.stacked;
+}
+
+static ash_plan_loop_work *add(ash_plan_loop *l, uint32_t list, ash_command_kind kind) {
+    ash_plan_loop_work *work = &l->works[l->n_commands];
+    l->commands[l->n_commands++] = (ash_command){.kind = kind, .work = work};
+    l->repeat.lists[list].count++;
+    return work;
+}
+
+static void add_before(ash_plan_loop *l) {
+    const ash_loop_parts *p = &l->loop->parts;
+    for (uint32_t k = 0; k < p->carried; k++)
+        add(l, BEFORE, ASH_COMMAND_COPY)->copy = (ash_transfer){.buffers = &l->starts[2 * k]};
+    for (uint32_t k = 0; p->until && k < p->stacked; k++)
+        add(l, BEFORE, ASH_COMMAND_FILL)->fill =
+            (ash_fill){.buffer = &l->operands[first_result(l->loop) + p->stacks + k]};
+}
+
+/* A step of the body, whose table begins at `table`. */
+static void add_step(ash_plan_loop *l, const ash_step *step, const ash_address *table) {
+    ash_plan *plan = l->plan;
+    switch (step->kind) {
+    case ASH_STEP_COPY:
+        add(l, ITERATION, ASH_COMMAND_COPY)->copy = (ash_transfer){
+            .buffers = table, .from = step->accesses[0].begin, .to = step->accesses[1].begin};
+        break;
+    case ASH_STEP_LOOP:
+        add(l, ITERATION, ASH_COMMAND_REPEAT);
+        l->inner[step->nest].repeat = ash_plan__loop_repeat(&l->inner[step->nest], table);
+        l->commands[l->n_commands - 1].repeat = &l->inner[step->nest].repeat;
+        break;
+    default: {
+        bool parallel = plan->schedule->streams == 1 &&
+                        ash_plan_core__is_parallel(l->loop->body, l->loop->workers, step);
+        add(l, ITERATION, ASH_COMMAND_LAUNCH)->launch = (ash_launch){.kernel = plan->kernels[step->nest],
+                                                                     .buffers = table,
+                                                                     .count = table_entries(plan, step),
+                                                                     .vars = plan->vars,
+                                                                     .chunks = {.parallel = parallel}};
+    }
+    }
+}
+
+static void add_iteration(ash_plan_loop *l) {
+    const ash_program *body = l->loop->body;
+    const ash_loop_parts *p = &l->loop->parts;
+    const ash_address *table = l->table;
+    if (l->plan->core->poison)
+        add(l, ITERATION, ASH_COMMAND_FILL)->fill = (ash_fill){
+            .buffer = &l->operands[scratch_of(l->loop)], .bytes = (uint64_t)l->loop->bytes, .value = 0xff};
+    if (l->loop->number >= 0)
+        add(l, ITERATION, ASH_COMMAND_STORE)->store = (ash_store){&l->number_at, &l->number};
+    l->first_step = l->n_commands;
+    for (size_t s = 0; s < body->steps.len; s++) {
+        add_step(l, &body->steps.at[s], table);
+        table += table_entries(l->plan, &body->steps.at[s]);
+    }
+    for (uint32_t k = 0; k < p->stacked; k++) {
+        if (l->loop->direct[k]) continue;
+        add(l, ITERATION, ASH_COMMAND_COPY)->copy = (ash_transfer){.buffers = table};
+        table += 2;
+    }
+}
+
+ash_repeat ash_plan__loop_repeat(ash_plan_loop *l, const ash_address *operands) {
+    l->operands = operands;
+    add_before(l);
+    l->repeat.lists[ITERATION].commands = l->commands + l->n_commands;
+    add_iteration(l);
+    l->repeat.lists[BEHIND].commands = l->commands + l->n_commands;
+    if (l->loop->parts.until)
+        add(l, BEHIND, ASH_COMMAND_STORE)->store =
+            (ash_store){&l->operands[first_result(l->loop)], &l->number};
+    return l->repeat;
+}
+
+static int next(void *arg, uint64_t turn, bool go);
 static ash_status make_loops(ash_plan *plan, const ash_program *program, ash_plan_loop **out,
                              ash_diag *diag);
 
+/* All that it needs; its commands are listed when the table of its step is known. */
 static ash_status make_loop(ash_plan *plan, const ash_program_loop *loop, ash_plan_loop *out,
                             ash_diag *diag) {
     const ash_program *body = loop->body;
-    size_t entries = 0;
+    const ash_loop_parts *p = &loop->parts;
+    size_t entries = 2 * (size_t)p->stacked, parts = (size_t)p->scanned + p->stacked,
+           commands = (size_t)p->carried + 2 * (size_t)p->stacked + body->steps.len + 3;
     *out = (ash_plan_loop){.plan = plan, .loop = loop};
     for (size_t s = 0; s < body->steps.len; s++) entries += table_entries(plan, &body->steps.at[s]);
     out->base = ash_arena_alloc(&plan->arena, body->buffers.len, sizeof *out->base);
+    out->starts = ash_arena_alloc(&plan->arena, 2 * (size_t)p->carried, sizeof *out->starts);
     out->table = ash_arena_alloc(&plan->arena, entries, sizeof *out->table);
-    out->parallel = ash_arena_alloc(&plan->arena, body->steps.len, sizeof *out->parallel);
-    out->chunks = ash_arena_alloc(&plan->arena, body->steps.len, sizeof *out->chunks);
-    out->slices = ash_arena_alloc(&plan->arena, (size_t)loop->parts.scanned + loop->parts.stacked,
-                                  sizeof *out->slices);
-    if (!out->base || !out->table || !out->parallel || !out->chunks || !out->slices)
+    out->slices = ash_arena_alloc(&plan->arena, parts, sizeof *out->slices);
+    out->commands = ash_arena_alloc(&plan->arena, commands, sizeof *out->commands);
+    out->works = ash_arena_alloc(&plan->arena, commands, sizeof *out->works);
+    if (!out->base || !out->starts || !out->table || !out->slices || !out->commands || !out->works)
         return ASH_NO_MEMORY(diag);
-    bool alone = plan->schedule->streams == 1 && loop->workers > 1;
-    for (size_t s = 0; s < body->steps.len; s++)
-        out->parallel[s] = alone && ash_plan_core__is_parallel(body, loop->workers, &body->steps.at[s]);
-    if (alone) ASH_TRY(ash_pool__get(plan->context, &out->pool, diag));
+    out->repeat = (ash_repeat){.next = next, .arg = out, .look = &out->look};
+    out->repeat.lists[BEFORE].commands = out->commands;
     return make_loops(plan, body, &out->inner, diag);
 }
 
@@ -136,7 +251,10 @@ static ash_status make_loops(ash_plan *plan, const ash_program *program, ash_pla
 }
 
 ash_status ash_plan__make_loops(ash_plan *plan, ash_diag *diag) {
-    return make_loops(plan, plan->program, &plan->loops, diag);
+    ASH_TRY(make_loops(plan, plan->program, &plan->loops, diag));
+    for (size_t i = 0; i < plan->program->loops.len; i++)
+        plan->loops[i].repeat.waits = plan->core->n_settled > 0;
+    return ASH_OK;
 }
 
 static void move_loops(ash_plan_loop *loops, size_t count, ash_plan *plan) {
@@ -150,81 +268,92 @@ void ash_plan__move_loops(ash_plan *plan) {
     move_loops(plan->loops, plan->program->loops.len, plan);
 }
 
-ash_status ash_loop__check_device(const ash_program *program, const ash_device *device, ash_diag *diag) {
-    if (!program->loops.len || device->class->host_memory) return ASH_OK;
-    const ash_step *step = step_of((ash_program *)program, 0);
-    ash_fail(diag, ASH_ERROR_UNSUPPORTED,
-             "a loop on %.60s, whose memory the host does not reach, is not supported", device->name);
-    ash_diag__add_node(diag, step && step->n_nodes ? step->nodes[0] : NULL, "loop", ASH_NO_OFFSET);
-    return ASH_ERROR_UNSUPPORTED;
-}
+/* --- the present variables ------------------------------------------------------------------------ */
 
-/* --- running -------------------------------------------------------------------------------------- */
-
-static int64_t present_bytes(const ash_plan *plan, const ash_type *type) {
+static int64_t present_bytes(const ash_plan *plan, const ash_program *body, uint32_t buffer) {
+    const ash_type *type = &body->buffers.at[buffer].type;
     return ash_type_count(plan->program->dims, type, plan->vars) * (int64_t)ash_dtype_size(type->dtype);
 }
 
-static const ash_type *type_of(const ash_program *body, uint32_t buffer) {
-    return &body->buffers.at[buffer].type;
+static void refresh_step(ash_plan_loop *l, const ash_step *step, ash_plan_loop_work *work) {
+    const ash_plan *plan = l->plan;
+    switch (step->kind) {
+    case ASH_STEP_COPY: {
+        int64_t present = present_bytes(plan, l->loop->body, step->accesses[0].buffer);
+        work->copy.bytes = ASH_MAX(ASH_MIN(step->accesses[0].end, present) - step->accesses[0].begin, 0);
+        break;
+    }
+    case ASH_STEP_LOOP: ash_plan__refresh_loop(&l->inner[step->nest]); break;
+    default:
+        work->launch.chunks.end = ASH_MAX(ash_dims_eval(plan->program->dims, step->chunks, plan->vars), 0);
+    }
 }
+
+void ash_plan__refresh_loop(ash_plan_loop *l) {
+    const ash_program *body = l->loop->body;
+    const ash_loop_parts *p = &l->loop->parts;
+    ash_plan_loop_work *work = l->works;
+    l->trips = ASH_MAX(ash_dims_eval(l->plan->program->dims, l->loop->trips, l->plan->vars), 0);
+    for (uint32_t k = 0; k < p->scanned; k++)
+        l->slices[k].bytes = present_bytes(l->plan, body, body->inputs.at[1 + k]);
+    for (uint32_t k = 0; k < p->stacked; k++)
+        l->slices[p->scanned + k].bytes = present_bytes(l->plan, body, body->outputs.at[p->until + k]);
+    for (uint32_t k = 0; k < p->carried; k++, work++)
+        work->copy.bytes = present_bytes(l->plan, body, body->states.at[k]);
+    for (uint32_t k = 0; p->until && k < p->stacked; k++, work++)
+        work->fill.bytes = (uint64_t)(l->trips * l->slices[p->scanned + k].bytes);
+    work = l->works + l->first_step;
+    for (size_t s = 0; s < body->steps.len; s++, work++) refresh_step(l, &body->steps.at[s], work);
+    for (uint32_t k = 0; k < p->stacked; k++)
+        if (!l->loop->direct[k]) (work++)->copy.bytes = l->slices[p->scanned + k].bytes;
+}
+
+/* --- running -------------------------------------------------------------------------------------- */
 
 static ash_address address(const ash_plan_loop *l, uint32_t buffer) {
     const ash_buffer *b = &l->loop->body->buffers.at[buffer];
     return b->root == ASH_NO_BUFFER ? l->base[buffer] : l->base[b->root] + (ash_address)b->offset;
 }
 
-static bool is_stopped(const ash_plan *plan) {
-    return ash_stop__is_asked((const ash_stop *)plan->streams->stop);
-}
-
-/* Addresses and numbers that stay for all iterations; the carried values begin. */
-static void begin(ash_plan_loop *l, void *const *buffers) {
+/* Addresses that stay for all iterations. */
+static void begin(ash_plan_loop *l) {
     const ash_program_loop *loop = l->loop;
     const ash_program *body = loop->body;
     const ash_loop_parts *p = &loop->parts;
-    uint32_t constants = p->captures + p->captured, results = constants + loop->n_constants;
-    const char *scratch = buffers[results + p->stacks + p->stacked];
+    const ash_address *operands = l->operands, *results = operands + first_result(loop);
+    ash_address scratch = operands[scratch_of(loop)];
     for (uint32_t b = 0; b < body->buffers.len; b++)
-        l->base[b] = loop->offsets[b] < 0 ? 0 : (ash_address)scratch + (ash_address)loop->offsets[b];
-    l->base[body->inputs.at[0]] = (ash_address)&l->number;
+        l->base[b] = loop->offsets[b] < 0 ? 0 : scratch + (ash_address)loop->offsets[b];
+    l->number_at = loop->number < 0 ? 0 : scratch + (ash_address)loop->number;
+    l->base[body->inputs.at[0]] = l->number_at;
     for (uint32_t k = 0; k < p->captured; k++)
-        l->base[body->inputs.at[1 + p->scanned + k]] = (ash_address)buffers[p->captures + k];
+        l->base[body->inputs.at[1 + p->scanned + k]] = operands[p->captures + k];
     for (uint32_t k = 0; k < loop->n_constants; k++)
-        l->base[loop->constants[k]] = (ash_address)buffers[constants + k];
+        l->base[loop->constants[k]] = operands[first_constant(loop) + k];
     for (uint32_t k = 0; k < p->carried; k++) {
-        uint32_t state = body->states.at[k];
-        l->base[state] = (ash_address)buffers[results + p->finals + k];
-        memmove(buffers[results + p->finals + k], buffers[p->init + k],
-                (size_t)present_bytes(l->plan, type_of(body, state)));
+        l->starts[2 * k] = operands[p->init + k];
+        l->starts[2 * k + 1] = l->base[body->states.at[k]] = results[p->finals + k];
     }
-    for (uint32_t k = 0; k < p->scanned + p->stacked; k++) {
-        bool scanned = k < p->scanned;
-        uint32_t buffer = scanned ? body->inputs.at[1 + k] : body->outputs.at[p->until + k - p->scanned];
-        l->slices[k].bytes = present_bytes(l->plan, type_of(body, buffer));
-        l->slices[k].whole = buffers[scanned ? p->xs + k : results + p->stacks + k - p->scanned];
-    }
-    for (size_t s = 0; s < body->steps.len; s++)
-        l->chunks[s] = ash_dims_eval(l->plan->program->dims, body->steps.at[s].chunks, l->plan->vars);
-    l->trips = ash_dims_eval(l->plan->program->dims, loop->trips, l->plan->vars);
+    for (uint32_t k = 0; k < p->scanned; k++) l->slices[k].whole = operands[p->xs + k];
+    for (uint32_t k = 0; k < p->stacked; k++) l->slices[p->scanned + k].whole = results[p->stacks + k];
+    l->look = p->until && l->trips > 0 ? operands[p->go] : 0;
+    l->over = false;
 }
 
-static char *slice_at(const ash_plan_loop *l, uint32_t part, int64_t t) {
+static ash_address slice_at(const ash_plan_loop *l, uint32_t part, int64_t t) {
     int64_t at = l->loop->backward >> part & 1 ? l->trips - 1 - t : t;
-    return l->slices[part].whole + at * l->slices[part].bytes;
+    return l->slices[part].whole + (ash_address)(at * l->slices[part].bytes);
 }
 
 /* The addresses of this iteration. */
-static void turn(ash_plan_loop *l, int64_t t) {
+static void turn_to(ash_plan_loop *l, int64_t t) {
     const ash_program_loop *loop = l->loop;
     const ash_program *body = loop->body;
     const ash_loop_parts *p = &loop->parts;
     l->number = t;
-    for (uint32_t k = 0; k < p->scanned; k++)
-        l->base[body->inputs.at[1 + k]] = (ash_address)slice_at(l, k, t);
+    for (uint32_t k = 0; k < p->scanned; k++) l->base[body->inputs.at[1 + k]] = slice_at(l, k, t);
     for (uint32_t k = 0; k < p->stacked; k++)
-        if (loop->direct[k])
-            l->base[body->outputs.at[p->until + k]] = (ash_address)slice_at(l, p->scanned + k, t);
+        if (loop->direct[k]) l->base[body->outputs.at[p->until + k]] = slice_at(l, p->scanned + k, t);
     ash_address *at = l->table;
     for (size_t s = 0; s < body->steps.len; s++) {
         const ash_step *step = &body->steps.at[s];
@@ -235,98 +364,28 @@ static void turn(ash_plan_loop *l, int64_t t) {
             for (uint32_t i = 0; i < step->n_buffers; i++) *at++ = address(l, step->buffers[i]);
         if (step->kind == ASH_STEP_KERNEL && entries > step->n_buffers) *at++ = l->plan->streams->stop;
     }
-}
-
-static void run_loop(ash_plan_loop *l, void *const *buffers);
-
-static void run_copy(const ash_plan_loop *l, const ash_step *step, const ash_address *table) {
-    int64_t bytes = ASH_MIN(step->accesses[0].end,
-                            present_bytes(l->plan, type_of(l->loop->body, step->accesses[0].buffer)));
-    if (bytes > step->accesses[0].begin)
-        memmove((char *)table[1] + step->accesses[1].begin,
-                (const char *)table[0] + step->accesses[0].begin,
-                (size_t)(bytes - step->accesses[0].begin));
-}
-
-struct piece {
-    ash_kernel_fn kernel;
-    void *const *table;
-    const int64_t *vars;
-};
-
-static void run_piece(void *arg, int64_t begin, int64_t end, unsigned worker) {
-    const struct piece *p = arg;
-    p->kernel(p->table, p->vars, begin, end, worker);
-}
-
-static void run_kernel(const ash_plan_loop *l, size_t s, const ash_address *table) {
-    const ash_plan *plan = l->plan;
-    const ash_kernel *kernel = plan->kernels[l->loop->body->steps.at[s].nest];
-    struct piece piece = {(ash_kernel_fn)(uintptr_t)kernel, (void *const *)table, plan->vars};
-    if (l->chunks[s] <= 0) return;
-    if (l->parallel[s])
-        ash_pool__run(l->pool, l->loop->workers, l->chunks[s], run_piece, &piece);
-    else
-        run_piece(&piece, 0, l->chunks[s], 0);
-}
-
-static void run_body(ash_plan_loop *l) {
-    const ash_program *body = l->loop->body;
-    const ash_plan *plan = l->plan;
-    const ash_address *table = l->table;
-    for (size_t s = 0; s < body->steps.len; s++) {
-        const ash_step *step = &body->steps.at[s];
-        if (step->kind == ASH_STEP_COPY)
-            run_copy(l, step, table);
-        else if (step->kind == ASH_STEP_LOOP)
-            run_loop(&l->inner[step->nest], (void *const *)table);
-        else
-            run_kernel(l, s, table);
-        table += table_entries(plan, step);
+    for (uint32_t k = 0; k < p->stacked; k++) {
+        if (loop->direct[k]) continue;
+        *at++ = address(l, body->outputs.at[p->until + k]);
+        *at++ = slice_at(l, p->scanned + k, t);
     }
+    l->look = p->until && t + 1 < l->trips ? address(l, body->outputs.at[0]) : 0;
 }
 
-static void poison(const ash_plan_loop *l, void *const *buffers) {
-    const ash_program_loop *loop = l->loop;
-    uint32_t last = loop->parts.captures + loop->parts.captured + loop->n_constants + loop->parts.stacks +
-                    loop->parts.stacked;
-    if (l->plan->core->poison) memset(buffers[last], 0xff, (size_t)loop->bytes);
-}
-
-static void run_loop(ash_plan_loop *l, void *const *buffers) {
-    const ash_loop_parts *p = &l->loop->parts;
-    const ash_program *body = l->loop->body;
-    int64_t t = 0;
-    begin(l, buffers);
-    bool go = !p->until || *(const bool *)buffers[p->go];
-    for (; t < l->trips && go; t++) {
-        if (is_stopped(l->plan)) return;
-        poison(l, buffers);
-        turn(l, t);
-        run_body(l);
-        for (uint32_t k = 0; k < p->stacked; k++)
-            if (!l->loop->direct[k])
-                memcpy(slice_at(l, p->scanned + k, t),
-                       (const void *)address(l, body->outputs.at[p->until + k]),
-                       (size_t)l->slices[p->scanned + k].bytes);
-        if (p->until) go = *(const bool *)address(l, body->outputs.at[0]);
-    }
-    uint32_t results = p->captures + p->captured + l->loop->n_constants;
-    if (p->until) memcpy(buffers[results], &t, sizeof t);
-    for (uint32_t k = 0; k < p->stacked; k++)
-        for (int64_t rest = t; rest < l->trips; rest++)
-            memset(slice_at(l, p->scanned + k, rest), 0, (size_t)l->slices[p->scanned + k].bytes);
-}
-
-static void run(void *arg, void *const *buffers, int64_t begin, int64_t end, int64_t worker) {
+static int next(void *arg, uint64_t turn, bool go) {
     ash_plan_loop *l = arg;
-    (void)worker;
-    if (begin >= end) return;
-    run_loop(l, buffers);
-    if (is_stopped(l->plan)) l->plan->active->class->stop(l->plan->active);
-}
-
-ash_host ash_plan__loop_host(ash_plan *plan, uint32_t step) {
-    const ash_step *of = &plan->program->steps.at[step];
-    return (ash_host){.fn = run, .arg = &plan->loops[of->nest]};
+    if (turn == 0) {
+        begin(l);
+        return BEFORE;
+    }
+    if (l->over) return ASH_REPEAT_OVER;
+    int64_t t = (int64_t)turn - 1;
+    if (go && t < l->trips) {
+        turn_to(l, t);
+        return ITERATION;
+    }
+    l->number = t;
+    l->look = 0;
+    l->over = true;
+    return BEHIND;
 }

@@ -471,8 +471,8 @@ ash_status ash_open__ready(ash_plan *plan, bool all, ash_diag *diag) {
 
 ash_status ash_plan_ready(ash_plan *plan, ash_diag *diag) {
     ASH_NEED(diag, plan);
-    pthread_mutex_lock(&plan->lock);
+    pthread_mutex_lock(plan->lock);
     ash_status status = ash_open__ready(plan, false, diag);
-    pthread_mutex_unlock(&plan->lock);
+    pthread_mutex_unlock(plan->lock);
     return status;
 }

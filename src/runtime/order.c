@@ -104,16 +104,38 @@ static ash_status make_buffers(const orderer *o, ash_memory_buffer *buffers, ash
     return ASH_OK;
 }
 
+/* A program of two parts has one operation more for the search, between them: it writes a byte that all of
+ * the first part reads, and one that all of the second reads. */
+static bool has_gate(const ash_program *p) {
+    return p->n_seeds != 0;
+}
+
+static uint32_t op_of(const ash_program *p, size_t step) {
+    return (uint32_t)(step - p->prologue) + (has_gate(p) && step - p->prologue >= p->cut.steps);
+}
+
+static void make_gate(const ash_program *p, ash_memory_buffer *buffers, ash_memory_access *accesses) {
+    const uint32_t n = (uint32_t)p->buffers.len, gate = (uint32_t)p->cut.steps;
+    for (uint32_t i = 0; i < 2; i++) {
+        buffers[n + i] = ash_memory_buffer_init(1, 1, 0, 0);
+        buffers[n + i].kind = ASH_MEMORY_STATE;
+        *accesses++ = (ash_memory_access){.op = gate, .buffer = n + i, .kind = ASH_MEMORY_WRITE, .size = 1};
+    }
+    for (size_t s = p->prologue; s < p->steps.len; s++)
+        *accesses++ = (ash_memory_access){
+            .op = op_of(p, s), .buffer = n + (op_of(p, s) > gate), .kind = ASH_MEMORY_READ, .size = 1};
+}
+
 /* An operand that the step may work on in place is read early: if it dies there, the result takes its
- * bytes. */
-static void make_accesses(const orderer *o, ash_memory_access *accesses) {
+ * bytes. Returns the end of the list. */
+static ash_memory_access *make_accesses(const orderer *o, ash_memory_access *accesses) {
     const ash_program *p = o->program;
     for (size_t s = p->prologue; s < p->steps.len; s++) {
         const ash_step *step = &p->steps.at[s];
         for (uint32_t i = 0; i < step->n_accesses; i++) {
             const ash_access *a = &step->accesses[i];
             ash_memory_access *m = accesses++;
-            *m = (ash_memory_access){.op = (uint32_t)(s - p->prologue), .buffer = a->buffer};
+            *m = (ash_memory_access){.op = op_of(p, s), .buffer = a->buffer};
             m->kind = a->write ? ASH_MEMORY_WRITE : ASH_MEMORY_READ;
             if (!a->write && a->buffer == step->inplace) m->kind = ASH_MEMORY_READ_EARLY;
             m->offset = (uint64_t)a->begin;
@@ -124,25 +146,37 @@ static void make_accesses(const orderer *o, ash_memory_access *accesses) {
             m->size = ASH_MEMORY_WHOLE;
         }
     }
+    return accesses;
 }
 
+/* The order without the gate. */
+static void leave_gate_out(const ash_program *p, uint32_t *order, size_t steps) {
+    uint32_t gate = (uint32_t)p->cut.steps;
+    for (size_t i = 0, to = 0; i <= steps; i++)
+        if (order[i] != gate) order[to++] = order[i] - (order[i] > gate);
+}
+
+/* `order` has room for an operation more. */
 static ash_status find_order(orderer *o, uint32_t *order, ash_diag *diag) {
     const ash_program *p = o->program;
     const ash_allocator *a = o->allocator;
-    size_t count = 0, n = p->buffers.len, steps = p->steps.len - p->prologue;
+    size_t steps = p->steps.len - p->prologue, gate = has_gate(p), n = p->buffers.len + 2 * gate,
+           count = gate * (steps + 2);
     for (size_t s = p->prologue; s < p->steps.len; s++) count += p->steps.at[s].n_accesses;
     ash_memory_buffer *buffers = ash_mem_alloc(a, n, sizeof *buffers);
     ash_memory_access *accesses = ash_mem_alloc(a, count, sizeof *accesses);
     ash_status status = ASH_OK;
     ASH_FAIL_IF_DONE(!buffers || !accesses, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
     ASH_TRY_DONE(make_buffers(o, buffers, diag));
-    make_accesses(o, accesses);
+    ash_memory_access *rest = make_accesses(o, accesses);
+    if (gate) make_gate(p, buffers, rest);
     ash_memory_schedule schedule = {
-        .op_count = (uint32_t)steps, .accesses = accesses, .access_count = (uint32_t)count};
+        .op_count = (uint32_t)(steps + gate), .accesses = accesses, .access_count = (uint32_t)count};
     uint32_t width =
         (uint32_t)ASH_MAX((size_t)LEAST_WIDTH, ASH_MIN((size_t)WIDTH, MOST_SETS / (steps + 1)));
     status = ash_memory_order_search(o->context, &schedule, buffers, (uint32_t)n, width,
                                      &o->options->progress, order, NULL, diag);
+    if (gate && status == ASH_OK) leave_gate_out(p, order, steps);
 done:
     ash_mem_free(a, accesses, count, sizeof *accesses);
     ash_mem_free(a, buffers, n, sizeof *buffers);
@@ -154,7 +188,7 @@ static ash_status reorder(orderer *o, ash_plan_order_report *report, ash_diag *d
     const ash_allocator *a = o->allocator;
     size_t steps = p->steps.len - p->prologue;
     if (steps < 2) return ASH_OK; /* there is but one order */
-    uint32_t *order = ash_mem_alloc(a, steps, sizeof *order), moved = 0;
+    uint32_t *order = ash_mem_alloc(a, steps + 1, sizeof *order), moved = 0;
     ash_step *given = ash_mem_alloc(a, steps, sizeof *given), *main = p->steps.at + p->prologue;
     ash_status status = ASH_OK;
     uint64_t size = 0;
@@ -173,7 +207,7 @@ static ash_status reorder(orderer *o, ash_plan_order_report *report, ash_diag *d
     }
 done:
     ash_mem_free(a, given, steps, sizeof *given);
-    ash_mem_free(a, order, steps, sizeof *order);
+    ash_mem_free(a, order, steps + 1, sizeof *order);
     return status;
 }
 

@@ -17,8 +17,9 @@
 #include "plan.h"
 
 /* Beside the arenas and bound states: the caller's block, weights that are there, the caller's block for
- * others, weights of the room for the next prologue, kept outputs. */
-enum { OTHERS = 5 };
+ * others, weights of the room for the next prologue, kept outputs of the plan and of the other of a pair.
+ * */
+enum { OTHERS = 6 };
 
 static size_t room_of(const ash_plan *plan) {
     return plan->n_arenas + plan->n_states + OTHERS;
@@ -38,10 +39,11 @@ static void add(ash_plan *plan, ash_plan_tenant tenant, uint32_t index, ash_addr
         plan->spans[plan->n_spans++] = (ash_plan_span){host, begin, begin + size, tenant, index};
 }
 
-/* Where the caller has bound a state. */
+/* Where the caller has bound a state, or another plan has it. */
 static void add_state(ash_plan *plan, uint32_t position) {
     const ash_plan_state_slot *slot = &plan->states[position];
     uint64_t bytes = (uint64_t)plan->program->buffers.at[slot->buffer].bytes;
+    if (slot->of) add(plan, ASH_TENANT_STATE, position, plan->base[slot->buffer], bytes);
     add(plan, ASH_TENANT_STATE, position, slot->block.address, bytes);
     add(plan, ASH_TENANT_STATE, position, (ash_address)slot->host, bytes);
     if (slot->host && bytes) plan->spans[plan->n_spans - 1].host = true;
@@ -74,6 +76,7 @@ static void find_spans(ash_plan *plan) {
     if (!(weights && weights->block.address == later) && !(next && next->block.address == later))
         add(plan, ASH_TENANT_WEIGHTS, 0, later, plan->layout->weights_size);
     add_storage(plan, ASH_TENANT_SAVED, 0, plan->saved);
+    if (plan->partner) add_storage(plan, ASH_TENANT_SAVED, 0, plan->partner->saved);
     for (uint32_t i = 0; i < plan->n_states; i++) add_state(plan, i);
     if (plan->n_spans) qsort(plan->spans, plan->n_spans, sizeof *plan->spans, by_address);
     plan->spans_known = true;
@@ -119,13 +122,22 @@ static ash_plan_span input_span(const ash_plan *plan, size_t position) {
     return (ash_plan_span){host, begin, begin + bytes, ASH_TENANT_INPUT, (uint32_t)position};
 }
 
-/* What is read and has bytes in common with a block: bound inputs; constants and parameters, also those
- * that only the prologue reads. */
-static bool find_read(const ash_plan *plan, const ash_plan_span *given, ash_plan_span *out) {
-    for (size_t i = 0; i < plan->n_inputs; i++) {
+static bool find_input(const ash_plan *plan, const ash_plan_span *given, ash_plan_span *out) {
+    for (size_t i = 0; plan && i < plan->n_inputs; i++) {
         *out = input_span(plan, i);
         if (meet(out, given)) return true;
     }
+    return false;
+}
+
+/* What is read and has bytes in common with a block: bound inputs, of a pair those of both plans; constants
+ * and parameters, also those that only the prologue reads. *by: the plan that reads it. */
+static bool find_read(const ash_plan *plan, const ash_plan_span *given, ash_plan_span *out,
+                      const ash_plan **by) {
+    *by = plan->partner;
+    if (find_input(plan->partner, given, out)) return true;
+    *by = plan;
+    if (find_input(plan, given, out)) return true;
     for (uint32_t b = 0; b < plan->n_buffers; b++) {
         const ash_blob *blob = plan->shared->originals[b];
         if (!blob) continue;
@@ -174,11 +186,12 @@ static void name_given(const ash_plan *plan, const ash_plan_span *given, char na
     if (given->tenant == ASH_TENANT_ARENA) snprintf(name, NAME, "the arena");
 }
 
-static ash_status refuse(const ash_plan *plan, const ash_plan_span *given, const ash_plan_span *other,
-                         ash_diag *diag) {
+/* `given` is of `plan`, `other` of `by`. */
+static ash_status refuse(const ash_plan *plan, const ash_plan_span *given, const ash_plan *by,
+                         const ash_plan_span *other, ash_diag *diag) {
     char name[NAME], other_name[NAME];
     name_given(plan, given, name);
-    name_span(plan, other, other_name);
+    name_span(by, other, other_name);
     ash_fail(diag, ASH_ERROR_INVALID_ARGUMENT, "%s at 0x%llx to 0x%llx overlaps %s at 0x%llx to 0x%llx",
              name, (unsigned long long)given->begin, (unsigned long long)given->end, other_name,
              (unsigned long long)other->begin, (unsigned long long)other->end);
@@ -194,18 +207,20 @@ ash_status ash_plan__check_input_memory(ash_plan *plan, size_t position, const a
                           .tenant = ASH_TENANT_INPUT,
                           .index = (uint32_t)position};
     span.end = span.begin + given->size;
-    find_spans(plan);
-    const ash_plan_span *other = given->size ? find_written(plan, &span) : NULL;
-    return other ? refuse(plan, &span, other, diag) : ASH_OK;
+    ash_plan *memory = ash_plan__memory(plan);
+    find_spans(memory);
+    const ash_plan_span *other = given->size ? find_written(memory, &span) : NULL;
+    return other ? refuse(plan, &span, memory, other, diag) : ASH_OK;
 }
 
 ash_status ash_plan__check_block_memory(ash_plan *plan, const ash_plan_span *block, ash_diag *diag) {
     ash_plan_span read;
+    const ash_plan *by;
     if (!block->begin || block->begin == block->end) return ASH_OK;
     find_spans(plan);
     const ash_plan_span *other = find_written(plan, block);
-    if (other) return refuse(plan, block, other, diag);
-    if (find_read(plan, block, &read)) return refuse(plan, block, &read, diag);
+    if (other) return refuse(plan, block, plan, other, diag);
+    if (find_read(plan, block, &read, &by)) return refuse(plan, block, by, &read, diag);
     ash_file *file = NULL;
     if (block->host)
         file = ash_file_at(plan->context, (const void *)block->begin, block->end - block->begin);
@@ -221,13 +236,18 @@ ash_status ash_plan__check_block_memory(ash_plan *plan, const ash_plan_span *blo
     return ASH_ERROR_INVALID_ARGUMENT;
 }
 
+static ash_status check_inputs(const ash_plan *memory, const ash_plan *plan, ash_diag *diag) {
+    for (size_t i = 0; plan && i < plan->n_inputs; i++) {
+        ash_plan_span given = input_span(plan, i);
+        const ash_plan_span *other = given.begin < given.end ? find_written(memory, &given) : NULL;
+        if (other) return refuse(plan, &given, memory, other, diag);
+    }
+    return ASH_OK;
+}
+
 ash_status ash_plan__check_own_memory(ash_plan *plan, ash_diag *diag) {
     plan->spans_known = false;
     find_spans(plan);
-    for (size_t i = 0; i < plan->n_inputs; i++) {
-        ash_plan_span given = input_span(plan, i);
-        const ash_plan_span *other = given.begin < given.end ? find_written(plan, &given) : NULL;
-        if (other) return refuse(plan, &given, other, diag);
-    }
-    return ASH_OK;
+    ASH_TRY(check_inputs(plan, plan, diag));
+    return check_inputs(plan, plan->partner, diag);
 }

@@ -16,8 +16,9 @@
  *   index.h     what is looked up                         settle.c    sizes that depend on data
  *   open.c      sizes that come with the inputs           types.c     what is given fits
  *   fit.c       lowered so that it fits                   order.c     steps in another order
- *   loop.c      bodies of loops
+ *   loop.c      bodies of loops                    explain.c   what a GPU would take
  *   run.c       inputs, execution and results at once     release.c   giving back, and telling of it
+ *   pair.c      two plans with one memory, shared states
  *
  * Every buffer's address is base[its root] + offset. Steps have tables of addresses, made ahead; when a
  * base changes, the entries that depend on it are written anew, so that executing looks nothing up. */
@@ -45,22 +46,35 @@ typedef struct ash_plan_call {
     ash_operand *operands; /* the same, then the scratch if there is one */
 } ash_plan_call;
 
+/* A command of a loop's. */
+typedef union ash_plan_loop_work {
+    ash_launch launch;
+    ash_transfer copy;
+    ash_fill fill;
+    ash_store store;
+} ash_plan_loop_work;
+
 /* A loop of the program, or of a body in it, as it runs. */
 typedef struct ash_plan_loop {
     struct ash_plan *plan;
     const ash_program_loop *loop;
     struct ash_plan_loop *inner; /* per loop of the body */
-    struct ash_pool *pool;       /* NULL: one thread runs it all */
-    bool *parallel;              /* per step of the body: worth more than one */
-    ash_address *base;  /* per buffer of the body that is a root: its first byte in this iteration */
-    ash_address *table; /* of all steps of the body, one after the other */
-    int64_t *chunks;    /* per step of the body, with the present variables; as `slices`, `trips` */
+    ash_repeat repeat;           /* its lists: what comes before, an iteration, what comes after */
+    ash_command *commands;       /* of all lists, */
+    ash_plan_loop_work *works;   /* and what they do */
+    uint32_t n_commands, first_step;
+    const ash_address *operands; /* the table of the step that runs it */
+    ash_address *base;   /* per buffer of the body that is a root: its first byte in this iteration */
+    ash_address *starts; /* of the copies that carried values begin with: pairs */
+    ash_address *table;  /* of an iteration's commands, one after the other */
+    ash_address number_at, look;
     struct {
-        char *whole;
-        int64_t bytes; /* of a slice */
+        ash_address whole;
+        int64_t bytes; /* of a slice, with the present variables; as `trips` */
     } *slices;         /* per scanned, then stacked value */
     int64_t trips;     /* iterations at most */
-    int64_t number;    /* of the present one */
+    int64_t number;    /* of the present one; behind the last one: how many there were */
+    bool over;
 } ash_plan_loop;
 
 /* A main step, ready to be issued. Chunk counts and bytes are those of the present variables. */
@@ -71,6 +85,7 @@ typedef struct ash_plan_step {
         ash_launch launch;
         ash_transfer copy;
         ash_host host;
+        ash_repeat repeat;
     } work;
 } ash_plan_step;
 
@@ -156,8 +171,10 @@ typedef struct ash_plan_room {
 
 typedef struct ash_plan_state_slot {
     uint32_t buffer;
-    bool changes;         /* some step writes it */
-    bool undefined;       /* an execution that changes it did not come to its end */
+    struct ash_plan
+        *of;         /* the plan whose state it is, if it is shared, or NULL: then nothing below counts */
+    size_t position; /* and which of its states */
+    bool undefined;  /* an execution that changes it did not come to its end */
     ash_plan_block block; /* the caller's memory that it lies in, and the storage that has `host` */
     void *host;           /* the caller's memory, out of the device's reach: what is there comes before each
                              execution, and goes there after it; or NULL */
@@ -194,7 +211,15 @@ typedef struct ash_plan_shared {
 } ash_plan_shared;
 
 struct ash_plan {
-    pthread_mutex_t lock;     /* held by every call that changes or runs the plan */
+    pthread_mutex_t *lock; /* held by every call that changes or runs the plan: its own, or its owner's */
+    pthread_mutex_t own_lock;
+    size_t users;             /* the caller, and plans that it is the owner of; under the lock */
+    struct ash_plan *owner;   /* whose memory or states this one uses, and keeps alive; or NULL */
+    struct ash_plan *partner; /* the other one of a pair, or NULL */
+    bool second;              /* of a pair: all memory but bound inputs is the owner's, the partner's */
+    bool closed;              /* the caller has destroyed it */
+    const char *lost; /* of a pair's first: why the second cannot go on from its last execution, or NULL */
+    uint64_t moved, followed; /* changes of bases; those of the owner that this one has followed */
     ash_release_hook release; /* who is told of what is given back, or nobody */
     ash_opening *opening; /* of a plan of an open graph, else NULL; all below is replaced for other sizes */
 
@@ -254,11 +279,12 @@ struct ash_plan {
     uint32_t n_lent_files; /* of these, how many hold a file */
     ash_plan_span *spans;  /* memory that is written, by address */
     uint32_t n_spans;
-    bool spans_known; /* otherwise memory has come or gone since */
-    ash_plan_state_slot *states;
-    bool states_ready; /* allocated, with contents, and the bases point there */
-    ash_view **views;  /* per buffer, made when asked for */
-    uint32_t *viewed;  /* the buffers that have one */
+    bool spans_known;            /* otherwise memory has come or gone since */
+    ash_plan_state_slot *states; /* of a pair's second: the owner's */
+    bool *changes;               /* per state: some step writes it */
+    bool states_ready;           /* allocated, with contents, and the bases point there */
+    ash_view **views;            /* per buffer, made when asked for */
+    uint32_t *viewed;            /* the buffers that have one */
     uint32_t n_viewed;
     uint32_t *first_viewed, *next_viewed; /* per root: the last of these in its bytes; per buffer: another,
                                              or ASH_NO_BUFFER */
@@ -290,6 +316,17 @@ void ash_plan__refresh_steps(ash_plan *plan);
 void ash_plan__refresh_step(ash_plan *plan, uint32_t step);
 /* "conv+add+relu" or what describes the step, never NULL. */
 const char *ash_plan__step_name(const ash_step *step);
+
+/* What a pair is built of. */
+typedef struct ash_plan_halves {
+    ash_program *program; /* cut (kernel/cut.h), and taken over, also after a failure */
+    const ash_plan_order_report *order;
+    const ash_kernel_source *kernels;
+    const ash_plan_options *options, *late; /* of both; the second's mode and streams */
+} ash_plan_halves;
+
+ash_status ash_plan__build_pair(ash_context *context, const ash_plan_halves *of, ash_plan **first,
+                                ash_plan **second, ash_diag *diag);
 
 /* Frees everything that a plan has but its handle: the lock and the opening. */
 void ash_plan__clear(ash_plan *plan);
@@ -422,6 +459,10 @@ bool ash_plan__is_given(const ash_plan *plan, size_t position);
 void ash_plan__give(ash_plan *plan, size_t position, const ash_given *given, bool bound);
 /* An execution has begun: inputs whose bytes it reuses are given no more. */
 void ash_plan__use_inputs(ash_plan *plan);
+/* Whether it is bound to bytes that the device reaches. */
+static inline bool ash_plan__is_read_in_place(const ash_plan_input_state *input) {
+    return input->bound && (input->address || input->bytes == 0);
+}
 /* Every input is given in its present shape. */
 ash_status ash_plan__check_inputs(const ash_plan *plan, ash_diag *diag);
 
@@ -544,13 +585,12 @@ ash_status ash_plan__round(ash_plan *plan, ash_status status, ash_diag *diag);
 
 /* What the loops of the program run with. */
 ash_status ash_plan__make_loops(ash_plan *plan, ash_diag *diag);
-/* Tells them that the plan is at another address. */
+/* The plan lies elsewhere now. */
 void ash_plan__move_loops(ash_plan *plan);
-/* Describes a step that is a loop as a function of the host; `buffers` and chunks are the caller's to fill
- * in. */
-ash_host ash_plan__loop_host(ash_plan *plan, uint32_t step);
-/* ASH_ERROR_UNSUPPORTED names a loop that the device cannot run. */
-ash_status ash_loop__check_device(const ash_program *program, const ash_device *device, ash_diag *diag);
+/* What a step that is a loop does; `operands`: its table. */
+ash_repeat ash_plan__loop_repeat(ash_plan_loop *loop, const ash_address *operands);
+/* Iterations, chunks and bytes are those of the present variables. */
+void ash_plan__refresh_loop(ash_plan_loop *loop);
 
 /* --- prologue.c; under the lock --------------------------------------------------------------- */
 
@@ -563,6 +603,28 @@ ash_status ash_plan__need_weights(ash_plan *plan, ash_diag *diag);
 void ash_plan__make_poison(ash_plan *plan);
 /* Before the first step: everything in the arenas is dead but the inputs. */
 ash_status ash_plan__poison_start(ash_plan *plan, ash_diag *diag);
+
+/* --- pair.c; under the lock --------------------------------------------------------------------- */
+
+/* The plan that has the memory: of a pair the first, else the plan. */
+static inline ash_plan *ash_plan__memory(const ash_plan *plan) {
+    return plan->second ? plan->owner : (ash_plan *)plan;
+}
+/* Whose state it is, and which of its states. */
+ash_plan *ash_plan__home_of_state(const ash_plan *plan, size_t position, size_t *out);
+/* Of a pair's plans or of others: the second cannot go on from the first's last execution, because of
+ * `why`: "a state was set". */
+void ash_plan__lose_saved(const ash_plan *plan, const char *why);
+/* An execution is about to begin: of a pair's second, whether it can; */
+ash_status ash_plan__check_pair(const ash_plan *plan, ash_diag *diag);
+/* of a pair's first, the second's results end; */
+void ash_plan__begin_pair(ash_plan *plan);
+/* and has come to its end. */
+void ash_plan__end_pair(ash_plan *plan);
+/* A pair's second finds everything where the first has it. */
+void ash_plan__follow(ash_plan *plan);
+/* The views of both. */
+void ash_plan__refresh_pair(ash_plan *plan);
 
 /* --- buffers.c; under the lock ---------------------------------------------------------------- */
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* From a graph to a plan: optimise, lower, compile, lay out, run the prologue. */
+#include "ashlar/train.h"
 #include "base/sized.h"
 #include "code/code.h"
 #include "fit.h"
@@ -12,6 +13,8 @@ static void release_code(void *owner) {
 struct making {
     ash_context *context;
     const ash_plan_options *options;
+    const ash_plan_options *late; /* of a pair, the second's; */
+    const bool *seeds;            /* which inputs, by number, are known after its first has run; or NULL */
     ash_compiler *compiler;
     ash_fitted fitted; /* its program until the plan owns it */
     ash_code_stats stats;
@@ -23,8 +26,18 @@ static ash_status lower(struct making *m, const ash_graph *graph, ash_diag *diag
     const ash_device *device = m->options->device;
     const ash_target *target =
         device->class->target ? device->class->target(device) : ash_compiler__target(m->compiler);
-    ASH_TRY(ash_fit__lower(m->context, target, graph, m->options, &m->fitted, diag));
+    ASH_TRY(ash_fit__lower(m->context, target, graph, m->seeds, m->options, &m->fitted, diag));
     m->lower_ns = ash_clock__now() - start;
+    return ASH_OK;
+}
+
+/* Both plans of a pair have something to do. */
+static ash_status check_parts(const ash_program *p, ash_diag *diag) {
+    ASH_FAIL_IF(p->cut.steps == 0, diag, ASH_ERROR_INVALID_ARGUMENT,
+                "the first plan of the pair has nothing to do: all that is computed depends on a seed");
+    ASH_FAIL_IF(
+        p->cut.steps == p->steps.len - p->prologue, diag, ASH_ERROR_INVALID_ARGUMENT,
+        "the second plan of the pair has nothing to do: nothing that is computed depends on a seed");
     return ASH_OK;
 }
 
@@ -58,7 +71,8 @@ static ash_status compile(struct making *m, ash_kernel_image *images, ash_kernel
     return ASH_OK;
 }
 
-static ash_status build(struct making *m, ash_plan **out, ash_diag *diag) {
+/* Two plans where there are seeds. */
+static ash_status build(struct making *m, ash_plan **out, ash_plan **second, ash_diag *diag) {
     const ash_allocator *a = ash_context__allocator(m->context);
     ash_kernel_source source = {0};
     size_t n = m->fitted.program->nests.len;
@@ -68,16 +82,18 @@ static ash_status build(struct making *m, ash_plan **out, ash_diag *diag) {
     if (status == ASH_OK) {
         ash_program *program = m->fitted.program;
         m->fitted.program = NULL;
-        status =
-            ash_plan__build_ordered(m->context, program, &m->fitted.order, &source, m->options, out, diag);
+        const ash_plan_halves halves = {program, &m->fitted.order, &source, m->options, m->late};
+        status = m->seeds ? ash_plan__build_pair(m->context, &halves, out, second, diag)
+                          : ash_plan__build_ordered(m->context, program, &m->fitted.order, &source,
+                                                    m->options, out, diag);
     }
     ash_mem_free(a, images, n, sizeof *images);
     ASH_TRY(status);
-    pthread_mutex_lock(&(*out)->lock);
+    pthread_mutex_lock((*out)->lock);
     if (!m->options->device->class->paper && !ash_plan__lacks_weights(*out))
         status = ash_plan__need_weights(*out, diag);
     (*out)->progress.report = NULL; /* it was for preparing */
-    pthread_mutex_unlock(&(*out)->lock);
+    pthread_mutex_unlock((*out)->lock);
     return status;
 }
 
@@ -94,8 +110,8 @@ static void note(const struct making *m, ash_plan *plan, int64_t start) {
     report->prepare_ns = ash_clock__now() - start;
 }
 
-ash_status ash_plan__prepare(ash_context *context, const ash_graph *graph, const ash_plan_options *options,
-                             ash_plan **out, ash_diag *diag) {
+static ash_status prepare(struct making *m, const ash_graph *graph, const ash_plan_options *options,
+                          ash_plan **out, ash_plan **second, ash_diag *diag) {
     *out = NULL;
     ASH_TRY(ash_graph__check_files(graph, diag));
     int64_t start = ash_clock__now();
@@ -103,24 +119,53 @@ ash_status ash_plan__prepare(ash_context *context, const ash_graph *graph, const
     if (own.device)
         ash_device__retain(own.device);
     else
-        ASH_TRY(ash_device__default(context, &own.device, diag));
-    struct making m = {.context = context, .options = &own};
-    ash_plan *plan = NULL;
+        ASH_TRY(ash_device__default(m->context, &own.device, diag));
+    m->options = &own;
+    ash_plan *plans[2] = {NULL, NULL};
     ash_status status;
-    ASH_TRY_DONE(ash_compiler__get(context, &m.compiler, diag));
-    ASH_TRY_DONE(lower(&m, graph, diag));
-    ASH_TRY_DONE(build(&m, &plan, diag));
-    note(&m, plan, start);
-    *out = plan;
-    plan = NULL;
+    ASH_TRY_DONE(ash_compiler__get(m->context, &m->compiler, diag));
+    ASH_TRY_DONE(lower(m, graph, diag));
+    if (m->seeds) ASH_TRY_DONE(check_parts(m->fitted.program, diag));
+    ASH_TRY_DONE(build(m, &plans[0], &plans[1], diag));
+    note(m, plans[0], start);
+    if (plans[1]) {
+        plans[1]->report = plans[0]->report;
+        plans[1]->progress.report = NULL;
+        *second = plans[1];
+    }
+    *out = plans[0];
+    plans[0] = plans[1] = NULL;
 done:
-    ash_plan_destroy(plan);
-    ash_program__free(m.fitted.program);
+    ash_plan_destroy(plans[1]);
+    ash_plan_destroy(plans[0]);
+    ash_program__free(m->fitted.program);
     ash_device_close(own.device);
     return status;
 }
 
+ash_status ash_plan__prepare(ash_context *context, const ash_graph *graph, const ash_plan_options *options,
+                             ash_plan **out, ash_diag *diag) {
+    struct making m = {.context = context};
+    return prepare(&m, graph, options, out, NULL, diag);
+}
+
+/* --- for callers -------------------------------------------------------------------------------- */
+
 ASH_SIZED(ash_plan_options, device);
+
+/* What a graph can be prepared with. */
+static ash_status check(const ash_context *context, const ash_graph *graph, const ash_plan_options *options,
+                        ash_diag *diag) {
+    ASH_FAIL_IF(options->keep_count && !options->keep, diag, ASH_ERROR_INVALID_ARGUMENT,
+                "the list of values to keep is NULL");
+    ASH_TRY(ash_plan__check_options(options, diag));
+    for (size_t i = 0; i < options->keep_count; i++)
+        ASH_FAIL_IF(options->keep[i] >= ash_graph_value_count(graph), diag, ASH_ERROR_NOT_FOUND,
+                    "the graph has no value %u to keep", options->keep[i]);
+    ASH_FAIL_IF(graph->context != context, diag, ASH_ERROR_INVALID_ARGUMENT,
+                "the graph belongs to another context: a plan and its graph have the same one");
+    return ash_graph_status(graph, diag);
+}
 
 ash_status ash_plan_prepare(ash_context *context, const ash_graph *graph, const ash_plan_options *options,
                             ash_plan **out, ash_diag *diag) {
@@ -130,16 +175,68 @@ ash_status ash_plan_prepare(ash_context *context, const ash_graph *graph, const 
                 context ? "the graph" : "the context");
     ash_plan_options own;
     ASH_TRY(ASH_TAKE(ash_plan_options, options, &own, diag));
-    options = &own;
-    ASH_FAIL_IF(options->keep_count && !options->keep, diag, ASH_ERROR_INVALID_ARGUMENT,
-                "the list of values to keep is NULL");
-    ASH_TRY(ash_plan__check_options(options, diag));
-    for (size_t i = 0; i < options->keep_count; i++)
-        ASH_FAIL_IF(options->keep[i] >= ash_graph_value_count(graph), diag, ASH_ERROR_NOT_FOUND,
-                    "the graph has no value %u to keep", options->keep[i]);
-    ASH_FAIL_IF(graph->context != context, diag, ASH_ERROR_INVALID_ARGUMENT,
-                "the graph belongs to another context: a plan and its graph have the same one");
-    ASH_TRY(ash_graph_status(graph, diag));
-    return graph->recipe ? ash_open__create(context, graph, options, out, diag)
-                         : ash_plan__prepare(context, graph, options, out, diag);
+    ASH_TRY(check(context, graph, &own, diag));
+    return graph->recipe ? ash_open__create(context, graph, &own, out, diag)
+                         : ash_plan__prepare(context, graph, &own, out, diag);
+}
+
+/* --- pairs -------------------------------------------------------------------------------------- */
+
+/* Of the second's options three are its own; of the others, which are one for both, those that it gives
+ * must be the first's. Its memory has no parameters anyway. */
+static ash_status check_late(const ash_plan_options *first, const ash_plan_options *late, ash_diag *diag) {
+#define SAME(field) (!late->field || late->field == first->field)
+    bool same = SAME(order) && SAME(threads) && SAME(no_optimize) && SAME(no_winograd) && SAME(no_fuse) &&
+                SAME(fuse_freely) && SAME(poison) && SAME(reuse_inputs) && SAME(keep_count) &&
+                SAME(device) && SAME(memory.omit_inputs) && SAME(memory.omit_constants) &&
+                SAME(memory.arena_no_reuse) && SAME(memory.pin_output_ancestors) && SAME(memory.mode) &&
+                SAME(memory.strategy) && SAME(memory.node_budget) && SAME(memory.time_limit_ns) &&
+                SAME(memory.capacity) && SAME(progress.cancel) && SAME(progress.report);
+#undef SAME
+    ASH_FAIL_IF(
+        !same, diag, ASH_ERROR_INVALID_ARGUMENT,
+        "the plans of a pair are planned as one: but for mode, streams and late_capture, the second's "
+        "options are the first's");
+    return ash_plan__check_options(late, diag);
+}
+
+/* Marks the inputs that are seeds, by number. */
+static ash_status find_seeds(const ash_graph *graph, const ash_pair_options *options, bool *out,
+                             ash_diag *diag) {
+    for (size_t i = 0; i < options->n_seeds; i++) {
+        size_t k = 0, count = ash_graph_input_count(graph);
+        while (k < count && ash_graph_input_at(graph, k, NULL) != options->seeds[i]) k++;
+        ASH_FAIL_IF(k == count, diag, ASH_ERROR_INVALID_ARGUMENT, "value %u is no input of the graph",
+                    options->seeds[i]);
+        out[k] = true;
+    }
+    return ASH_OK;
+}
+
+ASH_SIZED(ash_pair_options, second);
+
+ash_status ash_plan_prepare_pair(ash_context *context, const ash_graph *graph,
+                                 const ash_pair_options *options, ash_plan **first, ash_plan **second,
+                                 ash_diag *diag) {
+    ASH_NEED(diag, first, second);
+    *first = *second = NULL;
+    ASH_NEED(diag, context, graph, options);
+    ash_pair_options pair;
+    ash_plan_options own, late;
+    ASH_TRY(ASH_TAKE(ash_pair_options, options, &pair, diag));
+    ASH_TRY(ASH_TAKE(ash_plan_options, pair.first, &own, diag));
+    ASH_TRY(ASH_TAKE(ash_plan_options, pair.second ? pair.second : pair.first, &late, diag));
+    ASH_FAIL_IF(pair.n_seeds && !pair.seeds, diag, ASH_ERROR_INVALID_ARGUMENT, "the list of seeds is NULL");
+    ASH_TRY(check(context, graph, &own, diag));
+    ASH_TRY(check_late(&own, &late, diag));
+    ASH_FAIL_IF(graph->recipe, diag, ASH_ERROR_UNSUPPORTED,
+                "a pair of an open graph: give its dims sizes or bounds when it is read");
+    size_t count = ash_graph_input_count(graph);
+    bool *marks = ash_mem_calloc(ash_context__allocator(context), count, sizeof *marks);
+    if (!marks) return ASH_NO_MEMORY(diag);
+    struct making m = {.context = context, .late = &late, .seeds = marks};
+    ash_status status = find_seeds(graph, &pair, marks, diag);
+    if (status == ASH_OK) status = prepare(&m, graph, &own, first, second, diag);
+    ash_mem_free(ash_context__allocator(context), marks, count, sizeof *marks);
+    return status;
 }

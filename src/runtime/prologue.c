@@ -226,6 +226,7 @@ static ash_status run_steps(struct prologue *run, ash_diag *diag) {
 
 /* A failure leaves the room for the next attempt. */
 ash_status ash_plan__need_weights(ash_plan *plan, ash_diag *diag) {
+    if (plan->second) return ash_plan__need_weights(plan->owner, diag);
     if (plan->weights_ready) return ASH_OK;
     ASH_TRY(ash_plan__check_all_files(plan, diag));
     ASH_TRY(ash_plan__make_room(plan, diag));

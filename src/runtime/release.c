@@ -15,9 +15,9 @@ const char *ash_release_text(ash_release_kind kind) {
 
 ash_status ash_plan_on_release(ash_plan *plan, const ash_release_hook *hook, ash_diag *diag) {
     ASH_NEED(diag, plan);
-    pthread_mutex_lock(&plan->lock);
+    pthread_mutex_lock(plan->lock);
     plan->release = hook ? *hook : (ash_release_hook){0};
-    pthread_mutex_unlock(&plan->lock);
+    pthread_mutex_unlock(plan->lock);
     return ASH_OK;
 }
 
@@ -46,10 +46,16 @@ static void tell_buffer(const ash_plan *plan, uint32_t b, const char *name, uint
     if (bytes) tell(plan, &what);
 }
 
+/* Whether an output lies in a root that was kept when the arenas were released. */
+static bool is_saved(const ash_plan *plan, uint32_t root) {
+    return plan && plan->saved && plan->core->outputs[root];
+}
+
 static void tell_home(const ash_plan *plan, ash_home home, bool keep_outputs) {
     for (uint32_t b = 0; plan->release.fn && b < plan->n_buffers; b++) {
         const ash_place *place = &plan->layout->places[b];
-        if (place->home != home || place->root != b || (keep_outputs && plan->core->outputs[b])) continue;
+        if (place->home != home || place->root != b) continue;
+        if (keep_outputs && (is_saved(plan, b) || is_saved(plan->partner, b))) continue;
         uint32_t input = plan->core->index.input[b];
         bool elsewhere =
             input != ASH_NO_POSITION && plan->inputs[input].bound && plan->inputs[input].address;
@@ -74,7 +80,7 @@ static void tell_saved(const ash_plan *plan) {
 static void tell_states(const ash_plan *plan) {
     for (size_t i = 0; plan->states_ready && i < plan->n_states; i++) {
         const ash_plan_state_slot *slot = &plan->states[i];
-        if (!slot->block.address && !slot->host)
+        if (!slot->block.address && !slot->host && !slot->of)
             tell_buffer(plan, slot->buffer, NULL, (uint64_t)plan->program->buffers.at[slot->buffer].bytes);
     }
 }
@@ -135,17 +141,28 @@ static ash_status save_outputs(ash_plan *plan, ash_diag *diag) {
     return ASH_OK;
 }
 
-static ash_status release_intermediates(ash_plan *plan, uint64_t *released, ash_diag *diag) {
-    if (!plan->arenas_ready) return ASH_OK;
+static ash_status keep_results(ash_plan *plan, ash_diag *diag) {
     if (!ash_plan__has_results(plan))
         plan->executed = false;
     else if (!plan->saved) /* otherwise they were saved when the arenas were released before */
         ASH_TRY(save_outputs(plan, diag));
-    tell_arenas(plan, plan->saved != NULL);
+    return ASH_OK;
+}
+
+static uint64_t saved_bytes(const ash_plan *plan) {
+    return plan && plan->saved ? ash_storage_size(plan->saved) : 0;
+}
+
+static ash_status release_intermediates(ash_plan *plan, uint64_t *released, ash_diag *diag) {
+    if (!plan->arenas_ready) return ASH_OK;
+    ASH_TRY(keep_results(plan, diag));
+    if (plan->partner) ASH_TRY(keep_results(plan->partner, diag));
+    tell_arenas(plan, true);
     ash_plan__drop_arenas(plan);
     forget_inputs(plan);
-    ash_plan__refresh_views(plan);
-    uint64_t bytes = arena_bytes(plan), saved = plan->saved ? ash_storage_size(plan->saved) : 0;
+    if (plan->partner) forget_inputs(plan->partner);
+    ash_plan__refresh_pair(plan);
+    uint64_t bytes = arena_bytes(plan), saved = saved_bytes(plan) + saved_bytes(plan->partner);
     *released = bytes > saved ? bytes - saved : 0;
     return ASH_OK;
 }
@@ -153,29 +170,35 @@ static ash_status release_intermediates(ash_plan *plan, uint64_t *released, ash_
 ash_status ash_plan_release_intermediates(ash_plan *plan, uint64_t *released, ash_diag *diag) {
     ASH_NEED(diag, plan);
     uint64_t bytes = 0;
-    pthread_mutex_lock(&plan->lock);
-    ash_status status = release_intermediates(plan, &bytes, diag);
-    pthread_mutex_unlock(&plan->lock);
+    pthread_mutex_lock(plan->lock);
+    ash_status status = release_intermediates(ash_plan__memory(plan), &bytes, diag);
+    pthread_mutex_unlock(plan->lock);
     if (released) *released = bytes;
     return status;
 }
 
-ash_status ash_plan_release_all(ash_plan *plan, uint64_t *released, ash_diag *diag) {
-    ASH_NEED(diag, plan);
-    pthread_mutex_lock(&plan->lock);
+/* Outputs that were kept. Returns their bytes. */
+static uint64_t drop_saved(ash_plan *plan) {
+    uint64_t bytes = saved_bytes(plan);
+    tell_saved(plan);
+    ash_storage_release(plan->saved);
+    plan->saved = NULL;
+    plan->executed = false;
+    forget_inputs(plan);
+    return bytes;
+}
+
+static uint64_t release_all(ash_plan *plan) {
     uint64_t bytes = plan->arenas_ready ? arena_bytes(plan) : 0;
-    if (plan->saved) bytes += ash_storage_size(plan->saved);
     bool made_again = !plan->shared->settled_weights;
     tell_arenas(plan, false);
-    tell_saved(plan);
+    bytes += drop_saved(plan);
+    if (plan->partner) bytes += drop_saved(plan->partner);
     tell_states(plan);
     if (made_again) tell_weights(plan);
     if (plan->weights && made_again) bytes += ash_storage_size(plan->weights->storage);
     bytes += ash_plan__drop_states(plan);
     ash_plan__drop_arenas(plan);
-    forget_inputs(plan);
-    ash_storage_release(plan->saved);
-    plan->saved = NULL;
     if (made_again) {
         ash_plan__own_weights(plan);
         ash_plan__free_weights(plan, plan->weights);
@@ -183,9 +206,16 @@ ash_status ash_plan_release_all(ash_plan *plan, uint64_t *released, ash_diag *di
         plan->weights = NULL;
         plan->weights_ready = false;
     }
-    plan->executed = plan->spans_known = false;
-    ash_plan__refresh_views(plan);
-    pthread_mutex_unlock(&plan->lock);
+    plan->spans_known = false;
+    ash_plan__refresh_pair(plan);
+    return bytes;
+}
+
+ash_status ash_plan_release_all(ash_plan *plan, uint64_t *released, ash_diag *diag) {
+    ASH_NEED(diag, plan);
+    pthread_mutex_lock(plan->lock);
+    uint64_t bytes = release_all(ash_plan__memory(plan));
+    pthread_mutex_unlock(plan->lock);
     if (released) *released = bytes;
     return ASH_OK;
 }

@@ -24,7 +24,7 @@ ASH_SIZED(ash_prepared_op, wait_count);
 
 /* Operations of the prologue, or those behind it. */
 static ash_status describe(ash_plan *plan, bool early, size_t index, ash_prepared_op *out, ash_diag *diag) {
-    size_t first = early ? 0 : plan->program->prologue;
+    size_t first = early ? 0 : ash_plan_core__step(plan->core, 0);
     size_t count = early ? plan->program->prologue : plan->n_steps;
     ASH_NEED(diag, out);
     ASH_FAIL_IF(index >= count, diag, ASH_ERROR_NOT_FOUND, "there is no operation %zu: there are %zu",
@@ -52,9 +52,9 @@ static ash_status describe(ash_plan *plan, bool early, size_t index, ash_prepare
         own.event = s->event[index] == ASH_NO_EVENT ? UINT32_MAX : s->event[index];
         own.wait_count = s->first_wait[index + 1] - s->first_wait[index];
     }
-    pthread_mutex_lock(&plan->lock);
+    pthread_mutex_lock(plan->lock);
     own.chunks = ash_dims_eval(plan->program->dims, step->chunks, plan->vars);
-    pthread_mutex_unlock(&plan->lock);
+    pthread_mutex_unlock(plan->lock);
     return ASH_GIVE(ash_prepared_op, &own, out, diag);
 }
 
@@ -118,13 +118,14 @@ static ash_status describe_access(const ash_plan *plan, size_t first, size_t cou
 }
 
 size_t ash_plan_op_access_count(const ash_plan *plan, size_t index) {
-    return plan ? access_count(plan, plan->program->prologue, plan->n_steps, index) : 0;
+    return plan ? access_count(plan, ash_plan_core__step(plan->core, 0), plan->n_steps, index) : 0;
 }
 
 ash_status ash_plan_op_access(const ash_plan *plan, size_t index, size_t access, ash_op_access *out,
                               ash_diag *diag) {
     ASH_NEED(diag, plan);
-    return describe_access(plan, plan->program->prologue, plan->n_steps, index, access, out, diag);
+    return describe_access(plan, ash_plan_core__step(plan->core, 0), plan->n_steps, index, access, out,
+                           diag);
 }
 
 size_t ash_plan_prologue_access_count(const ash_plan *plan, size_t index) {
@@ -183,13 +184,13 @@ ASH_SIZED(ash_plan_report, order);
 
 ash_status ash_plan_describe_to(const ash_plan *plan, ash_plan_report *out, ash_diag *diag) {
     ASH_NEED(diag, plan, out);
-    pthread_mutex_lock((pthread_mutex_t *)&plan->lock);
+    pthread_mutex_lock(plan->lock);
     ash_plan_report report = plan->report;
-    report.originals = count_originals(plan);
+    report.originals = count_originals(ash_plan__memory(plan));
     report.tables = count_tables(plan);
     report.caches = ash_blocks__kept(ash_device__blocks(plan->device));
     report.overlapped = plan->streams->class->counts(plan->streams).overlapped;
-    pthread_mutex_unlock((pthread_mutex_t *)&plan->lock);
+    pthread_mutex_unlock(plan->lock);
     report.mode = plan->core->mode;
     if (plan->core->mode == ASH_MODE_GRAPH && plan->capture)
         report.captured = plan->streams->class->captured(plan->capture);
@@ -200,8 +201,8 @@ ash_status ash_plan_describe_to(const ash_plan *plan, ash_plan_report *out, ash_
     report.prologue_ops = plan->program->prologue;
     report.kernels = plan->program->nests.len;
     report.splits = plan->program->splits;
-    for (size_t s = plan->program->prologue; s < plan->program->steps.len; s++)
-        report.one_worker += plan->program->steps.at[s].one_worker;
+    for (uint32_t i = 0; i < plan->n_steps; i++)
+        report.one_worker += plan->program->steps.at[ash_plan_core__step(plan->core, i)].one_worker;
     report.threads = plan->core->threads;
     report.inplace = plan->layout->inplace;
     report.state = plan->layout->state;

@@ -103,8 +103,8 @@ ash_status ash_plan_run(ash_plan *plan, const ash_run *given, ash_diag *diag) {
     ASH_NEED(diag, plan, given);
     ASH_TRY(ASH_TAKE(ash_run, given, run, diag));
     ASH_TRY(check_lists(plan, run, diag));
-    pthread_mutex_lock(&plan->lock);
+    pthread_mutex_lock(plan->lock);
     ash_status status = plan->opening ? run_open(plan, run, diag) : run_closed(plan, run, diag);
-    pthread_mutex_unlock(&plan->lock);
+    pthread_mutex_unlock(plan->lock);
     return status;
 }

@@ -47,8 +47,8 @@ ash_status ash_plan_print(ash_plan *plan, char **out, uint64_t *size, ash_diag *
     *out = NULL;
     ash_text text;
     ash_text_init(&text, plan->allocator);
-    pthread_mutex_lock(&plan->lock);
+    pthread_mutex_lock(plan->lock);
     ash_status status = ash_plan_core__print(plan->core, &text, diag);
-    pthread_mutex_unlock(&plan->lock);
+    pthread_mutex_unlock(plan->lock);
     return hand_out(plan, &text, status, out, size, diag);
 }

@@ -4,13 +4,15 @@
  * They lie in arenas of their own, which are no part of the block that a caller may hand in and stay when
  * the others are given back, or each where the caller has bound it. Main steps read and write them like
  * any other buffer; who computes a new value in place and who copies it was decided when the graph was
- * lowered (kernel/state.c). */
+ * lowered (kernel/state.c). A state of a pair's second plan, or one that is shared, is another plan's
+ * (pair.c): what is done to it is done there, and executions find it by its address. */
 #include "base/file.h"
 #include "plan.h"
 
 /* Which of the roots main steps write. */
-static void find_changed(const ash_program *p, bool *changed) {
-    for (size_t s = p->prologue; s < p->steps.len; s++)
+static void find_changed(const ash_plan_core *core, bool *changed) {
+    const ash_program *p = &core->program;
+    for (size_t s = ash_plan_core__step(core, 0); s < ash_plan_core__step(core, core->n_steps); s++)
         for (uint32_t i = 0; i < p->steps.at[s].n_accesses; i++) {
             const ash_access *a = &p->steps.at[s].accesses[i];
             uint32_t root = p->buffers.at[a->buffer].root;
@@ -20,19 +22,24 @@ static void find_changed(const ash_program *p, bool *changed) {
 
 ash_status ash_plan__make_states(ash_plan *plan, ash_diag *diag) {
     const ash_program *p = plan->program;
-    plan->n_states = p->states.len;
-    plan->states = ash_arena_alloc(&plan->arena, plan->n_states, sizeof *plan->states);
     bool *changed = ash_mem_calloc(plan->allocator, p->buffers.len, sizeof *changed);
-    if (plan->states && changed) find_changed(p, changed);
-    for (size_t i = 0; i < plan->n_states && plan->states && changed; i++)
-        plan->states[i] =
-            (ash_plan_state_slot){.buffer = p->states.at[i], .changes = changed[p->states.at[i]]};
+    plan->n_states = p->states.len;
+    plan->changes = ash_arena_alloc(&plan->arena, plan->n_states, sizeof *plan->changes);
+    plan->states = plan->second ? plan->owner->states
+                                : ash_arena_alloc(&plan->arena, plan->n_states, sizeof *plan->states);
+    bool made = plan->states && plan->changes && changed;
+    if (made) find_changed(plan->core, changed);
+    for (size_t i = 0; made && i < plan->n_states; i++) {
+        plan->changes[i] = changed[p->states.at[i]];
+        if (!plan->second) plan->states[i] = (ash_plan_state_slot){.buffer = p->states.at[i]};
+    }
     ash_mem_free(plan->allocator, changed, p->buffers.len, sizeof *changed);
-    return plan->states && changed ? ASH_OK : ASH_NO_MEMORY(diag);
+    return made ? ASH_OK : ASH_NO_MEMORY(diag);
 }
 
 /* What states begin with may lie in files. */
 static ash_status check_content(const ash_plan *plan, size_t position, ash_diag *diag) {
+    plan = ash_plan__home_of_state(plan, position, &position);
     const ash_blob *blob = plan->shared->originals[plan->states[position].buffer];
     return blob && blob->file ? ash_file_check(blob->file, diag) : ASH_OK;
 }
@@ -50,6 +57,12 @@ static bool is_bound(const ash_plan_state_slot *slot) {
     return slot->block.address || slot->host;
 }
 
+/* The slot that a state really has. */
+static ash_plan_state_slot *home_slot(const ash_plan *plan, size_t position) {
+    ash_plan *home = ash_plan__home_of_state(plan, position, &position);
+    return &home->states[position];
+}
+
 static ash_status fetch(const ash_plan *plan, const ash_plan_state_slot *slot, ash_diag *diag) {
     if (!slot->host) return ASH_OK;
     return ash_plan__write(plan, plan->base[slot->buffer], slot->host, bytes_of(plan, slot), diag);
@@ -61,13 +74,18 @@ static ash_status give_back(const ash_plan *plan, const ash_plan_state_slot *slo
 }
 
 ash_status ash_plan__fetch_states(const ash_plan *plan, ash_diag *diag) {
-    for (size_t i = 0; i < plan->n_states; i++) ASH_TRY(fetch(plan, &plan->states[i], diag));
+    for (size_t i = 0, at; i < plan->n_states; i++) {
+        const ash_plan *home = ash_plan__home_of_state(plan, i, &at);
+        ASH_TRY(fetch(home, &home->states[at], diag));
+    }
     return ASH_OK;
 }
 
 ash_status ash_plan__return_states(const ash_plan *plan, ash_diag *diag) {
-    for (size_t i = 0; i < plan->n_states; i++)
-        if (plan->states[i].changes) ASH_TRY(give_back(plan, &plan->states[i], diag));
+    for (size_t i = 0, at; i < plan->n_states; i++) {
+        const ash_plan *home = ash_plan__home_of_state(plan, i, &at);
+        if (plan->changes[i]) ASH_TRY(give_back(home, &home->states[at], diag));
+    }
     return ASH_OK;
 }
 
@@ -97,6 +115,7 @@ uint64_t ash_plan__drop_states(ash_plan *plan) {
         plan->arenas[i].storage = NULL;
     }
     plan->states_ready = plan->spans_known = false;
+    ash_plan__lose_saved(plan, "its states were given back since");
     return bytes;
 }
 
@@ -110,7 +129,7 @@ static void tell_bound(const ash_plan *plan, size_t position) {
 }
 
 void ash_plan__free_states(ash_plan *plan) {
-    for (size_t i = 0; plan->states && i < plan->n_states; i++) {
+    for (size_t i = 0; !plan->second && plan->states && i < plan->n_states; i++) {
         tell_bound(plan, i);
         ash_storage_release(plan->states[i].block.storage);
         plan->states[i].block = (ash_plan_block){0};
@@ -137,19 +156,39 @@ static ash_status allocate(ash_plan *plan, ash_diag *diag) {
     for (size_t i = 0; i < plan->n_states; i++) {
         const ash_plan_state_slot *slot = &plan->states[i];
         ash_address at = slot->block.address;
+        if (slot->of) continue;
         if (!at) ASH_TRY(find_place(plan, slot, &at, diag));
         ash_plan__set_base(plan, slot->buffer, at);
     }
     return ASH_OK;
 }
 
+/* States of another plan are where that has them. */
+static ash_status follow(ash_plan *plan, ash_diag *diag) {
+    for (size_t i = 0; i < plan->n_states; i++) {
+        const ash_plan_state_slot *slot = &plan->states[i];
+        if (!slot->of) continue;
+        ASH_TRY(ash_plan__need_states(slot->of, diag));
+        ash_address at = slot->of->base[slot->of->states[slot->position].buffer];
+        if (plan->base[slot->buffer] == at) continue;
+        ash_plan__set_base(plan, slot->buffer, at);
+        ash_status status = ash_plan__check_own_memory(plan, diag);
+        if (status != ASH_OK) ash_plan__set_base(plan, slot->buffer, 0); /* and asks again next time */
+        ash_plan__refresh_views_of(plan, slot->buffer);
+        ASH_TRY(status);
+    }
+    return ASH_OK;
+}
+
 ash_status ash_plan__need_states(ash_plan *plan, ash_diag *diag) {
+    if (plan->second) return ash_plan__need_states(plan->owner, diag);
+    if (plan->owner) ASH_TRY(follow(plan, diag));
     if (plan->states_ready || plan->n_states == 0) return ASH_OK;
     ASH_TRY(check_contents(plan, diag));
     ash_status status = allocate(plan, diag);
     if (status == ASH_OK) status = ash_plan__check_own_memory(plan, diag);
     for (size_t i = 0; status == ASH_OK && i < plan->n_states; i++)
-        if (!is_bound(&plan->states[i])) status = start_anew(plan, i, diag);
+        if (!is_bound(&plan->states[i]) && !plan->states[i].of) status = start_anew(plan, i, diag);
     if (status != ASH_OK) {
         ash_plan__drop_states(plan);
         return status;
@@ -161,7 +200,7 @@ ash_status ash_plan__need_states(ash_plan *plan, ash_diag *diag) {
 
 ash_status ash_plan__check_states(const ash_plan *plan, ash_diag *diag) {
     for (size_t i = 0; i < plan->n_states; i++) {
-        if (!plan->states[i].undefined) continue;
+        if (!home_slot(plan, i)->undefined) continue;
         ash_fail(diag, ASH_ERROR_STATE,
                  "an execution that changes the state did not come to its end: set, reset or bind "
                  "it first");
@@ -172,7 +211,8 @@ ash_status ash_plan__check_states(const ash_plan *plan, ash_diag *diag) {
 }
 
 void ash_plan__lose_states(ash_plan *plan) {
-    for (size_t i = 0; i < plan->n_states; i++) plan->states[i].undefined |= plan->states[i].changes;
+    for (size_t i = 0; i < plan->n_states; i++)
+        if (plan->changes[i]) home_slot(plan, i)->undefined = true;
 }
 
 /* --- for callers ------------------------------------------------------------------------------ */
@@ -202,9 +242,9 @@ ash_status ash_plan_state_type(ash_plan *plan, size_t position, ash_type *out, a
     ASH_TRY(check_position(plan, position, diag));
     ASH_NEED(diag, out);
     uint64_t bytes;
-    pthread_mutex_lock(&plan->lock);
+    pthread_mutex_lock(plan->lock);
     ash_plan__present_type(plan, plan->states[position].buffer, out, &bytes);
-    pthread_mutex_unlock(&plan->lock);
+    pthread_mutex_unlock(plan->lock);
     return ASH_OK;
 }
 
@@ -212,22 +252,25 @@ ash_status ash_plan_state(ash_plan *plan, size_t position, const ash_view **out,
     ASH_TRY(check_position(plan, position, diag));
     ASH_NEED(diag, out);
     ash_view *view;
-    pthread_mutex_lock(&plan->lock);
+    pthread_mutex_lock(plan->lock);
+    plan = ash_plan__home_of_state(plan, position, &position);
     ash_status status = ash_plan__need_states(plan, diag);
     if (status == ASH_OK && !plan->states[position].undefined)
         status = fetch(plan, &plan->states[position], diag); /* the caller may have written there */
     if (status == ASH_OK) status = ash_plan__view(plan, plan->states[position].buffer, &view, diag);
-    pthread_mutex_unlock(&plan->lock);
+    pthread_mutex_unlock(plan->lock);
     if (status == ASH_OK) *out = view;
     return status;
 }
 
 ash_status ash_plan__set_state(ash_plan *plan, size_t position, const ash_given *given, ash_diag *diag) {
+    plan = ash_plan__home_of_state(plan, position, &position);
     uint32_t b = plan->states[position].buffer;
     uint64_t bytes = (uint64_t)plan->program->buffers.at[b].bytes;
     ASH_TRY(ash_plan__check_given(plan, b, given, "was given, the state is", diag));
     ASH_TRY(ash_file_check_given(plan->context, given->data, given->size, diag));
     ASH_TRY(ash_plan__need_states(plan, diag));
+    ash_plan__lose_saved(plan, "a state was set since");
     plan->states[position].undefined = true;                   /* until all is there */
     ASH_TRY(ash_plan__take(plan, plan->base[b], given, diag)); /* maybe the state's own view */
     if (bytes > given->size)
@@ -242,37 +285,45 @@ ash_status ash_plan_set_state(ash_plan *plan, size_t position, const ash_type *t
     ASH_NEED(diag, plan);
     if (size) ASH_NEED(diag, data);
     ASH_TRY(check_position(plan, position, diag));
-    pthread_mutex_lock(&plan->lock);
+    pthread_mutex_lock(plan->lock);
     ash_given given = ash_plan__given(plan, type, data, size);
     ash_status status = ash_plan__set_state(plan, position, &given, diag);
-    pthread_mutex_unlock(&plan->lock);
+    pthread_mutex_unlock(plan->lock);
     if (status != ASH_OK)
         ash_diag__add_node(diag, ash_plan_state_name(plan, position), "state", ASH_NO_OFFSET);
     return status;
 }
 
+static bool is_there(const ash_plan *plan, size_t position) {
+    return ash_plan__home_of_state(plan, position, &position)->states_ready;
+}
+
 /* What is not there yet begins anew when it is needed; the caller's memory is there. */
 static ash_status reset(ash_plan *plan, size_t position, ash_diag *diag) {
+    plan = ash_plan__home_of_state(plan, position, &position);
     if (!plan->states_ready && !is_bound(&plan->states[position])) return ASH_OK;
     ASH_TRY(ash_plan__need_states(plan, diag));
+    ash_plan__lose_saved(plan, "a state was reset since");
     return start_anew(plan, position, diag);
 }
 
 ash_status ash_plan_reset_state(ash_plan *plan, size_t position, ash_diag *diag) {
     ASH_TRY(check_position(plan, position, diag));
-    pthread_mutex_lock(&plan->lock);
-    ash_status status = plan->states_ready ? check_content(plan, position, diag) : ASH_OK;
+    pthread_mutex_lock(plan->lock);
+    ash_status status = is_there(plan, position) ? check_content(plan, position, diag) : ASH_OK;
     if (status == ASH_OK) status = reset(plan, position, diag);
-    pthread_mutex_unlock(&plan->lock);
+    pthread_mutex_unlock(plan->lock);
     return status;
 }
 
 ash_status ash_plan_reset_states(ash_plan *plan, ash_diag *diag) {
     ASH_NEED(diag, plan);
-    pthread_mutex_lock(&plan->lock);
-    ash_status status = plan->states_ready ? check_contents(plan, diag) : ASH_OK;
+    pthread_mutex_lock(plan->lock);
+    ash_status status = ASH_OK;
+    for (size_t i = 0; status == ASH_OK && i < plan->n_states; i++)
+        if (is_there(plan, i)) status = check_content(plan, i, diag);
     for (size_t i = 0; status == ASH_OK && i < plan->n_states; i++) status = reset(plan, i, diag);
-    pthread_mutex_unlock(&plan->lock);
+    pthread_mutex_unlock(plan->lock);
     return status;
 }
 
@@ -335,6 +386,7 @@ static ash_status settle_in(ash_plan *plan, size_t position, const ash_given *gi
 static ash_status bind_state(ash_plan *plan, size_t position, const ash_given *given, ash_diag *diag) {
     ASH_TRY(ash_open__check(plan, diag));
     ASH_TRY(check_position(plan, position, diag));
+    plan = ash_plan__home_of_state(plan, position, &position);
     ash_plan_state_slot *slot = &plan->states[position];
     bool given_any = given->address || given->data;
     ash_storage *own = NULL;
@@ -345,6 +397,7 @@ static ash_status bind_state(ash_plan *plan, size_t position, const ash_given *g
         return status;
     }
     const ash_plan_block block = {given->address, given->storage, given->offset};
+    ash_plan__lose_saved(plan, "a state was bound elsewhere since");
     if (slot->block.address != given->address || (slot->host && slot->host != given->data))
         tell_bound(plan, position);
     ash_plan__set_block(&slot->block, &block);
@@ -366,19 +419,19 @@ static ash_status name_failure(const ash_plan *plan, size_t position, ash_status
 ash_status ash_plan_bind_state(ash_plan *plan, size_t position, void *memory, uint64_t size,
                                ash_diag *diag) {
     ASH_NEED(diag, plan);
-    pthread_mutex_lock(&plan->lock);
+    pthread_mutex_lock(plan->lock);
     ash_given given = ash_plan__given(plan, NULL, memory, size);
     ash_status status = bind_state(plan, position, &given, diag);
-    pthread_mutex_unlock(&plan->lock);
+    pthread_mutex_unlock(plan->lock);
     return name_failure(plan, position, status, diag);
 }
 
 ash_status ash_plan_bind_state_view(ash_plan *plan, size_t position, ash_view *view, ash_diag *diag) {
     ASH_NEED(diag, plan);
     ash_given given = {0};
-    pthread_mutex_lock(&plan->lock);
+    pthread_mutex_lock(plan->lock);
     ash_status status = view ? ash_plan__lent_view(plan, view, &given, diag) : ASH_OK;
     if (status == ASH_OK) status = bind_state(plan, position, &given, diag);
-    pthread_mutex_unlock(&plan->lock);
+    pthread_mutex_unlock(plan->lock);
     return name_failure(plan, position, status, diag);
 }

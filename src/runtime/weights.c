@@ -306,7 +306,7 @@ static ash_status release_originals(ash_plan *plan, uint64_t *released, ash_diag
     ASH_FAIL_IF(
         plan->opening, diag, ASH_ERROR_STATE,
         "a plan of an open graph keeps the originals of its weights: it is made again for other sizes");
-    ASH_FAIL_IF(atomic_load(&plan->shared->plans) != 1, diag, ASH_ERROR_STATE,
+    ASH_FAIL_IF(atomic_load(&plan->shared->plans) != (plan->partner ? 2 : 1), diag, ASH_ERROR_STATE,
                 "a plan with replicas keeps the originals of its weights: these may need them");
     ASH_TRY(ash_plan__need_weights(plan, diag));
     ash_plan__free_room(plan);
@@ -319,9 +319,9 @@ static ash_status release_originals(ash_plan *plan, uint64_t *released, ash_diag
 ash_status ash_plan_release_originals(ash_plan *plan, uint64_t *released, ash_diag *diag) {
     ASH_NEED(diag, plan);
     uint64_t bytes = 0;
-    pthread_mutex_lock(&plan->lock);
-    ash_status status = release_originals(plan, &bytes, diag);
-    pthread_mutex_unlock(&plan->lock);
+    pthread_mutex_lock(plan->lock);
+    ash_status status = release_originals(ash_plan__memory(plan), &bytes, diag);
+    pthread_mutex_unlock(plan->lock);
     if (released) *released = bytes;
     return status;
 }

@@ -273,9 +273,8 @@ static ash_status run_set(ash_context *context, const char *path, tensors *input
         snprintf(why, WHY, "more than %d inputs or results", MAX_TENSORS);
     if (status == ASH_OK && !why[0]) {
         status = state.executor->run(context, graph, ins, have.at, diag);
-        /* what was imported is run, on every device; but for loops where the host does not reach */
-        if (status == ASH_ERROR_UNSUPPORTED && strcmp(diag->op, "loop") != 0)
-            diag->code = status = ASH_ERROR_INTERNAL;
+        /* what was imported is run, on every device */
+        if (status == ASH_ERROR_UNSUPPORTED) diag->code = status = ASH_ERROR_INTERNAL;
     }
     if (status == ASH_OK && !why[0]) {
         have.n = n_outs;

@@ -457,3 +457,12 @@ CUresult cuCtxDisablePeerAccess(CUcontext peerContext) {
     REFUSE_IF(!is_context(peerContext) || peerContext == ptx_current(), CUDA_ERROR_INVALID_CONTEXT);
     return CUDA_SUCCESS;
 }
+
+/* With PTX_REPORT in the environment a process says at its end what its kernels did. */
+__attribute__((destructor)) static void report(void) {
+    ptx_counters c;
+    if (!getenv("PTX_REPORT")) return;
+    ptx_counters_read(NULL, &c);
+    fprintf(stderr, "PTX: %llu launches, %llu instructions of threads\n", (unsigned long long)c.launches,
+            (unsigned long long)c.lane_instructions);
+}

@@ -93,8 +93,8 @@ const char *ptx_check_name(ptx_check check);
 /* Why a module or a link was refused last, as the log of the JIT has it, too. */
 const char *ptx_refusal(void);
 
-/* Counts since ptx_reset or ptx_counters_reset of kernels with this name, in any module; of all when
- * NULL. */
+/* Counts since ptx_reset or ptx_counters_reset (all of them go to stderr at the process's end with
+ * PTX_REPORT in the environment) of kernels with this name, in any module; of all when NULL. */
 void ptx_counters_read(const char *kernel, ptx_counters *counters);
 void ptx_counters_reset(void);
 

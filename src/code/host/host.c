@@ -75,6 +75,7 @@ static void declare(ash_emit *e, const char *symbol) {
     add_text_attribute(e, "prefer-vector-width", bits);
     add_text_attribute(e, "min-legal-vector-width", bits);
     add_text_attribute(e, "no-trapping-math", "true");
+    add_text_attribute(e, "stackrealign", ""); /* or registers that are spilled lie across two lines */
 }
 
 static LLVMValueRef special(ash_emit *e, ash_nest_op op) {
@@ -101,6 +102,15 @@ static LLVMValueRef variable(ash_emit *e, int64_t index) {
 
 static LLVMValueRef buffer(ash_emit *e, uint16_t buf) {
     return constant_entry_of(e, BUFFERS, LLVMPointerTypeInContext(e->ctx, 0), buf);
+}
+
+/* On the stack. Its address goes nowhere, so LLVM knows by itself that it overlaps no buffer. */
+static val shared(ash_emit *e, uint16_t number) {
+    const ash_nest_shared *s = &e->nest->shared.at[number];
+    uint64_t bytes = (uint64_t)s->count * ash_dtype_size(s->dtype);
+    val memory = LLVMBuildAlloca(e->at_entry, LLVMArrayType2(LLVMInt8TypeInContext(e->ctx), bytes), "");
+    LLVMSetAlignment(memory, e->target->vector_bytes);
+    return memory;
 }
 
 static void stop(ash_emit *e) {
@@ -280,6 +290,7 @@ const ash_code_target ash_code__host = {
     .special = special,
     .variable = variable,
     .buffer = buffer,
+    .shared = shared,
     .same_register = "=r,0",
     .stop = stop,
     .round = round_to,

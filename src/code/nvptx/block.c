@@ -22,11 +22,9 @@ LLVMValueRef ash_nvptx__shared(ash_emit *e, uint16_t index) {
     const ash_nest_shared *s = &e->nest->shared.at[index];
     char name[32];
     snprintf(name, sizeof name, "shared_%u", index);
-    val memory = LLVMGetNamedGlobal(e->module, name);
-    if (memory) return memory;
     uint64_t bytes = (uint64_t)s->count * ash_dtype_size(s->dtype);
     LLVMTypeRef type = LLVMArrayType2(LLVMInt8TypeInContext(e->ctx), bytes);
-    memory = LLVMAddGlobalInAddressSpace(e->module, type, name, SHARED);
+    val memory = LLVMAddGlobalInAddressSpace(e->module, type, name, SHARED);
     LLVMSetLinkage(memory, LLVMInternalLinkage);
     LLVMSetInitializer(memory, LLVMGetUndef(type));
     LLVMSetAlignment(memory, SHARED_ALIGN);

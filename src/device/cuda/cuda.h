@@ -29,8 +29,8 @@ typedef struct cuda_device {
     void *staging[2]; /* pinned, of so many bytes each: */
     uint64_t room;
     cu_module builtin; /* kernels of our own */
-    cu_function copy_kernel, fill_kernel;
-    char detail[160];
+    cu_function copy_kernel, fill_kernel, store_kernel;
+    char detail[256];
 } cuda_device;
 
 /* What an image becomes. */

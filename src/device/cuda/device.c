@@ -58,24 +58,33 @@ static void close_device(ash_device *device) {
 }
 
 static ash_status describe(ash_device *device, cuda_device *d, ash_diag *diag) {
-    int major = 0, minor = 0, processors = 0, version = 0;
+    int major = 0, minor = 0, processors = 0, clock = 0, memory_clock = 0, bits = 0, l2 = 0, version = 0;
+    const struct {
+        int *value, attribute;
+    } asked[] = {{&major, CU_CAPABILITY_MAJOR},
+                 {&minor, CU_CAPABILITY_MINOR},
+                 {&processors, CU_MULTIPROCESSORS},
+                 {&clock, CU_CLOCK},
+                 {&memory_clock, CU_MEMORY_CLOCK},
+                 {&bits, CU_MEMORY_BITS},
+                 {&l2, CU_L2}};
     size_t bytes = 0;
     char name[96] = "";
     const cu_driver *f = &d->driver;
-    ASH_TRY(
-        ash_cuda__check(d, f->device_attribute(&major, CU_CAPABILITY_MAJOR, d->device), "the GPU", diag));
-    ASH_TRY(
-        ash_cuda__check(d, f->device_attribute(&minor, CU_CAPABILITY_MINOR, d->device), "the GPU", diag));
-    ASH_TRY(ash_cuda__check(d, f->device_attribute(&processors, CU_MULTIPROCESSORS, d->device), "the GPU",
-                            diag));
+    for (size_t i = 0; i < ASH_COUNT(asked); i++)
+        ASH_TRY(ash_cuda__check(d, f->device_attribute(asked[i].value, asked[i].attribute, d->device),
+                                "the GPU", diag));
     ASH_TRY(ash_cuda__check(d, f->device_memory(&bytes, d->device), "the GPU's memory", diag));
     ASH_TRY(ash_cuda__check(d, f->device_name(name, sizeof name, d->device), "the GPU's name", diag));
     ASH_TRY(ash_cuda__check(d, f->driver_version(&version), "the CUDA driver's version", diag));
     ASH_FAIL_IF(!ash_target__gpu((unsigned)(10 * major + minor), &d->target), diag, ASH_ERROR_DEVICE,
                 "%.100s: %s has compute capability %d.%d, and 7.0 is needed", device->name, name, major,
                 minor);
-    snprintf(d->detail, sizeof d->detail, "%s, sm_%d%d, %d multiprocessors, driver for CUDA %d.%d", name,
-             major, minor, processors, version / 1000, version % 1000 / 10);
+    /* memory moves at both edges of its clock */
+    snprintf(d->detail, sizeof d->detail,
+             "%s, sm_%d%d, %d multiprocessors, %.2f GHz, %.0f GB/s, %d MiB L2, driver for CUDA %d.%d", name,
+             major, minor, processors, clock * 1e-6, 2e-6 * memory_clock * bits / 8, l2 >> 20,
+             version / 1000, version % 1000 / 10);
     device->capacity = bytes;
     device->detail = d->detail;
     return ASH_OK;
@@ -95,7 +104,7 @@ static ash_status open_gpu(ash_device *device, cuda_device *d, long ordinal, ash
     const cu_driver *f = &d->driver;
     ASH_TRY(ash_cu_driver__open(&d->driver, diag));
     ASH_TRY(ash_cuda__check(d, f->device_count(&count), "the number of GPUs", diag));
-    ASH_FAIL_IF(ordinal >= count, diag, ASH_ERROR_DEVICE, "%.100s: the CUDA driver lists %d GPU%s",
+    ASH_FAIL_IF(ordinal >= count, diag, ASH_ERROR_OUT_OF_RANGE, "%.100s: the CUDA driver lists %d GPU%s",
                 device->name, count, count == 1 ? "" : "s");
     ASH_TRY(ash_cuda__check(d, f->device_get(&d->device, (int)ordinal), "the GPU", diag));
     ASH_TRY(describe(device, d, diag));

@@ -35,7 +35,15 @@ enum { /* of what the functions return */
        CU_ECC = 214
 };
 /* attributes of devices */
-enum { CU_CAPABILITY_MAJOR = 75, CU_CAPABILITY_MINOR = 76, CU_MULTIPROCESSORS = 16 };
+enum {
+    CU_CLOCK = 13, /* kHz */
+    CU_MULTIPROCESSORS = 16,
+    CU_MEMORY_CLOCK = 36, /* kHz */
+    CU_MEMORY_BITS = 37,
+    CU_L2 = 38, /* bytes */
+    CU_CAPABILITY_MAJOR = 75,
+    CU_CAPABILITY_MINOR = 76
+};
 enum { CU_NON_BLOCKING = 1 };          /* streams */
 enum { CU_DISABLE_TIMING = 2 };        /* events */
 enum { CU_LOG = 5, CU_LOG_BYTES = 6 }; /* options of modules */

@@ -1,13 +1,25 @@
 /* SPDX-License-Identifier: MIT */
-/* Captures: a graph of the driver with a node for each operation, in a line. What a replay changes: the
- * records, which its first node uploads, and parameters of the nodes whose addresses are others than
- * before. Commands of several streams are issued instead. */
+/* Captures: graphs of the driver with a node for each operation, in a line. What a replay changes: the
+ * records, which the first node uploads, and parameters of the nodes whose addresses are others than
+ * before. Commands of several streams are issued instead.
+ *
+ * A repeat is cut out: what comes before it is one graph, what comes behind it another, and between the
+ * two its commands are issued. Graphs that decide for themselves (conditional nodes) need a driver of
+ * CUDA 12.4, and nodes with the addresses of every iteration would be as many as there are iterations; so
+ * repeats are not in the capture, and not counted in it. */
 #include "stream.h"
+
+/* Operations that are a graph, and the repeat behind them. */
+struct piece {
+    size_t begin, end; /* of operations; `end` is a repeat, or behind all */
+    cu_graph graph;
+    cu_exec exec; /* NULL: there is nothing in it */
+};
 
 struct ash_capture {
     cuda_script *script;
-    cu_graph graph;
-    cu_exec exec;
+    struct piece *pieces;
+    size_t n_pieces;
     bool made;        /* when the addresses that copies need are known: at the first replay at the latest */
     cu_node *nodes;   /* per operation */
     cu_address *last; /* per operation: where a copy was told to go; 0: none of its own */
@@ -45,7 +57,7 @@ static cu_address device_end(const cuda_streams *s, const cuda_script *script, c
     return op->operand ? *op->operand : op->kind == CUDA_IN ? script->records + op->offset : s->words;
 }
 
-static int add_node(cuda_streams *s, ash_capture *c, size_t i, cu_node *last) {
+static int add_node(cuda_streams *s, ash_capture *c, cu_graph graph, size_t i, cu_node *last) {
     cuda_script *script = c->script;
     const cu_driver *f = &s->cuda->driver;
     const cuda_op *op = &script->ops.at[i];
@@ -58,7 +70,7 @@ static int add_node(cuda_streams *s, ash_capture *c, size_t i, cu_node *last) {
         cuda_item *item = &script->items.at[op->item];
         ash_cuda_script__read_params(s, script, item);
         cu_kernel_params p = kernel_params(script, item);
-        result = f->graph_kernel(&node, c->graph, after, count, &p);
+        result = f->graph_kernel(&node, graph, after, count, &p);
         break;
     }
     case CUDA_IN:
@@ -66,12 +78,12 @@ static int add_node(cuda_streams *s, ash_capture *c, size_t i, cu_node *last) {
         if (!op->bytes) break;
         c->last[i] = device_end(s, script, op);
         cu_copy_params p = copy_params(op->kind == CUDA_IN, op->host, c->last[i], op->bytes);
-        result = f->graph_copy(&node, c->graph, after, count, &p, s->cuda->context);
+        result = f->graph_copy(&node, graph, after, count, &p, s->cuda->context);
         break;
     }
     case CUDA_CALL: {
         cu_host_params p = {ash_cuda_script__call, &script->calls.at[op->item]};
-        result = f->graph_host(&node, c->graph, after, count, &p);
+        result = f->graph_host(&node, graph, after, count, &p);
         break;
     }
     default: break; /* one stream needs neither records nor waits */
@@ -81,18 +93,27 @@ static int add_node(cuda_streams *s, ash_capture *c, size_t i, cu_node *last) {
     return result;
 }
 
-static ash_status make(cuda_streams *s, ash_capture *c, ash_diag *diag) {
+/* The first piece begins with the upload of all records. */
+static ash_status make_piece(cuda_streams *s, ash_capture *c, struct piece *piece, ash_diag *diag) {
     const cu_driver *f = &s->cuda->driver;
     cuda_script *script = c->script;
     cu_node last = NULL;
-    ASH_TRY(ash_cuda__check(s->cuda, f->graph_create(&c->graph, 0), "a graph", diag));
-    cu_copy_params all = copy_params(true, script->mirror, script->records, script->record_bytes);
-    ASH_TRY(ash_cuda__check(s->cuda, f->graph_copy(&last, c->graph, NULL, 0, &all, s->cuda->context),
-                            "a graph's node", diag));
-    for (size_t i = 0; i < script->ops.len; i++)
-        ASH_TRY(ash_cuda__check(s->cuda, add_node(s, c, i, &last), "a graph's node", diag));
-    ASH_TRY(ash_cuda__check(s->cuda, f->graph_instantiate(&c->exec, c->graph, 0), "instantiating a graph",
-                            diag));
+    ASH_TRY(ash_cuda__check(s->cuda, f->graph_create(&piece->graph, 0), "a graph", diag));
+    if (piece == c->pieces) {
+        cu_copy_params all = copy_params(true, script->mirror, script->records, script->record_bytes);
+        ASH_TRY(ash_cuda__check(s->cuda,
+                                f->graph_copy(&last, piece->graph, NULL, 0, &all, s->cuda->context),
+                                "a graph's node", diag));
+    }
+    for (size_t i = piece->begin; i < piece->end; i++)
+        ASH_TRY(ash_cuda__check(s->cuda, add_node(s, c, piece->graph, i, &last), "a graph's node", diag));
+    if (!last) return ASH_OK;
+    return ash_cuda__check(s->cuda, f->graph_instantiate(&piece->exec, piece->graph, 0),
+                           "instantiating a graph", diag);
+}
+
+static ash_status make(cuda_streams *s, ash_capture *c, ash_diag *diag) {
+    for (size_t i = 0; i < c->n_pieces; i++) ASH_TRY(make_piece(s, c, &c->pieces[i], diag));
     c->made = true;
     return ASH_OK;
 }
@@ -113,13 +134,35 @@ void ash_cuda_graph__free(ash_streams *streams, ash_capture *c) {
     if (!c) return;
     size_t n = c->script ? c->script->ops.len : 0;
     bool entered = ash_cuda__enter_last(s->cuda);
-    if (c->exec) s->cuda->driver.exec_destroy(c->exec);
-    if (c->graph) s->cuda->driver.graph_destroy(c->graph);
+    for (size_t i = 0; i < c->n_pieces; i++) {
+        if (c->pieces[i].exec) s->cuda->driver.exec_destroy(c->pieces[i].exec);
+        if (c->pieces[i].graph) s->cuda->driver.graph_destroy(c->pieces[i].graph);
+    }
+    ash_mem_free(a, c->pieces, c->n_pieces, sizeof *c->pieces);
     ash_mem_free(a, c->nodes, n, sizeof *c->nodes);
     ash_mem_free(a, c->last, n, sizeof *c->last);
     ash_cuda_script__free(s, c->script);
     if (entered) ash_cuda__leave(s->cuda);
     ash_mem_free(a, c, 1, sizeof *c);
+}
+
+/* Pieces end where a repeat is that is in no other one. */
+static ash_status cut(cuda_streams *s, ash_capture *c, ash_diag *diag) {
+    const cuda_script *script = c->script;
+    size_t n = script->ops.len, count = 1;
+    for (size_t i = 0; i < n; i = ash_cuda_script__after(script, i))
+        count += script->ops.at[i].kind == CUDA_REPEAT;
+    c->pieces = ash_mem_calloc(s->allocator, count, sizeof *c->pieces);
+    if (!c->pieces) return ASH_NO_MEMORY(diag);
+    c->n_pieces = count;
+    struct piece *piece = c->pieces;
+    for (size_t i = 0; i < n; i = ash_cuda_script__after(script, i)) {
+        if (script->ops.at[i].kind != CUDA_REPEAT) continue;
+        piece->end = i;
+        (++piece)->begin = ash_cuda_script__after(script, i);
+    }
+    piece->end = n;
+    return ASH_OK;
 }
 
 static ash_status instantiate(cuda_streams *s, const ash_command *commands, size_t count, ash_capture *c,
@@ -130,6 +173,7 @@ static ash_status instantiate(cuda_streams *s, const ash_command *commands, size
     c->nodes = ash_mem_calloc(a, n, sizeof *c->nodes);
     c->last = ash_mem_calloc(a, n, sizeof *c->last);
     if (!c->nodes || !c->last) return ASH_NO_MEMORY(diag);
+    ASH_TRY(cut(s, c, diag));
     return is_placed(s, c->script) ? make(s, c, diag) : ASH_OK;
 }
 
@@ -157,43 +201,56 @@ ash_status ash_cuda_graph__instantiate(ash_streams *streams, const ash_command *
 }
 
 /* Nodes get the addresses that tables have now, where these are others. */
-static int update(cuda_streams *s, const ash_capture *c) {
+static int update(cuda_streams *s, const ash_capture *c, const struct piece *piece) {
     const cu_driver *f = &s->cuda->driver;
     cuda_script *script = c->script;
     int result = CU_OK;
-    for (size_t i = 0; i < script->ops.len && result == CU_OK; i++) {
+    for (size_t i = piece->begin; i < piece->end && result == CU_OK; i++) {
         const cuda_op *op = &script->ops.at[i];
         if (op->kind == CUDA_KERNEL) {
             cuda_item *item = &script->items.at[op->item];
             if (!ash_cuda_script__read_params(s, script, item)) continue;
             cu_kernel_params p = kernel_params(script, item);
-            result = f->exec_kernel(c->exec, c->nodes[i], &p);
+            result = f->exec_kernel(piece->exec, c->nodes[i], &p);
         } else if (c->last[i] && c->last[i] != device_end(s, script, op)) {
             c->last[i] = device_end(s, script, op);
             cu_copy_params p = copy_params(op->kind == CUDA_IN, op->host, c->last[i], op->bytes);
-            result = f->exec_copy(c->exec, c->nodes[i], &p, s->cuda->context);
+            result = f->exec_copy(piece->exec, c->nodes[i], &p, s->cuda->context);
         }
     }
     return result;
 }
 
 static ash_status ready(cuda_streams *s, ash_capture *c, ash_diag *diag) {
-    return c->made ? ash_cuda__check(s->cuda, update(s, c), "a graph's node", diag) : make(s, c, diag);
+    if (!c->made) return make(s, c, diag);
+    for (size_t i = 0; i < c->n_pieces; i++)
+        ASH_TRY(ash_cuda__check(s->cuda, update(s, c, &c->pieces[i]), "a graph's node", diag));
+    return ASH_OK;
+}
+
+/* Piece by piece; failures of a repeat are the round's. */
+static int launch(cuda_streams *s, const ash_capture *c) {
+    const cu_driver *f = &s->cuda->driver;
+    int result = f->event_record(s->begun, s->control);
+    if (result == CU_OK) result = f->stream_wait(s->streams[0], s->begun, 0);
+    for (size_t i = 0; i < c->n_pieces && result == CU_OK && s->failed == ASH_OK; i++) {
+        const struct piece *piece = &c->pieces[i];
+        if (piece->exec) result = f->exec_launch(piece->exec, s->streams[0]);
+        if (result == CU_OK && i + 1 < c->n_pieces)
+            ash_cuda_streams__repeat(s, c->script, &c->script->ops.at[piece->end]);
+    }
+    return result;
 }
 
 ash_status ash_cuda_graph__replay(ash_streams *streams, const ash_capture *capture, ash_diag *diag) {
     cuda_streams *s = of(streams);
-    const cu_driver *f = &s->cuda->driver;
     ash_capture *c = (ash_capture *)capture; /* ours; its nodes follow what tables say */
     ASH_TRY(ash_cuda__enter(s->cuda, diag));
     ash_status status = ready(s, c, diag);
     if (status == ASH_OK) {
         ash_cuda_streams__begin(s);
         ash_cuda_script__refresh_all(s, c->script);
-        int result = f->event_record(s->begun, s->control);
-        if (result == CU_OK) result = f->stream_wait(s->streams[0], s->begun, 0);
-        if (result == CU_OK) result = f->exec_launch(c->exec, s->streams[0]);
-        status = ash_cuda__check(s->cuda, result, "launching a graph", diag);
+        status = ash_cuda__check(s->cuda, launch(s, c), "launching a graph", diag);
         ash_status waited = ash_cuda_streams__wait(s, c->script->steps, status == ASH_OK ? diag : NULL);
         if (status == ASH_OK) status = waited;
     }
@@ -202,7 +259,7 @@ ash_status ash_cuda_graph__replay(ash_streams *streams, const ash_capture *captu
 }
 
 uint32_t ash_cuda_graph__captured(const ash_capture *capture) {
-    return capture->script->steps;
+    return capture->script->steps - (uint32_t)(capture->n_pieces - 1);
 }
 
 bool ash_cuda_graph__compiled(const ash_capture *capture) {

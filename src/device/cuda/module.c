@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* Kernels: PTX that the driver compiles, and two of our own, for copies and fills whose number of bytes
- * is known when they run. */
+/* Kernels: PTX that the driver compiles, and three of our own: copies and fills whose number of bytes is
+ * known when they run, and one that stores a number. */
 #include "cuda.h"
 
 #include <stdio.h>
 
 enum { LOG = 4096 }; /* bytes that the driver may say about a module */
 
-/* Both look at the words first, as every kernel does (src/code/nvptx).
+/* The first two look at the words, as every kernel does (src/code/nvptx).
  *
  *   copy(to, from, words, record)   record: i64 bytes
  *   fill(to, words, record)         record: i64 bytes, i64 value, i64 address of an i32 or 0
+ *   store(to, value)
  *
  * With an address there is one block, which takes one away from the number there, and fills if it was 1. */
 static const char builtin[] =
@@ -55,7 +56,12 @@ static const char builtin[] =
     "  add.s64 %d9, %d0, %d5;\n  st.global.u8 [%d9], %r6;\n"
     "  add.s64 %d5, %d5, %d7;\n  bra NEXT;\n"
     "STOPPED:\n  mov.u32 %r7, 1;\n  st.relaxed.sys.global.u32 [%d2+4], %r7;\n"
-    "DONE:\n  ret;\n}\n";
+    "DONE:\n  ret;\n}\n"
+    ".visible .entry ash_store(.param .u64 to, .param .u64 value)\n"
+    "{\n"
+    "  .reg .b64 %d<2>;\n"
+    "  ld.param.u64 %d0, [to];\n  ld.param.u64 %d1, [value];\n"
+    "  st.global.u64 [%d0], %d1;\n  ret;\n}\n";
 
 static ash_status load(cuda_device *d, const char *text, const char *name, cu_module *out, ash_diag *diag) {
     char log[LOG] = "";
@@ -78,7 +84,8 @@ static ash_status find(cuda_device *d, cu_module module, const char *name, cu_fu
 ash_status ash_cuda__load_builtin(cuda_device *d, ash_diag *diag) {
     ASH_TRY(load(d, builtin, "copy", &d->builtin, diag));
     ASH_TRY(find(d, d->builtin, "ash_copy", &d->copy_kernel, diag));
-    return find(d, d->builtin, "ash_fill", &d->fill_kernel, diag);
+    ASH_TRY(find(d, d->builtin, "ash_fill", &d->fill_kernel, diag));
+    return find(d, d->builtin, "ash_store", &d->store_kernel, diag);
 }
 
 ash_status ash_cuda__load(ash_device *device, const ash_kernel_image *image, ash_kernel **out,

@@ -46,6 +46,7 @@ void ash_cuda_script__free(cuda_streams *s, cuda_script *script) {
     ash_vec_free(a, &script->ops);
     ash_vec_free(a, &script->items);
     ash_vec_free(a, &script->calls);
+    ash_vec_free(a, &script->repeats);
     ash_vec_free(a, &script->segments);
     ash_vec_free(a, &script->order);
     ash_vec_free(a, &script->values);
@@ -76,22 +77,51 @@ static bool is_of_kernel(const cuda_item *item, const ash_command *command) {
             item->parallel == launch->chunks.parallel);
 }
 
+/* What has been made of commands, in their order. */
+struct made {
+    const cuda_item *item;
+    const cuda_call *call;
+    const cuda_repeat *repeat;
+};
+
+static bool is_of_work(struct made *made, const ash_command *command);
+
+/* In the order in which `add_repeat` makes them. */
+static bool is_of_repeat(struct made *made, const ash_repeat *repeat) {
+    const ash_repeat *was = &made->repeat->was;
+    bool same = made->repeat->repeat == repeat && was->next == repeat->next && was->arg == repeat->arg &&
+                was->look == repeat->look && was->waits == repeat->waits;
+    made->repeat++;
+    for (uint32_t k = 0; same && k < ASH_REPEAT_LISTS; k++) {
+        const ash_command_list *list = &repeat->lists[k];
+        same = list->commands == was->lists[k].commands && list->count == was->lists[k].count;
+        for (uint32_t i = 0; same && i < list->count; i++)
+            if (list->commands[i].kind == ASH_COMMAND_LAUNCH ||
+                list->commands[i].kind == ASH_COMMAND_REPEAT)
+                same = is_of_work(made, &list->commands[i]);
+    }
+    return same;
+}
+
+/* Other work may lie where some has been that is over. */
+static bool is_of_work(struct made *made, const ash_command *command) {
+    switch (command->kind) {
+    case ASH_COMMAND_HOST:
+        while (!made->call->host) made->call++; /* of segments */
+        return is_of_host(made->call++, command->host);
+    case ASH_COMMAND_REPEAT: return is_of_repeat(made, command->repeat);
+    default: return is_of_kernel(made->item++, command);
+    }
+}
+
 bool ash_cuda_script__is_of(const cuda_script *script, const ash_command *commands, size_t count) {
-    const cuda_item *item = script->items.at;
-    const cuda_call *call = script->calls.at;
+    struct made made = {script->items.at, script->calls.at, script->repeats.at};
     if (script->count != count) return false;
     for (size_t i = 0; i < count; i++) {
         const ash_command *a = &script->commands[i], *b = &commands[i];
         bool same = a->kind == b->kind && a->stream == b->stream && a->timing == b->timing;
         same = same && (ash_command__works(a) ? a->work == b->work : a->event == b->event);
-        if (!same) return false;
-        /* other work may lie where some has been that is over */
-        if (a->kind == ASH_COMMAND_HOST) {
-            while (!call->host) call++; /* of segments */
-            if (!is_of_host(call++, b->host)) return false;
-        } else if (ash_command__works(a) && !is_of_kernel(item++, b)) {
-            return false;
-        }
+        if (!same || (ash_command__works(b) && !is_of_work(&made, b))) return false;
     }
     return true;
 }
@@ -164,9 +194,9 @@ static bool share(struct maker *m, const ash_fill *fill, cuda_item *item) {
     return true;
 }
 
-static bool add_kernel(struct maker *m, const ash_command *command) {
-    if (!open_segment(m, command->stream)) return false;
-    cuda_item item = {.command = command, .segment = m->open[command->stream]};
+/* In the segment that is open on the stream. */
+static bool add_item(struct maker *m, uint32_t stream, const ash_command *command) {
+    cuda_item item = {.command = command, .stream = stream, .segment = m->open[stream]};
     bool added = true;
     switch (command->kind) {
     case ASH_COMMAND_LAUNCH:
@@ -187,7 +217,42 @@ static bool add_kernel(struct maker *m, const ash_command *command) {
     }
     uint32_t index = (uint32_t)m->script->items.len;
     return added && PUSH(m, items, item) &&
-           add_op(m, (cuda_op){.kind = CUDA_KERNEL, .stream = command->stream, .item = index});
+           add_op(m, (cuda_op){.kind = CUDA_KERNEL, .stream = stream, .item = index});
+}
+
+static bool add_kernel(struct maker *m, const ash_command *command) {
+    return open_segment(m, command->stream) && add_item(m, command->stream, command);
+}
+
+static bool add_repeat(struct maker *m, uint32_t stream, const ash_command *command);
+
+static bool add_repeated(struct maker *m, uint32_t stream, const ash_command *command) {
+    switch (command->kind) {
+    case ASH_COMMAND_LAUNCH: return add_item(m, stream, command);
+    case ASH_COMMAND_REPEAT: return add_repeat(m, stream, command);
+    default: return add_op(m, (cuda_op){.kind = CUDA_DIRECT, .stream = stream, .command = command});
+    }
+}
+
+static bool add_repeat(struct maker *m, uint32_t stream, const ash_command *command) {
+    const ash_repeat *repeat = command->repeat;
+    cuda_script *script = m->script;
+    uint32_t index = (uint32_t)script->repeats.len;
+    bool added =
+        PUSH(m, repeats, (cuda_repeat){.repeat = repeat, .was = *repeat}) &&
+        add_op(m, (cuda_op){.kind = CUDA_REPEAT, .stream = stream, .item = index, .command = command});
+    for (uint32_t k = 0; added && k < ASH_REPEAT_LISTS; k++) {
+        script->repeats.at[index].first[k] = script->ops.len;
+        for (uint32_t i = 0; added && i < repeat->lists[k].count; i++)
+            added = add_repeated(m, stream, &repeat->lists[k].commands[i]);
+    }
+    if (added) script->repeats.at[index].first[ASH_REPEAT_LISTS] = script->ops.len;
+    return added;
+}
+
+size_t ash_cuda_script__after(const cuda_script *script, size_t op) {
+    const cuda_op *at = &script->ops.at[op];
+    return at->kind == CUDA_REPEAT ? script->repeats.at[at->item].first[ASH_REPEAT_LISTS] : op + 1;
 }
 
 /* Copies of what it reads and writes: where they lie in the staging memory is known when all is. */
@@ -244,6 +309,9 @@ static bool add(struct maker *m, const ash_command *command) {
     bool step = ash_command__is_step(command), added;
     switch (command->kind) {
     case ASH_COMMAND_HOST: added = add_host(m, command); break;
+    case ASH_COMMAND_REPEAT:
+        added = open_segment(m, command->stream) && add_repeat(m, command->stream, command);
+        break;
     case ASH_COMMAND_RECORD:
         added =
             add_op(m, (cuda_op){.kind = CUDA_RECORD, .stream = command->stream, .item = command->event});
@@ -321,6 +389,7 @@ static bool locate(struct maker *m) {
             op->host = m->streams->pinned + CUDA_READ;
         } else {
             const uint32_t *first = &script->segments.at[op->item];
+            if (first[0] == first[1]) continue; /* of a repeat without launches */
             const cuda_item *from = &script->items.at[script->order.at[first[0]]],
                             *last = &script->items.at[script->order.at[first[1] - 1]];
             op->offset = from->record;

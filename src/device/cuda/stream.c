@@ -74,102 +74,7 @@ static void read_times(cuda_streams *s) {
     s->timed = 0;
 }
 
-/* --- issuing ----------------------------------------------------------------------------------------- */
-
-/* The words are zero, and whatever comes on any stream comes after that. */
-void ash_cuda_streams__begin(cuda_streams *s) {
-    const cu_driver *f = &s->cuda->driver;
-    s->began = true;
-    s->pinned[CUDA_READ] = s->pinned[CUDA_READ + 1] = 0;
-    for (uint32_t i = 0; i < s->options.streams; i++)
-        atomic_store_explicit(&s->over[i], 0, memory_order_relaxed);
-    check(s, f->copy_in(s->words, s->pinned + CUDA_ZEROS, 2 * sizeof(int32_t), s->control), "a copy");
-}
-
-/* What follows on all streams comes after what is on the control stream. */
-static void fork_streams(cuda_streams *s) {
-    const cu_driver *f = &s->cuda->driver;
-    check(s, f->event_record(s->begun, s->control), "an event");
-    for (uint32_t i = 0; i < s->options.streams; i++)
-        check(s, f->stream_wait(s->streams[i], s->begun, 0), "a wait");
-}
-
-static void issue_kernel(cuda_streams *s, cuda_script *script, cuda_item *item) {
-    const cu_driver *f = &s->cuda->driver;
-    const ash_command *c = item->command;
-    ash_cuda_script__read_params(s, script, item);
-    begin_time(s, c);
-    check(s,
-          f->launch(item->function, item->grid, 1, 1, item->block, 1, 1, 0, s->streams[c->stream],
-                    &script->addresses.at[item->first], NULL),
-          "a launch");
-    end_time(s, c);
-}
-
-static void issue_op(cuda_streams *s, cuda_script *script, const cuda_op *op) {
-    const cu_driver *f = &s->cuda->driver;
-    cu_stream stream = s->streams[op->stream];
-    switch (op->kind) {
-    case CUDA_KERNEL: issue_kernel(s, script, &script->items.at[op->item]); break;
-    case CUDA_IN:
-        if (op->bytes)
-            check(s,
-                  f->copy_in(op->operand ? *op->operand : script->records + op->offset, op->host, op->bytes,
-                             stream),
-                  "a copy to the GPU");
-        break;
-    case CUDA_OUT:
-        if (op->bytes)
-            check(s, f->copy_out(op->host, op->operand ? *op->operand : s->words, op->bytes, stream),
-                  "a copy from the GPU");
-        break;
-    case CUDA_CALL:
-        check(s, f->launch_host(stream, ash_cuda_script__call, &script->calls.at[op->item]), "a function");
-        break;
-    case CUDA_RECORD: check(s, f->event_record(s->events[op->item], stream), "an event"); break;
-    case CUDA_WAIT: check(s, f->stream_wait(stream, s->events[op->item], 0), "a wait"); break;
-    }
-}
-
-static void issue_script(cuda_streams *s, cuda_script *script) {
-    if (!s->began) ash_cuda_streams__begin(s);
-    ash_cuda_script__refresh_all(s, script);
-    check(s, s->cuda->driver.copy_in(script->records, script->mirror, script->record_bytes, s->control),
-          "a copy to the GPU");
-    bool timed = false;
-    for (size_t i = 0; i < script->count && !timed; i++) timed = script->commands[i].timing != NULL;
-    if (timed) {
-        s->start = ash_clock__now();
-        check(s, s->cuda->driver.event_record(s->origin, s->control), "an event");
-    }
-    fork_streams(s);
-    for (size_t i = 0; i < script->ops.len && s->failed == ASH_OK; i++)
-        issue_op(s, script, &script->ops.at[i]);
-}
-
-static void issue(ash_streams *streams, const ash_command *commands, size_t count) {
-    cuda_streams *s = of(streams);
-    ash_diag why = {0};
-    ash_status status = ash_cuda__enter(s->cuda, &why);
-    if (status == ASH_OK) {
-        cuda_script *script = s->idle;
-        s->idle = NULL;
-        if (script && !ash_cuda_script__is_of(script, commands, count)) {
-            ash_cuda_script__free(s, script);
-            script = NULL;
-        }
-        if (!script) status = ash_cuda_script__make(s, commands, count, &script, &why);
-        if (status == ASH_OK) {
-            script->next = s->round;
-            s->round = script;
-            issue_script(s, script);
-        }
-        ash_cuda__leave(s->cuda);
-    }
-    fail(s, status, &why);
-}
-
-/* --- waiting ----------------------------------------------------------------------------------------- */
+/* --- waiting for a stream ---------------------------------------------------------------------------- */
 
 /* Tells kernels that have not begun, and those that look. */
 static void ask(cuda_streams *s) {
@@ -197,6 +102,165 @@ static void wait_stream(cuda_streams *s, cu_stream stream) {
     }
     check(s, result, "the GPU");
 }
+
+/* --- issuing ----------------------------------------------------------------------------------------- */
+
+/* The words are zero, and whatever comes on any stream comes after that. */
+void ash_cuda_streams__begin(cuda_streams *s) {
+    const cu_driver *f = &s->cuda->driver;
+    s->began = true;
+    s->pinned[CUDA_READ] = s->pinned[CUDA_READ + 1] = 0;
+    for (uint32_t i = 0; i < s->options.streams; i++)
+        atomic_store_explicit(&s->over[i], 0, memory_order_relaxed);
+    check(s, f->copy_in(s->words, s->pinned + CUDA_ZEROS, 2 * sizeof(int32_t), s->control), "a copy");
+}
+
+/* What follows on all streams comes after what is on the control stream. */
+static void fork_streams(cuda_streams *s) {
+    const cu_driver *f = &s->cuda->driver;
+    check(s, f->event_record(s->begun, s->control), "an event");
+    for (uint32_t i = 0; i < s->options.streams; i++)
+        check(s, f->stream_wait(s->streams[i], s->begun, 0), "a wait");
+}
+
+static void issue_kernel(cuda_streams *s, cuda_script *script, cuda_item *item) {
+    const cu_driver *f = &s->cuda->driver;
+    const ash_command *c = item->command;
+    ash_cuda_script__read_params(s, script, item);
+    begin_time(s, c);
+    check(s,
+          f->launch(item->function, item->grid, 1, 1, item->block, 1, 1, 0, s->streams[item->stream],
+                    &script->addresses.at[item->first], NULL),
+          "a launch");
+    end_time(s, c);
+}
+
+/* With the addresses and numbers of now. */
+static void issue_direct(cuda_streams *s, const ash_command *c, cu_stream stream) {
+    const cu_driver *f = &s->cuda->driver;
+    if (c->kind == ASH_COMMAND_COPY) {
+        const ash_transfer *copy = c->copy;
+        cu_address from = copy->buffers[0] + (uint64_t)copy->from,
+                   to = copy->buffers[1] + (uint64_t)copy->to;
+        if (copy->bytes > 0 && from != to)
+            check(s, f->copy(to, from, (size_t)copy->bytes, stream), "a copy on the GPU");
+    } else if (c->kind == ASH_COMMAND_FILL) {
+        if (c->fill->bytes)
+            check(s, f->fill(*c->fill->buffer, c->fill->value, c->fill->bytes, stream), "filling memory");
+    } else {
+        cu_address to = *c->store->buffer;
+        int64_t value = *c->store->value;
+        void *params[] = {&to, &value};
+        check(s, f->launch(s->cuda->store_kernel, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL), "a launch");
+    }
+}
+
+static void issue_op(cuda_streams *s, cuda_script *script, const cuda_op *op) {
+    const cu_driver *f = &s->cuda->driver;
+    cu_stream stream = s->streams[op->stream];
+    switch (op->kind) {
+    case CUDA_KERNEL: issue_kernel(s, script, &script->items.at[op->item]); break;
+    case CUDA_IN:
+        if (op->bytes)
+            check(s,
+                  f->copy_in(op->operand ? *op->operand : script->records + op->offset, op->host, op->bytes,
+                             stream),
+                  "a copy to the GPU");
+        break;
+    case CUDA_OUT:
+        if (op->bytes)
+            check(s, f->copy_out(op->host, op->operand ? *op->operand : s->words, op->bytes, stream),
+                  "a copy from the GPU");
+        break;
+    case CUDA_CALL:
+        check(s, f->launch_host(stream, ash_cuda_script__call, &script->calls.at[op->item]), "a function");
+        break;
+    case CUDA_REPEAT:
+        begin_time(s, op->command);
+        ash_cuda_streams__repeat(s, script, op);
+        end_time(s, op->command);
+        break;
+    case CUDA_DIRECT: issue_direct(s, op->command, stream); break;
+    case CUDA_RECORD: check(s, f->event_record(s->events[op->item], stream), "an event"); break;
+    case CUDA_WAIT: check(s, f->stream_wait(stream, s->events[op->item], 0), "a wait"); break;
+    }
+}
+
+static void issue_ops(cuda_streams *s, cuda_script *script, size_t first, size_t end) {
+    for (size_t i = first; i < end && s->failed == ASH_OK; i = ash_cuda_script__after(script, i))
+        issue_op(s, script, &script->ops.at[i]);
+}
+
+/* Something was left out, or the switch is on, which the kernels are told. */
+static bool is_stopped(cuda_streams *s) {
+    if (ash_stop__has_left_out(&s->stop)) return true;
+    if (!s->options.cancel || !ash_cancel__is_on(s->options.cancel)) return false;
+    ask(s);
+    return true;
+}
+
+/* A byte of the device's memory, when all is over that was issued to the stream. */
+static bool look(cuda_streams *s, cu_stream stream, cu_address at) {
+    bool go = false;
+    if (!check(s, s->cuda->driver.copy_out(s->pinned + CUDA_LOOK, at, sizeof go, stream), "a copy"))
+        return false;
+    wait_stream(s, stream);
+    memcpy(&go, s->pinned + CUDA_LOOK, sizeof go);
+    return go;
+}
+
+void ash_cuda_streams__repeat(cuda_streams *s, cuda_script *script, const cuda_op *op) {
+    const cuda_repeat *r = &script->repeats.at[op->item];
+    const ash_repeat *repeat = r->repeat;
+    cu_stream stream = s->streams[op->stream];
+    if (repeat->waits) wait_stream(s, stream);
+    for (uint64_t turn = 0; s->failed == ASH_OK && !is_stopped(s); turn++) {
+        bool go = !turn || !*repeat->look || look(s, stream, *repeat->look);
+        if (s->failed != ASH_OK || is_stopped(s)) return;
+        int next = repeat->next(repeat->arg, turn, go);
+        if (next == ASH_REPEAT_OVER) return;
+        issue_ops(s, script, r->first[next], r->first[next + 1]);
+    }
+}
+
+static void issue_script(cuda_streams *s, cuda_script *script) {
+    if (!s->began) ash_cuda_streams__begin(s);
+    ash_cuda_script__refresh_all(s, script);
+    check(s, s->cuda->driver.copy_in(script->records, script->mirror, script->record_bytes, s->control),
+          "a copy to the GPU");
+    bool timed = false;
+    for (size_t i = 0; i < script->count && !timed; i++) timed = script->commands[i].timing != NULL;
+    if (timed) {
+        s->start = ash_clock__now();
+        check(s, s->cuda->driver.event_record(s->origin, s->control), "an event");
+    }
+    fork_streams(s);
+    issue_ops(s, script, 0, script->ops.len);
+}
+
+static void issue(ash_streams *streams, const ash_command *commands, size_t count) {
+    cuda_streams *s = of(streams);
+    ash_diag why = {0};
+    ash_status status = ash_cuda__enter(s->cuda, &why);
+    if (status == ASH_OK) {
+        cuda_script *script = s->idle;
+        s->idle = NULL;
+        if (script && !ash_cuda_script__is_of(script, commands, count)) {
+            ash_cuda_script__free(s, script);
+            script = NULL;
+        }
+        if (!script) status = ash_cuda_script__make(s, commands, count, &script, &why);
+        if (status == ASH_OK) {
+            script->next = s->round;
+            s->round = script;
+            issue_script(s, script);
+        }
+        ash_cuda__leave(s->cuda);
+    }
+    fail(s, status, &why);
+}
+
+/* --- waiting ----------------------------------------------------------------------------------------- */
 
 ash_status ash_cuda_streams__wait(cuda_streams *s, uint64_t steps, ash_diag *diag) {
     const cu_driver *f = &s->cuda->driver;

@@ -16,7 +16,10 @@
  *     host      copy out ... | the function | copy in ...
  *     segment   refresh | upload | kernel | kernel | ...
  *
- * The same operations are issued to streams, or become nodes of a graph, in a line. */
+ * The same operations are issued to streams, or become nodes of a graph, in a line. A repeat is neither:
+ * its lists are operations behind it, which the thread that issues runs as often as the host says.
+ * Launches in it have records like others, in the segment that is open when it begins; copies, fills and
+ * stores are calls of the driver with the numbers that they have when they are issued. */
 #ifndef ASH_CUDA_STREAM_H
 #define ASH_CUDA_STREAM_H
 
@@ -26,7 +29,9 @@ typedef enum cuda_op_kind {
     CUDA_KERNEL, /* a launch, a copy or a fill */
     CUDA_IN,     /* bytes of pinned memory to the device */
     CUDA_OUT,
-    CUDA_CALL, /* a function on a thread of the driver */
+    CUDA_CALL,   /* a function on a thread of the driver */
+    CUDA_REPEAT, /* with all operations of its lists behind it */
+    CUDA_DIRECT, /* in a repeat: a copy, a fill, a store */
     CUDA_RECORD,
     CUDA_WAIT
 } cuda_op_kind;
@@ -46,18 +51,25 @@ typedef struct cuda_call {
 typedef struct cuda_op {
     cuda_op_kind kind;
     uint32_t stream;
-    uint32_t item;              /* KERNEL: which; RECORD, WAIT: the event; CALL: which */
+    uint32_t item;              /* KERNEL, CALL, REPEAT: which; RECORD, WAIT: the event */
     void *host;                 /* IN, OUT: pinned memory */
     uint64_t offset;            /* IN, OUT: bytes into the records, where `operand` is NULL */
     const ash_address *operand; /* or the entry of a table with the address */
     uint64_t bytes;
+    const ash_command *command; /* DIRECT, REPEAT */
 } cuda_op;
+
+typedef struct cuda_repeat {
+    const ash_repeat *repeat;
+    ash_repeat was;                     /* what it said when the script was made */
+    size_t first[ASH_REPEAT_LISTS + 1]; /* operations of each list, and where the last one ends */
+} cuda_repeat;
 
 /* A command that a kernel does. */
 typedef struct cuda_item {
     const ash_command *command;
-    uint32_t segment, words; /* i64s of its record */
-    uint64_t record;         /* bytes into the records */
+    uint32_t stream, segment, words; /* i64s of its record */
+    uint64_t record;                 /* bytes into the records */
     cu_function function;
     unsigned grid, block;
     bool parallel; /* of a launch, as the chunks said */
@@ -74,6 +86,7 @@ typedef struct cuda_script {
     ASH_VEC(cuda_op) ops;
     ASH_VEC(cuda_item) items;
     ASH_VEC(cuda_call) calls;
+    ASH_VEC(cuda_repeat) repeats;
     ASH_VEC(uint32_t) segments;      /* per segment: its first item in `order`, and the end */
     ASH_VEC(uint32_t) order;         /* items by segment */
     ASH_VEC(cu_address) values;      /* of parameters, when they were last read */
@@ -112,12 +125,20 @@ typedef struct cuda_streams {
     _Atomic uint64_t done;  /* steps of earlier ones */
 } cuda_streams;
 
-enum { CUDA_ZEROS = 0, CUDA_ONES = 2, CUDA_READ = 4, CUDA_PINNED = 8 }; /* of `pinned`, in i32s */
+enum {
+    CUDA_ZEROS = 0,
+    CUDA_ONES = 2,
+    CUDA_READ = 4,
+    CUDA_LOOK = 6,
+    CUDA_PINNED = 8
+}; /* of `pinned`, in i32s */
 
 /* script.c: within the context. */
 ash_status ash_cuda_script__make(cuda_streams *s, const ash_command *commands, size_t count,
                                  cuda_script **out, ash_diag *diag);
 void ash_cuda_script__free(cuda_streams *s, cuda_script *script);
+/* The operation behind this one and all that is in it. */
+size_t ash_cuda_script__after(const cuda_script *script, size_t op);
 /* Whether it was made of these. */
 bool ash_cuda_script__is_of(const cuda_script *script, const ash_command *commands, size_t count);
 /* Puts the present numbers into the mirror: all records, or those of one segment. */
@@ -138,6 +159,8 @@ bool ash_cuda_graph__compiled(const ash_capture *capture);
 
 /* stream.c: a round's begin and end, for graphs as well; within the context. */
 void ash_cuda_streams__begin(cuda_streams *s);
+/* Runs a repeat: what comes before on its stream is issued. Failures are the round's. */
+void ash_cuda_streams__repeat(cuda_streams *s, cuda_script *script, const cuda_op *op);
 ash_status ash_cuda_streams__wait(cuda_streams *s, uint64_t steps, ash_diag *diag);
 
 #endif

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT */
+/* ashlar plan --explain: what each operation is expected to take on a GPU that need not be there.
+ * Registers are those that ptxas says, where that is installed: $PTXAS, else what PATH has. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+static const char *assembler(void) {
+    const char *named = getenv("PTXAS");
+    return named && *named ? named : "ptxas";
+}
+
+static bool write_text(const char *path, const char *text, size_t size) {
+    FILE *file = fopen(path, "w");
+    bool good = file && fwrite(text, 1, size, file) == size;
+    return file && fclose(file) == 0 && good;
+}
+
+/* Registers of a thread, and spilled bytes; 0: nobody knows. */
+static unsigned assemble(const char *ptx, const char *sm, unsigned *spills) {
+    char command[512], line[512], *at;
+    unsigned registers = 0;
+    snprintf(command, sizeof command, "'%s' -v -arch=%s -o /dev/null '%s' 2>&1", assembler(), sm, ptx);
+    FILE *said = popen(command, "r");
+    while (said && fgets(line, sizeof line, said)) {
+        if ((at = strstr(line, "Used ")) != NULL) registers = (unsigned)strtoul(at + 5, NULL, 10);
+        if ((at = strstr(line, " bytes spill stores")) != NULL) {
+            while (at > line && at[-1] >= '0' && at[-1] <= '9') at--;
+            *spills += (unsigned)strtoul(at, NULL, 10);
+        }
+    }
+    return said && pclose(said) == 0 ? registers : 0;
+}
+
+/* Per kernel of the plan. The caller frees it. */
+static unsigned *find_registers(struct session *s, unsigned *spills) {
+    size_t kernels = ash_plan_kernel_count(s->plan);
+    unsigned *registers = calloc(kernels + 1, sizeof *registers);
+    char folder[] = "/tmp/ashlar.XXXXXX", path[64], sm[32] = "";
+    if (!registers || !mkdtemp(folder)) return registers;
+    snprintf(path, sizeof path, "%s/kernel.ptx", folder);
+    for (size_t k = 0; k < kernels; k++) {
+        char *text;
+        uint64_t size;
+        if (ash_plan_kernel_source(s->plan, k, ASH_SOURCE_ASSEMBLY, &text, &size, NULL) != ASH_OK) break;
+        const char *target = strstr(text, ".target ");
+        if (target) sscanf(target + 8, "%31[a-z0-9_]", sm);
+        bool written = target && write_text(path, text, size);
+        ash_context_free_text(s->context, text, size);
+        registers[k] = written ? assemble(path, sm, spills) : 0;
+        if (!registers[k]) break; /* there is none, or it is too old */
+    }
+    unlink(path);
+    rmdir(folder);
+    return registers;
+}
+
+static void print_op(size_t index, const ash_prepared_op *op, const ash_op_forecast *f) {
+    printf("%6zu  %-36.35s", index, op->name);
+    if (f->threads)
+        printf("%8u%9lld%6s%-4u%8s%5u%8.2f", f->threads, (long long)f->blocks,
+               f->registers_known ? "" : "~", f->registers, show_bytes(f->shared_bytes).text, f->resident,
+               f->waves);
+    else
+        printf("%48s", "");
+    printf("%10s%12s  %-7s%10.1f\n", show_count(op->flops).text, show_bytes((uint64_t)op->bytes).text,
+           f->bound, f->ns / 1000);
+}
+
+bool show_forecast(struct session *s) {
+    unsigned spills = 0, *registers = find_registers(s, &spills);
+    double ns = 0, stream = 0, graph = 0, flops = 0, bytes = 0;
+    size_t count = ash_plan_op_count(s->plan);
+    const char *gpu = "";
+    bool good = registers != NULL;
+    for (size_t i = 0; good && i < count; i++) {
+        ash_prepared_op op = ASH_INIT(ash_prepared_op);
+        ash_op_forecast f = ASH_INIT(ash_op_forecast);
+        good = ash_plan_op_at(s->plan, i, &op, &s->diag) == ASH_OK;
+        unsigned known = good && op.kind == ASH_PREPARED_KERNEL ? registers[op.kernel] : 0;
+        good = good && ash_plan_op_forecast(s->plan, i, known, &f, &s->diag) == ASH_OK;
+        if (!good) {
+            session_failed(s, "--explain");
+            break;
+        }
+        if (i == 0)
+            printf("\nexpected on %s\n%6s  %-36s%8s%9s%10s%8s%5s%8s%10s%12s  %-7s%10s\n", f.gpu, "",
+                   "operation", "threads", "blocks", "registers", "shared", "fit", "waves", "flop", "bytes",
+                   "bound", "us");
+        print_op(i, &op, &f);
+        ns += f.ns, stream += f.stream_ns, graph += f.graph_ns;
+        flops += op.flops, bytes += op.bytes;
+        gpu = f.gpu;
+    }
+    if (good && count)
+        printf("\n%s: %zu operations, %s flop, %s; %.1f us of kernels, %.1f us in mode stream, %.1f us in "
+               "mode "
+               "graph\n"
+               "registers: %s; %u bytes spilled; a forecast from tables, not a measurement\n",
+               gpu, count, show_count(flops).text, show_bytes((uint64_t)bytes).text, ns / 1000,
+               stream / 1000, graph / 1000, registers[0] ? "of ptxas" : "estimated (~), there is no ptxas",
+               spills);
+    free(registers);
+    return good;
+}

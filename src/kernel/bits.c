@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: MIT */
+/* Matrix products with weights of 2, 4 or 8 bits, which stay packed in memory (matmul_bits in ops.def).
+ *
+ * A vector of words holds the next T = 32 / bits terms of as many columns as it has lanes. Term t becomes a
+ * vector of f32 without a shift or a conversion: its bits are cut out where they stand and put under an
+ * exponent for which they are the last digits before the point,
+ *
+ *     word & (mask << p) | bits of 2^(23 - p)   =   2^(23 - p) + number        p = t * bits, exactly
+ *
+ * and a subtraction of 2^(23 - p) + middle leaves number - middle. That is two instructions with AVX-512
+ * (three elsewhere). Terms that reach past the 23 digits are taken from the word shifted by 12.
+ *
+ *   few rows    the accumulators take the numbers as they are; at the end of each span, they are multiplied
+ *               by its scale, less what the zero point makes of the sum of the span's operands:
+ *                   sum += scale * (acc - (zero - middle) * sum of a)
+ *               Each weight is read once and unpacked for all rows, at the speed of memory.
+ *   more rows   a strip of columns is unpacked, scaled, to scratch memory, where the tiles of all rows of
+ *               the chunk read it as they do any packed operand.
+ *
+ * Which it is depends on how many rows a chunk has, a number or not. Chunks are (strip, block of rows). */
+#include "tile.h"
+
+enum { DIGITS = 23, SHIFT = 12, MOST_VECTORS = 8, PART = 256 /* terms in one accumulator, at most */ };
+
+typedef struct bits {
+    ash_kern *k;
+    const ash_node *node;
+    ash_dim m;
+    int64_t n, inner, span;
+    unsigned lanes, bits, terms; /* terms: in a word */
+    int64_t part;                /* terms of a span that one accumulator takes, a multiple of `terms` */
+    ash_sym row, block, lane, term, word, scale;
+    ash_ix out[2];
+    ash_tile_operand a, words, scales, zeros;
+    bool has_zeros;
+    ash_tile_shape shape; /* of the tiles over an unpacked strip */
+    uint16_t panel;       /* the strip: [inner][vectors][lanes] */
+    ash_ref panel_at;     /* the worker's */
+} bits;
+
+static ash_ref number(const bits *b, int64_t value) {
+    return ash_nest_index(&b->k->nest, value);
+}
+
+static ash_ref plus(const bits *b, ash_ref a, int64_t value) {
+    return ash_nest_binary(&b->k->nest, ASH_OP_ADD, a, number(b, value));
+}
+
+static ash_ref times(const bits *b, ash_ref a, int64_t value) {
+    return ash_nest_binary(&b->k->nest, ASH_OP_MUL, a, number(b, value));
+}
+
+static ash_ref splat(const bits *b, ash_ref scalar) {
+    return ash_nest_splat(&b->k->nest, scalar, b->lanes);
+}
+
+static ash_ref real(const bits *b, double value) {
+    return splat(b, ash_nest_float(&b->k->nest, ASH_F32, value));
+}
+
+static double middle(const bits *b) {
+    return (double)(1u << (b->bits - 1));
+}
+
+/* --- unpacking ------------------------------------------------------------------------------------ */
+
+/* Some neighbouring vectors of words, and the same shifted. */
+typedef struct words {
+    ash_ref at[MOST_VECTORS], shifted[MOST_VECTORS];
+} words;
+
+static words load_words(bits *b, ash_ref block0, unsigned vectors, ash_ref word) {
+    ash_kern *k = b->k;
+    ash_nest *n = &k->nest;
+    words w;
+    ash_kern_set_sym(k, b->word, word);
+    for (unsigned v = 0; v < vectors; v++) {
+        ash_kern_set_sym(k, b->block, plus(b, block0, v));
+        w.at[v] = ash_nest_load(n, b->words.buf, ash_kern_index(k, b->words.linear), b->lanes, ASH_NO_REF);
+        w.shifted[v] = ash_nest_binary(n, ASH_OP_SHR, w.at[v], splat(b, ash_nest_int(n, ASH_U32, SHIFT)));
+    }
+    return w;
+}
+
+/* Term t of vector v: number - middle. */
+static ash_ref unpack(const bits *b, const words *w, unsigned t, unsigned v) {
+    ash_nest *n = &b->k->nest;
+    unsigned place = t * b->bits;
+    bool far = place + b->bits > DIGITS;
+    if (far) place -= SHIFT;
+    float one = (float)(1u << (DIGITS - place));
+    uint32_t exponent, mask = ((1u << b->bits) - 1) << place;
+    memcpy(&exponent, &one, sizeof exponent);
+    ash_ref x = ash_nest_binary(n, ASH_OP_AND, far ? w->shifted[v] : w->at[v],
+                                splat(b, ash_nest_int(n, ASH_U32, mask)));
+    x = ash_nest_binary(n, ASH_OP_OR, x, splat(b, ash_nest_int(n, ASH_U32, exponent)));
+    return ash_nest_binary(n, ASH_OP_SUB, ash_nest_bitcast(n, ASH_F32, x),
+                           real(b, (double)one + middle(b)));
+}
+
+/* A vector of scales or zero points of the span that the symbols are at, in f32. */
+static ash_ref load_scale(const bits *b, const ash_tile_operand *from) {
+    ash_nest *n = &b->k->nest;
+    ash_ref x = ash_nest_load(n, from->buf, ash_kern_index(b->k, from->linear), b->lanes, ASH_NO_REF);
+    return ash_nest_cast(n, ASH_F32, x);
+}
+
+/* Zero points, less the middle. */
+static ash_ref load_zero(const bits *b) {
+    return ash_nest_binary(&b->k->nest, ASH_OP_SUB, load_scale(b, &b->zeros), real(b, middle(b)));
+}
+
+/* --- few rows ------------------------------------------------------------------------------------- */
+
+/* The sums of a part of a span. */
+typedef struct sums {
+    ash_ref at[ASH_TILE_MAX],
+        operands[ASH_TILE_MAX]; /* acc; of each row, the sum of a where there are zeros */
+} sums;
+
+/* Adds the `terms` terms of a word to the sums; `first` is the number of the first one. */
+static void add_word(bits *b, const ash_tile *t, const sums *s, ash_ref row0, ash_ref word,
+                     unsigned terms) {
+    ash_kern *k = b->k;
+    ash_nest *n = &k->nest;
+    words w = load_words(b, t->first, t->vectors, word);
+    ash_ref first = times(b, word, b->terms), weight[MOST_VECTORS];
+    for (unsigned i = 0; i < terms; i++) {
+        for (unsigned v = 0; v < t->vectors; v++) weight[v] = unpack(b, &w, i, v);
+        ash_kern_set_sym(k, b->term, plus(b, first, i));
+        for (unsigned r = 0; r < t->rows; r++) {
+            ash_kern_set_sym(k, b->row, plus(b, row0, r));
+            ash_ref a = ash_nest_load(n, b->a.buf, ash_kern_index(k, b->a.linear), 1, ASH_NO_REF);
+            a = splat(b, a);
+            for (unsigned v = 0; v < t->vectors; v++) {
+                ash_ref cell = s->at[r * t->vectors + v];
+                ash_nest_set(n, cell, ash_nest_fma(n, a, weight[v], ash_nest_get(n, cell)));
+            }
+            if (b->has_zeros)
+                ash_nest_set(n, s->operands[r],
+                             ash_nest_binary(n, ASH_OP_ADD, ash_nest_get(n, s->operands[r]), a));
+        }
+    }
+}
+
+/* A part of a span, `terms` terms from `first` on: its sums, scaled, go to those of the tile. */
+static void add_part(bits *b, ash_tile *t, ash_ref row0, ash_ref first, int64_t terms) {
+    ash_kern *k = b->k;
+    ash_nest *n = &k->nest;
+    int64_t whole = terms / b->terms;
+    unsigned rest = (unsigned)(terms % b->terms);
+    ash_ref zero = real(b, 0), word = ash_nest_idiv(n, first, number(b, b->terms));
+    sums s;
+    for (unsigned i = 0; i < t->rows * t->vectors; i++) s.at[i] = ash_nest_cell(n, zero);
+    for (unsigned r = 0; b->has_zeros && r < t->rows; r++) s.operands[r] = ash_nest_cell(n, zero);
+    if (whole) {
+        size_t mark = ash_kern_mark(k);
+        add_word(b, t, &s, row0, ash_nest_loop(n, word, plus(b, word, whole), 1, 1), b->terms);
+        ash_nest_end(n);
+        ash_kern_forget(k, mark);
+    }
+    if (rest) add_word(b, t, &s, row0, plus(b, word, whole), rest);
+    ash_kern_set_sym(k, b->scale, ash_nest_idiv(n, first, number(b, b->span)));
+    for (unsigned v = 0; v < t->vectors; v++) {
+        ash_kern_set_sym(k, b->block, plus(b, t->first, v));
+        ash_ref scale = load_scale(b, &b->scales), shift = b->has_zeros ? load_zero(b) : ASH_NO_REF;
+        for (unsigned r = 0; r < t->rows; r++) {
+            ash_ref cell = t->cells[0][r * t->vectors + v], sum = ash_nest_get(n, s.at[r * t->vectors + v]);
+            if (b->has_zeros)
+                sum =
+                    ash_nest_binary(n, ASH_OP_SUB, sum,
+                                    ash_nest_binary(n, ASH_OP_MUL, shift, ash_nest_get(n, s.operands[r])));
+            ash_nest_set(n, cell, ash_nest_fma(n, scale, sum, ash_nest_get(n, cell)));
+        }
+    }
+}
+
+/* A tile whose accumulators are open, for rows from `row0` on and vectors from `block0` on. */
+static ash_tile make_tile(bits *b, unsigned rows, unsigned vectors, ash_ref block0, int64_t trips,
+                          ash_partial_blocks *blocks) {
+    ash_tile t = {.k = b->k,
+                  .anchor = b->node,
+                  .math = ASH_TILE_F32,
+                  .rows = rows,
+                  .vectors = vectors,
+                  .lanes = b->lanes,
+                  .store_lanes = b->lanes,
+                  .block = b->block,
+                  .lane = b->lane,
+                  .first = block0,
+                  .columns = b->n};
+    int64_t terms = 1;
+    *blocks = ash_blocks_plan(trips, ASH_PARTIAL_TILE_TERMS, &terms, &t.top);
+    ash_tile_set_root(&t, b->out);
+    ash_tile_open(&t);
+    return t;
+}
+
+static void emit_few(bits *b, unsigned rows, unsigned vectors, ash_ref row0, ash_ref block0) {
+    ash_kern *k = b->k;
+    ash_nest *n = &k->nest;
+    int64_t whole = b->inner / b->part, rest = b->inner % b->part;
+    ash_partial_blocks blocks;
+    ash_tile t = make_tile(b, rows, vectors, block0, whole, &blocks);
+    size_t mark = ash_kern_mark(k);
+    ash_kern_set_sym(k, b->lane, number(b, 0));
+    ash_ref from = number(b, 0), to = number(b, whole);
+    ash_blocks_open(n, &blocks, 1, &from, &to);
+    add_part(b, &t, row0, times(b, ash_nest_loop(n, from, to, 1, 1), b->part), b->part);
+    ash_nest_end(n);
+    ash_tile_close_blocks(&t, &blocks);
+    ash_kern_forget(k, mark);
+    if (rest) {
+        ash_tile last = t;
+        memcpy(last.cells[0], t.cells[t.top], sizeof last.cells[0]);
+        add_part(b, &last, row0, number(b, whole * b->part), rest);
+        ash_kern_forget(k, mark);
+    }
+    ash_tile_store(&t, b->row, row0, NULL, ASH_NO_REF);
+}
+
+/* --- more rows ------------------------------------------------------------------------------------ */
+
+static ash_ref panel_row(const bits *b, ash_ref term) {
+    return ash_nest_binary(&b->k->nest, ASH_OP_ADD, b->panel_at,
+                           times(b, term, b->shape.vectors * b->lanes));
+}
+
+/* Unpacks `terms` terms of a word into the panel. */
+static void unpack_word(bits *b, unsigned vectors, ash_ref block0, ash_ref word, unsigned terms,
+                        const ash_ref *scale, const ash_ref *zero) {
+    ash_nest *n = &b->k->nest;
+    words w = load_words(b, block0, vectors, word);
+    ash_ref at = panel_row(b, times(b, word, b->terms));
+    for (unsigned i = 0; i < terms; i++)
+        for (unsigned v = 0; v < vectors; v++) {
+            ash_ref x = unpack(b, &w, i, v);
+            if (b->has_zeros) x = ash_nest_binary(n, ASH_OP_SUB, x, zero[v]);
+            x = ash_nest_binary(n, ASH_OP_MUL, x, scale[v]);
+            ash_nest_store(n, b->panel, plus(b, at, (i * b->shape.vectors + v) * b->lanes), x, ASH_NO_REF);
+        }
+}
+
+/* The same of `terms` terms of a span from `first` on. */
+static void unpack_part(bits *b, unsigned vectors, ash_ref block0, ash_ref first, int64_t terms) {
+    ash_kern *k = b->k;
+    ash_nest *n = &k->nest;
+    int64_t whole = terms / b->terms;
+    unsigned rest = (unsigned)(terms % b->terms);
+    ash_ref word = ash_nest_idiv(n, first, number(b, b->terms)), scale[MOST_VECTORS], zero[MOST_VECTORS];
+    ash_kern_set_sym(k, b->scale, ash_nest_idiv(n, first, number(b, b->span)));
+    for (unsigned v = 0; v < vectors; v++) {
+        ash_kern_set_sym(k, b->block, plus(b, block0, v));
+        scale[v] = load_scale(b, &b->scales);
+        zero[v] = b->has_zeros ? load_zero(b) : ASH_NO_REF;
+    }
+    if (whole) {
+        size_t mark = ash_kern_mark(k);
+        unpack_word(b, vectors, block0, ash_nest_loop(n, word, plus(b, word, whole), 1, 1), b->terms, scale,
+                    zero);
+        ash_nest_end(n);
+        ash_kern_forget(k, mark);
+    }
+    if (rest) unpack_word(b, vectors, block0, plus(b, word, whole), rest, scale, zero);
+}
+
+static void unpack_strip(bits *b, unsigned vectors, ash_ref block0) {
+    ash_kern *k = b->k;
+    ash_nest *n = &k->nest;
+    int64_t whole = b->inner / b->part, rest = b->inner % b->part;
+    size_t mark = ash_kern_mark(k);
+    ash_kern_set_sym(k, b->lane, number(b, 0));
+    if (whole) {
+        ash_ref part = ash_nest_loop(n, number(b, 0), number(b, whole), 1, 1);
+        unpack_part(b, vectors, block0, times(b, part, b->part), b->part);
+        ash_nest_end(n);
+        ash_kern_forget(k, mark);
+    }
+    if (rest) unpack_part(b, vectors, block0, number(b, whole * b->part), rest);
+    ash_kern_forget(k, mark);
+}
+
+/* One tile over the panel: all terms, then the results. */
+static void emit_tile(bits *b, unsigned rows, unsigned vectors, ash_ref row0, ash_ref block0) {
+    ash_kern *k = b->k;
+    ash_nest *n = &k->nest;
+    ash_partial_blocks blocks;
+    ash_tile t = make_tile(b, rows, vectors, block0, b->inner, &blocks);
+    size_t mark = ash_kern_mark(k);
+    ash_ref from = number(b, 0), to = number(b, b->inner), weight[MOST_VECTORS];
+    ash_blocks_open(n, &blocks, 1, &from, &to);
+    ash_ref term = ash_kern_loop(k, b->term, from, to, 1, (unsigned)k->low->target->costs.tile_unroll);
+    ash_ref at = panel_row(b, term);
+    for (unsigned v = 0; v < vectors; v++)
+        weight[v] = ash_nest_load(n, b->panel, plus(b, at, v * b->lanes), b->lanes, ASH_NO_REF);
+    for (unsigned r = 0; r < rows; r++) {
+        ash_kern_set_sym(k, b->row, plus(b, row0, r));
+        ash_ref a = ash_nest_load(n, b->a.buf, ash_kern_index(k, b->a.linear), 1, ASH_NO_REF);
+        ash_tile_add(&t, r, weight, splat(b, a));
+    }
+    ash_nest_end(n);
+    ash_tile_close_blocks(&t, &blocks);
+    ash_kern_forget(k, mark);
+    ash_tile_store(&t, b->row, row0, NULL, ASH_NO_REF);
+}
+
+/* Rows [from, to) of a strip of `vectors` vectors, unpacked first. */
+static void emit_many(bits *b, unsigned vectors, ash_ref from, ash_ref to, ash_ref block0) {
+    ash_nest *n = &b->k->nest;
+    unsigned rows = b->shape.rows;
+    unpack_strip(b, vectors, block0);
+    ash_ref size = ash_nest_binary(n, ASH_OP_SUB, to, from);
+    ash_ref middle =
+        ash_nest_binary(n, ASH_OP_ADD, from, times(b, ash_nest_idiv(n, size, number(b, rows)), rows));
+    emit_tile(b, rows, vectors, ash_nest_loop(n, from, middle, rows, 1), block0);
+    ash_nest_end(n);
+    if (!ash_dim_is_const(b->m) && rows > 1) {
+        emit_tile(b, 1, vectors, ash_nest_loop(n, middle, to, 1, 1), block0);
+        ash_nest_end(n);
+    } else if (b->m %
+               rows) { /* blocks of rows are whole tiles: only the last has a rest, always the same */
+        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, middle, to));
+        emit_tile(b, (unsigned)(b->m % rows), vectors, middle, block0);
+        ash_nest_end(n);
+    }
+}
+
+/* --- chunks --------------------------------------------------------------------------------------- */
+
+/* The rows of a chunk: all at once where they are few and a number, one after the other where only an
+ * execution knows. */
+static void emit_strip(bits *b, unsigned vectors, ash_ref from, ash_ref to, ash_ref block0) {
+    ash_nest *n = &b->k->nest;
+    int64_t few = b->k->low->target->costs.bits_rows;
+    if (ash_dim_is_const(b->m)) {
+        if (b->m <= few)
+            emit_few(b, (unsigned)b->m, vectors, from, block0);
+        else
+            emit_many(b, vectors, from, to, block0);
+        return;
+    }
+    ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, plus(b, from, few), to));
+    emit_many(b, vectors, from, to, block0);
+    ash_nest_else(n);
+    emit_few(b, 1, vectors, ash_nest_loop(n, from, to, 1, 1), block0);
+    ash_nest_end(n);
+    ash_nest_end(n);
+}
+
+/* Few rows: as many vectors as hide an accumulator's latency, with the tile's own sums beside them. */
+static unsigned few_vectors(const bits *b, unsigned rows, int64_t blocks) {
+    unsigned most = b->k->low->target->vector_registers / 8;
+    return (unsigned)ASH_MIN(ASH_MAX(rows <= 2 ? most : most / 2, 1), (unsigned)blocks);
+}
+
+static ash_dim emit(bits *b) {
+    ash_kern *k = b->k;
+    ash_nest *n = &k->nest;
+    const ash_target *target = k->low->target;
+    const ash_costs *c = &target->costs;
+    int64_t m = ASH_MAX(ash_kern_max(k, b->m), 1), blocks = ash_ceil_div(b->n, b->lanes);
+    bool few = ash_dim_is_const(b->m) && m <= c->bits_rows;
+    int64_t vector_bytes = b->inner * b->lanes * (int64_t)sizeof(float);
+    int64_t near = ASH_MAX(ash_share_of(target->l2_bytes, c->near_share) / ASH_MAX(vector_bytes, 1), 1);
+    bool apart = b->inner * (int64_t)sizeof(float) % c->set_bytes;
+    unsigned most_rows = apart ? ASH_TILE_MAX : (unsigned)c->set_rows;
+    b->shape = few ? (ash_tile_shape){(unsigned)m, few_vectors(b, (unsigned)m, blocks)}
+                   : ash_tile_choose(target, m, blocks, b->inner, most_rows, ASH_TILE_F32);
+    if (!few && b->shape.vectors > near)
+        b->shape = ash_tile_choose(target, m, near, b->inner, most_rows, ASH_TILE_F32);
+    unsigned width = b->shape.vectors * b->lanes;
+    int64_t strips = ash_ceil_div(blocks, b->shape.vectors), line = 2 * ASH_MAX(b->inner, 1) * width;
+    int64_t per = few ? m : ASH_MIN(ASH_MAX(c->chunk_most_flops / line, c->bits_lines), m);
+    per = ash_ceil_div(m, ash_ceil_div(m, per));
+    per = ash_ceil_div(per, b->shape.rows) * b->shape.rows;
+    if (!few) b->panel = ash_kern_scratch(k, ASH_F32, b->inner * width, &b->panel_at);
+    ash_dim parts = ash_kern_ceil_div(k, b->m, per);
+    ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
+                                  ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
+    ash_ref n_parts = ash_kern_dim(k, parts), strip = ash_nest_idiv(n, chunk, n_parts);
+    ash_ref from = times(b, ash_nest_imod(n, chunk, n_parts), per);
+    ash_ref to = ash_nest_binary(n, ASH_OP_MIN, plus(b, from, per), ash_kern_dim(k, b->m));
+    ash_ref block0 = times(b, strip, b->shape.vectors);
+    unsigned last = (unsigned)(blocks % b->shape.vectors);
+    if (last) {
+        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, strip, number(b, strips - 1)));
+        emit_strip(b, b->shape.vectors, from, to, block0);
+        ash_nest_else(n);
+        emit_strip(b, last, from, to, block0);
+        ash_nest_end(n);
+    } else {
+        emit_strip(b, b->shape.vectors, from, to, block0);
+    }
+    ash_nest_end(n);
+    return ash_kern_product(k, parts, strips);
+}
+
+/* Symbols, the result's index and the operands' addresses. */
+static bool find_operands(bits *b) {
+    ash_kern *k = b->k;
+    ash_ixs *ixs = &k->ixs;
+    const ash_dim *in = ash_graph__type(k->graph, b->node->ins[1])->dims,
+                  *spans = ash_graph__type(k->graph, b->node->ins[2])->dims;
+    b->row = ash_kern_sym(k, b->m);
+    b->block = ash_kern_sym(k, in[0]);
+    b->lane = ash_kern_sym(k, b->lanes);
+    b->term = ash_kern_sym(k, b->inner);
+    b->word = ash_kern_sym(k, in[1]);
+    b->scale = ash_kern_sym(k, spans[1]);
+    ash_ix block = ash_ix_sym(ixs, b->block), lane = ash_ix_sym(ixs, b->lane);
+    b->out[0] = ash_ix_sym(ixs, b->row);
+    b->out[1] = ash_ix_add(ixs, ash_ix_scale(ixs, block, b->lanes), lane);
+    const ash_ix a[ASH_MAX_RANK] = {b->out[0], ash_ix_sym(ixs, b->term)},
+                 word[ASH_MAX_RANK] = {block, ash_ix_sym(ixs, b->word), lane},
+                 scale[ASH_MAX_RANK] = {block, ash_ix_sym(ixs, b->scale), lane};
+    return ash_tile_operand_at(k, b->node->ins[0], a, &b->a) &&
+           ash_tile_operand_at(k, b->node->ins[1], word, &b->words) &&
+           ash_tile_operand_at(k, b->node->ins[2], scale, &b->scales) &&
+           (!b->has_zeros || ash_tile_operand_at(k, b->node->ins[3], scale, &b->zeros));
+}
+
+void ash_kern_lower_bits(ash_kern *k, ash_dim *chunks) {
+    const ash_node *node = &k->graph->nodes.at[k->group->anchor];
+    const ash_type *a = ash_graph__type(k->graph, node->ins[0]);
+    bits b = {.k = k,
+              .node = node,
+              .m = a->dims[0],
+              .n = ash_node_int(node, ASH_ATTR_N),
+              .inner = a->dims[1],
+              .span = ash_node_int(node, ASH_ATTR_SPAN),
+              .lanes = (unsigned)ash_node_int(node, ASH_ATTR_B_BLOCK),
+              .bits = (unsigned)ash_node_int(node, ASH_ATTR_BITS),
+              .has_zeros = node->n_ins > 3};
+    b.terms = 32 / b.bits;
+    /* the largest power of two that divides the span and PART, or PART where a span has all terms */
+    b.part = b.span <= PART ? b.span : b.span >= b.inner ? PART : ASH_MIN(b.span & -b.span, PART);
+    *chunks = 0;
+    bool placed = find_operands(&b);
+    ash_kern_expect(k, placed);
+    if (placed && !ash_kern_lost(k)) *chunks = emit(&b);
+}

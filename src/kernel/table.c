@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: MIT */
+/* Gathers by tables: indices that are constants of the graph, as resizing and padding have them.
+ *
+ * A table that is a line (every second element) or stairs (each element twice) becomes an expression, and
+ * nothing is loaded. Of others it is known that they name elements that there are, so that nothing is
+ * brought inside; and where a long part of one counts up (what lies between reflected ends), vectors of
+ * that part are loaded as neighbours, where the others are gathered. */
+#include "kern.h"
+
+enum {
+    MOST = 1 << 20,  /* entries that are looked at */
+    LEAST_RUN = 2,   /* vectors of a part that counts up, so that it is worth a branch */
+    MOST_STAIR = 16, /* entries in a row that are the same */
+};
+
+typedef struct table {
+    const void *data;
+    ash_dtype dtype; /* i32 or i64 */
+    int64_t count;
+} table;
+
+static int64_t entry(const table *t, int64_t i) {
+    return t->dtype == ASH_I32 ? ((const int32_t *)t->data)[i] : ((const int64_t *)t->data)[i];
+}
+
+/* Reads a table whose entries all lie in [0, size). */
+static bool read_table(const ash_kern *k, ash_value value, int64_t size, table *t) {
+    const ash_value_info *info = ash_graph__value(k->graph, value);
+    if (info->kind != ASH_VALUE_CONSTANT || info->type.rank != 1 || !ash_dim_is_const(info->type.dims[0]) ||
+        (info->type.dtype != ASH_I32 && info->type.dtype != ASH_I64))
+        return false;
+    *t = (table){info->blob->data, info->type.dtype, info->type.dims[0]};
+    if (t->count == 0 || t->count > MOST) return false;
+    for (int64_t i = 0; i < t->count; i++)
+        if (entry(t, i) < 0 || entry(t, i) >= size) return false;
+    return true;
+}
+
+/* Entries from i on that are the same. */
+static int64_t same_from(const table *t, int64_t i) {
+    int64_t end = i + 1;
+    while (end < t->count && entry(t, end) == entry(t, i)) end++;
+    return end - i;
+}
+
+/* Whether entry i is first + (step * i + shift) / by for all i. */
+static bool is_line(const table *t, int64_t step, int64_t shift, int64_t by) {
+    for (int64_t i = 0; i < t->count; i++)
+        if (entry(t, i) != entry(t, 0) + (step * i + shift) / by) return false;
+    return true;
+}
+
+/* The longest part that counts up by one: [*from, *to). */
+static void longest_run(const table *t, int64_t *from, int64_t *to) {
+    *from = *to = 0;
+    for (int64_t i = 0, end; i < t->count; i = end) {
+        for (end = i + 1; end < t->count && entry(t, end) == entry(t, end - 1) + 1;) end++;
+        if (end - i > *to - *from) *from = i, *to = end;
+    }
+}
+
+/* Notes where the entries that were just loaded for the lanes of a vector are neighbours. */
+static void note_run(ash_kern *k, const table *t, ash_ix at, ash_ref loaded) {
+    ash_nest *n = &k->nest;
+    int64_t stride, from, to;
+    if (k->lanes == 1 || k->mask != ASH_NO_REF || k->guard != ASH_NO_REF ||
+        !ash_ix_lane_stride(&k->ixs, at, k->vsym, k->lanes, k->aligned, &stride) || stride != 1)
+        return;
+    longest_run(t, &from, &to);
+    if (to - from < LEAST_RUN * (int64_t)k->lanes) return;
+    ash_ref first = ash_kern_index(k, at);
+    ash_ref end = ash_nest_binary(n, ASH_OP_ADD, first, ash_nest_index(n, k->lanes));
+    ash_ref above = ash_nest_binary(n, ASH_OP_LE, ash_nest_index(n, from), first);
+    ash_ref below = ash_nest_binary(n, ASH_OP_LE, end, ash_nest_index(n, to));
+    const ash_kern_run run = {.loaded = loaded,
+                              .holds = ash_nest_binary(n, ASH_OP_AND, above, below),
+                              .line =
+                                  ash_ix_add(&k->ixs, at, ash_ix_const(&k->ixs, entry(t, from) - from))};
+    if (!ash_vec_push(k->low->allocator, &k->runs, run)) k->failed = true;
+}
+
+bool ash_kern_table_index(ash_kern *k, ash_value indices, const ash_ix *at, ash_dim size, ash_ix *out) {
+    table t;
+    int64_t least, most;
+    ash_ixs *ixs = &k->ixs;
+    ash_dims_bounds(ixs->dims, size, &least, &most);
+    if (!read_table(k, indices, least, &t)) return false;
+    int64_t first = entry(&t, 0), step = t.count > 1 ? entry(&t, 1) - first : 0;
+    if (is_line(&t, step, 0, 1)) {
+        *out = ash_ix_add(ixs, ash_ix_scale(ixs, at[0], step), ash_ix_const(ixs, first));
+        return true;
+    }
+    int64_t begin = same_from(&t, 0), by = begin < t.count ? same_from(&t, begin) : 1;
+    if (by > 1 && by <= MOST_STAIR && begin <= by && is_line(&t, 1, by - begin, by)) {
+        ash_ix up = ash_ix_add(ixs, at[0], ash_ix_const(ixs, by - begin));
+        *out = ash_ix_add(ixs, ash_ix_div(ixs, up, by), ash_ix_const(ixs, first));
+        return true;
+    }
+    ash_ref raw = ash_kern_eval(k, indices, at);
+    if (ash_kern_lost(k) || k->collecting) return false;
+    if (ash_nest_at(&k->nest, raw)->dtype != ASH_I64) raw = ash_nest_cast(&k->nest, ASH_I64, raw);
+    *out = ash_ix_loaded(ixs, raw, most - 1, ash_ix_syms(ixs, at[0]));
+    note_run(k, &t, at[0], raw);
+    return true;
+}
+
+/* The noted run that an address contains, and the address where it holds; NULL when there is none. */
+static const ash_kern_run *run_of(ash_kern *k, ash_ix linear, ash_ix *even) {
+    ash_ixs *ixs = &k->ixs;
+    ash_sum sum = ash_ix_sum(ixs, linear);
+    for (uint32_t i = 0; i < sum.n; i++) {
+        ash_term term = ixs->terms.at[sum.first + i];
+        const ash_atom *atom = &ixs->atoms.at[term.atom];
+        for (size_t r = 0; atom->kind == ASH_ATOM_LOADED && r < k->runs.len; r++) {
+            const ash_kern_run *run = &k->runs.at[r];
+            if (run->loaded != atom->ref || term.d != 1) continue;
+            ash_ix loaded = ash_ix_loaded(ixs, atom->ref, atom->max, atom->syms);
+            ash_ix without = ash_ix_sub(ixs, linear, ash_ix_scale(ixs, loaded, term.c));
+            *even = ash_ix_add(ixs, without, ash_ix_scale(ixs, run->line, term.c));
+            return &k->runs.at[r];
+        }
+    }
+    return NULL;
+}
+
+/* A cell for the elements, and which of two ways to have them is taken at run time. */
+bool ash_kern_load_run(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out) {
+    ash_nest *n = &k->nest;
+    ash_ix even;
+    int64_t stride;
+    ash_dtype dtype = n->buffers.at[buf].dtype;
+    if (ash_dtype_size(dtype) < sizeof(float)) return false;
+    const ash_kern_run *run = run_of(k, linear, &even);
+    if (!run || !ash_ix_lane_stride(&k->ixs, even, k->vsym, k->lanes, k->aligned, &stride) || stride != 1)
+        return false;
+    ash_ref zero = ash_nest_splat(n, ash_kern_neutral(k, ASH_OP_ADD, dtype), k->lanes);
+    ash_ref cell = ash_nest_cell(n, zero);
+    size_t mark = ash_kern_mark(k);
+    ash_nest_if(n, run->holds);
+    ash_nest_set(n, cell, ash_nest_load(n, buf, ash_kern_index(k, even), k->lanes, ASH_NO_REF));
+    ash_nest_else(n);
+    ash_nest_set(n, cell, ash_nest_gather(n, buf, ash_kern_vector_index(k, linear), ASH_NO_REF));
+    ash_nest_end(n);
+    ash_kern_forget(k, mark);
+    *out = ash_nest_get(n, cell);
+    return true;
+}
+
+/* --- lanes that lie close together ---------------------------------------------------------------- */
+
+/* The distance of each lane's element from the first one's: false when it is not the same for all
+ * vectors. */
+static bool lane_offsets(const ash_kern *k, ash_ix linear, int64_t *offsets) {
+    const ash_ixs *ixs = &k->ixs;
+    ash_sum sum = ash_ix_sum(ixs, linear);
+    memset(offsets, 0, k->lanes * sizeof *offsets);
+    for (uint32_t i = 0; i < sum.n; i++) {
+        const ash_term *t = &ixs->terms.at[sum.first + i];
+        const ash_atom *atom = &ixs->atoms.at[t->atom];
+        bool single = atom->kind == ASH_ATOM_ONE || (atom->kind == ASH_ATOM_SYM && atom->ref != k->vsym);
+        if (single) continue;
+        if (atom->kind == ASH_ATOM_LOADED) {
+            if (ash_nest_at(&k->nest, atom->ref)->lanes > 1) return false;
+            continue;
+        }
+        bool quotient = atom->kind == ASH_ATOM_DIV || atom->kind == ASH_ATOM_MOD;
+        if (quotient && !ash_ix_depends(ixs, atom->ref, k->vsym)) continue;
+        int64_t rest = 0;
+        if (t->d != 1 || (quotient && !ash_ix_rest(ixs, atom->ref, k->vsym, k->lanes, atom->by, &rest)))
+            return false;
+        for (int64_t lane = 0; lane < k->lanes; lane++)
+            offsets[lane] += t->c * (atom->kind == ASH_ATOM_SYM   ? lane
+                                     : atom->kind == ASH_ATOM_DIV ? (rest + lane) / atom->by
+                                                                  : (rest + lane) % atom->by - rest);
+    }
+    return true;
+}
+
+bool ash_kern_load_near(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out) {
+    enum { MOST_LANES = 64 };
+    ash_nest *n = &k->nest;
+    int64_t offsets[MOST_LANES], span = 0, lanes = k->lanes;
+    int32_t pick[MOST_LANES];
+    if (!k->aligned || lanes > MOST_LANES || !lane_offsets(k, linear, offsets)) return false;
+    for (unsigned i = 0; i < lanes; i++) {
+        if (offsets[i] < 0 || offsets[i] > 2 * lanes) return false;
+        span = ASH_MAX(span, offsets[i]);
+    }
+    ash_ref at = ash_kern_index(k, linear);
+    if (span < lanes) {
+        if (!ash_is_pow2(span + 1)) return false;
+        for (unsigned i = 0; i < lanes; i++) pick[i] = (int32_t)offsets[i];
+        ash_ref few = ash_nest_load(n, buf, at, (unsigned)span + 1, ASH_NO_REF);
+        *out =
+            span ? ash_nest_shuffle(n, few, ASH_NO_REF, k->lanes, pick) : ash_nest_splat(n, few, k->lanes);
+        return true;
+    }
+    if (span >= 2 * lanes - 1) return false;
+    int64_t second = span + 1 - lanes; /* so that both end where the last lane does */
+    for (unsigned i = 0; i < lanes; i++)
+        pick[i] = (int32_t)(offsets[i] < lanes ? offsets[i] : lanes + offsets[i] - second);
+    ash_ref low = ash_nest_load(n, buf, at, k->lanes, ASH_NO_REF);
+    ash_ref behind = ash_nest_binary(n, ASH_OP_ADD, at, ash_nest_index(n, second));
+    ash_ref high = ash_nest_load(n, buf, behind, k->lanes, ASH_NO_REF);
+    *out = ash_nest_shuffle(n, low, high, k->lanes, pick);
+    return true;
+}

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT */
+/* What an operation is expected to cost on a GPU that need not be there.
+ *
+ *     blocks, threads    as the streams launch it
+ *     registers          as the caller knows them from ptxas, or estimated
+ *     resident           blocks of a multiprocessor at a time: the least of what threads, registers, shared
+ *                        memory and the hardware's limit allow
+ *
+ *     issue              multiply-adds of the fullest multiprocessor at its rate, less what else its
+ *                        instructions are, less what too few warps cannot hide
+ *     l2, memory         bytes at the rate of the machine, or at that of the bytes that can be on their way
+ *                        at a time, divided by the latency
+ *     launch             what an empty kernel takes
+ *
+ * The time is the last one and the largest of the others. It is arithmetic on the numbers of the usual
+ * GPU of the kind (base/gpus.def), for the variables' maxima, and leaves out clocks that change, banks,
+ * and what two kernels do to each other. Weights come from memory unless all of them fit into half of the
+ * second-level cache; everything else does where the operation touches more than that. */
+#include <math.h>
+
+#include "base/gpus.h"
+#include "base/sized.h"
+#include "plan.h"
+
+ASH_SIZED(ash_op_forecast, graph_ns);
+
+enum {
+    BLOCK = ASH_CUDA_BLOCK,
+    WARP = 32,
+    SHARED_OF_BLOCK = 1024, /* bytes that the system takes of each block's */
+    REGISTER_GRAIN = 8,     /* registers of a thread are a multiple */
+    HIDING_WARPS = 16,      /* that a multiprocessor needs when each waits for its last instruction */
+    TILE_CHAINS = 4,        /* and how many fewer where a thread has so many sums at a time */
+    ACCESS = 16             /* bytes that a thread has on their way */
+};
+
+/* Nanoseconds: from the driver to an empty kernel's end; of the host for a launch, of a kernel behind
+ * another in a stream and in a graph; of a copy and a function of the host with what is around it.
+ * Estimates after what is published of A100 and H100. */
+static const double launch_ns = 1500, issue_ns = 2200, stream_gap_ns = 900, graph_gap_ns = 500,
+                    host_ns = 25000, dram_latency_ns = 600, l2_latency_ns = 280;
+
+/* Share of multiply-adds in the loop of what is no tile: addresses and loads are the rest. */
+static const double plain_share = 0.3;
+
+/* What a step reads of what all executions read. */
+static double weights_of(const ash_program *p, const ash_step *step) {
+    double bytes = 0;
+    for (uint32_t i = 0; i < step->n_accesses; i++)
+        if (ash_plan_core__reads_weights(p, &step->accesses[i]))
+            bytes += (double)(step->accesses[i].end - step->accesses[i].begin);
+    return bytes;
+}
+
+/* f32 results of a step, or what counts as them. */
+static double results(const ash_program *p, const ash_step *step) {
+    double bytes = 0;
+    for (uint32_t i = 0; i < step->n_accesses; i++)
+        if (step->accesses[i].write && p->buffers.at[step->accesses[i].buffer].kind != ASH_BUFFER_SCRATCH)
+            bytes += (double)(step->accesses[i].end - step->accesses[i].begin);
+    return bytes / sizeof(float);
+}
+
+/* A product or a convolution in tiles: sums of a thread, and bytes that blocks copy. */
+struct tile {
+    double sums, copied, share;
+};
+
+static struct tile tile_of(const ash_op_forecast *f, double outputs, double flops) {
+    double each = ASH_MAX(outputs / (double)f->blocks, 1), side = sqrt(each), terms = flops / 2 / outputs;
+    struct tile t = {.sums = each / (double)f->threads,
+                     .copied = (double)f->blocks * 2 * side * terms * sizeof(float)};
+    t.share = side > 96 ? 0.92 : side > 56 ? 0.89 : side > 40 ? 0.84 : 0.77;
+    return t;
+}
+
+static uint64_t shared_bytes(const ash_nest *nest) {
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < nest->shared.len; i++)
+        bytes +=
+            ash_align_up(nest->shared.at[i].count * (uint64_t)ash_dtype_size(nest->shared.at[i].dtype), 16);
+    return bytes;
+}
+
+static bool asks_worker(const ash_nest *nest) {
+    for (size_t i = 0; i < nest->code.len; i++)
+        if (nest->code.at[i].op == ASH_NEST_WORKER) return true;
+    return false;
+}
+
+static void shape(const ash_plan *plan, const ash_nest *nest, int64_t chunks, ash_op_forecast *f) {
+    int64_t threads = ASH_MAX(asks_worker(nest) ? (int64_t)plan->core->threads : chunks, 1);
+    f->threads = nest->threads ? nest->threads : (uint32_t)ASH_MIN(threads, BLOCK);
+    f->blocks = nest->threads ? ASH_MAX(chunks, 1) : (threads + f->threads - 1) / f->threads;
+    f->shared_bytes = shared_bytes(nest);
+}
+
+static void find_resident(const ash_gpu *g, ash_op_forecast *f) {
+    uint64_t warps = (f->threads + WARP - 1) / WARP, of_thread = ash_align_up(f->registers, REGISTER_GRAIN);
+    uint64_t fit = g->threads / (warps * WARP);
+    fit = ASH_MIN(fit, ASH_GPU_REGISTERS / (of_thread * warps * WARP));
+    fit = ASH_MIN(fit, g->shared / (f->shared_bytes + SHARED_OF_BLOCK));
+    f->resident = (uint32_t)ASH_MAX(ASH_MIN(fit, g->blocks), 1u);
+    f->waves = (double)f->blocks / ((double)f->resident * g->multiprocessors);
+}
+
+/* The largest of the bounds. */
+static void bound(ash_op_forecast *f, const char *name, double ns, double *most) {
+    if (ns <= *most) return;
+    *most = ns;
+    f->bound = name;
+}
+
+static double rate(double most, double on_their_way, double latency_ns) {
+    return ASH_MIN(most, on_their_way / latency_ns);
+}
+
+static void forecast_kernel(const ash_plan *plan, const ash_program *p, const ash_step *step,
+                            const ash_gpu *g, uint32_t registers, ash_op_forecast *f) {
+    const ash_nest *nest = &plan->program->nests.at[step->nest];
+    int64_t least, chunks;
+    ash_dims_bounds(p->dims, step->chunks, &least, &chunks);
+    shape(plan, nest, chunks, f);
+    double outputs = ASH_MAX(results(p, step), 1);
+    bool tiled = nest->threads && nest->shared.len && step->flops > 16 * outputs;
+    struct tile tile = {.share = plain_share};
+    if (tiled) tile = tile_of(f, outputs, step->flops);
+    f->registers = registers ? registers : tiled ? (uint32_t)ASH_MIN(60 + 1.3 * tile.sums, 255) : 40;
+    f->registers_known = registers != 0;
+    find_resident(g, f);
+
+    double each = ceil((double)f->blocks / g->multiprocessors),
+           busy = ASH_MIN((double)f->blocks, (double)f->resident * g->multiprocessors);
+    double warps =
+        ASH_MIN(each, f->resident) * ((f->threads + WARP - 1) / WARP) * (tiled ? TILE_CHAINS : 1);
+    double hidden = ASH_MIN(warps / HIDING_WARPS, 1);
+    double flops_ns = 2.0 * g->lanes * g->mhz / 1000 * tile.share * hidden;
+    double coming = busy * (tiled ? (double)f->shared_bytes / 2 : (double)f->threads * ACCESS);
+    double weights = weights_of(p, step), half = (double)g->l2_bytes / 2;
+    double other = ASH_MAX(step->bytes - weights, 0);
+    double far = (plan->core->weight_reads > half ? weights : 0) + (other > half ? other : 0), most = 0;
+    f->bound = "launch";
+    bound(f, "issue", each * step->flops / (double)f->blocks / flops_ns, &most);
+    bound(f, "l2", ASH_MAX(step->bytes, tile.copied) / rate(g->l2, coming, l2_latency_ns), &most);
+    bound(f, "memory", far / rate(g->dram, coming, dram_latency_ns), &most);
+    if (most < launch_ns) f->bound = "launch";
+    f->ns = launch_ns + most;
+    f->graph_ns = f->ns + graph_gap_ns;
+    f->stream_ns = ASH_MAX(f->ns + stream_gap_ns, issue_ns);
+}
+
+static void forecast(const ash_plan *plan, const ash_program *p, const ash_step *step, const ash_gpu *g,
+                     uint32_t registers, ash_op_forecast *f);
+
+/* All iterations, issued in both modes; with a condition the host waits in each. */
+static void forecast_loop(const ash_plan *plan, const ash_program *p, const ash_step *step,
+                          const ash_gpu *g, ash_op_forecast *f) {
+    const ash_program_loop *loop = &p->loops.at[step->nest];
+    int64_t least, most;
+    ash_dims_bounds(p->dims, loop->trips, &least, &most);
+    double turn = loop->parts.until ? host_ns : 0, body = 0;
+    for (size_t s = 0; s < loop->body->steps.len; s++) {
+        ash_op_forecast each = {0};
+        forecast(plan, loop->body, &loop->body->steps.at[s], g, 0, &each);
+        turn += each.stream_ns;
+        body += each.ns;
+    }
+    f->bound = "host";
+    f->ns = (double)most * body;
+    f->stream_ns = f->graph_ns = (double)most * turn;
+}
+
+static void forecast(const ash_plan *plan, const ash_program *p, const ash_step *step, const ash_gpu *g,
+                     uint32_t registers, ash_op_forecast *f) {
+    switch (step->kind) {
+    case ASH_STEP_KERNEL: forecast_kernel(plan, p, step, g, registers, f); break;
+    case ASH_STEP_LOOP: forecast_loop(plan, p, step, g, f); break;
+    case ASH_STEP_COPY: {
+        double bytes = 2 * (double)(step->accesses[0].end - step->accesses[0].begin);
+        f->bound = bytes / g->dram > launch_ns ? "memory" : "launch";
+        f->ns = launch_ns + bytes / g->dram;
+        f->graph_ns = f->ns + graph_gap_ns;
+        f->stream_ns = f->ns + stream_gap_ns;
+        break;
+    }
+    default: f->bound = "host"; f->ns = f->stream_ns = f->graph_ns = host_ns;
+    }
+}
+
+ash_status ash_plan_op_forecast(const ash_plan *plan, size_t index, uint32_t registers,
+                                ash_op_forecast *out, ash_diag *diag) {
+    ASH_NEED(diag, plan, out);
+    ASH_FAIL_IF(index >= plan->n_steps, diag, ASH_ERROR_NOT_FOUND,
+                "there is no operation %zu: there are %zu", index, plan->n_steps);
+    const ash_gpu *g = ash_gpu__usual(&plan->program->target);
+    ASH_FAIL_IF(
+        !g, diag, ASH_ERROR_UNSUPPORTED,
+        "predictions are for GPUs (CUDA:n, or CUDA:sm_80 for a kind of GPU), and this plan is for %.60s",
+        plan->device->name);
+    ash_op_forecast own = {.gpu = g->name};
+    forecast(plan, plan->program,
+             &plan->program->steps.at[ash_plan_core__step(plan->core, (uint32_t)index)], g, registers,
+             &own);
+    return ASH_GIVE(ash_op_forecast, &own, out, diag);
+}

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: MIT */
+/* What is read without gathering: indices from tables of constants that are lines, stairs or runs, and
+ * lanes that lie close together; and windows: columns that are a loop, depthwise ones row by row, long
+ * ones, maxima of lines. Each graph is optimised and lowered for several targets, and interpreted:
+ * results are compared with the evaluator, and no byte beside an operand is touched. */
+#include "ashlar/builder.h"
+#include "interpreted.h"
+#include "one_context.h"
+#include "opt/opt.h"
+
+static ash_target targets[3]; /* vectors of 4, 8 and 16 */
+
+static int setup(void **state) {
+    (void)state;
+    static const char *const names[] = {"x86-64", "x86-64-v3", "x86-64-v4"};
+    for (size_t i = 0; i < ASH_COUNT(names); i++)
+        if (ash_target__named(names[i], &targets[i], NULL) != ASH_OK) return 1;
+    return open_context(1);
+}
+
+static ash_graph *new_graph(void) {
+    ash_graph *g;
+    ash_diag diag;
+    assert_ok(ash_graph_create(context, "test", &g, &diag));
+    return g;
+}
+
+static ash_value input(ash_graph *g, const char *name, unsigned rank, const int64_t *dims) {
+    ash_type type = {.dtype = ASH_F32, .rank = rank};
+    memcpy(type.dims, dims, rank * sizeof *dims);
+    return ash_graph_input(g, name, &type);
+}
+#define INPUT(g, name, ...)                                                                                \
+    input(g, name, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (int64_t[]){__VA_ARGS__})
+
+/* How many instructions of a kind the nests of a program have. */
+static unsigned count(const ash_program *p, ash_nest_op op) {
+    unsigned found = 0;
+    for (size_t i = 0; i < p->nests.len; i++)
+        for (ash_ref k = 0; k < p->nests.at[i].code.len; k++) found += p->nests.at[i].code.at[k].op == op;
+    return found;
+}
+
+typedef struct seen {
+    size_t steps;
+    unsigned gathers, shuffles;
+} seen;
+
+/* Optimised for a target, lowered, interpreted and compared. */
+static seen compare_for(const ash_graph *g, const ash_target *target, double tolerance) {
+    const int64_t vars[8] = {0};
+    ash_diag diag;
+    ash_graph *fast;
+    ash_program *p;
+    ash_wide *inputs = test_inputs(g, vars), *expected = test_expected(g, inputs, vars);
+    assert_ok(ash_opt__run(g, target, NULL, &fast, &diag));
+    test_interpreted(fast, target, NULL, vars, inputs, expected, tolerance);
+    assert_ok(ash_program__lower(fast, target, NULL, &p, &diag));
+    const seen s = {p->steps.len, count(p, ASH_NEST_GATHER), count(p, ASH_NEST_SHUFFLE)};
+    ash_program__free(p);
+    ash_graph_destroy(fast);
+    test_free_expected(g, expected);
+    test_free_inputs(g, inputs);
+    return s;
+}
+
+/* For all targets; what the last one's program has. Takes the graph over. */
+static seen compare(ash_graph *g, ash_value out, double tolerance) {
+    seen s = {0};
+    ash_graph_output(g, "y", out);
+    for (size_t i = 0; i < ASH_COUNT(targets); i++) s = compare_for(g, &targets[i], tolerance);
+    ash_graph_destroy(g);
+    return s;
+}
+
+/* --- tables ------------------------------------------------------------------------------------------ */
+
+enum { FROM = 40, TO = 64 };
+
+static int64_t line(int64_t i) {
+    return i / 2 + 3; /* stairs of two */
+}
+static int64_t shifted(int64_t i) {
+    return (i + 1) / 2;
+}
+static int64_t flights(int64_t i) {
+    return (i + 3) / 4 + 1;
+}
+static int64_t odd(int64_t i) {
+    return (i + 1) / 3;
+}
+static int64_t backwards(int64_t i) {
+    return FROM - 1 - i % FROM;
+}
+static int64_t same(int64_t i) {
+    return 7 + 0 * i;
+}
+static int64_t reflected(int64_t i) {
+    int64_t at = i - 12;
+    return at < 0 ? -at : at >= FROM ? 2 * FROM - 2 - at : at;
+}
+static int64_t scattered(int64_t i) {
+    return i * 17 % FROM;
+}
+static int64_t outside(int64_t i) {
+    return i % 3 ? i % FROM : -1; /* from the end */
+}
+
+static ash_value table(ash_graph *g, int64_t (*entry)(int64_t), int64_t length, ash_dtype dtype) {
+    int64_t wide[TO];
+    int32_t narrow[TO];
+    for (int64_t i = 0; i < length; i++) narrow[i] = (int32_t)(wide[i] = entry(i));
+    const ash_type type = {.dtype = dtype, .rank = 1, .dims = {length}};
+    return ash_graph_constant(g, &type, dtype == ASH_I64 ? (void *)wide : (void *)narrow,
+                              (size_t)length * ash_dtype_size(dtype), ASH_DATA_COPY);
+}
+
+/* Along the last axis and another one, in vectors that fit and that leave something over. */
+static void test_tables(void **state) {
+    (void)state;
+    static int64_t (*const entries[])(int64_t) = {line, shifted,   flights,   odd,    backwards,
+                                                  same, reflected, scattered, outside};
+    for (size_t e = 0; e < ASH_COUNT(entries); e++)
+        for (int64_t axis = 0; axis < 3; axis++)
+            for (int64_t length = TO - 7; length <= TO; length += 7) {
+                ash_graph *g = new_graph();
+                int64_t dims[] = {3, 3, 3};
+                dims[axis] = FROM;
+                ash_value x = input(g, "x", 3, dims);
+                ash_value at = table(g, entries[e], length, e % 2 ? ASH_I64 : ASH_I32);
+                compare(g, ash_gather(g, ash_relu(g, x), at, axis), 0);
+            }
+}
+
+/* Stairs are loaded and spread; of a reflected row, what lies between its ends is loaded. */
+static void test_tables_are_not_gathered(void **state) {
+    (void)state;
+    ash_graph *g = new_graph();
+    ash_value x = INPUT(g, "x", 5, FROM);
+    seen s = compare(g, ash_gather(g, x, table(g, line, TO, ASH_I64), 1), 0);
+    assert_int_equal(s.gathers, 0);
+    assert_true(s.shuffles > 0);
+    g = new_graph();
+    x = INPUT(g, "x", 5, FROM);
+    assert_true(compare(g, ash_gather(g, x, table(g, scattered, TO, ASH_I64), 1), 0).gathers > 0);
+}
+
+/* A gather from what was picked by constant indices is one kernel, in either order of axes. */
+static void test_gathers_of_gathers(void **state) {
+    (void)state;
+    for (int64_t first = 0; first < 2; first++) {
+        ash_graph *g = new_graph();
+        ash_value x = INPUT(g, "x", FROM, FROM);
+        x = ash_gather(g, x, table(g, shifted, TO, ASH_I64), first);
+        x = ash_gather(g, x, table(g, reflected, TO, ASH_I64), 1 - first);
+        assert_int_equal(compare(g, x, 0).steps, 1);
+    }
+    ash_graph *g = new_graph(); /* the first one is read by another kernel, too */
+    ash_value x = INPUT(g, "x", FROM, FROM), picked = ash_gather(g, x, table(g, scattered, TO, ASH_I64), 0);
+    ash_graph_output(g, "picked", picked);
+    compare(g, ash_gather(g, picked, table(g, line, TO, ASH_I64), 1), 0);
+}
+
+/* Rows that are picked from a transposed operand, as often as it has rows, or less. */
+static void test_rows_of_transposed(void **state) {
+    (void)state;
+    for (int64_t picks = 5; picks <= 60; picks += 55) {
+        ash_graph *g = new_graph();
+        ash_value x = INPUT(g, "x", 2, 24, 13);
+        const ash_type type = {.dtype = ASH_I64, .rank = 1, .dims = {picks}};
+        ash_value rows = ash_reshape(g, ash_transpose(g, x, (int64_t[]){0, 2, 1}), (int64_t[]){26, 24}, 2);
+        compare(g, ash_gather(g, rows, ash_graph_input(g, "at", &type), 0), 0);
+    }
+}
+
+/* Every second and every third element, up to the last byte. */
+static void test_steps(void **state) {
+    (void)state;
+    for (int64_t step = 1; step <= 3; step++)
+        for (int64_t length = 16; length <= 67; length += 17) {
+            ash_graph *g = new_graph();
+            ash_value x = INPUT(g, "x", 3, (length - 1) * step + 1);
+            const int64_t starts[] = {0, 0}, steps[] = {1, step};
+            const ash_dim dims[] = {3, length};
+            seen s = compare(g, ash_slice(g, x, starts, steps, dims), 0);
+            if (step == 2 && length % 16 == 0) assert_int_equal(s.gathers, 0);
+        }
+}
+
+/* --- windows ----------------------------------------------------------------------------------------- */
+
+typedef struct shape {
+    int64_t c, o, size, kernel, stride, pad, dilation, groups;
+} shape;
+
+static ash_value conv(ash_graph *g, const shape *s) {
+    ash_value x = INPUT(g, "x", 1, s->c, 4, s->size),
+              w = INPUT(g, "w", s->o, s->c / s->groups, 2, s->kernel);
+    const ash_window windows[] = {
+        {.stride = 1, .dilation = 1, .before = 1, .after = 0},
+        {.stride = s->stride, .dilation = s->dilation, .before = s->pad, .after = s->pad}};
+    return ash_relu(g, ash_conv(g, x, w, windows, 2, s->groups));
+}
+
+static void test_columns(void **state) {
+    (void)state;
+    static const shape shapes[] = {
+        {3, 32, 45, 7, 2, 3, 1, 1},   {1, 32, 33, 3, 1, 1, 1, 1},    {1, 16, 300, 40, 16, 0, 1, 1},
+        {16, 16, 30, 5, 1, 2, 1, 1},  {16, 16, 21, 3, 1, 2, 2, 1},   {12, 12, 19, 3, 1, 1, 1, 1},
+        {4, 20, 19, 3, 2, 1, 1, 1},   {2, 6, 40, 24, 1, 12, 1, 1},   {32, 32, 30, 7, 1, 3, 1, 32},
+        {32, 32, 31, 5, 2, 2, 1, 32}, {8, 8, 40, 3, 1, 2, 2, 8},     {16, 16, 14, 14, 1, 7, 1, 16},
+        {24, 24, 9, 1, 1, 0, 1, 1},   {16, 16, 60, 31, 1, 0, 1, 16},
+    };
+    for (size_t i = 0; i < ASH_COUNT(shapes); i++) {
+        ash_graph *g = new_graph();
+        compare(g, conv(g, &shapes[i]), 1e-6);
+    }
+}
+
+/* More terms along the window than one running sum has. */
+static void test_long_window(void **state) {
+    (void)state;
+    ash_graph *g = new_graph();
+    compare(g, conv(g, &(shape){1, 16, 1200, 1000, 8, 0, 1, 1}), 1e-6);
+}
+
+/* Maxima of lines: of plain and blocked operands, with strides, and where a window is longer than what it
+ * is over. */
+static void test_large_maxima(void **state) {
+    (void)state;
+    for (int64_t channels = 3; channels <= 16; channels += 13)
+        for (int64_t kernel = 5; kernel <= 9; kernel += 4)
+            for (int64_t stride = 1; stride <= 2; stride++) {
+                ash_graph *g = new_graph();
+                ash_value x = INPUT(g, "x", 1, channels, 7, 18);
+                const ash_window w = {
+                    .kernel = kernel, .stride = stride, .before = kernel / 2, .after = kernel / 2};
+                const ash_window windows[] = {w, w};
+                const size_t steps = compare(g, ash_pool_max(g, x, (int64_t[]){2, 3}, windows, 2), 0).steps;
+                assert_true(steps >= (stride == 1 || kernel > 5 ? 2 : 1));
+            }
+}
+
+/* --- rows -------------------------------------------------------------------------------------------- */
+
+/* Sums across rows, of more columns than registers hold. */
+static void test_across_rows(void **state) {
+    (void)state;
+    for (int64_t columns = 30; columns <= 700; columns += 335) {
+        ash_graph *g = new_graph();
+        ash_value x = INPUT(g, "x", 300, columns);
+        compare(g, ash_reduce(g, ASH_OP_REDUCE_SUM, x, (int64_t[]){0}, 1, false), 1e-6);
+    }
+}
+
+/* Zeros of either sign are equals, and the first come first. */
+static void test_signed_zeros(void **state) {
+    (void)state;
+    for (int largest = 0; largest < 2; largest++) {
+        ash_graph *g = new_graph();
+        ash_value at, zeros = ash_mul(g, INPUT(g, "x", 2, 70), ash_scalar(g, ASH_F32, 0));
+        ash_graph_output(g, "best", ash_topk(g, zeros, 1, 40, largest, &at));
+        compare(g, at, 0);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tables),
+        cmocka_unit_test(test_tables_are_not_gathered),
+        cmocka_unit_test(test_gathers_of_gathers),
+        cmocka_unit_test(test_rows_of_transposed),
+        cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_columns),
+        cmocka_unit_test(test_long_window),
+        cmocka_unit_test(test_large_maxima),
+        cmocka_unit_test(test_across_rows),
+        cmocka_unit_test(test_signed_zeros),
+    };
+    return cmocka_run_group_tests(tests, setup, tear_down);
+}
