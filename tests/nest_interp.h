@@ -440,6 +440,87 @@ static inline void interp_reduce(interp *in, ash_ref ref, const ash_inst *inst, 
     }
 }
 
+/* Element `j` of the pair that lane `lane` of a thread's value has. */
+static inline double interp_half(const interp *in, ash_ref ref, int32_t thread, unsigned lane, unsigned j,
+                                 ash_dtype dtype) {
+    uint16_t bits =
+        (uint16_t)((uint64_t)in->lanes[(size_t)thread * in->per_thread + in->first[ref] + lane].i >>
+                   16 * j);
+    double value;
+    ash_wide one = {.dtype = dtype, .count = 1, .f = &value};
+    ash_wide_load(&one, &bits);
+    return value;
+}
+
+/* Of each warp: its threads name the rows, and get what MMA wants. */
+static inline void interp_tile_load(interp *in, ash_ref ref, const ash_inst *inst,
+                                    const interp_threads *all) {
+    uint16_t rows[32][8];
+    bool bad[32];
+    for (int32_t first = 0; first < all->n && !in->error[0]; first += 32) {
+        for (int32_t l = 0; l < 32 && !in->error[0]; l++) {
+            int64_t at, offset;
+            in->thread = first + l;
+            int64_t index = interp_at(in, inst->a)->i;
+            const interp_memory *m = interp_storage(in, inst->buf, &offset);
+            bad[l] = *interp_poison(in, inst->a);
+            if (bad[l] || index % 8)
+                interp_fail(in, ref, "a row of a matrix at element %lld", (long long)index);
+            for (int64_t k = 0; k < 8 && !in->error[0]; k++) {
+                const unsigned char *bytes = interp_touch(in, ref, inst->buf, index + k, false, &at);
+                if (!bytes) return;
+                memcpy(&rows[l][k], bytes, 2);
+                bad[l] |= m->undefined[at] || m->undefined[at + 1];
+            }
+        }
+        for (int32_t l = 0; l < 32 && !in->error[0]; l++)
+            for (int32_t matrix = 0; matrix < 4; matrix++) {
+                uint32_t word = 0;
+                bool undefined = false;
+                for (int32_t j = 0; j < 2; j++) {
+                    int32_t row = inst->i ? 2 * (l % 4) + j : l / 4, k = inst->i ? l / 4 : 2 * (l % 4) + j;
+                    word |= (uint32_t)rows[8 * matrix + row][k] << 16 * j;
+                    undefined |= bad[8 * matrix + row];
+                }
+                in->thread = first + l;
+                interp_at(in, ref)[matrix].i = (int32_t)word;
+                interp_poison(in, ref)[matrix] = undefined;
+            }
+    }
+}
+
+/* Sums in double, rounded once. */
+static inline void interp_mma(interp *in, ash_ref ref, const ash_inst *inst, const interp_threads *all) {
+    for (int32_t first = 0; first < all->n; first += 32) {
+        double x[16][16], y[16][8];
+        bool bad = false;
+        for (int32_t l = 0; l < 32; l++) {
+            int32_t g = l / 4, u = 2 * (l % 4);
+            in->thread = first + l;
+            for (unsigned r = 0; r < 4; r++) bad |= interp_poison(in, inst->a)[r];
+            for (unsigned r = 0; r < 2; r++) bad |= interp_poison(in, inst->b)[r];
+            for (unsigned r = 0; r < 4; r++)
+                for (unsigned j = 0; j < 2; j++) {
+                    ash_dtype dtype = (ash_dtype)inst->i;
+                    x[g + 8 * (int32_t)(r % 2)][u + 8 * (int32_t)(r / 2) + (int32_t)j] =
+                        interp_half(in, inst->a, first + l, r, j, dtype);
+                    if (r < 2)
+                        y[u + 8 * (int32_t)r + (int32_t)j][g] =
+                            interp_half(in, inst->b, first + l, r, j, dtype);
+                }
+        }
+        for (int32_t l = 0; l < 32; l++)
+            for (unsigned r = 0; r < 4; r++) {
+                int32_t row = l / 4 + 8 * (int32_t)(r / 2), column = 2 * (l % 4) + (int32_t)(r % 2);
+                in->thread = first + l;
+                double sum = interp_at(in, inst->c)[r].f;
+                for (int32_t k = 0; k < 16; k++) sum += x[row][k] * y[k][column];
+                interp_at(in, ref)[r].f = (float)sum;
+                interp_poison(in, ref)[r] = bad || interp_poison(in, inst->c)[r];
+            }
+    }
+}
+
 static inline void interp_copy_async(interp *in, ash_ref ref, const ash_inst *inst) {
     unsigned number = inst->buf & ~(unsigned)ASH_NEST_SHARED;
     int64_t size = (int64_t)ash_dtype_size(ash_nest_dtype(in->nest, inst->buf)), at, offset;
@@ -571,7 +652,8 @@ static inline void interp_one(interp *in, ash_ref ref, const ash_inst *inst) {
 static inline void interp_block(interp *in, ash_ref from, ash_ref to, const interp_threads *who) {
     for (ash_ref ref = from; ref < to && !in->error[0]; ref++) {
         const ash_inst *inst = &in->nest->code.at[ref];
-        bool together = inst->op == ASH_NEST_BARRIER || inst->op == ASH_NEST_REDUCE;
+        bool together = inst->op == ASH_NEST_BARRIER || inst->op == ASH_NEST_REDUCE ||
+                        inst->op == ASH_NEST_TILE_LOAD || inst->op == ASH_NEST_MMA;
         if (together && who->n != in->threads)
             interp_fail(in, ref, "%d of %d threads come by", who->n, in->threads);
         switch (inst->op) {
@@ -582,6 +664,8 @@ static inline void interp_block(interp *in, ash_ref from, ash_ref to, const inte
         case ASH_NEST_IF: ref = interp_if(in, ref, inst, who); break;
         case ASH_NEST_BARRIER: in->epoch++; break;
         case ASH_NEST_REDUCE: interp_reduce(in, ref, inst, who); break;
+        case ASH_NEST_TILE_LOAD: interp_tile_load(in, ref, inst, who); break;
+        case ASH_NEST_MMA: interp_mma(in, ref, inst, who); break;
         default:
             for (int32_t i = 0; i < who->n && !in->error[0]; i++) {
                 in->thread = who->at[i];

@@ -30,8 +30,10 @@ static ash_graph *new_graph(void) {
     return graph;
 }
 
+static ash_dtype input_dtype = ASH_F32;
+
 static ash_value input(const char *name, unsigned rank, const int64_t *dims) {
-    ash_type type = {.dtype = ASH_F32, .rank = rank};
+    ash_type type = {.dtype = input_dtype, .rank = rank};
     for (unsigned d = 0; d < rank; d++) type.dims[d] = dims[d];
     return ash_graph_input(graph, name, &type);
 }
@@ -49,13 +51,17 @@ static unsigned blocks_of(const ash_graph *g) {
 }
 
 /* Interprets the graph as it is lowered for the GPU, and compares. */
-static void check(const ash_graph *g, const int64_t *vars, unsigned blocks) {
+static void check_within(const ash_graph *g, const int64_t *vars, unsigned blocks, double tolerance) {
     ash_wide *inputs = test_inputs(g, vars), *expected = test_expected(g, inputs, vars);
     ash_lower_options options = {.fuse = true};
     assert_int_equal(blocks_of(g), blocks);
-    test_interpreted(g, &sm_80, &options, vars, inputs, expected, 1e-5);
+    test_interpreted(g, &sm_80, &options, vars, inputs, expected, tolerance);
     test_free_expected(g, expected);
     test_free_inputs(g, inputs);
+}
+
+static void check(const ash_graph *g, const int64_t *vars, unsigned blocks) {
+    check_within(g, vars, blocks, 1e-5);
 }
 
 /* --- products ------------------------------------------------------------------------------------- */
@@ -142,6 +148,62 @@ static void convolutions(void **state) {
             ash_graph_output(g, "y", ash_relu(g, ash_add(g, y, bias)));
             check(g, NULL, cases[i].blocks);
         }
+}
+
+/* --- half floats ---------------------------------------------------------------------------------- */
+
+/* Matrices of warps: operands in every way that they lie, sizes that nothing divides, windows. */
+static void halves(void **state) {
+    (void)state;
+    static const int64_t sizes[][3] = {{64, 64, 64}, {33, 17, 35}, {16, 40, 72}, {130, 24, 1}};
+    static const double tolerance = 4e-3; /* of bf16, which is stored */
+    for (int dtype = 0; dtype < 2; dtype++) {
+        input_dtype = dtype ? ASH_BF16 : ASH_F16;
+        for (size_t i = 0; i < 4 * ASH_COUNT(sizes); i++) {
+            const int64_t m = sizes[i / 4][0], k = sizes[i / 4][1], n = sizes[i / 4][2];
+            ash_graph *g = new_graph();
+            ash_value a = i & 1 ? ash_transpose(g, INPUT("a", k, m), (int64_t[]){1, 0}) : INPUT("a", m, k);
+            ash_value b = i & 2 ? ash_transpose(g, INPUT("b", n, k), (int64_t[]){1, 0}) : INPUT("b", k, n);
+            ash_graph_output(g, "y", ash_relu(g, ash_add(g, ash_matmul(g, a, b), INPUT("bias", n))));
+            check_within(g, NULL, 1, tolerance);
+        }
+        for (int64_t window = 1; window <= 3; window += 2) {
+            ash_graph *g = new_graph(), *packed;
+            const int64_t before = window / 2;
+            ash_graph_output(
+                g, "y",
+                ash_conv2d(g, INPUT("x", 2, 24, 6, 6), INPUT("w", 40, 24, window, window), 1, before, 1));
+            check_within(g, NULL, 1, tolerance);
+            assert_ok(ash_opt__run(g, &sm_80, NULL, &packed, &diag)); /* and nothing is widened */
+            for (size_t v = 0; v < packed->values.len; v++)
+                assert_int_equal(packed->values.at[v].type.dtype, input_dtype);
+            ash_graph_destroy(packed);
+        }
+    }
+    input_dtype = ASH_F32;
+}
+
+/* --- sums in parts -------------------------------------------------------------------------------- */
+
+/* As the optimiser cuts them: a kernel of tiles, and one that adds and does what comes behind. */
+static void parts(void **state) {
+    (void)state;
+    for (int conv = 0; conv < 2; conv++) {
+        ash_graph *g = new_graph(), *cut;
+        ash_value y = conv ? ash_conv2d(g, INPUT("x", 2, 96, 5, 5), INPUT("w", 40, 96, 3, 3), 1, 1, 1)
+                           : ash_matmul(g, INPUT("a", 33, 1000), INPUT("b", 1000, 20));
+        ash_value bias = conv ? INPUT("bias", 40, 1, 1) : INPUT("bias", 20);
+        ash_graph_output(g, "y", ash_relu(g, ash_add(g, y, bias)));
+        assert_ok(ash_opt__run(g, &sm_80, NULL, &cut, &diag));
+        ash_graph_destroy(g);
+        graph = cut;
+        check(cut, NULL, 1);
+        ash_program *p;
+        assert_ok(ash_program__lower(cut, &sm_80, NULL, &p, &diag));
+        assert_string_equal(p->steps.at[p->steps.len - 2].name, conv ? "conv" : "matmul");
+        assert_string_equal(p->steps.at[p->steps.len - 1].name, "reduce_sum+add+max");
+        ash_program__free(p);
+    }
 }
 
 /* --- rows ----------------------------------------------------------------------------------------- */
@@ -323,6 +385,8 @@ int main(void) {
         cmocka_unit_test_teardown(products, drop_graph),
         cmocka_unit_test_teardown(batches, drop_graph),
         cmocka_unit_test_teardown(convolutions, drop_graph),
+        cmocka_unit_test_teardown(halves, drop_graph),
+        cmocka_unit_test_teardown(parts, drop_graph),
         cmocka_unit_test_teardown(rows, drop_graph),
         cmocka_unit_test(races),
         cmocka_unit_test(reductions),

@@ -154,6 +154,45 @@ static void forms_are_the_business_of_vectors(void **state) {
     assert_int_equal(ash_node_int(find_op(f->out, ASH_OP_CONV, 0), ASH_ATTR_W_BLOCK), 8);
 }
 
+/* Sums are cut where a GPU would have little to do else, and nowhere else. */
+static void long_sums_are_cut(void **state) {
+    fixture *f = *state;
+    ash_diag diag;
+    ash_target gpu;
+    static const struct {
+        int64_t m, k, n;
+        bool cut;
+    } cases[] = {{9, 4096, 8, true},
+                 {9, 4092, 8, true},
+                 {9, 4093, 8, false},
+                 {9, 48, 8, false},
+                 {1100, 256, 1100, false}};
+    assert_true(ash_target__gpu(80, &gpu));
+    for (size_t i = 0; i < ASH_COUNT(cases); i++)
+        for (int batched = 0; batched < 2; batched++) {
+            const int64_t m = cases[i].m, k = cases[i].k, n = cases[i].n;
+            restart(f);
+            ash_value a = batched ? INPUT(f, "a", ASH_F32, 2, 1, m, k) : INPUT(f, "a", ASH_F32, m, k),
+                      b = batched ? INPUT(f, "b", ASH_F32, 2, 1, k, n) : INPUT(f, "b", ASH_F32, k, n);
+            ash_graph_output(f->g, "y", ash_matmul(f->g, a, b));
+            assert_ok(optimise(f, NULL, &gpu, (ash_opt_options){0}, &diag));
+            assert_int_equal(count_op(f->out, ASH_OP_REDUCE_SUM), cases[i].cut);
+            assert_int_equal(count_op(f->out, ASH_OP_MATMUL), 1);
+            if (cases[i].cut) assert_true(same_results(f->g, f->out, ASH_EVAL_DOUBLE, false, 1e-12, NULL));
+            assert_ok(optimise(f, NULL, &gpu, (ash_opt_options){.level = ASH_OPT_EXACT}, &diag));
+            assert_int_equal(count_op(f->out, ASH_OP_REDUCE_SUM), 0);
+        }
+    for (int64_t groups = 1; groups <= 2; groups++) {
+        restart(f);
+        ash_value x = INPUT(f, "x", ASH_F32, 2, 128, 5, 4),
+                  w = CONSTANT(f, ASH_F32, 40, 128 / groups, 3, 3);
+        ash_graph_output(f->g, "y", ash_conv2d(f->g, x, w, 1, 1, groups));
+        assert_ok(optimise(f, NULL, &gpu, (ash_opt_options){0}, &diag));
+        assert_int_equal(count_op(f->out, ASH_OP_REDUCE_SUM), groups == 1);
+        assert_true(same_results(f->g, f->out, ASH_EVAL_DOUBLE, false, 1e-12, NULL));
+    }
+}
+
 /* What such passes have made is no graph of a caller's: the verifier finds it before their rows. */
 static void forms_before_their_rows_are_defects(void **state) {
     fixture *f = *state;
@@ -342,6 +381,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(wrong_options_are_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(without_a_target_there_is_no_layout, setup, teardown),
         cmocka_unit_test_setup_teardown(forms_are_the_business_of_vectors, setup, teardown),
+        cmocka_unit_test_setup_teardown(long_sums_are_cut, setup, teardown),
         cmocka_unit_test_setup_teardown(forms_before_their_rows_are_defects, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_blocked_is_not_blocked_again, setup, teardown),
         cmocka_unit_test_setup_teardown(kept_values_survive, setup, teardown),

@@ -62,7 +62,7 @@ static void run_step(ptx_room *room, const ash_program *p, const ash_step *step,
 }
 
 /* Runs the graph; what it cost. `blocks`: of its kernels so many have blocks of threads. */
-static ptx_counters run(const char *sm, unsigned blocks, int64_t chunks) {
+static ptx_counters run_within(const char *sm, unsigned blocks, int64_t chunks, double tolerance) {
     ash_target target;
     ash_program *p;
     ptx_room room;
@@ -90,7 +90,7 @@ static ptx_counters run(const char *sm, unsigned blocks, int64_t chunks) {
     for (size_t i = 0; i < p->buffers.len; i++)
         if (memory[i]) assert_cu(cuMemcpyDtoH_v2(results[i], memory[i], (size_t)p->buffers.at[i].bytes));
     assert_string_equal(ptx_finding(), "");
-    test_compare_outputs(p, results, expected, 1e-5);
+    test_compare_outputs(p, results, expected, tolerance);
     for (size_t i = 0; i < p->nests.len; i++) blocks -= p->nests.at[i].threads > 0;
     assert_int_equal(blocks, 0);
     for (size_t i = 0; i < p->buffers.len; i++) free(results[i]);
@@ -100,6 +100,10 @@ static ptx_counters run(const char *sm, unsigned blocks, int64_t chunks) {
     test_free_expected(graph, expected);
     test_free_inputs(graph, inputs);
     return counters;
+}
+
+static ptx_counters run(const char *sm, unsigned blocks, int64_t chunks) {
+    return run_within(sm, blocks, chunks, 1e-5);
 }
 
 /* Threads read whole sectors together, and different banks. */
@@ -130,13 +134,43 @@ static void products(void **state) {
         }
 }
 
+static ash_value half_input(const char *name, ash_dtype dtype, int64_t rows, int64_t columns) {
+    ash_type type = {.dtype = dtype, .rank = 2, .dims = {rows, columns}};
+    return ash_graph_input(graph, name, &type);
+}
+
+/* Products of half floats: by matrices, of which no two rows are in one bank, however operands lie; in
+ * tiles of every shape. */
+static void halves(void **state) {
+    (void)state;
+    static const int64_t sizes[][3] = {{128, 64, 128}, {1536, 32, 896}, {1024, 64, 640}};
+    for (int dtype = 0; dtype < 2; dtype++)
+        for (size_t i = 0; i < 4 * ASH_COUNT(sizes); i++) {
+            const int64_t m = sizes[i / 4][0], k = sizes[i / 4][1], n = sizes[i / 4][2];
+            ash_dtype of = dtype ? ASH_BF16 : ASH_F16;
+            ash_graph *g = new_graph();
+            if (i / 4 && i % 4 != (size_t)dtype) continue; /* the large ones in one way each */
+            ash_value a = i & 1 ? ash_transpose(g, half_input("a", of, k, m), (int64_t[]){1, 0})
+                                : half_input("a", of, m, k);
+            ash_value b = i & 2 ? ash_transpose(g, half_input("b", of, n, k), (int64_t[]){1, 0})
+                                : half_input("b", of, k, n);
+            ash_graph_output(g, "y", ash_relu(g, ash_matmul(g, a, b)));
+            ptx_counters c = run_within("sm_80", 1, 1, 4e-3);
+            assert_int_equal(c.matrix, m * k * n / (16 * 16 * 8));
+            assert_int_equal(c.matrix_load.conflicts, 0);
+            assert_int_equal(c.shared_store.conflicts, 0);
+            assert_true(c.global_load.sectors * 32 <= c.global_load.bytes);
+            assert_int_equal(c.multiply_adds, 0);
+        }
+}
+
 /* Tiles of every shape: those that a number of multiprocessors makes the best. */
 static void shapes(void **state) {
     (void)state;
     static const struct {
         int64_t m, n;
         uint64_t rows, columns;
-    } cases[] = {{1408, 1152, 128, 128}, {1408, 1536, 64, 64}, {640, 640, 64, 32}, {512, 256, 32, 32}};
+    } cases[] = {{1536, 896, 128, 128}, {896, 768, 64, 64}, {896, 384, 64, 32}, {256, 128, 32, 32}};
     for (size_t i = 0; i < ASH_COUNT(cases); i++) {
         ash_graph *g = new_graph();
         const int64_t m = cases[i].m, n = cases[i].n;
@@ -187,15 +221,76 @@ static void maps(void **state) {
     assert_int_equal(c.global_store.requests, 40 * 128 / (32 * 4));
 }
 
+/* Transposes, of elements of every size, through the block's memory: alone, with an operand that lies along
+ * the result, and in sizes that squares do not divide. */
+static void transposes(void **state) {
+    (void)state;
+    static const ash_dtype dtypes[] = {ASH_F32, ASH_F16, ASH_U8, ASH_F64};
+    for (size_t i = 0; i < ASH_COUNT(dtypes); i++) {
+        ash_graph *g = new_graph();
+        ash_type type = {.dtype = dtypes[i], .rank = 3, .dims = {2, 64, 96}};
+        ash_value x = ash_graph_input(g, "x", &type);
+        ash_graph_output(g, "y", ash_transpose(g, x, (int64_t[]){0, 2, 1}));
+        ptx_counters c = run("sm_80", 1, 2);
+        check_accesses(&c);
+        /* whole sectors: one element to a thread; what else is read is one word for all */
+        uint64_t requests = 2 * 64 * 96 / 32, sectors = requests * ash_dtype_size(dtypes[i]);
+        assert_int_equal(c.global_load.sectors, sectors + c.global_load.requests - requests);
+        assert_int_equal(c.global_store.requests, requests);
+    }
+    ash_graph *g = new_graph();
+    const int64_t heads[] = {0, 2, 3, 1};
+    ash_value sum = ash_add(g, INPUT("x", 3, 4, 32, 64), INPUT("row", 64));
+    ash_graph_output(g, "y", ash_add(g, ash_transpose(g, sum, heads), INPUT("z", 3, 32, 64, 4)));
+    run("sm_80", 0, 3); /* a short axis: none */
+    g = new_graph();    /* what is padded is read under a condition, where it lies */
+    static const ash_dim before[] = {0, 0}, after[] = {24, 0};
+    ash_value padded = ash_pad(g, INPUT("x", 40, 48), ash_scalar(g, ASH_F32, 0), before, after);
+    ash_graph_output(g, "y", ash_transpose(g, padded, (int64_t[]){1, 0}));
+    run("sm_80", 1, 1);
+    for (int64_t rows = 17; rows < 70; rows += 26) {
+        g = new_graph();
+        ash_value t = ash_transpose(g, INPUT("x", rows, 45), (int64_t[]){1, 0});
+        ash_graph_output(g, "y", ash_relu(g, ash_add(g, ash_mul(g, t, t), INPUT("z", 45, rows))));
+        run("sm_80", 1, 2);
+    }
+}
+
+/* Depthwise convolutions, pools and first layers: neighbours read neighbours, whole sectors but for one
+ * at each end. */
+static void windows(void **state) {
+    (void)state;
+    for (int which = 0; which < 3; which++) {
+        ash_graph *g = new_graph();
+        ash_window w = {3, 1, 1, 1, 1};
+        ash_window both[] = {w, w};
+        const int64_t axes[] = {2, 3};
+        ash_value x = INPUT("x", 2, which == 2 ? 3 : 8, 32, 32), y;
+        if (which == 0)
+            y = ash_conv2d(g, x, INPUT("w", 8, 1, 3, 3), 1, 1, 8);
+        else if (which == 1)
+            y = ash_pool_max(g, x, axes, both, 2);
+        else
+            y = ash_conv2d(g, x, ash_transpose(g, INPUT("w", 3, 3, 3, 32), (int64_t[]){3, 0, 1, 2}), 1, 1,
+                           1);
+        ash_graph_output(g, "y", ash_relu(g, y));
+        ptx_counters c = run("sm_80", which == 2, 1);
+        assert_true(4 * c.global_load.sectors * 32 <= 5 * c.global_load.bytes);
+        assert_int_equal(c.global_store.sectors * 32, c.global_store.bytes);
+        assert_int_equal(c.shared_load.conflicts, 0);
+    }
+}
+
 int main(void) {
     if (ash_llvm__init(ASH_TARGET_GPU, &diag) != ASH_OK) {
         fprintf(stderr, "SKIP: %s\n", diag.message);
         return 77;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(products, drop_graph), cmocka_unit_test_teardown(shapes, drop_graph),
-        cmocka_unit_test_teardown(edges, drop_graph),    cmocka_unit_test_teardown(rows, drop_graph),
-        cmocka_unit_test_teardown(maps, drop_graph),
+        cmocka_unit_test_teardown(halves, drop_graph),     cmocka_unit_test_teardown(products, drop_graph),
+        cmocka_unit_test_teardown(shapes, drop_graph),     cmocka_unit_test_teardown(edges, drop_graph),
+        cmocka_unit_test_teardown(rows, drop_graph),       cmocka_unit_test_teardown(maps, drop_graph),
+        cmocka_unit_test_teardown(transposes, drop_graph), cmocka_unit_test_teardown(windows, drop_graph),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

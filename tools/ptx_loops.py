@@ -3,16 +3,24 @@
 """What ptxas makes of the products and convolutions of models: registers, spills, and the share of multiply-adds among the
 instructions of the innermost loop that has any.
 
-    tools/ptx_loops.py ASHLAR sm_80[,sm_90,...] MODEL.onnx...
+    tools/ptx_loops.py ASHLAR sm_80[,sm_90,...] MODEL.onnx... [-- OPTIONS]
 
 Needs ptxas and nvdisasm (of the CUDA toolkit, or the package nvidia-cuda-nvdisasm): from $PTXAS and $NVDISASM, else from
 PATH. A table for each model, a row for each kernel whose chunks are blocks of threads and that multiplies; in the end the
-share over all of them, each counted by its operations. PTX is for the GPU that is named, sm_90's for newer ones. Ends with 1
-where a kernel is refused or spills, with 77 without the tools."""
+share over all of them, each counted by its operations, and how long all steps of the model take: a bound from below by
+counting, not a measurement. Of a kernel of tiles: the machine code's loop, as often as it runs, on the multiprocessor with
+the most blocks; issuing its instructions, its multiply-adds, or the wait for a k-tile, whichever is longer; and no kernel is
+quicker than memory. A kernel more in a line takes GAP. PTX is for the GPU that is named, sm_90's for newer ones. Arguments
+behind -- go to ashlar (--var batch=32). Ends with 1 where a kernel is refused or spills, with 77 without the tools."""
 import collections, os, re, shutil, subprocess, sys, tempfile
 
 PTXAS = os.environ.get("PTXAS") or shutil.which("ptxas")
 NVDISASM = os.environ.get("NVDISASM") or shutil.which("nvdisasm")
+
+
+# multiprocessors, multiply-adds of f32 and of half floats a cycle of one, MHz, bytes of memory a cycle: as in target.c
+GPUS = {"sm_80": (108, 64, 1024, 1410, 1103), "sm_90": (132, 128, 1300, 1755, 1909), "sm_120": (170, 128, 256, 2400, 746)}
+REGISTERS, SHARED, WAIT, BEGIN, GAP = 65536, 160 << 10, 700, 1000, 1.5  # of one; bytes; cycles; cycles; microseconds
 
 
 def run(*command):
@@ -20,7 +28,7 @@ def run(*command):
 
 
 def loop_of(text):
-    """(multiply-adds, instructions) of the loop with the largest share of them."""
+    """(multiply-adds, or matrices, and instructions) of the loop with the largest share of them."""
     code, labels, best = [], {}, (0, 0)
     for line in text.splitlines():
         label = re.match(r"\s*(\.L\w+):", line)
@@ -34,14 +42,14 @@ def loop_of(text):
         if name != "BRA" or not to or labels.get(to.group(1), i + 1) > i:
             continue
         body = [n for n, _ in code[labels[to.group(1)]:i + 1]]
-        found = (sum(n.startswith("FFMA") for n in body), len(body))
-        if found[0] >= 64 and (not best[1] or found[0] / found[1] > best[0] / best[1]):
+        found = (sum(n.startswith(("FFMA", "HMMA")) for n in body), len(body))
+        if found[0] >= 8 and (not best[1] or found[0] / found[1] > best[0] / best[1]):
             best = found
     return best
 
 
 def assemble(ptx, sm, folder):
-    """(registers, bytes of spills, multiply-adds, instructions); None: refused."""
+    """(registers, bytes of shared memory, bytes of spills, multiply-adds, instructions); None: refused."""
     source, cubin = os.path.join(folder, "k.ptx"), os.path.join(folder, "k.cubin")
     with open(source, "w") as f:
         f.write(ptx)
@@ -51,41 +59,77 @@ def assemble(ptx, sm, folder):
         return None
     registers = int(re.search(r"Used (\d+) registers", made.stderr).group(1))
     spills = sum(map(int, re.findall(r"(\d+) bytes spill stores", made.stderr)))
-    return (registers, spills) + loop_of(run(NVDISASM, "-c", cubin).stdout)
+    shared = sum(map(int, re.findall(r"(\d+) bytes smem", made.stderr)))
+    return (registers, shared, spills) + loop_of(run(NVDISASM, "-c", cubin).stdout)
 
 
-def table(ashlar, sms, model, folder):
+def k_tiles_of(nest):
+    """How often the loop over k-tiles runs, by the nest; 0: there is none."""
+    found = re.search(r"for %\d+ = 0 \.\. (\d+) step 1 \{\n(?:[^\n{}]*\n){0,4}\s*wait 0", nest)
+    return int(found.group(1)) if found else 0
+
+
+def time_of(sm, blocks, threads, k_tiles, found, halves):
+    """Cycles of a kernel of tiles."""
+    processors, adds, matrices, _, _ = GPUS[sm]
+    registers, shared, _, work, size = found
+    room = max(1, min(REGISTERS // (threads * -(-registers // 8) * 8), SHARED // max(shared, 1)))
+    left, cycles = -(-blocks // processors), 0
+    while left:
+        here = min(left, room)
+        warps = here * threads // 32
+        busy = min(warps, 4)
+        per = 16 * 16 * 8 / matrices if halves else 32 / adds  # cycles of one of them, with all four schedulers
+        cycles += BEGIN + k_tiles * max(warps * size / busy, warps * work * per * 4 / busy, WAIT)
+        left -= here
+    return cycles
+
+
+def table(ashlar, sms, model, options, folder):
     good = True
     for sm in sms:
         device = "CUDA:" + sm
-        made = run(ashlar, "inspect", "asm", "--no-cache", "--device", device, model)
-        plan = run(ashlar, "inspect", "plan", "--device", device, model)
-        if made.returncode or plan.returncode:
-            print(made.stderr + plan.stderr)
+        made = run(ashlar, "inspect", "asm", "--no-cache", "--device", device, model, *options)
+        plan = run(ashlar, "inspect", "plan", "--device", device, model, *options)
+        nests = run(ashlar, "inspect", "nest", "--device", device, model, *options)
+        if made.returncode or plan.returncode or nests.returncode:
+            print(made.stderr + plan.stderr + nests.stderr)
             return False
         parts = re.split(r"^; kernel (\d+).*\n", made.stdout, flags=re.M)
         kernels = dict(zip(map(int, parts[1::2]), parts[2::2]))
+        parts = re.split(r"^# kernel (\d+).*\n", nests.stdout, flags=re.M)
+        nests = dict(zip(map(int, parts[1::2]), parts[2::2]))
         steps = collections.defaultdict(list)
-        for k, name, chunks, flop in re.findall(r'kernel k(\d+) "([^"]*)", (\d+) chunks.*?, (\d+) flop', plan.stdout):
-            if re.search(r"conv|matmul", name):
-                steps[int(k)].append((name, int(chunks), int(flop)))
-        print(f"\n{os.path.basename(os.path.dirname(os.path.abspath(model)))}, {sm}\n")
-        print("| kernel | steps | Gflop each | blocks | threads | registers | spills | multiply-adds, % |")
-        print("|---|---:|---:|---:|---:|---:|---:|---:|")
-        adds = instructions = 0
+        main = plan.stdout[plan.stdout.index("\nsteps\n"):]
+        for k, name, chunks, flop, size in re.findall(
+                r'kernel k(\d+) "([^"]*)", (\d+) chunks.*?, (\d+) flop, (\d+) bytes', main):
+            steps[int(k)].append((name, int(chunks), int(flop), int(size)))
+        _, _, _, clock, rate = GPUS[sm]
+        print(f"\n{os.path.basename(os.path.dirname(os.path.abspath(model)))} {' '.join(options)}, {sm}\n")
+        print("| kernel | steps | Gflop each | blocks | threads | registers | spills | multiply-adds, % | us each |")
+        print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
+        adds = instructions = time = tiles = 0
         for k, of in sorted(steps.items()):
+            name, chunks, flop, size = of[0]
+            least = max(s for _, _, _, s in of) / rate
             threads = int(re.search(r"\.maxntid (\d+)", kernels[k]).group(1))
             found = assemble(kernels[k], sm, folder)
-            good = good and found and not found[1]
-            if not found or "bar.sync" not in kernels[k]:
+            good = good and found and not found[2]
+            k_tiles = k_tiles_of(nests[k])
+            if not found or not k_tiles:
+                time += len(of) * (least / clock + GAP)
                 continue
-            registers, spills, fma, size = found
-            name, chunks, flop = of[0]
+            halves = "mma.sync" in kernels[k]
+            registers, _, spills, fma, code = found
+            each = max(time_of(sm, chunks, threads, k_tiles, found, halves), least) / clock
+            time += len(of) * (each + GAP)
+            tiles += len(of) * each
             adds += flop * len(of)
-            instructions += flop * len(of) * size / max(fma, 1)
+            instructions += flop * len(of) * code / max(fma, 1)
             print(f"| {k} {name} | {len(of)} | {flop / 1e9:.3f} | {chunks} | {threads} | {registers} | {spills} | "
-                  f"{100 * fma / max(size, 1):.1f} |")
-        print(f"\nall of it: {100 * adds / max(instructions, 1):.1f} % multiply-adds")
+                  f"{100 * fma / max(code, 1):.1f} | {each:.1f} |")
+        print(f"\nall of it: {100 * adds / max(instructions, 1):.1f} % multiply-adds, tiles {tiles:.0f} us, "
+              f"{sum(map(len, steps.values()))} steps {time:.0f} us")
     return good
 
 
@@ -93,8 +137,10 @@ def main():
     if not PTXAS or not NVDISASM:
         print("no ptxas or no nvdisasm")
         return 77
+    split = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     with tempfile.TemporaryDirectory() as folder:
-        good = [table(sys.argv[1], sys.argv[2].split(","), model, folder) for model in sys.argv[3:]]
+        good = [table(sys.argv[1], sys.argv[2].split(","), model, sys.argv[split + 1:], folder)
+                for model in sys.argv[3:split]]
     return 0 if all(good) else 1
 
 

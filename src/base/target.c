@@ -93,11 +93,14 @@ void ash_target__fill(ash_target *target) {
 /* --- GPUs -------------------------------------------------------------------------------------------- */
 
 /* Compute capabilities, ascending, the least version of PTX that has them: what a driver must know; and
- * multiprocessors of the usual one: V100, Xavier, T4, A100, RTX 3090, Orin, RTX 4090, H100. */
+ * multiprocessors, multiply-adds a cycle of one (of f32; of half floats, summed in f32, by mma.sync), and
+ * bytes of memory a cycle at the clock that it has under load, of the usual one: V100, Xavier, T4, A100,
+ * RTX 3090, Orin, RTX 4090, H100. */
 static const struct gpu {
-    unsigned capability, ptx, multiprocessors;
-} gpus[] = {{70, 60, 80}, {72, 61, 8},  {75, 63, 40},  {80, 70, 108},
-            {86, 71, 82}, {87, 74, 16}, {89, 78, 128}, {90, 78, 132}};
+    unsigned capability, ptx, multiprocessors, adds, halves, memory;
+} gpus[] = {{70, 60, 80, 64, 0, 588},      {72, 61, 8, 64, 0, 99},        {75, 63, 40, 64, 0, 201},
+            {80, 70, 108, 64, 1024, 1103}, {86, 71, 82, 128, 256, 552},   {87, 74, 16, 128, 256, 157},
+            {89, 78, 128, 128, 256, 400},  {90, 78, 132, 128, 1300, 1909}};
 
 /* What a thread may take for its own. Vectors are what one access moves; sums of tiles stay in registers,
  * of which a thread has 255 scalar ones. A thread has no cache of its own that tiles could be cut for.
@@ -117,6 +120,9 @@ bool ash_target__gpu(unsigned capability, ash_target *target) {
                            .l1_bytes = GPU_CACHE,
                            .l2_bytes = GPU_CACHE,
                            .multiprocessors = gpus[i - 1].multiprocessors,
+                           .adds = gpus[i - 1].adds,
+                           .halves = gpus[i - 1].halves,
+                           .memory = gpus[i - 1].memory,
                            .costs = ash_costs__cpu};
     snprintf(target->cpu, sizeof target->cpu, "sm_%u", gpus[i - 1].capability);
     snprintf(target->features, sizeof target->features, "+ptx%u", gpus[i - 1].ptx);

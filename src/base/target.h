@@ -30,7 +30,11 @@ typedef struct ash_target {
     int lookup; /* what looking bytes up in a table costs, instructions a vector; 0: none */
     int64_t l1_bytes, l2_bytes; /* data cache of one core */
     unsigned multiprocessors;   /* of a GPU: cores with four schedulers; 0: it is none */
-    ash_costs costs;            /* what its machines have in common */
+    /* of a GPU, in a cycle of one core: multiply-adds of f32, and of half floats by warps (0: it has
+       none) */
+    unsigned adds, halves;
+    unsigned memory; /* of a GPU: bytes a cycle of all its memory */
+    ash_costs costs; /* what its machines have in common */
 } ash_target;
 
 /* Sets what follows from a processor's triple and features; caches are this machine's. */

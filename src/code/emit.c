@@ -436,6 +436,9 @@ static LLVMValueRef emit_value(ash_emit *e, ash_ref ref) {
     case ASH_NEST_HREDUCE:
         return ash_emit__hreduce(e, (ash_op)inst->i, (ash_dtype)inst->dtype, ash_emit__value(e, inst->a));
     case ASH_NEST_REDUCE: return e->kind->block(e, inst, ash_emit__value(e, inst->a));
+    case ASH_NEST_MMA:
+        return e->kind->mma(e, (ash_dtype)inst->i, ash_emit__value(e, inst->a), ash_emit__value(e, inst->b),
+                            ash_emit__value(e, inst->c));
     default: return NULL;
     }
 }
@@ -491,6 +494,7 @@ static void emit_range(ash_emit *e, ash_ref from, ash_ref to) {
         case ASH_NEST_GATHER:
         case ASH_NEST_SCATTER:
         case ASH_NEST_COPY_ASYNC:
+        case ASH_NEST_TILE_LOAD:
         case ASH_NEST_PREFETCH:
         case ASH_NEST_LOOKUP: ash_emit__memory(e, ref); break;
         case ASH_NEST_BARRIER:

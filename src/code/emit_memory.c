@@ -52,6 +52,10 @@ static unsigned multiple_of(const ash_emit *e, ash_ref ref, unsigned fuel) {
             return inst->i == ASH_OP_MUL ? ASH_MIN(a + b, 63) : ASH_MIN(a, b);
         }
         return 0;
+    case ASH_NEST_IMOD: {
+        unsigned a = multiple_of(e, inst->a, fuel - 1), b = multiple_of(e, inst->b, fuel - 1);
+        return ASH_MIN(a, b);
+    }
     default: return 0;
     }
 }
@@ -418,6 +422,9 @@ void ash_emit__memory(ash_emit *e, ash_ref ref) {
     case ASH_NEST_SCATTER: scatter(e, inst, dtype, to_memory(e, dtype, ash_emit__value(e, inst->c))); break;
     case ASH_NEST_LOOKUP: v = lookup(e, inst); break;
     case ASH_NEST_COPY_ASYNC: copy_async(e, inst); break;
+    case ASH_NEST_TILE_LOAD:
+        v = e->kind->tile_load(e, address(e, inst->buf, inst->a, &(uint64_t){0}), inst->i);
+        break;
     default: prefetch(e, inst);
     }
     e->slots[ref] = (ash_slot_value){v, NULL, 0};

@@ -289,7 +289,7 @@ static void emit_tile(bits *b, unsigned rows, unsigned vectors, ash_ref row0, as
     size_t mark = ash_kern_mark(k);
     ash_ref from = number(b, 0), to = number(b, b->inner), weight[MOST_VECTORS];
     ash_blocks_open(n, &blocks, 1, &from, &to);
-    ash_ref term = ash_kern_loop(k, b->term, from, to, 1, (unsigned)k->low->target->costs.tile_unroll);
+    ash_ref term = ash_kern_loop(k, b->term, from, to, 1, ash_tile_unroll(k->low->target, rows, vectors));
     ash_ref at = panel_row(b, term);
     for (unsigned v = 0; v < vectors; v++)
         weight[v] = ash_nest_load(n, b->panel, plus(b, at, v * b->lanes), b->lanes, ASH_NO_REF);
@@ -364,10 +364,12 @@ static ash_dim emit(bits *b) {
     int64_t near = ASH_MAX(ash_share_of(target->l2_bytes, c->near_share) / ASH_MAX(vector_bytes, 1), 1);
     bool apart = b->inner * (int64_t)sizeof(float) % c->set_bytes;
     unsigned most_rows = apart ? ASH_TILE_MAX : (unsigned)c->set_rows;
+    ash_tile_extents extents = {.rows = m, .blocks = blocks};
     b->shape = few ? (ash_tile_shape){(unsigned)m, few_vectors(b, (unsigned)m, blocks)}
-                   : ash_tile_choose(target, m, blocks, b->inner, most_rows, ASH_TILE_F32);
+                   : ash_tile_choose(target, &extents, b->inner, most_rows, ASH_TILE_F32);
+    extents.blocks = near;
     if (!few && b->shape.vectors > near)
-        b->shape = ash_tile_choose(target, m, near, b->inner, most_rows, ASH_TILE_F32);
+        b->shape = ash_tile_choose(target, &extents, b->inner, most_rows, ASH_TILE_F32);
     unsigned width = b->shape.vectors * b->lanes;
     int64_t strips = ash_ceil_div(blocks, b->shape.vectors), line = 2 * ASH_MAX(b->inner, 1) * width;
     int64_t per = few ? m : ASH_MIN(ASH_MAX(c->chunk_most_flops / line, c->bits_lines), m);

@@ -124,7 +124,8 @@ void ash_kern_narrow(ash_kern *k, ash_ref condition) {
 }
 
 static ash_ref eval_pad(ash_kern *k, const ash_node *node, const ash_ix *idx) {
-    const ash_type *in = ash_graph__type(k->graph, node->ins[0]);
+    const ash_type *in = ash_graph__type(k->graph, node->ins[0]),
+                   *out = ash_graph__type(k->graph, node->out);
     const int64_t *before = ash_node_list(node, ASH_ATTR_BEFORE),
                   *interior = ash_node_list(node, ASH_ATTR_INTERIOR);
     ash_nest *n = &k->nest;
@@ -137,6 +138,8 @@ static ash_ref eval_pad(ash_kern *k, const ash_node *node, const ash_ix *idx) {
         ash_ix at = ash_ix_sub(&k->ixs, idx[d], ash_ix_dim(&k->ixs, before[d]));
         to[d] = ash_ix_div(&k->ixs, at, interior[d] + 1);
         if (k->collecting && (to[d] != idx[d])) ash_kern_collect(k, at);
+        /* whatever the condition will be, there is one */
+        if (k->collecting && (to[d] != idx[d] || in->dims[d] != out->dims[d])) k->guard = 0;
         ash_dim limit = in->dims[d];
         if (interior[d] &&
             ash_dims_combine(k->ixs.dims, ASH_DIM_MUL, limit, interior[d] + 1, &limit, NULL) != ASH_OK)

@@ -164,7 +164,16 @@ static void put_scaled(building *b, ash_ix ix, int64_t c, ash_dim d) {
     }
 }
 
-/* c (x % m) + c m (x / m) is c x. Returns whether a pair was found and replaced. */
+/* The one atom that the expression consists of, or NULL. */
+static const ash_atom *sole_atom(const ash_ixs *ixs, ash_ix ix) {
+    ash_sum sum = ash_ix_sum(ixs, ix);
+    if (sum.n != 1) return NULL;
+    const ash_term *t = &ixs->terms.at[sum.first];
+    return t->c == 1 && t->d == 1 ? &ixs->atoms.at[t->atom] : NULL;
+}
+
+/* c (x % m) + c m (x / m) is c x, and c (x % m) + c m ((x / m) % k) is c (x % (m k)). Returns whether a
+ * pair was found and replaced. */
 static bool rejoin(building *b) {
     ash_ixs *ixs = b->ixs;
     for (size_t i = 0; i < b->n; i++) {
@@ -176,11 +185,15 @@ static bool rejoin(building *b) {
         for (size_t j = 0; j < b->n && whole.n == 1; j++) {
             ash_term div = b->terms[j];
             const ash_atom *other = &ixs->atoms.at[div.atom];
-            if (other->kind != ASH_ATOM_DIV || other->ref != atom.ref || other->by != atom.by) continue;
+            ash_dim again = other->kind == ASH_ATOM_MOD ? other->by : 0;
+            if (again > 0 && atom.by > 0) other = sole_atom(ixs, other->ref);
+            if (!other || other->kind != ASH_ATOM_DIV || other->ref != atom.ref || other->by != atom.by)
+                continue;
             if (div.c != whole.terms[0].c || div.d != whole.terms[0].d) continue;
             b->terms[ASH_MAX(i, j)] = b->terms[--b->n];
             b->terms[ASH_MIN(i, j)] = b->terms[--b->n];
-            put_scaled(b, atom.ref, mod.c, mod.d);
+            ash_dim by = again ? combine(ixs, ASH_DIM_MUL, atom.by, again) : 0;
+            put_scaled(b, again ? ash_ix_mod(ixs, atom.ref, by) : atom.ref, mod.c, mod.d);
             return true;
         }
     }
@@ -358,14 +371,6 @@ static ash_ix split(ash_ixs *ixs, ash_ix a, ash_dim by, ash_ix *rest) {
     *rest = finish(&r);
     put(&q, -lift, 1, ONE);
     return finish(&q);
-}
-
-/* The one atom that the expression consists of, or NULL. */
-static const ash_atom *sole_atom(const ash_ixs *ixs, ash_ix ix) {
-    ash_sum sum = ash_ix_sum(ixs, ix);
-    if (sum.n != 1) return NULL;
-    const ash_term *t = &ixs->terms.at[sum.first];
-    return t->c == 1 && t->d == 1 ? &ixs->atoms.at[t->atom] : NULL;
 }
 
 ash_ix ash_ix_div(ash_ixs *ixs, ash_ix a, ash_dim d) {

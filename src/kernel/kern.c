@@ -362,7 +362,9 @@ static ash_ref load_at(ash_kern *k, uint16_t buf, ash_ix linear, ash_value value
     const ash_value_place *place = &k->low->places[value];
     ash_nest *n = &k->nest;
     if (!ash_kern_is_vector(k, linear)) {
-        ash_ref at = ash_kern_index(k, linear);
+        ash_ref at;
+        if (k->crossing && k->guard == ASH_NO_REF && ash_kern_crossed_load(k, buf, linear, &at)) return at;
+        at = ash_kern_index(k, linear);
         /* where the guard says that it may not be read, the first one is */
         if (k->guard != ASH_NO_REF)
             at = ash_nest_select(n, k->guard, at, ash_kern_dim(k, place->contiguous ? 0 : place->offset));
@@ -396,7 +398,9 @@ ash_ref ash_kern_load(ash_kern *k, ash_value value, const ash_ix *idx) {
     const ash_type *type = ash_graph__type(k->graph, value);
     ash_ref ref;
     if (k->collecting) {
-        ash_kern_collect(k, ash_kern_linear(k, value, idx));
+        ash_ix at = ash_kern_linear(k, value, idx);
+        ash_kern_collect(k, at);
+        if (k->crossing) ash_kern_cross(k, value, at);
         return 0;
     }
     if (immediate(k, value, &ref)) return ref;

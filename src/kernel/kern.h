@@ -75,6 +75,19 @@ typedef struct ash_kern_turn {
     } loads[ASH_MAX_TURNED_LOADS];
 } ash_kern_turn;
 
+/* A square of elements whose operands lie along another axis than the result: they are loaded into the
+ * memory of the block of threads before (loops_cross.c). */
+typedef struct ash_kern_crossing {
+    ash_sym line, along; /* axes of the result and of the operands */
+    unsigned lanes;      /* neighbours that must lie evenly */
+    ash_ref x, y;        /* line and element of each memory where the present element is */
+    unsigned n;
+    struct {
+        uint16_t buf, memory;
+        ash_ix linear;
+    } at[ASH_MAX_TURNED_LOADS];
+} ash_kern_crossing;
+
 /* Loaded indices, a number for each lane, that are neighbours where a condition holds. */
 typedef struct ash_kern_run {
     ash_ref loaded; /* the vector */
@@ -91,13 +104,14 @@ typedef struct ash_kern {
     ash_ixs ixs;
     ASH_VEC(ash_kern_use) uses; /* per buffer of the nest */
     ASH_VEC(ash_access) accesses;
-    ASH_VEC(ash_ref) sym_refs; /* per symbol: its present value */
-    ash_sym vsym;              /* the vector symbol, or ASH_NO_SYM */
-    unsigned lanes;            /* of vectors along it; 1: everything is scalar */
-    bool aligned;              /* vectors along it start at multiples of `lanes` */
-    ash_ref mask;              /* lanes that count (vector of bool), or ASH_NO_REF: all */
-    ash_ref guard;             /* scalar: loads may touch memory only if it is true; or ASH_NO_REF */
-    ash_kern_turn *turn;       /* the present block, or NULL */
+    ASH_VEC(ash_ref) sym_refs;   /* per symbol: its present value */
+    ash_sym vsym;                /* the vector symbol, or ASH_NO_SYM */
+    unsigned lanes;              /* of vectors along it; 1: everything is scalar */
+    bool aligned;                /* vectors along it start at multiples of `lanes` */
+    ash_ref mask;                /* lanes that count (vector of bool), or ASH_NO_REF: all */
+    ash_ref guard;               /* scalar: loads may touch memory only if it is true; or ASH_NO_REF */
+    ash_kern_turn *turn;         /* the present block, or NULL */
+    ash_kern_crossing *crossing; /* the present square, or NULL */
     uint32_t context; /* number of the present mask and guard, so that remembered values are not mixed up */
     ASH_VEC(ash_kern_known) known;
     ASH_VEC(ash_kern_run) runs;
@@ -221,6 +235,13 @@ ash_status ash_kern_lower_part(ash_kern *k, ash_value value, ash_value target, u
  * elements of the buffer, and have any value. */
 bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref end, ash_ref *out);
 
+/* loops_turn.c: whether an address has neighbours along another symbol, and a constant distance along the
+ * vector symbol: so no number that was loaded for each lane is part of it. */
+bool ash_kern_is_turned(ash_ixs *ixs, ash_ix at, ash_sym vsym, ash_sym along, unsigned lanes);
+/* loops_cross.c: while collecting, notes a load of a square that is to go through the block's memory; and
+ * the element from there, false when it does not. */
+void ash_kern_cross(ash_kern *k, ash_value value, ash_ix linear);
+bool ash_kern_crossed_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out);
 /* table.c: the entry at an index of a table of constants that are all below `size`, as an index; false when
  * it is no such table, or nothing is emitted now and its entries are to be loaded. */
 bool ash_kern_table_index(ash_kern *k, ash_value indices, const ash_ix *at, ash_dim size, ash_ix *out);

@@ -210,7 +210,8 @@ static ash_status finish(ash_loops *l, ash_dim *chunks) {
     ash_kern *k = l->k;
     ash_loops__choose_axes(l);
     ash_loops__choose_kept(l);
-    *chunks = l->turn >= 0 ? ash_loops__emit_turned(l) : emit(l);
+    bool gpu = k->low->target->kind == ASH_TARGET_GPU;
+    *chunks = l->turn < 0 ? emit(l) : gpu ? ash_loops__emit_crossed(l) : ash_loops__emit_turned(l);
     return ash_kern_status(k);
 }
 

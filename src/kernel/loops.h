@@ -112,6 +112,11 @@ void ash_loops__choose_turn(ash_loops *l, ash_kern *dry, const ash_loops *trial)
 /* The chunk loop over such blocks; the number of chunks. */
 ash_dim ash_loops__emit_turned(ash_loops *l);
 
+/* --- loops_cross.c ----------------------------------------------------------------------------------- */
+
+/* The same on a GPU, over squares that blocks of threads transpose in their memory. */
+ash_dim ash_loops__emit_crossed(ash_loops *l);
+
 /* --- loops_keep.c ------------------------------------------------------------------------------------- */
 
 /* Whether the root runs along the reduced axes. */

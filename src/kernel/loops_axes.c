@@ -169,6 +169,8 @@ void ash_loops__choose_axes(ash_loops *l) {
     if (best > -1000) {
         const ash_axis *a = inner ? &trial->inner[trial->n_inner - 1] : &trial->outer[trial->n_outer - 1];
         l->narrow = ash_kern_lanes(l->k);
+        /* windows begin anywhere: there neighbouring threads read neighbouring elements, not vectors */
+        if (l->anchor && !inner && l->k->low->target->kind == ASH_TARGET_GPU) l->narrow = 1;
         /* what is computed element by element has vectors as long as a short axis, and needs no mask */
         bool short_axis = ash_dim_is_const(a->extent) && a->extent < l->narrow && ash_is_pow2(a->extent);
         if (short_axis && a->extent >= SHORT_LANES && !l->reduced && !l->anchor)

@@ -60,7 +60,7 @@ static void transpose(ash_kern *k, ash_ref *rows, unsigned lanes, size_t element
 
 /* Whether an address has neighbours along another symbol, and one distance along the vector symbol, a
  * number or an expression: so no number that was loaded for each lane is part of it. */
-static bool is_turned(ash_ixs *ixs, ash_ix at, ash_sym vsym, ash_sym along, unsigned lanes) {
+bool ash_kern_is_turned(ash_ixs *ixs, ash_ix at, ash_sym vsym, ash_sym along, unsigned lanes) {
     int64_t stride;
     ash_ix apart;
     bool even = ash_ix_lane_stride(ixs, at, vsym, lanes, true, &stride);
@@ -79,7 +79,7 @@ bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref end,
     for (size_t i = 0; i < k->ixs.facts.len; i++) /* then a row could lie in the padding in part */
         if (ash_ix_depends(&k->ixs, k->ixs.facts.at[i].ix, t->along)) return false;
     if (t->n_loads == ASH_MAX_TURNED_LOADS || t->row || ash_kern_lost(k) ||
-        !is_turned(&k->ixs, linear, k->vsym, t->along, k->lanes))
+        !ash_kern_is_turned(&k->ixs, linear, k->vsym, t->along, k->lanes))
         return false;
     ash_ref v = k->sym_refs.at[k->vsym], *rows = t->loads[t->n_loads].rows;
     ash_ref zero = ash_nest_index(n, 0), last = ASH_NO_REF;
@@ -104,19 +104,21 @@ bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref end,
 /* --- the loops ------------------------------------------------------------------------------------ */
 
 void ash_loops__choose_turn(ash_loops *l, ash_kern *dry, const ash_loops *trial) {
+    enum { LEAST = 16 }; /* of an axis that is worth squares of 32 */
     unsigned lanes = ASH_MIN(l->narrow, (unsigned)ASH_MAX_TURNED);
+    unsigned least = dry->low->target->kind == ASH_TARGET_GPU ? ASH_MAX(lanes, (unsigned)LEAST) : lanes;
     if (l->vector_inner || l->anchor || trial->n_inner || lanes < 2 || (lanes & (lanes - 1)) ||
         ash_loops__work(dry) > dry->low->target->costs.turn_body)
         return;
     const ash_axis *v = &trial->outer[trial->n_outer - 1];
-    if (ash_kern_max(dry, v->extent) < lanes) return;
+    if (ash_kern_max(dry, v->extent) < least) return;
     unsigned most = 0;
     for (unsigned a = 0; a + 1 < trial->n_outer; a++) {
         const ash_axis *other = &trial->outer[a];
-        if (ash_kern_max(dry, other->extent) < lanes) continue;
+        if (ash_kern_max(dry, other->extent) < least) continue;
         unsigned count = 0;
         for (size_t i = 0; i + 1 < dry->leaves.len; i++) /* the last is where the root is stored */
-            count += is_turned(&dry->ixs, dry->leaves.at[i], v->sym, other->sym, lanes);
+            count += ash_kern_is_turned(&dry->ixs, dry->leaves.at[i], v->sym, other->sym, lanes);
         if (count > most) most = count, l->turn = (int)a;
     }
     if (l->turn >= 0) l->narrow = lanes;

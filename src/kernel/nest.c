@@ -483,3 +483,16 @@ void ash_nest_copy_commit(ash_nest *n) {
 void ash_nest_copy_wait(ash_nest *n, unsigned left) {
     effect(n, ASH_NEST_COPY_WAIT, left);
 }
+
+ash_ref ash_nest_tile_load(ash_nest *n, uint16_t buf, ash_ref index, bool transposed) {
+    ash_inst inst = make(ASH_NEST_TILE_LOAD, ASH_I32, 4, index, ASH_NO_REF, ASH_NO_REF);
+    inst.buf = buf;
+    inst.i = transposed;
+    return ash_nest_add(n, inst);
+}
+
+ash_ref ash_nest_mma(ash_nest *n, ash_dtype dtype, ash_ref a, ash_ref b, ash_ref c) {
+    ash_inst inst = make(ASH_NEST_MMA, ASH_F32, 4, a, b, c);
+    inst.i = dtype;
+    return ash_nest_add(n, inst);
+}

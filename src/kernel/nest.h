@@ -19,7 +19,7 @@
  * On a GPU a chunk is a thread's, or, where the nest has `threads`, that of a block of so many: each of
  * them executes all of the nest, and what they do differs by THREAD alone. They share memory (SHARED), and
  * meet at a BARRIER: what one has written, another may read behind the next one. BARRIER, REDUCE,
- * COPY_COMMIT and COPY_WAIT stand where all threads of the block come by, or none. */
+ * COPY_COMMIT, COPY_WAIT, TILE_LOAD and MMA stand where all threads of the block come by, or none. */
 #ifndef ASH_NEST_H
 #define ASH_NEST_H
 
@@ -99,6 +99,19 @@ typedef enum ash_nest_op {
     ASH_NEST_COPY_ASYNC,
     ASH_NEST_COPY_COMMIT, /* the thread's copies since the last one are a group */
     ASH_NEST_COPY_WAIT,   /* until all groups of the thread are there, but the last i */
+    /* Warps, of 32 threads each; l is the thread's number in its warp. Pairs of elements of 16 bits are an
+       i32, the lower one in the lower half.
+       Four matrices of 8 x 8 such elements from shared memory: thread l names row l % 8 of matrix l / 8 by
+       the index a of its first element, at a multiple of 16 bytes, and gets as lane j elements 2 (l % 4)
+       and the next one of row l / 4 of matrix j; i: 1, of matrix j transposed. i32, 4 lanes */
+    ASH_NEST_TILE_LOAD,
+    /* a b + c, of a [16, 16], b [16, 8], of the dtype i (F16, BF16), c and the result [16, 8] of f32. With
+       g = l / 4 and u = 2 (l % 4), a thread has, lane by lane,
+         a (i32, 4 lanes)   rows g, g + 8, g, g + 8     columns u, u, u + 8, u + 8 and the next one
+         b (i32, 2 lanes)   rows u, u + 8 and the next one     column g
+         c (f32, 4 lanes)   rows g, g, g + 8, g + 8     columns u, u + 1, u, u + 1
+       Sums are in an order, and rounded in ways, that the machine has. */
+    ASH_NEST_MMA,
     ASH_NEST_OP_COUNT
 } ash_nest_op;
 
@@ -222,6 +235,8 @@ void ash_nest_copy_async(ash_nest *n, uint16_t to, ash_ref to_index, uint16_t fr
                          unsigned elements, ash_ref condition);
 void ash_nest_copy_commit(ash_nest *n);
 void ash_nest_copy_wait(ash_nest *n, unsigned left);
+ash_ref ash_nest_tile_load(ash_nest *n, uint16_t buf, ash_ref index, bool transposed);
+ash_ref ash_nest_mma(ash_nest *n, ash_dtype dtype, ash_ref a, ash_ref b, ash_ref c);
 
 /* What builders see in place of an instruction that was lost to a failed allocation: an i64 scalar. */
 extern const ash_inst ash_nest__lost;

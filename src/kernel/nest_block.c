@@ -30,7 +30,7 @@ static bool apart(const struct look *l) {
 }
 
 static bool loads_what_varies(const struct look *l, const ash_inst *inst) {
-    bool load = inst->op == ASH_NEST_LOAD || inst->op == ASH_NEST_GATHER;
+    bool load = inst->op == ASH_NEST_LOAD || inst->op == ASH_NEST_GATHER || inst->op == ASH_NEST_TILE_LOAD;
     return load && ((inst->buf & ASH_NEST_SHARED) || l->nest->buffers.at[inst->buf].written);
 }
 
@@ -54,7 +54,7 @@ static void look_at(struct look *l, ash_ref ref) {
 
 static bool is_together(uint16_t op) {
     return op == ASH_NEST_BARRIER || op == ASH_NEST_REDUCE || op == ASH_NEST_COPY_COMMIT ||
-           op == ASH_NEST_COPY_WAIT;
+           op == ASH_NEST_COPY_WAIT || op == ASH_NEST_TILE_LOAD || op == ASH_NEST_MMA;
 }
 
 static ash_status check(struct look *l, ash_diag *diag) {

@@ -12,19 +12,45 @@
 #include "nest.h"
 
 static const char *const names[ASH_NEST_OP_COUNT] = {
-    [ASH_NEST_BEGIN_ARG] = "begin", [ASH_NEST_END_ARG] = "end",       [ASH_NEST_WORKER] = "worker",
-    [ASH_NEST_THREAD] = "thread",   [ASH_NEST_VAR] = "var",           [ASH_NEST_INT] = "int",
-    [ASH_NEST_FLOAT] = "float",     [ASH_NEST_SPLAT] = "splat",       [ASH_NEST_LANES] = "lanes",
-    [ASH_NEST_EXTRACT] = "extract", [ASH_NEST_SHUFFLE] = "shuffle",   [ASH_NEST_LOOP] = "for",
-    [ASH_NEST_IF] = "if",           [ASH_NEST_ELSE] = "else",         [ASH_NEST_END] = "}",
-    [ASH_NEST_CELL] = "cell",       [ASH_NEST_GET] = "get",           [ASH_NEST_SET] = "set",
-    [ASH_NEST_LOAD] = "load",       [ASH_NEST_STORE] = "store",       [ASH_NEST_GATHER] = "gather",
-    [ASH_NEST_SCATTER] = "scatter", [ASH_NEST_PREFETCH] = "prefetch", [ASH_NEST_COMPUTE] = "compute",
-    [ASH_NEST_IDIV] = "idiv",       [ASH_NEST_IMOD] = "imod",         [ASH_NEST_FMA] = "fma",
-    [ASH_NEST_DOT4] = "dot4",       [ASH_NEST_WHOLE] = "whole",       [ASH_NEST_LOOKUP] = "lookup",
-    [ASH_NEST_HREDUCE] = "hreduce", [ASH_NEST_POLL] = "poll",         [ASH_NEST_BARRIER] = "barrier",
-    [ASH_NEST_REDUCE] = "reduce",   [ASH_NEST_COPY_ASYNC] = "copy",   [ASH_NEST_COPY_COMMIT] = "commit",
+    [ASH_NEST_BEGIN_ARG] = "begin",
+    [ASH_NEST_END_ARG] = "end",
+    [ASH_NEST_WORKER] = "worker",
+    [ASH_NEST_THREAD] = "thread",
+    [ASH_NEST_VAR] = "var",
+    [ASH_NEST_INT] = "int",
+    [ASH_NEST_FLOAT] = "float",
+    [ASH_NEST_SPLAT] = "splat",
+    [ASH_NEST_LANES] = "lanes",
+    [ASH_NEST_EXTRACT] = "extract",
+    [ASH_NEST_SHUFFLE] = "shuffle",
+    [ASH_NEST_LOOP] = "for",
+    [ASH_NEST_IF] = "if",
+    [ASH_NEST_ELSE] = "else",
+    [ASH_NEST_END] = "}",
+    [ASH_NEST_CELL] = "cell",
+    [ASH_NEST_GET] = "get",
+    [ASH_NEST_SET] = "set",
+    [ASH_NEST_LOAD] = "load",
+    [ASH_NEST_STORE] = "store",
+    [ASH_NEST_GATHER] = "gather",
+    [ASH_NEST_SCATTER] = "scatter",
+    [ASH_NEST_PREFETCH] = "prefetch",
+    [ASH_NEST_COMPUTE] = "compute",
+    [ASH_NEST_IDIV] = "idiv",
+    [ASH_NEST_IMOD] = "imod",
+    [ASH_NEST_FMA] = "fma",
+    [ASH_NEST_DOT4] = "dot4",
+    [ASH_NEST_WHOLE] = "whole",
+    [ASH_NEST_LOOKUP] = "lookup",
+    [ASH_NEST_HREDUCE] = "hreduce",
+    [ASH_NEST_POLL] = "poll",
+    [ASH_NEST_BARRIER] = "barrier",
+    [ASH_NEST_REDUCE] = "reduce",
+    [ASH_NEST_COPY_ASYNC] = "copy",
+    [ASH_NEST_COPY_COMMIT] = "commit",
     [ASH_NEST_COPY_WAIT] = "wait",
+    [ASH_NEST_TILE_LOAD] = "matrices",
+    [ASH_NEST_MMA] = "mma",
 };
 
 static void operand(const ash_nest *n, ash_ref ref, ash_text *out) {
@@ -81,7 +107,9 @@ static void value(const ash_nest *n, const ash_inst *inst, ash_text *out) {
     if (inst->op != ASH_NEST_COMPUTE) ash_text_add(out, "%s", names[inst->op]);
     if (names_op)
         ash_text_add(out, "%s%s", inst->op == ASH_NEST_COMPUTE ? "" : " ", ash_op_name((ash_op)inst->i));
-    if (inst->op == ASH_NEST_LOAD || inst->op == ASH_NEST_GATHER) {
+    if (inst->op == ASH_NEST_TILE_LOAD && inst->i) ash_text_add(out, " transposed");
+    if (inst->op == ASH_NEST_MMA) ash_text_add(out, " %s", ash_dtype_name((ash_dtype)inst->i));
+    if (inst->op == ASH_NEST_LOAD || inst->op == ASH_NEST_GATHER || inst->op == ASH_NEST_TILE_LOAD) {
         place(n, inst, out);
         mask(n, inst, out);
         return;

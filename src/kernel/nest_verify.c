@@ -276,6 +276,25 @@ static ash_status copy_async(struct check *c, ash_ref ref) {
     return use_typed(c, ref, inst->b, ASH_I64, 1);
 }
 
+static ash_status tile_load(struct check *c, ash_ref ref) {
+    const ash_inst *inst = at(c, ref);
+    REQUIRE(c, ref,
+            (inst->buf & ASH_NEST_SHARED) && (inst->buf & ~ASH_NEST_SHARED) < (int)c->nest->shared.len,
+            "matrices from what is no memory of the block");
+    REQUIRE(c, ref, ash_dtype_size(ash_nest_dtype(c->nest, inst->buf)) == 2, "matrices not of 16 bits");
+    ASH_TRY(result(c, ref, ASH_I32, 4));
+    return use_typed(c, ref, inst->a, ASH_I64, 1);
+}
+
+static ash_status mma(struct check *c, ash_ref ref) {
+    const ash_inst *inst = at(c, ref);
+    REQUIRE(c, ref, inst->i == ASH_F16 || inst->i == ASH_BF16, "a product of matrices of another dtype");
+    ASH_TRY(result(c, ref, ASH_F32, 4));
+    ASH_TRY(use_typed(c, ref, inst->a, ASH_I32, 4));
+    ASH_TRY(use_typed(c, ref, inst->b, ASH_I32, 2));
+    return use_typed(c, ref, inst->c, ASH_F32, 4);
+}
+
 static ash_status of_block(struct check *c, ash_ref ref) {
     const ash_inst *inst = at(c, ref);
     REQUIRE(c, ref, c->nest->threads, "an instruction of a block of threads, of which there is none");
@@ -287,6 +306,8 @@ static ash_status of_block(struct check *c, ash_ref ref) {
                 "a reduction over so many threads");
         return reduce(c, ref, 1);
     case ASH_NEST_COPY_ASYNC: return copy_async(c, ref);
+    case ASH_NEST_TILE_LOAD: return tile_load(c, ref);
+    case ASH_NEST_MMA: return mma(c, ref);
     default: REQUIRE(c, ref, inst->i >= 0, "a wait for less than no group"); return ASH_OK;
     }
 }
@@ -354,7 +375,9 @@ static ash_status instruction(struct check *c, ash_ref ref) {
     case ASH_NEST_REDUCE:
     case ASH_NEST_COPY_ASYNC:
     case ASH_NEST_COPY_COMMIT:
-    case ASH_NEST_COPY_WAIT: return of_block(c, ref);
+    case ASH_NEST_COPY_WAIT:
+    case ASH_NEST_TILE_LOAD:
+    case ASH_NEST_MMA: return of_block(c, ref);
     case ASH_NEST_OP_COUNT: break;
     }
     return ASH_OK;

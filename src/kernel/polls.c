@@ -315,7 +315,9 @@ static double work_of(const survey *s, const ash_inst *inst) {
     case ASH_NEST_SHUFFLE:
     case ASH_NEST_FMA:
     case ASH_NEST_WHOLE:
-    case ASH_NEST_DOT4: return registers;
+    case ASH_NEST_DOT4:
+    case ASH_NEST_TILE_LOAD:
+    case ASH_NEST_MMA: return registers;
     case ASH_NEST_STORE:
     case ASH_NEST_PREFETCH:
     case ASH_NEST_LOOP:

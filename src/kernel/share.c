@@ -111,7 +111,7 @@ static void find_indexes(sharer *s, const ash_nest *n) {
     memset(s->indexes.at, 0, n->code.len * sizeof *s->indexes.at);
     for (size_t i = n->code.len; i-- > 0;) {
         const ash_inst *inst = &n->code.at[i];
-        if (is_memory(inst)) {
+        if (is_memory(inst) || inst->op == ASH_NEST_TILE_LOAD) {
             mark(s, inst->a);
             mark(s, inst->b);
         } else if (s->indexes.at[i] || inst->op == ASH_NEST_COPY_ASYNC || inst->op == ASH_NEST_LOOP ||

@@ -461,8 +461,9 @@ int64_t ash_kern_max(const ash_kern *k, ash_dim dim) {
 ash_status ash_kern_lower_tile(ash_kern *k, ash_dim *chunks, bool *done) {
     const ash_node *anchor = &k->graph->nodes.at[k->group->anchor];
     *done = false;
-    if (ash_graph__type(k->graph, anchor->out)->dtype != ASH_F32 && !ash_node__is_bytes(k->graph, anchor))
-        return ASH_OK;
+    ash_dtype dtype = ash_graph__type(k->graph, anchor->out)->dtype;
+    bool halves = (dtype == ASH_F16 || dtype == ASH_BF16) && k->low->target->halves;
+    if (dtype != ASH_F32 && !halves && !ash_node__is_bytes(k->graph, anchor)) return ASH_OK;
     bool product = ash_op_infos[anchor->op].class == ASH_CLASS_MATMUL;
     if (anchor->op == ASH_OP_WINOGRAD)
         ash_kern_lower_winograd(k, chunks), *done = true;

@@ -13,7 +13,9 @@ static bool is_packed(const ash_rewrite *rw, const bool *constant, const ash_nod
                    *w = ash_graph__type(rw->from, node->ins[1]);
     if (node->op != ASH_OP_CONV || !constant[node->ins[1]] || ash_node_int(node, ASH_ATTR_W_BLOCK))
         return false;
-    if (x->dtype != ASH_F32 || !ash_dim_is_const(x->dims[1]) || !ash_dim_is_const(w->dims[0])) return false;
+    bool halves = rw->opt->target->halves && (x->dtype == ASH_F16 || x->dtype == ASH_BF16);
+    if ((x->dtype != ASH_F32 && !halves) || !ash_dim_is_const(x->dims[1]) || !ash_dim_is_const(w->dims[0]))
+        return false;
     return w->rank + 3 <= ASH_MAX_RANK && w->dims[0] / ash_node_int(node, ASH_ATTR_GROUPS) >= BLOCK;
 }
 

@@ -9,8 +9,9 @@
  * before fold, which computes 1 / c. lookup comes after the last fold, whose functions are not those of
  * kernels. widen comes after affine, so that a normalisation is still next to its convolution, and before
  * layout, which knows f32 alone. layout comes after everything that speaks of channels as dim 1; winograd
- * reads the weights as it has packed them; filters is what GPUs have instead of both. What they insert is
- * then cleaned up by the same passes.
+ * reads the weights as it has packed them; parts and filters are what GPUs have instead of both, in this
+ * order, so that the weights are packed as the parts read them. What they insert is then cleaned up by the
+ * same passes.
  *
  * A pass that rewrites around certain operators is passed over when the graph has none of them: it would
  * build the same graph once more. */
@@ -56,6 +57,11 @@ static bool has_blocks(const ash_target *target) {
     return target && target->kind == ASH_TARGET_GPU;
 }
 
+/* So many of them that a product has to have tiles for all. */
+static bool has_multiprocessors(const ash_target *target) {
+    return has_blocks(target) && target->multiprocessors;
+}
+
 static const ash_op casts[] = {ASH_OP_CAST, ASH_OP_COUNT}, quotients[] = {ASH_OP_DIV, ASH_OP_COUNT},
                     convolutions[] = {ASH_OP_CONV, ASH_OP_COUNT},
                     products[] = {ASH_OP_CONV, ASH_OP_MATMUL, ASH_OP_COUNT};
@@ -78,6 +84,7 @@ static const row pipeline[] = {
     {"widen", ash_opt__widen, ASH_OPT_FULL, PLAIN, CANONICAL, 0, NULL, products},
     {"layout", ash_opt__layout, ASH_OPT_FULL, PLAIN, PLAIN | CANONICAL | COMMON, 0, has_vectors, NULL},
     {"winograd", ash_opt__winograd, ASH_OPT_FULL, 0, CANONICAL, 0, has_vectors, convolutions},
+    {"parts", ash_opt__parts, ASH_OPT_FULL, PLAIN, CANONICAL, 0, has_multiprocessors, products},
     {"filters", ash_opt__filters, ASH_OPT_FULL, PLAIN, PLAIN | CANONICAL | COMMON, 0, has_blocks,
      convolutions},
     {"simplify", ash_opt__simplify, ASH_OPT_EXACT, 0, 0, CANONICAL, NULL, NULL},

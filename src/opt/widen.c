@@ -4,7 +4,7 @@
  *     f16, bf16:  op(x, w)      ->  cast(op(cast(x), cast(w)))
  *     i32:        conv(x, w)    ->  cast(conv(cast(x), cast(w)))                    where each sum fits f32
  *                               ->  16 * cast(conv(x', cast(w / 16))) + cast(conv(x', cast(w mod 16))) else
- *           but not where the target multiplies bytes (bytes.h)
+ *           but not where the target multiplies bytes (bytes.h), or half floats
  *
  * Half floats accumulate in f32 and round once at the end either way; only the order of the sums differs.
  * Integers are exact: the operands come from bytes (a quantised network), so a bound on every partial sum
@@ -117,6 +117,8 @@ static ash_value widen(ash_rewrite *rw, const ash_node *node) {
     if (ash_bytes__takes(rw->opt->target, rw->from, node, &x_bytes, &w_bytes)) return ASH_NO_VALUE;
     if (dtype == ASH_I32 && node->op == ASH_OP_CONV) return widen_integers(rw, node);
     if (dtype != ASH_F16 && dtype != ASH_BF16) return ASH_NO_VALUE;
+    if (rw->opt->target && rw->opt->target->halves)
+        return ASH_NO_VALUE; /* a kernel of its own sums in f32 */
     ash_rewrite__name(rw, node);
     ash_value x = ash_cast(rw->to, ash_rewrite__get(rw, node->ins[0]), ASH_F32);
     return in_f32(rw, node, x, ash_rewrite__get(rw, node->ins[1]), dtype);

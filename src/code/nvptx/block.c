@@ -109,3 +109,43 @@ void ash_nvptx__copy(ash_emit *e, LLVMValueRef to, LLVMValueRef from, unsigned b
     val args[] = {to, from, size};
     ash_emit__intrinsic(e, name, NULL, 0, args, condition ? 3 : 2);
 }
+
+/* --- matrices of a warp ------------------------------------------------------------------------------ */
+
+static val lane_of(ash_emit *e, val vector, unsigned lane) {
+    return LLVMBuildExtractElement(e->b, vector, number(e, lane), "");
+}
+
+/* A vector of what an intrinsic returns one by one. */
+static val gathered(ash_emit *e, val results, LLVMTypeRef type) {
+    val out = LLVMGetPoison(type);
+    for (unsigned i = 0; i < LLVMGetVectorSize(type); i++)
+        out = LLVMBuildInsertElement(e->b, out, LLVMBuildExtractValue(e->b, results, i, ""), number(e, i),
+                                     "");
+    return out;
+}
+
+LLVMValueRef ash_nvptx__tile_load(ash_emit *e, LLVMValueRef from, bool transposed) {
+    LLVMTypeRef pointer = LLVMTypeOf(from);
+    val words = ash_emit__intrinsic(e,
+                                    transposed ? "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.trans.b16"
+                                               : "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.b16",
+                                    &pointer, 1, &from, 1);
+    return gathered(e, words, LLVMVectorType(i32_of(e), 4));
+}
+
+LLVMValueRef ash_nvptx__mma(ash_emit *e, ash_dtype dtype, LLVMValueRef a, LLVMValueRef b, LLVMValueRef c) {
+    enum { OF_A = 4, OF_B = 2, OF_C = 4 };
+    LLVMTypeRef pair = LLVMVectorType(LLVMHalfTypeInContext(e->ctx), 2);
+    val args[OF_A + OF_B + OF_C];
+    for (unsigned i = 0; i < OF_A + OF_B; i++) {
+        args[i] = i < OF_A ? lane_of(e, a, i) : lane_of(e, b, i - OF_A);
+        if (dtype == ASH_F16) args[i] = LLVMBuildBitCast(e->b, args[i], pair, "");
+    }
+    for (unsigned i = 0; i < OF_C; i++) args[OF_A + OF_B + i] = lane_of(e, c, i);
+    val sums = ash_emit__intrinsic(e,
+                                   dtype == ASH_F16 ? "llvm.nvvm.mma.m16n8k16.row.col.f32.f32"
+                                                    : "llvm.nvvm.mma.m16n8k16.row.col.bf16",
+                                   NULL, 0, args, OF_A + OF_B + OF_C);
+    return gathered(e, sums, LLVMTypeOf(c));
+}

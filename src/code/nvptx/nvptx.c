@@ -85,15 +85,19 @@ static void describe_param(ash_emit *e, unsigned i) {
     add_attribute(e, e->fn, i + 1, "align", b->align);
 }
 
-/* The most threads of a block, so that registers are shared out among no more. */
-static void limit_threads(ash_emit *e) {
-    static const char name[] = "maxntidx";
-    unsigned most = e->nest->threads ? e->nest->threads : ASH_CUDA_BLOCK;
-    LLVMMetadataRef limit[] = {
+static void note(ash_emit *e, const char *name, unsigned value) {
+    LLVMMetadataRef fact[] = {
         LLVMValueAsMetadata(e->fn), LLVMMDStringInContext2(e->ctx, name, strlen(name)),
-        LLVMValueAsMetadata(LLVMConstInt(LLVMInt32TypeInContext(e->ctx), most, false))};
+        LLVMValueAsMetadata(LLVMConstInt(LLVMInt32TypeInContext(e->ctx), value, false))};
     LLVMAddNamedMetadataOperand(e->module, "nvvm.annotations",
-                                LLVMMetadataAsValue(e->ctx, LLVMMDNodeInContext2(e->ctx, limit, 3)));
+                                LLVMMetadataAsValue(e->ctx, LLVMMDNodeInContext2(e->ctx, fact, 3)));
+}
+
+/* The most threads of a block, so that registers are shared out among no more; and that one block is enough
+ * for a multiprocessor, or the assembler spills to have room for several. */
+static void limit_threads(ash_emit *e) {
+    note(e, "maxntidx", e->nest->threads ? e->nest->threads : ASH_CUDA_BLOCK);
+    note(e, "minctasm", 1);
 }
 
 static void declare(ash_emit *e, const char *symbol) {
@@ -209,5 +213,7 @@ const ash_code_target ash_code__nvptx = {
     .shared = ash_nvptx__shared,
     .block = ash_nvptx__block,
     .copy = ash_nvptx__copy,
+    .mma = ash_nvptx__mma,
+    .tile_load = ash_nvptx__tile_load,
     .library = ash_nvptx__library,
 };

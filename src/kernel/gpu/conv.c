@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Convolutions of f32 on a GPU, as products of weights by inputs that nobody writes down:
+/* Convolutions of floats on a GPU, as products of weights by inputs that nobody writes down:
  *
  *     rows       output channels of a group
  *     columns    output positions, of all images one after the other: neighbours read neighbours
@@ -76,13 +76,14 @@ static ash_ix place_of(conv *c, ash_ix position, ash_ix *idx) {
 static void make_symbols(conv *c) {
     ash_kern *k = c->k;
     ash_ixs *ixs = &k->ixs;
+    const int64_t lanes = ash_gpu_lanes(c->tile.shape);
     c->group = ash_kern_sym(k, c->groups);
     c->row = ash_kern_sym(k, c->filters);
-    c->block = ash_kern_sym(k, ash_kern_ceil_div(k, c->positions, ASH_GPU_LANES));
-    c->lane = ash_kern_sym(k, ASH_GPU_LANES);
+    c->block = ash_kern_sym(k, ash_kern_ceil_div(k, c->positions, lanes));
+    c->lane = ash_kern_sym(k, lanes);
     for (unsigned s = 0; s < c->space; s++) c->step[s] = ash_kern_sym(k, c->window[s]);
-    ash_ix position = ash_ix_add(ixs, ash_ix_scale(ixs, ash_ix_sym(ixs, c->block), ASH_GPU_LANES),
-                                 ash_ix_sym(ixs, c->lane));
+    ash_ix position =
+        ash_ix_add(ixs, ash_ix_scale(ixs, ash_ix_sym(ixs, c->block), lanes), ash_ix_sym(ixs, c->lane));
     c->anchor[0] = place_of(c, position, c->anchor + 2);
     c->anchor[1] =
         ash_ix_add(ixs, ash_ix_scale(ixs, ash_ix_sym(ixs, c->group), c->filters), ash_ix_sym(ixs, c->row));
@@ -208,8 +209,15 @@ bool ash_gpu_lower_conv(ash_kern *k, ash_dim *chunks) {
     ash_nest *n = &k->nest;
     if (!read_node(&c)) return false;
     int64_t terms = c.flat ? c.channels * c.places : c.channels;
-    ash_gpu_shape shape =
-        ash_gpu_choose(k->low->target, c.filters, ash_kern_max(k, c.positions), c.groups, terms);
+    const ash_gpu_work work = {.rows = c.filters,
+                               .columns = ash_kern_max(k, c.positions),
+                               .batches = (double)c.groups,
+                               .terms = terms,
+                               .runs = c.flat ? 1 : c.places,
+                               .halves =
+                                   ash_dtype_size(ash_graph__type(k->graph, c.node->out)->dtype) == 2};
+    ash_gpu_shape shape;
+    ash_gpu_choose(k->low->target, &work, &shape);
     c.tile = (ash_gpu_tile){.k = k, .shape = shape, .set = set_tile, .arg = &c};
     make_symbols(&c);
     if (!find_operands(&c)) return false;

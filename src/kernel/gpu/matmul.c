@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Matrix products of f32 on a GPU: chunks are (batch, tile of rows, tile of columns), neighbours share
+/* Matrix products of floats on a GPU: chunks are (batch, tile of rows, tile of columns), neighbours share
  * their rows. */
 #include "tile.h"
 
@@ -17,16 +17,17 @@ static void make_symbols(product *p) {
     ash_kern *k = p->k;
     ash_ixs *ixs = &k->ixs;
     const ash_type *out = ash_graph__type(k->graph, p->node->out);
+    const int64_t lanes = ash_gpu_lanes(p->tile.shape);
     for (unsigned d = 0; d + 2 < p->rank; d++) {
         p->batch[d] = ash_kern_sym(k, out->dims[d]);
         p->out[d] = ash_ix_sym(ixs, p->batch[d]);
     }
     p->row = ash_kern_sym(k, p->m);
-    p->block = ash_kern_sym(k, ash_kern_ceil_div(k, p->n, ASH_GPU_LANES));
-    p->lane = ash_kern_sym(k, ASH_GPU_LANES);
+    p->block = ash_kern_sym(k, ash_kern_ceil_div(k, p->n, lanes));
+    p->lane = ash_kern_sym(k, lanes);
     p->out[p->rank - 2] = ash_ix_sym(ixs, p->row);
-    p->out[p->rank - 1] = ash_ix_add(ixs, ash_ix_scale(ixs, ash_ix_sym(ixs, p->block), ASH_GPU_LANES),
-                                     ash_ix_sym(ixs, p->lane));
+    p->out[p->rank - 1] =
+        ash_ix_add(ixs, ash_ix_scale(ixs, ash_ix_sym(ixs, p->block), lanes), ash_ix_sym(ixs, p->lane));
 }
 
 static bool find_operands(product *p) {
@@ -73,8 +74,14 @@ bool ash_gpu_lower_matmul(ash_kern *k, ash_dim *chunks) {
     ash_dim batches = 1;
     if (ash_node_int(node, ASH_ATTR_B_BLOCK)) return false;
     for (unsigned d = 0; d + 2 < p.rank; d++) batches = ash_kern_product(k, batches, out->dims[d]);
-    ash_gpu_shape shape = ash_gpu_choose(k->low->target, ash_kern_max(k, p.m), ash_kern_max(k, p.n),
-                                         ash_kern_max(k, batches), ash_kern_max(k, p.inner));
+    const ash_gpu_work work = {.rows = ash_kern_max(k, p.m),
+                               .columns = ash_kern_max(k, p.n),
+                               .batches = (double)ash_kern_max(k, batches),
+                               .terms = ash_kern_max(k, p.inner),
+                               .runs = 1,
+                               .halves = ash_dtype_size(out->dtype) == 2};
+    ash_gpu_shape shape;
+    ash_gpu_choose(k->low->target, &work, &shape);
     p.tile = (ash_gpu_tile){.k = k, .shape = shape, .set = set_tile, .arg = &p};
     make_symbols(&p);
     if (!find_operands(&p)) return false;

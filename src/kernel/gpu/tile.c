@@ -4,45 +4,6 @@
 #define ADD(n, a, b) ash_nest_binary((n), ASH_OP_ADD, (a), (b))
 #define MUL(n, a, c) ash_nest_binary((n), ASH_OP_MUL, (a), ash_nest_index((n), (c)))
 
-/* --- choosing a shape ----------------------------------------------------------------------------- */
-
-/* Shapes, and the share of multiply-adds among the instructions of their loops. */
-static const struct {
-    ash_gpu_shape shape;
-    double share;
-} shapes[] = {
-    {{8, 4, 4, 1, 16}, 0.92}, /* 128 x 128, 128 threads */
-    {{8, 2, 2, 1, 32}, 0.90}, /* 64 x 64, 64 threads */
-    {{8, 1, 2, 1, 32}, 0.84}, /* 64 x 32, 64 threads */
-    {{4, 1, 2, 1, 32}, 0.75}, /* 32 x 32, 64 threads */
-};
-
-/* Relative time: of a multiprocessor with the most blocks, whose four schedulers work where they have a
- * warp. */
-static double time_of(const ash_target *target, size_t i, int64_t rows, int64_t columns, int64_t batches) {
-    enum { SCHEDULERS = 4 };
-    ash_gpu_shape s = shapes[i].shape;
-    double tile = (double)ash_gpu_rows(s) * (double)ash_gpu_columns(s);
-    double blocks = (double)ash_ceil_div(rows, ash_gpu_rows(s)) *
-                    (double)ash_ceil_div(columns, ash_gpu_columns(s)) * (double)ASH_MAX(batches, 1);
-    double each = (double)(int64_t)((blocks - 1) / target->multiprocessors) + 1;
-    double warps = each * (double)(s.down * s.across), busy = ASH_MIN(warps, SCHEDULERS) / SCHEDULERS;
-    return each * tile / (busy * shapes[i].share);
-}
-
-ash_gpu_shape ash_gpu_choose(const ash_target *target, int64_t rows, int64_t columns, int64_t batches,
-                             int64_t terms) {
-    enum { FEW = 16, LITTLE = 8 }; /* terms of a k-tile that wastes less; one in so many may be wasted */
-    size_t best = 0;
-    for (size_t i = 1; i < ASH_COUNT(shapes); i++)
-        if (time_of(target, i, rows, columns, batches) < time_of(target, best, rows, columns, batches))
-            best = i;
-    ash_gpu_shape s = shapes[best].shape;
-    int64_t whole = ash_ceil_div(terms, s.terms) * s.terms;
-    if (whole - terms > terms / LITTLE) s.terms = FEW;
-    return s;
-}
-
 /* --- operands ------------------------------------------------------------------------------------- */
 
 ash_sym ash_gpu_sym(ash_kern *k, ash_dim extent, int64_t tile) {
@@ -54,17 +15,17 @@ void ash_gpu_bound(ash_gpu_operand *o, ash_ix at, ash_dim end) {
     o->bounds[o->n_bounds++].end = end;
 }
 
-/* Whether an index of the operand is a multiple of `width` wherever `line` is: then neighbours along it,
- * which are all inside or all outside, are one aligned copy. */
-static bool is_multiple(const ash_kern *k, const ash_gpu_operand *o, ash_ix ix, unsigned width) {
+/* Whether an index of the operand is a multiple of `width` wherever `along`, line or term, is: then
+ * neighbours along it, which are all inside or all outside, are one aligned copy. */
+static bool is_multiple(const ash_kern *k, ash_sym along, ash_ix ix, unsigned width) {
     const ash_ixs *ixs = &k->ixs;
     ash_sum sum = ash_ix_sum(ixs, ix);
     for (uint32_t i = 0; i < sum.n; i++) {
         const ash_term *t = &ixs->terms.at[sum.first + i];
         const ash_atom *atom = &ixs->atoms.at[t->atom];
-        bool line = atom->kind == ASH_ATOM_SYM && atom->ref == o->line;
+        bool is_along = atom->kind == ASH_ATOM_SYM && atom->ref == along;
         bool rest = atom->kind == ASH_ATOM_MOD && atom->by > 0 && atom->by % width == 0;
-        if (t->c % width && !line && !(rest && is_multiple(k, o, atom->ref, width))) return false;
+        if (t->c % width && !is_along && !(rest && is_multiple(k, along, atom->ref, width))) return false;
     }
     return true;
 }
@@ -74,37 +35,47 @@ static bool side_by_side(const ash_kern *k, const ash_gpu_operand *o, ash_sym al
     return ash_ix_lane_stride(&k->ixs, o->at.linear, along, count, true, &stride) && stride == 1;
 }
 
-/* Bounds hold for whole vectors along `line` that begin at a multiple of their length. */
-static bool are_whole(const ash_kern *k, const ash_gpu_operand *o, unsigned width) {
+/* Bounds hold for whole vectors along `along` that begin at a multiple of their length. */
+static bool are_whole(const ash_kern *k, const ash_gpu_operand *o, ash_sym along, unsigned width) {
     for (unsigned i = 0; i < o->n_bounds; i++) {
-        if (!ash_ix_depends(&k->ixs, o->bounds[i].at, o->line)) continue;
-        if (o->bounds[i].at != ash_ix_sym((ash_ixs *)&k->ixs, o->line)) return false;
+        if (!ash_ix_depends(&k->ixs, o->bounds[i].at, along)) continue;
+        if (o->bounds[i].at != ash_ix_sym((ash_ixs *)&k->ixs, along)) return false;
         if (!ash_dim_is_const(o->bounds[i].end) || o->bounds[i].end % width) return false;
     }
     return true;
 }
 
+/* The widest copies, of 16 bytes at most, along one symbol; 1: elements are not seen to lie evenly. */
+static unsigned width_of(const ash_kern *k, const ash_gpu_operand *o, ash_sym along, unsigned widest) {
+    enum { ALIGN = 16 };
+    if (k->nest.buffers.at[o->at.buf].align < ALIGN) return 1;
+    for (unsigned width = widest; width > 1; width /= 2)
+        if (is_multiple(k, along, o->at.linear, width) && side_by_side(k, o, along, width) &&
+            are_whole(k, o, along, width))
+            return width;
+    return 1;
+}
+
 static void settle(ash_gpu_tile *g, ash_gpu_operand *o, unsigned lines) {
     ash_kern *k = g->k;
-    enum { WIDTH = 4, ALIGN = 16 };
+    enum { WIDTH = 4, HALVES_WIDTH = 8 };
+    bool halves = g->shape.halves;
+    ash_dtype dtype = ASH_F32;
     o->lines = lines;
     o->width = 1;
     if (!ash_kern_lost(k)) {
-        bool aligned =
-            k->nest.buffers.at[o->at.buf].align >= ALIGN && is_multiple(k, o, o->at.linear, WIDTH);
-        if (aligned && side_by_side(k, o, o->line, WIDTH) && are_whole(k, o, WIDTH)) o->width = WIDTH;
+        dtype = k->nest.buffers.at[o->at.buf].dtype;
         o->turned = !side_by_side(k, o, o->line, 2) && side_by_side(k, o, o->term, 2);
+        o->by_line = halves && o->turned;
+        if (halves)
+            o->width = width_of(k, o, o->turned ? o->term : o->line, HALVES_WIDTH);
+        else if (width_of(k, o, o->line, WIDTH) == WIDTH)
+            o->width = WIDTH;
     }
-    uint32_t count = 2 * g->shape.terms * (lines + ASH_GPU_LANES);
-    o->memory = ash_nest_shared_add(&k->nest, ASH_F32, count);
-}
-
-/* Elements of the block's memory from one term to the next, and from one half to the other. */
-static int64_t pitch_of(const ash_gpu_operand *o) {
-    return o->lines + ASH_GPU_LANES;
-}
-static int64_t half_of(const ash_gpu_tile *g, const ash_gpu_operand *o) {
-    return g->shape.terms * pitch_of(o);
+    int64_t pad = halves ? HALVES_WIDTH : WIDTH;
+    o->pitch = (o->by_line ? g->shape.terms : lines) + pad;
+    o->half = o->pitch * (o->by_line ? lines : g->shape.terms);
+    o->memory = ash_nest_shared_add(&k->nest, dtype, (uint32_t)(2 * o->half));
 }
 
 /* --- copies --------------------------------------------------------------------------------------- */
@@ -124,6 +95,18 @@ typedef struct share {
     ash_ref line, term, term0, half;
 } share;
 
+enum { LEAST_COPY = 4 }; /* bytes that are copied while others multiply */
+
+/* One element that is too small for that; where there is none, element 0 is read, and not used. */
+static void copy_at_once(ash_kern *k, const ash_gpu_operand *o, ash_ref to, ash_ref from, ash_ref inside) {
+    ash_nest *n = &k->nest;
+    if (inside != ASH_NO_REF) from = ash_nest_select(n, inside, from, ash_nest_index(n, 0));
+    ash_ref element = ash_nest_load(n, o->at.buf, from, 1, ASH_NO_REF);
+    if (inside != ASH_NO_REF)
+        element = ash_nest_select(n, inside, element, ash_nest_float(n, ash_nest_dtype(n, o->memory), 0));
+    ash_nest_store(n, o->memory, to, element, ASH_NO_REF);
+}
+
 /* One copy, so many lines and terms further on. */
 static void copy_one(ash_gpu_tile *g, const ash_gpu_operand *o, const share *own, int64_t line,
                      int64_t term) {
@@ -134,10 +117,23 @@ static void copy_one(ash_gpu_tile *g, const ash_gpu_operand *o, const share *own
     size_t mark = ash_kern_mark(k);
     ash_kern_set_sym(k, o->line, ADD(n, o->first_line, of_line));
     ash_kern_set_sym(k, o->term, ADD(n, own->term0, of_term));
-    ash_ref to = ADD(n, ADD(n, own->half, MUL(n, of_term, pitch_of(o))), of_line);
-    ash_nest_copy_async(n, o->memory, to, o->at.buf, ash_kern_index(k, o->at.linear), o->width,
-                        all_bounds(k, o));
+    ash_ref slow = o->by_line ? of_line : of_term, quick = o->by_line ? of_term : of_line;
+    ash_ref to = ADD(n, ADD(n, own->half, MUL(n, slow, o->pitch)), quick);
+    ash_ref from = ash_kern_index(k, o->at.linear), inside = all_bounds(k, o);
+    if (o->width * ash_dtype_size(ash_nest_dtype(n, o->memory)) >= LEAST_COPY)
+        ash_nest_copy_async(n, o->memory, to, o->at.buf, from, o->width, inside);
+    else
+        copy_at_once(k, o, to, from, inside);
     ash_kern_forget(k, mark);
+}
+
+/* Of eight lines, each half as long as the banks are wide and 16 bytes apart from that: in the order 0, 4,
+ * 1, 5, 2, 6, 3, 7, in which neighbours are in different banks. */
+static ash_ref apart(ash_nest *n, ash_ref line) {
+    ash_ref two = ash_nest_index(n, 2), four = ash_nest_index(n, 4), eight = ash_nest_index(n, 8);
+    ash_ref pair = ash_nest_imod(n, ash_nest_idiv(n, line, two), four);
+    ash_ref low = ADD(n, MUL(n, ash_nest_imod(n, line, two), 4), pair);
+    return ADD(n, MUL(n, ash_nest_idiv(n, line, eight), 8), low);
 }
 
 /* The block's copies of one k-tile of an operand. */
@@ -146,6 +142,15 @@ static void copy(ash_gpu_tile *g, const ash_gpu_operand *o, ash_ref half, ash_re
     ash_nest *n = &g->k->nest;
     int64_t threads = ash_gpu_threads(g->shape);
     share own = {.term0 = term0, .half = half};
+    if (o->by_line) {
+        int64_t per = g->shape.terms / o->width; /* threads to a line */
+        ash_ref many = ash_nest_index(n, per);
+        own.term = MUL(n, ash_nest_imod(n, g->thread, many), o->width);
+        own.line = ash_nest_idiv(n, g->thread, many);
+        if (threads / per % 8 == 0) own.line = apart(n, own.line);
+        for (int64_t line = 0; line < o->lines; line += threads / per) copy_one(g, o, &own, line, 0);
+        return;
+    }
     if (o->turned) {
         ash_ref together = ash_nest_index(n, TOGETHER);
         own.term = ash_nest_imod(n, g->thread, together);
@@ -165,8 +170,8 @@ static void copy(ash_gpu_tile *g, const ash_gpu_operand *o, ash_ref half, ash_re
 static void copy_both(ash_gpu_tile *g, ash_ref tile, bool first, ash_ref odd) {
     ash_nest *n = &g->k->nest;
     ash_ref term0 = g->set(g->arg, tile, first);
-    copy(g, &g->a, MUL(n, odd, half_of(g, &g->a)), term0);
-    copy(g, &g->b, MUL(n, odd, half_of(g, &g->b)), term0);
+    copy(g, &g->a, MUL(n, odd, g->a.half), term0);
+    copy(g, &g->b, MUL(n, odd, g->b.half), term0);
 }
 
 /* --- sums ----------------------------------------------------------------------------------------- */
@@ -176,8 +181,8 @@ static void copy_both(ash_gpu_tile *g, ash_ref tile, bool first, ash_ref odd) {
 static void add_term(ash_gpu_tile *g, ash_tile *t, ash_ref term, ash_ref a_at, ash_ref b_at) {
     ash_nest *n = &g->k->nest;
     ash_ref b[8], a = ASH_NO_REF;
-    ash_ref from_a = ADD(n, a_at, MUL(n, term, pitch_of(&g->a))),
-            from_b = ADD(n, b_at, MUL(n, term, pitch_of(&g->b)));
+    ash_ref from_a = ADD(n, a_at, MUL(n, term, g->a.pitch)),
+            from_b = ADD(n, b_at, MUL(n, term, g->b.pitch));
     for (unsigned v = 0; v < t->vectors; v++)
         b[v] = ash_nest_load(n, g->b.memory,
                              ADD(n, from_b, ash_nest_index(n, v * t->vectors_apart * t->lanes)), t->lanes,
@@ -197,38 +202,89 @@ void ash_gpu_tile_open(ash_gpu_tile *g) {
     settle(g, &g->b, ash_gpu_columns(g->shape));
 }
 
-/* The thread's first line in the tile of each operand. */
+/* The first line in the tile of each operand of the thread, or of its warp where that multiplies as one. */
 static void place_thread(ash_gpu_tile *g, ash_ref *line_a, ash_ref *line_b) {
     ash_nest *n = &g->k->nest;
     ash_ref t = g->thread, two = ash_nest_index(n, 2), lane = ash_nest_imod(n, t, ash_nest_index(n, 32)),
             warp = ash_nest_idiv(n, t, ash_nest_index(n, 32));
-    ash_ref down = ADD(n, ash_nest_imod(n, lane, two),
-                       MUL(n, ash_nest_idiv(n, lane, ash_nest_index(n, 16)), 2)),
-            across = ash_nest_imod(n, ash_nest_idiv(n, lane, two), ash_nest_index(n, 8));
     ash_ref warp_down = warp, warp_across = ash_nest_index(n, 0);
     if (g->shape.across > 1) {
         ash_ref width = ash_nest_index(n, g->shape.across);
         warp_down = ash_nest_idiv(n, warp, width);
         warp_across = ash_nest_imod(n, warp, width);
     }
-    *line_a = ADD(n, MUL(n, warp_down, 4 * g->shape.thread_rows), MUL(n, down, 4));
-    *line_b = ADD(n, MUL(n, warp_across, 32 * g->shape.thread_vectors), MUL(n, across, 4));
+    *line_a = MUL(n, warp_down, ash_gpu_rows(g->shape) / g->shape.down);
+    *line_b = MUL(n, warp_across, ash_gpu_columns(g->shape) / g->shape.across);
+    if (g->shape.halves) return;
+    ash_ref down = ADD(n, ash_nest_imod(n, lane, two),
+                       MUL(n, ash_nest_idiv(n, lane, ash_nest_index(n, 16)), 2)),
+            across = ash_nest_imod(n, ash_nest_idiv(n, lane, two), ash_nest_index(n, 8));
+    *line_a = ADD(n, *line_a, MUL(n, down, 4));
+    *line_b = ADD(n, *line_b, MUL(n, across, 4));
+}
+
+/* How the thread's results lie; returns its first row. */
+static ash_ref place_results(const ash_gpu_tile *g, ash_tile *t, ash_ref row, ash_ref column) {
+    ash_nest *n = &g->k->nest;
+    bool halves = g->shape.halves;
+    t->rows = g->shape.thread_rows;
+    t->vectors = g->shape.thread_vectors;
+    t->lanes = t->store_lanes = ash_gpu_lanes(g->shape);
+    t->run = halves ? 1 : 4;
+    t->rows_apart = halves ? 8 : 16;
+    t->vectors_apart = halves ? 4 : 8;
+    if (halves) {
+        ash_ref lane = ash_nest_imod(n, g->thread, ash_nest_index(n, 32)), four = ash_nest_index(n, 4);
+        row = ADD(n, row, ash_nest_idiv(n, lane, four));
+        column = ADD(n, column, MUL(n, ash_nest_imod(n, lane, four), 2));
+    }
+    t->first = ash_nest_idiv(n, column, ash_nest_index(n, t->lanes));
+    return row;
+}
+
+/* The products of the present half, of which the thread begins at these elements. */
+static void add_terms(ash_gpu_tile *g, ash_tile *t, const ash_ref *sums, ash_ref a_at, ash_ref b_at) {
+    ash_nest *n = &g->k->nest;
+    if (g->shape.halves) {
+        ash_gpu_half_add(g, t, sums, a_at, b_at);
+        return;
+    }
+    ash_ref term =
+        ash_nest_loop(n, ash_nest_index(n, 0), ash_nest_index(n, g->shape.terms), 1, g->shape.terms);
+    add_term(g, t, term, a_at, b_at);
+    ash_nest_end(n);
+}
+
+/* Of half floats: sums of 4 numbers, two rows of two; and from there to the accumulators of `t`. */
+static void open_sums(const ash_tile *t, ash_ref *sums) {
+    ash_nest *n = &t->k->nest;
+    ash_ref zero = ash_nest_splat(n, ash_nest_float(n, ASH_F32, 0), 4);
+    for (unsigned i = 0; i < t->rows / 2 * t->vectors; i++) sums[i] = ash_nest_cell(n, zero);
+}
+
+static void close_sums(const ash_tile *t, const ash_ref *sums) {
+    static const int32_t pairs[2][2] = {{0, 1}, {2, 3}};
+    ash_nest *n = &t->k->nest;
+    for (unsigned p = 0; p < t->rows; p++)
+        for (unsigned v = 0; v < t->vectors; v++) {
+            ash_ref four = ash_nest_get(n, sums[p / 2 * t->vectors + v]);
+            ash_nest_set(n, t->cells[0][p * t->vectors + v],
+                         ash_nest_shuffle(n, four, ASH_NO_REF, 2, pairs[p % 2]));
+        }
 }
 
 void ash_gpu_tile_sum(ash_gpu_tile *g, ash_tile *t, ash_ref row, ash_ref column, ash_ref *row0) {
     ash_kern *k = g->k;
     ash_nest *n = &k->nest;
     ash_ref line_a, line_b, zero = ash_nest_index(n, 0), one = ash_nest_index(n, 1);
+    ash_ref sums[ASH_TILE_MAX];
+    bool halves = g->shape.halves;
     place_thread(g, &line_a, &line_b);
-    *row0 = ADD(n, row, line_a);
-    t->rows = g->shape.thread_rows;
-    t->vectors = g->shape.thread_vectors;
-    t->lanes = t->store_lanes = ASH_GPU_LANES;
-    t->run = 4;
-    t->rows_apart = 16;
-    t->vectors_apart = 8;
-    t->first = ash_nest_idiv(n, ADD(n, column, line_b), ash_nest_index(n, ASH_GPU_LANES));
+    *row0 = place_results(g, t, ADD(n, row, line_a), ADD(n, column, line_b));
     ash_tile_open(t);
+    if (halves) open_sums(t, sums);
+    ash_ref begin_a = halves ? ash_gpu_half_begin(g, &g->a, line_a) : line_a,
+            begin_b = halves ? ash_gpu_half_begin(g, &g->b, line_b) : line_b;
     g->a.first_line = row;
     g->b.first_line = column;
     size_t mark = ash_kern_mark(k);
@@ -245,13 +301,10 @@ void ash_gpu_tile_sum(ash_gpu_tile *g, ash_tile *t, ash_ref row, ash_ref column,
     copy_both(g, later, false, next);
     ash_nest_end(n);
     ash_nest_copy_commit(n);
-    ash_ref a_at = ADD(n, MUL(n, now, half_of(g, &g->a)), line_a),
-            b_at = ADD(n, MUL(n, now, half_of(g, &g->b)), line_b);
-    ash_ref term = ash_nest_loop(n, zero, ash_nest_index(n, g->shape.terms), 1, g->shape.terms);
-    add_term(g, t, term, a_at, b_at);
-    ash_nest_end(n);
+    add_terms(g, t, sums, ADD(n, MUL(n, now, g->a.half), begin_a), ADD(n, MUL(n, now, g->b.half), begin_b));
     ash_nest_set(n, odd, next);
     ash_nest_end(n);
     ash_nest_copy_wait(n, 0); /* of a sum without terms */
+    if (halves) close_sums(t, sums);
     ash_kern_forget(k, mark);
 }

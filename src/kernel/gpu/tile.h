@@ -22,34 +22,18 @@
  * lines to a warp, which are whole sectors of memory and different banks. What lies outside an operand
  * arrives as zeros, so that the loop has no edges.
  *
- * A sum is one chain of multiply-adds, however long. */
+ * A sum is one chain of multiply-adds, however long.
+ *
+ * Half floats (halves.c): warps multiply matrices of 16 x 16 by 16 x 8, which they load from the block's
+ * memory as they lie there, [term][line], or [line][term] where terms lie side by side; lines of either are
+ * padded by 16 bytes, so that eight rows of a matrix are in different banks. */
 #ifndef ASH_GPU_TILE_H
 #define ASH_GPU_TILE_H
 
+#include "base/gpu_tile.h"
 #include "kernel/tile.h"
 
-enum { ASH_GPU_LANES = 4, ASH_GPU_BOUNDS = 6 };
-
-/* Of a block: what a thread has, how its warps lie (threads = 32 * down * across), and the terms of a
- * k-tile. */
-typedef struct ash_gpu_shape {
-    unsigned thread_rows, thread_vectors, down, across, terms;
-} ash_gpu_shape;
-
-static inline unsigned ash_gpu_rows(ash_gpu_shape s) {
-    return s.thread_rows * 4 * s.down;
-}
-static inline unsigned ash_gpu_columns(ash_gpu_shape s) {
-    return s.thread_vectors * ASH_GPU_LANES * 8 * s.across;
-}
-static inline unsigned ash_gpu_threads(ash_gpu_shape s) {
-    return 32 * s.down * s.across;
-}
-
-/* The shape in which a product of rows x columns, `batches` times, whose k-tiles are cut out of runs of
- * `terms` terms, is done first; from the sizes and the number of multiprocessors alone. */
-ash_gpu_shape ash_gpu_choose(const ash_target *target, int64_t rows, int64_t columns, int64_t batches,
-                             int64_t terms);
+enum { ASH_GPU_BOUNDS = 6 };
 
 /* An operand as it is copied. Its index is in terms of the symbols of the tile. */
 typedef struct ash_gpu_operand {
@@ -61,9 +45,11 @@ typedef struct ash_gpu_operand {
     } bounds[ASH_GPU_BOUNDS]; /* an element exists where 0 <= at < end holds for all */
     unsigned n_bounds;
     /* set by ash_gpu_operand_settle */
-    unsigned lines; /* of the tile */
-    bool turned;    /* terms lie side by side: it is transposed on the way */
-    unsigned width; /* elements to a copy */
+    unsigned lines;      /* of the tile */
+    bool turned;         /* terms lie side by side: it is transposed on the way */
+    bool by_line;        /* it lies as [line][term] in the block's memory, else as [term][line] */
+    unsigned width;      /* elements to a copy */
+    int64_t pitch, half; /* elements from one term, or line, to the next; from one half to the other */
     uint16_t memory;
     ash_ref first_line; /* of the chunk's tile */
 } ash_gpu_operand;
@@ -85,6 +71,12 @@ typedef struct ash_gpu_tile {
 ash_sym ash_gpu_sym(ash_kern *k, ash_dim extent, int64_t tile);
 /* Adds 0 <= at < end to an operand's bounds. */
 void ash_gpu_bound(ash_gpu_operand *o, ash_ix at, ash_dim end);
+/* halves.c: where a thread begins to load matrices of an operand, whose first line in the tile is the
+ * warp's; and the products of one k-tile of these into the sums, rows / 2 by vectors of 4 numbers each; the
+ * indices are of the present half. */
+ash_ref ash_gpu_half_begin(const ash_gpu_tile *g, const ash_gpu_operand *o, ash_ref line);
+void ash_gpu_half_add(const ash_gpu_tile *g, const ash_tile *t, const ash_ref *sums, ash_ref a_at,
+                      ash_ref b_at);
 /* Makes the nest one of blocks, with the memory of both operands, and decides how they are copied. Before
  * the chunk loop. */
 void ash_gpu_tile_open(ash_gpu_tile *g);

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+#include "gpu_tile.h"
+
+enum { SCHEDULERS = 4, BYTES = 4, VECTOR = 4 };
+enum { FEW = 16, LITTLE = 8 }; /* terms of a k-tile that wastes less; one in so many may be wasted */
+enum { MOST_PARTS = 64 };
+
+/* Shapes; the share of multiply-adds among the instructions of their loops, and the blocks that a
+ * multiprocessor has registers and memory for (docs/cuda.md). */
+static const struct {
+    ash_gpu_shape shape;
+    double share;
+    unsigned room;
+} shapes[] = {
+    {{8, 4, 4, 1, 16, false}, 0.92, 2}, /* 128 x 128, 128 threads */
+    {{8, 2, 2, 1, 32, false}, 0.88, 4}, /* 64 x 64, 64 threads */
+    {{8, 1, 2, 1, 32, false}, 0.84, 5}, /* 64 x 32, 64 threads */
+    {{4, 1, 2, 1, 32, false}, 0.75, 8}, /* 32 x 32, 64 threads */
+    {{8, 4, 2, 4, 32, true}, 0.8, 2},   /* 128 x 128, 256 threads */
+    {{4, 4, 2, 2, 32, true}, 0.7, 4},   /* 64 x 64, 128 threads */
+    {{2, 2, 2, 2, 32, true}, 0.4, 8},   /* 32 x 32, 128 threads */
+};
+
+/* A loop of one k-tile is no loop for the assembler, which then loads all of it ahead, and spills: two of
+ * half the terms. */
+static ash_gpu_shape shape_for(size_t i, const ash_gpu_work *work) {
+    ash_gpu_shape s = shapes[i].shape;
+    int64_t terms = work->terms, whole = ash_ceil_div(terms, s.terms) * s.terms;
+    if (whole - terms > terms / LITTLE) s.terms = FEW;
+    if (work->runs == 1 && terms <= s.terms && !s.halves) s.terms /= 2;
+    return s;
+}
+
+/* Cycles of a round of so many blocks. */
+static double round_of(const ash_target *target, const ash_gpu_work *work, size_t i, double blocks) {
+    ash_gpu_shape s = shape_for(i, work);
+    double tile = (double)ash_gpu_rows(s) * ash_gpu_columns(s) * s.terms / shapes[i].share,
+           adds = work->halves ? target->halves : target->adds;
+    double warps = blocks * (s.down * s.across), busy = ASH_MIN(warps, SCHEDULERS) / SCHEDULERS;
+    double k_tile = ASH_MAX(blocks * tile / (adds * busy), target->costs.block_copy);
+    double k_tiles = (double)ash_ceil_div(work->terms, s.terms) * (double)work->runs;
+    return k_tiles * k_tile + target->costs.block_begin;
+}
+
+static double time_of(const ash_target *target, const ash_gpu_work *work, size_t i) {
+    ash_gpu_shape s = shape_for(i, work);
+    double blocks = (double)ash_ceil_div(work->rows, ash_gpu_rows(s)) *
+                    (double)ash_ceil_div(work->columns, ash_gpu_columns(s)) * work->batches;
+    double each = __builtin_ceil(blocks / target->multiprocessors), room = shapes[i].room;
+    double rounds = __builtin_floor(each / room), rest = each - rounds * room;
+    return rounds * round_of(target, work, i, room) + (rest > 0 ? round_of(target, work, i, rest) : 0);
+}
+
+double ash_gpu_choose(const ash_target *target, const ash_gpu_work *work, ash_gpu_shape *out) {
+    double rows = (double)work->rows, columns = (double)work->columns, terms = (double)work->terms;
+    double elements = rows * terms * (double)work->runs + columns * terms + rows * columns;
+    double bytes = elements * work->batches * BYTES / (work->halves ? 2 : 1), least = 0;
+    for (size_t i = 0; i < ASH_COUNT(shapes); i++) {
+        if (shapes[i].shape.halves != work->halves) continue;
+        double time = time_of(target, work, i);
+        if (least > 0 && time >= least) continue;
+        least = time;
+        *out = shape_for(i, work);
+    }
+    return ASH_MAX(least, bytes / target->memory);
+}
+
+int64_t ash_gpu_parts(const ash_target *target, const ash_gpu_work *work) {
+    const ash_costs *c = &target->costs;
+    ash_gpu_shape shape;
+    double least = ash_gpu_choose(target, work, &shape) / c->parts_gain;
+    double result = (double)work->rows * (double)work->columns * work->batches * BYTES;
+    int64_t best = 1;
+    for (int64_t parts = 2; parts <= MOST_PARTS && work->terms / parts >= FEW; parts++) {
+        if (work->terms % (parts * VECTOR)) continue; /* vectors lie in one part */
+        ash_gpu_work cut = *work;
+        cut.terms /= parts;
+        cut.batches *= (double)parts;
+        double sums = 2 * (double)parts * result / (target->memory * c->near_memory);
+        double time = ash_gpu_choose(target, &cut, &shape) + c->kernel_begin + sums;
+        if (time < least) {
+            least = time;
+            best = parts;
+        }
+    }
+    return best;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/* Tiles in which GPUs do products: their shapes, and what a product takes in each. What passes and
+ * schedules choose by: kernel/gpu/tile.h has the drawing of a tile, opt/parts.c cuts sums.
+ *
+ * The time of a product is that of a multiprocessor with the most blocks. They come in rounds, of as many
+ * as it has room for. A round takes, for each k-tile, what its multiply-adds take on those of the four
+ * schedulers that have a warp, or the wait for its copies, if that is longer. Below the time in which
+ * memory gives both operands and takes the result nothing can be. */
+#ifndef ASH_BASE_GPU_TILE_H
+#define ASH_BASE_GPU_TILE_H
+
+#include "target.h"
+
+/* Of a block: what a thread has, how its warps lie (threads = 32 * down * across), and the terms of a
+ * k-tile. A warp is 4 threads down by 8 across, with vectors of 4; of products of half floats, 8 by 4, with
+ * vectors of 2. */
+typedef struct ash_gpu_shape {
+    unsigned thread_rows, thread_vectors, down, across, terms;
+    bool halves;
+} ash_gpu_shape;
+
+static inline unsigned ash_gpu_lanes(ash_gpu_shape s) {
+    return s.halves ? 2 : 4;
+}
+static inline unsigned ash_gpu_rows(ash_gpu_shape s) {
+    return s.thread_rows * (s.halves ? 8 : 4) * s.down;
+}
+static inline unsigned ash_gpu_columns(ash_gpu_shape s) {
+    return s.thread_vectors * ash_gpu_lanes(s) * (s.halves ? 4 : 8) * s.across;
+}
+static inline unsigned ash_gpu_threads(ash_gpu_shape s) {
+    return 32 * s.down * s.across;
+}
+
+/* Products of one size, of f32 or of half floats. */
+typedef struct ash_gpu_work {
+    int64_t rows, columns; /* of the result of one */
+    double batches;        /* how many */
+    int64_t terms, runs;   /* a sum has `runs` runs of `terms` terms, which k-tiles do not cross */
+    bool halves;
+} ash_gpu_work;
+
+/* The shape in which they are done first; returns how long they take, in cycles. From the sizes and the
+ * numbers of the target alone. */
+double ash_gpu_choose(const ash_target *target, const ash_gpu_work *work, ash_gpu_shape *out);
+
+/* Into how many parts the runs of their sums are best cut, all parts being computed at once and added in a
+ * second kernel: a divisor of `terms`, 1 where that is not worth it. */
+int64_t ash_gpu_parts(const ash_target *target, const ash_gpu_work *work);
+
+#endif
