@@ -118,7 +118,8 @@ static void test_tile_code(void **state) {
  * the shape that is chosen for it. */
 static ash_nest tile_of_bytes(const ash_target *target, int depth) {
     const unsigned lanes = target->vector_bytes / 4;
-    ash_tile_shape shape = ash_tile_choose(target, 12544, 6, depth, 14, ASH_TILE_BYTES);
+    ash_tile_shape shape =
+        ash_tile_choose(target, &(ash_tile_extents){.rows = 12544, .blocks = 6}, depth, 14, ASH_TILE_BYTES);
     int rows = (int)shape.rows, vectors = (int)shape.vectors;
     ash_nest n = test_nest();
     uint16_t a = test_buffer(&n, ASH_U8, false), b = test_buffer(&n, ASH_I8, false);
