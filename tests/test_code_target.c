@@ -92,12 +92,18 @@ static val library(ash_emit *e, ash_op op, ash_dtype dtype, val a, val b) {
     return b ? LLVMBuildFRem(e->b, a, b, "") : a;
 }
 
+/* A kernel's own memory is the stack there, too. */
+static LLVMValueRef own_memory(ash_emit *e, uint16_t number) {
+    return ash_code__host.shared(e, number);
+}
+
 static const ash_code_target device = {
     .init = init,
     .features = features,
     .declare = declare,
     .special = special,
     .variable = variable,
+    .shared = own_memory,
     .buffer = buffer,
     .stop = stop,
     .round = no_round,
@@ -131,16 +137,25 @@ static char *ir_of(const ash_target *target, const ash_nest *nest) {
     return copy;
 }
 
-/* Whether an access of plain memory is to a cell, or to the emitter's own table of bits. */
+/* Whether an access of plain memory is to a cell, to the kernel's own memory, or to the emitter's own table
+ * of bits. */
 static bool is_own(const char *ir, const char *line) {
-    char definition[64], source[256];
-    const char *at = strstr(line, "ptr %");
-    if (!at || strstr(line, "addrspace")) return false;
-    snprintf(definition, sizeof definition, "\n  %.*s = ", (int)strcspn(at + 4, " ,)\n"), at + 4);
-    const char *defined = strstr(ir, definition);
-    if (!defined) return false;
-    snprintf(source, sizeof source, "%.*s", (int)strcspn(defined + 1, "\n"), defined + 1);
-    return strstr(source, "alloca") || strstr(source, "@two_over_pi");
+    char definition[64];
+    for (int steps = 0; steps < 8; steps++) {
+        const char *at = strstr(line, "ptr %");
+        if (!at || strcspn(line, "\n") < (size_t)(at - line)) return false;
+        const char *other = strstr(line, "addrspace");
+        if (other && (size_t)(other - line) < strcspn(line, "\n")) return false;
+        snprintf(definition, sizeof definition, "\n  %.*s = ", (int)strcspn(at + 4, " ,)\n"), at + 4);
+        const char *defined = strstr(ir, definition);
+        if (!defined) return false;
+        char source[256];
+        snprintf(source, sizeof source, "%.*s", (int)strcspn(defined + 1, "\n"), defined + 1);
+        if (strstr(source, "alloca") || strstr(source, "@two_over_pi")) return true;
+        if (!strstr(source, "getelementptr")) return false;
+        line = defined + 1; /* an address in what the line is about */
+    }
+    return false;
 }
 
 /* Each line that touches memory does so in the device's address space, or in what is the kernel's own. */

@@ -247,7 +247,7 @@ static void buffers(void **state) {
              "         #0                        x");
         says("#7-end      #7                  -                         softmax_35"); /* an output */
         says("p3                  #6");    /* a weight of the prologue */
-        says(", in 20    #1-#4       #3"); /* in place of what operation 1 made, and 2 and 3 read */
+        says(", in 21    #1-#4       #3"); /* in place of what operation 1 made, and 2 and 3 read */
         says("#1                  #2 #3");
     }
 }
