@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* ashlar plan --explain: what each operation is expected to take on a GPU that need not be there.
  * Registers are those that ptxas says, where that is installed: $PTXAS, else what PATH has. */
+#define _GNU_SOURCE 1 /* pipe2, environ */
+#include <fcntl.h>
+#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cli.h"
@@ -18,12 +22,35 @@ static bool write_text(const char *path, const char *text, size_t size) {
     return file && fclose(file) == 0 && good;
 }
 
+/* Runs the assembler; what it says goes to *said, and the caller closes and waits. 0: it cannot be run. */
+static pid_t run_assembler(const char *ptx, const char *sm, FILE **said) {
+    char arch[48];
+    snprintf(arch, sizeof arch, "-arch=%s", sm);
+    const char *const words[] = {assembler(), "-v", arch, "-o", "/dev/null", ptx, NULL};
+    posix_spawn_file_actions_t actions;
+    int ends[2];
+    pid_t pid = 0;
+    if (pipe2(ends, O_CLOEXEC) != 0) return 0;
+    if (posix_spawn_file_actions_init(&actions) == 0) {
+        if (posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO) != 0 ||
+            posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO) != 0 ||
+            posix_spawnp(&pid, words[0], &actions, NULL, (char *const *)words, environ) != 0)
+            pid = 0;
+        posix_spawn_file_actions_destroy(&actions);
+    }
+    close(ends[1]);
+    *said = pid ? fdopen(ends[0], "r") : NULL;
+    if (!*said) close(ends[0]);
+    return pid;
+}
+
 /* Registers of a thread, and spilled bytes; 0: nobody knows. */
 static unsigned assemble(const char *ptx, const char *sm, unsigned *spills) {
-    char command[512], line[512], *at;
+    char line[512], *at;
     unsigned registers = 0;
-    snprintf(command, sizeof command, "'%s' -v -arch=%s -o /dev/null '%s' 2>&1", assembler(), sm, ptx);
-    FILE *said = popen(command, "r");
+    int status = -1;
+    FILE *said = NULL;
+    pid_t pid = run_assembler(ptx, sm, &said);
     while (said && fgets(line, sizeof line, said)) {
         if ((at = strstr(line, "Used ")) != NULL) registers = (unsigned)strtoul(at + 5, NULL, 10);
         if ((at = strstr(line, " bytes spill stores")) != NULL) {
@@ -31,7 +58,8 @@ static unsigned assemble(const char *ptx, const char *sm, unsigned *spills) {
             *spills += (unsigned)strtoul(at, NULL, 10);
         }
     }
-    return said && pclose(said) == 0 ? registers : 0;
+    if (said) fclose(said);
+    return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0 ? registers : 0;
 }
 
 /* Per kernel of the plan. The caller frees it. */

@@ -18,6 +18,8 @@
  *               the chunk read it as they do any packed operand.
  *
  * Which it is depends on how many rows a chunk has, a number or not. Chunks are (strip, block of rows). */
+#include <assert.h>
+
 #include "tile.h"
 
 enum { DIGITS = 23, SHIFT = 12, MOST_VECTORS = 8, PART = 256 /* terms in one accumulator, at most */ };
@@ -88,6 +90,7 @@ static ash_ref unpack(const bits *b, const words *w, unsigned t, unsigned v) {
     unsigned place = t * b->bits;
     bool far = place + b->bits > DIGITS;
     if (far) place -= SHIFT;
+    assert(b->bits <= 8 && place < DIGITS);
     float one = (float)(1u << (DIGITS - place));
     uint32_t exponent, mask = ((1u << b->bits) - 1) << place;
     memcpy(&exponent, &one, sizeof exponent);

@@ -92,8 +92,8 @@ static void place(const square *s, const ash_axis *axis, ash_ref first, ash_ref 
 }
 
 /* Opens the loop over a thread's lines and the condition that its element exists. *line: its number. */
-static bool open(const square *s, const ash_axis *outer, ash_ref outer0, const ash_axis *inner,
-                 ash_ref inner0, ash_ref *line) {
+static bool open_loops(const square *s, const ash_axis *outer, ash_ref outer0, const ash_axis *inner,
+                       ash_ref inner0, ash_ref *line) {
     ash_nest *n = &s->l->k->nest;
     ash_ref inside = ASH_NO_REF,
             step = ash_nest_loop(n, ash_nest_index(n, 0), ash_nest_index(n, SIDE), LINES, SIDE / LINES);
@@ -128,14 +128,14 @@ static void cross(const square *s, ash_kern_crossing *c) {
     ash_nest *n = &k->nest;
     ash_ref line;
     size_t mark = ash_kern_mark(k);
-    bool limited = open(s, s->line, s->line0, s->along, s->along0, &line);
+    bool limited = open_loops(s, s->line, s->line0, s->along, s->along0, &line);
     for (unsigned i = 0; i < c->n; i++) {
         ash_ref element = ash_nest_load(n, c->at[i].buf, ash_kern_index(k, c->at[i].linear), 1, ASH_NO_REF);
         ash_nest_store(n, c->at[i].memory, memory_at(k, c->at[i].memory, line, s->x), element, ASH_NO_REF);
     }
     close(k, limited, mark);
     ash_nest_barrier(n);
-    limited = open(s, s->along, s->along0, s->line, s->line0, &line);
+    limited = open_loops(s, s->along, s->along0, s->line, s->line0, &line);
     c->x = s->x;
     c->y = line;
     ash_loops__store(s->l, NULL);

@@ -341,7 +341,8 @@ uint64_t ash_plan_state_align(const ash_plan *plan, size_t position) {
 
 static ash_status check_memory(ash_plan *plan, size_t position, const ash_given *given, ash_diag *diag) {
     const ash_type *type = &plan->program->buffers.at[plan->states[position].buffer].type;
-    uint64_t bytes = ash_plan_state_size(plan, position), align = ash_plan_state_align(plan, position);
+    uint64_t bytes = ash_plan_state_size(plan, position),
+             align = ASH_MAX(ash_plan_state_align(plan, position), (uint64_t)1);
     ash_address begin = given->address ? given->address : (ash_address)given->data;
     ASH_FAIL_IF(given->type && given->type->dtype != type->dtype, diag, ASH_ERROR_TYPE,
                 "a view of %s was given, the state is of %s", ash_dtype_name(given->type->dtype),

@@ -143,7 +143,7 @@ static void copy(ash_gpu_tile *g, const ash_gpu_operand *o, ash_ref half, ash_re
     int64_t threads = ash_gpu_threads(g->shape);
     share own = {.term0 = term0, .half = half};
     if (o->by_line) {
-        int64_t per = g->shape.terms / o->width; /* threads to a line */
+        int64_t per = ASH_MAX(g->shape.terms / o->width, 1); /* threads to a line */
         ash_ref many = ash_nest_index(n, per);
         own.term = MUL(n, ash_nest_imod(n, g->thread, many), o->width);
         own.line = ash_nest_idiv(n, g->thread, many);
