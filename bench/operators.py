@@ -162,8 +162,8 @@ def products():
          [("Reshape", ["x", "s"], ["r"], {}), ("Transpose", ["r"], ["t"], {"perm": [0, 2, 1, 3]}), ("MatMul", ["t", "k"], ["y"], {})],
          {"x": normal(1, 128, 768), "k": normal(1, 12, 64, 128)}, {"s": np.array([1, 128, 12, 64])})
     one("Einsum bhqd,bhkd->bhqk", "Einsum", {"a": normal(1, 12, 128, 64), "b": normal(1, 12, 128, 64)}, equation="bhqd,bhkd->bhqk")
-    one("LSTM 50 steps", "LSTM", {"x": normal(50, 1, 128)}, {"w": normal(1, 512, 128), "r": normal(1, 512, 128)}, ("y",), hidden_size=128)
-    one("GRU 50 steps", "GRU", {"x": normal(50, 1, 128)}, {"w": normal(1, 384, 128), "r": normal(1, 384, 128)}, ("y",), hidden_size=128)
+    one("LSTM 50 steps", "LSTM", {"x": normal(50, 1, 128)}, {"w": 0.1 * normal(1, 512, 128), "r": 0.1 * normal(1, 512, 128)}, ("y",), hidden_size=128)
+    one("GRU 50 steps", "GRU", {"x": normal(50, 1, 128)}, {"w": 0.1 * normal(1, 384, 128), "r": 0.1 * normal(1, 384, 128)}, ("y",), hidden_size=128)
 
 
 def model_of(nodes, inputs, constants, outputs):
