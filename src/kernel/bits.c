@@ -18,8 +18,6 @@
  *               the chunk read it as they do any packed operand.
  *
  * Which it is depends on how many rows a chunk has, a number or not. Chunks are (strip, block of rows). */
-#include <assert.h>
-
 #include "tile.h"
 
 enum { DIGITS = 23, SHIFT = 12, MOST_VECTORS = 8, PART = 256 /* terms in one accumulator, at most */ };
@@ -87,10 +85,9 @@ static words load_words(bits *b, ash_ref block0, unsigned vectors, ash_ref word)
 /* Term t of vector v: number - middle. */
 static ash_ref unpack(const bits *b, const words *w, unsigned t, unsigned v) {
     ash_nest *n = &b->k->nest;
-    unsigned place = t * b->bits;
+    unsigned place = t * b->bits % 32; /* in the word */
     bool far = place + b->bits > DIGITS;
-    if (far) place -= SHIFT;
-    assert(b->bits <= 8 && place < DIGITS);
+    if (far) place = ASH_MAX(place, (unsigned)SHIFT) - SHIFT;
     float one = (float)(1u << (DIGITS - place));
     uint32_t exponent, mask = ((1u << b->bits) - 1) << place;
     memcpy(&exponent, &one, sizeof exponent);
