@@ -180,17 +180,18 @@ static void interpret(const net *f, const ash_target *target, int64_t length) {
 static const ash_dtype dtypes[] = {ASH_F32, ASH_F64, ASH_F16, ASH_BF16, ASH_I32,
                                    ASH_I64, ASH_U8,  ASH_I8,  ASH_BOOL};
 
-/* Every length, each for one target in turn; variable lengths, too. */
+/* Every length, each for one target in turn; variable lengths, too. Watched, every other type: it takes
+ * eight times as long. */
 static void test_reductions(void **state) {
     (void)state;
-    for (unsigned d = 0; d < ASH_COUNT(dtypes); d++)
+    for (unsigned d = 0; d < ASH_COUNT(dtypes); d += 1 + TEST_WATCHED)
         for (int64_t n = 1; n <= LONGEST; n += n > 20 ? 3 : 1) {
             const ash_target *target = &targets[(n + d) % ASH_COUNT(targets)];
             net f = make(dtypes[d], REDUCTIONS, n, false);
             interpret(&f, target, n);
             ash_graph_destroy(f.g);
         }
-    for (unsigned d = 0; d < ASH_COUNT(dtypes); d++) {
+    for (unsigned d = 0; d < ASH_COUNT(dtypes); d += 1 + TEST_WATCHED) {
         net f = make(dtypes[d], REDUCTIONS, LONGEST, true);
         for (int64_t n = 1; n <= LONGEST; n += n > 9 ? 7 : 2)
             interpret(&f, &targets[(n + d) % ASH_COUNT(targets)], n);
@@ -200,7 +201,7 @@ static void test_reductions(void **state) {
 
 static void test_products(void **state) {
     (void)state;
-    for (unsigned d = 0; d < ASH_COUNT(dtypes); d++) {
+    for (unsigned d = 0; d < ASH_COUNT(dtypes); d += 1 + TEST_WATCHED) {
         if (dtypes[d] == ASH_BOOL) continue;
         for (int64_t n = 1; n <= LONGEST; n += n > 20 ? 7 : n > 4 ? 2 : 1) {
             net f = make(dtypes[d], PRODUCTS, n, false);
