@@ -95,14 +95,18 @@ static void run_chunks(void *arg, int64_t begin, int64_t end, unsigned worker) {
     ash_cpu__run_range(run->cpu, run->command, first + begin, first + end, worker);
 }
 
-/* Threads that ran a part of it. */
-static unsigned run_work(ash_cpu *cpu, const ash_command *command) {
-    if (command->kind == ASH_COMMAND_REPEAT) {
+/* What has no chunks. */
+static void run_other(ash_cpu *cpu, const ash_command *command) {
+    if (command->kind == ASH_COMMAND_REPEAT)
         ash_cpu__repeat(cpu, command->repeat);
-        return 1;
-    }
-    if (!ash_cpu__has_chunks(command)) {
+    else
         ash_cpu__move(cpu, command);
+}
+
+/* Threads that ran a part of it. */
+static inline unsigned run_work(ash_cpu *cpu, const ash_command *command) {
+    if (!ash_cpu__has_chunks(command)) {
+        run_other(cpu, command);
         return 1;
     }
     const ash_chunks *chunks = ash_cpu__chunks(command);
