@@ -132,6 +132,17 @@ static inline const ash_target *test_host(ash_context *context) {
     return ash_compiler__target(compiler);
 }
 
+static const char *const compiled_levels[] = {"x86-64", "x86-64-v3", "x86-64-v4", "host"};
+
+/* One of these; false, and said, where this machine does not run it. */
+static inline bool runs_here(ash_context *context, const char *level, ash_target *target) {
+    ash_diag diag;
+    assert_ok(ash_target__named(level, target, &diag));
+    if (ash_target__check_runs(test_host(context), target, &diag) == ASH_OK) return true;
+    print_message("skipped: %s: %s\n", level, diag.message);
+    return false;
+}
+
 /* Compares the graph, compiled for a target, with the evaluator. */
 static inline void test_differential_for(ash_context *context, const ash_target *target, const ash_graph *g,
                                          const ash_lower_options *options, const int64_t *vars,

@@ -220,4 +220,16 @@ static inline ash_value find_origin(const ash_graph *g, ash_value origin) {
     return ASH_NO_VALUE;
 }
 
+/* --- targets -------------------------------------------------------------------------------------- */
+
+/* What lowering sees of a machine with these features; the interpreter runs its nests on any. */
+static inline ash_target made(const char *features) {
+    ash_target t = {0};
+    snprintf(t.triple, sizeof t.triple, "x86_64-pc-linux-gnu");
+    snprintf(t.features, sizeof t.features, "%s", features);
+    ash_target__fill(&t);
+    t.l1_bytes = 32 << 10, t.l2_bytes = 512 << 10;
+    return t;
+}
+
 #endif

@@ -6,16 +6,6 @@
 #include "ir/build.h"
 #include "opt_testing.h"
 
-/* What lowering sees of a machine; the interpreter runs its nests on any. */
-static ash_target made(const char *features) {
-    ash_target t = {0};
-    snprintf(t.triple, sizeof t.triple, "x86_64-pc-linux-gnu");
-    snprintf(t.features, sizeof t.features, "%s", features);
-    ash_target__fill(&t);
-    t.l1_bytes = 32 << 10, t.l2_bytes = 512 << 10;
-    return t;
-}
-
 static const char *const makings[] = {
     "+avx512f,+avx512bw,+avx512dq,+avx512vl,+avx512vnni,+avx512vbmi,+fma",
     "+avx512f,+avx512bw,+avx512dq,+avx512vl,+fma",
@@ -165,15 +155,9 @@ static void long_functions_become_one_table(void **state) {
 /* The same compiled, for every level that this machine runs. */
 static void compiled_code_looks_up(void **state) {
     fixture *f = *state;
-    static const char *const levels[] = {"x86-64", "x86-64-v3", "x86-64-v4", "host"};
-    for (size_t t = 0; t < ASH_COUNT(levels); t++) {
+    for (size_t t = 0; t < ASH_COUNT(compiled_levels); t++) {
         ash_target target;
-        ash_diag diag;
-        assert_ok(ash_target__named(levels[t], &target, &diag));
-        if (ash_target__check_runs(test_host(f->context), &target, &diag) != ASH_OK) {
-            print_message("skipped: %s: %s\n", levels[t], diag.message);
-            continue;
-        }
+        if (!runs_here(f->context, compiled_levels[t], &target)) continue;
         target.lookup = 1;
         for (unsigned k = 0; k < 4; k++) {
             build(f, bytes[k & 1], bytes[k >> 1]);
