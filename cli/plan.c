@@ -59,6 +59,7 @@ int cmd_plan(int argc, char **argv) {
     } else if (good) {
         show_prepare(&s);
         show_memory(&s.report);
+        show_devices(s.plan);
         show_ops(s.plan);
         show_arenas(s.plan);
         if (buffers) printf("\nbuffers\n");

@@ -85,7 +85,8 @@ static ash_storage *locate(const ash_plan *plan, uint32_t buffer, uint64_t *offs
     switch (place->home) {
     case ASH_HOME_MAIN: return results ? plan->arenas[place->arena].storage : NULL;
     case ASH_HOME_STATE: return locate_state(plan, buffer, results, offset);
-    case ASH_HOME_WEIGHTS: return memory->weights ? memory->weights->storage : NULL;
+    case ASH_HOME_WEIGHTS:
+        return memory->weights ? memory->weights->storage[plan->program->buffers.at[buffer].device] : NULL;
     case ASH_HOME_BLOB:
         return memory->own[place->root] ? memory->own[place->root] : plan->blobs[place->root];
     default: return NULL;
