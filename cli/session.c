@@ -43,8 +43,8 @@ void session_options(struct session *s, struct option rows[SESSION_OPTIONS + 1])
         {"--device", "NAME",
          "what runs the model: CPU (default), CUDA:n; CUDA:sm_80 to look at plans for such GPUs",
          OPTION_TEXT, &s->device_name},
-        {"--place", "PATTERN=NAME",
-         "nodes whose name fits, as 'layer?.*', run on device NAME; the last that fits counts", OPTION_LIST,
+        {"--place", "PATTERN=DEVICE",
+         "nodes whose name fits, as 'layer?.*', run there; the last that fits counts", OPTION_LIST,
          &s->places},
         {"--threads", "N", "threads of one execution (default: all cores)", OPTION_UINT, &s->threads},
         {"--mode", "MODE", "execution: stream (default), graph, multi_stream=N, eager", OPTION_EXECUTION,
@@ -272,25 +272,6 @@ bool session_load(struct session *s) {
     return good;
 }
 
-bool session_start(struct session *s, const char *path) {
-    s->path = path;
-    catch_interrupts(s);
-    if (s->status != ASH_OK) return session_failed(s, "environment");
-    if (s->cache && !*s->cache) {
-        fprintf(stderr, "ashlar: --cache: a folder is expected (--no-cache is for none)\n");
-        return false;
-    }
-    ash_context_options options = {.size = sizeof options,
-                                   .threads = s->threads,
-                                   .cache_dir = s->no_cache ? "" : s->cache,
-                                   .log = s->verbose ? log_all : log_line};
-    if (ash_context_create(&options, &s->context, &s->diag) != ASH_OK) return session_failed(s, "context");
-    if (s->device_name &&
-        ash_device_open(s->context, s->device_name, &s->plan_options.device, &s->diag) != ASH_OK)
-        return session_failed(s, s->device_name);
-    return read_places(s);
-}
-
 /* The number of a device, which is opened unless it is listed; ASH_MOST_DEVICES: it cannot be, and that was
  * said. */
 static uint32_t device_number(struct session *s, const char *name) {
@@ -315,13 +296,36 @@ static bool read_places(struct session *s) {
     o->places = s->rules;
     if (s->places.count && device_number(s, s->device_name ? s->device_name : "CPU") != 0) return false;
     for (size_t i = 0; i < s->places.count; i++) {
-        const char *name = split_option("--place", s->places.at[i], s->patterns[i], sizeof s->patterns[i]);
-        if (!name) return false;
-        uint32_t device = device_number(s, name);
+        const char *text = s->places.at[i], *equals = strrchr(text, '=');
+        if (!equals || (size_t)(equals - text) >= sizeof s->patterns[i]) {
+            fprintf(stderr, "ashlar: --place %s: PATTERN=DEVICE is expected\n", text);
+            return false;
+        }
+        snprintf(s->patterns[i], sizeof s->patterns[i], "%.*s", (int)(equals - text), text);
+        uint32_t device = device_number(s, equals + 1);
         if (device == ASH_MOST_DEVICES) return false;
         s->rules[o->place_count++] = (ash_place_rule){s->patterns[i], device};
     }
     return true;
+}
+
+bool session_start(struct session *s, const char *path) {
+    s->path = path;
+    catch_interrupts(s);
+    if (s->status != ASH_OK) return session_failed(s, "environment");
+    if (s->cache && !*s->cache) {
+        fprintf(stderr, "ashlar: --cache: a folder is expected (--no-cache is for none)\n");
+        return false;
+    }
+    ash_context_options options = {.size = sizeof options,
+                                   .threads = s->threads,
+                                   .cache_dir = s->no_cache ? "" : s->cache,
+                                   .log = s->verbose ? log_all : log_line};
+    if (ash_context_create(&options, &s->context, &s->diag) != ASH_OK) return session_failed(s, "context");
+    if (s->device_name &&
+        ash_device_open(s->context, s->device_name, &s->plan_options.device, &s->diag) != ASH_OK)
+        return session_failed(s, s->device_name);
+    return read_places(s);
 }
 
 bool session_open(struct session *s, const char *path) {

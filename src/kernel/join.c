@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* See join.h. Buffers, nests and the like of a device lie behind those of the device before, so that each
- * list becomes the whole's by adding to its numbers. Main steps are merged: a device goes on as long as
- * what it reads has come, and when it has not, the device that computes it has its turn.
- *
- * That always ends: within a device, steps are in the order of the values that they store, and so in that
- * of the graph that was divided; what one device waits for comes from before that in the graph. */
+ * list becomes the whole's by adding to its numbers. Main steps are merged by what they depend on: those of
+ * the same device, by the access records, and the copies of what comes from another, which depend on who
+ * writes that. They are taken device by device, in order, each behind all that it depends on; so what
+ * another device computes comes when it is needed, and a device's own order changes only where it must:
+ * lowering does not know what comes back. Linear in the accesses and what they meet. */
 #include "join.h"
 
 #include "base/map.h"
@@ -13,21 +13,35 @@ enum { NONE = UINT32_MAX };
 
 /* What crosses: from a buffer to a buffer, of the joined program. */
 typedef struct joint {
-    uint32_t from_device, from, to;
-    uint32_t writers; /* accesses of steps not yet taken that write what crosses */
-    bool copied;
+    uint32_t from, to;
 } joint;
 
+/* One access of a step to a root, in a list of the root's. */
+typedef struct touch {
+    uint32_t step, next;
+    int64_t begin, end; /* bytes of the root */
+} touch;
+
+/* Main steps of all devices are numbered one behind the other, and behind them what crosses. */
 typedef struct joiner {
     const ash_division *division;
     ash_program *p; /* the joined one */
     const ash_allocator *a;
-    joint *joints;          /* per crossing */
-    uint32_t *first, *next; /* per root: the first joint that leaves it; per joint: the next one */
-    uint32_t *arrives;      /* per buffer: the joint that makes it, or NONE */
-    ASH_VEC(ash_step) main; /* merged */
-    size_t at[ASH_MOST_DEVICES], end[ASH_MOST_DEVICES]; /* of each device's main steps: not yet taken */
-    ash_step *steps[ASH_MOST_DEVICES];                  /* all steps of each */
+    joint *joints;            /* per crossing */
+    uint32_t *arrives;        /* per buffer: the crossing that makes it, or NONE */
+    uint32_t *writes, *reads; /* per root: the first touch of its list */
+    ASH_VEC(touch) touches;
+    ASH_VEC(uint32_t) edges; /* what a number depends on */
+    uint32_t *first_edge;    /* per number, and one more */
+    uint32_t *next_edge;     /* per number: the first that may not be taken */
+    bool *taken;             /* per number: it is in `main`, */
+    bool *waits;             /* or in `stack` */
+    ASH_VEC(uint32_t) stack;
+    ASH_VEC(ash_step) main; /* merged, behind the prologue */
+    uint32_t n_steps;       /* main steps of all devices */
+    size_t buffers;
+    uint32_t first[ASH_MOST_DEVICES];  /* number of each device's first main step */
+    ash_step *steps[ASH_MOST_DEVICES]; /* main steps of each */
     ash_diag *diag;
 } joiner;
 
@@ -129,50 +143,27 @@ static ash_status name_origins(joiner *j, const ash_program *of, uint32_t device
 
 /* --- what crosses --------------------------------------------------------------------------------- */
 
-/* The bytes of its root that a buffer has. */
-static bool meets(const ash_program *p, const ash_access *access, uint32_t buffer) {
-    const ash_buffer *x = &p->buffers.at[access->buffer], *y = &p->buffers.at[buffer];
-    int64_t begin = (x->root == ASH_NO_BUFFER ? 0 : x->offset) + access->begin,
-            end = begin + access->end - access->begin, own = y->root == ASH_NO_BUFFER ? 0 : y->offset;
-    return root_of(p, access->buffer) == root_of(p, buffer) && begin < own + y->bytes && own < end;
-}
-
-/* Counts, or counts down, the writers of what leaves the roots that a step writes. */
-static void note_writes(joiner *j, const ash_step *step, bool taken) {
-    for (uint32_t i = 0; i < step->n_accesses; i++) {
-        const ash_access *access = &step->accesses[i];
-        if (!access->write) continue;
-        for (uint32_t k = j->first[root_of(j->p, access->buffer)]; k != NONE; k = j->next[k])
-            if (meets(j->p, access, j->joints[k].from)) j->joints[k].writers += taken ? UINT32_MAX : 1;
-    }
-}
-
 /* Per crossing its buffers; what was an output or an input there is neither any more. */
 static void find_joints(joiner *j, ash_program *const *programs, const uint32_t *first_buffer) {
     const ash_division *d = j->division;
     for (size_t i = 0; i < d->crossings.len; i++) {
         const ash_crossing *c = &d->crossings.at[i];
-        j->joints[i] = (joint){.from_device = c->from,
-                               .from = first_buffer[c->from] + programs[c->from]->outputs.at[c->output],
-                               .to = first_buffer[c->to] + programs[c->to]->inputs.at[c->input]};
+        j->joints[i] = (joint){first_buffer[c->from] + programs[c->from]->outputs.at[c->output],
+                               first_buffer[c->to] + programs[c->to]->inputs.at[c->input]};
     }
 }
 
 static void link_joints(joiner *j) {
     ash_program *p = j->p;
-    for (uint32_t b = 0; b < p->buffers.len; b++) j->first[b] = j->arrives[b] = NONE;
+    for (uint32_t b = 0; b < p->buffers.len; b++) j->arrives[b] = j->writes[b] = j->reads[b] = NONE;
     for (uint32_t i = 0; i < j->division->crossings.len; i++) {
-        const joint *k = &j->joints[i];
-        uint32_t root = root_of(p, k->from);
-        j->next[i] = j->first[root];
-        j->first[root] = i;
-        j->arrives[k->to] = i;
-        if (p->buffers.at[root].kind == ASH_BUFFER_OUTPUT) p->buffers.at[root].kind = ASH_BUFFER_LOCAL;
-        p->buffers.at[k->to].kind = ASH_BUFFER_LOCAL;
-        p->buffers.at[k->to].name = NULL;
+        ash_buffer *root = &p->buffers.at[root_of(p, j->joints[i].from)],
+                   *to = &p->buffers.at[j->joints[i].to];
+        j->arrives[j->joints[i].to] = i;
+        if (root->kind == ASH_BUFFER_OUTPUT) root->kind = ASH_BUFFER_LOCAL;
+        to->kind = ASH_BUFFER_LOCAL;
+        to->name = NULL;
     }
-    for (uint32_t t = 0; t < j->division->count; t++)
-        for (size_t s = j->at[t]; s < j->end[t]; s++) note_writes(j, &j->steps[t][s], false);
 }
 
 /* The caller's outputs are outputs, wherever their bytes come from. */
@@ -191,9 +182,8 @@ static void settle_kinds(joiner *j, size_t outputs) {
 
 static ash_status add_copy(joiner *j, uint32_t i) {
     ash_program *p = j->p;
-    joint *k = &j->joints[i];
+    const joint *k = &j->joints[i];
     int64_t bytes = p->buffers.at[k->from].bytes;
-    k->copied = true;
     if (bytes == 0) return ASH_OK;
     ash_access *accesses = ash_arena_alloc(&p->arena, 2, sizeof *accesses);
     if (!accesses) return ASH_NO_MEMORY(j->diag);
@@ -209,100 +199,177 @@ static ash_status add_copy(joiner *j, uint32_t i) {
     return ash_vec_push(j->a, &j->main, step) ? ASH_OK : ASH_NO_MEMORY(j->diag);
 }
 
+/* --- what depends on what ------------------------------------------------------------------------- */
+
+/* Depends on everything in the list that meets the bytes; with `forget`, what lies inside of them leaves
+ * it: who meets that later also meets the writer that made it forgotten. */
+static bool meet(joiner *j, uint32_t *list, const ash_access *access, bool forget) {
+    const ash_buffer *b = &j->p->buffers.at[access->buffer];
+    int64_t offset = b->root == ASH_NO_BUFFER ? 0 : b->offset;
+    int64_t begin = offset + access->begin, end = offset + access->end;
+    for (uint32_t *at = list; *at != NONE;) {
+        touch *t = &j->touches.at[*at];
+        if (t->begin < end && begin < t->end && !ash_vec_push(j->a, &j->edges, t->step)) return false;
+        if (forget && begin <= t->begin && t->end <= end)
+            *at = t->next;
+        else
+            at = &t->next;
+    }
+    return true;
+}
+
+static bool remember(joiner *j, uint32_t *list, const ash_access *access, uint32_t step) {
+    const ash_buffer *b = &j->p->buffers.at[access->buffer];
+    int64_t offset = b->root == ASH_NO_BUFFER ? 0 : b->offset;
+    const touch t = {step, *list, offset + access->begin, offset + access->end};
+    if (!ash_vec_push(j->a, &j->touches, t)) return false;
+    *list = (uint32_t)j->touches.len - 1;
+    return true;
+}
+
+static bool find_edges(joiner *j, const ash_step *step, uint32_t number) {
+    bool made = true;
+    j->first_edge[number] = (uint32_t)j->edges.len;
+    for (uint32_t i = 0; made && i < step->n_accesses; i++) {
+        const ash_access *access = &step->accesses[i];
+        uint32_t root = root_of(j->p, access->buffer), comes = j->arrives[root];
+        if (comes != NONE) made = ash_vec_push(j->a, &j->edges, j->n_steps + comes);
+        made = made && meet(j, &j->writes[root], access, access->write);
+        if (access->write) made = made && meet(j, &j->reads[root], access, true);
+    }
+    for (uint32_t i = 0; made && i < step->n_accesses; i++) {
+        const ash_access *access = &step->accesses[i];
+        uint32_t root = root_of(j->p, access->buffer);
+        if (j->p->buffers.at[root].kind == ASH_BUFFER_SCRATCH) continue;
+        made = remember(j, access->write ? &j->writes[root] : &j->reads[root], access, number);
+    }
+    return made;
+}
+
+/* What crosses depends on who writes it last, or, where it only passes through, on its own arrival. */
+static bool find_joint_edges(joiner *j, uint32_t i) {
+    const joint *k = &j->joints[i];
+    uint32_t root = root_of(j->p, k->from), comes = j->arrives[root];
+    const ash_access access = {k->from, false, 0, j->p->buffers.at[k->from].bytes};
+    j->first_edge[j->n_steps + i] = (uint32_t)j->edges.len;
+    if (comes != NONE && !ash_vec_push(j->a, &j->edges, j->n_steps + comes)) return false;
+    return meet(j, &j->writes[root], &access, false);
+}
+
+static bool find_all_edges(joiner *j) {
+    const uint32_t count = j->division->count, crossings = (uint32_t)j->division->crossings.len;
+    bool made = true;
+    for (uint32_t t = 0; t < count; t++)
+        for (uint32_t n = j->first[t]; made && n < (t + 1 < count ? j->first[t + 1] : j->n_steps); n++)
+            made = find_edges(j, &j->steps[t][n - j->first[t]], n);
+    for (uint32_t i = 0; made && i < crossings; i++) made = find_joint_edges(j, i);
+    if (made) j->first_edge[j->n_steps + crossings] = (uint32_t)j->edges.len;
+    return made;
+}
+
 /* --- merging -------------------------------------------------------------------------------------- */
 
-/* The first joint that a step reads and that has not been copied; NONE: it can run. */
-static uint32_t missing(const joiner *j, const ash_step *step) {
-    for (uint32_t i = 0; i < step->n_accesses; i++) {
-        uint32_t k = j->arrives[root_of(j->p, step->accesses[i].buffer)];
-        if (k != NONE && !j->joints[k].copied) return k;
-    }
-    return NONE;
+static const ash_step *step_of(const joiner *j, uint32_t number) {
+    uint32_t t = j->division->count - 1;
+    while (j->first[t] > number) t--;
+    return &j->steps[t][number - j->first[t]];
 }
 
-static ash_status take_step(joiner *j, uint32_t device) {
-    ash_step *step = &j->steps[device][j->at[device]++];
-    if (!ash_vec_push(j->a, &j->main, *step)) return ASH_NO_MEMORY(j->diag);
-    note_writes(j, step, true);
-    for (uint32_t i = 0; i < step->n_accesses; i++) {
-        if (!step->accesses[i].write) continue;
-        for (uint32_t k = j->first[root_of(j->p, step->accesses[i].buffer)]; k != NONE; k = j->next[k])
-            if (!j->joints[k].copied && j->joints[k].writers == 0) ASH_TRY(add_copy(j, k));
-    }
-    return ASH_OK;
+static ash_status take(joiner *j, uint32_t number) {
+    j->taken[number] = true;
+    if (number >= j->n_steps) return add_copy(j, number - j->n_steps);
+    return ash_vec_push(j->a, &j->main, *step_of(j, number)) ? ASH_OK : ASH_NO_MEMORY(j->diag);
 }
 
-/* Takes steps of a device until it has no more, or waits for another device: that one, else itself. */
-static ash_status go_on(joiner *j, uint32_t *device, bool *moved) {
-    *moved = false;
-    while (j->at[*device] < j->end[*device]) {
-        uint32_t k = missing(j, &j->steps[*device][j->at[*device]]);
-        if (k == NONE) {
-            ASH_TRY(take_step(j, *device));
-        } else if (j->joints[k].writers == 0) {
-            ASH_TRY(add_copy(j, k));
-        } else {
-            *device = j->joints[k].from_device;
-            return ASH_OK;
+/* Takes what a number depends on, and then itself. */
+static ash_status take_all(joiner *j, uint32_t number) {
+    if (j->taken[number]) return ASH_OK;
+    if (!ash_vec_push(j->a, &j->stack, number)) return ASH_NO_MEMORY(j->diag);
+    while (j->stack.len) {
+        uint32_t top = j->stack.at[j->stack.len - 1], *edge = &j->next_edge[top], next = NONE;
+        j->waits[top] = true;
+        while (*edge < j->first_edge[top + 1] && j->taken[j->edges.at[*edge]]) ++*edge;
+        if (*edge < j->first_edge[top + 1]) next = j->edges.at[*edge];
+        if (next == NONE) {
+            j->waits[top] = false;
+            j->stack.len--;
+            ASH_TRY(take(j, top));
+            continue;
         }
-        *moved = true;
+        ASH_FAIL_IF(j->waits[next], j->diag, ASH_ERROR_UNSUPPORTED,
+                    "a state's new value goes to another device, and what comes back from there is used "
+                    "together with the old one: place them on one device");
+        if (!ash_vec_push(j->a, &j->stack, next)) return ASH_NO_MEMORY(j->diag);
     }
-    return ASH_OK;
-}
-
-/* What crosses though no step there reads it: outputs, states. */
-static ash_status add_rest(joiner *j) {
-    for (uint32_t i = 0; i < j->division->crossings.len; i++)
-        if (!j->joints[i].copied) ASH_TRY(add_copy(j, i));
     return ASH_OK;
 }
 
 static ash_status merge(joiner *j) {
-    uint32_t count = j->division->count, idle = 0;
-    for (uint32_t device = 0, start = 0; start < count;) {
-        bool moved;
-        uint32_t before = device;
-        ASH_TRY(go_on(j, &device, &moved));
-        idle = moved ? 0 : idle + 1;
-        ASH_FAIL_IF(idle > 2 * count, j->diag, ASH_ERROR_INTERNAL,
-                    "the steps of device %u wait for their own results", before);
-        while (start < count && j->at[start] == j->end[start]) start++;
-        if (j->at[device] == j->end[device] && start < count) device = start;
-    }
-    return add_rest(j);
+    const uint32_t all = j->n_steps + (uint32_t)j->division->crossings.len;
+    if (!find_all_edges(j)) return ASH_NO_MEMORY(j->diag);
+    memcpy(j->next_edge, j->first_edge, all * sizeof *j->next_edge);
+    for (uint32_t n = 0; n < all; n++) ASH_TRY(take_all(j, n));
+    return ASH_OK;
 }
 
 /* --- all ------------------------------------------------------------------------------------------ */
 
-static ash_status join(joiner *j, ash_program **programs, size_t inputs, size_t outputs) {
-    ash_program *p = j->p;
-    uint32_t count = j->division->count, first_buffer[ASH_MOST_DEVICES] = {0};
-    size_t buffers = 0, prologue = 0;
+static ash_status make_lists(joiner *j) {
+    size_t all = j->n_steps + j->division->crossings.len;
+    j->arrives = ash_mem_alloc(j->a, j->buffers, sizeof *j->arrives);
+    j->writes = ash_mem_alloc(j->a, j->buffers, sizeof *j->writes);
+    j->reads = ash_mem_alloc(j->a, j->buffers, sizeof *j->reads);
+    j->first_edge = ash_mem_alloc(j->a, all + 1, sizeof *j->first_edge);
+    j->next_edge = ash_mem_alloc(j->a, all, sizeof *j->next_edge);
+    j->taken = ash_mem_calloc(j->a, all, sizeof *j->taken);
+    j->waits = ash_mem_calloc(j->a, all, sizeof *j->waits);
+    bool made =
+        j->arrives && j->writes && j->reads && j->first_edge && j->next_edge && j->taken && j->waits;
+    return made ? ASH_OK : ASH_NO_MEMORY(j->diag);
+}
+
+static void free_lists(joiner *j) {
+    size_t all = j->n_steps + j->division->crossings.len;
+    ash_mem_free(j->a, j->joints, j->division->crossings.len, sizeof *j->joints);
+    ash_mem_free(j->a, j->arrives, j->buffers, sizeof *j->arrives);
+    ash_mem_free(j->a, j->writes, j->buffers, sizeof *j->writes);
+    ash_mem_free(j->a, j->reads, j->buffers, sizeof *j->reads);
+    ash_mem_free(j->a, j->first_edge, all + 1, sizeof *j->first_edge);
+    ash_mem_free(j->a, j->next_edge, all, sizeof *j->next_edge);
+    ash_mem_free(j->a, j->taken, all, sizeof *j->taken);
+    ash_mem_free(j->a, j->waits, all, sizeof *j->waits);
+    ash_vec_free(j->a, &j->touches);
+    ash_vec_free(j->a, &j->edges);
+    ash_vec_free(j->a, &j->stack);
+    ash_vec_free(j->a, &j->main);
+}
+
+/* The lists of all devices, and all of their prologues. */
+static ash_status take_programs(joiner *j, ash_program **programs) {
+    ash_status status = ASH_OK;
     ash_strmap parameters;
     ash_strmap_init(&parameters, j->a);
-    ash_status status = list_parameters(p, &parameters) ? ASH_OK : ASH_NO_MEMORY(j->diag);
-    for (uint32_t t = 0; t < count; t++) {
-        first_buffer[t] = (uint32_t)buffers;
-        buffers += programs[t]->buffers.len;
-    }
-    find_joints(j, programs, first_buffer);
-    for (uint32_t t = 0; t < count && status == ASH_OK; t++) {
+    if (!list_parameters(j->p, &parameters)) status = ASH_NO_MEMORY(j->diag);
+    for (uint32_t t = 0; t < j->division->count && status == ASH_OK; t++) {
         status = name_origins(j, programs[t], t);
         if (status == ASH_OK && t && !take_lists(j, programs[t], t, &parameters))
             status = ASH_NO_MEMORY(j->diag);
-        j->steps[t] = programs[t]->steps.at;
-        j->at[t] = programs[t]->prologue;
-        j->end[t] = programs[t]->steps.len;
-        prologue += programs[t]->prologue;
     }
     ash_strmap_free(&parameters);
-    ASH_TRY(status);
-    for (uint32_t t = 0; t < count; t++)
-        for (size_t s = 0; s < programs[t]->prologue; s++)
-            if (!ash_vec_push(j->a, &j->main, programs[t]->steps.at[s])) return ASH_NO_MEMORY(j->diag);
-    j->first = ash_mem_alloc(j->a, buffers, sizeof *j->first);
-    j->arrives = ash_mem_alloc(j->a, buffers, sizeof *j->arrives);
-    if (!j->first || !j->arrives) return ASH_NO_MEMORY(j->diag);
+    for (uint32_t t = 0; t < j->division->count && status == ASH_OK; t++) {
+        j->steps[t] = programs[t]->steps.at + programs[t]->prologue;
+        for (size_t s = 0; s < programs[t]->prologue && status == ASH_OK; s++)
+            if (!ash_vec_push(j->a, &j->main, programs[t]->steps.at[s])) status = ASH_NO_MEMORY(j->diag);
+    }
+    return status;
+}
+
+static ash_status join(joiner *j, ash_program **programs, size_t inputs, size_t outputs) {
+    ash_program *p = j->p;
+    const uint32_t count = j->division->count;
+    ASH_TRY(make_lists(j));
+    ASH_TRY(take_programs(j, programs));
+    size_t prologue = j->main.len;
     link_joints(j);
     settle_kinds(j, outputs);
     ASH_TRY(merge(j));
@@ -323,18 +390,27 @@ static ash_status join(joiner *j, ash_program **programs, size_t inputs, size_t 
 
 ash_status ash_program__join(const ash_division *division, ash_program **programs, size_t inputs,
                              size_t outputs, ash_diag *diag) {
-    const ash_allocator *a = programs[0]->allocator;
-    joiner j = {.division = division, .p = programs[0], .a = a, .diag = diag};
-    size_t n = division->crossings.len, buffers = 0;
-    for (uint32_t t = 0; t < division->count; t++) buffers += programs[t]->buffers.len;
-    j.joints = ash_mem_calloc(a, n, sizeof *j.joints);
-    j.next = ash_mem_alloc(a, n, sizeof *j.next);
-    ash_status status = j.joints && j.next ? join(&j, programs, inputs, outputs) : ASH_NO_MEMORY(diag);
-    ash_mem_free(a, j.joints, n, sizeof *j.joints);
-    ash_mem_free(a, j.next, n, sizeof *j.next);
-    ash_mem_free(a, j.first, buffers, sizeof *j.first);
-    ash_mem_free(a, j.arrives, buffers, sizeof *j.arrives);
-    ash_vec_free(a, &j.main);
+    joiner j = {.division = division, .p = programs[0], .a = programs[0]->allocator, .diag = diag};
+    uint32_t first_buffer[ASH_MOST_DEVICES] = {0};
+    uint64_t accesses = 0, steps = 0;
+    for (uint32_t t = 0; t < division->count; t++) {
+        const ash_program *p = programs[t];
+        first_buffer[t] = (uint32_t)j.buffers;
+        j.first[t] = (uint32_t)steps;
+        j.buffers += p->buffers.len;
+        steps += p->steps.len - p->prologue;
+        for (size_t s = p->prologue; s < p->steps.len; s++) accesses += p->steps.at[s].n_accesses;
+    }
+    j.n_steps = (uint32_t)steps;
+    ash_status status = ASH_OK;
+    bool fits = accesses < NONE && steps + division->crossings.len < NONE && j.buffers < NONE;
+    ASH_FAIL_IF_DONE(!fits, diag, ASH_ERROR_OUT_OF_RANGE, "the program has too many steps");
+    j.joints = ash_mem_calloc(j.a, division->crossings.len, sizeof *j.joints);
+    ASH_FAIL_IF_DONE(!j.joints, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+    find_joints(&j, programs, first_buffer);
+    status = join(&j, programs, inputs, outputs);
+done:
+    free_lists(&j);
     for (uint32_t t = 1; t < division->count; t++) {
         ash_program__free(programs[t]);
         programs[t] = NULL;

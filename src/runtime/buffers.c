@@ -154,7 +154,8 @@ ash_status ash_plan__view(ash_plan *plan, uint32_t buffer, ash_view **out, ash_d
         ash_storage *nowhere;
         ASH_TRY(wrap_blob(plan, plan->layout->places[buffer].root, diag));
         ASH_TRY(wrap_input(plan, plan->layout->places[buffer].root, diag));
-        ASH_TRY(ash_storage_create(plan->device, 0, 0, &nowhere, diag));
+        ash_device *device = plan->shared->devices[plan->program->buffers.at[buffer].device];
+        ASH_TRY(ash_storage_create(device, 0, 0, &nowhere, diag));
         ash_type none = {.dtype = plan->program->buffers.at[buffer].type.dtype, .rank = 1};
         ash_status status = ash_view_create(nowhere, 0, 0, &none, &plan->views[buffer], diag);
         ash_storage_release(nowhere);
