@@ -4,9 +4,14 @@
  * tests/fuzz has random graphs with random places. */
 #include <math.h>
 
+#include <stdatomic.h>
+#include <time.h>
+
 #include "apart.h"
 #include "ashlar/builder.h"
+#include "ashlar/onnx.h"
 #include "ir/divide.h"
+#include "open_model.h"
 #include "random.h"
 #include "runtime/plan.h"
 
@@ -49,6 +54,7 @@ static ash_plan_options several(struct room *r, size_t count) {
     ash_plan_options options = ash_plan_options_default();
     options.devices = r->devices;
     options.device_count = count;
+    options.threads = 2; /* if the context has as many */
     return options;
 }
 
@@ -382,6 +388,105 @@ static void what_is_refused(void **state) {
     assert_string_equal(diag.node, "first");
 }
 
+/* Two functions, each of which waits until the other has begun. */
+typedef struct meeting {
+    atomic_int begun, met;
+} meeting;
+
+static ash_status meet(void *user, const ash_call *call, ash_diag *why) {
+    meeting *m = user;
+    (void)why;
+    atomic_fetch_add(&m->begun, 1);
+    for (int i = 0; i < 5000 && atomic_load(&m->begun) < 2; i++)
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+    if (atomic_load(&m->begun) >= 2) atomic_fetch_add(&m->met, 1);
+    memcpy(call->outs[0], call->ins[0], BYTES);
+    return ASH_OK;
+}
+
+/* What nothing orders runs at the same time on two devices. */
+static void devices_overlap(void **state) {
+    struct room *r = *state;
+    ash_graph *g = r->g;
+    static meeting m;
+    atomic_store(&m.begun, 0);
+    atomic_store(&m.met, 0);
+    const ash_function function = {.size = sizeof function, .name = "meet", .run = meet, .user = &m};
+    assert_ok(ash_context_add_function(r->context, &function, &diag));
+    ash_value x = ash_graph_input(g, "x", &matrix), a, b;
+    assert_ok(ash_custom(g, "meet", &x, 1, &matrix, 1, NULL, &a));
+    assert_ok(ash_custom(g, "meet", &x, 1, &matrix, 1, NULL, &b));
+    ash_graph_output(g, "y", ash_add(g, a, on(r, 1, b)));
+    ash_plan_options options = several(r, 2);
+    float have[COUNT];
+    prepare(r, &options);
+    run(r, have);
+    assert_int_equal(atomic_load(&m.met), 2);
+    assert_true(ash_plan_describe(r->plan).overlapped > 0);
+    for (int i = 0; i < COUNT; i++) assert_true(have[i] == 2 * r->x[i]);
+}
+
+/* The caller's block is for the main device's arenas, and its block of weights for the weights there. */
+static void blocks_of_the_caller(void **state) {
+    struct room *r = *state;
+    float want[COUNT], have[COUNT];
+    static char block[1 << 14] __attribute__((aligned(4096))),
+        weights_block[1 << 14] __attribute__((aligned(4096)));
+    make_diamond(r);
+    ash_plan_options options = several(r, 3);
+    prepare(r, &options);
+    run(r, want);
+    uint64_t size = ash_plan_arena_size(r->plan), released = 0;
+    assert_true(size > 0 && size <= sizeof block && ash_plan_weights_size(r->plan) <= sizeof weights_block);
+    assert_ok(ash_plan_release_all(r->plan, &released, &diag));
+    assert_true(released >= size + info_of(r->plan, 1).arena + info_of(r->plan, 2).arena);
+    assert_ok(ash_plan_bind_arena(r->plan, block, size, &diag));
+    assert_ok(ash_plan_bind_weights(r->plan, weights_block, sizeof weights_block, &diag));
+    assert_ok(ash_plan_set_input(r->plan, 0, NULL, r->x, BYTES, &diag));
+    run(r, have);
+    assert_memory_equal(have, want, sizeof want);
+    assert_status(ash_plan_bind_input(r->plan, 0, NULL, block + 64, BYTES, &diag), ASH_ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(diag.message, "overlaps"));
+}
+
+/* A graph whose sizes come with its inputs has no nodes to place, but rules. */
+static void sizes_that_come_later(void **state) {
+    struct room *r = *state;
+    static bytes model;
+    ash_graph *open;
+    model = relu_model("b;5");
+    assert_ok(ash_onnx_parse(r->context, model.at, model.len, NULL, &open, &diag));
+    char pattern[] = "re*";
+    const ash_place_rule rule = {pattern, 1};
+    ash_plan_options options = several(r, 2);
+    options.places = &rule;
+    options.place_count = 1;
+    assert_ok(ash_plan_prepare(r->context, open, &options, &r->plan, &diag));
+    memset(pattern, 'x', 3); /* the plan has its own */
+    for (int64_t n = 1; n < 4; n++) {
+        const ash_type type = {.dtype = ASH_F32, .rank = 2, .dims = {n, 5}};
+        float have[15];
+        assert_ok(ash_plan_set_input(r->plan, 0, &type, r->x, (uint64_t)n * 20, &diag));
+        run(r, have);
+        assert_int_equal(info_of(r->plan, 1).ops, 1);
+        for (int64_t i = 0; i < n * 5; i++) assert_true(have[i] == (r->x[i] > 0 ? r->x[i] : 0));
+    }
+    ash_graph_destroy(open);
+}
+
+/* Executing takes nothing from the heap. */
+static void executions_take_no_memory(void **state) {
+    struct room *r = *state;
+    float have[COUNT];
+    make_diamond(r);
+    ash_plan_options options = several(r, 3);
+    prepare(r, &options);
+    run(r, have);
+    long count = r->memory.count;
+    for (int i = 0; i < 3; i++) assert_ok(ash_plan_execute(r->plan, &diag));
+    assert_int_equal(r->memory.count, count);
+}
+
 /* A device that fails stops all others; the plan works again afterwards. */
 static void a_device_fails(void **state) {
     struct room *r = *state;
@@ -479,6 +584,10 @@ int main(void) {
         TEST(rules),
         TEST(one_call),
         TEST(what_is_refused),
+        TEST(devices_overlap),
+        TEST(blocks_of_the_caller),
+        TEST(sizes_that_come_later),
+        TEST(executions_take_no_memory),
         TEST(a_device_fails),
         TEST(cancelled),
         TEST(failing_allocations),

@@ -122,8 +122,8 @@ typedef struct ash_plan_options {
                                    ASH_MOST_DEVICES; devices[0] is the main device, which has all inputs,
                                    outputs and states, and is `device` where that is given too. NULL:
                                    `device` alone. Copies between devices are operations, which overlap with
-                                   work on all of them. Modes stream and multi_stream, whose streams are then
-                                   those of each device; with more than one device, mode graph, capacities,
+                                   work on all of them. Modes stream and multi_stream, whose streams are
+                                   then those of each device; with more than one device, mode graph, capacities,
                                    pairs, memory.omit_params and omit_constants, and graphs with sizes that
                                    depend on data are ASH_ERROR_UNSUPPORTED */
     size_t device_count;

@@ -4,10 +4,10 @@
  * All of them are streams of the CPU (stream_queue.c): threads take turns to run them, meet at events, and
  * sleep where there is nothing to do. Commands of the CPU's own streams run there as they are. For another
  * device, what stands between two events is a function of the host: it issues that to a stream of the
- * device's own, and returns when all of it is over; so an event is recorded when what came before has really
- * happened, and no device has to know of another's events. A copy from one device to another is a function
- * of the host on a stream of its own. So copies and the work of all devices overlap as far as events and
- * the number of threads allow; with one thread, they take turns.
+ * device's own, and returns when all of it is over; so an event is recorded when what came before has
+ * really happened, and no device has to know of another's events. A copy from one device to another is a
+ * function of the host on a stream of its own. So copies and the work of all devices overlap as far as
+ * events and the number of threads allow; with one thread, they take turns.
  *
  * Looked at: waiting for a device's event on another device's stream, which saves the way over the host
  * where both are of one driver. It would be a case of its own beside this one, which any two devices need.
@@ -31,7 +31,8 @@ struct lane {
     ash_streams *own;      /* one stream of its device; NULL: the engine runs its commands */
     ash_command *commands; /* that are issued: what its works point at */
     uint32_t count, room;
-    struct work *open; /* that takes the next command, or NULL */
+    struct work *open;   /* that takes the next command, or NULL */
+    ash_passage passage; /* of copies */
 };
 
 struct lanes {
@@ -83,15 +84,14 @@ static void run_batch(void *arg, void *const *buffers, int64_t begin, int64_t en
 static void run_copy(void *arg, void *const *buffers, int64_t begin, int64_t end, int64_t worker) {
     const struct work *work = arg;
     struct lanes *l = work->of;
-    const ash_lane *on = &l->lanes[work->lane].on;
     const ash_transfer *copy = work->commands->copy;
     ash_diag diag;
     (void)buffers, (void)begin, (void)end, (void)worker;
     ash_diag_clear(&diag);
     if (copy->bytes <= 0) return;
     ash_status status =
-        ash_device__copy(l->devices[on->to], copy->buffers[1] + (uint64_t)copy->to, l->devices[on->from],
-                         copy->buffers[0] + (uint64_t)copy->from, (uint64_t)copy->bytes, &diag);
+        ash_passage__copy(&l->lanes[work->lane].passage, copy->buffers[1] + (uint64_t)copy->to,
+                          copy->buffers[0] + (uint64_t)copy->from, (uint64_t)copy->bytes, &diag);
     if (status != ASH_OK) fail(l, status, &diag);
 }
 
@@ -168,6 +168,8 @@ static void issue(ash_streams *streams, const ash_command *commands, size_t coun
 static ash_status finish(ash_streams *streams, ash_diag *diag) {
     struct lanes *l = of(streams);
     bool full = l->full;
+    ash_cpu__of(l->engine)->work =
+        INT64_MAX; /* who waits for a device runs nothing else: threads are called */
     if (full) l->engine->class->stop(l->engine);
     ash_status status = ash_streams__finish(l->engine, diag);
     if (l->status != ASH_OK) {
@@ -227,6 +229,7 @@ static void destroy(ash_streams *streams) {
     for (uint32_t i = 0; l->lanes && i < l->n_lanes; i++) {
         ash_streams__destroy(l->lanes[i].own);
         ash_mem_free(a, l->lanes[i].commands, l->lanes[i].room, sizeof(ash_command));
+        ash_mem_free(a, l->lanes[i].passage.room, l->lanes[i].passage.bytes, 1);
     }
     ash_streams__destroy(l->engine);
     ash_device_close(l->cpu);
@@ -253,6 +256,11 @@ static ash_status make_lane(struct lanes *l, const ash_lane *on, uint32_t room,
     lane->commands = ash_mem_calloc(l->allocator, room, sizeof *lane->commands);
     if (!lane->commands) return ASH_NO_MEMORY(diag);
     l->room += room;
+    lane->passage = (ash_passage){.to = device, .from = l->devices[on->from]};
+    uint64_t bytes = ash_passage__room(device, lane->passage.from, on->most);
+    if (bytes) lane->passage.room = ash_mem_alloc(l->allocator, bytes, 1);
+    if (bytes && !lane->passage.room) return ASH_NO_MEMORY(diag);
+    lane->passage.bytes = bytes;
     if (on->from != on->to || device->class == l->cpu->class) return ASH_OK;
     const ash_streams_options own = {.streams = 1,
                                      .commands = ASH_MAX(room, 1u),

@@ -195,8 +195,10 @@ static ash_status make_lanes(ash_plan *plan, const ash_streams_options *options,
     for (uint32_t i = 0; i < plan->n_steps; i++) {
         const ash_step *step = &p->steps.at[ash_plan_core__step(plan->core, i)];
         ash_lane *lane = &lanes[plan->schedule->stream[i]];
-        *lane = (ash_lane){step->device, step->device};
-        if (ash_step__crosses(p, step)) lane->from = p->buffers.at[step->accesses[0].buffer].device;
+        lane->from = lane->to = step->device;
+        if (!ash_step__crosses(p, step)) continue;
+        lane->from = p->buffers.at[step->accesses[0].buffer].device;
+        lane->most = ASH_MAX(lane->most, (uint64_t)step->accesses[0].end);
     }
     return ash_lanes__create(plan->shared->devices, lanes, options, &plan->streams, diag);
 }
