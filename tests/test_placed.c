@@ -10,6 +10,7 @@
 #include "apart.h"
 #include "ashlar/builder.h"
 #include "ashlar/onnx.h"
+#include "ir/build.h"
 #include "ir/divide.h"
 #include "open_model.h"
 #include "random.h"
@@ -445,7 +446,8 @@ static void blocks_of_the_caller(void **state) {
     assert_ok(ash_plan_set_input(r->plan, 0, NULL, r->x, BYTES, &diag));
     run(r, have);
     assert_memory_equal(have, want, sizeof want);
-    assert_status(ash_plan_bind_input(r->plan, 0, NULL, block + 64, BYTES, &diag), ASH_ERROR_INVALID_ARGUMENT);
+    ash_status status = ash_plan_bind_input(r->plan, 0, NULL, block + 64, BYTES, &diag);
+    assert_status(status, ASH_ERROR_INVALID_ARGUMENT);
     assert_non_null(strstr(diag.message, "overlaps"));
 }
 
@@ -543,6 +545,58 @@ static void failing_allocations(void **state) {
     assert_ok(status);
 }
 
+/* A printed graph says where its nodes are. */
+static void the_text(void **state) {
+    struct room *r = *state;
+    char *text, *again;
+    uint64_t size, second;
+    ash_graph_name_next(r->g, "named");
+    make_diamond(r);
+    assert_ok(ash_graph_print(r->g, true, &text, &size, &diag));
+    assert_non_null(strstr(text, " @2 @\"named\"\n"));
+    assert_ok(ash_graph_parse(r->context, text, size, &r->out, &diag));
+    for (size_t n = 0; n < r->g->nodes.len; n++)
+        assert_int_equal(r->out->nodes.at[n].place, r->g->nodes.at[n].place);
+    assert_ok(ash_graph_print(r->out, true, &again, &second, &diag));
+    assert_string_equal(text, again);
+    ash_context_free_text(r->context, text, size);
+    ash_context_free_text(r->context, again, second);
+    static const char wrong[] = "graph \"g\"\n%0: f32[2] = input \"x\"\n%1: f32[2] = exp(%0) @8\n";
+    ash_graph *none = r->g;
+    assert_status(ash_graph_parse(r->context, wrong, sizeof wrong - 1, &none, &diag), ASH_ERROR_FORMAT);
+    assert_non_null(strstr(diag.message, "device"));
+}
+
+/* A loop and its body are where it is placed, and read what other devices compute. */
+static void a_loop(void **state) {
+    struct room *r = *state;
+    ash_graph *g = r->g;
+    ash_value x = ash_graph_input(g, "x", &matrix), outside = on(r, 2, ash_abs(g, x)), arguments[2], next,
+              out;
+    ash_loop loop = {
+        .trips = 4, .carried = 1, .go = ASH_NO_VALUE, .init = &x, .arguments = arguments, .next = &next};
+    assert_true(ash_build__begin_loop(g, &loop));
+    ash_graph_name_next(g, "inside");
+    next = ash_add(g, ash_add(g, arguments[1], arguments[1]), outside);
+    assert_ok(ash_build__end_loop(g, &loop, &out));
+    on(r, 1, out);
+    ash_graph_output(g, "y", out);
+    float have[COUNT];
+    ash_plan_options options = several(r, 3);
+    prepare(r, &options);
+    assert_copies(r->plan, 1, 2, 1); /* y; x, |x|; x */
+    assert_int_equal(info_of(r->plan, 0).ops, 0);
+    for (reorder.seed = 1; reorder.seed < 4; reorder.seed++) {
+        run(r, have);
+        for (int i = 0; i < COUNT; i++) assert_true(have[i] == 16 * r->x[i] + 15 * fabsf(r->x[i]));
+    }
+    on(r, 2, next);
+    ash_plan *plan;
+    assert_status(ash_plan_prepare(r->context, g, &options, &plan, &diag), ASH_ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(diag.message, "loop"));
+    assert_string_equal(diag.node, "inside");
+}
+
 /* What depends on parameters alone, and what a loop is made of, is divided as is said. */
 static void the_division(void **state) {
     struct room *r = *state;
@@ -592,6 +646,8 @@ int main(void) {
         TEST(cancelled),
         TEST(failing_allocations),
         TEST(the_division),
+        TEST(the_text),
+        TEST(a_loop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

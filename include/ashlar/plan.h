@@ -123,9 +123,9 @@ typedef struct ash_plan_options {
                                    outputs and states, and is `device` where that is given too. NULL:
                                    `device` alone. Copies between devices are operations, which overlap with
                                    work on all of them. Modes stream and multi_stream, whose streams are
-                                   then those of each device; with more than one device, mode graph, capacities,
-                                   pairs, memory.omit_params and omit_constants, and graphs with sizes that
-                                   depend on data are ASH_ERROR_UNSUPPORTED */
+                                   then those of each device; with more than one device, mode graph,
+                                   capacities, pairs, memory.omit_params and omit_constants, and graphs with
+                                   sizes that depend on data are ASH_ERROR_UNSUPPORTED */
     size_t device_count;
     const ash_place_rule *places; /* for nodes that ash_graph_place has not placed: the last rule that fits
                                      counts. A device that is not in the list, named by a rule or by the
