@@ -520,6 +520,7 @@ typedef struct ash_buffer_info {
     uint64_t offset;    /* bytes into the arena, where there is one */
     int64_t begin, end; /* and there: half steps during which its place is taken, half-open, in the order of
                            issue; operation i has 2i and 2i + 1 */
+    size_t device;      /* of the plan's, whose memory it is in */
 } ash_buffer_info;
 
 ASH_API size_t ash_plan_buffer_count(const ash_plan *plan);
@@ -562,6 +563,8 @@ typedef struct ash_prepared_op {
     uint32_t stream;   /* that runs it */
     uint32_t event;    /* that is recorded when it is over, or UINT32_MAX */
     size_t wait_count; /* see ash_plan_op_wait */
+    size_t
+        device; /* that runs it, of the plan's (ash_plan_device_at); of a copy from another: where it goes */
 } ash_prepared_op;
 
 /* The operations of an execution, in schedule order, and those of the prologue, which run at prepare. */

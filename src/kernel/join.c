@@ -180,6 +180,14 @@ static void settle_kinds(joiner *j, size_t outputs) {
             p->buffers.at[b].kind = p->buffers.at[p->buffers.at[b].root].kind;
 }
 
+/* What a copy is called. */
+static const char *copy_name(uint32_t device) {
+    static const char *const names[ASH_MOST_DEVICES] = {"to device 0", "to device 1", "to device 2",
+                                                        "to device 3", "to device 4", "to device 5",
+                                                        "to device 6", "to device 7"};
+    return names[device];
+}
+
 static ash_status add_copy(joiner *j, uint32_t i) {
     ash_program *p = j->p;
     const joint *k = &j->joints[i];
@@ -190,7 +198,7 @@ static ash_status add_copy(joiner *j, uint32_t i) {
     accesses[0] = (ash_access){k->from, false, 0, bytes};
     accesses[1] = (ash_access){k->to, true, 0, bytes};
     ash_step step = {.kind = ASH_STEP_COPY,
-                     .name = "to another device",
+                     .name = copy_name(p->buffers.at[k->to].device),
                      .n_accesses = 2,
                      .accesses = accesses,
                      .inplace = ASH_NO_BUFFER,

@@ -319,7 +319,7 @@ static ash_status check_buffer(const ash_plan *plan, size_t index, ash_diag *dia
     return ASH_OK;
 }
 
-ASH_SIZED(ash_buffer_info, end);
+ASH_SIZED(ash_buffer_info, device);
 
 /* A half step, within those of the plan: of a pair's, the clock is that of both. */
 static int64_t on_own_clock(const ash_plan *plan, int64_t time) {
@@ -338,7 +338,8 @@ ash_status ash_plan_buffer_at(const ash_plan *plan, size_t index, ash_buffer_inf
                            .value = b->origin,
                            .name = b->name,
                            .root = place->root,
-                           .arena = UINT32_MAX};
+                           .arena = UINT32_MAX,
+                           .device = b->device};
     for (unsigned i = 0; i < b->type.rank; i++) {
         int64_t least;
         ash_dims_bounds(plan->program->dims, b->type.dims[i], &least, &own.type.dims[i]);

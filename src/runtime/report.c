@@ -20,7 +20,7 @@ const char *ash_plan_order_text(ash_plan_order order) {
     return (unsigned)order < ASH_PLAN_ORDER_COUNT ? names[order] : "?";
 }
 
-ASH_SIZED(ash_prepared_op, wait_count);
+ASH_SIZED(ash_prepared_op, device);
 
 /* Operations of the prologue, or those behind it. */
 static ash_status describe(ash_plan *plan, bool early, size_t index, ash_prepared_op *out, ash_diag *diag) {
@@ -44,6 +44,7 @@ static ash_status describe(ash_plan *plan, bool early, size_t index, ash_prepare
         .bytes = step->bytes,
         .nodes = step->nodes,
         .node_count = step->n_nodes,
+        .device = step->device,
         .event = UINT32_MAX,
     };
     const ash_schedule *s = plan->schedule;
