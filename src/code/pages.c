@@ -23,8 +23,15 @@
 
 enum { AT_ONCE = 512 }; /* pages */
 
-#define IN_MEMORY (UINT64_C(1) << 63)
-#define OF_A_FILE (UINT64_C(1) << 61)
+/* Of what is said about a page: that it is in memory, or on a disk that memory is swapped to; that it is a file's. */
+#define IN_MEMORY  (UINT64_C(1) << 63)
+#define IS_SWAPPED (UINT64_C(1) << 62)
+#define OF_A_FILE  (UINT64_C(1) << 61)
+
+/* Whether dropping it changes nothing: it is as the file has it, or not there. */
+static bool is_clean(uint64_t about) {
+    return !(about & IS_SWAPPED) && (!(about & IN_MEMORY) || about & OF_A_FILE);
+}
 
 /* Drops the pages of files among those from `begin` to `end`, multiples of a page. */
 static void drop_pages(int map, uintptr_t begin, uintptr_t end, size_t page) {
@@ -34,8 +41,7 @@ static void drop_pages(int map, uintptr_t begin, uintptr_t end, size_t page) {
         ssize_t got = pread(map, about, most * sizeof *about, (off_t)(begin / page * sizeof *about));
         size_t count = got > 0 ? (size_t)got / sizeof *about : 0;
         for (size_t i = 0, run = 0; i <= count; i++) {
-            const uint64_t clean = IN_MEMORY | OF_A_FILE;
-            if (i < count && (about[i] & clean) == clean) {
+            if (i < count && is_clean(about[i])) {
                 run++;
                 continue;
             }
