@@ -114,8 +114,8 @@ static size_t run_steps(const fixture *f, const config *c, ash_mode mode, unsign
     return used;
 }
 
-/* What waits for the backward phase, gradients, and what an optimiser has, node by node: h = relu(x w + b) once in
- * each layer, and nothing of it in a graph without gradients. */
+/* What waits for the backward phase, gradients, and what an optimiser has, node by node: h = relu(x w + b)
+ * once in each layer, and nothing of it in a graph without gradients. */
 static void report_tells_phases(void **state) {
     fixture *f = *state;
     const config *adam = &configs[ASH_COUNT(configs) - 1];

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* What LLVM leaves behind when the kernels are compiled: free memory in the C library's heap, and some
- * 40 MB of its own code and tables, which were read from the file that it lies in (this program, or a
+/* What LLVM leaves behind when the kernels are compiled: free memory in the C library's heap, and some 40
+ * MB of its own code and tables, which were read from the file that it lies in (this program, or a
  * library) and count as the process's until the system is short of memory.
  *
  * Both go back at once. A page of a file that nobody has changed can be dropped: who needs it again finds
- * it in the system's cache of files, for a fault of about a microsecond. /proc/self/pagemap says which pages
- * are the file's (Linux, Documentation/admin-guide/mm/pagemap.rst), and is read for that module alone: what
- * else the process has in memory costs nothing. Pages that were changed (breakpoints of a debugger, code that
- * was moved into large pages) are left alone, and so is all that may be written; without the file nothing is
- * dropped. */
+ * it in the system's cache of files, for a fault of about a microsecond. /proc/self/pagemap says which
+ * pages are the file's (Linux, Documentation/admin-guide/mm/pagemap.rst), and is read for that module
+ * alone: what else the process has in memory costs nothing. Pages that were changed (breakpoints of a
+ * debugger, code that was moved into large pages) are left alone, and so is all that may be written;
+ * without the file nothing is dropped. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* dl_iterate_phdr */
 #endif
@@ -23,7 +23,8 @@
 
 enum { AT_ONCE = 512 }; /* pages */
 
-/* Of what is said about a page: that it is in memory, or on a disk that memory is swapped to; that it is a file's. */
+/* Of what is said about a page: that it is in memory, or on a disk that memory is swapped to; that it is a
+ * file's. */
 #define IN_MEMORY  (UINT64_C(1) << 63)
 #define IS_SWAPPED (UINT64_C(1) << 62)
 #define OF_A_FILE  (UINT64_C(1) << 61)

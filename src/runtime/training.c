@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a training step has in memory, and when: results of the forward phase that wait for the backward
- * phase, gradients, and everything else. A place counts as what it was made for, also while the result of an
- * operation in place lies in it. */
+ * phase, gradients, and everything else. A place counts as what it was made for, also while the result of
+ * an operation in place lies in it. */
 #include "layout.h"
 
 enum { ACTIVATION, GRADIENT, OTHER, CLASSES };
