@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* What LLVM leaves behind when the kernels are compiled: free memory in the C library's heap, and some
- * 40 MB of its own code and tables, which were read from the file that it lies in (this program, or a
+/* What LLVM leaves behind when the kernels are compiled: free memory in the C library's heap, and some 40
+ * MB of its own code and tables, which were read from the file that it lies in (this program, or a
  * library) and count as the process's until the system is short of memory.
  *
  * Both go back at once. A page of a file that nobody has changed can be dropped: who needs it again finds
- * it in the system's cache of files, for a fault of about a microsecond. /proc/self/pagemap says which pages
- * are the file's (Linux, Documentation/admin-guide/mm/pagemap.rst), and is read for that module alone: what
- * else the process has in memory costs nothing. Pages that were changed (breakpoints of a debugger, code that
- * was moved into large pages) are left alone, and so is all that may be written; without the file nothing is
- * dropped. */
+ * it in the system's cache of files, for a fault of about a microsecond. /proc/self/pagemap says which
+ * pages are the file's (Linux, Documentation/admin-guide/mm/pagemap.rst), and is read for that module
+ * alone: what else the process has in memory costs nothing. Pages that were changed (breakpoints of a
+ * debugger, code that was moved into large pages) are left alone, and so is all that may be written;
+ * without the file nothing is dropped. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* dl_iterate_phdr */
 #endif
@@ -23,8 +23,16 @@
 
 enum { AT_ONCE = 512 }; /* pages */
 
-#define IN_MEMORY (UINT64_C(1) << 63)
-#define OF_A_FILE (UINT64_C(1) << 61)
+/* Of what is said about a page: that it is in memory, or on a disk that memory is swapped to; that it is a
+ * file's. */
+#define IN_MEMORY  (UINT64_C(1) << 63)
+#define IS_SWAPPED (UINT64_C(1) << 62)
+#define OF_A_FILE  (UINT64_C(1) << 61)
+
+/* Whether dropping it changes nothing: it is as the file has it, or not there. */
+static bool is_clean(uint64_t about) {
+    return !(about & IS_SWAPPED) && (!(about & IN_MEMORY) || about & OF_A_FILE);
+}
 
 /* Drops the pages of files among those from `begin` to `end`, multiples of a page. */
 static void drop_pages(int map, uintptr_t begin, uintptr_t end, size_t page) {
@@ -34,8 +42,7 @@ static void drop_pages(int map, uintptr_t begin, uintptr_t end, size_t page) {
         ssize_t got = pread(map, about, most * sizeof *about, (off_t)(begin / page * sizeof *about));
         size_t count = got > 0 ? (size_t)got / sizeof *about : 0;
         for (size_t i = 0, run = 0; i <= count; i++) {
-            const uint64_t clean = IN_MEMORY | OF_A_FILE;
-            if (i < count && (about[i] & clean) == clean) {
+            if (i < count && is_clean(about[i])) {
                 run++;
                 continue;
             }
