@@ -166,8 +166,8 @@ static ash_status divide(divider *d, const ash_value *keep, size_t n_keep) {
     return add_outputs(d);
 }
 
-ash_status ash_divide(const ash_graph *graph, const uint32_t *where, uint32_t count, const ash_value *keep,
-                      size_t n_keep, ash_division *out, ash_diag *diag) {
+ash_status ash_graph__divide(const ash_graph *graph, const uint32_t *where, uint32_t count,
+                             const ash_value *keep, size_t n_keep, ash_division *out, ash_diag *diag) {
     const ash_allocator *a = graph->allocator;
     size_t values = graph->values.len;
     *out = (ash_division){.allocator = a, .count = count, .values = values};
@@ -189,7 +189,7 @@ ash_status ash_divide(const ash_graph *graph, const uint32_t *where, uint32_t co
     return status;
 }
 
-void ash_divide__free(ash_division *division) {
+void ash_division__free(ash_division *division) {
     for (uint32_t t = 0; t < division->count; t++) {
         ash_graph_destroy(division->graphs[t]);
         ash_mem_free(division->allocator, division->images[t], division->values, sizeof(ash_value));

@@ -26,9 +26,9 @@ typedef struct ash_division {
 /* Divides a graph among `count` devices; the graphs share its dims and blobs. `where`: the device of each
  * node, that of its outermost loop for what belongs to one. What depends on constants and parameters alone
  * is in the graph of each device that reads it, and crosses nowhere. Dead nodes are in none. `keep`: values
- * that count as read. Freed with ash_divide__free, also after a failure. */
-ash_status ash_divide(const ash_graph *graph, const uint32_t *where, uint32_t count, const ash_value *keep,
-                      size_t n_keep, ash_division *out, ash_diag *diag);
-void ash_divide__free(ash_division *division);
+ * that count as read. Freed with ash_division__free, also after a failure. */
+ash_status ash_graph__divide(const ash_graph *graph, const uint32_t *where, uint32_t count,
+                             const ash_value *keep, size_t n_keep, ash_division *out, ash_diag *diag);
+void ash_division__free(ash_division *division);
 
 #endif

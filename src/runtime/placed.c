@@ -191,7 +191,8 @@ ash_status ash_placed__lower(ash_context *context, const ash_graph *graph, const
     if (!where) return ASH_NO_MEMORY(diag);
     ash_status status = choose(graph, options, where, diag);
     if (status == ASH_OK)
-        status = ash_divide(graph, where, count, options->keep, options->keep_count, &division, diag);
+        status =
+            ash_graph__divide(graph, where, count, options->keep, options->keep_count, &division, diag);
     for (uint32_t d = 0; d < count && status == ASH_OK; d++)
         status = lower_part(context, &division, d, options, &programs[d], diag);
     if (status == ASH_OK)
@@ -201,7 +202,7 @@ ash_status ash_placed__lower(ash_context *context, const ash_graph *graph, const
         programs[0] = NULL;
     }
     for (uint32_t d = 0; d < count; d++) ash_program__free(programs[d]);
-    ash_divide__free(&division);
+    ash_division__free(&division);
     ash_mem_free(a, where, graph->nodes.len, sizeof *where);
     return status;
 }
