@@ -105,6 +105,11 @@ static const row rows[] = {
     /* reductions and scans */
     {"reduce_sum", "f32[a, 2, 3]", "axes=[0, 2]", "f32[2]", 0},
     {"reduce_sum", "f32[2]", "axes=[]", "f32[2]", 0},
+    {"reduce_sums", "f32[a, 2, 3] f32[a, 2, 3]", "axes=[0, 2] sums=2", "f32[2]", 0},
+    {"reduce_sums", "f32[a, 2, 3] f32[a, 2, 3]", "axes=[0, 2] sums=3", "3 sums of 2 operands",
+     ASH_ERROR_INVALID_ARGUMENT},
+    {"reduce_sums", "f32[a, 2, 3] f32[a, 3, 2]", "axes=[0] sums=2", "operand 1 is of another type",
+     ASH_ERROR_SHAPE},
     {"reduce_sum", "bool[2]", "axes=[0]", "must be a number", ASH_ERROR_TYPE},
     {"reduce_max", "bool[2]", "axes=[0]", "bool[]", 0},
     {"reduce_prod", "i64[2, 3]", "axes=[1]", "i64[2]", 0},

@@ -340,7 +340,9 @@ static ash_status read_node(parser *p, const target *t, ash_op op) {
                 return ash_fail_at(p->scan.diag, ASH_ERROR_FORMAT, t->start[i],
                                    "the results of %s are whatever is written here: the type is missing",
                                    ash_op_name(op));
-        attrs[n_attrs++] = ASH_ATTR_LIST(RESULTS, results, ash_results__write(t->type, t->count, results));
+        if (ash_op_infos[op].attrs >> ASH_ATTR_RESULTS & 1)
+            attrs[n_attrs++] =
+                ASH_ATTR_LIST(RESULTS, results, ash_results__write(t->type, t->count, results));
     }
     bool named = ash_scan__accept(&p->scan, "@");
     if (named) ASH_TRY(read_string(p));

@@ -313,6 +313,10 @@ static void write_reduce(ash_writer *w, const ash_node *node) {
                      : node->op == ASH_OP_REDUCE_PROD ? "ReduceProd"
                      : node->op == ASH_OP_REDUCE_MAX  ? "ReduceMax"
                                                       : "ReduceMin";
+    if (node->op == ASH_OP_REDUCE_SUMS) {
+        ash_writer__fail(w, ASH_ERROR_UNSUPPORTED, "sums that are taken together");
+        return;
+    }
     const ash_attr *axes = ash_node_attr(node, ASH_ATTR_AXES);
     const ash_writer_attr attrs[] = {WRITE_INT("keepdims", 0), WRITE_INT("noop_with_empty_axes", 1)};
     bool is_bool = in_type(w, node, 0)->dtype == ASH_BOOL;
@@ -344,8 +348,9 @@ static bool window_pads(ash_writer *w, const ash_node *node, size_t n, int64_t *
 static void write_conv(ash_writer *w, const ash_node *node) {
     size_t n = in_type(w, node, 0)->rank - 2;
     int64_t pads[2 * ASH_MAX_RANK];
-    if (node->op == ASH_OP_WINOGRAD || ash_node_int(node, ASH_ATTR_X_BLOCK) ||
-        ash_node_int(node, ASH_ATTR_Y_BLOCK) || ash_node_int(node, ASH_ATTR_W_BLOCK)) {
+    if (node->op == ASH_OP_WINOGRAD || node->op == ASH_OP_CONV_WEIGHTS ||
+        ash_node_int(node, ASH_ATTR_X_BLOCK) || ash_node_int(node, ASH_ATTR_Y_BLOCK) ||
+        ash_node_int(node, ASH_ATTR_W_BLOCK)) {
         ash_writer__fail(w, ASH_ERROR_UNSUPPORTED, "a blocked layout");
         return;
     }

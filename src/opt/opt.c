@@ -5,13 +5,13 @@
  * few_bits comes before fold for the same reason.
  * fold comes before simplify, so that rules see the constants; cse before it, so that "the same operand
  * twice" is the same value. affine wants constants in the form that simplify leaves (one broadcast of a
- * small value). reciprocal comes after it, so that a division of a channel is one of its weights, and
+ * small value); flat comes before both, and gives products. reciprocal comes after it, so that a division of a channel is one of its weights, and
  * before fold, which computes 1 / c. lookup comes after the last fold, whose functions are not those of
  * kernels. widen comes after affine, so that a normalisation is still next to its convolution, and before
  * layout, which knows f32 alone. layout comes after everything that speaks of channels as dim 1; winograd
  * reads the weights as it has packed them; parts and filters are what GPUs have instead of both, in this
  * order, so that the weights are packed as the parts read them. What they insert is then cleaned up by the
- * same passes.
+ * same passes. sums is last, as it asks what has operands in common.
  *
  * A pass that rewrites around certain operators is passed over when the graph has none of them: it would
  * build the same graph once more. */
@@ -64,6 +64,7 @@ static bool has_multiprocessors(const ash_target *target) {
 
 static const ash_op casts[] = {ASH_OP_CAST, ASH_OP_COUNT}, quotients[] = {ASH_OP_DIV, ASH_OP_COUNT},
                     convolutions[] = {ASH_OP_CONV, ASH_OP_COUNT},
+                    totals[] = {ASH_OP_REDUCE_SUM, ASH_OP_COUNT},
                     products[] = {ASH_OP_CONV, ASH_OP_MATMUL, ASH_OP_COUNT};
 
 static const row pipeline[] = {
@@ -75,6 +76,7 @@ static const row pipeline[] = {
     {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0, NULL, NULL},
     {"simplify", ash_opt__simplify, ASH_OPT_EXACT, 0, 0, CANONICAL, NULL, NULL},
     {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0, NULL, NULL},
+    {"flat", ash_opt__flat, ASH_OPT_FULL, PLAIN | CANONICAL, 0, 0, NULL, convolutions},
     {"affine", ash_opt__affine, ASH_OPT_FULL, PLAIN | CANONICAL, CANONICAL, 0, NULL, products},
     {"reciprocal", ash_opt__reciprocal, ASH_OPT_FULL, PLAIN, CANONICAL, 0, NULL, quotients},
     {"fold", ash_opt__fold, ASH_OPT_EXACT, PLAIN, 0, 0, NULL, NULL},
@@ -90,6 +92,7 @@ static const row pipeline[] = {
     {"simplify", ash_opt__simplify, ASH_OPT_EXACT, 0, 0, CANONICAL, NULL, NULL},
     {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0, NULL, NULL},
     {"dce", ash_opt__dce, ASH_OPT_NONE, 0, 0, 0, NULL, NULL},
+    {"sums", ash_opt__sums, ASH_OPT_FULL, 0, COMMON, 0, has_vectors, totals},
 };
 
 const char *ash_opt__pass_at(size_t position) {
