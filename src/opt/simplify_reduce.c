@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Reductions, windows, contractions and gathers. The measure: axes, then the rank of contractions, then
  * nodes. */
+#include "layout.h"
 #include "simplify.h"
 
 /* --- reductions ----------------------------------------------------------------------------------- */
@@ -173,6 +174,39 @@ static ash_value matmul_shared(ash_rewrite *rw, const ash_node *n) {
     return ash_reshape(rw->to, y, a.dims, a.rank);
 }
 
+/* --- gradients by weights ------------------------------------------------------------------------- */
+
+/* A convolution's gradient by its weights comes as a convolution whose operands have images and channels
+ * exchanged, and whose window is as large as an image (grad/rule_conv.c). Where the target has no kernel for
+ * it, products of images that are laid flat compute the same (ir/build_flat.c), but for images so small that
+ * the convolution does. Not exact: the sums are taken in another order. */
+static ash_value conv_flat(ash_rewrite *rw, const ash_node *n) {
+    ash_value x, g;
+    if (!ash_layout__is_swapped(rw->to, n, &x, &g) ||
+        ash_layout__has_weights_kernel(rw->opt->target, rw->to, n))
+        return ASH_NO_VALUE;
+    ash_build_conv v = {.x = ash_rewrite__type(rw, x),
+                        .y = ash_rewrite__type(rw, g),
+                        .groups = 1,
+                        .strides = ash_node_list(n, ASH_ATTR_DILATIONS),
+                        .dilations = ash_node_list(n, ASH_ATTR_STRIDES),
+                        .before = ash_node_list(n, ASH_ATTR_BEFORE),
+                        .after = ash_node_list(n, ASH_ATTR_AFTER)};
+    v.space = v.x.rank - 2;
+    v.ins = v.x.dims[1], v.outs = v.y.dims[1];
+    v.w = (ash_type){.dtype = v.x.dtype, .rank = v.x.rank, .dims = {v.outs, v.ins}};
+    for (unsigned d = 0; d < v.space; d++) {
+        const ash_dim in = v.x.dims[2 + d], out = v.y.dims[2 + d];
+        if (!ash_dim_is_const(in) || !ash_dim_is_const(v.before[d]) || !ash_dim_is_const(v.after[d]))
+            return ASH_NO_VALUE;
+        const int64_t more = in + v.before[d] + v.after[d] - (out - 1) * v.strides[d] - 1;
+        if (more < 0) return ASH_NO_VALUE;
+        v.w.dims[2 + d] = more / v.dilations[d] + 1;
+    }
+    if (!ash_build__is_flat(&v)) return ASH_NO_VALUE;
+    return ash_build__swap(rw->to, ash_build__conv_flat(rw->to, &v, x, g), 0, 1);
+}
+
 /* --- windows -------------------------------------------------------------------------------------- */
 
 /* The padding of a window operator, with one entry per windowed axis, after a pad of its operand has been
@@ -271,6 +305,7 @@ static const ash_rule rules[] = {
     ASH_RULE(REDUCE_MIN, reduce, extreme_twice),
     ASH_RULE(ARGMAX, reduce, argmax_one),
     ASH_RULE(ARGMIN, reduce, argmax_one),
+    ASH_RULE_LOOSE(CONV, reduce, conv_flat),
     ASH_RULE(MATMUL, reduce, matmul_shared),
     ASH_RULE_LOOSE(CONV, reduce, conv_of_pad),
     ASH_RULE(POOL_MAX, reduce, pool_of_pad),
