@@ -323,9 +323,11 @@ static ash_ix address_behind(const fuser *f, ash_value value, ash_ixs *ixs, ash_
 
 /* Whether neighbours along the last dim of what movement makes of a stored value lie at one distance, at
  * least in runs, and rows at one distance everywhere: then a product steps through them with an addition,
- * and a copy would gain nothing. Without the second there are no tiles of rows. */
+ * and a copy would gain nothing. Without the second there are no tiles of rows. Neighbours whose distance is
+ * that of one set of the cache do not stay there until the next tile reads beside them. */
 static bool lies_evenly(fuser *f, ash_value value) {
-    unsigned rank = ash_graph__type(f->graph, value)->rank;
+    const ash_type *type = ash_graph__type(f->graph, value);
+    unsigned rank = type->rank;
     ash_sym syms[ASH_MAX_RANK];
     ash_ixs ixs;
     ash_ixs_init(&ixs, f->fusion->allocator, f->graph->dims);
@@ -333,6 +335,8 @@ static bool lies_evenly(fuser *f, ash_value value) {
     int64_t stride;
     unsigned run = (unsigned)f->costs->read_run;
     bool even = rank == 0 || ash_ix_lane_stride(&ixs, linear, syms[rank - 1], run, true, &stride);
+    if (rank > 1 && even && stride)
+        even = stride * (int64_t)ash_dtype_size(type->dtype) % f->costs->set_bytes != 0;
     if (rank > 1) even = even && ash_ix_lane_stride(&ixs, linear, syms[rank - 2], 2, false, &stride);
     f->failed |= ixs.failed && !ixs.too_large;
     ash_ixs_free(&ixs);
