@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The kernel of convolutions' gradients by their weights: strides, dilations and paddings in one and two dims,
- * operands in blocks and plain, tiles and strips that are not whole, images of several slabs and slabs of
- * several images, a batch that is a variable and may be 0. Against the sums in double precision, on all
- * levels of processors that this machine has. */
+/* The kernel of convolutions' gradients by their weights: strides, dilations and paddings in one and
+ * two dims, operands in blocks and plain, tiles and strips that are not whole, images of several slabs
+ * and slabs of several images, a batch that is a variable and may be 0. Against the sums in double
+ * precision, on all levels of processors that this machine has. */
 #include "ashlar/builder.h"
 #include "differential.h"
 #include "one_context.h"

@@ -114,8 +114,8 @@ static size_t count_ops(const ash_graph *g, ash_op op) {
     return count;
 }
 
-/* One group: a convolution more, whatever the batch is. Groups of large images: a product for each position of
- * the kernel, or for a row of it where channels are few. Nothing is gathered. */
+/* One group: a convolution more, whatever the batch is. Groups of large images: a product for each
+ * position of the kernel, or for a row of it where channels are few. Nothing is gathered. */
 static void what_it_is_made_of(void **state) {
     fixture *f = *state;
     static const struct {

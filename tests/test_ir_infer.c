@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Shape inference: what each operator accepts, what it gives, and what it says when it refuses. A row is
- * one node in the text form, with its operands' types in the place of values; variables a from 0, b from 1,
- * n from 8, to 100. */
+ * one node in the text form, with its operands' types in the place of values; variables a from 0, b
+ * from 1, n from 8, to 100. */
 #include "ir_fixture.h"
 
 #include "base/text.h"
@@ -261,18 +261,20 @@ static const row rows[] = {
      "operand 0 is not f32", ASH_ERROR_TYPE},
     {"winograd", "f32[1, 2, 2, 9, 16] f32[1, 2, 2, 3, 3, 16, 16]", WINOGRAD("[0, 0]", "4", "20", "4"),
      "a window of 3 elements", ASH_ERROR_SHAPE},
-#define WEIGHTS(lists, x, y) "strides=" lists " dilations=" lists " before=" lists " kernel=[3, 2] x_block=" x " y_block=" y
+#define WEIGHTS(lists, x, y)                                                                               \
+    "strides=" lists " dilations=" lists " before=" lists " kernel=[3, 2] x_block=" x " y_block=" y
     {"conv_weights", "f32[a, 2, 9, 8, 16] f32[a, 3, 5, 6, 8]", WEIGHTS("[2, 1]", "16", "8"),
      "f32[3, 2, 32, 24]", 0},
-    {"conv_weights", "f32[a, 3, 9, 8] f32[a, 3, 5, 6, 8]", WEIGHTS("[1, 1]", "0", "8"), "f32[3, 2, 3, 24]", 0},
+    {"conv_weights", "f32[a, 3, 9, 8] f32[a, 3, 5, 6, 8]", WEIGHTS("[1, 1]", "0", "8"),
+     "f32[3, 2, 3, 24]", 0},
     {"conv_weights", "f32[a, 3, 9, 8] f32[a, 3, 5, 6, 8]", WEIGHTS("[1, 1]", "0", "4"),
      "operand 1 is not [n, o/B, space..., B]", ASH_ERROR_SHAPE},
     {"conv_weights", "f32[b, 3, 9, 8] f32[a, 3, 5, 6, 8]", WEIGHTS("[1, 1]", "0", "8"),
      "operand 0 is not [n, c/I, space..., I]", ASH_ERROR_SHAPE},
     {"conv_weights", "f32[a, 3, 9, n] f32[a, 3, 5, 6, 8]", WEIGHTS("[1, 1]", "0", "8"),
      "the spatial dims must be numbers", ASH_ERROR_SHAPE},
-    {"conv_weights", "f64[a, 3, 9, 8] f64[a, 3, 5, 6, 8]", WEIGHTS("[1, 1]", "0", "8"), "operand 0 is not f32",
-     ASH_ERROR_TYPE},
+    {"conv_weights", "f64[a, 3, 9, 8] f64[a, 3, 5, 6, 8]", WEIGHTS("[1, 1]", "0", "8"),
+     "operand 0 is not f32", ASH_ERROR_TYPE},
 /* pools */
 #define POOL(axes, kernel, pads)                                                                           \
     "axes=" axes " kernel=" kernel " strides=[2, 2] dilations=[1, 1] before=" pads " after=" pads

@@ -117,8 +117,8 @@ static void test_reductions(void **state) {
 }
 
 /* Half floats are added up in f32; a length that is a variable; double precision. */
-/* Several sums at once, of values that are read or computed, along the vector axis and across it: each as it
- * is by itself. */
+/* Several sums at once, of values that are read or computed, along the vector axis and across it: each
+ * as it is by itself. */
 static void test_sums_taken_together(void **state) {
     (void)state;
     static const struct {

@@ -237,8 +237,9 @@ static void transposed_convolution(void **state) {
     check(f, 4, NULL);
 }
 
-/* Batch normalisation by the batch's own statistics, clipped, and the gradients of what is before and behind:
- * all that is as large as an image stays in blocks, and each gradient reads it once for all of its sums. */
+/* Batch normalisation by the batch's own statistics, clipped, and the gradients of what is before and
+ * behind: all that is as large as an image stays in blocks, and each gradient reads it once for all of
+ * its sums. */
 static void normalisation_in_training(void **state) {
     fixture *f = *state;
     ash_graph *g = f->g;

@@ -10,8 +10,8 @@
  *
  * One group's, of sizes that are numbers, is a convolution again: of the operand, whose images are its
  * channels now, with the result's gradient as weights; strides and dilations change places. Processors
- * have a kernel for it (kernel/conv_weights.c), others take products (opt/simplify_reduce.c). So do groups of
- * large images at once (ir/build_flat.c), and depthwise convolutions are sums per channel. */
+ * have a kernel for it (kernel/conv_weights.c), others take products (opt/simplify_reduce.c). So do
+ * groups of large images at once (ir/build_flat.c), and depthwise convolutions are sums per channel. */
 #include "grad.h"
 
 typedef ash_build_conv conv;

@@ -103,7 +103,8 @@ ash_value ash_build__mean(ash_graph *graph, ash_value x, uint32_t axes, bool kee
 
 /* --- gradients of convolutions by weights: build_flat.c ------------------------------------------- */
 
-/* A convolution: the types of its operand, weights [o, c/groups, kernel...] and result, and its attributes. */
+/* A convolution: the types of its operand, weights [o, c/groups, kernel...] and result, and its
+ * attributes. */
 typedef struct ash_build_conv {
     ash_type x, w, y;
     unsigned space; /* spatial dims */

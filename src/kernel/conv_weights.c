@@ -3,14 +3,14 @@
  *
  *     y[k, c, o] = sum over images and positions p of x[p * stride + k * dilation - before, c] * g[p, o]
  *
- * A tile is some channels c of the operand times some vectors of channels o of the result's gradient, at one
- * place k of the window; its inner steps are images and positions. Which positions of a line read inside the
- * operand depends on the place alone, so that padding costs neither a test nor a multiplication, and no
- * operand is copied.
+ * A tile is some channels c of the operand times some vectors of channels o of the result's gradient,
+ * at one place k of the window; its inner steps are images and positions. Which positions of a line
+ * read inside the operand depends on the place alone, so that padding costs neither a test nor a
+ * multiplication, and no operand is copied.
  *
- * A chunk is a strip of vectors, and some blocks of channels and places. It goes through images and positions
- * slab by slab; all its tiles take one slab after the other, so that the slab's part of both operands is read
- * from the first-level cache. In between, their sums lie in scratch memory:
+ * A chunk is a strip of vectors, and some blocks of channels and places. It goes through images and
+ * positions slab by slab; all its tiles take one slab after the other, so that the slab's part of both
+ * operands is read from the first-level cache. In between, their sums lie in scratch memory:
  *
  *     for each slab                            some lines of an image, or some images
  *         for each place, each tile

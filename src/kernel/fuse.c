@@ -323,8 +323,8 @@ static ash_ix address_behind(const fuser *f, ash_value value, ash_ixs *ixs, ash_
 
 /* Whether neighbours along the last dim of what movement makes of a stored value lie at one distance, at
  * least in runs, and rows at one distance everywhere: then a product steps through them with an addition,
- * and a copy would gain nothing. Without the second there are no tiles of rows. Neighbours whose distance is
- * that of one set of the cache do not stay there until the next tile reads beside them. */
+ * and a copy would gain nothing. Without the second there are no tiles of rows. Neighbours whose
+ * distance is that of one set of the cache do not stay there until the next tile reads beside them. */
 static bool lies_evenly(fuser *f, ash_value value) {
     const ash_type *type = ash_graph__type(f->graph, value);
     unsigned rank = type->rank;
@@ -550,8 +550,8 @@ static bool is_spread(const ash_graph *graph, ash_value value) {
     return few <= ash_type_max_count(graph->dims, &info->type) / OFTEN;
 }
 
-/* Whether a value is the sum, product, ... of a number of one value, and of one that is repeated: *of is the
- * first. */
+/* Whether a value is the sum, product, ... of a number of one value, and of one that is repeated: *of
+ * is the first. */
 static bool is_scaled(const ash_graph *graph, const ash_node *node, ash_value *of) {
     switch (node->op) {
     case ASH_OP_ADD:
@@ -574,7 +574,8 @@ static bool is_small(const fuser *f, ash_value value) {
             (info->kind == ASH_VALUE_NODE && f->graph->nodes.at[info->node].op == ASH_OP_BROADCAST));
 }
 
-/* Whether a node dequantises: a cast of a byte, or a sum or product of such a value with small constants. */
+/* Whether a node dequantises: a cast of a byte, or a sum or product of such a value with small
+ * constants. */
 static bool dequantises(const fuser *f, const ash_node *node) {
     switch (node->op) {
     case ASH_OP_CAST:

@@ -60,8 +60,8 @@ ash_op ash_loops__combine_of(const ash_node *node, ash_dtype dtype);
 void ash_loops__root_index(const ash_loops *l, ash_ix *idx);
 void ash_loops__store_index(const ash_loops *l, ash_ix *idx);
 void ash_loops__anchor_index(const ash_loops *l, ash_ix *idx);
-/* The accumulator after one more element of a reduction: of its operand of that number, which is 0 but where
- * several are summed at once. */
+/* The accumulator after one more element of a reduction: of its operand of that number, which is 0 but
+ * where several are summed at once. */
 ash_ref ash_loops__accumulate(ash_loops *l, const ash_node *node, unsigned operand, ash_op combine,
                               ash_ref acc);
 

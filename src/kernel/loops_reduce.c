@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* One reduction of a group: loops over the reduced axes, and accumulators; of several operands that are summed
- * at once, for each of them.
+/* One reduction of a group: loops over the reduced axes, and accumulators; of several operands that are
+ * summed at once, for each of them.
  *
- * Along the vector axis there are three accumulators: of full vectors, of single registers behind them, and
- * of what is left, where it is done one by one. Under a mask, lanes that are off keep what they have,
+ * Along the vector axis there are three accumulators: of full vectors, of single registers behind them,
+ * and of what is left, where it is done one by one. Under a mask, lanes that are off keep what they have,
  * whatever the operand is there: a number that is repeated over the lanes, or a function of 0.
- * Sums of floating point numbers are made of partial sums (partial.h), each accumulator with its levels. */
+ * Sums of floating point numbers are made of partial sums (partial.h), each accumulator with its
+ * levels. */
 #include "loops.h"
 
 /* Cells, one for each level from `first` on. */

@@ -6,8 +6,8 @@
 
 /* --- reductions ----------------------------------------------------------------------------------- */
 
-/* A reduction over nothing. Sums here and below: of a single -0, which may come out as -0 or, where summing
- * starts from 0, as +0; no more than that. */
+/* A reduction over nothing. Sums here and below: of a single -0, which may come out as -0 or, where
+ * summing starts from 0, as +0; no more than that. */
 static ash_value reduce_nothing(ash_rewrite *rw, const ash_node *n) {
     (void)rw;
     return ash_node_attr(n, ASH_ATTR_AXES)->count == 0 ? n->ins[0] : ASH_NO_VALUE;
@@ -53,7 +53,8 @@ static ash_value extreme_twice(ash_rewrite *rw, const ash_node *n) {
     return ash_build(rw->to, n->op, inner.ins, 1, &both, 1);
 }
 
-/* True when `value` is a broadcast that repeats each number along all of the axes: *of is what it repeats. */
+/* True when `value` is a broadcast that repeats each number along all of the axes: *of is what it
+ * repeats. */
 static bool is_repeated(const ash_rewrite *rw, ash_value value, const ash_attr *axes, ash_value *of) {
     ash_node node;
     if (!ash_rewrite__def(rw, value, ASH_OP_BROADCAST, &node)) return false;
@@ -138,8 +139,8 @@ static ash_value argmax_one(ash_rewrite *rw, const ash_node *n) {
 
 /* --- contractions --------------------------------------------------------------------------------- */
 
-/* True when `value` is the same [k, n] for every element of the batch; *matrix is that, with all batch dims
- * dropped or 1. */
+/* True when `value` is the same [k, n] for every element of the batch; *matrix is that, with all batch
+ * dims dropped or 1. */
 static bool is_shared_matrix(const ash_rewrite *rw, ash_value value, ash_value *matrix) {
     ash_node inner;
     *matrix = value;
@@ -177,9 +178,9 @@ static ash_value matmul_shared(ash_rewrite *rw, const ash_node *n) {
 /* --- gradients by weights ------------------------------------------------------------------------- */
 
 /* A convolution's gradient by its weights comes as a convolution whose operands have images and channels
- * exchanged, and whose window is as large as an image (grad/rule_conv.c). Where the target has no kernel for
- * it, products of images that are laid flat compute the same (ir/build_flat.c), but for images so small that
- * the convolution does. Not exact: the sums are taken in another order. */
+ * exchanged, and whose window is as large as an image (grad/rule_conv.c). Where the target has no
+ * kernel for it, products of images that are laid flat compute the same (ir/build_flat.c), but for
+ * images so small that the convolution does. Not exact: the sums are taken in another order. */
 static ash_value conv_flat(ash_rewrite *rw, const ash_node *n) {
     ash_value x, g;
     if (!ash_layout__is_swapped(rw->to, n, &x, &g) ||

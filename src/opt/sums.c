@@ -9,9 +9,9 @@
  * by its weights, which are a sum for each position of the window.
  *
  * Taken together are sums of large operands whose last axis stays: of others a row is often in the cache
- * still when it is read again, by a kernel that computes more of it (softmax). They are looked for among the
- * nodes that follow, none of which computes an operand of a later one from the result of an earlier one; a
- * node that needs one of the results comes after all of them.
+ * still when it is read again, by a kernel that computes more of it (softmax). They are looked for
+ * among the nodes that follow, none of which computes an operand of a later one from the result of an
+ * earlier one; a node that needs one of the results comes after all of them.
  *
  * Not exact: partial sums may be cut otherwise. */
 #include "rewrite.h"
