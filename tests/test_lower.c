@@ -595,8 +595,8 @@ static size_t count_steps(ash_graph *g) {
     return steps;
 }
 
-/* What is scaled and shifted of a value that is reduced as well is computed by each of its readers; so is not
- * what has two operands as large, or a function in between. */
+/* What is scaled and shifted of a value that is reduced as well is computed by each of its readers; so is
+ * not what has two operands as large, or a function in between. */
 static void test_what_is_normalised_is_not_stored(void **state) {
     (void)state;
     for (unsigned kind = 0; kind < 3; kind++) {
