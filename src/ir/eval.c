@@ -21,7 +21,8 @@ static ash_status evaluate(const ash_eval *e) {
     case ASH_CLASS_SELECT: ash_eval__select(e); break;
     case ASH_CLASS_CAST: ash_eval__cast(e); break;
     case ASH_CLASS_MOVE: return ash_eval__move(e);
-    case ASH_CLASS_REDUCE: ash_eval__reduce(e); break;
+    case ASH_CLASS_REDUCE:
+    case ASH_CLASS_SUMS: ash_eval__reduce(e); break;
     case ASH_CLASS_ARGREDUCE: ash_eval__argreduce(e); break;
     case ASH_CLASS_MATMUL:
         e->node->op == ASH_OP_MATMUL_BITS ? ash_eval__matmul_bits(e) : ash_eval__matmul(e);

@@ -339,7 +339,8 @@ static ash_status infer_class(const ash_inference *c) {
     case ASH_CLASS_SELECT: return infer_select(c);
     case ASH_CLASS_CAST: return infer_cast(c);
     case ASH_CLASS_MOVE: return ash_infer__move(c);
-    case ASH_CLASS_REDUCE: return infer_reduce(c);
+    case ASH_CLASS_REDUCE:
+    case ASH_CLASS_SUMS: return infer_reduce(c);
     case ASH_CLASS_ARGREDUCE: return infer_argreduce(c);
     case ASH_CLASS_MATMUL: return c->op == ASH_OP_MATMUL_BITS ? ash_infer__bits(c) : ash_infer__matmul(c);
     case ASH_CLASS_CONV:

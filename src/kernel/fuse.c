@@ -59,7 +59,7 @@ bool ash_node_reduces_dim(const ash_node *node, unsigned dim) {
 }
 
 bool ash_node_reduces_nothing(const ash_graph *graph, const ash_node *node) {
-    if (ash_op_infos[node->op].class != ASH_CLASS_REDUCE) return false;
+    if (!ash_op_is_reduction(node->op)) return false;
     const ash_type *in = ash_graph__type(graph, node->ins[0]);
     for (unsigned d = 0; d < in->rank; d++)
         if (in->dims[d] != 1 && ash_node_reduces_dim(node, d)) return false;
@@ -259,7 +259,8 @@ static ash_group_kind kind_of(const fuser *f, const ash_node *node) {
     if (node->op == ASH_OP_CONCAT) return ASH_GROUP_CONCAT;
     if (is_pointwise(f, node)) return ASH_GROUP_MAP;
     switch (ash_op_infos[node->op].class) {
-    case ASH_CLASS_REDUCE: return ASH_GROUP_ROWS;
+    case ASH_CLASS_REDUCE:
+    case ASH_CLASS_SUMS: return ASH_GROUP_ROWS;
     case ASH_CLASS_POOL: return ASH_GROUP_POOL;
     case ASH_CLASS_MATMUL:
     case ASH_CLASS_CONV: return ASH_GROUP_TILE;
@@ -472,8 +473,7 @@ static ash_status visit(fuser *f, uint32_t n, const bool *stored, ash_diag *diag
     bool must_store = f->packed[node->out] || f->deep[node->out] || node->n_outs > 1;
     for (unsigned i = 0; i < node->n_outs; i++) must_store |= stored[node->out + i];
     request *r = &f->requests[node->out];
-    bool reduces =
-        ash_op_infos[node->op].class == ASH_CLASS_REDUCE && !ash_node_reduces_nothing(f->graph, node);
+    bool reduces = ash_op_is_reduction(node->op) && !ash_node_reduces_nothing(f->graph, node);
     if (node->op == ASH_OP_CAST && r->state == UNUSED && !must_store) return ASH_OK; /* of a lookup alone */
     if (ash_op_is_virtual(node->op) && !must_store) {
         pass_on(f, node);
@@ -520,7 +520,7 @@ static void mark_constants(const ash_graph *graph, bool *constant) {
 static void mark_from_reduction(const ash_graph *graph, bool *from) {
     for (size_t n = 0; n < graph->nodes.len; n++) {
         const ash_node *node = &graph->nodes.at[n];
-        bool any = ash_op_infos[node->op].class == ASH_CLASS_REDUCE;
+        bool any = ash_op_is_reduction(node->op);
         if (ash_op_is_elementwise(node->op) || ash_op_is_virtual(node->op))
             for (unsigned i = 0; i < node->n_ins; i++) any |= from[node->ins[i]];
         if (ash_node__looked_up(graph, node) != ASH_NO_VALUE) any |= from[node->ins[1]];
@@ -532,8 +532,7 @@ static void mark_from_reduction(const ash_graph *graph, bool *from) {
 static void mark_summed(const ash_graph *graph, bool *summed) {
     for (size_t n = graph->nodes.len; n-- > 0;) {
         const ash_node *node = &graph->nodes.at[n];
-        bool reduces =
-            ash_op_infos[node->op].class == ASH_CLASS_REDUCE && !ash_node_reduces_nothing(graph, node);
+        bool reduces = ash_op_is_reduction(node->op) && !ash_node_reduces_nothing(graph, node);
         if (!reduces && !(ash_op_is_virtual(node->op) && summed[node->out])) continue;
         for (unsigned i = 0; i < node->n_ins; i++) summed[node->ins[i]] = true;
     }

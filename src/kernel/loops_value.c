@@ -3,7 +3,7 @@
 #include "loops.h"
 
 bool ash_loops__is_reduction(const ash_kern *k, const ash_node *node) {
-    return ash_op_infos[node->op].class == ASH_CLASS_REDUCE && !ash_node_reduces_nothing(k->graph, node);
+    return ash_op_is_reduction(node->op) && !ash_node_reduces_nothing(k->graph, node);
 }
 
 /* --- operands of reductions ----------------------------------------------------------------------- */

@@ -141,7 +141,8 @@ static double node_flops(const ash_lowering *low, const ash_node *node) {
         for (uint32_t i = 0; i < kernel->count; i++) out *= (double)kernel->list[i];
         return out;
     }
-    case ASH_CLASS_REDUCE: return count * node->n_ins;
+    case ASH_CLASS_SUMS: return count * node->n_ins;
+    case ASH_CLASS_REDUCE:
     case ASH_CLASS_ARGREDUCE: return count;
     case ASH_CLASS_MOVE:
     case ASH_CLASS_GATHER: return 0;
@@ -158,6 +159,7 @@ static double node_work(const ash_lowering *low, const ash_node *node) {
     case ASH_CLASS_CONV: return flops / (node->op == ASH_OP_WINOGRAD ? c->rate_winograd : c->rate_matmul);
     case ASH_CLASS_POOL: return flops / c->rate_pool;
     case ASH_CLASS_REDUCE:
+    case ASH_CLASS_SUMS:
     case ASH_CLASS_ARGREDUCE: return flops / c->rate_reduce;
     case ASH_CLASS_MOVE:
     case ASH_CLASS_GATHER:

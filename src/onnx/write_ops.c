@@ -313,10 +313,6 @@ static void write_reduce(ash_writer *w, const ash_node *node) {
                      : node->op == ASH_OP_REDUCE_PROD ? "ReduceProd"
                      : node->op == ASH_OP_REDUCE_MAX  ? "ReduceMax"
                                                       : "ReduceMin";
-    if (node->op == ASH_OP_REDUCE_SUMS) {
-        ash_writer__fail(w, ASH_ERROR_UNSUPPORTED, "sums that are taken together");
-        return;
-    }
     const ash_attr *axes = ash_node_attr(node, ASH_ATTR_AXES);
     const ash_writer_attr attrs[] = {WRITE_INT("keepdims", 0), WRITE_INT("noop_with_empty_axes", 1)};
     bool is_bool = in_type(w, node, 0)->dtype == ASH_BOOL;
@@ -509,6 +505,7 @@ void ash_writer__core(ash_writer *w, const ash_node *node) {
     switch (ash_op_infos[node->op].class) {
     case ASH_CLASS_MOVE: write_move(w, node); break;
     case ASH_CLASS_REDUCE: write_reduce(w, node); break;
+    case ASH_CLASS_SUMS: ash_writer__fail(w, ASH_ERROR_UNSUPPORTED, "sums that are taken together"); break;
     case ASH_CLASS_ARGREDUCE: write_arg(w, node); break;
     case ASH_CLASS_CONV: write_conv(w, node); break;
     case ASH_CLASS_POOL: write_pool(w, node); break;
