@@ -95,8 +95,8 @@ static void read_node(weights *w) {
 
 /* The tile, what of both operands fits the first-level cache, and how many chunks there are. */
 static void choose_sizes(weights *w) {
-    enum { FEW_CHUNKS = 16 };
     const ash_target *target = w->k->low->target;
+    const int64_t enough = target->costs.chunk_count;
     const ash_tile_extents extents = {.rows = w->run, .blocks = w->vectors};
     int64_t line = 1, area = 1, bytes, room;
     for (unsigned s = 0; s < w->space; s++) {
@@ -114,12 +114,13 @@ static void choose_sizes(weights *w) {
     /* Blocks of channels that one chunk has share a slab of the gradient. */
     const int64_t strips = ash_ceil_div(w->vectors, w->shape.vectors);
     w->some_places = w->places;
-    w->some_blocks = ASH_MAX(w->blocks * strips / FEW_CHUNKS, 1);
+    w->some_blocks = ASH_MAX(w->blocks * strips / enough, 1);
     int64_t sums = w->places * w->run * w->shape.vectors * w->lanes * (int64_t)sizeof(float);
-    w->some_blocks = ASH_MIN(w->some_blocks, ASH_MAX(target->l2_bytes / 4 / sums, 1));
-    w->some_blocks = ASH_MIN(w->some_blocks, w->blocks);
-    if (w->blocks * strips < FEW_CHUNKS)
-        w->some_places = ash_ceil_div(w->places, ASH_MIN(w->window[0], FEW_CHUNKS / (w->blocks * strips)));
+    w->some_blocks =
+        ASH_MIN(w->some_blocks, ASH_MAX(ash_share_of(target->l2_bytes, target->costs.row_share) / sums, 1));
+    w->some_blocks = ash_ceil_div(w->blocks, ash_ceil_div(w->blocks, w->some_blocks));
+    if (w->blocks * strips < enough)
+        w->some_places = ash_ceil_div(w->places, ASH_MIN(w->window[0], enough / (w->blocks * strips)));
 }
 
 static bool find_operands(weights *w) {
