@@ -601,10 +601,10 @@ static void test_what_is_normalised_is_not_stored(void **state) {
     (void)state;
     for (unsigned kind = 0; kind < 3; kind++) {
         ash_graph *g = new_graph();
-        ash_value w = INPUT(g, "w", 33, 40), x = ash_matmul(g, INPUT(g, "x", 20, 33), w);
+        ash_value w = INPUT(g, "w", 33, 128), x = ash_matmul(g, INPUT(g, "x", 129, 33), w);
         ash_graph_output(g, "sums", ash_reduce_sum(g, x, (int64_t[]){0}, 1, false));
-        ash_value y = ash_add(g, ash_mul(g, x, INPUT(g, "s", 40)), INPUT(g, "t", 40));
-        if (kind == 1) y = ash_add(g, y, INPUT(g, "z", 20, 40));
+        ash_value y = ash_add(g, ash_mul(g, x, INPUT(g, "s", 128)), INPUT(g, "t", 128));
+        if (kind == 1) y = ash_add(g, y, INPUT(g, "z", 129, 128));
         if (kind == 2) y = ash_tanh(g, y);
         y = ash_max(g, y, ash_scalar(g, ASH_F32, 0.25));
         ash_graph_output(g, "rows", ash_reduce_sum(g, y, (int64_t[]){1}, 1, false));

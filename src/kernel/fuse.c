@@ -538,15 +538,17 @@ static void mark_summed(const ash_graph *graph, bool *summed) {
     }
 }
 
-/* Whether an operand repeats each of its numbers often: what is one per channel, or per row. */
+/* Whether an operand of many elements repeats each of its numbers often: what is one per channel, or per
+ * row. What is small stays in the cache when it is stored, and what it is made of need not be held. */
 static bool is_spread(const ash_graph *graph, ash_value value) {
-    enum { OFTEN = 16 };
+    enum { OFTEN = 16, MANY = 1 << 14 };
     const ash_value_info *info = ash_graph__value(graph, value);
     if (info->kind != ASH_VALUE_NODE) return false;
     const ash_node *node = &graph->nodes.at[info->node];
     if (node->op != ASH_OP_BROADCAST) return false;
     int64_t few = ash_type_max_count(graph->dims, ash_graph__type(graph, node->ins[0]));
-    return few <= ash_type_max_count(graph->dims, &info->type) / OFTEN;
+    int64_t all = ash_type_max_count(graph->dims, &info->type);
+    return all >= MANY && few <= all / OFTEN;
 }
 
 /* Whether a value is the sum, product, ... of a number of one value, and of one that is repeated: *of
