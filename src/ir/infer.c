@@ -332,7 +332,9 @@ static ash_status infer_class(const ash_inference *c) {
     case ASH_CLASS_MOVE: return ash_infer__move(c);
     case ASH_CLASS_REDUCE: return infer_reduce(c);
     case ASH_CLASS_ARGREDUCE: return infer_argreduce(c);
-    case ASH_CLASS_MATMUL: return c->op == ASH_OP_MATMUL_BITS ? ash_infer__bits(c) : ash_infer__matmul(c);
+    case ASH_CLASS_MATMUL:
+        if (c->op == ASH_OP_ATTEND) return ash_infer__attend(c);
+        return c->op == ASH_OP_MATMUL_BITS ? ash_infer__bits(c) : ash_infer__matmul(c);
     case ASH_CLASS_CONV: return c->op == ASH_OP_WINOGRAD ? ash_infer__winograd(c) : ash_infer__conv(c);
     case ASH_CLASS_POOL: return ash_infer__pool(c);
     case ASH_CLASS_GATHER: return ash_infer__gather(c);
