@@ -125,15 +125,15 @@ static const ash_node *product_before(const finder *f, ash_value value, uint32_t
     return NULL;
 }
 
-/* Time and memory that the scores take, against rows that would leave most lanes without work. */
+/* Keys and values that would be packed for few rows, or scores that would leave the cache. */
 static bool pays(const finder *f, const ash_type *scores, const ash_node *product) {
     const ash_target *target = f->rw->opt->target;
     const ash_costs *c = &target->costs;
     int64_t least, rows, min, keys;
     ash_dims_bounds(f->from->dims, scores->dims[scores->rank - 2], &least, &rows);
     ash_dims_bounds(f->from->dims, scores->dims[scores->rank - 1], &min, &keys);
-    if (rows < c->attend_rows || keys < c->pack_rows) return false;
-    bool packs_for_few = least < c->pack_rows && !f->constant[product->ins[1]];
+    if (rows < c->pack_rows || keys < c->pack_rows) return false; /* which pack nothing */
+    bool packs_for_few = least < c->attend_rows && !f->constant[product->ins[1]];
     return packs_for_few ||
            ash_type_max_bytes(f->from->dims, scores) > ash_share_of(target->l2_bytes, c->attend_share);
 }
