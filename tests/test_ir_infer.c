@@ -210,7 +210,7 @@ static const row rows[] = {
      CONV("[1, 1]", "[0, 0]", "1", "x_block=0 y_block=0 w_block=0 o=20"), "o is 20, and w_block is 0",
      ASH_ERROR_INVALID_ARGUMENT},
     {"attend", "f32[b, 3, n] f32[b, n, 5]", "keys=16 empty=0", "f32[b, 3, 5]", 0},
-    {"attend", "f32[n, m] f32[m, 5]", "keys=16 empty=1", "f32[n, 5]", 0},
+    {"attend", "f32[n, b] f32[b, 5]", "keys=16 empty=1", "f32[n, 5]", 0},
     {"attend", "f32[3, 4] f32[4, 5]", "keys=0 empty=0", "keys is 0, empty is 0",
      ASH_ERROR_INVALID_ARGUMENT},
     {"attend", "f32[3, 4] f32[4, 5]", "keys=16 empty=2", "keys is 16, empty is 2",
