@@ -211,7 +211,7 @@ static void emit_exponentials(attend *a, unsigned vectors, ash_ref first, const 
                                  load_state(a, SCALE, row[v], a->lanes), ash_nest_get(n, sum[v])));
 }
 
-/* Weights of the present block of keys, for `vectors` vectors of rows from number `first` of the chunk on. */
+/* Weights of the present block of keys, for `vectors` vectors of rows from number `first` on. */
 static void emit_weights(attend *a, unsigned vectors, ash_ref first) {
     ash_nest *n = &a->k->nest;
     ash_ref most[ASH_TILE_MAX], from = number(a, 0);

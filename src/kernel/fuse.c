@@ -39,7 +39,7 @@ typedef struct fuser {
     bool *from_reduction;
     bool *deep; /* per value: stored, since too many nodes would be gone through to compute it */
     bool *
-        light; /* per value: made of one byte or of positions, and computed anew by each group that reads it */
+        light; /* per value: made of a byte or of positions, and computed anew by each group that reads it */
     bool *
         packed; /* per value: must lie in memory in its own order, also when it is the result of movement */
     bool fuse;

@@ -9,8 +9,8 @@
  * written with q' as its second operand, which the layout pass packs; keys and values, of which there may
  * be many more and which may be a cache, are read as they lie.
  *
- * A softmax is e / sum(e), e = exp(s - max(s)) along the last dim, as exporters and import spell it, or with
- * rows that see nothing made zeros:
+ * A softmax is e / sum(e), e = exp(s - max(s)) along the last dim, as exporters and import spell it, or
+ * with rows that see nothing made zeros:
  *
  *     none = max(s) == -inf,  e = exp(s - select(none, 0, max(s))),  e / select(none, 1, sum(e))
  *

@@ -5,8 +5,9 @@
  * few_bits comes before fold for the same reason.
  * fold comes before simplify, so that rules see the constants; cse before it, so that "the same operand
  * twice" is the same value. affine wants constants in the form that simplify leaves (one broadcast of a
- * small value). attention comes before reciprocal, so that a softmax is still a quotient. reciprocal comes after affine, so that a division of a channel is one of its weights, and
- * before fold, which computes 1 / c. lookup comes after the last fold, whose functions are not those of
+ * small value). attention comes before reciprocal, so that a softmax is still a quotient. reciprocal comes
+ * after affine, so that a division of a channel is one of its weights, and before fold, which computes
+ * 1 / c. lookup comes after the last fold, whose functions are not those of
  * kernels. widen comes after affine, so that a normalisation is still next to its convolution, and before
  * layout, which knows f32 alone. layout comes after everything that speaks of channels as dim 1; winograd
  * reads the weights as it has packed them; parts and filters are what GPUs have instead of both, in this
