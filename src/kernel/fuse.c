@@ -37,9 +37,8 @@ typedef struct fuser {
      * that repeats it along some axes before the reduction itself is seen: most often that one follows, and
      * makes the group rows. */
     bool *from_reduction;
-    bool *deep; /* per value: stored, since too many nodes would be gone through to compute it */
-    bool *
-        light; /* per value: made of a byte or of positions, and computed anew by each group that reads it */
+    bool *deep;  /* per value: stored, since too many nodes would be gone through to compute it */
+    bool *light; /* per value: made of a byte or of positions, computed anew by each reader */
     bool *
         packed; /* per value: must lie in memory in its own order, also when it is the result of movement */
     bool fuse;
