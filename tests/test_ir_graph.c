@@ -230,7 +230,7 @@ static void refuses_internal_forms(void **state) {
     static const int64_t one[] = {1, 1}, zero[] = {0, 0};
     static const ash_attr_key keys[] = {ASH_ATTR_B_BLOCK, ASH_ATTR_X_BLOCK, ASH_ATTR_Y_BLOCK,
                                         ASH_ATTR_W_BLOCK, ASH_ATTR_TILE,    ASH_ATTR_BITS,
-                                        ASH_ATTR_SUMS};
+                                        ASH_ATTR_SUMS,    ASH_ATTR_KEYS};
     for (size_t i = 0; i < ASH_COUNT(keys); i++) {
         ash_graph *g = fresh(f);
         bool x_block = keys[i] == ASH_ATTR_X_BLOCK, w_block = keys[i] == ASH_ATTR_W_BLOCK;
@@ -254,6 +254,10 @@ static void refuses_internal_forms(void **state) {
             ins[0] = INPUT(g, "x", F32, 3, 8), ins[1] = INPUT(g, "w", U32, 2, 1, 4);
             ins[2] = INPUT(g, "s", F32, 2, 1, 4);
             status = ash_graph_add(g, ASH_OP_MATMUL_BITS, ins, 3, attrs, 4, &y);
+        } else if (keys[i] == ASH_ATTR_KEYS) {
+            const ash_attr attrs[] = {ASH_ATTR_I(KEYS, 4), ASH_ATTR_I(EMPTY, 0)};
+            ins[0] = INPUT(g, "s", F32, 3, 6), ins[1] = INPUT(g, "v", F32, 6, 2);
+            status = ash_graph_add(g, ASH_OP_ATTEND, ins, 2, attrs, 2, &y);
         } else if (keys[i] == ASH_ATTR_TILE) {
             const ash_attr attrs[] = {ASH_ATTR_LIST(BEFORE, one, 2), ASH_ATTR_LIST(AFTER, one, 2),
                                       ASH_ATTR_I(O, 4), ASH_ATTR_I(Y_BLOCK, 4), ASH_ATTR_I(TILE, 2)};

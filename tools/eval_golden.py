@@ -731,6 +731,23 @@ def few_bits(g):
                [("f32", arr("f32", y.reshape(-1).tolist(), y.shape))])
 
 
+def attention(g):
+    """Scores of 0 and -inf alone, so that all weights of a row are one power of two."""
+    own = np.random.default_rng(12)
+    for m, k, n, empty in ((5, 4, 3, 0), (3, 8, 1, 1), (2, 1, 2, 1), (2, 0, 2, 0)):
+        for batch in ((), (2,)):
+            s, v = np.full(batch + (m, k), -INF), 8 * own.integers(-4, 5, batch + (k, n)).astype(float)
+            y = np.zeros(batch + (m, n))
+            for row in np.ndindex(*batch, m):
+                seen = own.permutation(k)[:(0 if row[-1] == 0 else 1 << int(own.integers(0, max(k, 1).bit_length())))]
+                s[row][seen] = 0
+                if k:
+                    y[row] = v[row[:-1]][seen].mean(axis=0) if len(seen) else 0.0 if empty else NAN
+            g.case(f"attend {m} {k} {n} {empty} {len(batch)}", "attend", {"keys": 16, "empty": empty},
+                   [("f32", arr("f32", t.reshape(-1).tolist(), t.shape)) for t in (s, v)],
+                   [("f32", arr("f32", y.reshape(-1).tolist(), y.shape))])
+
+
 # --- indexed access ---------------------------------------------------------------------------------------------------
 
 
@@ -887,7 +904,7 @@ def main():
     folder = Path(__file__).resolve().parent.parent / "tests" / "data"
     g = Golden(folder)
     for name, parts in {"elementwise": (unary, binary, select, cast, bitcast), "movement": (movement,),
-                        "reduce": (reductions, pools, scans, orders, sums), "contract": (products, convolutions, extremes, winograds, few_bits, weights_gradients),
+                        "reduce": (reductions, pools, scans, orders, sums), "contract": (products, convolutions, extremes, winograds, few_bits, weights_gradients, attention),
                         "index": (gathers, scatters, choices)}.items():
         for part in parts:
             part(g)

@@ -68,8 +68,11 @@ static val exp_of(ash_emit *e, const exp_form *f, val x) {
     return scale(e, exp_minus_1(e, f, p.r, p.r), p.n, p.biased);
 }
 
+/* Far below, where the result is 0, nothing is computed from x: an underflow takes a processor some 150
+ * cycles, and the softmax of masked scores would be made of them. */
 val ash_emit__exp_f32(ash_emit *e, val x) {
-    return exp_of(e, &single_form, f_at_most(e, f_at_least(e, x, -104), 89));
+    val far = f_lt(e, x, -104), zero = f_const(x, 0);
+    return f_select(e, far, zero, exp_of(e, &single_form, f_at_most(e, f_select(e, far, zero, x), 89)));
 }
 
 val ash_emit__exp_f64(ash_emit *e, val x) {

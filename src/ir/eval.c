@@ -25,7 +25,10 @@ static ash_status evaluate(const ash_eval *e) {
     case ASH_CLASS_SUMS: ash_eval__reduce(e); break;
     case ASH_CLASS_ARGREDUCE: ash_eval__argreduce(e); break;
     case ASH_CLASS_MATMUL:
-        e->node->op == ASH_OP_MATMUL_BITS ? ash_eval__matmul_bits(e) : ash_eval__matmul(e);
+        if (e->node->op == ASH_OP_ATTEND)
+            ash_eval__attend(e);
+        else
+            e->node->op == ASH_OP_MATMUL_BITS ? ash_eval__matmul_bits(e) : ash_eval__matmul(e);
         break;
     case ASH_CLASS_CONV:
         if (e->node->op == ASH_OP_CONV_WEIGHTS)

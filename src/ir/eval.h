@@ -36,6 +36,7 @@ void ash_eval__argreduce(const ash_eval *e);
 ash_status ash_eval__topk(const ash_eval *e);
 void ash_eval__matmul(const ash_eval *e);
 void ash_eval__matmul_bits(const ash_eval *e);
+void ash_eval__attend(const ash_eval *e);
 void ash_eval__conv(const ash_eval *e);
 void ash_eval__winograd(const ash_eval *e);
 void ash_eval__conv_weights(const ash_eval *e);

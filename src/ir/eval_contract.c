@@ -5,6 +5,8 @@
  * (conv), so there is one loop for both. The innermost loop runs along the result, adding a multiple of one
  * operand's row: products are summed in double precision (integers wrap), in the order of k, or of the
  * kernel's positions and then the input channels. */
+#include <math.h>
+
 #include "eval.h"
 
 /* y[i * y_step] += a * x[i * x_step] */
@@ -99,6 +101,32 @@ void ash_eval__matmul_bits(const ash_eval *e) {
         y->f[i] = 0;
         for (int64_t t = 0; t < k; t++) y->f[i] += a->f[row * k + t] * weight_of(e, t, column);
     }
+}
+
+/* --- attend ------------------------------------------------------------------------------------------ */
+
+/* One row of the result, from `keys` scores and as many rows of values. */
+static void attend_row(const double *scores, int64_t keys, const double *values, int64_t columns,
+                       bool empty, double *y) {
+    double most = -INFINITY, sum = 0;
+    memset(y, 0, (size_t)columns * sizeof *y);
+    for (int64_t i = 0; i < keys; i++) most = scores[i] > most || isnan(scores[i]) ? scores[i] : most;
+    if (empty && most == -INFINITY) return;
+    for (int64_t i = 0; i < keys; i++) {
+        double weight = exp(scores[i] - most);
+        sum += weight;
+        add_row_float(y, 1, weight, values + i * columns, 1, columns);
+    }
+    for (int64_t j = 0; j < columns && keys; j++) y[j] /= sum;
+}
+
+void ash_eval__attend(const ash_eval *e) {
+    const ash_wide *scores = &e->ins[0], *values = &e->ins[1], *y = &e->outs[0];
+    int64_t rows = y->dims[y->rank - 2], columns = y->dims[y->rank - 1];
+    int64_t keys = scores->dims[y->rank - 1];
+    for (int64_t i = 0; y->count && i < y->count / columns; i++)
+        attend_row(scores->f + i * keys, keys, values->f + i / rows * keys * columns, columns,
+                   ash_node_int(e->node, ASH_ATTR_EMPTY), y->f + i * columns);
 }
 
 /* --- conv -------------------------------------------------------------------------------------------- */

@@ -342,7 +342,9 @@ static ash_status infer_class(const ash_inference *c) {
     case ASH_CLASS_REDUCE:
     case ASH_CLASS_SUMS: return infer_reduce(c);
     case ASH_CLASS_ARGREDUCE: return infer_argreduce(c);
-    case ASH_CLASS_MATMUL: return c->op == ASH_OP_MATMUL_BITS ? ash_infer__bits(c) : ash_infer__matmul(c);
+    case ASH_CLASS_MATMUL:
+        if (c->op == ASH_OP_ATTEND) return ash_infer__attend(c);
+        return c->op == ASH_OP_MATMUL_BITS ? ash_infer__bits(c) : ash_infer__matmul(c);
     case ASH_CLASS_CONV:
         return c->op == ASH_OP_WINOGRAD       ? ash_infer__winograd(c)
                : c->op == ASH_OP_CONV_WEIGHTS ? ash_infer__conv_weights(c)

@@ -55,6 +55,7 @@ ash_status ash_infer__topk(const ash_inference *c);     /* infer_index.c */
 ash_status ash_infer__nms(const ash_inference *c);      /* infer_index.c */
 ash_status ash_infer__matmul(const ash_inference *c);   /* infer_window.c */
 ash_status ash_infer__bits(const ash_inference *c);     /* infer_window.c */
+ash_status ash_infer__attend(const ash_inference *c);   /* infer_window.c */
 ash_status ash_infer__conv(const ash_inference *c);     /* infer_window.c */
 ash_status ash_infer__pool(const ash_inference *c);     /* infer_window.c */
 ash_status ash_infer__custom(const ash_inference *c);   /* custom.c */

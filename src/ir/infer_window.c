@@ -110,6 +110,30 @@ ash_status ash_infer__matmul(const ash_inference *c) {
     return ASH_OK;
 }
 
+/* --- attention -------------------------------------------------------------------------------------- */
+
+ash_status ash_infer__attend(const ash_inference *c) {
+    const ash_type *scores = &c->ins[0], *values = &c->ins[1];
+    int64_t keys = ash_infer__attr(c, ASH_ATTR_KEYS)->i, empty = ash_infer__attr(c, ASH_ATTR_EMPTY)->i;
+    ASH_INFER_FAIL_IF(keys <= 0 || empty < 0 || empty > 1, c, ASH_ERROR_INVALID_ARGUMENT,
+                      "keys is %lld, empty is %lld", (long long)keys, (long long)empty);
+    ASH_INFER_FAIL_IF(scores->dtype != ASH_F32 || values->dtype != ASH_F32, c, ASH_ERROR_TYPE,
+                      "scores and values are no f32");
+    ASH_INFER_FAIL_IF(scores->rank < 2 || values->rank != scores->rank, c, ASH_ERROR_SHAPE,
+                      "no matrices of equal batch rank");
+    unsigned batch = scores->rank - 2;
+    for (unsigned i = 0; i < batch; i++)
+        ASH_INFER_FAIL_IF(scores->dims[i] != values->dims[i], c, ASH_ERROR_SHAPE, "batch dim %u differs",
+                          i);
+    ASH_INFER_FAIL_IF(scores->dims[batch + 1] != values->dims[batch], c, ASH_ERROR_SHAPE,
+                      "inner dims differ");
+    ASH_INFER_FAIL_IF(!ash_dim_is_const(values->dims[batch + 1]), c, ASH_ERROR_SHAPE,
+                      "columns are no number");
+    c->outs[0] = *values;
+    c->outs[0].dims[batch] = scores->dims[batch];
+    return ASH_OK;
+}
+
 /* --- products with weights of few bits -------------------------------------------------------------- */
 
 /* Whether operand i is [ceil(n/block), ceil(k/each), block]. */

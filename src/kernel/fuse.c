@@ -37,9 +37,10 @@ typedef struct fuser {
      * that repeats it along some axes before the reduction itself is seen: most often that one follows, and
      * makes the group rows. */
     bool *from_reduction;
-    bool *deep;  /* per value: stored, since too many nodes would be gone through to compute it */
-    bool *light; /* per value: made of one byte, or of one number that is stored beside it, and computed
-                    anew by each group that reads it */
+    bool *deep; /* per value: stored, since too many nodes would be gone through to compute it */
+    bool
+        *light; /* per value: made of one byte, of positions, or of one number that is stored beside it, and
+                    computed anew by each group that reads it */
     bool *
         packed; /* per value: must lie in memory in its own order, also when it is the result of movement */
     bool fuse;
@@ -226,6 +227,40 @@ static bool narrows(const fuser *f, const ash_node *node) {
            ash_dtype_size(ash_graph__type(f->graph, node->ins[0])->dtype) > 1;
 }
 
+static const ash_node *anchor_that_attends(const fuser *f, const ash_group *g) {
+    const ash_node *anchor = g->anchor == ASH_NO_NODE ? NULL : &f->graph->nodes.at[g->anchor];
+    return anchor && anchor->op == ASH_OP_ATTEND ? anchor : NULL;
+}
+
+/* Whether a node is the product that the scores of a group that attends are made from, and computes their
+ * tiles: [batch..., keys, rows], with the rows in blocks. */
+static bool is_scores(const fuser *f, const ash_node *node, const ash_group *g, const request *r) {
+    const ash_node *anchor = anchor_that_attends(f, g);
+    if (!anchor || g->scores != ASH_NO_NODE || node->op != ASH_OP_MATMUL || r->repeated ||
+        !ash_node_int(node, ASH_ATTR_B_BLOCK) || ash_node__is_bytes(f->graph, node))
+        return false;
+    const int8_t *labels = f->fusion->labels[g->anchor];
+    unsigned rank = ash_graph__type(f->graph, anchor->out)->rank,
+             last = ash_graph__type(f->graph, node->out)->rank - 1;
+    uint32_t missing = long_axes(g) & ~label_mask(r->labels, last + 1);
+    int8_t row = labels[rank - 2], column = labels[rank - 1];
+    return row != ASH_LABEL_NONE && r->labels[last] == row &&
+           r->labels[last - 1] == (int8_t)g->n_root_axes &&
+           !(missing & ~(column == ASH_LABEL_NONE ? 0 : 1u << column));
+}
+
+/* Whether a node is a step of a mask over keys and rows that is the same for several matrices: computed for
+ * each of them, it takes an instruction, and no matrix in memory. */
+static bool is_mask(const fuser *f, const ash_node *node, const ash_group *g, const request *r) {
+    const ash_node *anchor = anchor_that_attends(f, g);
+    if (!anchor || !ash_op_is_elementwise(node->op) ||
+        ash_node__work(f->costs, node) > f->costs->work_simple)
+        return false;
+    int8_t row = f->fusion->labels[g->anchor][ash_graph__type(f->graph, anchor->out)->rank - 2];
+    uint32_t mask = label_mask(r->labels, ash_graph__type(f->graph, node->out)->rank);
+    return row != ASH_LABEL_NONE && mask >> row & mask >> g->n_root_axes & 1;
+}
+
 /* Whether a node whose result the group reads as `r` says may be computed inside it. */
 static bool may_join(const fuser *f, const ash_node *node, const request *r) {
     if (!f->fuse || (r->state != LABELLED && r->state != REARRANGED)) return false;
@@ -241,7 +276,7 @@ static bool may_join(const fuser *f, const ash_node *node, const request *r) {
         if (r->state == REARRANGED) return g->kind == ASH_GROUP_MAP;
         /* rows are gone over several times: bytes are read, and not what a product has summed */
         if (g->kind == ASH_GROUP_ROWS && narrows(f, node)) return false;
-        if (!r->repeated || (missing & ~g->reduced) == 0) return true;
+        if (!r->repeated || (missing & ~g->reduced) == 0 || is_mask(f, node, g, r)) return true;
         return !g->reduced && g->anchor == ASH_NO_NODE && f->from_reduction[node->out];
     }
     if (r->state != LABELLED) return false;
@@ -250,7 +285,8 @@ static bool may_join(const fuser *f, const ash_node *node, const request *r) {
     case ASH_CLASS_MATMUL:
     case ASH_CLASS_CONV:
     case ASH_CLASS_POOL:
-        return g->kind == ASH_GROUP_MAP && g->anchor == ASH_NO_NODE && !missing && !r->repeated;
+        return is_scores(f, node, g, r) ||
+               (g->kind == ASH_GROUP_MAP && g->anchor == ASH_NO_NODE && !missing && !r->repeated);
     default: return false;
     }
 }
@@ -284,6 +320,7 @@ static bool new_group(fuser *f, uint32_t n) {
     ash_group g = {.kind = kind_of(f, node),
                    .root = n,
                    .anchor = ASH_NO_NODE,
+                   .scores = ASH_NO_NODE,
                    .n_axes = out->rank,
                    .n_root_axes = out->rank,
                    .constant = f->fusion->constant[node->out]};
@@ -391,6 +428,20 @@ static bool picks(const fuser *f, ash_value value) {
            ash_node__looked_up(f->graph, node) == ASH_NO_VALUE;
 }
 
+/* Asks for the scores of a group that attends, whose keys are one axis more: the group reads each of them
+ * once, for all columns. False when there are too many axes. */
+static bool ask_scores(fuser *f, const ash_node *node, ash_group *g, const request *of_result) {
+    const ash_type *scores = ash_graph__type(f->graph, node->ins[0]);
+    request r = {.state = LABELLED, .group = of_result->group};
+    if (g->n_axes != g->n_root_axes || g->n_axes == ASH_MAX_AXES) return false;
+    memset(r.labels, ASH_LABEL_NONE, sizeof r.labels);
+    memcpy(r.labels, of_result->labels, (scores->rank - 1) * sizeof *r.labels);
+    if (scores->dims[scores->rank - 1] != 1) r.labels[scores->rank - 1] = (int8_t)g->n_axes;
+    g->extents[g->n_axes++] = scores->dims[scores->rank - 1];
+    ask(f, node->ins[0], &r);
+    return true;
+}
+
 /* Places node `n` in group `group` and hands the request for its result on to its operands. */
 static void place(fuser *f, uint32_t n, uint32_t group) {
     const ash_node *node = &f->graph->nodes.at[n];
@@ -427,11 +478,17 @@ static void place(fuser *f, uint32_t n, uint32_t group) {
     }
     switch (ash_op_infos[node->op].class) {
     case ASH_CLASS_MATMUL:
-    case ASH_CLASS_CONV: g->kind = ASH_GROUP_TILE, g->anchor = n; break;
+    case ASH_CLASS_CONV:
+        if (anchor_that_attends(f, g))
+            g->scores = n;
+        else
+            g->kind = ASH_GROUP_TILE, g->anchor = n;
+        break;
     case ASH_CLASS_POOL: g->kind = ASH_GROUP_POOL, g->anchor = n; break;
     default: break;
     }
-    for (unsigned i = 0; i < node->n_ins; i++) {
+    bool attends = node->op == ASH_OP_ATTEND && ask_scores(f, node, g, &r);
+    for (unsigned i = attends; i < node->n_ins; i++) {
         request through = {.state = REARRANGED, .group = group};
         memset(through.labels, ASH_LABEL_NONE, sizeof through.labels);
         if (node->op == ASH_OP_GATHER && i == 0 && picks(f, node->ins[0]))
@@ -443,6 +500,9 @@ static void place(fuser *f, uint32_t n, uint32_t group) {
         f->packed[node->ins[i]] = true;
     if (node->op == ASH_OP_MATMUL && ash_node_int(node, ASH_ATTR_B_BLOCK)) f->packed[node->ins[1]] = true;
     if (node->op == ASH_OP_MATMUL && !lies_evenly(f, node->ins[0])) f->packed[node->ins[0]] = true;
+    if (node->op == ASH_OP_ATTEND &&
+        !lies_close(f, node->ins[1], ash_graph__type(f->graph, node->out)->rank - 1))
+        f->packed[node->ins[1]] = true;
     bool often = g->kind == ASH_GROUP_POOL || (node->op == ASH_OP_GATHER && reads_all(f, node));
     if (often && needs_order(f, node, g, &r)) f->packed[node->ins[0]] = true;
     if (node->op == ASH_OP_CONV && ash_node_int(node, ASH_ATTR_W_BLOCK)) f->packed[node->ins[1]] = true;
@@ -575,6 +635,38 @@ static bool is_small(const fuser *f, ash_value value) {
             (info->kind == ASH_VALUE_NODE && f->graph->nodes.at[info->node].op == ASH_OP_BROADCAST));
 }
 
+/* Whether a node computes with positions and single numbers alone, by instructions that cost little: a
+ * mask of what comes before what. `positions`: the same of the values before it. */
+static bool is_position(const fuser *f, const ash_node *node, const bool *positions) {
+    if (node->op == ASH_OP_IOTA) return true;
+    bool simple =
+        ash_op_is_elementwise(node->op) && ash_node__work(f->costs, node) <= f->costs->work_simple;
+    if (!simple && !ash_op_is_virtual(node->op)) return false;
+    bool any = false;
+    for (unsigned i = 0; i < node->n_ins; i++) {
+        any |= positions[node->ins[i]];
+        if (!positions[node->ins[i]] && !is_small(f, node->ins[i])) return false;
+    }
+    return any;
+}
+
+/* Large masks of positions, which take less time to compute than memory to keep. False: no memory. */
+static bool mark_positions(fuser *f) {
+    const ash_graph *graph = f->graph;
+    bool *positions = ash_mem_calloc(graph->allocator, graph->values.len, sizeof *positions);
+    for (size_t n = 0; positions && n < graph->nodes.len; n++) {
+        const ash_node *node = &graph->nodes.at[n];
+        ash_value out = node->out;
+        if (node->n_outs != 1 || !is_position(f, node, positions)) continue;
+        positions[out] = true;
+        f->light[out] =
+            !ash_op_is_virtual(node->op) &&
+            ash_type_max_bytes(graph->dims, ash_graph__type(graph, out)) > f->costs->position_bytes;
+    }
+    ash_mem_free(graph->allocator, positions, graph->values.len, sizeof *positions);
+    return positions;
+}
+
 /* Whether a node dequantises: a cast of a byte, or a sum or product of such a value with small
  * constants. */
 static bool dequantises(const fuser *f, const ash_node *node) {
@@ -602,7 +694,7 @@ static void mark_light(fuser *f, bool *at_hand) {
     for (size_t n = 0; n < graph->nodes.len; n++) {
         const ash_node *node = &graph->nodes.at[n];
         ash_value of;
-        if (f->fusion->constant[node->out]) continue;
+        if (f->fusion->constant[node->out] || f->light[node->out]) continue;
         bool scaled = is_scaled(graph, node, &of) && at_hand[of] && !f->fusion->constant[of];
         at_hand[node->out] |= scaled;
         f->light[node->out] = scaled || dequantises(f, node);
@@ -685,6 +777,10 @@ ash_status ash_fusion_build(const ash_graph *graph, const ash_costs *costs, cons
     }
     mark_constants(graph, out->constant);
     mark_from_reduction(graph, f.from_reduction);
+    if (!mark_positions(&f)) {
+        status = ASH_NO_MEMORY(diag);
+        goto done;
+    }
     mark_light(&f, at_hand);
     for (size_t n = 0; n < nodes; n++) out->group_of[n] = ASH_NO_GROUP;
     for (size_t n = nodes; n-- > 0;) {

@@ -45,8 +45,10 @@ typedef enum ash_group_kind {
 
 typedef struct ash_group {
     ash_group_kind kind;
-    uint32_t root;         /* node whose outputs are stored */
-    uint32_t anchor;       /* the pooling, product or convolution, or ASH_NO_NODE */
+    uint32_t root;   /* node whose outputs are stored */
+    uint32_t anchor; /* the pooling, product or convolution, or ASH_NO_NODE */
+    uint32_t scores; /* of an anchor that attends: the product that its scores are made from, in tiles, or
+                        ASH_NO_NODE */
     const uint32_t *nodes; /* ascending */
     uint32_t n_nodes;
     bool constant; /* depends on constants and parameters alone: runs in the prologue */

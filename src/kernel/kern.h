@@ -220,6 +220,7 @@ bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks);
 void ash_kern_lower_conv_weights(ash_kern *k, ash_dim *chunks);
 void ash_kern_lower_winograd(ash_kern *k, ash_dim *chunks);
 void ash_kern_lower_bits(ash_kern *k, ash_dim *chunks);
+void ash_kern_lower_attend(ash_kern *k, ash_dim *chunks);
 ash_status ash_kern_lower_other(ash_kern *k, ash_dim *chunks);
 ash_dim ash_kern_lower_nms(ash_kern *k); /* nms.c; the number of chunks */
 /* A buffer of scratch memory: for each worker so many bytes, rounded up to whole lines, so that those of

@@ -471,6 +471,8 @@ ash_status ash_kern_lower_tile(ash_kern *k, ash_dim *chunks, bool *done) {
         ash_kern_lower_conv_weights(k, chunks), *done = true;
     else if (anchor->op == ASH_OP_MATMUL_BITS)
         ash_kern_lower_bits(k, chunks), *done = true;
+    else if (anchor->op == ASH_OP_ATTEND)
+        ash_kern_lower_attend(k, chunks), *done = true;
     else if (k->low->target->kind == ASH_TARGET_GPU)
         *done = product ? ash_gpu_lower_matmul(k, chunks) : ash_gpu_lower_conv(k, chunks);
     else

@@ -514,8 +514,8 @@ void ash_writer__core(ash_writer *w, const ash_node *node) {
     case ASH_CLASS_SCAN: write_cumsum(w, node); break;
     case ASH_CLASS_TOPK: write_topk(w, node); break;
     case ASH_CLASS_MATMUL:
-        if (ash_node_int(node, ASH_ATTR_B_BLOCK)) /* matmul_bits has one, too */
-            ash_writer__fail(w, ASH_ERROR_UNSUPPORTED, "a blocked layout");
+        if (node->op == ASH_OP_ATTEND || ash_node_int(node, ASH_ATTR_B_BLOCK)) /* so has matmul_bits */
+            ash_writer__fail(w, ASH_ERROR_UNSUPPORTED, "a form of one target");
         else
             op2(w, value(w, node->out), "MatMul", value(w, node->ins[0]), value(w, node->ins[1]));
         break;

@@ -5,8 +5,9 @@
  * few_bits comes before fold for the same reason.
  * fold comes before simplify, so that rules see the constants; cse before it, so that "the same operand
  * twice" is the same value. affine wants constants in the form that simplify leaves (one broadcast of a
- * small value). reciprocal comes after it, so that a division of a channel is one of its weights, and
- * before fold, which computes 1 / c. lookup comes after the last fold, whose functions are not those of
+ * small value). attention comes before reciprocal, so that a softmax is still a quotient. reciprocal comes
+ * after affine, so that a division of a channel is one of its weights, and before fold, which computes
+ * 1 / c. lookup comes after the last fold, whose functions are not those of
  * kernels. widen comes after affine, so that a normalisation is still next to its convolution, and before
  * layout, which knows f32 alone. layout comes after everything that speaks of channels as dim 1; winograd
  * reads the weights as it has packed them; parts and filters are what GPUs have instead of both, in this
@@ -65,7 +66,8 @@ static bool has_multiprocessors(const ash_target *target) {
 static const ash_op casts[] = {ASH_OP_CAST, ASH_OP_COUNT}, quotients[] = {ASH_OP_DIV, ASH_OP_COUNT},
                     convolutions[] = {ASH_OP_CONV, ASH_OP_COUNT},
                     totals[] = {ASH_OP_REDUCE_SUM, ASH_OP_COUNT},
-                    products[] = {ASH_OP_CONV, ASH_OP_MATMUL, ASH_OP_COUNT};
+                    products[] = {ASH_OP_CONV, ASH_OP_MATMUL, ASH_OP_COUNT},
+                    exponentials[] = {ASH_OP_EXP, ASH_OP_COUNT};
 
 static const row pipeline[] = {
     /* name, function, level, needs, breaks, provides, when, about */
@@ -77,6 +79,8 @@ static const row pipeline[] = {
     {"simplify", ash_opt__simplify, ASH_OPT_EXACT, 0, 0, CANONICAL, NULL, NULL},
     {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0, NULL, NULL},
     {"affine", ash_opt__affine, ASH_OPT_FULL, PLAIN | CANONICAL, CANONICAL, 0, NULL, products},
+    {"attention", ash_opt__attention, ASH_OPT_FULL, PLAIN, CANONICAL | COMMON, 0, has_vectors,
+     exponentials},
     {"reciprocal", ash_opt__reciprocal, ASH_OPT_FULL, PLAIN, CANONICAL, 0, NULL, quotients},
     {"fold", ash_opt__fold, ASH_OPT_EXACT, PLAIN, 0, 0, NULL, NULL},
     {"simplify", ash_opt__simplify, ASH_OPT_EXACT, 0, 0, CANONICAL, NULL, NULL},
