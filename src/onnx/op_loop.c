@@ -46,16 +46,6 @@ static void need_known(ash_import *im, size_t operand) {
         ash_import__fail(im, ASH_ERROR_INTERNAL, "what was not known is known");
 }
 
-/* A failure in one of the branches is told with what would leave that branch out. */
-static void add_advice(ash_import *im) {
-    size_t used = strlen(im->diag.message);
-    if (im->status == ASH_ERROR_UNSUPPORTED || im->status == ASH_ERROR_SHAPE)
-        snprintf(
-            im->diag.message + used, sizeof im->diag.message - used, "%s",
-            "; it is in a branch of an If whose condition is not known when the model is read: where an "
-            "input decides it, bind that input");
-}
-
 /* A branch that runs when `go` is true; the entries of its results, and what they are outside of it, zeros
  * where it does not run. */
 static bool add_branch(ash_import *im, const char *name, ash_value go, size_t *entries,
@@ -67,8 +57,9 @@ static bool add_branch(ash_import *im, const char *name, ash_value go, size_t *e
     const ash_wire *body = ash_onnx__body_attr(im, name);
     ash_value *ys = values(im, n), *outs = values(im, n + 1), *arguments = NULL;
     if (!body || !ys || !outs) return false;
+    im->rolled++;
     bool ok = ash_import__gated_body(im, *body, &gate, entries, n) == ASH_OK;
-    if (!ok) add_advice(im);
+    im->rolled--;
     for (size_t k = 0; ok && k < n; k++)
         if (im->values.at[entries[k]].absent || im->values.at[entries[k]].sequence) need_known(im, 0);
     ok = ok && ash_import__ok(im);
@@ -102,6 +93,80 @@ static bool are_same(const ash_import *im, size_t a, size_t b) {
     return true;
 }
 
+/* A failure in one of the branches is told with what would leave that branch out. */
+static void add_advice(ash_import *im) {
+    size_t used = strlen(im->diag.message);
+    if (im->status == ASH_ERROR_UNSUPPORTED || im->status == ASH_ERROR_SHAPE)
+        snprintf(
+            im->diag.message + used, sizeof im->diag.message - used, "%s",
+            "; it is in a branch of an If whose condition is not known when the model is read: where an "
+            "input decides it, bind that input");
+}
+
+/* The operands: whether a branch is taken that cannot be, and a sentence that says so. */
+static ash_status refuse(void *user, const ash_call *call, ash_diag *out) {
+    (void)user;
+    bool taken = *(const uint8_t *)call->ins[0];
+    *(uint8_t *)call->outs[0] = taken;
+    ASH_FAIL_IF(taken, out, ASH_ERROR_SHAPE, "%.*s", (int)call->in_types[1].dims[0],
+                (const char *)call->ins[1]);
+    return ASH_OK;
+}
+
+/* False when the graph runs; where `taken` is true, the execution fails, for a reason that import met. */
+static ash_value refuse_at_run(ash_import *im, ash_value taken, const char *branch, const ash_diag *why) {
+    ash_span label = ash_import__label(im->node);
+    char name[sizeof why->node];
+    ash_context *context = im->graph->context;
+    const ash_function function = {
+        .size = sizeof function, .name = "ashlar.refuse", .run = refuse, .pure = true};
+    const ash_type flag = {.dtype = ASH_BOOL};
+    char text[sizeof why->message + 256];
+    snprintf(text, sizeof text, "%s is taken, and does not fit these shapes: %s (%s): %s", branch,
+             why->node, why->op, why->message);
+    const ash_type type = {.dtype = ASH_U8, .rank = 1, .dims = {(ash_dim)strlen(text)}};
+    bool known = ash_context_find_function(context, function.name) >= 0;
+    ash_status status = known ? ASH_OK : ash_context_add_function(context, &function, &im->diag);
+    if (status != ASH_OK && ash_context_find_function(context, function.name) < 0) {
+        im->status = status;
+        return ASH_NO_VALUE;
+    }
+    ash_value ins[] = {taken, ash_graph_constant(im->graph, &type, text, strlen(text), ASH_DATA_COPY)}, out;
+    snprintf(name, sizeof name, "%.*s", ASH_SPAN_ARG(label));
+    ash_graph_name_next(im->graph, name);
+    ash_custom(im->graph, function.name, ins, ASH_COUNT(ins), &flag, 1, NULL, &out);
+    return out;
+}
+
+/* The branch `name`, which is the one to take, since the other cannot be imported: it is part of the graph
+ * as if the condition were known, and its results depend on a function that fails where it is not so. */
+static void take_only(ash_import *im, const char *name, ash_value other, const char *other_name) {
+    size_t n = im->node->n_outs, *entries = ash_onnx__indices(im, n), checked = 0;
+    const ash_wire *body = ash_onnx__body_attr(im, name);
+    const ash_diag why = im->diag;
+    const ash_status code = im->status;
+    ash_onnx__forgive(im);
+    if (!entries || !body) return;
+    ash_import__body(im, *body, NULL, 0, entries, n);
+    ash_value refused = ash_import__ok(im) ? refuse_at_run(im, other, other_name, &why) : ASH_NO_VALUE;
+    for (size_t k = 0; k < n && ash_import__ok(im); k++) {
+        const ash_import_value y = im->values.at[entries[k]];
+        if (y.absent || y.sequence || y.list) {
+            ash_onnx__out_entry(im, k, entries[k]);
+            continue;
+        }
+        ash_value value = ash_import__materialize(im, entries[k]);
+        ash_value zero = ash_scalar(im->graph, ash_import__type(im, value).dtype, 0);
+        ash_import__out_narrow(im, k, ash_select(im->graph, refused, zero, value), y.narrow);
+        checked++;
+    }
+    bool ok = ash_import__ok(im);
+    if ((ok && checked) || (!ok && !ash_onnx__is_about_types(im->status))) return;
+    im->status = code; /* neither branch will do: the first one says why */
+    im->diag = why;
+    add_advice(im);
+}
+
 void ash_onnx__roll_if(ash_import *im) {
     size_t n = im->node->n_outs, *entries[2];
     ash_value *results[2], go = scalar(im, ash_import__in(im, 0), ASH_BOOL);
@@ -111,7 +176,12 @@ void ash_onnx__roll_if(ash_import *im) {
         results[b] = values(im, n);
         if (!entries[b] || !results[b] || !ash_import__ok(im)) return;
         ash_value taken = b ? ash_build__unary(im->graph, ASH_OP_NOT, go) : go;
-        if (!add_branch(im, names[b], taken, entries[b], results[b])) return;
+        if (add_branch(im, names[b], taken, entries[b], results[b])) continue;
+        if (!im->rolled && !ash_import__ok(im) && ash_onnx__is_about_types(im->status))
+            take_only(im, names[!b], taken, names[b]);
+        else
+            add_advice(im);
+        return;
     }
     for (size_t k = 0; k < n && ash_import__ok(im); k++) {
         ash_type a = ash_import__type(im, results[0][k]), b = ash_import__type(im, results[1][k]);
@@ -192,9 +262,11 @@ static bool import_body(ash_import *im, rolled *r) {
     r->ins[0] = ash_onnx__tensor_entry(im, r->arguments[0]);
     r->ins[1] = ash_onnx__number_entry(im, ASH_BOOL, 1); /* or there would be no iteration */
     for (size_t s = 0; s < r->states; s++) r->ins[2 + s] = ash_onnx__tensor_entry(im, r->arguments[1 + s]);
-    if (!ash_import__ok(im) ||
-        ash_import__body(im, *r->body, r->ins, 2 + r->states, r->outs, 1 + r->states + r->scans) != ASH_OK)
-        return false;
+    if (!ash_import__ok(im)) return false;
+    im->rolled++;
+    ash_import__body(im, *r->body, r->ins, 2 + r->states, r->outs, 1 + r->states + r->scans);
+    im->rolled--;
+    if (!ash_import__ok(im)) return false;
     for (size_t k = 0; k < r->states + r->scans; k++)
         r->next[k] = ash_import__materialize(im, r->outs[1 + k]);
     for (size_t s = 0; s < r->states && ash_import__ok(im); s++) {
@@ -295,7 +367,11 @@ void ash_onnx__roll_scan(ash_import *im, const size_t *states, size_t n_states, 
             loop.backward |= UINT64_C(1) << (n_xs + s);
     if (!ash_import__ok(im) || !ash_build__begin_loop(im->graph, &loop)) return;
     for (size_t k = 0; k < n_ins; k++) ins[k] = ash_onnx__tensor_entry(im, arguments[1 + k]);
-    if (!ash_import__ok(im) || ash_import__body(im, *body, ins, n_ins, results, n_outs) != ASH_OK) return;
+    if (!ash_import__ok(im)) return;
+    im->rolled++;
+    ash_import__body(im, *body, ins, n_ins, results, n_outs);
+    im->rolled--;
+    if (!ash_import__ok(im)) return;
     for (size_t k = 0; k < n_outs; k++) next[k] = ash_import__materialize(im, results[k]);
     if (!ash_import__ok(im) || ash_build__end_loop(im->graph, &loop, outs) != ASH_OK) return;
     for (size_t k = 0; k < n_outs && ash_import__ok(im); k++) {
