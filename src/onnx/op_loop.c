@@ -167,8 +167,67 @@ static void take_only(ash_import *im, const char *name, ash_value other, const c
     add_advice(im);
 }
 
+/* x with zeros behind its elements along an axis, so that there are `n`, which is no less. */
+static ash_value fill_up(ash_import *im, ash_value x, unsigned axis, ash_dim n) {
+    ash_graph *g = im->graph;
+    ash_type type = ash_import__type(im, x);
+    ash_dim have = type.dims[axis];
+    if (have == n) return x;
+    type.dims[axis] = ash_graph_dim_sub(g, n, have);
+    ash_value parts[] = {x, ash_build__fill(g, type.dtype, 0, type.dims, type.rank)};
+    return have == 0 ? parts[1] : ash_concat(g, parts, 2, axis);
+}
+
+/* Result k of either branch. Where they differ in a dim, that is a size which is settled when it is known
+ * which branch is taken. */
+static void join(ash_import *im, size_t k, ash_value go, ash_value x, ash_value y) {
+    ash_graph *g = im->graph;
+    const ash_type a = ash_import__type(im, x), b = ash_import__type(im, y);
+    ash_dim most[ASH_MAX_RANK];
+    bool same = ash_type_equal(&a, &b);
+    if (!same && (im->rolled || a.dtype != b.dtype || a.rank != b.rank)) {
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
+                         "the branches differ in the type of result %zu, and the condition is computed "
+                         "when the graph runs",
+                         k);
+        return;
+    }
+    for (unsigned d = 0; d < a.rank && ash_import__ok(im); d++) {
+        bool none = a.dims[d] == 0 || b.dims[d] == 0;
+        most[d] = a.dims[d] == b.dims[d] ? a.dims[d]
+                  : none                 ? a.dims[d] + b.dims[d]
+                                         : ash_graph_dim_max(g, a.dims[d], b.dims[d]);
+        x = fill_up(im, x, d, most[d]);
+        y = fill_up(im, y, d, most[d]);
+    }
+    ash_value all = ash_select(g, go, x, y);
+    for (unsigned d = 0; d < a.rank && ash_import__ok(im); d++) {
+        if (a.dims[d] == b.dims[d]) continue;
+        ash_value n = ash_select(g, go, ash_build__dim(g, a.dims[d]), ash_build__dim(g, b.dims[d]));
+        all = ash_slice_axis(g, all, d, 0, ash_onnx__settle(im, n, most[d], k, d));
+    }
+    ash_import__out(im, k, all);
+}
+
+static bool settles_from(const ash_graph *g, size_t node) {
+    for (; node < g->nodes.len; node++)
+        if (g->nodes.at[node].op == ASH_OP_SETTLE) return true;
+    return false;
+}
+
+/* Both branches as part of the graph, whichever is taken: what settles sizes can be in no loop. */
+static bool add_both(ash_import *im, const char *const *names, size_t **entries, ash_value **results) {
+    size_t n = im->node->n_outs;
+    for (int b = 0; b < 2; b++) {
+        const ash_wire *body = ash_onnx__body_attr(im, names[b]);
+        if (!body || ash_import__body(im, *body, NULL, 0, entries[b], n) != ASH_OK) return false;
+        for (size_t k = 0; k < n; k++) results[b][k] = ash_import__materialize(im, entries[b][k]);
+    }
+    return ash_import__ok(im);
+}
+
 void ash_onnx__roll_if(ash_import *im) {
-    size_t n = im->node->n_outs, *entries[2];
+    size_t n = im->node->n_outs, *entries[2], first = im->graph->nodes.len;
     ash_value *results[2], go = scalar(im, ash_import__in(im, 0), ASH_BOOL);
     static const char *const names[] = {"then_branch", "else_branch"};
     for (int b = 0; b < 2; b++) {
@@ -183,17 +242,12 @@ void ash_onnx__roll_if(ash_import *im) {
             add_advice(im);
         return;
     }
+    if (!im->rolled && settles_from(im->graph, first) && !add_both(im, names, entries, results)) return;
     for (size_t k = 0; k < n && ash_import__ok(im); k++) {
-        ash_type a = ash_import__type(im, results[0][k]), b = ash_import__type(im, results[1][k]);
         if (are_same(im, entries[0][k], entries[1][k]))
             ash_onnx__out_entry(im, k, entries[0][k]);
-        else if (!ash_type_equal(&a, &b))
-            ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
-                             "the branches differ in the type of result %zu, and the condition is computed "
-                             "when the graph runs",
-                             k);
         else
-            ash_import__out(im, k, ash_select(im->graph, go, results[0][k], results[1][k]));
+            join(im, k, go, results[0][k], results[1][k]);
     }
 }
 
