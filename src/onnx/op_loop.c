@@ -215,34 +215,42 @@ static bool settles_from(const ash_graph *g, size_t node) {
     return false;
 }
 
-/* Both branches as part of the graph, whichever is taken: what settles sizes can be in no loop. */
-static bool add_both(ash_import *im, const char *const *names, size_t **entries, ash_value **results) {
+/* Both branches as part of the graph, whichever is taken: what settles sizes can be in no loop. The number
+ * of the one that failed, or 2. */
+static int add_both(ash_import *im, const char *const *names, size_t **entries, ash_value **results) {
     size_t n = im->node->n_outs;
     for (int b = 0; b < 2; b++) {
         const ash_wire *body = ash_onnx__body_attr(im, names[b]);
-        if (!body || ash_import__body(im, *body, NULL, 0, entries[b], n) != ASH_OK) return false;
+        if (!body || ash_import__body(im, *body, NULL, 0, entries[b], n) != ASH_OK) return b;
         for (size_t k = 0; k < n; k++) results[b][k] = ash_import__materialize(im, entries[b][k]);
+        if (!ash_import__ok(im)) return b;
     }
-    return ash_import__ok(im);
+    return 2;
 }
 
 void ash_onnx__roll_if(ash_import *im) {
+    static const char *const names[] = {"then_branch", "else_branch"};
     size_t n = im->node->n_outs, *entries[2], first = im->graph->nodes.len;
     ash_value *results[2], go = scalar(im, ash_import__in(im, 0), ASH_BOOL);
-    static const char *const names[] = {"then_branch", "else_branch"};
+    ash_value taken[] = {go, ash_build__unary(im->graph, ASH_OP_NOT, go)};
     for (int b = 0; b < 2; b++) {
         entries[b] = ash_onnx__indices(im, n);
         results[b] = values(im, n);
         if (!entries[b] || !results[b] || !ash_import__ok(im)) return;
-        ash_value taken = b ? ash_build__unary(im->graph, ASH_OP_NOT, go) : go;
-        if (add_branch(im, names[b], taken, entries[b], results[b])) continue;
-        if (!im->rolled && !ash_import__ok(im) && ash_onnx__is_about_types(im->status))
-            take_only(im, names[!b], taken, names[b]);
-        else
-            add_advice(im);
+    }
+    bool apart = true;
+    for (int b = 0; b < 2 && apart; b++) apart = add_branch(im, names[b], taken[b], entries[b], results[b]);
+    if (!apart && (im->rolled || !ash_onnx__is_about_types(im->status))) {
+        add_advice(im);
         return;
     }
-    if (!im->rolled && settles_from(im->graph, first) && !add_both(im, names, entries, results)) return;
+    if (!apart || (!im->rolled && settles_from(im->graph, first))) {
+        ash_onnx__forgive(im);
+        int failed = add_both(im, names, entries, results);
+        if (failed < 2 && !ash_import__ok(im) && ash_onnx__is_about_types(im->status))
+            take_only(im, names[!failed], taken[failed], names[failed]);
+        if (failed < 2) return;
+    }
     for (size_t k = 0; k < n && ash_import__ok(im); k++) {
         if (are_same(im, entries[0][k], entries[1][k]))
             ash_onnx__out_entry(im, k, entries[0][k]);
