@@ -18,6 +18,7 @@ off by 1e-6: a `differs` is to be looked at, not counted. Needs onnx, onnxruntim
 import argparse
 import glob
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -199,6 +200,7 @@ def main():
                 if not os.path.isdir(os.path.join(folder, "test_data_set_0")):
                     prepare(folder, name, downloads)
             except Exception as error:  # what cannot be had is told, and the others go on
+                shutil.rmtree(folder, ignore_errors=True)
                 print(f"{name:44} left out: {str(error).splitlines()[0] if str(error) else type(error).__name__}", flush=True)
                 continue
             verdict, seconds = check(args.ashlar, folder)
