@@ -349,7 +349,10 @@ static void check_condition(ash_context *context, const int64_t *dims, size_t ra
     text graph_ = {0}, branch = {0}, other = {0}, node = {0};
     bytes x = make_info("flag", dims, rank), y = make_info("y", NULL, 0), o = make_info("o", NULL, 0);
     bytes same = make_node(NULL, "Identity", "flag", NULL, "o"), sum = {.len = 0}, cast = {.len = 0},
-          to = {.len = 0}, grown = make_node("unfit", second, "flag", unfit ? "flag" : NULL, "o");
+          to = {.len = 0},
+          grown = make_node("unfit", second, unfit ? "e" : "flag", unfit ? "e" : NULL, "o"),
+          before = make_node(NULL, "Exp", "flag", NULL, "e");
+    if (unfit) add_bytes(&other, 1, &before);
     add_bytes(&other, 1, &grown);
     add_bytes(&other, 12, &o);
     add_bytes(&branch, 1, &same);

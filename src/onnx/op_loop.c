@@ -209,12 +209,6 @@ static void join(ash_import *im, size_t k, ash_value go, ash_value x, ash_value 
     ash_import__out(im, k, all);
 }
 
-static bool settles_from(const ash_graph *g, size_t node) {
-    for (; node < g->nodes.len; node++)
-        if (g->nodes.at[node].op == ASH_OP_SETTLE) return true;
-    return false;
-}
-
 /* Both branches as part of the graph, whichever is taken: what settles sizes can be in no loop. The number
  * of the one that failed, or 2. */
 static int add_both(ash_import *im, const char *const *names, size_t **entries, ash_value **results) {
@@ -230,7 +224,7 @@ static int add_both(ash_import *im, const char *const *names, size_t **entries, 
 
 void ash_onnx__roll_if(ash_import *im) {
     static const char *const names[] = {"then_branch", "else_branch"};
-    size_t n = im->node->n_outs, *entries[2], first = im->graph->nodes.len;
+    size_t n = im->node->n_outs, *entries[2];
     ash_value *results[2], go = scalar(im, ash_import__in(im, 0), ASH_BOOL);
     ash_value taken[] = {go, ash_build__unary(im->graph, ASH_OP_NOT, go)};
     for (int b = 0; b < 2; b++) {
@@ -244,7 +238,7 @@ void ash_onnx__roll_if(ash_import *im) {
         add_advice(im);
         return;
     }
-    if (!apart || (!im->rolled && settles_from(im->graph, first))) {
+    if (!apart) {
         ash_onnx__forgive(im);
         int failed = add_both(im, names, entries, results);
         if (failed < 2 && !ash_import__ok(im) && ash_onnx__is_about_types(im->status))
